@@ -1,0 +1,40 @@
+// Package mono is the only time an engine sees: a count of nanoseconds that
+// never goes back. Whoever drives an engine decides where the count comes
+// from: a simulated world, a test's local variable or the machine's clock.
+package mono
+
+import (
+	"math"
+	"time"
+)
+
+// Time is a point in time, in nanoseconds since an epoch of the driver's own
+// choosing. Times of different drivers do not compare.
+type Time int64
+
+// Never is a deadline that is never reached.
+const Never Time = math.MaxInt64
+
+// Add returns the time d after t. Never stays Never, and a sum past the end of
+// time is Never too.
+func (t Time) Add(d time.Duration) Time {
+	sum := t + Time(d)
+	if t == Never || (d > 0 && sum < t) {
+		return Never
+	}
+	return sum
+}
+
+// Sub returns the duration from u to t.
+func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
+
+// Before reports whether t is earlier than u.
+func (t Time) Before(u Time) bool { return t < u }
+
+// String prints t as a duration since the driver's epoch.
+func (t Time) String() string {
+	if t == Never {
+		return "never"
+	}
+	return time.Duration(t).String()
+}

@@ -1,0 +1,3 @@
+module github.com/fabrictest/fabrictest
+
+go 1.26
