@@ -1,0 +1,211 @@
+package verbs
+
+// CQInit asks for a completion queue.
+type CQInit struct {
+	Depth int
+	// Channel receives the queue's events; nil if it is only ever polled.
+	Channel CompChannel
+}
+
+// CQ is a completion queue.
+type CQ interface {
+	// Poll moves up to len(into) completions into the slice, oldest first, and
+	// reports how many. It does not block and does not allocate.
+	Poll(into []WC) (int, error)
+	// Arm asks for one event at the next completion; with solicitedOnly, at the
+	// next that is solicited or in error. Arming for all overrides arming for
+	// solicited ones.
+	Arm(solicitedOnly bool) error
+	Depth() int
+	Resize(depth int) error
+	Close() error
+}
+
+// SRQType tells ordinary shared receive queues from those of XRC.
+type SRQType uint32
+
+// Shared receive queue types.
+const (
+	SRQBasic SRQType = 0
+	SRQXRC   SRQType = 1
+)
+
+// SRQInit asks for a shared receive queue. XRCD and CQ belong to SRQXRC.
+type SRQInit struct {
+	PD     PD
+	Type   SRQType
+	MaxWR  int
+	MaxSGE int
+	Limit  int
+	XRCD   XRCD
+	CQ     CQ
+}
+
+// SRQAttrMask selects attributes of a shared receive queue.
+type SRQAttrMask uint32
+
+// Shared receive queue attributes.
+const (
+	SRQMaxWR SRQAttrMask = 1 << 0
+	SRQLimit SRQAttrMask = 1 << 1
+)
+
+// SRQAttr are the attributes of a shared receive queue.
+type SRQAttr struct {
+	MaxWR  int
+	MaxSGE int
+	Limit  int
+}
+
+// SRQ is a shared receive queue.
+type SRQ interface {
+	// PostRecv posts wrs in order and reports how many were taken; the error,
+	// if any, is that of the first which was not.
+	PostRecv(wrs []RecvWR) (posted int, err error)
+	Modify(SRQAttr, SRQAttrMask) error
+	Query() (SRQAttr, error)
+	// Number is what XRC senders name the queue by.
+	Number() uint32
+	Close() error
+}
+
+// QPN is a queue pair number.
+type QPN uint32
+
+// MulticastQPN is the destination of every multicast datagram.
+const MulticastQPN QPN = 0xffffff
+
+// QPType is a transport service.
+type QPType uint32
+
+// Queue pair types.
+const (
+	QPTypeRC      QPType = 2
+	QPTypeUC      QPType = 3
+	QPTypeUD      QPType = 4
+	QPTypeXRCSend QPType = 9
+	QPTypeXRCRecv QPType = 10
+)
+
+// QPState is the state of a queue pair.
+type QPState uint32
+
+// Queue pair states.
+const (
+	QPStateReset QPState = iota
+	QPStateInit
+	QPStateRTR
+	QPStateRTS
+	QPStateSQD
+	QPStateSQE
+	QPStateErr
+)
+
+// MigState is the state of a queue pair's automatic path migration.
+type MigState uint32
+
+// Path migration states.
+const (
+	MigMigrated MigState = iota
+	MigRearm
+	MigArmed
+)
+
+// QPCaps are the sizes of a queue pair's queues.
+type QPCaps struct {
+	MaxSendWR  int
+	MaxRecvWR  int
+	MaxSendSGE int
+	MaxRecvSGE int
+	MaxInline  int
+}
+
+// QPInit asks for a queue pair. PD belongs to all types but QPTypeXRCRecv,
+// which has an XRCD instead.
+type QPInit struct {
+	Type   QPType
+	PD     PD
+	XRCD   XRCD
+	SendCQ CQ
+	RecvCQ CQ
+	SRQ    SRQ
+	Caps   QPCaps
+	// SignalAll makes every send work request signaled.
+	SignalAll bool
+}
+
+// QPAttrMask selects queue pair attributes.
+type QPAttrMask uint32
+
+// Queue pair attributes.
+const (
+	QPAttrState QPAttrMask = 1 << iota
+	QPAttrCurState
+	QPAttrEnSQDAsyncNotify
+	QPAttrAccessFlags
+	QPAttrPKeyIndex
+	QPAttrPort
+	QPAttrQKey
+	QPAttrAV
+	QPAttrPathMTU
+	QPAttrTimeout
+	QPAttrRetryCnt
+	QPAttrRNRRetry
+	QPAttrRQPSN
+	QPAttrMaxQPRdAtomic
+	QPAttrAltPath
+	QPAttrMinRNRTimer
+	QPAttrSQPSN
+	QPAttrMaxDestRdAtomic
+	QPAttrPathMigState
+	QPAttrCap
+	QPAttrDestQPN
+)
+
+// QPAttr are the attributes of a queue pair.
+type QPAttr struct {
+	State            QPState
+	CurState         QPState
+	PathMTU          MTU
+	PathMigState     MigState
+	QKey             uint32
+	RQPSN            uint32
+	SQPSN            uint32
+	DestQPN          QPN
+	Access           Access
+	Caps             QPCaps
+	AH               AHAttr
+	AltAH            AHAttr
+	PKeyIndex        uint16
+	AltPKeyIndex     uint16
+	EnSQDAsyncNotify bool
+	SQDraining       bool
+	MaxRdAtomic      uint8
+	MaxDestRdAtomic  uint8
+	MinRNRTimer      uint8
+	Port             uint8
+	Timeout          uint8
+	RetryCnt         uint8
+	RNRRetry         uint8
+	AltPort          uint8
+	AltTimeout       uint8
+}
+
+// QP is a queue pair.
+type QP interface {
+	QPN() QPN
+	Type() QPType
+	// Modify changes the attributes that mask selects, all or none. The mask is
+	// explicit: a test must be able to leave out what the device requires.
+	Modify(attr QPAttr, mask QPAttrMask) error
+	Query() (QPAttr, error)
+	// PostSend posts wrs in order and reports how many were taken; the error,
+	// if any, is that of the first which was not.
+	PostSend(wrs []SendWR) (posted int, err error)
+	PostRecv(wrs []RecvWR) (posted int, err error)
+	// BindMW binds a type 1 window and returns its new key.
+	BindMW(mw MW, wrID uint64, flags SendFlags, info BindInfo) (RKey, error)
+	AttachMulticast(group GID) error
+	DetachMulticast(group GID) error
+	Close() error
+}
