@@ -1,0 +1,295 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Why a key does not open what was asked for.
+var (
+	ErrKey    = errors.New("no such key")
+	ErrPD     = errors.New("key belongs to another protection domain")
+	ErrBounds = errors.New("range is outside the memory the key names")
+	ErrRights = errors.New("key does not grant the access")
+	ErrOwner  = errors.New("window is bound to another queue pair")
+	ErrFull   = errors.New("memory table is full")
+	ErrInUse  = errors.New("memory windows are bound to the region")
+	ErrState  = errors.New("window is not in the state the operation needs")
+)
+
+// PD identifies a protection domain.
+type PD uint32
+
+// Lax switches off single checks: it imitates devices that forget them. The
+// zero value forgets nothing.
+type Lax struct {
+	IgnorePD           bool // keys open memory of other domains
+	WindowBounds       bool // a window opens all of its region
+	WindowRights       bool // a window grants what its region does
+	WindowOwner        bool // a type 2 window works on every QP
+	ForeignInvalidate  bool // any QP may invalidate a type 2 window
+	UnboundInvalidate  bool // invalidating a free window succeeds
+	InvalidateAnything bool // keys of regions and type 1 windows too
+	WrappingRange      bool // address + length may wrap around
+	BindUnchecked      bool // a bind may exceed its region, its rights or its domain
+	RebindBound        bool // a bound type 2 window may be bound again
+	DeregBound         bool // a region with bound windows may go
+	StaleKeys          bool // closed regions stay reachable by their keys
+}
+
+// Region is registered memory.
+type Region struct {
+	PD      PD
+	Addr    uint64
+	Len     uint64
+	Access  verbs.Access
+	Mem     Memory
+	Key     uint32
+	windows int
+}
+
+// Window is a memory window.
+type Window struct {
+	PD     PD
+	Type   verbs.MWType
+	Key    uint32
+	region *Region // nil while unbound
+	addr   uint64
+	len    uint64
+	access verbs.Access
+	qpn    uint32 // owner of a bound type 2 window
+}
+
+// Bound reports whether the window is open.
+func (w *Window) Bound() bool { return w.region != nil }
+
+// Table maps keys to memory. A key is an index and an eight-bit tag, which
+// changes with every use of the index so that an old key stays dead.
+type Table struct {
+	slots []slot
+	free  []uint32
+	limit int
+	// next is where the device puts regions that ask for no address.
+	next uint64
+	Lax  Lax
+}
+
+type slot struct {
+	region *Region
+	window *Window
+	tag    uint8
+	stale  *Region // the region last closed here, for Lax.StaleKeys
+}
+
+const (
+	indexShift = 8
+	// firstAddr and addrAlign lay regions out like pages of a process, far
+	// apart enough that running over the end of one never meets the next.
+	firstAddr = 0x0000_5600_0000_0000
+	addrAlign = 0x1_0000
+)
+
+// NewTable returns a table of at most limit regions and windows.
+func NewTable(limit int) *Table {
+	// Index 0 stays empty so that key 0 is never valid.
+	return &Table{slots: make([]slot, 1), limit: limit, next: firstAddr}
+}
+
+func (t *Table) alloc() (uint32, error) {
+	if n := len(t.free); n > 0 {
+		i := t.free[n-1]
+		t.free = t.free[:n-1]
+		return i, nil
+	}
+	if len(t.slots) > t.limit {
+		return 0, fmt.Errorf("%w: %d entries", ErrFull, t.limit)
+	}
+	t.slots = append(t.slots, slot{})
+	return uint32(len(t.slots) - 1), nil
+}
+
+func (t *Table) key(i uint32) uint32 { return i<<indexShift | uint32(t.slots[i].tag) }
+
+// release frees the index of key and moves its tag on.
+func (t *Table) release(key uint32) {
+	i := key >> indexShift
+	s := &t.slots[i]
+	s.region, s.window = nil, nil
+	s.tag++
+	t.free = append(t.free, i)
+}
+
+// Register enters memory. addr is what peers call its first byte; unless fixed
+// is set, zero means that the table chooses.
+func (t *Table) Register(pd PD, mem Memory, addr uint64, fixed bool, access verbs.Access) (*Region, error) {
+	i, err := t.alloc()
+	if err != nil {
+		return nil, err
+	}
+	n := mem.Len()
+	if addr == 0 && !fixed {
+		addr = t.next
+		t.next += (n + 2*addrAlign - 1) / addrAlign * addrAlign
+	}
+	r := &Region{PD: pd, Addr: addr, Len: n, Access: access, Mem: mem, Key: t.key(i)}
+	t.slots[i].region = r
+	return r, nil
+}
+
+// Deregister removes a region. Windows bound to it forbid that.
+func (t *Table) Deregister(r *Region) error {
+	if r.windows > 0 && !t.Lax.DeregBound {
+		return fmt.Errorf("%w: %d", ErrInUse, r.windows)
+	}
+	t.slots[r.Key>>indexShift].stale = r
+	t.release(r.Key)
+	return nil
+}
+
+// AllocWindow makes an unbound window.
+func (t *Table) AllocWindow(pd PD, typ verbs.MWType) (*Window, error) {
+	i, err := t.alloc()
+	if err != nil {
+		return nil, err
+	}
+	w := &Window{PD: pd, Type: typ, Key: t.key(i)}
+	t.slots[i].window = w
+	return w, nil
+}
+
+// FreeWindow removes a window, bound or not.
+func (t *Table) FreeWindow(w *Window) {
+	w.unbind()
+	t.release(w.Key)
+}
+
+func (w *Window) unbind() {
+	if w.region != nil {
+		w.region.windows--
+		w.region = nil
+	}
+}
+
+// lookup finds what key names, if its tag is the current one.
+func (t *Table) lookup(key uint32) *slot {
+	i := key >> indexShift
+	if i == 0 || int(i) >= len(t.slots) {
+		return nil
+	}
+	s := &t.slots[i]
+	switch {
+	case s.region != nil && s.region.Key == key, s.window != nil && s.window.Key == key:
+		return s
+	case t.Lax.StaleKeys && s.stale != nil && s.stale.Key == key:
+		return s
+	}
+	return nil
+}
+
+// within reports whether [addr, addr+n) lies in [base, base+size).
+func (t *Table) within(addr, n, base, size uint64) bool {
+	if t.Lax.WrappingRange && addr+n < addr {
+		return true
+	}
+	return addr >= base && n <= size && addr-base <= size-n
+}
+
+// Local resolves a local key.
+func (t *Table) Local(key verbs.LKey, pd PD, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
+	s := t.lookup(uint32(key))
+	if s == nil || s.region == nil {
+		return nil, 0, ErrKey
+	}
+	r := s.region
+	switch {
+	case r.PD != pd && !t.Lax.IgnorePD:
+		return nil, 0, ErrPD
+	case r.Access&need != need:
+		return nil, 0, ErrRights
+	case !t.within(addr, n, r.Addr, r.Len):
+		return nil, 0, ErrBounds
+	}
+	return r.Mem, addr - r.Addr, nil
+}
+
+// Remote resolves a remote key as a packet for the given QP names it.
+func (t *Table) Remote(key uint32, pd PD, qpn uint32, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
+	s := t.lookup(key)
+	if s == nil {
+		return nil, 0, ErrKey
+	}
+	r := s.region
+	if s.window != nil {
+		var err error
+		if r, addr, err = t.throughWindow(s.window, pd, qpn, addr, n, need); err != nil {
+			return nil, 0, err
+		}
+	} else {
+		if r == nil {
+			r = s.stale
+		}
+		switch {
+		case r.PD != pd && !t.Lax.IgnorePD:
+			return nil, 0, ErrPD
+		case r.Access&need != need:
+			return nil, 0, ErrRights
+		}
+	}
+	if !t.within(addr, n, r.Addr, r.Len) {
+		return nil, 0, ErrBounds
+	}
+	return r.Mem, addr - r.Addr, nil
+}
+
+// throughWindow checks an access against a window and returns the region
+// behind it, with the address as the region knows it.
+func (t *Table) throughWindow(w *Window, pd PD, qpn uint32, addr, n uint64, need verbs.Access) (*Region, uint64, error) {
+	if w.region == nil {
+		return nil, 0, ErrKey
+	}
+	access := w.access
+	if t.Lax.WindowRights {
+		access = w.region.Access
+	}
+	base := w.addr
+	if w.access&verbs.AccessZeroBased != 0 {
+		base = 0
+	}
+	switch {
+	case w.PD != pd && !t.Lax.IgnorePD:
+		return nil, 0, ErrPD
+	case w.Type == verbs.MWType2 && w.qpn != qpn && !t.Lax.WindowOwner:
+		return nil, 0, ErrOwner
+	case access&need != need:
+		return nil, 0, ErrRights
+	case !t.within(addr, n, base, w.len) && !t.Lax.WindowBounds:
+		return nil, 0, ErrBounds
+	}
+	return w.region, addr - base + w.addr, nil
+}
+
+// DomainOf returns the domain that a local key belongs to, or otherwise if it
+// names nothing.
+func (t *Table) DomainOf(key verbs.LKey, otherwise PD) PD {
+	if s := t.lookup(uint32(key)); s != nil && s.region != nil {
+		return s.region.PD
+	}
+	return otherwise
+}
+
+// Unbound reports whether key names a window that is not bound.
+func (t *Table) Unbound(key uint32) bool {
+	s := t.lookup(key)
+	return s != nil && s.window != nil && !s.window.Bound()
+}
+
+// Span returns the addresses that a remote key of a region covers; nothing if
+// it names no region.
+func (t *Table) Span(key uint32) (addr, n uint64) {
+	if s := t.lookup(key); s != nil && s.region != nil {
+		return s.region.Addr, s.region.Len
+	}
+	return 0, 1 // one byte at an address that no region has: refused later
+}

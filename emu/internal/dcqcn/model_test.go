@@ -1,0 +1,201 @@
+package dcqcn
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// happening is a CNP (bytes is 0) or a sent packet.
+type happening struct {
+	at    mono.Time
+	bytes int
+}
+
+// story is a random run: phases of congestion and of calm, with and without
+// traffic.
+func story(seed uint64, n int) []happening {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	var hs []happening
+	var now mono.Time
+	for len(hs) < n {
+		if rng.IntN(4) == 0 {
+			now += mono.Time(rng.Int64N(int64(200_000 * us))) // long enough to recover
+		}
+		cnpPercent, gap := rng.IntN(20), 1+rng.Int64N(int64(60*us))
+		for range rng.IntN(200) {
+			now += mono.Time(rng.Int64N(gap))
+			h := happening{at: now, bytes: 1 + rng.IntN(1<<20)}
+			if rng.IntN(100) < cnpPercent {
+				h.bytes = 0
+			}
+			hs = append(hs, h)
+		}
+	}
+	return hs
+}
+
+func (h happening) apply(l *Limiter, p *Params) {
+	if h.bytes == 0 {
+		l.OnCNP(h.at, p)
+	} else {
+		l.OnSent(h.at, h.bytes, p)
+	}
+}
+
+// model is the published algorithm in the publication's own terms: real
+// numbers, T, BC, R_C, R_T and alpha. It paces nothing.
+type model struct {
+	on               bool
+	t, bc            int
+	rc, rt, alpha    float64
+	bytes            float64
+	cut, decay, lift mono.Time
+}
+
+func (m *model) timers(now mono.Time, p *Params) {
+	for m.on && min(m.decay, m.lift) <= now {
+		if m.decay <= m.lift {
+			m.alpha *= 1 - float64(p.G)/One
+			m.decay += mono.Time(p.AlphaInterval)
+			continue
+		}
+		m.t++
+		m.lift += mono.Time(p.IncreaseInterval)
+		m.raise(p)
+	}
+}
+
+func (m *model) raise(p *Params) {
+	f := int(p.FastRecovery)
+	if max(m.t, m.bc) > f {
+		step := float64(p.RateAIBps)
+		if i := min(m.t, m.bc) - f; i > 0 {
+			step = float64(i) * float64(p.RateHAIBps)
+		}
+		m.rt = min(m.rt+step, float64(p.MaxRateBps))
+	}
+	m.rc = (m.rt + m.rc) / 2
+}
+
+func (m *model) apply(h happening, p *Params) {
+	m.timers(h.at, p)
+	switch {
+	case h.bytes != 0:
+		if !m.on {
+			return
+		}
+		for m.bytes += float64(h.bytes); m.on && m.bytes >= float64(p.ByteCounter); {
+			m.bytes -= float64(p.ByteCounter)
+			m.bc++
+			m.raise(p)
+		}
+		return
+	case !m.on:
+		*m = model{on: true, alpha: 1, rc: float64(p.MaxRateBps)}
+	case h.at-m.cut < mono.Time(p.MinDecInterval):
+		return
+	}
+	m.rt = m.rc
+	m.rc = max(m.rc*(1-m.alpha/2), float64(p.MinRateBps))
+	m.alpha = (1-float64(p.G)/One)*m.alpha + float64(p.G)/One
+	m.t, m.bc, m.bytes = 0, 0, 0
+	m.cut, m.decay, m.lift = h.at, h.at+mono.Time(p.AlphaInterval), h.at+mono.Time(p.IncreaseInterval)
+}
+
+func TestLimiterFollowsThePublishedAlgorithm(t *testing.T) {
+	recovered := 0
+	for seed := range uint64(20) {
+		p := DefaultParams(100e9)
+		p.AlphaInterval = time.Duration(45+seed) * time.Microsecond // before, with and after the other timer
+		line := float64(p.MaxRateBps)
+		var l Limiter
+		var m model
+		compare := func(h happening) {
+			ref := line
+			if m.on {
+				ref = m.rc
+			}
+			if rate := float64(l.RateBps(&p)); math.Abs(rate-ref) > 1e-5*ref+1 {
+				t.Fatalf("seed %d, %+v: rate %.0f, the model says %.0f", seed, h, rate, ref)
+			}
+			// Real numbers approach the line for ever; integers arrive, and then
+			// the limit is lifted.
+			switch {
+			case l.active && m.rc > line-0.01:
+				t.Fatalf("seed %d, %+v: still limited to %d", seed, h, l.rate)
+			case !l.active && m.on:
+				recovered++
+				m = model{}
+			}
+		}
+		for _, h := range story(seed, 5000) {
+			l.HandleTimer(h.at, &p)
+			m.timers(h.at, &p)
+			compare(h)
+			h.apply(&l, &p)
+			m.apply(h, &p)
+			compare(h)
+		}
+	}
+	if recovered < 20 {
+		t.Errorf("only %d recoveries: the stories show too little", recovered)
+	}
+}
+
+func TestRatesStayInOrder(t *testing.T) {
+	for seed := range uint64(20) {
+		p := DefaultParams(25e9)
+		var l Limiter
+		for _, h := range story(seed, 5000) {
+			h.apply(&l, &p)
+			if l.active && !(p.MinRateBps <= l.rate && l.rate <= l.target && l.target <= p.MaxRateBps && l.alpha <= One) {
+				t.Fatalf("seed %d: %+v", seed, l)
+			}
+			if l.active && (l.NextTimer() <= h.at || l.increaseAt > h.at.Add(p.IncreaseInterval)) {
+				t.Fatalf("seed %d at %v: timers %v and %v", seed, h.at, l.decayAt, l.increaseAt)
+			}
+		}
+	}
+}
+
+func TestLateTimersChangeNothing(t *testing.T) {
+	for seed := range uint64(20) {
+		p := DefaultParams(100e9)
+		p.CatchUp = 10_000
+		var prompt, late Limiter
+		for i, h := range story(seed, 2000) {
+			for prompt.NextTimer() <= h.at {
+				prompt.HandleTimer(prompt.NextTimer(), &p)
+			}
+			h.apply(&prompt, &p)
+			h.apply(&late, &p)
+			if prompt != late {
+				t.Fatalf("seed %d, event %d:\nprompt %+v\nlate   %+v", seed, i, prompt, late)
+			}
+		}
+	}
+}
+
+// The hash is that of every machine and every Go release; it changes only if the
+// algorithm does.
+func TestRunIsTheSameEverywhere(t *testing.T) {
+	p := DefaultParams(100e9)
+	sum := fnv.New64a()
+	var l Limiter
+	for _, h := range story(42, 20_000) {
+		h.apply(&l, &p)
+		var b []byte
+		b = binary.LittleEndian.AppendUint64(b, l.RateBps(&p))
+		b = binary.LittleEndian.AppendUint64(b, uint64(l.ReadyAt()))
+		sum.Write(b)
+	}
+	if got, want := sum.Sum64(), uint64(0xaec2368356eef28b); got != want {
+		t.Errorf("hash %#x, want %#x", got, want)
+	}
+}

@@ -1,0 +1,46 @@
+package dcqcn
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+func TestNotifierPacesABurst(t *testing.T) {
+	var n Notifier
+	var sent []mono.Time
+	const start = 7_000 // the first mark is answered whenever it comes
+	for us := range mono.Time(120) {
+		if now := start + us*1000; n.Mark(now, DefaultCNPInterval) {
+			sent = append(sent, now)
+		}
+	}
+	if want := []mono.Time{start, start + 50_000, start + 100_000}; !slices.Equal(sent, want) {
+		t.Errorf("CNPs at %v, want %v", sent, want)
+	}
+}
+
+func TestNotifierCountsFromTheLastCNPNotFromAFixedGrid(t *testing.T) {
+	var n Notifier
+	for _, tc := range []struct {
+		now  mono.Time
+		want bool
+	}{
+		{-3_000, true}, {0, false}, {46_999, false}, {47_000, true}, // epoch and sign mean nothing
+		{200_000, true}, {249_999, false}, {250_000, true}, {250_000, false},
+	} {
+		if got := n.Mark(tc.now, DefaultCNPInterval); got != tc.want {
+			t.Errorf("Mark(%v) = %v", tc.now, got)
+		}
+	}
+}
+
+func TestNotifierWithoutIntervalAnswersEveryMark(t *testing.T) {
+	var n Notifier
+	for i := range 100 {
+		if !n.Mark(1, 0) {
+			t.Fatalf("mark %d was not answered", i)
+		}
+	}
+}

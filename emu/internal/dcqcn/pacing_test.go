@@ -1,0 +1,149 @@
+package dcqcn
+
+import (
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// steady returns a limiter cut once from twice rateBps at time 0, whose rate
+// then stays for a second.
+func steady(rateBps uint64) (Limiter, Params) {
+	p := DefaultParams(2 * rateBps)
+	p.IncreaseInterval, p.ByteCounter = time.Second, maxByteCounter
+	var l Limiter
+	l.OnCNP(0, &p)
+	return l, p
+}
+
+// passes is the time in which rateBps passes so many bytes, rounded up.
+func passes(bytes int, rateBps uint64) mono.Time {
+	n := new(big.Int).Mul(big.NewInt(int64(bytes)), big.NewInt(8e9))
+	rate := new(big.Int).SetUint64(rateBps)
+	n.Add(n, rate).Sub(n, big.NewInt(1))
+	return mono.Time(n.Div(n, rate).Int64())
+}
+
+func TestPacingIsExactOverManyPackets(t *testing.T) {
+	for _, rate := range []uint64{1e9, 3_500e6, 12_345_678_901, 99_999_999_977, 400e9} {
+		l, p := steady(rate)
+		sent := 0
+		for i := range 10_000 {
+			bytes := 70 + i*37%4100
+			l.OnSent(l.ReadyAt(), bytes, &p)
+			sent += bytes
+			if got, want := l.ReadyAt(), passes(sent, rate); got != want {
+				t.Fatalf("%d bit/s: packet %d may leave at %v, want %v", rate, i+1, got, want)
+			}
+		}
+	}
+}
+
+func TestPacingIsExactForABurstSentAtOnce(t *testing.T) {
+	l, p := steady(3_500e6)
+	for i := range 100 {
+		l.OnSent(10*us, 4178, &p)
+		if got, want := l.ReadyAt(), 10*us+passes(4178*(i+1), 3_500e6); got != want {
+			t.Fatalf("after %d packets ready at %v, want %v", i+1, got, want)
+		}
+	}
+}
+
+func TestIdleTimeIsNotSaved(t *testing.T) {
+	l, p := steady(8e9) // a byte each nanosecond
+	for i, at := range []mono.Time{0, 1000, 5000, 6001} {
+		l.OnSent(at, 1000, &p)
+		if got := l.ReadyAt(); got != at+1000 {
+			t.Errorf("packet %d left at %d, the next may at %d, want %d", i, at, got, at+1000)
+		}
+	}
+}
+
+func TestCatchUpSavesWhatItSays(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		left, ready mono.Time
+	}{
+		{"on time", 1000, 2000},
+		{"late within the slack", 1400, 2000},
+		{"late by just the slack", 1500, 2000},
+		{"later", 1501, 2001},
+		{"much later", 900_000, 900_500},
+	} {
+		l, p := steady(8e9)
+		p.CatchUp = 500
+		l.OnSent(0, 1000, &p)
+		l.OnSent(tc.left, 1000, &p)
+		if got := l.ReadyAt(); got != tc.ready {
+			t.Errorf("%s: ready at %d, want %d", tc.name, got, tc.ready)
+		}
+	}
+}
+
+func TestCreditDoesNotGrowWhileTimersRun(t *testing.T) {
+	l, p := steady(8e9)
+	p.CatchUp, p.IncreaseInterval = 50*time.Microsecond, 30*time.Microsecond
+	l.OnCNP(20*us, &p) // from here on every 30 µs
+	l.OnSent(20*us, 10_000, &p)
+	now := mono.Time(1000 * us)
+	for l.Active() && l.NextTimer() < now {
+		l.HandleTimer(l.NextTimer(), &p)
+	}
+	l.OnSent(now, 0, &p)
+	if got := l.ReadyAt(); got != now.Add(-p.CatchUp) {
+		t.Errorf("ready at %v, want %v before now", got, p.CatchUp)
+	}
+}
+
+func TestLateSenderWithSlackKeepsItsRate(t *testing.T) {
+	const rate = 12_345_678_901
+	l, p := steady(rate)
+	p.CatchUp = 20 * time.Microsecond
+	sent := 0
+	for i := range 10_000 {
+		// The sender wakes up to 20 µs late, and then sends all it may.
+		now := l.ReadyAt() + mono.Time(i)*7919%(20*us)
+		for l.ReadyAt() <= now {
+			l.OnSent(now, 1024, &p)
+			sent += 1024
+		}
+	}
+	if got, want := l.ReadyAt(), passes(sent, rate); got != want {
+		t.Errorf("%d bytes took until %v, want %v", sent, got, want)
+	}
+}
+
+func TestRateChangeMovesAWaitingPacket(t *testing.T) {
+	p := DefaultParams(16e9)
+	var l Limiter
+	l.OnCNP(0, &p)
+	l.OnSent(0, 100_000, &p) // 100 µs at 8 Gb/s
+	if got := l.ReadyAt(); got != 100*us {
+		t.Fatalf("ready at %v, want 100µs", got)
+	}
+	l.OnCNP(20*us, &p) // 80 000 bytes are left, at half the rate
+	if got := l.ReadyAt(); got != 180*us {
+		t.Errorf("after a cut ready at %v, want 180µs", got)
+	}
+	l.HandleTimer(75*us, &p) // 52 500 bytes are left, at 6 Gb/s
+	if got := l.ReadyAt(); got != 145*us {
+		t.Errorf("after an increase ready at %v, want 145µs", got)
+	}
+}
+
+func TestHugeDebtIsBounded(t *testing.T) {
+	l, p := steady(1)
+	p.ByteCounter = maxByteCounter
+	for range 1000 {
+		l.OnSent(0, 1<<28, &p)
+	}
+	if l.debt <= 0 || l.ReadyAt() <= 0 {
+		t.Errorf("debt %d, ready at %v", l.debt, l.ReadyAt())
+	}
+	l.HandleTimer(us, &p)
+	if l.ReadyAt() < us {
+		t.Errorf("ready at %v although the debt takes centuries", l.ReadyAt())
+	}
+}

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// answer builds the responder's next packet. Answers leave in PSN order: an ACK
+// or NAK waits for the READ responses before it.
+func (q *QP) answer(now mono.Time, d *link.Datagram) bool {
+	r := &q.resp
+	if q.state == verbs.QPStateErr && !r.fatal {
+		r.forget()
+		return false
+	}
+	e := r.replays.due(q.nic.q.DupReadWaits)
+	r.reading = e != nil
+	switch {
+	case e != nil && (!r.pending || e.first.Sub(r.answer.psn) < 0):
+		q.answerRead(now, d, e)
+	case r.pending:
+		q.answerAck(d)
+	default:
+		return false
+	}
+	return true
+}
+
+// answerAck builds the pending ACK or NAK.
+func (q *QP) answerAck(d *link.Datagram) {
+	r := &q.resp
+	r.pending = false
+	syndrome := r.answer.syndrome
+	if r.answer.ack {
+		syndrome = q.creditSyndrome()
+	}
+	p := q.header(wire.OpAcknowledge, r.answer.psn)
+	p.BTH.AckReq = q.nic.q.AckReqOnResponses
+	p.AETH = wire.AETH{Syndrome: syndrome, MSN: r.msn}
+	begin(d, &q.path, p, 0)
+	q.nic.seal(d, &q.path.icrc)
+	q.nic.Count.AcksSent++
+}
+
+// creditSyndrome is a positive acknowledgement that tells how many receives
+// are posted; a shared queue has no number to tell.
+func (q *QP) creditSyndrome() wire.Syndrome {
+	if q.srq != nil || q.typ == verbs.QPTypeXRCRecv || q.nic.q.NoCreditReporting {
+		return wire.Ack(wire.CreditUnlimited)
+	}
+	return wire.Ack(wire.CreditCode(q.rq.count()))
+}
+
+// answerRead builds the next packet of a READ response, or the one packet that
+// answers an atomic, a FLUSH or an ATOMIC WRITE.
+func (q *QP) answerRead(now mono.Time, d *link.Datagram, e *replay) {
+	psn := e.next
+	switch e.op {
+	case wire.OpReadRequest:
+		if !q.readPacket(d, e) {
+			q.readFailed(now, d, e)
+			return
+		}
+	case wire.OpCompareSwap, wire.OpFetchAdd:
+		p := q.header(wire.OpAtomicAcknowledge, psn)
+		p.AETH = wire.AETH{Syndrome: q.creditSyndrome(), MSN: e.msn}
+		p.AtomicAckETH = wire.AtomicAckETH{Original: e.original}
+		p.BTH.AckReq = q.nic.q.AckReqOnResponses
+		begin(d, &q.path, p, 0)
+	default:
+		p := q.header(wire.OpReadResponseOnly, psn)
+		p.AETH = wire.AETH{Syndrome: q.creditSyndrome(), MSN: e.msn}
+		begin(d, &q.path, p, 0)
+	}
+	q.nic.seal(d, &q.path.icrc)
+	if e.next == e.to {
+		e.unsent = false
+	} else {
+		e.next = e.next.Next()
+	}
+}
+
+// readPacket builds one READ response packet from memory as it is now. It
+// reports false if the memory may no longer be read.
+func (q *QP) readPacket(d *link.Datagram, e *replay) bool {
+	off := uint32(e.next.Sub(e.first)) * uint32(q.mtu)
+	n := min(e.end-off, uint32(q.mtu))
+	p := q.header(readOperation(e.next == e.from && !e.continued, e.next == e.to), e.next)
+	p.AETH = wire.AETH{Syndrome: q.creditSyndrome(), MSN: e.msn}
+	p.BTH.AckReq = q.nic.q.AckReqOnResponses
+	payload := begin(d, &q.path, p, int(n))
+	mem, at, err := q.remoteFor(e, e.va+uint64(off), uint64(n))
+	if err != nil {
+		return false
+	}
+	return n == 0 || mem.ReadAt(payload, at) == nil
+}
+
+func readOperation(first, last bool) wire.Operation {
+	switch {
+	case first && last:
+		return wire.OpReadResponseOnly
+	case first:
+		return wire.OpReadResponseFirst
+	case last:
+		return wire.OpReadResponseLast
+	default:
+		return wire.OpReadResponseMiddle
+	}
+}
+
+// readFailed answers a READ whose memory went away with a NAK at the packet
+// that could not be built, and fails the QP.
+func (q *QP) readFailed(_ mono.Time, d *link.Datagram, e *replay) {
+	psn := e.next
+	q.resp.forget()
+	q.refuse(psn, wire.NakRemoteAccess, verbs.WCRemAccessErr, verbs.EventQPAccessErr)
+	q.answerAck(d)
+}

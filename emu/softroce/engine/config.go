@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Config describes a NIC. The zero value of every field but GIDs means a
+// sensible default.
+type Config struct {
+	// GIDs is the port's GID table. Entries of type RoCEv1 are listed but never
+	// match a packet.
+	GIDs []verbs.GIDEntry
+	// PKeys is the port's partition table; {0xffff} by default.
+	PKeys []uint16
+	// LinkMTU is the largest IP packet that the link carries.
+	LinkMTU int
+	// Link says what the link can see and set.
+	Link link.Features
+	// ICRC says what is done about the invariant CRC.
+	ICRC ICRCMode
+
+	GUID uint64
+	// FirstQPN is the number of the first QP; they count up from there.
+	FirstQPN uint32
+
+	Limits Limits
+
+	// WindowPackets is how many packets a requester keeps unacknowledged.
+	WindowPackets int
+	// UDOversizeError makes an oversize datagram an error; the specification
+	// has it vanish, some suites expect the error.
+	UDOversizeError bool
+	// Congestion configures ECN and DCQCN; the zero value of its Params means
+	// the published defaults for LineRateBps.
+	Congestion  dcqcn.Params
+	CNPInterval time.Duration
+	LineRateBps uint64
+
+	Quirks Quirks
+}
+
+// ICRCMode says how the invariant CRC is treated.
+type ICRCMode uint8
+
+const (
+	// ICRCChecked computes it on every packet sent and checks it on every
+	// packet received: fully where the link shows the IP identification,
+	// otherwise up to that field's sixteen bits.
+	ICRCChecked ICRCMode = iota
+	// ICRCOffloaded neither computes nor checks it, as if the link did.
+	ICRCOffloaded
+)
+
+// Limits bound every resource of a NIC.
+type Limits struct {
+	QPs, QPWR, SGE, Inline   int
+	CQs, CQE                 int
+	MRs, PDs, AHs            int
+	SRQs, SRQWR              int
+	XRCDs                    int
+	RdAtomic                 uint8
+	McastGroups, McastQPs    int
+	PendingEvents, MADsQueue int
+}
+
+func defaultLimits() Limits {
+	return Limits{
+		QPs: 1 << 16, QPWR: 1 << 14, SGE: 32, Inline: 512,
+		CQs: 1 << 16, CQE: 1 << 20,
+		MRs: 1 << 19, PDs: 1 << 15, AHs: 1 << 16,
+		SRQs: 1 << 15, SRQWR: 1 << 15,
+		XRCDs: 1 << 10, RdAtomic: 128,
+		McastGroups: 1 << 12, McastQPs: 1 << 8,
+		PendingEvents: 1 << 14, MADsQueue: 1 << 10,
+	}
+}
+
+// Packets around a transport payload: IPv6, UDP, the longest headers, ICRC.
+const encapsulation = 40 + 8 + wire.MaxHeaderLen + wire.ICRCLen
+
+const (
+	defaultLinkMTU     = 1500
+	defaultFirstQPN    = 0x11
+	defaultWindow      = 256
+	defaultCNPInterval = 50 * time.Microsecond
+	defaultLineRate    = 100_000_000_000
+	gsiQPN             = 1
+	gsiQKey            = 0x8001_0000
+)
+
+// ErrConfig is what errors.Is finds in every complaint about a Config.
+var ErrConfig = errors.New("bad NIC configuration")
+
+// withDefaults fills in what was left out and refuses what cannot work.
+func (c Config) withDefaults() (Config, error) {
+	if len(c.GIDs) == 0 {
+		return c, fmt.Errorf("%w: no GIDs: a NIC needs at least one IP address", ErrConfig)
+	}
+	if len(c.PKeys) == 0 {
+		c.PKeys = []uint16{wire.DefaultPKey}
+	}
+	if c.LinkMTU == 0 {
+		c.LinkMTU = defaultLinkMTU
+	}
+	if verbs.MTUFor(c.LinkMTU-encapsulation) == 0 {
+		return c, fmt.Errorf("%w: link MTU %d carries not even 256 bytes of payload", ErrConfig, c.LinkMTU)
+	}
+	if c.FirstQPN == 0 {
+		c.FirstQPN = defaultFirstQPN
+	}
+	if c.Limits == (Limits{}) {
+		c.Limits = defaultLimits()
+	}
+	if c.WindowPackets == 0 {
+		c.WindowPackets = defaultWindow
+	}
+	if c.WindowPackets < 0 || c.WindowPackets >= 1<<23 {
+		return c, fmt.Errorf("%w: window of %d packets is not in 1..2^23-1", ErrConfig, c.WindowPackets)
+	}
+	if int(c.FirstQPN)+c.Limits.QPs >= int(verbs.MulticastQPN) || c.FirstQPN <= gsiQPN {
+		return c, fmt.Errorf("%w: QP numbers %#x and %d more leave the 24-bit space", ErrConfig, c.FirstQPN, c.Limits.QPs)
+	}
+	if c.CNPInterval == 0 {
+		c.CNPInterval = defaultCNPInterval
+	}
+	if c.LineRateBps == 0 {
+		c.LineRateBps = defaultLineRate
+	}
+	if c.Congestion == (dcqcn.Params{}) {
+		c.Congestion = dcqcn.DefaultParams(c.LineRateBps)
+	}
+	return c, nil
+}
+
+// RoCEv2GIDs makes a GID table of IP addresses.
+func RoCEv2GIDs(addrs ...netip.Addr) []verbs.GIDEntry {
+	table := make([]verbs.GIDEntry, len(addrs))
+	for i, a := range addrs {
+		table[i] = verbs.GIDEntry{GID: verbs.GIDFrom(a), Index: i, Type: verbs.GIDTypeRoCEv2}
+	}
+	return table
+}

@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+)
+
+// MADLen is the size of a management datagram.
+const MADLen = 256
+
+// MAD is a management datagram to or from QP 1.
+type MAD struct {
+	Local, Remote netip.Addr
+	PKey          uint16
+	Data          [MADLen]byte
+}
+
+// SendMAD queues a management datagram. The queue is bounded; whoever sends
+// MADs repeats them anyway.
+func (n *NIC) SendMAD(m MAD) bool {
+	if len(n.madsOut) >= n.cfg.Limits.MADsQueue {
+		n.Count.DropQueue++
+		return false
+	}
+	n.madsOut = append(n.madsOut, m)
+	return true
+}
+
+// NextMAD returns the oldest management datagram that came in.
+func (n *NIC) NextMAD() (MAD, bool) { return popFront(&n.madsIn) }
+
+// takeMAD accepts a management datagram for any partition of the port.
+func (n *NIC) takeMAD(d *link.Datagram, p *wire.Packet, known bool) {
+	switch {
+	case !known || p.BTH.Opcode != wire.MakeOpcode(wire.TransportUD, wire.OpSendOnly):
+		n.Count.DropOpcode++
+		return
+	case !n.inAnyPartition(p.BTH.PKey):
+		n.Count.DropPKey++
+		n.badPKeys++
+		return
+	case p.DETH.QKey != gsiQKey:
+		n.Count.DropQKey++
+		n.badQKeys++
+		return
+	case len(p.Payload) != MADLen || d.Dst.Addr().IsMulticast():
+		n.Count.DropLength++
+		return
+	case len(n.madsIn) >= n.cfg.Limits.MADsQueue:
+		n.Count.DropQueue++
+		return
+	}
+	n.Count.MADsReceived++
+	n.madsIn = append(n.madsIn, MAD{
+		Local: d.Dst.Addr(), Remote: d.Src.Addr(), PKey: p.BTH.PKey, Data: [MADLen]byte(p.Payload),
+	})
+}
+
+func (n *NIC) inAnyPartition(pkey uint16) bool {
+	for _, own := range n.cfg.PKeys {
+		if n.pkeyOK(own, pkey) {
+			return true
+		}
+	}
+	return false
+}
+
+// outputMADs fills ds with what leaves from no ordinary QP: management
+// datagrams, and CNPs to senders of datagrams.
+func (n *NIC) outputMADs(ds []link.Datagram) int {
+	filled := 0
+	for filled < len(ds) && len(n.madsOut) > 0 {
+		m, _ := popFront(&n.madsOut)
+		n.buildMAD(&ds[filled], &m)
+		filled++
+	}
+	for filled < len(ds) && len(n.cnps) > 0 {
+		c, _ := popFront(&n.cnps)
+		n.buildCNP(&ds[filled], &c.path, c.pkey, c.qpn)
+		filled++
+	}
+	return filled
+}
+
+func (n *NIC) buildMAD(d *link.Datagram, m *MAD) {
+	p := &n.scratch
+	p.BTH = wire.BTH{
+		Opcode: wire.MakeOpcode(wire.TransportUD, wire.OpSendOnly), PKey: m.PKey, DestQP: gsiQPN,
+		AckReq: n.q.GSIAckReq, PSN: n.madPSN,
+	}
+	p.DETH = wire.DETH{QKey: gsiQKey, SrcQP: gsiQPN}
+	pa := n.plainPath(m.Local, m.Remote)
+	copy(begin(d, &pa, p, MADLen), m.Data[:])
+	n.seal(d, &pa.icrc)
+	n.madPSN = n.madPSN.Next()
+	n.Count.MADsSent++
+}
+
+// plainPath is the path between two addresses that nothing more is known of.
+func (n *NIC) plainPath(src, dst netip.Addr) path {
+	port := n.cfg.Link.SrcPort
+	if port == 0 {
+		port = datagramPort(gsiQPN)
+	}
+	pa := path{
+		src: netip.AddrPortFrom(src, port), dst: netip.AddrPortFrom(dst, wire.Port),
+		hopLimit: defaultHopLimit,
+	}
+	pa.icrc = wire.NewICRC(pa.src, pa.dst)
+	return pa
+}

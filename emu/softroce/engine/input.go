@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Input handles one datagram. It keeps no reference to d or its payload.
+//
+// What is wrong with a packet is decided from the outside in: addresses, then
+// integrity, then what the packet says. A packet that fails a check before its
+// transport has a say vanishes and is counted; nothing is ever answered to one
+// whose ICRC is wrong.
+func (n *NIC) Input(now mono.Time, d *link.Datagram) {
+	n.Count.Received++
+	n.Count.ReceivedBytes += uint64(len(d.Payload))
+	if n.dead || n.portDown {
+		n.Count.DropDead++
+		return
+	}
+	if len(d.Payload) < wire.BTHLen+wire.ICRCLen {
+		n.Count.DropShort++
+		return
+	}
+	if d.Dst.Port() != wire.Port || !n.owns(d.Dst.Addr()) && !d.Dst.Addr().IsMulticast() {
+		n.Count.DropAddress++
+		return
+	}
+	if !n.intact(d) {
+		n.Count.DropICRC++
+		return
+	}
+	n.dispatch(now, d)
+}
+
+// intact checks the ICRC as far as the link lets it be seen, and fills in the
+// IP identification where the check reveals it.
+func (n *NIC) intact(d *link.Datagram) bool {
+	if n.cfg.ICRC == ICRCOffloaded || n.q.ICRCIgnored {
+		return true
+	}
+	if d.Src != n.rxSrc || d.Dst != n.rxDst {
+		n.rxSrc, n.rxDst = d.Src, d.Dst
+		n.rx = wire.NewICRC(d.Src, d.Dst)
+	}
+	if d.IPID < link.IPIDUnknown || d.Src.Addr().Is6() {
+		return n.rx.Check(uint16(d.IPID), d.Payload)
+	}
+	id, ok := n.rx.CheckBlind(d.Payload)
+	if ok {
+		n.Count.BlindICRC++
+		d.IPID = uint32(id)
+	}
+	return ok
+}
+
+// dispatch parses an intact packet and hands it to its QP.
+func (n *NIC) dispatch(now mono.Time, d *link.Datagram) {
+	p := &n.parsed
+	err := p.Parse(d.Payload)
+	known := err == nil
+	switch {
+	case errors.Is(err, wire.ErrPad) && n.q.PadUnderflow:
+		known, p.Payload = true, nil
+	case errors.Is(err, wire.ErrShort):
+		n.Count.DropShort++
+		return
+	case errors.Is(err, wire.ErrPad):
+		n.Count.DropPad++
+		return
+	}
+	if p.BTH.TVer != 0 {
+		n.Count.DropVersion++
+		return
+	}
+	if len(d.Payload)&3 != 0 {
+		n.Count.DropPad++
+		return
+	}
+	switch {
+	case p.BTH.DestQP == gsiQPN:
+		n.takeMAD(d, p, known)
+	case p.BTH.DestQP == uint32(verbs.MulticastQPN):
+		n.takeMulticast(now, d, p, known)
+	case p.BTH.Opcode == wire.CNP:
+		n.takeCNP(now, d, p)
+	default:
+		n.toQP(now, d, p, known)
+	}
+}
+
+// toQP checks a packet against the QP it is for.
+func (n *NIC) toQP(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) {
+	q := n.qp(p.BTH.DestQP)
+	switch {
+	case q == nil || d.Dst.Addr().IsMulticast():
+		n.Count.DropQPN++
+		return
+	case p.BTH.Opcode.Transport() != q.transport():
+		n.Count.DropQPType++
+		return
+	case !n.pkeyOK(q.pkey, p.BTH.PKey):
+		n.Count.DropPKey++
+		n.badPKeys++
+		return
+	}
+	if q.typ == verbs.QPTypeUD {
+		n.toDatagramQP(now, q, d, p, known)
+		return
+	}
+	if q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr {
+		if q.state == verbs.QPStateInit && n.q.BuffersBeforeRTR && len(q.resp.early) < 16 {
+			q.resp.early = append(q.resp.early, append([]byte(nil), d.Payload...))
+			return
+		}
+		n.Count.DropQPState++
+		return
+	}
+	if !q.onPath(d, p.BTH.MigReq) || n.q.DropMigReqZero && !p.BTH.MigReq {
+		n.Count.DropAddress++
+		return
+	}
+	q.noteCongestion(now, d)
+	q.take(now, p, known)
+}
+
+// take hands a packet to the half of the QP it is meant for.
+func (q *QP) take(now mono.Time, p *wire.Packet, known bool) {
+	info, _ := p.BTH.Opcode.Info()
+	switch {
+	case known && info.Class.Has(wire.Response):
+		if !sends(q.typ) || !q.reliable() {
+			q.nic.Count.DropOpcode++
+			return
+		}
+		q.takeResponse(now, p)
+	case !receives(q.typ):
+		q.nic.Count.DropOpcode++
+		return
+	default:
+		q.takeRequest(now, p, known)
+	}
+	q.rearm()
+}
+
+// replayEarly executes what came before the QP was ready
+// (Quirks.BuffersBeforeRTR).
+func (q *QP) replayEarly(now mono.Time) {
+	early := q.resp.early
+	q.resp.early = nil
+	for _, b := range early {
+		p := &q.nic.parsed
+		err := p.Parse(b)
+		q.take(now, p, err == nil)
+	}
+}
+
+// pkeyOK compares partitions: the low fifteen bits must agree and one side must
+// be a full member.
+func (n *NIC) pkeyOK(own, got uint16) bool {
+	const full = 0x8000
+	return own&^full == got&^full && (own|got)&full != 0
+}

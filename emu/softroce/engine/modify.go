@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"github.com/fabrictest/fabrictest/emu/internal/qpstate"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Modify changes the attributes that mask selects, all of them or none.
+func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error {
+	from, to := q.state, q.state
+	if mask&verbs.QPAttrState != 0 {
+		to = a.State
+	}
+	if err := q.checkModify(&a, from, to, mask); err != nil {
+		return err
+	}
+	newPath, newAlt := q.path, q.alt
+	var err error
+	if mask&verbs.QPAttrAV != 0 {
+		dest := q.attr.DestQPN
+		if mask&verbs.QPAttrDestQPN != 0 {
+			dest = a.DestQPN
+		}
+		if newPath, err = q.nic.resolve(&a.AH, q.num, uint32(dest)); err != nil {
+			return err
+		}
+	}
+	if mask&verbs.QPAttrAltPath != 0 {
+		if newAlt, err = q.nic.resolve(&a.AltAH, q.num, uint32(q.attr.DestQPN)); err != nil {
+			return err
+		}
+	}
+	// Nothing can fail from here on.
+	q.path, q.alt = newPath, newAlt
+	q.store(&a, mask)
+	q.enter(now, from, to)
+	return nil
+}
+
+func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPAttrMask) error {
+	invalid := func(format string, args ...any) error {
+		return opError("modify_qp", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
+	}
+	if mask&verbs.QPAttrCurState != 0 && a.CurState != from {
+		return invalid("state is %v, not %v", from, a.CurState)
+	}
+	if err := qpstate.Check(q.typ, from, to, mask); err != nil {
+		return &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: err}
+	}
+	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
+	limit := q.nic.cfg.Limits.RdAtomic
+	switch {
+	case has(verbs.QPAttrPort) && a.Port != 1:
+		return invalid("port %d, there is only port 1", a.Port)
+	case has(verbs.QPAttrAV) && a.AH.Port != 1:
+		return invalid("address vector for port %d, there is only port 1", a.AH.Port)
+	case has(verbs.QPAttrPKeyIndex) && int(a.PKeyIndex) >= len(q.nic.cfg.PKeys):
+		return invalid("P_Key index %d of %d", a.PKeyIndex, len(q.nic.cfg.PKeys))
+	case has(verbs.QPAttrPathMTU) && a.PathMTU.Bytes() == 0:
+		return invalid("path MTU code %d", uint32(a.PathMTU))
+	case has(verbs.QPAttrPathMTU) && a.PathMTU > q.nic.MTU():
+		return invalid("path MTU %v, the port carries %v", a.PathMTU, q.nic.MTU())
+	case has(verbs.QPAttrMaxQPRdAtomic) && a.MaxRdAtomic > limit:
+		return invalid("max_rd_atomic %d, limit %d", a.MaxRdAtomic, limit)
+	case has(verbs.QPAttrMaxDestRdAtomic) && a.MaxDestRdAtomic > limit:
+		return invalid("max_dest_rd_atomic %d, limit %d", a.MaxDestRdAtomic, limit)
+	case has(verbs.QPAttrTimeout) && a.Timeout > 31, has(verbs.QPAttrMinRNRTimer) && a.MinRNRTimer > 31:
+		return invalid("timer codes are 0..31")
+	case has(verbs.QPAttrRetryCnt) && a.RetryCnt > 7, has(verbs.QPAttrRNRRetry) && a.RNRRetry > 7:
+		return invalid("retry counts are 0..7")
+	case has(verbs.QPAttrRQPSN) && a.RQPSN > uint32(wire.PSNMask), has(verbs.QPAttrSQPSN) && a.SQPSN > uint32(wire.PSNMask):
+		return invalid("PSNs have 24 bits")
+	case has(verbs.QPAttrPathMigState) && a.PathMigState > verbs.MigArmed:
+		return invalid("migration state %d", a.PathMigState)
+	case has(verbs.QPAttrPathMigState) && a.PathMigState != verbs.MigMigrated && !q.alt.dst.IsValid() && !has(verbs.QPAttrAltPath):
+		return invalid("no alternate path is loaded")
+	case from == verbs.QPStateSQD && to == verbs.QPStateRTS && q.draining():
+		return invalid("the send queue is still draining")
+	case from == verbs.QPStateSQD && to == verbs.QPStateSQD && q.draining():
+		return invalid("the send queue is still draining")
+	}
+	return nil
+}
+
+// store takes over what mask selects.
+func (q *QP) store(a *verbs.QPAttr, mask verbs.QPAttrMask) {
+	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
+	if has(verbs.QPAttrEnSQDAsyncNotify) {
+		q.attr.EnSQDAsyncNotify = a.EnSQDAsyncNotify
+	}
+	if has(verbs.QPAttrAccessFlags) {
+		q.attr.Access = a.Access
+	}
+	if has(verbs.QPAttrPKeyIndex) {
+		q.attr.PKeyIndex = a.PKeyIndex
+		q.pkey = q.nic.cfg.PKeys[a.PKeyIndex]
+	}
+	if has(verbs.QPAttrPort) {
+		q.attr.Port = a.Port
+	}
+	if has(verbs.QPAttrQKey) {
+		q.attr.QKey = a.QKey
+	}
+	if has(verbs.QPAttrAV) {
+		q.attr.AH = a.AH
+	}
+	if has(verbs.QPAttrPathMTU) {
+		q.attr.PathMTU = a.PathMTU
+		q.mtu = int32(a.PathMTU.Bytes())
+	}
+	if has(verbs.QPAttrTimeout) {
+		q.attr.Timeout = a.Timeout
+	}
+	if has(verbs.QPAttrRetryCnt) {
+		q.attr.RetryCnt = a.RetryCnt
+		q.req.retries = a.RetryCnt
+	}
+	if has(verbs.QPAttrRNRRetry) {
+		q.attr.RNRRetry = a.RNRRetry
+		q.req.rnrRetries = a.RNRRetry
+	}
+	if has(verbs.QPAttrMaxQPRdAtomic) {
+		q.attr.MaxRdAtomic = q.roundRdAtomic(a.MaxRdAtomic)
+	}
+	if has(verbs.QPAttrMaxDestRdAtomic) {
+		q.attr.MaxDestRdAtomic = q.roundRdAtomic(a.MaxDestRdAtomic)
+		q.resp.resize(int(q.attr.MaxDestRdAtomic), q.nic.q.ModifyForgetsReplay)
+	}
+	if has(verbs.QPAttrAltPath) {
+		q.attr.AltAH, q.attr.AltPKeyIndex = a.AltAH, a.AltPKeyIndex
+		q.attr.AltPort, q.attr.AltTimeout = a.AltPort, a.AltTimeout
+	}
+	if has(verbs.QPAttrMinRNRTimer) {
+		q.attr.MinRNRTimer = a.MinRNRTimer
+	}
+	if has(verbs.QPAttrDestQPN) {
+		q.attr.DestQPN = a.DestQPN
+	}
+	if has(verbs.QPAttrSQPSN) {
+		psn := wire.PSN(a.SQPSN)
+		q.req.una, q.req.next, q.req.max = psn, psn, psn
+	}
+	if has(verbs.QPAttrRQPSN) {
+		q.resp.expected = wire.PSN(a.RQPSN)
+		q.resp.ackPSN = q.resp.expected.Add(-1)
+	}
+	if has(verbs.QPAttrPathMigState) {
+		q.setMigState(a.PathMigState)
+	}
+}
+
+func (q *QP) roundRdAtomic(n uint8) uint8 {
+	if q.nic.q.RdAtomicRoundsUp && n > 0 {
+		return uint8(min(ceilPow2(int(n)), int(q.nic.cfg.Limits.RdAtomic)))
+	}
+	return n
+}
+
+// enter does what arriving in a state means.
+func (q *QP) enter(now mono.Time, from, to verbs.QPState) {
+	switch to {
+	case verbs.QPStateReset:
+		q.reset()
+		return
+	case verbs.QPStateErr:
+		q.resp.forget() // a consumer's own decision owes the peer no answer
+		q.fail()
+		return
+	}
+	q.state = to
+	switch {
+	case to == verbs.QPStateSQD && from != verbs.QPStateSQD:
+		q.drainNotify = q.attr.EnSQDAsyncNotify
+		q.checkDrained()
+	case to == verbs.QPStateRTS && from == verbs.QPStateSQD && q.nic.q.SQDNoResume:
+		return
+	case to == verbs.QPStateRTR && from == verbs.QPStateInit:
+		q.replayEarly(now)
+	}
+	q.attr.EnSQDAsyncNotify = false
+	q.wake()
+}
+
+// draining reports whether requests sent before SQD are still unanswered.
+func (q *QP) draining() bool {
+	return q.state == verbs.QPStateSQD && (q.req.outstanding() || q.req.pkt > 0)
+}
+
+// checkDrained raises SQ_DRAINED once draining has ended.
+func (q *QP) checkDrained() {
+	if q.state == verbs.QPStateSQD && q.drainNotify && !q.draining() {
+		q.drainNotify = false
+		q.nic.report(Event{Type: verbs.EventSQDrained, QP: q})
+	}
+}
+
+// Query returns the attributes as they are now.
+func (q *QP) Query() verbs.QPAttr {
+	a := q.attr
+	a.State, a.CurState = q.state, q.state
+	a.Caps = q.caps
+	a.SQPSN = uint32(q.req.next)
+	a.RQPSN = uint32(q.resp.expected)
+	a.SQDraining = q.draining()
+	return a
+}

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// turn is how many packets one QP may send before the next has its turn. A
+// link joins packets of one flow into larger units, so it is not small.
+const turn = 64
+
+// Output fills ds with datagrams that are ready to leave and reports how many.
+// Payload buffers are reused: give each the capacity of a full packet. A driver
+// calls Output until it returns 0, but may stop earlier when its link is full.
+func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
+	filled := n.outputMADs(ds)
+	for filled < len(ds) {
+		q := n.active.pop()
+		if q == nil {
+			break
+		}
+		quota := turn
+		for quota > 0 && filled < len(ds) && q.emit(now, &ds[filled]) {
+			filled++
+			quota--
+		}
+		if quota == 0 || filled == len(ds) {
+			n.active.push(q)
+		}
+		q.rearm()
+	}
+	if n.dead || n.portDown {
+		return 0 // as lost as on a cable that is not plugged in
+	}
+	for i := range filled {
+		n.Count.SentBytes += uint64(len(ds[i].Payload))
+	}
+	n.Count.Sent += uint64(filled)
+	return filled
+}
+
+// emit builds the QP's next packet, if it has one: congestion news before
+// answers, answers before requests.
+func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
+	if q.cnpDue {
+		q.cnpDue = false
+		q.nic.buildCNP(d, &q.path, q.pkey, uint32(q.attr.DestQPN))
+		return true
+	}
+	if q.resp.pending || q.resp.reading {
+		if q.answer(now, d) {
+			return true
+		}
+	}
+	switch {
+	case !sends(q.typ):
+		return false
+	case q.typ == verbs.QPTypeUD:
+		return q.sendDatagram(now, d)
+	default:
+		return q.request(now, d)
+	}
+}
+
+// header fills in what all packets of the QP have in common.
+func (q *QP) header(op wire.Operation, psn wire.PSN) *wire.Packet {
+	p := &q.nic.scratch
+	p.BTH = wire.BTH{
+		Opcode: wire.MakeOpcode(q.transport(), op), MigReq: q.migReq(), PKey: q.pkey,
+		DestQP: uint32(q.attr.DestQPN), PSN: psn,
+	}
+	return p
+}
+
+// begin writes the headers of p into d and returns the space for n bytes of
+// payload behind them. The caller fills it and calls seal.
+func begin(d *link.Datagram, pa *path, p *wire.Packet, n int) []byte {
+	pad := wire.PadLen(n)
+	p.BTH.PadCount = uint8(pad)
+	d.Src, d.Dst = pa.src, pa.dst
+	d.TClass, d.HopLimit, d.FlowLabel = pa.tclass, pa.hopLimit, pa.flowLabel
+	d.IPID = link.IPIDUnknown
+	b := p.AppendHeaders(d.Payload[:0])
+	head := len(b)
+	total := head + n + pad + wire.ICRCLen
+	if cap(b) < total {
+		grown := make([]byte, head, wire.MaxPacketLen)
+		copy(grown, b)
+		b = grown
+	}
+	b = b[:total]
+	clear(b[head+n:])
+	d.Payload = b
+	return b[head : head+n]
+}
+
+// seal completes d with its ICRC. Over IPv4 it counts on identification 0: what
+// an unconnected socket sends with fragmentation forbidden.
+func (n *NIC) seal(d *link.Datagram, icrc *wire.ICRC) {
+	if n.cfg.ICRC == ICRCOffloaded {
+		return
+	}
+	icrc.Seal(0, d.Payload)
+	switch {
+	case n.q.ICRCWrong:
+		// What comes out if variant fields are not masked: another remainder.
+		tail := d.Payload[len(d.Payload)-wire.ICRCLen:]
+		binary.LittleEndian.PutUint32(tail, binary.LittleEndian.Uint32(tail)^0x2144df1c)
+	case n.q.FlushICRCDoubled && wire.Opcode(d.Payload[0]).Operation() == wire.OpFlush:
+		n.doubleICRC(d, icrc)
+	}
+}
+
+// doubleICRC replaces the ICRC of a packet without payload by the one that
+// counts everything behind UDP twice.
+func (n *NIC) doubleICRC(d *link.Datagram, icrc *wire.ICRC) {
+	body := d.Payload[:len(d.Payload)-wire.ICRCLen]
+	twice := append(append([]byte(nil), body...), body...)
+	twice[len(body)+4] = 0xff
+	sum := icrc.Sum(0, twice)
+	binary.LittleEndian.PutUint32(d.Payload[len(body):], sum)
+}

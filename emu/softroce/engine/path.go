@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// path is an address vector resolved: what every packet along it carries.
+type path struct {
+	src, dst  netip.AddrPort
+	tclass    uint8
+	hopLimit  uint8
+	flowLabel uint32
+	icrc      wire.ICRC
+}
+
+const defaultHopLimit = 64
+
+// resolve turns an address vector into a path. localQPN and remoteQPN choose
+// the UDP source port where the vector has no flow label.
+func (n *NIC) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error) {
+	src, ok := n.gid(av.GRH.SGIDIndex)
+	if !ok {
+		return path{}, opError("resolve", "", "%w: GID index %d names no RoCEv2 address", verbs.ErrInvalid, av.GRH.SGIDIndex)
+	}
+	dst := av.GRH.DGID.Addr()
+	if dst.Is4() != src.Is4() {
+		return path{}, opError("resolve", "", "%w: no route from %v to %v: different IP versions", verbs.ErrInvalid, src, dst)
+	}
+	port := n.cfg.Link.SrcPort
+	if port == 0 {
+		port = sourcePort(av.GRH.FlowLabel, localQPN, remoteQPN)
+	}
+	p := path{
+		src: netip.AddrPortFrom(src, port), dst: netip.AddrPortFrom(dst, wire.Port),
+		tclass: n.tclass(av.GRH.TrafficClass), hopLimit: av.GRH.HopLimit, flowLabel: av.GRH.FlowLabel,
+	}
+	if p.hopLimit == 0 || n.q.FixedHopLimit {
+		p.hopLimit = defaultHopLimit
+	}
+	p.icrc = wire.NewICRC(p.src, p.dst)
+	return p, nil
+}
+
+// tclass keeps the DSCP of a traffic class. The ECN bits are the transport's:
+// ECT(0) where congestion is managed, zero where it is not.
+func (n *NIC) tclass(tc uint8) uint8 {
+	switch {
+	case n.q.ECNFromTClass:
+		return tc
+	case n.q.NoCongestion:
+		return tc &^ link.ECN
+	default:
+		return tc&^link.ECN | link.ECT0
+	}
+}
+
+// sourcePort spreads flows over UDP source ports the way Linux does, so that a
+// capture of ours and one of a kernel's look alike.
+func sourcePort(flowLabel, localQPN, remoteQPN uint32) uint16 {
+	fl := flowLabel
+	if fl == 0 {
+		v := uint64(localQPN) * uint64(remoteQPN)
+		v ^= v >> 20
+		v ^= v >> 40
+		fl = uint32(v & 0xfffff)
+	}
+	return uint16(0xc000 | (fl&0x3fff ^ fl>>14))
+}
+
+// datagramPort is the source port of a datagram QP without a flow label: a
+// multiplicative hash, as Linux has it.
+func datagramPort(qpn uint32) uint16 {
+	return uint16(0xc000 + (qpn*0x61c88647)>>18)
+}
+
+// AH is an address handle.
+type AH struct {
+	Attr  verbs.AHAttr
+	pd    core.PD
+	path  path
+	group bool // the destination is a multicast group
+}
+
+// CreateAH makes an address handle.
+func (n *NIC) CreateAH(pd core.PD, attr verbs.AHAttr) (*AH, error) {
+	if n.ahs >= n.cfg.Limits.AHs {
+		return nil, opError("create_ah", "", "%w: %d handles", verbs.ErrNoMemory, n.ahs)
+	}
+	if attr.Port != 1 {
+		return nil, opError("create_ah", "", "%w: port %d, there is only port 1", verbs.ErrInvalid, attr.Port)
+	}
+	p, err := n.resolve(&attr, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	n.ahs++
+	n.pds[pd]++
+	return &AH{Attr: attr, pd: pd, path: p, group: p.dst.Addr().IsMulticast()}, nil
+}
+
+// DestroyAH removes an address handle.
+func (n *NIC) DestroyAH(a *AH) {
+	n.ahs--
+	n.pds[a.pd]--
+}

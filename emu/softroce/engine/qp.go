@@ -1,0 +1,371 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// maxMessage is the longest message a request may carry.
+const maxMessage = 1 << 31
+
+// QP is a queue pair. Its three roles are in files of their own.
+type QP struct {
+	nic  *NIC
+	num  uint32
+	typ  verbs.QPType
+	caps verbs.QPCaps
+	pd   core.PD
+
+	sendCQ, recvCQ *CQ
+	srq            *SRQ
+	xrcd           *XRCD
+	signalAll      bool
+
+	state verbs.QPState
+	attr  verbs.QPAttr // as last set, state and PSNs apart
+	path  path
+	alt   path
+	mtu   int32
+	pkey  uint16
+
+	sq   sendQueue
+	rq   recvQueue
+	req  requester
+	resp responder
+
+	limiter  dcqcn.Limiter
+	notifier dcqcn.Notifier
+	cnpDue   bool
+
+	drainNotify bool // SQ_DRAINED is wanted when draining ends
+	groups      int  // multicast attachments
+	opens       int  // further handles to an XRC target
+
+	queued    bool // in NIC.active
+	heapIndex int
+	heapAt    mono.Time
+
+	// Owner is the driver's to use.
+	Owner any
+}
+
+// QPConfig asks for a queue pair.
+type QPConfig struct {
+	Type           verbs.QPType
+	PD             core.PD
+	SendCQ, RecvCQ *CQ
+	SRQ            *SRQ
+	XRCD           *XRCD
+	Caps           verbs.QPCaps
+	SignalAll      bool
+}
+
+// sends and receives say which halves a QP type has.
+func sends(t verbs.QPType) bool    { return t != verbs.QPTypeXRCRecv }
+func receives(t verbs.QPType) bool { return t != verbs.QPTypeXRCSend }
+
+// CreateQP makes a queue pair in RESET.
+func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
+	if err := n.checkQP(&c); err != nil {
+		return nil, err
+	}
+	num, err := n.allocQPN()
+	if err != nil {
+		return nil, err
+	}
+	q := &QP{
+		nic: n, num: num, typ: c.Type, caps: c.Caps, pd: c.PD, sendCQ: c.SendCQ, recvCQ: c.RecvCQ,
+		srq: c.SRQ, xrcd: c.XRCD, signalAll: c.SignalAll, heapIndex: -1,
+	}
+	if sends(c.Type) {
+		q.sq = newSendQueue(c.Caps.MaxSendWR, c.Caps.MaxSendSGE, c.Caps.MaxInline)
+		c.SendCQ.users++
+	}
+	if receives(c.Type) && c.SRQ == nil && c.Type != verbs.QPTypeXRCRecv {
+		q.rq = newRecvQueue(c.Caps.MaxRecvWR, c.Caps.MaxRecvSGE)
+	}
+	if c.RecvCQ != nil {
+		c.RecvCQ.users++
+	}
+	if c.SRQ != nil {
+		c.SRQ.users++
+	}
+	if c.XRCD != nil {
+		c.XRCD.users++
+	}
+	if c.Type != verbs.QPTypeXRCRecv {
+		n.pds[c.PD]++
+	}
+	q.reset()
+	n.qps[num-n.cfg.FirstQPN] = q
+	n.qpCount++
+	return q, nil
+}
+
+func (n *NIC) checkQP(c *QPConfig) error {
+	l := &n.cfg.Limits
+	invalid := func(format string, args ...any) error {
+		return opError("create_qp", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
+	}
+	switch c.Type {
+	case verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD:
+		if c.SendCQ == nil || c.RecvCQ == nil {
+			return invalid("%v needs a send and a receive CQ", c.Type)
+		}
+	case verbs.QPTypeXRCSend:
+		if c.SendCQ == nil || c.SRQ != nil {
+			return invalid("%v needs a send CQ and has no SRQ", c.Type)
+		}
+	case verbs.QPTypeXRCRecv:
+		if c.XRCD == nil || c.SRQ != nil || c.SendCQ != nil || c.RecvCQ != nil {
+			return invalid("%v needs an XRC domain and has no queues of its own", c.Type)
+		}
+	default:
+		return opError("create_qp", "", "%w: type %v", verbs.ErrNotSupported, c.Type)
+	}
+	if _, ok := n.pds[c.PD]; !ok && c.Type != verbs.QPTypeXRCRecv {
+		return invalid("no protection domain")
+	}
+	if c.SRQ != nil && c.SRQ.typ != verbs.SRQBasic {
+		return invalid("an XRC SRQ is named by senders, not attached")
+	}
+	if c.Caps.MaxSendWR < 0 || c.Caps.MaxSendWR > l.QPWR || c.Caps.MaxRecvWR < 0 || c.Caps.MaxRecvWR > l.QPWR {
+		return invalid("%d send and %d receive requests, limit %d", c.Caps.MaxSendWR, c.Caps.MaxRecvWR, l.QPWR)
+	}
+	if c.Caps.MaxSendSGE < 0 || c.Caps.MaxSendSGE > l.SGE || c.Caps.MaxRecvSGE < 0 || c.Caps.MaxRecvSGE > l.SGE {
+		return invalid("%d send and %d receive scatter/gather entries, limit %d", c.Caps.MaxSendSGE, c.Caps.MaxRecvSGE, l.SGE)
+	}
+	if c.Caps.MaxInline < 0 || c.Caps.MaxInline > l.Inline {
+		return invalid("%d bytes inline, limit %d", c.Caps.MaxInline, l.Inline)
+	}
+	return nil
+}
+
+// allocQPN hands numbers out in turn, so that one is not reused while packets
+// for its last owner may still be under way.
+func (n *NIC) allocQPN() (uint32, error) {
+	if n.qpCount >= n.cfg.Limits.QPs {
+		return 0, opError("create_qp", "", "%w: %d QPs", verbs.ErrNoMemory, n.qpCount)
+	}
+	if n.q.QPNReusedAtOnce {
+		n.nextQP = 0
+	}
+	for {
+		i := n.nextQP
+		if n.nextQP++; n.nextQP == n.cfg.Limits.QPs {
+			n.nextQP = 0
+		}
+		if i == len(n.qps) {
+			n.qps = append(n.qps, nil)
+		}
+		if n.qps[i] == nil {
+			return n.cfg.FirstQPN + uint32(i), nil
+		}
+	}
+}
+
+// DestroyQP removes a QP at once: nothing completes, nothing is sent any more.
+func (n *NIC) DestroyQP(q *QP) error {
+	if q.opens > 0 {
+		q.opens-- // the target lives on for its other holders
+		return nil
+	}
+	if q.groups > 0 {
+		return opError("destroy_qp", q.name(), "%w: attached to %d multicast groups", verbs.ErrBusy, q.groups)
+	}
+	if q.sendCQ != nil {
+		q.sendCQ.users--
+	}
+	if q.recvCQ != nil {
+		q.recvCQ.users--
+	}
+	if q.srq != nil {
+		q.srq.users--
+	}
+	if q.xrcd != nil {
+		q.xrcd.users--
+	}
+	if q.typ != verbs.QPTypeXRCRecv {
+		n.pds[q.pd]--
+	}
+	n.mem.UnbindQP(q.num)
+	n.qps[q.num-n.cfg.FirstQPN] = nil
+	n.qpCount--
+	if n.q.SendAfterDestroy && q.req.outstanding() {
+		q.req.retries = 1
+		return nil
+	}
+	n.timers.remove(q)
+	q.state = verbs.QPStateReset
+	return nil
+}
+
+// OpenQP returns the XRC target of the given number and domain for one more
+// holder.
+func (n *NIC) OpenQP(x *XRCD, qpn uint32) (*QP, error) {
+	q := n.qp(qpn)
+	if q == nil || q.typ != verbs.QPTypeXRCRecv || q.xrcd != x {
+		return nil, opError("open_qp", fmt.Sprintf("qp %#x", qpn), "%w in this XRC domain", verbs.ErrNotFound)
+	}
+	q.opens++
+	return q, nil
+}
+
+// Num is the QP's number.
+func (q *QP) Num() uint32 { return q.num }
+
+// Type is the QP's type.
+func (q *QP) Type() verbs.QPType { return q.typ }
+
+// State is the QP's state.
+func (q *QP) State() verbs.QPState { return q.state }
+
+// RateBps is the rate that congestion control holds the QP to at present; the
+// line rate if it holds it to none.
+func (q *QP) RateBps() uint64 { return q.limiter.RateBps(&q.nic.cfg.Congestion) }
+
+func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
+
+// transport is the opcode space of the QP's packets.
+func (q *QP) transport() wire.Transport {
+	switch q.typ {
+	case verbs.QPTypeUC:
+		return wire.TransportUC
+	case verbs.QPTypeUD:
+		return wire.TransportUD
+	case verbs.QPTypeXRCSend, verbs.QPTypeXRCRecv:
+		return wire.TransportXRC
+	default:
+		return wire.TransportRC
+	}
+}
+
+func (q *QP) reliable() bool { return q.typ != verbs.QPTypeUC && q.typ != verbs.QPTypeUD }
+
+// reset returns the QP to the state it was made in.
+func (q *QP) reset() {
+	keep := q.resp.pending && q.nic.q.AnswerAfterReset
+	answer := q.resp.answer
+	q.state = verbs.QPStateReset
+	q.attr = verbs.QPAttr{}
+	q.sq.head, q.sq.tail = 0, 0
+	q.rq.head, q.rq.tail = 0, 0
+	held := q.resp.held.sges[:0]
+	q.req = requester{timer: mono.Never, rnrUntil: mono.Never}
+	q.resp = responder{}
+	q.resp.held.sges = held
+	if keep {
+		q.resp.pending, q.resp.answer = true, answer
+		q.nic.active.push(q)
+	}
+	q.limiter = dcqcn.Limiter{}
+	q.notifier = dcqcn.Notifier{}
+	q.cnpDue = false
+	q.drainNotify = false
+	q.mtu = int32(q.nic.MTU().Bytes())
+}
+
+// wake lets the QP send what it can.
+func (q *QP) wake() { q.nic.active.push(q) }
+
+// deadline is when the QP wants to be ticked.
+func (q *QP) deadline() mono.Time {
+	at := min(q.req.timer, q.req.rnrUntil)
+	if q.limiter.Active() {
+		at = min(at, q.limiter.NextTimer())
+		if q.req.paced {
+			at = min(at, q.limiter.ReadyAt())
+		}
+	}
+	return at
+}
+
+// rearm tells the NIC's heap about the QP's deadline.
+func (q *QP) rearm() { q.nic.timers.set(q, q.deadline()) }
+
+// tick handles the QP's own deadlines.
+func (q *QP) tick(now mono.Time) {
+	if q.limiter.Active() {
+		q.limiter.HandleTimer(now, &q.nic.cfg.Congestion)
+		if q.req.paced && (!q.limiter.Active() || q.limiter.ReadyAt() <= now) {
+			q.req.paced = false
+			q.wake()
+		}
+	}
+	if q.req.rnrUntil <= now {
+		q.rnrOver(now)
+	}
+	if q.req.timer <= now {
+		q.timeout(now)
+	}
+}
+
+// fail puts the QP into the error state and flushes its queues, send first,
+// each in order.
+func (q *QP) fail() {
+	if q.state == verbs.QPStateErr {
+		return
+	}
+	q.state = verbs.QPStateErr
+	q.req.timer, q.req.rnrUntil = mono.Never, mono.Never
+	q.flushSends()
+	q.flushRecvs()
+	if q.srq != nil && !q.nic.q.NoQPEvents {
+		q.nic.report(Event{Type: verbs.EventQPLastWQEReached, QP: q})
+	}
+}
+
+// flushSends completes every send work request as flushed.
+func (q *QP) flushSends() {
+	for !q.sq.empty() {
+		w := q.sq.at(q.sq.head)
+		status := verbs.WCWRFlushErr
+		if w.state == wqeDone && w.status == verbs.WCSuccess {
+			status = verbs.WCSuccess // finished before the failure
+		}
+		q.completeSend(w, status)
+	}
+	q.req.cur = q.sq.tail
+	q.req.pkt = 0
+}
+
+// flushRecvs completes the receive under way and all that wait as flushed. The
+// receives of an SRQ belong to its other QPs too and stay.
+func (q *QP) flushRecvs() {
+	if h := &q.resp.held; h.active {
+		h.active = false
+		q.pushRecv(&verbs.WC{WRID: h.wrID, Status: verbs.WCWRFlushErr})
+	}
+	for q.rq.count() > 0 {
+		status := verbs.WCWRFlushErr
+		if q.nic.q.ErrCompletesRecvs {
+			status = verbs.WCSuccess
+		}
+		q.pushRecv(&verbs.WC{WRID: q.rq.peek().wrID, Status: status, Opcode: verbs.WCOpRecv})
+		q.rq.take()
+	}
+}
+
+// pushRecv adds a completion to the receive CQ. A full CQ fails the QP; there
+// is nobody left to tell then but the CQ's own event.
+func (q *QP) pushRecv(wc *verbs.WC) bool {
+	wc.QPN = verbs.QPN(q.num)
+	cq := q.recvCQ
+	if q.typ == verbs.QPTypeXRCRecv {
+		cq = q.resp.xrcCQ
+	}
+	if cq == nil {
+		return true
+	}
+	if !cq.push(wc, q.resp.solicited) {
+		q.fail()
+		return false
+	}
+	q.nic.Count.Recvs++
+	return true
+}

@@ -1,0 +1,290 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// replay is a READ, an atomic or their like: what was asked, so that it can be
+// answered again, and how much of the answer has left.
+type replay struct {
+	op          wire.Operation
+	first, last wire.PSN
+	va          uint64
+	rkey        uint32
+	length      uint32
+	original    uint64 // an atomic's result, never computed twice
+	msn         wire.MSN
+	srq         *SRQ // XRC: whose domain the key belongs to
+
+	// The answer under way covers [from, to]; next is its next packet. A retry
+	// may ask for less than the original.
+	from, next, to wire.PSN
+	end            uint32 // offset behind the last byte of it
+	unsent         bool
+	continued      bool // Quirks.SubReadContinues: answered as the rest of a longer READ
+}
+
+// replayRing holds the last max_dest_rd_atomic requests, oldest first.
+type replayRing struct {
+	ring  []replay
+	head  int
+	count int
+}
+
+func (r *replayRing) at(i int) *replay { return &r.ring[(r.head+i)%len(r.ring)] }
+
+// add makes room for a new entry at the cost of the oldest, unless that is
+// still to be answered: then the peer has exceeded what it was granted.
+func (r *replayRing) add(evenUnsent bool) *replay {
+	if len(r.ring) == 0 {
+		return nil
+	}
+	if r.count == len(r.ring) {
+		if r.at(0).unsent && !evenUnsent {
+			return nil
+		}
+		r.head = (r.head + 1) % len(r.ring)
+		r.count--
+	}
+	r.count++
+	e := r.at(r.count - 1)
+	*e = replay{}
+	return e
+}
+
+// find returns the entry that psn belongs to, or nil.
+func (r *replayRing) find(psn wire.PSN) *replay {
+	for i := range r.count {
+		if e := r.at(i); psn.Sub(e.first) >= 0 && psn.Sub(e.last) <= 0 {
+			return e
+		}
+	}
+	return nil
+}
+
+// due returns the entry to answer next, in PSN order, or nil.
+func (r *replayRing) due(finishBegun bool) *replay {
+	var found *replay
+	for i := range r.count {
+		e := r.at(i)
+		if !e.unsent {
+			continue
+		}
+		if finishBegun && e.next != e.from {
+			return e
+		}
+		if found == nil {
+			found = e
+		}
+	}
+	return found
+}
+
+// resize changes the number of entries and keeps the newest.
+func (r *responder) resize(n int, forget bool) {
+	old := r.replays
+	r.replays = replayRing{ring: make([]replay, n)}
+	if forget {
+		return
+	}
+	for i := max(0, old.count-n); i < old.count; i++ {
+		*r.replays.add(true) = *old.at(i)
+	}
+}
+
+// forget drops everything that is still to be answered.
+func (r *responder) forget() {
+	r.pending, r.reading = false, false
+	for i := range r.replays.count {
+		r.replays.at(i).unsent = false
+	}
+}
+
+// executeRead takes a request that is answered with more than an ACK.
+func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
+	e, v := q.admitRead(p, c)
+	if v != accepted {
+		return v
+	}
+	r := &q.resp
+	e.op = p.BTH.Opcode.Operation()
+	e.first = p.BTH.PSN
+	packets := int32(1)
+	switch {
+	case c.Has(wire.Read):
+		e.va, e.rkey, e.length = p.RETH.VA, p.RETH.RKey, p.RETH.DMALen
+		packets = packetCount(e.length, q.mtu)
+	case c.Has(wire.Atomic):
+		if v := q.runAtomic(p, e); v != accepted {
+			r.replays.count-- // never happened
+			return v
+		}
+	case c.Has(wire.AtomicWrite):
+		if v := q.runAtomicWrite(p); v != accepted {
+			r.replays.count--
+			return v
+		}
+	}
+	e.last = e.first.Add(packets - 1)
+	e.srq = r.xrcSRQ
+	r.expected = r.expected.Add(packets)
+	if !c.Has(wire.Read) {
+		r.ackPSN = e.last // unlike a READ's, an ACK may name it
+	}
+	r.msn = r.msn.Add(1)
+	e.msn = r.msn
+	q.replayFrom(e, e.first, e.length)
+	return accepted
+}
+
+// admitRead checks rights, range and the responder resources agreed on, and
+// returns the entry to fill.
+func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
+	need, va, rkey, n := verbs.AccessRemoteRead, p.RETH.VA, p.RETH.RKey, uint64(p.RETH.DMALen)
+	switch {
+	case c.Has(wire.Atomic):
+		need, va, rkey, n = verbs.AccessRemoteAtomic, p.AtomicETH.VA, p.AtomicETH.RKey, 8
+	case c.Has(wire.AtomicWrite):
+		need = verbs.AccessRemoteWrite
+		short := q.nic.q.ShortAtomicWrite && len(p.Payload) < 8
+		if (p.RETH.DMALen != 8 || len(p.Payload) != 8) && !short {
+			return nil, refusedInvalid
+		}
+	case c.Has(wire.Flush):
+		need = flushAccess(p.FETH)
+		if p.FETH.Selectivity == wire.Selectivity(verbs.FlushMR) {
+			va, n = q.nic.mem.Span(rkey)
+		}
+	}
+	flush := c.Has(wire.Flush)
+	switch {
+	case !flush && q.attr.Access&need == 0, p.RETH.DMALen > maxMessage, len(q.resp.replays.ring) == 0:
+		return nil, refusedInvalid
+	case flush && need == 0:
+		return nil, refusedInvalid
+	case (c.Has(wire.Atomic) || c.Has(wire.AtomicWrite)) && va&7 != 0:
+		return nil, refusedInvalid
+	}
+	if _, _, err := q.remote(rkey, va, n, need); err != nil {
+		return nil, refusedAccess
+	}
+	e := q.resp.replays.add(q.nic.q.NoRdAtomicLimit)
+	if e == nil {
+		return nil, refusedInvalid
+	}
+	return e, accepted
+}
+
+// flushAccess is the access a FLUSH needs; 0 if it asks for nothing known.
+func flushAccess(f wire.FETH) verbs.Access {
+	var need verbs.Access
+	if f.Placement&wire.Placement(verbs.FlushGlobal) != 0 {
+		need |= verbs.AccessFlushGlobal
+	}
+	if f.Placement&wire.Placement(verbs.FlushPersistent) != 0 {
+		need |= verbs.AccessFlushPersistent
+	}
+	return need
+}
+
+// runAtomic executes a COMPARE_SWAP or FETCH_ADD, exactly once: what it found
+// is kept for duplicates.
+func (q *QP) runAtomic(p *wire.Packet, e *replay) verdict {
+	a := &p.AtomicETH
+	mem, at, err := q.remote(a.RKey, a.VA, 8, verbs.AccessRemoteAtomic)
+	if err != nil {
+		return refusedAccess
+	}
+	update := func(v uint64) uint64 { return v + a.SwapAdd }
+	if p.BTH.Opcode.Operation() == wire.OpCompareSwap {
+		update = func(v uint64) uint64 {
+			if v == a.Compare {
+				return a.SwapAdd
+			}
+			return v
+		}
+	}
+	if e.original, err = mem.Update(at, update); err != nil {
+		return refusedOperational
+	}
+	return accepted
+}
+
+// runAtomicWrite stores the eight bytes of an ATOMIC WRITE in one step.
+func (q *QP) runAtomicWrite(p *wire.Packet) verdict {
+	mem, at, err := q.remote(p.RETH.RKey, p.RETH.VA, 8, verbs.AccessRemoteWrite)
+	if err != nil {
+		return refusedAccess
+	}
+	var word [8]byte
+	copy(word[:], p.Payload)
+	value := binary.LittleEndian.Uint64(word[:])
+	if _, err := mem.Update(at, func(uint64) uint64 { return value }); err != nil {
+		return refusedOperational
+	}
+	return accepted
+}
+
+// replayFrom schedules the answer to e from psn on, n bytes of it.
+func (q *QP) replayFrom(e *replay, psn wire.PSN, n uint32) {
+	off := uint32(psn.Sub(e.first)) * uint32(q.mtu)
+	e.from, e.next = psn, psn
+	e.to = psn.Add(packetCount(n, q.mtu) - 1)
+	e.end = off + n
+	e.unsent = true
+	q.resp.reading = true
+	q.wake()
+}
+
+// duplicate answers a request that was executed before. SENDs and WRITEs are
+// acknowledged again; a READ is read again; an atomic's result is repeated.
+func (q *QP) duplicate(p *wire.Packet) {
+	r := &q.resp
+	psn := p.BTH.PSN
+	info, _ := p.BTH.Opcode.Info()
+	if info.Class&(wire.Send|wire.Write) != 0 {
+		ack := r.ackPSN
+		if q.nic.q.DupAckTakesReadPSN {
+			ack = r.expected.Add(-1)
+		}
+		q.respond(answer{psn: ack, ack: true})
+		return
+	}
+	e := r.replays.find(psn)
+	if e == nil {
+		q.nic.Count.DropReplay++
+		return
+	}
+	n := e.length
+	if info.Class.Has(wire.Read) {
+		if q.nic.q.DupReadResetsMessage {
+			r.open = messageNone
+		}
+		off := uint32(psn.Sub(e.first)) * uint32(q.mtu)
+		if e.op != wire.OpReadRequest || p.RETH.RKey != e.rkey || p.RETH.VA != e.va+uint64(off) || p.RETH.DMALen > e.length-off {
+			q.nic.Count.DropReplay++
+			return
+		}
+		n = p.RETH.DMALen
+		if q.nic.q.SubReadContinues && psn != e.first {
+			e.va, e.length, e.first = p.RETH.VA, n, psn // what came before is forgotten
+			e.continued = true
+		}
+	} else if psn != e.first || e.op == wire.OpReadRequest {
+		q.nic.Count.DropReplay++
+		return
+	}
+	q.replayFrom(e, psn, n)
+}
+
+// remoteFor resolves the key of a replayed READ in the domain it came for.
+func (q *QP) remoteFor(e *replay, va, n uint64) (core.Memory, uint64, error) {
+	if e.srq != nil {
+		q.resp.xrcSRQ = e.srq
+	}
+	return q.remote(e.rkey, va, n, verbs.AccessRemoteRead)
+}

@@ -1,0 +1,451 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// requester is the sending half of a connected QP. PSNs in [una, max) are on
+// the wire without an answer; next lies in between while packets are resent.
+type requester struct {
+	una, next, max wire.PSN
+	cur            uint32 // ring index of the request being sent
+	pkt            int32  // its next packet
+	reads          int    // READ-like requests before cur that wait for answers
+	ssn            wire.MSN
+
+	limited bool     // the peer counts credits
+	lsn     wire.MSN // last request that its credits cover
+
+	retries    uint8
+	rnrRetries uint8
+	timer      mono.Time // resend deadline
+	rnrUntil   mono.Time // not before; mono.Never when no RNR wait is on
+
+	nakSeen bool // a NAK for nakPSN was acted on and nothing has moved since
+	nakPSN  wire.PSN
+
+	sinceAckReq int32
+	paced       bool // held back by congestion control
+	stalled     bool // Quirks.ShortReadHangs has struck
+}
+
+func (r *requester) outstanding() bool { return r.una != r.max }
+
+// request builds the next request packet, or reports that none may leave now.
+func (q *QP) request(now mono.Time, d *link.Datagram) bool {
+	r := &q.req
+	if q.state != verbs.QPStateRTS && q.state != verbs.QPStateSQD && !q.ghost() || r.rnrUntil != mono.Never || r.stalled {
+		return false
+	}
+	for r.cur != q.sq.tail {
+		w := q.sq.at(r.cur)
+		switch w.state {
+		case wqeFailed:
+			return false
+		case wqeDone: // a local operation among requests that are resent
+			r.cur++
+			r.pkt = 0
+			continue
+		case wqePosted:
+			if q.state == verbs.QPStateSQD || !q.mayStart(w) {
+				return false
+			}
+			if w.local() {
+				q.runLocal(w)
+				continue
+			}
+			q.assign(w)
+		}
+		if !q.mayContinue(now, w) {
+			return false
+		}
+		return q.emitRequest(now, d, w)
+	}
+	return false
+}
+
+// ghost reports whether a destroyed QP still sends (Quirks.SendAfterDestroy).
+func (q *QP) ghost() bool { return q.nic.q.SendAfterDestroy && q.nic.qp(q.num) != q }
+
+// mayStart holds a new request back while its fence, the peer's responder
+// resources or the PSN space say so.
+func (q *QP) mayStart(w *sendWQE) bool {
+	r := &q.req
+	if w.flags&verbs.SendFence != 0 && r.reads > 0 {
+		return false
+	}
+	switch {
+	case w.op == verbs.OpLocalInv:
+		return r.cur == q.sq.head // after everything before it
+	case !w.readLike():
+		return true
+	case q.attr.MaxRdAtomic == 0:
+		q.localError(w, verbs.WCLocQPOpErr)
+		return false
+	case r.reads >= int(q.attr.MaxRdAtomic):
+		return false
+	}
+	// A READ takes as many PSNs as it has answers, and no more than half of
+	// the space may be open.
+	return int64(r.next.Sub(r.una))+int64(packetCount(w.length, q.mtu)) < 1<<23 || !r.outstanding()
+}
+
+// mayContinue holds any packet back while window, credits or rate say so.
+func (q *QP) mayContinue(now mono.Time, w *sendWQE) bool {
+	r := &q.req
+	if q.reliable() {
+		if int(r.next.Sub(r.una)) >= q.nic.cfg.WindowPackets {
+			return false
+		}
+		if w.consumesReceive() && q.beyondCredits(w) && r.next != r.una {
+			return false // one packet at a time, as a probe
+		}
+	}
+	if q.limiter.Active() && q.limiter.ReadyAt() > now {
+		r.paced = true
+		return false
+	}
+	return true
+}
+
+func (q *QP) beyondCredits(w *sendWQE) bool {
+	return q.req.limited && !q.nic.q.NoCreditHeeding && w.ssn.Sub(q.req.lsn) > 0
+}
+
+// assign gives a request its PSNs.
+func (q *QP) assign(w *sendWQE) {
+	r := &q.req
+	w.state = wqeSent
+	w.packets = packetCount(w.length, q.mtu)
+	if w.readLike() && w.op != verbs.OpRDMARead {
+		w.packets = 1
+	}
+	w.first = r.next
+	w.last = r.next.Add(w.packets - 1)
+	r.ssn = r.ssn.Add(1)
+	w.ssn = r.ssn
+}
+
+// packetCount is how many packets carry n bytes; an empty message takes one.
+func packetCount(n uint32, mtu int32) int32 {
+	if n == 0 {
+		return 1
+	}
+	return int32((uint64(n) + uint64(mtu) - 1) / uint64(mtu))
+}
+
+// runLocal executes a request that never reaches the wire.
+func (q *QP) runLocal(w *sendWQE) {
+	var err error
+	if w.op == verbs.OpLocalInv {
+		err = q.nic.mem.Invalidate(w.invalidate, q.pd, q.num, false)
+	} else {
+		err = q.nic.mem.Bind(w.window, w.bind)
+	}
+	if err != nil {
+		q.localError(w, verbs.WCMWBindErr)
+		return
+	}
+	w.state = wqeDone
+	q.req.cur++
+	q.retire()
+}
+
+// emitRequest builds packet r.pkt of w.
+func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
+	r := &q.req
+	advance := int32(1)
+	if w.readLike() {
+		if !q.buildRead(d, w) {
+			return false
+		}
+		advance = w.packets - r.pkt
+	} else if !q.buildData(d, w) {
+		return false
+	}
+	q.nic.seal(d, &q.path.icrc)
+	r.next = r.next.Add(advance)
+	r.pkt += advance
+	if r.next.Sub(r.max) > 0 {
+		r.max = r.next
+	} else {
+		q.nic.Count.Retransmits++
+	}
+	if r.pkt == w.packets {
+		r.cur++
+		r.pkt = 0
+		if w.readLike() {
+			r.reads++
+		}
+	}
+	if q.limiter.Active() {
+		q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
+	}
+	if !q.reliable() {
+		q.sentUnreliable(w)
+		return true
+	}
+	q.armTimer(now)
+	return true
+}
+
+// armTimer starts the transport timer if it should run and does not. While the
+// peer has asked us to wait it does not run.
+func (q *QP) armTimer(now mono.Time) {
+	r := &q.req
+	if t := q.ackTimeout(); t > 0 && r.timer == mono.Never && r.outstanding() && r.rnrUntil == mono.Never {
+		r.timer = now.Add(t)
+	}
+}
+
+// sentUnreliable completes a UC request whose last packet has left.
+func (q *QP) sentUnreliable(w *sendWQE) {
+	r := &q.req
+	r.una, r.max = r.next, r.next
+	if r.pkt == 0 {
+		w.state = wqeDone
+		q.retire()
+	}
+}
+
+// buildData builds a SEND or WRITE packet. It reports false after a local
+// error.
+func (q *QP) buildData(d *link.Datagram, w *sendWQE) bool {
+	r := &q.req
+	off := uint32(r.pkt) * uint32(q.mtu)
+	n := min(w.length-off, uint32(q.mtu))
+	last := r.pkt == w.packets-1
+	p := q.header(dataOperation(w, r.pkt == 0, last), r.next)
+	p.BTH.Solicited = last && w.flags&verbs.SendSolicited != 0 && w.consumesReceive()
+	p.BTH.AckReq = q.reliable() && q.wantAck(w, last)
+	p.RETH = wire.RETH{VA: w.remote.Addr, RKey: uint32(w.remote.RKey), DMALen: w.length}
+	p.Imm = wire.ImmDt(w.imm)
+	p.IETH = wire.IETH{RKey: w.invalidate}
+	p.XRCETH = wire.XRCETH{SRQN: w.srqn}
+	payload := begin(d, &q.path, p, int(n))
+	if n > 0 {
+		if err := q.gather(payload, w, off); err != nil {
+			q.localError(w, verbs.WCLocProtErr)
+			return false
+		}
+	}
+	return true
+}
+
+// wantAck asks for an acknowledgement at the end of every message, often
+// enough to keep the window moving, and on every probe for credits.
+func (q *QP) wantAck(w *sendWQE, last bool) bool {
+	r := &q.req
+	r.sinceAckReq++
+	every := int32(max(1, q.nic.cfg.WindowPackets/4))
+	if last || r.sinceAckReq >= every || w.consumesReceive() && q.beyondCredits(w) {
+		r.sinceAckReq = 0
+		return true
+	}
+	return false
+}
+
+func dataOperation(w *sendWQE, first, last bool) wire.Operation {
+	base, imm := wire.OpSendFirst, w.op == verbs.OpSendImm || w.op == verbs.OpRDMAWriteImm
+	if w.op == verbs.OpRDMAWrite || w.op == verbs.OpRDMAWriteImm {
+		base = wire.OpWriteFirst
+	}
+	switch {
+	case w.op == verbs.OpSendInv && first && last:
+		return wire.OpSendOnlyInv
+	case w.op == verbs.OpSendInv && last:
+		return wire.OpSendLastInv
+	case first && last && imm:
+		return base + 5
+	case first && last:
+		return base + 4
+	case last && imm:
+		return base + 3
+	case last:
+		return base + 2
+	case first:
+		return base
+	default:
+		return base + 1
+	}
+}
+
+// buildRead builds the request of a READ, an atomic or their like. What was
+// answered already is not asked for again.
+func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
+	r := &q.req
+	var op wire.Operation
+	var payload [8]byte
+	n := 0
+	done := uint32(r.pkt) * uint32(q.mtu)
+	reth := wire.RETH{VA: w.remote.Addr, RKey: uint32(w.remote.RKey), DMALen: w.length}
+	atomic := wire.AtomicETH{VA: w.remote.Addr, RKey: uint32(w.remote.RKey)}
+	var feth wire.FETH
+	switch w.op {
+	case verbs.OpRDMARead:
+		op = wire.OpReadRequest
+		if !q.nic.q.ReadRetryFromStart {
+			reth.VA += uint64(done)
+			reth.DMALen -= done
+		}
+	case verbs.OpAtomicCmpAndSwp:
+		op = wire.OpCompareSwap
+		atomic.SwapAdd, atomic.Compare = w.atomic.Swap, w.atomic.CompareAdd
+	case verbs.OpAtomicFetchAdd:
+		op = wire.OpFetchAdd
+		atomic.SwapAdd = w.atomic.CompareAdd
+		if q.nic.q.FetchAddLeaks {
+			atomic.Compare = 0x00000005b87807f7
+		}
+	case verbs.OpAtomicWrite:
+		op, n = wire.OpAtomicWrite, 8
+		if err := q.gather(payload[:], w, 0); err != nil {
+			q.localError(w, verbs.WCLocProtErr)
+			return false
+		}
+	default:
+		op = wire.OpFlush
+		reth.DMALen = w.flush.Length
+		feth = wire.FETH{Placement: wire.Placement(w.flush.Type), Selectivity: wire.Selectivity(w.flush.Level)}
+	}
+	p := q.header(op, r.next)
+	p.BTH.AckReq = true
+	p.RETH, p.AtomicETH, p.FETH = reth, atomic, feth
+	p.XRCETH = wire.XRCETH{SRQN: w.srqn}
+	copy(begin(d, &q.path, p, n), payload[:n])
+	return true
+}
+
+// localError fails a request for something wrong on our side.
+func (q *QP) localError(w *sendWQE, status verbs.WCStatus) {
+	if q.nic.q.LocalErrFlushesAll {
+		q.fail()
+		return
+	}
+	q.failRequest(w, status)
+}
+
+// failRequest marks a request as failed. It completes when those before it
+// have; nothing behind it is sent.
+func (q *QP) failRequest(w *sendWQE, status verbs.WCStatus) {
+	w.state, w.status = wqeFailed, status
+	q.retire()
+}
+
+// retire completes requests from the oldest on, as far as they are done.
+func (q *QP) retire() {
+	for !q.sq.empty() && q.state != verbs.QPStateErr {
+		w := q.sq.at(q.sq.head)
+		switch w.state {
+		case wqeDone:
+			q.completeSend(w, verbs.WCSuccess)
+		case wqeFailed:
+			q.completeSend(w, w.status)
+			q.sendFailed()
+			return
+		default:
+			return
+		}
+	}
+	q.checkDrained()
+}
+
+// sendFailed stops a send queue after an error completion: for reliable QPs
+// the whole QP, for others only the send side.
+func (q *QP) sendFailed() {
+	if q.reliable() {
+		q.fail()
+		return
+	}
+	if q.state == verbs.QPStateRTS || q.state == verbs.QPStateSQD {
+		q.state = verbs.QPStateSQE
+	}
+	q.flushSends()
+}
+
+// ackTimeout is the transport timer's interval; 0 if it is off.
+func (q *QP) ackTimeout() time.Duration {
+	return q.jiffies(wire.AckTimeout(q.attr.Timeout))
+}
+
+// jiffies rounds a timer up for Quirks.JiffyTimers.
+func (q *QP) jiffies(d time.Duration) time.Duration {
+	const jiffy = 4 * time.Millisecond
+	if !q.nic.q.JiffyTimers || d == 0 {
+		return d
+	}
+	return (d + jiffy - 1) / jiffy * jiffy
+}
+
+// timeout handles an expired transport timer: back to the oldest packet that
+// is unanswered, or the end.
+func (q *QP) timeout(now mono.Time) {
+	r := &q.req
+	r.timer = mono.Never
+	if !r.outstanding() {
+		return
+	}
+	q.nic.Count.Timeouts++
+	if !q.spendRetry() {
+		return
+	}
+	r.nakSeen = false
+	q.armTimer(now)
+	q.rewind(r.una)
+}
+
+// spendRetry takes one of the retries that are left. Without one, a QP with an
+// alternate path moves there; any other fails.
+func (q *QP) spendRetry() bool {
+	r := &q.req
+	switch {
+	case q.attr.RetryCnt == 7 && q.nic.q.RetryCount7Forever:
+	case r.retries > 0:
+		r.retries--
+	case q.attr.PathMigState == verbs.MigArmed:
+		q.migrate()
+		r.retries = q.attr.RetryCnt
+	default:
+		q.nic.Count.RetryExceeded++
+		q.failRequest(q.sq.at(q.sq.head), verbs.WCRetryExcErr)
+		return false
+	}
+	return true
+}
+
+// rewind makes psn the next packet to send.
+func (q *QP) rewind(psn wire.PSN) {
+	r := &q.req
+	r.reads = 0
+	r.cur, r.pkt, r.next = q.sq.head, 0, psn
+	for ; r.cur != q.sq.tail; r.cur++ {
+		w := q.sq.at(r.cur)
+		if w.state == wqePosted || w.state == wqeFailed {
+			break
+		}
+		if w.state == wqeDone {
+			continue
+		}
+		if psn.Sub(w.last) <= 0 {
+			r.pkt = psn.Sub(w.first)
+			break
+		}
+		if w.readLike() {
+			r.reads++
+		}
+	}
+	r.sinceAckReq = 0
+	q.wake()
+}
+
+// rnrOver ends an RNR wait.
+func (q *QP) rnrOver(now mono.Time) {
+	q.req.rnrUntil = mono.Never
+	q.armTimer(now)
+	q.wake()
+}

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+)
+
+// takeUC handles a packet of an unreliable connection. Nothing is ever
+// answered: a message that cannot be taken is dropped whole, and the next one
+// starts afresh. A receive that a dropped message had begun to fill is used for
+// the next.
+func (q *QP) takeUC(p *wire.Packet, known bool) {
+	r := &q.resp
+	if !known {
+		q.nic.Count.DropOpcode++
+		return
+	}
+	info, _ := p.BTH.Opcode.Info()
+	psn := p.BTH.PSN
+	inOrder := psn == r.expected
+	r.expected = psn.Next()
+	if info.Class.Has(wire.Start) {
+		if q.skipStart(inOrder) {
+			return
+		}
+		r.open, r.broken = messageNone, false
+	} else if !inOrder {
+		q.breakMessage(&q.nic.Count.DropSequence)
+		return
+	}
+	if r.broken {
+		q.nic.Count.DropSequence++
+		return
+	}
+	if !q.inSequence(info.Class) {
+		q.breakMessage(&q.nic.Count.DropSequence)
+		return
+	}
+	if !q.lengthOK(info.Class, p) {
+		q.breakMessage(&q.nic.Count.DropLength)
+		return
+	}
+	q.executeUC(p, info.Class)
+}
+
+// skipStart reports whether quirks have the start of a message dropped.
+func (q *QP) skipStart(inOrder bool) bool {
+	r := &q.resp
+	switch {
+	case q.nic.q.UCLossLocksUp && (r.broken || !inOrder && r.open != messageNone):
+		r.broken = true
+		return true
+	case q.nic.q.UCLosesNext && r.broken:
+		r.broken, r.open = false, messageNone
+		return true
+	}
+	return false
+}
+
+// breakMessage drops the message under way and counts why.
+func (q *QP) breakMessage(counter *uint64) {
+	*counter++
+	q.resp.open, q.resp.broken = messageNone, true
+}
+
+// executeUC carries out a packet in order. The PSN has been noted already, so
+// what executing does to it is put right afterwards.
+func (q *QP) executeUC(p *wire.Packet, c wire.Class) {
+	r := &q.resp
+	next := r.expected
+	r.expected = p.BTH.PSN
+	var v verdict
+	if c.Has(wire.Send) {
+		v = q.executeSend(p, c)
+	} else {
+		v = q.executeWrite(p, c)
+	}
+	r.expected = next
+	switch v {
+	case accepted:
+	case notReady:
+		q.breakMessage(&q.nic.Count.DropNoReceive)
+	case refusedInvalid:
+		r.blamed = false // where receives are shared, one has completed with the error
+		q.breakMessage(&q.nic.Count.DropTooLong)
+	case refusedAccess:
+		q.breakMessage(&q.nic.Count.DropAccess)
+	case refusedOperational:
+		q.breakMessage(&q.nic.Count.DropAccess)
+		q.fail() // the receive itself is at fault
+	}
+}

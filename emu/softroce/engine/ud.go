@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// privilegedQKey is the bit that says: send the QP's own Q_Key instead.
+const privilegedQKey = 1 << 31
+
+// sendDatagram builds the next datagram of a UD QP. It completes when it
+// leaves.
+func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
+	r := &q.req
+	for r.cur != q.sq.tail && q.state == verbs.QPStateRTS {
+		if q.limiter.Active() && q.limiter.ReadyAt() > now {
+			r.paced = true
+			return false
+		}
+		w := q.sq.at(r.cur)
+		n := int(w.length)
+		limit := q.nic.MTU().Bytes()
+		if n > limit && !q.nic.q.UDOversizeCut {
+			// Too long for one packet: it vanishes, as the specification has it.
+			r.next = r.next.Next()
+			q.datagramSent(w)
+			continue
+		}
+		if !q.buildDatagram(d, w, min(n, limit)) {
+			return false
+		}
+		r.next = r.next.Next()
+		if q.limiter.Active() {
+			q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
+		}
+		q.datagramSent(w)
+		return true
+	}
+	return false
+}
+
+func (q *QP) datagramSent(w *sendWQE) {
+	q.req.una, q.req.max = q.req.next, q.req.next
+	q.req.cur++
+	w.state = wqeDone
+	q.retire()
+}
+
+func (q *QP) buildDatagram(d *link.Datagram, w *sendWQE, n int) bool {
+	op := wire.OpSendOnly
+	if w.op == verbs.OpSendImm {
+		op = wire.OpSendOnlyImm
+	}
+	qkey := w.qkey
+	if qkey&privilegedQKey != 0 && !q.nic.q.PrivilegedQKey {
+		qkey = q.attr.QKey
+	}
+	p := q.header(op, q.req.next)
+	p.BTH.MigReq = false
+	p.BTH.DestQP = w.qpn
+	p.BTH.Solicited = w.flags&verbs.SendSolicited != 0
+	p.DETH = wire.DETH{QKey: qkey, SrcQP: q.num}
+	p.Imm = wire.ImmDt(w.imm)
+	pa := &w.ah.path
+	q.choosePort(pa)
+	payload := begin(d, pa, p, n)
+	if n > 0 {
+		if err := q.gather(payload, w, 0); err != nil {
+			q.localError(w, verbs.WCLocProtErr)
+			return false
+		}
+	}
+	q.nic.seal(d, &pa.icrc)
+	return true
+}
+
+// choosePort gives datagrams without a flow label their QP's source port. QPs
+// that share an address handle take turns with its cached ICRC.
+func (q *QP) choosePort(pa *path) {
+	if q.nic.cfg.Link.SrcPort != 0 || pa.flowLabel != 0 {
+		return
+	}
+	if port := datagramPort(q.num); pa.src.Port() != port {
+		pa.src = netip.AddrPortFrom(pa.src.Addr(), port)
+		pa.icrc = wire.NewICRC(pa.src, pa.dst)
+	}
+}
+
+// toDatagramQP checks and delivers a datagram.
+func (n *NIC) toDatagramQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packet, known bool) {
+	switch {
+	case !known || len(p.Payload) > wire.MaxMTU:
+		n.Count.DropOpcode++
+		return
+	case q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr:
+		n.Count.DropQPState++
+		return
+	case p.DETH.QKey != q.attr.QKey:
+		n.Count.DropQKey++
+		n.badQKeys++
+		return
+	}
+	if q.congested(now, d) {
+		n.queueCNP(d, p.BTH.PKey, p.DETH.SrcQP)
+	}
+	q.communicationEstablished()
+	q.takeDatagram(d, p)
+}
+
+// takeDatagram puts the header area and the payload into the next receive. A
+// receive that is too small, or none, loses the datagram and nothing else.
+func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
+	rq, srq := q.queue()
+	w := rq.peek()
+	if w == nil {
+		q.nic.Count.DropNoReceive++
+		return
+	}
+	total := uint32(verbs.GRHLen + len(p.Payload))
+	if w.length < total {
+		q.nic.Count.DropTooLong++
+		if q.nic.q.UDLongKillsQP {
+			q.fail()
+		}
+		return
+	}
+	var area [verbs.GRHLen]byte
+	headerArea(&area, d)
+	pd := q.pd
+	if srq != nil {
+		pd = srq.pd
+	}
+	wc := verbs.WC{WRID: w.wrID, Opcode: verbs.WCOpRecv, ByteLen: total, SrcQP: verbs.QPN(p.DETH.SrcQP), Flags: verbs.WCWithGRH}
+	err := q.nic.scatter(w.sges, pd, 0, area[:])
+	if err == nil {
+		err = q.nic.scatter(w.sges, pd, verbs.GRHLen, p.Payload)
+	}
+	if err != nil {
+		wc.Status = verbs.WCLocProtErr
+		q.nic.Count.DropAccess++
+	}
+	if p.BTH.Opcode.Operation() == wire.OpSendOnlyImm {
+		wc.Flags |= verbs.WCWithImm
+		wc.Imm = uint32(p.Imm)
+	}
+	if srq != nil {
+		srq.take()
+	} else {
+		rq.take()
+	}
+	q.resp.solicited = p.BTH.Solicited
+	q.pushRecv(&wc)
+	q.resp.solicited = false
+	if err != nil {
+		q.fail()
+	}
+}
+
+// takeMulticast delivers one copy to each QP attached to the group.
+func (n *NIC) takeMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) {
+	if !d.Dst.Addr().IsMulticast() || p.BTH.Opcode.Transport() != wire.TransportUD {
+		n.Count.DropQPN++
+		return
+	}
+	members := n.mcast[d.Dst.Addr()]
+	if len(members) == 0 {
+		n.Count.DropQPN++
+		return
+	}
+	for _, q := range members {
+		if !n.pkeyOK(q.pkey, p.BTH.PKey) {
+			n.Count.DropPKey++
+			n.badPKeys++
+			continue
+		}
+		n.toDatagramQP(now, q, d, p, known)
+	}
+}
+
+// headerArea rebuilds the IP header that the datagram came with: an IPv6 header
+// fills the area, an IPv4 header its second half.
+func headerArea(area *[verbs.GRHLen]byte, d *link.Datagram) {
+	const udpHeader = 8
+	length := udpHeader + len(d.Payload)
+	src, dst := d.Src.Addr(), d.Dst.Addr()
+	if src.Is6() {
+		b := area[:]
+		binary.BigEndian.PutUint32(b, 6<<28|uint32(d.TClass)<<20|d.FlowLabel&0xfffff)
+		binary.BigEndian.PutUint16(b[4:], uint16(length))
+		b[6], b[7] = 17, d.HopLimit
+		copy(b[8:], src.AsSlice())
+		copy(b[24:], dst.AsSlice())
+		return
+	}
+	b := area[20:]
+	b[0], b[1] = 0x45, d.TClass
+	binary.BigEndian.PutUint16(b[2:], uint16(20+length))
+	if d.IPID < link.IPIDUnknown {
+		binary.BigEndian.PutUint16(b[4:], uint16(d.IPID))
+	}
+	binary.BigEndian.PutUint16(b[6:], 0x4000)
+	b[8], b[9] = d.HopLimit, 17
+	copy(b[12:], src.AsSlice())
+	copy(b[16:], dst.AsSlice())
+	binary.BigEndian.PutUint16(b[10:], checksum(b))
+}
+
+// checksum is the IPv4 header checksum.
+func checksum(b []byte) uint16 {
+	var sum uint32
+	for i := 0; i < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}

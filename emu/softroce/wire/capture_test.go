@@ -1,0 +1,297 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// frame is one frame of a capture that carries IP.
+type frame struct {
+	number int // from 1, as every tool counts
+	ip     []byte
+}
+
+// readCapture returns the IP packets of testdata/name, with whatever padding
+// Ethernet added to them.
+func readCapture(t testing.TB, name string) []frame {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := pcapgo.NewReader(f)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	var frames []frame
+	for n := 1; ; n++ {
+		data, _, err := r.ReadPacketData()
+		if errors.Is(err, io.EOF) {
+			return frames
+		}
+		if err != nil {
+			t.Fatalf("%s frame %d: %v", name, n, err)
+		}
+		if r.LinkType() == layers.LinkTypeEthernet {
+			switch layers.EthernetType(binary.BigEndian.Uint16(data[12:])) {
+			case layers.EthernetTypeIPv4, layers.EthernetTypeIPv6:
+				data = data[14:]
+			default:
+				continue
+			}
+		}
+		frames = append(frames, frame{n, data})
+	}
+}
+
+// captures returns the names of the captures that match pattern.
+func captures(t testing.TB, pattern string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata", pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range paths {
+		names = append(names, filepath.Base(p))
+	}
+	return names
+}
+
+// checkSurvives parses a packet that a conforming peer sent, checks its ICRC in
+// both ways, and writes it again from what was parsed.
+func checkSurvives(t *testing.T, ip []byte) {
+	t.Helper()
+	h, payload, err := ParseIPUDP(ip)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	crossCheckIPUDP(t, ip, h, payload)
+
+	var p Packet
+	if err := p.Parse(payload); err != nil {
+		t.Errorf("Parse: %v", err)
+		return
+	}
+	if !p.PadOK() {
+		t.Errorf("PadOK is false for pad count %d and payload of %d", p.BTH.PadCount, len(p.Payload))
+	}
+	c := h.ICRC()
+	if !c.Check(h.ID, payload) {
+		t.Errorf("Check(%#x) rejects", h.ID)
+	}
+	if id, ok := c.CheckBlind(payload); !ok || id != h.ID {
+		t.Errorf("CheckBlind = %#x, %v; want %#x, true", id, ok, h.ID)
+	}
+
+	again := p.Append(nil)
+	c.Seal(h.ID, again)
+	if !bytes.Equal(again, payload) {
+		t.Errorf("re-encoded packet differs:\n got %x\nwant %x", again, payload)
+	}
+	whole := h.Append(nil, again)
+	if want := ip[:len(whole)]; !bytes.Equal(whole, want) {
+		t.Errorf("re-encoded IP packet differs:\n got %x\nwant %x", whole, want)
+	}
+}
+
+// crossCheckIPUDP holds our IP and UDP parser against gopacket's.
+func crossCheckIPUDP(t *testing.T, ip []byte, h IPUDP, payload []byte) {
+	t.Helper()
+	first := gopacket.Decoder(layers.LayerTypeIPv4)
+	if h.Src.Addr().Is6() {
+		first = layers.LayerTypeIPv6
+	}
+	decoded := gopacket.NewPacket(ip, first, gopacket.Default)
+	udp, ok := decoded.Layer(layers.LayerTypeUDP).(*layers.UDP)
+	if !ok {
+		t.Error("gopacket finds no UDP here")
+		return
+	}
+	src, _ := netip.AddrFromSlice(decoded.NetworkLayer().NetworkFlow().Src().Raw())
+	dst, _ := netip.AddrFromSlice(decoded.NetworkLayer().NetworkFlow().Dst().Raw())
+	if want := netip.AddrPortFrom(src, uint16(udp.SrcPort)); h.Src != want {
+		t.Errorf("source %v, gopacket says %v", h.Src, want)
+	}
+	if want := netip.AddrPortFrom(dst, uint16(udp.DstPort)); h.Dst != want {
+		t.Errorf("destination %v, gopacket says %v", h.Dst, want)
+	}
+	if !bytes.Equal(payload, udp.Payload) {
+		t.Errorf("payload of %d bytes, gopacket says %d", len(payload), len(udp.Payload))
+	}
+	switch l := decoded.NetworkLayer().(type) {
+	case *layers.IPv4:
+		if h.ID != l.Id || h.TClass != l.TOS || h.HopLimit != l.TTL {
+			t.Errorf("ID %d, TOS %d, TTL %d; gopacket says %d, %d, %d", h.ID, h.TClass, h.HopLimit, l.Id, l.TOS, l.TTL)
+		}
+	case *layers.IPv6:
+		if h.FlowLabel != l.FlowLabel || h.TClass != l.TrafficClass || h.HopLimit != l.HopLimit {
+			t.Errorf("label %d, class %d, hops %d; gopacket says %d, %d, %d",
+				h.FlowLabel, h.TClass, h.HopLimit, l.FlowLabel, l.TrafficClass, l.HopLimit)
+		}
+	}
+}
+
+func TestEveryPacketBetweenKernelsSurvives(t *testing.T) {
+	total, notRoCE := 0, 0
+	for _, name := range captures(t, "rxe_*.pcap") {
+		t.Run(name, func(t *testing.T) {
+			for _, f := range readCapture(t, name) {
+				if _, _, err := ParseIPUDP(f.ip); errors.Is(err, ErrNotUDP) {
+					notRoCE++ // the TCP side channel of one capture
+					continue
+				}
+				total++
+				checkSurvives(t, f.ip)
+				if t.Failed() {
+					t.Fatalf("frame %d", f.number)
+				}
+			}
+		})
+	}
+	if total != 385 || notRoCE != 11 {
+		t.Errorf("saw %d RoCE packets and %d others, want 385 and 11", total, notRoCE)
+	}
+}
+
+func TestEveryPacketOfKernelAndSocketSurvives(t *testing.T) {
+	frames := readCapture(t, "host_ud_peer.pcap")
+	for _, f := range frames {
+		checkSurvives(t, f.ip)
+		if t.Failed() {
+			t.Fatalf("frame %d", f.number)
+		}
+	}
+	if len(frames) != 40 {
+		t.Errorf("saw %d packets, want 40", len(frames))
+	}
+}
+
+// malformed lists the hand-made packets with a fault that this package can see:
+// what Parse says, whether the ICRC is right, whether the pad count is.
+var malformed = map[string]map[int]struct {
+	parse error
+	icrc  bool
+	pad   bool
+}{
+	"rxe612_e1.pcap": {
+		41: {nil, false, true},      // one bit of the ICRC flipped
+		42: {nil, false, true},      // ICRC with its bytes reversed
+		49: {ErrOpcode, true, true}, // 0x18
+		50: {ErrOpcode, true, true}, // 0x15
+		55: {ErrShort, false, true}, // twelve bytes in all
+		56: {ErrShort, true, true},  // WRITE_ONLY with a quarter of a RETH
+		57: {ErrPad, true, false},   // three bytes of pad and nothing to pad
+		70: {nil, true, false},      // five bytes and no pad
+	},
+	"rxe612_e3.pcap": {
+		71: {nil, true, false},      // ten bytes and no pad
+		79: {ErrOpcode, true, true}, // 0x2c, a UC READ
+	},
+	"rxe612_e9.pcap": {
+		90: {nil, true, false}, // ten bytes and no pad
+	},
+	"rxe612_e10.pcap": {
+		2: {nil, false, true}, // FLUSH, with the ICRC that the kernel wants: see below
+	},
+}
+
+func TestProbesOfTheKernel(t *testing.T) {
+	fromKernel, toKernel, faults := 0, 0, 0
+	for _, name := range captures(t, "rxe612_*.pcap") {
+		t.Run(name, func(t *testing.T) {
+			for _, f := range readCapture(t, name) {
+				h, payload, err := ParseIPUDP(f.ip)
+				if err != nil {
+					t.Fatalf("frame %d: %v", f.number, err)
+				}
+				fault, isFaulty := malformed[name][f.number]
+				switch addr := h.Src.Addr().String(); {
+				case addr == "10.77.0.11" || addr == "fd77::11":
+					fromKernel++
+					checkSurvives(t, f.ip)
+				case !isFaulty:
+					toKernel++
+					checkHandMade(t, h, payload)
+				default:
+					faults++
+					var p Packet
+					if err := p.Parse(payload); !errors.Is(err, fault.parse) {
+						t.Errorf("Parse = %v, want %v", err, fault.parse)
+					}
+					if got := h.ICRC().Check(h.ID, payload); got != fault.icrc {
+						t.Errorf("Check = %v, want %v", got, fault.icrc)
+					}
+					if id, ok := h.ICRC().CheckBlind(payload); ok != fault.icrc || ok && id != h.ID {
+						t.Errorf("CheckBlind = %#x, %v; want %#x, %v", id, ok, h.ID, fault.icrc)
+					}
+					if p.PadOK() != fault.pad {
+						t.Errorf("PadOK = %v, want %v", p.PadOK(), fault.pad)
+					}
+				}
+				if t.Failed() {
+					t.Fatalf("frame %d", f.number)
+				}
+			}
+		})
+	}
+	if fromKernel != 898 || toKernel != 276 || faults != 12 {
+		t.Errorf("saw %d packets from the kernel, %d to it, %d malformed; want 898, 276, 12",
+			fromKernel, toKernel, faults)
+	}
+}
+
+// checkHandMade checks a packet whose headers are sound, but whose pad bytes,
+// reserved bits and the like may be anything.
+func checkHandMade(t *testing.T, h IPUDP, payload []byte) {
+	t.Helper()
+	var p Packet
+	if err := p.Parse(payload); err != nil {
+		t.Errorf("Parse: %v", err)
+		return
+	}
+	headers := p.AppendHeaders(nil)
+	again := append(headers, payload[len(headers):]...)
+	if !bytes.Equal(again, payload) {
+		t.Errorf("re-encoded headers differ:\n got %x\nwant %x", again, payload)
+	}
+	if !h.ICRC().Check(h.ID, payload) {
+		t.Errorf("Check(%#x) rejects", h.ID)
+	}
+	if id, ok := h.ICRC().CheckBlind(payload); !ok || id != h.ID {
+		t.Errorf("CheckBlind = %#x, %v; want %#x, true", id, ok, h.ID)
+	}
+}
+
+// The kernel's soft-RoCE computes a FLUSH's ICRC over its headers twice, and
+// answers no FLUSH with the right one. We side with the specification; this
+// pins what the other side does.
+func TestKernelHashesFlushHeadersTwice(t *testing.T) {
+	const name = "rxe612_e10.pcap"
+	h, payload, err := ParseIPUDP(readCapture(t, name)[1].ip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(Opcode(payload[0]).String(), "FLUSH") {
+		t.Fatalf("%s frame 2 is %v, want a FLUSH", name, Opcode(payload[0]))
+	}
+	body := payload[:len(payload)-ICRCLen]
+	twice := crc32.Update(h.ICRC().Sum(h.ID, body), crc32.IEEETable, body)
+	if got := binary.LittleEndian.Uint32(payload[len(body):]); got != twice {
+		t.Errorf("ICRC %08x, want %08x: that of the headers twice over", got, twice)
+	}
+}

@@ -1,0 +1,176 @@
+package wire
+
+// Info is what the specification says about one opcode.
+type Info struct {
+	Name      string // transport and operation, "RC SEND_ONLY"
+	Headers   HeaderSet
+	HeaderLen int // of the BTH and the extension headers together
+	Class     Class
+}
+
+// HeaderSet says which extension headers follow a BTH. They follow it in the
+// order of the bits.
+type HeaderSet uint16
+
+// The extension headers.
+const (
+	HasRDETH HeaderSet = 1 << iota
+	HasXRCETH
+	HasDETH
+	HasFETH
+	HasRETH
+	HasAtomicETH
+	HasAETH
+	HasAtomicAckETH
+	HasImm
+	HasIETH
+)
+
+// headerLens is indexed by the bit numbers of a HeaderSet.
+var headerLens = [...]int{
+	RDETHLen, XRCETHLen, DETHLen, FETHLen, RETHLen, AtomicETHLen, AETHLen,
+	AtomicAckETHLen, ImmDtLen, IETHLen,
+}
+
+// Has reports whether s holds all of want.
+func (s HeaderSet) Has(want HeaderSet) bool { return s&want == want }
+
+// Len returns the length of the headers in s.
+func (s HeaderSet) Len() int {
+	n := 0
+	for i, size := range headerLens {
+		if s&(1<<i) != 0 {
+			n += size
+		}
+	}
+	return n
+}
+
+// Class says what role a packet plays. Bits combine: RC SEND_ONLY is a
+// Request, a Send, an Only, a Start and an End, and it both consumes and
+// completes a receive.
+type Class uint32
+
+// The bits of a Class.
+const (
+	Request  Class = 1 << iota // goes from requester to responder
+	Response                   // goes from responder to requester
+
+	First  // named FIRST: more packets of the message follow
+	Middle // named MIDDLE
+	Last   // named LAST
+	Only   // named ONLY: the message is this one packet
+	Start  // begins a message: FIRST, ONLY, and all that have no such name
+	End    // ends a message: LAST, ONLY, and all that have no such name
+
+	Send
+	Write
+	Read        // READ request or response
+	Atomic      // COMPARE_SWAP, FETCH_ADD and their acknowledgement
+	Flush       // FLUSH request
+	AtomicWrite // ATOMIC_WRITE request
+	Acknowledge // ACKNOWLEDGE or ATOMIC_ACKNOWLEDGE
+
+	HasPayload    // may carry a payload
+	ConsumesRecv  // takes a receive work request: SEND start, WRITE with immediate
+	CompletesRecv // completes it: SEND end, WRITE with immediate
+)
+
+// Has reports whether c holds all of want.
+func (c Class) Has(want Class) bool { return c&want == want }
+
+// opcodes is the one place that knows which opcodes exist.
+var opcodes = makeOpcodes()
+
+// operation is one row of the table that the transports share.
+type operation struct {
+	op      Operation
+	name    string
+	headers HeaderSet
+	class   Class
+}
+
+const (
+	first  = First | Start
+	middle = Middle
+	last   = Last | End
+	only   = Only | Start | End
+	single = Start | End // one packet, and its name does not say so
+
+	sendRequest  = Request | Send | HasPayload
+	writeRequest = Request | Write | HasPayload
+	readResponse = Response | Read | HasPayload
+	wholeRecv    = ConsumesRecv | CompletesRecv
+)
+
+// connected lists the operations that RC defines, with the headers that RC
+// gives them.
+var connected = [...]operation{
+	{OpSendFirst, "SEND_FIRST", 0, sendRequest | first | ConsumesRecv},
+	{OpSendMiddle, "SEND_MIDDLE", 0, sendRequest | middle},
+	{OpSendLast, "SEND_LAST", 0, sendRequest | last | CompletesRecv},
+	{OpSendLastImm, "SEND_LAST_IMM", HasImm, sendRequest | last | CompletesRecv},
+	{OpSendOnly, "SEND_ONLY", 0, sendRequest | only | wholeRecv},
+	{OpSendOnlyImm, "SEND_ONLY_IMM", HasImm, sendRequest | only | wholeRecv},
+	{OpWriteFirst, "WRITE_FIRST", HasRETH, writeRequest | first},
+	{OpWriteMiddle, "WRITE_MIDDLE", 0, writeRequest | middle},
+	{OpWriteLast, "WRITE_LAST", 0, writeRequest | last},
+	{OpWriteLastImm, "WRITE_LAST_IMM", HasImm, writeRequest | last | wholeRecv},
+	{OpWriteOnly, "WRITE_ONLY", HasRETH, writeRequest | only},
+	{OpWriteOnlyImm, "WRITE_ONLY_IMM", HasRETH | HasImm, writeRequest | only | wholeRecv},
+	{OpReadRequest, "READ_REQUEST", HasRETH, Request | Read | single},
+	{OpReadResponseFirst, "READ_RESPONSE_FIRST", HasAETH, readResponse | first},
+	{OpReadResponseMiddle, "READ_RESPONSE_MIDDLE", 0, readResponse | middle},
+	{OpReadResponseLast, "READ_RESPONSE_LAST", HasAETH, readResponse | last},
+	{OpReadResponseOnly, "READ_RESPONSE_ONLY", HasAETH, readResponse | only},
+	{OpAcknowledge, "ACKNOWLEDGE", HasAETH, Response | Acknowledge | single},
+	{OpAtomicAcknowledge, "ATOMIC_ACKNOWLEDGE", HasAETH | HasAtomicAckETH, Response | Acknowledge | Atomic | single},
+	{OpCompareSwap, "COMPARE_SWAP", HasAtomicETH, Request | Atomic | single},
+	{OpFetchAdd, "FETCH_ADD", HasAtomicETH, Request | Atomic | single},
+	{OpSendLastInv, "SEND_LAST_INV", HasIETH, sendRequest | last | CompletesRecv},
+	{OpSendOnlyInv, "SEND_ONLY_INV", HasIETH, sendRequest | only | wholeRecv},
+	{OpFlush, "FLUSH", HasFETH | HasRETH, Request | Flush | single},
+	{OpAtomicWrite, "ATOMIC_WRITE", HasRETH, Request | AtomicWrite | single | HasPayload},
+}
+
+func makeOpcodes() (table [256]Info) {
+	define := func(t Transport, row operation) {
+		table[MakeOpcode(t, row.op)] = Info{
+			Name:      t.String() + " " + row.name,
+			Headers:   row.headers,
+			HeaderLen: BTHLen + row.headers.Len(),
+			Class:     row.class,
+		}
+	}
+	for _, row := range connected {
+		define(TransportRC, row)
+
+		if row.op <= OpWriteOnlyImm { // no answers, hence nothing that needs one
+			define(TransportUC, row)
+		}
+
+		xrc := row
+		if row.class.Has(Request) {
+			xrc.headers |= HasXRCETH
+		}
+		define(TransportXRC, xrc)
+
+		if row.op == OpSendOnly || row.op == OpSendOnlyImm { // datagrams are whole
+			ud := row
+			ud.headers |= HasDETH
+			define(TransportUD, ud)
+		}
+
+		if row.op <= OpFetchAdd { // the rest came after RD had gone out of use
+			rd := row
+			rd.headers |= HasRDETH
+			if row.class.Has(Request) {
+				rd.headers |= HasDETH
+			}
+			define(TransportRD, rd)
+		}
+	}
+	define(TransportRD, operation{OpResync, "RESYNC", HasRDETH | HasDETH, Request | single})
+	table[CNP] = Info{Name: "CNP", HeaderLen: BTHLen, Class: single | HasPayload}
+	return table
+}
