@@ -210,14 +210,15 @@ const GRHLen = 40
 
 // ReplyAH returns the address to answer a received datagram to, from its
 // completion and the first GRHLen bytes of its buffer. The area holds an IPv6
-// header, or an IPv4 header in its last twenty bytes.
+// header, or an IPv4 header in its last twenty bytes. Nothing is said of the
+// first twenty then: they may look like IPv6.
 func ReplyAH(port uint8, sgidIndex uint8, wc *WC, area []byte) (AHAttr, error) {
 	if wc.Flags&WCWithGRH == 0 || len(area) < GRHLen {
 		return AHAttr{}, &OpError{Op: "init_ah_from_wc", Err: fmt.Errorf("%w: no global header in %d bytes", ErrInvalid, len(area))}
 	}
 	a := AHAttr{Port: port, SL: wc.SL, GRH: GRH{SGIDIndex: sgidIndex, HopLimit: 64}}
 	switch {
-	case area[0]>>4 == 6:
+	case area[0]>>4 == 6 && !isIPv4(area[20:GRHLen]):
 		a.GRH.DGID = GID(area[8:24])
 		a.GRH.FlowLabel = uint32(area[1]&0xf)<<16 | uint32(area[2])<<8 | uint32(area[3])
 		a.GRH.TrafficClass = area[0]<<4 | area[1]>>4
@@ -228,6 +229,16 @@ func ReplyAH(port uint8, sgidIndex uint8, wc *WC, area []byte) (AHAttr, error) {
 		return AHAttr{}, &OpError{Op: "init_ah_from_wc", Err: fmt.Errorf("%w: neither IPv4 nor IPv6", ErrInvalid)}
 	}
 	return a, nil
+}
+
+// isIPv4 reports whether h is a whole IPv4 header of a UDP datagram, down to its
+// checksum.
+func isIPv4(h []byte) bool {
+	var sum uint32
+	for i := 0; i < len(h); i += 2 {
+		sum += uint32(h[i])<<8 | uint32(h[i+1])
+	}
+	return h[0] == 0x45 && h[9] == 17 && sum&0xffff+sum>>16 == 0xffff
 }
 
 // AsyncEventType is the kind of an asynchronous event.

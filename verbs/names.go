@@ -1,10 +1,13 @@
 package verbs
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // name returns table[v], or kind and number where the table has a hole.
 func name[T ~uint32](table []string, v T, kind string) string {
-	if int(v) < len(table) && table[v] != "" {
+	if uint64(v) < uint64(len(table)) && table[v] != "" {
 		return table[v]
 	}
 	return fmt.Sprintf("%s(%d)", kind, uint32(v))
@@ -50,6 +53,29 @@ var qpStateNames = []string{"IBV_QPS_RESET", "IBV_QPS_INIT", "IBV_QPS_RTR", "IBV
 
 // String prints libibverbs' name.
 func (s QPState) String() string { return name(qpStateNames, s, "IBV_QPS") }
+
+var qpAttrNames = []string{
+	"IBV_QP_STATE", "IBV_QP_CUR_STATE", "IBV_QP_EN_SQD_ASYNC_NOTIFY", "IBV_QP_ACCESS_FLAGS", "IBV_QP_PKEY_INDEX",
+	"IBV_QP_PORT", "IBV_QP_QKEY", "IBV_QP_AV", "IBV_QP_PATH_MTU", "IBV_QP_TIMEOUT", "IBV_QP_RETRY_CNT",
+	"IBV_QP_RNR_RETRY", "IBV_QP_RQ_PSN", "IBV_QP_MAX_QP_RD_ATOMIC", "IBV_QP_ALT_PATH", "IBV_QP_MIN_RNR_TIMER",
+	"IBV_QP_SQ_PSN", "IBV_QP_MAX_DEST_RD_ATOMIC", "IBV_QP_PATH_MIG_STATE", "IBV_QP_CAP", "IBV_QP_DEST_QPN",
+}
+
+// String prints libibverbs' names, joined by |; bits without a name as one
+// number after them.
+func (m QPAttrMask) String() string {
+	var names []string
+	for i, n := range qpAttrNames {
+		if bit := QPAttrMask(1) << i; m&bit != 0 {
+			names = append(names, n)
+			m &^= bit
+		}
+	}
+	if m != 0 || names == nil {
+		names = append(names, fmt.Sprintf("%#x", uint32(m)))
+	}
+	return strings.Join(names, "|")
+}
 
 var eventNames = []string{
 	"IBV_EVENT_CQ_ERR", "IBV_EVENT_QP_FATAL", "IBV_EVENT_QP_REQ_ERR", "IBV_EVENT_QP_ACCESS_ERR", "IBV_EVENT_COMM_EST",

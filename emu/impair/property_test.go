@@ -1,0 +1,123 @@
+package impair
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// randomConfig makes any config that is valid.
+func randomConfig(r *rand.Rand) Config {
+	ppm := func() uint32 {
+		if r.IntN(2) == 0 {
+			return 0
+		}
+		return r.Uint32N(PPM + 1)
+	}
+	span := func() time.Duration { return time.Duration(r.IntN(3) * r.IntN(5000)) }
+	var cfg Config
+	for range r.IntN(3) {
+		s := Spec{
+			LossPPM: ppm() / 2, DuplicatePPM: ppm(), DuplicateDelay: span(), ReorderPPM: ppm(), ReorderDelay: span() + 1,
+			Delay: span(), Jitter: span(), KeepOrder: r.IntN(2) == 0, CorruptPPM: ppm(), TruncatePPM: ppm(), MarkPPM: ppm(),
+			From: mono.Time(r.IntN(100_000)),
+		}
+		if r.IntN(2) == 0 {
+			s.RateBps, s.QueueBytes = 1+r.Uint64N(1e9), 1+r.IntN(2000)
+		}
+		if r.IntN(2) == 0 {
+			s.Burst = GilbertElliott{ToBadPPM: ppm(), ToGoodPPM: ppm(), LossBadPPM: 1 + ppm()/2, LossGoodPPM: ppm() / 2}
+		}
+		cfg.Specs = append(cfg.Specs, s)
+	}
+	kinds := []ActionKind{Drop, Duplicate, Delay, Reorder, CorruptBit, Truncate, SetECN, SetField}
+	for range r.IntN(6) {
+		e := Event{Action: Action{
+			Kind: kinds[r.IntN(len(kinds))], Count: r.IntN(4), Delay: span() + 1, Bit: r.IntN(80) - 40,
+			Bytes: r.IntN(9), ECN: uint8(r.IntN(4)), Field: []string{"field", "nosuch"}[r.IntN(2)],
+		}}
+		switch r.IntN(3) {
+		case 0:
+			e.Match.Nth = new(1 + r.Uint64N(50))
+		case 1:
+			e.Match.Seq, e.Time = new(r.Uint32N(20)), r.IntN(4)
+		case 2:
+			e.Match.Flow, e.Time = new(Flow(r.IntN(3))), r.IntN(40)
+		}
+		cfg.Events = append(cfg.Events, e)
+	}
+	return cfg
+}
+
+// checkPipe runs a config that seed makes and checks what holds for all.
+func checkPipe(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 0))
+	p, err := NewPipe(randomConfig(r), toy{}, sources(seed))
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	now, emitted, held := mono.Time(0), 0, 0
+	check := func(out []Outcome) {
+		emitted += len(out)
+		for _, o := range out {
+			if o.Delay < 0 || len(o.Datagram.Payload) > 7 {
+				t.Fatalf("seed %d: outcome %+v", seed, o)
+			}
+		}
+	}
+	for range 200 {
+		now += mono.Time(r.IntN(2000))
+		if p.NextTimer() <= now {
+			check(p.HandleTimer(now, nil))
+		}
+		mine := toyPacket(byte(r.IntN(3)), r.Uint32N(20), byte(r.IntN(256)))
+		before := bytes.Clone(mine)
+		check(p.Apply(now, datagram(mine), nil))
+		if !bytes.Equal(mine, before) {
+			t.Fatalf("seed %d: the caller's bytes were changed", seed)
+		}
+	}
+	held = len(p.held)
+	if p.NextTimer() != mono.Never {
+		check(p.HandleTimer(mono.Never-1, nil))
+		held = len(p.held)
+	}
+	c := p.Counters()
+	in := int(c.Offered + c.Duplicated)
+	gone := int(c.Lost + c.LostInBurst + c.Overflowed + c.EventsDropped)
+	if held != 0 || in-gone != emitted || c.Emitted != uint64(emitted) {
+		t.Fatalf("seed %d: %d in, %d lost, %d held, but %d out: %+v", seed, in, gone, held, emitted, c)
+	}
+	if (c.EventsFailed > 0) != (p.Err() != nil) {
+		t.Fatalf("seed %d: %d events failed, Err %v", seed, c.EventsFailed, p.Err())
+	}
+}
+
+func TestNoPacketIsUnaccountedFor(t *testing.T) {
+	for seed := range uint64(1000) {
+		checkPipe(t, seed)
+	}
+}
+
+func BenchmarkTransparent(b *testing.B) {
+	p := specPipe(b, Spec{})
+	d := datagram(make([]byte, 1024))
+	var out []Outcome
+	b.ReportAllocs()
+	for b.Loop() {
+		out = p.Apply(0, d, out[:0])
+	}
+}
+
+func BenchmarkLossy(b *testing.B) {
+	p := specPipe(b, Spec{LossPPM: 1000, DuplicatePPM: 1000, ReorderPPM: 1000, ReorderDelay: 1000, Jitter: 1000})
+	d := datagram(make([]byte, 1024))
+	var out []Outcome
+	b.ReportAllocs()
+	for b.Loop() {
+		out = p.Apply(0, d, out[:0])
+	}
+}

@@ -1,0 +1,163 @@
+package impair
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// Source is a stream of random numbers; *rand.Rand and its sources are some.
+type Source interface {
+	Uint64() uint64
+}
+
+// below returns a number in [0, n).
+func below(s Source, n uint64) uint64 {
+	hi, _ := bits.Mul64(s.Uint64(), n)
+	return hi
+}
+
+func hit(s Source, ppm uint32) bool { return below(s, PPM) < uint64(ppm) }
+
+// stage applies one Spec. A Source is nil where its kind is off.
+type stage struct {
+	spec Spec
+
+	loss, burst, duplicate, reorder, jitter, corrupt, truncate, mark Source
+
+	bad   bool // state of the burst model
+	pacer Pacer
+	last  mono.Time // when the last packet left, for KeepOrder
+}
+
+func newStage(spec Spec, source func(kind string) Source) *stage {
+	s := &stage{spec: spec, pacer: Pacer{RateBps: spec.RateBps}}
+	for _, k := range []struct {
+		on   bool
+		kind string
+		to   *Source
+	}{
+		{spec.LossPPM > 0, "loss", &s.loss},
+		{spec.Burst != GilbertElliott{}, "burst", &s.burst},
+		{spec.DuplicatePPM > 0, "duplicate", &s.duplicate},
+		{spec.ReorderPPM > 0, "reorder", &s.reorder},
+		{spec.Jitter > 0, "jitter", &s.jitter},
+		{spec.CorruptPPM > 0, "corrupt", &s.corrupt},
+		{spec.TruncatePPM > 0, "truncate", &s.truncate},
+		{spec.MarkPPM > 0, "mark", &s.mark},
+	} {
+		if k.on {
+			*k.to = source(k.kind)
+		}
+	}
+	return s
+}
+
+// fate is what chance has decided about one packet. All of it is drawn at once,
+// before any of it is applied, so that no kind's stream depends on another's
+// outcome.
+type fate struct {
+	lost, lostInBurst, duplicate, reorder, corrupt, truncate, mark bool
+
+	jitter     time.Duration
+	corruptAt  uint64 // a fraction of the bits, in 2^-64
+	truncateTo uint64 // a fraction of the bytes, in 2^-64
+}
+
+func (s *stage) draw() (f fate) {
+	if s.loss != nil {
+		f.lost = hit(s.loss, s.spec.LossPPM)
+	}
+	if s.burst != nil {
+		f.lostInBurst = s.drawBurst()
+	}
+	if s.duplicate != nil {
+		f.duplicate = hit(s.duplicate, s.spec.DuplicatePPM)
+	}
+	if s.reorder != nil {
+		f.reorder = hit(s.reorder, s.spec.ReorderPPM)
+	}
+	if s.jitter != nil {
+		f.jitter = time.Duration(below(s.jitter, uint64(s.spec.Jitter)+1))
+	}
+	if s.corrupt != nil {
+		f.corrupt, f.corruptAt = hit(s.corrupt, s.spec.CorruptPPM), s.corrupt.Uint64()
+	}
+	if s.truncate != nil {
+		f.truncate, f.truncateTo = hit(s.truncate, s.spec.TruncatePPM), s.truncate.Uint64()
+	}
+	if s.mark != nil {
+		f.mark = hit(s.mark, s.spec.MarkPPM)
+	}
+	return f
+}
+
+func (s *stage) drawBurst() (lost bool) {
+	ge := &s.spec.Burst
+	move := ge.ToBadPPM
+	if s.bad {
+		move = ge.ToGoodPPM
+	}
+	if hit(s.burst, move) {
+		s.bad = !s.bad
+	}
+	loss := ge.LossGoodPPM
+	if s.bad {
+		loss = ge.LossBadPPM
+	}
+	return hit(s.burst, loss)
+}
+
+// apply appends to out what becomes of o.
+func (p *Pipe) applyStage(s *stage, now mono.Time, o Outcome, out []Outcome) []Outcome {
+	f := s.draw()
+	n := &p.counters
+	d := &o.Datagram
+	switch {
+	case f.lost:
+		n.Lost++
+		return out
+	case f.lostInBurst:
+		n.LostInBurst++
+		return out
+	}
+	if s.spec.RateBps > 0 {
+		at, size := now.Add(o.Delay), d.IPBytes()
+		if s.spec.QueueBytes > 0 && s.pacer.Backlog(at)+size > s.spec.QueueBytes {
+			n.Overflowed++
+			return out
+		}
+		o.Delay = s.pacer.Next(at, size).Sub(now)
+	}
+	if f.mark && d.ECNBits() != link.NotECT && d.ECNBits() != link.CE {
+		d.TClass |= link.CE
+		n.Marked++
+	}
+	if f.corrupt && len(d.Payload) > 0 {
+		bit, _ := bits.Mul64(f.corruptAt, uint64(len(d.Payload))*8)
+		p.flip(d, int(bit))
+		n.Corrupted++
+	}
+	if f.truncate && len(d.Payload) > 0 {
+		to, _ := bits.Mul64(f.truncateTo, uint64(len(d.Payload)))
+		d.Payload = d.Payload[:to]
+		n.Truncated++
+	}
+	o.Delay += s.spec.Delay + f.jitter
+	if f.reorder {
+		o.Delay += s.spec.ReorderDelay
+		n.Reordered++
+	} else if s.spec.KeepOrder {
+		s.last = max(s.last, now.Add(o.Delay))
+		o.Delay = s.last.Sub(now)
+	}
+	out = append(out, o)
+	if f.duplicate {
+		o.Delay += s.spec.DuplicateDelay
+		out = append(out, o)
+		n.Duplicated++
+	}
+	return out
+}

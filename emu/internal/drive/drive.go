@@ -1,0 +1,115 @@
+// Package drive runs an engine on a link: it is where time, sockets, locks and
+// goroutines meet the pure part. An engine's provider is written against
+// Driver and does not know which world it lives in; package simdrive has the
+// Driver of the simulated one.
+package drive
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// Engine is what a driver drives. It is called under the driver's lock.
+type Engine interface {
+	Input(now mono.Time, d *link.Datagram)
+	Output(now mono.Time, ds []link.Datagram) int
+	Tick(now mono.Time)
+	Deadline() mono.Time
+}
+
+// Driver is the world as a provider sees it. Methods are called with the lock
+// held unless they say otherwise.
+type Driver interface {
+	// Lock enters the device, not holding the lock. In a simulated world it is
+	// also where the call costs time and others may run.
+	Lock(c Call)
+	Unlock()
+	Now() mono.Time
+	// Pump sends what the engine has to send and sees to its next deadline. A
+	// provider calls it after anything that may have changed either.
+	Pump()
+	// Progress takes in what has arrived, without waiting, and pumps. It is
+	// what makes a program that polls its own driver.
+	Progress()
+	// NewGate returns a place to wait. what is for reports of deadlocks.
+	NewGate(what fmt.Stringer) Gate
+	// Close ends the driving, not holding the lock. The link is the caller's.
+	Close()
+}
+
+// Gate is where calls wait until something is announced.
+type Gate interface {
+	// Wait gives the lock up until Notify is called or timeout has passed
+	// (never, if it is negative), and reports whether it was notified. Like a
+	// condition it may wake for nothing: look again.
+	Wait(timeout time.Duration) bool
+	// Notify wakes all who wait.
+	Notify()
+}
+
+// Call says what a provider was asked to do, for those who charge time for it.
+type Call uint8
+
+// Calls.
+const (
+	CallControl Call = iota // creating, changing, destroying
+	CallPost
+	CallPoll
+	CallWait
+)
+
+// Name is a gate's reason to wait that is plain text.
+type Name string
+
+// String is the text.
+func (n Name) String() string { return string(n) }
+
+// Batch is how many datagrams a driver moves at a time.
+const Batch = 64
+
+// NewBatch returns datagrams with room for packets of up to mtu bytes, or of a
+// jumbo frame if that is less: engines grow what they fill with more.
+func NewBatch(mtu int) []link.Datagram {
+	const jumbo = 9216
+	mtu = min(mtu, jumbo)
+	ds := make([]link.Datagram, Batch)
+	room := make([]byte, Batch*mtu)
+	for i := range ds {
+		ds[i].Payload = room[i*mtu : i*mtu : (i+1)*mtu]
+	}
+	return ds
+}
+
+// Outbox keeps what an engine has put out until the link takes it.
+type Outbox struct {
+	ds         []link.Datagram
+	head, tail int
+}
+
+// NewOutbox returns an outbox for packets of up to mtu bytes.
+func NewOutbox(mtu int) Outbox { return Outbox{ds: NewBatch(mtu)} }
+
+// Flush moves packets from e to l until e has none left, which it reports as
+// true, or l takes no more.
+func (o *Outbox) Flush(now mono.Time, e Engine, l link.PacketLink) bool {
+	for {
+		if o.head == o.tail {
+			o.head, o.tail = 0, e.Output(now, o.ds)
+			if o.tail == 0 {
+				return true
+			}
+		}
+		n, err := l.Send(now, o.ds[o.head:o.tail])
+		o.head += n
+		if err != nil {
+			o.head = o.tail // a link that is gone takes everything
+			return true
+		}
+		if o.head < o.tail {
+			return false
+		}
+	}
+}

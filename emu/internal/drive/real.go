@@ -1,0 +1,259 @@
+package drive
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// Real drives an engine in real time.
+//
+// Whoever waits for the network does so holding the lead, a token of which
+// there is one: an application that waits takes it if it can, so that a packet
+// wakes the one who wants it and nobody else. A goroutine in the background
+// leads when no application has looked for a while.
+type Real struct {
+	mu     sync.Mutex
+	engine Engine
+	link   link.Waiter
+	epoch  time.Time
+	in     []link.Datagram
+	out    Outbox
+	full   bool // the link did not take everything
+
+	lead     chan struct{} // holds the token while nobody leads
+	ownLead  bool          // the background goroutine leads
+	leadTill mono.Time     // when the leader wakes by itself
+	visited  mono.Time     // when an application last polled or waited
+	closed   bool
+	done     chan struct{}
+	gone     chan struct{}
+}
+
+const (
+	// idle is how long after an application's last visit the background
+	// goroutine takes the lead.
+	idle = 250 * time.Microsecond
+	// nap is how often the background goroutine looks whether it is needed
+	// while applications lead.
+	nap = time.Millisecond
+	// longestWait bounds a leader's sleep, so that a deadline which moves nearer
+	// need not interrupt it unless it is nearer than this.
+	longestWait = 10 * time.Millisecond
+	// fullRetry is how soon a full link is offered the rest.
+	fullRetry = 20 * time.Microsecond
+	// rounds bounds how many batches one call takes in.
+	rounds = 16
+)
+
+// NewReal starts driving e on l. Time starts at start, which must be positive.
+func NewReal(e Engine, l link.Waiter, start mono.Time) *Real {
+	r := &Real{
+		engine: e, link: l, epoch: time.Now().Add(-time.Duration(start)),
+		in: make([]link.Datagram, Batch), out: NewOutbox(l.MTU()),
+		lead: make(chan struct{}, 1), done: make(chan struct{}), gone: make(chan struct{}),
+	}
+	r.lead <- struct{}{}
+	go r.background()
+	return r
+}
+
+// Lock enters the device.
+func (r *Real) Lock(Call) { r.mu.Lock() }
+
+// Unlock leaves the device.
+func (r *Real) Unlock() { r.mu.Unlock() }
+
+// Now is the time since the epoch.
+func (r *Real) Now() mono.Time { return mono.Time(time.Since(r.epoch)) }
+
+// Pump sends what there is to send.
+func (r *Real) Pump() {
+	now := r.Now()
+	if r.engine.Deadline() <= now {
+		r.engine.Tick(now)
+	}
+	r.full = !r.out.Flush(now, r.engine, r.link)
+	// A leader asleep beyond the next deadline must hear of it.
+	if at := r.engine.Deadline(); at < r.leadTill && len(r.lead) == 0 {
+		r.leadTill = at
+		r.link.Wake()
+	}
+}
+
+// Progress takes in what has arrived.
+func (r *Real) Progress() {
+	r.visited = r.Now()
+	r.takeIn()
+}
+
+// takeIn moves packets into the engine and its answers out.
+func (r *Real) takeIn() {
+	for range rounds {
+		now := r.Now()
+		n, err := r.link.Recv(now, r.in)
+		for i := range n {
+			r.engine.Input(now, &r.in[i])
+		}
+		r.Pump()
+		if err != nil || n < len(r.in) {
+			return
+		}
+	}
+}
+
+// untilNext is how long a leader may sleep.
+func (r *Real) untilNext(now mono.Time) time.Duration {
+	d := min(longestWait, r.engine.Deadline().Sub(now))
+	if r.full {
+		d = min(d, fullRetry)
+	}
+	return max(d, 0)
+}
+
+// sleep waits for the network, holding the lead and giving up the lock.
+func (r *Real) sleep(d time.Duration) {
+	r.leadTill = r.Now().Add(d)
+	r.mu.Unlock()
+	err := r.link.WaitReadable(d)
+	if err != nil {
+		time.Sleep(min(d, time.Millisecond)) // closing; do not spin meanwhile
+	}
+	r.mu.Lock()
+	r.leadTill = 0
+}
+
+// background leads while no application does.
+func (r *Real) background() {
+	defer close(r.gone)
+	for {
+		r.mu.Lock()
+		now := r.Now()
+		due := r.engine.Deadline() <= now || r.full
+		switch {
+		case r.closed:
+			r.mu.Unlock()
+			return
+		case now.Sub(r.visited) < idle && !due:
+			r.mu.Unlock()
+			r.pause(idle)
+			continue
+		}
+		r.mu.Unlock()
+		select {
+		case <-r.lead:
+			r.backgroundLead()
+		case <-r.done:
+			return
+		default:
+			r.pause(nap)
+		}
+	}
+}
+
+// backgroundLead is one turn of the background goroutine at the lead.
+func (r *Real) backgroundLead() {
+	r.mu.Lock()
+	r.takeIn()
+	if !r.closed {
+		r.ownLead = true
+		r.sleep(r.untilNext(r.Now()))
+		r.ownLead = false
+		r.takeIn()
+	}
+	r.mu.Unlock()
+	r.lead <- struct{}{}
+}
+
+func (r *Real) pause(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.done:
+	}
+}
+
+// Close stops driving. Calls that wait return.
+func (r *Real) Close() {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return
+	}
+	r.closed = true
+	close(r.done)
+	r.mu.Unlock()
+	r.link.Wake()
+	<-r.gone
+}
+
+// NewGate returns a place to wait.
+func (r *Real) NewGate(fmt.Stringer) Gate { return &realGate{r: r} }
+
+type realGate struct {
+	r       *Real
+	count   uint64        // notifications so far
+	waiting chan struct{} // closed by Notify; nil if nobody waits for it
+}
+
+// Notify wakes all who wait.
+func (g *realGate) Notify() {
+	g.count++
+	if g.waiting != nil {
+		close(g.waiting)
+		g.waiting = nil
+	}
+}
+
+// Wait waits at the lead if it can have it, otherwise for who has.
+func (g *realGate) Wait(timeout time.Duration) bool {
+	r := g.r
+	until := mono.Never
+	if timeout >= 0 {
+		until = r.Now().Add(timeout)
+	}
+	for before := g.count; g.count == before; {
+		now := r.Now()
+		r.visited = now
+		if now >= until || r.closed {
+			return false
+		}
+		select {
+		case <-r.lead:
+			r.sleep(min(r.untilNext(now), until.Sub(now)))
+			r.takeIn()
+			r.lead <- struct{}{}
+		default:
+			g.follow(until.Sub(now))
+		}
+	}
+	r.visited = r.Now()
+	return true
+}
+
+// follow waits until notified, or until the lead is free.
+func (g *realGate) follow(d time.Duration) {
+	r := g.r
+	if r.ownLead {
+		r.link.Wake() // we will lead instead
+	}
+	if g.waiting == nil {
+		g.waiting = make(chan struct{})
+	}
+	waiting := g.waiting
+	r.mu.Unlock()
+	t := time.NewTimer(min(d, longestWait))
+	select {
+	case <-waiting:
+	case <-r.lead:
+		r.lead <- struct{}{} // taken for good in the next turn
+	case <-t.C:
+	case <-r.done:
+	}
+	t.Stop()
+	r.mu.Lock()
+}

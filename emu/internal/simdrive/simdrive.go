@@ -1,0 +1,159 @@
+// Package simdrive drives an engine in a simulated world: one goroutine, no
+// locks, virtual time. A verb call costs what Costs says and lets the rest of
+// the world run, so that a program which polls without end still moves time on.
+package simdrive
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/sim"
+)
+
+// Costs is the processor time of a verb call, by kind.
+type Costs struct {
+	Control, Post, Poll time.Duration
+}
+
+// DefaultCosts are those of a fast NIC's driver.
+func DefaultCosts() Costs {
+	return Costs{Control: time.Microsecond, Post: 100 * time.Nanosecond, Poll: 50 * time.Nanosecond}
+}
+
+// Port is the end of a simulated link as a driver needs it.
+type Port interface {
+	OnReadable(h sim.Handler, arg uint64)
+	OnWritable(h sim.Handler, arg uint64)
+	OnLinkChange(h sim.Handler, arg uint64)
+	Up() bool
+}
+
+// Driver drives one engine.
+type Driver struct {
+	world  *sim.World
+	engine drive.Engine
+	link   link.PacketLink
+	port   Port
+	timer  *sim.Timer
+	costs  Costs
+	in     []link.Datagram
+	out    drive.Outbox
+	onLink func(up bool)
+	closed bool
+}
+
+// What a driver's events are about.
+const (
+	eventReadable = iota
+	eventWritable
+	eventTimer
+	eventLink
+)
+
+// New drives e on l, which is port or a decorator of it. onLink is told when
+// the link goes down or comes up.
+func New(w *sim.World, e drive.Engine, l link.PacketLink, port Port, costs Costs, onLink func(up bool)) *Driver {
+	d := &Driver{
+		world: w, engine: e, link: l, port: port, costs: costs, onLink: onLink,
+		in: make([]link.Datagram, drive.Batch), out: drive.NewOutbox(l.MTU()),
+	}
+	d.timer = w.NewTimer(d, eventTimer)
+	port.OnReadable(d, eventReadable)
+	port.OnWritable(d, eventWritable)
+	port.OnLinkChange(d, eventLink)
+	return d
+}
+
+// HandleEvent does what an event calls for.
+func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
+	if d.closed {
+		return
+	}
+	switch arg {
+	case eventReadable:
+		d.Progress()
+	case eventLink:
+		d.onLink(d.port.Up())
+		d.Pump()
+	default:
+		d.Pump()
+	}
+}
+
+// Lock charges the call to the program that makes it.
+func (d *Driver) Lock(c drive.Call) {
+	p := d.world.Current()
+	if p == nil {
+		return // not a program: a world being set up
+	}
+	switch c {
+	case drive.CallControl:
+		p.Sleep(d.costs.Control)
+	case drive.CallPost:
+		p.Sleep(d.costs.Post)
+	case drive.CallPoll:
+		p.Sleep(d.costs.Poll)
+	case drive.CallWait:
+	}
+}
+
+// Unlock has nothing to undo.
+func (d *Driver) Unlock() {}
+
+// Now is the world's time.
+func (d *Driver) Now() mono.Time { return d.world.Now() }
+
+// Pump sends what there is to send and sets the timer.
+func (d *Driver) Pump() {
+	now := d.world.Now()
+	if d.engine.Deadline() <= now {
+		d.engine.Tick(now)
+	}
+	d.out.Flush(now, d.engine, d.link)
+	d.timer.Reset(d.engine.Deadline())
+}
+
+// Progress takes in what has arrived.
+func (d *Driver) Progress() {
+	now := d.world.Now()
+	for {
+		n, err := d.link.Recv(now, d.in)
+		for i := range n {
+			d.engine.Input(now, &d.in[i])
+		}
+		if err != nil || n == 0 {
+			break
+		}
+	}
+	d.Pump()
+}
+
+// Close stops driving.
+func (d *Driver) Close() {
+	d.closed = true
+	d.timer.Stop()
+}
+
+// NewGate returns a place to wait.
+func (d *Driver) NewGate(what fmt.Stringer) drive.Gate { return &gate{world: d.world, what: what} }
+
+type gate struct {
+	world  *sim.World
+	signal sim.Signal
+	what   fmt.Stringer
+}
+
+// Wait parks the program that calls.
+func (g *gate) Wait(timeout time.Duration) bool {
+	p := g.world.Current()
+	if p == nil {
+		panic(fmt.Sprintf("wait for %v outside of a program of the simulated world: start it with World.Go", g.what))
+	}
+	return p.Wait(&g.signal, g.what, timeout)
+}
+
+// Notify wakes all who wait.
+func (g *gate) Notify() { g.signal.Broadcast() }

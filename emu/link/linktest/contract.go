@@ -1,0 +1,177 @@
+package linktest
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// Bench is a pair of links under test.
+type Bench struct {
+	A, B link.PacketLink
+	// AddrA and AddrB are where each sends from and is reached.
+	AddrA, AddrB netip.AddrPort
+	// Settle waits until what was sent has arrived, and returns the time.
+	Settle func() mono.Time
+}
+
+// Contract checks a pair of links, made new by each call of open, against what
+// link.PacketLink promises and the links' own Features claim.
+func Contract(t *testing.T, open func(t *testing.T) Bench) {
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, Bench)
+	}{
+		{"nothing waits at first", nothingWaits},
+		{"datagrams arrive whole and in order", inOrder},
+		{"the sender's buffer is its own again", senderBuffer},
+		{"headers arrive as the features claim", headers},
+		{"too big counts as taken and is lost", tooBig},
+		{"the largest packet passes", largest},
+		{"an empty payload is a datagram", empty},
+		{"a closed link says so", closed},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, open(t)) })
+	}
+}
+
+func (b *Bench) datagram(payload []byte) link.Datagram {
+	return link.Datagram{Src: b.AddrA, Dst: b.AddrB, IPID: link.IPIDUnknown, Payload: payload}
+}
+
+func (b *Bench) send(t *testing.T, ds ...link.Datagram) {
+	t.Helper()
+	if n, err := b.A.Send(b.Settle(), ds); n != len(ds) || err != nil {
+		t.Fatalf("Send took %d of %d datagrams: %v", n, len(ds), err)
+	}
+}
+
+// recv returns copies of all that waits at B.
+func (b *Bench) recv(t *testing.T) (all []link.Datagram) {
+	t.Helper()
+	now := b.Settle()
+	var ds [3]link.Datagram
+	for {
+		n, err := b.B.Recv(now, ds[:])
+		if err != nil {
+			t.Fatalf("Recv: %v", err)
+		}
+		if n == 0 {
+			return all
+		}
+		for _, d := range ds[:n] {
+			d.Payload = bytes.Clone(d.Payload)
+			all = append(all, d)
+		}
+	}
+}
+
+func nothingWaits(t *testing.T, b Bench) {
+	if got := b.recv(t); len(got) != 0 {
+		t.Fatalf("%d datagrams wait", len(got))
+	}
+	if n, err := b.A.Send(b.Settle(), nil); n != 0 || err != nil {
+		t.Fatalf("Send of nothing = %d, %v", n, err)
+	}
+}
+
+func inOrder(t *testing.T, b Bench) {
+	var ds []link.Datagram
+	for i := range 20 {
+		ds = append(ds, b.datagram(bytes.Repeat([]byte{byte(i)}, 1+17*i)))
+	}
+	b.send(t, ds...)
+	got := b.recv(t)
+	if len(got) != len(ds) {
+		t.Fatalf("%d of %d datagrams arrived", len(got), len(ds))
+	}
+	for i, d := range got {
+		if !bytes.Equal(d.Payload, ds[i].Payload) {
+			t.Errorf("datagram %d: payload % x, want % x", i, d.Payload, ds[i].Payload)
+		}
+		if d.Src != b.AddrA || d.Dst != b.AddrB {
+			t.Errorf("datagram %d: %v > %v, want %v > %v", i, d.Src, d.Dst, b.AddrA, b.AddrB)
+		}
+	}
+}
+
+func senderBuffer(t *testing.T, b Bench) {
+	buf := []byte("first")
+	b.send(t, b.datagram(buf))
+	copy(buf, "xxxxx")
+	if got := b.recv(t); len(got) != 1 || string(got[0].Payload) != "first" {
+		t.Fatalf("got %+v, want the bytes at the time of Send", got)
+	}
+}
+
+func headers(t *testing.T, b Bench) {
+	d := b.datagram([]byte("headers"))
+	d.TClass, d.HopLimit, d.IPID = 0b101_10, 17, 0x1234
+	b.send(t, d)
+	all := b.recv(t)
+	if len(all) != 1 {
+		t.Fatalf("%d datagrams arrived", len(all))
+	}
+	got, sets, sees := all[0], b.A.Features(), b.B.Features()
+	if sets.SetsHeader && sees.SeesHeader && (got.TClass != d.TClass || got.HopLimit != d.HopLimit) {
+		t.Errorf("traffic class %#x, hop limit %d, want %#x, %d", got.TClass, got.HopLimit, d.TClass, d.HopLimit)
+	}
+	if !d.Is4() {
+		return
+	}
+	want := uint32(0)
+	if sets.SetsIPID {
+		want = d.IPID
+	}
+	if !sees.SeesIPID {
+		want = link.IPIDUnknown
+	}
+	if got.IPID != want {
+		t.Errorf("identification %#x, want %#x", got.IPID, want)
+	}
+}
+
+// payloadMax is what fits in the MTU.
+func (b *Bench) payloadMax() int {
+	d := b.datagram(nil)
+	return b.A.MTU() - d.IPBytes()
+}
+
+func tooBig(t *testing.T, b Bench) {
+	b.send(t, b.datagram(make([]byte, b.payloadMax()+1)), b.datagram([]byte("next")))
+	if got := b.recv(t); len(got) != 1 || string(got[0].Payload) != "next" {
+		t.Fatalf("got %d datagrams, want only the one behind the one too big", len(got))
+	}
+}
+
+func largest(t *testing.T, b Bench) {
+	b.send(t, b.datagram(make([]byte, b.payloadMax())))
+	if got := b.recv(t); len(got) != 1 || len(got[0].Payload) != b.payloadMax() {
+		t.Fatalf("got %d datagrams, want one of %d bytes", len(got), b.payloadMax())
+	}
+}
+
+func empty(t *testing.T, b Bench) {
+	b.send(t, b.datagram(nil))
+	if got := b.recv(t); len(got) != 1 || len(got[0].Payload) != 0 {
+		t.Fatalf("got %d datagrams, want an empty one", len(got))
+	}
+}
+
+func closed(t *testing.T, b Bench) {
+	if err := b.A.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	var ds [1]link.Datagram
+	_, sendErr := b.A.Send(b.Settle(), []link.Datagram{b.datagram([]byte("x"))})
+	_, recvErr := b.A.Recv(b.Settle(), ds[:])
+	for _, err := range []error{sendErr, recvErr, b.A.Close()} {
+		if !errors.Is(err, link.ErrClosed) {
+			t.Errorf("after Close: %v, want ErrClosed", err)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package linktest
+
+import (
+	"bytes"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// Link is one end of a pair. Its exported fields may be changed at any time.
+type Link struct {
+	// Room is how many datagrams may wait at the other end before Send reports
+	// that the link is full.
+	Room int
+	// Max is the largest IP packet; larger ones are taken and lost.
+	Max int
+	// Can is what Features returns. What it cannot see or set is not carried.
+	Can link.Features
+	// Lose, if set, is asked about each datagram on its way out.
+	Lose func(*link.Datagram) bool
+
+	peer    *Link
+	waiting []link.Datagram
+	lent    int // datagrams given out by the last Recv, still at the front
+	closed  bool
+}
+
+var _ link.PacketLink = (*Link)(nil)
+
+// Pair returns two ends with room for 1024 datagrams of 9000 bytes that can do
+// everything.
+func Pair() (a, b *Link) {
+	can := link.Features{SeesIPID: true, SeesHeader: true, SetsIPID: true, SetsHeader: true, Deterministic: true}
+	a = &Link{Room: 1024, Max: 9000, Can: can}
+	b = &Link{Room: 1024, Max: 9000, Can: can, peer: a}
+	a.peer = b
+	return a, b
+}
+
+// Send implements link.PacketLink.
+func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
+	if l.closed {
+		return 0, link.ErrClosed
+	}
+	for i := range ds {
+		if l.peer.Waiting() >= l.Room {
+			return i, nil
+		}
+		d := ds[i]
+		if d.IPBytes() > l.Max || l.peer.closed || (l.Lose != nil && l.Lose(&d)) {
+			continue
+		}
+		d.Payload = bytes.Clone(d.Payload)
+		l.peer.waiting = append(l.peer.waiting, l.peer.seen(l.onWire(d)))
+	}
+	return len(ds), nil
+}
+
+// onWire is d as l can send it.
+func (l *Link) onWire(d link.Datagram) link.Datagram {
+	if !l.Can.SetsHeader || d.HopLimit == 0 {
+		d.HopLimit = 64
+	}
+	if !l.Can.SetsHeader {
+		d.TClass, d.FlowLabel = 0, 0
+	}
+	if !l.Can.SetsIPID || d.IPID >= link.IPIDUnknown {
+		d.IPID = 0
+	}
+	return d
+}
+
+// seen is d as l can receive it.
+func (l *Link) seen(d link.Datagram) link.Datagram {
+	if !l.Can.SeesIPID {
+		d.IPID = link.IPIDUnknown
+	}
+	if !l.Can.SeesHeader {
+		d.TClass, d.HopLimit, d.FlowLabel = 0, 0, 0
+	}
+	return d
+}
+
+// Recv implements link.PacketLink. The payloads it gave out before are
+// overwritten, so that a test finds out who kept them.
+func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
+	if l.closed {
+		return 0, link.ErrClosed
+	}
+	for _, d := range l.waiting[:l.lent] {
+		for i := range d.Payload {
+			d.Payload[i] = 0xdb
+		}
+	}
+	l.waiting = l.waiting[l.lent:]
+	l.lent = copy(ds, l.waiting)
+	return l.lent, nil
+}
+
+// Waiting returns how many datagrams wait to be received.
+func (l *Link) Waiting() int { return len(l.waiting) - l.lent }
+
+// MTU implements link.PacketLink.
+func (l *Link) MTU() int { return l.Max }
+
+// Features implements link.PacketLink.
+func (l *Link) Features() link.Features { return l.Can }
+
+// Close implements link.PacketLink.
+func (l *Link) Close() error {
+	if l.closed {
+		return link.ErrClosed
+	}
+	l.closed = true
+	return nil
+}

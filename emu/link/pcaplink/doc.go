@@ -1,0 +1,15 @@
+// Package pcaplink writes what passes a link to a pcapng file that Wireshark
+// opens: a decorator around any link.PacketLink, and a [Capture] that takes the
+// packets of many links as interfaces of one file.
+//
+// A link carries datagrams, not packets; the IP and UDP headers in the file are
+// made from what the datagram says of itself, as they were or would have been on
+// the wire: don't-fragment set, identification as given (0 where it is not
+// known), UDP checksum 0. Timestamps are the driver's own time, to the
+// nanosecond, counted from [Options.Epoch]; in a simulated world that is virtual
+// time, and the same run writes the same file, byte for byte.
+//
+// A capture that fails (a full disk) does not disturb the traffic: writing stops,
+// and [Capture.Close] says why. A Capture may be shared by links that different
+// goroutines drive; a wrapped link is as safe as the link it wraps.
+package pcaplink

@@ -1,0 +1,117 @@
+package pcaplink
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+const (
+	maxIPBytes      = 1<<16 - 1
+	protocolUDP     = 17
+	dontFragment    = 0x4000
+	defaultHopLimit = 64
+	etherTypeIPv4   = 0x0800
+	etherTypeIPv6   = 0x86dd
+)
+
+// appendFrame appends d as the packet it is on the wire.
+func (f Framing) appendFrame(b []byte, d *link.Datagram) []byte {
+	if f == Ethernet {
+		b = appendEthernet(b, d)
+	}
+	if d.Is4() {
+		b = appendIPv4(b, d)
+	} else {
+		b = appendIPv6(b, d)
+	}
+	b = binary.BigEndian.AppendUint16(b, d.Src.Port())
+	b = binary.BigEndian.AppendUint16(b, d.Dst.Port())
+	b = binary.BigEndian.AppendUint16(b, uint16(link.UDPHeaderLen+len(d.Payload)))
+	b = append(b, 0, 0) // no checksum: RoCEv2 has its own
+	return append(b, d.Payload...)
+}
+
+func appendIPv4(b []byte, d *link.Datagram) []byte {
+	start := len(b)
+	id := uint16(0)
+	if d.IPID < link.IPIDUnknown {
+		id = uint16(d.IPID)
+	}
+	b = append(b, 0x45, d.TClass)
+	b = binary.BigEndian.AppendUint16(b, uint16(d.IPBytes()))
+	b = binary.BigEndian.AppendUint16(b, id)
+	b = binary.BigEndian.AppendUint16(b, dontFragment)
+	b = append(b, hopLimit(d), protocolUDP, 0, 0)
+	src, dst := as4(d.Src.Addr()), as4(d.Dst.Addr())
+	b = append(b, src[:]...)
+	b = append(b, dst[:]...)
+	binary.BigEndian.PutUint16(b[start+10:], checksum(b[start:]))
+	return b
+}
+
+func appendIPv6(b []byte, d *link.Datagram) []byte {
+	b = binary.BigEndian.AppendUint32(b, 6<<28|uint32(d.TClass)<<20|d.FlowLabel&0xfffff)
+	b = binary.BigEndian.AppendUint16(b, uint16(link.UDPHeaderLen+len(d.Payload)))
+	b = append(b, protocolUDP, hopLimit(d))
+	src, dst := as16(d.Src.Addr()), as16(d.Dst.Addr())
+	b = append(b, src[:]...)
+	return append(b, dst[:]...)
+}
+
+// appendEthernet makes up the header that ports of such addresses could have: a
+// locally administered address that ends in the IP address's last four bytes.
+func appendEthernet(b []byte, d *link.Datagram) []byte {
+	b = appendMAC(b, d.Dst.Addr())
+	b = appendMAC(b, d.Src.Addr())
+	if d.Is4() {
+		return binary.BigEndian.AppendUint16(b, etherTypeIPv4)
+	}
+	return binary.BigEndian.AppendUint16(b, etherTypeIPv6)
+}
+
+func appendMAC(b []byte, a netip.Addr) []byte {
+	a = a.Unmap()
+	ip := as16(a)
+	switch {
+	case a.IsMulticast() && a.Is4():
+		return append(b, 0x01, 0x00, 0x5e, ip[13]&0x7f, ip[14], ip[15])
+	case a.IsMulticast():
+		return append(b, 0x33, 0x33, ip[12], ip[13], ip[14], ip[15])
+	}
+	return append(b, 0x02, 0x00, ip[12], ip[13], ip[14], ip[15])
+}
+
+func hopLimit(d *link.Datagram) uint8 {
+	if d.HopLimit == 0 {
+		return defaultHopLimit
+	}
+	return d.HopLimit
+}
+
+// as4 and as16 give an address that is missing, or of the other family, as
+// unspecified: the packet is still worth seeing.
+func as4(a netip.Addr) [4]byte {
+	if a = a.Unmap(); a.Is4() {
+		return a.As4()
+	}
+	return [4]byte{}
+}
+
+func as16(a netip.Addr) [16]byte {
+	if a.IsValid() {
+		return a.As16()
+	}
+	return [16]byte{}
+}
+
+// checksum is the Internet checksum of b, whose own checksum field is zero.
+func checksum(b []byte) uint16 {
+	sum := uint32(0)
+	for ; len(b) >= 2; b = b[2:] {
+		sum += uint32(binary.BigEndian.Uint16(b))
+	}
+	sum = sum>>16 + sum&0xffff
+	return ^uint16(sum>>16 + sum)
+}

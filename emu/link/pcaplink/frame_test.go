@@ -1,0 +1,131 @@
+package pcaplink
+
+import (
+	"bytes"
+	"encoding/hex"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+func datagram(src, dst string, payload string) link.Datagram {
+	return link.Datagram{
+		Src: netip.MustParseAddrPort(src), Dst: netip.MustParseAddrPort(dst),
+		TClass: 0x6a, HopLimit: 17, IPID: 0xbeef, FlowLabel: 0x12345,
+		Payload: []byte(payload),
+	}
+}
+
+func unhex(s string) []byte {
+	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func TestFrameGolden(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		framing Framing
+		change  func(*link.Datagram)
+		src     string
+		dst     string
+		want    string
+	}{
+		{
+			name: "IPv4", src: "10.0.0.1:49441", dst: "10.0.0.2:4791",
+			// The header checksum is worked out by hand: the words sum to 0x1698d,
+			// folded 0x698e.
+			want: `45 6a 00 20 be ef 40 00 11 11 96 71 0a 00 00 01 0a 00 00 02
+			       c1 21 12 b7 00 0c 00 00 72 6f 63 65`,
+		},
+		{
+			name: "IPv4 left to the link", src: "10.0.0.1:49441", dst: "10.0.0.2:4791",
+			change: func(d *link.Datagram) { d.IPID, d.HopLimit, d.TClass = link.IPIDUnknown, 0, 0 },
+			want: `45 00 00 20 00 00 40 00 40 11 26 cb 0a 00 00 01 0a 00 00 02
+			       c1 21 12 b7 00 0c 00 00 72 6f 63 65`,
+		},
+		{
+			name: "IPv4 mapped", src: "[::ffff:10.0.0.1]:49441", dst: "[::ffff:10.0.0.2]:4791",
+			want: `45 6a 00 20 be ef 40 00 11 11 96 71 0a 00 00 01 0a 00 00 02
+			       c1 21 12 b7 00 0c 00 00 72 6f 63 65`,
+		},
+		{
+			name: "IPv6", src: "[fd00::1]:49441", dst: "[fd00::2]:4791",
+			want: `66 a1 23 45 00 0c 11 11
+			       fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01
+			       fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 02
+			       c1 21 12 b7 00 0c 00 00 72 6f 63 65`,
+		},
+		{
+			name: "Ethernet, IPv4 multicast", framing: Ethernet, src: "10.0.0.1:49441", dst: "239.129.2.3:4791",
+			want: `01 00 5e 01 02 03  02 00 0a 00 00 01  08 00
+			       45 6a 00 20 be ef 40 00 11 11 ae ee 0a 00 00 01 ef 81 02 03
+			       c1 21 12 b7 00 0c 00 00 72 6f 63 65`,
+		},
+		{
+			name: "Ethernet, IPv6", framing: Ethernet, src: "[fd00::1]:49441", dst: "[ff0e::2]:4791",
+			want: `33 33 00 00 00 02  02 00 00 00 00 01  86 dd
+			       66 a1 23 45 00 0c 11 11
+			       fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01
+			       ff 0e 00 00 00 00 00 00 00 00 00 00 00 00 00 02
+			       c1 21 12 b7 00 0c 00 00 72 6f 63 65`,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := datagram(tc.src, tc.dst, "roce")
+			if tc.change != nil {
+				tc.change(&d)
+			}
+			got := tc.framing.appendFrame(nil, &d)
+			if want := unhex(tc.want); !bytes.Equal(got, want) {
+				t.Errorf("got\n%s\nwant\n%s", hex.Dump(got), hex.Dump(want))
+			}
+		})
+	}
+}
+
+// gopacket checks the header checksum and the lengths with code of its own.
+func TestFrameDecodes(t *testing.T) {
+	for n := range 200 {
+		d := datagram("10.1.2.3:49441", "10.255.254.253:4791", strings.Repeat("\xff", n))
+		d.IPID = uint32(n) * 331 % (1 << 16)
+		p := gopacket.NewPacket(RawIP.appendFrame(nil, &d), layers.LayerTypeIPv4, gopacket.Default)
+		ip, udp := p.Layer(layers.LayerTypeIPv4).(*layers.IPv4), p.Layer(layers.LayerTypeUDP).(*layers.UDP)
+		if uint32(ip.Id) != d.IPID || ip.Flags != layers.IPv4DontFragment || ip.TTL != 17 || ip.TOS != 0x6a {
+			t.Fatalf("%d bytes: IPv4 header %+v", n, ip)
+		}
+		if checksum(ip.Contents) != 0 {
+			t.Fatalf("%d bytes: a right header sums to 0, not %#x", n, checksum(ip.Contents))
+		}
+		if int(ip.Length) != 28+n || int(udp.Length) != 8+n || udp.Checksum != 0 || udp.DstPort != 4791 {
+			t.Fatalf("%d bytes: IP length %d, UDP %+v", n, ip.Length, udp)
+		}
+	}
+}
+
+func TestFrameWithoutSourceIsStillAFrame(t *testing.T) {
+	d := datagram("10.0.0.1:1", "10.0.0.2:4791", "x")
+	d.Src = netip.AddrPort{}
+	if got := RawIP.appendFrame(nil, &d); !bytes.Equal(got[12:16], make([]byte, 4)) {
+		t.Errorf("source % x, want unspecified", got[12:16])
+	}
+	d.Dst = netip.MustParseAddrPort("[fd00::1]:4791")
+	if got := RawIP.appendFrame(nil, &d); !bytes.Equal(got[8:24], make([]byte, 16)) {
+		t.Errorf("source % x, want unspecified", got[8:24])
+	}
+}
+
+func TestFrameDoesNotAllocate(t *testing.T) {
+	d := datagram("10.0.0.1:1", "10.0.0.2:4791", "x")
+	buf := make([]byte, 0, 2000)
+	if n := testing.AllocsPerRun(100, func() { buf = Ethernet.appendFrame(buf[:0], &d) }); n != 0 {
+		t.Errorf("appendFrame allocates %v times", n)
+	}
+}

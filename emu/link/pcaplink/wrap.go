@@ -1,0 +1,70 @@
+package pcaplink
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// Wrap returns l with everything that passes it written to c, on an interface of
+// that name: what Send took, and what Recv gave, each at the time of the call.
+// The result is a link.GroupLink and a link.Waiter where l is.
+func (c *Capture) Wrap(name string, l link.PacketLink) link.PacketLink {
+	t := &tapped{PacketLink: l, intf: c.Interface(name)}
+	g, isGroup := l.(link.GroupLink)
+	w, isWaiter := l.(link.Waiter)
+	switch {
+	case isGroup && isWaiter:
+		return &struct {
+			*tapped
+			groups
+			waits
+		}{t, g, w}
+	case isGroup:
+		return &struct {
+			*tapped
+			groups
+		}{t, g}
+	case isWaiter:
+		return &struct {
+			*tapped
+			waits
+		}{t, w}
+	}
+	return t
+}
+
+type groups interface {
+	Join(group netip.Addr) error
+	Leave(group netip.Addr) error
+}
+
+type waits interface {
+	WaitReadable(d time.Duration) error
+	Wake()
+}
+
+type tapped struct {
+	link.PacketLink
+	intf *Interface
+}
+
+// Send implements link.PacketLink.
+func (t *tapped) Send(now mono.Time, ds []link.Datagram) (int, error) {
+	n, err := t.PacketLink.Send(now, ds)
+	for i := range ds[:n] {
+		t.intf.Write(now, Outbound, &ds[i])
+	}
+	return n, err
+}
+
+// Recv implements link.PacketLink.
+func (t *tapped) Recv(now mono.Time, ds []link.Datagram) (int, error) {
+	n, err := t.PacketLink.Recv(now, ds)
+	for i := range ds[:n] {
+		t.intf.Write(now, Inbound, &ds[i])
+	}
+	return n, err
+}

@@ -1,0 +1,23 @@
+package link
+
+// Lengths of the headers in front of a datagram's payload, without options.
+const (
+	IPv4HeaderLen = 20
+	IPv6HeaderLen = 40
+	UDPHeaderLen  = 8
+)
+
+// Is4 reports whether the datagram travels over IPv4, which it does if its
+// destination is an IPv4 address, mapped into IPv6 or not.
+func (d *Datagram) Is4() bool {
+	a := d.Dst.Addr()
+	return a.Is4() || a.Is4In6()
+}
+
+// IPBytes returns the length of the IP packet that carries the datagram.
+func (d *Datagram) IPBytes() int {
+	if d.Is4() {
+		return IPv4HeaderLen + UDPHeaderLen + len(d.Payload)
+	}
+	return IPv6HeaderLen + UDPHeaderLen + len(d.Payload)
+}

@@ -1,0 +1,187 @@
+package udplink
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+// group is a multicast group that the link receives for. A socket bound to a
+// unicast address never sees multicast, so each group has a socket bound to the
+// group's address; that of a link bound to a wildcard serves all.
+type group struct {
+	addr  netip.Addr
+	fd    int
+	own   bool // fd is the group's own
+	joins int
+}
+
+func (g group) close() {
+	if g.own {
+		unix.Close(g.fd)
+	}
+}
+
+// Join receives for a multicast group on the interface that owns the link's
+// address.
+func (l *Link) Join(addr netip.Addr) error {
+	if !l.gate.enter() {
+		return link.ErrClosed
+	}
+	defer l.gate.leave()
+	addr = addr.Unmap().WithZone("")
+	if g := l.group(addr); g != nil {
+		g.joins++
+		return nil
+	}
+	g, err := l.openGroup(addr)
+	if err != nil {
+		return fmt.Errorf("udplink: join %v on %v: %w", addr, l.info.Local, err)
+	}
+	l.groups = append(l.groups, g)
+	if g.own {
+		l.sleep.watch(g.fd)
+	}
+	return nil
+}
+
+// Leave undoes one Join. Datagrams of the group that are already queued may be
+// lost with its last one.
+func (l *Link) Leave(addr netip.Addr) error {
+	if !l.gate.enter() {
+		return link.ErrClosed
+	}
+	defer l.gate.leave()
+	addr = addr.Unmap().WithZone("")
+	g := l.group(addr)
+	if g == nil {
+		return fmt.Errorf("udplink: leave %v on %v: not joined", addr, l.info.Local)
+	}
+	if g.joins--; g.joins > 0 {
+		return nil
+	}
+	if g.own {
+		l.sleep.unwatch(g.fd)
+		g.close() // which also leaves the group
+	} else if err := membership(g.fd, addr, l.ifi, false); err != nil {
+		return fmt.Errorf("udplink: leave %v on %v: %w", addr, l.info.Local, err)
+	}
+	for i := range l.groups {
+		if l.groups[i].addr == addr {
+			l.groups = append(l.groups[:i], l.groups[i+1:]...)
+			break
+		}
+	}
+	return nil
+}
+
+func (l *Link) group(addr netip.Addr) *group {
+	for i := range l.groups {
+		if l.groups[i].addr == addr {
+			return &l.groups[i]
+		}
+	}
+	return nil
+}
+
+func (l *Link) openGroup(addr netip.Addr) (group, error) {
+	switch {
+	case !addr.IsMulticast():
+		return group{}, errors.New("not a multicast address")
+	case addr.Is6() != l.in.v6:
+		return group{}, errors.New("the link is of the other address family")
+	case l.in.wild:
+		g := group{addr: addr, fd: l.fd, joins: 1}
+		return g, membership(g.fd, addr, l.ifi, true)
+	}
+	g := group{addr: addr, fd: -1, own: true, joins: 1}
+	err := l.inNamespace(func() (err error) {
+		g.fd, err = l.groupSocket(addr)
+		return err
+	})
+	return g, err
+}
+
+// groupSocket opens a socket that receives for one group. Other links in the
+// same namespace may have their own for it: SO_REUSEADDR, and each gets a copy.
+func (l *Link) groupSocket(addr netip.Addr) (fd int, err error) {
+	if fd, err = l.sock.newSocket(); err != nil {
+		return -1, err
+	}
+	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err == nil && l.info.GRO {
+		err = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1)
+	}
+	if err == nil {
+		_, err = bind(fd, netip.AddrPortFrom(addr, l.info.Local.Port()), l.ifi)
+	}
+	if err == nil {
+		err = membership(fd, addr, l.ifi, true)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func membership(fd int, addr netip.Addr, ifi int, join bool) error {
+	if addr.Is4() {
+		opt := unix.IP_DROP_MEMBERSHIP
+		if join {
+			opt = unix.IP_ADD_MEMBERSHIP
+		}
+		return unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, opt, &unix.IPMreqn{Multiaddr: addr.As4(), Ifindex: int32(ifi)})
+	}
+	opt := unix.IPV6_LEAVE_GROUP
+	if join {
+		opt = unix.IPV6_JOIN_GROUP
+	}
+	return unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, opt, &unix.IPv6Mreq{Multiaddr: addr.As16(), Interface: uint32(ifi)})
+}
+
+// inNamespace runs fn in the network namespace of the link's socket. A driver
+// seldom runs there: it opened the link there and went its way.
+func (l *Link) inNamespace(fn func() error) error {
+	if l.ns == nil {
+		return errors.New("/proc was not readable when the link was opened, so its network namespace is unknown")
+	}
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		moved, err := enterNamespace(l.ns)
+		if err == nil {
+			err = fn()
+		}
+		if !moved {
+			runtime.UnlockOSThread()
+		}
+		// A thread that moved stays locked and so dies with the goroutine.
+		done <- err
+	}()
+	return <-done
+}
+
+// enterNamespace moves the calling thread into ns unless it is there already,
+// which spares an ordinary user a privilege that he lacks.
+func enterNamespace(ns *os.File) (moved bool, err error) {
+	var here, there unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &here); err != nil {
+		return false, os.NewSyscallError("stat own network namespace", err)
+	}
+	if err := unix.Fstat(int(ns.Fd()), &there); err != nil {
+		return false, os.NewSyscallError("stat the link's network namespace", err)
+	}
+	if here.Dev == there.Dev && here.Ino == there.Ino {
+		return false, nil
+	}
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return true, fmt.Errorf("enter the link's network namespace: %w", err)
+	}
+	return true, nil
+}

@@ -1,0 +1,99 @@
+package udplink
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+)
+
+// Header lengths and the largest packets that the two families can express.
+const (
+	udpHeader  = 8
+	ipv4Header = 20
+	ipv6Header = 40
+	maxIPv4    = 1<<16 - 1
+	maxIPv6    = 1<<16 - 1 + ipv6Header
+)
+
+func headerLen(v6 bool) int {
+	if v6 {
+		return ipv6Header + udpHeader
+	}
+	return ipv4Header + udpHeader
+}
+
+// owner is the interface that a local address belongs to.
+type owner struct {
+	name  string
+	index int // 0: none is known
+	mtu   int
+}
+
+// ownerOf finds the interface that addr belongs to, in the caller's network
+// namespace. A wildcard address has none, and an address that only a local
+// route covers has none that could be found.
+func ownerOf(addr netip.Addr) (owner, error) {
+	if addr.IsUnspecified() {
+		return owner{}, nil
+	}
+	ifis, err := net.Interfaces()
+	if err != nil {
+		return owner{}, fmt.Errorf("list interfaces: %w", err)
+	}
+	var found []owner
+	for _, ifi := range ifis {
+		if z := addr.Zone(); z != "" && z != ifi.Name && z != strconv.Itoa(ifi.Index) {
+			continue
+		}
+		if owns(ifi, addr.WithZone("")) {
+			found = append(found, owner{ifi.Name, ifi.Index, ifi.MTU})
+		}
+	}
+	switch {
+	case len(found) > 1 && addr.IsLinkLocalUnicast():
+		return owner{}, fmt.Errorf("%s and %s both own it: add a zone", found[0].name, found[1].name)
+	case len(found) == 0:
+		return owner{}, nil
+	}
+	return found[0], nil
+}
+
+func owns(ifi net.Interface, addr netip.Addr) bool {
+	addrs, err := ifi.Addrs()
+	if err != nil {
+		return false
+	}
+	for _, a := range addrs {
+		ipnet, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		ip, _ := netip.AddrFromSlice(ipnet.IP)
+		if ip.Unmap() == addr {
+			return true
+		}
+		// All of 127.0.0.0/8 is local although lo lists only 127.0.0.1.
+		if ifi.Flags&net.FlagLoopback != 0 && addr.IsLoopback() && ipnet.Contains(addr.AsSlice()) {
+			return true
+		}
+	}
+	return false
+}
+
+func effectiveMTU(cfg Config, o owner) (int, error) {
+	v6 := cfg.Local.Addr().Is6()
+	lowest, highest := headerLen(v6)+1, maxIPv4
+	if v6 {
+		highest = maxIPv6
+	}
+	switch {
+	case cfg.MTU == 0 && o.mtu == 0:
+		return 0, fmt.Errorf("no interface owns %v, so its MTU is unknown: set Config.MTU", cfg.Local.Addr())
+	case cfg.MTU == 0:
+		return min(o.mtu, highest), nil
+	case cfg.MTU < lowest || cfg.MTU > highest:
+		return 0, fmt.Errorf("MTU %d, want %d to %d", cfg.MTU, lowest, highest)
+	}
+	return cfg.MTU, nil
+}

@@ -1,0 +1,104 @@
+package nstest
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Device is the name of the wire's end inside each host.
+const Device = "wire0"
+
+// Host is one of the two ends of a wire.
+type Host struct {
+	*NS
+	V4, V6 netip.Addr
+}
+
+// Addr returns the host's address of the family that v6 names, with port.
+func (h *Host) Addr(v6 bool, port uint16) netip.AddrPort {
+	if v6 {
+		return netip.AddrPortFrom(h.V6, port)
+	}
+	return netip.AddrPortFrom(h.V4, port)
+}
+
+// Pair makes two hosts joined by a veth pair of the given MTU. It skips the
+// test, with the kernel's own reason, where namespaces cannot be made.
+func Pair(tb testing.TB, mtu int) (a, b *Host) {
+	tb.Helper()
+	if why := Unavailable(); why != nil {
+		tb.Skipf("no network namespaces here: %v", why)
+	}
+	var hosts [2]*Host
+	for i := range hosts {
+		ns, err := New()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { ns.Close() })
+		n := byte(i + 1)
+		hosts[i] = &Host{
+			NS: ns,
+			V4: netip.AddrFrom4([4]byte{10, 77, 0, n}),
+			V6: netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x77, 15: n}),
+		}
+	}
+	if err := join(hosts[0], hosts[1], mtu); err != nil {
+		tb.Fatal(err)
+	}
+	return hosts[0], hosts[1]
+}
+
+func join(a, b *Host, mtu int) error {
+	err := a.Do(func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU = Device, mtu
+		return netlink.LinkAdd(&netlink.Veth{
+			LinkAttrs: attrs, PeerName: Device, PeerMTU: uint32(mtu), PeerNamespace: netlink.NsFd(b.FD()),
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("make a veth pair: %w", err)
+	}
+	for _, h := range []*Host{a, b} {
+		if err := h.Do(h.configure); err != nil {
+			return fmt.Errorf("configure %s: %w", h.V6, err)
+		}
+	}
+	return nil
+}
+
+func (h *Host) configure() error {
+	dev, err := netlink.LinkByName(Device)
+	if err != nil {
+		return err
+	}
+	for ip, bits := range map[netip.Addr]int{h.V4: 24, h.V6: 64} {
+		addr := &netlink.Addr{IPNet: &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(bits, ip.BitLen())}}
+		if ip.Is6() {
+			// Duplicate address detection would make the address unusable for a second.
+			addr.Flags = unix.IFA_F_NODAD
+		}
+		if err := netlink.AddrAdd(dev, addr); err != nil {
+			return fmt.Errorf("add %s: %w", ip, err)
+		}
+	}
+	return netlink.LinkSetUp(dev)
+}
+
+// CutInSoftware makes the host's kernel cut every GSO super-packet before it
+// reaches the wire, as it does for a device without that offload.
+func (h *Host) CutInSoftware() error {
+	return h.Do(func() error {
+		dev, err := netlink.LinkByName(Device)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetGSOMaxSegs(dev, 1)
+	})
+}

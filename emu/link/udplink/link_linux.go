@@ -1,0 +1,169 @@
+package udplink
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+// Link is an open UDP socket with its batches. See the package comment for who
+// may call what.
+type Link struct {
+	gate gate
+	fd   int
+	info Info
+	ifi  int      // index of the interface that owns Local; 0 if none is known
+	ns   *os.File // the network namespace the socket is in; nil if it cannot be told
+	sock socketOptions
+
+	out   sender
+	in    receiver
+	sleep sleeper
+
+	groups []group
+	turn   int // which of the sockets the next Recv asks first
+
+	stats Stats
+}
+
+var (
+	_ link.Waiter    = (*Link)(nil)
+	_ link.GroupLink = (*Link)(nil)
+)
+
+// Open opens a Link in the network namespace of the caller's thread.
+func Open(cfg Config) (*Link, error) {
+	l, err := open(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("udplink: open %v: %w", cfg.Local, err)
+	}
+	return l, nil
+}
+
+func open(cfg Config) (*Link, error) {
+	if !cfg.Local.IsValid() {
+		return nil, errors.New("no local address")
+	}
+	cfg.Local = netip.AddrPortFrom(cfg.Local.Addr().Unmap(), cfg.Local.Port())
+	v6 := cfg.Local.Addr().Is6()
+	gso, err := wantGSO(cfg, v6)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := ownerOf(cfg.Local.Addr())
+	if err != nil {
+		return nil, err
+	}
+	mtu, err := effectiveMTU(cfg, owner)
+	if err != nil {
+		return nil, err
+	}
+
+	l := &Link{fd: -1, ifi: owner.index, sock: socketOptions{Config: cfg, v6: v6, owner: owner}}
+	defer func() {
+		if err != nil {
+			l.release()
+		}
+	}()
+	if l.fd, err = l.sock.newSocket(); err != nil {
+		return nil, err
+	}
+	if gso, err = l.sock.probeGSO(l.fd, gso); err != nil {
+		return nil, err
+	}
+	gro, err := l.sock.enableGRO(l.fd)
+	if err != nil {
+		return nil, err
+	}
+	local, err := bind(l.fd, cfg.Local, owner.index)
+	if err != nil {
+		return nil, err
+	}
+	if err = l.sleep.open(l.fd); err != nil {
+		return nil, err
+	}
+	l.ns, _ = os.Open("/proc/thread-self/ns/net") // without it only Join fails, and says so
+
+	l.info = Info{Local: local, Interface: owner.name, MTU: mtu, GSO: gso == OffloadOn, GRO: gro}
+	l.info.RecvBufBytes, l.info.SendBufBytes = bufSizes(l.fd)
+	if l.info.HopLimit, err = l.sock.unifyHopLimit(l.fd); err != nil {
+		return nil, err
+	}
+	l.out.init(cfg, l.info, owner.index)
+	l.in.init(l.info)
+	return l, nil
+}
+
+// Close closes the link and ends a WaitReadable under way. When it returns the
+// address is free again.
+func (l *Link) Close() error {
+	if !l.gate.close() {
+		return link.ErrClosed
+	}
+	l.sleep.wake()
+	l.gate.drain()
+	l.release()
+	return nil
+}
+
+// release closes the descriptors. Nobody else uses them any more.
+func (l *Link) release() {
+	if l.fd >= 0 {
+		unix.Close(l.fd)
+	}
+	for _, g := range l.groups {
+		g.close()
+	}
+	l.sleep.close()
+	if l.ns != nil {
+		l.ns.Close()
+	}
+	l.out.forget()
+}
+
+// MTU is the largest IP packet, headers included, that the link sends.
+func (l *Link) MTU() int { return l.info.MTU }
+
+// Features says what a UDP socket can see and set.
+func (l *Link) Features() link.Features {
+	return link.Features{SeesHeader: true, SetsHeader: true, SrcPort: l.info.Local.Port()}
+}
+
+// Info says what the link works with.
+func (l *Link) Info() Info {
+	info := l.info
+	info.GSO = l.out.gso
+	return info
+}
+
+// Stats returns what the link has counted. Like Send it belongs to the driver.
+func (l *Link) Stats() Stats {
+	if l.gate.enter() {
+		l.stats.KernelDrops = l.kernelDrops()
+		l.gate.leave()
+	}
+	return l.stats
+}
+
+func wantGSO(cfg Config, v6 bool) (Offload, error) {
+	var why string
+	switch {
+	case cfg.GSO == OffloadOff:
+		return OffloadOff, nil
+	case cfg.NoChecksum:
+		why = "the kernel cuts no super-packet without a UDP checksum: drop NoChecksum or GSO"
+	case !v6 && cfg.FixID == nil:
+		why = "over IPv4 the kernel numbers the datagrams it cuts: GSO needs FixID"
+	default:
+		return cfg.GSO, nil
+	}
+	if cfg.GSO == OffloadOn {
+		return OffloadOff, errors.New(why)
+	}
+	return OffloadOff, nil
+}

@@ -1,0 +1,73 @@
+package udplink
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// mmsghdr is the kernel's struct mmsghdr: sendmmsg and recvmmsg take arrays of
+// it.
+type mmsghdr struct {
+	hdr unix.Msghdr
+	n   uint32
+}
+
+// sockaddr has room for a socket address of either family.
+type sockaddr = unix.RawSockaddrInet6
+
+// putSockaddr encodes to into sa and returns the length that the kernel wants.
+func putSockaddr(sa *sockaddr, to netip.AddrPort, flowLabel uint32, scope int) uint32 {
+	if to.Addr().Is4() {
+		s4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(sa))
+		*s4 = unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: to.Addr().As4()}
+		binary.BigEndian.PutUint16((*[2]byte)(unsafe.Pointer(&s4.Port))[:], to.Port())
+		return unix.SizeofSockaddrInet4
+	}
+	*sa = sockaddr{Family: unix.AF_INET6, Addr: to.Addr().As16(), Scope_id: uint32(scope)}
+	binary.BigEndian.PutUint16((*[2]byte)(unsafe.Pointer(&sa.Port))[:], to.Port())
+	binary.BigEndian.PutUint32((*[4]byte)(unsafe.Pointer(&sa.Flowinfo))[:], flowLabel&flowLabelMask)
+	return unix.SizeofSockaddrInet6
+}
+
+// getSockaddr decodes what the kernel wrote.
+func getSockaddr(sa *sockaddr) netip.AddrPort {
+	port := binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(&sa.Port))[:])
+	if sa.Family == unix.AF_INET {
+		return netip.AddrPortFrom(netip.AddrFrom4((*unix.RawSockaddrInet4)(unsafe.Pointer(sa)).Addr), port)
+	}
+	return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), port)
+}
+
+const flowLabelMask = 1<<20 - 1
+
+// controlSpace holds every control message that is ever sent or asked for:
+// segment size, traffic class, hop limit and packet info.
+const controlSpace = 160
+
+var cmsgHeader = unix.CmsgLen(0)
+
+// control is a buffer of control messages, aligned as the kernel wants it.
+type control struct {
+	_ [0]uint64
+	b [controlSpace]byte
+}
+
+// add appends a control message of size bytes at offset n, and returns its
+// data, zeroed, and the offset behind it.
+func (c *control) add(n, level, typ, size int) (data []byte, next int) {
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&c.b[n]))
+	h.Level, h.Type = int32(level), int32(typ)
+	h.SetLen(unix.CmsgLen(size))
+	data = c.b[n+cmsgHeader:][:size]
+	clear(data)
+	return data, n + unix.CmsgSpace(size)
+}
+
+func (c *control) addInt(n, level, typ, value int) (next int) {
+	data, next := c.add(n, level, typ, 4)
+	binary.NativeEndian.PutUint32(data, uint32(value))
+	return next
+}

@@ -1,0 +1,184 @@
+package udplink
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+const (
+	// maxMessages bounds one sendmmsg.
+	maxMessages = 64
+	// maxIovecs bounds the pieces of payload in one sendmmsg.
+	maxIovecs = 1024
+	// maxSegments is UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT;
+	// newer ones allow 128.
+	maxSegments = 64
+	// maxCallBytes bounds the payload of one system call to what takes tens of
+	// microseconds: the runtime cannot stop the goroutine meanwhile.
+	maxCallBytes = 256 << 10
+)
+
+// sender packs datagrams into messages. It does no system call.
+type sender struct {
+	v6, wild bool
+	gso      bool
+	ifi      int
+	hopLimit uint8
+	maxSize  int // of a datagram's payload
+	maxSuper int // of a super-packet's payload
+	fixID    func([]byte, uint16)
+
+	used     int // messages packed
+	headers  [maxMessages]mmsghdr
+	messages [maxMessages]message
+	iovecs   [maxIovecs]unix.Iovec
+}
+
+// message is what one mmsghdr refers to. Its address and control messages are
+// kept from one batch to the next and encoded anew only when the header
+// differs.
+type message struct {
+	header     header
+	addr       sockaddr
+	addrLen    uint32
+	control    control
+	controlLen int
+	first      int // index of its first datagram
+	segments   int
+	bytes      int
+}
+
+func (s *sender) init(cfg Config, info Info, ifi int) {
+	s.v6 = info.Local.Addr().Is6()
+	s.wild = info.Local.Addr().IsUnspecified()
+	s.gso, s.ifi, s.hopLimit = info.GSO, ifi, info.HopLimit
+	s.maxSize = info.MTU - headerLen(s.v6)
+	s.maxSuper = maxIPv4 - headerLen(false)
+	if s.v6 {
+		s.maxSuper = maxIPv6 - headerLen(true)
+	} else {
+		s.fixID = cfg.FixID
+	}
+	for i := range s.headers {
+		h, m := &s.headers[i].hdr, &s.messages[i]
+		h.Name = (*byte)(unsafe.Pointer(&m.addr))
+		h.Control = &m.control.b[0]
+	}
+}
+
+// forget drops the references to payloads that the last batch left.
+func (s *sender) forget() { clear(s.iovecs[:]) }
+
+// pack fills messages with as many of ds as fit, in order, and reports how
+// many. The first singles of them get a message each. 0 means that the first
+// cannot be sent at all.
+func (s *sender) pack(ds []link.Datagram, singles int) int {
+	s.used = 0
+	i, iov, bytes := 0, 0, 0
+	for i < len(ds) && s.used < maxMessages && iov < maxIovecs && bytes < maxCallBytes {
+		d := &ds[i]
+		if s.unsendable(d) != 0 {
+			break
+		}
+		h := s.headerOf(d)
+		run, size := 1, len(d.Payload)
+		if s.gso && i >= singles && i+1 < len(ds) {
+			run, size = s.joinable(ds[i:min(len(ds), i+maxSegments, i+maxIovecs-iov)])
+			if run > 1 {
+				h.segment = uint16(len(d.Payload))
+			}
+		}
+		m, hdr := &s.messages[s.used], &s.headers[s.used].hdr
+		if m.header != h {
+			s.encode(m, h)
+			hdr.Namelen = m.addrLen
+			hdr.SetControllen(m.controlLen)
+		}
+		m.first, m.segments, m.bytes = i, run, size
+		n := s.gather(s.iovecs[iov:], ds[i:i+run])
+		hdr.Iov = &s.iovecs[iov]
+		hdr.SetIovlen(n)
+		if run > 1 {
+			s.renumber(ds, m)
+		}
+		s.used++
+		i, iov, bytes = i+run, iov+n, bytes+size
+	}
+	return i
+}
+
+// unsendable says why d cannot even be offered to the kernel; 0 if it can.
+func (s *sender) unsendable(d *link.Datagram) unix.Errno {
+	if len(d.Payload) > s.maxSize {
+		return unix.EMSGSIZE
+	}
+	if to := d.Dst.Addr(); !to.IsValid() || (to.Is6() && !to.Is4In6()) != s.v6 {
+		return unix.EAFNOSUPPORT
+	}
+	return 0
+}
+
+// joinable reports how many of ds, counted from the first, the kernel may cut
+// out of one super-packet, and their size together: equal headers, equal
+// lengths but for a shorter last.
+func (s *sender) joinable(ds []link.Datagram) (run, size int) {
+	first := &ds[0]
+	segment := len(first.Payload)
+	run, size = 1, segment
+	for run < len(ds) {
+		d := &ds[run]
+		n := len(d.Payload)
+		if n > segment || n == 0 || size+n > s.maxSuper || d.TClass != first.TClass || d.HopLimit != first.HopLimit ||
+			d.Dst != first.Dst || d.FlowLabel != first.FlowLabel || (s.wild && d.Src != first.Src) {
+			break
+		}
+		run++
+		size += n
+		if n < segment {
+			break
+		}
+	}
+	return run, size
+}
+
+// gather points iovecs at the payloads of ds and reports how many it needed:
+// payloads that lie one behind the other in memory are one piece.
+func (s *sender) gather(iovecs []unix.Iovec, ds []link.Datagram) int {
+	n := 0
+	var end uintptr // of the last piece
+	for i := range ds {
+		p := ds[i].Payload
+		start := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
+		if i > 0 && start == end {
+			iovecs[n-1].SetLen(int(iovecs[n-1].Len) + len(p))
+		} else {
+			iovecs[n].Base = unsafe.SliceData(p)
+			iovecs[n].SetLen(len(p))
+			n++
+		}
+		end = start + uintptr(len(p))
+	}
+	return n
+}
+
+// renumber changes the payloads of a super-packet from identification 0 to the
+// one that each will get, or back.
+func (s *sender) renumber(ds []link.Datagram, m *message) {
+	if s.fixID == nil {
+		return
+	}
+	for k := 1; k < m.segments; k++ {
+		s.fixID(ds[m.first+k].Payload, uint16(k))
+	}
+}
+
+// unpack takes back the changes that pack made to the payloads of the messages
+// from i on, which did not leave.
+func (s *sender) unpack(ds []link.Datagram, i int) {
+	for ; i < s.used; i++ {
+		s.renumber(ds, &s.messages[i])
+	}
+}

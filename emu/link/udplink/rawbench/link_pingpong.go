@@ -1,0 +1,72 @@
+package rawbench
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+// LinkPingPong measures the way there and back through two links that are
+// bound to addrA and addrB. To block they must be Waiters. The links must be
+// idle, and stay open.
+func LinkPingPong(a, b link.PacketLink, addrA, addrB netip.AddrPort, cfg PingPongConfig) (PingPongResult, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return PingPongResult{}, err
+	}
+	pa, err := newLinkPlayer(a, addrB, cfg)
+	if err != nil {
+		return PingPongResult{}, err
+	}
+	pb, err := newLinkPlayer(b, addrA, cfg)
+	if err != nil {
+		return PingPongResult{}, err
+	}
+	return runPingPong(cfg, pa, pb)
+}
+
+type linkPlayer struct {
+	l      link.PacketLink
+	waiter link.Waiter // nil: spin
+	out    [1]link.Datagram
+	in     [16]link.Datagram
+}
+
+func newLinkPlayer(l link.PacketLink, peer netip.AddrPort, cfg PingPongConfig) (*linkPlayer, error) {
+	p := &linkPlayer{l: l}
+	p.out[0] = link.Datagram{Dst: peer, Payload: make([]byte, cfg.Bytes)}
+	if cfg.Block {
+		var ok bool
+		if p.waiter, ok = l.(link.Waiter); !ok {
+			return nil, fmt.Errorf("link ping-pong: a %T cannot block", l)
+		}
+	}
+	return p, nil
+}
+
+func (p *linkPlayer) send() error {
+	for {
+		if n, err := p.l.Send(0, p.out[:]); n == 1 || err != nil {
+			return err
+		}
+	}
+}
+
+func (p *linkPlayer) receive() error {
+	var deadline time.Time
+	for spins := 1; ; spins++ {
+		if n, err := p.l.Recv(0, p.in[:]); n > 0 || err != nil {
+			return err
+		}
+		if p.waiter != nil {
+			if err := p.waiter.WaitReadable(replyTimeout); err != nil {
+				return err
+			}
+		}
+		if (spins%4096 == 0 || p.waiter != nil && spins%4 == 0) && late(&deadline) {
+			return errNoReply
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package rawbench
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+// LinkStream measures the way through two links: Send on tx, Recv on rx, and
+// the same work on each segment as Stream does. The links must be idle, and
+// stay open.
+func LinkStream(tx, rx link.PacketLink, to netip.AddrPort, cfg StreamConfig) (StreamResult, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return StreamResult{}, err
+	}
+	return runStream(cfg, newLinkSender(tx, to, cfg), &linkReceiver{l: rx, ds: make([]link.Datagram, 64)})
+}
+
+type linkSender struct {
+	l    link.PacketLink
+	ds   []link.Datagram
+	bufs [][]byte
+	left []link.Datagram // of the batch, not yet taken
+}
+
+func newLinkSender(l link.PacketLink, to netip.AddrPort, cfg StreamConfig) *linkSender {
+	t := &linkSender{l: l, ds: make([]link.Datagram, cfg.BatchSegments)}
+	for i := range t.ds {
+		// Apart in memory, as the packets of a stack are that has a buffer each.
+		buf := make([]byte, cfg.SegmentBytes)
+		t.bufs = append(t.bufs, buf)
+		t.ds[i] = link.Datagram{Dst: to, Payload: buf}
+	}
+	return t
+}
+
+func (t *linkSender) buffers() [][]byte { return t.bufs }
+
+func (t *linkSender) flush() (bool, error) {
+	if len(t.left) == 0 {
+		t.left = t.ds
+	}
+	n, err := t.l.Send(0, t.left)
+	if err != nil {
+		return false, fmt.Errorf("link stream: send: %w", err)
+	}
+	t.left = t.left[n:]
+	return len(t.left) == 0, nil
+}
+
+type linkReceiver struct {
+	l  link.PacketLink
+	ds []link.Datagram
+}
+
+func (r *linkReceiver) receive(o *opener) (int, error) {
+	n, err := r.l.Recv(0, r.ds)
+	if err != nil {
+		return 0, fmt.Errorf("link stream: receive: %w", err)
+	}
+	for i := range r.ds[:n] {
+		o.open(r.ds[i].Payload)
+	}
+	return n, nil
+}

@@ -1,0 +1,124 @@
+package rawbench
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// PingPongConfig says how a ping-pong is played.
+type PingPongConfig struct {
+	// Rounds is how many round trips are timed; 0 means 20000.
+	Rounds int
+	// Bytes is the UDP payload of each datagram; 0 means 64.
+	Bytes int
+	// Block makes both sides sleep until a datagram arrives. Otherwise both
+	// spin on a socket that does not block.
+	Block bool
+	// Headers makes the bare sockets ask for the sender's address, the traffic
+	// class and the hop limit of each datagram, as a link must that shows them.
+	// It is the limit such a link can reach; without it the limit is lower by
+	// what recvmsg and its control messages cost over recvfrom.
+	Headers bool
+}
+
+// blockRounds is how many round trips are timed as one: reading the clock
+// twice for each would be part of the result.
+const blockRounds = 50
+
+func (c PingPongConfig) withDefaults() (PingPongConfig, error) {
+	orDefault(&c.Rounds, 20000)
+	orDefault(&c.Bytes, 64)
+	switch {
+	case c.Rounds < blockRounds:
+		return c, fmt.Errorf("ping-pong: %d rounds, want at least %d", c.Rounds, blockRounds)
+	case c.Bytes < 1 || c.Bytes > maxUDPPayload:
+		return c, fmt.Errorf("ping-pong: %d bytes, want 1 to %d", c.Bytes, maxUDPPayload)
+	}
+	return c, nil
+}
+
+// PingPongResult holds the half round trips.
+type PingPongResult struct {
+	blocks []time.Duration // sorted; each for blockRounds round trips
+}
+
+// HalfMicros is the median half round trip in µs.
+func (r PingPongResult) HalfMicros() float64 { return r.quantile(0.5) }
+
+// BestMicros is the half round trip of the fastest hundredth.
+func (r PingPongResult) BestMicros() float64 { return r.quantile(0.01) }
+
+func (r PingPongResult) quantile(q float64) float64 {
+	if len(r.blocks) == 0 {
+		return 0
+	}
+	block := r.blocks[int(q*float64(len(r.blocks)-1))]
+	return float64(block.Nanoseconds()) / 1e3 / blockRounds / 2
+}
+
+func (r PingPongResult) String() string {
+	return fmt.Sprintf("%.2f µs half round trip (best %.2f)", r.HalfMicros(), r.BestMicros())
+}
+
+// player is one side of a ping-pong.
+type player interface {
+	send() error
+	// receive returns when a datagram has arrived, or fails after replyTimeout.
+	receive() error
+}
+
+var errNoReply = errors.New("no datagram within 2 s: one was lost, or the peer has stopped")
+
+// replyTimeout ends a ping-pong whose datagram was lost. It is read seldom, so
+// that spinning stays a bare loop.
+const replyTimeout = 2 * time.Second
+
+// late reports whether replyTimeout has passed since its first call with
+// deadline.
+func late(deadline *time.Time) bool {
+	now := time.Now()
+	if deadline.IsZero() {
+		*deadline = now.Add(replyTimeout)
+	}
+	return now.After(*deadline)
+}
+
+// runPingPong plays with b on a goroutine of its own.
+func runPingPong(cfg PingPongConfig, a, b player) (PingPongResult, error) {
+	const warmup = 4 // blocks
+	blocks := warmup + cfg.Rounds/blockRounds
+	echoed := make(chan error, 1)
+	go func() {
+		for range blocks * blockRounds {
+			if err := b.receive(); err != nil {
+				echoed <- fmt.Errorf("echo: %w", err)
+				return
+			}
+			if err := b.send(); err != nil {
+				echoed <- fmt.Errorf("echo: %w", err)
+				return
+			}
+		}
+		echoed <- nil
+	}()
+	times := make([]time.Duration, 0, blocks)
+	for range blocks {
+		start := time.Now()
+		for range blockRounds {
+			err := a.send()
+			if err == nil {
+				err = a.receive()
+			}
+			if err != nil {
+				// The echo gives up by itself after replyTimeout.
+				return PingPongResult{}, errors.Join(fmt.Errorf("ping: %w", err), <-echoed)
+			}
+		}
+		times = append(times, time.Since(start))
+	}
+	times = times[warmup:]
+	slices.Sort(times)
+	return PingPongResult{blocks: times}, <-echoed
+}

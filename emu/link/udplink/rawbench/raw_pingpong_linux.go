@@ -1,0 +1,102 @@
+package rawbench
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// PingPong measures bare UDP between a and b: one sendto and one recvfrom a
+// side and turn, spinning or sleeping in recvfrom.
+func PingPong(a, b Endpoint, cfg PingPongConfig) (PingPongResult, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return PingPongResult{}, err
+	}
+	sa, sb, err := openPair(a, b, cfg.Block)
+	if err != nil {
+		return PingPongResult{}, err
+	}
+	defer sa.close()
+	defer sb.close()
+	for _, s := range []*socket{sa, sb} {
+		tv := unix.NsecToTimeval(replyTimeout.Nanoseconds())
+		if err := unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+			return PingPongResult{}, fmt.Errorf("raw ping-pong: SO_RCVTIMEO: %w", err)
+		}
+	}
+	if cfg.Headers {
+		pa, err := newHeaderPlayer(sa, cfg)
+		if err != nil {
+			return PingPongResult{}, err
+		}
+		pb, err := newHeaderPlayer(sb, cfg)
+		if err != nil {
+			return PingPongResult{}, err
+		}
+		return runPingPong(cfg, pa, pb)
+	}
+	return runPingPong(cfg, newRawPlayer(sa, cfg), newRawPlayer(sb, cfg))
+}
+
+type rawPlayer struct {
+	s     *socket
+	buf   []byte
+	block bool
+}
+
+func newRawPlayer(s *socket, cfg PingPongConfig) *rawPlayer {
+	return &rawPlayer{s: s, buf: make([]byte, cfg.Bytes), block: cfg.Block}
+}
+
+func (p *rawPlayer) send() error {
+	for {
+		_, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(p.s.fd), uintptr(unsafe.Pointer(&p.buf[0])),
+			uintptr(len(p.buf)), 0, uintptr(unsafe.Pointer(&p.s.peer)), uintptr(p.s.peerSize))
+		switch errno {
+		case 0:
+			return nil
+		case unix.EAGAIN, unix.EINTR:
+		default:
+			return fmt.Errorf("sendto: %w", errno)
+		}
+	}
+}
+
+func (p *rawPlayer) receive() error {
+	if p.block {
+		return p.sleep()
+	}
+	var deadline time.Time
+	for spins := 1; ; spins++ {
+		_, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(p.s.fd), uintptr(unsafe.Pointer(&p.buf[0])), uintptr(len(p.buf)), 0, 0, 0)
+		switch errno {
+		case 0:
+			return nil
+		case unix.EAGAIN, unix.EINTR:
+		default:
+			return fmt.Errorf("recvfrom: %w", errno)
+		}
+		if spins%4096 == 0 && late(&deadline) {
+			return errNoReply
+		}
+	}
+}
+
+func (p *rawPlayer) sleep() error {
+	for {
+		_, _, errno := syscall.Syscall6(unix.SYS_RECVFROM, uintptr(p.s.fd), uintptr(unsafe.Pointer(&p.buf[0])), uintptr(len(p.buf)), 0, 0, 0)
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR:
+		case unix.EAGAIN: // SO_RCVTIMEO
+			return errNoReply
+		default:
+			return fmt.Errorf("recvfrom: %w", errno)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package udplink
+
+import (
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// Send hands ds to the kernel, in order, and reports how many it took.
+func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
+	if !l.gate.enter() {
+		return 0, link.ErrClosed
+	}
+	// The short way, for the last destination again. After a system call every
+	// return is mispredicted, so each function between here and it would cost
+	// several nanoseconds of each message's latency.
+	if s := &l.out; len(ds) == 1 && s.messages[0].controlLen == 0 && s.unsendable(&ds[0]) == 0 && s.messages[0].header == s.headerOf(&ds[0]) {
+		p, h := ds[0].Payload, &s.headers[0].hdr
+		_, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(l.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0,
+			uintptr(unsafe.Pointer(h.Name)), uintptr(h.Namelen))
+		if errno == 0 {
+			l.stats.SendCalls++
+			l.stats.SentDatagrams++
+			l.stats.SentBytes += uint64(len(p))
+			l.gate.leave()
+			return 1, nil
+		}
+	}
+	taken, singles := 0, 0
+	for full := false; taken < len(ds) && !full; {
+		var n int
+		n, singles, full = l.sendSome(ds[taken:], singles)
+		taken += n
+	}
+	l.gate.leave()
+	runtime.KeepAlive(ds) // gather may cover two payloads with one pointer
+	return taken, nil
+}
+
+// sendSome packs and sends one batch. It reports how many datagrams were
+// taken, how many of the next are to be sent one by one because the kernel
+// refused them as a super-packet, and whether the kernel has no more room.
+func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int, full bool) {
+	s := &l.out
+	packed := s.pack(ds, singles)
+	if packed == 0 {
+		l.lose(s.unsendable(&ds[0]))
+		return 1, max(0, singles-1), false
+	}
+	for next := 0; next < s.used; {
+		n, errno := s.submit(l.fd, next)
+		l.stats.SendCalls++
+		for ; n > 0; n-- {
+			l.countSent(&s.messages[next])
+			next++
+		}
+		if errno == 0 || errno == unix.EINTR {
+			continue
+		}
+		m := &s.messages[next]
+		switch {
+		case errno == unix.EAGAIN || errno == unix.ENOBUFS || errno == unix.ENOMEM:
+			l.stats.SendFull++
+			s.unpack(ds, next)
+			return m.first, 0, true
+		case m.segments > 1:
+			s.unpack(ds, next)
+			l.stats.GSORetries++
+			if errno == unix.EIO { // the device or the path cannot; no use in trying again
+				s.gso, l.stats.GSODisabled = false, true
+			}
+			return m.first, m.segments, false
+		}
+		l.lose(errno)
+		next++
+	}
+	return packed, max(0, singles-packed), false
+}
+
+// submit offers the packed messages from next on and reports how many left.
+// An errno comes only with 0. The calls do not block, so the runtime need not
+// know of them: RawSyscall saves its bookkeeping.
+func (s *sender) submit(fd, next int) (int, unix.Errno) {
+	if n := s.used - next; n > 1 {
+		r, _, errno := syscall.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&s.headers[next])), uintptr(n), 0, 0, 0)
+		if errno != 0 {
+			return 0, errno
+		}
+		return int(r), 0
+	}
+	h, m := &s.headers[next].hdr, &s.messages[next]
+	var errno unix.Errno
+	if m.segments == 1 && m.controlLen == 0 {
+		_, _, errno = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(h.Iov.Base)), uintptr(h.Iov.Len), 0,
+			uintptr(unsafe.Pointer(h.Name)), uintptr(h.Namelen))
+	} else {
+		_, _, errno = syscall.RawSyscall6(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(h)), 0, 0, 0, 0)
+	}
+	if errno != 0 {
+		return 0, errno
+	}
+	return 1, 0
+}
+
+func (l *Link) countSent(m *message) {
+	l.stats.SentDatagrams += uint64(m.segments)
+	l.stats.SentBytes += uint64(m.bytes)
+	if m.segments > 1 {
+		l.stats.GSOPackets++
+	}
+}
+
+// lose counts a datagram that was taken and will not arrive.
+func (l *Link) lose(errno unix.Errno) {
+	switch errno {
+	case unix.EMSGSIZE:
+		l.stats.LostTooBig++
+	case unix.ENETUNREACH, unix.EHOSTUNREACH, unix.ENETDOWN, unix.EHOSTDOWN, unix.EADDRNOTAVAIL, unix.ENODEV, unix.ENXIO:
+		l.stats.LostUnreachable++
+	case unix.ECONNREFUSED:
+		l.stats.LostRefused++
+	case unix.EPERM, unix.EACCES:
+		l.stats.LostDenied++
+	default:
+		l.stats.LostOther++
+		l.stats.LastOther = errno
+	}
+}

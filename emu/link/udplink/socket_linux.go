@@ -1,0 +1,241 @@
+package udplink
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// From linux/in6.h; x/sys/unix lacks them.
+const (
+	ipv6FlowInfo     = 11 // shows traffic class and flow label in one message
+	ipv6FlowInfoSend = 33 // takes the flow label from the socket address
+)
+
+// socketOptions makes the link's sockets alike: the one that sends and those
+// that only receive for multicast groups.
+type socketOptions struct {
+	Config
+	v6    bool
+	owner owner
+}
+
+type sockopt struct {
+	level, opt, value int
+	name              string
+}
+
+// newSocket returns an unbound socket with every option that does not depend
+// on what the kernel can do.
+func (o *socketOptions) newSocket() (fd int, err error) {
+	family := unix.AF_INET
+	if o.v6 {
+		family = unix.AF_INET6
+	}
+	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	for _, s := range o.options() {
+		if err := unix.SetsockoptInt(fd, s.level, s.opt, s.value); err != nil {
+			unix.Close(fd)
+			if s.opt == unix.SO_BUSY_POLL && err == unix.EPERM {
+				return -1, fmt.Errorf("SO_BUSY_POLL: %w: BusyPollMicros needs CAP_NET_ADMIN", err)
+			}
+			return -1, fmt.Errorf("set %s: %w", s.name, err)
+		}
+	}
+	if err := o.growBuffers(fd); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func (o *socketOptions) options() []sockopt {
+	wild := o.Local.Addr().IsUnspecified()
+	var opts []sockopt
+	if o.v6 {
+		opts = []sockopt{
+			{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1, "IPV6_V6ONLY"},
+			{unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO, "IPV6_MTU_DISCOVER"},
+			{unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT, 1, "IPV6_RECVHOPLIMIT"},
+			{unix.IPPROTO_IPV6, ipv6FlowInfo, 1, "IPV6_FLOWINFO"},
+			{unix.IPPROTO_IPV6, ipv6FlowInfoSend, 1, "IPV6_FLOWINFO_SEND"},
+			// A flow label of 0 is sent as 0, not as a hash that the kernel makes.
+			{unix.IPPROTO_IPV6, unix.IPV6_AUTOFLOWLABEL, 0, "IPV6_AUTOFLOWLABEL"},
+			// Linux's own soft-RoCE sends checksum 0 over IPv6 too.
+			{unix.SOL_UDP, unix.UDP_NO_CHECK6_RX, 1, "UDP_NO_CHECK6_RX"},
+			{unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0, "IPV6_MULTICAST_ALL"},
+			{unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_LOOP, 1, "IPV6_MULTICAST_LOOP"},
+		}
+		if wild {
+			opts = append(opts, sockopt{unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1, "IPV6_RECVPKTINFO"})
+		}
+		if o.owner.index != 0 {
+			opts = append(opts, sockopt{unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, o.owner.index, "IPV6_MULTICAST_IF"})
+		}
+		if o.NoChecksum {
+			opts = append(opts, sockopt{unix.SOL_UDP, unix.UDP_NO_CHECK6_TX, 1, "UDP_NO_CHECK6_TX"})
+		}
+	} else {
+		opts = []sockopt{
+			{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO, "IP_MTU_DISCOVER"},
+			{unix.IPPROTO_IP, unix.IP_RECVTOS, 1, "IP_RECVTOS"},
+			{unix.IPPROTO_IP, unix.IP_RECVTTL, 1, "IP_RECVTTL"},
+			{unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0, "IP_MULTICAST_ALL"},
+			{unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1, "IP_MULTICAST_LOOP"},
+		}
+		if wild {
+			opts = append(opts, sockopt{unix.IPPROTO_IP, unix.IP_PKTINFO, 1, "IP_PKTINFO"})
+		}
+		if o.NoChecksum {
+			opts = append(opts, sockopt{unix.SOL_SOCKET, unix.SO_NO_CHECK, 1, "SO_NO_CHECK"})
+		}
+	}
+	if o.BusyPollMicros != 0 {
+		opts = append(opts, sockopt{unix.SOL_SOCKET, unix.SO_BUSY_POLL, o.BusyPollMicros, "SO_BUSY_POLL"})
+	}
+	return opts
+}
+
+// growBuffers asks past the system's limit first, which takes CAP_NET_ADMIN.
+func (o *socketOptions) growBuffers(fd int) error {
+	for _, b := range []struct {
+		name          string
+		bytes         int
+		force, polite int
+	}{
+		{"SO_RCVBUF", o.RecvBufBytes, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF},
+		{"SO_SNDBUF", o.SendBufBytes, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF},
+	} {
+		if b.bytes == 0 {
+			b.bytes = DefaultBufBytes
+		}
+		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, b.force, b.bytes) == nil {
+			continue
+		}
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, b.polite, b.bytes); err != nil {
+			return fmt.Errorf("set %s to %d: %w", b.name, b.bytes, err)
+		}
+	}
+	return nil
+}
+
+func bufSizes(fd int) (recv, send int) {
+	recv, _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	send, _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	return recv, send
+}
+
+// probeGSO reports whether the kernel knows UDP_SEGMENT (Linux 4.18).
+func (o *socketOptions) probeGSO(fd int, want Offload) (Offload, error) {
+	if want == OffloadOff {
+		return OffloadOff, nil
+	}
+	if _, err := unix.GetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT); err != nil {
+		if want == OffloadOn {
+			return OffloadOff, fmt.Errorf("UDP_SEGMENT, needed for GSO: %w", err)
+		}
+		return OffloadOff, nil
+	}
+	return OffloadOn, nil
+}
+
+// enableGRO switches UDP_GRO (Linux 5.0) on where it is wanted and known.
+func (o *socketOptions) enableGRO(fd int) (bool, error) {
+	if o.GRO == OffloadOff {
+		return false, nil
+	}
+	err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1)
+	if err != nil && o.GRO == OffloadOn {
+		return false, fmt.Errorf("UDP_GRO: %w", err)
+	}
+	return err == nil, nil
+}
+
+// unifyHopLimit reads the hop limit of unicast datagrams and gives multicast
+// ones the same, so that HopLimit 0 means one value.
+func (o *socketOptions) unifyHopLimit(fd int) (uint8, error) {
+	level, unicast, multicast := unix.IPPROTO_IP, unix.IP_TTL, unix.IP_MULTICAST_TTL
+	if o.v6 {
+		level, unicast, multicast = unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_MULTICAST_HOPS
+	}
+	hops, err := unix.GetsockoptInt(fd, level, unicast)
+	if err == nil {
+		err = unix.SetsockoptInt(fd, level, multicast, hops)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("default hop limit: %w", err)
+	}
+	if !o.v6 && o.owner.index != 0 {
+		mreq := &unix.IPMreqn{Address: o.Local.Addr().As4(), Ifindex: int32(o.owner.index)}
+		if err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, mreq); err != nil {
+			return 0, fmt.Errorf("set IP_MULTICAST_IF to %s: %w", o.owner.name, err)
+		}
+	}
+	return uint8(hops), nil
+}
+
+// bind binds fd and returns the address with the port that it got. Link-local
+// IPv6 addresses are bound on the interface ifi.
+func bind(fd int, addr netip.AddrPort, ifi int) (netip.AddrPort, error) {
+	var sa unix.Sockaddr
+	ip := addr.Addr().WithZone("")
+	if ip.Is4() {
+		sa = &unix.SockaddrInet4{Port: int(addr.Port()), Addr: ip.As4()}
+	} else {
+		sa = &unix.SockaddrInet6{Port: int(addr.Port()), Addr: ip.As16(), ZoneId: uint32(scopeOf(ip, ifi))}
+	}
+	if err := unix.Bind(fd, sa); err != nil {
+		return netip.AddrPort{}, os.NewSyscallError("bind", err)
+	}
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		return netip.AddrPort{}, os.NewSyscallError("getsockname", err)
+	}
+	port := addr.Port()
+	switch b := bound.(type) {
+	case *unix.SockaddrInet4:
+		port = uint16(b.Port)
+	case *unix.SockaddrInet6:
+		port = uint16(b.Port)
+	}
+	return netip.AddrPortFrom(ip, port), nil
+}
+
+// scopeOf is the interface index that an address of link-local scope needs in
+// a socket address.
+func scopeOf(ip netip.Addr, ifi int) int {
+	if ip.Is6() && (ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsInterfaceLocalMulticast()) {
+		return ifi
+	}
+	return 0
+}
+
+// kernelDrops asks the sockets how many arrivals they dropped. SO_RXQ_OVFL
+// would say it too, but only with a later datagram and at the cost of a control
+// message on each from the first drop on.
+func (l *Link) kernelDrops() uint64 {
+	drops := socketDrops(l.fd)
+	for _, g := range l.groups {
+		if g.own {
+			drops += socketDrops(g.fd)
+		}
+	}
+	return drops
+}
+
+func socketDrops(fd int) uint64 {
+	var info [unix.SK_MEMINFO_DROPS + 1]uint32
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return 0
+	}
+	return uint64(info[unix.SK_MEMINFO_DROPS])
+}

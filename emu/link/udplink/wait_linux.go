@@ -1,0 +1,122 @@
+package udplink
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+// sleeper lets the driver sleep on the link's sockets and anybody wake it.
+type sleeper struct {
+	event int // eventfd; -1 before open
+	state atomic.Uint32
+	fds   []unix.PollFd // the eventfd, the socket, the groups' sockets
+}
+
+// States of a sleeper. A wake-up costs a system call only if somebody sleeps.
+const (
+	awake = iota
+	asleep
+	woken
+)
+
+func (s *sleeper) open(fd int) (err error) {
+	s.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		s.event = -1
+		return os.NewSyscallError("eventfd", err)
+	}
+	s.watch(s.event)
+	s.watch(fd)
+	return nil
+}
+
+func (s *sleeper) close() {
+	if len(s.fds) > 0 {
+		unix.Close(s.event)
+	}
+}
+
+// watch makes arrivals on fd end a sleep; unwatch ends that.
+func (s *sleeper) watch(fd int) {
+	s.fds = append(s.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+}
+
+func (s *sleeper) unwatch(fd int) {
+	for i := range s.fds {
+		if s.fds[i].Fd == int32(fd) {
+			s.fds = append(s.fds[:i], s.fds[i+1:]...)
+			return
+		}
+	}
+}
+
+// WaitReadable blocks until a datagram waits, d has passed (forever if d is
+// negative), Wake is called or the link is closed.
+func (l *Link) WaitReadable(d time.Duration) error {
+	if !l.gate.enter() {
+		return link.ErrClosed
+	}
+	var err error
+	if !l.in.pending() {
+		err = l.sleep.sleep(d)
+	}
+	l.gate.leave()
+	return err
+}
+
+// Wake ends a WaitReadable under way, or the next one if there is none.
+func (l *Link) Wake() {
+	if l.gate.enter() {
+		l.sleep.wake()
+		l.gate.leave()
+	}
+}
+
+func (s *sleeper) sleep(d time.Duration) error {
+	if !s.state.CompareAndSwap(awake, asleep) {
+		s.state.Store(awake)
+		return nil
+	}
+	err := s.poll(d)
+	if s.state.Swap(awake) == woken {
+		// The waker may not have written yet: then the next sleep ends early.
+		var count [8]byte
+		unix.Read(s.event, count[:])
+	}
+	return err
+}
+
+func (s *sleeper) wake() {
+	if s.state.Swap(woken) == asleep {
+		one := [8]byte{1} // any count but zero, in either byte order
+		unix.Write(s.event, one[:])
+	}
+}
+
+// poll sleeps in the kernel. ppoll, unlike Go's own poller, keeps time finer
+// than a millisecond.
+func (s *sleeper) poll(d time.Duration) error {
+	var ts unix.Timespec
+	var timeout *unix.Timespec
+	if d >= 0 {
+		ts = unix.NsecToTimespec(d.Nanoseconds())
+		timeout = &ts
+	}
+	for {
+		_, _, errno := unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.fds[0])), uintptr(len(s.fds)), uintptr(unsafe.Pointer(timeout)), 0, 0, 0)
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR: // the kernel has put the rest of the time into ts
+		default:
+			return fmt.Errorf("udplink: ppoll: %w", errno)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// echo answers every packet, left times.
+type echo struct {
+	port *Port
+	ds   [8]link.Datagram
+	left int
+}
+
+func (e *echo) HandleEvent(now mono.Time, _ uint64) {
+	n, _ := e.port.Recv(now, e.ds[:])
+	for i := range e.ds[:n] {
+		if e.left--; e.left < 0 {
+			return
+		}
+		d := e.ds[i]
+		d.Src, d.Dst = d.Dst, d.Src
+		_, _ = e.port.Send(now, []link.Datagram{d})
+	}
+}
+
+func benchmarkEcho(b *testing.B, cfg NetConfig, l LinkConfig) {
+	w := New(Config{Seed: 1})
+	n, err := NewNet(w, cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	a0, a1 := netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")
+	p0, err := n.Attach(PortConfig{Addrs: []netip.Addr{a0}, Link: l})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p1, err := n.Attach(PortConfig{Addrs: []netip.Addr{a1}, Link: l})
+	if err != nil {
+		b.Fatal(err)
+	}
+	e0, e1 := &echo{port: p0}, &echo{port: p1}
+	p0.OnReadable(e0, 0)
+	p1.OnReadable(e1, 0)
+	start := func(hops int) {
+		e0.left, e1.left = hops/2, hops/2
+		d := link.Datagram{Src: netip.AddrPortFrom(a0, 4791), Dst: netip.AddrPortFrom(a1, 4791), Payload: make([]byte, 64)}
+		for range 4 {
+			_, _ = p0.Send(w.Now(), []link.Datagram{d})
+		}
+		if err := w.Run(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	start(100)
+	b.ReportAllocs()
+	b.ResetTimer()
+	start(b.N)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "packets/s")
+}
+
+func BenchmarkEchoSwitch(b *testing.B) {
+	benchmarkEcho(b, NetConfig{}, LinkConfig{RateBps: 100e9, Latency: time.Microsecond})
+}
+
+func BenchmarkEchoCable(b *testing.B) {
+	benchmarkEcho(b, NetConfig{Cable: true}, LinkConfig{RateBps: 100e9, Latency: time.Microsecond})
+}
+
+func BenchmarkSleepAlone(b *testing.B) {
+	w := New(Config{})
+	w.Go("p", func(p *Proc) error {
+		for range b.N {
+			p.Sleep(50)
+		}
+		return nil
+	})
+	b.ReportAllocs()
+	b.ResetTimer()
+	if err := w.Run(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func BenchmarkSleepInterleaved(b *testing.B) {
+	for _, n := range []int{2, 64, 1024} {
+		b.Run(map[int]string{2: "2", 64: "64", 1024: "1024"}[n], func(b *testing.B) {
+			w := New(Config{})
+			for i := range n {
+				w.Go("p", func(p *Proc) error {
+					p.Sleep(time.Duration(i + 1))
+					for range b.N / n {
+						p.Sleep(2000)
+					}
+					return nil
+				})
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			if err := w.Run(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+func BenchmarkTimerReset(b *testing.B) {
+	w := New(Config{})
+	h := HandlerFunc(func(mono.Time, uint64) {})
+	var timers [64]*Timer
+	for i := range timers {
+		timers[i] = w.NewTimer(h, 0)
+	}
+	b.ReportAllocs()
+	for i := range b.N {
+		timers[i%64].Reset(mono.Time(1000 + i))
+	}
+}

@@ -1,0 +1,161 @@
+package sim
+
+import (
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// The places a packet passes, as handlers of the event that it gets there; arg
+// is the packet's id.
+type (
+	endOfUplink   Net // it has crossed the sender's cable
+	forwarding    Net // it is in the switch (or past the cable) and unimpaired by now
+	endOfDownlink Net // it has crossed the receiver's cable
+	delivery      Net // it is at the receiver and unimpaired by now
+	overdue       impairment
+)
+
+func (h *endOfUplink) HandleEvent(now mono.Time, arg uint64) {
+	n := (*Net)(h)
+	pk := n.packets[arg]
+	from := pk.from
+	if pk.epoch != from.epoch {
+		n.drop(pk, from, &from.stats.Drops.LinkDown, "lost-link")
+		return
+	}
+	if from.impairUp != nil {
+		from.impairUp.pass(pk)
+		return
+	}
+	n.forward(pk)
+}
+
+func (h *forwarding) HandleEvent(_ mono.Time, arg uint64) {
+	n := (*Net)(h)
+	n.forward(n.packets[arg])
+}
+
+func (h *endOfDownlink) HandleEvent(now mono.Time, arg uint64) {
+	n := (*Net)(h)
+	pk := n.packets[arg]
+	to := pk.to
+	if pk.epoch != to.epoch {
+		n.drop(pk, to, &to.stats.Drops.LinkDown, "lost-link")
+		return
+	}
+	n.arrive(pk)
+}
+
+func (h *delivery) HandleEvent(_ mono.Time, arg uint64) {
+	n := (*Net)(h)
+	n.deliver(n.packets[arg])
+}
+
+func (h *overdue) HandleEvent(now mono.Time, _ uint64) {
+	im := (*impairment)(h)
+	im.out = im.pipe.HandleTimer(now, im.out[:0])
+	im.emit(im.port, im.port)
+}
+
+// forward finds where pk goes and sends it there, or a copy to each member of a
+// multicast group. The sender gets one too if it has joined, as a socket with
+// multicast loopback (the default) does: a stack then runs the same on both.
+func (n *Net) forward(pk *packet) {
+	dst := pk.Dst.Addr()
+	if !dst.IsMulticast() {
+		to := n.byAddr[dst]
+		if to == nil {
+			n.drop(pk, pk.from, &pk.from.stats.Drops.NoRoute, "no-route")
+			return
+		}
+		n.forwardTo(pk, to)
+		return
+	}
+	members := n.groups[dst]
+	if len(members) == 0 {
+		n.drop(pk, pk.from, &pk.from.stats.Drops.NoRoute, "no-member")
+		return
+	}
+	for _, to := range members[1:] {
+		n.forwardTo(n.alloc(&pk.Datagram, pk.from, nil), to)
+	}
+	n.forwardTo(pk, members[0])
+}
+
+// forwardTo queues pk in the switch towards a port. A cable has no switch: its
+// far end is the port.
+func (n *Net) forwardTo(pk *packet, to *Port) {
+	drops, now, size := &to.stats.Drops, n.w.now, pk.IPBytes()
+	pk.to = to
+	switch {
+	case !n.reachable(pk.from, to):
+		n.drop(pk, to, &drops.Partitioned, "partitioned")
+		return
+	case to.isDown:
+		n.drop(pk, to, &drops.LinkDown, "link-down")
+		return
+	case size > to.cfg.Link.MTU:
+		n.drop(pk, to, &drops.TooBig, "too-big")
+		return
+	case n.cfg.Cable:
+		n.arrive(pk)
+		return
+	}
+	queued := to.down.backlog(now)
+	if queued+size > to.cfg.Link.QueueBytes {
+		n.drop(pk, to, &drops.QueueFull, "queue-full")
+		return
+	}
+	to.stats.QueueBytesMax = max(to.stats.QueueBytesMax, queued+size)
+	if e := &to.cfg.Link.ECN; e.MaxBytes > 0 && queued > e.MinBytes {
+		to.mark(pk, queued)
+	}
+	pk.epoch = to.epoch
+	n.w.At(to.down.send(now, size), (*endOfDownlink)(n), uint64(pk.id))
+}
+
+// mark marks pk by the queue it met. A number is drawn for every packet above
+// MinBytes, ECN-capable or not, so that traffic that is not does not shift the
+// marks of traffic that is.
+func (p *Port) mark(pk *packet, queued int) {
+	e := &p.cfg.Link.ECN
+	draw := uint64(below(p.red, impair.PPM))
+	marks := queued > e.MaxBytes ||
+		draw*uint64(e.MaxBytes-e.MinBytes) < uint64(e.MaxPPM)*uint64(queued-e.MinBytes)
+	if ecn := pk.ECNBits(); !marks || ecn == link.NotECT || ecn == link.CE {
+		return
+	}
+	pk.TClass |= link.CE
+	p.stats.Marked++
+}
+
+// arrive is what happens to pk at the end of the last cable.
+func (n *Net) arrive(pk *packet) {
+	if im := pk.to.impairDown; im != nil {
+		im.pass(pk)
+		return
+	}
+	n.deliver(pk)
+}
+
+func (n *Net) deliver(pk *packet) {
+	p := pk.to
+	if p.closed {
+		n.drop(pk, p, &p.stats.Drops.NoRoute, "closed")
+		return
+	}
+	if p.waitingBytes+pk.IPBytes() > p.cfg.Link.RxQueueBytes {
+		n.drop(pk, p, &p.stats.Drops.ReceiveFull, "receive-full")
+		return
+	}
+	p.stats.Delivered++
+	p.stats.DeliveredBytes += uint64(pk.IPBytes())
+	n.note(p, "deliver", &pk.Datagram)
+	if n.tap != nil {
+		n.tap(n.w.now, p, In, &pk.Datagram)
+	}
+	p.waiting.push(pk.id)
+	p.waitingBytes += pk.IPBytes()
+	p.readable.call(n.w.now)
+}

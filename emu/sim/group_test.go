@@ -1,0 +1,82 @@
+package sim
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+func TestMulticastReachesEveryMemberOnce(t *testing.T) {
+	for _, tc := range []struct {
+		addrs []string
+		group string
+	}{
+		{[]string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"}, "239.1.1.1"},
+		{[]string{"fd00::1", "fd00::2", "fd00::3", "fd00::4"}, "ff0e::1"},
+	} {
+		w := New(Config{})
+		n := newNet(t, w, NetConfig{})
+		var h []*host
+		for _, a := range tc.addrs {
+			h = append(h, attach(t, n, PortConfig{Addrs: []netip.Addr{netip.MustParseAddr(a)}}))
+		}
+		group := netip.MustParseAddr(tc.group)
+		join := func(i int) {
+			if err := h[i].Join(group); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send := func(from int, want ...int) {
+			t.Helper()
+			for _, x := range h {
+				x.got = nil
+			}
+			d := link.Datagram{Src: h[from].addr, Dst: netip.AddrPortFrom(group, 4791), Payload: []byte("all")}
+			if _, err := h[from].Send(0, []link.Datagram{d}); err != nil {
+				t.Fatal(err)
+			}
+			mustRun(t, w)
+			for i, x := range h {
+				if len(x.got) != want[i] {
+					t.Errorf("from host %d: host %d got %d, want %d", from, i, len(x.got), want[i])
+				}
+			}
+		}
+		join(1)
+		join(2)
+		join(2)
+		send(0, 0, 1, 1, 0)
+		send(1, 0, 1, 1, 0) // a member hears itself, as a socket does
+		if err := h[2].Leave(group); err != nil {
+			t.Fatal(err)
+		}
+		send(0, 0, 1, 1, 0) // joined twice, left once
+		if err := h[2].Leave(group); err != nil {
+			t.Fatal(err)
+		}
+		send(0, 0, 1, 0, 0)
+		if err := h[1].Leave(group); err != nil {
+			t.Fatal(err)
+		}
+		send(0, 0, 0, 0, 0)
+		if h[0].Stats().Drops.NoRoute != 1 {
+			t.Errorf("a packet to an empty group: %+v", h[0].Stats())
+		}
+		if err := h[1].Leave(group); err == nil || !strings.Contains(err.Error(), "not joined") {
+			t.Errorf("Leave = %v", err)
+		}
+		if inUse := len(n.packets) - len(n.free); inUse != 0 {
+			t.Errorf("%d packets leaked", inUse)
+		}
+	}
+}
+
+func TestJoinRefusesUnicast(t *testing.T) {
+	w := New(Config{})
+	a, _ := pair(t, w, LinkConfig{})
+	if err := a.Join(netip.MustParseAddr("10.0.0.1")); err == nil || !strings.Contains(err.Error(), "not a multicast address") {
+		t.Errorf("Join = %v", err)
+	}
+}

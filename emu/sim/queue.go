@@ -1,0 +1,138 @@
+package sim
+
+import "github.com/fabrictest/fabrictest/emu/mono"
+
+// entry is one place in the event heap. It holds no pointer, so moving entries
+// about costs the garbage collector nothing; what to run is in slots[slot].
+type entry struct {
+	at   mono.Time
+	seq  uint64 // ties break in scheduling order
+	slot uint32 // with timerBit set for a Timer
+}
+
+const timerBit = 1 << 31
+
+func (e entry) before(o entry) bool {
+	return e.at < o.at || (e.at == o.at && e.seq < o.seq)
+}
+
+// slot is what an entry runs: a handler, or a timer that knows its own.
+type slot struct {
+	h     Handler
+	arg   uint64
+	timer *Timer
+}
+
+// queue is a four-ary heap of events. A timer has at most one entry, however
+// often it is reset, so stale deadlines cannot pile up.
+type queue struct {
+	heap  []entry
+	slots []slot
+	free  []uint32
+	seq   uint64
+}
+
+func (q *queue) nextSeq() uint64 {
+	q.seq++
+	return q.seq
+}
+
+func (q *queue) push(at mono.Time, h Handler, arg uint64) {
+	s := q.takeSlot()
+	q.slots[s] = slot{h: h, arg: arg}
+	q.insert(entry{at: at, seq: q.nextSeq(), slot: s})
+}
+
+func (q *queue) takeSlot() uint32 {
+	if n := len(q.free); n > 0 {
+		s := q.free[n-1]
+		q.free = q.free[:n-1]
+		return s
+	}
+	q.slots = append(q.slots, slot{})
+	return uint32(len(q.slots) - 1)
+}
+
+// peek returns the earliest live entry. On the way it drops the entries of
+// stopped timers and moves those of postponed ones to where they now belong.
+func (q *queue) peek() (entry, bool) {
+	for len(q.heap) > 0 {
+		top := q.heap[0]
+		if top.slot&timerBit == 0 {
+			return top, true
+		}
+		t := q.slots[top.slot&^timerBit].timer
+		switch {
+		case t.due == mono.Never:
+			q.removeTop()
+			t.pos = notQueued
+		case t.seq != top.seq:
+			top.at, top.seq = t.due, t.seq
+			q.down(0, top)
+		default:
+			return top, true
+		}
+	}
+	return entry{}, false
+}
+
+// removeTop takes the first entry out and returns what it was to run.
+func (q *queue) removeTop() slot {
+	i := q.heap[0].slot &^ timerBit
+	s := q.slots[i]
+	q.slots[i] = slot{}
+	q.free = append(q.free, i)
+	last := q.heap[len(q.heap)-1]
+	q.heap = q.heap[:len(q.heap)-1]
+	if len(q.heap) > 0 {
+		q.down(0, last)
+	}
+	return s
+}
+
+func (q *queue) insert(e entry) {
+	q.heap = append(q.heap, e)
+	q.up(len(q.heap)-1, e)
+}
+
+// up moves e, whose place is i, towards the root.
+func (q *queue) up(i int, e entry) {
+	for i > 0 {
+		parent := (i - 1) / 4
+		if !e.before(q.heap[parent]) {
+			break
+		}
+		q.place(i, q.heap[parent])
+		i = parent
+	}
+	q.place(i, e)
+}
+
+// down moves e, whose place is i, towards the leaves.
+func (q *queue) down(i int, e entry) {
+	for {
+		first := 4*i + 1
+		if first >= len(q.heap) {
+			break
+		}
+		least := first
+		for c := first + 1; c < min(first+4, len(q.heap)); c++ {
+			if q.heap[c].before(q.heap[least]) {
+				least = c
+			}
+		}
+		if !q.heap[least].before(e) {
+			break
+		}
+		q.place(i, q.heap[least])
+		i = least
+	}
+	q.place(i, e)
+}
+
+func (q *queue) place(i int, e entry) {
+	q.heap[i] = e
+	if e.slot&timerBit != 0 {
+		q.slots[e.slot&^timerBit].timer.pos = int32(i)
+	}
+}

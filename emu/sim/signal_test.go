@@ -1,0 +1,193 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+func TestWaitIsNotifiedOrTimesOut(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		notify  mono.Time // 0: not
+		timeout time.Duration
+		want    bool
+		at      time.Duration
+	}{
+		{"notified, no timeout", 10, -1, true, 10},
+		{"notified in time", 10, 20, true, 10},
+		{"too late", 10, 5, false, 5},
+		{"not at all", 0, 5, false, 5},
+		{"no patience", 10, 0, false, 0},
+	} {
+		w := New(Config{})
+		var s Signal
+		var got bool
+		var at time.Duration
+		w.Go("p", func(p *Proc) error {
+			got, at = p.Wait(&s, What("x"), tc.timeout), p.Now()
+			p.Sleep(100) // an old timeout must not wake this
+			if p.Now() != at+100 {
+				t.Errorf("%s: slept until %v, not %v", tc.name, p.Now(), at+100)
+			}
+			return nil
+		})
+		if tc.notify > 0 {
+			w.AtFunc(tc.notify, s.Notify)
+		}
+		mustRun(t, w)
+		if got != tc.want || at != tc.at {
+			t.Errorf("%s: %v at %v, want %v at %v", tc.name, got, at, tc.want, tc.at)
+		}
+		if s.Waiting() != 0 {
+			t.Errorf("%s: %d still wait", tc.name, s.Waiting())
+		}
+	}
+}
+
+func TestNotifyWakesOneAndBroadcastAll(t *testing.T) {
+	w := New(Config{})
+	var s Signal
+	woken := 0
+	for range 5 {
+		w.Go("p", func(p *Proc) error {
+			p.Wait(&s, What("x"), -1)
+			woken++
+			return nil
+		})
+	}
+	var counts []int
+	at := func(t mono.Time, f func()) { w.AtFunc(t, func() { counts = append(counts, woken); f() }) }
+	at(10, s.Notify)
+	at(20, s.Notify)
+	at(30, s.Broadcast)
+	at(40, s.Notify) // nobody waits: nothing happens, and nothing is kept
+	mustRun(t, w)
+	if counts = append(counts, woken); !slices.Equal(counts, []int{0, 1, 2, 5, 5}) {
+		t.Errorf("woken %v", counts)
+	}
+}
+
+func TestNotifyKeepsNothingForLater(t *testing.T) {
+	w := New(Config{})
+	var s Signal
+	s.Notify()
+	s.Broadcast()
+	w.Go("p", func(p *Proc) error {
+		if p.Wait(&s, What("x"), 5) {
+			return errors.New("woken by a signal from before")
+		}
+		return nil
+	})
+	mustRun(t, w)
+}
+
+// The world chooses the order of programs woken together, and which of several a
+// Notify wakes; over seeds, every order comes up.
+func TestEveryOrderIsChosen(t *testing.T) {
+	orders := make(map[string]int)
+	picks := make(map[string]int)
+	for seed := range uint64(200) {
+		w := New(Config{Seed: seed})
+		var all, one Signal
+		order, pick := "", ""
+		for _, name := range []string{"a", "b", "c"} {
+			w.Go(name, func(p *Proc) error {
+				p.Wait(&all, What("all"), -1)
+				order += name
+				p.Wait(&one, What("one"), -1)
+				pick += name
+				return nil
+			})
+		}
+		w.AtFunc(10, all.Broadcast)
+		for i := range 3 {
+			w.AtFunc(mono.Time(20+i), one.Notify)
+		}
+		mustRun(t, w)
+		orders[order]++
+		picks[pick]++
+	}
+	if len(orders) != 6 || len(picks) != 6 {
+		t.Errorf("orders %v, picks %v: want all six of each", orders, picks)
+	}
+}
+
+func TestDeadlockSaysWhatEachWaitsFor(t *testing.T) {
+	checkLeaks(t)
+	w := New(Config{Chooser: first{}})
+	var s Signal
+	w.Go("rank 0", func(p *Proc) error {
+		p.Sleep(1500)
+		p.Wait(&s, What("a completion on cq 3"), -1)
+		return nil
+	})
+	w.Go("rank 1", func(p *Proc) error {
+		p.Wait(&s, What("rank 0 to join the barrier"), -1)
+		return nil
+	})
+	w.Go("rank 2", func(p *Proc) error { return nil })
+	w.Go("rank 3", func(p *Proc) error { p.Wait(&s, nil, -1); return nil })
+	err := w.Run()
+	var dead *DeadlockError
+	if !errors.As(err, &dead) {
+		t.Fatalf("err %v", err)
+	}
+	want := []Waiting{
+		{"rank 0", "a completion on cq 3", 1500},
+		{"rank 1", "rank 0 to join the barrier", 0},
+		{"rank 3", "(not said)", 0},
+	}
+	if !slices.Equal(dead.Waiting, want) || dead.Now != 1500 {
+		t.Errorf("got %+v", dead)
+	}
+	const text = "deadlock at 1.5µs: nothing is left to happen, and 3 program(s) still wait:\n" +
+		"  rank 0 waits for a completion on cq 3 since 1.5µs\n" +
+		"  rank 1 waits for rank 0 to join the barrier since 0s\n" +
+		"  rank 3 waits for (not said) since 0s"
+	if err.Error() != text {
+		t.Errorf("got\n%s\nwant\n%s", err, text)
+	}
+}
+
+func TestTimeoutIsNoDeadlock(t *testing.T) {
+	w := New(Config{})
+	var s Signal
+	w.Go("p", func(p *Proc) error {
+		for range 3 {
+			p.Wait(&s, What("x"), time.Second)
+		}
+		return nil
+	})
+	mustRun(t, w)
+	if w.Now() != mono.Time(3*time.Second) {
+		t.Errorf("now %v", w.Now())
+	}
+}
+
+func ExampleWorld() {
+	w := New(Config{Seed: 7})
+	var ready Signal
+	mail := ""
+	w.Go("reader", func(p *Proc) error {
+		for mail == "" {
+			p.Wait(&ready, What("mail"), -1)
+		}
+		fmt.Println(p.Now(), mail)
+		return nil
+	})
+	w.Go("writer", func(p *Proc) error {
+		p.Compute(3 * time.Microsecond)
+		mail = "hello"
+		ready.Notify()
+		return nil
+	})
+	if err := w.Run(); err != nil {
+		fmt.Println(err)
+	}
+	// Output: 3µs hello
+}

@@ -1,0 +1,208 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// Errors of streams beyond those of package link.
+var (
+	// ErrRefused is what a dialed stream returns when nobody listened.
+	ErrRefused = errors.New("stream refused: nobody listens there")
+	// ErrUnreachable is what dialing an address that no port has returns.
+	ErrUnreachable = errors.New("no port has the address")
+	// ErrWriteClosed is what Write returns after CloseWrite.
+	ErrWriteClosed = errors.New("write after CloseWrite")
+)
+
+// Stream is one end of a byte stream: a link.StreamLink.
+type Stream struct {
+	net           *Net
+	port          *Port
+	peer          *Stream // nil until the peer has the first segment
+	local, remote netip.AddrPort
+	mss           int
+	conn          int // how many were dialed in the Net before it, and it
+	dialer        bool
+	open          bool
+	err           error // the stream is broken
+
+	in  ring[*segment] // arrived, not read
+	eof bool           // the peer's end has arrived behind them
+
+	window    int    // bytes that may be written
+	written   uint64 // bytes that were
+	finQueued bool   // CloseWrite was called
+	finSent   bool
+	events    []StreamEvent // for this direction, still to come, by offset
+	chance    streamChance
+
+	held     ring[*segment] // at the peer's port, waiting for a way through
+	attempts int
+	retry    Timer
+
+	readable, writable hook
+}
+
+var _ link.StreamLink = (*Stream)(nil)
+
+// OnReadable runs h, in an event, when bytes, the end of the stream or its
+// failure have arrived.
+func (s *Stream) OnReadable(h Handler, arg uint64) { s.readable = hook{h, arg} }
+
+// OnWritable runs h, in an event, when the stream is connected, has room again,
+// or has failed.
+func (s *Stream) OnWritable(h Handler, arg uint64) { s.writable = hook{h, arg} }
+
+// Connected reports whether the peer has accepted the stream.
+func (s *Stream) Connected() bool { return s.open }
+
+// Write implements link.StreamLink. It takes nothing before the stream is
+// connected.
+func (s *Stream) Write(_ mono.Time, b []byte) (int, error) {
+	switch {
+	case s.err != nil:
+		return 0, s.err
+	case s.finQueued:
+		return 0, ErrWriteClosed
+	case !s.open:
+		return 0, nil
+	}
+	n := min(len(b), s.window)
+	s.window -= n
+	for rest := b[:n]; len(rest) > 0; {
+		seg := s.cutSegment(rest)
+		rest = rest[len(seg.data):]
+		s.transmit(seg)
+	}
+	return n, nil
+}
+
+// Read implements link.StreamLink. It returns bytes of one segment at a time:
+// what arrived apart is read apart.
+func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	if s.in.len() == 0 {
+		switch {
+		case s.err != nil:
+			return 0, s.err
+		case s.eof:
+			return 0, io.EOF
+		}
+		return 0, nil
+	}
+	seg := *s.in.front()
+	n := copy(b, seg.data[seg.read:])
+	if seg.read += n; seg.read == len(seg.data) {
+		s.net.releaseSegment(s.in.pop())
+	}
+	if s.peer != nil && s.err == nil {
+		w := s.net.w
+		w.At(w.now.Add(s.peer.returnLatency()), (*credit)(s.peer), uint64(n))
+	}
+	return n, nil
+}
+
+// CloseWrite implements link.StreamLink.
+func (s *Stream) CloseWrite() error {
+	if s.err != nil {
+		return s.err
+	}
+	if s.finQueued {
+		return nil
+	}
+	s.finQueued = true
+	if s.open {
+		s.sendFin()
+	}
+	return nil
+}
+
+func (s *Stream) sendFin() {
+	s.finSent = true
+	s.transmit(s.newSegment(segmentFin))
+	s.forgetIfDone()
+}
+
+// Abort implements link.StreamLink. What was not read is gone; what was written
+// and is on its way still arrives before the reset.
+func (s *Stream) Abort() error {
+	if s.err != nil {
+		return s.err
+	}
+	s.transmit(s.newSegment(segmentReset))
+	for s.in.len() > 0 {
+		s.net.releaseSegment(s.in.pop())
+	}
+	s.fail(link.ErrReset)
+	return nil
+}
+
+// LocalAddr implements link.StreamLink.
+func (s *Stream) LocalAddr() netip.AddrPort { return s.local }
+
+// RemoteAddr implements link.StreamLink.
+func (s *Stream) RemoteAddr() netip.AddrPort { return s.remote }
+
+// MSS implements link.StreamLink.
+func (s *Stream) MSS() int { return s.mss }
+
+// fail breaks this end and tells its driver, in an event.
+func (s *Stream) fail(err error) {
+	if s.err != nil {
+		return
+	}
+	s.err = err
+	w := s.net.w
+	w.Tracef("%s stream %v>%v broken: %v", s.port.cfg.Name, s.local, s.remote, err)
+	for _, k := range []hook{s.readable, s.writable} {
+		if k.h != nil {
+			w.At(w.now, k.h, k.arg)
+		}
+	}
+	s.forgetIfDone()
+}
+
+// forgetIfDone lets go of a stream that has nothing to do any more.
+func (s *Stream) forgetIfDone() {
+	if s.err == nil && !(s.eof && s.finSent) {
+		return
+	}
+	if i := slices.Index(s.port.streams, s); i >= 0 {
+		s.port.streams = slices.Delete(s.port.streams, i, i+1)
+	}
+}
+
+func (p *Port) closeStreams() {
+	for len(p.streams) > 0 {
+		_ = p.streams[len(p.streams)-1].Abort() // removes it from the list
+	}
+	for len(p.listening) > 0 {
+		_ = p.net.listeners[p.listening[0]].Close() // so does this
+	}
+}
+
+// credit is a Stream to which its peer says that it has read arg bytes.
+type credit Stream
+
+func (h *credit) HandleEvent(now mono.Time, arg uint64) {
+	s := (*Stream)(h)
+	full := s.window == 0
+	s.window += int(arg)
+	if full && s.err == nil {
+		s.writable.call(now)
+	}
+}
+
+// streamErr says which stream could not be made.
+func streamErr(what string, a netip.AddrPort, err error) error {
+	return fmt.Errorf("%s %v: %w", what, a, err)
+}

@@ -1,0 +1,35 @@
+package cm
+
+import (
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+// Close lets go of a connection or lookup in any state: what is pending is
+// refused or given up, what is established is disconnected. The ID means
+// nothing afterwards and has no more events; the agent sees the protocol
+// through by itself.
+func (a *Agent) Close(now mono.Time, id ConnID) error {
+	c := a.conns[id]
+	if c == nil || c.closed {
+		_, err := a.lookUp("close", id)
+		return err
+	}
+	c.closed = true
+	switch c.state {
+	case StateREQSent, StateMRAREQRcvd:
+		a.giveUp(c)
+		a.release(c)
+	case StateREQRcvd, StateMRAREQSent, StateREPRcvd, StateMRAREPSent, StateREPSent, StateMRAREPRcvd:
+		return a.reject(now, c, mad.ReasonConsumer, nil, nil)
+	case StateEstablished:
+		return a.startDREQ(now, c, nil)
+	case StateDREQRcvd:
+		return a.sendDREP(now, c, nil)
+	case StateSIDRREQSent:
+		a.release(c)
+	case StateSIDRREQRcvd:
+		return a.answerSIDR(c, SIDRReplyParam{Status: mad.SIDRRejected})
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package cm
+
+import (
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+// Disconnect ends an established connection with a DREQ; private is up to 220
+// bytes. It ends in EventDisconnected or EventTimedOut, then EventTimeWaitExit.
+func (a *Agent) Disconnect(now mono.Time, id ConnID, private []byte) error {
+	c, err := a.lookUp("disconnect", id, StateEstablished)
+	if err != nil {
+		return err
+	}
+	return a.startDREQ(now, c, private)
+}
+
+func (a *Agent) startDREQ(now mono.Time, c *conn, private []byte) error {
+	dreq := mad.DREQ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, RemoteQPN: c.remoteQPN}
+	if err := mad.Fill(dreq.PrivateData[:], private); err != nil {
+		return err
+	}
+	c.keep(mad.AttrDREQ, uint64(c.id), &dreq)
+	a.await(now, c, StateDREQSent)
+	return nil
+}
+
+// DisconnectReply answers EventDisconnectRequested where Config.ConsumerDREP
+// leaves that to the consumer; private is up to 224 bytes.
+func (a *Agent) DisconnectReply(now mono.Time, id ConnID, private []byte) error {
+	c, err := a.lookUp("answer disconnect of", id, StateDREQRcvd)
+	if err != nil {
+		return err
+	}
+	return a.sendDREP(now, c, private)
+}
+
+func (a *Agent) sendDREP(now mono.Time, c *conn, private []byte) error {
+	drep := mad.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID}
+	if err := mad.Fill(drep.PrivateData[:], private); err != nil {
+		return err
+	}
+	c.keep(mad.AttrDREP, c.tid, &drep)
+	a.transmit(c)
+	a.enterTimeWait(now, c)
+	return nil
+}
+
+// handleDREQ ends a connection, and answers also where there is none: whoever
+// asks must be able to stop asking.
+func (a *Agent) handleDREQ(in *incoming, m *mad.DREQ) {
+	c, tell := a.pair(in, m.RemoteCommID, m.LocalCommID)
+	if c == nil {
+		if tell {
+			a.drepWithoutConn(in, m)
+		}
+		return
+	}
+	if m.RemoteQPN != c.localQPN {
+		a.counters.BadQPN++
+		return
+	}
+	switch c.state {
+	case StateEstablished, StateREPSent, StateMRAREPRcvd, StateREPRcvd, StateMRAREPSent:
+		// Without an RTU the DREQ itself says that the peer was connected.
+		c.tid = in.tid
+		a.notify(c, Event{Kind: EventDisconnectRequested, PrivateData: m.PrivateData[:]})
+		a.timers.stop(c)
+		if c.state = StateDREQRcvd; !a.cfg.ConsumerDREP || c.closed {
+			a.sendDREP(in.now, c, nil)
+		}
+	case StateDREQSent: // both at once: each has what it asked for
+		c.tid = in.tid
+		a.notify(c, Event{Kind: EventDisconnected, PrivateData: m.PrivateData[:]})
+		a.sendDREP(in.now, c, nil)
+	case StateDREQRcvd:
+		a.counters.Duplicates.count(mad.AttrDREQ)
+	case StateTimeWait:
+		a.counters.Duplicates.count(mad.AttrDREQ)
+		switch {
+		case a.cfg.Quirks.NoDREPWhenDisconnected:
+			a.counters.Quirk++
+		case c.msgAttr == mad.AttrDREP:
+			a.repeatFor(c, in.tid)
+		default:
+			a.sendOnce(c.madRoute, mad.AttrDREP, in.tid, &mad.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID})
+		}
+	default:
+		a.counters.WrongState++
+	}
+}
+
+func (a *Agent) drepWithoutConn(in *incoming, m *mad.DREQ) {
+	if a.cfg.Quirks.NoDREPWhenDisconnected {
+		a.counters.Quirk++
+		return
+	}
+	drep := mad.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
+	a.sendOnce(a.reply(in), mad.AttrDREP, in.tid, &drep)
+}
+
+// handleDREP completes our disconnect.
+func (a *Agent) handleDREP(in *incoming, m *mad.DREP) {
+	c, _ := a.pair(in, m.RemoteCommID, m.LocalCommID)
+	if c == nil {
+		return
+	}
+	switch c.state {
+	case StateDREQSent:
+		a.notify(c, Event{Kind: EventDisconnected, PrivateData: m.PrivateData[:]})
+		a.enterTimeWait(in.now, c)
+	case StateTimeWait:
+		a.counters.Duplicates.count(mad.AttrDREP)
+	default:
+		a.counters.WrongState++
+	}
+}

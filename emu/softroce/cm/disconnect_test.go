@@ -1,0 +1,203 @@
+package cm
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+func TestDREQIsAnsweredAlwaysAndAgain(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	ca, cb := w.established()
+	must(t, w.a.Disconnect(w.now, ca, nil))
+	dreq := w.pass(w.a, mad.AttrDREQ)
+	w.b.event(EventDisconnectRequested)
+	drep := w.b.take(mad.AttrDREP)
+
+	w.deliver(dreq) // in time wait
+	if s := w.b.take(mad.AttrDREP); s.b != drep.b {
+		t.Error("the DREP changed")
+	}
+	w.b.noEvent()
+	w.tick(w.b)
+	w.b.event(EventTimeWaitExit)
+	w.b.inState(cb, StateIdle)
+	w.deliver(dreq) // and after it
+	if s := w.b.take(mad.AttrDREP); s.b != drep.b {
+		t.Error("the DREP changed")
+	}
+	w.b.noEvent()
+	w.deliver(drep)
+	w.a.event(EventDisconnected)
+	w.deliver(drep)
+	w.a.noEvent()
+	if n := w.a.Counters().Duplicates.Of(mad.AttrDREP); n != 1 {
+		t.Errorf("%d duplicate DREPs, want 1", n)
+	}
+}
+
+// Who disconnected itself still answers the peer's DREQ.
+func TestDREQAfterOurOwn(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	ca, cb := w.established()
+	must(t, w.b.Disconnect(w.now, cb, nil))
+	must(t, w.a.Disconnect(w.now, ca, nil))
+	fromA, fromB := w.a.take(mad.AttrDREQ), w.b.take(mad.AttrDREQ)
+	w.deliver(fromB)
+	w.a.event(EventDisconnected)
+	w.pass(w.a, mad.AttrDREP)
+	w.b.event(EventDisconnected)
+	w.deliver(fromA)
+	s := w.b.take(mad.AttrDREP)
+	if s.TID != fromA.TID {
+		t.Errorf("DREP of transaction %x, want %x", s.TID, fromA.TID)
+	}
+	w.b.noEvent()
+}
+
+func TestBothDisconnectAtOnce(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	ca, cb := w.established()
+	must(t, w.a.Disconnect(w.now, ca, []byte("a")))
+	must(t, w.b.Disconnect(w.now, cb, []byte("b")))
+	fromA, fromB := w.a.take(mad.AttrDREQ), w.b.take(mad.AttrDREQ)
+	w.deliver(fromA)
+	w.deliver(fromB)
+	for _, h := range []*host{w.a, w.b} {
+		h.event(EventDisconnected)
+		h.take(mad.AttrDREP) // lost: it is not needed
+		h.noEvent()
+		w.tick(h)
+		h.event(EventTimeWaitExit)
+		checkEmpty(t, h.Agent)
+	}
+}
+
+// The RTU is lost and the peer is done: the passive side hears of the end.
+func TestDREQInsteadOfRTU(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	ca, cb := w.confirmed()
+	w.a.take(mad.AttrRTU)
+	must(t, w.a.Disconnect(w.now, ca, nil))
+	w.pass(w.a, mad.AttrDREQ)
+	w.b.event(EventDisconnectRequested)
+	w.pass(w.b, mad.AttrDREP)
+	w.b.inState(cb, StateTimeWait)
+	w.a.event(EventDisconnected)
+}
+
+func TestDREQForAnotherQueuePair(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	ca, cb := w.established()
+	w.inject(addrA, mad.AttrDREQ, &mad.DREQ{LocalCommID: uint32(ca), RemoteCommID: uint32(cb), RemoteQPN: answer.QPN + 1})
+	w.b.silent()
+	w.b.noEvent()
+	w.b.inState(cb, StateEstablished)
+	if w.b.Counters().BadQPN != 1 {
+		t.Error("not counted")
+	}
+}
+
+func TestConsumerAnswersTheDREQ(t *testing.T) {
+	w := newWorld(t, Config{}, Config{ConsumerDREP: true})
+	ca, cb := w.established()
+	must(t, w.a.Disconnect(w.now, ca, nil))
+	dreq := w.pass(w.a, mad.AttrDREQ)
+	w.b.event(EventDisconnectRequested)
+	w.b.inState(cb, StateDREQRcvd)
+	w.deliver(dreq)
+	w.b.silent()
+	w.b.noEvent()
+	if err := w.b.DisconnectReply(w.now, cb, make([]byte, 225)); !errors.Is(err, mad.ErrTooLong) {
+		t.Errorf("DisconnectReply(225 bytes) = %v", err)
+	}
+	must(t, w.b.DisconnectReply(w.now, cb, []byte("farewell")))
+	drep := w.pass(w.b, mad.AttrDREP)
+	if e := w.a.event(EventDisconnected); !bytes.HasPrefix(e.PrivateData, []byte("farewell")) {
+		t.Errorf("private data %q", e.PrivateData)
+	}
+	w.deliver(dreq) // a duplicate gets the same answer
+	if s := w.b.take(mad.AttrDREP); s.b != drep.b {
+		t.Error("the DREP changed")
+	}
+	w.b.inState(cb, StateTimeWait)
+}
+
+// Close in every state leaves nothing, says nothing to the consumer and tells
+// the peer what it needs to know.
+func TestCloseInEveryState(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		reach func(*world) (*host, ConnID)
+		sends mad.Attr
+	}{
+		{"REQ sent", func(w *world) (*host, ConnID) { id := w.connect(); w.a.take(mad.AttrREQ); return w.a, id }, mad.AttrREJ},
+		{"REQ received", func(w *world) (*host, ConnID) { _, cb := w.requested(); return w.b, cb }, mad.AttrREJ},
+		{"REP sent", func(w *world) (*host, ConnID) { _, cb := w.accepted(); w.b.take(mad.AttrREP); return w.b, cb }, mad.AttrREJ},
+		{"REP received", func(w *world) (*host, ConnID) { ca, _ := w.replied(); return w.a, ca }, mad.AttrREJ},
+		{"established", func(w *world) (*host, ConnID) { ca, _ := w.established(); return w.a, ca }, mad.AttrDREQ},
+		{"DREQ sent", func(w *world) (*host, ConnID) {
+			ca, _ := w.established()
+			must(w.t, w.a.Disconnect(w.now, ca, nil))
+			w.a.take(mad.AttrDREQ)
+			return w.a, ca
+		}, 0},
+		{"DREQ received", func(w *world) (*host, ConnID) {
+			ca, cb := w.established()
+			must(w.t, w.a.Disconnect(w.now, ca, nil))
+			w.pass(w.a, mad.AttrDREQ)
+			w.b.event(EventDisconnectRequested)
+			return w.b, cb
+		}, mad.AttrDREP},
+		{"SIDR_REQ sent", func(w *world) (*host, ConnID) {
+			id, err := w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}})
+			must(w.t, err)
+			w.a.take(mad.AttrSIDRREQ)
+			return w.a, id
+		}, 0},
+		{"SIDR_REQ received", func(w *world) (*host, ConnID) {
+			_, err := w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}})
+			must(w.t, err)
+			w.pass(w.a, mad.AttrSIDRREQ)
+			return w.b, w.b.event(EventSIDRRequest).Conn
+		}, mad.AttrSIDRREP},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, Config{MaxRetries: 2}, Config{ConsumerDREP: true})
+			h, id := tc.reach(w)
+			must(t, h.Close(w.now, id))
+			if tc.sends != 0 {
+				h.take(tc.sends)
+			}
+			h.silent()
+			if err := h.Close(w.now, id); !errors.Is(err, ErrUnknown) {
+				t.Errorf("second Close = %v", err)
+			}
+			for h.NextTimer() != mono.Never {
+				w.tick(h)
+				for {
+					if _, ok := h.next(); !ok {
+						break
+					}
+				}
+			}
+			h.noEvent()
+			checkEmpty(t, h.Agent)
+		})
+	}
+}
+
+func TestClosedConnectionAnswersADREQ(t *testing.T) {
+	w := newWorld(t, Config{}, Config{ConsumerDREP: true})
+	ca, cb := w.established()
+	must(t, w.b.Close(w.now, cb))
+	w.b.take(mad.AttrDREQ) // lost
+	must(t, w.a.Disconnect(w.now, ca, nil))
+	w.pass(w.a, mad.AttrDREQ)
+	w.pass(w.b, mad.AttrDREP)
+	w.a.event(EventDisconnected)
+	w.b.noEvent()
+}

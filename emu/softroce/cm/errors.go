@@ -1,0 +1,20 @@
+package cm
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What errors.Is finds in the errors of this package. mad.ErrTooLong is found
+// in those about private data that does not fit.
+var (
+	ErrUnknown = errors.New("no such ID")
+	ErrState   = errors.New("not possible in this state")
+	ErrInUse   = errors.New("service and address already listened on")
+	ErrLimit   = errors.New("limit reached")
+	ErrParam   = errors.New("invalid parameter")
+)
+
+func badParam(op, what string, value any) error {
+	return fmt.Errorf("%s: %w: %s %v", op, ErrParam, what, value)
+}

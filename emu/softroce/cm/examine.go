@@ -1,0 +1,81 @@
+package cm
+
+import (
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+// fault is why a REQ is refused; reason 0 is none.
+type fault struct {
+	reason mad.Reason
+	info   []byte
+}
+
+// examine finds the listener that a REQ is for, or what is wrong with it. LID
+// fields are not looked at: they mean nothing on RoCEv2, and reasons 13 and 19
+// must not be given.
+func (a *Agent) examine(in *incoming, m *mad.REQ) (*listener, fault) {
+	if m.LocalCommID == 0 {
+		return nil, fault{reason: mad.ReasonInvalidCommID}
+	}
+	l := a.listenerFor(m.ServiceID, in.to)
+	switch {
+	case l == nil:
+		return nil, fault{reason: mad.ReasonInvalidServiceID}
+	case !knownTransport(m):
+		return nil, fault{reason: mad.ReasonInvalidTransport}
+	case a.cfg.Quirks.RejectZeroLID && zeroLID(&m.Primary):
+		return nil, fault{reason: mad.ReasonPrimaryLID}
+	case a.cfg.Quirks.RejectZeroLID && m.Alternate != (mad.Path{}) && zeroLID(&m.Alternate):
+		return nil, fault{reason: mad.ReasonAlternateLID}
+	case m.MTU < 1 || m.MTU > a.cfg.MaxMTU:
+		return nil, fault{reason: mad.ReasonInvalidMTU}
+	case m.Primary.RemoteGID.Addr() != in.to, !unicast(in.to, m.Primary.LocalGID.Addr()):
+		own := mad.GIDOf(in.to)
+		return nil, fault{reason: mad.ReasonPrimaryGID, info: own[:]}
+	case !a.cfg.memberOf(m.PKey):
+		// No reason is about partitions.
+		return nil, fault{reason: mad.ReasonUnsupported}
+	}
+	if _, _, ok := a.userData(in, m.ServiceID, m.PrivateData[:]); !ok {
+		return nil, fault{reason: mad.ReasonConsumer} // rdma_cm is the CM's consumer
+	}
+	return l, fault{}
+}
+
+func zeroLID(p *mad.Path) bool { return p.LocalLID == 0 || p.RemoteLID == 0 }
+
+func knownTransport(m *mad.REQ) bool {
+	switch m.Transport {
+	case mad.TransportRC, mad.TransportUC:
+		return true
+	case mad.TransportExt:
+		return m.ExtTransport == mad.ExtXRC
+	}
+	return false
+}
+
+// transportOf is only meaningful where knownTransport holds.
+func transportOf(m *mad.REQ) Transport {
+	switch m.Transport {
+	case mad.TransportUC:
+		return UC
+	case mad.TransportExt:
+		return XRC
+	}
+	return RC
+}
+
+// userData splits the private data of a request into rdma_cm's header, if the
+// service is an IP port, and the consumer's part. It reports whether the header
+// is one this agent understands, sent to the address that it names.
+func (a *Agent) userData(in *incoming, service mad.ServiceID, field []byte) (ip mad.IPHeader, user []byte, ok bool) {
+	if !service.IsIP() {
+		return ip, field, true
+	}
+	user, err := ip.Parse(field)
+	if err != nil {
+		return ip, nil, false
+	}
+	ok = ip.Version == mad.IPHeaderVersion && ip.DstAddr() == in.to
+	return ip, user, ok || a.cfg.Quirks.AcceptAnyPrivateVersion
+}

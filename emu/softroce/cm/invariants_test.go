@@ -1,0 +1,82 @@
+package cm
+
+import (
+	"testing"
+)
+
+// checkInvariants holds an agent's tables against each other.
+func checkInvariants(t testing.TB, a *Agent) {
+	t.Helper()
+	pending := make(map[*listener]int)
+	remote, qps, lookups, armed := 0, 0, 0, 0
+	for id, c := range a.conns {
+		if c.id != id || id == 0 || c.state == StateIdle {
+			t.Fatalf("connection %#x is filed as %#x in state %v", c.id, id, c.state)
+		}
+		if c.inRemote {
+			remote++
+			if a.byRemote[remoteKey{c.remoteGUID, c.remoteID}] != c {
+				t.Fatalf("connection %#x is lost to its peer's ID", c.id)
+			}
+		}
+		if c.inQP {
+			qps++
+			if a.byQP[remoteKey{c.remoteGUID, c.remoteQPN}] != c {
+				t.Fatalf("connection %#x is lost to its peer's queue pair", c.id)
+			}
+		}
+		if c.state == StateSIDRREQRcvd {
+			lookups++
+			if a.lookups[sidrKey{c.madRoute.remote, c.remoteID}] != c {
+				t.Fatalf("lookup %#x is lost", c.id)
+			}
+		}
+		if c.listener != nil {
+			pending[c.listener]++
+		}
+		waits := false
+		switch c.state {
+		case StateREQSent, StateMRAREQRcvd, StateREPSent, StateMRAREPRcvd, StateDREQSent, StateSIDRREQSent:
+			waits = true
+		case StateTimeWait:
+			waits = !a.cfg.Quirks.LeakTimeWait
+		}
+		isArmed := c.timer.pos != 0
+		if isArmed {
+			armed++
+			if a.timers.heap[c.timer.pos-1] != c {
+				t.Fatalf("connection %#x has another's place among the timers", c.id)
+			}
+		}
+		if waits != isArmed && !a.cfg.Quirks.LeakTimeWait {
+			t.Fatalf("connection %#x in state %v: timer armed is %v", c.id, c.state, isArmed)
+		}
+	}
+	if remote != len(a.byRemote) || qps != len(a.byQP) || lookups != len(a.lookups) || armed != len(a.timers.heap) {
+		t.Fatalf("tables hold %d remote IDs, %d queue pairs, %d lookups, %d timers; connections account for %d, %d, %d, %d",
+			len(a.byRemote), len(a.byQP), len(a.lookups), len(a.timers.heap), remote, qps, lookups, armed)
+	}
+	if len(a.conns) > a.cfg.MaxConns || a.outbox.len() > a.cfg.MaxOutbox {
+		t.Fatalf("%d connections, %d MADs: over the limits", len(a.conns), a.outbox.len())
+	}
+	for i := range a.timers.heap {
+		if i > 0 && a.timers.less(i, (i-1)/2) {
+			t.Fatalf("timers are out of order at %d", i)
+		}
+	}
+	for _, l := range a.listeners {
+		if l.pending != pending[l] || l.pending > l.backlog {
+			t.Fatalf("listener %d counts %d requests of %d, there are %d", l.id, l.pending, l.backlog, pending[l])
+		}
+	}
+}
+
+// checkEmpty checks that nothing is left of any connection.
+func checkEmpty(t testing.TB, a *Agent) {
+	t.Helper()
+	checkInvariants(t, a)
+	if n := len(a.conns) + len(a.byRemote) + len(a.byQP) + len(a.lookups) + len(a.timers.heap) + a.outbox.len() + a.events.len(); n != 0 {
+		t.Fatalf("residue: %d connections, %d remote IDs, %d queue pairs, %d lookups, %d timers, %d MADs, %d events",
+			len(a.conns), len(a.byRemote), len(a.byQP), len(a.lookups), len(a.timers.heap), a.outbox.len(), a.events.len())
+	}
+}

@@ -1,0 +1,19 @@
+package cm
+
+import "github.com/fabrictest/fabrictest/emu/softroce/mad"
+
+// handleLAP declines an alternate path: this device has no path migration.
+func (a *Agent) handleLAP(in *incoming, m *mad.LAP) {
+	apr := mad.APR{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID, Status: mad.APUnsupported}
+	c, tell := a.pair(in, m.RemoteCommID, m.LocalCommID)
+	switch {
+	case c == nil && !tell:
+		return
+	case c == nil:
+		apr.Status = mad.APInvalidCommID
+	case c.state != StateEstablished:
+		a.counters.WrongState++
+		return
+	}
+	a.sendOnce(a.reply(in), mad.AttrAPR, in.tid, &apr)
+}

@@ -1,0 +1,174 @@
+package cm
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+func (w *world) injectREQ(i int) {
+	w.t.Helper()
+	m := newREQ()
+	m.LocalCommID += uint32(i)
+	m.LocalQPN += uint32(i)
+	w.inject(addrA, mad.AttrREQ, m)
+}
+
+func TestBacklogIsLimited(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	small := mad.IPService(mad.PortSpaceTCP, 1)
+	_, err := w.b.Listen(small, netip.Addr{}, 2)
+	must(t, err)
+	req := func(i uint32) {
+		m := newREQ()
+		m.ServiceID = small
+		m.LocalCommID += i
+		m.LocalQPN += i
+		w.inject(addrA, mad.AttrREQ, m)
+	}
+	req(0)
+	req(1)
+	req(2)
+	w.b.silent() // dropped without a REJ: the peer shall try again
+	first := w.b.event(EventRequest).Conn
+	second := w.b.event(EventRequest).Conn
+	w.b.noEvent()
+	if w.b.Counters().BacklogFull != 1 {
+		t.Error("not counted")
+	}
+	w.injectREQ(50) // another listener has a backlog of its own
+	w.b.event(EventRequest)
+
+	must(t, w.b.Accept(w.now, first, answer)) // answered: one place is free
+	req(2)
+	w.b.event(EventRequest)
+	req(3)
+	w.b.noEvent()
+	must(t, w.b.Reject(w.now, second, mad.ReasonConsumer, nil, nil))
+	req(3)
+	w.b.event(EventRequest)
+	// A lookup takes a place as well.
+	m := &mad.SIDRREQ{RequestID: 1, PKey: 0xFFFF, ServiceID: small}
+	ip := mad.NewIPHeader(addrA, addrB, 1)
+	copy(m.PrivateData[:], ip.Append(nil))
+	w.inject(addrA, mad.AttrSIDRREQ, m)
+	w.b.noEvent()
+	if n := w.b.Counters().BacklogFull; n != 3 {
+		t.Errorf("counted %d, want 3", n)
+	}
+}
+
+func TestConnectionsAreLimited(t *testing.T) {
+	w := newWorld(t, Config{MaxConns: 1}, Config{MaxConns: 2})
+	w.connect()
+	if _, err := w.a.Connect(w.now, offer); !errors.Is(err, ErrLimit) {
+		t.Errorf("Connect = %v", err)
+	}
+	if _, err := w.a.SIDRRequest(w.now, lookup); !errors.Is(err, ErrLimit) {
+		t.Errorf("SIDRRequest = %v", err)
+	}
+	w.injectREQ(0)
+	w.injectREQ(1)
+	w.b.silent()
+	w.injectREQ(2)
+	if rej := rejOf(t, w.b.take(mad.AttrREJ)); rej.Reason != mad.ReasonNoResources {
+		t.Errorf("REJ %+v", rej)
+	}
+	m := &mad.SIDRREQ{RequestID: 1, PKey: 0xFFFF, ServiceID: service}
+	ip := mad.NewIPHeader(addrA, addrB, 1)
+	copy(m.PrivateData[:], ip.Append(nil))
+	w.inject(addrA, mad.AttrSIDRREQ, m)
+	if r := sidrRepOf(t, w.b.take(mad.AttrSIDRREP)); r.Status != mad.SIDRNoQP {
+		t.Errorf("SIDR_REP %+v", r)
+	}
+	if n := w.b.Counters().ConnLimit; n != 2 {
+		t.Errorf("counted %d, want 2", n)
+	}
+}
+
+func TestOutboxIsLimited(t *testing.T) {
+	w := newWorld(t, Config{}, Config{MaxOutbox: 3})
+	for range 10 {
+		w.inject(addrA, mad.AttrDREQ, &mad.DREQ{LocalCommID: 1, RemoteCommID: 2})
+	}
+	for range 3 {
+		w.b.take(mad.AttrDREP)
+	}
+	w.b.silent()
+	if n := w.b.Counters().OutboxFull; n != 7 {
+		t.Errorf("counted %d, want 7", n)
+	}
+}
+
+func TestEventsAreLimited(t *testing.T) {
+	w := newWorld(t, Config{}, Config{MaxEvents: 2})
+	for i := range 5 {
+		w.injectREQ(i)
+	}
+	w.b.event(EventRequest)
+	w.b.event(EventRequest)
+	w.b.noEvent()
+	if n := w.b.Counters().EventsFull; n != 3 || w.b.Conns() != 2 {
+		t.Errorf("counted %d, want 3; %d connections", n, w.b.Conns())
+	}
+	w.injectREQ(4) // as after any loss
+	w.b.event(EventRequest)
+}
+
+func TestListeners(t *testing.T) {
+	w := newWorld(t, Config{}, Config{MaxListeners: 3})
+	if _, err := w.b.Listen(service, netip.Addr{}, 1); !errors.Is(err, ErrInUse) {
+		t.Errorf("Listen twice = %v", err)
+	}
+	own, err := w.b.Listen(service, addrB, 1)
+	must(t, err)
+	elsewhere, err := w.b.Listen(service, addrC, 1)
+	must(t, err)
+	if _, err := w.b.Listen(service+1, netip.Addr{}, 1); !errors.Is(err, ErrLimit) {
+		t.Errorf("fourth Listen = %v", err)
+	}
+	w.injectREQ(0)
+	if e := w.b.event(EventRequest); e.Request.Listen != own {
+		t.Errorf("listener %d got what was for %d", e.Request.Listen, own)
+	}
+	must(t, w.b.CloseListen(own))
+	w.injectREQ(1)
+	if e := w.b.event(EventRequest); e.Request.Listen != 1 {
+		t.Errorf("listener %d got what was for any", e.Request.Listen)
+	}
+	must(t, w.b.CloseListen(1))
+	w.injectREQ(2)
+	if rej := rejOf(t, w.b.take(mad.AttrREJ)); rej.Reason != mad.ReasonInvalidServiceID {
+		t.Errorf("REJ %+v", rej)
+	}
+	must(t, w.b.CloseListen(elsewhere))
+	if err := w.b.CloseListen(elsewhere); !errors.Is(err, ErrUnknown) {
+		t.Errorf("CloseListen twice = %v", err)
+	}
+}
+
+// A request that is waiting outlives its listener.
+func TestRequestOutlivesItsListener(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	_, cb := w.requested()
+	must(t, w.b.CloseListen(1))
+	must(t, w.b.Accept(w.now, cb, answer))
+	w.pass(w.b, mad.AttrREP)
+	w.a.event(EventReply)
+}
+
+// IDs wrap around, skip 0 and those in use.
+func TestCommIDsWrap(t *testing.T) {
+	w := newWorld(t, Config{FirstCommID: 0xFFFFFFFE}, Config{})
+	for _, want := range []ConnID{0xFFFFFFFE, 0xFFFFFFFF, 1} {
+		if got := w.connect(); got != want {
+			t.Fatalf("ID %#x, want %#x", got, want)
+		}
+	}
+	w.a.nextCommID = 0xFFFFFFFE
+	if got := w.connect(); got != 2 {
+		t.Errorf("ID %#x, want 2", got)
+	}
+}

@@ -1,0 +1,80 @@
+package cm
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+// Outgoing is a MAD to be sent from QP 1 to the peer's QP 1.
+type Outgoing struct {
+	Local, Remote netip.Addr
+	PKey          uint16
+	FlowLabel     uint32
+	TrafficClass  uint8
+	HopLimit      uint8
+	MAD           *[mad.Len]byte // valid until the next call of NextMAD
+}
+
+type packet struct {
+	route route
+	mad   [mad.Len]byte
+}
+
+type message interface{ Append([]byte) []byte }
+
+// NextMAD returns the oldest MAD not yet sent, or false.
+func (a *Agent) NextMAD() (Outgoing, bool) {
+	p, ok := a.outbox.pop()
+	if !ok {
+		return Outgoing{}, false
+	}
+	a.sent = p
+	r := &a.sent.route
+	return Outgoing{
+		Local: r.local, Remote: r.remote, PKey: r.pkey, FlowLabel: r.flowLabel,
+		TrafficClass: r.trafficClass, HopLimit: r.hopLimit, MAD: &a.sent.mad,
+	}, true
+}
+
+// post queues one MAD.
+func (a *Agent) post(r route, attr mad.Attr, b *[mad.Len]byte) {
+	if a.outbox.len() >= a.cfg.MaxOutbox {
+		a.counters.OutboxFull++
+		return
+	}
+	if q := &a.cfg.Quirks; r.local.Is6() && q.DetourLocal.IsValid() && q.DetourRemote.IsValid() {
+		r.local, r.remote = q.DetourLocal, q.DetourRemote
+	}
+	a.counters.Sent.count(attr)
+	a.outbox.push(packet{route: r, mad: *b})
+}
+
+// sendOnce sends a message that is not repeated.
+func (a *Agent) sendOnce(r route, attr mad.Attr, tid uint64, m message) {
+	var b [mad.Len]byte
+	m.Append(mad.NewHeader(attr, tid).Append(b[:0]))
+	a.post(r, attr, &b)
+}
+
+// keep makes m the message that c repeats.
+func (c *conn) keep(attr mad.Attr, tid uint64, m message) {
+	m.Append(mad.NewHeader(attr, tid).Append(c.msg[:0]))
+	c.msgAttr = attr
+}
+
+// transmit sends the message kept in c.
+func (a *Agent) transmit(c *conn) { a.post(c.madRoute, c.msgAttr, &c.msg) }
+
+// repeat sends the message kept in c again.
+func (a *Agent) repeat(c *conn) {
+	a.counters.Resent.count(c.msgAttr)
+	a.transmit(c)
+}
+
+// repeatFor does so in answer to a transaction.
+func (a *Agent) repeatFor(c *conn, tid uint64) {
+	binary.BigEndian.PutUint64(c.msg[8:], tid)
+	a.repeat(c)
+}

@@ -1,0 +1,166 @@
+package cm
+
+import (
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+// Transport is the kind of queue pair a connection joins.
+type Transport uint8
+
+// Transports that can be connected.
+const (
+	RC Transport = iota
+	UC
+	XRC // the active side's queue pair is the initiator
+)
+
+// Path is how packets get to the peer. MTU is 1 (256 bytes) to 5 (4096);
+// LocalAckTimeout is a code, and tells the CM how long packets live: twice
+// their lifetime is in it.
+type Path struct {
+	Local, Remote   netip.Addr // one family, no zone
+	FlowLabel       uint32     // 20 bits
+	TrafficClass    uint8
+	HopLimit        uint8  // 0 for 64
+	PKey            uint16 // 0, which names no partition, for 0xFFFF
+	MTU             uint8
+	Rate            uint8 // 6 bits
+	SL              uint8 // 4 bits
+	LocalAckTimeout uint8 // 0 for 17, which is 0.5 s and what rdma_cm uses on RoCE
+}
+
+func (p *Path) normalize() {
+	p.Local, p.Remote = plain(p.Local), plain(p.Remote)
+	if p.HopLimit == 0 {
+		p.HopLimit = 64
+	}
+	if p.PKey == 0 {
+		p.PKey = 0xFFFF
+	}
+	if p.LocalAckTimeout == 0 {
+		p.LocalAckTimeout = 17
+	}
+}
+
+// plain is an address as GIDs know it: without zone, IPv4 not mapped.
+func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+
+// unicast reports whether two plain addresses can talk to each other.
+func unicast(a, b netip.Addr) bool {
+	ok := func(a netip.Addr) bool { return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() }
+	return ok(a) && ok(b) && a.Is4() == b.Is4()
+}
+
+func (p *Path) check(op string, cfg *Config) error {
+	switch {
+	case !unicast(p.Local, p.Remote):
+		return badParam(op, "path must join two unicast addresses of one family, not", [2]netip.Addr{p.Local, p.Remote})
+	case p.FlowLabel >= 1<<20:
+		return badParam(op, "flow label exceeds 20 bits:", p.FlowLabel)
+	case !cfg.memberOf(p.PKey):
+		return badParam(op, "no member of partition", p.PKey)
+	case p.Rate >= 1<<6:
+		return badParam(op, "rate exceeds 6 bits:", p.Rate)
+	case p.SL >= 1<<4:
+		return badParam(op, "SL exceeds 4 bits:", p.SL)
+	case p.LocalAckTimeout >= 1<<5:
+		return badParam(op, "local ACK timeout exceeds 5 bits:", p.LocalAckTimeout)
+	}
+	return nil
+}
+
+// ConnectParam is what Connect offers.
+type ConnectParam struct {
+	ServiceID  mad.ServiceID
+	Path       Path // an IP service with FlowLabel 0 gets rdma_cm's flow label
+	Transport  Transport
+	QPN        uint32
+	StartPSN   uint32
+	RespRes    uint8
+	InitDepth  uint8
+	RetryCount uint8
+	RNRRetry   uint8
+	SRQ        bool
+	E2EFlow    bool
+	SrcPort    uint16 // IP services only: told to the peer
+	// PrivateData is up to 92 bytes, 56 for an IP service.
+	PrivateData []byte
+}
+
+func (p *ConnectParam) check(cfg *Config) error {
+	const op = "connect"
+	switch {
+	case p.Transport > XRC:
+		return badParam(op, "transport", p.Transport)
+	case p.Path.MTU < 1 || p.Path.MTU > cfg.MaxMTU:
+		return badParam(op, "path MTU code", p.Path.MTU)
+	case p.RetryCount > 7:
+		return badParam(op, "retry count exceeds 7:", p.RetryCount)
+	}
+	if err := checkQP(op, p.QPN, p.StartPSN, p.RNRRetry); err != nil {
+		return err
+	}
+	return p.Path.check(op, cfg)
+}
+
+func checkQP(op string, qpn, psn uint32, rnrRetry uint8) error {
+	switch {
+	case qpn >= 1<<24:
+		return badParam(op, "QPN exceeds 24 bits:", qpn)
+	case psn >= 1<<24:
+		return badParam(op, "starting PSN exceeds 24 bits:", psn)
+	case rnrRetry > 7:
+		return badParam(op, "RNR retry count exceeds 7:", rnrRetry)
+	}
+	return nil
+}
+
+// AcceptParam is what Accept answers.
+type AcceptParam struct {
+	QPN            uint32
+	StartPSN       uint32
+	RespRes        uint8
+	InitDepth      uint8
+	RNRRetry       uint8
+	TargetAckDelay uint8 // a code
+	SRQ            bool
+	E2EFlow        bool
+	PrivateData    []byte // up to 196 bytes
+}
+
+func (p *AcceptParam) check() error {
+	if p.TargetAckDelay >= 1<<5 {
+		return badParam("accept", "target ACK delay exceeds 5 bits:", p.TargetAckDelay)
+	}
+	return checkQP("accept", p.QPN, p.StartPSN, p.RNRRetry)
+}
+
+// SIDRParam is what SIDRRequest asks.
+type SIDRParam struct {
+	ServiceID mad.ServiceID
+	Path      Path   // MTU and LocalAckTimeout are not used
+	SrcPort   uint16 // IP services only
+	// PrivateData is up to 216 bytes, 180 for an IP service.
+	PrivateData []byte
+}
+
+// SIDRReplyParam is what SIDRReply answers.
+type SIDRReplyParam struct {
+	Status      mad.SIDRStatus
+	QPN         uint32
+	QKey        uint32 // mad.UDQKey for queue pairs of rdma_cm
+	Info        []byte // up to 72 bytes
+	PrivateData []byte // up to 136 bytes
+}
+
+// fillRequest fills the private data of a REQ or SIDR_REQ: rdma_cm's header if
+// the service is an IP port, then the consumer's data.
+func fillRequest(field []byte, id mad.ServiceID, path *Path, srcPort uint16, data []byte) error {
+	if id.IsIP() {
+		h := mad.NewIPHeader(path.Local, path.Remote, srcPort)
+		field = field[copy(field, h.Append(make([]byte, 0, mad.IPHeaderLen))):]
+	}
+	return mad.Fill(field, data)
+}

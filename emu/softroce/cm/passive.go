@@ -1,0 +1,210 @@
+package cm
+
+import (
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+// handleREQ begins a connection, or finds that it has begun.
+func (a *Agent) handleREQ(in *incoming, m *mad.REQ) {
+	quirks := &a.cfg.Quirks
+	if !quirks.DuplicateREQSecondConn {
+		if c := a.byRemote[remoteKey{m.LocalCAGUID, m.LocalCommID}]; c != nil {
+			a.handleDuplicateREQ(in, c, m)
+			return
+		}
+		if c := a.byQP[remoteKey{m.LocalCAGUID, m.LocalQPN}]; c != nil {
+			a.refuse(in, m.LocalCommID, mad.ReasonStale, nil)
+			a.endStale(in, c)
+			return
+		}
+	}
+	l, fault := a.examine(in, m)
+	if fault.reason != 0 {
+		a.refuse(in, m.LocalCommID, fault.reason, fault.info)
+		return
+	}
+	if quirks.IgnoreREQ || quirks.StopAfterConns != 0 && a.passive >= quirks.StopAfterConns {
+		a.counters.Quirk++
+		return
+	}
+	if l.pending >= l.backlog {
+		a.counters.BacklogFull++ // unanswered, the peer tries again later
+		return
+	}
+	c, err := a.newConn("request", StateREQRcvd)
+	if err != nil {
+		a.counters.ConnLimit++
+		a.refuse(in, m.LocalCommID, mad.ReasonNoResources, nil)
+		return
+	}
+	a.passive++
+	a.adopt(in, c, m)
+	c.listener = l
+	l.pending++
+	a.announce(in, c, l, m)
+}
+
+// adopt fills c from the REQ that began it.
+func (a *Agent) adopt(in *incoming, c *conn, m *mad.REQ) {
+	c.remoteID = m.LocalCommID
+	c.remoteGUID = m.LocalCAGUID
+	c.remoteQPN = m.LocalQPN
+	c.serviceID = m.ServiceID
+	c.transport = transportOf(m)
+	c.tid = in.tid
+	c.timeout = a.cfg.peerTimeout(m.LocalRespTimeout)
+	c.packetsLive = a.cfg.peerTimeout(m.Primary.AckTimeout)
+	c.maxRetries = m.MaxCMRetries
+	c.madRoute = a.reply(in)
+	c.madRoute.flowLabel = m.Primary.FlowLabel
+	c.madRoute.trafficClass = m.Primary.TrafficClass
+	if m.Alternate.LocalGID != (mad.GID{}) {
+		c.failover = mad.FailoverUnsupported
+	}
+	a.remember(c)
+}
+
+// announce tells the consumer of a new request.
+func (a *Agent) announce(in *incoming, c *conn, l *listener, m *mad.REQ) {
+	ip, user, _ := a.userData(in, m.ServiceID, m.PrivateData[:])
+	a.notify(c, Event{Kind: EventRequest, PrivateData: user, Request: &Request{
+		Listen:    l.id,
+		ServiceID: m.ServiceID,
+		Path: Path{
+			Local: in.to, Remote: m.Primary.LocalGID.Addr(),
+			FlowLabel: m.Primary.FlowLabel, TrafficClass: m.Primary.TrafficClass, HopLimit: m.Primary.HopLimit,
+			PKey: m.PKey, MTU: m.MTU, Rate: m.Primary.Rate, SL: m.Primary.SL, LocalAckTimeout: m.Primary.AckTimeout,
+		},
+		Transport:    c.transport,
+		RemoteCAGUID: m.LocalCAGUID,
+		RemoteQPN:    m.LocalQPN,
+		StartPSN:     m.StartPSN,
+		RespRes:      m.RespRes,
+		InitDepth:    m.InitDepth,
+		RetryCount:   m.RetryCount,
+		RNRRetry:     m.RNRRetry,
+		SRQ:          m.SRQ,
+		E2EFlow:      m.E2EFlow,
+		SrcPort:      ip.SrcPort,
+		SrcAddr:      ip.SrcAddr(),
+	}})
+}
+
+// handleDuplicateREQ answers a REQ whose connection exists: with what was
+// answered before, or with "wait".
+func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *mad.REQ) {
+	if c.madRoute.remote != in.from {
+		a.counters.BadSource++
+		return
+	}
+	if c.active || c.remoteQPN != m.LocalQPN {
+		// Not the same request again: the peer used an ID that it has in use.
+		a.refuse(in, m.LocalCommID, mad.ReasonDuplicateCommID, nil)
+		return
+	}
+	a.counters.Duplicates.count(mad.AttrREQ)
+	switch c.state {
+	case StateREQRcvd:
+		a.autoMRA(c)
+	case StateMRAREQSent, StateREPSent, StateMRAREPRcvd:
+		a.repeat(c)
+	case StateTimeWait:
+		a.refuse(in, m.LocalCommID, mad.ReasonStale, nil)
+	}
+}
+
+// endStale ends a connection whose peer has begun another one with the same
+// queue pair: it has forgotten this one.
+func (a *Agent) endStale(in *incoming, c *conn) {
+	a.counters.Stale++
+	if c.madRoute.remote != in.from {
+		a.counters.BadSource++ // nobody ends the connections of others
+		return
+	}
+	switch c.state {
+	case StateEstablished:
+		a.startDREQ(in.now, c, nil)
+	case StateREPSent, StateMRAREPRcvd:
+		a.notify(c, Event{Kind: EventRejected, Reason: mad.ReasonStale, About: mad.AboutOther, ByUs: true})
+		a.enterTimeWait(in.now, c)
+	case StateREQRcvd, StateMRAREQSent:
+		a.notify(c, Event{Kind: EventRejected, Reason: mad.ReasonStale, About: mad.AboutREQ, ByUs: true, Final: true})
+		a.release(c)
+	}
+}
+
+// Accept answers a request with a REP. The queue pair must be ready to receive
+// before the call; EventEstablished says when the peer is ready too.
+func (a *Agent) Accept(now mono.Time, id ConnID, p AcceptParam) error {
+	c, err := a.lookUp("accept", id, StateREQRcvd, StateMRAREQSent)
+	if err != nil {
+		return err
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	rep := mad.REP{
+		LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, LocalQPN: p.QPN, StartPSN: p.StartPSN,
+		RespRes: p.RespRes, InitDepth: p.InitDepth, TargetAckDelay: p.TargetAckDelay, Failover: c.failover,
+		E2EFlow: p.E2EFlow, RNRRetry: p.RNRRetry, SRQ: p.SRQ, LocalCAGUID: a.cfg.CAGUID,
+	}
+	if c.transport == XRC { // the target is told in another field, and is an SRQ's by nature
+		rep.LocalQPN, rep.LocalEECN, rep.SRQ = 0, p.QPN, true
+	}
+	if err := mad.Fill(rep.PrivateData[:], p.PrivateData); err != nil {
+		return err
+	}
+	c.answered()
+	c.localQPN = p.QPN
+	c.keep(mad.AttrREP, c.tid, &rep)
+	a.await(now, c, StateREPSent)
+	return nil
+}
+
+// Established tells that data arrived on a queue pair whose RTU has not: the
+// peer is ready all the same. It may be called more than once.
+func (a *Agent) Established(now mono.Time, id ConnID) error {
+	c, err := a.lookUp("establish", id, StateREPSent, StateMRAREPRcvd, StateEstablished)
+	if err != nil || c.state == StateEstablished {
+		return err
+	}
+	if a.cfg.Quirks.IgnoreCommEst {
+		a.counters.Quirk++
+		return nil
+	}
+	a.establish(c)
+	a.notify(c, Event{Kind: EventEstablished, ByData: true})
+	return nil
+}
+
+func (a *Agent) establish(c *conn) {
+	a.timers.stop(c)
+	c.state = StateEstablished
+	c.established = true
+}
+
+// handleRTU completes a connection on its passive side.
+func (a *Agent) handleRTU(in *incoming, m *mad.RTU) {
+	c, tell := a.pair(in, m.RemoteCommID, m.LocalCommID)
+	if c == nil {
+		if tell {
+			a.disown(in, m.RemoteCommID, m.LocalCommID, mad.AboutOther)
+		}
+		return
+	}
+	switch {
+	case c.active:
+		a.counters.WrongState++
+	case c.state == StateREPSent || c.state == StateMRAREPRcvd:
+		a.establish(c)
+		a.notify(c, Event{Kind: EventEstablished, PrivateData: m.PrivateData[:]})
+	case c.state == StateTimeWait && !c.established:
+		// We gave up; the peer missed it and believes itself connected.
+		a.disown(in, m.RemoteCommID, m.LocalCommID, mad.AboutOther)
+	case c.established:
+		a.counters.Duplicates.count(mad.AttrRTU)
+	default:
+		a.counters.WrongState++
+	}
+}

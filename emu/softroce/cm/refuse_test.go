@@ -1,0 +1,210 @@
+package cm
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+func TestREQsThatAreRefused(t *testing.T) {
+	header := func(m *mad.REQ) *byte { return &m.PrivateData[0] }
+	for name, tc := range map[string]struct {
+		change func(*mad.REQ)
+		want   mad.Reason
+	}{
+		"no such service":           {func(m *mad.REQ) { m.ServiceID++ }, mad.ReasonInvalidServiceID},
+		"no comm ID":                {func(m *mad.REQ) { m.LocalCommID = 0 }, mad.ReasonInvalidCommID},
+		"RD":                        {func(m *mad.REQ) { m.Transport = mad.TransportRD }, mad.ReasonInvalidTransport},
+		"extended transport 0":      {func(m *mad.REQ) { m.Transport = mad.TransportExt }, mad.ReasonInvalidTransport},
+		"extended transport 2":      {func(m *mad.REQ) { m.Transport, m.ExtTransport = mad.TransportExt, 2 }, mad.ReasonInvalidTransport},
+		"MTU 0":                     {func(m *mad.REQ) { m.MTU = 0 }, mad.ReasonInvalidMTU},
+		"MTU 6":                     {func(m *mad.REQ) { m.MTU = 6 }, mad.ReasonInvalidMTU},
+		"not our GID":               {func(m *mad.REQ) { m.Primary.RemoteGID = mad.GIDOf(addrC) }, mad.ReasonPrimaryGID},
+		"no GID of its own":         {func(m *mad.REQ) { m.Primary.LocalGID = mad.GID{} }, mad.ReasonPrimaryGID},
+		"a GID of the other family": {func(m *mad.REQ) { m.Primary.LocalGID = mad.GIDOf(addrA6) }, mad.ReasonPrimaryGID},
+		"a multicast GID":           {func(m *mad.REQ) { m.Primary.LocalGID = mad.GIDOf(netip.MustParseAddr("224.0.0.5")) }, mad.ReasonPrimaryGID},
+		"another partition":         {func(m *mad.REQ) { m.PKey = 0x8001 }, mad.ReasonUnsupported},
+		"header version":            {func(m *mad.REQ) { *header(m) = 1 }, mad.ReasonConsumer},
+		"header version minor":      {func(m *mad.REQ) { *header(m) = 0x10 }, mad.ReasonConsumer},
+		"header IP version 5":       {func(m *mad.REQ) { m.PrivateData[1] = 0x50 }, mad.ReasonConsumer},
+		"header IP version 6":       {func(m *mad.REQ) { m.PrivateData[1] = 0x60 }, mad.ReasonConsumer},
+		"header for another host":   {func(m *mad.REQ) { m.PrivateData[35]++ }, mad.ReasonConsumer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Config{}, Config{})
+			m := newREQ()
+			tc.change(m)
+			w.inject(addrA, mad.AttrREQ, m)
+			s := w.b.take(mad.AttrREJ)
+			rej := rejOf(t, s)
+			if rej.Reason != tc.want || rej.About != mad.AboutREQ || rej.LocalCommID != 0 || rej.RemoteCommID != m.LocalCommID || s.TID != injectTID {
+				t.Errorf("REJ %+v, want reason %v", rej, tc.want)
+			}
+			if s.Local != addrB || s.Remote != addrA || s.PKey != 0xFFFF || s.HopLimit != 64 {
+				t.Errorf("REJ travels as %+v", s.Outgoing)
+			}
+			if own := mad.GIDOf(addrB); tc.want == mad.ReasonPrimaryGID && string(rej.AdditionalInfo()) != string(own[:]) {
+				t.Errorf("info %x, want the GID to use", rej.AdditionalInfo())
+			}
+			w.b.noEvent()
+			checkEmpty(t, w.b.Agent)
+			if n := w.b.Counters().Refused; n != 1 {
+				t.Errorf("refused %d, want 1", n)
+			}
+		})
+	}
+}
+
+// The REJ for a closed port is, to the last byte, the one that Linux sends.
+func TestREJOfAClosedPortIsLinuxs(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	m := newREQ()
+	m.ServiceID = mad.IPService(mad.PortSpaceTCP, 7999)
+	w.inject(addrA, mad.AttrREQ, m)
+	got := w.b.take(mad.AttrREJ).b
+	if want := wire(t, "010702030000000000000000000011220012000000000000000000000102030400000008"); string(got[:]) != string(want) {
+		t.Errorf("REJ\n %x, Linux's\n %x", got, want)
+	}
+}
+
+func TestREQsThatAreNotRefused(t *testing.T) {
+	for name, change := range map[string]func(*mad.REQ){
+		"LIDs 0":               func(m *mad.REQ) { m.Primary.LocalLID, m.Primary.RemoteLID = 0, 0 },
+		"LIDs of anything":     func(m *mad.REQ) { m.Primary.LocalLID, m.Primary.RemoteLID = 1, 0xBFFF },
+		"UC":                   func(m *mad.REQ) { m.Transport = mad.TransportUC },
+		"XRC":                  func(m *mad.REQ) { m.Transport, m.ExtTransport = mad.TransportExt, mad.ExtXRC },
+		"limited member":       func(m *mad.REQ) { m.PKey = 0x7FFF },
+		"MTU 5":                func(m *mad.REQ) { m.MTU = 5 },
+		"any SL and hop limit": func(m *mad.REQ) { m.Primary.SL, m.Primary.HopLimit, m.Primary.SubnetLocal = 15, 0, true },
+	} {
+		w := newWorld(t, Config{}, Config{})
+		m := newREQ()
+		change(m)
+		w.inject(addrA, mad.AttrREQ, m)
+		w.b.silent()
+		if e := w.b.event(EventRequest); e.Request.RemoteQPN != m.LocalQPN {
+			t.Errorf("%s: request %+v", name, e.Request)
+		}
+	}
+}
+
+func TestLimitedMembersOfAPartitionCannotConnect(t *testing.T) {
+	w := newWorld(t, Config{}, Config{PKeys: []uint16{0xFFFF, 0x0012}})
+	for pkey, ok := range map[uint16]bool{0x8012: true, 0x0012: false, 0x0013: false, 0x7FFF: true} {
+		m := newREQ()
+		m.PKey = pkey
+		m.LocalCommID += uint32(pkey)
+		m.LocalQPN += uint32(pkey)
+		w.inject(addrA, mad.AttrREQ, m)
+		if ok {
+			w.b.event(EventRequest)
+		} else {
+			w.b.take(mad.AttrREJ)
+		}
+	}
+}
+
+func TestAlternatePathIsDeclinedNotFatal(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	m := newREQ()
+	m.Alternate = m.Primary
+	m.Alternate.LocalGID = mad.GIDOf(addrC)
+	w.inject(addrA, mad.AttrREQ, m)
+	must(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer))
+	var rep mad.REP
+	if _, err := rep.Parse(w.b.take(mad.AttrREP).body()); err != nil || rep.Failover != mad.FailoverUnsupported {
+		t.Errorf("failover answer %d, want %d", rep.Failover, mad.FailoverUnsupported)
+	}
+}
+
+func TestLAPIsAnsweredNotSupported(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	ca, cb := w.established()
+	w.inject(addrA, mad.AttrLAP, &mad.LAP{LocalCommID: uint32(ca), RemoteCommID: uint32(cb), RemoteQPN: answer.QPN})
+	s := w.b.take(mad.AttrAPR)
+	var apr mad.APR
+	if _, err := apr.Parse(s.body()); err != nil || apr.Status != mad.APUnsupported || apr.LocalCommID != uint32(cb) || apr.RemoteCommID != uint32(ca) || s.TID != injectTID {
+		t.Errorf("APR %+v", apr)
+	}
+	w.b.inState(cb, StateEstablished)
+	w.deliver(s) // an APR that nobody asked for
+	w.a.silent()
+	w.a.noEvent()
+
+	w = newWorld(t, Config{}, Config{})
+	ca, cb = w.accepted()
+	w.b.take(mad.AttrREP)
+	w.inject(addrA, mad.AttrLAP, &mad.LAP{LocalCommID: uint32(ca), RemoteCommID: uint32(cb)})
+	w.b.silent()
+}
+
+func TestHeadersThatAreIgnored(t *testing.T) {
+	req := newREQ()
+	for name, tc := range map[string]struct {
+		change func(*mad.Header)
+		count  func(Counters) uint64
+		answer mad.Attr
+	}{
+		"base version":        {func(h *mad.Header) { h.BaseVersion = 2 }, func(c Counters) uint64 { return c.NotCM }, 0},
+		"class":               {func(h *mad.Header) { h.Class = 3 }, func(c Counters) uint64 { return c.NotCM }, 0},
+		"method":              {func(h *mad.Header) { h.Method = 0x81 }, func(c Counters) uint64 { return c.BadMethod }, 0},
+		"attribute":           {func(h *mad.Header) { h.Attr = 0x1B }, func(c Counters) uint64 { return c.BadAttr }, 0},
+		"class version":       {func(h *mad.Header) { h.ClassVersion = 1 }, func(c Counters) uint64 { return c.BadVersion }, mad.AttrREJ},
+		"class version, SIDR": {func(h *mad.Header) { h.ClassVersion, h.Attr = 3, mad.AttrSIDRREQ }, func(c Counters) uint64 { return c.BadVersion }, mad.AttrSIDRREP},
+		"class version, RTU":  {func(h *mad.Header) { h.ClassVersion, h.Attr = 3, mad.AttrRTU }, func(c Counters) uint64 { return c.BadVersion }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Config{}, Config{})
+			h := mad.NewHeader(mad.AttrREQ, injectTID)
+			tc.change(&h)
+			w.injectRaw(addrA, h, req)
+			if tc.answer != 0 {
+				s := w.b.take(tc.answer)
+				switch s.Attr {
+				case mad.AttrREJ:
+					if rej := rejOf(t, s); rej.Reason != mad.ReasonClassVersion || rej.RemoteCommID != req.LocalCommID || rej.About != mad.AboutREQ {
+						t.Errorf("REJ %+v", rej)
+					}
+				case mad.AttrSIDRREP:
+					var m mad.SIDRREP
+					if _, err := m.Parse(s.body()); err != nil || m.Status != mad.SIDRUnsupportedVersion || m.RequestID != req.LocalCommID {
+						t.Errorf("SIDR_REP %+v", m)
+					}
+				}
+				if s.ClassVersion != mad.ClassVersionCM {
+					t.Errorf("answered in class version %d", s.ClassVersion)
+				}
+			}
+			w.b.silent()
+			w.b.noEvent()
+			if tc.count(w.b.Counters()) != 1 {
+				t.Errorf("not counted: %+v", w.b.Counters())
+			}
+		})
+	}
+}
+
+func TestEnvelopesThatAreIgnored(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	b := newREQ().Append(mad.NewHeader(mad.AttrREQ, 1).Append(nil))
+	for n := range mad.Len + 8 {
+		if n != mad.Len {
+			w.b.HandleMAD(w.now, addrA, addrB, 0xFFFF, append(b, make([]byte, 8)...)[:n])
+		}
+	}
+	for _, fromTo := range [][2]netip.Addr{
+		{{}, addrB}, {addrA, {}}, {addrA6, addrB}, {netip.IPv4Unspecified(), addrB}, {addrA, netip.MustParseAddr("ff02::1")},
+	} {
+		w.b.HandleMAD(w.now, fromTo[0], fromTo[1], 0xFFFF, b)
+	}
+	if c := w.b.Counters(); c.BadLength != mad.Len+7 || c.BadAddress != 5 {
+		t.Errorf("counters %+v", c)
+	}
+	w.b.silent()
+	checkEmpty(t, w.b.Agent)
+
+	// Zones and mapped addresses are other spellings of a GID.
+	w.b.HandleMAD(w.now, netip.AddrFrom16(addrA.As16()), netip.AddrFrom16(addrB.As16()), 0xFFFF, b)
+	w.b.event(EventRequest)
+}

@@ -1,0 +1,214 @@
+package cm
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+func TestConsumerRejectsARequest(t *testing.T) {
+	for name, delayed := range map[string]bool{"at once": false, "after an MRA": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Config{}, Config{})
+			ca, cb := w.requested()
+			wantID := uint32(0) // the peer has never seen ours
+			if delayed {
+				must(t, w.b.DelayReply(w.now, cb, 20))
+				w.pass(w.b, mad.AttrMRA)
+				w.a.event(EventMRA)
+				wantID = uint32(cb)
+			}
+			must(t, w.b.Reject(w.now, cb, mad.ReasonPortRedirect, []byte("info"), []byte("private")))
+			s := w.pass(w.b, mad.AttrREJ)
+			if rej := rejOf(t, s); rej.LocalCommID != wantID || rej.RemoteCommID != uint32(ca) || rej.About != mad.AboutREQ {
+				t.Errorf("REJ %+v", rej)
+			}
+			e := w.a.event(EventRejected)
+			if e.Conn != ca || !e.Final || e.ByUs || e.Reason != mad.ReasonPortRedirect || string(e.Info) != "info" ||
+				!bytes.HasPrefix(e.PrivateData, []byte("private")) || len(e.PrivateData) != mad.REJPrivateLen {
+				t.Errorf("event %+v", e)
+			}
+			checkEmpty(t, w.a.Agent)
+			checkEmpty(t, w.b.Agent)
+		})
+	}
+}
+
+func TestConsumerRejectsAReply(t *testing.T) {
+	for name, delayed := range map[string]bool{"at once": false, "after an MRA": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Config{}, Config{})
+			ca, cb := w.replied()
+			if delayed {
+				must(t, w.a.DelayReply(w.now, ca, 20))
+				w.pass(w.a, mad.AttrMRA)
+				w.b.event(EventMRA)
+			}
+			must(t, w.a.Reject(w.now, ca, mad.ReasonResponderResources, nil, nil))
+			if rej := rejOf(t, w.pass(w.a, mad.AttrREJ)); rej.LocalCommID != uint32(ca) || rej.RemoteCommID != uint32(cb) || rej.About != mad.AboutREP {
+				t.Errorf("REJ %+v", rej)
+			}
+			if e := w.b.event(EventRejected); e.Conn != cb || e.Reason != mad.ReasonResponderResources || e.About != mad.AboutREP || e.Final {
+				t.Errorf("event %+v", e)
+			}
+			checkEmpty(t, w.a.Agent)
+			w.b.inState(cb, StateTimeWait)
+		})
+	}
+}
+
+// The acceptance is taken back while the RTU is under way.
+func TestConsumerTakesAnAcceptanceBack(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	ca, cb := w.confirmed()
+	must(t, w.b.Reject(w.now, cb, mad.ReasonConsumer, nil, nil))
+	w.b.inState(cb, StateTimeWait)
+	w.b.take(mad.AttrREJ) // lost
+	w.pass(w.a, mad.AttrRTU)
+	if rej := rejOf(t, w.pass(w.b, mad.AttrREJ)); rej.Reason != mad.ReasonInvalidCommID {
+		t.Errorf("REJ %+v", rej)
+	}
+	if e := w.a.event(EventRejected); e.Conn != ca || e.Final {
+		t.Errorf("event %+v", e)
+	}
+	w.a.inState(ca, StateTimeWait)
+}
+
+func TestLIDReasonsAreNeverSent(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	_, cb := w.requested()
+	for _, r := range []mad.Reason{mad.ReasonPrimaryLID, mad.ReasonAlternateLID} {
+		if err := w.b.Reject(w.now, cb, r, nil, nil); !errors.Is(err, ErrParam) {
+			t.Errorf("Reject(%d) = %v", uint16(r), err)
+		}
+	}
+	if err := w.b.Reject(w.now, cb, mad.ReasonConsumer, make([]byte, 73), nil); !errors.Is(err, mad.ErrTooLong) {
+		t.Errorf("Reject with 73 bytes of info = %v", err)
+	}
+	if err := w.b.Reject(w.now, cb, mad.ReasonConsumer, nil, make([]byte, 149)); !errors.Is(err, mad.ErrTooLong) {
+		t.Errorf("Reject with 149 private bytes = %v", err)
+	}
+	w.b.silent()
+	w.b.inState(cb, StateREQRcvd)
+}
+
+// A REJ in every state: which event, and where the connection goes.
+func TestREJInEveryState(t *testing.T) {
+	other := func(local, remote ConnID) *mad.REJ {
+		return &mad.REJ{LocalCommID: uint32(remote), RemoteCommID: uint32(local), About: mad.AboutOther, Reason: mad.ReasonConsumer}
+	}
+	for _, tc := range []struct {
+		name  string
+		reach func(*world) (h *host, id, peer ConnID)
+		event EventKind
+		next  State
+	}{
+		{"REQ sent", func(w *world) (*host, ConnID, ConnID) { return w.a, w.connect(), 7 }, EventRejected, StateIdle},
+		{"REQ received", func(w *world) (*host, ConnID, ConnID) {
+			ca, cb := w.requested()
+			return w.b, cb, ca
+		}, EventRejected, StateIdle},
+		{"MRA(REQ) sent", func(w *world) (*host, ConnID, ConnID) {
+			ca, cb := w.requested()
+			must(w.t, w.b.DelayReply(w.now, cb, 20))
+			return w.b, cb, ca
+		}, EventRejected, StateIdle},
+		{"MRA(REQ) received", func(w *world) (*host, ConnID, ConnID) {
+			ca, cb := w.requested()
+			must(w.t, w.b.DelayReply(w.now, cb, 20))
+			w.pass(w.b, mad.AttrMRA)
+			w.a.event(EventMRA)
+			return w.a, ca, cb
+		}, EventRejected, StateIdle},
+		{"REP sent", func(w *world) (*host, ConnID, ConnID) {
+			ca, cb := w.accepted()
+			return w.b, cb, ca
+		}, EventRejected, StateTimeWait},
+		{"REP received", func(w *world) (*host, ConnID, ConnID) {
+			ca, cb := w.replied()
+			return w.a, ca, cb
+		}, EventRejected, StateTimeWait},
+		{"MRA(REP) sent", func(w *world) (*host, ConnID, ConnID) {
+			ca, cb := w.replied()
+			must(w.t, w.a.DelayReply(w.now, ca, 20))
+			return w.a, ca, cb
+		}, EventRejected, StateTimeWait},
+		{"MRA(REP) received", func(w *world) (*host, ConnID, ConnID) {
+			ca, cb := w.replied()
+			must(w.t, w.a.DelayReply(w.now, ca, 20))
+			w.pass(w.a, mad.AttrMRA)
+			w.b.event(EventMRA)
+			return w.b, cb, ca
+		}, EventRejected, StateTimeWait},
+		{"established, active", func(w *world) (*host, ConnID, ConnID) {
+			ca, cb := w.established()
+			return w.a, ca, cb
+		}, EventRejected, StateTimeWait},
+		{"established, passive", func(w *world) (*host, ConnID, ConnID) {
+			ca, cb := w.established()
+			return w.b, cb, ca
+		}, EventRejected, StateTimeWait},
+		{"DREQ sent", func(w *world) (*host, ConnID, ConnID) {
+			ca, cb := w.established()
+			must(w.t, w.a.Disconnect(w.now, ca, nil))
+			return w.a, ca, cb
+		}, EventDisconnected, StateTimeWait},
+		{"time wait", func(w *world) (*host, ConnID, ConnID) {
+			ca, cb := w.established()
+			must(w.t, w.a.Disconnect(w.now, ca, nil))
+			w.pass(w.a, mad.AttrDREQ)
+			w.b.event(EventDisconnectRequested)
+			return w.b, cb, ca
+		}, 0, StateTimeWait},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, Config{}, Config{})
+			h, id, peer := tc.reach(w)
+			from := addrB
+			if h == w.b {
+				from = addrA
+			}
+			h.HandleMAD(w.now, from, h.addr, 0xFFFF, other(id, peer).Append(mad.NewHeader(mad.AttrREJ, 1).Append(nil)))
+			checkInvariants(t, h.Agent)
+			if tc.event == 0 {
+				h.noEvent()
+			} else if e := h.event(tc.event); e.Final != (tc.next == StateIdle) {
+				t.Errorf("event %+v", e)
+			}
+			h.inState(id, tc.next)
+		})
+	}
+}
+
+func TestStaleREJLeavesTimeForOldPackets(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	ca := w.connect()
+	w.a.take(mad.AttrREQ)
+	rej := mad.REJ{RemoteCommID: uint32(ca), About: mad.AboutREQ, Reason: mad.ReasonStale}
+	w.a.HandleMAD(w.now, addrB, addrA, 0xFFFF, rej.Append(mad.NewHeader(mad.AttrREJ, 1).Append(nil)))
+	if e := w.a.event(EventRejected); e.Final || e.Reason != mad.ReasonStale {
+		t.Errorf("event %+v", e)
+	}
+	w.a.inState(ca, StateTimeWait)
+	w.tick(w.a)
+	w.a.event(EventTimeWaitExit)
+	checkEmpty(t, w.a.Agent)
+}
+
+// A requester that gives up before it knows our ID names itself by its GUID.
+func TestRequesterGivesUp(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	ca, cb := w.requested()
+	must(t, w.a.Close(w.now, ca))
+	w.pass(w.a, mad.AttrREJ)
+	if e := w.b.event(EventRejected); e.Conn != cb || e.Reason != mad.ReasonTimeout || !e.Final {
+		t.Errorf("event %+v", e)
+	}
+	if err := w.b.Accept(w.now, cb, answer); !errors.Is(err, ErrUnknown) {
+		t.Errorf("Accept = %v", err)
+	}
+	checkEmpty(t, w.a.Agent)
+	checkEmpty(t, w.b.Agent)
+}

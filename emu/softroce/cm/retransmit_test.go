@@ -1,0 +1,232 @@
+package cm
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+// repeats lets h's timer run and checks that it sends the same MAD again after
+// every wait, n times, and returns the instant of the deadline after that.
+func (w *world) repeats(h *host, first *sent, wait time.Duration, n int) mono.Time {
+	w.t.Helper()
+	at := w.now
+	for i := range n {
+		at = at.Add(wait)
+		if got := h.NextTimer(); got != at {
+			w.t.Fatalf("repetition %d of %v is due at %v, want %v", i+1, first.Attr, got, at)
+		}
+		h.HandleTimer(at - 1)
+		h.silent()
+		w.tick(h)
+		if s := h.take(first.Attr); s.b != first.b {
+			w.t.Fatalf("repetition %d of %v differs:\n%x\n%x", i+1, first.Attr, s.b, first.b)
+		}
+		h.silent()
+		h.noEvent()
+	}
+	at = at.Add(wait)
+	if got := h.NextTimer(); got != at {
+		w.t.Fatalf("after %d repetitions of %v the next deadline is %v, want %v", n, first.Attr, got, at)
+	}
+	return at
+}
+
+func rejOf(t *testing.T, s *sent) *mad.REJ {
+	t.Helper()
+	m := new(mad.REJ)
+	if _, err := m.Parse(s.body()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestREQIsRepeatedThenGivenUp(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	ca := w.connect()
+	end := w.repeats(w.a, w.a.take(mad.AttrREQ), mad.Timeout(20)+mad.Timeout(17), 15)
+	if end != mono.Time(1).Add(16*(mad.Timeout(20)+mad.Timeout(17))) {
+		t.Errorf("gives up at %v", end)
+	}
+	w.tick(w.a)
+	if e := w.a.event(EventTimedOut); e.Conn != ca || !e.Final || e.State != StateREQSent {
+		t.Errorf("event %+v", e)
+	}
+	rej := rejOf(t, w.a.take(mad.AttrREJ))
+	if rej.Reason != mad.ReasonTimeout || rej.LocalCommID != uint32(ca) || rej.RemoteCommID != 0 ||
+		binary.BigEndian.Uint64(rej.AdditionalInfo()) != guidA {
+		t.Errorf("REJ %+v", rej)
+	}
+	checkEmpty(t, w.a.Agent)
+	if c := w.a.Counters(); c.Sent.Of(mad.AttrREQ) != 16 || c.Resent.Of(mad.AttrREQ) != 15 {
+		t.Errorf("counted %d REQs, %d of them repeated", c.Sent.Of(mad.AttrREQ), c.Resent.Of(mad.AttrREQ))
+	}
+}
+
+func TestREPIsRepeatedThenGivenUp(t *testing.T) {
+	w := newWorld(t, Config{}, Config{ResponseTimeout: 10, MaxRetries: 2}) // the requester's numbers count
+	ca, cb := w.accepted()
+	w.repeats(w.b, w.b.take(mad.AttrREP), mad.Timeout(20), 15)
+	w.tick(w.b)
+	if e := w.b.event(EventTimedOut); e.Conn != cb || e.Final || e.State != StateREPSent {
+		t.Errorf("event %+v", e)
+	}
+	rej := rejOf(t, w.pass(w.b, mad.AttrREJ))
+	if rej.Reason != mad.ReasonTimeout || rej.LocalCommID != uint32(cb) || rej.RemoteCommID != uint32(ca) || len(rej.AdditionalInfo()) != 8 {
+		t.Errorf("REJ %+v", rej)
+	}
+	// The requester never saw a REP, and still learns of it.
+	if e := w.a.event(EventRejected); e.Reason != mad.ReasonTimeout || !e.Final || e.ByUs {
+		t.Errorf("event %+v", e)
+	}
+	w.b.inState(cb, StateTimeWait)
+	w.tick(w.b)
+	w.b.event(EventTimeWaitExit)
+	checkEmpty(t, w.b.Agent)
+}
+
+func TestDREQIsRepeatedThenGivenUp(t *testing.T) {
+	for name, tc := range map[string]struct {
+		active bool
+		wait   time.Duration
+	}{
+		"active":  {true, mad.Timeout(20) + mad.Timeout(17)},
+		"passive": {false, mad.Timeout(20)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Config{MaxRetries: 3}, Config{})
+			ca, cb := w.established()
+			h, id := w.b, cb
+			if tc.active {
+				h, id = w.a, ca
+			}
+			must(t, h.Disconnect(w.now, id, []byte("bye")))
+			w.repeats(h, h.take(mad.AttrDREQ), tc.wait, 3)
+			w.tick(h)
+			if e := h.event(EventTimedOut); e.State != StateDREQSent || e.Final {
+				t.Errorf("event %+v", e)
+			}
+			h.inState(id, StateTimeWait)
+			w.tick(h)
+			h.event(EventTimeWaitExit)
+			checkEmpty(t, h.Agent)
+		})
+	}
+}
+
+func TestSIDRREQIsRepeatedThenGivenUp(t *testing.T) {
+	w := newWorld(t, Config{MaxRetries: 4, ResponseTimeout: 12}, Config{})
+	id, err := w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}})
+	must(t, err)
+	w.repeats(w.a, w.a.take(mad.AttrSIDRREQ), mad.Timeout(12), 4)
+	w.tick(w.a)
+	if e := w.a.event(EventTimedOut); e.Conn != id || !e.Final || e.State != StateSIDRREQSent {
+		t.Errorf("event %+v", e)
+	}
+	checkEmpty(t, w.a.Agent)
+}
+
+func TestMRAPutsOneWaitOff(t *testing.T) {
+	w := newWorld(t, Config{MaxRetries: 2}, Config{})
+	ca, cb := w.requested()
+	w.now = 5000
+	must(t, w.b.DelayReply(w.now, cb, 22))
+	w.b.inState(cb, StateMRAREQSent)
+	mra := w.pass(w.b, mad.AttrMRA)
+	if e := w.a.event(EventMRA); e.ServiceTimeout != 22 {
+		t.Errorf("event %+v", e)
+	}
+	w.a.inState(ca, StateMRAREQRcvd)
+	put := mono.Time(5000).Add(mad.Timeout(22) + mad.Timeout(17))
+	if got := w.a.NextTimer(); got != put {
+		t.Errorf("REQ is repeated at %v, want %v", got, put)
+	}
+	w.now = 6000
+	w.deliver(mra) // once more: no further delay
+	if got := w.a.NextTimer(); got != put {
+		t.Errorf("a second MRA moved the deadline to %v", got)
+	}
+	if n := w.a.Counters().Duplicates.Of(mad.AttrMRA); n != 1 {
+		t.Errorf("%d duplicate MRAs, want 1", n)
+	}
+	w.tick(w.a)
+	w.a.inState(ca, StateREQSent)
+	w.pass(w.a, mad.AttrREQ)
+	w.pass(w.b, mad.AttrMRA) // a duplicate REQ gets the MRA again
+	w.a.event(EventMRA)
+	if got, want := w.a.NextTimer(), w.now.Add(mad.Timeout(22)+mad.Timeout(17)); got != want {
+		t.Errorf("REQ is repeated at %v, want %v", got, want)
+	}
+	// Each MRA costs a repetition: a peer cannot put us off for ever.
+	w.tick(w.a)
+	w.a.take(mad.AttrREQ)
+	w.tick(w.a)
+	if e := w.a.event(EventTimedOut); !e.Final {
+		t.Errorf("event %+v", e)
+	}
+}
+
+func TestMRAForREP(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	ca, cb := w.replied()
+	w.now = 5000
+	must(t, w.a.DelayReply(w.now, ca, 21))
+	w.a.inState(ca, StateMRAREPSent)
+	w.pass(w.a, mad.AttrMRA)
+	w.b.event(EventMRA)
+	w.b.inState(cb, StateMRAREPRcvd)
+	if got, want := w.b.NextTimer(), mono.Time(5000).Add(mad.Timeout(21)+mad.Timeout(17)); got != want {
+		t.Errorf("REP is repeated at %v, want %v", got, want)
+	}
+	w.tick(w.b)
+	w.b.inState(cb, StateREPSent)
+	w.pass(w.b, mad.AttrREP)
+	w.pass(w.a, mad.AttrMRA) // again
+	w.b.event(EventMRA)
+	must(t, w.a.ConfirmReply(w.now, ca, nil))
+	w.pass(w.a, mad.AttrRTU)
+	w.b.event(EventEstablished)
+}
+
+// A peer's timeout codes count within bounds only.
+func TestPeerTimeoutsAreBounded(t *testing.T) {
+	for code, want := range map[uint8]time.Duration{0: mad.Timeout(8), 8: mad.Timeout(8), 9: mad.Timeout(9), 26: mad.Timeout(26), 31: mad.Timeout(26)} {
+		w := newWorld(t, Config{}, Config{})
+		req := newREQ()
+		req.LocalRespTimeout = code
+		w.inject(addrA, mad.AttrREQ, req)
+		must(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer))
+		if got := w.b.NextTimer(); got != w.now.Add(want) {
+			t.Errorf("code %d: REP is repeated after %v, want %v", code, got-w.now, want)
+		}
+	}
+}
+
+func TestTimersAreHandledInOrder(t *testing.T) {
+	w := newWorld(t, Config{MaxRetries: 1}, Config{})
+	var ids []ConnID
+	for range 50 { // all at one instant: ties break in the order of the calls
+		ids = append(ids, w.connect())
+	}
+	for range ids {
+		w.a.take(mad.AttrREQ)
+	}
+	w.tick(w.a)
+	for i, id := range ids {
+		if s := w.a.take(mad.AttrREQ); binary.BigEndian.Uint32(s.body()) != uint32(id) {
+			t.Fatalf("repetition %d is of another connection", i)
+		}
+	}
+	w.tick(w.a)
+	for i, id := range ids {
+		if e := w.a.event(EventTimedOut); e.Conn != id {
+			t.Fatalf("event %d is of another connection", i)
+		}
+	}
+	if w.a.NextTimer() != mono.Never {
+		t.Error("a timer is left")
+	}
+}

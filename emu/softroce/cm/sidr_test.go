@@ -1,0 +1,141 @@
+package cm
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+var lookup = SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}, SrcPort: 5}
+
+func sidrRepOf(t *testing.T, s *sent) *mad.SIDRREP {
+	t.Helper()
+	m := new(mad.SIDRREP)
+	if _, err := m.Parse(s.body()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestLookupCarriesEverything(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	p := lookup
+	p.PrivateData = bytes.Repeat([]byte{7}, 180)
+	_, err := w.a.SIDRRequest(w.now, p)
+	must(t, err)
+	w.pass(w.a, mad.AttrSIDRREQ)
+	e := w.b.event(EventSIDRRequest)
+	if !bytes.Equal(e.PrivateData, p.PrivateData) {
+		t.Errorf("private data %x", e.PrivateData)
+	}
+	must(t, w.b.SIDRReply(w.now, e.Conn, SIDRReplyParam{Status: mad.SIDRRedirect, QPN: 3, QKey: 4, Info: []byte("there"), PrivateData: bytes.Repeat([]byte{9}, 136)}))
+	w.pass(w.b, mad.AttrSIDRREP)
+	e = w.a.event(EventSIDRReply)
+	if r := e.SIDRReply; r.Status != mad.SIDRRedirect || r.QPN != 3 || r.QKey != 4 || string(r.Info) != "there" || !bytes.Equal(e.PrivateData, bytes.Repeat([]byte{9}, 136)) {
+		t.Errorf("reply %+v", r)
+	}
+}
+
+func TestRepeatedLookup(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	_, err := w.a.SIDRRequest(w.now, lookup)
+	must(t, err)
+	req := w.pass(w.a, mad.AttrSIDRREQ)
+	id := w.b.event(EventSIDRRequest).Conn
+	w.deliver(req) // while the consumer thinks: one request is enough
+	w.b.noEvent()
+	w.b.silent()
+	must(t, w.b.SIDRReply(w.now, id, SIDRReplyParam{QPN: 1}))
+	rep := w.b.take(mad.AttrSIDRREP) // lost
+	w.deliver(req)                   // asked anew
+	must(t, w.b.SIDRReply(w.now, w.b.event(EventSIDRRequest).Conn, SIDRReplyParam{QPN: 1}))
+	w.pass(w.b, mad.AttrSIDRREP)
+	w.a.event(EventSIDRReply)
+	w.deliver(rep) // the answer twice
+	w.a.noEvent()
+	checkEmpty(t, w.a.Agent)
+	checkEmpty(t, w.b.Agent)
+}
+
+func TestLookupsThatAreRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*mad.SIDRREQ)
+		want   mad.SIDRStatus
+	}{
+		"service":        {func(m *mad.SIDRREQ) { m.ServiceID++ }, mad.SIDRUnsupportedService},
+		"header version": {func(m *mad.SIDRREQ) { m.PrivateData[0] = 1 }, mad.SIDRRejected},
+		"IP version":     {func(m *mad.SIDRREQ) { m.PrivateData[1] = 0x70 }, mad.SIDRRejected},
+		"partition":      {func(m *mad.SIDRREQ) { m.PKey = 0x8003 }, mad.SIDRRejected},
+	} {
+		w := newWorld(t, Config{}, Config{})
+		m := &mad.SIDRREQ{RequestID: 0x55, PKey: 0xFFFF, ServiceID: service}
+		ip := mad.NewIPHeader(addrA, addrB, 1)
+		copy(m.PrivateData[:], ip.Append(nil))
+		tc.change(m)
+		w.inject(addrA, mad.AttrSIDRREQ, m)
+		s := w.b.take(mad.AttrSIDRREP)
+		if r := sidrRepOf(t, s); r.Status != tc.want || r.RequestID != 0x55 || r.ServiceID != m.ServiceID || r.QPN != 0 || s.TID != injectTID {
+			t.Errorf("%s: SIDR_REP %+v", name, r)
+		}
+		w.b.noEvent()
+		checkEmpty(t, w.b.Agent)
+	}
+}
+
+func TestLookupCallsRefuseWhatCannotBe(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	p := lookup
+	p.PrivateData = make([]byte, 181)
+	if _, err := w.a.SIDRRequest(w.now, p); !errors.Is(err, mad.ErrTooLong) {
+		t.Errorf("SIDRRequest(181 bytes) = %v", err)
+	}
+	p = lookup
+	p.Path.Remote = addrB6
+	if _, err := w.a.SIDRRequest(w.now, p); !errors.Is(err, ErrParam) {
+		t.Errorf("SIDRRequest(two families) = %v", err)
+	}
+	_, err := w.a.SIDRRequest(w.now, lookup)
+	must(t, err)
+	w.pass(w.a, mad.AttrSIDRREQ)
+	id := w.b.event(EventSIDRRequest).Conn
+	for name, p := range map[string]SIDRReplyParam{
+		"QPN": {QPN: 1 << 24}, "info": {Info: make([]byte, 73)}, "private": {PrivateData: make([]byte, 137)},
+	} {
+		if err := w.b.SIDRReply(w.now, id, p); !errors.Is(err, ErrParam) && !errors.Is(err, mad.ErrTooLong) {
+			t.Errorf("%s: SIDRReply = %v", name, err)
+		}
+	}
+	w.b.silent()
+	w.b.inState(id, StateSIDRREQRcvd)
+}
+
+// The answer of somebody else, or to another kind of request, is not ours.
+func TestLookupAnswersThatAreNot(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	id, err := w.a.SIDRRequest(w.now, lookup)
+	must(t, err)
+	conn := w.connect()
+	for _, from := range []struct {
+		host bool
+		m    message
+		attr mad.Attr
+	}{
+		{false, &mad.SIDRREP{RequestID: uint32(id)}, mad.AttrSIDRREP},
+		{true, &mad.SIDRREP{RequestID: uint32(conn)}, mad.AttrSIDRREP},
+		{true, &mad.REP{LocalCommID: 9, RemoteCommID: uint32(id)}, mad.AttrREP},
+		{true, &mad.MRA{LocalCommID: 9, RemoteCommID: uint32(id)}, mad.AttrMRA},
+		{true, &mad.REJ{RemoteCommID: uint32(id)}, mad.AttrREJ},
+		{true, &mad.DREP{RemoteCommID: uint32(id)}, mad.AttrDREP},
+	} {
+		src := addrC
+		if from.host {
+			src = addrB
+		}
+		w.a.HandleMAD(w.now, src, addrA, 0xFFFF, from.m.Append(mad.NewHeader(from.attr, 1).Append(nil)))
+		w.a.noEvent()
+		w.a.inState(id, StateSIDRREQSent)
+		w.a.inState(conn, StateREQSent)
+	}
+}

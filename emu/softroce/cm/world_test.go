@@ -1,0 +1,228 @@
+package cm
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+var (
+	addrA  = netip.MustParseAddr("10.77.0.12")
+	addrB  = netip.MustParseAddr("10.77.0.11")
+	addrC  = netip.MustParseAddr("10.77.0.13")
+	addrA6 = netip.MustParseAddr("fd77::12")
+	addrB6 = netip.MustParseAddr("fd77::11")
+)
+
+const (
+	guidA = 0x505400fffe770012
+	guidB = 0x505400fffe770011
+)
+
+var service = mad.IPService(mad.PortSpaceTCP, 7174)
+
+// host is an agent with an address, for tests.
+type host struct {
+	*Agent
+	t    testing.TB
+	addr netip.Addr
+}
+
+// world is two hosts and the time.
+type world struct {
+	t    testing.TB
+	now  mono.Time
+	a, b *host
+}
+
+// newWorld returns two hosts of which b listens on service.
+func newWorld(t testing.TB, a, b Config) *world {
+	t.Helper()
+	a.CAGUID, b.CAGUID = guidA, guidB
+	if a.FirstCommID == 0 {
+		a.FirstCommID = 0xA0000001
+	}
+	if b.FirstCommID == 0 {
+		b.FirstCommID = 0xB0000001
+	}
+	w := &world{t: t, now: 1, a: &host{New(a), t, addrA}, b: &host{New(b), t, addrB}}
+	w.b.listen(service)
+	t.Cleanup(func() {
+		checkInvariants(t, w.a.Agent)
+		checkInvariants(t, w.b.Agent)
+	})
+	return w
+}
+
+func (h *host) listen(id mad.ServiceID) ListenID {
+	h.t.Helper()
+	l, err := h.Listen(id, netip.Addr{}, 0)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return l
+}
+
+// sent is a MAD taken out of an agent.
+type sent struct {
+	Outgoing
+	mad.Header
+	b [mad.Len]byte
+}
+
+func (s *sent) body() []byte { return s.b[mad.HeaderLen:] }
+
+// take removes one MAD from h's outbox and checks what it is.
+func (h *host) take(want mad.Attr) *sent {
+	h.t.Helper()
+	s, ok := h.next()
+	if !ok {
+		h.t.Fatalf("%v sends nothing, want a %v", h.addr, want)
+	}
+	if s.Attr != want {
+		h.t.Fatalf("%v sends a %v, want a %v", h.addr, s.Attr, want)
+	}
+	return s
+}
+
+func (h *host) next() (*sent, bool) {
+	h.t.Helper()
+	out, ok := h.NextMAD()
+	if !ok {
+		return nil, false
+	}
+	s := &sent{Outgoing: out, b: *out.MAD}
+	s.MAD = &s.b
+	if _, err := s.Parse(s.b[:]); err != nil {
+		h.t.Fatal(err)
+	}
+	return s, true
+}
+
+// silent checks that h has nothing to send.
+func (h *host) silent() {
+	h.t.Helper()
+	if s, ok := h.next(); ok {
+		h.t.Fatalf("%v sends a %v, want silence", h.addr, s.Attr)
+	}
+}
+
+// event removes one event from h and checks what it is.
+func (h *host) event(want EventKind) Event {
+	h.t.Helper()
+	e, ok := h.NextEvent()
+	if !ok {
+		h.t.Fatalf("%v has no event, want %v", h.addr, want)
+	}
+	if e.Kind != want {
+		h.t.Fatalf("%v has event %v (%+v), want %v", h.addr, e.Kind, e, want)
+	}
+	return e
+}
+
+func (h *host) noEvent() {
+	h.t.Helper()
+	if e, ok := h.NextEvent(); ok {
+		h.t.Fatalf("%v has event %v (%+v), want none", h.addr, e.Kind, e)
+	}
+}
+
+func (h *host) inState(id ConnID, want State) {
+	h.t.Helper()
+	if got := h.State(id); got != want {
+		h.t.Fatalf("%v: connection %#x is in state %q, want %q", h.addr, uint32(id), got, want)
+	}
+}
+
+// deliver hands a MAD to its addressee.
+func (w *world) deliver(s *sent) {
+	w.t.Helper()
+	to := w.b
+	if s.Remote == w.a.addr {
+		to = w.a
+	}
+	to.HandleMAD(w.now, s.Local, s.Remote, s.PKey, s.b[:])
+	checkInvariants(w.t, to.Agent)
+}
+
+// pass moves one MAD of h to the other side and checks what it is.
+func (w *world) pass(h *host, want mad.Attr) *sent {
+	w.t.Helper()
+	s := h.take(want)
+	w.deliver(s)
+	return s
+}
+
+// tick moves time on to h's next deadline.
+func (w *world) tick(h *host) {
+	w.t.Helper()
+	at := h.NextTimer()
+	if at == mono.Never {
+		w.t.Fatalf("%v has no timer", h.addr)
+	}
+	w.now = at
+	h.HandleTimer(w.now)
+	checkInvariants(w.t, h.Agent)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var (
+	offer  = ConnectParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB, MTU: 3}, QPN: 0x1f, StartPSN: 0x458185, RespRes: 1, InitDepth: 1, RetryCount: 7, RNRRetry: 7, SrcPort: 0xbf64}
+	answer = AcceptParam{QPN: 0x2f, StartPSN: 0x4bcf5b, RespRes: 1, InitDepth: 1, RNRRetry: 7, TargetAckDelay: 15}
+)
+
+func (w *world) connect() ConnID {
+	w.t.Helper()
+	id, err := w.a.Connect(w.now, offer)
+	must(w.t, err)
+	return id
+}
+
+// requested brings a REQ to b.
+func (w *world) requested() (ca, cb ConnID) {
+	w.t.Helper()
+	ca = w.connect()
+	w.pass(w.a, mad.AttrREQ)
+	return ca, w.b.event(EventRequest).Conn
+}
+
+// accepted leaves b's REP in its outbox.
+func (w *world) accepted() (ca, cb ConnID) {
+	w.t.Helper()
+	ca, cb = w.requested()
+	must(w.t, w.b.Accept(w.now, cb, answer))
+	return ca, cb
+}
+
+// replied brings b's REP to a.
+func (w *world) replied() (ca, cb ConnID) {
+	w.t.Helper()
+	ca, cb = w.accepted()
+	w.pass(w.b, mad.AttrREP)
+	w.a.event(EventReply)
+	return ca, cb
+}
+
+// confirmed leaves a's RTU in its outbox.
+func (w *world) confirmed() (ca, cb ConnID) {
+	w.t.Helper()
+	ca, cb = w.replied()
+	must(w.t, w.a.ConfirmReply(w.now, ca, nil))
+	return ca, cb
+}
+
+func (w *world) established() (ca, cb ConnID) {
+	w.t.Helper()
+	ca, cb = w.confirmed()
+	w.pass(w.a, mad.AttrRTU)
+	w.b.event(EventEstablished)
+	return ca, cb
+}

@@ -1,0 +1,173 @@
+package softroce
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/cm"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// connection is a verbs.Conn, from the first message on.
+type connection struct {
+	m      *manager
+	id     cm.ConnID
+	qp     *queuePair // nil for a lookup
+	gate   drive.Gate
+	remote netip.AddrPort
+	param  verbs.ConnParam // what the peer asked for or granted
+	events []cm.Event
+	over   bool // either side has ended it
+
+	psn         uint32
+	gid         uint8
+	timeoutCode uint8
+}
+
+// next returns the next event that decides something.
+func (c *connection) next(timeout time.Duration) (cm.Event, error) {
+	until := mono.Never
+	if timeout >= 0 {
+		until = c.m.d.drv.Now().Add(timeout)
+	}
+	for {
+		left := verbs.Forever
+		if until != mono.Never {
+			left = max(0, until.Sub(c.m.d.drv.Now()))
+		}
+		err := c.m.d.wait("wait", c.gate, left, func() bool { return len(c.events) > 0 })
+		if err != nil {
+			return cm.Event{}, err
+		}
+		e := c.events[0]
+		c.events = c.events[1:]
+		switch e.Kind {
+		case cm.EventMRA, cm.EventTimeWaitExit:
+			continue
+		case cm.EventRejected:
+			return e, &verbs.RejectError{Reason: uint16(e.Reason), Text: e.Reason.String(), PrivateData: e.PrivateData}
+		case cm.EventTimedOut:
+			return e, fmt.Errorf("%w: no answer in state %v", verbs.ErrTimeout, e.State)
+		}
+		return e, nil
+	}
+}
+
+// finish takes the active side from the request to a ready queue pair.
+func (c *connection) finish(asked verbs.ConnParam, timeout time.Duration) error {
+	e, err := c.next(timeout)
+	if err == nil && e.Kind != cm.EventReply {
+		err = fmt.Errorf("%w: connection ended by %v", verbs.ErrClosed, e.Kind)
+	}
+	if err != nil {
+		c.abandon()
+		return err
+	}
+	r := e.Reply
+	c.param = verbs.ConnParam{
+		PrivateData: e.PrivateData, ResponderResources: r.RespRes, InitiatorDepth: r.InitDepth,
+		RetryCount: asked.RetryCount, RNRRetryCount: r.RNRRetry, FlowControl: r.E2EFlow,
+	}
+	mtu := c.m.d.nic.MTU()
+	if err := c.toRTR(r.RemoteQPN, r.StartPSN, mtu, asked.ResponderResources); err != nil {
+		c.abandon()
+		return err
+	}
+	if err := c.toRTS(asked.RetryCount, r.RNRRetry, min(asked.InitiatorDepth, r.RespRes)); err != nil {
+		c.abandon()
+		return err
+	}
+	return c.m.agent.ConfirmReply(c.m.d.drv.Now(), c.id, nil)
+}
+
+// abandon ends a connection that was not made.
+func (c *connection) abandon() {
+	c.m.drop(c)
+	if c.qp != nil {
+		c.qp.conn = nil
+	}
+}
+
+// modify changes the queue pair, all in the name of the peer's address.
+func (c *connection) modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
+	return c.qp.q.Modify(c.m.d.drv.Now(), a, mask)
+}
+
+const remoteAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+
+// toInit takes the queue pair out of RESET; one in INIT may stay as it is.
+func (c *connection) toInit() error {
+	if c.qp.q.State() == verbs.QPStateInit {
+		return nil
+	}
+	return c.modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: remoteAccess},
+		verbs.QPAttrState|verbs.QPAttrPort|verbs.QPAttrPKeyIndex|verbs.QPAttrAccessFlags)
+}
+
+func (c *connection) toRTR(qpn, psn uint32, mtu verbs.MTU, responderResources uint8) error {
+	a := verbs.QPAttr{
+		State: verbs.QPStateRTR, PathMTU: mtu, DestQPN: verbs.QPN(qpn), RQPSN: psn,
+		AH:              verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(c.remote.Addr()), SGIDIndex: c.gid, HopLimit: 64}},
+		MaxDestRdAtomic: responderResources, MinRNRTimer: connMinRNRTimer,
+	}
+	mask := verbs.QPAttrState | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrAV
+	if c.qp.Type() != verbs.QPTypeUC {
+		mask |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
+	}
+	return c.modify(a, mask)
+}
+
+func (c *connection) toRTS(retry, rnrRetry, initiatorDepth uint8) error {
+	a := verbs.QPAttr{
+		State: verbs.QPStateRTS, SQPSN: c.psn, Timeout: c.timeoutCode,
+		RetryCnt: retry & 7, RNRRetry: rnrRetry & 7, MaxRdAtomic: initiatorDepth,
+	}
+	mask := verbs.QPAttrState | verbs.QPAttrSQPSN
+	if c.qp.Type() != verbs.QPTypeUC {
+		mask |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
+	}
+	return c.modify(a, mask)
+}
+
+// toError ends the use of the queue pair: what it has queued is flushed.
+func (c *connection) toError(now mono.Time) {
+	c.over = true
+	if c.qp != nil && c.qp.q.State() != verbs.QPStateReset {
+		_ = c.qp.q.Modify(now, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
+	}
+	c.gate.Notify()
+}
+
+// Param is what the peer granted or asked for.
+func (c *connection) Param() verbs.ConnParam { return c.param }
+
+// Remote is the peer's address.
+func (c *connection) Remote() netip.AddrPort { return c.remote }
+
+// Disconnect ends the connection.
+func (c *connection) Disconnect() error {
+	return c.m.d.control("disconnect", func() error {
+		if c.over {
+			return nil
+		}
+		now := c.m.d.drv.Now()
+		err := c.m.agent.Disconnect(now, c.id, nil)
+		c.toError(now)
+		if err != nil {
+			return connError("disconnect", c.remote, err)
+		}
+		return nil
+	})
+}
+
+// WaitDisconnect waits until either side has ended the connection.
+func (c *connection) WaitDisconnect(timeout time.Duration) error {
+	if err := c.m.d.enter(drive.CallWait); err != nil {
+		return &verbs.OpError{Op: "wait_disconnect", Obj: c.remote.String(), Err: err}
+	}
+	defer c.m.d.leave()
+	return c.m.d.wait("wait_disconnect", c.gate, timeout, func() bool { return c.over })
+}

@@ -1,0 +1,242 @@
+package softroce
+
+import (
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/engine"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Device is an opened soft-RoCE NIC: a verbs.Context.
+type Device struct {
+	cfg    Config
+	nic    *engine.NIC
+	link   link.PacketLink
+	drv    drive.Driver
+	cm     manager
+	closed bool
+
+	async struct {
+		gate  drive.Gate
+		queue []verbs.AsyncEvent
+	}
+}
+
+var _ verbs.Context = (*Device)(nil)
+
+// The Device itself is what the driver drives: the engine, with the connection
+// manager and the delivery of events around it.
+
+// Input takes a datagram.
+func (d *Device) Input(now mono.Time, dg *link.Datagram) { d.nic.Input(now, dg) }
+
+// Tick handles deadlines that have passed.
+func (d *Device) Tick(now mono.Time) {
+	d.nic.Tick(now)
+	d.cm.tick(now)
+}
+
+// Deadline is the next deadline of NIC or connection manager.
+func (d *Device) Deadline() mono.Time { return min(d.nic.Deadline(), d.cm.agent.NextTimer()) }
+
+// Output hands on what the NIC has to report, then fills ds.
+func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
+	d.cm.exchange(now)
+	d.deliver(now)
+	return d.nic.Output(now, ds)
+}
+
+// deliver hands events to those who wait for them.
+func (d *Device) deliver(now mono.Time) {
+	for {
+		cq, ok := d.nic.NextCompletionEvent()
+		if !ok {
+			break
+		}
+		cq.Owner.(*completionQueue).fire()
+	}
+	for {
+		e, ok := d.nic.NextEvent()
+		if !ok {
+			return
+		}
+		d.cm.observe(now, e)
+		if len(d.async.queue) < d.nic.Config().Limits.PendingEvents {
+			d.async.queue = append(d.async.queue, d.asyncEvent(e))
+			d.async.gate.Notify()
+		}
+	}
+}
+
+func (d *Device) asyncEvent(e engine.Event) verbs.AsyncEvent {
+	out := verbs.AsyncEvent{Type: e.Type, Port: e.Port}
+	if e.QP != nil {
+		out.QP = e.QP.Owner.(*queuePair)
+	}
+	if e.CQ != nil {
+		out.CQ = e.CQ.Owner.(*completionQueue)
+	}
+	if e.SRQ != nil {
+		out.SRQ = e.SRQ.Owner.(*sharedQueue)
+	}
+	return out
+}
+
+// enter begins a verb; leave ends it and lets the NIC act on it.
+func (d *Device) enter(c drive.Call) error {
+	d.drv.Lock(c)
+	if d.closed {
+		d.drv.Unlock()
+		return verbs.ErrClosed
+	}
+	return nil
+}
+
+func (d *Device) leave() {
+	d.drv.Pump()
+	d.drv.Unlock()
+}
+
+// control runs a verb that creates, changes or destroys something.
+func (d *Device) control(op string, f func() error) error {
+	if err := d.enter(drive.CallControl); err != nil {
+		return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: err}
+	}
+	defer d.leave()
+	return f()
+}
+
+// wait waits at g until ready says so.
+func (d *Device) wait(op string, g drive.Gate, timeout time.Duration, ready func() bool) error {
+	until := mono.Never
+	if timeout >= 0 {
+		until = d.drv.Now().Add(timeout)
+	}
+	for !ready() {
+		if d.closed {
+			return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: verbs.ErrClosed}
+		}
+		left := verbs.Forever
+		if until != mono.Never {
+			if left = until.Sub(d.drv.Now()); left <= 0 {
+				return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: verbs.ErrTimeout}
+			}
+		}
+		g.Wait(left)
+	}
+	return nil
+}
+
+// Info names the device.
+func (d *Device) Info() verbs.DeviceInfo {
+	return verbs.DeviceInfo{Name: d.cfg.Name, Provider: "softroce", Transport: verbs.TransportIB, GUID: d.cfg.NIC.GUID}
+}
+
+// QueryDevice returns what the device can do.
+func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
+	l := d.nic.Config().Limits
+	caps := verbs.CapRC | verbs.CapUC | verbs.CapUD | verbs.CapXRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 |
+		verbs.CapAtomics | verbs.CapMulticast | verbs.CapSendInv | verbs.CapLocalInv | verbs.CapFlush | verbs.CapAtomicWrite |
+		verbs.CapCM | verbs.CapCongestion | verbs.CapAutoMigration | verbs.CapCredits | verbs.CapZeroBased | verbs.CapResizeCQ
+	if d.nic.Config().Quirks.NoCongestion {
+		caps &^= verbs.CapCongestion
+	}
+	return verbs.DeviceAttr{
+		FirmwareVersion: "softroce", NodeGUID: d.cfg.NIC.GUID, Caps: caps,
+		MaxQP: l.QPs, MaxQPWR: l.QPWR, MaxSGE: l.SGE, MaxSGERead: l.SGE, MaxInline: l.Inline,
+		MaxCQ: l.CQs, MaxCQE: l.CQE, MaxMR: l.MRs, MaxMRSize: 1 << 47, MaxMW: l.MRs, MaxPD: l.PDs, MaxAH: l.AHs,
+		MaxSRQ: l.SRQs, MaxSRQWR: l.SRQWR, MaxSRQSGE: l.SGE, MaxXRCD: l.XRCDs,
+		MaxQPRdAtomic: l.RdAtomic, MaxQPInitAtomic: l.RdAtomic,
+		MaxMcastGroups: l.McastGroups, MaxMcastQPs: l.McastQPs, MaxPKeys: len(d.nic.Config().PKeys), Ports: 1,
+	}, nil
+}
+
+// QueryPort describes the port.
+func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
+	if err := d.onlyPort("query_port", port); err != nil {
+		return a, err
+	}
+	err = d.control("query_port", func() error {
+		a = d.nic.Port()
+		return nil
+	})
+	return a, err
+}
+
+func (d *Device) onlyPort(op string, port uint8) error {
+	if port != 1 {
+		return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: verbs.ErrInvalid}
+	}
+	return nil
+}
+
+// QueryGID returns an entry of the GID table.
+func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
+	if err := d.onlyPort("query_gid", port); err != nil {
+		return e, err
+	}
+	err = d.control("query_gid", func() error {
+		table := d.nic.Config().GIDs
+		if index < 0 || index >= len(table) {
+			return &verbs.OpError{Op: "query_gid", Obj: d.cfg.Name, Err: verbs.ErrNotFound}
+		}
+		e = table[index]
+		return nil
+	})
+	return e, err
+}
+
+// QueryPKey returns an entry of the partition table.
+func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
+	if err := d.onlyPort("query_pkey", port); err != nil {
+		return 0, err
+	}
+	table := d.nic.Config().PKeys
+	if index < 0 || index >= len(table) {
+		return 0, &verbs.OpError{Op: "query_pkey", Obj: d.cfg.Name, Err: verbs.ErrNotFound}
+	}
+	return table[index], nil
+}
+
+// WaitAsync returns the next asynchronous event.
+func (d *Device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
+	if err := d.enter(drive.CallWait); err != nil {
+		return verbs.AsyncEvent{}, &verbs.OpError{Op: "get_async_event", Obj: d.cfg.Name, Err: err}
+	}
+	defer d.leave()
+	err := d.wait("get_async_event", d.async.gate, timeout, func() bool { return len(d.async.queue) > 0 })
+	if err != nil {
+		return verbs.AsyncEvent{}, err
+	}
+	e := d.async.queue[0]
+	d.async.queue = d.async.queue[1:]
+	return e, nil
+}
+
+// Counters returns what NIC and connection manager have counted.
+func (d *Device) Counters() []verbs.Counter {
+	d.drv.Lock(drive.CallWait)
+	defer d.drv.Unlock()
+	return d.nic.Count.List()
+}
+
+// CM returns the connection manager.
+func (d *Device) CM() (verbs.CM, error) { return &d.cm, nil }
+
+// Close closes the device and its link. Calls that wait return ErrClosed.
+func (d *Device) Close() error {
+	d.drv.Lock(drive.CallControl)
+	if d.closed {
+		d.drv.Unlock()
+		return nil
+	}
+	d.closed = true
+	d.async.gate.Notify()
+	d.cm.shut()
+	d.drv.Unlock()
+	d.drv.Close()
+	return d.link.Close()
+}

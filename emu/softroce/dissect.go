@@ -1,0 +1,126 @@
+package softroce
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+)
+
+// Dissector lets impairments single RoCEv2 packets out, by destination QP and
+// PSN, and change their fields with the ICRC put right again.
+type Dissector struct{}
+
+var _ impair.Dissector = Dissector{}
+
+// Dissect reads the destination QP and the PSN.
+func (Dissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
+	if len(payload) < wire.BTHLen+wire.ICRCLen {
+		return 0, 0, false
+	}
+	qpn := binary.BigEndian.Uint32(payload[4:]) & 0xffffff
+	psn := binary.BigEndian.Uint32(payload[8:]) & 0xffffff
+	return impair.Flow(qpn), psn, true
+}
+
+// field is a part of a packet that can be set: bits of the big-endian number
+// that size bytes at offset make up.
+type field struct {
+	header       wire.HeaderSet // 0: the BTH
+	offset, size int
+	shift, bits  uint
+}
+
+var fields = map[string]field{
+	"bth.opcode":    {offset: 0, size: 1, bits: 8},
+	"bth.solicited": {offset: 1, size: 1, shift: 7, bits: 1},
+	"bth.migreq":    {offset: 1, size: 1, shift: 6, bits: 1},
+	"bth.pad":       {offset: 1, size: 1, shift: 4, bits: 2},
+	"bth.tver":      {offset: 1, size: 1, bits: 4},
+	"bth.pkey":      {offset: 2, size: 2, bits: 16},
+	"bth.fecn":      {offset: 4, size: 1, shift: 7, bits: 1},
+	"bth.becn":      {offset: 4, size: 1, shift: 6, bits: 1},
+	"bth.destqp":    {offset: 4, size: 4, bits: 24},
+	"bth.ackreq":    {offset: 8, size: 1, shift: 7, bits: 1},
+	"bth.psn":       {offset: 8, size: 4, bits: 24},
+
+	"aeth.syndrome": {header: wire.HasAETH, offset: 0, size: 1, bits: 8},
+	"aeth.msn":      {header: wire.HasAETH, offset: 0, size: 4, bits: 24},
+	"reth.va":       {header: wire.HasRETH, offset: 0, size: 8, bits: 64},
+	"reth.rkey":     {header: wire.HasRETH, offset: 8, size: 4, bits: 32},
+	"reth.length":   {header: wire.HasRETH, offset: 12, size: 4, bits: 32},
+	"deth.qkey":     {header: wire.HasDETH, offset: 0, size: 4, bits: 32},
+	"deth.srcqp":    {header: wire.HasDETH, offset: 4, size: 4, bits: 24},
+	"immdt":         {header: wire.HasImm, offset: 0, size: 4, bits: 32},
+	"ieth.rkey":     {header: wire.HasIETH, offset: 0, size: 4, bits: 32},
+	"xrceth.srqn":   {header: wire.HasXRCETH, offset: 0, size: 4, bits: 24},
+
+	"atomiceth.va":      {header: wire.HasAtomicETH, offset: 0, size: 8, bits: 64},
+	"atomiceth.rkey":    {header: wire.HasAtomicETH, offset: 8, size: 4, bits: 32},
+	"atomiceth.swapadd": {header: wire.HasAtomicETH, offset: 12, size: 8, bits: 64},
+	"atomiceth.compare": {header: wire.HasAtomicETH, offset: 20, size: 8, bits: 64},
+}
+
+// FieldNames lists the fields that SetField knows.
+func FieldNames() []string {
+	names := make([]string, 0, len(fields))
+	for n := range fields { //layers:ordered sorted below
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// SetField gives a field a value and seals the packet again.
+func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
+	f, ok := fields[name]
+	if !ok {
+		return fmt.Errorf("no field %q in RoCEv2; there are %s", name, strings.Join(FieldNames(), ", "))
+	}
+	if f.bits < 64 && value>>f.bits != 0 {
+		return fmt.Errorf("field %s has %d bits: %#x does not fit", name, f.bits, value)
+	}
+	if len(d.Payload) < wire.BTHLen+wire.ICRCLen {
+		return fmt.Errorf("field %s: %w", name, wire.ErrShort)
+	}
+	at := f.offset
+	if f.header != 0 {
+		info, ok := wire.Opcode(d.Payload[0]).Info()
+		if !ok || !info.Headers.Has(f.header) {
+			return fmt.Errorf("field %s: %v has no such header", name, wire.Opcode(d.Payload[0]))
+		}
+		// Headers follow the BTH in the order of their bits.
+		at += wire.BTHLen + (info.Headers & (f.header - 1)).Len()
+	}
+	if at+f.size > len(d.Payload)-wire.ICRCLen {
+		return fmt.Errorf("field %s: %w", name, wire.ErrShort)
+	}
+	put(d.Payload[at:at+f.size], f, value)
+	id := uint16(0)
+	if d.IPID < link.IPIDUnknown {
+		id = uint16(d.IPID)
+	}
+	wire.NewICRC(d.Src, d.Dst).Seal(id, d.Payload)
+	return nil
+}
+
+// put replaces the field's bits in b.
+func put(b []byte, f field, value uint64) {
+	var old uint64
+	for _, v := range b {
+		old = old<<8 | uint64(v)
+	}
+	mask := ^uint64(0)
+	if f.bits < 64 {
+		mask = (1<<f.bits - 1) << f.shift
+	}
+	old = old&^mask | value<<f.shift&mask
+	for i := len(b) - 1; i >= 0; i-- {
+		b[i] = byte(old)
+		old >>= 8
+	}
+}

@@ -1,0 +1,139 @@
+// Package softroce is a verbs provider that speaks RoCEv2 in user space, on a
+// simulated link or on a UDP socket. It joins the pure parts (engine, the NIC;
+// cm, its connection manager) to a driver, and gives them the shape of package
+// verbs. What the protocol demands is decided in those parts, not here.
+//
+// A Device may be used from several goroutines; in a simulated world, from the
+// world's programs.
+package softroce
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/internal/simdrive"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softroce/cm"
+	"github.com/fabrictest/fabrictest/emu/softroce/engine"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+)
+
+// Quirks make a device misbehave on purpose; see engine.Quirks.
+type Quirks = engine.Quirks
+
+// Config describes a device. Addrs is required, the rest has defaults.
+type Config struct {
+	// Name is what the device is listed as; "softroce0" by default.
+	Name string
+	// Addrs become the GID table, in this order.
+	Addrs []netip.Addr
+	// NIC configures the engine. GIDs, Link and LinkMTU are filled in.
+	NIC engine.Config
+	// CM configures the connection manager. CAGUID is filled in if zero.
+	CM cm.Config
+	// Costs is what verb calls take in a simulated world; zero for the defaults.
+	Costs Costs
+}
+
+// Costs is the processor time of verb calls in a simulated world.
+type Costs = simdrive.Costs
+
+// startTime is the time at which real devices are opened. It is not zero, so
+// that a time can be told from one never set.
+const startTime mono.Time = 1
+
+// InWorld opens a device in a simulated world. l is port or a decorator of it.
+func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Device, error) {
+	if len(cfg.Addrs) == 0 {
+		cfg.Addrs = port.Addrs()
+	}
+	if cfg.Costs == (Costs{}) {
+		cfg.Costs = simdrive.DefaultCosts()
+	}
+	return open(cfg, l, func(d *Device) drive.Driver {
+		return simdrive.New(w, d, l, port, cfg.Costs, d.nic.SetPort)
+	})
+}
+
+// OnLink opens a device in real time on a link that is already open. The
+// device closes the link.
+func OnLink(l link.Waiter, cfg Config) (*Device, error) {
+	return open(cfg, l, func(d *Device) drive.Driver {
+		return drive.NewReal(d, l, startTime)
+	})
+}
+
+// OnUDP opens a device in real time on UDP sockets of the calling thread's
+// network namespace, bound to the RoCEv2 port of the first address. sock sets
+// what it likes of the socket; Local and FixID are filled in.
+func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
+	if len(cfg.Addrs) != 1 {
+		return nil, fmt.Errorf("softroce: a UDP device has one address, not %d: open one device for each", len(cfg.Addrs))
+	}
+	sock.Local = netip.AddrPortFrom(cfg.Addrs[0], wire.Port)
+	sock.FixID = fixID
+	l, err := udplink.Open(sock)
+	if err != nil {
+		return nil, fmt.Errorf("softroce: %w", err)
+	}
+	d, err := OnLink(l, cfg)
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// fixID makes a packet that was sealed for IPv4 identification 0 right for id,
+// and the other way round. The CRC is linear, so that the difference depends on
+// the length alone.
+func fixID(payload []byte, id uint16) {
+	delta := wire.IDDelta(id, len(payload))
+	tail := payload[len(payload)-wire.ICRCLen:]
+	for i := range tail {
+		tail[i] ^= byte(delta >> (8 * i))
+	}
+}
+
+// open builds a device and starts its driver.
+func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Device, error) {
+	if cfg.Name == "" {
+		cfg.Name = "softroce0"
+	}
+	cfg.NIC.GIDs = engine.RoCEv2GIDs(cfg.Addrs...)
+	cfg.NIC.Link = l.Features()
+	cfg.NIC.LinkMTU = l.MTU()
+	if cfg.NIC.GUID == 0 && len(cfg.Addrs) > 0 {
+		cfg.NIC.GUID = guidOf(cfg.Addrs[0])
+	}
+	nic, err := engine.New(cfg.NIC)
+	if err != nil {
+		return nil, fmt.Errorf("softroce %s: %w", cfg.Name, err)
+	}
+	if cfg.CM.CAGUID == 0 {
+		cfg.CM.CAGUID = cfg.NIC.GUID
+	}
+	if len(cfg.CM.PKeys) == 0 {
+		cfg.CM.PKeys = nic.Config().PKeys
+	}
+	cfg.CM.MaxMTU = uint8(nic.MTU())
+	d := &Device{cfg: cfg, nic: nic, link: l}
+	d.cm.init(d, cfg.CM)
+	d.drv = start(d)
+	d.async.gate = d.drv.NewGate(drive.Name("asynchronous event of " + cfg.Name))
+	return d, nil
+}
+
+// guidOf makes a GUID of an address, with the bit set that says it is made up.
+func guidOf(a netip.Addr) uint64 {
+	b := a.As16()
+	guid := uint64(0x02) << 56
+	for i, v := range b {
+		guid ^= uint64(v) << (8 * (uint(15-i) % 7))
+	}
+	return guid
+}

@@ -1,0 +1,190 @@
+package softroce
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/softroce/cm"
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// listener is a verbs.Listener.
+type listener struct {
+	m      *manager
+	id     cm.ListenID
+	addr   netip.AddrPort
+	gate   drive.Gate
+	queue  []cm.Event
+	closed bool
+}
+
+// Listen waits for requests to addr.
+func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
+	l := &listener{m: m}
+	err := m.d.control("listen", func() error {
+		if addr.Port() == 0 {
+			addr = netip.AddrPortFrom(addr.Addr(), m.ephemeralPort())
+		}
+		if backlog <= 0 {
+			backlog = defaultBacklog
+		}
+		local := addr.Addr()
+		if local.IsUnspecified() {
+			local = netip.Addr{}
+		}
+		id, err := m.agent.Listen(mad.IPService(mad.PortSpace(space&0xff), addr.Port()), local, backlog)
+		if err != nil {
+			return connError("listen", addr, err)
+		}
+		l.id, l.addr = id, addr
+		l.gate = m.d.drv.NewGate(drive.Name(fmt.Sprintf("connection request to %v", addr)))
+		m.listeners[id] = l
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *listener) Addr() netip.AddrPort { return l.addr }
+
+func (l *listener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
+	if err := l.m.d.enter(drive.CallWait); err != nil {
+		return nil, &verbs.OpError{Op: "get_request", Obj: l.addr.String(), Err: err}
+	}
+	defer l.m.d.leave()
+	err := l.m.d.wait("get_request", l.gate, timeout, func() bool { return len(l.queue) > 0 || l.closed })
+	if err != nil {
+		return nil, err
+	}
+	if l.closed {
+		return nil, &verbs.OpError{Op: "get_request", Obj: l.addr.String(), Err: verbs.ErrClosed}
+	}
+	e := l.queue[0]
+	l.queue = l.queue[1:]
+	return &request{m: l.m, e: e}, nil
+}
+
+func (l *listener) Close() error {
+	return l.m.d.control("close_listener", func() error {
+		if l.closed {
+			return nil
+		}
+		l.closed = true
+		delete(l.m.listeners, l.id)
+		for _, e := range l.queue {
+			_ = l.m.agent.Close(l.m.d.drv.Now(), e.Conn)
+		}
+		l.gate.Notify()
+		return l.m.agent.CloseListen(l.id)
+	})
+}
+
+// request is a verbs.ConnRequest.
+type request struct {
+	m *manager
+	e cm.Event
+}
+
+func (r *request) Remote() netip.AddrPort {
+	if s := r.e.SIDRRequest; s != nil {
+		return netip.AddrPortFrom(s.Remote, s.SrcPort)
+	}
+	return netip.AddrPortFrom(r.e.Request.Path.Remote, r.e.Request.SrcPort)
+}
+
+func (r *request) Param() verbs.ConnParam {
+	p := verbs.ConnParam{PrivateData: r.e.PrivateData}
+	if q := r.e.Request; q != nil {
+		p.ResponderResources, p.InitiatorDepth = q.RespRes, q.InitDepth
+		p.RetryCount, p.RNRRetryCount, p.FlowControl = q.RetryCount, q.RNRRetry, q.E2EFlow
+	}
+	return p
+}
+
+func (r *request) Reject(private []byte) error {
+	return r.m.d.control("reject", func() error {
+		now := r.m.d.drv.Now()
+		var err error
+		if r.e.SIDRRequest != nil {
+			err = r.m.agent.SIDRReply(now, r.e.Conn, cm.SIDRReplyParam{Status: mad.SIDRRejected, PrivateData: private})
+		} else {
+			err = r.m.agent.Reject(now, r.e.Conn, mad.ReasonConsumer, nil, private)
+		}
+		if err != nil {
+			return connError("reject", r.Remote(), err)
+		}
+		return nil
+	})
+}
+
+func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
+	const op = "accept"
+	q, ok := qp.(*queuePair)
+	if !ok || q.d != r.m.d {
+		return nil, foreign(op, "QP")
+	}
+	if err := r.m.d.enter(drive.CallControl); err != nil {
+		return nil, &verbs.OpError{Op: op, Obj: r.m.d.cfg.Name, Err: err}
+	}
+	defer r.m.d.leave()
+	if r.e.SIDRRequest != nil {
+		err := r.m.agent.SIDRReply(r.m.d.drv.Now(), r.e.Conn, cm.SIDRReplyParam{
+			QPN: q.q.Num(), QKey: q.q.Query().QKey, PrivateData: param.PrivateData,
+		})
+		if err != nil {
+			return nil, connError(op, r.Remote(), err)
+		}
+		return nil, nil
+	}
+	c, err := r.connect(q, param, timeout)
+	if err != nil {
+		return nil, connError(op, r.Remote(), err)
+	}
+	return c, nil
+}
+
+// connect answers the request and waits until the peer is ready.
+func (r *request) connect(q *queuePair, param verbs.ConnParam, timeout time.Duration) (*connection, error) {
+	m, req := r.m, r.e.Request
+	c := &connection{
+		m: m, id: r.e.Conn, qp: q, remote: r.Remote(), psn: m.startPSN(), param: r.Param(),
+		gid: m.gidIndex(req.Path.Local), timeoutCode: req.Path.LocalAckTimeout,
+	}
+	c.gate = m.d.drv.NewGate(drive.Name(fmt.Sprintf("confirmation of %v", c.remote)))
+	if err := c.toInit(); err != nil {
+		return nil, err
+	}
+	mtu := min(verbs.MTU(req.Path.MTU), m.d.nic.MTU())
+	if err := c.toRTR(req.RemoteQPN, req.StartPSN, mtu, min(param.ResponderResources, req.InitDepth)); err != nil {
+		return nil, err
+	}
+	m.conns[c.id] = c
+	q.conn = c
+	err := m.agent.Accept(m.d.drv.Now(), c.id, cm.AcceptParam{
+		QPN: q.q.Num(), StartPSN: c.psn, RespRes: param.ResponderResources, InitDepth: param.InitiatorDepth,
+		RNRRetry: param.RNRRetryCount, TargetAckDelay: targetAckDelay, SRQ: q.srq, E2EFlow: param.FlowControl,
+		PrivateData: param.PrivateData,
+	})
+	if err != nil {
+		c.abandon()
+		return nil, err
+	}
+	m.d.drv.Pump()
+	e, err := c.next(timeout)
+	if err == nil && e.Kind != cm.EventEstablished {
+		err = fmt.Errorf("%w: connection ended by %v", verbs.ErrClosed, e.Kind)
+	}
+	if err == nil {
+		err = c.toRTS(req.RetryCount, req.RNRRetry, min(param.InitiatorDepth, req.RespRes))
+	}
+	if err != nil {
+		c.abandon()
+		return nil, err
+	}
+	return c, nil
+}

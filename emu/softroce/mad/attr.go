@@ -1,0 +1,67 @@
+package mad
+
+import "fmt"
+
+// Attr is a MAD's attribute ID: which message it is.
+type Attr uint16
+
+// The messages of the connection management class.
+const (
+	AttrREQ     Attr = 0x10
+	AttrMRA     Attr = 0x11
+	AttrREJ     Attr = 0x12
+	AttrREP     Attr = 0x13
+	AttrRTU     Attr = 0x14
+	AttrDREQ    Attr = 0x15
+	AttrDREP    Attr = 0x16
+	AttrSIDRREQ Attr = 0x17
+	AttrSIDRREP Attr = 0x18
+	AttrLAP     Attr = 0x19
+	AttrAPR     Attr = 0x1A
+
+	// NumAttrs is how many there are, AttrREQ being the first.
+	NumAttrs = 11
+)
+
+var attrNames = [NumAttrs]string{
+	"REQ", "MRA", "REJ", "REP", "RTU", "DREQ", "DREP", "SIDR_REQ", "SIDR_REP", "LAP", "APR",
+}
+
+// Index returns a's place among the class's messages, from 0, and whether a is
+// one of them.
+func (a Attr) Index() (int, bool) {
+	i := int(a) - int(AttrREQ)
+	return i, i >= 0 && i < NumAttrs
+}
+
+// String prints the message's name as the specification spells it.
+func (a Attr) String() string {
+	if i, ok := a.Index(); ok {
+		return attrNames[i]
+	}
+	return fmt.Sprintf("attribute %#04x", uint16(a))
+}
+
+// About says which message an MRA delays or a REJ refuses.
+type About uint8
+
+// What a REJ or an MRA is about. AboutOther is a LAP in an MRA, and in a REJ
+// none in particular: the whole connection.
+const (
+	AboutREQ   About = 0
+	AboutREP   About = 1
+	AboutOther About = 2
+)
+
+// String prints the message's name.
+func (a About) String() string {
+	switch a {
+	case AboutREQ:
+		return "REQ"
+	case AboutREP:
+		return "REP"
+	case AboutOther:
+		return "other"
+	}
+	return fmt.Sprintf("message %d", uint8(a))
+}

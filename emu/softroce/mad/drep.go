@@ -1,0 +1,33 @@
+package mad
+
+import "encoding/binary"
+
+// DREPPrivateLen is how much private data a DREP carries.
+const DREPPrivateLen = 224
+
+// DREP answers a DREQ: the connection is over on this side too.
+type DREP struct {
+	LocalCommID, RemoteCommID uint32
+	PrivateData               [DREPPrivateLen]byte
+}
+
+// Append appends m's body in wire order and returns the extended slice.
+func (m *DREP) Append(b []byte) []byte {
+	b, p := grow(b)
+	binary.BigEndian.PutUint32(p, m.LocalCommID)
+	binary.BigEndian.PutUint32(p[4:], m.RemoteCommID)
+	copy(p[8:], m.PrivateData[:])
+	return b
+}
+
+// Parse decodes m from the front of b and returns the bytes that follow.
+func (m *DREP) Parse(b []byte) (rest []byte, err error) {
+	p, rest, err := cut("DREP", b)
+	if err != nil {
+		return nil, err
+	}
+	m.LocalCommID = binary.BigEndian.Uint32(p)
+	m.RemoteCommID = binary.BigEndian.Uint32(p[4:])
+	m.PrivateData = [DREPPrivateLen]byte(p[8:])
+	return rest, nil
+}

@@ -1,0 +1,71 @@
+package mad
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Sizes of a MAD and its two parts, in bytes.
+const (
+	Len       = 256
+	HeaderLen = 24
+	BodyLen   = Len - HeaderLen
+)
+
+// What every connection management MAD says in its first four bytes.
+const (
+	BaseVersion    = 1
+	ClassCM        = 0x07
+	ClassVersionCM = 2
+	MethodSend     = 0x03
+)
+
+// ErrShort is what errors.Is finds when a MAD or a part of it is cut off.
+var ErrShort = errors.New("cut short")
+
+// Header is the common MAD header.
+type Header struct {
+	BaseVersion   uint8
+	Class         uint8
+	ClassVersion  uint8
+	Method        uint8
+	Status        uint16
+	ClassSpecific uint16
+	TID           uint64 // transaction: an answer repeats the one it answers
+	Attr          Attr
+	Modifier      uint32
+}
+
+// NewHeader returns the header of a connection management message.
+func NewHeader(attr Attr, tid uint64) Header {
+	return Header{
+		BaseVersion: BaseVersion, Class: ClassCM, ClassVersion: ClassVersionCM,
+		Method: MethodSend, TID: tid, Attr: attr,
+	}
+}
+
+// Append appends h in wire order and returns the extended slice.
+func (h Header) Append(b []byte) []byte {
+	b = append(b, h.BaseVersion, h.Class, h.ClassVersion, h.Method)
+	b = binary.BigEndian.AppendUint16(b, h.Status)
+	b = binary.BigEndian.AppendUint16(b, h.ClassSpecific)
+	b = binary.BigEndian.AppendUint64(b, h.TID)
+	b = binary.BigEndian.AppendUint16(b, uint16(h.Attr))
+	b = append(b, 0, 0)
+	return binary.BigEndian.AppendUint32(b, h.Modifier)
+}
+
+// Parse decodes h from the front of b and returns the bytes that follow.
+func (h *Header) Parse(b []byte) (rest []byte, err error) {
+	if len(b) < HeaderLen {
+		return nil, fmt.Errorf("MAD header: %w: %d of %d bytes", ErrShort, len(b), HeaderLen)
+	}
+	h.BaseVersion, h.Class, h.ClassVersion, h.Method = b[0], b[1], b[2], b[3]
+	h.Status = binary.BigEndian.Uint16(b[4:])
+	h.ClassSpecific = binary.BigEndian.Uint16(b[6:])
+	h.TID = binary.BigEndian.Uint64(b[8:])
+	h.Attr = Attr(binary.BigEndian.Uint16(b[16:]))
+	h.Modifier = binary.BigEndian.Uint32(b[20:])
+	return b[HeaderLen:], nil
+}

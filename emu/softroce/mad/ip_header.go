@@ -1,0 +1,76 @@
+package mad
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+)
+
+// IPHeaderLen is how much of the private data of a REQ or SIDR_REQ for an IP
+// service belongs to rdma_cm.
+const IPHeaderLen = 36
+
+// IPHeaderVersion is the only version of IPHeader there is.
+const IPHeaderVersion uint8 = 0
+
+// IPHeader is what rdma_cm puts in front of the caller's private data so that
+// the other side learns which IP addresses and port are speaking.
+type IPHeader struct {
+	Version   uint8
+	IPVersion uint8 // 4 bits: 4 or 6
+	SrcPort   uint16
+	// Src and Dst hold an IPv4 address in the last four bytes, the others zero.
+	Src, Dst [16]byte
+}
+
+// NewIPHeader returns the header for a conversation between two addresses of
+// one family.
+func NewIPHeader(src, dst netip.Addr, srcPort uint16) IPHeader {
+	h := IPHeader{Version: IPHeaderVersion, IPVersion: 6, SrcPort: srcPort}
+	if src.Is4() {
+		h.IPVersion = 4
+		s, d := src.As4(), dst.As4()
+		copy(h.Src[12:], s[:])
+		copy(h.Dst[12:], d[:])
+		return h
+	}
+	h.Src, h.Dst = src.As16(), dst.As16()
+	return h
+}
+
+// SrcAddr returns the source address, or the zero Addr if the IP version is
+// neither 4 nor 6.
+func (h *IPHeader) SrcAddr() netip.Addr { return h.addr(h.Src) }
+
+// DstAddr returns the destination address, likewise.
+func (h *IPHeader) DstAddr() netip.Addr { return h.addr(h.Dst) }
+
+func (h *IPHeader) addr(b [16]byte) netip.Addr {
+	switch h.IPVersion {
+	case 4:
+		return netip.AddrFrom4([4]byte(b[12:]))
+	case 6:
+		return netip.AddrFrom16(b)
+	}
+	return netip.Addr{}
+}
+
+// Append appends h in wire order and returns the extended slice.
+func (h *IPHeader) Append(b []byte) []byte {
+	b = append(b, h.Version, h.IPVersion<<4)
+	b = binary.BigEndian.AppendUint16(b, h.SrcPort)
+	b = append(b, h.Src[:]...)
+	return append(b, h.Dst[:]...)
+}
+
+// Parse decodes h from the front of b and returns the bytes that follow: the
+// caller's own private data.
+func (h *IPHeader) Parse(b []byte) (rest []byte, err error) {
+	if len(b) < IPHeaderLen {
+		return nil, fmt.Errorf("rdma_cm header: %w: %d of %d bytes", ErrShort, len(b), IPHeaderLen)
+	}
+	h.Version, h.IPVersion = b[0], b[1]>>4
+	h.SrcPort = binary.BigEndian.Uint16(b[2:])
+	h.Src, h.Dst = [16]byte(b[4:20]), [16]byte(b[20:36])
+	return b[IPHeaderLen:], nil
+}

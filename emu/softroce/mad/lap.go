@@ -1,0 +1,40 @@
+package mad
+
+import "encoding/binary"
+
+// LAPPrivateLen is how much private data a LAP carries.
+const LAPPrivateLen = 168
+
+// LAP proposes an alternate path for an established connection.
+type LAP struct {
+	LocalCommID, RemoteCommID uint32
+	RemoteQPN                 uint32 // 24 bits: the receiver's queue pair
+	RemoteRespTimeout         uint8  // 5 bits
+	Alternate                 Path
+	PrivateData               [LAPPrivateLen]byte
+}
+
+// Append appends m's body in wire order and returns the extended slice.
+func (m *LAP) Append(b []byte) []byte {
+	b, p := grow(b)
+	binary.BigEndian.PutUint32(p, m.LocalCommID)
+	binary.BigEndian.PutUint32(p[4:], m.RemoteCommID)
+	put24(p[12:], m.RemoteQPN, m.RemoteRespTimeout<<3)
+	m.Alternate.putLAP(p[20:])
+	copy(p[64:], m.PrivateData[:])
+	return b
+}
+
+// Parse decodes m from the front of b and returns the bytes that follow.
+func (m *LAP) Parse(b []byte) (rest []byte, err error) {
+	p, rest, err := cut("LAP", b)
+	if err != nil {
+		return nil, err
+	}
+	m.LocalCommID = binary.BigEndian.Uint32(p)
+	m.RemoteCommID = binary.BigEndian.Uint32(p[4:])
+	m.RemoteQPN, m.RemoteRespTimeout = get24(p[12:]), p[15]>>3
+	m.Alternate.getLAP(p[20:])
+	m.PrivateData = [LAPPrivateLen]byte(p[64:])
+	return rest, nil
+}

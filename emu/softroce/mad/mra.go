@@ -1,0 +1,39 @@
+package mad
+
+import "encoding/binary"
+
+// MRAPrivateLen is how much private data an MRA carries.
+const MRAPrivateLen = 222
+
+// MRA says that a message arrived and that its answer will take a while.
+type MRA struct {
+	LocalCommID, RemoteCommID uint32
+	About                     About // 2 bits
+	ServiceTimeout            uint8 // 5 bits: how long the answer may take now
+	PrivateData               [MRAPrivateLen]byte
+}
+
+// Append appends m's body in wire order and returns the extended slice.
+func (m *MRA) Append(b []byte) []byte {
+	b, p := grow(b)
+	binary.BigEndian.PutUint32(p, m.LocalCommID)
+	binary.BigEndian.PutUint32(p[4:], m.RemoteCommID)
+	p[8] = uint8(m.About) << 6
+	p[9] = m.ServiceTimeout << 3
+	copy(p[10:], m.PrivateData[:])
+	return b
+}
+
+// Parse decodes m from the front of b and returns the bytes that follow.
+func (m *MRA) Parse(b []byte) (rest []byte, err error) {
+	p, rest, err := cut("MRA", b)
+	if err != nil {
+		return nil, err
+	}
+	m.LocalCommID = binary.BigEndian.Uint32(p)
+	m.RemoteCommID = binary.BigEndian.Uint32(p[4:])
+	m.About = About(p[8] >> 6)
+	m.ServiceTimeout = p[9] >> 3
+	m.PrivateData = [MRAPrivateLen]byte(p[10:])
+	return rest, nil
+}

@@ -1,0 +1,61 @@
+package mad
+
+import "encoding/binary"
+
+// What a REJ carries beside its reason.
+const (
+	REJInfoLen    = 72
+	REJPrivateLen = 148
+)
+
+// REJ refuses a message, or gives a connection up.
+type REJ struct {
+	LocalCommID  uint32 // 0 where the sender made none
+	RemoteCommID uint32
+	About        About // 2 bits
+	InfoLen      uint8 // 7 bits: how much of Info counts
+	Reason       Reason
+	Info         [REJInfoLen]byte // additional reject information, by reason
+	PrivateData  [REJPrivateLen]byte
+}
+
+// SetInfo sets the additional reject information.
+func (m *REJ) SetInfo(info []byte) error {
+	if err := Fill(m.Info[:], info); err != nil {
+		return err
+	}
+	m.InfoLen = uint8(len(info))
+	return nil
+}
+
+// AdditionalInfo returns the additional reject information, part of m.
+func (m *REJ) AdditionalInfo() []byte { return m.Info[:min(int(m.InfoLen), REJInfoLen)] }
+
+// Append appends m's body in wire order and returns the extended slice.
+func (m *REJ) Append(b []byte) []byte {
+	b, p := grow(b)
+	binary.BigEndian.PutUint32(p, m.LocalCommID)
+	binary.BigEndian.PutUint32(p[4:], m.RemoteCommID)
+	p[8] = uint8(m.About) << 6
+	p[9] = m.InfoLen << 1
+	binary.BigEndian.PutUint16(p[10:], uint16(m.Reason))
+	copy(p[12:], m.Info[:])
+	copy(p[84:], m.PrivateData[:])
+	return b
+}
+
+// Parse decodes m from the front of b and returns the bytes that follow.
+func (m *REJ) Parse(b []byte) (rest []byte, err error) {
+	p, rest, err := cut("REJ", b)
+	if err != nil {
+		return nil, err
+	}
+	m.LocalCommID = binary.BigEndian.Uint32(p)
+	m.RemoteCommID = binary.BigEndian.Uint32(p[4:])
+	m.About = About(p[8] >> 6)
+	m.InfoLen = p[9] >> 1
+	m.Reason = Reason(binary.BigEndian.Uint16(p[10:]))
+	m.Info = [REJInfoLen]byte(p[12:])
+	m.PrivateData = [REJPrivateLen]byte(p[84:])
+	return rest, nil
+}

@@ -1,0 +1,291 @@
+package softroce
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/cm"
+	"github.com/fabrictest/fabrictest/emu/softroce/engine"
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// manager is the device's verbs.CM: it carries MADs between agent and NIC, and
+// takes queue pairs through their states as the agent's events call for.
+type manager struct {
+	d         *Device
+	agent     *cm.Agent
+	conns     map[cm.ConnID]*connection
+	listeners map[cm.ListenID]*listener
+	nextPort  uint16
+	psnSeed   uint64
+}
+
+// Values that rdma_cm uses on RoCE, and we with it.
+const (
+	firstEphemeralPort = 49152
+	connAckTimeout     = 17
+	connMinRNRTimer    = 12
+	targetAckDelay     = 15
+	defaultBacklog     = 128
+)
+
+func (m *manager) init(d *Device, cfg cm.Config) {
+	m.d = d
+	m.agent = cm.New(cfg)
+	m.conns = map[cm.ConnID]*connection{}
+	m.listeners = map[cm.ListenID]*listener{}
+	m.nextPort = firstEphemeralPort
+	m.psnSeed = cfg.CAGUID
+}
+
+// tick handles the agent's deadlines.
+func (m *manager) tick(now mono.Time) {
+	if m.agent.NextTimer() <= now {
+		m.agent.HandleTimer(now)
+	}
+}
+
+// exchange moves MADs both ways and handles what they caused.
+func (m *manager) exchange(now mono.Time) {
+	for {
+		in, ok := m.d.nic.NextMAD()
+		if !ok {
+			break
+		}
+		m.agent.HandleMAD(now, in.Remote, in.Local, in.PKey, in.Data[:])
+	}
+	for {
+		e, ok := m.agent.NextEvent()
+		if !ok {
+			break
+		}
+		m.handle(now, &e)
+	}
+	for {
+		out, ok := m.agent.NextMAD()
+		if !ok {
+			return
+		}
+		m.d.nic.SendMAD(engine.MAD{Local: out.Local, Remote: out.Remote, PKey: out.PKey, Data: *out.MAD})
+	}
+}
+
+// observe looks at the NIC's events for what concerns connections: data that
+// overtook the message which makes a connection complete.
+func (m *manager) observe(now mono.Time, e engine.Event) {
+	if e.Type != verbs.EventCommEst {
+		return
+	}
+	if c := e.QP.Owner.(*queuePair).conn; c != nil {
+		// An agent that knows better already needs no telling.
+		_ = m.agent.Established(now, c.id)
+	}
+}
+
+// handle acts on an event of the agent's.
+func (m *manager) handle(now mono.Time, e *cm.Event) {
+	switch e.Kind {
+	case cm.EventRequest, cm.EventSIDRRequest:
+		m.request(now, e)
+		return
+	case cm.EventDisconnectRequested, cm.EventDisconnected:
+		if c := m.conns[e.Conn]; c != nil {
+			c.toError(now)
+		}
+	}
+	c := m.conns[e.Conn]
+	if c == nil {
+		return
+	}
+	c.events = append(c.events, *e)
+	c.gate.Notify()
+	if e.Final {
+		delete(m.conns, e.Conn)
+	}
+}
+
+// request puts a request into its listener's queue.
+func (m *manager) request(now mono.Time, e *cm.Event) {
+	id := cm.ListenID(0)
+	if e.Request != nil {
+		id = e.Request.Listen
+	} else {
+		id = e.SIDRRequest.Listen
+	}
+	l := m.listeners[id]
+	if l == nil {
+		_ = m.agent.Close(now, e.Conn) // closed since; the peer is told
+		return
+	}
+	l.queue = append(l.queue, *e)
+	l.gate.Notify()
+}
+
+// shut wakes everyone who waits for a connection.
+func (m *manager) shut() {
+	for _, c := range m.conns { //layers:ordered all are woken, in no order that shows
+		c.gate.Notify()
+	}
+	for _, l := range m.listeners { //layers:ordered likewise
+		l.gate.Notify()
+	}
+}
+
+// drop lets go of a connection whose queue pair is gone.
+func (m *manager) drop(c *connection) {
+	_ = m.agent.Close(m.d.drv.Now(), c.id)
+	delete(m.conns, c.id)
+}
+
+// startPSN returns a first PSN: different every time, the same in every run.
+func (m *manager) startPSN() uint32 {
+	m.psnSeed = m.psnSeed*6364136223846793005 + 1442695040888963407
+	return uint32(m.psnSeed >> 40)
+}
+
+func (m *manager) ephemeralPort() uint16 {
+	p := m.nextPort
+	if m.nextPort++; m.nextPort == 0 {
+		m.nextPort = firstEphemeralPort
+	}
+	return p
+}
+
+// local chooses our address towards a peer.
+func (m *manager) local(peer netip.Addr) (netip.Addr, uint8, error) {
+	for i, g := range m.d.nic.Config().GIDs {
+		if g.Type == verbs.GIDTypeRoCEv2 && g.GID.Addr().Is4() == peer.Is4() {
+			return g.GID.Addr(), uint8(i), nil
+		}
+	}
+	return netip.Addr{}, 0, fmt.Errorf("%w: no address of the device's reaches %v", verbs.ErrNotFound, peer)
+}
+
+// gidIndex finds the GID table entry of one of our addresses.
+func (m *manager) gidIndex(local netip.Addr) uint8 {
+	for i, g := range m.d.nic.Config().GIDs {
+		if g.GID.Addr() == local {
+			return uint8(i)
+		}
+	}
+	return 0
+}
+
+// Connect connects qp to the listener at addr.
+func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
+	const op = "connect"
+	q, ok := qp.(*queuePair)
+	if !ok || q.d != m.d {
+		return nil, foreign(op, "QP")
+	}
+	if err := m.d.enter(drive.CallControl); err != nil {
+		return nil, &verbs.OpError{Op: op, Obj: m.d.cfg.Name, Err: err}
+	}
+	defer m.d.leave()
+	c, err := m.begin(q, addr, param)
+	if err != nil {
+		return nil, connError(op, addr, err)
+	}
+	m.d.drv.Pump()
+	if err := c.finish(param, timeout); err != nil {
+		return nil, connError(op, addr, err)
+	}
+	return c, nil
+}
+
+// begin sends the request for a connection.
+func (m *manager) begin(q *queuePair, addr netip.AddrPort, param verbs.ConnParam) (*connection, error) {
+	local, index, err := m.local(addr.Addr())
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{m: m, qp: q, remote: addr, psn: m.startPSN(), gid: index, timeoutCode: connAckTimeout}
+	c.gate = m.d.drv.NewGate(drive.Name(fmt.Sprintf("connection to %v", addr)))
+	if err := c.toInit(); err != nil {
+		return nil, err
+	}
+	transport := cm.RC
+	if q.Type() == verbs.QPTypeUC {
+		transport = cm.UC
+	}
+	c.id, err = m.agent.Connect(m.d.drv.Now(), cm.ConnectParam{
+		ServiceID: mad.IPService(mad.PortSpace(verbs.PortSpaceTCP&0xff), addr.Port()),
+		Path:      cm.Path{Local: local, Remote: addr.Addr(), MTU: uint8(m.d.nic.MTU()), LocalAckTimeout: connAckTimeout},
+		Transport: transport, QPN: q.q.Num(), StartPSN: c.psn,
+		RespRes: param.ResponderResources, InitDepth: param.InitiatorDepth,
+		RetryCount: param.RetryCount, RNRRetry: param.RNRRetryCount, SRQ: q.srq, E2EFlow: param.FlowControl,
+		SrcPort: m.ephemeralPort(), PrivateData: param.PrivateData,
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.conns[c.id] = c
+	q.conn = c
+	return c, nil
+}
+
+// Resolve asks the listener at addr for its datagram QP.
+func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Duration) (verbs.DatagramPeer, error) {
+	const op = "resolve"
+	if err := m.d.enter(drive.CallControl); err != nil {
+		return verbs.DatagramPeer{}, &verbs.OpError{Op: op, Obj: m.d.cfg.Name, Err: err}
+	}
+	defer m.d.leave()
+	peer, err := m.lookUp(addr, private, timeout)
+	if err != nil {
+		return verbs.DatagramPeer{}, connError(op, addr, err)
+	}
+	return peer, nil
+}
+
+func (m *manager) lookUp(addr netip.AddrPort, private []byte, timeout time.Duration) (peer verbs.DatagramPeer, err error) {
+	local, index, err := m.local(addr.Addr())
+	if err != nil {
+		return peer, err
+	}
+	c := &connection{m: m, remote: addr}
+	c.gate = m.d.drv.NewGate(drive.Name(fmt.Sprintf("service at %v", addr)))
+	c.id, err = m.agent.SIDRRequest(m.d.drv.Now(), cm.SIDRParam{
+		ServiceID: mad.IPService(mad.PortSpace(verbs.PortSpaceUDP&0xff), addr.Port()),
+		Path:      cm.Path{Local: local, Remote: addr.Addr()},
+		SrcPort:   m.ephemeralPort(), PrivateData: private,
+	})
+	if err != nil {
+		return peer, err
+	}
+	m.conns[c.id] = c
+	m.d.drv.Pump()
+	e, err := c.next(timeout)
+	if err != nil {
+		m.drop(c)
+		return peer, err
+	}
+	if e.Kind != cm.EventSIDRReply {
+		return peer, verbs.ErrTimeout
+	}
+	if e.SIDRReply.Status != 0 {
+		return peer, &verbs.RejectError{Reason: uint16(e.SIDRReply.Status), Text: e.SIDRReply.Status.String(), PrivateData: e.PrivateData}
+	}
+	return verbs.DatagramPeer{
+		AH:  verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(addr.Addr()), SGIDIndex: index, HopLimit: 64}},
+		QPN: verbs.QPN(e.SIDRReply.QPN), QKey: e.SIDRReply.QKey, PrivateData: e.PrivateData,
+	}, nil
+}
+
+// connError names the peer in an error, and maps the agent's own errors.
+func connError(op string, addr netip.AddrPort, err error) error {
+	switch {
+	case errors.Is(err, cm.ErrParam), errors.Is(err, cm.ErrState), errors.Is(err, cm.ErrUnknown), errors.Is(err, mad.ErrTooLong):
+		err = fmt.Errorf("%w: %w", verbs.ErrInvalid, err)
+	case errors.Is(err, cm.ErrInUse):
+		err = fmt.Errorf("%w: %w", verbs.ErrBusy, err)
+	case errors.Is(err, cm.ErrLimit):
+		err = fmt.Errorf("%w: %w", verbs.ErrNoMemory, err)
+	}
+	return &verbs.OpError{Op: op, Obj: addr.String(), Err: err}
+}

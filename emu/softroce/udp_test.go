@@ -1,0 +1,41 @@
+package softroce
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
+)
+
+// loopback opens a device on an address of the loopback network, which needs no
+// privilege.
+func loopback(t testing.TB, addr string, sock udplink.Config) *Device {
+	t.Helper()
+	d, err := OnUDP(sock, Config{Name: addr, Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func TestEchoOverUDPSockets(t *testing.T) {
+	a, b := loopback(t, "127.71.0.2", udplink.Config{}), loopback(t, "127.71.0.3", udplink.Config{})
+	errs := make(chan error, 2)
+	listening := make(chan struct{})
+	go func() { errs <- echoServer(b, 200, func() { close(listening) }) }()
+	<-listening
+	go func() { errs <- echoClient(a, netip.MustParseAddr("127.71.0.3"), 200) }()
+	for range 2 {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a.nic.Count.DropICRC != 0 || b.nic.Count.DropICRC != 0 {
+		t.Errorf("ICRC errors: %d and %d", a.nic.Count.DropICRC, b.nic.Count.DropICRC)
+	}
+}

@@ -1,0 +1,111 @@
+package verbs_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+
+	. "github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestOpErrorNamesVerbObjectAndCause(t *testing.T) {
+	for _, tc := range []struct {
+		err  *OpError
+		want string
+	}{
+		{&OpError{Op: "modify_qp", Obj: "qp 0x11", Err: ErrInvalid}, "modify_qp qp 0x11: invalid argument"},
+		{&OpError{Op: "create_srq", Err: ErrNotSupported}, "create_srq: not supported"},
+	} {
+		if got := tc.err.Error(); got != tc.want {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+}
+
+func TestErrorsAreFoundInsideOthers(t *testing.T) {
+	inner := fmt.Errorf("%w: port 3 of 1", ErrNotFound)
+	err := fmt.Errorf("bench: %w", &OpError{Op: "query_port", Obj: "rxe0", Err: inner})
+	if !errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
+		t.Errorf("errors.Is is wrong about %v", err)
+	}
+	var op *OpError
+	if !errors.As(err, &op) || op.Op != "query_port" || op.Obj != "rxe0" || op.Unwrap() != inner {
+		t.Errorf("errors.As found %+v in %v", op, err)
+	}
+}
+
+func TestSentinelsAreDistinct(t *testing.T) {
+	all := []error{
+		ErrNotSupported, ErrInvalid, ErrNoMemory, ErrBusy, ErrPerm, ErrNotFound, ErrTimeout, ErrClosed, ErrRejected, ErrOverrun,
+	}
+	for i, a := range all {
+		for j, b := range all {
+			if errors.Is(a, b) != (i == j) {
+				t.Errorf("errors.Is(%v, %v) is %v", a, b, i != j)
+			}
+		}
+	}
+}
+
+func TestRejectErrorIsRejected(t *testing.T) {
+	reject := &RejectError{Reason: 8, Text: "invalid service ID", PrivateData: []byte("why")}
+	err := fmt.Errorf("rank 3: %w", &OpError{Op: "connect", Err: reject})
+	if !errors.Is(err, ErrRejected) || errors.Is(err, ErrTimeout) {
+		t.Errorf("errors.Is is wrong about %v", err)
+	}
+	var got *RejectError
+	if !errors.As(err, &got) || got.Reason != 8 || string(got.PrivateData) != "why" {
+		t.Errorf("errors.As found %+v", got)
+	}
+	if want := "rank 3: connect: connection rejected: invalid service ID (reason 8)"; err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+}
+
+func TestUnimplementedSaysWhichVerbIsMissing(t *testing.T) {
+	var u Unimplemented
+	calls := map[string]func() (any, error){
+		"create_srq": func() (any, error) { return u.CreateSRQ(SRQInit{}) },
+		"open_xrcd":  func() (any, error) { return u.OpenXRCD() },
+		"open_qp":    func() (any, error) { return u.OpenQP(nil, 1) },
+		"cm":         func() (any, error) { return u.CM() },
+	}
+	for verb, call := range calls {
+		got, err := call()
+		var op *OpError
+		if !errors.Is(err, ErrNotSupported) || !errors.As(err, &op) || op.Op != verb {
+			t.Errorf("%s: error is %v", verb, err)
+		}
+		if got != nil {
+			t.Errorf("%s: got %v beside the error", verb, got)
+		}
+	}
+	if c := u.Counters(); c != nil {
+		t.Errorf("Counters = %v", c)
+	}
+}
+
+// An optional verb that has drifted from the interface would no longer fill in
+// for it when embedded.
+func TestUnimplementedFitsContext(t *testing.T) {
+	have, context := reflect.TypeFor[Unimplemented](), reflect.TypeFor[Context]()
+	for i := range have.NumMethod() {
+		m := have.Method(i)
+		want, ok := context.MethodByName(m.Name)
+		if !ok {
+			t.Errorf("%s is no verb of a Context", m.Name)
+			continue
+		}
+		var in, out []reflect.Type
+		for j := 1; j < m.Type.NumIn(); j++ { // 0 is the receiver
+			in = append(in, m.Type.In(j))
+		}
+		for j := range m.Type.NumOut() {
+			out = append(out, m.Type.Out(j))
+		}
+		if got := reflect.FuncOf(in, out, m.Type.IsVariadic()); got != want.Type {
+			t.Errorf("%s is %v, in Context it is %v", m.Name, got, want.Type)
+		}
+	}
+}

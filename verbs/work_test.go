@@ -1,0 +1,69 @@
+package verbs_test
+
+import (
+	"testing"
+	"unsafe"
+
+	. "github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestNextRKeyMovesTheLowByteOnly(t *testing.T) {
+	for _, tc := range []struct{ key, want RKey }{
+		{0x12345600, 0x12345601},
+		{0x123456fe, 0x123456ff},
+		{0x123456ff, 0x12345600}, // wraps without touching the window's index
+		{0xffffffff, 0xffffff00},
+		{0, 1},
+	} {
+		if got := NextRKey(tc.key); got != tc.want {
+			t.Errorf("NextRKey(%#x) = %#x, want %#x", tc.key, got, tc.want)
+		}
+	}
+	k := RKey(0xabcdef42)
+	for range 256 {
+		k = NextRKey(k)
+	}
+	if k != 0xabcdef42 {
+		t.Errorf("after 256 steps the key is %#x", k)
+	}
+}
+
+// fakeMR is a region at an address.
+type fakeMR struct {
+	MR
+	addr uint64
+	lkey LKey
+}
+
+func (m fakeMR) Addr() uint64 { return m.addr }
+func (m fakeMR) LKey() LKey   { return m.lkey }
+
+func TestSGEOf(t *testing.T) {
+	mr := fakeMR{addr: 1<<40 + 4096, lkey: 0x1234}
+	if got, want := SGEOf(mr, 64, 128), (SGE{Addr: 1<<40 + 4160, Length: 128, LKey: 0x1234}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// Work requests are copied into queues and completions out of them, once for
+// each message: every byte more is paid at message rate. SGE is an array element
+// whose layout libibverbs shares.
+func TestSizesOfHotStructs(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("sizes are pinned for 64-bit machines")
+	}
+	for _, tc := range []struct {
+		name      string
+		got, want uintptr
+		why       string
+	}{
+		{"SGE", unsafe.Sizeof(SGE{}), 16, "struct ibv_sge has 16 bytes: a provider over libibverbs passes the array as it is"},
+		{"RecvWR", unsafe.Sizeof(RecvWR{}), 32, "two requests a cache line"},
+		{"SendWR", unsafe.Sizeof(SendWR{}), 208, "a field for one rare opcode must not cost all the others; put it inside that opcode's operand"},
+		{"WC", unsafe.Sizeof(WC{}), 48, "struct ibv_wc has 48 bytes; within a cache line"},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%s has %d bytes, want %d: %s", tc.name, tc.got, tc.want, tc.why)
+		}
+	}
+}
