@@ -92,7 +92,9 @@ type PacketLink interface {
 type Waiter interface {
 	PacketLink
 	// WaitReadable blocks until a datagram waits, d has passed (forever if d is
-	// negative), Wake is called or the link is closed. It may return early.
+	// negative), Wake is called or the link is closed. It may return early. One
+	// goroutine at a time may be in it, while another, the driver's of the
+	// moment, sends and receives.
 	WaitReadable(d time.Duration) error
 	// Wake ends a WaitReadable under way, or the next one if there is none. It
 	// is safe to call from any goroutine.

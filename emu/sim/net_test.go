@@ -116,9 +116,10 @@ func TestCleanLinkIsFirstInFirstOut(t *testing.T) {
 	// Within 50 ns of jitter and at 100 ns a step, each sender's own order holds.
 	mustRun(t, w)
 	got := make(map[int][]int)
+	numbers := h[3].numbers()
 	for i, a := range h[3].got {
 		from := int(a.d.Src.Addr().As4()[3]) - 1
-		got[from] = append(got[from], h[3].numbers()[i])
+		got[from] = append(got[from], numbers[i])
 	}
 	for from := range 3 {
 		if !slices.Equal(got[from], sent[from]) {
@@ -311,9 +312,10 @@ func TestQueueMarksMoreTheLongerItIs(t *testing.T) {
 	}
 	mustRun(t, w)
 	var marked [11]int
+	numbers := b.numbers()
 	for i, x := range b.got {
 		if x.d.ECNBits() == link.CE {
-			marked[b.numbers()[i]]++
+			marked[numbers[i]]++
 		}
 	}
 	for i, got := range marked {

@@ -37,6 +37,8 @@ type Lax struct {
 	RebindBound        bool // a bound type 2 window may be bound again
 	DeregBound         bool // a region with bound windows may go
 	StaleKeys          bool // closed regions stay reachable by their keys
+	ZeroBasedIgnored   bool // zero-based regions and windows begin at their own address
+	NoWindowAtomics    bool // atomics through a window are refused
 }
 
 // Region is registered memory.
@@ -48,6 +50,7 @@ type Region struct {
 	Mem     Memory
 	Key     uint32
 	windows int
+	invalid bool // Lax.InvalidateAnything has struck
 }
 
 // Window is a memory window.
@@ -73,7 +76,10 @@ type Table struct {
 	limit int
 	// next is where the device puts regions that ask for no address.
 	next uint64
-	Lax  Lax
+	// owned counts the windows that are bound to a QP, so that a QP without
+	// any goes away without a search.
+	owned int
+	Lax   Lax
 }
 
 type slot struct {
@@ -91,8 +97,12 @@ const (
 	addrAlign = 0x1_0000
 )
 
+// MaxEntries is how many regions and windows the keys of a table can tell apart.
+const MaxEntries = 1<<(32-indexShift) - 1
+
 // NewTable returns a table of at most limit regions and windows.
 func NewTable(limit int) *Table {
+	limit = min(limit, MaxEntries)
 	// Index 0 stays empty so that key 0 is never valid.
 	return &Table{slots: make([]slot, 1), limit: limit, next: firstAddr}
 }
@@ -129,7 +139,7 @@ func (t *Table) Register(pd PD, mem Memory, addr uint64, fixed bool, access verb
 		return nil, err
 	}
 	n := mem.Len()
-	if addr == 0 && !fixed {
+	if addr == 0 && (!fixed || t.Lax.ZeroBasedIgnored) {
 		addr = t.next
 		t.next += (n + 2*addrAlign - 1) / addrAlign * addrAlign
 	}
@@ -140,10 +150,14 @@ func (t *Table) Register(pd PD, mem Memory, addr uint64, fixed bool, access verb
 
 // Deregister removes a region. Windows bound to it forbid that.
 func (t *Table) Deregister(r *Region) error {
-	if r.windows > 0 && !t.Lax.DeregBound {
+	s := &t.slots[r.Key>>indexShift]
+	switch {
+	case s.region != r:
+		return fmt.Errorf("%w: region %#x is gone already", ErrKey, r.Key)
+	case r.windows > 0 && !t.Lax.DeregBound:
 		return fmt.Errorf("%w: %d", ErrInUse, r.windows)
 	}
-	t.slots[r.Key>>indexShift].stale = r
+	s.stale = r
 	t.release(r.Key)
 	return nil
 }
@@ -159,88 +173,94 @@ func (t *Table) AllocWindow(pd PD, typ verbs.MWType) (*Window, error) {
 	return w, nil
 }
 
-// FreeWindow removes a window, bound or not.
-func (t *Table) FreeWindow(w *Window) {
-	w.unbind()
+// FreeWindow removes a window, bound or not, and reports whether it was there.
+func (t *Table) FreeWindow(w *Window) bool {
+	if t.slots[w.Key>>indexShift].window != w {
+		return false
+	}
+	t.unbind(w)
 	t.release(w.Key)
+	return true
 }
 
-func (w *Window) unbind() {
-	if w.region != nil {
-		w.region.windows--
-		w.region = nil
+func (t *Table) unbind(w *Window) {
+	if w.region == nil {
+		return
+	}
+	w.region.windows--
+	w.region = nil
+	if w.Type == verbs.MWType2 {
+		t.owned--
 	}
 }
 
-// lookup finds what key names, if its tag is the current one.
-func (t *Table) lookup(key uint32) *slot {
+// named finds what key names, if its tag is the current one: a region, a
+// window, or neither.
+func (t *Table) named(key uint32) (*Region, *Window) {
 	i := key >> indexShift
-	if i == 0 || int(i) >= len(t.slots) {
-		return nil
+	if int(i) >= len(t.slots) {
+		return nil, nil
 	}
 	s := &t.slots[i]
 	switch {
-	case s.region != nil && s.region.Key == key, s.window != nil && s.window.Key == key:
-		return s
+	case s.region != nil && s.region.Key == key && !s.region.invalid:
+		return s.region, nil
+	case s.window != nil && s.window.Key == key:
+		return nil, s.window
 	case t.Lax.StaleKeys && s.stale != nil && s.stale.Key == key:
-		return s
+		return s.stale, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // within reports whether [addr, addr+n) lies in [base, base+size).
-func (t *Table) within(addr, n, base, size uint64) bool {
-	if t.Lax.WrappingRange && addr+n < addr {
-		return true
-	}
+func within(addr, n, base, size uint64) bool {
 	return addr >= base && n <= size && addr-base <= size-n
+}
+
+// reach returns the memory of r and the offset of addr in it, having checked
+// that n bytes are there.
+func (t *Table) reach(r *Region, addr, n uint64) (Memory, uint64, error) {
+	switch {
+	case within(addr, n, r.Addr, r.Len):
+		return r.Mem, addr - r.Addr, nil
+	case t.Lax.WrappingRange && addr+n < addr:
+		return nowhere{}, 0, nil
+	}
+	return nil, 0, ErrBounds
 }
 
 // Local resolves a local key.
 func (t *Table) Local(key verbs.LKey, pd PD, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
-	s := t.lookup(uint32(key))
-	if s == nil || s.region == nil {
-		return nil, 0, ErrKey
-	}
-	r := s.region
+	r, _ := t.named(uint32(key))
 	switch {
+	case r == nil:
+		return nil, 0, ErrKey
 	case r.PD != pd && !t.Lax.IgnorePD:
 		return nil, 0, ErrPD
 	case r.Access&need != need:
 		return nil, 0, ErrRights
-	case !t.within(addr, n, r.Addr, r.Len):
-		return nil, 0, ErrBounds
 	}
-	return r.Mem, addr - r.Addr, nil
+	return t.reach(r, addr, n)
 }
 
 // Remote resolves a remote key as a packet for the given QP names it.
 func (t *Table) Remote(key uint32, pd PD, qpn uint32, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
-	s := t.lookup(key)
-	if s == nil {
-		return nil, 0, ErrKey
-	}
-	r := s.region
-	if s.window != nil {
+	r, w := t.named(key)
+	switch {
+	case w != nil:
 		var err error
-		if r, addr, err = t.throughWindow(s.window, pd, qpn, addr, n, need); err != nil {
+		if r, addr, err = t.throughWindow(w, pd, qpn, addr, n, need); err != nil {
 			return nil, 0, err
 		}
-	} else {
-		if r == nil {
-			r = s.stale
-		}
-		switch {
-		case r.PD != pd && !t.Lax.IgnorePD:
-			return nil, 0, ErrPD
-		case r.Access&need != need:
-			return nil, 0, ErrRights
-		}
+	case r == nil:
+		return nil, 0, ErrKey
+	case r.PD != pd && !t.Lax.IgnorePD:
+		return nil, 0, ErrPD
+	case r.Access&need != need:
+		return nil, 0, ErrRights
 	}
-	if !t.within(addr, n, r.Addr, r.Len) {
-		return nil, 0, ErrBounds
-	}
-	return r.Mem, addr - r.Addr, nil
+	return t.reach(r, addr, n)
 }
 
 // throughWindow checks an access against a window and returns the region
@@ -254,7 +274,7 @@ func (t *Table) throughWindow(w *Window, pd PD, qpn uint32, addr, n uint64, need
 		access = w.region.Access
 	}
 	base := w.addr
-	if w.access&verbs.AccessZeroBased != 0 {
+	if w.access&verbs.AccessZeroBased != 0 && !t.Lax.ZeroBasedIgnored {
 		base = 0
 	}
 	switch {
@@ -262,9 +282,9 @@ func (t *Table) throughWindow(w *Window, pd PD, qpn uint32, addr, n uint64, need
 		return nil, 0, ErrPD
 	case w.Type == verbs.MWType2 && w.qpn != qpn && !t.Lax.WindowOwner:
 		return nil, 0, ErrOwner
-	case access&need != need:
+	case access&need != need, need&verbs.AccessRemoteAtomic != 0 && t.Lax.NoWindowAtomics:
 		return nil, 0, ErrRights
-	case !t.within(addr, n, base, w.len) && !t.Lax.WindowBounds:
+	case !within(addr, n, base, w.len) && !t.Lax.WindowBounds:
 		return nil, 0, ErrBounds
 	}
 	return w.region, addr - base + w.addr, nil
@@ -273,23 +293,23 @@ func (t *Table) throughWindow(w *Window, pd PD, qpn uint32, addr, n uint64, need
 // DomainOf returns the domain that a local key belongs to, or otherwise if it
 // names nothing.
 func (t *Table) DomainOf(key verbs.LKey, otherwise PD) PD {
-	if s := t.lookup(uint32(key)); s != nil && s.region != nil {
-		return s.region.PD
+	if r, _ := t.named(uint32(key)); r != nil {
+		return r.PD
 	}
 	return otherwise
 }
 
 // Unbound reports whether key names a window that is not bound.
 func (t *Table) Unbound(key uint32) bool {
-	s := t.lookup(key)
-	return s != nil && s.window != nil && !s.window.Bound()
+	_, w := t.named(key)
+	return w != nil && !w.Bound()
 }
 
 // Span returns the addresses that a remote key of a region covers; nothing if
 // it names no region.
 func (t *Table) Span(key uint32) (addr, n uint64) {
-	if s := t.lookup(key); s != nil && s.region != nil {
-		return s.region.Addr, s.region.Len
+	if r, _ := t.named(key); r != nil {
+		return r.Addr, r.Len
 	}
 	return 0, 1 // one byte at an address that no region has: refused later
 }

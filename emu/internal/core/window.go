@@ -20,45 +20,55 @@ type Bind struct {
 // windowAccess is what a window may grant.
 const windowAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic | verbs.AccessZeroBased
 
-// Bind opens w. Binding a type 1 window with length zero closes it.
+// Bind opens w. Binding a type 1 window with length zero closes it. A bind that
+// fails leaves the window as it was, key included.
 func (t *Table) Bind(w *Window, b Bind) error {
+	if i := w.Key >> indexShift; t.slots[i].window != w || b.Key>>indexShift != i {
+		return fmt.Errorf("%w: %#x is not a key of window %#x", ErrKey, b.Key, w.Key)
+	}
+	closing := b.Len == 0 && (w.Type == verbs.MWType1 || t.Lax.BindUnchecked)
+	if !closing && !t.registered(b.Region) {
+		return fmt.Errorf("%w: the region is gone", ErrKey)
+	}
 	if !t.Lax.BindUnchecked {
-		if err := t.checkBind(w, b); err != nil {
+		if err := checkBind(w, &b); err != nil {
 			return err
 		}
 	}
 	if w.Type == verbs.MWType2 && w.Bound() && !t.Lax.RebindBound {
 		return fmt.Errorf("%w: a bound type 2 window must be invalidated first", ErrState)
 	}
-	w.unbind()
+	t.unbind(w)
 	w.Key = b.Key
 	t.slots[b.Key>>indexShift].tag = uint8(b.Key)
-	if b.Len == 0 {
+	if closing {
 		return nil
 	}
 	w.region, w.addr, w.len, w.access = b.Region, b.Addr, b.Len, b.Access
 	w.region.windows++
 	if w.Type == verbs.MWType2 {
 		w.qpn = b.QPN
+		t.owned++
 	}
 	return nil
 }
 
-func (t *Table) checkBind(w *Window, b Bind) error {
+func (t *Table) registered(r *Region) bool {
+	return r != nil && t.slots[r.Key>>indexShift].region == r && !r.invalid
+}
+
+// checkBind holds a bind against the rules for windows.
+func checkBind(w *Window, b *Bind) error {
 	const remoteStore = verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	switch {
-	case b.Key>>indexShift != w.Key>>indexShift:
-		return fmt.Errorf("%w: %#x is not a key of window %#x", ErrKey, b.Key, w.Key)
 	case w.PD != b.PD:
-		return ErrPD
+		return fmt.Errorf("%w: window and queue pair", ErrPD)
 	case w.Type == verbs.MWType1 && b.Len == 0:
 		return nil // closes the window; the region does not matter
 	case b.Len == 0:
 		return fmt.Errorf("%w: a type 2 window cannot have length 0", ErrBounds)
-	case b.Region == nil || t.slots[b.Region.Key>>indexShift].region != b.Region:
-		return ErrKey
 	case b.Region.PD != w.PD:
-		return ErrPD
+		return fmt.Errorf("%w: window and region", ErrPD)
 	case b.Region.Access&verbs.AccessMWBind == 0:
 		return fmt.Errorf("%w: region was not registered for binding", ErrRights)
 	case b.Access&remoteStore != 0 && b.Region.Access&verbs.AccessLocalWrite == 0:
@@ -69,29 +79,25 @@ func (t *Table) checkBind(w *Window, b Bind) error {
 		return fmt.Errorf("%w: a type 1 window cannot be zero-based", ErrRights)
 	case b.Region.Access&verbs.AccessZeroBased != 0:
 		return fmt.Errorf("%w: region is zero-based", ErrRights)
-	case !t.within(b.Addr, b.Len, b.Region.Addr, b.Region.Len):
-		return ErrBounds
+	case !within(b.Addr, b.Len, b.Region.Addr, b.Region.Len):
+		return fmt.Errorf("%w: %d bytes at %#x", ErrBounds, b.Len, b.Addr)
 	}
 	return nil
 }
 
-// Invalidate closes the type 2 window that key names. Nothing else can be
-// invalidated; remote says whether a peer asks through QP qpn, which must then
-// be the window's own.
-func (t *Table) Invalidate(key uint32, pd PD, qpn uint32, remote bool) error {
-	s := t.lookup(key)
+// Invalidate closes the type 2 window that key names, for a request on QP qpn:
+// a local one or a peer's. The window must be bound to that QP. Nothing else
+// can be invalidated.
+func (t *Table) Invalidate(key uint32, pd PD, qpn uint32) error {
+	r, w := t.named(key)
 	switch {
-	case s == nil:
-		return ErrKey
-	case s.window == nil && t.Lax.InvalidateAnything:
-		s.stale = s.region
-		t.release(key)
+	case r != nil && t.Lax.InvalidateAnything:
+		r.invalid = true
 		return nil
-	case s.window == nil:
+	case r != nil:
 		return fmt.Errorf("%w: a region's key cannot be invalidated", ErrState)
-	}
-	w := s.window
-	switch {
+	case w == nil:
+		return ErrKey
 	case w.Type != verbs.MWType2 && !t.Lax.InvalidateAnything:
 		return fmt.Errorf("%w: a type 1 window cannot be invalidated", ErrState)
 	case w.PD != pd && !t.Lax.IgnorePD:
@@ -100,18 +106,18 @@ func (t *Table) Invalidate(key uint32, pd PD, qpn uint32, remote bool) error {
 		return nil
 	case !w.Bound():
 		return fmt.Errorf("%w: window is not bound", ErrState)
-	case remote && w.qpn != qpn && !t.Lax.ForeignInvalidate:
+	case w.Type == verbs.MWType2 && w.qpn != qpn && !t.Lax.ForeignInvalidate:
 		return ErrOwner
 	}
-	w.unbind()
+	t.unbind(w)
 	return nil
 }
 
 // UnbindQP closes every window bound to a QP that goes away.
 func (t *Table) UnbindQP(qpn uint32) {
-	for i := range t.slots {
+	for i := 0; i < len(t.slots) && t.owned > 0; i++ {
 		if w := t.slots[i].window; w != nil && w.Bound() && w.Type == verbs.MWType2 && w.qpn == qpn {
-			w.unbind()
+			t.unbind(w)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -29,6 +30,7 @@ type Link struct {
 	turn   int // which of the sockets the next Recv asks first
 
 	stats Stats
+	held  atomic.Bool // Recv has read more than it delivered
 }
 
 var (

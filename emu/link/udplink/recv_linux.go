@@ -101,6 +101,9 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 		}
 	}
 	n, err := l.recv(ds)
+	if held := r.pending(); held != l.held.Load() {
+		l.held.Store(held)
+	}
 	l.gate.leave()
 	return n, err
 }

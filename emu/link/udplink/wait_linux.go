@@ -16,7 +16,11 @@ import (
 type sleeper struct {
 	event int // eventfd; -1 before open
 	state atomic.Uint32
-	fds   []unix.PollFd // the eventfd, the socket, the groups' sockets
+	// watched are the eventfd, the socket and the groups' sockets. The driver
+	// replaces the list; the sleeper, who may be another goroutine, looks at it
+	// before each sleep.
+	watched atomic.Pointer[[]int32]
+	fds     []unix.PollFd // the sleeper's own copy
 }
 
 // States of a sleeper. A wake-up costs a system call only if somebody sleeps.
@@ -38,23 +42,29 @@ func (s *sleeper) open(fd int) (err error) {
 }
 
 func (s *sleeper) close() {
-	if len(s.fds) > 0 {
+	if s.watched.Load() != nil {
 		unix.Close(s.event)
 	}
 }
 
 // watch makes arrivals on fd end a sleep; unwatch ends that.
 func (s *sleeper) watch(fd int) {
-	s.fds = append(s.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	var fds []int32
+	if old := s.watched.Load(); old != nil {
+		fds = append(fds, *old...)
+	}
+	fds = append(fds, int32(fd))
+	s.watched.Store(&fds)
 }
 
 func (s *sleeper) unwatch(fd int) {
-	for i := range s.fds {
-		if s.fds[i].Fd == int32(fd) {
-			s.fds = append(s.fds[:i], s.fds[i+1:]...)
-			return
+	var fds []int32
+	for _, w := range *s.watched.Load() {
+		if w != int32(fd) {
+			fds = append(fds, w)
 		}
 	}
+	s.watched.Store(&fds)
 }
 
 // WaitReadable blocks until a datagram waits, d has passed (forever if d is
@@ -64,7 +74,7 @@ func (l *Link) WaitReadable(d time.Duration) error {
 		return link.ErrClosed
 	}
 	var err error
-	if !l.in.pending() {
+	if !l.held.Load() {
 		err = l.sleep.sleep(d)
 	}
 	l.gate.leave()
@@ -103,6 +113,10 @@ func (s *sleeper) wake() {
 // poll sleeps in the kernel. ppoll, unlike Go's own poller, keeps time finer
 // than a millisecond.
 func (s *sleeper) poll(d time.Duration) error {
+	s.fds = s.fds[:0]
+	for _, fd := range *s.watched.Load() {
+		s.fds = append(s.fds, unix.PollFd{Fd: fd, Events: unix.POLLIN})
+	}
 	var ts unix.Timespec
 	var timeout *unix.Timespec
 	if d >= 0 {

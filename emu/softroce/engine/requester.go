@@ -143,7 +143,7 @@ func packetCount(n uint32, mtu int32) int32 {
 func (q *QP) runLocal(w *sendWQE) {
 	var err error
 	if w.op == verbs.OpLocalInv {
-		err = q.nic.mem.Invalidate(w.invalidate, q.pd, q.num, false)
+		err = q.nic.mem.Invalidate(w.invalidate, q.pd, q.num)
 	} else {
 		err = q.nic.mem.Bind(w.window, w.bind)
 	}

@@ -382,7 +382,7 @@ func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 // remoteInvalidate does what a SEND with invalidate asks. Failure ends the
 // receive and the QP, and the peer hears nothing of it.
 func (q *QP) remoteInvalidate(rkey uint32) verdict {
-	err := q.nic.mem.Invalidate(rkey, q.accessPD(), q.num, true)
+	err := q.nic.mem.Invalidate(rkey, q.accessPD(), q.num)
 	if err == nil {
 		return accepted
 	}

@@ -1,0 +1,226 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// watch notes every change of a host's link.
+func watch(h *host, log *[]string) {
+	h.OnLinkChange(HandlerFunc(func(now mono.Time, arg uint64) {
+		*log = append(*log, fmt.Sprintf("%s %v@%d", h.Name(), h.Up(), now))
+	}), 0)
+}
+
+func TestLinkDownLosesWhatIsOnIt(t *testing.T) {
+	w := New(Config{})
+	h := star(t, w, 2, LinkConfig{RateBps: 8e9, Latency: 1000})
+	var log []string
+	watch(h[0], &log)
+	watch(h[1], &log)
+	h[0].send(t, h[1], sized(100), sized(100)) // at the switch at 1100, 1200
+	w.AtFunc(1150, h[0].SetDown)               // loses the second on the cable
+	w.AtFunc(1160, func() { h[0].send(t, h[1], sized(100)) })
+	w.AtFunc(2000, h[0].SetUp)
+	w.AtFunc(2000, h[0].SetUp) // no change, no event
+	w.AtFunc(2001, func() { h[0].send(t, h[1], sized(100)) })
+	mustRun(t, w)
+	if want := []mono.Time{2200, 4201}; !slices.Equal(h[1].times(), want) {
+		t.Errorf("arrivals %v, want %v", h[1].times(), want)
+	}
+	if s := h[0].Stats(); s.Drops != (Drops{LinkDown: 2}) || s.Sent != 3 {
+		t.Errorf("stats %+v", s)
+	}
+	if want := []string{"h0 false@1150", "h0 true@2000"}; !slices.Equal(log, want) {
+		t.Errorf("changes %v, want %v", log, want)
+	}
+}
+
+func TestReceiversLinkDownLosesToo(t *testing.T) {
+	w := New(Config{})
+	h := star(t, w, 2, LinkConfig{RateBps: 8e9, Latency: 1000})
+	h[0].send(t, h[1], sized(100), sized(100), sized(100)) // at the switch at 1100, 1200, 1300
+	w.AtFunc(1250, h[1].SetDown)                           // two on the cable, one before it
+	w.AtFunc(1350, h[1].SetUp)
+	w.AtFunc(1400, func() { h[0].send(t, h[1], sized(100)) })
+	mustRun(t, w)
+	if want := []mono.Time{3600}; !slices.Equal(h[1].times(), want) || h[1].Stats().Drops != (Drops{LinkDown: 3}) {
+		t.Errorf("arrivals %v, want %v; %+v", h[1].times(), want, h[1].Stats())
+	}
+}
+
+func TestCableLosesBothEndsTogether(t *testing.T) {
+	w := New(Config{})
+	a, b := pair(t, w, LinkConfig{Latency: 100})
+	var log []string
+	watch(a, &log)
+	watch(b, &log)
+	w.AtFunc(10, b.SetDown)
+	w.AtFunc(20, func() { a.send(t, b, numbered(1)) })
+	w.AtFunc(30, a.SetUp)
+	mustRun(t, w)
+	if want := []string{"h0 false@10", "h1 false@10", "h0 true@30", "h1 true@30"}; !slices.Equal(log, want) || len(b.got) != 0 {
+		t.Errorf("changes %v, want %v; %d arrived", log, want, len(b.got))
+	}
+}
+
+func TestLinkDownMakesAFullPortWritable(t *testing.T) {
+	w := New(Config{})
+	a, b := pair(t, w, LinkConfig{RateBps: 8000, TxQueueBytes: 1000}) // a byte a millisecond
+	var at mono.Time
+	a.OnWritable(HandlerFunc(func(now mono.Time, _ uint64) { at = now }), 0)
+	a.send(t, b, sized(1000), sized(1000))
+	w.AtFunc(50, a.SetDown)
+	mustRun(t, w)
+	if at != 50 {
+		t.Errorf("writable at %v, want when the queue was flushed", at)
+	}
+}
+
+func reach(t *testing.T, w *World, h []*host) (matrix string) {
+	t.Helper()
+	for _, x := range h {
+		x.got = nil
+	}
+	for i, from := range h {
+		for _, to := range h {
+			if from != to {
+				from.send(t, to, numbered(i))
+			}
+		}
+	}
+	mustRun(t, w)
+	for _, to := range h {
+		numbers := to.numbers()
+		slices.Sort(numbers)
+		matrix += strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ""), "[]") + " "
+	}
+	return strings.TrimSpace(matrix)
+}
+
+func TestPartitionDividesAndHealJoins(t *testing.T) {
+	w := New(Config{})
+	h := star(t, w, 5, LinkConfig{})
+	n := h[0].Net()
+	const all = "1234 0234 0134 0124 0123"
+	check := func(what, want string) {
+		t.Helper()
+		if got := reach(t, w, h); got != want {
+			t.Errorf("%s: each hears %q, want %q", what, got, want)
+		}
+	}
+	check("whole", all)
+	n.Partition([]*Port{h[0].Port, h[1].Port}, []*Port{h[2].Port})
+	check("divided, the rest a group of its own", "1 0  4 3")
+	n.Partition([]*Port{h[0].Port})
+	check("divided anew", " 234 134 124 123")
+	n.Heal()
+	check("healed", all)
+	n.Block(h[0].Port, h[1].Port)
+	check("blocked one way", "1234 234 0134 0124 0123")
+	n.Block(h[1].Port, h[0].Port)
+	n.Unblock(h[0].Port, h[1].Port)
+	check("blocked the other way", "234 0234 0134 0124 0123")
+	n.Heal()
+	check("healed again", all)
+	if d := h[4].Stats().Drops; d.Partitioned != 4 || d.Total() != 4 {
+		t.Errorf("host 4: %+v", d)
+	}
+}
+
+// What is past the switch when the network divides still arrives; what is not
+// does not.
+func TestPartitionStandsAtTheSwitch(t *testing.T) {
+	w := New(Config{})
+	h := star(t, w, 2, LinkConfig{Latency: 100})
+	h[0].send(t, h[1], numbered(1))
+	w.AtFunc(50, func() { h[0].send(t, h[1], numbered(2)) })
+	w.AtFunc(120, func() { h[0].Net().Partition([]*Port{h[0].Port}) })
+	mustRun(t, w)
+	if got := h[1].numbers(); !slices.Equal(got, []int{1}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestScheduleDoesItsStepsInTime(t *testing.T) {
+	w := New(Config{})
+	h := star(t, w, 3, LinkConfig{})
+	var log []string
+	watch(h[2], &log)
+	err := h[0].Net().Schedule(Schedule{Steps: []Step{
+		{At: 300, Heal: true, Block: []Way{{"h0", "h1"}}},
+		{At: 100, Partition: [][]string{{"h0"}, {"h1", "h2"}}},
+		{At: 200, Down: []string{"h2"}},
+		{At: 400, Up: []string{"h2"}, Unblock: []Way{{"h0", "h1"}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range 5 {
+		w.AtFunc(mono.Time(at*100+50), func() {
+			for _, to := range h[1:] {
+				h[0].send(t, to, numbered(at))
+			}
+		})
+	}
+	mustRun(t, w)
+	if got, want := fmt.Sprint(h[1].numbers(), h[2].numbers(), log), "[0 4] [0 4] [h2 false@200 h2 true@400]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestFlapGoesDownAndUp(t *testing.T) {
+	run := func(seed uint64, jitter time.Duration) (log []string) {
+		w := New(Config{Seed: seed})
+		h := star(t, w, 1, LinkConfig{})
+		watch(h[0], &log)
+		err := h[0].Net().Schedule(Schedule{Flaps: []Flap{{Port: "h0", From: 100, DownFor: 10, UpFor: 30, Jitter: jitter, Times: 2}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustRun(t, w)
+		return log
+	}
+	if got, want := run(1, 0), []string{"h0 false@100", "h0 true@110", "h0 false@140", "h0 true@150"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if a, b := run(1, 1000), run(1, 1000); !slices.Equal(a, b) || slices.Equal(a, run(2, 1000)) || len(a) != 4 {
+		t.Errorf("with jitter: %v, %v: want it to follow from the seed", a, b)
+	}
+}
+
+func TestScheduleNamesTheMistakeAndDoesNothing(t *testing.T) {
+	w := New(Config{})
+	h := star(t, w, 2, LinkConfig{})
+	n := h[0].Net()
+	if err := w.RunUntil(50); err != nil {
+		t.Fatal(err)
+	}
+	good := Step{At: 60, Down: []string{"h0"}}
+	for _, tc := range []struct {
+		s    Schedule
+		want string
+	}{
+		{Schedule{Steps: []Step{good, {At: 49}}}, "steps[1]: 49ns has passed: it is 50ns"},
+		{Schedule{Steps: []Step{good, {At: 60, Down: []string{"nosuch"}}}}, `no port is named "nosuch"`},
+		{Schedule{Steps: []Step{good, {At: 60, Up: []string{"x"}}}}, `"x"`},
+		{Schedule{Steps: []Step{good, {At: 60, Block: []Way{{"h0", "y"}}}}}, `"y"`},
+		{Schedule{Steps: []Step{good, {At: 60, Partition: [][]string{{"h0"}, {"h1", "h0"}}}}}, `port "h0" is in groups 0 and 1`},
+		{Schedule{Steps: []Step{good}, Flaps: []Flap{{Port: "h0", From: 60, DownFor: 1, UpFor: 1}}}, "flaps[0]: times: 0: a flap must end"},
+		{Schedule{Steps: []Step{good}, Flaps: []Flap{{Port: "h0", From: 60, Times: 1}}}, "must be positive"},
+		{Schedule{Steps: []Step{good}, Flaps: []Flap{{Port: "z", From: 60, DownFor: 1, UpFor: 1, Times: 1}}}, `"z"`},
+	} {
+		if err := n.Schedule(tc.s); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: %v, want %q", tc.s, err, tc.want)
+		}
+	}
+	mustRun(t, w)
+	if !h[0].Up() {
+		t.Error("part of a schedule with mistakes was done")
+	}
+}
