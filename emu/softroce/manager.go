@@ -52,11 +52,8 @@ func (m *manager) tick(now mono.Time) {
 
 // exchange moves MADs both ways and handles what they caused.
 func (m *manager) exchange(now mono.Time) {
-	for {
-		in, ok := m.d.nic.NextMAD()
-		if !ok {
-			break
-		}
+	for m.d.nic.MADs() > 0 {
+		in, _ := m.d.nic.NextMAD()
 		m.agent.HandleMAD(now, in.Remote, in.Local, in.PKey, in.Data[:])
 	}
 	for {

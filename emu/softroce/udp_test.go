@@ -24,7 +24,7 @@ func loopback(t testing.TB, addr string, sock udplink.Config) *Device {
 }
 
 func TestEchoOverUDPSockets(t *testing.T) {
-	a, b := loopback(t, "127.71.0.2", udplink.Config{}), loopback(t, "127.71.0.3", udplink.Config{})
+	a, b := loopbackPair(t)
 	errs := make(chan error, 2)
 	listening := make(chan struct{})
 	go func() { errs <- echoServer(b, 200, func() { close(listening) }) }()
@@ -38,4 +38,8 @@ func TestEchoOverUDPSockets(t *testing.T) {
 	if a.nic.Count.DropICRC != 0 || b.nic.Count.DropICRC != 0 {
 		t.Errorf("ICRC errors: %d and %d", a.nic.Count.DropICRC, b.nic.Count.DropICRC)
 	}
+}
+
+func loopbackPair(t testing.TB) (a, b *Device) {
+	return loopback(t, "127.71.0.2", udplink.Config{}), loopback(t, "127.71.0.3", udplink.Config{})
 }

@@ -28,6 +28,9 @@ func (n *NIC) SendMAD(m MAD) bool {
 	return true
 }
 
+// MADs is how many management datagrams have come in and not been taken.
+func (n *NIC) MADs() int { return len(n.madsIn) }
+
 // NextMAD returns the oldest management datagram that came in.
 func (n *NIC) NextMAD() (MAD, bool) { return popFront(&n.madsIn) }
 

@@ -1,0 +1,362 @@
+package drive
+
+import (
+	"errors"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// pipe is a link.Waiter made of channels, so that its sleepers are durably
+// blocked in a bubble of testing/synctest.
+type pipe struct {
+	in    chan []byte
+	wake  chan struct{}
+	done  chan struct{}
+	once  sync.Once
+	held  []byte // looked at by WaitReadable, not yet received
+	mu    sync.Mutex
+	peer  *pipe
+	limit int // datagrams that Send takes before it reports full; -1 for all
+	waits int
+}
+
+func newPipe() *pipe {
+	return &pipe{in: make(chan []byte, 1024), wake: make(chan struct{}, 1), done: make(chan struct{}), limit: -1}
+}
+
+func (p *pipe) Send(_ mono.Time, ds []link.Datagram) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range ds {
+		if p.limit == 0 {
+			return i, nil
+		}
+		if p.limit > 0 {
+			p.limit--
+		}
+		p.peer.in <- append([]byte(nil), ds[i].Payload...)
+	}
+	return len(ds), nil
+}
+
+func (p *pipe) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for n < len(ds) {
+		if p.held != nil {
+			ds[n].Payload, p.held = p.held, nil
+			n++
+			continue
+		}
+		select {
+		case b := <-p.in:
+			ds[n].Payload = b
+			n++
+		default:
+			return n, nil
+		}
+	}
+	return n, nil
+}
+
+func (p *pipe) WaitReadable(d time.Duration) error {
+	p.mu.Lock()
+	p.waits++
+	held := p.held != nil
+	p.mu.Unlock()
+	if held {
+		return nil
+	}
+	var timer <-chan time.Time
+	if d >= 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case b := <-p.in:
+		p.mu.Lock()
+		p.held = b
+		p.mu.Unlock()
+	case <-timer:
+	case <-p.wake:
+	case <-p.done:
+		return link.ErrClosed
+	}
+	return nil
+}
+
+func (p *pipe) Wake() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *pipe) MTU() int                { return 1500 }
+func (p *pipe) Features() link.Features { return link.Features{} }
+func (p *pipe) Close() error            { p.once.Do(func() { close(p.done) }); return nil }
+
+// echo is an engine that answers "ping" with "pong", notes what else arrives,
+// and has deadlines.
+type echo struct {
+	out      [][]byte
+	got      []string
+	gate     Gate
+	deadline mono.Time
+	ticks    []mono.Time
+}
+
+func (e *echo) Input(_ mono.Time, d *link.Datagram) {
+	if string(d.Payload) == "ping" {
+		e.out = append(e.out, []byte("pong"))
+		return
+	}
+	e.got = append(e.got, string(d.Payload))
+	e.gate.Notify()
+}
+
+func (e *echo) Output(_ mono.Time, ds []link.Datagram) int {
+	n := min(len(ds), len(e.out))
+	for i := range n {
+		ds[i].Payload = append(ds[i].Payload[:0], e.out[i]...)
+		ds[i].Dst = netip.AddrPort{}
+	}
+	e.out = e.out[n:]
+	return n
+}
+
+func (e *echo) Tick(now mono.Time) {
+	e.ticks = append(e.ticks, now)
+	e.deadline = mono.Never
+	e.gate.Notify()
+}
+
+func (e *echo) Deadline() mono.Time { return e.deadline }
+
+type side struct {
+	e *echo
+	p *pipe
+	r *Real
+}
+
+func newSide() *side {
+	s := &side{e: &echo{deadline: mono.Never}, p: newPipe()}
+	return s
+}
+
+func (s *side) start() {
+	s.r = NewReal(s.e, s.p, 1)
+	s.e.gate = s.r.NewGate(Name("pong"))
+}
+
+func (s *side) stop() {
+	s.r.Close()
+	s.p.Close()
+}
+
+// twoSides starts two drivers on one wire.
+func twoSides(t *testing.T) (a, b *side) {
+	a, b = newSide(), newSide()
+	a.p.peer, b.p.peer = b.p, a.p
+	a.start()
+	b.start()
+	t.Cleanup(func() { a.stop(); b.stop() })
+	return a, b
+}
+
+func (s *side) send(what string) {
+	s.r.Lock(CallPost)
+	s.e.out = append(s.e.out, []byte(what))
+	s.r.Pump()
+	s.r.Unlock()
+}
+
+// await waits until n answers have come.
+func (s *side) await(n int, timeout time.Duration) bool {
+	s.r.Lock(CallWait)
+	defer s.r.Unlock()
+	for len(s.e.got) < n {
+		if !s.e.gate.Wait(timeout) {
+			return false
+		}
+	}
+	return true
+}
+
+func TestAPassiveSideAnswersWhileNobodyCallsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := twoSides(t)
+		time.Sleep(time.Second) // both have long gone to sleep
+		start := time.Now()
+		a.send("ping")
+		if !a.await(1, time.Second) {
+			t.Fatal("no answer")
+		}
+		if took := time.Since(start); took > nap {
+			t.Errorf("answer took %v", took)
+		}
+	})
+}
+
+func TestPollingNeedsNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := twoSides(t)
+		a.send("ping")
+		for range 1000 {
+			a.r.Lock(CallPoll)
+			a.r.Progress()
+			n := len(a.e.got)
+			a.r.Unlock()
+			if n == 1 {
+				return
+			}
+			time.Sleep(time.Microsecond)
+		}
+		t.Fatal("polling never saw the answer")
+	})
+}
+
+func TestWaitersShareTheLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := twoSides(t)
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				if !a.await(i+1, 10*time.Second) {
+					t.Errorf("waiter %d gave up", i)
+				}
+			}()
+		}
+		synctest.Wait()
+		for range 4 {
+			a.send("ping")
+			time.Sleep(50 * time.Millisecond)
+		}
+		wg.Wait()
+	})
+}
+
+func TestWaitTimesOutOnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := twoSides(t)
+		start := time.Now()
+		if a.await(1, 37*time.Millisecond) {
+			t.Fatal("notified of nothing")
+		}
+		if took := time.Since(start); took != 37*time.Millisecond {
+			t.Errorf("timed out after %v", took)
+		}
+	})
+}
+
+func TestDeadlinesAreKeptByWhoeverLeads(t *testing.T) {
+	for _, waiting := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a, _ := twoSides(t)
+			time.Sleep(time.Second)
+			if waiting {
+				go a.await(1, 20*time.Second)
+				synctest.Wait()
+			}
+			a.r.Lock(CallPost)
+			due := a.r.Now().Add(3 * time.Millisecond)
+			a.e.deadline = due
+			a.r.Pump()
+			a.r.Unlock()
+			time.Sleep(time.Second)
+			a.r.Lock(CallPoll)
+			ticks := a.e.ticks
+			a.r.Unlock()
+			if len(ticks) != 1 || ticks[0] < due || ticks[0] > due.Add(time.Millisecond) {
+				t.Errorf("waiting %v: ticked at %v, due at %v", waiting, ticks, due)
+			}
+			a.stop() // ends the waiter
+		})
+	}
+}
+
+func TestAFullLinkGetsTheRestLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := twoSides(t)
+		a.p.mu.Lock()
+		a.p.limit = 3
+		a.p.mu.Unlock()
+		for range 200 {
+			a.r.Lock(CallPost)
+			a.e.out = append(a.e.out, []byte("data"))
+			a.r.Unlock()
+		}
+		a.send("data")
+		time.Sleep(10 * time.Millisecond)
+		a.p.mu.Lock()
+		a.p.limit = -1
+		a.p.mu.Unlock()
+		time.Sleep(10 * time.Millisecond)
+		b.r.Lock(CallPoll)
+		defer b.r.Unlock()
+		if len(b.e.got) != 201 {
+			t.Errorf("%d of 201 arrived", len(b.e.got))
+		}
+	})
+}
+
+func TestCloseEndsWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := twoSides(t)
+		ended := make(chan bool)
+		for range 3 {
+			go func() { ended <- a.await(1, -1) }()
+		}
+		synctest.Wait()
+		a.stop()
+		for range 3 {
+			select {
+			case ok := <-ended:
+				if ok {
+					t.Error("a wait succeeded on a closed driver")
+				}
+			case <-time.After(time.Second):
+				t.Fatal("a wait survived Close")
+			}
+		}
+		a.r.Close() // once more does no harm
+	})
+}
+
+func TestAnIdleDriverSleeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := twoSides(t)
+		time.Sleep(100 * time.Millisecond)
+		a.p.mu.Lock()
+		before := a.p.waits
+		a.p.mu.Unlock()
+		time.Sleep(time.Second)
+		a.p.mu.Lock()
+		defer a.p.mu.Unlock()
+		if per := a.p.waits - before; per > 110 {
+			t.Errorf("woke %d times in an idle second", per)
+		}
+	})
+}
+
+func TestOutboxDropsWhatAClosedLinkRefuses(t *testing.T) {
+	e := &echo{deadline: mono.Never, out: [][]byte{[]byte("x"), []byte("y")}}
+	o := NewOutbox(1500)
+	if !o.Flush(1, e, closedLink{}) || len(e.out) != 0 {
+		t.Error("packets stay for a link that is gone")
+	}
+}
+
+type closedLink struct{ *pipe }
+
+func (closedLink) Send(mono.Time, []link.Datagram) (int, error) { return 0, errors.New("gone") }

@@ -1,0 +1,191 @@
+package softroce
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// connect joins two ends by hand, as a program with a channel of its own does.
+func connect(a, b *end) error {
+	for _, s := range []struct{ from, to *end }{{a, b}, {b, a}} {
+		gid, err := s.to.dev.QueryGID(1, 0)
+		if err != nil {
+			return err
+		}
+		port, err := s.from.dev.QueryPort(1)
+		if err != nil {
+			return err
+		}
+		attr := verbs.QPAttr{
+			State: verbs.QPStateInit, Port: 1, Access: remoteAccess, PathMTU: port.ActiveMTU, DestQPN: s.to.qp.QPN(),
+			AH:              verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: gid.GID, HopLimit: 64}},
+			MaxDestRdAtomic: 16, MaxRdAtomic: 16, MinRNRTimer: 1, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
+		}
+		steps := []struct {
+			state verbs.QPState
+			mask  verbs.QPAttrMask
+		}{
+			{verbs.QPStateInit, verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags},
+			{verbs.QPStateRTR, verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer},
+			{verbs.QPStateRTS, verbs.QPAttrSQPSN | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic},
+		}
+		for _, st := range steps {
+			attr.State = st.state
+			if err := s.from.qp.Modify(attr, st.mask|verbs.QPAttrState); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ends makes two connected RC ends on two devices.
+func ends(da, db verbs.Context) (a, b *end, err error) {
+	if a, err = newEnd(da, verbs.QPTypeRC); err != nil {
+		return nil, nil, err
+	}
+	if b, err = newEnd(db, verbs.QPTypeRC); err != nil {
+		return nil, nil, err
+	}
+	return a, b, connect(a, b)
+}
+
+// nextWC returns the next completion: by polling, or asleep until an event.
+func (e *end) nextWC(block bool, wc []verbs.WC) (int, error) {
+	for {
+		n, err := e.cq.Poll(wc)
+		if err != nil || n > 0 {
+			return n, err
+		}
+		if !block {
+			continue
+		}
+		if err := e.cq.Arm(false); err != nil {
+			return 0, err
+		}
+		if n, err = e.cq.Poll(wc); err != nil || n > 0 {
+			return n, err
+		}
+		if _, err := e.ch.Wait(10 * time.Second); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// pingPong plays rounds of an 8-byte SEND each way and returns the time of a
+// half round.
+func pingPong(a, b *end, rounds int, block bool) (time.Duration, error) {
+	const size = 8
+	errs := make(chan error, 1)
+	play := func(e *end, serve bool) error {
+		recv := []verbs.RecvWR{{WRID: 1, SGL: []verbs.SGE{verbs.SGEOf(e.mr, 4096, size)}}}
+		send := []verbs.SendWR{{WRID: 2, Opcode: verbs.OpSend, SGL: []verbs.SGE{verbs.SGEOf(e.mr, 0, size)}}}
+		wc := make([]verbs.WC, 4)
+		for range 4 {
+			if _, err := e.qp.PostRecv(recv); err != nil {
+				return err
+			}
+		}
+		for i := range rounds {
+			if serve {
+				if _, err := e.qp.PostSend(send); err != nil {
+					return err
+				}
+			}
+			n, err := e.nextWC(block, wc)
+			if err != nil {
+				return err
+			}
+			if n != 1 || wc[0].Status != verbs.WCSuccess {
+				return fmt.Errorf("round %d: %d completions, %v", i, n, wc[0].Status)
+			}
+			if _, err := e.qp.PostRecv(recv); err != nil {
+				return err
+			}
+			if !serve {
+				if _, err := e.qp.PostSend(send); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	go func() { errs <- play(b, false) }()
+	start := time.Now()
+	if err := play(a, true); err != nil {
+		return 0, err
+	}
+	took := time.Since(start)
+	return took / time.Duration(2*rounds), <-errs
+}
+
+// stream writes messages of size bytes for about the given time and returns
+// bits a second.
+func stream(a, b *end, size int, d time.Duration) (float64, error) {
+	src, dst := make([]byte, size), make([]byte, size)
+	smr, err := a.pd.RegMR(verbs.MRInit{Buf: src, Access: verbs.AccessLocalWrite})
+	if err != nil {
+		return 0, err
+	}
+	defer smr.Close()
+	dmr, err := b.pd.RegMR(verbs.MRInit{Buf: dst, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite})
+	if err != nil {
+		return 0, err
+	}
+	defer dmr.Close()
+	wr := []verbs.SendWR{{
+		Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{verbs.SGEOf(smr, 0, size)},
+		Remote: verbs.Remote{Addr: dmr.Addr(), RKey: dmr.RKey()},
+	}}
+	wc := make([]verbs.WC, 8)
+	posted, done := 0, 0
+	start := time.Now()
+	for time.Since(start) < d || done < posted {
+		for posted-done < 4 && time.Since(start) < d {
+			if _, err := a.qp.PostSend(wr); err != nil {
+				return 0, err
+			}
+			posted++
+		}
+		n, err := a.cq.Poll(wc)
+		if err != nil {
+			return 0, err
+		}
+		for i := range n {
+			if wc[i].Status != verbs.WCSuccess {
+				return 0, fmt.Errorf("write %d: %v", done, wc[i].Status)
+			}
+			done++
+		}
+	}
+	return float64(done) * float64(size) * 8 / time.Since(start).Seconds(), nil
+}
+
+func BenchmarkLoopback(b *testing.B) {
+	da, db := loopbackPair(b)
+	x, y, err := ends(da, db)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, block := range []bool{false, true} {
+		b.Run(fmt.Sprintf("pingpong/block=%v", block), func(b *testing.B) {
+			half, err := pingPong(x, y, max(b.N, 100), block)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(half.Nanoseconds())/1e3, "µs/half")
+		})
+	}
+	b.Run("write1M", func(b *testing.B) {
+		for range b.N {
+			bps, err := stream(x, y, 1<<20, time.Second)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(bps/1e9, "Gb/s")
+		}
+	})
+}
