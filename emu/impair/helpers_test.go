@@ -97,7 +97,7 @@ func feed(p *Pipe, n int) [][]Outcome {
 
 func share(t *testing.T, what string, got, of int, ppm, tolerancePPM int) {
 	t.Helper()
-	if x := got * PPM / of; x < ppm-tolerancePPM || x > ppm+tolerancePPM {
+	if x := int(int64(got) * PPM / int64(of)); x < ppm-tolerancePPM || x > ppm+tolerancePPM {
 		t.Errorf("%s: %d ppm, want %d within %d", what, x, ppm, tolerancePPM)
 	}
 }

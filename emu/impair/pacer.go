@@ -31,14 +31,14 @@ func (p *Pacer) Next(now mono.Time, n int) mono.Time {
 }
 
 // Backlog returns how many bytes offered so far have not left at now, rounded up.
-func (p *Pacer) Backlog(now mono.Time) int {
+func (p *Pacer) Backlog(now mono.Time) int64 {
 	if p.free <= now || p.RateBps == 0 {
 		return 0
 	}
 	hi, lo := bits.Mul64(uint64(p.free-now), p.RateBps)
 	lo, carry := bits.Add64(lo, p.over+8e9-1, 0)
 	n, _ := bits.Div64(hi+carry, lo, 8e9)
-	return int(n)
+	return int64(n)
 }
 
 // Reset forgets what has not left.

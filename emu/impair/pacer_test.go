@@ -35,7 +35,7 @@ func TestPacerForgetsFractionsWhenIdle(t *testing.T) {
 func TestPacerBacklogCountsDown(t *testing.T) {
 	p := Pacer{RateBps: 8e9} // a byte a nanosecond
 	p.Next(100, 1000)
-	for now, want := range map[mono.Time]int{100: 1000, 101: 999, 1099: 1, 1100: 0, 5000: 0} {
+	for now, want := range map[mono.Time]int64{100: 1000, 101: 999, 1099: 1, 1100: 0, 5000: 0} {
 		if got := p.Backlog(now); got != want {
 			t.Errorf("at %d: backlog %d, want %d", now, got, want)
 		}
@@ -52,7 +52,7 @@ func TestPacerBacklogDoesNotOverflow(t *testing.T) {
 		p.Next(0, 1<<30)
 	}
 	if got := p.Backlog(0); got != 100<<30 {
-		t.Errorf("backlog %d, want %d", got, 100<<30)
+		t.Errorf("backlog %d, want %d", got, int64(100<<30))
 	}
 }
 

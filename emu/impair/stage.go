@@ -125,7 +125,7 @@ func (p *Pipe) applyStage(s *stage, now mono.Time, o Outcome, out []Outcome) []O
 	}
 	if s.spec.RateBps > 0 {
 		at, size := now.Add(o.Delay), d.IPBytes()
-		if s.spec.QueueBytes > 0 && s.pacer.Backlog(at)+size > s.spec.QueueBytes {
+		if s.spec.QueueBytes > 0 && s.pacer.Backlog(at)+int64(size) > int64(s.spec.QueueBytes) {
 			n.Overflowed++
 			return out
 		}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
@@ -88,7 +89,7 @@ func BenchmarkSleepAlone(b *testing.B) {
 
 func BenchmarkSleepInterleaved(b *testing.B) {
 	for _, n := range []int{2, 64, 1024} {
-		b.Run(map[int]string{2: "2", 64: "64", 1024: "1024"}[n], func(b *testing.B) {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			w := New(Config{})
 			for i := range n {
 				w.Go("p", func(p *Proc) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"time"
 )
 
 // Chooser makes the world's choices. An explorer enumerates them by answering
@@ -38,9 +39,9 @@ func (s seeded) Choose(_ string, n int) int { return below(s.rng, n) }
 
 // below returns a number in [0, n). It does not use the methods of rand.Rand
 // that may take another path on 32-bit machines.
-func below(rng *rand.Rand, n int) int {
+func below[N int | time.Duration](rng *rand.Rand, n N) N {
 	hi, _ := bits.Mul64(rng.Uint64(), uint64(n))
-	return int(hi)
+	return N(hi)
 }
 
 // Rand returns the world's random stream of that name. It follows from the seed

@@ -72,15 +72,15 @@ func (n *Net) forward(pk *packet) {
 		n.forwardTo(pk, to)
 		return
 	}
-	members := n.groups[dst]
-	if len(members) == 0 {
+	n.fanout = append(n.fanout[:0], n.groups[dst]...) // a receiver may leave at once
+	if len(n.fanout) == 0 {
 		n.drop(pk, pk.from, &pk.from.stats.Drops.NoRoute, "no-member")
 		return
 	}
-	for _, to := range members[1:] {
+	for _, to := range n.fanout {
 		n.forwardTo(n.alloc(&pk.Datagram, pk.from, nil), to)
 	}
-	n.forwardTo(pk, members[0])
+	n.release(pk)
 }
 
 // forwardTo queues pk in the switch towards a port. A cable has no switch: its

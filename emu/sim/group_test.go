@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
 func TestMulticastReachesEveryMemberOnce(t *testing.T) {
@@ -70,6 +71,32 @@ func TestMulticastReachesEveryMemberOnce(t *testing.T) {
 		if inUse := len(n.packets) - len(n.free); inUse != 0 {
 			t.Errorf("%d packets leaked", inUse)
 		}
+	}
+}
+
+// On a cable a member may leave while the packet is being handed out.
+func TestMemberMayLeaveWhileBeingReached(t *testing.T) {
+	w := New(Config{})
+	a, b := pair(t, w, LinkConfig{})
+	group := netip.MustParseAddr("239.1.1.1")
+	for _, h := range []*host{a, b} {
+		if err := h.Join(group); err != nil {
+			t.Fatal(err)
+		}
+		h.OnReadable(HandlerFunc(func(now mono.Time, _ uint64) {
+			h.HandleEvent(now, 0)
+			if err := h.Leave(group); err != nil {
+				t.Error(err)
+			}
+		}), 0)
+	}
+	d := link.Datagram{Src: a.addr, Dst: netip.AddrPortFrom(group, 4791)}
+	if _, err := a.Send(0, []link.Datagram{d}); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, w)
+	if len(a.got) != 1 || len(b.got) != 1 {
+		t.Errorf("a got %d, b got %d, want one each", len(a.got), len(b.got))
 	}
 }
 

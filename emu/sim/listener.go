@@ -105,7 +105,7 @@ func (n *Net) DialStream(local, remote netip.AddrPort) (*Stream, error) {
 
 func (n *Net) newStream(p, far *Port, local, remote netip.AddrPort, conn int, dialer bool) *Stream {
 	s := &Stream{
-		net: n, port: p, local: local, remote: remote, conn: conn, dialer: dialer,
+		net: n, port: p, local: local, remote: remote, conn: conn,
 		window: n.cfg.Stream.BufferBytes,
 	}
 	ip := link.IPv6HeaderLen

@@ -13,8 +13,8 @@ import (
 
 // NetConfig describes a Net.
 type NetConfig struct {
-	// Name heads the names of the random streams; "net" if empty. Two Nets of one
-	// world need different names if their chances are to be independent.
+	// Name is the Net's own in its world: errors and random streams go by it.
+	// Empty means "net" and a number.
 	Name string
 	// Cable joins two ports back to back: no switch, no queue in the middle, one
 	// latency, and both lose their link together.
@@ -37,6 +37,7 @@ type Net struct {
 	byAddr map[netip.Addr]*Port
 	byName map[string]*Port
 	groups map[netip.Addr][]*Port // members in the order they joined
+	fanout []*Port                // those that one packet goes to
 
 	packets []*packet
 	free    []uint32
@@ -68,12 +69,16 @@ const (
 // NewNet returns a network without ports.
 func NewNet(w *World, cfg NetConfig) (*Net, error) {
 	if cfg.Name == "" {
-		cfg.Name = "net"
+		cfg.Name = fmt.Sprintf("net%d", len(w.nets))
 	}
 	cfg.Stream = cfg.Stream.withDefaults()
 	if err := cfg.Stream.validate(); err != nil {
 		return nil, fmt.Errorf("net %s: %w", cfg.Name, err)
 	}
+	if w.nets[cfg.Name] {
+		return nil, fmt.Errorf("net %s: the name is taken", cfg.Name)
+	}
+	w.nets[cfg.Name] = true
 	return &Net{
 		w: w, cfg: cfg,
 		byAddr:    make(map[netip.Addr]*Port),
@@ -122,7 +127,7 @@ func (n *Net) Attach(cfg PortConfig) (*Port, error) {
 	p.impairUp, errUp = n.newImpairment(p, "up", cfg.Up, (*forwarding)(n))
 	p.impairDown, errDown = n.newImpairment(p, "down", cfg.Down, (*delivery)(n))
 	if err := errors.Join(errUp, errDown); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("net %s: %w", n.cfg.Name, err)
 	}
 	n.ports = append(n.ports, p)
 	n.byName[cfg.Name] = p

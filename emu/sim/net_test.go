@@ -369,6 +369,17 @@ func TestAttachNamesTheMistake(t *testing.T) {
 	}
 }
 
+func TestNetsHaveNamesOfTheirOwn(t *testing.T) {
+	w := New(Config{})
+	newNet(t, w, NetConfig{Name: "lab"})
+	if _, err := NewNet(w, NetConfig{Name: "lab"}); err == nil || !strings.Contains(err.Error(), "net lab: the name is taken") {
+		t.Errorf("err %v", err)
+	}
+	if n := newNet(t, w, NetConfig{}); n.cfg.Name != "net1" {
+		t.Errorf("name %q", n.cfg.Name)
+	}
+}
+
 func TestNewPairReportsBothEnds(t *testing.T) {
 	w := New(Config{})
 	a, b, err := NewPair(w, NetConfig{}, PortConfig{Addrs: []netip.Addr{addrOf(0)}}, PortConfig{Addrs: []netip.Addr{addrOf(1)}})
@@ -377,6 +388,35 @@ func TestNewPairReportsBothEnds(t *testing.T) {
 	}
 	if _, _, err := NewPair(w, NetConfig{}, PortConfig{}, PortConfig{}); err == nil || strings.Count(err.Error(), "no address") != 2 {
 		t.Errorf("err %v", err)
+	}
+}
+
+func TestPacketsDoNotAllocate(t *testing.T) {
+	rough := impair.Config{Specs: []impair.Spec{{LossPPM: 10_000, DuplicatePPM: 100_000, Jitter: 500, CorruptPPM: 100_000}}}
+	for name, up := range map[string]impair.Config{"clean": {}, "impaired": rough} {
+		w := New(Config{Seed: 1})
+		n := newNet(t, w, NetConfig{})
+		l := LinkConfig{RateBps: 10e9, Latency: 100}
+		a := attach(t, n, PortConfig{Link: l, Up: up})
+		b := attach(t, n, PortConfig{Link: l, Down: up})
+		var in [16]link.Datagram
+		b.OnReadable(HandlerFunc(func(now mono.Time, _ uint64) { _, _ = b.Recv(now, in[:]) }), 0)
+		ds := make([]link.Datagram, 32)
+		for i := range ds {
+			ds[i] = a.to(b, make([]byte, 200))
+		}
+		run := func() {
+			if n, err := a.Send(w.Now(), ds); n != len(ds) || err != nil {
+				t.Fatalf("Send = %d, %v", n, err)
+			}
+			mustRun(t, w)
+		}
+		for range 200 { // until no burst is the largest yet
+			run()
+		}
+		if n := testing.AllocsPerRun(100, run); n != 0 {
+			t.Errorf("%s: 32 packets allocate %v times", name, n)
+		}
 	}
 }
 

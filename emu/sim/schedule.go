@@ -167,6 +167,5 @@ func (f *flapping) HandleEvent(now mono.Time, _ uint64) {
 		}
 	}
 	w := f.port.net.w
-	jitter := below(w.Rand(f.port.stream(f.stream)), int(f.Jitter)+1)
-	w.At(now.Add(spell+time.Duration(jitter)), f, 0)
+	w.At(now.Add(spell+below(w.Rand(f.port.stream(f.stream)), f.Jitter+1)), f, 0)
 }

@@ -171,8 +171,10 @@ func (s *Stream) transmit(seg *segment) {
 	w := s.net.w
 	s.noteSegment("send", seg)
 	seg.fromEpoch = s.port.epoch
-	at := s.port.up.send(w.now, s.wireBytes(seg))
-	w.At(at, (*segmentAtSwitch)(s.net), uint64(seg.id))
+	// A link that goes down forgets its queue, so what is sent after that could
+	// overtake what was sent before: order is kept here.
+	s.atSwitch = max(s.atSwitch, s.port.up.send(w.now, s.wireBytes(seg)))
+	w.At(s.atSwitch, (*segmentAtSwitch)(s.net), uint64(seg.id))
 }
 
 func (s *Stream) wireBytes(seg *segment) int {
@@ -202,8 +204,9 @@ func (h *segmentAtSwitch) HandleEvent(now mono.Time, arg uint64) {
 		(*segmentAtPort)(n).HandleEvent(now, arg)
 		return
 	}
-	at := far.down.send(now, seg.from.wireBytes(seg))
-	n.w.At(at, (*segmentAtPort)(n), arg)
+	s := seg.from
+	s.atPort = max(s.atPort, far.down.send(now, s.wireBytes(seg)))
+	n.w.At(s.atPort, (*segmentAtPort)(n), arg)
 }
 
 func (h *segmentAtPort) HandleEvent(now mono.Time, arg uint64) {

@@ -29,7 +29,6 @@ type Stream struct {
 	local, remote netip.AddrPort
 	mss           int
 	conn          int // how many were dialed in the Net before it, and it
-	dialer        bool
 	open          bool
 	err           error // the stream is broken
 
@@ -42,6 +41,8 @@ type Stream struct {
 	finSent   bool
 	events    []StreamEvent // for this direction, still to come, by offset
 	chance    streamChance
+
+	atSwitch, atPort mono.Time // when the last segment gets there
 
 	held     ring[*segment] // at the peer's port, waiting for a way through
 	attempts int

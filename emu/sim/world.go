@@ -62,6 +62,7 @@ type World struct {
 
 	choices Chooser
 	streams map[string]*rand.Rand
+	nets    map[string]bool // names taken
 	trace   trace
 
 	slowSleep bool // set by a test to compare the short cut in Sleep with the long way
@@ -75,7 +76,7 @@ func New(cfg Config) *World {
 	if cfg.MaxTime == 0 {
 		cfg.MaxTime = DefaultMaxTime
 	}
-	w := &World{cfg: cfg, choices: cfg.Chooser, streams: make(map[string]*rand.Rand)}
+	w := &World{cfg: cfg, choices: cfg.Chooser, streams: make(map[string]*rand.Rand), nets: make(map[string]bool)}
 	w.trace.out = cfg.Trace
 	if w.choices == nil {
 		w.choices = seeded{w.Rand("world/choose")}

@@ -100,6 +100,20 @@ func TestRunUntilStopsAtItsTimeAndGoesOn(t *testing.T) {
 	}
 }
 
+// A sleep beyond the end of RunUntil must not carry the world along.
+func TestRunUntilHoldsASleepingProgram(t *testing.T) {
+	w := New(Config{})
+	woken := mono.Time(0)
+	w.Go("sleeper", func(p *Proc) error { p.Sleep(100); woken = w.Now(); return nil })
+	if err := w.RunUntil(60); err != nil || w.Now() != 60 || woken != 0 {
+		t.Fatalf("now %v, woken %v, err %v", w.Now(), woken, err)
+	}
+	mustRun(t, w)
+	if woken != 100 {
+		t.Errorf("woken at %v, want 100", woken)
+	}
+}
+
 func TestRunProgramsLeavesTheRest(t *testing.T) {
 	w := New(Config{})
 	ran := false
