@@ -27,10 +27,7 @@ func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	c.serviceID = p.ServiceID
 	c.transport = p.Transport
 	c.localQPN = p.QPN
-	c.madRoute = route{
-		local: p.Path.Local, remote: p.Path.Remote, pkey: p.Path.PKey,
-		flowLabel: p.Path.FlowLabel, trafficClass: p.Path.TrafficClass, hopLimit: p.Path.HopLimit,
-	}
+	c.madRoute = p.Path.route()
 	// The peer's time to answer, and a packet's lifetime there and back, which
 	// is what the local ACK timeout allows for.
 	c.packetsLive = mad.Timeout(p.Path.LocalAckTimeout)

@@ -66,7 +66,7 @@ func (a *Agent) handleDREQ(in *incoming, m *mad.DREQ) {
 		c.tid = in.tid
 		a.notify(c, Event{Kind: EventDisconnectRequested, PrivateData: m.PrivateData[:]})
 		a.timers.stop(c)
-		if c.state = StateDREQRcvd; !a.cfg.ConsumerDREP || c.closed {
+		if c.state = StateDREQRcvd; !a.cfg.ConsumerDREP {
 			a.sendDREP(in.now, c, nil)
 		}
 	case StateDREQSent: // both at once: each has what it asked for

@@ -201,3 +201,16 @@ func TestClosedConnectionAnswersADREQ(t *testing.T) {
 	w.a.event(EventDisconnected)
 	w.b.noEvent()
 }
+
+// An answer belongs to the transaction that it answers, also when repeated.
+func TestRepeatedDREPAnswersTheNewTransaction(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	ca, cb := w.established()
+	must(t, w.a.Disconnect(w.now, ca, nil))
+	w.pass(w.a, mad.AttrDREQ)
+	w.b.take(mad.AttrDREP)
+	w.inject(addrA, mad.AttrDREQ, &mad.DREQ{LocalCommID: uint32(ca), RemoteCommID: uint32(cb), RemoteQPN: answer.QPN})
+	if s := w.b.take(mad.AttrDREP); s.TID != injectTID {
+		t.Errorf("DREP of transaction %x, want %x", s.TID, injectTID)
+	}
+}

@@ -22,8 +22,10 @@
 // so that neither side waits longer than its retries take.
 //
 // Every event of a connection comes in order, and the last one has Final set:
-// from then on its ConnID means nothing. A peer can cost the agent no more
-// than the limits in Config allow; what is dropped is counted.
+// from then on its ConnID means nothing. It means nothing either, and there is
+// no event, once the consumer itself has refused what was asked of it (Reject,
+// SIDRReply) or let go of it (Close). A peer can cost the agent no more than
+// the limits in Config allow; what is dropped is counted.
 //
 // An Agent is not safe for concurrent use: its driver owns it.
 package cm

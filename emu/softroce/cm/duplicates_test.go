@@ -156,6 +156,18 @@ func TestStaleConnectionIsRefusedAndEnded(t *testing.T) {
 		w.inject(addrA, mad.AttrREQ, stale) // and then it may
 		w.b.event(EventRequest)
 	})
+	t.Run("DREQ sent", func(t *testing.T) {
+		w := newWorld(t, Config{}, Config{})
+		_, cb := w.established()
+		must(t, w.b.Disconnect(w.now, cb, nil))
+		w.b.take(mad.AttrDREQ)
+		w.inject(addrA, mad.AttrREQ, stale)
+		w.b.take(mad.AttrREJ)
+		w.b.event(EventDisconnected)
+		w.b.inState(cb, StateTimeWait)
+		w.inject(addrA, mad.AttrREQ, stale)
+		w.b.event(EventRequest)
+	})
 	t.Run("REP sent", func(t *testing.T) {
 		w := newWorld(t, Config{}, Config{})
 		_, cb := w.accepted()
@@ -329,5 +341,22 @@ func TestMessagesFromSomebodyElse(t *testing.T) {
 	}
 	if w.a.NextTimer() == mono.Never {
 		t.Error("the REQ is no longer repeated")
+	}
+}
+
+// A peer that accepted our REQ under an ID cannot use it for a REQ of its own.
+func TestREQWithTheIDOfAnAcceptance(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	w.a.listen(service)
+	_, cb := w.established()
+	m := newREQ()
+	m.LocalCommID, m.LocalCAGUID, m.LocalQPN = uint32(cb), guidB, answer.QPN
+	w.a.HandleMAD(w.now, addrB, addrA, 0xFFFF, m.Append(mad.NewHeader(mad.AttrREQ, 1).Append(nil)))
+	if rej := rejOf(t, w.a.take(mad.AttrREJ)); rej.Reason != mad.ReasonDuplicateCommID {
+		t.Errorf("REJ %+v", rej)
+	}
+	w.a.noEvent()
+	if n := w.a.Counters().Duplicates.Of(mad.AttrREQ); n != 0 {
+		t.Errorf("taken for a copy of a REQ")
 	}
 }

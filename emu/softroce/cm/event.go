@@ -85,7 +85,7 @@ type Request struct {
 	Transport    Transport
 	RemoteCAGUID uint64
 	RemoteQPN    uint32
-	StartPSN     uint32 // the requester's first PSN
+	StartPSN     uint32 // the first PSN that we are to send
 	RespRes      uint8  // READs and atomics the requester can serve
 	InitDepth    uint8  // READs and atomics the requester wants to have in flight
 	RetryCount   uint8
@@ -100,7 +100,7 @@ type Request struct {
 type Reply struct {
 	RemoteCAGUID   uint64
 	RemoteQPN      uint32
-	StartPSN       uint32 // the replier's first PSN
+	StartPSN       uint32 // the first PSN that we are to send
 	RespRes        uint8
 	InitDepth      uint8
 	TargetAckDelay uint8

@@ -378,8 +378,10 @@ func TestPairOverALossyNetwork(t *testing.T) {
 		}
 		l.run()
 		l.judge()
-		if loss == 0 && l.timeouts != 0 {
-			t.Fatalf("%d timeouts though nothing was lost", l.timeouts)
+		// One exchange in five fails at a loss of 0.1, sixteen in a row never do:
+		// there, a timeout means that something was not sent again.
+		if loss <= 0.1 && l.timeouts != 0 {
+			t.Fatalf("%d timeouts at a loss of %v", l.timeouts, loss)
 		}
 		for _, at := range l.attempts {
 			switch {

@@ -44,6 +44,14 @@ func (p *Path) normalize() {
 	}
 }
 
+// route is how MADs travel along p.
+func (p *Path) route() route {
+	return route{
+		local: p.Local, remote: p.Remote, pkey: p.PKey,
+		flowLabel: p.FlowLabel, trafficClass: p.TrafficClass, hopLimit: p.HopLimit,
+	}
+}
+
 // plain is an address as GIDs know it: without zone, IPv4 not mapped.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
@@ -77,7 +85,7 @@ type ConnectParam struct {
 	Path       Path // an IP service with FlowLabel 0 gets rdma_cm's flow label
 	Transport  Transport
 	QPN        uint32
-	StartPSN   uint32
+	StartPSN   uint32 // the first PSN that the peer is to send
 	RespRes    uint8
 	InitDepth  uint8
 	RetryCount uint8
@@ -120,7 +128,7 @@ func checkQP(op string, qpn, psn uint32, rnrRetry uint8) error {
 // AcceptParam is what Accept answers.
 type AcceptParam struct {
 	QPN            uint32
-	StartPSN       uint32
+	StartPSN       uint32 // the first PSN that the peer is to send
 	RespRes        uint8
 	InitDepth      uint8
 	RNRRetry       uint8

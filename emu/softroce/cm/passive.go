@@ -125,6 +125,9 @@ func (a *Agent) endStale(in *incoming, c *conn) {
 	switch c.state {
 	case StateEstablished:
 		a.startDREQ(in.now, c, nil)
+	case StateDREQSent: // its DREP was lost, but this says the same
+		a.notify(c, Event{Kind: EventDisconnected})
+		a.enterTimeWait(in.now, c)
 	case StateREPSent, StateMRAREPRcvd:
 		a.notify(c, Event{Kind: EventRejected, Reason: mad.ReasonStale, About: mad.AboutOther, ByUs: true})
 		a.enterTimeWait(in.now, c)

@@ -9,7 +9,8 @@ import (
 
 // Reject refuses a request or a reply, or takes an acceptance back while the
 // peer has not confirmed it. info is up to 72 bytes, by reason; private up to
-// 148. After refusing a request or a reply the ID means nothing.
+// 148. After refusing a request or a reply the ID means nothing; an acceptance
+// taken back ends in EventTimeWaitExit.
 func (a *Agent) Reject(now mono.Time, id ConnID, reason mad.Reason, info, private []byte) error {
 	c, err := a.lookUp("reject", id, StateREQRcvd, StateMRAREQSent, StateREPRcvd, StateMRAREPSent, StateREPSent, StateMRAREPRcvd)
 	if err != nil {

@@ -212,3 +212,23 @@ func TestRequesterGivesUp(t *testing.T) {
 	checkEmpty(t, w.a.Agent)
 	checkEmpty(t, w.b.Agent)
 }
+
+// The consumer refused one copy of the REQ and accepted another, and the REP
+// overtook the REJ: the connection stands.
+func TestLateREJOfTheREQ(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	ca := w.connect()
+	req := w.pass(w.a, mad.AttrREQ)
+	must(t, w.b.Reject(w.now, w.b.event(EventRequest).Conn, mad.ReasonConsumer, nil, nil))
+	rej := w.b.take(mad.AttrREJ)
+	w.deliver(req)
+	must(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer))
+	w.pass(w.b, mad.AttrREP)
+	w.a.event(EventReply)
+	w.deliver(rej)
+	w.a.noEvent()
+	w.a.inState(ca, StateREPRcvd)
+	if n := w.a.Counters().WrongState; n != 1 {
+		t.Errorf("counted %d, want 1", n)
+	}
+}

@@ -25,10 +25,7 @@ func (a *Agent) SIDRRequest(now mono.Time, p SIDRParam) (ConnID, error) {
 	}
 	c.active = true
 	c.serviceID = p.ServiceID
-	c.madRoute = route{
-		local: p.Path.Local, remote: p.Path.Remote, pkey: p.Path.PKey,
-		flowLabel: p.Path.FlowLabel, trafficClass: p.Path.TrafficClass, hopLimit: p.Path.HopLimit,
-	}
+	c.madRoute = p.Path.route()
 	c.timeout = mad.Timeout(a.cfg.ResponseTimeout)
 	c.maxRetries = a.cfg.MaxRetries
 	req.RequestID = uint32(c.id)

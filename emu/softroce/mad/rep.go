@@ -22,7 +22,7 @@ type REP struct {
 	LocalQKey                 uint32
 	LocalQPN                  uint32 // 24 bits
 	LocalEECN                 uint32 // 24 bits; the queue pair of an XRC target is told here
-	StartPSN                  uint32 // 24 bits: first PSN the sender will send
+	StartPSN                  uint32 // 24 bits: first PSN that the receiver is to send
 	RespRes                   uint8
 	InitDepth                 uint8
 	TargetAckDelay            uint8    // 5 bits

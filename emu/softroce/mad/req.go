@@ -34,7 +34,7 @@ type REQ struct {
 	RemoteRespTimeout uint8  // 5 bits: how long the receiver may take to answer
 	Transport         Transport
 	E2EFlow           bool
-	StartPSN          uint32 // 24 bits: first PSN the sender will send
+	StartPSN          uint32 // 24 bits: first PSN that the receiver is to send
 	LocalRespTimeout  uint8  // 5 bits: how long the sender may take to answer, both ways included
 	RetryCount        uint8  // 3 bits
 	PKey              uint16

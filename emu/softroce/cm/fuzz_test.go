@@ -1,0 +1,266 @@
+package cm
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+// script turns bytes into choices; zeros when they end.
+type script struct{ b []byte }
+
+func (s *script) next() byte {
+	if len(s.b) == 0 {
+		return 0
+	}
+	v := s.b[0]
+	s.b = s.b[1:]
+	return v
+}
+
+func (s *script) take(n int) []byte {
+	b := make([]byte, n)
+	s.b = s.b[copy(b, s.b):]
+	return b
+}
+
+// few is a number from a small range, so that numbers meet again.
+func (s *script) few() uint32 { return uint32(s.next() % 6) }
+
+// Operations of a script. Each is preceded by a delay and followed by whether
+// an event is seen.
+const (
+	opMessage = iota // a message that makes some sense
+	opCall           // the consumer does something
+	opTime           // the next timer fires
+	opConnect        // the consumer begins something
+	opEcho           // the agent's own last MAD comes back, somewhat changed
+	opRaw            // a MAD of the script's own bytes
+	numOps
+)
+
+func fuzzAgent(consumerDREP bool) *Agent {
+	a := New(Config{CAGUID: guidB, MaxConns: 16, MaxBacklog: 6, MaxOutbox: 32, MaxEvents: 32, MaxListeners: 4, ConsumerDREP: consumerDREP})
+	for _, id := range []mad.ServiceID{service, 5} {
+		if _, err := a.Listen(id, netip.Addr{}, 0); err != nil {
+			panic(err)
+		}
+	}
+	return a
+}
+
+// runScript drives one agent and checks its tables after every step. In the
+// end every connection must be able to end.
+func runScript(t testing.TB, b []byte) {
+	s := &script{b}
+	a := fuzzAgent(s.next()&1 != 0)
+	now := mono.Time(1)
+	var echo [mad.Len]byte
+	for len(s.b) > 0 {
+		now += mono.Time(s.next()) << 16
+		switch s.next() % numOps {
+		case opMessage:
+			from := addrA
+			if s.next()%16 == 15 {
+				from = addrC
+			}
+			attr, m := someMessage(a, s)
+			a.HandleMAD(now, from, addrB, 0xFFFF, m.Append(mad.NewHeader(attr, 7).Append(nil)))
+		case opCall:
+			someCall(a, s, now)
+		case opTime:
+			if at := a.NextTimer(); at != mono.Never {
+				now = max(now, at)
+				a.HandleTimer(now)
+			}
+		case opConnect:
+			p := offer
+			p.Path.Local, p.Path.Remote = addrB, addrA
+			if s.next()%4 == 0 {
+				a.SIDRRequest(now, SIDRParam{ServiceID: 5, Path: p.Path})
+			} else {
+				a.Connect(now, p)
+			}
+		case opEcho:
+			if out, ok := a.NextMAD(); ok {
+				echo = *out.MAD
+			}
+			echo[s.next()] ^= s.next()
+			a.HandleMAD(now, addrA, addrB, 0xFFFF, echo[:])
+		case opRaw:
+			a.HandleMAD(now, addrA, addrB, 0xFFFF, s.take(mad.Len))
+		}
+		if s.next()&1 == 0 {
+			a.NextEvent()
+		}
+		checkInvariants(t, a)
+	}
+	wrapUp(t, a, now)
+}
+
+// someMessage makes a message whose IDs are likely to mean something.
+func someMessage(a *Agent, s *script) (mad.Attr, message) {
+	attr := mad.AttrREQ + mad.Attr(s.next()%mad.NumAttrs)
+	var ours, theirs, qpn uint32
+	if c := pick(a, s.next()); c != nil {
+		ours, theirs, qpn = uint32(c.id), c.remoteID, c.localQPN
+	}
+	if theirs == 0 || s.next()%8 == 7 {
+		theirs = s.few()
+	}
+	switch attr {
+	case mad.AttrREQ:
+		m := newREQ()
+		m.LocalCommID, m.LocalQPN, m.MaxCMRetries = s.few(), s.few(), uint8(s.few())
+		m.Transport, m.ExtTransport = mad.Transport(s.next()&3), 1
+		m.PrivateData[0] = s.next() / 128
+		m.ServiceID = []mad.ServiceID{service, service, 5, 6}[s.next()&3]
+		return attr, m
+	case mad.AttrMRA:
+		return attr, &mad.MRA{LocalCommID: theirs, RemoteCommID: ours, About: mad.About(s.next()), ServiceTimeout: s.next()}
+	case mad.AttrREJ:
+		m := &mad.REJ{LocalCommID: theirs, RemoteCommID: ours, About: mad.About(s.next() & 3), Reason: mad.Reason(s.next() % 36)}
+		if m.Reason == mad.ReasonTimeout {
+			m.RemoteCommID, m.InfoLen = 0, s.next()
+			binary.BigEndian.PutUint64(m.Info[:], guidA)
+		}
+		return attr, m
+	case mad.AttrREP:
+		return attr, &mad.REP{LocalCommID: theirs, RemoteCommID: ours, LocalCAGUID: guidA, LocalQPN: s.few(), TargetAckDelay: s.next()}
+	case mad.AttrRTU:
+		return attr, &mad.RTU{LocalCommID: theirs, RemoteCommID: ours}
+	case mad.AttrDREQ:
+		return attr, &mad.DREQ{LocalCommID: theirs, RemoteCommID: ours, RemoteQPN: qpn}
+	case mad.AttrDREP:
+		return attr, &mad.DREP{LocalCommID: theirs, RemoteCommID: ours}
+	case mad.AttrSIDRREQ:
+		return attr, &mad.SIDRREQ{RequestID: s.few(), PKey: 0xFFFF, ServiceID: mad.ServiceID(s.few())}
+	case mad.AttrSIDRREP:
+		return attr, &mad.SIDRREP{RequestID: ours, InfoLen: s.next()}
+	case mad.AttrLAP:
+		return attr, &mad.LAP{LocalCommID: theirs, RemoteCommID: ours}
+	default:
+		return attr, &mad.APR{LocalCommID: theirs, RemoteCommID: ours}
+	}
+}
+
+// someCall lets the consumer of a connection do something, fitting or not.
+func someCall(a *Agent, s *script, now mono.Time) {
+	c := pick(a, s.next())
+	if c == nil {
+		return
+	}
+	id := c.id
+	switch s.next() % 10 {
+	case 0, 1:
+		p := answer
+		p.QPN = 16 + s.few()
+		a.Accept(now, id, p)
+	case 2:
+		a.ConfirmReply(now, id, nil)
+	case 3:
+		a.Reject(now, id, mad.Reason(s.next()), nil, nil)
+	case 4:
+		a.DelayReply(now, id, s.next())
+	case 5:
+		a.Disconnect(now, id, nil)
+	case 6:
+		a.Established(now, id)
+	case 7:
+		a.Close(now, id)
+	case 8:
+		a.SIDRReply(now, id, SIDRReplyParam{})
+	case 9:
+		a.DisconnectReply(now, id, nil)
+	}
+}
+
+// pick chooses a connection, the same one for the same choice.
+func pick(a *Agent, choice byte) *conn {
+	if len(a.conns) == 0 {
+		return nil
+	}
+	ids := make([]ConnID, 0, len(a.conns))
+	for id := range a.conns {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return a.conns[ids[int(choice)%len(ids)]]
+}
+
+// wrapUp closes everything and lets all timers run: nothing may remain.
+func wrapUp(t testing.TB, a *Agent, now mono.Time) {
+	for c := openConn(a); c != nil; c = openConn(a) {
+		if err := a.Close(now, c.id); err != nil {
+			t.Fatalf("close in state %v: %v", c.state, err)
+		}
+	}
+	for steps := 0; a.NextTimer() != mono.Never; steps++ {
+		if steps > 10000 {
+			t.Fatal("timers without end")
+		}
+		a.HandleTimer(a.NextTimer())
+		for a.outbox.len() > 0 {
+			a.NextMAD()
+		}
+	}
+	for a.outbox.len()+a.events.len() > 0 {
+		a.NextMAD()
+		a.NextEvent()
+	}
+	checkEmpty(t, a)
+}
+
+func openConn(a *Agent) *conn {
+	for _, c := range a.conns {
+		if !c.closed {
+			return c
+		}
+	}
+	return nil
+}
+
+func TestRandomScripts(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	n := 3000
+	if testing.Short() {
+		n = 300
+	}
+	for range n {
+		b := make([]byte, 100+rng.IntN(3000))
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		runScript(t, b)
+	}
+}
+
+// FuzzAgent drives an agent with whatever messages, calls and times the fuzzer
+// invents.
+func FuzzAgent(f *testing.F) {
+	// A step is a delay, an operation, its arguments, and whether an event is seen.
+	step := func(args ...byte) []byte { return append(append([]byte{1}, args...), 0) }
+	said := func(attr mad.Attr, args ...byte) []byte {
+		i, _ := attr.Index()
+		return step(append([]byte{opMessage, 0, byte(i), 0, 0}, args...)...)
+	}
+	raw := func(attr mad.Attr, m message) []byte {
+		return step(append([]byte{opRaw}, m.Append(mad.NewHeader(attr, 7).Append(nil))...)...)
+	}
+	req := said(mad.AttrREQ, 1, 1, 3, 0, 0, 0)
+	accept, establish, disconnect := step(opCall, 0, 0, 1), step(opCall, 0, 6), step(opCall, 0, 5)
+	fire := step(opTime)
+	f.Add(slices.Concat([]byte{0}, req, req, accept, req, said(mad.AttrRTU), said(mad.AttrDREQ), said(mad.AttrDREQ), fire))
+	f.Add(slices.Concat([]byte{1}, req, accept, fire, establish, said(mad.AttrDREQ), step(opCall, 0, 9), req, fire))
+	f.Add(slices.Concat([]byte{0}, step(opConnect, 1), fire, said(mad.AttrREP, 2, 9), said(mad.AttrREP, 2, 9), step(opCall, 0, 2), disconnect, said(mad.AttrDREP)))
+	f.Add(slices.Concat([]byte{0}, step(opConnect, 1), said(mad.AttrMRA, 0, 20), fire, said(mad.AttrREJ, 0, 10), fire))
+	f.Add(slices.Concat([]byte{0}, step(opConnect, 0), step(opEcho, 40, 1), fire, said(mad.AttrSIDRREP)))
+	f.Add(slices.Concat([]byte{0}, said(mad.AttrSIDRREQ, 3, 5), step(opCall, 0, 8), said(mad.AttrLAP), said(mad.AttrAPR)))
+	f.Add(slices.Concat([]byte{0}, raw(mad.AttrREQ, newREQ()), accept, raw(mad.AttrRTU, &mad.RTU{LocalCommID: 0x01020304, RemoteCommID: 1})))
+	f.Fuzz(func(t *testing.T, b []byte) { runScript(t, b) })
+}
