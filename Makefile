@@ -1,0 +1,17 @@
+# Short names for what anyone can also type. Steps of .ci/run do the work.
+
+.PHONY: build test race vet lint fmt fuzz cross docs bench kernel check all
+
+build: ; go build ./...
+test:  ; .ci/run test
+race:  ; .ci/run race
+vet:   ; .ci/run vet
+lint:  ; .ci/run format modules lint
+fmt:   ; .ci/lint fmt
+fuzz:  ; FUZZTIME=$(or $(T),3s) .ci/run fuzz
+cross: ; .ci/run cross
+docs:  ; .ci/run docs
+bench: ; go test -run '^$$' -bench . -benchmem $(or $(P),./...)
+kernel: ; conformance/kernel/run
+check: ; .ci/run test race vet lint
+all:   ; .ci/run

@@ -1,0 +1,133 @@
+package layers
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// fixtureRules are of every kind, over a module that breaks them all.
+func fixtureRules() RuleSet {
+	return RuleSet{
+		Boundaries: []Boundary{
+			{Name: "api", From: []string{"./api/..."}, Only: []string{"std", "./api/..."}, Tests: true, Why: "the API stands alone"},
+			{Name: "judge", From: []string{"./judge/..."}, Except: []string{"./judge/peer"}, Never: []string{"./emu/..."}, Through: true, Why: "independent"},
+			{Name: "both", From: []string{"./both"}, Never: []string{"./emu"}, Through: true, Tests: true, Why: "tests too"},
+			{Name: "plain", From: []string{"./..."}, Never: []string{"github.com/onsi/..."}, Tests: true, Why: "plain testing"},
+			{
+				Name: "pure", From: []string{"./pure"}, Through: true,
+				Only: []string{"./helper", "maps", "reflect", "slices", "time"}, Why: "values only",
+				Because: map[string]string{"sync/...": "single owner", "os": "no I/O"},
+			},
+		},
+		Purities: []Purity{
+			{Name: "pure", From: []string{"./pure"}, Bans: BanAll, Why: "values only"},
+			{Name: "seeded", From: []string{"./seeded", "./later"}, Bans: BanClock | BanMapOrder | BanChance, Why: "one seed"},
+		},
+		Cgo:   CgoRule{In: []string{"./c"}, Why: "stay plain"},
+		Later: []string{"./later"},
+	}
+}
+
+// TestEveryBreachIsReportedAndNothingElse compares the findings with the want
+// comments of the fixture, both ways.
+func TestEveryBreachIsReportedAndNothingElse(t *testing.T) {
+	tree := load(t, "testdata/fixture")
+	found, err := fixtureRules().Check(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants := readWants(t, tree)
+	for _, f := range found {
+		at := fmt.Sprintf("%s:%d", f.Pos.Filename, f.Pos.Line)
+		i := slices.IndexFunc(wants[at], func(w string) bool { return strings.Contains(f.Msg, w) })
+		if i < 0 {
+			t.Errorf("reported, and nothing is wrong there: %v", f)
+			continue
+		}
+		wants[at] = slices.Delete(wants[at], i, i+1)
+	}
+	for at, rest := range wants {
+		for _, w := range rest {
+			t.Errorf("%s: a breach was not reported: %s", at, w)
+		}
+	}
+}
+
+// readWants collects the want comments, by "file:line".
+func readWants(t *testing.T, tree *Tree) map[string][]string {
+	t.Helper()
+	comment, quoted := regexp.MustCompile(`want (".*")`), regexp.MustCompile(`"([^"]*)"`)
+	wants := map[string][]string{}
+	for _, p := range tree.Packages {
+		for _, f := range p.Files {
+			src, err := os.ReadFile(filepath.Join(tree.Root, f.Name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, line := range strings.Split(string(src), "\n") {
+				if m := comment.FindStringSubmatch(line); m != nil {
+					for _, q := range quoted.FindAllStringSubmatch(m[1], -1) {
+						at := fmt.Sprintf("%s:%d", f.Name, i+1)
+						wants[at] = append(wants[at], q[1])
+					}
+				}
+			}
+		}
+	}
+	if len(wants) == 0 {
+		t.Fatal("the fixture has no want comments")
+	}
+	return wants
+}
+
+func TestRulesThatMatchNothingAreNoticed(t *testing.T) {
+	tree := load(t, "testdata/fixture")
+	for name, tc := range map[string]struct {
+		rules RuleSet
+		want  string
+	}{
+		"our folder misspelt": {
+			RuleSet{Boundaries: []Boundary{{Name: "r", From: []string{"./aip"}}}}, `./aip matches no package`,
+		},
+		"misspelt target": {
+			RuleSet{Boundaries: []Boundary{{Name: "r", From: []string{"./api"}, Never: []string{"./emuu/..."}}}}, `./emuu/... matches no package`,
+		},
+		"standard package misspelt": {
+			RuleSet{Boundaries: []Boundary{{Name: "r", From: []string{"./api"}, Never: []string{"nett/..."}}}}, `nett/... is not in the standard library`,
+		},
+		"our folder without ./": {
+			RuleSet{Purities: []Purity{{Name: "r", From: []string{"pure"}}}}, `pure is not in the standard library`,
+		},
+		"reason for nothing": {
+			RuleSet{Boundaries: []Boundary{{Name: "r", From: []string{"./api"}, Because: map[string]string{"oss": "x"}}}}, `oss is not in the standard library`,
+		},
+		"what was to come has come": {
+			RuleSet{Boundaries: []Boundary{{Name: "r", From: []string{"./api"}}}, Later: []string{"./api"}}, `./api is here now`,
+		},
+		"to come, and of no use": {
+			RuleSet{Later: []string{"./mpi"}}, `no rule speaks of it`,
+		},
+	} {
+		found, err := tc.rules.Check(tree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(found, func(f Finding) bool { return strings.Contains(f.Msg, tc.want) }) {
+			t.Errorf("%s: got %v, want %q", name, found, tc.want)
+		}
+	}
+}
+
+func load(t *testing.T, dir string) *Tree {
+	t.Helper()
+	tree, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}

@@ -1,0 +1,85 @@
+package layers
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// goCommand runs the go command in dir and returns what it prints. The module
+// at dir is meant, so a workspace around it is left out.
+func goCommand(dir string, args ...string) ([]byte, error) {
+	cmd := exec.Command("go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, stderr.Bytes())
+	}
+	return out, nil
+}
+
+// standardPackages lists the standard library.
+func standardPackages(dir string) (map[string]bool, error) {
+	out, err := goCommand(dir, "list", "std")
+	if err != nil {
+		return nil, err
+	}
+	std := map[string]bool{}
+	for name := range strings.FieldsSeq(string(out)) {
+		std[name] = true
+	}
+	return std, nil
+}
+
+// built is what the go command knows of a package on this machine.
+type built struct {
+	ImportPath string
+	Dir        string
+	GoFiles    []string // what this machine builds, without tests
+	Export     string   // the file with the package's exported types
+}
+
+// listBuilt compiles the named packages and what they import, as far as types
+// go, and describes all of them. The build cache makes it quick.
+func listBuilt(dir string, packages []string) (map[string]built, error) {
+	args := append([]string{
+		"list", "-buildvcs=false", "-export", "-deps",
+		"-json=ImportPath,Dir,GoFiles,Export",
+	}, packages...)
+	out, err := goCommand(dir, args...)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]built{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var b built
+		if err := dec.Decode(&b); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		all[b.ImportPath] = b
+	}
+}
+
+// modulePath reads the module line of a go.mod file.
+func modulePath(name string) (string, error) {
+	src, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(src)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "module "); ok {
+			return strings.Trim(strings.TrimSpace(rest), `"`), nil
+		}
+	}
+	return "", fmt.Errorf("%s: no module line", name)
+}

@@ -1,0 +1,131 @@
+package layers
+
+import (
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Purity says what the code of some packages must not do. Tests are free.
+type Purity struct {
+	Name   string
+	From   []string
+	Except []string
+	Bans   Ban
+	Why    string
+}
+
+// Ban is a set of things that code may not do.
+type Ban uint
+
+// What can be banned.
+const (
+	BanClock       Ban = 1 << iota // asking the machine for the time, or waiting for it
+	BanConcurrency                 // goroutines, channels, select
+	BanMapOrder                    // walking a map, unless annotated with OrderedMark
+	BanChance                      // math/rand's package-level functions, which no seed of ours decides
+	BanGlobals                     // writing package-level variables, except in init
+	BanVariants                    // files that only some systems build
+
+	// BanAll makes an engine: a value whose behaviour follows from its inputs.
+	BanAll = BanClock | BanConcurrency | BanMapOrder | BanChance | BanGlobals | BanVariants
+)
+
+// OrderedMark begins a comment on the line of a walk over a map, or on the line
+// above, which says why the order cannot be seen from outside:
+//
+//	for id := range m { //layers:ordered summed, and addition commutes
+const OrderedMark = "//layers:ordered"
+
+// checkPurity type-checks the packages of all rules, compiling what they
+// import once.
+func checkPurity(t *Tree, rules []Purity) ([]Finding, error) {
+	var paths []string
+	for _, r := range rules {
+		for _, p := range t.match(r.From, r.Except) {
+			if hasCode(p) {
+				paths = append(paths, p.Path)
+			}
+		}
+	}
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	known, err := listBuilt(t.Root, paths)
+	if err != nil {
+		return nil, err
+	}
+	var found []Finding
+	for _, r := range rules {
+		for _, p := range t.match(r.From, r.Except) {
+			if !hasCode(p) {
+				continue
+			}
+			fs, err := r.check(t, p, known)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, fs...)
+		}
+	}
+	return found, nil
+}
+
+func hasCode(p *Package) bool {
+	return slices.ContainsFunc(p.Files, func(f *File) bool { return !f.Test })
+}
+
+func (r Purity) check(t *Tree, p *Package, known map[string]built) ([]Finding, error) {
+	self := known[t.Module+strings.TrimPrefix(p.Path, ".")]
+	v := &visitor{rule: r, pkg: p, fset: token.NewFileSet(), sorted: map[*ast.Ident]bool{}}
+	v.info = &types.Info{Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{}}
+	var files []*ast.File
+	for _, name := range self.GoFiles {
+		// The position shows the path from the root; the text comes from disk.
+		src, err := os.ReadFile(filepath.Join(self.Dir, name))
+		if err != nil {
+			return nil, err
+		}
+		f, err := parser.ParseFile(v.fset, shown(p.Path)+"/"+name, src, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	conf := types.Config{Importer: importer.ForCompiler(v.fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(known[path].Export)
+	})}
+	pkg, err := conf.Check(self.ImportPath, v.fset, files, v.info)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Path, err)
+	}
+	v.scope = pkg.Scope()
+	for _, f := range files {
+		v.file(f)
+	}
+	if r.Bans&BanVariants != 0 {
+		v.variants(self.GoFiles)
+	}
+	return v.found, nil
+}
+
+// variants reports files that this machine does not build: nobody checked what
+// they do, and an engine that differs between systems is two engines.
+func (v *visitor) variants(goFiles []string) {
+	for _, f := range v.pkg.Files {
+		if !f.Test && !slices.Contains(goFiles, filepath.Base(f.Name)) {
+			v.found = append(v.found, Finding{
+				Pos: token.Position{Filename: f.Name, Line: 1},
+				Msg: v.because("is built on some systems only"),
+			})
+		}
+	}
+}
