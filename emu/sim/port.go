@@ -178,7 +178,7 @@ func (p *Port) Close() error {
 	for _, a := range p.cfg.Addrs {
 		delete(n.byAddr, a)
 	}
-	for g := range p.joins {
+	for g := range p.joins { //layers:ordered each group loses one member
 		n.removeMember(g, p)
 	}
 	p.joins = nil

@@ -22,7 +22,10 @@ type connection struct {
 	events []cm.Event
 	over   bool // either side has ended it
 
-	psn         uint32
+	// The starting PSN in a REQ or REP is where its receiver is to begin: each side
+	// says from which PSN on it will listen.
+	recvPSN     uint32 // said by us
+	sendPSN     uint32 // said by the peer
 	gid         uint8
 	timeoutCode uint8
 }
@@ -107,9 +110,10 @@ func (c *connection) toInit() error {
 		verbs.QPAttrState|verbs.QPAttrPort|verbs.QPAttrPKeyIndex|verbs.QPAttrAccessFlags)
 }
 
-func (c *connection) toRTR(qpn, psn uint32, mtu verbs.MTU, responderResources uint8) error {
+func (c *connection) toRTR(qpn, sendPSN uint32, mtu verbs.MTU, responderResources uint8) error {
+	c.sendPSN = sendPSN
 	a := verbs.QPAttr{
-		State: verbs.QPStateRTR, PathMTU: mtu, DestQPN: verbs.QPN(qpn), RQPSN: psn,
+		State: verbs.QPStateRTR, PathMTU: mtu, DestQPN: verbs.QPN(qpn), RQPSN: c.recvPSN,
 		AH:              verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(c.remote.Addr()), SGIDIndex: c.gid, HopLimit: 64}},
 		MaxDestRdAtomic: responderResources, MinRNRTimer: connMinRNRTimer,
 	}
@@ -122,7 +126,7 @@ func (c *connection) toRTR(qpn, psn uint32, mtu verbs.MTU, responderResources ui
 
 func (c *connection) toRTS(retry, rnrRetry, initiatorDepth uint8) error {
 	a := verbs.QPAttr{
-		State: verbs.QPStateRTS, SQPSN: c.psn, Timeout: c.timeoutCode,
+		State: verbs.QPStateRTS, SQPSN: c.sendPSN, Timeout: c.timeoutCode,
 		RetryCnt: retry & 7, RNRRetry: rnrRetry & 7, MaxRdAtomic: initiatorDepth,
 	}
 	mask := verbs.QPAttrState | verbs.QPAttrSQPSN

@@ -152,7 +152,7 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 func (r *request) connect(q *queuePair, param verbs.ConnParam, timeout time.Duration) (*connection, error) {
 	m, req := r.m, r.e.Request
 	c := &connection{
-		m: m, id: r.e.Conn, qp: q, remote: r.Remote(), psn: m.startPSN(), param: r.Param(),
+		m: m, id: r.e.Conn, qp: q, remote: r.Remote(), recvPSN: m.startPSN(), param: r.Param(),
 		gid: m.gidIndex(req.Path.Local), timeoutCode: req.Path.LocalAckTimeout,
 	}
 	c.gate = m.d.drv.NewGate(drive.Name(fmt.Sprintf("confirmation of %v", c.remote)))
@@ -166,7 +166,7 @@ func (r *request) connect(q *queuePair, param verbs.ConnParam, timeout time.Dura
 	m.conns[c.id] = c
 	q.conn = c
 	err := m.agent.Accept(m.d.drv.Now(), c.id, cm.AcceptParam{
-		QPN: q.q.Num(), StartPSN: c.psn, RespRes: param.ResponderResources, InitDepth: param.InitiatorDepth,
+		QPN: q.q.Num(), StartPSN: c.recvPSN, RespRes: param.ResponderResources, InitDepth: param.InitiatorDepth,
 		RNRRetry: param.RNRRetryCount, TargetAckDelay: targetAckDelay, SRQ: q.srq, E2EFlow: param.FlowControl,
 		PrivateData: param.PrivateData,
 	})

@@ -201,7 +201,7 @@ func (m *manager) begin(q *queuePair, addr netip.AddrPort, param verbs.ConnParam
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{m: m, qp: q, remote: addr, psn: m.startPSN(), gid: index, timeoutCode: connAckTimeout}
+	c := &connection{m: m, qp: q, remote: addr, recvPSN: m.startPSN(), gid: index, timeoutCode: connAckTimeout}
 	c.gate = m.d.drv.NewGate(drive.Name(fmt.Sprintf("connection to %v", addr)))
 	if err := c.toInit(); err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func (m *manager) begin(q *queuePair, addr netip.AddrPort, param verbs.ConnParam
 	c.id, err = m.agent.Connect(m.d.drv.Now(), cm.ConnectParam{
 		ServiceID: mad.IPService(mad.PortSpace(verbs.PortSpaceTCP&0xff), addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr(), MTU: uint8(m.d.nic.MTU()), LocalAckTimeout: connAckTimeout},
-		Transport: transport, QPN: q.q.Num(), StartPSN: c.psn,
+		Transport: transport, QPN: q.q.Num(), StartPSN: c.recvPSN,
 		RespRes: param.ResponderResources, InitDepth: param.InitiatorDepth,
 		RetryCount: param.RetryCount, RNRRetry: param.RNRRetryCount, SRQ: q.srq, E2EFlow: param.FlowControl,
 		SrcPort: m.ephemeralPort(), PrivateData: param.PrivateData,

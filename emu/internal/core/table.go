@@ -23,22 +23,22 @@ var (
 type PD uint32
 
 // Lax switches off single checks: it imitates devices that forget them. The
-// zero value forgets nothing.
+// zero value forgets nothing. Tags say what a field does and whose defect it is.
 type Lax struct {
-	IgnorePD           bool // keys open memory of other domains
-	WindowBounds       bool // a window opens all of its region
-	WindowRights       bool // a window grants what its region does
-	WindowOwner        bool // a type 2 window works on every QP
-	ForeignInvalidate  bool // any QP may invalidate a type 2 window
-	UnboundInvalidate  bool // invalidating a free window succeeds
-	InvalidateAnything bool // keys of regions and type 1 windows too
-	WrappingRange      bool // address + length may wrap around
-	BindUnchecked      bool // a bind may exceed its region, its rights or its domain
-	RebindBound        bool // a bound type 2 window may be bound again
-	DeregBound         bool // a region with bound windows may go
-	StaleKeys          bool // closed regions stay reachable by their keys
-	ZeroBasedIgnored   bool // zero-based regions and windows begin at their own address
-	NoWindowAtomics    bool // atomics through a window are refused
+	IgnorePD           bool `defect:"R15" does:"keys open memory of other domains"`
+	WindowBounds       bool `defect:"R21" does:"a window opens all of its region"`
+	WindowRights       bool `defect:"mw/6" does:"a window grants what its region does"`
+	WindowOwner        bool `defect:"mw/7" does:"a type 2 window works on every QP"`
+	ForeignInvalidate  bool `defect:"R24, irdma" does:"any QP may invalidate a type 2 window"`
+	UnboundInvalidate  bool `defect:"rc/inv/6" does:"invalidating a free window succeeds"`
+	InvalidateAnything bool `defect:"rc/inv/4" does:"the keys of regions and type 1 windows can be invalidated"`
+	WrappingRange      bool `defect:"R48" does:"address plus length may wrap around"`
+	BindUnchecked      bool `defect:"mlx5" does:"a bind may exceed its region, its rights or its domain"`
+	RebindBound        bool `defect:"mw/8" does:"a bound type 2 window may be bound again"`
+	DeregBound         bool `defect:"mw/11" does:"a region with bound windows may go, and stays reachable through them"`
+	StaleKeys          bool `defect:"acc/6" does:"closed regions stay reachable by their keys"`
+	ZeroBasedIgnored   bool `defect:"mlx5, irdma" does:"zero-based regions and windows begin at their own address"`
+	NoWindowAtomics    bool `defect:"mlx5" does:"atomics through a window are refused"`
 }
 
 // Region is registered memory.

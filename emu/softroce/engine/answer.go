@@ -8,7 +8,8 @@ import (
 )
 
 // answer builds the responder's next packet. Answers leave in PSN order: an ACK
-// or NAK waits for the READ responses before it.
+// or NAK waits for READ responses and atomic results up to its own PSN, or the
+// peer would take them for lost.
 func (q *QP) answer(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
 	if q.state == verbs.QPStateErr && !r.fatal {
@@ -18,8 +19,14 @@ func (q *QP) answer(now mono.Time, d *link.Datagram) bool {
 	e := r.replays.due(q.nic.q.DupReadWaits)
 	r.reading = e != nil
 	switch {
-	case e != nil && (!r.pending || e.first.Sub(r.answer.psn) < 0):
+	case e != nil && (!r.pending || e.first.Sub(r.answer.psn) <= 0):
+		if q.heldBack(now) {
+			return false
+		}
 		q.answerRead(now, d, e)
+		if q.limiter.Active() {
+			q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
+		}
 	case r.pending:
 		q.answerAck(d)
 	default:
@@ -45,12 +52,17 @@ func (q *QP) answerAck(d *link.Datagram) {
 }
 
 // creditSyndrome is a positive acknowledgement that tells how many receives
-// are posted; a shared queue has no number to tell.
+// are posted; a shared queue has no number to tell. It counts from the last
+// message completed, so the receive of the message under way is one of them.
 func (q *QP) creditSyndrome() wire.Syndrome {
 	if q.srq != nil || q.typ == verbs.QPTypeXRCRecv || q.nic.q.NoCreditReporting {
 		return wire.Ack(wire.CreditUnlimited)
 	}
-	return wire.Ack(wire.CreditCode(q.rq.count()))
+	credits := q.rq.count()
+	if q.resp.held.active {
+		credits++
+	}
+	return wire.Ack(wire.CreditCode(credits))
 }
 
 // answerRead builds the next packet of a READ response, or the one packet that
@@ -76,7 +88,7 @@ func (q *QP) answerRead(now mono.Time, d *link.Datagram, e *replay) {
 	}
 	q.nic.seal(d, &q.path.icrc)
 	if e.next == e.to {
-		e.unsent = false
+		e.unsent, e.delivered = false, true
 	} else {
 		e.next = e.next.Next()
 	}

@@ -41,10 +41,18 @@ func (q *QP) takeResponse(now mono.Time, p *wire.Packet) {
 	}
 }
 
-// stale is an answer to what was answered before.
+// stale is an answer to what was answered before. The last ACK over again may
+// bring new credits; anything else has nothing to say.
 func (q *QP) stale(p *wire.Packet) {
 	q.nic.Count.StaleResponses++
-	if !q.nic.q.StaleAckBreaksRead || p.BTH.Opcode.Operation() != wire.OpAcknowledge || q.sq.empty() {
+	if p.BTH.Opcode.Operation() != wire.OpAcknowledge {
+		return
+	}
+	if p.BTH.PSN.Next() == q.req.una && p.AETH.Syndrome.Kind() == wire.SyndromeAck {
+		q.credit(p.AETH)
+		q.wake()
+	}
+	if !q.nic.q.StaleAckBreaksRead || q.sq.empty() {
 		return
 	}
 	if w := q.sq.at(q.sq.head); w.op == verbs.OpRDMARead && w.answered > 0 {
@@ -72,14 +80,25 @@ func (q *QP) takeAck(now mono.Time, p *wire.Packet) {
 		}
 		if code := wire.NakCode(s.Value()); code == wire.NakPSNSequence {
 			q.nic.Count.SeqNAKsRecvd++
-			q.resend(now, psn)
+			q.resend(psn)
 		} else {
 			q.nic.Count.FatalNAKs++
 			q.refused(psn, nakStatus(code))
 		}
 	default:
-		q.badResponse(psn)
+		q.senseless(psn)
 	}
+}
+
+// senseless ends the QP after an acknowledgement that says nothing defined. It
+// cannot be trusted even for what came before, so the oldest request fails.
+func (q *QP) senseless(psn wire.PSN) {
+	if q.nic.q.BadRespSucceeds {
+		q.badResponse(psn)
+		return
+	}
+	q.nic.Count.BadResponses++
+	q.failRequest(q.sq.at(q.sq.head), verbs.WCBadRespErr)
 }
 
 // nakStatus maps a NAK to the completion status it causes.
@@ -96,75 +115,97 @@ func nakStatus(code wire.NakCode) verbs.WCStatus {
 	}
 }
 
-// acknowledge completes every request up to psn. It stops at one that needs
-// more than an ACK: that answer was lost, so it is asked for again, and the
-// result is false.
+// acknowledge takes everything up to psn as received and completes the requests
+// that end there. It stops at one that needs more than an ACK: that answer was
+// lost, so it is asked for again, and the result is false.
 func (q *QP) acknowledge(now mono.Time, psn wire.PSN, force bool) bool {
 	r := &q.req
-	before := r.una
-	clean := true
-	for i := q.sq.head; i != q.sq.tail; i++ {
-		w := q.sq.at(i)
-		if w.state == wqeDone {
-			continue
-		}
-		if w.state != wqeSent || psn.Sub(w.first.Add(w.answered)) < 0 {
-			break
-		}
-		if w.readLike() && !force && !q.nic.q.AckSkipsRead && !(q.nic.q.AckCompletesRead && psn == w.last) {
-			clean = false
-			break
-		}
-		if psn.Sub(w.last) < 0 {
-			r.una = psn.Next()
-			break
-		}
-		w.state = wqeDone
-		r.una = w.last.Next()
-		if w.readLike() && r.reads > 0 {
-			r.reads--
-		}
+	if psn.Sub(r.una) < 0 {
+		return true
 	}
-	if r.next.Sub(r.una) < 0 {
-		q.rewind(r.una) // acknowledged while being resent: skip ahead
-	}
-	if r.una != before {
+	wanted := r.flight(psn) + 1 // PSNs from una on
+	clean, reached := q.finish(psn, wanted, force)
+	if reached > 0 {
+		r.una = r.una.Add(reached)
 		q.progress(now)
 	}
 	q.retire()
 	if !clean && q.state != verbs.QPStateErr {
-		q.nic.Count.ImpliedNAKs++
-		q.resend(now, r.una)
+		q.nic.countImpliedNAK()
+		q.resend(r.una)
 	}
 	return clean && q.state != verbs.QPStateErr
 }
 
-// progress reloads what lack of progress runs down.
+// finish marks the requests that lie within the first wanted PSNs as done, and
+// returns how many PSNs that covers: fewer if an answer is missing, and then
+// not clean.
+func (q *QP) finish(psn wire.PSN, wanted int32, force bool) (clean bool, reached int32) {
+	r := &q.req
+	for i := q.sq.head; i != q.sq.tail && reached < wanted; i++ {
+		w := q.sq.at(i)
+		if w.state == wqeDone {
+			continue
+		}
+		if w.state != wqeSent {
+			break
+		}
+		if w.readLike() && !force && !q.nic.q.AckSkipsRead && !(q.nic.q.AckCompletesRead && psn == w.last) {
+			return false, reached
+		}
+		end := r.flight(w.last) + 1
+		if wanted < end {
+			if w.readLike() { // only where Quirks let an ACK do for an answer
+				w.answered += wanted - reached
+			}
+			return true, wanted
+		}
+		reached = end
+		w.state = wqeDone
+		if w.readLike() && r.reads > 0 {
+			r.reads--
+		}
+	}
+	return true, reached
+}
+
+// progress reloads what lack of progress runs down. A peer that had no receive
+// evidently has one now.
 func (q *QP) progress(now mono.Time) {
 	r := &q.req
+	if r.flight(r.next) > halfSpace {
+		q.rewind(r.una) // answered while being sent again: skip ahead
+	}
 	r.retries, r.rnrRetries = q.attr.RetryCnt, q.attr.RNRRetry
-	r.nakSeen = false
-	r.timer = mono.Never
+	r.nakSeen = r.nakSeen && q.nic.q.IgnoreSecondNAK && r.una.Less(r.nakEnd)
+	r.timer, r.rnrUntil = mono.Never, mono.Never
 	q.armTimer(now)
 	q.wake()
 }
 
-// credit notes how many more requests the peer has receives for.
+// credit notes up to which request the peer has receives. Since it rounds their
+// number down, a later count can reach less far; what it promised stays good.
 func (q *QP) credit(a wire.AETH) {
-	n, ok := wire.CreditCount(a.Syndrome.Value())
-	if !ok {
-		q.req.limited = false
+	r := &q.req
+	n, counted := wire.CreditCount(a.Syndrome.Value())
+	if !counted {
+		r.limited = false
 		return
 	}
-	q.req.limited = true
-	q.req.lsn = a.MSN.Add(int32(n))
+	if lsn := a.MSN.Add(int32(n)); !r.limited || r.lsn.Less(lsn) {
+		r.lsn = lsn
+	}
+	r.limited = true
 }
 
 // resend goes back to psn, once for each loss: further NAKs for the same packet
-// say nothing new until something has moved.
-func (q *QP) resend(now mono.Time, psn wire.PSN) {
+// say nothing new until something has moved, nor do they before that packet has
+// left again, as during an RNR wait.
+func (q *QP) resend(psn wire.PSN) {
 	r := &q.req
 	switch {
+	case r.next == psn:
+		return
 	case r.nakSeen && r.nakPSN == psn && !q.nic.q.DuplicateNAKsResend:
 		return
 	case r.nakSeen && q.nic.q.IgnoreSecondNAK:
@@ -173,31 +214,33 @@ func (q *QP) resend(now mono.Time, psn wire.PSN) {
 	if !q.spendRetry() {
 		return
 	}
-	r.nakSeen, r.nakPSN = true, psn
-	r.timer = mono.Never
-	q.armTimer(now)
+	r.nakSeen, r.nakPSN, r.nakEnd = true, psn, r.max
 	q.rewind(psn)
 }
 
 // receiverNotReady waits as long as the peer asks for, then goes back to psn.
+// The rest of a wait under way is not cut short or drawn out by another copy of
+// the NAK that began it.
 func (q *QP) receiverNotReady(now mono.Time, psn wire.PSN, code uint8) {
 	r := &q.req
 	w := q.find(psn)
-	if w == nil {
+	if w == nil || r.rnrUntil != mono.Never {
 		return
 	}
 	if q.attr.RNRRetry != 7 {
 		if r.rnrRetries == 0 {
 			q.nic.Count.RNRExceeded++
-			q.failRequest(w, verbs.WCRNRRetryExcErr)
+			status := verbs.WCRNRRetryExcErr
+			if q.nic.q.RNRExcIsRetryExc {
+				status = verbs.WCRetryExcErr
+			}
+			q.failRequest(w, status)
 			return
 		}
 		r.rnrRetries--
 	}
-	q.rewind(psn)
-	r.timer = mono.Never // the peer is alive; the wait is its own doing
+	q.rewind(psn) // which also stops the timer: the peer is alive, the wait its own doing
 	r.rnrUntil = now.Add(q.rnrDelay(code))
-	q.rearm()
 }
 
 func (q *QP) rnrDelay(code uint8) time.Duration {
@@ -245,96 +288,116 @@ func (q *QP) badResponse(psn wire.PSN) {
 
 // answerFor finds the request that a READ response or atomic acknowledgement
 // belongs to, having acknowledged all before it. It returns nil if the answer
-// is not the next one due.
-func (q *QP) answerFor(now mono.Time, psn wire.PSN) *sendWQE {
+// is not the next one due. One of the wrong kind ends the request.
+func (q *QP) answerFor(now mono.Time, p *wire.Packet) *sendWQE {
+	psn := p.BTH.PSN
 	w := q.find(psn)
-	if w == nil {
-		return nil
-	}
-	due := w.first.Add(w.answered)
-	if psn.Sub(due) < 0 {
-		q.nic.Count.StaleResponses++
-		return nil
-	}
-	if q.nic.q.ReadAckIgnored && q.sq.at(q.sq.head) != w {
+	if w == nil || q.nic.q.ReadAckIgnored && q.sq.at(q.sq.head) != w {
 		return nil
 	}
 	if !q.acknowledge(now, w.first.Add(-1), false) {
 		return nil
 	}
-	if psn != due {
+	if !w.awaits(p.BTH.Opcode.Operation()) {
+		q.badResponse(psn)
+		return nil
+	}
+	if due := w.first.Add(w.answered); psn != due {
 		// One before it is missing: no need to wait for the timer.
-		q.nic.Count.ImpliedNAKs++
-		q.resend(now, due)
+		q.nic.countImpliedNAK()
+		q.resend(due)
 		return nil
 	}
 	return w
 }
 
+// awaits reports whether op is the kind of answer that w calls for.
+func (w *sendWQE) awaits(op wire.Operation) bool {
+	switch w.op {
+	case verbs.OpRDMARead:
+		return op != wire.OpAtomicAcknowledge
+	case verbs.OpFlush, verbs.OpAtomicWrite:
+		return op == wire.OpReadResponseOnly
+	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+		return op == wire.OpAtomicAcknowledge
+	}
+	return false
+}
+
+// inPlace checks the opcode of a READ response against its place. A READ that
+// was asked for again from the middle may be answered as the rest of the
+// original or as a READ of its own.
+func (w *sendWQE) inPlace(op wire.Operation) bool {
+	first, last := w.answered == 0, w.answered == w.packets-1
+	switch op {
+	case wire.OpReadResponseFirst:
+		return !last && (first || w.resumed)
+	case wire.OpReadResponseMiddle:
+		return !last && !first
+	case wire.OpReadResponseLast:
+		return last && !first
+	default:
+		return last && (first || w.resumed)
+	}
+}
+
 // takeReadResponse places the data of a READ, or takes the answer of a FLUSH or
 // an ATOMIC WRITE.
 func (q *QP) takeReadResponse(now mono.Time, p *wire.Packet) {
-	psn := p.BTH.PSN
-	w := q.answerFor(now, psn)
+	w := q.answerFor(now, p)
 	if w == nil {
 		return
 	}
-	length := w.length
-	switch w.op {
-	case verbs.OpRDMARead:
-	case verbs.OpFlush, verbs.OpAtomicWrite:
-		length = 0
-	default:
-		q.badResponse(psn)
+	op := p.BTH.Opcode.Operation()
+	if !w.inPlace(op) {
+		q.badResponse(p.BTH.PSN)
 		return
 	}
-	off := uint32(w.answered) * uint32(q.mtu)
-	n := min(length-off, uint32(q.mtu))
-	last := w.answered == w.packets-1
-	switch op := p.BTH.Opcode.Operation(); op {
-	case wire.OpReadResponseFirst, wire.OpReadResponseMiddle:
-		if last {
-			q.badResponse(psn)
-			return
-		}
-	default:
-		if !last {
-			q.badResponse(psn)
-			return
-		}
-	}
-	if p.BTH.Opcode.Operation() != wire.OpReadResponseMiddle {
+	if op != wire.OpReadResponseMiddle {
 		if p.AETH.Syndrome.Kind() != wire.SyndromeAck {
-			q.badResponse(psn)
+			q.badResponse(p.BTH.PSN)
 			return
 		}
 		q.credit(p.AETH)
 	}
-	if uint32(len(p.Payload)) != n {
-		if q.nic.q.ShortReadHangs && uint32(len(p.Payload)) < n {
-			q.req.stalled = true
-			q.req.timer = mono.Never
-			return
-		}
-		q.badResponse(psn)
+	if w.op == verbs.OpRDMARead {
+		q.takeReadData(now, p, w)
+	} else if len(p.Payload) != 0 {
+		q.badResponse(p.BTH.PSN)
+	} else {
+		q.answered(now, w)
+	}
+}
+
+// takeReadData places one packet of READ data, which must be as long as its
+// place says.
+func (q *QP) takeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
+	off := uint32(w.answered) * uint32(q.mtu)
+	n := min(w.length-off, uint32(q.mtu))
+	switch got := uint32(len(p.Payload)); {
+	case got < n && q.nic.q.ShortReadHangs:
+		q.req.stalled = true
+		q.req.timer = mono.Never
+		return
+	case got != n:
+		q.badResponse(p.BTH.PSN)
 		return
 	}
-	if n > 0 {
-		if err := q.nic.scatter(w.sges, q.pd, off, p.Payload); err != nil {
-			q.refused(psn, verbs.WCLocProtErr)
-			return
-		}
+	if err := q.nic.scatter(w.sges, q.pd, off, p.Payload); err != nil {
+		q.refused(p.BTH.PSN, verbs.WCLocProtErr)
+		return
 	}
 	q.answered(now, w)
 }
 
-// takeAtomicAck delivers the original value of an atomic.
+// takeAtomicAck delivers the original value of an atomic, in the byte order of
+// the host.
 func (q *QP) takeAtomicAck(now mono.Time, p *wire.Packet) {
-	w := q.answerFor(now, p.BTH.PSN)
+	w := q.answerFor(now, p)
 	if w == nil {
 		return
 	}
-	if w.op != verbs.OpAtomicCmpAndSwp && w.op != verbs.OpAtomicFetchAdd || p.AETH.Syndrome.Kind() != wire.SyndromeAck {
+	if p.AETH.Syndrome.Kind() != wire.SyndromeAck {
 		q.badResponse(p.BTH.PSN)
 		return
 	}
@@ -358,9 +421,6 @@ func (q *QP) answered(now mono.Time, w *sendWQE) {
 		if r.reads > 0 {
 			r.reads--
 		}
-	}
-	if r.next.Sub(r.una) < 0 {
-		q.rewind(r.una)
 	}
 	q.progress(now)
 	q.retire()

@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -35,8 +37,8 @@ type Config struct {
 
 	// WindowPackets is how many packets a requester keeps unacknowledged.
 	WindowPackets int
-	// UDOversizeError makes an oversize datagram an error; the specification
-	// has it vanish, some suites expect the error.
+	// UDOversizeError fails a datagram beyond the MTU with a local length
+	// error. The specification has it vanish; devices and suites differ.
 	UDOversizeError bool
 	// Congestion configures ECN and DCQCN; the zero value of its Params means
 	// the published defaults for LineRateBps.
@@ -59,7 +61,7 @@ const (
 	ICRCOffloaded
 )
 
-// Limits bound every resource of a NIC.
+// Limits bound every resource of a NIC. A field that is zero has its default.
 type Limits struct {
 	QPs, QPWR, SGE, Inline   int
 	CQs, CQE                 int
@@ -81,6 +83,22 @@ func defaultLimits() Limits {
 		McastGroups: 1 << 12, McastQPs: 1 << 8,
 		PendingEvents: 1 << 14, MADsQueue: 1 << 10,
 	}
+}
+
+// orDefault fills in the limits that were left out.
+func (l Limits) orDefault() Limits {
+	d := defaultLimits()
+	for _, f := range []struct{ set, otherwise *int }{
+		{&l.QPs, &d.QPs}, {&l.QPWR, &d.QPWR}, {&l.SGE, &d.SGE}, {&l.Inline, &d.Inline},
+		{&l.CQs, &d.CQs}, {&l.CQE, &d.CQE}, {&l.MRs, &d.MRs}, {&l.PDs, &d.PDs}, {&l.AHs, &d.AHs},
+		{&l.SRQs, &d.SRQs}, {&l.SRQWR, &d.SRQWR}, {&l.XRCDs, &d.XRCDs},
+		{&l.McastGroups, &d.McastGroups}, {&l.McastQPs, &d.McastQPs},
+		{&l.PendingEvents, &d.PendingEvents}, {&l.MADsQueue, &d.MADsQueue},
+	} {
+		*f.set = cmp.Or(*f.set, *f.otherwise)
+	}
+	l.RdAtomic = cmp.Or(l.RdAtomic, d.RdAtomic)
+	return l
 }
 
 // Packets around a transport payload: IPv6, UDP, the longest headers, ICRC.
@@ -116,8 +134,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.FirstQPN == 0 {
 		c.FirstQPN = defaultFirstQPN
 	}
-	if c.Limits == (Limits{}) {
-		c.Limits = defaultLimits()
+	c.Limits = c.Limits.orDefault()
+	if c.Limits.MRs > core.MaxEntries {
+		return c, fmt.Errorf("%w: %d memory regions, keys tell %d apart", ErrConfig, c.Limits.MRs, core.MaxEntries)
 	}
 	if c.WindowPackets == 0 {
 		c.WindowPackets = defaultWindow
@@ -131,11 +150,17 @@ func (c Config) withDefaults() (Config, error) {
 	if c.CNPInterval == 0 {
 		c.CNPInterval = defaultCNPInterval
 	}
+	if c.CNPInterval < 0 {
+		return c, fmt.Errorf("%w: CNP interval %v is negative", ErrConfig, c.CNPInterval)
+	}
 	if c.LineRateBps == 0 {
 		c.LineRateBps = defaultLineRate
 	}
 	if c.Congestion == (dcqcn.Params{}) {
 		c.Congestion = dcqcn.DefaultParams(c.LineRateBps)
+	}
+	if err := c.Congestion.Validate(); err != nil {
+		return c, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	return c, nil
 }

@@ -1,9 +1,13 @@
 package engine
 
 import (
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // congested counts a congestion mark and reports whether it is to be answered
@@ -13,15 +17,53 @@ func (q *QP) congested(now mono.Time, d *link.Datagram) bool {
 		return false
 	}
 	q.nic.Count.ECNMarked++
-	return q.nic.q.CNPBurst || q.notifier.Mark(now, q.nic.cfg.CNPInterval)
+	if q.nic.q.CNPBurst {
+		return true
+	}
+	notifier := &q.notifier
+	switch {
+	case q.nic.q.CNPPerPort:
+		notifier = &q.nic.portNotifier
+	case q.nic.q.CNPPerPeer:
+		notifier = q.nic.peerNotifier(d.Src.Addr(), d.Dst.Addr())
+	}
+	return notifier.Mark(now, q.nic.cfg.CNPInterval)
+}
+
+// peerNotifier paces the CNPs between two addresses (Quirks.CNPPerPeer). What
+// it remembers is bounded: whoever marks from many addresses starts it anew.
+func (n *NIC) peerNotifier(peer, own netip.Addr) *dcqcn.Notifier {
+	const limit = 1 << 12
+	pair := [2]netip.Addr{peer, own}
+	if n.peerNotifiers[pair] == nil {
+		if len(n.peerNotifiers)%limit == 0 {
+			n.peerNotifiers = map[[2]netip.Addr]*dcqcn.Notifier{}
+		}
+		n.peerNotifiers[pair] = new(dcqcn.Notifier)
+	}
+	return n.peerNotifiers[pair]
 }
 
 // noteCongestion schedules a CNP to the peer of a connected QP.
-func (q *QP) noteCongestion(now mono.Time, d *link.Datagram) {
+func (q *QP) noteCongestion(now mono.Time, d *link.Datagram, pkey uint16) {
 	if q.congested(now, d) {
-		q.cnpDue = true
-		q.wake()
+		q.oweCNP(pkey)
 	}
+}
+
+func (q *QP) oweCNP(pkey uint16) {
+	q.cnpDue, q.cnpPKey = true, pkey
+	q.wake()
+}
+
+// heldBack reports whether the QP's rate lets no packet leave now, and sees to
+// it that the QP is woken when it does.
+func (q *QP) heldBack(now mono.Time) bool {
+	if !q.limiter.Active() || q.limiter.ReadyAt() <= now {
+		return false
+	}
+	q.req.paced = true
+	return true
 }
 
 // pendingCNP is a CNP to a sender of datagrams, whom no QP of ours is
@@ -47,21 +89,29 @@ func (n *NIC) buildCNP(d *link.Datagram, pa *path, pkey uint16, qpn uint32) {
 	clear(begin(d, pa, p, wire.CNPPayloadLen))
 	d.TClass &^= link.ECN // a CNP is itself never marked
 	n.seal(d, &pa.icrc)
-	n.Count.CNPsSent++
+	if !n.q.CNPCounterStuck {
+		n.Count.CNPsSent++
+	}
 }
 
-// takeCNP slows the named QP down. It has no PSN and changes nothing else.
+// takeCNP slows the named QP down. It has no PSN and changes nothing else. Its
+// P_Key is the QP's own come back, so it says nothing about membership.
 func (n *NIC) takeCNP(now mono.Time, d *link.Datagram, p *wire.Packet) {
+	const member = 0x8000
 	q := n.qp(p.BTH.DestQP)
 	switch {
-	case q == nil:
+	case q == nil || d.Dst.Addr().IsMulticast():
 		n.Count.DropQPN++
 	case n.q.NoCongestion:
 		n.Count.DropOpcode++
-	case !n.pkeyOK(q.pkey, p.BTH.PKey):
+	case len(p.Payload) != wire.CNPPayloadLen:
+		n.Count.DropLength++
+	case q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr:
+		n.Count.DropQPState++
+	case (q.pkey^p.BTH.PKey)&^member != 0:
 		n.Count.DropPKey++
 		n.badPKeys++
-	case q.path.dst.IsValid() && !q.onPath(d, p.BTH.MigReq):
+	case q.typ != verbs.QPTypeUD && !q.path.joins(d):
 		n.Count.DropAddress++
 	default:
 		n.Count.CNPsHandled++

@@ -34,6 +34,12 @@ type Counters struct {
 	CQOverrun uint64
 }
 
+func (n *NIC) countImpliedNAK() {
+	if !n.q.ImpliedNAKCounterStuck {
+		n.Count.ImpliedNAKs++
+	}
+}
+
 // List returns the counters by name, in a fixed order.
 func (c *Counters) List() []verbs.Counter {
 	return []verbs.Counter{

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/fabrictest/fabrictest/verbs"
+import (
+	"slices"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
 
 // CQ is a completion queue: a ring that never grows by itself.
 type CQ struct {
@@ -11,6 +15,7 @@ type CQ struct {
 	users   int // QPs and SRQs that complete here
 	arm     armState
 	overrun bool
+	gone    bool
 	// Owner is the driver's to use.
 	Owner any
 }
@@ -37,10 +42,16 @@ func (n *NIC) CreateCQ(depth int) (*CQ, error) {
 
 // DestroyCQ removes a queue that nothing completes to.
 func (n *NIC) DestroyCQ(c *CQ) error {
+	if c.gone {
+		return opError("destroy_cq", "", "%w: it is gone already", verbs.ErrInvalid)
+	}
 	if c.users > 0 {
 		return opError("destroy_cq", "", "%w by %d queues", verbs.ErrBusy, c.users)
 	}
+	c.gone = true
 	n.cqs--
+	n.retract(func(e *Event) bool { return e.CQ == c })
+	n.fired = slices.DeleteFunc(n.fired, func(f *CQ) bool { return f == c })
 	return nil
 }
 
@@ -90,7 +101,10 @@ func (c *CQ) Resize(depth int) error {
 // there is no room: the caller's QP must then fail.
 func (c *CQ) push(wc *verbs.WC, solicited bool) bool {
 	if c.count == len(c.ring) || c.overrun {
-		if !c.overrun {
+		if c.nic.q.CQOverrunSilent {
+			return true
+		}
+		if !c.overrun || c.nic.q.CQErrRepeats {
 			c.overrun = true
 			c.nic.Count.CQOverrun++
 			c.nic.report(Event{Type: verbs.EventCQErr, CQ: c})

@@ -76,11 +76,17 @@ func (n *NIC) outputMADs(ds []link.Datagram) int {
 	filled := 0
 	for filled < len(ds) && len(n.madsOut) > 0 {
 		m, _ := popFront(&n.madsOut)
+		if !n.owns(m.Local) {
+			continue // the address has gone since
+		}
 		n.buildMAD(&ds[filled], &m)
 		filled++
 	}
 	for filled < len(ds) && len(n.cnps) > 0 {
 		c, _ := popFront(&n.cnps)
+		if !n.owns(c.path.src.Addr()) {
+			continue
+		}
 		n.buildCNP(&ds[filled], &c.path, c.pkey, c.qpn)
 		filled++
 	}

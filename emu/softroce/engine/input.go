@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/binary"
 	"errors"
 
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -47,6 +48,9 @@ func (n *NIC) intact(d *link.Datagram) bool {
 		n.rxSrc, n.rxDst = d.Src, d.Dst
 		n.rx = wire.NewICRC(d.Src, d.Dst)
 	}
+	if n.q.FlushICRCDoubled && isFlush(d.Payload) {
+		return doubledICRC(&n.rx, uint16(d.IPID), d.Payload) == binary.LittleEndian.Uint32(d.Payload[len(d.Payload)-wire.ICRCLen:])
+	}
 	if d.IPID < link.IPIDUnknown || d.Src.Addr().Is6() {
 		return n.rx.Check(uint16(d.IPID), d.Payload)
 	}
@@ -77,7 +81,7 @@ func (n *NIC) dispatch(now mono.Time, d *link.Datagram) {
 		n.Count.DropVersion++
 		return
 	}
-	if len(d.Payload)&3 != 0 {
+	if len(d.Payload)&3 != 0 && !n.q.RaggedAccepted {
 		n.Count.DropPad++
 		return
 	}
@@ -103,7 +107,7 @@ func (n *NIC) toQP(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) 
 	case p.BTH.Opcode.Transport() != q.transport():
 		n.Count.DropQPType++
 		return
-	case !n.pkeyOK(q.pkey, p.BTH.PKey):
+	case !n.pkeyOK(q.partition(p.BTH.MigReq), p.BTH.PKey):
 		n.Count.DropPKey++
 		n.badPKeys++
 		return
@@ -124,7 +128,7 @@ func (n *NIC) toQP(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) 
 		n.Count.DropAddress++
 		return
 	}
-	q.noteCongestion(now, d)
+	q.noteCongestion(now, d, p.BTH.PKey)
 	q.take(now, p, known)
 }
 
@@ -144,6 +148,7 @@ func (q *QP) take(now mono.Time, p *wire.Packet, known bool) {
 	default:
 		q.takeRequest(now, p, known)
 	}
+	q.verify()
 	q.rearm()
 }
 

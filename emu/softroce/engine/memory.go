@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+
 	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -11,6 +13,12 @@ func (n *NIC) RegMR(pd core.PD, mem core.Memory, addr uint64, access verbs.Acces
 	const remoteStore = verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	if access&remoteStore != 0 && access&verbs.AccessLocalWrite == 0 {
 		return nil, opError("reg_mr", "", "%w: remote write and atomic access need local write access", verbs.ErrInvalid)
+	}
+	if err := n.checkPD("reg_mr", pd); err != nil {
+		return nil, err
+	}
+	if n.q.NoEmptyMR && mem.Len() == 0 {
+		return nil, opError("reg_mr", "", "%w: no bytes", verbs.ErrInvalid)
 	}
 	zeroBased := access&verbs.AccessZeroBased != 0
 	if zeroBased {
@@ -30,7 +38,11 @@ func (n *NIC) RegMR(pd core.PD, mem core.Memory, addr uint64, access verbs.Acces
 // DeregMR removes a region.
 func (n *NIC) DeregMR(r *core.Region) error {
 	if err := n.mem.Deregister(r); err != nil {
-		return opError("dereg_mr", "", "%w: %w", verbs.ErrBusy, err)
+		cause := verbs.ErrInvalid
+		if errors.Is(err, core.ErrInUse) {
+			cause = verbs.ErrBusy
+		}
+		return opError("dereg_mr", "", "%w: %w", cause, err)
 	}
 	n.pds[r.PD]--
 	return nil
@@ -40,6 +52,9 @@ func (n *NIC) DeregMR(r *core.Region) error {
 func (n *NIC) AllocMW(pd core.PD, typ verbs.MWType) (*core.Window, error) {
 	if typ != verbs.MWType1 && typ != verbs.MWType2 {
 		return nil, opError("alloc_mw", "", "%w: type %d", verbs.ErrInvalid, typ)
+	}
+	if err := n.checkPD("alloc_mw", pd); err != nil {
+		return nil, err
 	}
 	w, err := n.mem.AllocWindow(pd, typ)
 	if err != nil {
@@ -51,8 +66,28 @@ func (n *NIC) AllocMW(pd core.PD, typ verbs.MWType) (*core.Window, error) {
 
 // DeallocMW removes a memory window, bound or not.
 func (n *NIC) DeallocMW(w *core.Window) {
-	n.pds[w.PD]--
-	n.mem.FreeWindow(w)
+	if n.mem.FreeWindow(w) {
+		n.pds[w.PD]--
+	}
+}
+
+// sinkOK checks that the answer to a READ or an atomic may be written where the
+// request says. It is asked before the request leaves: an atomic whose result
+// has no place must not be executed.
+func (q *QP) sinkOK(w *sendWQE) bool {
+	switch w.op {
+	case verbs.OpRDMARead:
+	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+		if q.nic.q.AtomicSinkUnchecked {
+			return true
+		}
+	default:
+		return true
+	}
+	return q.nic.eachSGE(w.sges, 0, int(w.length), func(s *verbs.SGE, off uint32, _, size int) error {
+		_, _, err := q.nic.mem.Local(s.LKey, q.pd, s.Addr+uint64(off), uint64(size), verbs.AccessLocalWrite)
+		return err
+	}) == nil
 }
 
 // gather fills dst with the payload of w from byte off on.

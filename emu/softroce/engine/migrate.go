@@ -13,6 +13,22 @@ func (q *QP) migReq() bool {
 	return q.attr.PathMigState == verbs.MigMigrated && !q.nic.q.MigReqZero
 }
 
+// checkMigState holds a consumer's wish against the state machine: it may ask
+// for REARM once an alternate path is loaded, and for MIGRATED while ARMED.
+// ARMED is for the two ends to agree on.
+func (q *QP) checkMigState(want verbs.MigState, to verbs.QPState, mask verbs.QPAttrMask) error {
+	have := q.attr.PathMigState
+	loaded := q.alt.dst.IsValid() || mask&verbs.QPAttrAltPath != 0
+	switch {
+	case want == verbs.MigMigrated && have != verbs.MigRearm:
+		return nil
+	case want == verbs.MigRearm && have != verbs.MigArmed && to == verbs.QPStateRTS && loaded:
+		return nil
+	}
+	return opError("modify_qp", q.name(), "%w: migration state %d from %d in %v, alternate path loaded: %v",
+		verbs.ErrInvalid, want, have, to, loaded)
+}
+
 // setMigState follows a consumer's wish. Asking for MIGRATED while ARMED moves
 // the QP to the alternate path.
 func (q *QP) setMigState(s verbs.MigState) {
@@ -23,34 +39,57 @@ func (q *QP) setMigState(s verbs.MigState) {
 	q.attr.PathMigState = s
 }
 
-// migrate moves an armed QP to its alternate path.
+// migrate moves an armed QP to its alternate path, which it then has no longer.
 func (q *QP) migrate() {
-	q.path = q.alt
+	q.path, q.alt = q.alt, path{}
 	q.attr.AH, q.attr.Port, q.attr.PKeyIndex = q.attr.AltAH, q.attr.AltPort, q.attr.AltPKeyIndex
+	q.pkey = q.nic.cfg.PKeys[q.attr.PKeyIndex]
 	q.attr.Timeout = q.attr.AltTimeout
 	q.attr.PathMigState = verbs.MigMigrated
 	q.nic.report(Event{Type: verbs.EventPathMig, QP: q})
+	q.wake()
 }
 
-// onPath reports whether a packet came along the connection's path, and takes
-// an armed QP to the alternate path when the peer asks for that.
+// joins reports whether a packet came from the far end of pa to the near one.
+func (pa *path) joins(d *link.Datagram) bool {
+	return d.Src.Addr() == pa.dst.Addr() && d.Dst.Addr() == pa.src.Addr()
+}
+
+// partition is the P_Key that a packet is held against: that of the path it
+// should have come along.
+func (q *QP) partition(migReq bool) uint16 {
+	if q.attr.PathMigState == verbs.MigArmed && migReq {
+		return q.nic.cfg.PKeys[q.attr.AltPKeyIndex]
+	}
+	return q.pkey
+}
+
+// onPath reports whether a packet came along the connection's path. To an armed
+// QP, MigReq 1 says that the peer has moved: such a packet must come along the
+// alternate path, and takes the QP there.
 func (q *QP) onPath(d *link.Datagram, migReq bool) bool {
-	if q.nic.q.SourceUnchecked {
+	switch state := q.attr.PathMigState; {
+	case q.nic.q.SourceUnchecked:
 		return true
-	}
-	if d.Src.Addr() == q.path.dst.Addr() && d.Dst.Addr() == q.path.src.Addr() {
-		switch {
-		case q.attr.PathMigState == verbs.MigRearm && !migReq:
-			q.attr.PathMigState = verbs.MigArmed
-		case q.attr.PathMigState == verbs.MigArmed && migReq:
-			q.migrate()
-		}
-		return true
-	}
-	if q.attr.PathMigState == verbs.MigArmed && migReq &&
-		d.Src.Addr() == q.alt.dst.Addr() && d.Dst.Addr() == q.alt.src.Addr() {
+	case state == verbs.MigArmed && migReq && q.alt.joins(d):
 		q.migrate()
 		return true
+	case !q.path.joins(d):
+		return false
+	case state == verbs.MigArmed && migReq:
+		q.refuseMigration()
+		return false
+	case state == verbs.MigRearm && !migReq:
+		q.attr.PathMigState = verbs.MigArmed
 	}
-	return false
+	return true
+}
+
+// refuseMigration reports, once for each alternate path, that the peer moved
+// to a path that is not it.
+func (q *QP) refuseMigration() {
+	if !q.migRefused {
+		q.migRefused = true
+		q.nic.report(Event{Type: verbs.EventPathMigErr, QP: q})
+	}
 }

@@ -9,55 +9,73 @@ import (
 
 // Modify changes the attributes that mask selects, all of them or none.
 func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error {
-	from, to := q.state, q.state
-	if mask&verbs.QPAttrState != 0 {
-		to = a.State
+	from := q.state
+	to, err := qpstate.Transition(q.typ, from, &a, mask)
+	if err != nil {
+		return &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: err}
 	}
-	if err := q.checkModify(&a, from, to, mask); err != nil {
+	newPath, newAlt, err := q.checkModify(&a, from, to, mask)
+	if err != nil {
+		if q.nic.q.ModifyHalfway {
+			q.state = to
+		}
 		return err
-	}
-	newPath, newAlt := q.path, q.alt
-	var err error
-	if mask&verbs.QPAttrAV != 0 {
-		dest := q.attr.DestQPN
-		if mask&verbs.QPAttrDestQPN != 0 {
-			dest = a.DestQPN
-		}
-		if newPath, err = q.nic.resolve(&a.AH, q.num, uint32(dest)); err != nil {
-			return err
-		}
-	}
-	if mask&verbs.QPAttrAltPath != 0 {
-		if newAlt, err = q.nic.resolve(&a.AltAH, q.num, uint32(q.attr.DestQPN)); err != nil {
-			return err
-		}
 	}
 	// Nothing can fail from here on.
 	q.path, q.alt = newPath, newAlt
+	if from == verbs.QPStateRTS && to == verbs.QPStateSQD {
+		q.attr.EnSQDAsyncNotify = false // unless asked for anew
+	}
 	q.store(&a, mask)
 	q.enter(now, from, to)
 	return nil
 }
 
-func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPAttrMask) error {
+// checkModify refuses values that cannot work and resolves the paths.
+func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPAttrMask) (main, alt path, err error) {
+	if err := q.checkValues(a, mask); err != nil {
+		return path{}, path{}, err
+	}
+	if mask&verbs.QPAttrPathMigState != 0 {
+		if err := q.checkMigState(a.PathMigState, to, mask); err != nil {
+			return path{}, path{}, err
+		}
+	}
+	if from == verbs.QPStateSQD && (to == verbs.QPStateRTS || to == verbs.QPStateSQD) && q.draining() {
+		return path{}, path{}, opError("modify_qp", q.name(), "%w: the send queue is still draining", verbs.ErrInvalid)
+	}
+	main, alt = q.path, q.alt
+	dest := q.attr.DestQPN
+	if mask&verbs.QPAttrDestQPN != 0 {
+		dest = a.DestQPN
+	}
+	if mask&verbs.QPAttrAV != 0 {
+		main, err = q.nic.resolve(&a.AH, q.num, uint32(dest))
+	}
+	if mask&verbs.QPAttrAltPath != 0 && err == nil {
+		alt, err = q.nic.resolve(&a.AltAH, q.num, uint32(dest))
+	}
+	return main, alt, err
+}
+
+// checkValues refuses attributes that the device has no place or number for.
+func (q *QP) checkValues(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	invalid := func(format string, args ...any) error {
 		return opError("modify_qp", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
 	}
-	if mask&verbs.QPAttrCurState != 0 && a.CurState != from {
-		return invalid("state is %v, not %v", from, a.CurState)
-	}
-	if err := qpstate.Check(q.typ, from, to, mask); err != nil {
-		return &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: err}
-	}
 	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
-	limit := q.nic.cfg.Limits.RdAtomic
+	limit, pkeys := q.nic.cfg.Limits.RdAtomic, len(q.nic.cfg.PKeys)
 	switch {
 	case has(verbs.QPAttrPort) && a.Port != 1:
 		return invalid("port %d, there is only port 1", a.Port)
 	case has(verbs.QPAttrAV) && a.AH.Port != 1:
 		return invalid("address vector for port %d, there is only port 1", a.AH.Port)
-	case has(verbs.QPAttrPKeyIndex) && int(a.PKeyIndex) >= len(q.nic.cfg.PKeys):
-		return invalid("P_Key index %d of %d", a.PKeyIndex, len(q.nic.cfg.PKeys))
+	case has(verbs.QPAttrAltPath) && (a.AltAH.Port != 1 || a.AltPort != 1):
+		return invalid("alternate path for ports %d and %d, there is only port 1", a.AltPort, a.AltAH.Port)
+	case has(verbs.QPAttrPKeyIndex) && int(a.PKeyIndex) >= pkeys:
+		return invalid("P_Key index %d of %d", a.PKeyIndex, pkeys)
+	case has(verbs.QPAttrAltPath) && int(a.AltPKeyIndex) >= pkeys:
+		return invalid("alternate P_Key index %d of %d", a.AltPKeyIndex, pkeys)
 	case has(verbs.QPAttrPathMTU) && a.PathMTU.Bytes() == 0:
 		return invalid("path MTU code %d", uint32(a.PathMTU))
 	case has(verbs.QPAttrPathMTU) && a.PathMTU > q.nic.MTU():
@@ -66,20 +84,15 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 		return invalid("max_rd_atomic %d, limit %d", a.MaxRdAtomic, limit)
 	case has(verbs.QPAttrMaxDestRdAtomic) && a.MaxDestRdAtomic > limit:
 		return invalid("max_dest_rd_atomic %d, limit %d", a.MaxDestRdAtomic, limit)
-	case has(verbs.QPAttrTimeout) && a.Timeout > 31, has(verbs.QPAttrMinRNRTimer) && a.MinRNRTimer > 31:
+	case has(verbs.QPAttrTimeout) && a.Timeout > 31, has(verbs.QPAttrMinRNRTimer) && a.MinRNRTimer > 31,
+		has(verbs.QPAttrAltPath) && a.AltTimeout > 31:
 		return invalid("timer codes are 0..31")
 	case has(verbs.QPAttrRetryCnt) && a.RetryCnt > 7, has(verbs.QPAttrRNRRetry) && a.RNRRetry > 7:
 		return invalid("retry counts are 0..7")
 	case has(verbs.QPAttrRQPSN) && a.RQPSN > uint32(wire.PSNMask), has(verbs.QPAttrSQPSN) && a.SQPSN > uint32(wire.PSNMask):
 		return invalid("PSNs have 24 bits")
-	case has(verbs.QPAttrPathMigState) && a.PathMigState > verbs.MigArmed:
-		return invalid("migration state %d", a.PathMigState)
-	case has(verbs.QPAttrPathMigState) && a.PathMigState != verbs.MigMigrated && !q.alt.dst.IsValid() && !has(verbs.QPAttrAltPath):
-		return invalid("no alternate path is loaded")
-	case from == verbs.QPStateSQD && to == verbs.QPStateRTS && q.draining():
-		return invalid("the send queue is still draining")
-	case from == verbs.QPStateSQD && to == verbs.QPStateSQD && q.draining():
-		return invalid("the send queue is still draining")
+	case has(verbs.QPAttrDestQPN) && a.DestQPN >= verbs.MulticastQPN:
+		return invalid("destination QP %#x: numbers have 24 bits, and the last is that of multicast", a.DestQPN)
 	}
 	return nil
 }
@@ -131,6 +144,7 @@ func (q *QP) store(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	if has(verbs.QPAttrAltPath) {
 		q.attr.AltAH, q.attr.AltPKeyIndex = a.AltAH, a.AltPKeyIndex
 		q.attr.AltPort, q.attr.AltTimeout = a.AltPort, a.AltTimeout
+		q.migRefused = false
 	}
 	if has(verbs.QPAttrMinRNRTimer) {
 		q.attr.MinRNRTimer = a.MinRNRTimer
@@ -138,11 +152,11 @@ func (q *QP) store(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	if has(verbs.QPAttrDestQPN) {
 		q.attr.DestQPN = a.DestQPN
 	}
-	if has(verbs.QPAttrSQPSN) {
+	if has(verbs.QPAttrSQPSN) && !q.stalePSNs {
 		psn := wire.PSN(a.SQPSN)
 		q.req.una, q.req.next, q.req.max = psn, psn, psn
 	}
-	if has(verbs.QPAttrRQPSN) {
+	if has(verbs.QPAttrRQPSN) && !q.stalePSNs {
 		q.resp.expected = wire.PSN(a.RQPSN)
 		q.resp.ackPSN = q.resp.expected.Add(-1)
 	}
@@ -179,7 +193,6 @@ func (q *QP) enter(now mono.Time, from, to verbs.QPState) {
 	case to == verbs.QPStateRTR && from == verbs.QPStateInit:
 		q.replayEarly(now)
 	}
-	q.attr.EnSQDAsyncNotify = false
 	q.wake()
 }
 
@@ -190,18 +203,19 @@ func (q *QP) draining() bool {
 
 // checkDrained raises SQ_DRAINED once draining has ended.
 func (q *QP) checkDrained() {
-	if q.state == verbs.QPStateSQD && q.drainNotify && !q.draining() {
+	if q.state == verbs.QPStateSQD && q.drainNotify && !q.draining() && !q.nic.q.SQNeverDrains {
 		q.drainNotify = false
 		q.nic.report(Event{Type: verbs.EventSQDrained, QP: q})
 	}
 }
 
-// Query returns the attributes as they are now.
+// Query returns the attributes as they are now. Its PSNs are those of the next
+// new packet each way.
 func (q *QP) Query() verbs.QPAttr {
 	a := q.attr
 	a.State, a.CurState = q.state, q.state
 	a.Caps = q.caps
-	a.SQPSN = uint32(q.req.next)
+	a.SQPSN = uint32(q.req.max)
 	a.RQPSN = uint32(q.resp.expected)
 	a.SQDraining = q.draining()
 	return a

@@ -3,8 +3,10 @@ package engine
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -30,16 +32,21 @@ type NIC struct {
 	xrcds   map[*XRCD]struct{}
 	mcast   map[netip.Addr][]*QP
 
-	active   qpFIFO // QPs that may have something to send
-	timers   timerHeap
-	events   []Event
-	fired    []*CQ // CQs whose arming was met
-	madsIn   []MAD
-	madsOut  []MAD
-	madPSN   wire.PSN
-	cnps     []pendingCNP // CNPs for datagram senders
+	active  qpFIFO // QPs that may have something to send
+	timers  timerHeap
+	events  []Event
+	fired   []*CQ // CQs whose arming was met
+	madsIn  []MAD
+	madsOut []MAD
+	madPSN  wire.PSN
+	cnps    []pendingCNP // CNPs for datagram senders
+
+	portNotifier  dcqcn.Notifier // Quirks.CNPPerPort
+	peerNotifiers map[[2]netip.Addr]*dcqcn.Notifier
+
 	portDown bool
 	dead     bool // Quirks.InvalidatePanics has struck
+	moved    bool // the GID table changed: paths may lead from an address that is gone
 
 	// rx caches the ICRC state of the last source, since packets come in runs.
 	rx       wire.ICRC
@@ -82,6 +89,11 @@ func (n *NIC) report(e Event) {
 	if len(n.events) < n.cfg.Limits.PendingEvents {
 		n.events = append(n.events, e)
 	}
+}
+
+// retract drops the pending events about an object that goes away.
+func (n *NIC) retract(about func(*Event) bool) {
+	n.events = slices.DeleteFunc(n.events, func(e Event) bool { return about(&e) })
 }
 
 // NextEvent returns the oldest asynchronous event.
@@ -128,9 +140,10 @@ func (n *NIC) SetPort(up bool) {
 }
 
 // SetGIDs replaces the GID table, as a change of the host's addresses does.
-// Packets of QPs whose entry is gone are dropped from then on.
+// Packets to and from an address that is gone are dropped from then on.
 func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
 	n.cfg.GIDs = table
+	n.moved = true
 	n.report(Event{Type: verbs.EventGIDChange, Port: 1})
 }
 
@@ -193,10 +206,21 @@ func (n *NIC) AllocPD() (core.PD, error) {
 
 // DeallocPD removes a protection domain that nothing lives in.
 func (n *NIC) DeallocPD(pd core.PD) error {
+	if err := n.checkPD("dealloc_pd", pd); err != nil {
+		return err
+	}
 	if users := n.pds[pd]; users > 0 {
 		return opError("dealloc_pd", fmt.Sprintf("pd %d", pd), "%w by %d objects", verbs.ErrBusy, users)
 	}
 	delete(n.pds, pd)
+	return nil
+}
+
+// checkPD refuses a protection domain that does not exist.
+func (n *NIC) checkPD(op string, pd core.PD) error {
+	if _, ok := n.pds[pd]; !ok {
+		return opError(op, fmt.Sprintf("pd %d", pd), "%w: no such protection domain", verbs.ErrInvalid)
+	}
 	return nil
 }
 

@@ -25,12 +25,16 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 		}
 		quota := turn
 		for quota > 0 && filled < len(ds) && q.emit(now, &ds[filled]) {
-			filled++
 			quota--
+			if n.moved && !n.owns(ds[filled].Src.Addr()) {
+				continue // its address is gone: lost
+			}
+			filled++
 		}
 		if quota == 0 || filled == len(ds) {
 			n.active.push(q)
 		}
+		q.verify()
 		q.rearm()
 	}
 	if n.dead || n.portDown {
@@ -48,7 +52,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	if q.cnpDue {
 		q.cnpDue = false
-		q.nic.buildCNP(d, &q.path, q.pkey, uint32(q.attr.DestQPN))
+		q.nic.buildCNP(d, &q.path, q.cnpPKey, uint32(q.attr.DestQPN))
 		return true
 	}
 	if q.resp.pending || q.resp.reading {
@@ -110,17 +114,18 @@ func (n *NIC) seal(d *link.Datagram, icrc *wire.ICRC) {
 		// What comes out if variant fields are not masked: another remainder.
 		tail := d.Payload[len(d.Payload)-wire.ICRCLen:]
 		binary.LittleEndian.PutUint32(tail, binary.LittleEndian.Uint32(tail)^0x2144df1c)
-	case n.q.FlushICRCDoubled && wire.Opcode(d.Payload[0]).Operation() == wire.OpFlush:
-		n.doubleICRC(d, icrc)
+	case n.q.FlushICRCDoubled && isFlush(d.Payload):
+		binary.LittleEndian.PutUint32(d.Payload[len(d.Payload)-wire.ICRCLen:], doubledICRC(icrc, 0, d.Payload))
 	}
 }
 
-// doubleICRC replaces the ICRC of a packet without payload by the one that
-// counts everything behind UDP twice.
-func (n *NIC) doubleICRC(d *link.Datagram, icrc *wire.ICRC) {
-	body := d.Payload[:len(d.Payload)-wire.ICRCLen]
+// isFlush reports whether a transport packet is a FLUSH.
+func isFlush(payload []byte) bool { return wire.Opcode(payload[0]).Operation() == wire.OpFlush }
+
+// doubledICRC is the ICRC of a packet that counts everything behind UDP twice.
+func doubledICRC(icrc *wire.ICRC, id uint16, payload []byte) uint32 {
+	body := payload[:len(payload)-wire.ICRCLen]
 	twice := append(append([]byte(nil), body...), body...)
 	twice[len(body)+4] = 0xff
-	sum := icrc.Sum(0, twice)
-	binary.LittleEndian.PutUint32(d.Payload[len(body):], sum)
+	return icrc.Sum(id, twice)
 }

@@ -62,7 +62,7 @@ func (n *NIC) tclass(tc uint8) uint8 {
 // sourcePort spreads flows over UDP source ports the way Linux does, so that a
 // capture of ours and one of a kernel's look alike.
 func sourcePort(flowLabel, localQPN, remoteQPN uint32) uint16 {
-	fl := flowLabel
+	fl := flowLabel & 0xfffff
 	if fl == 0 {
 		v := uint64(localQPN) * uint64(remoteQPN)
 		v ^= v >> 20
@@ -80,10 +80,10 @@ func datagramPort(qpn uint32) uint16 {
 
 // AH is an address handle.
 type AH struct {
-	Attr  verbs.AHAttr
-	pd    core.PD
-	path  path
-	group bool // the destination is a multicast group
+	Attr verbs.AHAttr
+	pd   core.PD
+	path path
+	gone bool
 }
 
 // CreateAH makes an address handle.
@@ -94,17 +94,28 @@ func (n *NIC) CreateAH(pd core.PD, attr verbs.AHAttr) (*AH, error) {
 	if attr.Port != 1 {
 		return nil, opError("create_ah", "", "%w: port %d, there is only port 1", verbs.ErrInvalid, attr.Port)
 	}
+	if err := n.checkPD("create_ah", pd); err != nil {
+		return nil, err
+	}
 	p, err := n.resolve(&attr, 0, 0)
 	if err != nil {
 		return nil, err
 	}
 	n.ahs++
-	n.pds[pd]++
-	return &AH{Attr: attr, pd: pd, path: p, group: p.dst.Addr().IsMulticast()}, nil
+	if !n.q.AHsUncounted {
+		n.pds[pd]++
+	}
+	return &AH{Attr: attr, pd: pd, path: p}, nil
 }
 
 // DestroyAH removes an address handle.
 func (n *NIC) DestroyAH(a *AH) {
+	if a.gone {
+		return
+	}
+	a.gone = true
 	n.ahs--
-	n.pds[a.pd]--
+	if !n.q.AHsUncounted {
+		n.pds[a.pd]--
+	}
 }

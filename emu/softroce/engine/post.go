@@ -14,26 +14,45 @@ type Refs struct {
 }
 
 // PostSend queues one send work request. It copies what it needs of wr.
-func (q *QP) PostSend(now mono.Time, wr *verbs.SendWR, refs Refs) error {
+func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	if err := q.checkSend(wr, &refs); err != nil {
 		return err
 	}
-	if q.sq.full() {
-		if q.nic.q.OverflowSendQueue {
-			return nil
-		}
+	failed := q.state == verbs.QPStateErr || q.state == verbs.QPStateSQE
+	switch {
+	case q.state < verbs.QPStateRTS:
+		return q.tooEarly(wr, &refs)
+	case failed && q.nic.q.NoFlushInError:
+		return nil
+	case q.sq.full() && q.nic.q.OverflowSendQueue:
+		return nil
+	case q.sq.full():
 		return opError("post_send", q.name(), "%w: %d requests queued", verbs.ErrNoMemory, q.sq.depth)
 	}
 	w := q.enqueueSend(wr, &refs)
-	switch q.state {
-	case verbs.QPStateErr, verbs.QPStateSQE:
-		q.sq.head = q.sq.tail - 1 // the only one: earlier ones were flushed
+	switch {
+	case failed: // it is the only one: those before it were flushed
 		q.completeSend(w, verbs.WCWRFlushErr)
 		q.req.cur = q.sq.tail
+	case !opcodeAllowed(q.typ, wr.Opcode): // Quirks.WrongOpKillsQP let it pass
+		q.fail()
+	case q.nic.q.ZeroReadFails && wr.Opcode == verbs.OpRDMARead && w.length == 0:
+		q.failRequest(w, verbs.WCLocQPOpErr)
 	default:
 		q.wake()
 	}
 	return nil
+}
+
+// tooEarly refuses a request on a QP that cannot send yet. Nothing of it stays.
+func (q *QP) tooEarly(wr *verbs.SendWR, refs *Refs) error {
+	switch {
+	case q.nic.q.EarlySendSwallowed:
+		return nil
+	case q.nic.q.RefusedWRStays && !q.sq.full():
+		q.enqueueSend(wr, refs)
+	}
+	return opError("post_send", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
 }
 
 func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {
@@ -74,56 +93,36 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	if !sends(q.typ) {
 		return invalid("%v has no send queue", q.typ)
 	}
-	switch q.state {
-	case verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR:
-		if q.nic.q.RefusedWRStays && !q.sq.full() {
-			q.enqueueSend(wr, refs)
-		}
-		return invalid("state is %v", q.state)
-	}
-	if !opcodeAllowed(q.typ, wr.Opcode) {
+	if !opcodeAllowed(q.typ, wr.Opcode) && !q.nic.q.WrongOpKillsQP {
 		return invalid("%v on %v", wr.Opcode, q.typ)
 	}
-	var length uint64
-	if wr.Flags&verbs.SendInline != 0 {
-		switch wr.Opcode {
-		case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
-			return invalid("%v has no payload to send inline", wr.Opcode)
-		}
-		if len(wr.Inline) > q.sq.maxInline {
-			return invalid("%d bytes inline, the QP takes %d", len(wr.Inline), q.sq.maxInline)
-		}
-		length = uint64(len(wr.Inline))
-	} else {
-		if len(wr.SGL) > q.sq.maxSGE {
-			return invalid("%d gather entries, the QP takes %d", len(wr.SGL), q.sq.maxSGE)
-		}
+	length, pieces := uint64(len(wr.Inline)), 1
+	if wr.Flags&verbs.SendInline == 0 {
+		length, pieces = 0, len(wr.SGL)
 		for i := range wr.SGL {
 			length += uint64(wr.SGL[i].Length)
 		}
 	}
-	switch wr.Opcode {
-	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpAtomicWrite:
-		if length != 8 {
-			return invalid("%v with %d bytes of local memory, not 8", wr.Opcode, length)
-		}
-	case verbs.OpBindMW:
-		if refs.Window == nil {
-			return invalid("bind without a window")
-		}
-	}
-	if length > maxMessage {
+	atomic := wr.Opcode == verbs.OpAtomicCmpAndSwp || wr.Opcode == verbs.OpAtomicFetchAdd
+	switch {
+	case wr.Flags&verbs.SendInline != 0 && (atomic || wr.Opcode == verbs.OpRDMARead):
+		return invalid("%v has no payload to send inline", wr.Opcode)
+	case wr.Flags&verbs.SendInline != 0 && len(wr.Inline) > q.sq.maxInline:
+		return invalid("%d bytes inline, the QP takes %d", len(wr.Inline), q.sq.maxInline)
+	case pieces > q.sq.maxSGE && wr.Flags&verbs.SendInline == 0:
+		return invalid("%d gather entries, the QP takes %d", pieces, q.sq.maxSGE)
+	case atomic && length != 8 && !q.nic.q.AtomicAnySize, wr.Opcode == verbs.OpAtomicWrite && length != 8:
+		return invalid("%v with %d bytes of local memory, not 8", wr.Opcode, length)
+	case atomic && pieces > 1 && q.nic.q.AtomicOneSGE:
+		return invalid("%v with local memory in %d pieces", wr.Opcode, pieces)
+	case length > maxMessage:
 		return invalid("message of %d bytes, limit %d", length, uint64(maxMessage))
-	}
-	if q.typ == verbs.QPTypeUD {
-		switch {
-		case refs.AH == nil:
-			return invalid("datagram without an address handle")
-		case refs.AH.pd != q.pd && !q.nic.q.AHOtherPD:
-			return invalid("address handle belongs to another protection domain")
-		case q.nic.cfg.UDOversizeError && length > uint64(q.nic.MTU().Bytes()):
-			return invalid("datagram of %d bytes, the port carries %v", length, q.nic.MTU())
-		}
+	case wr.Opcode == verbs.OpBindMW && refs.Window == nil:
+		return invalid("bind without a window")
+	case q.typ == verbs.QPTypeUD && refs.AH == nil:
+		return invalid("datagram without an address handle")
+	case q.typ == verbs.QPTypeUD && refs.AH.pd != q.pd && !q.nic.q.AHOtherPD:
+		return invalid("address handle belongs to another protection domain")
 	}
 	return nil
 }
@@ -161,7 +160,7 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
 	q.sq.head++
 	q.nic.Count.Sends++
-	if status == verbs.WCSuccess && w.flags&verbs.SendSignaled == 0 {
+	if w.flags&verbs.SendSignaled == 0 && (status == verbs.WCSuccess || w.op == verbs.OpBindMW && q.nic.q.UnsignaledBindSilent) {
 		return
 	}
 	wc := verbs.WC{WRID: w.wrID, Status: status, Opcode: wcOpcode(w.op), QPN: verbs.QPN(q.num)}

@@ -41,8 +41,11 @@ type QP struct {
 	limiter  dcqcn.Limiter
 	notifier dcqcn.Notifier
 	cnpDue   bool
+	cnpPKey  uint16 // of the packet that the CNP answers
 
 	drainNotify bool // SQ_DRAINED is wanted when draining ends
+	migRefused  bool // PATH_MIG_ERR was reported
+	stalePSNs   bool // Quirks.ResetKeepsState has struck
 	groups      int  // multicast attachments
 	opens       int  // further handles to an XRC target
 
@@ -68,6 +71,14 @@ type QPConfig struct {
 // sends and receives say which halves a QP type has.
 func sends(t verbs.QPType) bool    { return t != verbs.QPTypeXRCRecv }
 func receives(t verbs.QPType) bool { return t != verbs.QPTypeXRCSend }
+
+func knownType(t verbs.QPType) bool {
+	switch t {
+	case verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCSend, verbs.QPTypeXRCRecv:
+		return true
+	}
+	return false
+}
 
 // CreateQP makes a queue pair in RESET.
 func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
@@ -108,9 +119,11 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 }
 
 func (n *NIC) checkQP(c *QPConfig) error {
-	l := &n.cfg.Limits
 	invalid := func(format string, args ...any) error {
 		return opError("create_qp", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
+	}
+	if n.q.AnyQPType && !knownType(c.Type) {
+		c.Type = verbs.QPTypeRC
 	}
 	switch c.Type {
 	case verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD:
@@ -128,20 +141,39 @@ func (n *NIC) checkQP(c *QPConfig) error {
 	default:
 		return opError("create_qp", "", "%w: type %v", verbs.ErrNotSupported, c.Type)
 	}
-	if _, ok := n.pds[c.PD]; !ok && c.Type != verbs.QPTypeXRCRecv {
-		return invalid("no protection domain")
+	if _, ok := n.xrcds[c.XRCD]; !ok && c.Type == verbs.QPTypeXRCRecv {
+		return invalid("no such XRC domain")
+	}
+	if c.Type != verbs.QPTypeXRCRecv {
+		if err := n.checkPD("create_qp", c.PD); err != nil {
+			return err
+		}
 	}
 	if c.SRQ != nil && c.SRQ.typ != verbs.SRQBasic {
 		return invalid("an XRC SRQ is named by senders, not attached")
 	}
-	if c.Caps.MaxSendWR < 0 || c.Caps.MaxSendWR > l.QPWR || c.Caps.MaxRecvWR < 0 || c.Caps.MaxRecvWR > l.QPWR {
-		return invalid("%d send and %d receive requests, limit %d", c.Caps.MaxSendWR, c.Caps.MaxRecvWR, l.QPWR)
+	return n.checkCaps(&c.Caps)
+}
+
+// uncheckedCaps is how far beyond its limits a NIC goes that forgets them.
+const uncheckedCaps = 16
+
+func (n *NIC) checkCaps(c *verbs.QPCaps) error {
+	l := n.cfg.Limits
+	if n.q.CapsUnchecked {
+		l.QPWR, l.SGE, l.Inline = uncheckedCaps*l.QPWR, uncheckedCaps*l.SGE, uncheckedCaps*l.Inline
 	}
-	if c.Caps.MaxSendSGE < 0 || c.Caps.MaxSendSGE > l.SGE || c.Caps.MaxRecvSGE < 0 || c.Caps.MaxRecvSGE > l.SGE {
-		return invalid("%d send and %d receive scatter/gather entries, limit %d", c.Caps.MaxSendSGE, c.Caps.MaxRecvSGE, l.SGE)
+	invalid := func(format string, args ...any) error {
+		return opError("create_qp", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
 	}
-	if c.Caps.MaxInline < 0 || c.Caps.MaxInline > l.Inline {
-		return invalid("%d bytes inline, limit %d", c.Caps.MaxInline, l.Inline)
+	if c.MaxSendWR < 0 || c.MaxSendWR > l.QPWR || c.MaxRecvWR < 0 || c.MaxRecvWR > l.QPWR {
+		return invalid("%d send and %d receive requests, limit %d", c.MaxSendWR, c.MaxRecvWR, l.QPWR)
+	}
+	if c.MaxSendSGE < 0 || c.MaxSendSGE > l.SGE || c.MaxRecvSGE < 0 || c.MaxRecvSGE > l.SGE {
+		return invalid("%d send and %d receive scatter/gather entries, limit %d", c.MaxSendSGE, c.MaxRecvSGE, l.SGE)
+	}
+	if c.MaxInline < 0 || c.MaxInline > l.Inline {
+		return invalid("%d bytes inline, limit %d", c.MaxInline, l.Inline)
 	}
 	return nil
 }
@@ -171,6 +203,9 @@ func (n *NIC) allocQPN() (uint32, error) {
 
 // DestroyQP removes a QP at once: nothing completes, nothing is sent any more.
 func (n *NIC) DestroyQP(q *QP) error {
+	if n.qp(q.num) != q {
+		return opError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
+	}
 	if q.opens > 0 {
 		q.opens-- // the target lives on for its other holders
 		return nil
@@ -194,6 +229,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 		n.pds[q.pd]--
 	}
 	n.mem.UnbindQP(q.num)
+	n.retract(func(e *Event) bool { return e.QP == q })
 	n.qps[q.num-n.cfg.FirstQPN] = nil
 	n.qpCount--
 	if n.q.SendAfterDestroy && q.req.outstanding() {
@@ -201,7 +237,8 @@ func (n *NIC) DestroyQP(q *QP) error {
 		return nil
 	}
 	n.timers.remove(q)
-	q.state = verbs.QPStateReset
+	q.resp.forget()
+	q.reset() // it may still stand in line to send, and must find nothing
 	return nil
 }
 
@@ -250,12 +287,19 @@ func (q *QP) reliable() bool { return q.typ != verbs.QPTypeUC && q.typ != verbs.
 // reset returns the QP to the state it was made in.
 func (q *QP) reset() {
 	keep := q.resp.pending && q.nic.q.AnswerAfterReset
-	answer := q.resp.answer
+	answer, dest := q.resp.answer, q.attr.DestQPN
+	q.stalePSNs = q.stalePSNs || q.nic.q.ResetKeepsState && q.state != verbs.QPStateReset
 	q.state = verbs.QPStateReset
 	q.attr = verbs.QPAttr{}
+	if keep {
+		q.attr.DestQPN = dest
+	} else {
+		q.path, q.alt = path{}, path{}
+	}
+	q.migRefused = false
 	q.sq.head, q.sq.tail = 0, 0
 	q.rq.head, q.rq.tail = 0, 0
-	held := q.resp.held.sges[:0]
+	held, req, resp := q.resp.held.sges[:0], q.req, q.resp
 	q.req = requester{timer: mono.Never, rnrUntil: mono.Never}
 	q.resp = responder{}
 	q.resp.held.sges = held
@@ -263,11 +307,21 @@ func (q *QP) reset() {
 		q.resp.pending, q.resp.answer = true, answer
 		q.nic.active.push(q)
 	}
+	if q.stalePSNs {
+		q.keepSequence(&req, &resp)
+	}
 	q.limiter = dcqcn.Limiter{}
 	q.notifier = dcqcn.Notifier{}
 	q.cnpDue = false
 	q.drainNotify = false
 	q.mtu = int32(q.nic.MTU().Bytes())
+}
+
+// keepSequence brings back what RESET should have cleared.
+func (q *QP) keepSequence(req *requester, resp *responder) {
+	q.req.una, q.req.next, q.req.max = req.max, req.max, req.max
+	q.resp.expected, q.resp.ackPSN, q.resp.msn = resp.expected, resp.ackPSN, resp.msn
+	q.resp.replays = resp.replays
 }
 
 // wake lets the QP send what it can.
@@ -298,10 +352,10 @@ func (q *QP) tick(now mono.Time) {
 		}
 	}
 	if q.req.rnrUntil <= now {
-		q.rnrOver(now)
+		q.rnrOver()
 	}
 	if q.req.timer <= now {
-		q.timeout(now)
+		q.timeout()
 	}
 }
 
@@ -323,12 +377,7 @@ func (q *QP) fail() {
 // flushSends completes every send work request as flushed.
 func (q *QP) flushSends() {
 	for !q.sq.empty() {
-		w := q.sq.at(q.sq.head)
-		status := verbs.WCWRFlushErr
-		if w.state == wqeDone && w.status == verbs.WCSuccess {
-			status = verbs.WCSuccess // finished before the failure
-		}
-		q.completeSend(w, status)
+		q.completeSend(q.sq.at(q.sq.head), verbs.WCWRFlushErr)
 	}
 	q.req.cur = q.sq.tail
 	q.req.pkt = 0
@@ -361,6 +410,9 @@ func (q *QP) pushRecv(wc *verbs.WC) bool {
 	}
 	if cq == nil {
 		return true
+	}
+	if q.nic.q.GRHFlagOnConnected && q.typ != verbs.QPTypeUD && wc.Status == verbs.WCSuccess {
+		wc.Flags |= verbs.WCWithGRH
 	}
 	if !cq.push(wc, q.resp.solicited) {
 		q.fail()

@@ -45,6 +45,7 @@ type sendWQE struct {
 	first, last wire.PSN
 	packets     int32
 	answered    int32 // READ and the like: response packets received, in order
+	resumed     bool  // READ: was asked for again from the middle on
 	ssn         wire.MSN
 }
 

@@ -25,6 +25,7 @@ type replay struct {
 	from, next, to wire.PSN
 	end            uint32 // offset behind the last byte of it
 	unsent         bool
+	delivered      bool // an answer has left to its end
 	continued      bool // Quirks.SubReadContinues: answered as the rest of a longer READ
 }
 
@@ -37,14 +38,16 @@ type replayRing struct {
 
 func (r *replayRing) at(i int) *replay { return &r.ring[(r.head+i)%len(r.ring)] }
 
-// add makes room for a new entry at the cost of the oldest, unless that is
-// still to be answered: then the peer has exceeded what it was granted.
-func (r *replayRing) add(evenUnsent bool) *replay {
+// add makes room for a new entry at the cost of the oldest, unless that was
+// never answered: then the peer has exceeded what it was granted. A second
+// answer that is still to leave is no obstacle. Who has room for a new request
+// has had the first, and a late duplicate asks for nothing.
+func (r *replayRing) add(evenUnanswered bool) *replay {
 	if len(r.ring) == 0 {
 		return nil
 	}
 	if r.count == len(r.ring) {
-		if r.at(0).unsent && !evenUnsent {
+		if !r.at(0).delivered && !evenUnanswered {
 			return nil
 		}
 		r.head = (r.head + 1) % len(r.ring)
@@ -56,9 +59,10 @@ func (r *replayRing) add(evenUnsent bool) *replay {
 	return e
 }
 
-// find returns the entry that psn belongs to, or nil.
+// find returns the entry that psn belongs to, or nil. Newer ones come first: a
+// QP that seldom reads may hold one of the same PSN, a whole round older.
 func (r *replayRing) find(psn wire.PSN) *replay {
-	for i := range r.count {
+	for i := r.count - 1; i >= 0; i-- {
 		if e := r.at(i); psn.Sub(e.first) >= 0 && psn.Sub(e.last) <= 0 {
 			return e
 		}
@@ -251,40 +255,53 @@ func (q *QP) duplicate(p *wire.Packet) {
 		if q.nic.q.DupAckTakesReadPSN {
 			ack = r.expected.Add(-1)
 		}
+		q.nic.Count.Duplicates++
 		q.respond(answer{psn: ack, ack: true})
 		return
 	}
 	e := r.replays.find(psn)
-	if e == nil {
+	if e == nil || !q.repeats(p, e, info.Class.Has(wire.Read)) {
 		q.nic.Count.DropReplay++
 		return
 	}
+	q.nic.Count.Duplicates++
 	n := e.length
-	if info.Class.Has(wire.Read) {
-		if q.nic.q.DupReadResetsMessage {
-			r.open = messageNone
-		}
-		off := uint32(psn.Sub(e.first)) * uint32(q.mtu)
-		if e.op != wire.OpReadRequest || p.RETH.RKey != e.rkey || p.RETH.VA != e.va+uint64(off) || p.RETH.DMALen > e.length-off {
-			q.nic.Count.DropReplay++
-			return
-		}
+	if e.op == wire.OpReadRequest {
 		n = p.RETH.DMALen
-		if q.nic.q.SubReadContinues && psn != e.first {
-			e.va, e.length, e.first = p.RETH.VA, n, psn // what came before is forgotten
-			e.continued = true
-		}
-	} else if psn != e.first || e.op == wire.OpReadRequest {
-		q.nic.Count.DropReplay++
-		return
+		q.readAgain(p, e)
 	}
 	q.replayFrom(e, psn, n)
 }
 
+// repeats reports whether a duplicate asks for what e holds. A READ may ask for
+// less than the original, from a later packet on, never for more or other
+// memory. Of anything else only the PSN counts, since nothing is executed.
+func (q *QP) repeats(p *wire.Packet, e *replay, read bool) bool {
+	if !read {
+		return e.op != wire.OpReadRequest // which alone has more than one PSN
+	}
+	off := uint32(p.BTH.PSN.Sub(e.first)) * uint32(q.mtu)
+	return e.op == wire.OpReadRequest && p.RETH.RKey == e.rkey &&
+		p.RETH.VA == e.va+uint64(off) && p.RETH.DMALen <= e.length-off
+}
+
+// readAgain does to a repeated READ what quirks ask for.
+func (q *QP) readAgain(p *wire.Packet, e *replay) {
+	if q.nic.q.DupReadResetsMessage {
+		q.resp.open = messageNone
+	}
+	if q.nic.q.SubReadContinues && p.BTH.PSN != e.first {
+		// What came before is forgotten.
+		e.va, e.length, e.first = p.RETH.VA, p.RETH.DMALen, p.BTH.PSN
+		e.continued = true
+	}
+}
+
 // remoteFor resolves the key of a replayed READ in the domain it came for.
 func (q *QP) remoteFor(e *replay, va, n uint64) (core.Memory, uint64, error) {
+	pd := q.pd
 	if e.srq != nil {
-		q.resp.xrcSRQ = e.srq
+		pd = e.srq.pd
 	}
-	return q.remote(e.rkey, va, n, verbs.AccessRemoteRead)
+	return q.remoteIn(pd, e.rkey, va, n, verbs.AccessRemoteRead)
 }

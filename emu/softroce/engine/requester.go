@@ -9,8 +9,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// requester is the sending half of a connected QP. PSNs in [una, max) are on
-// the wire without an answer; next lies in between while packets are resent.
+// requester is the sending half of a connected QP. PSNs in [una, max) were sent
+// and wait for an answer; next is the one to send now. It equals max except
+// while packets are sent again.
 type requester struct {
 	una, next, max wire.PSN
 	cur            uint32 // ring index of the request being sent
@@ -28,13 +29,23 @@ type requester struct {
 
 	nakSeen bool // a NAK for nakPSN was acted on and nothing has moved since
 	nakPSN  wire.PSN
+	nakEnd  wire.PSN // what had been sent by then, for Quirks.IgnoreSecondNAK
 
 	sinceAckReq int32
 	paced       bool // held back by congestion control
 	stalled     bool // Quirks.ShortReadHangs has struck
 }
 
+// halfSpace is how many PSNs may be open at a time: with more, a peer could not
+// tell old from new. One READ can use them all.
+const halfSpace = 1 << 23
+
 func (r *requester) outstanding() bool { return r.una != r.max }
+
+// flight is the distance from the oldest unanswered PSN to psn. It is exact for
+// una..max, also where these are half of the space apart and PSN.Sub cannot
+// tell before from after; what lies before una is more than halfSpace away.
+func (r *requester) flight(psn wire.PSN) int32 { return int32((psn - r.una) & wire.PSNMask) }
 
 // request builds the next request packet, or reports that none may leave now.
 func (q *QP) request(now mono.Time, d *link.Datagram) bool {
@@ -59,10 +70,12 @@ func (q *QP) request(now mono.Time, d *link.Datagram) bool {
 				q.runLocal(w)
 				continue
 			}
-			q.assign(w)
 		}
 		if !q.mayContinue(now, w) {
 			return false
+		}
+		if w.state == wqePosted {
+			q.assign(w)
 		}
 		return q.emitRequest(now, d, w)
 	}
@@ -89,46 +102,55 @@ func (q *QP) mayStart(w *sendWQE) bool {
 		return false
 	case r.reads >= int(q.attr.MaxRdAtomic):
 		return false
+	case !q.sinkOK(w):
+		q.localError(w, verbs.WCLocProtErr)
+		return false
 	}
-	// A READ takes as many PSNs as it has answers, and no more than half of
-	// the space may be open.
-	return int64(r.next.Sub(r.una))+int64(packetCount(w.length, q.mtu)) < 1<<23 || !r.outstanding()
+	// A READ takes as many PSNs as it has answers.
+	return r.flight(r.next)+q.packets(w) <= halfSpace
 }
 
 // mayContinue holds any packet back while window, credits or rate say so.
 func (q *QP) mayContinue(now mono.Time, w *sendWQE) bool {
 	r := &q.req
 	if q.reliable() {
-		if int(r.next.Sub(r.una)) >= q.nic.cfg.WindowPackets {
+		if int(r.flight(r.next)) >= q.nic.cfg.WindowPackets {
 			return false
 		}
 		if w.consumesReceive() && q.beyondCredits(w) && r.next != r.una {
 			return false // one packet at a time, as a probe
 		}
 	}
-	if q.limiter.Active() && q.limiter.ReadyAt() > now {
-		r.paced = true
-		return false
-	}
-	return true
+	return !q.heldBack(now)
 }
 
+// beyondCredits reports whether the peer has not promised a receive for w.
 func (q *QP) beyondCredits(w *sendWQE) bool {
-	return q.req.limited && !q.nic.q.NoCreditHeeding && w.ssn.Sub(q.req.lsn) > 0
+	ssn := w.ssn
+	if w.state == wqePosted {
+		ssn = q.req.ssn.Next()
+	}
+	return q.req.limited && !q.nic.q.NoCreditHeeding && ssn.Sub(q.req.lsn) > 0
 }
 
 // assign gives a request its PSNs.
 func (q *QP) assign(w *sendWQE) {
 	r := &q.req
 	w.state = wqeSent
-	w.packets = packetCount(w.length, q.mtu)
-	if w.readLike() && w.op != verbs.OpRDMARead {
-		w.packets = 1
-	}
+	w.packets = q.packets(w)
 	w.first = r.next
 	w.last = r.next.Add(w.packets - 1)
-	r.ssn = r.ssn.Add(1)
+	r.ssn = r.ssn.Next()
 	w.ssn = r.ssn
+}
+
+// packets is how many PSNs a request takes: one for each packet that carries
+// its data, either way.
+func (q *QP) packets(w *sendWQE) int32 {
+	if w.readLike() && w.op != verbs.OpRDMARead {
+		return 1
+	}
+	return packetCount(w.length, q.mtu)
 }
 
 // packetCount is how many packets carry n bytes; an empty message takes one.
@@ -171,7 +193,7 @@ func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
 	q.nic.seal(d, &q.path.icrc)
 	r.next = r.next.Add(advance)
 	r.pkt += advance
-	if r.next.Sub(r.max) > 0 {
+	if r.flight(r.next) > r.flight(r.max) {
 		r.max = r.next
 	} else {
 		q.nic.Count.Retransmits++
@@ -194,11 +216,13 @@ func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
 	return true
 }
 
-// armTimer starts the transport timer if it should run and does not. While the
-// peer has asked us to wait it does not run.
+// armTimer starts the transport timer if it should run and does not. It runs
+// from the first packet sent since the peer was last heard of. After a rewind
+// nothing is under way: it starts with the first packet sent again, so that
+// time spent waiting for a turn costs no retry.
 func (q *QP) armTimer(now mono.Time) {
 	r := &q.req
-	if t := q.ackTimeout(); t > 0 && r.timer == mono.Never && r.outstanding() && r.rnrUntil == mono.Never {
+	if t := q.ackTimeout(); t > 0 && r.timer == mono.Never && r.next != r.una {
 		r.timer = now.Add(t)
 	}
 }
@@ -276,7 +300,8 @@ func dataOperation(w *sendWQE, first, last bool) wire.Operation {
 }
 
 // buildRead builds the request of a READ, an atomic or their like. What was
-// answered already is not asked for again.
+// answered already is not asked for again. It reports false after a local
+// error.
 func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	r := &q.req
 	var op wire.Operation
@@ -289,6 +314,7 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	switch w.op {
 	case verbs.OpRDMARead:
 		op = wire.OpReadRequest
+		w.resumed = w.resumed || r.pkt > 0
 		if !q.nic.q.ReadRetryFromStart {
 			reth.VA += uint64(done)
 			reth.DMALen -= done
@@ -341,16 +367,15 @@ func (q *QP) failRequest(w *sendWQE, status verbs.WCStatus) {
 func (q *QP) retire() {
 	for !q.sq.empty() && q.state != verbs.QPStateErr {
 		w := q.sq.at(q.sq.head)
-		switch w.state {
-		case wqeDone:
-			q.completeSend(w, verbs.WCSuccess)
-		case wqeFailed:
+		if w.state == wqeFailed {
 			q.completeSend(w, w.status)
 			q.sendFailed()
 			return
-		default:
-			return
 		}
+		if w.state != wqeDone {
+			break
+		}
+		q.completeSend(w, verbs.WCSuccess)
 	}
 	q.checkDrained()
 }
@@ -370,7 +395,11 @@ func (q *QP) sendFailed() {
 
 // ackTimeout is the transport timer's interval; 0 if it is off.
 func (q *QP) ackTimeout() time.Duration {
-	return q.jiffies(wire.AckTimeout(q.attr.Timeout))
+	t := wire.AckTimeout(q.attr.Timeout)
+	if q.nic.q.AdaptiveTimeout {
+		t = t / 16 << (q.attr.RetryCnt - q.req.retries)
+	}
+	return q.jiffies(t)
 }
 
 // jiffies rounds a timer up for Quirks.JiffyTimers.
@@ -384,7 +413,7 @@ func (q *QP) jiffies(d time.Duration) time.Duration {
 
 // timeout handles an expired transport timer: back to the oldest packet that
 // is unanswered, or the end.
-func (q *QP) timeout(now mono.Time) {
+func (q *QP) timeout() {
 	r := &q.req
 	r.timer = mono.Never
 	if !r.outstanding() {
@@ -395,7 +424,6 @@ func (q *QP) timeout(now mono.Time) {
 		return
 	}
 	r.nakSeen = false
-	q.armTimer(now)
 	q.rewind(r.una)
 }
 
@@ -412,6 +440,10 @@ func (q *QP) spendRetry() bool {
 		r.retries = q.attr.RetryCnt
 	default:
 		q.nic.Count.RetryExceeded++
+		if q.nic.q.RetryExcHangs {
+			r.stalled = true
+			return false
+		}
 		q.failRequest(q.sq.at(q.sq.head), verbs.WCRetryExcErr)
 		return false
 	}
@@ -421,6 +453,7 @@ func (q *QP) spendRetry() bool {
 // rewind makes psn the next packet to send.
 func (q *QP) rewind(psn wire.PSN) {
 	r := &q.req
+	r.timer = mono.Never
 	r.reads = 0
 	r.cur, r.pkt, r.next = q.sq.head, 0, psn
 	for ; r.cur != q.sq.tail; r.cur++ {
@@ -444,8 +477,7 @@ func (q *QP) rewind(psn wire.PSN) {
 }
 
 // rnrOver ends an RNR wait.
-func (q *QP) rnrOver(now mono.Time) {
+func (q *QP) rnrOver() {
 	q.req.rnrUntil = mono.Never
-	q.armTimer(now)
 	q.wake()
 }

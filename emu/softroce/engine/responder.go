@@ -13,10 +13,11 @@ type responder struct {
 	ackPSN   wire.PSN // last SEND, WRITE or atomic executed
 	msn      wire.MSN
 
-	open   message // the message under way
-	broken bool    // UC: what follows of the message is skipped
-	held   heldRecv
-	write  struct {
+	open    message // the message under way
+	broken  bool    // UC: what follows of the message is skipped
+	skipped bool    // Quirks.UCLosesNext has struck
+	held    heldRecv
+	write   struct {
 		va        uint64
 		rkey      uint32
 		remaining uint32
@@ -95,11 +96,11 @@ func (q *QP) takeRequest(now mono.Time, p *wire.Packet, known bool) {
 	case ahead > 0:
 		q.outOfSequence()
 		return
+	case ahead < 0 && !known:
+		q.nic.Count.DropOpcode++
+		return
 	case ahead < 0:
-		q.nic.Count.Duplicates++
-		if known {
-			q.duplicate(p)
-		}
+		q.duplicate(p)
 		return
 	}
 	r.seqNAKed = false
@@ -135,6 +136,9 @@ func (q *QP) outOfSequence() {
 	}
 	r.seqNAKed = true
 	q.nic.Count.SeqNAKsSent++
+	if q.nic.q.CNPOnNAK {
+		q.oweCNP(q.pkey)
+	}
 	q.respond(answer{psn: r.expected, syndrome: wire.Nak(wire.NakPSNSequence)})
 }
 
@@ -145,6 +149,11 @@ func (q *QP) conclude(p *wire.Packet, v verdict) {
 	switch v {
 	case accepted:
 		r.rnrNAKed = false
+		if r.pending && !r.answer.ack {
+			// The packet that a NAK in line complains of has come. What else the
+			// NAK would have said, that all before it arrived, still counts.
+			r.answer = answer{psn: r.ackPSN, ack: true}
+		}
 		if p.BTH.AckReq && !isReadLike(p.BTH.Opcode) {
 			q.respond(answer{psn: r.ackPSN, ack: true})
 		}
@@ -257,10 +266,11 @@ func (q *QP) accessPD() core.PD {
 	return q.pd
 }
 
-// selectSRQ finds the SRQ that an XRC packet names, in the QP's own domain.
+// selectSRQ finds the SRQ that an XRC packet names, in the QP's own domain. All
+// packets of a message name the same.
 func (q *QP) selectSRQ(num uint32) bool {
 	s := q.nic.srqs[num]
-	if s == nil || s.typ != verbs.SRQXRC || s.xrcd != q.xrcd {
+	if s == nil || s.typ != verbs.SRQXRC || s.xrcd != q.xrcd || q.resp.open != messageNone && s != q.resp.xrcSRQ {
 		return false
 	}
 	q.resp.xrcSRQ, q.resp.xrcCQ = s, s.cq
@@ -277,6 +287,12 @@ func (q *QP) queue() (*recvQueue, *SRQ) {
 	default:
 		return &q.rq, nil
 	}
+}
+
+// receiveReady reports whether hold would find a receive.
+func (q *QP) receiveReady() bool {
+	rq, _ := q.queue()
+	return q.resp.held.active || rq.count() > 0
 }
 
 // hold takes the next receive for the message that starts. It reports false if
@@ -433,13 +449,17 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 		}
 		return refusedAccess
 	}
-	if imm && !q.hold() {
+	// Without a receive nothing is placed, and nothing placed uses up none.
+	if imm && !q.receiveReady() {
 		return notReady
 	}
 	if n > 0 {
 		if err := mem.WriteAt(p.Payload, at); err != nil {
 			return refusedOperational
 		}
+	}
+	if imm {
+		q.hold()
 	}
 	r.advance(1)
 	r.open = messageWrite
@@ -481,8 +501,12 @@ func (q *QP) admitWrite(p *wire.Packet) verdict {
 
 // remote resolves a remote key for this QP. Nothing is checked for no bytes.
 func (q *QP) remote(rkey uint32, va, n uint64, need verbs.Access) (core.Memory, uint64, error) {
+	return q.remoteIn(q.accessPD(), rkey, va, n, need)
+}
+
+func (q *QP) remoteIn(pd core.PD, rkey uint32, va, n uint64, need verbs.Access) (core.Memory, uint64, error) {
 	if n == 0 && !q.nic.q.ZeroLengthChecksKey {
 		return nil, 0, nil
 	}
-	return q.nic.mem.Remote(rkey, q.accessPD(), q.num, va, n, need)
+	return q.nic.mem.Remote(rkey, pd, q.num, va, n, need)
 }

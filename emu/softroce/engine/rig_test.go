@@ -2,6 +2,7 @@ package engine
 
 import (
 	"net/netip"
+	"sync"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/internal/core"
@@ -27,10 +28,23 @@ const (
 	memSize = 1 << 20
 )
 
+// idleMemory keeps the memory of hosts whose tests are over. There are many,
+// and to make it anew each time would take longer than all they do.
+var idleMemory = sync.Pool{New: func() any { return new([memSize]byte) }}
+
+func takeMemory(t testing.TB) []byte {
+	m := idleMemory.Get().(*[memSize]byte)
+	t.Cleanup(func() {
+		*m = [memSize]byte{}
+		idleMemory.Put(m)
+	})
+	return m[:]
+}
+
 // newHost makes a host at addr. edit, if not nil, changes its configuration.
 func newHost(t testing.TB, addr string, edit func(*Config)) *host {
 	t.Helper()
-	h := &host{t: t, addr: netip.MustParseAddr(addr), mem: make([]byte, memSize)}
+	h := &host{t: t, addr: netip.MustParseAddr(addr), mem: takeMemory(t)}
 	cfg := Config{GIDs: RoCEv2GIDs(h.addr), LinkMTU: 9000, Link: link.Features{SeesIPID: true, SetsIPID: true, SeesHeader: true, SetsHeader: true}}
 	if edit != nil {
 		edit(&cfg)

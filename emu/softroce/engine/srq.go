@@ -40,37 +40,57 @@ func (n *NIC) CreateSRQ(c SRQConfig) (*SRQ, error) {
 	invalid := func(format string, args ...any) error {
 		return opError("create_srq", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
 	}
-	_, known := n.pds[c.PD]
+	if err := n.checkPD("create_srq", c.PD); err != nil {
+		return nil, err
+	}
+	maxWR := n.cfg.Limits.SRQWR
+	if n.q.CapsUnchecked {
+		maxWR *= uncheckedCaps
+	}
+	_, domain := n.xrcds[c.XRCD]
 	switch {
-	case !known:
-		return nil, invalid("no protection domain")
-	case c.MaxWR < 1 || c.MaxWR > n.cfg.Limits.SRQWR:
-		return nil, invalid("%d receives, limit %d", c.MaxWR, n.cfg.Limits.SRQWR)
+	case c.MaxWR < 1 || c.MaxWR > maxWR:
+		return nil, invalid("%d receives, limit %d", c.MaxWR, maxWR)
 	case c.MaxSGE < 0 || c.MaxSGE > n.cfg.Limits.SGE:
 		return nil, invalid("%d scatter entries, limit %d", c.MaxSGE, n.cfg.Limits.SGE)
 	case c.Limit < 0 || c.Limit > c.MaxWR:
 		return nil, invalid("limit %d of %d receives", c.Limit, c.MaxWR)
-	case c.Type == verbs.SRQXRC && (c.XRCD == nil || c.CQ == nil):
+	case c.Type == verbs.SRQXRC && (!domain || c.CQ == nil):
 		return nil, invalid("an XRC SRQ needs a domain and a CQ")
 	case c.Type > verbs.SRQXRC:
 		return nil, invalid("type %d", c.Type)
 	case len(n.srqs) >= n.cfg.Limits.SRQs:
 		return nil, opError("create_srq", "", "%w: %d SRQs", verbs.ErrNoMemory, len(n.srqs))
 	}
-	s := &SRQ{nic: n, num: n.nextSRQ, typ: c.Type, pd: c.PD, rq: newRecvQueue(c.MaxWR, c.MaxSGE), limit: uint32(c.Limit)}
+	s := &SRQ{nic: n, num: n.allocSRQN(), typ: c.Type, pd: c.PD, rq: newRecvQueue(c.MaxWR, c.MaxSGE), limit: uint32(c.Limit)}
 	if c.Type == verbs.SRQXRC {
 		s.xrcd, s.cq = c.XRCD, c.CQ
 		s.xrcd.users++
 		s.cq.users++
 	}
-	n.nextSRQ++
 	n.srqs[s.num] = s
 	n.pds[c.PD]++
 	return s, nil
 }
 
+// allocSRQN hands numbers out in turn, as packets name them: 24 bits, not 0.
+func (n *NIC) allocSRQN() uint32 {
+	for {
+		num := n.nextSRQ
+		if n.nextSRQ++; n.nextSRQ == 1<<24 {
+			n.nextSRQ = 1
+		}
+		if n.srqs[num] == nil {
+			return num
+		}
+	}
+}
+
 // DestroySRQ removes an SRQ that no QP receives from.
 func (n *NIC) DestroySRQ(s *SRQ) error {
+	if n.srqs[s.num] != s {
+		return opError("destroy_srq", s.name(), "%w: it is gone already", verbs.ErrInvalid)
+	}
 	if s.users > 0 {
 		return opError("destroy_srq", s.name(), "%w by %d QPs", verbs.ErrBusy, s.users)
 	}
@@ -79,6 +99,7 @@ func (n *NIC) DestroySRQ(s *SRQ) error {
 		s.cq.users--
 	}
 	n.pds[s.pd]--
+	n.retract(func(e *Event) bool { return e.SRQ == s })
 	delete(n.srqs, s.num)
 	return nil
 }
@@ -110,15 +131,17 @@ func (s *SRQ) Modify(a verbs.SRQAttr, mask verbs.SRQAttrMask) error {
 			return invalid("%d receives with %d queued, limit %d", depth, s.rq.count(), s.nic.cfg.Limits.SRQWR)
 		}
 	}
-	if mask&verbs.SRQLimit != 0 && (a.Limit < 0 || a.Limit > depth) {
-		return invalid("limit %d of %d receives", a.Limit, depth)
+	limit := int(s.limit)
+	if mask&verbs.SRQLimit != 0 {
+		limit = a.Limit
+	}
+	if limit < 0 || limit > depth {
+		return invalid("limit %d of %d receives", limit, depth)
 	}
 	if mask&verbs.SRQMaxWR != 0 {
 		s.rq = s.rq.resized(depth)
 	}
-	if mask&verbs.SRQLimit != 0 {
-		s.limit = uint32(a.Limit)
-	}
+	s.limit = uint32(limit)
 	return nil
 }
 
@@ -163,6 +186,9 @@ func (n *NIC) OpenXRCD() (*XRCD, error) {
 
 // CloseXRCD removes a domain that nothing lives in.
 func (n *NIC) CloseXRCD(x *XRCD) error {
+	if _, ok := n.xrcds[x]; !ok {
+		return opError("close_xrcd", "", "%w: it is closed already", verbs.ErrInvalid)
+	}
 	if x.users > 0 {
 		return opError("close_xrcd", "", "%w by %d objects", verbs.ErrBusy, x.users)
 	}

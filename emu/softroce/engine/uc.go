@@ -2,12 +2,14 @@ package engine
 
 import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // takeUC handles a packet of an unreliable connection. Nothing is ever
 // answered: a message that cannot be taken is dropped whole, and the next one
 // starts afresh. A receive that a dropped message had begun to fill is used for
-// the next.
+// the next; one of a shared queue, which others may be waiting for, completes
+// in error.
 func (q *QP) takeUC(p *wire.Packet, known bool) {
 	r := &q.resp
 	if !known {
@@ -20,46 +22,57 @@ func (q *QP) takeUC(p *wire.Packet, known bool) {
 	r.expected = psn.Next()
 	if info.Class.Has(wire.Start) {
 		if q.skipStart(inOrder) {
+			q.nic.Count.DropSequence++
 			return
 		}
-		r.open, r.broken = messageNone, false
+		q.abandon()
+		r.broken = false
 	} else if !inOrder {
 		q.breakMessage(&q.nic.Count.DropSequence)
 		return
 	}
-	if r.broken {
+	switch {
+	case q.state == verbs.QPStateErr: // the receive given up had no place in its CQ
+	case r.broken:
 		q.nic.Count.DropSequence++
-		return
-	}
-	if !q.inSequence(info.Class) {
+	case !q.inSequence(info.Class):
 		q.breakMessage(&q.nic.Count.DropSequence)
-		return
-	}
-	if !q.lengthOK(info.Class, p) {
+	case !q.lengthOK(info.Class, p):
 		q.breakMessage(&q.nic.Count.DropLength)
-		return
+	default:
+		q.executeUC(p, info.Class)
 	}
-	q.executeUC(p, info.Class)
 }
 
 // skipStart reports whether quirks have the start of a message dropped.
 func (q *QP) skipStart(inOrder bool) bool {
 	r := &q.resp
 	switch {
-	case q.nic.q.UCLossLocksUp && (r.broken || !inOrder && r.open != messageNone):
+	case q.nic.q.UCLossLocksUp && (r.broken || !inOrder):
 		r.broken = true
 		return true
-	case q.nic.q.UCLosesNext && r.broken:
-		r.broken, r.open = false, messageNone
+	case q.nic.q.UCLosesNext && r.broken && !r.skipped:
+		r.skipped = true // and the rest of this message with it
 		return true
 	}
+	r.skipped = false
 	return false
 }
 
 // breakMessage drops the message under way and counts why.
 func (q *QP) breakMessage(counter *uint64) {
 	*counter++
-	q.resp.open, q.resp.broken = messageNone, true
+	q.abandon()
+	q.resp.broken = true
+}
+
+// abandon ends the message under way without delivering it.
+func (q *QP) abandon() {
+	r := &q.resp
+	r.open = messageNone
+	if q.srq != nil && r.held.active {
+		q.endHeld(verbs.WCRemInvReqErr)
+	}
 }
 
 // executeUC carries out a packet in order. The PSN has been noted already, so

@@ -18,15 +18,18 @@ const privilegedQKey = 1 << 31
 func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 	r := &q.req
 	for r.cur != q.sq.tail && q.state == verbs.QPStateRTS {
-		if q.limiter.Active() && q.limiter.ReadyAt() > now {
-			r.paced = true
+		if q.heldBack(now) {
 			return false
 		}
 		w := q.sq.at(r.cur)
 		n := int(w.length)
 		limit := q.nic.MTU().Bytes()
-		if n > limit && !q.nic.q.UDOversizeCut {
-			// Too long for one packet: it vanishes, as the specification has it.
+		switch {
+		case n <= limit || q.nic.q.UDOversizeCut:
+		case q.nic.cfg.UDOversizeError:
+			q.localError(w, verbs.WCLocLenErr)
+			return false
+		default: // it vanishes, as the specification has it
 			r.next = r.next.Next()
 			q.datagramSent(w)
 			continue
@@ -94,8 +97,11 @@ func (q *QP) choosePort(pa *path) {
 // toDatagramQP checks and delivers a datagram.
 func (n *NIC) toDatagramQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packet, known bool) {
 	switch {
-	case !known || len(p.Payload) > wire.MaxMTU:
+	case !known:
 		n.Count.DropOpcode++
+		return
+	case len(p.Payload) > wire.MaxMTU:
+		n.Count.DropLength++
 		return
 	case q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr:
 		n.Count.DropQPState++
@@ -108,12 +114,12 @@ func (n *NIC) toDatagramQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packe
 	if q.congested(now, d) {
 		n.queueCNP(d, p.BTH.PKey, p.DETH.SrcQP)
 	}
-	q.communicationEstablished()
 	q.takeDatagram(d, p)
 }
 
 // takeDatagram puts the header area and the payload into the next receive. A
-// receive that is too small, or none, loses the datagram and nothing else.
+// receive that is too small, or none, loses the datagram and nothing else; one
+// of a shared queue is used up and completes in error.
 func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
 	rq, srq := q.queue()
 	w := rq.peek()
@@ -124,13 +130,21 @@ func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
 	total := uint32(verbs.GRHLen + len(p.Payload))
 	if w.length < total {
 		q.nic.Count.DropTooLong++
+		if srq != nil {
+			srq.take()
+			q.pushRecv(&verbs.WC{WRID: w.wrID, Status: verbs.WCLocLenErr})
+		}
 		if q.nic.q.UDLongKillsQP {
 			q.fail()
 		}
 		return
 	}
+	tclass := d.TClass
+	if q.nic.q.NoTClassInArea {
+		tclass = 0
+	}
 	var area [verbs.GRHLen]byte
-	headerArea(&area, d)
+	headerArea(&area, d, tclass)
 	pd := q.pd
 	if srq != nil {
 		pd = srq.pd
@@ -184,13 +198,13 @@ func (n *NIC) takeMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, kno
 
 // headerArea rebuilds the IP header that the datagram came with: an IPv6 header
 // fills the area, an IPv4 header its second half.
-func headerArea(area *[verbs.GRHLen]byte, d *link.Datagram) {
+func headerArea(area *[verbs.GRHLen]byte, d *link.Datagram, tclass uint8) {
 	const udpHeader = 8
 	length := udpHeader + len(d.Payload)
 	src, dst := d.Src.Addr(), d.Dst.Addr()
 	if src.Is6() {
 		b := area[:]
-		binary.BigEndian.PutUint32(b, 6<<28|uint32(d.TClass)<<20|d.FlowLabel&0xfffff)
+		binary.BigEndian.PutUint32(b, 6<<28|uint32(tclass)<<20|d.FlowLabel&0xfffff)
 		binary.BigEndian.PutUint16(b[4:], uint16(length))
 		b[6], b[7] = 17, d.HopLimit
 		copy(b[8:], src.AsSlice())
@@ -198,7 +212,7 @@ func headerArea(area *[verbs.GRHLen]byte, d *link.Datagram) {
 		return
 	}
 	b := area[20:]
-	b[0], b[1] = 0x45, d.TClass
+	b[0], b[1] = 0x45, tclass
 	binary.BigEndian.PutUint16(b[2:], uint16(20+length))
 	if d.IPID < link.IPIDUnknown {
 		binary.BigEndian.PutUint16(b[4:], uint16(d.IPID))

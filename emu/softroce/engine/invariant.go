@@ -1,0 +1,31 @@
+package engine
+
+import "fmt"
+
+// verify panics if a QP's bookkeeping contradicts itself. It is a handful of
+// comparisons and always on: whatever a peer sends, it must not come to this,
+// and going on would write to the wrong memory or complete the wrong request.
+func (q *QP) verify() {
+	r := &q.req
+	next, sent := r.flight(r.next), r.flight(r.max)
+	switch {
+	case next > sent || sent > halfSpace:
+		q.broken("PSNs out of order")
+	case q.sq.tail-q.sq.head > uint32(len(q.sq.ring)):
+		q.broken("more sends queued than fit")
+	case r.cur-q.sq.head > q.sq.tail-q.sq.head:
+		q.broken("sending what is not queued")
+	case q.rq.tail-q.rq.head > uint32(len(q.rq.ring)):
+		q.broken("more receives queued than fit")
+	case q.resp.replays.count > len(q.resp.replays.ring):
+		q.broken("more replays kept than fit")
+	case q.resp.held.active && q.resp.held.filled > q.resp.held.length:
+		q.broken("a receive holds more than its buffers")
+	}
+}
+
+func (q *QP) broken(what string) {
+	panic(fmt.Sprintf("%s in %v: %s: requester %+v, sends %d..%d of %d, receives %d..%d of %d, responder expects %#x, holds %d of %d bytes",
+		q.name(), q.state, what, q.req, q.sq.head, q.sq.tail, len(q.sq.ring), q.rq.head, q.rq.tail, len(q.rq.ring),
+		uint32(q.resp.expected), q.resp.held.filled, q.resp.held.length))
+}

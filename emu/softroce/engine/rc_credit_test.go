@@ -1,0 +1,185 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// rc/msn/1, rc/msn/3, rc/msn/4: the MSN counts messages completed, one each,
+// from 0 on. READs count when accepted.
+func TestRCMSNCountsMessages(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		m := p.mtu
+		p.recv(1, m+1)
+		p.send(wire.OpWriteFirst, 0, p.at(0, 2*m+1), data(m), ackReq)
+		p.expect("ACK 0 msn 0")
+		p.send(wire.OpWriteMiddle, 1, data(m), ackReq)
+		p.expect("ACK 1 msn 0")
+		p.send(wire.OpWriteLast, 2, data(1), ackReq)
+		p.expect("ACK 2 msn 1")
+		p.send(wire.OpReadRequest, 3, p.at(0, m+1))
+		p.expect(fmt.Sprintf("RR_FIRST 3 %dB msn 2", m), "RR_LAST 4 1B msn 2")
+		p.send(wire.OpSendFirst, 5, data(m), ackReq)
+		p.expect("ACK 5 msn 2")
+		p.send(wire.OpSendLast, 6, data(1), ackReq)
+		p.expect("ACK 6 msn 3")
+	})
+}
+
+// rc/msn/5: refusals carry the MSN of what was completed.
+func TestRCRefusalsCarryTheMSNReached(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		p.send(wire.OpWriteOnly, 0, p.at(0, 0))
+		p.send(wire.OpSendOnly, 1)
+		p.expect("RNR 1 code 12 msn 1")
+		p.send(wire.OpWriteOnly, 1, p.at(0, 0))
+		p.send(wire.OpWriteOnly, 3, p.at(0, 0))
+		p.expect("NAK 2 sequence msn 2")
+		p.send(wire.OpSendLast, 2, data(1))
+		p.expect("NAK 2 invalid msn 2")
+	})
+}
+
+// rc/msn/6: the MSN wraps within its 24 bits and leaves the syndrome alone.
+func TestRCMSNWraps(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		p.q.resp.msn = wire.MSNMask - 1 // as if that many messages had come
+		for k, msn := range []wire.MSN{wire.MSNMask, 0, 1} {
+			p.send(wire.OpWriteOnly, k, p.at(0, 0), ackReq)
+			p.expect(fmt.Sprintf("ACK %d msn %d", k, msn))
+		}
+	})
+}
+
+// credits is what the last packet seen promises.
+func (p *peer) credits() string {
+	n, counted := wire.CreditCount(p.got[len(p.got)-1].AETH.Syndrome.Value())
+	if !counted {
+		return "unlimited"
+	}
+	return fmt.Sprint(n)
+}
+
+// rc/credit/1: a QP with receives of its own tells how many there are, rounded
+// down to what a code exists for. The one that a message under way has taken is
+// among them, as that message is not yet counted in the MSN.
+func TestRCResponderAdvertisesItsReceives(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		check := func(want string) {
+			p.Helper()
+			if got := p.credits(); got != want {
+				p.Fatalf("%s credits, want %s", got, want)
+			}
+		}
+		p.send(wire.OpWriteOnly, 0, p.at(0, 0), ackReq)
+		p.expect("ACK 0 msn 1")
+		check("0")
+		for id := range uint64(6) {
+			p.recv(id, 2*p.mtu)
+		}
+		p.send(wire.OpSendFirst, 1, data(p.mtu), ackReq)
+		p.expect("ACK 1 msn 1")
+		check("6")
+		p.send(wire.OpSendLast, 2, data(1), ackReq)
+		p.expect("ACK 2 msn 2")
+		check("4") // of 5
+		p.send(wire.OpReadRequest, 3, p.at(0, 4))
+		p.expect("RR_ONLY 3 4B msn 3")
+		check("4")
+		p.send(wire.OpFetchAdd, 4, p.word(0, 0, 0))
+		p.expect(fmt.Sprintf("ATOMIC_ACKNOWLEDGE 4 was %d msn 4", p.wordValue(targetData)))
+		check("4")
+	})
+}
+
+// rc/credit/1: with an SRQ there is no number to tell.
+func TestRCResponderWithSRQAdvertisesNoCredits(t *testing.T) {
+	p := newPeer(t, flavours[0], setup{})
+	srq, err := p.h.nic.CreateSRQ(SRQConfig{PD: p.h.pd, MaxWR: 4, MaxSGE: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.q = p.h.qp(verbs.QPTypeRC, func(c *QPConfig) { c.SRQ = srq })
+	p.h.ready(p.q, p.addr, peerQPN, func(a *verbs.QPAttr) { a.RQPSN, a.SQPSN = uint32(p.rq), uint32(p.sq) })
+	p.send(wire.OpWriteOnly, 0, p.at(0, 0), ackReq)
+	p.expect("ACK 0 msn 1")
+	if got := p.credits(); got != "unlimited" {
+		t.Errorf("%s credits", got)
+	}
+}
+
+// grant is an ACK of k that promises receives beyond msn messages.
+func (p *peer) grant(k int, msn wire.MSN, code uint8) {
+	p.send(wire.OpAcknowledge, k, func(k *wire.Packet) { k.AETH = wire.AETH{Syndrome: wire.Ack(code), MSN: msn} })
+}
+
+// rc/credit/2: without credit SENDs go one packet at a time, each asking for an
+// acknowledgement; credit lets them go.
+func TestRCRequesterProbesWithoutCredits(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		p.post(1, verbs.OpSend, 4)
+		p.expect("SEND_ONLY 0 4B ackreq")
+		p.grant(0, 1, 0)
+		p.post(2, verbs.OpSend, 2*p.mtu+1)
+		p.post(3, verbs.OpSendImm, 4)
+		p.post(4, verbs.OpRDMAWriteImm, 4)
+		p.post(5, verbs.OpSend, 4)
+		p.expect(fmt.Sprintf("SEND_FIRST 1 %dB ackreq", p.mtu))
+		p.silence(time.Millisecond)
+		p.grant(1, 1, 0)
+		p.expect(fmt.Sprintf("SEND_MIDDLE 2 %dB ackreq", p.mtu))
+		p.grant(2, 1, 0)
+		p.expect("SEND_LAST 3 1B ackreq")
+		p.grant(3, 2, 1) // one more
+		p.expect("SEND_ONLY_IMM 4 4B imm 00000000 ackreq")
+		p.grant(4, 3, 0)
+		p.expect("WRITE_ONLY_IMM 5 4B va+0 len 4 imm 00000000 ackreq")
+		p.ack(5)                          // unlimited again
+		p.expect("SEND_ONLY 6 4B ackreq") // rc/credit/1
+	})
+}
+
+// rc/credit/2: the last ACK over again, with more credits, is news. A later
+// count that reaches less far, as rounding makes some, takes nothing back.
+func TestRCRequesterTakesCreditsFromARepeatedAck(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		p.post(1, verbs.OpSend, 4)
+		p.expect("SEND_ONLY 0 4B ackreq")
+		p.grant(0, 1, 0)
+		for id := range uint64(3) {
+			p.post(2+id, verbs.OpSend, 4)
+		}
+		p.expect("SEND_ONLY 1 4B ackreq")
+		p.grant(0, 1, 4) // up to the fifth
+		p.expect("SEND_ONLY 2 4B ackreq", "SEND_ONLY 3 4B ackreq")
+		p.grant(1, 2, 0)
+		p.post(5, verbs.OpSend, 4)
+		p.post(6, verbs.OpSend, 4)
+		p.expect("SEND_ONLY 4 4B ackreq")
+		p.ack(4)
+		p.expect("SEND_ONLY 5 4B ackreq")
+	})
+}
+
+// rc/credit/3: what needs no receive is not held back.
+func TestRCCreditsDoNotLimitWritesReadsAndAtomics(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		p.post(1, verbs.OpSend, 4)
+		p.expect("SEND_ONLY 0 4B ackreq")
+		p.grant(0, 1, 0)
+		p.post(2, verbs.OpRDMAWrite, 4)
+		p.post(3, verbs.OpRDMARead, 4)
+		p.post(4, verbs.OpAtomicFetchAdd, 8)
+		p.post(5, verbs.OpSend, 4)
+		p.post(6, verbs.OpRDMAWrite, 4)
+		p.expect("WRITE_ONLY 1 4B va+0 len 4 ackreq", "READ_REQUEST 2 va+0 len 4 ackreq", "FETCH_ADD 3 va+0 0 0 ackreq")
+		p.send(wire.OpReadResponseOnly, 2, data(4), syndrome(wire.Ack(0)))
+		p.expect()
+		p.send(wire.OpAtomicAcknowledge, 3, syndrome(wire.Ack(0)))
+		p.expect("SEND_ONLY 4 4B ackreq", "WRITE_ONLY 5 4B va+0 len 4 ackreq")
+	})
+}

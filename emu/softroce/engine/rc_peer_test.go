@@ -1,0 +1,492 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// quirk puts a defect into the NIC of every hand-made conversation: the tests
+// that are about it must then fail.
+//
+//	go test -run TestRC -engine.quirk=AckSkipsRead
+var quirk = flag.String("engine.quirk", "", "name of a Quirks field to switch on in the RC tests")
+
+// peer is the far end of a connection, made by hand: a test says which packets
+// it sends and which it expects of the NIC, and when.
+//
+// Packets, completions and events are compared as text. PSNs in it count from
+// the first of their direction, so that a test reads the same anywhere in the
+// PSN space.
+type peer struct {
+	*testing.T
+	flavour
+	h    *host
+	q    *QP
+	addr netip.Addr
+	now  mono.Time
+	port uint16        // the NIC's UDP source port, once seen
+	got  []wire.Packet // what the last expect saw, payloads copied
+	ds   []link.Datagram
+}
+
+// flavour is what must make no difference.
+type flavour struct {
+	name   string
+	host   string
+	peer   string
+	mtu    int
+	rq, sq wire.PSN // first PSN that the NIC expects, and that it sends
+	blind  bool     // the IP identification of packets is not visible
+}
+
+var flavours = []flavour{
+	{name: "ipv4", host: "10.0.0.1", peer: "10.0.0.2", mtu: 1024, rq: 100, sq: 500},
+	{name: "ipv6_wrap", host: "fd00::1", peer: "fd00::2", mtu: 256, rq: 0xfffffe, sq: 0xffffff},
+	{name: "ipv4_sign", host: "10.0.0.1", peer: "10.0.0.2", mtu: 4096, rq: 0x7ffffe, sq: 0x7fffff, blind: true},
+	{name: "ipv6_zero", host: "fd00::1", peer: "fd00::2", mtu: 512, rq: 0, sq: 0xfffffc},
+	{name: "ipv6_2048", host: "fd00::1", peer: "fd00::2", mtu: 2048, rq: 0xfffffd, sq: 0x800000},
+}
+
+// setup changes what conversations begin with; nil fields change nothing.
+type setup struct {
+	nic  func(*Config)
+	qp   func(*QPConfig)
+	attr func(*verbs.QPAttr)
+}
+
+const (
+	peerQPN = 0x1234
+	// Where tests keep things in the host's memory.
+	sourceAt = 0       // payload of sends and writes
+	sinkAt   = 0x40000 // results of reads and atomics
+	recvAt   = 0x80000 // receive buffers, recvSize each
+	recvSize = 0x4000
+	targetAt = 0xc0000 // what the peer reads and writes
+	// The peer's own memory exists in its packets only.
+	peerVA   = 0x5000_0000
+	peerRKey = 0x55aa
+)
+
+// What memory holds at first.
+var sourceData, targetData = pattern(sinkAt-sourceAt, 3), pattern(memSize-targetAt, 5)
+
+var initialMemory = append(append(bytes.Clone(sourceData), make([]byte, targetAt-sinkAt)...), targetData...)
+
+// untouched fails the test if memory has changed since the start.
+func (p *peer) untouched() {
+	p.Helper()
+	if !bytes.Equal(p.h.mem, initialMemory) {
+		p.Error("memory changed")
+	}
+}
+
+func pattern(n, seed int) []byte {
+	b := make([]byte, n)
+	fill(b, seed)
+	return b
+}
+
+// each runs f against every flavour of a connected NIC.
+func each(t *testing.T, s setup, f func(p *peer)) {
+	t.Helper()
+	for _, fl := range flavours {
+		t.Run(fl.name, func(t *testing.T) { f(newPeer(t, fl, s)) })
+	}
+}
+
+func newPeer(t *testing.T, fl flavour, s setup) *peer {
+	t.Helper()
+	h := newHost(t, fl.host, func(c *Config) {
+		switchOn(c, *quirk)
+		if s.nic != nil {
+			s.nic(c)
+		}
+	})
+	copy(h.mem, initialMemory)
+	p := &peer{T: t, flavour: fl, h: h, addr: netip.MustParseAddr(fl.peer), now: 1}
+	p.ds = newNetwork().batch
+	p.q = h.qp(verbs.QPTypeRC, s.qp)
+	h.ready(p.q, p.addr, peerQPN, func(a *verbs.QPAttr) {
+		a.PathMTU = verbs.MTUFor(fl.mtu)
+		a.RQPSN, a.SQPSN = uint32(fl.rq), uint32(fl.sq)
+		if s.attr != nil {
+			s.attr(a)
+		}
+	})
+	return p
+}
+
+// switchOn gives a NIC a defect by name.
+func switchOn(c *Config, quirk string) {
+	if quirk != "" {
+		reflect.ValueOf(&c.Quirks).Elem().FieldByName(quirk).SetBool(true)
+	}
+}
+
+// An edit changes a packet that the peer is about to send.
+type edit func(*wire.Packet)
+
+func ackReq(k *wire.Packet)    { k.BTH.AckReq = true }
+func solicited(k *wire.Packet) { k.BTH.Solicited = true }
+
+// data gives a packet n bytes of payload.
+func data(n int) edit {
+	return func(k *wire.Packet) {
+		k.Payload = pattern(n, int(k.BTH.Opcode)+n)
+	}
+}
+
+func payload(b []byte) edit { return func(k *wire.Packet) { k.Payload = b } }
+func imm(v uint32) edit     { return func(k *wire.Packet) { k.Imm = wire.ImmDt(v) } }
+func inv(key uint32) edit   { return func(k *wire.Packet) { k.IETH.RKey = key } }
+func rkey(key uint32) edit  { return func(k *wire.Packet) { k.RETH.RKey, k.AtomicETH.RKey = key, key } }
+func syndrome(s wire.Syndrome) edit {
+	return func(k *wire.Packet) { k.AETH.Syndrome = s }
+}
+
+// at names n bytes of the host's target memory from off on, in a RETH.
+func (p *peer) at(off, n int) edit {
+	return func(k *wire.Packet) {
+		k.RETH = wire.RETH{VA: p.h.mr.Addr + targetAt + uint64(off), RKey: p.h.mr.Key, DMALen: uint32(n)}
+	}
+}
+
+// word names eight bytes of the target memory, in an AtomicETH.
+func (p *peer) word(off int, swapAdd, compare uint64) edit {
+	return func(k *wire.Packet) {
+		k.AtomicETH = wire.AtomicETH{VA: p.h.mr.Addr + targetAt + uint64(off), RKey: p.h.mr.Key, SwapAdd: swapAdd, Compare: compare}
+	}
+}
+
+// target is the memory that at and word name.
+func (p *peer) target(off, n int) []byte { return p.h.mem[targetAt+off:][:n] }
+
+// build makes a packet with the k-th PSN of its direction, as a datagram.
+func (p *peer) build(op wire.Operation, k int, edits ...edit) link.Datagram {
+	base := p.rq
+	if info, _ := wire.Opcode(op).Info(); info.Class.Has(wire.Response) {
+		base = p.sq
+	}
+	pk := wire.Packet{BTH: wire.BTH{
+		Opcode: wire.MakeOpcode(wire.TransportRC, op), PKey: wire.DefaultPKey, DestQP: p.q.num, PSN: base.Add(int32(k)),
+	}}
+	pk.AETH.Syndrome = wire.Ack(wire.CreditUnlimited)
+	for _, e := range edits {
+		e(&pk)
+	}
+	d := link.Datagram{
+		Src: netip.AddrPortFrom(p.addr, 0xc123), Dst: netip.AddrPortFrom(p.h.addr, wire.Port),
+		HopLimit: 64, Payload: pk.Append(nil),
+	}
+	p.seal(&d)
+	return d
+}
+
+// seal gives d the ICRC that fits it, and hides the IP identification from the
+// NIC if the flavour says so.
+func (p *peer) seal(d *link.Datagram) {
+	id := uint16(0x7a31)
+	icrc := wire.NewICRC(d.Src, d.Dst)
+	icrc.Seal(id, d.Payload)
+	d.IPID = uint32(id)
+	if p.blind {
+		d.IPID = link.IPIDUnknown
+	}
+}
+
+// send hands a packet to the NIC.
+func (p *peer) send(op wire.Operation, k int, edits ...edit) {
+	p.Helper()
+	p.deliver(p.build(op, k, edits...))
+}
+
+// deliver hands a datagram to the NIC, which must count it once and keep its
+// hands off the buffer afterwards.
+func (p *peer) deliver(d link.Datagram) {
+	p.Helper()
+	before := p.h.nic.Count.Received
+	p.h.nic.Input(p.now, &d)
+	clear(d.Payload)
+	if n := p.h.nic.Count.Received - before; n != 1 {
+		p.Errorf("a datagram was counted %d times", n)
+	}
+}
+
+func (p *peer) ack(k int)                    { p.send(wire.OpAcknowledge, k) }
+func (p *peer) nak(k int, code wire.NakCode) { p.send(wire.OpAcknowledge, k, syndrome(wire.Nak(code))) }
+func (p *peer) rnr(k int, timer uint8)       { p.send(wire.OpAcknowledge, k, syndrome(wire.RNRNak(timer))) }
+
+// to lets time pass until at. Nothing may be sent before that.
+func (p *peer) to(at mono.Time) {
+	p.Helper()
+	for next := p.h.nic.Deadline(); next <= at; next = p.h.nic.Deadline() {
+		p.now = max(p.now, next)
+		p.h.nic.Tick(p.now)
+		if p.now < at {
+			p.expect()
+		}
+	}
+	p.now = at
+}
+
+// wait lets d pass. Nothing may be sent before its end.
+func (p *peer) wait(d time.Duration) {
+	p.Helper()
+	p.to(p.now.Add(d))
+}
+
+// silence lets d pass, in which nothing may be sent.
+func (p *peer) silence(d time.Duration) {
+	p.Helper()
+	p.wait(d)
+	p.expect()
+}
+
+// expect compares what the NIC has to send now.
+func (p *peer) expect(want ...string) {
+	p.Helper()
+	p.got = p.got[:0]
+	var got []string
+	for {
+		n := p.h.nic.Output(p.now, p.ds)
+		for i := range n {
+			got = append(got, p.see(&p.ds[i]))
+		}
+		if n < len(p.ds) {
+			break
+		}
+	}
+	p.compare("sent", got, want)
+}
+
+func (p *peer) compare(what string, got, want []string) {
+	p.Helper()
+	if !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
+		p.Fatalf("%s %s at %v:\n\t%s\nwant:\n\t%s", p.name, what, p.now, strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+// see checks what all packets have in common and returns the rest as text.
+func (p *peer) see(d *link.Datagram) string {
+	p.Helper()
+	var k wire.Packet
+	if err := k.Parse(d.Payload); err != nil {
+		p.Fatalf("sent %x: %v", d.Payload, err)
+	}
+	if !wire.NewICRC(d.Src, d.Dst).Check(0, d.Payload) {
+		p.Errorf("ICRC of %x is wrong", d.Payload)
+	}
+	if p.port == 0 {
+		p.port = d.Src.Port()
+	}
+	if d.Src != netip.AddrPortFrom(p.h.addr, p.port) || d.Dst != netip.AddrPortFrom(p.addr, wire.Port) {
+		p.Errorf("sent from %v to %v", d.Src, d.Dst)
+	}
+	info, _ := k.BTH.Opcode.Info()
+	body := d.Payload[info.HeaderLen : len(d.Payload)-wire.ICRCLen]
+	switch pad := body[len(k.Payload):]; {
+	case len(d.Payload)%4 != 0 || !k.PadOK():
+		p.Errorf("pad count %d for %d bytes", k.BTH.PadCount, len(k.Payload))
+	case strings.Trim(string(pad), "\x00") != "":
+		p.Errorf("pad bytes %x", pad)
+	}
+	if b := &k.BTH; b.TVer != 0 || b.Reserved6 != 0 || b.Reserved7 != 0 || b.FECN || b.BECN || b.PKey != wire.DefaultPKey || b.DestQP != peerQPN {
+		p.Errorf("BTH %+v", *b)
+	}
+	if info.Class.Has(wire.Response) && k.BTH.AckReq {
+		p.Errorf("%v carries AckReq", k.BTH.Opcode)
+	}
+	k.Payload = append([]byte(nil), k.Payload...)
+	p.got = append(p.got, k)
+	return p.render(&k, info)
+}
+
+var nakTexts = []string{"sequence", "invalid", "access", "operational"}
+
+func (p *peer) render(k *wire.Packet, info wire.Info) string {
+	var b strings.Builder
+	base := p.sq
+	if info.Class.Has(wire.Response) {
+		base = p.rq
+	}
+	name := strings.TrimPrefix(info.Name, "RC ")
+	name = strings.Replace(name, "READ_RESPONSE", "RR", 1)
+	if k.BTH.Opcode.Operation() == wire.OpAcknowledge {
+		name = []string{"ACK", "RNR", "NAK", "RESERVED"}[k.AETH.Syndrome.Kind()]
+	}
+	fmt.Fprintf(&b, "%s %d", name, k.BTH.PSN.Sub(base))
+	if len(k.Payload) > 0 {
+		fmt.Fprintf(&b, " %dB", len(k.Payload))
+	}
+	if info.Headers.Has(wire.HasRETH) {
+		fmt.Fprintf(&b, " va+%d len %d", k.RETH.VA-peerVA, k.RETH.DMALen)
+	}
+	if info.Headers.Has(wire.HasAtomicETH) {
+		fmt.Fprintf(&b, " va+%d %d %d", k.AtomicETH.VA-peerVA, k.AtomicETH.SwapAdd, k.AtomicETH.Compare)
+	}
+	if info.Headers.Has(wire.HasAtomicAckETH) {
+		fmt.Fprintf(&b, " was %d", k.AtomicAckETH.Original)
+	}
+	if info.Headers.Has(wire.HasImm) {
+		fmt.Fprintf(&b, " imm %08x", uint32(k.Imm))
+	}
+	if info.Headers.Has(wire.HasIETH) {
+		fmt.Fprintf(&b, " inv %x", k.IETH.RKey)
+	}
+	if info.Headers.Has(wire.HasAETH) {
+		switch v := k.AETH.Syndrome.Value(); k.AETH.Syndrome.Kind() {
+		case wire.SyndromeNak:
+			b.WriteString(" " + nakTexts[v])
+		case wire.SyndromeRNR:
+			fmt.Fprintf(&b, " code %d", v)
+		case wire.SyndromeReserved:
+			fmt.Fprintf(&b, " syndrome %x", uint8(k.AETH.Syndrome))
+		}
+		fmt.Fprintf(&b, " msn %d", k.AETH.MSN)
+	}
+	if k.BTH.Solicited {
+		b.WriteString(" se")
+	}
+	if k.BTH.AckReq {
+		b.WriteString(" ackreq")
+	}
+	return b.String()
+}
+
+// post gives the NIC a signaled request of n bytes.
+func (p *peer) post(id uint64, op verbs.WROpcode, n int, edits ...func(*verbs.SendWR)) {
+	p.Helper()
+	wr := verbs.SendWR{
+		WRID: id, Opcode: op, Flags: verbs.SendSignaled,
+		Remote: verbs.Remote{Addr: peerVA, RKey: peerRKey}, SGL: []verbs.SGE{p.h.sge(sourceAt, n)},
+	}
+	switch op {
+	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+		wr.SGL[0] = p.h.sge(sinkAt, n)
+	}
+	for _, e := range edits {
+		e(&wr)
+	}
+	p.h.send(p.q, p.now, wr)
+}
+
+// recv posts a receive of n bytes. Its buffer is recvBuf(id, n).
+func (p *peer) recv(id uint64, n int) {
+	p.Helper()
+	p.h.recv(p.q, id, p.h.sge(recvAt+int(id%16)*recvSize, n))
+}
+
+func (p *peer) recvBuf(id uint64, n int) []byte { return p.h.mem[recvAt+int(id%16)*recvSize:][:n] }
+
+// wcs compares the completions there are.
+func (p *peer) wcs(want ...string) {
+	p.Helper()
+	var got []string
+	for _, wc := range p.h.poll() {
+		got = append(got, renderWC(&wc))
+	}
+	p.compare("completed", got, want)
+}
+
+func renderWC(wc *verbs.WC) string {
+	s := fmt.Sprintf("%d %s", wc.WRID, strings.TrimPrefix(wc.Status.String(), "IBV_WC_"))
+	if wc.Status != verbs.WCSuccess {
+		return s
+	}
+	s += " " + strings.TrimPrefix(wc.Opcode.String(), "IBV_WC_")
+	if wc.ByteLen > 0 {
+		s += fmt.Sprintf(" %dB", wc.ByteLen)
+	}
+	if wc.Flags&verbs.WCWithImm != 0 {
+		s += fmt.Sprintf(" imm %08x", wc.Imm)
+	}
+	if wc.Flags&verbs.WCWithInv != 0 {
+		s += fmt.Sprintf(" inv %x", uint32(wc.InvalidatedRKey))
+	}
+	return s
+}
+
+// events compares the asynchronous events there are.
+func (p *peer) events(want ...verbs.AsyncEventType) {
+	p.Helper()
+	var got []verbs.AsyncEventType
+	for e, ok := p.h.nic.NextEvent(); ok; e, ok = p.h.nic.NextEvent() {
+		got = append(got, e.Type)
+	}
+	if !reflect.DeepEqual(got, want) {
+		p.Fatalf("events %v, want %v", got, want)
+	}
+}
+
+func (p *peer) state(want verbs.QPState) {
+	p.Helper()
+	if p.q.State() != want {
+		p.Fatalf("state is %v, want %v", p.q.State(), want)
+	}
+}
+
+// bindWindow opens a type 2 window of n bytes on the target memory, for the QP,
+// and returns its key.
+func (p *peer) bindWindow(n uint64) uint32 {
+	p.Helper()
+	w, err := p.h.nic.AllocMW(p.h.pd, verbs.MWType2)
+	if err != nil {
+		p.Fatal(err)
+	}
+	err = p.h.nic.mem.Bind(w, core.Bind{
+		Region: p.h.mr, Addr: p.h.mr.Addr + targetAt, Len: n, Key: w.Key, PD: p.h.pd, QPN: p.q.num,
+		Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic,
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return w.Key
+}
+
+// wordValue is the word that atomics find at the start of b.
+func (p *peer) wordValue(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+
+// endless is memory of any size: what is written to it is lost, what is read is
+// whatever was there.
+type endless uint64
+
+func (e endless) ReadAt([]byte, uint64) error  { return nil }
+func (e endless) WriteAt([]byte, uint64) error { return nil }
+func (e endless) Len() uint64                  { return uint64(e) }
+
+func (e endless) Update(uint64, func(uint64) uint64) (uint64, error) { return 0, nil }
+
+// region registers the host's memory once more, with other rights.
+func (p *peer) region(access verbs.Access) uint32 {
+	p.Helper()
+	mr, err := p.h.nic.RegMR(p.h.pd, core.Bytes(p.h.mem), p.h.mr.Addr, access)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return mr.Key
+}
+
+// droppingEvery loses every n-th packet of a network.
+func droppingEvery(n int, lost *int) func(*link.Datagram) bool {
+	seen := 0
+	return func(*link.Datagram) bool {
+		if seen++; seen%n == 0 {
+			*lost++
+			return true
+		}
+		return false
+	}
+}

@@ -1,0 +1,139 @@
+package softroce
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/scenarios/traffic/insim"
+)
+
+// The randomised pair test: two devices on a random network exchange random
+// work on random queue pairs, and a model that knows verbs only (package
+// traffic) checks what comes of it: exactly once, in order, every byte, the
+// memory image, completion order and count, atomics in one order, and that
+// everything closes. A seed decides everything.
+
+var (
+	randomSeeds = flag.Int("seeds", 500, "how many seeds TestRandomPair tries")
+	randomSeed  = flag.Int64("seed", -1, "the only seed TestRandomPair tries; with -v it says what happens")
+)
+
+// replay is the command that repeats a seed.
+func replay(seed uint64) string {
+	return fmt.Sprintf("go test ./emu/softroce -run TestRandomPair -seed %d -v", seed)
+}
+
+func TestRandomPair(t *testing.T) {
+	if *randomSeed >= 0 {
+		c := newRandomCase(uint64(*randomSeed))
+		c.verbose = testing.Verbose()
+		if c.verbose {
+			t.Log(c)
+		}
+		if _, err := c.run(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	seeds := *randomSeeds
+	if testing.Short() {
+		seeds = min(seeds, 60)
+	}
+	const shards = 8
+	var totals [shards]randomTotals
+	t.Run("shards", func(t *testing.T) {
+		for shard := range shards {
+			t.Run(fmt.Sprint(shard), func(t *testing.T) {
+				t.Parallel()
+				for seed := shard; seed < seeds && !t.Failed(); seed += shards {
+					got, err := newRandomCase(uint64(seed)).run()
+					if err != nil {
+						t.Errorf("%v\nTo repeat it:\n\n    %s\n", err, replay(uint64(seed)))
+					}
+					totals[shard].add(got)
+				}
+			})
+		}
+	})
+	var sum randomTotals
+	for i := range totals {
+		sum.add(totals[i])
+	}
+	t.Log(sum)
+	if seeds >= 500 && !t.Failed() {
+		sum.checkVariety(t)
+	}
+}
+
+// run runs a case and returns what happened in it.
+func (c *randomCase) run() (randomTotals, error) {
+	w, devices, err := c.world()
+	if err != nil {
+		return randomTotals{}, fmt.Errorf("world of seed %d: %w", c.seed, err)
+	}
+	defer w.Close()
+	var pipes [2]traffic.Exchange
+	pipes[0], pipes[1] = insim.Pipe(w)
+	var ends [2]*traffic.End
+	var results [2]*traffic.Result
+	for side := range traffic.Side(2) {
+		w.Go("side "+side.String(), func(p *sim.Proc) (err error) {
+			env := traffic.Env{Proc: p, Device: devices[side], Peer: pipes[side], Trace: c.trace(w)}
+			if ends[side], err = traffic.NewEnd(env, &c.work, side); err != nil {
+				return err
+			}
+			results[side], err = ends[side].Run()
+			return err
+		})
+	}
+	if err := w.RunPrograms(); err != nil {
+		for _, e := range ends {
+			if e != nil {
+				err = fmt.Errorf("%w\n%s", err, e.Status())
+			}
+		}
+		return randomTotals{}, fmt.Errorf("seed %d at %v: %w", c.seed, w.Now(), err)
+	}
+	// Nothing is left behind: with all queue pairs gone the world goes quiet.
+	if err := w.Run(); err != nil {
+		return randomTotals{}, fmt.Errorf("seed %d, after everything was closed: %w", c.seed, err)
+	}
+	got := totalsOf(results)
+	if cause := c.harm(&got); uint64(got.lost) > cause {
+		return got, fmt.Errorf("seed %d: %d messages of unreliable lanes were lost, but only %d packets", c.seed, got.lost, cause)
+	}
+	return got, nil
+}
+
+// harm counts the packets that can have cost a message: those that the network
+// lost or damaged, and those that found no receive. There is no bound where
+// packets are reordered or duplicated, since one can then cost several messages,
+// and where a link goes down, since a port without link sends nothing at all.
+func (c *randomCase) harm(got *randomTotals) uint64 {
+	if c.work.Network.Duplicates || c.work.Network.Reorders || len(c.flaps) > 0 {
+		return 1 << 63
+	}
+	n := got.counters["drop_no_receive"]
+	for _, p := range c.net.Ports() {
+		n += p.Stats().Drops.Total()
+		for _, pipe := range pipes(p) {
+			k := pipe.Counters()
+			n += k.Lost + k.LostInBurst + k.Overflowed + k.Corrupted + k.Truncated
+		}
+	}
+	return n
+}
+
+func pipes(p *sim.Port) (all []*impair.Pipe) {
+	up, down := p.Impairments()
+	for _, x := range []*impair.Pipe{up, down} {
+		if x != nil {
+			all = append(all, x)
+		}
+	}
+	return all
+}

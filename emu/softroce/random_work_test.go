@@ -1,0 +1,97 @@
+package softroce
+
+import (
+	"time"
+
+	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// drawWork decides on queue pairs and what is done on them.
+func (c *randomCase) drawWork() {
+	c.work = traffic.Workload{
+		Seed: c.rng.Uint64(), CQs: 1 + c.rng.IntN(3), SharedWords: c.rng.IntN(4),
+		Wakeup: pick(c, traffic.ByEvent, traffic.ByEvent, traffic.BySolicited, traffic.ByPolling), Network: c.tolerance(),
+	}
+	services := []traffic.Service{traffic.RC, traffic.RC, traffic.RC, traffic.XRC, traffic.UC, traffic.UD}
+	for range 1 + c.rng.IntN(5) {
+		c.work.Lanes = append(c.work.Lanes, c.drawLane(pick(c, services...)))
+	}
+}
+
+func (c *randomCase) drawLane(s traffic.Service) traffic.Lane {
+	rng := c.rng
+	l := traffic.NewLane(s, 0, 0)
+	most := pick(c, 10, 60, 60, 200)
+	l.Messages = [2]int{rng.IntN(most), rng.IntN(most)}
+	l.MTU = verbs.MTU256 + verbs.MTU(rng.IntN(int(c.mtu)))
+	l.MaxBytes = pick(c, 1, 64, 1000, 3*l.MTU.Bytes(), 8000)
+	if s == traffic.UD {
+		l.MaxBytes = min(l.MaxBytes, l.MTU.Bytes())
+	}
+	if c.oneIn(2) { // a few operations only, so that they meet each other more often
+		all := l.Mix
+		l.Mix = nil
+		for range 1 + rng.IntN(3) {
+			l.Mix = append(l.Mix, pick(c, all...))
+		}
+	}
+	for dir := range 2 {
+		l.FirstPSN[dir] = rng.Uint32N(1 << 24)
+		if c.oneIn(2) { // shortly before the wrap
+			l.FirstPSN[dir] = 1<<24 - 1 - rng.Uint32N(50)
+		}
+		l.RdAtomic[dir] = 1 + uint8(rng.IntN(pick(c, 1, 4, 16)))
+	}
+	l.SharedReceives = s != traffic.XRC && c.oneIn(3)
+	if s == traffic.XRC {
+		l.XRCQueues = 1 + rng.IntN(3)
+	}
+	if s == traffic.RC {
+		l.Windows = rng.IntN(4)
+	}
+	c.drawQueues(&l)
+	c.drawTimers(&l)
+	l.TrafficClass = uint8(rng.IntN(64)) << 2
+	if c.addrs[0].Is6() && c.oneIn(2) {
+		l.FlowLabel = rng.Uint32N(1 << 20)
+	}
+	return l
+}
+
+// drawQueues decides on the sizes of queues and the rhythm they are filled in:
+// slow receivers make a reliable sender wait and an unreliable one lose.
+func (c *randomCase) drawQueues(l *traffic.Lane) {
+	l.SendDepth = pick(c, 2, 3, 16, 64)
+	l.RecvDepth = pick(c, 1, 2, 16, 64)
+	l.MaxSGE = 1 + c.rng.IntN(4)
+	l.MaxInline = pick(c, 0, 16, 64, 220)
+	l.SignalEvery = 1 + c.rng.IntN(8)
+	l.TightReceives = c.oneIn(2)
+	l.SendRhythm = c.drawRhythm()
+	l.RecvRhythm = c.drawRhythm()
+}
+
+func (c *randomCase) drawRhythm() (r traffic.Rhythm) {
+	if c.oneIn(2) {
+		r.Batch = 1 + c.rng.IntN(8)
+	}
+	if c.oneIn(2) {
+		r.Pause = c.upTo(pick(c, 10*time.Microsecond, 100*time.Microsecond, time.Millisecond))
+	}
+	return r
+}
+
+// drawTimers chooses timeouts that are too short at times where that may happen:
+// a network that loses nothing must never make anyone give up.
+func (c *randomCase) drawTimers(l *traffic.Lane) {
+	l.RetryCnt, l.RNRRetry = 7, 7
+	l.MinRNRTimer = uint8(1 + c.rng.IntN(14))
+	l.Timeout = 14 // 67 ms
+	if c.work.Network.GivesUp {
+		l.Timeout = uint8(6 + c.rng.IntN(8)) // 0.26 ms to 34 ms
+		if c.oneIn(12) {
+			l.RetryCnt, l.RNRRetry = uint8(c.rng.IntN(8)), uint8(c.rng.IntN(8))
+		}
+	}
+}
