@@ -1,0 +1,164 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// count is the number of messages, or of pings.
+func (m *Matrix) count(c Case) int {
+	if c.Tool == RPing || c.Tool == UDAddy {
+		return max(m.Iters/10, 1)
+	}
+	return m.Iters
+}
+
+func (m *Matrix) pingPong(c Case, port uint16, ready chan struct{}) PingPong {
+	p := PingPong{
+		Tool: c.Tool, Role: c.Role, Local: m.localAddr(c.Family), Size: c.Size, Iters: m.count(c), QPs: c.qps(),
+		MTU: mtu, Events: c.Variant == events,
+		// With -c the only byte of the smallest message would be a zero.
+		Check: c.Size > 1,
+		Ready: func() { close(ready) },
+		// The programs listen on IPv4 only, whatever the fabric runs over.
+		SideChannel: netip.AddrPortFrom(m.Guest.IPv4, port),
+	}
+	if c.Role == Server {
+		p.SideChannel = netip.AddrPortFrom(m.IPv4, port)
+	}
+	return p
+}
+
+func (m *Matrix) ping(c Case, port uint16, ready chan struct{}) Ping {
+	addr := m.guestAddr(c.Family)
+	if c.Role == Server {
+		addr = m.localAddr(c.Family)
+	}
+	return Ping{
+		Role: c.Role, Addr: netip.AddrPortFrom(addr, port), Size: c.Size, Count: m.count(c), Connections: c.connections(),
+		Events: c.Variant == events, Ready: func() { close(ready) },
+	}
+}
+
+func (m *Matrix) datagrams(c Case, ready chan struct{}) Datagrams {
+	addr := m.guestAddr(c.Family)
+	if c.Role == Server {
+		addr = m.localAddr(c.Family)
+	}
+	return Datagrams{
+		Role: c.Role, Addr: netip.AddrPortFrom(addr, DatagramPort), Local: m.localAddr(c.Family), Size: c.Size, Count: m.count(c),
+		Events: c.Variant == events, Ready: func() { close(ready) },
+	}
+}
+
+// program is the name of a tool's executable.
+func program(t Tool) string {
+	if t == RPing || t == UDAddy {
+		return string(t)
+	}
+	return "ibv_" + string(t) + "_pingpong"
+}
+
+// pingPongCommand is what the guest runs for its end of p.
+func (m *Matrix) pingPongCommand(c Case, p PingPong) string {
+	args := []string{m.guarded(), program(c.Tool), "-d rxe0", fmt.Sprintf("-g %d -p %d -s %d -n %d", m.gids[c.Family], p.SideChannel.Port(), p.Size, p.Iters)}
+	if c.Tool != UD {
+		args = append(args, fmt.Sprintf("-m %v", p.MTU))
+	}
+	if c.Tool == SRQ {
+		args = append(args, fmt.Sprintf("-q %d", p.QPs))
+	}
+	if p.Events {
+		args = append(args, "-e")
+	}
+	if p.Check {
+		args = append(args, "-c")
+	}
+	if c.Role == Server {
+		args = append(args, p.SideChannel.Addr().String())
+	}
+	return strings.Join(args, " ")
+}
+
+// pingCommand is what the guest runs for its end of p. What rping says of the
+// connection is kept from running into what it prints of the data.
+func (m *Matrix) pingCommand(c Case, p Ping) string {
+	rping := func(role, said string) string {
+		return fmt.Sprintf("%s rping %s -a %v -p %d -S %d -C %d -v -V 2>%s", m.guarded(), role, p.Addr.Addr(), p.Addr.Port(), p.Size, p.Count, said)
+	}
+	const end = "; code=$?; cat /tmp/said; exit $code"
+	switch {
+	case c.Role == Client && c.Variant == persistent:
+		// Such a server never ends by itself: let it see all its clients leave.
+		return fmt.Sprintf("%s >/dev/null & while kill -0 $! && [ $(grep -c '%s' /tmp/said) -lt %d ]; do usleep 20000; done; kill $!; wait; cat /tmp/said",
+			rping("-s -P", "/tmp/said"), clientLeft, p.Connections)
+	case c.Role == Client:
+		return rping("-s", "/tmp/said") + end
+	case c.Variant == persistent:
+		return rping("-c", "/dev/null") + " >/tmp/data & " + rping("-c", "/tmp/said") + "; code=$?; wait $! && cat /tmp/data /tmp/said && exit $code"
+	default:
+		return rping("-c", "/tmp/said") + end
+	}
+}
+
+// datagramsCommand is what the guest runs for its end of d.
+func (m *Matrix) datagramsCommand(c Case, d Datagrams) string {
+	side := "-b" // where to listen
+	if c.Role == Server {
+		side = "-s" // whom to ask
+	}
+	return fmt.Sprintf("%s udaddy %s %v -C %d -S %d", m.guarded(), side, d.Addr.Addr(), d.Count, d.Size)
+}
+
+// clientLeft is what rping's server says when a connection has ended.
+const clientLeft = "server DISCONNECT EVENT"
+
+// guarded ends what would outlive its case.
+func (m *Matrix) guarded() string {
+	return fmt.Sprintf("timeout -s KILL %d", int(m.Timeout.Seconds())+1)
+}
+
+// judge says whether the guest's program, which printed output and returned
+// code, is content. The programs report wrong data in words only.
+func judge(c Case, count int, output string, code int) error {
+	if code != 0 {
+		return fmt.Errorf("the guest's %s exits with %d", program(c.Tool), code)
+	}
+	for _, complaint := range []string{"invalid data", "data mismatch", "error", "Failed", "Couldn't", "unable"} {
+		if strings.Contains(output, complaint) {
+			return fmt.Errorf("the guest's %s complains of %q", program(c.Tool), complaint)
+		}
+	}
+	var wants []string
+	switch {
+	case c.Tool == UDAddy:
+		wants = []string{"data transfers complete\n", "return status 0\n"}
+	case c.Tool != RPing:
+		wants = []string{fmt.Sprintf("%d iters in ", count)}
+	case c.Variant == persistent && c.Role == Client:
+		if n := strings.Count(output, clientLeft); n != c.connections() {
+			return fmt.Errorf("the guest's rping saw %d of %d clients leave", n, c.connections())
+		}
+	default:
+		text := make([]byte, c.Size)
+		for n := range count {
+			PingText(text, n)
+			wants = append(wants, fmt.Sprintf("ping data: %s\n", text[:c.Size-1]))
+		}
+	}
+	for _, want := range wants {
+		if strings.Count(output, want) != c.prints() {
+			return fmt.Errorf("the guest's %s should have printed %.60q %d times", program(c.Tool), want, c.prints())
+		}
+	}
+	return nil
+}
+
+// prints is how many programs in the guest print what they saw.
+func (c Case) prints() int {
+	if c.Role == Server {
+		return c.connections()
+	}
+	return 1
+}

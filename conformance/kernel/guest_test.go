@@ -1,0 +1,100 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// What a guest of the lab prints for the GIDs of its device.
+const guestGIDs = `/sys/class/infiniband/rxe0/ports/1/gids/0:fe80:0000:0000:0000:5054:00ff:fe77:0011
+/sys/class/infiniband/rxe0/ports/1/gids/1:0000:0000:0000:0000:0000:ffff:0a4d:000b
+/sys/class/infiniband/rxe0/ports/1/gids/2:fd77:0000:0000:0000:0000:0000:0000:0011
+`
+
+func TestFindGuestGID(t *testing.T) {
+	for addr, want := range map[string]int{"10.77.0.11": 1, "fd77::11": 2, "fe80::5054:ff:fe77:11": 0} {
+		if got, err := findGuestGID(guestGIDs, netip.MustParseAddr(addr)); err != nil || got != want {
+			t.Errorf("index of %s = %d, %v; want %d", addr, got, err, want)
+		}
+	}
+	if got, err := findGuestGID(guestGIDs, netip.MustParseAddr("10.77.0.12")); err == nil {
+		t.Errorf("index of an address the guest does not have = %d", got)
+	}
+}
+
+func TestSplitExit(t *testing.T) {
+	out, code, err := splitExit("no newline at the endlab-exit 3\n")
+	if out != "no newline at the end" || code != 3 || err != nil {
+		t.Errorf("splitExit = %q, %d, %v", out, code, err)
+	}
+	for _, cut := range []string{"", "output", "output\nlab-exit ", "lab-exit x\n"} {
+		if _, _, err := splitExit(cut); err == nil {
+			t.Errorf("splitExit(%q) found a code", cut)
+		}
+	}
+}
+
+// shellServer does what a guest does: a shell for each connection.
+func shellServer(t *testing.T) Guest {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			// The shell gets the socket itself: it alone decides when that ends.
+			socket, err := conn.(*net.TCPConn).File()
+			conn.Close()
+			if err != nil {
+				return
+			}
+			shell := exec.Command("/bin/sh")
+			shell.Stdin, shell.Stdout = socket, socket
+			if err := shell.Start(); err == nil {
+				go func() { _ = shell.Wait() }() // how it went is what the client reads
+			}
+			socket.Close()
+		}
+	}()
+	return Guest{Shell: listener.Addr().(*net.TCPAddr).AddrPort()}
+}
+
+func TestGuestRun(t *testing.T) {
+	g := shellServer(t)
+	for command, want := range map[string]struct {
+		output string
+		code   int
+	}{
+		"echo one; echo two >&2; exit 3": {"one\ntwo\n", 3},
+		"printf open":                    {"open", 0},
+		"cat":                            {"", 0}, // its input is not the script
+		"false & wait $!":                {"", 1},
+	} {
+		output, code, err := g.Run(t.Context(), command)
+		if err != nil || output != want.output || code != want.code {
+			t.Errorf("%q: %q, %d, %v; want %q, %d", command, output, code, err, want.output, want.code)
+		}
+	}
+	if _, _, err := g.Run(t.Context(), "kill -9 $$"); err == nil {
+		t.Error("a shell that dies is no error")
+	}
+}
+
+func TestGuestRunGivesUp(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errTooLong)
+	defer cancel()
+	if _, _, err := shellServer(t).Run(ctx, "sleep 1"); !errors.Is(err, errTooLong) {
+		t.Errorf("got %v, want the end of the context", err)
+	}
+}
