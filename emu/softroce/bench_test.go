@@ -2,6 +2,7 @@ package softroce
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -75,51 +76,92 @@ func (e *end) nextWC(block bool, wc []verbs.WC) (int, error) {
 	}
 }
 
-// pingPong plays rounds of an 8-byte SEND each way and returns the time of a
-// half round.
+// pingPong plays rounds of an 8-byte SEND each way and returns the median time
+// of a half round.
 func pingPong(a, b *end, rounds int, block bool) (time.Duration, error) {
-	const size = 8
 	errs := make(chan error, 1)
-	play := func(e *end, serve bool) error {
-		recv := []verbs.RecvWR{{WRID: 1, SGL: []verbs.SGE{verbs.SGEOf(e.mr, 4096, size)}}}
-		send := []verbs.SendWR{{WRID: 2, Opcode: verbs.OpSend, SGL: []verbs.SGE{verbs.SGEOf(e.mr, 0, size)}}}
-		wc := make([]verbs.WC, 4)
-		for range 4 {
-			if _, err := e.qp.PostRecv(recv); err != nil {
-				return err
+	receiving := make(chan struct{})
+	go func() {
+		p := newPlayer(b, block)
+		if err := p.receives(4); err != nil {
+			errs <- err
+			return
+		}
+		close(receiving)
+		for range rounds {
+			if err := p.await(); err != nil {
+				errs <- err
+				return
+			}
+			if err := p.serve(); err != nil {
+				errs <- err
+				return
 			}
 		}
-		for i := range rounds {
-			if serve {
-				if _, err := e.qp.PostSend(send); err != nil {
-					return err
-				}
-			}
-			n, err := e.nextWC(block, wc)
-			if err != nil {
-				return err
-			}
-			if n != 1 || wc[0].Status != verbs.WCSuccess {
-				return fmt.Errorf("round %d: %d completions, %v", i, n, wc[0].Status)
-			}
-			if _, err := e.qp.PostRecv(recv); err != nil {
-				return err
-			}
-			if !serve {
-				if _, err := e.qp.PostSend(send); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
-	go func() { errs <- play(b, false) }()
-	start := time.Now()
-	if err := play(a, true); err != nil {
+		errs <- nil
+	}()
+	p := newPlayer(a, block)
+	if err := p.receives(4); err != nil {
 		return 0, err
 	}
-	took := time.Since(start)
-	return took / time.Duration(2*rounds), <-errs
+	<-receiving
+	took := make([]time.Duration, rounds)
+	for i := range took {
+		start := time.Now()
+		if err := p.serve(); err != nil {
+			return 0, err
+		}
+		if err := p.await(); err != nil {
+			return 0, err
+		}
+		took[i] = time.Since(start)
+	}
+	slices.Sort(took)
+	return took[rounds/2] / 2, <-errs
+}
+
+// player is one side of a ping-pong.
+type player struct {
+	*end
+	block bool
+	recv  []verbs.RecvWR
+	send  []verbs.SendWR
+	wc    []verbs.WC
+}
+
+func newPlayer(e *end, block bool) *player {
+	const size = 8
+	return &player{
+		end: e, block: block, wc: make([]verbs.WC, 4),
+		recv: []verbs.RecvWR{{SGL: []verbs.SGE{verbs.SGEOf(e.mr, 4096, size)}}},
+		send: []verbs.SendWR{{Opcode: verbs.OpSend, SGL: []verbs.SGE{verbs.SGEOf(e.mr, 0, size)}}},
+	}
+}
+
+func (p *player) receives(n int) error {
+	for range n {
+		if _, err := p.qp.PostRecv(p.recv); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *player) serve() error {
+	_, err := p.qp.PostSend(p.send)
+	return err
+}
+
+// await takes one message and makes room for the next.
+func (p *player) await() error {
+	n, err := p.nextWC(p.block, p.wc)
+	if err != nil {
+		return err
+	}
+	if n != 1 || p.wc[0].Status != verbs.WCSuccess {
+		return fmt.Errorf("%d completions, %v", n, p.wc[0].Status)
+	}
+	return p.receives(1)
 }
 
 // stream writes messages of size bytes for about the given time and returns

@@ -83,7 +83,7 @@ func (c *connection) finish(asked verbs.ConnParam, timeout time.Duration) error 
 		c.abandon()
 		return err
 	}
-	return c.m.agent.ConfirmReply(c.m.d.drv.Now(), c.id, nil)
+	return c.m.act().ConfirmReply(c.m.d.drv.Now(), c.id, nil)
 }
 
 // abandon ends a connection that was not made.
@@ -158,7 +158,7 @@ func (c *connection) Disconnect() error {
 			return nil
 		}
 		now := c.m.d.drv.Now()
-		err := c.m.agent.Disconnect(now, c.id, nil)
+		err := c.m.act().Disconnect(now, c.id, nil)
 		c.toError(now)
 		if err != nil {
 			return connError("disconnect", c.remote, err)

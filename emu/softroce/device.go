@@ -42,12 +42,15 @@ func (d *Device) Tick(now mono.Time) {
 // Deadline is the next deadline of NIC or connection manager.
 func (d *Device) Deadline() mono.Time { return min(d.nic.Deadline(), d.cm.agent.NextTimer()) }
 
-// Output hands on what the NIC has to report, then fills ds.
-func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
+// Settle carries MADs between NIC and connection manager, and hands on what the
+// NIC has to report.
+func (d *Device) Settle(now mono.Time) {
 	d.cm.exchange(now)
 	d.deliver(now)
-	return d.nic.Output(now, ds)
 }
+
+// Output fills ds with what is to be sent.
+func (d *Device) Output(now mono.Time, ds []link.Datagram) int { return d.nic.Output(now, ds) }
 
 // deliver hands events to those who wait for them.
 func (d *Device) deliver(now mono.Time) {

@@ -35,7 +35,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 		if local.IsUnspecified() {
 			local = netip.Addr{}
 		}
-		id, err := m.agent.Listen(mad.IPService(mad.PortSpace(space&0xff), addr.Port()), local, backlog)
+		id, err := m.act().Listen(mad.IPService(mad.PortSpace(space&0xff), addr.Port()), local, backlog)
 		if err != nil {
 			return connError("listen", addr, err)
 		}
@@ -77,10 +77,10 @@ func (l *listener) Close() error {
 		l.closed = true
 		delete(l.m.listeners, l.id)
 		for _, e := range l.queue {
-			_ = l.m.agent.Close(l.m.d.drv.Now(), e.Conn)
+			_ = l.m.act().Close(l.m.d.drv.Now(), e.Conn)
 		}
 		l.gate.Notify()
-		return l.m.agent.CloseListen(l.id)
+		return l.m.act().CloseListen(l.id)
 	})
 }
 
@@ -111,9 +111,9 @@ func (r *request) Reject(private []byte) error {
 		now := r.m.d.drv.Now()
 		var err error
 		if r.e.SIDRRequest != nil {
-			err = r.m.agent.SIDRReply(now, r.e.Conn, cm.SIDRReplyParam{Status: mad.SIDRRejected, PrivateData: private})
+			err = r.m.act().SIDRReply(now, r.e.Conn, cm.SIDRReplyParam{Status: mad.SIDRRejected, PrivateData: private})
 		} else {
-			err = r.m.agent.Reject(now, r.e.Conn, mad.ReasonConsumer, nil, private)
+			err = r.m.act().Reject(now, r.e.Conn, mad.ReasonConsumer, nil, private)
 		}
 		if err != nil {
 			return connError("reject", r.Remote(), err)
@@ -133,7 +133,7 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 	}
 	defer r.m.d.leave()
 	if r.e.SIDRRequest != nil {
-		err := r.m.agent.SIDRReply(r.m.d.drv.Now(), r.e.Conn, cm.SIDRReplyParam{
+		err := r.m.act().SIDRReply(r.m.d.drv.Now(), r.e.Conn, cm.SIDRReplyParam{
 			QPN: q.q.Num(), QKey: q.q.Query().QKey, PrivateData: param.PrivateData,
 		})
 		if err != nil {
@@ -165,7 +165,7 @@ func (r *request) connect(q *queuePair, param verbs.ConnParam, timeout time.Dura
 	}
 	m.conns[c.id] = c
 	q.conn = c
-	err := m.agent.Accept(m.d.drv.Now(), c.id, cm.AcceptParam{
+	err := m.act().Accept(m.d.drv.Now(), c.id, cm.AcceptParam{
 		QPN: q.q.Num(), StartPSN: c.recvPSN, RespRes: param.ResponderResources, InitDepth: param.InitiatorDepth,
 		RNRRetry: param.RNRRetryCount, TargetAckDelay: targetAckDelay, SRQ: q.srq, E2EFlow: param.FlowControl,
 		PrivateData: param.PrivateData,

@@ -23,6 +23,7 @@ type manager struct {
 	listeners map[cm.ListenID]*listener
 	nextPort  uint16
 	psnSeed   uint64
+	acted     bool // the agent may have something to say
 }
 
 // Values that rdma_cm uses on RoCE, and we with it.
@@ -43,10 +44,16 @@ func (m *manager) init(d *Device, cfg cm.Config) {
 	m.psnSeed = cfg.CAGUID
 }
 
+// act returns the agent for a call after which it may have something to say.
+func (m *manager) act() *cm.Agent {
+	m.acted = true
+	return m.agent
+}
+
 // tick handles the agent's deadlines.
 func (m *manager) tick(now mono.Time) {
 	if m.agent.NextTimer() <= now {
-		m.agent.HandleTimer(now)
+		m.act().HandleTimer(now)
 	}
 }
 
@@ -54,7 +61,10 @@ func (m *manager) tick(now mono.Time) {
 func (m *manager) exchange(now mono.Time) {
 	for m.d.nic.MADs() > 0 {
 		in, _ := m.d.nic.NextMAD()
-		m.agent.HandleMAD(now, in.Remote, in.Local, in.PKey, in.Data[:])
+		m.act().HandleMAD(now, in.Remote, in.Local, in.PKey, in.Data[:])
+	}
+	if !m.acted {
+		return
 	}
 	for {
 		e, ok := m.agent.NextEvent()
@@ -66,6 +76,7 @@ func (m *manager) exchange(now mono.Time) {
 	for {
 		out, ok := m.agent.NextMAD()
 		if !ok {
+			m.acted = false
 			return
 		}
 		m.d.nic.SendMAD(engine.MAD{Local: out.Local, Remote: out.Remote, PKey: out.PKey, Data: *out.MAD})
@@ -80,7 +91,7 @@ func (m *manager) observe(now mono.Time, e engine.Event) {
 	}
 	if c := e.QP.Owner.(*queuePair).conn; c != nil {
 		// An agent that knows better already needs no telling.
-		_ = m.agent.Established(now, c.id)
+		_ = m.act().Established(now, c.id)
 	}
 }
 
@@ -116,7 +127,7 @@ func (m *manager) request(now mono.Time, e *cm.Event) {
 	}
 	l := m.listeners[id]
 	if l == nil {
-		_ = m.agent.Close(now, e.Conn) // closed since; the peer is told
+		_ = m.act().Close(now, e.Conn) // closed since; the peer is told
 		return
 	}
 	l.queue = append(l.queue, *e)
@@ -135,7 +146,7 @@ func (m *manager) shut() {
 
 // drop lets go of a connection whose queue pair is gone.
 func (m *manager) drop(c *connection) {
-	_ = m.agent.Close(m.d.drv.Now(), c.id)
+	_ = m.act().Close(m.d.drv.Now(), c.id)
 	delete(m.conns, c.id)
 }
 
@@ -210,7 +221,7 @@ func (m *manager) begin(q *queuePair, addr netip.AddrPort, param verbs.ConnParam
 	if q.Type() == verbs.QPTypeUC {
 		transport = cm.UC
 	}
-	c.id, err = m.agent.Connect(m.d.drv.Now(), cm.ConnectParam{
+	c.id, err = m.act().Connect(m.d.drv.Now(), cm.ConnectParam{
 		ServiceID: mad.IPService(mad.PortSpace(verbs.PortSpaceTCP&0xff), addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr(), MTU: uint8(m.d.nic.MTU()), LocalAckTimeout: connAckTimeout},
 		Transport: transport, QPN: q.q.Num(), StartPSN: c.recvPSN,
@@ -247,7 +258,7 @@ func (m *manager) lookUp(addr netip.AddrPort, private []byte, timeout time.Durat
 	}
 	c := &connection{m: m, remote: addr}
 	c.gate = m.d.drv.NewGate(drive.Name(fmt.Sprintf("service at %v", addr)))
-	c.id, err = m.agent.SIDRRequest(m.d.drv.Now(), cm.SIDRParam{
+	c.id, err = m.act().SIDRRequest(m.d.drv.Now(), cm.SIDRParam{
 		ServiceID: mad.IPService(mad.PortSpace(verbs.PortSpaceUDP&0xff), addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr()},
 		SrcPort:   m.ephemeralPort(), PrivateData: private,

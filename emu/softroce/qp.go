@@ -147,7 +147,12 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.d.enter(drive.CallPost); err != nil {
 		return 0, &verbs.OpError{Op: "post_recv", Obj: q.d.cfg.Name, Err: err}
 	}
-	defer q.d.leave()
+	// A receive sends nothing by itself: what is owed to the peer leaves with the
+	// packet that most likely follows.
+	defer func() {
+		q.d.Settle(q.d.drv.Now())
+		q.d.drv.Unlock()
+	}()
 	for i := range wrs {
 		if err := q.q.PostRecv(&wrs[i]); err != nil {
 			return i, err

@@ -102,9 +102,16 @@ func (c *completionQueue) Poll(into []verbs.WC) (int, error) {
 	if n == 0 && err == nil {
 		// Nothing yet: look at the network, as a program that polls expects.
 		c.d.drv.Progress()
-		n, err = c.q.Poll(into)
+		if n, err = c.q.Poll(into); n > 0 {
+			c.d.drv.Found()
+		} else {
+			c.d.drv.Nothing()
+		}
 	}
 	c.d.drv.Unlock()
+	if n == 0 {
+		c.d.drv.Idle()
+	}
 	return n, err
 }
 

@@ -34,8 +34,9 @@ type randomCase struct {
 	net     *sim.Net // once the world is built
 }
 
-// maxRandomTime ends a case that hangs. None takes a tenth of it.
-const maxRandomTime = mono.Time(60 * time.Second)
+// maxRandomTime ends a case that hangs. The longest of thousands takes a tenth
+// of it.
+const maxRandomTime = mono.Time(30 * time.Second)
 
 func newRandomCase(seed uint64) *randomCase {
 	c := &randomCase{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x70616972))}

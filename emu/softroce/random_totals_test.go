@@ -3,6 +3,7 @@ package softroce
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/fabrictest/fabrictest/scenarios/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -15,6 +16,7 @@ type randomTotals struct {
 	bytes                          int64
 	delivered, lost                int // of unreliable messages
 	counters                       map[string]uint64
+	took                           time.Duration // virtual; of the longest
 }
 
 func totalsOf(results [2]*traffic.Result) randomTotals {
@@ -50,6 +52,7 @@ func (t *randomTotals) add(o randomTotals) {
 	t.bytes += o.bytes
 	t.delivered += o.delivered
 	t.lost += o.lost
+	t.took = max(t.took, o.took)
 	if t.counters == nil {
 		t.counters = map[string]uint64{}
 	}
@@ -59,8 +62,8 @@ func (t *randomTotals) add(o randomTotals) {
 }
 
 func (t randomTotals) String() string {
-	s := fmt.Sprintf("%d cases, %d requests and %d bytes checked; %d of %d reliable lanes gave up; %d of %d unreliable messages lost",
-		t.cases, t.requests, t.bytes, t.gaveUp, t.reliable, t.lost, t.lost+t.delivered)
+	s := fmt.Sprintf("%d cases, %d requests and %d bytes checked; %d of %d reliable lanes gave up; %d of %d unreliable messages lost; longest %v",
+		t.cases, t.requests, t.bytes, t.gaveUp, t.reliable, t.lost, t.lost+t.delivered, t.took)
 	for _, name := range variety {
 		s += fmt.Sprintf("; %s %d", name, t.counters[name])
 	}

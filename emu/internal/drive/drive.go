@@ -15,6 +15,8 @@ import (
 // Engine is what a driver drives. It is called under the driver's lock.
 type Engine interface {
 	Input(now mono.Time, d *link.Datagram)
+	// Settle hands on what inputs and calls have caused: events, completions.
+	Settle(now mono.Time)
 	Output(now mono.Time, ds []link.Datagram) int
 	Tick(now mono.Time)
 	Deadline() mono.Time
@@ -28,12 +30,19 @@ type Driver interface {
 	Lock(c Call)
 	Unlock()
 	Now() mono.Time
-	// Pump sends what the engine has to send and sees to its next deadline. A
-	// provider calls it after anything that may have changed either.
+	// Pump settles, sends what the engine has to send and sees to its next
+	// deadline. A provider calls it after anything that may have changed either.
 	Pump()
-	// Progress takes in what has arrived, without waiting, and pumps. It is
-	// what makes a program that polls its own driver.
+	// Progress takes in what has arrived, without waiting, and settles. It is
+	// what makes a program that polls its own driver. Found or Nothing follows.
 	Progress()
+	// Found says that the program has got what it polled for, and now acts on
+	// it. What the engine has to send meanwhile may wait for that.
+	Found()
+	// Nothing says that the poll found nothing.
+	Nothing()
+	// Idle is called, not holding the lock, by a poll that found nothing.
+	Idle()
 	// NewGate returns a place to wait. what is for reports of deadlocks.
 	NewGate(what fmt.Stringer) Gate
 	// Close ends the driving, not holding the lock. The link is the caller's.

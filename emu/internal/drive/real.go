@@ -3,6 +3,7 @@ package drive
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -24,6 +25,12 @@ type Real struct {
 	out    Outbox
 	full   bool // the link did not take everything
 
+	// A program that answers every message at once has its acknowledgements
+	// leave with its answers: one system call for both, and the answer first.
+	owed  bool // packets were taken in and nothing has been sent since
+	fresh bool // the program has something that it has not answered
+	talks bool // last time it answered before it looked for more
+
 	lead     chan struct{} // holds the token while nobody leads
 	ownLead  bool          // the background goroutine leads
 	leadTill mono.Time     // when the leader wakes by itself
@@ -31,6 +38,8 @@ type Real struct {
 	closed   bool
 	done     chan struct{}
 	gone     chan struct{}
+
+	fruitless atomic.Uint32 // polls in a row that found nothing
 }
 
 const (
@@ -47,6 +56,10 @@ const (
 	fullRetry = 20 * time.Microsecond
 	// rounds bounds how many batches one call takes in.
 	rounds = 16
+	// patience is how many fruitless polls in a row go by before the processor
+	// is offered to others: on a machine with fewer processors than programs
+	// that spin, the one they wait for must get to run.
+	patience = 64
 )
 
 // NewReal starts driving e on l. Time starts at start, which must be positive.
@@ -61,8 +74,16 @@ func NewReal(e Engine, l link.Waiter, start mono.Time) *Real {
 	return r
 }
 
-// Lock enters the device.
-func (r *Real) Lock(Call) { r.mu.Lock() }
+// Lock enters the device. What is owed to the peer is paid before anything is
+// changed: a queue pair that a program takes down has acknowledged what the
+// program has seen.
+func (r *Real) Lock(c Call) {
+	r.mu.Lock()
+	if c == CallControl && r.owed {
+		r.silent()
+		r.pump(r.Now())
+	}
+}
 
 // Unlock leaves the device.
 func (r *Real) Unlock() { r.mu.Unlock() }
@@ -72,10 +93,39 @@ func (r *Real) Now() mono.Time { return mono.Time(time.Since(r.epoch)) }
 
 // Pump sends what there is to send.
 func (r *Real) Pump() {
-	now := r.Now()
+	if r.fresh {
+		r.fresh, r.talks = false, true
+	}
+	r.pump(r.Now())
+}
+
+// Found puts off sending for a program that is about to answer.
+func (r *Real) Found() {
+	r.fresh = true
+	if !r.talks {
+		r.pump(r.visited)
+	}
+}
+
+// Nothing sends what was put off.
+func (r *Real) Nothing() {
+	r.silent()
+	r.pump(r.visited)
+}
+
+// silent notes that what the program got has remained without an answer.
+func (r *Real) silent() {
+	if r.fresh {
+		r.fresh, r.talks = false, false
+	}
+}
+
+func (r *Real) pump(now mono.Time) {
 	if r.engine.Deadline() <= now {
 		r.engine.Tick(now)
 	}
+	r.owed = false
+	r.engine.Settle(now)
 	r.full = !r.out.Flush(now, r.engine, r.link)
 	// A leader asleep beyond the next deadline must hear of it.
 	if at := r.engine.Deadline(); at < r.leadTill && len(r.lead) == 0 {
@@ -87,21 +137,41 @@ func (r *Real) Pump() {
 // Progress takes in what has arrived.
 func (r *Real) Progress() {
 	r.visited = r.Now()
-	r.takeIn()
+	r.takeIn(r.visited)
 }
 
-// takeIn moves packets into the engine and its answers out.
-func (r *Real) takeIn() {
+// turn takes in what has arrived and sends what that has caused.
+func (r *Real) turn() {
+	r.silent()
+	now := r.Now()
+	r.takeIn(now)
+	r.pump(now)
+}
+
+// Idle lets others run now and then.
+func (r *Real) Idle() {
+	if r.fruitless.Add(1)%patience == 0 {
+		yield()
+	}
+}
+
+// takeIn moves packets into the engine. Only where there are many does it send
+// in between, so that acknowledgements keep the peer going.
+func (r *Real) takeIn(now mono.Time) {
 	for range rounds {
-		now := r.Now()
 		n, err := r.link.Recv(now, r.in)
 		for i := range n {
 			r.engine.Input(now, &r.in[i])
 		}
-		r.Pump()
+		if n > 0 {
+			r.owed = true
+			r.engine.Settle(now)
+		}
 		if err != nil || n < len(r.in) {
 			return
 		}
+		r.pump(now)
+		now = r.Now()
 	}
 }
 
@@ -157,12 +227,12 @@ func (r *Real) background() {
 // backgroundLead is one turn of the background goroutine at the lead.
 func (r *Real) backgroundLead() {
 	r.mu.Lock()
-	r.takeIn()
+	r.turn()
 	if !r.closed {
 		r.ownLead = true
 		r.sleep(r.untilNext(r.Now()))
 		r.ownLead = false
-		r.takeIn()
+		r.turn()
 	}
 	r.mu.Unlock()
 	r.lead <- struct{}{}
@@ -219,19 +289,28 @@ func (g *realGate) Wait(timeout time.Duration) bool {
 	for before := g.count; g.count == before; {
 		now := r.Now()
 		r.visited = now
+		if r.owed {
+			r.Nothing() // the program has no more to say for now
+			continue
+		}
 		if now >= until || r.closed {
 			return false
 		}
 		select {
 		case <-r.lead:
 			r.sleep(min(r.untilNext(now), until.Sub(now)))
-			r.takeIn()
+			r.Progress()
+			if g.count != before {
+				r.Found()
+			}
+			if r.engine.Deadline() <= r.visited {
+				r.pump(r.visited)
+			}
 			r.lead <- struct{}{}
 		default:
 			g.follow(until.Sub(now))
 		}
 	}
-	r.visited = r.Now()
 	return true
 }
 

@@ -123,6 +123,8 @@ func (e *echo) Input(_ mono.Time, d *link.Datagram) {
 	e.gate.Notify()
 }
 
+func (e *echo) Settle(mono.Time) {}
+
 func (e *echo) Output(_ mono.Time, ds []link.Datagram) int {
 	n := min(len(ds), len(e.out))
 	for i := range n {

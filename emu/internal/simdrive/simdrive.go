@@ -112,6 +112,7 @@ func (d *Driver) Pump() {
 	if d.engine.Deadline() <= now {
 		d.engine.Tick(now)
 	}
+	d.engine.Settle(now)
 	d.out.Flush(now, d.engine, d.link)
 	d.timer.Reset(d.engine.Deadline())
 }
@@ -130,6 +131,15 @@ func (d *Driver) Progress() {
 	}
 	d.Pump()
 }
+
+// Found and Nothing have nothing to add: Progress has sent all there was.
+func (d *Driver) Found() {}
+
+// Nothing see Found.
+func (d *Driver) Nothing() {}
+
+// Idle has nothing to do: the poll has cost its time already.
+func (d *Driver) Idle() {}
 
 // Close stops driving.
 func (d *Driver) Close() {

@@ -38,7 +38,7 @@ func (q *QP) answer(now mono.Time, d *link.Datagram) bool {
 // answerAck builds the pending ACK or NAK.
 func (q *QP) answerAck(d *link.Datagram) {
 	r := &q.resp
-	r.pending = false
+	r.pending, r.overtaken = false, false
 	syndrome := r.answer.syndrome
 	if r.answer.ack {
 		syndrome = q.creditSyndrome()
@@ -84,6 +84,7 @@ func (q *QP) answerRead(now mono.Time, d *link.Datagram, e *replay) {
 	default:
 		p := q.header(wire.OpReadResponseOnly, psn)
 		p.AETH = wire.AETH{Syndrome: q.creditSyndrome(), MSN: e.msn}
+		p.BTH.AckReq = q.nic.q.AckReqOnResponses
 		begin(d, &q.path, p, 0)
 	}
 	q.nic.seal(d, &q.path.icrc)

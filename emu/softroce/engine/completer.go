@@ -1,9 +1,6 @@
 package engine
 
 import (
-	"encoding/binary"
-	"time"
-
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -86,18 +83,19 @@ func (q *QP) takeAck(now mono.Time, p *wire.Packet) {
 			q.refused(psn, nakStatus(code))
 		}
 	default:
-		q.senseless(psn)
+		q.senseless(now, psn)
 	}
 }
 
 // senseless ends the QP after an acknowledgement that says nothing defined. It
 // cannot be trusted even for what came before, so the oldest request fails.
-func (q *QP) senseless(psn wire.PSN) {
+func (q *QP) senseless(now mono.Time, psn wire.PSN) {
+	q.nic.Count.BadResponses++
 	if q.nic.q.BadRespSucceeds {
-		q.badResponse(psn)
+		q.acknowledge(now, psn, true)
+		q.fail()
 		return
 	}
-	q.nic.Count.BadResponses++
 	q.failRequest(q.sq.at(q.sq.head), verbs.WCBadRespErr)
 }
 
@@ -198,61 +196,6 @@ func (q *QP) credit(a wire.AETH) {
 	r.limited = true
 }
 
-// resend goes back to psn, once for each loss: further NAKs for the same packet
-// say nothing new until something has moved, nor do they before that packet has
-// left again, as during an RNR wait.
-func (q *QP) resend(psn wire.PSN) {
-	r := &q.req
-	switch {
-	case r.next == psn:
-		return
-	case r.nakSeen && r.nakPSN == psn && !q.nic.q.DuplicateNAKsResend:
-		return
-	case r.nakSeen && q.nic.q.IgnoreSecondNAK:
-		return
-	}
-	if !q.spendRetry() {
-		return
-	}
-	r.nakSeen, r.nakPSN, r.nakEnd = true, psn, r.max
-	q.rewind(psn)
-}
-
-// receiverNotReady waits as long as the peer asks for, then goes back to psn.
-// The rest of a wait under way is not cut short or drawn out by another copy of
-// the NAK that began it.
-func (q *QP) receiverNotReady(now mono.Time, psn wire.PSN, code uint8) {
-	r := &q.req
-	w := q.find(psn)
-	if w == nil || r.rnrUntil != mono.Never {
-		return
-	}
-	if q.attr.RNRRetry != 7 {
-		if r.rnrRetries == 0 {
-			q.nic.Count.RNRExceeded++
-			status := verbs.WCRNRRetryExcErr
-			if q.nic.q.RNRExcIsRetryExc {
-				status = verbs.WCRetryExcErr
-			}
-			q.failRequest(w, status)
-			return
-		}
-		r.rnrRetries--
-	}
-	q.rewind(psn) // which also stops the timer: the peer is alive, the wait its own doing
-	r.rnrUntil = now.Add(q.rnrDelay(code))
-}
-
-func (q *QP) rnrDelay(code uint8) time.Duration {
-	switch {
-	case q.nic.q.RNRNoWait:
-		return 0
-	case q.nic.q.RNRTimerTypo && code == 25:
-		return q.jiffies(61410 * time.Microsecond)
-	}
-	return q.jiffies(wire.RNRDelay(code))
-}
-
 // find returns the request that psn belongs to, or nil.
 func (q *QP) find(psn wire.PSN) *sendWQE {
 	for i := q.sq.head; i != q.sq.tail; i++ {
@@ -276,14 +219,24 @@ func (q *QP) refused(psn wire.PSN, status verbs.WCStatus) {
 func (q *QP) badResponse(psn wire.PSN) {
 	q.nic.Count.BadResponses++
 	if q.nic.q.BadRespSucceeds {
-		if w := q.find(psn); w != nil {
-			w.state = wqeDone
-			q.retire()
-			q.fail()
-		}
+		q.believe(psn)
 		return
 	}
 	q.refused(psn, verbs.WCBadRespErr)
+}
+
+// believe completes every request up to the one that psn belongs to, and fails
+// the QP all the same (Quirks.BadRespSucceeds).
+func (q *QP) believe(psn wire.PSN) {
+	last := q.find(psn)
+	if last == nil {
+		return
+	}
+	for i := q.sq.head; last.state != wqeDone; i++ {
+		q.sq.at(i).state = wqeDone
+	}
+	q.retire()
+	q.fail()
 }
 
 // answerFor finds the request that a READ response or atomic acknowledgement
@@ -402,9 +355,7 @@ func (q *QP) takeAtomicAck(now mono.Time, p *wire.Packet) {
 		return
 	}
 	q.credit(p.AETH)
-	var word [8]byte
-	binary.LittleEndian.PutUint64(word[:], p.AtomicAckETH.Original)
-	if err := q.nic.scatter(w.sges, q.pd, 0, word[:]); err != nil {
+	if err := q.nic.scatter(w.sges, q.pd, 0, q.nic.atomics.hostOrder(p.AtomicAckETH.Original)); err != nil {
 		q.refused(p.BTH.PSN, verbs.WCLocProtErr)
 		return
 	}

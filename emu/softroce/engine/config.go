@@ -85,20 +85,41 @@ func defaultLimits() Limits {
 	}
 }
 
+// counts lists the limits that are plain numbers, by name.
+func (l *Limits) counts() []limitCount {
+	return []limitCount{
+		{"QPs", &l.QPs}, {"QPWR", &l.QPWR}, {"SGE", &l.SGE}, {"Inline", &l.Inline},
+		{"CQs", &l.CQs}, {"CQE", &l.CQE}, {"MRs", &l.MRs}, {"PDs", &l.PDs}, {"AHs", &l.AHs},
+		{"SRQs", &l.SRQs}, {"SRQWR", &l.SRQWR}, {"XRCDs", &l.XRCDs},
+		{"McastGroups", &l.McastGroups}, {"McastQPs", &l.McastQPs},
+		{"PendingEvents", &l.PendingEvents}, {"MADsQueue", &l.MADsQueue},
+	}
+}
+
+type limitCount struct {
+	name  string
+	value *int
+}
+
 // orDefault fills in the limits that were left out.
 func (l Limits) orDefault() Limits {
 	d := defaultLimits()
-	for _, f := range []struct{ set, otherwise *int }{
-		{&l.QPs, &d.QPs}, {&l.QPWR, &d.QPWR}, {&l.SGE, &d.SGE}, {&l.Inline, &d.Inline},
-		{&l.CQs, &d.CQs}, {&l.CQE, &d.CQE}, {&l.MRs, &d.MRs}, {&l.PDs, &d.PDs}, {&l.AHs, &d.AHs},
-		{&l.SRQs, &d.SRQs}, {&l.SRQWR, &d.SRQWR}, {&l.XRCDs, &d.XRCDs},
-		{&l.McastGroups, &d.McastGroups}, {&l.McastQPs, &d.McastQPs},
-		{&l.PendingEvents, &d.PendingEvents}, {&l.MADsQueue, &d.MADsQueue},
-	} {
-		*f.set = cmp.Or(*f.set, *f.otherwise)
+	defaults := d.counts()
+	for i, c := range l.counts() {
+		*c.value = cmp.Or(*c.value, *defaults[i].value)
 	}
 	l.RdAtomic = cmp.Or(l.RdAtomic, d.RdAtomic)
 	return l
+}
+
+// negative names a limit that nothing can keep, or is empty.
+func (l Limits) negative() string {
+	for _, c := range l.counts() {
+		if *c.value < 0 {
+			return c.name
+		}
+	}
+	return ""
 }
 
 // Packets around a transport payload: IPv6, UDP, the longest headers, ICRC.
@@ -135,6 +156,9 @@ func (c Config) withDefaults() (Config, error) {
 		c.FirstQPN = defaultFirstQPN
 	}
 	c.Limits = c.Limits.orDefault()
+	if name := c.Limits.negative(); name != "" {
+		return c, fmt.Errorf("%w: limit of %s is negative", ErrConfig, name)
+	}
 	if c.Limits.MRs > core.MaxEntries {
 		return c, fmt.Errorf("%w: %d memory regions, keys tell %d apart", ErrConfig, c.Limits.MRs, core.MaxEntries)
 	}
@@ -144,8 +168,11 @@ func (c Config) withDefaults() (Config, error) {
 	if c.WindowPackets < 0 || c.WindowPackets >= 1<<23 {
 		return c, fmt.Errorf("%w: window of %d packets is not in 1..2^23-1", ErrConfig, c.WindowPackets)
 	}
-	if int(c.FirstQPN)+c.Limits.QPs >= int(verbs.MulticastQPN) || c.FirstQPN <= gsiQPN {
-		return c, fmt.Errorf("%w: QP numbers %#x and %d more leave the 24-bit space", ErrConfig, c.FirstQPN, c.Limits.QPs)
+	if c.FirstQPN <= gsiQPN {
+		return c, fmt.Errorf("%w: QP number %d is reserved, start at 2 or later", ErrConfig, c.FirstQPN)
+	}
+	if last := int(c.FirstQPN) + c.Limits.QPs - 1; last >= int(verbs.MulticastQPN) {
+		return c, fmt.Errorf("%w: %d QPs from number %#x on end at %#x, beyond the 24 bits that packets have for them", ErrConfig, c.Limits.QPs, c.FirstQPN, last)
 	}
 	if c.CNPInterval == 0 {
 		c.CNPInterval = defaultCNPInterval

@@ -11,43 +11,60 @@ import (
 )
 
 // congested counts a congestion mark and reports whether it is to be answered
-// with a CNP: marks of one QP that follow closely share one.
-func (q *QP) congested(now mono.Time, d *link.Datagram) bool {
-	if d.ECNBits() != link.CE || q.nic.q.NoCongestion {
-		return false
-	}
+// with a CNP: marks that own paces and that follow closely share one.
+func (q *QP) congested(now mono.Time, d *link.Datagram, own *dcqcn.Notifier) bool {
 	q.nic.Count.ECNMarked++
-	if q.nic.q.CNPBurst {
-		return true
-	}
-	notifier := &q.notifier
 	switch {
+	case q.nic.q.CNPBurst:
+		return true
 	case q.nic.q.CNPPerPort:
-		notifier = &q.nic.portNotifier
+		own = &q.nic.portNotifier
 	case q.nic.q.CNPPerPeer:
-		notifier = q.nic.peerNotifier(d.Src.Addr(), d.Dst.Addr())
+		own = q.nic.notifierFor(flow{peer: d.Src.Addr(), own: d.Dst.Addr()})
 	}
-	return notifier.Mark(now, q.nic.cfg.CNPInterval)
+	return own.Mark(now, q.nic.cfg.CNPInterval)
 }
 
-// peerNotifier paces the CNPs between two addresses (Quirks.CNPPerPeer). What
-// it remembers is bounded: whoever marks from many addresses starts it anew.
-func (n *NIC) peerNotifier(peer, own netip.Addr) *dcqcn.Notifier {
+// unheeded reports whether a datagram has no congestion mark that matters.
+func (n *NIC) unheeded(d *link.Datagram) bool { return d.ECNBits() != link.CE || n.q.NoCongestion }
+
+// flow is what CNPs are paced by where that is not one of our QPs: a QP that
+// sends datagrams to whichever of them, or a pair of addresses.
+type flow struct {
+	peer, own netip.Addr
+	qpn       uint32
+}
+
+// notifierFor paces the CNPs of a flow. What it remembers is bounded: whoever
+// marks from many addresses starts it anew.
+func (n *NIC) notifierFor(f flow) *dcqcn.Notifier {
 	const limit = 1 << 12
-	pair := [2]netip.Addr{peer, own}
-	if n.peerNotifiers[pair] == nil {
-		if len(n.peerNotifiers)%limit == 0 {
-			n.peerNotifiers = map[[2]netip.Addr]*dcqcn.Notifier{}
+	if n.flows[f] == nil {
+		if len(n.flows)%limit == 0 {
+			n.flows = map[flow]*dcqcn.Notifier{}
 		}
-		n.peerNotifiers[pair] = new(dcqcn.Notifier)
+		n.flows[f] = new(dcqcn.Notifier)
 	}
-	return n.peerNotifiers[pair]
+	return n.flows[f]
 }
 
 // noteCongestion schedules a CNP to the peer of a connected QP.
 func (q *QP) noteCongestion(now mono.Time, d *link.Datagram, pkey uint16) {
-	if q.congested(now, d) {
+	if !q.nic.unheeded(d) && q.congested(now, d, &q.notifier) {
 		q.oweCNP(pkey)
+	}
+}
+
+// noteDatagram schedules a CNP to the sender of a datagram. A QP may hear from
+// many, and the marks of one must not leave another unwarned. Nobody is warned
+// of what he sends to a group: its members would all say the same.
+func (q *QP) noteDatagram(now mono.Time, d *link.Datagram, p *wire.Packet) {
+	if q.nic.unheeded(d) || d.Dst.Addr().IsMulticast() {
+		return
+	}
+	sender := flow{peer: d.Src.Addr(), own: d.Dst.Addr(), qpn: p.DETH.SrcQP}
+	if q.congested(now, d, q.nic.notifierFor(sender)) {
+		q.nic.queueCNP(d, p.BTH.PKey, p.DETH.SrcQP)
 	}
 }
 
@@ -75,7 +92,7 @@ type pendingCNP struct {
 }
 
 func (n *NIC) queueCNP(d *link.Datagram, pkey uint16, qpn uint32) {
-	if len(n.cnps) >= n.cfg.Limits.MADsQueue || d.Dst.Addr().IsMulticast() {
+	if len(n.cnps) >= n.cfg.Limits.MADsQueue {
 		return
 	}
 	pa := n.plainPath(d.Dst.Addr(), d.Src.Addr())

@@ -100,6 +100,9 @@ func (c *CQ) Resize(depth int) error {
 // push appends a completion. It reports false, and marks the queue broken, when
 // there is no room: the caller's QP must then fail.
 func (c *CQ) push(wc *verbs.WC, solicited bool) bool {
+	if c.gone {
+		return true // of an XRC SRQ that went in the midst of a message: nobody waits
+	}
 	if c.count == len(c.ring) || c.overrun {
 		if c.nic.q.CQOverrunSilent {
 			return true

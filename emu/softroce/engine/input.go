@@ -107,6 +107,9 @@ func (n *NIC) toQP(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) 
 	case p.BTH.Opcode.Transport() != q.transport():
 		n.Count.DropQPType++
 		return
+	case q.state == verbs.QPStateReset: // it is in no partition yet
+		n.Count.DropQPState++
+		return
 	case !n.pkeyOK(q.partition(p.BTH.MigReq), p.BTH.PKey):
 		n.Count.DropPKey++
 		n.badPKeys++

@@ -16,17 +16,17 @@ func (q *QP) migReq() bool {
 // checkMigState holds a consumer's wish against the state machine: it may ask
 // for REARM once an alternate path is loaded, and for MIGRATED while ARMED.
 // ARMED is for the two ends to agree on.
-func (q *QP) checkMigState(want verbs.MigState, to verbs.QPState, mask verbs.QPAttrMask) error {
+func (q *QP) checkMigState(want verbs.MigState, mask verbs.QPAttrMask) error {
 	have := q.attr.PathMigState
 	loaded := q.alt.dst.IsValid() || mask&verbs.QPAttrAltPath != 0
 	switch {
 	case want == verbs.MigMigrated && have != verbs.MigRearm:
 		return nil
-	case want == verbs.MigRearm && have != verbs.MigArmed && to == verbs.QPStateRTS && loaded:
+	case want == verbs.MigRearm && have != verbs.MigArmed && loaded:
 		return nil
 	}
-	return opError("modify_qp", q.name(), "%w: migration state %d from %d in %v, alternate path loaded: %v",
-		verbs.ErrInvalid, want, have, to, loaded)
+	return opError("modify_qp", q.name(), "%w: migration state %d from %d, alternate path loaded: %v",
+		verbs.ErrInvalid, want, have, loaded)
 }
 
 // setMigState follows a consumer's wish. Asking for MIGRATED while ARMED moves

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+
 	"github.com/fabrictest/fabrictest/emu/internal/qpstate"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -10,6 +12,9 @@ import (
 // Modify changes the attributes that mask selects, all of them or none.
 func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	from := q.state
+	if q.nic.qp(q.num) != q {
+		return opError("modify_qp", q.name(), "%w: it is gone", verbs.ErrInvalid)
+	}
 	to, err := qpstate.Transition(q.typ, from, &a, mask)
 	if err != nil {
 		return &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: err}
@@ -37,7 +42,7 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 		return path{}, path{}, err
 	}
 	if mask&verbs.QPAttrPathMigState != 0 {
-		if err := q.checkMigState(a.PathMigState, to, mask); err != nil {
+		if err := q.checkMigState(a.PathMigState, mask); err != nil {
 			return path{}, path{}, err
 		}
 	}
@@ -50,12 +55,23 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 		dest = a.DestQPN
 	}
 	if mask&verbs.QPAttrAV != 0 {
-		main, err = q.nic.resolve(&a.AH, q.num, uint32(dest))
+		main, err = q.resolve(&a.AH, dest)
 	}
 	if mask&verbs.QPAttrAltPath != 0 && err == nil {
-		alt, err = q.nic.resolve(&a.AltAH, q.num, uint32(dest))
+		alt, err = q.resolve(&a.AltAH, dest)
 	}
 	return main, alt, err
+}
+
+// resolve turns an address vector of the QP into a path. What is wrong with it
+// is wrong with the modify that brought it.
+func (q *QP) resolve(av *verbs.AHAttr, dest verbs.QPN) (path, error) {
+	pa, err := q.nic.resolve(av, q.num, uint32(dest))
+	var e *verbs.OpError
+	if errors.As(err, &e) {
+		err = &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: e.Err}
+	}
+	return pa, err
 }
 
 // checkValues refuses attributes that the device has no place or number for.
@@ -179,7 +195,9 @@ func (q *QP) enter(now mono.Time, from, to verbs.QPState) {
 		q.reset()
 		return
 	case verbs.QPStateErr:
-		q.resp.forget() // a consumer's own decision owes the peer no answer
+		if from != verbs.QPStateErr { // or a NAK, its last word, may still be to leave
+			q.resp.forget() // a consumer's own decision owes the peer no answer
+		}
 		q.fail()
 		return
 	}
@@ -217,6 +235,6 @@ func (q *QP) Query() verbs.QPAttr {
 	a.Caps = q.caps
 	a.SQPSN = uint32(q.req.max)
 	a.RQPSN = uint32(q.resp.expected)
-	a.SQDraining = q.draining()
+	a.SQDraining = q.draining() || q.state == verbs.QPStateSQD && q.nic.q.SQNeverDrains
 	return a
 }

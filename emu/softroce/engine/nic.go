@@ -41,8 +41,8 @@ type NIC struct {
 	madPSN  wire.PSN
 	cnps    []pendingCNP // CNPs for datagram senders
 
-	portNotifier  dcqcn.Notifier // Quirks.CNPPerPort
-	peerNotifiers map[[2]netip.Addr]*dcqcn.Notifier
+	portNotifier dcqcn.Notifier // Quirks.CNPPerPort
+	flows        map[flow]*dcqcn.Notifier
 
 	portDown bool
 	dead     bool // Quirks.InvalidatePanics has struck
@@ -54,6 +54,7 @@ type NIC struct {
 	rxDst    netip.AddrPort
 	parsed   wire.Packet
 	scratch  wire.Packet
+	atomics  atomicUnit
 	tx       wire.ICRC // of packets that belong to no path
 	badPKeys uint32
 	badQKeys uint32

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"encoding/binary"
-
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -48,11 +46,15 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 }
 
 // emit builds the QP's next packet, if it has one: congestion news before
-// answers, answers before requests.
+// answers, answers before requests. But one request may overtake an ACK: where a
+// message answers a message, the other side waits for the message.
 func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	if q.cnpDue {
 		q.cnpDue = false
 		q.nic.buildCNP(d, &q.path, q.cnpPKey, uint32(q.attr.DestQPN))
+		return true
+	}
+	if q.overtake(now, d) {
 		return true
 	}
 	if q.resp.pending || q.resp.reading {
@@ -68,6 +70,16 @@ func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	default:
 		return q.request(now, d)
 	}
+}
+
+// overtake lets one request leave ahead of a pending ACK.
+func (q *QP) overtake(now mono.Time, d *link.Datagram) bool {
+	r := &q.resp
+	if !r.pending || !r.answer.ack || r.overtaken || r.reading || !sends(q.typ) {
+		return false
+	}
+	r.overtaken = true
+	return q.request(now, d)
 }
 
 // header fills in what all packets of the QP have in common.
@@ -111,21 +123,8 @@ func (n *NIC) seal(d *link.Datagram, icrc *wire.ICRC) {
 	icrc.Seal(0, d.Payload)
 	switch {
 	case n.q.ICRCWrong:
-		// What comes out if variant fields are not masked: another remainder.
-		tail := d.Payload[len(d.Payload)-wire.ICRCLen:]
-		binary.LittleEndian.PutUint32(tail, binary.LittleEndian.Uint32(tail)^0x2144df1c)
+		putICRC(d.Payload, unmaskedICRC(d))
 	case n.q.FlushICRCDoubled && isFlush(d.Payload):
-		binary.LittleEndian.PutUint32(d.Payload[len(d.Payload)-wire.ICRCLen:], doubledICRC(icrc, 0, d.Payload))
+		putICRC(d.Payload, doubledICRC(icrc, 0, d.Payload))
 	}
-}
-
-// isFlush reports whether a transport packet is a FLUSH.
-func isFlush(payload []byte) bool { return wire.Opcode(payload[0]).Operation() == wire.OpFlush }
-
-// doubledICRC is the ICRC of a packet that counts everything behind UDP twice.
-func doubledICRC(icrc *wire.ICRC, id uint16, payload []byte) uint32 {
-	body := payload[:len(payload)-wire.ICRCLen]
-	twice := append(append([]byte(nil), body...), body...)
-	twice[len(body)+4] = 0xff
-	return icrc.Sum(id, twice)
 }

@@ -35,7 +35,8 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 		q.completeSend(w, verbs.WCWRFlushErr)
 		q.req.cur = q.sq.tail
 	case !opcodeAllowed(q.typ, wr.Opcode): // Quirks.WrongOpKillsQP let it pass
-		q.fail()
+		q.failRequest(w, verbs.WCLocQPOpErr)
+		q.wake()
 	case q.nic.q.ZeroReadFails && wr.Opcode == verbs.OpRDMARead && w.length == 0:
 		q.failRequest(w, verbs.WCLocQPOpErr)
 	default:
@@ -121,6 +122,8 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 		return invalid("bind without a window")
 	case q.typ == verbs.QPTypeUD && refs.AH == nil:
 		return invalid("datagram without an address handle")
+	case q.typ == verbs.QPTypeUD && refs.AH.gone:
+		return invalid("address handle is gone")
 	case q.typ == verbs.QPTypeUD && refs.AH.pd != q.pd && !q.nic.q.AHOtherPD:
 		return invalid("address handle belongs to another protection domain")
 	}
@@ -144,6 +147,9 @@ func opcodeAllowed(t verbs.QPType, op verbs.WROpcode) bool {
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	if q.srq != nil || !receives(q.typ) || q.typ == verbs.QPTypeXRCRecv {
 		return opError("post_recv", q.name(), "%w: receives come from a shared queue", verbs.ErrInvalid)
+	}
+	if len(wr.SGL) > q.rq.maxSGE {
+		return opError("post_recv", q.name(), "%w: %d scatter entries, the QP takes %d", verbs.ErrInvalid, len(wr.SGL), q.rq.maxSGE)
 	}
 	switch q.state {
 	case verbs.QPStateReset:

@@ -315,6 +315,7 @@ func (q *QP) reset() {
 	q.cnpDue = false
 	q.drainNotify = false
 	q.mtu = int32(q.nic.MTU().Bytes())
+	q.pkey = q.nic.cfg.PKeys[0]
 }
 
 // keepSequence brings back what RESET should have cleared.

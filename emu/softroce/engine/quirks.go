@@ -33,7 +33,7 @@ type Quirks struct {
 	GRHFlagOnConnected   bool `defect:"rxe" does:"receive completions of connections claim a header area"`
 	InvalidateNAKed      bool `defect:"irdma" does:"a failed remote invalidate is NAKed"`
 	ResetKeepsState      bool `defect:"irdma" does:"a QP keeps its PSNs and its replay memory through RESET"`
-	ZeroLengthChecksKey  bool `defect:"mlx4" does:"zero-length operations validate the R_Key"`
+	ZeroLengthChecksKey  bool `defect:"rc/read/4, rc/wr/2" does:"zero-length operations validate the R_Key"`
 	BuffersBeforeRTR     bool `defect:"mlx4, mlx5" does:"messages for a QP in INIT wait and are executed at RTR"`
 
 	// Requester and completer.

@@ -9,10 +9,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A flow is one direction of a connection: a program of requests and what must
+// A direction is one half of a connection: a program of requests and what must
 // become of each. The model is simple because RC promises much: requests are
 // executed once, in order, so their results are known when they are written.
-type flow struct {
+type direction struct {
 	name     string
 	src, dst *host
 	q, peer  *QP // requester's and responder's QP
@@ -35,7 +35,7 @@ type flow struct {
 	layout
 }
 
-// layout is where a flow keeps things in the memory of its two ends.
+// layout is where a direction keeps things in the memory of its two ends.
 type layout struct {
 	zoneAt int // written by the requester, at dst
 	sinkAt int // results, at src
@@ -65,6 +65,10 @@ type step struct {
 	sink   int    // where the result goes
 }
 
+// recvID marks the work request IDs of receives: completions in error do not say
+// which queue they belong to.
+const recvID = 1 << 32
+
 // slot is a posted receive.
 type slot struct {
 	id   uint64
@@ -72,7 +76,7 @@ type slot struct {
 }
 
 // write draws up a program of count requests.
-func (f *flow) write(luck choices, count int, mtu int) {
+func (f *direction) write(luck choices, count int, mtu int) {
 	f.zone = make([]byte, zoneSize)
 	image := bytes.Clone(f.zone) // as of the request being written
 	fence := false
@@ -100,7 +104,7 @@ func consumes(op verbs.WROpcode) bool {
 }
 
 // request makes up one request; image is what the zone will hold by then.
-func (f *flow) request(luck choices, mtu int, image []byte) step {
+func (f *direction) request(luck choices, mtu int, image []byte) step {
 	var s step
 	length := func(limit int) int {
 		n := [...]int{0, 1, 3, mtu - 1, mtu, mtu + 1, 2 * mtu, luck.pick(limit), luck.pick(limit)}[luck.pick(9)]
@@ -187,7 +191,7 @@ func split(luck choices, h *host, at, n int) []verbs.SGE {
 }
 
 // data is what a request carries.
-func (f *flow) data(s *step) []byte {
+func (f *direction) data(s *step) []byte {
 	if s.wr.Flags&verbs.SendInline != 0 {
 		return s.wr.Inline
 	}
@@ -199,7 +203,7 @@ func (f *flow) data(s *step) []byte {
 }
 
 // apply does to an image of the zone what a request does to the zone.
-func (f *flow) apply(s *step, image []byte) {
+func (f *direction) apply(s *step, image []byte) {
 	off := int(s.wr.Remote.Addr-f.dst.mr.Addr) - f.zoneAt
 	switch s.wr.Opcode {
 	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpAtomicWrite:
@@ -212,14 +216,14 @@ func (f *flow) apply(s *step, image []byte) {
 }
 
 // execute applies requests to the model up to, not including, step i.
-func (f *flow) execute(i int) {
+func (f *direction) execute(i int) {
 	for ; f.executed < i; f.executed++ {
 		f.apply(&f.program[f.executed], f.zone)
 	}
 }
 
 // post gives the NIC up to n more requests.
-func (f *flow) post(now mono.Time, n int) error {
+func (f *direction) post(now mono.Time, n int) error {
 	for ; n > 0 && f.posted < len(f.program) && !f.q.sq.full(); n-- {
 		if err := f.q.PostSend(now, &f.program[f.posted].wr, Refs{}); err != nil {
 			return fmt.Errorf("%s: step %d: %w", f.name, f.posted, err)
@@ -230,18 +234,18 @@ func (f *flow) post(now mono.Time, n int) error {
 }
 
 // postRecv posts a receive if a buffer is free for it.
-func (f *flow) postRecv(luck choices) error {
+func (f *direction) postRecv(luck choices) error {
 	if len(f.recvs) == slotCount || f.peer.State() == verbs.QPStateErr {
 		return nil
 	}
-	s := slot{id: uint64(f.slots), sges: split(luck, f.dst, f.slotAt+f.slots%slotCount*slotSize, slotSize)}
+	s := slot{id: recvID | uint64(f.slots), sges: split(luck, f.dst, f.slotAt+f.slots%slotCount*slotSize, slotSize)}
 	f.slots++
 	f.recvs = append(f.recvs, s)
 	return f.peer.PostRecv(&verbs.RecvWR{WRID: s.id, SGL: s.sges})
 }
 
 // sent checks a completion of the requester.
-func (f *flow) sent(wc *verbs.WC) error {
+func (f *direction) sent(wc *verbs.WC) error {
 	i := int(wc.WRID)
 	if i < f.done || i >= f.posted {
 		return fmt.Errorf("%s: completion of step %d: %d are done, %d posted", f.name, i, f.done, f.posted)
@@ -266,7 +270,7 @@ func (f *flow) sent(wc *verbs.WC) error {
 }
 
 // succeeded checks the results of all steps from the last completion up to i.
-func (f *flow) succeeded(i int, wc *verbs.WC) error {
+func (f *direction) succeeded(i int, wc *verbs.WC) error {
 	for k := f.done; k <= i; k++ {
 		s := &f.program[k]
 		if got := f.src.mem[s.sink:][:len(s.result)]; !bytes.Equal(got, s.result) {
@@ -285,7 +289,7 @@ func (f *flow) succeeded(i int, wc *verbs.WC) error {
 
 // delivered checks a completion of the responder: the next message, whole, and
 // memory as it must be after it.
-func (f *flow) delivered(wc *verbs.WC) error {
+func (f *direction) delivered(wc *verbs.WC) error {
 	if len(f.recvs) == 0 || f.recvs[0].id != wc.WRID {
 		return fmt.Errorf("%s: receive %d completed, outstanding are %v", f.name, wc.WRID, f.recvs)
 	}
@@ -325,15 +329,15 @@ func (f *flow) delivered(wc *verbs.WC) error {
 }
 
 // checkZone compares the responder's memory with the model.
-func (f *flow) checkZone(when string) error {
+func (f *direction) checkZone(when string) error {
 	if got := f.dst.mem[f.zoneAt:][:zoneSize]; !bytes.Equal(got, f.zone) {
 		return fmt.Errorf("%s: %s memory differs: %s", f.name, when, difference(got, f.zone))
 	}
 	return nil
 }
 
-// checkEnd checks a flow that ran to its end without failure.
-func (f *flow) checkEnd() error {
+// checkEnd checks a direction that ran to its end without failure.
+func (f *direction) checkEnd() error {
 	if f.failed || f.posted != len(f.program) || !f.q.sq.empty() || f.received != len(f.messages) {
 		return fmt.Errorf("%s: failed %v, posted %d of %d, %d still queued, received %d of %d",
 			f.name, f.failed, f.posted, len(f.program), f.q.sq.tail-f.q.sq.head, f.received, len(f.messages))
@@ -347,10 +351,10 @@ func (f *flow) checkEnd() error {
 	return f.checkZone("in the end")
 }
 
-// checkFailed checks a flow that was cut off: what was executed is a prefix of
+// checkFailed checks a direction that was cut off: what was executed is a prefix of
 // the program that holds all that succeeded. The request it broke off at may
 // have been executed in part.
-func (f *flow) checkFailed() error {
+func (f *direction) checkFailed() error {
 	got := f.dst.mem[f.zoneAt:][:zoneSize]
 	for {
 		if bytes.Equal(got, f.zone) && f.executed >= f.succeededSteps() {
@@ -367,7 +371,7 @@ func (f *flow) checkFailed() error {
 }
 
 // succeededSteps is how many requests completed with success at least.
-func (f *flow) succeededSteps() int {
+func (f *direction) succeededSteps() int {
 	if f.failed {
 		return 0 // f.done counts the failed ones too; the zone check is enough
 	}
@@ -376,7 +380,7 @@ func (f *flow) succeededSteps() int {
 
 // partly reports whether got is the zone with the first packets of the next
 // request written.
-func (f *flow) partly(got []byte) bool {
+func (f *direction) partly(got []byte) bool {
 	s := &f.program[f.executed]
 	if s.wr.Opcode != verbs.OpRDMAWrite && s.wr.Opcode != verbs.OpRDMAWriteImm {
 		return false

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"flag"
-	"fmt"
 	"net/netip"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -139,7 +137,8 @@ func switchOn(c *Config, quirk string) {
 // An edit changes a packet that the peer is about to send.
 type edit func(*wire.Packet)
 
-func ackReq(k *wire.Packet)    { k.BTH.AckReq = true }
+func ackReq(k *wire.Packet) { k.BTH.AckReq = true }
+
 func solicited(k *wire.Packet) { k.BTH.Solicited = true }
 
 // data gives a packet n bytes of payload.
@@ -150,9 +149,13 @@ func data(n int) edit {
 }
 
 func payload(b []byte) edit { return func(k *wire.Packet) { k.Payload = b } }
-func imm(v uint32) edit     { return func(k *wire.Packet) { k.Imm = wire.ImmDt(v) } }
-func inv(key uint32) edit   { return func(k *wire.Packet) { k.IETH.RKey = key } }
-func rkey(key uint32) edit  { return func(k *wire.Packet) { k.RETH.RKey, k.AtomicETH.RKey = key, key } }
+
+func imm(v uint32) edit { return func(k *wire.Packet) { k.Imm = wire.ImmDt(v) } }
+
+func inv(key uint32) edit { return func(k *wire.Packet) { k.IETH.RKey = key } }
+
+func rkey(key uint32) edit { return func(k *wire.Packet) { k.RETH.RKey, k.AtomicETH.RKey = key, key } }
+
 func syndrome(s wire.Syndrome) edit {
 	return func(k *wire.Packet) { k.AETH.Syndrome = s }
 }
@@ -225,9 +228,11 @@ func (p *peer) deliver(d link.Datagram) {
 	}
 }
 
-func (p *peer) ack(k int)                    { p.send(wire.OpAcknowledge, k) }
+func (p *peer) ack(k int) { p.send(wire.OpAcknowledge, k) }
+
 func (p *peer) nak(k int, code wire.NakCode) { p.send(wire.OpAcknowledge, k, syndrome(wire.Nak(code))) }
-func (p *peer) rnr(k int, timer uint8)       { p.send(wire.OpAcknowledge, k, syndrome(wire.RNRNak(timer))) }
+
+func (p *peer) rnr(k int, timer uint8) { p.send(wire.OpAcknowledge, k, syndrome(wire.RNRNak(timer))) }
 
 // to lets time pass until at. Nothing may be sent before that.
 func (p *peer) to(at mono.Time) {
@@ -272,100 +277,6 @@ func (p *peer) expect(want ...string) {
 	p.compare("sent", got, want)
 }
 
-func (p *peer) compare(what string, got, want []string) {
-	p.Helper()
-	if !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
-		p.Fatalf("%s %s at %v:\n\t%s\nwant:\n\t%s", p.name, what, p.now, strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
-	}
-}
-
-// see checks what all packets have in common and returns the rest as text.
-func (p *peer) see(d *link.Datagram) string {
-	p.Helper()
-	var k wire.Packet
-	if err := k.Parse(d.Payload); err != nil {
-		p.Fatalf("sent %x: %v", d.Payload, err)
-	}
-	if !wire.NewICRC(d.Src, d.Dst).Check(0, d.Payload) {
-		p.Errorf("ICRC of %x is wrong", d.Payload)
-	}
-	if p.port == 0 {
-		p.port = d.Src.Port()
-	}
-	if d.Src != netip.AddrPortFrom(p.h.addr, p.port) || d.Dst != netip.AddrPortFrom(p.addr, wire.Port) {
-		p.Errorf("sent from %v to %v", d.Src, d.Dst)
-	}
-	info, _ := k.BTH.Opcode.Info()
-	body := d.Payload[info.HeaderLen : len(d.Payload)-wire.ICRCLen]
-	switch pad := body[len(k.Payload):]; {
-	case len(d.Payload)%4 != 0 || !k.PadOK():
-		p.Errorf("pad count %d for %d bytes", k.BTH.PadCount, len(k.Payload))
-	case strings.Trim(string(pad), "\x00") != "":
-		p.Errorf("pad bytes %x", pad)
-	}
-	if b := &k.BTH; b.TVer != 0 || b.Reserved6 != 0 || b.Reserved7 != 0 || b.FECN || b.BECN || b.PKey != wire.DefaultPKey || b.DestQP != peerQPN {
-		p.Errorf("BTH %+v", *b)
-	}
-	if info.Class.Has(wire.Response) && k.BTH.AckReq {
-		p.Errorf("%v carries AckReq", k.BTH.Opcode)
-	}
-	k.Payload = append([]byte(nil), k.Payload...)
-	p.got = append(p.got, k)
-	return p.render(&k, info)
-}
-
-var nakTexts = []string{"sequence", "invalid", "access", "operational"}
-
-func (p *peer) render(k *wire.Packet, info wire.Info) string {
-	var b strings.Builder
-	base := p.sq
-	if info.Class.Has(wire.Response) {
-		base = p.rq
-	}
-	name := strings.TrimPrefix(info.Name, "RC ")
-	name = strings.Replace(name, "READ_RESPONSE", "RR", 1)
-	if k.BTH.Opcode.Operation() == wire.OpAcknowledge {
-		name = []string{"ACK", "RNR", "NAK", "RESERVED"}[k.AETH.Syndrome.Kind()]
-	}
-	fmt.Fprintf(&b, "%s %d", name, k.BTH.PSN.Sub(base))
-	if len(k.Payload) > 0 {
-		fmt.Fprintf(&b, " %dB", len(k.Payload))
-	}
-	if info.Headers.Has(wire.HasRETH) {
-		fmt.Fprintf(&b, " va+%d len %d", k.RETH.VA-peerVA, k.RETH.DMALen)
-	}
-	if info.Headers.Has(wire.HasAtomicETH) {
-		fmt.Fprintf(&b, " va+%d %d %d", k.AtomicETH.VA-peerVA, k.AtomicETH.SwapAdd, k.AtomicETH.Compare)
-	}
-	if info.Headers.Has(wire.HasAtomicAckETH) {
-		fmt.Fprintf(&b, " was %d", k.AtomicAckETH.Original)
-	}
-	if info.Headers.Has(wire.HasImm) {
-		fmt.Fprintf(&b, " imm %08x", uint32(k.Imm))
-	}
-	if info.Headers.Has(wire.HasIETH) {
-		fmt.Fprintf(&b, " inv %x", k.IETH.RKey)
-	}
-	if info.Headers.Has(wire.HasAETH) {
-		switch v := k.AETH.Syndrome.Value(); k.AETH.Syndrome.Kind() {
-		case wire.SyndromeNak:
-			b.WriteString(" " + nakTexts[v])
-		case wire.SyndromeRNR:
-			fmt.Fprintf(&b, " code %d", v)
-		case wire.SyndromeReserved:
-			fmt.Fprintf(&b, " syndrome %x", uint8(k.AETH.Syndrome))
-		}
-		fmt.Fprintf(&b, " msn %d", k.AETH.MSN)
-	}
-	if k.BTH.Solicited {
-		b.WriteString(" se")
-	}
-	if k.BTH.AckReq {
-		b.WriteString(" ackreq")
-	}
-	return b.String()
-}
-
 // post gives the NIC a signaled request of n bytes.
 func (p *peer) post(id uint64, op verbs.WROpcode, n int, edits ...func(*verbs.SendWR)) {
 	p.Helper()
@@ -399,24 +310,6 @@ func (p *peer) wcs(want ...string) {
 		got = append(got, renderWC(&wc))
 	}
 	p.compare("completed", got, want)
-}
-
-func renderWC(wc *verbs.WC) string {
-	s := fmt.Sprintf("%d %s", wc.WRID, strings.TrimPrefix(wc.Status.String(), "IBV_WC_"))
-	if wc.Status != verbs.WCSuccess {
-		return s
-	}
-	s += " " + strings.TrimPrefix(wc.Opcode.String(), "IBV_WC_")
-	if wc.ByteLen > 0 {
-		s += fmt.Sprintf(" %dB", wc.ByteLen)
-	}
-	if wc.Flags&verbs.WCWithImm != 0 {
-		s += fmt.Sprintf(" imm %08x", wc.Imm)
-	}
-	if wc.Flags&verbs.WCWithInv != 0 {
-		s += fmt.Sprintf(" inv %x", uint32(wc.InvalidatedRKey))
-	}
-	return s
 }
 
 // events compares the asynchronous events there are.
@@ -463,9 +356,11 @@ func (p *peer) wordValue(b []byte) uint64 { return binary.LittleEndian.Uint64(b)
 // whatever was there.
 type endless uint64
 
-func (e endless) ReadAt([]byte, uint64) error  { return nil }
+func (e endless) ReadAt([]byte, uint64) error { return nil }
+
 func (e endless) WriteAt([]byte, uint64) error { return nil }
-func (e endless) Len() uint64                  { return uint64(e) }
+
+func (e endless) Len() uint64 { return uint64(e) }
 
 func (e endless) Update(uint64, func(uint64) uint64) (uint64, error) { return 0, nil }
 

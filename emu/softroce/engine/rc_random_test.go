@@ -54,10 +54,10 @@ func TestRCRandomConversations(t *testing.T) {
 type conversation struct {
 	luck   choices
 	net    *lossyNet
-	flows  []*flow
-	byQP   map[*host]map[verbs.QPN][2]*flow // flows that a QP sends, and receives
-	ones   map[*host]map[uint64]bool        // what FETCH_ADDs of one found
-	brief  bool                             // few retries: failure is allowed
+	flows  []*direction
+	byQP   map[*host]map[verbs.QPN][2]*direction // flows that a QP sends, and receives
+	ones   map[*host]map[uint64]bool             // what FETCH_ADDs of one found
+	brief  bool                                  // few retries: failure is allowed
 	extras int
 }
 
@@ -82,7 +82,7 @@ func mix(x uint64) uint64 {
 
 // newConversation makes up two NICs, connections, programs and the weather.
 func newConversation(t testing.TB, luck choices, brief bool) *conversation {
-	w := &conversation{luck: luck, brief: brief, byQP: map[*host]map[verbs.QPN][2]*flow{}, ones: map[*host]map[uint64]bool{}}
+	w := &conversation{luck: luck, brief: brief, byQP: map[*host]map[verbs.QPN][2]*direction{}, ones: map[*host]map[uint64]bool{}}
 	forever := !brief && luck.pick(2) == 0
 	sky := weather{
 		lossPercent: luck.pick(21), dupPercent: luck.pick(6), corruptPercent: luck.pick(4), reorderPercent: luck.pick(16),
@@ -103,7 +103,7 @@ func newConversation(t testing.TB, luck choices, brief bool) *conversation {
 		})
 		h := hosts[i]
 		copy(h.mem, constData[i])
-		w.byQP[h], w.ones[h] = map[verbs.QPN][2]*flow{}, map[uint64]bool{}
+		w.byQP[h], w.ones[h] = map[verbs.QPN][2]*direction{}, map[uint64]bool{}
 	}
 	w.net = newLossyNet(luck, sky, hosts[0], hosts[1])
 	for i := range 1 + luck.pick(3) {
@@ -141,8 +141,8 @@ func (w *conversation) connect(i int, hosts [2]*host) {
 	}
 	at := constSize + i*flowSize
 	for k := range hosts {
-		f := &flow{
-			name: fmt.Sprintf("flow %d from host %d (MTU %v)", i, k, mtu), src: hosts[k], dst: hosts[1-k], q: qps[k], peer: qps[1-k],
+		f := &direction{
+			name: fmt.Sprintf("connection %d from host %d (MTU %v)", i, k, mtu), src: hosts[k], dst: hosts[1-k], q: qps[k], peer: qps[1-k],
 			layout: layout{zoneAt: at, sinkAt: at + zoneSize, sinkTo: at + zoneSize + sinkSize, slotAt: at + zoneSize + sinkSize},
 		}
 		f.write(luck, 5+luck.pick(30), mtu.Bytes())
@@ -150,7 +150,7 @@ func (w *conversation) connect(i int, hosts [2]*host) {
 	}
 	for k, h := range hosts {
 		sending, receiving := w.flows[len(w.flows)-2+k], w.flows[len(w.flows)-1-k]
-		w.byQP[h][verbs.QPN(qps[k].num)] = [2]*flow{sending, receiving}
+		w.byQP[h][verbs.QPN(qps[k].num)] = [2]*direction{sending, receiving}
 	}
 }
 
@@ -171,9 +171,9 @@ func (w *conversation) run() error {
 	return w.verdict()
 }
 
-// apply has a flow's application do something every now and then until it has
+// apply has a direction's application do something every now and then until it has
 // nothing left to do: post requests, post receives.
-func (w *conversation) apply(f *flow, now mono.Time) {
+func (w *conversation) apply(f *direction, now mono.Time) {
 	w.net.schedule(now+1000+mono.Time(w.luck.pick(100_000)), func() {
 		if err := f.post(w.net.now, 1+w.luck.pick(8)); err != nil {
 			panic(err)
@@ -197,7 +197,7 @@ func (w *conversation) poll() error {
 		for _, wc := range h.poll() {
 			pair := w.byQP[h][wc.QPN]
 			check := pair[0].sent
-			if isRecv(&wc, pair) {
+			if wc.WRID&recvID != 0 {
 				check = pair[1].delivered
 			}
 			if err := check(&wc); err != nil {
@@ -211,17 +211,8 @@ func (w *conversation) poll() error {
 	return nil
 }
 
-// isRecv tells receive completions from send completions. Those in error do not
-// say; but sends are flushed before receives.
-func isRecv(wc *verbs.WC, pair [2]*flow) bool {
-	if wc.Status == verbs.WCSuccess {
-		return wc.Opcode >= verbs.WCOpRecv
-	}
-	return pair[0].failed && pair[0].done == pair[0].posted
-}
-
 // noteOne checks that no two FETCH_ADDs of one found the same value.
-func (w *conversation) noteOne(f *flow, h *host, wc *verbs.WC) error {
+func (w *conversation) noteOne(f *direction, h *host, wc *verbs.WC) error {
 	if wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpFetchAdd || !f.program[wc.WRID].ones {
 		return nil
 	}
@@ -270,14 +261,14 @@ func (w *conversation) failureVerdict() error {
 	for i := 0; i < len(w.flows); i += 2 {
 		a, b := w.flows[i], w.flows[i+1]
 		if a.q.State() != verbs.QPStateErr && b.q.State() != verbs.QPStateErr {
-			for _, f := range []*flow{a, b} {
+			for _, f := range []*direction{a, b} {
 				if err := f.checkEnd(); err != nil {
 					return err
 				}
 			}
 			continue
 		}
-		for _, f := range []*flow{a, b} {
+		for _, f := range []*direction{a, b} {
 			if f.q.State() != verbs.QPStateErr {
 				f.program = append(f.program[:f.posted:f.posted], step{wr: verbs.SendWR{WRID: uint64(f.posted), Opcode: verbs.OpRDMAWrite}})
 				if err := f.post(w.net.now, 1); err != nil {
@@ -299,7 +290,7 @@ func (w *conversation) failureVerdict() error {
 		if a.q.State() != verbs.QPStateErr {
 			continue
 		}
-		for _, f := range []*flow{a, b} {
+		for _, f := range []*direction{a, b} {
 			if !f.q.sq.empty() || f.done != f.posted {
 				return fmt.Errorf("%s: %d of %d requests completed", f.name, f.done, f.posted)
 			}

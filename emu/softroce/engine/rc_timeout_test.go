@@ -255,3 +255,24 @@ func TestRCNothingOutlivesResetOrDestruction(t *testing.T) {
 		}
 	}
 }
+
+// sqd/1, sqd/2: in SQD what is on its way finishes and nothing new begins, not
+// even what only the window held back; the end is reported though more waits.
+func TestRCSQDFinishesWhatIsSentAndReportsIt(t *testing.T) {
+	each(t, setup{nic: func(c *Config) { c.WindowPackets = 2 }}, func(p *peer) {
+		p.post(1, verbs.OpSend, p.mtu+1)
+		p.post(2, verbs.OpSend, 4)
+		p.expect(fmt.Sprintf("SEND_FIRST 0 %dB ackreq", p.mtu), "SEND_LAST 1 1B ackreq")
+		p.h.modify(p.q, verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify)
+		p.events()
+		p.ack(0)
+		p.expect()
+		p.events()
+		p.ack(1)
+		p.events(verbs.EventSQDrained)
+		p.wcs("1 SUCCESS SEND")
+		p.silence(time.Second)
+		p.h.modify(p.q, verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
+		p.expect("SEND_ONLY 2 4B ackreq")
+	})
+}

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"encoding/binary"
-
 	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -70,15 +68,16 @@ func (r *replayRing) find(psn wire.PSN) *replay {
 	return nil
 }
 
-// due returns the entry to answer next, in PSN order, or nil.
-func (r *replayRing) due(finishBegun bool) *replay {
+// due returns the entry to answer next, in PSN order, or nil. With newFirst, as
+// Quirks.DupReadWaits has it, what was answered before waits for the rest.
+func (r *replayRing) due(newFirst bool) *replay {
 	var found *replay
 	for i := range r.count {
 		e := r.at(i)
 		if !e.unsent {
 			continue
 		}
-		if finishBegun && e.next != e.from {
+		if !newFirst || !e.delivered {
 			return e
 		}
 		if found == nil {
@@ -193,44 +192,6 @@ func flushAccess(f wire.FETH) verbs.Access {
 		need |= verbs.AccessFlushPersistent
 	}
 	return need
-}
-
-// runAtomic executes a COMPARE_SWAP or FETCH_ADD, exactly once: what it found
-// is kept for duplicates.
-func (q *QP) runAtomic(p *wire.Packet, e *replay) verdict {
-	a := &p.AtomicETH
-	mem, at, err := q.remote(a.RKey, a.VA, 8, verbs.AccessRemoteAtomic)
-	if err != nil {
-		return refusedAccess
-	}
-	update := func(v uint64) uint64 { return v + a.SwapAdd }
-	if p.BTH.Opcode.Operation() == wire.OpCompareSwap {
-		update = func(v uint64) uint64 {
-			if v == a.Compare {
-				return a.SwapAdd
-			}
-			return v
-		}
-	}
-	if e.original, err = mem.Update(at, update); err != nil {
-		return refusedOperational
-	}
-	return accepted
-}
-
-// runAtomicWrite stores the eight bytes of an ATOMIC WRITE in one step.
-func (q *QP) runAtomicWrite(p *wire.Packet) verdict {
-	mem, at, err := q.remote(p.RETH.RKey, p.RETH.VA, 8, verbs.AccessRemoteWrite)
-	if err != nil {
-		return refusedAccess
-	}
-	var word [8]byte
-	copy(word[:], p.Payload)
-	value := binary.LittleEndian.Uint64(word[:])
-	if _, err := mem.Update(at, func(uint64) uint64 { return value }); err != nil {
-		return refusedOperational
-	}
-	return accepted
 }
 
 // replayFrom schedules the answer to e from psn on, n bytes of it.

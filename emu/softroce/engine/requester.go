@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"time"
-
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -305,7 +303,6 @@ func dataOperation(w *sendWQE, first, last bool) wire.Operation {
 func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	r := &q.req
 	var op wire.Operation
-	var payload [8]byte
 	n := 0
 	done := uint32(r.pkt) * uint32(q.mtu)
 	reth := wire.RETH{VA: w.remote.Addr, RKey: uint32(w.remote.RKey), DMALen: w.length}
@@ -330,10 +327,6 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 		}
 	case verbs.OpAtomicWrite:
 		op, n = wire.OpAtomicWrite, 8
-		if err := q.gather(payload[:], w, 0); err != nil {
-			q.localError(w, verbs.WCLocProtErr)
-			return false
-		}
 	default:
 		op = wire.OpFlush
 		reth.DMALen = w.flush.Length
@@ -343,7 +336,13 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	p.BTH.AckReq = true
 	p.RETH, p.AtomicETH, p.FETH = reth, atomic, feth
 	p.XRCETH = wire.XRCETH{SRQN: w.srqn}
-	copy(begin(d, &q.path, p, n), payload[:n])
+	payload := begin(d, &q.path, p, n)
+	if n > 0 {
+		if err := q.gather(payload, w, 0); err != nil {
+			q.localError(w, verbs.WCLocProtErr)
+			return false
+		}
+	}
 	return true
 }
 
@@ -369,7 +368,7 @@ func (q *QP) retire() {
 		w := q.sq.at(q.sq.head)
 		if w.state == wqeFailed {
 			q.completeSend(w, w.status)
-			q.sendFailed()
+			q.sendFailed(w.op)
 			return
 		}
 		if w.state != wqeDone {
@@ -382,8 +381,8 @@ func (q *QP) retire() {
 
 // sendFailed stops a send queue after an error completion: for reliable QPs
 // the whole QP, for others only the send side.
-func (q *QP) sendFailed() {
-	if q.reliable() {
+func (q *QP) sendFailed(op verbs.WROpcode) {
+	if q.reliable() || !opcodeAllowed(q.typ, op) { // the latter by Quirks.WrongOpKillsQP
 		q.fail()
 		return
 	}
@@ -391,93 +390,4 @@ func (q *QP) sendFailed() {
 		q.state = verbs.QPStateSQE
 	}
 	q.flushSends()
-}
-
-// ackTimeout is the transport timer's interval; 0 if it is off.
-func (q *QP) ackTimeout() time.Duration {
-	t := wire.AckTimeout(q.attr.Timeout)
-	if q.nic.q.AdaptiveTimeout {
-		t = t / 16 << (q.attr.RetryCnt - q.req.retries)
-	}
-	return q.jiffies(t)
-}
-
-// jiffies rounds a timer up for Quirks.JiffyTimers.
-func (q *QP) jiffies(d time.Duration) time.Duration {
-	const jiffy = 4 * time.Millisecond
-	if !q.nic.q.JiffyTimers || d == 0 {
-		return d
-	}
-	return (d + jiffy - 1) / jiffy * jiffy
-}
-
-// timeout handles an expired transport timer: back to the oldest packet that
-// is unanswered, or the end.
-func (q *QP) timeout() {
-	r := &q.req
-	r.timer = mono.Never
-	if !r.outstanding() {
-		return
-	}
-	q.nic.Count.Timeouts++
-	if !q.spendRetry() {
-		return
-	}
-	r.nakSeen = false
-	q.rewind(r.una)
-}
-
-// spendRetry takes one of the retries that are left. Without one, a QP with an
-// alternate path moves there; any other fails.
-func (q *QP) spendRetry() bool {
-	r := &q.req
-	switch {
-	case q.attr.RetryCnt == 7 && q.nic.q.RetryCount7Forever:
-	case r.retries > 0:
-		r.retries--
-	case q.attr.PathMigState == verbs.MigArmed:
-		q.migrate()
-		r.retries = q.attr.RetryCnt
-	default:
-		q.nic.Count.RetryExceeded++
-		if q.nic.q.RetryExcHangs {
-			r.stalled = true
-			return false
-		}
-		q.failRequest(q.sq.at(q.sq.head), verbs.WCRetryExcErr)
-		return false
-	}
-	return true
-}
-
-// rewind makes psn the next packet to send.
-func (q *QP) rewind(psn wire.PSN) {
-	r := &q.req
-	r.timer = mono.Never
-	r.reads = 0
-	r.cur, r.pkt, r.next = q.sq.head, 0, psn
-	for ; r.cur != q.sq.tail; r.cur++ {
-		w := q.sq.at(r.cur)
-		if w.state == wqePosted || w.state == wqeFailed {
-			break
-		}
-		if w.state == wqeDone {
-			continue
-		}
-		if psn.Sub(w.last) <= 0 {
-			r.pkt = psn.Sub(w.first)
-			break
-		}
-		if w.readLike() {
-			r.reads++
-		}
-	}
-	r.sinceAckReq = 0
-	q.wake()
-}
-
-// rnrOver ends an RNR wait.
-func (q *QP) rnrOver() {
-	q.req.rnrUntil = mono.Never
-	q.wake()
 }

@@ -30,11 +30,12 @@ type responder struct {
 	seqNAKed    bool // a sequence NAK is out; one is enough until expected comes
 	rnrNAKed    bool // likewise an RNR NAK
 
-	pending bool // answer is to be sent
-	answer  answer
-	fatal   bool // answer is the QP's last word
-	reading bool // replays holds unsent answers
-	replays replayRing
+	pending   bool // answer is to be sent
+	answer    answer
+	overtaken bool // a request has left ahead of it
+	fatal     bool // answer is the QP's last word
+	reading   bool // replays holds unsent answers
+	replays   replayRing
 
 	xrcSRQ *SRQ // the SRQ that the XRC packet at hand names
 	xrcCQ  *CQ
@@ -84,6 +85,11 @@ const (
 func (q *QP) takeRequest(now mono.Time, p *wire.Packet, known bool) {
 	r := &q.resp
 	q.communicationEstablished()
+	if !known && q.nic.q.UnknownOpFatal {
+		q.nic.Count.DropOpcode++
+		q.fail()
+		return
+	}
 	if !q.reliable() {
 		q.takeUC(p, known)
 		return
@@ -104,10 +110,7 @@ func (q *QP) takeRequest(now mono.Time, p *wire.Packet, known bool) {
 		return
 	}
 	r.seqNAKed = false
-	if !known && (q.nic.q.ReservedOpSilent || q.nic.q.UnknownOpFatal) {
-		if q.nic.q.UnknownOpFatal {
-			q.fail()
-		}
+	if !known && q.nic.q.ReservedOpSilent {
 		q.nic.Count.DropOpcode++
 		return
 	}
@@ -209,299 +212,11 @@ func isReadLike(op wire.Opcode) bool {
 	return info.Class&(wire.Read|wire.Atomic|wire.Flush|wire.AtomicWrite) != 0
 }
 
-// execute carries out the request at the expected PSN.
-func (q *QP) execute(p *wire.Packet) verdict {
-	info, _ := p.BTH.Opcode.Info()
-	if !q.inSequence(info.Class) || !q.lengthOK(info.Class, p) {
-		return refusedInvalid
-	}
-	if q.typ == verbs.QPTypeXRCRecv && !q.selectSRQ(p.XRCETH.SRQN) {
-		return refusedInvalid
-	}
-	switch {
-	case info.Class.Has(wire.Send):
-		return q.executeSend(p, info.Class)
-	case info.Class.Has(wire.Write):
-		return q.executeWrite(p, info.Class)
-	default:
-		return q.executeRead(p, info.Class)
-	}
-}
-
-// inSequence checks an opcode against the message under way.
-func (q *QP) inSequence(c wire.Class) bool {
-	switch q.resp.open {
-	case messageSend:
-		return c.Has(wire.Send) && !c.Has(wire.Start)
-	case messageWrite:
-		return c.Has(wire.Write) && !c.Has(wire.Start)
-	default:
-		return c.Has(wire.Start)
-	}
-}
-
-// lengthOK checks a packet's payload against its place in the message.
-func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
-	n := int32(len(p.Payload))
-	if q.nic.q.NoLengthChecks {
-		return true
-	}
-	switch {
-	case !c.Has(wire.HasPayload):
-		return n == 0
-	case c.Has(wire.First), c.Has(wire.Middle):
-		return n == q.mtu
-	case c.Has(wire.Last):
-		return n >= 1 && n <= q.mtu
-	default:
-		return n <= q.mtu
-	}
-}
-
-// accessPD is the protection domain that remote keys are checked in.
-func (q *QP) accessPD() core.PD {
-	if q.typ == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil {
-		return q.resp.xrcSRQ.pd
-	}
-	return q.pd
-}
-
-// selectSRQ finds the SRQ that an XRC packet names, in the QP's own domain. All
-// packets of a message name the same.
-func (q *QP) selectSRQ(num uint32) bool {
-	s := q.nic.srqs[num]
-	if s == nil || s.typ != verbs.SRQXRC || s.xrcd != q.xrcd || q.resp.open != messageNone && s != q.resp.xrcSRQ {
-		return false
-	}
-	q.resp.xrcSRQ, q.resp.xrcCQ = s, s.cq
-	return true
-}
-
-// queue is where the QP's receives come from.
-func (q *QP) queue() (*recvQueue, *SRQ) {
-	switch {
-	case q.typ == verbs.QPTypeXRCRecv:
-		return &q.resp.xrcSRQ.rq, q.resp.xrcSRQ
-	case q.srq != nil:
-		return &q.srq.rq, q.srq
-	default:
-		return &q.rq, nil
-	}
-}
-
-// receiveReady reports whether hold would find a receive.
-func (q *QP) receiveReady() bool {
-	rq, _ := q.queue()
-	return q.resp.held.active || rq.count() > 0
-}
-
-// hold takes the next receive for the message that starts. It reports false if
-// there is none. A receive that an earlier, damaged message left is used first.
-func (q *QP) hold() bool {
-	h := &q.resp.held
-	if h.active {
-		h.filled = 0
-		return true
-	}
-	rq, srq := q.queue()
-	w := rq.peek()
-	if w == nil {
-		return false
-	}
-	h.active, h.wrID, h.length, h.filled = true, w.wrID, w.length, 0
-	h.sges = append(h.sges[:0], w.sges...)
-	h.pd = q.pd
-	if srq != nil {
-		h.pd = srq.pd
-		srq.take()
-	} else {
-		rq.take()
-	}
-	return true
-}
-
-// place copies the payload of a SEND into the receive under way.
-func (q *QP) place(payload []byte) verdict {
-	h := &q.resp.held
-	if uint64(h.filled)+uint64(len(payload)) > uint64(h.length) {
-		if !q.reliable() && q.srq == nil {
-			return refusedInvalid // dropped; the receive waits for the next message
-		}
-		if q.nic.q.LongSendIsOpError {
-			q.blameReceive(verbs.WCLocQPOpErr)
-			return refusedOperational
-		}
-		q.blameReceive(verbs.WCLocLenErr)
-		return refusedInvalid
-	}
-	pd := h.pd
-	if q.nic.q.SRQReceiveAnyPD && q.srq != nil && len(h.sges) > 0 {
-		pd = q.nic.mem.DomainOf(h.sges[0].LKey, pd)
-	}
-	if err := q.nic.scatter(h.sges, pd, h.filled, payload); err != nil {
-		q.blameReceive(verbs.WCLocProtErr)
-		return refusedOperational
-	}
-	h.filled += uint32(len(payload))
-	return accepted
-}
-
-// blameReceive completes the receive under way with a cause of its own, so
-// that the refusal that follows adds neither a completion nor an event.
-func (q *QP) blameReceive(status verbs.WCStatus) {
-	q.endHeld(status)
-	q.resp.blamed = true
-}
-
-// executeSend takes one packet of a SEND.
-func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
-	r := &q.resp
-	if c.Has(wire.Start) && !q.hold() {
-		return notReady
-	}
-	if v := q.place(p.Payload); v != accepted {
-		return v
-	}
-	r.advance(1)
-	r.open = messageSend
-	if !c.Has(wire.End) {
-		return accepted
-	}
-	r.open = messageNone
-	wc := verbs.WC{WRID: r.held.wrID, Opcode: verbs.WCOpRecv, ByteLen: r.held.filled, SrcQP: q.attr.DestQPN}
-	switch info, _ := p.BTH.Opcode.Info(); {
-	case info.Headers.Has(wire.HasImm):
-		wc.Flags, wc.Imm = verbs.WCWithImm, uint32(p.Imm)
-	case info.Headers.Has(wire.HasIETH):
-		if v := q.remoteInvalidate(p.IETH.RKey); v != accepted {
-			return v
-		}
-		wc.Flags, wc.InvalidatedRKey = verbs.WCWithInv, verbs.RKey(p.IETH.RKey)
-	}
-	r.held.active = false
-	return q.deliver(p, &wc)
-}
-
-// deliver completes a receive. A CQ without room means that the message did
-// not arrive: the QP fails and nothing is acknowledged.
-func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
-	q.resp.solicited = p.BTH.Solicited
-	ok := q.pushRecv(wc)
-	q.resp.solicited = false
-	if !ok {
-		return silentlyFailed
-	}
-	q.resp.msn = q.resp.msn.Add(1)
-	return accepted
-}
-
-// remoteInvalidate does what a SEND with invalidate asks. Failure ends the
-// receive and the QP, and the peer hears nothing of it.
-func (q *QP) remoteInvalidate(rkey uint32) verdict {
-	err := q.nic.mem.Invalidate(rkey, q.accessPD(), q.num)
-	if err == nil {
-		return accepted
-	}
-	if q.nic.q.InvalidatePanics && q.nic.mem.Unbound(rkey) {
-		q.nic.dead = true
-		q.nic.report(Event{Type: verbs.EventDeviceFatal})
-		return silentlyFailed
-	}
-	q.endHeld(verbs.WCMWBindErr)
-	switch {
-	case q.nic.q.InvalidateAcked:
-		q.respond(answer{psn: q.resp.ackPSN, ack: true})
-		q.resp.fatal = true
-	case q.nic.q.InvalidateNAKed:
-		q.respond(answer{psn: q.resp.ackPSN, syndrome: wire.Nak(wire.NakRemoteAccess)})
-		q.resp.fatal = true
-	}
-	q.fail()
-	return silentlyFailed
-}
-
 // advance moves past n PSNs that were executed, the last of them acknowledged
 // by an ACK.
 func (r *responder) advance(n int32) {
 	r.expected = r.expected.Add(n)
 	r.ackPSN = r.expected.Add(-1)
-}
-
-// executeWrite takes one packet of an RDMA WRITE.
-func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
-	r := &q.resp
-	n := uint32(len(p.Payload))
-	va, rkey, remaining := r.write.va, r.write.rkey, r.write.remaining
-	if c.Has(wire.Start) {
-		va, rkey, remaining = p.RETH.VA, p.RETH.RKey, p.RETH.DMALen
-		if v := q.admitWrite(p); v != accepted {
-			return v
-		}
-	}
-	if !q.nic.q.NoLengthChecks && (c.Has(wire.End) && n != remaining || !c.Has(wire.End) && n >= remaining) {
-		return refusedInvalid
-	}
-	imm := c.Has(wire.CompletesRecv)
-	mem, at, err := q.remote(rkey, va, uint64(n), verbs.AccessRemoteWrite)
-	if err != nil {
-		if imm && q.nic.q.FailedImmConsumes {
-			q.hold()
-		}
-		return refusedAccess
-	}
-	// Without a receive nothing is placed, and nothing placed uses up none.
-	if imm && !q.receiveReady() {
-		return notReady
-	}
-	if n > 0 {
-		if err := mem.WriteAt(p.Payload, at); err != nil {
-			return refusedOperational
-		}
-	}
-	if imm {
-		q.hold()
-	}
-	r.advance(1)
-	r.open = messageWrite
-	r.write.va, r.write.rkey, r.write.remaining = va+uint64(n), rkey, remaining-min(n, remaining)
-	if c.Has(wire.Start) {
-		r.write.length = p.RETH.DMALen
-	}
-	if !c.Has(wire.End) {
-		return accepted
-	}
-	r.open = messageNone
-	if !imm {
-		r.msn = r.msn.Add(1)
-		return accepted
-	}
-	r.held.active = false
-	return q.deliver(p, &verbs.WC{
-		WRID: r.held.wrID, Opcode: verbs.WCOpRecvRDMAWithImm, ByteLen: r.write.length,
-		Flags: verbs.WCWithImm, Imm: uint32(p.Imm), SrcQP: q.attr.DestQPN,
-	})
-}
-
-// admitWrite checks the start of a WRITE: the QP's rights, the length, and all
-// of the memory.
-func (q *QP) admitWrite(p *wire.Packet) verdict {
-	switch {
-	case q.attr.Access&verbs.AccessRemoteWrite == 0, p.RETH.DMALen > maxMessage:
-		return refusedInvalid
-	}
-	if _, _, err := q.remote(p.RETH.RKey, p.RETH.VA, uint64(p.RETH.DMALen), verbs.AccessRemoteWrite); err != nil {
-		info, _ := p.BTH.Opcode.Info()
-		if q.nic.q.FailedImmConsumes && info.Class.Has(wire.CompletesRecv) {
-			q.hold()
-		}
-		return refusedAccess
-	}
-	return accepted
-}
-
-// remote resolves a remote key for this QP. Nothing is checked for no bytes.
-func (q *QP) remote(rkey uint32, va, n uint64, need verbs.Access) (core.Memory, uint64, error) {
-	return q.remoteIn(q.accessPD(), rkey, va, n, need)
 }
 
 func (q *QP) remoteIn(pd core.PD, rkey uint32, va, n uint64, need verbs.Access) (core.Memory, uint64, error) {

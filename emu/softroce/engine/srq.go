@@ -55,7 +55,7 @@ func (n *NIC) CreateSRQ(c SRQConfig) (*SRQ, error) {
 		return nil, invalid("%d scatter entries, limit %d", c.MaxSGE, n.cfg.Limits.SGE)
 	case c.Limit < 0 || c.Limit > c.MaxWR:
 		return nil, invalid("limit %d of %d receives", c.Limit, c.MaxWR)
-	case c.Type == verbs.SRQXRC && (!domain || c.CQ == nil):
+	case c.Type == verbs.SRQXRC && (!domain || c.CQ == nil || c.CQ.gone):
 		return nil, invalid("an XRC SRQ needs a domain and a CQ")
 	case c.Type > verbs.SRQXRC:
 		return nil, invalid("type %d", c.Type)
@@ -161,6 +161,14 @@ func (s *SRQ) Query() verbs.SRQAttr {
 	return verbs.SRQAttr{MaxWR: int(s.rq.depth), MaxSGE: s.rq.maxSGE, Limit: int(s.limit)}
 }
 
+// domain is the protection domain that the memory of a receive must be in.
+func (s *SRQ) domain(w *recvWQE) core.PD {
+	if s.nic.q.SRQReceiveAnyPD && len(w.sges) > 0 {
+		return s.nic.mem.DomainOf(w.sges[0].LKey, s.pd)
+	}
+	return s.pd
+}
+
 // take removes the oldest receive. Falling below the limit raises one event and
 // disarms it.
 func (s *SRQ) take() {
@@ -202,9 +210,13 @@ func (n *NIC) Attach(q *QP, group netip.Addr) error {
 	switch {
 	case q.typ != verbs.QPTypeUD || !group.IsMulticast():
 		return opError("attach_mcast", q.name(), "%w: %v to group %v", verbs.ErrInvalid, q.typ, group)
+	case n.qp(q.num) != q:
+		return opError("attach_mcast", q.name(), "%w: it is gone", verbs.ErrInvalid)
 	case slices.Contains(members, q):
 		return nil
-	case len(members) == 0 && len(n.mcast) >= n.cfg.Limits.McastGroups, len(members) >= n.cfg.Limits.McastQPs:
+	case len(members) == 0 && len(n.mcast) >= n.cfg.Limits.McastGroups:
+		return opError("attach_mcast", q.name(), "%w: %d groups", verbs.ErrNoMemory, len(n.mcast))
+	case len(members) >= n.cfg.Limits.McastQPs:
 		return opError("attach_mcast", q.name(), "%w: %d QPs in the group", verbs.ErrNoMemory, len(members))
 	}
 	n.mcast[group] = append(members, q)

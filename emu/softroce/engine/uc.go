@@ -93,12 +93,24 @@ func (q *QP) executeUC(p *wire.Packet, c wire.Class) {
 	case notReady:
 		q.breakMessage(&q.nic.Count.DropNoReceive)
 	case refusedInvalid:
-		r.blamed = false // where receives are shared, one has completed with the error
-		q.breakMessage(&q.nic.Count.DropTooLong)
+		q.breakMessage(q.refusalCounter(c))
 	case refusedAccess:
 		q.breakMessage(&q.nic.Count.DropAccess)
 	case refusedOperational:
 		q.breakMessage(&q.nic.Count.DropAccess)
 		q.fail() // the receive itself is at fault
+	}
+}
+
+// refusalCounter is where a message that may not be is counted: a SEND is then
+// too long for its receive, a WRITE is not allowed or not as long as it said.
+func (q *QP) refusalCounter(c wire.Class) *uint64 {
+	switch {
+	case c.Has(wire.Send):
+		return &q.nic.Count.DropTooLong
+	case q.attr.Access&verbs.AccessRemoteWrite == 0:
+		return &q.nic.Count.DropAccess
+	default:
+		return &q.nic.Count.DropLength
 	}
 }

@@ -111,9 +111,7 @@ func (n *NIC) toDatagramQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packe
 		n.badQKeys++
 		return
 	}
-	if q.congested(now, d) {
-		n.queueCNP(d, p.BTH.PKey, p.DETH.SrcQP)
-	}
+	q.noteDatagram(now, d, p)
 	q.takeDatagram(d, p)
 }
 
@@ -147,7 +145,7 @@ func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
 	headerArea(&area, d, tclass)
 	pd := q.pd
 	if srq != nil {
-		pd = srq.pd
+		pd = srq.domain(w)
 	}
 	wc := verbs.WC{WRID: w.wrID, Opcode: verbs.WCOpRecv, ByteLen: total, SrcQP: verbs.QPN(p.DETH.SrcQP), Flags: verbs.WCWithGRH}
 	err := q.nic.scatter(w.sges, pd, 0, area[:])

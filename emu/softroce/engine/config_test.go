@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// A NIC that could not work is refused when it is made, by an error that names
+// what is wrong.
+func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
+	good := Config{GIDs: RoCEv2GIDs(netip.MustParseAddr("fd00::1"))}
+	bad := dcqcn.DefaultParams(1e9)
+	bad.G = 0
+	type tc struct {
+		name string
+		edit func(*Config)
+		says string
+	}
+	cases := []tc{
+		{"no address", func(c *Config) { c.GIDs = nil }, "no GIDs"},
+		{"link too small", func(c *Config) { c.LinkMTU = 255 + encapsulation }, "link MTU"},
+		{"negative link MTU", func(c *Config) { c.LinkMTU = -1 }, "link MTU -1"},
+		{"QP 1", func(c *Config) { c.FirstQPN = 1 }, "QP number 1 is reserved"},
+		{"QP numbers beyond 24 bits", func(c *Config) { c.FirstQPN, c.Limits.QPs = 0xffff00, 0x100 }, "0xffffff"},
+		{"negative window", func(c *Config) { c.WindowPackets = -1 }, "window of -1"},
+		{"window of half the PSNs", func(c *Config) { c.WindowPackets = 1 << 23 }, "window of 8388608"},
+		{"more regions than keys", func(c *Config) { c.Limits.MRs = core.MaxEntries + 1 }, "memory regions"},
+		{"negative CNP interval", func(c *Config) { c.CNPInterval = -1 }, "CNP interval"},
+		{"congestion control without a gain", func(c *Config) { c.Congestion = bad }, "G is 0"},
+	}
+	limits := reflect.TypeFor[Limits]()
+	for i := range limits.NumField() {
+		if f := limits.Field(i); f.Type.Kind() == reflect.Int {
+			cases = append(cases, tc{"negative " + f.Name, func(c *Config) {
+				reflect.ValueOf(&c.Limits).Elem().Field(i).SetInt(-1)
+			}, "limit of " + f.Name})
+		}
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := good
+			c.edit(&cfg)
+			_, err := New(cfg)
+			if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want an error about %q", err, c.says)
+			}
+		})
+	}
+	for name, edit := range map[string]func(*Config){
+		"nothing but an address":  func(*Config) {},
+		"the smallest link":       func(c *Config) { c.LinkMTU = 256 + encapsulation },
+		"the last QP numbers":     func(c *Config) { c.FirstQPN, c.Limits.QPs = 0xfffeff, 0x100 },
+		"the largest window":      func(c *Config) { c.WindowPackets = 1<<23 - 1 },
+		"as many regions as keys": func(c *Config) { c.Limits.MRs = core.MaxEntries },
+	} {
+		cfg := good
+		edit(&cfg)
+		if _, err := New(cfg); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What is left out has a default, and no limit is forgotten.
+func TestDefaultsAreFilledIn(t *testing.T) {
+	n, err := New(Config{GIDs: RoCEv2GIDs(netip.MustParseAddr("10.0.0.1"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := n.Config()
+	got := fmt.Sprint(c.LinkMTU, c.FirstQPN, c.WindowPackets, c.PKeys, c.CNPInterval, c.LineRateBps, c.Congestion.MaxRateBps, n.MTU().Bytes())
+	if want := fmt.Sprint(1500, 0x11, 256, []uint16{0xffff}, 50*time.Microsecond, 100_000_000_000, 100_000_000_000, 1024); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	limits := reflect.ValueOf(c.Limits)
+	for i := range limits.NumField() {
+		if limits.Field(i).IsZero() {
+			t.Errorf("no default for %s", limits.Type().Field(i).Name)
+		}
+	}
+	want := Limits{QPs: 1, RdAtomic: 2, MADsQueue: 3}
+	if got := want.orDefault(); got.QPs != 1 || got.RdAtomic != 2 || got.MADsQueue != 3 || got.CQs != defaultLimits().CQs {
+		t.Errorf("limits %+v", got)
+	}
+	if p := n.Port(); p.State != verbs.PortActive || p.ActiveMTU != verbs.MTU1024 || p.GIDs != 1 || p.PKeys != 1 || p.MaxMsg != 1<<31 || p.RateBps != 100_000_000_000 {
+		t.Errorf("port %+v", p)
+	}
+}
+
+// Every counter is listed, once, under a name of its own.
+func TestCountersAreListedByName(t *testing.T) {
+	var c Counters
+	fields := reflect.ValueOf(&c).Elem()
+	for i := range fields.NumField() {
+		fields.Field(i).SetUint(uint64(i + 1))
+	}
+	var names []string
+	var values []uint64
+	for _, counter := range c.List() {
+		names = append(names, counter.Name)
+		values = append(values, counter.Value)
+	}
+	slices.Sort(names)
+	if len(slices.Compact(names)) != fields.NumField() {
+		t.Errorf("%d names for %d counters", len(slices.Compact(names)), fields.NumField())
+	}
+	slices.Sort(values)
+	for i, v := range values {
+		if v != uint64(i+1) {
+			t.Fatalf("%s is not listed, or another is twice", fields.Type().Field(i).Name)
+		}
+	}
+}

@@ -1,0 +1,379 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func silent(wr *verbs.SendWR) { wr.Flags &^= verbs.SendSignaled }
+
+// cq/1, cq/5: requests complete in the order they were posted, also across
+// those that complete in silence; with SignalAll none does.
+func TestSendCompletionsComeInOrder(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		each(t, setup{qp: func(c *QPConfig) { c.SignalAll = all }}, func(p *peer) {
+			p.post(1, verbs.OpRDMARead, 8, silent)
+			p.post(2, verbs.OpSend, 4)
+			p.post(3, verbs.OpRDMAWrite, 4, silent)
+			p.post(4, verbs.OpAtomicFetchAdd, 8)
+			p.expect("READ_REQUEST 0 va+0 len 8 ackreq", "SEND_ONLY 1 4B ackreq", "WRITE_ONLY 2 4B va+0 len 4 ackreq", "FETCH_ADD 3 va+0 0 0 ackreq")
+			p.wcs()
+			p.send(wire.OpReadResponseOnly, 0, data(8))
+			p.ack(2)
+			p.send(wire.OpAtomicAcknowledge, 3)
+			if all {
+				p.wcs("1 SUCCESS RDMA_READ 8B", "2 SUCCESS SEND", "3 SUCCESS RDMA_WRITE", "4 SUCCESS FETCH_ADD 8B")
+			} else {
+				p.wcs("2 SUCCESS SEND", "4 SUCCESS FETCH_ADD 8B")
+			}
+		})
+	}
+}
+
+// cq/2: receives complete in the order of their messages, whatever kind these
+// are of.
+func TestReceiveCompletionsComeInMessageOrder(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		for id := range uint64(4) {
+			p.recv(id, 2*p.mtu)
+		}
+		p.send(wire.OpSendFirst, 0, data(p.mtu))
+		p.send(wire.OpSendLast, 1, data(4))
+		p.send(wire.OpWriteOnlyImm, 2, p.at(0, 4), data(4), imm(1))
+		p.send(wire.OpSendOnlyImm, 3, imm(2))
+		p.send(wire.OpSendOnly, 4, data(1))
+		p.wcs(fmt.Sprintf("0 SUCCESS RECV %dB", p.mtu+4), "1 SUCCESS RECV_RDMA_WITH_IMM 4B imm 00000001",
+			"2 SUCCESS RECV imm 00000002", "3 SUCCESS RECV 1B")
+	})
+}
+
+// cq/3, cq/4: a fenced request waits for the answers to all READs and atomics
+// before it; one without a fence does not.
+func TestAFenceWaitsForReadsAndAtomics(t *testing.T) {
+	fenced := func(wr *verbs.SendWR) { wr.Flags |= verbs.SendFence }
+	each(t, setup{}, func(p *peer) {
+		p.post(1, verbs.OpRDMARead, p.mtu+8)
+		p.post(2, verbs.OpAtomicFetchAdd, 8)
+		p.post(3, verbs.OpSend, 4)
+		p.post(4, verbs.OpSend, 8, fenced)
+		p.post(5, verbs.OpSend, 12)
+		p.expect(fmt.Sprintf("READ_REQUEST 0 va+0 len %d ackreq", p.mtu+8), "FETCH_ADD 2 va+0 0 0 ackreq", "SEND_ONLY 3 4B ackreq")
+		p.send(wire.OpReadResponseFirst, 0, data(p.mtu))
+		p.expect()
+		p.send(wire.OpReadResponseLast, 1, data(8))
+		p.expect()
+		p.send(wire.OpAtomicAcknowledge, 2)
+		p.expect("SEND_ONLY 4 8B ackreq", "SEND_ONLY 5 12B ackreq") // not for the SEND before
+		p.wcs(fmt.Sprintf("1 SUCCESS RDMA_READ %dB", p.mtu+8), "2 SUCCESS FETCH_ADD 8B")
+	})
+}
+
+// cq/6 (error class G): a message whose receive finds no room in the CQ did not
+// arrive. The CQ says so once, the QP fails and the peer hears nothing.
+func TestACQOverrunFailsTheQP(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		cq := p.cqOf(1)
+		other := p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.RecvCQ = cq })
+		p.recv(8, 4)
+		hit := p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.RecvCQ = cq })
+		for id := range uint64(3) {
+			p.recv(id, 4)
+		}
+		p.send(wire.OpSendOnly, 0, data(4), ackReq)
+		p.expect("ACK 0 msn 1")
+		p.send(wire.OpSendOnly, 1, data(4), ackReq)
+		p.expect()
+		p.state(verbs.QPStateErr)
+		if e, ok := p.h.nic.NextEvent(); !ok || e.Type != verbs.EventCQErr || e.CQ != cq {
+			p.Fatalf("event %+v", e)
+		}
+		p.events() // though the flush found no room either
+		if n := p.h.nic.Count.CQOverrun; n != 1 {
+			p.Errorf("%d overruns counted", n)
+		}
+		// What was there can be had; then the CQ tells what happened to it.
+		p.polled(cq, "0 SUCCESS RECV 4B")
+		if _, err := cq.Poll(make([]verbs.WC, 1)); !errors.Is(err, verbs.ErrOverrun) {
+			p.Errorf("polled: %v", err)
+		}
+		// It stays broken, for every QP that completes there.
+		p.with(other).send(wire.OpSendOnly, 0, data(4), ackReq)
+		p.expect()
+		p.state(verbs.QPStateErr)
+		p.events()
+		p.with(hit).silence(time.Second)
+	})
+}
+
+// cq/6: likewise for the completions of requests.
+func TestACQOverrunBySends(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		cq := p.cqOf(2)
+		p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.SendCQ = cq })
+		p.recv(9, 4)
+		for id := range uint64(4) {
+			p.post(id, verbs.OpSend, 0)
+		}
+		p.post(4, verbs.OpSend, 0, silent)
+		p.expect("SEND_ONLY 0 ackreq", "SEND_ONLY 1 ackreq", "SEND_ONLY 2 ackreq", "SEND_ONLY 3 ackreq", "SEND_ONLY 4 ackreq")
+		p.ack(1)
+		p.state(verbs.QPStateRTS)
+		p.ack(3)
+		p.state(verbs.QPStateErr)
+		p.events(verbs.EventCQErr)
+		p.polled(cq, "0 SUCCESS SEND", "1 SUCCESS SEND")
+		p.wcs("9 WR_FLUSH_ERR") // its receives complete elsewhere
+		p.silence(time.Minute)
+	})
+}
+
+// fired takes the completion events there are.
+func fired(n *NIC) (cqs []*CQ) {
+	for cq, ok := n.NextCompletionEvent(); ok; cq, ok = n.NextCompletionEvent() {
+		cqs = append(cqs, cq)
+	}
+	return cqs
+}
+
+// cq/7, bth/se/2: arming asks for one event. NEXT overrides SOLICITED and not
+// the other way round; a completion in error counts as solicited.
+func TestArmingACQ(t *testing.T) {
+	type arm = bool
+	const next, solicitedOnly arm = false, true
+	for _, c := range []struct {
+		name   string
+		arms   []arm
+		plain  int // events at a plain message
+		marked int // events at the solicited one that follows it
+	}{
+		{"not at all", nil, 0, 0},
+		{"next", []arm{next}, 1, 0},
+		{"solicited", []arm{solicitedOnly}, 0, 1},
+		{"next, then solicited", []arm{next, solicitedOnly}, 1, 0},
+		{"solicited, then next", []arm{solicitedOnly, next}, 1, 0},
+		{"twice", []arm{next, next}, 1, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			each(t, setup{}, func(p *peer) {
+				for id := range uint64(4) {
+					p.recv(id, 8)
+				}
+				for _, a := range c.arms {
+					p.h.cq.Arm(a)
+				}
+				p.send(wire.OpSendOnly, 0)
+				if got := fired(p.h.nic); len(got) != c.plain {
+					p.Errorf("%d events at a plain message", len(got))
+				}
+				p.send(wire.OpSendOnly, 1, solicited)
+				if got := fired(p.h.nic); len(got) != c.marked {
+					p.Errorf("%d events at a solicited message", len(got))
+				}
+				p.h.cq.Arm(solicitedOnly)
+				p.h.modify(p.q, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
+				if got := fired(p.h.nic); len(got) != 1 || got[0] != p.h.cq {
+					p.Errorf("%d events at two flushed receives", len(got))
+				}
+			})
+		})
+	}
+}
+
+// cq/7: an event tells of completions that come after arming. Who arms must
+// poll once more, as ever.
+func TestArmingLooksForwardOnly(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		p.recv(1, 8)
+		p.recv(2, 8)
+		p.send(wire.OpSendOnly, 0, solicited)
+		p.h.cq.Arm(false)
+		if got := fired(p.h.nic); len(got) != 0 {
+			p.Errorf("%d events for what was there", len(got))
+		}
+		p.send(wire.OpSendOnly, 1)
+		if got := fired(p.h.nic); len(got) != 1 {
+			p.Errorf("%d events for what came", len(got))
+		}
+		p.wcs("1 SUCCESS RECV", "2 SUCCESS RECV")
+	})
+}
+
+// cq/8: a CQ in use stays. One that goes takes its events along.
+func TestDestroyCQ(t *testing.T) {
+	h := newHost(t, "10.0.0.1", func(c *Config) { c.Limits.CQs, c.Limits.CQE = 2, 4096 })
+	for _, depth := range []int{-1, 0, 4097} {
+		if _, err := h.nic.CreateCQ(depth); !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("depth %d: %v", depth, err)
+		}
+	}
+	cq, err := h.nic.CreateCQ(16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.nic.CreateCQ(1); !errors.Is(err, verbs.ErrNoMemory) {
+		t.Errorf("a third of two: %v", err)
+	}
+	domain, err := h.nic.OpenXRCD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender := h.qp(verbs.QPTypeRC, func(c *QPConfig) { c.SendCQ = cq })
+	receiver := h.qp(verbs.QPTypeRC, func(c *QPConfig) { c.RecvCQ = cq })
+	srq := h.srq(func(c *SRQConfig) { c.Type, c.XRCD, c.CQ = verbs.SRQXRC, domain, cq })
+	busy := func(why string) {
+		t.Helper()
+		if err := h.nic.DestroyCQ(cq); !errors.Is(err, verbs.ErrBusy) {
+			t.Errorf("destroyed under %s: %v", why, err)
+		}
+	}
+	busy("all three")
+	if err := h.nic.DestroyQP(sender); err != nil {
+		t.Fatal(err)
+	}
+	busy("a receiver and an SRQ")
+	if err := h.nic.DestroyQP(receiver); err != nil {
+		t.Fatal(err)
+	}
+	busy("an SRQ")
+	if err := h.nic.DestroySRQ(srq); err != nil {
+		t.Fatal(err)
+	}
+	cq.Arm(false)
+	for range 17 {
+		cq.push(&verbs.WC{}, false)
+	}
+	if len(h.nic.events) != 1 || len(h.nic.fired) != 1 {
+		t.Fatalf("%d events, %d of completions", len(h.nic.events), len(h.nic.fired))
+	}
+	if err := h.nic.DestroyCQ(cq); err != nil {
+		t.Fatal(err)
+	}
+	if len(h.nic.events) != 0 || len(h.nic.fired) != 0 {
+		t.Errorf("%d events, %d of completions are left", len(h.nic.events), len(h.nic.fired))
+	}
+	if err := h.nic.DestroyCQ(cq); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("destroyed twice: %v", err)
+	}
+	if _, err := h.nic.CreateCQ(1); err != nil {
+		t.Errorf("its place is not free: %v", err)
+	}
+}
+
+// Resizing keeps what is queued, wherever in the ring it is, and refuses to be
+// too small for it.
+func TestResizeCQKeepsWhatIsQueued(t *testing.T) {
+	h := newHost(t, "10.0.0.1", func(c *Config) { c.Limits.CQE = 4096 })
+	for offset := range 5 {
+		cq, err := h.nic.CreateCQ(5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var one [1]verbs.WC
+		for range offset { // turn the ring
+			cq.push(&verbs.WC{}, false)
+			if n, err := cq.Poll(one[:]); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		for id := range uint64(4) {
+			cq.push(&verbs.WC{WRID: id}, false)
+		}
+		for _, depth := range []int{3, 0, -1, 4097} {
+			if err := cq.Resize(depth); !errors.Is(err, verbs.ErrInvalid) || cq.Depth() != 5 {
+				t.Errorf("to %d: %v, depth is %d", depth, err, cq.Depth())
+			}
+		}
+		for _, depth := range []int{4, 9} {
+			if err := cq.Resize(depth); err != nil || cq.Depth() != depth {
+				t.Errorf("to %d: %v, depth is %d", depth, err, cq.Depth())
+			}
+		}
+		cq.push(&verbs.WC{WRID: 4}, false)
+		got := make([]verbs.WC, 9)
+		n, err := cq.Poll(got)
+		if n != 5 || err != nil {
+			t.Fatalf("%d completions, %v", n, err)
+		}
+		for id := range uint64(5) {
+			if got[id].WRID != id {
+				t.Errorf("completion %d is of request %d", id, got[id].WRID)
+			}
+		}
+	}
+}
+
+func TestPollingDoesNotAllocate(t *testing.T) {
+	h := newHost(t, "10.0.0.1", nil)
+	into := make([]verbs.WC, 4)
+	if n := testing.AllocsPerRun(100, func() {
+		for range 6 {
+			h.cq.push(&verbs.WC{}, false)
+		}
+		for _, want := range []int{4, 2, 0} {
+			if n, err := h.cq.Poll(into); n != want || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// cq/9: a completion tells how many bytes there are: of a READ those asked for,
+// of a WRITE with immediate those written, not those of the receive. The UD
+// case is TestUDCompletionsNameTheSender.
+func TestCompletionsTellTheLength(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		n := 2*p.mtu + 1
+		p.recv(1, 4)
+		p.recv(2, n+7)
+		p.send(wire.OpWriteFirst, 0, p.at(0, n), data(p.mtu))
+		p.send(wire.OpWriteMiddle, 1, data(p.mtu))
+		p.send(wire.OpWriteLastImm, 2, data(1), imm(1))
+		p.send(wire.OpSendFirst, 3, data(p.mtu))
+		p.send(wire.OpSendMiddle, 4, data(p.mtu))
+		p.send(wire.OpSendLast, 5, data(1))
+		p.wcs(fmt.Sprintf("1 SUCCESS RECV_RDMA_WITH_IMM %dB imm 00000001", n), fmt.Sprintf("2 SUCCESS RECV %dB", n))
+		p.post(3, verbs.OpRDMARead, p.mtu+3)
+		p.post(4, verbs.OpRDMARead, 0)
+		p.post(5, verbs.OpAtomicCmpAndSwp, 8)
+		p.h.nic.Output(p.now, p.ds)
+		p.send(wire.OpReadResponseFirst, 0, data(p.mtu))
+		p.send(wire.OpReadResponseLast, 1, data(3))
+		p.send(wire.OpReadResponseOnly, 2)
+		p.send(wire.OpAtomicAcknowledge, 3)
+		p.wcs(fmt.Sprintf("3 SUCCESS RDMA_READ %dB", p.mtu+3), "4 SUCCESS RDMA_READ", "5 SUCCESS COMP_SWAP 8B")
+	})
+}
+
+// cq/10: when a completion is there, so are all its data.
+func TestDataArePlacedBeforeTheCompletion(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		n := 2 * p.mtu
+		want := pattern(n, 42)
+		p.recv(1, n)
+		p.send(wire.OpSendFirst, 0, payload(bytes.Clone(want[:p.mtu])))
+		p.wcs()
+		p.send(wire.OpSendLast, 1, payload(bytes.Clone(want[p.mtu:])))
+		p.wcs(fmt.Sprintf("1 SUCCESS RECV %dB", n))
+		if !bytes.Equal(p.recvBuf(1, n), want) {
+			p.Error("the receive holds other data")
+		}
+		p.post(2, verbs.OpRDMARead, n)
+		p.h.nic.Output(p.now, p.ds)
+		p.send(wire.OpReadResponseFirst, 0, payload(bytes.Clone(want[:p.mtu])))
+		p.send(wire.OpReadResponseFirst, 0, payload(bytes.Clone(want[:p.mtu]))) // a copy is not the rest
+		p.wcs()
+		p.send(wire.OpReadResponseLast, 1, payload(bytes.Clone(want[p.mtu:])))
+		p.wcs(fmt.Sprintf("2 SUCCESS RDMA_READ %dB", n))
+		if !bytes.Equal(p.h.mem[sinkAt:][:n], want) {
+			p.Error("the READ brought other data")
+		}
+	})
+}

@@ -1,0 +1,392 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// victim is a NIC with QPs of every type and in every state, all connected to
+// one hostile peer. Its memory is fenced: what lies outside the regions, or may
+// not be written, must never change.
+type victim struct {
+	*host
+	peer  netip.Addr
+	qps   []*QP
+	now   mono.Time
+	batch []link.Datagram
+	// A writable region within the host's memory and one that is only readable.
+	writable, readable *core.Region
+	posted             int
+	completed          int
+	srqs               []*SRQ
+}
+
+const (
+	openAt, openLen   = 0x4000, 0x4000 // what the peer may write
+	shutAt, shutLen   = 0xc000, 0x4000 // what it may only read
+	bufferAt          = 0x20000        // receives and sinks of the NIC's own
+	bufferLen         = 0x10000
+	victimMemory      = 0x40000
+	fuzzPSN           = 0xfffff0
+	fuzzWindowPackets = 8
+)
+
+func newVictim(t testing.TB, addr, peer string) *victim {
+	v := &victim{peer: netip.MustParseAddr(peer), now: 1, batch: newNetwork().batch}
+	v.host = newHost(t, addr, func(c *Config) { c.WindowPackets = fuzzWindowPackets })
+	if err := v.nic.DeregMR(v.mr); err != nil { // which covers it all
+		t.Fatal(err)
+	}
+	v.mem = v.mem[:victimMemory]
+	fill(v.mem, 1)
+	region := func(at, n int, access verbs.Access) *core.Region {
+		r, err := v.nic.RegMR(v.pd, core.Bytes(v.mem[at:at+n:at+n]), uint64(at), access)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	v.writable = region(openAt, openLen, allAccess)
+	v.readable = region(shutAt, shutLen, verbs.AccessRemoteRead)
+	v.mr = region(bufferAt, bufferLen, verbs.AccessLocalWrite)
+	v.mr.Addr = bufferAt
+	v.openQPs(t)
+	return v
+}
+
+// openQPs makes QPs in a fixed order, so that a packet's QP number says which
+// kind it meets: RC twice, UC, UD, an SRQ's, XRC both ways, and RC in RTR, INIT,
+// SQD and ERR.
+func (v *victim) openQPs(t testing.TB) {
+	srq, err := v.nic.CreateSRQ(SRQConfig{PD: v.pd, MaxWR: 16, MaxSGE: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := v.nic.OpenXRCD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	xsrq, err := v.nic.CreateSRQ(SRQConfig{PD: v.pd, Type: verbs.SRQXRC, MaxWR: 16, MaxSGE: 2, XRCD: domain, CQ: v.cq})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.srqs = []*SRQ{srq, xsrq}
+	attr := func(a *verbs.QPAttr) {
+		a.SQPSN, a.RQPSN, a.PathMTU, a.MaxDestRdAtomic = fuzzPSN, fuzzPSN, verbs.MTU256, 2
+	}
+	add := func(typ verbs.QPType, edit func(*QPConfig)) *QP {
+		q := v.qp(typ, edit)
+		v.qps = append(v.qps, q)
+		return q
+	}
+	for range 2 {
+		v.ready(add(verbs.QPTypeRC, nil), v.peer, peerQPN, attr)
+	}
+	v.ready(add(verbs.QPTypeUC, nil), v.peer, peerQPN, attr)
+	v.readyUD(add(verbs.QPTypeUD, nil), 0x11)
+	v.ready(add(verbs.QPTypeRC, func(c *QPConfig) { c.SRQ = srq }), v.peer, peerQPN, attr)
+	v.readyUD(add(verbs.QPTypeUD, func(c *QPConfig) { c.SRQ = srq }), 0x11)
+	v.ready(add(verbs.QPTypeXRCSend, func(c *QPConfig) { c.RecvCQ = nil }), v.peer, peerQPN, attr)
+	target := add(verbs.QPTypeXRCRecv, func(c *QPConfig) {
+		c.SendCQ, c.RecvCQ, c.XRCD, c.Caps, c.PD = nil, nil, domain, verbs.QPCaps{}, 0
+	})
+	v.ready(target, v.peer, peerQPN, attr)
+	for _, state := range []verbs.QPState{verbs.QPStateRTR, verbs.QPStateInit, verbs.QPStateSQD, verbs.QPStateErr} {
+		q := add(verbs.QPTypeRC, nil)
+		a := connAttr(v.peer, peerQPN)
+		attr(&a)
+		a.State = verbs.QPStateInit
+		v.modify(q, a, initMask|verbs.QPAttrAccessFlags)
+		if state == verbs.QPStateInit {
+			continue
+		}
+		a.State = verbs.QPStateRTR
+		v.modify(q, a, rcRTR)
+		if state == verbs.QPStateRTR {
+			continue
+		}
+		a.State = verbs.QPStateRTS
+		v.modify(q, a, rcRTS)
+		v.modify(q, verbs.QPAttr{State: state}, verbs.QPAttrState)
+	}
+}
+
+// work posts something to every queue that takes it.
+func (v *victim) work() {
+	own := func(off, n int) verbs.SGE {
+		return verbs.SGE{Addr: bufferAt + uint64(off), Length: uint32(n), LKey: verbs.LKey(v.mr.Key)}
+	}
+	remote := verbs.Remote{Addr: peerVA, RKey: peerRKey}
+	for i, q := range v.qps {
+		at := i * 0x1000
+		wrs := []verbs.SendWR{
+			{Opcode: verbs.OpSend, SGL: []verbs.SGE{own(at, 600)}},
+			{Opcode: verbs.OpRDMARead, Remote: remote, SGL: []verbs.SGE{own(at, 700)}},
+			{Opcode: verbs.OpAtomicFetchAdd, Remote: remote, SGL: []verbs.SGE{own(at+0x800, 8)}},
+			{Opcode: verbs.OpRDMAWriteImm, Remote: remote, SGL: []verbs.SGE{own(at, 8)}},
+			{Opcode: verbs.OpAtomicWrite, Remote: remote, SGL: []verbs.SGE{own(at, 8)}},
+		}
+		for k := range wrs {
+			wrs[k].Flags = verbs.SendSignaled
+			if q.PostSend(v.now, &wrs[k], Refs{}) == nil {
+				v.posted++
+			}
+		}
+		if q.PostRecv(&verbs.RecvWR{SGL: []verbs.SGE{own(at+0x900, 400), own(at+0xb00, 100)}}) == nil {
+			v.posted++
+		}
+	}
+	for i, s := range v.srqs {
+		if s.PostRecv(&verbs.RecvWR{SGL: []verbs.SGE{own(0xe000+i*0x400, 0x400)}}) == nil {
+			v.posted++
+		}
+	}
+}
+
+// give hands the NIC a datagram and lets it react.
+func (v *victim) give(t *testing.T, d *link.Datagram) {
+	before := v.nic.Count
+	v.nic.Input(v.now, d)
+	after := &v.nic.Count
+	if after.Received != before.Received+1 {
+		t.Fatalf("a datagram was counted %d times", after.Received-before.Received)
+	}
+	if n := reasons(after) - reasons(&before); n > 1 {
+		t.Fatalf("a datagram was dropped for %d reasons: %+v, then %+v", n, before, *after)
+	}
+	v.react(t)
+}
+
+// reasons is how many datagrams were not executed, by any reason.
+func reasons(c *Counters) uint64 {
+	return c.Duplicates + c.OutOfSequence + c.StaleResponses + c.GhostResponses +
+		c.DropShort + c.DropICRC + c.DropOpcode + c.DropVersion + c.DropPad + c.DropAddress + c.DropQPN + c.DropQPType +
+		c.DropQPState + c.DropPKey + c.DropQKey + c.DropSequence + c.DropLength + c.DropNoReceive + c.DropTooLong +
+		c.DropAccess + c.DropReplay + c.DropQueue + c.DropDead
+}
+
+// react sends what there is to send, a bounded amount, and polls.
+func (v *victim) react(t *testing.T) {
+	for range 4 {
+		n := v.nic.Output(v.now, v.batch)
+		for i := range n {
+			var k wire.Packet
+			if err := k.Parse(v.batch[i].Payload); err != nil {
+				t.Fatalf("sent %x: %v", v.batch[i].Payload, err)
+			}
+		}
+		if n == 0 {
+			break
+		}
+	}
+	for {
+		var into [64]verbs.WC
+		n, err := v.cq.Poll(into[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.completed += n
+		if n == 0 {
+			break
+		}
+	}
+	if v.completed > v.posted {
+		t.Fatalf("%d completions of %d requests", v.completed, v.posted)
+	}
+	for {
+		if _, ok := v.nic.NextEvent(); !ok {
+			return
+		}
+	}
+}
+
+// fences are the bytes that nobody may write.
+func (v *victim) fences() []byte {
+	return bytes.Join([][]byte{v.mem[:openAt], v.mem[openAt+openLen : bufferAt], v.mem[bufferAt+bufferLen:]}, nil)
+}
+
+// rewrite makes a fuzzer's bytes a packet that gets past the first checks: for
+// an existing QP, in its partition, near the PSNs it uses, with keys that exist,
+// and a right ICRC. mode says which of these to leave alone.
+func (v *victim) rewrite(mode byte, b []byte) []byte {
+	if len(b) < wire.BTHLen+wire.ICRCLen || mode&fuzzSeal == 0 {
+		return b
+	}
+	q := v.qps[int(b[7])%len(v.qps)]
+	if mode&fuzzOwnBTH == 0 {
+		b[1] &^= 0x0f
+		copy(b[2:], []byte{0xff, 0xff})
+		copy(b[5:8], []byte{byte(q.num >> 16), byte(q.num >> 8), byte(q.num)})
+		b[0] = b[0]&0x1f | byte(q.transport())
+		b = b[:len(b)&^3]
+	}
+	if mode&fuzzOwnPSN == 0 {
+		near := q.resp.expected
+		if info, _ := wire.Opcode(b[0]).Info(); info.Class.Has(wire.Response) {
+			near = q.req.una
+		}
+		psn := near.Add(int32(int8(b[11])) / 16)
+		b[9], b[10], b[11] = byte(psn>>16), byte(psn>>8), byte(psn)
+	}
+	if mode&fuzzOwnKeys == 0 {
+		v.keys(b)
+	}
+	return b
+}
+
+// keys puts addresses and keys that exist where the packet has some.
+func (v *victim) keys(b []byte) {
+	info, ok := wire.Opcode(b[0]).Info()
+	if !ok || len(b) < info.HeaderLen+wire.ICRCLen {
+		return
+	}
+	at := wire.BTHLen
+	if info.Headers.Has(wire.HasXRCETH) {
+		binary.BigEndian.PutUint32(b[at:], v.srqs[1].num)
+		at += wire.XRCETHLen
+	}
+	if info.Headers.Has(wire.HasDETH) {
+		binary.BigEndian.PutUint32(b[at:], 0x11)
+	}
+	if info.Headers.Has(wire.HasFETH) {
+		at += wire.FETHLen
+	}
+	if info.Headers&(wire.HasRETH|wire.HasAtomicETH) != 0 {
+		region := v.writable
+		if b[at+11]&1 != 0 {
+			region = v.readable
+		}
+		off := binary.BigEndian.Uint16(b[at+6:])
+		binary.BigEndian.PutUint64(b[at:], region.Addr+uint64(off)&0x7ff8)
+		binary.BigEndian.PutUint32(b[at+8:], region.Key)
+		if info.Headers.Has(wire.HasRETH) && b[at+12]&0x80 == 0 {
+			binary.BigEndian.PutUint32(b[at+12:], uint32(binary.BigEndian.Uint16(b[at+14:])&0x3ff))
+		}
+	}
+}
+
+// What the byte before a datagram in FuzzInput's input asks for.
+const (
+	fuzzSeal    = 0x01 // put it right, as far as the next three do not forbid
+	fuzzOwnBTH  = 0x02
+	fuzzOwnPSN  = 0x04
+	fuzzOwnKeys = 0x08
+	fuzzBlind   = 0x10 // hide the IP identification
+	fuzzTick    = 0x20 // let the next deadline pass first
+	fuzzWork    = 0x40 // post to all queues first
+)
+
+// FuzzInput throws datagrams at a NIC. Its input is a series of them, each
+// behind three bytes: its length, and what to do about it.
+func FuzzInput(f *testing.F) {
+	add := func(mode byte, packets ...wire.Packet) {
+		var b []byte
+		for _, p := range packets {
+			raw := p.Append(nil)
+			b = append(b, byte(len(raw)>>8), byte(len(raw)), mode)
+			b = append(b, raw...)
+			mode = fuzzSeal
+		}
+		f.Add(b, len(b)%8 < 4)
+	}
+	for qp := range uint32(12) {
+		for op := range wire.Operation(0x20) {
+			k := wire.Packet{BTH: wire.BTH{Opcode: wire.Opcode(op), DestQP: qp, AckReq: true}, Payload: make([]byte, 8)}
+			k.RETH.DMALen, k.FETH.Placement = 8, 1
+			k.AETH.Syndrome = wire.Ack(31)
+			if info, ok := k.BTH.Opcode.Info(); ok && !info.Class.Has(wire.HasPayload) {
+				k.Payload = nil
+			}
+			long := k
+			long.RETH.DMALen, long.Payload = 300, make([]byte, 256)
+			shut := k
+			shut.RETH.RKey, shut.AtomicETH.RKey = 1, 1 // the region that may only be read
+			add(fuzzSeal|fuzzWork, k, k, long)
+			add(fuzzSeal|fuzzWork|fuzzTick, long, k)
+			add(fuzzSeal|fuzzWork, shut)
+		}
+	}
+	first := wire.Packet{BTH: wire.BTH{Opcode: wire.Opcode(wire.OpSendFirst)}, Payload: make([]byte, 256)}
+	last := wire.Packet{BTH: wire.BTH{Opcode: wire.Opcode(wire.OpSendLastInv)}, Payload: make([]byte, 20)}
+	add(fuzzSeal|fuzzWork, first, last, first, first)
+	f.Fuzz(func(t *testing.T, b []byte, v6 bool) {
+		addr, peer := "10.0.0.1", "10.0.0.2"
+		if v6 {
+			addr, peer = "fd00::1", "fd00::2"
+		}
+		v := newVictim(t, addr, peer)
+		fences := v.fences()
+		for round := 0; len(b) >= 3 && round < 64; round++ {
+			n := min(int(binary.BigEndian.Uint16(b)&0x1fff), len(b)-3)
+			mode, raw := b[2], b[3:3+n]
+			b = b[3+n:]
+			if mode&fuzzWork != 0 {
+				v.work()
+			}
+			if mode&fuzzTick != 0 {
+				v.now = max(v.now, min(v.nic.Deadline(), v.now.Add(time.Second)))
+				v.nic.Tick(v.now)
+			}
+			d := link.Datagram{
+				Src: netip.AddrPortFrom(v.peer, 0xc000), Dst: netip.AddrPortFrom(v.addr, wire.Port),
+				TClass: mode >> 6, IPID: uint32(mode&fuzzBlind) * (link.IPIDUnknown / fuzzBlind), Payload: v.rewrite(mode, bytes.Clone(raw)),
+			}
+			if mode&fuzzSeal != 0 && len(d.Payload) >= wire.BTHLen+wire.ICRCLen {
+				wire.NewICRC(d.Src, d.Dst).Seal(0, d.Payload)
+			}
+			v.give(t, &d)
+		}
+		if !bytes.Equal(v.fences(), fences) {
+			t.Fatal("memory outside the regions, or read-only, has changed")
+		}
+	})
+}
+
+// script is choices read from a fuzzer's bytes, and none of them lucky or
+// unlucky any more when they are used up.
+type script struct{ b []byte }
+
+func (s *script) pick(n int) int {
+	if len(s.b) == 0 || n < 2 {
+		return 0
+	}
+	v := int(s.b[0])
+	s.b = s.b[1:]
+	for limit := 256; limit < n && len(s.b) > 0; limit <<= 8 {
+		v = v<<8 | int(s.b[0])
+		s.b = s.b[1:]
+	}
+	return v % n
+}
+
+// FuzzConversation lets a fuzzer decide what two NICs are asked to do, when, and
+// what the network does to their packets. The model of the random conversations
+// says what must come of it.
+func FuzzConversation(f *testing.F) {
+	for seed := range uint64(16) {
+		d := newDice(seed)
+		b := make([]byte, 200+seed*100)
+		for i := range b {
+			b[i] = byte(d.pick(256))
+		}
+		f.Add(b, seed%2 == 0)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, brief bool) {
+		if len(b) > 1<<14 {
+			return
+		}
+		w := newConversation(t, &script{b}, brief)
+		if err := w.run(); err != nil {
+			t.Fatalf("at %v: %v", w.net.now, err)
+		}
+	})
+}

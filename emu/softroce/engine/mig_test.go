@@ -1,0 +1,275 @@
+package engine
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// migrant is a peer with a second path: other addresses at both ends, another
+// partition and another timeout.
+type migrant struct {
+	*peer
+	altHost, altPeer netip.Addr
+}
+
+const altTimeout = 9
+
+func eachMigrant(t *testing.T, f func(p migrant)) {
+	t.Helper()
+	s := setup{
+		nic: func(c *Config) {
+			c.GIDs = append(c.GIDs, RoCEv2GIDs(c.GIDs[0].GID.Addr().Next().Next().Next())...)
+			c.PKeys = []uint16{0xffff, 0x8005}
+		},
+		attr: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 8, 1 },
+	}
+	each(t, s, func(p *peer) {
+		f(migrant{p, p.h.addr.Next().Next().Next(), p.addr.Next().Next().Next()})
+	})
+}
+
+// alternate are the attributes of the second path.
+func (p migrant) alternate() verbs.QPAttr {
+	return verbs.QPAttr{
+		AltAH:   verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(p.altPeer), SGIDIndex: 1, HopLimit: 9}},
+		AltPort: 1, AltPKeyIndex: 1, AltTimeout: altTimeout, PathMigState: verbs.MigRearm,
+	}
+}
+
+// arm loads the alternate path and has the peer agree to it.
+func (p migrant) arm() {
+	p.Helper()
+	if err := p.q.Modify(p.now, p.alternate(), verbs.QPAttrAltPath|verbs.QPAttrPathMigState); err != nil {
+		p.Fatal(err)
+	}
+	p.mig(verbs.MigRearm)
+	p.send(wire.OpWriteOnly, 0, p.at(0, 8), data(8), ackReq, noMigReq)
+	p.mig(verbs.MigArmed)
+	p.leaves(p.addr, false, "ACK 0 msn 1")
+}
+
+func (p migrant) mig(want verbs.MigState) {
+	p.Helper()
+	if got := p.q.Query().PathMigState; got != want {
+		p.Fatalf("migration state %d, want %d", got, want)
+	}
+}
+
+// leaves compares what the NIC sends now, by which path and with which MigReq.
+func (p migrant) leaves(to netip.Addr, migReq bool, want ...string) {
+	p.Helper()
+	from, pkey, hops := p.h.addr, uint16(0xffff), uint8(64)
+	if to == p.altPeer {
+		from, pkey, hops = p.altHost, 0x8005, 9
+	}
+	var got []string
+	for _, d := range p.drain() {
+		var k wire.Packet
+		if err := k.Parse(d.Payload); err != nil {
+			p.Fatal(err)
+		}
+		if d.Src.Addr() != from || d.Dst.Addr() != to || k.BTH.PKey != pkey || d.HopLimit != hops || k.BTH.MigReq != migReq {
+			p.Errorf("%v to %v, P_Key %#x, hop limit %d, MigReq %v", d.Src, d.Dst, k.BTH.PKey, d.HopLimit, k.BTH.MigReq)
+		}
+		if !wire.NewICRC(d.Src, d.Dst).Check(0, d.Payload) {
+			p.Error("wrong ICRC")
+		}
+		info, _ := k.BTH.Opcode.Info()
+		got = append(got, p.render(&k, info))
+	}
+	p.compare("sent", got, want)
+}
+
+// sendAlong sends a request between two addresses.
+func (p migrant) sendAlong(src, dst netip.Addr, k int, edits ...edit) {
+	p.Helper()
+	p.redeliver(p.build(wire.OpWriteOnly, k, append([]edit{p.at(0, 8), data(8), ackReq}, edits...)...), src, dst)
+}
+
+// moved fails the test unless the QP has moved, and says so once.
+func (p migrant) moved() {
+	p.Helper()
+	p.mig(verbs.MigMigrated)
+	p.events(verbs.EventPathMig)
+	if a := p.q.Query(); a.AH != p.alternate().AltAH || a.PKeyIndex != 1 || a.Timeout != altTimeout {
+		p.Errorf("after the move: %+v", a)
+	}
+}
+
+// mig/2: without an armed alternate path MigReq means nothing, loaded or not.
+func TestMigReqHasNoEffectWithoutAnAlternatePath(t *testing.T) {
+	eachMigrant(t, func(p migrant) {
+		for k, m := range []edit{migReq, noMigReq, migReq, noMigReq} {
+			p.send(wire.OpWriteOnly, k, p.at(0, 8), data(8), ackReq, m)
+			if n := len(p.drain()); n != 1 {
+				p.Errorf("%d answers", n)
+			}
+		}
+		if err := p.q.Modify(p.now, p.alternate(), verbs.QPAttrAltPath); err != nil {
+			p.Fatal(err)
+		}
+		p.sendAlong(p.altPeer, p.altHost, 4, migReq, withPKey(0x8005))
+		p.sendAlong(p.altPeer, p.altHost, 4, migReq)
+		p.leaves(p.addr, true)
+		p.send(wire.OpWriteOnly, 4, p.at(0, 8), data(8), ackReq, migReq)
+		p.leaves(p.addr, true, "ACK 4 msn 5")
+		p.mig(verbs.MigMigrated)
+		p.events()
+	})
+}
+
+// mig/1: a packet with MigReq along the alternate path moves an armed QP there,
+// to its partition and timeout, and is executed and answered there.
+func TestMigReqMovesAnArmedQP(t *testing.T) {
+	eachMigrant(t, func(p migrant) {
+		p.arm()
+		p.send(wire.OpWriteOnly, 1, p.at(0, 8), data(8), ackReq, noMigReq)
+		p.leaves(p.addr, false, "ACK 1 msn 2")
+		p.sendAlong(p.altPeer, p.altHost, 2, withPKey(0x8005)) // MigReq 0: not a move
+		p.leaves(p.addr, false)
+		p.events()
+		p.sendAlong(p.altPeer, p.altHost, 2, migReq, withPKey(0x8005))
+		p.leaves(p.altPeer, true, "ACK 2 msn 3")
+		p.moved()
+
+		p.send(wire.OpWriteOnly, 3, p.at(0, 8), data(8), ackReq) // along the old path
+		p.leaves(p.altPeer, true)
+		p.post(1, verbs.OpSend, 4)
+		p.leaves(p.altPeer, true, "SEND_ONLY 0 4B ackreq")
+		p.wait(4096 << altTimeout)
+		p.leaves(p.altPeer, true, "SEND_ONLY 0 4B ackreq")
+		p.events()
+	})
+}
+
+// mig/1: MigReq along any but the alternate path is refused: reported once, and
+// the packet dropped.
+func TestAMoveToAnotherPathIsRefused(t *testing.T) {
+	eachMigrant(t, func(p migrant) {
+		p.arm()
+		for range 2 {
+			p.sendAlong(p.addr, p.h.addr, 1, migReq, withPKey(0x8005))
+		}
+		p.sendAlong(p.altPeer, p.h.addr, 1, migReq, withPKey(0x8005)) // half of each
+		p.sendAlong(p.altPeer, p.altHost, 1, migReq)                  // the first path's partition
+		p.leaves(p.addr, false)
+		p.mig(verbs.MigArmed)
+		p.events(verbs.EventPathMigErr)
+		if err := p.q.Modify(p.now, p.alternate(), verbs.QPAttrAltPath); err != nil {
+			p.Fatal(err)
+		}
+		p.sendAlong(p.addr, p.h.addr, 1, migReq, withPKey(0x8005))
+		p.events(verbs.EventPathMigErr) // another path, another report
+	})
+}
+
+// mig/1: an armed QP whose retries are spent moves, and starts them anew there.
+func TestAnArmedQPMovesInsteadOfGivingUp(t *testing.T) {
+	const T, altT = 4096 << 8, 4096 << altTimeout
+	eachMigrant(t, func(p migrant) {
+		p.arm()
+		p.post(1, verbs.OpSend, 4)
+		p.leaves(p.addr, false, "SEND_ONLY 0 4B ackreq")
+		p.wait(T)
+		p.leaves(p.addr, false, "SEND_ONLY 0 4B ackreq")
+		p.silence(T - 1)
+		p.events()
+		p.wait(1)
+		p.leaves(p.altPeer, true, "SEND_ONLY 0 4B ackreq")
+		p.moved()
+		p.wait(altT)
+		p.leaves(p.altPeer, true, "SEND_ONLY 0 4B ackreq")
+		p.silence(altT)
+		p.wcs("1 RETRY_EXC_ERR")
+		p.state(verbs.QPStateErr)
+		p.events()
+	})
+}
+
+// mig/1: a consumer moves an armed QP by asking for MIGRATED; what is under way
+// goes on along the new path.
+func TestAConsumerMovesAnArmedQP(t *testing.T) {
+	eachMigrant(t, func(p migrant) {
+		p.arm()
+		p.post(1, verbs.OpSend, 4)
+		p.leaves(p.addr, false, "SEND_ONLY 0 4B ackreq")
+		if err := p.q.Modify(p.now, verbs.QPAttr{PathMigState: verbs.MigMigrated}, verbs.QPAttrPathMigState); err != nil {
+			p.Fatal(err)
+		}
+		p.moved()
+		p.leaves(p.altPeer, true)
+		ack := p.build(wire.OpAcknowledge, 0, withPKey(0x8005))
+		p.redeliver(ack, p.altPeer, p.altHost)
+		p.wcs("1 SUCCESS SEND")
+		p.silence(time.Second)
+
+		// It has no alternate path any more: there is nothing to rearm.
+		frozen(p.T, p.q, func() {
+			err := p.q.Modify(p.now, verbs.QPAttr{PathMigState: verbs.MigRearm}, verbs.QPAttrPathMigState)
+			if !errors.Is(err, verbs.ErrInvalid) {
+				p.Errorf("rearmed without a path: %v", err)
+			}
+		})
+	})
+}
+
+// mig/1: who may ask for what: REARM needs an alternate path, ARMED is not for
+// asking. SQD takes the same wishes as RTS.
+func TestMigrationStatesAConsumerMayAskFor(t *testing.T) {
+	eachMigrant(t, func(p migrant) {
+		ask := func(s verbs.MigState, mask verbs.QPAttrMask) error {
+			a := p.alternate()
+			a.PathMigState = s
+			return p.q.Modify(p.now, a, mask|verbs.QPAttrPathMigState)
+		}
+		frozen(p.T, p.q, func() {
+			for _, err := range []error{ask(verbs.MigRearm, 0), ask(verbs.MigArmed, 0), ask(verbs.MigArmed, verbs.QPAttrAltPath), ask(3, 0)} {
+				if !errors.Is(err, verbs.ErrInvalid) {
+					p.Errorf("got %v", err)
+				}
+			}
+		})
+		p.enter(verbs.QPStateSQD)
+		if err := ask(verbs.MigRearm, verbs.QPAttrAltPath); err != nil {
+			p.Error(err)
+		}
+		p.mig(verbs.MigRearm)
+		p.enter(verbs.QPStateRTS)
+		p.send(wire.OpWriteOnly, 0, p.at(0, 8), data(8), noMigReq)
+		p.mig(verbs.MigArmed)
+		if err := ask(verbs.MigRearm, 0); !errors.Is(err, verbs.ErrInvalid) {
+			p.Errorf("from ARMED to REARM: %v", err)
+		}
+		p.enter(verbs.QPStateReset)
+		p.mig(verbs.MigMigrated)
+		p.events()
+	})
+}
+
+// mig/1, ecn/5: a CNP has MigReq 0 whatever its sender's state is. It arms
+// nothing, and moves nothing.
+func TestACNPArmsNothing(t *testing.T) {
+	eachMigrant(t, func(p migrant) {
+		if err := p.q.Modify(p.now, p.alternate(), verbs.QPAttrAltPath|verbs.QPAttrPathMigState); err != nil {
+			p.Fatal(err)
+		}
+		p.cnp()
+		p.mig(verbs.MigRearm)
+		p.arm()
+		p.redeliver(p.build(wire.OpAcknowledge, 0, asCNP, migReq, withPKey(0x8005)), p.altPeer, p.altHost)
+		p.mig(verbs.MigArmed)
+		p.delivered(p.build(wire.OpWriteOnly, 1, p.at(0, 8), data(8), noMigReq), marked)
+		for _, d := range p.drain() {
+			if d.Dst.Addr() != p.addr || d.ECNBits() != link.NotECT {
+				p.Errorf("a CNP to %v, class %#x", d.Dst, d.TClass)
+			}
+		}
+		p.events()
+	})
+}

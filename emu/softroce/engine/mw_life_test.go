@@ -1,0 +1,249 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// mw/8: a type 2 window is bound when it is free. Invalidated it is free again;
+// its next bind gives it a new key, and the old one stays dead.
+func TestAType2WindowIsBoundWhenFree(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		w := p.window(2)
+		old := p.opened(w, 0, 8)
+		p.post(2, verbs.OpLocalInv, 0, func(wr *verbs.SendWR) { wr.SGL, wr.InvalidateRKey = nil, verbs.RKey(old) })
+		p.expect()
+		p.wcs("2 SUCCESS LOCAL_INV")
+		fresh := p.opened(w, 8, 8)
+		p.send(wire.OpReadRequest, 0, p.at(8, 8), rkey(fresh))
+		p.expect("RR_ONLY 0 8B msn 1")
+		p.bind(3, w, 0, 8) // while it is bound
+		p.expect()
+		p.wcs("3 MW_BIND_ERR")
+		p.h.modify(p.q, verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState)
+		p.connect(p.q, nil)
+		p.send(wire.OpReadRequest, 0, p.at(8, 8), rkey(fresh)) // as it was
+		p.expect("RR_ONLY 0 8B msn 1")
+		p.send(wire.OpReadRequest, 1, p.at(0, 8), rkey(old))
+		p.expect("NAK 1 access msn 1")
+	})
+}
+
+// mw/9: a type 1 window may be bound again while it is bound, and binding no
+// bytes closes it. Either way its last key is dead.
+func TestAType1WindowOfLengthZeroIsClosed(t *testing.T) {
+	for _, n := range []int{0, 8} {
+		each(t, setup{}, func(p *peer) {
+			w := p.window(1)
+			old := p.opened(w, 0, 8)
+			fresh := p.opened(w, 0, n)
+			if w.Bound() != (n > 0) || w.Key != fresh {
+				p.Errorf("bound is %v, key %#x", w.Bound(), w.Key)
+			}
+			p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(fresh))
+			if n > 0 {
+				p.expect("RR_ONLY 0 8B msn 1")
+				p.send(wire.OpReadRequest, 1, p.at(0, 8), rkey(old))
+				p.expect("NAK 1 access msn 1")
+			} else {
+				p.expect("NAK 0 access msn 0")
+			}
+		})
+	}
+}
+
+// mw/11: a region stays while windows are bound to it.
+func TestARegionWithBoundWindowsIsBusy(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		one, two := p.window(1), p.window(2)
+		key := p.opened(one, 0, 8)
+		p.opened(two, 0, 8)
+		p.h.nic.DeallocMW(two)
+		if err := p.h.nic.DeregMR(p.h.mr); !errors.Is(err, verbs.ErrBusy) {
+			p.Errorf("deregistered: %v", err)
+		}
+		p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(key)) // and works
+		p.expect("RR_ONLY 0 8B msn 1")
+		p.opened(one, 0, 0)
+		if err := p.h.nic.DeregMR(p.h.mr); err != nil {
+			p.Error(err)
+		}
+		if err := p.h.nic.DeregMR(p.h.mr); !errors.Is(err, verbs.ErrInvalid) {
+			p.Errorf("deregistered twice: %v", err)
+		}
+	})
+}
+
+// mw/12: windows do not keep their QP. They close with it, even for a later QP.
+func TestAQPWithBoundWindowsCanBeDestroyed(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		one, two := p.window(1), p.window(2)
+		p.opened(one, 0, 8)
+		p.opened(two, 0, 8)
+		if err := p.h.nic.DestroyQP(p.q); err != nil {
+			p.Fatal(err)
+		}
+		if !one.Bound() || two.Bound() {
+			p.Errorf("bound are %v, %v: type 1 belongs to no QP", one.Bound(), two.Bound())
+		}
+		p.h.nic.nextQP = int(p.q.num - p.h.nic.cfg.FirstQPN) // the number once more
+		if old := p.q; p.instead(verbs.QPTypeRC, nil).num != old.num {
+			p.Fatal("another number")
+		}
+		p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(two.Key))
+		p.expect("NAK 0 access msn 0")
+	})
+}
+
+// mw/13: an unsignaled bind says nothing when it succeeds, and does when it
+// fails.
+func TestAnUnsignaledBindCompletesOnlyInError(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		unsignaled := func(wr *verbs.SendWR, _ *Refs) { wr.Flags = 0 }
+		w := p.window(2)
+		p.bind(1, w, 0, 8, unsignaled)
+		p.expect()
+		p.wcs()
+		if !w.Bound() {
+			p.Error("not bound")
+		}
+		p.bind(2, w, 0, 8, unsignaled)
+		p.expect()
+		p.wcs("2 MW_BIND_ERR")
+	})
+}
+
+// mw/14: a local invalidation waits for everything posted before it. A bind
+// does not; what is posted behind either waits for it.
+func TestALocalInvalidationWaitsForEarlierRequests(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		w := p.window(2)
+		key := p.opened(w, 0, 8)
+		p.post(1, verbs.OpRDMARead, 8)
+		p.post(2, verbs.OpSend, 4)
+		p.post(3, verbs.OpLocalInv, 0, func(wr *verbs.SendWR) { wr.SGL, wr.InvalidateRKey = nil, verbs.RKey(key) })
+		p.post(4, verbs.OpSend, 4)
+		p.expect("READ_REQUEST 0 va+0 len 8 ackreq", "SEND_ONLY 1 4B ackreq")
+		p.send(wire.OpReadResponseOnly, 0, data(8))
+		p.expect()
+		if !w.Bound() {
+			p.Fatal("invalidated before the SEND was acknowledged")
+		}
+		p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(key))
+		p.expect("RR_ONLY 0 8B msn 1")
+		p.ack(1)
+		p.expect("SEND_ONLY 2 4B ackreq")
+		if w.Bound() {
+			p.Error("still bound")
+		}
+		p.wcs("1 SUCCESS RDMA_READ 8B", "2 SUCCESS SEND", "3 SUCCESS LOCAL_INV")
+		p.post(5, verbs.OpSend, 4)
+		p.bind(6, w, 0, 8)
+		p.expect("SEND_ONLY 3 4B ackreq")
+		if !w.Bound() {
+			p.Error("the bind waited for the SEND")
+		}
+		p.wcs() // but not its completion
+		p.ack(3)
+		p.wcs("4 SUCCESS SEND", "5 SUCCESS SEND", "6 SUCCESS BIND_MW")
+	})
+}
+
+// rc/inv: only a type 2 window that is bound to the QP can be invalidated on it.
+func TestALocalInvalidationNeedsABoundWindowOfItsQP(t *testing.T) {
+	for name, key := range map[string]func(p *peer) uint32{
+		"no key at all":            func(*peer) uint32 { return 0 },
+		"an unknown key":           func(*peer) uint32 { return 0xabcdef00 },
+		"a region":                 func(p *peer) uint32 { return p.h.mr.Key },
+		"a window that is free":    func(p *peer) uint32 { return p.window(2).Key },
+		"a type 1 window":          func(p *peer) uint32 { return p.opened(p.window(1), 0, 8) },
+		"a window of another QP":   func(p *peer) uint32 { k := p.opened(p.window(2), 0, 8); p.instead(verbs.QPTypeRC, nil); return k },
+		"the last key of a window": func(p *peer) uint32 { return p.opened(p.window(2), 0, 8) - 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, setup{}, func(p *peer) {
+				k := key(p)
+				p.post(1, verbs.OpLocalInv, 0, func(wr *verbs.SendWR) { wr.SGL, wr.InvalidateRKey = nil, verbs.RKey(k) })
+				p.expect()
+				p.wcs("1 MW_BIND_ERR")
+				p.state(verbs.QPStateErr)
+				p.post(2, verbs.OpSend, 0)
+				p.wcs("2 WR_FLUSH_ERR")
+			})
+		})
+	}
+}
+
+// uc/9 for local operations: on UC a failed bind stops the send queue only.
+func TestAFailedBindOnUCStopsTheSendQueue(t *testing.T) {
+	eachUC(t, setup{}, func(p ucPeer) {
+		w := p.window(2)
+		key := p.opened(w, 0, 8)
+		p.send(wire.OpWriteOnly, 0, p.at(0, 8), rkey(key), data(8))
+		p.drops()
+		p.post(1, verbs.OpSend, 4)
+		p.bind(2, w, 0, 8)
+		p.post(3, verbs.OpSend, 4)
+		p.expect("UC SEND_ONLY 0 4B")
+		p.wcs("1 SUCCESS SEND", "2 MW_BIND_ERR", "3 WR_FLUSH_ERR")
+		p.state(verbs.QPStateSQE)
+		p.send(wire.OpWriteOnly, 1, p.at(0, 8), rkey(key), data(8)) // is still open
+		p.drops()
+	})
+}
+
+// Windows and regions live in a domain, which stays as long; a window has one
+// of two types, and writing from afar needs writing from near.
+func TestWindowsAndRegionsNeedADomain(t *testing.T) {
+	h := newHost(t, "10.0.0.1", func(c *Config) { c.Limits.MRs = 3 })
+	pd := h.domain()
+	mem := core.Bytes(make([]byte, 16))
+	invalid := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, err := h.nic.RegMR(pd+1, mem, 0, 0)
+	invalid("a region of no domain", err)
+	_, err = h.nic.RegMR(pd, mem, 0, verbs.AccessRemoteWrite)
+	invalid("a region to be written from afar only", err)
+	_, err = h.nic.RegMR(pd, mem, 0, verbs.AccessRemoteAtomic)
+	invalid("a region for atomics from afar only", err)
+	_, err = h.nic.RegMR(pd, mem, 1<<64-8, 0)
+	invalid("a region around the end of all addresses", err)
+	_, err = h.nic.AllocMW(pd+1, verbs.MWType1)
+	invalid("a window of no domain", err)
+	for _, typ := range []verbs.MWType{0, 3} {
+		_, err = h.nic.AllocMW(pd, typ)
+		invalid(fmt.Sprintf("a window of type %d", typ), err)
+	}
+	w, err := h.nic.AllocMW(pd, verbs.MWType2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := h.nic.RegMR(pd, mem, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = h.nic.RegMR(pd, mem, 0, 0); !errors.Is(err, verbs.ErrNoMemory) {
+		t.Errorf("a fourth of three: %v", err)
+	}
+	if err := h.nic.DeregMR(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.nic.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("the domain of a window went: %v", err)
+	}
+	h.nic.DeallocMW(w)
+	h.nic.DeallocMW(w) // once is enough
+	if err := h.nic.DeallocPD(pd); err != nil {
+		t.Error(err)
+	}
+	invalid("a domain gone twice", h.nic.DeallocPD(pd))
+}

@@ -1,0 +1,243 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const windowRights = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+
+// window allocates a window in the host's domain.
+func (p *peer) window(typ verbs.MWType) *core.Window {
+	p.Helper()
+	w, err := p.h.nic.AllocMW(p.h.pd, typ)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return w
+}
+
+// bind posts a bind of n bytes of the target memory from off on to the QP, with
+// a new key. It returns the key.
+func (p *peer) bind(id uint64, w *core.Window, off, n int, edits ...func(*verbs.SendWR, *Refs)) uint32 {
+	p.Helper()
+	wr := verbs.SendWR{WRID: id, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{
+		RKey: verbs.NextRKey(verbs.RKey(w.Key)),
+		Info: verbs.BindInfo{Addr: p.h.mr.Addr + targetAt + uint64(off), Length: uint64(n), Access: windowRights},
+	}}
+	refs := Refs{Window: w, Region: p.h.mr}
+	for _, e := range edits {
+		e(&wr, &refs)
+	}
+	if err := p.q.PostSend(p.now, &wr, refs); err != nil {
+		p.Fatal(err)
+	}
+	return uint32(wr.Bind.RKey)
+}
+
+// opened binds and expects that to succeed.
+func (p *peer) opened(w *core.Window, off, n int, edits ...func(*verbs.SendWR, *Refs)) uint32 {
+	p.Helper()
+	key := p.bind(77, w, off, n, edits...)
+	p.expect()
+	p.wcs("77 SUCCESS BIND_MW")
+	return key
+}
+
+func rights(a verbs.Access) func(*verbs.SendWR, *Refs) {
+	return func(wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Access = a }
+}
+
+// regionIn registers the host's memory once more.
+func (p *peer) regionIn(pd core.PD, access verbs.Access) *core.Region {
+	p.Helper()
+	mr, err := p.h.nic.RegMR(pd, core.Bytes(p.h.mem), p.h.mr.Addr, access)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return mr
+}
+
+// mw/1, mw/2, mw/3, mw/4, mw/9, mw/10: a bind that breaks a rule completes with
+// MW_BIND_ERR, fails the QP and leaves the window as it was.
+func TestABindThatBreaksARuleFails(t *testing.T) {
+	type change = func(*peer, *verbs.SendWR, *Refs)
+	region := func(access verbs.Access) change {
+		return func(p *peer, _ *verbs.SendWR, r *Refs) { r.Region = p.regionIn(p.h.pd, access) }
+	}
+	const end = memSize - targetAt
+	cases := []struct {
+		name   string
+		typ    verbs.MWType
+		off, n int
+		change change
+	}{
+		{"before the region", 2, -targetAt - 1, 8, nil},
+		{"one byte beyond the region", 2, end - 7, 8, nil},
+		{"beyond the region, type 1", 1, end - 7, 8, nil},
+		{"longer than the region", 2, -targetAt, memSize + 1, nil},
+		{"around the end of all addresses", 2, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Addr = 1<<64 - 4 }},
+		{"a region not for binding", 2, 0, 8, region(allAccess &^ verbs.AccessMWBind)},
+		{"remote writes to a region that is read only", 2, 0, 8, region(verbs.AccessMWBind | verbs.AccessRemoteRead)},
+		{"remote atomics on a region that is read only", 2, 0, 8, func(p *peer, wr *verbs.SendWR, r *Refs) {
+			region(verbs.AccessMWBind)(p, wr, r)
+			wr.Bind.Info.Access = verbs.AccessRemoteAtomic
+		}},
+		{"a region of another domain", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) { r.Region = p.regionIn(p.h.domain(), allAccess) }},
+		{"a window of another domain", 2, 0, 8, func(p *peer, wr *verbs.SendWR, r *Refs) {
+			w, err := p.h.nic.AllocMW(p.h.domain(), verbs.MWType2)
+			if err != nil {
+				p.Fatal(err)
+			}
+			r.Window, wr.Bind.RKey = w, verbs.NextRKey(verbs.RKey(w.Key))
+		}},
+		{"a region that is gone", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) {
+			r.Region = p.regionIn(p.h.pd, allAccess)
+			if err := p.h.nic.DeregMR(r.Region); err != nil {
+				p.Fatal(err)
+			}
+		}},
+		{"a window that is gone", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) { p.h.nic.DeallocMW(r.Window) }},
+		{"type 2 of no bytes", 2, 0, 0, nil},
+		{"type 1 from zero on", 1, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Access |= verbs.AccessZeroBased }},
+		{"rights that no window has", 2, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Access |= verbs.AccessLocalWrite }},
+		{"the key of another window", 2, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.RKey += 0x100 }},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			each(t, setup{}, func(p *peer) {
+				w := p.window(c.typ)
+				key := w.Key
+				p.bind(1, w, c.off, c.n, func(wr *verbs.SendWR, r *Refs) {
+					if c.change != nil {
+						c.change(p, wr, r)
+					}
+				})
+				p.post(2, verbs.OpSend, 4)
+				p.expect()
+				p.wcs("1 MW_BIND_ERR", "2 WR_FLUSH_ERR")
+				p.state(verbs.QPStateErr)
+				if w.Bound() || w.Key != key {
+					p.Errorf("bound is %v, the key went from %#x to %#x", w.Bound(), key, w.Key)
+				}
+			})
+		})
+	}
+}
+
+// mw/4: QP, window and region live in one domain, which is the QP's to break,
+// too.
+func TestABindOnAQPOfAnotherDomainFails(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		pd := p.h.domain()
+		p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.PD = pd })
+		for typ := range verbs.MWType(2) {
+			w := p.window(typ + 1)
+			p.bind(1, w, 0, 8)
+			p.expect()
+			p.wcs("1 MW_BIND_ERR")
+			p.h.modify(p.q, verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState)
+			p.connect(p.q, nil)
+		}
+	})
+}
+
+// mw/5, mw/6: through a window a peer reaches its range and no byte more, and
+// may do what the window says: neither more, nor only what the region says.
+func TestAWindowOpensItsRangeAndItsRightsOnly(t *testing.T) {
+	const off, size = 64, 256
+	type try struct {
+		op     wire.Operation
+		off, n int
+	}
+	read, write := wire.OpReadRequest, wire.OpWriteOnly
+	cases := []struct {
+		name   string
+		access verbs.Access
+		try    try
+		ok     bool
+	}{
+		{"all of it is read", windowRights, try{read, off, size}, true},
+		{"its last byte is written", windowRights, try{write, off + size - 1, 1}, true},
+		{"its last word is added to", windowRights, try{wire.OpFetchAdd, off + size - 8, 8}, true},
+		{"a byte beyond it is read", windowRights, try{read, off + size - 4, 8}, false},
+		{"a byte before it is read", windowRights, try{read, off - 1, 8}, false},
+		{"a byte beyond it is written", windowRights, try{write, off + size - 4, 5}, false},
+		{"a word beyond it is added to", windowRights, try{wire.OpFetchAdd, off + size, 8}, false},
+		{"what it lets read is read", verbs.AccessRemoteRead, try{read, off, 8}, true},
+		{"what it lets read is written", verbs.AccessRemoteRead, try{write, off, 8}, false},
+		{"what it lets write is read", verbs.AccessRemoteWrite, try{read, off, 8}, false},
+		{"what it lets read and write is added to", verbs.AccessRemoteRead | verbs.AccessRemoteWrite, try{wire.OpFetchAdd, off, 8}, false},
+	}
+	for _, c := range cases {
+		for _, typ := range []verbs.MWType{1, 2} {
+			t.Run(fmt.Sprintf("%s/type %d", c.name, typ), func(t *testing.T) {
+				each(t, setup{}, func(p *peer) {
+					// The region alone lets peers do nothing.
+					mr := p.regionIn(p.h.pd, verbs.AccessLocalWrite|verbs.AccessMWBind)
+					key := p.opened(p.window(typ), off, size, rights(c.access), func(_ *verbs.SendWR, r *Refs) { r.Region = mr })
+					size := 0
+					if c.try.op == write {
+						size = c.try.n
+					}
+					p.send(c.try.op, 0, p.at(c.try.off, c.try.n), p.word(c.try.off, 1, 0), rkey(key), data(size), ackReq)
+					if !c.ok {
+						p.expect("NAK 0 access msn 0")
+						p.untouched()
+						p.state(verbs.QPStateErr)
+						return
+					}
+					if p.h.nic.Output(p.now, p.ds) != 1 || p.q.State() != verbs.QPStateRTS {
+						p.Errorf("refused, state %v", p.q.State())
+					}
+				})
+			})
+		}
+	}
+}
+
+// A zero-based window of type 2 begins at address zero, wherever its region is.
+func TestAZeroBasedWindowBeginsAtZero(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		key := p.opened(p.window(2), 16, 32, rights(windowRights|verbs.AccessZeroBased))
+		at := func(va uint64, n uint32) edit {
+			return func(k *wire.Packet) { k.RETH = wire.RETH{VA: va, RKey: key, DMALen: n} }
+		}
+		p.send(wire.OpWriteOnly, 0, at(28, 4), payload([]byte("wxyz")), ackReq)
+		p.expect("ACK 0 msn 1")
+		if got := p.target(44, 4); string(got) != "wxyz" {
+			p.Errorf("at its end is %q", got)
+		}
+		p.send(wire.OpReadRequest, 1, at(0, 32))
+		p.expect("RR_ONLY 1 32B msn 2")
+		if !bytes.Equal(p.got[0].Payload, p.target(16, 32)) {
+			p.Error("other data")
+		}
+		p.send(wire.OpReadRequest, 2, at(29, 4))
+		p.expect("NAK 2 access msn 2")
+	})
+}
+
+// mw/7: a type 2 window works through the QP that bound it; one of type 1
+// through every QP of its domain.
+func TestAType2WindowWorksOnItsQPOnly(t *testing.T) {
+	for _, typ := range []verbs.MWType{1, 2} {
+		each(t, setup{}, func(p *peer) {
+			key := p.opened(p.window(typ), 0, 8)
+			p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(key))
+			p.expect("RR_ONLY 0 8B msn 1")
+			p.instead(verbs.QPTypeRC, nil)
+			p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(key))
+			if typ == 1 {
+				p.expect("RR_ONLY 0 8B msn 1")
+			} else {
+				p.expect("NAK 0 access msn 0")
+			}
+		})
+	}
+}

@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// timeout handles an expired transport timer: back to the oldest packet that
+// is unanswered, or the end.
+func (q *QP) timeout() {
+	r := &q.req
+	r.timer = mono.Never
+	if !r.outstanding() {
+		return
+	}
+	q.nic.Count.Timeouts++
+	if q.ghost() && r.retries == 0 {
+		q.reset() // it has haunted the peer once, and has no CQ any more
+		return
+	}
+	if !q.spendRetry() {
+		return
+	}
+	r.nakSeen = false
+	q.rewind(r.una)
+}
+
+// spendRetry takes one of the retries that are left. Without one, a QP with an
+// alternate path moves there; any other fails.
+func (q *QP) spendRetry() bool {
+	r := &q.req
+	switch {
+	case q.attr.RetryCnt == 7 && q.nic.q.RetryCount7Forever:
+	case r.retries > 0:
+		r.retries--
+	case q.attr.PathMigState == verbs.MigArmed:
+		q.migrate()
+		r.retries = q.attr.RetryCnt
+	default:
+		q.nic.Count.RetryExceeded++
+		if q.nic.q.RetryExcHangs {
+			r.stalled = true
+			return false
+		}
+		q.failRequest(q.sq.at(q.sq.head), verbs.WCRetryExcErr)
+		return false
+	}
+	return true
+}
+
+// rewind makes psn the next packet to send.
+func (q *QP) rewind(psn wire.PSN) {
+	r := &q.req
+	r.timer = mono.Never
+	r.reads = 0
+	r.cur, r.pkt, r.next = q.sq.head, 0, psn
+	for ; r.cur != q.sq.tail; r.cur++ {
+		w := q.sq.at(r.cur)
+		if w.state == wqePosted || w.state == wqeFailed {
+			break
+		}
+		if w.state == wqeDone {
+			continue
+		}
+		if psn.Sub(w.last) <= 0 {
+			r.pkt = psn.Sub(w.first)
+			break
+		}
+		if w.readLike() {
+			r.reads++
+		}
+	}
+	r.sinceAckReq = 0
+	q.wake()
+}
+
+// resend goes back to psn, once for each loss: further NAKs for the same packet
+// say nothing new until something has moved, nor do they before that packet has
+// left again, as during an RNR wait.
+func (q *QP) resend(psn wire.PSN) {
+	r := &q.req
+	switch {
+	case r.next == psn:
+		return
+	case r.nakSeen && r.nakPSN == psn && !q.nic.q.DuplicateNAKsResend:
+		return
+	case r.nakSeen && q.nic.q.IgnoreSecondNAK:
+		return
+	}
+	if !q.spendRetry() {
+		return
+	}
+	r.nakSeen, r.nakPSN, r.nakEnd = true, psn, r.max
+	q.rewind(psn)
+}
+
+// receiverNotReady waits as long as the peer asks for, then goes back to psn.
+// The rest of a wait under way is not cut short or drawn out by another copy of
+// the NAK that began it.
+func (q *QP) receiverNotReady(now mono.Time, psn wire.PSN, code uint8) {
+	r := &q.req
+	w := q.find(psn)
+	if w == nil || r.rnrUntil != mono.Never {
+		return
+	}
+	if q.attr.RNRRetry != 7 {
+		if r.rnrRetries == 0 {
+			q.nic.Count.RNRExceeded++
+			status := verbs.WCRNRRetryExcErr
+			if q.nic.q.RNRExcIsRetryExc {
+				status = verbs.WCRetryExcErr
+			}
+			q.failRequest(w, status)
+			return
+		}
+		r.rnrRetries--
+	}
+	q.rewind(psn) // which also stops the timer: the peer is alive, the wait its own doing
+	r.rnrUntil = now.Add(q.rnrDelay(code))
+}
+
+func (q *QP) rnrDelay(code uint8) time.Duration {
+	switch {
+	case q.nic.q.RNRNoWait:
+		return 0
+	case q.nic.q.RNRTimerTypo && code == 25:
+		return q.jiffies(61410 * time.Microsecond)
+	}
+	return q.jiffies(wire.RNRDelay(code))
+}
+
+// rnrOver ends an RNR wait.
+func (q *QP) rnrOver() {
+	q.req.rnrUntil = mono.Never
+	q.wake()
+}
+
+// ackTimeout is the transport timer's interval; 0 if it is off.
+func (q *QP) ackTimeout() time.Duration {
+	t := wire.AckTimeout(q.attr.Timeout)
+	if q.nic.q.AdaptiveTimeout {
+		t = t / 16 << (q.attr.RetryCnt - q.req.retries)
+	}
+	return q.jiffies(t)
+}
+
+// jiffies rounds a timer up for Quirks.JiffyTimers.
+func (q *QP) jiffies(d time.Duration) time.Duration {
+	const jiffy = 4 * time.Millisecond
+	if !q.nic.q.JiffyTimers || d == 0 {
+		return d
+	}
+	return (d + jiffy - 1) / jiffy * jiffy
+}

@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Hand-made conversations over other services than RC, and with receives that
+// QPs share.
+
+// over makes a packet one of another transport.
+func over(tr wire.Transport) edit {
+	return func(k *wire.Packet) { k.BTH.Opcode = wire.MakeOpcode(tr, k.BTH.Opcode.Operation()) }
+}
+
+// instead continues the conversation with a new QP, connected in the same way.
+func (p *peer) instead(typ verbs.QPType, edit func(*QPConfig)) *QP {
+	p.Helper()
+	p.q = p.h.qp(typ, edit)
+	p.port = 0
+	p.connect(p.q, nil)
+	return p.q
+}
+
+// connect takes a QP to RTS towards the peer.
+func (p *peer) connect(q *QP, edit func(*verbs.QPAttr)) {
+	p.Helper()
+	p.h.ready(q, p.addr, peerQPN, func(a *verbs.QPAttr) {
+		a.PathMTU = verbs.MTUFor(p.mtu)
+		a.RQPSN, a.SQPSN = uint32(p.rq), uint32(p.sq)
+		if edit != nil {
+			edit(a)
+		}
+	})
+}
+
+// drops compares how often packets were dropped since the start, and why:
+// "drop_qkey 1" and so on.
+func (p *peer) drops(want ...string) {
+	p.Helper()
+	var got []string
+	for _, c := range p.h.nic.Count.List() {
+		if strings.HasPrefix(c.Name, "drop_") && c.Value > 0 {
+			got = append(got, fmt.Sprintf("%s %d", c.Name, c.Value))
+		}
+	}
+	p.compare("dropped", got, want)
+}
+
+// cqOf makes a CQ of another depth than the host's.
+func (p *peer) cqOf(depth int) *CQ {
+	p.Helper()
+	cq, err := p.h.nic.CreateCQ(depth)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return cq
+}
+
+// polled compares the completions in a CQ of its own.
+func (p *peer) polled(cq *CQ, want ...string) {
+	p.Helper()
+	into := make([]verbs.WC, cq.Depth())
+	n, err := cq.Poll(into)
+	if err != nil {
+		p.Fatal(err)
+	}
+	var got []string
+	for i := range n {
+		got = append(got, renderWC(&into[i]))
+	}
+	p.compare("completed", got, want)
+}
+
+// domain makes one more protection domain.
+func (h *host) domain() core.PD {
+	h.t.Helper()
+	pd, err := h.nic.AllocPD()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return pd
+}
+
+// srq makes a shared receive queue. edit may change what is asked for.
+func (h *host) srq(edit func(*SRQConfig)) *SRQ {
+	h.t.Helper()
+	c := SRQConfig{PD: h.pd, MaxWR: 16, MaxSGE: 2}
+	if edit != nil {
+		edit(&c)
+	}
+	s, err := h.nic.CreateSRQ(c)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return s
+}
+
+// share posts a receive of n bytes to a shared queue. Its buffer is
+// recvBuf(id, n).
+func (p *peer) share(s *SRQ, id uint64, n int) {
+	p.Helper()
+	sge := p.h.sge(recvAt+int(id%16)*recvSize, n)
+	if err := s.PostRecv(&verbs.RecvWR{WRID: id, SGL: []verbs.SGE{sge}}); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// ucPeer talks to a UC QP.
+type ucPeer struct{ *peer }
+
+func eachUC(t *testing.T, s setup, f func(p ucPeer)) {
+	t.Helper()
+	qp := s.qp
+	s.qp = func(c *QPConfig) {
+		c.Type = verbs.QPTypeUC
+		if qp != nil {
+			qp(c)
+		}
+	}
+	each(t, s, func(p *peer) { f(ucPeer{p}) })
+}
+
+func (p ucPeer) send(op wire.Operation, k int, edits ...edit) {
+	p.Helper()
+	p.peer.send(op, k, append([]edit{over(wire.TransportUC)}, edits...)...)
+}
+
+// udPeer talks to a UD QP.
+type udPeer struct{ *peer }
+
+const udQKey = 0x1122_3344
+
+// eachUD runs f against every flavour of a UD QP. A datagram QP is connected to
+// nobody, so the path MTU of the flavour is not used, nor is s.attr.
+func eachUD(t *testing.T, s setup, f func(p udPeer)) {
+	t.Helper()
+	anyLink := func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }
+	each(t, setup{nic: s.nic, attr: anyLink}, func(p *peer) {
+		p.insteadUD(s.qp)
+		f(udPeer{p})
+	})
+}
+
+// insteadUD continues the conversation with a new UD QP.
+func (p *peer) insteadUD(edit func(*QPConfig)) *QP {
+	p.Helper()
+	p.q, p.port = p.h.qp(verbs.QPTypeUD, edit), 0
+	a := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: udQKey, SQPSN: uint32(p.sq)}
+	p.h.modify(p.q, a, initMask|verbs.QPAttrQKey)
+	a.State = verbs.QPStateRTR
+	p.h.modify(p.q, a, verbs.QPAttrState)
+	a.State = verbs.QPStateRTS
+	p.h.modify(p.q, a, verbs.QPAttrState|verbs.QPAttrSQPSN)
+	return p.q
+}
+
+func datagram(k *wire.Packet) {
+	over(wire.TransportUD)(k)
+	k.DETH = wire.DETH{QKey: udQKey, SrcQP: peerQPN}
+}
+
+func qkey(key uint32) edit { return func(k *wire.Packet) { k.DETH.QKey = key } }
+
+func (p udPeer) send(op wire.Operation, k int, edits ...edit) {
+	p.Helper()
+	p.peer.send(op, k, append([]edit{datagram}, edits...)...)
+}
+
+// handle makes an address handle for the peer.
+func (p *peer) handle(edit func(*verbs.AHAttr)) *AH {
+	p.Helper()
+	a := verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(p.addr), HopLimit: 64}}
+	if edit != nil {
+		edit(&a)
+	}
+	ah, err := p.h.nic.CreateAH(p.h.pd, a)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return ah
+}
+
+// postTo gives the NIC a signaled datagram of n bytes for the peer's QP.
+func (p udPeer) postTo(id uint64, ah *AH, n int, edits ...func(*verbs.SendWR)) {
+	p.Helper()
+	wr := verbs.SendWR{
+		WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{p.h.sge(sourceAt, n)},
+		UD: verbs.UD{QPN: peerQPN, QKey: udQKey},
+	}
+	for _, e := range edits {
+		e(&wr)
+	}
+	if err := p.q.PostSend(p.now, &wr, Refs{AH: ah}); err != nil {
+		p.Fatal(err)
+	}
+}

@@ -1,0 +1,355 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// onSRQ makes a conversation with the first of n RC QPs that share a queue.
+func (p *peer) onSRQ(s *SRQ, n int) []*QP {
+	p.Helper()
+	qps := make([]*QP, n)
+	for i := range qps {
+		qps[i] = p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.SRQ = s })
+	}
+	p.with(qps[0])
+	return qps
+}
+
+// with turns the conversation to another QP.
+func (p *peer) with(q *QP) *peer {
+	p.q, p.port = q, 0
+	return p
+}
+
+// srq/1, srq/6: QPs share receives, and each message uses one, from its first
+// packet on.
+func TestQPsShareTheReceivesOfAnSRQ(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		s := p.h.srq(nil)
+		qps := p.onSRQ(s, 2)
+		for id := range uint64(4) {
+			p.share(s, id, 2*p.mtu)
+		}
+		p.with(qps[0]).send(wire.OpSendFirst, 0, data(p.mtu))
+		p.with(qps[1]).send(wire.OpSendOnly, 0, data(4))
+		p.with(qps[0]).send(wire.OpSendLast, 1, data(4))
+		p.with(qps[1]).send(wire.OpSendFirst, 1, data(p.mtu))
+		p.with(qps[0]).send(wire.OpWriteOnlyImm, 2, p.at(0, 8), data(8), imm(1))
+		p.with(qps[1]).send(wire.OpSendLast, 2, data(1))
+		var got []string
+		for _, wc := range p.h.poll() {
+			got = append(got, fmt.Sprintf("qp %d: %s", wc.QPN-verbs.QPN(qps[0].num), renderWC(&wc)))
+		}
+		p.compare("completed", got, []string{
+			"qp 1: 1 SUCCESS RECV 4B", fmt.Sprintf("qp 0: 0 SUCCESS RECV %dB", p.mtu+4),
+			"qp 0: 3 SUCCESS RECV_RDMA_WITH_IMM 8B imm 00000001", fmt.Sprintf("qp 1: 2 SUCCESS RECV %dB", p.mtu+1),
+		})
+		if n := s.rq.count(); n != 0 {
+			p.Errorf("%d receives are left", n)
+		}
+	})
+}
+
+// srq/2: falling below the limit raises one event and disarms it.
+func TestTheSRQLimitIsReportedOnce(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		s := p.h.srq(func(c *SRQConfig) { c.MaxWR, c.Limit = 4, 3 })
+		p.onSRQ(s, 1)
+		for id := range uint64(4) {
+			p.share(s, id, 8)
+		}
+		p.send(wire.OpSendOnly, 0)
+		p.events() // three are left: not below three
+		if a := s.Query(); a.Limit != 3 {
+			p.Errorf("limit is %d", a.Limit)
+		}
+		p.send(wire.OpSendOnly, 1)
+		if e, ok := p.h.nic.NextEvent(); !ok || e.Type != verbs.EventSRQLimitReached || e.SRQ != s {
+			p.Fatalf("event %+v", e)
+		}
+		p.send(wire.OpSendOnly, 2)
+		p.events()
+		if a := s.Query(); a.Limit != 0 {
+			p.Errorf("limit is %d, still armed", a.Limit)
+		}
+		p.share(s, 4, 8) // two again
+		if err := s.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit); err != nil {
+			p.Fatal(err)
+		}
+		p.events()
+		p.send(wire.OpSendOnly, 3)
+		p.events(verbs.EventSRQLimitReached)
+	})
+}
+
+// srq/3: a QP on a shared queue takes no receives of its own.
+func TestAQPOnAnSRQTakesNoReceives(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		s := p.h.srq(nil)
+		p.onSRQ(s, 1)
+		if err := p.q.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrInvalid) {
+			p.Errorf("posted: %v", err)
+		}
+	})
+}
+
+// srq/4: an empty queue is a receiver that is not ready. It advertises no
+// credits, since they are not one QP's to give.
+func TestAnEmptySRQIsNotReady(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		s := p.h.srq(nil)
+		p.onSRQ(s, 1)
+		p.send(wire.OpSendOnly, 0, data(4), ackReq)
+		p.expect("RNR 0 code 12 msn 0")
+		p.share(s, 1, 8)
+		p.share(s, 2, 8)
+		p.send(wire.OpSendOnly, 0, data(4), ackReq)
+		p.expect("ACK 0 msn 1")
+		if c := p.got[0].AETH.Syndrome; c != wire.Ack(wire.CreditUnlimited) {
+			p.Errorf("syndrome %#x promises receives", uint8(c))
+		}
+		p.wcs("1 SUCCESS RECV 4B")
+	})
+}
+
+// srq/5, srq/7: a QP that fails leaves the shared receives alone and says that
+// it takes no more. The others go on, and so does posting.
+func TestAnErrorLeavesSharedReceivesAlone(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		s := p.h.srq(nil)
+		qps := p.onSRQ(s, 2)
+		p.share(s, 1, 8)
+		p.h.modify(qps[0], verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
+		p.wcs()
+		if e, ok := p.h.nic.NextEvent(); !ok || e.Type != verbs.EventQPLastWQEReached || e.QP != qps[0] {
+			p.Fatalf("event %+v", e)
+		}
+		p.h.modify(qps[0], verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
+		p.events() // once
+		p.share(s, 2, 8)
+		p.with(qps[1])
+		p.send(wire.OpSendOnly, 0, data(4))
+		p.send(wire.OpSendOnly, 1, data(4))
+		p.wcs("1 SUCCESS RECV 4B", "2 SUCCESS RECV 4B")
+	})
+}
+
+// srq/5: the receive of the message under way is the QP's. It is flushed, and
+// only then the QP says that this was the last.
+func TestAReceiveUnderWayIsFlushedBeforeTheLastWQEEvent(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		s, cq := p.h.srq(nil), p.cqOf(1)
+		p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.SRQ, c.RecvCQ = s, cq })
+		p.share(s, 1, 2*p.mtu)
+		p.share(s, 2, 8)
+		p.send(wire.OpSendFirst, 0, data(p.mtu))
+		p.h.modify(p.q, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
+		p.polled(cq, "1 WR_FLUSH_ERR")
+		p.events(verbs.EventQPLastWQEReached)
+		if n := s.rq.count(); n != 1 {
+			p.Errorf("%d receives are left", n)
+		}
+	})
+}
+
+// srq/8: a limit beyond the size, and a size below what is queued, are refused
+// and change nothing.
+func TestModifySRQRefusesWhatDoesNotFit(t *testing.T) {
+	each(t, setup{nic: func(c *Config) { c.Limits.SRQWR = 32 }}, func(p *peer) {
+		s := p.h.srq(func(c *SRQConfig) { c.MaxWR, c.Limit = 8, 2 })
+		p.onSRQ(s, 1)
+		for id := range uint64(5) { // so that the ring wraps
+			p.share(s, id, 8)
+			p.send(wire.OpSendOnly, int(id), data(int(id)))
+		}
+		p.h.poll()
+		p.events(verbs.EventSRQLimitReached)
+		for id := range uint64(6) {
+			p.share(s, id, 8+int(id))
+		}
+		before := s.Query()
+		const both = verbs.SRQMaxWR | verbs.SRQLimit
+		for _, c := range []struct {
+			a    verbs.SRQAttr
+			mask verbs.SRQAttrMask
+		}{
+			{verbs.SRQAttr{Limit: 9}, verbs.SRQLimit}, {verbs.SRQAttr{Limit: -1}, verbs.SRQLimit},
+			{verbs.SRQAttr{MaxWR: 5}, verbs.SRQMaxWR}, {verbs.SRQAttr{MaxWR: 0}, verbs.SRQMaxWR}, {verbs.SRQAttr{MaxWR: 33}, verbs.SRQMaxWR},
+			{verbs.SRQAttr{MaxWR: 6, Limit: 7}, both}, {verbs.SRQAttr{MaxWR: 5, Limit: 1}, both},
+		} {
+			if err := s.Modify(c.a, c.mask); !errors.Is(err, verbs.ErrInvalid) {
+				p.Errorf("%+v: %v", c.a, err)
+			}
+			if after := s.Query(); after != before {
+				p.Errorf("%+v changed %+v to %+v", c.a, before, after)
+			}
+		}
+		if err := s.Modify(verbs.SRQAttr{MaxWR: 6, Limit: 6}, both); err != nil {
+			p.Fatal(err)
+		}
+		if a := s.Query(); a.MaxWR != 6 || a.Limit != 6 {
+			p.Errorf("is %+v", a)
+		}
+		if err := s.Modify(verbs.SRQAttr{MaxWR: 5, Limit: 6}, verbs.SRQMaxWR); !errors.Is(err, verbs.ErrInvalid) {
+			p.Errorf("made smaller than its limit: %v", err)
+		}
+		if err := s.Modify(verbs.SRQAttr{MaxWR: 32}, verbs.SRQMaxWR); err != nil {
+			p.Fatal(err)
+		}
+		for id := 6; id < 32; id++ {
+			p.share(s, uint64(id), 8+id)
+		}
+		if err := s.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrNoMemory) {
+			p.Errorf("one beyond the new size: %v", err)
+		}
+		// What was queued is still there, in order and whole.
+		var want []string
+		for id := range 32 {
+			p.send(wire.OpSendOnly, 5+id, data(8+id))
+			want = append(want, fmt.Sprintf("%d SUCCESS RECV %dB", id, 8+id))
+		}
+		p.wcs(want...)
+	})
+}
+
+// srq/9: what exceeds the queue is refused and harms nothing.
+func TestAFullSRQRefusesTheExcess(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		s := p.h.srq(func(c *SRQConfig) { c.MaxWR, c.MaxSGE = 3, 1 }) // no power of two
+		p.onSRQ(s, 1)
+		sge := p.h.sge(recvAt, 4)
+		if err := s.PostRecv(&verbs.RecvWR{SGL: []verbs.SGE{sge, sge}}); !errors.Is(err, verbs.ErrInvalid) {
+			p.Errorf("two pieces where one is allowed: %v", err)
+		}
+		for id := range uint64(3) {
+			p.share(s, id, 8)
+		}
+		if err := s.PostRecv(&verbs.RecvWR{WRID: 9}); !errors.Is(err, verbs.ErrNoMemory) {
+			p.Errorf("a fourth of three: %v", err)
+		}
+		for k := range 3 {
+			p.send(wire.OpSendOnly, k, data(8))
+		}
+		p.send(wire.OpSendOnly, 3, data(8))
+		p.wcs("0 SUCCESS RECV 8B", "1 SUCCESS RECV 8B", "2 SUCCESS RECV 8B")
+		p.expect("RNR 3 code 12 msn 3")
+	})
+}
+
+// The keys of shared receives are checked in the domain of their queue, not in
+// that of the QP that happens to use them.
+func TestSharedReceivesUseTheDomainOfTheirQueue(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		pd := p.h.domain()
+		mr := p.regionIn(pd, verbs.AccessLocalWrite)
+		s := p.h.srq(func(c *SRQConfig) { c.PD = pd })
+		p.onSRQ(s, 1)
+		post := func() { // one of the queue's domain, one of the QP's
+			p.Helper()
+			own := verbs.SGE{Addr: mr.Addr + recvAt, Length: 64, LKey: verbs.LKey(mr.Key)}
+			if err := s.PostRecv(&verbs.RecvWR{WRID: 1, SGL: []verbs.SGE{own}}); err != nil {
+				p.Fatal(err)
+			}
+			p.share(s, 2, 64)
+		}
+		post()
+		p.send(wire.OpSendOnly, 0, data(8))
+		p.wcs("1 SUCCESS RECV 8B")
+		p.send(wire.OpSendOnly, 1, data(8), ackReq)
+		p.wcs("2 LOC_PROT_ERR")
+		p.expect("NAK 1 operational msn 1")
+		p.state(verbs.QPStateErr)
+		p.silence(time.Second)
+		post()
+		d := udPeer{p}
+		d.insteadUD(func(c *QPConfig) { c.SRQ = s })
+		d.send(wire.OpSendOnly, 0, data(8))
+		d.send(wire.OpSendOnly, 1, data(8))
+		p.wcs("1 SUCCESS RECV 48B", "2 LOC_PROT_ERR")
+		p.state(verbs.QPStateErr)
+	})
+}
+
+func TestCreateAndDestroySRQ(t *testing.T) {
+	h := newHost(t, "10.0.0.1", func(c *Config) { c.Limits.SRQs, c.Limits.SRQWR, c.Limits.SGE = 2, 64, 4 })
+	pd := h.domain()
+	domain, err := h.nic.OpenXRCD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, err := h.nic.CreateCQ(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.nic.DestroyCQ(gone); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]SRQConfig{
+		"no room":                {PD: pd, MaxWR: 0},
+		"too much room":          {PD: pd, MaxWR: 65},
+		"too many pieces":        {PD: pd, MaxWR: 1, MaxSGE: 5},
+		"pieces below zero":      {PD: pd, MaxWR: 1, MaxSGE: -1},
+		"a limit beyond it":      {PD: pd, MaxWR: 4, Limit: 5},
+		"a limit below zero":     {PD: pd, MaxWR: 4, Limit: -1},
+		"an unknown domain":      {PD: pd + 1, MaxWR: 4},
+		"an unknown type":        {PD: pd, MaxWR: 4, Type: 2},
+		"XRC without a CQ":       {PD: pd, MaxWR: 4, Type: verbs.SRQXRC, XRCD: domain},
+		"XRC with a CQ gone":     {PD: pd, MaxWR: 4, Type: verbs.SRQXRC, XRCD: domain, CQ: gone},
+		"XRC without a domain":   {PD: pd, MaxWR: 4, Type: verbs.SRQXRC, CQ: h.cq},
+		"XRC of a closed domain": {PD: pd, MaxWR: 4, Type: verbs.SRQXRC, CQ: h.cq, XRCD: new(XRCD)},
+	} {
+		if _, err := h.nic.CreateSRQ(c); !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s := h.srq(func(c *SRQConfig) { c.PD, c.MaxWR, c.MaxSGE, c.Limit = pd, 64, 4, 64 })
+	if a := s.Query(); a != (verbs.SRQAttr{MaxWR: 64, MaxSGE: 4, Limit: 64}) {
+		t.Errorf("made %+v", a)
+	}
+	other := h.srq(nil)
+	if _, err := h.nic.CreateSRQ(SRQConfig{PD: pd, MaxWR: 1}); !errors.Is(err, verbs.ErrNoMemory) {
+		t.Errorf("a third of two: %v", err)
+	}
+	q := h.qp(verbs.QPTypeRC, func(c *QPConfig) { c.SRQ = s })
+	if err := h.nic.DestroySRQ(s); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("destroyed under a QP: %v", err)
+	}
+	if err := h.nic.DestroyQP(q); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.nic.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("its domain went: %v", err)
+	}
+	h.nic.report(Event{Type: verbs.EventSRQLimitReached, SRQ: s})
+	h.nic.report(Event{Type: verbs.EventSRQLimitReached, SRQ: other})
+	if err := h.nic.DestroySRQ(s); err != nil {
+		t.Fatal(err)
+	}
+	if e, ok := h.nic.NextEvent(); !ok || e.SRQ != other {
+		t.Errorf("event about %v, want one about the queue that is left", e.SRQ)
+	}
+	if err := h.nic.DestroySRQ(s); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("destroyed twice: %v", err)
+	}
+	if err := h.nic.DeallocPD(pd); err != nil {
+		t.Error(err)
+	}
+}
+
+// Numbers of SRQs travel in 24 bits of an XRCETH. They come in turn, and never
+// twice at a time.
+func TestSRQNumbersFitIntoAPacket(t *testing.T) {
+	h := newHost(t, "10.0.0.1", nil)
+	first := h.srq(nil)
+	h.nic.nextSRQ = 1<<24 - 1
+	last, second := h.srq(nil), h.srq(nil)
+	if first.Num() != 1 || last.Num() != 1<<24-1 || second.Num() != 2 {
+		t.Errorf("numbers %#x, %#x, %#x", first.Num(), last.Num(), second.Num())
+	}
+}

@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// ud/3, ud/15, bth/ackreq/2: a datagram carries what its request and its
+// address handle say, and completes when it has left.
+func TestUDSendsWhatItsAddressHandleSays(t *testing.T) {
+	eachUD(t, setup{}, func(p udPeer) {
+		ah := p.handle(func(a *verbs.AHAttr) { a.GRH.TrafficClass, a.GRH.HopLimit, a.GRH.FlowLabel = 0xfd, 7, 0x12345 })
+		p.postTo(1, ah, 5)
+		p.postTo(2, ah, p.mtu, func(wr *verbs.SendWR) {
+			wr.Opcode, wr.Imm, wr.Flags = verbs.OpSendImm, 0x0a0b0c0d, verbs.SendSignaled|verbs.SendSolicited
+		})
+		p.postTo(3, ah, 0, func(wr *verbs.SendWR) { wr.Flags = 0 })
+		p.postTo(4, ah, 0, func(wr *verbs.SendWR) { wr.UD.QKey = 0x8000_0005 })
+		p.postTo(5, ah, 0, func(wr *verbs.SendWR) { wr.UD.QKey = 5; wr.Flags |= verbs.SendInline; wr.Inline = []byte("abc") })
+		p.wcs()
+		p.expect("UD SEND_ONLY 0 5B", fmt.Sprintf("UD SEND_ONLY_IMM 1 %dB imm 0a0b0c0d se", p.mtu), "UD SEND_ONLY 2", "UD SEND_ONLY 3", "UD SEND_ONLY 4 3B")
+		p.wcs("1 SUCCESS SEND", "2 SUCCESS SEND", "4 SUCCESS SEND", "5 SUCCESS SEND")
+		if d := &p.ds[0]; d.TClass != 0xfc|link.ECT0 || d.HopLimit != 7 || d.FlowLabel != 0x12345 || d.Src.Port() != 0xe341 {
+			p.Errorf("left as %+v", *d)
+		}
+		// A Q_Key with the high bit is not the sender's to use: the QP's own goes.
+		for i, want := range []uint32{udQKey, udQKey, udQKey, udQKey, 5} {
+			if got, deth := p.got[i], (wire.DETH{QKey: want, SrcQP: p.q.num}); got.DETH != deth || got.BTH.MigReq {
+				p.Errorf("datagram %d: %+v", i, got)
+			}
+		}
+		if !bytes.Equal(p.got[1].Payload, sourceData[:p.mtu]) || string(p.got[4].Payload) != "abc" {
+			p.Error("other data than posted")
+		}
+		p.silence(time.Minute)
+	})
+}
+
+// Packets of one flow keep one source port, and it is the one that Linux would
+// choose. The connected ones were seen in captures.
+func TestSourcePortsAreThoseOfLinux(t *testing.T) {
+	for _, c := range []struct {
+		label, local, remote uint32
+		want                 uint16
+	}{
+		{0, 0x11, 0x11, 49441}, {0x74922, 0x11, 0x11, 51519}, {0x12345, 0x11, 0x12, 0xe341},
+		{0xfffff, 1, 1, 0xffc0}, {0, 0xffffff, 0xfffffe, 0xff12},
+	} {
+		if got := sourcePort(c.label, c.local, c.remote); got != c.want {
+			t.Errorf("label %#x, QPs %#x and %#x: port %d, want %d", c.label, c.local, c.remote, got, c.want)
+		}
+	}
+	if got := datagramPort(1); got != 55410 {
+		t.Errorf("QP 1 sends from port %d", got)
+	}
+}
+
+// QPs that share an address handle without a flow label send from ports of
+// their own, with ICRCs that fit; a link that has one port only keeps to it.
+func TestUDQPsThatShareAHandleUseTheirOwnPorts(t *testing.T) {
+	for _, fixed := range []uint16{0, 0xd000} {
+		eachUD(t, setup{nic: func(c *Config) { c.Link.SrcPort = fixed }}, func(p udPeer) {
+			ah := p.handle(nil)
+			first := p.q
+			p.postTo(1, ah, 4)
+			p.expect("UD SEND_ONLY 0 4B") // which checks the ICRC
+			a := p.port
+			p.insteadUD(nil)
+			p.postTo(2, ah, 4)
+			p.expect("UD SEND_ONLY 0 4B")
+			b := p.port
+			p.q, p.port = first, 0
+			p.postTo(3, ah, 4)
+			p.expect("UD SEND_ONLY 1 4B")
+			if p.port != a || (a == b) != (fixed != 0) || fixed != 0 && a != fixed {
+				p.Errorf("ports %d, %d, %d", a, b, p.port)
+			}
+		})
+	}
+}
+
+// ud/5: a datagram beyond the port's MTU vanishes, and its request completes as
+// if it had left. Devices that report a length error are a setting away.
+func TestUDOversizeDatagrams(t *testing.T) {
+	eachUD(t, setup{nic: func(c *Config) { c.LinkMTU = 1500 }}, func(p udPeer) {
+		ah := p.handle(nil)
+		p.postTo(1, ah, 1024)
+		p.postTo(2, ah, 1025)
+		p.postTo(3, ah, 1<<16)
+		p.postTo(4, ah, 4)
+		p.expect("UD SEND_ONLY 0 1024B", "UD SEND_ONLY 3 4B")
+		p.wcs("1 SUCCESS SEND", "2 SUCCESS SEND", "3 SUCCESS SEND", "4 SUCCESS SEND")
+		p.state(verbs.QPStateRTS)
+	})
+}
+
+func TestUDOversizeDatagramsAreErrorsIfConfiguredSo(t *testing.T) {
+	eachUD(t, setup{nic: func(c *Config) { c.UDOversizeError = true }}, func(p udPeer) {
+		ah := p.handle(nil)
+		p.postTo(1, ah, 4096)
+		p.postTo(2, ah, 4097)
+		p.postTo(3, ah, 4)
+		p.expect("UD SEND_ONLY 0 4096B")
+		p.wcs("1 SUCCESS SEND", "2 LOC_LEN_ERR", "3 WR_FLUSH_ERR")
+		p.state(verbs.QPStateSQE)
+	})
+}
+
+// err/2, err/3: a local error stops the send queue in SQE. Datagrams are still
+// received, and the consumer can take the QP back to RTS.
+func TestUDLocalErrorLeadsToSQE(t *testing.T) {
+	eachUD(t, setup{}, func(p udPeer) {
+		ah := p.handle(nil)
+		p.recv(9, 50)
+		p.postTo(1, ah, 4)
+		p.postTo(2, ah, 4, func(wr *verbs.SendWR) { wr.Flags = 0; wr.SGL[0].LKey ^= 0x55 })
+		p.postTo(3, ah, 4)
+		p.expect("UD SEND_ONLY 0 4B")
+		p.wcs("1 SUCCESS SEND", "2 LOC_PROT_ERR", "3 WR_FLUSH_ERR")
+		p.state(verbs.QPStateSQE)
+		p.postTo(4, ah, 4)
+		p.wcs("4 WR_FLUSH_ERR")
+		p.send(wire.OpSendOnly, 0, data(4))
+		p.wcs("9 SUCCESS RECV 44B")
+		p.h.modify(p.q, verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
+		p.postTo(5, ah, 4)
+		p.expect("UD SEND_ONLY 1 4B")
+		p.wcs("5 SUCCESS SEND")
+		p.events()
+	})
+}
+
+// ud/11, ud/12: handles of other domains and operations that UD lacks are
+// refused when they are posted, and leave nothing behind.
+func TestUDRefusesForeignHandlesAndOperations(t *testing.T) {
+	eachUD(t, setup{}, func(p udPeer) {
+		own := p.handle(nil)
+		foreign, err := p.h.nic.CreateAH(p.h.domain(), own.Attr)
+		if err != nil {
+			p.Fatal(err)
+		}
+		gone := p.handle(nil)
+		p.h.nic.DestroyAH(gone)
+		try := func(what string, op verbs.WROpcode, ah *AH) {
+			wr := verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{p.h.sge(0, 8)}, UD: verbs.UD{QPN: peerQPN}}
+			if err := p.q.PostSend(p.now, &wr, Refs{AH: ah}); !errors.Is(err, verbs.ErrInvalid) {
+				p.Errorf("%s: %v", what, err)
+			}
+		}
+		try("no handle", verbs.OpSend, nil)
+		try("a handle of another domain", verbs.OpSend, foreign)
+		try("a handle that is gone", verbs.OpSend, gone)
+		for _, op := range []verbs.WROpcode{
+			verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd,
+			verbs.OpSendInv, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpFlush, verbs.OpAtomicWrite,
+		} {
+			try(op.String(), op, own)
+		}
+		p.expect()
+		p.wcs()
+		p.state(verbs.QPStateRTS)
+	})
+}
+
+// A handle that goes away does not take along what was posted with it.
+func TestUDDatagramsOutliveTheirHandle(t *testing.T) {
+	eachUD(t, setup{}, func(p udPeer) {
+		ah := p.handle(nil)
+		p.postTo(1, ah, 4)
+		p.h.nic.DestroyAH(ah)
+		p.h.nic.DestroyAH(ah) // once is enough
+		p.expect("UD SEND_ONLY 0 4B")
+		p.wcs("1 SUCCESS SEND")
+	})
+}
+
+// An address handle needs a port, an address of ours and one of the same IP
+// version, a domain, and room; it keeps its domain alive.
+func TestAddressHandlesNeedAPathAndADomain(t *testing.T) {
+	h := newHost(t, "10.0.0.1", func(c *Config) {
+		c.GIDs = append(c.GIDs, verbs.GIDEntry{GID: verbs.GIDFrom(netip.MustParseAddr("fd00::1")), Index: 1, Type: verbs.GIDTypeRoCEv1})
+		c.Limits.AHs = 2
+	})
+	good := verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(netip.MustParseAddr("10.0.0.2"))}}
+	pd := h.domain()
+	for name, edit := range map[string]func(*verbs.AHAttr){
+		"port 2":                        func(a *verbs.AHAttr) { a.Port = 2 },
+		"a GID index beyond the table":  func(a *verbs.AHAttr) { a.GRH.SGIDIndex = 2 },
+		"a GID that is not of RoCEv2":   func(a *verbs.AHAttr) { a.GRH.SGIDIndex = 1 },
+		"a peer of another IP version":  func(a *verbs.AHAttr) { a.GRH.DGID = verbs.GIDFrom(netip.MustParseAddr("fd00::2")) },
+		"a GID that is no address even": func(a *verbs.AHAttr) { a.GRH.DGID = verbs.GID{} },
+	} {
+		a := good
+		edit(&a)
+		if _, err := h.nic.CreateAH(pd, a); !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := h.nic.CreateAH(pd+1, good); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("unknown domain: %v", err)
+	}
+	var ahs [2]*AH
+	for i := range ahs {
+		ah, err := h.nic.CreateAH(pd, good)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ahs[i] = ah
+	}
+	if _, err := h.nic.CreateAH(pd, good); !errors.Is(err, verbs.ErrNoMemory) {
+		t.Errorf("one beyond the limit: %v", err)
+	}
+	h.nic.DestroyAH(ahs[0])
+	if err := h.nic.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("a domain with a handle: %v", err)
+	}
+	h.nic.DestroyAH(ahs[1])
+	if err := h.nic.DeallocPD(pd); err != nil {
+		t.Error(err)
+	}
+}

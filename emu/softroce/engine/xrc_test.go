@@ -1,0 +1,352 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// xrcPeer talks to an XRC target, behind which are SRQs of one domain.
+type xrcPeer struct {
+	*peer
+	domain *XRCD
+}
+
+func eachXRC(t *testing.T, f func(p xrcPeer)) {
+	t.Helper()
+	each(t, setup{}, func(p *peer) {
+		x := xrcPeer{peer: p, domain: p.xrcd()}
+		x.q = x.xrcTarget(x.domain)
+		f(x)
+	})
+}
+
+func (p *peer) xrcd() *XRCD {
+	p.Helper()
+	x, err := p.h.nic.OpenXRCD()
+	if err != nil {
+		p.Fatal(err)
+	}
+	return x
+}
+
+// xrcTarget makes a connected XRC target in a domain.
+func (p *peer) xrcTarget(x *XRCD) *QP {
+	p.Helper()
+	return p.instead(verbs.QPTypeXRCRecv, func(c *QPConfig) { *c = QPConfig{Type: verbs.QPTypeXRCRecv, XRCD: x} })
+}
+
+// xrcSRQ makes an SRQ in a domain, with a CQ of its own.
+func (p *peer) xrcSRQ(x *XRCD, pd core.PD) (*SRQ, *CQ) {
+	p.Helper()
+	cq := p.cqOf(8)
+	return p.h.srq(func(c *SRQConfig) { c.Type, c.XRCD, c.CQ, c.PD = verbs.SRQXRC, x, cq, pd }), cq
+}
+
+// send hands a request for an SRQ to the target.
+func (p xrcPeer) send(op wire.Operation, k int, srqn uint32, edits ...edit) {
+	p.Helper()
+	p.peer.send(op, k, append([]edit{over(wire.TransportXRC), func(k *wire.Packet) { k.XRCETH.SRQN = srqn }}, edits...)...)
+}
+
+// xrc/1: every request packet has the number of its SRQ right behind the BTH,
+// and the opcode of RC plus 0xa0. Answers are those of RC, plus 0xa0.
+func TestXRCRequestsCarryTheSRQNumber(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		p.instead(verbs.QPTypeXRCSend, nil)
+		m := p.mtu
+		to := func(srqn uint32) func(*verbs.SendWR) { return func(wr *verbs.SendWR) { wr.XRC.SRQN = srqn } }
+		p.post(1, verbs.OpSend, 0, to(0xabcdef))
+		p.post(2, verbs.OpSendImm, 2*m+1, to(2))
+		p.post(3, verbs.OpRDMAWriteImm, m+1, to(3))
+		p.post(4, verbs.OpRDMARead, m+1, to(4))
+		p.post(5, verbs.OpAtomicFetchAdd, 8, to(5))
+		p.post(6, verbs.OpSendInv, 0, to(6))
+		p.expect(
+			"XRC SEND_ONLY 0 ackreq",
+			fmt.Sprintf("XRC SEND_FIRST 1 %dB", m), fmt.Sprintf("XRC SEND_MIDDLE 2 %dB", m), "XRC SEND_LAST_IMM 3 1B imm 00000000 ackreq",
+			fmt.Sprintf("XRC WRITE_FIRST 4 %dB va+0 len %d", m, m+1), "XRC WRITE_LAST_IMM 5 1B imm 00000000 ackreq",
+			fmt.Sprintf("XRC READ_REQUEST 6 va+0 len %d ackreq", m+1),
+			"XRC FETCH_ADD 8 va+0 0 0 ackreq",
+			"XRC SEND_ONLY_INV 9 inv 0 ackreq",
+		)
+		for i, want := range []string{
+			"a4 00abcdef", "a0 00000002", "a1 00000002", "a3 00000002", "a6 00000003", "a9 00000003", "ac 00000004", "b4 00000005", "b7 00000006",
+		} {
+			b := p.ds[i].Payload
+			if got := fmt.Sprintf("%02x %s", b[0], hex.EncodeToString(b[wire.BTHLen:][:4])); got != want {
+				p.Errorf("packet %d begins with %s, want %s", i, got, want)
+			}
+		}
+		xrc := over(wire.TransportXRC)
+		p.send(wire.OpAcknowledge, 5, xrc)
+		p.wcs("1 SUCCESS SEND", "2 SUCCESS SEND", "3 SUCCESS RDMA_WRITE")
+		p.send(wire.OpReadResponseFirst, 6, xrc, data(m))
+		p.send(wire.OpReadResponseLast, 7, xrc, data(1))
+		p.send(wire.OpAtomicAcknowledge, 8, xrc)
+		p.send(wire.OpAcknowledge, 9) // of RC: not ours
+		p.wcs(fmt.Sprintf("4 SUCCESS RDMA_READ %dB", m+1), "5 SUCCESS FETCH_ADD 8B")
+		p.send(wire.OpAcknowledge, 9, xrc)
+		p.wcs("6 SUCCESS SEND")
+		p.drops("drop_qp_type 1")
+	})
+}
+
+// xrc/1, xrc/3: one target serves many SRQs, each with receives and a CQ of its
+// own. Its answers carry no XRCETH and promise no credits.
+func TestAnXRCTargetDeliversToTheNamedSRQ(t *testing.T) {
+	eachXRC(t, func(p xrcPeer) {
+		s1, cq1 := p.xrcSRQ(p.domain, p.h.pd)
+		s2, cq2 := p.xrcSRQ(p.domain, p.h.pd)
+		p.share(s1, 1, 2*p.mtu)
+		p.share(s2, 2, 8)
+		p.share(s1, 3, 8)
+		p.send(wire.OpSendFirst, 0, s1.num, data(p.mtu))
+		p.send(wire.OpSendLast, 1, s1.num, data(4), ackReq)
+		p.expect("ACK 1 msn 1")
+		if b := p.ds[0].Payload; len(b) != wire.BTHLen+wire.AETHLen+wire.ICRCLen || b[0] != 0xb1 || b[wire.BTHLen] != 0x1f {
+			p.Errorf("the answer is %x", b)
+		}
+		p.send(wire.OpSendOnly, 2, s2.num, data(4))
+		p.send(wire.OpWriteOnlyImm, 3, s1.num, p.at(0, 4), data(4), imm(7))
+		p.polled(cq1, fmt.Sprintf("1 SUCCESS RECV %dB", p.mtu+4), "3 SUCCESS RECV_RDMA_WITH_IMM 4B imm 00000007")
+		p.polled(cq2, "2 SUCCESS RECV 4B")
+		p.send(wire.OpReadRequest, 4, s2.num, p.at(0, 4))
+		p.expect("XRC RR_ONLY 4 4B msn 4")
+		p.send(wire.OpFetchAdd, 5, s2.num, p.word(8, 1, 0))
+		p.expect(fmt.Sprintf("XRC ATOMIC_ACKNOWLEDGE 5 was %d msn 5", p.wordValue(targetData[8:])))
+		p.wcs()
+		p.state(verbs.QPStateRTS)
+	})
+}
+
+// Keys, remote and of receives, belong to the domain of the SRQ that a request
+// names: the target has none.
+func TestXRCKeysBelongToTheDomainOfTheSRQ(t *testing.T) {
+	eachXRC(t, func(p xrcPeer) {
+		pd := p.h.domain()
+		own, _ := p.xrcSRQ(p.domain, p.h.pd)
+		foreign, cq := p.xrcSRQ(p.domain, pd)
+		p.send(wire.OpWriteOnly, 0, own.num, p.at(0, 4), data(4), ackReq)
+		p.expect("ACK 0 msn 1")
+		p.share(foreign, 1, 8) // with a key of p.h.pd
+		p.send(wire.OpWriteOnly, 1, foreign.num, p.at(0, 4), data(4))
+		p.expect("NAK 1 access msn 1")
+		p.events(verbs.EventQPAccessErr)
+		p.q = p.xrcTarget(p.domain)
+		p.send(wire.OpSendOnly, 0, foreign.num, data(4))
+		p.expect("NAK 0 operational msn 0")
+		p.polled(cq, "1 LOC_PROT_ERR")
+		p.state(verbs.QPStateErr)
+	})
+}
+
+// A READ is answered from the domain of its own SRQ, also when it is asked for
+// again in the midst of a SEND to another.
+func TestAnXRCReadWithinASendOfAnotherSRQ(t *testing.T) {
+	eachXRC(t, func(p xrcPeer) {
+		pd := p.h.domain()
+		mr, err := p.h.nic.RegMR(pd, core.Bytes(p.h.mem), p.h.mr.Addr, verbs.AccessRemoteRead)
+		if err != nil {
+			p.Fatal(err)
+		}
+		s1, _ := p.xrcSRQ(p.domain, pd)
+		s2, cq2 := p.xrcSRQ(p.domain, p.h.pd)
+		p.share(s2, 1, 2*p.mtu)
+		read := func() { p.send(wire.OpReadRequest, 0, s1.num, p.at(0, 4), rkey(mr.Key)) }
+		read()
+		p.send(wire.OpSendFirst, 1, s2.num, data(p.mtu))
+		p.expect("XRC RR_ONLY 0 4B msn 1")
+		read()
+		p.expect("XRC RR_ONLY 0 4B msn 1")
+		if !bytes.Equal(p.got[0].Payload, targetData[:4]) {
+			p.Error("other data")
+		}
+		p.send(wire.OpSendLast, 2, s2.num, data(4), ackReq)
+		p.expect("ACK 2 msn 2")
+		p.polled(cq2, fmt.Sprintf("1 SUCCESS RECV %dB", p.mtu+4))
+	})
+}
+
+// xrc/2: an SRQ that does not exist, is not for XRC or lives in another domain
+// is an invalid request. So is a message that changes its SRQ.
+func TestAnXRCRequestForAnSRQOutOfReachIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		srqn func(p xrcPeer) uint32
+	}{
+		{"unknown", func(xrcPeer) uint32 { return 0xabcdef }},
+		{"zero", func(xrcPeer) uint32 { return 0 }},
+		{"not for XRC", func(p xrcPeer) uint32 { return p.h.srq(nil).num }},
+		{"of another domain", func(p xrcPeer) uint32 { s, _ := p.xrcSRQ(p.xrcd(), p.h.pd); p.share(s, 1, 8); return s.num }},
+		{"destroyed", func(p xrcPeer) uint32 {
+			s, _ := p.xrcSRQ(p.domain, p.h.pd)
+			p.share(s, 1, 8)
+			if err := p.h.nic.DestroySRQ(s); err != nil {
+				p.Fatal(err)
+			}
+			return s.num
+		}},
+	} {
+		for _, op := range []wire.Operation{wire.OpSendOnly, wire.OpWriteOnly, wire.OpReadRequest, wire.OpFetchAdd} {
+			t.Run(fmt.Sprintf("%s/%v", c.name, wire.Opcode(op)), func(t *testing.T) {
+				eachXRC(t, func(p xrcPeer) {
+					edits := []edit{p.at(0, 0), p.word(0, 1, 0)}
+					p.send(op, 0, c.srqn(p), edits...)
+					p.expect("NAK 0 invalid msn 0")
+					p.events(verbs.EventQPReqErr)
+					p.state(verbs.QPStateErr)
+					p.untouched()
+				})
+			})
+		}
+	}
+	t.Run("changed within a message", func(t *testing.T) {
+		eachXRC(t, func(p xrcPeer) {
+			s1, cq1 := p.xrcSRQ(p.domain, p.h.pd)
+			s2, cq2 := p.xrcSRQ(p.domain, p.h.pd)
+			p.share(s1, 1, 2*p.mtu)
+			p.share(s2, 2, 2*p.mtu)
+			p.send(wire.OpSendFirst, 0, s1.num, data(p.mtu))
+			p.send(wire.OpSendLast, 1, s2.num, data(4))
+			p.expect("NAK 1 invalid msn 0")
+			p.polled(cq1, "1 REM_INV_REQ_ERR")
+			p.polled(cq2)
+			p.state(verbs.QPStateErr)
+		})
+	})
+}
+
+// srq/4 for XRC: the SRQ named decides whether the target is ready.
+func TestAnEmptyXRCSRQIsNotReady(t *testing.T) {
+	eachXRC(t, func(p xrcPeer) {
+		empty, cq := p.xrcSRQ(p.domain, p.h.pd)
+		full, _ := p.xrcSRQ(p.domain, p.h.pd)
+		p.share(full, 1, 8)
+		p.send(wire.OpSendOnly, 0, empty.num, data(4))
+		p.expect("RNR 0 code 12 msn 0")
+		p.share(empty, 2, 8)
+		p.send(wire.OpSendOnly, 0, empty.num, data(4), ackReq)
+		p.expect("ACK 0 msn 1")
+		p.polled(cq, "2 SUCCESS RECV 4B")
+	})
+}
+
+// xrc/3: a target lives until its last holder lets it go, whoever made it.
+func TestAnXRCTargetOutlivesItsCreator(t *testing.T) {
+	eachXRC(t, func(p xrcPeer) {
+		s, cq := p.xrcSRQ(p.domain, p.h.pd)
+		q, err := p.h.nic.OpenQP(p.domain, p.q.num)
+		if err != nil || q != p.q {
+			p.Fatalf("opened %v, %v", q, err)
+		}
+		if _, err := p.h.nic.OpenQP(p.xrcd(), p.q.num); !errors.Is(err, verbs.ErrNotFound) {
+			p.Errorf("opened from another domain: %v", err)
+		}
+		if _, err := p.h.nic.OpenQP(p.domain, p.h.qp(verbs.QPTypeRC, nil).num); !errors.Is(err, verbs.ErrNotFound) {
+			p.Errorf("opened what is no target: %v", err)
+		}
+		destroy := func() {
+			p.Helper()
+			if err := p.h.nic.DestroyQP(p.q); err != nil {
+				p.Fatal(err)
+			}
+		}
+		destroy() // the creator
+		p.share(s, 1, 8)
+		p.send(wire.OpSendOnly, 0, s.num, data(4), ackReq)
+		p.expect("ACK 0 msn 1")
+		p.polled(cq, "1 SUCCESS RECV 4B")
+		if err := p.h.nic.CloseXRCD(p.domain); !errors.Is(err, verbs.ErrBusy) {
+			p.Errorf("its domain was closed: %v", err)
+		}
+		destroy()
+		p.send(wire.OpSendOnly, 1, s.num, data(4), ackReq)
+		p.silence(time.Second)
+		p.drops("drop_qpn 1")
+		if err := p.h.nic.DestroyQP(p.q); !errors.Is(err, verbs.ErrInvalid) {
+			p.Errorf("destroyed once more: %v", err)
+		}
+		if err := p.h.nic.CloseXRCD(p.domain); !errors.Is(err, verbs.ErrBusy) {
+			p.Errorf("closed with an SRQ in it: %v", err)
+		}
+		if err := p.h.nic.DestroySRQ(s); err != nil {
+			p.Fatal(err)
+		}
+		if err := p.h.nic.CloseXRCD(p.domain); err != nil {
+			p.Error(err)
+		}
+		if err := p.h.nic.CloseXRCD(p.domain); !errors.Is(err, verbs.ErrInvalid) {
+			p.Errorf("closed twice: %v", err)
+		}
+	})
+}
+
+// A target has neither queues nor CQs; an initiator receives nothing.
+func TestXRCTargetsHaveNoQueuesOfTheirOwn(t *testing.T) {
+	eachXRC(t, func(p xrcPeer) {
+		for name, c := range map[string]QPConfig{
+			"a target without a domain":     {Type: verbs.QPTypeXRCRecv},
+			"a target of a domain gone":     {Type: verbs.QPTypeXRCRecv, XRCD: new(XRCD)},
+			"a target with a send CQ":       {Type: verbs.QPTypeXRCRecv, XRCD: p.domain, SendCQ: p.h.cq},
+			"a target with a receive CQ":    {Type: verbs.QPTypeXRCRecv, XRCD: p.domain, RecvCQ: p.h.cq},
+			"a target with an SRQ":          {Type: verbs.QPTypeXRCRecv, XRCD: p.domain, SRQ: p.h.srq(nil)},
+			"an initiator without a CQ":     {Type: verbs.QPTypeXRCSend, PD: p.h.pd},
+			"an initiator without a domain": {Type: verbs.QPTypeXRCSend, PD: 99, SendCQ: p.h.cq},
+			"an initiator with an SRQ":      {Type: verbs.QPTypeXRCSend, PD: p.h.pd, SendCQ: p.h.cq, SRQ: p.h.srq(nil)},
+		} {
+			if _, err := p.h.nic.CreateQP(c); !errors.Is(err, verbs.ErrInvalid) {
+				p.Errorf("%s: %v", name, err)
+			}
+		}
+		s, _ := p.xrcSRQ(p.domain, p.h.pd)
+		attached := QPConfig{Type: verbs.QPTypeRC, PD: p.h.pd, SendCQ: p.h.cq, RecvCQ: p.h.cq, SRQ: s}
+		if _, err := p.h.nic.CreateQP(attached); !errors.Is(err, verbs.ErrInvalid) {
+			p.Errorf("an XRC SRQ attached to an RC QP: %v", err)
+		}
+		if err := p.q.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrInvalid) {
+			p.Errorf("a receive on a target: %v", err)
+		}
+		if err := p.q.PostSend(p.now, &verbs.SendWR{Opcode: verbs.OpSend}, Refs{}); !errors.Is(err, verbs.ErrInvalid) {
+			p.Errorf("a send on a target: %v", err)
+		}
+		p.send(wire.OpAcknowledge, 0, 0) // answers go to initiators
+		p.instead(verbs.QPTypeXRCSend, nil)
+		if err := p.q.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrInvalid) {
+			p.Errorf("a receive on an initiator: %v", err)
+		}
+		p.send(wire.OpSendOnly, 0, s.num, data(4)) // requests go to targets
+		p.drops("drop_opcode 2")
+		p.silence(time.Second)
+	})
+}
+
+// An SRQ and its CQ may go while a message of theirs is under way. Nothing is
+// heard of either afterwards.
+func TestAnXRCMessageWhoseSRQGoesAwayIsRefused(t *testing.T) {
+	eachXRC(t, func(p xrcPeer) {
+		s, cq := p.xrcSRQ(p.domain, p.h.pd)
+		p.share(s, 1, 2*p.mtu)
+		p.send(wire.OpSendFirst, 0, s.num, data(p.mtu))
+		cq.Arm(false)
+		if err := p.h.nic.DestroySRQ(s); err != nil {
+			p.Fatal(err)
+		}
+		if err := p.h.nic.DestroyCQ(cq); err != nil {
+			p.Fatal(err)
+		}
+		p.send(wire.OpSendLast, 1, s.num, data(4))
+		p.expect("NAK 1 invalid msn 0")
+		p.state(verbs.QPStateErr)
+		if _, ok := p.h.nic.NextCompletionEvent(); ok {
+			p.Error("an event of a CQ that is gone")
+		}
+	})
+}
