@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/conformance/kernel"
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// newInteropCommand is `fabrictest interop`: our soft-RoCE against a peer that
+// shares none of our code.
+func newInteropCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "interop",
+		Short: "Prove soft-RoCE against the kernel's, over UDP sockets",
+		Long: `Prove soft-RoCE against the kernel's, over UDP sockets.
+
+conformance/kernel/run boots a guest with the Linux kernel's soft-RoCE and runs
+"interop matrix" on its network. The other commands are one end of one program,
+for any peer: ibv_*_pingpong, rping or udaddy with the same options, on a machine
+with an RDMA device.`,
+	}
+	cmd.AddCommand(newInteropMatrixCommand(), newInteropPingPongCommand(), newInteropRPingCommand(), newInteropUDAddyCommand())
+	return cmd
+}
+
+// openUDP opens a soft-RoCE device on the UDP port of addr.
+func openUDP(addr netip.Addr) (verbs.Context, error) {
+	return softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{addr}})
+}
+
+func newInteropMatrixCommand() *cobra.Command {
+	m := &kernel.Matrix{Open: openUDP}
+	list := false
+	cmd := &cobra.Command{
+		Use:   "matrix [PATTERN]",
+		Short: "Run every program, role, address family and size against a lab guest",
+		Long: `Run every program, role, address family and size against a guest of the lab,
+and print what came of it. PATTERN selects cases by name, tool/role/family/variant/size,
+with * for any part and the rest left out: rc, 'ud/*/ipv6', srq/server/ipv4/events/64.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			pattern := "*"
+			if len(args) > 0 {
+				pattern = args[0]
+			}
+			cases, err := kernel.Matching(kernel.Cases(), pattern)
+			if err != nil {
+				return &usageError{err}
+			}
+			if list {
+				for _, c := range cases {
+					fmt.Fprintln(cmd.OutOrStdout(), c.Name())
+				}
+				return nil
+			}
+			return runMatrix(cmd.Context(), cmd.OutOrStdout(), m, cases)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&list, "list", false, "print the cases' names and run none")
+	addrVar(cmd, &m.Guest.IPv4, "guest4", "10.77.0.11", "the guest's IPv4 address")
+	addrVar(cmd, &m.Guest.IPv6, "guest6", "fd77::11", "the guest's IPv6 address")
+	addrVar(cmd, &m.IPv4, "local4", "10.77.0.1", "our IPv4 address")
+	addrVar(cmd, &m.IPv6, "local6", "fd77::1", "our IPv6 address")
+	f.IntVar(&m.Iters, "iters", 50, "messages each way in a case; of pings and udaddy's datagrams, a tenth")
+	f.DurationVar(&m.Timeout, "timeout", 30*time.Second, "how long a case may take")
+	return cmd
+}
+
+func runMatrix(ctx context.Context, w io.Writer, m *kernel.Matrix, cases []kernel.Case) error {
+	table := &kernel.Table{W: w}
+	m.Report = table.Add
+	m.Guest.Shell = netip.AddrPortFrom(m.Guest.IPv4, kernel.GuestShellPort)
+	failed, err := m.Run(ctx, cases)
+	table.Close()
+	if err == nil && failed > 0 {
+		return errFailed // the table says what
+	}
+	return err
+}
+
+func newInteropPingPongCommand() *cobra.Command {
+	p := kernel.PingPong{}
+	var mtu int
+	end := newEnd()
+	cmd := &cobra.Command{
+		Use:   "pingpong rc|uc|ud|srq",
+		Short: "Be one end of an ibv_*_pingpong",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.Tool, p.MTU = kernel.Tool(args[0]), verbs.MTUFor(mtu)
+			p.Local, p.Role, p.SideChannel = end.local, end.role(), end.addr()
+			if p.Tool != kernel.SRQ {
+				p.QPs = 1
+			}
+			return end.run(cmd, p.Run)
+		},
+	}
+	end.flags(cmd, kernel.PingPongPort)
+	f := cmd.Flags()
+	f.IntVarP(&p.Size, "size", "s", 4096, "size of a message; the peer's -s")
+	f.IntVarP(&p.Iters, "iters", "n", 1000, "messages each way; the peer's -n")
+	f.IntVarP(&p.QPs, "num-qp", "q", 16, "queue pairs of srq; the peer's -q")
+	f.IntVarP(&mtu, "mtu", "m", 1024, "path MTU; the peer's -m")
+	f.BoolVarP(&p.Events, "events", "e", false, "sleep on completion events")
+	f.BoolVarP(&p.Check, "chk", "c", false, "the peer runs with -c")
+	return cmd
+}
+
+func newInteropRPingCommand() *cobra.Command {
+	p := kernel.Ping{}
+	end := newEnd()
+	cmd := &cobra.Command{
+		Use:   "rping",
+		Short: "Be one end of rping, connected by the RDMA connection manager",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p.Role, p.Addr = end.role(), end.addr()
+			return end.run(cmd, p.Run)
+		},
+	}
+	end.flags(cmd, kernel.PingPort)
+	f := cmd.Flags()
+	f.IntVarP(&p.Size, "size", "S", 64, "size of a ping; the peer's -S")
+	f.IntVarP(&p.Count, "count", "C", 10, "pings a connection; the peer's -C")
+	f.IntVar(&p.Connections, "connections", 1, "connections at a time")
+	f.BoolVarP(&p.Events, "events", "e", false, "sleep on completion events")
+	return cmd
+}
+
+func newInteropUDAddyCommand() *cobra.Command {
+	d := kernel.Datagrams{}
+	end := newEnd()
+	cmd := &cobra.Command{
+		Use:   "udaddy",
+		Short: "Be one end of udaddy, whose peer the RDMA connection manager finds",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d.Role, d.Addr, d.Local = end.role(), end.addr(), end.local
+			return end.run(cmd, d.Run)
+		},
+	}
+	end.flags(cmd, kernel.DatagramPort)
+	f := cmd.Flags()
+	f.IntVarP(&d.Size, "size", "S", 100, "size of a datagram; the peer's -S")
+	f.IntVarP(&d.Count, "count", "C", 10, "datagrams each way; the peer's -C")
+	f.BoolVarP(&d.Events, "events", "e", false, "sleep on completion events")
+	return cmd
+}
+
+// end is what the single programs have in common.
+type end struct {
+	local, connect netip.Addr
+	port           uint16
+	timeout        time.Duration
+}
+
+func newEnd() *end { return new(end) }
+
+func (e *end) flags(cmd *cobra.Command, port uint16) {
+	addrVar(cmd, &e.local, "local", "", "our address on the fabric")
+	addrVar(cmd, &e.connect, "connect", "", "the server to connect to; without it we are the server")
+	cmd.Flags().Uint16VarP(&e.port, "port", "p", port, "port of the server")
+	cmd.Flags().DurationVar(&e.timeout, "timeout", time.Minute, "how long it may take")
+	if err := cmd.MarkFlagRequired("local"); err != nil {
+		panic(err) // a flag of another name: a mistake above
+	}
+}
+
+func (e *end) role() kernel.Role {
+	if e.connect.IsValid() {
+		return kernel.Client
+	}
+	return kernel.Server
+}
+
+func (e *end) addr() netip.AddrPort {
+	if e.connect.IsValid() {
+		return netip.AddrPortFrom(e.connect, e.port)
+	}
+	return netip.AddrPortFrom(e.local, e.port)
+}
+
+// run opens a device, runs a program on it, and says how it went.
+func (e *end) run(cmd *cobra.Command, program func(context.Context, verbs.Context) (kernel.Result, error)) (err error) {
+	dev, err := openUDP(e.local)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := dev.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), e.timeout, fmt.Errorf("no end after %v", e.timeout))
+	defer cancel()
+	result, err := program(ctx, dev)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%d sent, %d received, all data right, %v\n", result.Sent, result.Received, result.Elapsed.Round(time.Microsecond))
+	return nil
+}
+
+// addrVar adds a flag that is an IP address.
+func addrVar(cmd *cobra.Command, p *netip.Addr, name, value, usage string) {
+	def, _ := netip.ParseAddr(value) // none is the zero address
+	cmd.Flags().TextVar(p, name, def, usage)
+}

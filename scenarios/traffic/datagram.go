@@ -1,0 +1,77 @@
+package traffic
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// datagram checks what a UD completion and the area in front of the payload say
+// of where the message came from.
+func (x *lossy) datagram(wc *verbs.WC, area []byte, n int) error {
+	l := x.lane
+	peer := &l.end.peer
+	if wc.Flags&verbs.WCWithGRH == 0 || wc.SrcQP != peer.Lanes[l.num].QPN {
+		return x.violation(n, fmt.Sprintf("a global header and source QP %#x", peer.Lanes[l.num].QPN),
+			fmt.Sprintf("flags %#x, source QP %#x", wc.Flags, wc.SrcQP))
+	}
+	reply, err := verbs.ReplyAH(1, l.end.env.GIDIndex, wc, area)
+	if err != nil {
+		return x.violation(n, "an address to reply to", err.Error())
+	}
+	if reply.GRH.DGID != peer.GID {
+		return x.violation(n, fmt.Sprintf("source %v in the header area", peer.GID), reply.GRH.DGID.String())
+	}
+	o := &x.plan.ops[n]
+	h, err := parseArea(area)
+	if err != nil {
+		return x.violation(n, "an IP header in the header area", err.Error())
+	}
+	const udp, bth, deth, icrc = 8, 12, 8, 4
+	carried := udp + bth + deth + (o.size+3)&^3 + icrc
+	if o.withImm() {
+		carried += 4
+	}
+	switch {
+	case h.dst != l.end.gid.Addr():
+		return x.violation(n, fmt.Sprintf("destination %v in the header area", l.end.gid), h.dst.String())
+	case h.carried != carried:
+		return x.violation(n, fmt.Sprintf("an IP packet that carries %d bytes", carried), fmt.Sprint(h.carried))
+	case h.protocol != 17:
+		return x.violation(n, "UDP (17) in the header area", fmt.Sprint(h.protocol))
+	case l.spec.TrafficClass != 0 && h.tclass>>2 != l.spec.TrafficClass>>2:
+		return x.violation(n, fmt.Sprintf("DSCP %d", l.spec.TrafficClass>>2), fmt.Sprint(h.tclass>>2))
+	}
+	return nil
+}
+
+// ipHeader is what the header area tells.
+type ipHeader struct {
+	dst      netip.Addr
+	carried  int // bytes behind the header
+	protocol uint8
+	tclass   uint8
+}
+
+// parseArea reads an IPv6 header, or an IPv4 header in the last twenty bytes.
+func parseArea(area []byte) (h ipHeader, err error) {
+	be := binary.BigEndian
+	if area[20]>>4 == 4 && area[20]&0xf == 5 && area[0]>>4 != 6 {
+		b := area[20:]
+		h = ipHeader{netip.AddrFrom4([4]byte(b[16:20])), int(be.Uint16(b[2:])) - 20, b[9], b[1]}
+		sum := uint32(0)
+		for i := 0; i < 20; i += 2 {
+			sum += uint32(be.Uint16(b[i:]))
+		}
+		if sum = sum&0xffff + sum>>16; sum != 0xffff {
+			return h, fmt.Errorf("IPv4 header checksum is wrong by %#x", ^sum&0xffff)
+		}
+		return h, nil
+	}
+	if area[0]>>4 != 6 {
+		return h, fmt.Errorf("version %d", area[0]>>4)
+	}
+	return ipHeader{netip.AddrFrom16([16]byte(area[24:40])), int(be.Uint16(area[4:])), area[6], area[0]<<4 | area[1]>>4}, nil
+}

@@ -1,0 +1,186 @@
+package traffic
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// End is one side of a workload on a device.
+type End struct {
+	env  Env
+	proc verbs.Proc
+	w    *Workload
+	side Side
+
+	gid     verbs.GID
+	pd      verbs.PD
+	channel verbs.CompChannel
+	cqs     []verbs.CQ
+	lanes   []*lane
+	rings   []*ring // by the number in their work request IDs
+	shared  *ring   // the shared receive queue's; nil if no lane has it
+	byQPN   map[verbs.QPN]*lane
+	words   sharedWords
+
+	peer     card
+	phase    string
+	peerDone *report
+	lastMove time.Duration
+	lastDone time.Duration
+	began    time.Duration
+	ended    time.Duration
+	before   []verbs.Counter
+}
+
+// NewEnd returns side's end of w. Nothing happens before Run.
+func NewEnd(env Env, w *Workload, side Side) (*End, error) {
+	if err := w.Validate(); err != nil {
+		return nil, fmt.Errorf("workload: %w", err)
+	}
+	return &End{env: env, w: w, side: side, byQPN: map[verbs.QPN]*lane{}, phase: "not started"}, nil
+}
+
+// Run makes the connections, exchanges and checks the traffic, and takes
+// everything down again. It returns a *Violation when the service broke a
+// promise, and other errors when a verb did; what it had made by then stays in the
+// device, for whoever closes that. Call it once, from the program that p belongs
+// to.
+func (e *End) Run(p verbs.Proc) (*Result, error) {
+	e.proc = p
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"opening", e.open},
+		{"connecting", e.connect},
+		{"exchanging traffic", e.traffic},
+		{"checking memory", e.verify},
+		{"closing", e.close},
+	} {
+		e.phase = step.name
+		if err := step.do(); err != nil {
+			return nil, fmt.Errorf("side %v, %s: %w", e.side, step.name, err)
+		}
+	}
+	e.phase = "done"
+	return e.Result(), nil
+}
+
+// Status says in one line how far the end has come and what it waits for.
+func (e *End) Status() string {
+	parts := []string{fmt.Sprintf("side %v %s", e.side, e.phase)}
+	for _, l := range e.lanes {
+		if s := l.status(); s != "" {
+			parts = append(parts, s)
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (e *End) trace(format string, args ...any) {
+	if e.env.Trace != nil {
+		e.env.Trace("%v "+format, append([]any{e.side}, args...)...)
+	}
+}
+
+// open makes everything that needs no peer.
+func (e *End) open() (err error) {
+	e.before = e.env.Device.Counters()
+	entry, err := e.env.Device.QueryGID(1, int(e.env.GIDIndex))
+	if err != nil {
+		return err
+	}
+	e.gid = entry.GID
+	if e.pd, err = e.env.Device.AllocPD(); err != nil {
+		return err
+	}
+	if e.channel, err = e.env.Device.CreateCompChannel(); err != nil {
+		return err
+	}
+	if err := e.openCQs(); err != nil {
+		return err
+	}
+	if err := e.words.open(e); err != nil {
+		return err
+	}
+	if err := e.openShared(); err != nil {
+		return err
+	}
+	for i := range e.w.Lanes {
+		l, err := e.openLane(i)
+		if err != nil {
+			return fmt.Errorf("lane %d (%v): %w", i, e.w.Lanes[i].Service, err)
+		}
+		e.lanes = append(e.lanes, l)
+	}
+	return nil
+}
+
+// openCQs makes completion queues with room for everything that can complete.
+func (e *End) openCQs() error {
+	depth := 16
+	for i := range e.w.Lanes {
+		l := &e.w.Lanes[i]
+		depth += l.SendDepth + 1 + (1+l.XRCQueues)*l.RecvDepth + l.Windows
+	}
+	for range e.w.CQs {
+		cq, err := e.env.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: e.channel})
+		if err != nil {
+			return err
+		}
+		e.cqs = append(e.cqs, cq)
+	}
+	return nil
+}
+
+// openShared makes the shared receive queue, if a lane has need of it.
+func (e *End) openShared() error {
+	depth, room, sges := 0, 0, 0
+	for i := range e.w.Lanes {
+		if l := &e.w.Lanes[i]; l.SharedReceives {
+			depth, room, sges = depth+l.RecvDepth, max(room, l.MaxBytes+verbs.GRHLen), max(sges, l.MaxSGE)
+		}
+	}
+	if depth == 0 {
+		return nil
+	}
+	srq, err := e.env.Device.CreateSRQ(verbs.SRQInit{PD: e.pd, MaxWR: depth, MaxSGE: sges})
+	if err != nil {
+		return err
+	}
+	e.shared, err = e.newRing(srq, ringConfig{depth: depth, room: room, most: sges, rhythm: e.sharedRhythm()})
+	if err == nil {
+		e.shared.srq = srq
+	}
+	return err
+}
+
+// sharedRhythm is that of the first lane that shares receives.
+func (e *End) sharedRhythm() Rhythm {
+	for i := range e.w.Lanes {
+		if e.w.Lanes[i].SharedReceives {
+			return e.w.Lanes[i].RecvRhythm
+		}
+	}
+	return Rhythm{}
+}
+
+// close takes everything down. Whatever is still in use would say so.
+func (e *End) close() error {
+	var err error
+	for _, l := range e.lanes {
+		err = errors.Join(err, l.close())
+	}
+	for _, r := range e.rings {
+		err = errors.Join(err, r.close())
+	}
+	err = errors.Join(err, e.words.close())
+	for _, cq := range e.cqs {
+		err = errors.Join(err, cq.Close())
+	}
+	return errors.Join(err, e.channel.Close(), e.pd.Close())
+}

@@ -1,0 +1,83 @@
+package traffic
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+)
+
+// golden is 2^64 divided by the golden ratio: odd, and without pattern.
+const golden = 0x9e3779b97f4a7c15
+
+// mix turns x into a number that looks random (the finaliser of splitmix64).
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// derive returns a key of its own for each n under k.
+func derive(k, n uint64) uint64 { return mix(k + golden*(n+1)) }
+
+// source returns a random source that follows from k alone.
+func source(k uint64) *rand.Rand { return rand.New(rand.NewPCG(k, mix(k))) }
+
+// What keys are derived for, so that no two uses share one.
+const (
+	keyPlan uint64 = iota
+	keyPayload
+	keyTarget
+	keyPieces
+	keyRhythm
+	keyWords
+	keyPoison
+)
+
+// fill writes the bytes that belong to key k.
+func fill(b []byte, k uint64) {
+	for len(b) >= 8 {
+		k += golden
+		binary.LittleEndian.PutUint64(b, mix(k))
+		b = b[8:]
+	}
+	if len(b) > 0 {
+		var last [8]byte
+		binary.LittleEndian.PutUint64(last[:], mix(k+golden))
+		copy(b, last[:])
+	}
+}
+
+// firstDifference describes where got departs from want; "" if it does not.
+func firstDifference(want, got []byte) string {
+	if bytes.Equal(want, got) {
+		return ""
+	}
+	for i := range want {
+		if i >= len(got) {
+			break
+		}
+		if want[i] != got[i] {
+			n := i
+			for n < len(want) && n < len(got) && want[n] != got[n] {
+				n++
+			}
+			return fmt.Sprintf("byte %d is %#02x, not %#02x (%d bytes differ from there on)", i, got[i], want[i], n-i)
+		}
+	}
+	return fmt.Sprintf("%d bytes, not %d", len(got), len(want))
+}
+
+// stamp puts the number of an unreliable message in front of its payload, so
+// that the receiver can tell which one arrived.
+func stamp(b []byte, k uint64, n int) {
+	if len(b) >= stampLen {
+		binary.LittleEndian.PutUint64(b, mix(k)^uint64(n))
+	}
+}
+
+// stampOf reads the number back. What is no stamp reads as a number far beyond
+// any plan.
+func stampOf(b []byte, k uint64) uint64 { return binary.LittleEndian.Uint64(b) ^ mix(k) }
+
+const stampLen = 8

@@ -1,0 +1,226 @@
+package traffic
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// sender posts the requests of a lane and checks how they complete.
+type sender struct {
+	lane *lane
+	plan plan
+	from Side
+
+	posted  int // requests before it are posted
+	settled int // and these are known to have completed
+	good    int // of those, with success
+	bytes   int64
+	failed  verbs.WCStatus // the completion that ended the lane, if any
+	dead    bool           // the queue pair has failed: nothing is posted any more
+	// flushing is set from the first completion in error on: only flushes may
+	// follow it. Others may still be in the queue when a failure becomes known.
+	flushing bool
+	marked   bool // a marker is queued behind the last request
+
+	image []byte // the peer's target as the posted requests make it
+	mr    verbs.MR
+	buf   []byte
+	size  int      // of a slot
+	wants [][]byte // what the read in each slot must bring
+
+	spareKey verbs.RKey
+	bound    bool // the spare window, as far as completions tell
+	beats    metronome
+	wrs      []verbs.SendWR
+	sges     []verbs.SGE
+	pieces   []piece
+	scratch  []byte
+	inline   []byte
+}
+
+func (s *sender) open(l *lane) (err error) {
+	e, spec := l.end, l.spec
+	s.lane, s.from = l, e.side
+	s.plan = newPlan(e.w, l.num, e.side)
+	if spec.Service.Reliable() {
+		s.image = initialTarget(e.w, l.num, e.side.Peer())
+	}
+	s.size = slotLen(max(spec.MaxBytes, 8), spec.MaxSGE)
+	s.buf = make([]byte, spec.SendDepth*s.size)
+	s.wants = make([][]byte, spec.SendDepth)
+	s.scratch = make([]byte, max(spec.MaxBytes, 8))
+	s.beats = metronome{rhythm: spec.SendRhythm, rng: source(derive(s.plan.key, keyRhythm))}
+	s.mr, err = e.pd.RegMR(verbs.MRInit{Buf: s.buf, Access: verbs.AccessLocalWrite})
+	return err
+}
+
+func (s *sender) close() error { return s.mr.Close() }
+
+// complete reports that every request has completed that ever will be posted.
+func (s *sender) complete() bool {
+	return s.settled == s.posted && !s.marked && (s.dead || s.posted == len(s.plan.ops))
+}
+
+func (s *sender) status() string {
+	if s.complete() {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d requests posted, %d completed, next to complete %d (%v)",
+		s.posted, len(s.plan.ops), s.settled, s.settled, &s.plan.ops[min(s.settled, len(s.plan.ops)-1)])
+}
+
+func (s *sender) slot(n int) (index, base int) {
+	index = n % s.lane.spec.SendDepth
+	return index, index * s.size
+}
+
+func (s *sender) space() int {
+	if s.dead {
+		return 0
+	}
+	return min(len(s.plan.ops)-s.posted, s.lane.spec.SendDepth-(s.posted-s.settled))
+}
+
+// post posts the next requests if it is time to.
+func (s *sender) post(now time.Duration) (bool, error) {
+	n := s.beats.beat(now, s.space())
+	if n == 0 {
+		return false, nil
+	}
+	s.wrs, s.sges, s.inline = s.wrs[:0], s.sges[:0], s.inline[:0]
+	for range n {
+		s.wrs = append(s.wrs, s.prepare(s.posted))
+		s.posted++
+	}
+	if got, err := s.lane.qp.PostSend(s.wrs); err != nil {
+		return false, fmt.Errorf("%s: %w", s.where(s.posted-n+got), err)
+	}
+	// Inline bytes are the caller's again: change them, so that a device that
+	// looks at them later is found out.
+	poisonSlot(s.inline)
+	return true, nil
+}
+
+func (s *sender) where(n int) string { return s.lane.where(s.from, n, &s.plan.ops[n]) }
+
+// prepare makes work request n.
+func (s *sender) prepare(n int) verbs.SendWR {
+	o := &s.plan.ops[n]
+	l := s.lane
+	wr := verbs.SendWR{WRID: uint64(l.num)<<laneShift | uint64(n), Opcode: o.code, Flags: o.flags, Imm: o.imm}
+	l.end.trace("lane %d posts %d: %v", l.num, n, o)
+	switch {
+	case o.fetches():
+		s.prepareFetch(n, &wr)
+	case o.local():
+		s.prepareLocal(&wr)
+	default:
+		s.prepareData(n, &wr)
+	}
+	switch {
+	case o.shared:
+		wr.Remote = l.end.peer.Words.at(8 * o.at)
+		wr.Atomic = l.end.words.operands(o)
+	case !o.consumes() || o.code == verbs.OpRDMAWriteImm:
+		wr.Remote = s.remote(o)
+		wr.Atomic = verbs.Atomic{CompareAdd: o.operand, Swap: o.swap}
+	case o.code == verbs.OpSendInv:
+		wr.InvalidateRKey = s.peer().Windows[o.window].RKey
+	}
+	switch l.spec.Service {
+	case UD:
+		wr.UD = verbs.UD{AH: l.ah, QPN: s.peer().QPN, QKey: l.qkey}
+	case XRC:
+		wr.XRC.SRQN = s.peer().SRQNs[o.queue]
+	}
+	if s.image != nil {
+		s.plan.apply(n, s.image)
+	}
+	return wr
+}
+
+func (s *sender) peer() *laneCard { return &s.lane.end.peer.Lanes[s.lane.num] }
+
+// remote is where in the peer's memory a request works.
+func (s *sender) remote(o *op) verbs.Remote {
+	if o.window != noWindow {
+		at, _ := windowExtent(s.lane.spec, int(o.window))
+		return s.peer().Windows[o.window].at(o.at - at)
+	}
+	return s.peer().Target.at(o.at)
+}
+
+// prepareData lays the payload out in a slot, or inline.
+func (s *sender) prepareData(n int, wr *verbs.SendWR) {
+	o := &s.plan.ops[n]
+	if o.code == verbs.OpFlush {
+		wr.Flush = verbs.Flush{Length: uint32(o.size), Type: verbs.FlushGlobal, Level: verbs.FlushRange}
+		return
+	}
+	msg := s.scratch[:o.payload()]
+	s.plan.content(n, msg)
+	if !s.lane.spec.Service.Reliable() && (o.code == verbs.OpSend || o.code == verbs.OpSendImm) {
+		stamp(msg, s.plan.key, n)
+	}
+	k := derive(derive(s.plan.key, keyPieces), uint64(n))
+	if len(msg) <= s.lane.spec.MaxInline && k&1 == 0 {
+		from := len(s.inline)
+		s.inline = append(s.inline, msg...)
+		wr.Flags |= verbs.SendInline
+		wr.Inline = s.inline[from:len(s.inline):len(s.inline)]
+		return
+	}
+	_, base := s.slot(n)
+	s.pieces = cut(s.pieces[:0], k, len(msg), s.lane.spec.MaxSGE)
+	spread(s.buf[base:base+s.size], msg, s.pieces)
+	s.setSGL(wr, base)
+}
+
+func (s *sender) setSGL(wr *verbs.SendWR, base int) {
+	from := len(s.sges)
+	s.sges = sgl(s.sges, s.mr, base, s.pieces)
+	wr.SGL = s.sges[from:len(s.sges):len(s.sges)]
+}
+
+// prepareFetch makes room for what a read or atomic brings, and notes what that
+// must be.
+func (s *sender) prepareFetch(n int, wr *verbs.SendWR) {
+	o := &s.plan.ops[n]
+	index, base := s.slot(n)
+	poisonSlot(s.buf[base : base+s.size])
+	want := s.wants[index][:0]
+	switch {
+	case o.code == verbs.OpRDMARead:
+		want = append(want, s.image[o.at:o.at+o.size]...)
+	case !o.shared:
+		want = append(want, s.image[o.at:o.at+8]...)
+	}
+	s.wants[index] = want
+	s.pieces = s.fetchPieces(n)
+	s.setSGL(wr, base)
+}
+
+// fetchPieces is where a read or atomic leaves what it brings. An atomic's
+// word stays in one piece.
+func (s *sender) fetchPieces(n int) []piece {
+	o, most := &s.plan.ops[n], s.lane.spec.MaxSGE
+	if o.atomic() {
+		most = 1
+	}
+	return cut(s.pieces[:0], derive(derive(s.plan.key, keyPieces), uint64(n)), o.size, most)
+}
+
+// prepareLocal binds the side's own spare window, or closes it.
+func (s *sender) prepareLocal(wr *verbs.SendWR) {
+	l := s.lane
+	if wr.Opcode == verbs.OpLocalInv {
+		wr.InvalidateRKey = s.spareKey
+		return
+	}
+	s.spareKey = verbs.NextRKey(s.spareKey)
+	wr.Bind = verbs.Bind{MW: l.spare, RKey: s.spareKey, Info: verbs.BindInfo{
+		MR: l.memory, Addr: l.memory.Addr(), Length: uint64(l.memory.Len()), Access: verbs.AccessRemoteRead,
+	}}
+}
