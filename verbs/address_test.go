@@ -29,8 +29,19 @@ func TestMTUForIsTheLargestThatFits(t *testing.T) {
 		n    int
 		want MTU
 	}{
-		{-1, 0}, {0, 0}, {255, 0}, {256, MTU256}, {511, MTU256}, {512, MTU512}, {1023, MTU512},
-		{1024, MTU1024}, {1500, MTU1024}, {2048, MTU2048}, {4095, MTU2048}, {4096, MTU4096}, {9000, MTU4096},
+		{-1, 0},
+		{0, 0},
+		{255, 0},
+		{256, MTU256},
+		{511, MTU256},
+		{512, MTU512},
+		{1023, MTU512},
+		{1024, MTU1024},
+		{1500, MTU1024},
+		{2048, MTU2048},
+		{4095, MTU2048},
+		{4096, MTU4096},
+		{9000, MTU4096},
 	} {
 		if got := MTUFor(tc.n); got != tc.want {
 			t.Errorf("MTUFor(%d) = %v, want %v", tc.n, got, tc.want)

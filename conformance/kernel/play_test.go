@@ -107,10 +107,14 @@ func pingPong(t *testing.T, p PingPong, here, there netip.Addr) meeting {
 }
 
 var pingPongs = []PingPong{
-	{Tool: RC, Size: 1}, {Tool: RC, Size: 3000, Events: true, Check: true},
-	{Tool: UC, Size: 65536, Check: true}, {Tool: UC, Size: 64, Events: true},
-	{Tool: UD, Size: 1024, Events: true, Check: true}, {Tool: UD, Size: 1},
-	{Tool: SRQ, Size: 64, QPs: 1}, {Tool: SRQ, Size: 4097, QPs: 16, Events: true, Check: true},
+	{Tool: RC, Size: 1},
+	{Tool: RC, Size: 3000, Events: true, Check: true},
+	{Tool: UC, Size: 65536, Check: true},
+	{Tool: UC, Size: 64, Events: true},
+	{Tool: UD, Size: 1024, Events: true, Check: true},
+	{Tool: UD, Size: 1},
+	{Tool: SRQ, Size: 64, QPs: 1},
+	{Tool: SRQ, Size: 4097, QPs: 16, Events: true, Check: true},
 }
 
 func TestPingPong(t *testing.T) {

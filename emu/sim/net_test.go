@@ -350,8 +350,10 @@ func TestAttachNamesTheMistake(t *testing.T) {
 		{PortConfig{Addrs: addr, Link: LinkConfig{ECN: ECNConfig{MinBytes: 2, MaxBytes: 1}}}, "ECN.MaxBytes 1 is less"},
 		{PortConfig{Addrs: addr, Link: LinkConfig{ECN: ECNConfig{MaxPPM: impair.PPM + 1}}}, "ECN.MaxPPM"},
 		{PortConfig{Name: "x", Addrs: addr, Up: impair.Config{Specs: []impair.Spec{{Delay: -1}}}}, "port x: impairment up: specs[0]: delay"},
-		{PortConfig{Name: "x", Addrs: addr, Down: impair.Config{Events: []impair.Event{{Match: impair.Match{Seq: new(uint32(1))}, Action: impair.Action{Kind: impair.Drop}}}}},
-			"port x: impairment down: events[0]: match: flow and seq need a dissector"},
+		{
+			PortConfig{Name: "x", Addrs: addr, Down: impair.Config{Events: []impair.Event{{Match: impair.Match{Seq: new(uint32(1))}, Action: impair.Action{Kind: impair.Drop}}}}},
+			"port x: impairment down: events[0]: match: flow and seq need a dissector",
+		},
 	} {
 		if _, err := n.Attach(tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v, want %q", tc.cfg, err, tc.want)

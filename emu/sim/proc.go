@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"runtime/debug"
@@ -77,8 +78,8 @@ func (p *Proc) call(f func(*Proc) error) (err error) {
 }
 
 func (p *Proc) panicked() bool {
-	_, ok := p.err.(*PanicError)
-	return ok
+	var panicked *PanicError
+	return errors.As(p.err, &panicked)
 }
 
 // resume runs p until it parks or ends.

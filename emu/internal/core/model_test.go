@@ -105,8 +105,10 @@ func (m *model) stepWindow(t *testing.T, tab *Table, rng *rand.Rand, w *modelWin
 			return
 		}
 		r := m.regions[rng.IntN(len(m.regions))]
-		b := Bind{Region: r, Addr: r.Addr, Len: 8, Access: verbs.AccessRemoteRead, PD: pdA, QPN: qpn,
-			Key: w.w.Key&^0xff | rng.Uint32N(4)}
+		b := Bind{
+			Region: r, Addr: r.Addr, Len: 8, Access: verbs.AccessRemoteRead, PD: pdA, QPN: qpn,
+			Key: w.w.Key&^0xff | rng.Uint32N(4),
+		}
 		legal := !w.freed && !m.gone[r] && (!type2 || w.on == nil)
 		if err := tab.Bind(w.w, b); (err == nil) != legal {
 			t.Fatalf("Bind of %#x to %#x: %v, want success %v", w.w.Key, r.Key, err, legal)

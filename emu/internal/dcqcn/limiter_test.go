@@ -157,7 +157,7 @@ func TestHyperIncreaseNeedsBothCauses(t *testing.T) {
 	if l.target != 10_040e6 {
 		t.Fatalf("target %d after 6 steps by bytes alone", l.target)
 	}
-	at := mono.Time(100 * us)
+	at := 100 * us
 	step := func() { at = at.Add(p.IncreaseInterval); l.HandleTimer(at, &p) }
 	for range 5 { // by timer, not past its threshold yet: additive
 		step()

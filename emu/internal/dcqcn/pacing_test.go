@@ -87,7 +87,7 @@ func TestCreditDoesNotGrowWhileTimersRun(t *testing.T) {
 	p.CatchUp, p.IncreaseInterval = 50*time.Microsecond, 30*time.Microsecond
 	l.OnCNP(20*us, &p) // from here on every 30 µs
 	l.OnSent(20*us, 10_000, &p)
-	now := mono.Time(1000 * us)
+	now := 1000 * us
 	for l.Active() && l.NextTimer() < now {
 		l.HandleTimer(l.NextTimer(), &p)
 	}

@@ -80,7 +80,7 @@ func nothingWaits(t *testing.T, b Bench) {
 }
 
 func inOrder(t *testing.T, b Bench) {
-	var ds []link.Datagram
+	ds := make([]link.Datagram, 0, 20)
 	for i := range 20 {
 		ds = append(ds, b.datagram(bytes.Repeat([]byte{byte(i)}, 1+17*i)))
 	}

@@ -88,11 +88,22 @@ func defaultLimits() Limits {
 // counts lists the limits that are plain numbers, by name.
 func (l *Limits) counts() []limitCount {
 	return []limitCount{
-		{"QPs", &l.QPs}, {"QPWR", &l.QPWR}, {"SGE", &l.SGE}, {"Inline", &l.Inline},
-		{"CQs", &l.CQs}, {"CQE", &l.CQE}, {"MRs", &l.MRs}, {"PDs", &l.PDs}, {"AHs", &l.AHs},
-		{"SRQs", &l.SRQs}, {"SRQWR", &l.SRQWR}, {"XRCDs", &l.XRCDs},
-		{"McastGroups", &l.McastGroups}, {"McastQPs", &l.McastQPs},
-		{"PendingEvents", &l.PendingEvents}, {"MADsQueue", &l.MADsQueue},
+		{"QPs", &l.QPs},
+		{"QPWR", &l.QPWR},
+		{"SGE", &l.SGE},
+		{"Inline", &l.Inline},
+		{"CQs", &l.CQs},
+		{"CQE", &l.CQE},
+		{"MRs", &l.MRs},
+		{"PDs", &l.PDs},
+		{"AHs", &l.AHs},
+		{"SRQs", &l.SRQs},
+		{"SRQWR", &l.SRQWR},
+		{"XRCDs", &l.XRCDs},
+		{"McastGroups", &l.McastGroups},
+		{"McastQPs", &l.McastQPs},
+		{"PendingEvents", &l.PendingEvents},
+		{"MADsQueue", &l.MADsQueue},
 	}
 }
 

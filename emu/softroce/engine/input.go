@@ -149,7 +149,7 @@ func (q *QP) take(now mono.Time, p *wire.Packet, known bool) {
 		q.nic.Count.DropOpcode++
 		return
 	default:
-		q.takeRequest(now, p, known)
+		q.takeRequest(p, known)
 	}
 	q.verify()
 	q.rearm()

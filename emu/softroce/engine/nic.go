@@ -55,7 +55,6 @@ type NIC struct {
 	parsed   wire.Packet
 	scratch  wire.Packet
 	atomics  atomicUnit
-	tx       wire.ICRC // of packets that belong to no path
 	badPKeys uint32
 	badQKeys uint32
 }

@@ -52,8 +52,12 @@ func TestRCPSNSpaceDividesInHalves(t *testing.T) {
 		k    int
 		want string
 	}{
-		{-1, "ACK 2 msn 3"}, {-half, "ACK 2 msn 3"}, {-half + 1, "ACK 2 msn 3"},
-		{1, "NAK 3 sequence msn 3"}, {half - 1, "NAK 3 sequence msn 3"}, {half - 2, "NAK 3 sequence msn 3"},
+		{-1, "ACK 2 msn 3"},
+		{-half, "ACK 2 msn 3"},
+		{-half + 1, "ACK 2 msn 3"},
+		{1, "NAK 3 sequence msn 3"},
+		{half - 1, "NAK 3 sequence msn 3"},
+		{half - 2, "NAK 3 sequence msn 3"},
 	} {
 		t.Run(fmt.Sprint(tc.k), func(t *testing.T) {
 			each(t, setup{}, func(p *peer) {

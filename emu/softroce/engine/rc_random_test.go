@@ -52,13 +52,12 @@ func TestRCRandomConversations(t *testing.T) {
 
 // conversation is two NICs with several connections, each used both ways.
 type conversation struct {
-	luck   choices
-	net    *lossyNet
-	flows  []*direction
-	byQP   map[*host]map[verbs.QPN][2]*direction // flows that a QP sends, and receives
-	ones   map[*host]map[uint64]bool             // what FETCH_ADDs of one found
-	brief  bool                                  // few retries: failure is allowed
-	extras int
+	luck  choices
+	net   *lossyNet
+	flows []*direction
+	byQP  map[*host]map[verbs.QPN][2]*direction // flows that a QP sends, and receives
+	ones  map[*host]map[uint64]bool             // what FETCH_ADDs of one found
+	brief bool                                  // few retries: failure is allowed
 }
 
 // constData is what the hosts send. It is the same in all conversations, as

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"github.com/fabrictest/fabrictest/emu/internal/core"
-	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -82,7 +81,7 @@ const (
 
 // takeRequest handles a request packet. known is false for opcodes that the
 // transport does not define.
-func (q *QP) takeRequest(now mono.Time, p *wire.Packet, known bool) {
+func (q *QP) takeRequest(p *wire.Packet, known bool) {
 	r := &q.resp
 	q.communicationEstablished()
 	if !known && q.nic.q.UnknownOpFatal {

@@ -179,9 +179,13 @@ func TestModifySRQRefusesWhatDoesNotFit(t *testing.T) {
 			a    verbs.SRQAttr
 			mask verbs.SRQAttrMask
 		}{
-			{verbs.SRQAttr{Limit: 9}, verbs.SRQLimit}, {verbs.SRQAttr{Limit: -1}, verbs.SRQLimit},
-			{verbs.SRQAttr{MaxWR: 5}, verbs.SRQMaxWR}, {verbs.SRQAttr{MaxWR: 0}, verbs.SRQMaxWR}, {verbs.SRQAttr{MaxWR: 33}, verbs.SRQMaxWR},
-			{verbs.SRQAttr{MaxWR: 6, Limit: 7}, both}, {verbs.SRQAttr{MaxWR: 5, Limit: 1}, both},
+			{verbs.SRQAttr{Limit: 9}, verbs.SRQLimit},
+			{verbs.SRQAttr{Limit: -1}, verbs.SRQLimit},
+			{verbs.SRQAttr{MaxWR: 5}, verbs.SRQMaxWR},
+			{verbs.SRQAttr{MaxWR: 0}, verbs.SRQMaxWR},
+			{verbs.SRQAttr{MaxWR: 33}, verbs.SRQMaxWR},
+			{verbs.SRQAttr{MaxWR: 6, Limit: 7}, both},
+			{verbs.SRQAttr{MaxWR: 5, Limit: 1}, both},
 		} {
 			if err := s.Modify(c.a, c.mask); !errors.Is(err, verbs.ErrInvalid) {
 				p.Errorf("%+v: %v", c.a, err)

@@ -51,8 +51,11 @@ func TestSourcePortsAreThoseOfLinux(t *testing.T) {
 		label, local, remote uint32
 		want                 uint16
 	}{
-		{0, 0x11, 0x11, 49441}, {0x74922, 0x11, 0x11, 51519}, {0x12345, 0x11, 0x12, 0xe341},
-		{0xfffff, 1, 1, 0xffc0}, {0, 0xffffff, 0xfffffe, 0xff12},
+		{0, 0x11, 0x11, 49441},
+		{0x74922, 0x11, 0x11, 51519},
+		{0x12345, 0x11, 0x12, 0xe341},
+		{0xfffff, 1, 1, 0xffc0},
+		{0, 0xffffff, 0xfffffe, 0xff12},
 	} {
 		if got := sourcePort(c.label, c.local, c.remote); got != c.want {
 			t.Errorf("label %#x, QPs %#x and %#x: port %d, want %d", c.label, c.local, c.remote, got, c.want)

@@ -28,12 +28,18 @@ func TestUDReceivesBeginWithTheIPHeader(t *testing.T) {
 		want string
 	}{
 		{"IPv4 of a kernel", v4, link.Datagram{HopLimit: 64}, zeros + "4500003800004000401126100a4d00010a4d000b"},
-		{"IPv6 of a kernel", v6, link.Datagram{HopLimit: 64, FlowLabel: 0x7b520},
-			"6007b52000241140" + "fd770000000000000000000000000001" + "fd770000000000000000000000000011"},
+		{
+			"IPv6 of a kernel", v6,
+			link.Datagram{HopLimit: 64, FlowLabel: 0x7b520},
+			"6007b52000241140" + "fd770000000000000000000000000001" + "fd770000000000000000000000000011",
+		},
 		{"IPv4 with all fields set", v4, link.Datagram{TClass: 0xfe, HopLimit: 3, IPID: 0xbeef}, zeros + "45fe0038beef40000311a3220a4d00010a4d000b"},
 		{"IPv4 whose identification is found by its ICRC", blind, link.Datagram{HopLimit: 64, IPID: 0xbeef}, zeros + "45000038beef40004011" + "6720" + "0a4d00010a4d000b"},
-		{"IPv6 with all fields set", v6, link.Datagram{TClass: 0xfe, HopLimit: 3, FlowLabel: 0xfffff},
-			"6fefffff00241103" + "fd770000000000000000000000000001" + "fd770000000000000000000000000011"},
+		{
+			"IPv6 with all fields set", v6,
+			link.Datagram{TClass: 0xfe, HopLimit: 3, FlowLabel: 0xfffff},
+			"6fefffff00241103" + "fd770000000000000000000000000001" + "fd770000000000000000000000000011",
+		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -33,8 +33,10 @@ func pathHoles(off int) []hole {
 }
 
 var kinds = []kind{
-	{AttrREQ, func() body { return new(REQ) },
-		append(append([]hole{{4, 1, 0xFF}, {24, 4, 0xFF}}, pathHoles(52)...), pathHoles(96)...)},
+	{
+		AttrREQ, func() body { return new(REQ) },
+		append(append([]hole{{4, 1, 0xFF}, {24, 4, 0xFF}}, pathHoles(52)...), pathHoles(96)...),
+	},
 	{AttrMRA, func() body { return new(MRA) }, []hole{{8, 1, 0x3F}, {9, 1, 0x07}}},
 	{AttrREJ, func() body { return new(REJ) }, []hole{{8, 1, 0x3F}, {9, 1, 0x01}}},
 	{AttrREP, func() body { return new(REP) }, []hole{{27, 1, 0x0F}}},
@@ -43,8 +45,10 @@ var kinds = []kind{
 	{AttrDREP, func() body { return new(DREP) }, nil},
 	{AttrSIDRREQ, func() body { return new(SIDRREQ) }, []hole{{6, 2, 0xFF}}},
 	{AttrSIDRREP, func() body { return new(SIDRREP) }, nil},
-	{AttrLAP, func() body { return new(LAP) },
-		[]hole{{8, 4, 0xFF}, {15, 1, 0x07}, {16, 4, 0xFF}, {58, 1, 0x0F}, {61, 1, 0xC0}, {62, 1, 0x07}, {63, 1, 0x07}}},
+	{
+		AttrLAP, func() body { return new(LAP) },
+		[]hole{{8, 4, 0xFF}, {15, 1, 0x07}, {16, 4, 0xFF}, {58, 1, 0x0F}, {61, 1, 0xC0}, {62, 1, 0x07}, {63, 1, 0x07}},
+	},
 	{AttrAPR, func() body { return new(APR) }, []hole{{10, 2, 0xFF}}},
 }
 

@@ -43,10 +43,14 @@ func TestIPUDPGoldenBytes(t *testing.T) {
 
 func TestIPUDPFieldsReachTheWire(t *testing.T) {
 	for _, h := range []IPUDP{
-		{Src: netip.MustParseAddrPort("1.2.3.4:1"), Dst: netip.MustParseAddrPort("5.6.7.8:4791"),
-			TClass: 0x6b, HopLimit: 7, ID: 0xffff, UDPChecksum: 0x1234},
-		{Src: netip.MustParseAddrPort("[2001:db8::1]:65535"), Dst: netip.MustParseAddrPort("[2001:db8::2]:4791"),
-			TClass: 0xab, HopLimit: 255, FlowLabel: 0xfffff, UDPChecksum: 0xfffe},
+		{
+			Src: netip.MustParseAddrPort("1.2.3.4:1"), Dst: netip.MustParseAddrPort("5.6.7.8:4791"),
+			TClass: 0x6b, HopLimit: 7, ID: 0xffff, UDPChecksum: 0x1234,
+		},
+		{
+			Src: netip.MustParseAddrPort("[2001:db8::1]:65535"), Dst: netip.MustParseAddrPort("[2001:db8::2]:4791"),
+			TClass: 0xab, HopLimit: 255, FlowLabel: 0xfffff, UDPChecksum: 0xfffe,
+		},
 	} {
 		got, payload, err := ParseIPUDP(h.Append(nil, []byte("payload")))
 		if err != nil || got != h || string(payload) != "payload" {

@@ -11,8 +11,10 @@ import (
 // for.
 func samplePacket(op Opcode, payloadLen int) Packet {
 	p := Packet{
-		BTH: BTH{Opcode: op, Solicited: true, PKey: DefaultPKey, BECN: true, Reserved6: 0x15,
-			DestQP: 0x123456, AckReq: true, Reserved7: 0x2a, PSN: 0xfffffe},
+		BTH: BTH{
+			Opcode: op, Solicited: true, PKey: DefaultPKey, BECN: true, Reserved6: 0x15,
+			DestQP: 0x123456, AckReq: true, Reserved7: 0x2a, PSN: 0xfffffe,
+		},
 		RDETH:        RDETH{EEContext: 0xabcdef, Reserved: 1},
 		XRCETH:       XRCETH{SRQN: 0x13579b, Reserved: 2},
 		DETH:         DETH{QKey: 0x11111111, SrcQP: 0x222222, Reserved: 3},
