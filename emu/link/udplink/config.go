@@ -53,6 +53,10 @@ type Config struct {
 	// BusyPollMicros, if not 0, makes the kernel spin on the device's queue for
 	// so long before a WaitReadable sleeps (SO_BUSY_POLL; needs CAP_NET_ADMIN).
 	BusyPollMicros int
+	// TClass is the traffic class that most datagrams will have, and HopLimit
+	// what Datagram.HopLimit 0 stands for; 0 takes the kernel's. They are the
+	// socket's defaults: a datagram that has both is sent fastest.
+	TClass, HopLimit uint8
 	// NoChecksum sends UDP checksum 0.
 	NoChecksum bool
 	// FixID changes a payload made for IPv4 identification 0 into one for id, and

@@ -14,7 +14,7 @@
 // how its owner learns that. IPv6 has no such field. Received identifications
 // are not visible to a UDP socket.
 //
-// A Link is not safe for concurrent use: its driver owns it. Close and Wake are
-// the exceptions and may be called from any goroutine. After it has reached its
-// working size a Link allocates nothing, neither per datagram nor per call.
+// A Link is not safe for concurrent use: its driver owns it. The exceptions are
+// Close and Wake, which any goroutine may call, and WaitReadable, in which one
+// goroutine may sleep while another drives. Send and Recv allocate nothing.
 package udplink

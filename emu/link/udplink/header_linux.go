@@ -48,7 +48,7 @@ func (s *sender) encode(m *message, h header) {
 		data, n = m.control.add(n, unix.SOL_UDP, unix.UDP_SEGMENT, 2)
 		binary.NativeEndian.PutUint16(data, h.segment)
 	}
-	if h.tclass != 0 {
+	if h.tclass != s.tclass {
 		n = m.control.addInt(n, level, tclass, int(h.tclass))
 	}
 	if h.hopLimit != 0 {

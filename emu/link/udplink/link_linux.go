@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -30,7 +29,6 @@ type Link struct {
 	turn   int // which of the sockets the next Recv asks first
 
 	stats Stats
-	held  atomic.Bool // Recv has read more than it delivered
 }
 
 var (
@@ -75,7 +73,7 @@ func open(cfg Config) (*Link, error) {
 	if l.fd, err = l.sock.newSocket(); err != nil {
 		return nil, err
 	}
-	if gso, err = l.sock.probeGSO(l.fd, gso); err != nil {
+	if gso, err = probeGSO(l.fd, gso); err != nil {
 		return nil, err
 	}
 	gro, err := l.sock.enableGRO(l.fd)
@@ -93,7 +91,7 @@ func open(cfg Config) (*Link, error) {
 
 	l.info = Info{Local: local, Interface: owner.name, MTU: mtu, GSO: gso == OffloadOn, GRO: gro}
 	l.info.RecvBufBytes, l.info.SendBufBytes = bufSizes(l.fd)
-	if l.info.HopLimit, err = l.sock.unifyHopLimit(l.fd); err != nil {
+	if l.info.HopLimit, err = l.sock.setDefaults(l.fd); err != nil {
 		return nil, err
 	}
 	l.out.init(cfg, l.info, owner.index)

@@ -47,7 +47,13 @@ const flowLabelMask = 1<<20 - 1
 // segment size, traffic class, hop limit and packet info.
 const controlSpace = 160
 
-var cmsgHeader = unix.CmsgLen(0)
+// Control messages are aligned to, and so padded to at least, a word.
+const (
+	cmsgAlign = int(unsafe.Sizeof(uintptr(0)))
+	minData   = cmsgAlign
+	// cmsgHeader is where the data of a control message begins.
+	cmsgHeader = (unix.SizeofCmsghdr + cmsgAlign - 1) &^ (cmsgAlign - 1)
+)
 
 // control is a buffer of control messages, aligned as the kernel wants it.
 type control struct {

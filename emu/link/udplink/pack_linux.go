@@ -19,6 +19,9 @@ const (
 	// maxCallBytes bounds the payload of one system call to what takes tens of
 	// microseconds: the runtime cannot stop the goroutine meanwhile.
 	maxCallBytes = 256 << 10
+	// stageMax is the largest payload that is cheaper to copy beside its
+	// neighbours than to name to the kernel as a piece of its own.
+	stageMax = 512
 )
 
 // sender packs datagrams into messages. It does no system call.
@@ -26,15 +29,18 @@ type sender struct {
 	v6, wild bool
 	gso      bool
 	ifi      int
+	tclass   uint8 // the socket's default, as is hopLimit
 	hopLimit uint8
 	maxSize  int // of a datagram's payload
 	maxSuper int // of a super-packet's payload
 	fixID    func([]byte, uint16)
 
-	used     int // messages packed
+	single   message // for a datagram sent without a batch
+	used     int     // messages packed
 	headers  [maxMessages]mmsghdr
 	messages [maxMessages]message
 	iovecs   [maxIovecs]unix.Iovec
+	stage    []byte // small payloads of one batch, one behind the other
 }
 
 // message is what one mmsghdr refers to. Its address and control messages are
@@ -54,7 +60,8 @@ type message struct {
 func (s *sender) init(cfg Config, info Info, ifi int) {
 	s.v6 = info.Local.Addr().Is6()
 	s.wild = info.Local.Addr().IsUnspecified()
-	s.gso, s.ifi, s.hopLimit = info.GSO, ifi, info.HopLimit
+	s.gso, s.ifi = info.GSO, ifi
+	s.tclass, s.hopLimit = cfg.TClass, info.HopLimit
 	s.maxSize = info.MTU - headerLen(s.v6)
 	s.maxSuper = maxIPv4 - headerLen(false)
 	if s.v6 {
@@ -62,6 +69,7 @@ func (s *sender) init(cfg Config, info Info, ifi int) {
 	} else {
 		s.fixID = cfg.FixID
 	}
+	s.stage = make([]byte, 0, maxCallBytes+maxSegments*stageMax)
 	for i := range s.headers {
 		h, m := &s.headers[i].hdr, &s.messages[i]
 		h.Name = (*byte)(unsafe.Pointer(&m.addr))
@@ -77,6 +85,7 @@ func (s *sender) forget() { clear(s.iovecs[:]) }
 // cannot be sent at all.
 func (s *sender) pack(ds []link.Datagram, singles int) int {
 	s.used = 0
+	s.stage = s.stage[:0]
 	i, iov, bytes := 0, 0, 0
 	for i < len(ds) && s.used < maxMessages && iov < maxIovecs && bytes < maxCallBytes {
 		d := &ds[i]
@@ -98,12 +107,12 @@ func (s *sender) pack(ds []link.Datagram, singles int) int {
 			hdr.SetControllen(m.controlLen)
 		}
 		m.first, m.segments, m.bytes = i, run, size
-		n := s.gather(s.iovecs[iov:], ds[i:i+run])
-		hdr.Iov = &s.iovecs[iov]
-		hdr.SetIovlen(n)
 		if run > 1 {
 			s.renumber(ds, m)
 		}
+		n := s.gather(s.iovecs[iov:], ds[i:i+run])
+		hdr.Iov = &s.iovecs[iov]
+		hdr.SetIovlen(n)
 		s.used++
 		i, iov, bytes = i+run, iov+n, bytes+size
 	}
@@ -119,6 +128,18 @@ func (s *sender) unsendable(d *link.Datagram) unix.Errno {
 		return unix.EAFNOSUPPORT
 	}
 	return 0
+}
+
+// short reports whether d can be sent with nothing but the address that single
+// then holds.
+func (s *sender) short(d *link.Datagram) bool {
+	if s.unsendable(d) != 0 {
+		return false
+	}
+	if h := s.headerOf(d); s.single.header != h {
+		s.encode(&s.single, h)
+	}
+	return s.single.controlLen == 0
 }
 
 // joinable reports how many of ds, counted from the first, the kernel may cut
@@ -144,24 +165,36 @@ func (s *sender) joinable(ds []link.Datagram) (run, size int) {
 	return run, size
 }
 
-// gather points iovecs at the payloads of ds and reports how many it needed:
-// payloads that lie one behind the other in memory are one piece.
+// gather points iovecs at the payloads of a message and reports how many it
+// needed. Payloads that lie one behind the other in memory are one piece; small
+// ones that do not are copied into one.
 func (s *sender) gather(iovecs []unix.Iovec, ds []link.Datagram) int {
+	if len(ds) > 1 && len(ds[0].Payload) <= stageMax && !adjacent(ds[0].Payload, ds[1].Payload) {
+		start := len(s.stage)
+		for i := range ds {
+			s.stage = append(s.stage, ds[i].Payload...)
+		}
+		iovecs[0].Base = &s.stage[start]
+		iovecs[0].SetLen(len(s.stage) - start)
+		return 1
+	}
 	n := 0
-	var end uintptr // of the last piece
 	for i := range ds {
 		p := ds[i].Payload
-		start := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
-		if i > 0 && start == end {
+		if i > 0 && adjacent(ds[i-1].Payload, p) {
 			iovecs[n-1].SetLen(int(iovecs[n-1].Len) + len(p))
-		} else {
-			iovecs[n].Base = unsafe.SliceData(p)
-			iovecs[n].SetLen(len(p))
-			n++
+			continue
 		}
-		end = start + uintptr(len(p))
+		iovecs[n].Base = unsafe.SliceData(p)
+		iovecs[n].SetLen(len(p))
+		n++
 	}
 	return n
+}
+
+// adjacent reports whether b begins where a ends.
+func adjacent(a, b []byte) bool {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(a)))+uintptr(len(a)) == uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
 // renumber changes the payloads of a super-packet from identification 0 to the

@@ -1,7 +1,6 @@
 package udplink
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"syscall"
@@ -14,8 +13,11 @@ import (
 )
 
 const (
-	// maxArrivals bounds one recvmmsg.
-	maxArrivals = 64
+	// maxArrivals bounds one recvmmsg, and maxSuperArrivals one that is likely to
+	// bring super-packets: as maxCallBytes does, it bounds the time for which the
+	// runtime cannot stop the goroutine.
+	maxArrivals      = 64
+	maxSuperArrivals = 8
 	// slotBytes holds any datagram and any super-packet.
 	slotBytes = 1 << 16
 	// slotStride keeps the slots out of step with the caches: at a power of two
@@ -25,9 +27,8 @@ const (
 
 // receiver reads messages into slots and cuts them into datagrams.
 type receiver struct {
-	local   netip.AddrPort
-	v6, gro bool
-	wild    bool
+	local    netip.AddrPort
+	v6, wild bool
 
 	headers  [maxArrivals]mmsghdr
 	iovecs   [maxArrivals]unix.Iovec
@@ -44,19 +45,9 @@ type receiver struct {
 	arrival arrival // of the message next, once off > 0
 }
 
-// arrival is what the network said about a message.
-type arrival struct {
-	src, dst  netip.AddrPort
-	flowLabel uint32
-	segment   int // the datagrams' length but for the last's
-	tclass    uint8
-	hopLimit  uint8
-}
-
 func (r *receiver) init(info Info) {
 	r.local = info.Local
-	r.v6, r.gro = info.Local.Addr().Is6(), info.GRO
-	r.wild = info.Local.Addr().IsUnspecified()
+	r.v6, r.wild = info.Local.Addr().Is6(), info.Local.Addr().IsUnspecified()
 	r.slots = make([]byte, maxArrivals*slotStride)
 	r.batch, r.perSlot = 1, 1
 	for i := range r.headers {
@@ -81,43 +72,41 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	if !l.gate.enter() {
 		return 0, link.ErrClosed
 	}
-	r := &l.in
-	if r.next == r.filled && r.batch == 1 && len(l.groups) == 0 {
+	// The short way, for one message or none. As in Send, each function between
+	// here and the system call would add to every message's latency.
+	if r := &l.in; r.batch == 1 && len(l.groups) == 0 && !r.pending() {
 		h := &r.headers[0]
 		h.hdr.Namelen = unix.SizeofSockaddrInet6
 		h.hdr.SetControllen(controlSpace)
 		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVMSG, uintptr(l.fd), uintptr(unsafe.Pointer(h)), 0, 0, 0, 0)
-		if errno == unix.EAGAIN {
+		switch errno {
+		case 0:
+			l.stats.RecvCalls++
+			h.n = uint32(n)
+			r.arrived(1, 1, r.local)
+		case unix.EAGAIN:
 			l.stats.RecvCalls++
 			l.stats.RecvEmptyCalls++
 			l.gate.leave()
 			return 0, nil
 		}
-		if errno == 0 {
-			l.stats.RecvCalls++
-			h.n = uint32(n)
-			r.filled, r.next, r.off, r.dst = 1, 0, 0, r.local
-			r.batch = 2
-		}
 	}
 	n, err := l.recv(ds)
-	if held := r.pending(); held != l.held.Load() {
-		l.held.Store(held)
-	}
+	l.sleep.hold(l.in.pending())
 	l.gate.leave()
 	return n, err
 }
 
 func (l *Link) recv(ds []link.Datagram) (int, error) {
 	r := &l.in
-	// An arrival that is dropped (truncated) leaves room for another look.
+	// A message that is dropped (truncated) leaves room for another look.
 	for {
 		if r.pending() {
 			if n := l.deliver(ds); n > 0 {
 				return n, nil
 			}
 		}
-		if err := l.readAny(len(ds)); err != nil || r.filled == 0 {
+		if err := l.readAny(len(ds)); err != nil || !r.pending() {
 			return 0, err
 		}
 	}
@@ -140,7 +129,7 @@ func (l *Link) readAny(room int) error {
 			}
 			fd, dst = g.fd, netip.AddrPortFrom(g.addr, dst.Port())
 		}
-		if err := l.read(fd, dst, room); err != nil || l.in.filled > 0 {
+		if err := l.read(fd, dst, room); err != nil || l.in.pending() {
 			return err
 		}
 	}
@@ -152,16 +141,15 @@ func (l *Link) readAny(room int) error {
 // one the cheaper recvmsg does.
 func (l *Link) read(fd int, dst netip.AddrPort, room int) error {
 	r := &l.in
-	r.filled, r.next, r.off = 0, 0, 0
 	want := max(1, min(r.batch, room/r.perSlot))
+	if r.perSlot > 1 {
+		want = min(want, maxSuperArrivals)
+	}
 	n, errno := r.fetch(fd, want)
 	l.stats.RecvCalls++
 	switch errno {
 	case 0:
-		r.filled, r.dst = n, dst
-		if n == want {
-			r.batch = min(2*want, maxArrivals)
-		}
+		r.arrived(n, want, dst)
 		return nil
 	case unix.EAGAIN, unix.EINTR:
 		l.stats.RecvEmptyCalls++
@@ -172,6 +160,14 @@ func (l *Link) read(fd int, dst netip.AddrPort, room int) error {
 		return nil
 	}
 	return fmt.Errorf("udplink: receive on %v: %w", l.info.Local, errno)
+}
+
+// arrived notes that n of the messages asked for were read.
+func (r *receiver) arrived(n, want int, dst netip.AddrPort) {
+	r.filled, r.next, r.off, r.dst = n, 0, 0, dst
+	if n == want {
+		r.batch = min(2*want, maxArrivals)
+	}
 }
 
 // fetch reads up to want messages into the slots.
@@ -195,87 +191,28 @@ func (l *Link) deliver(ds []link.Datagram) int {
 	r := &l.in
 	done, bytes := 0, 0
 	for r.pending() && done < len(ds) {
-		size := int(r.headers[r.next].n)
+		h := &r.headers[r.next]
+		size := int(h.n)
 		if r.off == 0 {
-			if r.headers[r.next].hdr.Flags&unix.MSG_TRUNC != 0 {
+			if h.hdr.Flags&unix.MSG_TRUNC != 0 {
 				l.stats.RecvTruncated++
 				r.next++
 				continue
 			}
 			r.parse(r.next, size)
-			if size > r.arrival.segment {
+			if r.perSlot = (size + r.arrival.segment - 1) / r.arrival.segment; r.perSlot > 1 {
 				l.stats.GROPackets++
-				r.perSlot = (size + r.arrival.segment - 1) / r.arrival.segment
-			} else {
-				r.perSlot = 1
 			}
+			r.perSlot = max(1, r.perSlot)
 		}
-		slot := r.slots[r.next*slotStride:][:size:size]
-		for {
-			end := min(r.off+r.arrival.segment, size)
-			r.arrival.fill(&ds[done], slot[r.off:end:end])
-			bytes += end - r.off
-			done++
-			r.off = end
-			if end == size {
-				r.next++
-				r.off = 0
-				break
-			}
-			if done == len(ds) {
-				break
-			}
+		n, off := r.arrival.cut(ds[done:], r.slots[r.next*slotStride:][:size:size], r.off)
+		done, bytes = done+n, bytes+off-r.off
+		if r.off = off; off == size {
+			r.next++
+			r.off = 0
 		}
 	}
 	l.stats.RecvDatagrams += uint64(done)
 	l.stats.RecvBytes += uint64(bytes)
 	return done
-}
-
-func (a *arrival) fill(d *link.Datagram, payload []byte) {
-	d.Src, d.Dst = a.src, a.dst
-	d.TClass, d.HopLimit = a.tclass, a.hopLimit
-	d.IPID = link.IPIDUnknown
-	d.FlowLabel = a.flowLabel
-	d.Payload = payload
-}
-
-// parse reads what the kernel wrote beside message i of size bytes.
-func (r *receiver) parse(i, size int) {
-	a := &r.arrival
-	a.src, a.dst = getSockaddr(&r.names[i]), r.dst
-	a.flowLabel, a.tclass, a.hopLimit = 0, 0, 0
-	a.segment = max(1, size)
-	c := r.controls[i].b[:r.headers[i].hdr.Controllen]
-	for len(c) >= cmsgHeader+8 { // data is padded to 8 bytes
-		head := (*unix.Cmsghdr)(unsafe.Pointer(&c[0]))
-		n := (int(head.Len) + 7) &^ 7
-		if n < cmsgHeader+8 || n > len(c) {
-			break
-		}
-		a.note(head, c[cmsgHeader:n])
-		c = c[n:]
-	}
-}
-
-// note takes in one control message; data is at least 8 bytes.
-func (a *arrival) note(head *unix.Cmsghdr, data []byte) {
-	value := binary.NativeEndian.Uint32(data)
-	switch uint64(head.Level)<<32 | uint64(head.Type) {
-	case unix.IPPROTO_IPV6<<32 | unix.IPV6_HOPLIMIT, unix.IPPROTO_IP<<32 | unix.IP_TTL:
-		a.hopLimit = uint8(value)
-	case unix.IPPROTO_IP<<32 | unix.IP_TOS:
-		a.tclass = data[0]
-	case unix.SOL_UDP<<32 | unix.UDP_GRO:
-		if value > 0 {
-			a.segment = int(value)
-		}
-	case unix.IPPROTO_IPV6<<32 | ipv6FlowInfo:
-		info := binary.BigEndian.Uint32(data)
-		a.tclass, a.flowLabel = uint8(info>>20), info&flowLabelMask
-	case unix.IPPROTO_IPV6<<32 | unix.IPV6_PKTINFO:
-		a.dst = netip.AddrPortFrom(netip.AddrFrom16([16]byte(data)), a.dst.Port())
-	case unix.IPPROTO_IP<<32 | unix.IP_PKTINFO:
-		a.dst = netip.AddrPortFrom(netip.AddrFrom4([4]byte(data[8:])), a.dst.Port())
-	}
 }

@@ -16,13 +16,13 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if !l.gate.enter() {
 		return 0, link.ErrClosed
 	}
-	// The short way, for the last destination again. After a system call every
-	// return is mispredicted, so each function between here and it would cost
-	// several nanoseconds of each message's latency.
-	if s := &l.out; len(ds) == 1 && s.messages[0].controlLen == 0 && s.unsendable(&ds[0]) == 0 && s.messages[0].header == s.headerOf(&ds[0]) {
-		p, h := ds[0].Payload, &s.headers[0].hdr
+	// The short way, for one datagram that needs no control message. After a
+	// system call every return is mispredicted, so each function between here
+	// and it would cost several nanoseconds of each message's latency.
+	if s := &l.out; len(ds) == 1 && s.short(&ds[0]) {
+		p, m := ds[0].Payload, &s.single
 		_, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(l.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0,
-			uintptr(unsafe.Pointer(h.Name)), uintptr(h.Namelen))
+			uintptr(unsafe.Pointer(&m.addr)), uintptr(m.addrLen))
 		if errno == 0 {
 			l.stats.SendCalls++
 			l.stats.SentDatagrams++
@@ -49,7 +49,7 @@ func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int
 	s := &l.out
 	packed := s.pack(ds, singles)
 	if packed == 0 {
-		l.lose(s.unsendable(&ds[0]))
+		l.countLost(s.unsendable(&ds[0]))
 		return 1, max(0, singles-1), false
 	}
 	for next := 0; next < s.used; {
@@ -63,23 +63,45 @@ func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int
 			continue
 		}
 		m := &s.messages[next]
-		switch {
-		case errno == unix.EAGAIN || errno == unix.ENOBUFS || errno == unix.ENOMEM:
-			l.stats.SendFull++
+		switch l.refused(m, errno) {
+		case keep:
 			s.unpack(ds, next)
 			return m.first, 0, true
-		case m.segments > 1:
+		case split:
 			s.unpack(ds, next)
-			l.stats.GSORetries++
-			if errno == unix.EIO { // the device or the path cannot; no use in trying again
-				s.gso, l.stats.GSODisabled = false, true
-			}
 			return m.first, m.segments, false
+		case lose:
+			next++
 		}
-		l.lose(errno)
-		next++
 	}
 	return packed, max(0, singles-packed), false
+}
+
+// fate is what becomes of a message that the kernel refused.
+type fate uint8
+
+const (
+	lose  fate = iota // taken, and lost
+	keep              // not taken: no room now
+	split             // a super-packet: to be sent again as single datagrams
+)
+
+// refused counts a refusal and decides on the message.
+func (l *Link) refused(m *message, errno unix.Errno) fate {
+	switch {
+	case errno == unix.EAGAIN || errno == unix.ENOBUFS || errno == unix.ENOMEM:
+		l.stats.SendFull++
+		return keep
+	case m.segments > 1:
+		// Alone each datagram gets the verdict that is its own.
+		l.stats.GSORetries++
+		if errno == unix.EIO { // the path cannot carry super-packets: no use in trying again
+			l.out.gso, l.stats.GSODisabled = false, true
+		}
+		return split
+	}
+	l.countLost(errno)
+	return lose
 }
 
 // submit offers the packed messages from next on and reports how many left.
@@ -115,8 +137,8 @@ func (l *Link) countSent(m *message) {
 	}
 }
 
-// lose counts a datagram that was taken and will not arrive.
-func (l *Link) lose(errno unix.Errno) {
+// countLost counts a datagram that was taken and will not arrive.
+func (l *Link) countLost(errno unix.Errno) {
 	switch errno {
 	case unix.EMSGSIZE:
 		l.stats.LostTooBig++

@@ -48,7 +48,10 @@ func (o *socketOptions) newSocket() (fd int, err error) {
 			return -1, fmt.Errorf("set %s: %w", s.name, err)
 		}
 	}
-	if err := o.growBuffers(fd); err != nil {
+	if err = o.growBuffers(fd); err == nil {
+		err = o.chooseMulticastInterface(fd)
+	}
+	if err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
@@ -75,9 +78,6 @@ func (o *socketOptions) options() []sockopt {
 		if wild {
 			opts = append(opts, sockopt{unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1, "IPV6_RECVPKTINFO"})
 		}
-		if o.owner.index != 0 {
-			opts = append(opts, sockopt{unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, o.owner.index, "IPV6_MULTICAST_IF"})
-		}
 		if o.NoChecksum {
 			opts = append(opts, sockopt{unix.SOL_UDP, unix.UDP_NO_CHECK6_TX, 1, "UDP_NO_CHECK6_TX"})
 		}
@@ -100,6 +100,24 @@ func (o *socketOptions) options() []sockopt {
 		opts = append(opts, sockopt{unix.SOL_SOCKET, unix.SO_BUSY_POLL, o.BusyPollMicros, "SO_BUSY_POLL"})
 	}
 	return opts
+}
+
+// chooseMulticastInterface sends multicast through the interface that owns the
+// link's address.
+func (o *socketOptions) chooseMulticastInterface(fd int) (err error) {
+	switch {
+	case o.owner.index == 0:
+		return nil
+	case o.v6:
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, o.owner.index)
+	default:
+		mreq := &unix.IPMreqn{Address: o.Local.Addr().As4(), Ifindex: int32(o.owner.index)}
+		err = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, mreq)
+	}
+	if err != nil {
+		return fmt.Errorf("send multicast through %s: %w", o.owner.name, err)
+	}
+	return nil
 }
 
 // growBuffers asks past the system's limit first, which takes CAP_NET_ADMIN.
@@ -132,7 +150,7 @@ func bufSizes(fd int) (recv, send int) {
 }
 
 // probeGSO reports whether the kernel knows UDP_SEGMENT (Linux 4.18).
-func (o *socketOptions) probeGSO(fd int, want Offload) (Offload, error) {
+func probeGSO(fd int, want Offload) (Offload, error) {
 	if want == OffloadOff {
 		return OffloadOff, nil
 	}
@@ -157,24 +175,27 @@ func (o *socketOptions) enableGRO(fd int) (bool, error) {
 	return err == nil, nil
 }
 
-// unifyHopLimit reads the hop limit of unicast datagrams and gives multicast
-// ones the same, so that HopLimit 0 means one value.
-func (o *socketOptions) unifyHopLimit(fd int) (uint8, error) {
-	level, unicast, multicast := unix.IPPROTO_IP, unix.IP_TTL, unix.IP_MULTICAST_TTL
+// setDefaults gives the socket the traffic class and hop limit of a datagram
+// that needs no control message, and returns the latter. Multicast gets the
+// same hop limit as unicast, so that HopLimit 0 means one value.
+func (o *socketOptions) setDefaults(fd int) (hopLimit uint8, err error) {
+	level, tclass, unicast, multicast := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL, unix.IP_MULTICAST_TTL
 	if o.v6 {
-		level, unicast, multicast = unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_MULTICAST_HOPS
+		level, tclass, unicast, multicast = unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_UNICAST_HOPS, unix.IPV6_MULTICAST_HOPS
 	}
-	hops, err := unix.GetsockoptInt(fd, level, unicast)
-	if err == nil {
-		err = unix.SetsockoptInt(fd, level, multicast, hops)
+	hops := int(o.HopLimit)
+	if hops == 0 {
+		if hops, err = unix.GetsockoptInt(fd, level, unicast); err != nil {
+			return 0, fmt.Errorf("get the default hop limit: %w", err)
+		}
 	}
-	if err != nil {
-		return 0, fmt.Errorf("default hop limit: %w", err)
-	}
-	if !o.v6 && o.owner.index != 0 {
-		mreq := &unix.IPMreqn{Address: o.Local.Addr().As4(), Ifindex: int32(o.owner.index)}
-		if err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, mreq); err != nil {
-			return 0, fmt.Errorf("set IP_MULTICAST_IF to %s: %w", o.owner.name, err)
+	for _, s := range []sockopt{
+		{level, tclass, int(o.TClass), "traffic class"},
+		{level, unicast, hops, "hop limit"},
+		{level, multicast, hops, "multicast hop limit"},
+	} {
+		if err := unix.SetsockoptInt(fd, s.level, s.opt, s.value); err != nil {
+			return 0, fmt.Errorf("set the default %s: %w", s.name, err)
 		}
 	}
 	return uint8(hops), nil

@@ -3,6 +3,7 @@ package udplink
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -12,10 +13,12 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// sleeper lets the driver sleep on the link's sockets and anybody wake it.
+// sleeper lets one goroutine sleep on the link's sockets, while another may
+// drive the link, and anybody wake it.
 type sleeper struct {
 	event int // eventfd; -1 before open
 	state atomic.Uint32
+	held  atomic.Bool // Recv has read more than it delivered
 	// watched are the eventfd, the socket and the groups' sockets. The driver
 	// replaces the list; the sleeper, who may be another goroutine, looks at it
 	// before each sleep.
@@ -55,6 +58,7 @@ func (s *sleeper) watch(fd int) {
 	}
 	fds = append(fds, int32(fd))
 	s.watched.Store(&fds)
+	s.nudge() // a sleep under way does not watch fd
 }
 
 func (s *sleeper) unwatch(fd int) {
@@ -67,16 +71,25 @@ func (s *sleeper) unwatch(fd int) {
 	s.watched.Store(&fds)
 }
 
+// hold says whether datagrams wait that no socket has any more. The driver may
+// stop receiving with some left: then it is the sleeper's turn.
+func (s *sleeper) hold(held bool) {
+	if held == s.held.Load() {
+		return
+	}
+	s.held.Store(held)
+	if held {
+		s.nudge()
+	}
+}
+
 // WaitReadable blocks until a datagram waits, d has passed (forever if d is
 // negative), Wake is called or the link is closed.
 func (l *Link) WaitReadable(d time.Duration) error {
 	if !l.gate.enter() {
 		return link.ErrClosed
 	}
-	var err error
-	if !l.held.Load() {
-		err = l.sleep.sleep(d)
-	}
+	err := l.sleep.sleep(d)
 	l.gate.leave()
 	return err
 }
@@ -89,12 +102,24 @@ func (l *Link) Wake() {
 	}
 }
 
-func (s *sleeper) sleep(d time.Duration) error {
+func (s *sleeper) sleep(d time.Duration) (err error) {
+	if s.held.Load() {
+		return nil
+	}
 	if !s.state.CompareAndSwap(awake, asleep) {
 		s.state.Store(awake)
 		return nil
 	}
-	err := s.poll(d)
+	// Who holds or watches something from here on sees that somebody is asleep.
+	if !s.held.Load() {
+		if d != 0 {
+			// A goroutine that the driver has just made runnable may be queued on
+			// the driver's processor, which sleeps with it: it would wait until the
+			// runtime's monitor looks, up to 10 ms.
+			runtime.Gosched()
+		}
+		err = s.poll(d)
+	}
 	if s.state.Swap(awake) == woken {
 		// The waker may not have written yet: then the next sleep ends early.
 		var count [8]byte
@@ -103,11 +128,23 @@ func (s *sleeper) sleep(d time.Duration) error {
 	return err
 }
 
+// wake ends the sleep under way or else the next.
 func (s *sleeper) wake() {
 	if s.state.Swap(woken) == asleep {
-		one := [8]byte{1} // any count but zero, in either byte order
-		unix.Write(s.event, one[:])
+		s.signal()
 	}
+}
+
+// nudge ends the sleep under way, if there is one.
+func (s *sleeper) nudge() {
+	if s.state.CompareAndSwap(asleep, woken) {
+		s.signal()
+	}
+}
+
+func (s *sleeper) signal() {
+	one := [8]byte{1} // any count but zero, in either byte order
+	unix.Write(s.event, one[:])
 }
 
 // poll sleeps in the kernel. ppoll, unlike Go's own poller, keeps time finer

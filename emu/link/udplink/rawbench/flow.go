@@ -1,7 +1,6 @@
 package rawbench
 
 import (
-	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -30,14 +29,14 @@ func (f *flow) waitRoom(sent, base, window uint64) (newBase uint64) {
 		if sent-base < window || f.failed.Load() {
 			return base
 		}
-		if spins%1024 == 0 {
+		if spins%256 == 0 {
 			switch {
 			case since.IsZero():
 				since = time.Now()
 			case time.Since(since) > stall:
 				return sent
 			}
-			runtime.Gosched()
+			yield()
 		}
 	}
 }
@@ -56,10 +55,10 @@ func (i *idle) over(f *flow, next uint64) bool {
 	if f.failed.Load() || (f.finished.Load() && next >= f.sent.Load()) {
 		return true
 	}
-	if i.spins++; i.spins%1024 != 0 {
+	if i.spins++; i.spins%256 != 0 {
 		return false
 	}
-	runtime.Gosched()
+	yield()
 	if !f.finished.Load() {
 		return false
 	}

@@ -56,16 +56,17 @@ func (p *linkPlayer) send() error {
 
 func (p *linkPlayer) receive() error {
 	var deadline time.Time
-	for spins := 1; ; spins++ {
-		if n, err := p.l.Recv(0, p.in[:]); n > 0 || err != nil {
-			return err
-		}
+	for turns := 1; ; turns++ {
 		if p.waiter != nil {
+			// First, as bare recvfrom does: the reply cannot be there yet.
 			if err := p.waiter.WaitReadable(replyTimeout); err != nil {
 				return err
 			}
 		}
-		if (spins%4096 == 0 || p.waiter != nil && spins%4 == 0) && late(&deadline) {
+		if n, err := p.l.Recv(0, p.in[:]); n > 0 || err != nil {
+			return err
+		}
+		if (turns%4096 == 0 || p.waiter != nil) && late(&deadline) {
 			return errNoReply
 		}
 	}

@@ -3,7 +3,6 @@ package rawbench
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 )
 
@@ -28,22 +27,24 @@ func runStream(cfg StreamConfig, tx batchSender, rx batchReceiver) (StreamResult
 		return StreamResult{}, err
 	}
 	var f flow
-	type received struct {
-		o    *opener
+	s, o := newSealer(cfg), newOpener(cfg)
+	type end struct {
 		last time.Time
 		err  error
 	}
-	arrived := make(chan received, 1)
+	ready, arrived := make(chan struct{}), make(chan end, 1)
 	go func() {
-		o, last, err := receiveStream(cfg, &f, rx)
+		close(ready)
+		last, err := receiveStream(o, &f, rx)
 		f.failed.Store(f.failed.Load() || err != nil)
-		arrived <- received{o, last, err}
+		arrived <- end{last, err}
 	}()
+	<-ready
 	start := time.Now()
-	sendErr := sendStream(cfg, &f, tx, start)
+	sendErr := sendStream(s, &f, tx, start)
 	f.failed.Store(f.failed.Load() || sendErr != nil)
 	got := <-arrived
-	res := got.o.res
+	res := o.res
 	res.Sent = f.sent.Load()
 	res.Elapsed = got.last.Sub(start)
 	return res, errors.Join(sendErr, got.err)
@@ -54,7 +55,8 @@ func runStream(cfg StreamConfig, tx batchSender, rx batchReceiver) (StreamResult
 func openWay(cfg StreamConfig, tx batchSender, rx batchReceiver) error {
 	s, o := newSealer(cfg), newOpener(cfg)
 	s.seq = probe
-	for range 100 {
+	const probes = 50
+	for range probes {
 		for _, seg := range tx.buffers() {
 			s.seal(seg)
 		}
@@ -68,19 +70,19 @@ func openWay(cfg StreamConfig, tx batchSender, rx batchReceiver) error {
 			if n, err := rx.receive(o); n > 0 || err != nil {
 				return err
 			}
-			runtime.Gosched()
+			yield()
 		}
 	}
-	return fmt.Errorf("stream: none of 100 probes arrived: is the receiver's address right, and the way up?")
+	return fmt.Errorf("stream: none of %d probes arrived: is the receiver's address right, and the way up?", probes)
 }
 
-func sendStream(cfg StreamConfig, f *flow, tx batchSender, start time.Time) error {
+// sendStream sends at least one batch, and more until the time is over.
+func sendStream(s *sealer, f *flow, tx batchSender, start time.Time) error {
 	defer f.finished.Store(true)
-	s := newSealer(cfg)
 	bufs := tx.buffers()
-	window := uint64(cfg.WindowBytes / cfg.SegmentBytes)
+	window := uint64(s.cfg.WindowBytes / s.cfg.SegmentBytes)
 	var base uint64
-	for time.Since(start) < cfg.Duration && !f.failed.Load() {
+	for {
 		base = f.waitRoom(s.seq+uint64(len(bufs)), base, window+1)
 		for _, seg := range bufs {
 			s.seal(seg)
@@ -93,28 +95,30 @@ func sendStream(cfg StreamConfig, f *flow, tx batchSender, start time.Time) erro
 			if done {
 				break
 			}
-			runtime.Gosched()
+			yield()
 		}
 		f.sent.Store(s.seq)
+		if time.Since(start) >= s.cfg.Duration || f.failed.Load() {
+			return nil
+		}
 	}
-	return nil
 }
 
-func receiveStream(cfg StreamConfig, f *flow, rx batchReceiver) (*opener, time.Time, error) {
-	o := newOpener(cfg)
+// receiveStream returns the time of the last arrival.
+func receiveStream(o *opener, f *flow, rx batchReceiver) (time.Time, error) {
 	last := time.Now()
 	var quiet idle
 	for {
 		n, err := rx.receive(o)
 		if err != nil {
-			return o, last, err
+			return last, err
 		}
 		if n > 0 {
 			last = time.Now()
 			f.received.Store(o.next)
 			quiet.reset()
 		} else if quiet.over(f, o.next) {
-			return o, last, nil
+			return last, nil
 		}
 	}
 }

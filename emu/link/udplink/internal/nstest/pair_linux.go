@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -70,25 +71,63 @@ func join(a, b *Host, mtu int) error {
 			return fmt.Errorf("configure %s: %w", h.V6, err)
 		}
 	}
+	for _, h := range []*Host{a, b} {
+		if err := h.Do(waitUp); err != nil {
+			return fmt.Errorf("wait for %s: %w", h.V6, err)
+		}
+	}
 	return nil
 }
 
+// waitUp returns when the wire carries packets: the kernel says so a moment
+// after both ends were set up, and drops silently until then.
+func waitUp() error {
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		dev, err := netlink.LinkByName(Device)
+		if err != nil {
+			return err
+		}
+		if dev.Attrs().OperState == netlink.OperUp {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is %v after 5 s", Device, dev.Attrs().OperState)
+		}
+	}
+}
+
 func (h *Host) configure() error {
+	for _, p := range []netip.Prefix{netip.PrefixFrom(h.V4, 24), netip.PrefixFrom(h.V6, 64)} {
+		if err := addAddr(p); err != nil {
+			return err
+		}
+	}
 	dev, err := netlink.LinkByName(Device)
 	if err != nil {
 		return err
 	}
-	for ip, bits := range map[netip.Addr]int{h.V4: 24, h.V6: 64} {
-		addr := &netlink.Addr{IPNet: &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(bits, ip.BitLen())}}
-		if ip.Is6() {
-			// Duplicate address detection would make the address unusable for a second.
-			addr.Flags = unix.IFA_F_NODAD
-		}
-		if err := netlink.AddrAdd(dev, addr); err != nil {
-			return fmt.Errorf("add %s: %w", ip, err)
-		}
-	}
 	return netlink.LinkSetUp(dev)
+}
+
+// AddAddr gives the host one more address on the wire.
+func (h *Host) AddAddr(p netip.Prefix) error {
+	return h.Do(func() error { return addAddr(p) })
+}
+
+func addAddr(p netip.Prefix) error {
+	dev, err := netlink.LinkByName(Device)
+	if err != nil {
+		return err
+	}
+	addr := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
+	if p.Addr().Is6() {
+		// Duplicate address detection would make the address unusable for a second.
+		addr.Flags = unix.IFA_F_NODAD
+	}
+	if err := netlink.AddrAdd(dev, addr); err != nil {
+		return fmt.Errorf("add %v: %w", p, err)
+	}
+	return nil
 }
 
 // CutInSoftware makes the host's kernel cut every GSO super-packet before it

@@ -1,0 +1,83 @@
+package udplink
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+// arrival is what the network said about a message.
+type arrival struct {
+	src, dst  netip.AddrPort
+	flowLabel uint32
+	segment   int // the datagrams' length but for the last's
+	tclass    uint8
+	hopLimit  uint8
+}
+
+// cut makes datagrams of a message from off on until ds is full. It reports
+// how many, and how far it came. A message of no bytes is one datagram.
+func (a *arrival) cut(ds []link.Datagram, message []byte, off int) (n, end int) {
+	d := link.Datagram{
+		Src: a.src, Dst: a.dst, TClass: a.tclass, HopLimit: a.hopLimit, IPID: link.IPIDUnknown, FlowLabel: a.flowLabel,
+	}
+	for n < len(ds) {
+		end = min(off+a.segment, len(message))
+		ds[n] = d
+		ds[n].Payload = message[off:end:end]
+		n++
+		if off = end; off == len(message) {
+			break
+		}
+	}
+	return n, off
+}
+
+// parse reads what the kernel wrote beside message i of size bytes.
+func (r *receiver) parse(i, size int) {
+	a := &r.arrival
+	a.src, a.dst = getSockaddr(&r.names[i]), r.dst
+	a.flowLabel, a.tclass, a.hopLimit = 0, 0, 0
+	a.segment = max(1, size)
+	c := r.controls[i].b[:r.headers[i].hdr.Controllen]
+	for len(c) >= cmsgHeader+minData {
+		head := (*unix.Cmsghdr)(unsafe.Pointer(&c[0]))
+		n := (int(head.Len) + cmsgAlign - 1) &^ (cmsgAlign - 1)
+		if n < cmsgHeader+minData || n > len(c) {
+			break
+		}
+		a.note(head, c[cmsgHeader:n])
+		c = c[n:]
+	}
+}
+
+// note takes in one control message. Its data is at least minData long, for it
+// is padded.
+func (a *arrival) note(head *unix.Cmsghdr, data []byte) {
+	value := binary.NativeEndian.Uint32(data)
+	switch uint64(head.Level)<<32 | uint64(head.Type) {
+	case unix.IPPROTO_IPV6<<32 | unix.IPV6_HOPLIMIT, unix.IPPROTO_IP<<32 | unix.IP_TTL:
+		a.hopLimit = uint8(value)
+	case unix.IPPROTO_IP<<32 | unix.IP_TOS:
+		a.tclass = data[0]
+	case unix.IPPROTO_IPV6<<32 | ipv6FlowInfo:
+		info := binary.BigEndian.Uint32(data)
+		a.tclass, a.flowLabel = uint8(info>>20), info&flowLabelMask
+	case unix.SOL_UDP<<32 | unix.UDP_GRO:
+		if value > 0 {
+			a.segment = int(value)
+		}
+	case unix.IPPROTO_IPV6<<32 | unix.IPV6_PKTINFO:
+		if len(data) >= unix.SizeofInet6Pktinfo {
+			a.dst = netip.AddrPortFrom(netip.AddrFrom16([16]byte(data)), a.dst.Port())
+		}
+	case unix.IPPROTO_IP<<32 | unix.IP_PKTINFO:
+		if len(data) >= unix.SizeofInet4Pktinfo {
+			a.dst = netip.AddrPortFrom(netip.AddrFrom4([4]byte(data[8:])), a.dst.Port())
+		}
+	}
+}

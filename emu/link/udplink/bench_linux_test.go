@@ -1,0 +1,53 @@
+package udplink
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+// The benchmarks send from a link to itself over loopback, on one thread: they
+// show what the link itself costs. What it makes of a wire, beside bare
+// sockets, is measured in package rawbench.
+
+func BenchmarkOneDatagram(b *testing.B) { benchmarkBatch(b, 1, 64) }
+
+// BenchmarkSuperPacket moves as much as one system call each way can.
+func BenchmarkSuperPacket(b *testing.B) { benchmarkBatch(b, 15, 4096) }
+
+func benchmarkBatch(b *testing.B, n, size int) {
+	for _, f := range families {
+		b.Run(f.name, func(b *testing.B) {
+			l := openLink(b, Config{Local: netip.AddrPortFrom(f.addr, 0), FixID: noFix})
+			ds := make([]link.Datagram, n)
+			for i := range ds {
+				ds[i] = link.Datagram{Dst: local(l), Payload: make([]byte, size)}
+			}
+			in := make([]link.Datagram, 64)
+			b.SetBytes(int64(n * size))
+			b.ReportAllocs()
+			for b.Loop() {
+				if k, err := l.Send(0, ds); k != n || err != nil {
+					b.Fatal(k, err)
+				}
+				for got := 0; got < n; {
+					k, err := l.Recv(0, in)
+					if err != nil {
+						b.Fatal(err)
+					}
+					got += k
+				}
+				l.Recv(0, in) // finds nothing, as a driver's last look does
+			}
+		})
+	}
+}
+
+func BenchmarkEmptyRecv(b *testing.B) {
+	l := openLink(b, Config{Local: netip.AddrPortFrom(families[0].addr, 0)})
+	in := make([]link.Datagram, 64)
+	for b.Loop() {
+		l.Recv(0, in)
+	}
+}

@@ -1,0 +1,202 @@
+package udplink
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/udplink/internal/nstest"
+)
+
+var multicast = []struct {
+	name  string
+	v6    bool
+	group netip.Addr
+}{
+	{"ipv4", false, netip.MustParseAddr("239.77.1.2")},
+	{"ipv6 link-local", true, netip.MustParseAddr("ff02::77:1")},
+	{"ipv6 site-local", true, netip.MustParseAddr("ff15::77:1")},
+}
+
+// TestGroupsOnAWire: the links live in other namespaces than the goroutine that
+// joins, as a driver's do.
+func TestGroupsOnAWire(t *testing.T) {
+	for _, m := range multicast {
+		t.Run(m.name, func(t *testing.T) {
+			a, b := nstest.Pair(t, 1500)
+			tx := openIn(t, a, Config{Local: a.Addr(m.v6, 4791), FixID: noFix})
+			rx := openIn(t, b, Config{Local: b.Addr(m.v6, 4791)})
+			toGroup := netip.AddrPortFrom(m.group, 4791)
+			fence := func(d link.Datagram) { d.Dst = local(rx); sendAll(t, tx, d) }
+			hello := []link.Datagram{{Dst: toGroup, Payload: pattern(1, 300)}, {Dst: toGroup, HopLimit: 9, TClass: link.ECT0, Payload: pattern(2, 300)}}
+
+			sendAll(t, tx, hello...)
+			recvNothing(t, rx, fence) // not joined
+
+			for range 2 {
+				if err := rx.Join(m.group); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 { // joined twice, left once: still joined
+				sendAll(t, tx, hello...)
+				got := recvN(t, rx, 2, 1)
+				if err := samePayloads(got, hello); err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range got {
+					if d.Dst != toGroup || d.Src != local(tx) {
+						t.Errorf("came from %v to %v, want from %v to %v", d.Src, d.Dst, local(tx), toGroup)
+					}
+				}
+				if got[0].HopLimit != tx.Info().HopLimit || got[1].HopLimit != 9 || got[1].TClass != link.ECT0 {
+					t.Errorf("hop limits %d and %d, class %#x; want %d, 9, %#x", got[0].HopLimit, got[1].HopLimit, got[1].TClass, tx.Info().HopLimit, link.ECT0)
+				}
+				if err := rx.Leave(m.group); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sendAll(t, tx, hello...)
+			recvNothing(t, rx, fence) // left
+			if err := rx.Leave(m.group); err == nil {
+				t.Error("left a group that was not joined")
+			}
+		})
+	}
+}
+
+// TestEveryMemberOfOneHostGetsACopy, the sender too if it has joined.
+func TestEveryMemberOfOneHostGetsACopy(t *testing.T) {
+	group := netip.MustParseAddr("239.77.1.3")
+	var links []*Link
+	for i := range byte(3) {
+		l := openLink(t, Config{Local: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 78, i + 2}), 4791)})
+		if err := l.Join(group); err != nil {
+			t.Fatal(err)
+		}
+		links = append(links, l)
+	}
+	sendAll(t, links[0], link.Datagram{Dst: netip.AddrPortFrom(group, 4791), Payload: pattern(1, 50)})
+	for i, l := range links {
+		if got := recvN(t, l, 1, 4)[0]; got.Src != local(links[0]) || got.Dst.Addr() != group {
+			t.Errorf("member %d: from %v to %v", i, got.Src, got.Dst)
+		}
+	}
+}
+
+func TestWildcardLinkJoins(t *testing.T) {
+	a, b := nstest.Pair(t, 1500)
+	group := netip.MustParseAddr("239.77.1.4")
+	tx := openIn(t, a, Config{Local: a.Addr(false, 4791)})
+	err := b.Do(func() error { // the kernel chooses the interface by route
+		dev, err := netlink.LinkByName(nstest.Device)
+		if err != nil {
+			return err
+		}
+		_, all, _ := net.ParseCIDR("224.0.0.0/4")
+		return netlink.RouteAdd(&netlink.Route{LinkIndex: dev.Attrs().Index, Dst: all, Scope: netlink.SCOPE_LINK})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rx := openIn(t, b, Config{Local: netip.MustParseAddrPort("0.0.0.0:4791"), MTU: 1500})
+	if err := rx.Join(group); err != nil {
+		t.Fatal(err)
+	}
+	sendAll(t, tx, link.Datagram{Dst: netip.AddrPortFrom(group, 4791), Payload: pattern(1, 50)})
+	if got := recvN(t, rx, 1, 4)[0]; got.Dst.Addr() != group {
+		t.Errorf("came to %v, want %v", got.Dst, group)
+	}
+	if err := rx.Leave(group); err != nil {
+		t.Fatal(err)
+	}
+	sendAll(t, tx, link.Datagram{Dst: netip.AddrPortFrom(group, 4791), Payload: pattern(1, 50)})
+	recvNothing(t, rx, func(d link.Datagram) { d.Dst = b.Addr(false, 4791); sendAll(t, tx, d) })
+}
+
+// TestGroupsDoNotStarve: unicast keeps coming, and the group is heard.
+func TestGroupsDoNotStarve(t *testing.T) {
+	l := loopLink(t)
+	group := netip.MustParseAddr("239.77.1.5")
+	if err := l.Join(group); err != nil {
+		t.Fatal(err)
+	}
+	sendAll(t, l, link.Datagram{Dst: netip.AddrPortFrom(group, local(l).Port()), Payload: []byte("group")})
+	in := make([]link.Datagram, 4)
+	for range 10 {
+		sendAll(t, l, datagramsTo(l, 4)...)
+		n, err := l.Recv(0, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range in[:n] {
+			if d.Dst.Addr() == group {
+				return
+			}
+		}
+	}
+	t.Error("ten receives brought unicast only")
+}
+
+func datagramsTo(l *Link, n int) []link.Datagram {
+	ds := make([]link.Datagram, n)
+	for i := range ds {
+		ds[i] = link.Datagram{Dst: local(l), Payload: pattern(i, 32)}
+	}
+	return ds
+}
+
+// TestJoinEndsASleepUnderWay, which does not watch the new group's socket.
+func TestJoinEndsASleepUnderWay(t *testing.T) {
+	l := loopLink(t)
+	took := waitFor(l, -1)
+	asleepNow(l)
+	group := netip.MustParseAddr("239.77.1.6")
+	if err := l.Join(group); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, took)
+	took = waitFor(l, -1)
+	asleepNow(l)
+	sendAll(t, l, link.Datagram{Dst: netip.AddrPortFrom(group, local(l).Port()), Payload: []byte("group")})
+	ended(t, took)
+	recvN(t, l, 1, 1)
+}
+
+func TestJoinRefusesWhatIsNoGroup(t *testing.T) {
+	l := loopLink(t)
+	for _, addr := range []string{"127.0.0.9", "ff02::1", "::"} {
+		if err := l.Join(netip.MustParseAddr(addr)); err == nil {
+			t.Errorf("joined %s", addr)
+		}
+	}
+	if n := len(*l.sleep.watched.Load()); n != 2 {
+		t.Errorf("%d descriptors watched, want 2", n)
+	}
+}
+
+// TestLinkLocalAddressNeedsNoZone: datagrams carry none.
+func TestLinkLocalAddressNeedsNoZone(t *testing.T) {
+	a, b := nstest.Pair(t, 1500)
+	ll := map[*nstest.Host]netip.AddrPort{a: netip.MustParseAddrPort("[fe80::a]:4791"), b: netip.MustParseAddrPort("[fe80::b]:4791")}
+	var links []*Link
+	for _, h := range []*nstest.Host{a, b} {
+		if err := h.AddAddr(netip.PrefixFrom(ll[h].Addr(), 64)); err != nil {
+			t.Fatal(err)
+		}
+		links = append(links, openIn(t, h, Config{Local: ll[h]}))
+	}
+	for range 3 { // there and back
+		sendAll(t, links[0], link.Datagram{Dst: local(links[1]), Payload: pattern(1, 64)})
+		if got := recvN(t, links[1], 1, 1)[0]; got.Src != local(links[0]) || got.Dst != local(links[1]) {
+			t.Errorf("came from %v to %v", got.Src, got.Dst)
+		}
+		links[0], links[1] = links[1], links[0]
+	}
+	if mtu := links[0].MTU(); mtu != 1500 {
+		t.Errorf("MTU %d, want the wire's", mtu)
+	}
+}

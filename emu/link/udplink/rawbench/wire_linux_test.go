@@ -1,0 +1,177 @@
+package rawbench
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/emu/link/udplink/internal/nstest"
+)
+
+func TestMain(m *testing.M) { nstest.Main(m) }
+
+// wire is a veth pair with bare endpoints and links on both ends.
+type wire struct {
+	a, b         Endpoint
+	linkA, linkB *udplink.Link
+}
+
+func newWire(tb testing.TB, v6 bool) *wire {
+	tb.Helper()
+	a, b := nstest.Pair(tb, 9000)
+	open := func(h *nstest.Host) *udplink.Link {
+		var l *udplink.Link
+		err := h.Do(func() (err error) {
+			l, err = udplink.Open(udplink.Config{Local: h.Addr(v6, 4791), FixID: func([]byte, uint16) {}})
+			return err
+		})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { l.Close() })
+		return l
+	}
+	return &wire{
+		a: Endpoint{NetNS: a.FD(), Addr: a.Addr(v6, 0)}, b: Endpoint{NetNS: b.FD(), Addr: b.Addr(v6, 0)},
+		linkA: open(a), linkB: open(b),
+	}
+}
+
+func (w *wire) stream(cfg StreamConfig) (float64, error) {
+	return goodput(Stream(w.a, w.b, cfg))
+}
+
+func (w *wire) linkStream(cfg StreamConfig) (float64, error) {
+	return goodput(LinkStream(w.linkA, w.linkB, w.linkB.Info().Local, cfg))
+}
+
+// goodput takes a result with losses for a failure: it measured something else.
+func goodput(r StreamResult, err error) (float64, error) {
+	if err == nil && (r.Lost() != 0 || r.Corrupt != 0 || r.Received == 0) {
+		err = fmt.Errorf("stream was not clean: %v", r)
+	}
+	return r.Gbps(), err
+}
+
+func (w *wire) pingPong(cfg PingPongConfig) (float64, error) {
+	r, err := PingPong(w.a, w.b, cfg)
+	return r.HalfMicros(), err
+}
+
+func (w *wire) linkPingPong(cfg PingPongConfig) (float64, error) {
+	r, err := LinkPingPong(w.linkA, w.linkB, w.linkA.Info().Local, w.linkB.Info().Local, cfg)
+	return r.HalfMicros(), err
+}
+
+var families = []struct {
+	name string
+	v6   bool
+}{{"ipv6", true}, {"ipv4", false}}
+
+func TestMeasurementsOnAWire(t *testing.T) {
+	for _, f := range families {
+		w := newWire(t, f.v6)
+		stream := StreamConfig{Duration: 20 * time.Millisecond}
+		for name, measure := range map[string]func() (float64, error){
+			"stream":             func() (float64, error) { return w.stream(stream) },
+			"link stream":        func() (float64, error) { return w.linkStream(stream) },
+			"spin":               func() (float64, error) { return w.pingPong(PingPongConfig{Rounds: 100}) },
+			"spin with headers":  func() (float64, error) { return w.pingPong(PingPongConfig{Rounds: 100, Headers: true}) },
+			"block":              func() (float64, error) { return w.pingPong(PingPongConfig{Rounds: 100, Block: true}) },
+			"block with headers": func() (float64, error) { return w.pingPong(PingPongConfig{Rounds: 100, Block: true, Headers: true}) },
+			"link spin":          func() (float64, error) { return w.linkPingPong(PingPongConfig{Rounds: 100}) },
+			"link block":         func() (float64, error) { return w.linkPingPong(PingPongConfig{Rounds: 100, Block: true}) },
+		} {
+			if v, err := measure(); err != nil || v <= 0 {
+				t.Errorf("%s over %s: %v, %v", name, f.name, v, err)
+			}
+		}
+		if s := w.linkA.Stats(); s.GSOPackets == 0 || s.GSOPackets*15 > s.SentDatagrams {
+			t.Errorf("%s: %d super-packets for %d datagrams", f.name, s.GSOPackets, s.SentDatagrams)
+		}
+	}
+}
+
+func TestNobodyThereIsAnError(t *testing.T) {
+	// A bare receiver is always there: it is opened with the sender. A link may
+	// be sent to the wrong place.
+	l, err := udplink.Open(udplink.Config{Local: netip.MustParseAddrPort("127.0.0.2:0")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := LinkStream(l, l, netip.MustParseAddrPort("127.0.0.3:1"), StreamConfig{}); err == nil {
+		t.Error("a stream to nobody succeeded")
+	}
+	if _, err := Stream(Endpoint{Addr: netip.MustParseAddrPort("192.0.2.1:0")}, Endpoint{}, StreamConfig{}); err == nil {
+		t.Error("a stream from a foreign address succeeded")
+	}
+	if _, err := LinkPingPong(plain{l}, l, l.Info().Local, l.Info().Local, PingPongConfig{Block: true}); err == nil {
+		t.Error("a link that cannot block did")
+	}
+}
+
+// plain hides that a link can wait.
+type plain struct{ link.PacketLink }
+
+// BenchmarkStream compares goodput in Gb/s, bare and through the link, each
+// with a copy and a CRC on both sides, and without. The ratio is what matters.
+func BenchmarkStream(b *testing.B) {
+	for _, f := range families {
+		for _, work := range []struct {
+			name string
+			cfg  StreamConfig
+		}{
+			{"copy and crc", StreamConfig{}},
+			{"copy and crc, 1 KiB", StreamConfig{SegmentBytes: 1024}},
+			{"bare", StreamConfig{NoCopy: true, NoCRC: true}},
+		} {
+			b.Run(f.name+"/"+work.name, func(b *testing.B) {
+				w := newWire(b, f.v6)
+				work.cfg.Duration = 100 * time.Millisecond
+				compare(b, "Gb/s",
+					func() (float64, error) { return w.stream(work.cfg) },
+					func() (float64, error) { return w.linkStream(work.cfg) })
+			})
+		}
+	}
+}
+
+// BenchmarkPingPong compares half round trips of 64 bytes in µs.
+func BenchmarkPingPong(b *testing.B) {
+	for _, f := range families {
+		for _, play := range []struct {
+			name string
+			cfg  PingPongConfig
+		}{
+			{"spin", PingPongConfig{Rounds: 2000}},
+			{"spin, headers", PingPongConfig{Rounds: 2000, Headers: true}},
+			{"block", PingPongConfig{Rounds: 2000, Block: true}},
+			{"block, headers", PingPongConfig{Rounds: 2000, Block: true, Headers: true}},
+		} {
+			b.Run(f.name+"/"+play.name, func(b *testing.B) {
+				w := newWire(b, f.v6)
+				compare(b, "µs",
+					func() (float64, error) { return w.pingPong(play.cfg) },
+					func() (float64, error) { return w.linkPingPong(play.cfg) })
+			})
+		}
+	}
+}
+
+// compare makes one round of each iteration and reports medians.
+func compare(b *testing.B, unit string, base, other func() (float64, error)) {
+	b.Helper()
+	c, err := Compare(max(5, b.N), base, other)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(c.Base, "raw-"+unit)
+	b.ReportMetric(c.Other, "link-"+unit)
+	b.ReportMetric(c.Ratio, "link/raw")
+	b.ReportMetric(c.Noise, "noise")
+	b.ReportMetric(0, "ns/op")
+}

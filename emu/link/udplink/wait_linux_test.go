@@ -1,0 +1,268 @@
+package udplink
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+// forever is a wait that only a bug makes.
+const forever = 20 * time.Second
+
+// waitFor runs WaitReadable(d) elsewhere and returns how long it took.
+func waitFor(l *Link, d time.Duration) <-chan time.Duration {
+	took := make(chan time.Duration, 1)
+	start := time.Now()
+	go func() {
+		l.WaitReadable(d)
+		took <- time.Since(start)
+	}()
+	return took
+}
+
+func ended(t *testing.T, took <-chan time.Duration) {
+	t.Helper()
+	select {
+	case <-took:
+	case <-time.After(forever):
+		t.Fatal("WaitReadable still sleeps")
+	}
+}
+
+// asleepNow returns when somebody sleeps on l.
+func asleepNow(l *Link) {
+	for l.sleep.state.Load() != asleep {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(time.Millisecond) // from the mark into the kernel
+}
+
+func loopLink(t testing.TB) *Link {
+	t.Helper()
+	return openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0")})
+}
+
+func TestWaitEndsByTimeout(t *testing.T) {
+	l := loopLink(t)
+	start := time.Now()
+	for range 100 {
+		if err := l.WaitReadable(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := time.Since(start); d > time.Second {
+		t.Errorf("100 waits of no time took %v", d)
+	}
+	const want = 30 * time.Millisecond
+	start = time.Now()
+	if err := l.WaitReadable(want); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(start); d < want || d > forever {
+		t.Errorf("a wait of %v took %v", want, d)
+	}
+}
+
+// TestWaitIsFinerThanAMillisecond: a transport's timers are.
+func TestWaitIsFinerThanAMillisecond(t *testing.T) {
+	l := loopLink(t)
+	best := forever
+	for range 50 {
+		start := time.Now()
+		l.WaitReadable(100 * time.Microsecond)
+		best = min(best, time.Since(start))
+	}
+	if best < 100*time.Microsecond || best >= time.Millisecond {
+		t.Errorf("the shortest of 50 waits of 100 µs took %v", best)
+	}
+}
+
+func TestWaitEndsByArrival(t *testing.T) {
+	l, peer := loopLink(t), loopLink(t)
+	took := waitFor(l, -1)
+	asleepNow(l)
+	sendAll(t, peer, link.Datagram{Dst: local(l), Payload: []byte("wake up")})
+	ended(t, took)
+	ended(t, waitFor(l, -1)) // it still waits
+	recvN(t, l, 1, 1)
+}
+
+func TestWakeEndsThisWaitOrTheNext(t *testing.T) {
+	l := loopLink(t)
+	took := waitFor(l, -1)
+	asleepNow(l)
+	l.Wake()
+	ended(t, took)
+
+	l.Wake()
+	l.Wake()
+	ended(t, waitFor(l, -1)) // both count as one
+	const want = 20 * time.Millisecond
+	if d := <-waitFor(l, want); d < want {
+		t.Errorf("the wait after the woken one took %v, want %v", d, want)
+	}
+}
+
+// TestWakesAreNotLost has a waker and a sleeper race: each wake must end a wait.
+func TestWakesAreNotLost(t *testing.T) {
+	l := loopLink(t)
+	for range 5000 {
+		took := waitFor(l, forever)
+		l.Wake()
+		ended(t, took)
+	}
+}
+
+// TestLeftoversEndASleepUnderWay: the driver of the moment reads a super-packet
+// and stops with datagrams left, which no socket shows any more.
+func TestLeftoversEndASleepUnderWay(t *testing.T) {
+	l := openLink(t, Config{Local: netip.MustParseAddrPort("[::1]:0"), GSO: OffloadOn, GRO: OffloadOn})
+	want := datagrams(100, 100, 100)
+	for i := range want {
+		want[i].Dst = local(l)
+	}
+	for range 200 {
+		sendAll(t, l, want...)
+		took := make(chan time.Duration, 1)
+		go func() {
+			for range 2 { // the first may end by the arrival
+				took <- <-waitFor(l, -1)
+			}
+		}()
+		if got := recvN(t, l, 1, 1); len(got) != 1 {
+			t.Fatal("nothing arrived")
+		}
+		ended(t, took)
+		ended(t, took)
+		recvN(t, l, 2, 2)
+	}
+}
+
+// TestHoldingEndsASleepThatSawNothing: the sleeper looked after the driver had
+// emptied the socket and before it said that datagrams were left.
+func TestHoldingEndsASleepThatSawNothing(t *testing.T) {
+	l := loopLink(t)
+	took := waitFor(l, -1)
+	asleepNow(l)
+	l.sleep.hold(true)
+	ended(t, took)
+	l.sleep.hold(false)
+}
+
+func TestCloseEndsAWait(t *testing.T) {
+	l := loopLink(t)
+	errs := make(chan error, 1)
+	go func() { errs <- l.WaitReadable(-1) }()
+	asleepNow(l)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-errs // either nil or ErrClosed
+	if err := l.WaitReadable(-1); !errors.Is(err, link.ErrClosed) {
+		t.Errorf("WaitReadable of a closed link: %v", err)
+	}
+}
+
+func TestClosedLinkSaysSo(t *testing.T) {
+	l := loopLink(t)
+	addr := local(l)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ds := datagrams(1)
+	_, sendErr := l.Send(0, ds)
+	_, recvErr := l.Recv(0, ds)
+	group := netip.MustParseAddr("239.1.1.1")
+	for what, err := range map[string]error{
+		"Send": sendErr, "Recv": recvErr, "WaitReadable": l.WaitReadable(-1), "Join": l.Join(group), "Leave": l.Leave(group), "Close": l.Close(),
+	} {
+		if !errors.Is(err, link.ErrClosed) {
+			t.Errorf("%s of a closed link: %v", what, err)
+		}
+	}
+	l.Wake()
+	l.Stats()
+	openLink(t, Config{Local: addr}) // the address is free at once
+}
+
+// TestCloseRaces closes a link under a driver, a sleeper and a waker. The race
+// detector watches; and a descriptor used after its close would show as an
+// error that is not ErrClosed, or as a datagram in the wrong socket.
+func TestCloseRaces(t *testing.T) {
+	for range 50 {
+		l := loopLink(t)
+		to := local(l)
+		var wg sync.WaitGroup
+		drive := func(f func() error) {
+			wg.Go(func() {
+				for {
+					if err := f(); err != nil {
+						if !errors.Is(err, link.ErrClosed) {
+							t.Error(err)
+						}
+						return
+					}
+				}
+			})
+		}
+		out := []link.Datagram{{Dst: to, Payload: make([]byte, 64)}, {Dst: to, Payload: make([]byte, 64)}}
+		in := make([]link.Datagram, 4)
+		drive(func() error {
+			if _, err := l.Send(0, out); err != nil {
+				return err
+			}
+			_, err := l.Recv(0, in)
+			return err
+		})
+		drive(func() error { return l.WaitReadable(-1) })
+		stop := make(chan struct{})
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					l.Wake()
+				}
+			}
+		})
+		time.Sleep(200 * time.Microsecond)
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		close(stop)
+		wg.Wait()
+		openLink(t, Config{Local: to}).Close()
+	}
+}
+
+// TestDescriptorsAreClosed, also when Open fails half-way.
+func TestDescriptorsAreClosed(t *testing.T) {
+	count := func() int {
+		fds, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(fds)
+	}
+	taken := loopLink(t)
+	before := count()
+	for range 5 {
+		l := loopLink(t)
+		if err := l.Join(netip.MustParseAddr("239.77.1.8")); err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		if _, err := Open(Config{Local: local(taken)}); err == nil {
+			t.Fatal("opened an address twice")
+		}
+	}
+	if after := count(); after != before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
