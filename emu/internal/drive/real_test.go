@@ -112,6 +112,7 @@ type echo struct {
 	gate     Gate
 	deadline mono.Time
 	ticks    []mono.Time
+	onInput  func() // if not nil, runs for every datagram
 }
 
 func (e *echo) Input(_ mono.Time, d *link.Datagram) {
@@ -120,6 +121,9 @@ func (e *echo) Input(_ mono.Time, d *link.Datagram) {
 		return
 	}
 	e.got = append(e.got, string(d.Payload))
+	if e.onInput != nil {
+		e.onInput()
+	}
 	e.gate.Notify()
 }
 
@@ -362,3 +366,95 @@ func TestOutboxDropsWhatAClosedLinkRefuses(t *testing.T) {
 type closedLink struct{ *pipe }
 
 func (closedLink) Send(mono.Time, []link.Datagram) (int, error) { return 0, errors.New("gone") }
+
+// found makes s look until something has come, and says so to its driver.
+func (s *side) found(t *testing.T) {
+	t.Helper()
+	for range 1000 {
+		s.r.Lock(CallPoll)
+		s.r.Progress()
+		n := len(s.e.got)
+		s.e.got = nil
+		if n > 0 {
+			s.r.Found()
+		} else {
+			s.r.Nothing()
+		}
+		s.r.Unlock()
+		if n > 0 {
+			return
+		}
+		time.Sleep(time.Microsecond)
+	}
+	t.Fatal("nothing came")
+}
+
+// acknowledge has the engine answer what it gets with an ACK, as a NIC does.
+func (s *side) acknowledge() {
+	s.e.onInput = func() { s.e.out = append(s.e.out, []byte("ack")) }
+}
+
+func (s *side) waiting() []string {
+	var got []string
+	for {
+		select {
+		case b := <-s.p.in:
+			got = append(got, string(b))
+		default:
+			return got
+		}
+	}
+}
+
+func TestAcknowledgementsLeaveWithTheAnswersOfAProgramThatTalks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSide()
+		peer := newSide() // not driven: its queue is looked at
+		a.p.peer, peer.p.peer = peer.p, a.p
+		a.start()
+		defer a.stop()
+		a.acknowledge()
+		say := func(what string) { a.p.in <- []byte(what) }
+
+		say("1")
+		a.found(t)
+		if got := peer.waiting(); len(got) != 1 {
+			t.Fatalf("before the program has shown that it answers: sent %q", got)
+		}
+		a.send("answer")
+		if got := peer.waiting(); len(got) != 1 || got[0] != "answer" {
+			t.Fatalf("sent %q", got)
+		}
+		say("2")
+		a.found(t)
+		if got := peer.waiting(); len(got) != 0 {
+			t.Fatalf("the acknowledgement did not wait for the answer: sent %q", got)
+		}
+		a.send("answer")
+		if got := peer.waiting(); len(got) != 2 {
+			t.Fatalf("sent %q", got)
+		}
+
+		say("3")
+		a.found(t)
+		a.r.Lock(CallControl) // as to take the queue pair down
+		a.r.Unlock()
+		if got := peer.waiting(); len(got) != 1 || got[0] != "ack" {
+			t.Fatalf("before a control call: sent %q", got)
+		}
+
+		say("4")
+		a.found(t)
+		if got := peer.waiting(); len(got) != 1 {
+			t.Fatalf("a program that did not answer last time: sent %q", got)
+		}
+		a.send("answer")
+		peer.waiting()
+		say("5")
+		a.found(t)
+		time.Sleep(10 * time.Millisecond) // and then the program computes
+		if got := peer.waiting(); len(got) != 1 || got[0] != "ack" {
+			t.Fatalf("while the program computes: sent %q", got)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -288,5 +289,29 @@ func TestRCFatalNAKMapsToACompletionStatus(t *testing.T) {
 				p.wcs()
 			})
 		})
+	}
+}
+
+// One request may overtake an ACK, and no more than one: the peer waits for the
+// message, but its window for the ACK.
+func TestRCOneRequestOvertakesAnAck(t *testing.T) {
+	net, a, b, qa, qb := rcPair(t, nil)
+	b.recv(qb, 1, b.sge(0, 64))
+	a.send(qa, 0, verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{a.sge(0, 8)}})
+	if n := a.nic.Output(0, net.batch); n != 1 {
+		t.Fatalf("%d packets for one SEND", n)
+	}
+	net.deliver(&net.batch[0])
+	for range 3 {
+		b.send(qb, 0, verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{b.sge(0, 8)}})
+	}
+	var got []wire.Operation
+	n := b.nic.Output(0, net.batch)
+	for i := range n {
+		got = append(got, wire.Opcode(net.batch[i].Payload[0]).Operation())
+	}
+	want := []wire.Operation{wire.OpSendOnly, wire.OpAcknowledge, wire.OpSendOnly, wire.OpSendOnly}
+	if !slices.Equal(got, want) {
+		t.Errorf("sent %v, want %v", got, want)
 	}
 }
