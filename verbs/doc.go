@@ -3,8 +3,9 @@
 // a NIC's.
 //
 // Names follow the field's own (PD, MR, CQ, QP, WR, WC) and the numeric values
-// of all enumerations are those of libibverbs, so that a reader of the ibv_*
-// manual pages needs no dictionary and a provider over libibverbs is a cast.
+// of all enumerations are those of libibverbs (Caps apart, which it does not
+// have), so that a reader of the ibv_* manual pages needs no dictionary and a
+// provider over libibverbs is a cast.
 // What differs from C is what Go does better: slices instead of linked lists,
 // Close for every kind of destruction, errors that name verb and object.
 //

@@ -87,3 +87,28 @@ var eventNames = []string{
 
 // String prints libibverbs' name.
 func (t AsyncEventType) String() string { return name(eventNames, t, "IBV_EVENT") }
+
+var portStateNames = []string{"IBV_PORT_NOP", "IBV_PORT_DOWN", "IBV_PORT_INIT", "IBV_PORT_ARMED", "IBV_PORT_ACTIVE"}
+
+// String prints libibverbs' name.
+func (s PortState) String() string { return name(portStateNames, s, "IBV_PORT") }
+
+var gidTypeNames = []string{"IBV_GID_TYPE_IB", "IBV_GID_TYPE_ROCE_V1", "IBV_GID_TYPE_ROCE_V2"}
+
+// String prints libibverbs' name.
+func (t GIDType) String() string { return name(gidTypeNames, t, "IBV_GID_TYPE") }
+
+var mwTypeNames = []string{1: "IBV_MW_TYPE_1", 2: "IBV_MW_TYPE_2"}
+
+// String prints libibverbs' name.
+func (t MWType) String() string { return name(mwTypeNames, t, "IBV_MW_TYPE") }
+
+var srqTypeNames = []string{"IBV_SRQT_BASIC", "IBV_SRQT_XRC"}
+
+// String prints libibverbs' name.
+func (t SRQType) String() string { return name(srqTypeNames, t, "IBV_SRQT") }
+
+var migStateNames = []string{"IBV_MIG_MIGRATED", "IBV_MIG_REARM", "IBV_MIG_ARMED"}
+
+// String prints libibverbs' name.
+func (s MigState) String() string { return name(migStateNames, s, "IBV_MIG") }
