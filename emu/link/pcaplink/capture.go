@@ -46,6 +46,9 @@ type Options struct {
 	Epoch time.Time
 	// Comment is kept in the file, for the command that replays it, say.
 	Comment string
+	// SnapLen is how many bytes of a packet are kept, from the first header of
+	// its framing on; 0 keeps all. The file still says how long each packet was.
+	SnapLen int
 }
 
 // Capture is a pcapng file being written.
@@ -64,6 +67,7 @@ func NewCapture(w io.Writer, opts Options) *Capture {
 	if opts.Epoch.IsZero() {
 		opts.Epoch = time.Unix(0, 0)
 	}
+	opts.SnapLen = max(0, opts.SnapLen)
 	return &Capture{out: w, opts: opts}
 }
 
@@ -83,7 +87,7 @@ func (c *Capture) Interface(name string) *Interface {
 }
 
 func (c *Capture) addInterface(name string) (id int, err error) {
-	intf := pcapgo.NgInterface{Name: name, LinkType: c.opts.Framing.linkType()}
+	intf := pcapgo.NgInterface{Name: name, LinkType: c.opts.Framing.linkType(), SnapLength: uint32(c.opts.SnapLen)}
 	if c.ng != nil {
 		return c.ng.AddInterface(intf)
 	}
@@ -112,12 +116,16 @@ func (i *Interface) Write(now mono.Time, dir Direction, d *link.Datagram) {
 		return
 	}
 	c.frame = c.opts.Framing.appendFrame(c.frame[:0], d)
+	kept := c.frame
+	if c.opts.SnapLen > 0 {
+		kept = kept[:min(len(kept), c.opts.SnapLen)]
+	}
 	c.keep(c.ng.WritePacketWithOptions(gopacket.CaptureInfo{
 		Timestamp:      c.opts.Epoch.Add(time.Duration(now)),
-		CaptureLength:  len(c.frame),
+		CaptureLength:  len(kept),
 		Length:         len(c.frame),
 		InterfaceIndex: i.id,
-	}, c.frame, pcapgo.NgPacketOptions{Flags: &flags[dir]}))
+	}, kept, pcapgo.NgPacketOptions{Flags: &flags[dir]}))
 	c.count++
 }
 

@@ -12,7 +12,7 @@ import (
 
 func newReceiver() *receiver {
 	r := new(receiver)
-	r.init(Info{Local: netip.MustParseAddrPort("127.0.0.2:4791")})
+	r.init(Info{Local: netip.MustParseAddrPort("127.0.0.2:4791")}, false)
 	r.dst = r.local
 	return r
 }

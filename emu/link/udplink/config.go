@@ -44,7 +44,10 @@ type Config struct {
 	// GSO lets the kernel cut what Send joins. Over IPv4 it needs FixID, and it
 	// excludes NoChecksum: the kernel refuses to cut without a checksum.
 	GSO Offload
-	// GRO lets the kernel hand over joined datagrams.
+	// GRO lets the kernel hand over joined datagrams. It makes streams several
+	// times faster and each single datagram some 0.2 µs slower, for the kernel
+	// then looks at memory that another processor wrote. So OffloadAuto waits
+	// for the first burst.
 	GRO Offload
 	// RecvBufBytes and SendBufBytes are the socket's buffers; 0 means
 	// DefaultBufBytes. The kernel may grant less to an ordinary user
@@ -75,8 +78,8 @@ type Info struct {
 	// wildcard address or where no interface lists it.
 	Interface string
 	MTU       int
-	// GSO and GRO say whether the offloads are in use now. GSO may go off while
-	// the link is used: see Stats.GSODisabled.
+	// GSO and GRO say whether the offloads are in use now. While the link is
+	// used GSO may go off (see Stats.GSODisabled) and GRO on.
 	GSO, GRO bool
 	// RecvBufBytes and SendBufBytes are what the kernel granted. It doubles what
 	// is asked for, as room for its own bookkeeping.

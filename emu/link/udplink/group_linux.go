@@ -114,8 +114,8 @@ func (l *Link) groupSocket(addr netip.Addr) (fd int, err error) {
 	if fd, err = l.sock.newSocket(); err != nil {
 		return -1, err
 	}
-	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err == nil && l.info.GRO {
-		err = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1)
+	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err == nil && l.in.gro {
+		err = enableGRO(fd)
 	}
 	if err == nil {
 		_, err = bind(fd, netip.AddrPortFrom(addr, l.info.Local.Port()), l.ifi)

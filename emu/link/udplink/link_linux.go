@@ -76,9 +76,14 @@ func open(cfg Config) (*Link, error) {
 	if gso, err = probeGSO(l.fd, gso); err != nil {
 		return nil, err
 	}
-	gro, err := l.sock.enableGRO(l.fd)
+	gro, err := probeGRO(l.fd, cfg.GRO)
 	if err != nil {
 		return nil, err
+	}
+	if gro == OffloadOn {
+		if err = enableGRO(l.fd); err != nil {
+			return nil, err
+		}
 	}
 	local, err := bind(l.fd, cfg.Local, owner.index)
 	if err != nil {
@@ -89,13 +94,13 @@ func open(cfg Config) (*Link, error) {
 	}
 	l.ns, _ = os.Open("/proc/thread-self/ns/net") // without it only Join fails, and says so
 
-	l.info = Info{Local: local, Interface: owner.name, MTU: mtu, GSO: gso == OffloadOn, GRO: gro}
+	l.info = Info{Local: local, Interface: owner.name, MTU: mtu, GSO: gso == OffloadOn, GRO: gro == OffloadOn}
 	l.info.RecvBufBytes, l.info.SendBufBytes = bufSizes(l.fd)
 	if l.info.HopLimit, err = l.sock.setDefaults(l.fd); err != nil {
 		return nil, err
 	}
 	l.out.init(cfg, l.info, owner.index)
-	l.in.init(l.info)
+	l.in.init(l.info, gro == OffloadAuto)
 	return l, nil
 }
 
@@ -137,7 +142,7 @@ func (l *Link) Features() link.Features {
 // Info says what the link works with.
 func (l *Link) Info() Info {
 	info := l.info
-	info.GSO = l.out.gso
+	info.GSO, info.GRO = l.out.gso, l.in.gro
 	return info
 }
 

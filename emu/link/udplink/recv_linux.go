@@ -18,6 +18,9 @@ const (
 	// runtime cannot stop the goroutine.
 	maxArrivals      = 64
 	maxSuperArrivals = 8
+	// burst is how many messages at once make it worth while to have the kernel
+	// join them.
+	burst = 8
 	// slotBytes holds any datagram and any super-packet.
 	slotBytes = 1 << 16
 	// slotStride keeps the slots out of step with the caches: at a power of two
@@ -29,6 +32,8 @@ const (
 type receiver struct {
 	local    netip.AddrPort
 	v6, wild bool
+	gro      bool // the kernel may hand over super-packets
+	groLater bool // it may from the first burst on
 
 	headers  [maxArrivals]mmsghdr
 	iovecs   [maxArrivals]unix.Iovec
@@ -45,9 +50,10 @@ type receiver struct {
 	arrival arrival // of the message next, once off > 0
 }
 
-func (r *receiver) init(info Info) {
+func (r *receiver) init(info Info, groLater bool) {
 	r.local = info.Local
 	r.v6, r.wild = info.Local.Addr().Is6(), info.Local.Addr().IsUnspecified()
+	r.gro, r.groLater = info.GRO, groLater
 	r.slots = make([]byte, maxArrivals*slotStride)
 	r.batch, r.perSlot = 1, 1
 	for i := range r.headers {
@@ -150,6 +156,9 @@ func (l *Link) read(fd int, dst netip.AddrPort, room int) error {
 	switch errno {
 	case 0:
 		r.arrived(n, want, dst)
+		if r.groLater && n == want && n >= burst {
+			l.joinBursts()
+		}
 		return nil
 	case unix.EAGAIN, unix.EINTR:
 		l.stats.RecvEmptyCalls++
@@ -160,6 +169,21 @@ func (l *Link) read(fd int, dst netip.AddrPort, room int) error {
 		return nil
 	}
 	return fmt.Errorf("udplink: receive on %v: %w", l.info.Local, errno)
+}
+
+// joinBursts switches GRO on. That is for good: to switch it off while a
+// super-packet may be on its way into the queue would make one datagram of it.
+func (l *Link) joinBursts() {
+	l.in.groLater = false
+	if enableGRO(l.fd) != nil {
+		return
+	}
+	l.in.gro = true
+	for _, g := range l.groups {
+		if g.own {
+			enableGRO(g.fd) // as the link's own, which it equals
+		}
+	}
 }
 
 // arrived notes that n of the messages asked for were read.

@@ -253,7 +253,7 @@ func TestInfoTellsWhatWasGot(t *testing.T) {
 	if i.Local.Port() == 0 || i.MTU != maxIPv4 || i.Interface != "lo" || i.GSO || i.HopLimit == 0 {
 		t.Errorf("info %+v; want a port, lo's MTU capped at %d, no GSO for want of FixID", i, maxIPv4)
 	}
-	if l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), MTU: 1500, FixID: noFix}); l.MTU() != 1500 || !l.Info().GSO || !l.Info().GRO {
+	if l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), MTU: 1500, GRO: OffloadOn, FixID: noFix}); l.MTU() != 1500 || !l.Info().GSO || !l.Info().GRO {
 		t.Errorf("info %+v; want MTU 1500 and both offloads", l.Info())
 	}
 }

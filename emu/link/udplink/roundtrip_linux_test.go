@@ -188,6 +188,32 @@ func TestLeftoversWaitForTheNextRecv(t *testing.T) {
 	}
 }
 
+// TestGROWaitsForTheFirstBurst: single datagrams must not pay for it.
+func TestGROWaitsForTheFirstBurst(t *testing.T) {
+	l := openLink(t, Config{Local: netip.MustParseAddrPort("[::1]:0"), GSO: OffloadOn})
+	in := make([]link.Datagram, 64)
+	exchange := func(n int) {
+		sendAll(t, l, datagramsTo(l, n)...)
+		recvN(t, l, n, 64)
+		if k, err := l.Recv(0, in); k != 0 || err != nil {
+			t.Fatalf("Recv = %d, %v", k, err)
+		}
+	}
+	for range 100 {
+		exchange(1)
+		exchange(3)
+	}
+	if l.Info().GRO || l.Stats().GROPackets != 0 {
+		t.Error("GRO is on without a burst")
+	}
+	for range 3 {
+		exchange(60)
+	}
+	if s := l.Stats(); !l.Info().GRO || s.GROPackets != 2 {
+		t.Errorf("GRO is %v; %d super-packets, want the 2 after the first burst", l.Info().GRO, s.GROPackets)
+	}
+}
+
 func TestOneSendOfManyTakesFewCalls(t *testing.T) {
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), GSO: OffloadOff, GRO: OffloadOff})
 	want := make([]link.Datagram, 200)

@@ -163,16 +163,25 @@ func probeGSO(fd int, want Offload) (Offload, error) {
 	return OffloadOn, nil
 }
 
-// enableGRO switches UDP_GRO (Linux 5.0) on where it is wanted and known.
-func (o *socketOptions) enableGRO(fd int) (bool, error) {
-	if o.GRO == OffloadOff {
-		return false, nil
+// probeGRO reports whether the kernel knows UDP_GRO (Linux 5.0).
+func probeGRO(fd int, want Offload) (Offload, error) {
+	if want == OffloadOff {
+		return OffloadOff, nil
 	}
-	err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1)
-	if err != nil && o.GRO == OffloadOn {
-		return false, fmt.Errorf("UDP_GRO: %w", err)
+	if _, err := unix.GetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO); err != nil {
+		if want == OffloadOn {
+			return OffloadOff, fmt.Errorf("UDP_GRO, needed for GRO: %w", err)
+		}
+		return OffloadOff, nil
 	}
-	return err == nil, nil
+	return want, nil
+}
+
+func enableGRO(fd int) error {
+	if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
+		return fmt.Errorf("set UDP_GRO: %w", err)
+	}
+	return nil
 }
 
 // setDefaults gives the socket the traffic class and hop limit of a datagram

@@ -27,9 +27,12 @@ type linkSender struct {
 
 func newLinkSender(l link.PacketLink, to netip.AddrPort, cfg StreamConfig) *linkSender {
 	t := &linkSender{l: l, ds: make([]link.Datagram, cfg.BatchSegments)}
+	arena := make([]byte, cfg.BatchSegments*cfg.SegmentBytes)
 	for i := range t.ds {
-		// Apart in memory, as the packets of a stack are that has a buffer each.
-		buf := make([]byte, cfg.SegmentBytes)
+		buf := arena[i*cfg.SegmentBytes:][:cfg.SegmentBytes]
+		if cfg.Scattered {
+			buf = make([]byte, cfg.SegmentBytes+64)[:cfg.SegmentBytes]
+		}
 		t.bufs = append(t.bufs, buf)
 		t.ds[i] = link.Datagram{Dst: to, Payload: buf}
 	}

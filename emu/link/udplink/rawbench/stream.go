@@ -23,6 +23,10 @@ type StreamConfig struct {
 	// AppBytes is the size of the memory that is copied from, and of that which
 	// is copied to; 0 means 1 MiB.
 	AppBytes int
+	// Scattered gives each segment that a link sends a buffer of its own.
+	// Otherwise those of a batch lie one behind the other in memory, as a bare
+	// sender's always do, and the kernel takes them as one piece.
+	Scattered bool
 	// NoCopy and NoCRC leave out the work of either kind on both sides.
 	NoCopy, NoCRC bool
 }

@@ -75,9 +75,11 @@ func TestMeasurementsOnAWire(t *testing.T) {
 	for _, f := range families {
 		w := newWire(t, f.v6)
 		stream := StreamConfig{Duration: 20 * time.Millisecond}
+		scattered := StreamConfig{Duration: 20 * time.Millisecond, Scattered: true}
 		for name, measure := range map[string]func() (float64, error){
 			"stream":             func() (float64, error) { return w.stream(stream) },
 			"link stream":        func() (float64, error) { return w.linkStream(stream) },
+			"scattered stream":   func() (float64, error) { return w.linkStream(scattered) },
 			"spin":               func() (float64, error) { return w.pingPong(PingPongConfig{Rounds: 100}) },
 			"spin with headers":  func() (float64, error) { return w.pingPong(PingPongConfig{Rounds: 100, Headers: true}) },
 			"block":              func() (float64, error) { return w.pingPong(PingPongConfig{Rounds: 100, Block: true}) },
@@ -126,6 +128,7 @@ func BenchmarkStream(b *testing.B) {
 			cfg  StreamConfig
 		}{
 			{"copy and crc", StreamConfig{}},
+			{"copy and crc, scattered", StreamConfig{Scattered: true}},
 			{"copy and crc, 1 KiB", StreamConfig{SegmentBytes: 1024}},
 			{"bare", StreamConfig{NoCopy: true, NoCRC: true}},
 		} {
