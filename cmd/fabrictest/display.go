@@ -10,11 +10,13 @@ import (
 // summary is a run as a whole.
 type summary struct {
 	Seed     uint64        `json:"seed"`
-	Command  string        `json:"command"` // repeats it
+	Command  string        `json:"command"`          // repeats it
+	Quirks   []string      `json:"quirks,omitempty"` // that every NIC has
 	Failed   int           `json:"failed"`
 	Rows     []outcome     `json:"rows"`
 	Captures []captureFile `json:"captures,omitempty"`
 	Wall     time.Duration `json:"wall_ns"`
+	snapLen  int
 }
 
 // display shows a run as it goes.
@@ -58,6 +60,10 @@ func byteCount(n int64) string {
 
 func bitRate(bps uint64) string {
 	switch {
+	case bps >= 1e12:
+		return fmt.Sprintf("%.2f Tb/s", float64(bps)/1e12)
+	case bps >= 100e9:
+		return fmt.Sprintf("%.1f Gb/s", float64(bps)/1e9)
 	case bps >= 1e9:
 		return fmt.Sprintf("%.2f Gb/s", float64(bps)/1e9)
 	case bps >= 1e6:
@@ -69,8 +75,12 @@ func bitRate(bps uint64) string {
 
 func duration(d time.Duration) string {
 	switch {
+	case d >= 100*time.Second:
+		return fmt.Sprintf("%.0f s", d.Seconds())
 	case d >= time.Second:
 		return fmt.Sprintf("%.2f s", d.Seconds())
+	case d >= 100*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d)/1e6)
 	case d >= time.Millisecond:
 		return fmt.Sprintf("%.2f ms", float64(d)/1e6)
 	default:

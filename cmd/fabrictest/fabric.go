@@ -23,25 +23,38 @@ type fabric struct {
 	capture *pcaplink.Capture
 }
 
-// maxWorldTime ends a run that would never end. The longest takes a hundredth
-// of it.
-const maxWorldTime = mono.Time(time.Minute)
+// maxWorldTime ends a run that would never end. The longest without calls takes
+// a hundredth of it.
+const maxWorldTime = time.Minute
 
-// newFabric builds the network of a scenario. If capture is not nil, everything
-// that the hosts send and receive is written to it.
-func newFabric(s *scenario, seed uint64, quirks softroce.Quirks, capture io.Writer, comment string) (f *fabric, err error) {
+// tap is where everything that the hosts send and receive is written.
+type tap struct {
+	to      io.Writer // nil for no capture
+	snapLen int
+	comment string
+}
+
+// newFabric builds the network of a scenario, for so many messages.
+func newFabric(s *scenario, seed uint64, messages int, wrong *flaws, tap tap) (f *fabric, err error) {
 	n := &s.network
-	f = &fabric{world: sim.New(sim.Config{Seed: seed, MaxTime: maxWorldTime})}
+	limit := maxWorldTime
+	if s.calls {
+		limit = maxCallTime
+	}
+	f = &fabric{world: sim.New(sim.Config{Seed: seed, MaxTime: mono.Time(limit)})}
 	if f.net, err = sim.NewNet(f.world, sim.NetConfig{Cable: n.cable, Dissector: softroce.Dissector{}}); err != nil {
 		return nil, err
 	}
-	if capture != nil {
-		f.capture = pcaplink.NewCapture(capture, pcaplink.Options{Comment: comment})
+	if tap.to != nil {
+		f.capture = pcaplink.NewCapture(tap.to, pcaplink.Options{Comment: tap.comment, SnapLen: tap.snapLen})
 	}
 	for i := range n.hosts {
 		host := fmt.Sprint("host", i)
 		cfg := sim.PortConfig{Name: host, Addrs: []netip.Addr{hostAddr(n.ipv4, i)}, Link: n.link}
 		cfg.Up.Specs = n.impair
+		if n.exact {
+			cfg.Up.Events = exactEvents(i, messages)
+		}
 		port, err := f.net.Attach(cfg)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", host, err)
@@ -51,7 +64,11 @@ func newFabric(s *scenario, seed uint64, quirks softroce.Quirks, capture io.Writ
 			l = f.capture.Wrap(s.id+" "+host, port)
 		}
 		dev := softroce.Config{Name: host}
-		dev.NIC.LineRateBps, dev.NIC.Quirks = n.link.RateBps, quirks
+		dev.NIC.LineRateBps, dev.NIC.Quirks = n.link.RateBps, wrong.nic
+		dev.CM.Quirks = wrong.cm
+		if s.calls {
+			dev.CM.MaxConns = callsHeld
+		}
 		d, err := softroce.InWorld(f.world, port, l, dev)
 		if err != nil {
 			return nil, err
@@ -82,7 +99,7 @@ func (f *fabric) lost() (lost, marked uint64) {
 			continue
 		}
 		c := up.Counters()
-		lost += c.Lost + c.LostInBurst + c.Overflowed + c.Corrupted + c.Truncated
+		lost += c.Lost + c.LostInBurst + c.Overflowed + c.Corrupted + c.Truncated + c.EventsDropped
 		marked += c.Marked
 	}
 	return lost, marked

@@ -13,6 +13,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"regexp"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -28,7 +30,7 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(execute(ctx, invocation(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // usageError is a complaint about how the program was called.
@@ -42,9 +44,25 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(fo
 // errFailed is a failure that has been reported already.
 var errFailed = errors.New("failed")
 
-// execute runs the program and returns its exit code.
-func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRootCommand()
+// goBuildDir matches the go command's temporary folders, and its cache.
+var goBuildDir = regexp.MustCompile(`/go-build[0-9]*/`)
+
+// goRun is how the program is called in a checkout.
+const goRun = "go run ./cmd/fabrictest"
+
+// invocation is how the program was called, for commands that it prints: by its
+// name, or through the go command, which keeps what it builds for "go run" in
+// folders named go-build.
+func invocation(arg0 string) string {
+	if goBuildDir.MatchString(filepath.ToSlash(arg0)) {
+		return goRun
+	}
+	return filepath.Base(arg0)
+}
+
+// execute runs the program, called as program, and returns its exit code.
+func execute(ctx context.Context, program string, args []string, stdout, stderr io.Writer) int {
+	root := newRootCommand(program)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -80,7 +98,7 @@ func onRun(cmd *cobra.Command, f func()) {
 	}
 }
 
-func newRootCommand() *cobra.Command {
+func newRootCommand(program string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fabrictest",
 		Short: "Emulate RDMA fabrics and prove things about them",
@@ -90,13 +108,14 @@ The same seed gives the same run, byte for byte. A failure prints the command
 that replays it.`,
 		Example: `  fabrictest run
   fabrictest run --seed 7 --pcap out/
-  fabrictest run 'rc/*' --messages 1000`,
+  fabrictest run rc --messages 1000
+  fabrictest quirks`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRunCommand(), newInteropCommand(), newVersionCommand())
+	root.AddCommand(newRunCommand(program), newQuirksCommand(), newInteropCommand(), newVersionCommand())
 	return root
 }

@@ -1,13 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"time"
-
-	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/scenarios/traffic"
-	"github.com/fabrictest/fabrictest/scenarios/traffic/insim"
 )
 
 // outcome is what became of a scenario: a row of the table.
@@ -15,7 +12,7 @@ type outcome struct {
 	ID          string        `json:"id"`
 	Service     string        `json:"service"`
 	Network     string        `json:"network"`
-	Messages    int           `json:"messages"`
+	Messages    int           `json:"messages"` // that were to be sent
 	Delivered   int           `json:"delivered"`
 	Bytes       int64         `json:"bytes"` // delivered
 	PacketsLost uint64        `json:"packets_lost"`
@@ -32,13 +29,17 @@ type outcome struct {
 // play runs a scenario in a world of its own.
 func (o *options) play(s *scenario, capture io.Writer) (outcome, error) {
 	out := outcome{ID: s.id, Service: s.service, Network: s.network.name, Command: o.command(s.id)}
-	f, err := newFabric(s, rowSeed(o.seed, s.id), o.quirks, capture, out.Command)
+	tap := tap{to: capture, snapLen: o.snapLen, comment: out.Command}
+	if s.calls && o.cutAsNeeded && o.snapLen > 0 {
+		tap.snapLen = madSnapLen
+	}
+	f, err := newFabric(s, rowSeed(o.seed, s.id), o.messages, &o.flaws, tap)
 	if err != nil {
 		return out, err
 	}
-	ends, err := f.exchange(s, o.messages)
-	for _, e := range ends {
-		out.add(e.Result())
+	parties, err := f.exchange(s, o.messages)
+	for _, p := range parties {
+		out.add(p.tally())
 	}
 	out.PacketsLost, out.Marked = f.lost()
 	for _, d := range f.hosts {
@@ -58,7 +59,7 @@ func (o *options) play(s *scenario, capture io.Writer) (outcome, error) {
 		err = cerr
 	}
 	if err == nil {
-		err = s.expect(&out)
+		err = errors.Join(f.unfired(), s.expect(&out))
 	}
 	out.OK = err == nil
 	if err != nil {
@@ -67,63 +68,27 @@ func (o *options) play(s *scenario, capture io.Writer) (outcome, error) {
 	return out, nil
 }
 
-// add counts what one end has seen.
-func (o *outcome) add(r *traffic.Result) {
-	for _, l := range r.Lanes {
-		o.Messages += l.Sent.Posted
-		o.Delivered += l.Received.Delivered
-		o.Bytes += l.Received.Bytes
-	}
-	o.Elapsed = max(o.Elapsed, r.Elapsed)
+// add counts what one program has done.
+func (o *outcome) add(t tally) {
+	o.Messages += t.asked
+	o.Delivered += t.delivered
+	o.Bytes += t.bytes
+	o.Elapsed = max(o.Elapsed, t.elapsed)
 }
 
 // expect is what must hold of a scenario beyond what the ends check.
 func (s *scenario) expect(o *outcome) error {
-	if s.network.excuses.Loses {
-		return nil
-	}
 	switch {
+	case s.network.exact && (o.PacketsLost != exactLosses || o.Resent != exactLosses):
+		return fmt.Errorf("%d packets lost and %d sent again, want %d of each", o.PacketsLost, o.Resent, exactLosses)
+	case s.network.excuses.Loses:
+		return nil
 	case o.PacketsLost > 0:
 		return fmt.Errorf("%d packets lost on a network that loses none", o.PacketsLost)
 	case o.Resent > 0:
 		return fmt.Errorf("%d packets sent again though none was lost", o.Resent)
 	}
 	return nil
-}
-
-// exchange runs the two ends of every flow.
-func (f *fabric) exchange(s *scenario, messages int) ([]*traffic.End, error) {
-	var ends []*traffic.End
-	var names []string
-	for i, flow := range s.network.flows {
-		work := s.workload(rowSeed(f.world.Seed(), fmt.Sprint(i)), messages)
-		var pipe [2]traffic.Exchange
-		pipe[0], pipe[1] = insim.Pipe(f.world)
-		for side := range traffic.Side(2) {
-			env := traffic.Env{Device: f.hosts[flow[side]], Peer: pipe[side]}
-			end, err := traffic.NewEnd(env, work, side)
-			if err != nil {
-				return nil, err
-			}
-			ends = append(ends, end)
-			names = append(names, fmt.Sprintf("host%d, to host%d", flow[side], flow[side.Peer()]))
-		}
-	}
-	for i, end := range ends {
-		f.world.Go(names[i], func(p *sim.Proc) error {
-			_, err := end.Run(p)
-			return err
-		})
-	}
-	err := f.world.RunPrograms()
-	if err == nil {
-		return ends, nil
-	}
-	// A deadlock names what each program is parked on; this, what it was about.
-	for i, e := range ends {
-		err = fmt.Errorf("%w\n  %s: %s", err, names[i], e.Status())
-	}
-	return ends, err
 }
 
 // rowSeed gives each scenario, and each flow in it, a seed that depends on

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ type scenario struct {
 	service string
 	network network
 	lanes   func(messages int) []traffic.Lane
+	calls   bool // connections through the connection manager instead of lanes
 }
 
 // network is a kind of network: hosts, cables, and what happens on them.
@@ -33,6 +35,8 @@ type network struct {
 	flows [][2]int
 	// oneWay has only the second host of each flow send.
 	oneWay bool
+	// exact loses the packets that exactEvents names.
+	exact bool
 }
 
 // fastLink is a cable of a modern fabric: 100 Gb/s, some hundred metres, jumbo
@@ -82,21 +86,23 @@ func networks() []network {
 		around("clean", "clean", traffic.Network{}),
 		around("loss", "1% loss", loses, impair.Spec{LossPPM: 10_000}),
 		around("bursts", "loss in bursts", loses, burst(20*time.Microsecond), burst(150*time.Microsecond), burst(300*time.Microsecond)),
-		around("reorder", "reordered, doubled", traffic.Network{Loses: true, Duplicates: true, Reorders: true}, impair.Spec{
+		around("reorder", "reorder, double", traffic.Network{Loses: true, Duplicates: true, Reorders: true}, impair.Spec{
 			ReorderPPM: 20_000, ReorderDelay: 10 * time.Microsecond, DuplicatePPM: 20_000, DuplicateDelay: 3 * time.Microsecond,
 		}),
-		around("corrupt", "bits flipped, cut", loses, impair.Spec{CorruptPPM: 10_000, TruncatePPM: 2_000}),
+		around("corrupt", "damaged, cut", loses, impair.Spec{CorruptPPM: 10_000, TruncatePPM: 2_000}),
 		congested("incast", "3 to 1, ECN", sim.ECNConfig{MinBytes: 50_000, MaxBytes: 200_000, MaxPPM: 100_000}),
 		congested("incast-noecn", "3 to 1, no ECN", sim.ECNConfig{}),
+		{id: "exact", name: "3 exact losses", hosts: 2, link: fastLink, flows: pairs[:1], exact: true, excuses: loses},
 		ipv4("ipv4", "IPv4 cable", traffic.Network{}),
-		ipv4("ipv4-loss", "IPv4 cable, 1% loss", loses, impair.Spec{LossPPM: 10_000}),
+		ipv4("ipv4-loss", "IPv4, 1% loss", loses, impair.Spec{LossPPM: 10_000}),
 	}
 }
 
 // service is a way of using a fabric.
 type service struct {
 	id, name string
-	lanes    func(messages int) []traffic.Lane
+	lanes    func(messages int) []traffic.Lane // nil for calls
+	networks []string                          // if not all
 }
 
 const messageBytes = 16 << 10
@@ -114,9 +120,11 @@ func services() []service {
 	plain := func(s traffic.Service) func(int) []traffic.Lane {
 		return func(n int) []traffic.Lane { return []traffic.Lane{lane(s, n)} }
 	}
+	symmetric := []string{"clean", "loss", "bursts", "reorder", "corrupt"}
+	unreliable := append(slices.Clone(symmetric), "ipv4", "ipv4-loss")
 	return []service{
-		{"rc", "RC", plain(traffic.RC)},
-		{"srq", "RC, SRQ", func(n int) []traffic.Lane {
+		{id: "rc", name: "RC", lanes: plain(traffic.RC)},
+		{id: "srq", name: "RC, SRQ", networks: symmetric, lanes: func(n int) []traffic.Lane {
 			// Two connections draw on one queue.
 			two := []traffic.Lane{lane(traffic.RC, n-n/2), lane(traffic.RC, n/2)}
 			for i := range two {
@@ -124,9 +132,10 @@ func services() []service {
 			}
 			return two
 		}},
-		{"xrc", "XRC", plain(traffic.XRC)},
-		{"uc", "UC", plain(traffic.UC)},
-		{"ud", "UD", plain(traffic.UD)},
+		{id: "xrc", name: "XRC", networks: symmetric, lanes: plain(traffic.XRC)},
+		{id: "uc", name: "UC", networks: unreliable, lanes: plain(traffic.UC)},
+		{id: "ud", name: "UD", networks: unreliable, lanes: plain(traffic.UD)},
+		{id: "rc-cm", name: "RC, CM", networks: []string{"clean", "loss", "reorder"}},
 	}
 }
 
@@ -135,10 +144,10 @@ func services() []service {
 func scenarios() (all []scenario) {
 	for _, n := range networks() {
 		for _, s := range services() {
-			if n.oneWay && s.id != "rc" || n.cable && (s.id == "srq" || s.id == "xrc") {
+			if s.networks != nil && !slices.Contains(s.networks, n.id) {
 				continue
 			}
-			all = append(all, scenario{id: s.id + "/" + n.id, service: s.name, network: n, lanes: s.lanes})
+			all = append(all, scenario{id: s.id + "/" + n.id, service: s.name, network: n, lanes: s.lanes, calls: s.lanes == nil})
 		}
 	}
 	return all
@@ -154,7 +163,7 @@ func choose(all []scenario, patterns []string) ([]scenario, error) {
 	for _, p := range patterns {
 		found := false
 		for i := range all {
-			ok, err := path.Match(p, all[i].id)
+			ok, err := all[i].matches(p)
 			if err != nil {
 				return nil, usagef("pattern %q: %w", p, err)
 			}
@@ -162,7 +171,7 @@ func choose(all []scenario, patterns []string) ([]scenario, error) {
 			found = found || ok
 		}
 		if !found {
-			return nil, usagef("no scenario matches %q; there are %s", p, strings.Join(ids(all), ", "))
+			return nil, usagef("no scenario matches %q; %s", p, didYouMean(p, append(ids(all), parts(all)...), "fabrictest run --list"))
 		}
 	}
 	var some []scenario
@@ -172,6 +181,32 @@ func choose(all []scenario, patterns []string) ([]scenario, error) {
 		}
 	}
 	return some, nil
+}
+
+// matches reports whether a pattern selects the scenario: one with a slash by
+// the whole name, any other by the service or by the network.
+func (s *scenario) matches(pattern string) (bool, error) {
+	if strings.Contains(pattern, "/") {
+		return path.Match(pattern, s.id)
+	}
+	service, network, _ := strings.Cut(s.id, "/")
+	ok, err := path.Match(pattern, service)
+	if ok || err != nil {
+		return ok, err
+	}
+	return path.Match(pattern, network)
+}
+
+// parts lists the services and the networks that stand for their scenarios.
+func parts(all []scenario) (names []string) {
+	for i := range all {
+		for _, part := range strings.Split(all[i].id, "/") {
+			if !slices.Contains(names, part) {
+				names = append(names, part)
+			}
+		}
+	}
+	return names
 }
 
 func ids(all []scenario) (names []string) {
@@ -192,6 +227,9 @@ func (s *scenario) workload(seed uint64, messages int) *traffic.Workload {
 		// Sequence numbers begin shortly before they wrap.
 		l.FirstPSN = [2]uint32{1<<24 - 20 - uint32(i), 1<<24 - 200}
 		l.Timeout = 8 // 1 ms
+		if s.network.exact {
+			exactly(l)
+		}
 		if s.network.oneWay {
 			l.Messages[traffic.A] = 0
 			l.Mix = oneWayMix(l.Mix)

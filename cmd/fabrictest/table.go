@@ -21,10 +21,13 @@ type table struct {
 	err    error
 }
 
-func newTable(out, status io.Writer, total int) *table {
+func newTable(out, status io.Writer, total int, quirks []string) *table {
 	t := &table{w: out, total: total, colour: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
 	if isTerminal(status) && isTerminal(out) {
 		t.status = status
+	}
+	if len(quirks) > 0 {
+		t.print("every NIC has: " + strings.Join(quirks, ", ") + "\n\n")
 	}
 	t.line(header)
 	return t
@@ -40,10 +43,11 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && f.Name() != os.DevNull
 }
 
-// columns of the table: the first two are text, the rest figures.
+// Columns of the table: the first two are text, the rest figures. A line has no
+// more than 100 characters.
 var (
-	header = []string{"service", "network", "messages", "delivered", "bytes", "lost", "resent", "time", "goodput", "verdict"}
-	widths = []int{8, 20, 8, 9, 10, 6, 6, 9, 12, 7}
+	header = []string{"service", "network", "messages", "delivered", "bytes", "lost", "resent", "time", "goodput", "ok?"}
+	widths = []int{7, 15, 8, 9, 9, 6, 6, 8, 10, 4}
 )
 
 // line prints one line of cells.
@@ -126,36 +130,57 @@ func (t *table) finish(s *summary) error {
 		messages += s.Rows[i].Delivered
 		moved += s.Rows[i].Bytes
 	}
-	fmt.Fprintf(&b, "\nlost and resent count packets; time is virtual, and goodput is bytes delivered in it, all hosts together.\n")
+	fmt.Fprintf(&b, "\nlost and resent count packets; time is virtual, and goodput is what was delivered in it,\nall hosts together.\n")
 	for i := range s.Rows {
 		if r := &s.Rows[i]; !r.OK {
 			fmt.Fprintf(&b, "\n%s %s: %s\nTo repeat it alone:\n\n    %s\n", t.paint(verdictFail), r.ID, r.Problem, r.Command)
 		}
 	}
 	if s.Failed == 0 {
-		fmt.Fprintf(&b, "\nAll %d scenarios held: %d messages, %s, every byte checked.\n", len(s.Rows), messages, byteCount(moved))
+		fmt.Fprintf(&b, "\n%s held: %d messages, %s, every byte checked.\n", everyScenario(len(s.Rows)), messages, byteCount(moved))
 	} else {
-		fmt.Fprintf(&b, "\n%d of %d scenarios failed.\n", s.Failed, len(s.Rows))
+		fmt.Fprintf(&b, "\n%d of %s failed.\n", s.Failed, scenarioCount(len(s.Rows)))
 	}
-	b.WriteString(captured(s.Captures))
+	if s.Failed == 0 && len(s.Quirks) > 0 {
+		fmt.Fprintf(&b, "Held in spite of %s: not visible in this traffic.\n", strings.Join(s.Quirks, ", "))
+	}
+	b.WriteString(captured(s.Captures, s.snapLen))
 	fmt.Fprintf(&b, "Seed %d. To repeat this run:\n\n    %s\n\n", s.Seed, s.Command)
 	fmt.Fprintf(&b, "Wall time %.1f s.\n", s.Wall.Round(time.Millisecond).Seconds())
 	t.print(b.String())
 	return t.err
 }
 
-// captured says where captures are.
-func captured(files []captureFile) string {
+func everyScenario(n int) string {
+	if n == 1 {
+		return "The scenario"
+	}
+	return "All " + scenarioCount(n)
+}
+
+func scenarioCount(n int) string {
+	if n == 1 {
+		return "1 scenario"
+	}
+	return fmt.Sprintf("%d scenarios", n)
+}
+
+// captured says where captures are, and what is not in them.
+func captured(files []captureFile, snapLen int) string {
 	total := int64(0)
 	for _, f := range files {
 		total += f.Bytes
+	}
+	size := byteCount(total)
+	if snapLen > 0 {
+		size += ", packets cut to their headers (--snaplen 0 keeps all)"
 	}
 	switch len(files) {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("Captured %s, %s.\n", files[0].Name, byteCount(total))
+		return fmt.Sprintf("Captured %s, %s.\n", files[0].Name, size)
 	default:
-		return fmt.Sprintf("Captured %d files in %s, %s.\n", len(files), filepath.Dir(files[0].Name), byteCount(total))
+		return fmt.Sprintf("Captured %d files in %s, %s.\n", len(files), filepath.Dir(files[0].Name), size)
 	}
 }

@@ -15,7 +15,7 @@ import (
 type connection struct {
 	m      *manager
 	id     cm.ConnID
-	qp     *queuePair // nil for a lookup
+	qp     *pair // nil for a lookup
 	gate   drive.Gate
 	remote netip.AddrPort
 	param  verbs.ConnParam // what the peer asked for or granted
@@ -41,9 +41,12 @@ func (c *connection) next(timeout time.Duration) (cm.Event, error) {
 		if until != mono.Never {
 			left = max(0, until.Sub(c.m.d.drv.Now()))
 		}
-		err := c.m.d.wait("wait", c.gate, left, func() bool { return len(c.events) > 0 })
+		err := c.m.d.wait("wait", c.gate, left, func() bool { return len(c.events) > 0 || c.over })
 		if err != nil {
 			return cm.Event{}, err
+		}
+		if len(c.events) == 0 {
+			return cm.Event{}, fmt.Errorf("%w: the queue pair, while it was being connected", verbs.ErrClosed)
 		}
 		e := c.events[0]
 		c.events = c.events[1:]
@@ -66,7 +69,7 @@ func (c *connection) finish(asked verbs.ConnParam, timeout time.Duration) error 
 		err = fmt.Errorf("%w: connection ended by %v", verbs.ErrClosed, e.Kind)
 	}
 	if err != nil {
-		c.abandon()
+		c.m.drop(c)
 		return err
 	}
 	r := e.Reply
@@ -76,22 +79,14 @@ func (c *connection) finish(asked verbs.ConnParam, timeout time.Duration) error 
 	}
 	mtu := c.m.d.nic.MTU()
 	if err := c.toRTR(r.RemoteQPN, r.StartPSN, mtu, asked.ResponderResources); err != nil {
-		c.abandon()
+		c.m.drop(c)
 		return err
 	}
 	if err := c.toRTS(asked.RetryCount, r.RNRRetry, min(asked.InitiatorDepth, r.RespRes)); err != nil {
-		c.abandon()
+		c.m.drop(c)
 		return err
 	}
 	return c.m.act().ConfirmReply(c.m.d.drv.Now(), c.id, nil)
-}
-
-// abandon ends a connection that was not made.
-func (c *connection) abandon() {
-	c.m.drop(c)
-	if c.qp != nil {
-		c.qp.conn = nil
-	}
 }
 
 // modify changes the queue pair, all in the name of the peer's address.
@@ -169,8 +164,8 @@ func (c *connection) Disconnect() error {
 
 // WaitDisconnect waits until either side has ended the connection.
 func (c *connection) WaitDisconnect(timeout time.Duration) error {
-	if err := c.m.d.enter(drive.CallWait); err != nil {
-		return &verbs.OpError{Op: "wait_disconnect", Obj: c.remote.String(), Err: err}
+	if err := c.m.d.enter("wait_disconnect", drive.CallWait); err != nil {
+		return err
 	}
 	defer c.m.d.leave()
 	return c.m.d.wait("wait_disconnect", c.gate, timeout, func() bool { return c.over })

@@ -1,6 +1,8 @@
 package softroce
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
@@ -12,17 +14,14 @@ import (
 
 // Device is an opened soft-RoCE NIC: a verbs.Context.
 type Device struct {
-	cfg    Config
-	nic    *engine.NIC
-	link   link.PacketLink
-	drv    drive.Driver
-	cm     manager
-	closed bool
-
-	async struct {
-		gate  drive.Gate
-		queue []verbs.AsyncEvent
-	}
+	cfg     Config
+	nic     *engine.NIC
+	link    link.PacketLink
+	drv     drive.Driver
+	cm      manager
+	async   drive.Gate   // for asynchronous events, which wait in the NIC
+	waiting []drive.Gate // where calls wait, one entry for each
+	closed  bool
 }
 
 var _ verbs.Context = (*Device)(nil)
@@ -46,38 +45,29 @@ func (d *Device) Deadline() mono.Time { return min(d.nic.Deadline(), d.cm.agent.
 // NIC has to report.
 func (d *Device) Settle(now mono.Time) {
 	d.cm.exchange(now)
-	d.deliver(now)
+	for {
+		cq, ok := d.nic.NextCompletionEvent()
+		if !ok {
+			return
+		}
+		cq.Owner.(*completionQueue).fire()
+	}
 }
 
 // Output fills ds with what is to be sent.
 func (d *Device) Output(now mono.Time, ds []link.Datagram) int { return d.nic.Output(now, ds) }
 
-// deliver hands events to those who wait for them.
-func (d *Device) deliver(now mono.Time) {
-	for {
-		cq, ok := d.nic.NextCompletionEvent()
-		if !ok {
-			break
-		}
-		cq.Owner.(*completionQueue).fire()
-	}
-	for {
-		e, ok := d.nic.NextEvent()
-		if !ok {
-			return
-		}
-		d.cm.observe(now, e)
-		if len(d.async.queue) < d.nic.Config().Limits.PendingEvents {
-			d.async.queue = append(d.async.queue, d.asyncEvent(e))
-			d.async.gate.Notify()
-		}
-	}
+// observe hears of the NIC's events as they happen. They stay in the NIC until
+// somebody takes them, so that those of an object that is closed go with it.
+func (d *Device) observe(e engine.Event) {
+	d.cm.observe(d.drv.Now(), e)
+	d.async.Notify()
 }
 
-func (d *Device) asyncEvent(e engine.Event) verbs.AsyncEvent {
+func asyncEvent(e engine.Event) verbs.AsyncEvent {
 	out := verbs.AsyncEvent{Type: e.Type, Port: e.Port}
 	if e.QP != nil {
-		out.QP = e.QP.Owner.(*queuePair)
+		out.QP = e.QP.Owner.(*pair).handles[0]
 	}
 	if e.CQ != nil {
 		out.CQ = e.CQ.Owner.(*completionQueue)
@@ -89,24 +79,26 @@ func (d *Device) asyncEvent(e engine.Event) verbs.AsyncEvent {
 }
 
 // enter begins a verb; leave ends it and lets the NIC act on it.
-func (d *Device) enter(c drive.Call) error {
+func (d *Device) enter(op string, c drive.Call) error {
 	d.drv.Lock(c)
 	if d.closed {
 		d.drv.Unlock()
-		return verbs.ErrClosed
+		return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: verbs.ErrClosed}
 	}
 	return nil
 }
 
 func (d *Device) leave() {
-	d.drv.Pump()
+	if !d.closed {
+		d.drv.Pump()
+	}
 	d.drv.Unlock()
 }
 
-// control runs a verb that creates, changes or destroys something.
+// control runs a verb of the device's own.
 func (d *Device) control(op string, f func() error) error {
-	if err := d.enter(drive.CallControl); err != nil {
-		return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: err}
+	if err := d.enter(op, drive.CallControl); err != nil {
+		return err
 	}
 	defer d.leave()
 	return f()
@@ -118,6 +110,11 @@ func (d *Device) wait(op string, g drive.Gate, timeout time.Duration, ready func
 	if timeout >= 0 {
 		until = d.drv.Now().Add(timeout)
 	}
+	d.waiting = append(d.waiting, g)
+	defer func() {
+		i := slices.Index(d.waiting, g)
+		d.waiting = slices.Delete(d.waiting, i, i+1)
+	}()
 	for !ready() {
 		if d.closed {
 			return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: verbs.ErrClosed}
@@ -171,7 +168,15 @@ func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 
 func (d *Device) onlyPort(op string, port uint8) error {
 	if port != 1 {
-		return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: verbs.ErrInvalid}
+		return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: fmt.Errorf("%w: port %d, there is only port 1", verbs.ErrInvalid, port)}
+	}
+	return nil
+}
+
+// outside refuses an index that is not in a table.
+func (d *Device) outside(op string, index, size int) error {
+	if index < 0 || index >= size {
+		return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: fmt.Errorf("%w: entry %d of a table of %d", verbs.ErrNotFound, index, size)}
 	}
 	return nil
 }
@@ -183,8 +188,8 @@ func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 	}
 	err = d.control("query_gid", func() error {
 		table := d.nic.Config().GIDs
-		if index < 0 || index >= len(table) {
-			return &verbs.OpError{Op: "query_gid", Obj: d.cfg.Name, Err: verbs.ErrNotFound}
+		if err := d.outside("query_gid", index, len(table)); err != nil {
+			return err
 		}
 		e = table[index]
 		return nil
@@ -198,32 +203,41 @@ func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
 		return 0, err
 	}
 	table := d.nic.Config().PKeys
-	if index < 0 || index >= len(table) {
-		return 0, &verbs.OpError{Op: "query_pkey", Obj: d.cfg.Name, Err: verbs.ErrNotFound}
+	if err := d.outside("query_pkey", index, len(table)); err != nil {
+		return 0, err
 	}
 	return table[index], nil
 }
 
 // WaitAsync returns the next asynchronous event.
 func (d *Device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
-	if err := d.enter(drive.CallWait); err != nil {
-		return verbs.AsyncEvent{}, &verbs.OpError{Op: "get_async_event", Obj: d.cfg.Name, Err: err}
+	const op = "get_async_event"
+	if err := d.enter(op, drive.CallWait); err != nil {
+		return verbs.AsyncEvent{}, err
 	}
 	defer d.leave()
-	err := d.wait("get_async_event", d.async.gate, timeout, func() bool { return len(d.async.queue) > 0 })
+	var e engine.Event
+	err := d.wait(op, d.async, timeout, func() (ok bool) {
+		e, ok = d.nic.NextEvent()
+		return ok
+	})
 	if err != nil {
 		return verbs.AsyncEvent{}, err
 	}
-	e := d.async.queue[0]
-	d.async.queue = d.async.queue[1:]
-	return e, nil
+	return asyncEvent(e), nil
 }
 
-// Counters returns what NIC and connection manager have counted.
+// Counters returns what NIC and connection manager have counted, the latter
+// under names that begin with cm_.
 func (d *Device) Counters() []verbs.Counter {
 	d.drv.Lock(drive.CallWait)
 	defer d.drv.Unlock()
-	return d.nic.Count.List()
+	all := d.nic.Count.List()
+	counted := d.cm.agent.Counters()
+	for _, c := range counted.List() {
+		all = append(all, verbs.Counter{Name: "cm_" + c.Name, Value: c.Value})
+	}
+	return all
 }
 
 // CM returns the connection manager.
@@ -237,8 +251,9 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.closed = true
-	d.async.gate.Notify()
-	d.cm.shut()
+	for _, g := range d.waiting {
+		g.Notify()
+	}
 	d.drv.Unlock()
 	d.drv.Close()
 	return d.link.Close()

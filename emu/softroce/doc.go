@@ -124,7 +124,10 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	d := &Device{cfg: cfg, nic: nic, link: l}
 	d.cm.init(d, cfg.CM)
 	d.drv = start(d)
-	d.async.gate = d.drv.NewGate(drive.Name("asynchronous event of " + cfg.Name))
+	d.drv.Lock(drive.CallWait) // it is running already
+	defer d.drv.Unlock()
+	d.async = d.drv.NewGate(drive.Name("asynchronous event of " + cfg.Name))
+	nic.Observer = d.observe
 	return d, nil
 }
 

@@ -53,8 +53,8 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
 func (l *listener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
-	if err := l.m.d.enter(drive.CallWait); err != nil {
-		return nil, &verbs.OpError{Op: "get_request", Obj: l.addr.String(), Err: err}
+	if err := l.m.d.enter("get_request", drive.CallWait); err != nil {
+		return nil, err
 	}
 	defer l.m.d.leave()
 	err := l.m.d.wait("get_request", l.gate, timeout, func() bool { return len(l.queue) > 0 || l.closed })
@@ -124,14 +124,14 @@ func (r *request) Reject(private []byte) error {
 
 func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "accept"
-	q, ok := qp.(*queuePair)
-	if !ok || q.d != r.m.d {
-		return nil, foreign(op, "QP")
-	}
-	if err := r.m.d.enter(drive.CallControl); err != nil {
-		return nil, &verbs.OpError{Op: op, Obj: r.m.d.cfg.Name, Err: err}
+	if err := r.m.d.enter(op, drive.CallControl); err != nil {
+		return nil, err
 	}
 	defer r.m.d.leave()
+	q, err := own[*queuePair](r.m.d, op, "QP", qp)
+	if err != nil {
+		return nil, err
+	}
 	if r.e.SIDRRequest != nil {
 		err := r.m.act().SIDRReply(r.m.d.drv.Now(), r.e.Conn, cm.SIDRReplyParam{
 			QPN: q.q.Num(), QKey: q.q.Query().QKey, PrivateData: param.PrivateData,
@@ -141,7 +141,7 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 		}
 		return nil, nil
 	}
-	c, err := r.connect(q, param, timeout)
+	c, err := r.connect(q.pair, param, timeout)
 	if err != nil {
 		return nil, connError(op, r.Remote(), err)
 	}
@@ -149,7 +149,7 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 }
 
 // connect answers the request and waits until the peer is ready.
-func (r *request) connect(q *queuePair, param verbs.ConnParam, timeout time.Duration) (*connection, error) {
+func (r *request) connect(q *pair, param verbs.ConnParam, timeout time.Duration) (*connection, error) {
 	m, req := r.m, r.e.Request
 	c := &connection{
 		m: m, id: r.e.Conn, qp: q, remote: r.Remote(), recvPSN: m.startPSN(), param: r.Param(),
@@ -171,7 +171,7 @@ func (r *request) connect(q *queuePair, param verbs.ConnParam, timeout time.Dura
 		PrivateData: param.PrivateData,
 	})
 	if err != nil {
-		c.abandon()
+		m.drop(c)
 		return nil, err
 	}
 	m.d.drv.Pump()
@@ -183,7 +183,7 @@ func (r *request) connect(q *queuePair, param verbs.ConnParam, timeout time.Dura
 		err = c.toRTS(req.RetryCount, req.RNRRetry, min(param.InitiatorDepth, req.RespRes))
 	}
 	if err != nil {
-		c.abandon()
+		m.drop(c)
 		return nil, err
 	}
 	return c, nil

@@ -89,7 +89,7 @@ func (m *manager) observe(now mono.Time, e engine.Event) {
 	if e.Type != verbs.EventCommEst {
 		return
 	}
-	if c := e.QP.Owner.(*queuePair).conn; c != nil {
+	if c := e.QP.Owner.(*pair).conn; c != nil {
 		// An agent that knows better already needs no telling.
 		_ = m.act().Established(now, c.id)
 	}
@@ -134,20 +134,15 @@ func (m *manager) request(now mono.Time, e *cm.Event) {
 	l.gate.Notify()
 }
 
-// shut wakes everyone who waits for a connection.
-func (m *manager) shut() {
-	for _, c := range m.conns { //layers:ordered all are woken, in no order that shows
-		c.gate.Notify()
-	}
-	for _, l := range m.listeners { //layers:ordered likewise
-		l.gate.Notify()
-	}
-}
-
-// drop lets go of a connection whose queue pair is gone.
+// drop lets go of a connection that was not made, or whose queue pair is gone.
 func (m *manager) drop(c *connection) {
 	_ = m.act().Close(m.d.drv.Now(), c.id)
 	delete(m.conns, c.id)
+	if c.qp != nil && c.qp.conn == c {
+		c.qp.conn = nil
+	}
+	c.over = true
+	c.gate.Notify()
 }
 
 // startPSN returns a first PSN: different every time, the same in every run.
@@ -187,15 +182,15 @@ func (m *manager) gidIndex(local netip.Addr) uint8 {
 // Connect connects qp to the listener at addr.
 func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "connect"
-	q, ok := qp.(*queuePair)
-	if !ok || q.d != m.d {
-		return nil, foreign(op, "QP")
-	}
-	if err := m.d.enter(drive.CallControl); err != nil {
-		return nil, &verbs.OpError{Op: op, Obj: m.d.cfg.Name, Err: err}
+	if err := m.d.enter(op, drive.CallControl); err != nil {
+		return nil, err
 	}
 	defer m.d.leave()
-	c, err := m.begin(q, addr, param)
+	q, err := own[*queuePair](m.d, op, "QP", qp)
+	if err != nil {
+		return nil, err
+	}
+	c, err := m.begin(q.pair, addr, param)
 	if err != nil {
 		return nil, connError(op, addr, err)
 	}
@@ -207,7 +202,7 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 }
 
 // begin sends the request for a connection.
-func (m *manager) begin(q *queuePair, addr netip.AddrPort, param verbs.ConnParam) (*connection, error) {
+func (m *manager) begin(q *pair, addr netip.AddrPort, param verbs.ConnParam) (*connection, error) {
 	local, index, err := m.local(addr.Addr())
 	if err != nil {
 		return nil, err
@@ -240,8 +235,8 @@ func (m *manager) begin(q *queuePair, addr netip.AddrPort, param verbs.ConnParam
 // Resolve asks the listener at addr for its datagram QP.
 func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Duration) (verbs.DatagramPeer, error) {
 	const op = "resolve"
-	if err := m.d.enter(drive.CallControl); err != nil {
-		return verbs.DatagramPeer{}, &verbs.OpError{Op: op, Obj: m.d.cfg.Name, Err: err}
+	if err := m.d.enter(op, drive.CallControl); err != nil {
+		return verbs.DatagramPeer{}, err
 	}
 	defer m.d.leave()
 	peer, err := m.lookUp(addr, private, timeout)

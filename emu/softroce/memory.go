@@ -8,13 +8,13 @@ import (
 
 // protectionDomain is a verbs.PD.
 type protectionDomain struct {
-	d  *Device
+	object
 	id core.PD
 }
 
 // AllocPD makes a protection domain.
 func (d *Device) AllocPD() (verbs.PD, error) {
-	p := &protectionDomain{d: d}
+	p := &protectionDomain{object: object{d: d}}
 	err := d.control("alloc_pd", func() (err error) {
 		p.id, err = d.nic.AllocPD()
 		return err
@@ -26,18 +26,18 @@ func (d *Device) AllocPD() (verbs.PD, error) {
 }
 
 func (p *protectionDomain) Close() error {
-	return p.d.control("dealloc_pd", func() error { return p.d.nic.DeallocPD(p.id) })
+	return p.close("dealloc_pd", func() error { return p.d.nic.DeallocPD(p.id) })
 }
 
 // memoryRegion is a verbs.MR.
 type memoryRegion struct {
-	d *Device
+	object
 	r *core.Region
 }
 
 func (p *protectionDomain) RegMR(in verbs.MRInit) (verbs.MR, error) {
-	m := &memoryRegion{d: p.d}
-	err := p.d.control("reg_mr", func() (err error) {
+	m := &memoryRegion{object: object{d: p.d}}
+	err := p.control("reg_mr", func() (err error) {
 		m.r, err = p.d.nic.RegMR(p.id, core.Bytes(in.Buf), in.Addr, in.Access)
 		return err
 	})
@@ -52,20 +52,20 @@ func (m *memoryRegion) RKey() verbs.RKey { return verbs.RKey(m.r.Key) }
 func (m *memoryRegion) Addr() uint64     { return m.r.Addr }
 func (m *memoryRegion) Len() int         { return int(m.r.Len) }
 func (m *memoryRegion) Close() error {
-	return m.d.control("dereg_mr", func() error { return m.d.nic.DeregMR(m.r) })
+	return m.close("dereg_mr", func() error { return m.d.nic.DeregMR(m.r) })
 }
 
 // memoryWindow is a verbs.MW. next is the key that the next bind of a type 1
 // window gives it: binds may be queued, so it runs ahead of the window's own.
 type memoryWindow struct {
-	d    *Device
+	object
 	w    *core.Window
 	next verbs.RKey
 }
 
 func (p *protectionDomain) AllocMW(typ verbs.MWType) (verbs.MW, error) {
-	m := &memoryWindow{d: p.d}
-	err := p.d.control("alloc_mw", func() (err error) {
+	m := &memoryWindow{object: object{d: p.d}}
+	err := p.control("alloc_mw", func() (err error) {
 		if m.w, err = p.d.nic.AllocMW(p.id, typ); err == nil {
 			m.next = verbs.RKey(m.w.Key)
 		}
@@ -88,7 +88,7 @@ func (m *memoryWindow) RKey() (key verbs.RKey) {
 }
 
 func (m *memoryWindow) Close() error {
-	return m.d.control("dealloc_mw", func() error {
+	return m.close("dealloc_mw", func() error {
 		m.d.nic.DeallocMW(m.w)
 		return nil
 	})
@@ -96,13 +96,13 @@ func (m *memoryWindow) Close() error {
 
 // addressHandle is a verbs.AH.
 type addressHandle struct {
-	d *Device
+	object
 	a *engine.AH
 }
 
 func (p *protectionDomain) CreateAH(attr verbs.AHAttr) (verbs.AH, error) {
-	h := &addressHandle{d: p.d}
-	err := p.d.control("create_ah", func() (err error) {
+	h := &addressHandle{object: object{d: p.d}}
+	err := p.control("create_ah", func() (err error) {
 		h.a, err = p.d.nic.CreateAH(p.id, attr)
 		return err
 	})
@@ -114,7 +114,7 @@ func (p *protectionDomain) CreateAH(attr verbs.AHAttr) (verbs.AH, error) {
 
 func (h *addressHandle) Attr() verbs.AHAttr { return h.a.Attr }
 func (h *addressHandle) Close() error {
-	return h.d.control("destroy_ah", func() error {
+	return h.close("destroy_ah", func() error {
 		h.d.nic.DestroyAH(h.a)
 		return nil
 	})
@@ -122,13 +122,13 @@ func (h *addressHandle) Close() error {
 
 // xrcDomain is a verbs.XRCD.
 type xrcDomain struct {
-	d *Device
+	object
 	x *engine.XRCD
 }
 
 // OpenXRCD makes an XRC domain.
 func (d *Device) OpenXRCD() (verbs.XRCD, error) {
-	x := &xrcDomain{d: d}
+	x := &xrcDomain{object: object{d: d}}
 	err := d.control("open_xrcd", func() (err error) {
 		x.x, err = d.nic.OpenXRCD()
 		return err
@@ -140,5 +140,5 @@ func (d *Device) OpenXRCD() (verbs.XRCD, error) {
 }
 
 func (x *xrcDomain) Close() error {
-	return x.d.control("close_xrcd", func() error { return x.d.nic.CloseXRCD(x.x) })
+	return x.close("close_xrcd", func() error { return x.d.nic.CloseXRCD(x.x) })
 }

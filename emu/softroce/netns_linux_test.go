@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/nstest"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/link/udplink/rawbench"
+	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
 func TestMain(m *testing.M) { nstest.Main(m) }

@@ -1,7 +1,9 @@
 package softroce
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
@@ -11,15 +13,14 @@ import (
 
 // completionChannel is a verbs.CompChannel.
 type completionChannel struct {
-	d      *Device
-	gate   drive.Gate
-	ready  []*completionQueue
-	closed bool
+	object
+	gate  drive.Gate
+	ready []*completionQueue
 }
 
 // CreateCompChannel makes a completion channel.
 func (d *Device) CreateCompChannel() (verbs.CompChannel, error) {
-	c := &completionChannel{d: d}
+	c := &completionChannel{object: object{d: d}}
 	err := d.control("create_comp_channel", func() error {
 		c.gate = d.drv.NewGate(drive.Name("completion event of " + d.cfg.Name))
 		return nil
@@ -28,8 +29,8 @@ func (d *Device) CreateCompChannel() (verbs.CompChannel, error) {
 }
 
 func (c *completionChannel) Wait(timeout time.Duration) (verbs.CQ, error) {
-	if err := c.d.enter(drive.CallWait); err != nil {
-		return nil, &verbs.OpError{Op: "get_cq_event", Obj: c.d.cfg.Name, Err: err}
+	if err := c.enter("get_cq_event", drive.CallWait); err != nil {
+		return nil, err
 	}
 	defer c.d.leave()
 	err := c.d.wait("get_cq_event", c.gate, timeout, func() bool { return len(c.ready) > 0 || c.closed })
@@ -45,8 +46,8 @@ func (c *completionChannel) Wait(timeout time.Duration) (verbs.CQ, error) {
 }
 
 func (c *completionChannel) Close() error {
-	return c.d.control("destroy_comp_channel", func() error {
-		c.closed = true
+	return c.close("destroy_comp_channel", func() error {
+		c.ready = nil
 		c.gate.Notify()
 		return nil
 	})
@@ -54,22 +55,20 @@ func (c *completionChannel) Close() error {
 
 // completionQueue is a verbs.CQ.
 type completionQueue struct {
-	d       *Device
+	object
 	q       *engine.CQ
 	channel *completionChannel
+	armed   bool // since the last poll
 }
 
 // CreateCQ makes a completion queue.
 func (d *Device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
-	c := &completionQueue{d: d}
-	if in.Channel != nil {
-		ch, ok := in.Channel.(*completionChannel)
-		if !ok || ch.d != d {
-			return nil, foreign("create_cq", "completion channel")
+	c := &completionQueue{object: object{d: d}}
+	const op = "create_cq"
+	err := d.control(op, func() (err error) {
+		if err = ownIfGiven(d, op, "completion channel", in.Channel, func(ch *completionChannel) { c.channel = ch }); err != nil {
+			return err
 		}
-		c.channel = ch
-	}
-	err := d.control("create_cq", func() (err error) {
 		if c.q, err = d.nic.CreateCQ(in.Depth); err == nil {
 			c.q.Owner = c
 		}
@@ -81,25 +80,22 @@ func (d *Device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	return c, nil
 }
 
-// foreign is the error for an object that another device made.
-func foreign(op, what string) error {
-	return &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the %s belongs to another device", verbs.ErrInvalid, what)}
-}
-
 // fire delivers the event that the queue was armed for.
 func (c *completionQueue) fire() {
-	if c.channel != nil {
+	if c.channel != nil && !c.channel.closed {
 		c.channel.ready = append(c.channel.ready, c)
 		c.channel.gate.Notify()
 	}
 }
 
 func (c *completionQueue) Poll(into []verbs.WC) (int, error) {
-	if err := c.d.enter(drive.CallPoll); err != nil {
-		return 0, &verbs.OpError{Op: "poll_cq", Obj: c.d.cfg.Name, Err: err}
+	if err := c.enter("poll_cq", drive.CallPoll); err != nil {
+		return 0, err
 	}
 	n, err := c.q.Poll(into)
-	if n == 0 && err == nil {
+	waits := c.armed // the last look before a wait: that will look at the network
+	c.armed = false
+	if n == 0 && err == nil && !waits {
 		// Nothing yet: look at the network, as a program that polls expects.
 		c.d.drv.Progress()
 		if n, err = c.q.Poll(into); n > 0 {
@@ -109,7 +105,7 @@ func (c *completionQueue) Poll(into []verbs.WC) (int, error) {
 		}
 	}
 	c.d.drv.Unlock()
-	if n == 0 {
+	if n == 0 && !waits {
 		c.d.drv.Idle()
 	}
 	return n, err
@@ -119,42 +115,52 @@ func (c *completionQueue) Arm(solicitedOnly bool) error {
 	if c.channel == nil {
 		return &verbs.OpError{Op: "req_notify_cq", Err: fmt.Errorf("%w: the queue has no completion channel", verbs.ErrInvalid)}
 	}
-	return c.d.control("req_notify_cq", func() error {
+	return c.control("req_notify_cq", func() error {
 		c.q.Arm(solicitedOnly)
+		c.armed = true
 		return nil
 	})
 }
 
-func (c *completionQueue) Depth() int { return c.q.Depth() }
+func (c *completionQueue) Depth() int {
+	c.d.drv.Lock(drive.CallWait)
+	defer c.d.drv.Unlock()
+	return c.q.Depth()
+}
 
 func (c *completionQueue) Resize(depth int) error {
-	return c.d.control("resize_cq", func() error { return c.q.Resize(depth) })
+	return c.control("resize_cq", func() error { return c.q.Resize(depth) })
 }
 
 func (c *completionQueue) Close() error {
-	return c.d.control("destroy_cq", func() error { return c.d.nic.DestroyCQ(c.q) })
+	return c.close("destroy_cq", func() error {
+		err := c.d.nic.DestroyCQ(c.q)
+		if err == nil && c.channel != nil {
+			c.channel.ready = slices.DeleteFunc(c.channel.ready, func(q *completionQueue) bool { return q == c })
+		}
+		return err
+	})
 }
 
 // sharedQueue is a verbs.SRQ.
 type sharedQueue struct {
-	d *Device
+	object
 	s *engine.SRQ
 }
 
 // CreateSRQ makes a shared receive queue.
 func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
-	s := &sharedQueue{d: d}
+	s := &sharedQueue{object: object{d: d}}
 	cfg := engine.SRQConfig{Type: in.Type, MaxWR: in.MaxWR, MaxSGE: in.MaxSGE, Limit: in.Limit}
-	if pd, ok := in.PD.(*protectionDomain); ok && pd.d == d {
-		cfg.PD = pd.id
-	}
-	if x, ok := in.XRCD.(*xrcDomain); ok && x.d == d {
-		cfg.XRCD = x.x
-	}
-	if cq, ok := in.CQ.(*completionQueue); ok && cq.d == d {
-		cfg.CQ = cq.q
-	}
-	err := d.control("create_srq", func() (err error) {
+	const op = "create_srq"
+	err := d.control(op, func() (err error) {
+		if err = cmp.Or(
+			ownIfGiven(d, op, "PD", in.PD, func(p *protectionDomain) { cfg.PD = p.id }),
+			ownIfGiven(d, op, "XRC domain", in.XRCD, func(x *xrcDomain) { cfg.XRCD = x.x }),
+			ownIfGiven(d, op, "CQ", in.CQ, func(c *completionQueue) { cfg.CQ = c.q }),
+		); err != nil {
+			return err
+		}
 		if s.s, err = d.nic.CreateSRQ(cfg); err == nil {
 			s.s.Owner = s
 		}
@@ -167,8 +173,8 @@ func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 }
 
 func (s *sharedQueue) PostRecv(wrs []verbs.RecvWR) (int, error) {
-	if err := s.d.enter(drive.CallPost); err != nil {
-		return 0, &verbs.OpError{Op: "post_srq_recv", Obj: s.d.cfg.Name, Err: err}
+	if err := s.enter("post_srq_recv", drive.CallPost); err != nil {
+		return 0, err
 	}
 	defer s.d.leave()
 	for i := range wrs {
@@ -180,11 +186,11 @@ func (s *sharedQueue) PostRecv(wrs []verbs.RecvWR) (int, error) {
 }
 
 func (s *sharedQueue) Modify(a verbs.SRQAttr, mask verbs.SRQAttrMask) error {
-	return s.d.control("modify_srq", func() error { return s.s.Modify(a, mask) })
+	return s.control("modify_srq", func() error { return s.s.Modify(a, mask) })
 }
 
 func (s *sharedQueue) Query() (a verbs.SRQAttr, err error) {
-	err = s.d.control("query_srq", func() error {
+	err = s.control("query_srq", func() error {
 		a = s.s.Query()
 		return nil
 	})
@@ -194,5 +200,5 @@ func (s *sharedQueue) Query() (a verbs.SRQAttr, err error) {
 func (s *sharedQueue) Number() uint32 { return s.s.Num() }
 
 func (s *sharedQueue) Close() error {
-	return s.d.control("destroy_srq", func() error { return s.d.nic.DestroySRQ(s.s) })
+	return s.close("destroy_srq", func() error { return s.d.nic.DestroySRQ(s.s) })
 }

@@ -61,9 +61,19 @@ func (x *ordered) status() string {
 // tally is exact once verify has run; until then it is what messages told.
 func (x *ordered) tally() Arrivals {
 	if x.got.Delivered == 0 {
-		return Arrivals{Delivered: x.upTo}
+		return Arrivals{Delivered: x.upTo, Bytes: x.moved(x.upTo)}
 	}
 	return x.got
+}
+
+// moved is how many bytes the first n requests carry to the other side or back.
+func (x *ordered) moved(n int) (bytes int64) {
+	for i := range n {
+		if o := &x.plan.ops[i]; !o.local() && o.code != verbs.OpFlush {
+			bytes += int64(o.size)
+		}
+	}
+	return bytes
 }
 
 func (x *ordered) violation(n int, want, got string) error {
@@ -183,11 +193,6 @@ func (x *ordered) verify(peer *laneReport) error {
 	if err := x.plan.explain(x.image, x.lane.bytes, 0, len(x.image), next); err != nil {
 		return x.violation(-1, "the memory that the requests in order make", err.Error())
 	}
-	x.got.Delivered = done
-	for i := range done {
-		if o := &x.plan.ops[i]; !o.local() && o.code != verbs.OpFlush {
-			x.got.Bytes += int64(o.size)
-		}
-	}
+	x.got.Delivered, x.got.Bytes = done, x.moved(done)
 	return nil
 }

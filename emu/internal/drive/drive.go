@@ -24,6 +24,21 @@ type Engine interface {
 
 // Driver is the world as a provider sees it. Methods are called with the lock
 // held unless they say otherwise.
+//
+// A verb is Lock, the work, Pump, Unlock. A poll is
+//
+//	Lock(CallPoll)
+//	look; if there is something: Unlock, done
+//	Progress
+//	look again
+//	Found if there is something now, else Nothing
+//	Unlock
+//	Idle if there was nothing
+//
+// and Progress is never called without the one or the other after it, under
+// the same lock: what was taken in may owe the peer an answer. (The steps are
+// not one method with a function to look as its argument, since that function
+// would be allocated at every poll.)
 type Driver interface {
 	// Lock enters the device, not holding the lock. In a simulated world it is
 	// also where the call costs time and others may run.
@@ -34,7 +49,7 @@ type Driver interface {
 	// deadline. A provider calls it after anything that may have changed either.
 	Pump()
 	// Progress takes in what has arrived, without waiting, and settles. It is
-	// what makes a program that polls its own driver. Found or Nothing follows.
+	// what makes a program that polls its own driver.
 	Progress()
 	// Found says that the program has got what it polled for, and now acts on
 	// it. What the engine has to send meanwhile may wait for that.
@@ -45,7 +60,8 @@ type Driver interface {
 	Idle()
 	// NewGate returns a place to wait. what is for reports of deadlocks.
 	NewGate(what fmt.Stringer) Gate
-	// Close ends the driving, not holding the lock. The link is the caller's.
+	// Close ends the driving, not holding the lock. The link is the caller's,
+	// and so are the gates: it has notified them, for a driver need not.
 	Close()
 }
 

@@ -217,13 +217,10 @@ func TestPollingNeedsNobodyElse(t *testing.T) {
 		a, _ := twoSides(t)
 		a.send("ping")
 		for range 1000 {
-			a.r.Lock(CallPoll)
-			a.r.Progress()
-			n := len(a.e.got)
-			a.r.Unlock()
-			if n == 1 {
+			if a.poll() {
 				return
 			}
+			a.r.Idle()
 			time.Sleep(time.Microsecond)
 		}
 		t.Fatal("polling never saw the answer")
@@ -367,23 +364,29 @@ type closedLink struct{ *pipe }
 
 func (closedLink) Send(mono.Time, []link.Datagram) (int, error) { return 0, errors.New("gone") }
 
-// found makes s look until something has come, and says so to its driver.
+// poll takes what has come, as Driver says a poll is done.
+func (s *side) poll() (found bool) {
+	s.r.Lock(CallPoll)
+	defer s.r.Unlock()
+	s.r.Progress()
+	found = len(s.e.got) > 0
+	s.e.got = nil
+	if found {
+		s.r.Found()
+	} else {
+		s.r.Nothing()
+	}
+	return found
+}
+
+// found polls until something has come.
 func (s *side) found(t *testing.T) {
 	t.Helper()
 	for range 1000 {
-		s.r.Lock(CallPoll)
-		s.r.Progress()
-		n := len(s.e.got)
-		s.e.got = nil
-		if n > 0 {
-			s.r.Found()
-		} else {
-			s.r.Nothing()
-		}
-		s.r.Unlock()
-		if n > 0 {
+		if s.poll() {
 			return
 		}
+		s.r.Idle()
 		time.Sleep(time.Microsecond)
 	}
 	t.Fatal("nothing came")

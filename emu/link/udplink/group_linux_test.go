@@ -7,8 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/fabrictest/fabrictest/emu/internal/nstest"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
 var multicast = []struct {

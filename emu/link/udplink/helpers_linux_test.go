@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/nstest"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
 func TestMain(m *testing.M) { nstest.Main(m) }

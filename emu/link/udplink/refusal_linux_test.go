@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fabrictest/fabrictest/emu/internal/nstest"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
 func TestTooBigIsTakenCountedAndLost(t *testing.T) {

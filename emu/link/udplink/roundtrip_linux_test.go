@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fabrictest/fabrictest/emu/internal/nstest"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
 func TestManyLinksOnOnePortOfLoopback(t *testing.T) {

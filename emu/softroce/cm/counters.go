@@ -1,6 +1,11 @@
 package cm
 
-import "github.com/fabrictest/fabrictest/emu/softroce/mad"
+import (
+	"strings"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/verbs"
+)
 
 // PerMessage counts by kind of message; see Of.
 type PerMessage [mad.NumAttrs]uint64
@@ -45,4 +50,37 @@ type Counters struct {
 	OutboxFull  uint64 // MAD to be sent, lost: MaxOutbox reached
 	EventsFull  uint64 // MAD received, lost: MaxEvents reached
 	Quirk       uint64 // ignored because a quirk says so
+}
+
+// List returns the counters by name, in a fixed order.
+func (c *Counters) List() []verbs.Counter {
+	var list []verbs.Counter
+	for _, per := range []struct {
+		name  string
+		count *PerMessage
+	}{{"sent_", &c.Sent}, {"resent_", &c.Resent}, {"rcvd_", &c.Received}, {"duplicate_", &c.Duplicates}} {
+		for i, n := range per.count {
+			message := mad.AttrREQ + mad.Attr(i)
+			list = append(list, verbs.Counter{Name: per.name + strings.ToLower(message.String()), Value: n})
+		}
+	}
+	return append(list,
+		verbs.Counter{Name: "bad_length", Value: c.BadLength},
+		verbs.Counter{Name: "bad_address", Value: c.BadAddress},
+		verbs.Counter{Name: "not_cm", Value: c.NotCM},
+		verbs.Counter{Name: "bad_version", Value: c.BadVersion},
+		verbs.Counter{Name: "bad_method", Value: c.BadMethod},
+		verbs.Counter{Name: "bad_attr", Value: c.BadAttr},
+		verbs.Counter{Name: "unknown_conn", Value: c.UnknownConn},
+		verbs.Counter{Name: "bad_source", Value: c.BadSource},
+		verbs.Counter{Name: "bad_qpn", Value: c.BadQPN},
+		verbs.Counter{Name: "wrong_state", Value: c.WrongState},
+		verbs.Counter{Name: "stale", Value: c.Stale},
+		verbs.Counter{Name: "refused", Value: c.Refused},
+		verbs.Counter{Name: "backlog_full", Value: c.BacklogFull},
+		verbs.Counter{Name: "conn_limit", Value: c.ConnLimit},
+		verbs.Counter{Name: "outbox_full", Value: c.OutboxFull},
+		verbs.Counter{Name: "events_full", Value: c.EventsFull},
+		verbs.Counter{Name: "quirk", Value: c.Quirk},
+	)
 }

@@ -32,6 +32,8 @@ type Counters struct {
 
 	BlindICRC uint64 // packets whose ICRC could be checked only in part
 	CQOverrun uint64
+
+	EventsLost uint64 // asynchronous events for which the queue had no room
 }
 
 func (n *NIC) countImpliedNAK() {
@@ -93,5 +95,6 @@ func (c *Counters) List() []verbs.Counter {
 		{Name: "drop_dead", Value: c.DropDead},
 		{Name: "icrc_blind", Value: c.BlindICRC},
 		{Name: "cq_overrun", Value: c.CQOverrun},
+		{Name: "events_lost", Value: c.EventsLost},
 	}
 }

@@ -17,6 +17,9 @@ type NIC struct {
 	cfg   Config
 	q     *Quirks
 	Count Counters
+	// Observer, if there is one, hears of every event when it is reported, even
+	// of one that the queue has no room for. It must not call the NIC.
+	Observer func(Event)
 
 	mem    *core.Table
 	pds    map[core.PD]int // users of each protection domain
@@ -88,6 +91,11 @@ type Event struct {
 func (n *NIC) report(e Event) {
 	if len(n.events) < n.cfg.Limits.PendingEvents {
 		n.events = append(n.events, e)
+	} else {
+		n.Count.EventsLost++
+	}
+	if n.Observer != nil {
+		n.Observer(e)
 	}
 }
 

@@ -1,0 +1,270 @@
+package simdrive
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/sim"
+)
+
+var _ drive.Driver = (*Driver)(nil)
+
+// echo is an engine that answers "ping" with "pong", notes what else arrives,
+// and has deadlines.
+type echo struct {
+	peer     netip.AddrPort
+	out      []string
+	got      []string
+	gate     drive.Gate
+	deadline mono.Time
+	ticks    []mono.Time
+	settled  int
+}
+
+func (e *echo) Input(_ mono.Time, d *link.Datagram) {
+	if string(d.Payload) == "ping" {
+		e.out = append(e.out, "pong")
+		return
+	}
+	e.got = append(e.got, string(d.Payload))
+	e.gate.Notify()
+}
+
+func (e *echo) Settle(mono.Time) { e.settled++ }
+
+func (e *echo) Output(_ mono.Time, ds []link.Datagram) int {
+	n := min(len(ds), len(e.out))
+	for i := range n {
+		ds[i].Dst, ds[i].Src = e.peer, netip.AddrPort{}
+		ds[i].Payload = append(ds[i].Payload[:0], e.out[i]...)
+	}
+	e.out = e.out[n:]
+	return n
+}
+
+func (e *echo) Tick(now mono.Time) {
+	e.ticks = append(e.ticks, now)
+	e.deadline = mono.Never
+}
+
+func (e *echo) Deadline() mono.Time { return e.deadline }
+
+type side struct {
+	e    *echo
+	d    *Driver
+	port *sim.Port
+	ups  []bool
+}
+
+var costs = Costs{Control: 300, Post: 20, Poll: 1}
+
+const latency = 10 * time.Microsecond
+
+// twoSides makes two drivers on one cable.
+func twoSides(t *testing.T, cfg sim.LinkConfig) (w *sim.World, a, b *side) {
+	t.Helper()
+	w = sim.New(sim.Config{Seed: 1})
+	t.Cleanup(w.Close)
+	cfg.Latency, cfg.MTU = latency, 1500
+	addrs := [2]netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")}
+	pa, pb, err := sim.NewPair(w, sim.NetConfig{},
+		sim.PortConfig{Addrs: addrs[:1], Link: cfg}, sim.PortConfig{Addrs: addrs[1:], Link: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(p *sim.Port, peer netip.Addr) *side {
+		s := &side{e: &echo{peer: netip.AddrPortFrom(peer, 7), deadline: mono.Never}, port: p}
+		s.d = New(w, s.e, p, p, costs, func(up bool) { s.ups = append(s.ups, up) })
+		s.e.gate = s.d.NewGate(drive.Name("pong"))
+		return s
+	}
+	return w, start(pa, addrs[1]), start(pb, addrs[0])
+}
+
+func (s *side) send(what ...string) {
+	s.d.Lock(drive.CallPost)
+	s.e.out = append(s.e.out, what...)
+	s.d.Pump()
+	s.d.Unlock()
+}
+
+func run(t *testing.T, w *sim.World, f func(p *sim.Proc)) {
+	t.Helper()
+	w.Go("program", func(p *sim.Proc) error { f(p); return nil })
+	if err := w.RunPrograms(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestASideWithoutAProgramAnswers(t *testing.T) {
+	w, a, _ := twoSides(t, sim.LinkConfig{})
+	run(t, w, func(p *sim.Proc) {
+		a.send("ping")
+		sent := p.Now()
+		if !a.e.gate.Wait(time.Second) {
+			t.Fatal("no answer")
+		}
+		if took := p.Now() - sent; took != 2*latency || !slices.Equal(a.e.got, []string{"pong"}) {
+			t.Errorf("got %q after %v", a.e.got, took)
+		}
+	})
+}
+
+func TestAPollSeesWhatHasArrivedAndCostsTime(t *testing.T) {
+	w, a, _ := twoSides(t, sim.LinkConfig{})
+	run(t, w, func(p *sim.Proc) {
+		a.send("ping")
+		for polls := 1; ; polls++ {
+			before := p.Now()
+			a.d.Lock(drive.CallPoll)
+			if len(a.e.got) == 0 {
+				a.d.Progress()
+			}
+			found := len(a.e.got) > 0
+			if found {
+				a.d.Found()
+			} else {
+				a.d.Nothing()
+			}
+			a.d.Unlock()
+			if found {
+				return
+			}
+			a.d.Idle()
+			if p.Now() == before || polls > int(3*latency/costs.Poll) {
+				t.Fatalf("%d polls, and it is %v", polls, p.Now())
+			}
+		}
+	})
+}
+
+func TestCallsCostTheirTime(t *testing.T) {
+	w, a, _ := twoSides(t, sim.LinkConfig{})
+	a.d.Lock(drive.CallControl) // outside of a program: nobody to charge
+	a.d.Unlock()
+	run(t, w, func(p *sim.Proc) {
+		for call, want := range map[drive.Call]time.Duration{
+			drive.CallControl: costs.Control, drive.CallPost: costs.Post, drive.CallPoll: costs.Poll, drive.CallWait: 0,
+		} {
+			before := p.Now()
+			a.d.Lock(call)
+			a.d.Unlock()
+			if took := p.Now() - before; took != want {
+				t.Errorf("call %d took %v, want %v", call, took, want)
+			}
+			if a.d.Now() != mono.Time(p.Now()) {
+				t.Errorf("driver's time is %v, the program's %v", a.d.Now(), p.Now())
+			}
+		}
+	})
+}
+
+func TestWaitsEndByTimeOrByNotice(t *testing.T) {
+	w, a, _ := twoSides(t, sim.LinkConfig{})
+	woken := 0
+	for range 3 {
+		w.Go("waiter", func(*sim.Proc) error {
+			if a.e.gate.Wait(-1) {
+				woken++
+			}
+			return nil
+		})
+	}
+	run(t, w, func(p *sim.Proc) {
+		other := a.d.NewGate(drive.Name("nothing"))
+		before := p.Now()
+		if other.Wait(37 * time.Millisecond) {
+			t.Error("notified of nothing")
+		}
+		if took := p.Now() - before; took != 37*time.Millisecond || woken != 0 {
+			t.Errorf("timed out after %v; %d others woken", took, woken)
+		}
+		a.e.gate.Notify()
+	})
+	if woken != 3 {
+		t.Errorf("%d of 3 woken", woken)
+	}
+}
+
+func TestWaitOutsideOfAProgramSaysWhatToDo(t *testing.T) {
+	_, a, _ := twoSides(t, sim.LinkConfig{})
+	defer func() {
+		if s, _ := recover().(string); !strings.Contains(s, "pong") || !strings.Contains(s, "World.Go") {
+			t.Errorf("panic %q", s)
+		}
+	}()
+	a.e.gate.Wait(0)
+}
+
+func TestDeadlinesAreKeptToTheInstant(t *testing.T) {
+	w, a, _ := twoSides(t, sim.LinkConfig{})
+	run(t, w, func(p *sim.Proc) {
+		far, near := a.d.Now().Add(3*time.Millisecond), a.d.Now().Add(time.Millisecond)
+		for _, at := range []mono.Time{far, near} { // it may move nearer
+			a.e.deadline = at
+			a.d.Pump()
+		}
+		p.Sleep(time.Second)
+		if !slices.Equal(a.e.ticks, []mono.Time{near}) {
+			t.Errorf("ticked at %v, due at %v", a.e.ticks, near)
+		}
+		a.e.deadline = a.d.Now()
+		a.d.Pump()
+		if len(a.e.ticks) != 2 {
+			t.Error("a deadline that has come waits for a timer")
+		}
+	})
+}
+
+func TestAFullLinkGetsTheRestLater(t *testing.T) {
+	w, a, b := twoSides(t, sim.LinkConfig{RateBps: 1e9, TxQueueBytes: 200})
+	run(t, w, func(p *sim.Proc) {
+		want := slices.Repeat([]string{"data"}, 2*drive.Batch+1)
+		a.send(want...)
+		if len(a.e.out) == 0 {
+			t.Error("the link took all at once")
+		}
+		p.Sleep(time.Second)
+		if !slices.Equal(b.e.got, want) {
+			t.Errorf("%d of %d arrived", len(b.e.got), len(want))
+		}
+	})
+}
+
+func TestLinkChangesAreTold(t *testing.T) {
+	w, a, _ := twoSides(t, sim.LinkConfig{})
+	run(t, w, func(p *sim.Proc) {
+		for _, change := range []func(){a.port.SetDown, a.port.SetUp} {
+			settled := a.e.settled
+			change()
+			p.Sleep(time.Microsecond)
+			if a.e.settled == settled {
+				t.Error("the engine did not get to act on it")
+			}
+		}
+	})
+	if !slices.Equal(a.ups, []bool{false, true}) {
+		t.Errorf("told %v", a.ups)
+	}
+}
+
+func TestAClosedDriverRests(t *testing.T) {
+	w, a, b := twoSides(t, sim.LinkConfig{})
+	run(t, w, func(p *sim.Proc) {
+		a.e.deadline = a.d.Now().Add(time.Millisecond)
+		a.d.Pump()
+		b.send("late")
+		a.d.Close()
+		a.port.SetDown()
+		p.Sleep(time.Second)
+		if len(a.e.ticks) != 0 || len(a.e.got) != 0 || len(a.ups) != 0 {
+			t.Errorf("ticks %v, received %q, told %v", a.e.ticks, a.e.got, a.ups)
+		}
+	})
+}
