@@ -27,7 +27,7 @@ type requirement struct {
 
 var (
 	requirementRow = regexp.MustCompile("(?m)^\\| `([a-z]+(?:/[a-z]+)?/\\d+)` \\| (.*?) \\| (.*?) \\| (.*?) \\| (.*?) \\|$")
-	defectRow      = regexp.MustCompile("(?m)^\\| (R\\d+) \\| (.*?) \\| (.*?) \\|$")
+	defectRow      = regexp.MustCompile(`(?m)^\| (R\d+) \| (.*?) \| (.*?) \|$`)
 	testName       = regexp.MustCompile("`(\\w+\\.(?:Test|Fuzz)\\w+)`")
 	quirkName      = regexp.MustCompile("`(\\w+)`")
 	defectNumber   = regexp.MustCompile(`\bR\d+\b`)
