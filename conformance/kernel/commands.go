@@ -84,21 +84,25 @@ func (m *Matrix) pingPongCommand(c Case, p PingPong) string {
 // pingCommand is what the guest runs for its end of p. What rping says of the
 // connection is kept from running into what it prints of the data.
 func (m *Matrix) pingCommand(c Case, p Ping) string {
+	return "cd ${TMPDIR:-/tmp}; " + m.pingScript(c, p)
+}
+
+func (m *Matrix) pingScript(c Case, p Ping) string {
 	rping := func(role, said string) string {
 		return fmt.Sprintf("%s rping %s -a %v -p %d -S %d -C %d -v -V 2>%s", m.guarded(), role, p.Addr.Addr(), p.Addr.Port(), p.Size, p.Count, said)
 	}
-	const end = "; code=$?; cat /tmp/said; exit $code"
+	const end = "; code=$?; cat said; exit $code"
 	switch {
 	case c.Role == Client && c.Variant == persistent:
 		// Such a server never ends by itself: let it see all its clients leave.
-		return fmt.Sprintf("%s >/dev/null & while kill -0 $! && [ $(grep -c '%s' /tmp/said) -lt %d ]; do usleep 20000; done; kill $!; wait; cat /tmp/said",
-			rping("-s -P", "/tmp/said"), clientLeft, p.Connections)
+		return fmt.Sprintf("%s >/dev/null & while kill -0 $! && [ $(grep -c '%s' said) -lt %d ]; do usleep 20000; done; kill $!; wait; cat said",
+			rping("-s -P", "said"), clientLeft, p.Connections)
 	case c.Role == Client:
-		return rping("-s", "/tmp/said") + end
+		return rping("-s", "said") + end
 	case c.Variant == persistent:
-		return rping("-c", "/dev/null") + " >/tmp/data & " + rping("-c", "/tmp/said") + "; code=$?; wait $! && cat /tmp/data /tmp/said && exit $code"
+		return rping("-c", "/dev/null") + " >data & " + rping("-c", "said") + "; code=$?; wait $! && cat data said && exit $code"
 	default:
-		return rping("-c", "/tmp/said") + end
+		return rping("-c", "said") + end
 	}
 }
 

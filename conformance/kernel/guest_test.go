@@ -47,6 +47,8 @@ func shellServer(t *testing.T) Guest {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
+	// A guest of its own: its files and programs are not those of the machine.
+	env := []string{"TMPDIR=" + t.TempDir(), "PATH=/usr/bin:/bin"}
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -60,6 +62,7 @@ func shellServer(t *testing.T) Guest {
 				return
 			}
 			shell := exec.Command("/bin/sh")
+			shell.Env = env
 			shell.Stdin, shell.Stdout = socket, socket
 			if err := shell.Start(); err == nil {
 				go func() { _ = shell.Wait() }() // how it went is what the client reads

@@ -46,7 +46,7 @@ func TestGuestCommands(t *testing.T) {
 		}
 	}
 	c := Case{RPing, Server, IPv6, events, 64}
-	want := "timeout -s KILL 21 rping -c -a fd77::1 -p 7174 -S 64 -C 5 -v -V 2>/tmp/said; code=$?; cat /tmp/said; exit $code"
+	want := "cd ${TMPDIR:-/tmp}; timeout -s KILL 21 rping -c -a fd77::1 -p 7174 -S 64 -C 5 -v -V 2>said; code=$?; cat said; exit $code"
 	if got := m.pingCommand(c, m.ping(c, 7174, ready)); got != want {
 		t.Errorf("%s:\n got %s\nwant %s", c.Name(), got, want)
 	}
