@@ -77,17 +77,11 @@ func (e *end) nextWC(block bool, wc []verbs.WC) (int, error) {
 }
 
 // pingPong plays rounds of an 8-byte SEND each way and returns the median time
-// of a half round.
+// of a half round. Both ends have receives posted, and have as many afterwards.
 func pingPong(a, b *end, rounds int, block bool) (time.Duration, error) {
 	errs := make(chan error, 1)
-	receiving := make(chan struct{})
 	go func() {
 		p := newPlayer(b, block)
-		if err := p.receives(4); err != nil {
-			errs <- err
-			return
-		}
-		close(receiving)
 		for range rounds {
 			if err := p.await(); err != nil {
 				errs <- err
@@ -101,10 +95,6 @@ func pingPong(a, b *end, rounds int, block bool) (time.Duration, error) {
 		errs <- nil
 	}()
 	p := newPlayer(a, block)
-	if err := p.receives(4); err != nil {
-		return 0, err
-	}
-	<-receiving
 	took := make([]time.Duration, rounds)
 	for i := range took {
 		start := time.Now()
@@ -118,6 +108,19 @@ func pingPong(a, b *end, rounds int, block bool) (time.Duration, error) {
 	}
 	slices.Sort(took)
 	return took[rounds/2] / 2, <-errs
+}
+
+// pingPongEnds makes two connected ends with receives posted.
+func pingPongEnds(da, db verbs.Context) (a, b *end, err error) {
+	if a, b, err = ends(da, db); err != nil {
+		return nil, nil, err
+	}
+	for _, e := range []*end{a, b} {
+		if err := newPlayer(e, false).receives(4); err != nil {
+			return nil, nil, err
+		}
+	}
+	return a, b, nil
 }
 
 // player is one side of a ping-pong.
@@ -208,7 +211,7 @@ func stream(a, b *end, size int, d time.Duration) (float64, error) {
 
 func BenchmarkLoopback(b *testing.B) {
 	da, db := loopbackPair(b)
-	x, y, err := ends(da, db)
+	x, y, err := pingPongEnds(da, db)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,32 +13,56 @@ import (
 
 func TestMain(m *testing.M) { nstest.Main(m) }
 
-// hosts are two network namespaces with a device each, and bare endpoints for
-// comparison.
+// hosts are two network namespaces joined by a wire.
 type hosts struct {
-	a, b       *Device
-	rawA, rawB rawbench.Endpoint
+	a, b *nstest.Host
+	v6   bool
 }
 
 func newHosts(tb testing.TB, v6 bool) *hosts {
 	tb.Helper()
-	na, nb := nstest.Pair(tb, 9000)
-	open := func(h *nstest.Host) (d *Device) {
-		err := h.Do(func() (err error) {
-			d, err = OnUDP(udplink.Config{}, Config{Addrs: []netip.Addr{h.Addr(v6, 0).Addr()}})
+	a, b := nstest.Pair(tb, 9000)
+	return &hosts{a: a, b: b, v6: v6}
+}
+
+// bare returns the two ends as they are without a device.
+func (h *hosts) bare() (a, b rawbench.Endpoint) {
+	return rawbench.Endpoint{NetNS: h.a.FD(), Addr: h.a.Addr(h.v6, 0)}, rawbench.Endpoint{NetNS: h.b.FD(), Addr: h.b.Addr(h.v6, 0)}
+}
+
+// devices opens a device on each host. They are there only while used: even an
+// idle one wakes now and then, and what is compared with must not pay for that.
+func (h *hosts) devices() (a, b *Device, err error) {
+	open := func(host *nstest.Host) (d *Device, err error) {
+		err = host.Do(func() (err error) {
+			d, err = OnUDP(udplink.Config{}, Config{Addrs: []netip.Addr{host.Addr(h.v6, 0).Addr()}})
 			return err
 		})
-		if err != nil {
-			tb.Fatal(err)
-		}
-		tb.Cleanup(func() { d.Close() })
-		return d
+		return d, err
 	}
-	return &hosts{
-		a: open(na), b: open(nb),
-		rawA: rawbench.Endpoint{NetNS: na.FD(), Addr: na.Addr(v6, 0)},
-		rawB: rawbench.Endpoint{NetNS: nb.FD(), Addr: nb.Addr(v6, 0)},
+	if a, err = open(h.a); err != nil {
+		return nil, nil, err
 	}
+	if b, err = open(h.b); err != nil {
+		a.Close()
+		return nil, nil, err
+	}
+	return a, b, nil
+}
+
+// with runs f on two connected ends, on devices of their own.
+func (h *hosts) with(f func(a, b *end) (float64, error)) (float64, error) {
+	da, db, err := h.devices()
+	if err != nil {
+		return 0, err
+	}
+	defer da.Close()
+	defer db.Close()
+	a, b, err := pingPongEnds(da, db)
+	if err != nil {
+		return 0, err
+	}
+	return f(a, b)
 }
 
 func families(b *testing.B, f func(b *testing.B, v6 bool)) {
@@ -54,20 +78,22 @@ func families(b *testing.B, f func(b *testing.B, v6 bool)) {
 func TestEchoAcrossNamespaces(t *testing.T) {
 	for _, v6 := range []bool{true, false} {
 		h := newHosts(t, v6)
-		errs := make(chan error, 2)
-		listening := make(chan struct{})
-		gid, err := h.b.QueryGID(1, 0)
+		da, db, err := h.devices()
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { errs <- echoServer(h.b, 100, func() { close(listening) }) }()
+		errs := make(chan error, 2)
+		listening := make(chan struct{})
+		go func() { errs <- echoServer(db, 100, func() { close(listening) }) }()
 		<-listening
-		go func() { errs <- echoClient(h.a, gid.GID.Addr(), 100) }()
+		go func() { errs <- echoClient(da, h.b.Addr(v6, 0).Addr(), 100) }()
 		for range 2 {
 			if err := <-errs; err != nil {
 				t.Fatal(err)
 			}
 		}
+		da.Close()
+		db.Close()
 	}
 }
 
@@ -76,19 +102,17 @@ func TestEchoAcrossNamespaces(t *testing.T) {
 func BenchmarkStream(b *testing.B) {
 	families(b, func(b *testing.B, v6 bool) {
 		h := newHosts(b, v6)
-		x, y, err := ends(h.a, h.b)
-		if err != nil {
-			b.Fatal(err)
-		}
+		rawA, rawB := h.bare()
 		const slice = 300 * time.Millisecond
 		report(b, "Gb/s", func() (float64, error) {
-			r, err := rawbench.Stream(h.rawA, h.rawB, rawbench.StreamConfig{Duration: slice})
+			r, err := rawbench.Stream(rawA, rawB, rawbench.StreamConfig{Duration: slice})
 			return r.Gbps(), err
 		}, func() (float64, error) {
-			bps, err := stream(x, y, 1<<20, slice)
-			return bps / 1e9, err
+			return h.with(func(x, y *end) (float64, error) {
+				bps, err := stream(x, y, 1<<20, slice)
+				return bps / 1e9, err
+			})
 		})
-		b.ReportMetric(float64(h.a.nic.Count.Retransmits), "resent")
 	})
 }
 
@@ -99,17 +123,16 @@ func BenchmarkPingPong(b *testing.B) {
 		b.Run(fmt.Sprintf("block=%v", block), func(b *testing.B) {
 			families(b, func(b *testing.B, v6 bool) {
 				h := newHosts(b, v6)
-				x, y, err := ends(h.a, h.b)
-				if err != nil {
-					b.Fatal(err)
-				}
+				rawA, rawB := h.bare()
 				const rounds = 10_000
 				report(b, "µs", func() (float64, error) {
-					r, err := rawbench.PingPong(h.rawA, h.rawB, rawbench.PingPongConfig{Rounds: rounds, Bytes: 8 + 16, Block: block})
+					r, err := rawbench.PingPong(rawA, rawB, rawbench.PingPongConfig{Rounds: rounds, Bytes: 8 + 16, Block: block})
 					return r.HalfMicros(), err
 				}, func() (float64, error) {
-					half, err := pingPong(x, y, rounds, block)
-					return float64(half.Nanoseconds()) / 1e3, err
+					return h.with(func(x, y *end) (float64, error) {
+						half, err := pingPong(x, y, rounds, block)
+						return float64(half.Nanoseconds()) / 1e3, err
+					})
 				})
 			})
 		})

@@ -51,7 +51,7 @@ const (
 	nap = time.Millisecond
 	// longestWait bounds a leader's sleep, so that a deadline which moves nearer
 	// need not interrupt it unless it is nearer than this.
-	longestWait = 10 * time.Millisecond
+	longestWait = 50 * time.Millisecond
 	// fullRetry is how soon a full link is offered the rest.
 	fullRetry = 20 * time.Microsecond
 	// rounds bounds how many batches one call takes in.

@@ -346,7 +346,7 @@ func TestAnIdleDriverSleeps(t *testing.T) {
 		time.Sleep(time.Second)
 		a.p.mu.Lock()
 		defer a.p.mu.Unlock()
-		if per := a.p.waits - before; per > 110 {
+		if per := a.p.waits - before; per > 25 {
 			t.Errorf("woke %d times in an idle second", per)
 		}
 	})
