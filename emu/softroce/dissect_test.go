@@ -1,0 +1,136 @@
+package softroce
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+)
+
+// sealed is a packet of the given opcode as it travels.
+func sealed(op wire.Opcode) link.Datagram {
+	d := link.Datagram{
+		Src: netip.MustParseAddrPort("[fd00::1]:49152"), Dst: netip.MustParseAddrPort("[fd00::2]:4791"),
+		IPID: link.IPIDUnknown,
+	}
+	p := wire.Packet{BTH: wire.BTH{Opcode: op, PKey: 0xffff, DestQP: 0x11, PSN: 7}, Payload: []byte("12345678")}
+	d.Payload = p.Append(nil)
+	wire.NewICRC(d.Src, d.Dst).Seal(0, d.Payload)
+	return d
+}
+
+func TestDissectReadsFlowAndPSN(t *testing.T) {
+	d := sealed(wire.MakeOpcode(wire.TransportRC, wire.OpSendOnly))
+	flow, psn, ok := Dissector{}.Dissect(d.Payload)
+	if !ok || flow != 0x11 || psn != 7 {
+		t.Errorf("flow %#x, PSN %d, %v", flow, psn, ok)
+	}
+	for n := range wire.BTHLen + wire.ICRCLen {
+		if _, _, ok := (Dissector{}).Dissect(d.Payload[:n]); ok {
+			t.Errorf("%d bytes were taken for a packet", n)
+		}
+	}
+}
+
+func TestSetFieldChangesTheFieldAndSealsThePacket(t *testing.T) {
+	rc := func(op wire.Operation) wire.Opcode { return wire.MakeOpcode(wire.TransportRC, op) }
+	for name, tc := range map[string]struct {
+		op    wire.Opcode
+		value uint64
+		read  func(p *wire.Packet) uint64
+	}{
+		"bth.opcode":        {rc(wire.OpSendOnly), 0x24, func(p *wire.Packet) uint64 { return uint64(p.BTH.Opcode) }},
+		"bth.solicited":     {rc(wire.OpSendOnly), 1, func(p *wire.Packet) uint64 { return bit(p.BTH.Solicited) }},
+		"bth.migreq":        {rc(wire.OpSendOnly), 1, func(p *wire.Packet) uint64 { return bit(p.BTH.MigReq) }},
+		"bth.pad":           {rc(wire.OpSendOnly), 3, func(p *wire.Packet) uint64 { return uint64(p.BTH.PadCount) }},
+		"bth.tver":          {rc(wire.OpSendOnly), 9, func(p *wire.Packet) uint64 { return uint64(p.BTH.TVer) }},
+		"bth.pkey":          {rc(wire.OpSendOnly), 0x1234, func(p *wire.Packet) uint64 { return uint64(p.BTH.PKey) }},
+		"bth.fecn":          {rc(wire.OpSendOnly), 1, func(p *wire.Packet) uint64 { return bit(p.BTH.FECN) }},
+		"bth.becn":          {rc(wire.OpSendOnly), 1, func(p *wire.Packet) uint64 { return bit(p.BTH.BECN) }},
+		"bth.destqp":        {rc(wire.OpSendOnly), 0xabcdef, func(p *wire.Packet) uint64 { return uint64(p.BTH.DestQP) }},
+		"bth.ackreq":        {rc(wire.OpSendOnly), 1, func(p *wire.Packet) uint64 { return bit(p.BTH.AckReq) }},
+		"bth.psn":           {rc(wire.OpSendOnly), 0xfffffe, func(p *wire.Packet) uint64 { return uint64(p.BTH.PSN) }},
+		"aeth.syndrome":     {rc(wire.OpReadResponseOnly), 0x62, func(p *wire.Packet) uint64 { return uint64(p.AETH.Syndrome) }},
+		"aeth.msn":          {rc(wire.OpReadResponseOnly), 0x123456, func(p *wire.Packet) uint64 { return uint64(p.AETH.MSN) }},
+		"reth.va":           {rc(wire.OpWriteOnlyImm), 1 << 63, func(p *wire.Packet) uint64 { return p.RETH.VA }},
+		"reth.rkey":         {rc(wire.OpWriteOnlyImm), 0xdeadbeef, func(p *wire.Packet) uint64 { return uint64(p.RETH.RKey) }},
+		"reth.length":       {rc(wire.OpWriteOnlyImm), 1 << 31, func(p *wire.Packet) uint64 { return uint64(p.RETH.DMALen) }},
+		"immdt":             {rc(wire.OpWriteOnlyImm), 0x0a0b0c0d, func(p *wire.Packet) uint64 { return uint64(p.Imm) }},
+		"ieth.rkey":         {rc(wire.OpSendOnlyInv), 0x99aabbcc, func(p *wire.Packet) uint64 { return uint64(p.IETH.RKey) }},
+		"deth.qkey":         {wire.MakeOpcode(wire.TransportUD, wire.OpSendOnlyImm), 5, func(p *wire.Packet) uint64 { return uint64(p.DETH.QKey) }},
+		"deth.srcqp":        {wire.MakeOpcode(wire.TransportUD, wire.OpSendOnlyImm), 6, func(p *wire.Packet) uint64 { return uint64(p.DETH.SrcQP) }},
+		"xrceth.srqn":       {wire.MakeOpcode(wire.TransportXRC, wire.OpWriteOnly), 8, func(p *wire.Packet) uint64 { return uint64(p.XRCETH.SRQN) }},
+		"atomiceth.va":      {rc(wire.OpCompareSwap), 16, func(p *wire.Packet) uint64 { return p.AtomicETH.VA }},
+		"atomiceth.rkey":    {rc(wire.OpCompareSwap), 17, func(p *wire.Packet) uint64 { return uint64(p.AtomicETH.RKey) }},
+		"atomiceth.swapadd": {rc(wire.OpCompareSwap), 1<<64 - 1, func(p *wire.Packet) uint64 { return p.AtomicETH.SwapAdd }},
+		"atomiceth.compare": {rc(wire.OpCompareSwap), 19, func(p *wire.Packet) uint64 { return p.AtomicETH.Compare }},
+	} {
+		d := sealed(tc.op)
+		var before, after wire.Packet
+		if err := before.Parse(d.Payload); err != nil {
+			t.Fatal(err)
+		}
+		if tc.read(&before) == tc.value {
+			t.Errorf("%s: the test changes nothing", name)
+		}
+		if err := (Dissector{}).SetField(&d, name, tc.value); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if err := after.Parse(d.Payload); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := tc.read(&after); got != tc.value {
+			t.Errorf("%s is %#x, want %#x", name, got, tc.value)
+		}
+		if !wire.NewICRC(d.Src, d.Dst).Check(0, d.Payload) {
+			t.Errorf("%s: the packet is not sealed", name)
+		}
+		// Set back, nothing else must have changed.
+		if err := (Dissector{}).SetField(&d, name, tc.read(&before)); err != nil {
+			t.Error(err)
+		}
+		if string(d.Payload) != string(sealed(tc.op).Payload) {
+			t.Errorf("%s: other bits changed", name)
+		}
+	}
+	if n := len(FieldNames()); n != 25 {
+		t.Errorf("%d fields, 25 are tested", n)
+	}
+}
+
+func bit(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func TestSetFieldRefusesWhatIsNotThere(t *testing.T) {
+	send := sealed(wire.MakeOpcode(wire.TransportRC, wire.OpSendOnly))
+	for _, tc := range []struct {
+		d     link.Datagram
+		field string
+		value uint64
+		says  string
+	}{
+		{send, "bth.color", 1, "no field"},
+		{send, "bth.psn", 1 << 24, "does not fit"},
+		{send, "reth.va", 1, "no such header"},
+		{sealed(0x18), "aeth.msn", 1, "no such header"},
+		{link.Datagram{Payload: make([]byte, 12)}, "bth.psn", 1, wire.ErrShort.Error()},
+	} {
+		err := (Dissector{}).SetField(&tc.d, tc.field, tc.value)
+		if err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s = %d: %v, want %q", tc.field, tc.value, err, tc.says)
+		}
+	}
+	cut := sealed(wire.MakeOpcode(wire.TransportRC, wire.OpCompareSwap))
+	cut.Payload = cut.Payload[:20]
+	if err := (Dissector{}).SetField(&cut, "atomiceth.compare", 1); !errors.Is(err, wire.ErrShort) {
+		t.Errorf("a header that is cut off: %v", err)
+	}
+}
