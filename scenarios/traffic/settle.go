@@ -91,7 +91,8 @@ func (s *sender) violation(o *op, n int, want, got string) error {
 	return &Violation{Where: s.lane.where(s.from, n, o), Want: want, Got: got}
 }
 
-// completionOf is the opcode that a request completes with.
+// completionOf is the opcode that a request completes with. Devices have a table
+// of their own: the one who checks must not ask the one who is checked.
 func completionOf(code verbs.WROpcode) verbs.WCOpcode {
 	switch code {
 	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:

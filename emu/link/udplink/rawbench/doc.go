@@ -6,7 +6,7 @@
 // ratio: on a shared machine a figure alone says little. This package's
 // benchmarks do so for udplink, between two namespaces joined by a veth pair:
 //
-//	go test -run XXX -bench . -benchtime 15x
+//	go test -run '^$' -bench . -benchtime 15x
 //
 // A measurement starts goroutines, owns the sockets or links it is given until
 // it returns, and leaves nothing behind. It reads the machine's clock.
