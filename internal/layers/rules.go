@@ -77,9 +77,7 @@ func Rules() RuleSet {
 			"./emu/softiwarp/engine",
 			"./emu/softiwarp/mpa",
 			"./mpi/...",
-			"./netns/...",
 			"./perf/...",
-			"./report/...",
 			"./verbs/ibv",
 		},
 	}
@@ -111,7 +109,7 @@ func boundaries() []Boundary {
 			Why:   "a simulated world asks the machine for nothing: all it does follows from its seed",
 		},
 		{
-			Name: "programs know verbs only", From: []string{"./mpi/...", "./perf/...", "./scenarios/traffic"}, Through: true,
+			Name: "programs know verbs only", From: []string{"./mpi/...", "./perf/...", "./scenarios", "./scenarios/traffic", "./scenarios/workload"}, Through: true,
 			Never: []string{"./emu/..."},
 			Why:   "what is written over verbs must run on a NIC as on the emulator; a test or cmd/fabrictest brings the device",
 		},

@@ -1,0 +1,64 @@
+package workload
+
+import "time"
+
+// Config is the workload section of a scenario. Which fields count depends on
+// Kind; Validate says what does not fit.
+type Config struct {
+	Kind  Kind `yaml:"kind" json:"kind"`
+	Ranks int  `yaml:"ranks,omitempty" json:"ranks,omitempty"` // one a host; all hosts by default
+
+	// Services are what the traffic uses: rc, srq (rc with a shared receive
+	// queue), xrc, uc, ud. Only random takes more than one.
+	Services []string `yaml:"services,omitempty" json:"services,omitempty"`
+	// Op is what a stream or an incast posts: send, write, read.
+	Op string `yaml:"op,omitempty" json:"op,omitempty"`
+
+	Messages int `yaml:"messages,omitempty" json:"messages,omitempty"` // a flow
+	// Bytes is the size of a message, the largest where sizes vary.
+	Bytes int `yaml:"bytes,omitempty" json:"bytes,omitempty"`
+	Depth int `yaml:"depth,omitempty" json:"depth,omitempty"` // requests outstanding
+
+	// MTU is the path MTU of the connections, by rank if it is given more than
+	// once (a mismatch on purpose).
+	MTU []int `yaml:"mtu,omitempty" json:"mtu,omitempty"`
+	// Timeout is the time before a packet is sent again, rounded up to what the
+	// 5-bit field can say; Retries and RNRRetries how often (7 RNR retries are
+	// without end).
+	Timeout    time.Duration `yaml:"timeout,omitempty" json:"timeout,omitempty"`
+	Retries    *int          `yaml:"retries,omitempty" json:"retries,omitempty"`
+	RNRRetries *int          `yaml:"rnr_retries,omitempty" json:"rnr_retries,omitempty"`
+	RNRTimer   time.Duration `yaml:"rnr_timer,omitempty" json:"rnr_timer,omitempty"`
+
+	// Pause is how long a receiver leaves between batches of receives: a slow one.
+	Pause time.Duration `yaml:"pause,omitempty" json:"pause,omitempty"`
+	// Think is what each rank computes between messages or rounds.
+	Think time.Duration `yaml:"think,omitempty" json:"think,omitempty"`
+	// Reconnect makes a rank connect anew after an error, and send again what was
+	// not acknowledged.
+	Reconnect bool `yaml:"reconnect,omitempty" json:"reconnect,omitempty"`
+	// Failover makes it send on another rail instead while one is broken.
+	Failover bool `yaml:"failover,omitempty" json:"failover,omitempty"`
+	// Spin polls completion queues instead of waiting for events.
+	Spin bool `yaml:"spin,omitempty" json:"spin,omitempty"`
+	// CM connects through the connection manager.
+	CM bool `yaml:"cm,omitempty" json:"cm,omitempty"`
+	// Excuses are what the fabric may do to unreliable services: loses,
+	// duplicates, reorders; and gives_up, for reliable ones whose retries may be
+	// exhausted.
+	Excuses []string `yaml:"excuses,omitempty" json:"excuses,omitempty"`
+}
+
+// Kind names a workload.
+type Kind string
+
+// The workloads.
+const (
+	Stream   Kind = "stream"     // rank 2i to rank 2i+1, one way, Op
+	PingPong Kind = "pingpong"   // rank 2i and rank 2i+1, a message at a time
+	Random   Kind = "random"     // rank 2i and rank 2i+1: every verb, checked against a model
+	Incast   Kind = "incast"     // every rank to rank 0, Op
+	AllToAll Kind = "all-to-all" // every rank to every other
+	Halo     Kind = "halo"       // neighbours on a ring write into each other's borders, round by round
+	Calls    Kind = "calls"      // connections made through the connection manager, used and closed
+)
