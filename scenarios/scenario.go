@@ -4,7 +4,9 @@
 // loader, which names the file, the line and the key of whatever is wrong.
 //
 // A Scenario says nothing of how it is run: the same value runs in simulation
-// and in network namespaces (package lab).
+// and in network namespaces (package lab). The package opens nothing but the
+// files it is given and keeps no state; a Scenario that nobody changes may be
+// used from several goroutines.
 package scenarios
 
 import (
@@ -12,6 +14,16 @@ import (
 
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
+
+// The comments on the fields below are the descriptions in schema.json, which is
+// made from these types. Tags say what the loader and the schema check alike:
+//
+//	yaml     the key; required unless omitempty
+//	enum     the words that may be given
+//	range    the least and the largest number
+//	most     how many entries a list has
+//	pattern  what a string looks like, with hint to say so in words
+//	unit     that an int is written as a size ("4KiB")
 
 // FormatVersion is the version of the file format.
 const FormatVersion = 1
@@ -25,40 +37,71 @@ const (
 	NetNS Tier = "netns" // network namespaces, one process a host, real time
 )
 
+// Tiers lists the tiers.
+func Tiers() []Tier { return []Tier{Sim, NetNS} }
+
+// DefaultLimit is how long a run may take if the scenario does not say.
+const DefaultLimit = time.Minute
+
 // Scenario is one file.
 type Scenario struct {
-	Version     int             `yaml:"version"`
-	Name        string          `yaml:"name"` // that of the file, without .yaml
-	Title       string          `yaml:"title"`
-	Description string          `yaml:"description,omitempty"`
-	Tags        []string        `yaml:"tags,omitempty"`
-	Tiers       []Tier          `yaml:"tiers,omitempty"` // all if empty
-	Seed        uint64          `yaml:"seed,omitempty"`
-	Fabric      Fabric          `yaml:"fabric"`
-	NIC         NIC             `yaml:"nic,omitempty"`
-	Impair      []Impairment    `yaml:"impair,omitempty"`
-	Events      []Event         `yaml:"events,omitempty"`
-	Faults      []Fault         `yaml:"faults,omitempty"`
-	Workload    workload.Config `yaml:"workload"`
-	Expect      Expect          `yaml:"expect,omitempty"`
+	// Version is that of the format: 1.
+	Version int `yaml:"version" range:"1..1"`
+	// Name is that of the file, without .yaml.
+	Name string `yaml:"name" pattern:"^[a-z0-9]+(-[a-z0-9]+)*$" hint:"use small letters, digits and single hyphens"`
+	// Title is what a table shows, on one line.
+	Title string `yaml:"title" pattern:"^[^\\r\\n]{1,80}$" hint:"write one line of at most 80 characters"`
+	// Description says what the scenario shows, and why it must come out that way.
+	Description string `yaml:"description,omitempty"`
+	// Tags are for choosing scenarios. Those with a meaning are standard (run by
+	// default), quick (over in less than a second) and slow.
+	Tags []string `yaml:"tags,omitempty" pattern:"^[a-z0-9]+(-[a-z0-9]+)*$" hint:"use small letters, digits and single hyphens"`
+	// Tiers are where it may run: sim, netns; everywhere if left out.
+	Tiers []Tier `yaml:"tiers,omitempty" enum:"sim netns"`
+	// Seed fixes what is left to chance; that of the run is used if left out.
+	Seed uint64 `yaml:"seed,omitempty"`
+	// Fabric is the shape of the network.
+	Fabric Fabric `yaml:"fabric"`
+	// NIC is what every host has.
+	NIC NIC `yaml:"nic,omitempty"`
+	// Impair is what happens to packets by chance.
+	Impair []Impairment `yaml:"impair,omitempty" most:"64"`
+	// Events are exact things done to exact packets.
+	Events []Event `yaml:"events,omitempty" most:"256"`
+	// Faults are done to the fabric and its hosts, at times.
+	Faults []Fault `yaml:"faults,omitempty" most:"64"`
+	// Workload is what the ranks do.
+	Workload workload.Config `yaml:"workload"`
+	// Expect is what must come of it.
+	Expect Expect `yaml:"expect,omitempty"`
 	// Limit is how long the run may take, in the tier's own time, before it is
-	// ended and called hung.
+	// ended and called hung; a minute if left out.
 	Limit time.Duration `yaml:"limit,omitempty"`
 
 	source source // where each key stands in the file
 }
 
-// Fabric is the shape of the network.
+// Fabric is the shape of the network. Hosts are called host0, host1 and so on,
+// their NICs rdma0, rdma1 and so on, one a rail.
 type Fabric struct {
-	Kind   Kind `yaml:"kind"`
-	Hosts  int  `yaml:"hosts,omitempty"`
-	Rails  int  `yaml:"rails,omitempty"`  // NICs a host, each on a subnet of its own; 1 by default
-	Leaves int  `yaml:"leaves,omitempty"` // switches next to the hosts, in a fat tree
-	Spines int  `yaml:"spines,omitempty"`
-	IPv4   bool `yaml:"ipv4,omitempty"` // traffic over IPv4 instead of IPv6
-	// Link is every cable; Links are exceptions, by the port at a host.
-	Link  Link            `yaml:"link,omitempty"`
-	Links map[string]Link `yaml:"links,omitempty"` // "host1", "host1/rdma0", "host*"
+	// Kind is pair (two hosts back to back), star (hosts around one switch) or
+	// fat-tree (hosts on leaves, every leaf on every spine, routed).
+	Kind Kind `yaml:"kind" enum:"pair star fat-tree"`
+	// Hosts is how many there are; a pair has two.
+	Hosts int `yaml:"hosts,omitempty" range:"2..1024"`
+	// Rails is the number of NICs a host has, each on a subnet of its own; 1 if left out.
+	Rails int `yaml:"rails,omitempty" range:"1..8"`
+	// Leaves is the number of switches next to the hosts, in a fat tree.
+	Leaves int `yaml:"leaves,omitempty" range:"1..64"`
+	// Spines is the number of switches above the leaves, in a fat tree.
+	Spines int `yaml:"spines,omitempty" range:"1..64"`
+	// IPv4 has traffic go over IPv4 instead of IPv6.
+	IPv4 bool `yaml:"ipv4,omitempty"`
+	// Link is every cable.
+	Link Link `yaml:"link,omitempty"`
+	// Links are exceptions, by the port at a host ("host1", "host1/rdma0",
+	// "host*"): what one leaves out is as in link.
+	Links map[string]Link `yaml:"links,omitempty"`
 }
 
 // Kind is a shape of fabric.
@@ -74,162 +117,39 @@ const (
 // Link is what a cable can do. What is left out is the tier's default: 100 Gb/s
 // and 1 µs in simulation, as fast as the machine in namespaces.
 type Link struct {
-	MTU     Bytes         `yaml:"mtu,omitempty"`
-	Rate    Rate          `yaml:"rate,omitempty"`
+	// MTU is the largest IP packet that passes; IPv6 needs 1280.
+	MTU Bytes `yaml:"mtu,omitempty" range:"1280..65535"`
+	// Rate is the bandwidth, each way.
+	Rate Rate `yaml:"rate,omitempty"`
+	// Latency is how long a packet is on the cable.
 	Latency time.Duration `yaml:"latency,omitempty"`
-	Queue   Bytes         `yaml:"queue,omitempty"` // of the switch towards the cable
-	ECN     ECN           `yaml:"ecn,omitempty"`
+	// Queue is how much waits in the switch for the cable before packets are lost.
+	Queue Bytes `yaml:"queue,omitempty" range:"1..1073741824"`
+	// ECN marks packets by the length of that queue.
+	ECN ECN `yaml:"ecn,omitempty"`
 }
 
-// ECN marks packets by the length of the queue that they meet.
+// ECN marks packets by the length of the queue that they meet: none up to Min,
+// all above Max, and a share growing to Share in between.
 type ECN struct {
-	Min   Bytes   `yaml:"min"`
-	Max   Bytes   `yaml:"max"`
-	Share Percent `yaml:"share"` // of the packets that meet a queue of Max
+	// Min is the longest queue that marks nothing.
+	Min Bytes `yaml:"min" range:"0..1073741824"`
+	// Max is the longest queue that does not mark everything.
+	Max Bytes `yaml:"max" range:"1..1073741824"`
+	// Share is that of the packets which are marked at a queue of max.
+	Share Percent `yaml:"share"`
 }
 
 // NIC is what every host has.
 type NIC struct {
-	Provider string `yaml:"provider,omitempty"` // softroce
-	// Quirks are defects on purpose, as "fabrictest quirks" lists them; on every
-	// host, or on those that On names.
+	// Provider is the emulated NIC; softroce if left out.
+	Provider string `yaml:"provider,omitempty" enum:"softroce"`
+	// Quirks are defects on purpose, as "fabrictest quirks" lists them.
 	Quirks []string `yaml:"quirks,omitempty"`
-	On     []string `yaml:"on,omitempty"`
-	// ICRC may be "offloaded": neither computed nor checked.
-	ICRC string `yaml:"icrc,omitempty"`
-	// RateControl turns DCQCN off with "off".
-	RateControl string `yaml:"rate_control,omitempty"`
-}
-
-// Where picks directions of cables at hosts: On lists hosts ("host1"), ports
-// ("host1/rdma0") or patterns ("host*"); all if empty. Way is which way packets
-// go: "out" of the host, "in" to it, or "both".
-type Where struct {
-	On  []string `yaml:"on,omitempty"`
-	Way string   `yaml:"way,omitempty"`
-}
-
-// Impairment is what happens to packets by chance, for a span of time.
-type Impairment struct {
-	Where `yaml:",inline"`
-
-	From  time.Duration `yaml:"from,omitempty"`
-	Until time.Duration `yaml:"until,omitempty"` // 0: for ever
-
-	Loss           Percent       `yaml:"loss,omitempty"`
-	Burst          Burst         `yaml:"burst,omitempty"`
-	Duplicate      Percent       `yaml:"duplicate,omitempty"`
-	DuplicateDelay time.Duration `yaml:"duplicate_delay,omitempty"`
-	Reorder        Percent       `yaml:"reorder,omitempty"`
-	ReorderDelay   time.Duration `yaml:"reorder_delay,omitempty"`
-	Delay          time.Duration `yaml:"delay,omitempty"`
-	Jitter         time.Duration `yaml:"jitter,omitempty"`
-	KeepOrder      bool          `yaml:"keep_order,omitempty"`
-	Corrupt        Percent       `yaml:"corrupt,omitempty"`
-	Truncate       Percent       `yaml:"truncate,omitempty"`
-	Mark           Percent       `yaml:"mark,omitempty"`
-	Rate           Rate          `yaml:"rate,omitempty"`
-	Queue          Bytes         `yaml:"queue,omitempty"`
-}
-
-// Burst is loss in runs, after Gilbert and Elliott: before each packet the
-// channel may change between a good and a bad state.
-type Burst struct {
-	ToBad  Percent `yaml:"to_bad"`
-	ToGood Percent `yaml:"to_good"`
-	Loss   Percent `yaml:"loss"` // while bad
-}
-
-// Event does one exact thing to one exact packet.
-type Event struct {
-	Where `yaml:",inline"`
-
-	QP   *uint32 `yaml:"qp,omitempty"`  // destination queue pair
-	PSN  *uint32 `yaml:"psn,omitempty"` // excludes Nth
-	Nth  uint64  `yaml:"nth,omitempty"` // of the packets this way, 1 for the first
-	Time int     `yaml:"time,omitempty"`
-
-	Do    string        `yaml:"do"` // drop, duplicate, delay, reorder, corrupt_bit, truncate, set_ecn, set_field
-	Count int           `yaml:"count,omitempty"`
-	Delay time.Duration `yaml:"delay,omitempty"`
-	Bit   int           `yaml:"bit,omitempty"`
-	Bytes Bytes         `yaml:"bytes,omitempty"`
-	ECN   uint8         `yaml:"ecn,omitempty"`
-	Field string        `yaml:"field,omitempty"`
-	Value uint64        `yaml:"value,omitempty"`
-}
-
-// Fault is something that is done to the fabric at a time.
-type Fault struct {
-	At  time.Duration `yaml:"at"`
-	Do  Deed          `yaml:"do"`
-	On  []string      `yaml:"on,omitempty"`  // as in Where
-	For time.Duration `yaml:"for,omitempty"` // undone after it; 0: not undone
-	// Times repeats the fault, with Every from one beginning to the next.
-	Times int           `yaml:"times,omitempty"`
-	Every time.Duration `yaml:"every,omitempty"`
-	// Groups are what a partition keeps apart.
-	Groups [][]string `yaml:"groups,omitempty"`
-	// Set is what packets meet from then on, in place of the impairments before.
-	Set *Impairment `yaml:"set,omitempty"`
-}
-
-// Deed is what a fault does.
-type Deed string
-
-// The deeds.
-const (
-	Down      Deed = "down"      // the link of a port
-	Partition Deed = "partition" // Groups cannot reach each other
-	SetImpair Deed = "impair"    // Set replaces what packets meet
-	Kill      Deed = "kill"      // the host's process, at once
-	Freeze    Deed = "freeze"    // the host's process stands still
-	QPError   Deed = "qp-error"  // the rank's queue pairs are moved to Error
-)
-
-// Expect is what must come of it. What is left out is not looked at, except
-// that nothing may arrive damaged and no program may fail.
-type Expect struct {
-	// Delivered is "exactly-once" (the default on reliable services),
-	// "at-most-once", or "any".
-	Delivered string `yaml:"delivered,omitempty"`
-	// Memory is "identical" (the default): all memory that was written holds what
-	// the requests in order make.
-	Memory string `yaml:"memory,omitempty"`
-	// Errors are the completion errors that must occur, and the only ones that
-	// may, by rank pattern: {"host0": ["retry exceeded"]}.
-	Errors map[string][]string `yaml:"errors,omitempty"`
-	// Killed are the hosts that do not live to the end.
-	Killed []string `yaml:"killed,omitempty"`
-
-	Retransmits Range         `yaml:"retransmits,omitempty"` // packets sent again, all ranks together
-	Reconnects  Range         `yaml:"reconnects,omitempty"`
-	Marked      Range         `yaml:"marked,omitempty"` // packets marked with congestion
-	Lost        Range         `yaml:"lost,omitempty"`   // packets lost in the fabric
-	MaxTime     time.Duration `yaml:"max_time,omitempty"`
-	MaxMemory   Bytes         `yaml:"max_memory,omitempty"` // resident, of any rank's process
-	// Recovery is how long after the end of each fault traffic may take to flow
-	// again.
-	Recovery time.Duration `yaml:"recovery,omitempty"`
-}
-
-// Range bounds a count on both sides; nil is no bound.
-type Range struct {
-	Min *uint64 `yaml:"min,omitempty"`
-	Max *uint64 `yaml:"max,omitempty"`
-}
-
-// Percent is a probability in parts per million, written as "0.1%".
-type Percent uint32
-
-// Bytes is a size, written as 4096, "4KiB" or "2MiB".
-type Bytes int64
-
-// Rate is in bits a second, written as "25Gbit" or "100Mbit".
-type Rate uint64
-
-// source says where the keys of a file stand.
-type source struct {
-	file  string
-	lines map[string]int // by path: "impair[0].loss"
+	// On are the hosts that have the quirks; all if left out.
+	On []string `yaml:"on,omitempty"`
+	// ICRC may be offloaded: neither computed nor checked.
+	ICRC string `yaml:"icrc,omitempty" enum:"checked offloaded"`
+	// RateControl is how senders react to congestion marks; off is not at all.
+	RateControl string `yaml:"rate_control,omitempty" enum:"dcqcn off"`
 }

@@ -41,5 +41,8 @@ func (p *Pacer) Backlog(now mono.Time) int64 {
 	return int64(n)
 }
 
+// SetRate changes the rate, for what is offered from now on.
+func (p *Pacer) SetRate(bps uint64) { p.RateBps, p.over = bps, 0 }
+
 // Reset forgets what has not left.
 func (p *Pacer) Reset() { p.free, p.over = 0, 0 }

@@ -59,7 +59,9 @@ type Pipe struct {
 	stages    []*stage
 	events    []expectation
 	dissector Dissector
-	dissects  bool // some event needs to know the flow or the sequence number
+	source    func(kind string) Source
+	streams   map[string]Source // asked for so far: those of a Spec that returns go on
+	dissects  bool              // some event needs to know the flow or the sequence number
 	counters  Counters
 	err       error
 
@@ -86,19 +88,49 @@ func NewPipe(cfg Config, d Dissector, source func(kind string) Source) (*Pipe, e
 	if err := cfg.Validate(d); err != nil {
 		return nil, err
 	}
-	p := &Pipe{dissector: d}
-	for i, spec := range cfg.Specs {
-		if !spec.transparent() {
-			p.stages = append(p.stages, newStage(spec, func(kind string) Source {
-				return source(fmt.Sprintf("%d/%s", i, kind))
-			}))
-		}
-	}
+	p := &Pipe{dissector: d, source: source}
+	p.setStages(cfg.Specs)
 	for _, e := range cfg.Events {
 		p.events = append(p.events, expectation{Event: e})
 		p.dissects = p.dissects || e.Match.Flow != nil || e.Match.Seq != nil
 	}
 	return p, nil
+}
+
+func (p *Pipe) setStages(specs []Spec) {
+	p.stages = nil
+	for i, spec := range specs {
+		if !spec.transparent() {
+			p.stages = append(p.stages, newStage(spec, func(kind string) Source {
+				return p.stream(fmt.Sprintf("%d/%s", i, kind))
+			}))
+		}
+	}
+}
+
+// stream returns the source of that name, which is asked for once.
+func (p *Pipe) stream(name string) Source {
+	s, ok := p.streams[name]
+	if !ok {
+		if p.streams == nil {
+			p.streams = make(map[string]Source)
+		}
+		s = p.source(name)
+		p.streams[name] = s
+	}
+	return s
+}
+
+// SetSpecs replaces what happens by chance, from the next packet on. Counters
+// and exact events go on as they were, and so does the random stream of a kind
+// that a Spec at the same place had before; a burst or a queue starts anew.
+func (p *Pipe) SetSpecs(specs []Spec) error {
+	c := Config{Specs: specs}
+	if err := c.Validate(nil); err != nil {
+		return err
+	}
+	p.setStages(specs)
+	return nil
 }
 
 // Transparent reports that the Pipe passes everything as it is; then a caller
@@ -120,6 +152,15 @@ func (p *Pipe) Unfired() []Event {
 		if p.events[i].fired == 0 {
 			all = append(all, p.events[i].Event)
 		}
+	}
+	return all
+}
+
+// Fired returns how often each event has happened, in the order of Config.Events.
+func (p *Pipe) Fired() []uint64 {
+	all := make([]uint64, len(p.events))
+	for i := range p.events {
+		all[i] = p.events[i].fired
 	}
 	return all
 }

@@ -53,6 +53,30 @@ type Spec struct {
 	// does not fit is lost.
 	RateBps    uint64 `json:"rate_bps,omitempty" yaml:"rate_bps,omitempty"`
 	QueueBytes int    `json:"queue_bytes,omitempty" yaml:"queue_bytes,omitempty"`
+	// QueueMarks marks packets by how much waits when they come.
+	QueueMarks QueueMarks `json:"queue_marks,omitzero" yaml:"queue_marks,omitempty"`
+}
+
+// QueueMarks marks packets of an ECN-capable transport by the length of the
+// queue they meet: none up to MinBytes, every one above MaxBytes, and in between
+// a share that grows evenly to MaxPPM. The zero value marks nothing.
+type QueueMarks struct {
+	MinBytes int    `json:"min_bytes" yaml:"min_bytes"`
+	MaxBytes int    `json:"max_bytes" yaml:"max_bytes"`
+	MaxPPM   uint32 `json:"max_ppm" yaml:"max_ppm"`
+}
+
+// Marks reports whether a packet that meets a queue of so many bytes is marked,
+// with a number drawn evenly from [0, PPM).
+func (m *QueueMarks) Marks(queued int64, draw uint64) bool {
+	low, high := int64(m.MinBytes), int64(m.MaxBytes)
+	switch {
+	case high == 0 || queued <= low:
+		return false
+	case queued > high:
+		return true
+	}
+	return draw*uint64(high-low) < uint64(queued-low)*uint64(m.MaxPPM)
 }
 
 // GilbertElliott is a two-state model of bursty loss. Before each packet the
@@ -118,6 +142,16 @@ func (s *Spec) Validate() error {
 	}
 	if s.QueueBytes > 0 && s.RateBps == 0 {
 		bad("queue_bytes: without rate_bps nothing ever queues")
+	}
+	if m := s.QueueMarks; m != (QueueMarks{}) {
+		switch {
+		case s.RateBps == 0:
+			bad("queue_marks: without rate_bps nothing ever queues")
+		case m.MinBytes < 0 || m.MaxBytes < m.MinBytes || m.MaxBytes == 0:
+			bad("queue_marks: from %d to %d bytes is no span", m.MinBytes, m.MaxBytes)
+		case m.MaxPPM > PPM:
+			bad("queue_marks.max_ppm: %d is more than %d, which is every packet", m.MaxPPM, PPM)
+		}
 	}
 	return errors.Join(errs...)
 }

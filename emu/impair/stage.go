@@ -25,7 +25,7 @@ func hit(s Source, ppm uint32) bool { return below(s, PPM) < uint64(ppm) }
 type stage struct {
 	spec Spec
 
-	loss, burst, duplicate, reorder, jitter, corrupt, truncate, mark Source
+	loss, burst, duplicate, reorder, jitter, corrupt, truncate, mark, queueMark Source
 
 	bad   bool // state of the burst model
 	pacer Pacer
@@ -47,6 +47,7 @@ func newStage(spec Spec, source func(kind string) Source) *stage {
 		{spec.CorruptPPM > 0, "corrupt", &s.corrupt},
 		{spec.TruncatePPM > 0, "truncate", &s.truncate},
 		{spec.MarkPPM > 0, "mark", &s.mark},
+		{spec.QueueMarks != QueueMarks{}, "queue_mark", &s.queueMark},
 	} {
 		if k.on {
 			*k.to = source(k.kind)
@@ -61,6 +62,7 @@ func newStage(spec Spec, source func(kind string) Source) *stage {
 type fate struct {
 	lost, lostInBurst, duplicate, reorder, corrupt, truncate, mark bool
 
+	queueMark  uint64 // in [0, PPM)
 	jitter     time.Duration
 	corruptAt  uint64 // a fraction of the bits, in 2^-64
 	truncateTo uint64 // a fraction of the bytes, in 2^-64
@@ -90,6 +92,9 @@ func (s *stage) draw() (f fate) {
 	}
 	if s.mark != nil {
 		f.mark = hit(s.mark, s.spec.MarkPPM)
+	}
+	if s.queueMark != nil {
+		f.queueMark = below(s.queueMark, PPM)
 	}
 	return f
 }
@@ -125,10 +130,12 @@ func (p *Pipe) applyStage(s *stage, now mono.Time, o Outcome, out []Outcome) []O
 	}
 	if s.spec.RateBps > 0 {
 		at, size := now.Add(o.Delay), d.IPBytes()
-		if s.spec.QueueBytes > 0 && s.pacer.Backlog(at)+int64(size) > int64(s.spec.QueueBytes) {
+		queued := s.pacer.Backlog(at)
+		if s.spec.QueueBytes > 0 && queued+int64(size) > int64(s.spec.QueueBytes) {
 			n.Overflowed++
 			return out
 		}
+		f.mark = f.mark || s.spec.QueueMarks.Marks(queued, f.queueMark)
 		o.Delay = s.pacer.Next(at, size).Sub(now)
 	}
 	if f.mark && d.ECNBits() != link.NotECT && d.ECNBits() != link.CE {

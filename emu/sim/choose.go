@@ -1,12 +1,12 @@
 package sim
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
 	"time"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
 )
 
 // Chooser makes the world's choices. An explorer enumerates them by answering
@@ -46,14 +46,12 @@ func below[N int | time.Duration](rng *rand.Rand, n N) N {
 
 // Rand returns the world's random stream of that name. It follows from the seed
 // and the name alone, whatever other streams exist and whenever they are asked
-// for. Asking again gives the same stream, further on.
+// for: it is impair.Stream. Asking again gives the same stream, further on.
 func (w *World) Rand(name string) *rand.Rand {
 	if r, ok := w.streams[name]; ok {
 		return r
 	}
-	key := binary.BigEndian.AppendUint64(nil, w.cfg.Seed)
-	sum := sha256.Sum256(append(key, name...))
-	r := rand.New(rand.NewPCG(binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])))
+	r := impair.Stream(w.cfg.Seed, name)
 	w.streams[name] = r
 	return r
 }

@@ -93,7 +93,7 @@ func (e *PanicError) Unwrap() error {
 
 // ImpairError says which impairment of which port makes no sense.
 type ImpairError struct {
-	Port      string
+	Port      string // or the trunk
 	Direction string // "up" or "down"
 	Err       error
 }

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"math/rand/v2"
+
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -21,7 +23,7 @@ func (h *endOfUplink) HandleEvent(now mono.Time, arg uint64) {
 	pk := n.packets[arg]
 	from := pk.from
 	if pk.epoch != from.epoch {
-		n.drop(pk, from, &from.stats.Drops.LinkDown, "lost-link")
+		n.drop(pk, from.cfg.Name, &from.upDrops.LinkDown, "lost-link")
 		return
 	}
 	if from.impairUp != nil {
@@ -41,7 +43,7 @@ func (h *endOfDownlink) HandleEvent(now mono.Time, arg uint64) {
 	pk := n.packets[arg]
 	to := pk.to
 	if pk.epoch != to.epoch {
-		n.drop(pk, to, &to.stats.Drops.LinkDown, "lost-link")
+		n.drop(pk, to.cfg.Name, &to.downDrops.LinkDown, "lost-link")
 		return
 	}
 	n.arrive(pk)
@@ -66,7 +68,7 @@ func (n *Net) forward(pk *packet) {
 	if !dst.IsMulticast() {
 		to := n.byAddr[dst]
 		if to == nil {
-			n.drop(pk, pk.from, &pk.from.stats.Drops.NoRoute, "no-route")
+			n.drop(pk, pk.from.cfg.Name, &pk.from.upDrops.NoRoute, "no-route")
 			return
 		}
 		n.forwardTo(pk, to)
@@ -74,7 +76,7 @@ func (n *Net) forward(pk *packet) {
 	}
 	n.fanout = append(n.fanout[:0], n.groups[dst]...) // a receiver may leave at once
 	if len(n.fanout) == 0 {
-		n.drop(pk, pk.from, &pk.from.stats.Drops.NoRoute, "no-member")
+		n.drop(pk, pk.from.cfg.Name, &pk.from.upDrops.NoRoute, "no-member")
 		return
 	}
 	for _, to := range n.fanout {
@@ -83,20 +85,30 @@ func (n *Net) forward(pk *packet) {
 	n.release(pk)
 }
 
-// forwardTo queues pk in the switch towards a port. A cable has no switch: its
-// far end is the port.
+// forwardTo sends pk, which is at the sender's switch, to a port.
 func (n *Net) forwardTo(pk *packet, to *Port) {
-	drops, now, size := &to.stats.Drops, n.w.now, pk.IPBytes()
 	pk.to = to
+	to.stats.In.count(pk.IPBytes())
 	switch {
 	case !n.reachable(pk.from, to):
-		n.drop(pk, to, &drops.Partitioned, "partitioned")
-		return
+		n.drop(pk, to.cfg.Name, &to.downDrops.Partitioned, "partitioned")
+	case pk.from.sw != to.sw:
+		n.route(pk, pk.from.sw)
+	default:
+		n.egress(pk, to)
+	}
+}
+
+// egress queues pk in the switch towards a port of its own. A cable has no
+// switch: its far end is the port.
+func (n *Net) egress(pk *packet, to *Port) {
+	drops, now, size := &to.downDrops, n.w.now, pk.IPBytes()
+	switch {
 	case to.isDown:
-		n.drop(pk, to, &drops.LinkDown, "link-down")
+		n.drop(pk, to.cfg.Name, &drops.LinkDown, "link-down")
 		return
 	case size > to.cfg.Link.MTU:
-		n.drop(pk, to, &drops.TooBig, "too-big")
+		n.drop(pk, to.cfg.Name, &drops.TooBig, "too-big")
 		return
 	case n.cfg.Cable:
 		n.arrive(pk)
@@ -104,30 +116,33 @@ func (n *Net) forwardTo(pk *packet, to *Port) {
 	}
 	queued := to.down.backlog(now)
 	if queued+size > to.cfg.Link.QueueBytes {
-		n.drop(pk, to, &drops.QueueFull, "queue-full")
+		n.drop(pk, to.cfg.Name, &drops.QueueFull, "queue-full")
 		return
 	}
 	to.stats.QueueBytesMax = max(to.stats.QueueBytesMax, queued+size)
-	if e := &to.cfg.Link.ECN; e.MaxBytes > 0 && queued > e.MinBytes {
-		to.mark(pk, queued)
+	if e := &to.cfg.Link.ECN; e.MaxBytes > 0 && queued > e.MinBytes && e.marks(to.red, queued) && pk.mark() {
+		to.stats.Marked++
 	}
 	pk.epoch = to.epoch
 	n.w.At(to.down.send(now, size), (*endOfDownlink)(n), uint64(pk.id))
 }
 
-// mark marks pk by the queue it met. A number is drawn for every packet above
-// MinBytes, ECN-capable or not, so that traffic that is not does not shift the
-// marks of traffic that is.
-func (p *Port) mark(pk *packet, queued int) {
-	e := &p.cfg.Link.ECN
-	draw := uint64(below(p.red, impair.PPM))
-	marks := queued > e.MaxBytes ||
+// marks decides whether a packet that met so long a queue, longer than MinBytes,
+// is to be marked. A number is drawn for every such packet, ECN-capable or not, so
+// that traffic that is not does not shift the marks of traffic that is.
+func (e *ECNConfig) marks(red *rand.Rand, queued int) bool {
+	draw := uint64(below(red, impair.PPM))
+	return queued > e.MaxBytes ||
 		draw*uint64(e.MaxBytes-e.MinBytes) < uint64(e.MaxPPM)*uint64(queued-e.MinBytes)
-	if ecn := pk.ECNBits(); !marks || ecn == link.NotECT || ecn == link.CE {
-		return
+}
+
+// mark marks pk as having met congestion, if its transport can be told so.
+func (pk *packet) mark() bool {
+	if ecn := pk.ECNBits(); ecn == link.NotECT || ecn == link.CE {
+		return false
 	}
 	pk.TClass |= link.CE
-	p.stats.Marked++
+	return true
 }
 
 // arrive is what happens to pk at the end of the last cable.
@@ -142,20 +157,22 @@ func (n *Net) arrive(pk *packet) {
 func (n *Net) deliver(pk *packet) {
 	p := pk.to
 	if p.closed {
-		n.drop(pk, p, &p.stats.Drops.NoRoute, "closed")
+		n.drop(pk, p.cfg.Name, &p.downDrops.NoRoute, "closed")
 		return
 	}
 	if p.waitingBytes+pk.IPBytes() > p.cfg.Link.RxQueueBytes {
-		n.drop(pk, p, &p.stats.Drops.ReceiveFull, "receive-full")
+		n.drop(pk, p.cfg.Name, &p.downDrops.ReceiveFull, "receive-full")
 		return
 	}
 	p.stats.Delivered++
 	p.stats.DeliveredBytes += uint64(pk.IPBytes())
-	n.note(p, "deliver", &pk.Datagram)
+	n.note(p.cfg.Name, "deliver", &pk.Datagram)
 	if n.tap != nil {
 		n.tap(n.w.now, p, In, &pk.Datagram)
 	}
 	p.waiting.push(pk.id)
 	p.waitingBytes += pk.IPBytes()
-	p.readable.call(n.w.now)
+	if !p.frozen {
+		p.readable.call(n.w.now)
+	}
 }

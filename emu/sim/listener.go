@@ -112,7 +112,9 @@ func (n *Net) newStream(p, far *Port, local, remote netip.AddrPort, conn int, di
 	if local.Addr().Is4() {
 		ip = link.IPv4HeaderLen
 	}
-	s.mss = min(p.cfg.Link.MTU, far.cfg.Link.MTU) - ip - tcpHeaderLen
+	mtu := min(p.cfg.Link.MTU, far.cfg.Link.MTU)
+	n.path(p.sw, far.sw, flowHash(local, remote), func(w *way) { mtu = min(mtu, w.trunk.cfg.Link.MTU) })
+	s.mss = mtu - ip - tcpHeaderLen
 	s.retry.init(n.w, (*retransmission)(s), 0)
 	side := "listener"
 	if dialer {

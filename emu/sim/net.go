@@ -27,9 +27,12 @@ type NetConfig struct {
 }
 
 // Net is a network: ports around one store-and-forward switch, or the two ends
-// of one cable. A packet crosses the sender's cable, waits in the switch's queue
-// towards the receiver, and crosses the receiver's cable. A port may send to
-// itself: the packet goes the whole way and comes back.
+// of one cable, or several switches with trunks between them (AddSwitch). A
+// packet crosses the sender's cable, waits in the switch's queue towards the
+// receiver, and crosses the receiver's cable; with more switches, it waits in
+// each of them, and crosses the trunks between. A port may send to itself: the
+// packet goes the whole way and comes back. Multicast copies are made at the
+// sender's switch.
 type Net struct {
 	w      *World
 	cfg    NetConfig
@@ -38,6 +41,11 @@ type Net struct {
 	byName map[string]*Port
 	groups map[netip.Addr][]*Port // members in the order they joined
 	fanout []*Port                // those that one packet goes to
+
+	switches   []*Switch // none where the one switch needs no name
+	trunks     []*Trunk
+	trunkNames map[string]*Trunk
+	routed     bool // the ways between switches are known
 
 	packets []*packet
 	free    []uint32
@@ -86,6 +94,8 @@ func NewNet(w *World, cfg NetConfig) (*Net, error) {
 		groups:    make(map[netip.Addr][]*Port),
 		blocked:   make(map[[2]*Port]struct{}),
 		listeners: make(map[netip.AddrPort]*Listener),
+
+		trunkNames: make(map[string]*Trunk),
 	}, nil
 }
 
@@ -114,7 +124,7 @@ func (n *Net) Attach(cfg PortConfig) (*Port, error) {
 	for i, a := range cfg.Addrs {
 		cfg.Addrs[i] = plain(a)
 	}
-	p := &Port{net: n, cfg: cfg}
+	p := &Port{net: n, cfg: cfg, sw: cfg.Switch}
 	if err := n.check(p); err != nil {
 		return nil, fmt.Errorf("net %s: port %s: %w", n.cfg.Name, cfg.Name, err)
 	}
@@ -122,13 +132,15 @@ func (n *Net) Attach(cfg PortConfig) (*Port, error) {
 	p.up = wire{pacer: impair.Pacer{RateBps: l.RateBps}, latency: l.Latency, overhead: l.OverheadBytes}
 	p.down = p.up
 	p.writableTimer.init(n.w, (*becomesWritable)(p), 0)
-	p.red = n.w.Rand(p.stream("red"))
+	p.red = n.w.Rand(n.stream(cfg.Name, "red"))
 	var errUp, errDown error
-	p.impairUp, errUp = n.newImpairment(p, "up", cfg.Up, (*forwarding)(n))
-	p.impairDown, errDown = n.newImpairment(p, "down", cfg.Down, (*delivery)(n))
+	p.impairUp, errUp = n.newImpairment(cfg.Name, "up", cfg.Up, (*forwarding)(n))
+	p.impairDown, errDown = n.newImpairment(cfg.Name, "down", cfg.Down, (*delivery)(n))
 	if err := errors.Join(errUp, errDown); err != nil {
 		return nil, fmt.Errorf("net %s: %w", n.cfg.Name, err)
 	}
+	p.impairUp.at(p)
+	p.impairDown.at(p)
 	n.ports = append(n.ports, p)
 	n.byName[cfg.Name] = p
 	for _, a := range p.cfg.Addrs {
@@ -138,8 +150,11 @@ func (n *Net) Attach(cfg PortConfig) (*Port, error) {
 }
 
 func (n *Net) check(p *Port) error {
-	if n.byName[p.cfg.Name] != nil {
+	if n.byName[p.cfg.Name] != nil || n.trunkNames[p.cfg.Name] != nil {
 		return errors.New("the name is taken")
+	}
+	if err := n.checkSwitch(p.sw); err != nil {
+		return err
 	}
 	if n.cfg.Cable && len(n.ports) == 2 {
 		return errors.New("a cable has two ends, and both are taken")
@@ -162,6 +177,9 @@ func (n *Net) check(p *Port) error {
 
 // plain is the one form in which an address is looked up and travels.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+
+// stream names a random stream of a port's or a trunk's.
+func (n *Net) stream(place, use string) string { return n.cfg.Name + "/" + place + "/" + use }
 
 // Ports returns the ports in the order they were attached.
 func (n *Net) Ports() []*Port { return n.ports }

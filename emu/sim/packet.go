@@ -17,6 +17,7 @@ type packet struct {
 	inUse    bool
 	epoch    uint32 // of the link it is on: a link that went down lost its packets
 	from, to *Port
+	way      *way // the trunk that it is on
 }
 
 func (n *Net) alloc(d *link.Datagram, from, to *Port) *packet {
@@ -83,7 +84,7 @@ func (p *Port) addrLike(a netip.Addr) netip.Addr {
 }
 
 // drop ends pk and counts it under the cause that counter stands for.
-func (n *Net) drop(pk *packet, at *Port, counter *uint64, cause string) {
+func (n *Net) drop(pk *packet, at string, counter *uint64, cause string) {
 	*counter++
 	n.note(at, cause, &pk.Datagram)
 	n.release(pk)
@@ -91,13 +92,13 @@ func (n *Net) drop(pk *packet, at *Port, counter *uint64, cause string) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// note adds a line about d to the world's trace.
-func (n *Net) note(p *Port, what string, d *link.Datagram) {
+// note adds a line about d at some place to the world's trace.
+func (n *Net) note(at, what string, d *link.Datagram) {
 	w := n.w
 	if !w.Tracing() {
 		return
 	}
-	b := append(append(append(w.traceStart(), p.cfg.Name...), ' '), what...)
+	b := append(append(append(w.traceStart(), at...), ' '), what...)
 	b = d.Src.AppendTo(append(b, ' '))
 	b = d.Dst.AppendTo(append(b, '>'))
 	b = strconv.AppendUint(append(b, " tc="...), uint64(d.TClass), 10)
@@ -112,7 +113,9 @@ func (n *Net) note(p *Port, what string, d *link.Datagram) {
 // on to next.
 type impairment struct {
 	net   *Net
-	port  *Port
+	name  string // of the place
+	port  *Port  // nil on a trunk
+	way   *way   // nil at a port
 	pipe  *impair.Pipe
 	next  Handler
 	out   []impair.Outcome
@@ -120,19 +123,33 @@ type impairment struct {
 }
 
 // newImpairment returns nil, which costs nothing, where cfg does nothing.
-func (n *Net) newImpairment(p *Port, dir string, cfg impair.Config, next Handler) (*impairment, error) {
+func (n *Net) newImpairment(place, dir string, cfg impair.Config, next Handler) (*impairment, error) {
 	pipe, err := impair.NewPipe(cfg, n.cfg.Dissector, func(kind string) impair.Source {
-		return n.w.Rand(p.stream(dir + "/" + kind))
+		return n.w.Rand(n.stream(place, dir+"/"+kind))
 	})
 	if err != nil {
-		return nil, &ImpairError{Port: p.cfg.Name, Direction: dir, Err: err}
+		return nil, &ImpairError{Port: place, Direction: dir, Err: err}
 	}
 	if pipe.Transparent() {
 		return nil, nil
 	}
-	im := &impairment{net: n, port: p, pipe: pipe, next: next}
+	im := &impairment{net: n, name: place, pipe: pipe, next: next}
 	im.timer.init(n.w, (*overdue)(im), 0)
 	return im, nil
+}
+
+// at says which port an impairment belongs to.
+func (im *impairment) at(p *Port) {
+	if im != nil {
+		im.port = p
+	}
+}
+
+func (im *impairment) pipeOrNil() *impair.Pipe {
+	if im == nil {
+		return nil
+	}
+	return im.pipe
 }
 
 // pass puts pk through the pipe.
@@ -140,7 +157,7 @@ func (im *impairment) pass(pk *packet) {
 	now := im.net.w.now
 	im.out = im.pipe.Apply(now, &pk.Datagram, im.out[:0])
 	if len(im.out) == 0 {
-		im.net.note(im.port, "impaired", &pk.Datagram)
+		im.net.note(im.name, "impaired", &pk.Datagram)
 	}
 	im.emit(pk.from, pk.to)
 	im.net.release(pk)
@@ -152,6 +169,7 @@ func (im *impairment) emit(from, to *Port) {
 	for i := range im.out {
 		o := &im.out[i]
 		pk := n.alloc(&o.Datagram, from, to)
+		pk.way = im.way
 		if o.Delay > 0 {
 			n.w.After(o.Delay, im.next, uint64(pk.id))
 		} else {

@@ -15,12 +15,14 @@ import (
 type Port struct {
 	net    *Net
 	cfg    PortConfig
-	up     wire // to the switch
-	down   wire // from the switch, with the switch's queue before it
+	sw     *Switch // nil where the Net has no more than one
+	up     wire    // to the switch
+	down   wire    // from the switch, with the switch's queue before it
 	red    *rand.Rand
 	closed bool
 
 	isDown bool
+	frozen bool
 	epoch  uint32 // how often the link went down
 	group  int    // of the partition
 
@@ -37,7 +39,8 @@ type Port struct {
 	readable, writable, linkChange hook
 	writableTimer                  Timer
 
-	stats Stats
+	stats              Stats // without drops
+	upDrops, downDrops Drops // of what it sent, and of what it was to receive
 }
 
 var _ link.GroupLink = (*Port)(nil)
@@ -49,13 +52,27 @@ type Stats struct {
 	Marked                    uint64 // by the switch's queue towards the port
 	QueueBytesMax             int    // the longest that queue has been
 	Drops                     Drops
+	// DropsOut and DropsIn are their parts: of what the port sent, and of what it
+	// was to receive.
+	DropsOut, DropsIn Drops
+	// Out and In are all that was to pass the cable either way, lost or not.
+	Out, In Traffic
 }
 
-// Drops counts lost packets by cause. NoRoute counts at the sender. TooBig and
-// LinkDown count at the port whose cable it was; the rest at the receiver. What
-// an impairment lost is in its own counters.
+// Traffic counts packets.
+type Traffic struct{ Packets, Bytes uint64 }
+
+func (t *Traffic) count(bytes int) {
+	t.Packets++
+	t.Bytes += uint64(bytes)
+}
+
+// Drops counts lost packets by cause. NoRoute and Expired count at the sender.
+// TooBig and LinkDown count at the port or the trunk whose cable it was; the rest
+// at the receiver. What an impairment lost is in its own counters.
 type Drops struct {
-	NoRoute     uint64 // no port has the address, no port is in the group, or it is closed
+	NoRoute     uint64 // no port has the address, no port is in the group, it is closed, or no trunk leads there
+	Expired     uint64 // the hop limit was used up
 	TooBig      uint64 // larger than the MTU
 	LinkDown    uint64 // the link was down, or went down on the way
 	Partitioned uint64 // Partition or Block stood between
@@ -65,7 +82,18 @@ type Drops struct {
 
 // Total returns the sum of all causes.
 func (d Drops) Total() uint64 {
-	return d.NoRoute + d.TooBig + d.LinkDown + d.Partitioned + d.QueueFull + d.ReceiveFull
+	return d.NoRoute + d.Expired + d.TooBig + d.LinkDown + d.Partitioned + d.QueueFull + d.ReceiveFull
+}
+
+func (d Drops) plus(e Drops) Drops {
+	d.NoRoute += e.NoRoute
+	d.Expired += e.Expired
+	d.TooBig += e.TooBig
+	d.LinkDown += e.LinkDown
+	d.Partitioned += e.Partitioned
+	d.QueueFull += e.QueueFull
+	d.ReceiveFull += e.ReceiveFull
+	return d
 }
 
 // hook is a handler of the driver's, nil if there is none.
@@ -102,24 +130,28 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	for i := range ds {
 		d := &ds[i]
 		size := d.IPBytes()
+		if p.frozen {
+			return i, nil
+		}
 		if queued := p.up.backlog(now); queued > 0 && queued+size > l.TxQueueBytes {
 			p.writableTimer.Reset(p.up.nextDeparture())
 			return i, nil
 		}
 		pk := n.alloc(d, p, nil)
 		p.normalize(pk)
+		p.stats.Out.count(size)
 		switch {
 		case size > l.MTU:
-			n.drop(pk, p, &p.stats.Drops.TooBig, "too-big")
+			n.drop(pk, p.cfg.Name, &p.upDrops.TooBig, "too-big")
 			continue
 		case p.isDown:
-			n.drop(pk, p, &p.stats.Drops.LinkDown, "link-down")
+			n.drop(pk, p.cfg.Name, &p.upDrops.LinkDown, "link-down")
 			continue
 		}
 		pk.epoch = p.epoch
 		p.stats.Sent++
 		p.stats.SentBytes += uint64(size)
-		n.note(p, "send", &pk.Datagram)
+		n.note(p.cfg.Name, "send", &pk.Datagram)
 		if n.tap != nil {
 			n.tap(now, p, Out, &pk.Datagram)
 		}
@@ -139,6 +171,9 @@ func (p *Port) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 		return 0, p.errClosed("Recv")
 	}
 	p.reclaim()
+	if p.frozen {
+		return 0, nil
+	}
 	n := min(len(ds), p.waiting.len())
 	for i := range ds[:n] {
 		id := p.waiting.pop()
@@ -250,21 +285,14 @@ func (p *Port) Addrs() []netip.Addr { return p.cfg.Addrs }
 func (p *Port) Net() *Net { return p.net }
 
 // Stats returns the port's counters.
-func (p *Port) Stats() Stats { return p.stats }
+func (p *Port) Stats() Stats {
+	s := p.stats
+	s.Drops, s.DropsOut, s.DropsIn = p.upDrops.plus(p.downDrops), p.upDrops, p.downDrops
+	return s
+}
 
 // Impairments returns the pipes that packets to the network and from it pass;
 // nil where nothing is impaired.
 func (p *Port) Impairments() (up, down *impair.Pipe) {
-	if p.impairUp != nil {
-		up = p.impairUp.pipe
-	}
-	if p.impairDown != nil {
-		down = p.impairDown.pipe
-	}
-	return up, down
-}
-
-// stream names a random stream of the port's.
-func (p *Port) stream(use string) string {
-	return p.net.cfg.Name + "/" + p.cfg.Name + "/" + use
+	return p.impairUp.pipeOrNil(), p.impairDown.pipeOrNil()
 }

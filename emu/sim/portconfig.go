@@ -22,6 +22,8 @@ type PortConfig struct {
 	// Name is the port's own in its Net: traces, schedules and random streams go
 	// by it. Empty means "port" and a number.
 	Name string
+	// Switch is the one that the port is attached to, in a Net that has several.
+	Switch *Switch
 	// Addrs are the IP addresses behind the port; at least one.
 	Addrs []netip.Addr
 	Link  LinkConfig

@@ -27,6 +27,8 @@ type Proc struct {
 	since     mono.Time
 	notified  bool
 	unwinding bool
+	paused    bool
+	woken     bool // while paused
 	busy      time.Duration
 	err       error
 }
@@ -156,7 +158,7 @@ func (p *Proc) Yield() {
 // be the very next thing to run. Then parking is for nothing: time may simply
 // move on. It is what makes short sleeps cheap.
 func (w *World) nothingBefore(t mono.Time) bool {
-	if len(w.ready) > 0 || t > w.horizon || t > w.cfg.MaxTime || w.events >= w.cfg.MaxEvents || w.slowSleep {
+	if len(w.ready) > 0 || t > w.horizon || t > w.cfg.MaxTime || w.events >= w.cfg.MaxEvents || w.events%stopEvery == 0 || w.slowSleep {
 		return false
 	}
 	next, ok := w.queue.peek()
@@ -193,7 +195,7 @@ func (h *wakeUp) HandleEvent(mono.Time, uint64) {
 		p.signal.remove(p)
 		p.signal = nil
 	}
-	p.w.ready = append(p.w.ready, p)
+	p.wake()
 }
 
 // What a program that is in none of its callers' waits is doing.

@@ -72,6 +72,11 @@ func (w *World) loop(programsOnly bool) error {
 		if w.events >= w.cfg.MaxEvents {
 			return &LimitError{Limit: "events", Now: w.now, Events: w.events, Waiting: w.waiting()}
 		}
+		if w.events%stopEvery == 0 && w.cfg.Stop != nil {
+			if err := w.cfg.Stop(); err != nil {
+				return err
+			}
+		}
 		next, ok := w.queue.peek()
 		switch {
 		case ok && next.at <= w.now:

@@ -15,7 +15,7 @@ type Schedule struct {
 }
 
 // Step does what it names at one time, in the order of its fields. Ports go by
-// their names.
+// their names; Down and Up take those of trunks too.
 type Step struct {
 	At   mono.Time `json:"at" yaml:"at"`
 	Down []string  `json:"down,omitempty" yaml:"down,omitempty"`
@@ -72,14 +72,19 @@ func (n *Net) Schedule(s Schedule) error {
 }
 
 func (n *Net) checkStep(s *Step) error {
-	names := append(append([]string(nil), s.Down...), s.Up...)
+	errs := []error{n.checkTime(s.At)}
+	for _, name := range append(append([]string(nil), s.Down...), s.Up...) {
+		if n.carrier(name) == nil {
+			errs = append(errs, fmt.Errorf("no port is named %q, and no trunk", name))
+		}
+	}
+	var names []string
 	for _, g := range s.Partition {
 		names = append(names, g...)
 	}
 	for _, way := range append(append([]Way(nil), s.Block...), s.Unblock...) {
 		names = append(names, way.From, way.To)
 	}
-	errs := []error{n.checkTime(s.At)}
 	for _, name := range names {
 		errs = append(errs, n.checkPort(name))
 	}
@@ -120,12 +125,29 @@ func (n *Net) checkPort(name string) error {
 	return nil
 }
 
+// carrier is what can lose its link and get it back.
+type carrier interface {
+	SetDown()
+	SetUp()
+}
+
+// carrier returns the port or the trunk of that name, nil if there is neither.
+func (n *Net) carrier(name string) carrier {
+	if p := n.byName[name]; p != nil {
+		return p
+	}
+	if t := n.trunkNames[name]; t != nil {
+		return t
+	}
+	return nil
+}
+
 func (n *Net) do(s *Step) {
 	for _, name := range s.Down {
-		n.byName[name].SetDown()
+		n.carrier(name).SetDown()
 	}
 	for _, name := range s.Up {
-		n.byName[name].SetUp()
+		n.carrier(name).SetUp()
 	}
 	if s.Heal {
 		n.Heal()
@@ -167,5 +189,5 @@ func (f *flapping) HandleEvent(now mono.Time, _ uint64) {
 		}
 	}
 	w := f.port.net.w
-	w.At(now.Add(spell+below(w.Rand(f.port.stream(f.stream)), f.Jitter+1)), f, 0)
+	w.At(now.Add(spell+below(w.Rand(f.port.net.stream(f.port.cfg.Name, f.stream)), f.Jitter+1)), f, 0)
 }

@@ -38,6 +38,8 @@ type segment struct {
 	reset bool // it breaks the stream where it arrives
 
 	fromEpoch, toEpoch uint32 // of the links it crossed, to know if one went down meanwhile
+
+	trunks trunkWalk
 }
 
 type streamChance struct {
@@ -162,7 +164,9 @@ func (s *Stream) returnLatency() time.Duration {
 	case s.net.cfg.Cable:
 		return far.up.latency
 	}
-	return far.up.latency + s.port.down.latency
+	all := far.up.latency + s.port.down.latency
+	s.net.path(far.sw, s.port.sw, flowHash(s.remote, s.local), func(w *way) { all += w.wire.latency })
+	return all
 }
 
 // transmit puts seg on the sender's cable. Bandwidth is shared with packets, but
@@ -197,6 +201,9 @@ func (h *segmentAtSwitch) HandleEvent(now mono.Time, arg uint64) {
 	far := seg.from.farPort()
 	if far == nil { // closed meanwhile; its streams are broken
 		n.releaseSegment(seg)
+		return
+	}
+	if seg.from.port.sw != far.sw && !n.walked(now, seg, far) {
 		return
 	}
 	seg.toEpoch = far.epoch
@@ -235,7 +242,7 @@ func (h *segmentAtPort) HandleEvent(now mono.Time, arg uint64) {
 func (s *Stream) passes(seg *segment) bool {
 	far := s.farPort()
 	return far != nil && seg.fromEpoch == s.port.epoch && seg.toEpoch == far.epoch &&
-		!s.port.isDown && !far.isDown && s.net.reachable(s.port, far)
+		!s.port.isDown && !far.isDown && s.net.reachable(s.port, far) && s.trunksPass(seg, far)
 }
 
 // HandleEvent tries again with what was held up.
@@ -251,6 +258,7 @@ func (h *retransmission) HandleEvent(now mono.Time, _ uint64) {
 			return
 		}
 		seg.fromEpoch, seg.toEpoch = s.port.epoch, far.epoch // it is sent anew
+		seg.trunks.lost = false
 		if !s.passes(seg) {
 			if s.attempts++; s.attempts > c.Retries {
 				s.fail(link.ErrReset)

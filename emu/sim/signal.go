@@ -66,5 +66,5 @@ func (s *Signal) remove(p *Proc) {
 func (p *Proc) wakeNotified() {
 	p.signal, p.notified = nil, true
 	p.timer.Stop()
-	p.w.ready = append(p.w.ready, p)
+	p.wake()
 }

@@ -43,6 +43,7 @@ type Stream struct {
 	chance    streamChance
 
 	atSwitch, atPort mono.Time // when the last segment gets there
+	atHop            [maxStreamHops]mono.Time
 
 	held     ring[*segment] // at the peer's port, waiting for a way through
 	attempts int

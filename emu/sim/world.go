@@ -15,6 +15,9 @@ const (
 	DefaultMaxTime   mono.Time = mono.Time(1000 * time.Hour)
 )
 
+// stopEvery is how many events pass between two calls of Config.Stop.
+const stopEvery = 1 << 14
+
 // Config is what a world's run follows from.
 type Config struct {
 	// Seed decides every choice and every stream of Rand.
@@ -25,6 +28,10 @@ type Config struct {
 	MaxTime   mono.Time
 	// Chooser makes the choices; nil means at random, from the seed.
 	Chooser Chooser
+	// Stop, if not nil, is asked now and then whether the run is to be given up;
+	// the world ends with the error that it returns. It is how whoever runs a
+	// world may be interrupted, and no part of what happens in it.
+	Stop func() error
 	// Trace, if not nil, gets a line of text for everything that happens.
 	Trace io.Writer
 }

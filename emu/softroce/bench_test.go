@@ -116,7 +116,7 @@ func pingPongEnds(da, db verbs.Context) (a, b *end, err error) {
 		return nil, nil, err
 	}
 	for _, e := range []*end{a, b} {
-		if err := newPlayer(e, false).receives(4); err != nil {
+		if err := newPlayer(e, false).receives(32); err != nil {
 			return nil, nil, err
 		}
 	}

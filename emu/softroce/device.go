@@ -54,6 +54,14 @@ func (d *Device) Settle(now mono.Time) {
 	}
 }
 
+// Release lets packets go that the NIC keeps back.
+func (d *Device) Release() bool { return d.nic.ReleaseAcks() }
+
+// StrictDeadline is the next deadline but for those that may be missed a little.
+func (d *Device) StrictDeadline() mono.Time {
+	return min(d.nic.StrictDeadline(), d.cm.agent.NextTimer())
+}
+
 // Output fills ds with what is to be sent.
 func (d *Device) Output(now mono.Time, ds []link.Datagram) int { return d.nic.Output(now, ds) }
 
@@ -84,6 +92,9 @@ func (d *Device) enter(op string, c drive.Call) error {
 	if d.closed {
 		d.drv.Unlock()
 		return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: verbs.ErrClosed}
+	}
+	if c == drive.CallControl && d.nic.ReleaseAcks() {
+		d.drv.Pump() // a QP that is taken down has acknowledged what was answered
 	}
 	return nil
 }

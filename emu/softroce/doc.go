@@ -35,6 +35,8 @@ type Config struct {
 	NIC engine.Config
 	// CM configures the connection manager. CAGUID is filled in if zero.
 	CM cm.Config
+	// Decorate, if not nil, is what OnUDP puts around its socket: a capture, say.
+	Decorate func(link.Waiter) link.Waiter
 	// Costs is what verb calls take in a simulated world; zero for the defaults.
 	Costs Costs
 }
@@ -76,9 +78,14 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	}
 	sock.Local = netip.AddrPortFrom(cfg.Addrs[0], wire.Port)
 	sock.FixID = fixID
-	l, err := udplink.Open(sock)
+	sock.TClass |= link.ECT0 // which all but congestion news carry
+	s, err := udplink.Open(sock)
 	if err != nil {
 		return nil, fmt.Errorf("softroce: %w", err)
+	}
+	var l link.Waiter = s
+	if cfg.Decorate != nil {
+		l = cfg.Decorate(s)
 	}
 	d, err := OnLink(l, cfg)
 	if err != nil {

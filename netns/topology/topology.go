@@ -2,6 +2,14 @@
 // and the cables between them, with names and addresses for all. It is a value
 // and builds nothing: package netns makes namespaces of it, and a simulated
 // world ports.
+//
+// Pair, Star and FatTree draw the usual shapes; anything else may be written by
+// hand and held against Validate. What follows from a drawing is computed here
+// too, so that every tier agrees on it: who shares a subnet (Segments), the ways
+// between subnets (Routes), and hardware addresses (MAC).
+//
+// Nothing here is changed by its methods: a Topology may be read from many
+// goroutines.
 package topology
 
 import (
@@ -55,7 +63,11 @@ type Port struct {
 	Node string `json:"node"`
 	// NIC is the interface's name where Node is a host.
 	NIC string `json:"nic,omitempty"`
-	// Addrs are the port's own addresses where Node is a routed switch.
+	// Num is the port's number where Node is a switch, from 0.
+	Num int `json:"num,omitempty"`
+	// Addrs are the port's own addresses where Node is a routed switch. Ports of
+	// one switch that have the same are one subnet: the switch bridges them, and
+	// has that address in it.
 	Addrs []netip.Prefix `json:"addrs,omitempty"`
 }
 

@@ -61,6 +61,13 @@ type Env struct {
 	// it does in real time. Bytes that a later request may be writing are then
 	// left alone until the end.
 	Concurrent bool
+	// Watch has the end look at the Exchange now and then whatever it waits for,
+	// so that it notices when the peer has ended: Run returns the error of Recv.
+	// A simulated world cannot tell a deadlock from such an end.
+	Watch bool
+	// Pulse, if not nil, is called between steps, by the program that called Run:
+	// a place to look at Result and Status while things go on.
+	Pulse func()
 	// Trace, if not nil, is told of every request posted and completed.
 	Trace func(format string, args ...any)
 }

@@ -26,6 +26,9 @@ func (e *End) traffic() error {
 		if err != nil {
 			return err
 		}
+		if e.env.Pulse != nil {
+			e.env.Pulse()
+		}
 		done := e.complete()
 		switch {
 		case done && !told:
@@ -132,7 +135,7 @@ func (e *End) idle(done bool) error {
 	if at := e.nextBeat(); at >= 0 {
 		shorten(max(at-now, 0))
 	}
-	if done || e.listens() || e.w.Network.GivesUp {
+	if done || e.listens() || e.w.Network.GivesUp || e.env.Watch {
 		n, err := e.hear(0)
 		if err != nil {
 			return err

@@ -28,8 +28,9 @@ type Rank struct {
 	// do in real time.
 	Concurrent bool
 	// Patience is how long a program waits while nothing at all happens before it
-	// fails with what it waits for; 0 means without end, for a world that finds
-	// deadlocks itself.
+	// fails with what it waits for (a *StuckError); 0 means without end. A
+	// simulated world should set it too: programs look out for each other now and
+	// then, which hides a deadlock from it.
 	Patience time.Duration
 }
 
@@ -80,10 +81,12 @@ type Report struct {
 	// Latency summarises round trips where the program measures any.
 	Latency *Latency `json:"latency,omitempty"`
 	// Failures are completions with an error, in the order they came (the first
-	// MaxFailures of them; FailureCount counts all).
+	// MaxFailures of them; FailureCount counts all). Of each connection the first
+	// counts: what is flushed behind it only follows from it.
 	Failures     []Failure `json:"failures,omitempty"`
 	FailureCount int       `json:"failure_count,omitempty"`
-	// Reconnects counts connections made anew after an error.
+	// Reconnects counts connections made anew after an error that then carried
+	// something.
 	Reconnects int `json:"reconnects,omitempty"`
 	// Violations say what the fabric broke of its promises; empty is what one
 	// hopes for.
@@ -99,21 +102,27 @@ const MaxFailures = 64
 
 // Flow is what a rank exchanged with one peer.
 type Flow struct {
-	Peer     int   `json:"peer"`
-	Rail     int   `json:"rail"`
-	Posted   int   `json:"posted"`   // requests to the peer
-	Acked    int   `json:"acked"`    // completed with success
-	Expected int   `json:"expected"` // messages from the peer
-	Arrived  int   `json:"arrived"`  // each counted once
-	Twice    int   `json:"twice"`    // arrivals of a message that had come already
-	Swapped  int   `json:"swapped"`  // arrivals out of order
-	Bytes    int64 `json:"bytes"`    // arrived
+	Peer int `json:"peer"`
+	// Rail is the one in use at the end.
+	Rail     int    `json:"rail"`
+	Service  string `json:"service,omitempty"` // rc, srq, xrc, uc, ud
+	Posted   int    `json:"posted"`            // requests to the peer
+	Acked    int    `json:"acked"`             // completed with success
+	Expected int    `json:"expected"`          // messages from the peer
+	Arrived  int    `json:"arrived"`           // each counted once
+	Twice    int    `json:"twice"`             // arrivals of a message that had come already
+	Swapped  int    `json:"swapped"`           // arrivals out of order
+	Bytes    int64  `json:"bytes"`             // arrived
 }
 
 // Latency summarises the round trips of a program.
 type Latency struct {
-	Count                   int `json:"count"`
-	Min, P50, P99, Max, Sum time.Duration
+	Count int           `json:"count"`
+	Min   time.Duration `json:"min"`
+	P50   time.Duration `json:"p50"`
+	P99   time.Duration `json:"p99"`
+	Max   time.Duration `json:"max"`
+	Sum   time.Duration `json:"sum"`
 }
 
 // Failure is a completion with an error.

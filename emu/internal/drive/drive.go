@@ -22,6 +22,19 @@ type Engine interface {
 	Deadline() mono.Time
 }
 
+// Holder is an Engine that may keep packets back for a moment in the hope to
+// save some.
+type Holder interface {
+	Engine
+	// Release makes Output give what is kept back, and reports whether there is
+	// anything. Deadlines may then be later.
+	Release() bool
+	// StrictDeadline is Deadline but for what may as well be a millisecond late.
+	// A sleep that is to end in microseconds makes the kernel set a hardware timer
+	// and take it back, which takes longer than most packets do.
+	StrictDeadline() mono.Time
+}
+
 // Driver is the world as a provider sees it. Methods are called with the lock
 // held unless they say otherwise.
 //

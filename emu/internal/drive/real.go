@@ -19,8 +19,10 @@ import (
 type Real struct {
 	mu     sync.Mutex
 	engine Engine
+	holder Holder // engine, if it is one
 	link   link.Waiter
 	epoch  time.Time
+	now    mono.Time // the time, once it was asked for since the lock was taken; else 0
 	in     []link.Datagram
 	out    Outbox
 	full   bool // the link did not take everything
@@ -66,9 +68,10 @@ const (
 func NewReal(e Engine, l link.Waiter, start mono.Time) *Real {
 	r := &Real{
 		engine: e, link: l, epoch: time.Now().Add(-time.Duration(start)),
-		in: make([]link.Datagram, Batch), out: NewOutbox(l.MTU()),
+		in: make([]link.Datagram, Batch), out: NewOutbox(l.MTU()), visited: start.Add(-idle),
 		lead: make(chan struct{}, 1), done: make(chan struct{}), gone: make(chan struct{}),
 	}
+	r.holder, _ = e.(Holder)
 	r.lead <- struct{}{}
 	go r.background()
 	return r
@@ -78,7 +81,7 @@ func NewReal(e Engine, l link.Waiter, start mono.Time) *Real {
 // changed: a queue pair that a program takes down has acknowledged what the
 // program has seen.
 func (r *Real) Lock(c Call) {
-	r.mu.Lock()
+	r.lock()
 	if c == CallControl && r.owed {
 		r.silent()
 		r.pump(r.Now())
@@ -88,8 +91,19 @@ func (r *Real) Lock(c Call) {
 // Unlock leaves the device.
 func (r *Real) Unlock() { r.mu.Unlock() }
 
-// Now is the time since the epoch.
-func (r *Real) Now() mono.Time { return mono.Time(time.Since(r.epoch)) }
+func (r *Real) lock() {
+	r.mu.Lock()
+	r.now = 0
+}
+
+// Now is the time since the epoch. It is read once for each time that the lock
+// is taken: a short message takes not much longer than a few looks at the clock.
+func (r *Real) Now() mono.Time {
+	if r.now == 0 {
+		r.now = mono.Time(time.Since(r.epoch))
+	}
+	return r.now
+}
 
 // Pump sends what there is to send.
 func (r *Real) Pump() {
@@ -102,15 +116,18 @@ func (r *Real) Pump() {
 // Found puts off sending for a program that is about to answer.
 func (r *Real) Found() {
 	r.fresh = true
+	r.fruitless.Store(0)
 	if !r.talks {
 		r.pump(r.visited)
 	}
 }
 
-// Nothing sends what was put off.
+// Nothing sends what was put off, or is due.
 func (r *Real) Nothing() {
 	r.silent()
-	r.pump(r.visited)
+	if r.owed || r.full || r.engine.Deadline() <= r.visited {
+		r.pump(r.visited)
+	}
 }
 
 // silent notes that what the program got has remained without an answer.
@@ -127,10 +144,16 @@ func (r *Real) pump(now mono.Time) {
 	r.owed = false
 	r.engine.Settle(now)
 	r.full = !r.out.Flush(now, r.engine, r.link)
-	// A leader asleep beyond the next deadline must hear of it.
-	if at := r.engine.Deadline(); at < r.leadTill && len(r.lead) == 0 {
-		r.leadTill = at
-		r.link.Wake()
+	// A leader asleep beyond the next deadline must hear of it. To wake one costs
+	// more than any packet that keeping others back may save.
+	if r.strictDeadline() < r.leadTill && len(r.lead) == 0 {
+		if r.holder != nil && r.holder.Release() {
+			r.full = !r.out.Flush(now, r.engine, r.link)
+		}
+		if at := r.strictDeadline(); at < r.leadTill {
+			r.leadTill = at
+			r.link.Wake()
+		}
 	}
 }
 
@@ -171,13 +194,23 @@ func (r *Real) takeIn(now mono.Time) {
 			return
 		}
 		r.pump(now)
+		r.now = 0
 		now = r.Now()
 	}
 }
 
+// strictDeadline is the deadline that a leader must not sleep beyond. The
+// background goroutine sees to the others.
+func (r *Real) strictDeadline() mono.Time {
+	if r.holder != nil {
+		return r.holder.StrictDeadline()
+	}
+	return r.engine.Deadline()
+}
+
 // untilNext is how long a leader may sleep.
 func (r *Real) untilNext(now mono.Time) time.Duration {
-	d := min(longestWait, r.engine.Deadline().Sub(now))
+	d := min(longestWait, r.strictDeadline().Sub(now))
 	if r.full {
 		d = min(d, fullRetry)
 	}
@@ -192,7 +225,7 @@ func (r *Real) sleep(d time.Duration) {
 	if err != nil {
 		time.Sleep(min(d, time.Millisecond)) // closing; do not spin meanwhile
 	}
-	r.mu.Lock()
+	r.lock()
 	r.leadTill = 0
 }
 
@@ -200,19 +233,20 @@ func (r *Real) sleep(d time.Duration) {
 func (r *Real) background() {
 	defer close(r.gone)
 	for {
-		r.mu.Lock()
+		r.lock()
 		now := r.Now()
-		due := r.engine.Deadline() <= now || r.full
-		switch {
-		case r.closed:
-			r.mu.Unlock()
-			return
-		case now.Sub(r.visited) < idle && !due:
-			r.mu.Unlock()
-			r.pause(idle)
-			continue
+		closed, active := r.closed, now.Sub(r.visited) < idle
+		if !closed && r.engine.Deadline() <= now.Add(-idle) {
+			r.pump(now) // whoever leads sleeps, and need not wake for it
 		}
 		r.mu.Unlock()
+		if closed {
+			return
+		}
+		if active { // whoever looks at the network also keeps the deadlines
+			r.pause(nap)
+			continue
+		}
 		select {
 		case <-r.lead:
 			r.backgroundLead()
@@ -226,7 +260,7 @@ func (r *Real) background() {
 
 // backgroundLead is one turn of the background goroutine at the lead.
 func (r *Real) backgroundLead() {
-	r.mu.Lock()
+	r.lock()
 	r.turn()
 	if !r.closed {
 		r.ownLead = true
@@ -304,7 +338,9 @@ func (g *realGate) Wait(timeout time.Duration) bool {
 				r.Found()
 			}
 			if r.engine.Deadline() <= r.visited {
-				r.pump(r.visited)
+				// What this gives to send is owed, and may wait for the program too.
+				r.engine.Tick(r.visited)
+				r.owed = true
 			}
 			r.lead <- struct{}{}
 		default:
@@ -334,5 +370,5 @@ func (g *realGate) follow(d time.Duration) {
 	case <-r.done:
 	}
 	t.Stop()
-	r.mu.Lock()
+	r.lock()
 }

@@ -38,10 +38,10 @@ func (q *QP) answer(now mono.Time, d *link.Datagram) bool {
 // answerAck builds the pending ACK or NAK.
 func (q *QP) answerAck(d *link.Datagram) {
 	r := &q.resp
-	r.pending, r.overtaken = false, false
+	r.pending, r.overtaken, r.hold.covers = false, false, 0
 	syndrome := r.answer.syndrome
 	if r.answer.ack {
-		syndrome = q.creditSyndrome()
+		syndrome = q.promise(q.creditSyndrome())
 	}
 	p := q.header(wire.OpAcknowledge, r.answer.psn)
 	p.BTH.AckReq = q.nic.q.AckReqOnResponses

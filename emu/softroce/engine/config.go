@@ -37,6 +37,10 @@ type Config struct {
 
 	// WindowPackets is how many packets a requester keeps unacknowledged.
 	WindowPackets int
+	// AckHold is how long the ACK of a message that the program has answered may
+	// wait for the peer's next message, to do for both; 0 means 100 µs, less than
+	// 0 never to wait.
+	AckHold time.Duration
 	// UDOversizeError fails a datagram beyond the MTU with a local length
 	// error. The specification has it vanish; devices and suites differ.
 	UDOversizeError bool
@@ -184,6 +188,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if last := int(c.FirstQPN) + c.Limits.QPs - 1; last >= int(verbs.MulticastQPN) {
 		return c, fmt.Errorf("%w: %d QPs from number %#x on end at %#x, beyond the 24 bits that packets have for them", ErrConfig, c.Limits.QPs, c.FirstQPN, last)
+	}
+	if c.AckHold == 0 {
+		c.AckHold = defaultAckHold
 	}
 	if c.CNPInterval == 0 {
 		c.CNPInterval = defaultCNPInterval

@@ -37,6 +37,7 @@ type NIC struct {
 
 	active  qpFIFO // QPs that may have something to send
 	timers  timerHeap
+	holds   holdQueue
 	events  []Event
 	fired   []*CQ // CQs whose arming was met
 	madsIn  []MAD
@@ -107,6 +108,9 @@ func (n *NIC) retract(about func(*Event) bool) {
 // NextEvent returns the oldest asynchronous event.
 func (n *NIC) NextEvent() (Event, bool) { return popFront(&n.events) }
 
+// CompletionEvents is how many CQs wait in NextCompletionEvent.
+func (n *NIC) CompletionEvents() int { return len(n.fired) }
+
 // NextCompletionEvent returns the next CQ whose arming was met.
 func (n *NIC) NextCompletionEvent() (*CQ, bool) { return popFront(&n.fired) }
 
@@ -120,10 +124,23 @@ func popFront[T any](s *[]T) (v T, ok bool) {
 }
 
 // Deadline is when Tick must be called next; mono.Never if not at all.
-func (n *NIC) Deadline() mono.Time { return n.timers.next() }
+func (n *NIC) Deadline() mono.Time { return min(n.timers.next(), n.holds.next()) }
+
+// StrictDeadline is when Tick must be called next if it may also come a
+// millisecond late for ACKs that are held back with good reason: it leaves them
+// out.
+func (n *NIC) StrictDeadline() mono.Time {
+	if n.holds.strict == 0 {
+		return n.timers.next()
+	}
+	return n.Deadline()
+}
 
 // Tick handles every deadline that has passed.
 func (n *NIC) Tick(now mono.Time) {
+	for q := n.holds.due(now); q != nil; q = n.holds.due(now) {
+		q.holdOver()
+	}
 	for {
 		q := n.timers.due(now)
 		if q == nil {

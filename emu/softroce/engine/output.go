@@ -57,7 +57,7 @@ func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	if q.overtake(now, d) {
 		return true
 	}
-	if q.resp.pending || q.resp.reading {
+	if (q.resp.pending || q.resp.reading) && !q.resp.hold.on {
 		if q.answer(now, d) {
 			return true
 		}
@@ -79,7 +79,11 @@ func (q *QP) overtake(now mono.Time, d *link.Datagram) bool {
 		return false
 	}
 	r.overtaken = true
-	return q.request(now, d)
+	if !q.request(now, d) {
+		return false
+	}
+	q.holdAck(now)
+	return true
 }
 
 // header fills in what all packets of the QP have in common.

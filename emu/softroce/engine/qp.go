@@ -301,7 +301,8 @@ func (q *QP) reset() {
 	q.rq.head, q.rq.tail = 0, 0
 	held, req, resp := q.resp.held.sges[:0], q.req, q.resp
 	q.req = requester{timer: mono.Never, rnrUntil: mono.Never}
-	q.resp = responder{}
+	q.freeAck()
+	q.resp = responder{hold: q.resp.hold.anew()}
 	q.resp.held.sges = held
 	if keep {
 		q.resp.pending, q.resp.answer = true, answer

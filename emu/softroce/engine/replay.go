@@ -101,7 +101,7 @@ func (r *responder) resize(n int, forget bool) {
 
 // forget drops everything that is still to be answered.
 func (r *responder) forget() {
-	r.pending, r.reading = false, false
+	r.pending, r.reading, r.hold.covers = false, false, 0
 	for i := range r.replays.count {
 		r.replays.at(i).unsent = false
 	}
@@ -217,6 +217,10 @@ func (q *QP) duplicate(p *wire.Packet) {
 			ack = r.expected.Add(-1)
 		}
 		q.nic.Count.Duplicates++
+		if r.hold.on {
+			q.freeAck()
+			r.hold.failed()
+		}
 		q.respond(answer{psn: ack, ack: true})
 		return
 	}

@@ -32,6 +32,7 @@ type responder struct {
 	pending   bool // answer is to be sent
 	answer    answer
 	overtaken bool // a request has left ahead of it
+	hold      ackHold
 	fatal     bool // answer is the QP's last word
 	reading   bool // replays holds unsent answers
 	replays   replayRing
@@ -156,8 +157,16 @@ func (q *QP) conclude(p *wire.Packet, v verdict) {
 			// NAK would have said, that all before it arrived, still counts.
 			r.answer = answer{psn: r.ackPSN, ack: true}
 		}
-		if p.BTH.AckReq && !isReadLike(p.BTH.Opcode) {
+		q.continued()
+		switch {
+		case isReadLike(p.BTH.Opcode):
+			// Its own answer comes next.
+		case p.BTH.AckReq:
 			q.respond(answer{psn: r.ackPSN, ack: true})
+			if info, _ := p.BTH.Opcode.Info(); info.Class.Has(wire.Start | wire.End | wire.CompletesRecv) {
+				r.hold.may = true
+				r.hold.covers++
+			}
 		}
 	case notReady:
 		r.rnrNAKed = true
@@ -202,7 +211,8 @@ func (q *QP) respond(a answer) {
 	if r.pending && !r.answer.ack && a.ack && a.psn.Sub(r.answer.psn) < 0 {
 		return // an ACK of older packets must not hide a NAK
 	}
-	r.pending, r.answer = true, a
+	q.freeAck()
+	r.pending, r.answer, r.hold.may = true, a, false
 	q.wake()
 }
 

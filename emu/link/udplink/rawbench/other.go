@@ -13,6 +13,7 @@ import (
 type Endpoint struct {
 	NetNS int
 	Addr  netip.AddrPort
+	CPU   int
 }
 
 var errNotLinux = fmt.Errorf("rawbench: bare UDP %w on %s: it needs Linux", errors.ErrUnsupported, runtime.GOOS)
@@ -28,3 +29,5 @@ func PingPong(a, b Endpoint, cfg PingPongConfig) (PingPongResult, error) {
 }
 
 func yield() { runtime.Gosched() }
+
+func onCPU(_ int, f func() error) error { return f() }

@@ -21,6 +21,8 @@ type PingPongConfig struct {
 	// It is the limit such a link can reach; without it the limit is lower by
 	// what recvmsg and its control messages cost over recvfrom.
 	Headers bool
+
+	cpus [2]int // of the bare sides
 }
 
 // blockRounds is how many round trips are timed as one: reading the clock
@@ -90,35 +92,51 @@ func runPingPong(cfg PingPongConfig, a, b player) (PingPongResult, error) {
 	const warmup = 4 // blocks
 	blocks := warmup + cfg.Rounds/blockRounds
 	echoed := make(chan error, 1)
-	go func() {
-		for range blocks * blockRounds {
-			if err := b.receive(); err != nil {
-				echoed <- fmt.Errorf("echo: %w", err)
-				return
-			}
-			if err := b.send(); err != nil {
-				echoed <- fmt.Errorf("echo: %w", err)
-				return
-			}
-		}
-		echoed <- nil
-	}()
+	go func() { echoed <- onCPU(cfg.cpus[1], func() error { return echo(b, blocks*blockRounds) }) }()
 	times := make([]time.Duration, 0, blocks)
-	for range blocks {
-		start := time.Now()
-		for range blockRounds {
-			err := a.send()
-			if err == nil {
-				err = a.receive()
-			}
+	err := onCPU(cfg.cpus[0], func() error {
+		for range blocks {
+			took, err := pingBlock(a)
 			if err != nil {
-				// The echo gives up by itself after replyTimeout.
-				return PingPongResult{}, errors.Join(fmt.Errorf("ping: %w", err), <-echoed)
+				return err
 			}
+			times = append(times, took)
 		}
-		times = append(times, time.Since(start))
+		return nil
+	})
+	// After a failure the echo gives up by itself within replyTimeout.
+	if err = errors.Join(err, <-echoed); err != nil {
+		return PingPongResult{}, err
 	}
 	times = times[warmup:]
 	slices.Sort(times)
-	return PingPongResult{blocks: times}, <-echoed
+	return PingPongResult{blocks: times}, nil
+}
+
+// pingBlock times one block of round trips.
+func pingBlock(p player) (time.Duration, error) {
+	start := time.Now()
+	for range blockRounds {
+		err := p.send()
+		if err == nil {
+			err = p.receive()
+		}
+		if err != nil {
+			return 0, fmt.Errorf("ping: %w", err)
+		}
+	}
+	return time.Since(start), nil
+}
+
+func echo(p player, rounds int) error {
+	for range rounds {
+		err := p.receive()
+		if err == nil {
+			err = p.send()
+		}
+		if err != nil {
+			return fmt.Errorf("echo: %w", err)
+		}
+	}
+	return nil
 }

@@ -16,6 +16,7 @@ func PingPong(a, b Endpoint, cfg PingPongConfig) (PingPongResult, error) {
 	if err != nil {
 		return PingPongResult{}, err
 	}
+	cfg.cpus = [2]int{a.CPU, b.CPU}
 	sa, sb, err := openPair(a, b, cfg.Block)
 	if err != nil {
 		return PingPongResult{}, err

@@ -19,6 +19,7 @@ func Stream(tx, rx Endpoint, cfg StreamConfig) (StreamResult, error) {
 	if size := cfg.BatchSegments * cfg.SegmentBytes; size > maxUDPPayload || cfg.BatchSegments > 64 {
 		return StreamResult{}, fmt.Errorf("raw stream: %d segments of %d bytes do not fit one super-packet", cfg.BatchSegments, cfg.SegmentBytes)
 	}
+	cfg.cpus = [2]int{tx.CPU, rx.CPU}
 	st, sr, err := openPair(tx, rx, false)
 	if err != nil {
 		return StreamResult{}, err

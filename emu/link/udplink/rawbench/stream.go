@@ -29,6 +29,8 @@ type StreamConfig struct {
 	Scattered bool
 	// NoCopy and NoCRC leave out the work of either kind on both sides.
 	NoCopy, NoCRC bool
+
+	cpus [2]int // of the bare sides
 }
 
 func (c StreamConfig) withDefaults() (StreamConfig, error) {

@@ -34,14 +34,21 @@ func runStream(cfg StreamConfig, tx batchSender, rx batchReceiver) (StreamResult
 	}
 	ready, arrived := make(chan struct{}), make(chan end, 1)
 	go func() {
-		close(ready)
-		last, err := receiveStream(o, &f, rx)
+		var last time.Time
+		err := onCPU(cfg.cpus[1], func() (err error) {
+			close(ready)
+			last, err = receiveStream(o, &f, rx)
+			return err
+		})
 		f.failed.Store(f.failed.Load() || err != nil)
 		arrived <- end{last, err}
 	}()
 	<-ready
-	start := time.Now()
-	sendErr := sendStream(s, &f, tx, start)
+	var start time.Time
+	sendErr := onCPU(cfg.cpus[0], func() error {
+		start = time.Now()
+		return sendStream(s, &f, tx, start)
+	})
 	f.failed.Store(f.failed.Load() || sendErr != nil)
 	got := <-arrived
 	res := o.res

@@ -1,0 +1,182 @@
+package ethernet
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+const (
+	etherLen = 14
+
+	etherIPv4 = 0x0800
+	etherARP  = 0x0806
+	etherIPv6 = 0x86dd
+	etherVLAN = 0x8100
+	etherQinQ = 0x88a8
+
+	protoICMP   = 1
+	protoIGMP   = 2
+	protoTCP    = 6
+	protoUDP    = 17
+	protoICMPv6 = 58
+	// protoFragment stands for a packet whose transport header is not all there.
+	protoFragment = 44
+
+	// transportLen is what is taken of any transport header before the payload:
+	// all of UDP's. So the length of an IP packet follows from that of its payload
+	// in the same way for each protocol.
+	transportLen = link.UDPHeaderLen
+)
+
+// headers says where those of an IP packet in a frame are.
+type headers struct {
+	l3, l4  int
+	payload int // behind transportLen bytes, or l4 where there are not so many
+	end     int // of the IP packet: Ethernet pads
+	v6      bool
+	proto   uint8
+}
+
+// parse finds the IP packet in a frame; false if there is none, or its lengths do
+// not fit the frame.
+func (h *headers) parse(b []byte) bool {
+	*h = headers{}
+	at, typ, ok := etherPayload(b)
+	if !ok {
+		return false
+	}
+	h.l3 = at
+	switch typ {
+	case etherIPv4:
+		ok = h.parseIPv4(b)
+	case etherIPv6:
+		ok = h.parseIPv6(b)
+	default:
+		return false
+	}
+	if !ok {
+		return false
+	}
+	h.checkTransport(b)
+	h.payload = h.l4
+	if h.end-h.l4 >= transportLen {
+		h.payload += transportLen
+	}
+	return true
+}
+
+// etherPayload returns where the payload of a frame begins, and its type.
+func etherPayload(b []byte) (at int, typ uint16, ok bool) {
+	if len(b) < etherLen {
+		return 0, 0, false
+	}
+	at, typ = etherLen, binary.BigEndian.Uint16(b[12:])
+	for (typ == etherVLAN || typ == etherQinQ) && len(b) >= at+4 {
+		typ = binary.BigEndian.Uint16(b[at+2:])
+		at += 4
+	}
+	return at, typ, true
+}
+
+func (h *headers) parseIPv4(b []byte) bool {
+	ip := b[h.l3:]
+	if len(ip) < link.IPv4HeaderLen || ip[0]>>4 != 4 {
+		return false
+	}
+	header, total := int(ip[0]&15)*4, int(binary.BigEndian.Uint16(ip[2:]))
+	if header < link.IPv4HeaderLen || total < header || total > len(ip) {
+		return false
+	}
+	h.l4, h.end, h.proto = h.l3+header, h.l3+total, ip[9]
+	if binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 {
+		h.proto = protoFragment
+	}
+	return true
+}
+
+func (h *headers) parseIPv6(b []byte) bool {
+	ip := b[h.l3:]
+	if len(ip) < link.IPv6HeaderLen || ip[0]>>4 != 6 {
+		return false
+	}
+	length := int(binary.BigEndian.Uint16(ip[4:]))
+	if length > len(ip)-link.IPv6HeaderLen {
+		return false
+	}
+	h.v6, h.proto, h.l4 = true, ip[6], h.l3+link.IPv6HeaderLen
+	h.end = h.l4 + length
+	for h.proto == 0 || h.proto == 43 || h.proto == 60 { // hop by hop, routing, destination options
+		if h.end-h.l4 < 8 {
+			return false
+		}
+		skip := (int(b[h.l4+1]) + 1) * 8
+		if skip > h.end-h.l4 {
+			return false
+		}
+		h.proto = b[h.l4]
+		h.l4 += skip
+	}
+	return true
+}
+
+// checkTransport treats a packet as a fragment whose transport header does not
+// agree with its length.
+func (h *headers) checkTransport(b []byte) {
+	t := b[h.l4:h.end]
+	switch h.proto {
+	case protoUDP:
+		if len(t) < link.UDPHeaderLen || int(binary.BigEndian.Uint16(t[4:])) != len(t) {
+			h.proto = protoFragment
+		}
+	case protoTCP:
+		if len(t) < 20 || int(t[12]>>4)*4 < 20 || int(t[12]>>4)*4 > len(t) {
+			h.proto = protoFragment
+		}
+	}
+}
+
+// passes reports whether a packet is one that hosts need to find each other.
+func (h *headers) passes(b []byte) bool {
+	switch {
+	case h.proto == protoIGMP && !h.v6:
+		return true
+	case h.proto == protoICMPv6 && h.v6 && h.end > h.l4:
+		typ := b[h.l4]
+		return (typ >= 130 && typ <= 137) || typ == 143 // group membership, routers, neighbours
+	}
+	return false
+}
+
+// addrs returns the source and destination of the packet.
+func (h *headers) addrs(b []byte) (src, dst netip.Addr) {
+	ip := b[h.l3:]
+	if h.v6 {
+		return netip.AddrFrom16([16]byte(ip[8:24])), netip.AddrFrom16([16]byte(ip[24:40]))
+	}
+	return netip.AddrFrom4([4]byte(ip[12:16])), netip.AddrFrom4([4]byte(ip[16:20]))
+}
+
+// datagram makes d what a link would have made of the packet. What is not UDP has
+// port 0 on both sides.
+func (h *headers) datagram(b []byte, d *link.Datagram) {
+	src, dst := h.addrs(b)
+	var sport, dport uint16
+	if h.proto == protoUDP {
+		sport, dport = binary.BigEndian.Uint16(b[h.l4:]), binary.BigEndian.Uint16(b[h.l4+2:])
+	}
+	*d = link.Datagram{
+		Src: netip.AddrPortFrom(src, sport), Dst: netip.AddrPortFrom(dst, dport),
+		Payload: b[h.payload:h.end:h.end],
+	}
+	ip := b[h.l3:]
+	if h.v6 {
+		word := binary.BigEndian.Uint32(ip)
+		d.TClass, d.FlowLabel, d.HopLimit = uint8(word>>20), word&flowLabelMask, ip[7]
+		return
+	}
+	d.TClass, d.HopLimit, d.IPID = ip[1], ip[8], uint32(binary.BigEndian.Uint16(ip[4:]))
+}
+
+const flowLabelMask = 1<<20 - 1

@@ -1,0 +1,104 @@
+package ethernet
+
+import (
+	"time"
+	"unsafe"
+
+	"github.com/fabrictest/fabrictest/netns/uswitch"
+)
+
+// Tap is a Path that writes to a Capture what comes to the Path behind it.
+type Tap struct {
+	capture *Capture
+	id      int
+	next    uswitch.Path
+	spy     uswitch.Emit // observe, made once
+
+	frame   uswitch.Frame // under way; no bytes if the Path's timer ran
+	emit    uswitch.Emit
+	passed  int           // frames that left
+	delay   time.Duration // of the last
+	changed []uswitch.Frame
+	delays  []time.Duration // of those
+	arena   []byte          // and their bytes
+	scratch []byte
+}
+
+var _ uswitch.Path = (*Tap)(nil)
+
+// Apply implements uswitch.Path.
+func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
+	t.begin(f, emit)
+	t.next.Apply(now, f, t.spy)
+	why := explanation(t.next)
+	if t.passed == 0 && why == "" {
+		why = "not passed on"
+	}
+	comment := ""
+	if why != "" {
+		comment = "fabrictest: " + why
+		if t.delay > 0 {
+			comment += ", leaves after " + t.delay.String()
+		}
+		if len(t.changed) > 0 {
+			comment += " (as it left: next frame)"
+		}
+	}
+	t.write(now, f, comment)
+	t.writeChanged(now, "as it left")
+	t.frame, t.emit = uswitch.Frame{}, nil
+}
+
+// NextTimer implements uswitch.Path.
+func (t *Tap) NextTimer() time.Duration { return t.next.NextTimer() }
+
+// HandleTimer implements uswitch.Path.
+func (t *Tap) HandleTimer(now time.Duration, emit uswitch.Emit) {
+	t.begin(uswitch.Frame{}, emit)
+	t.next.HandleTimer(now, t.spy)
+	t.writeChanged(now, "held back until now")
+	t.emit = nil
+}
+
+func (t *Tap) begin(f uswitch.Frame, emit uswitch.Emit) {
+	t.frame, t.emit, t.passed, t.delay = f, emit, 0, 0
+	t.changed, t.delays, t.arena = t.changed[:0], t.delays[:0], t.arena[:0]
+}
+
+// observe passes a frame on and remembers it if it is not the one that came.
+func (t *Tap) observe(after time.Duration, f uswitch.Frame) {
+	t.passed++
+	t.delay = after
+	if len(f.Bytes) != len(t.frame.Bytes) || unsafe.SliceData(f.Bytes) != unsafe.SliceData(t.frame.Bytes) {
+		start := len(t.arena)
+		t.arena = append(t.arena, f.Bytes...) // what was kept before stays valid if it moves
+		t.changed = append(t.changed, uswitch.Frame{Bytes: t.arena[start:len(t.arena):len(t.arena)], Partial: f.Partial})
+		t.delays = append(t.delays, after)
+	}
+	t.emit(after, f)
+}
+
+func (t *Tap) writeChanged(now time.Duration, what string) {
+	for i, f := range t.changed {
+		comment := "fabrictest: " + what
+		if t.delays[i] > 0 {
+			comment += ", leaves after " + t.delays[i].String()
+		}
+		t.write(now, f, comment)
+	}
+}
+
+// write puts a frame in the file, its checksum computed if the kernel has not.
+func (t *Tap) write(now time.Duration, f uswitch.Frame, comment string) {
+	b := f.Bytes
+	var h headers
+	if f.Partial && h.parse(b) {
+		t.scratch = append(t.scratch[:0], b...)
+		b = t.scratch
+		if at, ok := h.checksumAt(); ok {
+			b[at], b[at+1] = 0xff, 0xff // not 0, which would mean none
+			h.seal(b, false)
+		}
+	}
+	t.capture.write(t.id, now, b, comment)
+}

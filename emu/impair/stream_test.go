@@ -1,0 +1,70 @@
+package impair
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// What a seed and a name lead to is the same on every machine and for ever:
+// recorded runs depend on it.
+func TestStreamIsPinned(t *testing.T) {
+	r := Stream(7, "rail0/host0/rdma0/up/0/loss")
+	if got := []uint64{r.Uint64(), r.Uint64()}; !slices.Equal(got, []uint64{0xf81d901fbc44f0ca, 0x3ebace2a64de36f7}) {
+		t.Errorf("%#x", got)
+	}
+	if Stream(7, "a").Uint64() == Stream(8, "a").Uint64() || Stream(7, "a").Uint64() == Stream(7, "b").Uint64() {
+		t.Error("seed and name both matter")
+	}
+	if got, want := Streams(7, "rail0/host0/rdma0/up")("0/loss").Uint64(), Stream(7, "rail0/host0/rdma0/up/0/loss").Uint64(); got != want {
+		t.Errorf("Streams names them otherwise: %#x, not %#x", got, want)
+	}
+}
+
+// lossesOf offers n packets and returns which were lost.
+func lossesOf(p *Pipe, n int) (lost []int) {
+	for i := range n {
+		if len(p.Apply(mono.Time(i), &link.Datagram{Payload: []byte{1, 2, 3}}, nil)) == 0 {
+			lost = append(lost, i)
+		}
+	}
+	return lost
+}
+
+// A Spec that is put back goes on where its stream was: the whole is as if it
+// had only been away.
+func TestSetSpecsGoesOn(t *testing.T) {
+	spec := []Spec{{LossPPM: 300_000}}
+	cfg := Config{Specs: spec, Events: []Event{{Match: Match{Nth: new(uint64(120))}, Action: Action{Kind: Truncate, Bytes: 1}}}}
+	whole, _ := NewPipe(cfg, nil, Streams(1, "x"))
+	want := lossesOf(whole, 100)
+	want2 := lossesOf(whole, 100)
+
+	p, err := NewPipe(cfg, nil, Streams(1, "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := lossesOf(p, 100); !slices.Equal(got, want) {
+		t.Errorf("lost %v, want %v", got, want)
+	}
+	if err := p.SetSpecs(nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := lossesOf(p, 50); len(got) != 0 || !slices.Equal(p.Fired(), []uint64{1}) {
+		t.Errorf("lost %v of a pipe without loss; the event fired %v", got, p.Fired())
+	}
+	if err := p.SetSpecs(spec); err != nil {
+		t.Fatal(err)
+	}
+	if got := lossesOf(p, 100); !slices.Equal(got, want2) {
+		t.Errorf("lost %v after it was put back, want %v", got, want2)
+	}
+	if c := p.Counters(); c.Lost != uint64(len(want)+len(want2)) || c.Offered != 250 {
+		t.Errorf("%+v", c)
+	}
+	if err := p.SetSpecs([]Spec{{LossPPM: PPM + 1}}); err == nil {
+		t.Error("nonsense was taken")
+	}
+}

@@ -1,0 +1,127 @@
+package lab
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/scenarios/workload"
+)
+
+// What may be expected of delivery.
+const (
+	exactlyOnce = "exactly-once"
+	atMostOnce  = "at-most-once"
+	anyNumber   = "any"
+)
+
+// deliveryOf is what holds where the scenario says nothing: everything arrives
+// once where the service promises that, and nothing is said of others. Traffic
+// that may give up is let off the first half of it.
+func deliveryOf(c *workload.Config) string {
+	for _, s := range c.Services {
+		if s == "uc" || s == "ud" {
+			return anyNumber
+		}
+	}
+	if slices.Contains(c.Excuses, "gives_up") {
+		return atMostOnce
+	}
+	return exactlyOnce
+}
+
+// delivered: every message arrives once, or not more than once. What was under
+// way from or to a host that was killed is forgiven, but not twice.
+func (j *judge) delivered() {
+	want := j.want.Delivered
+	if want == "" {
+		want = deliveryOf(&j.Plan.Scenario.Workload)
+	}
+	if want == anyNumber {
+		return
+	}
+	var wrong []string
+	var arrived, expected int
+	for i := range j.Ranks {
+		r := &j.Ranks[i]
+		if r.Report == nil {
+			if r.State != Killed {
+				wrong = append(wrong, r.name()+" did not say what it received")
+			}
+			continue
+		}
+		for _, f := range r.Report.Flows {
+			arrived += f.Arrived
+			expected += f.Expected
+			if f.Twice > 0 {
+				wrong = append(wrong, fmt.Sprintf("%s received %d of rank %d's messages twice", r.name(), f.Twice, f.Peer))
+			}
+			if want == exactlyOnce && f.Arrived != f.Expected && !j.wasKilled(f.Peer) && r.State != Killed {
+				wrong = append(wrong, fmt.Sprintf("%s received %d of rank %d's %d messages", r.name(), f.Arrived, f.Peer, f.Expected))
+			}
+		}
+	}
+	if want == exactlyOnce && expected == 0 && len(wrong) == 0 {
+		wrong = append(wrong, "no message was to arrive at all: nothing was tried")
+	}
+	j.verdict("delivered", want, fmt.Sprintf("%d of %d messages, none twice", arrived, expected), wrong)
+}
+
+func (j *judge) wasKilled(rank int) bool {
+	for i := range j.Ranks {
+		if j.Ranks[i].Rank == rank {
+			return j.Ranks[i].State == Killed
+		}
+	}
+	return false
+}
+
+// memory: what was compared is as it must be.
+func (j *judge) memory() {
+	if j.want.Memory == anyNumber {
+		return
+	}
+	var wrong []string
+	var checked int64
+	for i := range j.Ranks {
+		r := &j.Ranks[i]
+		if r.Report == nil {
+			continue
+		}
+		checked += r.Report.MemoryChecked
+		for _, v := range r.Report.Violations {
+			if damage.MatchString(v) {
+				wrong = append(wrong, r.name()+": "+v)
+			}
+		}
+	}
+	if checked == 0 && len(wrong) == 0 {
+		return // nobody had anything to compare
+	}
+	j.verdict("memory", "identical", fmt.Sprintf("%d bytes compared, all as they must be", checked), wrong)
+}
+
+// violations: what the programs found broken, of whatever kind.
+func (j *judge) violations() {
+	var all []string
+	for i := range j.Ranks {
+		if r := j.Ranks[i].Report; r != nil {
+			for _, v := range r.Violations {
+				all = append(all, j.Ranks[i].name()+": "+v)
+			}
+		}
+	}
+	got := "none"
+	if len(all) > 0 {
+		got = fmt.Sprintf("%d: %s", len(all), summary(all))
+	}
+	if j.want.Violations.IsZero() {
+		j.check("violations", len(all) == 0, "none", got)
+		return
+	}
+	j.check("violations", j.want.Violations.Holds(uint64(len(all))), bounds(j.want.Violations), got)
+}
+
+// damage tells wrong contents from what else programs may find: how often and in
+// what order messages came, and what completions said.
+var damage = regexp.MustCompile(`\bmemory\b|\bbyte \d+|\bthe bytes\b|\bbytes beside\b|\batomics? `)

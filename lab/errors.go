@@ -1,0 +1,77 @@
+package lab
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// errors: the completion errors that are expected occur at every rank that they
+// are expected of, and no others do. What is flushed behind one of them, at
+// either end, need not be named. Without expectations nothing is looked at. A
+// rank that was killed cannot say what it saw.
+func (j *judge) errors() {
+	if len(j.want.Errors) == 0 {
+		return
+	}
+	var wrong, seen []string
+	for i := range j.Ranks {
+		r := &j.Ranks[i]
+		if r.Report == nil {
+			if r.State != Killed {
+				wrong = append(wrong, r.name()+" did not say what it saw")
+			}
+			continue
+		}
+		want, got := j.errorsOf(r.Host), make(map[string]int)
+		for _, f := range r.Report.Failures {
+			got[statusName(f.Status)]++
+		}
+		flush := scenarios.StatusName(verbs.WCWRFlushErr)
+		for _, name := range want {
+			if got[name] == 0 && r.State != Killed {
+				wrong = append(wrong, fmt.Sprintf("%s saw no %q", r.name(), name))
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(got)) {
+			if !slices.Contains(want, name) && name != flush {
+				wrong = append(wrong, fmt.Sprintf("%s saw %d of %q", r.name(), got[name], name))
+			}
+			seen = append(seen, fmt.Sprintf("%s: %d of %q", r.Host, got[name], name))
+		}
+	}
+	j.verdict("errors", describeErrors(j.want.Errors), list(seen), wrong)
+}
+
+// errorsOf is what a host is to see.
+func (j *judge) errorsOf(host string) (names []string) {
+	for _, pattern := range slices.Sorted(maps.Keys(j.want.Errors)) {
+		if scenarios.MatchHost([]string{pattern}, host) {
+			names = append(names, j.want.Errors[pattern]...)
+		}
+	}
+	return names
+}
+
+func describeErrors(want map[string][]string) string {
+	var all []string
+	for _, pattern := range slices.Sorted(maps.Keys(want)) {
+		all = append(all, pattern+": "+strings.Join(want[pattern], ", "))
+	}
+	return strings.Join(all, "; ") + "; nothing else"
+}
+
+// statusName is what scenarios call a status that a Failure gives by its verbs
+// name.
+func statusName(verb string) string {
+	for _, name := range scenarios.StatusNames() {
+		if s, _ := scenarios.Status(name); s.String() == verb {
+			return name
+		}
+	}
+	return verb
+}

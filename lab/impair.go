@@ -1,0 +1,103 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// addImpairments gives the ports what the scenario's impair section says, in
+// its order.
+func (p *Plan) addImpairments() error {
+	var errs []error
+	for i := range p.Scenario.Impair {
+		im, key := &p.Scenario.Impair[i], fmt.Sprintf("impair[%d]", i)
+		spec := specOf(im)
+		if err := spec.Validate(); err != nil {
+			errs = append(errs, p.bad(key, "%w", err))
+			continue
+		}
+		ports, err := p.pick(key+".on", im.On)
+		errs = append(errs, err)
+		p.eachWay(ports, im.Where, func(m *Impairments) { m.Specs = append(m.Specs, spec) })
+	}
+	return errors.Join(errs...)
+}
+
+func specOf(im *scenarios.Impairment) impair.Spec {
+	return impair.Spec{
+		From: mono.Time(im.From), Until: mono.Time(im.Until),
+		LossPPM: uint32(im.Loss),
+		Burst: impair.GilbertElliott{
+			ToBadPPM: uint32(im.Burst.ToBad), ToGoodPPM: uint32(im.Burst.ToGood), LossBadPPM: uint32(im.Burst.Loss),
+		},
+		DuplicatePPM: uint32(im.Duplicate), DuplicateDelay: im.DuplicateDelay,
+		ReorderPPM: uint32(im.Reorder), ReorderDelay: im.ReorderDelay,
+		Delay: im.Delay, Jitter: im.Jitter, KeepOrder: im.KeepOrder,
+		CorruptPPM: uint32(im.Corrupt), TruncatePPM: uint32(im.Truncate), MarkPPM: uint32(im.Mark),
+		RateBps: uint64(im.Rate), QueueBytes: int(im.Queue),
+	}
+}
+
+// addEvents gives the ports the exact events. One that names several directions
+// watches each for itself.
+func (p *Plan) addEvents() error {
+	var errs []error
+	for i := range p.Scenario.Events {
+		e, key := &p.Scenario.Events[i], fmt.Sprintf("events[%d]", i)
+		event := eventOf(e)
+		if err := event.Validate(softroce.Dissector{}); err != nil {
+			errs = append(errs, p.bad(key, "%w", err))
+			continue
+		}
+		ports, err := p.pick(key+".on", e.On)
+		errs = append(errs, err)
+		p.eachWay(ports, e.Where, func(m *Impairments) {
+			m.Events = append(m.Events, event)
+			m.Numbers = append(m.Numbers, i)
+		})
+	}
+	return errors.Join(errs...)
+}
+
+// eachWay calls f once for every direction that is meant.
+func (p *Plan) eachWay(at []place, where scenarios.Where, f func(*Impairments)) {
+	done := make(map[*Impairments]bool)
+	for _, x := range at {
+		out, in := &p.Ports[x.port].Out, &p.Ports[x.port].In
+		if x.flipped {
+			out, in = in, out
+		}
+		for _, m := range []struct {
+			meant bool
+			*Impairments
+		}{{where.Outward(), out}, {where.Inward(), in}} {
+			if m.meant && !done[m.Impairments] {
+				done[m.Impairments] = true
+				f(m.Impairments)
+			}
+		}
+	}
+}
+
+func eventOf(e *scenarios.Event) impair.Event {
+	out := impair.Event{
+		Match: impair.Match{Seq: e.PSN},
+		Time:  e.Time,
+		Action: impair.Action{
+			Kind: impair.ActionKind(e.Do), Count: e.Count, Delay: e.Delay, Bit: e.Bit, Bytes: int(e.Bytes),
+			ECN: e.ECN, Field: e.Field, Value: e.Value,
+		},
+	}
+	if e.QP != nil {
+		out.Match.Flow = new(impair.Flow(*e.QP))
+	}
+	if e.Nth > 0 {
+		out.Match.Nth = &e.Nth
+	}
+	return out
+}

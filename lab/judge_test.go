@@ -1,0 +1,296 @@
+package lab
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/scenarios/workload"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// everything is a scenario with every expectation there is.
+const everything = `
+fabric: {kind: star, hosts: 4}
+events: [{on: [host0], nth: 5, do: drop}]
+faults:
+  - {at: 10ms, do: down, on: [host1], for: 5ms}
+  - {at: 50ms, do: kill, on: [host3]}
+workload: {kind: all-to-all, messages: 10, reconnect: true}
+expect:
+  delivered: exactly-once
+  memory: identical
+  errors: {host1: [retry exceeded]}
+  killed: [host3]
+  retransmits: {min: 5, max: 10}
+  reconnects: {min: 1, max: 1}
+  marked: {max: 20}
+  lost: {min: 3}
+  max_time: 100ms
+  max_memory: 64MiB
+  recovery: 3ms
+`
+
+// asExpected is what one sees when all of everything holds.
+func asExpected(t testing.TB) *Observed {
+	p := plan(t, everything)
+	o := &Observed{
+		Plan: p, Tier: scenarios.NetNS, Elapsed: 90 * time.Millisecond, Events: []uint64{1},
+		Links: []report.Link{
+			{From: "host0/rdma0", To: "switch0", Lost: map[string]uint64{"event": 1, "link_down": 1}, Marked: 20},
+			{From: "switch0", To: "host0/rdma0", Corrupted: 1},
+		},
+	}
+	for i := range p.Steps {
+		o.Steps = append(o.Steps, Done{Step: &p.Steps[i], At: p.Steps[i].At})
+	}
+	for i := range 4 {
+		r := Rank{Rank: i, Host: p.Topology.Hosts[i].Name, State: Finished, MemoryKiB: 30 << 10}
+		r.Report = &workload.Report{Rank: i, Elapsed: 80 * time.Millisecond, MemoryChecked: 1000}
+		for k := range 4 {
+			if k == i {
+				continue
+			}
+			r.Report.Flows = append(r.Report.Flows, workload.Flow{Peer: k, Posted: 10, Acked: 10, Expected: 10, Arrived: 10, Bytes: 1000})
+		}
+		r.Report.Counters = []verbs.Counter{{Name: "sent_pkts", Value: 100}, {Name: retransmitted, Value: 2}}
+		for at := time.Millisecond; at < 80*time.Millisecond; at += time.Millisecond {
+			n := uint64(at / time.Millisecond)
+			if at > 10*time.Millisecond {
+				n = max(10, n-7) // it stands still from 10 to 17 ms
+			}
+			r.Samples = append(r.Samples, workload.Sample{At: at, Messages: n})
+		}
+		o.Ranks = append(o.Ranks, r)
+	}
+	o.Ranks[1].Report.Failures = []workload.Failure{{Status: verbs.WCRetryExcErr.String()}, {Status: verbs.WCWRFlushErr.String()}}
+	o.Ranks[1].Report.Reconnects = 1
+	o.Ranks[3].State, o.Ranks[3].Report = Killed, nil
+	o.Ranks[0].Report.Flows[2].Arrived = 4 // from the one who was killed
+	return o
+}
+
+func red(checks []report.Check) (names []string) {
+	for _, c := range checks {
+		if !c.OK {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+func TestJudgeIsContentWithWhatIsExpected(t *testing.T) {
+	checks := Judge(asExpected(t))
+	for _, c := range checks {
+		if !c.OK {
+			t.Errorf("%s: want %s, got %s", c.Name, c.Want, c.Got)
+		}
+	}
+	var names []string
+	for _, c := range checks {
+		names = append(names, c.Name)
+	}
+	want := strings.Fields("programs killed delivered memory violations errors retransmits reconnects marked lost events max_time max_memory recovery")
+	if !slices.Equal(names, want) {
+		t.Errorf("checks %v\nwant %v", names, want)
+	}
+}
+
+// Every expectation can fail, and alone.
+func TestJudgeFindsWhatIsNotAsExpected(t *testing.T) {
+	for name, tc := range map[string]struct {
+		want   string // the check that turns red
+		got    string // part of what it says
+		change func(*Observed)
+	}{
+		"a program fails": {"programs", "rank 2 on host2 failed: no memory", func(o *Observed) {
+			o.Ranks[2].State, o.Ranks[2].Err = Errored, errors.New("no memory\nand more")
+		}},
+		"a process exits": {"programs", "rank 2 on host2 exited: signal segmentation fault", func(o *Observed) {
+			o.Ranks[2].State, o.Ranks[2].Signal = Exited, "segmentation fault"
+		}},
+		"a process exits with a code": {"programs", "exit code 3", func(o *Observed) { o.Ranks[2].State, o.Ranks[2].ExitCode = Exited, new(3) }},
+		"it hangs": {"programs", "rank 2 on host2 did not end: deadlock", func(o *Observed) {
+			o.Hung, o.Ranks[2].State, o.Elapsed = "deadlock", Hung, 99*time.Millisecond
+		}},
+		"the wrong host dies": {"killed", "host2, host3", func(o *Observed) { o.Ranks[2].State = Killed }},
+		"nobody dies": {"killed", "none", func(o *Observed) {
+			o.Ranks[3].State, o.Ranks[3].Report = Finished, &workload.Report{}
+			o.Ranks[0].Report.Flows[2].Arrived = 10
+		}},
+		"a message is missing":       {"delivered", "received 9 of rank 1's 10 messages", func(o *Observed) { o.Ranks[2].Report.Flows[1].Arrived = 9 }},
+		"a message comes twice":      {"delivered", "1 of rank 1's messages twice", func(o *Observed) { o.Ranks[2].Report.Flows[1].Twice = 1 }},
+		"the dead one's comes twice": {"delivered", "1 of rank 3's messages twice", func(o *Observed) { o.Ranks[0].Report.Flows[2].Twice = 1 }},
+		"an error is missing":        {"errors", `rank 1 on host1 saw no "retry exceeded"`, func(o *Observed) { o.Ranks[1].Report.Failures = nil }},
+		"another error occurs": {"errors", `rank 1 on host1 saw 1 of "remote access"`, func(o *Observed) {
+			o.Ranks[1].Report.Failures = append(o.Ranks[1].Report.Failures, workload.Failure{Status: verbs.WCRemAccessErr.String()})
+		}},
+		"an error elsewhere": {"errors", `rank 2 on host2 saw 1 of "retry exceeded"`, func(o *Observed) {
+			o.Ranks[2].Report.Failures = []workload.Failure{{Status: verbs.WCRetryExcErr.String()}}
+		}},
+		"too few resent":        {"retransmits", "4", func(o *Observed) { o.Ranks[0].Report.Counters = nil }},
+		"too many resent":       {"retransmits", "14", func(o *Observed) { o.Ranks[0].Counters = []verbs.Counter{{Name: retransmitted, Value: 10}} }},
+		"nobody connects anew":  {"reconnects", "0", func(o *Observed) { o.Ranks[1].Report.Reconnects = 0 }},
+		"too many marks":        {"marked", "21", func(o *Observed) { o.Links[1].Marked = 1 }},
+		"too few losses":        {"lost", "2", func(o *Observed) { o.Links[1].Corrupted = 0 }},
+		"it takes too long":     {"max_time", "101ms", func(o *Observed) { o.Ranks[0].Report.Elapsed = 101 * time.Millisecond }},
+		"it takes too much":     {"max_memory", "65.0 MiB at rank 2", func(o *Observed) { o.Ranks[2].MemoryKiB = 65 << 10 }},
+		"an event is left over": {"events", "events[0], drop of packet 5, never did", func(o *Observed) { o.Events[0] = 0 }},
+		"an event fails":        {"events", "no such field", func(o *Observed) { o.EventErrors = []string{"no such field"} }},
+		"recovery is slow": {"recovery", "4ms after host1/rdma0 down at 10ms", func(o *Observed) {
+			for i := range o.Ranks[1].Samples {
+				if s := &o.Ranks[1].Samples[i]; s.At < 19*time.Millisecond {
+					s.Messages = min(s.Messages, 10)
+				}
+			}
+		}},
+		"nothing recovers": {"recovery", "rank 1 on host1 received nothing after host1/rdma0 down", func(o *Observed) {
+			o.Ranks[1].Samples = o.Ranks[1].Samples[:12]
+			o.Ranks[1].Report.Flows[2].Arrived = 3 // of the one who was killed: nobody else minds
+		}},
+		"the workload ends before the fault": {"recovery", "no traffic was seen after any fault", func(o *Observed) {
+			for i := range o.Ranks {
+				o.Ranks[i].Samples = o.Ranks[i].Samples[:9]
+			}
+		}},
+	} {
+		o := asExpected(t)
+		tc.change(o)
+		checks := Judge(o)
+		if got := red(checks); !slices.Equal(got, []string{tc.want}) {
+			t.Errorf("%s: %v turn red, want %s", name, got, tc.want)
+			continue
+		}
+		i := slices.IndexFunc(checks, func(c report.Check) bool { return c.Name == tc.want })
+		if !strings.Contains(checks[i].Got, tc.got) {
+			t.Errorf("%s: got %q, want %q in it", name, checks[i].Got, tc.got)
+		}
+	}
+}
+
+// Damage is a violation too; what is not about contents is no matter of memory.
+func TestJudgeTellsDamageFromOtherViolations(t *testing.T) {
+	for violation, want := range map[string][]string{
+		"host0 with host1 on rail 0: byte 7 of the memory that the peer works on is 0x00 in the end, not 0x01": {"memory", "violations"},
+		"host0 with host1 on rail 0: message 3: byte 12 of 100 is 0x00, not 0x01 (4 in a row differ)":          {"memory", "violations"},
+		"lane 0: 0 differ; want the bytes that were sent":                                                      {"memory", "violations"},
+		"host0 with host1 on rail 0: message 3 arrived before message 2":                                       {"violations"},
+		"host0: a completion of a request that nobody has posted, with ID 0x1":                                 {"violations"},
+	} {
+		o := asExpected(t)
+		o.Ranks[2].Report.Violations = []string{violation}
+		if got := red(Judge(o)); !slices.Equal(got, want) {
+			t.Errorf("%q: %v turn red, want %v", violation, got, want)
+		}
+	}
+}
+
+// A scenario may ask for violations: a flaw that must be found.
+func TestJudgeOfAFlawThatMustShow(t *testing.T) {
+	p := plan(t, "fabric: {kind: pair}\nexpect: {violations: {min: 1}, delivered: any, memory: any}\n")
+	o := &Observed{Plan: p, Ranks: []Rank{{State: Finished, Report: &workload.Report{}}}}
+	if got := red(Judge(o)); !slices.Equal(got, []string{"violations"}) {
+		t.Errorf("nothing found: %v", got)
+	}
+	o.Ranks[0].Report.Violations = []string{"byte 7 is wrong"}
+	if got := red(Judge(o)); len(got) != 0 {
+		t.Errorf("something found: %v", got)
+	}
+}
+
+func TestDeliveryThatHoldsWhenNothingIsSaid(t *testing.T) {
+	for text, want := range map[string]string{
+		"workload: {kind: stream, messages: 1}":                                        exactlyOnce,
+		"workload: {kind: random, services: [rc, xrc], messages: 10}":                  exactlyOnce,
+		"workload: {kind: random, services: [rc], messages: 10, excuses: [gives_up]}":  atMostOnce,
+		"workload: {kind: random, services: [rc, ud], messages: 10, excuses: [loses]}": anyNumber,
+		"workload: {kind: random, services: [uc], messages: 10, excuses: [loses]}":     anyNumber,
+	} {
+		s := parse(t, "fabric: {kind: pair}\n"+text+"\n")
+		if got := deliveryOf(&s.Workload); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// What a tier cannot measure is not passed, but left out.
+func TestJudgeLeavesOutWhatWasNotMeasured(t *testing.T) {
+	o := asExpected(t)
+	for i := range o.Ranks {
+		o.Ranks[i].MemoryKiB = 0
+	}
+	if slices.ContainsFunc(Judge(o), func(c report.Check) bool { return c.Name == "max_memory" }) {
+		t.Error("memory was judged that nobody measured")
+	}
+}
+
+// A tier may expect something else.
+func TestJudgeAsksForItsTier(t *testing.T) {
+	p := plan(t, "fabric: {kind: pair}\nexpect: {lost: {max: 0}, delivered: any, in: {sim: {lost: {min: 1}}}}\n")
+	for tier, want := range map[scenarios.Tier][]string{scenarios.Sim: {"lost"}, scenarios.NetNS: nil} {
+		if got := red(Judge(&Observed{Plan: p, Tier: tier})); !slices.Equal(got, want) {
+			t.Errorf("%s: %v", tier, got)
+		}
+	}
+}
+
+// Of faults in quick succession the last one tells: before the others were
+// recovered from, the next came.
+func TestRecoveryOfARepeatedFault(t *testing.T) {
+	p := plan(t, `
+fabric: {kind: pair}
+faults: [{at: 10ms, do: down, on: [host1], for: 1ms, times: 3, every: 3ms}]
+expect: {recovery: 5ms, delivered: any}
+`)
+	o := &Observed{Plan: p}
+	for i := range p.Steps {
+		o.Steps = append(o.Steps, Done{Step: &p.Steps[i], At: p.Steps[i].At})
+	}
+	flows := []workload.Flow{{Peer: 1, Posted: 10}}
+	got := []workload.Flow{{Peer: 0, Expected: 10, Arrived: 10}}
+	o.Ranks = []Rank{
+		{Rank: 0, Host: "host0", State: Finished, Report: &workload.Report{Flows: flows}},
+		{Rank: 1, Host: "host1", State: Finished, Report: &workload.Report{Flows: got}, Samples: []workload.Sample{
+			{At: 9 * time.Millisecond, Messages: 5}, {At: 20 * time.Millisecond, Messages: 6},
+		}},
+	}
+	faults := o.faults()
+	if len(faults) != 3 || faults[0].Recovered != nil || faults[1].Recovered != nil || faults[2].Recovered == nil || *faults[2].Recovered != 3*time.Millisecond {
+		t.Errorf("%+v", faults)
+	}
+	if faults[2].At != 16*time.Millisecond || faults[2].Until != 17*time.Millisecond || !slices.Equal(faults[2].On, []string{"host1/rdma0"}) {
+		t.Errorf("%+v", faults[2])
+	}
+	if got := red(Judge(o)); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestResult(t *testing.T) {
+	o := asExpected(t)
+	opts := Options{Replay: "fabrictest run test --seed 3", Seed: 3}
+	r := NewResult(o.Plan.Scenario, o.Tier, &opts)
+	o.Fill(r)
+	if r.Verdict != report.Passed || r.Reason != "" || r.Name != "test" || r.Tier != "netns" || r.Seed != 3 || r.Replay != opts.Replay {
+		t.Errorf("%s: %s; %s on %s, seed %d, %s", r.Verdict, r.Reason, r.Name, r.Tier, r.Seed, r.Replay)
+	}
+	if len(r.Ranks) != 4 || r.Ranks[0].Messages != 24 || r.Ranks[0].Resent != 2 || r.Ranks[1].Reconn != 1 || r.Ranks[1].Failures != 2 || len(r.Ranks[0].Samples) != 79 {
+		t.Errorf("rank 0: %d messages, %d resent, %d samples", r.Ranks[0].Messages, r.Ranks[0].Resent, len(r.Ranks[0].Samples))
+	}
+	if r.Ranks[3].State != Killed || r.Ranks[3].Messages != 72 {
+		t.Errorf("the one who was killed had received %d: %+v", r.Ranks[3].Messages, r.Ranks[3].State)
+	}
+	o.Ranks[2].State, o.Ranks[2].Err, o.Ranks[2].Waiting = Errored, errors.New("no memory"), "it was at work\non something"
+	o.Fill(r)
+	if r.Verdict != report.Failed || !strings.HasPrefix(r.Reason, "programs: want every program") || r.Detail != "rank 2 on host2 failed: no memory\n  it was at work\n  on something" {
+		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
+	}
+	Break(r, errors.New("the disk is full\nat byte 7"))
+	if r.Verdict != report.Broken || r.Reason != "the disk is full" || !strings.HasSuffix(r.Detail, "at byte 7") {
+		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
+	}
+}

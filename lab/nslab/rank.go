@@ -1,0 +1,176 @@
+package nslab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/launch/rank"
+	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/scenarios/workload"
+)
+
+// rankJob is what a rank's process is told.
+type rankJob struct {
+	Name     string        `json:"name"`     // the scenario's
+	Scenario string        `json:"scenario"` // its text
+	Seed     uint64        `json:"seed"`
+	Host     string        `json:"host"`
+	NICs     []rankNIC     `json:"nics"`
+	Quirks   []string      `json:"quirks,omitempty"`
+	Patience time.Duration `json:"patience"`
+	// Capture is the file to write packets to; empty for none.
+	Capture string `json:"capture,omitempty"`
+	SnapLen int    `json:"snap_len,omitempty"`
+	Comment string `json:"comment,omitempty"`
+}
+
+// rankNIC is a NIC to open.
+type rankNIC struct {
+	Name string     `json:"name"`
+	Addr netip.Addr `json:"addr"`
+	Rail int        `json:"rail"`
+	// RateBps is that of its cable; 0 if it has none.
+	RateBps uint64 `json:"rate_bps,omitempty"`
+}
+
+// readyMark is what a rank marks when its NICs are open and it waits for the
+// order to begin.
+const readyMark = "ready"
+
+// breakOrder tells a rank to move its queue pairs to Error.
+const breakOrder = "break"
+
+// RankMain is what the process of a rank does: it opens its NICs, runs its
+// program, and reports. It returns an error only if there is nobody to report
+// to.
+func RankMain() error {
+	conn, err := rank.Join()
+	if err != nil {
+		return err
+	}
+	rep, failed := runRank(conn)
+	out := rankOutcome{Report: rep}
+	if failed != nil {
+		out.Error = failed.Error()
+	}
+	text, err := json.Marshal(out)
+	if err == nil {
+		err = conn.Report(text)
+	}
+	return errors.Join(err, conn.Close(failed))
+}
+
+// rankOutcome is what a rank reports at its end.
+type rankOutcome struct {
+	Report *workload.Report `json:"report,omitempty"`
+	Error  string           `json:"error,omitempty"`
+}
+
+func runRank(conn *rank.Conn) (rep *workload.Report, err error) {
+	var job rankJob
+	if err := json.Unmarshal(conn.Job(), &job); err != nil {
+		return nil, fmt.Errorf("job: %w", err)
+	}
+	s, err := scenarios.Parse(job.Name+".yaml", []byte(job.Scenario))
+	if err != nil {
+		return nil, err
+	}
+	nics, done, err := openNICs(s, &job)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	begin, orders := make(chan time.Duration, 1), new(orders)
+	conn.OnOrder(func(order string) error { return orders.obey(order, begin) })
+	if err := conn.Mark(readyMark); err != nil {
+		return nil, err
+	}
+	program, err := workload.New(s.Workload, &workload.Rank{
+		Rank: conn.Rank(), Size: conn.Size(), Seed: job.Seed, Proc: newClock(<-begin), NICs: nics,
+		Control: &control{conn}, Concurrent: true, Patience: job.Patience,
+	})
+	if err != nil {
+		return nil, err
+	}
+	conn.OnDump(program.Status)
+	orders.program.Store(&program)
+	return program.Run()
+}
+
+// orders are what a rank is told to do. They come on a goroutine of their own.
+type orders struct {
+	program atomic.Pointer[workload.Program] // nil before it has begun
+}
+
+func (o *orders) obey(order string, begin chan<- time.Duration) error {
+	if strings.HasPrefix(order, startOrder) {
+		epoch, err := parseStart(order)
+		if err == nil {
+			begin <- epoch
+		}
+		return err
+	}
+	p := o.program.Load()
+	if p == nil {
+		return fmt.Errorf("cannot %s before it has begun", order)
+	}
+	b, ok := (*p).(workload.Breaker)
+	if order != breakOrder || !ok {
+		return fmt.Errorf("the workload cannot %s", order)
+	}
+	return b.Break()
+}
+
+// openNICs opens the devices of a host. done closes them, and the capture.
+func openNICs(s *scenarios.Scenario, job *rankJob) (nics []workload.NIC, done func() error, err error) {
+	var closers []func() error
+	done = func() error {
+		var errs []error
+		for i := range closers {
+			errs = append(errs, closers[len(closers)-1-i]())
+		}
+		return errors.Join(errs...)
+	}
+	defer func() {
+		if err != nil {
+			done()
+		}
+	}()
+	var capture *pcaplink.Capture
+	if job.Capture != "" {
+		f, err := os.Create(job.Capture)
+		if err != nil {
+			return nil, nil, fmt.Errorf("capture: %w", err)
+		}
+		capture = pcaplink.NewCapture(f, pcaplink.Options{SnapLen: job.SnapLen, Epoch: time.Now(), Comment: job.Comment})
+		closers = append(closers, f.Close, capture.Close)
+	}
+	for _, n := range job.NICs {
+		cfg, err := lab.NICConfig(s, job.Host, job.Quirks...)
+		if err != nil {
+			return nil, nil, err
+		}
+		cfg.Name, cfg.Addrs, cfg.NIC.LineRateBps = job.Host+"/"+n.Name, []netip.Addr{n.Addr}, n.RateBps
+		if capture != nil {
+			cfg.Decorate = func(l link.Waiter) link.Waiter { return capture.Wrap(cfg.Name, l).(link.Waiter) }
+		}
+		dev, err := softroce.OnUDP(udplink.Config{}, cfg)
+		if err != nil {
+			return nil, nil, err
+		}
+		closers = append(closers, dev.Close)
+		nics = append(nics, workload.NIC{Device: dev, Addr: n.Addr, Rail: n.Rail})
+	}
+	return nics, done, nil
+}

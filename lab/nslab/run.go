@@ -1,0 +1,152 @@
+package nslab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// labJob is what a lab process is told, as JSON on its standard input.
+type labJob struct {
+	Name     string      `json:"name"`
+	Scenario string      `json:"scenario"` // the file's text
+	Options  lab.Options `json:"options"`
+}
+
+// labNews is a line that a lab process writes to its results descriptor.
+type labNews struct {
+	Progress *lab.Progress  `json:"progress,omitempty"`
+	Result   *report.Result `json:"result,omitempty"`
+}
+
+const (
+	// newsFD is the descriptor on which a lab process reports.
+	newsFD = 3
+	// maxNews is how long a line of news may be: a result with the timelines of
+	// many ranks.
+	maxNews = 256 << 20
+	// overtime is what a lab process has beyond the limit of its scenario to build
+	// the fabric and take it down, before it is given up.
+	overtime = 30 * time.Second
+	// grace is what it has to clean up once it is asked to stop.
+	grace = 5 * time.Second
+)
+
+// Run runs a scenario in namespaces and returns how it ended; never nil. A
+// cancelled ctx stops it and everything it started.
+func Run(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.Result {
+	began := time.Now()
+	r := lab.NewResult(s, scenarios.NetNS, &opts)
+	if err := netns.Available(); err != nil {
+		r.Verdict, r.Reason = report.Skipped, err.Error()
+		return r
+	}
+	done, err := runLab(ctx, s, opts)
+	if err != nil {
+		lab.Break(r, err)
+	} else {
+		r = done
+	}
+	r.Wall = time.Since(began)
+	return r
+}
+
+func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*report.Result, error) {
+	text, err := s.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	job, err := json.Marshal(labJob{Name: s.Name, Scenario: string(text), Options: opts})
+	if err != nil {
+		return nil, err
+	}
+	news, newsEnd, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer news.Close()
+	var complaints tail
+	ctx, cancel := context.WithTimeoutCause(ctx, s.TimeLimit()+overtime, errors.New("the lab process did not end"))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", LabCommand)
+	cmd.Stdin, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(job), &complaints, []*os.File{newsEnd}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = grace
+	err = netns.StartEnclosed(cmd)
+	newsEnd.Close()
+	if err != nil {
+		return nil, fmt.Errorf("start a lab process: %w", err)
+	}
+	result, nerr := readNews(news, opts.Progress)
+	werr := cmd.Wait()
+	switch {
+	case result != nil:
+		return result, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	default:
+		return nil, fmt.Errorf("the lab process ended without a result: %w%s", errors.Join(nerr, werr), complaints.String())
+	}
+}
+
+// readNews reads what a lab process says until it ends.
+func readNews(from io.Reader, progress func(lab.Progress)) (result *report.Result, err error) {
+	in := json.NewDecoder(io.LimitReader(from, maxNews))
+	for {
+		var n labNews
+		if err := in.Decode(&n); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return result, err
+		}
+		switch {
+		case n.Result != nil:
+			result = n.Result
+		case n.Progress != nil && progress != nil:
+			progress(*n.Progress)
+		}
+	}
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailBytes = 8 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, b...)
+	if over := len(t.buf) - tailBytes; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+	}
+	return len(b), nil
+}
+
+// String is the text as the end of an error message.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if text := strings.TrimSpace(string(t.buf)); text != "" {
+		return "\n" + text
+	}
+	return ""
+}

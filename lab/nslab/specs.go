@@ -1,0 +1,61 @@
+package nslab
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/fabrictest/fabrictest/launch"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/netns/topology"
+)
+
+// specs says how to start the ranks: one a host, in its namespace.
+func (st *stage) specs() ([]launch.Spec, error) {
+	text, err := st.plan.Scenario.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	specs := make([]launch.Spec, st.plan.Scenario.RankCount())
+	for i := range specs {
+		host := st.fabric.Host(st.plan.Topology.Hosts[i].Name)
+		job := rankJob{
+			Name: st.plan.Scenario.Name, Scenario: string(text), Seed: st.plan.Seed, Host: host.Name,
+			NICs: st.rankNICs(host.Host), Quirks: st.opts.Quirks,
+			Patience: patience, SnapLen: st.opts.SnapLen,
+		}
+		if st.opts.Capture && st.dir != "" {
+			job.Capture = filepath.Join(st.dir, host.Name+".pcapng")
+			job.Comment = st.opts.Replay
+		}
+		body, err := json.Marshal(job)
+		if err != nil {
+			return nil, err
+		}
+		specs[i] = launch.Spec{
+			Rank: i, Host: host.Name, Job: body, Start: start(host.NS),
+			Cmd: launch.Command{Path: "/proc/self/exe", Args: []string{RankCommand}},
+		}
+	}
+	return specs, nil
+}
+
+// start starts a process in a namespace. netns keeps the thread that forks for as
+// long as the namespace is open, as the launcher asks.
+func start(ns *netns.NS) func(*exec.Cmd) error {
+	return func(cmd *exec.Cmd) error { return ns.Start(cmd) }
+}
+
+// patience is how long a program waits while nothing at all happens. It is more
+// than the retries of a connection take.
+const patience = 30 * time.Second
+
+// rankNICs are the NICs of a host, with the addresses that traffic uses.
+func (st *stage) rankNICs(h topology.Host) (nics []rankNIC) {
+	for _, n := range h.NICs {
+		cable, _ := st.plan.Topology.CableAt(topology.Port{Node: h.Name, NIC: n.Name})
+		nics = append(nics, rankNIC{Name: n.Name, Rail: n.Rail, Addr: n.Addr(st.plan.Scenario.Fabric.IPv4), RateBps: cable.Link.RateBps})
+	}
+	return nics
+}

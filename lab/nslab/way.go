@@ -1,0 +1,123 @@
+package nslab
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/impair/ethernet"
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/netns/uswitch"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// way is one direction of a port, in user space.
+type way struct {
+	wires *wires
+	at    *uswitch.Switch
+	port  int
+	dir   uswitch.Direction
+	shape []impair.Spec // the cable's own, behind what the scenario says
+
+	path   *ethernet.Path   // nil where nothing happens
+	filter *ethernet.Filter // nil where nobody is kept apart
+}
+
+// begin puts in place what packets meet.
+func (y *way) begin(port int, d lab.Way, cfg impair.Config, opts ethernet.Options) (err error) {
+	plan := y.wires.plan
+	cfg.Specs = y.specs(cfg.Specs)
+	later := func(s lab.Step) bool {
+		return slices.ContainsFunc(s.Set, func(r lab.Replace) bool { return r.Port == port && r.Way == d })
+	}
+	var path uswitch.Path
+	if len(cfg.Specs) > 0 || len(cfg.Events) > 0 || slices.ContainsFunc(plan.Steps, later) {
+		if y.path, err = ethernet.NewPath(cfg, opts); err != nil {
+			return err
+		}
+		path = y.path
+	}
+	// Packets are kept apart where they arrive, at hosts.
+	parted := slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
+	if d == lab.In && parted && plan.Ports[port].Host >= 0 {
+		y.filter = ethernet.Block(path, y.wires.blocked)
+		path = y.filter
+	}
+	if path == nil {
+		return nil
+	}
+	return y.at.SetPath(y.port, y.dir, path)
+}
+
+// specs are the scenario's, and the cable's own behind them, where they do not
+// change how chance is numbered.
+func (y *way) specs(given []impair.Spec) []impair.Spec {
+	return append(slices.Clip(given), y.shape...)
+}
+
+// set replaces what packets meet by chance.
+func (y *way) set(specs []impair.Spec) (err error) {
+	y.at.Quiesced(func() { err = y.path.Pipe().SetSpecs(y.specs(specs)) })
+	return err
+}
+
+// shapeOut is a cable's own part for what leaves a port. A host waits for its
+// cable instead of losing what does not fit; a switch has a queue.
+func shapeOut(p *lab.Port, c topology.Cable) []impair.Spec {
+	if !shaped(c.Link) {
+		return nil
+	}
+	s := impair.Spec{Delay: c.Link.Latency, RateBps: c.Link.RateBps}
+	if p.Host < 0 {
+		queue(&s, c.Link)
+	}
+	return []impair.Spec{s}
+}
+
+// shapeIn is the same for what comes to a port from a switch. From another host
+// it has passed the cable already.
+func shapeIn(plan *lab.Plan, p *lab.Port, c topology.Cable) []impair.Spec {
+	if _, back2back := plan.Topology.Host(c.Other(p.Port).Node); back2back || !shaped(c.Link) {
+		return nil
+	}
+	s := impair.Spec{Delay: c.Link.Latency, RateBps: c.Link.RateBps}
+	queue(&s, c.Link)
+	return []impair.Spec{s}
+}
+
+func queue(s *impair.Spec, l topology.Link) {
+	if l.RateBps != 0 {
+		s.QueueBytes = l.QueueBytes
+		s.QueueMarks = impair.QueueMarks{MinBytes: l.ECN.MinBytes, MaxBytes: l.ECN.MaxBytes, MaxPPM: l.ECN.MaxPPM}
+	}
+}
+
+// parting is a partition: which group each address is in. Those in none form one
+// more group together.
+type parting map[netip.Addr]int
+
+// partition keeps groups apart, or lets them meet again.
+func (w *wires) partition(step *lab.Step) error {
+	if step.Undo {
+		w.apart.Store(nil)
+		return nil
+	}
+	groups := make(parting)
+	for i, g := range step.Groups {
+		for _, k := range g {
+			nic, _ := w.plan.Topology.NIC(w.plan.Ports[k].Port)
+			for _, a := range nic.Addrs {
+				groups[a.Addr()] = i + 1
+			}
+		}
+	}
+	w.apart.Store(&groups)
+	return nil
+}
+
+// blocked reports whether packets from src must not reach dst now.
+func (w *wires) blocked(src, dst netip.Addr) bool {
+	groups := w.apart.Load()
+	return groups != nil && (*groups)[src] != (*groups)[dst]
+}

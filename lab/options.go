@@ -1,0 +1,56 @@
+package lab
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// Options are those of one run of one scenario.
+type Options struct {
+	// Seed decides what happens by chance; 0 means the scenario's own.
+	Seed uint64
+	// Dir is the folder of the run, which must exist; files go into a folder of
+	// the scenario's in it, see Folder. Empty means that none are written.
+	Dir string
+	// Capture writes what the hosts send and receive to a pcapng file.
+	Capture bool
+	// SnapLen is how many bytes of a packet the capture keeps; 0 means all.
+	SnapLen int
+	// Quirks are given to every NIC besides those that the scenario names.
+	Quirks []string
+	// Replay is the command that repeats the run, for its files and its result.
+	Replay string
+	// Progress, if not nil, is told now and then how the run is getting on, always
+	// from the goroutine that runs it.
+	Progress func(Progress) `json:"-"`
+}
+
+// Progress is how far a run has come.
+type Progress struct {
+	At       time.Duration // of the scenario's own time
+	Messages uint64        // delivered to all ranks
+	Bytes    uint64
+	Ranks    int // that have ended
+	Of       int
+}
+
+// defaultSeed is that of a scenario which names none.
+const defaultSeed = 1
+
+// SeedFor returns the seed that a run of s has.
+func (o *Options) SeedFor(s *scenarios.Scenario) uint64 {
+	switch {
+	case o.Seed != 0:
+		return o.Seed
+	case s.Seed != 0:
+		return s.Seed
+	}
+	return defaultSeed
+}
+
+// Folder is where the files of a scenario on a tier go, as a path in Dir.
+func (o *Options) Folder(s *scenarios.Scenario, tier scenarios.Tier) string {
+	return fmt.Sprintf("%s-%s", s.Name, tier)
+}

@@ -1,0 +1,103 @@
+package perflab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/fabrictest/fabrictest/perf"
+)
+
+// order is what the parent tells a host: to play a program, to say how much
+// memory it has while idle, or what the other side has said.
+type order struct {
+	Program   *perf.Program `json:"program,omitempty"`
+	Role      perf.Role     `json:"role,omitempty"`
+	Offloaded bool          `json:"offloaded,omitempty"`
+	Idle      bool          `json:"idle,omitempty"`
+	Swapped   []byte        `json:"swapped,omitempty"`
+}
+
+// reply is what a host says: something for the other side, or how its program
+// ended.
+type reply struct {
+	Swap  []byte  `json:"swap,omitempty"`
+	Done  bool    `json:"done,omitempty"`
+	Value float64 `json:"value,omitempty"`
+	Error string  `json:"error,omitempty"`
+}
+
+// channel is the host's end of the control channel.
+type channel struct {
+	out     *json.Encoder
+	orders  chan order
+	swapped chan []byte
+	failed  error // why the channels were closed
+}
+
+func newChannel(in io.Reader, out io.Writer) *channel {
+	c := &channel{out: json.NewEncoder(out), orders: make(chan order), swapped: make(chan []byte, 1)}
+	go c.listen(json.NewDecoder(in))
+	return c
+}
+
+func (c *channel) listen(in *json.Decoder) {
+	defer close(c.orders)
+	defer close(c.swapped)
+	for {
+		var o order
+		if err := in.Decode(&o); err != nil {
+			c.failed = err
+			return
+		}
+		if o.Swapped != nil {
+			c.swapped <- o.Swapped
+		} else {
+			c.orders <- o
+		}
+	}
+}
+
+// Swap is that of perf.Exchange, by way of the parent.
+func (c *channel) Swap(ctx context.Context, mine []byte) ([]byte, error) {
+	if err := c.out.Encode(reply{Swap: mine}); err != nil {
+		return nil, err
+	}
+	select {
+	case theirs, ok := <-c.swapped:
+		if !ok {
+			return nil, fmt.Errorf("control channel: %w", c.failed)
+		}
+		return theirs, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// HostMain is the life of a host's process: it does what comes in from the
+// parent, with devices of open, until there is no more. It binds the process
+// to the processor that cpu names, counted from 1; 0 binds it to none.
+func HostMain(ctx context.Context, in io.Reader, out io.Writer, open Opener, cpu int) error {
+	if cpu > 0 {
+		if err := bindProcess(cpu - 1); err != nil {
+			return fmt.Errorf("bind to processor %d: %w", cpu-1, err)
+		}
+	}
+	c := newChannel(in, out)
+	for o := range c.orders {
+		r := reply{Done: true}
+		var err error
+		if r.Value, err = c.obey(ctx, o, open); err != nil {
+			r.Error = err.Error()
+		}
+		if err := c.out.Encode(r); err != nil {
+			return err
+		}
+	}
+	if errors.Is(c.failed, io.EOF) {
+		return nil
+	}
+	return c.failed
+}

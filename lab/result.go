@@ -1,0 +1,110 @@
+package lab
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// NewResult returns a result of which nothing is known yet but what was to run.
+func NewResult(s *scenarios.Scenario, tier scenarios.Tier, opts *Options) *report.Result {
+	return &report.Result{
+		Name: s.Name, Title: s.Title, Description: s.Description, Tags: s.Tags, Tier: string(tier), Seed: opts.SeedFor(s), Replay: opts.Replay,
+	}
+}
+
+// Break makes r that of a run which could not be brought to its end, for a
+// reason of ours and not of the fabric's.
+func Break(r *report.Result, err error) {
+	line, rest, _ := strings.Cut(err.Error(), "\n")
+	r.Verdict, r.Reason = report.Broken, line
+	if rest != "" {
+		r.Detail = strings.TrimPrefix(r.Detail+"\n"+rest, "\n")
+	}
+}
+
+// Fill judges o and puts everything about it into r.
+func (o *Observed) Fill(r *report.Result) {
+	r.Elapsed, r.Fabric, r.Links, r.Faults = o.Elapsed, o.Plan.Topology, o.Links, o.faults()
+	for i := range o.Ranks {
+		r.Ranks = append(r.Ranks, o.Ranks[i].report())
+	}
+	r.Checks = Judge(o)
+	r.Verdict = report.Passed
+	for _, c := range r.Checks {
+		if !c.OK {
+			r.Verdict = report.Failed
+			r.Reason = fmt.Sprintf("%s: want %s, got %s", c.Name, c.Want, c.Got)
+			break
+		}
+	}
+	if r.Verdict == report.Failed {
+		r.Detail = o.detail()
+	}
+}
+
+// detail says how each rank ended that did not finish.
+func (o *Observed) detail() string {
+	var b strings.Builder
+	for i := range o.Ranks {
+		r := &o.Ranks[i]
+		if r.State == Finished || r.State == Killed {
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s", r.name(), r.State)
+		if r.Err != nil {
+			fmt.Fprintf(&b, ": %v", r.Err)
+		}
+		b.WriteByte('\n')
+		for line := range strings.Lines(r.Waiting) {
+			fmt.Fprintf(&b, "  %s\n", strings.TrimRight(line, "\n"))
+		}
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// report is the rank as a result has it.
+func (r *Rank) report() report.Rank {
+	out := report.Rank{
+		Rank: r.Rank, Host: r.Host, State: r.State, ExitCode: r.ExitCode, Signal: r.Signal,
+		Resent: r.counter(retransmitted), MemoryKiB: r.MemoryKiB, Marks: r.Marks, Waiting: r.Waiting,
+		Counters: nonZero(r.counters()),
+	}
+	if r.Err != nil {
+		out.Error = r.Err.Error()
+	}
+	for _, s := range r.Samples {
+		out.Samples = append(out.Samples, report.Sample{At: s.At, Messages: s.Messages, Bytes: s.Bytes, Resent: s.Retransmits, Errors: s.Errors})
+	}
+	if rep := r.Report; rep != nil {
+		out.Elapsed, out.Failures, out.Reconn = rep.Elapsed, max(rep.FailureCount, len(rep.Failures)), rep.Reconnects
+		out.Violations = rep.Violations
+		for _, f := range rep.Flows {
+			out.Messages += uint64(f.Arrived)
+			out.Bytes += uint64(f.Bytes)
+		}
+		if l := rep.Latency; l != nil && l.Count > 0 {
+			out.Latency = &report.Latency{Count: l.Count, Min: l.Min, P50: l.P50, P99: l.P99, Max: l.Max, Mean: l.Sum / time.Duration(l.Count)}
+		}
+	} else if n := len(r.Samples); n > 0 {
+		out.Messages, out.Bytes = r.Samples[n-1].Messages, r.Samples[n-1].Bytes
+	}
+	return out
+}
+
+func nonZero(all []verbs.Counter) map[string]uint64 {
+	out := make(map[string]uint64)
+	for _, c := range all {
+		if c.Value > 0 {
+			out[c.Name] += c.Value
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}

@@ -1,0 +1,187 @@
+package simlab
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/scenarios/workload"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// pingDatagram stands for any packet.
+var pingDatagram = link.Datagram{Payload: make([]byte, 64)}
+
+// scripted is a program that does as it is told.
+type scripted struct {
+	rank *workload.Rank
+	do   func(*workload.Rank) error
+}
+
+func (s *scripted) Run() (*workload.Report, error) {
+	return &workload.Report{Rank: s.rank.Rank}, s.do(s.rank)
+}
+func (s *scripted) Status() string { return "it does as it is told" }
+
+// runScript runs a pair whose ranks do as they are told.
+func runScript(t *testing.T, extra string, do func(*workload.Rank) error) *report.Result {
+	t.Helper()
+	s := parse(t, "fabric: {kind: pair}\nworkload: {kind: stream, messages: 1}\nexpect: {delivered: any}\n"+extra)
+	return runWith(context.Background(), s, lab.Options{}, func(_ workload.Config, r *workload.Rank) (workload.Program, error) {
+		return &scripted{r, do}, nil
+	})
+}
+
+func TestPanicIsABrokenRun(t *testing.T) {
+	r := runScript(t, "", func(r *workload.Rank) error {
+		if r.Rank == 1 {
+			panic("out of luck")
+		}
+		r.Proc.Sleep(time.Second)
+		return nil
+	})
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "rank 1 on host1 panicked: out of luck") || !strings.Contains(r.Detail, "badtimes_test.go") {
+		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
+	}
+	s := parse(t, "fabric: {kind: pair}\nworkload: {kind: stream, messages: 1}\n")
+	r = Run(context.Background(), s, lab.Options{Progress: func(lab.Progress) { panic("outside of any program") }})
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "outside of any program") {
+		t.Errorf("%s: %s", r.Verdict, r.Reason)
+	}
+}
+
+func TestFailingProgramFailsTheRun(t *testing.T) {
+	r := runScript(t, "", func(r *workload.Rank) error {
+		if r.Rank == 1 {
+			return errors.New("no receive queue")
+		}
+		_, err := r.Control.Recv(1, verbs.Forever)
+		if !errors.Is(err, workload.ErrGone) {
+			t.Errorf("the peer of one who failed hears %v", err)
+		}
+		return nil
+	})
+	if r.Verdict != report.Failed || r.Reason != "programs: want every program comes to its end, got rank 1 on host1 failed: no receive queue" {
+		t.Errorf("%s: %s", r.Verdict, r.Reason)
+	}
+	if r.Ranks[0].State != lab.Finished || r.Ranks[1].State != lab.Errored || r.Ranks[1].Error != "no receive queue" {
+		t.Errorf("%s, %s", r.Ranks[0].State, r.Ranks[1].State)
+	}
+}
+
+func TestDeadlockAndLimit(t *testing.T) {
+	r := runScript(t, "", func(r *workload.Rank) error {
+		_, err := r.Control.Recv(1-r.Rank, verbs.Forever)
+		return err
+	})
+	if r.Verdict != report.Failed || !strings.Contains(r.Reason, "rank 0 on host0 did not end: deadlock at 0s") {
+		t.Errorf("%s: %s", r.Verdict, r.Reason)
+	}
+	for i, k := range r.Ranks {
+		if k.State != lab.Hung || !strings.Contains(k.Waiting, "it does as it is told\nwaits for a message of rank "+string('1'-rune(i))) {
+			t.Errorf("rank %d: %s: %q", i, k.State, k.Waiting)
+		}
+	}
+	r = runScript(t, "limit: 3ms\n", func(r *workload.Rank) error {
+		for {
+			r.Proc.Sleep(time.Microsecond)
+		}
+	})
+	if r.Verdict != report.Failed || !strings.Contains(r.Reason, "the limit of 3ms is reached") || r.Elapsed != 3*time.Millisecond {
+		t.Errorf("%s after %v: %s", r.Verdict, r.Elapsed, r.Reason)
+	}
+}
+
+func TestInterruptedRun(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	s := parse(t, "fabric: {kind: pair}\nworkload: {kind: stream, messages: 1}\n")
+	enough := errors.New("enough")
+	r := runWith(ctx, s, lab.Options{}, func(_ workload.Config, r *workload.Rank) (workload.Program, error) {
+		return &scripted{r, func(r *workload.Rank) error {
+			for i := 0; ; i++ {
+				if r.Proc.Sleep(1); i == 1000 {
+					cancel(enough)
+				}
+			}
+		}}, nil
+	})
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "interrupted at") || !strings.Contains(r.Reason, "enough") {
+		t.Errorf("%s: %s", r.Verdict, r.Reason)
+	}
+}
+
+func TestWhatCannotBeRunIsBroken(t *testing.T) {
+	r := play(t, "tiers: [netns]\nfabric: {kind: pair}\nworkload: {kind: stream, messages: 1}\n", lab.Options{})
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "test.yaml:4:") {
+		t.Errorf("%s: %s", r.Verdict, r.Reason)
+	}
+	made := &scenarios.Scenario{Name: "made", Fabric: scenarios.Fabric{Kind: "heap"}}
+	if r := Run(context.Background(), made, lab.Options{}); r.Verdict != report.Broken || r.Name != "made" {
+		t.Errorf("%s: %s", r.Verdict, r.Reason)
+	}
+	// An unbreakable program, and one that cannot be made.
+	r = runScript(t, "faults: [{at: 1us, do: qp-error, on: [host0]}]\n", func(r *workload.Rank) error { r.Proc.Sleep(time.Millisecond); return nil })
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "rank 0 on host0: queue pairs of the workload stream cannot be broken") {
+		t.Errorf("%s: %s", r.Verdict, r.Reason)
+	}
+}
+
+// A capture that cannot be written is no capture, and nothing stays behind.
+func TestCaptureBadTimes(t *testing.T) {
+	const text = "fabric: {kind: pair}\nworkload: {kind: stream, messages: 100}\n"
+	dir := t.TempDir()
+	blocked := filepath.Join(dir, "file")
+	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := play(t, text, lab.Options{Capture: true, Dir: blocked})
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "capture") || !strings.Contains(r.Reason, blocked) {
+		t.Errorf("%s: %s", r.Verdict, r.Reason)
+	}
+	// A full disk, as /dev/full is one: the file is a link to it.
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("this system has no /dev/full")
+	}
+	if err := os.Mkdir(filepath.Join(dir, "test-sim"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "test-sim", captureFile)
+	if err := os.Symlink("/dev/full", path); err != nil {
+		t.Fatal(err)
+	}
+	r = play(t, text, lab.Options{Capture: true, Dir: dir})
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "test-sim/capture.pcapng") || !strings.Contains(r.Reason, "no space left") || len(r.Files) != 0 {
+		t.Errorf("%s: %s, files %v", r.Verdict, r.Reason, r.Files)
+	}
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("a broken capture stays: %v", err)
+	}
+	if len(r.Checks) == 0 {
+		t.Error("what was seen of the run is lost with the capture")
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var all []lab.Progress
+	r := play(t, "fabric: {kind: star, hosts: 4}\n"+pingpong, lab.Options{Progress: func(p lab.Progress) { all = append(all, p) }})
+	if len(all) < 4 {
+		t.Fatalf("%d times", len(all))
+	}
+	last := all[len(all)-1]
+	if last.Ranks != 4 || last.Of != 4 || last.Messages == 0 || last.At > r.Elapsed {
+		t.Errorf("%+v", last)
+	}
+	for i := 1; i < len(all); i++ {
+		if all[i].At < all[i-1].At || all[i].Messages < all[i-1].Messages {
+			t.Errorf("%+v after %+v", all[i], all[i-1])
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package simlab
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/report"
+)
+
+// Every expectation can fail in a run too, and alone: one that is not met, or a
+// NIC that breaks it.
+func TestExpectationsFail(t *testing.T) {
+	const (
+		clean  = "fabric: {kind: pair}\nworkload: {kind: stream, messages: 100, bytes: 1KiB}\n"
+		lossy  = "fabric: {kind: pair}\nimpair: [{loss: 2%}]\nworkload: {kind: stream, messages: 300, bytes: 4KiB, timeout: 1ms}\n"
+		killed = "fabric: {kind: pair}\nfaults: [{at: 1ms, do: kill, on: [host1]}]\nworkload: {kind: pingpong, messages: 10000, think: 10us, timeout: 1ms, retries: 1}\n"
+		broken = "fabric: {kind: pair}\nfaults: [{at: 1ms, do: qp-error, on: [host0]}]\nworkload: {kind: pingpong, messages: 300, think: 10us, timeout: 1ms, reconnect: true}\n"
+	)
+	for _, tc := range []struct {
+		text   string
+		quirks []string
+		red    string // all that turns red, in order
+		got    string // part of what the first says
+	}{
+		{text: clean + "expect: {max_time: 1us}\n", red: "max_time"},
+		{text: clean + "expect: {retransmits: {min: 1}}\n", red: "retransmits", got: "0"},
+		{text: clean + "expect: {errors: {host0: [retry exceeded]}}\n", red: "errors", got: `saw no "retry exceeded"`},
+		{text: clean + "events: [{on: [host0], nth: 100000, do: drop}]\n", red: "events", got: "events[0], drop of packet 100000, never did"},
+		{text: clean + "events: [{on: [host0], nth: 3, do: truncate, bytes: 9000}]\n", red: "events", got: "to 9000 bytes of a payload"},
+		{text: clean + "expect: {violations: {min: 1}}\n", red: "violations", got: "none"},
+		{text: lossy + "expect: {lost: {max: 0}}\n", red: "lost"},
+		{text: lossy + "expect: {retransmits: {max: 0}}\n", red: "retransmits"},
+		{text: lossy + "expect: {marked: {min: 1}}\n", red: "marked", got: "0"},
+		{text: killed + "expect: {killed: [host1], errors: {host0: [remote access]}}\n", red: "errors", got: `saw no "remote access"`},
+		{text: broken + "expect: {reconnects: {max: 0}}\n", red: "reconnects", got: "2"},
+		{text: broken + "expect: {recovery: 1us}\n", red: "recovery", got: "after host0 queue pairs broken at 1ms"},
+		// A NIC that is told to be wrong.
+		{
+			text:   "fabric: {kind: pair}\nimpair: [{corrupt: 5%}]\nworkload: {kind: stream, op: write, messages: 300, bytes: 16KiB, timeout: 1ms}\nexpect: {delivered: any}\n",
+			quirks: []string{"ICRCIgnored"}, red: "memory violations", got: "byte",
+		},
+		{
+			text: "fabric: {kind: pair}\nimpair: [{loss: 2%}]\nworkload: {kind: random, services: [rc], messages: 400}\n", quirks: []string{"AckSkipsRead"},
+			red: "delivered memory violations", got: "messages",
+		},
+	} {
+		r := play(t, tc.text, lab.Options{Quirks: tc.quirks})
+		if got := strings.Join(red(r), " "); got != tc.red || r.Verdict != report.Failed {
+			t.Errorf("%s%v: %s, %q turn red, want %q: %s", tc.text, tc.quirks, r.Verdict, got, tc.red, r.Reason)
+			continue
+		}
+		if name, _, _ := strings.Cut(tc.red, " "); !strings.Contains(check(r, name).Got, tc.got) {
+			t.Errorf("%s: got %q, want %q in it", tc.text, check(r, name).Got, tc.got)
+		}
+		if !strings.HasPrefix(r.Reason, strings.Fields(tc.red)[0]+": want ") {
+			t.Errorf("%s: the reason is %q", tc.text, r.Reason)
+		}
+	}
+}
+
+// The same scenarios hold when nothing is asked that is not so.
+func TestQuirksAreOnTheHostsNamed(t *testing.T) {
+	const text = "fabric: {kind: pair}\nimpair: [{corrupt: 5%}]\nworkload: {kind: stream, op: write, messages: 300, bytes: 16KiB, timeout: 1ms}\n"
+	passes(t, text)
+	// host0 only sends: that it ignores checksums hardly matters, as its peer does not.
+	r := play(t, text+"nic: {quirks: [ICRCIgnored], on: [host1]}\n", lab.Options{})
+	if got := red(r); !slices.Contains(got, "violations") {
+		t.Errorf("a flawed receiver was not found out: %v", got)
+	}
+	r = play(t, text+"nic: {quirks: [NoSuchQuirk]}\n", lab.Options{})
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "test.yaml:7:") || !strings.Contains(r.Reason, `no quirk "NoSuchQuirk"`) {
+		t.Errorf("%s: %s", r.Verdict, r.Reason)
+	}
+	r = play(t, text, lab.Options{Quirks: []string{"NoSuchQuirk"}})
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, `no quirk "NoSuchQuirk"`) {
+		t.Errorf("%s: %s", r.Verdict, r.Reason)
+	}
+}

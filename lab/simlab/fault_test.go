@@ -1,0 +1,125 @@
+package simlab
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/report"
+)
+
+// pingpong is traffic that goes on for some 25 ms.
+const pingpong = "workload: {kind: pingpong, messages: 1000, bytes: 256, think: 10us, timeout: 1ms, retries: 7}\n"
+
+func TestLinkDown(t *testing.T) {
+	r := passes(t, "fabric: {kind: star, hosts: 4}\n"+pingpong+`
+faults: [{at: 2ms, do: down, on: [host1], for: 2ms}]
+expect: {retransmits: {min: 1}, recovery: 3ms}
+`)
+	if len(r.Faults) != 1 || r.Faults[0].What != "host1/rdma0 down" || r.Faults[0].At != 2*time.Millisecond || r.Faults[0].Until != 4*time.Millisecond {
+		t.Fatalf("%+v", r.Faults)
+	}
+	if again := r.Faults[0].Recovered; again == nil || *again <= 0 {
+		t.Errorf("recovered after %v", again)
+	}
+	// Those whom it does not touch do not notice.
+	if r.Ranks[2].Resent+r.Ranks[3].Resent != 0 || r.Ranks[0].Resent == 0 {
+		t.Errorf("resent: %d, %d, %d, %d", r.Ranks[0].Resent, r.Ranks[1].Resent, r.Ranks[2].Resent, r.Ranks[3].Resent)
+	}
+	if got := cable(t, r, "switch0", "host1/rdma0").Lost["link_down"]; got == 0 {
+		t.Error("nothing was lost at the link that was down")
+	}
+}
+
+func TestPartitionHeals(t *testing.T) {
+	r := passes(t, "fabric: {kind: star, hosts: 4}\n"+pingpong+`
+faults: [{at: 2ms, do: partition, groups: [[host0], [host1, host2, host3]], for: 2ms}]
+expect: {lost: {min: 1}, recovery: 3ms}
+`)
+	if got := cable(t, r, "switch0", "host1/rdma0").Lost["partition"]; got == 0 {
+		t.Error("nothing was lost to the partition")
+	}
+	if r.Ranks[2].Resent != 0 {
+		t.Error("hosts of one side noticed")
+	}
+}
+
+func TestImpairmentsAreReplacedAndPutBack(t *testing.T) {
+	r := passes(t, "fabric: {kind: pair}\n"+pingpong+`
+faults: [{at: 5ms, do: impair, set: {on: [host0], loss: 100%}, for: 2ms}]
+expect: {lost: {min: 1, max: 4}}
+`)
+	l := cable(t, r, "host0/rdma0", "host1/rdma0")
+	if l.Lost["loss"] == 0 || !l.Impaired || cable(t, r, "host1/rdma0", "host0/rdma0").Lost != nil {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestKilledPeer(t *testing.T) {
+	r := passes(t, "fabric: {kind: star, hosts: 4}\n"+pingpong+`
+faults: [{at: 5ms, do: kill, on: [host1]}]
+expect: {killed: [host1], errors: {host0: [retry exceeded]}}
+`)
+	for i, want := range []string{lab.Finished, lab.Killed, lab.Finished, lab.Finished} {
+		if r.Ranks[i].State != want {
+			t.Errorf("rank %d: %s, want %s", i, r.Ranks[i].State, want)
+		}
+	}
+	if r.Ranks[1].Waiting == "" || r.Ranks[1].Messages == 0 || r.Ranks[1].Counters["sent_pkts"] == 0 {
+		t.Errorf("of the one who was killed is known: at %q, %d messages, %v", r.Ranks[1].Waiting, r.Ranks[1].Messages, r.Ranks[1].Counters)
+	}
+}
+
+// Killing a rank that has ended is no death.
+func TestKilledTooLate(t *testing.T) {
+	r := play(t, "fabric: {kind: pair}\nworkload: {kind: stream, messages: 10, bytes: 64}\n"+`
+faults: [{at: 1s, do: kill, on: [host1]}]
+expect: {killed: [host1]}
+`, lab.Options{})
+	if got := check(r, "killed"); got.OK || got.Got != "none" || got.Want != "host1" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A frozen host is silent, and goes on afterwards.
+func TestFrozenHost(t *testing.T) {
+	r := passes(t, "fabric: {kind: pair}\n"+pingpong+`
+faults: [{at: 5ms, do: freeze, on: [host1], for: 3ms}]
+expect: {retransmits: {min: 1}, recovery: 1ms}
+`)
+	for _, s := range r.Ranks[1].Samples {
+		if s.At > 5*time.Millisecond && s.At < 8*time.Millisecond {
+			t.Errorf("the frozen rank gave a sign of life at %v", s.At)
+		}
+	}
+}
+
+func TestBrokenQueuePairs(t *testing.T) {
+	const text = "fabric: {kind: pair}\nworkload: {kind: pingpong, messages: 500, think: 10us, timeout: 1ms, retries: 3%s}\nfaults: [{at: 2ms, do: qp-error, on: [host1]}]\n"
+	passes(t, strings.Replace(text, "%s", ", reconnect: true", 1)+"expect: {reconnects: {min: 1}, recovery: 20ms}\n")
+	r := play(t, strings.Replace(text, "%s", "", 1)+"expect: {delivered: at-most-once}\n", lab.Options{})
+	if r.Ranks[0].Failures+r.Ranks[1].Failures == 0 {
+		t.Errorf("nobody saw an error: %s %s", r.Verdict, r.Reason)
+	}
+}
+
+// A run that comes to nothing is a failure with what each rank waits for.
+func TestHang(t *testing.T) {
+	// The peer's NIC never completes what it cannot deliver.
+	r := play(t, "fabric: {kind: pair}\nnic: {quirks: [RetryExcHangs]}\nworkload: {kind: stream, messages: 100, timeout: 1ms, retries: 1}\n"+`
+faults: [{at: 5us, do: down, on: [host1]}]
+limit: 2s
+`, lab.Options{})
+	if r.Verdict != report.Failed || !strings.HasPrefix(r.Reason, "programs: want every program comes to its end") {
+		t.Fatalf("%s: %s", r.Verdict, r.Reason)
+	}
+	for _, k := range r.Ranks {
+		if k.State != lab.Hung || k.Waiting == "" {
+			t.Errorf("rank %d: %s, waiting: %q", k.Rank, k.State, k.Waiting)
+		}
+	}
+	if !strings.Contains(r.Detail, "rank 0 on host0 hung") || !strings.Contains(r.Detail, "rank 1 on host1 hung") {
+		t.Errorf("detail:\n%s", r.Detail)
+	}
+}

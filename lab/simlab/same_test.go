@@ -1,0 +1,111 @@
+package simlab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// rich has a bit of everything in it.
+const rich = `
+fabric: {kind: fat-tree, hosts: 6, leaves: 2, spines: 2, rails: 2, link: {rate: 10Gbit, ecn: {min: 20kB, max: 80kB, share: 20%}}}
+impair:
+  - {loss: 0.5%, jitter: 2us, duplicate: 0.5%}
+  - {on: [host1], way: in, reorder: 1%, reorder_delay: 5us, corrupt: 0.5%}
+events: [{on: [host2/rdma1], nth: 9, do: drop}]
+faults:
+  - {at: 100us, do: down, on: [host3/rdma0], for: 200us}
+  - {at: 200us, do: impair, set: {on: [host4], loss: 5%}, for: 300us}
+  - {at: 300us, do: down, on: [leaf0-rail0/port3], for: 200us}
+  - {at: 600us, do: qp-error, on: [host5]}
+workload: {kind: all-to-all, messages: 12, bytes: 8KiB, timeout: 1ms, reconnect: true}
+expect: {delivered: any}
+`
+
+// inFull is everything that a run leaves, but for the time on the wall.
+func inFull(t *testing.T, s *scenarios.Scenario, seed uint64, dir string) (result, capture []byte) {
+	r := Run(context.Background(), s, lab.Options{Seed: seed, Dir: dir, Capture: true, SnapLen: 128, Replay: "fabrictest run rich"})
+	if r.Verdict == report.Broken || len(r.Files) != 1 {
+		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
+		return nil, nil
+	}
+	r.Wall = 0
+	result, err := json.Marshal(r)
+	if err != nil {
+		t.Error(err)
+	}
+	capture, err = os.ReadFile(filepath.Join(dir, r.Files[0].Path))
+	if err != nil || int64(len(capture)) != r.Files[0].Size || r.Files[0].Path != "test-sim/capture.pcapng" {
+		t.Errorf("%d bytes, %v, %+v", len(capture), err, r.Files[0])
+	}
+	return result, capture
+}
+
+// One seed, one result and one capture, also when several runs are under way.
+func TestSameSeedSameRun(t *testing.T) {
+	s := parse(t, rich)
+	var wg sync.WaitGroup
+	var results, captures [4][]byte
+	for i := range results {
+		dir := t.TempDir()
+		wg.Go(func() { results[i], captures[i] = inFull(t, s, 7+uint64(i/3), dir) })
+	}
+	wg.Wait()
+	for i := 1; i < 3; i++ {
+		if !bytes.Equal(results[i], results[0]) {
+			t.Errorf("run %d of the same seed has another result: %s", i, firstDifference(results[i], results[0]))
+		}
+		if !bytes.Equal(captures[i], captures[0]) {
+			t.Errorf("run %d of the same seed has another capture", i)
+		}
+	}
+	if bytes.Equal(captures[3], captures[0]) || bytes.Equal(results[3], results[0]) {
+		t.Error("another seed, and the same run")
+	}
+	if len(captures[0]) < 10_000 {
+		t.Errorf("a capture of %d bytes", len(captures[0]))
+	}
+}
+
+func firstDifference(a, b []byte) string {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			from := max(0, i-80)
+			return "…" + string(a[from:min(len(a), i+80)]) + "…, not …" + string(b[from:min(len(b), i+80)]) + "…"
+		}
+	}
+	return "one is longer"
+}
+
+// Every tier draws a packet's fate from the same stream: that of its port and
+// direction, which the plan names.
+func TestFateIsThatOfThePlan(t *testing.T) {
+	const text = "fabric: {kind: pair}\nimpair: [{on: [host0], loss: 30%}]\nworkload: {kind: pingpong, messages: 40, timeout: 1ms, bytes: 64}\n"
+	s := parse(t, text)
+	r := Run(context.Background(), s, lab.Options{Seed: 3})
+	plan, err := lab.NewPlan(s, lab.Options{Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := impair.NewPipe(plan.Ports[0].Out.Config, softroce.Dissector{}, plan.Streams(0, lab.Out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := cable(t, r, "host0/rdma0", "host1/rdma0")
+	for range l.Packets {
+		pipe.Apply(0, &pingDatagram, nil)
+	}
+	if got := pipe.Counters().Lost; got != l.Lost["loss"] || got == 0 {
+		t.Errorf("of %d packets the simulation lost %d, and the plan's own stream %d", l.Packets, l.Lost["loss"], got)
+	}
+}

@@ -1,0 +1,68 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// maxThreads is how many threads of a process a dump shows.
+const maxThreads = 32
+
+// kernelView says what the kernel shows of a process: its state, and where each
+// of its threads waits. What this user may not see is left out.
+func kernelView(pid int) string {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	var b strings.Builder
+	status := procFile(dir, "status")
+	if status == "" {
+		return fmt.Sprintf("process %d is not there any more", pid)
+	}
+	fmt.Fprintf(&b, "the kernel's view of process %d:", pid)
+	for line := range strings.Lines(status) {
+		switch key, value, _ := strings.Cut(line, ":"); key {
+		case "Name", "State", "Threads", "VmRSS", "SigPnd", "ShdPnd", "SigBlk", "SigIgn":
+			fmt.Fprintf(&b, " %s %s;", key, strings.Join(strings.Fields(value), " "))
+		}
+	}
+	threads, _ := filepath.Glob(dir + "/task/*")
+	for i, t := range threads {
+		if i == maxThreads {
+			fmt.Fprintf(&b, "\n  and %d threads more", len(threads)-i)
+			break
+		}
+		fmt.Fprintf(&b, "\n  thread %s: %s", filepath.Base(t), threadView(t))
+	}
+	return b.String()
+}
+
+func threadView(dir string) string {
+	var parts []string
+	// The state is the first field after the name, which may hold anything.
+	if stat := procFile(dir, "stat"); stat != "" {
+		if _, rest, ok := strings.Cut(stat[max(0, strings.LastIndexByte(stat, ')')):], ") "); ok {
+			parts = append(parts, "state "+rest[:min(1, len(rest))])
+		}
+	}
+	if w := procFile(dir, "wchan"); w != "" && w != "0" {
+		parts = append(parts, "waits in "+w)
+	}
+	if s, _, _ := strings.Cut(procFile(dir, "syscall"), " "); s != "" && s != "running" {
+		parts = append(parts, "syscall "+s)
+	}
+	// Where a system call sleeps in vain the stack is worth its length.
+	if s := procFile(dir, "stack"); s != "" && slices.Contains(parts, "state D") {
+		parts = append(parts, "stack\n    "+strings.ReplaceAll(s, "\n", "\n    "))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func procFile(dir, name string) string {
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}

@@ -1,0 +1,264 @@
+package launch_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/launch"
+)
+
+func TestFrozenRankIsExcusedUntilThawed(t *testing.T) {
+	var r record
+	patience := 300 * time.Millisecond
+	g := start(t, t.Context(), cast("order"), quick(func(o *launch.Options) { o.OnEvent, o.Patience = r.note, patience }))
+	r.await(t, 0, launch.Marked, "ready")
+	if err := g.Freeze(0); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * patience)
+	if dump := g.Dump(t.Context())[0]; runtime.GOOS == "linux" && (!strings.Contains(dump, "frozen") || !strings.Contains(dump, "stopped")) {
+		t.Errorf("dump of a frozen rank: %q", dump)
+	}
+	if err := g.Thaw(0); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(patience / 2)
+	if dump := g.Dump(t.Context())[0]; dump != "counts sheep" {
+		t.Errorf("dump of a thawed rank: %q", dump)
+	}
+	if err := g.Order(t.Context(), 0, "finish"); err != nil {
+		t.Fatal(err)
+	}
+	outcomes, err := wait(t, g)
+	if err != nil {
+		t.Error(err)
+	}
+	want(t, outcomes, launch.Finished)
+}
+
+func TestRankThatStandsStillIsHungAndShowsItsGoroutines(t *testing.T) {
+	var r record
+	outcomes, err := run(t, cast("sleep", "stopself"), quick(func(o *launch.Options) { o.OnEvent, o.Patience = r.note, 400*time.Millisecond }))
+	want(t, outcomes, launch.Stopped, launch.Hung)
+	wantError(t, err, "rank 1 (hostb) hung", "gave no sign of life for")
+	if len(r.of(1, launch.Silent)) != 1 {
+		t.Error("nobody was told that it is silent")
+	}
+	w := outcomes[1].Waiting
+	if !strings.Contains(w, "on SIGQUIT it printed") || !strings.Contains(w, "goroutine 1") {
+		t.Errorf("no goroutines in %q", w)
+	}
+	if runtime.GOOS == "linux" && !strings.Contains(w, "State T (stopped)") {
+		t.Errorf("no view of the kernel's in %q", w)
+	}
+}
+
+// TestBusyRankIsNotHung: only a process that stands still as a whole is. That
+// there is no progress is for the caller's timeout to find, which shows why.
+func TestBusyRankIsNotHungAndEndsByTimeout(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+	defer cancel()
+	outcomes, err := wait(t, start(t, ctx, cast("spin"), quick(func(o *launch.Options) { o.Patience = 300 * time.Millisecond })))
+	want(t, outcomes, launch.Stopped)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want the context's", err)
+	}
+	if outcomes[0].Waiting != "computes" {
+		t.Errorf("it was at %q", outcomes[0].Waiting)
+	}
+}
+
+func TestCancellationEndsEverything(t *testing.T) {
+	var r record
+	why := errors.New("interrupted by the user")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	g := start(t, ctx, cast("family", "sleep", "order"), quick(func(o *launch.Options) { o.OnEvent = r.note }))
+	pids := pidsIn(t, r.await(t, 0, launch.Marked, "family").Text)
+	r.await(t, 1, launch.Joined, "")
+	cancel(why)
+	outcomes, err := wait(t, g)
+	if !errors.Is(err, why) {
+		t.Errorf("error %v, want %v", err, why)
+	}
+	want(t, outcomes, launch.Stopped, launch.Stopped)
+	if s := outcomes[0].Signal; s != "SIGKILL" {
+		t.Errorf("the rank that ignores SIGTERM ended by %q", s)
+	}
+	vanished(t, pids...)
+	if _, err := launch.Start(ctx, cast("sleep"), quick()); !errors.Is(err, why) {
+		t.Errorf("start after cancellation: %v", err)
+	}
+}
+
+func TestWhatARankLeavesBehindIsKilled(t *testing.T) {
+	var r record
+	outcomes, err := run(t, []launch.Spec{spec(0, "family", "leave")}, quick(func(o *launch.Options) { o.OnEvent = r.note }))
+	if err != nil {
+		t.Error(err)
+	}
+	want(t, outcomes, launch.Finished)
+	vanished(t, pidsIn(t, r.await(t, 0, launch.Marked, "family").Text)...)
+}
+
+// TestNothingSurvivesALauncherThatIsKilled: neither ranks, nor their children,
+// nor the guard.
+func TestNothingSurvivesALauncherThatIsKilled(t *testing.T) {
+	noLeaks(t)
+	parent := exec.Command(os.Args[0])
+	parent.Env = append(os.Environ(), roleEnv+"=parent")
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent.Stderr = os.Stderr
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said []byte
+	for buf := make([]byte, 4096); bytes.Count(said, []byte("\n")) < 2; {
+		n, err := out.Read(buf)
+		if err != nil {
+			t.Fatalf("the launcher said %q and no more: %v", said, err)
+		}
+		said = append(said, buf[:n]...)
+	}
+	var pids []int
+	for line := range strings.Lines(string(said)) {
+		pids = append(pids, pidsIn(t, line)...)
+	}
+	if len(pids) != 6 {
+		t.Fatalf("%d processes in %q, want 6", len(pids), said)
+	}
+	for _, pid := range pids {
+		if !alive(pid) {
+			t.Errorf("process %d does not live", pid)
+		}
+	}
+	pids = append(pids, guardsOf(t, parent.Process.Pid)...)
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait()
+	began := time.Now()
+	vanished(t, pids...)
+	t.Logf("%d processes gone after %v", len(pids), time.Since(began).Round(100*time.Microsecond))
+}
+
+// TestLauncherThatSleptBlamesNobody: it has heard of no rank because it did not
+// listen.
+func TestLauncherThatSleptBlamesNobody(t *testing.T) {
+	noLeaks(t)
+	launcher := exec.Command(os.Args[0])
+	launcher.Env = append(os.Environ(), roleEnv+"=nap", noRaceSleep)
+	launcher.Stderr = os.Stderr
+	out, err := launcher.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := launcher.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "joined"; {
+	}
+	_ = launcher.Process.Signal(syscall.SIGSTOP)
+	time.Sleep(500 * time.Millisecond)
+	_ = launcher.Process.Signal(syscall.SIGCONT)
+	if err := launcher.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func guardsOf(t *testing.T, parent int) []int {
+	t.Helper()
+	out, err := exec.Command("ps", "-o", "pid=,args=", "--ppid", itoa(parent)).Output()
+	if err != nil {
+		t.Logf("no ps to find the guard with: %v", err)
+		return nil
+	}
+	var pids []int
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "fabrictest-guard") {
+			pids = append(pids, pidsIn(t, "guard "+strings.Fields(line)[0])...)
+		}
+	}
+	if len(pids) != 1 {
+		t.Errorf("%d guards in %q, want 1", len(pids), out)
+	}
+	return pids
+}
+
+func TestFloodIsReadAndCut(t *testing.T) {
+	dir := t.TempDir()
+	mib := 150
+	if testing.Short() {
+		mib = 30
+	}
+	began := time.Now()
+	var shown bytes.Buffer
+	outcomes, err := run(t, []launch.Spec{spec(0, "flood", itoa(mib)), spec(1, "exchange")}[:1], quick(func(o *launch.Options) {
+		o.LogDir, o.LogLimit, o.Output = dir, 1<<20, &shown
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d MiB in %v", 2*mib, time.Since(began).Round(time.Millisecond))
+	for _, tt := range []struct {
+		out  launch.Output
+		name string
+		last string
+	}{{outcomes[0].Stdout, "rank0.stdout", "last of stdout"}, {outcomes[0].Stderr, "rank0.stderr", "last of stderr"}} {
+		total := int64(mib<<20 + len(tt.last))
+		if tt.out.Bytes != total || tt.out.Cut != total-1<<20 || tt.out.Error != "" {
+			t.Errorf("%s: %d bytes, %d cut, %q; want %d, %d", tt.name, tt.out.Bytes, tt.out.Cut, tt.out.Error, total, total-1<<20)
+		}
+		if !strings.HasSuffix(tt.out.Tail, tt.last) || len(tt.out.Tail) != 64<<10 {
+			t.Errorf("%s: tail of %d bytes ends in %q", tt.name, len(tt.out.Tail), tt.out.Tail[max(0, len(tt.out.Tail)-20):])
+		}
+		if tt.out.Path != filepath.Join(dir, tt.name) {
+			t.Errorf("log %q", tt.out.Path)
+		}
+		log, err := os.ReadFile(tt.out.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.HasSuffix(log, []byte(tt.last)) || !bytes.Contains(log, []byte("… cut, ")) || len(log) > 2<<20 {
+			t.Errorf("%s: log of %d bytes ends in %q", tt.name, len(log), log[max(0, len(log)-20):])
+		}
+	}
+	if n := shown.Len(); n < 2<<20 || n > 3<<20 || !bytes.HasPrefix(shown.Bytes(), []byte("0: ")) {
+		t.Errorf("%d bytes were shown, beginning with %.10q", n, shown.Bytes())
+	}
+}
+
+func TestMemoryIsTheRanksOwn(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells the peak of one program")
+	}
+	ballast := make([]byte, 200<<20) // what rusage would count
+	for i := 0; i < len(ballast); i += 4096 {
+		ballast[i] = 1
+	}
+	outcomes, err := run(t, []launch.Spec{spec(0, "memory", "1"), spec(1, "memory", "120")}, quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.KeepAlive(ballast)
+	small, large := outcomes[0].MaxRSS>>20, outcomes[1].MaxRSS>>20
+	if small < 2 || small > 100 || large < 120 || large > 400 || outcomes[0].RSSBound {
+		t.Errorf("%d and %d MiB resident, want a few, and 120 more", small, large)
+	}
+	if outcomes[1].User+outcomes[1].System <= 0 {
+		t.Error("no processor time was used")
+	}
+}

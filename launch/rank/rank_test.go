@@ -1,0 +1,322 @@
+package rank
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/launch/internal/control"
+)
+
+// launcher is the other end of a Conn, played by the test.
+type launcher struct {
+	t    *testing.T
+	file *os.File
+	lost chan error
+}
+
+var terms = control.Terms{Rank: 1, Size: 3, Host: "host1", MaxMessage: 1 << 20, MaxReport: 100}
+
+// joined returns a Conn and the launcher that it has joined.
+func joined(t *testing.T) (*Conn, *launcher) {
+	t.Helper()
+	goroutines := runtime.NumGoroutine()
+	t.Cleanup(func() {
+		for deadline := time.Now().Add(2 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
+				return
+			}
+		}
+	})
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.SetNonblock(fds[0], true); err != nil {
+		t.Fatal(err)
+	}
+	l := &launcher{t: t, file: os.NewFile(uintptr(fds[0]), "launcher"), lost: make(chan error, 1)}
+	t.Cleanup(func() { l.file.Close() })
+	t.Setenv(control.EnvControl, fmt.Sprint(fds[1]))
+	heard := make(chan error, 1)
+	go func() {
+		_, err := control.HearHello(l.file)
+		frames, _ := control.Answer(terms, []byte("job"))
+		for _, f := range frames {
+			l.send(f)
+		}
+		heard <- err
+	}()
+	c, err := JoinWith(Options{OnLost: func(err error) { l.lost <- err }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-heard; err != nil {
+		t.Fatal(err)
+	}
+	return c, l
+}
+
+func (l *launcher) send(f control.Frame) {
+	if _, err := l.file.Write(f.Append(nil)); err != nil {
+		l.t.Errorf("send %v: %v", f.Kind, err)
+	}
+}
+
+func (l *launcher) want(k control.Kind) control.Frame {
+	l.t.Helper()
+	_ = l.file.SetReadDeadline(time.Now().Add(5 * time.Second))
+	f, err := control.Read(l.file, control.FromRank(terms))
+	if err != nil || f.Kind != k {
+		l.t.Fatalf("the rank sent %v (%v), want %v", f.Kind, err, k)
+	}
+	return f
+}
+
+// close ends the conversation in order.
+func (l *launcher) close(c *Conn, reason error) control.Frame {
+	l.t.Helper()
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close(reason) }()
+	f := l.want(control.Bye)
+	l.send(control.Frame{Kind: control.Farewell})
+	if err := <-closed; err != nil {
+		l.t.Error(err)
+	}
+	return f
+}
+
+func TestJoinWithoutALauncher(t *testing.T) {
+	if _, err := Join(); !errors.Is(err, ErrNotLaunched) {
+		t.Errorf("Join = %v", err)
+	}
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for value, says := range map[string]string{
+		"three": "not the number of a descriptor", "-1": "not the number", "9999": "no socket", fmt.Sprint(file.Fd()): "no socket",
+	} {
+		t.Setenv(control.EnvControl, value)
+		if _, err := Join(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("Join with %q = %v, want %q", value, err, says)
+		}
+	}
+}
+
+func TestConnKnowsItsPlace(t *testing.T) {
+	c, l := joined(t)
+	if c.Rank() != 1 || c.Size() != 3 || c.Host() != "host1" || string(c.Job()) != "job" {
+		t.Errorf("%d of %d on %s: %s", c.Rank(), c.Size(), c.Host(), c.Job())
+	}
+	if _, err := Join(); !errors.Is(err, ErrNotLaunched) {
+		t.Errorf("second Join = %v", err)
+	}
+	if f := l.close(c, errors.New("tired")); string(f.Body) != "tired" {
+		t.Errorf("bye %q", f.Body)
+	}
+	for what, err := range map[string]error{
+		"send": c.Send(0, nil), "mark": c.Mark("x"), "sample": c.Sample(1), "report": c.Report(nil), "barrier": c.Barrier(-1),
+	} {
+		if !errors.Is(err, ErrClosed) && !errors.Is(err, ErrLost) {
+			t.Errorf("%s after Close = %v", what, err)
+		}
+	}
+	if _, err := c.Recv(0, -1); err == nil {
+		t.Error("Recv after Close waits for nothing and says nothing")
+	}
+	if err := c.Close(nil); err != nil {
+		t.Errorf("second Close = %v", err)
+	}
+}
+
+func TestMessagesOfTheGoneAreReceivedFirst(t *testing.T) {
+	c, l := joined(t)
+	for i := range 3 {
+		l.send(control.Frame{Kind: control.Data, Num: 2, Body: []byte{byte(i)}})
+	}
+	l.send(control.Frame{Kind: control.Gone, Num: 2})
+	for i := range 3 {
+		if msg, err := c.Recv(2, time.Second); err != nil || len(msg) != 1 || msg[0] != byte(i) {
+			t.Fatalf("Recv = %v, %v", msg, err)
+		}
+	}
+	for _, timeout := range []time.Duration{0, time.Second, -1} {
+		if _, err := c.Recv(2, timeout); !errors.Is(err, ErrGone) || errors.Is(err, ErrTimeout) {
+			t.Errorf("Recv(%v) = %v, want ErrGone", timeout, err)
+		}
+	}
+	if err := c.Send(2, nil); !errors.Is(err, ErrGone) {
+		t.Errorf("Send = %v", err)
+	}
+	if _, err := c.Recv(0, time.Millisecond); !errors.Is(err, ErrTimeout) {
+		t.Errorf("Recv from the living = %v", err)
+	}
+	l.close(c, nil)
+}
+
+func TestLimitsAreToldBeforeTheyAreBroken(t *testing.T) {
+	c, l := joined(t)
+	for what, err := range map[string]error{
+		"message": c.Send(0, make([]byte, terms.MaxMessage+1)), "report": c.Report(make([]byte, 101)),
+		"sample": c.Sample(strings.Repeat("x", 100<<10)),
+	} {
+		if !errors.Is(err, ErrTooBig) {
+			t.Errorf("%s = %v, want ErrTooBig", what, err)
+		}
+	}
+	for what, err := range map[string]error{
+		"nobody": c.Send(3, nil), "less": c.Send(-1, nil), "no JSON": c.Sample(func() {}),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	if _, err := c.Recv(3, 0); err == nil || errors.Is(err, ErrTimeout) {
+		t.Errorf("Recv from nobody = %v", err)
+	}
+	if err := c.Mark(strings.Repeat("m", 1<<20)); err != nil {
+		t.Error(err)
+	}
+	if f := l.want(control.Mark); len(f.Body) != control.MaxMark || !strings.HasSuffix(string(f.Body), "cut") {
+		t.Errorf("mark of %d bytes", len(f.Body))
+	}
+	if err := c.Report([]byte("r")); err != nil {
+		t.Error(err)
+	}
+	l.want(control.Report)
+	if err := c.Report([]byte("r")); err == nil {
+		t.Error("two reports")
+	}
+	l.close(c, nil)
+}
+
+func TestBarrierThatTimedOutIsTheSameBarrier(t *testing.T) {
+	c, l := joined(t)
+	for range 2 {
+		if err := c.Barrier(time.Millisecond); !errors.Is(err, ErrTimeout) {
+			t.Fatalf("Barrier = %v", err)
+		}
+	}
+	if f := l.want(control.Barrier); f.Num != 1 {
+		t.Errorf("came to barrier %d", f.Num)
+	}
+	l.send(control.Frame{Kind: control.Ping, Num: 5})
+	if f := l.want(control.Pong); f.Num != 5 { // and no second entry before it
+		t.Errorf("pong %d", f.Num)
+	}
+	l.send(control.Frame{Kind: control.Release, Num: 1})
+	if err := c.Barrier(-1); err != nil {
+		t.Error(err)
+	}
+	l.close(c, nil)
+}
+
+func TestStateIsShownWhileWaiting(t *testing.T) {
+	c, l := joined(t)
+	c.OnDump(func() string { return "two of three" })
+	received := make(chan error, 1)
+	go func() {
+		_, err := c.Recv(2, -1)
+		received <- err
+	}()
+	for c.state() == "" {
+		time.Sleep(time.Millisecond)
+	}
+	l.send(control.Frame{Kind: control.Dump, Num: 9})
+	f := l.want(control.DumpReply)
+	if s := string(f.Body); f.Num != 9 || !strings.HasPrefix(s, "waits for a message from rank 2, for ") || !strings.HasSuffix(s, "\ntwo of three") {
+		t.Errorf("dump %d: %q", f.Num, s)
+	}
+	l.send(control.Frame{Kind: control.Data, Num: 2})
+	if err := <-received; err != nil {
+		t.Error(err)
+	}
+	l.close(c, nil)
+}
+
+func TestLostLauncherEndsEveryWait(t *testing.T) {
+	tests := map[string]func(l *launcher){
+		"gone":    func(l *launcher) { l.file.Close() },
+		"garbage": func(l *launcher) { _, _ = l.file.WriteString("HTTP/1.1 400 Bad Request\r\n") },
+		"cut off": func(l *launcher) { l.send(control.Frame{Kind: control.Refuse, Body: []byte("too loud")}) },
+		"nobody":  func(l *launcher) { l.send(control.Frame{Kind: control.Data, Num: 77}) },
+	}
+	for name, end := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, l := joined(t)
+			errs := make(chan error, 2)
+			go func() { _, err := c.Recv(0, -1); errs <- err }()
+			go func() { errs <- c.Barrier(-1) }()
+			l.want(control.Barrier)
+			end(l)
+			for range 2 {
+				if err := <-errs; !errors.Is(err, ErrLost) {
+					t.Errorf("%v, want ErrLost", err)
+				}
+			}
+			if err := <-l.lost; !errors.Is(err, ErrLost) || name == "cut off" && !strings.Contains(err.Error(), "too loud") {
+				t.Errorf("OnLost(%v)", err)
+			}
+			if err := c.Close(nil); err == nil {
+				t.Error("Close says that all is well")
+			}
+		})
+	}
+}
+
+// TestProgramThatReceivesNothingIsTold: its memory is not filled without end.
+func TestProgramThatReceivesNothingIsTold(t *testing.T) {
+	c, l := joined(t)
+	msg := control.Frame{Kind: control.Data, Num: 0, Body: make([]byte, 1<<20)}.Append(nil)
+	for {
+		if _, err := l.file.Write(msg); err != nil {
+			if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, net.ErrClosed) {
+				t.Log(err)
+			}
+			break
+		}
+		select {
+		case err := <-l.lost:
+			if !strings.Contains(err.Error(), "receives none of them") {
+				t.Errorf("OnLost(%v)", err)
+			}
+			_ = c.Close(nil)
+			return
+		default:
+		}
+	}
+	t.Error("it took everything")
+}
+
+func TestOrdersAreAnsweredBeforeTheEndThatTheyLeadTo(t *testing.T) {
+	c, l := joined(t)
+	end := make(chan struct{})
+	c.OnOrder(func(string) error {
+		close(end)
+		time.Sleep(20 * time.Millisecond)
+		return errors.New("reluctantly")
+	})
+	closed := make(chan error, 1)
+	go func() {
+		<-end
+		closed <- c.Close(nil)
+	}()
+	l.send(control.Frame{Kind: control.Order, Num: 4, Body: []byte("end")})
+	if f := l.want(control.OrderReply); f.Num != 4 || string(f.Body) != "reluctantly" {
+		t.Errorf("reply %d %q", f.Num, f.Body)
+	}
+	l.want(control.Bye)
+	l.send(control.Frame{Kind: control.Farewell})
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}

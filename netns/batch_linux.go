@@ -1,0 +1,143 @@
+package netns
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// batch collects requests to one namespace and sends them by the dozen: a
+// fabric of 64 hosts takes some ten thousand, and one system call each, with its
+// answer, is what building would cost most. The kernel handles the messages of
+// one send in order, before the call returns.
+type batch struct {
+	mu   sync.Mutex // for whoever is not its only user
+	fd   int
+	buf  []byte
+	what []string // is being done, by message, for errors
+	last int      // where the last message starts in buf
+	seq  uint32
+}
+
+// maxBatchBytes is well below what a socket of default size takes in one call.
+const maxBatchBytes = 64 << 10
+
+// newBatch opens a socket in the network namespace of the calling thread.
+func newBatch() (*batch, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open a netlink socket: %w", err)
+	}
+	err = errors.Join(
+		unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
+		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1), // the kernel's reason in words
+		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1), // without our message
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 60}),
+	)
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("set up a netlink socket: %w", err)
+	}
+	return &batch{fd: fd}, nil
+}
+
+func (b *batch) close() { unix.Close(b.fd) }
+
+// add puts a request into the batch. what completes "cannot …" in an error.
+func (b *batch) add(req *nl.NetlinkRequest, what string) {
+	b.seq++
+	req.Seq = b.seq
+	b.last = len(b.buf)
+	b.buf = append(b.buf, req.Serialize()...)
+	for len(b.buf)%unix.NLMSG_ALIGNTO != 0 {
+		b.buf = append(b.buf, 0)
+	}
+	b.what = append(b.what, what)
+}
+
+func (b *batch) flushIfFull() error {
+	if len(b.buf) > maxBatchBytes/2 {
+		return b.flush()
+	}
+	return nil
+}
+
+// flush sends what was added and returns what the kernel refused: the first few
+// refusals, each with what was to be done.
+func (b *batch) flush() error {
+	if len(b.what) == 0 {
+		return nil
+	}
+	first := b.seq - uint32(len(b.what)) + 1
+	// Errors are always answered; the last message is answered in any case, so
+	// that its answer ends the wait.
+	flags := b.buf[b.last+6:]
+	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
+	err := unix.Sendto(b.fd, b.buf, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+	what := b.what
+	b.buf, b.what = b.buf[:0], nil
+	if err != nil {
+		return fmt.Errorf("cannot %s: %w", what[0], err)
+	}
+	return b.collect(first, what)
+}
+
+func (b *batch) collect(first uint32, what []string) error {
+	var errs []error
+	buf := make([]byte, 64<<10)
+	for {
+		n, _, err := unix.Recvfrom(b.fd, buf, 0)
+		if err != nil {
+			return fmt.Errorf("cannot %s: no answer: %w", what[0], err)
+		}
+		for rest := buf[:n]; len(rest) >= unix.SizeofNlMsghdr; {
+			size := binary.NativeEndian.Uint32(rest)
+			if size < unix.SizeofNlMsghdr || int(size) > len(rest) {
+				return fmt.Errorf("cannot %s: an answer of %d bytes is cut short", what[0], len(rest))
+			}
+			msg := rest[:size]
+			rest = rest[min(len(rest), int(size+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1)):]
+			if binary.NativeEndian.Uint16(msg[4:]) != unix.NLMSG_ERROR {
+				continue
+			}
+			i := binary.NativeEndian.Uint32(msg[8:]) - first
+			if err := answer(msg); err != nil && len(errs) < 3 {
+				errs = append(errs, fmt.Errorf("cannot %s: %w", what[min(int(i), len(what)-1)], err))
+			}
+			if int(i) == len(what)-1 {
+				return errors.Join(errs...)
+			}
+		}
+	}
+}
+
+// answer is the error in an NLMSG_ERROR message, with the kernel's reason if it
+// gave one; nil if there is none.
+func answer(msg []byte) error {
+	body := msg[unix.SizeofNlMsghdr:]
+	if len(body) < 4 {
+		return errors.New("an answer is cut short")
+	}
+	code := int32(binary.NativeEndian.Uint32(body))
+	if code == 0 {
+		return nil
+	}
+	err := error(unix.Errno(-code))
+	if len(body) < 4+unix.SizeofNlMsghdr || binary.NativeEndian.Uint16(msg[6:])&unix.NLM_F_ACK_TLVS == 0 {
+		return err
+	}
+	attrs, bad := nl.ParseRouteAttr(body[4+unix.SizeofNlMsghdr:])
+	if bad != nil {
+		return err
+	}
+	for _, a := range attrs {
+		if a.Attr.Type == unix.NLMSGERR_ATTR_MSG {
+			return fmt.Errorf("%w (%s)", err, nl.BytesToString(a.Value))
+		}
+	}
+	return err
+}

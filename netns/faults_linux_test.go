@@ -1,0 +1,342 @@
+package netns_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/netns/topology"
+)
+
+// quietFor is how long a test looks for what must not arrive. On these links
+// what arrives does so within microseconds.
+const quietFor = 50 * time.Millisecond
+
+func TestSetLinkCutsAndHeals(t *testing.T) {
+	for name, top := range map[string]topology.Topology{
+		"pair": pair(t, topology.Options{Rails: 2}),
+		"star": star(t, 3, topology.Options{Rails: 2}),
+		"tree": tree(t, 2, 2, 3, topology.Options{Rails: 2}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := build(t, top, netns.Options{})
+			for _, ipv4 := range families {
+				testSetLink(t, f, ipv4)
+			}
+		})
+	}
+}
+
+func testSetLink(t *testing.T, f *netns.Fabric, ipv4 bool) {
+	a, b := socket(t, f, "host0", 0, ipv4, testPort), socket(t, f, "host1", 0, ipv4, testPort)
+	for round := range 3 {
+		check(t, f.SetLink("host1/rdma0", false))
+		check(t, f.SetLink("host1/rdma0", false)) // it is already
+		send(t, a, addrOf(f, "host1", 0, ipv4), "lost")
+		send(t, b, addrOf(f, "host0", 0, ipv4), "lost") // silently
+		if got := append(pending(t, a, quietFor), pending(t, b, quietFor)...); got != nil {
+			t.Fatalf("over a cut cable came %q", got)
+		}
+		if pair := len(f.Topology().Switches) == 0; !pair && carrier(t, f, "host1", "rdma0") {
+			t.Error("host1 has a carrier on a cut cable")
+		}
+		if !carrier(t, f, "host1", "rdma1") {
+			t.Error("the other rail of host1 lost its carrier")
+		}
+		check(t, f.SetLink("host1/rdma0", true))
+		if !carrier(t, f, "host1", "rdma0") {
+			t.Error("host1 has no carrier on a healed cable")
+		}
+		want := fmt.Sprint("healed ", round)
+		send(t, a, addrOf(f, "host1", 0, ipv4), want)
+		send(t, b, addrOf(f, "host0", 0, ipv4), want)
+		for _, c := range []*net.UDPConn{a, b} {
+			if got, _ := receive(t, c); got != want {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+		}
+	}
+	everyPairElse(t, f, ipv4, a, b)
+}
+
+// everyPairElse is everyPair after the sockets in its way are closed.
+func everyPairElse(t *testing.T, f *netns.Fabric, ipv4 bool, open ...*net.UDPConn) {
+	t.Helper()
+	for _, c := range open {
+		c.Close()
+	}
+	everyPair(t, f, ipv4)
+}
+
+// carrier asks inside the host.
+func carrier(t *testing.T, f *netns.Fabric, host, nic string) bool {
+	t.Helper()
+	var flags net.Flags
+	check(t, f.Host(host).NS.Do(func() error {
+		i, err := net.InterfaceByName(nic)
+		if err == nil {
+			flags = i.Flags
+		}
+		return err
+	}))
+	return flags&net.FlagRunning != 0
+}
+
+// Flows from many ports use all spines; with cables to a spine down they use the
+// others, both ways, without a loss once SetLink has returned; and healed, all.
+func TestFatTreeUsesItsSpinesAndDoesWithoutSome(t *testing.T) {
+	const spines = 4
+	f := build(t, tree(t, 2, spines, 2, topology.Options{}), netns.Options{})
+	for _, ipv4 := range families {
+		if used := spinesUsed(t, f, spines, ipv4); used != "0123" {
+			t.Errorf("IPv4 %v: 128 flows went over the spines %q, want all of 0123", ipv4, used)
+		}
+		check(t, f.SetLink("spine1/port0", false)) // to leaf0
+		if used := spinesUsed(t, f, spines, ipv4); used != "023" {
+			t.Errorf("IPv4 %v: with spine1 off leaf0, flows went over the spines %q, want 023", ipv4, used)
+		}
+		check(t, f.SetLink("spine2/port1", false)) // to leaf1
+		check(t, f.SetLink("leaf0/port4", false))  // to spine3
+		if used := spinesUsed(t, f, spines, ipv4); used != "0" {
+			t.Errorf("IPv4 %v: with one spine left, flows went over the spines %q", ipv4, used)
+		}
+		check(t, f.SetLink("leaf1/port1", false)) // to spine0
+		a, b := socket(t, f, "host0", 0, ipv4, testPort), socket(t, f, "host1", 0, ipv4, testPort)
+		send(t, a, addrOf(f, "host1", 0, ipv4), "lost")
+		if got := pending(t, b, quietFor); got != nil {
+			t.Errorf("IPv4 %v: without a way came %q", ipv4, got)
+		}
+		a.Close()
+		b.Close()
+		for _, p := range []string{"spine1/port0", "spine2/port1", "leaf0/port4", "leaf1/port1"} {
+			check(t, f.SetLink(p, true))
+		}
+		if used := spinesUsed(t, f, spines, ipv4); used != "0123" {
+			t.Errorf("IPv4 %v: healed, flows went over the spines %q, want all of 0123", ipv4, used)
+		}
+	}
+}
+
+// spinesUsed sends 64 flows each way, and names the spines that saw any of it.
+func spinesUsed(t *testing.T, f *netns.Fabric, spines int, ipv4 bool) string {
+	t.Helper()
+	before := make([]uint64, spines)
+	for s := range spines {
+		before[s] = stats(t, f, fmt.Sprintf("spine%d/port0", s)).RxPackets + stats(t, f, fmt.Sprintf("spine%d/port1", s)).RxPackets
+	}
+	conns := map[string]*net.UDPConn{}
+	for _, h := range []string{"host0", "host1"} {
+		conns[h] = socket(t, f, h, 0, ipv4, testPort)
+		defer conns[h].Close()
+	}
+	for flow := range 64 {
+		for from, to := range map[string]string{"host0": "host1", "host1": "host0"} {
+			c := socket(t, f, from, 0, ipv4, uint16(49152+flow))
+			want := fmt.Sprint("flow ", flow, " of ", from)
+			send(t, c, addrOf(f, to, 0, ipv4), want)
+			if got, _ := receive(t, conns[to]); got != want {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+			c.Close()
+		}
+	}
+	used := ""
+	for s := range spines {
+		now := stats(t, f, fmt.Sprintf("spine%d/port0", s)).RxPackets + stats(t, f, fmt.Sprintf("spine%d/port1", s)).RxPackets
+		if now > before[s] {
+			used += fmt.Sprint(s)
+		}
+	}
+	return used
+}
+
+func TestRateIsThatOfTheCable(t *testing.T) {
+	f := build(t, star(t, 2, topology.Options{Links: map[string]topology.Link{"host1": {RateBps: 40e6}}}), netns.Options{})
+	for _, c := range []struct {
+		set, least, most float64 // Mb/s
+	}{
+		{0, 20, 44}, // as drawn
+		{10e6, 5, 11},
+		{400e6, 100, 440},
+	} {
+		if c.set != 0 {
+			check(t, f.SetRate("host1", uint64(c.set)))
+		}
+		for from, to := range map[string]string{"host0": "host1", "host1": "host0"} {
+			if got := rate(t, f, from, to); got < c.least || got > c.most {
+				t.Errorf("%s to %s: %.1f Mb/s after SetRate(%v), want from %v to %v", from, to, got, c.set, c.least, c.most)
+			}
+		}
+	}
+	if s := stats(t, f, "switch0/port1"); s.QueueDropped == 0 {
+		t.Errorf("more was sent than the cable takes, and nothing counted as dropped: %+v", s)
+	}
+	check(t, f.SetRate("host1", 0))
+	if got := rate(t, f, "host0", "host1"); got < 440 {
+		t.Errorf("%.1f Mb/s without a limit", got)
+	}
+}
+
+// rate sends as fast as it can for a while, and returns what arrived, in Mb/s.
+func rate(t *testing.T, f *netns.Fabric, from, to string) float64 {
+	t.Helper()
+	a, b := socket(t, f, from, 0, false, testPort), socket(t, f, to, 0, false, testPort)
+	defer a.Close()
+	defer b.Close()
+	const span = 150 * time.Millisecond
+	start := time.Now()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		payload := make([]byte, 1400)
+		dst := addrOf(f, to, 0, false)
+		for time.Since(start) < 2*span {
+			if _, err := a.WriteToUDPAddrPort(payload, dst); err != nil {
+				time.Sleep(100 * time.Microsecond) // the queue is full
+			}
+		}
+	}()
+	defer func() { <-done }()
+	// The bucket is full at first, and the queue empty: let both settle.
+	count := func(until time.Time) (bytes int) {
+		buf := make([]byte, 2048)
+		b.SetReadDeadline(until)
+		for {
+			n, err := b.Read(buf)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				return bytes
+			}
+			if err != nil {
+				t.Error(err)
+				return bytes
+			}
+			bytes += n + 8 + 40 + 14
+		}
+	}
+	count(start.Add(span / 3))
+	mid := time.Now()
+	got := count(start.Add(2 * span))
+	return float64(got) * 8 / time.Since(mid).Seconds() / 1e6
+}
+
+func TestSplicesAreForUserSpaceToJoin(t *testing.T) {
+	cutHost1 := func(c topology.Cable) bool { return c.A.Node == "host1" }
+	all := func(topology.Cable) bool { return true }
+
+	f := build(t, star(t, 3, topology.Options{Links: map[string]topology.Link{"host1": {Latency: time.Millisecond}}}), netns.Options{Splice: cutHost1})
+	splices := f.Splices()
+	if len(splices) != 1 || splices[0].Cable.A.String() != "host1/rdma0" || len(f.UserSwitches()) != 0 {
+		t.Fatalf("splices %v, switches %v", splices, f.UserSwitches())
+	}
+	a, b := socket(t, f, "host0", 0, false, testPort), socket(t, f, "host1", 0, false, testPort)
+	send(t, a, addrOf(f, "host1", 0, false), "lost")
+	if got := pending(t, b, quietFor); got != nil {
+		t.Fatalf("over a cable that nobody joined came %q", got)
+	}
+	joinInCore(t, f, "join", splices[0].A, splices[0].B)
+	everyPairElse(t, f, false, a, b)
+	check(t, f.SetLink("host1", false))
+	if carrier(t, f, "host1", "rdma0") {
+		t.Error("host1 has a carrier on a cut cable")
+	}
+	check(t, f.SetLink("host1", true))
+	everyPair(t, f, true)
+	if err := f.SetRate("host1", 1e9); err == nil || !strings.Contains(err.Error(), "it is spliced") {
+		t.Errorf("a rate for a spliced cable: %v", err)
+	}
+
+	f = build(t, star(t, 3, topology.Options{Rails: 2}), netns.Options{Splice: all})
+	switches := f.UserSwitches()
+	if len(switches) != 2 || len(f.Splices()) != 0 {
+		t.Fatalf("splices %v, switches %v", f.Splices(), switches)
+	}
+	for name, ports := range switches {
+		var devices []string
+		for i, p := range ports {
+			if p.Port.Node != name || p.Port.Num != i || p.Far.Node != fmt.Sprint("host", i) {
+				t.Errorf("port %d of %s is %+v", i, name, p)
+			}
+			devices = append(devices, p.Device)
+		}
+		joinInCore(t, f, "j"+name, devices...)
+	}
+	everyPair(t, f, false)
+
+	f = build(t, tree(t, 2, 2, 2, topology.Options{}), netns.Options{Splice: all})
+	for i, s := range f.Splices() {
+		joinInCore(t, f, fmt.Sprint("join", i), s.A, s.B)
+	}
+	everyPair(t, f, true)
+
+	f = build(t, pair(t, topology.Options{}), netns.Options{Splice: all})
+	joinInCore(t, f, "join", f.Splices()[0].A, f.Splices()[0].B)
+	everyPair(t, f, false)
+}
+
+func TestNetemWorksOrSaysWhatIsMissing(t *testing.T) {
+	f := build(t, star(t, 2, topology.Options{}), netns.Options{})
+	err := f.Netem("host0", netns.NetemSpec{LossPPM: 1e6})
+	if err != nil {
+		if !strings.Contains(err.Error(), "sch_netem") || !strings.Contains(err.Error(), "host0") {
+			t.Errorf("error %v, want one that names the port and the module", err)
+		}
+		everyPair(t, f, false) // nothing has changed
+		return
+	}
+	a, b := socket(t, f, "host0", 0, false, testPort), socket(t, f, "host1", 0, false, testPort)
+	send(t, a, addrOf(f, "host1", 0, false), "lost")
+	if got := pending(t, b, quietFor); got != nil {
+		t.Errorf("through netem that loses all came %q", got)
+	}
+	check(t, f.Netem("host0", netns.NetemSpec{}))
+	everyPairElse(t, f, false, a, b)
+}
+
+func TestFaultsNameUnknownPorts(t *testing.T) {
+	f := build(t, star(t, 2, topology.Options{Rails: 2}), netns.Options{})
+	for port, want := range map[string]string{
+		"host7":       `no port matches "host7"`,
+		"host0":       "it could be host0/rdma0 or host0/rdma1",
+		"host*/rdma0": "not a pattern",
+	} {
+		_, stats := f.Stats(port)
+		for _, err := range []error{f.SetLink(port, false), f.SetRate(port, 1), f.Netem(port, netns.NetemSpec{}), stats} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: error %v, want one with %q", port, err, want)
+			}
+		}
+	}
+}
+
+func TestRDMALinkSaysWhatIsMissing(t *testing.T) {
+	f := build(t, pair(t, topology.Options{}), netns.Options{})
+	ns := f.Host("host0").NS
+	for _, kind := range []string{"rxe", "siw"} {
+		err := netns.RDMALinkAdd(ns, kind, "fabtest0", "rdma0")
+		if err == nil {
+			check(t, netns.RDMALinkDel(ns, "fabtest0"))
+			continue
+		}
+		known := []string{"CONFIG_INFINIBAND", "real root only", "modprobe"}
+		if !strings.Contains(err.Error(), kind) || !anyIn(err.Error(), known) {
+			t.Errorf("error %v, want one with %s and one of %q", err, kind, known)
+		}
+	}
+	if err := netns.RDMALinkAdd(ns, "irdma", "x", "rdma0"); err == nil || !strings.Contains(err.Error(), "rxe and siw") {
+		t.Errorf("an unknown kind: %v", err)
+	}
+}
+
+func anyIn(s string, parts []string) bool {
+	for _, p := range parts {
+		if strings.Contains(s, p) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,112 @@
+package netns_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/netns/topology"
+)
+
+// roleMark has the test binary be something else: a part in a test.
+const roleMark = "FABRICTEST_NETNS_ROLE"
+
+var roles = map[string]func() int{}
+
+// unavailable is why there are no namespaces; nil if there are.
+var unavailable error
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleMark); role != "" {
+		os.Exit(roles[role]())
+	}
+	ns, err := netns.New()
+	if err == nil {
+		ns.Close()
+		os.Exit(m.Run())
+	}
+	// An ordinary user runs the tests in an enclosure.
+	if unavailable = netns.Available(); unavailable != nil || netns.Enclosed() {
+		fmt.Fprintln(os.Stderr, unavailable, err)
+		os.Exit(m.Run())
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := netns.StartEnclosed(cmd); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		os.Exit(0)
+	case errors.As(err, &exit):
+		os.Exit(exit.ExitCode())
+	default:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// needNamespaces skips, with the machine's own reason.
+func needNamespaces(tb testing.TB) {
+	tb.Helper()
+	if unavailable != nil {
+		tb.Skip(unavailable)
+	}
+}
+
+func must[T any](tb testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return v
+	}
+}
+
+func check(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// build makes a fabric that is gone at the end of the test.
+func build(tb testing.TB, t topology.Topology, opts netns.Options) *netns.Fabric {
+	tb.Helper()
+	needNamespaces(tb)
+	f := must[*netns.Fabric](tb)(netns.Build(t, opts))
+	tb.Cleanup(func() { check(tb, f.Close()) })
+	return f
+}
+
+func pair(tb testing.TB, o topology.Options) topology.Topology {
+	tb.Helper()
+	return must[topology.Topology](tb)(topology.Pair(o))
+}
+
+func star(tb testing.TB, hosts int, o topology.Options) topology.Topology {
+	tb.Helper()
+	return must[topology.Topology](tb)(topology.Star(hosts, o))
+}
+
+func tree(tb testing.TB, leaves, spines, hosts int, o topology.Options) topology.Topology {
+	tb.Helper()
+	return must[topology.Topology](tb)(topology.FatTree(leaves, spines, hosts, o))
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not after %v: %s", patience, what)
+		}
+	}
+}

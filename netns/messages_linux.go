@@ -1,0 +1,222 @@
+package netns
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// What each request to the kernel looks like. Interfaces have indexes that the
+// plan chose, so that nothing needs to be looked up.
+
+const (
+	create  = unix.NLM_F_CREATE | unix.NLM_F_EXCL
+	replace = unix.NLM_F_CREATE | unix.NLM_F_REPLACE
+)
+
+// quietFlags are the flags of a new device. While it answers to no address
+// (NOARP) the kernel neither looks for others that have it nor joins its
+// multicast group, and so has nothing to tell the network when the device comes
+// up: answerARP ends that. And as long as a router's port does no multicast the
+// kernel does not announce it as one.
+func (d *device) quietFlags() (flags, change uint32) {
+	change = unix.IFF_NOARP
+	if d.space.routed {
+		change |= unix.IFF_MULTICAST
+	}
+	return unix.IFF_NOARP, change
+}
+
+func (d *device) attrs() []*nl.RtAttr {
+	as := []*nl.RtAttr{
+		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(d.name)),
+		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(d.mtu))),
+		nl.NewRtAttr(unix.IFLA_ADDRESS, d.mac),
+		// A veth needs no more: it has no queue to contend for, and on a machine
+		// of many processors each would cost time and memory.
+		nl.NewRtAttr(unix.IFLA_NUM_TX_QUEUES, nl.Uint32Attr(1)),
+		nl.NewRtAttr(unix.IFLA_NUM_RX_QUEUES, nl.Uint32Attr(1)),
+	}
+	if d.cutInSoftware {
+		as = append(as, nl.NewRtAttr(unix.IFLA_GSO_MAX_SEGS, nl.Uint32Attr(1)))
+	}
+	return as
+}
+
+// addVeth makes both ends of a pair, each in its namespace.
+func (b *batch) addVeth(d, far *device) {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, create)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(d.index)
+	msg.Flags, msg.Change = d.quietFlags()
+	req.AddData(msg)
+	for _, a := range d.attrs() {
+		req.AddData(a)
+	}
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
+	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
+	msg = nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
+	msg.Index = int32(far.index)
+	msg.Flags, msg.Change = far.quietFlags()
+	for _, a := range far.attrs() {
+		peer.AddChild(a)
+	}
+	peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(far.space.ns.FD())))
+	req.AddData(info)
+	b.add(req, fmt.Sprintf("make the interfaces %s of %s and %s of %s", d.name, d.space.name, far.name, far.space.name))
+}
+
+// addBridge makes a switch that learns and forwards at once, and does not listen
+// in on multicast.
+func (b *batch) addBridge(d *device) {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, create)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(d.index)
+	msg.Flags, msg.Change = d.quietFlags()
+	req.AddData(msg)
+	for _, a := range d.attrs() {
+		req.AddData(a)
+	}
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+	data.AddRtAttr(unix.IFLA_BR_FORWARD_DELAY, nl.Uint32Attr(0))
+	data.AddRtAttr(unix.IFLA_BR_STP_STATE, nl.Uint32Attr(0))
+	data.AddRtAttr(unix.IFLA_BR_MCAST_SNOOPING, nl.Uint8Attr(0))
+	req.AddData(info)
+	b.add(req, fmt.Sprintf("make the bridge %s of %s", d.name, d.space.name))
+}
+
+func (b *batch) setLink(index int, flags, change uint32, what string, attrs ...*nl.RtAttr) {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, 0)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	msg.Flags, msg.Change = flags, change
+	req.AddData(msg)
+	for _, a := range attrs {
+		req.AddData(a)
+	}
+	b.add(req, what)
+}
+
+func (b *batch) setUp(index int) {
+	b.setLink(index, unix.IFF_UP, unix.IFF_UP, fmt.Sprintf("set interface %d up", index))
+}
+
+func (b *batch) setDown(index int) {
+	b.setLink(index, 0, unix.IFF_UP, fmt.Sprintf("set interface %d down", index))
+}
+
+// answerARP ends what quietFlags began. It comes while the device is down.
+func (b *batch) answerARP(d *device) {
+	b.setLink(d.index, 0, unix.IFF_NOARP, fmt.Sprintf("let %s of %s answer for its addresses", d.name, d.space.name))
+}
+
+func (b *batch) setMTU(d *device) {
+	b.setLink(d.index, 0, 0, fmt.Sprintf("set the MTU of %s of %s to %d", d.name, d.space.name, d.mtu),
+		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(d.mtu))))
+}
+
+func (b *batch) setMaster(d *device) {
+	b.setLink(d.index, 0, 0, fmt.Sprintf("plug %s of %s into its bridge", d.name, d.space.name),
+		nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(d.master.index))))
+}
+
+// noLinkLocal keeps the kernel from making an address of its own and telling the
+// network about it.
+func (b *batch) noLinkLocal(d *device) {
+	const none = 1 // IN6_ADDR_GEN_MODE_NONE
+	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
+	spec.AddRtAttr(unix.AF_INET6, nil).AddRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, nl.Uint8Attr(none))
+	b.setLink(d.index, 0, 0, fmt.Sprintf("switch off link-local addresses of %s of %s: has the kernel IPv6?", d.name, d.space.name), spec)
+}
+
+func (b *batch) addAddr(d *device, p netip.Prefix) {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWADDR, create)
+	msg := nl.NewIfAddrmsg(family(p.Addr()))
+	msg.Prefixlen = uint8(p.Bits())
+	msg.Index = uint32(d.index)
+	req.AddData(msg)
+	req.AddData(nl.NewRtAttr(unix.IFA_LOCAL, p.Addr().AsSlice()))
+	req.AddData(nl.NewRtAttr(unix.IFA_ADDRESS, p.Addr().AsSlice()))
+	b.add(req, fmt.Sprintf("give %s of %s the address %v", d.name, d.space.name, p))
+}
+
+// addNeighbour says once and for all which hardware address an address has.
+func (b *batch) addNeighbour(d *device, a netip.Addr, mac net.HardwareAddr) {
+	b.neigh(d, family(a), 0, unix.NUD_PERMANENT, fmt.Sprintf("tell %s of %s about %v", d.name, d.space.name, a),
+		nl.NewRtAttr(unix.NDA_DST, a.AsSlice()), nl.NewRtAttr(unix.NDA_LLADDR, mac))
+}
+
+// addForwarding says which port of a bridge leads to a hardware address, so that
+// not even the first frame goes to all ports.
+func (b *batch) addForwarding(d *device, mac net.HardwareAddr) {
+	const viaMaster = 4 // NTF_MASTER
+	b.neigh(d, unix.AF_BRIDGE, viaMaster, unix.NUD_NOARP, fmt.Sprintf("tell the bridge that %v is behind %s", mac, d.name),
+		nl.NewRtAttr(unix.NDA_LLADDR, mac))
+}
+
+func (b *batch) neigh(d *device, family int, flags uint8, state uint16, what string, attrs ...*nl.RtAttr) {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWNEIGH, replace)
+	req.AddData(&netlink.Ndmsg{Family: uint8(family), Index: uint32(d.index), State: state, Flags: flags})
+	for _, a := range attrs {
+		req.AddData(a)
+	}
+	b.add(req, what)
+}
+
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+// hop is a next hop of a route.
+type hop struct {
+	via netip.Addr
+	out *device
+}
+
+// setRoute replaces the route to dst, if there is one.
+func (b *batch) setRoute(dst netip.Prefix, hops []hop) {
+	req := routeRequest(unix.RTM_NEWROUTE, replace, unix.RTN_UNICAST, dst)
+	paths := nl.NewRtAttr(unix.RTA_MULTIPATH, nil)
+	for _, h := range hops {
+		nh := &nl.RtNexthop{RtNexthop: unix.RtNexthop{Ifindex: int32(h.out.index)}}
+		nh.Children = append(nh.Children, nl.NewRtAttr(unix.RTA_GATEWAY, h.via.AsSlice()))
+		paths.AddChild(nh)
+	}
+	req.AddData(paths)
+	b.add(req, fmt.Sprintf("route %v over %d next hops", dst, len(hops)))
+}
+
+func (b *batch) deleteRoute(dst netip.Prefix) {
+	b.add(routeRequest(unix.RTM_DELROUTE, 0, 0, dst), fmt.Sprintf("take away the route to %v", dst))
+}
+
+// dropTheRest makes a router forget, rather than refuse, what it has no route
+// for.
+func (b *batch) dropTheRest() {
+	for _, all := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		b.add(routeRequest(unix.RTM_NEWROUTE, replace, unix.RTN_BLACKHOLE, netip.PrefixFrom(all, 0)), "set a last route")
+	}
+}
+
+func routeRequest(kind, flags int, typ uint8, dst netip.Prefix) *nl.NetlinkRequest {
+	req := nl.NewNetlinkRequest(kind, flags)
+	msg := nl.NewRtMsg()
+	msg.Family = uint8(family(dst.Addr()))
+	msg.Dst_len = uint8(dst.Bits())
+	msg.Type = typ
+	req.AddData(msg)
+	if dst.Bits() > 0 {
+		req.AddData(nl.NewRtAttr(unix.RTA_DST, dst.Addr().AsSlice()))
+	}
+	return req
+}

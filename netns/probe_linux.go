@@ -1,0 +1,146 @@
+package netns
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Available says why this process cannot have network namespaces, in one line
+// with the cure; nil if it can, by itself or in a user namespace.
+func Available() error {
+	inside, err := tryInside()
+	if err != nil {
+		return err
+	}
+	for _, c := range inside {
+		if c.Name == vethName && c.State == No {
+			return &UnavailableError{Reason: "veth: " + c.Reason, Cure: c.Cure, Err: errors.ErrUnsupported}
+		}
+	}
+	return nil
+}
+
+// Probe tries what this machine can do, in namespaces that are gone when it
+// returns.
+func Probe() []Capability {
+	namespaces := Capability{Name: "namespaces", For: "hosts in network namespaces, as an ordinary user", State: Yes}
+	inside, err := tryInside()
+	var why *UnavailableError
+	switch {
+	case errors.As(err, &why):
+		namespaces.State, namespaces.Cure = No, why.Cure
+		namespaces.Reason = fmt.Sprintf("%s (%v)", why.Reason, why.Err)
+	case err != nil:
+		namespaces.State, namespaces.Reason = No, err.Error()
+	case privileged():
+		namespaces.Reason = "this process is privileged and needs no user namespace"
+	default:
+		namespaces.Reason = "user, network, PID and mount namespaces"
+	}
+	all := append([]Capability{namespaces}, inside...)
+	all = append(all, softRDMA("rdma_rxe", "rxe"), softRDMA("siw", "siw"))
+	return append(all, limits()...)
+}
+
+// tryInside starts this program as a probe in an enclosure, and returns what it
+// found.
+func tryInside() ([]Capability, error) {
+	var out, errOut bytes.Buffer
+	cmd := &exec.Cmd{}
+	enclose(cmd, []string{probeName})
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := startKept(cmd); err != nil {
+		return nil, err
+	}
+	if err := cmd.Wait(); err != nil {
+		return nil, fmt.Errorf("probe in new namespaces: %w: %s", err, strings.TrimSpace(errOut.String()))
+	}
+	var found []Capability
+	if err := json.Unmarshal(out.Bytes(), &found); err != nil {
+		return nil, fmt.Errorf("probe in new namespaces: %w", err)
+	}
+	return found, nil
+}
+
+// softRDMA looks for a module of the kernel's RDMA in software. It loads none.
+func softRDMA(module, kind string) Capability {
+	c := Capability{
+		Name: "kernel " + kind, For: "the kernel's RDMA in software as a device under test",
+		State: Yes, Cure: "as root: modprobe " + module,
+	}
+	switch {
+	case !loaded(module) && !installed(module):
+		c.State, c.Reason = No, "this kernel has no module "+module
+		c.Cure = "use a distribution's kernel with its extra modules, or a virtual machine that has one"
+	case !loaded(module):
+		c.State, c.Reason = Limited, "the module is there, but not loaded"
+	case os.Geteuid() != 0 || !privileged():
+		c.State, c.Reason, c.Cure = Limited, "the kernel lets real root only make such devices", "run as root"
+	default:
+		c.Cure = ""
+	}
+	return c
+}
+
+// installed looks a module up in the lists that depmod leaves.
+func installed(module string) bool {
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		return false
+	}
+	for _, list := range []string{"modules.dep", "modules.builtin"} {
+		b, err := os.ReadFile("/lib/modules/" + unix.ByteSliceToString(uts.Release[:]) + "/" + list)
+		if err == nil && bytes.Contains(b, []byte("/"+module+".ko")) {
+			return true
+		}
+	}
+	return false
+}
+
+// limits are sizes of this machine that bound what a fabric can do. They are
+// looked up outside: namespaces have no say in them.
+func limits() []Capability {
+	return []Capability{
+		atLeast("receive buffers", "bursts of packets that a busy receiver does not lose", "net/core/rmem_max", 4<<20),
+		atLeast("send buffers", "batches of packets in one system call", "net/core/wmem_max", 4<<20),
+		descriptors(),
+	}
+}
+
+func atLeast(name, use, sysctl string, want int) Capability {
+	c := Capability{Name: name, For: use, State: Yes}
+	dotted := strings.ReplaceAll(sysctl, "/", ".")
+	got, err := strconv.Atoi(readSysctl(sysctl))
+	switch {
+	case err != nil:
+		c.State, c.Reason = Limited, dotted+" cannot be read here"
+	case got < want:
+		c.State, c.Reason = Limited, fmt.Sprintf("%s is %d, and %d is better", dotted, got, want)
+		c.Cure = fmt.Sprintf("as root: sysctl -w %s=%d", dotted, want)
+	default:
+		c.Reason = fmt.Sprintf("%s is %d", dotted, got)
+	}
+	return c
+}
+
+func descriptors() Capability {
+	c := Capability{Name: "descriptors", For: "large fabrics: each host takes some ten", State: Yes}
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		c.State, c.Reason = Limited, err.Error()
+		return c
+	}
+	c.Reason = fmt.Sprintf("%d files may be open", lim.Max)
+	if lim.Max < 4096 {
+		c.State, c.Cure = Limited, "ulimit -Hn 65536, in the shell of root or in /etc/security/limits.conf"
+	}
+	return c
+}

@@ -1,0 +1,135 @@
+package netns
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const vethName = "veth"
+
+// probeInside is the probe itself: in an enclosure of its own it makes one of
+// everything, and leaves it to the kernel to clean up.
+func probeInside() int {
+	found := make([]Capability, 0, len(trials))
+	for _, t := range trials {
+		c := Capability{Name: t.name, For: t.use, State: Yes}
+		if err := t.do(); err != nil {
+			c.State, c.Reason, c.Cure = No, err.Error(), t.cure
+		}
+		found = append(found, c)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(found); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+const fullKernel = "use a kernel that has it: distributions' do, those for virtual machines may not"
+
+// trials are done in this order: later ones use what earlier ones made.
+var trials = []struct {
+	name, use, cure string
+	do              func() error
+}{
+	{vethName, "cables", fullKernel + " (CONFIG_VETH, modprobe veth)", tryVeth},
+	{"bridge", "switches of the kernel", fullKernel + " (CONFIG_BRIDGE, modprobe bridge)", tryBridge},
+	{"IPv6", "the addresses that RoCE is run on by default", "boot without ipv6.disable=1", tryIPv6},
+	{
+		"routing", "fat trees, whose leaves and spines are routers",
+		"make /proc/sys writable: in a container, --security-opt systempaths=unconfined", func() error { return writeSysctls(routerSysctls) },
+	},
+	{"packet sockets", "the user-space switch and captures", fullKernel + " (CONFIG_PACKET)", tryPacketSocket},
+	{"tun", "stacks that bring their own packets", fullKernel + " (CONFIG_TUN, modprobe tun, /dev/net/tun)", tryTun},
+	{
+		"tbf", "rate limits on cables that the kernel joins", fullKernel + " (CONFIG_NET_SCH_TBF, modprobe sch_tbf)",
+		func() error { return tryQueue(queue{rateBps: 1e9}) },
+	},
+	{
+		"blackhole", "cutting the cable of a pair", fullKernel + " (CONFIG_NET_SCHED)",
+		func() error { return tryQueue(queue{closed: true}) },
+	},
+	{
+		"netem", "impairment by the kernel; the user-space switch does without", fullKernel + " (CONFIG_NET_SCH_NETEM, modprobe sch_netem)",
+		func() error { return tryQueue(queue{netem: NetemSpec{LossPPM: 1}}) },
+	},
+}
+
+const probeDevice = "probe0"
+
+func tryVeth() error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = probeDevice
+	return noSuchKind(netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "probe1"}))
+}
+
+func tryBridge() error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "probebr"
+	return noSuchKind(netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}))
+}
+
+func noSuchKind(err error) error {
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return errors.New("this kernel does not have it")
+	}
+	return err
+}
+
+func tryIPv6() error {
+	lo, err := netlink.LinkByIndex(loopbackIndex)
+	if err != nil {
+		return err
+	}
+	addr, err := netlink.ParseAddr("fd00:fab::1/128")
+	if err != nil {
+		return err
+	}
+	return noSuchKind(netlink.AddrAdd(lo, addr))
+}
+
+func tryPacketSocket() error {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open one: %w", err)
+	}
+	return unix.Close(fd)
+}
+
+func tryTun() error {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open /dev/net/tun: %w", err)
+	}
+	defer unix.Close(fd)
+	req, err := unix.NewIfreq("probetun")
+	if err != nil {
+		return err
+	}
+	req.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, req); err != nil {
+		return fmt.Errorf("make an interface: %w", err)
+	}
+	return nil
+}
+
+// tryQueue needs the interface that tryVeth made.
+func tryQueue(q queue) error {
+	link, err := netlink.LinkByName(probeDevice)
+	if err != nil {
+		return fmt.Errorf("no interface to try it on: %w", err)
+	}
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	a := link.Attrs()
+	d := &device{space: &space{ns: &NS{handle: h}}, name: a.Name, index: a.Index, mtu: a.MTU, queue: q}
+	return d.applyQueue()
+}

@@ -1,0 +1,54 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// RDMALinkAdd makes a device of the kernel's own RDMA in software over an
+// interface of a namespace: kind is "rxe" (RoCE) or "siw" (iWARP). It is what
+// "rdma link add NAME type KIND netdev NETDEV" does. The kernel asks for root
+// outside of any user namespace.
+func RDMALinkAdd(ns *NS, kind, name, netdev string) error {
+	if kind != "rxe" && kind != "siw" {
+		return fmt.Errorf("rdma link %s: kind %q: the kernel has rxe and siw", name, kind)
+	}
+	err := ns.Do(func() error { return netlink.RdmaLinkAdd(name, kind, netdev) })
+	if err != nil {
+		return fmt.Errorf("rdma link add %s type %s netdev %s: %w", name, kind, netdev, explainRDMA(err, kind))
+	}
+	return nil
+}
+
+// RDMALinkDel takes away what RDMALinkAdd made.
+func RDMALinkDel(ns *NS, name string) error {
+	if err := ns.Do(func() error { return netlink.RdmaLinkDel(name) }); err != nil {
+		return fmt.Errorf("rdma link delete %s: %w", name, explainRDMA(err, ""))
+	}
+	return nil
+}
+
+func explainRDMA(err error, kind string) error {
+	module := map[string]string{"rxe": "rdma_rxe", "siw": "siw"}[kind]
+	switch {
+	case errors.Is(err, unix.EPROTONOSUPPORT):
+		return fmt.Errorf("%w: the kernel has no RDMA: it needs CONFIG_INFINIBAND, and its module ib_core loaded (modprobe ib_core)", err)
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w: the kernel takes this from real root only, not in a user namespace: run as root", err)
+	case module == "":
+		return err
+	case (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP)) && !loaded(module):
+		return fmt.Errorf("%w: the module %s is not loaded: run \"modprobe %[2]s\" as root, on a kernel that has it", err, module)
+	default:
+		return err
+	}
+}
+
+func loaded(module string) bool {
+	_, err := os.Stat("/sys/module/" + module)
+	return err == nil
+}

@@ -1,0 +1,71 @@
+package netns_test
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/netns"
+)
+
+// plainSocket is a UDP socket whose packets may not be cut on the way.
+type plainSocket struct{ *net.UDPConn }
+
+func dontFragment(t *testing.T, f *netns.Fabric, host string, ipv4 bool) plainSocket {
+	t.Helper()
+	s := plainSocket{socket(t, f, host, 0, ipv4, testPort)}
+	raw := must[interface {
+		Control(func(uintptr)) error
+	}](t)(s.SyscallConn())
+	var err error
+	check(t, raw.Control(func(fd uintptr) {
+		// Probe sends what the device takes, whatever routers have said before.
+		if ipv4 {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE)
+		} else {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE)
+		}
+	}))
+	check(t, err)
+	return s
+}
+
+// sendSegments sends one super-packet, to be cut into datagrams of segment bytes.
+func (s plainSocket) sendSegments(t *testing.T, to netip.AddrPort, bytes, segment int) {
+	t.Helper()
+	oob := make([]byte, unix.CmsgSpace(2))
+	binary.NativeEndian.PutUint64(oob, uint64(unix.CmsgLen(2)))
+	binary.NativeEndian.PutUint32(oob[8:], unix.SOL_UDP)
+	binary.NativeEndian.PutUint32(oob[12:], unix.UDP_SEGMENT)
+	binary.NativeEndian.PutUint16(oob[16:], uint16(segment))
+	if _, _, err := s.WriteMsgUDPAddrPort(make([]byte, bytes), oob, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// joinInCore bridges interfaces of the core, as user space would.
+func joinInCore(t *testing.T, f *netns.Fabric, bridge string, devices ...string) {
+	t.Helper()
+	check(t, f.Core().Do(func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU = bridge, netns.DefaultMTU
+		br := &netlink.Bridge{LinkAttrs: attrs}
+		if err := netlink.LinkAdd(br); err != nil {
+			return err
+		}
+		for _, name := range devices {
+			dev, err := netlink.LinkByName(name)
+			if err != nil {
+				return err
+			}
+			if err := netlink.LinkSetMaster(dev, br); err != nil {
+				return err
+			}
+		}
+		return netlink.LinkSetUp(br)
+	}))
+}

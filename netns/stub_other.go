@@ -1,0 +1,104 @@
+//go:build !linux
+
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+
+	"github.com/fabrictest/fabrictest/netns/topology"
+)
+
+// errNotLinux is the answer to everything here.
+var errNotLinux = fmt.Errorf("network namespaces are Linux's, and this is %s: %w", runtime.GOOS, errors.ErrUnsupported)
+
+// Available says that there are no network namespaces.
+func Available() error { return errNotLinux }
+
+// Probe says that there are no network namespaces.
+func Probe() []Capability {
+	return []Capability{{
+		Name: "namespaces", For: "hosts in network namespaces", State: No,
+		Reason: "this is not Linux", Cure: "use the simulation, or Linux in a virtual machine",
+	}}
+}
+
+// Enclosed is never so.
+func Enclosed() bool { return false }
+
+// Enclose fails.
+func Enclose(*exec.Cmd) error { return errNotLinux }
+
+// StartEnclosed fails.
+func StartEnclosed(*exec.Cmd) error { return errNotLinux }
+
+// NS cannot be had.
+type NS struct{}
+
+// New fails.
+func New() (*NS, error) { return nil, errNotLinux }
+
+// FD is none.
+func (*NS) FD() int { return -1 }
+
+// Do fails.
+func (*NS) Do(func() error) error { return errNotLinux }
+
+// Start fails.
+func (*NS) Start(*exec.Cmd) error { return errNotLinux }
+
+// Close does nothing.
+func (*NS) Close() error { return nil }
+
+// RDMALinkAdd fails.
+func RDMALinkAdd(*NS, string, string, string) error { return errNotLinux }
+
+// RDMALinkDel fails.
+func RDMALinkDel(*NS, string) error { return errNotLinux }
+
+// Fabric cannot be had.
+type Fabric struct{}
+
+// Host is a host of a fabric.
+type Host struct {
+	topology.Host
+	NS *NS
+}
+
+// Build fails.
+func Build(topology.Topology, Options) (*Fabric, error) { return nil, errNotLinux }
+
+// Topology is empty.
+func (*Fabric) Topology() topology.Topology { return topology.Topology{} }
+
+// Host finds none.
+func (*Fabric) Host(string) *Host { return nil }
+
+// Router finds none.
+func (*Fabric) Router(string) *NS { return nil }
+
+// Core is none.
+func (*Fabric) Core() *NS { return nil }
+
+// Splices lists none.
+func (*Fabric) Splices() []Splice { return nil }
+
+// UserSwitches lists none.
+func (*Fabric) UserSwitches() map[string][]UserPort { return nil }
+
+// SetLink fails.
+func (*Fabric) SetLink(string, bool) error { return errNotLinux }
+
+// SetRate fails.
+func (*Fabric) SetRate(string, uint64) error { return errNotLinux }
+
+// Netem fails.
+func (*Fabric) Netem(string, NetemSpec) error { return errNotLinux }
+
+// Stats fails.
+func (*Fabric) Stats(string) (Stats, error) { return Stats{}, errNotLinux }
+
+// Close does nothing.
+func (*Fabric) Close() error { return nil }

@@ -1,0 +1,222 @@
+package topology
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// String names the port: host1/rdma0, or switch0/port3.
+func (p Port) String() string {
+	if p.NIC != "" {
+		return p.Node + "/" + p.NIC
+	}
+	return p.Node + "/port" + strconv.Itoa(p.Num)
+}
+
+// Same reports whether p and q are the same place.
+func (p Port) Same(q Port) bool { return p.Node == q.Node && p.NIC == q.NIC && p.Num == q.Num }
+
+// String names both ends.
+func (c Cable) String() string { return c.A.String() + " to " + c.B.String() }
+
+// Other is the end of the cable that p is not.
+func (c Cable) Other(p Port) Port {
+	if c.A.Same(p) {
+		return c.B
+	}
+	return c.A
+}
+
+// Addr is the NIC's address of a family; the zero Addr if it has none.
+func (n NIC) Addr(ipv4 bool) netip.Addr {
+	for _, p := range n.Addrs {
+		if p.Addr().Is4() == ipv4 {
+			return p.Addr()
+		}
+	}
+	return netip.Addr{}
+}
+
+// Host finds a host by its name.
+func (t Topology) Host(name string) (Host, bool) {
+	for _, h := range t.Hosts {
+		if h.Name == name {
+			return h, true
+		}
+	}
+	return Host{}, false
+}
+
+// Switch finds a switch by its name.
+func (t Topology) Switch(name string) (Switch, bool) {
+	for _, s := range t.Switches {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Switch{}, false
+}
+
+// NIC finds the NIC that is at p.
+func (t Topology) NIC(p Port) (NIC, bool) {
+	h, _ := t.Host(p.Node)
+	for _, n := range h.NICs {
+		if n.Name == p.NIC {
+			return n, true
+		}
+	}
+	return NIC{}, false
+}
+
+// AddrsOf are the addresses of a port: those of its NIC, or its own.
+func (t Topology) AddrsOf(p Port) []netip.Prefix {
+	if n, ok := t.NIC(p); ok {
+		return n.Addrs
+	}
+	return p.Addrs
+}
+
+// Rail is the rail of a port's NIC or switch.
+func (t Topology) Rail(p Port) int {
+	if n, ok := t.NIC(p); ok {
+		return n.Rail
+	}
+	s, _ := t.Switch(p.Node)
+	return s.Rail
+}
+
+// CableAt finds the cable that is plugged in at p.
+func (t Topology) CableAt(p Port) (Cable, bool) {
+	for _, c := range t.Cables {
+		if c.A.Same(p) || c.B.Same(p) {
+			return c, true
+		}
+	}
+	return Cable{}, false
+}
+
+// CablesOf lists the cables of a host or a switch, in the topology's order.
+func (t Topology) CablesOf(node string) []Cable {
+	var cs []Cable
+	for _, c := range t.Cables {
+		if c.A.Node == node || c.B.Node == node {
+			cs = append(cs, c)
+		}
+	}
+	return cs
+}
+
+// Ports lists every port that has a cable: those of hosts in the order of hosts
+// and NICs, then those of switches in the order of cables.
+func (t Topology) Ports() []Port {
+	hosts, switches := t.ports()
+	return append(hosts, switches...)
+}
+
+func (t Topology) ports() (hosts, switches []Port) {
+	at := make(map[string]map[string]Port, len(t.Hosts)) // host, NIC
+	for _, h := range t.Hosts {
+		at[h.Name] = make(map[string]Port, len(h.NICs))
+	}
+	for _, c := range t.Cables {
+		for _, p := range []Port{c.A, c.B} {
+			if nics, ok := at[p.Node]; ok {
+				nics[p.NIC] = p
+			} else {
+				switches = append(switches, p)
+			}
+		}
+	}
+	for _, h := range t.Hosts {
+		for _, n := range h.NICs {
+			if p, ok := at[h.Name][n.Name]; ok {
+				hosts = append(hosts, p)
+			}
+		}
+	}
+	return hosts, switches
+}
+
+// PortOf finds the one port that name names: "host1/rdma0", "leaf0/port2", or a
+// host or switch that has no other port.
+func (t Topology) PortOf(name string) (Port, error) {
+	if strings.ContainsAny(name, "*?[") {
+		return Port{}, fmt.Errorf("port %q: one port is needed here, not a pattern", name)
+	}
+	ports, err := t.Match(name)
+	if err != nil {
+		return Port{}, err
+	}
+	if len(ports) > 1 {
+		return Port{}, fmt.Errorf("port %q: it could be %v or %v", name, ports[0], ports[1])
+	}
+	return ports[0], nil
+}
+
+// Match lists the ports that a pattern picks, in the order of Ports. A pattern
+// is a node, which is all of its ports ("host1"), or a node and a port
+// ("host1/rdma0"), and either part may hold *, ? and [a-z]. A pattern that picks
+// any port of a host picks hosts' ports only: "*" is every NIC, not both ends of
+// every cable. That nothing matches is an error.
+func (t Topology) Match(pattern string) ([]Port, error) {
+	node, port, split := strings.Cut(pattern, "/")
+	if !split {
+		port = "*"
+	}
+	if err := checkPattern(node, port); err != nil {
+		return nil, fmt.Errorf("port pattern %q: %w; write host1, host1/rdma0 or host*", pattern, err)
+	}
+	hosts, switches := t.ports()
+	for _, group := range [][]Port{hosts, switches} {
+		var found []Port
+		for _, p := range group {
+			_, name, _ := strings.Cut(p.String(), "/")
+			if matches(node, p.Node) && matches(port, name) {
+				found = append(found, p)
+			}
+		}
+		if found != nil {
+			return found, nil
+		}
+	}
+	return nil, fmt.Errorf("no port matches %q: %s", pattern, t.inventory(hosts))
+}
+
+func checkPattern(parts ...string) error {
+	for _, p := range parts {
+		if p == "" || strings.Contains(p, "/") {
+			return fmt.Errorf("a node, or a node and a port, is expected")
+		}
+		if _, err := path.Match(p, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func matches(pattern, name string) bool {
+	ok, _ := path.Match(pattern, name) // was checked
+	return ok
+}
+
+// inventory says what there is, for messages.
+func (t Topology) inventory(hosts []Port) string {
+	var s []string
+	if len(hosts) > 0 {
+		s = append(s, fmt.Sprintf("%v to %v", hosts[0], hosts[len(hosts)-1]))
+	}
+	for i, sw := range t.Switches {
+		if i == 8 {
+			s = append(s, "…")
+			break
+		}
+		s = append(s, sw.Name)
+	}
+	if s == nil {
+		return "the fabric is empty"
+	}
+	return "the fabric has " + strings.Join(s, ", ")
+}

@@ -1,0 +1,138 @@
+package topology
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Route is how a routed switch reaches a subnet that it has no part in.
+type Route struct {
+	Switch string
+	Dst    netip.Prefix
+	// Via are the next hops, all of the same cost, in the order of ports. Without
+	// any there is no way.
+	Via []NextHop
+}
+
+// NextHop is a way out of a switch.
+type NextHop struct {
+	Out  Port // of the switch itself
+	Addr netip.Addr
+}
+
+// Routes computes the routes of all routed switches to all subnets with hosts,
+// by the fewest hops over the cables that are up (all if up is nil): what a
+// routing protocol has agreed on once it is at rest. The order is that of
+// switches, then of subnets.
+func (t Topology) Routes(up func(Cable) bool) []Route {
+	g := t.routers(up)
+	var routes []Route
+	for _, sw := range t.Switches {
+		if !sw.Routed {
+			continue
+		}
+		for _, net := range g.subnets {
+			if r, ok := g.route(sw.Name, net); ok && sw.Rail == net.rail {
+				routes = append(routes, r)
+			}
+		}
+	}
+	return routes
+}
+
+// routerGraph is routed switches and the cables between them.
+type routerGraph struct {
+	links   map[string][]routerLink
+	subnets []*subnet
+}
+
+type routerLink struct {
+	out Port
+	far Port
+}
+
+// subnet is one with hosts, and how many hops each router is away from it.
+type subnet struct {
+	prefix netip.Prefix
+	rail   int
+	hops   map[string]int
+}
+
+func (t Topology) routers(up func(Cable) bool) *routerGraph {
+	g := &routerGraph{links: map[string][]routerLink{}}
+	routed := map[string]bool{}
+	for _, s := range t.Switches {
+		routed[s.Name] = s.Routed
+	}
+	for _, c := range t.Cables {
+		if routed[c.A.Node] && routed[c.B.Node] && (up == nil || up(c)) {
+			g.links[c.A.Node] = append(g.links[c.A.Node], routerLink{c.A, c.B})
+			g.links[c.B.Node] = append(g.links[c.B.Node], routerLink{c.B, c.A})
+		}
+	}
+	for _, ls := range g.links {
+		slices.SortFunc(ls, func(a, b routerLink) int { return a.out.Num - b.out.Num })
+	}
+	for _, seg := range t.Segments() {
+		g.addSubnets(t, seg)
+	}
+	return g
+}
+
+// addSubnets adds those of a segment that has both hosts and routers.
+func (g *routerGraph) addSubnets(t Topology, seg Segment) {
+	var gateways []Port
+	host := -1
+	for i, p := range seg.Ports {
+		if p.NIC == "" {
+			gateways = append(gateways, p)
+		} else {
+			host = i
+		}
+	}
+	if host < 0 || gateways == nil {
+		return
+	}
+	nic, _ := t.NIC(seg.Ports[host])
+	for _, a := range nic.Addrs {
+		net := &subnet{prefix: a.Masked(), rail: nic.Rail, hops: map[string]int{}}
+		var next []string
+		for _, p := range gateways {
+			net.hops[p.Node] = 0
+			next = append(next, p.Node)
+		}
+		for len(next) > 0 {
+			at := next[0]
+			next = next[1:]
+			for _, l := range g.links[at] {
+				if _, seen := net.hops[l.far.Node]; !seen {
+					net.hops[l.far.Node] = net.hops[at] + 1
+					next = append(next, l.far.Node)
+				}
+			}
+		}
+		g.subnets = append(g.subnets, net)
+	}
+}
+
+// route reports false where the switch is itself in the subnet.
+func (g *routerGraph) route(sw string, net *subnet) (Route, bool) {
+	hops, reached := net.hops[sw]
+	if reached && hops == 0 {
+		return Route{}, false
+	}
+	r := Route{Switch: sw, Dst: net.prefix}
+	if !reached {
+		return r, true
+	}
+	for _, l := range g.links[sw] {
+		if far, ok := net.hops[l.far.Node]; ok && far == hops-1 {
+			for _, a := range l.far.Addrs {
+				if a.Addr().Is4() == net.prefix.Addr().Is4() {
+					r.Via = append(r.Via, NextHop{Out: l.out, Addr: a.Addr()})
+				}
+			}
+		}
+	}
+	return r, true
+}

@@ -1,0 +1,349 @@
+package uswitch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"testing"
+	"time"
+)
+
+// rig is a switch without sockets: what it sends is kept, frame by frame.
+type rig struct {
+	*core
+	tb  testing.TB
+	out [][][]byte // by port
+}
+
+func newRig(tb testing.TB, n int, change func(*Config)) *rig {
+	tb.Helper()
+	cfg := Config{}
+	for i := range n {
+		cfg.Ports = append(cfg.Ports, PortConfig{Interface: portName(i)})
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	cfg, err := cfg.withDefaults()
+	must(tb, err)
+	r := &rig{tb: tb, out: make([][][]byte, n)}
+	r.core = newCore(&cfg, func(p *port, ms []message) {
+		for i := range ms {
+			b := append([]byte(nil), ms[i].headers[:ms[i].nheader]...)
+			for _, piece := range ms[i].pieces[:ms[i].npieces] {
+				b = append(b, piece...)
+			}
+			r.out[p.index] = append(r.out[p.index], b)
+		}
+	})
+	return r
+}
+
+func portName(i int) string { return "port" + string(rune('0'+i)) }
+
+// offer gives a frame to a port and returns which ports sent how many.
+func (r *rig) offer(port int, b []byte) []int {
+	r.receive(r.ports[port], &packet{bytes: b})
+	r.flush()
+	return r.sent()
+}
+
+func (r *rig) sent() []int {
+	n := make([]int, len(r.out))
+	for i := range r.out {
+		n[i] = len(r.out[i])
+		r.out[i] = nil
+	}
+	return n
+}
+
+// bare is a frame of no protocol.
+func bare(from, to net.HardwareAddr) []byte {
+	return append(append(append([]byte(nil), to...), from...), make([]byte, 60)...)
+}
+
+func (r *rig) expect(what string, got []int, want ...int) {
+	r.tb.Helper()
+	for i := range want {
+		if got[i] != want[i] {
+			r.tb.Errorf("%s: frames by port %v, want %v", what, got, want)
+			return
+		}
+	}
+}
+
+var broadcast = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+func TestSwitchLearnsWhoIsWhere(t *testing.T) {
+	r := newRig(t, 3, nil)
+	r.expect("unknown", r.offer(0, bare(macA, macB)), 0, 1, 1)
+	r.expect("answer", r.offer(1, bare(macB, macA)), 1, 0, 0)
+	r.expect("known", r.offer(0, bare(macA, macB)), 0, 1, 0)
+	r.expect("broadcast", r.offer(0, bare(macA, broadcast)), 0, 1, 1)
+	r.expect("multicast", r.offer(2, bare(macC, net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1})), 1, 1, 0)
+	r.expect("to itself", r.offer(0, bare(macC, macA)), 0, 0, 0)
+	r.expect("kept to the cable", r.offer(0, bare(macA, net.HardwareAddr{1, 0x80, 0xc2, 0, 0, 0})), 0, 0, 0)
+
+	r.offer(2, bare(macB, macA)) // B has moved
+	r.expect("moved", r.offer(0, bare(macA, macB)), 0, 0, 1)
+	r.offer(1, bare(macB, macA)) // and back
+	r.expect("moved back", r.offer(0, bare(macA, macB)), 0, 1, 0)
+	if st := r.stats(); st.Flooded != 3 || st.Addresses != 3 {
+		t.Errorf("flooded %d, %d addresses", st.Flooded, st.Addresses)
+	}
+}
+
+func TestGivenAddressesStay(t *testing.T) {
+	r := newRig(t, 3, func(c *Config) { c.Ports[1].Addresses = []net.HardwareAddr{macB} })
+	r.expect("given", r.offer(0, bare(macA, macB)), 0, 1, 0)
+	r.offer(2, bare(macB, macA)) // an impostor
+	r.expect("given still", r.offer(0, bare(macA, macB)), 0, 1, 0)
+}
+
+func TestAddressTableIsBounded(t *testing.T) {
+	r := newRig(t, 3, func(c *Config) {
+		c.MaxAddresses = 10
+		c.Ports[2].Addresses = []net.HardwareAddr{macC}
+	})
+	for i := range 1000 {
+		from := net.HardwareAddr{2, 9, 0, 0, 0, 0}
+		binary.BigEndian.PutUint16(from[4:], uint16(i))
+		r.offer(0, bare(from, macC))
+	}
+	if st := r.stats(); st.Addresses != 11 || st.Unlearnt != 990 {
+		t.Errorf("%d addresses, %d unlearnt", st.Addresses, st.Unlearnt)
+	}
+	r.expect("beyond the table", r.offer(1, bare(macB, net.HardwareAddr{2, 9, 0, 0, 1, 0})), 1, 0, 1)
+}
+
+func TestWireNeedsNoAddresses(t *testing.T) {
+	r := newRig(t, 2, nil)
+	r.expect("wire", r.offer(0, bare(macA, macA)), 0, 1)
+	r.expect("wire", r.offer(1, bare(macA, net.HardwareAddr{1, 0x80, 0xc2, 0, 0, 0})), 1, 0)
+	if st := r.stats(); st.Addresses != 0 {
+		t.Errorf("%d addresses", st.Addresses)
+	}
+}
+
+func TestDownAndBlockedPortsCountWhatTheyLose(t *testing.T) {
+	r := newRig(t, 3, nil)
+	r.ports[1].blocked = []bool{true, false, false}
+	r.expect("blocked", r.offer(0, bare(macA, broadcast)), 0, 0, 1)
+	r.expect("the other way", r.offer(1, bare(macB, broadcast)), 1, 0, 1)
+	r.takeDown(r.ports[2], PortDown)
+	r.expect("down", r.offer(1, bare(macB, broadcast)), 1, 0, 0)
+	r.expect("from a port that is down", r.offer(2, bare(macC, broadcast)), 0, 0, 0)
+	st := r.stats()
+	if st.Ports[1].Out.Drops != (Drops{Blocked: 1}) || st.Ports[2].Out.Drops != (Drops{Down: 1}) || st.Ports[2].In.Drops != (Drops{Down: 1}) {
+		t.Errorf("drops %+v", st.Ports)
+	}
+	if n := st.Ports[1].Out.Drops.Total(); n != 1 {
+		t.Errorf("Total %d", n)
+	}
+}
+
+func TestTakingAPortDownLosesWhatIsUnderWay(t *testing.T) {
+	r := newRig(t, 3, func(c *Config) { c.Ports[0].In, c.Ports[1].Out = &delay{by: 10}, &delay{by: 10} })
+	r.offer(0, bare(macA, macB))
+	r.now = 10
+	r.tick() // past the first delay, within the second
+	r.flush()
+	r.expect("half way", r.sent(), 0, 0, 1)
+	r.takeDown(r.ports[1], PortDown)
+	r.ports[1].state = PortUp
+	r.now = 30
+	r.tick()
+	r.flush()
+	r.expect("lost", r.sent(), 0, 0, 0)
+	if st := r.stats(); st.Ports[1].Out.Drops.Down != 1 || st.HeldFrames != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestFrameMeetsThePathsOfBothPorts(t *testing.T) {
+	r := newRig(t, 2, func(c *Config) { c.Ports[0].In, c.Ports[1].Out = &delay{by: 10}, &delay{by: 5} })
+	r.offer(0, bare(macA, macB))
+	for _, step := range []struct {
+		now  time.Duration
+		sent int
+	}{{9, 0}, {10, 0}, {14, 0}, {15, 1}} {
+		if r.now = step.now; r.deadline() <= r.now {
+			r.tick()
+		}
+		r.flush()
+		r.expect("at "+step.now.String(), r.sent(), 0, step.sent)
+	}
+	if r.deadline() != Never {
+		t.Errorf("deadline %v", r.deadline())
+	}
+}
+
+// keeper is a Path that keeps everything until its timer.
+type keeper struct {
+	until time.Duration
+	kept  [][]byte
+}
+
+func (k *keeper) Apply(_ time.Duration, f Frame, _ Emit) {
+	k.kept = append(k.kept, bytes.Clone(f.Bytes))
+}
+func (k *keeper) NextTimer() time.Duration {
+	if len(k.kept) == 0 {
+		return Never
+	}
+	return k.until
+}
+
+func (k *keeper) HandleTimer(_ time.Duration, emit Emit) {
+	for _, b := range k.kept {
+		emit(0, Frame{Bytes: b})
+	}
+	k.kept = nil
+}
+
+func TestPathHasATimer(t *testing.T) {
+	r := newRig(t, 2, func(c *Config) { c.Ports[0].In = &keeper{until: 100} })
+	r.offer(0, bare(macA, macB))
+	r.offer(0, bare(macA, macB))
+	if r.deadline() != 100 {
+		t.Fatalf("deadline %v", r.deadline())
+	}
+	r.now = 100
+	r.tick()
+	r.flush()
+	r.expect("after the timer", r.sent(), 0, 2)
+	if r.deadline() != Never {
+		t.Errorf("deadline %v", r.deadline())
+	}
+}
+
+// multiplier sends many copies at once.
+type multiplier struct{ n int }
+
+func (m *multiplier) Apply(_ time.Duration, f Frame, emit Emit) {
+	for range m.n {
+		emit(0, f)
+	}
+}
+func (*multiplier) NextTimer() time.Duration        { return Never }
+func (*multiplier) HandleTimer(time.Duration, Emit) {}
+
+func TestPathThatFloodsIsBounded(t *testing.T) {
+	r := newRig(t, 2, func(c *Config) { c.Ports[0].In = &multiplier{maxMessages + 100} })
+	r.expect("copies", r.offer(0, bare(macA, macB)), 0, maxMessages)
+	if d := r.stats().Ports[1].Out.Drops; d != (Drops{HeldFull: 100}) {
+		t.Errorf("drops %+v", d)
+	}
+}
+
+func TestHeldFloodIsBounded(t *testing.T) {
+	r := newRig(t, 2, func(c *Config) {
+		c.Ports[0].In = &delay{by: time.Second}
+		c.MaxHeldFrames = 100
+	})
+	for range 150 {
+		r.offer(0, bare(macA, macB))
+	}
+	st := r.stats()
+	if st.HeldFrames != 100 || st.HeldFramesMax != 100 || st.Ports[0].In.Drops != (Drops{HeldFull: 50}) {
+		t.Errorf("%+v", st)
+	}
+	r.now = time.Second
+	r.tick()
+	r.flush()
+	r.expect("the rest", r.sent(), 0, 100)
+	if st := r.stats(); st.HeldFrames != 0 || st.HeldBytes != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestFramesBeyondTheMTUAreLost(t *testing.T) {
+	r := newRig(t, 2, nil)
+	r.ports[1].mtu = 1500
+	exact, over := make([]byte, 1514), make([]byte, 1515)
+	tagged := make([]byte, 1518)
+	tagged[12] = 0x81
+	r.expect("exact", r.offer(0, exact), 0, 1)
+	r.expect("tagged", r.offer(0, tagged), 0, 1)
+	r.expect("over", r.offer(0, over), 0, 0)
+	r.receive(r.ports[0], super(t, kinds[0], 1472, 14720, 0))
+	r.receive(r.ports[0], super(t, kinds[0], 1473, 14730, 0))
+	r.flush()
+	r.expect("super-packets", r.sent(), 0, 1)
+	if d := r.stats().Ports[1].Out.Drops; d != (Drops{TooBig: 11}) {
+		t.Errorf("drops %+v", d)
+	}
+}
+
+func TestSuperPacketIsSeenFrameByFrame(t *testing.T) {
+	for _, k := range kinds {
+		var seen [][]byte
+		r := newRig(t, 3, func(c *Config) {
+			c.Ports[0].In = spy(func(f Frame) { seen = append(seen, completed(f.Bytes)) })
+		})
+		p := super(t, k, 1000, 9500, tcpPSH)
+		want := pieces(t, k, 1000, p, tcpPSH)
+		r.receive(r.ports[0], p)
+		r.flush()
+		if len(seen) != len(want) {
+			t.Fatalf("%s: %d frames seen, want %d", k.name, len(seen), len(want))
+		}
+		for i := range seen {
+			if !bytes.Equal(seen[i], want[i]) || verify(seen[i]) != "" {
+				t.Errorf("%s: frame %d is not as on the wire: %s", k.name, i, verify(seen[i]))
+			}
+		}
+		// Nothing happened to them, so they leave as they came: flooded, and joined.
+		for q := 1; q < 3; q++ {
+			if len(r.out[q]) != 1 || !bytes.Equal(r.out[q][0], p.bytes) {
+				t.Errorf("%s: port %d sent %d messages", k.name, q, len(r.out[q]))
+			}
+		}
+	}
+}
+
+type spy func(Frame)
+
+func (s spy) Apply(_ time.Duration, f Frame, emit Emit) { s(f); emit(0, f) }
+func (spy) NextTimer() time.Duration                    { return Never }
+func (spy) HandleTimer(time.Duration, Emit)             {}
+
+func TestChecksumInATunnelIsCompleted(t *testing.T) {
+	inner := packetSpec{kind: kinds[0], payload: []byte("inner")}.frame(t)
+	want := packetSpec{kind: kinds[1], payload: inner}.frame(t)
+	l, _ := parse(want)
+	at := l.payload
+	il, _ := parse(inner)
+	partial(t, inner)
+	b := packetSpec{kind: kinds[1], payload: inner}.frame(t)
+	copy(b[l.l4+6:], want[l.l4+6:l.l4+8]) // the outer checksum is that of the finished packet
+	var seen Frame
+	r := newRig(t, 2, func(c *Config) { c.Ports[1].Out = spy(func(f Frame) { seen = f }) })
+	r.receive(r.ports[0], &packet{bytes: b, vnet: vnetHeader{flags: vnetNeedsChecksum, checksumAt: uint16(at + il.l4), checksumOff: 6}})
+	if seen.Partial || !bytes.Equal(seen.Bytes, want) {
+		t.Errorf("partial %v\n%x\nwant\n%x", seen.Partial, seen.Bytes, want)
+	}
+}
+
+func TestForwardingDoesNotAllocate(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"transparent": nil,
+		"loss":        func(c *Config) { c.Ports[0].In, c.Ports[1].Out = newLossy(1, 10_000), newLossy(2, 10_000) },
+		"delay":       func(c *Config) { c.Ports[1].Out = &delay{by: 10} },
+	} {
+		r := newRig(t, 3, change)
+		r.send = func(*port, []message) {}
+		p := super(t, kinds[1], 1000, 30_000, 0)
+		run := func() {
+			r.receive(r.ports[0], p)
+			r.flush()
+			r.now += 100
+			r.tick()
+			r.flush()
+		}
+		run()
+		if n := testing.AllocsPerRun(200, run); n != 0 {
+			t.Errorf("%s: %v allocations for a super-packet", name, n)
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package uswitch
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestCutFramesAreThoseOfTheWire(t *testing.T) {
+	for _, k := range kinds {
+		for _, n := range []struct{ size, payload int }{{1000, 5000}, {1000, 4001}, {8, 333}, {4140, 4140 * 15}, {1400, 1400}, {1400, 10}} {
+			const flags = tcpCWR | tcpPSH | tcpFIN
+			p := super(t, k, n.size, n.payload, flags)
+			before := bytes.Clone(p.bytes)
+			want := pieces(t, k, n.size, p, flags)
+			var c cutter
+			if !c.begin(p) || c.n != len(want) {
+				t.Fatalf("%s %v: %d frames, want %d", k.name, n, c.n, len(want))
+			}
+			for i, w := range want {
+				if got := completed(c.frame(i)); !bytes.Equal(got, w) {
+					t.Fatalf("%s %v, frame %d:\n%x\nwant\n%x", k.name, n, i, got[:min(100, len(got))], w[:min(100, len(w))])
+				}
+			}
+			c.end()
+			if !bytes.Equal(p.bytes, before) {
+				t.Errorf("%s %v: the super-packet was not put back as it was", k.name, n)
+			}
+			if frames, longest, total := p.frames(); frames != len(want) || longest != len(want[0]) || total != len(bytes.Join(want, nil)) {
+				t.Errorf("%s %v: counted as %d frames, %d and %d bytes", k.name, n, frames, longest, total)
+			}
+		}
+	}
+}
+
+func TestCutRefusesWhatItDoesNotKnow(t *testing.T) {
+	good := func() *packet { return super(t, kinds[0], 100, 1000, 0) }
+	for name, spoil := range map[string]func(*packet){
+		"kind of another protocol": func(p *packet) { p.vnet.gsoType = gsoTCPv4 },
+		"fragments":                func(p *packet) { p.vnet.gsoType = 3 },
+		"complete checksum":        func(p *packet) { p.vnet.flags = 0 },
+		"no IP":                    func(p *packet) { p.bytes[12] = 0x99 },
+		"headers only":             func(p *packet) { p.bytes = p.bytes[:42] },
+	} {
+		p := good()
+		spoil(p)
+		var c cutter
+		if c.begin(p) {
+			t.Errorf("%s: was cut", name)
+		}
+	}
+}
+
+// What is cut, and joined again where nothing is missing, must be the same frames:
+// the messages are taken apart here as a kernel does it.
+func TestJoinedFramesAreThoseThatWereCut(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		k := kinds[rng.IntN(len(kinds))]
+		size := 1 + rng.IntN(3000)
+		p := super(t, k, size, 1+rng.IntN(min(60000, size*80)), byte(rng.IntN(2))*tcpPSH)
+		var c cutter
+		if !c.begin(p) {
+			t.Fatal("not cut")
+		}
+		var want [][]byte
+		var ms []message
+		for i := range c.n {
+			f := c.frame(i)
+			if rng.IntN(10) == 0 {
+				continue
+			}
+			want = append(want, bytes.Clone(f))
+			if len(ms) > 0 && ms[len(ms)-1].join(f) {
+				continue
+			}
+			ms = append(ms, message{})
+			ms[len(ms)-1].start(f, true)
+		}
+		c.end()
+		var got [][]byte
+		for i := range ms {
+			got = append(got, takeApart(t, &ms[i])...)
+		}
+		if len(got) != len(want) {
+			t.Fatalf("%s, %d bytes each: %d frames, want %d", k.name, size, len(got), len(want))
+		}
+		for i := range got {
+			if !bytes.Equal(got[i], want[i]) {
+				t.Fatalf("%s, frame %d:\n%x\nwant\n%x", k.name, i, got[i][:min(90, len(got[i]))], want[i][:min(90, len(want[i]))])
+			}
+		}
+	}
+}
+
+// takeApart returns the frames of a message that is about to be sent.
+func takeApart(t *testing.T, m *message) (all [][]byte) {
+	t.Helper()
+	m.finish()
+	p := packet{vnet: parseVnet(m.vnet[:])}
+	p.bytes = append(p.bytes, m.headers[:m.nheader]...)
+	for _, piece := range m.pieces[:m.npieces] {
+		p.bytes = append(p.bytes, piece...)
+	}
+	if n, _, total := p.frames(); n != m.frames || total != m.bytes() {
+		t.Fatalf("message of %d frames and %d bytes says %d and %d", n, total, m.frames, m.bytes())
+	}
+	if !p.super() {
+		return [][]byte{p.bytes}
+	}
+	var c cutter
+	if !c.begin(&p) {
+		t.Fatal("the super-packet cannot be cut")
+	}
+	for i := range c.n {
+		all = append(all, bytes.Clone(c.frame(i)))
+	}
+	return all
+}
+
+func TestWholeSuperPacketIsOneMessageAgain(t *testing.T) {
+	for _, k := range kinds {
+		const flags = tcpCWR | tcpPSH
+		p := super(t, k, 4140, 4140*14+100, flags)
+		before := bytes.Clone(p.bytes)
+		var c cutter
+		c.begin(p)
+		var m message
+		for i := range c.n {
+			f := c.frame(i)
+			if i == 0 {
+				m.start(f, true)
+			} else if !m.join(f) {
+				t.Fatalf("%s: frame %d was not joined", k.name, i)
+			}
+		}
+		c.end()
+		m.finish()
+		if m.npieces != 1 {
+			t.Errorf("%s: gathered from %d places, though it lies in one", k.name, m.npieces)
+		}
+		if got := append(bytes.Clone(m.headers[:m.nheader]), m.pieces[0]...); !bytes.Equal(got, before) {
+			t.Errorf("%s: headers\n%x, want\n%x", k.name, got[:80], before[:80])
+		}
+		v := parseVnet(m.vnet[:])
+		if k.tcp && v.gsoType&gsoECN == 0 {
+			t.Errorf("%s: CWR, and not said so", k.name)
+		}
+		if v.gsoType &^= gsoECN; v != p.vnet {
+			t.Errorf("%s: %+v, want %+v", k.name, v, p.vnet)
+		}
+	}
+}
+
+func TestStrangersAreNotJoined(t *testing.T) {
+	body := make([]byte, 500)
+	for _, k := range kinds {
+		first := packetSpec{kind: k, id: 9, seq: 1000, payload: body}
+		next := first
+		next.id, next.seq = 10, 1500
+		same := func(change func(*packetSpec)) bool {
+			var m message
+			m.start(partial(t, first.frame(t)), true)
+			s := next
+			change(&s)
+			return m.join(partial(t, s.frame(t)))
+		}
+		if !same(func(*packetSpec) {}) || !same(func(s *packetSpec) { s.payload = body[:20] }) {
+			t.Errorf("%s: the next frame was not joined", k.name)
+		}
+		for name, change := range map[string]func(*packetSpec){
+			"other port":   func(s *packetSpec) { s.port = 1 },
+			"other sender": func(s *packetSpec) { s.from, s.to = macC, macB },
+			"longer":       func(s *packetSpec) { s.payload = make([]byte, 501) },
+			"empty":        func(s *packetSpec) { s.payload = nil },
+		} {
+			if same(change) {
+				t.Errorf("%s: %s was joined", k.name, name)
+			}
+		}
+		if !k.v6 && same(func(s *packetSpec) { s.id = 9 }) {
+			t.Errorf("%s: a frame with another identification was joined", k.name)
+		}
+		if k.tcp && (same(func(s *packetSpec) { s.seq++ }) || same(func(s *packetSpec) { s.flags = tcpCWR })) {
+			t.Errorf("%s: a segment from elsewhere in the stream was joined", k.name)
+		}
+	}
+}
+
+func TestNothingFollowsAShortOrLastFrame(t *testing.T) {
+	body := make([]byte, 500)
+	for _, k := range kinds {
+		frame := func(i int, flags byte, payload []byte) []byte {
+			return partial(t, packetSpec{kind: k, id: uint16(i), seq: uint32(i) * 500, flags: flags, payload: payload}.frame(t))
+		}
+		var m message
+		m.start(frame(0, 0, body), true)
+		if !m.join(frame(1, 0, body[:100])) || m.join(frame(2, 0, body[:100])) {
+			t.Errorf("%s: a frame was joined behind a shorter one", k.name)
+		}
+		if !k.tcp {
+			continue
+		}
+		m.start(frame(0, 0, body), true)
+		if !m.join(frame(1, tcpPSH, body)) || m.join(frame(2, 0, body)) {
+			t.Errorf("%s: a segment was joined behind one that pushes", k.name)
+		}
+	}
+}
+
+func TestMessageStaysWithinLimits(t *testing.T) {
+	for _, n := range []int{10, 1000, 4000} {
+		var m message
+		body := make([]byte, n)
+		spec := packetSpec{kind: kinds[0], payload: body}
+		m.start(partial(t, spec.frame(t)), true)
+		for i := 1; i < 200; i++ {
+			spec.id = uint16(i)
+			if !m.join(partial(t, spec.frame(t))) {
+				break
+			}
+		}
+		if m.frames > maxJoined || m.npieces > maxPieces || m.payload+28 > maxIP || m.frames < 10 {
+			t.Errorf("%d bytes each: %d frames in %d pieces, %d bytes", n, m.frames, m.npieces, m.payload)
+		}
+	}
+}

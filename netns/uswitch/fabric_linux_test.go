@@ -1,0 +1,210 @@
+package uswitch
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// namespace is a network namespace held by a descriptor.
+type namespace struct{ f *os.File }
+
+func newNamespace(tb testing.TB) *namespace {
+	tb.Helper()
+	ns := &namespace{}
+	err := onOwnThread(func() (err error) {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		ns.f, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	if err != nil {
+		tb.Skipf("no network namespaces here: %v", err)
+	}
+	tb.Cleanup(func() { ns.f.Close() })
+	return ns
+}
+
+func (ns *namespace) do(fn func() error) error {
+	return onOwnThread(func() error {
+		if err := unix.Setns(int(ns.f.Fd()), unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		return fn()
+	})
+}
+
+// host is a namespace with one interface, eth0, whose cable ends at a switch.
+type host struct {
+	*namespace
+	mac    net.HardwareAddr
+	v4, v6 netip.Addr
+}
+
+func (h *host) addr(v6 bool) netip.Addr {
+	if v6 {
+		return h.v6
+	}
+	return h.v4
+}
+
+const hostDevice = "eth0"
+
+// cables makes n hosts whose cables end in the namespace of a switch to be.
+func cables(tb testing.TB, n, mtu int) (at *namespace, hosts []*host) {
+	tb.Helper()
+	at = newNamespace(tb)
+	for i := range n {
+		k := byte(i + 1)
+		h := &host{
+			namespace: newNamespace(tb),
+			mac:       net.HardwareAddr{2, 0, 0, 0, 1, k},
+			v4:        netip.AddrFrom4([4]byte{10, 7, 0, k}),
+			v6:        netip.AddrFrom16([16]byte{0: 0xfd, 15: k}),
+		}
+		must(tb, at.do(func() error { return plug(h, portName(i), mtu) }))
+		must(tb, h.do(h.configure))
+		hosts = append(hosts, h)
+	}
+	for i, h := range hosts {
+		must(tb, at.do(func() error { return waitUp(portName(i)) }))
+		must(tb, h.do(h.waitReady))
+	}
+	// The neighbours are known: tests count frames, and look-ups would be some.
+	for _, h := range hosts {
+		must(tb, h.do(func() error { return h.know(hosts) }))
+	}
+	return at, hosts
+}
+
+func plug(h *host, name string, mtu int) error {
+	quiet(name)
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = name, mtu
+	err := netlink.LinkAdd(&netlink.Veth{
+		LinkAttrs: attrs, PeerName: hostDevice, PeerMTU: uint32(mtu), PeerHardwareAddr: h.mac, PeerNamespace: netlink.NsFd(int(h.f.Fd())),
+	})
+	if err != nil {
+		return err
+	}
+	quiet(name)
+	return setUp(name)
+}
+
+// quiet keeps the kernel from sending frames of its own out of an interface.
+func quiet(name string) {
+	_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0o644)
+}
+
+func setUp(name string) error {
+	dev, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(dev)
+}
+
+func waitUp(name string) error {
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		if dev.Attrs().OperState == netlink.OperUp {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is %v after 5 s", name, dev.Attrs().OperState)
+		}
+	}
+}
+
+func (h *host) configure() error {
+	// No router solicitations and multicast reports among the frames to be counted.
+	for _, f := range []string{"router_solicitations", "accept_ra", "dad_transmits"} {
+		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+hostDevice+"/"+f, []byte("0"), 0o644)
+	}
+	dev, err := netlink.LinkByName(hostDevice)
+	if err != nil {
+		return err
+	}
+	for _, p := range []netip.Prefix{netip.PrefixFrom(h.v4, 24), netip.PrefixFrom(h.v6, 64)} {
+		a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
+		if p.Addr().Is6() {
+			a.Flags = unix.IFA_F_NODAD
+		}
+		if err := netlink.AddrAdd(dev, a); err != nil {
+			return err
+		}
+	}
+	return netlink.LinkSetUp(dev)
+}
+
+// waitReady returns when the host takes packets for its addresses: those of IPv6
+// are made usable by a worker of the kernel, some time after the interface is up.
+func (h *host) waitReady() error {
+	if err := waitUp(hostDevice); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		routes, err := netlink.RouteGet(h.v6.AsSlice())
+		if err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%v is not a local address after 5 s: %v", h.v6, err)
+		}
+	}
+}
+
+func (h *host) know(hosts []*host) error {
+	dev, err := netlink.LinkByName(hostDevice)
+	if err != nil {
+		return err
+	}
+	for _, o := range hosts {
+		for _, a := range []netip.Addr{o.v4, o.v6} {
+			if o == h {
+				continue
+			}
+			n := &netlink.Neigh{LinkIndex: dev.Attrs().Index, State: netlink.NUD_PERMANENT, IP: a.AsSlice(), HardwareAddr: o.mac}
+			if err := netlink.NeighSet(n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// run starts a switch with a port for every cable, until the test ends.
+func run(tb testing.TB, at *namespace, n int, change func(*Config)) *Switch {
+	tb.Helper()
+	cfg := Config{Name: tb.Name(), Open: at.do}
+	for i := range n {
+		cfg.Ports = append(cfg.Ports, PortConfig{Interface: portName(i)})
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := New(cfg)
+	must(tb, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	tb.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			tb.Errorf("Run: %v", err)
+		}
+		must(tb, s.Close())
+	})
+	return s
+}

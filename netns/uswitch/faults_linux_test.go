@@ -1,0 +1,213 @@
+package uswitch
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+func device(at *namespace, name string, do func(netlink.Link) error) error {
+	return at.do(func() error {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		return do(dev)
+	})
+}
+
+// reaches reports whether a datagram gets from one host to another.
+func reaches(t *testing.T, from, to *host) bool {
+	t.Helper()
+	a, b := openUDP(t, from.do, from.v6), openUDP(t, to.do, to.v6)
+	_ = a.send(b.addr, []byte("hello"), 0) // an interface that is down refuses
+	return string(b.receive()) == "hello"
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 5 s: %s", what)
+		}
+	}
+}
+
+func TestPortVanishesWhileRunning(t *testing.T) {
+	at, hosts := cables(t, 3, 1500)
+	s := run(t, at, 3, nil)
+	if !reaches(t, hosts[0], hosts[2]) {
+		t.Fatal("no way between hosts 0 and 2")
+	}
+	must(t, device(at, portName(2), netlink.LinkDel))
+	eventually(t, "the port is gone", func() bool { return s.Stats().Ports[2].State == PortGone })
+	if !reaches(t, hosts[0], hosts[1]) || !reaches(t, hosts[1], hosts[0]) {
+		t.Error("the others cannot reach each other any more")
+	}
+	must(t, s.SetPort(2, true))
+	if st := s.Stats().Ports[2].State; st != PortGone {
+		t.Errorf("a port whose interface is gone is %v", st)
+	}
+	before := s.Stats().CPU
+	time.Sleep(100 * time.Millisecond)
+	if used := s.Stats().CPU - before; used > 10*time.Millisecond {
+		t.Errorf("used %v in 100 ms: it spins on the dead port", used)
+	}
+}
+
+func TestInterfaceGoesDownAndUp(t *testing.T) {
+	at, hosts := cables(t, 2, 1500)
+	s := run(t, at, 2, nil)
+	for range 3 {
+		must(t, device(at, portName(1), netlink.LinkSetDown))
+		if reaches(t, hosts[0], hosts[1]) {
+			t.Fatal("a frame passed an interface that is down")
+		}
+		must(t, device(at, portName(1), netlink.LinkSetUp))
+		must(t, at.do(func() error { return waitUp(portName(1)) }))
+		// The host's end loses the addresses of IPv6 with its cable, and the
+		// neighbours: those of IPv4 too.
+		must(t, hosts[1].do(func() error { return hosts[1].know(hosts) }))
+		eventually(t, "frames pass again", func() bool { return reaches(t, hosts[0], hosts[1]) })
+	}
+	if st := s.Stats(); st.Ports[1].State != PortUp {
+		t.Errorf("port is %v", st.Ports[1].State)
+	}
+}
+
+func TestOverrunIsCounted(t *testing.T) {
+	at, hosts := cables(t, 2, 1500)
+	s, err := New(Config{Open: at.do, BufferBytes: 1 << 14, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}})
+	must(t, err)
+	defer s.Close()
+	a, b := openUDP(t, hosts[0].do, hosts[0].v6), openUDP(t, hosts[1].do, hosts[1].v6)
+	const n = 500
+	for range n {
+		must(t, a.send(b.addr, make([]byte, 1000), 0)) // nobody runs the switch
+	}
+	lost := s.Stats().Ports[0].In.Drops.Overrun
+	if lost == 0 || lost >= n+10 {
+		t.Fatalf("%d of %d lost", lost, n)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	for b.receive() != nil {
+	}
+	cancel()
+	must(t, <-ended)
+	st := s.Stats()
+	if got := st.Ports[0].In.Frames + lost; got < n || st.Ports[1].Out.Frames != st.Ports[0].In.Frames {
+		t.Errorf("%d in, %d lost, %d out, of %d and some chatter", st.Ports[0].In.Frames, lost, st.Ports[1].Out.Frames, n)
+	}
+}
+
+func TestMTUMismatchLosesTheBig(t *testing.T) {
+	at, hosts := cables(t, 2, 9000)
+	must(t, device(at, portName(1), func(l netlink.Link) error { return netlink.LinkSetMTU(l, 1500) }))
+	s := run(t, at, 2, nil)
+	a, b := openUDP(t, hosts[0].do, hosts[0].v6), openUDP(t, hosts[1].do, hosts[1].v6)
+	must(t, a.send(b.addr, make([]byte, 4000), 0))
+	must(t, a.send(b.addr, make([]byte, 20000), 4000))
+	must(t, a.send(b.addr, make([]byte, 1000), 0))
+	if d := b.receive(); len(d) != 1000 {
+		t.Errorf("received %d bytes, want the 1000", len(d))
+	}
+	if d := s.Stats().Ports[1].Out.Drops; d.TooBig != 6 {
+		t.Errorf("drops %+v, want 6 too big", d)
+	}
+}
+
+func TestRunAndCloseInAnyOrder(t *testing.T) {
+	at, hosts := cables(t, 2, 1500)
+	s, err := New(Config{Name: "sw", Open: at.do, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}})
+	must(t, err)
+	for range 3 { // stopped and started again
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		eventually(t, "frames pass", func() bool { return reaches(t, hosts[0], hosts[1]) })
+		if err := s.Run(ctx); !errors.Is(err, errRunning) {
+			t.Errorf("a second Run: %v", err)
+		}
+		cancel()
+		must(t, <-ended)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(context.Background()) }()
+	eventually(t, "frames pass", func() bool { return reaches(t, hosts[0], hosts[1]) })
+	must(t, s.Close())
+	must(t, <-ended)
+	for name, err := range map[string]error{
+		"Close": s.Close(), "Run": s.Run(context.Background()), "SetPath": s.SetPath(0, In, nil), "SetPort": s.SetPort(0, true),
+	} {
+		if !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s of a closed switch: %v", name, err)
+		}
+	}
+	s.Stats()
+}
+
+func TestMistakesAreNamed(t *testing.T) {
+	at, _ := cables(t, 2, 1500)
+	two := []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}
+	for want, cfg := range map[string]Config{
+		"a switch has two or more":        {Ports: two[:1]},
+		"port 1: no Interface":            {Ports: []PortConfig{two[0], {}}},
+		"are both interface port0":        {Ports: []PortConfig{two[0], two[0]}},
+		"MaxHeldBytes is negative":        {Ports: two, MaxHeldBytes: -1},
+		"find interface nosuch":           {Ports: []PortConfig{two[0], {Interface: "nosuch"}}},
+		"not an Ethernet address":         {Ports: []PortConfig{two[0], {Interface: portName(1), Addresses: []net.HardwareAddr{broadcast}}}},
+		"port1: port port1: find interfa": {Name: "port1", Ports: []PortConfig{two[0], {Interface: "x", Name: "port1"}}},
+	} {
+		cfg.Open = at.do
+		s, err := New(cfg)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if s != nil {
+			s.Close()
+		}
+	}
+	s, err := New(Config{Open: at.do, Ports: two})
+	must(t, err)
+	defer s.Close()
+	for _, err := range []error{s.SetPath(2, In, nil), s.SetPath(0, 7, nil), s.Block(-1, 0, true), s.Block(0, 2, true), s.SetPort(5, true)} {
+		if err == nil || !strings.Contains(err.Error(), "no port") && !strings.Contains(err.Error(), "no direction") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestTaggedFramesKeepTheirTag(t *testing.T) {
+	at, hosts := cables(t, 2, 1500)
+	seen := make(chan []byte, 10)
+	run(t, at, 2, func(c *Config) {
+		c.Ports[0].In = spy(func(f Frame) {
+			if len(f.Bytes) > 16 && f.Bytes[12] == 0x81 {
+				seen <- append([]byte(nil), f.Bytes...)
+			}
+		})
+	})
+	from, arriving := openTap(t, hosts[0]), openTaggedTap(t, hosts[1])
+	b := append(append(append([]byte(nil), hosts[1].mac...), hosts[0].mac...), 0x81, 0, 0x60, 5, 0x88, 0xb5)
+	b = append(b, make([]byte, 60)...)
+	from.send(t, b)
+	select {
+	case f := <-seen:
+		if string(f) != string(b) {
+			t.Errorf("the Path saw\n%x, want\n%x", f, b)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("no tagged frame came to the Path")
+	}
+	if tci := arriving.tag(t); tci != 0x6005 {
+		t.Errorf("arrived with tag %#x, want 0x6005", tci)
+	}
+}

@@ -1,0 +1,187 @@
+package uswitch
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+)
+
+var (
+	macA = net.HardwareAddr{2, 0, 0, 0, 0, 0xa}
+	macB = net.HardwareAddr{2, 0, 0, 0, 0, 0xb}
+	macC = net.HardwareAddr{2, 0, 0, 0, 0, 0xc}
+)
+
+// kind is a sort of packet that tests go through.
+type kind struct {
+	name string
+	v6   bool
+	tcp  bool
+}
+
+var kinds = []kind{{"udp4", false, false}, {"udp6", true, false}, {"tcp4", false, true}, {"tcp6", true, true}}
+
+// packetSpec is a packet as gopacket writes it: a second opinion on every header.
+type packetSpec struct {
+	kind
+	from, to net.HardwareAddr
+	port     int // destination
+	id       uint16
+	seq      uint32
+	flags    byte // of TCP, beside ACK
+	payload  []byte
+}
+
+// frame serializes s with complete checksums.
+func (s packetSpec) frame(tb testing.TB) []byte {
+	tb.Helper()
+	// Written here, for gopacket pads what is shorter than a cable wants it.
+	header := slices.Concat(s.to, s.from, []byte{0x08, 0x00})
+	if s.from == nil {
+		header = slices.Concat(macB, macA, []byte{0x08, 0x00})
+	}
+	proto := layers.IPProtocolUDP
+	if s.tcp {
+		proto = layers.IPProtocolTCP
+	}
+	ip4 := &layers.IPv4{
+		Version: 4, IHL: 5, TOS: 2, TTL: 64, Id: s.id, Flags: layers.IPv4DontFragment, Protocol: proto,
+		SrcIP: net.IP{10, 0, 0, 1}, DstIP: net.IP{10, 0, 0, 2},
+	}
+	ip6 := &layers.IPv6{
+		Version: 6, TrafficClass: 2, FlowLabel: 0x12345, HopLimit: 64, NextHeader: proto,
+		SrcIP: net.ParseIP("fd00::1"), DstIP: net.ParseIP("fd00::2"),
+	}
+	var network gopacket.NetworkLayer = ip4
+	stack := []gopacket.SerializableLayer{ip4}
+	if s.v6 {
+		header[12], header[13] = 0x86, 0xdd
+		network, stack[0] = ip6, ip6
+	}
+	port := s.port
+	if port == 0 {
+		port = 4791
+	}
+	if s.tcp {
+		tcp := &layers.TCP{
+			SrcPort: 50000, DstPort: layers.TCPPort(port), Seq: s.seq, Ack: 77, ACK: true, Window: 5000,
+			FIN: s.flags&tcpFIN != 0, PSH: s.flags&tcpPSH != 0, CWR: s.flags&tcpCWR != 0,
+			Options: []layers.TCPOption{
+				{OptionType: layers.TCPOptionKindNop}, {OptionType: layers.TCPOptionKindNop},
+				{OptionType: layers.TCPOptionKindTimestamps, OptionLength: 10, OptionData: []byte{1, 2, 3, 4, 5, 6, 7, 8}},
+			},
+		}
+		must(tb, tcp.SetNetworkLayerForChecksum(network))
+		stack = append(stack, tcp)
+	} else {
+		udp := &layers.UDP{SrcPort: 50000, DstPort: layers.UDPPort(port)}
+		must(tb, udp.SetNetworkLayerForChecksum(network))
+		stack = append(stack, udp)
+	}
+	buf := gopacket.NewSerializeBuffer()
+	opts := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
+	must(tb, gopacket.SerializeLayers(buf, opts, append(stack, gopacket.Payload(s.payload))...))
+	return append(header, buf.Bytes()...)
+}
+
+// partial makes a frame's checksum what the kernel leaves in it: the sum over the
+// pseudo-header, which is the complement of the checksum without the rest.
+func partial(tb testing.TB, b []byte) []byte {
+	tb.Helper()
+	l, ok := parse(b)
+	if !ok {
+		tb.Fatal("not UDP or TCP")
+	}
+	at := l.checksumAt()
+	rest := append([]byte(nil), b[l.l4:]...)
+	rest[at-l.l4], rest[at-l.l4+1] = 0, 0
+	check := uint64(^(uint16(b[at])<<8 | uint16(b[at+1])))
+	pseudo := fold(check + uint64(^fold(sum(rest))))
+	b[at], b[at+1] = byte(pseudo>>8), byte(pseudo)
+	return b
+}
+
+// verify reports what is wrong with a frame whose checksums are complete.
+func verify(b []byte) string {
+	p := gopacket.NewPacket(b, layers.LayerTypeEthernet, gopacket.NoCopy)
+	if e := p.ErrorLayer(); e != nil {
+		return e.Error().Error()
+	}
+	var err error
+	switch l := p.TransportLayer().(type) {
+	case *layers.UDP:
+		err = l.SetNetworkLayerForChecksum(p.NetworkLayer())
+	case *layers.TCP:
+		err = l.SetNetworkLayerForChecksum(p.NetworkLayer())
+	}
+	if err != nil {
+		return err.Error()
+	}
+	if err, bad := p.VerifyChecksums(); err != nil || len(bad) > 0 {
+		return fmt.Sprint("checksum: ", err, bad)
+	}
+	return ""
+}
+
+// completed returns b with the checksum computed that was left out.
+func completed(b []byte) []byte {
+	l, _ := parse(b)
+	p := packet{bytes: append([]byte(nil), b...), vnet: vnetHeader{
+		flags: vnetNeedsChecksum, checksumAt: uint16(l.l4), checksumOff: uint16(l.checksumAt() - l.l4),
+	}}
+	p.complete()
+	return p.bytes
+}
+
+// super makes a super-packet of kind k, as the kernel would hand it over.
+func super(tb testing.TB, k kind, size, payload int, flags byte) *packet {
+	tb.Helper()
+	body := make([]byte, payload)
+	for i := range body {
+		body[i] = byte(i*7 + i/size)
+	}
+	b := partial(tb, packetSpec{kind: k, id: 100, seq: 1000, flags: flags, payload: body}.frame(tb))
+	l, _ := parse(b)
+	v := vnetHeader{
+		flags: vnetNeedsChecksum, gsoType: gsoUDP, headerLen: uint16(l.payload), gsoSize: uint16(size),
+		checksumAt: uint16(l.l4), checksumOff: uint16(l.checksumAt() - l.l4),
+	}
+	switch {
+	case k.tcp && k.v6:
+		v.gsoType = gsoTCPv6
+	case k.tcp:
+		v.gsoType = gsoTCPv4
+	}
+	return &packet{bytes: b, vnet: v}
+}
+
+// pieces are the frames that a super-packet stands for, written by gopacket.
+func pieces(tb testing.TB, k kind, size int, p *packet, flags byte) (all [][]byte) {
+	tb.Helper()
+	l, _ := parse(p.bytes)
+	body := p.bytes[l.payload:]
+	for i := 0; len(body) > 0; i++ {
+		n := min(size, len(body))
+		f := byte(0)
+		if i == 0 {
+			f |= flags & tcpCWR
+		}
+		if n == len(body) {
+			f |= flags & (tcpFIN | tcpPSH)
+		}
+		all = append(all, packetSpec{kind: k, id: 100 + uint16(i), seq: 1000 + uint32(i*size), flags: f, payload: body[:n]}.frame(tb))
+		body = body[n:]
+	}
+	return all
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}

@@ -1,0 +1,115 @@
+package uswitch
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+// mangler is a Path that does what its bytes say.
+type mangler struct{ moves []byte }
+
+func (m *mangler) Apply(_ time.Duration, f Frame, emit Emit) {
+	if len(m.moves) == 0 {
+		emit(0, f)
+		return
+	}
+	move := m.moves[0]
+	m.moves = m.moves[1:]
+	switch move % 8 {
+	case 0:
+	case 1:
+		emit(0, f)
+		emit(0, f)
+	case 2:
+		emit(time.Duration(move), f)
+	case 3:
+		emit(0, Frame{bytes.Clone(f.Bytes[:len(f.Bytes)*int(move)/255]), f.Partial})
+	case 4:
+		emit(0, Frame{append(bytes.Clone(f.Bytes), make([]byte, int(move)*300)...), f.Partial})
+	case 5:
+		emit(-1, Frame{f.Bytes, !f.Partial})
+	default:
+		emit(0, f)
+	}
+}
+func (*mangler) NextTimer() time.Duration        { return Never }
+func (*mangler) HandleTimer(time.Duration, Emit) {}
+
+// FuzzSwitch gives any bytes, with any vnet header, to a switch with Paths that do
+// anything. No message may be longer than a packet socket takes, and what went in
+// must be left as it was.
+func FuzzSwitch(f *testing.F) {
+	for _, k := range kinds {
+		p := super(f, k, 100, 1000, tcpPSH)
+		var v [vnetLen]byte
+		p.vnet.put(v[:])
+		f.Add(append(v[:], p.bytes...), []byte{0, 1, 2, 3, 4, 5, 6, 7})
+	}
+	f.Add(append(make([]byte, vnetLen), bare(macA, macB)...), []byte{2, 2})
+	f.Fuzz(func(t *testing.T, b, moves []byte) {
+		if len(b) < vnetLen || len(b) > maxFrame {
+			return
+		}
+		p := packet{vnet: parseVnet(b), bytes: bytes.Clone(b[vnetLen:])}
+		super := p.super()
+		r := newRig(t, 3, func(c *Config) {
+			c.Ports[0].In, c.Ports[1].Out = &mangler{moves}, &mangler{moves[len(moves)/2:]}
+		})
+		r.receive(r.ports[0], &p)
+		r.flush()
+		for r.deadline() != Never {
+			r.now = r.deadline()
+			r.tick()
+			r.flush()
+		}
+		if super && !bytes.Equal(p.bytes, b[vnetLen:]) {
+			t.Error("the super-packet was changed")
+		}
+		for _, out := range r.out {
+			for _, m := range out {
+				if len(m) < minFrame || len(m) > maxFrame {
+					t.Errorf("a message of %d bytes", len(m))
+				}
+			}
+		}
+		if st := r.stats(); st.HeldFrames != 0 || st.HeldBytes != 0 {
+			t.Errorf("%d frames, %d bytes held in the end", st.HeldFrames, st.HeldBytes)
+		}
+	})
+}
+
+// FuzzParse checks that headers lie inside the frame, in order.
+func FuzzParse(f *testing.F) {
+	for _, k := range kinds {
+		f.Add(packetSpec{kind: k, payload: []byte("payload")}.frame(f))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, ok := parse(b)
+		if !ok {
+			return
+		}
+		if l.l3 < etherLen || l.l4 < l.l3+20 || l.payload < l.l4+8 || l.payload > len(b) || l.payload > maxHeader || l.checksumAt()+2 > l.payload {
+			t.Fatalf("%+v in %d bytes", l, len(b))
+		}
+		h := bytes.Clone(b)
+		l.setLength(h, 10)
+		if l.ipBytes(h) != l.payload-l.l3+10 {
+			t.Fatalf("length %d, want %d", l.ipBytes(h), l.payload-l.l3+10)
+		}
+	})
+}
+
+func TestParseRefusesEveryPrefix(t *testing.T) {
+	for _, k := range kinds {
+		b := packetSpec{kind: k}.frame(t)
+		for n := range b {
+			if _, ok := parse(b[:n]); ok {
+				t.Errorf("%s: %d of %d bytes were taken for headers", k.name, n, len(b))
+			}
+		}
+		if _, ok := parse(b); !ok {
+			t.Errorf("%s: not parsed", k.name)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package uswitch
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+func TestHeldFramesLeaveInTheOrderOfTheirTimes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	h := held{maxFrames: 1000, maxBytes: 1 << 30}
+	type want struct {
+		due time.Duration
+		seq uint64
+	}
+	var model []want
+	now, taken := time.Duration(0), 0
+	for i := range 20_000 {
+		due := now + time.Duration(rng.IntN(50))
+		b := bytes.Repeat([]byte{byte(i)}, 14+rng.IntN(3000))
+		if h.put(due, heldFrame{port: int32(i)}, b) {
+			model = append(model, want{due, uint64(i)})
+		}
+		now += time.Duration(rng.IntN(3))
+		for {
+			f, ok := h.take(now)
+			if !ok {
+				break
+			}
+			best := 0
+			for j, m := range model {
+				if m.due < model[best].due || (m.due == model[best].due && m.seq < model[best].seq) {
+					best = j
+				}
+			}
+			if model[best].seq != uint64(f.port) || model[best].due > now || f.bytes[0] != byte(f.port) {
+				t.Fatalf("at %v frame %d left, want %d, due %v", now, f.port, model[best].seq, model[best].due)
+			}
+			model = append(model[:best], model[best+1:]...)
+			taken++
+		}
+		for _, m := range model {
+			if m.due <= now {
+				t.Fatalf("at %v a frame due at %v was not given out", now, m.due)
+			}
+		}
+		h.giveBack()
+	}
+	if taken < 19_000 {
+		t.Errorf("only %d of 20000 left", taken)
+	}
+}
+
+func TestHeldFramesAreBounded(t *testing.T) {
+	h := held{maxFrames: 10, maxBytes: 100_000}
+	frame := make([]byte, 60)
+	for i := range 20 {
+		if got, want := h.put(1, heldFrame{}, frame), i < 10; got != want {
+			t.Fatalf("frame %d taken: %v", i, got)
+		}
+	}
+	h = held{maxFrames: 1000, maxBytes: 100_000}
+	n := 0
+	for h.put(time.Duration(n), heldFrame{}, make([]byte, 9000)) {
+		n++
+	}
+	if n != 100_000/9344 || h.bytes > h.maxBytes {
+		t.Errorf("%d frames in %d bytes", n, h.bytes)
+	}
+	if h.put(1, heldFrame{}, make([]byte, 1<<17)) {
+		t.Error("a frame longer than any was taken")
+	}
+	// Buffers of one size must not keep those of another out for ever.
+	for {
+		if _, ok := h.take(Never); !ok {
+			break
+		}
+	}
+	h.giveBack()
+	for range 300 {
+		if !h.put(1, heldFrame{}, frame) {
+			t.Fatal("no room, though all had left")
+		}
+	}
+	if h.bytes != 300*256 || h.allocated > h.maxBytes {
+		t.Errorf("%d bytes held, %d allocated of %d", h.bytes, h.allocated, h.maxBytes)
+	}
+}
+
+func TestHoldingDoesNotAllocateOnceGrown(t *testing.T) {
+	h := held{maxFrames: 1000, maxBytes: 1 << 20}
+	frame := make([]byte, 1500)
+	now := time.Duration(0)
+	run := func() {
+		for i := range 16 {
+			h.put(now+time.Duration(i), heldFrame{}, frame)
+		}
+		now += 20
+		for {
+			if _, ok := h.take(now); !ok {
+				break
+			}
+		}
+		h.giveBack()
+	}
+	run()
+	if n := testing.AllocsPerRun(100, run); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,121 @@
+package uswitch
+
+import (
+	"encoding/binary"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	receiveBatch = 16
+	// tagRoom is space before each frame for a VLAN tag to be put back.
+	tagRoom = 16
+	// slotBytes is space for the largest super-packet.
+	slotBytes = tagRoom + maxFrame + 32
+)
+
+type mmsghdr struct {
+	hdr unix.Msghdr
+	len uint32
+}
+
+// auxdata is struct tpacket_auxdata.
+type auxdata struct {
+	status, len, snaplen uint32
+	mac, net, tci, tpid  uint16
+}
+
+const auxLen = int(unsafe.Sizeof(auxdata{}))
+
+// receiver takes frames from packet sockets, a batch at a time.
+type receiver struct {
+	memory  []byte
+	headers [receiveBatch]mmsghdr
+	iov     [receiveBatch][2]unix.Iovec
+	vnet    [receiveBatch][vnetLen]byte
+	control [receiveBatch][8]uint64 // aligned as the kernel's structures are
+	packets [receiveBatch]packet
+}
+
+func newReceiver() *receiver {
+	r := &receiver{memory: make([]byte, receiveBatch*slotBytes)}
+	for i := range r.headers {
+		v := &r.iov[i]
+		v[0].Base = &r.vnet[i][0]
+		v[0].SetLen(vnetLen)
+		v[1].Base = &r.memory[i*slotBytes+tagRoom]
+		v[1].SetLen(slotBytes - tagRoom)
+		h := &r.headers[i].hdr
+		h.Iov = &v[0]
+		h.SetIovlen(2)
+		h.Control = (*byte)(unsafe.Pointer(&r.control[i]))
+	}
+	return r
+}
+
+// receive fills r.packets and reports how many there are. lost is how many were
+// there but could not be taken, and more says that others may be waiting.
+func (r *receiver) receive(fd int) (n, lost int, more bool, errno unix.Errno) {
+	for i := range r.headers {
+		r.headers[i].hdr.SetControllen(int(unsafe.Sizeof(r.control[i])))
+	}
+	got, _, errno := syscall.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&r.headers[0])), receiveBatch, unix.MSG_DONTWAIT, 0, 0)
+	switch errno {
+	case 0:
+	case unix.EAGAIN, unix.EINTR:
+		return 0, 0, false, 0
+	case unix.EINVAL: // a super-packet of a kind that the kernel cannot describe; it is gone
+		return 0, 1, true, 0
+	default:
+		return 0, 0, false, errno
+	}
+	for i := range int(got) {
+		if r.headers[i].hdr.Flags&unix.MSG_TRUNC != 0 || r.headers[i].len < vnetLen {
+			lost++
+			continue
+		}
+		r.open(i, &r.packets[n])
+		n++
+	}
+	return n, lost, got == receiveBatch, 0
+}
+
+// open reads what came in slot i.
+func (r *receiver) open(i int, p *packet) {
+	slot := r.memory[i*slotBytes : (i+1)*slotBytes]
+	end := tagRoom + int(r.headers[i].len) - vnetLen
+	p.vnet = parseVnet(r.vnet[i][:])
+	p.bytes = slot[tagRoom:end]
+	if tci, proto, ok := r.tag(i); ok && len(p.bytes) >= etherLen {
+		const start = tagRoom - 4
+		copy(slot[start:], slot[tagRoom:tagRoom+12])
+		binary.BigEndian.PutUint16(slot[start+12:], proto)
+		binary.BigEndian.PutUint16(slot[start+14:], tci)
+		p.bytes = slot[start:end]
+		p.vnet.checksumAt += 4
+		p.vnet.headerLen += 4
+	}
+}
+
+// tag returns the VLAN tag that the kernel has taken out of the frame in slot i.
+func (r *receiver) tag(i int) (tci, proto uint16, ok bool) {
+	const header = unix.SizeofCmsghdr
+	c := unsafe.Pointer(&r.control[i])
+	if int(r.headers[i].hdr.Controllen) < header+auxLen {
+		return 0, 0, false
+	}
+	h := (*unix.Cmsghdr)(c)
+	if h.Level != unix.SOL_PACKET || h.Type != unix.PACKET_AUXDATA {
+		return 0, 0, false
+	}
+	aux := (*auxdata)(unsafe.Add(c, header))
+	switch {
+	case aux.status&unix.TP_STATUS_VLAN_VALID == 0:
+		return 0, 0, false
+	case aux.status&unix.TP_STATUS_VLAN_TPID_VALID == 0:
+		return aux.tci, etherVLAN, true
+	}
+	return aux.tci, aux.tpid, true
+}

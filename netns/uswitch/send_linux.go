@@ -1,0 +1,80 @@
+package uswitch
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const sendBatch = 32
+
+// sender hands messages to packet sockets, a batch at a time.
+type sender struct {
+	headers [sendBatch]mmsghdr
+	iov     [sendBatch][maxPieces + 2]unix.Iovec
+}
+
+// send sends all of ms, and counts at to what became of them.
+func (s *sender) send(fd int, ms []message, to *Counters) {
+	for len(ms) > 0 {
+		n := min(len(ms), sendBatch)
+		for i := range n {
+			s.load(i, &ms[i])
+		}
+		for next := 0; next < n; {
+			sent, _, errno := syscall.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&s.headers[next])), uintptr(n-next), unix.MSG_DONTWAIT, 0, 0)
+			if errno == unix.EINTR {
+				continue
+			}
+			if errno != 0 {
+				to.Drops.refused(errno, uint64(ms[next].frames))
+				next++
+				continue
+			}
+			for ; sent > 0; sent-- {
+				m := &ms[next]
+				to.Frames += uint64(m.frames)
+				to.Bytes += uint64(m.bytes())
+				if m.frames > 1 {
+					to.SuperPackets++
+				}
+				next++
+			}
+		}
+		ms = ms[n:]
+	}
+}
+
+func (s *sender) load(i int, m *message) {
+	iov := &s.iov[i]
+	iov[0].Base = &m.vnet[0]
+	iov[0].SetLen(vnetLen)
+	n := 1
+	if m.nheader > 0 {
+		iov[n].Base = &m.headers[0]
+		iov[n].SetLen(m.nheader)
+		n++
+	}
+	for _, p := range m.pieces[:m.npieces] {
+		if len(p) > 0 {
+			iov[n].Base = unsafe.SliceData(p)
+			iov[n].SetLen(len(p))
+			n++
+		}
+	}
+	h := &s.headers[i].hdr
+	h.Iov = &iov[0]
+	h.SetIovlen(n)
+}
+
+func (d *Drops) refused(errno unix.Errno, frames uint64) {
+	switch errno {
+	case unix.EMSGSIZE:
+		d.TooBig += frames
+	case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
+		d.Down += frames
+	default:
+		d.Refused += frames
+	}
+}

@@ -1,0 +1,136 @@
+package uswitch
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// socket is a packet socket on one interface.
+type socket struct {
+	fd     int
+	index  int // of the interface
+	mtu    int
+	buffer int // bytes granted
+	failed bool
+}
+
+// openSocket opens the interface of that name in the namespace of the calling
+// thread.
+func openSocket(name string, bufferBytes int) (*socket, error) {
+	intf, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("find interface %s: %w", name, err)
+	}
+	// Protocol 0 keeps frames out until the socket is bound to its interface.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("packet socket for %s: %w", name, explain(err))
+	}
+	s := &socket{fd: fd, index: intf.Index, mtu: intf.MTU}
+	if err := s.setUp(bufferBytes); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("packet socket for %s: %w", name, err)
+	}
+	return s, nil
+}
+
+func explain(err error) error {
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("%w (it takes CAP_NET_RAW in the user namespace that owns the network namespace)", err)
+	}
+	return err
+}
+
+// setUp leaves PACKET_QDISC_BYPASS alone: a veth end has no queue to bypass, and
+// with it the kernel drops a super-packet that it has to cut for the interface.
+func (s *socket) setUp(bufferBytes int) error {
+	for _, o := range []struct {
+		name string
+		opt  int
+	}{
+		{"PACKET_VNET_HDR", unix.PACKET_VNET_HDR},               // super-packets and checksums as they are
+		{"PACKET_IGNORE_OUTGOING", unix.PACKET_IGNORE_OUTGOING}, // not what the switch itself sends
+		{"PACKET_AUXDATA", unix.PACKET_AUXDATA},                 // the VLAN tag, which the kernel takes out
+	} {
+		if err := unix.SetsockoptInt(s.fd, unix.SOL_PACKET, o.opt, 1); err != nil {
+			return fmt.Errorf("%s: %w", o.name, err)
+		}
+	}
+	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bufferBytes) != nil {
+		if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferBytes); err != nil {
+			return fmt.Errorf("SO_RCVBUF: %w", err)
+		}
+	}
+	granted, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err != nil {
+		return fmt.Errorf("SO_RCVBUF: %w", err)
+	}
+	s.buffer = granted
+	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
+	if err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: s.index}); err != nil {
+		return fmt.Errorf("bind: %w", err)
+	}
+	// A switch takes every frame, whoever it is for; the membership ends with the
+	// socket.
+	m := unix.PacketMreq{Ifindex: int32(s.index), Type: unix.PACKET_MR_PROMISC}
+	if err := unix.SetsockoptPacketMreq(s.fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &m); err != nil {
+		return fmt.Errorf("PACKET_MR_PROMISC: %w", err)
+	}
+	return nil
+}
+
+// gone reports whether the interface no longer exists. A socket stays bound to an
+// interface that is merely down.
+func (s *socket) gone() bool {
+	name, err := unix.Getsockname(s.fd)
+	if err != nil {
+		return true
+	}
+	ll, ok := name.(*unix.SockaddrLinklayer)
+	return !ok || ll.Ifindex != s.index
+}
+
+// overruns returns how many frames the kernel dropped since the last call, for
+// want of room.
+func (s *socket) overruns() uint64 {
+	st, err := unix.GetsockoptTpacketStats(s.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err != nil {
+		return 0
+	}
+	return uint64(st.Drops)
+}
+
+func (s *socket) close() error { return os.NewSyscallError("close", unix.Close(s.fd)) }
+
+// CutInKernel makes the interface of that name, in the namespace of the calling
+// thread, cut super-packets before it sends them. A host's end of a cable needs it
+// where the kernel is older than 6.2: see [SeesSuperPackets].
+func CutInKernel(name string) error {
+	dev, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find interface %s: %w", name, err)
+	}
+	if err := netlink.LinkSetGSOMaxSegs(dev, 1); err != nil {
+		return fmt.Errorf("interface %s: gso_max_segs 1: %w", name, err)
+	}
+	return nil
+}
+
+// SeesSuperPackets reports whether this kernel shows UDP super-packets to a packet
+// socket, as those from 6.2 on do. Others lose them there.
+func SeesSuperPackets() bool {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return false
+	}
+	var major, minor int
+	if n, _ := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor); n != 2 {
+		return false
+	}
+	return major > 6 || (major == 6 && minor >= 2)
+}

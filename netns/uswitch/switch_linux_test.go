@@ -1,0 +1,223 @@
+package uswitch
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// numbered returns n datagrams of size bytes one behind the other, each beginning
+// with its number.
+func numbered(n, size int) []byte {
+	b := make([]byte, n*size)
+	for i := range n {
+		for j := range size {
+			b[i*size+j] = byte(i + j*j)
+		}
+		b[i*size] = byte(i)
+	}
+	return b
+}
+
+// pick loses the frames whose payload begins with a byte that keep refuses.
+type pick struct{ keep func(first byte) bool }
+
+func (p *pick) Apply(_ time.Duration, f Frame, emit Emit) {
+	if l, ok := parse(f.Bytes); !ok || l.payload == len(f.Bytes) || p.keep(f.Bytes[l.payload]) {
+		emit(0, f)
+	}
+}
+func (*pick) NextTimer() time.Duration        { return Never }
+func (*pick) HandleTimer(time.Duration, Emit) {}
+
+func TestBytesArriveAsTheyWereSent(t *testing.T) {
+	at, hosts := cables(t, 2, roceMTU)
+	s := run(t, at, 2, nil)
+	everything := &pick{func(byte) bool { return true }}
+	for _, path := range []Path{nil, everything} {
+		must(t, s.SetPath(0, In, path))
+		for _, v6 := range []bool{false, true} {
+			a, b := openUDP(t, hosts[0].do, hosts[0].addr(v6)), openUDP(t, hosts[1].do, hosts[1].addr(v6))
+			for _, n := range []struct{ count, size int }{{1, 1}, {1, 4000}, {10, 1000}, {40, 100}, {15, 4140}, {2, 17}} {
+				sent := numbered(n.count, n.size)
+				segment := n.size
+				if n.count == 1 {
+					segment = 0
+				}
+				must(t, a.send(b.addr, sent, segment))
+				var got []byte
+				for range n.count {
+					d := b.receive()
+					if len(d) != n.size {
+						t.Fatalf("path %v, IPv6 %v, %v: a datagram of %d bytes", path != nil, v6, n, len(d))
+					}
+					got = append(got, d...)
+				}
+				if !bytes.Equal(got, sent) {
+					t.Errorf("path %v, IPv6 %v, %v: other bytes arrived", path != nil, v6, n)
+				}
+			}
+		}
+	}
+}
+
+// The kernel cuts what the switch has joined, and computes the checksums: the
+// frames that arrive show whether headers, identifications and sums were right.
+func TestKernelReadsSuperPacketsAsMeant(t *testing.T) {
+	const count, size = 15, 1000
+	lost := []byte{3, 4, 9}
+	for _, v6 := range []bool{false, true} {
+		for _, delayed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("IPv6 %v, delayed %v", v6, delayed), func(t *testing.T) {
+				at, hosts := cables(t, 2, 1500)
+				computeInKernel(t, at, portName(1))
+				run(t, at, 2, func(c *Config) {
+					c.Ports[0].In = &pick{func(first byte) bool { return !slices.Contains(lost, first) }}
+					if delayed {
+						c.Ports[1].Out = &delay{by: 100 * time.Microsecond}
+					}
+				})
+				a, b := openUDP(t, hosts[0].do, hosts[0].addr(v6)), openUDP(t, hosts[1].do, hosts[1].addr(v6))
+				arriving := openTap(t, hosts[1])
+				sent := numbered(count, size)
+				must(t, a.send(b.addr, sent, size))
+				frames := arriving.frames(count - len(lost))
+				if len(frames) != count-len(lost) {
+					t.Fatalf("%d frames arrived, want %d", len(frames), count-len(lost))
+				}
+				i := 0
+				for _, f := range frames {
+					for slices.Contains(lost, byte(i)) {
+						i++
+					}
+					l, ok := parse(f)
+					if why := verify(f); !ok || why != "" {
+						t.Errorf("frame %d: %s", i, why)
+						continue
+					}
+					if !bytes.Equal(f[l.payload:], sent[i*size:(i+1)*size]) {
+						t.Errorf("frame %d: other bytes", i)
+					}
+					if !v6 && ident(f) != i {
+						t.Errorf("frame %d: identification %d: the one that it would have had uncut is %d", i, ident(f), i)
+					}
+					if d := b.receive(); !bytes.Equal(d, sent[i*size:(i+1)*size]) {
+						t.Errorf("datagram %d was not received", i)
+					}
+					i++
+				}
+			})
+		}
+	}
+}
+
+func TestStarLearnsFloodsAndBlocks(t *testing.T) {
+	at, hosts := cables(t, 3, 1500)
+	s := run(t, at, 3, nil)
+	taps := []*tap{openTap(t, hosts[0]), openTap(t, hosts[1]), openTap(t, hosts[2])}
+	say := func(from, to int) []byte {
+		b := append(slices.Concat(hosts[to].mac, hosts[from].mac), 0x88, 0xb5, byte(from), byte(to)) // for experiments
+		b = append(b, make([]byte, 60)...)
+		taps[from].send(t, b)
+		return b
+	}
+	heard := func(what string, b []byte, want ...int) {
+		t.Helper()
+		for i, tap := range taps {
+			n := 0
+			if slices.Contains(want, i) {
+				n = 1
+			}
+			if got := tap.frames(max(n, 1)); len(got) != n || (n == 1 && !bytes.Equal(got[0], b)) {
+				t.Errorf("%s: host %d heard %d frames, want %d", what, i, len(got), n)
+			}
+		}
+	}
+	heard("unknown", say(0, 1), 1, 2)
+	heard("answer", say(1, 0), 0)
+	heard("known", say(0, 1), 1)
+	must(t, s.Block(0, 1, true))
+	heard("blocked", say(0, 1))
+	heard("the other way", say(1, 0), 0)
+	must(t, s.Block(0, 1, false))
+	heard("open again", say(0, 1), 1)
+	must(t, s.SetPort(1, false))
+	heard("down", say(0, 1), 2) // forgotten, and flooded
+	must(t, s.SetPort(1, true))
+	heard("up", say(0, 1), 1, 2)
+	st := s.Stats()
+	if st.Ports[1].Out.Drops.Blocked == 0 || st.Ports[1].Out.Drops.Down == 0 {
+		t.Errorf("drops %+v", st.Ports[1].Out.Drops)
+	}
+}
+
+func TestPathChangesWhileTrafficFlows(t *testing.T) {
+	at, hosts := cables(t, 2, 1500)
+	s := run(t, at, 2, nil)
+	a, b := openUDP(t, hosts[0].do, hosts[0].v6), openUDP(t, hosts[1].do, hosts[1].v6)
+	stop := make(chan struct{})
+	done := make(chan stream)
+	go func() { done <- load(t, a, b, 1000, 20, 1<<18, 300*time.Millisecond) }()
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			var path Path
+			switch i % 3 {
+			case 1:
+				path = newLossy(uint64(i), 100_000)
+			case 2:
+				path = &delay{by: 50 * time.Microsecond}
+			}
+			if s.SetPath(i%2, Direction(i/2%2), path) != nil {
+				return
+			}
+			s.Stats()
+		}
+	}()
+	r := <-done
+	close(stop)
+	if r.received == 0 || r.received > r.sent {
+		t.Errorf("%d of %d arrived", r.received, r.sent)
+	}
+}
+
+func TestDelayIsKept(t *testing.T) {
+	at, hosts := cables(t, 2, 1500)
+	const by = 300 * time.Microsecond
+	run(t, at, 2, func(c *Config) { c.Ports[0].In = &delay{by: by} })
+	a, b := openUDP(t, hosts[0].do, hosts[0].v6), openUDP(t, hosts[1].do, hosts[1].v6)
+	var took []time.Duration
+	for range 100 {
+		start := time.Now()
+		must(t, a.send(b.addr, []byte("ping"), 0))
+		if b.receive() == nil {
+			t.Fatal("lost")
+		}
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	t.Logf("asked for %v: shortest %v, median %v, longest %v", by, took[0], took[50], took[99])
+	if took[0] < by {
+		t.Errorf("a frame took %v, asked for %v", took[0], by)
+	}
+	if took[50] > by+2*time.Millisecond {
+		t.Errorf("half of the frames took %v or more, asked for %v", took[50], by)
+	}
+}
+
+func TestIdleSwitchSleeps(t *testing.T) {
+	at, _ := cables(t, 2, 1500)
+	s := run(t, at, 2, nil)
+	time.Sleep(50 * time.Millisecond)
+	before := s.Stats().CPU
+	time.Sleep(200 * time.Millisecond)
+	if used := s.Stats().CPU - before; used > 10*time.Millisecond {
+		t.Errorf("used %v of processor time in 200 ms of silence", used)
+	}
+}

@@ -1,0 +1,53 @@
+package uswitch
+
+import "encoding/binary"
+
+// vnetLen is the length of struct virtio_net_hdr, which the kernel puts before
+// each frame of a packet socket with PACKET_VNET_HDR.
+const vnetLen = 10
+
+const (
+	vnetNeedsChecksum = 1
+
+	gsoNone  = 0
+	gsoTCPv4 = 1
+	gsoTCPv6 = 4
+	gsoUDP   = 5    // segments are datagrams (not fragments: that is 3)
+	gsoECN   = 0x80 // the first segment alone has TCP's CWR flag
+)
+
+// vnetHeader says what is left to be done to a frame.
+type vnetHeader struct {
+	flags, gsoType                              uint8
+	headerLen, gsoSize, checksumAt, checksumOff uint16
+}
+
+func parseVnet(b []byte) vnetHeader {
+	n := binary.NativeEndian
+	return vnetHeader{
+		flags: b[0], gsoType: b[1],
+		headerLen: n.Uint16(b[2:]), gsoSize: n.Uint16(b[4:]), checksumAt: n.Uint16(b[6:]), checksumOff: n.Uint16(b[8:]),
+	}
+}
+
+func (v *vnetHeader) put(b []byte) {
+	n := binary.NativeEndian
+	b[0], b[1] = v.flags, v.gsoType
+	n.PutUint16(b[2:], v.headerLen)
+	n.PutUint16(b[4:], v.gsoSize)
+	n.PutUint16(b[6:], v.checksumAt)
+	n.PutUint16(b[8:], v.checksumOff)
+}
+
+// matches reports whether the kind of super-packet that v names is what l says.
+func (v *vnetHeader) matches(l *layout) bool {
+	switch v.gsoType &^ gsoECN {
+	case gsoUDP:
+		return l.proto == protoUDP
+	case gsoTCPv4:
+		return l.proto == protoTCP && !l.v6
+	case gsoTCPv6:
+		return l.proto == protoTCP && l.v6
+	}
+	return false
+}

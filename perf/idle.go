@@ -1,0 +1,39 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Connected connects a queue pair of each side, has both call f, and takes all
+// down again.
+func Connected(ctx context.Context, s *Side, f func() error) error {
+	c, err := s.connect(ctx, shape{qps: 1, sends: pingSends, recvs: pingRecvs, memory: 1 << 16})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return errors.Join(f(), s.meet(ctx))
+}
+
+// ResidentMB is the memory, in MB of 10^6 bytes, that this process has in the
+// machine's. It needs Linux's /proc.
+func ResidentMB() (float64, error) {
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0, fmt.Errorf("resident memory: %w", err)
+	}
+	fields := strings.Fields(string(b))
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("resident memory: /proc/self/statm says %q", b)
+	}
+	pages, err := strconv.ParseUint(fields[1], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("resident memory: /proc/self/statm: %w", err)
+	}
+	return float64(pages) * float64(os.Getpagesize()) / 1e6, nil
+}

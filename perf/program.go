@@ -1,0 +1,83 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Program is one of the programs of this package, as a value that can be sent
+// to whoever is to play a side of it.
+type Program struct {
+	Stream   *Stream   `json:"stream,omitempty"`
+	PingPong *PingPong `json:"ping_pong,omitempty"`
+	Rate     *Rate     `json:"rate,omitempty"`
+}
+
+// Run plays a side. The client gets the program's figure.
+func (p Program) Run(ctx context.Context, s *Side) (float64, error) {
+	switch {
+	case p.Stream != nil:
+		return p.Stream.Run(ctx, s)
+	case p.PingPong != nil:
+		return p.PingPong.Run(ctx, s)
+	case p.Rate != nil:
+		return p.Rate.Run(ctx, s)
+	}
+	return 0, errors.New("no program is named")
+}
+
+// Unit is the unit of the program's figure.
+func (p Program) Unit() string {
+	switch {
+	case p.Stream != nil:
+		return "Gb/s"
+	case p.PingPong != nil:
+		return "µs"
+	default:
+		return "1/s"
+	}
+}
+
+func (p Program) String() string {
+	switch {
+	case p.Stream != nil:
+		return fmt.Sprintf("%s %s", opName(p.Stream.Op), sizeName(p.Stream.Bytes))
+	case p.PingPong != nil:
+		how := "spinning"
+		if p.PingPong.Blocking {
+			how = "blocking"
+		}
+		if p.PingPong.Confirmed {
+			how += ", confirmed"
+		}
+		return fmt.Sprintf("half round trip %s, %s", sizeName(orElse(p.PingPong.Bytes, 8)), how)
+	case p.Rate != nil:
+		return fmt.Sprintf("sends of %s, %d QPs", sizeName(orElse(p.Rate.Bytes, 64)), orElse(p.Rate.QPs, 1))
+	}
+	return "nothing"
+}
+
+func opName(op verbs.WROpcode) string {
+	switch op {
+	case verbs.OpRDMAWrite:
+		return "write"
+	case verbs.OpRDMARead:
+		return "read"
+	case verbs.OpSend:
+		return "send"
+	}
+	return op.String()
+}
+
+func sizeName(n int) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}

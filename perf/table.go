@@ -1,0 +1,90 @@
+package perf
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// WriteTable writes the result for people.
+func (q *Quick) WriteTable(w io.Writer) error {
+	var b strings.Builder
+	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "target\tgot\twant\tnoise\t")
+	for _, t := range q.Targets {
+		sign := "≥"
+		if t.Most {
+			sign = "≤"
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%s %s\t%s\t%s\n", t.Name, figure(t.Got, t.Unit), sign, figure(t.Want, t.Unit), percent(t.Noise), t.Verdict)
+	}
+	fmt.Fprintf(tab, "\nwith the CRC of packets offloaded: write of 1 MiB to bare sockets without work\t%s\n", figure(q.Ratios.WriteToLimitOffloaded, ""))
+	tab.Flush()
+
+	b.WriteString("\n")
+	fmt.Fprintln(tab, "queue pairs\tsends of 64 B\t")
+	for _, r := range q.Rates.ByQPs {
+		fmt.Fprintf(tab, "%d\t%s\t\n", r.QPs, figure(r.PerS, "1/s"))
+	}
+	tab.Flush()
+
+	b.WriteString("\n")
+	q.writeStreams(tab)
+	tab.Flush()
+	fmt.Fprintf(&b, "\n%.1f s, A/A noise %s\n", q.Seconds, percent(q.Noise))
+	if q.Noise >= Loud {
+		fmt.Fprintf(&b, "The machine was too noisy to conclude from what was missed: measured twice, bare sockets differed by %s. Try again when it is idle.\n", percent(q.Noise))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeStreams writes a row for each size and a column for each operation.
+func (q *Quick) writeStreams(w io.Writer) {
+	rows := map[int]map[string]float64{}
+	var sizes []int
+	for _, s := range q.Streams {
+		if rows[s.Bytes] == nil {
+			rows[s.Bytes] = map[string]float64{}
+			sizes = append(sizes, s.Bytes)
+		}
+		rows[s.Bytes][s.Op] = s.Gbps
+	}
+	if len(sizes) == 0 {
+		return
+	}
+	ops := operations(q.Streams)
+	fmt.Fprintf(w, "Gb/s\t%s\t\n", strings.Join(ops, "\t"))
+	for _, n := range sizes {
+		fmt.Fprintf(w, "%s\t", sizeName(n))
+		for _, op := range ops {
+			fmt.Fprintf(w, "%.2f\t", rows[n][op])
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// operations lists those of streams, each once, in order.
+func operations(streams []StreamRate) (ops []string) {
+	seen := map[string]bool{}
+	for _, s := range streams {
+		if !seen[s.Op] {
+			seen[s.Op] = true
+			ops = append(ops, s.Op)
+		}
+	}
+	return ops
+}
+
+func figure(v float64, unit string) string {
+	switch unit {
+	case "":
+		return fmt.Sprintf("%.2f", v)
+	case "1/s":
+		return fmt.Sprintf("%.2f M/s", v/1e6)
+	}
+	return fmt.Sprintf("%.1f %s", v, unit)
+}
+
+func percent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }

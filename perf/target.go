@@ -1,0 +1,73 @@
+package perf
+
+// Target is what a figure must reach.
+type Target struct {
+	Name  string  `json:"name"`
+	Got   float64 `json:"got"`
+	Want  float64 `json:"want"`
+	Most  bool    `json:"most"` // Want is the most that Got may be; else the least
+	Unit  string  `json:"unit,omitempty"`
+	Noise float64 `json:"noise"`
+	// Verdict is "holds", "missed" or "unclear".
+	Verdict string `json:"verdict"`
+}
+
+// Verdicts on a target. It is unclear whether one holds that is missed in a run
+// so noisy that its ratios say little, or missed by less than the noise.
+const (
+	Holds   = "holds"
+	Missed  = "missed"
+	Unclear = "unclear"
+)
+
+// Loud is the noise from which on a run concludes nothing of what it misses.
+const Loud = 0.15
+
+func (t Target) judge() Target {
+	reached := func(want float64) bool { return t.Most && t.Got <= want || !t.Most && t.Got >= want }
+	slack := t.Want * (1 - t.Noise)
+	if t.Most {
+		slack = t.Want * (1 + t.Noise)
+	}
+	switch {
+	case reached(t.Want):
+		t.Verdict = Holds
+	case t.Noise >= Loud || reached(slack):
+		t.Verdict = Unclear
+	default:
+		t.Verdict = Missed
+	}
+	return t
+}
+
+// judge holds the run's figures against what we promise of them, for two hosts
+// with a core each.
+func (q *Quick) judge() []Target {
+	all := []Target{
+		{Name: "write of 1 MiB to bare sockets", Got: q.Ratios.WriteToLimit, Want: 0.6, Noise: q.Noises.Write},
+		{Name: "half round trip of 8 B to bare sockets, spinning", Got: q.Ratios.LatencyToRawSpinning, Want: 1.6, Most: true, Noise: q.Noises.Spinning},
+		{Name: "half round trip of 8 B to bare sockets, blocking", Got: q.Ratios.LatencyToRawBlocking, Want: 1.6, Most: true, Noise: q.Noises.Blocking},
+		{Name: "sends of 64 B, depth 64", Got: q.Rates.Send64PerS, Want: 600_000, Unit: "1/s", Noise: q.Noises.Rate},
+		{Name: "the same over up to 64 QPs to that over one", Got: q.Rates.QPsFlatness, Want: 0.8, Noise: q.Noises.Rate},
+		{Name: "memory of an idle host", Got: q.Memory.IdleMB, Want: 40, Most: true, Unit: "MB"},
+	}
+	for i := range all {
+		all[i] = all[i].judge()
+	}
+	return all
+}
+
+// Worst is the verdict on the run: Missed if any target is, else Unclear if any
+// is, else Holds.
+func (q *Quick) Worst() string {
+	worst := Holds
+	for _, t := range q.Targets {
+		switch {
+		case t.Verdict == Missed:
+			return Missed
+		case t.Verdict == Unclear:
+			worst = Unclear
+		}
+	}
+	return worst
+}

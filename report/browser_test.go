@@ -1,0 +1,187 @@
+package report_test
+
+import (
+	"bytes"
+	_ "embed"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/internal/sample"
+)
+
+//go:embed testdata/audit.js
+var audit string
+
+// pageFile writes a run's page into a folder.
+func pageFile(t *testing.T, name string, run *report.Run) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := report.WriteHTML(&b, run); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), name+".html")
+	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestPageInABrowser looks at pages in Chromium: bright and dark, wide and on a
+// telephone, on paper, with and without scripts. FABRICTEST_SHOTS names a folder
+// for pictures of what it saw.
+func TestPageInABrowser(t *testing.T) {
+	b := startBrowser(t)
+	page := pageFile(t, "sample", sample.Run())
+	looks := []look{
+		{name: "light", width: 1280, scheme: "light"},
+		{name: "dark", width: 1280, scheme: "dark"},
+		{name: "phone", width: 390, scheme: "dark"},
+		{name: "paper", width: 760, scheme: "light", media: "print"},
+	}
+	shade := map[string]float64{}
+	for _, l := range looks {
+		b.open(page, l)
+		shade[l.name] = b.shoot(l, 1400)
+		var wrong []string
+		b.eval(audit, &wrong)
+		for _, w := range wrong {
+			t.Errorf("%s: %s", l.name, w)
+		}
+	}
+	if shade["light"] < 0.8 || shade["dark"] > 0.3 || shade["paper"] < 0.8 {
+		t.Errorf("how bright the pages are: %v", shade)
+	}
+
+	t.Run("comfort", func(t *testing.T) { b.comfort(t, page) })
+	t.Run("hostile", func(t *testing.T) { b.hostile(t) })
+	t.Run("without scripts", func(t *testing.T) { b.scriptless(t, page) })
+	for _, p := range b.problems {
+		t.Errorf("the console, or the network: %s", p)
+	}
+}
+
+// comfort tries what the script is for.
+func (b *browser) comfort(t *testing.T, page string) {
+	t.Helper()
+	b.open(page, look{width: 1280, scheme: "light"})
+	var seen struct {
+		Open, All, Loss, Broken, None, Nothing int
+		Opened                                 bool
+		Readout, When                          string
+		Values                                 []string
+	}
+	b.eval(`(() => {
+		const shown = () => [...document.querySelectorAll(".result")].filter((d) => !d.hidden).length;
+		const find = document.querySelector("#find");
+		const type = (s) => { find.value = s; find.dispatchEvent(new Event("input")); return shown(); };
+		const r = { open: document.querySelectorAll(".result[open]").length, all: shown(), loss: type("LOSS  rc"), none: type("no such thing") };
+		r.nothing = document.querySelector(".none-left").hidden ? 0 : 1;
+		type("");
+		document.querySelector("[data-pick=broken]").click();
+		r.broken = shown();
+		document.querySelector("[data-pick=broken]").click();
+		location.hash = "#r.sim.rc-flap-short";
+		dispatchEvent(new HashChangeEvent("hashchange"));
+		const d = document.getElementById("r.sim.rc-flap-short");
+		r.opened = d.open;
+		const time = d.querySelector(".time"), box = time.querySelector(".panel .plot").getBoundingClientRect();
+		time.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width * 0.375, clientY: box.top + 5 }));
+		r.values = [...time.querySelectorAll(".panel output")].map((o) => o.textContent);
+		r.when = time.querySelector(".axis output").textContent;
+		return r;
+	})()`, &seen)
+	if seen.Open != 3 || seen.All != 14 || seen.Loss != 2 || seen.Broken != 1 || seen.None != 0 || seen.Nothing != 1 || !seen.Opened {
+		t.Errorf("%+v", seen)
+	}
+	// At 15 ms of 40 the link of rank 1 was down.
+	if seen.When != "15.0 ms" || len(seen.Values) != 2 || !strings.Contains(seen.Values[0], "rank 1 0 b/s") || !strings.Contains(seen.Values[0], "rank 2 1") {
+		t.Errorf("the read-out at %q: %q", seen.When, seen.Values)
+	}
+}
+
+// hostile shows a page whose every text is an attack.
+func (b *browser) hostile(t *testing.T) {
+	t.Helper()
+	page := pageFile(t, "hostile", hostileRun())
+	for _, l := range []look{{name: "hostile", width: 1280, scheme: "light"}, {name: "hostile phone", width: 390, scheme: "light"}} {
+		b.open(page, l)
+		var seen struct {
+			Scripts, Images, Handlers, Links, Wide int
+			Title                                  string
+		}
+		b.eval(`(() => {
+			const all = [...document.querySelectorAll("*")];
+			for (const d of document.querySelectorAll("details")) d.open = true;
+			return {
+				scripts: document.scripts.length, images: document.images.length,
+				handlers: all.filter((e) => [...e.attributes].some((a) => a.name.startsWith("on"))).length,
+				links: [...document.links].filter((a) => !a.getAttribute("href").startsWith("#") && a.protocol !== "file:").length,
+				wide: Math.max(0, document.documentElement.scrollWidth - innerWidth),
+				title: document.title,
+			};
+		})()`, &seen)
+		if seen.Scripts != 1 || seen.Images != 0 || seen.Handlers != 0 || seen.Links != 0 || seen.Wide != 0 || !strings.HasPrefix(seen.Title, "fabrictest: ") {
+			t.Errorf("%s: %+v", l.name, seen)
+		}
+	}
+}
+
+// scriptless opens the page in a browser that runs no scripts.
+func (b *browser) scriptless(t *testing.T, page string) {
+	t.Helper()
+	b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+	defer b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
+	b.open(page, look{width: 1280, scheme: "light"})
+	var seen struct {
+		Buttons int
+		Text    string
+	}
+	b.eval(`({
+		buttons: [...document.querySelectorAll("button, input")].filter((e) => e.offsetParent).length,
+		text: document.querySelector("main").innerText,
+	})`, &seen)
+	if seen.Buttons != 0 {
+		t.Errorf("%d buttons that do nothing", seen.Buttons)
+	}
+	for _, want := range []string{
+		"3 of 14 did not pass", "fabrictest run rc-flap-short --on netns --seed 7", "rank 0: retry exceeded (1), work request flushed (2)",
+		"waits for the border of the left neighbour", "Ranks 1–7, 9–15",
+	} {
+		if !strings.Contains(seen.Text, want) {
+			t.Errorf("%q cannot be read", want)
+		}
+	}
+}
+
+// shoot takes a picture and returns how bright it is, from 0 to 1.
+func (b *browser) shoot(l look, height int) float64 {
+	b.t.Helper()
+	data := b.screenshot(l, 0, height)
+	if dir := os.Getenv("FABRICTEST_SHOTS"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, l.name+".png"), data, 0o666); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	img, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	sum, n := 0.0, 0.0
+	colours := map[uint32]bool{}
+	for y := img.Bounds().Min.Y; y < img.Bounds().Max.Y; y += 4 {
+		for x := img.Bounds().Min.X; x < img.Bounds().Max.X; x += 4 {
+			r, g, bl, _ := img.At(x, y).RGBA()
+			sum += float64(r+g+bl) / 3 / 0xffff
+			n++
+			colours[r>>12<<8|g>>12<<4|bl>>12] = true
+		}
+	}
+	if len(colours) < 8 {
+		b.t.Errorf("%s: a picture of %d colours: is anything on it?", l.name, len(colours))
+	}
+	return sum / n
+}

@@ -1,0 +1,99 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report"
+)
+
+// maxBad is how many results that did not pass are described; the report has
+// them all.
+const maxBad = 20
+
+// summary is what matters when everything has scrolled by: what went wrong and
+// how to see it again, then the figures, then where to read on.
+func (d *Display) summary(run *report.Run, paths report.Paths) string {
+	var b strings.Builder
+	bad := run.Bad()
+	for i, r := range bad {
+		if i == maxBad {
+			fmt.Fprintf(&b, "\nand %d more that did not pass.\n", len(bad)-maxBad)
+			break
+		}
+		d.describe(&b, r)
+	}
+	fmt.Fprintf(&b, "\n%s\n", d.counts(run))
+	for _, s := range skips(run) {
+		b.WriteString(s + "\n")
+	}
+	if run.Command != "" {
+		fmt.Fprintf(&b, "Seed %d. To repeat this run:\n\n    %s\n\n", run.Seed, report.Visible(run.Command))
+	}
+	for _, p := range []struct{ name, path string }{{"Report", paths.HTML}, {"Result", paths.Result}, {"JUnit", paths.JUnit}} {
+		if p.path != "" {
+			fmt.Fprintf(&b, "%s: %s\n", p.name, report.Visible(p.path))
+			if p.name == "Report" {
+				break // it links to the others' folder
+			}
+		}
+	}
+	return b.String()
+}
+
+// describe says why a result did not pass and how to have it again.
+func (d *Display) describe(b *strings.Builder, r *report.Result) {
+	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, words[r.Verdict]), label(r.Name, r.Tier), report.Visible(r.Reason))
+	for _, c := range r.Checks {
+		if !c.OK {
+			fmt.Fprintf(b, "    %s: want %s, got %s\n", report.Visible(c.Name), report.Visible(c.Want), report.Visible(c.Got))
+		}
+	}
+	if r.Replay != "" {
+		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", report.Visible(r.Replay))
+	}
+}
+
+func (d *Display) counts(run *report.Run) string {
+	n := run.Counts()
+	wall := units.Duration(run.Wall.Round(time.Millisecond))
+	total := len(run.Scenarios)
+	switch {
+	case total == 0:
+		return "Nothing was run."
+	case n[report.Passed] == total && total == 1:
+		return fmt.Sprintf("It %s, in %s.", d.paint(report.Passed, "passed"), wall)
+	case n[report.Passed] == total:
+		return fmt.Sprintf("All %d %s, in %s.", total, d.paint(report.Passed, "passed"), wall)
+	}
+	var parts []string
+	for _, v := range report.Verdicts() {
+		if n[v] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n[v], d.paint(v, string(v))))
+		}
+	}
+	return fmt.Sprintf("%s, in %s.", strings.Join(parts, ", "), wall)
+}
+
+// skips are the reasons for which results were skipped, each once.
+func skips(run *report.Run) []string {
+	var order []string
+	by := map[string]int{}
+	for i := range run.Scenarios {
+		r := &run.Scenarios[i]
+		if r.Verdict != report.Skipped {
+			continue
+		}
+		reason := report.Visible(r.Reason)
+		if by[reason] == 0 {
+			order = append(order, reason)
+		}
+		by[reason]++
+	}
+	for i, reason := range order {
+		order[i] = fmt.Sprintf("Skipped %d: %s", by[reason], reason)
+	}
+	return order
+}

@@ -1,0 +1,67 @@
+package console
+
+import (
+	"io"
+	"os"
+	"unicode"
+)
+
+// width is how many columns a text takes. Scenarios have plain names; what comes
+// from elsewhere may not.
+func width(s string) int {
+	n := 0
+	for _, r := range s {
+		n += runeWidth(r)
+	}
+	return n
+}
+
+func runeWidth(r rune) int {
+	switch {
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		return 0
+	case unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana) || r >= 0x1f300 && r <= 0x1faff || r >= 0xff01 && r <= 0xff60:
+		return 2
+	}
+	return 1
+}
+
+// cut shortens a text to n columns.
+func cut(s string, n int) string {
+	if width(s) <= n {
+		return s
+	}
+	w := 0
+	for i, r := range s {
+		w += runeWidth(r)
+		if w > n-1 {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
+// columns is the width of a terminal, 0 for anything else.
+func columns(w io.Writer) int {
+	if t := terminal(w); t != nil {
+		return t.Columns()
+	}
+	return 0
+}
+
+func terminal(w io.Writer) Terminal {
+	switch w := w.(type) {
+	case Terminal:
+		return w
+	case *os.File:
+		if w != nil {
+			return fileTerminal{w}
+		}
+	}
+	return nil
+}
+
+// fileTerminal asks the system about a file each time: windows are resized.
+type fileTerminal struct{ *os.File }
+
+func (f fileTerminal) Columns() int { return fileColumns(f.File) }

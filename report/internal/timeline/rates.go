@@ -1,0 +1,145 @@
+// Package timeline turns counts over time into the shapes of small charts that
+// share a time axis. It computes: the page lays out what comes of it, and no
+// text is made here but that of axes. Values only, nothing is kept.
+package timeline
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// MaxSteps is how finely a timeline is drawn at most. More could not be told
+// apart on a screen, and every step is bytes of the page.
+const MaxSteps = 240
+
+// Track is something that was counted over time, since the start: At rises, and
+// so does Count.
+type Track struct {
+	At    []time.Duration
+	Count []uint64
+}
+
+// clean returns a track that begins with 0 at 0 and never falls, whatever it
+// was given: samples come from programs that may have gone wrong.
+func (t Track) clean() Track {
+	n := min(len(t.At), len(t.Count))
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.At[a], t.At[b]) })
+	c := Track{At: make([]time.Duration, 1, n+1), Count: make([]uint64, 1, n+1)}
+	for _, i := range order {
+		last := len(c.At) - 1
+		at, count := max(0, t.At[i]), max(t.Count[i], c.Count[last])
+		if at == c.At[last] {
+			c.Count[last] = count
+			continue
+		}
+		c.At, c.Count = append(c.At, at), append(c.Count, count)
+	}
+	return c
+}
+
+// at is the count at each of some times, on straight lines between the samples.
+func (t Track) at(times []time.Duration) []float64 {
+	out := make([]float64, len(times))
+	i := 0
+	for n, at := range times {
+		for i+1 < len(t.At) && t.At[i+1] <= at {
+			i++
+		}
+		out[n] = float64(t.Count[i])
+		if i+1 < len(t.At) {
+			part := float64(at-t.At[i]) / float64(t.At[i+1]-t.At[i])
+			out[n] += part * float64(t.Count[i+1]-t.Count[i])
+		}
+	}
+	return out
+}
+
+// Grid is the steps of a time axis: step i lasts from Edges[i] to Edges[i+1]. The
+// axis ends at End, the steps where nothing more is known.
+type Grid struct {
+	End   time.Duration
+	Edges []time.Duration
+}
+
+// NewGrid chooses the steps that show some tracks best, up to end or their last
+// sample: the samples' own times if those are few, even steps otherwise.
+func NewGrid(end time.Duration, tracks []Track) Grid {
+	var times []time.Duration
+	last := time.Duration(1)
+	for _, t := range tracks {
+		for _, at := range t.At {
+			last = max(last, at)
+		}
+		if len(times) <= 4*MaxSteps {
+			times = append(times, t.At...)
+			slices.Sort(times)
+			times = slices.Compact(times)
+		}
+	}
+	g := Grid{End: max(end, last)}
+	times = slices.DeleteFunc(times, func(d time.Duration) bool { return d <= 0 || d >= last })
+	if len(times) < MaxSteps {
+		g.Edges = append(append([]time.Duration{0}, times...), last)
+		return g
+	}
+	for i := range MaxSteps + 1 {
+		edge := time.Duration(float64(g.End) * float64(i) / MaxSteps)
+		g.Edges = append(g.Edges, min(edge, last))
+		if edge >= last {
+			break
+		}
+	}
+	return g
+}
+
+// Rate is how fast a track rose in each step, a second.
+func (g Grid) Rate(t Track) []float64 {
+	counts := t.clean().at(g.Edges)
+	rates := make([]float64, len(g.Edges)-1)
+	for i := range rates {
+		if d := g.Edges[i+1] - g.Edges[i]; d > 0 {
+			rates[i] = (counts[i+1] - counts[i]) / d.Seconds()
+		}
+	}
+	return rates
+}
+
+// Level is how far a track had come at the end of each step.
+func (g Grid) Level(t Track) []float64 { return t.clean().at(g.Edges[1:]) }
+
+// Sum adds values up step by step.
+func Sum(all [][]float64) []float64 {
+	if len(all) == 0 {
+		return nil
+	}
+	sum := make([]float64, len(all[0]))
+	for _, v := range all {
+		for i := range v {
+			sum[i] += v[i]
+		}
+	}
+	return sum
+}
+
+// Band is the least, the middle and the greatest value of each step.
+func Band(all [][]float64) (low, mid, high []float64) {
+	if len(all) == 0 {
+		return nil, nil, nil
+	}
+	column := make([]float64, len(all))
+	for i := range all[0] {
+		for k := range all {
+			column[k] = all[k][i]
+		}
+		slices.Sort(column)
+		low = append(low, column[0])
+		mid = append(mid, column[len(column)/2])
+		high = append(high, column[len(column)-1])
+	}
+	return low, mid, high
+}

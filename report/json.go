@@ -1,0 +1,136 @@
+package report
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/netns/topology"
+)
+
+//go:embed schema.json
+var schema []byte
+
+// Schema is the JSON schema (draft 2020-12) of what Write writes.
+func Schema() []byte { return slices.Clone(schema) }
+
+// MaxSize is the largest result that Read takes, in bytes.
+const MaxSize = 1 << 30
+
+// ErrVersion is found in what Read returns of a result whose layout it does not
+// know.
+var ErrVersion = errors.New("unknown version")
+
+// KeyError says which key of a file is wrong.
+type KeyError struct {
+	Key string // its place: scenarios[3].links[0].packets
+	Err error
+}
+
+func (e *KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
+
+// Unwrap returns what is wrong with it.
+func (e *KeyError) Unwrap() error { return e.Err }
+
+// Write writes a run as JSON. A version of 0 is written as Version.
+func Write(w io.Writer, r *Run) error {
+	out := *r
+	if out.Version == 0 {
+		out.Version = Version
+	}
+	out.Scenarios = make([]Result, len(r.Scenarios))
+	for i := range r.Scenarios {
+		out.Scenarios[i] = r.Scenarios[i]
+		out.Scenarios[i].Fabric = withLists(r.Scenarios[i].Fabric)
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(&out)
+}
+
+// withLists returns a fabric whose lists are empty where they were nil, which
+// JSON would write as null. It leaves the caller's as it is.
+func withLists(t *topology.Topology) *topology.Topology {
+	if t == nil {
+		return nil
+	}
+	c := *t
+	c.Cables = append([]topology.Cable{}, t.Cables...)
+	c.Hosts = append([]topology.Host{}, t.Hosts...)
+	for i := range c.Hosts {
+		c.Hosts[i].NICs = append([]topology.NIC{}, t.Hosts[i].NICs...)
+		for j := range c.Hosts[i].NICs {
+			if nic := &c.Hosts[i].NICs[j]; nic.Addrs == nil {
+				nic.Addrs = []netip.Prefix{}
+			}
+		}
+	}
+	return &c
+}
+
+// Read reads what Write wrote. It takes no unknown version, no key that it does
+// not know and none that is missing or given twice; the error is a *KeyError
+// that names the key.
+func Read(r io.Reader) (*Run, error) {
+	text, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > MaxSize {
+		return nil, fmt.Errorf("longer than %d bytes: no run writes that", MaxSize)
+	}
+	if err := checkVersion(text); err != nil {
+		return nil, err
+	}
+	var run Run
+	if err := decodeStrict(text, reflect.ValueOf(&run).Elem()); err != nil {
+		return nil, err
+	}
+	for i := range run.Scenarios {
+		if v := run.Scenarios[i].Verdict; !slices.Contains(Verdicts(), v) {
+			return nil, &KeyError{fmt.Sprintf("scenarios[%d].verdict", i), fmt.Errorf("%q is none of %q", v, Verdicts())}
+		}
+	}
+	return &run, nil
+}
+
+// checkVersion looks at the version alone, because the keys of another one are
+// not known.
+func checkVersion(text []byte) error {
+	var head struct {
+		Version *json.Number `json:"version"`
+	}
+	err := json.Unmarshal(text, &head)
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("not JSON after %d of %d bytes: %w", syntax.Offset, len(text), err)
+	case err != nil:
+		return &KeyError{"version", fmt.Errorf("want the number %d: %w", Version, err)}
+	case head.Version == nil:
+		return &KeyError{"version", errors.New("missing: this is not the result of a run")}
+	case head.Version.String() != fmt.Sprint(Version):
+		return &KeyError{"version", fmt.Errorf("%w %v: this fabrictest reads version %d", ErrVersion, *head.Version, Version)}
+	}
+	return nil
+}
+
+// ReadFile reads the result.json of a run.
+func ReadFile(path string) (*Run, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	run, err := Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return run, nil
+}

@@ -1,0 +1,76 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/internal/sample"
+)
+
+func junit(t *testing.T, run *report.Run) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := report.WriteJUnit(&b, run); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestJUnitIsGolden(t *testing.T) { golden(t, "testdata/junit.golden.xml", junit(t, sample.Run())) }
+
+// parsedJUnit is what a CI server reads of it.
+type parsedJUnit struct {
+	Tests    int `xml:"tests,attr"`
+	Failures int `xml:"failures,attr"`
+	Errors   int `xml:"errors,attr"`
+	Skipped  int `xml:"skipped,attr"`
+	Suites   []struct {
+		Name  string `xml:"name,attr"`
+		Tests int    `xml:"tests,attr"`
+		Cases []struct {
+			Name    string  `xml:"name,attr"`
+			Time    float64 `xml:"time,attr"`
+			Failure []struct {
+				Message string `xml:"message,attr"`
+				Text    string `xml:",chardata"`
+			} `xml:"failure"`
+			Error   []struct{} `xml:"error"`
+			Skipped []struct{} `xml:"skipped"`
+			Out     string     `xml:"system-out"`
+		} `xml:"testcase"`
+	} `xml:"testsuite"`
+}
+
+func TestJUnitCountsAgree(t *testing.T) {
+	for name, run := range map[string]*report.Run{"sample": sample.Run(), "hostile": hostileRun(), "empty": {}} {
+		var p parsedJUnit
+		if err := xml.Unmarshal(junit(t, run), &p); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		n := run.Counts()
+		if p.Tests != len(run.Scenarios) || p.Failures != n[report.Failed] || p.Errors != n[report.Broken] || p.Skipped != n[report.Skipped] {
+			t.Errorf("%s: %+v of %v", name, p, n)
+		}
+		cases, failures, errs, skipped := 0, 0, 0, 0
+		for _, s := range p.Suites {
+			if s.Tests != len(s.Cases) {
+				t.Errorf("%s: %d cases, says %d", s.Name, len(s.Cases), s.Tests)
+			}
+			for _, c := range s.Cases {
+				cases++
+				failures += len(c.Failure)
+				errs += len(c.Error)
+				skipped += len(c.Skipped)
+				if !strings.Contains(c.Out, "replay: ") {
+					t.Errorf("%s: no replay command", c.Name)
+				}
+			}
+		}
+		if cases != p.Tests || failures != p.Failures || errs != p.Errors || skipped != p.Skipped {
+			t.Errorf("%s: counted %d, %d, %d, %d, says %+v", name, cases, failures, errs, skipped, p)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package report
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+)
+
+// The page is one file: style and script are in it, and drawings are inline.
+var (
+	//go:embed page/page.gohtml
+	pageText string
+	//go:embed page/result.gohtml
+	resultText string
+	//go:embed page/page.css
+	pageCSS string
+	//go:embed page/page.js
+	pageJS string
+
+	pageTemplate = template.Must(template.Must(template.New("page").Parse(pageText)).Parse(resultText))
+)
+
+// WriteHTML writes a run as one page that needs nothing else: no network, no
+// fonts, and a script only for comfort.
+func WriteHTML(w io.Writer, r *Run) error {
+	var b bytes.Buffer
+	if err := pageTemplate.Execute(&b, newPage(r)); err != nil {
+		return fmt.Errorf("report.html: %w", err)
+	}
+	// The template escapes what could be taken for HTML. What controls or hides
+	// instead of being seen is spelled out last, wherever it came from.
+	_, err := io.WriteString(w, visible(b.String()))
+	return err
+}
+
+// page is what the template sees of a run.
+type page struct {
+	CSS      template.CSS
+	JS       template.JS
+	JSHash   string // the only script that the browser may run
+	Title    string
+	Headline string
+	Good     bool
+	Counts   []countView
+	Facts    []fact
+	Tiers    []string
+	Rows     []matrixRow
+	Bad      []*resultView
+	Results  []*resultView
+}
+
+// countView is a part of the bar of verdicts.
+type countView struct {
+	Verdict Verdict
+	N       int
+	Percent float64
+}
+
+// fact is a name and a value.
+type fact struct {
+	Name, Value string
+	Code        bool // to be copied
+}
+
+// matrixRow is a scenario; its cells are its results by tier, nil where it was
+// not run.
+type matrixRow struct {
+	Name, Title string
+	Tags        []string
+	Cells       []*resultView
+	Verdicts    string // of all cells, for the filter
+}
+
+func newPage(r *Run) *page {
+	hash := sha256.Sum256([]byte(pageJS))
+	p := &page{
+		CSS: template.CSS(pageCSS), JS: template.JS(pageJS), JSHash: base64.StdEncoding.EncodeToString(hash[:]),
+		Good: len(r.Bad()) == 0, Headline: headline(r), Tiers: r.tiers(), Facts: runFacts(r),
+	}
+	p.Title = "fabrictest: " + p.Headline
+	counts := r.Counts()
+	for _, v := range Verdicts() {
+		if n := counts[v]; n > 0 {
+			p.Counts = append(p.Counts, countView{v, n, 100 * float64(n) / float64(len(r.Scenarios))})
+		}
+	}
+	p.addResults(r)
+	return p
+}
+
+// maxOpen is how many bad results are unfolded: enough to see, few enough to
+// open fast.
+const maxOpen = 8
+
+func (p *page) addResults(r *Run) {
+	// The more results there are, the less of each: a page must open fast. All
+	// rows are in result.json.
+	maxRows := min(256, max(24, 4800/max(1, len(r.Scenarios))))
+	ids := map[string]int{}
+	rows := map[string]int{}
+	for i := range r.Scenarios {
+		res := &r.Scenarios[i]
+		v := newResultView(res, anchor(res, ids), maxRows)
+		p.Results = append(p.Results, v)
+		if res.Verdict.Bad() {
+			p.Bad = append(p.Bad, v)
+			v.Open = len(p.Bad) <= maxOpen
+		}
+		at, ok := rows[res.Name]
+		if !ok {
+			at = len(p.Rows)
+			rows[res.Name] = at
+			p.Rows = append(p.Rows, matrixRow{Name: res.Name, Title: res.Title, Tags: res.Tags, Cells: make([]*resultView, len(p.Tiers))})
+		}
+		for t, tier := range p.Tiers {
+			if tier == res.Tier {
+				p.Rows[at].Cells[t] = v
+			}
+		}
+		p.Rows[at].Verdicts += string(res.Verdict) + " "
+	}
+	if len(p.Results) == 1 {
+		p.Results[0].Open = true
+	}
+}
+
+// anchor is where a result is on the page: a name that is safe everywhere, and
+// that of no other.
+func anchor(r *Result, taken map[string]int) string {
+	id := strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
+			return c
+		}
+		return '-'
+	}, r.Tier+"."+r.Name)
+	if len(id) > 80 {
+		id = id[:80]
+	}
+	taken[id]++
+	if n := taken[id]; n > 1 {
+		return fmt.Sprintf("r.%s.%d", id, n)
+	}
+	return "r." + id
+}

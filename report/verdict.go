@@ -1,0 +1,103 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Verdicts are all of them, the worst first.
+func Verdicts() []Verdict { return []Verdict{Broken, Failed, Skipped, Passed} }
+
+// Bad reports whether a result of this verdict is one that a run fails by.
+func (v Verdict) Bad() bool { return v != Passed && v != Skipped }
+
+// Counts says how many results had each verdict.
+func (r *Run) Counts() map[Verdict]int {
+	n := map[Verdict]int{}
+	for i := range r.Scenarios {
+		n[r.Scenarios[i].Verdict]++
+	}
+	return n
+}
+
+// Bad are the results that the run fails by, in order; none if it passed.
+func (r *Run) Bad() []*Result {
+	var bad []*Result
+	for i := range r.Scenarios {
+		if r.Scenarios[i].Verdict.Bad() {
+			bad = append(bad, &r.Scenarios[i])
+		}
+	}
+	return bad
+}
+
+// tiers are those of the run's results, in the order they first occur.
+func (r *Run) tiers() []string {
+	var tiers []string
+	for i := range r.Scenarios {
+		if t := r.Scenarios[i].Tier; !slices.Contains(tiers, t) {
+			tiers = append(tiers, t)
+		}
+	}
+	return tiers
+}
+
+// LostPackets is how many packets did not pass, for whatever cause.
+func (l *Link) LostPackets() uint64 {
+	n := uint64(0)
+	for _, c := range l.Lost {
+		n += c
+	}
+	return n
+}
+
+// Cause is why packets were lost, and how many.
+type Cause struct {
+	Name    string
+	Packets uint64
+}
+
+// Causes are the causes of loss, the gravest first.
+func (l *Link) Causes() []Cause {
+	causes := make([]Cause, 0, len(l.Lost))
+	for name, n := range l.Lost {
+		causes = append(causes, Cause{name, n})
+	}
+	slices.SortFunc(causes, func(a, b Cause) int {
+		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Name, b.Name))
+	})
+	return causes
+}
+
+// Totals are a result's figures, all ranks and links together.
+type Totals struct {
+	Messages, Bytes, Resent uint64 // by the ranks
+	Failures                int
+	Packets, Lost           uint64 // by the links
+}
+
+// Totals adds up ranks and links.
+func (r *Result) Totals() Totals {
+	var t Totals
+	for i := range r.Ranks {
+		k := &r.Ranks[i]
+		t.Messages += k.Messages
+		t.Bytes += k.Bytes
+		t.Resent += k.Resent
+		t.Failures += k.Failures
+	}
+	for i := range r.Links {
+		t.Packets += r.Links[i].Packets
+		t.Lost += r.Links[i].LostPackets()
+	}
+	return t
+}
+
+// GoodputBps is what was delivered in the time inside the scenario, in bits a
+// second, all ranks together; 0 if no time passed.
+func (r *Result) GoodputBps() float64 {
+	if r.Elapsed <= 0 {
+		return 0
+	}
+	return 8 * float64(r.Totals().Bytes) / r.Elapsed.Seconds()
+}

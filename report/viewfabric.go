@@ -1,0 +1,163 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/report/internal/drawing"
+)
+
+// linkState is what became of one direction of a cable.
+func linkState(l *Link) drawing.State {
+	switch {
+	case l.Lost["link_down"] > 0 || l.Lost["partition"] > 0:
+		return drawing.Down
+	case l.LostPackets() > 0:
+		return drawing.Lossy
+	case l.Impaired || l.Duplicated+l.Reordered+l.Corrupted+l.Marked > 0:
+		return drawing.Impaired
+	default:
+		return drawing.Fine
+	}
+}
+
+// looks colours a drawing by what a result says.
+type looks struct {
+	links  map[[2]string][]*Link // by their ends
+	ranks  map[string][]*Rank    // by host
+	struck map[string]bool       // what faults were done to
+	used   [drawing.Down + 1]bool
+	many   bool // so many hosts that those to which nothing happened say nothing
+}
+
+func newLooks(r *Result) *looks {
+	l := &looks{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, struck: map[string]bool{}, many: len(r.Ranks) > 24}
+	for i := range r.Links {
+		k := &r.Links[i]
+		l.links[[2]string{k.From, k.To}] = append(l.links[[2]string{k.From, k.To}], k)
+	}
+	for i := range r.Ranks {
+		k := &r.Ranks[i]
+		l.ranks[k.Host] = append(l.ranks[k.Host], k)
+	}
+	for _, f := range r.Faults {
+		for _, on := range f.On {
+			l.struck[on] = true
+		}
+	}
+	return l
+}
+
+func portName(p topology.Port) string {
+	if p.NIC == "" {
+		return p.Node
+	}
+	return p.Node + "/" + p.NIC
+}
+
+// Cable is both directions of a cable in one line.
+func (l *looks) Cable(c *topology.Cable) drawing.Part {
+	a, b := portName(c.A), portName(c.B)
+	var p drawing.Part
+	text := []string{a + " – " + b}
+	lost := uint64(0)
+	for _, way := range [][2]string{{a, b}, {b, a}} {
+		for _, k := range l.links[way] {
+			p.State = max(p.State, linkState(k))
+			lost += k.LostPackets()
+			text = append(text, wayTitle(k))
+		}
+	}
+	if c.A.NIC != "" && l.struck[a] || c.B.NIC != "" && l.struck[b] {
+		p.State = drawing.Down
+	}
+	if lost > 0 {
+		p.Label = units.SI(float64(lost), "") + " lost"
+	}
+	l.used[p.State] = true
+	if !l.many || p.State != drawing.Fine {
+		p.Title = strings.Join(text, "\n")
+	}
+	return p
+}
+
+func wayTitle(k *Link) string {
+	s := fmt.Sprintf("to %s: %s packets, %s", k.To, count(k.Packets), units.Bytes(k.Bytes))
+	for _, c := range k.Causes() {
+		s += fmt.Sprintf(", %s %s", c.Name, count(c.Packets))
+	}
+	return s
+}
+
+// Host is down if a rank on it did not come to its end, or a fault was done to
+// all of it.
+func (l *looks) Host(h *topology.Host) drawing.Part {
+	p := drawing.Part{}
+	if l.struck[h.Name] {
+		p.State = drawing.Down
+	}
+	title := h.Name
+	for _, k := range l.ranks[h.Name] {
+		if k.State != stateFinished {
+			p.State = drawing.Down
+		}
+		title += fmt.Sprintf("\nrank %d: %s, %s in %s messages", k.Rank, rankState(k), units.Bytes(k.Bytes), count(k.Messages))
+	}
+	if !l.many || p.State != drawing.Fine {
+		p.Title = title
+	}
+	l.used[p.State] = true
+	return p
+}
+
+// legend explains what occurs in the drawing, if anything does.
+func (l *looks) legend() []legendView {
+	var out []legendView
+	for s := drawing.Impaired; s <= drawing.Down; s++ {
+		if l.used[s] {
+			out = append(out, legendView{s.String(), [...]string{"", "changed on purpose, nothing lost", "lost packets", "cut off, or did not finish"}[s]})
+		}
+	}
+	return out
+}
+
+// fabricText says how big the fabric is, and what its links can do if all of
+// them can do the same.
+func fabricText(t *topology.Topology) string {
+	text := units.Plural(len(t.Hosts), "host")
+	tiers := map[int]int{}
+	for _, s := range t.Switches {
+		tiers[s.Tier]++
+	}
+	switch {
+	case len(t.Switches) == 0:
+		text += " back to back"
+	case len(tiers) == 2:
+		text += fmt.Sprintf(", %d leaves, %s", tiers[1], units.Plural(tiers[2], "spine"))
+	case len(t.Switches) == 1:
+		text += ", 1 switch"
+	default:
+		text += fmt.Sprintf(", %d switches", len(t.Switches))
+	}
+	if len(t.Cables) == 0 {
+		return text
+	}
+	link := t.Cables[0].Link
+	for i := range t.Cables {
+		if t.Cables[i].Link != link {
+			return text + ", links of several kinds"
+		}
+	}
+	if link.RateBps > 0 {
+		text += ", " + units.BitRate(float64(link.RateBps))
+	}
+	if link.Latency > 0 {
+		text += ", " + units.Duration(link.Latency)
+	}
+	if link.MTU > 0 {
+		text += fmt.Sprintf(", MTU %d", link.MTU)
+	}
+	return text
+}

@@ -1,0 +1,186 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report/internal/drawing"
+)
+
+// How much of a text from elsewhere is on the page; result.json has it all.
+const (
+	maxReason = 2 << 10
+	maxDetail = 16 << 10
+	maxWaits  = 16
+)
+
+// resultView is what the template sees of a result.
+type resultView struct {
+	ID, Name, Title, Description, Tier string
+	Tags                               []string
+	Verdict                            Verdict
+	Bad, Open                          bool
+	Reason, Detail, Replay             string
+	Elapsed                            string
+	Figures                            []fact
+	Checks                             []Check
+	Fabric                             template.HTML
+	FabricWide                         bool
+	FabricText                         string
+	Legend                             []legendView
+	Time                               *timeView
+	Faults, Links, Ranks               *table
+	Waits                              []waitView
+	Problems                           []problemView
+	Files                              []fileView
+	Text                               string // what the filter searches
+}
+
+// legendView explains a style of the drawing.
+type legendView struct{ State, Text string }
+
+// waitView is what some ranks wait for.
+type waitView struct{ Ranks, Text string }
+
+// problemView is what went wrong at a rank.
+type problemView struct{ Rank, Text string }
+
+// fileView is a file that the scenario left.
+type fileView struct{ Kind, Path, Href, Size string }
+
+func newResultView(r *Result, id string, maxRows int) *resultView {
+	v := &resultView{
+		ID: id, Name: r.Name, Title: r.Title, Description: r.Description, Tier: r.Tier, Tags: r.Tags,
+		Verdict: r.Verdict, Bad: r.Verdict.Bad(), Reason: clip(r.Reason, maxReason), Detail: clip(r.Detail, maxDetail), Replay: r.Replay,
+		Checks: r.Checks, Time: newTimeView(r), Faults: faultTable(r, maxRows), Links: linkTable(r, maxRows), Ranks: rankTable(r, maxRows),
+		Figures: figures(r), Waits: waits(r.Ranks), Problems: problems(r.Ranks), Files: files(r.Files),
+		Text: strings.ToLower(strings.Join(append([]string{r.Name, r.Title, r.Tier}, r.Tags...), " ")),
+	}
+	if r.Elapsed > 0 {
+		v.Elapsed = units.Duration(r.Elapsed)
+	}
+	if r.Fabric != nil && len(r.Fabric.Hosts) > 0 {
+		looks := newLooks(r)
+		d := drawing.Draw(r.Fabric, looks)
+		v.Fabric, v.FabricWide, v.FabricText, v.Legend = d.SVG, d.Width > 600, fabricText(r.Fabric), looks.legend()
+	}
+	return v
+}
+
+// figures are the few numbers that sum a result up.
+func figures(r *Result) []fact {
+	t := r.Totals()
+	var f []fact
+	add := func(name, value string) { f = append(f, fact{Name: name, Value: value}) }
+	if len(r.Ranks) > 0 {
+		add("Ranks", fmt.Sprint(len(r.Ranks)))
+	}
+	if t.Messages > 0 || t.Bytes > 0 {
+		add("Delivered", units.Bytes(t.Bytes))
+		add("Messages", count(t.Messages))
+		add("Goodput", units.BitRate(r.GoodputBps()))
+	}
+	if len(r.Links) > 0 {
+		lost := count(t.Lost)
+		if t.Lost > 0 {
+			lost += " (" + units.Share(t.Lost, t.Packets) + ")"
+		}
+		add("Packets lost", lost)
+	}
+	if len(r.Ranks) > 0 && len(r.Links) > 0 {
+		add("Sent again", count(t.Resent))
+	}
+	if t.Failures > 0 {
+		add("Errors", count(uint64(t.Failures)))
+	}
+	if r.Elapsed > 0 {
+		name := "Time"
+		if r.Tier == "sim" {
+			name = "Virtual time"
+		}
+		add(name, units.Duration(r.Elapsed))
+	}
+	add("Wall time", units.Duration(r.Wall.Round(100*time.Microsecond)))
+	add("Seed", fmt.Sprint(r.Seed))
+	return f
+}
+
+// waits groups ranks that wait for the same thing.
+func waits(ranks []Rank) []waitView {
+	by := map[string]int{}
+	var texts []string
+	var groups [][]int
+	for i := range ranks {
+		text := strings.TrimRight(ranks[i].Waiting, "\n")
+		if text == "" {
+			continue
+		}
+		at, ok := by[text]
+		if !ok {
+			at = len(texts)
+			by[text] = at
+			texts, groups = append(texts, text), append(groups, nil)
+		}
+		groups[at] = append(groups[at], ranks[i].Rank)
+	}
+	var out []waitView
+	for i, text := range texts {
+		if i == maxWaits {
+			out = append(out, waitView{"Others", fmt.Sprintf("%d more, in result.json", len(texts)-maxWaits)})
+			break
+		}
+		slices.Sort(groups[i])
+		name := "Rank "
+		if len(groups[i]) > 1 {
+			name = "Ranks "
+		}
+		out = append(out, waitView{name + rankList(groups[i]), clip(text, maxReason)})
+	}
+	return out
+}
+
+// problems are errors and violations of ranks.
+func problems(ranks []Rank) []problemView {
+	var out []problemView
+	left := 0
+	for i := range ranks {
+		k := &ranks[i]
+		for _, text := range append(nonEmpty(k.Error), k.Violations...) {
+			if len(out) == maxWaits {
+				left++
+				continue
+			}
+			out = append(out, problemView{fmt.Sprintf("Rank %d", k.Rank), clip(text, maxReason)})
+		}
+	}
+	if left > 0 {
+		out = append(out, problemView{"Others", fmt.Sprintf("%d more, in result.json", left)})
+	}
+	return out
+}
+
+// maxFiles is how many files of a scenario are listed.
+const maxFiles = 80
+
+func files(all []File) []fileView {
+	var out []fileView
+	for i, f := range all {
+		if i == maxFiles {
+			out = append(out, fileView{Kind: "more", Path: fmt.Sprintf("%d others, in result.json", len(all)-maxFiles)})
+			break
+		}
+		v := fileView{Kind: f.Kind, Path: f.Path, Size: units.Bytes(f.Size)}
+		// Only what lies in the run's folder is linked to.
+		if filepath.IsLocal(filepath.FromSlash(f.Path)) {
+			v.Href = (&url.URL{Path: f.Path}).String()
+		}
+		out = append(out, v)
+	}
+	return out
+}

@@ -1,0 +1,190 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report/internal/drawing"
+)
+
+// table is what the template sees of a table. Rows beyond a screenful are folded
+// away, and those beyond a limit left to result.json.
+type table struct {
+	Columns []column
+	Rows    []tableRow
+	Folded  []tableRow
+	Note    string
+}
+
+type column struct {
+	Name   string
+	Number bool
+}
+
+type tableRow struct {
+	Cells []cell
+	Class string
+}
+
+// cell is a text and how it is set: n for a number, z for one that is zero.
+type cell struct{ Text, Class string }
+
+// add adds a row.
+func (t *table) add(class string, texts ...string) {
+	row := tableRow{Class: class, Cells: make([]cell, len(texts))}
+	for i, text := range texts {
+		row.Cells[i].Text = text
+		switch {
+		case !t.Columns[i].Number || text == "":
+		case i == 0: // the number of a rank
+			row.Cells[i].Class = "n"
+		case text == "0" || text == "0 B":
+			row.Cells[i].Class = "nz"
+		default:
+			row.Cells[i].Class = "n"
+		}
+	}
+	t.Rows = append(t.Rows, row)
+}
+
+// shownRows is how many rows are in sight.
+const shownRows = 12
+
+// fold keeps the first rows in sight, and leaves those beyond maxRows to
+// result.json. noun says what a row is.
+func (t *table) fold(noun string, maxRows int) *table {
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	t.dropEmpty()
+	if n := len(t.Rows); n > maxRows {
+		t.Note = fmt.Sprintf("and %d %ss more, in result.json", n-maxRows, noun)
+		t.Rows = t.Rows[:maxRows]
+	}
+	// A few more are shown at once: nobody unfolds two rows gladly.
+	if n := len(t.Rows); n > shownRows+4 {
+		t.Rows, t.Folded = t.Rows[:shownRows], t.Rows[shownRows:]
+	}
+	return t
+}
+
+// dropEmpty leaves out columns in which nothing but nothing stands.
+func (t *table) dropEmpty() {
+	for c := len(t.Columns) - 1; c >= 0; c-- {
+		empty := true
+		for _, r := range t.Rows {
+			empty = empty && (r.Cells[c].Text == "" || r.Cells[c].Text == "0" && c > 3)
+		}
+		if !empty {
+			continue
+		}
+		t.Columns = slices.Delete(t.Columns, c, c+1)
+		for i := range t.Rows {
+			t.Rows[i].Cells = slices.Delete(t.Rows[i].Cells, c, c+1)
+		}
+	}
+}
+
+func linkTable(r *Result, maxRows int) *table {
+	t := &table{Columns: []column{
+		{"From", false}, {"To", false}, {"Packets", true}, {"Bytes", true}, {"Lost", true}, {"", true}, {"By cause", false},
+		{"Doubled", true}, {"Reordered", true}, {"Damaged", true}, {"Marked", true}, {"On purpose", false},
+	}}
+	links := slices.Clone(r.Links)
+	// Where something happened comes first.
+	slices.SortStableFunc(links, func(a, b Link) int {
+		return cmp.Or(
+			cmp.Compare(b.LostPackets(), a.LostPackets()),
+			cmp.Compare(b.Duplicated+b.Reordered+b.Corrupted+b.Marked, a.Duplicated+a.Reordered+a.Corrupted+a.Marked),
+		)
+	})
+	for i := range links {
+		l := &links[i]
+		var causes []string
+		for _, c := range l.Causes() {
+			causes = append(causes, c.Name+" "+count(c.Packets))
+		}
+		lost, purpose := l.LostPackets(), ""
+		if l.Impaired {
+			purpose = "yes"
+		}
+		share := ""
+		if lost > 0 {
+			share = units.Share(lost, l.Packets)
+		}
+		class := ""
+		if s := linkState(l); s != drawing.Fine {
+			class = s.String()
+		}
+		t.add(class, l.From, l.To, count(l.Packets), units.Bytes(l.Bytes), count(lost), share, strings.Join(causes, ", "),
+			count(l.Duplicated), count(l.Reordered), count(l.Corrupted), count(l.Marked), purpose)
+	}
+	return t.fold("direction", maxRows)
+}
+
+func rankTable(r *Result, maxRows int) *table {
+	t := &table{Columns: []column{
+		{"Rank", true}, {"Host", false}, {"State", false}, {"Messages", true}, {"Bytes", true}, {"Sent again", true}, {"Errors", true},
+		{"Reconnects", true}, {"Time", true}, {"Memory", true}, {"Median", true}, {"99 %", true}, {"Worst", true},
+	}}
+	ranks := slices.Clone(r.Ranks)
+	// Those that did not come to their end are what one looks for.
+	slices.SortStableFunc(ranks, func(a, b Rank) int { return cmp.Compare(rankOrder(&a), rankOrder(&b)) })
+	for i := range ranks {
+		k := &ranks[i]
+		class, elapsed, memory, p50, p99, worst := "", "", "", "", "", ""
+		if k.Elapsed > 0 {
+			elapsed = units.Duration(k.Elapsed)
+		}
+		if k.MemoryKiB > 0 {
+			memory = units.Bytes(k.MemoryKiB << 10)
+		}
+		if l := k.Latency; l != nil {
+			p50, p99, worst = units.Duration(l.P50), units.Duration(l.P99), units.Duration(l.Max)
+		}
+		if k.State != stateFinished {
+			class = "down"
+		}
+		t.add(class, fmt.Sprint(k.Rank), k.Host, rankState(k), count(k.Messages), units.Bytes(k.Bytes), count(k.Resent),
+			fmt.Sprint(k.Failures), fmt.Sprint(k.Reconn), elapsed, memory, p50, p99, worst)
+	}
+	return t.fold("rank", maxRows)
+}
+
+const stateFinished = "finished"
+
+func rankOrder(k *Rank) int {
+	if k.State == stateFinished {
+		return 1
+	}
+	return 0
+}
+
+func rankState(k *Rank) string {
+	s := k.State
+	if k.Signal != "" {
+		s += ", " + k.Signal
+	}
+	if k.ExitCode != nil && *k.ExitCode > 0 {
+		s += fmt.Sprintf(", exit code %d", *k.ExitCode)
+	}
+	return s
+}
+
+func faultTable(r *Result, maxRows int) *table {
+	t := &table{Columns: []column{{"Fault", false}, {"From", true}, {"Until", true}, {"For", true}, {"Traffic again after", true}}}
+	for _, f := range r.Faults {
+		row := []string{f.What, units.Duration(f.At), "", "", ""}
+		if f.Until > 0 {
+			row[2], row[3] = units.Duration(f.Until), units.Duration(f.Until-f.At)
+		}
+		if f.Recovered != nil {
+			row[4] = units.Duration(*f.Recovered)
+		}
+		t.add("", row...)
+	}
+	return t.fold("fault", maxRows)
+}

@@ -1,0 +1,233 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report/internal/timeline"
+)
+
+// timeView is what the template sees of a timeline: panels over one time axis.
+type timeView struct {
+	Panels []panelView
+	Shades []shadeView
+	Lanes  []laneView // labels of the faults
+	Rows   int        // of lanes
+	Hidden int        // faults that found no lane
+	Marks  []markView
+	Ticks  []tickView
+	Quiet  string // what never happened, and so has no panel
+	End    int64  // nanoseconds, for the read-out
+}
+
+type panelView struct {
+	Title, Top string
+	Kind       string // what the read-out calls a value: bits, rate, count
+	Max        float64
+	Lines      []lineView
+	Band       string // a surface behind the lines
+}
+
+type lineView struct {
+	Name, Class, Path string
+}
+
+// shadeView is the time of a fault, behind the lines.
+type shadeView struct{ X, W float64 }
+
+// laneView is a fault's bar and label, in percent of the width and rows from
+// the top.
+type laneView struct {
+	Left, Width, Room float64
+	Row               int
+	Text              string
+}
+
+// markView is a kind of mark and the ticks of all its occurrences.
+type markView struct {
+	Name, Path string
+	Count      int
+}
+
+type tickView struct {
+	X    float64 // in the units of the chart
+	Left float64
+	Text string
+	End  bool // too near the right edge to be centred
+}
+
+// byRank is up to how many ranks have a line of their own.
+const byRank = 6
+
+func newTimeView(r *Result) *timeView {
+	var bytes, resent, errs []timeline.Track
+	var names []string
+	for i := range r.Ranks {
+		k := &r.Ranks[i]
+		if len(k.Samples) == 0 {
+			continue
+		}
+		b, s, e := tracks(k.Samples)
+		bytes, resent, errs = append(bytes, b), append(resent, s), append(errs, e)
+		names = append(names, fmt.Sprintf("rank %d", k.Rank))
+	}
+	if len(bytes) == 0 {
+		return nil
+	}
+	grid := timeline.NewGrid(r.Elapsed, bytes)
+	v := &timeView{End: int64(grid.End)}
+	v.throughput(grid, bytes, names)
+	var quiet []string
+	if !v.total(grid, "Packets sent again", "rate", "resent", each(resent, grid.Rate)) {
+		quiet = append(quiet, "nothing was sent again")
+	}
+	if !v.total(grid, "Errors, so far", "count", "errors", each(errs, grid.Level)) {
+		quiet = append(quiet, "no completion had an error")
+	}
+	if len(quiet) > 0 {
+		v.Quiet = strings.Join(quiet, ", and ") + "."
+		v.Quiet = strings.ToUpper(v.Quiet[:1]) + v.Quiet[1:]
+	}
+	v.addFaults(grid, r.Faults)
+	v.addMarks(grid, r.Ranks)
+	for _, t := range grid.Ticks() {
+		v.Ticks = append(v.Ticks, tickView{X: t.X, Left: percent(t.X), Text: t.Text, End: t.X > 0.93*timeline.Width})
+	}
+	return v
+}
+
+func tracks(samples []Sample) (bytes, resent, errs timeline.Track) {
+	for _, s := range samples {
+		bytes.At = append(bytes.At, s.At)
+		bytes.Count = append(bytes.Count, s.Bytes)
+		resent.Count = append(resent.Count, s.Resent)
+		errs.Count = append(errs.Count, s.Errors)
+	}
+	resent.At, errs.At = bytes.At, bytes.At
+	return bytes, resent, errs
+}
+
+func each(all []timeline.Track, f func(timeline.Track) []float64) [][]float64 {
+	out := make([][]float64, len(all))
+	for i := range all {
+		out[i] = f(all[i])
+	}
+	return out
+}
+
+// throughput is drawn rank by rank where there are few, and otherwise in sum and
+// as a band.
+func (v *timeView) throughput(g timeline.Grid, bytes []timeline.Track, names []string) {
+	rates := each(bytes, g.Rate)
+	for _, r := range rates {
+		for i := range r {
+			r[i] *= 8
+		}
+	}
+	if len(rates) <= byRank {
+		top := timeline.Top(rates...)
+		p := panelView{Title: "Throughput by rank", Kind: "bits", Max: top, Top: units.BitRate(top)}
+		for i, r := range rates {
+			p.Lines = append(p.Lines, lineView{names[i], fmt.Sprintf("k%d", i), g.Path(r, top)})
+		}
+		v.Panels = append(v.Panels, p)
+		return
+	}
+	v.total(g, "Throughput, all", "bits", "sum", rates)
+	low, mid, high := timeline.Band(rates)
+	if top := timeline.Top(high); top > 0 {
+		v.Panels = append(v.Panels, panelView{
+			Title: "Throughput, a rank", Kind: "bits", Max: top, Top: units.BitRate(top),
+			Band:  g.Between(low, high, top),
+			Lines: []lineView{{"most", "high", g.Path(high, top)}, {"median", "mid", g.Path(mid, top)}, {"least", "low", g.Path(low, top)}},
+		})
+	}
+}
+
+// total adds a panel of a sum, unless it is zero all the time.
+func (v *timeView) total(g timeline.Grid, title, kind, class string, all [][]float64) bool {
+	sum := timeline.Sum(all)
+	top := timeline.Top(sum)
+	if top == 0 {
+		return false
+	}
+	label := units.SI(top, "")
+	switch kind {
+	case "bits":
+		label = units.BitRate(top)
+	case "rate":
+		label = units.SI(top, "") + "/s"
+	}
+	v.Panels = append(v.Panels, panelView{
+		Title: title, Kind: kind, Max: top, Top: label,
+		Lines: []lineView{{"all ranks", "area " + class, g.Area(sum, top)}},
+	})
+	return true
+}
+
+// Faults have a few rows above the panels, each with room for so many
+// characters on an ordinary screen.
+const (
+	laneRows    = 4
+	laneColumns = 120
+	maxShades   = 200
+)
+
+func (v *timeView) addFaults(g timeline.Grid, faults []Fault) {
+	spans := make([]timeline.Span, len(faults))
+	for i, f := range faults {
+		until := f.Until
+		if until <= f.At {
+			until = g.End
+		}
+		spans[i] = timeline.Span{From: f.At, Until: until, Label: utf8.RuneCountInString(f.What) + 3}
+	}
+	rows, room := g.Lanes(spans, laneRows, laneColumns)
+	for i, s := range spans {
+		x, end := g.X(s.From), g.X(s.Until)
+		if i < maxShades {
+			v.Shades = append(v.Shades, shadeView{x, max(1, end-x)})
+		}
+		if rows[i] < 0 {
+			v.Hidden++
+			continue
+		}
+		v.Rows = max(v.Rows, rows[i]+1)
+		v.Lanes = append(v.Lanes, laneView{
+			Left: percent(x), Width: percent(max(3, end-x)), Room: percent(room[i] - x), Row: rows[i], Text: faults[i].What,
+		})
+	}
+}
+
+// maxMarks is how many kinds of marks are shown; programs make few.
+const maxMarks = 5
+
+func (v *timeView) addMarks(g timeline.Grid, ranks []Rank) {
+	at := map[string][]int{}
+	n := map[string]int{}
+	var names []string
+	for i := range ranks {
+		for _, m := range ranks[i].Marks {
+			if n[m.What] == 0 {
+				names = append(names, m.What)
+			}
+			n[m.What]++
+			at[m.What] = append(at[m.What], int(g.X(m.At)))
+		}
+	}
+	for _, name := range names[:min(maxMarks, len(names))] {
+		slices.Sort(at[name])
+		var path strings.Builder
+		for _, x := range slices.Compact(at[name]) {
+			fmt.Fprintf(&path, "M%d 0V1", x)
+		}
+		v.Marks = append(v.Marks, markView{Name: name, Path: path.String(), Count: n[name]})
+	}
+}
+
+// percent is a length on the time axis as a style sheet takes it.
+func percent(x float64) float64 { return math.Round(x/timeline.Width*1e4) / 100 }

@@ -1,0 +1,84 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+)
+
+// thin is the space between groups of figures on the page.
+const thin = "\u202f"
+
+func count(n uint64) string { return units.Count(n, thin) }
+
+// headline says in a few words how it went.
+func headline(r *Run) string {
+	n := r.Counts()
+	total := len(r.Scenarios)
+	switch bad := len(r.Bad()); {
+	case total == 0:
+		return "Nothing was run"
+	case bad > 0:
+		return fmt.Sprintf("%d of %d did not pass", bad, total)
+	case n[Passed] == 0:
+		return fmt.Sprintf("All %d were skipped", total)
+	case n[Skipped] > 0:
+		return fmt.Sprintf("%d passed, %d skipped", n[Passed], n[Skipped])
+	case total == 1:
+		return "It passed"
+	default:
+		return fmt.Sprintf("All %d passed", total)
+	}
+}
+
+func runFacts(r *Run) []fact {
+	m := r.Machine
+	facts := []fact{
+		{"Command", r.Command, true},
+		{"Seed", fmt.Sprint(r.Seed), false},
+		{"Started", r.Started.UTC().Format("2 Jan 2006, 15:04:05 UTC"), false},
+		{"Took", units.Duration(r.Wall.Round(time.Millisecond)), false},
+		{"Machine", strings.Join(nonEmpty(m.OS+"/"+m.Arch, m.Kernel, units.Plural(m.CPUs, "CPU")), ", "), false},
+		{"fabrictest", r.Tool, false},
+	}
+	return facts
+}
+
+func nonEmpty(all ...string) []string {
+	var kept []string
+	for _, s := range all {
+		if s != "" {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// clip shortens a text from elsewhere to what a page can bear.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + fmt.Sprintf("\n… %s more in result.json", units.Bytes(len(s)-n))
+}
+
+// rankList writes numbers as ranges: "0–7, 9".
+func rankList(ranks []int) string {
+	var parts []string
+	for i := 0; i < len(ranks); {
+		j := i
+		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
+			j++
+		}
+		switch {
+		case j == i:
+			parts = append(parts, fmt.Sprint(ranks[i]))
+		default:
+			parts = append(parts, fmt.Sprintf("%d–%d", ranks[i], ranks[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ", ")
+}

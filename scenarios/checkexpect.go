@@ -1,0 +1,120 @@
+package scenarios
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/scenarios/workload"
+)
+
+func (c *checker) checkWorkload() {
+	if c.fabric == nil || c.bad("workload") {
+		return
+	}
+	w := &c.s.Workload
+	err := w.Validate(len(c.hosts), c.s.Fabric.RailCount())
+	var problems workload.ConfigError
+	if errors.As(err, &problems) {
+		for _, p := range problems {
+			c.fail(join("workload", p.Key), "%s", p.Problem)
+		}
+		return
+	}
+	if err != nil {
+		c.fail("workload", "%w", err)
+	}
+	if n := c.s.RankCount(); n%2 != 0 && inPairs(w.Kind) {
+		c.fail("workload.ranks", "%d ranks: %s is between two and two, so give an even number", n, w.Kind)
+	}
+}
+
+func inPairs(k workload.Kind) bool {
+	return slices.Contains([]workload.Kind{workload.Stream, workload.PingPong, workload.Random, workload.Calls}, k)
+}
+
+func (c *checker) checkExpect() {
+	if c.bad("expect") {
+		return
+	}
+	c.expect("expect", &c.s.Expect)
+	for t, e := range c.s.Expect.In {
+		key := join("expect.in", string(t))
+		if !c.s.RunsOn(t) {
+			c.fail(key, "the scenario does not run on %s: tiers says so", t)
+		}
+		c.refuse(key, "it is about a tier already", "in")
+		c.expect(key, &e)
+	}
+	c.deaths()
+}
+
+func (c *checker) expect(key string, e *Expect) {
+	for pattern, names := range e.Errors {
+		at := join(key+".errors", pattern)
+		c.host(at, pattern)
+		if len(names) == 0 {
+			c.fail(at, "an empty list: name an error, or leave the host out")
+		}
+		for i, n := range names {
+			if _, ok := Status(n); !ok {
+				c.fail(fmt.Sprintf("%s[%d]", at, i), "%s is not a completion error%s", shown(n), suggestion(n, StatusNames()))
+			}
+		}
+	}
+	for _, r := range []struct {
+		key string
+		Range
+	}{
+		{"violations", e.Violations},
+		{"retransmits", e.Retransmits},
+		{"reconnects", e.Reconnects},
+		{"marked", e.Marked},
+		{"lost", e.Lost},
+	} {
+		if r.Min != nil && r.Max != nil && *r.Max < *r.Min {
+			c.fail(join(key, r.key)+".max", "%d is less than min, %d", *r.Max, *r.Min)
+		}
+	}
+	w := &c.s.Workload
+	if e.Reconnects.Min != nil && *e.Reconnects.Min > 0 && !w.Reconnect && !w.Failover && !c.bad("workload") {
+		c.fail(key+".reconnects", "nobody connects anew: set workload.reconnect")
+	}
+	if limit := c.s.TimeLimit(); e.MaxTime > limit {
+		c.fail(key+".max_time", "%s: the run is ended after %s; raise limit", formatDuration(e.MaxTime), formatDuration(limit))
+	}
+	ends := func(f Fault) bool { return f.For > 0 || f.Do == QPError }
+	if e.Recovery > 0 && !c.bad("faults") && !slices.ContainsFunc(c.s.Faults, ends) {
+		c.fail(key+".recovery", "no fault ends, so that nothing could recover: give one a for")
+	}
+}
+
+// deaths checks that just those hosts are expected to die that are killed.
+func (c *checker) deaths() {
+	if c.fabric == nil || c.bad("faults") {
+		return
+	}
+	where := map[string]string{}
+	for i, f := range c.s.Faults {
+		if f.Do == Kill {
+			for _, h := range c.hosts {
+				if MatchHost(f.On, h) {
+					where[h] = cmp.Or(where[h], fmt.Sprintf("faults[%d].on", i))
+				}
+			}
+		}
+	}
+	c.hostsAt("expect.killed", c.s.Expect.Killed)
+	for _, h := range c.hosts {
+		expected := MatchHost(c.s.Expect.Killed, h)
+		switch killed := where[h]; {
+		case killed != "" && !expected:
+			c.fail(killed, "%s is killed, and expect.killed does not say so", h)
+			return
+		case killed == "" && expected:
+			c.fail("expect.killed", "no fault kills %s", h)
+			return
+		}
+	}
+}

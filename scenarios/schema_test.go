@@ -1,0 +1,125 @@
+package scenarios
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+)
+
+var update = flag.Bool("update", false, "rewrite schema.json and the golden files")
+
+// golden compares got with a file, or writes it with -update.
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; run go test -update ./scenarios", err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs; run go test -update ./scenarios and look at the difference. Now:\n%s", file, got)
+	}
+}
+
+func TestSchemaFollowsTypes(t *testing.T) {
+	made := generateSchema(t)
+	golden(t, "schema.json", made)
+	if missing := undescribed(parseSchema(t), "scenario"); len(missing) > 0 {
+		t.Errorf("keys without a comment in the Go types: %v", missing)
+	}
+	if !*update && !bytes.Equal(Schema(), made) {
+		t.Error("Schema() is not schema.json")
+	}
+}
+
+func parseSchema(t *testing.T) (parsed object) {
+	t.Helper()
+	if err := json.Unmarshal(generateSchema(t), &parsed); err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func compileSchema(t testing.TB) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(generateSchema(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("schema.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// validate holds a file against the schema, as an editor would.
+func validate(s *jsonschema.Schema, data []byte) error {
+	var v any
+	if err := yaml.Unmarshal(data, &v); err != nil {
+		return err
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	if err != nil {
+		return err
+	}
+	return s.Validate(doc)
+}
+
+// The schema and the loader must agree. What takes more than one key to see is
+// for the loader alone; files in testdata/bad that have such a mistake only say
+// so in their first line.
+func TestSchemaAgreesWithLoader(t *testing.T) {
+	s := compileSchema(t)
+	good, err := filepath.Glob("*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, _ := filepath.Glob("testdata/good/*.yaml")
+	for _, file := range append(good, more...) {
+		data := readFile(t, file)
+		if err := validate(s, data); err != nil {
+			t.Errorf("%s: the loader accepts it, the schema says %v", file, err)
+		}
+	}
+	bad, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(bad) == 0 {
+		t.Fatal("no bad files:", err)
+	}
+	for _, file := range bad {
+		data := readFile(t, file)
+		blind := strings.HasPrefix(string(data), "# The schema cannot see")
+		if err := validate(s, data); (err == nil) != blind {
+			t.Errorf("%s: the schema says %v, and the file says that it cannot see the mistake: %v", file, err, blind)
+		}
+	}
+}
+
+func readFile(t testing.TB, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

@@ -1,0 +1,148 @@
+package scenarios
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/scenarios/workload"
+)
+
+func shippedScenarios(t *testing.T) []*Scenario {
+	t.Helper()
+	all, err := Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestShippedAreSorted(t *testing.T) {
+	all := shippedScenarios(t)
+	files, err := fs.Glob(Files(), "*.yaml")
+	if err != nil || len(files) != len(all) {
+		t.Fatalf("%d scenarios of %d files, %v", len(all), len(files), err)
+	}
+	if !slices.IsSortedFunc(all, func(a, b *Scenario) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Error("the scenarios are not sorted by name")
+	}
+}
+
+// Each file says what it shows, can be chosen, tells editors where its schema
+// is, and would notice if things went wrong.
+func TestShippedAreComplete(t *testing.T) {
+	standard := 0
+	for _, s := range shippedScenarios(t) {
+		text, err := fs.ReadFile(Files(), s.Name+".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(string(text), "# yaml-language-server: $schema=schema.json\n") {
+			t.Errorf("%s: the first line does not name the schema", s.Name)
+		}
+		if len(s.Description) < 60 {
+			t.Errorf("%s: the description does not say what the scenario shows: %q", s.Name, s.Description)
+		}
+		if len(s.Tags) < 2 {
+			t.Errorf("%s: tags %v", s.Name, s.Tags)
+		}
+		if slices.Contains(s.Tags, "standard") {
+			standard++
+		}
+		if slices.Contains(s.Tags, "quick") && slices.Contains(s.Tags, "slow") {
+			t.Errorf("%s: quick and slow", s.Name)
+		}
+		bare := s.Expect
+		bare.Delivered, bare.Memory = "", ""
+		if s.Expect.In == nil && bare.Errors == nil && bare.Lost.IsZero() && bare.Retransmits.IsZero() && bare.Violations.IsZero() && bare.MaxTime == 0 {
+			t.Errorf("%s: what is expected would hold of almost any run", s.Name)
+		}
+	}
+	if standard < 30 {
+		t.Errorf("%d standard scenarios", standard)
+	}
+}
+
+// Every service meets every kind of network at least once.
+func TestShippedCoverServices(t *testing.T) {
+	networks := map[string]func(*Scenario) bool{
+		"clean":  func(s *Scenario) bool { return len(s.Impair)+len(s.Events)+len(s.Faults) == 0 },
+		"loss":   func(s *Scenario) bool { return anyImpairment(s, func(i *Impairment) bool { return i.Loss > 0 }) },
+		"bursts": func(s *Scenario) bool { return anyImpairment(s, func(i *Impairment) bool { return i.Burst.Loss > 0 }) },
+		"reorder": func(s *Scenario) bool {
+			return anyImpairment(s, func(i *Impairment) bool { return i.Reorder > 0 && i.Duplicate > 0 })
+		},
+		"corrupt": func(s *Scenario) bool {
+			return anyImpairment(s, func(i *Impairment) bool { return i.Corrupt > 0 && i.Truncate > 0 })
+		},
+		"ipv4": func(s *Scenario) bool { return s.Fabric.IPv4 && len(s.Impair) == 0 },
+		"ipv4-loss": func(s *Scenario) bool {
+			return s.Fabric.IPv4 && anyImpairment(s, func(i *Impairment) bool { return i.Loss > 0 })
+		},
+	}
+	services := map[string][]string{
+		"rc": {"clean", "loss", "bursts", "reorder", "corrupt", "ipv4", "ipv4-loss"}, "srq": {"clean", "loss", "bursts", "reorder", "corrupt"},
+		"xrc": {"clean", "loss", "bursts", "reorder", "corrupt"}, "uc": {"clean", "loss", "bursts", "reorder", "corrupt", "ipv4", "ipv4-loss"},
+		"ud": {"clean", "loss", "bursts", "reorder", "corrupt", "ipv4", "ipv4-loss"}, "calls": {"clean", "loss", "reorder"},
+	}
+	all := shippedScenarios(t)
+	for service, kinds := range services {
+		uses := func(s *Scenario) bool {
+			if service == "calls" {
+				return s.Workload.Kind == workload.Calls
+			}
+			return s.Workload.Kind == workload.Random && slices.Contains(s.Workload.Services, service)
+		}
+		for _, kind := range kinds {
+			if !slices.ContainsFunc(all, func(s *Scenario) bool { return uses(s) && networks[kind](s) }) {
+				t.Errorf("no scenario has %s over a network of kind %s", service, kind)
+			}
+		}
+	}
+	for _, kind := range workload.Kinds() {
+		if !slices.ContainsFunc(all, func(s *Scenario) bool { return s.Workload.Kind == kind }) {
+			t.Errorf("no scenario has the workload %s", kind)
+		}
+	}
+	for _, do := range []Deed{Down, Partition, SetImpair, Kill, Freeze, QPError} {
+		if !slices.ContainsFunc(all, func(s *Scenario) bool { return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Do == do }) }) {
+			t.Errorf("no scenario has the fault %s", do)
+		}
+	}
+}
+
+func anyImpairment(s *Scenario, is func(*Impairment) bool) bool {
+	return slices.ContainsFunc(s.Impair, func(i Impairment) bool { return is(&i) })
+}
+
+func TestTopology(t *testing.T) {
+	s := everyKey(t)
+	drawn, err := s.Topology()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(drawn.Hosts) != 8 || len(drawn.Hosts[0].NICs) != 2 {
+		t.Errorf("%d hosts with %d NICs", len(drawn.Hosts), len(drawn.Hosts[0].NICs))
+	}
+	for port, want := range map[string]string{ // MTU, rate
+		"host0/rdma1": "2048 25500000000", "host1/rdma0": "4200 25500000000", "host2/rdma1": "4200 1000",
+	} {
+		p, err := drawn.PortOf(port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, _ := drawn.CableAt(p)
+		if got := fmt.Sprint(c.Link.MTU, c.Link.RateBps); got != want {
+			t.Errorf("%s: MTU and rate %s, want %s", port, got, want)
+		}
+		if c.Link.ECN.MaxPPM != 100_000 {
+			t.Errorf("%s: ECN %+v", port, c.Link.ECN)
+		}
+	}
+	s.Fabric.Leaves = 200
+	if _, err := s.Topology(); err == nil || !strings.HasPrefix(err.Error(), "every-key.yaml:14:3: fabric: ") {
+		t.Errorf("200 leaves for 8 hosts: %v, want an error with the line", err)
+	}
+}

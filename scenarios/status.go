@@ -1,0 +1,56 @@
+package scenarios
+
+import "github.com/fabrictest/fabrictest/verbs"
+
+// statuses are the completion errors, as scenarios call them.
+var statuses = []struct {
+	name   string
+	status verbs.WCStatus
+}{
+	{"retry exceeded", verbs.WCRetryExcErr},
+	{"rnr retry exceeded", verbs.WCRNRRetryExcErr},
+	{"flushed", verbs.WCWRFlushErr},
+	{"local length", verbs.WCLocLenErr},
+	{"local operation", verbs.WCLocQPOpErr},
+	{"local protection", verbs.WCLocProtErr},
+	{"local access", verbs.WCLocAccessErr},
+	{"memory window bind", verbs.WCMWBindErr},
+	{"bad response", verbs.WCBadRespErr},
+	{"remote invalid request", verbs.WCRemInvReqErr},
+	{"remote access", verbs.WCRemAccessErr},
+	{"remote operation", verbs.WCRemOpErr},
+	{"remote abort", verbs.WCRemAbortErr},
+	{"response timeout", verbs.WCRespTimeoutErr},
+	{"fatal", verbs.WCFatalErr},
+	{"general", verbs.WCGeneralErr},
+}
+
+// Status returns the completion error that Expect.Errors calls by a name.
+func Status(name string) (status verbs.WCStatus, ok bool) {
+	for _, s := range statuses {
+		if s.name == name {
+			return s.status, true
+		}
+	}
+	return 0, false
+}
+
+// StatusName is what Expect.Errors calls a completion error; its verbs name if
+// scenarios have none for it.
+func StatusName(status verbs.WCStatus) string {
+	for _, s := range statuses {
+		if s.status == status {
+			return s.name
+		}
+	}
+	return status.String()
+}
+
+// StatusNames lists the names of completion errors.
+func StatusNames() []string {
+	names := make([]string, len(statuses))
+	for i, s := range statuses {
+		names[i] = s.name
+	}
+	return names
+}

@@ -1,0 +1,98 @@
+package scenarios
+
+import (
+	"encoding"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestUnits(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		value encoding.TextUnmarshaler
+		want  uint64
+		shown string // if not text
+	}{
+		{"0.1%", new(Percent), 1000, ""},
+		{"0%", new(Percent), 0, ""},
+		{"100%", new(Percent), 1_000_000, ""},
+		{"100.0%", new(Percent), 1_000_000, "100%"},
+		{"0.0001%", new(Percent), 1, ""},
+		{"33.3333%", new(Percent), 333_333, ""},
+		{"1.50%", new(Percent), 15_000, "1.5%"},
+		{"0", new(Bytes), 0, ""},
+		{"4096", new(Bytes), 4096, "4KiB"},
+		{"4KiB", new(Bytes), 4096, ""},
+		{"2MiB", new(Bytes), 2 << 20, ""},
+		{"1GiB", new(Bytes), 1 << 30, ""},
+		{"1500B", new(Bytes), 1500, "1500"},
+		{"50kB", new(Bytes), 50_000, "50000"},
+		{"3MB", new(Bytes), 3_000_000, "3000000"},
+		{"1GB", new(Bytes), 1_000_000_000, "1000000000"},
+		{"0bit", new(Rate), 0, ""},
+		{"100Mbit", new(Rate), 100e6, ""},
+		{"25Gbit", new(Rate), 25e9, ""},
+		{"1.5Gbit", new(Rate), 15e8, ""},
+		{"1500Mbit", new(Rate), 15e8, "1.5Gbit"},
+		{"0.001kbit", new(Rate), 1, "1bit"},
+		{"1234567bit", new(Rate), 1234567, "1234.567kbit"},
+		{"1Tbit", new(Rate), 1e12, ""},
+		{"999999.999Tbit", new(Rate), 999999_999000000000, ""},
+	} {
+		if err := c.value.UnmarshalText([]byte(c.text)); err != nil {
+			t.Errorf("%s: %v", c.text, err)
+			continue
+		}
+		var got uint64
+		switch v := c.value.(type) {
+		case *Percent:
+			got = uint64(v.PPM())
+		case *Bytes:
+			got = uint64(*v)
+		case *Rate:
+			got = uint64(*v)
+		}
+		if got != c.want {
+			t.Errorf("%s is %d, want %d", c.text, got, c.want)
+		}
+		want := c.shown
+		if want == "" {
+			want = c.text
+		}
+		text, err := c.value.(encoding.TextMarshaler).MarshalText()
+		if err != nil || string(text) != want {
+			t.Errorf("%s is written as %s (%v), want %s", c.text, text, err, want)
+		}
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"10ms": 10 * time.Millisecond, "1us": time.Microsecond, "1.5s": 1500 * time.Millisecond, "1m30s": 90 * time.Second,
+		"1h": time.Hour, "10m": 10 * time.Minute, "24h": MaxDuration, "100ns": 100, "0s": 0, "67.108864ms": 67108864, "1h0m1s": time.Hour + time.Second,
+	} {
+		d, err := parseDuration(text)
+		if err != nil || d != want {
+			t.Errorf("%s is %v (%v), want %v", text, d, err, want)
+		}
+		if got := formatDuration(want); got != text {
+			t.Errorf("%v is written as %s, want %s", want, got, text)
+		}
+	}
+	if d, err := parseDuration("1µs"); err != nil || d != time.Microsecond {
+		t.Errorf("1µs is %v, %v", d, err)
+	}
+}
+
+// What an error shows of the file is short and cannot upset a terminal.
+func TestShown(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain": "plain", "": `""`, "two words": `"two words"`, "\x1b[31m": `"\x1b[31m"`, "\xff": `"\xff"`, "é": "é",
+		strings.Repeat("a", 99): strings.Repeat("a", 40) + "…",
+	} {
+		if got := shown(text); got != want {
+			t.Errorf("shown(%q) = %s, want %s", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestValidateNamesTheKey(t *testing.T) {
+	n := func(i int) *int { return &i }
+	for _, tc := range []struct {
+		name string
+		cfg  Config
+		keys []string
+	}{
+		{"nothing but a kind", Config{Kind: Stream}, nil},
+		{"no kind", Config{}, []string{"kind"}},
+		{"unknown kind", Config{Kind: "flood"}, []string{"kind"}},
+		{"one rank", Config{Kind: Halo, Ranks: 1}, []string{"ranks"}},
+		{"more ranks than hosts", Config{Kind: Halo, Ranks: 9}, []string{"ranks"}},
+		{"negative numbers", Config{Kind: Stream, Messages: -1, Bytes: -1, Depth: -1, Think: -1}, []string{"messages", "bytes", "depth", "think"}},
+		{"too much", Config{Kind: Stream, Messages: 1 << 30, Bytes: 1 << 30, Depth: 1 << 20}, []string{"messages", "bytes", "depth"}},
+		{"unknown service", Config{Kind: Random, Services: []string{"rc", "rd"}}, []string{"services[1]"}},
+		{"two services", Config{Kind: Stream, Services: []string{"rc", "srq"}}, []string{"services"}},
+		{"op of a kind without", Config{Kind: Random, Op: "send"}, []string{"op"}},
+		{"op of another kind", Config{Kind: PingPong, Op: "read"}, []string{"op"}},
+		{"datagrams are sent", Config{Kind: Stream, Services: []string{"ud"}, Op: "write"}, []string{"op"}},
+		{"datagrams are small", Config{Kind: Stream, Services: []string{"ud"}, Bytes: 5000}, []string{"bytes"}},
+		{"datagrams fit the MTU", Config{Kind: Stream, Services: []string{"ud"}, Bytes: 2000, MTU: []int{1024}}, []string{"bytes"}},
+		{"MTU", Config{Kind: Stream, MTU: []int{1024, 1500, 0}}, []string{"mtu[1]", "mtu[2]"}},
+		{"MTUs of random", Config{Kind: Random, MTU: []int{1024, 2048}}, []string{"mtu"}},
+		{"counts", Config{Kind: Stream, Retries: n(8), RNRRetries: n(-1)}, []string{"retries", "rnr_retries"}},
+		{"counts that fit", Config{Kind: Stream, Retries: n(0), RNRRetries: n(7)}, nil},
+		{"times", Config{Kind: Stream, Timeout: 3 * time.Hour, RNRTimer: time.Second}, []string{"timeout", "rnr_timer"}},
+		{"random does not reconnect", Config{Kind: Random, Reconnect: true, Failover: true}, []string{"reconnect", "failover"}},
+		{"unreliable ones cannot", Config{Kind: Stream, Services: []string{"uc"}, Reconnect: true}, []string{"services[0]"}},
+		{"pause without receives", Config{Kind: Stream, Op: "write", Pause: time.Millisecond}, []string{"pause"}},
+		{"pause in turns", Config{Kind: PingPong, Pause: time.Millisecond}, []string{"pause"}},
+		{"cm", Config{Kind: Incast, CM: true}, []string{"cm"}},
+		{"cm decides", Config{Kind: Stream, CM: true, Timeout: time.Millisecond}, []string{"cm"}},
+		{"excuses", Config{Kind: Stream, Excuses: []string{"loses", "late"}}, []string{"excuses[1]"}},
+		{"failover with xrc", Config{Kind: Stream, Services: []string{"xrc"}, Failover: true}, []string{"failover"}},
+	} {
+		err := tc.cfg.Validate(8, 2)
+		var found ConfigError
+		errors.As(err, &found)
+		var keys []string
+		for _, e := range found {
+			keys = append(keys, e.Key)
+		}
+		if fmt.Sprint(keys) != fmt.Sprint(tc.keys) || (err == nil) != (tc.keys == nil) {
+			t.Errorf("%s: %v, want complaints about %v", tc.name, err, tc.keys)
+		}
+	}
+	if err := (&Config{Kind: Stream, Failover: true}).Validate(2, 1); err == nil {
+		t.Error("failover on one rail is not refused")
+	}
+}
+
+// What is filled in must itself be valid, for every kind and service.
+func TestDefaultsAreValid(t *testing.T) {
+	for _, k := range Kinds() {
+		for _, s := range kinds[k].services {
+			c := Config{Kind: k, Services: []string{s}}.WithDefaults(4)
+			if err := c.Validate(4, 1); err != nil {
+				t.Errorf("%s over %s: %v", k, s, err)
+			}
+			if c.Ranks != 4 || c.Messages == 0 || c.Bytes == 0 || c.Depth == 0 || *c.Retries != 7 || *c.RNRRetries != 7 {
+				t.Errorf("%s: %+v", k, c)
+			}
+		}
+	}
+}
+
+func TestTimesAreRoundedUp(t *testing.T) {
+	for code := uint8(1); code < 32; code++ {
+		d := timeoutOf(code)
+		if got := timeoutCode(d); got != code {
+			t.Errorf("timeoutCode(%v) = %d, want %d", d, got, code)
+		}
+		if got := timeoutCode(d + 1); got != min(code+1, 31) {
+			t.Errorf("timeoutCode(%v) = %d, want %d", d+1, got, min(code+1, 31))
+		}
+	}
+	for i, r := range rnrTimers {
+		if got := rnrCode(r.wait); got != r.code {
+			t.Errorf("rnrCode(%v) = %d, want %d", r.wait, got, r.code)
+		}
+		if i > 0 && rnrTimers[i-1].wait >= r.wait {
+			t.Errorf("RNR timers are not in order at %v", r.wait)
+		}
+	}
+	if got := rnrCode(500 * time.Microsecond); got != 12 {
+		t.Errorf("rnrCode(500 µs) = %d, want 12, which is 640 µs", got)
+	}
+}
+
+func TestContentTellsMessagesApart(t *testing.T) {
+	pattern := newPattern(1, 10_000)
+	a, b := content{pattern, derive(1, 0, 1)}, content{pattern, derive(1, 1, 0)}
+	for _, n := range []int{0, 1, 3, 7, 8, 9, 255, 256, 257, 264, 5000, 10_000} {
+		buf := make([]byte, n)
+		a.fill(buf, 17)
+		if !a.right(buf, 17) {
+			t.Fatalf("%d bytes: a message is not what it is", n)
+		}
+		if n == 0 {
+			continue
+		}
+		if a.right(buf, 18) || b.right(buf, 17) {
+			t.Errorf("%d bytes: a message passes for another", n)
+		}
+		if got, ok := a.number(buf, 0, 100); ok != (n >= stampLen) || ok && got != 17 {
+			t.Errorf("%d bytes: number %d, %v", n, got, ok)
+		}
+		for i := range buf {
+			buf[i] ^= 0x80
+			if a.right(buf, 17) {
+				t.Fatalf("%d bytes: a damaged byte %d passes", n, i)
+			}
+			buf[i] ^= 0x80
+		}
+	}
+	// A packet of another message, in the place of this one's.
+	one, two := make([]byte, 5000), make([]byte, 5000)
+	a.fill(one, 1)
+	a.fill(two, 2)
+	copy(one[1024:2048], two[1024:2048])
+	if a.right(one, 1) {
+		t.Error("a packet of another message passes")
+	}
+	t.Log(a.describe(one, 1, 100))
+}
+
+func TestCheckingDoesNotAllocate(t *testing.T) {
+	c := content{newPattern(1, 4096), 5}
+	buf := make([]byte, 4096)
+	if n := testing.AllocsPerRun(100, func() {
+		c.fill(buf, 3)
+		if !c.right(buf, 3) {
+			t.Fatal("wrong")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkContent(b *testing.B) {
+	for _, n := range []int{64, 4096, 1 << 20} {
+		c := content{newPattern(1, n), 5}
+		buf := make([]byte, n)
+		b.Run(fmt.Sprintf("fill/%d", n), func(b *testing.B) {
+			b.SetBytes(int64(n))
+			for i := range b.N {
+				c.fill(buf, i)
+			}
+		})
+		c.fill(buf, 3)
+		b.Run(fmt.Sprintf("check/%d", n), func(b *testing.B) {
+			b.SetBytes(int64(n))
+			for range b.N {
+				if !c.right(buf, 3) {
+					b.Fatal("wrong")
+				}
+			}
+		})
+	}
+}
+
+func TestImmediateCountsWrap(t *testing.T) {
+	for _, near := range []int{0, 5, 1<<immBits - 3, 1 << immBits, 3<<immBits + 7} {
+		for _, delta := range []int{-5, 0, 1, 64, 4096} {
+			want := near + delta
+			if got := countOf(immediate(immCredit, want), near); got != want {
+				t.Errorf("countOf(%d) near %d = %d", want, near, got)
+			}
+		}
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	var h histogram
+	if h.summary() != nil {
+		t.Error("a summary of nothing")
+	}
+	for d := time.Duration(1); d < 1<<40; d = d*17/16 + 1 {
+		i := bucketOf(d)
+		if top := bucketTop(i); d > top || float64(top-d) > 0.016*float64(d)+1 {
+			t.Fatalf("%v is in bucket %d, which ends at %v", d, i, top)
+		}
+	}
+	for i := range 1000 {
+		h.add(time.Duration(i+1) * time.Microsecond)
+	}
+	s := h.summary()
+	near := func(got, want time.Duration) bool { return got >= want && got <= want*102/100 }
+	if s.Count != 1000 || s.Min != time.Microsecond || s.Max != time.Millisecond || s.Sum != 500500*time.Microsecond ||
+		!near(s.P50, 500*time.Microsecond) || !near(s.P99, 990*time.Microsecond) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A run is sampled some fifty to two hundred times, however long it takes.
+func TestSamplesAreFew(t *testing.T) {
+	for _, tc := range []struct {
+		step       time.Duration
+		messages   int
+		expected   int
+		concurrent bool
+		low, high  int
+	}{
+		{time.Microsecond, 1000, 1000, false, 50, 200},
+		{time.Microsecond, 1_000_000, 1_000_000, false, 50, 400},
+		{time.Millisecond, 1000, 1000, false, 50, 300},
+		{10 * time.Millisecond, 1000, 1000, true, 50, 300},
+		{time.Microsecond, 100_000, 100_000, true, 3, 6}, // 20 ms apart
+		{time.Microsecond, 100_000, 100, false, 50, 400}, // more than was thought
+	} {
+		var s sampler
+		s.expect(tc.expected)
+		taken, last := 0, time.Duration(0)
+		for i := range tc.messages {
+			now := time.Duration(i+1) * tc.step
+			if s.due(now, uint64(i), 0, tc.concurrent) {
+				if tc.concurrent && taken > 0 && now-last < realGap {
+					t.Errorf("%+v: samples %v apart", tc, now-last)
+				}
+				last = now
+				taken++
+			}
+		}
+		if taken < tc.low || taken > tc.high {
+			t.Errorf("%+v: %d samples", tc, taken)
+		}
+	}
+	// After a lull the first message is seen at once.
+	var s sampler
+	s.expect(1000)
+	for now := time.Duration(0); now < time.Second; now += time.Millisecond {
+		s.due(now, 10, 0, false)
+	}
+	if !s.due(time.Second+1, 11, 0, false) {
+		t.Error("the first message after a lull makes no sample")
+	}
+}
+
+func TestJournalIsBounded(t *testing.T) {
+	j := &journal{rank: &Rank{Control: silent{}}}
+	for range 1000 {
+		j.violation("something")
+		j.failed(0, 1, 0, verbs.WCRetryExcErr)
+	}
+	r := j.report()
+	if len(r.Violations) != MaxViolations+1 || r.Violations[MaxViolations] != "and 968 more like these" {
+		t.Errorf("%d violations, the last %q", len(r.Violations), r.Violations[len(r.Violations)-1])
+	}
+	if len(r.Failures) != MaxFailures || r.FailureCount != 1000 {
+		t.Errorf("%d failures of %d", len(r.Failures), r.FailureCount)
+	}
+}
+
+// silent is a Control that nobody listens to.
+type silent struct{ Control }
+
+func (silent) Mark(string) {}

@@ -1,0 +1,131 @@
+package workload
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+)
+
+// What a message holds follows from (seed, from, to, lane, number) alone. It is
+// a window of random bytes that begins elsewhere for every message, with a
+// stamp at the head of every chunk that says whose bytes these are. A chunk is
+// as small as the smallest packet, so that a packet which ends up in the wrong
+// place, in the wrong message, or not at all, shows; and all of it is written
+// and compared at the speed of memory.
+
+const (
+	chunkLen = 256 // the smallest MTU
+	stampLen = 8
+	// spread is how many beginnings the window has.
+	spread = 4096
+
+	golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
+)
+
+// mix turns x into a number that looks random (the finaliser of splitmix64).
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// derive returns a key of its own for each list of numbers under k.
+func derive(k uint64, ns ...int) uint64 {
+	for _, n := range ns {
+		k = mix(k + golden*(uint64(n)+1))
+	}
+	return k
+}
+
+// newPattern returns the random bytes that all messages of up to size bytes are
+// windows of.
+func newPattern(seed uint64, size int) []byte {
+	p := make([]byte, (size+spread+7)&^7)
+	for i := 0; i < len(p); i += 8 {
+		seed += golden
+		binary.LittleEndian.PutUint64(p[i:], mix(seed))
+	}
+	return p
+}
+
+// content makes and checks the messages of one flow.
+type content struct {
+	pattern []byte
+	key     uint64
+}
+
+// window returns the random bytes of message seq.
+func (c *content) window(seq, n int) []byte {
+	at := mix(c.key+uint64(seq)) % spread
+	return c.pattern[at : int(at)+n]
+}
+
+// stamp is the head of a chunk. Chunks of one message differ, and so do the
+// same chunks of two messages.
+func (c *content) stamp(seq, chunk int) uint64 { return c.key ^ (uint64(seq)<<24 | uint64(chunk)) }
+
+// fill writes message seq.
+func (c *content) fill(b []byte, seq int) {
+	copy(b, c.window(seq, len(b)))
+	for at := 0; at < len(b); at += chunkLen {
+		var s [stampLen]byte
+		binary.LittleEndian.PutUint64(s[:], c.stamp(seq, at/chunkLen))
+		copy(b[at:], s[:])
+	}
+}
+
+// right reports whether b is message seq.
+func (c *content) right(b []byte, seq int) bool {
+	window := c.window(seq, len(b))
+	at := 0
+	for chunk := 0; at+stampLen <= len(b); chunk++ {
+		if binary.LittleEndian.Uint64(b[at:]) != c.stamp(seq, chunk) {
+			return false
+		}
+		end := min(at+chunkLen, len(b))
+		if !bytes.Equal(b[at+stampLen:end], window[at+stampLen:end]) {
+			return false
+		}
+		at = end
+	}
+	if at < len(b) { // too short for a stamp
+		var s [stampLen]byte
+		binary.LittleEndian.PutUint64(s[:], c.stamp(seq, at/chunkLen))
+		return bytes.Equal(b[at:], s[:len(b)-at])
+	}
+	return true
+}
+
+// number reads which message the bytes at a chunk's head belong to.
+func (c *content) number(b []byte, chunk, messages int) (seq int, ok bool) {
+	if len(b) < stampLen {
+		return 0, false
+	}
+	x := binary.LittleEndian.Uint64(b) ^ c.key
+	if int(x&(1<<24-1)) != chunk || x>>24 >= uint64(messages) {
+		return 0, false
+	}
+	return int(x >> 24), true
+}
+
+// describe says how b differs from message seq.
+func (c *content) describe(b []byte, seq, messages int) string {
+	want := make([]byte, len(b))
+	c.fill(want, seq)
+	for i := range b {
+		if b[i] == want[i] {
+			continue
+		}
+		n := i
+		for n < len(b) && b[n] != want[n] {
+			n++
+		}
+		s := fmt.Sprintf("byte %d of %d is %#02x, not %#02x (%d in a row differ)", i, len(b), b[i], want[i], n-i)
+		chunk := i / chunkLen
+		if other, ok := c.number(b[chunk*chunkLen:], chunk, messages); ok && other != seq {
+			s += fmt.Sprintf("; the bytes from %d on are those of message %d", chunk*chunkLen, other)
+		}
+		return s
+	}
+	return "it is right"
+}

@@ -1,0 +1,279 @@
+package workload
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// random is one end of the checked work of package traffic: every verb of the
+// services asked for, by chance, between two ranks.
+type random struct {
+	rank *Rank
+	cfg  Config
+	peer int // -1 where the number of ranks is odd and nobody is left
+	nic  *NIC
+	log  *journal
+	live live
+
+	work  *traffic.Workload
+	end   *traffic.End
+	pulse time.Duration // of the last look
+}
+
+func newRandom(cfg Config, r *Rank) *random {
+	w := &random{rank: r, cfg: cfg, peer: r.Rank ^ 1}
+	if w.peer >= cfg.Ranks || r.Rank >= cfg.Ranks {
+		w.peer = -1
+	}
+	w.nic = &r.NICs[r.Rank/2%len(r.NICs)]
+	return w
+}
+
+// Run does the work.
+func (w *random) Run() (*Report, error) {
+	w.log = newJournal(w.rank)
+	if w.peer < 0 {
+		w.live.publish(w.rank.Proc.Now(), "no partner: the number of ranks is odd")
+		return w.log.report(), nil
+	}
+	err := w.run()
+	var broken *traffic.Violation
+	switch {
+	case errors.As(err, &broken):
+		about := ""
+		if strings.Contains(err.Error(), "checking memory") {
+			about = "memory of "
+		}
+		w.log.violation("%s%s with %s: %v", about, hostOf(w.rank.Rank), hostOf(w.peer), broken)
+		err = nil
+	case errors.Is(err, ErrGone):
+		w.log.mark("%s is gone", hostOf(w.peer))
+		err = nil
+	case err != nil:
+		err = fmt.Errorf("rank %d: %w", w.rank.Rank, err)
+	default:
+		w.log.mark("done")
+	}
+	return w.report(), err
+}
+
+func (w *random) run() (err error) {
+	w.live.publish(w.rank.Proc.Now(), "waiting for "+hostOf(w.peer)+" to say which MTU it has")
+	mtu, err := w.agree()
+	if err != nil {
+		return err
+	}
+	w.work = w.workload(mtu)
+	w.end, err = traffic.NewEnd(traffic.Env{
+		Device: &breakable{w.nic.Device, &w.live}, Peer: &pairExchange{w.rank.Control, w.peer}, GIDIndex: w.nic.GIDIndex,
+		Patience: w.rank.Patience, Concurrent: w.rank.Concurrent, Watch: true, Pulse: w.look,
+	}, w.work, traffic.Side(w.rank.Rank%2))
+	if err != nil {
+		return err
+	}
+	expected := 0
+	for i := range w.work.Lanes {
+		expected += w.work.Lanes[i].Messages[0]
+	}
+	w.log.samples.expect(expected)
+	_, err = w.end.Run(w.rank.Proc)
+	return err
+}
+
+// agree returns the smaller of the two ends' MTUs: what is planned depends on
+// it, and both ends must plan the same.
+func (w *random) agree() (verbs.MTU, error) {
+	port, err := w.nic.Device.QueryPort(1)
+	if err != nil {
+		return 0, err
+	}
+	mine := port.ActiveMTU
+	if n := w.cfg.mtu(w.rank.Rank); n != 0 {
+		mine = verbs.MTUFor(n)
+	}
+	b, err := json.Marshal(mine)
+	if err != nil {
+		return 0, err
+	}
+	if err := w.rank.Control.Send(w.peer, b); err != nil {
+		return 0, err
+	}
+	wait := verbs.Forever
+	if w.rank.Patience > 0 {
+		wait = w.rank.Patience
+	}
+	if b, err = w.rank.Control.Recv(w.peer, wait); err != nil {
+		if errors.Is(err, verbs.ErrTimeout) {
+			return 0, &StuckError{After: wait, Waits: w.Status()}
+		}
+		return 0, err
+	}
+	var theirs verbs.MTU
+	if err := json.Unmarshal(b, &theirs); err != nil {
+		return 0, fmt.Errorf("MTU of rank %d: %w", w.peer, err)
+	}
+	return min(mine, theirs), nil
+}
+
+// workload is what the two ends exchange, the same at both.
+func (w *random) workload(mtu verbs.MTU) *traffic.Workload {
+	cfg := &w.cfg
+	work := &traffic.Workload{
+		Seed: derive(w.rank.Seed, w.rank.Rank/2), CQs: 1, SharedWords: 2,
+		Network: traffic.Network{
+			Loses: cfg.excused(ExcuseLoses), Duplicates: cfg.excused(ExcuseDuplicates),
+			Reorders: cfg.excused(ExcuseReorders), GivesUp: cfg.excused(ExcuseGivesUp),
+		},
+	}
+	if cfg.Spin {
+		work.Wakeup = traffic.ByPolling
+	}
+	for _, s := range cfg.Services {
+		work.Lanes = append(work.Lanes, w.lanes(s, mtu)...)
+	}
+	timeout, rnr := cfg.timing(w.rank.Concurrent)
+	for i := range work.Lanes {
+		l := &work.Lanes[i]
+		// Sequence numbers begin shortly before they wrap.
+		l.FirstPSN = [2]uint32{1<<24 - 20 - uint32(i), 1<<24 - 200}
+		l.MTU, l.Timeout, l.MinRNRTimer = mtu, timeout, rnr
+		l.RetryCnt, l.RNRRetry = uint8(*cfg.Retries), uint8(*cfg.RNRRetries)
+		l.SendDepth = cfg.Depth
+		if cfg.Pause > 0 && l.Service.Reliable() {
+			l.RecvRhythm = traffic.Rhythm{Batch: max(1, cfg.Depth/4), Pause: cfg.Pause}
+		}
+		if cfg.Think > 0 {
+			l.SendRhythm = traffic.Rhythm{Batch: 1, Pause: cfg.Think}
+		}
+	}
+	return work
+}
+
+// lanes are the connections of a service.
+func (w *random) lanes(service string, mtu verbs.MTU) []traffic.Lane {
+	n, size := w.cfg.Messages, w.cfg.Bytes
+	switch service {
+	case ServiceSRQ:
+		// Two connections draw on one queue.
+		two := []traffic.Lane{traffic.NewLane(traffic.RC, n-n/2, size), traffic.NewLane(traffic.RC, n/2, size)}
+		for i := range two {
+			two[i].SharedReceives = true
+		}
+		return two
+	case ServiceXRC:
+		return []traffic.Lane{traffic.NewLane(traffic.XRC, n, size)}
+	case ServiceUC:
+		return []traffic.Lane{traffic.NewLane(traffic.UC, n, size)}
+	case ServiceUD:
+		return []traffic.Lane{traffic.NewLane(traffic.UD, n, min(size, mtu.Bytes()))}
+	}
+	return []traffic.Lane{traffic.NewLane(traffic.RC, n, size)}
+}
+
+// look tells the launcher how far things are, now and then.
+func (w *random) look() {
+	now := w.rank.Proc.Now()
+	gap := simTick
+	if w.rank.Concurrent {
+		gap = realGap
+	}
+	if now-w.pulse < gap && w.pulse > 0 {
+		return
+	}
+	if w.pulse == 0 {
+		w.log.mark("connected")
+	}
+	w.pulse = max(now, 1)
+	w.live.publish(now, w.end.Status())
+	var messages, bytes uint64
+	for _, l := range w.end.Result().Lanes {
+		messages += uint64(l.Received.Delivered)
+		bytes += uint64(l.Received.Bytes)
+	}
+	if w.log.messages == 0 && messages > 0 {
+		w.log.mark("first data")
+	}
+	w.log.messages, w.log.bytes = messages, bytes
+	w.log.sample(now)
+}
+
+func (w *random) report() *Report {
+	if w.end == nil {
+		return w.log.report()
+	}
+	now := w.rank.Proc.Now()
+	w.live.publish(now, w.end.Status())
+	result := w.end.Result()
+	w.log.messages, w.log.bytes = 0, 0
+	var flows []Flow
+	for i, l := range result.Lanes {
+		flows = append(flows, Flow{
+			Peer: w.peer, Rail: w.nic.Rail, Service: w.serviceOf(i), Posted: l.Sent.Posted, Acked: l.Sent.Completed,
+			Expected: w.work.Lanes[i].Messages[1-w.rank.Rank%2], Arrived: l.Received.Delivered,
+			Twice: l.Received.Duplicated, Swapped: l.Received.Reordered, Bytes: l.Received.Bytes,
+		})
+		w.log.messages += uint64(l.Received.Delivered)
+		w.log.bytes += uint64(l.Received.Bytes)
+		w.log.checked += l.Received.Bytes
+		if l.Sent.Failed != verbs.WCSuccess {
+			w.log.failed(now, w.peer, w.nic.Rail, l.Sent.Failed)
+		}
+	}
+	w.log.tell(now)
+	r := w.log.report()
+	r.Elapsed, r.Flows = result.Elapsed, flows
+	return r
+}
+
+// serviceOf is the name of a lane's service.
+func (w *random) serviceOf(lane int) string {
+	for _, s := range w.cfg.Services {
+		n := 1
+		if s == ServiceSRQ {
+			n = 2
+		}
+		if lane < n {
+			return s
+		}
+		lane -= n
+	}
+	return ""
+}
+
+// Status says how far the program has come.
+func (w *random) Status() string { return w.live.status() }
+
+// Break moves the rank's queue pairs to Error.
+func (w *random) Break() error { return w.live.breakAll() }
+
+// pairExchange is a Control as one of two ranks sees it.
+type pairExchange struct {
+	control Control
+	peer    int
+}
+
+func (x *pairExchange) Send(msg []byte) error { return x.control.Send(x.peer, msg) }
+
+func (x *pairExchange) Recv(timeout time.Duration) ([]byte, error) {
+	return x.control.Recv(x.peer, timeout)
+}
+
+// breakable is a device that keeps in mind which queue pairs were made.
+type breakable struct {
+	verbs.Context
+	live *live
+}
+
+func (b *breakable) CreateQP(in verbs.QPInit) (verbs.QP, error) {
+	q, err := b.Context.CreateQP(in)
+	if err == nil {
+		b.live.add(q)
+	}
+	return q, err
+}

@@ -1,0 +1,158 @@
+package workload_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/scenarios/workload"
+	"github.com/fabrictest/fabrictest/scenarios/workload/insim"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// rig is a simulated fabric: every rail is a switch with a port of each host.
+type rig struct {
+	*sim.World
+	t     testing.TB
+	hub   *insim.Hub
+	nets  []*sim.Net
+	ports [][]*sim.Port     // by rail and host
+	nics  [][]verbs.Context // by host and rail
+	// disguise, if set, puts a device into the place of another.
+	disguise func(host int, dev verbs.Context) verbs.Context
+	patience time.Duration
+	seed     uint64
+
+	programs []workload.Program
+	procs    []*sim.Proc
+	reports  []*workload.Report
+	errs     []error
+	marks    []string
+	samples  [][]workload.Sample
+}
+
+const rigSeed = 7
+
+func newRig(t testing.TB, hosts, rails int, specs ...impair.Spec) *rig {
+	t.Helper()
+	w := sim.New(sim.Config{Seed: rigSeed, MaxEvents: 50_000_000})
+	r := &rig{World: w, t: t, hub: insim.New(w, hosts), nics: make([][]verbs.Context, hosts), patience: 20 * time.Second, seed: rigSeed}
+	r.samples = make([][]workload.Sample, hosts)
+	r.hub.OnMark = func(rank int, at time.Duration, what string) {
+		r.marks = append(r.marks, fmt.Sprintf("%v host%d %s", at, rank, what))
+	}
+	r.hub.OnSample = func(rank int, s workload.Sample) { r.samples[rank] = append(r.samples[rank], s) }
+	for rail := range rails {
+		net, err := sim.NewNet(w, sim.NetConfig{Name: fmt.Sprint("rail", rail)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.nets = append(r.nets, net)
+		var ports []*sim.Port
+		for host := range hosts {
+			p, err := net.Attach(sim.PortConfig{
+				Name: fmt.Sprintf("host%d", host), Addrs: []netip.Addr{netip.MustParseAddr(fmt.Sprintf("fd00:%x::%x", rail, host+1))},
+				Link: sim.LinkConfig{RateBps: 100e9, Latency: time.Microsecond, MTU: 4200, OverheadBytes: 38},
+				Up:   impair.Config{Specs: specs},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ports = append(ports, p)
+			d, err := softroce.InWorld(w, p, p, softroce.Config{Name: fmt.Sprintf("host%d/rdma%d", host, rail)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.nics[host] = append(r.nics[host], d)
+		}
+		r.ports = append(r.ports, ports)
+	}
+	return r
+}
+
+// start makes the programs of all ranks.
+func (r *rig) start(cfg workload.Config) {
+	r.t.Helper()
+	size := len(r.nics)
+	r.programs, r.procs = make([]workload.Program, size), make([]*sim.Proc, size)
+	r.reports, r.errs = make([]*workload.Report, size), make([]error, size)
+	for rank := range size {
+		r.procs[rank] = r.World.Go(fmt.Sprintf("host%d", rank), func(p *sim.Proc) error {
+			defer r.hub.End(rank)
+			in := &workload.Rank{Rank: rank, Size: size, Seed: r.seed, Proc: p, Control: r.hub.Control(rank), Patience: r.patience}
+			for rail, d := range r.nics[rank] {
+				if r.disguise != nil {
+					d = r.disguise(rank, d)
+				}
+				in.NICs = append(in.NICs, workload.NIC{Device: d, Rail: rail})
+			}
+			program, err := workload.New(cfg, in)
+			if err != nil {
+				return err
+			}
+			r.programs[rank] = program
+			r.reports[rank], r.errs[rank] = program.Run()
+			return nil
+		})
+	}
+}
+
+// run runs the workload and returns what the ranks saw.
+func (r *rig) run(cfg workload.Config) []*workload.Report {
+	r.t.Helper()
+	r.start(cfg)
+	if err := r.RunPrograms(); err != nil {
+		r.t.Fatal(err)
+	}
+	for rank, err := range r.errs {
+		if err != nil {
+			r.t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+	return r.reports
+}
+
+// clean checks that everything arrived, once and in order.
+func clean(t testing.TB, reports []*workload.Report) {
+	t.Helper()
+	for _, r := range reports {
+		if len(r.Violations) > 0 {
+			t.Errorf("rank %d: %s", r.Rank, strings.Join(r.Violations, "\n"))
+		}
+		for _, f := range r.Flows {
+			if f.Arrived != f.Expected || f.Twice != 0 || f.Swapped != 0 {
+				t.Errorf("rank %d: %+v", r.Rank, f)
+			}
+		}
+	}
+}
+
+func noFailures(t testing.TB, reports []*workload.Report) {
+	t.Helper()
+	for _, r := range reports {
+		if r.FailureCount > 0 {
+			t.Errorf("rank %d: %+v", r.Rank, r.Failures)
+		}
+	}
+}
+
+func text(v any) string {
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// breakRank breaks the queue pairs of a rank, from a program of its own.
+func (r *rig) breakRank(rank int) {
+	r.World.Go(fmt.Sprintf("what breaks host%d", rank), func(*sim.Proc) error {
+		return r.programs[rank].(workload.Breaker).Break()
+	})
+}

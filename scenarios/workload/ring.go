@@ -1,0 +1,148 @@
+package workload
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// ring is receives of one size, posted again and again: a queue pair's own, or
+// those of a shared receive queue.
+type ring struct {
+	n      *node
+	num    int   // in work request IDs
+	owner  *conn // nil where several connections receive from it
+	mem    *memory
+	room   int // bytes of a slot; 0 where only notices are received
+	shared bool
+
+	queue interface {
+		PostRecv([]verbs.RecvWR) (int, error)
+	}
+	wrs     []verbs.RecvWR // by slot
+	batch   []verbs.RecvWR // what is posted at once
+	posted  []bool         // by slot
+	order   []int          // slots in the order of posting, oldest at head
+	head    int
+	waiting int   // slots posted
+	free    []int // slots not posted
+
+	// A slow receiver posts at most few at a time, and pause apart.
+	few    int
+	nextAt time.Duration
+}
+
+// Work request IDs: receives have the top bit, the ring and the slot; requests
+// the connection, its epoch and a number.
+const (
+	recvBit   = 1 << 63
+	ringShift = 32
+	connShift = 48
+	epochMask = 1<<16 - 1
+	seqMask   = 1<<32 - 1
+)
+
+func (n *node) newRing(mem *memory, slots, room int) *ring {
+	r := &ring{
+		n: n, num: len(n.rings), mem: mem, room: room,
+		wrs: make([]verbs.RecvWR, slots), batch: make([]verbs.RecvWR, 0, slots),
+		posted: make([]bool, slots), order: make([]int, slots), free: make([]int, 0, slots),
+	}
+	sges := make([]verbs.SGE, slots)
+	for i := range r.wrs {
+		r.wrs[i].WRID = recvBit | uint64(r.num)<<ringShift | uint64(i)
+		if room > 0 {
+			r.wrs[i].SGL = sges[i : i+1]
+		}
+	}
+	n.rings = append(n.rings, r)
+	return r
+}
+
+// attach gives the ring a queue to post to and posts all slots, or as many as a
+// slow receiver does.
+func (r *ring) attach(on *rail, queue interface {
+	PostRecv([]verbs.RecvWR) (int, error)
+}) error {
+	r.queue = queue
+	r.head, r.waiting = 0, 0
+	r.free = r.free[:0]
+	for i := range r.wrs {
+		r.posted[i] = false
+		r.free = append(r.free, i)
+		if r.room > 0 {
+			r.wrs[i].SGL[0] = r.mem.sge(i*r.room, r.room)
+		}
+	}
+	r.few, r.nextAt = len(r.wrs), 0
+	if on.n.cfg.Pause > 0 {
+		r.few = max(1, min(on.n.cfg.Depth/4, len(r.wrs)))
+	}
+	_, err := r.refill()
+	return err
+}
+
+// refill posts the slots that are free. It reports whether it did.
+func (r *ring) refill() (bool, error) {
+	pause := r.n.cfg.Pause
+	if len(r.free) == 0 || pause > 0 && (r.waiting > 0 || r.n.now < r.nextAt) {
+		return false, nil
+	}
+	k := min(len(r.free), r.few)
+	r.batch = r.batch[:0]
+	for _, slot := range r.free[:k] {
+		r.batch = append(r.batch, r.wrs[slot])
+	}
+	done, err := r.queue.PostRecv(r.batch)
+	for _, slot := range r.free[:done] {
+		r.posted[slot] = true
+		r.order[(r.head+r.waiting)%len(r.order)] = slot
+		r.waiting++
+	}
+	r.free = append(r.free[:0], r.free[done:]...)
+	if err != nil {
+		return done > 0, fmt.Errorf("posting a receive: %w", err)
+	}
+	return done > 0, nil
+}
+
+// take notes that a slot has completed; what is wrong about it is returned. The
+// slot's bytes are good until it is posted again.
+func (r *ring) take(slot int) (wrong string) {
+	if slot >= len(r.wrs) || !r.posted[slot] {
+		return fmt.Sprintf("receive %d completed, which was not posted or had completed", slot)
+	}
+	if want := r.order[r.head]; !r.shared && slot != want {
+		wrong = fmt.Sprintf("receive %d completed before receive %d, which was posted before it", slot, want)
+	}
+	r.forget(slot)
+	r.posted[slot] = false
+	r.waiting--
+	r.free = append(r.free, slot)
+	if pause := r.n.cfg.Pause; pause > 0 && r.waiting == 0 {
+		r.nextAt = r.n.now + pause
+		r.n.timer(r.nextAt)
+	}
+	return wrong
+}
+
+// forget takes a slot out of the order, which is at its head unless something is
+// wrong or the queue is shared.
+func (r *ring) forget(slot int) {
+	size := len(r.order)
+	i := 0
+	for r.order[(r.head+i)%size] != slot {
+		i++
+	}
+	for ; i > 0; i-- {
+		r.order[(r.head+i)%size] = r.order[(r.head+i-1)%size]
+	}
+	r.head = (r.head + 1) % size
+}
+
+// bytes is what a slot holds.
+func (r *ring) bytes(slot, n int) []byte {
+	at := slot * r.room
+	return r.mem.buf[at : at+min(n, r.room)]
+}

@@ -1,0 +1,155 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// live is what others may look at and reach for while the program runs. The
+// lock is never held over a verb: in a simulated world that would park.
+type live struct {
+	mu   sync.Mutex
+	text string
+	at   time.Duration
+	qps  []verbs.QP // that are connected
+	made bool       // there has been one
+}
+
+func (l *live) publish(at time.Duration, text string) {
+	l.mu.Lock()
+	l.text, l.at = text, at
+	l.mu.Unlock()
+}
+
+func (l *live) status() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.text == "" {
+		return "not started"
+	}
+	return fmt.Sprintf("at %v: %s", l.at, l.text)
+}
+
+func (l *live) add(qps ...verbs.QP) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.made = true
+	for _, q := range qps {
+		if q != nil {
+			l.qps = append(l.qps, q)
+		}
+	}
+}
+
+func (l *live) remove(qps ...verbs.QP) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, gone := range qps {
+		for i, q := range l.qps {
+			if q == gone {
+				l.qps = append(l.qps[:i], l.qps[i+1:]...)
+				break
+			}
+		}
+	}
+}
+
+// breakAll moves the queue pairs there are to Error; between two connections
+// there may be none.
+func (l *live) breakAll() error {
+	l.mu.Lock()
+	qps, made := append([]verbs.QP(nil), l.qps...), l.made
+	l.mu.Unlock()
+	if !made {
+		return errors.New("there is no queue pair to break: the program has not connected one yet")
+	}
+	var errs []error
+	for _, q := range qps {
+		err := q.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
+		if err != nil && !errors.Is(err, verbs.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Break moves the rank's queue pairs to Error.
+func (n *node) Break() error { return n.live.breakAll() }
+
+// Status says how far the program has come, as of its last wait.
+func (n *node) Status() string { return n.live.status() }
+
+func (n *node) noteQPs(qps ...verbs.QP)   { n.live.add(qps...) }
+func (n *node) forgetQPs(qps ...verbs.QP) { n.live.remove(qps...) }
+
+// maxLines is how many connections a status tells of.
+const maxLines = 8
+
+// publish writes down how far things are.
+func (n *node) publish() {
+	if n.unfinished > 0 && n.live.at != 0 && n.now-n.live.at < n.tick() {
+		return
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d of %d connections to go, %d messages received", n.cfg.Kind, n.unfinished, len(n.conns), n.log.messages)
+	lines := 0
+	for _, c := range n.conns {
+		if c.state == connOver {
+			continue
+		}
+		if lines++; lines > maxLines {
+			fmt.Fprintf(&b, "\n  and %d more", n.unfinished-maxLines)
+			break
+		}
+		b.WriteString("\n  ")
+		b.WriteString(c.status())
+	}
+	n.live.publish(n.now, b.String())
+}
+
+// status says what the connection waits for.
+func (c *conn) status() string {
+	s := fmt.Sprintf("%s on rail %d: %v", hostOf(c.peer), c.rail.num, c.state)
+	if c.epoch > 0 {
+		s += fmt.Sprintf(" for the %s time", ordinal(c.epoch+1))
+	}
+	if p := c.out; p != nil {
+		s += fmt.Sprintf("; sent %d of %d, %d acknowledged", p.next, p.total, p.acked)
+		switch {
+		case c.state != connUp || p.complete():
+		case p.next-p.acked > 0:
+			s += ", waits for an acknowledgement"
+		case p.next == p.allowed:
+			s += ", waits for its turn"
+		default:
+			s += ", waits for the receiver to take some"
+		}
+	}
+	if x := c.in; x != nil {
+		s += fmt.Sprintf("; received %d of %d", x.arrived, x.total)
+		if c.state == connUp && x.arrived < x.total {
+			s += ", waits for more"
+		}
+	}
+	if c.saidDone && !c.peerDone {
+		s += "; done, waits for the peer to be"
+	}
+	return s
+}
+
+func ordinal(n int) string {
+	switch {
+	case n%10 == 1 && n%100 != 11:
+		return fmt.Sprint(n, "st")
+	case n%10 == 2 && n%100 != 12:
+		return fmt.Sprint(n, "nd")
+	case n%10 == 3 && n%100 != 13:
+		return fmt.Sprint(n, "rd")
+	}
+	return fmt.Sprint(n, "th")
+}

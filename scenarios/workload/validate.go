@@ -1,0 +1,238 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// KeyError is something wrong with one key of a Config.
+type KeyError struct {
+	Key     string // as in a scenario: "rnr_retries", "services[1]"
+	Problem string // with what would be right
+}
+
+// Error names the key.
+func (e KeyError) Error() string { return e.Key + ": " + e.Problem }
+
+// ConfigError is everything that is wrong with a Config.
+type ConfigError []KeyError
+
+// Error lists the problems, one a line.
+func (e ConfigError) Error() string {
+	lines := make([]string, len(e))
+	for i := range e {
+		lines[i] = e[i].Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Limits of what a Config may ask for. They keep a slip of the pen from taking
+// all of a machine's memory.
+const (
+	MaxRanks    = 1024
+	MaxMessages = 1 << 24
+	MaxBytes    = 64 << 20
+	MaxDepth    = 4096
+	maxRandom   = 1 << 20 // messages: random keeps a plan of them all
+)
+
+// Validate reports what cannot work on a fabric of so many hosts with so many
+// rails each; the error is a ConfigError. What is left out is not wrong.
+func (c *Config) Validate(hosts, rails int) error {
+	v := validator{cfg: c}
+	k, ok := kinds[c.Kind]
+	if !ok {
+		v.bad("kind", "%q is none of %s", c.Kind, join(Kinds()))
+		return v.errs
+	}
+	v.ranks(k, hosts)
+	v.traffic(k)
+	v.transport(k)
+	v.manners(k, rails)
+	if len(v.errs) == 0 {
+		return nil
+	}
+	return v.errs
+}
+
+// Kinds lists the workloads.
+func Kinds() []Kind { return []Kind{Stream, PingPong, Random, Incast, AllToAll, Halo, Calls} }
+
+type validator struct {
+	cfg  *Config
+	errs ConfigError
+}
+
+func (v *validator) bad(key, format string, args ...any) {
+	v.errs = append(v.errs, KeyError{key, fmt.Sprintf(format, args...)})
+}
+
+func (v *validator) within(key string, n, low, high int) {
+	if n < low || n > high {
+		v.bad(key, "%d is not in %d to %d", n, low, high)
+	}
+}
+
+func (v *validator) oneOf(key, got string, of []string) {
+	if !slices.Contains(of, got) {
+		v.bad(key, "%q is not for %s, which takes %s", got, v.cfg.Kind, join(of))
+	}
+}
+
+func join[T ~string](all []T) string {
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = string(s)
+	}
+	return strings.Join(names, ", ")
+}
+
+func (v *validator) ranks(k rules, hosts int) {
+	n := v.cfg.Ranks
+	if n == 0 {
+		n = hosts
+	}
+	switch {
+	case n < k.minRanks:
+		v.bad("ranks", "%d ranks: %s needs at least %d", n, v.cfg.Kind, k.minRanks)
+	case n > hosts:
+		v.bad("ranks", "%d ranks on %d hosts: there is one a host", n, hosts)
+	case n > MaxRanks:
+		v.bad("ranks", "%d ranks: at most %d", n, MaxRanks)
+	}
+}
+
+func (v *validator) traffic(k rules) {
+	c := v.cfg
+	if c.Messages != 0 {
+		most := MaxMessages
+		if c.Kind == Random {
+			most = maxRandom
+		}
+		v.within("messages", c.Messages, 1, most)
+	}
+	if c.Bytes != 0 {
+		v.within("bytes", c.Bytes, 1, MaxBytes)
+	}
+	if c.Depth != 0 {
+		low := 1
+		if c.Kind == Random {
+			low = 2
+		}
+		v.within("depth", c.Depth, low, MaxDepth)
+	}
+	for i, s := range c.Services {
+		v.oneOf(fmt.Sprintf("services[%d]", i), s, k.services)
+	}
+	if len(c.Services) > 1 && c.Kind != Random {
+		v.bad("services", "only random takes more than one")
+	}
+	if c.Op != "" {
+		if len(k.ops) == 0 {
+			v.bad("op", "%s chooses its operations itself: leave it out", c.Kind)
+			return
+		}
+		v.oneOf("op", c.Op, k.ops)
+	}
+	v.service()
+}
+
+// service checks what the services cannot do.
+func (v *validator) service() {
+	c := v.cfg
+	for i, s := range c.Services {
+		switch {
+		case c.Kind == Random:
+			// Its datagrams are cut to the MTU.
+		case !reliable(s) && c.Op != "" && c.Op != OpSend:
+			v.bad("op", "over %s a %s only sends; random writes over uc too", s, c.Kind)
+		case s == ServiceUD && c.Bytes > v.datagramLimit():
+			v.bad("bytes", "%d bytes do not fit a datagram of %d", c.Bytes, v.datagramLimit())
+		}
+		if !reliable(s) && c.Kind != Random && (c.Reconnect || c.Failover) {
+			v.bad(fmt.Sprintf("services[%d]", i), "%s has no acknowledgements to connect anew by: leave reconnect and failover out", s)
+		}
+	}
+}
+
+func (v *validator) datagramLimit() int {
+	if len(v.cfg.MTU) == 0 {
+		return verbs.MTU4096.Bytes()
+	}
+	return slices.Min(v.cfg.MTU)
+}
+
+func (v *validator) transport(k rules) {
+	c := v.cfg
+	for i, n := range c.MTU {
+		if n <= 0 || verbs.MTUFor(n).Bytes() != n {
+			v.bad(fmt.Sprintf("mtu[%d]", i), "%d is none of 256, 512, 1024, 2048, 4096", n)
+		}
+	}
+	if len(c.MTU) > 1 && c.Kind == Random {
+		v.bad("mtu", "random has one MTU for both ends")
+	}
+	if c.Retries != nil {
+		v.within("retries", *c.Retries, 0, 7)
+	}
+	if c.RNRRetries != nil {
+		v.within("rnr_retries", *c.RNRRetries, 0, 7)
+	}
+	for _, d := range []struct {
+		key   string
+		value time.Duration
+		most  time.Duration
+	}{
+		{"timeout", c.Timeout, timeoutOf(31)},
+		{"rnr_timer", c.RNRTimer, rnrTimers[len(rnrTimers)-1].wait},
+		{"pause", c.Pause, time.Hour},
+		{"think", c.Think, time.Hour},
+	} {
+		if d.value < 0 || d.value > d.most {
+			v.bad(d.key, "%v is not in 0 to %v", d.value, d.most)
+		}
+	}
+	if c.CM && !k.cm {
+		v.bad("cm", "%s connects its queue pairs itself; stream, pingpong and calls can use the connection manager", c.Kind)
+	}
+	if (c.CM || c.Kind == Calls) && (len(c.MTU) > 0 || c.Timeout != 0 || c.RNRTimer != 0) {
+		v.bad("cm", "the connection manager chooses mtu, timeout and rnr_timer: leave them out")
+	}
+	if c.CM && c.service() != ServiceRC && c.service() != ServiceSRQ {
+		v.bad("cm", "connections through the connection manager are of rc or srq, not %s", c.service())
+	}
+}
+
+// manners checks how errors are dealt with and completions waited for.
+func (v *validator) manners(k rules, rails int) {
+	c := v.cfg
+	if c.Reconnect && !k.reconnect {
+		v.bad("reconnect", "%s does not connect anew: its model follows one connection", c.Kind)
+	}
+	if c.Failover {
+		switch {
+		case !k.reconnect || c.Kind == Calls:
+			v.bad("failover", "%s stays on one rail", c.Kind)
+		case slices.Contains(c.Services, ServiceXRC):
+			v.bad("failover", "xrc stays on one rail: its receive queue belongs to one NIC")
+		case rails < 2:
+			v.bad("failover", "there is one rail only: fabric.rails gives hosts more")
+		}
+	}
+	if c.Pause != 0 && !k.pause {
+		v.bad("pause", "a receiver of %s cannot be slow: each message waits for the one before", c.Kind)
+	}
+	if c.Pause != 0 && c.Kind != Random && c.Op != "" && c.Op != OpSend {
+		v.bad("pause", "only op: send waits for receives, %s does not", c.Op)
+	}
+	if c.Kind == Calls && c.Spin {
+		v.bad("spin", "calls wait for events")
+	}
+	for i, e := range c.Excuses {
+		v.oneOf(fmt.Sprintf("excuses[%d]", i), e, []string{ExcuseLoses, ExcuseDuplicates, ExcuseReorders, ExcuseGivesUp})
+	}
+}
