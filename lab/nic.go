@@ -13,7 +13,7 @@ import (
 // callsHeld is how many connections a NIC's manager keeps where they are made
 // and torn down all the time: enough for those in use and in time wait, and few
 // enough that one which forgets to free them is soon found out.
-const callsHeld = 256
+const callsHeld = 16
 
 // NICConfig returns how the NICs of a host are made: what the scenario says of
 // them, and quirks besides, on every host. What depends on the place (name,

@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"bytes"
+	"encoding/xml"
 	"errors"
 	"os"
 	"path/filepath"
@@ -151,6 +152,12 @@ func FuzzRead(f *testing.F) {
 		again, err := report.Read(bytes.NewReader(written(t, run)))
 		if err != nil || !reflect.DeepEqual(again, run) {
 			t.Fatalf("%v: read, written and read again:\n%+v\n%+v", err, run, again)
+		}
+		if page := html(t, run); strings.Count(page, "<script") != 1 || strings.Contains(page, "ZgotmplZ") {
+			t.Fatalf("the page has something in it:\n%s", page)
+		}
+		if err := xml.Unmarshal(junit(t, run), new(parsedJUnit)); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

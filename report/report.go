@@ -56,7 +56,9 @@ type Result struct {
 	Tags        []string `json:"tags,omitempty"`
 	Tier        string   `json:"tier"` // sim or netns
 	Seed        uint64   `json:"seed"` // that it was run with
-	Verdict     Verdict  `json:"verdict"`
+	// Quirks are the defects that every NIC was given besides the scenario's own.
+	Quirks  []string `json:"quirks,omitempty"`
+	Verdict Verdict  `json:"verdict"`
 	// Reason says in one line why it did not pass.
 	Reason string `json:"reason,omitempty"`
 	// Detail is more about it: what each rank waits for, a stack.

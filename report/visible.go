@@ -36,7 +36,7 @@ func visible(s string) string {
 // formatting ones only those are left that join the parts of one character.
 func hidden(r rune) bool {
 	switch {
-	case r == '\n' || r == '\t':
+	case r >= ' ' && r < 0x7f || r == '\n' || r == '\t':
 		return false
 	case r == '\u200c' || r == '\u200d':
 		return false

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func runFacts(r *Run) []fact {
 		{"Machine", strings.Join(nonEmpty(m.OS+"/"+m.Arch, m.Kernel, units.Plural(m.CPUs, "CPU")), ", "), false},
 		{"fabrictest", r.Tool, false},
 	}
-	return facts
+	return slices.DeleteFunc(facts, func(f fact) bool { return f.Value == "" })
 }
 
 func nonEmpty(all ...string) []string {

@@ -7,7 +7,7 @@ func TestSuggestion(t *testing.T) {
 	for word, want := range map[string]string{
 		"los":             "; did you mean loss?",
 		"Loss":            "; did you mean loss?",
-		"lots":            "; did you mean lost?", // a swap is one mistake
+		"lsot":            "; did you mean lost?", // a swap is one mistake
 		"duplicat":        "; did you mean duplicate?",
 		"duplicate-delay": "; did you mean duplicate_delay?",
 		"mesages":         "; did you mean messages?",

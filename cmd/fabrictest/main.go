@@ -18,6 +18,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/lab/nslab"
 )
 
 // Exit codes.
@@ -104,18 +106,55 @@ func newRootCommand(program string) *cobra.Command {
 		Short: "Emulate RDMA fabrics and prove things about them",
 		Long: `fabrictest emulates RDMA fabrics and proves things about them.
 
-The same seed gives the same run, byte for byte. A failure prints the command
-that replays it.`,
-		Example: `  fabrictest run
-  fabrictest run --seed 7 --pcap out/
-  fabrictest run rc --messages 1000
-  fabrictest quirks`,
+A scenario is a fabric of hosts with emulated RDMA NICs, what happens to it, and
+what must come of it. It runs in simulation, where the same seed gives the same
+run byte for byte, and in network namespaces with a process a host, without
+privileges. A failure prints the command that replays it.`,
+		Example: `  fabrictest run                                 the standard scenarios
+  fabrictest run flap-short --on netns           one of them, in namespaces
+  fabrictest list --tag loss                     what there is
+  fabrictest exec -n 4 -- ./my-program           any program, in the hosts of a fabric
+  fabrictest up --hosts 4                        a fabric to play with
+  fabrictest doctor                              what this machine can do`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRunCommand(program), newQuirksCommand(), newInteropCommand(), newVersionCommand())
+	root.AddGroup(
+		&cobra.Group{ID: groupScenarios, Title: "Scenarios:"},
+		&cobra.Group{ID: groupLab, Title: "A fabric of one's own:"},
+		&cobra.Group{ID: groupOther, Title: "Other:"},
+	)
+	root.SetHelpCommandGroupID(groupOther)
+	root.SetCompletionCommandGroupID(groupOther)
+	add := func(group string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add(groupScenarios, newRunCommand(program), newListCommand(), newReplayCommand(program))
+	add(groupOther, newDoctorCommand(), newQuirksCommand(), newInteropCommand(), newVersionCommand())
+	root.AddCommand(processCommands()...)
 	return root
+}
+
+// The groups of commands in the help.
+const (
+	groupScenarios = "scenarios"
+	groupLab       = "lab"
+	groupOther     = "other"
+)
+
+// processCommands are what fabrictest starts itself as: processes of a lab. They
+// are of no use to anybody else.
+func processCommands() []*cobra.Command {
+	hidden := func(name string, main func() error) *cobra.Command {
+		return &cobra.Command{
+			Use: name, Hidden: true, Args: cobra.NoArgs,
+			RunE: func(*cobra.Command, []string) error { return main() },
+		}
+	}
+	return []*cobra.Command{hidden(nslab.LabCommand, nslab.LabMain), hidden(nslab.RankCommand, nslab.RankMain)}
 }

@@ -1,12 +1,9 @@
 package main
 
-import (
-	"context"
-	"runtime"
-)
+import "context"
 
-// pool does n independent pieces of work, as many at a time as there are
-// processors, and gives the results in order.
+// pool does n independent pieces of work, so many at a time, and gives the
+// results in order.
 type pool[T any] struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -14,7 +11,7 @@ type pool[T any] struct {
 	given   int
 }
 
-func newPool[T any](ctx context.Context, n int, do func(i int) T) *pool[T] {
+func newPool[T any](ctx context.Context, width, n int, do func(i int) T) *pool[T] {
 	p := &pool[T]{results: make([]chan T, n)}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	for i := range p.results {
@@ -31,7 +28,7 @@ func newPool[T any](ctx context.Context, n int, do func(i int) T) *pool[T] {
 			}
 		}
 	}()
-	for range min(n, runtime.GOMAXPROCS(0)) {
+	for range min(n, width) {
 		go func() {
 			for i := range work {
 				p.results[i] <- do(i)

@@ -7,6 +7,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/lab"
 )
 
 // newQuirksCommand is `fabrictest quirks`: what --quirk takes.
@@ -19,7 +21,7 @@ func newQuirksCommand() *cobra.Command {
 
 The second column is what a quirk imitates: a known defect (R1 to R48), a
 requirement of RoCEv2 that it breaks, or a device known for it. Those that begin
-with "cm." are of the connection manager, which the rc-cm scenarios use.`,
+with "cm." are of the connection manager, which the calls scenarios use.`,
 		Example: `  fabrictest quirks
   fabrictest quirks --json | jq -r '.[].name'`,
 		Args: cobra.NoArgs,
@@ -28,7 +30,7 @@ with "cm." are of the connection manager, which the rc-cm scenarios use.`,
 				e := json.NewEncoder(cmd.OutOrStdout())
 				e.SetIndent("", "  ")
 				e.SetEscapeHTML(false)
-				return e.Encode(allFlaws())
+				return e.Encode(lab.AllFlaws())
 			}
 			return listFlaws(cmd.OutOrStdout())
 		},
@@ -39,7 +41,7 @@ with "cm." are of the connection manager, which the rc-cm scenarios use.`,
 
 func listFlaws(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, q := range allFlaws() {
+	for _, q := range lab.AllFlaws() {
 		imitates := q.Defect
 		if imitates == "" {
 			imitates = "-"

@@ -23,14 +23,20 @@ func newVersionCommand() *cobra.Command {
 
 // versionLine says what this binary was built from, as far as the build tells.
 func versionLine() string {
-	version, commit := "(unknown)", ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				commit = " commit " + s.Value
-			}
+	return fmt.Sprintf("fabrictest %s %s %s/%s", toolVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// toolVersion is the version and the commit.
+func toolVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown)"
+	}
+	version := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			version += " commit " + s.Value
 		}
 	}
-	return fmt.Sprintf("fabrictest %s%s %s %s/%s", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return version
 }

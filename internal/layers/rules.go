@@ -77,7 +77,6 @@ func Rules() RuleSet {
 			"./emu/softiwarp/engine",
 			"./emu/softiwarp/mpa",
 			"./mpi/...",
-			"./perf/...",
 			"./verbs/ibv",
 		},
 	}

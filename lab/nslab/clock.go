@@ -5,20 +5,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // startOrder tells a rank to begin, and when the scenario's time 0 is on the
 // clock that all processes of a machine share: "start 1234567890".
 const startOrder = "start "
-
-// monotonic is that clock.
-func monotonic() time.Duration {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail on Linux
-	return time.Duration(ts.Nano())
-}
 
 func orderStart(epoch time.Duration) string { return startOrder + strconv.FormatInt(int64(epoch), 10) }
 

@@ -61,8 +61,9 @@ func (c *content) window(seq, n int) []byte {
 }
 
 // stamp is the head of a chunk. Chunks of one message differ, and so do the
-// same chunks of two messages.
-func (c *content) stamp(seq, chunk int) uint64 { return c.key ^ (uint64(seq)<<24 | uint64(chunk)) }
+// same chunks of two messages, already in the first byte if they are near to
+// each other.
+func (c *content) stamp(seq, chunk int) uint64 { return c.key ^ (uint64(chunk)<<32 | uint64(seq)) }
 
 // fill writes message seq.
 func (c *content) fill(b []byte, seq int) {
@@ -102,10 +103,10 @@ func (c *content) number(b []byte, chunk, messages int) (seq int, ok bool) {
 		return 0, false
 	}
 	x := binary.LittleEndian.Uint64(b) ^ c.key
-	if int(x&(1<<24-1)) != chunk || x>>24 >= uint64(messages) {
+	if int(x>>32) != chunk || x&(1<<32-1) >= uint64(messages) {
 		return 0, false
 	}
-	return int(x >> 24), true
+	return int(x & (1<<32 - 1)), true
 }
 
 // describe says how b differs from message seq.

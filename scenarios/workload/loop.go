@@ -227,17 +227,16 @@ func (n *node) idle() error {
 		}
 		wait = min(wait, left)
 	}
+	if n.cfg.Spin {
+		if idle := n.now - n.lastMove; idle > spinFor*n.tick() {
+			n.proc.Sleep(min(idle/spinFor, wait))
+		}
+		return nil
+	}
 	n.nextLook = 0 // look as soon as the wait is over
 	if p := n.silent(); p != nil {
 		_, err := n.hear(p, wait)
 		return err
-	}
-	if n.cfg.Spin {
-		if idle := n.now - n.lastMove; idle > spinFor*n.tick() {
-			n.proc.Sleep(n.tick() / 10)
-		}
-		n.nextLook = n.now + n.tick()
-		return nil
 	}
 	return n.await(wait)
 }

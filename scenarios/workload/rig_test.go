@@ -41,8 +41,13 @@ const rigSeed = 7
 
 func newRig(t testing.TB, hosts, rails int, specs ...impair.Spec) *rig {
 	t.Helper()
-	w := sim.New(sim.Config{Seed: rigSeed, MaxEvents: 50_000_000})
-	r := &rig{World: w, t: t, hub: insim.New(w, hosts), nics: make([][]verbs.Context, hosts), patience: 20 * time.Second, seed: rigSeed}
+	return seededRig(t, rigSeed, hosts, rails, specs...)
+}
+
+func seededRig(t testing.TB, seed uint64, hosts, rails int, specs ...impair.Spec) *rig {
+	t.Helper()
+	w := sim.New(sim.Config{Seed: seed, MaxEvents: 50_000_000})
+	r := &rig{World: w, t: t, hub: insim.New(w, hosts), nics: make([][]verbs.Context, hosts), patience: 20 * time.Second, seed: seed}
 	r.samples = make([][]workload.Sample, hosts)
 	r.hub.OnMark = func(rank int, at time.Duration, what string) {
 		r.marks = append(r.marks, fmt.Sprintf("%v host%d %s", at, rank, what))

@@ -23,8 +23,10 @@ type ring struct {
 	wrs     []verbs.RecvWR // by slot
 	batch   []verbs.RecvWR // what is posted at once
 	posted  []bool         // by slot
-	order   []int          // slots in the order of posting, oldest at head
+	late    []bool         // by slot: one posted after it has completed
+	order   []int          // slots in the order of posting, oldest at head, but for the late ones
 	head    int
+	queued  int   // in order
 	waiting int   // slots posted
 	free    []int // slots not posted
 
@@ -47,7 +49,7 @@ func (n *node) newRing(mem *memory, slots, room int) *ring {
 	r := &ring{
 		n: n, num: len(n.rings), mem: mem, room: room,
 		wrs: make([]verbs.RecvWR, slots), batch: make([]verbs.RecvWR, 0, slots),
-		posted: make([]bool, slots), order: make([]int, slots), free: make([]int, 0, slots),
+		posted: make([]bool, slots), late: make([]bool, slots), order: make([]int, slots), free: make([]int, 0, slots),
 	}
 	sges := make([]verbs.SGE, slots)
 	for i := range r.wrs {
@@ -66,10 +68,10 @@ func (r *ring) attach(on *rail, queue interface {
 	PostRecv([]verbs.RecvWR) (int, error)
 }) error {
 	r.queue = queue
-	r.head, r.waiting = 0, 0
+	r.head, r.queued, r.waiting = 0, 0, 0
 	r.free = r.free[:0]
 	for i := range r.wrs {
-		r.posted[i] = false
+		r.posted[i], r.late[i] = false, false
 		r.free = append(r.free, i)
 		if r.room > 0 {
 			r.wrs[i].SGL[0] = r.mem.sge(i*r.room, r.room)
@@ -97,8 +99,11 @@ func (r *ring) refill() (bool, error) {
 	done, err := r.queue.PostRecv(r.batch)
 	for _, slot := range r.free[:done] {
 		r.posted[slot] = true
-		r.order[(r.head+r.waiting)%len(r.order)] = slot
 		r.waiting++
+		if !r.shared {
+			r.order[(r.head+r.queued)%len(r.order)] = slot
+			r.queued++
+		}
 	}
 	r.free = append(r.free[:0], r.free[done:]...)
 	if err != nil {
@@ -113,10 +118,10 @@ func (r *ring) take(slot int) (wrong string) {
 	if slot >= len(r.wrs) || !r.posted[slot] {
 		return fmt.Sprintf("receive %d completed, which was not posted or had completed", slot)
 	}
-	if want := r.order[r.head]; !r.shared && slot != want {
-		wrong = fmt.Sprintf("receive %d completed before receive %d, which was posted before it", slot, want)
+	if !r.shared && !r.late[slot] {
+		wrong = r.pass(slot)
 	}
-	r.forget(slot)
+	r.late[slot] = false
 	r.posted[slot] = false
 	r.waiting--
 	r.free = append(r.free, slot)
@@ -127,18 +132,20 @@ func (r *ring) take(slot int) (wrong string) {
 	return wrong
 }
 
-// forget takes a slot out of the order, which is at its head unless something is
-// wrong or the queue is shared.
-func (r *ring) forget(slot int) {
-	size := len(r.order)
-	i := 0
-	for r.order[(r.head+i)%size] != slot {
-		i++
+// pass takes a slot out of the order. What was posted before it should have
+// completed before it: that is said once, and not again when those do.
+func (r *ring) pass(slot int) (wrong string) {
+	for {
+		first := r.order[r.head]
+		r.head = (r.head + 1) % len(r.order)
+		r.queued--
+		if first == slot {
+			return wrong
+		}
+		if r.late[first] = true; wrong == "" {
+			wrong = fmt.Sprintf("receive %d completed before receive %d, which was posted before it", slot, first)
+		}
 	}
-	for ; i > 0; i-- {
-		r.order[(r.head+i)%size] = r.order[(r.head+i-1)%size]
-	}
-	r.head = (r.head + 1) % size
 }
 
 // bytes is what a slot holds.

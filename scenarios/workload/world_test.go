@@ -19,8 +19,7 @@ func TestSameSeedSameReport(t *testing.T) {
 		{Kind: workload.Calls},
 	} {
 		run := func(seed uint64) string {
-			r := newRig(t, 4, 1, impair.Spec{LossPPM: 20_000})
-			r.seed = seed
+			r := seededRig(t, seed, 4, 1, impair.Spec{LossPPM: 20_000})
 			r.start(cfg)
 			r.at(500*time.Microsecond, func() { r.ports[0][2].SetDown() })
 			r.at(5*time.Millisecond, func() { r.ports[0][2].SetUp() })
@@ -112,6 +111,7 @@ func TestWaysOfWaiting(t *testing.T) {
 // A rank whose peer never comes says so, and what it waits for.
 func TestPatience(t *testing.T) {
 	for _, cfg := range workloads() {
+		cfg.Ranks = 2
 		r := newRig(t, 2, 1)
 		r.patience = time.Second
 		r.start(cfg)

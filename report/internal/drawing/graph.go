@@ -26,6 +26,7 @@ type node struct {
 	// dx and dy point to where the label has room.
 	dx, dy float64
 	small  bool
+	more   float64 // height beyond that of a label
 }
 
 type edge struct {

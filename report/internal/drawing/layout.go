@@ -27,6 +27,7 @@ func (g *graph) layPair() {
 			n.x = []float64{84, g.w - 84}[i]
 		}
 		n.y = g.h / 2
+		n.more = 26 * float64(rails-1)
 	}
 }
 
@@ -37,6 +38,8 @@ func (g *graph) layRing() {
 	g.w = narrow
 	rx, ry := 196.0, 80.0
 	switch {
+	case n > 64:
+		g.w, rx, ry = wide, 450, 150
 	case n > 40:
 		rx, ry = 236, 138
 	case n > 16:
@@ -92,6 +95,9 @@ func (g *graph) layRows() {
 		pitch = 28
 	case n > 8:
 		pitch = 46
+	}
+	if slices.ContainsFunc(g.hosts, func(h *node) bool { return h.folded > 0 }) {
+		pitch = max(pitch, 88) // "100 hosts"
 	}
 	g.w = narrow
 	if n*pitch > narrow-30 {

@@ -81,7 +81,7 @@ func switchBox(b *strings.Builder, n *node, label string) {
 }
 
 func hostBox(b *strings.Builder, n *node, label string) {
-	w, h := max(34, 6.6*float64(utf8.RuneCountInString(label))+16), 24.0
+	w, h := max(34, 6.6*float64(utf8.RuneCountInString(label))+16), 24+n.more
 	if n.small && n.folded == 0 {
 		w, h = 11, 11
 	}

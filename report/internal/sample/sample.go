@@ -11,6 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/internal/fabrics"
 )
 
 // traffic is what the ranks of a made-up scenario do.
@@ -45,7 +46,7 @@ func (t *traffic) fill(r *report.Result, rng *rand.Rand) {
 	}
 	share := total / uint64(max(1, len(t.fabric.Hosts)))
 	for _, c := range t.fabric.Cables {
-		a, b := End(c.A), End(c.B)
+		a, b := fabrics.End(c.A), fabrics.End(c.B)
 		r.Links = append(r.Links, t.link(a, b, share, rng), t.link(b, a, share, rng))
 	}
 }
@@ -165,14 +166,14 @@ func total(run *report.Run) *report.Run {
 	return run
 }
 
-// Large is a run of n results of 64 ranks each, with a thousand samples a rank.
-func Large(n int) *report.Run {
+// Large is a run of n results of 64 ranks each, with so many samples a rank.
+func Large(n, samples int) *report.Run {
 	run := newRun(11)
 	for i := range n {
 		rng := rand.New(rand.NewPCG(uint64(i), 1))
 		r := named(fmt.Sprintf("scale-%02d", i), "64 hosts, all to all", "sim", 11, "scale")
 		t := traffic{
-			fabric: FatTree(64, 8, 4), end: 400 * time.Millisecond, steps: 1000, bps: 9e9, loss: 0.01,
+			fabric: fabrics.FatTree(64, 8, 4), end: 400 * time.Millisecond, steps: samples, bps: 9e9, loss: 0.01,
 			on: func(from, _ string) bool { return from == "host3/rdma0" || from == "leaf2" }, memory: true, latency: true,
 		}
 		t.fill(&r, rng)

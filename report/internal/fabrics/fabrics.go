@@ -1,4 +1,6 @@
-package sample
+// Package fabrics makes the fabrics that the tests of reports draw and tell about.
+// Their names and addresses are like those of package netns/topology.
+package fabrics
 
 import (
 	"fmt"

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/internal/fabrics"
 	"github.com/fabrictest/fabrictest/report/internal/sample"
 )
 
@@ -40,7 +42,7 @@ func TestPageInABrowser(t *testing.T) {
 		{name: "light", width: 1280, scheme: "light"},
 		{name: "dark", width: 1280, scheme: "dark"},
 		{name: "phone", width: 390, scheme: "dark"},
-		{name: "paper", width: 760, scheme: "light", media: "print"},
+		{name: "paper", width: 718, scheme: "dark", media: "print"}, // A4 less its margins,
 	}
 	shade := map[string]float64{}
 	for _, l := range looks {
@@ -56,12 +58,36 @@ func TestPageInABrowser(t *testing.T) {
 		t.Errorf("how bright the pages are: %v", shade)
 	}
 
+	shapes := look{name: "shapes", width: 1280, scheme: "light"}
+	b.open(pageFile(t, "shapes", shapesRun()), shapes)
+	var wrong []string
+	b.eval(audit, &wrong)
+	for _, w := range wrong {
+		t.Errorf("shapes: %s", w)
+	}
+	os.WriteFile("/tmp/report-shots/s2.png", b.screenshot(shapes, 2900, 2600), 0o666)
+
 	t.Run("comfort", func(t *testing.T) { b.comfort(t, page) })
 	t.Run("hostile", func(t *testing.T) { b.hostile(t) })
 	t.Run("without scripts", func(t *testing.T) { b.scriptless(t, page) })
 	for _, p := range b.problems {
 		t.Errorf("the console, or the network: %s", p)
 	}
+}
+
+// shapesRun is fabrics of many shapes and sizes, and nothing else.
+func shapesRun() *report.Run {
+	run := &report.Run{}
+	for _, f := range []*topology.Topology{
+		fabrics.Pair(4), fabrics.Star(3, 1), fabrics.Star(16, 1), fabrics.Star(17, 1), fabrics.Star(96, 1), fabrics.Star(6, 4), fabrics.Star(64, 2),
+		fabrics.FatTree(8, 2, 2), fabrics.FatTree(96, 12, 8), fabrics.FatTree(1000, 10, 4), fabrics.Star(300, 1),
+	} {
+		run.Scenarios = append(run.Scenarios, report.Result{
+			Verdict: report.Failed, Fabric: f,
+			Links: []report.Link{{From: "host1/rdma0", To: f.Cables[1].B.Node, Packets: 100, Lost: map[string]uint64{"loss": 3}}},
+		})
+	}
+	return run
 }
 
 // comfort tries what the script is for.

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/nslab"
+	"github.com/fabrictest/fabrictest/lab/simlab"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// task is one scenario on one tier.
+type task struct {
+	scenario *scenarios.Scenario
+	tier     scenarios.Tier
+	opts     lab.Options
+}
+
+// audience is told how tasks are getting on, by several goroutines; a
+// console.Display is one.
+type audience interface {
+	Start(name, tier string)
+	Done(*report.Result)
+}
+
+// conduct runs tasks in order: several at a time in simulation, which keeps one
+// processor busy each, and one at a time in namespaces, where a fabric needs all
+// the machine has. A cancelled context ends it; what had ended by then is
+// returned.
+func conduct(ctx context.Context, tasks []task, show audience) (results []report.Result) {
+	for len(tasks) > 0 && ctx.Err() == nil {
+		n := 1
+		for n < len(tasks) && tasks[n].tier == tasks[0].tier {
+			n++
+		}
+		width := 1
+		if tasks[0].tier == scenarios.Sim {
+			width = runtime.GOMAXPROCS(0)
+		}
+		results = append(results, inParallel(ctx, width, tasks[:n], show)...)
+		tasks = tasks[n:]
+	}
+	return results
+}
+
+func inParallel(ctx context.Context, width int, tasks []task, show audience) (results []report.Result) {
+	queue := newPool(ctx, width, len(tasks), func(i int) *report.Result {
+		show.Start(tasks[i].scenario.Name, string(tasks[i].tier))
+		r := tasks[i].run(ctx)
+		show.Done(r)
+		return r
+	})
+	defer queue.stop()
+	for range tasks {
+		r, err := queue.next()
+		if err != nil {
+			break
+		}
+		results = append(results, *r)
+	}
+	return results
+}
+
+func (t *task) run(ctx context.Context) *report.Result {
+	if t.opts.Dir != "" {
+		if err := t.save(); err != nil {
+			r := lab.NewResult(t.scenario, t.tier, &t.opts)
+			lab.Break(r, err)
+			return r
+		}
+	}
+	if t.tier == scenarios.NetNS {
+		return nslab.Run(ctx, t.scenario, t.opts)
+	}
+	return simlab.Run(ctx, t.scenario, t.opts)
+}
+
+// savedScenario is where the folder of a run keeps a scenario as it was run.
+func savedScenario(dir, name string) string {
+	return filepath.Join(dir, "scenarios", name+".yaml")
+}
+
+// save keeps the scenario in the run's folder, so that the run can be repeated
+// when the file has changed.
+func (t *task) save() error {
+	text, err := t.scenario.Marshal()
+	if err != nil {
+		return err
+	}
+	name := savedScenario(t.opts.Dir, t.scenario.Name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		return err
+	}
+	return os.WriteFile(name, text, 0o666)
+}
+
+func quote(s string) string {
+	if strings.ContainsAny(s, "*?[] '\"$") {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	return s
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// overrides are what the command line changes about scenarios.
+type overrides struct {
+	seed     string
+	messages int
+	quirks   []string
+}
+
+const maxMessages = 1_000_000
+
+func (o *overrides) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.seed, "seed", "", "`N` decides all that happens by chance; \"random\" draws one (default: each scenario's own)")
+	f.IntVar(&o.messages, "messages", 0, "messages of each flow (default: as the scenario says)")
+	f.StringArrayVar(&o.quirks, "quirk", nil, "give every NIC the flaw `NAME` (see 'fabrictest quirks'); may be repeated")
+}
+
+// check refuses what makes no sense, and draws a random seed.
+func (o *overrides) check() (seed uint64, err error) {
+	switch o.seed {
+	case "":
+	case "random":
+		var b [4]byte // short enough to be typed
+		_, _ = rand.Read(b[:])
+		seed = uint64(binary.LittleEndian.Uint32(b[:])) | 1
+	default:
+		if seed, err = strconv.ParseUint(o.seed, 0, 64); err != nil || seed == 0 {
+			return 0, usagef("--seed %s: give a number from 1 on, or \"random\"", o.seed)
+		}
+	}
+	if o.messages < 0 || o.messages > maxMessages {
+		return 0, usagef("--messages %d: give a number in 1..%d", o.messages, maxMessages)
+	}
+	for _, q := range o.quirks {
+		var f lab.Flaws
+		if err := f.Set(q); err != nil {
+			name, _, _ := strings.Cut(q, "=")
+			return 0, usagef("--quirk: %w; %s", err, didYouMean(name, lab.FlawNames(), "fabrictest quirks"))
+		}
+	}
+	return seed, nil
+}
+
+// apply changes a scenario.
+func (o *overrides) apply(s *scenarios.Scenario) {
+	if o.messages > 0 {
+		s.Workload.Messages = o.messages
+	}
+}
+
+// words are the overrides as they stand on a command line.
+func (o *overrides) words(seed uint64) string {
+	var b strings.Builder
+	if seed != 0 {
+		fmt.Fprintf(&b, " --seed %d", seed)
+	}
+	if o.messages > 0 {
+		fmt.Fprintf(&b, " --messages %d", o.messages)
+	}
+	for _, q := range o.quirks {
+		b.WriteString(" --quirk " + q)
+	}
+	return b.String()
+}
+
+// captureMode is how much of each packet is kept.
+type captureMode string
+
+const (
+	captureHeaders captureMode = "headers"
+	captureFull    captureMode = "full"
+	captureNone    captureMode = "none"
+)
+
+// headerBytes holds every header of RoCEv2 over IPv6, and MADs whole.
+const headerBytes = 328
+
+func (m *captureMode) String() string { return string(*m) }
+func (m *captureMode) Type() string   { return "HOW" }
+
+// Set reads the flag's value.
+func (m *captureMode) Set(s string) error {
+	switch v := captureMode(s); v {
+	case captureHeaders, captureFull, captureNone:
+		*m = v
+		return nil
+	}
+	return fmt.Errorf("give headers, full or none")
+}
+
+func (m captureMode) options(o *lab.Options) {
+	o.Capture = m != captureNone
+	if m == captureHeaders {
+		o.SnapLen = headerBytes
+	}
+}

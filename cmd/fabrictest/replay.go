@@ -1,0 +1,191 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/console"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// replayOptions are those of `fabrictest replay`.
+type replayOptions struct {
+	program string
+	out     string
+	on      []string
+	capture captureMode
+	all     bool
+}
+
+func newReplayCommand(program string) *cobra.Command {
+	o := &replayOptions{program: program, capture: captureFull}
+	cmd := &cobra.Command{
+		Use:   "replay RUN [SCENARIO...]",
+		Short: "Run again what a saved run had, and compare",
+		Long: `Run again what a saved run had, with the scenarios and seeds that it was run
+with, and compare what comes of it. RUN is its folder or its result.json; "last"
+is the latest in the user's cache. Without SCENARIO those that did not pass are
+run, or all with --all.
+
+In simulation everything must be the same again, to the last counter; what is not
+is listed, and is a defect. In namespaces time is real, and only the verdict is
+compared. Whole packets are captured unless --capture says otherwise.
+
+To run a scenario with a seed, without a saved run: fabrictest run NAME --seed N.
+
+Exit codes: 0 the same came of it, 1 something else did, 2 called wrongly.`,
+		Example: `  fabrictest replay last
+  fabrictest replay out/ loss-5-percent --on sim
+  fabrictest replay result.json --all --out again/`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0], args[1:]) },
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.on, "on", nil, "only what was run on these `TIER`s")
+	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
+	f.Var(&o.capture, "capture", "packets to capture: headers, full or none")
+	f.BoolVar(&o.all, "all", false, "also what passed")
+	_ = cmd.RegisterFlagCompletionFunc("on", fixed("sim", "netns"))
+	return cmd
+}
+
+func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) error {
+	began := time.Now()
+	saved, folder, err := savedRun(from)
+	if err != nil {
+		return err
+	}
+	picked, err := o.pick(saved, only)
+	if err != nil {
+		return err
+	}
+	if len(picked) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "Everything passed in that run: --all runs it again all the same.")
+		return err
+	}
+	dir, err := newFolder(o.out, began)
+	if err != nil {
+		return err
+	}
+	var tasks []task
+	for _, r := range picked {
+		s, err := scenarios.Load(os.DirFS(folder), savedScenario("", r.Name))
+		if err != nil {
+			return fmt.Errorf("the run's own copy of %s: %w", r.Name, err)
+		}
+		t := task{scenario: s, tier: scenarios.Tier(r.Tier), opts: lab.Options{Seed: r.Seed, Dir: dir, Quirks: r.Quirks, Replay: r.Replay}}
+		o.capture.options(&t.opts)
+		tasks = append(tasks, t)
+	}
+	show := console.New(console.Config{Out: cmd.OutOrStdout(), Status: cmd.ErrOrStderr(), Total: len(tasks), Names: names(tasks)})
+	defer show.Close()
+	run := &report.Run{
+		Version: report.Version, Tool: toolVersion(), Command: o.program + " replay " + quote(from), Seed: saved.Seed,
+		Started: began, Machine: thisMachine(), Scenarios: conduct(cmd.Context(), tasks, show),
+	}
+	run.Wall = time.Since(began)
+	paths, err := report.WriteFolder(dir, run)
+	if err != nil {
+		return err
+	}
+	if err := show.Finish(run, paths); err != nil {
+		return err
+	}
+	if len(run.Scenarios) < len(tasks) {
+		return fmt.Errorf("interrupted: %d of %d had ended", len(run.Scenarios), len(tasks))
+	}
+	return compare(cmd.OutOrStdout(), picked, run.Scenarios)
+}
+
+// savedRun reads the result of a run, and says in which folder it lies.
+func savedRun(from string) (*report.Run, string, error) {
+	if from == "last" {
+		dirs, err := filepath.Glob(filepath.Join(runsFolder(), "*", resultFile))
+		if err != nil || len(dirs) == 0 {
+			return nil, "", usagef("there is no run in %s", runsFolder())
+		}
+		from = slices.Max(dirs)
+	}
+	if info, err := os.Stat(from); err == nil && info.IsDir() {
+		from = filepath.Join(from, resultFile)
+	}
+	run, err := report.ReadFile(from)
+	if err != nil {
+		return nil, "", usagef("%w: name the folder of a run, or its %s", err, resultFile)
+	}
+	return run, filepath.Dir(from), nil
+}
+
+// pick chooses what to run again.
+func (o *replayOptions) pick(saved *report.Run, only []string) (picked []*report.Result, err error) {
+	tiers, err := parseTiers(o.on)
+	if err != nil {
+		return nil, err
+	}
+	for i := range saved.Scenarios {
+		r := &saved.Scenarios[i]
+		switch {
+		case r.Verdict == report.Skipped,
+			tiers != nil && !slices.Contains(tiers, scenarios.Tier(r.Tier)),
+			len(only) > 0 && !matchesAny(only, r.Name),
+			len(only) == 0 && !o.all && r.Verdict == report.Passed:
+			continue
+		}
+		picked = append(picked, r)
+	}
+	if len(picked) == 0 && len(only) > 0 {
+		return nil, usagef("the run has no scenario like that; it has %d results", len(saved.Scenarios))
+	}
+	return picked, nil
+}
+
+// compare holds results against those of the saved run.
+func compare(w io.Writer, then []*report.Result, now []report.Result) error {
+	differ := 0
+	for i := range now {
+		same, what := sameOutcome(then[i], &now[i])
+		if !same {
+			differ++
+		}
+		if _, err := fmt.Fprintf(w, "%s on %s: %s\n", now[i].Name, now[i].Tier, what); err != nil {
+			return err
+		}
+	}
+	if differ > 0 {
+		return errFailed
+	}
+	return nil
+}
+
+// sameOutcome compares two runs of the same: all of them in simulation, the
+// verdict elsewhere.
+func sameOutcome(then, now *report.Result) (same bool, what string) {
+	if then.Verdict != now.Verdict {
+		return false, fmt.Sprintf("%s then, %s now", then.Verdict, now.Verdict)
+	}
+	if then.Tier != string(scenarios.Sim) {
+		return true, fmt.Sprintf("%s again", now.Verdict)
+	}
+	a, b := essence(then), essence(now)
+	if a == b {
+		return true, fmt.Sprintf("%s again, the same in every figure", now.Verdict)
+	}
+	return false, fmt.Sprintf("%s again, but figures differ: the run is not reproducible, which is a defect of fabrictest's: please report it with both result.json", now.Verdict)
+}
+
+// essence is what must be the same in every run of one seed.
+func essence(r *report.Result) string {
+	e := *r
+	e.Wall, e.Files, e.Replay = 0, nil, ""
+	text, _ := json.Marshal(e)
+	return string(text)
+}

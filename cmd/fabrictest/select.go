@@ -1,0 +1,129 @@
+package main
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// selection is which scenarios a command is about.
+type selection struct {
+	patterns []string // names, patterns of names, or files
+	tags     []string
+}
+
+// standardTag marks what runs when nothing else is asked for.
+const standardTag = "standard"
+
+// choice is a scenario that was selected, and how: a name, or a file.
+type choice struct {
+	*scenarios.Scenario
+	given string
+}
+
+// find returns the scenarios selected, in the order of their names, files last.
+func (s *selection) find() ([]choice, error) {
+	shipped, err := scenarios.Builtin()
+	if err != nil {
+		return nil, err
+	}
+	tags := s.tags
+	if len(tags) == 0 && len(s.patterns) == 0 {
+		tags = []string{standardTag}
+	}
+	for _, tag := range tags {
+		if !slices.Contains(allTags(shipped), tag) {
+			return nil, usagef("--tag %s: no scenario has it; %s", tag, didYouMean(tag, allTags(shipped), "fabrictest list"))
+		}
+	}
+	names, files, err := s.split(shipped)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []choice
+	for _, sc := range shipped {
+		if len(s.patterns) > 0 && !matchesAny(names, sc.Name) || !hasAll(sc.Tags, tags) {
+			continue
+		}
+		chosen = append(chosen, choice{sc, sc.Name})
+	}
+	for _, file := range files {
+		sc, err := scenarios.Load(os.DirFS(filepath.Dir(file)), filepath.Base(file))
+		if err != nil {
+			return nil, &usageError{err}
+		}
+		chosen = append(chosen, choice{sc, file})
+	}
+	if len(chosen) == 0 {
+		return nil, usagef("no scenario has all of the tags %s and a name that fits: 'fabrictest list' shows all", strings.Join(tags, ", "))
+	}
+	return chosen, nil
+}
+
+// split tells patterns of names from files, and refuses what is neither.
+func (s *selection) split(shipped []*scenarios.Scenario) (names, files []string, err error) {
+	for _, p := range s.patterns {
+		if strings.HasSuffix(p, ".yaml") || strings.HasSuffix(p, ".yml") {
+			files = append(files, p)
+			continue
+		}
+		if _, err := path.Match(p, ""); err != nil {
+			return nil, nil, usagef("pattern %q: %w", p, err)
+		}
+		if !slices.ContainsFunc(shipped, func(sc *scenarios.Scenario) bool { return matchesAny([]string{p}, sc.Name) }) {
+			return nil, nil, usagef("no scenario is called %q; %s", p, didYouMean(p, scenarioNames(shipped), "fabrictest list"))
+		}
+		names = append(names, p)
+	}
+	return names, files, nil
+}
+
+func matchesAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		ok, _ := path.Match(p, name)
+		return ok
+	})
+}
+
+func hasAll(tags, wanted []string) bool {
+	for _, w := range wanted {
+		if !slices.Contains(tags, w) {
+			return false
+		}
+	}
+	return true
+}
+
+func allTags(all []*scenarios.Scenario) (tags []string) {
+	for _, sc := range all {
+		tags = append(tags, sc.Tags...)
+	}
+	slices.Sort(tags)
+	return slices.Compact(tags)
+}
+
+func scenarioNames(all []*scenarios.Scenario) (names []string) {
+	for _, sc := range all {
+		names = append(names, sc.Name)
+	}
+	return names
+}
+
+// parseTiers reads the value of --on; nil for "whatever works".
+func parseTiers(on []string) (tiers []scenarios.Tier, err error) {
+	for _, name := range on {
+		switch t := scenarios.Tier(name); t {
+		case scenarios.Sim, scenarios.NetNS:
+			if !slices.Contains(tiers, t) {
+				tiers = append(tiers, t)
+			}
+		default:
+			return nil, usagef("--on %s: give sim, netns, or both with a comma between", name)
+		}
+	}
+	return tiers, nil
+}

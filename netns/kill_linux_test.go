@@ -1,0 +1,286 @@
+package netns_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/netns/topology"
+)
+
+// Whatever of a lab is killed, nothing of it stays. The lab is, from the outside
+// in: a "parent" that starts an enclosure; the enclosure's first process; in it
+// the "lab", which builds a fabric; and in each host a "rank", which leaves an
+// "orphan" behind.
+
+func init() {
+	roles["parent"] = parentRole
+	roles["lab"] = labRole
+	roles["rank"] = rankRole
+	roles["orphan"] = sleepRole
+}
+
+// as is this binary in another role.
+func as(role string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", role)
+	cmd.Env = append(os.Environ(), roleMark+"="+role)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd
+}
+
+func exitCode(err error) int {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, os.Getenv(roleMark)+":", err)
+		return 1
+	}
+	return 0
+}
+
+func parentRole() int {
+	cmd := as("lab")
+	if err := netns.StartEnclosed(cmd); err != nil {
+		return exitCode(err)
+	}
+	return exitCode(cmd.Wait())
+}
+
+func labRole() int {
+	top, err := topology.Star(3, topology.Options{})
+	if err != nil {
+		return exitCode(err)
+	}
+	f, err := netns.Build(top, netns.Options{Splice: func(c topology.Cable) bool { return c.A.Node == "host1" }})
+	if err != nil {
+		return exitCode(err)
+	}
+	ended := make(chan string)
+	for _, h := range top.Hosts {
+		cmd := as("rank")
+		if err := f.Host(h.Name).NS.Start(cmd); err != nil {
+			return exitCode(err)
+		}
+		go func() { ended <- fmt.Sprint(h.Name, " ended: ", cmd.Wait()) }()
+	}
+	for what := range ended {
+		fmt.Println(what)
+	}
+	return 0
+}
+
+func rankRole() int {
+	// In a session of its own, so that nothing but the namespace ties it to us.
+	cmd := as("orphan")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return exitCode(err)
+	}
+	fmt.Println("ready")
+	return sleepRole()
+}
+
+func sleepRole() int {
+	time.Sleep(time.Minute)
+	return 0
+}
+
+func TestNothingSurvivesAKill(t *testing.T) {
+	for _, c := range []struct {
+		kill string
+		want func(t *testing.T, l *lab) // after the kill; nil: all is gone
+	}{
+		{"first process", nil},
+		{"parent", nil},
+		{"lab", nil},
+		{"rank", oneRankLess},
+	} {
+		t.Run(c.kill, func(t *testing.T) {
+			needNamespaces(t)
+			before := machineState(t)
+			l := startLab(t)
+			inside := l.namespaces(t)
+			// The lab's own, a core, and three hosts; the parent is in ours.
+			if own, _ := os.Readlink("/proc/self/ns/net"); len(inside) != 6 || !inside[own] {
+				t.Errorf("the lab lives in the network namespaces %v, want 5 and ours, %s", inside, own)
+			}
+			check(t, syscall.Kill(l.find(t, c.kill), syscall.SIGKILL))
+			if c.want != nil {
+				c.want(t, l)
+				check(t, syscall.Kill(l.find(t, "first process"), syscall.SIGKILL))
+			}
+			l.cmd.Wait()
+			eventually(t, "the lab's processes are gone", func() bool { return len(l.processes(t)) == 0 })
+			after := machineState(t)
+			if after != before {
+				t.Errorf("the machine was\n%s\nand is\n%s", before, after)
+			}
+			if files, _ := os.ReadDir(l.tmp); len(files) != 0 {
+				t.Errorf("files stay behind: %v", files)
+			}
+			for ns := range l.stillHeld(t, inside) {
+				t.Errorf("network namespace %s is still held", ns)
+			}
+		})
+	}
+}
+
+// oneRankLess: the lab is told of the end of the rank, and all others live.
+func oneRankLess(t *testing.T, l *lab) {
+	t.Helper()
+	eventually(t, "the lab sees the rank's end", func() bool { return strings.Contains(l.out.String(), "ended: signal: killed") })
+	count := map[string]int{}
+	for _, p := range l.processes(t) {
+		count[p.role]++
+	}
+	if want := "map[first process:1 lab:1 orphan:3 parent:1 rank:2]"; fmt.Sprint(count) != want {
+		t.Errorf("left are %v, want %s", count, want)
+	}
+}
+
+// lab is one that runs, as seen from outside.
+type lab struct {
+	cmd   *exec.Cmd
+	out   *output
+	token string // in the environment of all of its processes
+	tmp   string
+}
+
+func startLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{out: &output{}, token: fmt.Sprintf("FABRICTEST_TOKEN=%d-%d", os.Getpid(), time.Now().UnixNano()), tmp: t.TempDir()}
+	l.cmd = as("parent")
+	l.cmd.Env = append(l.cmd.Env, l.token, "TMPDIR="+l.tmp)
+	l.cmd.Stdout, l.cmd.Stderr = l.out, l.out
+	// Whoever holds the output open does not keep Wait waiting: the processes
+	// are counted below.
+	l.cmd.WaitDelay = time.Millisecond
+	check(t, l.cmd.Start())
+	t.Cleanup(func() {
+		for _, p := range l.processes(t) {
+			syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+		l.cmd.Wait()
+		if t.Failed() {
+			t.Logf("the lab said %q", l.out)
+		}
+	})
+	eventually(t, "three ranks are ready", func() bool { return strings.Count(l.out.String(), "ready") == 3 })
+	eventually(t, "all processes are there", func() bool { return len(l.processes(t)) == 9 })
+	return l
+}
+
+type process struct {
+	pid  int
+	role string
+}
+
+// processes are all that have the lab's token in their environment.
+func (l *lab) processes(t *testing.T) []process {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	check(t, err)
+	var found []process
+	for _, dir := range dirs {
+		env, err := os.ReadFile(dir + "/environ")
+		if err != nil || !bytes.Contains(env, []byte(l.token)) {
+			continue
+		}
+		args, _ := os.ReadFile(dir + "/cmdline")
+		parts := strings.Split(string(args), "\x00")
+		role := "first process"
+		if parts[0] != "fabrictest-enclosure" {
+			role = parts[min(1, len(parts)-1)]
+		}
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		check(t, err)
+		found = append(found, process{pid, role})
+	}
+	return found
+}
+
+func (l *lab) find(t *testing.T, role string) int {
+	t.Helper()
+	for _, p := range l.processes(t) {
+		if p.role == role {
+			return p.pid
+		}
+	}
+	t.Fatalf("there is no %s", role)
+	return 0
+}
+
+// namespaces are the network namespaces that the lab's processes are in, or hold
+// by a descriptor.
+func (l *lab) namespaces(t *testing.T) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	for _, p := range l.processes(t) {
+		for ns := range heldBy(fmt.Sprint("/proc/", p.pid)) {
+			all[ns] = true
+		}
+	}
+	return all
+}
+
+func heldBy(dir string) map[string]bool {
+	held := map[string]bool{}
+	links, _ := filepath.Glob(dir + "/fd/*")
+	threads, _ := filepath.Glob(dir + "/task/*/ns/net")
+	for _, link := range append(links, threads...) {
+		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, "net:[") {
+			held[to] = true
+		}
+	}
+	return held
+}
+
+// stillHeld are those of the namespaces that any process of the machine refers
+// to, but for our own. The kernel gives their numbers out anew, to whoever else
+// runs tests here; so they must be unused at one moment, not for ever.
+func (l *lab) stillHeld(t *testing.T, namespaces map[string]bool) map[string]bool {
+	t.Helper()
+	own, err := os.Readlink("/proc/self/ns/net")
+	check(t, err)
+	var held map[string]bool
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		held = map[string]bool{}
+		dirs, err := filepath.Glob("/proc/[0-9]*")
+		check(t, err)
+		for _, dir := range dirs {
+			for ns := range heldBy(dir) {
+				if ns != own && namespaces[ns] {
+					held[ns] = true
+				}
+			}
+		}
+		if len(held) == 0 {
+			return nil
+		}
+	}
+	return held
+}
+
+// machineState is what a lab could leave in the namespaces it was started from:
+// interfaces and mounts.
+func machineState(t *testing.T) string {
+	t.Helper()
+	interfaces, err := net.Interfaces()
+	check(t, err)
+	var names []string
+	for _, i := range interfaces {
+		names = append(names, i.Name)
+	}
+	slices.Sort(names)
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	check(t, err)
+	return fmt.Sprintln(names) + string(mounts)
+}

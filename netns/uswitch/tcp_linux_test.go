@@ -1,0 +1,95 @@
+package uswitch
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// TestTCPArrivesWhole sends a stream of super-packets through Paths that lose,
+// repeat and reorder. The receiving kernel checks every checksum, for it gets no
+// frame that is partial.
+func TestTCPArrivesWhole(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		for name, path := range map[string]func(seed uint64) Path{
+			"transparent": func(uint64) Path { return nil },
+			"impaired":    func(seed uint64) Path { return &unkind{rand.New(rand.NewPCG(seed, seed))} },
+		} {
+			t.Run(fmt.Sprintf("%s, IPv6 %v", name, v6), func(t *testing.T) {
+				at, hosts := cables(t, 2, 1500)
+				computeInKernel(t, at, portName(1))
+				s := run(t, at, 2, func(c *Config) { c.Ports[0].In, c.Ports[1].Out, c.Ports[1].In = path(1), path(2), path(3) })
+				sent := make([]byte, 4<<20)
+				for i := range sent {
+					sent[i] = byte(i * i >> 8)
+				}
+				got := transfer(t, hosts[0], hosts[1], v6, sent)
+				if sha256.Sum256(got) != sha256.Sum256(sent) {
+					t.Errorf("%d bytes arrived of %d, or others (equal so far: %v)", len(got), len(sent), bytes.HasPrefix(sent, got))
+				}
+				st := s.Stats()
+				if st.Ports[0].In.SuperPackets == 0 || st.Ports[1].Out.SuperPackets == 0 {
+					t.Errorf("%d super-packets in, %d out: they were to be tested", st.Ports[0].In.SuperPackets, st.Ports[1].Out.SuperPackets)
+				}
+			})
+		}
+	}
+}
+
+// transfer sends b from one host to another over TCP and returns what arrives.
+func transfer(t *testing.T, from, to *host, v6 bool, b []byte) []byte {
+	t.Helper()
+	var l net.Listener
+	must(t, to.do(func() (err error) {
+		l, err = net.Listen("tcp", netip.AddrPortFrom(to.addr(v6), 0).String())
+		return err
+	}))
+	defer l.Close()
+	failed := make(chan error, 1)
+	go func() {
+		failed <- from.do(func() error {
+			c, err := net.DialTimeout("tcp", l.Addr().String(), 20*time.Second)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			_, err = c.Write(b)
+			return err
+		})
+	}()
+	must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(20*time.Second)))
+	c, err := l.Accept()
+	must(t, err)
+	defer c.Close()
+	must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	got, err := io.ReadAll(c)
+	must(t, err)
+	must(t, <-failed)
+	return got
+}
+
+// unkind does a little of everything that keeps a stream whole.
+type unkind struct{ rng *rand.Rand }
+
+func (u *unkind) Apply(_ time.Duration, f Frame, emit Emit) {
+	switch u.rng.IntN(500) {
+	case 0:
+	case 1:
+		emit(0, f)
+		emit(0, f)
+	case 2:
+		emit(200*time.Microsecond, f)
+	case 3:
+		emit(0, Frame{bytes.Clone(f.Bytes), f.Partial})
+	default:
+		emit(0, f)
+	}
+}
+func (*unkind) NextTimer() time.Duration        { return Never }
+func (*unkind) HandleTimer(time.Duration, Emit) {}

@@ -1,0 +1,201 @@
+package report_test
+
+import (
+	"bytes"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/internal/fabrics"
+	"github.com/fabrictest/fabrictest/report/internal/sample"
+)
+
+func html(t testing.TB, run *report.Run) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := report.WriteHTML(&b, run); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestPageSaysEverything(t *testing.T) {
+	page := html(t, sample.Run())
+	for _, want := range []string{
+		"3 of 14 did not pass", "fabrictest run --seed 7", "linux/amd64, 6.18.2, 2 CPUs", "15 Nov 2025, 09:30:12 UTC",
+		"no user namespaces: run as root", "errors: none may occur, but rank 0 had 3 (retry exceeded)",
+		"fabrictest run rc-flap-short --on netns --seed 7", "work request flushed (2)", "IBV_WC_RETRY_EXC_ERR",
+		`href="captures/rc-flap-short-netns.pcapng"`, "46.6 MiB", "link_down", "host1/rdma0 down", "48 ms",
+		"message 1107 to rank 1 was completed with an error, and arrived",
+		"Ranks 1–7, 9–15", "waits for the border of the left neighbour", "killed, SIGKILL", "Both directions lose 5 %",
+		"64 hosts, 8 leaves, 4 spines", "6 hosts, 1 switch, 100 Gb/s, 1 µs, MTU 4200", "2 hosts back to back",
+		"connected ×64", "Throughput by rank", "Throughput, a rank", "Packets sent again", "Errors, so far",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not on the page", want)
+		}
+	}
+}
+
+// TestPageNeedsNothing: no address that a browser would fetch, no script but the
+// page's own.
+func TestPageNeedsNothing(t *testing.T) {
+	for name, run := range map[string]*report.Run{"sample": sample.Run(), "hostile": hostileRun()} {
+		page := html(t, run)
+		if n := strings.Count(page, "<script"); n != 1 {
+			t.Errorf("%s: %d scripts", name, n)
+		}
+		for _, bad := range []string{"<link", "<img", "<iframe", "<object", "@import", "url(", "http://", "https://", `src="`, "ZgotmplZ"} {
+			if i := strings.Index(page, bad); i >= 0 {
+				t.Errorf("%s: %s in …%s…", name, bad, page[max(0, i-80):i+40])
+			}
+		}
+		for _, r := range page {
+			if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.In(r, unicode.Bidi_Control) {
+				t.Fatalf("%s: %q on the page", name, r)
+			}
+		}
+	}
+}
+
+func TestAnchorsAreUniqueAndLinked(t *testing.T) {
+	run := sample.Run()
+	run.Scenarios = append(run.Scenarios, run.Scenarios[0], run.Scenarios[0])
+	page := html(t, run)
+	ids := map[string]bool{}
+	for _, m := range regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if ids[m[1]] {
+			t.Errorf("two elements are called %s", m[1])
+		}
+		ids[m[1]] = true
+	}
+	for _, m := range regexp.MustCompile(`href="#([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if !ids[m[1]] {
+			t.Errorf("a link leads to %s, which is not there", m[1])
+		}
+	}
+}
+
+// TestLinksStayInTheFolder: a file elsewhere is named, and not linked to.
+func TestLinksStayInTheFolder(t *testing.T) {
+	run := &report.Run{Scenarios: []report.Result{{Verdict: report.Passed, Files: []report.File{
+		{Kind: "log", Path: "logs/a b#1?.log"}, {Kind: "log", Path: "../../etc/passwd"}, {Kind: "log", Path: "/etc/shadow"}, {Kind: "log", Path: "javascript:alert(1)"},
+	}}}}
+	page := html(t, run)
+	if !strings.Contains(page, `href="logs/a%20b%231%3F.log"`) || !strings.Contains(page, `href="./javascript:alert%281%29"`) {
+		t.Error("a file in the folder is not linked to by its name")
+	}
+	if strings.Contains(page, `href="../`) || strings.Contains(page, `href="/`) || !strings.Contains(page, "/etc/shadow") {
+		t.Error("a file elsewhere is linked to, or not named")
+	}
+}
+
+// TestLargeRunStaysSmall: seventy results of 64 ranks each are the most that the
+// page is made for.
+func TestLargeRunStaysSmall(t *testing.T) {
+	page := html(t, sample.Large(70, 300))
+	if len(page) > 4<<20 {
+		t.Errorf("%d bytes, more than 4 MiB", len(page))
+	}
+	if !strings.Contains(page, "directions more, in result.json") {
+		t.Error("nothing says that rows were left out")
+	}
+}
+
+// TestOddResultsAreShown: a page is made of whatever a run that went wrong left.
+func TestOddResultsAreShown(t *testing.T) {
+	second := time.Second
+	odd := map[string]report.Result{
+		"nothing":         {},
+		"one sample at 0": {Ranks: []report.Rank{{Samples: []report.Sample{{}}}}},
+		"counts that fall, times out of order": {Elapsed: second, Ranks: []report.Rank{{Samples: []report.Sample{
+			{At: 900, Bytes: 10}, {At: -5, Bytes: math.MaxUint64}, {At: 3 * second, Bytes: 1}, {At: 3 * second, Resent: 9}, {At: math.MaxInt64, Errors: math.MaxUint64},
+		}}}},
+		"marks and faults outside": {
+			Elapsed: second, Faults: []report.Fault{{At: -second, Until: 9 * second, What: "x"}, {At: 5, Until: 1}, {At: math.MaxInt64}},
+			Ranks: []report.Rank{{Samples: []report.Sample{{At: 5, Bytes: 1}}, Marks: []report.Mark{{At: -1, What: "m"}, {At: math.MaxInt64}}}},
+		},
+		"a fabric without cables": {Fabric: &topology.Topology{Hosts: []topology.Host{{Name: "a"}}}},
+		"cables to nowhere": {Fabric: &topology.Topology{
+			Hosts:  []topology.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}},
+			Cables: []topology.Cable{{A: topology.Port{Node: "a"}, B: topology.Port{Node: "zzz"}}, {A: topology.Port{Node: "a"}, B: topology.Port{Node: "a"}}},
+		}},
+		"switches without hosts": {Fabric: &topology.Topology{
+			Hosts: []topology.Host{{Name: "a"}}, Switches: []topology.Switch{{Name: "s"}, {Name: "t", Tier: 9}, {Name: "u", Rail: -3, Tier: 2}},
+		}},
+		"a thousand hosts":                 {Fabric: fabrics.FatTree(1000, 10, 4)},
+		"a star of two hundred, two rails": {Fabric: fabrics.Star(200, 2)},
+		"four rails":                       {Fabric: fabrics.Star(6, 4)},
+		"a thousand faults": {
+			Elapsed: second, Ranks: []report.Rank{{Samples: []report.Sample{{At: second, Bytes: 5}}}},
+			Faults: func() (f []report.Fault) {
+				for i := range 1000 {
+					f = append(f, report.Fault{At: time.Duration(i) * time.Millisecond, What: "flap"})
+				}
+				return f
+			}(),
+		},
+	}
+	run := &report.Run{}
+	for name, r := range odd {
+		r.Name, r.Verdict = name, report.Failed
+		run.Scenarios = append(run.Scenarios, r)
+	}
+	page := html(t, run)
+	for _, bad := range []string{"NaN", "Inf", "%!", "ZgotmplZ"} {
+		if i := strings.Index(page, bad); i >= 0 {
+			t.Errorf("%s in …%s…", bad, page[max(0, i-120):i+40])
+		}
+	}
+	if len(page) > 1<<20 {
+		t.Errorf("%d bytes", len(page))
+	}
+	junit(t, run)
+	if page := html(t, &report.Run{}); !strings.Contains(page, "Nothing was run") {
+		t.Error("an empty run has no page")
+	}
+}
+
+func TestHeadlines(t *testing.T) {
+	for want, verdicts := range map[string][]report.Verdict{
+		"Nothing was run":     {},
+		"It passed":           {report.Passed},
+		"All 2 passed":        {report.Passed, report.Passed},
+		"1 passed, 1 skipped": {report.Passed, report.Skipped},
+		"All 2 were skipped":  {report.Skipped, report.Skipped},
+		"2 of 3 did not pass": {report.Failed, report.Passed, report.Broken},
+		"1 of 1 did not pass": {"nonsense"},
+		"1 of 2 did not pass": {report.Broken, report.Skipped},
+	} {
+		run := &report.Run{}
+		for _, v := range verdicts {
+			run.Scenarios = append(run.Scenarios, report.Result{Verdict: v})
+		}
+		if page := html(t, run); !strings.Contains(page, "<h1>"+want+"</h1>") {
+			t.Errorf("%v: no %q", verdicts, want)
+		}
+	}
+}
+
+func TestVisible(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain – ünï ☃ 日本": "plain – ünï ☃ 日本", "a\nb\tc": "a b c", "\x1b[2J": `\x1b[2J`, "a\x00\x7f": `a\x00\x7f`, "\xff": `\xff`,
+		"\u202eabc": `\u202eabc`, "\u2028": `\u2028`, "\ufeff": `\ufeff`, "👩\u200d💻": "👩\u200d💻", "\r\n": `\x0d `,
+	} {
+		if got := report.Visible(in); got != want {
+			t.Errorf("%q becomes %q, not %q", in, got, want)
+		}
+	}
+}
+
+func BenchmarkWriteHTML(b *testing.B) {
+	run := sample.Large(4, 1000)
+	for b.Loop() {
+		html(b, run)
+	}
+}
