@@ -12,47 +12,47 @@ import (
 
 // conduct lets the ranks begin when all are ready, carries out the timed faults,
 // and ends the run when its time is up.
-func (st *stage) conduct(ctx context.Context) {
-	if err := st.begin(ctx); err != nil {
-		st.giveUp(ctx, err)
+func (p *performance) conduct(ctx context.Context) {
+	if err := p.begin(ctx); err != nil {
+		p.giveUp(ctx, err)
 		return
 	}
-	for i := range st.plan.Steps {
-		step := &st.plan.Steps[i]
-		if !st.wait(ctx, step.At) {
+	for i := range p.Plan.Steps {
+		step := &p.Plan.Steps[i]
+		if !p.wait(ctx, step.At) {
 			return
 		}
-		if err := st.do(ctx, step); err != nil {
-			st.giveUp(ctx, fmt.Errorf("%s: %w", st.plan.What(step), err))
+		if err := p.do(ctx, step); err != nil {
+			p.giveUp(ctx, fmt.Errorf("%s: %w", p.Plan.What(step), err))
 			return
 		}
-		st.steps = append(st.steps, lab.Done{Step: step, At: st.record.now()})
+		p.steps = append(p.steps, lab.Done{Step: step, At: p.record.now()})
 	}
-	if st.wait(ctx, st.plan.Limit) {
-		st.hung = fmt.Sprintf("the limit of %v is reached", st.plan.Limit)
-		st.group.Stop(errors.New(st.hung))
+	if p.wait(ctx, p.Plan.Limit) {
+		p.hung = fmt.Sprintf("the limit of %v is reached", p.Plan.Limit)
+		p.group.Stop(errors.New(p.hung))
 	}
 }
 
 // begin waits until all ranks are ready, and sets time 0 a moment ahead of what
 // they are told, so that no packet is sent before it.
-func (st *stage) begin(ctx context.Context) error {
+func (p *performance) begin(ctx context.Context) error {
 	select {
-	case <-st.record.all:
+	case <-p.record.all:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	now, order := time.Now(), orderStart(monotonic())
-	st.record.begin(now)
-	if err := st.wires.begin(now); err != nil {
+	p.record.begin(now)
+	if err := p.wires.begin(now); err != nil {
 		return err
 	}
-	errs := make(chan error, st.group.Size())
-	for rank := range st.group.Size() {
-		go func() { errs <- st.group.Order(ctx, rank, order) }()
+	errs := make(chan error, p.group.Size())
+	for rank := range p.group.Size() {
+		go func() { errs <- p.group.Order(ctx, rank, order) }()
 	}
 	var err error
-	for range st.group.Size() {
+	for range p.group.Size() {
 		err = errors.Join(err, <-errs)
 	}
 	return err
@@ -60,16 +60,16 @@ func (st *stage) begin(ctx context.Context) error {
 
 // giveUp ends the run for a reason of ours. Ranks that have ended meanwhile, and
 // the run with them, are no such reason.
-func (st *stage) giveUp(ctx context.Context, err error) {
+func (p *performance) giveUp(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		st.broken = err
-		st.group.Stop(err)
+		p.broken = err
+		p.group.Stop(err)
 	}
 }
 
 // wait waits until a time of the scenario's.
-func (st *stage) wait(ctx context.Context, at time.Duration) bool {
-	timer := time.NewTimer(at - st.record.now())
+func (p *performance) wait(ctx context.Context, at time.Duration) bool {
+	timer := time.NewTimer(at - p.record.now())
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -80,41 +80,41 @@ func (st *stage) wait(ctx context.Context, at time.Duration) bool {
 }
 
 // do carries out one step.
-func (st *stage) do(ctx context.Context, step *lab.Step) error {
+func (p *performance) do(ctx context.Context, step *lab.Step) error {
 	switch step.Do {
 	case scenarios.Down:
-		return st.eachPort(step, func(port string) error { return st.fabric.SetLink(port, step.Undo) })
+		return p.eachPort(step, func(port string) error { return p.Fabric.SetLink(port, step.Undo) })
 	case scenarios.Partition:
-		return st.wires.partition(step)
+		return p.wires.partition(step)
 	case scenarios.SetImpair:
-		return st.wires.set(step.Set)
+		return p.wires.set(step.Set)
 	case scenarios.Kill:
-		return st.eachRank(step, st.group.Kill)
+		return p.eachRank(step, p.group.Kill)
 	case scenarios.Freeze:
 		if step.Undo {
-			return st.eachRank(step, st.group.Thaw)
+			return p.eachRank(step, p.group.Thaw)
 		}
-		return st.eachRank(step, st.group.Freeze)
+		return p.eachRank(step, p.group.Freeze)
 	case scenarios.QPError:
-		return st.eachRank(step, func(rank int) error { return st.group.Order(ctx, rank, breakOrder) })
+		return p.eachRank(step, func(rank int) error { return p.group.Order(ctx, rank, breakOrder) })
 	}
 	return fmt.Errorf("a fault %q in namespaces: %w", step.Do, errors.ErrUnsupported)
 }
 
-func (st *stage) eachPort(step *lab.Step, do func(port string) error) error {
+func (p *performance) eachPort(step *lab.Step, do func(port string) error) error {
 	var errs []error
-	for _, p := range step.Ports {
-		errs = append(errs, do(st.plan.Ports[p].Name))
+	for _, k := range step.Ports {
+		errs = append(errs, do(p.Plan.Ports[k].Name))
 	}
 	return errors.Join(errs...)
 }
 
 // eachRank does something to the ranks of a step's hosts: hosts beyond the last
 // rank have none.
-func (st *stage) eachRank(step *lab.Step, do func(rank int) error) error {
+func (p *performance) eachRank(step *lab.Step, do func(rank int) error) error {
 	var errs []error
 	for _, h := range step.Hosts {
-		if h < st.plan.Scenario.RankCount() {
+		if h < p.Plan.Scenario.RankCount() {
 			errs = append(errs, do(h))
 		}
 	}

@@ -3,18 +3,13 @@ package nslab
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/fabrictest/fabrictest/lab"
-	"github.com/fabrictest/fabrictest/launch"
-	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -55,107 +50,4 @@ func (n *newspaper) result(r *report.Result) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.to.Encode(labNews{Result: r})
-}
-
-// play runs a scenario in this process's namespaces.
-func play(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.Result {
-	r := lab.NewResult(s, scenarios.NetNS, &opts)
-	st, err := newStage(s, opts)
-	if err == nil {
-		defer st.close()
-		var seen *lab.Observed
-		if seen, err = st.run(ctx); err == nil {
-			seen.Fill(r)
-		}
-	}
-	if err != nil {
-		lab.Break(r, err)
-	}
-	if opts.Dir != "" {
-		r.Files = filesIn(opts.Dir, opts.Folder(s, scenarios.NetNS))
-	}
-	return r
-}
-
-// stage is a fabric that stands, with its switches and, once it runs, its ranks.
-type stage struct {
-	plan   *lab.Plan
-	opts   lab.Options
-	dir    string // for the scenario's files; empty if none are wanted
-	fabric *netns.Fabric
-	wires  *wires
-	record *recorder
-	group  *launch.Group
-
-	// What conduct leaves, to be read when it has ended.
-	steps  []lab.Done // that were carried out
-	hung   string     // why the run was ended, if it was
-	broken error      // what kept it from going on
-}
-
-// newStage builds the fabric of a scenario.
-func newStage(s *scenarios.Scenario, opts lab.Options) (st *stage, err error) {
-	st = &stage{opts: opts}
-	if st.plan, err = lab.NewPlan(s, opts); err != nil {
-		return nil, err
-	}
-	if opts.Dir != "" {
-		st.dir = filepath.Join(opts.Dir, opts.Folder(s, scenarios.NetNS))
-		if err := os.MkdirAll(st.dir, 0o777); err != nil {
-			return nil, err
-		}
-	}
-	defer func() {
-		if err != nil {
-			st.close()
-		}
-	}()
-	if st.fabric, err = netns.Build(*st.plan.Topology, netns.Options{Splice: spliced(st.plan)}); err != nil {
-		return nil, err
-	}
-	st.record = newRecorder(st.plan, opts.Progress)
-	st.wires, err = newWires(st.plan, st.fabric)
-	return st, err
-}
-
-func (st *stage) close() {
-	if st.wires != nil {
-		_ = st.wires.close() // run has reported it
-	}
-	if st.fabric != nil {
-		_ = st.fabric.Close() // the kernel takes it all down with this process
-	}
-}
-
-// joinWait is how long ranks have to be ready: with 64 hosts on two processors,
-// most of it is waiting for one of them.
-const joinWait = 60 * time.Second
-
-// run starts the ranks, breaks what is to be broken, and watches until all have
-// ended or time is up.
-func (st *stage) run(ctx context.Context) (*lab.Observed, error) {
-	running, stopped := context.WithCancel(ctx)
-	defer stopped()
-	specs, err := st.specs()
-	if err != nil {
-		return nil, err
-	}
-	st.group, err = launch.Start(ctx, specs, launch.Options{
-		JoinWait: joinWait, LogDir: st.dir, OnEvent: st.record.event, Patience: 20 * time.Second,
-	})
-	if err != nil {
-		return nil, err
-	}
-	var conducting sync.WaitGroup
-	conducting.Go(func() { st.conduct(running) })
-	outcomes, _ := st.group.Wait() // the outcomes say it all
-	stopped()
-	conducting.Wait()
-	if err := errors.Join(st.broken, st.wires.close()); err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("interrupted: %w", context.Cause(ctx))
-	}
-	return st.observe(outcomes)
 }

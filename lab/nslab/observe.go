@@ -17,18 +17,18 @@ import (
 
 // observe puts together what the ranks told, what became of their processes, and
 // what the links counted.
-func (st *stage) observe(outcomes []launch.Outcome) (*lab.Observed, error) {
-	seen := &lab.Observed{Plan: st.plan, Tier: scenarios.NetNS, Steps: st.steps, Hung: st.hung}
+func (p *performance) observe(outcomes []launch.Outcome) (*lab.Observed, error) {
+	seen := &lab.Observed{Plan: p.Plan, Tier: scenarios.NetNS, Steps: p.steps, Hung: p.hung}
 	for i := range outcomes {
-		seen.Ranks = append(seen.Ranks, st.rankSeen(&outcomes[i]))
-		seen.Elapsed = max(seen.Elapsed, st.record.since(outcomes[i].Ended))
+		seen.Ranks = append(seen.Ranks, p.rankSeen(&outcomes[i]))
+		seen.Elapsed = max(seen.Elapsed, p.record.since(outcomes[i].Ended))
 	}
-	return seen, st.wires.observe(st.fabric, seen)
+	return seen, p.wires.observe(p.Fabric, seen)
 }
 
 // rankSeen is what was seen of one rank.
-func (st *stage) rankSeen(o *launch.Outcome) lab.Rank {
-	told := &st.record.ranks[o.Rank]
+func (p *performance) rankSeen(o *launch.Outcome) lab.Rank {
+	told := &p.record.ranks[o.Rank]
 	r := lab.Rank{
 		Rank: o.Rank, Host: o.Host, State: lab.Finished, Samples: told.samples, Marks: told.marks,
 		ExitCode: &o.ExitCode, Signal: o.Signal, Waiting: o.Waiting,

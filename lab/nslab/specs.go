@@ -12,22 +12,22 @@ import (
 )
 
 // specs says how to start the ranks: one a host, in its namespace.
-func (st *stage) specs() ([]launch.Spec, error) {
-	text, err := st.plan.Scenario.Marshal()
+func (p *performance) specs() ([]launch.Spec, error) {
+	text, err := p.Plan.Scenario.Marshal()
 	if err != nil {
 		return nil, err
 	}
-	specs := make([]launch.Spec, st.plan.Scenario.RankCount())
+	specs := make([]launch.Spec, p.Plan.Scenario.RankCount())
 	for i := range specs {
-		host := st.fabric.Host(st.plan.Topology.Hosts[i].Name)
+		host := p.Fabric.Host(p.Plan.Topology.Hosts[i].Name)
 		job := rankJob{
-			Name: st.plan.Scenario.Name, Scenario: string(text), Seed: st.plan.Seed, Host: host.Name,
-			NICs: st.rankNICs(host.Host), Quirks: st.opts.Quirks,
-			Patience: patience, SnapLen: st.opts.SnapLen,
+			Name: p.Plan.Scenario.Name, Scenario: string(text), Seed: p.Plan.Seed, Host: host.Name,
+			NICs: p.rankNICs(host.Host), Quirks: p.opts.Quirks,
+			Patience: patience, SnapLen: p.opts.SnapLen,
 		}
-		if st.opts.Capture && st.dir != "" {
-			job.Capture = filepath.Join(st.dir, host.Name+".pcapng")
-			job.Comment = st.opts.Replay
+		if p.opts.Capture && p.dir != "" {
+			job.Capture = filepath.Join(p.dir, host.Name+".pcapng")
+			job.Comment = p.opts.Replay
 		}
 		body, err := json.Marshal(job)
 		if err != nil {
@@ -52,10 +52,10 @@ func start(ns *netns.NS) func(*exec.Cmd) error {
 const patience = 30 * time.Second
 
 // rankNICs are the NICs of a host, with the addresses that traffic uses.
-func (st *stage) rankNICs(h topology.Host) (nics []rankNIC) {
+func (p *performance) rankNICs(h topology.Host) (nics []rankNIC) {
 	for _, n := range h.NICs {
-		cable, _ := st.plan.Topology.CableAt(topology.Port{Node: h.Name, NIC: n.Name})
-		nics = append(nics, rankNIC{Name: n.Name, Rail: n.Rail, Addr: n.Addr(st.plan.Scenario.Fabric.IPv4), RateBps: cable.Link.RateBps})
+		cable, _ := p.Plan.Topology.CableAt(topology.Port{Node: h.Name, NIC: n.Name})
+		nics = append(nics, rankNIC{Name: n.Name, Rail: n.Rail, Addr: n.Addr(p.Plan.Scenario.Fabric.IPv4), RateBps: cable.Link.RateBps})
 	}
 	return nics
 }

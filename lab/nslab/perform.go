@@ -1,0 +1,103 @@
+package nslab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/launch"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// play runs a scenario in this process's namespaces.
+func play(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.Result {
+	r := lab.NewResult(s, scenarios.NetNS, &opts)
+	seen, err := perform(ctx, s, opts)
+	if err == nil {
+		seen.Fill(r)
+	} else {
+		lab.Break(r, err)
+	}
+	if opts.Dir != "" {
+		r.Files = filesIn(opts.Dir, opts.Folder(s, scenarios.NetNS))
+	}
+	return r
+}
+
+// perform builds the fabric, lets the ranks run on it, and tells what was seen.
+func perform(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*lab.Observed, error) {
+	plan, err := lab.NewPlan(s, opts)
+	if err != nil {
+		return nil, err
+	}
+	p := &performance{opts: opts}
+	if opts.Dir != "" {
+		p.dir = filepath.Join(opts.Dir, opts.Folder(s, scenarios.NetNS))
+		if err := os.MkdirAll(p.dir, 0o777); err != nil {
+			return nil, err
+		}
+	}
+	if p.Stage, err = OpenStage(plan); err != nil {
+		return nil, err
+	}
+	defer p.Close() //nolint:errcheck // the kernel takes it all down with this process
+	p.record = newRecorder(plan, opts.Progress)
+	return p.run(ctx)
+}
+
+// performance is a scenario under way on its stage.
+type performance struct {
+	*Stage
+	opts   lab.Options
+	dir    string // for the scenario's files; empty if none are wanted
+	record *recorder
+	group  *launch.Group
+
+	// What conduct leaves, to be read when it has ended.
+	steps  []lab.Done // that were carried out
+	hung   string     // why the run was ended, if it was
+	broken error      // what kept it from going on
+}
+
+const (
+	// joinWait is how long ranks have to be ready: with 64 hosts on two processors,
+	// most of it is waiting for one of them.
+	joinWait = 60 * time.Second
+	// silence is how long a rank's process may give no sign of life.
+	silence = 20 * time.Second
+)
+
+// run starts the ranks, breaks what is to be broken, and watches until all have
+// ended or time is up.
+func (p *performance) run(ctx context.Context) (*lab.Observed, error) {
+	running, stopped := context.WithCancel(ctx)
+	defer stopped()
+	specs, err := p.specs()
+	if err != nil {
+		return nil, err
+	}
+	p.group, err = launch.Start(ctx, specs, launch.Options{
+		JoinWait: joinWait, Patience: silence, LogDir: p.dir, OnEvent: p.record.event,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var conducting sync.WaitGroup
+	conducting.Go(func() { p.conduct(running) })
+	outcomes, _ := p.group.Wait() // the outcomes say it all
+	stopped()
+	conducting.Wait()
+	if err := errors.Join(p.broken, p.still()); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("interrupted: %w", context.Cause(ctx))
+	}
+	return p.observe(outcomes)
+}
