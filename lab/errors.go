@@ -58,7 +58,7 @@ func (j *judge) errorsOf(host string) (names []string) {
 }
 
 func describeErrors(want map[string][]string) string {
-	var all []string
+	all := make([]string, 0, len(want))
 	for _, pattern := range slices.Sorted(maps.Keys(want)) {
 		all = append(all, pattern+": "+strings.Join(want[pattern], ", "))
 	}

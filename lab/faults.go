@@ -44,7 +44,7 @@ type Replace struct {
 
 // addSteps expands the faults.
 func (p *Plan) addSteps() error {
-	var errs []error
+	errs := make([]error, 0, len(p.Scenario.Faults))
 	for i := range p.Scenario.Faults {
 		steps, err := p.stepsOf(i)
 		errs = append(errs, err)

@@ -32,6 +32,7 @@ func (g *Group) Dump(ctx context.Context) map[int]string {
 type answer struct {
 	text string
 	own  bool // the rank said it itself
+	mute bool // it was asked, and did not answer in time
 }
 
 // ask asks ranks what they are at, all at once, until ctx ends.
@@ -50,6 +51,7 @@ func (g *Group) ask(ctx context.Context, members []*member) map[int]answer {
 			text, err := m.request(ctx, control.Frame{Kind: control.Dump})
 			if err != nil {
 				a = answer{text: fmt.Sprintf("no answer: %v\n%s", err, kernelView(m.proc.pid))}
+				a.mute = ctx.Err() != nil && errors.Is(err, context.Cause(ctx))
 			} else {
 				a.text = text
 			}
@@ -138,7 +140,7 @@ func (m *member) lastWords(a answer, mustAnswer bool) {
 	g.mu.Lock()
 	m.stopping = true
 	m.waiting = a.text
-	quit := !a.own && !m.frozen && !m.bye && (m.joined || mustAnswer || m.verdict != "") && (m.speaksGo || isGo)
+	quit := !a.own && (a.mute || mustAnswer || m.verdict != "") && !m.frozen && !m.bye && (m.speaksGo || isGo)
 	if quit {
 		m.quitFrom = m.stderr.written()
 	}

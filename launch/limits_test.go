@@ -17,52 +17,6 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-func TestFrozenRankIsExcusedUntilThawed(t *testing.T) {
-	var r record
-	patience := 300 * time.Millisecond
-	g := start(t, t.Context(), cast("order"), quick(func(o *launch.Options) { o.OnEvent, o.Patience = r.note, patience }))
-	r.await(t, 0, launch.Marked, "ready")
-	if err := g.Freeze(0); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(2 * patience)
-	if dump := g.Dump(t.Context())[0]; runtime.GOOS == "linux" && (!strings.Contains(dump, "frozen") || !strings.Contains(dump, "stopped")) {
-		t.Errorf("dump of a frozen rank: %q", dump)
-	}
-	if err := g.Thaw(0); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(patience / 2)
-	if dump := g.Dump(t.Context())[0]; dump != "counts sheep" {
-		t.Errorf("dump of a thawed rank: %q", dump)
-	}
-	if err := g.Order(t.Context(), 0, "finish"); err != nil {
-		t.Fatal(err)
-	}
-	outcomes, err := wait(t, g)
-	if err != nil {
-		t.Error(err)
-	}
-	want(t, outcomes, launch.Finished)
-}
-
-func TestRankThatStandsStillIsHungAndShowsItsGoroutines(t *testing.T) {
-	var r record
-	outcomes, err := run(t, cast("sleep", "stopself"), quick(func(o *launch.Options) { o.OnEvent, o.Patience = r.note, 400*time.Millisecond }))
-	want(t, outcomes, launch.Stopped, launch.Hung)
-	wantError(t, err, "rank 1 (hostb) hung", "gave no sign of life for")
-	if len(r.of(1, launch.Silent)) != 1 {
-		t.Error("nobody was told that it is silent")
-	}
-	w := outcomes[1].Waiting
-	if !strings.Contains(w, "on SIGQUIT it printed") || !strings.Contains(w, "goroutine 1") {
-		t.Errorf("no goroutines in %q", w)
-	}
-	if runtime.GOOS == "linux" && !strings.Contains(w, "State T (stopped)") {
-		t.Errorf("no view of the kernel's in %q", w)
-	}
-}
-
 // TestBusyRankIsNotHung: only a process that stands still as a whole is. That
 // there is no progress is for the caller's timeout to find, which shows why.
 func TestBusyRankIsNotHungAndEndsByTimeout(t *testing.T) {
@@ -155,30 +109,6 @@ func TestNothingSurvivesALauncherThatIsKilled(t *testing.T) {
 	t.Logf("%d processes gone after %v", len(pids), time.Since(began).Round(100*time.Microsecond))
 }
 
-// TestLauncherThatSleptBlamesNobody: it has heard of no rank because it did not
-// listen.
-func TestLauncherThatSleptBlamesNobody(t *testing.T) {
-	noLeaks(t)
-	launcher := exec.Command(os.Args[0])
-	launcher.Env = append(os.Environ(), roleEnv+"=nap", noRaceSleep)
-	launcher.Stderr = os.Stderr
-	out, err := launcher.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := launcher.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "joined"; {
-	}
-	_ = launcher.Process.Signal(syscall.SIGSTOP)
-	time.Sleep(500 * time.Millisecond)
-	_ = launcher.Process.Signal(syscall.SIGCONT)
-	if err := launcher.Wait(); err != nil {
-		t.Error(err)
-	}
-}
-
 func guardsOf(t *testing.T, parent int) []int {
 	t.Helper()
 	out, err := exec.Command("ps", "-o", "pid=,args=", "--ppid", itoa(parent)).Output()
@@ -206,7 +136,7 @@ func TestFloodIsReadAndCut(t *testing.T) {
 	}
 	began := time.Now()
 	var shown bytes.Buffer
-	outcomes, err := run(t, []launch.Spec{spec(0, "flood", itoa(mib)), spec(1, "exchange")}[:1], quick(func(o *launch.Options) {
+	outcomes, err := run(t, []launch.Spec{spec(0, "flood", itoa(mib))}, quick(func(o *launch.Options) {
 		o.LogDir, o.LogLimit, o.Output = dir, 1<<20, &shown
 	}))
 	if err != nil {

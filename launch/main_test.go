@@ -121,10 +121,30 @@ func wantError(t *testing.T, err error, says ...string) {
 	}
 }
 
+// atOnce is set while tests run side by side, and leaks are checked for all of
+// them together.
+var atOnce bool
+
+// sideBySide runs tests that mostly wait, all at once.
+func sideBySide(t *testing.T, tests map[string]func(*testing.T)) {
+	noLeaks(t)
+	atOnce = true
+	t.Cleanup(func() { atOnce = false })
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
+}
+
 // noLeaks checks, when everything else of the test is over, that it left no
 // goroutine, descriptor or child process.
 func noLeaks(t *testing.T) {
 	t.Helper()
+	if atOnce {
+		return
+	}
 	goroutines, files := runtime.NumGoroutine(), descriptors(t)
 	t.Cleanup(func() {
 		var now int
@@ -212,6 +232,13 @@ func vanished(t *testing.T, pids ...int) {
 			if time.Now().After(deadline) {
 				t.Errorf("process %d lives on", pid)
 				_ = syscall.Kill(pid, syscall.SIGKILL)
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		// Orphans come to a test that is the first process of a container.
+		for time.Now().Before(deadline) {
+			if reaped, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped != 0 || err != nil {
 				break
 			}
 			time.Sleep(time.Millisecond)

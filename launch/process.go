@@ -72,7 +72,19 @@ func (p *process) reap() {
 	}
 	p.reaped = true
 	p.mu.Unlock()
+	p.reapOrphans()
 	close(p.done)
+}
+
+// reapOrphans reaps what was left of the group. It is this process's to do only
+// where orphans come to it, as they do to the first process of a container.
+func (p *process) reapOrphans() {
+	for {
+		_, err := unix.Wait4(-p.pid, nil, 0, nil)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 // signal sends sig to the process and all of its group.

@@ -46,7 +46,8 @@ var roles = map[string]func(){
 	"talk":      playTalk,
 	"parent":    playParent,
 	"nap":       playNap,
-	"brief":     func() { c := join(); time.Sleep(800 * time.Millisecond); check("close", c.Close(nil)) },
+	"chatter":   playChatter,
+	"brief":     func() { c := join(); time.Sleep(3 * patience); check("close", c.Close(nil)) },
 }
 
 func join() *rank.Conn {
@@ -147,6 +148,15 @@ func playNeighbour() {
 	check("close", c.Close(nil))
 }
 
+// playChatter marks more than anybody wants to know.
+func playChatter() {
+	c := join()
+	for i := range 2000 {
+		check("mark", c.Mark(strconv.Itoa(i)))
+	}
+	check("close", c.Close(nil))
+}
+
 func playOrder() {
 	c := join()
 	done := make(chan struct{})
@@ -216,15 +226,19 @@ func playFlood() {
 	check("close", c.Close(nil))
 }
 
-// playFamily has two children that will not end on request, one in its process
-// group and one in a session of its own, and tells who they are.
+// playFamily has two children that will not end on request, and tells who they
+// are: one is in its process group and has an environment of its own, the other
+// is in a session of its own and has its parent's environment.
 func playFamily() {
 	c := join()
 	pids := []string{strconv.Itoa(os.Getpid())}
-	for _, attr := range []*syscall.SysProcAttr{nil, {Setsid: true}} {
+	for _, own := range []bool{false, true} {
 		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), roleEnv+"=stubborn")
-		child.SysProcAttr = attr
+		child.SysProcAttr = &syscall.SysProcAttr{Setsid: own}
+		if own {
+			child.Env = os.Environ()
+		}
+		child.Env = append(child.Env, roleEnv+"=stubborn")
 		child.Stdout = os.Stdout // holds the pipe open
 		check("start", child.Start())
 		pids = append(pids, strconv.Itoa(child.Process.Pid))

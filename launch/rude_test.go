@@ -90,22 +90,6 @@ func playTalk() {
 	}
 }
 
-// TestRankThatDoesNotReadIsCutOff, and those who send to it wait no longer than
-// that; heart-beats are off, so that nothing else can be the reason.
-func TestRankThatDoesNotReadIsCutOff(t *testing.T) {
-	outcomes, err := run(t, cast("talk", "deaf"), quick(func(o *launch.Options) {
-		o.Heartbeat, o.Patience = -1, 300*time.Millisecond
-	}))
-	want(t, outcomes, launch.Stopped, launch.Hung)
-	wantError(t, err, "rank 1", "did not read its control channel for 300ms")
-}
-
-func TestRankThatDoesNotAnswerHeartbeatsIsHung(t *testing.T) {
-	outcomes, err := run(t, cast("sleep", "deaf"), quick(func(o *launch.Options) { o.Patience = 400 * time.Millisecond }))
-	want(t, outcomes, launch.Stopped, launch.Hung)
-	wantError(t, err, "rank 1", "gave no sign of life for")
-}
-
 // playParent is a launcher of its own: of two families, until it is killed.
 func playParent() {
 	signal.Ignore(syscall.SIGTERM)
@@ -124,7 +108,7 @@ func playParent() {
 // playNap is a launcher that is stopped for longer than its patience.
 func playNap() {
 	g, err := launch.Start(context.Background(), cast("brief"), launch.Options{
-		Heartbeat: 50 * time.Millisecond, Patience: 200 * time.Millisecond,
+		Heartbeat: 50 * time.Millisecond, Patience: patience,
 		OnEvent: func(e launch.Event) { fmt.Println(e.Kind) },
 	})
 	check("launch", err)

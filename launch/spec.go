@@ -22,11 +22,11 @@ type Spec struct {
 	//
 	// It is called on a locked OS thread that belongs to this rank alone, lives
 	// until the process has ended, and is never used for anything else. So it may
-	// change the thread (setns, unshare, its signal mask) without undoing it, and
-	// it must call cmd.Start on the calling thread: cmd asks for Pdeathsig, and
-	// a process that another thread started dies with that thread. A Start that
-	// cannot help using another thread sets cmd.SysProcAttr.Pdeathsig to 0; the
-	// guard still ends the process if the launcher is killed.
+	// change the thread (setns, unshare, its signal mask) without undoing it. It
+	// must call cmd.Start on the calling thread, or on another that outlives the
+	// process: cmd asks for Pdeathsig, and a process dies with the thread that
+	// started it. A Start that can promise neither sets cmd.SysProcAttr.Pdeathsig
+	// to 0; the guard still ends the process if the launcher is killed.
 	//
 	// cmd comes with its descriptors, environment and SysProcAttr filled in; Start
 	// may add to them (Cloneflags, Chroot, a wrapper's arguments) and must leave

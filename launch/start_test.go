@@ -86,51 +86,6 @@ func TestWhatCannotBeStartedIsExplained(t *testing.T) {
 	}
 }
 
-func TestRankMustJoinInTime(t *testing.T) {
-	outcomes, err := run(t, cast("lurk", "sleep"), quick(func(o *launch.Options) { o.JoinWait = 300 * time.Millisecond }))
-	want(t, outcomes, launch.Failed, launch.Stopped)
-	wantError(t, err, "rank 0", "did not join within 300ms")
-	if !strings.Contains(outcomes[0].Waiting, "goroutine 1") {
-		t.Errorf("what it did instead is not shown: %q", outcomes[0].Waiting)
-	}
-}
-
-func TestRankMustExitWhenItIsDone(t *testing.T) {
-	outcomes, err := run(t, cast("linger"), quick(func(o *launch.Options) { o.Patience = 300 * time.Millisecond }))
-	want(t, outcomes, launch.Hung)
-	wantError(t, err, "did not exit for")
-}
-
-func TestAnyProgramCanBeARankIfItNeedNotJoin(t *testing.T) {
-	shell := func(rank int, script string) launch.Spec {
-		return launch.Spec{Rank: rank, Host: "h" + itoa(rank), Cmd: launch.Command{Path: "/bin/sh", Args: []string{"-c", script}, Dir: "/"}}
-	}
-	var r record
-	outcomes, err := run(t, []launch.Spec{
-		shell(0, `echo "$FABRICTEST_RANK/$FABRICTEST_SIZE $FABRICTEST_HOST $FABRICTEST_CONTROL $PWD"`),
-		shell(1, `exec 3>&-; sleep 0.3; echo done >&2; printf tail`),
-		shell(2, `exit 9`),
-		shell(3, `kill -USR1 $$`),
-		spec(4, "exchange"), // meets nobody at its barriers, for it waits for the others' end
-	}[:4], quick(func(o *launch.Options) {
-		o.Join, o.KeepGoing, o.OnEvent, o.Patience = launch.JoinOptional, true, r.note, 100*time.Millisecond
-	}))
-	want(t, outcomes, launch.Finished, launch.Finished, launch.Exited, launch.Crashed)
-	wantError(t, err, "rank ")
-	if got := outcomes[0].Stdout.Tail; got != "0/4 h0 3 /\n" {
-		t.Errorf("environment of a rank: %q", got)
-	}
-	if o := outcomes[1]; o.Stderr.Tail != "done\n" || o.Stdout.Tail != "tail" || o.Joined {
-		t.Errorf("rank 1: %+v", o)
-	}
-	if e := r.of(1, launch.Printed); len(e) != 2 {
-		t.Errorf("lines of rank 1: %v", e)
-	}
-	if o := outcomes[3]; o.Signal != "SIGUSR1" {
-		t.Errorf("rank 3 ended by %q", o.Signal)
-	}
-}
-
 func TestFilesArePassedOn(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -147,21 +102,6 @@ func TestFilesArePassedOn(t *testing.T) {
 	if n, _ := read.Read(b[:]); string(b[:n]) != "hello\n" {
 		t.Errorf("through descriptor 4 came %q", b[:n])
 	}
-}
-
-func TestSlowListenerDelaysRanksAndBlamesNobody(t *testing.T) {
-	outcomes, err := run(t, cast("exchange", "exchange"), quick(func(o *launch.Options) {
-		o.Patience = 150 * time.Millisecond
-		o.OnEvent = func(e launch.Event) {
-			if e.Kind == launch.Marked {
-				time.Sleep(350 * time.Millisecond)
-			}
-		}
-	}))
-	if err != nil {
-		t.Error(err)
-	}
-	want(t, outcomes, launch.Finished, launch.Finished)
 }
 
 func TestEveryRankHasAThreadOfItsOwn(t *testing.T) {

@@ -29,22 +29,27 @@ func sweep(mark string, rank int) {
 		want = append(want, fmt.Appendf(nil, "\x00%s=%d\x00", control.EnvRank, rank))
 	}
 	for range sweepRounds {
-		if killMarked(want) == 0 {
+		killed := killMarked(want)
+		if len(killed) == 0 {
 			return
 		}
 		time.Sleep(time.Millisecond) // the killed need a moment to vanish
+		for _, pid := range killed {
+			// Where orphans come to this process, they are its to reap.
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+		}
 	}
 }
 
-func killMarked(want [][]byte) (found int) {
+func killMarked(want [][]byte) (killed []int) {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return 0
+		return nil
 	}
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
-		return 0
+		return nil
 	}
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
@@ -52,10 +57,10 @@ func killMarked(want [][]byte) (found int) {
 			continue
 		}
 		if killIfMarked(pid, want) {
-			found++
+			killed = append(killed, pid)
 		}
 	}
-	return found
+	return killed
 }
 
 func killIfMarked(pid int, want [][]byte) bool {

@@ -25,7 +25,7 @@ func Build(t topology.Topology, opts Options) (*Fabric, error) {
 	}
 	f := &Fabric{plan: p}
 	if err := f.build(); err != nil {
-		f.Close() //nolint:errcheck // the first error counts
+		f.Close() // the first error counts
 		return nil, fmt.Errorf("build a fabric of %d hosts: %w", len(t.Hosts), err)
 	}
 	return f, nil

@@ -16,7 +16,8 @@ import (
 type Fabric struct {
 	plan *plan
 
-	mu     sync.Mutex                        // guards what follows, what is down, and queues
+	mu     sync.Mutex // guards what follows, what is down, and queues
+	closed bool
 	routes map[string]map[netip.Prefix][]hop // as they are set
 }
 
@@ -80,6 +81,9 @@ func (f *Fabric) UserSwitches() map[string][]UserPort {
 
 // Close lets go of the fabric and kills the processes that run in its hosts.
 func (f *Fabric) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
 	var errs []error
 	for _, s := range f.plan.spaces {
 		if s.ns != nil {
@@ -100,7 +104,7 @@ func (f *Fabric) reroute() error {
 			old := f.routes[name][dst]
 			switch {
 			case slices.Equal(old, hops):
-			case hops == nil:
+			case len(hops) == 0:
 				b.deleteRoute(dst)
 			default:
 				b.setRoute(dst, hops)
@@ -116,8 +120,12 @@ func (f *Fabric) reroute() error {
 	return nil
 }
 
-// at finds the cable of a port, and which end of it the port is.
+// at finds the cable of a port, and which end of it the port is. The caller has
+// locked the fabric.
 func (f *Fabric) at(port string) (c *cable, side int, err error) {
+	if f.closed {
+		return nil, 0, fmt.Errorf("port %s: the fabric is closed", port)
+	}
 	p, err := f.plan.t.PortOf(port)
 	if err != nil {
 		return nil, 0, err

@@ -69,7 +69,7 @@ func TestOnlyWhatIsSentIsCounted(t *testing.T) {
 				for _, n := range h.NICs {
 					s := stats(t, f, h.Name+"/"+n.Name)
 					if s.RxPackets != want || s.TxPackets != want {
-						t.Errorf("%s/%s sent %d and received %d packets, want %d and %[4]d", h.Name, n.Name, s.TxPackets, s.RxPackets, want)
+						t.Errorf("%s/%s sent %d and received %d packets, want %d and %[5]d", h.Name, n.Name, s.TxPackets, s.RxPackets, want)
 					}
 				}
 			}

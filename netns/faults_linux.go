@@ -171,6 +171,8 @@ func (f *Fabric) Netem(port string, spec NetemSpec) error {
 
 // Stats are what the kernel counted at a port.
 func (f *Fabric) Stats(port string) (Stats, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	c, side, err := f.at(port)
 	if err != nil {
 		return Stats{}, err

@@ -65,7 +65,7 @@ func startProgram(args []string) (pid int, err error) {
 	}
 	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
 		for fd := range 3 {
-			unix.Dup3(null, fd, 0) //nolint:errcheck // the old one stays, which does little harm
+			unix.Dup3(null, fd, 0) // the old one stays, which does little harm
 		}
 	}
 	return pid, nil
@@ -97,7 +97,7 @@ func forwardSignals(pid int) {
 	signal.Notify(c, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
 	go func() {
 		for s := range c {
-			unix.Kill(pid, s.(syscall.Signal)) //nolint:errcheck // it may have ended
+			unix.Kill(pid, s.(syscall.Signal)) // it may have ended
 		}
 	}()
 }

@@ -126,7 +126,7 @@ func (p *plan) routerRoutes() map[string]map[netip.Prefix][]hop {
 		if all[r.Switch] == nil {
 			all[r.Switch] = map[netip.Prefix][]hop{}
 		}
-		var hops []hop
+		hops := make([]hop, 0, len(r.Via))
 		for _, via := range r.Via {
 			hops = append(hops, hop{via.Addr, p.ports[via.Out.String()]})
 		}

@@ -28,7 +28,7 @@ func (d *device) quietFlags() (flags, change uint32) {
 	if d.space.routed {
 		change |= unix.IFF_MULTICAST
 	}
-	return 0, change
+	return unix.IFF_NOARP, change
 }
 
 func (d *device) attrs() []*nl.RtAttr {

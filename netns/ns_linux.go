@@ -37,7 +37,7 @@ func newNS(setup func() error) (*NS, error) {
 		return setup()
 	})
 	if err != nil {
-		ns.Close() //nolint:errcheck // what was opened goes; the first error counts
+		ns.Close() // what was opened goes; the first error counts
 		return nil, fmt.Errorf("make a network namespace: %w", err)
 	}
 	return ns, nil

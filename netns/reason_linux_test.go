@@ -38,7 +38,7 @@ func TestExplainFindsTheReasonAndTheCure(t *testing.T) {
 		got := explain(cause, m)
 		var why *UnavailableError
 		switch {
-		case c.want == "" && got != cause: //nolint:errorlint // it must be the very same
+		case c.want == "" && got != cause:
 			t.Errorf("%v became %v", cause, got)
 		case c.want == "":
 		case !errors.As(got, &why) || !errors.Is(got, c.err) || strings.Contains(got.Error(), "\n"):

@@ -40,7 +40,7 @@ type thread struct {
 func newThread(setup func() error) (*thread, error) {
 	t := &thread{work: make(chan func())}
 	ready := make(chan error)
-	go onOwnThread(func() error { //nolint:errcheck // returned through ready
+	go onOwnThread(func() error { // returned through ready
 		err := setup()
 		ready <- err
 		if err != nil {

@@ -43,7 +43,7 @@ func (p PingPong) Run(ctx context.Context, s *Side) (halfMicros float64, err err
 	defer c.Close()
 	pl := &player{
 		PingPong: p, conn: c, wcs: make([]verbs.WC, pingRecvs),
-		recv: []verbs.RecvWR{{SGL: []verbs.SGE{verbs.SGEOf(c.mr, p.Bytes, p.Bytes)}}},
+		recv: slices.Repeat([]verbs.RecvWR{{SGL: []verbs.SGE{verbs.SGEOf(c.mr, p.Bytes, p.Bytes)}}}, pingRecvs),
 		send: []verbs.SendWR{{Opcode: verbs.OpSend, SGL: []verbs.SGE{verbs.SGEOf(c.mr, 0, p.Bytes)}}},
 	}
 	if err := pl.receives(pingRecvs); err != nil {
@@ -75,6 +75,7 @@ type player struct {
 	wcs  []verbs.WC
 
 	posted, confirmed int // sends
+	taken             int // messages whose receives are not yet posted again
 }
 
 func (p *player) play(ctx context.Context, role Role) (times []time.Duration, err error) {
@@ -88,6 +89,10 @@ func (p *player) play(ctx context.Context, role Role) (times []time.Duration, er
 			}
 			if err = first(); err == nil {
 				err = then()
+			}
+			if err == nil && p.taken >= pingRecvs/4 {
+				err = p.receives(p.taken)
+				p.taken = 0
 			}
 			if err != nil {
 				return nil, err
@@ -103,13 +108,11 @@ func (p *player) play(ctx context.Context, role Role) (times []time.Duration, er
 	return times[min(len(times), warmup):], nil
 }
 
+// receives posts n receives. A program that has many may post them a few at a
+// time, and never while the other side waits.
 func (p *player) receives(n int) error {
-	for range n {
-		if _, err := p.qps[0].PostRecv(p.recv); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := p.qps[0].PostRecv(p.recv[:n])
+	return err
 }
 
 // serve sends one message.
@@ -156,7 +159,7 @@ func (p *player) confirm(sends int) error {
 	return nil
 }
 
-// await takes one message and makes room for the next.
+// await takes one message.
 func (p *player) await() error {
 	var late overdue
 	for {
@@ -188,10 +191,8 @@ func (p *player) take() (bool, error) {
 	if err == nil {
 		err = succeeded(p.wcs[:n])
 	}
-	if err != nil || n == 0 {
-		return false, err
-	}
-	return true, p.receives(1)
+	p.taken += n
+	return n > 0, err
 }
 
 func orElse[T comparable](v, d T) T {

@@ -126,6 +126,9 @@ func (r *Result) junitCase(class string) junitCase {
 	if len(r.Tags) > 0 {
 		c.Properties = append(c.Properties, junitProperty{"tags", visible(strings.Join(r.Tags, " "))})
 	}
+	if len(r.Quirks) > 0 {
+		c.Properties = append(c.Properties, junitProperty{"quirks", visible(strings.Join(r.Quirks, " "))})
+	}
 	problem := &junitProblem{Message: Visible(r.Reason), Type: string(r.Verdict), Text: "\n" + r.explanation() + "\n"}
 	switch r.Verdict {
 	case Passed:

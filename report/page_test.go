@@ -34,7 +34,7 @@ func TestPageSaysEverything(t *testing.T) {
 		"message 1107 to rank 1 was completed with an error, and arrived",
 		"Ranks 1–7, 9–15", "waits for the border of the left neighbour", "killed, SIGKILL", "Both directions lose 5 %",
 		"64 hosts, 8 leaves, 4 spines", "6 hosts, 1 switch, 100 Gb/s, 1 µs, MTU 4200", "2 hosts back to back",
-		"connected ×64", "Throughput by rank", "Throughput, a rank", "Packets sent again", "Errors, so far",
+		"connected ×64", "ack.Late, cm.NoMRA", "Throughput by rank", "Throughput, a rank", "Packets sent again", "Errors, so far",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not on the page", want)

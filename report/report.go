@@ -21,7 +21,7 @@ type Run struct {
 	Version   int       `json:"version"` // of this layout
 	Tool      string    `json:"tool"`    // fabrictest's own version
 	Command   string    `json:"command"` // that repeats the run
-	Seed      uint64    `json:"seed"`    // that every choice of the run follows from
+	Seed      uint64    `json:"seed"`    // that every scenario was run with; 0: each with its own
 	Started   time.Time `json:"started"`
 	Wall      Duration  `json:"wall"` // how long it all took, on the clock of the wall
 	Machine   Machine   `json:"machine"`

@@ -23,17 +23,26 @@ func linkState(l *Link) drawing.State {
 	}
 }
 
+// faultState is what a fault makes of what it is done to, if counters say no
+// more: a link that went down was down even if nothing was on its way.
+func faultState(f *Fault) drawing.State {
+	if strings.HasSuffix(f.What, " down") {
+		return drawing.Down
+	}
+	return drawing.Impaired
+}
+
 // looks colours a drawing by what a result says.
 type looks struct {
-	links  map[[2]string][]*Link // by their ends
-	ranks  map[string][]*Rank    // by host
-	struck map[string]bool       // what faults were done to
+	links  map[[2]string][]*Link    // by their ends
+	ranks  map[string][]*Rank       // by host
+	struck map[string]drawing.State // by faults, whatever came of it
 	used   [drawing.Down + 1]bool
 	many   bool // so many hosts that those to which nothing happened say nothing
 }
 
 func newLooks(r *Result) *looks {
-	l := &looks{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, struck: map[string]bool{}, many: len(r.Ranks) > 24}
+	l := &looks{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, struck: map[string]drawing.State{}, many: len(r.Ranks) > 24}
 	for i := range r.Links {
 		k := &r.Links[i]
 		l.links[[2]string{k.From, k.To}] = append(l.links[[2]string{k.From, k.To}], k)
@@ -44,7 +53,7 @@ func newLooks(r *Result) *looks {
 	}
 	for _, f := range r.Faults {
 		for _, on := range f.On {
-			l.struck[on] = true
+			l.struck[on] = max(l.struck[on], faultState(&f))
 		}
 	}
 	return l
@@ -70,8 +79,11 @@ func (l *looks) Cable(c *topology.Cable) drawing.Part {
 			text = append(text, wayTitle(k))
 		}
 	}
-	if c.A.NIC != "" && l.struck[a] || c.B.NIC != "" && l.struck[b] {
-		p.State = drawing.Down
+	if c.A.NIC != "" { // of a switch only its name is known
+		p.State = max(p.State, l.struck[a])
+	}
+	if c.B.NIC != "" {
+		p.State = max(p.State, l.struck[b])
 	}
 	if lost > 0 {
 		p.Label = units.SI(float64(lost), "") + " lost"
@@ -91,13 +103,9 @@ func wayTitle(k *Link) string {
 	return s
 }
 
-// Host is down if a rank on it did not come to its end, or a fault was done to
-// all of it.
+// Host is down if a rank on it did not come to its end.
 func (l *looks) Host(h *topology.Host) drawing.Part {
-	p := drawing.Part{}
-	if l.struck[h.Name] {
-		p.State = drawing.Down
-	}
+	p := drawing.Part{State: l.struck[h.Name]}
 	title := h.Name
 	for _, k := range l.ranks[h.Name] {
 		if k.State != stateFinished {
@@ -117,7 +125,7 @@ func (l *looks) legend() []legendView {
 	var out []legendView
 	for s := drawing.Impaired; s <= drawing.Down; s++ {
 		if l.used[s] {
-			out = append(out, legendView{s.String(), [...]string{"", "changed on purpose, nothing lost", "lost packets", "cut off, or did not finish"}[s]})
+			out = append(out, legendView{s.String(), [...]string{"", "disturbed, nothing lost", "lost packets", "cut off, or did not finish"}[s]})
 		}
 	}
 	return out

@@ -108,6 +108,9 @@ func figures(r *Result) []fact {
 	}
 	add("Wall time", units.Duration(r.Wall.Round(100*time.Microsecond)))
 	add("Seed", fmt.Sprint(r.Seed))
+	if len(r.Quirks) > 0 {
+		add("Every NIC has", strings.Join(r.Quirks, ", "))
+	}
 	return f
 }
 

@@ -24,6 +24,16 @@ type column struct {
 	Number bool
 }
 
+// newTable makes an empty table. The names of columns of figures begin with #.
+func newTable(names ...string) *table {
+	t := &table{}
+	for _, n := range names {
+		name, number := strings.CutPrefix(n, "#")
+		t.Columns = append(t.Columns, column{name, number})
+	}
+	return t
+}
+
 type tableRow struct {
 	Cells []cell
 	Class string
@@ -89,10 +99,7 @@ func (t *table) dropEmpty() {
 }
 
 func linkTable(r *Result, maxRows int) *table {
-	t := &table{Columns: []column{
-		{"From", false}, {"To", false}, {"Packets", true}, {"Bytes", true}, {"Lost", true}, {"", true}, {"By cause", false},
-		{"Doubled", true}, {"Reordered", true}, {"Damaged", true}, {"Marked", true}, {"On purpose", false},
-	}}
+	t := newTable("From", "To", "#Packets", "#Bytes", "#Lost", "#", "By cause", "#Doubled", "#Reordered", "#Damaged", "#Marked", "On purpose")
 	links := slices.Clone(r.Links)
 	// Where something happened comes first.
 	slices.SortStableFunc(links, func(a, b Link) int {
@@ -126,10 +133,8 @@ func linkTable(r *Result, maxRows int) *table {
 }
 
 func rankTable(r *Result, maxRows int) *table {
-	t := &table{Columns: []column{
-		{"Rank", true}, {"Host", false}, {"State", false}, {"Messages", true}, {"Bytes", true}, {"Sent again", true}, {"Errors", true},
-		{"Reconnects", true}, {"Time", true}, {"Memory", true}, {"Median", true}, {"99 %", true}, {"Worst", true},
-	}}
+	t := newTable("#Rank", "Host", "State", "#Messages", "#Bytes", "#Sent again", "#Errors", "#Reconnects", "#Time", "#Memory",
+		"#Median trip", "#99 % of trips", "#Longest")
 	ranks := slices.Clone(r.Ranks)
 	// Those that did not come to their end are what one looks for.
 	slices.SortStableFunc(ranks, func(a, b Rank) int { return cmp.Compare(rankOrder(&a), rankOrder(&b)) })
@@ -175,7 +180,7 @@ func rankState(k *Rank) string {
 }
 
 func faultTable(r *Result, maxRows int) *table {
-	t := &table{Columns: []column{{"Fault", false}, {"From", true}, {"Until", true}, {"For", true}, {"Traffic again after", true}}}
+	t := newTable("Fault", "#From", "#Until", "#For", "#Traffic again after")
 	for _, f := range r.Faults {
 		row := []string{f.What, units.Duration(f.At), "", "", ""}
 		if f.Until > 0 {

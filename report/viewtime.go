@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -204,29 +205,34 @@ func (v *timeView) addFaults(g timeline.Grid, faults []Fault) {
 }
 
 // maxMarks is how many kinds of marks are shown; programs make few.
-const maxMarks = 5
+const maxMarks = 6
 
 func (v *timeView) addMarks(g timeline.Grid, ranks []Rank) {
-	at := map[string][]int{}
-	n := map[string]int{}
-	var names []string
+	var marks []Mark
 	for i := range ranks {
-		for _, m := range ranks[i].Marks {
-			if n[m.What] == 0 {
-				names = append(names, m.What)
-			}
-			n[m.What]++
-			at[m.What] = append(at[m.What], int(g.X(m.At)))
+		marks = append(marks, ranks[i].Marks...)
+	}
+	slices.SortStableFunc(marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
+	at := map[string][]int{}
+	var names []string // in the order in which they first occur
+	for _, m := range marks {
+		if at[m.What] == nil {
+			names = append(names, m.What)
 		}
+		at[m.What] = append(at[m.What], int(g.X(m.At)))
 	}
 	for _, name := range names[:min(maxMarks, len(names))] {
-		slices.Sort(at[name])
-		var path strings.Builder
-		for _, x := range slices.Compact(at[name]) {
-			fmt.Fprintf(&path, "M%d 0V1", x)
-		}
-		v.Marks = append(v.Marks, markView{Name: name, Path: path.String(), Count: n[name]})
+		v.Marks = append(v.Marks, markView{Name: name, Path: ticks(at[name]), Count: len(at[name])})
 	}
+}
+
+// ticks are upright lines at places that rise.
+func ticks(at []int) string {
+	var path strings.Builder
+	for _, x := range slices.Compact(at) {
+		fmt.Fprintf(&path, "M%d 0V1", x)
+	}
+	return path.String()
 }
 
 // percent is a length on the time axis as a style sheet takes it.

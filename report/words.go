@@ -36,9 +36,13 @@ func headline(r *Run) string {
 
 func runFacts(r *Run) []fact {
 	m := r.Machine
+	seed := "each scenario's own"
+	if r.Seed != 0 {
+		seed = fmt.Sprint(r.Seed)
+	}
 	facts := []fact{
 		{"Command", r.Command, true},
-		{"Seed", fmt.Sprint(r.Seed), false},
+		{"Seed", seed, false},
 		{"Started", r.Started.UTC().Format("2 Jan 2006, 15:04:05 UTC"), false},
 		{"Took", units.Duration(r.Wall.Round(time.Millisecond)), false},
 		{"Machine", strings.Join(nonEmpty(m.OS+"/"+m.Arch, m.Kernel, units.Plural(m.CPUs, "CPU")), ", "), false},
@@ -73,10 +77,9 @@ func rankList(ranks []int) string {
 		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
 			j++
 		}
-		switch {
-		case j == i:
+		if j == i {
 			parts = append(parts, fmt.Sprint(ranks[i]))
-		default:
+		} else {
 			parts = append(parts, fmt.Sprintf("%d–%d", ranks[i], ranks[j]))
 		}
 		i = j + 1

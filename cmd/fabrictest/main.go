@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 )
 
@@ -42,6 +43,12 @@ func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// exitError is the exit code of a program that was run for the user: it becomes
+// ours, and the program has said why.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // errFailed is a failure that has been reported already.
 var errFailed = errors.New("failed")
@@ -72,9 +79,12 @@ func execute(ctx context.Context, program string, args []string, stdout, stderr 
 	onRun(root, func() { started = true })
 	cmd, err := root.ExecuteContextC(ctx)
 	var usage *usageError
+	var exit exitError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &exit):
+		return int(exit)
 	case errors.Is(err, errFailed):
 		return exitFailed
 	case !started || errors.As(err, &usage):
@@ -135,6 +145,7 @@ privileges. A failure prints the command that replays it.`,
 		}
 	}
 	add(groupScenarios, newRunCommand(program), newListCommand(), newReplayCommand(program))
+	add(groupLab, newUpCommand(program), newExecCommand(), newSetCommand(), newLabsCommand(program), newDownCommand())
 	add(groupOther, newDoctorCommand(), newQuirksCommand(), newInteropCommand(), newVersionCommand())
 	root.AddCommand(processCommands()...)
 	return root
@@ -156,5 +167,15 @@ func processCommands() []*cobra.Command {
 			RunE: func(*cobra.Command, []string) error { return main() },
 		}
 	}
-	return []*cobra.Command{hidden(nslab.LabCommand, nslab.LabMain), hidden(nslab.RankCommand, nslab.RankMain)}
+	once := func() error {
+		code, err := live.OnceMain()
+		if err == nil && code != 0 {
+			return exitError(code)
+		}
+		return err
+	}
+	return []*cobra.Command{
+		hidden(nslab.LabCommand, nslab.LabMain), hidden(nslab.RankCommand, nslab.RankMain),
+		hidden(live.ServeCommand, live.ServeMain), hidden(live.OnceCommand, once),
+	}
 }

@@ -24,7 +24,7 @@ func (e *echo) HandleEvent(now mono.Time, _ uint64) {
 			return
 		}
 		d := e.ds[i]
-		d.Src, d.Dst = d.Dst, d.Src
+		d.Src, d.Dst, d.HopLimit = d.Dst, d.Src, 0
 		_, _ = e.port.Send(now, []link.Datagram{d})
 	}
 }
@@ -35,12 +35,18 @@ func benchmarkEcho(b *testing.B, cfg NetConfig, l LinkConfig) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	benchmarkNet(b, n, l, nil, nil)
+}
+
+// benchmarkNet bounces packets between two new ports, on switches if any.
+func benchmarkNet(b *testing.B, n *Net, l LinkConfig, s0, s1 *Switch) {
+	w := n.World()
 	a0, a1 := netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")
-	p0, err := n.Attach(PortConfig{Addrs: []netip.Addr{a0}, Link: l})
+	p0, err := n.Attach(PortConfig{Addrs: []netip.Addr{a0}, Link: l, Switch: s0})
 	if err != nil {
 		b.Fatal(err)
 	}
-	p1, err := n.Attach(PortConfig{Addrs: []netip.Addr{a1}, Link: l})
+	p1, err := n.Attach(PortConfig{Addrs: []netip.Addr{a1}, Link: l, Switch: s1})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -70,6 +76,12 @@ func BenchmarkEchoSwitch(b *testing.B) {
 
 func BenchmarkEchoCable(b *testing.B) {
 	benchmarkEcho(b, NetConfig{Cable: true}, LinkConfig{RateBps: 100e9, Latency: time.Microsecond})
+}
+
+func BenchmarkEchoTree(b *testing.B) {
+	l := LinkConfig{RateBps: 100e9, Latency: time.Microsecond}
+	f := fatTree(b, New(Config{Seed: 1}), 2, 4, 0, l)
+	benchmarkNet(b, f.Net, l, f.leaves[0], f.leaves[1])
 }
 
 func BenchmarkSleepAlone(b *testing.B) {

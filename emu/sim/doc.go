@@ -10,8 +10,13 @@
 //     links and schedules are handlers. They never block.
 //   - Programs ([World.Go]), which block: each call that waits parks the
 //     coroutine and lets the world decide what runs next.
-//   - Networks ([Net]): ports joined by a switch or a cable, carrying datagrams
-//     and byte streams, with the impairments that package impair describes.
+//   - Networks ([Net]): ports joined by a cable, a switch, or several switches
+//     with trunks between them, carrying datagrams and byte streams, with the
+//     impairments that package impair describes.
+//
+// Much of it can be changed while it runs: links go down and come up, networks
+// divide and heal, impairments and rates are replaced, programs are paused or
+// killed.
 //
 // All events of an instant run before the programs of that instant, so programs
 // that become runnable at the same time compete, and [World.Choose] decides.

@@ -166,7 +166,9 @@ func (n *Net) deliver(pk *packet) {
 	}
 	p.stats.Delivered++
 	p.stats.DeliveredBytes += uint64(pk.IPBytes())
-	n.note(p.cfg.Name, "deliver", &pk.Datagram)
+	if n.w.Tracing() {
+		n.note(p.cfg.Name, "deliver", &pk.Datagram)
+	}
 	if n.tap != nil {
 		n.tap(n.w.now, p, In, &pk.Datagram)
 	}

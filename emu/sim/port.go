@@ -39,8 +39,9 @@ type Port struct {
 	readable, writable, linkChange hook
 	writableTimer                  Timer
 
-	stats              Stats // without drops
-	upDrops, downDrops Drops // of what it sent, and of what it was to receive
+	stats              Stats   // without drops
+	upDrops, downDrops Drops   // of what it sent, and of what it was to receive
+	refused            Traffic // lost before it was on the wire
 }
 
 var _ link.GroupLink = (*Port)(nil)
@@ -139,19 +140,22 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 		}
 		pk := n.alloc(d, p, nil)
 		p.normalize(pk)
-		p.stats.Out.count(size)
 		switch {
 		case size > l.MTU:
+			p.refused.count(size)
 			n.drop(pk, p.cfg.Name, &p.upDrops.TooBig, "too-big")
 			continue
 		case p.isDown:
+			p.refused.count(size)
 			n.drop(pk, p.cfg.Name, &p.upDrops.LinkDown, "link-down")
 			continue
 		}
 		pk.epoch = p.epoch
 		p.stats.Sent++
 		p.stats.SentBytes += uint64(size)
-		n.note(p.cfg.Name, "send", &pk.Datagram)
+		if n.w.Tracing() {
+			n.note(p.cfg.Name, "send", &pk.Datagram)
+		}
 		if n.tap != nil {
 			n.tap(now, p, Out, &pk.Datagram)
 		}
@@ -287,6 +291,7 @@ func (p *Port) Net() *Net { return p.net }
 // Stats returns the port's counters.
 func (p *Port) Stats() Stats {
 	s := p.stats
+	s.Out = Traffic{s.Sent + p.refused.Packets, s.SentBytes + p.refused.Bytes}
 	s.Drops, s.DropsOut, s.DropsIn = p.upDrops.plus(p.downDrops), p.upDrops, p.downDrops
 	return s
 }

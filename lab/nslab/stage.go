@@ -2,10 +2,13 @@ package nslab
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
 // Stage is a fabric that stands, with the cables and switches that pass through
@@ -18,9 +21,19 @@ type Stage struct {
 }
 
 // OpenStage builds the fabric of a plan. Packets pass, and nothing happens to
-// them before Begin.
-func OpenStage(plan *lab.Plan) (*Stage, error) {
-	fabric, err := netns.Build(*plan.Topology, netns.Options{Splice: spliced(plan)})
+// them before Begin. Cables on which the plan has nothing happen are left to the
+// kernel.
+func OpenStage(plan *lab.Plan) (*Stage, error) { return openStage(plan, spliced(plan), false) }
+
+// OpenSpliced is OpenStage with every cable of a host in user space, so that
+// Impair works on all of them.
+func OpenSpliced(plan *lab.Plan) (*Stage, error) {
+	needed := spliced(plan)
+	return openStage(plan, func(c topology.Cable) bool { return c.A.NIC != "" || c.B.NIC != "" || needed(c) }, true)
+}
+
+func openStage(plan *lab.Plan, splice func(topology.Cable) bool, impairable bool) (*Stage, error) {
+	fabric, err := netns.Build(*plan.Topology, netns.Options{Splice: splice})
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +41,43 @@ func OpenStage(plan *lab.Plan) (*Stage, error) {
 	if err != nil {
 		return nil, errors.Join(err, fabric.Close())
 	}
+	w.impairable = impairable
 	return &Stage{Plan: plan, Fabric: fabric, wires: w}, nil
+}
+
+// Impair replaces what packets meet by chance, at the ports that a pattern names,
+// by what another plan of the same fabric says of them. Faults of the stage's own
+// plan do not know of it.
+func (st *Stage) Impair(by *lab.Plan, pattern string) error {
+	ports, err := st.Plan.Topology.Match(pattern)
+	if err != nil {
+		return err
+	}
+	var all []lab.Replace
+	for i := range st.Plan.Ports {
+		p := &st.Plan.Ports[i]
+		if !slices.ContainsFunc(ports, p.Same) {
+			continue
+		}
+		if st.wires.ways[i][lab.Out] == nil || st.wires.ways[i][lab.Out].path == nil {
+			return fmt.Errorf("%s: the kernel carries this cable: it can be cut, not impaired", p.Name)
+		}
+		all = append(all, lab.Replace{Port: i, Way: lab.Out, Specs: by.Ports[i].Out.Specs},
+			lab.Replace{Port: i, Way: lab.In, Specs: by.Ports[i].In.Specs})
+	}
+	if len(all) == 0 {
+		return fmt.Errorf("no port matches %q", pattern)
+	}
+	return st.wires.set(all)
+}
+
+// SetLink cuts the cables at the ports that a pattern names, or joins them again.
+func (st *Stage) SetLink(pattern string, up bool) error {
+	ports, err := st.Plan.Topology.Match(pattern)
+	for _, p := range ports {
+		err = errors.Join(err, st.Fabric.SetLink(p.String(), up))
+	}
+	return err
 }
 
 // Begin makes now the plan's time 0: what it says of packets holds from then on.

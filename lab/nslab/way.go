@@ -32,7 +32,7 @@ func (y *way) begin(port int, d lab.Way, cfg impair.Config, opts ethernet.Option
 		return slices.ContainsFunc(s.Set, func(r lab.Replace) bool { return r.Port == port && r.Way == d })
 	}
 	var path uswitch.Path
-	if len(cfg.Specs) > 0 || len(cfg.Events) > 0 || slices.ContainsFunc(plan.Steps, later) {
+	if y.wires.impairable || len(cfg.Specs) > 0 || len(cfg.Events) > 0 || slices.ContainsFunc(plan.Steps, later) {
 		if y.path, err = ethernet.NewPath(cfg, opts); err != nil {
 			return err
 		}

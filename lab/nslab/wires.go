@@ -44,6 +44,8 @@ type wires struct {
 	plan     *lab.Plan
 	switches []*uswitch.Switch
 	epoch    time.Time // time 0 of the switches
+	// impairable says that something may come to happen at any port.
+	impairable bool
 	// ways are the two directions of each of the plan's ports, out and in; nil
 	// where the kernel carries the cable.
 	ways  [][2]*way

@@ -152,13 +152,13 @@ func (r *run) finish(result *report.Result) error {
 		r.seen.Ranks = append(r.seen.Ranks, k.seen)
 	}
 	r.fabric.observe(&r.seen)
-	errs := []error{r.fabric.close()}
+	closed := r.fabric.close()
 	file, err := r.capture.close()
 	if file != nil {
 		result.Files = append(result.Files, *file)
 	}
 	r.world.Close()
-	return errors.Join(append(errs, err)...)
+	return errors.Join(closed, err)
 }
 
 // discard lets go of what a failed build has made.

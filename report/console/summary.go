@@ -30,7 +30,10 @@ func (d *Display) summary(run *report.Run, paths report.Paths) string {
 		b.WriteString(s + "\n")
 	}
 	if run.Command != "" {
-		fmt.Fprintf(&b, "Seed %d. To repeat this run:\n\n    %s\n\n", run.Seed, report.Visible(run.Command))
+		if run.Seed != 0 { // otherwise each scenario had its own
+			fmt.Fprintf(&b, "Seed %d. ", run.Seed)
+		}
+		fmt.Fprintf(&b, "To repeat this run:\n\n    %s\n\n", report.Visible(run.Command))
 	}
 	for _, p := range []struct{ name, path string }{{"Report", paths.HTML}, {"Result", paths.Result}, {"JUnit", paths.JUnit}} {
 		if p.path != "" {

@@ -40,7 +40,8 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{"pause without receives", Config{Kind: Stream, Op: "write", Pause: time.Millisecond}, []string{"pause"}},
 		{"pause in turns", Config{Kind: PingPong, Pause: time.Millisecond}, []string{"pause"}},
 		{"cm", Config{Kind: Incast, CM: true}, []string{"cm"}},
-		{"cm decides", Config{Kind: Stream, CM: true, Timeout: time.Millisecond}, []string{"cm"}},
+		{"cm decides", Config{Kind: Stream, CM: true, Timeout: time.Millisecond}, []string{"timeout"}},
+		{"so it does for calls", Config{Kind: Calls, MTU: []int{1024}, RNRTimer: time.Millisecond}, []string{"mtu", "rnr_timer"}},
 		{"excuses", Config{Kind: Stream, Excuses: []string{"loses", "late"}}, []string{"excuses[1]"}},
 		{"failover with xrc", Config{Kind: Stream, Services: []string{"xrc"}, Failover: true}, []string{"failover"}},
 	} {

@@ -255,7 +255,7 @@ func TestKilledPeer(t *testing.T) {
 func TestFailoverToAnotherRail(t *testing.T) {
 	for _, reconnect := range []bool{false, true} {
 		for _, cfg := range reconnecting() {
-			if cfg.Kind == workload.Calls || cfg.Services[0] == workload.ServiceXRC {
+			if cfg.Kind == workload.Calls || cfg.Services[0] == workload.ServiceXRC || reconnect && cfg.Kind != workload.Halo {
 				continue
 			}
 			cfg.Failover, cfg.Reconnect = true, reconnect

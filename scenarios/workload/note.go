@@ -55,7 +55,6 @@ func (c *card) receiver() verbs.QPN {
 
 // final is what an end says of its own requests when they are over.
 type final struct {
-	Posted     int `json:"posted"`      // messages sent
 	Adds       int `json:"adds"`        // atomics posted
 	AddsProven int `json:"adds_proven"` // and completed
 }

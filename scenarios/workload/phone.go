@@ -160,7 +160,7 @@ func (p *phone) complete() (wc verbs.WC, err error) {
 		if !errors.Is(err, verbs.ErrTimeout) {
 			return wc, err
 		}
-		if _, err := p.end.peek(); err != nil {
+		if err := p.end.peek(); err != nil {
 			return wc, err
 		}
 	}
@@ -181,10 +181,10 @@ func (p *phone) broken() (bool, error) {
 }
 
 // peek is glance during a call: only bad news is expected then.
-func (e *calls) peek() (string, error) {
+func (e *calls) peek() error {
 	word, err := e.glance()
 	if err == nil && word != "" {
 		err = fmt.Errorf("%s says %q in the middle of a call", hostOf(e.peer), word)
 	}
-	return word, err
+	return err
 }

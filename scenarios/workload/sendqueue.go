@@ -69,7 +69,7 @@ func (q *sendQueue) add(kind requestKind, seq int, op verbs.WROpcode) *verbs.Sen
 	c := q.c
 	q.batch = q.batch[:len(q.batch)+1]
 	wr := &q.batch[len(q.batch)-1]
-	*wr = verbs.SendWR{WRID: uint64(c.num)<<connShift | uint64(c.epoch&epochMask)<<32 | uint64(q.next), Opcode: op}
+	*wr = verbs.SendWR{WRID: q.id(), Opcode: op}
 	if c.ah != nil {
 		wr.UD = verbs.UD{AH: c.ah, QPN: c.peerCard.QPN, QKey: c.qkey(1 - c.me)}
 	}
@@ -109,23 +109,19 @@ func (q *sendQueue) flush() error {
 func (q *sendQueue) mark() error {
 	q.batch = q.batch[:0]
 	q.marked = true
-	op := verbs.OpSend
-	wr := q.addMark(op)
+	q.entries[q.next%uint32(len(q.entries))] = entry{kind: requestMark, signaled: true}
+	wr := verbs.SendWR{WRID: q.id(), Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
+	wr.UD.AH = q.c.ah
+	q.next++
 	if _, err := q.c.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		return fmt.Errorf("posting to a queue pair in the error state: %w", err)
 	}
 	return nil
 }
 
-func (q *sendQueue) addMark(op verbs.WROpcode) verbs.SendWR {
-	q.entries[q.next%uint32(len(q.entries))] = entry{kind: requestMark, signaled: true}
-	c := q.c
-	wr := verbs.SendWR{WRID: uint64(c.num)<<connShift | uint64(c.epoch&epochMask)<<32 | uint64(q.next), Opcode: op, Flags: verbs.SendSignaled}
-	if c.ah != nil {
-		wr.UD.AH = c.ah
-	}
-	q.next++
-	return wr
+// id is the work request ID of the next request.
+func (q *sendQueue) id() uint64 {
+	return uint64(q.c.num)<<connShift | uint64(q.c.epoch&epochMask)<<32 | uint64(q.next)
 }
 
 // completed takes the completion of a request.

@@ -199,8 +199,17 @@ func (v *validator) transport(k rules) {
 	if c.CM && !k.cm {
 		v.bad("cm", "%s connects its queue pairs itself; stream, pingpong and calls can use the connection manager", c.Kind)
 	}
-	if (c.CM || c.Kind == Calls) && (len(c.MTU) > 0 || c.Timeout != 0 || c.RNRTimer != 0) {
-		v.bad("cm", "the connection manager chooses mtu, timeout and rnr_timer: leave them out")
+	if c.CM || c.Kind == Calls {
+		const why = "the connection manager chooses it: leave it out"
+		if len(c.MTU) > 0 {
+			v.bad("mtu", why)
+		}
+		if c.Timeout != 0 {
+			v.bad("timeout", why)
+		}
+		if c.RNRTimer != 0 {
+			v.bad("rnr_timer", why)
+		}
 	}
 	if c.CM && c.service() != ServiceRC && c.service() != ServiceSRQ {
 		v.bad("cm", "connections through the connection manager are of rc or srq, not %s", c.service())

@@ -5,7 +5,12 @@
 //
 // A program is written against verbs and the few things a Rank gives it, so the
 // same code is a coroutine in a simulated world and an OS process in a network
-// namespace. It opens nothing and keeps no time of its own.
+// namespace. It opens no device, starts no goroutine and keeps no time of its
+// own, and it judges nothing but what it receives: whether a failure was to be
+// expected is for whoever broke the fabric to say.
+//
+// A Program belongs to the one goroutine that calls Run; Status and Break may
+// be called by others meanwhile.
 package workload
 
 import (
@@ -125,7 +130,8 @@ type Latency struct {
 	Sum   time.Duration `json:"sum"`
 }
 
-// Failure is a completion with an error.
+// Failure is a completion with an error, or a connection that the connection
+// manager could not make (IBV_WC_RESP_TIMEOUT_ERR).
 type Failure struct {
 	At     time.Duration `json:"at"`
 	Peer   int           `json:"peer"`

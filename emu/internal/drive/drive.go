@@ -17,6 +17,8 @@ type Engine interface {
 	Input(now mono.Time, d *link.Datagram)
 	// Settle hands on what inputs and calls have caused: events, completions.
 	Settle(now mono.Time)
+	// Output fills ds with what is to be sent. Fewer than fit mean that there is
+	// no more.
 	Output(now mono.Time, ds []link.Datagram) int
 	Tick(now mono.Time)
 	Deadline() mono.Time
@@ -133,12 +135,13 @@ func NewOutbox(mtu int) Outbox { return Outbox{ds: NewBatch(mtu)} }
 // Flush moves packets from e to l until e has none left, which it reports as
 // true, or l takes no more.
 func (o *Outbox) Flush(now mono.Time, e Engine, l link.PacketLink) bool {
-	for {
+	for last := false; ; {
 		if o.head == o.tail {
 			o.head, o.tail = 0, e.Output(now, o.ds)
 			if o.tail == 0 {
 				return true
 			}
+			last = o.tail < len(o.ds)
 		}
 		n, err := l.Send(now, o.ds[o.head:o.tail])
 		o.head += n
@@ -148,6 +151,9 @@ func (o *Outbox) Flush(now mono.Time, e Engine, l link.PacketLink) bool {
 		}
 		if o.head < o.tail {
 			return false
+		}
+		if last {
+			return true
 		}
 	}
 }

@@ -461,3 +461,19 @@ func TestAcknowledgementsLeaveWithTheAnswersOfAProgramThatTalks(t *testing.T) {
 		}
 	})
 }
+
+func TestOutboxAsksForMoreAfterLeftovers(t *testing.T) {
+	a, b := newPipe(), newPipe()
+	a.peer, b.peer = b, a
+	e := &echo{deadline: mono.Never, out: [][]byte{[]byte("1"), []byte("2"), []byte("3")}}
+	o := NewOutbox(1500)
+	a.limit = 1
+	if o.Flush(1, e, a) {
+		t.Fatal("a full link took everything")
+	}
+	e.out = append(e.out, []byte("4")) // has come to be sent since
+	a.limit = -1
+	if !o.Flush(2, e, a) || len(b.in) != 4 {
+		t.Errorf("%d of 4 packets were sent", len(b.in))
+	}
+}

@@ -13,7 +13,8 @@ const turn = 64
 
 // Output fills ds with datagrams that are ready to leave and reports how many.
 // Payload buffers are reused: give each the capacity of a full packet. A driver
-// calls Output until it returns 0, but may stop earlier when its link is full.
+// calls Output as long as it fills ds, but may stop earlier when its link is
+// full.
 func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	filled := n.outputMADs(ds)
 	for filled < len(ds) {

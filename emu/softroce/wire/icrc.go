@@ -90,7 +90,29 @@ func NewICRC(src, dst netip.AddrPort) ICRC {
 // counts as ones; it is not modified.
 func (c ICRC) Sum(ipID uint16, b []byte) uint32 {
 	register := afterBTH(c.afterHeaders(ipID, len(b)+ICRCLen), (*[BTHLen]byte)(b))
-	return crc32.Update(^uint32(register), crc32.IEEETable, b[BTHLen:])
+	if rest := b[BTHLen:]; len(rest) >= shortest {
+		return crc32.Update(^uint32(register), crc32.IEEETable, rest)
+	}
+	return ^uint32(afterShort(register, b[BTHLen:]))
+}
+
+// shortest is the least that hash/crc32 is faster for: from there on it uses
+// the processor's instructions, below it mostly goes byte by byte.
+const shortest = 64
+
+// afterShort takes the register over b, eight bytes at a time.
+func afterShort(register poly, b []byte) poly {
+	// The effects of a BTH's last bytes are those of the last bytes of anything.
+	e := (*[8]effect)(bthBytes[BTHLen-8:])
+	for ; len(b) >= 8; b = b[8:] {
+		register ^= poly(binary.LittleEndian.Uint32(b))
+		register = e[0][byte(register)] ^ e[1][byte(register>>8)] ^ e[2][byte(register>>16)] ^ e[3][byte(register>>24)] ^
+			e[4][b[4]] ^ e[5][b[5]] ^ e[6][b[6]] ^ e[7][b[7]]
+	}
+	for _, v := range b {
+		register = e[7][byte(register)^v] ^ register>>8
+	}
+	return register
 }
 
 // afterHeaders returns the register after the UDP header.

@@ -45,11 +45,19 @@ func (g *graph) layRing() {
 	case n > 16:
 		rx, ry = 226, 112
 	}
+	if n == 2 {
+		ry = 10
+	}
 	g.h = 2*ry + 60
 	cx, cy := g.w/2, g.h/2
 	g.switches[0].x, g.switches[0].y = cx, cy
+	turn := 0.0
+	if n == 2 {
+		turn = -math.Pi / 2 // side by side
+	}
 	for i, a := range ringAngles(n, rx, ry) {
 		h := g.hosts[i]
+		a += turn
 		sin, cos := math.Sincos(a)
 		h.x, h.y = cx+rx*cos, cy+ry*sin
 		// The outward direction of an ellipse is not that from its centre.
@@ -120,7 +128,10 @@ func (g *graph) layRows() {
 		rows[row] = append(rows[row], s)
 		top, bottom = max(top, row), min(bottom, row)
 	}
-	const rowHeight, edge = 88, 34
+	rowHeight, edge := 88.0, 34.0
+	if n > 40 {
+		rowHeight = 116 // or the outer lines lie flat
+	}
 	y := func(row int) float64 { return edge + float64(top-row)*rowHeight }
 	g.h = y(bottom) + edge + 14
 	for _, h := range g.hosts {

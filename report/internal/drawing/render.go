@@ -14,7 +14,11 @@ import (
 // render writes the graph as SVG. Every text goes through escape.
 func (g *graph) render() Drawing {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="fabric" viewBox="0 0 %s %s" role="img" aria-label="the fabric">`, num(g.w), num(g.h))
+	class := "fabric"
+	if len(g.hosts) > 40 {
+		class += " dense" // lines are thinner where they run together
+	}
+	fmt.Fprintf(&b, `<svg class="%s" viewBox="0 0 %s %s" role="img" aria-label="the fabric">`, class, num(g.w), num(g.h))
 	labels := g.labels(len(g.hosts) > 12)
 	// The worst come last, on top of the others.
 	order := make([]*edge, len(g.edges))

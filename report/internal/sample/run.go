@@ -36,7 +36,8 @@ func cleanReal(rng *rand.Rand) report.Result {
 	}).fill(&r, rng)
 	r.Checks = []report.Check{exactlyOnce, {Name: "max_memory", Want: "at most 40.0 MiB", Got: "34.1 MiB", OK: true}}
 	r.Files = []report.File{
-		{Kind: "log", Path: "logs/rc-clean-netns/rank0.log", Size: 1204}, {Kind: "log", Path: "logs/rc-clean-netns/rank1.log", Size: 998},
+		{Kind: "log", Path: "logs/rc-clean-netns/rank0.log", Size: 1204},
+		{Kind: "log", Path: "logs/rc-clean-netns/rank1.log", Size: 998},
 		{Kind: "capture", Path: "captures/rc-clean-netns.pcapng", Size: 8_817_204},
 	}
 	return r
@@ -94,6 +95,7 @@ func flapReal(rng *rand.Rand) report.Result {
 		{Name: "errors", Want: "none", Got: "rank 0: retry exceeded (1), work request flushed (2)"},
 		{Name: "recovery", Want: "at most 100 ms", Got: "48.0 ms", OK: true},
 	}
+	r.Ranks[0].Marks = append(r.Ranks[0].Marks, report.Mark{At: 612 * time.Millisecond, What: "IBV_WC_RETRY_EXC_ERR with host1"})
 	r.Ranks[0].Violations = []string{"message 1107 to rank 1 was completed with an error, and arrived"}
 	r.Files = []report.File{{Kind: "capture", Path: "captures/rc-flap-short-netns.pcapng", Size: 48_817_204}, {Kind: "log", Path: "logs/rc-flap-short-netns/rank0.log", Size: 20_412}}
 	return r
@@ -195,5 +197,6 @@ func sparse(rng *rand.Rand) report.Result {
 	r := named("ud-pingpong", "Datagrams to and fro", "sim", 7, "standard", "ud")
 	(&traffic{fabric: fabrics.Pair(2), end: 74 * time.Microsecond, steps: 3, bps: 1.2e9, latency: true}).fill(&r, rng)
 	r.Checks = []report.Check{{Name: "delivered", Want: "at-most-once", Got: "exactly-once", OK: true}}
+	r.Quirks = []string{"ack.Late", "cm.NoMRA"}
 	return r
 }

@@ -65,7 +65,7 @@ func TestPageInABrowser(t *testing.T) {
 	for _, w := range wrong {
 		t.Errorf("shapes: %s", w)
 	}
-	os.WriteFile("/tmp/report-shots/s2.png", b.screenshot(shapes, 2900, 2600), 0o666)
+	b.shoot(shapes, 1400)
 
 	t.Run("comfort", func(t *testing.T) { b.comfort(t, page) })
 	t.Run("hostile", func(t *testing.T) { b.hostile(t) })
@@ -79,7 +79,7 @@ func TestPageInABrowser(t *testing.T) {
 func shapesRun() *report.Run {
 	run := &report.Run{}
 	for _, f := range []*topology.Topology{
-		fabrics.Pair(4), fabrics.Star(3, 1), fabrics.Star(16, 1), fabrics.Star(17, 1), fabrics.Star(96, 1), fabrics.Star(6, 4), fabrics.Star(64, 2),
+		fabrics.Pair(4), fabrics.Star(2, 1), fabrics.Star(3, 1), fabrics.Star(16, 1), fabrics.Star(17, 1), fabrics.Star(96, 1), fabrics.Star(6, 4), fabrics.Star(64, 2),
 		fabrics.FatTree(8, 2, 2), fabrics.FatTree(96, 12, 8), fabrics.FatTree(1000, 10, 4), fabrics.Star(300, 1),
 	} {
 		run.Scenarios = append(run.Scenarios, report.Result{

@@ -30,7 +30,7 @@ func New(cfg Config, r *Rank) (Program, error) {
 	case AllToAll:
 		n.edges = allToAll(&cfg, len(r.NICs))
 	case Halo:
-		n.edges = ring1(&cfg, len(r.NICs))
+		n.edges = aroundRing(&cfg, len(r.NICs))
 		n.halo()
 	}
 	return n, nil
@@ -48,7 +48,7 @@ func edgesOf(rails int, messages [2]int, ends [][2]int) (all []edge) {
 
 // pairs joins rank 2i to rank 2i+1.
 func pairs(cfg *Config, rails int, messages [2]int) []edge {
-	var ends [][2]int
+	ends := make([][2]int, 0, cfg.Ranks/2)
 	for i := 0; i+1 < cfg.Ranks; i += 2 {
 		ends = append(ends, [2]int{i, i + 1})
 	}
@@ -57,7 +57,7 @@ func pairs(cfg *Config, rails int, messages [2]int) []edge {
 
 // incast joins every rank to rank 0.
 func incast(cfg *Config, rails int) []edge {
-	var ends [][2]int
+	ends := make([][2]int, 0, cfg.Ranks)
 	for i := 1; i < cfg.Ranks; i++ {
 		ends = append(ends, [2]int{i, 0})
 	}
@@ -67,7 +67,7 @@ func incast(cfg *Config, rails int) []edge {
 // allToAll joins everyone to everyone. The order has each rank begin with
 // another, so that they do not all turn to the first at once.
 func allToAll(cfg *Config, rails int) []edge {
-	var ends [][2]int
+	ends := make([][2]int, 0, cfg.Ranks*cfg.Ranks/2)
 	for distance := 1; distance < cfg.Ranks; distance++ {
 		for i := range cfg.Ranks {
 			if j := i + distance; j < cfg.Ranks {
@@ -78,10 +78,10 @@ func allToAll(cfg *Config, rails int) []edge {
 	return edgesOf(rails, [2]int{cfg.Messages, cfg.Messages}, ends)
 }
 
-// ring1 joins each rank to the next, and the last to the first. Two ranks have
+// aroundRing joins each rank to the next, and the last to the first. Two ranks have
 // two edges: one is the other's neighbour on both sides.
-func ring1(cfg *Config, rails int) []edge {
-	var ends [][2]int
+func aroundRing(cfg *Config, rails int) []edge {
+	ends := make([][2]int, 0, cfg.Ranks)
 	for i := range cfg.Ranks {
 		ends = append(ends, [2]int{i, (i + 1) % cfg.Ranks})
 	}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/lab/live"
+)
+
+func newExecCommand() *cobra.Command {
+	var o fabricFlags
+	var once live.Once
+	lab := live.DefaultName
+	cmd := &cobra.Command{
+		Use:   "exec {HOST | -n HOSTS} -- PROGRAM [ARGUMENT...]",
+		Short: "Run a program in the hosts of a fabric",
+		Long: `Run a program in a host of a fabric that is up, or, with -n, in each host of a
+fabric that is made for it and taken down when all have ended.
+
+A program finds its NIC by its environment: FABRICTEST_HOST is the name of its
+host, FABRICTEST_NICS lists its NICs, FABRICTEST_RDMA0_IPV6 and _IPV4 are the
+addresses of the first, and FABRICTEST_RDMA0_IPV6_PEERS those of all hosts in
+order. With -n there are FABRICTEST_RANK and FABRICTEST_SIZE too. Go programs
+read it with package lab/hostenv, and speak to each other by launch/rank.
+
+The exit code is the program's; with -n the first that is not 0. A program that
+ended by a signal counts as 128 and its number.`,
+		Example: `  fabrictest exec -n 4 -- ./my-program --verbose
+  fabrictest exec -n 2 -- sh -c 'echo $FABRICTEST_HOST $FABRICTEST_RDMA0_IPV6'
+  fabrictest up --hosts 4
+  fabrictest exec host0 -- bash
+  fabrictest exec host1 -- ping -c 3 fd00::1`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dash := cmd.ArgsLenAtDash()
+			if dash < 0 || dash == len(args) {
+				return usagef("put the program to run behind --, as in 'fabrictest exec -n 2 -- ip address'")
+			}
+			hosts, program := args[:dash], args[dash:]
+			if o.hosts > 0 || o.like != "" {
+				if len(hosts) > 0 {
+					return usagef("-n makes a fabric of its own: leave out %s, or -n", hosts[0])
+				}
+				return execOnce(cmd, &o, once, program)
+			}
+			if len(hosts) != 1 {
+				return usagef("name one host of the lab, or give -n for a fabric of its own")
+			}
+			code, err := live.Exec(lab, hosts[0], program)
+			if err == nil && code != 0 {
+				return exitError(code)
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&lab, "lab", lab, "which lab")
+	f.IntVarP(&o.hosts, "hosts", "n", 0, "make a fabric of so many hosts and run the program in each")
+	f.BoolVar(&once.Plain, "plain", false, "print lines without the host's name before them")
+	f.BoolVar(&once.KeepGoing, "keep-going", false, "let the others go on when one fails")
+	o.flags(f)
+	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs)
+	_ = cmd.RegisterFlagCompletionFunc("fabric", fixed("pair", "star", "fat-tree"))
+	return cmd
+}
+
+func execOnce(cmd *cobra.Command, o *fabricFlags, once live.Once, program []string) error {
+	path, err := exec.LookPath(program[0])
+	if err != nil {
+		return usagef("%w", err)
+	}
+	s, err := o.scenario("exec")
+	if err != nil {
+		return err
+	}
+	once.Args = append([]string{path}, program[1:]...)
+	code, err := live.RunOnce(cmd.Context(), s, once)
+	if err == nil && code != 0 {
+		return exitError(code)
+	}
+	return err
+}

@@ -1,0 +1,236 @@
+package ethernet
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/netns/uswitch"
+)
+
+func TestMain(m *testing.M) { nstest.Main(m) }
+
+// host is a namespace whose cable ends at a switch.
+type host struct {
+	*nstest.NS
+	v4, v6 netip.Addr
+}
+
+func (h *host) addr(v6 bool) netip.Addr {
+	if v6 {
+		return h.v6
+	}
+	return h.v4
+}
+
+// wired joins two hosts by a switch of ours and lets them find each other, so that
+// the first frame that a Path sees is the first that a test sends.
+func wired(tb testing.TB, mtu int, change func(*uswitch.Config)) (s *uswitch.Switch, a, b *host) {
+	tb.Helper()
+	var cfg uswitch.Config
+	s, a, b = wiredCold(tb, mtu, func(c *uswitch.Config) {
+		cfg.Ports = append(cfg.Ports, c.Ports...)
+	})
+	for _, v6 := range []bool{false, true} {
+		x, y := openUDP(tb, a, v6, 9), openUDP(tb, b, v6, 9)
+		for i, hello := range [][2]*socket{{x, y}, {y, x}} {
+			hello[0].send(tb, hello[1].addr, []byte("hello"), 5)
+			if p, _ := hello[1].receive(tb); p == nil {
+				tb.Fatalf("host %d does not reach the other over IPv6 %v", i, v6)
+			}
+		}
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	for i, p := range cfg.Ports {
+		must(tb, s.SetPath(i, uswitch.In, p.In))
+		must(tb, s.SetPath(i, uswitch.Out, p.Out))
+	}
+	return s, a, b
+}
+
+// wiredCold joins two hosts that do not know each other yet; change may set the
+// Paths of the switch's ports.
+func wiredCold(tb testing.TB, mtu int, change func(*uswitch.Config)) (s *uswitch.Switch, a, b *host) {
+	tb.Helper()
+	if why := nstest.Unavailable(); why != nil {
+		tb.Skipf("no network namespaces here: %v", why)
+	}
+	middle, err := nstest.New()
+	must(tb, err)
+	tb.Cleanup(func() { middle.Close() })
+	cfg := uswitch.Config{Name: "wire", Open: middle.Do}
+	hosts := [2]*host{{v4: v4A, v6: v6A}, {v4: v4B, v6: v6B}}
+	for i, h := range hosts {
+		h.NS, err = nstest.New()
+		must(tb, err)
+		tb.Cleanup(func() { h.Close() })
+		name := fmt.Sprintf("port%d", i)
+		must(tb, middle.Do(func() error { return plug(h, name, mtu) }))
+		must(tb, h.Do(h.configure))
+		cfg.Ports = append(cfg.Ports, uswitch.PortConfig{Interface: name})
+	}
+	for i, h := range hosts {
+		must(tb, middle.Do(func() error { return waitUp(cfg.Ports[i].Interface) }))
+		must(tb, h.Do(h.waitReady))
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err = uswitch.New(cfg)
+	must(tb, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	tb.Cleanup(func() {
+		cancel()
+		must(tb, <-ended)
+		must(tb, s.Close())
+	})
+	return s, hosts[0], hosts[1]
+}
+
+const hostDevice = "eth0"
+
+func plug(h *host, name string, mtu int) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = name, mtu
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: hostDevice, PeerMTU: uint32(mtu), PeerNamespace: netlink.NsFd(h.FD())}); err != nil {
+		return err
+	}
+	dev, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(dev)
+}
+
+func (h *host) configure() error {
+	dev, err := netlink.LinkByName(hostDevice)
+	if err != nil {
+		return err
+	}
+	for _, p := range []netip.Prefix{netip.PrefixFrom(h.v4, 24), netip.PrefixFrom(h.v6, 64)} {
+		a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
+		if p.Addr().Is6() {
+			a.Flags = unix.IFA_F_NODAD
+		}
+		if err := netlink.AddrAdd(dev, a); err != nil {
+			return err
+		}
+	}
+	return netlink.LinkSetUp(dev)
+}
+
+func waitUp(name string) error {
+	return await(name+" is up", func() bool {
+		dev, err := netlink.LinkByName(name)
+		return err == nil && dev.Attrs().OperState == netlink.OperUp
+	})
+}
+
+// waitReady returns when the host takes packets for its addresses: those of IPv6
+// are made usable by a worker of the kernel, some time after the interface is up.
+func (h *host) waitReady() error {
+	if err := waitUp(hostDevice); err != nil {
+		return err
+	}
+	return await(h.v6.String()+" is a local address", func() bool {
+		routes, err := netlink.RouteGet(h.v6.AsSlice())
+		return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
+	})
+}
+
+func await(what string, ok func() bool) error {
+	for deadline := time.Now().Add(5 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not within 5 s: %s", what)
+		}
+	}
+	return nil
+}
+
+// socket is a plain UDP socket of a host.
+type socket struct {
+	fd   int
+	addr netip.AddrPort
+}
+
+func openUDP(tb testing.TB, h *host, v6 bool, port uint16) *socket {
+	tb.Helper()
+	s := &socket{addr: netip.AddrPortFrom(h.addr(v6), port)}
+	family, level, opt, tclass, mtu := unix.AF_INET, unix.IPPROTO_IP, unix.IP_RECVTOS, unix.IP_TOS, unix.IP_MTU_DISCOVER
+	if v6 {
+		family, level, opt, tclass, mtu = unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, unix.IPV6_TCLASS, unix.IPV6_MTU_DISCOVER
+	}
+	must(tb, h.Do(func() (err error) {
+		if s.fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) != nil {
+			_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 8<<20)
+		}
+		_ = unix.SetsockoptInt(s.fd, level, opt, 1)
+		_ = unix.SetsockoptInt(s.fd, level, tclass, 2)                // ECN-capable
+		_ = unix.SetsockoptInt(s.fd, level, mtu, unix.IP_PMTUDISC_DO) // and with identification 0
+		return unix.Bind(s.fd, sockaddr(s.addr))
+	}))
+	tb.Cleanup(func() { unix.Close(s.fd) })
+	tv := unix.NsecToTimeval((500 * time.Millisecond).Nanoseconds())
+	must(tb, unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
+	return s
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+	}
+	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
+}
+
+// send sends b as datagrams of size bytes in one super-packet.
+func (s *socket) send(tb testing.TB, to netip.AddrPort, b []byte, size int) {
+	tb.Helper()
+	control := make([]byte, unix.CmsgSpace(2))
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&control[0]))
+	h.Level, h.Type = unix.SOL_UDP, unix.UDP_SEGMENT
+	h.SetLen(unix.CmsgLen(2))
+	binary.NativeEndian.PutUint16(control[unix.CmsgLen(0):], uint16(size))
+	if len(b) <= size {
+		control = nil
+	}
+	must(tb, unix.Sendmsg(s.fd, b, control, sockaddr(to), 0))
+}
+
+// receive returns the next datagram and its traffic class; nil after a while.
+func (s *socket) receive(tb testing.TB) ([]byte, uint8) {
+	tb.Helper()
+	b, oob := make([]byte, 1<<16), make([]byte, 64)
+	for {
+		n, noob, _, _, err := unix.Recvmsg(s.fd, b, oob, 0)
+		switch err {
+		case nil:
+		case unix.EINTR:
+			continue
+		default:
+			return nil, 0
+		}
+		ms, err := unix.ParseSocketControlMessage(oob[:noob])
+		must(tb, err)
+		tclass := uint8(0)
+		for _, m := range ms {
+			tclass = m.Data[0]
+		}
+		return b[:n:n], tclass
+	}
+}

@@ -1,0 +1,192 @@
+package ethernet
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/netns/uswitch"
+)
+
+// roce is a RoCEv2 SEND of queue pair 0x11 or 0x12 with its ICRC.
+func roce(v6 bool, psn uint32, ipID uint16) link.Datagram {
+	b := binary.BigEndian.AppendUint32([]byte{0x04, 0x40, 0xff, 0xff}, 0x11+psn%2)
+	b = binary.BigEndian.AppendUint32(b, psn)
+	b = append(b, bytes.Repeat([]byte{byte(psn)}, 40+wire.ICRCLen)...)
+	d := datagram(v6, b)
+	if !v6 {
+		d.IPID = uint32(ipID)
+	}
+	wire.NewICRC(d.Src, d.Dst).Seal(ipID, b)
+	return d
+}
+
+// arrival is a datagram at the far end.
+type arrival struct {
+	at mono.Time
+	d  link.Datagram
+}
+
+func order(all []arrival) []arrival {
+	slices.SortStableFunc(all, func(a, b arrival) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), bytes.Compare(a.d.Payload, b.d.Payload), cmp.Compare(a.d.TClass, b.d.TClass))
+	})
+	return all
+}
+
+const gap = 1000 // nanoseconds from one packet to the next
+
+// inSimulation sends datagrams through the port of a simulated world.
+func inSimulation(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram) (all []arrival, c impair.Counters) {
+	t.Helper()
+	w := sim.New(sim.Config{Seed: seed})
+	n, err := sim.NewNet(w, sim.NetConfig{Name: "fabric", Cable: true, Dissector: softroce.Dissector{}})
+	must(t, err)
+	link0 := sim.LinkConfig{MTU: 9000}
+	a, err := n.Attach(sim.PortConfig{Name: "host0", Addrs: []netip.Addr{v4A, v6A}, Up: cfg, Link: link0})
+	must(t, err)
+	_, err = n.Attach(sim.PortConfig{Name: "host1", Addrs: []netip.Addr{v4B, v6B}, Link: link0})
+	must(t, err)
+	n.SetTap(func(now mono.Time, p *sim.Port, dir sim.Direction, d *link.Datagram) {
+		if dir == sim.In {
+			got := *d
+			got.Payload = bytes.Clone(d.Payload)
+			all = append(all, arrival{now, got})
+		}
+	})
+	for i := range ds {
+		w.AtFunc(mono.Time(i*gap), func() {
+			if _, err := a.Send(w.Now(), ds[i:i+1]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	must(t, w.Run())
+	up, _ := a.Impairments()
+	return order(all), up.Counters()
+}
+
+// inFrames sends the same datagrams, as frames, through a Path.
+func inFrames(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram, start time.Duration) (all []arrival, c impair.Counters) {
+	t.Helper()
+	p, err := NewPath(cfg, Options{Dissector: softroce.Dissector{}, Source: Sources(seed, "fabric", "host0", Up), Start: start})
+	must(t, err)
+	now := start
+	emit := func(after time.Duration, f uswitch.Frame) {
+		if err := verify(f); err != nil {
+			t.Error(err)
+		}
+		d := read(t, bytes.Clone(f.Bytes))
+		all = append(all, arrival{mono.Time(now - start + max(after, 0)), d})
+	}
+	runTimers := func(until time.Duration) {
+		for p.NextTimer() <= until {
+			now = p.NextTimer()
+			p.HandleTimer(now, emit)
+		}
+	}
+	for i := range ds {
+		// A packet sent at the time of a timer comes first in the world, too.
+		at := start + time.Duration(i*gap)
+		runTimers(at - 1)
+		now = at
+		f := uswitch.Frame{Bytes: frameOf(t, ds[i])}
+		if i%2 == 0 {
+			f = uswitch.Frame{Bytes: partial(t, f.Bytes), Partial: true}
+		}
+		p.Apply(now, f, emit)
+	}
+	for p.NextTimer() != uswitch.Never {
+		runTimers(p.NextTimer())
+	}
+	return order(all), p.Pipe().Counters()
+}
+
+// TestSameFateAsInSimulation is the promise of this package.
+func TestSameFateAsInSimulation(t *testing.T) {
+	random := impair.Spec{
+		LossPPM: 50_000, Burst: impair.GilbertElliott{ToBadPPM: 20_000, ToGoodPPM: 200_000, LossBadPPM: 800_000},
+		DuplicatePPM: 50_000, DuplicateDelay: 333, ReorderPPM: 50_000, ReorderDelay: 2500, Delay: 700, Jitter: 400,
+		CorruptPPM: 50_000, TruncatePPM: 50_000, MarkPPM: 100_000, RateBps: 1e9, QueueBytes: 3000,
+	}
+	late := impair.Spec{From: 100 * gap, Until: 200 * gap, LossPPM: 300_000}
+	flow := impair.Flow(0x11)
+	events := []impair.Event{
+		{Match: impair.Match{Flow: &flow, Seq: new(uint32(6))}, Time: 1, Action: impair.Action{Kind: impair.Drop}},
+		{Match: impair.Match{Seq: new(uint32(20))}, Time: 2, Action: impair.Action{Kind: impair.SetField, Field: "bth.psn", Value: 99}},
+		{Match: impair.Match{Flow: &flow, Seq: new(uint32(30))}, Time: 1, Action: impair.Action{Kind: impair.Reorder, Count: 3, Delay: time.Second}},
+		{Match: impair.Match{Seq: new(uint32(41))}, Time: 1, Action: impair.Action{Kind: impair.Reorder, Count: 900, Delay: 5500}},
+		{Match: impair.Match{Seq: new(uint32(50))}, Action: impair.Action{Kind: impair.CorruptBit, Bit: -1}},
+		{Match: impair.Match{Src: v6A, Nth: new(uint64(33))}, Action: impair.Action{Kind: impair.Duplicate, Count: 2, Delay: 77}},
+		{Match: impair.Match{Seq: new(uint32(60))}, Action: impair.Action{Kind: impair.Truncate, Bytes: 20}},
+		{Match: impair.Match{Seq: new(uint32(61))}, Action: impair.Action{Kind: impair.SetECN, ECN: link.CE}},
+		{Match: impair.Match{Seq: new(uint32(62))}, Action: impair.Action{Kind: impair.Delay, Delay: 12345}},
+	}
+	for name, cfg := range map[string]impair.Config{
+		"chance": {Specs: []impair.Spec{random, late}},
+		"events": {Events: events},
+		"both":   {Specs: []impair.Spec{random}, Events: events},
+	} {
+		for _, v6 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, IPv6 %v", name, v6), func(t *testing.T) {
+				var ds []link.Datagram
+				for i := range 400 {
+					ds = append(ds, roce(v6, uint32(i%150), uint16(i%15)))
+				}
+				want, wantCount := inSimulation(t, 7, cfg, ds)
+				got, gotCount := inFrames(t, 7, cfg, ds, time.Hour)
+				if gotCount != wantCount {
+					t.Errorf("counted %+v, in simulation %+v", gotCount, wantCount)
+				}
+				if len(got) != len(want) {
+					t.Fatalf("%d packets arrive, in simulation %d", len(got), len(want))
+				}
+				for i := range want {
+					g, w := &got[i], &want[i]
+					if g.at != w.at || !bytes.Equal(g.d.Payload, w.d.Payload) || g.d.TClass != w.d.TClass ||
+						g.d.IPID != w.d.IPID || g.d.Src != w.d.Src || g.d.Dst != w.d.Dst || g.d.FlowLabel != w.d.FlowLabel || g.d.HopLimit != w.d.HopLimit {
+						t.Fatalf("packet %d: %v %+v, in simulation %v %+v", i, g.at, g.d, w.at, w.d)
+					}
+				}
+				other, _ := inFrames(t, 8, cfg, ds, 0)
+				if name != "events" && len(other) == len(got) && slices.EqualFunc(got, other, func(a, b arrival) bool { return a.at == b.at && bytes.Equal(a.d.Payload, b.d.Payload) }) {
+					t.Error("seed 8 gave the fate of seed 7")
+				}
+			})
+		}
+	}
+}
+
+func TestSourcesDifferByEverythingInTheirNames(t *testing.T) {
+	seen := map[uint64]string{}
+	for _, seed := range []uint64{1, 2} {
+		for _, net := range []string{"n", "m"} {
+			for _, port := range []string{"host0", "host1"} {
+				for _, way := range []Way{Up, Down} {
+					for _, kind := range []string{"0/loss", "1/loss", "0/burst"} {
+						name := fmt.Sprint(seed, net, port, way, kind)
+						x := Sources(seed, net, port, way)(kind).Uint64()
+						if seen[x] != "" {
+							t.Errorf("%s and %s are one stream", name, seen[x])
+						}
+						if again := Sources(seed, net, port, way)(kind).Uint64(); again != x {
+							t.Errorf("%s differs from time to time", name)
+						}
+						seen[x] = name
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package live
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/fabrictest/fabrictest/lab/hostenv"
+)
+
+// exec runs a program in a host with the client's descriptors, or with a terminal
+// whose other side the client gets, until it ends or the client does.
+func (s *server) exec(conn *net.UnixConn, in *json.Decoder, out *json.Encoder, r *request, files []*os.File) error {
+	cmd, master, err := s.program(r, files)
+	if err == nil {
+		err = s.stage.Fabric.Host(r.Host).NS.Start(cmd)
+	}
+	if serr := sendFiles(conn, master); serr != nil && err == nil {
+		_ = cmd.Process.Kill()
+		err = serr
+	}
+	if master != nil {
+		closeAll([]*os.File{master, cmd.Stdin.(*os.File)}) // the client's and the program's now
+	}
+	if err != nil {
+		return err
+	}
+	closeAll(files)
+	s.programs.Add(1)
+	defer s.programs.Add(-1)
+	group := -cmd.Process.Pid
+	ended := make(chan struct{})
+	go func() {
+		for {
+			var sig signalled
+			if in.Decode(&sig) != nil {
+				break
+			}
+			_ = syscall.Kill(group, syscall.Signal(sig.Signal)) // it may have ended
+		}
+		select {
+		case <-ended:
+		default:
+			_ = syscall.Kill(group, syscall.SIGKILL) // the client is gone
+		}
+	}()
+	_ = cmd.Wait() // the state says how it ended
+	close(ended)
+	_ = syscall.Kill(group, syscall.SIGKILL) // what it left behind
+	code := exitCode(cmd.ProcessState)
+	return out.Encode(answer{Exit: &code})
+}
+
+// program is what a client wants to run, not started; master is the other side of
+// its terminal, nil if it has none.
+func (s *server) program(r *request, files []*os.File) (cmd *exec.Cmd, master *os.File, err error) {
+	host, all := s.stage.Fabric.Host(r.Host), s.stage.Plan.Topology.Hosts
+	switch {
+	case host == nil:
+		return nil, nil, fmt.Errorf("no host %q: there are %s to %s", r.Host, all[0].Name, all[len(all)-1].Name)
+	case len(r.Args) == 0:
+		return nil, nil, errors.New("no program to run")
+	case len(files) != 3:
+		return nil, nil, fmt.Errorf("%d descriptors came along, want 3", len(files))
+	}
+	cmd = exec.Command(r.Args[0], r.Args[1:]...)
+	cmd.Dir = r.Dir
+	cmd.Env = append(r.Env, hostenv.Vars(s.stage.Plan.Topology, host.Host)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if r.Terminal {
+		var slave *os.File
+		if master, slave, err = openTerminal(r.Rows, r.Columns); err != nil {
+			return nil, nil, err
+		}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	}
+	return cmd, master, nil
+}
+
+// exitCode is how a process ended, as shells put it.
+func exitCode(s *os.ProcessState) int {
+	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return 128 + int(w.Signal())
+	}
+	return s.ExitCode()
+}

@@ -1,0 +1,64 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// sendFiles sends one byte, and descriptors with it; nil ones are left out.
+func sendFiles(conn *net.UnixConn, files ...*os.File) error {
+	var fds []int
+	for _, f := range files {
+		if f != nil {
+			fds = append(fds, int(f.Fd()))
+		}
+	}
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	_, _, err := conn.WriteMsgUnix([]byte{'F'}, rights, nil)
+	return err
+}
+
+// maxFiles is how many descriptors are taken at once.
+const maxFiles = 8
+
+// receiveFiles takes what sendFiles sent.
+func receiveFiles(conn *net.UnixConn) (files []*os.File, err error) {
+	var one [1]byte
+	room := make([]byte, unix.CmsgSpace(4*maxFiles))
+	n, oobn, flags, _, err := conn.ReadMsgUnix(one[:], room)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(room[:oobn])
+	if err != nil {
+		return nil, err
+	}
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), fmt.Sprintf("descriptor %d", len(files))))
+		}
+	}
+	if n != 1 || flags&unix.MSG_CTRUNC != 0 {
+		closeAll(files)
+		return nil, errors.New("descriptors were lost on the way")
+	}
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}

@@ -1,0 +1,42 @@
+//go:build !linux
+
+package live
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+var errLinux = errors.New("a lab needs network namespaces, which only Linux has; scenarios run in simulation here")
+
+// Up says that there are no labs here; so do all others.
+func Up(Config) error { return errLinux }
+
+// List is empty.
+func List() ([]string, error) { return nil, nil }
+
+// Ask says that there are no labs here.
+func Ask(string) (*Info, error) { return nil, errLinux }
+
+// Down says that there are no labs here.
+func Down(string) error { return errLinux }
+
+// SetLink says that there are no labs here.
+func SetLink(string, string, bool) error { return errLinux }
+
+// Impair says that there are no labs here.
+func Impair(string, string, string) error { return errLinux }
+
+// Exec says that there are no labs here.
+func Exec(string, string, []string) (int, error) { return 0, errLinux }
+
+// ServeMain says that there are no labs here.
+func ServeMain() error { return errLinux }
+
+// RunOnce says that there are no labs here.
+func RunOnce(context.Context, *scenarios.Scenario, Once) (int, error) { return 0, errLinux }
+
+// OnceMain says that there are no labs here.
+func OnceMain() (int, error) { return 0, errLinux }

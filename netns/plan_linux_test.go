@@ -1,0 +1,37 @@
+package netns
+
+import (
+	"testing"
+
+	"github.com/fabrictest/fabrictest/netns/topology"
+)
+
+// Ends of a veth pair with one index would be a second late to have a carrier,
+// and names must be ones that Linux takes, in the largest fabrics too.
+func TestPlanNamesAndNumbersInterfacesApart(t *testing.T) {
+	splice := func(c topology.Cable) bool { return len(c.A.NIC)%2 == len(c.A.Node)%2 }
+	for _, draw := range []func() (topology.Topology, error){
+		func() (topology.Topology, error) { return topology.Pair(topology.Options{Rails: 8}) },
+		func() (topology.Topology, error) { return topology.Star(512, topology.Options{Rails: 8}) },
+		func() (topology.Topology, error) { return topology.FatTree(16, 8, 512, topology.Options{Rails: 8}) },
+	} {
+		top, err := draw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := newPlan(top, Options{Splice: splice})
+		if err != nil {
+			t.Fatal(err)
+		}
+		indexes := map[int]bool{loopbackIndex: true}
+		for _, s := range p.spaces {
+			names := map[string]bool{"lo": true}
+			for _, d := range s.devices {
+				if indexes[d.index] || names[d.name] || len(d.name) > 15 {
+					t.Fatalf("%s: the interface %d, %q is not apart from others", s.name, d.index, d.name)
+				}
+				indexes[d.index], names[d.name] = true, true
+			}
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package workload
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Backing off from a peer that cannot be reached, and giving up on it.
+const (
+	firstBackoff = time.Millisecond
+	lastBackoff  = 128 * time.Millisecond
+	maxFruitless = 60
+)
+
+// step moves the connection on as far as it goes now.
+func (c *conn) step() (moved bool, err error) {
+	for {
+		before := c.state
+		did := false
+		switch c.state {
+		case connWaiting:
+			err = c.stepWaiting()
+		case connCalling, connReady:
+			err = c.stepCalling()
+		case connUp:
+			did, err = c.stepUp()
+		case connDraining:
+			err = c.stepDraining()
+		case connOver:
+			return moved, nil
+		}
+		if err != nil {
+			return moved, fmt.Errorf("connection with rank %d on rail %d: %w", c.peer, c.rail.num, err)
+		}
+		moved = moved || did || c.state != before
+		if c.state == before {
+			return moved, nil
+		}
+	}
+}
+
+func (c *conn) stepWaiting() error {
+	if c.peerOver || c.gone() {
+		return c.end()
+	}
+	if c.peerEpoch > c.epoch {
+		c.epoch = c.peerEpoch
+	}
+	if c.peerEpoch < c.epoch && c.n.now < c.retryAt {
+		c.n.timer(c.retryAt)
+		return nil
+	}
+	if err := c.open(); err != nil {
+		return err
+	}
+	c.state = connCalling
+	return nil
+}
+
+// stepCalling takes a queue pair that waits for its peer further.
+func (c *conn) stepCalling() error {
+	if c.peerOver || c.gone() || c.peerEpoch > c.epoch || c.broken {
+		return c.shut()
+	}
+	if c.state == connCalling {
+		if c.peerEpoch < c.epoch {
+			return nil
+		}
+		ok, err := c.join()
+		if err != nil || !ok {
+			return err
+		}
+		c.state = connReady
+		return c.tell(note{Kind: noteReady})
+	}
+	if c.peerReady == c.epoch {
+		c.state = connUp
+		c.wasUp = true
+		c.n.connected()
+	}
+	return nil
+}
+
+// stepUp exchanges messages.
+func (c *conn) stepUp() (bool, error) {
+	if c.peerOver || c.peerEpoch > c.epoch || c.broken {
+		return true, c.shut()
+	}
+	moved, err := c.pump()
+	if err != nil || c.broken {
+		return moved, err
+	}
+	if err := c.reportEnd(); err != nil {
+		return true, err
+	}
+	switch {
+	case c.saidDone && c.peerDone:
+		c.prove()
+		return true, c.shut()
+	case c.gone() && !c.sq.busy():
+		// Nothing is under way that could fail, and nothing will come.
+		return true, c.shut()
+	}
+	return moved, nil
+}
+
+// reportEnd tells the peer when this end's requests are over, and when it has
+// nothing more to expect either.
+func (c *conn) reportEnd() error {
+	if c.out != nil && !c.saidSent && c.sent() {
+		c.saidSent = true
+		f := new(final)
+		if c.add != nil {
+			f.Adds, f.AddsProven = c.add.posted, c.add.done
+		}
+		if err := c.tell(note{Kind: noteSent, Final: f}); err != nil {
+			return err
+		}
+	}
+	if !c.saidDone && c.sent() && (c.in == nil || c.in.complete()) {
+		c.saidDone = true
+		return c.tell(note{Kind: noteDone})
+	}
+	return nil
+}
+
+// fail notes a completion with an error, the first of its epoch: those that
+// follow are flushed because of it.
+func (c *conn) fail(status verbs.WCStatus) {
+	if c.broken || c.state == connDraining || c.state == connOver {
+		return
+	}
+	c.broken = true
+	c.n.log.failed(c.n.now, c.peer, c.rail.num, status)
+	c.wake()
+}
+
+// prove notes that the epoch's connection has carried something.
+func (c *conn) prove() {
+	if c.proven {
+		return
+	}
+	c.proven, c.fruitless = true, 0
+	if c.epoch == 0 {
+		return
+	}
+	c.n.log.reconnects++
+	if c.n.cfg.Failover {
+		c.n.log.mark("failover to rail %d", c.rail.num)
+	} else {
+		c.n.log.mark("reconnected %s", hostOf(c.peer))
+	}
+}
+
+// shut takes the queue pair to the error state and marks the end of its
+// requests: whatever is before the mark has completed when the mark has.
+func (c *conn) shut() error {
+	c.state = connDraining
+	c.shutAt = c.n.now
+	for _, qp := range []verbs.QP{c.qp, c.target} {
+		if qp == nil {
+			continue
+		}
+		if err := qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
+			return err
+		}
+	}
+	return c.sq.mark()
+}
+
+// stepDraining waits until everything that the queue pair had has completed.
+func (c *conn) stepDraining() error {
+	if c.sq.marked || !c.recv.shared && c.recv.waiting > 0 {
+		if until := c.shutAt + c.n.grace; c.n.now < until {
+			c.n.timer(until)
+			return nil
+		}
+		c.violation("a queue pair in the error state left %d receives and %d requests without a completion", c.recv.waiting, c.sq.next-c.sq.settled)
+	}
+	if err := c.closeQP(); err != nil {
+		return err
+	}
+	if c.saidDone && c.peerDone {
+		return c.end()
+	}
+	if !c.proven {
+		c.fruitless++
+	}
+	if c.peerOver || c.gone() || c.peerEpoch <= c.epoch && !c.again() {
+		return c.end()
+	}
+	backoff := time.Duration(0)
+	if c.fruitless > 0 {
+		backoff = min(firstBackoff<<min(c.fruitless-1, 20), lastBackoff)
+	}
+	c.retryAt = c.n.now + backoff
+	c.epoch++
+	c.broken, c.proven = false, false
+	c.state = connWaiting
+	return nil
+}
+
+// again reports whether to connect anew.
+func (c *conn) again() bool {
+	switch {
+	case c.fruitless > maxFruitless:
+		c.n.log.mark("gave up on %s", hostOf(c.peer))
+		return false
+	case c.n.cfg.Reconnect:
+		return true
+	}
+	return c.n.cfg.Failover && c.epoch+1 < len(c.n.rails)
+}
