@@ -60,10 +60,13 @@ func (m *member) greet(r io.Reader) error {
 	}
 	m.g.mu.Lock()
 	m.joined, m.speaksGo = true, hello.Go != ""
-	m.silence.heard(time.Now())
+	m.silence.handling(time.Now())
 	m.g.mu.Unlock()
 	m.errand(m.write)
 	m.tell(Joined, hello.Go)
+	m.g.mu.Lock()
+	m.silence.heard(time.Now())
+	m.g.mu.Unlock()
 	return nil
 }
 

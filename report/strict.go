@@ -141,7 +141,7 @@ func (d strictDecoder) list(v reflect.Value, tok json.Token, path string) error 
 	if tok != json.Delim('[') {
 		return wrongKind(path, tok, "a list")
 	}
-	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+	// An empty list is read as nil, like one that is left out.
 	for i := 0; d.More(); i++ {
 		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
 		if err := d.value(v.Index(i), fmt.Sprintf("%s[%d]", path, i)); err != nil {
@@ -155,8 +155,10 @@ func (d strictDecoder) table(v reflect.Value, tok json.Token, path string) error
 	if tok != json.Delim('{') {
 		return wrongKind(path, tok, "an object")
 	}
-	v.Set(reflect.MakeMap(v.Type()))
 	for d.More() {
+		if v.IsNil() {
+			v.Set(reflect.MakeMap(v.Type()))
+		}
 		name, err := d.key(path)
 		if err != nil {
 			return err

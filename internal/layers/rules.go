@@ -40,6 +40,7 @@ var engines = []string{
 	"./emu/softroce/mad",
 	"./emu/softroce/engine",
 	"./emu/softroce/cm",
+	"./emu/softiwarp/wire",
 	"./emu/softiwarp/mpa",
 	"./emu/softiwarp/engine",
 	"./emu/dgiwarp/engine",
@@ -76,6 +77,7 @@ func Rules() RuleSet {
 			"./emu/dgiwarp/engine",
 			"./emu/softiwarp/engine",
 			"./emu/softiwarp/mpa",
+			"./emu/softiwarp/wire",
 			"./mpi/...",
 			"./verbs/ibv",
 		},
@@ -89,7 +91,7 @@ func boundaries() []Boundary {
 			Why: "the API that programs are written against knows no implementation and drags nothing in",
 		},
 		{
-			Name: "codecs stand alone", From: []string{"./emu/softroce/wire", "./emu/softroce/mad"},
+			Name: "codecs stand alone", From: []string{"./emu/softroce/wire", "./emu/softroce/mad", "./emu/softiwarp/wire"},
 			Only: append([]string{"./emu/softroce/wire"}, pureStd...),
 			Why:  "a wire format is bytes and numbers; whoever needs it must not drag a stack in", Because: impure,
 		},
@@ -123,13 +125,23 @@ func boundaries() []Boundary {
 		},
 		{
 			Name: "the emulator knows no user", From: []string{"./emu/..."}, Through: true,
-			Never: []string{"./conformance/...", "./mpi/...", "./perf/...", "./scenarios/...", "./report/...", "./cmd/..."},
+			Never: []string{"./conformance/...", "./mpi/...", "./perf/...", "./scenarios/...", "./lab/...", "./launch/...", "./report/...", "./capture", "./cmd/..."},
 			Why:   "the emulator is used by these and must not behave differently for one of them",
 		},
 		{
 			Name: "topology knows no protocol", From: []string{"./netns/..."}, Tests: true,
 			Only: []string{"std", "./netns/...", "github.com/...", "golang.org/..."},
 			Why:  "namespaces, links and switches carry any packet; netns imports none of our packages",
+		},
+		{
+			Name: "the launcher knows no RDMA", From: []string{"./launch/..."},
+			Only: []string{"std", "./launch/...", "golang.org/..."},
+			Why:  "what starts processes and carries their messages serves any program, on any device",
+		},
+		{
+			Name: "a report is only told", From: []string{"./report/..."}, Through: true,
+			Never: []string{"./emu/...", "./lab/...", "./scenarios/...", "./launch/...", "./netns"},
+			Why:   "results are read where nothing can be run; whoever ran the scenarios fills them in (of netns only the drawing, ./netns/topology)",
 		},
 		{
 			Name: "Ginkgo where suites are shared", From: []string{"./..."}, Except: []string{"./conformance/...", "./netns/...", "./e2e/..."}, Tests: true,

@@ -1,6 +1,7 @@
 package uswitch
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -22,17 +23,19 @@ func BenchmarkForward(b *testing.B) {
 		segments int
 	}{{"super-packets", 15}, {"single", 1}} {
 		b.Run(traffic.name, func(b *testing.B) {
-			var plain, through, impaired, delayed stream
-			var cpu [3]time.Duration
+			var plain, through, impaired, cut, delayed stream
+			var cpu [4]time.Duration
+			lose := func(c *Config) {
+				for i := range c.Ports {
+					c.Ports[i].In, c.Ports[i].Out = newLossy(uint64(i), 10_000), newLossy(uint64(i+9), 10_000)
+				}
+			}
 			for b.Loop() {
 				plain = plainLoad(b, traffic.segments)
-				through, cpu[0] = wireLoad(b, traffic.segments, nil)
-				impaired, cpu[1] = wireLoad(b, traffic.segments, func(c *Config) {
-					for i := range c.Ports {
-						c.Ports[i].In, c.Ports[i].Out = newLossy(uint64(i), 10_000), newLossy(uint64(i+9), 10_000)
-					}
-				})
-				delayed, cpu[2] = wireLoad(b, traffic.segments, func(c *Config) {
+				through, cpu[0] = wireLoad(b, traffic.segments, false, nil)
+				impaired, cpu[1] = wireLoad(b, traffic.segments, false, lose)
+				cut, cpu[2] = wireLoad(b, traffic.segments, true, lose)
+				delayed, cpu[3] = wireLoad(b, traffic.segments, false, func(c *Config) {
 					c.Ports[0].In = &delay{by: 20 * time.Microsecond}
 				})
 			}
@@ -41,7 +44,7 @@ func BenchmarkForward(b *testing.B) {
 			for i, r := range []struct {
 				name string
 				stream
-			}{{"wire", through}, {"loss", impaired}, {"delay", delayed}} {
+			}{{"wire", through}, {"loss", impaired}, {"loss-kernel-cuts", cut}, {"delay", delayed}} {
 				b.ReportMetric(r.gbps(), r.name+"-Gb/s")
 				b.ReportMetric(r.kpps(), r.name+"-kpps")
 				b.ReportMetric(r.gbps()/plain.gbps(), r.name+"/veth")
@@ -54,9 +57,12 @@ func BenchmarkForward(b *testing.B) {
 
 const loadTime = 400 * time.Millisecond
 
-func wireLoad(b *testing.B, segments int, change func(*Config)) (stream, time.Duration) {
+func wireLoad(b *testing.B, segments int, kernelCuts bool, change func(*Config)) (stream, time.Duration) {
 	b.Helper()
 	at, hosts := cables(b, 2, roceMTU)
+	if kernelCuts {
+		must(b, hosts[0].do(func() error { return CutInKernel(hostDevice) }))
+	}
 	s := run(b, at, 2, change)
 	tx, rx := openUDP(b, hosts[0].do, hosts[0].v6), openUDP(b, hosts[1].do, hosts[1].v6)
 	load(b, tx, rx, rocePayload, segments, 1<<20, loadTime/10)
@@ -70,6 +76,14 @@ func wireLoad(b *testing.B, segments int, change func(*Config)) (stream, time.Du
 }
 
 func plainLoad(b *testing.B, segments int) stream {
+	b.Helper()
+	tx, rx := plainSockets(b)
+	load(b, tx, rx, rocePayload, segments, 1<<20, loadTime/10)
+	return load(b, tx, rx, rocePayload, segments, 1<<20, loadTime)
+}
+
+// plainSockets are two on hosts with a cable and no switch between them.
+func plainSockets(b *testing.B) (tx, rx *udpSocket) {
 	b.Helper()
 	x, y := newNamespace(b), newNamespace(b)
 	addrs := [2]netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")}
@@ -86,9 +100,79 @@ func plainLoad(b *testing.B, segments int) stream {
 	for _, h := range hosts {
 		must(b, h.do(h.waitReady))
 	}
-	tx, rx := openUDP(b, x.do, addrs[0]), openUDP(b, y.do, addrs[1])
+	tx, rx = openUDP(b, x.do, addrs[0]), openUDP(b, y.do, addrs[1])
 	must(b, tx.send(rx.addr, make([]byte, 8), 0)) // finds the neighbour
 	rx.receive()
-	load(b, tx, rx, rocePayload, segments, 1<<20, loadTime/10)
-	return load(b, tx, rx, rocePayload, segments, 1<<20, loadTime)
+	return tx, rx
+}
+
+// BenchmarkPingPong is half a round trip of a small datagram, all asleep between.
+func BenchmarkPingPong(b *testing.B) {
+	rounds := func(b *testing.B, x, y *udpSocket) {
+		ended := make(chan struct{})
+		n := 0
+		go func() {
+			defer close(ended)
+			for {
+				p := y.receive()
+				if len(p) != 8 {
+					return
+				}
+				_ = y.send(x.addr, p, 0)
+			}
+		}()
+		for b.Loop() {
+			must(b, x.send(y.addr, make([]byte, 8), 0))
+			if x.receive() == nil {
+				b.Fatal("lost")
+			}
+			n++
+		}
+		took := b.Elapsed()
+		must(b, x.send(y.addr, make([]byte, 9), 0))
+		<-ended
+		b.ReportMetric(float64(took.Nanoseconds())/float64(2*n)/1e3, "µs/half")
+	}
+	b.Run("veth", func(b *testing.B) {
+		x, y := plainSockets(b)
+		rounds(b, x, y)
+	})
+	for name, path := range map[string]Path{"wire": nil, "path": newLossy(1, 0)} {
+		b.Run(name, func(b *testing.B) {
+			at, hosts := cables(b, 2, roceMTU)
+			run(b, at, 2, func(c *Config) { c.Ports[0].In = path })
+			rounds(b, openUDP(b, hosts[0].do, hosts[0].v6), openUDP(b, hosts[1].do, hosts[1].v6))
+		})
+	}
+}
+
+// BenchmarkTwoStreams compares two wires that run together with two that have a
+// goroutine each.
+func BenchmarkTwoStreams(b *testing.B) {
+	for _, together := range []bool{true, false} {
+		b.Run(fmt.Sprintf("together=%v", together), func(b *testing.B) {
+			at, hosts := cables(b, 4, roceMTU)
+			wires := []*Switch{open(b, at, 2, nil), open(b, at, 2, func(c *Config) {
+				for i := range c.Ports {
+					c.Ports[i].Interface = portName(2 + i)
+				}
+			})}
+			if together {
+				start(b, wires...)
+			} else {
+				start(b, wires[0])
+				start(b, wires[1])
+			}
+			var sum float64
+			for b.Loop() {
+				results := make(chan stream, 2)
+				for i := range 2 {
+					tx, rx := openUDP(b, hosts[2*i].do, hosts[2*i].v6), openUDP(b, hosts[2*i+1].do, hosts[2*i+1].v6)
+					go func() { results <- load(b, tx, rx, rocePayload, 15, 1<<20, loadTime) }()
+				}
+				sum = (<-results).gbps() + (<-results).gbps()
+			}
+			b.ReportMetric(sum, "Gb/s")
+		})
+	}
 }

@@ -187,6 +187,7 @@ type keeper struct {
 func (k *keeper) Apply(_ time.Duration, f Frame, _ Emit) {
 	k.kept = append(k.kept, bytes.Clone(f.Bytes))
 }
+
 func (k *keeper) NextTimer() time.Duration {
 	if len(k.kept) == 0 {
 		return Never

@@ -187,6 +187,13 @@ func (h *host) know(hosts []*host) error {
 // run starts a switch with a port for every cable, until the test ends.
 func run(tb testing.TB, at *namespace, n int, change func(*Config)) *Switch {
 	tb.Helper()
+	s := open(tb, at, n, change)
+	start(tb, s)
+	return s
+}
+
+func open(tb testing.TB, at *namespace, n int, change func(*Config)) *Switch {
+	tb.Helper()
 	cfg := Config{Name: tb.Name(), Open: at.do}
 	for i := range n {
 		cfg.Ports = append(cfg.Ports, PortConfig{Interface: portName(i)})
@@ -196,15 +203,21 @@ func run(tb testing.TB, at *namespace, n int, change func(*Config)) *Switch {
 	}
 	s, err := New(cfg)
 	must(tb, err)
+	return s
+}
+
+// start runs switches together until the test ends, and closes them then.
+func start(tb testing.TB, switches ...*Switch) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
+	go func() { ended <- Run(ctx, switches...) }()
 	tb.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			tb.Errorf("Run: %v", err)
 		}
-		must(tb, s.Close())
+		for _, s := range switches {
+			must(tb, s.Close())
+		}
 	})
-	return s
 }

@@ -3,6 +3,7 @@ package uswitch
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strings"
@@ -152,6 +153,60 @@ func TestRunAndCloseInAnyOrder(t *testing.T) {
 		}
 	}
 	s.Stats()
+}
+
+func TestSwitchesRunTogether(t *testing.T) {
+	at, hosts := cables(t, 4, 1500)
+	a, b := open(t, at, 2, nil), open(t, at, 2, func(c *Config) {
+		c.Ports[0].Interface, c.Ports[1].Interface = portName(2), portName(3)
+		c.Ports[0].In = &delay{by: time.Millisecond}
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- Run(context.Background(), a, b) }()
+	for range 3 {
+		if !reaches(t, hosts[0], hosts[1]) || !reaches(t, hosts[2], hosts[3]) {
+			t.Fatal("no way")
+		}
+	}
+	if err := Run(context.Background(), b); !errors.Is(err, errRunning) {
+		t.Errorf("a second Run: %v", err)
+	}
+	must(t, a.Close()) // the other goes on
+	if !reaches(t, hosts[2], hosts[3]) || reaches(t, hosts[0], hosts[1]) {
+		t.Error("closing one switch is not closing that one")
+	}
+	must(t, b.Close())
+	must(t, <-ended)
+	must(t, Run(context.Background())) // none
+}
+
+func TestRandomFramesPassUnharmed(t *testing.T) {
+	at, hosts := cables(t, 2, 1500)
+	s := run(t, at, 2, func(c *Config) {
+		c.Ports[0].In, c.Ports[1].Out = spy(func(Frame) {}), &delay{by: 100 * time.Microsecond}
+	})
+	from, to := openTap(t, hosts[0]), openTap(t, hosts[1])
+	rng := rand.New(rand.NewPCG(5, 6))
+	for i := range 500 {
+		b := make([]byte, etherLen+rng.IntN(1500))
+		for k := range b {
+			b[k] = byte(rng.Uint32())
+		}
+		copy(b, hosts[1].mac)
+		if typ := i % 4; typ < 2 && len(b) > 60 { // so that headers are looked at
+			b[12], b[13], b[14] = [2]byte{0x08, 0x86}[typ], [2]byte{0x00, 0xdd}[typ], [2]byte{0x45, 0x60}[typ]
+			b[23-3*typ] = [2]byte{protoUDP, protoTCP}[i/4%2]
+		} else {
+			b[12], b[13] = 0x88, 0xb5
+		}
+		from.send(t, b)
+		if got := to.frames(1); len(got) != 1 || string(got[0]) != string(b) {
+			t.Fatalf("frame %d of %d bytes did not arrive as it was sent", i, len(b))
+		}
+	}
+	if d := s.Stats().Ports[0].In.Drops.Total() + s.Stats().Ports[1].Out.Drops.Total(); d != 0 {
+		t.Errorf("%d drops", d)
+	}
 }
 
 func TestMistakesAreNamed(t *testing.T) {

@@ -71,7 +71,8 @@ func (s packetSpec) frame(tb testing.TB) []byte {
 			SrcPort: 50000, DstPort: layers.TCPPort(port), Seq: s.seq, Ack: 77, ACK: true, Window: 5000,
 			FIN: s.flags&tcpFIN != 0, PSH: s.flags&tcpPSH != 0, CWR: s.flags&tcpCWR != 0,
 			Options: []layers.TCPOption{
-				{OptionType: layers.TCPOptionKindNop}, {OptionType: layers.TCPOptionKindNop},
+				{OptionType: layers.TCPOptionKindNop},
+				{OptionType: layers.TCPOptionKindNop},
 				{OptionType: layers.TCPOptionKindTimestamps, OptionLength: 10, OptionData: []byte{1, 2, 3, 4, 5, 6, 7, 8}},
 			},
 		}

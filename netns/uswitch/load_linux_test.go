@@ -49,7 +49,7 @@ func openUDP(tb testing.TB, do func(func() error) error, local netip.Addr) *udpS
 	case *unix.SockaddrInet6:
 		u.addr = netip.AddrPortFrom(local, uint16(n.Port))
 	}
-	u.timeout(tb, 100*time.Millisecond)
+	u.timeout(tb, 500*time.Millisecond)
 	return u
 }
 
@@ -109,6 +109,7 @@ func (s stream) kpps() float64 { return float64(s.received) * 1e6 / float64(s.el
 func load(tb testing.TB, tx, rx *udpSocket, size, segments, window int, d time.Duration) stream {
 	tb.Helper()
 	must(tb, unix.SetsockoptInt(rx.fd, unix.SOL_UDP, unix.UDP_GRO, 1))
+	rx.timeout(tb, 50*time.Millisecond)
 	var (
 		mu      sync.Mutex
 		moved   = sync.NewCond(&mu)

@@ -16,7 +16,7 @@ type Stats struct {
 	// Flooded counts frames that were sent to all ports, because they were for
 	// all or because nobody knew where their receiver is.
 	Flooded uint64
-	// CPU is the processor time that Run has used.
+	// CPU is the processor time that Run has used, for all switches that it runs.
 	CPU time.Duration
 }
 

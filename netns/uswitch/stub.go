@@ -28,6 +28,9 @@ func (*Switch) Now() time.Duration { return 0 }
 // Run fails.
 func (*Switch) Run(context.Context) error { return errLinux }
 
+// Run fails.
+func Run(context.Context, ...*Switch) error { return errLinux }
+
 // SetPath fails.
 func (*Switch) SetPath(int, Direction, Path) error { return errLinux }
 

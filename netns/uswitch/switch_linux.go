@@ -25,8 +25,7 @@ type Switch struct {
 	stopped chan struct{} // closed when Run has returned
 	stop    bool
 	thread  cpuClock
-
-	epoll, wake int
+	wake    int // descriptor that ends a sleep
 }
 
 // New opens the ports of cfg. The caller closes the switch.
@@ -35,7 +34,7 @@ func New(cfg Config) (*Switch, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Switch{name: cfg.Name, epoch: cfg.Epoch, rx: newReceiver(), epoll: -1, wake: -1}
+	s := &Switch{name: cfg.Name, epoch: cfg.Epoch, rx: newReceiver(), wake: -1}
 	s.core = newCore(&cfg, func(p *port, ms []message) {
 		s.tx.send(s.sockets[p.index].fd, ms, &p.counts[Out])
 	})
@@ -43,9 +42,10 @@ func New(cfg Config) (*Switch, error) {
 	if open == nil {
 		open = func(fn func() error) error { return fn() }
 	}
-	err = open(func() error { return s.openPorts(&cfg) })
-	if err == nil {
-		err = s.openEvents()
+	if s.wake, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
+		err = os.NewSyscallError("eventfd", err)
+	} else {
+		err = open(func() error { return s.openPorts(&cfg) })
 	}
 	if err != nil {
 		s.release()
@@ -66,39 +66,12 @@ func (s *Switch) openPorts(cfg *Config) error {
 	return nil
 }
 
-// wakeEvent is the event of the descriptor that ends a sleep.
-const wakeEvent = -1
-
-func (s *Switch) openEvents() (err error) {
-	if s.wake, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
-		return os.NewSyscallError("eventfd", err)
-	}
-	if s.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return os.NewSyscallError("epoll_create1", err)
-	}
-	add := func(fd int, event int32) error {
-		e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: event}
-		return os.NewSyscallError("epoll_ctl", unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &e))
-	}
-	if err := add(s.wake, wakeEvent); err != nil {
-		return err
-	}
-	for i, sock := range s.sockets {
-		if err := add(sock.fd, int32(i)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (s *Switch) release() {
 	for _, sock := range s.sockets {
 		_ = sock.close()
 	}
-	for _, fd := range []int{s.epoll, s.wake} {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
+	if s.wake >= 0 {
+		unix.Close(s.wake)
 	}
 }
 

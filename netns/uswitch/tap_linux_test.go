@@ -30,7 +30,7 @@ func openTap(tb testing.TB, h *host) *tap {
 		return unix.Bind(t.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: dev.Attrs().Index})
 	}))
 	tb.Cleanup(func() { unix.Close(t.fd) })
-	tv := unix.NsecToTimeval((200 * time.Millisecond).Nanoseconds())
+	tv := unix.NsecToTimeval((300 * time.Millisecond).Nanoseconds())
 	must(tb, unix.SetsockoptTimeval(t.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
 	return t
 }

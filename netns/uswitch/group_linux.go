@@ -1,0 +1,206 @@
+package uswitch
+
+import (
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// group is switches that run on one goroutine.
+type group struct {
+	members []member
+	epoll   int
+	places  []descriptor
+	events  []unix.EpollEvent
+}
+
+// member is a switch of a group.
+type member struct {
+	*Switch
+	next    time.Duration // when it has something to do
+	touched bool          // something has happened to it
+	ended   bool
+}
+
+// descriptor is what one in the epoll set stands for.
+type descriptor struct{ member, port int }
+
+// wakePort is the port of the descriptor that interrupts.
+const wakePort = -1
+
+// open gathers the descriptors of all members.
+func (g *group) open() (err error) {
+	if g.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return os.NewSyscallError("epoll_create1", err)
+	}
+	for i := range g.members {
+		m := &g.members[i]
+		m.touched = true
+		if err := g.add(m.wake, i, wakePort); err != nil {
+			return err
+		}
+		for port, sock := range m.sockets {
+			if err := g.add(sock.fd, i, port); err != nil {
+				return err
+			}
+		}
+	}
+	g.events = make([]unix.EpollEvent, len(g.places))
+	return nil
+}
+
+func (g *group) add(fd, member, port int) error {
+	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(len(g.places))}
+	g.places = append(g.places, descriptor{member, port})
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(g.epoll, unix.EPOLL_CTL_ADD, fd, &e))
+}
+
+func (g *group) release() {
+	if g.epoll >= 0 {
+		unix.Close(g.epoll)
+	}
+	for i := range g.members {
+		if m := &g.members[i]; !m.ended {
+			m.end()
+		}
+	}
+}
+
+func (g *group) loop() error {
+	for i := range g.members {
+		m := &g.members[i]
+		m.mu.Lock()
+		m.thread.start()
+		m.mu.Unlock()
+	}
+	for n := 0; ; {
+		for _, e := range g.events[:n] {
+			p := g.places[e.Fd]
+			g.members[p.member].happened(p.port)
+		}
+		deadline, running := g.settle()
+		if !running {
+			return nil
+		}
+		var err error
+		if n, err = g.wait(deadline); err != nil {
+			return err
+		}
+	}
+}
+
+// happened sees to what a descriptor has to tell.
+func (m *member) happened(port int) {
+	m.mu.Lock()
+	m.touched = true
+	switch {
+	case port == wakePort:
+		var b [8]byte
+		_, _ = unix.Read(m.wake, b[:])
+	case !m.stop:
+		m.serve(port)
+	}
+	m.mu.Unlock()
+}
+
+// settle lets the members do what has become due, and returns when the next of
+// them has something to do; the zero time if none has.
+func (g *group) settle() (deadline time.Time, running bool) {
+	for i := range g.members {
+		m := &g.members[i]
+		if m.ended {
+			continue
+		}
+		if m.touched || m.next != Never && m.next <= m.Now() {
+			g.turn(m)
+		}
+		if m.ended {
+			continue
+		}
+		running = true
+		if m.next == Never {
+			continue
+		}
+		if at := m.epoch.Add(m.next); deadline.IsZero() || at.Before(deadline) {
+			deadline = at
+		}
+	}
+	return deadline, running
+}
+
+// turn does what is due at one member, and lets it go if it is to stop.
+func (g *group) turn(m *member) {
+	m.touched = false
+	m.mu.Lock()
+	c := m.core
+	c.now = m.Now()
+	if c.deadline() <= c.now {
+		c.tick()
+		c.flush()
+	}
+	m.next = c.deadline()
+	stop := m.stop
+	m.mu.Unlock()
+	if stop {
+		for _, sock := range m.sockets {
+			_ = unix.EpollCtl(g.epoll, unix.EPOLL_CTL_DEL, sock.fd, nil)
+		}
+		_ = unix.EpollCtl(g.epoll, unix.EPOLL_CTL_DEL, m.wake, nil)
+		m.ended = true
+		m.end()
+	}
+}
+
+// wait sleeps until a port has frames, a switch is interrupted or the deadline has
+// come, if there is one.
+func (g *group) wait(deadline time.Time) (int, error) {
+	// What has come meanwhile is found without giving the processor away.
+	if n := epollNow(g.epoll, g.events); n > 0 {
+		return n, nil
+	}
+	var timeout *unix.Timespec
+	if !deadline.IsZero() {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return 0, nil
+		}
+		ts := unix.NsecToTimespec(int64(left))
+		timeout = &ts
+	}
+	n, errno := epollWait(g.epoll, g.events, timeout)
+	if errno != 0 && errno != unix.EINTR {
+		return 0, os.NewSyscallError("epoll_pwait2", errno)
+	}
+	return n, nil
+}
+
+func epollNow(epoll int, events []unix.EpollEvent) int {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+	if errno != 0 {
+		return 0
+	}
+	return int(n)
+}
+
+func epollWait(epoll int, events []unix.EpollEvent, timeout *unix.Timespec) (int, unix.Errno) {
+	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)),
+		uintptr(unsafe.Pointer(timeout)), 0, 0)
+	if errno == unix.ENOSYS { // before 5.11: whole milliseconds, the last of them spent awake
+		ms := -1
+		if timeout != nil {
+			ms = int(timeout.Nano() / int64(time.Millisecond))
+		}
+		k, err := unix.EpollWait(epoll, events, ms)
+		if err != nil {
+			return 0, unix.EINTR
+		}
+		return k, 0
+	}
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
