@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -64,7 +65,11 @@ func Start(ctx context.Context, specs []Spec, opts Options) (*Group, error) {
 		g.supervise(quit)
 	}()
 	forget := context.AfterFunc(ctx, func() {
-		g.end(fmt.Errorf("cancelled: %w", context.Cause(ctx)))
+		what := "cancelled"
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			what = "timed out"
+		}
+		g.end(fmt.Errorf("%s: %w", what, context.Cause(ctx)))
 	})
 	go func() {
 		g.ended.Wait()

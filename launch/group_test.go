@@ -109,7 +109,7 @@ func TestRankThatEndsBadlyEndsItsGroup(t *testing.T) {
 
 func TestOthersSayWhatTheyWereAtWhenTheGroupEnds(t *testing.T) {
 	var r record
-	g := start(t, t.Context(), cast("order", "locked", "sleep"), quick(func(o *launch.Options) { o.OnEvent = r.note }))
+	g := start(t.Context(), t, cast("order", "locked", "sleep"), quick(func(o *launch.Options) { o.OnEvent = r.note }))
 	r.await(t, 0, launch.Marked, "ready")
 	r.await(t, 1, launch.Marked, "ready")
 	r.await(t, 2, launch.Joined, "")
@@ -132,7 +132,7 @@ func TestOthersSayWhatTheyWereAtWhenTheGroupEnds(t *testing.T) {
 
 func TestKilledRankIsNoFailureAndIsMissed(t *testing.T) {
 	var r record
-	g := start(t, t.Context(), cast("neighbour", "neighbour", "neighbour"), quick(func(o *launch.Options) { o.OnEvent = r.note }))
+	g := start(t.Context(), t, cast("neighbour", "neighbour", "neighbour"), quick(func(o *launch.Options) { o.OnEvent = r.note }))
 	r.await(t, 0, launch.Marked, "sent")
 	for { // they wait for it, and must go on when it dies
 		dump := g.Dump(t.Context())
@@ -156,7 +156,7 @@ func TestKilledRankIsNoFailureAndIsMissed(t *testing.T) {
 
 func TestOrdersAreCarriedOutAndAnswered(t *testing.T) {
 	var r record
-	g := start(t, t.Context(), cast("order", "sleep"), quick(func(o *launch.Options) { o.OnEvent = r.note }))
+	g := start(t.Context(), t, cast("order", "sleep"), quick(func(o *launch.Options) { o.OnEvent = r.note }))
 	r.await(t, 0, launch.Marked, "ready")
 	r.await(t, 1, launch.Joined, "")
 	if err := g.Order(t.Context(), 0, "hello"); err != nil {

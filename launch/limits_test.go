@@ -20,7 +20,7 @@ import (
 func TestBusyRankIsNotHungAndEndsByTimeout(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
 	defer cancel()
-	outcomes, err := wait(t, start(t, ctx, cast("spin"), quick(func(o *launch.Options) { o.Patience = 300 * time.Millisecond })))
+	outcomes, err := wait(t, start(ctx, t, cast("spin"), quick(func(o *launch.Options) { o.Patience = 300 * time.Millisecond })))
 	want(t, outcomes, launch.Stopped)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want the context's", err)
@@ -35,7 +35,7 @@ func TestCancellationEndsEverything(t *testing.T) {
 	why := errors.New("interrupted by the user")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	g := start(t, ctx, cast("family", "sleep", "order"), quick(func(o *launch.Options) { o.OnEvent = r.note }))
+	g := start(ctx, t, cast("family", "sleep", "order"), quick(func(o *launch.Options) { o.OnEvent = r.note }))
 	pids := pidsIn(t, r.await(t, 0, launch.Marked, "family").Text)
 	r.await(t, 1, launch.Joined, "")
 	cancel(why)

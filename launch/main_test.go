@@ -3,6 +3,7 @@ package launch_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -30,6 +31,11 @@ func TestMain(m *testing.M) {
 		}
 		role()
 		return
+	}
+	// Tests that run side by side here wait; they need no processor each.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
@@ -65,11 +71,11 @@ func quick(change ...func(*launch.Options)) launch.Options {
 // run starts a group and waits for its end.
 func run(t *testing.T, specs []launch.Spec, o launch.Options) ([]launch.Outcome, error) {
 	t.Helper()
-	g := start(t, t.Context(), specs, o)
+	g := start(t.Context(), t, specs, o)
 	return wait(t, g)
 }
 
-func start(t *testing.T, ctx context.Context, specs []launch.Spec, o launch.Options) *launch.Group {
+func start(ctx context.Context, t *testing.T, specs []launch.Spec, o launch.Options) *launch.Group {
 	t.Helper()
 	noLeaks(t)
 	g, err := launch.Start(ctx, specs, o)

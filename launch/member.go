@@ -189,7 +189,7 @@ func (m *member) conclude() {
 	state := m.proc.cmd.ProcessState
 	o.User, o.System = state.UserTime(), state.SystemTime()
 	if ru, ok := state.SysUsage().(*syscall.Rusage); ok && o.MaxRSS == 0 {
-		o.MaxRSS, o.RSSBound = int64(ru.Maxrss)*rssUnit, true
+		o.MaxRSS, o.RSSBound = int64(ru.Maxrss)*rssUnit, true //nolint:unconvert // it is an int32 on 32-bit machines
 	}
 	if !o.State.OK() && o.State != Stopped && !alreadyBlamed {
 		g.blame(m, o.State, o.Error)

@@ -40,7 +40,8 @@ type Options struct {
 	KeepGoing bool
 
 	// LogDir is where the output of rank 3 is written, to rank3.stdout and
-	// rank3.stderr; nowhere if empty. The folder must exist.
+	// rank3.stderr; nowhere if empty. The folder must exist, and be of no other
+	// group's.
 	LogDir string
 	// LogLimit is how many bytes of each stream are logged and shown; 16 MiB. What
 	// comes after is read and dropped but for its end.

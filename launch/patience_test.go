@@ -34,7 +34,7 @@ func TestPatience(t *testing.T) {
 
 func frozenRankIsExcusedUntilThawed(t *testing.T) {
 	var r record
-	g := start(t, t.Context(), cast("order"), quick(func(o *launch.Options) { o.OnEvent, o.Patience = r.note, patience }))
+	g := start(t.Context(), t, cast("order"), quick(func(o *launch.Options) { o.OnEvent, o.Patience = r.note, patience }))
 	r.await(t, 0, launch.Marked, "ready")
 	if err := g.Freeze(0); err != nil {
 		t.Fatal(err)

@@ -46,6 +46,7 @@ var roles = map[string]func(){
 	"talk":      playTalk,
 	"parent":    playParent,
 	"nap":       playNap,
+	"ping":      playPing,
 	"chatter":   playChatter,
 	"brief":     func() { c := join(); time.Sleep(3 * patience); check("close", c.Close(nil)) },
 }
@@ -101,6 +102,7 @@ func playExchange() {
 // playEcho sends back what rank 0 sends, until that is gone.
 func playEcho() {
 	c := join()
+	check("barrier", c.Barrier(-1))
 	for {
 		msg, err := c.Recv(0, -1)
 		if errors.Is(err, rank.ErrGone) {
@@ -110,6 +112,23 @@ func playEcho() {
 		check("receive", err)
 		check("send", c.Send(0, msg))
 	}
+}
+
+// playPing sends to rank 1 and waits for the echo as often as its argument says,
+// and reports the time in nanoseconds.
+func playPing() {
+	c := join()
+	n, err := strconv.Atoi(os.Args[1])
+	check("argument", err)
+	check("barrier", c.Barrier(-1))
+	began := time.Now()
+	for range n {
+		check("send", c.Send(1, make([]byte, 64)))
+		_, err := c.Recv(1, -1)
+		check("receive", err)
+	}
+	check("report", c.Report([]byte(strconv.FormatInt(time.Since(began).Nanoseconds(), 10))))
+	check("close", c.Close(nil))
 }
 
 // playNeighbour sends three messages to the next rank and waits for its own end;
@@ -205,7 +224,7 @@ func playMemory() {
 	for i := 0; i < len(b); i += 4096 {
 		b[i] = 1
 	}
-	check("report", c.Report(b[:1]))
+	check("report", c.Report(b[:min(1, len(b))]))
 	check("close", c.Close(nil))
 }
 

@@ -117,7 +117,7 @@ func TestEveryRankHasAThreadOfItsOwn(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	outcomes, err := wait(t, start(t, ctx, specs, quick()))
+	outcomes, err := wait(t, start(ctx, t, specs, quick()))
 	want(t, outcomes, launch.Crashed)
 	wantError(t, err, "ended by SIGKILL", "Spec.Start")
 }

@@ -66,8 +66,8 @@ func (b *batch) flushIfFull() error {
 	return nil
 }
 
-// flush sends what was added and returns what the kernel refused: the first few
-// refusals, each with what was to be done.
+// flush sends what was added and returns what the kernel refused first, with what
+// was to be done.
 func (b *batch) flush() error {
 	if len(b.what) == 0 {
 		return nil
@@ -105,11 +105,11 @@ func (b *batch) collect(first uint32, what []string) error {
 				continue
 			}
 			i := binary.NativeEndian.Uint32(msg[8:]) - first
-			if err := answer(msg); err != nil && len(errs) < 3 {
+			if err := answer(msg); err != nil {
 				errs = append(errs, fmt.Errorf("cannot %s: %w", what[min(int(i), len(what)-1)], err))
 			}
 			if int(i) == len(what)-1 {
-				return errors.Join(errs...)
+				return firstOf(errs)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -67,18 +68,20 @@ func each(spaces []*space, do func(*space) error) error {
 		})
 	}
 	wg.Wait()
-	return firstFew(errs)
+	return firstOf(errs)
 }
 
-// firstFew keeps a fault that all hosts share from being reported by each.
-func firstFew(errs []error) error {
-	var few []error
-	for _, err := range errs {
-		if err != nil && len(few) < 3 {
-			few = append(few, err)
-		}
+// firstOf keeps a fault that all hosts share from being reported by each.
+func firstOf(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	default:
+		return fmt.Errorf("%w (and %d more errors)", errs[0], len(errs)-1)
 	}
-	return errors.Join(few...)
 }
 
 func (s *space) create() (err error) {
@@ -201,8 +204,11 @@ func (s *space) introduce() error {
 		}
 	}
 	for _, d := range s.devices {
-		for _, n := range d.neighbours {
-			b.addNeighbour(d, n.addr, n.mac)
+		for _, n := range d.segment {
+			if n.of == d {
+				continue
+			}
+			b.addNeighbour(d, n.addr, n.of.mac)
 			if err := b.flushIfFull(); err != nil {
 				return err
 			}

@@ -48,9 +48,7 @@ func startProgram(args []string) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// With a /proc of its own, what runs here sees only itself. Where that is not
-	// allowed, as in many containers, the outer one does for all that we need.
-	_ = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	mountProc()
 	pid, err = syscall.ForkExec(args[1], args[2:], &syscall.ProcAttr{
 		Env:   append(os.Environ(), enclosedMark+"=1"),
 		Files: []uintptr{0, 1, 2}, // others that are inherited stay open by themselves
@@ -69,6 +67,13 @@ func startProgram(args []string) (pid int, err error) {
 		}
 	}
 	return pid, nil
+}
+
+// mountProc gives an enclosure a /proc of its own, in which what runs there sees
+// only itself. Where that is not allowed, as in many containers, the outer one
+// does for all that we need.
+func mountProc() {
+	_ = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
 // inheritedFiles are the descriptors after standard error that a program would

@@ -13,17 +13,15 @@ import (
 // out, none is lost meanwhile, and runs count the same frames.
 func (p *plan) introduce() {
 	for _, seg := range p.t.Segments() {
-		for _, at := range seg.Ports {
-			d := p.addressed(at)
-			for _, other := range seg.Ports {
-				if other.Same(at) {
-					continue
-				}
-				far := p.addressed(other)
-				for _, a := range far.addrs {
-					d.neighbours = append(d.neighbours, neighbour{a.Addr(), far.mac})
-				}
+		var all []neighbour
+		for _, port := range seg.Ports {
+			d := p.addressed(port)
+			for _, a := range d.addrs {
+				all = append(all, neighbour{a.Addr(), d})
 			}
+		}
+		for _, port := range seg.Ports {
+			p.addressed(port).segment = all
 		}
 	}
 	for _, c := range p.cables {

@@ -42,16 +42,16 @@ type space struct {
 
 // device is an interface.
 type device struct {
-	space      *space
-	name       string
-	index      int
-	mac        net.HardwareAddr
-	mtu        int
-	bridge     bool
-	master     *device // the bridge that it is plugged into
-	addrs      []netip.Prefix
-	neighbours []neighbour
-	behind     []net.HardwareAddr // of a bridge's port: what it leads to
+	space   *space
+	name    string
+	index   int
+	mac     net.HardwareAddr
+	mtu     int
+	bridge  bool
+	master  *device // the bridge that it is plugged into
+	addrs   []netip.Prefix
+	segment []neighbour        // all of it, itself too; shared by its interfaces
+	behind  []net.HardwareAddr // of a bridge's port: what it leads to
 	// cutInSoftware makes the kernel cut super-packets before the device. A
 	// bridge lets those pass whatever their segments are; and some of its ports
 	// take larger ones than this.
@@ -59,9 +59,10 @@ type device struct {
 	queue         queue
 }
 
+// neighbour is an address in a segment, and whose it is.
 type neighbour struct {
 	addr netip.Addr
-	mac  net.HardwareAddr
+	of   *device
 }
 
 // cable is a cable of the topology, and the interfaces at its ends.
@@ -142,7 +143,7 @@ func (p *plan) layCables() error {
 		mtu := cmp.Or(tc.Link.MTU, DefaultMTU)
 		user := false
 		for side, port := range []topology.Port{tc.A, tc.B} {
-			d := p.endOf(port, mtu)
+			d := p.endOf(port, tc.Other(port), mtu)
 			d.plugInto(bridges[port.Node])
 			c.ends[side] = d
 			p.ports[port.String()] = d
@@ -193,8 +194,8 @@ func (p *plan) userSwitches() map[string]bool {
 	return user
 }
 
-// endOf makes the interface that is a port.
-func (p *plan) endOf(port topology.Port, mtu int) *device {
+// endOf makes the interface that is a port, whose cable leads to far.
+func (p *plan) endOf(port, far topology.Port, mtu int) *device {
 	s, name := p.nodes[port.Node], port.NIC
 	switch {
 	case s == nil:
@@ -207,10 +208,13 @@ func (p *plan) endOf(port topology.Port, mtu int) *device {
 	switch {
 	case !s.routed:
 		d.addrs = p.t.AddrsOf(port)
-	case p.facesRouter(port):
+	case p.nodes[far.Node] != nil && p.nodes[far.Node].routed:
+		// A router at the other end: the address is the port's own.
 		d.addrs = port.Addrs
 	default:
-		d.plugInto(s.group(port, p.t.MAC(port)))
+		// Hosts: the address is that of a bridge, though there be only one port. So
+		// the port can be set down without the loss of the address.
+		d.plugInto(s.group(port, d.mac))
 	}
 	return d
 }
@@ -222,16 +226,6 @@ func (p *plan) switchIndex(name string) int {
 		}
 	}
 	return -1
-}
-
-// facesRouter says that a routed switch's port leads straight to another router.
-// Its address is then its own. A port that leads to hosts is plugged into a
-// bridge that has the address, though it be the only one: so it can be set down
-// without the loss of the address.
-func (p *plan) facesRouter(port topology.Port) bool {
-	c, _ := p.t.CableAt(port)
-	sw, ok := p.t.Switch(c.Other(port).Node)
-	return ok && sw.Routed
 }
 
 // group is the bridge of the ports that have one address in common.

@@ -15,6 +15,7 @@ const vethName = "veth"
 // probeInside is the probe itself: in an enclosure of its own it makes one of
 // everything, and leaves it to the kernel to clean up.
 func probeInside() int {
+	mountProc() // as an enclosure does: it may make /proc/sys writable
 	found := make([]Capability, 0, len(trials))
 	for _, t := range trials {
 		c := Capability{Name: t.name, For: t.use, State: Yes}
@@ -42,7 +43,7 @@ var trials = []struct {
 	{"IPv6", "the addresses that RoCE is run on by default", "boot without ipv6.disable=1", tryIPv6},
 	{
 		"routing", "fat trees, whose leaves and spines are routers",
-		"make /proc/sys writable: in a container, --security-opt systempaths=unconfined", func() error { return writeSysctls(routerSysctls) },
+		"start the container with --security-opt systempaths=unconfined", func() error { return writeSysctls(routerSysctls) },
 	},
 	{"packet sockets", "the user-space switch and captures", fullKernel + " (CONFIG_PACKET)", tryPacketSocket},
 	{"tun", "stacks that bring their own packets", fullKernel + " (CONFIG_TUN, modprobe tun, /dev/net/tun)", tryTun},

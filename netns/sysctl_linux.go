@@ -1,7 +1,6 @@
 package netns
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -37,14 +36,13 @@ var routerSysctls = []sysctl{
 // writeSysctls fails only on what is needed: in many containers /proc/sys is
 // read-only, and most of a fabric works all the same.
 func writeSysctls(list []sysctl) error {
-	var errs []error
 	for _, s := range list {
 		err := os.WriteFile("/proc/sys/"+s.name, []byte(s.value), 0)
 		if err != nil && s.needed != "" {
-			errs = append(errs, fmt.Errorf("%s: %w (a container needs /proc/sys to be writable for it: run it with --security-opt systempaths=unconfined)", s.needed, err))
+			return fmt.Errorf("%s: %w; /proc/sys must be writable: start a container with --security-opt systempaths=unconfined", s.needed, err)
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // readSysctl is the value of a sysctl; empty if there is none.

@@ -74,7 +74,7 @@ func startBrowser(t *testing.T) *browser {
 	out.Close()
 	b := &browser{t: t, to: to, from: bufio.NewReaderSize(from, 1<<20)}
 	// A browser that hangs must not hang the tests: its group ends with them.
-	deadline := time.AfterFunc(60*time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	deadline := time.AfterFunc(2*time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	t.Cleanup(func() {
 		to.Close()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
@@ -136,7 +136,7 @@ func (b *browser) until(wanted func(*message) bool) *message {
 		text, err := b.from.ReadBytes(0)
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				err = errors.New("it ended, or took longer than a minute")
+				err = errors.New("it ended, or took longer than two minutes")
 			}
 			b.t.Fatalf("the browser does not answer: %v", err)
 		}

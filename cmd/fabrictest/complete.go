@@ -40,8 +40,9 @@ func completeTags(*cobra.Command, []string, string) ([]cobra.Completion, cobra.S
 }
 
 func completeQuirks(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var words []cobra.Completion
-	for _, q := range lab.AllFlaws() {
+	all := lab.AllFlaws()
+	words := make([]cobra.Completion, 0, len(all))
+	for _, q := range all {
 		words = append(words, cobra.CompletionWithDesc(q.Name, q.Does))
 	}
 	return words, cobra.ShellCompDirectiveNoFileComp

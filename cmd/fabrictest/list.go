@@ -97,7 +97,7 @@ func listText(cmd *cobra.Command, chosen []choice) error {
 }
 
 func tagsOf(chosen []choice) []string {
-	var all []*scenarios.Scenario
+	all := make([]*scenarios.Scenario, 0, len(chosen))
 	for _, c := range chosen {
 		all = append(all, c.Scenario)
 	}

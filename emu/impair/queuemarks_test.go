@@ -14,8 +14,14 @@ func TestQueueMarksGrowWithTheQueue(t *testing.T) {
 		draw   uint64
 		want   bool
 	}{
-		{0, 0, false}, {1000, 0, false}, {1001, 0, true}, {2000, 49_999, true}, {2000, 50_000, false},
-		{3000, 99_999, true}, {3000, 100_000, false}, {3001, PPM - 1, true},
+		{0, 0, false},
+		{1000, 0, false},
+		{1001, 0, true},
+		{2000, 49_999, true},
+		{2000, 50_000, false},
+		{3000, 99_999, true},
+		{3000, 100_000, false},
+		{3001, PPM - 1, true},
 	} {
 		if got := m.Marks(c.queued, c.draw); got != c.want {
 			t.Errorf("a queue of %d bytes, draw %d: marked %v, want %v", c.queued, c.draw, got, c.want)

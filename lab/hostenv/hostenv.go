@@ -38,7 +38,7 @@ var ErrNoFabric = errors.New("this program does not run in a host of a fabric: s
 // Vars is what the environment of a program in a host must say.
 func Vars(t *topology.Topology, host topology.Host) []string {
 	vars := []string{hostVar + "=" + host.Name}
-	var names []string
+	names := make([]string, 0, len(host.NICs))
 	for _, nic := range host.NICs {
 		names = append(names, nic.Name)
 		for ipv4, family := range families {

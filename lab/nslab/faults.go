@@ -102,7 +102,7 @@ func (p *performance) do(ctx context.Context, step *lab.Step) error {
 }
 
 func (p *performance) eachPort(step *lab.Step, do func(port string) error) error {
-	var errs []error
+	errs := make([]error, 0, len(step.Ports))
 	for _, k := range step.Ports {
 		errs = append(errs, do(p.Plan.Ports[k].Name))
 	}

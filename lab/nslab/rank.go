@@ -136,7 +136,7 @@ func (o *orders) obey(order string, begin chan<- time.Duration) error {
 func openNICs(s *scenarios.Scenario, job *rankJob) (nics []workload.NIC, done func() error, err error) {
 	var closers []func() error
 	done = func() error {
-		var errs []error
+		errs := make([]error, 0, len(closers))
 		for i := range closers {
 			errs = append(errs, closers[len(closers)-1-i]())
 		}

@@ -145,7 +145,7 @@ func (w *wires) begin(start time.Time) error {
 
 // set replaces what packets meet by chance.
 func (w *wires) set(all []lab.Replace) error {
-	var errs []error
+	errs := make([]error, 0, len(all))
 	for _, r := range all {
 		errs = append(errs, w.ways[r.Port][r.Way].set(r.Specs))
 	}

@@ -163,16 +163,23 @@ func BenchmarkTwoStreams(b *testing.B) {
 				start(b, wires[0])
 				start(b, wires[1])
 			}
-			var sum float64
+			var sum, bits float64
 			for b.Loop() {
 				results := make(chan stream, 2)
 				for i := range 2 {
 					tx, rx := openUDP(b, hosts[2*i].do, hosts[2*i].v6), openUDP(b, hosts[2*i+1].do, hosts[2*i+1].v6)
 					go func() { results <- load(b, tx, rx, rocePayload, 15, 1<<20, loadTime) }()
 				}
-				sum = (<-results).gbps() + (<-results).gbps()
+				x, y := <-results, <-results
+				sum = x.gbps() + y.gbps()
+				bits += float64(x.bytes+y.bytes) * 8
+			}
+			cpu := wires[0].Stats().CPU
+			if !together {
+				cpu += wires[1].Stats().CPU
 			}
 			b.ReportMetric(sum, "Gb/s")
+			b.ReportMetric(bits/float64(cpu), "Gb/s/core")
 		})
 	}
 }

@@ -18,7 +18,9 @@ const (
 // PortConfig is a port to be.
 type PortConfig struct {
 	// Interface is the network interface, inside the switch's namespace. It must
-	// be up, or come up, for frames to pass.
+	// be up, or come up, for frames to pass; its MTU is read when it is opened. It
+	// should have no address, and IPv6 be disabled on it: what a kernel has to say
+	// for itself would be among the frames.
 	Interface string
 	// Name is the port's in statistics and errors; Interface if empty.
 	Name string

@@ -24,9 +24,12 @@ func device(at *namespace, name string, do func(netlink.Link) error) error {
 }
 
 // reaches reports whether a datagram gets from one host to another.
-func reaches(t *testing.T, from, to *host) bool {
+func reaches(t *testing.T, from, to *host) bool { return arrives(t, from, to, 2*time.Second) }
+
+func arrives(t *testing.T, from, to *host, within time.Duration) bool {
 	t.Helper()
 	a, b := openUDP(t, from.do, from.v6), openUDP(t, to.do, to.v6)
+	b.timeout(t, within)
 	_ = a.send(b.addr, []byte("hello"), 0) // an interface that is down refuses
 	return string(b.receive()) == "hello"
 }
@@ -67,7 +70,7 @@ func TestInterfaceGoesDownAndUp(t *testing.T) {
 	s := run(t, at, 2, nil)
 	for range 3 {
 		must(t, device(at, portName(1), netlink.LinkSetDown))
-		if reaches(t, hosts[0], hosts[1]) {
+		if arrives(t, hosts[0], hosts[1], 50*time.Millisecond) {
 			t.Fatal("a frame passed an interface that is down")
 		}
 		must(t, device(at, portName(1), netlink.LinkSetUp))
@@ -75,7 +78,7 @@ func TestInterfaceGoesDownAndUp(t *testing.T) {
 		// The host's end loses the addresses of IPv6 with its cable, and the
 		// neighbours: those of IPv4 too.
 		must(t, hosts[1].do(func() error { return hosts[1].know(hosts) }))
-		eventually(t, "frames pass again", func() bool { return reaches(t, hosts[0], hosts[1]) })
+		eventually(t, "frames pass again", func() bool { return arrives(t, hosts[0], hosts[1], 50*time.Millisecond) })
 	}
 	if st := s.Stats(); st.Ports[1].State != PortUp {
 		t.Errorf("port is %v", st.Ports[1].State)
@@ -172,7 +175,7 @@ func TestSwitchesRunTogether(t *testing.T) {
 		t.Errorf("a second Run: %v", err)
 	}
 	must(t, a.Close()) // the other goes on
-	if !reaches(t, hosts[2], hosts[3]) || reaches(t, hosts[0], hosts[1]) {
+	if !reaches(t, hosts[2], hosts[3]) || arrives(t, hosts[0], hosts[1], 50*time.Millisecond) {
 		t.Error("closing one switch is not closing that one")
 	}
 	must(t, b.Close())

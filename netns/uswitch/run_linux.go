@@ -14,9 +14,9 @@ import (
 // [PortStats.State].
 func (s *Switch) Run(ctx context.Context) error { return Run(ctx, s) }
 
-// Run runs several switches on one goroutine, until ctx ends or all are closed.
-// Where there are fewer processors than switches at work this is faster than one
-// goroutine each: twice as fast, with two streams on two processors, at times.
+// Run runs several switches on one goroutine, until ctx ends or all are closed: a
+// fabric of many cables then costs one thread. Switches that are to use several
+// processors have a goroutine each.
 func Run(ctx context.Context, switches ...*Switch) error {
 	g := &group{epoll: -1}
 	defer g.release()

@@ -30,17 +30,22 @@ func openTap(tb testing.TB, h *host) *tap {
 		return unix.Bind(t.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: dev.Attrs().Index})
 	}))
 	tb.Cleanup(func() { unix.Close(t.fd) })
-	tv := unix.NsecToTimeval((300 * time.Millisecond).Nanoseconds())
+	tv := unix.NsecToTimeval((2 * time.Second).Nanoseconds())
 	must(tb, unix.SetsockoptTimeval(t.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
 	return t
 }
 
 // frames returns what arrives until n have, or none does for a while. The hosts'
 // own chatter (group membership) is left out.
-func (t *tap) frames(n int) (all [][]byte) {
+func (t *tap) frames(n int) (all [][]byte) { return t.read(n, 0) }
+
+// waiting returns what has arrived.
+func (t *tap) waiting() [][]byte { return t.read(1000, unix.MSG_DONTWAIT) }
+
+func (t *tap) read(n, flags int) (all [][]byte) {
 	b := make([]byte, 1<<17)
 	for len(all) < n {
-		k, _, err := unix.Recvfrom(t.fd, b, 0)
+		k, _, err := unix.Recvfrom(t.fd, b, flags)
 		if err == unix.EINTR {
 			continue
 		}

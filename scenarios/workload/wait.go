@@ -56,8 +56,6 @@ func (n *node) idle() error {
 	n.publish()
 	wait := min(max(n.tick(), n.now-n.lastMove), maxTicks*n.tick())
 	if n.nextTimer > 0 {
-		// Its own timers are no reason to despair.
-		n.lastMove = max(n.lastMove, min(n.nextTimer, n.now))
 		wait = min(wait, max(n.nextTimer-n.now, 0))
 	}
 	if p := n.patience(); p > 0 {

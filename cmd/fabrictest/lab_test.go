@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/live"
+	"github.com/fabrictest/fabrictest/netns"
+)
+
+// shell calls the program as a process of its own: what it starts has its
+// descriptors.
+func shell(t *testing.T, stdin string, args ...string) (code int, out string) {
+	t.Helper()
+	cmd := exec.Command(testProgram(t), args...)
+	var b bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &b, &b
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), b.String()
+}
+
+// testProgram is the test binary under a name that makes it the program.
+func testProgram(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "fabrictest")
+	if err := os.Symlink(self, name); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func needNamespaces(t *testing.T) {
+	t.Helper()
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+}
+
+func TestLabStaysUpUntilItIsTakenDown(t *testing.T) {
+	needNamespaces(t)
+	name := fmt.Sprintf("test-%d", os.Getpid())
+	if code, out := shell(t, "", "up", "--name", name, "--hosts", "3"); code != exitOK || !strings.Contains(out, "host2  rdma0") {
+		t.Fatalf("up: exit code %d\n%s", code, out)
+	}
+	defer live.Down(name)
+	if code, out := shell(t, "", "up", "--name", name); code == exitOK || !strings.Contains(out, "is up already") {
+		t.Errorf("up a second time: exit code %d\n%s", code, out)
+	}
+	for _, c := range []struct {
+		stdin, args, want string
+		code              int
+	}{
+		{"", "exec --lab NAME host1 -- sh -c 'echo $FABRICTEST_HOST'", "host1\n", 0},
+		{"some words", "exec --lab NAME host0 -- cat", "some words", 0},
+		{"", "exec --lab NAME host0 -- sh -c 'exit 9'", "", 9},
+		{"", "exec --lab NAME host0 -- sh -c 'kill -9 $$'", "", 128 + 9},
+		{"", "exec --lab NAME host7 -- true", "no host \"host7\": there are host0 to host2", exitFailed},
+		{"", "exec --lab NAME host0 -- no-such-program", "no-such-program", exitFailed},
+		{"", "set --lab NAME host1 loss=5% way=out", "", 0},
+		{"", "set --lab NAME host1 los=5%", "did you mean loss", exitUsage},
+		{"", "set --lab NAME host9 loss=5%", "host9", exitUsage},
+		{"", "set --lab NAME host1/rdma0 down", "", 0},
+		{"", "set --lab NAME host1 up", "", 0},
+		{"", "set --lab NAME host* clean", "", 0},
+		{"", "labs", name + "  3 hosts  0 programs", 0},
+	} {
+		code, out := shell(t, c.stdin, words(strings.ReplaceAll(c.args, "NAME", name))...)
+		if code != c.code || !strings.Contains(out, c.want) {
+			t.Errorf("%s: exit code %d\n%s\nwant %d and %q", c.args, code, out, c.code, c.want)
+		}
+	}
+	if code, out := shell(t, "", "down", name); code != exitOK {
+		t.Errorf("down: exit code %d\n%s", code, out)
+	}
+	if names, err := live.List(); err != nil || strings.Contains(strings.Join(names, " "), name) {
+		t.Errorf("after down there are %v, %v", names, err)
+	}
+}
+
+// words splits as a shell does, single quotes only.
+func words(line string) (all []string) {
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			all = append(all, part)
+		} else {
+			all = append(all, strings.Fields(part)...)
+		}
+	}
+	return all
+}
+
+// What runs in a lab ends with whoever ran it.
+func TestProgramsEndWithTheirCaller(t *testing.T) {
+	needNamespaces(t)
+	name := fmt.Sprintf("test-caller-%d", os.Getpid())
+	if code, out := shell(t, "", "up", "--name", name); code != exitOK {
+		t.Fatalf("up: exit code %d\n%s", code, out)
+	}
+	defer live.Down(name)
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := exec.CommandContext(ctx, testProgram(t), "exec", "--lab", name, "host0", "--", "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the program runs", func() bool { info, err := live.Ask(name); return err == nil && info.Programs == 1 })
+	cancel()
+	_ = cmd.Wait() // it was killed
+	await(t, "the program is gone", func() bool { info, err := live.Ask(name); return err == nil && info.Programs == 0 })
+}
+
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func TestExecMakesAFabricForOneProgram(t *testing.T) {
+	needNamespaces(t)
+	code, out := shell(t, "", "exec", "-n", "3", "--", "sh", "-c", `echo "$FABRICTEST_RANK of $FABRICTEST_SIZE at $FABRICTEST_RDMA0_IPV6"`)
+	for _, want := range []string{"host0: 0 of 3 at fd", "host2: 2 of 3 at fd"} {
+		if code != exitOK || !strings.Contains(out, want) {
+			t.Errorf("exit code %d\n%s\nwant %q", code, out, want)
+		}
+	}
+	if code, out := shell(t, "", "exec", "-n", "2", "--plain", "--keep-going", "--", "sh", "-c", `exit $((FABRICTEST_RANK * 5))`); code != 5 {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+}

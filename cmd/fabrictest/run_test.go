@@ -1,0 +1,152 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/report"
+)
+
+// Times and folders differ from run to run.
+var (
+	wallTime   = regexp.MustCompile(`in [0-9.]+ m?s\.`)
+	reportPath = regexp.MustCompile(`Report: .*`)
+)
+
+func TestRunIsGolden(t *testing.T) {
+	code, out, stderr := call(t, "run", "clean-rc", "exact-drops", "flap-short", "--on", "sim", "--seed", "7", "--capture", "none")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q\n%s", code, stderr, out)
+	}
+	if strings.Contains(out, "\x1b") || strings.Contains(out, "\r") {
+		t.Error("colours where there is no terminal")
+	}
+	lines := strings.SplitAfter(out, "\n")
+	head, rows, rest := lines[0], lines[1:4], lines[4:]
+	// Scenarios run side by side, and are shown when they end.
+	sortLines(rows)
+	text := head + strings.Join(rows, "") + strings.Join(rest, "")
+	golden(t, "run", reportPath.ReplaceAllString(wallTime.ReplaceAllString(text, "in a moment."), "Report: …"))
+}
+
+func sortLines(lines []string) {
+	for i := range lines {
+		for j := i; j > 0 && lines[j] < lines[j-1]; j-- {
+			lines[j], lines[j-1] = lines[j-1], lines[j]
+		}
+	}
+}
+
+// A run leaves a folder, and what is in it repeats the run.
+func TestRunLeavesAFolderThatReplays(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	code, out, _ := call(t, "run", "exact-drops", "quirk-caught", "--on", "sim", "--quirk", "AckSkipsRead", "--out", dir)
+	if code != exitFailed && code != exitOK {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	for _, name := range []string{"result.json", "junit.xml", "report.html", "scenarios/exact-drops.yaml", "exact-drops-sim/capture.pcapng"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	run, err := report.ReadFile(filepath.Join(dir, "result.json"))
+	if err != nil || len(run.Scenarios) != 2 {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	code, out, stderr := call(t, "replay", dir, "--all", "--capture", "none")
+	if strings.Count(out, "the same in every figure") != 2 {
+		t.Errorf("exit code %d\n%s%s", code, out, stderr)
+	}
+	// A result that says something else is found out.
+	text, err := os.ReadFile(filepath.Join(dir, "result.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := strings.Replace(string(text), `"messages":`, `"messages":1`, 1)
+	if err := os.WriteFile(filepath.Join(dir, "result.json"), []byte(other), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	code, out, _ = call(t, "replay", filepath.Join(dir, "result.json"), "--all", "--capture", "none")
+	if code != exitFailed || !strings.Contains(out, "figures differ") {
+		t.Errorf("a changed result: exit code %d\n%s", code, out)
+	}
+	if code, _, stderr := call(t, "run", "pingpong", "--out", dir); code != exitUsage || !strings.Contains(stderr, "holds something already") {
+		t.Errorf("into a folder in use: exit code %d, %q", code, stderr)
+	}
+}
+
+// A flaw fails the run, and what it says is enough to see it again.
+func TestFailingRunSaysWhatToDo(t *testing.T) {
+	code, out, _ := call(t, "run", "loss-1-percent", "--on", "sim", "--quirk", "AckSkipsRead", "--capture", "none")
+	if code != exitFailed || !strings.Contains(out, "FAIL") {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	for _, want := range []string{"--quirk AckSkipsRead", goRun + " run loss-1-percent --on sim --seed", "report.html"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+func TestRunPrintsItsResultAsJSON(t *testing.T) {
+	code, out, stderr := call(t, "run", "pingpong", "--on", "sim", "--json", "--seed", "random", "--messages", "50")
+	var run report.Run
+	if err := json.Unmarshal([]byte(out), &run); err != nil || code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, %q: %v\n%s", code, stderr, err, out)
+	}
+	if run.Seed == 0 || run.Scenarios[0].Seed != run.Seed || !strings.Contains(run.Scenarios[0].Replay, "--messages 50") {
+		t.Errorf("%+v", run)
+	}
+}
+
+func TestRunInNamespaces(t *testing.T) {
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	code, out, stderr := call(t, "run", "pingpong", "peer-killed", "--on", "netns", "--json")
+	var run report.Run
+	if err := json.Unmarshal([]byte(out), &run); err != nil || code != exitOK {
+		t.Fatalf("exit code %d, %q: %v\n%s", code, stderr, err, out)
+	}
+	for _, r := range run.Scenarios {
+		if r.Tier != "netns" || len(r.Ranks) != 2 || r.Ranks[0].MemoryKiB == 0 || len(r.Files) == 0 {
+			t.Errorf("%s: %+v", r.Name, r)
+		}
+	}
+}
+
+// Of many runs in the cache the latest stay.
+func TestOldRunsGo(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	var first, last string
+	for i := range runsKept + 5 {
+		dir, err := newFolder("", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, resultFile), []byte("{}"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = dir
+		}
+		last = dir
+		if i > runsKept {
+			now = now.Add(time.Hour)
+		}
+	}
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(last), "*"))
+	if _, err := os.Stat(first); len(left) != runsKept || err == nil {
+		t.Errorf("%d runs are left, and the first: %v", len(left), err)
+	}
+	if _, err := os.Stat(last); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,108 @@
+package wire
+
+import "encoding/binary"
+
+// StartFrame is what either side sends first on the TCP connection: the
+// initiator an MPA request, the responder an MPA reply.
+//
+//	0-15 key | 16 M C R S resv(4) | 17 revision | 18-19 PD_Length | private data
+type StartFrame struct {
+	Reply    bool  // which of the two keys
+	Markers  bool  // M: the sender of this frame wants markers in what it receives
+	CRC      bool  // C: the sender wants CRCs; one such wish turns them on both ways
+	Reject   bool  // R: the connection is refused; means nothing in a request
+	Enhanced bool  // S: private data begins with Enhanced; reserved before revision 2
+	Reserved uint8 // four bits
+	Revision uint8 // 0 RDMA Consortium, 1 RFC 5044, 2 RFC 6581
+	// PrivateData borrows what was parsed. It holds the enhanced data too.
+	PrivateData []byte
+}
+
+// Revisions of MPA.
+const (
+	RevisionConsortium uint8 = 0
+	RevisionRFC5044    uint8 = 1
+	RevisionEnhanced   uint8 = 2
+)
+
+// Keys of the start-up frames. They differ in one octet.
+const (
+	RequestKey = "MPA ID Req Frame"
+	ReplyKey   = "MPA ID Rep Frame"
+)
+
+const (
+	frameMarkers  = 0x80
+	frameCRC      = 0x40
+	frameReject   = 0x20
+	frameEnhanced = 0x10
+)
+
+var (
+	errShortKey         = shortError("key of an MPA start-up frame", len(RequestKey))
+	errShortStartFrame  = shortError("MPA start-up frame", StartFrameLen)
+	errShortPrivateData = shortError("private data of an MPA start-up frame, at most", MaxPrivateData)
+)
+
+// Append appends f in wire order and returns the extended slice. More than
+// 65535 octets of private data cannot be encoded: Append panics. (More than
+// MaxPrivateData can, and no peer should take it.)
+func (f *StartFrame) Append(b []byte) []byte {
+	if len(f.PrivateData) > 0xFFFF {
+		panic("wire: private data longer than its length field can say")
+	}
+	key := RequestKey
+	if f.Reply {
+		key = ReplyKey
+	}
+	b = append(b, key...)
+	b = append(b, bit(f.Markers, frameMarkers)|bit(f.CRC, frameCRC)|bit(f.Reject, frameReject)|
+		bit(f.Enhanced, frameEnhanced)|f.Reserved&0x0F, f.Revision)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(f.PrivateData)))
+	return append(b, f.PrivateData...)
+}
+
+// Parse decodes f from the front of b and returns the octets that follow. Of a
+// stream, ErrShort says that more must come and ErrKey that this is no MPA,
+// which the first wrong octet tells. A frame with more than MaxPrivateData
+// octets of private data is ErrPrivateData, with all but PrivateData filled in.
+func (f *StartFrame) Parse(b []byte) (rest []byte, err error) {
+	*f = StartFrame{}
+	n := min(len(b), len(RequestKey))
+	switch key := string(b[:n]); { // no copy: only compared
+	case key == RequestKey[:n]:
+	case key == ReplyKey[:n]:
+		f.Reply = true
+	default:
+		return nil, ErrKey
+	}
+	if n < len(RequestKey) {
+		return nil, errShortKey
+	}
+	if len(b) < StartFrameLen {
+		return nil, errShortStartFrame
+	}
+	f.Markers = b[16]&frameMarkers != 0
+	f.CRC = b[16]&frameCRC != 0
+	f.Reject = b[16]&frameReject != 0
+	f.Enhanced = b[16]&frameEnhanced != 0
+	f.Reserved = b[16] & 0x0F
+	f.Revision = b[17]
+	end := StartFrameLen + int(binary.BigEndian.Uint16(b[18:]))
+	if end > StartFrameLen+MaxPrivateData {
+		return nil, ErrPrivateData
+	}
+	if len(b) < end {
+		return nil, errShortPrivateData
+	}
+	f.PrivateData = b[StartFrameLen:end:end]
+	return b[end:], nil
+}
+
+// bit returns mask if v is set.
+func bit(v bool, mask uint8) uint8 {
+	if v {
+		return mask
+	}
+	return 0
+}

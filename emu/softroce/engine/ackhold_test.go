@@ -1,0 +1,292 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// turnTaker is a peer that talks in turns with a program on the NIC.
+type turnTaker struct {
+	*peer
+	turns int // taken so far; also the next PSN, both ways
+}
+
+// inTurns brings a QP to where the ACK of its next message may be held back.
+func inTurns(p *peer) *turnTaker {
+	p.Helper()
+	t := &turnTaker{peer: p}
+	for range ackHoldProof {
+		t.turn()
+		t.acked()
+	}
+	return t
+}
+
+// turn is one message to the NIC and the program's answer to it.
+func (t *turnTaker) turn() {
+	t.Helper()
+	t.message()
+	t.post(uint64(t.turns), verbs.OpSend, 4)
+	t.turns++
+}
+
+// message comes in and is not answered.
+func (t *turnTaker) message() {
+	t.Helper()
+	for t.q.rq.count() < 64 {
+		t.recv(0, 8)
+	}
+	t.send(wire.OpSendOnly, t.turns, data(4), ackReq)
+	t.h.poll()
+}
+
+func (t *turnTaker) answer() string      { return fmt.Sprintf("SEND_ONLY %d 4B ackreq", t.turns-1) }
+func (t *turnTaker) ackOf(n int) string  { return fmt.Sprintf("ACK %d msn %d", n, n+1) }
+func (t *turnTaker) heldTurn()           { t.Helper(); t.turn(); t.expect(t.answer()); t.ack(t.turns - 1) }
+func (t *turnTaker) acked()              { t.Helper(); t.expect(t.answer(), t.ackOf(t.turns-1)); t.ack(t.turns - 1) }
+func (t *turnTaker) holdEnds() mono.Time { return t.q.resp.hold.until }
+
+func TestRCAckOfAnAnsweredMessageWaitsForTheNext(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		k := inTurns(p)
+		k.heldTurn()
+		k.now = k.now.Add(20 * time.Microsecond)
+		k.heldTurn()
+		k.message() // which the program does not answer
+		k.expect(k.ackOf(k.turns))
+	})
+}
+
+func TestRCOneAckStandsForABoundedNumberOfMessages(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		k := inTurns(p)
+		for range 3 {
+			for range ackHoldCovers - 1 {
+				k.heldTurn()
+			}
+			k.turn()
+			k.acked()
+		}
+	})
+}
+
+func TestRCAckIsHeldForABoundedTime(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		k := inTurns(p)
+		// Alone it waits for so long,
+		k.heldTurn()
+		k.to(k.holdEnds() - 1)
+		k.expect()
+		k.to(k.holdEnds())
+		k.expect(k.ackOf(k.turns - 1))
+		for range ackHoldProof { // and holding is not tried again at once.
+			k.turn()
+			k.acked()
+		}
+		// With others coming it waits for longer, but not for ever.
+		begin := k.now
+		for acks := 0; acks < 3; {
+			k.turn()
+			held := k.expectEither(k.answer(), k.ackOf(k.turns-1))
+			if !held {
+				acks++
+				begin = k.now
+			}
+			k.ack(k.turns - 1)
+			if waited := k.now.Sub(begin); waited > ackHoldTotal*defaultAckHold {
+				k.Fatalf("the ACK of a message has waited for %v", waited)
+			}
+			k.now = k.now.Add(60 * time.Microsecond)
+		}
+	})
+}
+
+// expectEither reports whether the answer left alone; else the ACK must be
+// behind it.
+func (t *turnTaker) expectEither(answer, ack string) (alone bool) {
+	t.Helper()
+	var got []string
+	for i := range t.h.nic.Output(t.now, t.ds) {
+		got = append(got, t.see(&t.ds[i]))
+	}
+	if s := strings.Join(got, ", "); s != answer && s != answer+", "+ack {
+		t.Fatalf("sent %s", s)
+	}
+	return len(got) == 1
+}
+
+// A peer that waits for its ACK pays for a try. Tries become rare.
+func TestRCHoldingAcksIsGivenUpWhereThePeerWaits(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		k := inTurns(p)
+		gap := 0
+		for want := ackHoldProof; want <= ackHoldWary; want *= 2 {
+			k.heldTurn()
+			k.to(k.holdEnds())
+			k.expect(k.ackOf(k.turns - 1))
+			for gap = 0; k.q.resp.hold.skip > 0; gap++ {
+				k.turn()
+				k.acked()
+			}
+			if gap != want {
+				k.Fatalf("%d messages were not tried with, want %d", gap, want)
+			}
+		}
+		if k.q.resp.hold.penalty != ackHoldWary {
+			k.Errorf("the next %d messages would not be tried with, want %d", k.q.resp.hold.penalty, ackHoldWary)
+		}
+		// Many that go well show that the failures were chance.
+		for range 2 * ackHoldStreak {
+			k.turn()
+			k.expectEither(k.answer(), k.ackOf(k.turns-1))
+			k.ack(k.turns - 1)
+		}
+		if k.q.resp.hold.penalty != ackHoldProof {
+			k.Errorf("after a long streak a failure still costs %d messages", k.q.resp.hold.penalty)
+		}
+	})
+}
+
+func TestRCHeldAckLeavesAheadOfOtherAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		come func(k *turnTaker)
+		want func(k *turnTaker, held string) []string
+	}{
+		"read": {
+			func(k *turnTaker) { k.send(wire.OpReadRequest, k.turns, k.at(16, 4)) },
+			func(k *turnTaker, held string) []string {
+				return []string{held, fmt.Sprintf("RR_ONLY %d 4B msn %d", k.turns, k.turns+1)}
+			},
+		},
+		"write": {
+			func(k *turnTaker) { k.send(wire.OpWriteOnly, k.turns, k.at(0, 0), ackReq) },
+			func(k *turnTaker, _ string) []string { return []string{k.ackOf(k.turns)} },
+		},
+		"part of a message": {
+			func(k *turnTaker) { k.send(wire.OpSendFirst, k.turns, data(k.mtu)) },
+			func(_ *turnTaker, held string) []string { return []string{held} },
+		},
+		"duplicate": {
+			func(k *turnTaker) { k.send(wire.OpSendOnly, k.turns-1, data(4), ackReq) },
+			func(_ *turnTaker, held string) []string { return []string{held} },
+		},
+		"gap": {
+			func(k *turnTaker) { k.send(wire.OpSendOnly, k.turns+1, data(4), ackReq) },
+			func(k *turnTaker, _ string) []string {
+				return []string{fmt.Sprintf("NAK %d sequence msn %d", k.turns, k.turns)}
+			},
+		},
+		"release": {
+			func(k *turnTaker) {
+				if !k.h.nic.ReleaseAcks() || k.h.nic.ReleaseAcks() {
+					k.Error("not exactly one ACK was held back")
+				}
+			},
+			func(_ *turnTaker, held string) []string { return []string{held} },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, setup{}, func(p *peer) {
+				k := inTurns(p)
+				k.heldTurn()
+				k.recv(0, 2*k.mtu)
+				held := k.ackOf(k.turns - 1)
+				c.come(k)
+				k.expect(c.want(k, held)...)
+			})
+		})
+	}
+}
+
+func TestRCAcksAreNotHeld(t *testing.T) {
+	for name, s := range map[string]setup{
+		"never asked to":           {nic: func(c *Config) { c.AckHold = -1 }},
+		"the timer is short":       {attr: func(a *verbs.QPAttr) { a.Timeout = 9 }}, // 2.1 ms
+		"of a message of two":      {},
+		"of a WRITE":               {},
+		"the peer runs out":        {},
+		"nothing is answered":      {},
+		"the answer comes earlier": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, s, func(p *peer) {
+				k := inTurns(p)
+				switch name {
+				case "of a message of two":
+					k.recv(0, 2*k.mtu)
+					k.send(wire.OpSendFirst, k.turns, data(k.mtu))
+					k.send(wire.OpSendLast, k.turns+1, data(4), ackReq)
+					k.post(1, verbs.OpSend, 4)
+					k.expect(fmt.Sprintf("SEND_ONLY %d 4B ackreq", k.turns), fmt.Sprintf("ACK %d msn %d", k.turns+1, k.turns+1))
+				case "of a WRITE":
+					k.send(wire.OpWriteOnly, k.turns, k.at(0, 0), ackReq)
+					k.post(1, verbs.OpSend, 4)
+					k.expect(fmt.Sprintf("SEND_ONLY %d 4B ackreq", k.turns), k.ackOf(k.turns))
+				case "the peer runs out":
+					k.q.resp.hold.promised = k.q.resp.msn.Add(2) // it was told of two receives
+					k.turn()
+					k.acked()
+				case "nothing is answered":
+					k.message()
+					k.expect(k.ackOf(k.turns))
+				case "the answer comes earlier":
+					k.post(1, verbs.OpSend, 4)
+					k.expect(fmt.Sprintf("SEND_ONLY %d 4B ackreq", k.turns))
+					k.message()
+					k.expect(k.ackOf(k.turns))
+				default:
+					k.turn()
+					k.acked()
+				}
+			})
+		})
+	}
+}
+
+func TestHeldAcksDieWithTheirQP(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		k := inTurns(p)
+		k.heldTurn()
+		if err := k.h.nic.DestroyQP(k.q); err != nil {
+			k.Fatal(err)
+		}
+		if k.h.nic.holds.held != 0 || k.h.nic.holds.strict != 0 {
+			k.Errorf("holds are still counted: %+v", k.h.nic.holds)
+		}
+		k.to(k.now.Add(time.Second))
+		k.expect()
+		if at := k.h.nic.Deadline(); at != mono.Never {
+			k.Errorf("still a deadline at %v", at)
+		}
+	})
+}
+
+func TestProvenHoldsKeepTimeLessStrictly(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		k := inTurns(p)
+		k.heldTurn()
+		if k.h.nic.StrictDeadline() != k.holdEnds() {
+			k.Errorf("the first hold ends at %v, but nobody need look before %v", k.holdEnds(), k.h.nic.StrictDeadline())
+		}
+		for range 2 * ackHoldProof {
+			k.turn()
+			k.expectEither(k.answer(), k.ackOf(k.turns-1))
+			k.ack(k.turns - 1)
+		}
+		if !k.q.resp.hold.on {
+			k.heldTurn()
+		}
+		if at := k.h.nic.StrictDeadline(); at == k.holdEnds() {
+			k.Error("a proven hold must still be looked at on time")
+		}
+		if at := k.h.nic.Deadline(); at > k.holdEnds() {
+			k.Errorf("the hold ends at %v, the deadline is %v", k.holdEnds(), at)
+		}
+	})
+}

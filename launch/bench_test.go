@@ -1,0 +1,49 @@
+package launch_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/launch"
+)
+
+// BenchmarkGroup is the life of a group that does next to nothing: start, join,
+// a mark, a report, the end.
+func BenchmarkGroup(b *testing.B) {
+	for _, n := range []int{1, 8, 64} {
+		b.Run(fmt.Sprintf("ranks=%d", n), func(b *testing.B) {
+			specs := make([]launch.Spec, n)
+			for i := range specs {
+				specs[i] = spec(i, "memory", "0")
+			}
+			for b.Loop() {
+				g, err := launch.Start(b.Context(), specs, launch.Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := g.Wait(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkRoundTrip is a message of 64 bytes from one rank to another and back,
+// through the launcher.
+func BenchmarkRoundTrip(b *testing.B) {
+	g, err := launch.Start(b.Context(), []launch.Spec{spec(0, "ping", itoa(b.N)), spec(1, "echo")}, launch.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	outcomes, err := g.Wait()
+	if err != nil {
+		b.Fatal(err)
+	}
+	ns, err := strconv.ParseFloat(string(outcomes[0].Report), 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(ns/float64(b.N), "ns/op")
+}
