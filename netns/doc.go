@@ -10,12 +10,10 @@
 //
 // Building needs CAP_SYS_ADMIN and CAP_NET_ADMIN, which an ordinary user has in a
 // user namespace of his own: StartEnclosed starts a program there. Available
-// says why not, and Probe what else the machine can do. Packages outside Linux
-// get an error that says so.
+// says why not, and Probe what else the machine can do. Outside of
+// Linux everything fails, and says so.
 //
-// Three places of this package are meant for processes rather than goroutines:
-// a program that imports it and is started under the name that StartEnclosed
-// uses becomes the first process of an enclosure instead of itself (see
-// StartEnclosed); a Fabric may be used from many goroutines; an NS too, and what
-// is run in one with Do has an operating system thread to itself.
+// A Fabric and an NS may be used from many goroutines. What Do runs has an
+// operating system thread to itself; processes are started from threads that
+// stay, because they die with the thread that started them.
 package netns

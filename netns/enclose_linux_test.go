@@ -254,7 +254,7 @@ func TestProbeKnowsWhatTheseTestsUse(t *testing.T) {
 		}
 		found[c.Name] = c
 	}
-	for _, name := range []string{"namespaces", "veth", "bridge", "IPv6", "packet sockets", "tbf", "blackhole"} {
+	for _, name := range []string{"user namespaces", "network namespaces", "PID namespaces", "veth", "bridge", "IPv6", "packet sockets", "tbf", "blackhole"} {
 		if found[name].State != netns.Yes {
 			t.Errorf("%s: %+v, though other tests use it", name, found[name])
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
@@ -118,6 +120,39 @@ func (f *Fabric) reroute() error {
 	}
 	f.routes = maps.Clone(want)
 	return nil
+}
+
+// Stats are what the kernel counted at a port.
+func (f *Fabric) Stats(port string) (Stats, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c, side, err := f.at(port)
+	if err != nil {
+		return Stats{}, err
+	}
+	d := c.ends[side]
+	h := d.space.ns.handle
+	link, err := h.LinkByIndex(d.index)
+	if err != nil {
+		return Stats{}, fmt.Errorf("statistics of %s: %w", port, err)
+	}
+	var s Stats
+	if k := link.Attrs().Statistics; k != nil {
+		s = Stats{
+			RxPackets: k.RxPackets, RxBytes: k.RxBytes, RxDropped: k.RxDropped,
+			TxPackets: k.TxPackets, TxBytes: k.TxBytes, TxDropped: k.TxDropped,
+		}
+	}
+	qdiscs, err := h.QdiscList(link)
+	if err != nil {
+		return Stats{}, fmt.Errorf("statistics of the queue of %s: %w", port, err)
+	}
+	for _, q := range qdiscs {
+		if a := q.Attrs(); a.Parent == netlink.HANDLE_ROOT && a.Statistics != nil && a.Statistics.Queue != nil {
+			s.QueueDropped = uint64(a.Statistics.Queue.Drops)
+		}
+	}
+	return s, nil
 }
 
 // at finds the cable of a port, and which end of it the port is. The caller has

@@ -224,60 +224,6 @@ func testRate(t *testing.T, f *netns.Fabric, from, to string, least, most float6
 	t.Errorf("%s to %s: %.1f Mb/s, want from %v to %v", from, to, got, least, most)
 }
 
-func TestSplicesAreForUserSpaceToJoin(t *testing.T) {
-	cutHost1 := func(c topology.Cable) bool { return c.A.Node == "host1" }
-	all := func(topology.Cable) bool { return true }
-
-	f := build(t, star(t, 3, topology.Options{Links: map[string]topology.Link{"host1": {Latency: time.Millisecond}}}), netns.Options{Splice: cutHost1})
-	splices := f.Splices()
-	if len(splices) != 1 || splices[0].Cable.A.String() != "host1/rdma0" || len(f.UserSwitches()) != 0 {
-		t.Fatalf("splices %v, switches %v", splices, f.UserSwitches())
-	}
-	a, b := socket(t, f, "host0", 0, false, testPort), socket(t, f, "host1", 0, false, testPort)
-	send(t, a, addrOf(f, "host1", 0, false), "lost")
-	if got := pending(t, b, quietFor); got != nil {
-		t.Fatalf("over a cable that nobody joined came %q", got)
-	}
-	joinInCore(t, f, "join", splices[0].A, splices[0].B)
-	everyPairElse(t, f, false, a, b)
-	check(t, f.SetLink("host1", false))
-	if carrier(t, f, "host1", "rdma0") {
-		t.Error("host1 has a carrier on a cut cable")
-	}
-	check(t, f.SetLink("host1", true))
-	everyPair(t, f, true)
-	if err := f.SetRate("host1", 1e9); err == nil || !strings.Contains(err.Error(), "it is spliced") {
-		t.Errorf("a rate for a spliced cable: %v", err)
-	}
-
-	f = build(t, star(t, 3, topology.Options{Rails: 2}), netns.Options{Splice: all})
-	switches := f.UserSwitches()
-	if len(switches) != 2 || len(f.Splices()) != 0 {
-		t.Fatalf("splices %v, switches %v", f.Splices(), switches)
-	}
-	for name, ports := range switches {
-		var devices []string
-		for i, p := range ports {
-			if p.Port.Node != name || p.Port.Num != i || p.Far.Node != fmt.Sprint("host", i) {
-				t.Errorf("port %d of %s is %+v", i, name, p)
-			}
-			devices = append(devices, p.Device)
-		}
-		joinInCore(t, f, "j"+name, devices...)
-	}
-	everyPair(t, f, false)
-
-	f = build(t, tree(t, 2, 2, 2, topology.Options{}), netns.Options{Splice: all})
-	for i, s := range f.Splices() {
-		joinInCore(t, f, fmt.Sprint("join", i), s.A, s.B)
-	}
-	everyPair(t, f, true)
-
-	f = build(t, pair(t, topology.Options{}), netns.Options{Splice: all})
-	joinInCore(t, f, "join", f.Splices()[0].A, f.Splices()[0].B)
-	everyPair(t, f, false)
-}
-
 func TestNetemWorksOrSaysWhatIsMissing(t *testing.T) {
 	f := build(t, star(t, 2, topology.Options{}), netns.Options{})
 	err := f.Netem("host0", netns.NetemSpec{LossPPM: 1e6})

@@ -20,7 +20,8 @@ type plan struct {
 	nodes  map[string]*space // hosts and routed switches
 	core   *space            // nil if nothing is in it
 	pairs  [][2]*device
-	cables []*cable // in the order of t.Cables
+	cables []*cable       // in the order of t.Cables
+	shared map[string]int // how many ports have a routed switch's address
 	ports  map[string]*device
 	user   map[string][]UserPort
 	// indexes counts interfaces, of which no two have the same index, wherever
@@ -68,6 +69,7 @@ type neighbour struct {
 // cable is a cable of the topology, and the interfaces at its ends.
 type cable struct {
 	topology.Cable
+	cut  bool
 	ends [2]*device
 	// halves are where a cut cable ends in the core; nil if it is whole.
 	halves [2]*device
@@ -78,7 +80,15 @@ func newPlan(t topology.Topology, opts Options) (*plan, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
 	}
-	p := &plan{t: t, opts: opts, nodes: map[string]*space{}, ports: map[string]*device{}, user: map[string][]UserPort{}}
+	p := &plan{
+		t: t, opts: opts, nodes: map[string]*space{}, shared: map[string]int{},
+		ports: map[string]*device{}, user: map[string][]UserPort{},
+	}
+	for _, c := range t.Cables {
+		p.cables = append(p.cables, &cable{Cable: c, cut: opts.Splice != nil && opts.Splice(c)})
+		p.shared[groupOf(c.A)]++
+		p.shared[groupOf(c.B)]++
+	}
 	for _, h := range t.Hosts {
 		p.nodes[h.Name] = p.newSpace(h.Name, false)
 		for _, n := range h.NICs {
@@ -121,8 +131,6 @@ func (s *space) newDevice(name string, mac net.HardwareAddr, mtu int) *device {
 	return d
 }
 
-func (p *plan) cut(c topology.Cable) bool { return p.opts.Splice != nil && p.opts.Splice(c) }
-
 // layCables makes the interfaces of every cable, and the bridges they need.
 func (p *plan) layCables() error {
 	inUserSpace := p.userSwitches()
@@ -134,25 +142,23 @@ func (p *plan) layCables() error {
 			bridges[s.Name] = b
 		}
 	}
-	for i, tc := range p.t.Cables {
-		c := &cable{Cable: tc}
-		cut := p.cut(tc)
-		if err := p.promises(tc, cut); err != nil {
+	for i, c := range p.cables {
+		if err := p.promises(c); err != nil {
 			return err
 		}
-		mtu := cmp.Or(tc.Link.MTU, DefaultMTU)
+		mtu := cmp.Or(c.Link.MTU, DefaultMTU)
 		user := false
-		for side, port := range []topology.Port{tc.A, tc.B} {
-			d := p.endOf(port, tc.Other(port), mtu)
+		for side, port := range []topology.Port{c.A, c.B} {
+			d := p.endOf(port, c.Other(port), mtu)
 			d.plugInto(bridges[port.Node])
 			c.ends[side] = d
 			p.ports[port.String()] = d
 			if inUserSpace[port.Node] {
 				user = true
-				p.user[port.Node] = append(p.user[port.Node], UserPort{Device: d.name, Port: port, Far: tc.Other(port), Cable: tc})
+				p.user[port.Node] = append(p.user[port.Node], UserPort{Device: d.name, Port: port, Far: c.Other(port), Cable: c.Cable})
 			}
 		}
-		if cut && !user {
+		if c.cut && !user {
 			for side, suffix := range []string{"a", "b"} {
 				mac := append(net.HardwareAddr{0x02, 0xfc, byte(i >> 16), byte(i >> 8), byte(i)}, byte(side))
 				c.halves[side] = p.coreSpace().newDevice(fmt.Sprintf("c%d%s", i, suffix), mac, mtu)
@@ -161,15 +167,14 @@ func (p *plan) layCables() error {
 		} else {
 			p.pairs = append(p.pairs, [2]*device{c.ends[1], c.ends[0]})
 		}
-		p.cables = append(p.cables, c)
 	}
 	return nil
 }
 
 // promises refuses what nobody would keep: no veth delays or marks packets.
-func (p *plan) promises(c topology.Cable, cut bool) error {
+func (p *plan) promises(c *cable) error {
 	switch l := c.Link; {
-	case cut:
+	case c.cut:
 		return nil // for whoever joins the halves
 	case l.ECN != topology.ECN{}:
 		return fmt.Errorf("cable %v: the kernel's links mark no packets: splice the cable (Options.Splice)", c)
@@ -182,14 +187,18 @@ func (p *plan) promises(c topology.Cable, cut bool) error {
 
 // userSwitches are those that have all of their cables cut.
 func (p *plan) userSwitches() map[string]bool {
+	cables, cut := map[string]int{}, map[string]int{}
+	for _, c := range p.cables {
+		for _, node := range []string{c.A.Node, c.B.Node} {
+			cables[node]++
+			if c.cut {
+				cut[node]++
+			}
+		}
+	}
 	user := map[string]bool{}
 	for _, s := range p.t.Switches {
-		cables := p.t.CablesOf(s.Name)
-		all := !s.Routed && len(cables) > 0
-		for _, c := range cables {
-			all = all && p.cut(c)
-		}
-		user[s.Name] = all
+		user[s.Name] = !s.Routed && cables[s.Name] > 0 && cut[s.Name] == cables[s.Name]
 	}
 	return user
 }
@@ -208,11 +217,11 @@ func (p *plan) endOf(port, far topology.Port, mtu int) *device {
 	switch {
 	case !s.routed:
 		d.addrs = p.t.AddrsOf(port)
-	case p.nodes[far.Node] != nil && p.nodes[far.Node].routed:
-		// A router at the other end: the address is the port's own.
+	case p.nodes[far.Node] != nil && p.nodes[far.Node].routed && p.shared[groupOf(port)] == 1:
+		// Only a router is there: the address is the port's own.
 		d.addrs = port.Addrs
 	default:
-		// Hosts: the address is that of a bridge, though there be only one port. So
+		// Hosts: the address is that of a bridge, though it may have one port only. So
 		// the port can be set down without the loss of the address.
 		d.plugInto(s.group(port, d.mac))
 	}
@@ -230,13 +239,21 @@ func (p *plan) switchIndex(name string) int {
 
 // group is the bridge of the ports that have one address in common.
 func (s *space) group(port topology.Port, mac net.HardwareAddr) *device {
-	key := port.Addrs[0].String()
+	key := groupOf(port)
 	if s.groups[key] == nil {
 		b := s.newDevice(fmt.Sprintf("lan%d", len(s.groups)), mac, 0)
 		b.bridge, b.addrs = true, port.Addrs
 		s.groups[key] = b
 	}
 	return s.groups[key]
+}
+
+// groupOf names the ports of a routed switch that are bridged.
+func groupOf(port topology.Port) string {
+	if len(port.Addrs) == 0 {
+		return port.Node
+	}
+	return port.Node + " " + port.Addrs[0].String()
 }
 
 func (d *device) plugInto(bridge *device) {

@@ -31,23 +31,49 @@ func Available() error {
 // Probe tries what this machine can do, in namespaces that are gone when it
 // returns.
 func Probe() []Capability {
-	namespaces := Capability{Name: "namespaces", For: "hosts in network namespaces, as an ordinary user", State: Yes}
+	all := []Capability{
+		tryNamespace("user namespaces", "a fabric without being root", unix.CLONE_NEWUSER),
+		tryNamespace("network namespaces", "hosts, each with a network of its own", unix.CLONE_NEWNET),
+		tryNamespace("PID namespaces", "that nothing survives a run that was killed", unix.CLONE_NEWPID),
+	}
 	inside, err := tryInside()
+	if err != nil {
+		// Why was said above; these depend on it.
+		for _, t := range trials {
+			inside = append(inside, Capability{
+				Name: t.name, For: t.use, State: No,
+				Reason: "there are no namespaces to try it in", Cure: "see above",
+			})
+		}
+	}
+	all = append(all, inside...)
+	all = append(all, softRDMA("rdma_rxe", "rxe"), softRDMA("siw", "siw"))
+	return append(all, limits()...)
+}
+
+// tryNamespace starts a process in a new namespace of one kind, within a user
+// namespace if it takes one.
+func tryNamespace(name, use string, kind uintptr) Capability {
+	c := Capability{Name: name, For: use, State: Yes}
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{probeName, probeNothing}}
+	dieWithParent(cmd)
+	cmd.SysProcAttr.Cloneflags = kind
+	if !privileged() || kind == unix.CLONE_NEWUSER {
+		asRootOfUserNamespace(cmd.SysProcAttr)
+	}
+	err := startKept(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
 	var why *UnavailableError
 	switch {
 	case errors.As(err, &why):
-		namespaces.State, namespaces.Cure = No, why.Cure
-		namespaces.Reason = fmt.Sprintf("%s (%v)", why.Reason, why.Err)
+		c.State, c.Cure = No, why.Cure
+		c.Reason = fmt.Sprintf("%s (%v)", why.Reason, why.Err)
 	case err != nil:
-		namespaces.State, namespaces.Reason = No, err.Error()
-	case privileged():
-		namespaces.Reason = "this process is privileged and needs no user namespace"
-	default:
-		namespaces.Reason = "user, network, PID and mount namespaces"
+		c.State, c.Reason, c.Cure = No, err.Error(), "run as root"
 	}
-	all := append([]Capability{namespaces}, inside...)
-	all = append(all, softRDMA("rdma_rxe", "rxe"), softRDMA("siw", "siw"))
-	return append(all, limits()...)
+	return c
 }
 
 // tryInside starts this program as a probe in an enclosure, and returns what it

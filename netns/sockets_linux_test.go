@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/netns"
@@ -45,27 +44,4 @@ func (s plainSocket) sendSegments(t *testing.T, to netip.AddrPort, bytes, segmen
 	if _, _, err := s.WriteMsgUDPAddrPort(make([]byte, bytes), oob, to); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// joinInCore bridges interfaces of the core, as user space would.
-func joinInCore(t *testing.T, f *netns.Fabric, bridge string, devices ...string) {
-	t.Helper()
-	check(t, f.Core().Do(func() error {
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.MTU = bridge, netns.DefaultMTU
-		br := &netlink.Bridge{LinkAttrs: attrs}
-		if err := netlink.LinkAdd(br); err != nil {
-			return err
-		}
-		for _, name := range devices {
-			dev, err := netlink.LinkByName(name)
-			if err != nil {
-				return err
-			}
-			if err := netlink.LinkSetMaster(dev, br); err != nil {
-				return err
-			}
-		}
-		return netlink.LinkSetUp(br)
-	}))
 }

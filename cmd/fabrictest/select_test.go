@@ -25,8 +25,8 @@ func TestPatternsAndTagsSelect(t *testing.T) {
 		{selection{patterns: []string{"loss-*", "pingpong"}}, func(s *scenarios.Scenario) bool {
 			return strings.HasPrefix(s.Name, "loss-") || s.Name == "pingpong"
 		}},
-		{selection{tags: []string{"loss", "rc"}}, func(s *scenarios.Scenario) bool {
-			return slices.Contains(s.Tags, "loss") && slices.Contains(s.Tags, "rc")
+		{selection{tags: []string{"loss", "standard"}}, func(s *scenarios.Scenario) bool {
+			return slices.Contains(s.Tags, "loss") && standard(s)
 		}},
 		{selection{patterns: []string{"*"}, tags: []string{"quick"}}, func(s *scenarios.Scenario) bool { return slices.Contains(s.Tags, "quick") }},
 	} {

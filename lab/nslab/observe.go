@@ -61,7 +61,7 @@ func (p *performance) rankSeen(o *launch.Outcome) lab.Rank {
 // lastWords is why a process ended, with the end of what it wrote.
 func lastWords(o *launch.Outcome) string {
 	words := strings.TrimSpace(o.Stderr.Tail)
-	if words == "" {
+	if words == "" || o.State != launch.Exited {
 		return o.Error
 	}
 	lines := strings.Split(words, "\n")

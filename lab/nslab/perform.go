@@ -36,6 +36,12 @@ func perform(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*lab
 	if err != nil {
 		return nil, err
 	}
+	for _, h := range plan.Topology.Hosts {
+		// The ranks would find out as well, one by one.
+		if _, err := lab.NICConfig(s, h.Name, opts.Quirks...); err != nil {
+			return nil, err
+		}
+	}
 	p := &performance{opts: opts}
 	if opts.Dir != "" {
 		p.dir = filepath.Join(opts.Dir, opts.Folder(s, scenarios.NetNS))

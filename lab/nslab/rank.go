@@ -135,7 +135,7 @@ func (o *orders) obey(order string, begin chan<- time.Duration) error {
 // openNICs opens the devices of a host. done closes them, and the capture.
 func openNICs(s *scenarios.Scenario, job *rankJob) (nics []workload.NIC, done func() error, err error) {
 	var closers []func() error
-	done = func() error {
+	closeAll := func() error {
 		errs := make([]error, 0, len(closers))
 		for i := range closers {
 			errs = append(errs, closers[len(closers)-1-i]())
@@ -144,7 +144,7 @@ func openNICs(s *scenarios.Scenario, job *rankJob) (nics []workload.NIC, done fu
 	}
 	defer func() {
 		if err != nil {
-			done()
+			err = errors.Join(err, closeAll())
 		}
 	}()
 	var capture *pcaplink.Capture
@@ -172,5 +172,5 @@ func openNICs(s *scenarios.Scenario, job *rankJob) (nics []workload.NIC, done fu
 		closers = append(closers, dev.Close)
 		nics = append(nics, workload.NIC{Device: dev, Addr: n.Addr, Rail: n.Rail})
 	}
-	return nics, done, nil
+	return nics, closeAll, nil
 }

@@ -348,3 +348,47 @@ func TestForwardingDoesNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// scribbler emits every other frame from a buffer that it uses again and again.
+type scribbler struct {
+	buf []byte
+	n   int
+}
+
+func (s *scribbler) Apply(_ time.Duration, f Frame, emit Emit) {
+	if s.n++; s.n%2 == 0 {
+		emit(0, f)
+		return
+	}
+	s.buf = append(s.buf[:0], f.Bytes...)
+	emit(0, Frame{s.buf, f.Partial})
+	clear(s.buf)
+}
+func (*scribbler) NextTimer() time.Duration        { return Never }
+func (*scribbler) HandleTimer(time.Duration, Emit) {}
+
+// A super-packet of so many frames is sent in several goes, in the middle of being
+// cut; and a Path's bytes are its own again as soon as emit has returned.
+func TestFramesStayWholeUntilTheyAreSent(t *testing.T) {
+	for _, k := range kinds {
+		r := newRig(t, 2, func(c *Config) { c.Ports[0].In = &scribbler{} })
+		p := super(t, k, 100, 30_000, 0)
+		want := pieces(t, k, 100, p, 0)
+		var got [][]byte
+		r.send = func(_ *port, ms []message) {
+			for i := range ms {
+				got = append(got, takeApart(t, &ms[i])...)
+			}
+		}
+		r.receive(r.ports[0], p)
+		r.flush()
+		if len(got) != len(want) {
+			t.Fatalf("%s: %d frames, want %d", k.name, len(got), len(want))
+		}
+		for i := range got {
+			if !bytes.Equal(completed(got[i]), want[i]) {
+				t.Fatalf("%s: frame %d was sent as\n%x\nwant\n%x", k.name, i, got[i], want[i])
+			}
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package nslab
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+func needNamespaces(t *testing.T) {
+	t.Helper()
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+}
+
+// run runs a scenario that is written here, or one that ships, by its name.
+func run(t *testing.T, text string, opts lab.Options) *report.Result {
+	t.Helper()
+	needNamespaces(t)
+	if !strings.Contains(text, "\n") {
+		all, err := scenarios.Builtin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(all, func(s *scenarios.Scenario) bool { return s.Name == text })
+		if i < 0 {
+			t.Fatalf("no scenario %s", text)
+		}
+		return Run(t.Context(), all[i], opts)
+	}
+	s, err := scenarios.Parse("test.yaml", []byte("version: 1\nname: test\ntitle: A test\n"+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Run(t.Context(), s, opts)
+}
+
+func passed(t *testing.T, r *report.Result) {
+	t.Helper()
+	if r.Verdict != report.Passed {
+		t.Fatalf("%s on %s: %s: %s\n%s", r.Name, r.Tier, r.Verdict, r.Reason, r.Detail)
+	}
+}
+
+func TestQuickScenariosHold(t *testing.T) {
+	needNamespaces(t)
+	all, err := scenarios.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, s := range all {
+		if s.RunsOn(scenarios.NetNS) && slices.Contains(s.Tags, "quick") {
+			n++
+			t.Run(s.Name, func(t *testing.T) { passed(t, run(t, s.Name, lab.Options{})) })
+		}
+	}
+	if n < 5 {
+		t.Errorf("only %d scenarios are tagged quick", n)
+	}
+}
+
+// What a rank saw, what the links counted and what was left on disk all come
+// back from the processes.
+func TestResultTellsWhatHappened(t *testing.T) {
+	dir := t.TempDir()
+	var told []lab.Progress
+	r := run(t, "flap-short", lab.Options{Dir: dir, Capture: true, SnapLen: 128, Progress: func(p lab.Progress) { told = append(told, p) }})
+	passed(t, r)
+	if len(told) == 0 || told[len(told)-1].Messages == 0 {
+		t.Errorf("progress: %+v", told)
+	}
+	if len(r.Ranks) != 2 || len(r.Faults) != 1 || r.Faults[0].Recovered == nil {
+		t.Fatalf("%d ranks, faults %+v", len(r.Ranks), r.Faults)
+	}
+	resent := uint64(0)
+	for _, k := range r.Ranks {
+		resent += k.Resent
+		if len(k.Samples) == 0 || len(k.Marks) == 0 || k.MemoryKiB < 1000 || k.State != lab.Finished || *k.ExitCode != 0 {
+			t.Errorf("rank %d: %d samples, marks %v, %d KiB, %s", k.Rank, len(k.Samples), k.Marks, k.MemoryKiB, k.State)
+		}
+		for i := 1; i < len(k.Samples); i++ {
+			if k.Samples[i].At < k.Samples[i-1].At || k.Samples[i].Bytes < k.Samples[i-1].Bytes {
+				t.Fatalf("rank %d: sample %d goes back", k.Rank, i)
+			}
+		}
+	}
+	if resent == 0 {
+		t.Error("a cable was cut and nothing sent again")
+	}
+	for _, l := range r.Links {
+		if l.Packets == 0 || l.Bytes == 0 {
+			t.Errorf("%s to %s: %+v", l.From, l.To, l)
+		}
+	}
+	captures := 0
+	for _, f := range r.Files {
+		if _, err := os.Stat(filepath.Join(dir, f.Path)); err != nil {
+			t.Error(err)
+		}
+		if f.Kind == "capture" {
+			captures++
+		}
+	}
+	if captures != 2 {
+		t.Errorf("files %+v, want the captures of two hosts", r.Files)
+	}
+}
+
+// Chance is chance in both tiers: what a port loses follows from the seed.
+func TestLossIsCounted(t *testing.T) {
+	r := run(t, `
+fabric: {kind: pair}
+impair: [{on: [host0], way: out, loss: 10%}]
+workload: {kind: stream, op: send, messages: 400, bytes: 1KiB, timeout: 4ms}
+`, lab.Options{Seed: 3})
+	passed(t, r)
+	out, back := r.Links[0], r.Links[1]
+	if out.Lost["loss"] == 0 || len(back.Lost) != 0 || !out.Impaired {
+		t.Errorf("lost %v there and %v back", out.Lost, back.Lost)
+	}
+}
+
+func TestPartitionKeepsHostsApart(t *testing.T) {
+	r := run(t, `
+fabric: {kind: star, hosts: 4}
+faults: [{at: 50ms, for: 100ms, do: partition, groups: [[host0, host1], [host2, host3]]}]
+workload: {kind: all-to-all, messages: 100, bytes: 1KiB, think: 2ms, timeout: 30ms}
+expect: {retransmits: {min: 1}}
+`, lab.Options{})
+	passed(t, r)
+	parted := uint64(0)
+	for _, l := range r.Links {
+		parted += l.Lost["partition"]
+	}
+	if parted == 0 {
+		t.Errorf("nothing was lost to the partition: %+v", r.Links)
+	}
+}
+
+// A run that cannot end is ended, and says what each rank was at.
+func TestHungRunSaysWhatRanksWaitFor(t *testing.T) {
+	r := run(t, `
+limit: 700ms
+fabric: {kind: pair}
+faults: [{at: 100ms, do: down, on: [host0]}]
+workload: {kind: stream, op: send, messages: 2000, bytes: 1KiB, think: 1ms, timeout: 1s}
+`, lab.Options{})
+	if r.Verdict != report.Failed || !strings.Contains(r.Reason, "700ms") && !strings.Contains(r.Detail, "700ms") && !strings.Contains(r.Reason+r.Detail, "limit") {
+		t.Fatalf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
+	}
+	for _, k := range r.Ranks {
+		if k.State != lab.Hung || k.Waiting == "" {
+			t.Errorf("rank %d: %s, waiting for %q", k.Rank, k.State, k.Waiting)
+		}
+	}
+	if r.Wall > 30*time.Second {
+		t.Errorf("it took %v", r.Wall)
+	}
+}
+
+// What is wrong with a scenario is said as such, not as a failure of the fabric.
+func TestUnknownQuirkBreaksTheRun(t *testing.T) {
+	r := run(t, `
+fabric: {kind: pair}
+nic: {quirks: [NoSuchQuirk]}
+workload: {kind: pingpong, messages: 10}
+`, lab.Options{})
+	if r.Verdict == report.Passed || !strings.Contains(r.Reason+r.Detail, "NoSuchQuirk") {
+		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
+	}
+}

@@ -1,0 +1,90 @@
+package netns_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/netns/topology"
+)
+
+func TestSplicesAreForUserSpaceToJoin(t *testing.T) {
+	cutHost1 := func(c topology.Cable) bool { return c.A.Node == "host1" }
+	all := func(topology.Cable) bool { return true }
+
+	f := build(t, star(t, 3, topology.Options{Links: map[string]topology.Link{"host1": {Latency: time.Millisecond}}}), netns.Options{Splice: cutHost1})
+	splices := f.Splices()
+	if len(splices) != 1 || splices[0].Cable.A.String() != "host1/rdma0" || len(f.UserSwitches()) != 0 {
+		t.Fatalf("splices %v, switches %v", splices, f.UserSwitches())
+	}
+	a, b := socket(t, f, "host0", 0, false, testPort), socket(t, f, "host1", 0, false, testPort)
+	send(t, a, addrOf(f, "host1", 0, false), "lost")
+	if got := pending(t, b, quietFor); got != nil {
+		t.Fatalf("over a cable that nobody joined came %q", got)
+	}
+	joinInCore(t, f, "join", splices[0].A, splices[0].B)
+	everyPairElse(t, f, false, a, b)
+	check(t, f.SetLink("host1", false))
+	if carrier(t, f, "host1", "rdma0") {
+		t.Error("host1 has a carrier on a cut cable")
+	}
+	check(t, f.SetLink("host1", true))
+	everyPair(t, f, true)
+	if err := f.SetRate("host1", 1e9); err == nil || !strings.Contains(err.Error(), "it is spliced") {
+		t.Errorf("a rate for a spliced cable: %v", err)
+	}
+
+	f = build(t, star(t, 3, topology.Options{Rails: 2}), netns.Options{Splice: all})
+	switches := f.UserSwitches()
+	if len(switches) != 2 || len(f.Splices()) != 0 {
+		t.Fatalf("splices %v, switches %v", f.Splices(), switches)
+	}
+	for name, ports := range switches {
+		var devices []string
+		for i, p := range ports {
+			if p.Port.Node != name || p.Port.Num != i || p.Far.Node != fmt.Sprint("host", i) {
+				t.Errorf("port %d of %s is %+v", i, name, p)
+			}
+			devices = append(devices, p.Device)
+		}
+		joinInCore(t, f, "j"+name, devices...)
+	}
+	everyPair(t, f, false)
+
+	f = build(t, tree(t, 2, 2, 2, topology.Options{}), netns.Options{Splice: all})
+	for i, s := range f.Splices() {
+		joinInCore(t, f, fmt.Sprint("join", i), s.A, s.B)
+	}
+	everyPair(t, f, true)
+
+	f = build(t, pair(t, topology.Options{}), netns.Options{Splice: all})
+	joinInCore(t, f, "join", f.Splices()[0].A, f.Splices()[0].B)
+	everyPair(t, f, false)
+}
+
+// joinInCore bridges interfaces of the core, as user space would.
+func joinInCore(t *testing.T, f *netns.Fabric, bridge string, devices ...string) {
+	t.Helper()
+	check(t, f.Core().Do(func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU = bridge, netns.DefaultMTU
+		br := &netlink.Bridge{LinkAttrs: attrs}
+		if err := netlink.LinkAdd(br); err != nil {
+			return err
+		}
+		for _, name := range devices {
+			dev, err := netlink.LinkByName(name)
+			if err != nil {
+				return err
+			}
+			if err := netlink.LinkSetMaster(dev, br); err != nil {
+				return err
+			}
+		}
+		return netlink.LinkSetUp(br)
+	}))
+}
