@@ -52,7 +52,7 @@ func (t *tap) read(n, flags int) (all [][]byte) {
 		if err != nil {
 			return all
 		}
-		if f := b[:k]; k >= etherLen && !(f[0] == 0x33 && f[1] == 0x33) {
+		if f := b[:k]; k >= etherLen && (f[0] != 0x33 || f[1] != 0x33) {
 			all = append(all, append([]byte(nil), f...))
 		}
 	}

@@ -44,6 +44,7 @@ func TestScratchCampaign(t *testing.T) {
 				r.at(at+500*time.Microsecond, func() { if r.reports[host] == nil { r.tryBreak(host) } })
 			}
 		}
+		println(seed, nameOf(cfg), hosts, rails, cfg.Spin, cfg.CM)
 		r.start(cfg)
 		if err := r.RunPrograms(); err != nil {
 			t.Fatalf("seed %d %+v: %v", seed, cfg, err)

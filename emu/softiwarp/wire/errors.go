@@ -17,8 +17,6 @@ var (
 	// ErrPrivateData is a start-up frame whose private data is longer than
 	// MaxPrivateData.
 	ErrPrivateData = fmt.Errorf("private data of an MPA start-up frame exceeds %d octets", MaxPrivateData)
-	// ErrULPDULength is an FPDU that announces more than MaxULPDU octets.
-	ErrULPDULength = fmt.Errorf("ULPDU_Length exceeds %d octets", MaxULPDU)
 )
 
 // shortError says which header the input ends in.

@@ -47,8 +47,7 @@ func (f *Framer) Len(ulpduLen int) int {
 
 // Append appends the FPDU of a ULPDU that parts make up one after the other: a
 // header, say, and pieces of memory. It pads with zeros, and without CRC sends
-// zero in its place. A ULPDU of more than MaxULPDU octets is a fault of the
-// caller: Append panics.
+// zero in its place. More than MaxULPDU octets cannot be encoded: Append panics.
 func (f *Framer) Append(b []byte, parts ...[]byte) []byte {
 	n := 0
 	for _, p := range parts {

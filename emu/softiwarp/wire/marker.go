@@ -8,7 +8,8 @@ type Marker struct {
 	Reserved uint16
 	// Back is FPDUPTR: the octets of the stream from the ULPDU_Length to the
 	// marker. 0 means that the marker stands before the ULPDU_Length. Senders
-	// leave the low two bits 0, receivers take them as 0.
+	// leave the low two bits 0, receivers take them as 0. In an FPDU longer than
+	// MPA allows it wraps.
 	Back uint16
 }
 

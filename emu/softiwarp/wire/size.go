@@ -33,10 +33,13 @@ const (
 	// MaxPrivateData is what a start-up frame carries at most, the enhanced
 	// data included.
 	MaxPrivateData = 512
-	// MaxULPDU and MinMULPDU bound what MPA lets DDP put into one FPDU,
+	// MinMULPDU and MaxMULPDU bound what MPA lets DDP put into one FPDU,
 	// whatever the segment size of TCP.
-	MaxULPDU  = 64768
 	MinMULPDU = 128
+	MaxMULPDU = 64768
+	// MaxULPDU is what the length field can say. A peer that sends more than
+	// MaxMULPDU is wrong, and understood.
+	MaxULPDU = 1<<16 - 1
 
 	// MarkerInterval is the distance between the first octets of two markers,
 	// which counts markers too.
@@ -61,5 +64,5 @@ func MULPDU(emss int, markers bool) int {
 	if markers {
 		n -= MarkerLen * ((emss + MarkerInterval - 1) / MarkerInterval)
 	}
-	return min(max(n, MinMULPDU), MaxULPDU)
+	return min(max(n, MinMULPDU), MaxMULPDU)
 }

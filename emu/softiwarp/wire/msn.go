@@ -1,0 +1,21 @@
+package wire
+
+// MSN is the 32-bit message sequence number by which each queue of a stream
+// counts its messages, from 1 on. Ordering wraps: use Less and Sub, never < or -.
+type MSN uint32
+
+// FirstMSN is that of the first message in each queue.
+const FirstMSN MSN = 1
+
+// Next returns the MSN after m; after the largest comes 0.
+func (m MSN) Next() MSN { return m + 1 }
+
+// Add returns the MSN n messages after m, or before it if n is negative.
+func (m MSN) Add(n int32) MSN { return m + MSN(n) }
+
+// Sub returns the signed distance from q to m, in [-2^31, 2^31).
+func (m MSN) Sub(q MSN) int32 { return int32(m - q) }
+
+// Less reports whether m comes before q. Of two numbers exactly half the space
+// apart, each comes before the other: keep windows smaller than that.
+func (m MSN) Less(q MSN) bool { return m.Sub(q) < 0 }

@@ -1,0 +1,161 @@
+package wire
+
+import "fmt"
+
+// Layer is who found the error that a Terminate reports.
+type Layer uint8
+
+// The layers.
+const (
+	LayerRDMAP Layer = 0
+	LayerDDP   Layer = 1
+	LayerMPA   Layer = 2
+)
+
+// String prints the layer's name.
+func (l Layer) String() string {
+	switch l {
+	case LayerRDMAP:
+		return "RDMAP"
+	case LayerDDP:
+		return "DDP"
+	case LayerMPA:
+		return "MPA"
+	}
+	return fmt.Sprintf("layer %d", uint8(l))
+}
+
+// TermError is the reason of a Terminate: three numbers, each of which gives
+// the next its meaning.
+type TermError struct {
+	Layer Layer // four bits
+	Type  uint8 // four bits
+	Code  uint8
+}
+
+// Types of error by layer.
+const (
+	RDMAPLocal            uint8 = 0 // local catastrophic: the code says nothing
+	RDMAPRemoteProtection uint8 = 1
+	RDMAPRemoteOperation  uint8 = 2
+
+	DDPLocal    uint8 = 0
+	DDPTagged   uint8 = 1
+	DDPUntagged uint8 = 2
+	DDPLower    uint8 = 3 // reserved for the layer below
+
+	MPAError uint8 = 0
+)
+
+// Codes that decide how a Terminate is read.
+const (
+	codeRDMAPVersion       = 5
+	codeRDMAPOpcode        = 6
+	codeMPACRC             = 2
+	codeMPAFrame           = 4
+	codeMPAInsufficientIRD = 6
+	codeMPANoMatchingRTR   = 7
+)
+
+// The errors that the RFCs define.
+var (
+	TermRDMAPLocal = TermError{LayerRDMAP, RDMAPLocal, 0}
+
+	TermProtInvalidSTag   = TermError{LayerRDMAP, RDMAPRemoteProtection, 0x00}
+	TermProtBounds        = TermError{LayerRDMAP, RDMAPRemoteProtection, 0x01}
+	TermProtAccess        = TermError{LayerRDMAP, RDMAPRemoteProtection, 0x02}
+	TermProtStream        = TermError{LayerRDMAP, RDMAPRemoteProtection, 0x03}
+	TermProtWrap          = TermError{LayerRDMAP, RDMAPRemoteProtection, 0x04}
+	TermProtNoInvalidate  = TermError{LayerRDMAP, RDMAPRemoteProtection, 0x09}
+	TermProtUnspecified   = TermError{LayerRDMAP, RDMAPRemoteProtection, 0xFF}
+	TermOpVersion         = TermError{LayerRDMAP, RDMAPRemoteOperation, codeRDMAPVersion}
+	TermOpOpcode          = TermError{LayerRDMAP, RDMAPRemoteOperation, codeRDMAPOpcode}
+	TermOpStream          = TermError{LayerRDMAP, RDMAPRemoteOperation, 0x07} // catastrophic, of this stream
+	TermOpGlobal          = TermError{LayerRDMAP, RDMAPRemoteOperation, 0x08} // catastrophic, of the device
+	TermOpNoInvalidate    = TermError{LayerRDMAP, RDMAPRemoteOperation, 0x09}
+	TermOpUnspecified     = TermError{LayerRDMAP, RDMAPRemoteOperation, 0xFF}
+	TermDDPLocal          = TermError{LayerDDP, DDPLocal, 0}
+	TermTaggedSTag        = TermError{LayerDDP, DDPTagged, 0x00}
+	TermTaggedBounds      = TermError{LayerDDP, DDPTagged, 0x01}
+	TermTaggedStream      = TermError{LayerDDP, DDPTagged, 0x02}
+	TermTaggedWrap        = TermError{LayerDDP, DDPTagged, 0x03}
+	TermTaggedVersion     = TermError{LayerDDP, DDPTagged, 0x04}
+	TermUntaggedQN        = TermError{LayerDDP, DDPUntagged, 0x01}
+	TermUntaggedNoBuffer  = TermError{LayerDDP, DDPUntagged, 0x02}
+	TermUntaggedMSN       = TermError{LayerDDP, DDPUntagged, 0x03}
+	TermUntaggedMO        = TermError{LayerDDP, DDPUntagged, 0x04}
+	TermUntaggedTooLong   = TermError{LayerDDP, DDPUntagged, 0x05}
+	TermUntaggedVersion   = TermError{LayerDDP, DDPUntagged, 0x06}
+	TermMPAClosed         = TermError{LayerMPA, MPAError, 0x01}
+	TermMPACRC            = TermError{LayerMPA, MPAError, codeMPACRC}
+	TermMPAMarker         = TermError{LayerMPA, MPAError, 0x03}
+	TermMPAFrame          = TermError{LayerMPA, MPAError, codeMPAFrame}
+	TermMPALocal          = TermError{LayerMPA, MPAError, 0x05}
+	TermMPANotEnoughReads = TermError{LayerMPA, MPAError, codeMPAInsufficientIRD}
+	TermMPANoRTR          = TermError{LayerMPA, MPAError, codeMPANoMatchingRTR}
+)
+
+// String prints the numbers and, where they have a meaning, the words, as in
+// "1/2/02 DDP: invalid MSN, no buffer".
+func (e TermError) String() string {
+	return fmt.Sprintf("%d/%d/%02x %v: %s", uint8(e.Layer), e.Type, e.Code, e.Layer, e.words())
+}
+
+func (e TermError) words() string { //nolint:revive // one table, as the RFCs have it
+	switch e {
+	case TermProtInvalidSTag, TermTaggedSTag:
+		return "invalid STag"
+	case TermProtBounds, TermTaggedBounds:
+		return "base or bounds violation"
+	case TermProtAccess:
+		return "access rights violation"
+	case TermProtStream, TermTaggedStream:
+		return "STag not associated with the stream"
+	case TermProtWrap, TermTaggedWrap:
+		return "tagged offset wraps"
+	case TermProtNoInvalidate, TermOpNoInvalidate:
+		return "STag cannot be invalidated"
+	case TermProtUnspecified:
+		return "unspecified protection error"
+	case TermOpVersion:
+		return "invalid RDMAP version"
+	case TermOpOpcode:
+		return "unexpected opcode"
+	case TermOpStream:
+		return "catastrophic error of the stream"
+	case TermOpGlobal:
+		return "catastrophic error of the device"
+	case TermOpUnspecified:
+		return "unspecified operation error"
+	case TermTaggedVersion, TermUntaggedVersion:
+		return "invalid DDP version"
+	case TermUntaggedQN:
+		return "invalid queue number"
+	case TermUntaggedNoBuffer:
+		return "invalid MSN, no buffer"
+	case TermUntaggedMSN:
+		return "invalid MSN, out of range"
+	case TermUntaggedMO:
+		return "invalid message offset"
+	case TermUntaggedTooLong:
+		return "message too long for its buffer"
+	case TermMPAClosed:
+		return "TCP connection closed or lost"
+	case TermMPACRC:
+		return "CRC error"
+	case TermMPAMarker:
+		return "marker and ULPDU_Length disagree"
+	case TermMPAFrame:
+		return "invalid start-up frame"
+	case TermMPALocal:
+		return "local catastrophic error"
+	case TermMPANotEnoughReads:
+		return "insufficient IRD"
+	case TermMPANoRTR:
+		return "no matching RTR"
+	}
+	if e.Layer <= LayerDDP && e.Type == RDMAPLocal { // whatever the code
+		return "local catastrophic error"
+	}
+	return "unassigned error"
+}

@@ -1,0 +1,161 @@
+package wire
+
+import "encoding/binary"
+
+// Terminate is what a Terminate message says: why the stream ends, and at which
+// segment.
+//
+//	0 layer(4) type(4) | 1 code | 2-3 M D R resv(13)
+//	DDP Segment Length(2), if M or D | terminated DDP header, if D
+//	terminated RDMAP header, if R
+//
+// The RDMAP header is that of a Read Request, the only one to come back. If R is
+// set and the DDP header says that some other message failed, none follows:
+// soft-iWARP does that.
+type Terminate struct {
+	Error TermError
+	// HasLength, HasDDP and HasRDMAP are M, D and R: SegmentLength is valid, the
+	// DDP header is there, the RDMAP header is there.
+	HasLength, HasDDP, HasRDMAP bool
+
+	Reserved uint16 // 13 bits
+	Order    TerminateOrder
+
+	SegmentLength uint16 // of the DDP segment that failed, header included
+	DDP           Header
+	Read          ReadRequest
+}
+
+// TerminateOrder is how the bits of a Terminate's first and third octet are
+// laid out.
+type TerminateOrder uint8
+
+// The orders. Linux soft-iWARP on a little-endian machine swaps the halves of
+// the first octet, and has M, D and R as 0x01, 0x02 and 0x04.
+const (
+	OrderRFC TerminateOrder = iota
+	OrderSiw
+)
+
+// String says whose order it is.
+func (o TerminateOrder) String() string {
+	if o == OrderSiw {
+		return "siw"
+	}
+	return "RFC"
+}
+
+const (
+	termLength, termDDP, termRDMAP          = 0x80, 0x40, 0x20
+	siwTermLength, siwTermDDP, siwTermRDMAP = 0x01, 0x02, 0x04
+
+	termBits    = termLength | termDDP | termRDMAP
+	siwTermBits = siwTermLength | siwTermDDP | siwTermRDMAP
+)
+
+var (
+	errShortTerminate     = shortError("Terminate", TerminateLen)
+	errShortSegmentLength = shortError("DDP Segment Length of a Terminate", segmentLengthLen)
+)
+
+// hasRead reports whether a Read Request's header ends the message.
+func (t *Terminate) hasRead() bool {
+	return t.HasRDMAP && (!t.HasDDP || !t.DDP.Control.Tagged && t.DDP.Control.Opcode == OpReadRequest)
+}
+
+// Append appends t in wire order, that of t.Order, and returns the extended
+// slice. Bits that a field does not have on the wire are dropped.
+func (t *Terminate) Append(b []byte) []byte {
+	layer, kind := uint8(t.Error.Layer)&0x0F, t.Error.Type&0x0F
+	if t.Order == OrderSiw {
+		b = append(b, kind<<4|layer, t.Error.Code,
+			bit(t.HasLength, siwTermLength)|bit(t.HasDDP, siwTermDDP)|bit(t.HasRDMAP, siwTermRDMAP)|
+				uint8(t.Reserved>>8)&0x1F<<3, uint8(t.Reserved))
+	} else {
+		b = append(b, layer<<4|kind, t.Error.Code,
+			bit(t.HasLength, termLength)|bit(t.HasDDP, termDDP)|bit(t.HasRDMAP, termRDMAP)|
+				uint8(t.Reserved>>8)&0x1F, uint8(t.Reserved))
+	}
+	if t.HasLength || t.HasDDP {
+		b = binary.BigEndian.AppendUint16(b, t.SegmentLength)
+	}
+	if t.HasDDP {
+		b = t.DDP.Append(b)
+	}
+	if t.hasRead() {
+		b = t.Read.Append(b)
+	}
+	return b
+}
+
+// Parse decodes t from the front of b and returns the octets that follow. It
+// takes the order from GuessTerminateOrder, for a stream in full operation.
+func (t *Terminate) Parse(b []byte) (rest []byte, err error) {
+	return t.ParseOrder(b, GuessTerminateOrder(b, true))
+}
+
+// ParseOrder is Parse for one who knows the order.
+func (t *Terminate) ParseOrder(b []byte, order TerminateOrder) (rest []byte, err error) {
+	if len(b) < TerminateLen {
+		return nil, errShortTerminate
+	}
+	*t = Terminate{Order: order, Error: TermError{Layer: Layer(b[0] >> 4), Type: b[0] & 0x0F, Code: b[1]}}
+	if order == OrderSiw {
+		t.Error.Layer, t.Error.Type = Layer(b[0]&0x0F), b[0]>>4
+		t.HasLength, t.HasDDP, t.HasRDMAP = b[2]&siwTermLength != 0, b[2]&siwTermDDP != 0, b[2]&siwTermRDMAP != 0
+		t.Reserved = uint16(b[2]>>3)<<8 | uint16(b[3])
+	} else {
+		t.HasLength, t.HasDDP, t.HasRDMAP = b[2]&termLength != 0, b[2]&termDDP != 0, b[2]&termRDMAP != 0
+		t.Reserved = uint16(b[2]&0x1F)<<8 | uint16(b[3])
+	}
+	b = b[TerminateLen:]
+	if t.HasLength || t.HasDDP {
+		if len(b) < segmentLengthLen {
+			return nil, errShortSegmentLength
+		}
+		t.SegmentLength, b = binary.BigEndian.Uint16(b), b[segmentLengthLen:]
+	}
+	if t.HasDDP {
+		if b, err = t.DDP.Parse(b); err != nil {
+			return nil, err
+		}
+	}
+	if t.hasRead() {
+		if b, err = t.Read.Parse(b); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// GuessTerminateOrder says in which order a Terminate was written, by what can
+// be meant. Where M, D or R is set, it shows; else the error decides, since few
+// of the swapped readings exist. "No room for reads" and "no common RTR" of MPA
+// are errors of the start-up, and numbers of RDMAP's afterwards: inOperation
+// says whether the start-up was over.
+func GuessTerminateOrder(b []byte, inOperation bool) TerminateOrder {
+	if len(b) < TerminateLen {
+		return OrderRFC
+	}
+	switch {
+	case b[2]&termBits != 0:
+		return OrderRFC
+	case b[2]&siwTermBits != 0:
+		return OrderSiw
+	}
+	code := b[1]
+	startup := code == codeMPAInsufficientIRD || code == codeMPANoMatchingRTR
+	siw := false
+	switch b[0] {
+	case 0x21: // layer 2 has no type 1; layer 1 has a type 2
+		siw = true
+	case 0x02: // MPA's error, or RDMAP's remote operation error
+		siw = code >= codeMPACRC && code <= codeMPAFrame || startup && !inOperation
+	case 0x20: // the other way round
+		siw = (code == codeRDMAPVersion || code == codeRDMAPOpcode) && inOperation
+	}
+	if siw {
+		return OrderSiw
+	}
+	return OrderRFC
+}
