@@ -55,6 +55,11 @@ func Probe() []Capability {
 // namespace if it takes one.
 func tryNamespace(name, use string, kind uintptr) Capability {
 	c := Capability{Name: name, For: use, State: Yes}
+	if self, _ := os.Readlink("/proc/self"); kind == unix.CLONE_NEWUSER && self != strconv.Itoa(os.Getpid()) {
+		// Who the new root is must be written to a file of /proc, by process ID.
+		c.State, c.Reason = Limited, "it cannot be tried: /proc is that of another PID namespace"
+		return c
+	}
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{probeName, probeNothing}}
 	dieWithParent(cmd)
 	cmd.SysProcAttr.Cloneflags = kind

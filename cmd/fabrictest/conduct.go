@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/nslab"
@@ -30,9 +32,9 @@ type audience interface {
 
 // conduct runs tasks in order: several at a time in simulation, which keeps one
 // processor busy each, and one at a time in namespaces, where a fabric needs all
-// the machine has. A cancelled context ends it; what had ended by then is
-// returned.
-func conduct(ctx context.Context, tasks []task, show audience) (results []report.Result) {
+// the machine has. A cancelled context ends it: what was under way then is among the results as
+// far as it got, and ended does not count it.
+func conduct(ctx context.Context, tasks []task, show audience) (results []report.Result, ended int) {
 	for len(tasks) > 0 && ctx.Err() == nil {
 		n := 1
 		for n < len(tasks) && tasks[n].tier == tasks[0].tier {
@@ -42,28 +44,42 @@ func conduct(ctx context.Context, tasks []task, show audience) (results []report
 		if tasks[0].tier == scenarios.Sim {
 			width = runtime.GOMAXPROCS(0)
 		}
-		results = append(results, inParallel(ctx, width, tasks[:n], show)...)
+		more, whole := inParallel(ctx, width, tasks[:n], show)
+		results, ended = append(results, more...), ended+whole
 		tasks = tasks[n:]
 	}
-	return results
+	return results, ended
 }
 
-func inParallel(ctx context.Context, width int, tasks []task, show audience) (results []report.Result) {
-	queue := newPool(ctx, width, len(tasks), func(i int) *report.Result {
-		show.Start(tasks[i].scenario.Name, string(tasks[i].tier))
-		r := tasks[i].run(ctx)
-		show.Done(r)
-		return r
-	})
-	defer queue.stop()
-	for range tasks {
-		r, err := queue.next()
-		if err != nil {
-			break
-		}
-		results = append(results, *r)
+// inParallel runs tasks, width of them at a time, and returns when none is under
+// way any more.
+func inParallel(ctx context.Context, width int, tasks []task, show audience) (results []report.Result, ended int) {
+	var taken, whole atomic.Int64
+	var workers sync.WaitGroup
+	done := make([]*report.Result, len(tasks))
+	for range min(width, len(tasks)) {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				i := int(taken.Add(1)) - 1
+				if i >= len(tasks) {
+					return
+				}
+				show.Start(tasks[i].scenario.Name, string(tasks[i].tier))
+				done[i] = tasks[i].run(ctx)
+				show.Done(done[i])
+				if ctx.Err() == nil {
+					whole.Add(1)
+				}
+			}
+		})
 	}
-	return results
+	workers.Wait()
+	for _, r := range done {
+		if r != nil {
+			results = append(results, *r)
+		}
+	}
+	return results, int(whole.Load())
 }
 
 func (t *task) run(ctx context.Context) *report.Result {

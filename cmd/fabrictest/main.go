@@ -33,6 +33,7 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // the second Ctrl-C ends us at once
 	os.Exit(execute(ctx, invocation(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr))
 }
 

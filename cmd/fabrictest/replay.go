@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -90,18 +91,17 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 	defer show.Close()
 	run := &report.Run{
 		Version: report.Version, Tool: toolVersion(), Command: o.program + " replay " + quote(from), Seed: saved.Seed,
-		Started: began, Machine: thisMachine(), Scenarios: conduct(cmd.Context(), tasks, show),
+		Started: began, Machine: thisMachine(),
 	}
+	var ended int
+	run.Scenarios, ended = conduct(cmd.Context(), tasks, show)
 	run.Wall = time.Since(began)
 	paths, err := report.WriteFolder(dir, run)
-	if err != nil {
+	if err := errors.Join(err, show.Finish(run, paths)); err != nil {
 		return err
 	}
-	if err := show.Finish(run, paths); err != nil {
-		return err
-	}
-	if len(run.Scenarios) < len(tasks) {
-		return fmt.Errorf("interrupted: %d of %d had ended", len(run.Scenarios), len(tasks))
+	if cmd.Context().Err() != nil {
+		return fmt.Errorf("interrupted: %d of %d had ended", ended, len(tasks))
 	}
 	return compare(cmd.OutOrStdout(), picked, run.Scenarios)
 }

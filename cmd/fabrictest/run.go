@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -107,30 +109,38 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	}
 	run := &report.Run{
 		Version: report.Version, Tool: toolVersion(), Command: o.command(seed), Seed: seed,
-		Started: began, Machine: thisMachine(), Scenarios: conduct(cmd.Context(), tasks, show),
+		Started: began, Machine: thisMachine(),
 	}
+	var ended int
+	run.Scenarios, ended = conduct(cmd.Context(), tasks, show)
 	run.Wall = time.Since(began)
-	return o.finish(cmd, run, dir, show, len(tasks))
+	if err := o.finish(cmd, run, dir, show); err != nil {
+		return err
+	}
+	return o.verdict(cmd.Context(), run, ended, len(tasks))
 }
 
-// finish leaves the results behind and says what they are.
-func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, show *console.Display, total int) error {
+// finish leaves the results behind and says what they are. What cannot be written
+// does not keep what was found out from being shown.
+func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, show *console.Display) error {
 	paths, err := report.WriteFolder(dir, run)
-	if err != nil {
-		return err
-	}
 	if o.json {
-		err = report.Write(cmd.OutOrStdout(), run)
-	} else {
-		err = show.Finish(run, paths)
+		return errors.Join(err, report.Write(cmd.OutOrStdout(), run))
 	}
+	return errors.Join(err, show.Finish(run, paths))
+}
+
+// verdict is what the exit code says of a run.
+func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total int) error {
+	skipped := run.Counts()[report.Skipped]
 	switch {
-	case err != nil:
-		return err
-	case cmd.Context().Err() != nil:
-		return fmt.Errorf("interrupted: %d of %d had ended", len(run.Scenarios), total)
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted: %d of %d had ended", ended, total)
 	case len(run.Bad()) > 0:
 		return errFailed
+	case skipped > 0 && len(o.on) > 0:
+		// Whoever names a tier wants to know what comes of it there.
+		return fmt.Errorf("%d of %d could not be run on what --on asks for; 'fabrictest doctor' says how to get it", skipped, total)
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/hostenv"
 	"github.com/fabrictest/fabrictest/lab/nslab"
@@ -134,7 +136,9 @@ func verdict(outcomes []launch.Outcome) (code int) {
 			continue
 		}
 		n := o.ExitCode
-		if n <= 0 {
+		if sig := unix.SignalNum(o.Signal); sig != 0 {
+			n = 128 + int(sig)
+		} else if n <= 0 {
 			n = 1
 		}
 		if o.State == launch.Stopped {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/lab"
@@ -33,7 +34,9 @@ func (p *performance) rankSeen(o *launch.Outcome) lab.Rank {
 		Rank: o.Rank, Host: o.Host, State: lab.Finished, Samples: told.samples, Marks: told.marks,
 		ExitCode: &o.ExitCode, Signal: o.Signal, Waiting: o.Waiting,
 	}
-	r.MemoryKiB = o.MaxRSS >> 10
+	if !o.RSSBound { // a bound says little about the rank
+		r.MemoryKiB = o.MaxRSS >> 10
+	}
 	var out rankOutcome
 	if o.Report != nil {
 		if err := json.Unmarshal(o.Report, &out); err != nil {
@@ -68,6 +71,9 @@ func lastWords(o *launch.Outcome) string {
 	const enough = 3
 	return o.Error + ": " + strings.Join(lines[max(0, len(lines)-enough):], "; ")
 }
+
+// fatalSignal is the line in which a Go program names a signal that ended it.
+var fatalSignal = regexp.MustCompile(`^SIG[A-Z0-9]+: `)
 
 // filesIn lists what a scenario left in its folder: captures and logs.
 func filesIn(dir, folder string) (files []report.File) {

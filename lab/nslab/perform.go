@@ -19,9 +19,10 @@ import (
 func play(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.Result {
 	r := lab.NewResult(s, scenarios.NetNS, &opts)
 	seen, err := perform(ctx, s, opts)
-	if err == nil {
+	if seen != nil {
 		seen.Fill(r)
-	} else {
+	}
+	if err != nil {
 		lab.Break(r, err)
 	}
 	if opts.Dir != "" {
@@ -30,7 +31,8 @@ func play(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.
 	return r
 }
 
-// perform builds the fabric, lets the ranks run on it, and tells what was seen.
+// perform builds the fabric, lets the ranks run on it, and tells what was seen,
+// also of a run that was not brought to its end.
 func perform(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*lab.Observed, error) {
 	plan, err := lab.NewPlan(s, opts)
 	if err != nil {
@@ -96,14 +98,18 @@ func (p *performance) run(ctx context.Context) (*lab.Observed, error) {
 	}
 	var conducting sync.WaitGroup
 	conducting.Go(func() { p.conduct(running) })
-	outcomes, _ := p.group.Wait() // the outcomes say it all
+	outcomes, err := p.group.Wait()
 	stopped()
 	conducting.Wait()
-	if err := errors.Join(p.broken, p.still()); err != nil {
-		return nil, err
+	var culprit *launch.RankError
+	switch {
+	case ctx.Err() != nil:
+		p.hung = fmt.Sprintf("interrupted at %v of the scenario's time: %v", p.record.now().Round(time.Millisecond), context.Cause(ctx))
+		p.broken = errors.New(p.hung)
+	case errors.As(err, &culprit) && p.hung == "":
+		p.hung = "the run was ended when " + culprit.Error()
 	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("interrupted: %w", context.Cause(ctx))
-	}
-	return p.observe(outcomes)
+	broken := errors.Join(p.broken, p.still())
+	seen, err := p.observe(outcomes)
+	return seen, errors.Join(broken, err)
 }

@@ -69,4 +69,6 @@ func (b *bench) Run(ctx context.Context, p perf.Program, offloaded bool) (float6
 }
 
 // IdleMB is that of perf.Bench.
-func (b *bench) IdleMB(ctx context.Context) (float64, error) { return b.pair.do(ctx, order{Idle: true}) }
+func (b *bench) IdleMB(ctx context.Context) (float64, error) {
+	return b.pair.do(ctx, order{Idle: true})
+}

@@ -6,18 +6,29 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
+	"os"
 
 	"github.com/fabrictest/fabrictest/perf"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// order is what the parent tells a host: to play a program, to say how much
-// memory it has while idle, or what the other side has said.
+// order is what the parent tells a host: first who it is, then to play a
+// program, to say how much memory it has while idle, or what the other side has
+// said.
 type order struct {
+	Identity  *identity     `json:"identity,omitempty"`
 	Program   *perf.Program `json:"program,omitempty"`
 	Role      perf.Role     `json:"role,omitempty"`
 	Offloaded bool          `json:"offloaded,omitempty"`
 	Idle      bool          `json:"idle,omitempty"`
 	Swapped   []byte        `json:"swapped,omitempty"`
+}
+
+// identity is who a host is.
+type identity struct {
+	Addr netip.Addr `json:"addr"`
+	CPU  int        `json:"cpu"` // as in Host
 }
 
 // reply is what a host says: something for the other side, or how its program
@@ -76,20 +87,27 @@ func (c *channel) Swap(ctx context.Context, mine []byte) ([]byte, error) {
 	}
 }
 
-// HostMain is the life of a host's process: it does what comes in from the
-// parent, with devices of open, until there is no more. It binds the process
-// to the processor that cpu names, counted from 1; 0 binds it to none.
-func HostMain(ctx context.Context, in io.Reader, out io.Writer, open Opener, cpu int) error {
-	if cpu > 0 {
+// HostMain is what the process of a host does: what comes in from the parent on
+// its standard input, until there is no more.
+func HostMain() error {
+	return serve(context.Background(), newChannel(os.Stdin, os.Stdout), softRoCE)
+}
+
+// serve does what comes in from the parent, on devices that open opens.
+func serve(ctx context.Context, c *channel, open opener) error {
+	first, ok := <-c.orders
+	if !ok || first.Identity == nil {
+		return fmt.Errorf("control channel: nobody says who this host is: %w", c.failed)
+	}
+	if cpu := first.Identity.CPU; cpu > 0 {
 		if err := bindProcess(cpu - 1); err != nil {
 			return fmt.Errorf("bind to processor %d: %w", cpu-1, err)
 		}
 	}
-	c := newChannel(in, out)
 	for o := range c.orders {
 		r := reply{Done: true}
 		var err error
-		if r.Value, err = c.obey(ctx, o, open); err != nil {
+		if r.Value, err = c.obey(ctx, o, func() (verbs.Context, error) { return open(first.Identity.Addr, o.Offloaded) }); err != nil {
 			r.Error = err.Error()
 		}
 		if err := c.out.Encode(r); err != nil {

@@ -3,22 +3,35 @@ package perflab
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/emu/softroce/engine"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Opener opens the host's device; with offloaded, one that neither computes
-// nor checks the CRC of packets.
-type Opener func(offloaded bool) (verbs.Context, error)
+// opener opens a host's device; with offloaded, one that neither computes nor
+// checks the CRC of packets.
+type opener func(addr netip.Addr, offloaded bool) (verbs.Context, error)
+
+// softRoCE opens soft-RoCE devices.
+func softRoCE(addr netip.Addr, offloaded bool) (verbs.Context, error) {
+	cfg := softroce.Config{Addrs: []netip.Addr{addr}}
+	if offloaded {
+		cfg.NIC.ICRC = engine.ICRCOffloaded
+	}
+	return softroce.OnUDP(udplink.Config{}, cfg)
+}
 
 // settle is how long a host does nothing before its memory is looked at.
 const settle = 300 * time.Millisecond
 
 // obey does one order.
-func (c *channel) obey(ctx context.Context, o order, open Opener) (v float64, err error) {
-	dev, err := open(o.Offloaded)
+func (c *channel) obey(ctx context.Context, o order, open func() (verbs.Context, error)) (v float64, err error) {
+	dev, err := open()
 	if err != nil {
 		return 0, err
 	}

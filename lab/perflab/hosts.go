@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/netip"
 	"os/exec"
-	"strconv"
 
 	"github.com/fabrictest/fabrictest/perf"
 )
@@ -36,10 +35,9 @@ type process struct {
 	from *json.Decoder
 }
 
-// start starts a host's process: command, with the host's address and processor
-// as its last arguments.
+// start starts a host's process and tells it who it is.
 func start(h Host, command []string, stderr io.Writer) (*process, error) {
-	cmd := exec.Command(command[0], append(command[1:len(command):len(command)], h.Addr.String(), strconv.Itoa(h.CPU))...)
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stderr = stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -52,7 +50,12 @@ func start(h Host, command []string, stderr io.Writer) (*process, error) {
 	if err := h.Start(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", h.Name, err)
 	}
-	return &process{host: h, cmd: cmd, in: in, to: json.NewEncoder(in), from: json.NewDecoder(out)}, nil
+	p := &process{host: h, cmd: cmd, in: in, to: json.NewEncoder(in), from: json.NewDecoder(out)}
+	if err := p.to.Encode(order{Identity: &identity{Addr: h.Addr, CPU: h.CPU}}); err != nil {
+		p.kill()
+		return nil, fmt.Errorf("%s: %w", h.Name, errors.Join(err, p.stop()))
+	}
+	return p, nil
 }
 
 // stop ends the process: it goes when its channel closes.

@@ -32,8 +32,9 @@ func (x *consumer) complete() bool {
 	if x.next == x.total && len(x.missing) == 0 {
 		return true
 	}
-	// The sender says that it is done: what has not come within a while is lost.
-	if x.c.peerFinal == nil || !x.c.quiet(x.c.n.grace) {
+	// The sender says that all has been acknowledged: what does not come within a
+	// while is lost. One whose messages are read cannot know.
+	if x.c.peerFinal == nil || x.c.n.cfg.Op == OpRead || !x.c.quiet(x.c.n.grace) {
 		return false
 	}
 	if x.lossy() {

@@ -116,6 +116,9 @@ func (n *node) open() error {
 			}
 		}
 	}
+	if len(n.conns) == 0 {
+		return nil // an odd one out
+	}
 	l := n.plan()
 	if err := n.openRails(l); err != nil {
 		return err

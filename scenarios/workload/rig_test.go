@@ -46,7 +46,7 @@ func newRig(t testing.TB, hosts, rails int, specs ...impair.Spec) *rig {
 
 func seededRig(t testing.TB, seed uint64, hosts, rails int, specs ...impair.Spec) *rig {
 	t.Helper()
-	w := sim.New(sim.Config{Seed: seed, MaxEvents: 3_000_000})
+	w := sim.New(sim.Config{Seed: seed, MaxEvents: 50_000_000})
 	r := &rig{World: w, t: t, hub: insim.New(w, hosts), nics: make([][]verbs.Context, hosts), patience: 20 * time.Second, seed: seed}
 	r.samples = make([][]workload.Sample, hosts)
 	r.hub.OnMark = func(rank int, at time.Duration, what string) {

@@ -65,7 +65,7 @@ func (n *node) idle() error {
 		}
 		wait = min(wait, left)
 	}
-	if n.cfg.Spin {
+	if n.cfg.Spin && n.inUse() > 0 {
 		if idle := n.now - n.lastMove; idle > spinFor*n.tick() {
 			n.proc.Sleep(min(idle/spinFor, wait))
 		}
@@ -77,6 +77,16 @@ func (n *node) idle() error {
 		return err
 	}
 	return n.await(wait)
+}
+
+// inUse counts the rails that have queue pairs.
+func (n *node) inUse() (used int) {
+	for _, r := range n.rails {
+		if r.open > 0 {
+			used++
+		}
+	}
+	return used
 }
 
 // silent returns a peer to wait for if nothing can happen without its word: no
@@ -101,18 +111,15 @@ func (n *node) silent() *peer {
 
 // await returns when completions may have come, or d has passed.
 func (n *node) await(d time.Duration) error {
-	used := 0
+	used := n.inUse()
 	for _, r := range n.rails {
-		if r.open == 0 {
+		if r.open == 0 || r.armed {
 			continue
 		}
-		used++
-		if !r.armed {
-			if err := r.cq.Arm(false); err != nil {
-				return err
-			}
-			r.armed = true
+		if err := r.cq.Arm(false); err != nil {
+			return err
 		}
+		r.armed = true
 	}
 	// What came before would raise no event.
 	if did, err := n.poll(); did || err != nil {

@@ -101,7 +101,7 @@ func (e TermError) String() string {
 	return fmt.Sprintf("%d/%d/%02x %v: %s", uint8(e.Layer), e.Type, e.Code, e.Layer, e.words())
 }
 
-func (e TermError) words() string { //nolint:revive // one table, as the RFCs have it
+func (e TermError) words() string {
 	switch e {
 	case TermProtInvalidSTag, TermTaggedSTag:
 		return "invalid STag"

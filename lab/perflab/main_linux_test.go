@@ -1,32 +1,27 @@
 package perflab
 
 import (
-	"context"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
-	"strconv"
+	"slices"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/nstest"
-	"github.com/fabrictest/fabrictest/perf"
 )
 
-// hostArg is the first argument of a test process that plays a host.
-const hostArg = "perflab-host"
-
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[1] == hostArg {
-		cpu, err := strconv.Atoi(os.Args[3])
-		if err == nil {
-			err = HostMain(context.Background(), os.Stdin, os.Stdout, SoftRoCE(netip.MustParseAddr(os.Args[2])), cpu)
+	for _, process := range []struct {
+		args []string
+		main func() error
+	}{{LabArgs, LabMain}, {HostArgs, HostMain}} {
+		if slices.Equal(os.Args[1:], process.args) {
+			if err := process.main(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
 		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "host:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
 	}
 	nstest.Main(m)
 }
@@ -47,7 +42,7 @@ func newBench(tb testing.TB) *bench {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	be, err := open(hosts, []string{self, hostArg}, os.Stderr)
+	be, err := open(hosts, append([]string{self}, HostArgs...), os.Stderr)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -60,8 +55,7 @@ func newBench(tb testing.TB) *bench {
 }
 
 func TestScratchQuick(t *testing.T) {
-	b := newBench(t)
-	q, err := perf.RunQuick(t.Context(), b, perf.QuickOptions{Progress: func(s string, f float64) { fmt.Printf("\r%3.0f %% %-60s", 100*f, s) }})
+	q, err := Quick(t.Context(), Options{Progress: func(s string, f float64) { fmt.Printf("\r%3.0f %% %-60s", 100*f, s) }})
 	if err != nil {
 		t.Fatal(err)
 	}

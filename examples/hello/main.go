@@ -1,0 +1,181 @@
+// Command hello is a program for the hosts of a fabric, as small as one can be
+// that uses RDMA: every rank connects to the next one on a ring and writes a
+// greeting into its memory. Run it with
+//
+//	go build -o /tmp/hello ./examples/hello
+//	go run ./cmd/fabrictest exec -n 4 -- /tmp/hello
+//
+// It finds its NIC by its environment (package hostenv), its neighbours by its
+// launcher (package rank), and everything else by verbs.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/hostenv"
+	"github.com/fabrictest/fabrictest/launch/rank"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func main() {
+	log.SetFlags(0)
+	conn, err := rank.Join()
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = greet(conn)
+	if cerr := conn.Close(err); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// card is what a neighbour must know of us.
+type card struct {
+	GID  verbs.GID
+	QPN  verbs.QPN
+	Addr uint64
+	RKey uint32
+}
+
+const timeout = 10 * time.Second
+
+func greet(conn *rank.Conn) error {
+	host, err := hostenv.Read()
+	if err != nil {
+		return err
+	}
+	dev, err := host.NICs[0].Open()
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	pd, err := dev.AllocPD()
+	if err != nil {
+		return err
+	}
+	// The first half is what we say, the second what we are told.
+	buf := make([]byte, 128)
+	copy(buf, "hello from "+host.Name)
+	mr, err := pd.RegMR(buf, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+	if err != nil {
+		return err
+	}
+	cq, err := dev.CreateCQ(verbs.CQInit{Entries: 16})
+	if err != nil {
+		return err
+	}
+	gid, err := dev.QueryGID(1, 0)
+	if err != nil {
+		return err
+	}
+	next, prev := (conn.Rank()+1)%conn.Size(), (conn.Rank()+conn.Size()-1)%conn.Size()
+	var qps [2]verbs.QP // to the next, and from the one before
+	for i, peer := range []int{next, prev} {
+		qps[i], err = dev.CreateQP(verbs.QPInit{
+			Type: verbs.QPTypeRC, PD: pd, SendCQ: cq, RecvCQ: cq, Caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1},
+		})
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(card{gid.GID, qps[i].QPN(), mr.Addr() + uint64(len(buf)/2), mr.RKey()})
+		if err != nil {
+			return err
+		}
+		if err := conn.Send(peer, text); err != nil {
+			return err
+		}
+	}
+	// On a ring of two both neighbours are the same rank, and its cards come in the
+	// order that it sent them: first the one for whom it is the one before.
+	var cards [2]card
+	for _, i := range []int{1, 0} {
+		text, err := conn.Recv([]int{next, prev}[i], timeout)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, &cards[i]); err != nil {
+			return err
+		}
+	}
+	for i := range qps {
+		if err := connect(qps[i], cards[i]); err != nil {
+			return err
+		}
+	}
+	if err := conn.Barrier(timeout); err != nil {
+		return err
+	}
+	_, err = qps[0].PostSend([]verbs.SendWR{{
+		Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{verbs.SGEOf(mr, 0, len(buf)/2)},
+		RemoteAddr: cards[0].Addr, RKey: cards[0].RKey,
+	}})
+	if err != nil {
+		return err
+	}
+	if err := complete(cq); err != nil {
+		return err
+	}
+	// When everybody's write is acknowledged, ours has arrived too.
+	if err := conn.Barrier(timeout); err != nil {
+		return err
+	}
+	said, _, _ := bytes.Cut(buf[len(buf)/2:], []byte{0})
+	fmt.Printf("%s, at %s\n", said, host.Name)
+	return nil
+}
+
+// connect takes a queue pair to where it can send.
+func connect(qp verbs.QP, peer card) error {
+	steps := []struct {
+		attr verbs.QPAttr
+		mask verbs.QPAttrMask
+	}{
+		{
+			verbs.QPAttr{State: verbs.QPSInit, Port: 1, Access: verbs.AccessRemoteWrite},
+			verbs.QPMaskState | verbs.QPMaskPKeyIndex | verbs.QPMaskPort | verbs.QPMaskAccess,
+		},
+		{
+			verbs.QPAttr{
+				State: verbs.QPSRTR, PathMTU: verbs.MTU1024, DestQPN: peer.QPN, MaxDestRdAtomic: 1, MinRNRTimer: 12,
+				AH: verbs.AHAttr{IsGlobal: true, DestGID: peer.GID, HopLimit: 64, Port: 1},
+			},
+			verbs.QPMaskState | verbs.QPMaskAV | verbs.QPMaskPathMTU | verbs.QPMaskDestQPN | verbs.QPMaskRQPSN |
+				verbs.QPMaskMaxDestRdAtomic | verbs.QPMaskMinRNRTimer,
+		},
+		{
+			verbs.QPAttr{State: verbs.QPSRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 1},
+			verbs.QPMaskState | verbs.QPMaskTimeout | verbs.QPMaskRetryCnt | verbs.QPMaskRNRRetry | verbs.QPMaskSQPSN | verbs.QPMaskMaxRdAtomic,
+		},
+	}
+	for _, s := range steps {
+		if err := qp.Modify(s.attr, s.mask); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complete waits for one completion, and fails with it.
+func complete(cq verbs.CQ) error {
+	var wc [1]verbs.WC
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
+		n, err := cq.Poll(wc[:])
+		if err != nil {
+			return err
+		}
+		if n == 1 {
+			if wc[0].Status != verbs.WCSuccess {
+				return fmt.Errorf("the write ended with %v", wc[0].Status)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("no completion after %v", timeout)
+}
