@@ -16,7 +16,7 @@ type Expect struct {
 	Memory string `yaml:"memory,omitempty" enum:"identical any"`
 	// Errors are the completion errors that must occur, and the only ones that
 	// may, by host pattern: {host0: [retry exceeded]}. Requests that are flushed
-	// behind one of them need not be named.
+	// because of one of them, at either end, need not be named.
 	Errors map[string][]string `yaml:"errors,omitempty"`
 	// Killed are the hosts that do not live to the end.
 	Killed []string `yaml:"killed,omitempty"`

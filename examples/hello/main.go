@@ -41,7 +41,7 @@ type card struct {
 	GID  verbs.GID
 	QPN  verbs.QPN
 	Addr uint64
-	RKey uint32
+	RKey verbs.RKey
 }
 
 const timeout = 10 * time.Second
@@ -63,11 +63,11 @@ func greet(conn *rank.Conn) error {
 	// The first half is what we say, the second what we are told.
 	buf := make([]byte, 128)
 	copy(buf, "hello from "+host.Name)
-	mr, err := pd.RegMR(buf, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+	mr, err := pd.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite})
 	if err != nil {
 		return err
 	}
-	cq, err := dev.CreateCQ(verbs.CQInit{Entries: 16})
+	cq, err := dev.CreateCQ(verbs.CQInit{Depth: 16})
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func greet(conn *rank.Conn) error {
 	}
 	_, err = qps[0].PostSend([]verbs.SendWR{{
 		Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{verbs.SGEOf(mr, 0, len(buf)/2)},
-		RemoteAddr: cards[0].Addr, RKey: cards[0].RKey,
+		Remote: verbs.Remote{Addr: cards[0].Addr, RKey: cards[0].RKey},
 	}})
 	if err != nil {
 		return err
@@ -138,20 +138,20 @@ func connect(qp verbs.QP, peer card) error {
 		mask verbs.QPAttrMask
 	}{
 		{
-			verbs.QPAttr{State: verbs.QPSInit, Port: 1, Access: verbs.AccessRemoteWrite},
-			verbs.QPMaskState | verbs.QPMaskPKeyIndex | verbs.QPMaskPort | verbs.QPMaskAccess,
+			verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: verbs.AccessRemoteWrite},
+			verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags,
 		},
 		{
 			verbs.QPAttr{
-				State: verbs.QPSRTR, PathMTU: verbs.MTU1024, DestQPN: peer.QPN, MaxDestRdAtomic: 1, MinRNRTimer: 12,
-				AH: verbs.AHAttr{IsGlobal: true, DestGID: peer.GID, HopLimit: 64, Port: 1},
+				State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: peer.QPN, MaxDestRdAtomic: 1, MinRNRTimer: 12,
+				AH: verbs.AHAttr{GRH: verbs.GRH{DGID: peer.GID, HopLimit: 64}, Port: 1},
 			},
-			verbs.QPMaskState | verbs.QPMaskAV | verbs.QPMaskPathMTU | verbs.QPMaskDestQPN | verbs.QPMaskRQPSN |
-				verbs.QPMaskMaxDestRdAtomic | verbs.QPMaskMinRNRTimer,
+			verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN |
+				verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer,
 		},
 		{
-			verbs.QPAttr{State: verbs.QPSRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 1},
-			verbs.QPMaskState | verbs.QPMaskTimeout | verbs.QPMaskRetryCnt | verbs.QPMaskRNRRetry | verbs.QPMaskSQPSN | verbs.QPMaskMaxRdAtomic,
+			verbs.QPAttr{State: verbs.QPStateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 1},
+			verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrSQPSN | verbs.QPAttrMaxQPRdAtomic,
 		},
 	}
 	for _, s := range steps {

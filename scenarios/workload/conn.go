@@ -103,9 +103,10 @@ func (c *conn) railOf(epoch int) *rail {
 	return c.n.rails[num%len(c.n.rails)]
 }
 
-// sent reports that all requests of this end are over.
+// sent reports that all requests of this end are over, notices included: the
+// peer may be waiting for one.
 func (c *conn) sent() bool {
-	return (c.out == nil || c.out.complete()) && (c.add == nil || c.add.complete())
+	return !c.sq.busy() && (c.out == nil || c.out.complete()) && (c.add == nil || c.add.complete())
 }
 
 // finished reports that the connection came to a good end.

@@ -42,16 +42,19 @@ func (c *conn) step() (moved bool, err error) {
 }
 
 func (c *conn) stepWaiting() error {
-	if c.peerOver || c.gone() {
+	if c.needless() {
 		return c.end()
 	}
-	if c.peerEpoch > c.epoch {
-		c.epoch = c.peerEpoch
+	if c.peerEpoch < c.epoch {
+		if c.saidDone {
+			return nil // whether there is to be another, the peer must say
+		}
+		if c.n.now < c.retryAt {
+			c.n.timer(c.retryAt)
+			return nil
+		}
 	}
-	if c.peerEpoch < c.epoch && c.n.now < c.retryAt {
-		c.n.timer(c.retryAt)
-		return nil
-	}
+	c.epoch = max(c.epoch, c.peerEpoch)
 	if err := c.open(); err != nil {
 		return err
 	}
@@ -59,9 +62,13 @@ func (c *conn) stepWaiting() error {
 	return nil
 }
 
+// needless reports that the connection is of no use any more: both ends are
+// done, or one has given up.
+func (c *conn) needless() bool { return c.saidDone && c.peerDone || c.peerOver || c.gone() }
+
 // stepCalling takes a queue pair that waits for its peer further.
 func (c *conn) stepCalling() error {
-	if c.peerOver || c.gone() || c.peerEpoch > c.epoch || c.broken {
+	if c.needless() || c.peerEpoch > c.epoch || c.broken {
 		return c.shut()
 	}
 	if c.state == connCalling {
@@ -127,13 +134,16 @@ func (c *conn) reportEnd() error {
 }
 
 // fail notes a completion with an error, the first of its epoch: those that
-// follow are flushed because of it.
+// follow are flushed because of it. To an end that is done it does not matter:
+// most likely the peer is done as well and its word is still on the way.
 func (c *conn) fail(status verbs.WCStatus) {
 	if c.broken || c.state == connDraining || c.state == connOver {
 		return
 	}
 	c.broken = true
-	c.n.log.failed(c.n.now, c.peer, c.rail.num, status)
+	if !c.saidDone {
+		c.n.log.failed(c.n.now, c.peer, c.rail.num, status)
+	}
 	c.wake()
 }
 
@@ -182,13 +192,10 @@ func (c *conn) stepDraining() error {
 	if err := c.closeQP(); err != nil {
 		return err
 	}
-	if c.saidDone && c.peerDone {
-		return c.end()
-	}
 	if !c.proven {
 		c.fruitless++
 	}
-	if c.peerOver || c.gone() || c.peerEpoch <= c.epoch && !c.again() {
+	if c.needless() || c.peerEpoch <= c.epoch && !c.saidDone && !c.again() {
 		return c.end()
 	}
 	backoff := time.Duration(0)

@@ -65,13 +65,13 @@ var headers = []struct {
 		func() header { return new(ReadRequest) },
 	},
 	{
-		"Terminate with reserved bits", "12041fff", &Terminate{Error: TermUntaggedMO, Reserved: 0x1fff},
+		"Terminate with reserved bits", "120418ff", &Terminate{Error: TermUntaggedMO, Reserved: 0x18ff},
 		func() header { return new(Terminate) },
 	},
 	{
-		"Terminate of siw with reserved bits", "2104fbff001ec140abcdef000000000000000000",
+		"Terminate of siw with reserved bits", "21041bff001ec140abcdef000000000000000000",
 		&Terminate{
-			Error: TermUntaggedMO, HasLength: true, HasDDP: true, Reserved: 0x1fff, Order: OrderSiw, SegmentLength: 30,
+			Error: TermUntaggedMO, HasLength: true, HasDDP: true, Reserved: 0x03ff, Order: OrderSiw, SegmentLength: 30,
 			DDP: tagged(OpWrite, 0xabcdef00, 0),
 		}, func() header { return new(Terminate) },
 	},

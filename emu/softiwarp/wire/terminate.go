@@ -129,7 +129,8 @@ func (t *Terminate) ParseOrder(b []byte, order TerminateOrder) (rest []byte, err
 }
 
 // GuessTerminateOrder says in which order a Terminate was written, by what can
-// be meant. Where M, D or R is set, it shows; else the error decides, since few
+// be meant. Where M, D or R is set, it shows (a reserved bit that is set can look
+// like one: ParseOrder is for who knows better); else the error decides, since few
 // of the swapped readings exist. "No room for reads" and "no common RTR" of MPA
 // are errors of the start-up, and numbers of RDMAP's afterwards: inOperation
 // says whether the start-up was over.

@@ -1,0 +1,160 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// conversation is what the two ends of a TCP connection said, whole.
+type conversation struct {
+	initiator, responder string // address and port
+	said                 map[string][]byte
+}
+
+// conversations puts the TCP streams of testdata/name together. The captures
+// hold every octet, in order, some twice.
+func conversations(t testing.TB, name string) (all []*conversation) {
+	t.Helper()
+	file, err := os.Open(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r, err := pcapgo.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, next := map[string]*conversation{}, map[string]uint32{}
+	for {
+		data, _, err := r.ReadPacketData()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := gopacket.NewPacket(data, r.LinkType(), gopacket.Default)
+		tcp, ok := p.Layer(layers.LayerTypeTCP).(*layers.TCP)
+		if !ok {
+			continue
+		}
+		net := p.NetworkLayer().NetworkFlow()
+		src, dst := fmt.Sprintf("%v:%d", net.Src(), tcp.SrcPort), fmt.Sprintf("%v:%d", net.Dst(), tcp.DstPort)
+		way := src + ">" + dst
+		if tcp.SYN {
+			next[way] = tcp.Seq + 1
+			if !tcp.ACK {
+				c := &conversation{initiator: src, responder: dst, said: map[string][]byte{}}
+				open[way], open[dst+">"+src] = c, c
+				all = append(all, c)
+			}
+			continue
+		}
+		b := tcp.Payload
+		if len(b) == 0 {
+			continue
+		}
+		if seen := int32(next[way] - tcp.Seq); seen < 0 {
+			t.Fatalf("%s: octets are missing before %d", name, tcp.Seq)
+		} else if b = b[min(int(seen), len(b)):]; len(b) > 0 {
+			open[way].said[src] = append(open[way].said[src], b...)
+			next[way] += uint32(len(b))
+		}
+	}
+}
+
+// TestEveryFPDUBetweenKernelsSurvives takes every octet that two kernels said to
+// each other apart, and puts it together again from what was understood.
+func TestEveryFPDUBetweenKernelsSurvives(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.pcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, count, stale, connections := 0, map[Opcode]int{}, 0, 0
+	for _, path := range paths {
+		files++
+		name := filepath.Base(path)
+		t.Run(name, func(t *testing.T) {
+			for _, c := range conversations(t, name) {
+				connections++
+				var request, reply StartFrame
+				first, err := request.Parse(c.said[c.initiator])
+				if err != nil || request.Reply {
+					t.Fatalf("request: %v, %+v", err, request)
+				}
+				second, err := reply.Parse(c.said[c.responder])
+				if err != nil || !reply.Reply {
+					t.Fatalf("reply: %v, %+v", err, reply)
+				}
+				if wantCRC := strings.HasPrefix(name, "siwcrc"); request.CRC != wantCRC || reply.CRC != wantCRC {
+					t.Errorf("CRC asked for: %v and %v, want %v", request.CRC, reply.CRC, wantCRC)
+				}
+				if _, _, ok := request.Split(); !ok {
+					t.Errorf("no enhanced data in %+v", request)
+				}
+				if got := append(request.Append(nil), first...); !bytes.Equal(got, c.said[c.initiator]) {
+					t.Error("request differs when written again")
+				}
+				if got := append(reply.Append(nil), second...); !bytes.Equal(got, c.said[c.responder]) {
+					t.Error("reply differs when written again")
+				}
+				stale += survive(t, FramingTo(&reply, &request), first, count)
+				stale += survive(t, FramingTo(&request, &reply), second, count)
+			}
+		})
+	}
+	want := map[Opcode]int{OpWrite: 48, OpReadRequest: 22, OpReadResponse: 44, OpSend: 240} // tshark counts the same
+	if fmt.Sprint(count) != fmt.Sprint(want) || stale != 12 || files != 10 || connections != 16 {
+		t.Errorf("%d files, %d connections, FPDUs %v, %d of them with stale pads", files, connections, count, stale)
+	}
+}
+
+// survive deframes one direction in pieces of an odd length, writes each FPDU
+// again from its parsed headers, and returns how many had a pad that is not
+// zero.
+func survive(t *testing.T, framing Framing, b []byte, count map[Opcode]int) (stale int) {
+	t.Helper()
+	d, framer := NewDeframer(framing), NewFramer(framing)
+	var out []byte
+	for rest := b; len(rest) > 0; {
+		n := min(333, len(rest))
+		for p := rest[:n]; len(p) > 0; {
+			f, r, ok := d.Next(p)
+			p = r
+			if !ok {
+				break
+			}
+			if framing.CRC != (f.Check == CheckGood) {
+				t.Errorf("FPDU at %d: CRC %v", f.At, f.Check)
+			}
+			if f.Pad != ([3]byte{}) {
+				stale++
+			}
+			var s Segment
+			if err := s.Parse(f.ULPDU); err != nil {
+				t.Fatalf("FPDU at %d: %v", f.At, err)
+			}
+			if !s.Control.Consistent() || s.Control.DDPVersion != DDPVersion || s.Control.RDMAPVersion != RDMAPVersion {
+				t.Errorf("FPDU at %d: %+v", f.At, s.Control)
+			}
+			count[s.Control.Opcode]++
+			f.ULPDU = s.Append(nil)
+			out = framer.AppendAgain(out, &f)
+		}
+		rest = rest[n:]
+	}
+	if !bytes.Equal(out, b) || d.Pending() != 0 {
+		t.Errorf("%d octets written again as %d, %d pending", len(b), len(out), d.Pending())
+	}
+	return stale
+}
