@@ -22,9 +22,24 @@ type Options struct {
 	Quirks []string
 	// Replay is the command that repeats the run, for its files and its result.
 	Replay string
+	// Netem has the kernel's netem do in namespaces what packets meet by chance,
+	// instead of the user-space switch: faster, and not the same for the same seed.
+	// What netem cannot do is an error, and so is a kernel without it.
+	Netem bool
+	// Ask, if not nil, makes a run in namespaces tell State what each rank is at,
+	// every time that something is received from it.
+	Ask   <-chan struct{}         `json:"-"`
+	State func(state []RankState) `json:"-"`
 	// Progress, if not nil, is told now and then how the run is getting on, always
 	// from the goroutine that runs it.
 	Progress func(Progress) `json:"-"`
+}
+
+// RankState is what a rank says of itself while it runs.
+type RankState struct {
+	Rank  int    `json:"rank"`
+	Host  string `json:"host"`
+	State string `json:"state"`
 }
 
 // Progress is how far a run has come.

@@ -25,6 +25,9 @@ func TestReferenceFollowsTypes(t *testing.T) {
 		t.Fatalf("%s has no line %q", docFile, marker)
 	}
 	golden(t, docFile, []byte(head+marker+reference(t)))
+	if example := readFile(t, "flap-short.yaml"); !strings.Contains(head, "```yaml\n"+string(example)+"```\n") {
+		t.Errorf("the example in %s is not flap-short.yaml", docFile)
+	}
 }
 
 // sections are the parts of a file, with the heading of each.

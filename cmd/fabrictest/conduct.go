@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -112,7 +113,10 @@ func (t *task) save() error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
 		return err
 	}
-	return os.WriteFile(name, text, 0o666)
+	if err := os.WriteFile(name, text, 0o666); err != nil {
+		return errors.Join(err, os.Remove(name)) // half of it is worse than none
+	}
+	return nil
 }
 
 func quote(s string) string {

@@ -26,6 +26,7 @@ type runOptions struct {
 	on      []string
 	out     string
 	json    bool
+	netem   bool
 	capture captureMode
 }
 
@@ -46,6 +47,8 @@ Every run leaves a folder with result.json, junit.xml, report.html, captures for
 Wireshark, and logs. --out says where; otherwise it is one of the last ` + strconv.Itoa(runsKept) + ` in the
 user's cache.
 
+While it runs in namespaces, SIGUSR1 makes it print what each rank is at.
+
 Exit codes: 0 everything held, 1 something did not, 2 called wrongly.`,
 		Example: `  fabrictest run
   fabrictest run 'loss-*' --on sim --seed 7      the same packets lost again, byte for byte
@@ -65,6 +68,7 @@ Exit codes: 0 everything held, 1 something did not, 2 called wrongly.`,
 	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
 	f.BoolVar(&o.json, "json", false, "print result.json instead of a table")
 	f.Var(&o.capture, "capture", "packets to capture: headers, full or none")
+	f.BoolVar(&o.netem, "netem", false, "in namespaces, let the kernel's netem impair links instead of the user-space switch")
 	o.overrides.flags(f)
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed("sim", "netns", "sim,netns"))
 	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(captureHeaders), string(captureFull), string(captureNone)))
@@ -104,6 +108,12 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	}
 	show := console.New(console.Config{Out: out, Status: cmd.ErrOrStderr(), Total: len(tasks), Names: names(tasks)})
 	defer show.Close()
+	ask, stopAsking := askedBySignal()
+	defer stopAsking()
+	for i := range tasks {
+		tasks[i].opts.Ask = ask
+		tasks[i].opts.State = func(all []lab.RankState) { tellState(show, &tasks[i], all) }
+	}
 	if why != "" {
 		show.Note("In simulation only: " + why)
 	}
@@ -164,7 +174,7 @@ func (o *runOptions) tasks(chosen []choice, tiers []scenarios.Tier, dir string, 
 			if !c.RunsOn(tier) {
 				continue
 			}
-			t := task{scenario: c.Scenario, tier: tier, opts: lab.Options{Seed: seed, Dir: dir, Quirks: o.quirks}}
+			t := task{scenario: c.Scenario, tier: tier, opts: lab.Options{Seed: seed, Dir: dir, Quirks: o.quirks, Netem: o.netem}}
 			t.opts.Replay = fmt.Sprintf("%s run %s --on %s%s", o.program, quote(c.given), tier, o.words(t.opts.SeedFor(c.Scenario)))
 			o.capture.options(&t.opts)
 			tasks = append(tasks, t)

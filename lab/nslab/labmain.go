@@ -25,7 +25,10 @@ func LabMain() error {
 		return fmt.Errorf("read the job: %w", err)
 	}
 	news := &newspaper{to: json.NewEncoder(os.NewFile(newsFD, "news"))}
-	job.Options.Progress = news.progress
+	job.Options.Progress, job.Options.State = news.progress, news.state
+	ask := make(chan struct{}, 1)
+	job.Options.Ask = ask
+	go onSignal(syscall.SIGUSR1, ask)
 	s, err := scenarios.Parse(job.Name+".yaml", []byte(job.Scenario))
 	if err != nil {
 		return err
@@ -44,6 +47,24 @@ func (n *newspaper) progress(p lab.Progress) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_ = n.to.Encode(labNews{Progress: &p}) // nobody may care; the result matters
+}
+
+func (n *newspaper) state(all []lab.RankState) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_ = n.to.Encode(labNews{State: all}) // as with progress
+}
+
+// onSignal asks for something on every signal; once is enough while nobody looks.
+func onSignal(s os.Signal, ask chan<- struct{}) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, s)
+	for range signals {
+		select {
+		case ask <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func (n *newspaper) result(r *report.Result) error {

@@ -1,6 +1,7 @@
 package nslab
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,15 +21,33 @@ import (
 // what the links counted.
 func (p *performance) observe(outcomes []launch.Outcome) (*lab.Observed, error) {
 	seen := &lab.Observed{Plan: p.Plan, Tier: scenarios.NetNS, Steps: p.steps, Hung: p.hung}
+	var errs []error
 	for i := range outcomes {
-		seen.Ranks = append(seen.Ranks, p.rankSeen(&outcomes[i]))
-		seen.Elapsed = max(seen.Elapsed, p.record.since(outcomes[i].Ended))
+		o := &outcomes[i]
+		var out rankOutcome
+		if o.Report != nil {
+			if err := json.Unmarshal(o.Report, &out); err != nil {
+				out = rankOutcome{Error: fmt.Sprintf("its report is damaged: %v", err)}
+			}
+		}
+		seen.Ranks = append(seen.Ranks, p.rankSeen(o, &out))
+		seen.Elapsed = max(seen.Elapsed, p.record.since(o.Ended))
+		errs = append(errs, unwritten(o, &out))
 	}
-	return seen, p.wires.observe(p.Fabric, seen)
+	return seen, errors.Join(append(errs, p.wires.observe(p.Fabric, seen))...)
+}
+
+// unwritten is what of a rank's files could not be written: a run without them is
+// not what was asked for, whatever the fabric did.
+func unwritten(o *launch.Outcome, out *rankOutcome) error {
+	if why := cmp.Or(out.Capture, o.Stdout.Error, o.Stderr.Error); why != "" {
+		return fmt.Errorf("rank %d on %s: %s", o.Rank, o.Host, why)
+	}
+	return nil
 }
 
 // rankSeen is what was seen of one rank.
-func (p *performance) rankSeen(o *launch.Outcome) lab.Rank {
+func (p *performance) rankSeen(o *launch.Outcome, out *rankOutcome) lab.Rank {
 	told := &p.record.ranks[o.Rank]
 	r := lab.Rank{
 		Rank: o.Rank, Host: o.Host, State: lab.Finished, Samples: told.samples, Marks: told.marks,

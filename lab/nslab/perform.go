@@ -1,11 +1,13 @@
 package nslab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,7 +53,11 @@ func perform(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*lab
 			return nil, err
 		}
 	}
-	if p.Stage, err = OpenStage(plan); err != nil {
+	open := OpenStage
+	if opts.Netem {
+		open = OpenNetem
+	}
+	if p.Stage, err = open(plan); err != nil {
 		return nil, err
 	}
 	defer p.Close() //nolint:errcheck // the kernel takes it all down with this process
@@ -98,6 +104,7 @@ func (p *performance) run(ctx context.Context) (*lab.Observed, error) {
 	}
 	var conducting sync.WaitGroup
 	conducting.Go(func() { p.conduct(running) })
+	conducting.Go(func() { p.tellState(running) })
 	outcomes, err := p.group.Wait()
 	stopped()
 	conducting.Wait()
@@ -112,4 +119,21 @@ func (p *performance) run(ctx context.Context) (*lab.Observed, error) {
 	broken := errors.Join(p.broken, p.still())
 	seen, err := p.observe(outcomes)
 	return seen, errors.Join(broken, err)
+}
+
+// tellState says what each rank is at, whenever it is asked.
+func (p *performance) tellState(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.opts.Ask:
+		}
+		all := []lab.RankState{}
+		for rank, state := range p.group.Dump(ctx) {
+			all = append(all, lab.RankState{Rank: rank, Host: p.Plan.Topology.Hosts[rank].Name, State: state})
+		}
+		slices.SortFunc(all, func(a, b lab.RankState) int { return cmp.Compare(a.Rank, b.Rank) })
+		p.opts.State(all)
+	}
 }

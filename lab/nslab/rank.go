@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
-	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/lab"
@@ -59,10 +57,14 @@ func RankMain() error {
 	if err != nil {
 		return err
 	}
-	rep, failed := runRank(conn)
+	var uncaptured error
+	rep, failed := runRank(conn, &uncaptured)
 	out := rankOutcome{Report: rep}
 	if failed != nil {
 		out.Error = failed.Error()
+	}
+	if uncaptured != nil {
+		out.Capture = uncaptured.Error()
 	}
 	text, err := json.Marshal(out)
 	if err == nil {
@@ -75,9 +77,13 @@ func RankMain() error {
 type rankOutcome struct {
 	Report *workload.Report `json:"report,omitempty"`
 	Error  string           `json:"error,omitempty"`
+	// Capture is why there is no capture, though one was wanted. It is no fault of
+	// the program's.
+	Capture string `json:"capture,omitempty"`
 }
 
-func runRank(conn *rank.Conn) (rep *workload.Report, err error) {
+// runRank runs the program of a rank; uncaptured is why there is no capture.
+func runRank(conn *rank.Conn, uncaptured *error) (rep *workload.Report, err error) {
 	var job rankJob
 	if err := json.Unmarshal(conn.Job(), &job); err != nil {
 		return nil, fmt.Errorf("job: %w", err)
@@ -86,7 +92,12 @@ func runRank(conn *rank.Conn) (rep *workload.Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	nics, done, err := openNICs(s, &job)
+	capture, err := newCapture(&job)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { *uncaptured = capture.close() }() // when no NIC uses it any more
+	nics, done, err := openNICs(s, &job, capture)
 	if err != nil {
 		return nil, err
 	}
@@ -132,8 +143,8 @@ func (o *orders) obey(order string, begin chan<- time.Duration) error {
 	return b.Break()
 }
 
-// openNICs opens the devices of a host. done closes them, and the capture.
-func openNICs(s *scenarios.Scenario, job *rankJob) (nics []workload.NIC, done func() error, err error) {
+// openNICs opens the devices of a host. done closes them.
+func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (nics []workload.NIC, done func() error, err error) {
 	var closers []func() error
 	closeAll := func() error {
 		errs := make([]error, 0, len(closers))
@@ -147,15 +158,6 @@ func openNICs(s *scenarios.Scenario, job *rankJob) (nics []workload.NIC, done fu
 			err = errors.Join(err, closeAll())
 		}
 	}()
-	var capture *pcaplink.Capture
-	if job.Capture != "" {
-		f, err := os.Create(job.Capture)
-		if err != nil {
-			return nil, nil, fmt.Errorf("capture: %w", err)
-		}
-		capture = pcaplink.NewCapture(f, pcaplink.Options{SnapLen: job.SnapLen, Epoch: time.Now(), Comment: job.Comment})
-		closers = append(closers, f.Close, capture.Close)
-	}
 	for _, n := range job.NICs {
 		cfg, err := lab.NICConfig(s, job.Host, job.Quirks...)
 		if err != nil {
@@ -163,7 +165,7 @@ func openNICs(s *scenarios.Scenario, job *rankJob) (nics []workload.NIC, done fu
 		}
 		cfg.Name, cfg.Addrs, cfg.NIC.LineRateBps = job.Host+"/"+n.Name, []netip.Addr{n.Addr}, n.RateBps
 		if capture != nil {
-			cfg.Decorate = func(l link.Waiter) link.Waiter { return capture.Wrap(cfg.Name, l).(link.Waiter) }
+			cfg.Decorate = func(l link.Waiter) link.Waiter { return capture.packets.Wrap(cfg.Name, l).(link.Waiter) }
 		}
 		dev, err := softroce.OnUDP(udplink.Config{}, cfg)
 		if err != nil {

@@ -29,8 +29,9 @@ type labJob struct {
 
 // labNews is a line that a lab process writes to its results descriptor.
 type labNews struct {
-	Progress *lab.Progress  `json:"progress,omitempty"`
-	Result   *report.Result `json:"result,omitempty"`
+	Progress *lab.Progress   `json:"progress,omitempty"`
+	State    []lab.RankState `json:"state,omitempty"`
+	Result   *report.Result  `json:"result,omitempty"`
 }
 
 const (
@@ -91,7 +92,10 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	if err != nil {
 		return nil, fmt.Errorf("start a lab process: %w", err)
 	}
-	result, nerr := readNews(news, opts.Progress)
+	ended := make(chan struct{})
+	go passOn(opts.Ask, cmd.Process, ended)
+	result, nerr := readNews(news, &opts)
+	close(ended)
 	werr := cmd.Wait()
 	switch {
 	case result != nil:
@@ -103,8 +107,20 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	}
 }
 
+// passOn asks the lab process what its ranks are at, whenever we are asked.
+func passOn(ask <-chan struct{}, lab *os.Process, ended <-chan struct{}) {
+	for {
+		select {
+		case <-ended:
+			return
+		case <-ask:
+			_ = lab.Signal(syscall.SIGUSR1) // it may end just now
+		}
+	}
+}
+
 // readNews reads what a lab process says until it ends.
-func readNews(from io.Reader, progress func(lab.Progress)) (result *report.Result, err error) {
+func readNews(from io.Reader, opts *lab.Options) (result *report.Result, err error) {
 	in := json.NewDecoder(io.LimitReader(from, maxNews))
 	for {
 		var n labNews
@@ -117,8 +133,10 @@ func readNews(from io.Reader, progress func(lab.Progress)) (result *report.Resul
 		switch {
 		case n.Result != nil:
 			result = n.Result
-		case n.Progress != nil && progress != nil:
-			progress(*n.Progress)
+		case n.Progress != nil && opts.Progress != nil:
+			opts.Progress(*n.Progress)
+		case n.State != nil && opts.State != nil:
+			opts.State(n.State)
 		}
 	}
 }

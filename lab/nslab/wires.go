@@ -3,6 +3,7 @@ package nslab
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -44,6 +45,8 @@ type wires struct {
 	plan     *lab.Plan
 	switches []*uswitch.Switch
 	epoch    time.Time // time 0 of the switches
+	// netem is the fabric where the kernel impairs instead; nil if it does not.
+	netem *netns.Fabric
 	// impairable says that something may come to happen at any port.
 	impairable bool
 	// ways are the two directions of each of the plan's ports, out and in; nil
@@ -84,6 +87,9 @@ func newWires(plan *lab.Plan, fabric *netns.Fabric) (w *wires, err error) {
 			return w, err
 		}
 	}
+	if err := w.cutInKernel(fabric); err != nil {
+		return w, err
+	}
 	for _, s := range w.switches {
 		w.run.Go(func() {
 			if err := s.Run(ctx); err != nil && ctx.Err() == nil {
@@ -92,6 +98,33 @@ func newWires(plan *lab.Plan, fabric *netns.Fabric) (w *wires, err error) {
 		})
 	}
 	return w, nil
+}
+
+// cutInKernel has whoever sends into the switches cut its super-packets, on
+// kernels that cannot show them uncut.
+func (w *wires) cutInKernel(fabric *netns.Fabric) error {
+	if uswitch.SeesSuperPackets() || len(w.switches) == 0 {
+		return nil
+	}
+	for i, ways := range w.ways {
+		if ways[lab.Out] == nil {
+			continue
+		}
+		cable := w.plan.Topology.Cables[w.plan.Ports[i].Cable]
+		for _, end := range []topology.Port{cable.A, cable.B} {
+			ns, device := fabric.Router(end.Node), fmt.Sprintf("port%d", end.Num)
+			if h := fabric.Host(end.Node); h != nil {
+				ns, device = h.NS, end.NIC
+			}
+			if ns == nil {
+				continue // a switch in user space, or a bridge, makes none itself
+			}
+			if err := ns.Do(func() error { return uswitch.CutInKernel(device) }); err != nil {
+				return fmt.Errorf("%v: %w", end, err)
+			}
+		}
+	}
+	return nil
 }
 
 // wireEnd is an interface in the core namespace, and the port at the other end
@@ -134,6 +167,9 @@ func (w *wires) begin(start time.Time) error {
 	for i := range w.ways {
 		p := &w.plan.Ports[i]
 		for d, cfg := range []*lab.Impairments{lab.Out: &p.Out, lab.In: &p.In} {
+			if w.netem != nil && len(cfg.Specs) > 0 {
+				errs = append(errs, w.setNetem(i, lab.Way(d), cfg.Specs))
+			}
 			if way := w.ways[i][d]; way != nil {
 				opts := ethernet.Options{Dissector: softroce.Dissector{}, Source: w.plan.Streams(i, lab.Way(d)), Start: start.Sub(w.epoch)}
 				errs = append(errs, way.begin(i, lab.Way(d), cfg.Config, opts))
@@ -147,6 +183,10 @@ func (w *wires) begin(start time.Time) error {
 func (w *wires) set(all []lab.Replace) error {
 	errs := make([]error, 0, len(all))
 	for _, r := range all {
+		if w.netem != nil {
+			errs = append(errs, w.setNetem(r.Port, r.Way, r.Specs))
+			continue
+		}
 		errs = append(errs, w.ways[r.Port][r.Way].set(r.Specs))
 	}
 	return errors.Join(errs...)

@@ -46,7 +46,7 @@ func (c *conn) stepWaiting() error {
 		return c.end()
 	}
 	if c.peerEpoch < c.epoch {
-		if c.saidDone {
+		if c.satisfied() {
 			return nil // whether there is to be another, the peer must say
 		}
 		if c.n.now < c.retryAt {
@@ -65,6 +65,11 @@ func (c *conn) stepWaiting() error {
 // needless reports that the connection is of no use any more: both ends are
 // done, or one has given up.
 func (c *conn) needless() bool { return c.saidDone && c.peerDone || c.peerOver || c.gone() }
+
+// satisfied reports that this end is done and owes the peer nothing: if the peer
+// misses anything, requests of its own fail. Only one whose messages are read
+// must tell the peer once more, on every connection, that they are there.
+func (c *conn) satisfied() bool { return c.saidDone && (c.out == nil || c.n.cfg.Op != OpRead) }
 
 // stepCalling takes a queue pair that waits for its peer further.
 func (c *conn) stepCalling() error {
@@ -195,10 +200,13 @@ func (c *conn) stepDraining() error {
 	if !c.proven {
 		c.fruitless++
 	}
-	if c.needless() || c.peerEpoch <= c.epoch && !c.saidDone && !c.again() {
+	if c.needless() || c.peerEpoch <= c.epoch && !c.satisfied() && !c.again() {
 		return c.end()
 	}
 	backoff := time.Duration(0)
+	if c.saidDone {
+		backoff = 2 * c.n.tick() // the peer's word that it is done may be on the way
+	}
 	if c.fruitless > 0 {
 		backoff = min(firstBackoff<<min(c.fruitless-1, 20), lastBackoff)
 	}

@@ -1,7 +1,6 @@
 package drive
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +25,8 @@ type Real struct {
 	in     []link.Datagram
 	out    Outbox
 	full   bool // the link did not take everything
+	// retryAt is when a full link is offered the rest.
+	retryAt mono.Time
 
 	// A program that answers every message at once has its acknowledgements
 	// leave with its answers: one system call for both, and the answer first.
@@ -37,6 +38,9 @@ type Real struct {
 	ownLead  bool          // the background goroutine leads
 	leadTill mono.Time     // when the leader wakes by itself
 	visited  mono.Time     // when an application last polled or waited
+	stirred  mono.Time     // when anything was last sent or received
+	dozing   bool          // the background goroutine waits for rouse
+	rouse    chan struct{}
 	closed   bool
 	done     chan struct{}
 	gone     chan struct{}
@@ -52,8 +56,13 @@ const (
 	// while applications lead.
 	nap = time.Millisecond
 	// longestWait bounds a leader's sleep, so that a deadline which moves nearer
-	// need not interrupt it unless it is nearer than this.
+	// need not interrupt it unless it is nearer than this. It does not while
+	// nothing has stirred for quiet: then one sleeps until something does.
 	longestWait = 50 * time.Millisecond
+	quiet       = time.Second
+	// deepAfter is how many naps in a row over the same leader's sleep make the
+	// background goroutine sleep too.
+	deepAfter = 64
 	// fullRetry is how soon a full link is offered the rest.
 	fullRetry = 20 * time.Microsecond
 	// rounds bounds how many batches one call takes in.
@@ -69,7 +78,7 @@ func NewReal(e Engine, l link.Waiter, start mono.Time) *Real {
 	r := &Real{
 		engine: e, link: l, epoch: time.Now().Add(-time.Duration(start)),
 		in: make([]link.Datagram, Batch), out: NewOutbox(l.MTU()), visited: start.Add(-idle),
-		lead: make(chan struct{}, 1), done: make(chan struct{}), gone: make(chan struct{}),
+		lead: make(chan struct{}, 1), rouse: make(chan struct{}, 1), done: make(chan struct{}), gone: make(chan struct{}),
 	}
 	r.holder, _ = e.(Holder)
 	r.lead <- struct{}{}
@@ -110,7 +119,8 @@ func (r *Real) Pump() {
 	if r.fresh {
 		r.fresh, r.talks = false, true
 	}
-	r.pump(r.Now())
+	r.stirred = r.Now()
+	r.pump(r.stirred)
 }
 
 // Found puts off sending for a program that is about to answer.
@@ -143,23 +153,36 @@ func (r *Real) pump(now mono.Time) {
 	}
 	r.owed = false
 	r.engine.Settle(now)
-	r.full = !r.out.Flush(now, r.engine, r.link)
+	r.flush(now)
 	// A leader asleep beyond the next deadline must hear of it. To wake one costs
 	// more than any packet that keeping others back may save.
 	if r.strictDeadline() < r.leadTill && len(r.lead) == 0 {
 		if r.holder != nil && r.holder.Release() {
-			r.full = !r.out.Flush(now, r.engine, r.link)
+			r.flush(now)
 		}
 		if at := r.strictDeadline(); at < r.leadTill {
 			r.leadTill = at
 			r.link.Wake()
 		}
 	}
+	if r.dozing && r.engine.Deadline() < r.leadTill {
+		r.wakeDozer()
+	}
+}
+
+func (r *Real) flush(now mono.Time) {
+	if r.full = !r.out.Flush(now, r.engine, r.link); r.full {
+		r.retryAt = now.Add(fullRetry)
+	}
 }
 
 // Progress takes in what has arrived.
 func (r *Real) Progress() {
 	r.visited = r.Now()
+	if r.ownLead && r.visited < r.leadTill {
+		r.leadTill = r.visited
+		r.link.Wake() // or the next packet would wake the background goroutine too
+	}
 	r.takeIn(r.visited)
 }
 
@@ -187,7 +210,7 @@ func (r *Real) takeIn(now mono.Time) {
 			r.engine.Input(now, &r.in[i])
 		}
 		if n > 0 {
-			r.owed = true
+			r.owed, r.stirred = true, now
 			r.engine.Settle(now)
 		}
 		if err != nil || n < len(r.in) {
@@ -202,83 +225,38 @@ func (r *Real) takeIn(now mono.Time) {
 // strictDeadline is the deadline that a leader must not sleep beyond. The
 // background goroutine sees to the others.
 func (r *Real) strictDeadline() mono.Time {
-	if r.holder != nil {
-		return r.holder.StrictDeadline()
+	at := mono.Never
+	if r.full {
+		at = r.retryAt
 	}
-	return r.engine.Deadline()
+	if r.holder != nil {
+		return min(at, r.holder.StrictDeadline())
+	}
+	return min(at, r.engine.Deadline())
 }
 
 // untilNext is how long a leader may sleep.
 func (r *Real) untilNext(now mono.Time) time.Duration {
-	d := min(longestWait, r.strictDeadline().Sub(now))
-	if r.full {
-		d = min(d, fullRetry)
+	at := r.strictDeadline()
+	if now.Sub(r.stirred) < quiet {
+		at = min(at, now.Add(longestWait))
 	}
-	return max(d, 0)
+	return max(at.Sub(now), 0)
 }
 
 // sleep waits for the network, holding the lead and giving up the lock.
 func (r *Real) sleep(d time.Duration) {
 	r.leadTill = r.Now().Add(d)
+	if r.leadTill == mono.Never {
+		d = -1
+	}
 	r.mu.Unlock()
-	err := r.link.WaitReadable(d)
-	if err != nil {
-		time.Sleep(min(d, time.Millisecond)) // closing; do not spin meanwhile
+	if err := r.link.WaitReadable(d); err != nil {
+		time.Sleep(time.Millisecond) // closing; do not spin meanwhile
 	}
 	r.lock()
 	r.leadTill = 0
-}
-
-// background leads while no application does.
-func (r *Real) background() {
-	defer close(r.gone)
-	for {
-		r.lock()
-		now := r.Now()
-		closed, active := r.closed, now.Sub(r.visited) < idle
-		if !closed && r.engine.Deadline() <= now.Add(-idle) {
-			r.pump(now) // whoever leads sleeps, and need not wake for it
-		}
-		r.mu.Unlock()
-		if closed {
-			return
-		}
-		if active { // whoever looks at the network also keeps the deadlines
-			r.pause(nap)
-			continue
-		}
-		select {
-		case <-r.lead:
-			r.backgroundLead()
-		case <-r.done:
-			return
-		default:
-			r.pause(nap)
-		}
-	}
-}
-
-// backgroundLead is one turn of the background goroutine at the lead.
-func (r *Real) backgroundLead() {
-	r.lock()
-	r.turn()
-	if !r.closed {
-		r.ownLead = true
-		r.sleep(r.untilNext(r.Now()))
-		r.ownLead = false
-		r.turn()
-	}
-	r.mu.Unlock()
-	r.lead <- struct{}{}
-}
-
-func (r *Real) pause(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-r.done:
-	}
+	r.wakeDozer()
 }
 
 // Close stops driving. Calls that wait return.
@@ -293,82 +271,4 @@ func (r *Real) Close() {
 	r.mu.Unlock()
 	r.link.Wake()
 	<-r.gone
-}
-
-// NewGate returns a place to wait.
-func (r *Real) NewGate(fmt.Stringer) Gate { return &realGate{r: r} }
-
-type realGate struct {
-	r       *Real
-	count   uint64        // notifications so far
-	waiting chan struct{} // closed by Notify; nil if nobody waits for it
-}
-
-// Notify wakes all who wait.
-func (g *realGate) Notify() {
-	g.count++
-	if g.waiting != nil {
-		close(g.waiting)
-		g.waiting = nil
-	}
-}
-
-// Wait waits at the lead if it can have it, otherwise for who has.
-func (g *realGate) Wait(timeout time.Duration) bool {
-	r := g.r
-	until := mono.Never
-	if timeout >= 0 {
-		until = r.Now().Add(timeout)
-	}
-	for before := g.count; g.count == before; {
-		now := r.Now()
-		r.visited = now
-		if r.owed {
-			r.Nothing() // the program has no more to say for now
-			continue
-		}
-		if now >= until || r.closed {
-			return false
-		}
-		select {
-		case <-r.lead:
-			r.sleep(min(r.untilNext(now), until.Sub(now)))
-			r.Progress()
-			if g.count != before {
-				r.Found()
-			}
-			if r.engine.Deadline() <= r.visited {
-				// What this gives to send is owed, and may wait for the program too.
-				r.engine.Tick(r.visited)
-				r.owed = true
-			}
-			r.lead <- struct{}{}
-		default:
-			g.follow(until.Sub(now))
-		}
-	}
-	return true
-}
-
-// follow waits until notified, or until the lead is free.
-func (g *realGate) follow(d time.Duration) {
-	r := g.r
-	if r.ownLead {
-		r.link.Wake() // we will lead instead
-	}
-	if g.waiting == nil {
-		g.waiting = make(chan struct{})
-	}
-	waiting := g.waiting
-	r.mu.Unlock()
-	t := time.NewTimer(min(d, longestWait))
-	select {
-	case <-waiting:
-	case <-r.lead:
-		r.lead <- struct{}{} // taken for good in the next turn
-	case <-t.C:
-	case <-r.done:
-	}
-	t.Stop()
-	r.lock()
 }

@@ -337,17 +337,69 @@ func TestCloseEndsWaits(t *testing.T) {
 }
 
 func TestAnIdleDriverSleeps(t *testing.T) {
+	for _, waiting := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := twoSides(t)
+			a.send("ping")
+			if !a.await(1, time.Second) {
+				t.Fatal("no answer")
+			}
+			if waiting {
+				go a.await(2, -1)
+			}
+			time.Sleep(2 * time.Second)
+			before := a.sleeps() + b.sleeps()
+			start := time.Now()
+			// In a bubble time goes on only when all sleep, and then to the next
+			// timer: nobody may have set one.
+			time.Sleep(time.Hour)
+			if n := a.sleeps() + b.sleeps() - before; n > 0 {
+				t.Errorf("waiting %v: woke %d times in an idle hour", waiting, n)
+			}
+			if took := time.Since(start); took != time.Hour {
+				t.Errorf("an hour took %v", took)
+			}
+			start = time.Now()
+			a.send("ping")
+			time.Sleep(nap)
+			if a.received() != 2 {
+				t.Errorf("waiting %v: after the hour an answer takes more than %v", waiting, time.Since(start))
+			}
+			a.stop()
+		})
+	}
+}
+
+func (s *side) sleeps() int {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	return s.p.waits
+}
+
+func (s *side) received() int {
+	s.r.Lock(CallPoll)
+	defer s.r.Unlock()
+	return len(s.e.got)
+}
+
+// A device whose leader sleeps for long is looked after again as soon as the
+// leader leaves.
+func TestTheBackgroundTakesOverFromALeaderThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := twoSides(t)
-		time.Sleep(100 * time.Millisecond)
-		a.p.mu.Lock()
-		before := a.p.waits
-		a.p.mu.Unlock()
-		time.Sleep(time.Second)
-		a.p.mu.Lock()
-		defer a.p.mu.Unlock()
-		if per := a.p.waits - before; per > 25 {
-			t.Errorf("woke %d times in an idle second", per)
+		a, b := twoSides(t)
+		left := make(chan struct{})
+		go func() { a.await(1, -1); close(left) }()
+		time.Sleep(5 * time.Second)
+		b.send("data") // for which a's program waits; then it never looks again
+		<-left
+		time.Sleep(10 * time.Millisecond)
+		start := time.Now()
+		b.send("ping")
+		if !b.await(1, time.Second) {
+			t.Fatal("no answer")
+		}
+		if took := time.Since(start); took > nap {
+			t.Errorf("answer took %v", took)
 		}
 	})
 }
@@ -417,8 +469,12 @@ func TestAcknowledgementsLeaveWithTheAnswersOfAProgramThatTalks(t *testing.T) {
 		a.start()
 		defer a.stop()
 		a.acknowledge()
-		say := func(what string) { a.p.in <- []byte(what) }
+		say := func(what string) {
+			synctest.Wait() // the background goroutine has seen that the program looks
+			a.p.in <- []byte(what)
+		}
 
+		a.poll() // the program begins to look
 		say("1")
 		a.found(t)
 		if got := peer.waiting(); len(got) != 1 {

@@ -1,0 +1,86 @@
+package drive
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// NewGate returns a place to wait.
+func (r *Real) NewGate(fmt.Stringer) Gate { return &realGate{r: r} }
+
+type realGate struct {
+	r       *Real
+	count   uint64        // notifications so far
+	waiting chan struct{} // closed by Notify; nil if nobody waits for it
+}
+
+// Notify wakes all who wait.
+func (g *realGate) Notify() {
+	g.count++
+	if g.waiting != nil {
+		close(g.waiting)
+		g.waiting = nil
+	}
+}
+
+// Wait waits at the lead if it can have it, otherwise for who has.
+func (g *realGate) Wait(timeout time.Duration) bool {
+	r := g.r
+	until := mono.Never
+	if timeout >= 0 {
+		until = r.Now().Add(timeout)
+	}
+	for before := g.count; g.count == before; {
+		now := r.Now()
+		r.visited = now
+		if r.owed {
+			r.Nothing() // the program has no more to say for now
+			continue
+		}
+		if now >= until || r.closed {
+			return false
+		}
+		select {
+		case <-r.lead:
+			r.sleep(min(r.untilNext(now), until.Sub(now)))
+			r.Progress()
+			if g.count != before {
+				r.Found()
+			}
+			if r.engine.Deadline() <= r.visited {
+				// What this gives to send is owed, and may wait for the program too.
+				r.engine.Tick(r.visited)
+				r.owed = true
+			}
+			r.lead <- struct{}{}
+		default:
+			g.follow(until.Sub(now))
+		}
+	}
+	return true
+}
+
+// follow waits until notified, or until the lead is free.
+func (g *realGate) follow(d time.Duration) {
+	r := g.r
+	if r.ownLead {
+		r.link.Wake() // we will lead instead
+	}
+	if g.waiting == nil {
+		g.waiting = make(chan struct{})
+	}
+	waiting := g.waiting
+	r.mu.Unlock()
+	t := time.NewTimer(d)
+	select {
+	case <-waiting:
+	case <-r.lead:
+		r.lead <- struct{}{} // taken for good in the next turn
+	case <-t.C:
+	case <-r.done:
+	}
+	t.Stop()
+	r.lock()
+}

@@ -1,0 +1,50 @@
+package nslab
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/report"
+)
+
+// Where the kernel has netem it is used; where it has not, the result says so and
+// what to do.
+func TestNetemInPlaceOfTheSwitch(t *testing.T) {
+	r := run(t, `
+fabric: {kind: pair}
+impair: [{way: out, loss: 5%}]
+workload: {kind: stream, op: send, messages: 200, bytes: 1KiB, timeout: 4ms}
+expect: {retransmits: {min: 1}}
+`, lab.Options{Netem: true})
+	for _, c := range netns.Probe() {
+		if c.Name == "netem" && c.State != netns.Yes {
+			if r.Verdict != report.Broken || !strings.Contains(r.Reason, "netem") {
+				t.Fatalf("without netem: %s: %s", r.Verdict, r.Reason)
+			}
+			return
+		}
+	}
+	passed(t, r)
+	if lost := r.Links[0].Lost["kernel"]; lost == 0 {
+		t.Errorf("netem lost nothing: %+v", r.Links)
+	}
+}
+
+func TestNetemRefusesWhatItCannotDo(t *testing.T) {
+	for text, want := range map[string]string{
+		"events: [{on: [host0], nth: 3, do: drop}]":                                "one exact packet",
+		"impair: [{way: in, loss: 5%}]":                                            "nothing to what it receives",
+		"impair: [{way: out, rate: 1Gbit}]":                                        "loss, delay, jitter",
+		"faults: [{at: 1ms, for: 1ms, do: partition, groups: [[host0], [host1]]}]": "keep hosts apart",
+	} {
+		r := run(t, text+`
+fabric: {kind: pair}
+workload: {kind: pingpong, messages: 10}
+`, lab.Options{Netem: true})
+		if r.Verdict != report.Broken || !strings.Contains(r.Reason+r.Detail, want) {
+			t.Errorf("%s: %s: %s %s; want %q", text, r.Verdict, r.Reason, r.Detail, want)
+		}
+	}
+}
