@@ -56,14 +56,7 @@ func (p *performance) rankSeen(o *launch.Outcome, out *rankOutcome) lab.Rank {
 	if !o.RSSBound { // a bound says little about the rank
 		r.MemoryKiB = o.MaxRSS >> 10
 	}
-	var out rankOutcome
-	if o.Report != nil {
-		if err := json.Unmarshal(o.Report, &out); err != nil {
-			r.State, r.Err = lab.Errored, fmt.Errorf("its report is damaged: %w", err)
-			return r
-		}
-		r.Report = out.Report
-	}
+	r.Report = out.Report
 	switch {
 	case o.State == launch.Killed:
 		r.State = lab.Killed

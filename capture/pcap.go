@@ -1,0 +1,93 @@
+package capture
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+// record is one packet as a file holds it.
+type record struct {
+	iface     int
+	time      time.Time // zero if the file does not say
+	data      []byte    // valid until the next record is read
+	length    int       // on the wire
+	comments  []string
+	direction Direction
+}
+
+// source is a file of either format.
+type source interface {
+	next(*record) error
+	interfaces() []Interface
+	// hosts returns the names of addresses that the file gives.
+	hosts() *names
+	comment() string
+}
+
+// Magic numbers of pcap, as a little-endian reader sees them.
+const (
+	magicMicro        = 0xA1B2C3D4
+	magicNano         = 0xA1B23C4D
+	magicMicroSwapped = 0xD4C3B2A1
+	magicNanoSwapped  = 0x4D3CB2A1
+)
+
+const (
+	pcapHeaderLen = 24
+	pcapRecordLen = 16
+)
+
+// pcapFile is a file of the classic format.
+type pcapFile struct {
+	in    *input
+	order binary.ByteOrder
+	nano  bool
+	ifs   [1]Interface
+	named names
+}
+
+func openPcap(in *input, magic uint32) (*pcapFile, error) {
+	f := &pcapFile{in: in, order: binary.LittleEndian, nano: magic == magicNano || magic == magicNanoSwapped}
+	if magic == magicMicroSwapped || magic == magicNanoSwapped {
+		f.order = binary.BigEndian
+	}
+	b, err := in.read(pcapHeaderLen)
+	if err != nil {
+		return nil, fmt.Errorf("header of a pcap file: %w", within(err))
+	}
+	if major := f.order.Uint16(b[4:]); major != 2 {
+		return nil, fmt.Errorf("pcap file of version %d: only version 2 is known", major)
+	}
+	// The upper bits of the link type speak of check sequences.
+	f.ifs[0] = Interface{LinkType: LinkType(f.order.Uint32(b[20:]) & 0xFFFF)}
+	return f, nil
+}
+
+func (f *pcapFile) interfaces() []Interface { return f.ifs[:] }
+func (f *pcapFile) hosts() *names           { return &f.named }
+func (f *pcapFile) comment() string         { return "" }
+
+func (f *pcapFile) next(r *record) error {
+	b, err := f.in.read(pcapRecordLen)
+	if err != nil {
+		return err
+	}
+	sec, frac := f.order.Uint32(b), f.order.Uint32(b[4:])
+	kept, length := f.order.Uint32(b[8:]), f.order.Uint32(b[12:])
+	if kept > maxPacketLen {
+		return fmt.Errorf("a packet claims %d bytes; no more than %d are believed", kept, maxPacketLen)
+	}
+	perSecond, unit := uint32(1e6), uint32(1e3)
+	if f.nano {
+		perSecond, unit = 1e9, 1
+	}
+	if frac >= perSecond {
+		return fmt.Errorf("a timestamp has %d parts of a second; %d make one", frac, perSecond)
+	}
+	*r = record{time: time.Unix(int64(sec), int64(frac*unit)).UTC(), length: max(int(length), int(kept))}
+	if r.data, err = f.in.read(int(kept)); err != nil && kept > 0 {
+		return within(err)
+	}
+	return nil
+}

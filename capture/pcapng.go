@@ -1,0 +1,290 @@
+package capture
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Block types of pcapng.
+const (
+	blockSection   = 0x0A0D0D0A
+	blockInterface = 1
+	blockOldPacket = 2
+	blockSimple    = 3
+	blockNames     = 4
+	blockEnhanced  = 6
+
+	sectionMagic = 0x1A2B3C4D
+)
+
+// Options that are looked at.
+const (
+	optionEnd         = 0
+	optionComment     = 1
+	optionName        = 2 // of an interface
+	optionFlags       = 2 // of a packet
+	optionDescription = 3
+	optionResolution  = 9
+	optionOffset      = 14
+)
+
+// pcapngFile is a file of the newer format.
+type pcapngFile struct {
+	in    *input
+	order binary.ByteOrder
+	ifs   []ngInterface
+	list  []Interface // what interfaces returns
+	named names
+	note  string
+}
+
+// ngInterface is an interface with what its timestamps mean.
+type ngInterface struct {
+	perSecond uint64
+	offset    int64 // seconds
+	snap      uint32
+}
+
+func openPcapng(in *input) (*pcapngFile, error) {
+	f := &pcapngFile{in: in, order: binary.LittleEndian}
+	head, err := in.read(8)
+	if err != nil {
+		return nil, fmt.Errorf("header of a pcapng file: %w", within(err))
+	}
+	if err := f.section(binary.LittleEndian.Uint32(head[4:])); err != nil {
+		return nil, fmt.Errorf("header of a pcapng file: %w", err)
+	}
+	return f, nil
+}
+
+func (f *pcapngFile) interfaces() []Interface { return f.list }
+func (f *pcapngFile) hosts() *names           { return &f.named }
+func (f *pcapngFile) comment() string         { return f.note }
+
+// next passes over blocks until there is a packet.
+func (f *pcapngFile) next(r *record) error {
+	for {
+		head, err := f.in.read(8)
+		if err != nil {
+			return err
+		}
+		kind, length := f.order.Uint32(head), f.order.Uint32(head[4:])
+		if kind == blockSection { // its byte order is yet to be found
+			if err := f.section(length); err != nil {
+				return err
+			}
+			continue
+		}
+		if length < 12 || length%4 != 0 {
+			return fmt.Errorf("a block of type %#x claims %d bytes, which none can have", kind, length)
+		}
+		switch kind {
+		case blockInterface, blockNames, blockOldPacket, blockSimple, blockEnhanced:
+			body, err := f.body(kind, length)
+			if err != nil {
+				return err
+			}
+			found, err := f.block(kind, body, r)
+			if found || err != nil {
+				return err
+			}
+		default:
+			if err := f.in.skip(int64(length) - 8); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// body reads the rest of a block and returns it without the second length,
+// which must be the first again.
+func (f *pcapngFile) body(kind, length uint32) ([]byte, error) {
+	if length > maxBlockLen {
+		return nil, fmt.Errorf("a block of type %#x claims %d bytes; no more than %d are believed", kind, length, maxBlockLen)
+	}
+	b, err := f.in.read(int(length) - 8)
+	if err != nil {
+		return nil, within(err)
+	}
+	end := len(b) - 4
+	if again := f.order.Uint32(b[end:]); again != length {
+		return nil, fmt.Errorf("a block of type %#x begins with length %d and ends with length %d", kind, length, again)
+	}
+	return b[:end], nil
+}
+
+// section reads a section header, of which the first eight octets have been
+// read. Interfaces and names are those of one section.
+func (f *pcapngFile) section(rawLength uint32) error {
+	magic, err := f.in.read(4)
+	if err != nil {
+		return within(err)
+	}
+	var raw [4]byte
+	f.order.PutUint32(raw[:], rawLength)
+	switch uint32(sectionMagic) {
+	case binary.LittleEndian.Uint32(magic):
+		f.order = binary.LittleEndian
+	case binary.BigEndian.Uint32(magic):
+		f.order = binary.BigEndian
+	default:
+		return errors.New("a section of unknown byte order")
+	}
+	length := f.order.Uint32(raw[:])
+	if length < 28 || length%4 != 0 {
+		return fmt.Errorf("a section header claims %d bytes, which none can have", length)
+	}
+	body, err := f.body(blockSection, length-4) // the magic has been read
+	if err != nil {
+		// The length at its end counts the magic.
+		if body, err = f.sectionBody(length, err); err != nil {
+			return err
+		}
+	}
+	if major := f.order.Uint16(body); major != 1 {
+		return fmt.Errorf("a section of version %d: only version 1 is known", major)
+	}
+	f.ifs, f.list, f.named, f.note = f.ifs[:0], f.list[:0], names{}, ""
+	return f.options(body[12:], func(code uint16, value []byte) error {
+		if code == optionComment && f.note == "" {
+			f.note = string(value)
+		}
+		return nil
+	})
+}
+
+func (f *pcapngFile) block(kind uint32, b []byte, r *record) (found bool, err error) {
+	switch kind {
+	case blockInterface:
+		return false, f.describe(b)
+	case blockNames:
+		return false, f.named.block(b, f.order)
+	case blockEnhanced, blockOldPacket:
+		return true, f.enhanced(kind, b, r)
+	}
+	return true, f.simple(b, r)
+}
+
+// describe adds an interface.
+func (f *pcapngFile) describe(b []byte) error {
+	if len(b) < 8 {
+		return errors.New("an interface description is too short")
+	}
+	if len(f.ifs) == maxInterfaces {
+		return fmt.Errorf("more than %d interfaces in a section", maxInterfaces)
+	}
+	ng := ngInterface{perSecond: 1e6, snap: f.order.Uint32(b[4:])}
+	shown := Interface{Index: len(f.ifs), LinkType: LinkType(f.order.Uint16(b))}
+	err := f.options(b[8:], func(code uint16, value []byte) error {
+		switch {
+		case code == optionName:
+			shown.Name = string(value)
+		case code == optionDescription:
+			shown.Description = string(value)
+		case code == optionOffset && len(value) == 8:
+			ng.offset = int64(f.order.Uint64(value))
+		case code == optionResolution && len(value) == 1:
+			var ok bool
+			if ng.perSecond, ok = resolution(value[0]); !ok {
+				return fmt.Errorf("interface %q has a clock of resolution %#x", shown.Name, value[0])
+			}
+		}
+		return nil
+	})
+	f.ifs, f.list = append(f.ifs, ng), append(f.list, shown)
+	return err
+}
+
+// resolution returns the ticks a second of an interface's clock.
+func resolution(v uint8) (perSecond uint64, ok bool) {
+	exp := v & 0x7F
+	if v&0x80 != 0 {
+		return 1 << exp, exp < 64
+	}
+	perSecond = 1
+	for range min(exp, 20) {
+		perSecond *= 10
+	}
+	return perSecond, exp < 20
+}
+
+// enhanced reads a packet block, or one of its predecessor, which only packs
+// the number of the interface otherwise.
+func (f *pcapngFile) enhanced(kind uint32, b []byte, r *record) error {
+	if len(b) < 20 {
+		return errors.New("a packet block is too short")
+	}
+	iface := f.order.Uint32(b)
+	if kind == blockOldPacket {
+		iface = uint32(f.order.Uint16(b))
+	}
+	if int64(iface) >= int64(len(f.ifs)) {
+		return fmt.Errorf("a packet of interface %d: the section has %d", iface, len(f.ifs))
+	}
+	ticks := uint64(f.order.Uint32(b[4:]))<<32 | uint64(f.order.Uint32(b[8:]))
+	kept, length := f.order.Uint32(b[12:]), f.order.Uint32(b[16:])
+	b = b[20:]
+	if int64(kept) > int64(len(b)) {
+		return fmt.Errorf("a packet claims %d bytes in a block of %d", kept, len(b))
+	}
+	*r = record{
+		iface: int(iface), time: f.ifs[iface].at(ticks),
+		data: b[:kept:kept], length: max(int(length), int(kept)),
+	}
+	return f.options(b[min((int(kept)+3)&^3, len(b)):], func(code uint16, value []byte) error {
+		switch {
+		case code == optionComment && len(r.comments) < maxComments:
+			r.comments = append(r.comments, string(value))
+		case code == optionFlags && len(value) == 4:
+			r.direction = Direction(f.order.Uint32(value) & 3)
+		}
+		return nil
+	})
+}
+
+func (f *pcapngFile) simple(b []byte, r *record) error {
+	if len(f.ifs) == 0 || len(b) < 4 {
+		return errors.New("a simple packet block without an interface or a length")
+	}
+	length := f.order.Uint32(b)
+	kept := min(int64(length), int64(len(b)-4))
+	if snap := f.ifs[0].snap; snap != 0 {
+		kept = min(kept, int64(snap))
+	}
+	*r = record{data: b[4 : 4+kept : 4+kept], length: max(int(length), int(kept))}
+	return nil
+}
+
+// at is the date of ticks; none if it is beyond what can be said.
+func (i *ngInterface) at(ticks uint64) time.Time {
+	hi, lo := bits.Mul64(ticks%i.perSecond, 1e9)
+	nano, _ := bits.Div64(hi, lo, i.perSecond) // hi < perSecond, since the factor is
+	sec := ticks / i.perSecond
+	if sec > math.MaxInt32<<8 || i.offset > math.MaxInt32<<8 || i.offset < -math.MaxInt32<<8 {
+		return time.Time{}
+	}
+	return time.Unix(int64(sec)+i.offset, int64(nano)).UTC()
+}
+
+// options calls do for every option in b.
+func (f *pcapngFile) options(b []byte, do func(code uint16, value []byte) error) error {
+	for len(b) >= 4 {
+		code, n := f.order.Uint16(b), int(f.order.Uint16(b[2:]))
+		b = b[4:]
+		if code == optionEnd {
+			return nil
+		}
+		if n > len(b) {
+			return fmt.Errorf("option %d claims %d bytes, %d are left", code, n, len(b))
+		}
+		if err := do(code, b[:n]); err != nil {
+			return err
+		}
+		b = b[min((n+3)&^3, len(b)):]
+	}
+	return nil
+}
