@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/netns"
 )
 
 // inUserNS marks a test process that already runs in a user namespace.
@@ -19,7 +21,11 @@ const inUserNS = "FABRICTEST_NSTEST_USERNS"
 // Unavailable says why this process cannot make network namespaces; nil if it
 // can.
 var Unavailable = sync.OnceValue(func() error {
-	return onOwnThread(func() error { return unix.Unshare(unix.CLONE_NEWNET) })
+	ns, err := netns.New()
+	if err != nil {
+		return err
+	}
+	return ns.Close()
 })
 
 // Main is a TestMain for packages that use Pair. An ordinary user may make

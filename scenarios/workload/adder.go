@@ -17,8 +17,13 @@ type adder struct {
 	posted  int // over all epochs
 	done    int // completed
 	settled int // completed or lost
-	last    uint64
-	fetched bool // last has been
+	words   []seenWord
+}
+
+// seenWord is what is known of a word of the peer's: it has one on each rail.
+type seenWord struct {
+	done int    // atomics of ours that have completed
+	last uint64 // what the last one found
 }
 
 const (
@@ -50,10 +55,12 @@ func (a *adder) settle(n int) {
 	a.settled = n + 1
 	at := a.result(n)
 	got := binary.LittleEndian.Uint64(a.c.mem.buf[at:])
-	if a.fetched && got <= a.last || got < uint64(a.done-1) {
-		a.c.violation("atomic %d found %d in the peer's word, after it had added to %d", n, got, a.last)
+	w := &a.words[a.c.rail.num]
+	if w.done > 0 && got <= w.last || got < uint64(w.done) {
+		a.c.violation("atomic %d found %d in the peer's word, after one before it had added to %d", n, got, w.last)
 	}
-	a.last, a.fetched = got, true
+	w.done++
+	w.last = got
 }
 
 // resume gives up on atomics whose fate is not known.

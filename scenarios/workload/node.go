@@ -156,7 +156,7 @@ func (n *node) addConn(e edge, me int) {
 		c.in = &consumer{content: key(1 - me), c: c, total: total, size: n.cfg.Bytes}
 	}
 	if n.adds {
-		c.add = &adder{c: c, total: e.messages[me]}
+		c.add = &adder{c: c, total: e.messages[me], words: make([]seenWord, len(n.rank.NICs))}
 	}
 	n.conns = append(n.conns, c)
 	n.byEdge[e.id] = c

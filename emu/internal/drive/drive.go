@@ -18,7 +18,8 @@ type Engine interface {
 	// Settle hands on what inputs and calls have caused: events, completions.
 	Settle(now mono.Time)
 	// Output fills ds with what is to be sent. Fewer than fit mean that there is
-	// no more.
+	// no more. The payloads lie in the buffers that ds brings, those of a
+	// NewBatch one behind the other.
 	Output(now mono.Time, ds []link.Datagram) int
 	Tick(now mono.Time)
 	Deadline() mono.Time
@@ -110,16 +111,14 @@ func (n Name) String() string { return string(n) }
 // Batch is how many datagrams a driver moves at a time.
 const Batch = 64
 
-// NewBatch returns datagrams with room for packets of up to mtu bytes, or of a
-// jumbo frame if that is less: engines grow what they fill with more.
+// NewBatch returns datagrams for an engine to fill. The first one's buffer has
+// room for all of them if they are of up to mtu bytes, or of a jumbo frame if
+// that is less: an engine lays packets one behind the other, so that a link which
+// joins them need not gather them, and grows what does not fit.
 func NewBatch(mtu int) []link.Datagram {
 	const jumbo = 9216
-	mtu = min(mtu, jumbo)
 	ds := make([]link.Datagram, Batch)
-	room := make([]byte, Batch*mtu)
-	for i := range ds {
-		ds[i].Payload = room[i*mtu : i*mtu : (i+1)*mtu]
-	}
+	ds[0].Payload = make([]byte, 0, Batch*min(mtu, jumbo))
 	return ds
 }
 

@@ -81,6 +81,7 @@ func (n *NIC) outputMADs(ds []link.Datagram) int {
 		}
 		n.buildMAD(&ds[filled], &m)
 		filled++
+		layBehind(ds, filled)
 	}
 	for filled < len(ds) && len(n.cnps) > 0 {
 		c, _ := popFront(&n.cnps)
@@ -89,6 +90,7 @@ func (n *NIC) outputMADs(ds []link.Datagram) int {
 		}
 		n.buildCNP(&ds[filled], &c.path, c.pkey, c.qpn)
 		filled++
+		layBehind(ds, filled)
 	}
 	return filled
 }

@@ -12,9 +12,9 @@ import (
 const turn = 64
 
 // Output fills ds with datagrams that are ready to leave and reports how many.
-// Payload buffers are reused: give each the capacity of a full packet. A driver
-// calls Output as long as it fills ds, but may stop earlier when its link is
-// full.
+// Payload buffers are reused: give each the capacity of a full packet, or the
+// first that of all, which then lie one behind the other. A driver calls Output
+// as long as it fills ds, but may stop earlier when its link is full.
 func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	filled := n.outputMADs(ds)
 	for filled < len(ds) {
@@ -29,6 +29,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 				continue // its address is gone: lost
 			}
 			filled++
+			layBehind(ds, filled)
 		}
 		if quota == 0 || filled == len(ds) {
 			n.active.push(q)
@@ -44,6 +45,16 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	}
 	n.Count.Sent += uint64(filled)
 	return filled
+}
+
+// layBehind gives ds[i] the rest of the buffer before it, if a packet fits.
+func layBehind(ds []link.Datagram, i int) {
+	if i == len(ds) {
+		return
+	}
+	if b := ds[i-1].Payload; cap(b)-len(b) >= wire.MaxPacketLen {
+		ds[i].Payload = b[len(b):len(b)]
+	}
 }
 
 // emit builds the QP's next packet, if it has one: congestion news before
