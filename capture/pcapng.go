@@ -55,7 +55,7 @@ func openPcapng(in *input) (*pcapngFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("header of a pcapng file: %w", within(err))
 	}
-	if err := f.section(binary.LittleEndian.Uint32(head[4:])); err != nil {
+	if err := f.section([4]byte(head[4:])); err != nil {
 		return nil, fmt.Errorf("header of a pcapng file: %w", err)
 	}
 	return f, nil
@@ -74,7 +74,7 @@ func (f *pcapngFile) next(r *record) error {
 		}
 		kind, length := f.order.Uint32(head), f.order.Uint32(head[4:])
 		if kind == blockSection { // its byte order is yet to be found
-			if err := f.section(length); err != nil {
+			if err := f.section([4]byte(head[4:])); err != nil {
 				return err
 			}
 			continue
@@ -84,7 +84,7 @@ func (f *pcapngFile) next(r *record) error {
 		}
 		switch kind {
 		case blockInterface, blockNames, blockOldPacket, blockSimple, blockEnhanced:
-			body, err := f.body(kind, length)
+			body, err := f.body(kind, length, 8)
 			if err != nil {
 				return err
 			}
@@ -100,13 +100,13 @@ func (f *pcapngFile) next(r *record) error {
 	}
 }
 
-// body reads the rest of a block and returns it without the second length,
-// which must be the first again.
-func (f *pcapngFile) body(kind, length uint32) ([]byte, error) {
+// body reads the rest of a block, of which some octets have been read, and
+// returns it without the second length, which must be the first again.
+func (f *pcapngFile) body(kind, length uint32, read int) ([]byte, error) {
 	if length > maxBlockLen {
 		return nil, fmt.Errorf("a block of type %#x claims %d bytes; no more than %d are believed", kind, length, maxBlockLen)
 	}
-	b, err := f.in.read(int(length) - 8)
+	b, err := f.in.read(int(length) - read)
 	if err != nil {
 		return nil, within(err)
 	}
@@ -117,15 +117,13 @@ func (f *pcapngFile) body(kind, length uint32) ([]byte, error) {
 	return b[:end], nil
 }
 
-// section reads a section header, of which the first eight octets have been
-// read. Interfaces and names are those of one section.
-func (f *pcapngFile) section(rawLength uint32) error {
+// section reads a section header, of which type and length have been read.
+// Interfaces and names are those of one section.
+func (f *pcapngFile) section(rawLength [4]byte) error {
 	magic, err := f.in.read(4)
 	if err != nil {
 		return within(err)
 	}
-	var raw [4]byte
-	f.order.PutUint32(raw[:], rawLength)
 	switch uint32(sectionMagic) {
 	case binary.LittleEndian.Uint32(magic):
 		f.order = binary.LittleEndian
@@ -134,16 +132,13 @@ func (f *pcapngFile) section(rawLength uint32) error {
 	default:
 		return errors.New("a section of unknown byte order")
 	}
-	length := f.order.Uint32(raw[:])
+	length := f.order.Uint32(rawLength[:])
 	if length < 28 || length%4 != 0 {
 		return fmt.Errorf("a section header claims %d bytes, which none can have", length)
 	}
-	body, err := f.body(blockSection, length-4) // the magic has been read
+	body, err := f.body(blockSection, length, 12)
 	if err != nil {
-		// The length at its end counts the magic.
-		if body, err = f.sectionBody(length, err); err != nil {
-			return err
-		}
+		return err
 	}
 	if major := f.order.Uint16(body); major != 1 {
 		return fmt.Errorf("a section of version %d: only version 1 is known", major)

@@ -23,6 +23,7 @@ func play(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.
 	seen, err := perform(ctx, s, opts)
 	if seen != nil {
 		seen.Fill(r)
+		blameLateness(r, seen)
 	}
 	if err != nil {
 		lab.Break(r, err)
@@ -31,6 +32,25 @@ func play(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.
 		r.Files = filesIn(opts.Dir, opts.Folder(s, scenarios.NetNS))
 	}
 	return r
+}
+
+// late is how long after its time a fault may be done before what follows from it
+// says nothing of the fabric any more.
+const late = 250 * time.Millisecond
+
+// blameLateness makes a failure one of the harness if a fault came too late: the
+// machine was too busy to run the scenario as it is written.
+func blameLateness(r *report.Result, seen *lab.Observed) {
+	if r.Verdict != report.Failed {
+		return
+	}
+	for _, d := range seen.Steps {
+		if behind := d.At - d.Step.At; behind > late {
+			lab.Break(r, fmt.Errorf("the machine is too busy: %s was due at %v and came %v late; then %s",
+				seen.Plan.What(d.Step), d.Step.At, behind.Round(time.Millisecond), r.Reason))
+			return
+		}
+	}
 }
 
 // perform builds the fabric, lets the ranks run on it, and tells what was seen,

@@ -47,11 +47,14 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	return filled
 }
 
-// layBehind gives ds[i] the rest of the buffer before it, if a packet fits.
+// layBehind gives ds[i] the rest of the first one's buffer, if that is for all of
+// them. Where it does not reach, ds[i] must find one elsewhere: what it has lies
+// somewhere in the first's too, since the last time.
 func layBehind(ds []link.Datagram, i int) {
-	if i == len(ds) {
+	if i == len(ds) || cap(ds[0].Payload) < 2*wire.MaxPacketLen {
 		return
 	}
+	ds[i].Payload = nil
 	if b := ds[i-1].Payload; cap(b)-len(b) >= wire.MaxPacketLen {
 		ds[i].Payload = b[len(b):len(b)]
 	}

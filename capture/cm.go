@@ -1,0 +1,205 @@
+package capture
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+// CM is a message of the connection manager.
+type CM struct {
+	Header mad.Header
+	// Fields are those of its body.
+	Fields []Field
+	// Refusal says why, if it refuses something.
+	Refusal string
+
+	note string
+}
+
+// Name is what the message is called, as in "REQ".
+func (c *CM) Name() string { return c.Header.Attr.String() }
+
+// Summary is what matters of it.
+func (c *CM) Summary() string { return c.note }
+
+// parseCM decodes a management datagram; nil if it is not one of the CM's.
+func parseCM(b []byte) *CM {
+	c := new(CM)
+	rest, err := c.Header.Parse(b)
+	if err != nil || c.Header.Class != mad.ClassCM || c.Header.BaseVersion != mad.BaseVersion {
+		return nil
+	}
+	if _, ok := c.Header.Attr.Index(); !ok {
+		return nil
+	}
+	if err := c.body(rest); err != nil {
+		c.note = "body is cut off"
+	}
+	return c
+}
+
+// body decodes the message and says what matters of it.
+func (c *CM) body(b []byte) (err error) {
+	switch c.Header.Attr {
+	case mad.AttrREQ:
+		var m mad.REQ
+		if _, err = m.Parse(b); err == nil {
+			c.req(&m)
+		}
+	case mad.AttrREP:
+		var m mad.REP
+		if _, err = m.Parse(b); err == nil {
+			c.ids(m.LocalCommID, m.RemoteCommID)
+			c.add("local QPN", m.LocalQPN, hex(m.LocalQPN))
+			c.add("starting PSN", m.StartPSN, "")
+			c.add("responder resources", m.RespRes, "")
+			c.add("initiator depth", m.InitDepth, "")
+			c.add("RNR retry", m.RNRRetry, "")
+			c.add("target ACK delay", m.TargetAckDelay, "")
+			c.add("SRQ", m.SRQ, "")
+			c.note = fmt.Sprintf("%s QP %#x PSN %d depth %d/%d", c.note, m.LocalQPN, m.StartPSN, m.RespRes, m.InitDepth)
+		}
+	case mad.AttrRTU:
+		var m mad.RTU
+		if _, err = m.Parse(b); err == nil {
+			c.ids(m.LocalCommID, m.RemoteCommID)
+		}
+	case mad.AttrREJ:
+		var m mad.REJ
+		if _, err = m.Parse(b); err == nil {
+			c.ids(m.LocalCommID, m.RemoteCommID)
+			c.add("about", m.About.String(), "")
+			c.add("reason", uint16(m.Reason), fmt.Sprintf("%d (%v)", uint16(m.Reason), m.Reason))
+			c.Refusal = fmt.Sprintf("%v rejected: %v", m.About, m.Reason)
+			c.note += " " + c.Refusal
+		}
+	case mad.AttrMRA:
+		var m mad.MRA
+		if _, err = m.Parse(b); err == nil {
+			c.ids(m.LocalCommID, m.RemoteCommID)
+			c.add("about", m.About.String(), "")
+			c.add("service timeout", m.ServiceTimeout, mad.Timeout(m.ServiceTimeout).String())
+			c.note += fmt.Sprintf(" %v will take up to %v", m.About, mad.Timeout(m.ServiceTimeout))
+		}
+	case mad.AttrDREQ:
+		var m mad.DREQ
+		if _, err = m.Parse(b); err == nil {
+			c.ids(m.LocalCommID, m.RemoteCommID)
+			c.add("remote QPN", m.RemoteQPN, hex(m.RemoteQPN))
+			c.note += fmt.Sprintf(" QP %#x", m.RemoteQPN)
+		}
+	case mad.AttrDREP:
+		var m mad.DREP
+		if _, err = m.Parse(b); err == nil {
+			c.ids(m.LocalCommID, m.RemoteCommID)
+		}
+	case mad.AttrSIDRREQ, mad.AttrSIDRREP:
+		err = c.sidr(b)
+	case mad.AttrLAP, mad.AttrAPR:
+		err = c.alternate(b)
+	}
+	return err
+}
+
+func (c *CM) req(m *mad.REQ) {
+	transport := map[mad.Transport]string{mad.TransportRC: "RC", mad.TransportUC: "UC", mad.TransportRD: "RD"}[m.Transport]
+	if m.Transport == mad.TransportExt && m.ExtTransport == mad.ExtXRC {
+		transport = "XRC"
+	}
+	mtu := 128 << (m.MTU & 7)
+	c.ids(m.LocalCommID, 0)
+	c.add("service", uint64(m.ServiceID), m.ServiceID.String())
+	c.add("transport", transport, "")
+	c.add("local QPN", m.LocalQPN, hex(m.LocalQPN))
+	c.add("starting PSN", m.StartPSN, "")
+	c.add("path MTU", mtu, "")
+	c.add("responder resources", m.RespRes, "")
+	c.add("initiator depth", m.InitDepth, "")
+	c.add("retry count", m.RetryCount, "")
+	c.add("RNR retry", m.RNRRetry, "")
+	c.add("ACK timeout", m.Primary.AckTimeout, mad.Timeout(m.Primary.AckTimeout).String())
+	c.add("max CM retries", m.MaxCMRetries, "")
+	c.add("SRQ", m.SRQ, "")
+	c.add("primary local GID", m.Primary.LocalGID.String(), "")
+	c.add("primary remote GID", m.Primary.RemoteGID.String(), "")
+	from := ""
+	if m.ServiceID.IsIP() {
+		var h mad.IPHeader
+		if _, err := h.Parse(m.PrivateData[:]); err == nil && h.SrcAddr().IsValid() {
+			from = fmt.Sprintf(" from %v port %d", h.SrcAddr(), h.SrcPort)
+			c.add("rdma_cm source", fmt.Sprintf("%v port %d", h.SrcAddr(), h.SrcPort), "")
+			c.add("rdma_cm destination", h.DstAddr().String(), "")
+		}
+	}
+	c.note += fmt.Sprintf(" %s %v QP %#x PSN %d MTU %d depth %d/%d%s",
+		transport, m.ServiceID, m.LocalQPN, m.StartPSN, mtu, m.RespRes, m.InitDepth, from)
+}
+
+func (c *CM) sidr(b []byte) error {
+	if c.Header.Attr == mad.AttrSIDRREQ {
+		var m mad.SIDRREQ
+		if _, err := m.Parse(b); err != nil {
+			return err
+		}
+		c.add("request ID", m.RequestID, hex(m.RequestID))
+		c.add("service", uint64(m.ServiceID), m.ServiceID.String())
+		c.note = fmt.Sprintf("id %#x %v", m.RequestID, m.ServiceID)
+		return nil
+	}
+	var m mad.SIDRREP
+	if _, err := m.Parse(b); err != nil {
+		return err
+	}
+	c.add("request ID", m.RequestID, hex(m.RequestID))
+	c.add("status", uint8(m.Status), fmt.Sprintf("%d (%v)", uint8(m.Status), m.Status))
+	c.add("QPN", m.QPN, hex(m.QPN))
+	c.add("Q_Key", m.QKey, hex(m.QKey))
+	c.note = fmt.Sprintf("id %#x QP %#x Q_Key %#x", m.RequestID, m.QPN, m.QKey)
+	if m.Status != mad.SIDRValid {
+		c.Refusal = "SIDR refused: " + m.Status.String()
+		c.note = fmt.Sprintf("id %#x %s", m.RequestID, c.Refusal)
+	}
+	return nil
+}
+
+func (c *CM) alternate(b []byte) error {
+	if c.Header.Attr == mad.AttrLAP {
+		var m mad.LAP
+		if _, err := m.Parse(b); err != nil {
+			return err
+		}
+		c.ids(m.LocalCommID, m.RemoteCommID)
+		c.add("alternate remote GID", m.Alternate.RemoteGID.String(), "")
+		c.note += " alternate path to " + m.Alternate.RemoteGID.String()
+		return nil
+	}
+	var m mad.APR
+	if _, err := m.Parse(b); err != nil {
+		return err
+	}
+	c.ids(m.LocalCommID, m.RemoteCommID)
+	c.add("status", uint8(m.Status), fmt.Sprintf("%d (%v)", uint8(m.Status), m.Status))
+	if m.Status != mad.APLoaded {
+		c.Refusal = "alternate path refused: " + m.Status.String()
+	}
+	c.note += " " + m.Status.String()
+	return nil
+}
+
+// ids begins the summary with the communication IDs, by which the messages of
+// one connection are told from those of others.
+func (c *CM) ids(local, remote uint32) {
+	c.add("local comm ID", local, hex(local))
+	c.note = fmt.Sprintf("id %#x", local)
+	if remote != 0 {
+		c.add("remote comm ID", remote, hex(remote))
+		c.note += fmt.Sprintf("/%#x", remote)
+	}
+}
+
+func (c *CM) add(name string, value any, text string) {
+	c.Fields = append(c.Fields, Field{name, value, text})
+}
+
+func hex[T ~uint8 | ~uint16 | ~uint32 | ~uint64](v T) string { return fmt.Sprintf("%#x", uint64(v)) }

@@ -1,0 +1,115 @@
+package capture
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+)
+
+// dissect fills in what s.p is.
+func (s *Stream) dissect() {
+	p := &s.p
+	b, ok := s.stripLink()
+	if !ok {
+		return
+	}
+	switch p.Link.Type {
+	case 0, typeIPv4, typeIPv6:
+		s.dissectIP(b)
+	case typeARP:
+		p.Protocol, p.Note = "ARP", arpNote(b)
+	case typeLLDP:
+		p.Protocol, p.Note = "LLDP", fmt.Sprintf("%d bytes", len(b))
+	case typeRoCE:
+		p.Protocol, p.Note = "RoCEv1", fmt.Sprintf("%d bytes; only version 2 is decoded", len(b))
+	default:
+		p.Protocol, p.Note = "-", fmt.Sprintf("Ethernet type 0x%04x, %d bytes", p.Link.Type, len(b))
+	}
+}
+
+func (s *Stream) dissectIP(b []byte) {
+	p := &s.p
+	b, problem := p.IP.parseIP(b)
+	if problem != "" {
+		p.Protocol, p.Note = "IP", problem
+		// What the file lacks is no fault of the packet.
+		if p.Truncated() == 0 {
+			p.mark(MarkMalformed, problem)
+		}
+		return
+	}
+	if p.IP.Version == 4 && !p.IP.ChecksumOK {
+		p.mark(MarkChecksum, "IPv4 header checksum is wrong")
+	}
+	if p.IP.TClass&ecnMask == ecnCE {
+		p.mark(MarkCongestion, "ECN: congestion experienced")
+	}
+	if p.IP.Fragment {
+		p.Protocol, p.Note = "IP", fmt.Sprintf("fragment at %d of a packet of protocol %d, %d bytes", p.IP.Offset, p.IP.Protocol, p.IP.Length)
+		return
+	}
+	switch p.IP.Protocol {
+	case protoUDP:
+		s.dissectUDP(b)
+	case protoTCP:
+		s.dissectTCP(b)
+	case protoICMP:
+		p.Protocol, p.Note = "ICMP", icmpNote(b)
+	case protoICMPv6:
+		p.Protocol, p.Note = "ICMPv6", icmpv6Note(b)
+	case protoIGMP:
+		p.Protocol, p.Note = "IGMP", fmt.Sprintf("%d bytes", p.IP.Length)
+	default:
+		p.Protocol, p.Note = "IP", fmt.Sprintf("protocol %d, %d bytes", p.IP.Protocol, p.IP.Length)
+	}
+}
+
+func (s *Stream) dissectUDP(b []byte) {
+	p := &s.p
+	p.Protocol = "UDP"
+	payload, problem := p.UDP.parse(b, p.IP.Length)
+	if problem != "" {
+		p.Note = problem
+		if p.Truncated() == 0 {
+			p.mark(MarkMalformed, problem)
+		}
+		return
+	}
+	if p.UDP.DstPort == wire.Port {
+		s.dissectRoCE(payload, p.UDP.Length-len(payload))
+		return
+	}
+	p.Note = fmt.Sprintf("%d → %d, %d bytes%s", p.UDP.SrcPort, p.UDP.DstPort, p.UDP.Length, wellKnownUDP(p.UDP))
+}
+
+// wellKnownUDP names what often goes along with RDMA.
+func wellKnownUDP(u UDP) string {
+	for _, port := range []uint16{u.DstPort, u.SrcPort} {
+		switch port {
+		case 53:
+			return " (DNS)"
+		case 67, 68:
+			return " (DHCP)"
+		case 319, 320:
+			return " (PTP)"
+		case 5353:
+			return " (mDNS)"
+		}
+	}
+	return ""
+}
+
+// flagNames are in the order of the bits.
+var flagNames = [...]string{"FIN", "SYN", "RST", "PSH", "ACK", "URG"}
+
+// FlagWords prints the flags of TCP, as in "SYN ACK".
+func (t *TCP) FlagWords() string {
+	var set []string
+	for i, name := range flagNames {
+		if t.Flags&(1<<i) != 0 {
+			set = append(set, name)
+		}
+	}
+	return strings.Join(set, " ")
+}

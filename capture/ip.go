@@ -1,0 +1,186 @@
+package capture
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+)
+
+// IP is an IPv4 or IPv6 header.
+type IP struct {
+	Version  uint8 // 0 if there is none
+	Src, Dst netip.Addr
+	TClass   uint8 // DSCP and ECN
+	HopLimit uint8
+	Protocol uint8
+	Length   int // of what follows the header, on the wire
+
+	ID           uint16 // IPv4
+	DontFragment bool   // IPv4
+	Fragment     bool   // it is a part of a packet
+	Offset       int    // of that part
+	ChecksumOK   bool   // IPv4
+	FlowLabel    uint32 // IPv6
+	Extensions   int    // IPv6: octets of extension headers
+
+	header []byte // IPv4, with options
+}
+
+// Protocols of IP.
+const (
+	protoICMP   = 1
+	protoIGMP   = 2
+	protoTCP    = 6
+	protoUDP    = 17
+	protoICMPv6 = 58
+)
+
+// ECN marks of the traffic class.
+const (
+	ecnMask = 3
+	ecnCE   = 3
+)
+
+// parseIP decodes the header and returns what follows, no more than the header
+// says. problem is empty if all is well.
+func (ip *IP) parseIP(b []byte) (rest []byte, problem string) {
+	if len(b) == 0 {
+		return nil, "an IP packet of no bytes"
+	}
+	switch b[0] >> 4 {
+	case 4:
+		return ip.parseIPv4(b)
+	case 6:
+		return ip.parseIPv6(b)
+	}
+	return nil, fmt.Sprintf("IP version %d", b[0]>>4)
+}
+
+func (ip *IP) parseIPv4(b []byte) (rest []byte, problem string) {
+	if len(b) < 20 {
+		return nil, "IPv4 header is cut off"
+	}
+	size, total := int(b[0]&0x0F)*4, int(binary.BigEndian.Uint16(b[2:]))
+	fragment := binary.BigEndian.Uint16(b[6:])
+	*ip = IP{
+		Version: 4, Src: netip.AddrFrom4([4]byte(b[12:])), Dst: netip.AddrFrom4([4]byte(b[16:])),
+		TClass: b[1], HopLimit: b[8], Protocol: b[9], ID: binary.BigEndian.Uint16(b[4:]),
+		DontFragment: fragment&0x4000 != 0, Offset: int(fragment&0x1FFF) * 8,
+	}
+	ip.Fragment = fragment&0x3FFF != 0
+	if size < 20 || len(b) < size || total < size {
+		return nil, "IPv4 lengths contradict each other"
+	}
+	ip.header = b[:size]
+	ip.ChecksumOK = onesSum(ip.header) == 0xFFFF
+	ip.Length = total - size
+	return b[size:min(total, len(b))], ""
+}
+
+func (ip *IP) parseIPv6(b []byte) (rest []byte, problem string) {
+	if len(b) < 40 {
+		return nil, "IPv6 header is cut off"
+	}
+	word := binary.BigEndian.Uint32(b)
+	*ip = IP{
+		Version: 6, Src: netip.AddrFrom16([16]byte(b[8:])), Dst: netip.AddrFrom16([16]byte(b[24:])),
+		TClass: uint8(word >> 20), FlowLabel: word & 0xFFFFF, HopLimit: b[7], Protocol: b[6],
+		Length: int(binary.BigEndian.Uint16(b[4:])), ChecksumOK: true, DontFragment: true,
+	}
+	rest = b[40:min(40+ip.Length, len(b))]
+	for {
+		size := 0
+		switch ip.Protocol {
+		case 0, 43, 60: // hop by hop, routing, destination
+			if len(rest) >= 8 {
+				size = 8 + 8*int(rest[1])
+			}
+		case 44:
+			if len(rest) >= 8 {
+				size = 8
+				field := binary.BigEndian.Uint16(rest[2:])
+				ip.Fragment, ip.Offset = field&^7 != 0 || field&1 != 0, int(field&^7)
+			}
+		default:
+			return rest, ""
+		}
+		if size == 0 || size > len(rest) {
+			return nil, "IPv6 extension header is cut off"
+		}
+		ip.Protocol, rest = rest[0], rest[size:]
+		ip.Length, ip.Extensions = ip.Length-size, ip.Extensions+size
+	}
+}
+
+// onesSum is the ones' complement sum of b, which has an even length.
+func onesSum(b []byte) uint16 {
+	sum := uint32(0)
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xFFFF + sum>>16
+	}
+	return uint16(sum)
+}
+
+// UDP is a UDP header.
+type UDP struct {
+	Present          bool
+	SrcPort, DstPort uint16
+	Length           int // of what follows, on the wire
+	Checksum         uint16
+}
+
+// TCP is a TCP header.
+type TCP struct {
+	Present          bool
+	SrcPort, DstPort uint16
+	Seq, Ack         uint32
+	Flags            uint8
+	Window           uint16
+	Length           int // of what follows, on the wire
+}
+
+// Flags of TCP.
+const (
+	FlagFIN uint8 = 1 << iota
+	FlagSYN
+	FlagRST
+	FlagPSH
+	FlagACK
+	FlagURG
+)
+
+func (u *UDP) parse(b []byte, length int) (rest []byte, problem string) {
+	if len(b) < 8 {
+		return nil, "UDP header is cut off"
+	}
+	*u = UDP{
+		Present: true, SrcPort: binary.BigEndian.Uint16(b), DstPort: binary.BigEndian.Uint16(b[2:]),
+		Length: int(binary.BigEndian.Uint16(b[4:])) - 8, Checksum: binary.BigEndian.Uint16(b[6:]),
+	}
+	if u.Length < 0 || u.Length > length-8 {
+		return nil, fmt.Sprintf("UDP length of %d in %d bytes", u.Length+8, length)
+	}
+	return b[8:min(8+u.Length, len(b))], ""
+}
+
+func (t *TCP) parse(b []byte, length int) (rest []byte, problem string) {
+	if len(b) < 20 {
+		return nil, "TCP header is cut off"
+	}
+	size := int(b[12]>>4) * 4
+	*t = TCP{
+		Present: true, SrcPort: binary.BigEndian.Uint16(b), DstPort: binary.BigEndian.Uint16(b[2:]),
+		Seq: binary.BigEndian.Uint32(b[4:]), Ack: binary.BigEndian.Uint32(b[8:]),
+		Flags: b[13], Window: binary.BigEndian.Uint16(b[14:]), Length: length - size,
+	}
+	if size < 20 || t.Length < 0 {
+		return nil, "TCP header length is wrong"
+	}
+	if size > len(b) {
+		return nil, "TCP options are cut off"
+	}
+	return b[size:], ""
+}

@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Packets of one batch must never share memory, whatever the batch before left
+// in the buffers; and they lie one behind the other where there is room.
+func TestPacketsOfABatchLieOneBehindTheOther(t *testing.T) {
+	for _, room := range []int{0, 2 * wire.MaxPacketLen, 5 * wire.MaxPacketLen, 64 * wire.MaxPacketLen} {
+		_, a, b, qa, _ := rcPair(t, nil)
+		ds := make([]link.Datagram, 16)
+		ds[0].Payload = make([]byte, 0, room)
+		for _, size := range []int{8, 4096, 1, 1000, 3000, 16} {
+			for range len(ds) {
+				a.send(qa, 1, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{a.sge(0, size)}, Remote: b.remote(0)})
+			}
+			n := a.nic.Output(1, ds)
+			behind := 0
+			for i := range n {
+				for k := range i {
+					if overlap(ds[i].Payload, ds[k].Payload) {
+						t.Fatalf("room %d, size %d: packets %d and %d of %d share memory", room, size, k, i, n)
+					}
+				}
+				if i > 0 && adjacentTo(ds[i-1].Payload, ds[i].Payload) {
+					behind++
+				}
+			}
+			if room == 64*wire.MaxPacketLen && behind != n-1 {
+				t.Errorf("size %d: %d of %d packets lie behind the one before", size, behind, n)
+			}
+			for n == len(ds) {
+				n = a.nic.Output(1, ds)
+			}
+			acknowledgeAll(a, qa)
+		}
+	}
+}
+
+func overlap(a, b []byte) bool { return at(a) < at(b)+uintptr(len(b)) && at(b) < at(a)+uintptr(len(a)) }
+
+func adjacentTo(a, b []byte) bool { return at(a)+uintptr(len(a)) == at(b) }
+
+func at(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+// acknowledgeAll has all that was sent acknowledged.
+func acknowledgeAll(h *host, q *QP) {
+	q.acknowledge(1, q.req.max.Add(-1), false)
+	h.poll()
+}
