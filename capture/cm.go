@@ -109,7 +109,7 @@ func (c *CM) req(m *mad.REQ) {
 	}
 	mtu := 128 << (m.MTU & 7)
 	c.ids(m.LocalCommID, 0)
-	c.add("service", uint64(m.ServiceID), m.ServiceID.String())
+	c.add("service", uint64(m.ServiceID), serviceWords(m.ServiceID))
 	c.add("transport", transport, "")
 	c.add("local QPN", m.LocalQPN, hex(m.LocalQPN))
 	c.add("starting PSN", m.StartPSN, "")
@@ -143,7 +143,7 @@ func (c *CM) sidr(b []byte) error {
 			return err
 		}
 		c.add("request ID", m.RequestID, hex(m.RequestID))
-		c.add("service", uint64(m.ServiceID), m.ServiceID.String())
+		c.add("service", uint64(m.ServiceID), serviceWords(m.ServiceID))
 		c.note = fmt.Sprintf("id %#x %v", m.RequestID, m.ServiceID)
 		return nil
 	}
@@ -203,3 +203,11 @@ func (c *CM) add(name string, value any, text string) {
 }
 
 func hex[T ~uint8 | ~uint16 | ~uint32 | ~uint64](v T) string { return fmt.Sprintf("%#x", uint64(v)) }
+
+// serviceWords prints the service that a message is for: a port, or a number.
+func serviceWords(id mad.ServiceID) string {
+	if id.IsIP() {
+		return fmt.Sprintf("%v port %d", id.PortSpace(), id.Port())
+	}
+	return fmt.Sprintf("%#x", uint64(id))
+}

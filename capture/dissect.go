@@ -80,7 +80,7 @@ func (s *Stream) dissectUDP(b []byte) {
 		s.dissectRoCE(payload, p.UDP.Length-len(payload))
 		return
 	}
-	p.Note = fmt.Sprintf("%d → %d, %d bytes%s", p.UDP.SrcPort, p.UDP.DstPort, p.UDP.Length, wellKnownUDP(p.UDP))
+	p.Note = fmt.Sprintf("%d bytes%s", p.UDP.Length, wellKnownUDP(p.UDP))
 }
 
 // wellKnownUDP names what often goes along with RDMA.

@@ -19,17 +19,19 @@ const (
 	MarkMalformed  // it cannot be what it claims to be
 	MarkLost       // the capture lacks what it takes to follow a stream
 	MarkComment    // the one who wrote the file has a word on it
-	numMarks
+
+	// NumMarkKinds is how many there are.
+	NumMarkKinds
 )
 
-var markNames = [numMarks]string{
+var markNames = [NumMarkKinds]string{
 	"retransmission", "duplicate-ack", "gap", "out-of-order", "bad-checksum", "nak", "rnr", "refused",
 	"congestion", "malformed", "lost", "comment",
 }
 
 // String prints the kind as one word.
 func (k MarkKind) String() string {
-	if k < numMarks {
+	if k < NumMarkKinds {
 		return markNames[k]
 	}
 	return fmt.Sprintf("mark %d", uint8(k))

@@ -145,7 +145,7 @@ func (q *responses) observe(p *Packet, r *RoCE, info wire.Info) {
 	if info.Headers.Has(wire.HasAETH) {
 		switch r.AETH.Syndrome.Kind() {
 		case wire.SyndromeRNR:
-			p.mark(MarkRNR, "receiver not ready: wait "+milliseconds(wire.RNRDelay(r.AETH.Syndrome.Value())))
+			p.mark(MarkRNR, SyndromeWords(r.AETH.Syndrome))
 		case wire.SyndromeNak:
 			p.mark(MarkNak, r.AETH.Syndrome.String())
 		}

@@ -9,12 +9,10 @@ import (
 )
 
 func (r *RoCE) summary() string {
-	var b strings.Builder
 	if r.CM != nil {
-		b.WriteString(r.CM.Summary())
-		r.verdict(&b)
-		return b.String()
+		return r.CM.Summary()
 	}
+	var b strings.Builder
 	fmt.Fprintf(&b, "QP %#x", r.BTH.DestQP)
 	if r.BTH.Opcode != wire.CNP {
 		fmt.Fprintf(&b, " PSN %d", r.BTH.PSN)
@@ -34,14 +32,7 @@ func (r *RoCE) summary() string {
 			b.WriteString(" " + f.name)
 		}
 	}
-	r.verdict(&b)
 	return b.String()
-}
-
-func (r *RoCE) verdict(b *strings.Builder) {
-	if r.ICRC == VerdictBad {
-		b.WriteString(" ICRC bad")
-	}
 }
 
 // summarise tells what the extension headers say.
@@ -102,4 +93,13 @@ func SyndromeWords(s wire.Syndrome) string {
 // milliseconds prints d as people who tune RNR timers know it.
 func milliseconds(d time.Duration) string {
 	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", float64(d)/1e6), "0"), ".") + " ms"
+}
+
+// Answer returns what a response says in its AETH, and false if it has none.
+func (r *RoCE) Answer() (words string, ok bool) {
+	info, _ := r.BTH.Opcode.Info()
+	if !r.Whole || !info.Headers.Has(wire.HasAETH) {
+		return "", false
+	}
+	return SyndromeWords(r.AETH.Syndrome), true
 }

@@ -37,24 +37,20 @@ func TestBadTimes(t *testing.T) {
 const patience = 20 * time.Second
 
 var (
-	built         string // the program
-	suiteDir      string // with it, and the folders of all specs
-	noNamespaces  error  // why there are none; nil if there are
-	buildTogether = func(dir string) string {
-		GinkgoHelper()
-		program := filepath.Join(dir, "fabrictest")
-		out, err := exec.Command("go", "build", "-o", program, "../cmd/fabrictest").CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), string(out))
-		return program
-	}
+	built        string // the program
+	suiteDir     string // with it, and the folders of all specs
+	noNamespaces error  // why there are none; nil if there are
 )
 
 var _ = SynchronizedBeforeSuite(func() []byte {
 	dir, err := os.MkdirTemp("", "fabrictest-e2e-")
 	Expect(err).NotTo(HaveOccurred())
+	program := filepath.Join(dir, "fabrictest")
+	out, err := exec.Command("go", "build", "-o", program, "../cmd/fabrictest").CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(out))
 	// Others than the user who runs the tests start it too.
 	Expect(os.Chmod(dir, 0o755)).To(Succeed())
-	buildTogether(dir)
+	Expect(os.Chmod(program, 0o755)).To(Succeed())
 	return []byte(dir)
 }, func(dir []byte) {
 	suiteDir = string(dir)

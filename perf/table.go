@@ -34,7 +34,7 @@ func (q *Quick) WriteTable(w io.Writer) error {
 	tab.Flush()
 	fmt.Fprintf(&b, "\n%.1f s, A/A noise %s\n", q.Seconds, percent(q.Noise))
 	if q.Noise >= Loud {
-		fmt.Fprintf(&b, "The machine was too noisy to conclude from what was missed: measured twice, bare sockets differed by %s. Try again when it is idle.\n", percent(q.Noise))
+		fmt.Fprintf(&b, "The machine was too noisy to conclude much: measured twice, the same thing differed by %s. Try again when it is idle.\n", percent(q.Noise))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

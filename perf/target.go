@@ -12,27 +12,28 @@ type Target struct {
 	Verdict string `json:"verdict"`
 }
 
-// Verdicts on a target. It is unclear whether one holds that is missed in a run
-// so noisy that its ratios say little, or missed by less than the noise.
+// Verdicts on a target. It is unclear whether one holds that is missed by less
+// than the noise; and in a loud run, also one that is reached by less.
 const (
 	Holds   = "holds"
 	Missed  = "missed"
 	Unclear = "unclear"
 )
 
-// Loud is the noise from which on a run concludes nothing of what it misses.
+// Loud is the noise from which on a run is too noisy to believe it.
 const Loud = 0.15
 
 func (t Target) judge() Target {
-	reached := func(want float64) bool { return t.Most && t.Got <= want || !t.Most && t.Got >= want }
-	slack := t.Want * (1 - t.Noise)
+	// The worst and the best that the figure may be for the noise.
+	worst, best := t.Got*(1-t.Noise), t.Got*(1+t.Noise)
 	if t.Most {
-		slack = t.Want * (1 + t.Noise)
+		worst, best = best, worst
 	}
+	reached := func(got float64) bool { return t.Most && got <= t.Want || !t.Most && got >= t.Want }
 	switch {
-	case reached(t.Want):
+	case reached(worst), reached(t.Got) && t.Noise < Loud:
 		t.Verdict = Holds
-	case t.Noise >= Loud || reached(slack):
+	case reached(best), t.Noise >= Loud:
 		t.Verdict = Unclear
 	default:
 		t.Verdict = Missed

@@ -147,7 +147,7 @@ privileges. A failure prints the command that replays it.`,
 	}
 	add(groupScenarios, newRunCommand(program), newListCommand(), newReplayCommand(program))
 	add(groupLab, newUpCommand(program), newExecCommand(), newSetCommand(), newLabsCommand(program), newDownCommand())
-	add(groupOther, newDoctorCommand(), newQuirksCommand(), newInteropCommand(), newVersionCommand())
+	add(groupOther, newDoctorCommand(), newPerfCommand(), newPcapCommand(), newQuirksCommand(), newInteropCommand(), newVersionCommand())
 	root.AddCommand(processCommands()...)
 	return root
 }

@@ -79,6 +79,7 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	sock.Local = netip.AddrPortFrom(cfg.Addrs[0], wire.Port)
 	sock.FixID = fixID
 	sock.TClass |= link.ECT0 // which all but congestion news carry
+	sock.OwnSource = true    // in RoCEv2 nobody sends to a source port
 	s, err := udplink.Open(sock)
 	if err != nil {
 		return nil, fmt.Errorf("softroce: %w", err)

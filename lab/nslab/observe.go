@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/lab"
@@ -80,6 +81,9 @@ func lastWords(o *launch.Outcome) string {
 		return o.Error
 	}
 	lines := strings.Split(words, "\n")
+	if i := slices.IndexFunc(lines, fatalSignal.MatchString); i >= 0 {
+		return o.Error + ": " + lines[i] // what follows are goroutines and registers
+	}
 	const enough = 3
 	return o.Error + ": " + strings.Join(lines[max(0, len(lines)-enough):], "; ")
 }

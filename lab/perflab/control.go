@@ -96,8 +96,11 @@ func HostMain() error {
 // serve does what comes in from the parent, on devices that open opens.
 func serve(ctx context.Context, c *channel, open opener) error {
 	first, ok := <-c.orders
-	if !ok || first.Identity == nil {
-		return fmt.Errorf("control channel: nobody says who this host is: %w", c.failed)
+	switch {
+	case !ok:
+		return fmt.Errorf("control channel: %w", c.failed)
+	case first.Identity == nil:
+		return errors.New("control channel: nobody says who this host is")
 	}
 	if cpu := first.Identity.CPU; cpu > 0 {
 		if err := bindProcess(cpu - 1); err != nil {

@@ -53,12 +53,3 @@ func newBench(tb testing.TB) *bench {
 	})
 	return be
 }
-
-func TestScratchQuick(t *testing.T) {
-	q, err := Quick(t.Context(), Options{Progress: func(s string, f float64) { fmt.Printf("\r%3.0f %% %-60s", 100*f, s) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Println()
-	q.WriteTable(os.Stdout)
-}

@@ -40,6 +40,8 @@ type core struct {
 	held      held
 	now       time.Duration
 	send      func(p *port, ms []message)
+	// singleUDP says that the kernel takes no UDP super-packets.
+	singleUDP bool
 
 	cut cutter
 	// stable are the bytes of the frame under way, which are there until flush:

@@ -24,8 +24,9 @@
 // left to be computed are passed on as such, so that a receiver takes them as
 // valid; [Frame.Partial] says so to a Path.
 //
-// A kernel before 6.2 cannot show UDP super-packets to a packet socket. There the
-// sending interface must be told to cut, with [CutInKernel].
+// A kernel before 6.2 can neither show UDP super-packets to a packet socket nor take
+// them from one. There the sending interface must be told to cut, with
+// [CutInKernel], and the switch joins no datagrams.
 //
 // # Limits
 //

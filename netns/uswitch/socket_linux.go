@@ -122,7 +122,8 @@ func CutInKernel(name string) error {
 }
 
 // SeesSuperPackets reports whether this kernel shows UDP super-packets to a packet
-// socket, as those from 6.2 on do. Others lose them there.
+// socket, and takes them from one, as those from 6.2 on do. Others lose them there,
+// and refuse them with EINVAL.
 func SeesSuperPackets() bool {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {

@@ -38,6 +38,7 @@ func New(cfg Config) (*Switch, error) {
 	s.core = newCore(&cfg, func(p *port, ms []message) {
 		s.tx.send(s.sockets[p.index].fd, ms, &p.counts[Out])
 	})
+	s.core.singleUDP = !SeesSuperPackets()
 	open := cfg.Open
 	if open == nil {
 		open = func(fn func() error) error { return fn() }

@@ -23,7 +23,11 @@ func (c *core) transmit(p *port, f Frame) {
 	if f.Partial && p.used > 0 && p.messages[p.used-1].join(b) {
 		return
 	}
-	c.message(p).start(b, f.Partial)
+	m := c.message(p)
+	m.start(b, f.Partial)
+	if c.singleUDP && m.layout.proto == protoUDP {
+		m.open = false
+	}
 }
 
 func (c *core) transmitWhole(p *port, k *packet) {

@@ -59,7 +59,7 @@ func (c *conn) joinByCM() (bool, error) {
 	} else {
 		request := c.rail.cm.request(string(param.PrivateData))
 		if request == nil {
-			c.n.timer(c.n.now + c.n.tick())
+			c.n.timer(c.n.now + max(c.n.tick(), c.n.dozing()))
 			return false, nil
 		}
 		c.link, err = request.Accept(c.qp, param, callTimeout)

@@ -161,10 +161,3 @@ func (r *rig) breakRank(rank int) {
 		return r.programs[rank].(workload.Breaker).Break()
 	})
 }
-
-func (r *rig) tryBreak(rank int) {
-	r.World.Go("breaker", func(*sim.Proc) error {
-		_ = r.programs[rank].(workload.Breaker).Break()
-		return nil
-	})
-}

@@ -18,7 +18,7 @@ const (
 	// it rests between looks.
 	spinFor = 20
 	// severalRails is how long one rail's events are waited for before the others
-	// are looked at.
+	// are looked at, as long as something happens.
 	severalRails = 50 * time.Microsecond
 )
 
@@ -79,6 +79,10 @@ func (n *node) idle() error {
 	return n.await(wait)
 }
 
+// dozing is how long a wait may be that nothing would cut short: the longer
+// nothing has happened, the longer.
+func (n *node) dozing() time.Duration { return (n.now - n.lastMove) / 8 }
+
 // inUse counts the rails that have queue pairs.
 func (n *node) inUse() (used int) {
 	for _, r := range n.rails {
@@ -131,7 +135,7 @@ func (n *node) await(d time.Duration) error {
 		return nil
 	}
 	if used > 1 {
-		d = min(d, severalRails)
+		d = min(d, max(severalRails, n.dozing()))
 	}
 	for n.rails[n.favourite%len(n.rails)].open == 0 {
 		n.favourite++

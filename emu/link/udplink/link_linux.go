@@ -15,15 +15,16 @@ import (
 // may call what.
 type Link struct {
 	gate gate
-	fd   int
+	fd   int // receives, and sends unless source does
 	info Info
 	ifi  int      // index of the interface that owns Local; 0 if none is known
 	ns   *os.File // the network namespace the socket is in; nil if it cannot be told
 	sock socketOptions
 
-	out   sender
-	in    receiver
-	sleep sleeper
+	source source
+	out    sender
+	in     receiver
+	sleep  sleeper
 
 	groups []group
 	turn   int // which of the sockets the next Recv asks first
@@ -64,7 +65,7 @@ func open(cfg Config) (*Link, error) {
 		return nil, err
 	}
 
-	l := &Link{fd: -1, ifi: owner.index, sock: socketOptions{Config: cfg, v6: v6, owner: owner}}
+	l := &Link{fd: -1, source: source{fd: -1, peer: -1}, ifi: owner.index, sock: socketOptions{Config: cfg, v6: v6, owner: owner}}
 	defer func() {
 		if err != nil {
 			l.release()
@@ -99,6 +100,12 @@ func open(cfg Config) (*Link, error) {
 	if l.info.HopLimit, err = l.sock.setDefaults(l.fd); err != nil {
 		return nil, err
 	}
+	l.info.Source = local
+	if cfg.OwnSource && v6 && !local.Addr().IsUnspecified() {
+		if l.info.Source, err = l.source.open(&l.sock); err != nil {
+			return nil, err
+		}
+	}
 	l.out.init(cfg, l.info, owner.index)
 	l.in.init(l.info, gro == OffloadAuto)
 	return l, nil
@@ -121,6 +128,7 @@ func (l *Link) release() {
 	if l.fd >= 0 {
 		unix.Close(l.fd)
 	}
+	l.source.close()
 	for _, g := range l.groups {
 		g.close()
 	}
@@ -136,7 +144,7 @@ func (l *Link) MTU() int { return l.info.MTU }
 
 // Features says what a UDP socket can see and set.
 func (l *Link) Features() link.Features {
-	return link.Features{SeesHeader: true, SetsHeader: true, SrcPort: l.info.Local.Port()}
+	return link.Features{SeesHeader: true, SetsHeader: true, SrcPort: l.info.Source.Port()}
 }
 
 // Info says what the link works with.

@@ -36,6 +36,7 @@ type sender struct {
 	fixID    func([]byte, uint16)
 
 	single   message // for a datagram sent without a batch
+	singles  int     // of the same header in a row
 	used     int     // messages packed
 	headers  [maxMessages]mmsghdr
 	messages [maxMessages]message
@@ -138,7 +139,9 @@ func (s *sender) short(d *link.Datagram) bool {
 	}
 	if h := s.headerOf(d); s.single.header != h {
 		s.encode(&s.single, h)
+		s.singles = 0
 	}
+	s.singles++
 	return s.single.controlLen == 0
 }
 

@@ -21,8 +21,12 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	// and it would cost several nanoseconds of each message's latency.
 	if s := &l.out; len(ds) == 1 && s.short(&ds[0]) {
 		p, m := ds[0].Payload, &s.single
-		_, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(l.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0,
-			uintptr(unsafe.Pointer(&m.addr)), uintptr(m.addrLen))
+		fd, to, toLen := l.sendFD(), unsafe.Pointer(&m.addr), uintptr(m.addrLen)
+		if l.connectedTo(m) {
+			fd, to, toLen = l.source.peer, nil, 0
+		}
+		_, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0,
+			uintptr(to), toLen)
 		if errno == 0 {
 			l.stats.SendCalls++
 			l.stats.SentDatagrams++
@@ -53,7 +57,7 @@ func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int
 		return 1, max(0, singles-1), false
 	}
 	for next := 0; next < s.used; {
-		n, errno := s.submit(l.fd, next)
+		n, errno := s.submit(l.sendFD(), next)
 		l.stats.SendCalls++
 		for ; n > 0; n-- {
 			l.countSent(&s.messages[next])

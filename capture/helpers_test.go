@@ -1,0 +1,184 @@
+package capture
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	iwarp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+)
+
+// recordings are those of real peers that the codecs are tested with.
+func recordings(t testing.TB, patterns ...string) (paths []string) {
+	t.Helper()
+	for _, p := range patterns {
+		found, err := filepath.Glob(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, found...)
+	}
+	if len(paths) == 0 {
+		t.Fatalf("no recording matches %v", patterns)
+	}
+	return paths
+}
+
+const (
+	roceFiles  = "../emu/softroce/wire/testdata/*.pcap"
+	iwarpFiles = "../emu/softiwarp/wire/testdata/*.pcap"
+)
+
+// each calls do for every packet of a capture and returns what ended it.
+func each(t testing.TB, r io.Reader, do func(*Stream, *Packet)) error {
+	t.Helper()
+	s, err := Open(r)
+	if err != nil {
+		return err
+	}
+	for {
+		p, err := s.Next()
+		if errors.Is(err, io.EOF) && !errors.Is(err, ErrCut) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		do(s, p)
+	}
+}
+
+func eachOfFile(t testing.TB, path string, do func(*Stream, *Packet)) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := each(t, f, do); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+// frame is a packet to be put into a capture.
+type frame struct {
+	data   []byte
+	length int // 0: as long as data
+	info   pcapgo.NgPacketOptions
+}
+
+// pcapOf makes a classic capture of raw IP packets, a millisecond apart.
+func pcapOf(t testing.TB, link layers.LinkType, frames ...frame) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := pcapgo.NewWriterNanos(&b)
+	if err := w.WriteFileHeader(1<<16, link); err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range frames {
+		if err := w.WritePacket(infoOf(i, f), f.data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}
+
+func infoOf(i int, f frame) gopacket.CaptureInfo {
+	return gopacket.CaptureInfo{
+		Timestamp:     time.Unix(1000, 0).Add(time.Duration(i) * time.Millisecond),
+		CaptureLength: len(f.data), Length: max(f.length, len(f.data)),
+	}
+}
+
+// decode reads frames of raw IP and returns copies of what was said of each.
+func decode(t testing.TB, frames ...frame) (all []told) {
+	t.Helper()
+	err := each(t, bytes.NewReader(pcapOf(t, layers.LinkTypeRaw, frames...)), func(_ *Stream, p *Packet) {
+		one := told{protocol: p.Protocol, note: p.Note}
+		for _, m := range p.Marks {
+			one.marks = append(one.marks, m.Kind)
+			one.texts = append(one.texts, m.Text)
+		}
+		for i := range p.PDUs {
+			one.ops = append(one.ops, p.PDUs[i].Op()+": "+p.PDUs[i].Summary())
+			p.PDUs[i].Headers()
+		}
+		p.Headers()
+		all = append(all, one)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// told is what was said of a packet.
+type told struct {
+	protocol, note string
+	ops            []string
+	marks          []MarkKind
+	texts          []string
+}
+
+var (
+	alice = netip.MustParseAddr("fd00::a")
+	bob   = netip.MustParseAddr("fd00::b")
+)
+
+// roce makes a RoCEv2 packet over IPv6.
+func roce(p wire.Packet) frame {
+	h := wire.IPUDP{Src: netip.AddrPortFrom(alice, 49152), Dst: netip.AddrPortFrom(bob, wire.Port), HopLimit: 64}
+	if p.BTH.PKey == 0 {
+		p.BTH.PKey = wire.DefaultPKey
+	}
+	payload := p.Append(nil)
+	h.ICRC().Seal(0, payload)
+	return frame{data: h.Append(nil, payload)}
+}
+
+// request is a packet of a requester to QP 17.
+func request(op wire.Operation, psn wire.PSN, payload int) wire.Packet {
+	return wire.Packet{BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.TransportRC, op), DestQP: 17, PSN: psn}, Payload: make([]byte, payload)}
+}
+
+// tcp makes a TCP segment between ports 1000 of alice and 2000 of bob.
+func tcp(fromAlice bool, seq, ack uint32, flags string, payload []byte) frame {
+	ip := &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP, SrcIP: alice.AsSlice(), DstIP: bob.AsSlice()}
+	t := &layers.TCP{SrcPort: 1000, DstPort: 2000, Seq: seq, Ack: ack, Window: 100, ACK: true}
+	if !fromAlice {
+		ip.SrcIP, ip.DstIP, t.SrcPort, t.DstPort = ip.DstIP, ip.SrcIP, 2000, 1000
+	}
+	for _, f := range flags {
+		switch f {
+		case 'S':
+			t.SYN, t.ACK = true, !fromAlice
+		case 'F':
+			t.FIN = true
+		case 'R':
+			t.RST = true
+		}
+	}
+	_ = t.SetNetworkLayerForChecksum(ip)
+	b := gopacket.NewSerializeBuffer()
+	opts := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
+	if err := gopacket.SerializeLayers(b, opts, ip, t, gopacket.Payload(payload)); err != nil {
+		panic(err)
+	}
+	return frame{data: bytes.Clone(b.Bytes())}
+}
+
+// send is a DDP segment: message msn, n octets.
+func send(msn iwarp.MSN, n int) []byte {
+	h := iwarp.Header{Control: iwarp.NewControl(iwarp.OpSend, true), Untagged: iwarp.Untagged{MSN: msn}}
+	return append(h.Append(nil), bytes.Repeat([]byte{byte(msn)}, n)...)
+}

@@ -1,0 +1,134 @@
+package capture
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+)
+
+func (m *Start) headers() []Header {
+	h := Header{Name: m.op()}
+	h.add("markers", m.Markers, "")
+	h.add("CRC", m.CRC, "")
+	h.add("reject", m.Reject, "")
+	h.add("enhanced", m.Enhanced, "")
+	if m.Reserved != 0 {
+		h.add("reserved", m.Reserved, hex(m.Reserved))
+	}
+	h.add("revision", m.Revision, "")
+	h.add("private data", len(m.PrivateData), fmt.Sprintf("%d octets", len(m.PrivateData)))
+	e, _, ok := m.Split()
+	if !ok {
+		return []Header{h}
+	}
+	x := Header{Name: "enhanced"}
+	x.add("peer to peer", e.PeerToPeer, "")
+	x.add("RTR by Send", e.RTRSend, "")
+	x.add("RTR by Write", e.RTRWrite, "")
+	x.add("RTR by Read", e.RTRRead, "")
+	x.add("IRD", e.IRD, depth(e.IRD))
+	x.add("ORD", e.ORD, depth(e.ORD))
+	return []Header{h, x}
+}
+
+func (f *FPDU) headers() []Header {
+	h := Header{Name: "FPDU"}
+	h.add("ULPDU_Length", f.Length, "")
+	h.add("position", f.At, "")
+	h.add("pad", wire.PadLen(f.Length), fmt.Sprintf("%d octets", wire.PadLen(f.Length)))
+	h.add("markers", f.Markers, "")
+	text := f.Check.String()
+	if f.Check != wire.CheckMissing {
+		text = fmt.Sprintf("0x%08x (%v)", f.CRC, f.Check)
+	}
+	h.add("CRC", f.Check.String(), text)
+	h.add("framing guessed", f.Guessed, "")
+	all := []Header{h}
+	if !f.Whole {
+		return all
+	}
+	s := &f.Segment
+	all = append(all, ddpHeader("DDP", &s.Header))
+	if s.Control.Tagged {
+		return all
+	}
+	switch s.Control.Opcode {
+	case wire.OpReadRequest:
+		all = append(all, readHeader("RDMA Read Request", &s.ReadRequest))
+	case wire.OpTerminate:
+		all = append(all, terminateHeaders(&s.Terminate)...)
+	case wire.OpImmediate, wire.OpImmediateSE:
+		i := Header{Name: "Immediate Data"}
+		i.add("data", fmt.Sprintf("%x", s.Immediate), "")
+		all = append(all, i)
+	case wire.OpAtomicRequest:
+		a := Header{Name: "Atomic Request"}
+		a.add("operation", uint8(s.AtomicRequest.Op), s.AtomicRequest.Op.String())
+		a.add("request ID", s.AtomicRequest.RequestID, hex(s.AtomicRequest.RequestID))
+		a.add("STag", uint32(s.AtomicRequest.STag), hex(s.AtomicRequest.STag))
+		a.add("TO", s.AtomicRequest.TO, hex(s.AtomicRequest.TO))
+		a.add("add or swap", s.AtomicRequest.AddSwap, hex(s.AtomicRequest.AddSwap))
+		a.add("its mask", s.AtomicRequest.AddSwapMask, hex(s.AtomicRequest.AddSwapMask))
+		a.add("compare", s.AtomicRequest.Compare, hex(s.AtomicRequest.Compare))
+		a.add("compare mask", s.AtomicRequest.CompareMask, hex(s.AtomicRequest.CompareMask))
+		all = append(all, a)
+	case wire.OpAtomicResponse:
+		a := Header{Name: "Atomic Response"}
+		a.add("request ID", s.AtomicResponse.RequestID, hex(s.AtomicResponse.RequestID))
+		a.add("original", s.AtomicResponse.Original, hex(s.AtomicResponse.Original))
+		all = append(all, a)
+	}
+	return all
+}
+
+func ddpHeader(name string, d *wire.Header) Header {
+	h := Header{Name: name}
+	h.add("opcode", uint8(d.Control.Opcode), fmt.Sprintf("%d (%v)", uint8(d.Control.Opcode), d.Control.Opcode))
+	h.add("tagged", d.Control.Tagged, "")
+	h.add("last", d.Control.Last, "")
+	h.add("DDP version", d.Control.DDPVersion, "")
+	h.add("RDMAP version", d.Control.RDMAPVersion, "")
+	if d.Control.DDPReserved != 0 || d.Control.RDMAPReserved != 0 {
+		h.add("reserved", d.Control.DDPReserved<<4|d.Control.RDMAPReserved, fmt.Sprintf("%#x, %#x", d.Control.DDPReserved, d.Control.RDMAPReserved))
+	}
+	if d.Control.Tagged {
+		h.add("STag", uint32(d.Tagged.STag), hex(d.Tagged.STag))
+		h.add("TO", d.Tagged.TO, hex(d.Tagged.TO))
+		return h
+	}
+	h.add("invalidate STag", uint32(d.Untagged.Invalidate), hex(d.Untagged.Invalidate))
+	h.add("QN", uint32(d.Untagged.QN), "")
+	h.add("MSN", uint32(d.Untagged.MSN), "")
+	h.add("MO", d.Untagged.MO, "")
+	return h
+}
+
+func readHeader(name string, r *wire.ReadRequest) Header {
+	h := Header{Name: name}
+	h.add("sink STag", uint32(r.SinkSTag), hex(r.SinkSTag))
+	h.add("sink TO", r.SinkTO, hex(r.SinkTO))
+	h.add("size", r.Size, "")
+	h.add("source STag", uint32(r.SrcSTag), hex(r.SrcSTag))
+	h.add("source TO", r.SrcTO, hex(r.SrcTO))
+	return h
+}
+
+func terminateHeaders(t *wire.Terminate) []Header {
+	h := Header{Name: "Terminate"}
+	h.add("layer", uint8(t.Error.Layer), t.Error.Layer.String())
+	h.add("type", t.Error.Type, "")
+	h.add("code", t.Error.Code, fmt.Sprintf("0x%02x", t.Error.Code))
+	h.add("error", t.Error.String(), "")
+	h.add("bit order", t.Order.String(), "")
+	if t.HasLength || t.HasDDP {
+		h.add("segment length", t.SegmentLength, "")
+	}
+	all := []Header{h}
+	if t.HasDDP {
+		all = append(all, ddpHeader("terminated DDP", &t.DDP))
+	}
+	if t.HasRDMAP && (!t.HasDDP || t.DDP.Control.Opcode == wire.OpReadRequest) {
+		all = append(all, readHeader("terminated read", &t.Read))
+	}
+	return all
+}

@@ -1,0 +1,155 @@
+package capture
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+)
+
+func (m *Start) op() string {
+	if m.Reply {
+		return "MPA Reply"
+	}
+	return "MPA Request"
+}
+
+func (m *Start) payloadLen() int { return 0 }
+
+func (m *Start) summary() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "revision %d, CRC %s, markers %s", m.Revision, onOff(m.CRC), onOff(m.Markers))
+	if m.Reject {
+		b.WriteString(", rejected")
+	}
+	private := m.PrivateData
+	if e, rest, ok := m.Split(); ok {
+		private = rest
+		fmt.Fprintf(&b, ", IRD %s, ORD %s", depth(e.IRD), depth(e.ORD))
+		if e.PeerToPeer {
+			b.WriteString(", peer to peer")
+		}
+		var rtr []string
+		for _, r := range []struct {
+			set  bool
+			name string
+		}{{e.RTRSend, "Send"}, {e.RTRWrite, "Write"}, {e.RTRRead, "Read"}} {
+			if r.set {
+				rtr = append(rtr, r.name)
+			}
+		}
+		if len(rtr) > 0 {
+			b.WriteString(", RTR by " + strings.Join(rtr, " or "))
+		}
+	}
+	if len(private) > 0 {
+		fmt.Fprintf(&b, ", %d B private data", len(private))
+	}
+	return b.String()
+}
+
+func onOff(v bool) string {
+	if v {
+		return "on"
+	}
+	return "off"
+}
+
+func depth(n uint16) string {
+	if n == wire.DepthNotNegotiated {
+		return "not negotiated"
+	}
+	return fmt.Sprint(n)
+}
+
+func (f *FPDU) op() string {
+	if !f.Whole && len(f.ULPDU) < wire.ControlLen {
+		return "FPDU"
+	}
+	return f.Segment.Control.Opcode.String()
+}
+
+// payloadLen counts what was on the wire, recorded or not.
+func (f *FPDU) payloadLen() int {
+	if !f.Whole {
+		return 0
+	}
+	return len(f.Segment.Payload) + f.Length - len(f.ULPDU)
+}
+
+func (f *FPDU) summary() string {
+	var b strings.Builder
+	if f.Whole {
+		f.summarise(&b)
+	} else {
+		fmt.Fprintf(&b, "%d octets", f.Length)
+	}
+	switch f.Check {
+	case wire.CheckBad:
+		b.WriteString(" CRC bad")
+	case wire.CheckMissing:
+		b.WriteString(" truncated")
+	}
+	return b.String()
+}
+
+func (f *FPDU) summarise(b *strings.Builder) {
+	s := &f.Segment
+	info, _ := s.Control.Opcode.Info()
+	if s.Control.Tagged {
+		fmt.Fprintf(b, "STag %#x TO %#x", uint32(s.Tagged.STag), s.Tagged.TO)
+	} else {
+		fmt.Fprintf(b, "MSN %d", s.Untagged.MSN)
+		if s.Untagged.QN != info.Queue {
+			fmt.Fprintf(b, " queue %d", s.Untagged.QN)
+		}
+		if s.Untagged.MO != 0 {
+			fmt.Fprintf(b, " at %d", s.Untagged.MO)
+		}
+		if info.Class.Has(wire.Invalidates) {
+			fmt.Fprintf(b, " invalidate %#x", uint32(s.Untagged.Invalidate))
+		}
+	}
+	if info.Class.Has(wire.HasPayload) || f.payloadLen() > 0 {
+		fmt.Fprintf(b, " %d B", f.payloadLen())
+	}
+	switch op := s.Control.Opcode; {
+	case s.Control.Tagged:
+	case op == wire.OpReadRequest:
+		r := s.ReadRequest
+		fmt.Fprintf(b, " %d B from %#x+%#x to %#x+%#x", r.Size, uint32(r.SrcSTag), r.SrcTO, uint32(r.SinkSTag), r.SinkTO)
+	case op == wire.OpTerminate:
+		f.terminate(b)
+	case op == wire.OpImmediate, op == wire.OpImmediateSE:
+		fmt.Fprintf(b, " %x", s.Immediate)
+	case op == wire.OpAtomicRequest:
+		a := s.AtomicRequest
+		fmt.Fprintf(b, " %v id %#x STag %#x TO %#x", a.Op, a.RequestID, uint32(a.STag), a.TO)
+		if a.Op == wire.AtomicFetchAdd {
+			fmt.Fprintf(b, " add %#x", a.AddSwap)
+		} else {
+			fmt.Fprintf(b, " %#x if %#x", a.AddSwap, a.Compare)
+		}
+	case op == wire.OpAtomicResponse:
+		fmt.Fprintf(b, " id %#x was %#x", s.AtomicResponse.RequestID, s.AtomicResponse.Original)
+	}
+	if !s.Control.Last {
+		b.WriteString(" more follows")
+	}
+}
+
+func (f *FPDU) terminate(b *strings.Builder) {
+	t := &f.Segment.Terminate
+	fmt.Fprintf(b, " %v", t.Error)
+	if t.HasDDP {
+		fmt.Fprintf(b, ", about a %v", t.DDP.Control.Opcode)
+		if !t.DDP.Control.Tagged {
+			fmt.Fprintf(b, " MSN %d", t.DDP.Untagged.MSN)
+		} else {
+			fmt.Fprintf(b, " STag %#x TO %#x", uint32(t.DDP.Tagged.STag), t.DDP.Tagged.TO)
+		}
+	}
+	if t.Order == wire.OrderSiw {
+		b.WriteString(" (bits in the order of siw)")
+	}
+}

@@ -1,0 +1,68 @@
+package show
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fabrictest/fabrictest/capture"
+)
+
+// nameWidth is the column in which names of headers stand.
+const nameWidth = 18
+
+// details prints the headers of a packet: the name of each, then its fields, as
+// many to a line as fit.
+func (p *Printer) details(pkt *capture.Packet) string {
+	width := p.opts.Width
+	if width < 60 {
+		width = 120
+	}
+	var b strings.Builder
+	if pkt.Truncated() > 0 {
+		fmt.Fprintf(&b, "    %-*s%d of %d bytes\n", nameWidth, "recorded", len(pkt.Data), pkt.Length)
+	}
+	for _, h := range pkt.Headers() {
+		used := 4 + nameWidth
+		name := fmt.Sprintf("    %-*s", nameWidth, cut(h.Name, nameWidth-1))
+		if p.opts.Colour {
+			name = cyan + name + reset
+		}
+		b.WriteString(name)
+		for i, f := range h.Fields {
+			text := f.Name + " " + Printable(f.String())
+			if i < len(h.Fields)-1 {
+				text += ","
+			}
+			n := utf8.RuneCountInString(text) + 1
+			if used+n > width && used > 4+nameWidth {
+				b.WriteString("\n" + strings.Repeat(" ", 4+nameWidth))
+				used = 4 + nameWidth
+			}
+			b.WriteString(text + " ")
+			used += n
+		}
+		b.WriteByte('\n')
+	}
+	return trimLines(b.String())
+}
+
+func trimLines(s string) string {
+	lines := strings.SplitAfter(s, "\n")
+	for i, l := range lines {
+		if body, ok := strings.CutSuffix(l, "\n"); ok {
+			lines[i] = strings.TrimRight(body, " ") + "\n"
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// hexDump prints bytes as hexdump -C does, indented.
+func hexDump(b []byte) string {
+	if len(b) == 0 {
+		return "    no bytes\n"
+	}
+	dump := strings.TrimRight(hex.Dump(b), "\n")
+	return "    " + strings.ReplaceAll(dump, "\n", "\n    ") + "\n"
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/capture"
+	"github.com/fabrictest/fabrictest/capture/show"
+)
+
+// stdinName is how the standard input is called on the command line.
+const stdinName = "-"
+
+// newPcapCommand is `fabrictest pcap`: what a capture says, in the terminal.
+func newPcapCommand() *cobra.Command {
+	var opts show.Options
+	var qps, psns []string
+	cmd := &cobra.Command{
+		Use:   "pcap FILE...",
+		Short: "Decode a capture: RoCEv2 and iWARP, a line a packet",
+		Long: `Decode captures, pcap or pcapng, packed with gzip or not; "-" is the standard
+input. A line for each packet says what it is in RoCEv2 (with the connection
+manager on QP 1) or in iWARP (MPA, DDP, RDMAP, from TCP streams put together).
+
+Packets are marked with "!" for what one looks for: sequence numbers seen before,
+missing or late, acknowledgements said twice, NAKs, refusals, wrong checksums,
+congestion, and comments that whoever wrote the file left on a packet. A mark is
+what the capture shows at one place; a retransmission after a loss further on is
+quite in order.
+
+Queue pairs, PSNs and messages select packets; of several values of one flag any
+may match, of several flags all must. --op takes a pattern for the name of a
+message, with or without its transport, and "ack", "nak" or "rnr" for what an
+acknowledgement says. A queue pair is that which a packet goes to: its answers
+go to the peer's.
+
+Exit codes: 0 all was read, 1 a file is damaged (what comes before is shown) or
+cannot be read, 2 it was called wrongly.`,
+		Example: `  fabrictest pcap run/clean-rc-sim/capture.pcapng
+  fabrictest pcap --problems capture.pcapng          what went wrong
+  fabrictest pcap --qp 0x11 --psn 100-120 -v a.pcap  these, header by header
+  fabrictest pcap --op '*READ*' --host host1 a.pcapng
+  fabrictest pcap --op nak --op rnr a.pcap
+  fabrictest pcap -q --stats a.pcap                  counts by message and flow
+  tcpdump -w - port 4791 | fabrictest pcap -         as it happens
+  fabrictest pcap --json a.pcap | jq 'select(.marks)'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("name a capture to decode, or - for the standard input")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := selectPackets(&opts.Filter, qps, psns); err != nil {
+				return err
+			}
+			if opts.Limit < 0 {
+				return usagef("-n %d: a number of packets is not negative", opts.Limit)
+			}
+			opts.Width, opts.Colour = show.Terminal(cmd.OutOrStdout())
+			return decode(cmd, args, opts)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&opts.Verbose, "verbose", "v", false, "print all headers, field by field")
+	f.BoolVarP(&opts.Hex, "hex", "x", false, "print the bytes of each packet")
+	f.BoolVar(&opts.JSON, "json", false, "print JSON, an object a packet; with -v and -x headers and bytes too")
+	f.BoolVar(&opts.Stats, "stats", false, "end with counts by message and by flow")
+	f.BoolVarP(&opts.Quiet, "quiet", "q", false, "print the counts only")
+	f.BoolVar(&opts.Delta, "delta", false, "print times since the packet before, not since the first")
+	f.IntVarP(&opts.Limit, "count", "n", 0, "stop after `N` selected packets")
+	f.StringSliceVar(&qps, "qp", nil, "only packets to queue pair `N`, such as 17 or 0x11")
+	f.StringSliceVar(&psns, "psn", nil, "only PSN `N`, or those from A to B: A-B")
+	f.StringSliceVar(&opts.Filter.Ops, "op", nil, "only messages whose name is like `GLOB`, such as 'RC SEND*'")
+	f.StringSliceVar(&opts.Filter.Hosts, "host", nil, "only packets from or to `ADDR`: an address, a prefix, or a host's name")
+	f.BoolVar(&opts.Filter.Problems, "problems", false, "only packets that are marked")
+	return cmd
+}
+
+// selectPackets fills in what the flags select.
+func selectPackets(f *show.Filter, qps, psns []string) error {
+	for _, s := range qps {
+		qp, err := show.ParseQP(s)
+		if err != nil {
+			return usagef("--qp: %w", err)
+		}
+		f.QPs = append(f.QPs, qp)
+	}
+	for _, s := range psns {
+		r, err := show.ParseRange(s)
+		if err != nil {
+			return usagef("--psn: %w", err)
+		}
+		f.PSNs = append(f.PSNs, r)
+	}
+	for _, s := range f.Ops {
+		if err := show.CheckOp(s); err != nil {
+			return usagef("--op: %w", err)
+		}
+	}
+	return nil
+}
+
+// decode prints the files one after the other. One that is damaged does not
+// keep the others from being shown.
+func decode(cmd *cobra.Command, files []string, opts show.Options) error {
+	for _, name := range files {
+		opts.Live = opts.Live || name == stdinName
+	}
+	p := show.NewPrinter(cmd.OutOrStdout(), opts)
+	failed := false
+	for _, name := range files {
+		if len(files) > 1 {
+			if err := p.Heading(name); err != nil {
+				return err
+			}
+		}
+		err := decodeFile(cmd, p, name)
+		if errors.Is(err, context.Canceled) { // Ctrl-C: the counts are still wanted
+			break
+		}
+		if err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "fabrictest: %s: %v\n", name, err)
+			failed = true
+		}
+	}
+	if err := p.Finish(); err != nil {
+		return err
+	}
+	if failed {
+		return errFailed
+	}
+	return nil
+}
+
+func decodeFile(cmd *cobra.Command, p *show.Printer, name string) error {
+	var r io.Reader = cmd.InOrStdin()
+	if name != stdinName {
+		f, err := os.Open(name)
+		if err != nil {
+			var path *os.PathError
+			if errors.As(err, &path) { // it repeats the name
+				err = path.Err
+			}
+			return err
+		}
+		defer f.Close()
+		r = f
+	}
+	s, err := capture.Open(r)
+	if err != nil {
+		return err
+	}
+	return p.Show(cmd.Context(), s)
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/lab/perflab"
+	"github.com/fabrictest/fabrictest/perf"
+)
+
+// newPerfCommand is `fabrictest perf`.
+func newPerfCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "perf",
+		Short: "Measure how fast the emulated NIC is on this machine",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	hidden := func(args []string, main func() error) *cobra.Command {
+		return &cobra.Command{
+			Use: args[len(args)-1], Hidden: true, Args: cobra.NoArgs,
+			RunE: func(*cobra.Command, []string) error { return main() },
+		}
+	}
+	cmd.AddCommand(newPerfQuickCommand(), hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain))
+	return cmd
+}
+
+func newPerfQuickCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "quick",
+		Short: "Measure everything once over, in less than a minute",
+		Long: `Measure two hosts in network namespaces, a process and a processor each:
+
+  - WRITEs of 1 MiB beside a stream of bare UDP sockets with segmentation
+    offload that does as much work (a copy and a CRC on each side), and both
+    without the CRC;
+  - half round trips of 8 bytes beside those of bare UDP sockets, spinning
+    beside spinning and blocking beside blocking;
+  - the rate of 64-byte sends, over 1 to 64 queue pairs;
+  - WRITE, SEND and READ of 64 B to 4 MiB;
+  - the memory of an idle host.
+
+What is compared takes turns, and the limit is measured twice in each turn: how
+much it differs from itself is the noise, and where that is too much the result
+says that nothing can be concluded. The exit code is 1 if a target was missed.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out, progress := cmd.OutOrStdout(), newPerfProgress(cmd.ErrOrStderr())
+			q, err := perflab.Quick(cmd.Context(), perflab.Options{Progress: progress.report})
+			progress.clear()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				e := json.NewEncoder(out)
+				e.SetIndent("", "  ")
+				err = e.Encode(q)
+			} else {
+				err = q.WriteTable(out)
+			}
+			if err == nil && q.Worst() == perf.Missed {
+				err = errFailed
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result, with every sample, as JSON")
+	return cmd
+}
+
+// perfProgress shows what is measured: one line that changes on a terminal,
+// otherwise a line now and then.
+type perfProgress struct {
+	to       io.Writer
+	terminal bool
+	last     time.Time
+}
+
+func newPerfProgress(to io.Writer) *perfProgress {
+	p := &perfProgress{to: to}
+	if f, ok := to.(*os.File); ok && os.Getenv("TERM") != "dumb" {
+		info, err := f.Stat()
+		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	return p
+}
+
+func (p *perfProgress) report(doing string, done float64) {
+	switch {
+	case p.terminal:
+		fmt.Fprintf(p.to, "\r\x1b[K%3.0f %%  %s", 100*done, doing)
+	case time.Since(p.last) >= 10*time.Second:
+		p.last = time.Now()
+		fmt.Fprintf(p.to, "%3.0f %%  %s\n", 100*done, doing)
+	}
+}
+
+func (p *perfProgress) clear() {
+	if p.terminal {
+		fmt.Fprint(p.to, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,135 @@
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/fabrictest/fabrictest/report"
+)
+
+var _ = Describe("clashes", func() {
+	var s *stage
+	BeforeEach(func() { s = newStage() })
+
+	It("of a lab with one of the same name leave the first alone", func() {
+		needNamespaces()
+		name := s.labName()
+		Expect(s.run("up", "--name", name, "--hosts", "3").code).To(Equal(0))
+		o := s.run("up", "--name", name)
+		Expect(o.code).To(Equal(1), o.String())
+		Expect(lines(o.stderr)).To(HaveExactElements(
+			"fabrictest: a lab of that name is up already: take it down with 'fabrictest down', or give another name with --name"))
+		Expect(s.run("exec", "--lab", name, "host2", "--", "true").code).To(Equal(0))
+		Expect(s.run("down", name).code).To(Equal(0))
+		o = s.run("down", name)
+		Expect(o.code).To(Equal(1))
+		Expect(o.stderr).To(ContainSubstring("no lab called " + name + " is up"))
+		Expect(s.run("up", "--name", name).code).To(Equal(0), "the name is free again")
+		Expect(s.run("down", name).code).To(Equal(0))
+	})
+
+	It("of names that begin at the same time have one winner", func() {
+		needNamespaces()
+		name := s.labName()
+		var starts []*running
+		for range 4 {
+			starts = append(starts, s.start(s.command("up", "--name", name)))
+		}
+		won := 0
+		for _, r := range starts {
+			switch o := r.wait(); o.code {
+			case 0:
+				won++
+			default:
+				Expect(o.code).To(Equal(1), o.String())
+				Expect(o.stderr).To(ContainSubstring("a lab of that name is up already"))
+			}
+		}
+		Expect(won).To(Equal(1))
+		Expect(s.run("down", name).code).To(Equal(0))
+	})
+
+	It("of --out with a folder that is in use touch nothing in it", func() {
+		Expect(os.Mkdir(s.path("work", "mine"), 0o755)).To(Succeed())
+		s.write("mine/thesis.tex", "years of work")
+		for _, out := range []string{"mine", "mine/thesis.tex"} {
+			o := s.run("run", "pingpong", "--on", "sim", "--out", out)
+			Expect(o.code).To(Equal(2), o.String())
+			Expect(lines(o.stderr)[0]).To(HavePrefix("fabrictest: --out " + out + ": "))
+		}
+		entries, err := os.ReadDir(s.path("work", "mine"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(entries).To(HaveLen(1))
+		Expect(os.ReadFile(s.path("work", "mine", "thesis.tex"))).To(Equal([]byte("years of work")))
+	})
+
+	It("of labs with the same addresses do not disturb each other", func() {
+		needNamespaces()
+		a, b := "a-"+s.labName(), "b-"+s.labName()
+		for _, name := range []string{a, b} {
+			Expect(s.run("up", "--name", name).code).To(Equal(0))
+		}
+		s.noteNamespaces()
+		address := func(name string) string {
+			GinkgoHelper()
+			o := s.run("exec", "--lab", name, "host0", "--", "sh", "-c", "echo $FABRICTEST_RDMA0_IPV6 $FABRICTEST_RDMA0_IPV4")
+			Expect(o.code).To(Equal(0), o.String())
+			return o.stdout
+		}
+		Expect(address(a)).To(Equal(address(b)))
+		inode := func(name string) string {
+			GinkgoHelper()
+			return s.run("exec", "--lab", name, "host0", "--", "readlink", "/proc/self/ns/net").stdout
+		}
+		Expect(inode(a)).NotTo(Equal(inode(b)))
+		// A fault in one is none in the other.
+		Expect(s.run("set", "--lab", a, "host1", "down").code).To(Equal(0))
+		carrier := func(name string) string {
+			GinkgoHelper()
+			o := s.run("exec", "--lab", name, "host1", "--", "ip", "-br", "link", "show", "rdma0")
+			Expect(o.code).To(Equal(0), o.String())
+			return o.stdout
+		}
+		Expect(carrier(a)).NotTo(ContainSubstring("LOWER_UP"))
+		Expect(carrier(b)).To(ContainSubstring("LOWER_UP"))
+		Expect(s.run("down", a).code).To(Equal(0))
+		Expect(carrier(b)).To(ContainSubstring("LOWER_UP"))
+		Expect(s.run("down", b).code).To(Equal(0))
+	})
+
+	It("of ten runs at once end in ten folders", func() {
+		args := []string{"run", "pingpong", "clean-calls", "--capture", "none", "--messages", "50"}
+		if noNamespaces != nil {
+			args = append(args, "--on", "sim")
+		}
+		var starts []*running
+		for range 10 {
+			starts = append(starts, s.start(s.command(args...)))
+		}
+		for _, r := range starts {
+			o := r.wait()
+			Expect(o.code).To(Equal(0), o.String())
+		}
+		results, err := filepath.Glob(filepath.Join(s.home, ".cache", "fabrictest", "runs", "*", "result.json"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(results).To(HaveLen(10))
+		var all sync.WaitGroup
+		for _, name := range results {
+			all.Go(func() {
+				defer GinkgoRecover()
+				for _, r := range s.result(filepath.Dir(name)).Scenarios {
+					Expect(r.Verdict).To(Equal(report.Passed), r.Reason)
+				}
+			})
+		}
+		all.Wait()
+		o := s.run("replay", "last", "--all", "--on", "sim")
+		Expect(o.code).To(Equal(0), o.String())
+		Expect(strings.Count(o.stdout, "passed again, the same in every figure")).To(Equal(2))
+	})
+})

@@ -1,0 +1,72 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/fabrictest/fabrictest/report"
+)
+
+var _ = Describe("a scenario that reaches its limit", func() {
+	for tier, limit := range map[string]string{"sim": "2ms", "netns": "300ms"} {
+		It("fails on "+tier+" and says what each rank waits for", func() {
+			if tier == "netns" {
+				needNamespaces()
+			}
+			s := newStage()
+			o := s.run("run", s.write("endless.yaml", endless(limit)), "--on", tier, "--capture", "none", "--out", "out")
+			Expect(o.code).To(Equal(1), o.String())
+			Expect(o.took).To(BeNumerically("<", patience))
+			res := only(s.result(s.path("work", "out")))
+			Expect(res.Verdict).To(Equal(report.Failed))
+			Expect(res.Reason).To(ContainSubstring("rank 0 on host0 did not end: the limit of " + limit + " is reached"))
+			Expect(res.Ranks).To(HaveLen(3))
+			for _, k := range res.Ranks {
+				Expect(k.State).To(Equal("hung"))
+				Expect(k.Waiting).To(MatchRegexp(`all-to-all|rank \d`), "what it waits for")
+				Expect(res.Detail).To(ContainSubstring(fmt.Sprintf("rank %d on %s hung", k.Rank, k.Host)))
+			}
+		})
+	}
+})
+
+var _ = Describe("a scenario file that means harm", func() {
+	nested := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
+	bomb := "version: 1\nname: bomb\ntitle: Laughs\na: &a [x, x, x, x, x, x, x, x, x]\n"
+	for i := range 12 {
+		c := string(rune('a' + i))
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", 'b'+i, 'b'+i, strings.TrimSuffix(strings.Repeat("*"+c+", ", 9), ", "))
+	}
+	const head = "version: 1\nname: bad\ntitle: Bad\n"
+	const work = "workload: {kind: all-to-all, messages: 10}\n"
+
+	DescribeTable("is refused at once, by file and line", func(text, place, words string) {
+		s := newStage()
+		s.env = append(s.env, "GOMEMLIMIT=off")
+		s.write("bad.yaml", text)
+		cmd := s.command("run", "bad.yaml", "--on", "sim", "--out", "out")
+		o := s.start(cmd).wait()
+		Expect(o.code).To(Equal(2), o.String())
+		Expect(o.stdout).To(BeEmpty())
+		Expect(o.stderr).To(HavePrefix("fabrictest: bad.yaml:" + place))
+		Expect(o.stderr).To(ContainSubstring(words))
+		Expect(len(o.stderr)).To(BeNumerically("<", 8<<10), "the complaint is for people")
+		Expect(cmd.ProcessState.UserTime()).To(BeNumerically("<", time.Second))
+		Expect(s.path("work", "out")).NotTo(BeAnExistingFile())
+	},
+		Entry("aliases of aliases", bomb, "4", "anchors are not used in scenarios"),
+		Entry("lists in lists in lists", head+"fabric: "+nested+"\n", "", ""),
+		Entry("100 MB", head+"description: "+strings.Repeat("x", 100_000_000)+"\n", "1", "the file is too large"),
+		Entry("a billion hosts", head+"fabric: {kind: star, hosts: 1000000000}\n"+work, "4:29", "fabric.hosts: 1000000000 is not in 2 to 1024"),
+		Entry("a number beyond all numbers", head+"fabric: {kind: star, hosts: 99999999999999999999999}\n"+work, "4:", "fabric.hosts"),
+		Entry("a key that does not exist", head+"fabric: {kind: pair}\nworkload: {kind: all-to-all, mesages: 10}\n", "5:30", "did you mean messages?"),
+		Entry("the same key twice", head+"title: Again\nfabric: {kind: pair}\n"+work, "4", "title"),
+		Entry("bytes that are no text", "version: 1\nname: \x00\xff\n", "1", ""),
+		Entry("a name that leads out of the folder", strings.Replace(head, "bad", "../../bad", 1)+"fabric: {kind: pair}\n"+work, "2:", "name"),
+		Entry("nothing", "", "", ""),
+	)
+})

@@ -1,0 +1,205 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/fabrictest/fabrictest/report"
+)
+
+// endless is a scenario that takes longer than any test waits.
+func endless(limit string) string {
+	return fmt.Sprintf(`version: 1
+name: endless
+title: Everyone to everyone, without end
+fabric: {kind: star, hosts: 3}
+workload: {kind: all-to-all, messages: 1000000, bytes: 4KiB}
+limit: %s
+`, limit)
+}
+
+// startEndless starts it in namespaces, and returns when all ranks are at work.
+func (s *stage) startEndless(limit string, args ...string) (*running, []process) {
+	GinkgoHelper()
+	file := s.write("endless.yaml", endless(limit))
+	r := s.start(s.command(append([]string{"run", file, "--on", "netns", "--capture", "none", "--out", "out"}, args...)...))
+	var ranks []process
+	Eventually(func() int {
+		ranks = s.with(rank)
+		busy := 0
+		for _, p := range ranks {
+			if p.ticks() >= 5 {
+				busy++
+			}
+		}
+		return busy
+	}).Should(Equal(3), "ranks at work")
+	Expect(s.noteNamespaces()).To(BeNumerically(">=", 4)) // hosts, and where the lab is
+	return r, ranks
+}
+
+var _ = Describe("a rank of a scenario", func() {
+	var s *stage
+	BeforeEach(func() {
+		needNamespaces()
+		s = newStage()
+	})
+
+	for sig, words := range map[syscall.Signal]string{
+		syscall.SIGKILL: "ended by SIGKILL, not from here",
+		syscall.SIGSEGV: "SIGSEGV: segmentation violation",
+	} {
+		It(fmt.Sprintf("that is ended by %v is named, and the others are stopped and asked", sig), func() {
+			r, ranks := s.startEndless("60s")
+			victim := ranks[1]
+			Expect(syscall.Kill(victim.pid, sig)).To(Succeed())
+			o := r.wait()
+			Expect(o.code).To(Equal(1), o.String())
+			res := only(s.result(s.path("work", "out")))
+			Expect(res.Verdict).To(Equal(report.Failed))
+			var ended, hung int
+			for _, k := range res.Ranks {
+				switch k.State {
+				case "exited":
+					ended++
+					Expect(k.Error).To(ContainSubstring(words))
+					Expect(res.Reason).To(ContainSubstring(fmt.Sprintf("rank %d on %s exited: ", k.Rank, k.Host)))
+					Expect(res.Reason).To(ContainSubstring(fmt.Sprintf("the run was ended when rank %d (%s) ", k.Rank, k.Host)))
+					if sig == syscall.SIGKILL {
+						Expect(k.Signal).To(Equal("SIGKILL"))
+					}
+				case "hung":
+					hung++
+					Expect(k.Waiting).To(ContainSubstring("all-to-all"), "what it was at")
+				}
+			}
+			Expect([]int{ended, hung}).To(Equal([]int{1, 2}), "%+v", res.Ranks)
+			Expect(o.stdout).To(ContainSubstring("FAIL    endless"))
+			Expect(o.stdout).To(ContainSubstring("fabrictest run endless.yaml --on netns --seed 1"), "how to repeat it")
+			s.expectNothingRemains()
+		})
+	}
+
+	It("that stands still is found by the limit, and the kernel tells what it was at", func() {
+		slow()
+		r, ranks := s.startEndless("3s")
+		Expect(syscall.Kill(ranks[2].pid, syscall.SIGSTOP)).To(Succeed())
+		o := r.wait()
+		Expect(o.code).To(Equal(1), o.String())
+		res := only(s.result(s.path("work", "out")))
+		Expect(res.Verdict).To(Equal(report.Failed))
+		stopped := 0
+		for _, k := range res.Ranks {
+			if strings.Contains(k.Waiting, "stopped") {
+				stopped++
+				Expect(k.State).To(Equal("hung"))
+			}
+		}
+		Expect(stopped).To(Equal(1), "%+v", res.Ranks)
+		s.expectNothingRemains()
+	})
+})
+
+var _ = Describe("a program in the hosts of a fabric", func() {
+	var s *stage
+	BeforeEach(func() {
+		needNamespaces()
+		s = newStage()
+	})
+	// Rank 1 does something; the others would go on for long.
+	onRank1 := func(script string, args ...string) outcome {
+		GinkgoHelper()
+		o := s.run(append(append([]string{"exec", "-n", "3"}, args...), "--", "sh", "-c",
+			`[ $FABRICTEST_RANK = 1 ] || exec sleep 600; `+script)...)
+		Expect(o.took).To(BeNumerically("<", patience), "the others are stopped")
+		return o
+	}
+
+	It("that segfaults is named with its signal, which is the exit code", func() {
+		o := onRank1("kill -SEGV $$")
+		Expect(o.code).To(Equal(128+int(syscall.SIGSEGV)), o.String())
+		Expect(lines(o.stderr)).To(HaveExactElements("fabrictest: host1 crashed: ended by SIGSEGV"))
+	})
+
+	It("that fails ends the others, and its code is ours", func() {
+		o := onRank1("echo it is over; exit 7")
+		Expect(o.code).To(Equal(7), o.String())
+		Expect(o.stdout).To(Equal("host1: it is over\n"))
+		Expect(lines(o.stderr)).To(HaveExactElements("fabrictest: host1 exited: exited with 7"))
+	})
+
+	It("that exits early with 0 lets the others come to their end", func() {
+		o := s.run("exec", "-n", "3", "--", "sh", "-c",
+			`[ $FABRICTEST_RANK = 1 ] && exit 0; while [ -e wait ]; do sleep 0.05; done; echo done`)
+		Expect(o.code).To(Equal(0), o.String())
+		Expect(lines(o.stdout)).To(ConsistOf("host0: done", "host2: done"))
+	})
+
+	It("that fails lets the others go on with --keep-going", func() {
+		o := s.run("exec", "-n", "3", "--keep-going", "--", "sh", "-c",
+			`[ $FABRICTEST_RANK = 1 ] && { touch failed; exit 3; }; until [ -e failed ]; do sleep 0.01; done; echo done`)
+		Expect(o.code).To(Equal(3), o.String())
+		Expect(lines(o.stdout)).To(ConsistOf("host0: done", "host2: done"))
+	})
+
+	It("that leaves children behind takes them along", func() {
+		o := s.run("exec", "-n", "2", "--", "sh", "-c", "setsid sleep 600 & sleep 600 & exit 0")
+		Expect(o.code).To(Equal(0), o.String())
+		s.expectNothingRemains()
+	})
+
+	It("that floods its output neither stops the others nor fills our memory", func() {
+		slow()
+		const flood = 40 << 20
+		out, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		Expect(err).NotTo(HaveOccurred())
+		defer out.Close()
+		counted := &tailCounter{}
+		cmd := s.command("exec", "-n", "2", "--plain", "--", "sh", "-c", fmt.Sprintf(
+			`[ $FABRICTEST_RANK = 1 ] && { yes flood | head -c %d; exit 0; }; echo quiet`, flood))
+		cmd.Stdout = counted
+		o := s.start(cmd).wait()
+		Expect(o.code).To(Equal(0), o.String())
+		Expect(counted.n).To(BeNumerically("<", flood))
+		Expect(counted.n).To(BeNumerically(">", 1<<20))
+		Expect(counted.String()).To(MatchRegexp(`… cut, \d+ bytes more`))
+		Expect(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss).To(BeNumerically("<", 200<<10), "KiB")
+	})
+
+	It("that is stopped from outside ends with Ctrl-C all the same", func() {
+		r := s.start(s.command("exec", "-n", "2", "--", "sleep", "600"))
+		Eventually(func() int { return len(s.with(other)) }).Should(Equal(2))
+		s.noteNamespaces()
+		for _, p := range s.with(other) {
+			Expect(syscall.Kill(p.pid, syscall.SIGSTOP)).To(Succeed())
+		}
+		began := time.Now()
+		r.interrupt()
+		o := r.wait()
+		Expect(o.code).NotTo(Equal(0), o.String())
+		Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
+		s.expectNothingRemains()
+	})
+})
+
+// tailCounter counts what is written and keeps the end of it.
+type tailCounter struct {
+	buffer
+	n int
+}
+
+func (c *tailCounter) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n += len(b)
+	if c.b.Len() > 64<<10 {
+		c.b.Reset()
+	}
+	return c.b.Write(b)
+}

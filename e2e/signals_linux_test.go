@@ -1,0 +1,204 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/fabrictest/fabrictest/report"
+)
+
+var _ = Describe("an interrupted run", func() {
+	var s *stage
+	BeforeEach(func() { s = newStage() })
+
+	for _, how := range []struct {
+		name string
+		do   func(*running)
+	}{
+		{"Ctrl-C", (*running).interrupt},
+		{"SIGTERM", func(r *running) { r.signal(syscall.SIGTERM) }},
+	} {
+		It("in simulation leaves a report of what there was: "+how.name, func() {
+			file := s.write("endless.yaml", endless("60s"))
+			// One comes to its end before; the other is cut short.
+			r := s.start(s.command("run", "pingpong", file, "--on", "sim", "--capture", "none", "--out", "out"))
+			Eventually(r.out.String).Should(ContainSubstring("ok      pingpong"))
+			how.do(r)
+			o := r.wait()
+			Expect(o.code).To(Equal(1), o.String())
+			Expect(lines(o.stderr)).To(HaveExactElements("fabrictest: interrupted: 1 of 2 had ended"))
+			run := s.result(s.path("work", "out"))
+			Expect(run.Scenarios).To(HaveLen(2))
+			Expect(run.Scenarios[0].Verdict).To(Equal(report.Passed))
+			Expect(run.Scenarios[1].Verdict).To(Equal(report.Broken))
+			Expect(run.Scenarios[1].Reason).To(HavePrefix("interrupted at "))
+		})
+
+		It("in namespaces leaves a report, and what each rank was at: "+how.name, func() {
+			needNamespaces()
+			r, _ := s.startEndless("60s")
+			how.do(r)
+			o := r.wait()
+			Expect(o.code).To(Equal(1), o.String())
+			Expect(lines(o.stderr)).To(HaveExactElements("fabrictest: interrupted: 0 of 1 had ended"))
+			res := only(s.result(s.path("work", "out")))
+			Expect(res.Verdict).To(Equal(report.Broken))
+			Expect(res.Reason).To(HavePrefix("interrupted at "))
+			Expect(res.Ranks).To(HaveLen(3))
+			for _, k := range res.Ranks {
+				Expect(k.Waiting).NotTo(BeEmpty())
+			}
+			s.expectNothingRemains()
+		})
+	}
+
+	It("that is interrupted twice ends at once, and leaves nothing behind", func() {
+		needNamespaces()
+		r, ranks := s.startEndless("60s")
+		for _, p := range ranks { // so that a polite end takes long
+			Expect(syscall.Kill(p.pid, syscall.SIGSTOP)).To(Succeed())
+		}
+		r.signal(syscall.SIGINT)
+		// The second must not come together with the first, which would be one.
+		Eventually(func() bool { return pending(r.Process.Pid, syscall.SIGINT) }).Should(BeFalse())
+		Eventually(func() bool { r.Process.Signal(syscall.SIGINT); return r.ended() }).Should(BeTrue())
+		Expect(r.wait().code).To(BeElementOf(128+int(syscall.SIGINT), 1))
+		s.expectNothingRemains()
+	})
+
+	It("through exec -n ends the programs", func() {
+		needNamespaces()
+		r := s.start(s.command("exec", "-n", "3", "--", "sh", "-c", `trap 'echo told; exit 5' TERM; echo here; while :; do sleep 0.01; done`))
+		Eventually(r.out.String).Should(And(ContainSubstring("host0: here"), ContainSubstring("host1: here"), ContainSubstring("host2: here")))
+		s.noteNamespaces()
+		r.interrupt()
+		o := r.wait()
+		Expect(o.code).To(Equal(5), o.String())
+		Expect(o.stdout).To(And(ContainSubstring("host0: told"), ContainSubstring("host1: told"), ContainSubstring("host2: told")))
+		s.expectNothingRemains()
+	})
+})
+
+// ended says whether a program has.
+func (r *running) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// pending says whether a signal waits to be delivered.
+func pending(pid int, sig syscall.Signal) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	var mask uint64
+	for _, l := range lines(string(status)) {
+		if _, err := fmt.Sscanf(l, "ShdPnd:\t%x", &mask); err == nil {
+			break
+		}
+	}
+	return mask&(1<<(sig-1)) != 0
+}
+
+var _ = Describe("kill -9 leaves nothing behind", func() {
+	var s *stage
+	BeforeEach(func() {
+		needNamespaces()
+		s = newStage()
+	})
+
+	// kill kills the one process with a role.
+	kill := func(role string) {
+		GinkgoHelper()
+		found := s.with(role)
+		Expect(found).NotTo(BeEmpty(), "no %s among %v", role, s.processes())
+		Expect(syscall.Kill(found[0].pid, syscall.SIGKILL)).To(Succeed())
+	}
+
+	DescribeTable("of a part of a run", func(victim string, code int, words string) {
+		r, _ := s.startEndless("60s")
+		kill(victim)
+		o := r.wait()
+		Expect(o.code).To(Equal(code), o.String())
+		if words != "" {
+			res := only(s.result(s.path("work", "out")))
+			Expect(res.Verdict).To(Equal(report.Broken))
+			Expect(res.Reason).To(ContainSubstring(words))
+		} else {
+			// Killed before it could write a report: there is none, not half of one.
+			Expect(s.path("work", "out", "result.json")).NotTo(BeAnExistingFile())
+			Expect(halfFiles(s.path("work", "out"))).To(BeEmpty())
+		}
+		s.expectNothingRemains()
+	},
+		Entry("the command itself", cli, 128+9, ""),
+		Entry("the first process of the enclosure", first, 1, "the lab process ended without a result: signal: killed"),
+		Entry("the lab process", lab, 1, "the lab process ended without a result: exit status 137"),
+	)
+
+	It("of the guard, which costs nothing while the launcher lives", func() {
+		r := s.start(s.command("exec", "-n", "2", "--", "sh", "-c", "until [ -e go ]; do sleep 0.01; done; echo done"))
+		Eventually(func() int { return len(s.with(guard)) }).Should(Equal(1))
+		kill(guard)
+		s.write("go", "")
+		o := r.wait()
+		Expect(o.code).To(Equal(0), o.String())
+		Expect(lines(o.stdout)).To(ConsistOf("host0: done", "host1: done"))
+	})
+
+	DescribeTable("of a part of a lab that is up", func(victim string) {
+		name := s.labName()
+		Expect(s.run("up", "--name", name, "--hosts", "3").code).To(Equal(0))
+		r := s.start(s.command("exec", "--lab", name, "host1", "--", "sh", "-c", "setsid sleep 600 & exec sleep 600"))
+		Eventually(func() int { return len(s.with(other)) }).Should(Equal(2))
+		Expect(s.noteNamespaces()).To(BeNumerically(">=", 4))
+		kill(victim)
+		o := r.wait()
+		Expect(o.code).To(Equal(1), o.String())
+		Expect(lines(o.stderr)).To(HaveExactElements("fabrictest: lab " + name + " went down"))
+		s.expectNothingRemains()
+		o = s.run("labs")
+		Expect(o.stdout).NotTo(ContainSubstring(name))
+	},
+		Entry("its process", lab),
+		Entry("the first process of its enclosure", first),
+	)
+
+	It("of exec ends its program, and not the lab", func() {
+		name := s.labName()
+		Expect(s.run("up", "--name", name).code).To(Equal(0))
+		s.noteNamespaces()
+		r := s.start(s.command("exec", "--lab", name, "host0", "--", "sleep", "600"))
+		Eventually(func() int { return len(s.with(other)) }).Should(Equal(1))
+		r.signal(syscall.SIGKILL)
+		r.wait()
+		Eventually(func() []process { return s.with(other) }).Should(BeEmpty())
+		Expect(s.run("exec", "--lab", name, "host0", "--", "true").code).To(Equal(0))
+		Expect(s.run("down", name).code).To(Equal(0))
+		s.expectNothingRemains()
+	})
+
+	It("leaves a folder that replay and the next run are not misled by", func() {
+		r := s.start(s.command("run", s.write("endless.yaml", endless("60s")), "--on", "sim", "--capture", "none"))
+		runs := filepath.Join(s.home, ".cache", "fabrictest", "runs")
+		Eventually(func() []string { all, _ := filepath.Glob(runs + "/*/scenarios/endless.yaml"); return all }).Should(HaveLen(1))
+		r.signal(syscall.SIGKILL)
+		r.wait()
+		o := s.run("replay", "last")
+		Expect(o.code).To(Equal(2), o.String())
+		Expect(o.stderr).To(ContainSubstring("there is no run in " + runs))
+		Expect(s.run("run", "pingpong", "--on", "sim", "--capture", "none").code).To(Equal(0))
+		o = s.run("replay", "last", "--all")
+		Expect(o.code).To(Equal(0), o.String())
+		Expect(o.stdout).To(ContainSubstring("pingpong on sim: passed again"))
+	})
+})

@@ -1,0 +1,224 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
+)
+
+// terminal is one that a program is started on.
+type terminal struct {
+	master *os.File
+	seen   buffer
+}
+
+// onTerminal starts a command on a terminal of a size.
+func (s *stage) onTerminal(cmd *exec.Cmd, rows, columns uint16) (*terminal, *running) {
+	GinkgoHelper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		Skip("no pseudo-terminal: " + err.Error())
+	}
+	t := &terminal{master: os.NewFile(uintptr(fd), "ptmx")}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)).To(Succeed())
+	t.resize(rows, columns)
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	Expect(err).NotTo(HaveOccurred())
+	defer slave.Close()
+	DeferCleanup(t.master.Close)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	return t, s.start(cmd)
+}
+
+func (t *terminal) resize(rows, columns uint16) {
+	GinkgoHelper()
+	raw, err := t.master.SyscallConn()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(raw.Control(func(fd uintptr) {
+		err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
+	})).To(Succeed())
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func (t *terminal) keys(text string) {
+	GinkgoHelper()
+	_, err := t.master.WriteString(text)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// expect reads on until the terminal has shown a text.
+func (t *terminal) expect(text string) {
+	GinkgoHelper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	Expect(readUntil(ctx, t.master, &t.seen, text)).To(Succeed())
+}
+
+// rest is all that a program shows on a terminal.
+func (t *terminal) rest(r *running) string {
+	GinkgoHelper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_ = readUntil(ctx, t.master, &t.seen, "\x00 which nobody writes")
+	r.wait()
+	return t.seen.String()
+}
+
+var _ = Describe("a terminal", func() {
+	var s *stage
+	BeforeEach(func() { s = newStage() })
+	run := []string{"run", "pingpong", "clean-rc", "--on", "sim", "--capture", "none"}
+
+	It("shows colours and progress", func() {
+		t, r := s.onTerminal(s.command(run...), 24, 100)
+		text := t.rest(r)
+		Expect(r.outcome.code).To(Equal(0), text)
+		Expect(text).To(And(ContainSubstring("\x1b[32m"), ContainSubstring("of 2 done")))
+		Expect(text).To(ContainSubstring("All 2 "))
+	})
+
+	It("has no colours with NO_COLOR, and nothing but lines with TERM=dumb", func() {
+		s.env = []string{"NO_COLOR=1"}
+		t, r := s.onTerminal(s.command(run...), 24, 100)
+		Expect(t.rest(r)).To(And(Not(ContainSubstring("\x1b[3")), ContainSubstring("of 2 done")))
+		s.env = []string{"TERM=dumb"}
+		t, r = s.onTerminal(s.command(run...), 24, 100)
+		Expect(t.rest(r)).To(And(Not(ContainSubstring("\x1b")), Not(ContainSubstring("of 2 done")), ContainSubstring("ok      pingpong")))
+	})
+
+	It("of 20 columns is not overrun by the line of progress", func() {
+		t, r := s.onTerminal(s.command(run...), 5, 20)
+		text := t.rest(r)
+		Expect(r.outcome.code).To(Equal(0), text)
+		progress := 0
+		for _, part := range strings.Split(text, "\r\x1b[K")[1:] {
+			if shown, _, _ := strings.Cut(part, "\r"); strings.Contains(shown, " of 2") {
+				progress++
+				Expect(utf8.RuneCountInString(shown)).To(BeNumerically("<", 20), "%q", shown)
+			}
+		}
+		Expect(progress).To(BeNumerically(">", 0), "%q", text)
+	})
+
+	It("that is a pipe nobody reads any more ends the run, and leaves nothing behind", func() {
+		args := append([]string{"run", "pingpong", s.write("endless.yaml", endless("60s")), "--capture", "none", "--out", "out"}, "--on", "sim")
+		if noNamespaces == nil {
+			args[len(args)-1] = "sim,netns"
+		}
+		read, write, err := os.Pipe()
+		Expect(err).NotTo(HaveOccurred())
+		cmd := s.command(args...)
+		cmd.Stdout = write
+		r := s.start(cmd)
+		write.Close()
+		var seen buffer
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		Expect(readUntil(ctx, read, &seen, "scenario")).To(Succeed())
+		read.Close() // as head -1 does
+		r.signal(syscall.SIGTERM)
+		o := r.wait()
+		Expect(o.code).To(BeElementOf(128+int(syscall.SIGPIPE), 1), o.String())
+		s.expectNothingRemains()
+	})
+
+	It("that is a full pipe of list or doctor does not make a fuss", func() {
+		read, write, err := os.Pipe()
+		Expect(err).NotTo(HaveOccurred())
+		read.Close()
+		cmd := s.command("list")
+		cmd.Stdout = write
+		o := s.start(cmd).wait()
+		write.Close()
+		Expect(o.code).To(Equal(128 + int(syscall.SIGPIPE)))
+		Expect(o.stderr).To(BeEmpty())
+	})
+})
+
+var _ = Describe("a shell in a host", func() {
+	var s *stage
+	var t *terminal
+	var r *running
+
+	BeforeEach(func() {
+		needNamespaces()
+		if _, err := exec.LookPath("bash"); err != nil {
+			Skip(err.Error())
+		}
+		s = newStage()
+		Expect(s.run("up", "--name", s.labName()).code).To(Equal(0))
+		s.noteNamespaces()
+		s.env = []string{"PS1=$ "}
+		t, r = s.onTerminal(s.command("exec", "--lab", s.labName(), "host0", "--", "bash", "--norc", "--noprofile", "-i"), 33, 77)
+		t.expect("$ ")
+		DeferCleanup(func() { s.run("down", s.labName()) })
+	})
+
+	It("has the size of the terminal, and learns of a new one", func() {
+		t.keys("stty size; echo $((3*7))th\n")
+		t.expect("33 77")
+		t.expect("21th")
+		t.resize(44, 99)
+		Eventually(func() error {
+			t.keys("stty size\n")
+			ctx, cancel := context.WithTimeout(context.Background(), patience/20)
+			defer cancel()
+			return readUntil(ctx, t.master, &t.seen, "44 99")
+		}).Should(Succeed())
+		t.keys("exit 0\n")
+		Expect(r.wait().code).To(Equal(0))
+	})
+
+	It("has Ctrl-C for the program in it, which is not the end of the shell", func() {
+		t.keys("trap 'echo INT$((4*4))' INT; sleep 600\n")
+		Eventually(func() int { return len(s.programs("sleep")) }).Should(Equal(1))
+		t.keys("\x03")
+		t.expect("INT16")
+		Expect(s.programs("sleep")).To(BeEmpty())
+		t.keys("echo still $((6*7)) $FABRICTEST_HOST\n")
+		t.expect("still 42 host0")
+		t.keys("exit 9\n")
+		Expect(r.wait().code).To(Equal(9))
+	})
+
+	It("has job control", func() {
+		t.keys("sleep 600\n")
+		Eventually(func() int { return len(s.programs("sleep")) }).Should(Equal(1))
+		t.keys("\x1a") // Ctrl-Z
+		t.expect("Stopped")
+		t.keys("bg; jobs; kill %1; wait; echo over $((5*5))\n")
+		t.expect("Running")
+		t.expect("over 25")
+		t.keys("exit\n")
+		Expect(r.wait().code).To(Equal(0))
+	})
+
+	It("ends with a terminal that is closed", func() {
+		t.keys("sleep 600 & echo pid $((1+1))\n")
+		t.expect("pid 2")
+		t.master.Close()
+		r.wait()
+		Eventually(func() []process { return s.with(other) }).Should(BeEmpty())
+	})
+})
+
+// programs are those of a name that run in hosts.
+func (s *stage) programs(name string) (found []process) {
+	for _, p := range s.with(other) {
+		if p.args[0] == name {
+			found = append(found, p)
+		}
+	}
+	return found
+}

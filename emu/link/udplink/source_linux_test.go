@@ -1,0 +1,118 @@
+package udplink
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+// ownSource opens links on two addresses of the loopback interface that send
+// from ports of their own.
+func ownSource(t *testing.T, addr string) *Link {
+	t.Helper()
+	l, err := Open(Config{Local: netip.MustParseAddrPort(addr), OwnSource: true, FixID: func([]byte, uint16) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// passOne sends one datagram and returns it as received.
+func passOne(t *testing.T, from, to *Link, payload string) link.Datagram {
+	t.Helper()
+	ds := []link.Datagram{{Dst: local(to), Payload: []byte(payload), TClass: 0, HopLimit: 0}}
+	if n, err := from.Send(0, ds); n != 1 || err != nil {
+		t.Fatalf("sent %d, %v", n, err)
+	}
+	got := make([]link.Datagram, 4)
+	for range 1000 {
+		if err := to.WaitReadable(1e9); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := to.Recv(0, got); err != nil || n > 0 {
+			if n != 1 || string(got[0].Payload) != payload {
+				t.Fatalf("%d datagrams, %q, %v", n, got[0].Payload, err)
+			}
+			return got[0]
+		}
+	}
+	t.Fatal("nothing arrived")
+	return link.Datagram{}
+}
+
+func TestALinkWithASourceOfItsOwnSendsFromOnePortOnly(t *testing.T) {
+	a, b, c := ownSource(t, "[::1]:0"), ownSource(t, "[::1]:0"), ownSource(t, "[::1]:0")
+	if i := a.Info(); i.Source.Port() == i.Local.Port() || i.Source.Port() == 0 || a.Features().SrcPort != i.Source.Port() {
+		t.Fatalf("info %+v, features %+v", i, a.Features())
+	}
+	// Before and after it connects, to one peer and to another and back again,
+	// in batches and alone.
+	for round := range 3 {
+		for _, to := range []*Link{b, c, b} {
+			for i := range hotAfter + 10 {
+				d := passOne(t, a, to, "x")
+				if d.Src != a.Info().Source || d.Dst != local(to) {
+					t.Fatalf("round %d, datagram %d: from %v to %v, want from %v", round, i, d.Src, d.Dst, a.Info().Source)
+				}
+			}
+			if !a.source.hot {
+				t.Fatal("many datagrams to one peer did not make it connect")
+			}
+			batch := []link.Datagram{{Dst: local(to), Payload: []byte("12")}, {Dst: local(to), Payload: []byte("12")}, {Dst: local(to), Payload: []byte("123")}}
+			if n, err := a.Send(0, batch); n != 3 || err != nil {
+				t.Fatal(n, err)
+			}
+			got := make([]link.Datagram, 1)
+			for n := 0; n < 3; {
+				k, err := to.Recv(0, got)
+				if err != nil || k > 0 && got[0].Src != a.Info().Source {
+					t.Fatalf("of a batch: %+v, %v", got[0], err)
+				}
+				n += k
+			}
+		}
+	}
+	if lost := a.Stats(); lost.Lost() != 0 || lost.SendFull != 0 {
+		t.Errorf("stats %+v", lost)
+	}
+}
+
+// A connected socket hears when nobody listens. Datagrams are lost then, as they
+// are without one, and no more of them.
+func TestAConnectedSourceSurvivesAPeerThatGoes(t *testing.T) {
+	a, b := ownSource(t, "[::1]:0"), ownSource(t, "[::1]:0")
+	for range hotAfter + 1 {
+		passOne(t, a, b, "x")
+	}
+	addr := local(b)
+	b.Close()
+	ds := []link.Datagram{{Dst: addr, Payload: []byte("lost")}}
+	for range 5 {
+		if n, err := a.Send(0, ds); n != 1 || err != nil {
+			t.Fatalf("sent %d, %v", n, err)
+		}
+	}
+	back, err := Open(Config{Local: addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer back.Close()
+	for range 5 {
+		passOne(t, a, back, "again")
+	}
+}
+
+func TestOwnSourceIsForIPv6(t *testing.T) {
+	for _, addr := range []string{"127.0.0.1:0", "[::]:0"} {
+		l, err := Open(Config{Local: netip.MustParseAddrPort(addr), OwnSource: true, MTU: 1500})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := l.Info(); i.Source != i.Local {
+			t.Errorf("%s: sends from %v", addr, i.Source)
+		}
+		l.Close()
+	}
+}

@@ -1,0 +1,136 @@
+package perflab
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/perf"
+)
+
+// available skips a test where there are no namespaces.
+func available(t *testing.T) {
+	t.Helper()
+	if why := netns.Available(); why != nil {
+		t.Skipf("no network namespaces here: %v", why)
+	}
+}
+
+func TestQuickMeasuresEverything(t *testing.T) {
+	available(t)
+	var told []float64
+	q, err := Quick(t.Context(), Options{Rounds: 1, Slice: 2 * time.Millisecond, Progress: func(_ string, done float64) { told = append(told, done) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range map[string]float64{
+		"write to limit": q.Ratios.WriteToLimit, "offloaded": q.Ratios.WriteToLimitOffloaded,
+		"spinning": q.Ratios.LatencyToRawSpinning, "blocking": q.Ratios.LatencyToRawBlocking,
+		"rate": q.Rates.Send64PerS, "flatness": q.Rates.QPsFlatness, "memory": q.Memory.IdleMB,
+	} {
+		if v <= 0 {
+			t.Errorf("%s is %v", name, v)
+		}
+	}
+	if len(q.Samples) < 40 || len(q.Streams) != 27 || len(q.Targets) != 6 {
+		t.Errorf("%d series, %d streams, %d targets", len(q.Samples), len(q.Streams), len(q.Targets))
+	}
+	if !slices.IsSorted(told) || told[len(told)-1] != 1 {
+		t.Errorf("progress %v", told)
+	}
+}
+
+// A host's memory is a promise that noise does not touch, so it is kept here.
+func TestAnIdleHostIsSmall(t *testing.T) {
+	b := newBench(t)
+	mb, err := b.IdleMB(t.Context())
+	if err != nil || mb > 40 {
+		t.Errorf("an idle host holds %.1f MB, want at most 40: %v", mb, err)
+	}
+}
+
+func TestCancellingEndsARun(t *testing.T) {
+	available(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	start := time.Now()
+	_, err := Quick(ctx, Options{Progress: func(doing string, _ float64) {
+		if strings.HasPrefix(doing, "write") {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(start); took > grace {
+		t.Errorf("ended after %v", took)
+	}
+	noChildren(t)
+}
+
+// noChildren fails if processes of this one are left.
+func noChildren(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		lists, err := filepath.Glob("/proc/self/task/*/children")
+		if err != nil || len(lists) == 0 {
+			t.Skip("the kernel does not list children")
+		}
+		left := ""
+		for _, l := range lists {
+			b, _ := os.ReadFile(l)
+			left += string(b)
+		}
+		if left == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("processes %s are left", left)
+			return
+		}
+	}
+}
+
+func TestAHostThatDiesEndsTheRunWithItsName(t *testing.T) {
+	b := newBench(t)
+	dead := b.pair[1]
+	time.AfterFunc(100*time.Millisecond, dead.kill)
+	_, err := b.Run(t.Context(), perf.Program{Rate: &perf.Rate{Duration: time.Minute}}, false)
+	if err == nil || !strings.Contains(err.Error(), "host1 has ended") {
+		t.Errorf("got %v", err)
+	}
+	b.pair.reap()
+}
+
+func TestAHostThatFailsEndsTheRunWithItsReason(t *testing.T) {
+	b := newBench(t)
+	_, err := b.pair.do(t.Context(), order{})
+	if err == nil || !strings.Contains(err.Error(), "order to do nothing") {
+		t.Errorf("got %v", err)
+	}
+	b.pair.reap()
+}
+
+// reap ends the processes of a pair that has failed.
+func (h *pair) reap() {
+	for i, p := range h {
+		p.kill()
+		_ = p.stop() // killed, as it must be
+		h[i] = nil
+	}
+}
+
+func TestTwoProcessorsAreNoSiblings(t *testing.T) {
+	a, b := twoCPUs()
+	if a == 0 && b == 0 {
+		t.Skip("this process may use one processor only")
+	}
+	if a == b || siblings(a-1, b-1) || !siblings(a-1, a-1) {
+		t.Errorf("processors %d and %d", a, b)
+	}
+}

@@ -1,0 +1,86 @@
+package netns_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/netns/topology"
+)
+
+// needSoftRDMA skips where the kernel has no such device to offer, with what the
+// probe says of it. Where the probe says yes, the test must pass.
+func needSoftRDMA(t *testing.T, kind string) {
+	t.Helper()
+	needNamespaces(t)
+	for _, c := range netns.Probe() {
+		if c.Name != "kernel "+kind {
+			continue
+		}
+		if c.State != netns.Yes {
+			t.Skipf("kernel %s: %s; to have it: %s", kind, c.Reason, c.Cure)
+		}
+		return
+	}
+	t.Fatalf("the probe says nothing of kernel %s", kind)
+}
+
+// hasRDMADevice asks the kernel, in a namespace.
+func hasRDMADevice(t *testing.T, ns *netns.NS, name string) (found bool) {
+	t.Helper()
+	check(t, ns.Do(func() error {
+		links, err := netlink.RdmaLinkList()
+		for _, l := range links {
+			found = found || l.Attrs.Name == name
+		}
+		return err
+	}))
+	return found
+}
+
+func TestRDMALinkComesAndGoes(t *testing.T) {
+	for _, kind := range []string{"rxe", "siw"} {
+		t.Run(kind, func(t *testing.T) {
+			needSoftRDMA(t, kind)
+			f := build(t, pair(t, topology.Options{}), netns.Options{})
+			ns, name := f.Host("host0").NS, "fabtest_"+kind
+			check(t, netns.RDMALinkAdd(ns, kind, name, "rdma0"))
+			if !hasRDMADevice(t, ns, name) {
+				t.Errorf("%s was made and is not there", name)
+			}
+			err := netns.RDMALinkAdd(ns, kind, name, "rdma0")
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("made twice: %v, want an error that names %s", err, name)
+			}
+			check(t, netns.RDMALinkDel(ns, name))
+			eventually(t, name+" is gone", func() bool { return !hasRDMADevice(t, ns, name) })
+			if err := netns.RDMALinkDel(ns, name); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("taken away twice: %v, want an error that names %s", err, name)
+			}
+		})
+	}
+}
+
+// A device goes with its interface, and so with the fabric: a lab that is killed
+// leaves none.
+func TestRDMALinkGoesWithTheFabric(t *testing.T) {
+	for _, kind := range []string{"rxe", "siw"} {
+		t.Run(kind, func(t *testing.T) {
+			needSoftRDMA(t, kind)
+			witness := must[*netns.NS](t)(netns.New())
+			defer witness.Close()
+			f := must[*netns.Fabric](t)(netns.Build(pair(t, topology.Options{}), netns.Options{}))
+			name := "fablost_" + kind
+			err := netns.RDMALinkAdd(f.Host("host0").NS, kind, name, "rdma0")
+			shared := err == nil && hasRDMADevice(t, witness, name)
+			check(t, f.Close())
+			check(t, err)
+			if !shared {
+				t.Skip("RDMA devices are private to namespaces here (rdma system set netns shared): nobody is left to see it go")
+			}
+			eventually(t, name+" is gone with the fabric", func() bool { return !hasRDMADevice(t, witness, name) })
+		})
+	}
+}

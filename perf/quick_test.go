@@ -1,0 +1,243 @@
+package perf
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// rigged is a bench whose every figure is known: what it gives drifts from one
+// sample to the next, as a machine that gets slower, and every second limit
+// shakes.
+type rigged struct {
+	drift  float64 // by which each sample is slower than the one before
+	shake  float64
+	calls  int
+	limits int
+	order  []string
+	fail   string
+}
+
+func (r *rigged) now(v float64, higherIsBetter bool) float64 {
+	slow := math.Pow(1+r.drift, float64(r.calls))
+	r.calls++
+	if higherIsBetter {
+		return v / slow
+	}
+	return v * slow
+}
+
+func (r *rigged) limit(name string, v float64, higher bool) (float64, error) {
+	r.order = append(r.order, name)
+	if r.limits++; r.limits%2 == 0 {
+		v *= 1 + r.shake
+	}
+	return r.now(v, higher), nil
+}
+
+func (r *rigged) RawStream(_ context.Context, work bool, _ time.Duration) (float64, error) {
+	if work {
+		return r.limit("raw+", 30, true)
+	}
+	return r.limit("raw", 50, true)
+}
+
+func (r *rigged) RawPingPong(_ context.Context, blocking bool, _ int) (float64, error) {
+	if blocking {
+		return r.limit("raw block", 8, false)
+	}
+	return r.limit("raw spin", 2, false)
+}
+
+func (r *rigged) Run(_ context.Context, p Program, offloaded bool) (float64, error) {
+	r.order = append(r.order, p.String())
+	if p.String() == r.fail {
+		return 0, errors.New("it does not work")
+	}
+	switch {
+	case p.PingPong != nil && p.PingPong.Blocking:
+		return r.now(12, false), nil
+	case p.PingPong != nil:
+		return r.now(3, false), nil
+	case p.Rate != nil:
+		return r.now(1e6*(1-0.1*math.Log2(float64(p.Rate.QPs))/6), true), nil
+	case offloaded:
+		return r.now(40, true), nil
+	case p.Stream.Op == verbs.OpRDMARead:
+		return r.now(10, true), nil
+	}
+	return r.now(21, true), nil
+}
+
+func (r *rigged) IdleMB(context.Context) (float64, error) { return 12, nil }
+
+func near(a, b float64) bool { return math.Abs(a/b-1) < 0.01 }
+
+func TestRatiosSurviveAMachineThatGetsSlower(t *testing.T) {
+	for _, drift := range []float64{0, 0.02} {
+		b := &rigged{drift: drift}
+		q, err := RunQuick(t.Context(), b, QuickOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, c := range map[string][2]float64{
+			"write":           {q.Ratios.WriteToLimit, 0.7},
+			"write offloaded": {q.Ratios.WriteToLimitOffloaded, 0.8},
+			"spinning":        {q.Ratios.LatencyToRawSpinning, 1.5},
+			"blocking":        {q.Ratios.LatencyToRawBlocking, 1.5},
+			"worse":           {q.Ratios.LatencyToRaw, 1.5},
+			"memory":          {q.Memory.IdleMB, 12},
+		} {
+			if !near(c[0], c[1]) {
+				t.Errorf("drift %v: %s is %v, want %v", drift, name, c[0], c[1])
+			}
+		}
+		if drift == 0 {
+			if !near(q.Rates.Send64PerS, 1e6) || !near(q.Rates.QPsFlatness, 0.9) || len(q.Rates.ByQPs) != 7 {
+				t.Errorf("rates %+v", q.Rates)
+			}
+			if q.Noise != 0 || q.Worst() != Holds {
+				t.Errorf("noise %v, verdict %v", q.Noise, q.Worst())
+			}
+		}
+		if len(q.Streams) != 3*9 {
+			t.Errorf("%d streams", len(q.Streams))
+		}
+	}
+}
+
+func TestWhatIsComparedTakesTurns(t *testing.T) {
+	b := &rigged{}
+	if _, err := RunQuick(t.Context(), b, QuickOptions{Rounds: 2}); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(b.order[:12], ", ")
+	const round = "raw+, write 1 MiB, raw+"
+	const offloaded = "raw, write 1 MiB, raw"
+	if want := strings.Join([]string{round, round, offloaded, offloaded}, ", "); got != want {
+		t.Errorf("order %s, want %s", got, want)
+	}
+}
+
+func TestNoiseIsSeenAndTempersVerdicts(t *testing.T) {
+	b := &rigged{shake: 0.3}
+	q, err := RunQuick(t.Context(), b, QuickOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !near(q.Noises.Write, 0.3) || q.Noise < 0.29 {
+		t.Errorf("noise %+v", q.Noises)
+	}
+	var text strings.Builder
+	if err := q.WriteTable(&text); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "too noisy") {
+		t.Errorf("no word of the noise in\n%s", &text)
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		got, want, noise float64
+		most             bool
+		verdict          string
+	}{
+		{0.7, 0.6, 0.05, false, Holds},
+		{0.6, 0.6, 0.1, false, Holds},
+		{0.58, 0.6, 0.05, false, Unclear},
+		{0.5, 0.6, 0.05, false, Missed},
+		{0.61, 0.6, 0.2, false, Unclear},
+		{0.9, 0.6, 0.2, false, Holds},
+		{0.2, 0.6, 0.2, false, Unclear},
+		{1.5, 1.6, 0.05, true, Holds},
+		{1.65, 1.6, 0.05, true, Unclear},
+		{1.8, 1.6, 0.05, true, Missed},
+		{1.5, 1.6, 0.3, true, Unclear},
+		{1.1, 1.6, 0.3, true, Holds},
+	} {
+		got := Target{Got: c.got, Want: c.want, Noise: c.noise, Most: c.most}.judge().Verdict
+		if got != c.verdict {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
+func TestTheResultIsJSON(t *testing.T) {
+	q, err := RunQuick(t.Context(), &rigged{}, QuickOptions{Rounds: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(b, &m); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{
+		"ratios.write_to_limit", "ratios.latency_to_raw", "ratios.latency_to_raw_spinning", "ratios.latency_to_raw_blocking",
+		"rates.send64_per_s", "rates.qps_flatness", "memory.idle_mb", "noise", "samples", "targets", "streams",
+	} {
+		at := any(m)
+		for key := range strings.SplitSeq(path, ".") {
+			in, _ := at.(map[string]any)
+			at = in[key]
+		}
+		if at == nil {
+			t.Errorf("no %s in the result", path)
+		}
+	}
+	// 3 series a duel, 4 duels; a rate for each number of QPs and one again; sizes.
+	if n := len(q.Samples); n != 3*4+8+27 {
+		t.Errorf("%d series of samples", n)
+	}
+	for _, s := range q.Samples {
+		if len(s.Values) < 2 || s.Name == "" || s.Unit == "" {
+			t.Errorf("series %+v", s)
+		}
+	}
+}
+
+func TestAFailedMeasurementNamesItself(t *testing.T) {
+	_, err := RunQuick(t.Context(), &rigged{fail: "read 4 KiB"}, QuickOptions{Rounds: 1})
+	if err == nil || !strings.Contains(err.Error(), "read 4 KiB: it does not work") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestProgressEndsAtOne(t *testing.T) {
+	last, steps := -1.0, 0
+	_, err := RunQuick(t.Context(), &rigged{}, QuickOptions{Rounds: 3, Progress: func(_ string, done float64) {
+		if done < last || done > 1 {
+			t.Errorf("progress from %v to %v", last, done)
+		}
+		last = done
+		steps++
+	}})
+	if err != nil || last != 1 || steps < 20 {
+		t.Errorf("%v after %d steps, %v", last, steps, err)
+	}
+}
+
+func TestMedianAndSpread(t *testing.T) {
+	if m := Median([]float64{3, 1, 2}); m != 2 {
+		t.Errorf("median %v", m)
+	}
+	if m := Median([]float64{4, 1, 2, 3}); m != 2.5 {
+		t.Errorf("median %v", m)
+	}
+	if !math.IsNaN(Median(nil)) {
+		t.Error("the median of nothing is a number")
+	}
+	if s := Spread([]float64{8, 9, 10, 11, 12}); !near(s, 0.2) {
+		t.Errorf("spread %v", s)
+	}
+}
