@@ -51,7 +51,7 @@ func (c *CM) body(b []byte) (err error) {
 		var m mad.REP
 		if _, err = m.Parse(b); err == nil {
 			c.ids(m.LocalCommID, m.RemoteCommID)
-			c.add("local QPN", m.LocalQPN, hex(m.LocalQPN))
+			c.add("local QPN", m.LocalQPN, hexText(m.LocalQPN))
 			c.add("starting PSN", m.StartPSN, "")
 			c.add("responder resources", m.RespRes, "")
 			c.add("initiator depth", m.InitDepth, "")
@@ -86,7 +86,7 @@ func (c *CM) body(b []byte) (err error) {
 		var m mad.DREQ
 		if _, err = m.Parse(b); err == nil {
 			c.ids(m.LocalCommID, m.RemoteCommID)
-			c.add("remote QPN", m.RemoteQPN, hex(m.RemoteQPN))
+			c.add("remote QPN", m.RemoteQPN, hexText(m.RemoteQPN))
 			c.note += fmt.Sprintf(" QP %#x", m.RemoteQPN)
 		}
 	case mad.AttrDREP:
@@ -111,7 +111,7 @@ func (c *CM) req(m *mad.REQ) {
 	c.ids(m.LocalCommID, 0)
 	c.add("service", uint64(m.ServiceID), serviceWords(m.ServiceID))
 	c.add("transport", transport, "")
-	c.add("local QPN", m.LocalQPN, hex(m.LocalQPN))
+	c.add("local QPN", m.LocalQPN, hexText(m.LocalQPN))
 	c.add("starting PSN", m.StartPSN, "")
 	c.add("path MTU", mtu, "")
 	c.add("responder resources", m.RespRes, "")
@@ -142,7 +142,7 @@ func (c *CM) sidr(b []byte) error {
 		if _, err := m.Parse(b); err != nil {
 			return err
 		}
-		c.add("request ID", m.RequestID, hex(m.RequestID))
+		c.add("request ID", m.RequestID, hexText(m.RequestID))
 		c.add("service", uint64(m.ServiceID), serviceWords(m.ServiceID))
 		c.note = fmt.Sprintf("id %#x %v", m.RequestID, m.ServiceID)
 		return nil
@@ -151,10 +151,10 @@ func (c *CM) sidr(b []byte) error {
 	if _, err := m.Parse(b); err != nil {
 		return err
 	}
-	c.add("request ID", m.RequestID, hex(m.RequestID))
+	c.add("request ID", m.RequestID, hexText(m.RequestID))
 	c.add("status", uint8(m.Status), fmt.Sprintf("%d (%v)", uint8(m.Status), m.Status))
-	c.add("QPN", m.QPN, hex(m.QPN))
-	c.add("Q_Key", m.QKey, hex(m.QKey))
+	c.add("QPN", m.QPN, hexText(m.QPN))
+	c.add("Q_Key", m.QKey, hexText(m.QKey))
 	c.note = fmt.Sprintf("id %#x QP %#x Q_Key %#x", m.RequestID, m.QPN, m.QKey)
 	if m.Status != mad.SIDRValid {
 		c.Refusal = "SIDR refused: " + m.Status.String()
@@ -190,10 +190,10 @@ func (c *CM) alternate(b []byte) error {
 // ids begins the summary with the communication IDs, by which the messages of
 // one connection are told from those of others.
 func (c *CM) ids(local, remote uint32) {
-	c.add("local comm ID", local, hex(local))
+	c.add("local comm ID", local, hexText(local))
 	c.note = fmt.Sprintf("id %#x", local)
 	if remote != 0 {
-		c.add("remote comm ID", remote, hex(remote))
+		c.add("remote comm ID", remote, hexText(remote))
 		c.note += fmt.Sprintf("/%#x", remote)
 	}
 }
@@ -202,7 +202,7 @@ func (c *CM) add(name string, value any, text string) {
 	c.Fields = append(c.Fields, Field{name, value, text})
 }
 
-func hex[T ~uint8 | ~uint16 | ~uint32 | ~uint64](v T) string { return fmt.Sprintf("%#x", uint64(v)) }
+func hexText[T ~uint8 | ~uint16 | ~uint32 | ~uint64](v T) string { return fmt.Sprintf("%#x", uint64(v)) }
 
 // serviceWords prints the service that a message is for: a port, or a number.
 func serviceWords(id mad.ServiceID) string {

@@ -26,7 +26,7 @@ func (p *Packet) Headers() (all []Header) {
 		h.add("source port", p.UDP.SrcPort, "")
 		h.add("destination port", p.UDP.DstPort, "")
 		h.add("length", p.UDP.Length, fmt.Sprintf("%d + 8", p.UDP.Length))
-		h.add("checksum", p.UDP.Checksum, hex(p.UDP.Checksum))
+		h.add("checksum", p.UDP.Checksum, hexText(p.UDP.Checksum))
 		all = append(all, h)
 	}
 	if p.TCP.Present {
@@ -55,11 +55,11 @@ func (ip *IP) headers() Header {
 	h.add("hop limit", ip.HopLimit, "")
 	h.add("protocol", ip.Protocol, "")
 	if ip.Version == 4 {
-		h.add("identification", ip.ID, hex(ip.ID))
+		h.add("identification", ip.ID, hexText(ip.ID))
 		h.add("don't fragment", ip.DontFragment, "")
 		h.add("checksum good", ip.ChecksumOK, "")
 	} else {
-		h.add("flow label", ip.FlowLabel, hex(ip.FlowLabel))
+		h.add("flow label", ip.FlowLabel, hexText(ip.FlowLabel))
 	}
 	return h
 }

@@ -151,12 +151,12 @@ func request(op wire.Operation, psn wire.PSN, payload int) wire.Packet {
 	return wire.Packet{BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.TransportRC, op), DestQP: 17, PSN: psn}, Payload: make([]byte, payload)}
 }
 
-// tcp makes a TCP segment between ports 1000 of alice and 2000 of bob.
+// tcp makes a TCP segment between ports 41000 of alice and 41001 of bob.
 func tcp(fromAlice bool, seq, ack uint32, flags string, payload []byte) frame {
 	ip := &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP, SrcIP: alice.AsSlice(), DstIP: bob.AsSlice()}
-	t := &layers.TCP{SrcPort: 1000, DstPort: 2000, Seq: seq, Ack: ack, Window: 100, ACK: true}
+	t := &layers.TCP{SrcPort: 41000, DstPort: 41001, Seq: seq, Ack: ack, Window: 100, ACK: true}
 	if !fromAlice {
-		ip.SrcIP, ip.DstIP, t.SrcPort, t.DstPort = ip.DstIP, ip.SrcIP, 2000, 1000
+		ip.SrcIP, ip.DstIP, t.SrcPort, t.DstPort = ip.DstIP, ip.SrcIP, 41001, 41000
 	}
 	for _, f := range flags {
 		switch f {

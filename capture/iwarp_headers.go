@@ -13,7 +13,7 @@ func (m *Start) headers() []Header {
 	h.add("reject", m.Reject, "")
 	h.add("enhanced", m.Enhanced, "")
 	if m.Reserved != 0 {
-		h.add("reserved", m.Reserved, hex(m.Reserved))
+		h.add("reserved", m.Reserved, hexText(m.Reserved))
 	}
 	h.add("revision", m.Revision, "")
 	h.add("private data", len(m.PrivateData), fmt.Sprintf("%d octets", len(m.PrivateData)))
@@ -64,18 +64,18 @@ func (f *FPDU) headers() []Header {
 	case wire.OpAtomicRequest:
 		a := Header{Name: "Atomic Request"}
 		a.add("operation", uint8(s.AtomicRequest.Op), s.AtomicRequest.Op.String())
-		a.add("request ID", s.AtomicRequest.RequestID, hex(s.AtomicRequest.RequestID))
-		a.add("STag", uint32(s.AtomicRequest.STag), hex(s.AtomicRequest.STag))
-		a.add("TO", s.AtomicRequest.TO, hex(s.AtomicRequest.TO))
-		a.add("add or swap", s.AtomicRequest.AddSwap, hex(s.AtomicRequest.AddSwap))
-		a.add("its mask", s.AtomicRequest.AddSwapMask, hex(s.AtomicRequest.AddSwapMask))
-		a.add("compare", s.AtomicRequest.Compare, hex(s.AtomicRequest.Compare))
-		a.add("compare mask", s.AtomicRequest.CompareMask, hex(s.AtomicRequest.CompareMask))
+		a.add("request ID", s.AtomicRequest.RequestID, hexText(s.AtomicRequest.RequestID))
+		a.add("STag", uint32(s.AtomicRequest.STag), hexText(s.AtomicRequest.STag))
+		a.add("TO", s.AtomicRequest.TO, hexText(s.AtomicRequest.TO))
+		a.add("add or swap", s.AtomicRequest.AddSwap, hexText(s.AtomicRequest.AddSwap))
+		a.add("its mask", s.AtomicRequest.AddSwapMask, hexText(s.AtomicRequest.AddSwapMask))
+		a.add("compare", s.AtomicRequest.Compare, hexText(s.AtomicRequest.Compare))
+		a.add("compare mask", s.AtomicRequest.CompareMask, hexText(s.AtomicRequest.CompareMask))
 		all = append(all, a)
 	case wire.OpAtomicResponse:
 		a := Header{Name: "Atomic Response"}
-		a.add("request ID", s.AtomicResponse.RequestID, hex(s.AtomicResponse.RequestID))
-		a.add("original", s.AtomicResponse.Original, hex(s.AtomicResponse.Original))
+		a.add("request ID", s.AtomicResponse.RequestID, hexText(s.AtomicResponse.RequestID))
+		a.add("original", s.AtomicResponse.Original, hexText(s.AtomicResponse.Original))
 		all = append(all, a)
 	}
 	return all
@@ -92,11 +92,11 @@ func ddpHeader(name string, d *wire.Header) Header {
 		h.add("reserved", d.Control.DDPReserved<<4|d.Control.RDMAPReserved, fmt.Sprintf("%#x, %#x", d.Control.DDPReserved, d.Control.RDMAPReserved))
 	}
 	if d.Control.Tagged {
-		h.add("STag", uint32(d.Tagged.STag), hex(d.Tagged.STag))
-		h.add("TO", d.Tagged.TO, hex(d.Tagged.TO))
+		h.add("STag", uint32(d.Tagged.STag), hexText(d.Tagged.STag))
+		h.add("TO", d.Tagged.TO, hexText(d.Tagged.TO))
 		return h
 	}
-	h.add("invalidate STag", uint32(d.Untagged.Invalidate), hex(d.Untagged.Invalidate))
+	h.add("invalidate STag", uint32(d.Untagged.Invalidate), hexText(d.Untagged.Invalidate))
 	h.add("QN", uint32(d.Untagged.QN), "")
 	h.add("MSN", uint32(d.Untagged.MSN), "")
 	h.add("MO", d.Untagged.MO, "")
@@ -105,11 +105,11 @@ func ddpHeader(name string, d *wire.Header) Header {
 
 func readHeader(name string, r *wire.ReadRequest) Header {
 	h := Header{Name: name}
-	h.add("sink STag", uint32(r.SinkSTag), hex(r.SinkSTag))
-	h.add("sink TO", r.SinkTO, hex(r.SinkTO))
+	h.add("sink STag", uint32(r.SinkSTag), hexText(r.SinkSTag))
+	h.add("sink TO", r.SinkTO, hexText(r.SinkTO))
 	h.add("size", r.Size, "")
-	h.add("source STag", uint32(r.SrcSTag), hex(r.SrcSTag))
-	h.add("source TO", r.SrcTO, hex(r.SrcTO))
+	h.add("source STag", uint32(r.SrcSTag), hexText(r.SrcSTag))
+	h.add("source TO", r.SrcTO, hexText(r.SrcTO))
 	return h
 }
 

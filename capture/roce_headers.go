@@ -14,10 +14,10 @@ func (r *RoCE) headers() (all []Header) {
 	}
 	if r.CM != nil {
 		m := Header{Name: "MAD"}
-		m.add("class", r.CM.Header.Class, hex(r.CM.Header.Class))
+		m.add("class", r.CM.Header.Class, hexText(r.CM.Header.Class))
 		m.add("class version", r.CM.Header.ClassVersion, "")
-		m.add("method", r.CM.Header.Method, hex(r.CM.Header.Method))
-		m.add("transaction", r.CM.Header.TID, hex(r.CM.Header.TID))
+		m.add("method", r.CM.Header.Method, hexText(r.CM.Header.Method))
+		m.add("transaction", r.CM.Header.TID, hexText(r.CM.Header.TID))
 		m.add("attribute", uint16(r.CM.Header.Attr), r.CM.Name())
 		all = append(all, m, Header{Name: "CM " + r.CM.Name(), Fields: r.CM.Fields})
 	}
@@ -41,7 +41,7 @@ func (r *RoCE) bth() Header {
 	h.add("P_Key", r.BTH.PKey, fmt.Sprintf("0x%04x", r.BTH.PKey))
 	h.add("FECN", r.BTH.FECN, "")
 	h.add("BECN", r.BTH.BECN, "")
-	h.add("destination QP", r.BTH.DestQP, hex(r.BTH.DestQP))
+	h.add("destination QP", r.BTH.DestQP, hexText(r.BTH.DestQP))
 	h.add("ack request", r.BTH.AckReq, "")
 	h.add("PSN", uint32(r.BTH.PSN), "")
 	if r.BTH.Reserved6 != 0 || r.BTH.Reserved7 != 0 {
@@ -56,19 +56,19 @@ func (r *RoCE) extensions(has func(wire.HeaderSet) bool) (all []Header) {
 			all = append(all, Header{name, fields})
 		}
 	}
-	header(wire.HasRDETH, "RDETH", Field{"EE context", r.RDETH.EEContext, hex(r.RDETH.EEContext)})
-	header(wire.HasXRCETH, "XRCETH", Field{"SRQ", r.XRCETH.SRQN, hex(r.XRCETH.SRQN)})
-	header(wire.HasDETH, "DETH", Field{"Q_Key", r.DETH.QKey, hex(r.DETH.QKey)}, Field{"source QP", r.DETH.SrcQP, hex(r.DETH.SrcQP)})
+	header(wire.HasRDETH, "RDETH", Field{"EE context", r.RDETH.EEContext, hexText(r.RDETH.EEContext)})
+	header(wire.HasXRCETH, "XRCETH", Field{"SRQ", r.XRCETH.SRQN, hexText(r.XRCETH.SRQN)})
+	header(wire.HasDETH, "DETH", Field{"Q_Key", r.DETH.QKey, hexText(r.DETH.QKey)}, Field{"source QP", r.DETH.SrcQP, hexText(r.DETH.SrcQP)})
 	header(wire.HasFETH, "FETH", Field{"placement", uint8(r.FETH.Placement), ""}, Field{"selectivity", uint8(r.FETH.Selectivity), ""})
-	header(wire.HasRETH, "RETH", Field{"virtual address", r.RETH.VA, hex(r.RETH.VA)}, Field{"R_Key", r.RETH.RKey, hex(r.RETH.RKey)},
+	header(wire.HasRETH, "RETH", Field{"virtual address", r.RETH.VA, hexText(r.RETH.VA)}, Field{"R_Key", r.RETH.RKey, hexText(r.RETH.RKey)},
 		Field{"DMA length", r.RETH.DMALen, ""})
-	header(wire.HasAtomicETH, "AtomicETH", Field{"virtual address", r.AtomicETH.VA, hex(r.AtomicETH.VA)},
-		Field{"R_Key", r.AtomicETH.RKey, hex(r.AtomicETH.RKey)}, Field{"swap or add", r.AtomicETH.SwapAdd, hex(r.AtomicETH.SwapAdd)},
-		Field{"compare", r.AtomicETH.Compare, hex(r.AtomicETH.Compare)})
+	header(wire.HasAtomicETH, "AtomicETH", Field{"virtual address", r.AtomicETH.VA, hexText(r.AtomicETH.VA)},
+		Field{"R_Key", r.AtomicETH.RKey, hexText(r.AtomicETH.RKey)}, Field{"swap or add", r.AtomicETH.SwapAdd, hexText(r.AtomicETH.SwapAdd)},
+		Field{"compare", r.AtomicETH.Compare, hexText(r.AtomicETH.Compare)})
 	header(wire.HasAETH, "AETH", Field{"syndrome", uint8(r.AETH.Syndrome), fmt.Sprintf("0x%02x (%s)", uint8(r.AETH.Syndrome), SyndromeWords(r.AETH.Syndrome))},
 		Field{"MSN", uint32(r.AETH.MSN), ""})
-	header(wire.HasAtomicAckETH, "AtomicAckETH", Field{"original", r.AtomicAckETH.Original, hex(r.AtomicAckETH.Original)})
-	header(wire.HasImm, "ImmDt", Field{"immediate", uint32(r.Imm), hex(uint32(r.Imm))})
-	header(wire.HasIETH, "IETH", Field{"R_Key", r.IETH.RKey, hex(r.IETH.RKey)})
+	header(wire.HasAtomicAckETH, "AtomicAckETH", Field{"original", r.AtomicAckETH.Original, hexText(r.AtomicAckETH.Original)})
+	header(wire.HasImm, "ImmDt", Field{"immediate", uint32(r.Imm), hexText(uint32(r.Imm))})
+	header(wire.HasIETH, "IETH", Field{"R_Key", r.IETH.RKey, hexText(r.IETH.RKey)})
 	return all
 }

@@ -16,6 +16,9 @@ import (
 // Where the streams begin: alice's sequence numbers wrap.
 var seqA, seqB uint32 = 0xFFFFFF00, 77
 
+// aligned as an MSS makes each FPDU a segment.
+const aligned = 0
+
 // conversation is a connection on which alice sends messages of the given
 // lengths, in segments of at most mss octets.
 func conversation(framing iwarp.Framing, lengths []int, mss int) (frames []frame, sent [][]byte) {
@@ -27,13 +30,22 @@ func conversation(framing iwarp.Framing, lengths []int, mss int) (frames []frame
 	}
 	framer := iwarp.NewFramer(framing)
 	var b []byte
+	var cuts []int
 	for i, n := range lengths {
 		u := send(iwarp.MSN(i+1), n)
 		sent = append(sent, u)
 		b = framer.Append(b, u)
+		if mss == aligned {
+			cuts = append(cuts, len(b))
+		}
 	}
-	for at := 0; at < len(b); at += mss {
-		frames = append(frames, tcp(true, seqA+uint32(len(req)+at), seqB+uint32(len(rep)), "", b[at:min(at+mss, len(b))]))
+	for at := mss; mss != aligned && at < len(b)+mss; at += mss {
+		cuts = append(cuts, min(at, len(b)))
+	}
+	at := 0
+	for _, end := range cuts {
+		frames = append(frames, tcp(true, seqA+uint32(len(req)+at), seqB+uint32(len(rep)), "", b[at:end]))
+		at = end
 	}
 	return frames, sent
 }
@@ -129,7 +141,7 @@ func TestStreamsSurviveReorderingAndRetransmission(t *testing.T) {
 }
 
 func TestTCPMarksWhatIsOutOfPlace(t *testing.T) {
-	frames, _ := conversation(iwarp.Framing{CRC: true}, []int{82, 82, 82, 82}, 106)
+	frames, _ := conversation(iwarp.Framing{CRC: true}, []int{82, 82, 82, 82}, aligned)
 	f := frames[4:]
 	for name, tc := range map[string]struct {
 		order []frame
@@ -181,7 +193,7 @@ func TestStreamIsFoundAgainAfterALossOfTheCapture(t *testing.T) {
 
 func TestStreamWithoutItsBeginning(t *testing.T) {
 	for _, framing := range []iwarp.Framing{{}, {CRC: true}} {
-		frames, _ := conversation(framing, []int{82, 82, 82}, 106)
+		frames, _ := conversation(framing, []int{82, 82, 82}, aligned)
 		all := decode(t, frames[4:]...)
 		if got, want := ops(all), sends(3, []int{82, 82, 82}); !slices.Equal(got, want) || marksOf(all)[MarkLost] != 1 {
 			t.Errorf("%+v: %v, marks %v; want %v and that it was found", framing, got, marksOf(all), want)
@@ -195,7 +207,7 @@ func TestStreamWithoutItsBeginning(t *testing.T) {
 		}
 	}
 	// The key tells the beginning even if the SYN is missing.
-	frames, _ = conversation(iwarp.Framing{CRC: true}, []int{82}, 106)
+	frames, _ = conversation(iwarp.Framing{CRC: true}, []int{82}, aligned)
 	if got := ops(decode(t, frames[2:]...)); len(got) != 3 {
 		t.Errorf("without SYN: %v", got)
 	}
@@ -204,7 +216,7 @@ func TestStreamWithoutItsBeginning(t *testing.T) {
 // A capture may keep 100 octets of each packet: the headers are there, and the
 // stream is not lost.
 func TestTruncatedSegmentsShowTheirHeaders(t *testing.T) {
-	frames, _ := conversation(iwarp.Framing{CRC: true}, []int{1000, 1000, 1000}, 1024)
+	frames, _ := conversation(iwarp.Framing{CRC: true}, []int{1000, 1000, 1000}, aligned)
 	for i := range frames {
 		frames[i].length = len(frames[i].data)
 		frames[i].data = frames[i].data[:min(len(frames[i].data), 100)]
@@ -217,7 +229,7 @@ func TestTruncatedSegmentsShowTheirHeaders(t *testing.T) {
 }
 
 func TestIWARPMarksItsErrors(t *testing.T) {
-	frames, _ := conversation(iwarp.Framing{CRC: true}, []int{82, 82}, 106)
+	frames, _ := conversation(iwarp.Framing{CRC: true}, []int{82, 82}, aligned)
 	frames[4].data[60+30] ^= 1
 	all := decode(t, frames...)
 	if !slices.Equal(all[4].marks, []MarkKind{MarkChecksum}) || len(all[5].marks) != 0 {

@@ -3,11 +3,14 @@ package capture
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gopacket/gopacket/layers"
 
 	iwarp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
@@ -15,15 +18,11 @@ import (
 // tshark runs the independent decoder and returns its fields, a row a packet.
 func tshark(t *testing.T, path string, fields ...string) [][]string {
 	t.Helper()
-	program, err := exec.LookPath("tshark")
-	if err != nil {
-		t.Skip("tshark is not installed: there is no second opinion on this machine")
-	}
 	args := []string{"-r", path, "-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,", "-E", "separator=;"}
 	for _, f := range fields {
 		args = append(args, "-e", f)
 	}
-	out, err := exec.Command(program, args...).Output()
+	out, err := exec.Command(tsharkProgram(t), args...).Output()
 	if err != nil {
 		t.Fatalf("tshark %s: %v", path, err)
 	}
@@ -32,6 +31,15 @@ func tshark(t *testing.T, path string, fields ...string) [][]string {
 		rows = append(rows, strings.Split(strings.TrimRight(line, "\n"), ";"))
 	}
 	return rows
+}
+
+func tsharkProgram(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not installed: there is no second opinion on this machine")
+	}
+	return program
 }
 
 // number reads what tshark prints, in whatever base.
@@ -43,29 +51,47 @@ func number(s string) uint64 {
 	return v
 }
 
-func TestTsharkSeesTheSameRoCE(t *testing.T) {
-	total := 0
-	for _, path := range recordings(t, roceFiles) {
-		rows := tshark(t, path, "infiniband.bth.opcode", "infiniband.bth.destqp", "infiniband.bth.psn", "infiniband.aeth.msn")
+// joined writes all Ethernet recordings into one file, one after the other: to
+// start tshark takes longer than to read them.
+func joined(t *testing.T, pattern string) string {
+	t.Helper()
+	var frames []frame
+	for _, path := range recordings(t, pattern) {
 		eachOfFile(t, path, func(_ *Stream, p *Packet) {
-			row := rows[p.Number-1]
-			if row[0] == "" || len(p.PDUs) == 0 {
-				// tshark stops early at what is too short.
-				if row[0] != "" || len(p.PDUs) != 0 && !p.Has(MarkMalformed) {
-					t.Errorf("%s: packet %d: %d PDUs, tshark has opcode %q", path, p.Number, len(p.PDUs), row[0])
-				}
-				return
-			}
-			total++
-			h := p.PDUs[0].RoCE.BTH
-			if uint64(h.Opcode) != number(row[0]) || uint64(h.DestQP) != number(row[1]) || uint64(h.PSN) != number(row[2]) {
-				t.Errorf("%s: packet %d: %v to QP %#x PSN %d; tshark has %v", path, p.Number, h.Opcode, h.DestQP, h.PSN, row)
-			}
-			if row[3] != "" && uint64(p.PDUs[0].RoCE.AETH.MSN) != number(row[3]) {
-				t.Errorf("%s: packet %d: MSN %d; tshark has %s", path, p.Number, p.PDUs[0].RoCE.AETH.MSN, row[3])
+			if p.Interface.LinkType == LinkEthernet {
+				frames = append(frames, frame{data: bytes.Clone(p.Data), length: p.Length})
 			}
 		})
 	}
+	path := filepath.Join(t.TempDir(), "joined.pcap")
+	if err := os.WriteFile(path, pcapOf(t, layers.LinkTypeEthernet, frames...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestTsharkSeesTheSameRoCE(t *testing.T) {
+	total := 0
+	path := joined(t, roceFiles)
+	rows := tshark(t, path, "infiniband.bth.opcode", "infiniband.bth.destqp", "infiniband.bth.psn", "infiniband.aeth.msn")
+	eachOfFile(t, path, func(_ *Stream, p *Packet) {
+		row := rows[p.Number-1]
+		if row[0] == "" || len(p.PDUs) == 0 {
+			// tshark stops early at what is too short.
+			if row[0] != "" || len(p.PDUs) != 0 && !p.Has(MarkMalformed) {
+				t.Errorf("packet %d: %d PDUs, tshark has opcode %q", p.Number, len(p.PDUs), row[0])
+			}
+			return
+		}
+		total++
+		h := p.PDUs[0].RoCE.BTH
+		if uint64(h.Opcode) != number(row[0]) || uint64(h.DestQP) != number(row[1]) || uint64(h.PSN) != number(row[2]) {
+			t.Errorf("packet %d: %v to QP %#x PSN %d; tshark has %v", p.Number, h.Opcode, h.DestQP, h.PSN, row)
+		}
+		if row[3] != "" && uint64(p.PDUs[0].RoCE.AETH.MSN) != number(row[3]) {
+			t.Errorf("packet %d: MSN %d; tshark has %s", p.Number, p.PDUs[0].RoCE.AETH.MSN, row[3])
+		}
+	})
 	if total < 1600 {
 		t.Errorf("%d packets were compared", total)
 	}
@@ -73,95 +99,92 @@ func TestTsharkSeesTheSameRoCE(t *testing.T) {
 
 func TestTsharkSeesTheSameIWARP(t *testing.T) {
 	fpdus, starts := 0, 0
-	for _, path := range recordings(t, iwarpFiles) {
-		rows := tshark(t, path, "iwarp_mpa.ulpdulength", "iwarp_rdma.opcode", "iwarp_ddp.msn", "iwarp_ddp.tagged_offset",
-			"iwarp_ddp.stag", "iwarp_mpa.crc", "iwarp_mpa.rev", "iwarp_mpa.pdlength", "iwarp_mpa.crc_flag")
-		eachOfFile(t, path, func(_ *Stream, p *Packet) {
-			var ours [9][]string
-			add := func(column int, v any) { ours[column] = append(ours[column], fmt.Sprint(v)) }
-			for i := range p.PDUs {
-				if m := p.PDUs[i].Start; m != nil {
-					starts++
-					add(6, m.Revision)
-					add(7, len(m.PrivateData))
-					add(8, map[bool]int{true: 1, false: 0}[m.CRC])
-					continue
-				}
-				fpdus++
-				f := p.PDUs[i].FPDU
-				add(0, f.Length)
-				add(1, uint8(f.Segment.Control.Opcode))
-				if f.Segment.Control.Tagged {
-					add(3, f.Segment.Tagged.TO)
-					add(4, uint32(f.Segment.Tagged.STag))
-				} else {
-					add(2, f.Segment.Untagged.MSN)
-				}
-				add(5, bigEndianCRC(f.CRC))
+	path := joined(t, iwarpFiles)
+	rows := tshark(t, path, "iwarp_mpa.ulpdulength", "iwarp_rdma.opcode", "iwarp_ddp.msn", "iwarp_ddp.tagged_offset",
+		"iwarp_ddp.stag", "iwarp_mpa.rev", "iwarp_mpa.pdlength", "iwarp_mpa.crc_flag")
+	eachOfFile(t, path, func(_ *Stream, p *Packet) {
+		var ours [8][]string
+		add := func(column int, v any) { ours[column] = append(ours[column], fmt.Sprint(v)) }
+		for i := range p.PDUs {
+			if m := p.PDUs[i].Start; m != nil {
+				starts++
+				add(5, m.Revision)
+				add(6, len(m.PrivateData))
+				add(7, map[bool]int{true: 1, false: 0}[m.CRC])
+				continue
 			}
-			for c := range ours {
-				var theirs []string
-				for s := range strings.SplitSeq(rows[p.Number-1][c], ",") {
-					if s == "True" || s == "False" {
-						s = map[string]string{"True": "1", "False": "0"}[s]
-					}
-					if s != "" {
-						theirs = append(theirs, fmt.Sprint(number(s)))
-					}
+			fpdus++
+			f := p.PDUs[i].FPDU
+			add(0, f.Length)
+			add(1, uint8(f.Segment.Control.Opcode))
+			if f.Segment.Control.Tagged {
+				add(3, f.Segment.Tagged.TO)
+				add(4, uint32(f.Segment.Tagged.STag))
+			} else {
+				add(2, f.Segment.Untagged.MSN)
+			}
+		}
+		for c := range ours {
+			var theirs []string
+			for s := range strings.SplitSeq(rows[p.Number-1][c], ",") {
+				if s == "True" || s == "False" {
+					s = map[string]string{"True": "1", "False": "0"}[s]
 				}
-				if strings.Join(ours[c], ",") != strings.Join(theirs, ",") {
-					t.Errorf("%s: packet %d: column %d is %v; tshark has %v", filepath.Base(path), p.Number, c, ours[c], theirs)
+				if s != "" {
+					theirs = append(theirs, fmt.Sprint(number(s)))
 				}
 			}
-			if len(p.Marks) > 0 {
-				t.Errorf("%s: packet %d of two sound kernels is marked: %v", filepath.Base(path), p.Number, p.Marks)
+			if strings.Join(ours[c], ",") != strings.Join(theirs, ",") {
+				t.Errorf("packet %d: column %d is %v; tshark has %v", p.Number, c, ours[c], theirs)
 			}
-		})
-	}
+		}
+		if len(p.Marks) > 0 {
+			t.Errorf("packet %d of two sound kernels is marked: %v", p.Number, p.Marks)
+		}
+	})
 	if fpdus != 354 || starts != 32 {
 		t.Errorf("%d FPDUs and %d start-up frames were compared, want 354 and 32", fpdus, starts)
 	}
 }
 
-// tshark prints the CRC's octets as they lie.
-func bigEndianCRC(v uint32) uint32 {
-	return v>>24 | v>>8&0xff00 | v<<8&0xff0000 | v<<24
-}
-
-// Markers nobody here has recorded: a stream of our own, and tshark as the judge.
+// Markers nobody here has recorded: a stream of our own, and tshark as the judge
+// of its markers and CRCs.
 func TestTsharkSeesTheSameMarkers(t *testing.T) {
+	program := tsharkProgram(t)
 	path := filepath.Join(t.TempDir(), "markers.pcap")
-	frames, sent := conversation(iwarp.Framing{Markers: true, CRC: true}, []int{16, 484, 488, 1, 1000, 600, 24}, 1448)
+	frames, sent := conversation(iwarp.Framing{Markers: true, CRC: true}, []int{16, 484, 488, 1, 1000, 600, 24}, aligned)
 	writeFile(t, path, frames)
-	rows := tshark(t, path, "iwarp_mpa.ulpdulength", "iwarp_mpa.crc_check", "iwarp_mpa.marker_fpduptr")
-	var lengths []string
-	for _, row := range rows {
-		if row[0] != "" {
-			lengths = append(lengths, strings.Split(row[0], ",")...)
-		}
-		if strings.Contains(strings.ToLower(row[1]), "bad") {
-			t.Errorf("tshark rejects a CRC: %v", row)
+	out, err := exec.Command(program, "-r", path, "-O", "iwarp_mpa").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lengths, want []string
+	for line := range strings.Lines(string(out)) {
+		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "ULPDU length: "); ok {
+			lengths = append(lengths, strings.TrimSuffix(n, " bytes"))
 		}
 	}
-	var want []string
 	for _, u := range sent {
 		want = append(want, fmt.Sprint(len(u)))
 	}
 	if strings.Join(lengths, ",") != strings.Join(want, ",") {
 		t.Errorf("tshark finds ULPDUs of %v, sent were %v", lengths, want)
 	}
-	var ours []string
-	err := each(t, bytes.NewReader(readFile(t, path)), func(_ *Stream, p *Packet) {
+	if n := strings.Count(string(out), "(Good CRC32)"); n != len(sent) {
+		t.Errorf("tshark finds %d good CRCs, sent were %d", n, len(sent))
+	}
+	markers := 0
+	err = each(t, bytes.NewReader(readFile(t, path)), func(_ *Stream, p *Packet) {
 		for i := range p.PDUs {
 			if f := p.PDUs[i].FPDU; f != nil {
-				ours = append(ours, fmt.Sprint(f.Length))
-				if f.Check != iwarp.CheckGood || f.MarkerFault {
-					t.Errorf("packet %d: CRC %v, marker fault %v", p.Number, f.Check, f.MarkerFault)
+				markers += f.Markers
+				if f.Check != iwarp.CheckGood || f.MarkerFault || fmt.Sprint(f.Length) != want[f.Segment.Untagged.MSN-1] {
+					t.Errorf("packet %d: CRC %v, marker fault %v, %d octets", p.Number, f.Check, f.MarkerFault, f.Length)
 				}
 			}
 		}
 	})
-	if err != nil || strings.Join(ours, ",") != strings.Join(want, ",") {
-		t.Errorf("found ULPDUs of %v, sent were %v (%v)", ours, want, err)
+	if n := strings.Count(string(out), "FPDU back pointer"); err != nil || n != markers || n != 6 {
+		t.Errorf("tshark finds %d markers, we %d (%v); want 6", n, markers, err)
 	}
 }

@@ -226,10 +226,10 @@ func lines(text string) (all []string) {
 	return all
 }
 
-// readUntil reads f until what was read contains want, or nothing more comes.
-func readUntil(ctx context.Context, f *os.File, seen *buffer, want string) error {
+// readUntil reads f until what was read, from a place on, contains want, or
+// nothing more comes.
+func readUntil(ctx context.Context, f *os.File, seen *buffer, from int, want string) error {
 	buf := make([]byte, 4096)
-	from := len(seen.String())
 	for !strings.Contains(seen.String()[from:], want) {
 		if ctx.Err() != nil {
 			return fmt.Errorf("no %q in %q: %w", want, seen.String()[from:], ctx.Err())

@@ -18,6 +18,7 @@ import (
 type terminal struct {
 	master *os.File
 	seen   buffer
+	read   int // as far as expect has looked
 }
 
 // onTerminal starts a command on a terminal of a size.
@@ -62,7 +63,16 @@ func (t *terminal) expect(text string) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	Expect(readUntil(ctx, t.master, &t.seen, text)).To(Succeed())
+	Expect(t.readUntil(ctx, text)).To(Succeed())
+}
+
+// readUntil reads until a text comes, behind the one that was waited for before.
+func (t *terminal) readUntil(ctx context.Context, want string) error {
+	if err := readUntil(ctx, t.master, &t.seen, t.read, want); err != nil {
+		return err
+	}
+	t.read += strings.Index(t.seen.String()[t.read:], want) + len(want)
+	return nil
 }
 
 // rest is all that a program shows on a terminal.
@@ -70,7 +80,7 @@ func (t *terminal) rest(r *running) string {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	_ = readUntil(ctx, t.master, &t.seen, "\x00 which nobody writes")
+	_ = readUntil(ctx, t.master, &t.seen, 0, "\x00 which nobody writes")
 	r.wait()
 	return t.seen.String()
 }
@@ -125,7 +135,7 @@ var _ = Describe("a terminal", func() {
 		var seen buffer
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		Expect(readUntil(ctx, read, &seen, "scenario")).To(Succeed())
+		Expect(readUntil(ctx, read, &seen, 0, "scenario")).To(Succeed())
 		read.Close() // as head -1 does
 		r.signal(syscall.SIGTERM)
 		o := r.wait()
@@ -174,7 +184,7 @@ var _ = Describe("a shell in a host", func() {
 			t.keys("stty size\n")
 			ctx, cancel := context.WithTimeout(context.Background(), patience/20)
 			defer cancel()
-			return readUntil(ctx, t.master, &t.seen, "44 99")
+			return t.readUntil(ctx, "44 99")
 		}).Should(Succeed())
 		t.keys("exit 0\n")
 		Expect(r.wait().code).To(Equal(0))

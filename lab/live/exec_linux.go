@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"github.com/fabrictest/fabrictest/lab/hostenv"
 )
@@ -42,10 +43,14 @@ func (s *server) exec(conn *net.UnixConn, in *json.Decoder, out *json.Encoder, r
 			}
 			_ = syscall.Kill(group, syscall.Signal(sig.Signal)) // it may have ended
 		}
+		// The client is gone, and the terminal with it. A shell tells its jobs, which
+		// are in groups of their own.
+		_ = syscall.Kill(group, syscall.SIGHUP)
+		_ = syscall.Kill(group, syscall.SIGCONT)
 		select {
 		case <-ended:
-		default:
-			_ = syscall.Kill(group, syscall.SIGKILL) // the client is gone
+		case <-time.After(farewell):
+			_ = syscall.Kill(group, syscall.SIGKILL)
 		}
 	}()
 	_ = cmd.Wait() // the state says how it ended
@@ -54,6 +59,9 @@ func (s *server) exec(conn *net.UnixConn, in *json.Decoder, out *json.Encoder, r
 	code := exitCode(cmd.ProcessState)
 	return out.Encode(answer{Exit: &code})
 }
+
+// farewell is what a program has to end by itself when its client is gone.
+const farewell = time.Second
 
 // program is what a client wants to run, not started; master is the other side of
 // its terminal, nil if it has none.

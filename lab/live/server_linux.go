@@ -86,7 +86,8 @@ func newServer() (*server, error) {
 func (s *server) serve() error {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
-	signal.Ignore(syscall.SIGINT, syscall.SIGHUP)
+	// Taken, not ignored: programs would inherit that, and no Ctrl-C would reach them.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP)
 	go func() {
 		<-term
 		s.stop()

@@ -141,8 +141,12 @@ func (c *conn) reportEnd() error {
 // fail notes a completion with an error, the first of its epoch: those that
 // follow are flushed because of it. To an end that is done it does not matter:
 // most likely the peer is done as well and its word is still on the way.
+//
+// The peer's word that it is over can be here before the completion that says
+// why: so an error counts while the queue pair is taken down too, unless that is
+// what flushed the request.
 func (c *conn) fail(status verbs.WCStatus) {
-	if c.broken || c.state == connDraining || c.state == connOver {
+	if c.broken || c.state == connOver || c.state == connDraining && status == verbs.WCWRFlushErr {
 		return
 	}
 	c.broken = true
