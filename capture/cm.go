@@ -202,7 +202,9 @@ func (c *CM) add(name string, value any, text string) {
 	c.Fields = append(c.Fields, Field{name, value, text})
 }
 
-func hexText[T ~uint8 | ~uint16 | ~uint32 | ~uint64](v T) string { return fmt.Sprintf("%#x", uint64(v)) }
+func hexText[T ~uint8 | ~uint16 | ~uint32 | ~uint64](v T) string {
+	return fmt.Sprintf("%#x", uint64(v))
+}
 
 // serviceWords prints the service that a message is for: a port, or a number.
 func serviceWords(id mad.ServiceID) string {

@@ -228,7 +228,7 @@ func TestDamageIsNamedWithItsPlace(t *testing.T) {
 		"a packet of 4 GB":     {append(pcapOf(t, layers.LinkTypeRaw, good), bytes.Repeat([]byte{0xff}, 40)...), int64(one)},
 		"a block of 7 bytes":   {append(pcapngOf(t), 6, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0), int64(len(pcapngOf(t)))},
 		"a block of 2 GB":      {append(pcapngOf(t), 6, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0), int64(len(pcapngOf(t)))},
-		"lengths that differ":  {append(pcapngOf(t), 6, 0, 0, 0, 16, 0, 0, 0, 1, 2, 3, 4, 20, 0, 0, 0), int64(len(pcapngOf(t)))},
+		"lengths that differ":  {append(pcapngOf(t), 3, 0, 0, 0, 20, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4, 24, 0, 0, 0), int64(len(pcapngOf(t)))},
 		"no such interface":    {append(pcapngOf(t), append([]byte{6, 0, 0, 0, 32, 0, 0, 0, 9}, append(make([]byte, 19), 32, 0, 0, 0)...)...), int64(len(pcapngOf(t)))},
 		"half of a second one": {pcapOf(t, layers.LinkTypeRaw, good, good)[:one+20], int64(one)},
 	} {

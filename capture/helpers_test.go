@@ -112,6 +112,9 @@ func decode(t testing.TB, frames ...frame) (all []told) {
 		for i := range p.PDUs {
 			one.ops = append(one.ops, p.PDUs[i].Op()+": "+p.PDUs[i].Summary())
 			p.PDUs[i].Headers()
+			if f := p.PDUs[i].FPDU; f != nil && f.Check != iwarp.CheckBad && f.Segment.Control.Opcode == iwarp.OpSend {
+				checkSend(t, f)
+			}
 		}
 		p.Headers()
 		all = append(all, one)
@@ -120,6 +123,17 @@ func decode(t testing.TB, frames ...frame) (all []told) {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// checkSend holds a message against what send puts into it: a packet may hold
+// several, and none may be overwritten by another.
+func checkSend(t testing.TB, f *FPDU) {
+	t.Helper()
+	for i, v := range f.Segment.Payload {
+		if v != byte(f.Segment.Untagged.MSN) {
+			t.Fatalf("octet %d of message %d is %d", i, f.Segment.Untagged.MSN, v)
+		}
+	}
 }
 
 // told is what was said of a packet.

@@ -11,8 +11,8 @@ type LinkType uint16
 
 // The link types that are decoded.
 const (
-	LinkNull      LinkType = 0   // BSD loopback
-	LinkEthernet  LinkType = 1   //
+	LinkNull      LinkType = 0 // BSD loopback
+	LinkEthernet  LinkType = 1
 	LinkRawBSD    LinkType = 12  // as LinkRaw, on some systems
 	LinkRaw       LinkType = 101 // an IP header
 	LinkLoop      LinkType = 108 // OpenBSD loopback

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,9 +103,33 @@ var _ = Describe("clashes", func() {
 		Expect(s.run("down", b).code).To(Equal(0))
 	})
 
+	It("of RoCE's port with a program of the machine do not exist", func() {
+		needNamespaces()
+		held, err := net.ListenPacket("udp", ":4791")
+		if err == nil { // otherwise someone holds it already, which is as good
+			defer held.Close()
+		}
+		o := s.run("run", "pingpong", "--on", "netns", "--capture", "none")
+		Expect(o.code).To(Equal(0), o.String())
+	})
+
+	It("of RoCE's port with another program of the same host are named", func() {
+		needNamespaces()
+		self, err := os.Executable()
+		Expect(err).NotTo(HaveOccurred())
+		s.env = []string{programMark + "=1"}
+		o := s.run("exec", "-n", "2", "--keep-going", "--", self)
+		Expect(o.code).To(Equal(5), o.String())
+		said := lines(o.stdout)
+		Expect(said).To(HaveLen(2))
+		for _, l := range said {
+			Expect(l).To(MatchRegexp(`^host[01]: second: .*\[fd00:[0-9a-f:]+\]:4791.*address already in use`))
+		}
+	})
+
 	It("of ten runs at once end in ten folders", func() {
 		args := []string{"run", "pingpong", "clean-calls", "--capture", "none", "--messages", "50"}
-		if noNamespaces != nil {
+		if errNoNamespaces != nil {
 			args = append(args, "--on", "sim")
 		}
 		var starts []*running

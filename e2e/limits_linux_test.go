@@ -1,10 +1,14 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"time"
 
+	"github.com/gopacket/gopacket/pcapgo"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -18,7 +22,7 @@ var _ = Describe("a scenario that reaches its limit", func() {
 				needNamespaces()
 			}
 			s := newStage()
-			o := s.run("run", s.write("endless.yaml", endless(limit)), "--on", tier, "--capture", "none", "--out", "out")
+			o := s.run("run", s.write("endless.yaml", endless(limit)), "--on", tier, "--out", "out")
 			Expect(o.code).To(Equal(1), o.String())
 			Expect(o.took).To(BeNumerically("<", patience))
 			res := only(s.result(s.path("work", "out")))
@@ -30,9 +34,52 @@ var _ = Describe("a scenario that reaches its limit", func() {
 				Expect(k.Waiting).To(MatchRegexp(`all-to-all|rank \d`), "what it waits for")
 				Expect(res.Detail).To(ContainSubstring(fmt.Sprintf("rank %d on %s hung", k.Rank, k.Host)))
 			}
+			// The packets until then are what one wants to look at.
+			captures := 0
+			for _, f := range res.Files {
+				if f.Kind == "capture" {
+					captures++
+					Expect(packetsIn(s.path("work", "out", f.Path))).To(BeNumerically(">", 100))
+				}
+			}
+			Expect(captures).To(Equal(map[string]int{"sim": 1, "netns": 3}[tier]))
 		})
 	}
+
+	It("keeps the few packets that there were", func() {
+		needNamespaces()
+		s := newStage()
+		o := s.run("run", s.write("slow.yaml", `version: 1
+name: slow
+title: A message now and then
+fabric: {kind: pair}
+workload: {kind: stream, op: send, messages: 10000, bytes: 64, think: 100ms}
+limit: 500ms
+`), "--on", "netns", "--out", "out")
+		Expect(o.code).To(Equal(1), o.String())
+		for _, host := range []string{"host0", "host1"} {
+			Expect(packetsIn(s.path("work", "out", "slow-netns", host+".pcapng"))).To(BeNumerically(">=", 6))
+		}
+	})
 })
+
+// packetsIn counts the packets of a capture, which must be whole.
+func packetsIn(name string) (n int) {
+	GinkgoHelper()
+	f, err := os.Open(name)
+	Expect(err).NotTo(HaveOccurred())
+	defer f.Close()
+	in, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
+	Expect(err).NotTo(HaveOccurred())
+	for {
+		_, _, err := in.ZeroCopyReadPacketData()
+		if errors.Is(err, io.EOF) {
+			return n
+		}
+		Expect(err).NotTo(HaveOccurred(), "%s, after %d packets", name, n)
+		n++
+	}
+}
 
 var _ = Describe("a scenario file that means harm", func() {
 	nested := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
@@ -42,12 +89,15 @@ var _ = Describe("a scenario file that means harm", func() {
 		bomb += fmt.Sprintf("%c: &%c [%s]\n", 'b'+i, 'b'+i, strings.TrimSuffix(strings.Repeat("*"+c+", ", 9), ", "))
 	}
 	const head = "version: 1\nname: bad\ntitle: Bad\n"
+	const hugeHead = head + "description: "
 	const work = "workload: {kind: all-to-all, messages: 10}\n"
 
 	DescribeTable("is refused at once, by file and line", func(text, place, words string) {
 		s := newStage()
-		s.env = append(s.env, "GOMEMLIMIT=off")
 		s.write("bad.yaml", text)
+		if text == hugeHead { // 100 MB that take no room
+			Expect(os.Truncate(s.path("work", "bad.yaml"), 100_000_000)).To(Succeed())
+		}
 		cmd := s.command("run", "bad.yaml", "--on", "sim", "--out", "out")
 		o := s.start(cmd).wait()
 		Expect(o.code).To(Equal(2), o.String())
@@ -60,7 +110,7 @@ var _ = Describe("a scenario file that means harm", func() {
 	},
 		Entry("aliases of aliases", bomb, "4", "anchors are not used in scenarios"),
 		Entry("lists in lists in lists", head+"fabric: "+nested+"\n", "", ""),
-		Entry("100 MB", head+"description: "+strings.Repeat("x", 100_000_000)+"\n", "1", "the file is too large"),
+		Entry("100 MB", hugeHead, "1", "the file is too large"),
 		Entry("a billion hosts", head+"fabric: {kind: star, hosts: 1000000000}\n"+work, "4:29", "fabric.hosts: 1000000000 is not in 2 to 1024"),
 		Entry("a number beyond all numbers", head+"fabric: {kind: star, hosts: 99999999999999999999999}\n"+work, "4:", "fabric.hosts"),
 		Entry("a key that does not exist", head+"fabric: {kind: pair}\nworkload: {kind: all-to-all, mesages: 10}\n", "5:30", "did you mean messages?"),

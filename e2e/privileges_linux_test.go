@@ -25,14 +25,14 @@ var _ = Describe("without privileges and user namespaces", func() {
 		s = newStage()
 		run = func(args ...string) outcome {
 			GinkgoHelper()
-			if noNamespaces != nil { // the machine is in this situation as it is
+			if errNoNamespaces != nil { // the machine is in this situation as it is
 				return s.run(args...)
 			}
 			o := s.start(s.in([]string{noUserNamespaces, noCapabilities}, args...)).wait()
 			Expect(o.code).NotTo(Equal(situationFailed), o.String())
 			return o
 		}
-		if noNamespaces == nil {
+		if errNoNamespaces == nil {
 			reason = "no network namespaces: the limit user.max_user_namespaces is 0"
 		}
 	})
@@ -73,7 +73,7 @@ var _ = Describe("without privileges and user namespaces", func() {
 		Expect(o.stdout).To(BeEmpty())
 		Expect(lines(o.stderr)).To(HaveLen(1))
 		Expect(o.stderr).To(HavePrefix("fabrictest: " + reason))
-		if noNamespaces == nil {
+		if errNoNamespaces == nil {
 			Expect(o.stderr).To(ContainSubstring("as root: sysctl -w user.max_user_namespaces="))
 		}
 	},
@@ -183,10 +183,11 @@ var _ = Describe("in a container", func() {
 	})
 
 	It("with the usual rights and NET_ADMIN, runs on both tiers", func() {
+		slow()
 		o := contained([]string{noNewPrivileges, usual}, "doctor")
 		Expect(o.code).To(Equal(0), o.String())
 		Expect(o.stdout).To(ContainSubstring("Scenarios run in simulation and in network namespaces."))
-		o = contained([]string{noNewPrivileges, usual}, "run", "--tag", "quick", "--capture", "none", "--out", "out")
+		o = contained([]string{noNewPrivileges, usual}, "run", "--tag", "quick", "--tag", "clean", "--messages", "20", "--capture", "none", "--out", "out")
 		Expect(o.code).To(Equal(0), o.String())
 		tiers := map[string]int{}
 		for _, r := range s.result(s.path("work", "out")).Scenarios {

@@ -178,3 +178,14 @@ func (p process) ticks() int {
 	system, _ := strconv.Atoi(f[12])
 	return user + system
 }
+
+// peakMiB is the most memory that a process has had so far.
+func (p process) peakMiB() (n int) {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
+	for _, l := range lines(string(status)) {
+		if _, err := fmt.Sscanf(l, "VmHWM: %d kB", &n); err == nil {
+			return n >> 10
+		}
+	}
+	return 0
+}

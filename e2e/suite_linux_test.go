@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/fabrictest/fabrictest/lab/hostenv"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -22,7 +23,36 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "situation:", enter(strings.Split(steps, "\n"), os.Args[1:]))
 		os.Exit(situationFailed)
 	}
+	if os.Getenv(programMark) != "" {
+		os.Exit(openTwice())
+	}
 	os.Exit(m.Run())
+}
+
+// programMark has this binary be a program for the hosts of a fabric.
+const programMark = "FABRICTEST_E2E_PROGRAM"
+
+// openTwice opens the first NIC of its host, as a program does that finds another
+// at work there.
+func openTwice() int {
+	host, err := hostenv.Read()
+	if err != nil {
+		fmt.Println("environment:", err)
+		return 3
+	}
+	dev, err := host.NICs[0].Open()
+	if err != nil {
+		fmt.Println("first:", err)
+		return 4
+	}
+	defer dev.Close()
+	again, err := host.NICs[0].Open()
+	if err != nil {
+		fmt.Println("second:", err)
+		return 5
+	}
+	again.Close()
+	return 0
 }
 
 func TestBadTimes(t *testing.T) {
@@ -36,17 +66,24 @@ func TestBadTimes(t *testing.T) {
 // may be busy with other tests.
 const patience = 20 * time.Second
 
+// binaryVariable names a fabrictest to test in the place of one that is built.
+const binaryVariable = "FABRICTEST_BINARY"
+
 var (
-	built        string // the program
-	suiteDir     string // with it, and the folders of all specs
-	noNamespaces error  // why there are none; nil if there are
+	built           string // the program
+	suiteDir        string // with it, and the folders of all specs
+	errNoNamespaces error  // why there are none; nil if there are
 )
 
 var _ = SynchronizedBeforeSuite(func() []byte {
 	dir, err := os.MkdirTemp("", "fabrictest-e2e-")
 	Expect(err).NotTo(HaveOccurred())
 	program := filepath.Join(dir, "fabrictest")
-	out, err := exec.Command("go", "build", "-o", program, "../cmd/fabrictest").CombinedOutput()
+	build := exec.Command("go", "build", "-ldflags=-w", "-o", program, "../cmd/fabrictest")
+	if given := os.Getenv(binaryVariable); given != "" {
+		build = exec.Command("cp", given, program)
+	}
+	out, err := build.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))
 	// Others than the user who runs the tests start it too.
 	Expect(os.Chmod(dir, 0o755)).To(Succeed())
@@ -55,7 +92,7 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 }, func(dir []byte) {
 	suiteDir = string(dir)
 	built = filepath.Join(suiteDir, "fabrictest")
-	noNamespaces = netns.Available()
+	errNoNamespaces = netns.Available()
 })
 
 var _ = SynchronizedAfterSuite(func() {}, func() { os.RemoveAll(suiteDir) })
@@ -63,8 +100,8 @@ var _ = SynchronizedAfterSuite(func() {}, func() { os.RemoveAll(suiteDir) })
 // needNamespaces skips a spec with the machine's own reason.
 func needNamespaces() {
 	GinkgoHelper()
-	if noNamespaces != nil {
-		Skip(noNamespaces.Error())
+	if errNoNamespaces != nil {
+		Skip(errNoNamespaces.Error())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -127,7 +128,7 @@ func list(names []string) string {
 func (j *judge) limits() {
 	if most := j.want.MaxTime; most > 0 {
 		took := j.workTime()
-		j.check("max_time", took <= most, "at most "+most.String(), took.String())
+		j.check("max_time", took <= most, "at most "+units.Duration(most), units.Duration(took))
 	}
 	if most := int64(j.want.MaxMemory); most > 0 {
 		largest := -1
@@ -138,7 +139,7 @@ func (j *judge) limits() {
 		}
 		if largest >= 0 { // a simulated rank has no process of its own to measure
 			r := &j.Ranks[largest]
-			j.check("max_memory", r.MemoryKiB<<10 <= most, "at most "+mib(most), mib(r.MemoryKiB<<10)+" at "+r.name())
+			j.check("max_memory", r.MemoryKiB<<10 <= most, "at most "+units.Bytes(most), units.Bytes(r.MemoryKiB<<10)+" at "+r.name())
 		}
 	}
 }
@@ -159,8 +160,6 @@ func (o *Observed) workTime() (longest time.Duration) {
 	}
 	return longest
 }
-
-func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 // events: each of them happened, and did what it says.
 func (j *judge) events() {
@@ -208,7 +207,7 @@ func (j *judge) counts() {
 	}
 	for i := range j.Links {
 		marked += j.Links[i].Marked
-		lost += losses(&j.Links[i])
+		lost += j.Links[i].LostPackets()
 	}
 	for _, c := range []struct {
 		name string
@@ -224,15 +223,6 @@ func (j *judge) counts() {
 			j.check(c.name, c.want.Holds(c.got), bounds(c.want), fmt.Sprint(c.got))
 		}
 	}
-}
-
-// losses counts packets lost on a link or damaged beyond use.
-func losses(l *report.Link) uint64 {
-	n := l.Corrupted
-	for _, k := range l.Lost {
-		n += k
-	}
-	return n
 }
 
 func bounds(r scenarios.Range) string {

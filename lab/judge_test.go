@@ -137,11 +137,11 @@ func TestJudgeFindsWhatIsNotAsExpected(t *testing.T) {
 		"nobody connects anew":  {"reconnects", "0", func(o *Observed) { o.Ranks[1].Report.Reconnects = 0 }},
 		"too many marks":        {"marked", "21", func(o *Observed) { o.Links[1].Marked = 1 }},
 		"too few losses":        {"lost", "2", func(o *Observed) { o.Links[1].Corrupted = 0 }},
-		"it takes too long":     {"max_time", "101ms", func(o *Observed) { o.Ranks[0].Report.Elapsed = 101 * time.Millisecond }},
+		"it takes too long":     {"max_time", "101 ms", func(o *Observed) { o.Ranks[0].Report.Elapsed = 101 * time.Millisecond }},
 		"it takes too much":     {"max_memory", "65.0 MiB at rank 2", func(o *Observed) { o.Ranks[2].MemoryKiB = 65 << 10 }},
 		"an event is left over": {"events", "events[0], drop of packet 5, never did", func(o *Observed) { o.Events[0] = 0 }},
 		"an event fails":        {"events", "no such field", func(o *Observed) { o.EventErrors = []string{"no such field"} }},
-		"recovery is slow": {"recovery", "4ms after host1/rdma0 down at 10ms", func(o *Observed) {
+		"recovery is slow": {"recovery", "4 ms after host1/rdma0 down at 10 ms", func(o *Observed) {
 			for i := range o.Ranks[1].Samples {
 				if s := &o.Ranks[1].Samples[i]; s.At < 19*time.Millisecond {
 					s.Messages = min(s.Messages, 10)
@@ -172,20 +172,60 @@ func TestJudgeFindsWhatIsNotAsExpected(t *testing.T) {
 	}
 }
 
-// Damage is a violation too; what is not about contents is no matter of memory.
+// Damage is a violation too; what is not about contents is no matter of memory,
+// whatever the sentence says. What memory tells, violations only count.
 func TestJudgeTellsDamageFromOtherViolations(t *testing.T) {
-	for violation, want := range map[string][]string{
-		"host0 with host1 on rail 0: byte 7 of the memory that the peer works on is 0x00 in the end, not 0x01": {"memory", "violations"},
-		"host0 with host1 on rail 0: message 3: byte 12 of 100 is 0x00, not 0x01 (4 in a row differ)":          {"memory", "violations"},
-		"lane 0: 0 differ; want the bytes that were sent":                                                      {"memory", "violations"},
-		"host0 with host1 on rail 0: message 3 arrived before message 2":                                       {"violations"},
-		"host0: a completion of a request that nobody has posted, with ID 0x1":                                 {"violations"},
+	damage := workload.Violation{Kind: workload.Contents, What: "host0 with host1 on rail 0: message 3: 4 in a row differ"}
+	order := workload.Violation{Kind: workload.Delivery, What: "host0 with host1 on rail 0: message 3 arrived before byte 7 of memory"}
+	alien := workload.Violation{Kind: workload.Completion, What: "host0: a completion of a request that nobody has posted, with ID 0x1"}
+	for _, tc := range []struct {
+		found []workload.Violation
+		want  []string
+		got   string // of violations
+	}{
+		{[]workload.Violation{damage}, []string{"memory", "violations"}, "1, told under memory"},
+		{[]workload.Violation{order}, []string{"violations"}, "1: rank 2 on host2: " + order.What},
+		{[]workload.Violation{alien, damage, damage}, []string{"memory", "violations"}, "3: rank 2 on host2: " + alien.What + "; 2 told under memory"},
 	} {
 		o := asExpected(t)
-		o.Ranks[2].Report.Violations = []string{violation}
-		if got := red(Judge(o)); !slices.Equal(got, want) {
-			t.Errorf("%q: %v turn red, want %v", violation, got, want)
+		o.Ranks[2].Report.Violations = tc.found
+		checks := Judge(o)
+		if got := red(checks); !slices.Equal(got, tc.want) {
+			t.Errorf("%v: %v turn red, want %v", tc.found, got, tc.want)
 		}
+		i := slices.IndexFunc(checks, func(c report.Check) bool { return c.Name == "violations" })
+		if checks[i].Got != tc.got {
+			t.Errorf("%v: got %q, want %q", tc.found, checks[i].Got, tc.got)
+		}
+	}
+}
+
+// An expectation that was written down is not met by trying nothing.
+func TestJudgeOfMemoryThatNobodyCompared(t *testing.T) {
+	for text, want := range map[string][]string{"": nil, ", memory: identical": {"memory"}, ", memory: any": nil} {
+		p := plan(t, "fabric: {kind: pair}\nexpect: {delivered: any"+text+"}\n")
+		if got := red(Judge(&Observed{Plan: p, Ranks: []Rank{{State: Finished, Report: &workload.Report{}}}})); !slices.Equal(got, want) {
+			t.Errorf("%q: %v turn red, want %v", text, got, want)
+		}
+	}
+}
+
+// A line has room for what kind of thing went wrong; the check has it all.
+func TestReasonIsALine(t *testing.T) {
+	o := asExpected(t)
+	long := strings.Repeat("byte 7 is wrong, ", 40)
+	o.Ranks[2].Report.Violations = []workload.Violation{{Kind: workload.Contents, What: long}}
+	r := NewResult(o.Plan.Scenario, o.Tier, &Options{})
+	o.Fill(r)
+	if len(r.Reason) > maxReason+len(" …") || !strings.HasPrefix(r.Reason, "memory: rank 2 on host2: byte 7") || !strings.HasSuffix(r.Reason, " …") {
+		t.Errorf("%d bytes: %s", len(r.Reason), r.Reason)
+	}
+	all := ""
+	for _, c := range r.Checks {
+		all += c.Got
+	}
+	if n := strings.Count(all, long); n != 1 {
+		t.Errorf("the checks say it %d times", n)
 	}
 }
 
@@ -196,7 +236,7 @@ func TestJudgeOfAFlawThatMustShow(t *testing.T) {
 	if got := red(Judge(o)); !slices.Equal(got, []string{"violations"}) {
 		t.Errorf("nothing found: %v", got)
 	}
-	o.Ranks[0].Report.Violations = []string{"byte 7 is wrong"}
+	o.Ranks[0].Report.Violations = []workload.Violation{{Kind: workload.Contents, What: "byte 7 is wrong"}}
 	if got := red(Judge(o)); len(got) != 0 {
 		t.Errorf("something found: %v", got)
 	}
@@ -286,7 +326,7 @@ func TestResult(t *testing.T) {
 	}
 	o.Ranks[2].State, o.Ranks[2].Err, o.Ranks[2].Waiting = Errored, errors.New("no memory"), "it was at work\non something"
 	o.Fill(r)
-	if r.Verdict != report.Failed || !strings.HasPrefix(r.Reason, "programs: want every program") || r.Detail != "rank 2 on host2 failed: no memory\n  it was at work\n  on something" {
+	if r.Verdict != report.Failed || r.Reason != "programs: want every program comes to its end, got rank 2 on host2 failed: no memory" || r.Detail != "rank 2 on host2 failed: no memory\n  it was at work\n  on something" {
 		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
 	}
 	Break(r, errors.New("the disk is full\nat byte 7"))

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -168,7 +169,7 @@ func (j *judge) recovery() {
 	var worst time.Duration
 	measured := 0
 	for _, s := range j.spells() {
-		what := fmt.Sprintf("%s at %v", j.Plan.What(s.step), s.begin)
+		what := fmt.Sprintf("%s at %s", j.Plan.What(s.step), units.Duration(s.begin))
 		switch {
 		case s.never != "":
 			wrong = append(wrong, fmt.Sprintf("%s received nothing after %s", s.never, what))
@@ -177,14 +178,14 @@ func (j *judge) recovery() {
 			measured++
 			worst = max(worst, *s.recovered)
 			if *s.recovered > most {
-				wrong = append(wrong, fmt.Sprintf("%v after %s", *s.recovered, what))
+				wrong = append(wrong, fmt.Sprintf("%s after %s", units.Duration(*s.recovered), what))
 			}
 		}
 	}
 	if measured == 0 && len(wrong) == 0 {
 		wrong = append(wrong, "no traffic was seen after any fault: did the workload end before?")
 	}
-	j.verdict("recovery", "within "+most.String(), fmt.Sprintf("%v at worst, after %d faults", worst, measured), wrong)
+	j.verdict("recovery", "within "+units.Duration(most), fmt.Sprintf("%s at worst, after %s", units.Duration(worst), units.Plural(measured, "fault")), wrong)
 }
 
 // faults are the spells as a report has them.

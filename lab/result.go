@@ -38,13 +38,30 @@ func (o *Observed) Fill(r *report.Result) {
 	for _, c := range r.Checks {
 		if !c.OK {
 			r.Verdict = report.Failed
-			r.Reason = fmt.Sprintf("%s: want %s, got %s", c.Name, c.Want, c.Got)
+			r.Reason = reason(&c)
 			break
 		}
 	}
 	if r.Verdict == report.Failed {
 		r.Detail = o.detail()
 	}
+}
+
+// maxReason is how much of what a check found fits on a line. All of it is in the
+// check.
+const maxReason = 160
+
+// reason is a check that is not met, in a line.
+func reason(c *report.Check) string {
+	text := c.Name + ": " + c.Got
+	if len(c.Want)+len(c.Got) < maxReason/2 { // a figure says little without its bound
+		text = fmt.Sprintf("%s: want %s, got %s", c.Name, c.Want, c.Got)
+	}
+	if len(text) <= maxReason {
+		return text
+	}
+	text = strings.ToValidUTF8(text[:maxReason], "")
+	return text[:max(strings.LastIndexByte(text, ' '), len(c.Name)+1)] + " …"
 }
 
 // detail says how each rank ended that did not finish.
@@ -82,7 +99,9 @@ func (r *Rank) report() report.Rank {
 	}
 	if rep := r.Report; rep != nil {
 		out.Elapsed, out.Failures, out.Reconn = rep.Elapsed, max(rep.FailureCount, len(rep.Failures)), rep.Reconnects
-		out.Violations = rep.Violations
+		for _, v := range rep.Violations {
+			out.Violations = append(out.Violations, v.What)
+		}
 		for _, f := range rep.Flows {
 			out.Messages += uint64(f.Arrived)
 			out.Bytes += uint64(f.Bytes)

@@ -10,16 +10,20 @@ import (
 )
 
 // Kill kills a rank and all that it started, at once. Its outcome is Killed,
-// which is no failure of the group; the others find it gone.
+// which is no failure of the group; the others find it gone. A rank that has
+// ended keeps its outcome, and the error is ErrEnded.
 func (g *Group) Kill(rank int) error {
 	m, err := g.member(rank)
 	if err != nil {
 		return fmt.Errorf("kill: %w", err)
 	}
+	// Under one lock: a rank that dies of it must be known as killed, and one that
+	// has ended by itself must not.
 	g.mu.Lock()
-	m.killed = true
-	g.mu.Unlock()
-	return m.send("kill", unix.SIGKILL)
+	defer g.mu.Unlock()
+	err = m.send("kill", unix.SIGKILL)
+	m.killed = m.killed || err == nil
+	return err
 }
 
 // Freeze makes a rank and all that it started stand still until Thaw. It is
@@ -30,9 +34,10 @@ func (g *Group) Freeze(rank int) error {
 		return fmt.Errorf("freeze: %w", err)
 	}
 	g.mu.Lock()
-	m.frozen = true
-	g.mu.Unlock()
-	return m.send("freeze", unix.SIGSTOP)
+	defer g.mu.Unlock()
+	err = m.send("freeze", unix.SIGSTOP)
+	m.frozen = m.frozen || err == nil
+	return err
 }
 
 // Thaw lets a frozen rank go on.

@@ -158,3 +158,18 @@ func TestRankErrorNamesRankAndHost(t *testing.T) {
 		t.Error("cannot be unwrapped")
 	}
 }
+
+// What cannot be done to a rank any more must not be on record as done.
+func TestEndedRankIsNeitherKilledNorFrozen(t *testing.T) {
+	g := &Group{}
+	m := &member{g: g, proc: &process{reaped: true}}
+	g.members = []*member{m}
+	for what, do := range map[string]func(int) error{"kill": g.Kill, "freeze": g.Freeze, "thaw": g.Thaw} {
+		if err := do(0); !errors.Is(err, ErrEnded) {
+			t.Errorf("%s: %v, want ErrEnded", what, err)
+		}
+		if m.killed || m.frozen {
+			t.Errorf("after %s: killed %v, frozen %v", what, m.killed, m.frozen)
+		}
+	}
+}

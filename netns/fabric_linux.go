@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
@@ -131,8 +129,7 @@ func (f *Fabric) Stats(port string) (Stats, error) {
 		return Stats{}, err
 	}
 	d := c.ends[side]
-	h := d.space.ns.handle
-	link, err := h.LinkByIndex(d.index)
+	link, err := d.space.ns.handle.LinkByIndex(d.index)
 	if err != nil {
 		return Stats{}, fmt.Errorf("statistics of %s: %w", port, err)
 	}
@@ -143,15 +140,11 @@ func (f *Fabric) Stats(port string) (Stats, error) {
 			TxPackets: k.TxPackets, TxBytes: k.TxBytes, TxDropped: k.TxDropped,
 		}
 	}
-	qdiscs, err := h.QdiscList(link)
+	now, err := d.queueDrops()
 	if err != nil {
 		return Stats{}, fmt.Errorf("statistics of the queue of %s: %w", port, err)
 	}
-	for _, q := range qdiscs {
-		if a := q.Attrs(); a.Parent == netlink.HANDLE_ROOT && a.Statistics != nil && a.Statistics.Queue != nil {
-			s.QueueDropped = uint64(a.Statistics.Queue.Drops)
-		}
-	}
+	s.QueueDropped = d.dropped + now
 	return s, nil
 }
 

@@ -27,7 +27,10 @@ func (f *Fabric) SetLink(port string, up bool) error {
 	}
 	c.down = !up
 	if err := f.applyLink(c); err != nil {
-		return fmt.Errorf("set %s: %w", upOrDown(up), err)
+		// Whoever asks again must not be told that it is done. As far as it can be,
+		// the cable is again what it was.
+		c.down = up
+		return fmt.Errorf("set %s: %w", upOrDown(up), errors.Join(err, f.applyLink(c)))
 	}
 	return nil
 }

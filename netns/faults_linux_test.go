@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
@@ -174,10 +176,11 @@ func TestRateIsThatOfTheCable(t *testing.T) {
 		testRate(t, f, "host0", "host1", c.least, c.most)
 		testRate(t, f, "host1", "host0", c.least, c.most)
 	}
+	check(t, f.SetRate("host1", 0))
+	// The queues are gone, but not the memory of what they have dropped.
 	if s := stats(t, f, "switch0/port1"); s.QueueDropped == 0 {
 		t.Errorf("more was sent than the cable takes, and nothing counted as dropped: %+v", s)
 	}
-	check(t, f.SetRate("host1", 0))
 	testRate(t, f, "host0", "host1", 440, 1e6)
 }
 
@@ -290,4 +293,24 @@ func anyIn(s string, parts []string) bool {
 		}
 	}
 	return false
+}
+
+// A cable that could not be cut is not taken for one that is: the next attempt is
+// made, and fails as well.
+func TestSetLinkThatFailsIsNotDone(t *testing.T) {
+	f := build(t, star(t, 3, topology.Options{}), netns.Options{})
+	check(t, f.Host("host1").NS.Do(func() error {
+		dev, err := netlink.LinkByName("rdma0")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkDel(dev) // and its peer, the port of the switch
+	}))
+	for range 2 {
+		if err := f.SetLink("host1", false); err == nil {
+			t.Fatal("a cable that is not there was cut")
+		}
+	}
+	check(t, f.SetLink("host2", false)) // others are none the worse
+	check(t, f.SetLink("host2", true))
 }

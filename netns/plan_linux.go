@@ -58,6 +58,8 @@ type device struct {
 	// take larger ones than this.
 	cutInSoftware bool
 	queue         queue
+	counts        bool   // a queue is in place whose drops count
+	dropped       uint64 // by queues before it
 }
 
 // neighbour is an address in a segment, and whose it is.

@@ -36,19 +36,41 @@ func (d *device) applyQueue() error {
 		return err
 	}
 	err := h.QdiscAdd(q)
+	d.counts = err == nil && !d.queue.closed
 	if errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("this kernel has no queue of the kind %s (its module is sch_%[1]s; kernels for virtual machines often lack it): splice the cable instead", q.Type())
 	}
 	return err
 }
 
+// noQueue takes the queue away, and remembers what it has dropped.
 func (d *device) noQueue(attrs netlink.QdiscAttrs) error {
+	if d.counts {
+		n, err := d.queueDrops()
+		if err != nil {
+			return err
+		}
+		d.dropped += n
+		d.counts = false
+	}
 	attrs.Handle = 0
 	err := d.space.ns.handle.QdiscDel(&netlink.GenericQdisc{QdiscAttrs: attrs})
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
 		return nil // there was none
 	}
 	return err
+}
+
+// queueDrops is what the queue that is in place has dropped.
+func (d *device) queueDrops() (n uint64, err error) {
+	of := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: d.index}}
+	qdiscs, err := d.space.ns.handle.QdiscList(of)
+	for _, q := range qdiscs {
+		if a := q.Attrs(); a.Parent == netlink.HANDLE_ROOT && a.Statistics != nil && a.Statistics.Queue != nil {
+			n = uint64(a.Statistics.Queue.Drops)
+		}
+	}
+	return n, err
 }
 
 // asTBF is a token bucket as deep as two milliseconds of the rate, or a few

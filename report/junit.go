@@ -146,7 +146,7 @@ func (r *Result) junitCase(class string) junitCase {
 // explanation is why a result is bad, for whoever sees nothing else of it.
 func (r *Result) explanation() string {
 	var b strings.Builder
-	b.WriteString(r.Reason)
+	b.WriteString(r.why())
 	for _, c := range r.Checks {
 		if !c.OK {
 			fmt.Fprintf(&b, "\n%s: want %s, got %s", c.Name, c.Want, c.Got)

@@ -86,16 +86,24 @@ type Check struct {
 	OK   bool   `json:"ok"`   // whether the one is the other
 }
 
-// Link counts what passed one direction of a cable.
+// Link counts what passed one direction of a cable. What is lost on it never gets
+// to the next: behind a switch, the packets of the second cable are those of the
+// first without those that the first lost.
 type Link struct {
 	From string `json:"from"` // host0/rdma0, switch0
 	To   string `json:"to"`   // the other end
 	// Impaired says whether anything was to happen on purpose.
-	Impaired bool   `json:"impaired,omitempty"`
-	Packets  uint64 `json:"packets"` // that were to pass, the lost ones too
-	Bytes    uint64 `json:"bytes"`   // of those packets
+	Impaired bool `json:"impaired,omitempty"`
+	// Packets are those that were to pass: the lost ones too, and copies made on
+	// the way not.
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"` // of those packets, from their IP headers on
+	// Coarse says that the kernel carried and counted them. It may take dozens of
+	// packets that follow each other for one, and does not say which it lost.
+	Coarse bool `json:"coarse,omitempty"`
 	// Lost counts by cause: loss, burst, queue_full, link_down, partition, too_big,
-	// event, …; all causes that are not zero.
+	// event, …; all causes that are not zero. Packets that were damaged came to
+	// nothing as well, and are in Corrupted.
 	Lost       map[string]uint64 `json:"lost,omitempty"`
 	Duplicated uint64            `json:"duplicated,omitempty"` // packets that passed twice
 	Reordered  uint64            `json:"reordered,omitempty"`  // packets that others overtook

@@ -42,9 +42,11 @@ func (r *Run) tiers() []string {
 	return tiers
 }
 
-// LostPackets is how many packets did not pass, for whatever cause.
+// LostPackets is how many packets came to nothing, for whatever cause: those that
+// were damaged are among them, since nobody takes them. It is what lost means in
+// tables and in what scenarios expect.
 func (l *Link) LostPackets() uint64 {
-	n := uint64(0)
+	n := l.Corrupted
 	for _, c := range l.Lost {
 		n += c
 	}
@@ -57,9 +59,15 @@ type Cause struct {
 	Packets uint64
 }
 
+// damaged is the cause of those losses that only their receiver noticed.
+const damaged = "damaged"
+
 // Causes are the causes of loss, the gravest first.
 func (l *Link) Causes() []Cause {
-	causes := make([]Cause, 0, len(l.Lost))
+	causes := make([]Cause, 0, len(l.Lost)+1)
+	if l.Corrupted > 0 {
+		causes = append(causes, Cause{damaged, l.Corrupted})
+	}
 	for name, n := range l.Lost {
 		causes = append(causes, Cause{name, n})
 	}
@@ -67,6 +75,17 @@ func (l *Link) Causes() []Cause {
 		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Name, b.Name))
 	})
 	return causes
+}
+
+// FailedChecks names the expectations that were not met.
+func (r *Result) FailedChecks() []string {
+	var names []string
+	for _, c := range r.Checks {
+		if !c.OK {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 // Totals are a result's figures, all ranks and links together.

@@ -16,7 +16,7 @@ func linkState(l *Link) drawing.State {
 		return drawing.Down
 	case l.LostPackets() > 0:
 		return drawing.Lossy
-	case l.Impaired || l.Duplicated+l.Reordered+l.Corrupted+l.Marked > 0:
+	case l.Impaired || l.Duplicated+l.Reordered+l.Marked > 0:
 		return drawing.Impaired
 	default:
 		return drawing.Fine
@@ -97,6 +97,9 @@ func (l *looks) Cable(c *topology.Cable) drawing.Part {
 
 func wayTitle(k *Link) string {
 	s := fmt.Sprintf("to %s: %s packets, %s", k.To, count(k.Packets), units.Bytes(k.Bytes))
+	if k.Coarse {
+		s += " as the kernel counts"
+	}
 	for _, c := range k.Causes() {
 		s += fmt.Sprintf(", %s %s", c.Name, count(c.Packets))
 	}

@@ -15,6 +15,7 @@ import (
 
 // How much of a text from elsewhere is on the page; result.json has it all.
 const (
+	maxLine   = 240
 	maxReason = 2 << 10
 	maxDetail = 16 << 10
 	maxWaits  = 16
@@ -26,7 +27,7 @@ type resultView struct {
 	Tags                               []string
 	Verdict                            Verdict
 	Bad, Open                          bool
-	Reason, Detail, Replay             string
+	Reason, Why, Detail, Replay        string // Why is the reason where checks do not tell it
 	Elapsed                            string
 	Figures                            []fact
 	Checks                             []Check
@@ -57,9 +58,9 @@ type fileView struct{ Kind, Path, Href, Size string }
 func newResultView(r *Result, id string, maxRows int) *resultView {
 	v := &resultView{
 		ID: id, Name: r.Name, Title: r.Title, Description: r.Description, Tier: r.Tier, Tags: r.Tags,
-		Verdict: r.Verdict, Bad: r.Verdict.Bad(), Reason: clip(r.Reason, maxReason), Detail: clip(r.Detail, maxDetail), Replay: r.Replay,
+		Verdict: r.Verdict, Bad: r.Verdict.Bad(), Reason: cut(r.Reason, maxLine), Why: clip(r.why(), maxReason), Detail: clip(r.Detail, maxDetail), Replay: r.Replay,
 		Checks: r.Checks, Time: newTimeView(r), Faults: faultTable(r, maxRows), Links: linkTable(r, maxRows), Ranks: rankTable(r, maxRows),
-		Figures: figures(r), Waits: waits(r.Ranks), Problems: problems(r.Ranks), Files: files(r.Files),
+		Figures: figures(r), Waits: waits(r.Ranks), Problems: problems(r), Files: files(r.Files),
 		Text: strings.ToLower(strings.Join(append([]string{r.Name, r.Title, r.Tier}, r.Tags...), " ")),
 	}
 	if r.Elapsed > 0 {
@@ -148,13 +149,28 @@ func waits(ranks []Rank) []waitView {
 	return out
 }
 
-// problems are errors and violations of ranks.
-func problems(ranks []Rank) []problemView {
+// why is the reason, for the place where the checks follow in full.
+func (r *Result) why() string {
+	if names := r.FailedChecks(); r.Verdict == Failed && len(names) > 0 {
+		return "Not as expected: " + strings.Join(names, ", ")
+	}
+	return r.Reason
+}
+
+// problems are errors and violations of ranks that stand nowhere else on the page.
+func problems(r *Result) []problemView {
+	said := r.Detail
+	for _, c := range r.Checks {
+		said += "\n" + c.Got
+	}
 	var out []problemView
 	left := 0
-	for i := range ranks {
-		k := &ranks[i]
+	for i := range r.Ranks {
+		k := &r.Ranks[i]
 		for _, text := range append(nonEmpty(k.Error), k.Violations...) {
+			if strings.Contains(said, text) {
+				continue
+			}
 			if len(out) == maxWaits {
 				left++
 				continue

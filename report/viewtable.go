@@ -16,7 +16,7 @@ type table struct {
 	Columns []column
 	Rows    []tableRow
 	Folded  []tableRow
-	Note    string
+	Notes   []string
 }
 
 type column struct {
@@ -71,7 +71,7 @@ func (t *table) fold(noun string, maxRows int) *table {
 	}
 	t.dropEmpty()
 	if n := len(t.Rows); n > maxRows {
-		t.Note = fmt.Sprintf("and %d %ss more, in result.json", n-maxRows, noun)
+		t.Notes = append(t.Notes, fmt.Sprintf("and %d %ss more, in result.json", n-maxRows, noun))
 		t.Rows = t.Rows[:maxRows]
 	}
 	// A few more are shown at once: nobody unfolds two rows gladly.
@@ -99,24 +99,28 @@ func (t *table) dropEmpty() {
 }
 
 func linkTable(r *Result, maxRows int) *table {
-	t := newTable("From", "To", "#Packets", "#Bytes", "#Lost", "#", "By cause", "#Doubled", "#Reordered", "#Damaged", "#Marked", "On purpose")
+	t := newTable("From", "To", "#Packets", "#Bytes", "#Lost", "#", "By cause", "#Doubled", "#Reordered", "#Marked", "On purpose", "Counted by")
 	links := slices.Clone(r.Links)
 	// Where something happened comes first.
 	slices.SortStableFunc(links, func(a, b Link) int {
 		return cmp.Or(
 			cmp.Compare(b.LostPackets(), a.LostPackets()),
-			cmp.Compare(b.Duplicated+b.Reordered+b.Corrupted+b.Marked, a.Duplicated+a.Reordered+a.Corrupted+a.Marked),
+			cmp.Compare(b.Duplicated+b.Reordered+b.Marked, a.Duplicated+a.Reordered+a.Marked),
 		)
 	})
+	coarse := false
 	for i := range links {
 		l := &links[i]
 		var causes []string
 		for _, c := range l.Causes() {
 			causes = append(causes, c.Name+" "+count(c.Packets))
 		}
-		lost, purpose := l.LostPackets(), ""
+		lost, purpose, counter := l.LostPackets(), "", ""
 		if l.Impaired {
 			purpose = "yes"
+		}
+		if l.Coarse {
+			counter, coarse = "the kernel", true
 		}
 		share := ""
 		if lost > 0 {
@@ -127,9 +131,14 @@ func linkTable(r *Result, maxRows int) *table {
 			class = s.String()
 		}
 		t.add(class, l.From, l.To, count(l.Packets), units.Bytes(l.Bytes), count(lost), share, strings.Join(causes, ", "),
-			count(l.Duplicated), count(l.Reordered), count(l.Corrupted), count(l.Marked), purpose)
+			count(l.Duplicated), count(l.Reordered), count(l.Marked), purpose, counter)
 	}
-	return t.fold("direction", maxRows)
+	t = t.fold("direction", maxRows)
+	if coarse {
+		t.Notes = append(t.Notes, "Cables that nothing happens to are the kernel’s: it may count dozens of packets that follow each other as one, "+
+			"and what it loses is not seen here.")
+	}
+	return t
 }
 
 func rankTable(r *Result, maxRows int) *table {

@@ -69,6 +69,15 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + fmt.Sprintf("\n… %s more in result.json", units.Bytes(len(s)-n))
 }
 
+// cut shortens a text to what a line of a list can bear.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	s = strings.ToValidUTF8(s[:n], "")
+	return s[:max(strings.LastIndexByte(s, ' '), n/2)] + " …"
+}
+
 // rankList writes numbers as ranges: "0–7, 9".
 func rankList(ranks []int) string {
 	var parts []string

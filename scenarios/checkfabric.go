@@ -72,6 +72,11 @@ func (c *checker) link(key string, l *Link) {
 	if c.s.Fabric.Kind == Pair {
 		c.refuse(key, "two hosts back to back have no switch with a queue", "queue", "ecn")
 	}
+	// A switch that sends on as fast as it receives has no queue, and a tier without
+	// a rate of its own would pass over these keys in silence.
+	if l.Rate == 0 && c.s.Fabric.Link.Rate == 0 && c.s.Fabric.Kind != Pair {
+		c.refuse(key, "without rate nothing ever queues", "queue", "ecn")
+	}
 	if !c.given(key + ".ecn") {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 )
 
 // impairment checks one entry of impair, or what a fault sets.
@@ -110,6 +111,22 @@ func (c *checker) fault(key string, f *Fault) {
 		c.impairment(key+".set", f.Set)
 	}
 	c.repetition(key, f)
+	c.inTime(key, f)
+}
+
+// inTime refuses what would be done only after the run has been ended.
+func (c *checker) inTime(key string, f *Fault) {
+	limit, last := c.s.TimeLimit(), f.At
+	if f.Times > 1 {
+		last += time.Duration(f.Times-1) * f.Every
+	}
+	switch {
+	case c.bad("limit") || last < limit:
+	case f.At < limit:
+		c.fail(key+".times", "%d: the last one begins at %s, and the run is ended at %s; raise limit", f.Times, formatDuration(last), formatDuration(limit))
+	default:
+		c.fail(key+".at", "%s: the run is ended at %s; raise limit", formatDuration(f.At), formatDuration(limit))
+	}
 }
 
 // repetition checks a fault that is done several times.

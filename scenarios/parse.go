@@ -48,9 +48,9 @@ func Load(fsys fs.FS, name string) (*Scenario, error) {
 // the order of lines, as Errors; file is what it calls the file.
 func Parse(file string, data []byte) (*Scenario, error) {
 	src := source{file: file, places: map[string]place{"": {line: 1}}}
-	root, err := document(&src, data)
-	if err != nil {
-		return nil, Errors{err}
+	root, errs := document(&src, data)
+	if len(errs) > 0 {
+		return nil, errs
 	}
 	d := decoder{src: &src}
 	if err := d.version(root); err != nil {
@@ -61,7 +61,7 @@ func Parse(file string, data []byte) (*Scenario, error) {
 	s.source = src
 	check := checker{s: s, bad: d.bad}
 	check.everything()
-	errs := append(d.errs, check.errs...)
+	errs = append(d.errs, check.errs...)
 	if len(errs) == 0 {
 		return s, nil
 	}
@@ -77,55 +77,69 @@ func Parse(file string, data []byte) (*Scenario, error) {
 }
 
 // document parses YAML and returns the one mapping that a scenario is.
-func document(src *source, data []byte) (*yaml.Node, *Error) {
+func document(src *source, data []byte) (*yaml.Node, Errors) {
 	if len(data) > MaxFileBytes {
-		return nil, src.errorAt("", fmt.Errorf("the file is too large: a scenario has at most %s", Bytes(MaxFileBytes)))
+		return nil, Errors{src.errorAt("", fmt.Errorf("the file is too large: a scenario has at most %s", Bytes(MaxFileBytes)))}
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, next yaml.Node
 	switch err := dec.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		return nil, src.errorAt("", errors.New("the file is empty: a scenario begins with version: 1"))
+		return nil, Errors{src.errorAt("", errors.New("the file is empty: a scenario begins with version: 1"))}
 	case err != nil:
-		return nil, syntaxError(src, data, err)
+		return nil, Errors{syntaxError(src, data, err)}
 	}
 	if err := dec.Decode(&next); err == nil {
-		return nil, errorIn(src, "", &next, errors.New("a second document: one file holds one scenario"))
+		return nil, Errors{errorIn(src, "", &next, errors.New("a second document: one file holds one scenario"))}
 	} else if !errors.Is(err, io.EOF) {
-		return nil, syntaxError(src, data, err)
+		return nil, Errors{syntaxError(src, data, err)}
 	}
-	budget := maxNodes
-	if err := bounded(src, &doc, maxDepth, &budget); err != nil {
-		return nil, err
+	w := walker{src: src, budget: maxNodes}
+	if w.walk(&doc, maxDepth); len(w.errs) > 0 {
+		return nil, w.errs
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
-		return nil, src.errorAt("", errors.New("not a scenario: expected keys and values, such as version: 1"))
+		return nil, Errors{src.errorAt("", errors.New("not a scenario: expected keys and values, such as version: 1"))}
 	}
 	return doc.Content[0], nil
 }
 
-// bounded refuses what makes a small file large or deep, and what the format
+// walker looks for what makes a small file large or deep, and for what the format
 // has no use for.
-func bounded(src *source, n *yaml.Node, depth int, budget *int) *Error {
-	*budget--
+type walker struct {
+	src    *source
+	budget int
+	errs   Errors
+}
+
+func (w *walker) fail(n *yaml.Node, format string, args ...any) {
+	w.errs = append(w.errs, errorIn(w.src, "", n, fmt.Errorf(format, args...)))
+}
+
+// walk reports whether it is worth while to go on: of aliases, anchors and tags
+// it finds as many as are reported, of what is too large the first.
+func (w *walker) walk(n *yaml.Node, depth int) bool {
+	w.budget--
 	switch {
 	case depth < 0:
-		return errorIn(src, "", n, errors.New("nested too deeply"))
-	case *budget < 0:
-		return errorIn(src, "", n, fmt.Errorf("too many keys and values: at most %d", maxNodes))
+		w.fail(n, "nested too deeply")
+		return false
+	case w.budget < 0:
+		w.fail(n, "too many keys and values: at most %d", maxNodes)
+		return false
 	case n.Kind == yaml.AliasNode:
-		return errorIn(src, "", n, fmt.Errorf("*%s: aliases are not used in scenarios: write the value out", n.Value))
+		w.fail(n, "*%s: aliases are not used in scenarios: write the value out", n.Value)
 	case n.Anchor != "":
-		return errorIn(src, "", n, fmt.Errorf("&%s: anchors are not used in scenarios: leave it out", n.Anchor))
+		w.fail(n, "&%s: anchors are not used in scenarios: leave it out", n.Anchor)
 	case n.Style&yaml.TaggedStyle != 0:
-		return errorIn(src, "", n, fmt.Errorf("%s: tags are not used in scenarios: leave it out", n.Tag))
+		w.fail(n, "%s: tags are not used in scenarios: leave it out", n.Tag)
 	}
 	for _, c := range n.Content {
-		if err := bounded(src, c, depth-1, budget); err != nil {
-			return err
+		if len(w.errs) == maxErrors || !w.walk(c, depth-1) {
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
 func errorIn(src *source, key string, n *yaml.Node, err error) *Error {

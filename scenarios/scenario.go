@@ -117,7 +117,7 @@ const (
 // Link is what a cable can do. What is left out is the tier's default: 100 Gb/s
 // and 1 µs in simulation, as fast as the machine in namespaces.
 type Link struct {
-	// MTU is the largest IP packet that passes; IPv6 needs 1280.
+	// MTU is the largest IP packet that passes; IPv6 needs 1280. 4200 if left out.
 	MTU Bytes `yaml:"mtu,omitempty" range:"1280..65535"`
 	// Rate is the bandwidth, each way.
 	Rate Rate `yaml:"rate,omitempty"`

@@ -117,6 +117,25 @@ func anyImpairment(s *Scenario, is func(*Impairment) bool) bool {
 	return slices.ContainsFunc(s.Impair, func(i Impairment) bool { return is(&i) })
 }
 
+// What a file says nothing about is the same wherever it runs: the plan has it.
+func TestCablesHaveAnMTU(t *testing.T) {
+	for more, want := range map[string]int{"": 4200, "  link: {rate: 1Gbit}\n": 4200, "  link: {mtu: 9000}\n": 9000, "  links: {host1: {latency: 1ms}}\n": 4200} {
+		s, err := Parse("x.yaml", []byte("version: 1\nname: x\ntitle: X\nfabric:\n  kind: star\n  hosts: 2\n"+more+"workload: {kind: stream}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawn, err := s.Topology()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range drawn.Cables {
+			if c.Link.MTU != want {
+				t.Errorf("%q: %v has MTU %d, want %d", more, c.A, c.Link.MTU, want)
+			}
+		}
+	}
+}
+
 func TestTopology(t *testing.T) {
 	s := everyKey(t)
 	drawn, err := s.Topology()

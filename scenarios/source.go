@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/near"
 )
 
 // Error is something wrong in a scenario, and where.
@@ -111,4 +113,13 @@ func (s *Scenario) Errorf(key, format string, args ...any) error {
 		e.File = s.Name
 	}
 	return e
+}
+
+// suggestion is the end of a complaint about an unknown word: the one that was
+// probably meant, or all there are.
+func suggestion(word string, known []string) string {
+	if words := near.Words(word, known); len(words) > 0 {
+		return "; did you mean " + words[0] + "?"
+	}
+	return "; there are " + strings.Join(known, ", ")
 }

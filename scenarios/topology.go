@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 
@@ -36,9 +37,15 @@ func (s *Scenario) Topology() (topology.Topology, error) {
 	return t, nil
 }
 
+// DefaultMTU is that of cables of which the file says nothing: room for a path
+// MTU of 4096 with all headers. It is set here and not left to the tiers, so that
+// the same packets pass on all of them.
+const DefaultMTU = 4200
+
 // draw draws the fabric with some exceptions among its cables.
 func (f *Fabric) draw(links map[string]Link) (topology.Topology, error) {
 	o := topology.Options{Rails: f.RailCount(), Link: f.Link.cable()}
+	o.Link.MTU = cmp.Or(o.Link.MTU, DefaultMTU)
 	if len(links) > 0 {
 		o.Links = make(map[string]topology.Link, len(links))
 		for pattern, l := range links {

@@ -30,6 +30,7 @@ const (
 )
 
 var (
+	tooLarge     = regexp.MustCompile(`^[1-9][0-9]{2,}(\.[0-9]*)?%$`)
 	percentForm  = regexp.MustCompile(percentPattern)
 	bytesForm    = regexp.MustCompile(bytesPattern)
 	rateForm     = regexp.MustCompile(ratePattern)
@@ -50,6 +51,9 @@ var (
 // UnmarshalText reads a share such as "0.1%".
 func (p *Percent) UnmarshalText(text []byte) error {
 	if !percentForm.Match(text) {
+		if tooLarge.Match(text) {
+			return fmt.Errorf("%s is more than there is: at most 100%%", shown(string(text)))
+		}
 		return fmt.Errorf("%s is not a share: write a percentage such as 0.1%%, with at most four digits after the point", shown(string(text)))
 	}
 	*p = Percent(decimal(strings.TrimSuffix(string(text), "%"), 1e4))

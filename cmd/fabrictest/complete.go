@@ -1,25 +1,37 @@
 package main
 
 import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// Completions for the shell: see 'fabrictest completion --help'.
+// Completions for the shell: see 'fabrictest completion --help'. They are asked
+// for while somebody types, and may take no noticeable time.
 
 type completer = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective)
 
+// beginning keeps the words that begin like what has been typed.
+func beginning(typed string, words []cobra.Completion) []cobra.Completion {
+	return slices.DeleteFunc(words, func(w cobra.Completion) bool { return !strings.HasPrefix(w, typed) })
+}
+
 // fixed completes one of the given words.
 func fixed(words ...string) completer {
-	return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return words, cobra.ShellCompDirectiveNoFileComp
+	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return beginning(typed, slices.Clone(words)), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // completeScenarios offers names with their titles, and files.
-func completeScenarios(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func completeScenarios(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	shipped, err := scenarios.Builtin()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
@@ -28,22 +40,115 @@ func completeScenarios(*cobra.Command, []string, string) ([]cobra.Completion, co
 	for _, s := range shipped {
 		words = append(words, cobra.CompletionWithDesc(s.Name, s.Title))
 	}
-	return words, cobra.ShellCompDirectiveDefault
+	return beginning(typed, words), cobra.ShellCompDirectiveDefault
 }
 
-func completeTags(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func completeTags(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	shipped, err := scenarios.Builtin()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	return allTags(shipped), cobra.ShellCompDirectiveNoFileComp
+	return beginning(typed, allTags(shipped)), cobra.ShellCompDirectiveNoFileComp
 }
 
-func completeQuirks(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func completeQuirks(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	all := lab.AllFlaws()
 	words := make([]cobra.Completion, 0, len(all))
 	for _, q := range all {
 		words = append(words, cobra.CompletionWithDesc(q.Name, q.Does))
 	}
-	return words, cobra.ShellCompDirectiveNoFileComp
+	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeFabric completes the flags that describe a fabric.
+func completeFabric(cmd *cobra.Command) {
+	_ = cmd.RegisterFlagCompletionFunc("fabric", fixed("pair", "star", "fat-tree"))
+	_ = cmd.RegisterFlagCompletionFunc("like", completeScenarios)
+}
+
+// completeRuns offers the runs in the user's cache, the latest first, and folders;
+// after that the scenarios.
+func completeRuns(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return completeScenarios(cmd, args, typed)
+	}
+	words := []cobra.Completion{cobra.CompletionWithDesc("last", "the latest run")}
+	if folder, err := runsFolder(); err == nil {
+		runs := endedRuns(folder)
+		slices.Reverse(runs)
+		for _, r := range runs {
+			words = append(words, folder+"/"+r)
+		}
+	}
+	return beginning(typed, words), cobra.ShellCompDirectiveDefault
+}
+
+// completionWait is how long a lab has to say what its hosts are called.
+const completionWait = time.Second
+
+func completeLabs(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionWait)
+	defer cancel()
+	names, err := live.List(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return beginning(typed, names), cobra.ShellCompDirectiveNoFileComp
+}
+
+// theLab is the lab that --lab names; nil if it does not say what it is like.
+func theLab(cmd *cobra.Command) *live.Info {
+	name, err := cmd.Flags().GetString("lab")
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionWait)
+	defer cancel()
+	info, err := live.Ask(ctx, name)
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+// completeHosts offers the hosts of a lab; what comes after one is a program's.
+func completeHosts(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 || cmd.Flags().Changed("hosts") {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	info := theLab(cmd)
+	if info == nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var words []cobra.Completion
+	for _, h := range info.Topology.Hosts {
+		words = append(words, h.Name)
+	}
+	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeSet offers hosts and their ports, and then what can become of them.
+func completeSet(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		var words []cobra.Completion
+		if len(args) == 1 {
+			words = []cobra.Completion{"up", "down", "clean"}
+		}
+		for _, key := range impairKeys() {
+			words = append(words, key+"=")
+		}
+		return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	info := theLab(cmd)
+	if info == nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var words []cobra.Completion
+	for _, h := range info.Topology.Hosts {
+		words = append(words, h.Name)
+		for _, n := range h.NICs {
+			words = append(words, h.Name+"/"+n.Name)
+		}
+	}
+	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
 }

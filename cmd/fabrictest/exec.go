@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os/exec"
 
 	"github.com/spf13/cobra"
@@ -30,15 +31,15 @@ ended by a signal counts as 128 and its number.`,
   fabrictest exec -n 2 -- sh -c 'echo $FABRICTEST_HOST $FABRICTEST_RDMA0_IPV6'
   fabrictest up --hosts 4
   fabrictest exec host0 -- bash
-  fabrictest exec host1 -- ping -c 3 fd00::1`,
-		Args: cobra.MinimumNArgs(1),
+  fabrictest exec host1 -- ping -c 3 fd00:fab::1`,
+		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dash := cmd.ArgsLenAtDash()
 			if dash < 0 || dash == len(args) {
 				return usagef("put the program to run behind --, as in 'fabrictest exec -n 2 -- ip address'")
 			}
 			hosts, program := args[:dash], args[dash:]
-			if o.hosts > 0 || o.like != "" {
+			if o.given("hosts") || o.like != "" {
 				if len(hosts) > 0 {
 					return usagef("-n makes a fabric of its own: leave out %s, or -n", hosts[0])
 				}
@@ -47,8 +48,12 @@ ended by a signal counts as 128 and its number.`,
 			if len(hosts) != 1 {
 				return usagef("name one host of the lab, or give -n for a fabric of its own")
 			}
-			code, err := live.Exec(lab, hosts[0], program)
-			if err == nil && code != 0 {
+			code, err := live.Exec(cmd.Context(), lab, hosts[0], program)
+			var missing *exec.Error
+			switch {
+			case errors.As(err, &missing):
+				return &usageError{err}
+			case err == nil && code != 0:
 				return exitError(code)
 			}
 			return err
@@ -61,7 +66,7 @@ ended by a signal counts as 128 and its number.`,
 	f.BoolVar(&once.KeepGoing, "keep-going", false, "let the others go on when one fails")
 	o.flags(f)
 	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs)
-	_ = cmd.RegisterFlagCompletionFunc("fabric", fixed("pair", "star", "fat-tree"))
+	completeFabric(cmd)
 	return cmd
 }
 
@@ -70,7 +75,7 @@ func execOnce(cmd *cobra.Command, o *fabricFlags, once live.Once, program []stri
 	if err != nil {
 		return usagef("%w", err)
 	}
-	s, err := o.scenario("exec")
+	s, err := o.scenario()
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -35,24 +38,56 @@ func newFolder(out string, now time.Time) (dir string, err error) {
 }
 
 // runsFolder is where runs go that were not told where to.
-func runsFolder() string {
+func runsFolder() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err == nil {
 		dir := filepath.Join(cache, "fabrictest", "runs")
 		if os.MkdirAll(dir, 0o777) == nil {
-			return dir
+			return dir, nil
 		}
 	}
 	// No home, or none that can be written to: a system user's, in a container.
-	return filepath.Join(os.TempDir(), fmt.Sprintf("fabrictest-%d", os.Getuid()), "runs")
+	base := filepath.Join(os.TempDir(), fmt.Sprintf("fabrictest-%d", os.Getuid()))
+	runs := filepath.Join(base, "runs")
+	for _, dir := range []string{base, runs} {
+		if err := ownFolder(dir); err != nil {
+			return "", fmt.Errorf("%w: say with --out where results go, or set XDG_CACHE_HOME", err)
+		}
+	}
+	return runs, nil
+}
+
+// ownFolder makes a folder where anybody may make one, or sees to it that the one
+// there is ours and nobody else's: old runs are removed from it.
+func ownFolder(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("%s is no folder", dir)
+	case !ok || int(owner.Uid) != os.Getuid():
+		return fmt.Errorf("%s is not this user's", dir)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%s can be written to by others", dir)
+	}
+	return nil
 }
 
 // newCached makes a folder named by the time; of several runs that begin in the
 // same second each gets its own.
 func newCached(now time.Time) (string, error) {
-	root := runsFolder()
-	if err := os.MkdirAll(root, 0o700); err != nil {
-		return "", fmt.Errorf("%w: say with --out where results go", err)
+	root, err := runsFolder()
+	if err != nil {
+		// Somebody took the name before us, but nobody can take this one.
+		if root, err = os.MkdirTemp("", "fabrictest-"); err != nil {
+			return "", fmt.Errorf("%w: say with --out where results go", err)
+		}
 	}
 	prune(root)
 	name := now.Format("20060102-150405")
@@ -68,25 +103,53 @@ func newCached(now time.Time) (string, error) {
 	}
 }
 
+// runName is what newCached calls folders: nothing else in there is ours.
+var runName = regexp.MustCompile(`^\d{8}-\d{6}(-\d+)?$`)
+
+// endedRuns are the runs in a folder that have a result, the oldest first.
+func endedRuns(folder string) (names []string) {
+	entries, _ := os.ReadDir(folder) // sorted by name; no folder, no runs
+	for _, e := range entries {
+		if !e.IsDir() || !runName.MatchString(e.Name()) {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(folder, e.Name(), resultFile)); err == nil {
+			names = append(names, e.Name())
+		}
+	}
+	slices.SortFunc(names, byTime)
+	return names
+}
+
+// byTime orders the names of runs: the tenth of a second is after its ninth.
+func byTime(a, b string) int {
+	const stamp = len("20060102-150405")
+	if a[:stamp] == b[:stamp] && len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}
+
 // prune removes the oldest runs. A folder without a result is one of a run that
 // still goes on, or that was killed: it goes after a day.
-func prune(root string) {
-	entries, err := os.ReadDir(root)
+func prune(folder string) {
+	root, err := os.OpenRoot(folder) // so that no link leads out of it
 	if err != nil {
 		return
 	}
-	var ended []string
+	defer root.Close()
+	ended := endedRuns(folder)
+	entries, _ := os.ReadDir(folder)
 	for _, e := range entries {
-		dir := filepath.Join(root, e.Name())
-		if _, err := os.Stat(filepath.Join(dir, resultFile)); err == nil {
-			ended = append(ended, dir)
-		} else if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
-			os.RemoveAll(dir)
+		if !runName.MatchString(e.Name()) || slices.Contains(ended, e.Name()) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
+			_ = root.RemoveAll(e.Name()) // the next run tries again
 		}
 	}
-	slices.Sort(ended) // by their names, which are times
 	for len(ended) >= runsKept {
-		os.RemoveAll(ended[0])
+		_ = root.RemoveAll(ended[0])
 		ended = ended[1:]
 	}
 }

@@ -56,7 +56,7 @@ func TestLabStaysUpUntilItIsTakenDown(t *testing.T) {
 	if code, out := shell(t, "", "up", "--name", name, "--hosts", "3"); code != exitOK || !strings.Contains(out, "host2  rdma0") {
 		t.Fatalf("up: exit code %d\n%s", code, out)
 	}
-	defer live.Down(name)
+	defer live.Down(context.Background(), name)
 	if code, out := shell(t, "", "up", "--name", name); code == exitOK || !strings.Contains(out, "is up already") {
 		t.Errorf("up a second time: exit code %d\n%s", code, out)
 	}
@@ -86,7 +86,7 @@ func TestLabStaysUpUntilItIsTakenDown(t *testing.T) {
 	if code, out := shell(t, "", "down", name); code != exitOK {
 		t.Errorf("down: exit code %d\n%s", code, out)
 	}
-	if names, err := live.List(); err != nil || strings.Contains(strings.Join(names, " "), name) {
+	if names, err := live.List(t.Context()); err != nil || strings.Contains(strings.Join(names, " "), name) {
 		t.Errorf("after down there are %v, %v", names, err)
 	}
 }
@@ -110,16 +110,16 @@ func TestProgramsEndWithTheirCaller(t *testing.T) {
 	if code, out := shell(t, "", "up", "--name", name); code != exitOK {
 		t.Fatalf("up: exit code %d\n%s", code, out)
 	}
-	defer live.Down(name)
+	defer live.Down(context.Background(), name)
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, testProgram(t), "exec", "--lab", name, "host0", "--", "sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the program runs", func() bool { info, err := live.Ask(name); return err == nil && info.Programs == 1 })
+	await(t, "the program runs", func() bool { info, err := live.Ask(t.Context(), name); return err == nil && info.Programs == 1 })
 	cancel()
 	_ = cmd.Wait() // it was killed
-	await(t, "the program is gone", func() bool { info, err := live.Ask(name); return err == nil && info.Programs == 0 })
+	await(t, "the program is gone", func() bool { info, err := live.Ask(t.Context(), name); return err == nil && info.Programs == 0 })
 }
 
 func await(t *testing.T, what string, ok func() bool) {

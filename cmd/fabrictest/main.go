@@ -3,7 +3,8 @@
 // It is the composition root: flags become devices, networks and workloads here,
 // and nowhere else. Each subcommand has a file of its own.
 //
-// Exit codes: 0 everything held, 1 something did not, 2 it was called wrongly.
+// Exit codes: 0 everything held, 1 something did not, 2 it was called wrongly; 130
+// and 143, as shells have it, that Ctrl-C or SIGTERM ended it early.
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nslab"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // Exit codes.
@@ -31,10 +34,26 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // the second Ctrl-C ends us at once
-	os.Exit(execute(ctx, invocation(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(execute(interruptible(), invocation(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// interruption is the signal that ended a context.
+type interruption struct{ syscall.Signal }
+
+func (e interruption) Error() string { return "interrupted" }
+
+// interruptible is a context that ends with the first Ctrl-C or SIGTERM; the
+// second one ends us at once.
+func interruptible() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s := <-signals
+		signal.Stop(signals)
+		cancel(interruption{s.(syscall.Signal)})
+	}()
+	return ctx
 }
 
 // usageError is a complaint about how the program was called.
@@ -60,14 +79,30 @@ var goBuildDir = regexp.MustCompile(`/go-build[0-9]*/`)
 // goRun is how the program is called in a checkout.
 const goRun = "go run ./cmd/fabrictest"
 
-// invocation is how the program was called, for commands that it prints: by its
-// name, or through the go command, which keeps what it builds for "go run" in
-// folders named go-build.
+// invocation is how the program was called, for commands that it prints to be
+// pasted: by its name if the shell finds it by that, or as it was given, or through
+// the go command, which keeps what it builds for "go run" in folders named
+// go-build.
 func invocation(arg0 string) string {
 	if goBuildDir.MatchString(filepath.ToSlash(arg0)) {
 		return goRun
 	}
-	return filepath.Base(arg0)
+	base := filepath.Base(arg0)
+	if base == arg0 || sameFile(arg0, base) {
+		return base
+	}
+	return quote(arg0)
+}
+
+// sameFile reports whether the shell finds a program under a name.
+func sameFile(program, name string) bool {
+	found, err := exec.LookPath(name)
+	if err != nil {
+		return false
+	}
+	a, errA := os.Stat(program)
+	b, errB := os.Stat(found)
+	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
 // execute runs the program, called as program, and returns its exit code.
@@ -81,6 +116,8 @@ func execute(ctx context.Context, program string, args []string, stdout, stderr 
 	cmd, err := root.ExecuteContextC(ctx)
 	var usage *usageError
 	var exit exitError
+	var interrupted interruption
+	var inFile *scenarios.Error
 	switch {
 	case err == nil:
 		return exitOK
@@ -88,6 +125,12 @@ func execute(ctx context.Context, program string, args []string, stdout, stderr 
 		return int(exit)
 	case errors.Is(err, errFailed):
 		return exitFailed
+	case errors.As(context.Cause(ctx), &interrupted):
+		fmt.Fprintf(stderr, "fabrictest: %v\n", err)
+		return 128 + int(interrupted.Signal)
+	case errors.As(err, &usage) && errors.As(err, &inFile): // no help text mends a file
+		fmt.Fprintf(stderr, "fabrictest: %v\n", err)
+		return exitUsage
 	case !started || errors.As(err, &usage):
 		fmt.Fprintf(stderr, "fabrictest: %v\nSee '%s --help'.\n", err, cmd.CommandPath())
 		return exitUsage
@@ -129,7 +172,7 @@ privileges. A failure prints the command that replays it.`,
   fabrictest doctor                              what this machine can do`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          noSuchCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddGroup(
@@ -137,6 +180,7 @@ privileges. A failure prints the command that replays it.`,
 		&cobra.Group{ID: groupLab, Title: "A fabric of one's own:"},
 		&cobra.Group{ID: groupOther, Title: "Other:"},
 	)
+	root.SetFlagErrorFunc(flagMistake)
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
 	add := func(group string, commands ...*cobra.Command) {
@@ -146,7 +190,7 @@ privileges. A failure prints the command that replays it.`,
 		}
 	}
 	add(groupScenarios, newRunCommand(program), newListCommand(), newReplayCommand(program))
-	add(groupLab, newUpCommand(program), newExecCommand(), newSetCommand(), newLabsCommand(program), newDownCommand())
+	add(groupLab, newUpCommand(program), newExecCommand(), newSetCommand(), newLabsCommand(), newDownCommand())
 	add(groupOther, newDoctorCommand(), newPerfCommand(), newPcapCommand(), newQuirksCommand(), newInteropCommand(), newVersionCommand())
 	root.AddCommand(processCommands()...)
 	return root
@@ -165,7 +209,10 @@ func processCommands() []*cobra.Command {
 	hidden := func(name string, main func() error) *cobra.Command {
 		return &cobra.Command{
 			Use: name, Hidden: true, Args: cobra.NoArgs,
-			RunE: func(*cobra.Command, []string) error { return main() },
+			RunE: func(*cobra.Command, []string) error {
+				signal.Reset() // each knows best what to do on which
+				return main()
+			},
 		}
 	}
 	once := func() error {

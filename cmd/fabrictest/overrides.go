@@ -18,11 +18,13 @@ type overrides struct {
 	seed     string
 	messages int
 	quirks   []string
+	given    func(flag string) bool // on the command line
 }
 
 const maxMessages = 1_000_000
 
 func (o *overrides) flags(f *pflag.FlagSet) {
+	o.given = f.Changed
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that happens by chance; \"random\" draws one (default: each scenario's own)")
 	f.IntVar(&o.messages, "messages", 0, "messages of each flow (default: as the scenario says)")
 	f.StringArrayVar(&o.quirks, "quirk", nil, "give every NIC the flaw `NAME` (see 'fabrictest quirks'); may be repeated")
@@ -41,14 +43,14 @@ func (o *overrides) check() (seed uint64, err error) {
 			return 0, usagef("--seed %s: give a number from 1 on, or \"random\"", o.seed)
 		}
 	}
-	if o.messages < 0 || o.messages > maxMessages {
+	if o.given("messages") && o.messages < 1 || o.messages > maxMessages {
 		return 0, usagef("--messages %d: give a number in 1..%d", o.messages, maxMessages)
 	}
 	for _, q := range o.quirks {
 		var f lab.Flaws
 		if err := f.Set(q); err != nil {
-			name, _, _ := strings.Cut(q, "=")
-			return 0, usagef("--quirk: %w; %s", err, didYouMean(name, lab.FlawNames(), "fabrictest quirks"))
+			name, _, _ := strings.Cut(q, "=") // what is wrong may be the number
+			return 0, usagef("--quirk: %w%s", err, guess(name, lab.FlawNames()))
 		}
 	}
 	return seed, nil

@@ -43,12 +43,14 @@ compared. Whole packets are captured unless --capture says otherwise.
 
 To run a scenario with a seed, without a saved run: fabrictest run NAME --seed N.
 
-Exit codes: 0 the same came of it, 1 something else did, 2 called wrongly.`,
+Exit codes: 0 the same came of it, 1 something else did, 2 called wrongly; 130 ended
+by Ctrl-C, 143 by SIGTERM.`,
 		Example: `  fabrictest replay last
   fabrictest replay out/ loss-5-percent --on sim
   fabrictest replay result.json --all --out again/`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0], args[1:]) },
+		Args:              atLeast(1, `name a run: its folder, or "last" for the latest`),
+		ValidArgsFunction: completeRuns,
+		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0], args[1:]) },
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.on, "on", nil, "only what was run on these `TIER`s")
@@ -109,11 +111,15 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 // savedRun reads the result of a run, and says in which folder it lies.
 func savedRun(from string) (*report.Run, string, error) {
 	if from == "last" {
-		dirs, err := filepath.Glob(filepath.Join(runsFolder(), "*", resultFile))
-		if err != nil || len(dirs) == 0 {
-			return nil, "", usagef("there is no run in %s", runsFolder())
+		folder, err := runsFolder()
+		if err != nil {
+			return nil, "", err
 		}
-		from = slices.Max(dirs)
+		dirs := endedRuns(folder)
+		if len(dirs) == 0 {
+			return nil, "", usagef("there is no run in %s", folder)
+		}
+		from = filepath.Join(folder, dirs[len(dirs)-1])
 	}
 	if info, err := os.Stat(from); err == nil && info.IsDir() {
 		from = filepath.Join(from, resultFile)

@@ -49,12 +49,13 @@ user's cache.
 
 While it runs in namespaces, SIGUSR1 makes it print what each rank is at.
 
-Exit codes: 0 everything held, 1 something did not, 2 called wrongly.`,
+Exit codes: 0 everything held, 1 something did not, 2 called wrongly; 130 ended by
+Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
 		Example: `  fabrictest run
-  fabrictest run 'loss-*' --on sim --seed 7      the same packets lost again, byte for byte
+  fabrictest run 'loss-*' --on sim --seed 7            the same packets lost again, byte for byte
   fabrictest run --tag quick --out out/
   fabrictest run ./mine.yaml --on netns
-  fabrictest run clean-rc --quirk AckSkipsRead   a flawed NIC, and how it is found out
+  fabrictest run loss-5-percent --quirk AckSkipsRead   a flawed NIC, and how it is found out
   fabrictest run --json | jq '.scenarios[] | select(.verdict != "passed") | .replay'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.patterns = args

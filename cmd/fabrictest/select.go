@@ -56,6 +56,10 @@ func (s *selection) find() ([]choice, error) {
 		if err != nil {
 			return nil, &usageError{err}
 		}
+		// The folder of a run has one place for each name.
+		if i := slices.IndexFunc(chosen, func(c choice) bool { return c.Name == sc.Name }); i >= 0 {
+			return nil, usagef("%s and %s are both called %s: change the name in one of them, or run them apart", chosen[i].given, file, sc.Name)
+		}
 		chosen = append(chosen, choice{sc, file})
 	}
 	if len(chosen) == 0 {
@@ -68,18 +72,61 @@ func (s *selection) find() ([]choice, error) {
 func (s *selection) split(shipped []*scenarios.Scenario) (names, files []string, err error) {
 	for _, p := range s.patterns {
 		if strings.HasSuffix(p, ".yaml") || strings.HasSuffix(p, ".yml") {
-			files = append(files, p)
+			more, err := matching(p)
+			if err != nil {
+				return nil, nil, err
+			}
+			files = append(files, more...)
 			continue
+		}
+		if info, err := os.Stat(p); err == nil && info.IsDir() && !isShipped(p, shipped) {
+			return nil, nil, usagef("%s is a folder: name the files in it, %s", p, filepath.Join(p, "*.yaml"))
 		}
 		if _, err := path.Match(p, ""); err != nil {
 			return nil, nil, usagef("pattern %q: %w", p, err)
 		}
-		if !slices.ContainsFunc(shipped, func(sc *scenarios.Scenario) bool { return matchesAny([]string{p}, sc.Name) }) {
+		if !isShipped(p, shipped) {
 			return nil, nil, usagef("no scenario is called %q; %s", p, didYouMean(p, scenarioNames(shipped), "fabrictest list"))
 		}
 		names = append(names, p)
 	}
-	return names, files, nil
+	return names, withoutTwins(files), nil
+}
+
+func isShipped(pattern string, shipped []*scenarios.Scenario) bool {
+	return slices.ContainsFunc(shipped, func(sc *scenarios.Scenario) bool { return matchesAny([]string{pattern}, sc.Name) })
+}
+
+// matching are the files that a name stands for: itself, unless it is a pattern
+// that the shell left alone.
+func matching(name string) ([]string, error) {
+	if _, err := os.Lstat(name); err == nil || !strings.ContainsAny(name, `*?[`) {
+		return []string{name}, nil
+	}
+	files, err := filepath.Glob(name)
+	if err != nil {
+		return nil, usagef("pattern %q: %w", name, err)
+	}
+	if len(files) == 0 {
+		return nil, usagef("no file matches %s; the scenarios that ship with fabrictest are called without .yaml", name)
+	}
+	return files, nil
+}
+
+// withoutTwins leaves out files that were named before, by another path perhaps.
+func withoutTwins(files []string) (once []string) {
+	var seen []os.FileInfo
+	for _, f := range files {
+		info, err := os.Stat(f)
+		if err == nil && slices.ContainsFunc(seen, func(s os.FileInfo) bool { return os.SameFile(s, info) }) {
+			continue
+		}
+		if err == nil {
+			seen = append(seen, info)
+		}
+		once = append(once, f) // one that is not there is for the loader to complain of
+	}
+	return once
 }
 
 func matchesAny(patterns []string, name string) bool {

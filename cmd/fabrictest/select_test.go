@@ -52,14 +52,3 @@ func TestPatternsAndTagsSelect(t *testing.T) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
-
-func TestNearNames(t *testing.T) {
-	all := []string{"rc/clean", "rc/loss", "uc/loss", "ud/loss", "rc/bursts", "xrc/loss"}
-	for name, want := range map[string]string{
-		"rc/los": "rc/loss xrc/loss uc/loss ud/loss", "RC/LOSS": "rc/loss xrc/loss uc/loss ud/loss", "burst": "rc/bursts", "nonsense": "", "": "",
-	} {
-		if got := strings.Join(near(name, all), " "); got != want {
-			t.Errorf("near %q: %q, want %q", name, got, want)
-		}
-	}
-}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,19 +23,24 @@ func newSetCommand() *cobra.Command {
 down cuts the cable, up joins it again. KEY=VALUE sets what packets meet from now
 on, in place of what they met before: the keys are those of a scenario's impair
 section (loss, burst, duplicate, reorder, delay, jitter, corrupt, truncate, mark,
-rate, queue, way). clean lets everything pass.`,
+rate, queue, way). clean lets everything pass.
+
+Packets are impaired both ways, on their way out of the port and in to it: with
+way=out or way=in on that way only, and not at all on the other.`,
 		Example: `  fabrictest set host1 down
   fabrictest set host1 up
   fabrictest set 'host*' loss=1%
   fabrictest set host0/rdma1 delay=2ms jitter=1ms way=out
   fabrictest set host1 clean`,
-		Args: cobra.MinimumNArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
+		Args:              atLeast(2, "name a port and what is to become of it, as in 'fabrictest set host1 loss=1%'"),
+		ValidArgsFunction: completeSet,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
 			port, how := args[0], args[1:]
 			if len(how) == 1 && (how[0] == "up" || how[0] == "down") {
-				return live.SetLink(name, port, how[0] == "up")
+				return live.SetLink(ctx, name, port, how[0] == "up")
 			}
-			info, err := live.Ask(name)
+			info, err := live.Ask(ctx, name)
 			if err != nil {
 				return err
 			}
@@ -42,7 +48,7 @@ rate, queue, way). clean lets everything pass.`,
 			if err != nil {
 				return err
 			}
-			return live.Impair(name, port, text)
+			return live.Impair(ctx, name, port, text)
 		},
 	}
 	cmd.Flags().StringVar(&name, "lab", name, "which lab")
@@ -65,16 +71,51 @@ func impairText(port string, words []string, info *live.Info) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nimpair:\n  - on: [%q]\n", text, port)
+	way := false
 	for _, w := range words {
 		key, value, ok := strings.Cut(w, "=")
 		if !ok {
 			return "", usagef("%q: give up, down, clean, or KEY=VALUE such as loss=1%%", w)
 		}
+		way = way || key == "way"
 		fmt.Fprintf(&b, "    %s: %s\n", key, value)
+	}
+	if !way { // whoever breaks a link by hand means the link
+		b.WriteString("    way: " + scenarios.Both + "\n")
 	}
 	// Whatever is wrong with it is found here, where it can be said best.
 	if _, err := scenarios.Parse("set.yaml", []byte(b.String())); err != nil {
-		return "", &usageError{err}
+		return "", setMistake(err, port, words)
 	}
 	return b.String(), nil
+}
+
+// setMistake is what is wrong with a section that the user never saw, in the words
+// that he wrote.
+func setMistake(err error, port string, words []string) error {
+	return translate(err, func(key string) string {
+		name, ok := strings.CutPrefix(key, "impair[0].")
+		if ok && strings.HasPrefix(name, "on") {
+			return port
+		}
+		for _, w := range words {
+			if k, _, _ := strings.Cut(w, "="); k == name {
+				return w
+			}
+		}
+		return port + " " + strings.Join(words, " ")
+	})
+}
+
+// impairKeys are those that KEY=VALUE takes.
+func impairKeys() (keys []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[scenarios.Impairment]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch name {
+		case "", "on", "from", "until": // PORT says where, and the time is now
+		default:
+			keys = append(keys, name)
+		}
+	}
+	return keys
 }

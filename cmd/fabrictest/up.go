@@ -1,10 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -23,9 +24,11 @@ type fabricFlags struct {
 	hosts, rails, leaves, spines int
 	mtu                          int
 	like                         string
+	given                        func(flag string) bool // on the command line
 }
 
 func (o *fabricFlags) flags(f *pflag.FlagSet) {
+	o.given = f.Changed
 	f.StringVar(&o.kind, "fabric", "", "`SHAPE`: pair, star or fat-tree (default: a star, a pair if there are two hosts)")
 	f.IntVar(&o.rails, "rails", 1, "NICs of each host, each on a subnet of its own")
 	f.IntVar(&o.leaves, "leaves", 0, "leaf switches of a fat tree (default: one for every two hosts)")
@@ -35,9 +38,12 @@ func (o *fabricFlags) flags(f *pflag.FlagSet) {
 }
 
 // scenario is what a lab is built from.
-func (o *fabricFlags) scenario(name string) (*scenarios.Scenario, error) {
+func (o *fabricFlags) scenario() (*scenarios.Scenario, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	s := &scenarios.Scenario{
-		Version: scenarios.FormatVersion, Name: name, Title: "A lab", Workload: workload.Config{Kind: workload.AllToAll},
+		Version: scenarios.FormatVersion, Name: "lab", Title: "A lab", Workload: workload.Config{Kind: workload.AllToAll},
 		Fabric: scenarios.Fabric{
 			Kind: scenarios.Kind(o.kind), Hosts: o.hosts, Rails: o.rails, Leaves: o.leaves, Spines: o.spines,
 			Link: scenarios.Link{MTU: scenarios.Bytes(o.mtu)},
@@ -73,10 +79,68 @@ func (o *fabricFlags) scenario(name string) (*scenarios.Scenario, error) {
 	if err != nil {
 		return nil, &usageError{err}
 	}
-	if s, err = scenarios.Parse(name+".yaml", text); err != nil {
-		return nil, &usageError{err}
+	if s, err = scenarios.Parse("lab.yaml", text); err != nil {
+		return nil, translate(err, o.flagFor)
 	}
 	return s, nil
+}
+
+// check refuses numbers out of range by the names of their flags. Where a number
+// is not given something else is made of it than of a 0 that is.
+func (o *fabricFlags) check() error {
+	fabric, link := reflect.TypeFor[scenarios.Fabric](), reflect.TypeFor[scenarios.Link]()
+	for _, n := range []struct {
+		flag  string
+		value int
+		in    reflect.Type
+		field string
+	}{
+		{"hosts", o.hosts, fabric, "Hosts"},
+		{"rails", o.rails, fabric, "Rails"},
+		{"leaves", o.leaves, fabric, "Leaves"},
+		{"spines", o.spines, fabric, "Spines"},
+		{"mtu", o.mtu, link, "MTU"},
+	} {
+		if !o.given(n.flag) {
+			continue
+		}
+		field, _ := n.in.FieldByName(n.field)
+		var least, most int
+		if _, err := fmt.Sscanf(field.Tag.Get("range"), "%d..%d", &least, &most); err != nil {
+			return fmt.Errorf("the range of --%s: %w", n.flag, err)
+		}
+		if n.value < least || n.value > most {
+			return usagef("--%s %d: give %d to %d", n.flag, n.value, least, most)
+		}
+	}
+	return nil
+}
+
+// flagFor is the flag behind a key of the scenario that flags are made into.
+func (o *fabricFlags) flagFor(key string) string {
+	switch name := strings.TrimPrefix(key, "fabric."); name {
+	case "kind":
+		return "--fabric " + o.kind
+	case "link.mtu":
+		return "--mtu"
+	case "hosts", "rails", "leaves", "spines":
+		return "--" + name
+	}
+	return "the fabric"
+}
+
+// translate says of each mistake in a scenario that was made of the command line
+// what it is there: the user has no such file.
+func translate(err error, name func(key string) string) error {
+	var all scenarios.Errors
+	if !errors.As(err, &all) {
+		return &usageError{err}
+	}
+	lines := make([]string, 0, len(all))
+	for _, e := range all {
+		lines = append(lines, name(e.Key)+": "+e.Err.Error())
+	}
+	return usagef("%s", strings.Join(slices.Compact(lines), "\n"))
 }
 
 func newUpCommand(program string) *cobra.Command {
@@ -99,14 +163,17 @@ Run programs in its hosts with 'fabrictest exec', break its links with
   fabrictest up --like incast-ecn`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := o.scenario(name)
+			if err := live.CheckName(name); err != nil {
+				return usagef("--name: %w", err)
+			}
+			s, err := o.scenario()
 			if err != nil {
 				return err
 			}
-			if err := live.Up(live.Config{Name: name, Scenario: s, Direct: direct}); err != nil {
+			if err := live.Up(cmd.Context(), live.Config{Name: name, Scenario: s, Direct: direct}); err != nil {
 				return err
 			}
-			info, err := live.Ask(name)
+			info, err := live.Ask(cmd.Context(), name)
 			if err != nil {
 				return err
 			}
@@ -118,7 +185,7 @@ Run programs in its hosts with 'fabrictest exec', break its links with
 	f.IntVar(&o.hosts, "hosts", 2, "how many hosts")
 	f.BoolVar(&direct, "direct", false, "cables of the kernel: faster, but they can only be cut, not impaired")
 	o.flags(f)
-	_ = cmd.RegisterFlagCompletionFunc("fabric", fixed("pair", "star", "fat-tree"))
+	completeFabric(cmd)
 	return cmd
 }
 
@@ -159,86 +226,4 @@ func farEnd(t *topology.Topology, host, nic string) string {
 		return ""
 	}
 	return "to " + c.Other(p).Node
-}
-
-func newDownCommand() *cobra.Command {
-	all := false
-	cmd := &cobra.Command{
-		Use:   "down [LAB]",
-		Short: "Take a fabric down, and everything that runs in it",
-		Example: `  fabrictest down
-  fabrictest down tree
-  fabrictest down --all`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			names := append(args, live.DefaultName)[:1]
-			if all {
-				up, err := live.List()
-				if err != nil {
-					return err
-				}
-				names = up
-			}
-			var errs []error
-			for _, n := range names {
-				err := live.Down(n)
-				if err == nil {
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), "Lab %s is down.\n", n)
-				}
-				errs = append(errs, err)
-			}
-			return errors.Join(errs...)
-		},
-		ValidArgsFunction: completeLabs,
-	}
-	cmd.Flags().BoolVar(&all, "all", false, "all labs of this user")
-	return cmd
-}
-
-func newLabsCommand(program string) *cobra.Command {
-	asJSON := false
-	cmd := &cobra.Command{
-		Use:     "labs",
-		Short:   "List the fabrics that are up",
-		Example: "  fabrictest labs\n  fabrictest labs --json | jq -r '.[].topology.hosts[].name'",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			names, err := live.List()
-			if err != nil {
-				return err
-			}
-			infos := make([]*live.Info, 0, len(names))
-			for _, n := range names {
-				info, err := live.Ask(n)
-				if err != nil {
-					continue // it went down meanwhile
-				}
-				infos = append(infos, info)
-			}
-			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(infos)
-			}
-			if len(infos) == 0 {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "No lab is up: start one with '%s up'.\n", program)
-				return err
-			}
-			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			for _, i := range infos {
-				fmt.Fprintf(t, "%s\t%d hosts\t%d programs\tprocess %d\n", i.Name, len(i.Topology.Hosts), i.Programs, i.PID)
-			}
-			return t.Flush()
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
-}
-
-func completeLabs(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	names, err := live.List()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -30,13 +30,13 @@ func versionLine() string {
 func toolVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "(unknown)"
+		return "(unknown) commit unknown"
 	}
-	version := info.Main.Version
+	version, commit := info.Main.Version, "unknown"
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			version += " commit " + s.Value
+			commit = s.Value
 		}
 	}
-	return version
+	return version + " commit " + commit
 }

@@ -1,6 +1,7 @@
 package softroce
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -165,6 +166,53 @@ func (p *player) await() error {
 		return fmt.Errorf("%d completions, %v", n, p.wc[0].Status)
 	}
 	return p.receives(1)
+}
+
+// confirmedPingPong plays as ibv_rc_pingpong does: a side sends its next message
+// when the other's has come and its own last one is known to have arrived. It
+// returns the mean time of a half round.
+func confirmedPingPong(a, b *end, rounds int, block bool) (time.Duration, error) {
+	errs := make(chan error, 1)
+	play := func(e *end, first bool) error {
+		p := newPlayer(e, block)
+		p.send[0].Flags = verbs.SendSignaled
+		if !first {
+			if err := p.await(); err != nil {
+				return err
+			}
+		}
+		for range rounds {
+			if err := p.serve(); err != nil {
+				return err
+			}
+			for done := 0; done < 2; { // a message that came, and one that arrived
+				n, err := p.nextWC(block, p.wc[:2-done])
+				if err != nil {
+					return err
+				}
+				for _, wc := range p.wc[:n] {
+					if wc.Status != verbs.WCSuccess {
+						return fmt.Errorf("%v: %v", wc.Opcode, wc.Status)
+					}
+					if wc.Opcode == verbs.WCOpRecv {
+						if err := p.receives(1); err != nil {
+							return err
+						}
+					}
+				}
+				done += n
+			}
+		}
+		if first {
+			return p.serve() // what the other side waits for
+		}
+		return nil
+	}
+	start := time.Now()
+	go func() { errs <- play(b, false) }()
+	err := play(a, true)
+	took := time.Since(start)
+	return took / time.Duration(2*rounds), errors.Join(err, <-errs)
 }
 
 // stream writes messages of size bytes for about the given time and returns

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/link/udplink/rawbench"
+	"github.com/fabrictest/fabrictest/emu/softroce/engine"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
@@ -17,6 +18,7 @@ func TestMain(m *testing.M) { nstest.Main(m) }
 type hosts struct {
 	a, b *nstest.Host
 	v6   bool
+	nic  engine.Config // of devices
 }
 
 func newHosts(tb testing.TB, v6 bool) *hosts {
@@ -35,7 +37,7 @@ func (h *hosts) bare() (a, b rawbench.Endpoint) {
 func (h *hosts) devices() (a, b *Device, err error) {
 	open := func(host *nstest.Host) (d *Device, err error) {
 		err = host.Do(func() (err error) {
-			d, err = OnUDP(udplink.Config{}, Config{Addrs: []netip.Addr{host.Addr(h.v6, 0).Addr()}})
+			d, err = OnUDP(udplink.Config{}, Config{Addrs: []netip.Addr{host.Addr(h.v6, 0).Addr()}, NIC: h.nic})
 			return err
 		})
 		return d, err
@@ -135,6 +137,27 @@ func BenchmarkPingPong(b *testing.B) {
 					})
 				})
 			})
+		})
+	}
+}
+
+// BenchmarkConfirmed is a ping-pong in which each side waits for the completion
+// of its own message too, before the next: holding ACKs back can only hurt it.
+// The ratio is its time with that to its time without.
+func BenchmarkConfirmed(b *testing.B) {
+	for _, block := range []bool{false, true} {
+		b.Run(fmt.Sprintf("block=%v", block), func(b *testing.B) {
+			held, free := newHosts(b, true), newHosts(b, true)
+			free.nic.AckHold = -1
+			play := func(h *hosts) func() (float64, error) {
+				return func() (float64, error) {
+					return h.with(func(x, y *end) (float64, error) {
+						half, err := confirmedPingPong(x, y, 20_000, block)
+						return float64(half.Nanoseconds()) / 1e3, err
+					})
+				}
+			}
+			report(b, "µs", play(free), play(held))
 		})
 	}
 }

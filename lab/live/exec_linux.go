@@ -15,7 +15,7 @@ import (
 
 // exec runs a program in a host with the client's descriptors, or with a terminal
 // whose other side the client gets, until it ends or the client does.
-func (s *server) exec(conn *net.UnixConn, in *json.Decoder, out *json.Encoder, r *request, files []*os.File) error {
+func (s *server) exec(conn *net.UnixConn, in *json.Decoder, out *answers, r *request, files []*os.File) error {
 	cmd, master, err := s.program(r, files)
 	if err == nil {
 		err = s.stage.Fabric.Host(r.Host).NS.Start(cmd)
@@ -42,6 +42,9 @@ func (s *server) exec(conn *net.UnixConn, in *json.Decoder, out *json.Encoder, r
 				break
 			}
 			_ = syscall.Kill(group, syscall.Signal(sig.Signal)) // it may have ended
+			if out.Encode(answer{Heard: true}) != nil {
+				break
+			}
 		}
 		// The client is gone, and the terminal with it. A shell tells its jobs, which
 		// are in groups of their own.
@@ -56,6 +59,9 @@ func (s *server) exec(conn *net.UnixConn, in *json.Decoder, out *json.Encoder, r
 	_ = cmd.Wait() // the state says how it ended
 	close(ended)
 	_ = syscall.Kill(group, syscall.SIGKILL) // what it left behind
+	if r.Terminal {
+		killSession(-group)
+	}
 	code := exitCode(cmd.ProcessState)
 	return out.Encode(answer{Exit: &code})
 }
@@ -70,13 +76,12 @@ func (s *server) program(r *request, files []*os.File) (cmd *exec.Cmd, master *o
 	switch {
 	case host == nil:
 		return nil, nil, fmt.Errorf("no host %q: there are %s to %s", r.Host, all[0].Name, all[len(all)-1].Name)
-	case len(r.Args) == 0:
+	case len(r.Args) == 0 || r.Path == "":
 		return nil, nil, errors.New("no program to run")
 	case len(files) != 3:
 		return nil, nil, fmt.Errorf("%d descriptors came along, want 3", len(files))
 	}
-	cmd = exec.Command(r.Args[0], r.Args[1:]...)
-	cmd.Dir = r.Dir
+	cmd = &exec.Cmd{Path: r.Path, Args: r.Args, Dir: r.Dir}
 	cmd.Env = append(r.Env, hostenv.Vars(s.stage.Plan.Topology, host.Host)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -3,18 +3,23 @@
 //
 // A lab is one process, in namespaces of its own, that nobody waits for (Up
 // starts it, ServeMain is it). It is found by the name of an abstract socket, and
-// obeys the user who started it and nobody else. Nothing of it is on disk: when
-// its process ends, however it does, the kernel takes hosts and programs away.
+// obeys the user who started it and nobody else; clients in turn speak to labs of
+// their own user only, for abstract names are anybody's to take. When its process
+// ends, however it does, the kernel takes hosts and programs away. All that it
+// may leave on disk is what a crash had to say, in the user's cache.
 //
 // RunOnce is for those who want a fabric for the duration of one program.
 //
 // The program that uses the package must call ServeMain when it is started with
-// ServeCommand as its first argument, and OnceMain with OnceCommand. All else is for clients, each of which has
-// a connection of its own to the lab.
+// ServeCommand as its first argument, and OnceMain with OnceCommand. All else is
+// for clients: each call has a connection of its own to the lab, waits for it no
+// longer than a few seconds, and ends early with its context.
 package live
 
 import (
 	"errors"
+	"fmt"
+	"regexp"
 
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -52,17 +57,48 @@ type Once struct {
 // Info is what a lab is like.
 type Info struct {
 	Name     string             `json:"name"`
-	PID      int                `json:"pid"` // whose end is the lab's
+	PID      int                `json:"pid"` // of the lab's process, whose end is the lab's
 	Topology *topology.Topology `json:"topology"`
 	Fabric   scenarios.Fabric   `json:"fabric"`
 	Programs int                `json:"programs"` // that run in it now
 }
 
+// goodName is what fits the name of a socket, a file, and a command line.
+var goodName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// CheckName says what is wrong with the name of a lab.
+func CheckName(name string) error {
+	if !goodName.MatchString(name) {
+		return fmt.Errorf("a lab cannot be called %.70q: take up to 63 letters, digits, dots, dashes and underscores, a letter or digit first", name)
+	}
+	return nil
+}
+
 // NotUpError is a lab that there is not.
-type NotUpError struct{ Name string }
+type NotUpError struct {
+	Name  string
+	Trace string // the file with what the last of that name said when it crashed; usually none
+}
 
 func (e *NotUpError) Error() string {
-	return "no lab called " + e.Name + " is up: start one with 'fabrictest up'"
+	crashed := ""
+	if e.Trace != "" {
+		crashed = " (the last one crashed: see " + e.Trace + ")"
+	}
+	return "no lab called " + e.Name + " is up: start one with 'fabrictest up'" + crashed
+}
+
+// SilentError is a lab that is there and says nothing.
+type SilentError struct {
+	Name string
+	PID  int // of its process; 0 if that is not known
+}
+
+func (e *SilentError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("lab %s does not answer: too many wait for it", e.Name)
+	}
+	return fmt.Sprintf("lab %s does not answer: its process %d is stopped or has no time; 'kill -CONT %[2]d' lets it go on, 'kill -9 %[2]d' ends it", e.Name, e.PID)
 }
 
 // ErrUp is returned by Up if there is a lab of that name already.
@@ -76,9 +112,6 @@ const (
 	askExec verb = "exec"
 	askSet  verb = "set"
 	askDown verb = "down"
-	// tellPID is what Up says last: a process in a PID namespace does not know what
-	// it is called outside.
-	tellPID verb = "pid"
 )
 
 // request is what a client sends, after a byte that carries its descriptors.
@@ -86,6 +119,7 @@ type request struct {
 	Verb verb   `json:"verb"`
 	Host string `json:"host,omitempty"`
 	// Of exec:
+	Path     string   `json:"path,omitempty"` // found by the client: its PATH counts
 	Args     []string `json:"args,omitempty"`
 	Env      []string `json:"env,omitempty"`
 	Dir      string   `json:"dir,omitempty"`
@@ -95,15 +129,14 @@ type request struct {
 	// Of set: the text of a scenario's impair section, or a link up or down.
 	Impair string `json:"impair,omitempty"`
 	Link   string `json:"link,omitempty"` // up, down
-	PID    int    `json:"pid,omitempty"`
 }
 
 // answer is what a lab sends back.
 type answer struct {
 	Error string `json:"error,omitempty"`
 	Info  *Info  `json:"info,omitempty"`
-	// Started says that a program runs; with Terminal its terminal came along.
-	Started bool `json:"started,omitempty"`
+	// Heard says that a signal arrived, so that a client whose lab is stuck learns it.
+	Heard bool `json:"heard,omitempty"`
 	// Exit is how it ended: a code, or 128 and the number of a signal.
 	Exit *int `json:"exit,omitempty"`
 }

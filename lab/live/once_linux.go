@@ -48,19 +48,24 @@ func RunOnce(ctx context.Context, s *scenarios.Scenario, o Once) (code int, err 
 	if err != nil {
 		return 0, err
 	}
-	defer in.Close()
+	defer inEnd.Close() // again, if all goes well
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", OnceCommand)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, []*os.File{in}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
-	if err := netns.StartEnclosed(cmd); err != nil {
+	err = netns.StartEnclosed(cmd)
+	in.Close() // with a reader of our own, a child that died early would leave us writing for ever
+	if err != nil {
 		return 0, err
 	}
-	err = json.NewEncoder(inEnd).Encode(j)
-	if err = errors.Join(err, inEnd.Close(), ignoreExit(cmd.Wait())); err != nil {
+	told := json.NewEncoder(inEnd).Encode(j)
+	if err := errors.Join(inEnd.Close(), ignoreExit(cmd.Wait())); err != nil {
 		return 0, err
 	}
-	return exitCode(cmd.ProcessState), nil
+	if code := exitCode(cmd.ProcessState); code != 0 {
+		return code, nil // it has said why, and that it did not listen follows from it
+	}
+	return 0, told
 }
 
 // ignoreExit leaves out that a process ended with a code.

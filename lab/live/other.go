@@ -12,25 +12,25 @@ import (
 var errLinux = errors.New("a lab needs network namespaces, which only Linux has; scenarios run in simulation here")
 
 // Up says that there are no labs here; so do all others.
-func Up(Config) error { return errLinux }
+func Up(context.Context, Config) error { return errLinux }
 
 // List is empty.
-func List() ([]string, error) { return nil, nil }
+func List(context.Context) ([]string, error) { return nil, nil }
 
 // Ask says that there are no labs here.
-func Ask(string) (*Info, error) { return nil, errLinux }
+func Ask(context.Context, string) (*Info, error) { return nil, errLinux }
 
 // Down says that there are no labs here.
-func Down(string) error { return errLinux }
+func Down(context.Context, string) error { return errLinux }
 
 // SetLink says that there are no labs here.
-func SetLink(string, string, bool) error { return errLinux }
+func SetLink(context.Context, string, string, bool) error { return errLinux }
 
 // Impair says that there are no labs here.
-func Impair(string, string, string) error { return errLinux }
+func Impair(context.Context, string, string, string) error { return errLinux }
 
 // Exec says that there are no labs here.
-func Exec(string, string, []string) (int, error) { return 0, errLinux }
+func Exec(context.Context, string, string, []string) (int, error) { return 0, errLinux }
 
 // ServeMain says that there are no labs here.
 func ServeMain() error { return errLinux }

@@ -28,7 +28,8 @@ const (
 // job is what a lab reads from its standard input.
 type job struct {
 	Config
-	Text string `json:"text"` // of the scenario
+	Text  string `json:"text"`            // of the scenario
+	Trace string `json:"trace,omitempty"` // where standard error goes
 }
 
 // ServeMain is what a lab's process does, until it is told to go.
@@ -41,16 +42,22 @@ func ServeMain() error {
 	}
 	fmt.Fprintln(ready, "up")
 	ready.Close()
+	defer closeTrace(s.trace)
 	return s.serve()
 }
+
+// backlog is how many clients may wait to be attended to; the kernel may allow
+// fewer.
+const backlog = 4096
 
 // server is a lab.
 type server struct {
 	name     string
 	stage    *nslab.Stage
 	listener *net.UnixListener
+	trace    string // where standard error goes; empty for nowhere
 	programs atomic.Int64
-	pid      atomic.Int64
+	traces   atomic.Int64
 	down     sync.Once
 }
 
@@ -59,7 +66,11 @@ func newServer() (*server, error) {
 	if err := json.NewDecoder(os.Stdin).Decode(&j); err != nil {
 		return nil, fmt.Errorf("read what to build: %w", err)
 	}
-	sc, err := scenarios.Parse(j.Name+".yaml", []byte(j.Text))
+	// Nothing of where we were started may be kept from being removed or unmounted.
+	if err := os.Chdir("/"); err != nil {
+		return nil, err
+	}
+	sc, err := scenarios.Parse("lab.yaml", []byte(j.Text))
 	if err != nil {
 		return nil, err
 	}
@@ -67,11 +78,16 @@ func newServer() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Clients see the process that listened last: now it is this one, by its number
+	// outside, which it does not know itself.
+	if err := unix.Listen(listenerFD, backlog); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
 	l, err := net.FileListener(os.NewFile(listenerFD, "listener"))
 	if err != nil {
 		return nil, err
 	}
-	s := &server{name: j.Name, listener: l.(*net.UnixListener)}
+	s := &server{name: j.Name, listener: l.(*net.UnixListener), trace: j.Trace}
 	open := nslab.OpenStage
 	if !j.Direct {
 		open = nslab.OpenSpliced
@@ -116,41 +132,58 @@ const maxRequest = 4 << 20
 // attend serves one client.
 func (s *server) attend(conn *net.UnixConn) {
 	defer conn.Close()
-	if !ours(conn) {
+	if who, err := peer(conn); err != nil || int(who.Uid) != os.Getuid() {
+		return // not the user who started the lab
+	}
+	_ = conn.SetDeadline(time.Now().Add(hurry))
+	files, err := receiveFiles(conn)
+	if err != nil {
 		return
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(hurry))
-	files, err := receiveFiles(conn)
 	defer closeAll(files)
+	out := &answers{to: json.NewEncoder(conn)}
+	defer s.survive(func(err error) { _ = out.Encode(failed(err)) })
 	var r request
 	in := json.NewDecoder(&limited{conn, maxRequest})
-	if err == nil {
-		err = in.Decode(&r)
-	}
-	if err != nil {
+	if err := in.Decode(&r); err != nil {
+		_ = out.Encode(failed(fmt.Errorf("the request cannot be understood: %w", err)))
 		return
 	}
-	_ = conn.SetReadDeadline(time.Time{})
-	out := json.NewEncoder(conn)
-	switch r.Verb {
-	case askInfo:
-		err = out.Encode(answer{Info: &Info{Name: s.name, PID: int(s.pid.Load()), Topology: s.stage.Plan.Topology, Fabric: s.stage.Plan.Scenario.Fabric, Programs: int(s.programs.Load())}})
-	case askSet:
-		err = out.Encode(failed(s.set(&r)))
-	case askExec:
-		err = s.exec(conn, in, out, &r, files)
-	case tellPID:
-		s.pid.Store(int64(r.PID))
-		err = out.Encode(answer{})
-	case askDown:
-		err = out.Encode(answer{})
-		s.stop()
-	default:
-		err = fmt.Errorf("%q is nothing that a lab does", r.Verb)
-	}
-	if err != nil {
+	_ = conn.SetDeadline(time.Time{})
+	if err := s.obey(conn, in, out, &r, files); err != nil {
 		_ = out.Encode(failed(err)) // the client may be gone
 	}
+}
+
+func (s *server) obey(conn *net.UnixConn, in *json.Decoder, out *answers, r *request, files []*os.File) error {
+	switch r.Verb {
+	case askInfo:
+		return out.Encode(answer{Info: &Info{
+			Name: s.name, Topology: s.stage.Plan.Topology, Fabric: s.stage.Plan.Scenario.Fabric, Programs: int(s.programs.Load()),
+		}})
+	case askSet:
+		return out.Encode(failed(s.set(r)))
+	case askExec:
+		return s.exec(conn, in, out, r, files)
+	case askDown:
+		_ = out.Encode(answer{}) // it may not want to wait
+		s.stop()
+		select {} // the kernel closes the connection when everything has ended
+	}
+	return fmt.Errorf("%q is nothing that a lab does", r.Verb)
+}
+
+// answers is what a client is told, by several goroutines.
+type answers struct {
+	mu sync.Mutex
+	to *json.Encoder
+}
+
+// Encode sends one.
+func (a *answers) Encode(what answer) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.to.Encode(what)
 }
 
 func failed(err error) (a answer) {
@@ -160,22 +193,14 @@ func failed(err error) (a answer) {
 	return a
 }
 
-// ours reports whether a client is the user who started the lab: outside of the
-// lab's user namespace everybody else is nobody.
-func ours(conn *net.UnixConn) bool {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return false
-	}
-	var cred *unix.Ucred
-	cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	return cerr == nil && err == nil && int(cred.Uid) == os.Getuid()
-}
-
 // set changes links.
 func (s *server) set(r *request) error {
-	if r.Link != "" {
+	switch r.Link {
+	case "":
+	case "up", "down":
 		return s.stage.SetLink(r.Host, r.Link == "up")
+	default:
+		return fmt.Errorf("a link is up or down, not %q", r.Link)
 	}
 	sc, err := scenarios.Parse("set.yaml", []byte(r.Impair))
 	if err != nil {

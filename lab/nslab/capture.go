@@ -3,10 +3,14 @@ package nslab
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
+	"github.com/fabrictest/fabrictest/emu/link/pcaplink/pcapng"
 )
 
 // capture is a file with the packets of a rank's NICs.
@@ -24,19 +28,38 @@ func newCapture(job *rankJob) (*capture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("capture: %w", err)
 	}
-	packets := pcaplink.NewCapture(f, pcaplink.Options{SnapLen: job.SnapLen, Epoch: time.Now(), Comment: job.Comment})
-	return &capture{f, packets}, nil
+	c := &capture{f, pcaplink.NewCapture(f, pcaplink.Options{SnapLen: job.SnapLen, Epoch: time.Now(), Comment: job.Comment})}
+	go c.saveWhenTold()
+	return c, nil
 }
 
-// close completes the file. One that cannot be completed, on a full disk, is
-// worse than none, which leaves room for the report.
+// saveWhenTold brings to the file what there is when the process is told to end:
+// of a run that hangs, the last packets matter most. It then ends of the signal,
+// as it would have without us.
+func (c *capture) saveWhenTold() {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM)
+	<-told
+	_ = c.packets.Flush() // nobody is left to be told of a full disk
+	signal.Reset(syscall.SIGTERM)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+}
+
+// close completes the file.
 func (c *capture) close() error {
 	if c == nil {
 		return nil
 	}
-	err := errors.Join(c.packets.Close(), c.file.Close())
-	if err != nil {
-		err = errors.Join(err, os.Remove(c.file.Name()))
+	return complete(c.file, c.packets.Close())
+}
+
+// trimCapture repairs the file of a rank that did not live to complete it: one
+// that was killed leaves half a packet at the end, and readers refuse the file. A
+// rank that never came to write anything has none.
+func trimCapture(name string) error {
+	err := pcapng.Trim(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	return err
 }

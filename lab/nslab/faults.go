@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -19,6 +20,9 @@ func (p *performance) conduct(ctx context.Context) {
 	}
 	for i := range p.Plan.Steps {
 		step := &p.Plan.Steps[i]
+		if step.At >= p.Plan.Limit {
+			break // time is up before it comes to that
+		}
 		if !p.wait(ctx, step.At) {
 			return
 		}
@@ -83,7 +87,7 @@ func (p *performance) wait(ctx context.Context, at time.Duration) bool {
 func (p *performance) do(ctx context.Context, step *lab.Step) error {
 	switch step.Do {
 	case scenarios.Down:
-		return p.eachPort(step, func(port string) error { return p.Fabric.SetLink(port, step.Undo) })
+		return p.eachPort(step, func(port int) error { return p.wires.setLink(p.Fabric, port, step.Undo) })
 	case scenarios.Partition:
 		return p.wires.partition(step)
 	case scenarios.SetImpair:
@@ -101,21 +105,24 @@ func (p *performance) do(ctx context.Context, step *lab.Step) error {
 	return fmt.Errorf("a fault %q in namespaces: %w", step.Do, errors.ErrUnsupported)
 }
 
-func (p *performance) eachPort(step *lab.Step, do func(port string) error) error {
+func (p *performance) eachPort(step *lab.Step, do func(port int) error) error {
 	errs := make([]error, 0, len(step.Ports))
 	for _, k := range step.Ports {
-		errs = append(errs, do(p.Plan.Ports[k].Name))
+		errs = append(errs, do(k))
 	}
 	return errors.Join(errs...)
 }
 
 // eachRank does something to the ranks of a step's hosts: hosts beyond the last
-// rank have none.
+// rank have none. To a rank that has ended nothing can be done any more, and
+// nothing needs to be, as in simulation.
 func (p *performance) eachRank(step *lab.Step, do func(rank int) error) error {
 	var errs []error
 	for _, h := range step.Hosts {
 		if h < p.Plan.Scenario.RankCount() {
-			errs = append(errs, do(h))
+			if err := do(h); !errors.Is(err, launch.ErrEnded) {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -30,17 +30,27 @@ func (w *wires) observe(fabric *netns.Fabric, o *lab.Observed) error {
 	return nil
 }
 
-// observe reads what one direction in user space has counted.
-func (y *way) observe(o *lab.Observed, name string, plan *lab.Impairments, l *report.Link) {
+// counters are those of the switch for this direction.
+func (y *way) counters() uswitch.Counters {
 	stats := y.at.Stats().Ports[y.port]
-	c := stats.In
 	if y.dir == uswitch.Out {
-		c = stats.Out
+		return stats.Out
 	}
+	return stats.In
+}
+
+// etherBytes are those of a frame that are not in its packet.
+const etherBytes = 14
+
+// observe reads what one direction in user space has counted. What the kernels
+// had to say to each other before the scenario began is no part of it.
+func (y *way) observe(o *lab.Observed, name string, plan *lab.Impairments, l *report.Link) {
+	c := y.counters()
 	// Two hosts back to back are the two ports of one cable: what one has sent is
 	// what came out for the other, and is counted where it was sent.
 	if y.dir == uswitch.In || l.Packets == 0 {
-		l.Packets, l.Bytes = c.Frames, c.Bytes
+		frames := c.Offered - y.base.Offered
+		l.Packets, l.Bytes = frames+c.Drops.Overrun, c.OfferedBytes-y.base.OfferedBytes-frames*etherBytes
 	}
 	lab.Lose(l, "overrun", c.Drops.Overrun)
 	lab.Lose(l, "malformed", c.Drops.Malformed)
@@ -64,15 +74,16 @@ func (y *way) observe(o *lab.Observed, name string, plan *lab.Impairments, l *re
 }
 
 // kernelLink reads what the kernel counted where it carries the cable. It counts
-// a super-packet as one.
+// a super-packet as one, and its headers once.
 func kernelLink(fabric *netns.Fabric, port topology.Port, out, in *report.Link) error {
 	s, err := fabric.Stats(port.String())
 	if err != nil {
 		return err
 	}
-	out.Packets, out.Bytes = s.TxPackets, s.TxBytes
+	out.Coarse, in.Coarse = true, true
+	out.Packets, out.Bytes = s.TxPackets, s.TxBytes-s.TxPackets*etherBytes
 	if in.Packets == 0 {
-		in.Packets, in.Bytes = s.RxPackets, s.RxBytes
+		in.Packets, in.Bytes = s.RxPackets, s.RxBytes-s.RxPackets*etherBytes
 	}
 	lab.Lose(out, "kernel", s.TxDropped+s.QueueDropped)
 	lab.Lose(in, "kernel", s.RxDropped)

@@ -8,27 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns"
-	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
-
-// OpenNetem is OpenStage with the kernel's netem in place of the user-space
-// switch. It refuses what netem cannot do.
-func OpenNetem(plan *lab.Plan) (*Stage, error) {
-	if err := netemCan(plan); err != nil {
-		return nil, err
-	}
-	fabric, err := netns.Build(*plan.Topology, netns.Options{Netem: true, Splice: func(topology.Cable) bool { return false }})
-	if err != nil {
-		return nil, err
-	}
-	w, err := newWires(plan, fabric) // which finds nothing to carry
-	if err != nil {
-		return nil, errors.Join(err, fabric.Close())
-	}
-	w.netem = fabric
-	return &Stage{Plan: plan, Fabric: fabric, wires: w}, nil
-}
 
 // netemCan says what of a plan is beyond netem.
 func netemCan(plan *lab.Plan) error {

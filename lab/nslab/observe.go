@@ -34,6 +34,9 @@ func (p *performance) observe(outcomes []launch.Outcome) (*lab.Observed, error) 
 		seen.Ranks = append(seen.Ranks, p.rankSeen(o, &out))
 		seen.Elapsed = max(seen.Elapsed, p.record.since(o.Ended))
 		errs = append(errs, unwritten(o, &out))
+		if o.State != launch.Finished && p.dir != "" {
+			errs = append(errs, trimCapture(captureFile(p.dir, o.Host)))
+		}
 	}
 	return seen, errors.Join(append(errs, p.wires.observe(p.Fabric, seen))...)
 }

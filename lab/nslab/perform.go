@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab"
@@ -20,10 +22,14 @@ import (
 // play runs a scenario in this process's namespaces.
 func play(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.Result {
 	r := lab.NewResult(s, scenarios.NetNS, &opts)
-	seen, err := perform(ctx, s, opts)
+	var cut atomic.Bool
+	seen, err := perform(ctx, s, opts, func() { cut.Store(true) })
 	if seen != nil {
 		seen.Fill(r)
 		blameLateness(r, seen)
+	}
+	if cut.Load() {
+		r.Detail = strings.TrimPrefix(fmt.Sprintf("%s\n%s is not complete: it has reached %d MiB", r.Detail, fabricCapture, MaxFabricCapture>>20), "\n")
 	}
 	if err != nil {
 		lab.Break(r, err)
@@ -54,8 +60,9 @@ func blameLateness(r *report.Result, seen *lab.Observed) {
 }
 
 // perform builds the fabric, lets the ranks run on it, and tells what was seen,
-// also of a run that was not brought to its end.
-func perform(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*lab.Observed, error) {
+// also of a run that was not brought to its end. It calls onCut if the capture of
+// the fabric is not complete.
+func perform(ctx context.Context, s *scenarios.Scenario, opts lab.Options, onCut func()) (*lab.Observed, error) {
 	plan, err := lab.NewPlan(s, opts)
 	if err != nil {
 		return nil, err
@@ -66,18 +73,14 @@ func perform(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*lab
 			return nil, err
 		}
 	}
-	p := &performance{opts: opts}
+	p := &performance{opts: opts, onCut: onCut}
 	if opts.Dir != "" {
 		p.dir = filepath.Join(opts.Dir, opts.Folder(s, scenarios.NetNS))
 		if err := os.MkdirAll(p.dir, 0o777); err != nil {
 			return nil, err
 		}
 	}
-	open := OpenStage
-	if opts.Netem {
-		open = OpenNetem
-	}
-	if p.Stage, err = open(plan); err != nil {
+	if p.Stage, err = Open(plan, p.stageOptions()); err != nil {
 		return nil, err
 	}
 	defer p.Close() //nolint:errcheck // the kernel takes it all down with this process
@@ -85,10 +88,25 @@ func perform(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*lab
 	return p.run(ctx)
 }
 
+// fabricCapture is the file of what passed through user space, in the folder of
+// the scenario. No host is called that.
+const fabricCapture = "fabric.pcapng"
+
+func (p *performance) stageOptions() StageOptions {
+	opts := StageOptions{Netem: p.opts.Netem}
+	if p.opts.Capture && p.dir != "" {
+		opts.Capture = CaptureOptions{
+			File: filepath.Join(p.dir, fabricCapture), SnapLen: p.opts.SnapLen, Comment: p.opts.Replay, OnCut: p.onCut,
+		}
+	}
+	return opts
+}
+
 // performance is a scenario under way on its stage.
 type performance struct {
 	*Stage
 	opts   lab.Options
+	onCut  func()
 	dir    string // for the scenario's files; empty if none are wanted
 	record *recorder
 	group  *launch.Group

@@ -94,7 +94,7 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	}
 	ended := make(chan struct{})
 	go passOn(opts.Ask, cmd.Process, ended)
-	result, nerr := readNews(news, &opts)
+	result, nerr := readNews(news, maxNews, &opts)
 	close(ended)
 	werr := cmd.Wait()
 	switch {
@@ -119,14 +119,20 @@ func passOn(ask <-chan struct{}, lab *os.Process, ended <-chan struct{}) {
 	}
 }
 
-// readNews reads what a lab process says until it ends.
-func readNews(from io.Reader, opts *lab.Options) (result *report.Result, err error) {
-	in := json.NewDecoder(io.LimitReader(from, maxNews))
+// readNews reads what a lab process says until it ends, so many bytes at once at
+// most.
+func readNews(from io.Reader, limit int64, opts *lab.Options) (result *report.Result, err error) {
+	room := &io.LimitedReader{R: from}
+	in := json.NewDecoder(room)
 	for {
 		var n labNews
+		room.N = limit
 		if err := in.Decode(&n); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
+			switch {
+			case room.N == 0:
+				return result, fmt.Errorf("it said more than %d bytes at once", limit)
+			case errors.Is(err, io.EOF):
+				return result, nil
 			}
 			return result, err
 		}

@@ -26,7 +26,7 @@ func (p *performance) specs() ([]launch.Spec, error) {
 			Patience: patience, SnapLen: p.opts.SnapLen,
 		}
 		if p.opts.Capture && p.dir != "" {
-			job.Capture = filepath.Join(p.dir, host.Name+".pcapng")
+			job.Capture = captureFile(p.dir, host.Name)
 			job.Comment = p.opts.Replay
 		}
 		body, err := json.Marshal(job)
@@ -40,6 +40,9 @@ func (p *performance) specs() ([]launch.Spec, error) {
 	}
 	return specs, nil
 }
+
+// captureFile is where a host's packets are written to.
+func captureFile(dir, host string) string { return filepath.Join(dir, host+".pcapng") }
 
 // start starts a process in a namespace. netns keeps the thread that forks for as
 // long as the namespace is open, as the launcher asks.

@@ -20,30 +20,49 @@ type Stage struct {
 	wires  *wires
 }
 
-// OpenStage builds the fabric of a plan. Packets pass, and nothing happens to
-// them before Begin. Cables on which the plan has nothing happen are left to the
-// kernel.
-func OpenStage(plan *lab.Plan) (*Stage, error) { return openStage(plan, spliced(plan), false) }
-
-// OpenSpliced is OpenStage with every cable of a host in user space, so that
-// Impair works on all of them.
-func OpenSpliced(plan *lab.Plan) (*Stage, error) {
-	needed := spliced(plan)
-	return openStage(plan, func(c topology.Cable) bool { return c.A.NIC != "" || c.B.NIC != "" || needed(c) }, true)
+// StageOptions are those of a Stage. By default, cables on which the plan has
+// nothing happen are left to the kernel.
+type StageOptions struct {
+	// Spliced passes every cable of a host through user space, so that Impair works
+	// on all of them, and a capture has all of them.
+	Spliced bool
+	// Netem has the kernel's netem do what the user-space switch would. What it
+	// cannot do is an error.
+	Netem bool
+	// Capture is the file for what passes through user space.
+	Capture CaptureOptions
 }
 
-func openStage(plan *lab.Plan, splice func(topology.Cable) bool, impairable bool) (*Stage, error) {
-	fabric, err := netns.Build(*plan.Topology, netns.Options{Splice: splice})
+// Open builds the fabric of a plan. Packets pass, and nothing happens to them
+// before Begin.
+func Open(plan *lab.Plan, opts StageOptions) (*Stage, error) {
+	splice := spliced(plan)
+	switch {
+	case opts.Netem:
+		if err := netemCan(plan); err != nil {
+			return nil, err
+		}
+		splice = func(topology.Cable) bool { return false }
+	case opts.Spliced:
+		needed := splice
+		splice = func(c topology.Cable) bool { return c.A.NIC != "" || c.B.NIC != "" || needed(c) }
+	}
+	fabric, err := netns.Build(*plan.Topology, netns.Options{Splice: splice, Netem: opts.Netem})
 	if err != nil {
 		return nil, err
 	}
-	w, err := newWires(plan, fabric)
+	w, err := newWires(plan, fabric, opts)
 	if err != nil {
 		return nil, errors.Join(err, fabric.Close())
 	}
-	w.impairable = impairable
 	return &Stage{Plan: plan, Fabric: fabric, wires: w}, nil
 }
+
+// OpenStage is Open with no options.
+func OpenStage(plan *lab.Plan) (*Stage, error) { return Open(plan, StageOptions{}) }
+
+// OpenSpliced is Open with every cable of a host in user space.
+func OpenSpliced(plan *lab.Plan) (*Stage, error) { return Open(plan, StageOptions{Spliced: true}) }
 
 // Impair replaces what packets meet by chance, at the ports that a pattern names,
 // by what another plan of the same fabric says of them. Faults of the stage's own
@@ -59,7 +78,7 @@ func (st *Stage) Impair(by *lab.Plan, pattern string) error {
 		if !slices.ContainsFunc(ports, p.Same) {
 			continue
 		}
-		if st.wires.ways[i][lab.Out] == nil || st.wires.ways[i][lab.Out].path == nil {
+		if st.wires.ways[i][lab.Out] == nil {
 			return fmt.Errorf("%s: the kernel carries this cable: it can be cut, not impaired", p.Name)
 		}
 		all = append(all, lab.Replace{Port: i, Way: lab.Out, Specs: by.Ports[i].Out.Specs},
@@ -72,6 +91,8 @@ func (st *Stage) Impair(by *lab.Plan, pattern string) error {
 }
 
 // SetLink cuts the cables at the ports that a pattern names, or joins them again.
+// It is the kernel that does, also where a cable passes through user space:
+// programs may look at the carrier.
 func (st *Stage) SetLink(pattern string, up bool) error {
 	ports, err := st.Plan.Topology.Match(pattern)
 	for _, p := range ports {
@@ -87,5 +108,5 @@ func (st *Stage) Begin(now time.Time) error { return st.wires.begin(now) }
 // returns what went wrong with them.
 func (st *Stage) still() error { return st.wires.close() }
 
-// Close takes the fabric down.
+// Close takes the fabric down, and completes the capture.
 func (st *Stage) Close() error { return errors.Join(st.wires.close(), st.Fabric.Close()) }

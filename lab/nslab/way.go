@@ -1,11 +1,14 @@
 package nslab
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/impair/ethernet"
+	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
@@ -15,39 +18,63 @@ import (
 // way is one direction of a port, in user space.
 type way struct {
 	wires *wires
+	of    int // the port, in the plan
+	way   lab.Way
 	at    *uswitch.Switch
-	port  int
+	port  int // the same, in the switch
 	dir   uswitch.Direction
-	shape []impair.Spec // the cable's own, behind what the scenario says
+	shape []impair.Spec    // the cable's own, behind what the scenario says
+	start time.Duration    // of the scenario, as the switch counts time
+	begun bool             // from then on, something may happen
+	base  uswitch.Counters // what had passed before
 
 	path   *ethernet.Path   // nil where nothing happens
 	filter *ethernet.Filter // nil where nobody is kept apart
 }
 
 // begin puts in place what packets meet.
-func (y *way) begin(port int, d lab.Way, cfg impair.Config, opts ethernet.Options) (err error) {
+func (y *way) begin(cfg impair.Config, start time.Duration) error {
 	plan := y.wires.plan
+	y.start, y.begun, y.base = start, true, y.counters()
 	cfg.Specs = y.specs(cfg.Specs)
 	later := func(s lab.Step) bool {
-		return slices.ContainsFunc(s.Set, func(r lab.Replace) bool { return r.Port == port && r.Way == d })
-	}
-	var path uswitch.Path
-	if y.wires.impairable || len(cfg.Specs) > 0 || len(cfg.Events) > 0 || slices.ContainsFunc(plan.Steps, later) {
-		if y.path, err = ethernet.NewPath(cfg, opts); err != nil {
-			return err
-		}
-		path = y.path
+		return slices.ContainsFunc(s.Set, func(r lab.Replace) bool { return r.Port == y.of && r.Way == y.way })
 	}
 	// Packets are kept apart where they arrive, at hosts.
-	parted := slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
-	if d == lab.In && parted && plan.Ports[port].Host >= 0 {
+	parted := y.way == lab.In && plan.Ports[y.of].Host >= 0 &&
+		slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
+	if y.wires.impairable || parted || len(cfg.Specs) > 0 || len(cfg.Events) > 0 || slices.ContainsFunc(plan.Steps, later) {
+		return y.install(cfg, parted)
+	}
+	return nil
+}
+
+// install makes packets meet something.
+func (y *way) install(cfg impair.Config, parted bool) (err error) {
+	y.path, err = ethernet.NewPath(cfg, ethernet.Options{
+		Dissector: softroce.Dissector{}, Source: y.wires.plan.Streams(y.of, y.way), Start: y.start,
+	})
+	if err != nil {
+		return err
+	}
+	var path uswitch.Path = y.path
+	if parted {
 		y.filter = ethernet.Block(path, y.wires.blocked)
 		path = y.filter
 	}
-	if path == nil {
-		return nil
+	if path, err = y.wires.capture.tap(y.name(), path); err != nil {
+		return err
 	}
 	return y.at.SetPath(y.port, y.dir, path)
+}
+
+// name is that of the direction in a capture: host0/rdma0 out.
+func (y *way) name() string {
+	dir := "out"
+	if y.way == lab.In {
+		dir = "in"
+	}
+	return y.wires.plan.Ports[y.of].Name + " " + dir
 }
 
 // specs are the scenario's, and the cable's own behind them, where they do not
@@ -56,8 +83,15 @@ func (y *way) specs(given []impair.Spec) []impair.Spec {
 	return append(slices.Clip(given), y.shape...)
 }
 
-// set replaces what packets meet by chance.
+// set replaces what packets meet by chance. Where nothing happened so far there
+// is no path yet.
 func (y *way) set(specs []impair.Spec) (err error) {
+	switch {
+	case !y.begun:
+		return fmt.Errorf("%s: nothing can be impaired before the stage has begun", y.name())
+	case y.path == nil:
+		return y.install(impair.Config{Specs: y.specs(specs)}, false)
+	}
 	y.at.Quiesced(func() { err = y.path.Pipe().SetSpecs(y.specs(specs)) })
 	return err
 }

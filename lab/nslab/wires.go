@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/impair/ethernet"
-	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
@@ -20,18 +19,26 @@ import (
 )
 
 // spliced reports whether a cable must pass through user space: something
-// happens to its packets by chance or by name, hosts on it may be kept apart, or
-// it has properties that a veth pair has not. Everything else stays in the
-// kernel, and is as fast as that.
+// happens to its packets by chance or by name, hosts on it may be kept apart or
+// cut off, or it has properties that a veth pair has not. Everything else stays
+// in the kernel, and is as fast as that.
 func spliced(plan *lab.Plan) func(topology.Cable) bool {
 	parted := slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
 	hosts := make(map[int]bool) // cables that end at one
 	for i := range plan.Ports {
 		hosts[plan.Ports[i].Cable] = hosts[plan.Ports[i].Cable] || plan.Ports[i].Host >= 0
 	}
+	cut := make(map[int]bool) // cables of hosts that go down
+	for _, s := range plan.Steps {
+		for _, port := range s.Ports {
+			if cable := plan.Ports[port].Cable; s.Do == scenarios.Down && hosts[cable] {
+				cut[cable] = true
+			}
+		}
+	}
 	return func(c topology.Cable) bool {
 		i := slices.IndexFunc(plan.Topology.Cables, func(x topology.Cable) bool { return x.A.Same(c.A) })
-		return plan.Touched(i) || shaped(c.Link) || parted && hosts[i]
+		return plan.Touched(i) || shaped(c.Link) || parted && hosts[i] || cut[i]
 	}
 }
 
@@ -49,6 +56,7 @@ type wires struct {
 	netem *netns.Fabric
 	// impairable says that something may come to happen at any port.
 	impairable bool
+	capture    fabricFile
 	// ways are the two directions of each of the plan's ports, out and in; nil
 	// where the kernel carries the cable.
 	ways  [][2]*way
@@ -63,8 +71,12 @@ type wires struct {
 
 // newWires opens what user space has to carry, and lets everything pass until
 // begin.
-func newWires(plan *lab.Plan, fabric *netns.Fabric) (w *wires, err error) {
-	w = &wires{plan: plan, ways: make([][2]*way, len(plan.Ports)), epoch: time.Now()}
+func newWires(plan *lab.Plan, fabric *netns.Fabric, opts StageOptions) (w *wires, err error) {
+	w = &wires{plan: plan, ways: make([][2]*way, len(plan.Ports)), epoch: time.Now(), impairable: opts.Spliced}
+	w.capture = fabricFile{opts: opts.Capture, epoch: w.epoch}
+	if opts.Netem {
+		w.netem = fabric
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	w.stop = cancel
 	defer func() {
@@ -90,14 +102,24 @@ func newWires(plan *lab.Plan, fabric *netns.Fabric) (w *wires, err error) {
 	if err := w.cutInKernel(fabric); err != nil {
 		return w, err
 	}
-	for _, s := range w.switches {
+	for _, some := range dealt(w.switches, runtime.GOMAXPROCS(0)) {
 		w.run.Go(func() {
-			if err := s.Run(ctx); err != nil && ctx.Err() == nil {
+			if err := uswitch.Run(ctx, some...); err != nil && ctx.Err() == nil {
 				w.fail(err)
 			}
 		})
 	}
 	return w, nil
+}
+
+// dealt deals switches out to threads, not more than there are processors: a
+// fabric of 64 cables does not wake faster by 64 of them.
+func dealt(all []*uswitch.Switch, threads int) [][]*uswitch.Switch {
+	hands := make([][]*uswitch.Switch, min(len(all), threads))
+	for i, s := range all {
+		hands[i%len(hands)] = append(hands[i%len(hands)], s)
+	}
+	return hands
 }
 
 // cutInKernel has whoever sends into the switches cut its super-packets, on
@@ -151,8 +173,8 @@ func (w *wires) add(fabric *netns.Fabric, name string, ends []wireEnd) error {
 			if e.far.Same(p.Port) {
 				cable := w.plan.Topology.Cables[p.Cable]
 				w.ways[i] = [2]*way{
-					lab.Out: {wires: w, at: s, port: k, dir: uswitch.In, shape: shapeOut(p, cable)},
-					lab.In:  {wires: w, at: s, port: k, dir: uswitch.Out, shape: shapeIn(w.plan, p, cable)},
+					lab.Out: {wires: w, of: i, way: lab.Out, at: s, port: k, dir: uswitch.In, shape: shapeOut(p, cable)},
+					lab.In:  {wires: w, of: i, way: lab.In, at: s, port: k, dir: uswitch.Out, shape: shapeIn(w.plan, p, cable)},
 				}
 			}
 		}
@@ -171,8 +193,7 @@ func (w *wires) begin(start time.Time) error {
 				errs = append(errs, w.setNetem(i, lab.Way(d), cfg.Specs))
 			}
 			if way := w.ways[i][d]; way != nil {
-				opts := ethernet.Options{Dissector: softroce.Dissector{}, Source: w.plan.Streams(i, lab.Way(d)), Start: start.Sub(w.epoch)}
-				errs = append(errs, way.begin(i, lab.Way(d), cfg.Config, opts))
+				errs = append(errs, way.begin(cfg.Config, start.Sub(w.epoch)))
 			}
 		}
 	}
@@ -192,6 +213,27 @@ func (w *wires) set(all []lab.Replace) error {
 	return errors.Join(errs...)
 }
 
+// setLink cuts the cable at a port, or joins it again. Where it passes through
+// user space that happens in the switch, in an instant and on time: taking an
+// interface down needs the lock that all network configuration of the machine
+// shares, and has come 300 ms late. Both directions lose, and count, everything,
+// as in simulation. A NIC does not lose its carrier then, and finds out by what
+// does not arrive; the emulated ones never look at theirs. Between switches it is
+// the kernel's affair: they have to find another way.
+func (w *wires) setLink(fabric *netns.Fabric, port int, up bool) error {
+	p := &w.plan.Ports[port]
+	if w.ways[port][lab.Out] == nil || p.Host < 0 {
+		return fabric.SetLink(p.Name, up)
+	}
+	var errs []error
+	for i := range w.plan.Ports { // two if it joins two hosts
+		if y := w.ways[i][lab.Out]; y != nil && w.plan.Ports[i].Cable == p.Cable {
+			errs = append(errs, y.at.SetPort(y.port, up))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func (w *wires) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,6 +249,9 @@ func (w *wires) close() error {
 			if err := s.Close(); err != nil {
 				w.fail(err)
 			}
+		}
+		if err := w.capture.close(); err != nil {
+			w.fail(err)
 		}
 	})
 	w.mu.Lock()

@@ -82,7 +82,7 @@ func TestDeadlockAndLimit(t *testing.T) {
 		_, err := r.Control.Recv(1-r.Rank, verbs.Forever)
 		return err
 	})
-	if r.Verdict != report.Failed || !strings.Contains(r.Reason, "rank 0 on host0 did not end: deadlock at 0s") {
+	if r.Verdict != report.Failed || !strings.Contains(r.Reason, "rank 0 on host0 did not end: deadlock at 0 ns") {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
 	for i, k := range r.Ranks {
@@ -95,7 +95,7 @@ func TestDeadlockAndLimit(t *testing.T) {
 			r.Proc.Sleep(time.Microsecond)
 		}
 	})
-	if r.Verdict != report.Failed || !strings.Contains(r.Reason, "the limit of 3ms is reached") || r.Elapsed != 3*time.Millisecond {
+	if r.Verdict != report.Failed || !strings.Contains(r.Reason, "the limit of 3 ms is reached") || r.Elapsed != 3*time.Millisecond {
 		t.Errorf("%s after %v: %s", r.Verdict, r.Elapsed, r.Reason)
 	}
 }

@@ -18,17 +18,16 @@ import (
 )
 
 // The cable of a modern fabric, which holds where a scenario says nothing: 100
-// Gb/s, some hundred metres, jumbo frames, the framing of Ethernet.
+// Gb/s, some hundred metres, the framing of Ethernet.
 const (
 	defaultRate     = 100_000_000_000
 	defaultLatency  = time.Microsecond
-	defaultMTU      = 4200
 	ethernetFraming = 38
 )
 
 func linkConfig(l topology.Link) sim.LinkConfig {
 	return sim.LinkConfig{
-		RateBps: cmp.Or(l.RateBps, defaultRate), Latency: cmp.Or(l.Latency, defaultLatency), MTU: cmp.Or(l.MTU, defaultMTU),
+		RateBps: cmp.Or(l.RateBps, defaultRate), Latency: cmp.Or(l.Latency, defaultLatency), MTU: l.MTU,
 		OverheadBytes: ethernetFraming, QueueBytes: l.QueueBytes,
 		ECN: sim.ECNConfig{MinBytes: l.ECN.MinBytes, MaxBytes: l.ECN.MaxBytes, MaxPPM: l.ECN.MaxPPM},
 	}

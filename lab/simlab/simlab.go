@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -107,16 +108,16 @@ func (r *run) play() error {
 	switch {
 	case err == nil:
 	case errors.As(err, &deadlock):
-		r.hung(fmt.Sprintf("deadlock at %v: nothing is left to happen", time.Duration(deadlock.Now)), deadlock.Waiting)
+		r.hung(fmt.Sprintf("deadlock at %s: nothing is left to happen", units.Duration(time.Duration(deadlock.Now))), deadlock.Waiting)
 		err = nil
 	case errors.As(err, &limit) && limit.Limit == "time":
-		r.hung(fmt.Sprintf("the limit of %v is reached", r.plan.Limit), limit.Waiting)
+		r.hung(fmt.Sprintf("the limit of %s is reached", units.Duration(r.plan.Limit)), limit.Waiting)
 		err = nil
 	case errors.As(err, &limit):
-		r.hung(fmt.Sprintf("%d events have happened, and it is only %v", limit.Events, time.Duration(limit.Now)), limit.Waiting)
+		r.hung(fmt.Sprintf("%d events have happened, and it is only %s", limit.Events, units.Duration(time.Duration(limit.Now))), limit.Waiting)
 		err = nil
 	case r.ctx.Err() != nil:
-		err = fmt.Errorf("interrupted at %v of the scenario's time: %w", time.Duration(r.world.Now()), err)
+		err = fmt.Errorf("interrupted at %s of the scenario's time: %w", units.Duration(time.Duration(r.world.Now())), err)
 	}
 	return errors.Join(err, r.problem)
 }
@@ -135,7 +136,7 @@ func (r *run) hung(why string, waiting []sim.Waiting) {
 		k.seen.State = lab.Hung
 		k.seen.Waiting = k.status()
 		if w, ok := parked[k.name()]; ok {
-			k.seen.Waiting += fmt.Sprintf("\nwaits for %s since %v", w.What, time.Duration(w.Since))
+			k.seen.Waiting += fmt.Sprintf("\nwaits for %s since %s", w.What, units.Duration(time.Duration(w.Since)))
 		}
 	}
 }

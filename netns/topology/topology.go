@@ -54,8 +54,9 @@ type Switch struct {
 
 // Cable joins two ports.
 type Cable struct {
-	A, B Port
-	Link Link
+	A    Port `json:"a"`
+	B    Port `json:"b"`
+	Link Link `json:"link"`
 }
 
 // Port is an end of a cable: a NIC of a host, or a numbered port of a switch.

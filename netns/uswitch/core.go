@@ -15,17 +15,16 @@ const (
 
 // port is a port's place in the switch.
 type port struct {
-	index   int
-	name    string
-	mtu     int
-	state   PortState
-	epoch   uint32
-	paths   [2]Path // by Direction
-	emits   [2]Emit
-	timers  [2]time.Duration // NextTimer of the paths
-	counts  [2]Counters
-	blocked []bool  // by the port that frames come from; nil: none
-	heard   address // the last sender, so that a stream costs no look-up
+	index  int
+	name   string
+	mtu    int
+	state  PortState
+	epoch  uint32
+	paths  [2]Path // by Direction
+	emits  [2]Emit
+	timers [2]time.Duration // NextTimer of the paths
+	counts [2]Counters
+	heard  address // the last sender, so that a stream costs no look-up
 
 	messages []message
 	used     int
@@ -187,13 +186,13 @@ func (c *core) pass(p *port, dir Direction, f Frame) {
 		} else {
 			c.apply(q, Out, f)
 		}
-	}, 1)
+	}, 1, uint64(len(f.Bytes)))
 }
 
 // forwardWhole sends on what no Path has to see; before the Path of a port that
 // has one it is cut.
 func (c *core) forwardWhole(p *port, k *packet) {
-	n, _, _ := k.frames()
+	n, _, size := k.frames()
 	c.eachTarget(p, k.bytes, func(q *port) {
 		switch {
 		case q.paths[Out] != nil:
@@ -203,13 +202,14 @@ func (c *core) forwardWhole(p *port, k *packet) {
 		default: // one of many datagrams, perhaps, that make a super-packet
 			c.eachFrame(k, &q.counts[Out], func(f Frame) { c.transmit(q, f) })
 		}
-	}, uint64(n))
+	}, uint64(n), uint64(size))
 }
 
-// eachTarget finds where a frame from p goes. n is what it counts for.
-func (c *core) eachTarget(p *port, b []byte, do func(q *port), n uint64) {
+// eachTarget finds where a frame from p goes. It counts for n frames of so many
+// bytes together.
+func (c *core) eachTarget(p *port, b []byte, do func(q *port), n, size uint64) {
 	if len(c.ports) == 2 {
-		c.target(p, c.ports[1-p.index], do, n)
+		target(c.ports[1-p.index], do, n, size)
 		return
 	}
 	to := destination(b)
@@ -219,7 +219,7 @@ func (c *core) eachTarget(p *port, b []byte, do func(q *port), n uint64) {
 	if !to.group() {
 		if at, known := c.addresses.of[to]; known {
 			if q := c.ports[at.port]; q != p {
-				c.target(p, q, do, n)
+				target(q, do, n, size)
 			}
 			return
 		}
@@ -227,20 +227,20 @@ func (c *core) eachTarget(p *port, b []byte, do func(q *port), n uint64) {
 	c.flooded += n
 	for _, q := range c.ports {
 		if q != p {
-			c.target(p, q, do, n)
+			target(q, do, n, size)
 		}
 	}
 }
 
-func (c *core) target(p, q *port, do func(q *port), n uint64) {
-	switch {
-	case q.state != PortUp:
-		q.counts[Out].Drops.Down += n
-	case q.blocked != nil && q.blocked[p.index]:
-		q.counts[Out].Drops.Blocked += n
-	default:
-		do(q)
+func target(q *port, do func(q *port), n, size uint64) {
+	out := &q.counts[Out]
+	out.Offered += n
+	out.OfferedBytes += size
+	if q.state != PortUp {
+		out.Drops.Down += n
+		return
 	}
+	do(q)
 }
 
 // tick does what has become due. It sends what it took from held before the

@@ -145,6 +145,11 @@ func (h *host) configure() error {
 			return err
 		}
 	}
+	if !SeesSuperPackets() {
+		if err := CutInKernel(hostDevice); err != nil {
+			return err
+		}
+	}
 	return netlink.LinkSetUp(dev)
 }
 

@@ -17,7 +17,9 @@ func (c *core) stats() Stats {
 		Addresses: len(c.addresses.of), Unlearnt: c.unlearnt, Flooded: c.flooded,
 	}
 	for _, p := range c.ports {
-		st.Ports = append(st.Ports, PortStats{Name: p.name, State: p.state, In: p.counts[In], Out: p.counts[Out]})
+		in := p.counts[In]
+		in.Offered, in.OfferedBytes = in.Frames, in.Bytes
+		st.Ports = append(st.Ports, PortStats{Name: p.name, State: p.state, In: in, Out: p.counts[Out]})
 	}
 	return st
 }

@@ -35,6 +35,9 @@ type PortStats struct {
 // counts what was put on the cable, after it.
 type Counters struct {
 	Frames, Bytes uint64
+	// Offered is what was to pass, before any Path and whatever became of it; of
+	// what comes in, the same as Frames.
+	Offered, OfferedBytes uint64
 	// SuperPackets is how many super-packets were among them.
 	SuperPackets uint64
 	Drops        Drops
@@ -46,7 +49,6 @@ type Drops struct {
 	Overrun   uint64 // in: the switch came too late, and the kernel's buffer was full
 	Malformed uint64 // shorter than an Ethernet header, or a super-packet of a kind that cannot be cut
 	Down      uint64 // the port is down, or was taken down on the way
-	Blocked   uint64 // out: the way between the two ports is blocked
 	HeldFull  uint64 // too much was held for later
 	TooBig    uint64 // out: larger than the MTU of the interface
 	Refused   uint64 // out: the kernel took it not for another reason
@@ -54,7 +56,7 @@ type Drops struct {
 
 // Total is the sum over all causes.
 func (d Drops) Total() uint64 {
-	return d.Overrun + d.Malformed + d.Down + d.Blocked + d.HeldFull + d.TooBig + d.Refused
+	return d.Overrun + d.Malformed + d.Down + d.HeldFull + d.TooBig + d.Refused
 }
 
 // PortState is how a port is.

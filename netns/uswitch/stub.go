@@ -34,9 +34,6 @@ func Run(context.Context, ...*Switch) error { return errLinux }
 // SetPath fails.
 func (*Switch) SetPath(int, Direction, Path) error { return errLinux }
 
-// Block fails.
-func (*Switch) Block(_, _ int, _ bool) error { return errLinux }
-
 // SetPort fails.
 func (*Switch) SetPort(int, bool) error { return errLinux }
 

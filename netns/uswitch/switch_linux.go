@@ -135,19 +135,6 @@ func (s *Switch) SetPath(port int, dir Direction, path Path) error {
 // portType lets methods with a parameter of that name speak of the type.
 type portType = port
 
-// Block blocks the way of frames from one port to another, or opens it.
-func (s *Switch) Block(from, to int, blocked bool) error {
-	if from < 0 || from >= len(s.core.ports) {
-		return fmt.Errorf("%s: no port %d: there are %d", s.name, from, len(s.core.ports))
-	}
-	return s.change(to, func(p *port) {
-		if p.blocked == nil {
-			p.blocked = make([]bool, len(s.core.ports))
-		}
-		p.blocked[from] = blocked
-	})
-}
-
 // SetPort takes a port down, as if its cable were pulled out, or up again. What
 // is under way there is lost. The interface itself stays as it is.
 func (s *Switch) SetPort(port int, up bool) error {

@@ -34,7 +34,7 @@ func TestTCPArrivesWhole(t *testing.T) {
 					t.Errorf("%d bytes arrived of %d, or others (equal so far: %v)", len(got), len(sent), bytes.HasPrefix(sent, got))
 				}
 				st := s.Stats()
-				if st.Ports[0].In.SuperPackets == 0 || st.Ports[1].Out.SuperPackets == 0 {
+				if SeesSuperPackets() && (st.Ports[0].In.SuperPackets == 0 || st.Ports[1].Out.SuperPackets == 0) {
 					t.Errorf("%d super-packets in, %d out: they were to be tested", st.Ports[0].In.SuperPackets, st.Ports[1].Out.SuperPackets)
 				}
 			})

@@ -29,13 +29,26 @@ func (d *Display) header() string {
 	return line(pad("", verdictWidth), pad("scenario", d.name), cells)
 }
 
+// minReason is how much of a reason is shown, whatever becomes of the line.
+const minReason = 24
+
+// room is how many columns a row may take: a reason that does not fit is cut, for
+// it stands in the summary too.
+func (d *Display) room() int {
+	if n := columns(d.cfg.Out); n > 0 {
+		return n
+	}
+	return 120
+}
+
 // row is one line: figures if it passed, the reason if not.
 func (d *Display) row(r *report.Result) string {
 	word := words[r.Verdict]
 	verdict := d.paint(r.Verdict, word) + strings.Repeat(" ", max(0, verdictWidth-width(word)))
 	name, tier := pad(report.Visible(r.Name), d.name), report.Visible(r.Tier)
 	if r.Verdict != report.Passed {
-		return fmt.Sprintf("%s  %s  %s  %s\n", verdict, name, pad(tier, columnsOf[0].width), report.Visible(r.Reason))
+		before := fmt.Sprintf("  %s  %s  ", name, pad(tier, columnsOf[0].width))
+		return verdict + before + cut(report.Visible(r.Reason), max(d.room()-verdictWidth-width(before), minReason)) + "\n"
 	}
 	t := r.Totals()
 	return line(verdict, name, []string{

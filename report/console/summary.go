@@ -46,9 +46,14 @@ func (d *Display) summary(run *report.Run, paths report.Paths) string {
 	return b.String()
 }
 
-// describe says why a result did not pass and how to have it again.
+// describe says why a result did not pass and how to have it again. Where checks
+// tell why, the heading only names them.
 func (d *Display) describe(b *strings.Builder, r *report.Result) {
-	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, words[r.Verdict]), label(r.Name, r.Tier), report.Visible(r.Reason))
+	why := r.Reason
+	if names := r.FailedChecks(); r.Verdict == report.Failed && len(names) > 0 {
+		why = strings.Join(names, ", ")
+	}
+	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, words[r.Verdict]), label(r.Name, r.Tier), report.Visible(why))
 	for _, c := range r.Checks {
 		if !c.OK {
 			fmt.Fprintf(b, "    %s: want %s, got %s\n", report.Visible(c.Name), report.Visible(c.Want), report.Visible(c.Got))

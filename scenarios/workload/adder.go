@@ -57,7 +57,7 @@ func (a *adder) settle(n int) {
 	got := binary.LittleEndian.Uint64(a.c.mem.buf[at:])
 	w := &a.words[a.c.rail.num]
 	if w.done > 0 && got <= w.last || got < uint64(w.done) {
-		a.c.violation("atomic %d found %d in the peer's word, after one before it had added to %d", n, got, w.last)
+		a.c.violation(Contents, "atomic %d found %d in the peer's word, after one before it had added to %d", n, got, w.last)
 	}
 	w.done++
 	w.last = got
@@ -86,6 +86,6 @@ func (n *node) verifyWords() {
 		n.log.checked += wordLen
 	}
 	if sum < uint64(least) || sum > uint64(most) {
-		n.log.violation("memory of %s: atomics left %d in its words, want %d to %d", hostOf(n.rank.Rank), sum, least, most)
+		n.log.violation(Contents, "memory of %s: atomics left %d in its words, want %d to %d", hostOf(n.rank.Rank), sum, least, most)
 	}
 }

@@ -102,7 +102,7 @@ func (c *callee) answer(r verbs.ConnRequest) (err error) {
 	}
 	again := g.Call == c.next-1 && c.cfg.Reconnect // its end was not heard
 	if g.Call != c.next && !again {
-		c.violation("a request for call %d, after %d", g.Call, c.next-1)
+		c.violation(Connection, "a request for call %d, after %d", g.Call, c.next-1)
 		return r.Reject(nil)
 	}
 	c.enter("call %d, accepting", g.Call)
@@ -191,10 +191,10 @@ func (c *callee) waitForEnd(p *phone, conn verbs.Conn) (over bool, err error) {
 func (c *callee) finish() error {
 	c.enter("looking for calls that nobody made")
 	if c.next != c.calls.calls {
-		c.violation("%d calls came in, the other end made %d", c.next, c.calls.calls)
+		c.violation(Connection, "%d calls came in, the other end made %d", c.next, c.calls.calls)
 	}
 	if r, err := c.requests.Next(c.tick()); err == nil {
-		c.violation("a call from %v that nobody made, with %q", r.Remote(), trimmed(r.Param().PrivateData))
+		c.violation(Connection, "a call from %v that nobody made, with %q", r.Remote(), trimmed(r.Param().PrivateData))
 	} else if !errors.Is(err, verbs.ErrTimeout) {
 		return err
 	}

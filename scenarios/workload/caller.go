@@ -87,10 +87,10 @@ func (c *caller) expectRefusal() error {
 	var refused *verbs.RejectError
 	switch {
 	case err == nil:
-		c.violation("a call to port %d, where nobody listens, was answered", deadPort)
+		c.violation(Connection, "a call to port %d, where nobody listens, was answered", deadPort)
 	case errors.As(err, &refused):
 		if refused.Reason != noSuchPort {
-			c.violation("a call to port %d, where nobody listens, was refused for reason %d, not %d", deadPort, refused.Reason, noSuchPort)
+			c.violation(Connection, "a call to port %d, where nobody listens, was refused for reason %d, not %d", deadPort, refused.Reason, noSuchPort)
 		}
 	case !c.fabricFailed(err):
 		return err
@@ -103,7 +103,7 @@ func (c *caller) resolve() error {
 	found, err := c.cm.Resolve(netip.AddrPortFrom(c.addr, lookupPort), nil, callTimeout)
 	switch {
 	case err == nil && found.QKey != lookupQKey:
-		c.violation("the datagram service of port %d has Q_Key %#x, not %#x", lookupPort, found.QKey, lookupQKey)
+		c.violation(Connection, "the datagram service of port %d has Q_Key %#x, not %#x", lookupPort, found.QKey, lookupQKey)
 	case err != nil && !c.fabricFailed(err):
 		return err
 	}
@@ -164,7 +164,7 @@ func (c *caller) call(i, try int) (err error) {
 		return err
 	}
 	if reply.Heard != c.heard && reply.Heard != c.heard+1 {
-		c.violation("the other end has heard %d messages after %d answers", reply.Heard, c.heard)
+		c.violation(Delivery, "the other end has heard %d messages after %d answers", reply.Heard, c.heard)
 	}
 	end := i*c.cfg.Depth + c.inCall(i)
 	c.said = reply.Heard

@@ -118,8 +118,8 @@ func (e *calls) enter(format string, args ...any) {
 	e.live.publish(e.rank.Proc.Now(), fmt.Sprintf("calls: %d of %d messages heard; ", e.heard, e.cfg.Messages)+fmt.Sprintf(format, args...))
 }
 
-func (e *calls) violation(format string, args ...any) {
-	e.log.violation("%s with %s: %s", hostOf(e.rank.Rank), hostOf(e.peer), fmt.Sprintf(format, args...))
+func (e *calls) violation(kind ViolationKind, format string, args ...any) {
+	e.log.violation(kind, "%s with %s: %s", hostOf(e.rank.Rank), hostOf(e.peer), fmt.Sprintf(format, args...))
 }
 
 // moved notes that something has happened.

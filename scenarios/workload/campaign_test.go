@@ -1,6 +1,7 @@
 package workload_test
 
 import (
+	"flag"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -10,11 +11,20 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
+// campaign is how many seeds TestCampaign goes through: a handful each time, and
+// as many as there is time for when somebody hunts.
+var campaign = flag.Uint64("campaign", 5, "seeds of TestCampaign")
+
 // Whatever happens to the fabric, ranks that connect anew come to their end
-// with every message once. A failure names the seed; widen the range to hunt.
+// with every message once. A failure names the seed; to hunt for one:
+// go test ./scenarios/workload -run Campaign -campaign 500.
 func TestCampaign(t *testing.T) {
-	const first, last = 1, 16
-	for seed := uint64(first); seed <= last; seed++ {
+	t.Parallel()
+	last := *campaign
+	if testing.Short() {
+		last = min(last, 2)
+	}
+	for seed := uint64(1); seed <= last; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		cfg, hosts, rails := drawWorkload(rng)
 		r := seededRig(t, seed, hosts, rails, impair.Spec{

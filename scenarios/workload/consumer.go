@@ -41,7 +41,7 @@ func (x *consumer) complete() bool {
 		return true
 	}
 	if x.next < x.total {
-		x.c.violation("messages %d to %d were acknowledged and never arrived", x.next, x.total-1)
+		x.c.violation(Delivery, "messages %d to %d were acknowledged and never arrived", x.next, x.total-1)
 		x.next = x.total
 	}
 	return true
@@ -82,11 +82,11 @@ func (x *consumer) read(seq int) {
 func (x *consumer) written(count int) {
 	if count <= x.next {
 		x.twice++
-		x.c.violation("a write announced %d messages, after %d had been", count, x.next)
+		x.c.violation(Delivery, "a write announced %d messages, after %d had been", count, x.next)
 		return
 	}
 	if count > x.total || count > x.next+x.c.layout.window {
-		x.c.violation("a write announced %d messages of %d, after %d", count, x.total, x.next)
+		x.c.violation(Delivery, "a write announced %d messages of %d, after %d", count, x.total, x.next)
 		return
 	}
 	for seq := x.next; seq < count; seq++ {
@@ -101,7 +101,7 @@ func (x *consumer) written(count int) {
 func (x *consumer) received(b []byte, hint int) {
 	x.c.n.log.checked += int64(len(b))
 	if len(b) != x.size {
-		x.c.violation("message %d has %d bytes, not %d", x.next, len(b), x.size)
+		x.c.violation(Contents, "message %d has %d bytes, not %d", x.next, len(b), x.size)
 		if !x.lossy() && x.next < x.total {
 			x.accept(x.next)
 		}
@@ -117,12 +117,12 @@ func (x *consumer) received(b []byte, hint int) {
 	}
 	if other, ok := x.number(b, 0, x.total); ok {
 		if !x.right(b, other) {
-			x.c.violation("message %d: %s", other, x.describe(b, other, x.total))
+			x.c.violation(Contents, "message %d: %s", other, x.describe(b, other, x.total))
 		}
 		x.accept(other)
 		return
 	}
-	x.c.violation("message %d: %s", seq, x.describe(b, seq, x.total))
+	x.c.violation(Contents, "message %d: %s", seq, x.describe(b, seq, x.total))
 	if !x.lossy() && seq < x.total {
 		x.accept(seq)
 	}
@@ -132,7 +132,7 @@ func (x *consumer) received(b []byte, hint int) {
 func (x *consumer) check(b []byte, seq int) {
 	x.c.n.log.checked += int64(len(b))
 	if !x.right(b, seq) {
-		x.c.violation("message %d: %s", seq, x.describe(b, seq, x.total))
+		x.c.violation(Contents, "message %d: %s", seq, x.describe(b, seq, x.total))
 	}
 }
 
@@ -145,7 +145,7 @@ func (x *consumer) accept(seq int) {
 		x.next++
 	case seq > x.next:
 		if !x.lossy() {
-			x.c.violation("message %d arrived before message %d", seq, x.next)
+			x.c.violation(Delivery, "message %d arrived before message %d", seq, x.next)
 		}
 		if x.missing == nil {
 			x.missing = map[int]bool{}
@@ -157,13 +157,13 @@ func (x *consumer) accept(seq int) {
 	case x.missing[seq]:
 		x.swapped++
 		if !x.lossy() || !cfg.excused(ExcuseReorders) {
-			x.c.violation("message %d arrived after message %d", seq, x.next-1)
+			x.c.violation(Delivery, "message %d arrived after message %d", seq, x.next-1)
 		}
 		delete(x.missing, seq)
 	default:
 		x.twice++
 		if !x.lossy() || !cfg.excused(ExcuseDuplicates) {
-			x.c.violation("message %d arrived twice", seq)
+			x.c.violation(Delivery, "message %d arrived twice", seq)
 		}
 		return
 	}
@@ -179,7 +179,7 @@ func (x *consumer) accept(seq int) {
 func (x *consumer) verify() {
 	lost := x.total - x.arrived
 	if lost > 0 && x.c.finished() && !(x.lossy() && x.c.n.cfg.excused(ExcuseLoses)) {
-		x.c.violation("%d of %d messages never arrived", lost, x.total)
+		x.c.violation(Delivery, "%d of %d messages never arrived", lost, x.total)
 	}
 }
 

@@ -196,7 +196,7 @@ func (c *conn) stepDraining() error {
 			c.n.timer(until)
 			return nil
 		}
-		c.violation("a queue pair in the error state left %d receives and %d requests without a completion", c.recv.waiting, c.sq.next-c.sq.settled)
+		c.violation(Completion, "a queue pair in the error state left %d receives and %d requests without a completion", c.recv.waiting, c.sq.next-c.sq.settled)
 	}
 	if err := c.closeQP(); err != nil {
 		return err

@@ -50,6 +50,7 @@ func marked(r *rig, what string) bool {
 }
 
 func TestLossIsMadeUpFor(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range workloads() {
 		t.Run(nameOf(cfg), func(t *testing.T) {
 			cfg.Excuses = []string{workload.ExcuseLoses}
@@ -90,6 +91,7 @@ func TestLossIsMadeUpFor(t *testing.T) {
 // What an unreliable service loses, doubles or reorders is found out unless the
 // scenario excuses it.
 func TestExcuses(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		excuse string
 		spec   impair.Spec
@@ -101,7 +103,7 @@ func TestExcuses(t *testing.T) {
 	} {
 		cfg := workload.Config{Kind: workload.Stream, Services: []string{workload.ServiceUD}, Messages: 300, Bytes: 1000}
 		found := newRig(t, 2, 1, tc.spec).run(cfg)[1].Violations
-		if !strings.Contains(strings.Join(found, "\n"), tc.want) {
+		if !strings.Contains(listed(found), tc.want) {
 			t.Errorf("%s: violations %q, want one that says %q", tc.excuse, found, tc.want)
 		}
 		cfg.Excuses = []string{tc.excuse}
@@ -133,6 +135,7 @@ func reconnecting() (all []workload.Config) {
 }
 
 func TestReconnectAfterFlap(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range reconnecting() {
 		t.Run(nameOf(cfg), func(t *testing.T) {
 			r := newRig(t, 4, 1)
@@ -155,6 +158,7 @@ func TestReconnectAfterFlap(t *testing.T) {
 
 // Broken queue pairs are replaced, and what was under way is sent again.
 func TestReconnectAfterBreak(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range reconnecting() {
 		t.Run(nameOf(cfg), func(t *testing.T) {
 			r := newRig(t, 4, 1)
@@ -184,6 +188,7 @@ func TestReconnectAfterBreak(t *testing.T) {
 
 // Without reconnect a failure ends the flow at both ends, and nothing hangs.
 func TestFailureEndsTheFlow(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range reconnecting() {
 		t.Run(nameOf(cfg), func(t *testing.T) {
 			cfg.Reconnect = false
@@ -218,6 +223,7 @@ func TestFailureEndsTheFlow(t *testing.T) {
 
 // A rank that is killed takes its flows with it, and those only.
 func TestKilledPeer(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range append(reconnecting(), workload.Config{
 		Kind: workload.Random, Services: []string{workload.ServiceRC}, Messages: 3000, Excuses: []string{workload.ExcuseGivesUp},
 	}) {
@@ -253,6 +259,7 @@ func TestKilledPeer(t *testing.T) {
 }
 
 func TestFailoverToAnotherRail(t *testing.T) {
+	t.Parallel()
 	for _, reconnect := range []bool{false, true} {
 		for _, cfg := range reconnecting() {
 			if cfg.Kind == workload.Calls || cfg.Services[0] == workload.ServiceXRC || reconnect && cfg.Kind != workload.Halo {
@@ -278,6 +285,7 @@ func TestFailoverToAnotherRail(t *testing.T) {
 }
 
 func TestSlowReceiver(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []workload.Kind{workload.Stream, workload.Incast, workload.AllToAll, workload.Random} {
 		for _, service := range []string{workload.ServiceRC, workload.ServiceSRQ, workload.ServiceXRC} {
 			cfg := workload.Config{Kind: kind, Services: []string{service}, Messages: 60, Bytes: 3000, Depth: 8, Pause: 200 * time.Microsecond}
@@ -310,6 +318,7 @@ func TestSlowReceiver(t *testing.T) {
 }
 
 func TestMTUByRank(t *testing.T) {
+	t.Parallel()
 	cfg := workload.Config{Kind: workload.Stream, Messages: 20, Bytes: 10_000, MTU: []int{1024}}
 	clean(t, newRig(t, 4, 1).run(cfg))
 	cfg.MTU = []int{4096, 1024}

@@ -17,7 +17,7 @@ type journal struct {
 
 	failures     []Failure
 	failureCount int
-	violations   []string
+	violations   []Violation
 	unsaid       int // violations beyond MaxViolations
 	reconnects   int
 	checked      int64
@@ -88,12 +88,12 @@ func (j *journal) resent() (sum uint64) {
 	return sum
 }
 
-func (j *journal) violation(format string, args ...any) {
+func (j *journal) violation(kind ViolationKind, format string, args ...any) {
 	if len(j.violations) == MaxViolations {
 		j.unsaid++
 		return
 	}
-	j.violations = append(j.violations, fmt.Sprintf(format, args...))
+	j.violations = append(j.violations, Violation{kind, fmt.Sprintf(format, args...)})
 }
 
 // failed notes a completion with an error.
@@ -152,7 +152,7 @@ func (j *journal) report() *Report {
 		Violations: j.violations, MemoryChecked: j.checked, Counters: j.since(),
 	}
 	if j.unsaid > 0 {
-		r.Violations = append(r.Violations, fmt.Sprintf("and %d more like these", j.unsaid))
+		r.Violations = append(r.Violations, Violation{Unsaid, fmt.Sprintf("and %d more like these", j.unsaid)})
 	}
 	return r
 }

@@ -50,6 +50,7 @@ func nameOf(c workload.Config) string {
 }
 
 func TestCleanFabric(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range workloads() {
 		t.Run(nameOf(cfg), func(t *testing.T) {
 			r := newRig(t, 4, 1)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestEveryLieIsFoundOut(t *testing.T) {
+	t.Parallel()
 	stream := func(op string) workload.Config {
 		return workload.Config{Kind: workload.Stream, Op: op, Messages: 60, Bytes: 2000, Depth: 8}
 	}
@@ -117,8 +118,12 @@ func TestEveryLieIsFoundOut(t *testing.T) {
 				t.Fatal("the lie was never told")
 			}
 			var all []string
+			contents := false
 			for rank, p := range r.reports {
-				all = append(all, p.Violations...)
+				for _, v := range p.Violations {
+					all = append(all, v.What)
+					contents = contents || v.Kind == workload.Contents
+				}
 				if r.errs[rank] != nil {
 					all = append(all, r.errs[rank].Error())
 				}
@@ -127,6 +132,9 @@ func TestEveryLieIsFoundOut(t *testing.T) {
 				t.Errorf("violations %q, want one that says %q", found, tc.want)
 			} else {
 				t.Log(all[0])
+			}
+			if damage := strings.Contains(tc.name, "damaged") && tc.cfg.Kind != workload.Random; damage && !contents {
+				t.Errorf("%q: none of them is about contents", all)
 			}
 		})
 	}

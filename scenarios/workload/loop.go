@@ -125,7 +125,7 @@ func (n *node) completed(r *rail, wc *verbs.WC) {
 	}
 	i := int(wc.WRID >> connShift)
 	if i >= len(n.conns) {
-		n.log.violation("%s: a completion of a request that nobody has posted, with ID %#x", hostOf(n.rank.Rank), wc.WRID)
+		n.log.violation(Completion, "%s: a completion of a request that nobody has posted, with ID %#x", hostOf(n.rank.Rank), wc.WRID)
 		return
 	}
 	// What a queue pair that is gone has left behind is of no interest.
@@ -138,7 +138,7 @@ func (n *node) completed(r *rail, wc *verbs.WC) {
 func (n *node) received(r *rail, wc *verbs.WC) {
 	ringNum, slot := int(wc.WRID&^uint64(recvBit)>>ringShift), int(wc.WRID&seqMask)
 	if ringNum >= len(n.rings) {
-		n.log.violation("%s: a receive completed that nobody has posted, with ID %#x", hostOf(n.rank.Rank), wc.WRID)
+		n.log.violation(Completion, "%s: a receive completed that nobody has posted, with ID %#x", hostOf(n.rank.Rank), wc.WRID)
 		return
 	}
 	ring := n.rings[ringNum]
@@ -147,11 +147,11 @@ func (n *node) received(r *rail, wc *verbs.WC) {
 	case ring.owner != nil && ring.owner.qp == nil:
 		return // left behind by a queue pair that is gone
 	case ring.owner != nil && ring.owner != c:
-		ring.owner.violation("a receive completed for queue pair %#x, not %#x", wc.QPN, ring.owner.qp.QPN())
+		ring.owner.violation(Completion, "a receive completed for queue pair %#x, not %#x", wc.QPN, ring.owner.qp.QPN())
 		c = ring.owner
 	}
 	if wrong := ring.take(slot); wrong != "" {
-		n.log.violation("%s: %s", hostOf(n.rank.Rank), wrong)
+		n.log.violation(Completion, "%s: %s", hostOf(n.rank.Rank), wrong)
 		if slot >= len(ring.wrs) {
 			return
 		}

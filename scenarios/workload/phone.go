@@ -111,16 +111,16 @@ func (p *phone) listen(seq int) error {
 		return errBroken
 	}
 	if wc.Opcode != verbs.WCOpRecv {
-		e.violation("%v completed, which was not asked to", wc.Opcode)
+		e.violation(Completion, "%v completed, which was not asked to", wc.Opcode)
 	}
 	want := e.length(&e.hear, seq)
 	got := p.buf[e.cfg.Bytes:][:min(int(wc.ByteLen), e.cfg.Bytes)]
 	e.log.checked += int64(len(got))
 	switch {
 	case int(wc.ByteLen) != want:
-		e.violation("message %d has %d bytes, not %d", seq, wc.ByteLen, want)
+		e.violation(Contents, "message %d has %d bytes, not %d", seq, wc.ByteLen, want)
 	case !e.hear.right(got, seq):
-		e.violation("message %d: %s", seq, e.hear.describe(got, seq, e.cfg.Messages))
+		e.violation(Contents, "message %d: %s", seq, e.hear.describe(got, seq, e.cfg.Messages))
 	}
 	e.heard++
 	e.flow.Arrived++
@@ -174,7 +174,7 @@ func (p *phone) broken() (bool, error) {
 		return false, err
 	}
 	if one[0].Status == verbs.WCSuccess {
-		p.end.violation("a completion that nobody waits for: %v", one[0].Opcode)
+		p.end.violation(Completion, "a completion that nobody waits for: %v", one[0].Opcode)
 		return false, nil
 	}
 	return true, nil

@@ -153,9 +153,9 @@ func (p *producer) settle(e *entry) {
 func (p *producer) resume(next int) {
 	switch {
 	case next < p.told && reliable(p.c.n.cfg.service()):
-		p.c.violation("%d messages were acknowledged, of which only %d arrived", p.told, next)
+		p.c.violation(Delivery, "%d messages were acknowledged, of which only %d arrived", p.told, next)
 	case next > p.next:
-		p.c.violation("%d messages arrived, of %d that were sent", next, p.next)
+		p.c.violation(Delivery, "%d messages arrived, of %d that were sent", next, p.next)
 	}
 	p.next, p.acked, p.told, p.credit = next, next, next, next
 }

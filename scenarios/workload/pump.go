@@ -87,7 +87,7 @@ func (c *conn) received(wc *verbs.WC, r *ring, slot int) {
 	b := r.bytes(slot, n)
 	if c.n.cfg.service() == ServiceUD {
 		if n < verbs.GRHLen {
-			c.violation("a datagram of %d bytes has no room for its header area", n)
+			c.violation(Completion, "a datagram of %d bytes has no room for its header area", n)
 			return
 		}
 		n, b = n-verbs.GRHLen, b[verbs.GRHLen:]
@@ -109,7 +109,7 @@ func (c *conn) received(wc *verbs.WC, r *ring, slot int) {
 		}
 		c.in.received(b, hint)
 	default:
-		c.violation("%v of %d bytes with immediate data %#x, which nobody sent", wc.Opcode, n, wc.Imm)
+		c.violation(Delivery, "%v of %d bytes with immediate data %#x, which nobody sent", wc.Opcode, n, wc.Imm)
 	}
 }
 
@@ -117,7 +117,7 @@ func (c *conn) received(wc *verbs.WC, r *ring, slot int) {
 func (c *conn) credit(count int) {
 	p := c.out
 	if count > p.next {
-		c.violation("the peer has taken %d messages, of %d that were sent", count, p.next)
+		c.violation(Delivery, "the peer has taken %d messages, of %d that were sent", count, p.next)
 		return
 	}
 	p.credit = max(p.credit, count)
@@ -127,7 +127,7 @@ func (c *conn) credit(count int) {
 // offer takes the peer's word for how many messages can be read.
 func (c *conn) offer(count int) {
 	if count > c.in.total || count < c.in.produced {
-		c.violation("the peer offers %d messages of %d, after %d", count, c.in.total, c.in.produced)
+		c.violation(Delivery, "the peer offers %d messages of %d, after %d", count, c.in.total, c.in.produced)
 		return
 	}
 	c.in.produced = count
@@ -162,6 +162,6 @@ func (c *conn) quiet(d time.Duration) bool {
 }
 
 // violation notes something that the connection's service does not allow.
-func (c *conn) violation(format string, args ...any) {
-	c.n.log.violation("%s with %s on rail %d: %s", hostOf(c.n.rank.Rank), hostOf(c.peer), c.rail.num, fmt.Sprintf(format, args...))
+func (c *conn) violation(kind ViolationKind, format string, args ...any) {
+	c.n.log.violation(kind, "%s with %s on rail %d: %s", hostOf(c.n.rank.Rank), hostOf(c.peer), c.rail.num, fmt.Sprintf(format, args...))
 }

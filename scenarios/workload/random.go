@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/scenarios/traffic"
@@ -46,11 +45,7 @@ func (w *random) Run() (*Report, error) {
 	var broken *traffic.Violation
 	switch {
 	case errors.As(err, &broken):
-		about := ""
-		if strings.Contains(err.Error(), "checking memory") {
-			about = "memory of "
-		}
-		w.log.violation("%s%s with %s: %v", about, hostOf(w.rank.Rank), hostOf(w.peer), broken)
+		w.log.violation(kindOf(broken), "%s with %s: %v", hostOf(w.rank.Rank), hostOf(w.peer), broken)
 		err = nil
 	case errors.Is(err, ErrGone):
 		w.log.mark("%s is gone", hostOf(w.peer))

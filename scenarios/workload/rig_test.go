@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"os"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,13 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload/insim"
 	"github.com/fabrictest/fabrictest/verbs"
 )
+
+// TestMain lets garbage lie a little longer: hundreds of small worlds are made
+// and dropped here, and collecting them is a quarter of all the time.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
 
 // rig is a simulated fabric: every rail is a switch with a port of each host.
 type rig struct {
@@ -123,12 +132,21 @@ func (r *rig) run(cfg workload.Config) []*workload.Report {
 	return r.reports
 }
 
+// listed has a line for each violation.
+func listed(all []workload.Violation) string {
+	lines := make([]string, len(all))
+	for i, v := range all {
+		lines[i] = v.What
+	}
+	return strings.Join(lines, "\n")
+}
+
 // clean checks that everything arrived, once and in order.
 func clean(t testing.TB, reports []*workload.Report) {
 	t.Helper()
 	for _, r := range reports {
 		if len(r.Violations) > 0 {
-			t.Errorf("rank %d: %s", r.Rank, strings.Join(r.Violations, "\n"))
+			t.Errorf("rank %d: %s", r.Rank, listed(r.Violations))
 		}
 		for _, f := range r.Flows {
 			if f.Arrived != f.Expected || f.Twice != 0 || f.Swapped != 0 {

@@ -129,17 +129,17 @@ func (q *sendQueue) completed(wc *verbs.WC) {
 	c := q.c
 	n := uint32(wc.WRID)
 	if n-q.settled >= q.next-q.settled {
-		c.violation("request %d completed, with %d to %d outstanding", n, q.settled, int64(q.next)-1)
+		c.violation(Completion, "request %d completed, with %d to %d outstanding", n, q.settled, int64(q.next)-1)
 		return
 	}
 	if wc.QPN != c.qp.QPN() {
-		c.violation("a completion names queue pair %#x, not %#x", wc.QPN, c.qp.QPN())
+		c.violation(Completion, "a completion names queue pair %#x, not %#x", wc.QPN, c.qp.QPN())
 	}
 	for q.settled != n {
 		e := q.entries[q.settled%uint32(len(q.entries))]
 		q.settled++
 		if e.signaled {
-			c.violation("request %d completed before request %d, which was posted before it", n, q.settled-1)
+			c.violation(Completion, "request %d completed before request %d, which was posted before it", n, q.settled-1)
 		}
 		c.settle(&e)
 	}
@@ -152,10 +152,10 @@ func (q *sendQueue) completed(wc *verbs.WC) {
 		c.fail(wc.Status)
 	default:
 		if want := e.kind.completion(c); wc.Opcode != want {
-			c.violation("a request completed as %v, not %v", wc.Opcode, want)
+			c.violation(Completion, "a request completed as %v, not %v", wc.Opcode, want)
 		}
 		if e.kind == requestRead && int(wc.ByteLen) != c.in.size || e.kind == requestAdd && wc.ByteLen != wordLen {
-			c.violation("a request completed with %d bytes", wc.ByteLen)
+			c.violation(Completion, "a request completed with %d bytes", wc.ByteLen)
 		}
 		c.settle(&e)
 	}

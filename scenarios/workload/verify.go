@@ -59,7 +59,7 @@ func (c *conn) verifyMemory() {
 	c.n.log.checked += int64(checked)
 	for i := range got {
 		if got[i] != want[i] {
-			c.n.log.violation("memory of %s that %s works on: byte %d is %#02x in the end, not %#02x", hostOf(c.n.rank.Rank), hostOf(c.peer), i, got[i], want[i])
+			c.n.log.violation(Contents, "memory of %s that %s works on: byte %d is %#02x in the end, not %#02x", hostOf(c.n.rank.Rank), hostOf(c.peer), i, got[i], want[i])
 			return
 		}
 	}

@@ -95,7 +95,7 @@ type Report struct {
 	Reconnects int `json:"reconnects,omitempty"`
 	// Violations say what the fabric broke of its promises; empty is what one
 	// hopes for.
-	Violations []string `json:"violations,omitempty"`
+	Violations []Violation `json:"violations,omitempty"`
 	// MemoryChecked is how many bytes were compared with what they must be.
 	MemoryChecked int64 `json:"memory_checked"`
 	// Counters are what the rank's devices counted meanwhile, summed by name.

@@ -12,6 +12,7 @@ import (
 
 // The same seed gives the same reports, samples and marks.
 func TestSameSeedSameReport(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range []workload.Config{
 		{Kind: workload.AllToAll, Messages: 20, Bytes: 3000, Reconnect: true, Timeout: 200 * time.Microsecond},
 		{Kind: workload.Halo, Op: workload.OpRead, Messages: 30},
@@ -38,8 +39,9 @@ func TestSameSeedSameReport(t *testing.T) {
 }
 
 func TestSixtyFourRanks(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range []workload.Config{
-		{Kind: workload.AllToAll, Messages: 2, Bytes: 1000, Depth: 2},
+		{Kind: workload.AllToAll, Messages: 1, Bytes: 1000, Depth: 1},
 		{Kind: workload.Halo, Messages: 5},
 		{Kind: workload.Incast, Messages: 5, Bytes: 8000},
 	} {
@@ -55,6 +57,7 @@ func TestSixtyFourRanks(t *testing.T) {
 
 // Where there are several rails all of them are used, by traffic of their own.
 func TestSeveralRails(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range workloads() {
 		if cfg.Services[0] != workload.ServiceRC {
 			continue // they differ in nothing that matters here
@@ -73,6 +76,7 @@ func TestSeveralRails(t *testing.T) {
 }
 
 func TestConnectionManager(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range []workload.Config{
 		{Kind: workload.Stream, Op: workload.OpSend, Messages: 100, Bytes: 3000, CM: true},
 		{Kind: workload.Stream, Op: workload.OpRead, Messages: 100, Bytes: 3000, CM: true, Services: []string{workload.ServiceSRQ}},
@@ -100,6 +104,7 @@ func TestConnectionManager(t *testing.T) {
 }
 
 func TestWaysOfWaiting(t *testing.T) {
+	t.Parallel()
 	for _, kind := range workload.Kinds() {
 		if kind == workload.Calls {
 			continue
@@ -113,6 +118,7 @@ func TestWaysOfWaiting(t *testing.T) {
 
 // A rank whose peer never comes says so, and what it waits for.
 func TestPatience(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range workloads() {
 		if cfg.Services[0] != workload.ServiceRC {
 			continue
@@ -140,6 +146,7 @@ func TestPatience(t *testing.T) {
 
 // Break before there is anything to break is refused; afterwards it does nothing.
 func TestBreakOutOfTime(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 2, 1)
 	program, err := workload.New(workload.Config{Kind: workload.Stream}, &workload.Rank{Size: 2, NICs: []workload.NIC{{Device: r.nics[0][0]}}})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/fabrictest/fabrictest/emu/link/pcaplink/pcapng"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
@@ -100,5 +101,5 @@ func (t *Tap) write(now time.Duration, f uswitch.Frame, comment string) {
 			h.seal(b, false)
 		}
 	}
-	t.capture.write(t.id, now, b, comment)
+	t.capture.file.Write(pcapng.Packet{Interface: t.id, At: now, Bytes: b, Comment: comment})
 }

@@ -21,10 +21,11 @@ func (r *Real) background() {
 			return
 		}
 		now := r.Now()
-		if r.engine.Deadline() <= now.Add(-idle) {
-			r.pump(now)
-		}
 		active, deep := now.Sub(r.visited) < idle, still.look(r)
+		if !active && r.owed || r.engine.Deadline() <= now.Add(-idle) {
+			r.silent()
+			r.pump(now) // a leader may sleep, and need not wake for it
+		}
 		r.dozing = deep
 		r.mu.Unlock()
 		switch {
@@ -45,7 +46,7 @@ type watch struct {
 // look reports whether a leader has long been asleep, and will wake by itself
 // for whatever there is to do. The lock is held.
 func (w *watch) look(r *Real) bool {
-	if r.visited != w.visited || r.leadTill == 0 || r.engine.Deadline() < r.leadTill {
+	if r.visited != w.visited || r.leadTill == 0 || r.engine.Deadline() < r.leadTill || r.owed {
 		w.visited, w.looks = r.visited, 0
 		return false
 	}

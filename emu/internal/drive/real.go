@@ -130,6 +130,9 @@ func (r *Real) Found() {
 	if !r.talks {
 		r.pump(r.visited)
 	}
+	if r.owed {
+		r.wakeDozer() // should the program go away now
+	}
 }
 
 // Nothing sends what was put off, or is due.

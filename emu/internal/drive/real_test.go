@@ -404,6 +404,40 @@ func TestTheBackgroundTakesOverFromALeaderThatLeaves(t *testing.T) {
 	})
 }
 
+// One thread of a program waits for long; another polls, shows that it answers,
+// and then goes away with a message that it has not answered.
+func TestWhatIsOwedIsPaidThoughAnotherThreadLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSide()
+		peer := newSide()
+		a.p.peer, peer.p.peer = peer.p, a.p
+		a.start()
+		defer a.stop()
+		other := a.r.NewGate(Name("something else"))
+		go func() {
+			a.r.Lock(CallWait)
+			defer a.r.Unlock()
+			for other.Wait(-1) {
+			}
+		}()
+		a.acknowledge()
+		a.p.in <- []byte("1")
+		a.found(t)
+		a.send("answer")
+		time.Sleep(10 * time.Second) // the thread that waits leads, and all else sleeps
+		peer.waiting()
+		a.r.Lock(CallPoll)
+		a.e.Input(a.r.Now(), &link.Datagram{Payload: []byte("2")}) // as if this thread had been quicker
+		a.r.owed = true
+		a.r.Found()
+		a.r.Unlock()
+		time.Sleep(10 * time.Millisecond)
+		if got := peer.waiting(); len(got) != 1 || got[0] != "ack" {
+			t.Errorf("sent %q", got)
+		}
+	})
+}
+
 func TestOutboxDropsWhatAClosedLinkRefuses(t *testing.T) {
 	e := &echo{deadline: mono.Never, out: [][]byte{[]byte("x"), []byte("y")}}
 	o := NewOutbox(1500)

@@ -20,6 +20,18 @@ func TestSuggestion(t *testing.T) {
 	}
 }
 
+// A short word is near to every other short word, and means none of them.
+func TestSuggestionIsNoGuess(t *testing.T) {
+	for _, word := range []string{"foo", "x", "no", "abc"} {
+		if got, want := suggestion(word, []string{"on", "op", "psn", "way"}), "; there are on, op, psn, way"; got != want {
+			t.Errorf("suggestion(%s) = %q, want %q", word, got, want)
+		}
+	}
+	if got, want := suggestion("psm", []string{"on", "psn"}), "; did you mean psn?"; got != want {
+		t.Errorf("suggestion(psm) = %q, want %q", got, want)
+	}
+}
+
 func TestStatusNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range StatusNames() {

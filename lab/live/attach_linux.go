@@ -1,0 +1,145 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// drain is how long output may take to arrive once its program has ended.
+const drain = 200 * time.Millisecond
+
+// Exec runs a program in a host of a lab, with this process's standard
+// descriptors, environment and working folder, and returns its exit code. If they
+// are a terminal, the program has one too.
+//
+// On a terminal a cancelled context ends the call, and the program with it.
+// Otherwise signals are for the program: they are passed on, and the context has
+// a say only until it runs.
+func Exec(ctx context.Context, name, host string, args []string) (code int, err error) {
+	if len(args) == 0 {
+		return 0, errors.New("no program to run")
+	}
+	r := &request{Verb: askExec, Host: host, Args: args, Env: os.Environ()}
+	if r.Path, err = exec.LookPath(args[0]); err != nil {
+		return 0, err
+	}
+	if r.Dir, err = os.Getwd(); err != nil {
+		return 0, err
+	}
+	r.Rows, r.Columns, r.Terminal = size(os.Stdin)
+	if _, _, ok := size(os.Stdout); !ok {
+		r.Terminal = false
+	}
+	c, err := ask(ctx, name, promptly, r, os.Stdin, os.Stdout, os.Stderr)
+	if err != nil {
+		return 0, err
+	}
+	defer c.close()
+	files, err := receiveFiles(c.conn)
+	if err != nil {
+		return 0, c.explain(err)
+	}
+	defer closeAll(files)
+	if len(files) == 0 && !c.stop() {
+		return 0, context.Cause(ctx)
+	}
+	if ctx.Err() == nil {
+		_ = c.conn.SetDeadline(time.Time{})
+	}
+	done := make(chan struct{})
+	defer close(done)
+	if len(files) > 0 {
+		restore, err := attach(files[0], done)
+		if err != nil {
+			return 0, err
+		}
+		defer restore()
+	} else {
+		go c.forward(done)
+	}
+	return c.exit()
+}
+
+// exit waits for the program's end.
+func (c *call) exit() (code int, err error) {
+	for {
+		a, err := c.answer()
+		var gone *NotUpError
+		switch {
+		case errors.As(err, &gone) && gone.Trace != "":
+			return 0, fmt.Errorf("lab %s crashed: see %s", c.name, gone.Trace)
+		case errors.As(err, &gone):
+			return 0, fmt.Errorf("lab %s went down", c.name)
+		case err != nil:
+			return 0, err
+		case a.Exit != nil:
+			return *a.Exit, nil
+		case a.Heard:
+			_ = c.conn.SetDeadline(time.Time{})
+		}
+	}
+}
+
+// forward passes signals on to the program, which is no child of ours. A lab that
+// does not say that it has heard them is stuck, and must not keep us.
+func (c *call) forward(done <-chan struct{}) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+	to := json.NewEncoder(c.conn)
+	for {
+		select {
+		case s := <-signals:
+			_ = c.conn.SetDeadline(time.Now().Add(promptly))
+			if to.Encode(signalled{int(s.(syscall.Signal))}) != nil {
+				return
+			}
+		case <-done:
+			return
+		}
+	}
+}
+
+// attach joins our terminal to the program's.
+func attach(master *os.File, done <-chan struct{}) (restore func(), err error) {
+	raw, err := makeRaw(os.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		_, _ = io.Copy(os.Stdout, master) // ends with the last program that has the terminal
+	}()
+	go func() { _, _ = io.Copy(master, os.Stdin) }() // ends with us
+	changes := make(chan os.Signal, 1)
+	signal.Notify(changes, syscall.SIGWINCH)
+	go func() {
+		defer signal.Stop(changes)
+		for {
+			select {
+			case <-changes:
+				if rows, columns, ok := size(os.Stdin); ok {
+					resize(master, rows, columns)
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		select {
+		case <-shown:
+		case <-time.After(drain): // something that the program left behind keeps it open
+		}
+		raw()
+	}, nil
+}
