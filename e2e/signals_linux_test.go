@@ -19,9 +19,10 @@ var _ = Describe("an interrupted run", func() {
 	for _, how := range []struct {
 		name string
 		do   func(*running)
+		code int
 	}{
-		{"Ctrl-C", (*running).interrupt},
-		{"SIGTERM", func(r *running) { r.signal(syscall.SIGTERM) }},
+		{"Ctrl-C", (*running).interrupt, 130},
+		{"SIGTERM", func(r *running) { r.signal(syscall.SIGTERM) }, 143},
 	} {
 		It("in simulation leaves a report of what there was: "+how.name, func() {
 			file := s.write("endless.yaml", endless("60s"))
@@ -30,7 +31,7 @@ var _ = Describe("an interrupted run", func() {
 			Eventually(r.out.String).Should(ContainSubstring("ok      pingpong"))
 			how.do(r)
 			o := r.wait()
-			Expect(o.code).To(Equal(1), o.String())
+			Expect(o.code).To(Equal(how.code), o.String())
 			Expect(lines(o.stderr)).To(HaveExactElements("fabrictest: interrupted: 1 of 2 had ended"))
 			run := s.result(s.path("work", "out"))
 			Expect(run.Scenarios).To(HaveLen(2))
@@ -44,7 +45,7 @@ var _ = Describe("an interrupted run", func() {
 			r, _ := s.startEndless("60s")
 			how.do(r)
 			o := r.wait()
-			Expect(o.code).To(Equal(1), o.String())
+			Expect(o.code).To(Equal(how.code), o.String())
 			Expect(lines(o.stderr)).To(HaveExactElements("fabrictest: interrupted: 0 of 1 had ended"))
 			res := only(s.result(s.path("work", "out")))
 			Expect(res.Verdict).To(Equal(report.Broken))
@@ -67,7 +68,7 @@ var _ = Describe("an interrupted run", func() {
 		// The second must not come together with the first, which would be one.
 		Eventually(func() bool { return pending(r.Process.Pid, syscall.SIGINT) }).Should(BeFalse())
 		Eventually(func() bool { r.Process.Signal(syscall.SIGINT); return r.ended() }).Should(BeTrue())
-		Expect(r.wait().code).To(BeElementOf(128+int(syscall.SIGINT), 1))
+		Expect(r.wait().code).To(Equal(128 + int(syscall.SIGINT)))
 		s.expectNothingRemains()
 	})
 

@@ -71,7 +71,11 @@ func (j *judge) programs() {
 			finished++
 		case Killed: // killed sees to it
 		case Hung:
-			wrong = append(wrong, r.name()+" did not end: "+j.Observed.Hung)
+			because := why(r) // of one that gave up by itself
+			if j.Observed.Hung != "" {
+				because = ": " + j.Observed.Hung
+			}
+			wrong = append(wrong, r.name()+" did not end"+because)
 		default:
 			wrong = append(wrong, r.name()+" "+r.State+why(r))
 		}

@@ -53,10 +53,11 @@ const maxReason = 160
 
 // reason is a check that is not met, in a line.
 func reason(c *report.Check) string {
-	text := c.Name + ": " + c.Got
-	if len(c.Want)+len(c.Got) < maxReason/2 { // a figure says little without its bound
-		text = fmt.Sprintf("%s: want %s, got %s", c.Name, c.Want, c.Got)
+	if text := fmt.Sprintf("%s: want %s, got %s", c.Name, c.Want, c.Got); len(text) <= maxReason {
+		return text
 	}
+	// What was found tells more than what was wanted.
+	text := c.Name + ": " + c.Got
 	if len(text) <= maxReason {
 		return text
 	}

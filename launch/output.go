@@ -196,7 +196,16 @@ func (k *sink) panicked() string {
 }
 
 func isPanic(line string) bool {
-	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
+	for _, begins := range []string{
+		"panic: ", "fatal error: ",
+		// The system refused a thread or memory.
+		"runtime/cgo: pthread_create failed", "runtime: failed to create new OS thread", "runtime: out of memory", "runtime: cannot allocate",
+	} {
+		if strings.HasPrefix(line, begins) {
+			return true
+		}
+	}
+	return false
 }
 
 // tail keeps the last size bytes of what is added.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -189,27 +190,31 @@ func TestRateIsThatOfTheCable(t *testing.T) {
 // much must never pass.
 func testRate(t *testing.T, f *netns.Fabric, from, to string, least, most float64) {
 	t.Helper()
-	a := socket(t, f, from, 0, false, testPort)
-	stop, stopped := make(chan struct{}), make(chan struct{})
+	stop := make(chan struct{})
+	var senders sync.WaitGroup
 	defer func() {
 		close(stop)
-		<-stopped
-		a.Close()
+		senders.Wait()
 	}()
-	go func() {
-		defer close(stopped)
-		payload := make([]byte, 1400)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
+	// What waits in a queue still fills the buffer of the socket that sent it: as
+	// many sockets as it takes for their buffers together to be larger.
+	for i := range 4 {
+		a := socket(t, f, from, 0, false, testPort+uint16(i))
+		senders.Go(func() {
+			defer a.Close()
+			payload := make([]byte, 1400)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := a.WriteToUDPAddrPort(payload, addrOf(f, to, 0, false)); err != nil {
+					time.Sleep(100 * time.Microsecond) // the queue is full
+				}
 			}
-			if _, err := a.WriteToUDPAddrPort(payload, addrOf(f, to, 0, false)); err != nil {
-				time.Sleep(100 * time.Microsecond) // the queue is full
-			}
-		}
-	}()
+		})
+	}
 	time.Sleep(20 * time.Millisecond) // until the bucket, full at first, is empty
 	var got float64
 	for range 20 {

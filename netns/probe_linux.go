@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -113,12 +114,19 @@ func softRDMA(module, kind string) Capability {
 		c.Cure = "use a distribution's kernel with its extra modules, or a virtual machine that has one"
 	case !loaded(module):
 		c.State, c.Reason = Limited, "the module is there, but not loaded"
-	case os.Geteuid() != 0 || !privileged():
+	case !privileged() || !inFirstUserNamespace():
 		c.State, c.Reason, c.Cure = Limited, "the kernel lets real root only make such devices", "run as root"
 	default:
 		c.Cure = ""
 	}
 	return c
+}
+
+// inFirstUserNamespace reports whether privileges are those of the machine, and not
+// of a user namespace: only there every user is himself.
+func inFirstUserNamespace() bool {
+	b, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
 // installed looks a module up in the lists that depmod leaves.

@@ -69,6 +69,7 @@ func TestPageInABrowser(t *testing.T) {
 	}
 	b.shoot(shapes, 1400)
 
+	t.Run("wordy", func(t *testing.T) { b.wordy(t) })
 	t.Run("comfort", func(t *testing.T) { b.comfort(t, page) })
 	t.Run("hostile", func(t *testing.T) { b.hostile(t) })
 	t.Run("without scripts", func(t *testing.T) { b.scriptless(t, page) })
@@ -90,6 +91,27 @@ func shapesRun() *report.Run {
 		})
 	}
 	return run
+}
+
+// wordy shows a check with much to say: it must leave room for what was wanted.
+func (b *browser) wordy(t *testing.T) {
+	t.Helper()
+	page := pageFile(t, "wordy", wordyRun())
+	for _, l := range []look{{name: "wordy", width: 1280, scheme: "light"}, {name: "wordy phone", width: 390, scheme: "light"}} {
+		b.open(page, l)
+		b.shoot(l, 1400)
+		var seen struct{ Want, Got, Em float64 }
+		b.eval(`(() => {
+			const cells = document.querySelector(".checks tbody").rows[1].cells;
+			return {
+				want: cells[1].getBoundingClientRect().width, got: cells[2].getBoundingClientRect().width,
+				em: parseFloat(getComputedStyle(cells[1]).fontSize),
+			};
+		})()`, &seen)
+		if seen.Want < 9*seen.Em || seen.Got < 240 {
+			t.Errorf("%s: columns of %.0f and %.0f pixels, at letters of %.0f", l.name, seen.Want, seen.Got, seen.Em)
+		}
+	}
 }
 
 // comfort tries what the script is for.

@@ -203,3 +203,62 @@ func BenchmarkWriteHTML(b *testing.B) {
 		html(b, run)
 	}
 }
+
+// wordyRun is a failure that takes many words.
+func wordyRun() *report.Run {
+	what := "host0 with host1: lane 3 (XRC), A to B, request 26 (IBV_WR_RDMA_READ, 8192 bytes): " + strings.Repeat("byte 4096 is 0xa5, not 0xc2; ", 12)
+	fabric := fabrics.Star(4, 1)
+	return &report.Run{Scenarios: []report.Result{{
+		Name: "wordy", Tier: "sim", Verdict: report.Failed, Reason: "memory: want identical, got rank 0 on host0: " + what, Fabric: fabric,
+		Checks: []report.Check{
+			{Name: "programs", Want: "every program comes to its end", Got: "2 of 2 did", OK: true},
+			{Name: "memory", Want: "identical", Got: "rank 0 on host0: " + what},
+			{Name: "violations", Want: "none", Got: "2, told under memory"},
+		},
+		Ranks: []report.Rank{
+			{Host: "host0", State: "finished", Violations: []string{what}},
+			{Rank: 1, Host: "host1", State: "finished", Violations: []string{"a completion that nobody waits for"}},
+		},
+	}}}
+}
+
+// What went wrong stands on the page at length once, where the checks are.
+func TestPageSaysThingsOnce(t *testing.T) {
+	run := wordyRun()
+	page := html(t, run)
+	if n := strings.Count(page, run.Scenarios[0].Ranks[0].Violations[0]); n != 1 {
+		t.Errorf("the same paragraph %d times", n)
+	}
+	for _, want := range []string{"Not as expected: memory, violations", "a completion that nobody waits for"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not on the page", want)
+		}
+	}
+}
+
+// Packets that were damaged are lost ones wherever losses are counted, and what
+// the kernel counted says so.
+func TestLostIsTheSameEverywhere(t *testing.T) {
+	run := &report.Run{Scenarios: []report.Result{{Name: "damage", Tier: "netns", Verdict: report.Passed, Links: []report.Link{
+		{From: "host0/rdma0", To: "switch0", Packets: 1000, Corrupted: 30, Lost: map[string]uint64{"loss": 12}},
+		{From: "switch0", To: "host0/rdma0", Packets: 70, Coarse: true},
+	}}}}
+	r := &run.Scenarios[0]
+	if l := r.Links[0]; l.LostPackets() != 42 || r.Totals().Lost != 42 {
+		t.Errorf("%d and %d packets lost, want 42", l.LostPackets(), r.Totals().Lost)
+	}
+	if got := r.Links[0].Causes(); len(got) != 2 || got[0] != (report.Cause{Name: "damaged", Packets: 30}) {
+		t.Errorf("causes %v", got)
+	}
+	page := html(t, run)
+	for _, want := range []string{"damaged 30, loss 12", "<td class=\"n\">42", "Counted by", "it may count dozens of packets"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not on the page", want)
+		}
+	}
+	r.Links[1].Coarse = false
+	page = html(t, run)
+	if strings.Contains(page, "dozens of packets") || strings.Contains(page, "Counted by") {
+		t.Error("the kernel is said to count what it does not")
+	}
+}

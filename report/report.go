@@ -86,9 +86,9 @@ type Check struct {
 	OK   bool   `json:"ok"`   // whether the one is the other
 }
 
-// Link counts what passed one direction of a cable. What is lost on it never gets
-// to the next: behind a switch, the packets of the second cable are those of the
-// first without those that the first lost.
+// Link counts what passed one direction of a cable. What is in Lost never gets to
+// the next: behind a switch, the packets of the second cable are those of the
+// first without its losses.
 type Link struct {
 	From string `json:"from"` // host0/rdma0, switch0
 	To   string `json:"to"`   // the other end

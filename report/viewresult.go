@@ -31,6 +31,7 @@ type resultView struct {
 	Elapsed                            string
 	Figures                            []fact
 	Checks                             []Check
+	Wordy                              bool // a check has much to say, and needs the width of the page
 	Fabric                             template.HTML
 	FabricWide                         bool
 	FabricText                         string
@@ -42,6 +43,9 @@ type resultView struct {
 	Files                              []fileView
 	Text                               string // what the filter searches
 }
+
+// longText is what does not go well into a narrow column.
+const longText = 160
 
 // legendView explains a style of the drawing.
 type legendView struct{ State, Text string }
@@ -62,6 +66,9 @@ func newResultView(r *Result, id string, maxRows int) *resultView {
 		Checks: r.Checks, Time: newTimeView(r), Faults: faultTable(r, maxRows), Links: linkTable(r, maxRows), Ranks: rankTable(r, maxRows),
 		Figures: figures(r), Waits: waits(r.Ranks), Problems: problems(r), Files: files(r.Files),
 		Text: strings.ToLower(strings.Join(append([]string{r.Name, r.Title, r.Tier}, r.Tags...), " ")),
+	}
+	for _, c := range r.Checks {
+		v.Wordy = v.Wordy || len(c.Got) > longText
 	}
 	if r.Elapsed > 0 {
 		v.Elapsed = units.Duration(r.Elapsed)

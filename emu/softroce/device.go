@@ -93,10 +93,18 @@ func (d *Device) enter(op string, c drive.Call) error {
 		d.drv.Unlock()
 		return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: verbs.ErrClosed}
 	}
-	if c == drive.CallControl && d.nic.ReleaseAcks() {
-		d.drv.Pump() // a QP that is taken down has acknowledged what was answered
+	if c == drive.CallControl {
+		d.payAcks()
 	}
 	return nil
+}
+
+// payAcks sends the ACKs that are held back: a QP that is taken down has
+// acknowledged what the program has answered.
+func (d *Device) payAcks() {
+	if d.nic.ReleaseAcks() {
+		d.drv.Pump()
+	}
 }
 
 func (d *Device) leave() {
@@ -261,6 +269,7 @@ func (d *Device) Close() error {
 		d.drv.Unlock()
 		return nil
 	}
+	d.payAcks()
 	d.closed = true
 	for _, g := range d.waiting {
 		g.Notify()

@@ -88,6 +88,9 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	if cfg.Decorate != nil {
 		l = cfg.Decorate(s)
 	}
+	if cfg.NIC.WindowPackets == 0 {
+		cfg.NIC.WindowPackets = windowFor(s.Info())
+	}
 	d, err := OnLink(l, cfg)
 	if err != nil {
 		l.Close()
@@ -95,6 +98,18 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	}
 	return d, nil
 }
+
+// windowFor is how many packets a requester may have under way: no more than a
+// socket can queue that got as large a buffer as ours, for the peer's most likely
+// did. What the kernel does not grant an ordinary user (net.core.rmem_max) would
+// else be lost again and again. The kernel counts up to twice what a packet holds.
+func windowFor(i udplink.Info) int {
+	packet := min(i.MTU, wire.MaxPacketLen)
+	return min(max(i.RecvBufBytes/(2*packet), leastWindow), mostWindow)
+}
+
+// A window keeps the way filled while an acknowledgement comes back.
+const leastWindow, mostWindow = 16, 256
 
 // fixID makes a packet that was sealed for IPv4 identification 0 right for id,
 // and the other way round. The CRC is linear, so that the difference depends on

@@ -38,6 +38,12 @@ func Exec(ctx context.Context, name, host string, args []string) (code int, err 
 	if _, _, ok := size(os.Stdout); !ok {
 		r.Terminal = false
 	}
+	// From before the program runs: the first may come as soon as it does.
+	signals := make(chan os.Signal, 8)
+	if !r.Terminal {
+		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+		defer signal.Stop(signals)
+	}
 	c, err := ask(ctx, name, promptly, r, os.Stdin, os.Stdout, os.Stderr)
 	if err != nil {
 		return 0, err
@@ -63,7 +69,7 @@ func Exec(ctx context.Context, name, host string, args []string) (code int, err 
 		}
 		defer restore()
 	} else {
-		go c.forward(done)
+		go c.forward(signals, done)
 	}
 	return c.exit()
 }
@@ -90,10 +96,7 @@ func (c *call) exit() (code int, err error) {
 
 // forward passes signals on to the program, which is no child of ours. A lab that
 // does not say that it has heard them is stuck, and must not keep us.
-func (c *call) forward(done <-chan struct{}) {
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	defer signal.Stop(signals)
+func (c *call) forward(signals <-chan os.Signal, done <-chan struct{}) {
 	to := json.NewEncoder(c.conn)
 	for {
 		select {

@@ -81,6 +81,9 @@ func (s *server) program(r *request, files []*os.File) (cmd *exec.Cmd, master *o
 	case len(files) != 3:
 		return nil, nil, fmt.Errorf("%d descriptors came along, want 3", len(files))
 	}
+	if info, err := os.Stat(r.Dir); r.Dir != "" && (err != nil || !info.IsDir()) {
+		return nil, nil, fmt.Errorf("the working folder %s is not there for the lab", r.Dir)
+	}
 	cmd = &exec.Cmd{Path: r.Path, Args: r.Args, Dir: r.Dir}
 	cmd.Env = append(r.Env, hostenv.Vars(s.stage.Plan.Topology, host.Host)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -56,6 +57,7 @@ type server struct {
 	stage    *nslab.Stage
 	listener *net.UnixListener
 	trace    string // where standard error goes; empty for nowhere
+	log      io.Writer
 	programs atomic.Int64
 	traces   atomic.Int64
 	down     sync.Once
@@ -87,7 +89,7 @@ func newServer() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{name: j.Name, listener: l.(*net.UnixListener), trace: j.Trace}
+	s := &server{name: j.Name, listener: l.(*net.UnixListener), trace: j.Trace, log: os.Stderr}
 	open := nslab.OpenStage
 	if !j.Direct {
 		open = nslab.OpenSpliced
@@ -123,8 +125,9 @@ func (s *server) serve() error {
 
 func (s *server) stop() { s.down.Do(func() { s.listener.Close() }) }
 
-// hurry is how long a client may take to say what it wants.
-const hurry = 5 * time.Second
+// hurry is how long a client may take to say what it wants. (Tests are less
+// patient.)
+var hurry = 5 * time.Second
 
 // maxRequest is how long that may be: a program's environment is most of it.
 const maxRequest = 4 << 20

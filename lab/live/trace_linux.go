@@ -68,7 +68,7 @@ func (s *server) survive(report func(error)) {
 		return
 	}
 	if s.traces.Add(1) <= maxTraces {
-		fmt.Fprintf(os.Stderr, "panic: %v\n%s\n", p, debug.Stack())
+		fmt.Fprintf(s.log, "panic: %v\n%s\n", p, debug.Stack())
 	}
 	where := ""
 	if s.trace != "" {

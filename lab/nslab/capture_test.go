@@ -1,34 +1,118 @@
 package nslab
 
 import (
-	"bytes"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/report"
 )
 
-func TestTrimCaptureLeavesWholePackets(t *testing.T) {
-	block := func(n byte) []byte { return append([]byte{6, 0, 0, 0, n, 0, 0, 0}, make([]byte, n-8)...) }
-	whole := append(block(28), block(64)...)
-	name := filepath.Join(t.TempDir(), "host0.pcapng")
-	if err := trimCapture(name); err != nil {
-		t.Errorf("there is none: %v", err)
-	}
-	for cut := range 40 {
-		if err := os.WriteFile(name, append(whole[:len(whole):len(whole)], block(40)[:cut]...), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := trimCapture(name); err != nil {
-			t.Errorf("cut after %d bytes: %v", cut, err)
-		}
-		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, whole) {
-			t.Errorf("cut after %d bytes: %d bytes stay, want %d (%v)", cut, len(got), len(whole), err)
-		}
-	}
-	if err := os.WriteFile(name, make([]byte, 100), 0o600); err != nil {
+// captured is what a file has, which must be whole.
+type captured struct {
+	section pcapgo.NgSectionInfo
+	packets int
+	longest int
+	said    map[string]int // comments on packets, by interface and text
+}
+
+func readCapture(t *testing.T, name string) (c captured) {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := trimCapture(name); err == nil {
-		t.Error("a block without a length is taken for one")
+	defer f.Close()
+	r, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
 	}
+	c.section, c.said = r.SectionInfo(), make(map[string]int)
+	for {
+		data, ci, opts, err := r.ReadPacketDataWithOptions()
+		if errors.Is(err, io.EOF) {
+			return c
+		}
+		if err != nil {
+			t.Fatalf("%s, after %d packets: %v", name, c.packets, err)
+		}
+		c.packets++
+		c.longest = max(c.longest, len(data))
+		intf, err := r.Interface(ci.InterfaceIndex)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, comment := range opts.Comments {
+			c.said[intf.Name+": "+comment]++
+		}
+	}
+}
+
+func captures(r *report.Result) (names []string) {
+	for _, f := range r.Files {
+		if f.Kind == "capture" {
+			names = append(names, filepath.Base(f.Path))
+		}
+	}
+	return names
+}
+
+// A rank that is killed leaves half a packet behind; its capture is whole.
+func TestKilledRankLeavesAWholeCapture(t *testing.T) {
+	dir := t.TempDir()
+	r := run(t, "peer-killed", lab.Options{Dir: dir, Capture: true})
+	passed(t, r)
+	if names := strings.Join(captures(r), " "); names != "host0.pcapng host1.pcapng" { // nothing passes through user space
+		t.Fatalf("captures %s", names)
+	}
+	for _, f := range r.Files {
+		if f.Kind != "capture" {
+			continue
+		}
+		if c := readCapture(t, filepath.Join(dir, f.Path)); c.packets < 50 {
+			t.Errorf("%s: %d packets", f.Path, c.packets)
+		}
+	}
+}
+
+// What the switches did to packets is in a file, packet by packet.
+func TestFabricIsCaptured(t *testing.T) {
+	dir := t.TempDir()
+	r := run(t, `
+fabric: {kind: star, hosts: 2}
+impair: [{on: [host0], way: out, loss: 10%}]
+workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 4ms}
+`, lab.Options{Dir: dir, Capture: true, SnapLen: 96, Replay: "fabrictest run test"})
+	passed(t, r)
+	if names := strings.Join(captures(r), " "); names != "fabric.pcapng host0.pcapng host1.pcapng" {
+		t.Fatalf("captures %s", names)
+	}
+	c := readCapture(t, filepath.Join(dir, "test-netns", fabricCapture))
+	lost := linkOf(t, r, "host0/rdma0", "switch0")
+	if c.section.Comment != "fabrictest run test" || c.longest != 96 {
+		t.Errorf("%+v, %d bytes kept", c.section, c.longest)
+	}
+	if said := c.said["host0/rdma0 out: fabrictest: lost"]; lost.Lost["loss"] == 0 || uint64(said) != lost.Lost["loss"] || len(c.said) != 1 {
+		t.Errorf("lost %v; the file says %v", lost.Lost, c.said)
+	}
+	if uint64(c.packets) < lost.Packets {
+		t.Errorf("%d packets in the file, %d on the cable", c.packets, lost.Packets)
+	}
+}
+
+func linkOf(t *testing.T, r *report.Result, from, to string) *report.Link {
+	t.Helper()
+	for i := range r.Links {
+		if l := &r.Links[i]; l.From == from && l.To == to {
+			return l
+		}
+	}
+	t.Fatalf("no link from %s to %s: %+v", from, to, r.Links)
+	return nil
 }

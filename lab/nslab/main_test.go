@@ -14,6 +14,8 @@ func TestMain(m *testing.M) {
 			exit(LabMain())
 		case RankCommand:
 			exit(RankMain())
+		case stageCommand:
+			exit(onStage())
 		}
 	}
 	os.Exit(m.Run())

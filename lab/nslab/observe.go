@@ -33,7 +33,7 @@ func (p *performance) observe(outcomes []launch.Outcome) (*lab.Observed, error) 
 		}
 		seen.Ranks = append(seen.Ranks, p.rankSeen(o, &out))
 		seen.Elapsed = max(seen.Elapsed, p.record.since(o.Ended))
-		errs = append(errs, unwritten(o, &out))
+		errs = append(errs, unwritten(o, &out), starved(o))
 		if o.State != launch.Finished && p.dir != "" {
 			errs = append(errs, trimCapture(captureFile(p.dir, o.Host)))
 		}
@@ -84,8 +84,12 @@ func lastWords(o *launch.Outcome) string {
 		return o.Error
 	}
 	lines := strings.Split(words, "\n")
+	// What follows are goroutines and registers.
+	if i := slices.IndexFunc(lines, deathLine.MatchString); i >= 0 {
+		return o.Error + ": " + lines[i]
+	}
 	if i := slices.IndexFunc(lines, fatalSignal.MatchString); i >= 0 {
-		return o.Error + ": " + lines[i] // what follows are goroutines and registers
+		return o.Error + ": " + lines[i]
 	}
 	const enough = 3
 	return o.Error + ": " + strings.Join(lines[max(0, len(lines)-enough):], "; ")

@@ -138,7 +138,7 @@ func (p *performance) run(ctx context.Context) (*lab.Observed, error) {
 		JoinWait: joinWait, Patience: silence, LogDir: p.dir, OnEvent: p.record.event,
 	})
 	if err != nil {
-		return nil, err
+		return nil, unstarted(err)
 	}
 	var conducting sync.WaitGroup
 	conducting.Go(func() { p.conduct(running) })

@@ -90,7 +90,7 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	err = netns.StartEnclosed(cmd)
 	newsEnd.Close()
 	if err != nil {
-		return nil, fmt.Errorf("start a lab process: %w", err)
+		return nil, fmt.Errorf("start a lab process: %w", unstarted(err))
 	}
 	ended := make(chan struct{})
 	go passOn(opts.Ask, cmd.Process, ended)
@@ -147,10 +147,11 @@ func readNews(from io.Reader, limit int64, opts *lab.Options) (result *report.Re
 	}
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the beginning and the end of what is written to it.
 type tail struct {
-	mu  sync.Mutex
-	buf []byte
+	mu   sync.Mutex
+	head []byte // where a Go program says why it dies, before much else
+	buf  []byte
 }
 
 const tailBytes = 8 << 10
@@ -158,6 +159,7 @@ const tailBytes = 8 << 10
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.head = append(t.head, b[:min(len(b), tailBytes-len(t.head))]...)
 	t.buf = append(t.buf, b...)
 	if over := len(t.buf) - tailBytes; over > 0 {
 		t.buf = append(t.buf[:0], t.buf[over:]...)
@@ -165,12 +167,17 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String is the text as the end of an error message.
+// String is the text as the end of an error message: on the same line why a
+// process died, then all.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if text := strings.TrimSpace(string(t.buf)); text != "" {
-		return "\n" + text
+	text := strings.TrimSpace(string(t.buf))
+	if text == "" {
+		return ""
 	}
-	return ""
+	if why := epitaph(string(t.head)); why != "" {
+		return ": " + why + "\n" + text
+	}
+	return "\n" + text
 }

@@ -111,7 +111,7 @@ func TestHang(t *testing.T) {
 faults: [{at: 5us, do: down, on: [host1]}]
 limit: 2s
 `, lab.Options{})
-	if r.Verdict != report.Failed || !strings.HasPrefix(r.Reason, "programs: want every program comes to its end") {
+	if r.Verdict != report.Failed || !strings.HasPrefix(r.Reason, "programs: rank 0 on host0 did not end: ") {
 		t.Fatalf("%s: %s", r.Verdict, r.Reason)
 	}
 	for _, k := range r.Ranks {

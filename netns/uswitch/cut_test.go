@@ -225,3 +225,21 @@ func TestMessageStaysWithinLimits(t *testing.T) {
 		}
 	}
 }
+
+// A kernel before 6.2 takes no UDP super-packets; those of TCP it does.
+func TestDatagramsStaySingleForKernelsThatTakeNoOthers(t *testing.T) {
+	for _, k := range kinds {
+		for _, single := range []bool{false, true} {
+			r := newRig(t, 2, func(c *Config) { c.Ports[0].In = spy(func(Frame) {}) })
+			r.singleUDP = single
+			p := super(t, k, 1000, 5000, 0)
+			r.receive(r.ports[0], p)
+			r.flush()
+			want := 1
+			if single && !k.tcp {
+				want = 5
+			}
+			r.expect(k.name, r.sent(), 0, want)
+		}
+	}
+}

@@ -288,6 +288,41 @@ func TestColumnsLineUp(t *testing.T) {
 	}
 }
 
+// TestFailureIsToldOnce: a row has room for the beginning of the reason, and the
+// summary tells it under the check that found it.
+func TestFailureIsToldOnce(t *testing.T) {
+	long := "rank 0 on host0: " + strings.Repeat("byte 7 is wrong, ", 30) + "and so on"
+	run := &report.Run{Scenarios: []report.Result{{
+		Name: "a", Tier: "sim", Verdict: report.Failed, Reason: "memory: want identical, got " + long,
+		Checks: []report.Check{
+			{Name: "memory", Want: "identical", Got: long},
+			{Name: "delivered", Want: "exactly-once", Got: "9 of 9", OK: true},
+			{Name: "violations", Want: "none", Got: "1, told under memory"},
+		},
+	}}}
+	for _, cols := range []int{0, 80, 20} {
+		var out bytes.Buffer
+		cfg := Config{Out: &out, Status: &bytes.Buffer{}, Getenv: func(string) string { return "dumb" }}
+		if cols > 0 {
+			cfg.Out = struct {
+				*bytes.Buffer
+				fixed
+			}{&out, fixed(cols)}
+		}
+		show(t, cfg, run)
+		if n := strings.Count(out.String(), "and so on"); n != 1 {
+			t.Errorf("%d columns: told %d times\n%s", cols, n, out.String())
+		}
+		if !strings.Contains(out.String(), "\nFAIL a on sim: memory, violations\n") {
+			t.Errorf("%d columns: no heading that names the checks\n%s", cols, out.String())
+		}
+		row := strings.Split(out.String(), "\n")[1]
+		if most := max(cols, 50); !strings.HasPrefix(row, "FAIL    a ") || cols > 0 && width(row) > most || width(row) > 120 {
+			t.Errorf("%d columns: %d in %q", cols, width(row), row)
+		}
+	}
+}
+
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("no reader") }

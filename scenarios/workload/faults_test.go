@@ -51,7 +51,7 @@ func marked(r *rig, what string) bool {
 
 func TestLossIsMadeUpFor(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range workloads() {
+	for _, cfg := range thinned(workloads(), 2) {
 		t.Run(nameOf(cfg), func(t *testing.T) {
 			cfg.Excuses = []string{workload.ExcuseLoses}
 			r := newRig(t, 4, 1, impair.Spec{LossPPM: 50_000})
@@ -136,7 +136,7 @@ func reconnecting() (all []workload.Config) {
 
 func TestReconnectAfterFlap(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range reconnecting() {
+	for _, cfg := range thinned(reconnecting(), 0) {
 		t.Run(nameOf(cfg), func(t *testing.T) {
 			r := newRig(t, 4, 1)
 			r.at(3*time.Millisecond, r.ports[0][1].SetDown)
@@ -159,7 +159,7 @@ func TestReconnectAfterFlap(t *testing.T) {
 // Broken queue pairs are replaced, and what was under way is sent again.
 func TestReconnectAfterBreak(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range reconnecting() {
+	for _, cfg := range thinned(reconnecting(), 1) {
 		t.Run(nameOf(cfg), func(t *testing.T) {
 			r := newRig(t, 4, 1)
 			times := []time.Duration{2 * time.Millisecond, 2500 * time.Microsecond, 4 * time.Millisecond}
@@ -189,7 +189,7 @@ func TestReconnectAfterBreak(t *testing.T) {
 // Without reconnect a failure ends the flow at both ends, and nothing hangs.
 func TestFailureEndsTheFlow(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range reconnecting() {
+	for _, cfg := range thinned(reconnecting(), 2) {
 		t.Run(nameOf(cfg), func(t *testing.T) {
 			cfg.Reconnect = false
 			r := newRig(t, 4, 1)
@@ -224,7 +224,7 @@ func TestFailureEndsTheFlow(t *testing.T) {
 // A rank that is killed takes its flows with it, and those only.
 func TestKilledPeer(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range append(reconnecting(), workload.Config{
+	for _, cfg := range append(thinned(reconnecting(), 1), workload.Config{
 		Kind: workload.Random, Services: []string{workload.ServiceRC}, Messages: 3000, Excuses: []string{workload.ExcuseGivesUp},
 	}) {
 		t.Run(nameOf(cfg), func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestKilledPeer(t *testing.T) {
 func TestFailoverToAnotherRail(t *testing.T) {
 	t.Parallel()
 	for _, reconnect := range []bool{false, true} {
-		for _, cfg := range reconnecting() {
+		for _, cfg := range thinned(reconnecting(), 0) {
 			if cfg.Kind == workload.Calls || cfg.Services[0] == workload.ServiceXRC || reconnect && cfg.Kind != workload.Halo {
 				continue
 			}

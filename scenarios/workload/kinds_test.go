@@ -1,7 +1,9 @@
 package workload_test
 
 import (
+	"flag"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/scenarios/workload"
@@ -43,6 +45,25 @@ func workloads() (all []workload.Config) {
 		}
 	}
 	return all
+}
+
+// thorough has every fault meet every combination.
+var thorough = flag.Bool("thorough", false, "every operation on every service under every fault, instead of every pair of them")
+
+// thinned keeps a third of the kinds with every operation on every service, so
+// that any two of kind, operation and service still meet. Which third it is
+// depends on turn: tests that take turns cover all together.
+func thinned(all []workload.Config, turn int) []workload.Config {
+	if *thorough {
+		return all
+	}
+	kinds := []workload.Kind{workload.Stream, workload.Incast, workload.AllToAll}
+	ops := []string{workload.OpSend, workload.OpWrite, workload.OpRead}
+	services := []string{workload.ServiceRC, workload.ServiceSRQ, workload.ServiceXRC}
+	return slices.DeleteFunc(slices.Clone(all), func(c workload.Config) bool {
+		k, o, s := slices.Index(kinds, c.Kind), slices.Index(ops, c.Op), slices.Index(services, c.Services[0])
+		return k >= 0 && s >= 0 && (k+o+s)%3 != turn
+	})
 }
 
 func nameOf(c workload.Config) string {

@@ -1,0 +1,181 @@
+package live
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/netns"
+)
+
+// client runs a program in a host by way of a client of its own.
+func client(t *testing.T, cmd *exec.Cmd, stdin string) (code int, out string) {
+	t.Helper()
+	var b bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &b, &b
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return exitCode(cmd.ProcessState), b.String()
+}
+
+func TestExecIsLikeRunningItHere(t *testing.T) {
+	name := up(t, 2)
+	dir := t.TempDir()
+	script := filepath.Join(dir, "only-the-client-finds-me")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho found as $0\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		stdin string
+		args  []string
+		code  int
+		want  string
+	}{
+		{"", []string{"sh", "-c", "exit 9"}, 9, ""},
+		{"", []string{"sh", "-c", "kill -9 $$"}, 128 + 9, ""},
+		{"words", []string{"cat"}, 0, "words"},
+		{"", []string{"sh", "-c", "pwd; echo $FABRICTEST_HOST $CALLER"}, 0, dir + "\nhost1 me\n"},
+		{"", []string{"sh", "-c", "echo out; echo err >&2"}, 0, "out\nerr\n"},
+		{"", []string{"sh", "-c", "test -t 0 || echo no terminal"}, 0, "no terminal\n"},
+		{"", []string{"only-the-client-finds-me"}, 0, "found as " + script + "\n"},
+		{"", []string{"./only-the-client-finds-me"}, 0, "found as ./only-the-client-finds-me\n"},
+		{"", []string{"no-such-program"}, 99, "executable file not found"},
+		// What is left behind ends too, or the client would never see the end of output.
+		{"", []string{"sh", "-c", "sleep 600 & exit 4"}, 4, ""},
+	} {
+		cmd := role(t, roleExec, append([]string{name, "host1"}, c.args...)...)
+		cmd.Dir = dir
+		cmd.Env = append(cmd.Env, "CALLER=me", "PATH="+dir+":"+os.Getenv("PATH"), "PWD="+dir)
+		code, out := client(t, cmd, c.stdin)
+		if code != c.code || !strings.Contains(out, c.want) {
+			t.Errorf("%q: exit code %d, %q; want %d, %q", c.args, code, out, c.code, c.want)
+		}
+	}
+}
+
+func TestSignalsAreForwarded(t *testing.T) {
+	name := up(t, 2)
+	for sig, word := range map[syscall.Signal]string{
+		syscall.SIGINT: "INT", syscall.SIGTERM: "TERM", syscall.SIGHUP: "HUP", syscall.SIGQUIT: "QUIT",
+	} {
+		cmd := role(t, roleExec, name, "host0", "sh", "-c", "trap 'echo got "+word+"; exit 6' "+word+"; echo ready; while :; do sleep 0.01; done")
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stdout, cmd.Stderr = w, w
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		ready := make([]byte, len("ready\n"))
+		if _, err := io.ReadFull(r, ready); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		out, _ := io.ReadAll(r)
+		_ = cmd.Wait() // the state says how
+		if code := exitCode(cmd.ProcessState); code != 6 || !strings.Contains(string(out), "got "+word+"\n") {
+			t.Errorf("%v: exit code %d, %q", sig, code, out)
+		}
+		r.Close()
+	}
+}
+
+// onTerminal runs a program in a host on a terminal, and returns what that shows.
+func onTerminal(t *testing.T, lab string, before func(master *os.File), args ...string) (code int, shown string) {
+	t.Helper()
+	master, slave, err := openTerminal(33, 77)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer master.Close()
+	cmd := role(t, roleExec, append([]string{lab, "host0"}, args...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
+	if before != nil {
+		before(master)
+	}
+	text := make(chan string)
+	go func() {
+		b, _ := io.ReadAll(master) // which ends with an error when the last has closed it
+		text <- string(b)
+	}()
+	_ = cmd.Wait() // the state says how
+	return exitCode(cmd.ProcessState), <-text
+}
+
+func TestExecOnATerminal(t *testing.T) {
+	name := up(t, 2)
+	code, shown := onTerminal(t, name, nil, "sh", "-c", "test -t 0 && test -t 1 && stty size; echo $FABRICTEST_HOST; exit 5")
+	if code != 5 || !strings.Contains(shown, "33 77\r\n") || !strings.Contains(shown, "host0\r\n") {
+		t.Errorf("exit code %d, %q", code, shown)
+	}
+	code, shown = onTerminal(t, name, func(master *os.File) { _, _ = master.WriteString("typed\n") }, "sh", "-c", "read word; echo read $word")
+	if code != 0 || !strings.Contains(shown, "read typed") {
+		t.Errorf("exit code %d, %q", code, shown)
+	}
+	// The keys are the program's: it decides what Ctrl-C means.
+	code, shown = onTerminal(t, name, func(master *os.File) {
+		await(t, "the program runs", func() bool { return mustAnswer(t, name).Programs == 1 })
+		time.Sleep(100 * time.Millisecond) // until it has set its trap
+		_, _ = master.WriteString("\x03")
+	}, "sh", "-c", "trap 'echo interrupted; exit 3' INT; while :; do sleep 0.01; done")
+	if code != 3 || !strings.Contains(shown, "interrupted") {
+		t.Errorf("exit code %d, %q", code, shown)
+	}
+}
+
+// A shell's jobs hold its terminal open; they go when it does.
+func TestTerminalEndsWithItsProgram(t *testing.T) {
+	name := up(t, 2)
+	within(t, 10*time.Second, "the end of a shell with a job", func() {
+		code, shown := onTerminal(t, name, nil, "sh", "-c", "set -m; FABRICTEST_TOKEN=job-of-"+name+" sleep 600 & exit 5")
+		if code != 5 {
+			t.Errorf("exit code %d, %q", code, shown)
+		}
+	})
+	await(t, "the job is gone", func() bool { return !runsWith("job-of-" + name) })
+}
+
+func TestRunOnceWithAChildThatDiesEarly(t *testing.T) {
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	t.Setenv(dieVariable, "1")
+	before := openFiles(t, os.Getpid())
+	within(t, 10*time.Second, "the end", func() {
+		code, err := RunOnce(t.Context(), star(2), Once{Args: []string{"true", strings.Repeat("x", 1<<20)}})
+		if code != 7 && err == nil {
+			t.Errorf("exit code %d, %v", code, err)
+		}
+	})
+	if after := openFiles(t, os.Getpid()); after > before+1 { // netns keeps a thread, and its namespace
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+func TestExecRefusesNothing(t *testing.T) {
+	if _, err := Exec(t.Context(), "lab", "host0", nil); err == nil {
+		t.Error("no program to run")
+	}
+	var missing *exec.Error
+	if _, err := Exec(t.Context(), "lab", "host0", []string{"no-such-program"}); !errors.As(err, &missing) {
+		t.Errorf("%v", err)
+	}
+}

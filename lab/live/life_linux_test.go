@@ -1,0 +1,226 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/netns"
+)
+
+func TestNamesAreBounded(t *testing.T) {
+	for name, good := range map[string]bool{
+		"lab": true, "a": true, "My-lab_2.0": true, strings.Repeat("x", 63): true,
+		"": false, "-x": false, ".x": false, "a/b": false, "a b": false, "a\x00b": false, "ä": false, strings.Repeat("x", 64): false,
+	} {
+		if err := CheckName(name); (err == nil) != good {
+			t.Errorf("%q: %v", name, err)
+		}
+		if good {
+			continue
+		}
+		if err := Up(t.Context(), Config{Name: name, Scenario: star(2)}); err == nil || !strings.Contains(err.Error(), "cannot be called") {
+			t.Errorf("up %q: %v", name, err)
+		}
+		if _, err := Ask(t.Context(), name); err == nil || !strings.Contains(err.Error(), "cannot be called") {
+			t.Errorf("ask %q: %v", name, err)
+		}
+	}
+}
+
+func TestLabIsListedUntilItIsDown(t *testing.T) {
+	name := up(t, 2)
+	if names, err := List(t.Context()); err != nil || !slices.Contains(names, name) {
+		t.Errorf("%v, %v", names, err)
+	}
+	info := mustAnswer(t, name)
+	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", info.PID)); err != nil || cwd != "/" {
+		t.Errorf("its folder is %s, %v: nobody could unmount it", cwd, err)
+	}
+	if err := Up(t.Context(), Config{Name: name, Scenario: star(2)}); !errors.Is(err, ErrUp) {
+		t.Errorf("a second one: %v", err)
+	}
+	if err := Down(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	if syscall.Kill(info.PID, 0) == nil {
+		// It may be a zombie that its parent has yet to take.
+		state, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", info.PID))
+		if !strings.Contains(string(state), ") Z ") && len(state) > 0 {
+			t.Errorf("its process %d is still there: %s", info.PID, state)
+		}
+	}
+	var gone *NotUpError
+	if _, err := Ask(t.Context(), name); !errors.As(err, &gone) || gone.Trace != "" {
+		t.Errorf("afterwards: %v", err)
+	}
+	if left, _ := filepath.Glob(os.Getenv("XDG_CACHE_HOME") + "/fabrictest/labs/*"); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+// A lab that does not answer keeps nobody, and says which process it is.
+func TestSilentLab(t *testing.T) {
+	name := up(t, 2)
+	pid := mustAnswer(t, name).PID
+	stop := func(s syscall.Signal) {
+		if err := syscall.Kill(pid, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop(syscall.SIGSTOP)
+	defer stop(syscall.SIGCONT)
+	for what, do := range map[string]func(context.Context) error{
+		"ask":  func(ctx context.Context) error { _, err := Ask(ctx, name); return err },
+		"down": func(ctx context.Context) error { return Down(ctx, name) },
+		"exec": func(ctx context.Context) error { _, err := Exec(ctx, name, "host0", []string{"true"}); return err },
+		"link": func(ctx context.Context) error { return SetLink(ctx, name, "host0", false) },
+	} {
+		soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		within(t, 2*time.Second, what, func() {
+			var silent *SilentError
+			if err := do(soon); !errors.As(err, &silent) || silent.PID != pid || !strings.Contains(err.Error(), fmt.Sprint(pid)) {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+		cancel()
+		stopped, cancelNow := context.WithCancelCause(t.Context())
+		why := errors.New("somebody pressed Ctrl-C")
+		time.AfterFunc(100*time.Millisecond, func() { cancelNow(why) })
+		within(t, 2*time.Second, what, func() {
+			if err := do(stopped); !errors.Is(err, why) {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+	}
+	defer func(usual time.Duration) { promptly = usual }(promptly)
+	promptly = 500 * time.Millisecond
+	within(t, promptly+2*time.Second, "an answer that does not come", func() {
+		var silent *SilentError
+		if _, err := Ask(t.Context(), name); !errors.As(err, &silent) {
+			t.Error(err)
+		}
+	})
+	if names, err := List(t.Context()); err != nil || !slices.Contains(names, name) {
+		t.Errorf("the list has %v, %v", names, err)
+	}
+}
+
+// Whoever wants to go while a lab is stuck can.
+func TestSignalToAStuckLabIsNotWaitedForForEver(t *testing.T) {
+	name := up(t, 2)
+	pid := mustAnswer(t, name).PID
+	cmd := role(t, roleExec, name, "host0", "sleep", "600")
+	words := filepath.Join(t.TempDir(), "words") // a pipe would have the program for a second writer
+	out, err := os.Create(words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the program runs", func() bool { return mustAnswer(t, name).Programs == 1 })
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the lab is stopped", func() bool {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return strings.Contains(string(stat), ") T ")
+	})
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 5*time.Second, "the end", func() { _ = cmd.Wait() }) // its words say how
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := os.ReadFile(words); err != nil || !strings.Contains(string(said), "does not answer") {
+		t.Errorf("it says %q, %v", said, err)
+	}
+}
+
+func TestKilledLabLeavesNothing(t *testing.T) {
+	name := up(t, 2)
+	pid := mustAnswer(t, name).PID
+	token := "FABRICTEST_TOKEN=" + name
+	cmd := role(t, roleExec, name, "host1", "sh", "-c", "setsid sleep 600 & exec sleep 600")
+	cmd.Env = append(cmd.Env, token)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the program runs", func() bool { return mustAnswer(t, name).Programs == 1 })
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its words say how
+	if want := "lab " + name + " went down\n"; out.String() != want {
+		t.Errorf("the client says %q, want %q", out.String(), want)
+	}
+	await(t, "its programs are gone", func() bool { return !runsWith(token) })
+	sockets, err := os.ReadFile("/proc/net/unix")
+	if err != nil || strings.Contains(string(sockets), prefix()+name) {
+		t.Errorf("its socket is left, %v", err)
+	}
+	var gone *NotUpError
+	if _, err := Ask(t.Context(), name); !errors.As(err, &gone) || gone.Trace != "" {
+		t.Errorf("%v", err)
+	}
+	if err := Up(t.Context(), Config{Name: name, Scenario: star(2), Direct: true}); err != nil {
+		t.Errorf("the name is not free: %v", err)
+	}
+}
+
+func TestCrashLeavesATrace(t *testing.T) {
+	name := up(t, 2)
+	if err := syscall.Kill(mustAnswer(t, name).PID, syscall.SIGQUIT); err != nil { // Go takes it for a crash
+		t.Fatal(err)
+	}
+	var gone *NotUpError
+	await(t, "it is gone", func() bool {
+		_, err := Ask(t.Context(), name)
+		return errors.As(err, &gone) && gone.Trace != ""
+	})
+	text, err := os.ReadFile(gone.Trace)
+	if err != nil || !strings.Contains(string(text), "goroutine ") || !strings.Contains(gone.Error(), gone.Trace) {
+		t.Errorf("%v: %s has %q", gone, gone.Trace, text)
+	}
+	if err := Up(t.Context(), Config{Name: name, Scenario: star(2), Direct: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Down(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(gone.Trace); err == nil {
+		t.Error("the old trace is still there")
+	}
+}
+
+func TestUpEndsWithItsContext(t *testing.T) {
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	name := fmt.Sprintf("live-cancelled-%d", os.Getpid())
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("somebody pressed Ctrl-C")
+	cancel(why)
+	if err := Up(ctx, Config{Name: name, Scenario: star(2)}); !errors.Is(err, why) {
+		t.Errorf("%v", err)
+	}
+	var gone *NotUpError
+	if _, err := Ask(t.Context(), name); !errors.As(err, &gone) {
+		t.Errorf("it is there all the same: %v", err)
+	}
+}

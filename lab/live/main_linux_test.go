@@ -1,0 +1,188 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/scenarios/workload"
+)
+
+// What the test binary is started as, besides a lab.
+const (
+	roleVariable = "FABRICTEST_LIVE_ROLE"
+	roleExec     = "exec"                // a client: LAB HOST PROGRAM...
+	roleDown     = "down"                // a client that wants a lab down, whoever owns it: SOCKET
+	roleSquat    = "squat"               // a listener that prints what it is told: SOCKET
+	dieVariable  = "FABRICTEST_LIVE_DIE" // be a fabric for one program that ends at once
+)
+
+func TestMain(m *testing.M) {
+	hurry = time.Second
+	if os.Getenv(roleVariable) != "" {
+		promptly = time.Second
+	}
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case ServeCommand:
+			exitWith(0, ServeMain())
+		case OnceCommand:
+			if os.Getenv(dieVariable) != "" {
+				os.Exit(7)
+			}
+			exitWith(OnceMain())
+		}
+	}
+	switch os.Getenv(roleVariable) {
+	case roleExec:
+		exitWith(Exec(context.Background(), os.Args[1], os.Args[2], os.Args[3:]))
+	case roleDown:
+		exitWith(0, beRude(os.Args[1]))
+	case roleSquat:
+		exitWith(0, squat(os.Args[1]))
+	}
+	os.Exit(m.Run())
+}
+
+func exitWith(code int, err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 99
+	}
+	os.Exit(code)
+}
+
+// role is this binary as something else.
+func role(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), roleVariable+"="+name)
+	return cmd
+}
+
+var labs atomic.Int64
+
+// up brings a lab up that goes with the test.
+func up(t *testing.T, hosts int) (name string) {
+	t.Helper()
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	name = fmt.Sprintf("live-%d-%d", os.Getpid(), labs.Add(1))
+	if err := Up(t.Context(), Config{Name: name, Scenario: star(hosts), Direct: true}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		var gone *NotUpError
+		if err := Down(context.Background(), name); err != nil && !errors.As(err, &gone) {
+			t.Error(err)
+		}
+	})
+	return name
+}
+
+func star(hosts int) *scenarios.Scenario {
+	return &scenarios.Scenario{
+		Version: scenarios.FormatVersion, Name: "lab", Title: "A lab", Workload: workload.Config{Kind: workload.AllToAll},
+		Fabric: scenarios.Fabric{Kind: scenarios.Star, Hosts: hosts},
+	}
+}
+
+// mustAnswer says that a lab is well.
+func mustAnswer(t *testing.T, name string) *Info {
+	t.Helper()
+	info, err := Ask(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// within fails a test in which something takes longer than it may.
+func within(t *testing.T, limit time.Duration, what string, f func()) {
+	t.Helper()
+	began := time.Now()
+	f()
+	if took := time.Since(began); took > limit {
+		t.Errorf("%s took %v, may take %v", what, took, limit)
+	}
+}
+
+// beRude asks a lab of somebody else's to go down.
+func beRude(socket string) error {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := sendFiles(conn); err != nil {
+		return err
+	}
+	fmt.Fprintf(conn, `{"verb":%q}`, askDown)
+	answer, _ := io.ReadAll(conn)
+	fmt.Printf("answer: %q\n", answer)
+	return nil
+}
+
+// squat listens at a name, and prints how much it was told.
+func squat(socket string) error {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return err
+	}
+	fmt.Println("listening")
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return err
+		}
+		told, _ := io.ReadAll(conn)
+		fmt.Printf("told %d bytes\n", len(told))
+		conn.Close()
+	}
+}
+
+// asNobody is a role for another user; only root can have one.
+func asNobody(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("root only can be two users")
+	}
+	cmd := role(t, name, args...)
+	const nobody = 65534
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	return cmd
+}
+
+// runsWith says whether a process has a word in its environment.
+func runsWith(word string) bool {
+	dirs, _ := os.ReadDir("/proc")
+	for _, d := range dirs {
+		env, err := os.ReadFile("/proc/" + d.Name() + "/environ")
+		if err == nil && strings.Contains(string(env), word) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,115 @@
+package nslab
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/simlab"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// onBoth runs a scenario in simulation and in namespaces: what it means must not
+// depend on where.
+func onBoth(t *testing.T, text string, check func(t *testing.T, r *report.Result)) {
+	t.Helper()
+	needNamespaces(t)
+	s, err := scenarios.Parse("test.yaml", []byte("version: 1\nname: test\ntitle: A test\n"+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("sim", func(t *testing.T) { check(t, simlab.Run(t.Context(), s, lab.Options{})) })
+	t.Run("netns", func(t *testing.T) { check(t, Run(t.Context(), s, lab.Options{})) })
+}
+
+// A link counts the packets that were to pass it, from their IP headers on; those
+// that it loses do not come to the next.
+func TestLinksCountAlike(t *testing.T) {
+	onBoth(t, `
+fabric: {kind: star, hosts: 2}
+impair: [{on: [host0, host1], way: both, loss: 5%}]
+workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 4ms}
+`, func(t *testing.T, r *report.Result) {
+		passed(t, r)
+		for _, way := range [][2]string{{"host0/rdma0", "host1/rdma0"}, {"host1/rdma0", "host0/rdma0"}} {
+			first, second := linkOf(t, r, way[0], "switch0"), linkOf(t, r, "switch0", way[1])
+			if first.Lost["loss"] == 0 || second.Lost["loss"] == 0 || second.Packets != first.Packets-first.Lost["loss"] || second.Coarse {
+				t.Errorf("from %s: %d packets, lost %v; then %d packets, lost %v", way[0], first.Packets, first.Lost, second.Packets, second.Lost)
+			}
+		}
+		// Of IPv6, UDP, BTH, data and ICRC: those of the acknowledgements are shorter.
+		const data = 40 + 8 + 12 + 1024 + 4
+		if l := linkOf(t, r, "host0/rdma0", "switch0"); l.Bytes > l.Packets*data || l.Bytes < l.Packets*data/2 {
+			t.Errorf("%d packets of %d bytes", l.Packets, l.Bytes)
+		}
+	})
+}
+
+// A cable that is down loses what is sent over it, at once.
+func TestCutCablesCountWhatTheyLose(t *testing.T) {
+	onBoth(t, `
+fabric: {kind: star, hosts: 2}
+faults: [{at: 50ms, do: down, on: [host1], for: 60ms}]
+workload: {kind: stream, op: send, messages: 150, bytes: 4KiB, think: 1ms, timeout: 30ms, retries: 7}
+expect: {delivered: exactly-once, retransmits: {min: 1}, lost: {min: 1}}
+`, func(t *testing.T, r *report.Result) {
+		passed(t, r)
+		if l := linkOf(t, r, "switch0", "host1/rdma0"); l.Lost["link_down"] == 0 || l.Coarse {
+			t.Errorf("lost %v", l.Lost)
+		}
+		for _, l := range r.Links {
+			if len(l.Lost) > 1 || len(l.Lost) == 1 && l.Lost["link_down"] == 0 {
+				t.Errorf("from %s to %s: lost %v", l.From, l.To, l.Lost)
+			}
+		}
+	})
+}
+
+// Between two hosts back to back, both directions are cut. In simulation both
+// NICs see it, and send nothing; here they do not.
+func TestCutCableOfAPair(t *testing.T) {
+	r := run(t, `
+fabric: {kind: pair}
+faults: [{at: 50ms, do: down, on: [host1], for: 60ms}]
+workload: {kind: all-to-all, messages: 150, bytes: 4KiB, think: 1ms, timeout: 30ms, retries: 7}
+expect: {delivered: exactly-once, retransmits: {min: 1}}
+`, lab.Options{})
+	passed(t, r)
+	for _, l := range r.Links {
+		if len(l.Lost) != 1 || l.Lost["link_down"] == 0 {
+			t.Errorf("from %s to %s: lost %v", l.From, l.To, l.Lost)
+		}
+	}
+}
+
+// What is to be done to a rank that has ended need not be done.
+func TestEndedRanksAreLeftAlone(t *testing.T) {
+	onBoth(t, `
+fabric: {kind: pair}
+faults:
+  - {at: 30ms, do: freeze, on: [host1], for: 100ms}
+  - {at: 60ms, do: kill, on: [host1]}
+workload: {kind: stream, op: send, messages: 300, bytes: 4KiB, think: 1ms, timeout: 30ms}
+expect: {delivered: at-most-once, killed: [host1], errors: {host0: [retry exceeded]}}
+`, func(t *testing.T, r *report.Result) {
+		passed(t, r)
+		if len(r.Faults) != 2 {
+			t.Errorf("faults %+v", r.Faults)
+		}
+	})
+}
+
+// A run ends at its limit, whatever was to happen later.
+func TestLimitDoesNotWaitForFaults(t *testing.T) {
+	onBoth(t, `
+limit: 300ms
+fabric: {kind: pair}
+faults: [{at: 100ms, do: freeze, on: [host1], for: 25s}]
+workload: {kind: stream, op: send, messages: 2000, bytes: 1KiB, think: 1ms, timeout: 10s}
+`, func(t *testing.T, r *report.Result) {
+		if r.Verdict != report.Failed || r.Wall > 15*time.Second {
+			t.Errorf("%s after %v: %s", r.Verdict, r.Wall, r.Reason)
+		}
+	})
+}
