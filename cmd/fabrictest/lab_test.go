@@ -8,11 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // shell calls the program as a process of its own: what it starts has its
@@ -69,10 +71,14 @@ func TestLabStaysUpUntilItIsTakenDown(t *testing.T) {
 		{"", "exec --lab NAME host0 -- sh -c 'exit 9'", "", 9},
 		{"", "exec --lab NAME host0 -- sh -c 'kill -9 $$'", "", 128 + 9},
 		{"", "exec --lab NAME host7 -- true", "no host \"host7\": there are host0 to host2", exitFailed},
-		{"", "exec --lab NAME host0 -- no-such-program", "no-such-program", exitFailed},
+		{"", "exec --lab NAME host0 -- no-such-program", "no-such-program", exitUsage},
 		{"", "set --lab NAME host1 loss=5% way=out", "", 0},
-		{"", "set --lab NAME host1 los=5%", "did you mean loss", exitUsage},
-		{"", "set --lab NAME host9 loss=5%", "host9", exitUsage},
+		{"", "set --lab NAME host1 los=5%", "fabrictest: los=5%: there is no such key; did you mean loss?\n", exitUsage},
+		{"", "set --lab NAME host9 loss=5%", "fabrictest: host9: no port matches", exitUsage},
+		{"", "set --lab NAME host1 loss=lots", "fabrictest: loss=lots: ", exitUsage},
+		{"", "__complete exec --lab NAME ho", "host0\nhost1\nhost2\n:4\n", 0},
+		{"", "__complete set --lab NAME host1", "host1\nhost1/rdma0\n:4\n", 0},
+		{"", "__complete set --lab NAME host1 d", "down\nduplicate=\nduplicate_delay=\ndelay=\n:6\n", 0},
 		{"", "set --lab NAME host1/rdma0 down", "", 0},
 		{"", "set --lab NAME host1 up", "", 0},
 		{"", "set --lab NAME host* clean", "", 0},
@@ -141,5 +147,46 @@ func TestExecMakesAFabricForOneProgram(t *testing.T) {
 	}
 	if code, out := shell(t, "", "exec", "-n", "2", "--plain", "--keep-going", "--", "sh", "-c", `exit $((FABRICTEST_RANK * 5))`); code != 5 {
 		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
+// Whoever breaks a link by hand means the link: both ways, unless he says which.
+func TestSetImpairsBothWays(t *testing.T) {
+	info := &live.Info{Fabric: scenarios.Fabric{Kind: scenarios.Star, Hosts: 3}}
+	for words, want := range map[string]struct{ out, in bool }{
+		"loss=5%": {true, true}, "loss=5% way=out": {true, false}, "way=in delay=1ms": {false, true}, "way=both loss=1%": {true, true},
+	} {
+		text, err := impairText("host1", strings.Fields(words), info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := scenarios.Parse("set.yaml", []byte(text))
+		if err != nil || len(s.Impair) != 1 || s.Impair[0].Outward() != want.out || s.Impair[0].Inward() != want.in {
+			t.Errorf("%s: %v\n%s", words, err, text)
+		}
+	}
+}
+
+// A lab that does not answer is listed, and keeps nobody.
+func TestLabsListsTheSilent(t *testing.T) {
+	needNamespaces(t)
+	name := fmt.Sprintf("test-silent-%d", os.Getpid())
+	if code, out := shell(t, "", "up", "--name", name, "--direct"); code != exitOK {
+		t.Fatalf("up: exit code %d\n%s", code, out)
+	}
+	defer live.Down(context.Background(), name)
+	info, err := live.Ask(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(info.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(info.PID, syscall.SIGCONT)
+	want := fmt.Sprintf("process %d\n", info.PID)
+	began := time.Now()
+	code, out := shell(t, "", "labs")
+	if code != exitOK || !strings.Contains(out, name+"  does not answer") || !strings.Contains(out, want) || time.Since(began) > 2*labsWait {
+		t.Errorf("exit code %d after %v\n%s", code, time.Since(began), out)
 	}
 }

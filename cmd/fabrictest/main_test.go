@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/lab/live"
@@ -78,26 +79,40 @@ func TestEveryCommandHasExamples(t *testing.T) {
 
 func TestWrongCalls(t *testing.T) {
 	for words, want := range map[string]string{
-		"run loss-1-percant":                        "did you mean loss-1-percent",
-		"run --tag losss":                           "did you mean loss",
-		"run --on hardware":                         "--on hardware: give sim, netns",
-		"run --seed soon":                           "--seed soon: give a number",
-		"run --messages -3":                         "--messages -3",
-		"run --quirk AckSkipsRad":                   "did you mean AckSkipsRead",
-		"run --quirk cm.StopAfterConns=x":           "it takes a number",
-		"run nowhere.yaml":                          "nowhere.yaml",
-		"run --capture some":                        "give headers, full or none",
-		"run calls-loss --on netns":                 "none of the scenarios chosen runs on netns",
-		"run '[' ":                                  "pattern",
-		"replay nowhere":                            "name the folder of a run",
-		"exec -n 2":                                 "requires at least 1 arg",
-		"exec -n 2 ls":                              "behind --",
-		"exec -n 2 host0 -- ls":                     "leave out host0",
-		"exec -n 2 -- no-such-program-here":         "no-such-program-here",
-		"exec -- ls":                                "name one host",
-		"exec -n 2 --fabric ring -- ls":             "ring",
-		"exec -n 2 --like loss-* -- ls":             "name one",
-		"up --hosts 100000":                         "hosts",
+		"run loss-1-percant":                "did you mean loss-1-percent",
+		"run --tag losss":                   "did you mean loss",
+		"run --on hardware":                 "--on hardware: give sim, netns",
+		"run --seed soon":                   "--seed soon: give a number",
+		"run --messages -3":                 "--messages -3",
+		"run --quirk AckSkipsRad":           "did you mean AckSkipsRead",
+		"run --quirk cm.StopAfterConns=x":   "it takes a number",
+		"run nowhere.yaml":                  "nowhere.yaml",
+		"run --capture some":                "give headers, full or none",
+		"run calls-loss --on netns":         "none of the scenarios chosen runs on netns",
+		"run '[' ":                          "pattern",
+		"replay nowhere":                    "name the folder of a run",
+		"exec -n 2":                         "behind --, as in",
+		"set host1":                         "name a port and what is to become of it",
+		"replay":                            "name a run: its folder, or",
+		"rnu":                               "unknown command \"rnu\"; did you mean run?",
+		"run --sed 3":                       "unknown flag --sed; did you mean --seed?",
+		"run --messages 0":                  "--messages 0: give a number in 1..",
+		"run testdata":                      "testdata is a folder: name the files in it, testdata/*.yaml",
+		"run testdata/q*.yaml":              "no file matches testdata/q*.yaml",
+		"up --rails 9":                      "fabrictest: --rails 9: give 1 to 8\n",
+		"up --rails 0":                      "fabrictest: --rails 0: give 1 to 8\n",
+		"up --mtu 5":                        "fabrictest: --mtu 5: give 1280 to 65535\n",
+		"up --leaves 2":                     "fabrictest: --leaves: only a fat-tree has them",
+		"up --fabric ring":                  "fabrictest: --fabric ring: ring is none of pair, star, fat-tree\n",
+		"up --name a/b":                     "a lab cannot be called",
+		"exec -n 1 -- ls":                   "fabrictest: --hosts 1: give 2 to 1024\n",
+		"exec -n 2 ls":                      "behind --",
+		"exec -n 2 host0 -- ls":             "leave out host0",
+		"exec -n 2 -- no-such-program-here": "no-such-program-here",
+		"exec -- ls":                        "name one host",
+		"exec -n 2 --fabric ring -- ls":     "ring",
+		"exec -n 2 --like loss-* -- ls":     "name one",
+		"up --hosts 100000":                 "hosts",
 		"set host0 loss=1% --lab no-such-lab-is-up": "no lab called no-such-lab-is-up is up",
 		"down no-such-lab-is-up":                    "no lab called no-such-lab-is-up is up",
 		"frobnicate":                                "unknown command",
@@ -107,5 +122,61 @@ func TestWrongCalls(t *testing.T) {
 		if code == exitOK || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, stderr %q, stdout %q; want %q", words, code, stderr, out, want)
 		}
+	}
+}
+
+// A mistake in a file is no matter of how the command is called.
+func TestMistakesInFilesDoNotPointToTheHelp(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mine.yaml")
+	if err := os.WriteFile(file, []byte("version: 1\nname: mine\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := call(t, "run", file)
+	if code != exitUsage || !strings.Contains(stderr, "mine.yaml:") || strings.Contains(stderr, "--help") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	if code, _, stderr := call(t, "run", "--quirk", "Foo"); code != exitUsage || strings.Count(stderr, "lists all") != 1 {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}
+
+// What is printed to be pasted must work where it is pasted.
+func TestInvocation(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "ft")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for arg0, want := range map[string]string{
+		"ft": "ft", "./ft": "./ft", "../x/ft": "../x/ft", program: program,
+		"/tmp/go-build123/b001/exe/fabrictest": goRun, "/home/x/my tools/ft": "'/home/x/my tools/ft'",
+	} {
+		if got := invocation(arg0); got != want {
+			t.Errorf("%s: %s, want %s", arg0, got, want)
+		}
+	}
+	t.Setenv("PATH", dir)
+	if got := invocation(program); got != "ft" {
+		t.Errorf("on PATH: %s", got)
+	}
+}
+
+// Ctrl-C ends a run with the exit code that shells expect of it.
+func TestInterruptedRun(t *testing.T) {
+	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(interruption{sig})
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
+		var out, errs bytes.Buffer
+		code := execute(ctx, goRun, []string{"run", "pingpong", "--on", "sim"}, &out, &errs)
+		if code != want || !strings.Contains(errs.String(), "interrupted: 0 of 1 had ended") {
+			t.Errorf("%v: exit code %d, %q", sig, code, errs.String())
+		}
+	}
+}
+
+func TestVersionSaysWhatItDoesNotKnow(t *testing.T) {
+	if _, out, _ := call(t, "version"); !strings.Contains(out, " commit ") { // a test binary has none
+		t.Error(out)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -49,8 +50,11 @@ func (o *overrides) check() (seed uint64, err error) {
 	for _, q := range o.quirks {
 		var f lab.Flaws
 		if err := f.Set(q); err != nil {
-			name, _, _ := strings.Cut(q, "=") // what is wrong may be the number
-			return 0, usagef("--quirk: %w%s", err, guess(name, lab.FlawNames()))
+			var unknown *lab.UnknownFlawError
+			if errors.As(err, &unknown) {
+				return 0, usagef("--quirk: no quirk %q; %s", unknown.Name, didYouMean(unknown.Name, lab.FlawNames(), "fabrictest quirks"))
+			}
+			return 0, usagef("--quirk: %w", err)
 		}
 	}
 	return seed, nil

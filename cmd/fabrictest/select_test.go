@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,5 +52,42 @@ func TestPatternsAndTagsSelect(t *testing.T) {
 	missing := selection{patterns: []string{mine}}
 	if _, err := missing.find(); err == nil || !strings.Contains(err.Error(), "mine.yaml") {
 		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// A run has one folder for each name.
+func TestScenariosOfOneNameAreRefused(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write := func(file, name string) {
+		t.Helper()
+		text := "version: 1\nname: " + name + "\ntitle: Mine\nfabric: {kind: pair}\nworkload: {kind: all-to-all}\n"
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte(text), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("my.yaml", "my")
+	write("d/my.yaml", "my")
+	write("other.yaml", "other")
+	write("pingpong.yaml", "pingpong")
+	for patterns, want := range map[string]string{
+		"my.yaml d/my.yaml":              "my.yaml and d/my.yaml are both called my",
+		"pingpong pingpong.yaml":         "pingpong and pingpong.yaml are both called pingpong",
+		"my.yaml ./my.yaml d/../my.yaml": "", // the same one again
+		"my.yaml other.yaml clean-rc":    "",
+		"*.yaml":                         "",
+		"my.yaml *.yaml":                 "",
+	} {
+		sel := selection{patterns: strings.Fields(patterns)}
+		chosen, err := sel.find()
+		if want == "" {
+			n := map[string]int{"my.yaml ./my.yaml d/../my.yaml": 1}[patterns]
+			if err != nil || n == 0 && len(chosen) != 3 || n > 0 && len(chosen) != n {
+				t.Errorf("%s: %d scenarios, %v", patterns, len(chosen), err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", patterns, err, want)
+		}
 	}
 }

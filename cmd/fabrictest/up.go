@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -145,7 +147,7 @@ func translate(err error, name func(key string) string) error {
 
 func newUpCommand(program string) *cobra.Command {
 	var o fabricFlags
-	name, direct := live.DefaultName, false
+	name, direct, capture := live.DefaultName, false, ""
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring up a fabric to play with",
@@ -160,7 +162,8 @@ Run programs in its hosts with 'fabrictest exec', break its links with
   fabrictest down
 
   fabrictest up --name tree --fabric fat-tree --hosts 8 --spines 2
-  fabrictest up --like incast-ecn`,
+  fabrictest up --like incast-ecn
+  fabrictest up --hosts 3 --capture lab.pcapng`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := live.CheckName(name); err != nil {
@@ -170,7 +173,11 @@ Run programs in its hosts with 'fabrictest exec', break its links with
 			if err != nil {
 				return err
 			}
-			if err := live.Up(cmd.Context(), live.Config{Name: name, Scenario: s, Direct: direct}); err != nil {
+			cfg := live.Config{Name: name, Scenario: s, Direct: direct}
+			if cfg.Capture, err = captureFile(capture, direct); err != nil {
+				return err
+			}
+			if err := live.Up(cmd.Context(), cfg); err != nil {
 				return err
 			}
 			info, err := live.Ask(cmd.Context(), name)
@@ -184,9 +191,27 @@ Run programs in its hosts with 'fabrictest exec', break its links with
 	f.StringVar(&name, "name", name, "what to call the lab")
 	f.IntVar(&o.hosts, "hosts", 2, "how many hosts")
 	f.BoolVar(&direct, "direct", false, "cables of the kernel: faster, but they can only be cut, not impaired")
+	f.StringVar(&capture, "capture", "", "`FILE` (pcapng) for all that passes the cables; it is complete when the lab is down")
 	o.flags(f)
 	completeFabric(cmd)
 	return cmd
+}
+
+// captureFile is where a lab, which is nowhere in particular, writes its capture.
+func captureFile(file string, direct bool) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	if direct {
+		return "", usagef("--capture: what the kernel carries is not seen; leave out --direct")
+	}
+	if _, err := os.Lstat(file); err == nil {
+		return "", usagef("--capture %s: the file is there already: name another, or remove it", file)
+	}
+	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+		return "", usagef("--capture %s: there is no folder %s", file, filepath.Dir(file))
+	}
+	return filepath.Abs(file)
 }
 
 // describe shows a lab.

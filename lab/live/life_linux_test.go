@@ -224,3 +224,32 @@ func TestUpEndsWithItsContext(t *testing.T) {
 		t.Errorf("it is there all the same: %v", err)
 	}
 }
+
+func TestCaptureHasWhatPassed(t *testing.T) {
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	name := fmt.Sprintf("live-capture-%d", os.Getpid())
+	file := filepath.Join(t.TempDir(), "lab.pcapng")
+	if err := Up(t.Context(), Config{Name: name, Scenario: star(2), Capture: file}); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := mustAnswer(t, name).Topology.Hosts[1].NICs[0].Addr(true)
+	cmd := role(t, roleExec, name, "host0", "env", roleVariable+"="+roleSend, self, fmt.Sprintf("%v:4791", to))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	time.Sleep(200 * time.Millisecond) // nobody says when it has passed
+	if err := Down(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || !bytes.Contains(text, []byte("a word to be found")) {
+		t.Errorf("%d bytes without the datagram, %v", len(text), err)
+	}
+}

@@ -42,6 +42,9 @@ type Config struct {
 	// Direct leaves all cables to the kernel on which nothing happens from the
 	// start on. They are faster, and can be cut but not impaired.
 	Direct bool `json:"direct,omitempty"`
+	// Capture is the file, by its absolute path, for what passes through cables that
+	// are not the kernel's; empty for none.
+	Capture string `json:"capture,omitempty"`
 }
 
 // Once is a program to be run in every host of a fabric, and the fabric only for

@@ -24,6 +24,7 @@ const (
 	roleVariable = "FABRICTEST_LIVE_ROLE"
 	roleExec     = "exec"                // a client: LAB HOST PROGRAM...
 	roleDown     = "down"                // a client that wants a lab down, whoever owns it: SOCKET
+	roleSend     = "send"                // a program in a host, that sends a datagram: ADDRESS
 	roleSquat    = "squat"               // a listener that prints what it is told: SOCKET
 	dieVariable  = "FABRICTEST_LIVE_DIE" // be a fabric for one program that ends at once
 )
@@ -49,6 +50,8 @@ func TestMain(m *testing.M) {
 		exitWith(Exec(context.Background(), os.Args[1], os.Args[2], os.Args[3:]))
 	case roleDown:
 		exitWith(0, beRude(os.Args[1]))
+	case roleSend:
+		exitWith(0, send(os.Args[1]))
 	case roleSquat:
 		exitWith(0, squat(os.Args[1]))
 	}
@@ -143,6 +146,16 @@ func beRude(socket string) error {
 	answer, _ := io.ReadAll(conn)
 	fmt.Printf("answer: %q\n", answer)
 	return nil
+}
+
+func send(addr string) error {
+	conn, err := net.Dial("udp", addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = conn.Write([]byte("a word to be found"))
+	return err
 }
 
 // squat listens at a name, and prints how much it was told.

@@ -90,11 +90,8 @@ func newServer() (*server, error) {
 		return nil, err
 	}
 	s := &server{name: j.Name, listener: l.(*net.UnixListener), trace: j.Trace, log: os.Stderr}
-	open := nslab.OpenStage
-	if !j.Direct {
-		open = nslab.OpenSpliced
-	}
-	if s.stage, err = open(plan); err != nil {
+	opts := nslab.StageOptions{Spliced: !j.Direct, Capture: nslab.CaptureOptions{File: j.Capture, Comment: "lab " + j.Name}}
+	if s.stage, err = nslab.Open(plan, opts); err != nil {
 		return nil, err
 	}
 	return s, s.stage.Begin(time.Now())

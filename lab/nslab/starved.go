@@ -38,6 +38,9 @@ func starved(o *launch.Outcome) error {
 	if o.State != launch.Crashed && o.State != launch.Exited {
 		return nil
 	}
+	if o.Signal == "SIGKILL" {
+		return nil // memory is then one guess of the launcher's among others
+	}
 	if advice := cure(o.Error); advice != "" {
 		return fmt.Errorf("rank %d on %s: %s: %s", o.Rank, o.Host, o.Error, advice)
 	}

@@ -23,7 +23,7 @@ func open(hosts [2]Host, command []string, stderr io.Writer) (*bench, error) {
 	for i := range hosts {
 		p, err := start(hosts[i], command, stderr)
 		if err != nil {
-			b.Close() //nolint:errcheck // the first error counts
+			_ = b.Close() // the first error counts
 			return nil, err
 		}
 		b.pair[i] = p

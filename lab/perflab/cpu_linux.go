@@ -1,6 +1,7 @@
 package perflab
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -32,7 +33,7 @@ func bindProcess(cpu int) error {
 			if err != nil {
 				continue
 			}
-			if err := unix.SchedSetaffinity(tid, &set); err != nil && err != unix.ESRCH {
+			if err := unix.SchedSetaffinity(tid, &set); err != nil && !errors.Is(err, unix.ESRCH) {
 				return err
 			}
 		}

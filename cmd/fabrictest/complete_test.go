@@ -1,0 +1,35 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCompletionsBeginAsTyped(t *testing.T) {
+	for _, c := range []struct {
+		words string
+		typed string
+		some  string
+	}{
+		{"run", "loss", "loss-1-percent"},
+		{"run --tag", "qu", "quick"},
+		{"run --quirk", "Ack", "AckSkipsRead"},
+		{"run --on", "n", "netns"},
+		{"up --like", "incast", "incast-ecn"},
+		{"exec --like", "incast", "incast-ecn"},
+		{"up --fabric", "f", "fat-tree"},
+		{"replay", "la", "last"},
+		{"replay last", "loss", "loss-1-percent"},
+	} {
+		_, out, _ := call(t, append([]string{"__complete"}, append(strings.Fields(c.words), c.typed)...)...)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		if !strings.Contains(out, c.some) {
+			t.Errorf("%s %s<TAB>: no %s in\n%s", c.words, c.typed, c.some, out)
+		}
+		for _, l := range lines[:len(lines)-1] { // the last is a directive
+			if !strings.HasPrefix(l, c.typed) {
+				t.Errorf("%s %s<TAB> offers %s", c.words, c.typed, l)
+			}
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/netns"
+)
+
+// remark is what an example says of itself: after a gap, or what the shell does
+// with the output.
+var remark = regexp.MustCompile(`(   +\S.*| \| jq .*| > \S+)$`)
+
+// examplesOf are the command lines in the help of a command.
+func examplesOf(cmd *cobra.Command) (lines []string) {
+	for line := range strings.Lines(cmd.Example) {
+		line = remark.ReplaceAllString(strings.TrimSpace(line), "")
+		if rest, ok := strings.CutPrefix(line, "fabrictest "); ok {
+			lines = append(lines, strings.TrimSpace(rest))
+		}
+	}
+	return lines
+}
+
+// What the help shows is what people try first: it works as shown.
+func TestExamplesOfTheHelpWork(t *testing.T) {
+	noNamespaces := netns.Available()
+	program := testProgram(t)
+	t.Chdir(t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	mine := "version: 1\nname: mine\ntitle: Mine\nfabric: {kind: pair}\nworkload: {kind: all-to-all, messages: 10}\n"
+	if err := firstError(os.WriteFile("mine.yaml", []byte(mine), 0o666), os.WriteFile("my-program", []byte("#!/bin/sh\n"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (int, string) {
+		out, err := exec.Command(program, args...).CombinedOutput()
+		var exit *exec.ExitError
+		if err != nil && !asExit(err, &exit) {
+			t.Fatal(err)
+		}
+		if exit != nil {
+			return exit.ExitCode(), string(out)
+		}
+		return exitOK, string(out)
+	}
+	// A run to be replayed, in all places that the help names.
+	if code, out := run("run", "loss-5-percent", "pingpong", "--on", "sim", "--capture", "none", "--out", "saved"); code != exitOK {
+		t.Fatal(out)
+	}
+	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "labs", "down", "quirks", "doctor", "version"} {
+		cmd, _, err := newRootCommand("fabrictest").Find(strings.Fields(words))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range examplesOf(cmd) {
+			args, needs := adapt(t, line)
+			if args == nil || needs && noNamespaces != nil {
+				continue
+			}
+			want := exitOK
+			if strings.Contains(line, "--quirk") {
+				want = exitFailed // it is found out
+			}
+			if code, out := run(args...); code != want && !strings.HasPrefix(line, "doctor") {
+				t.Errorf("fabrictest %s: exit code %d, want %d\n%s", line, code, want, out)
+			}
+		}
+	}
+	run("down", exampleLab()) // the last one that was left up
+}
+
+func asExit(err error, exit **exec.ExitError) bool {
+	e, ok := err.(*exec.ExitError)
+	*exit = e
+	return ok
+}
+
+func exampleLab() string { return fmt.Sprintf("example-%d", os.Getpid()) }
+
+// adapt makes an example one of a test: labs of the user's are left alone, and
+// what would take minutes is made short. nil leaves it out.
+func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
+	t.Helper()
+	args = words(line)
+	lab := exampleLab()
+	switch args[0] {
+	case "run":
+		needsNamespaces = slices.Contains(args, "netns")
+		if len(args) == 1 || slices.Contains(args, "quick") || slices.Contains(args, "--json") {
+			args = append(args, "pingpong") // in place of the standard set
+		}
+		if slices.Contains(args, "quick") {
+			return nil, false // which pingpong may not be of; the rest is as elsewhere
+		}
+		if !slices.Contains(args, "--on") {
+			args = append(args, "--on", "sim")
+		}
+		return append(args, "--capture", "none"), needsNamespaces
+	case "replay":
+		for i, a := range args {
+			switch a {
+			case "out/":
+				args[i] = "saved/"
+			case "result.json":
+				args[i] = "saved/result.json"
+			}
+		}
+		return args, false
+	case "up":
+		_, _ = exec.Command(testProgram(t), "down", lab).CombinedOutput() // of the example before
+		if i := slices.Index(args, "--name"); i > 0 {
+			args = slices.Delete(args, i, i+2)
+		}
+		return append(args, "--name", lab), true
+	case "exec":
+		if slices.Contains(args, "-n") {
+			return args, true
+		}
+		program := args[slices.Index(args, "--")+1]
+		if _, err := exec.LookPath(program); err != nil {
+			return nil, true
+		}
+		return append([]string{"exec", "--lab", lab}, args[1:]...), true
+	case "set":
+		if slices.Contains(args, "host0/rdma1") {
+			return nil, true // of a fabric with two rails
+		}
+		args = append(args, "--lab", lab)
+		if exec.Command(testProgram(t), "exec", "--lab", lab, "host0", "--", "true").Run() != nil {
+			_ = exec.Command(testProgram(t), "up", "--name", lab).Run() // the help of set begins with one that is up
+		}
+		return args, true
+	case "down":
+		if len(args) > 1 {
+			return nil, true // others' labs are none of our business
+		}
+		return []string{"down", lab}, true
+	}
+	return args, false
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Where anybody may make folders, one that is not ours alone is not used: others
+// would choose what is removed.
+func TestRunsDoNotGoWhereOthersWrite(t *testing.T) {
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_CACHE_HOME", "")
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	for what, prepare := range map[string]func(base, elsewhere string) error{
+		"nothing there": func(string, string) error { return nil },
+		"a link":        func(base, elsewhere string) error { return os.Symlink(elsewhere, base) },
+		"a link in it": func(base, elsewhere string) error {
+			return firstError(os.Mkdir(base, 0o700), os.Symlink(elsewhere, base+"/runs"))
+		},
+		"a file":         func(base, _ string) error { return os.WriteFile(base, nil, 0o600) },
+		"open to others": func(base, _ string) error { return firstError(os.Mkdir(base, 0o700), os.Chmod(base, 0o777)) },
+		"another user's": func(base, _ string) error {
+			if os.Getuid() != 0 {
+				return os.Symlink("/", base) // what only root can prepare
+			}
+			return firstError(os.Mkdir(base, 0o700), os.Chown(base, 65534, 65534))
+		},
+	} {
+		tmp, elsewhere := t.TempDir(), t.TempDir()
+		t.Setenv("TMPDIR", tmp)
+		base := filepath.Join(tmp, fmt.Sprintf("fabrictest-%d", os.Getuid()))
+		if err := prepare(base, elsewhere); err != nil {
+			t.Fatal(err)
+		}
+		dir, err := newFolder("", now)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		if inside := strings.HasPrefix(dir, base+"/"); inside != (what == "nothing there") {
+			t.Errorf("%s: the run goes to %s", what, dir)
+		}
+		if left, _ := os.ReadDir(elsewhere); len(left) > 0 {
+			t.Errorf("%s: %v was made elsewhere", what, left)
+		}
+		if _, _, err := savedRun("last"); what != "nothing there" && (err == nil || !strings.Contains(err.Error(), base)) {
+			t.Errorf("%s: replay last: %v", what, err)
+		}
+	}
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Only what a run was called is removed, and nothing through a link.
+func TestPruneLeavesAllElseAlone(t *testing.T) {
+	root, elsewhere := t.TempDir(), t.TempDir()
+	precious := filepath.Join(elsewhere, "thesis.tex")
+	old := time.Now().Add(-100 * time.Hour)
+	for _, err := range []error{
+		os.WriteFile(precious, []byte("years of work"), 0o666),
+		os.Symlink(elsewhere, filepath.Join(root, "20010101-000000")),
+		os.Mkdir(filepath.Join(root, "thesis"), 0o777),
+		os.Mkdir(filepath.Join(root, "20010101-000000-draft"), 0o777),
+		os.Mkdir(filepath.Join(root, "20010101-000001"), 0o777), // one that was killed
+		os.Mkdir(filepath.Join(root, "20010101-000002"), 0o777), // one that goes on
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"thesis", "20010101-000000-draft", "20010101-000001"} {
+		if err := os.Chtimes(filepath.Join(root, name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prune(root)
+	for name, stays := range map[string]bool{"thesis": true, "20010101-000000-draft": true, "20010101-000001": false, "20010101-000002": true} {
+		if _, err := os.Lstat(filepath.Join(root, name)); (err == nil) != stays {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if text, err := os.ReadFile(precious); string(text) != "years of work" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+func TestRunsAreOrderedByTime(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"20300102-030405", "20300102-030405-2", "20300102-030405-10", "20300102-030406", "notes"} {
+		if err := firstError(os.Mkdir(filepath.Join(root, name), 0o777), os.WriteFile(filepath.Join(root, name, resultFile), nil, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Join(endedRuns(root), " "); got != "20300102-030405 20300102-030405-2 20300102-030405-10 20300102-030406" {
+		t.Error(got)
+	}
+}
