@@ -61,9 +61,9 @@ func (d *Duel) Round(ctx context.Context, limit, device Measurement) error {
 func (d *Duel) Ratio() float64 { return Median(d.ratios()) }
 
 func (d *Duel) ratios() []float64 {
-	var v []float64
-	for i := range d.Device.Values {
-		v = append(v, d.Device.Values[i]/((d.Limit.Values[i]+d.Again.Values[i])/2))
+	v := make([]float64, len(d.Device.Values))
+	for i := range v {
+		v[i] = d.Device.Values[i] / ((d.Limit.Values[i] + d.Again.Values[i]) / 2)
 	}
 	return v
 }
@@ -76,9 +76,9 @@ func (d *Duel) Noise() float64 { return Median(differences(d.Limit.Values, d.Aga
 func (d *Duel) Spread() float64 { return Spread(d.ratios()) }
 
 func differences(a, b []float64) []float64 {
-	var v []float64
-	for i := range b {
-		v = append(v, math.Abs(b[i]/a[i]-1))
+	v := make([]float64, len(b))
+	for i := range v {
+		v[i] = math.Abs(b[i]/a[i] - 1)
 	}
 	return v
 }

@@ -63,10 +63,10 @@ func (q *Quick) judge() []Target {
 func (q *Quick) Worst() string {
 	worst := Holds
 	for _, t := range q.Targets {
-		switch {
-		case t.Verdict == Missed:
+		switch t.Verdict {
+		case Missed:
 			return Missed
-		case t.Verdict == Unclear:
+		case Unclear:
 			worst = Unclear
 		}
 	}

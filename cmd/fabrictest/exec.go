@@ -25,6 +25,9 @@ addresses of the first, and FABRICTEST_RDMA0_IPV6_PEERS those of all hosts in
 order. With -n there are FABRICTEST_RANK and FABRICTEST_SIZE too. Go programs
 read it with package lab/hostenv, and speak to each other by launch/rank.
 
+On a terminal the program has one too, and what it leaves behind in its session
+ends with it; otherwise signals are passed on to it.
+
 The exit code is the program's; with -n the first that is not 0. A program that
 ended by a signal counts as 128 and its number.`,
 		Example: `  fabrictest exec -n 4 -- ./my-program --verbose
@@ -60,7 +63,7 @@ ended by a signal counts as 128 and its number.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&lab, "lab", lab, "which lab")
+	f.StringVar(&lab, "lab", lab, "the lab called `LAB`")
 	f.IntVarP(&o.hosts, "hosts", "n", 0, "make a fabric of so many hosts and run the program in each")
 	f.BoolVar(&once.Plain, "plain", false, "print lines without the host's name before them")
 	f.BoolVar(&once.KeepGoing, "keep-going", false, "let the others go on when one fails")

@@ -54,7 +54,7 @@ func newLabsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "labs",
 		Short:   "List the fabrics that are up",
-		Example: "  fabrictest labs\n  fabrictest labs --json | jq -r '.[].topology.hosts[].name'",
+		Example: "  fabrictest labs\n  fabrictest labs --json | jq -r '.[].topology.hosts[]?.name'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found, err := allLabs(cmd.Context())

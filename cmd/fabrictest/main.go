@@ -37,10 +37,10 @@ func main() {
 	os.Exit(execute(interruptible(), invocation(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// interruption is the signal that ended a context.
-type interruption struct{ syscall.Signal }
+// interruptedError is the signal that ended a context.
+type interruptedError struct{ syscall.Signal }
 
-func (e interruption) Error() string { return "interrupted" }
+func (e interruptedError) Error() string { return "interrupted" }
 
 // interruptible is a context that ends with the first Ctrl-C or SIGTERM; the
 // second one ends us at once.
@@ -51,7 +51,7 @@ func interruptible() context.Context {
 	go func() {
 		s := <-signals
 		signal.Stop(signals)
-		cancel(interruption{s.(syscall.Signal)})
+		cancel(interruptedError{s.(syscall.Signal)})
 	}()
 	return ctx
 }
@@ -116,7 +116,7 @@ func execute(ctx context.Context, program string, args []string, stdout, stderr 
 	cmd, err := root.ExecuteContextC(ctx)
 	var usage *usageError
 	var exit exitError
-	var interrupted interruption
+	var interrupted interruptedError
 	var inFile *scenarios.Error
 	switch {
 	case err == nil:

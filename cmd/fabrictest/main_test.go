@@ -165,7 +165,7 @@ func TestInvocation(t *testing.T) {
 func TestInterruptedRun(t *testing.T) {
 	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(interruption{sig})
+		cancel(interruptedError{sig})
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
 		var out, errs bytes.Buffer
 		code := execute(ctx, goRun, []string{"run", "pingpong", "--on", "sim"}, &out, &errs)

@@ -51,7 +51,7 @@ way=out or way=in on that way only, and not at all on the other.`,
 			return live.Impair(ctx, name, port, text)
 		},
 	}
-	cmd.Flags().StringVar(&name, "lab", name, "which lab")
+	cmd.Flags().StringVar(&name, "lab", name, "the lab called `LAB`")
 	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs)
 	return cmd
 }

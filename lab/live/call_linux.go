@@ -64,7 +64,7 @@ func dial(ctx context.Context, name string) (conn *net.UnixConn, pid int, err er
 
 // call is a request under way.
 type call struct {
-	ctx  context.Context //nolint:containedctx // of one call
+	ctx  context.Context // of this call only
 	name string
 	pid  int
 	conn *net.UnixConn

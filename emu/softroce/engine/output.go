@@ -56,7 +56,7 @@ func layBehind(ds []link.Datagram, i int) {
 	}
 	ds[i].Payload = nil
 	if b := ds[i-1].Payload; cap(b)-len(b) >= wire.MaxPacketLen {
-		ds[i].Payload = b[len(b):len(b)]
+		ds[i].Payload = b[len(b):]
 	}
 }
 
