@@ -74,7 +74,6 @@ func eachOfFile(t testing.TB, path string, do func(*Stream, *Packet)) {
 type frame struct {
 	data   []byte
 	length int // 0: as long as data
-	info   pcapgo.NgPacketOptions
 }
 
 // pcapOf makes a classic capture of raw IP packets, a millisecond apart.

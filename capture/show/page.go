@@ -132,7 +132,7 @@ func (p *Printer) colourOf(l *line) string {
 // markWords prints marks behind an exclamation mark, comments in quotes. What
 // the summary says already is not said twice.
 func markWords(l *line) string {
-	var words []string
+	words := make([]string, 0, len(l.marks))
 	for _, m := range l.marks {
 		text := Printable(m.Text)
 		switch {

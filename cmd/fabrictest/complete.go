@@ -130,11 +130,12 @@ func completeHosts(cmd *cobra.Command, args []string, typed string) ([]cobra.Com
 // completeSet offers hosts and their ports, and then what can become of them.
 func completeSet(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
-		var words []cobra.Completion
+		keys := impairKeys()
+		words := make([]cobra.Completion, 0, len(keys)+3)
 		if len(args) == 1 {
-			words = []cobra.Completion{"up", "down", "clean"}
+			words = append(words, "up", "down", "clean")
 		}
-		for _, key := range impairKeys() {
+		for _, key := range keys {
 			words = append(words, key+"=")
 		}
 		return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

@@ -139,7 +139,7 @@ func decode(cmd *cobra.Command, files []string, opts show.Options) error {
 }
 
 func decodeFile(cmd *cobra.Command, p *show.Printer, name string) error {
-	var r io.Reader = cmd.InOrStdin()
+	r := cmd.InOrStdin()
 	if name != stdinName {
 		f, err := os.Open(name)
 		if err != nil {

@@ -35,7 +35,7 @@ func (o *fabricFlags) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.rails, "rails", 1, "NICs of each host, each on a subnet of its own")
 	f.IntVar(&o.leaves, "leaves", 0, "leaf switches of a fat tree (default: one for every two hosts)")
 	f.IntVar(&o.spines, "spines", 0, "spine switches of a fat tree (default: 2)")
-	f.IntVar(&o.mtu, "mtu", 0, "largest IP packet (default: 9000)")
+	f.IntVar(&o.mtu, "mtu", 9000, "largest IP packet")
 	f.StringVar(&o.like, "like", "", "take the fabric, and what packets meet on it, from `SCENARIO` instead")
 }
 

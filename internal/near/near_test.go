@@ -25,8 +25,14 @@ func TestDistance(t *testing.T) {
 		a, b string
 		want int
 	}{
-		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"loss", "loss", 0}, {"los", "loss", 1}, {"lsot", "lost", 1},
-		{"kitten", "sitting", 3}, {"abcd", "badc", 2},
+		{"", "", 0},
+		{"", "abc", 3},
+		{"abc", "", 3},
+		{"loss", "loss", 0},
+		{"los", "loss", 1},
+		{"lsot", "lost", 1},
+		{"kitten", "sitting", 3},
+		{"abcd", "badc", 2},
 	} {
 		if got := Distance(c.a, c.b); got != c.want || Distance(c.b, c.a) != c.want {
 			t.Errorf("from %q to %q: %d, want %d", c.a, c.b, got, c.want)

@@ -27,6 +27,9 @@ type rankJob struct {
 	NICs     []rankNIC     `json:"nics"`
 	Quirks   []string      `json:"quirks,omitempty"`
 	Patience time.Duration `json:"patience"`
+	// Single has packets handed to the kernel one by one: netem takes a
+	// super-packet for one packet, and would lose all of it or nothing.
+	Single bool `json:"single,omitempty"`
 	// Capture is the file to write packets to; empty for none.
 	Capture string `json:"capture,omitempty"`
 	SnapLen int    `json:"snap_len,omitempty"`
@@ -158,6 +161,10 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (nics []wor
 			err = errors.Join(err, closeAll())
 		}
 	}()
+	var sockets udplink.Config
+	if job.Single {
+		sockets.GSO = udplink.OffloadOff
+	}
 	for _, n := range job.NICs {
 		cfg, err := lab.NICConfig(s, job.Host, job.Quirks...)
 		if err != nil {
@@ -167,7 +174,7 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (nics []wor
 		if capture != nil {
 			cfg.Decorate = func(l link.Waiter) link.Waiter { return capture.packets.Wrap(cfg.Name, l).(link.Waiter) }
 		}
-		dev, err := softroce.OnUDP(udplink.Config{}, cfg)
+		dev, err := softroce.OnUDP(sockets, cfg)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -23,7 +23,7 @@ func (p *performance) specs() ([]launch.Spec, error) {
 		job := rankJob{
 			Name: p.Plan.Scenario.Name, Scenario: string(text), Seed: p.Plan.Seed, Host: host.Name,
 			NICs: p.rankNICs(host.Host), Quirks: p.opts.Quirks,
-			Patience: patience, SnapLen: p.opts.SnapLen,
+			Patience: patience, Single: p.opts.Netem, SnapLen: p.opts.SnapLen,
 		}
 		if p.opts.Capture && p.dir != "" {
 			job.Capture = captureFile(p.dir, host.Name)

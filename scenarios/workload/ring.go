@@ -62,11 +62,14 @@ func (n *node) newRing(mem *memory, slots, room int) *ring {
 	return r
 }
 
+// receiveQueue is a queue pair's own, or a shared one.
+type receiveQueue interface {
+	PostRecv([]verbs.RecvWR) (int, error)
+}
+
 // attach gives the ring a queue to post to and posts all slots, or as many as a
 // slow receiver does.
-func (r *ring) attach(on *rail, queue interface {
-	PostRecv([]verbs.RecvWR) (int, error)
-}) error {
+func (r *ring) attach(on *rail, queue receiveQueue) error {
 	r.queue = queue
 	r.head, r.queued, r.waiting = 0, 0, 0
 	r.free = r.free[:0]

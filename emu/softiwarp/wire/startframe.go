@@ -69,9 +69,9 @@ func (f *StartFrame) Append(b []byte) []byte {
 func (f *StartFrame) Parse(b []byte) (rest []byte, err error) {
 	*f = StartFrame{}
 	n := min(len(b), len(RequestKey))
-	switch key := string(b[:n]); { // no copy: only compared
-	case key == RequestKey[:n]:
-	case key == ReplyKey[:n]:
+	switch string(b[:n]) { // no copy: only compared
+	case RequestKey[:n]:
+	case ReplyKey[:n]:
 		f.Reply = true
 	default:
 		return nil, ErrKey

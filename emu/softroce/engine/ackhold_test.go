@@ -48,7 +48,7 @@ func (t *turnTaker) message() {
 
 func (t *turnTaker) answer() string     { return fmt.Sprintf("SEND_ONLY %d 4B ackreq", t.turns-1) }
 func (t *turnTaker) ackOf(n int) string { return fmt.Sprintf("ACK %d msn %d", n, n+1) }
-func (t *turnTaker) heldTurn() { t.Helper(); t.turn(); t.expect(t.answer()); t.ack(t.turns - 1) }
+func (t *turnTaker) heldTurn()          { t.Helper(); t.turn(); t.expect(t.answer()); t.ack(t.turns - 1) }
 
 func (t *turnTaker) acked()              { t.Helper(); t.expect(t.answer(), t.ackOf(t.turns-1)); t.ack(t.turns - 1) }
 func (t *turnTaker) holdEnds() mono.Time { return t.q.resp.hold.until }
