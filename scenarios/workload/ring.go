@@ -17,7 +17,7 @@ type ring struct {
 	room   int // bytes of a slot; 0 where only notices are received
 	shared bool
 
-	queue receiveQueue
+	queue   receiveQueue
 	wrs     []verbs.RecvWR // by slot
 	batch   []verbs.RecvWR // what is posted at once
 	posted  []bool         // by slot
