@@ -139,9 +139,8 @@ func beRude(socket string) error {
 		return err
 	}
 	defer conn.Close()
-	if err := sendFiles(conn); err != nil {
-		return err
-	}
+	// The lab may have hung up already: that is all the answer there should be.
+	_ = sendFiles(conn)
 	fmt.Fprintf(conn, `{"verb":%q}`, askDown)
 	answer, _ := io.ReadAll(conn)
 	fmt.Printf("answer: %q\n", answer)

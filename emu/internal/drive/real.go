@@ -2,7 +2,6 @@ package drive
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -45,7 +44,7 @@ type Real struct {
 	done     chan struct{}
 	gone     chan struct{}
 
-	fruitless atomic.Uint32 // polls in a row that found nothing
+	spinner spinner
 }
 
 const (
@@ -67,10 +66,6 @@ const (
 	fullRetry = 20 * time.Microsecond
 	// rounds bounds how many batches one call takes in.
 	rounds = 16
-	// patience is how many fruitless polls in a row go by before the processor
-	// is offered to others: on a machine with fewer processors than programs
-	// that spin, the one they wait for must get to run.
-	patience = 64
 )
 
 // NewReal starts driving e on l. Time starts at start, which must be positive.
@@ -126,7 +121,7 @@ func (r *Real) Pump() {
 // Found puts off sending for a program that is about to answer.
 func (r *Real) Found() {
 	r.fresh = true
-	r.fruitless.Store(0)
+	r.spinner.found()
 	if !r.talks {
 		r.pump(r.visited)
 	}
@@ -198,11 +193,7 @@ func (r *Real) turn() {
 }
 
 // Idle lets others run now and then.
-func (r *Real) Idle() {
-	if r.fruitless.Add(1)%patience == 0 {
-		yield()
-	}
-}
+func (r *Real) Idle() { r.spinner.idle() }
 
 // takeIn moves packets into the engine. Only where there are many does it send
 // in between, so that acknowledgements keep the peer going.
