@@ -153,7 +153,7 @@ func (s *Side) ready(q verbs.QP, to address, i int) error {
 	attr := verbs.QPAttr{
 		Port: s.port(), Access: access, PathMTU: min(mine.ActiveMTU, to.MTU), DestQPN: to.QPNs[i],
 		AH:              verbs.AHAttr{Port: s.port(), GRH: verbs.GRH{DGID: to.GID, SGIDIndex: s.GIDIndex, HopLimit: 64}},
-		MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads, MinRNRTimer: 1, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
+		MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads, MinRNRTimer: 1, Timeout: timeout, RetryCnt: 7, RNRRetry: 7,
 	}
 	for _, step := range []struct {
 		state verbs.QPState
@@ -175,6 +175,11 @@ func (s *Side) ready(q verbs.QP, to address, i int) error {
 // maxReads is how many READs a queue pair may have under way; every device
 // that has them has so many.
 const maxReads = 16
+
+// timeout is the transport timer: 268 ms, and 2 s with all retries. It is long,
+// because on a machine with much else to do a process may not run for half a
+// second. That must show as noise and not as a broken connection.
+const timeout = 16
 
 // succeeded fails for a completion that is no success.
 func succeeded(wcs []verbs.WC) error {

@@ -129,6 +129,11 @@ func (h *host) configure() error {
 			return err
 		}
 	}
+	if !uswitch.SeesSuperPackets() {
+		if err := uswitch.CutInKernel(hostDevice); err != nil {
+			return err
+		}
+	}
 	return netlink.LinkSetUp(dev)
 }
 
