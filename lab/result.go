@@ -13,7 +13,8 @@ import (
 // NewResult returns a result of which nothing is known yet but what was to run.
 func NewResult(s *scenarios.Scenario, tier scenarios.Tier, opts *Options) *report.Result {
 	return &report.Result{
-		Name: s.Name, Title: s.Title, Description: s.Description, Tags: s.Tags, Tier: string(tier), Seed: opts.SeedFor(s), Quirks: opts.Quirks, Replay: opts.Replay,
+		Name: s.Name, Title: s.Title, Description: s.Description, Tags: s.Tags, Tier: string(tier), Seed: opts.SeedFor(s),
+		Quirks: opts.Quirks, Netem: opts.Netem, Replay: opts.Replay,
 	}
 }
 

@@ -129,6 +129,9 @@ func (r *Result) junitCase(class string) junitCase {
 	if len(r.Quirks) > 0 {
 		c.Properties = append(c.Properties, junitProperty{"quirks", visible(strings.Join(r.Quirks, " "))})
 	}
+	if r.Netem {
+		c.Properties = append(c.Properties, junitProperty{"impaired by", "netem"})
+	}
 	problem := &junitProblem{Message: Visible(r.Reason), Type: string(r.Verdict), Text: "\n" + r.explanation() + "\n"}
 	switch r.Verdict {
 	case Passed:

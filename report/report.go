@@ -57,8 +57,10 @@ type Result struct {
 	Tier        string   `json:"tier"` // sim or netns
 	Seed        uint64   `json:"seed"` // that it was run with
 	// Quirks are the defects that every NIC was given besides the scenario's own.
-	Quirks  []string `json:"quirks,omitempty"`
-	Verdict Verdict  `json:"verdict"`
+	Quirks []string `json:"quirks,omitempty"`
+	// Netem says that the kernel impaired links, and not the user-space switch.
+	Netem   bool    `json:"netem,omitempty"`
+	Verdict Verdict `json:"verdict"`
 	// Reason says in one line why it did not pass.
 	Reason string `json:"reason,omitempty"`
 	// Detail is more about it: what each rank waits for, a stack.

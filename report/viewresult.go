@@ -119,6 +119,9 @@ func figures(r *Result) []fact {
 	if len(r.Quirks) > 0 {
 		add("Every NIC has", strings.Join(r.Quirks, ", "))
 	}
+	if r.Netem {
+		add("Links impaired by", "the kernel's netem")
+	}
 	return f
 }
 

@@ -88,6 +88,7 @@ func TestWrongCalls(t *testing.T) {
 		"run --quirk cm.StopAfterConns=x":   "it takes a number",
 		"run nowhere.yaml":                  "nowhere.yaml",
 		"run --capture some":                "give headers, full or none",
+		"up --rdma roce":                    "--rdma roce: the kernel has rxe (RoCE) and siw (iWARP)",
 		"run calls-loss --on netns":         "none of the scenarios chosen runs on netns",
 		"run '[' ":                          "pattern",
 		"replay nowhere":                    "name the folder of a run",

@@ -175,8 +175,8 @@ func (o *runOptions) tasks(chosen []choice, tiers []scenarios.Tier, dir string, 
 			if !c.RunsOn(tier) {
 				continue
 			}
-			t := task{scenario: c.Scenario, tier: tier, opts: lab.Options{Seed: seed, Dir: dir, Quirks: o.quirks, Netem: o.netem}}
-			t.opts.Replay = fmt.Sprintf("%s run %s --on %s%s", o.program, quote(c.given), tier, o.words(t.opts.SeedFor(c.Scenario)))
+			t := task{scenario: c.Scenario, tier: tier, opts: lab.Options{Seed: seed, Dir: dir, Quirks: o.quirks, Netem: o.netem && tier == scenarios.NetNS}}
+			t.opts.Replay = fmt.Sprintf("%s run %s --on %s%s", o.program, quote(c.given), tier, o.words(t.opts.SeedFor(c.Scenario))+o.kernel(tier))
 			o.capture.options(&t.opts)
 			tasks = append(tasks, t)
 		}
@@ -199,7 +199,15 @@ func (o *runOptions) command(seed uint64) string {
 	if len(o.on) > 0 {
 		words = append(words, "--on "+strings.Join(o.on, ","))
 	}
-	return strings.Join(words, " ") + o.words(seed)
+	return strings.Join(words, " ") + o.words(seed) + o.kernel(scenarios.NetNS)
+}
+
+// kernel is the choice of netem as it stands on a command line.
+func (o *runOptions) kernel(tier scenarios.Tier) string {
+	if !o.netem || tier != scenarios.NetNS {
+		return ""
+	}
+	return " --netem"
 }
 
 func names(tasks []task) (all []string) {

@@ -121,6 +121,31 @@ func TestRunInNamespaces(t *testing.T) {
 	}
 }
 
+// What the kernel was to impair, it is to impair again: also where it cannot.
+func TestReplayKeepsTheKernelsNetem(t *testing.T) {
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	call(t, "run", "pingpong", "--netem", "--capture", "none", "--out", dir)
+	again := filepath.Join(t.TempDir(), "again")
+	call(t, "replay", dir, "--all", "--capture", "none", "--out", again)
+	for _, dir := range []string{dir, again} {
+		run, err := report.ReadFile(filepath.Join(dir, "result.json"))
+		if err != nil || len(run.Scenarios) != 2 {
+			t.Fatalf("%+v, %v", run, err)
+		}
+		for _, r := range run.Scenarios {
+			if want := r.Tier == "netns"; r.Netem != want || strings.HasSuffix(r.Replay, " --netem") != want {
+				t.Errorf("in %s: netem %v, to repeat: %s", r.Tier, r.Netem, r.Replay)
+			}
+		}
+		if dir != again && !strings.HasSuffix(run.Command, " --netem") {
+			t.Errorf("the run is repeated by %s", run.Command)
+		}
+	}
+}
+
 // Of many runs in the cache the latest stay.
 func TestOldRunsGo(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

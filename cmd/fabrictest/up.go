@@ -147,7 +147,7 @@ func translate(err error, name func(key string) string) error {
 
 func newUpCommand(program string) *cobra.Command {
 	var o fabricFlags
-	name, direct, capture := live.DefaultName, false, ""
+	name, direct, capture, rdma := live.DefaultName, false, "", ""
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring up a fabric to play with",
@@ -163,7 +163,8 @@ Run programs in its hosts with 'fabrictest exec', break its links with
 
   fabrictest up --name tree --fabric fat-tree --hosts 8 --spines 2
   fabrictest up --like incast-ecn
-  fabrictest up --hosts 3 --capture lab.pcapng`,
+  fabrictest up --hosts 3 --capture lab.pcapng
+  sudo fabrictest up --rdma rxe`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := live.CheckName(name); err != nil {
@@ -173,7 +174,10 @@ Run programs in its hosts with 'fabrictest exec', break its links with
 			if err != nil {
 				return err
 			}
-			cfg := live.Config{Name: name, Scenario: s, Direct: direct}
+			cfg := live.Config{Name: name, Scenario: s, Direct: direct, RDMA: rdma}
+			if rdma != "" && rdma != "rxe" && rdma != "siw" {
+				return usagef("--rdma %s: the kernel has rxe (RoCE) and siw (iWARP)", rdma)
+			}
 			if cfg.Capture, err = captureFile(capture, direct); err != nil {
 				return err
 			}
@@ -192,8 +196,10 @@ Run programs in its hosts with 'fabrictest exec', break its links with
 	f.IntVar(&o.hosts, "hosts", 2, "how many hosts")
 	f.BoolVar(&direct, "direct", false, "cables of the kernel: faster, but they can only be cut, not impaired")
 	f.StringVar(&capture, "capture", "", "`FILE` (pcapng) for all that passes the cables; it is complete when the lab is down")
+	f.StringVar(&rdma, "rdma", "", "give every NIC the kernel's own RDMA in software too: `KIND` is rxe or siw (as root, where the kernel has it)")
 	o.flags(f)
 	completeFabric(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("rdma", fixed("rxe", "siw"))
 	return cmd
 }
 

@@ -225,6 +225,37 @@ func TestUpEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// Every NIC gets a device of the kernel's own, or the lab is not there and the
+// reason is.
+func TestUpWithTheKernelsRDMA(t *testing.T) {
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	can := map[string]bool{}
+	for _, c := range netns.Probe() {
+		can[c.Name] = c.State == netns.Yes
+	}
+	for _, kind := range []string{"rxe", "siw"} {
+		name := fmt.Sprintf("live-%s-%d", kind, os.Getpid())
+		err := Up(t.Context(), Config{Name: name, Scenario: star(2), RDMA: kind})
+		if can["kernel "+kind] {
+			out, bad := role(t, roleExec, name, "host1", "ls", "/sys/class/infiniband").CombinedOutput()
+			if err := errors.Join(err, bad, Down(t.Context(), name)); err != nil || !strings.Contains(string(out), name+"-host1-rdma0") {
+				t.Errorf("%s: %v, the host has %s", kind, err, out)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), "rdma link add "+name+"-host0-rdma0 type "+kind) {
+			t.Errorf("%s: %v", kind, err)
+		}
+		var gone *NotUpError
+		if _, err := Ask(t.Context(), name); !errors.As(err, &gone) {
+			t.Errorf("%s: it is there all the same: %v", kind, err)
+		}
+	}
+}
+
 func TestCaptureHasWhatPassed(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)

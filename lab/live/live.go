@@ -45,6 +45,9 @@ type Config struct {
 	// Capture is the file, by its absolute path, for what passes through cables that
 	// are not the kernel's; empty for none.
 	Capture string `json:"capture,omitempty"`
+	// RDMA is the kind of the kernel's own RDMA in software that every NIC gets, rxe
+	// or siw; empty for none. Only root can have it.
+	RDMA string `json:"rdma,omitempty"`
 }
 
 // Once is a program to be run in every host of a fabric, and the fabric only for

@@ -94,6 +94,11 @@ func newServer() (*server, error) {
 	if s.stage, err = nslab.Open(plan, opts); err != nil {
 		return nil, err
 	}
+	if j.RDMA != "" {
+		if err := s.stage.AddRDMA(j.RDMA, j.Name); err != nil {
+			return nil, errors.Join(err, s.stage.Close())
+		}
+	}
 	return s, s.stage.Begin(time.Now())
 }
 

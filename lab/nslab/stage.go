@@ -101,6 +101,23 @@ func (st *Stage) SetLink(pattern string, up bool) error {
 	return err
 }
 
+// AddRDMA gives every NIC a device of the kernel's own RDMA in software, of kind
+// rxe or siw. They are called after the lab, their host and their NIC, for the
+// kernel may show them in all namespaces, and go with the fabric.
+func (st *Stage) AddRDMA(kind, lab string) error {
+	for i := range st.Plan.Ports {
+		p := &st.Plan.Ports[i]
+		if p.Host < 0 {
+			continue // between switches
+		}
+		name := fmt.Sprintf("%s-%s-%s", lab, p.Node, p.NIC)
+		if err := netns.RDMALinkAdd(st.Fabric.Host(p.Node).NS, kind, name, p.NIC); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Begin makes now the plan's time 0: what it says of packets holds from then on.
 func (st *Stage) Begin(now time.Time) error { return st.wires.begin(now) }
 
