@@ -71,7 +71,8 @@ func (r *Real) wakeDozer() {
 	}
 }
 
-// tryLead leads, if nobody does, until an application looks.
+// tryLead leads, if nobody does, until an application looks. After an arrival it
+// lingers: see there.
 func (r *Real) tryLead() bool {
 	select {
 	case <-r.lead:
@@ -79,7 +80,20 @@ func (r *Real) tryLead() bool {
 		return false
 	}
 	r.lock()
-	for r.turn(); !r.closed && r.Now().Sub(r.visited) >= idle; r.turn() {
+	vain := linger // looks since anything arrived
+	for {
+		if r.turn() {
+			vain = 0
+		}
+		if r.closed || r.Now().Sub(r.visited) < idle {
+			break
+		}
+		if vain++; vain <= linger {
+			r.mu.Unlock()
+			yield() // others may want the processor, and the lock
+			r.lock()
+			continue
+		}
 		r.ownLead = true
 		r.sleep(r.untilNext(r.Now()))
 		r.ownLead = false

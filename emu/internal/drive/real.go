@@ -62,6 +62,10 @@ const (
 	// deepAfter is how many naps in a row over the same leader's sleep make the
 	// background goroutine sleep too.
 	deepAfter = 64
+	// linger is how often in vain the background goroutine looks for more before it
+	// sleeps: packets come in bursts, and to be woken takes longer than the next is
+	// away.
+	linger = 32
 	// fullRetry is how soon a full link is offered the rest.
 	fullRetry = 20 * time.Microsecond
 	// rounds bounds how many batches one call takes in.
@@ -184,12 +188,14 @@ func (r *Real) Progress() {
 	r.takeIn(r.visited)
 }
 
-// turn takes in what has arrived and sends what that has caused.
-func (r *Real) turn() {
+// turn takes in what has arrived and sends what that has caused. It reports
+// whether anything had.
+func (r *Real) turn() (arrived bool) {
 	r.silent()
 	now := r.Now()
-	r.takeIn(now)
+	arrived = r.takeIn(now)
 	r.pump(now)
+	return arrived
 }
 
 // Idle lets others run now and then.
@@ -197,23 +203,24 @@ func (r *Real) Idle() { r.spinner.idle() }
 
 // takeIn moves packets into the engine. Only where there are many does it send
 // in between, so that acknowledgements keep the peer going.
-func (r *Real) takeIn(now mono.Time) {
+func (r *Real) takeIn(now mono.Time) (arrived bool) {
 	for range rounds {
 		n, err := r.link.Recv(now, r.in)
 		for i := range n {
 			r.engine.Input(now, &r.in[i])
 		}
 		if n > 0 {
-			r.owed, r.stirred = true, now
+			r.owed, r.stirred, arrived = true, now, true
 			r.engine.Settle(now)
 		}
 		if err != nil || n < len(r.in) {
-			return
+			break
 		}
 		r.pump(now)
 		r.now = 0
 		now = r.Now()
 	}
+	return arrived
 }
 
 // strictDeadline is the deadline that a leader must not sleep beyond. The

@@ -24,6 +24,7 @@ type pipe struct {
 	peer  *pipe
 	limit int // datagrams that Send takes before it reports full; -1 for all
 	waits int
+	looks int
 }
 
 func newPipe() *pipe {
@@ -48,6 +49,7 @@ func (p *pipe) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 func (p *pipe) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.looks++
 	n := 0
 	for n < len(ds) {
 		if p.held != nil {
@@ -208,6 +210,22 @@ func TestAPassiveSideAnswersWhileNobodyCallsIt(t *testing.T) {
 		}
 		if took := time.Since(start); took > nap {
 			t.Errorf("answer took %v", took)
+		}
+	})
+}
+
+// Packets come in bursts: who was woken for one looks for the next before it
+// sleeps again, and not for long.
+func TestThePassiveSideLingers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, b := twoSides(t)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		before := b.looks()
+		b.p.in <- []byte("ping")
+		synctest.Wait()
+		if n := b.looks() - before; n < linger || n > linger+4 {
+			t.Errorf("woken by a packet, it looked %d times before it slept again, want %d", n, linger)
 		}
 	})
 }
@@ -374,6 +392,12 @@ func (s *side) sleeps() int {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	return s.p.waits
+}
+
+func (s *side) looks() int {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	return s.p.looks
 }
 
 func (s *side) received() int {
