@@ -14,12 +14,13 @@ import (
 // firstProcess is the first process of an enclosure. Its arguments are the
 // parent's process ID, and the path and the arguments of the program to run.
 func firstProcess(args []string) (code int) {
+	signals := takeSignals() // the program may be sent one as soon as it is there
 	child, err := startProgram(args)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "enclosure:", err)
 		return 127
 	}
-	forwardSignals(child)
+	go forward(signals, child)
 	for {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, 0, nil)
@@ -96,13 +97,18 @@ func inheritedFiles() ([]int, error) {
 	return fds, nil
 }
 
-func forwardSignals(pid int) {
-	signal.Ignore(unix.SIGINT, unix.SIGQUIT)
+// takeSignals keeps signals from ending the process. Those of a terminal's keys
+// reach the program by themselves. They are taken and not ignored: it would
+// inherit that.
+func takeSignals() <-chan os.Signal {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGQUIT)
 	c := make(chan os.Signal, 16)
 	signal.Notify(c, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
-	go func() {
-		for s := range c {
-			unix.Kill(pid, s.(syscall.Signal)) // it may have ended
-		}
-	}()
+	return c
+}
+
+func forward(signals <-chan os.Signal, pid int) {
+	for s := range signals {
+		unix.Kill(pid, s.(syscall.Signal)) // it may have ended
+	}
 }
