@@ -1,0 +1,223 @@
+package device
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Channel is a verbs.CompChannel.
+type Channel struct {
+	Object
+	gate  drive.Gate
+	ready []*CQ
+}
+
+// CreateCompChannel makes a completion channel.
+func (d *Device) CreateCompChannel() (verbs.CompChannel, error) {
+	c := &Channel{Object: Object{D: d}}
+	err := d.Control("create_comp_channel", func() error {
+		c.gate = d.drv.NewGate(drive.Name("completion event of " + d.name))
+		return nil
+	})
+	return c, err
+}
+
+// Wait returns the next queue that has an event.
+func (c *Channel) Wait(timeout time.Duration) (verbs.CQ, error) {
+	const op = "get_cq_event"
+	if err := c.Enter(op, drive.CallWait); err != nil {
+		return nil, err
+	}
+	// Nothing was changed, so there is nothing to pump: what is owed to the peer
+	// leaves with the program's answer, if it is one that answers.
+	defer c.D.drv.Unlock()
+	err := c.D.Wait(op, c.gate, timeout, func() bool { return len(c.ready) > 0 || c.closed })
+	if err != nil {
+		return nil, err
+	}
+	if c.closed {
+		return nil, c.D.opError(op, verbs.ErrClosed)
+	}
+	q := c.ready[0]
+	c.ready = append(c.ready[:0], c.ready[1:]...)
+	return q, nil
+}
+
+// Close removes the channel. Who waits at it learns that.
+func (c *Channel) Close() error {
+	return c.Destroy("destroy_comp_channel", func() error {
+		c.ready = nil
+		c.gate.Notify()
+		return nil
+	})
+}
+
+// CQ is a verbs.CQ.
+type CQ struct {
+	Object
+	Q       *nic.CQ
+	channel *Channel
+	armed   bool // since the last poll
+}
+
+// CreateCQ makes a completion queue.
+func (d *Device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
+	c := &CQ{Object: Object{D: d}}
+	const op = "create_cq"
+	err := d.Control(op, func() (err error) {
+		if err = OwnIfGiven(d, op, "completion channel", in.Channel, func(ch *Channel) { c.channel = ch }); err != nil {
+			return err
+		}
+		if c.Q, err = d.base.CreateCQ(in.Depth); err == nil {
+			c.Q.Owner = c
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// fire delivers the event that the queue was armed for.
+func (c *CQ) fire() {
+	if c.channel != nil && !c.channel.closed {
+		c.channel.ready = append(c.channel.ready, c)
+		c.channel.gate.Notify()
+	}
+}
+
+// Poll moves completions into the slice.
+func (c *CQ) Poll(into []verbs.WC) (int, error) {
+	if err := c.Enter("poll_cq", drive.CallPoll); err != nil {
+		return 0, err
+	}
+	n, err := c.Q.Poll(into)
+	waits := c.armed // the last look before a wait: that will look at the network
+	c.armed = false
+	if n == 0 && err == nil && !waits {
+		// Nothing yet: look at the network, as a program that polls expects.
+		c.D.drv.Progress()
+		if n, err = c.Q.Poll(into); n > 0 {
+			c.D.drv.Found()
+		} else {
+			c.D.drv.Nothing()
+		}
+	}
+	c.D.drv.Unlock()
+	if n == 0 && !waits {
+		c.D.drv.Idle()
+	}
+	return n, err
+}
+
+// Arm asks for an event.
+func (c *CQ) Arm(solicitedOnly bool) error {
+	if c.channel == nil {
+		return &verbs.OpError{Op: "req_notify_cq", Err: fmt.Errorf("%w: the queue has no completion channel", verbs.ErrInvalid)}
+	}
+	// Not a control call, though it changes the queue: programs make it in every
+	// turn, and the peer does not see it.
+	if err := c.Enter("req_notify_cq", drive.CallPoll); err != nil {
+		return err
+	}
+	c.Q.Arm(solicitedOnly)
+	c.armed = true
+	c.D.drv.Unlock()
+	return nil
+}
+
+// Depth is how many completions fit.
+func (c *CQ) Depth() int {
+	c.D.drv.Lock(drive.CallWait)
+	defer c.D.drv.Unlock()
+	return c.Q.Depth()
+}
+
+// Resize changes the depth.
+func (c *CQ) Resize(depth int) error {
+	return c.Control("resize_cq", func() error { return c.Q.Resize(depth) })
+}
+
+// Close removes the queue.
+func (c *CQ) Close() error {
+	return c.Destroy("destroy_cq", func() error {
+		err := c.D.base.DestroyCQ(c.Q)
+		if err == nil && c.channel != nil {
+			c.channel.ready = slices.DeleteFunc(c.channel.ready, func(q *CQ) bool { return q == c })
+		}
+		return err
+	})
+}
+
+// SRQ is a verbs.SRQ.
+type SRQ struct {
+	Object
+	S *nic.SRQ
+}
+
+// CreateSRQ makes a shared receive queue.
+func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
+	s := &SRQ{Object: Object{D: d}}
+	cfg := nic.SRQConfig{Type: in.Type, MaxWR: in.MaxWR, MaxSGE: in.MaxSGE, Limit: in.Limit}
+	const op = "create_srq"
+	err := d.Control(op, func() (err error) {
+		if err = cmp.Or(
+			OwnIfGiven(d, op, "PD", in.PD, func(p *PD) { cfg.PD = p.ID }),
+			OwnIfGiven(d, op, "XRC domain", in.XRCD, func(x *XRCD) { cfg.XRCD = x.X }),
+			OwnIfGiven(d, op, "CQ", in.CQ, func(c *CQ) { cfg.CQ = c.Q }),
+		); err != nil {
+			return err
+		}
+		if s.S, err = d.base.CreateSRQ(cfg); err == nil {
+			s.S.Owner = s
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// PostRecv posts receives.
+func (s *SRQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
+	if err := s.Enter("post_srq_recv", drive.CallPost); err != nil {
+		return 0, err
+	}
+	defer s.D.Leave()
+	for i := range wrs {
+		if err := s.S.PostRecv(&wrs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(wrs), nil
+}
+
+// Modify changes size or limit.
+func (s *SRQ) Modify(a verbs.SRQAttr, mask verbs.SRQAttrMask) error {
+	return s.Control("modify_srq", func() error { return s.S.Modify(a, mask) })
+}
+
+// Query returns size and limit.
+func (s *SRQ) Query() (a verbs.SRQAttr, err error) {
+	err = s.Control("query_srq", func() error {
+		a = s.S.Query()
+		return nil
+	})
+	return a, err
+}
+
+// Number is what XRC senders name the queue by.
+func (s *SRQ) Number() uint32 { return s.S.Num() }
+
+// Close removes the queue.
+func (s *SRQ) Close() error {
+	return s.Destroy("destroy_srq", func() error { return s.D.base.DestroySRQ(s.S) })
+}

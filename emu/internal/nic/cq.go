@@ -1,0 +1,134 @@
+package nic
+
+import (
+	"slices"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// CQ is a completion queue: a ring that never grows by itself.
+type CQ struct {
+	nic     *Base
+	ring    []verbs.WC
+	head    int // oldest entry
+	count   int
+	users   int // QPs and SRQs that complete here
+	arm     armState
+	overrun bool
+	gone    bool
+	// Owner is the driver's to use.
+	Owner any
+}
+
+type armState uint8
+
+const (
+	armNone armState = iota
+	armSolicited
+	armNext
+)
+
+// CreateCQ makes a completion queue.
+func (b *Base) CreateCQ(depth int) (*CQ, error) {
+	if depth < 1 || depth > b.Limits.CQE {
+		return nil, OpError("create_cq", "", "%w: depth %d is not in 1..%d", verbs.ErrInvalid, depth, b.Limits.CQE)
+	}
+	if b.cqs >= b.Limits.CQs {
+		return nil, OpError("create_cq", "", "%w: %d CQs", verbs.ErrNoMemory, b.cqs)
+	}
+	b.cqs++
+	return &CQ{nic: b, ring: make([]verbs.WC, depth)}, nil
+}
+
+// DestroyCQ removes a queue that nothing completes to.
+func (b *Base) DestroyCQ(c *CQ) error {
+	if c.gone {
+		return OpError("destroy_cq", "", "%w: it is gone already", verbs.ErrInvalid)
+	}
+	if c.users > 0 {
+		return OpError("destroy_cq", "", "%w by %d queues", verbs.ErrBusy, c.users)
+	}
+	c.gone = true
+	b.cqs--
+	b.Retract(func(e *Event) bool { return e.CQ == c })
+	b.fired = slices.DeleteFunc(b.fired, func(f *CQ) bool { return f == c })
+	return nil
+}
+
+// Use counts a queue that completes here, or with -1 one that goes.
+func (c *CQ) Use(n int) { c.users += n }
+
+// Gone reports whether the queue was destroyed.
+func (c *CQ) Gone() bool { return c.gone }
+
+// Depth is how many completions fit.
+func (c *CQ) Depth() int { return len(c.ring) }
+
+// Poll moves the oldest completions into into.
+func (c *CQ) Poll(into []verbs.WC) (int, error) {
+	if c.overrun && c.count == 0 {
+		return 0, verbs.ErrOverrun
+	}
+	n := min(len(into), c.count)
+	for i := range n {
+		into[i] = c.ring[c.head]
+		if c.head++; c.head == len(c.ring) {
+			c.head = 0
+		}
+	}
+	c.count -= n
+	return n, nil
+}
+
+// Arm asks for one event: at the next completion, or at the next solicited one.
+func (c *CQ) Arm(solicitedOnly bool) {
+	switch {
+	case !solicitedOnly:
+		c.arm = armNext
+	case c.arm == armNone:
+		c.arm = armSolicited
+	}
+}
+
+// Resize changes the depth. What is queued must still fit.
+func (c *CQ) Resize(depth int) error {
+	if depth < 1 || depth > c.nic.Limits.CQE || depth < c.count {
+		return OpError("resize_cq", "", "%w: depth %d with %d completions queued, limit %d", verbs.ErrInvalid, depth, c.count, c.nic.Limits.CQE)
+	}
+	ring := make([]verbs.WC, depth)
+	for i := range c.count {
+		ring[i] = c.ring[(c.head+i)%len(c.ring)]
+	}
+	c.ring, c.head = ring, 0
+	return nil
+}
+
+// Push appends a completion. It reports false, and marks the queue broken, when
+// there is no room: the caller's QP must then fail.
+func (c *CQ) Push(wc *verbs.WC, solicited bool) bool {
+	if c.gone {
+		return true // of an XRC SRQ that went in the midst of a message: nobody waits
+	}
+	if c.count == len(c.ring) || c.overrun {
+		if c.nic.Lax.CQOverrunSilent {
+			return true
+		}
+		if !c.overrun || c.nic.Lax.CQErrRepeats {
+			c.overrun = true
+			c.nic.CQOverruns++
+			c.nic.Report(Event{Type: verbs.EventCQErr, CQ: c})
+		}
+		return false
+	}
+	tail := c.head + c.count
+	if tail >= len(c.ring) {
+		tail -= len(c.ring)
+	}
+	c.ring[tail] = *wc
+	c.count++
+	if c.arm == armNext || c.arm == armSolicited && (solicited || wc.Status != verbs.WCSuccess) {
+		c.arm = armNone
+		c.nic.fired = append(c.nic.fired, c)
+	}
+	return true
+}

@@ -1,0 +1,120 @@
+package nic
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Limits bound the resources that all NICs have. A field that is zero has its
+// default.
+type Limits struct {
+	QPs, QPWR, SGE, Inline int
+	CQs, CQE               int
+	MRs, PDs, AHs          int
+	SRQs, SRQWR            int
+	XRCDs                  int
+	RdAtomic               uint8
+	McastGroups, McastQPs  int
+	PendingEvents          int
+}
+
+func defaultLimits() Limits {
+	return Limits{
+		QPs: 1 << 16, QPWR: 1 << 14, SGE: 32, Inline: 512,
+		CQs: 1 << 16, CQE: 1 << 20,
+		MRs: 1 << 19, PDs: 1 << 15, AHs: 1 << 16,
+		SRQs: 1 << 15, SRQWR: 1 << 15,
+		XRCDs: 1 << 10, RdAtomic: 128,
+		McastGroups: 1 << 12, McastQPs: 1 << 8,
+		PendingEvents: 1 << 14,
+	}
+}
+
+type limitCount struct {
+	name  string
+	value *int
+}
+
+// counts lists the limits that are plain numbers, by name.
+func (l *Limits) counts() []limitCount {
+	return []limitCount{
+		{"QPs", &l.QPs},
+		{"QPWR", &l.QPWR},
+		{"SGE", &l.SGE},
+		{"Inline", &l.Inline},
+		{"CQs", &l.CQs},
+		{"CQE", &l.CQE},
+		{"MRs", &l.MRs},
+		{"PDs", &l.PDs},
+		{"AHs", &l.AHs},
+		{"SRQs", &l.SRQs},
+		{"SRQWR", &l.SRQWR},
+		{"XRCDs", &l.XRCDs},
+		{"McastGroups", &l.McastGroups},
+		{"McastQPs", &l.McastQPs},
+		{"PendingEvents", &l.PendingEvents},
+	}
+}
+
+// OrDefault fills in the limits that were left out.
+func (l Limits) OrDefault() Limits {
+	d := defaultLimits()
+	defaults := d.counts()
+	for i, c := range l.counts() {
+		*c.value = cmp.Or(*c.value, *defaults[i].value)
+	}
+	l.RdAtomic = cmp.Or(l.RdAtomic, d.RdAtomic)
+	return l
+}
+
+// Validate refuses limits that nothing can keep.
+func (l Limits) Validate() error {
+	for _, c := range l.counts() {
+		if *c.value < 0 {
+			return fmt.Errorf("limit of %s is negative", c.name)
+		}
+	}
+	if l.MRs > core.MaxEntries {
+		return fmt.Errorf("%d memory regions, keys tell %d apart", l.MRs, core.MaxEntries)
+	}
+	return nil
+}
+
+// Lax switches off single checks of queues: it imitates devices that forget them.
+// The zero value forgets nothing. Tags say what a field does and whose defect it
+// is.
+type Lax struct {
+	OverflowSRQ     bool `defect:"R15" does:"a full SRQ overwrites its newest receive"`
+	SRQReceiveAnyPD bool `defect:"R15" does:"SRQ receives may name memory of any domain"`
+	CQErrRepeats    bool `defect:"rxe" does:"every completion that a broken CQ cannot take is reported"`
+	CapsUnchecked   bool `defect:"mlx5, irdma" does:"queues may be deeper than the device's limits"`
+	CQOverrunSilent bool `defect:"irdma" does:"a full CQ loses completions and nobody is told"`
+	NoEmptyMR       bool `defect:"irdma" does:"memory regions of no bytes are refused"`
+}
+
+// uncheckedCaps is how far beyond its limits a NIC goes that forgets them.
+const uncheckedCaps = 16
+
+// CheckCaps refuses the sizes of a queue pair that are beyond the limits.
+func (b *Base) CheckCaps(c *verbs.QPCaps) error {
+	l := b.Limits
+	if b.Lax.CapsUnchecked {
+		l.QPWR, l.SGE, l.Inline = uncheckedCaps*l.QPWR, uncheckedCaps*l.SGE, uncheckedCaps*l.Inline
+	}
+	invalid := func(format string, args ...any) error {
+		return OpError("create_qp", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
+	}
+	if c.MaxSendWR < 0 || c.MaxSendWR > l.QPWR || c.MaxRecvWR < 0 || c.MaxRecvWR > l.QPWR {
+		return invalid("%d send and %d receive requests, limit %d", c.MaxSendWR, c.MaxRecvWR, l.QPWR)
+	}
+	if c.MaxSendSGE < 0 || c.MaxSendSGE > l.SGE || c.MaxRecvSGE < 0 || c.MaxRecvSGE > l.SGE {
+		return invalid("%d send and %d receive scatter/gather entries, limit %d", c.MaxSendSGE, c.MaxRecvSGE, l.SGE)
+	}
+	if c.MaxInline < 0 || c.MaxInline > l.Inline {
+		return invalid("%d bytes inline, limit %d", c.MaxInline, l.Inline)
+	}
+	return nil
+}

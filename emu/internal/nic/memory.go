@@ -1,0 +1,150 @@
+package nic
+
+import (
+	"errors"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// RegMR registers memory. addr is what peers call its first byte; zero lets the
+// NIC choose, unless access asks for a zero-based region.
+func (b *Base) RegMR(pd core.PD, mem core.Memory, addr uint64, access verbs.Access) (*core.Region, error) {
+	const remoteStore = verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	if access&remoteStore != 0 && access&verbs.AccessLocalWrite == 0 {
+		return nil, OpError("reg_mr", "", "%w: remote write and atomic access need local write access", verbs.ErrInvalid)
+	}
+	if err := b.CheckPD("reg_mr", pd); err != nil {
+		return nil, err
+	}
+	if b.Lax.NoEmptyMR && mem.Len() == 0 {
+		return nil, OpError("reg_mr", "", "%w: no bytes", verbs.ErrInvalid)
+	}
+	zeroBased := access&verbs.AccessZeroBased != 0
+	if zeroBased {
+		addr = 0
+	}
+	if addr+mem.Len() < addr {
+		return nil, OpError("reg_mr", "", "%w: %d bytes at %#x wrap around", verbs.ErrInvalid, mem.Len(), addr)
+	}
+	r, err := b.Mem.Register(pd, mem, addr, zeroBased, access)
+	if err != nil {
+		return nil, OpError("reg_mr", "", "%w: %w", verbs.ErrNoMemory, err)
+	}
+	b.pds[pd]++
+	return r, nil
+}
+
+// DeregMR removes a region.
+func (b *Base) DeregMR(r *core.Region) error {
+	if err := b.Mem.Deregister(r); err != nil {
+		cause := verbs.ErrInvalid
+		if errors.Is(err, core.ErrInUse) {
+			cause = verbs.ErrBusy
+		}
+		return OpError("dereg_mr", "", "%w: %w", cause, err)
+	}
+	b.pds[r.PD]--
+	return nil
+}
+
+// AllocMW makes a memory window.
+func (b *Base) AllocMW(pd core.PD, typ verbs.MWType) (*core.Window, error) {
+	if typ != verbs.MWType1 && typ != verbs.MWType2 {
+		return nil, OpError("alloc_mw", "", "%w: type %d", verbs.ErrInvalid, typ)
+	}
+	if err := b.CheckPD("alloc_mw", pd); err != nil {
+		return nil, err
+	}
+	w, err := b.Mem.AllocWindow(pd, typ)
+	if err != nil {
+		return nil, OpError("alloc_mw", "", "%w: %w", verbs.ErrNoMemory, err)
+	}
+	b.pds[pd]++
+	return w, nil
+}
+
+// DeallocMW removes a memory window, bound or not.
+func (b *Base) DeallocMW(w *core.Window) {
+	if b.Mem.FreeWindow(w) {
+		b.pds[w.PD]--
+	}
+}
+
+// Writable reports whether length bytes may be written to the memory that sgl
+// names.
+func (b *Base) Writable(sgl []verbs.SGE, pd core.PD, length int) bool {
+	return EachSGE(sgl, 0, length, func(s *verbs.SGE, off uint32, _, size int) error {
+		_, _, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), verbs.AccessLocalWrite)
+		return err
+	}) == nil
+}
+
+// Gather fills dst with what sgl names from byte off on.
+func (b *Base) Gather(dst []byte, sgl []verbs.SGE, pd core.PD, off uint32) error {
+	for i := range sgl {
+		s := &sgl[i]
+		if off >= s.Length {
+			off -= s.Length
+			continue
+		}
+		n := min(int(s.Length-off), len(dst))
+		mem, at, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(n), 0)
+		if err != nil {
+			return err
+		}
+		if err := mem.ReadAt(dst[:n], at); err != nil {
+			return err
+		}
+		dst = dst[n:]
+		off = 0
+		if len(dst) == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// Scatter writes src into the memory that sgl names, from byte off on. It checks
+// every entry that it touches before it writes to the first.
+func (b *Base) Scatter(sgl []verbs.SGE, pd core.PD, off uint32, src []byte) error {
+	if len(src) == 0 {
+		return nil
+	}
+	if err := EachSGE(sgl, off, len(src), func(s *verbs.SGE, off uint32, _, size int) error {
+		_, _, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), verbs.AccessLocalWrite)
+		return err
+	}); err != nil {
+		return err
+	}
+	return EachSGE(sgl, off, len(src), func(s *verbs.SGE, off uint32, at, size int) error {
+		mem, pos, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), verbs.AccessLocalWrite)
+		if err != nil {
+			return err
+		}
+		return mem.WriteAt(src[at:at+size], pos)
+	})
+}
+
+// EachSGE calls f for every piece of [off, off+length) in sgl: the entry, the
+// piece's offset in it, its offset in the range, and its size.
+func EachSGE(sgl []verbs.SGE, off uint32, length int, f func(s *verbs.SGE, off uint32, at, size int) error) error {
+	at := 0
+	for i := range sgl {
+		s := &sgl[i]
+		if off >= s.Length {
+			off -= s.Length
+			continue
+		}
+		size := min(int(s.Length-off), length-at)
+		if err := f(s, off, at, size); err != nil {
+			return err
+		}
+		at += size
+		off = 0
+		if at == length {
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package nic
+
+import (
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Work is a send work request as a NIC keeps it: what the program asked for,
+// without a pointer into the program's own slices.
+type Work struct {
+	WRID   uint64
+	Op     verbs.WROpcode
+	Flags  verbs.SendFlags
+	SGL    []verbs.SGE // into Slots
+	Inline []byte      // into Slots; nil if the payload is in SGL
+	Length uint32      // of the payload, or of the sink
+
+	Imm        uint32
+	Invalidate uint32
+	Remote     verbs.Remote
+	Atomic     verbs.Atomic
+	Window     *core.Window // of a bind
+	Bind       core.Bind
+}
+
+// Signaled reports whether success is reported too.
+func (w *Work) Signaled() bool { return w.Flags&verbs.SendSignaled != 0 }
+
+// Gather fills dst with the payload of w from byte off on.
+func (w *Work) Gather(b *Base, pd core.PD, dst []byte, off uint32) error {
+	if w.Inline != nil {
+		copy(dst, w.Inline[off:])
+		return nil
+	}
+	return b.Gather(dst, w.SGL, pd, off)
+}
+
+// Completion is the completion of w on a QP.
+func (w *Work) Completion(status verbs.WCStatus, qpn verbs.QPN) verbs.WC {
+	wc := verbs.WC{WRID: w.WRID, Status: status, Opcode: CompletionOpcode(w.Op), QPN: qpn}
+	if status != verbs.WCSuccess {
+		return wc
+	}
+	switch w.Op {
+	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+		wc.ByteLen = w.Length
+	}
+	return wc
+}
+
+// Slots are where the work requests of a send queue keep their gather lists and
+// inline payloads: as many slots as the queue has places, a power of two.
+type Slots struct {
+	sges      []verbs.SGE
+	inline    []byte
+	mask      uint32
+	maxSGE    int
+	maxInline int
+}
+
+// NewSlots makes room for a queue of depth requests, and returns how many places
+// its ring must have.
+func NewSlots(depth, maxSGE, maxInline int) (Slots, int) {
+	places := ceilPow2(depth)
+	return Slots{
+		sges: make([]verbs.SGE, places*maxSGE), inline: make([]byte, places*maxInline),
+		mask: uint32(places - 1), maxSGE: maxSGE, maxInline: maxInline,
+	}, places
+}
+
+// Keep copies wr to w, whose index in the queue is i. The handles in wr stand for
+// themselves in window and region.
+func (s *Slots) Keep(w *Work, i uint32, wr *verbs.SendWR, signalAll bool) {
+	*w = Work{
+		WRID: wr.WRID, Op: wr.Opcode, Flags: wr.Flags,
+		Imm: wr.Imm, Invalidate: uint32(wr.InvalidateRKey), Remote: wr.Remote, Atomic: wr.Atomic,
+	}
+	if signalAll {
+		w.Flags |= verbs.SendSignaled
+	}
+	place := int(i & s.mask)
+	switch {
+	case wr.Flags&verbs.SendInline == 0:
+		at := place * s.maxSGE
+		w.SGL = append(s.sges[at:at:at+s.maxSGE], wr.SGL...)
+		w.Length = sgeLength(wr.SGL)
+	case len(wr.Inline) > 0:
+		at := place * s.maxInline
+		w.Inline = append(s.inline[at:at:at+s.maxInline], wr.Inline...)
+		w.Length = uint32(len(wr.Inline))
+	}
+}
+
+// KeepBind adds to w what a bind is about.
+func (w *Work) KeepBind(wr *verbs.SendWR, window *core.Window, region *core.Region, pd core.PD, qpn uint32) {
+	w.Window = window
+	w.Bind = core.Bind{
+		Region: region, Addr: wr.Bind.Info.Addr, Len: wr.Bind.Info.Length,
+		Access: wr.Bind.Info.Access, Key: uint32(wr.Bind.RKey), PD: pd, QPN: qpn,
+	}
+}
+
+// CompletionOpcode is what a completion calls an operation.
+func CompletionOpcode(op verbs.WROpcode) verbs.WCOpcode {
+	switch op {
+	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
+		return verbs.WCOpRDMAWrite
+	case verbs.OpRDMARead:
+		return verbs.WCOpRDMARead
+	case verbs.OpAtomicCmpAndSwp:
+		return verbs.WCOpCompSwap
+	case verbs.OpAtomicFetchAdd:
+		return verbs.WCOpFetchAdd
+	case verbs.OpLocalInv:
+		return verbs.WCOpLocalInv
+	case verbs.OpBindMW:
+		return verbs.WCOpBindMW
+	case verbs.OpFlush:
+		return verbs.WCOpFlush
+	case verbs.OpAtomicWrite:
+		return verbs.WCOpAtomicWrite
+	default:
+		return verbs.WCOpSend
+	}
+}
