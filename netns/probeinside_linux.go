@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/vishvananda/netlink"
@@ -21,6 +22,9 @@ func probeInside() int {
 		c := Capability{Name: t.name, For: t.use, State: Yes}
 		if err := t.do(); err != nil {
 			c.State, c.Reason, c.Cure = No, err.Error(), t.cure
+			if errors.Is(err, fs.ErrPermission) && t.allow != "" {
+				c.Cure = t.allow // the kernel has it, and keeps it from us
+			}
 		}
 		found = append(found, c)
 	}
@@ -37,27 +41,31 @@ const fullKernel = "use a kernel that has it: distributions' do, those for virtu
 var trials = []struct {
 	name, use, cure string
 	do              func() error
+	allow           string // the cure where it is there but forbidden
 }{
-	{vethName, "cables", fullKernel + " (CONFIG_VETH, modprobe veth)", tryVeth},
-	{"bridge", "switches of the kernel", fullKernel + " (CONFIG_BRIDGE, modprobe bridge)", tryBridge},
-	{"IPv6", "the addresses that RoCE is run on by default", "boot without ipv6.disable=1", tryIPv6},
+	{vethName, "cables", fullKernel + " (CONFIG_VETH, modprobe veth)", tryVeth, ""},
+	{"bridge", "switches of the kernel", fullKernel + " (CONFIG_BRIDGE, modprobe bridge)", tryBridge, ""},
+	{"IPv6", "the addresses that RoCE is run on by default", "boot without ipv6.disable=1", tryIPv6, ""},
 	{
 		"routing", "fat trees, whose leaves and spines are routers",
-		"start the container with --security-opt systempaths=unconfined", func() error { return writeSysctls(routerSysctls) },
+		"start the container with --security-opt systempaths=unconfined", func() error { return writeSysctls(routerSysctls) }, "",
 	},
-	{"packet sockets", "the user-space switch and captures", fullKernel + " (CONFIG_PACKET)", tryPacketSocket},
-	{"tun", "stacks that bring their own packets", fullKernel + " (CONFIG_TUN, modprobe tun, /dev/net/tun)", tryTun},
+	{"packet sockets", "the user-space switch and captures", fullKernel + " (CONFIG_PACKET)", tryPacketSocket, ""},
+	{
+		"tun", "stacks that bring their own packets", fullKernel + " (CONFIG_TUN, modprobe tun, /dev/net/tun)", tryTun,
+		"let this user open it: chmod a+rw /dev/net/tun, as root; in a container pass it in with --device /dev/net/tun",
+	},
 	{
 		"tbf", "rate limits on cables that the kernel joins", fullKernel + " (CONFIG_NET_SCH_TBF, modprobe sch_tbf)",
-		func() error { return tryQueue(queue{rateBps: 1e9}) },
+		func() error { return tryQueue(queue{rateBps: 1e9}) }, "",
 	},
 	{
 		"blackhole", "cutting the cable of a pair", fullKernel + " (CONFIG_NET_SCHED)",
-		func() error { return tryQueue(queue{closed: true}) },
+		func() error { return tryQueue(queue{closed: true}) }, "",
 	},
 	{
 		"netem", "impairment by the kernel; the user-space switch does without", fullKernel + " (CONFIG_NET_SCH_NETEM, modprobe sch_netem)",
-		func() error { return tryQueue(queue{netem: NetemSpec{LossPPM: 1}}) },
+		func() error { return tryQueue(queue{netem: NetemSpec{LossPPM: 1}}) }, "",
 	},
 }
 
