@@ -116,6 +116,11 @@ func TestInterruptedRun(t *testing.T) {
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "interrupted at") || !strings.Contains(r.Reason, "enough") {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
+	for _, k := range r.Ranks {
+		if k.State != lab.Hung {
+			t.Errorf("rank %d is %q, want it to be at work still", k.Rank, k.State)
+		}
+	}
 }
 
 func TestWhatCannotBeRunIsBroken(t *testing.T) {

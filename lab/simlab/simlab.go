@@ -117,7 +117,9 @@ func (r *run) play() error {
 		r.hung(fmt.Sprintf("%d events have happened, and it is only %s", limit.Events, units.Duration(time.Duration(limit.Now))), limit.Waiting)
 		err = nil
 	case r.ctx.Err() != nil:
-		err = fmt.Errorf("interrupted at %s of the scenario's time: %w", units.Duration(time.Duration(r.world.Now())), err)
+		when := fmt.Sprintf("interrupted at %s of the scenario's time", units.Duration(time.Duration(r.world.Now())))
+		r.hung(when, nil)
+		err = fmt.Errorf("%s: %w", when, err)
 	}
 	return errors.Join(err, r.problem)
 }
