@@ -19,6 +19,10 @@ type Options struct {
 	// are the halves at the other nodes, and it is for user space to be the
 	// switch.
 	Splice func(topology.Cable) bool
+	// CutSuperPackets has the kernel cut super-packets before it sends them into a
+	// spliced cable: those of the host at its end, and those that a bridge or a
+	// router hands on from others. Kernels before 6.2 cannot show them uncut.
+	CutSuperPackets bool
 	// Netem lets the kernel's netem give unspliced cables their latency. Without
 	// it such a cable must be spliced.
 	Netem bool

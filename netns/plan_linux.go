@@ -153,6 +153,7 @@ func (p *plan) layCables() error {
 		for side, port := range []topology.Port{c.A, c.B} {
 			d := p.endOf(port, c.Other(port), mtu)
 			d.plugInto(bridges[port.Node])
+			d.cutInSoftware = c.cut && p.opts.CutSuperPackets
 			c.ends[side] = d
 			p.ports[port.String()] = d
 			if inUserSpace[port.Node] {
@@ -268,7 +269,7 @@ func (d *device) plugInto(bridge *device) {
 func (p *plan) mixedMTUs() {
 	for _, s := range p.spaces {
 		for _, d := range s.devices {
-			d.cutInSoftware = d.master != nil && d.mtu < d.master.mtu
+			d.cutInSoftware = d.cutInSoftware || d.master != nil && d.mtu < d.master.mtu
 		}
 	}
 }

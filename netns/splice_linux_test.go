@@ -12,6 +12,31 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
+// A bridge makes no super-packets, but hands on those of hosts whose own cables
+// are whole.
+func TestSuperPacketsAreCutBeforeASplice(t *testing.T) {
+	cutHost1 := func(c topology.Cable) bool { return c.A.Node == "host1" }
+	f := build(t, star(t, 3, topology.Options{}), netns.Options{Splice: cutHost1, CutSuperPackets: true})
+	cuts := func(ns *netns.NS, device string) (cut bool) {
+		check(t, ns.Do(func() error {
+			l, err := netlink.LinkByName(device)
+			cut = err == nil && l.Attrs().GSOMaxSegs == 1
+			return err
+		}))
+		return cut
+	}
+	for device, want := range map[string]bool{"sw0p0": false, "sw0p1": true, "sw0p2": false} {
+		if cuts(f.Core(), device) != want {
+			t.Errorf("port %s of the switch: it cuts: %v", device, !want)
+		}
+	}
+	for host, want := range map[string]bool{"host0": false, "host1": true} {
+		if cuts(f.Host(host).NS, "rdma0") != want {
+			t.Errorf("%s: it cuts: %v", host, !want)
+		}
+	}
+}
+
 func TestSplicesAreForUserSpaceToJoin(t *testing.T) {
 	cutHost1 := func(c topology.Cable) bool { return c.A.Node == "host1" }
 	all := func(topology.Cable) bool { return true }

@@ -9,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
 // Stage is a fabric that stands, with the cables and switches that pass through
@@ -47,7 +48,7 @@ func Open(plan *lab.Plan, opts StageOptions) (*Stage, error) {
 		needed := splice
 		splice = func(c topology.Cable) bool { return c.A.NIC != "" || c.B.NIC != "" || needed(c) }
 	}
-	fabric, err := netns.Build(*plan.Topology, netns.Options{Splice: splice, Netem: opts.Netem})
+	fabric, err := netns.Build(*plan.Topology, netns.Options{Splice: splice, Netem: opts.Netem, CutSuperPackets: !uswitch.SeesSuperPackets()})
 	if err != nil {
 		return nil, err
 	}

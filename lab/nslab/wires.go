@@ -3,7 +3,6 @@ package nslab
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"runtime"
 	"slices"
@@ -99,9 +98,6 @@ func newWires(plan *lab.Plan, fabric *netns.Fabric, opts StageOptions) (w *wires
 			return w, err
 		}
 	}
-	if err := w.cutInKernel(fabric); err != nil {
-		return w, err
-	}
 	for _, some := range dealt(w.switches, runtime.GOMAXPROCS(0)) {
 		w.run.Go(func() {
 			if err := uswitch.Run(ctx, some...); err != nil && ctx.Err() == nil {
@@ -120,33 +116,6 @@ func dealt(all []*uswitch.Switch, threads int) [][]*uswitch.Switch {
 		hands[i%len(hands)] = append(hands[i%len(hands)], s)
 	}
 	return hands
-}
-
-// cutInKernel has whoever sends into the switches cut its super-packets, on
-// kernels that cannot show them uncut.
-func (w *wires) cutInKernel(fabric *netns.Fabric) error {
-	if uswitch.SeesSuperPackets() || len(w.switches) == 0 {
-		return nil
-	}
-	for i, ways := range w.ways {
-		if ways[lab.Out] == nil {
-			continue
-		}
-		cable := w.plan.Topology.Cables[w.plan.Ports[i].Cable]
-		for _, end := range []topology.Port{cable.A, cable.B} {
-			ns, device := fabric.Router(end.Node), fmt.Sprintf("port%d", end.Num)
-			if h := fabric.Host(end.Node); h != nil {
-				ns, device = h.NS, end.NIC
-			}
-			if ns == nil {
-				continue // a switch in user space, or a bridge, makes none itself
-			}
-			if err := ns.Do(func() error { return uswitch.CutInKernel(device) }); err != nil {
-				return fmt.Errorf("%v: %w", end, err)
-			}
-		}
-	}
-	return nil
 }
 
 // wireEnd is an interface in the core namespace, and the port at the other end
