@@ -27,6 +27,9 @@ var impure = map[string]string{
 	"./emu/sim":               "the engine is driven by the world and does not know it",
 	"./emu/impair":            "what happens to a packet on its way is the link's affair",
 	"./emu/softroce":          "the provider drives the engine, not the other way round",
+	"./emu/softiwarp":         "the provider drives the engine, not the other way round",
+	"./emu/dgiwarp":           "the provider drives the engine, not the other way round",
+	"./emu/internal/device":   "the handles of programs know the engine, not the other way round",
 	"./emu/internal/drive":    "the driver knows the engine, not the other way round",
 	"./emu/internal/simdrive": "the driver knows the engine, not the other way round",
 }
@@ -43,11 +46,14 @@ var engines = []string{
 	"./emu/softiwarp/wire",
 	"./emu/softiwarp/mpa",
 	"./emu/softiwarp/engine",
+	"./emu/dgiwarp/wire",
+	"./emu/dgiwarp/rd",
 	"./emu/dgiwarp/engine",
 }
 
-// drivers are the exceptions among them: they bring time and goroutines.
-var drivers = []string{"./emu/internal/drive", "./emu/internal/simdrive"}
+// drivers are the exceptions among them: they bring time and goroutines, or call
+// what does.
+var drivers = []string{"./emu/internal/drive", "./emu/internal/simdrive", "./emu/internal/device"}
 
 // seeded are the parts of a simulated world besides engines.
 var seeded = []string{"./emu/sim", "./emu/impair", "./emu/internal/simdrive"}
@@ -73,9 +79,9 @@ func Rules() RuleSet {
 		},
 		Later: []string{
 			"./conformance/packet/...",
+			"./emu/dgiwarp",
 			"./emu/dgiwarp/engine",
-			"./emu/softiwarp/engine",
-			"./emu/softiwarp/mpa",
+			"./emu/softiwarp",
 			"./mpi/...",
 			"./verbs/ibv",
 		},
@@ -89,8 +95,8 @@ func boundaries() []Boundary {
 			Why: "the API that programs are written against knows no implementation and drags nothing in",
 		},
 		{
-			Name: "codecs stand alone", From: []string{"./emu/softroce/wire", "./emu/softroce/mad", "./emu/softiwarp/wire"},
-			Only: append([]string{"./emu/softroce/wire"}, pureStd...),
+			Name: "codecs stand alone", From: []string{"./emu/softroce/wire", "./emu/softroce/mad", "./emu/softiwarp/wire", "./emu/dgiwarp/wire"},
+			Only: append([]string{"./emu/softroce/wire", "./emu/softiwarp/wire"}, pureStd...),
 			Why:  "a wire format is bytes and numbers; whoever needs it must not drag a stack in", Because: impure,
 		},
 		{
@@ -98,6 +104,7 @@ func boundaries() []Boundary {
 			Only: append([]string{
 				"./verbs", "./emu/mono", "./emu/link", "./emu/internal/...",
 				"./emu/softroce/wire", "./emu/softroce/mad",
+				"./emu/softiwarp/wire", "./emu/softiwarp/mpa", "./emu/dgiwarp/wire", "./emu/dgiwarp/rd",
 			}, pureStd...),
 			Never: drivers,
 			Why:   "an engine uses pure packages only (pureStd lists those of the standard library)", Because: impure,

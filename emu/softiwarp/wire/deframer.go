@@ -66,6 +66,19 @@ func (d *Deframer) Pending() int {
 	return d.have
 }
 
+// Missing is how many octets the FPDU under way still lacks, or 0 if there is
+// none or its length is not known yet, and how long its pad is.
+func (d *Deframer) Missing() (octets, pad int) {
+	if d.full {
+		return 0, 0
+	}
+	n, known := d.extent(d.buf)
+	if !known {
+		return 0, 0
+	}
+	return n - d.have, PadLen(int(binary.BigEndian.Uint16(d.buf[d.lead():])))
+}
+
 // Next takes octets from the front of b, up to the end of an FPDU. If it found
 // the end, ok is true and rest is what follows: call again with that. If not, b
 // is used up, and the caller may have its memory back.

@@ -1,0 +1,180 @@
+package mpa
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+)
+
+// conversation is what the two ends of a TCP connection said, whole.
+type conversation struct{ initiator, responder []byte }
+
+// conversations puts the TCP streams of a capture together. The captures hold
+// every octet, in order, some twice.
+func conversations(t *testing.T, path string) (all []*conversation) {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r, err := pcapgo.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type half struct {
+		said *[]byte
+		next uint32
+	}
+	halves := map[string]*half{}
+	for {
+		data, _, err := r.ReadPacketData()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := gopacket.NewPacket(data, r.LinkType(), gopacket.Default)
+		tcp, ok := p.Layer(layers.LayerTypeTCP).(*layers.TCP)
+		if !ok {
+			continue
+		}
+		net := p.NetworkLayer().NetworkFlow()
+		src, dst := fmt.Sprint(net.Src(), tcp.SrcPort), fmt.Sprint(net.Dst(), tcp.DstPort)
+		switch way := src + dst; {
+		case tcp.SYN && !tcp.ACK:
+			c := &conversation{}
+			all = append(all, c)
+			halves[way] = &half{&c.initiator, tcp.Seq + 1}
+			halves[dst+src] = &half{said: &c.responder}
+		case tcp.SYN:
+			halves[way].next = tcp.Seq + 1
+		case len(tcp.Payload) > 0:
+			h := halves[way]
+			seen := int32(h.next - tcp.Seq)
+			if seen < 0 {
+				t.Fatalf("%s: octets are missing before %d", path, tcp.Seq)
+			}
+			b := tcp.Payload[min(int(seen), len(tcp.Payload)):]
+			*h.said = append(*h.said, b...)
+			h.next += uint32(len(b))
+		}
+	}
+}
+
+// TestKernelsWouldNotNotice has two connections say what two kernels said to each
+// other, from what each of them has to be told: every octet is the same, the
+// stale pads included.
+func TestKernelsWouldNotNotice(t *testing.T) {
+	paths, err := filepath.Glob("../wire/testdata/*.pcap")
+	if err != nil || len(paths) != 10 {
+		t.Fatalf("%d captures, %v", len(paths), err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	fpdus, connections := 0, 0
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			for _, talk := range conversations(t, path) {
+				connections++
+				fpdus += replay(t, rng, talk)
+			}
+		})
+	}
+	if fpdus != 354 || connections != 16 {
+		t.Errorf("%d FPDUs in %d connections", fpdus, connections)
+	}
+}
+
+func replay(t *testing.T, rng *rand.Rand, talk *conversation) (fpdus int) {
+	t.Helper()
+	var req, rep wire.StartFrame
+	first, err := req.Parse(talk.initiator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := rep.Parse(talk.responder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, private, _ := req.Split()
+	answered, answer, _ := rep.Split()
+
+	siw := Quirks{StalePad: true, NoFence: true, NeverAsksCRC: !req.CRC, NeverRaisesCRC: true}
+	initiator := NewInitiator(0, Config{IRD: asked.IRD, ORD: asked.ORD, PrivateData: private, Quirks: siw})
+	responder := NewResponder(0, Config{MaxIRD: 128, Quirks: siw})
+	same(t, "Request", written(initiator), talk.initiator[:len(talk.initiator)-len(first)])
+	if es := inPieces(rng, responder, talk.initiator[:len(talk.initiator)-len(first)]); one(t, es).Kind != EventRequest {
+		t.Fatalf("%+v", es)
+	}
+	if err := responder.Accept(0, AcceptParam{IRD: answered.IRD, ORD: answered.ORD, PrivateData: answer}); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "Reply", written(responder), talk.responder[:len(talk.responder)-len(second)])
+	if es := inPieces(rng, initiator, talk.responder[:len(talk.responder)-len(second)]); one(t, es).Kind != EventAccepted {
+		t.Fatalf("%+v", es)
+	}
+	if p := initiator.Params(); p.ORD != min(asked.ORD, answered.IRD) {
+		t.Errorf("settled %+v", p)
+	}
+	fpdus += repeat(t, rng, initiator, responder, first)
+	fpdus += repeat(t, rng, responder, initiator, second)
+	return fpdus
+}
+
+// repeat has to take what from said, and from has to say it again.
+func repeat(t *testing.T, rng *rand.Rand, from, to *Conn, said []byte) int {
+	t.Helper()
+	es := inPieces(rng, to, said)
+	var again []byte
+	for _, e := range es {
+		var s wire.Segment
+		if e.Kind != EventULPDU || s.Parse(e.ULPDU) != nil {
+			t.Fatalf("%+v", e)
+		}
+		if len(e.ULPDU) > from.MULPDU() {
+			t.Errorf("ULPDU of %d octets, where MULPDU is %d", len(e.ULPDU), from.MULPDU())
+		}
+		head := len(e.ULPDU) - len(s.Payload)
+		if !from.Room() {
+			again = append(again, written(from)...)
+		}
+		from.Send(e.ULPDU[:head], [][]byte{e.ULPDU[head:]})
+	}
+	same(t, "stream", append(again, written(from)...), said)
+	return len(es)
+}
+
+func inPieces(rng *rand.Rand, c *Conn, b []byte) (es []Event) {
+	for len(b) > 0 {
+		n := min(len(b), 1+rng.IntN(2000)>>rng.IntN(10))
+		es = append(es, give(c, b[:n])...)
+		b = b[n:]
+	}
+	return es
+}
+
+func same(t *testing.T, what string, got, want []byte) {
+	t.Helper()
+	if bytes.Equal(got, want) {
+		return
+	}
+	for i := range want {
+		if i >= len(got) || got[i] != want[i] {
+			t.Errorf("%s: octet %d of %d differs:\n%.60x, want\n%.60x", what, i, len(want), got[min(max(i-20, 0), len(got)):], want[max(i-20, 0):])
+			return
+		}
+	}
+	t.Errorf("%s: %d octets, want %d", what, len(got), len(want))
+}

@@ -1,0 +1,42 @@
+package mpa
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+)
+
+// What Accept and Reject, or a Config, find wrong.
+var (
+	// ErrState is an answer to no Request, or a second one.
+	ErrState = errors.New("mpa: no Request waits for an answer")
+	// ErrPrivateData is more private data than a frame has room for.
+	ErrPrivateData = errors.New("mpa: too much private data")
+)
+
+// Why a connection ended, as Event.Err has it.
+var (
+	ErrNoMPA           = fmt.Errorf("mpa: the peer speaks something else: %w", wire.ErrKey)
+	ErrLongPrivateData = fmt.Errorf("mpa: %w", wire.ErrPrivateData)
+	ErrTwoInitiators   = errors.New("mpa: a Request came where a Reply was due: both sides are initiators")
+	ErrUnasked         = errors.New("mpa: a Reply came where a Request was due")
+	ErrRevision        = errors.New("mpa: start-up frame of a revision that is not spoken here")
+	ErrShortEnhanced   = errors.New("mpa: start-up frame claims enhanced data and has no room for it")
+	ErrNotEnhanced     = errors.New("mpa: the Reply to an enhanced Request is not enhanced")
+	ErrEnhanced        = errors.New("mpa: the Reply to an unenhanced Request is enhanced")
+	ErrEarlyOctets     = errors.New("mpa: octets followed the Request before the Reply was sent")
+	ErrTruncatedFrame  = errors.New("mpa: the stream ended inside a start-up frame")
+	ErrIRD             = errors.New("mpa: the responder wants more reads under way than can be taken")
+	ErrModel           = errors.New("mpa: the responder did not agree to the peer-to-peer model")
+	ErrNoRTR           = errors.New("mpa: none of the responder's RTRs can be sent")
+	ErrMarkersUnwanted = errors.New("mpa: the peer asks for markers, which are not to be had")
+
+	ErrCRC           = errors.New("mpa: CRC of an FPDU is wrong")
+	ErrMarker        = errors.New("mpa: a marker and the length of an FPDU disagree about where it starts")
+	ErrTruncatedFPDU = errors.New("mpa: the stream ended inside an FPDU")
+
+	ErrEOF     = errors.New("mpa: the peer has closed the stream")
+	ErrLost    = errors.New("mpa: the stream is lost")
+	ErrTimeout = errors.New("mpa: the start-up frame did not come in time")
+)

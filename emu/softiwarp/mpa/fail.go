@@ -1,0 +1,65 @@
+package mpa
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+)
+
+// fail ends the connection, as far as what comes in is concerned, and counts
+// why.
+func (c *Conn) fail(term wire.TermError, then Reaction, why error) Event {
+	c.deadline = mono.Never
+	c.in, c.held = nil, nil
+	if then == TerminateThenClose {
+		c.state = lastWord
+	} else {
+		c.state = over
+		c.out.drop()
+	}
+	c.countFailure(why)
+	return Event{Kind: EventError, Reaction: then, Term: term, Err: why}
+}
+
+func (c *Conn) countFailure(why error) {
+	is := func(any ...error) bool {
+		return slices.ContainsFunc(any, func(err error) bool { return errors.Is(why, err) })
+	}
+	n := &c.count.BadFrames
+	switch {
+	case is(ErrRevision):
+		n = &c.count.BadRevisions
+	case is(ErrIRD, ErrModel, ErrNoRTR):
+		n = &c.count.BadNegotiations
+	case is(ErrCRC):
+		n = &c.count.BadCRCs
+	case is(ErrMarker):
+		n = &c.count.BadMarkers
+	case is(ErrTruncatedFrame, ErrTruncatedFPDU):
+		n = &c.count.Truncated
+	case is(ErrLost, ErrEOF):
+		n = &c.count.Lost
+	case is(ErrTimeout):
+		n = &c.count.Timeouts
+	}
+	*n++
+}
+
+// fallback reports whether a peer that is gone may have been driven away by the
+// enhanced Request.
+func (c *Conn) fallback() bool {
+	advised := c.state == waitReply && c.request.Enhanced && !c.q.NoFallback
+	if advised {
+		c.count.Fallbacks++
+	}
+	return advised
+}
+
+func (c *Conn) setDeadline(now mono.Time, timeout time.Duration) {
+	if timeout > 0 {
+		c.deadline = now.Add(timeout)
+	}
+}

@@ -1,0 +1,314 @@
+package mpa
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+)
+
+// quirkCase is a short conversation with a connection, which reads one way if it
+// is sound and another way if it has the quirk.
+type quirkCase struct {
+	talk          func(t *testing.T, q Quirks) string
+	sound, flawed string
+}
+
+// told prints events, each in a word or two.
+func told(es []Event) string {
+	var all []string
+	for _, e := range es {
+		s := e.Kind.String()
+		if e.Err != nil {
+			s += fmt.Sprintf(" %v, %v", e.Term.Code, e.Reaction)
+		}
+		if e.Kind == EventULPDU {
+			s = fmt.Sprintf("ULPDU of %d", len(e.ULPDU))
+		}
+		if e.Fallback {
+			s += ", fall back"
+		}
+		all = append(all, s)
+	}
+	return strings.Join(all, "; ")
+}
+
+// respond prints what a responder with q makes of f, and its Reply.
+func respond(t *testing.T, cfg Config, q Quirks, f wire.StartFrame) string {
+	t.Helper()
+	cfg.Quirks = q
+	c := NewResponder(0, cfg)
+	es := give(c, f.Append(nil))
+	if len(es) == 1 && es[0].Kind == EventRequest {
+		if err := c.Accept(0, AcceptParam{IRD: 16, ORD: 16}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return told(es) + replyIn(written(c))
+}
+
+// replyIn prints the octets after the key, if any.
+func replyIn(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" -> %x", b[16:min(len(b), 24)])
+}
+
+// connect prints what an initiator with q makes of f.
+func connect(cfg Config, q Quirks, f wire.StartFrame) string {
+	cfg.Quirks = q
+	c := NewInitiator(0, cfg)
+	written(c)
+	return told(give(c, f.Append(nil)))
+}
+
+// with changes a frame.
+func with(f wire.StartFrame, change func(*wire.StartFrame)) wire.StartFrame {
+	change(&f)
+	return f
+}
+
+func noCRC(f *wire.StartFrame)   { f.CRC = false }
+func markers(f *wire.StartFrame) { f.Markers = true }
+
+// damaged is an FPDU whose CRC is wrong, and one that is right.
+func damaged() []byte {
+	b := stream(crcOn, pattern(18, 0), pattern(30, 1))
+	b[7] ^= 1
+	return b
+}
+
+var quirkCases = map[string]quirkCase{
+	"NeverAsksCRC": {
+		func(t *testing.T, q Quirks) string {
+			return fmt.Sprint(parse(t, written(NewInitiator(0, Config{Quirks: q}))).CRC) +
+				respond(t, Config{}, q, with(request(), noCRC))
+		},
+		"truerequest -> 40010000", "falserequest -> 00010000",
+	},
+	"NeverRaisesCRC": {
+		func(t *testing.T, q Quirks) string {
+			return respond(t, Config{}, q, with(request(), noCRC)) + respond(t, Config{}, q, request())
+		},
+		"request -> 40010000request -> 40010000", "request -> 00010000request -> 40010000",
+	},
+	"RefusesMarkers": {
+		func(t *testing.T, q Quirks) string {
+			f := with(enhance(request(), wire.Enhanced{IRD: 1, ORD: 1}), markers)
+			return respond(t, Config{}, q, f) + "; " + connect(plainConfig(), q, with(reply(), markers))
+		},
+		"request -> 5002000400100001; accepted",
+		"error 4, close now -> 7002000400000000; error 4, close now",
+	},
+	"EchoesFlags": {
+		func(t *testing.T, q Quirks) string {
+			return respond(t, Config{}, q, with(request(), func(f *wire.StartFrame) { f.Reject, f.Enhanced, f.Reserved = true, true, 5 }))
+		},
+		"request -> 40010000", "request -> 75010000",
+	},
+	"TakesRevision0": {
+		func(t *testing.T, q Quirks) string {
+			return respond(t, Config{}, q, with(request(), func(f *wire.StartFrame) { f.Revision = 0 }))
+		},
+		"error 4, close now", "request -> 40000000",
+	},
+	"PrivateData256": {
+		func(t *testing.T, q Quirks) string {
+			return respond(t, Config{}, q, request(pattern(256, 0)...)) + "; " + respond(t, Config{}, q, request(pattern(257, 0)...))
+		},
+		"request -> 40010000; request -> 40010000", "request -> 40010000; error 4, close now",
+	},
+	"LengthWraps": {
+		func(t *testing.T, q Quirks) string {
+			b := written(NewInitiator(0, Config{PrivateData: pattern(252, 0), Quirks: q}))
+			return fmt.Sprintf("%d octets claim %d", len(b)-20, binary.BigEndian.Uint16(b[18:]))
+		},
+		"256 octets claim 256", "256 octets claim 0",
+	},
+	"BadReplyHangs": {
+		func(t *testing.T, q Quirks) string {
+			c := NewInitiator(0, Config{Quirks: q})
+			written(c)
+			f := enhance(reply(), wire.Enhanced{})
+			f.PrivateData = f.PrivateData[:2]
+			es := give(c, f.Append(nil))
+			c.Input(0, stream(crcOn, pattern(18, 0)))
+			c.InputEOF(0)
+			return fmt.Sprint(told(append(es, drain(c)...)), c.Deadline() == mono.Never, " ", connect(plainConfig(), q, reply(pattern(257, 0)...)))
+		},
+		"error 4, close nowtrue accepted", "true ",
+	},
+	"DepthsAlwaysCount": {
+		func(t *testing.T, q Quirks) string {
+			none := wire.Enhanced{IRD: notNegotiated, ORD: notNegotiated}
+			return respond(t, Config{MaxIRD: 128}, q, enhance(request(), none)) + "; " + connect(Config{IRD: 1, ORD: 1, MaxIRD: 128}, q, enhance(reply(), none))
+		},
+		"request -> 500200043fff3fff; accepted", "request -> 5002000400800010; error 6, terminate, then close",
+	},
+	"OneRTR": {
+		func(t *testing.T, q Quirks) string {
+			all := ""
+			for _, r := range []RTR{rtrAll, RTRSend, RTRRead} {
+				all += respond(t, Config{}, q, enhance(request(), withRTR(r, 0)))[len("request -> 50020004"):] + " "
+			}
+			return all
+		},
+		"c010c000 c0100000 80104000 ", "80108000 80108000 80104000 ",
+	},
+	"NoFallback": {
+		func(t *testing.T, q Quirks) string {
+			c := NewInitiator(0, Config{Quirks: q})
+			c.InputEOF(0)
+			return told(drain(c))
+		},
+		"EOF 1, close now, fall back", "EOF 1, close now",
+	},
+	"NoFence": {
+		func(t *testing.T, q Quirks) string {
+			return fmt.Sprint(responding(t, Config{Quirks: q}, crcOn, crcOn).MaySend())
+		},
+		"false", "true",
+	},
+	"EarlyFence": {
+		func(t *testing.T, q Quirks) string {
+			c := responding(t, Config{Quirks: q}, crcOn, crcOn)
+			give(c, []byte{0})
+			return fmt.Sprint(c.MaySend())
+		},
+		"false", "true",
+	},
+	"FirstFPDUStuck": {
+		func(t *testing.T, q Quirks) string {
+			c := responding(t, Config{Quirks: q}, crcOn, crcOn)
+			s := told(give(c, stream(crcOn, pattern(18, 0)))) + "|" + told(give(c, stream(crcOn, pattern(14, 0))))
+			c, _ = replies(t, Config{Quirks: q}, withRTR(RTRWrite, 1), AcceptParam{}) // peer to peer it works
+			return s + "|" + told(give(c, stream(crcOn, pattern(14, 0))))
+		},
+		"ULPDU of 18|ULPDU of 14|ULPDU of 14", "|ULPDU of 18; ULPDU of 14|ULPDU of 14",
+	},
+	"StalePad": { // vectors V14 and V15: octets that siw sent
+		func(t *testing.T, q Quirks) string {
+			c := sending(t, Config{Quirks: q}, crcOn)
+			first := fromHex(t, "00224143000000000000000000000001000000000000000000000000000000000000000084609a12")
+			second := fromHex(t, "0023c14055667788000000000000200072646d612d70696e672d303a204142434445464700609a1227e9ba44")
+			sent(c, first[2:20], first[20:36])
+			b := sent(c, second[2:16], second[16:37])
+			return fmt.Sprintf("%x", b[37:])
+		},
+		"0000005cdda9ed", "609a1227e9ba44",
+	},
+	"TrailerCut": {
+		func(t *testing.T, q Quirks) string {
+			b := stream(crcOn, pattern(19, 0))
+			all := ""
+			for _, cut := range []int{10, 21, 22, 27} {
+				c := responding(t, Config{Quirks: q}, crcOn, crcOn)
+				all += told(append(give(c, b[:cut]), give(c, b[cut:])...)) + "|"
+			}
+			c := responding(t, Config{Quirks: q}, wire.Framing{}, wire.Framing{})
+			b = stream(wire.Framing{}, pattern(19, 0))
+			return all + told(append(give(c, b[:22]), give(c, b[22:])...))
+		},
+		"ULPDU of 19|ULPDU of 19|ULPDU of 19|ULPDU of 19|ULPDU of 19",
+		"ULPDU of 19|ULPDU of 19|error 2, terminate, then close|error 2, terminate, then close|ULPDU of 19",
+	},
+	"HandsUpFirst": {
+		func(t *testing.T, q Quirks) string {
+			return told(give(responding(t, Config{Quirks: q}, crcOn, crcOn), damaged()))
+		},
+		"error 2, terminate, then close", "ULPDU of 18; error 2, terminate, then close",
+	},
+	"MSSRoundedDown": {
+		func(t *testing.T, q Quirks) string {
+			c := sending(t, Config{Quirks: q, MSS: 1460}, crcOn)
+			n := c.MULPDU()
+			c.SetMSS(1448)
+			return fmt.Sprint(n, c.MULPDU())
+		},
+		"1454 1442", "1450 1442",
+	},
+	"CRCIgnored": {
+		func(t *testing.T, q Quirks) string {
+			return told(give(responding(t, Config{Quirks: q}, crcOn, crcOn), damaged()))
+		},
+		"error 2, terminate, then close", "ULPDU of 18; ULPDU of 30",
+	},
+	"CRCBigEndian": {
+		func(t *testing.T, q Quirks) string {
+			return fmt.Sprintf("%x", sent(sending(t, Config{Quirks: q}, crcOn), send(1))[20:])
+		},
+		"587be8c4", "c4e87b58",
+	},
+	"CRCSkipsMarker": {
+		func(t *testing.T, q Quirks) string {
+			c := sending(t, Config{Quirks: q}, marked1)
+			return told(give(responding(t, Config{}, marked1, crcOn), sent(c, send(1))))
+		},
+		"ULPDU of 18", "error 2, terminate, then close",
+	},
+	"MarkersUnchecked": {
+		func(t *testing.T, q Quirks) string {
+			return told(give(responding(t, Config{Quirks: q}, marked1, crcOn), corrupt(514, []byte{0, 4}, pattern(700, 0))))
+		},
+		"error 3, terminate, then close", "ULPDU of 700",
+	},
+	"MarkersDrift": {
+		func(t *testing.T, q Quirks) string {
+			c := sending(t, Config{Quirks: q}, marked1)
+			return told(give(responding(t, Config{}, marked1, crcOn), append(sent(c, pattern(600, 0)), sent(c, pattern(600, 1))...)))
+		},
+		"ULPDU of 600; ULPDU of 600", "error 3, terminate, then close",
+	},
+	"TimerStopsEarly": {
+		func(t *testing.T, q Quirks) string {
+			c := NewResponder(0, Config{Quirks: q})
+			give(c, []byte("MPA"))
+			c.Tick(1 << 60)
+			return told(drain(c))
+		},
+		"timeout 1, close now", "",
+	},
+	"Resynchronises": {
+		func(t *testing.T, q Quirks) string {
+			return told(give(responding(t, Config{Quirks: q}, crcOn, crcOn), damaged()))
+		},
+		"error 2, terminate, then close", "error 2, terminate, then close; ULPDU of 30",
+	},
+}
+
+func TestQuirksMisbehaveAsDocumented(t *testing.T) {
+	kind := reflect.TypeFor[Quirks]()
+	for i := range kind.NumField() {
+		f := kind.Field(i)
+		if f.Tag.Get("defect") == "" || f.Tag.Get("does") == "" {
+			t.Errorf("%s does not say what it does, or whose defect that is", f.Name)
+		}
+		c, ok := quirkCases[f.Name]
+		if !ok {
+			t.Errorf("%s has no conversation that shows it", f.Name)
+			continue
+		}
+		t.Run(f.Name, func(t *testing.T) {
+			var q Quirks
+			if got := c.talk(t, q); got != c.sound {
+				t.Errorf("without it: %q, want %q", got, c.sound)
+			}
+			reflect.ValueOf(&q).Elem().Field(i).SetBool(true)
+			if got := c.talk(t, q); got != c.flawed || c.flawed == c.sound {
+				t.Errorf("with it: %q, want %q", got, c.flawed)
+			}
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(quirkCases)) {
+		if _, ok := kind.FieldByName(name); !ok {
+			t.Errorf("there is a conversation for %s, but no such quirk", name)
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package mpa
+
+// Quirks make a Conn misbehave on purpose; the zero value has none. Tags say
+// what a quirk does and whose defect it is: a requirement of the RFC that it
+// breaks, and the stack that does so.
+type Quirks struct {
+	// Start-up.
+	NeverAsksCRC      bool `defect:"siw, rfc5044/4.4/2" does:"start-up frames never ask for CRCs"`
+	NeverRaisesCRC    bool `defect:"siw, rfc5044/7.1.1/7" does:"a responder that wants CRCs leaves them off if the Request does not ask"`
+	RefusesMarkers    bool `defect:"siw, rfc5044/4.3/1" does:"a Request for markers is rejected, a Reply with one ends the connection"`
+	EchoesFlags       bool `defect:"siw, rfc5044/7.1.1/8, rfc5044/7.1.1/9" does:"a Reply repeats the R and the reserved flags of the Request"`
+	TakesRevision0    bool `defect:"siw, rfc5044/7.1.1/11" does:"a Request of revision 0 is treated like one of revision 1"`
+	PrivateData256    bool `defect:"siw, rfc5044/7.1.1/14" does:"start-up frames with more than 256 octets of private data are malformed"`
+	LengthWraps       bool `defect:"siw, rfc5044/7.1.1/12" does:"PD_Length is computed in eight bits"`
+	BadReplyHangs     bool `defect:"siw, rfc5044/7.1.1/14, rfc6581/6/4" does:"a Reply with more than 256 octets of private data, or with less than its enhanced data, stops the connection for good"`
+	DepthsAlwaysCount bool `defect:"siw, rfc6581/9.1/9, rfc6581/9.1/10" does:"a depth that is not to be negotiated is taken for 16383"`
+	OneRTR            bool `defect:"siw, rfc6581/9.2/4" does:"a Reply offers a write as RTR, a read only if nothing else was asked for, and never a send"`
+	NoFallback        bool `defect:"siw, rfc6581/10/3" does:"an unenhanced peer is not recognised"`
+
+	// Full operation.
+	NoFence        bool `defect:"siw, rfc5044/7.1.2/9" does:"a responder sends before the first FPDU has come"`
+	EarlyFence     bool `defect:"siw, rfc6581/9.2/10" does:"a responder may send after the first octets, whether or not they become an FPDU"`
+	FirstFPDUStuck bool `defect:"siw, rfc5044/7.1.2/6" does:"what comes first after a Reply waits until more comes, except in the peer-to-peer model"`
+	StalePad       bool `defect:"siw, rfc5044/4.1/3" does:"the pad of short FPDUs is what an earlier one left there"`
+	TrailerCut     bool `defect:"siw, rfc5044/5.1/3" does:"a segment that ends inside pad or CRC makes the CRC wrong"`
+	HandsUpFirst   bool `defect:"siw, rfc5044/6/1" does:"a ULPDU is handed up before its CRC is checked"`
+	MSSRoundedDown bool `defect:"siw, rfc5044/4.5/1" does:"FPDUs fill segments only to a multiple of eight octets"`
+
+	// Not siw's: what a test of the RFC has to notice.
+	CRCIgnored       bool `defect:"rfc5044/4.4/9" does:"wrong CRCs are not noticed"`
+	CRCBigEndian     bool `defect:"rfc5044/4.4/6" does:"CRCs are sent most significant octet first"`
+	CRCSkipsMarker   bool `defect:"rfc5044/4.4/8" does:"the CRC does not cover a marker before the length"`
+	MarkersUnchecked bool `defect:"rfc5044/8/5" does:"markers that point elsewhere are not noticed"`
+	MarkersDrift     bool `defect:"rfc5044/4.3/2" does:"the distance between markers does not count the markers"`
+	TimerStopsEarly  bool `defect:"rfc5044/7.1.2/13" does:"the timer stops at the first octet of a start-up frame"`
+	Resynchronises   bool `defect:"rfc5044/8/2" does:"FPDUs after a wrong one are still handed up"`
+}

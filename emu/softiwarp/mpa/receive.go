@@ -1,0 +1,44 @@
+package mpa
+
+import "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+
+// nextFPDU takes one FPDU off what has come.
+func (c *Conn) nextFPDU() (e Event, ok bool) {
+	f, rest, ok := c.deframer.Next(c.in)
+	c.in = rest
+	if !ok {
+		c.cut = c.q.TrailerCut && c.inTrailer()
+		return e, false
+	}
+	// An FPDU with a wrong CRC says nothing, not even that its markers are wrong.
+	if f.Check == wire.CheckBad && !c.q.CRCIgnored || c.cut && c.params.In.CRC {
+		if c.q.HandsUpFirst {
+			c.belated = true
+			return Event{Kind: EventULPDU, ULPDU: f.ULPDU}, true
+		}
+		return c.badFPDU(wire.TermMPACRC, ErrCRC), true
+	}
+	if f.MarkerFault && !c.q.MarkersUnchecked {
+		return c.badFPDU(wire.TermMPAMarker, ErrMarker), true
+	}
+	c.fenced = false
+	c.count.FPDUsReceived++
+	c.count.MarkersTaken += uint64(f.Markers)
+	return Event{Kind: EventULPDU, ULPDU: f.ULPDU}, true
+}
+
+func (c *Conn) badFPDU(term wire.TermError, why error) Event {
+	if c.q.Resynchronises {
+		c.cut = false
+		c.countFailure(why)
+		return Event{Kind: EventError, Reaction: TerminateThenClose, Term: term, Err: why}
+	}
+	return c.fail(term, TerminateThenClose, why)
+}
+
+// inTrailer reports whether some of the pad and the CRC of the FPDU under way
+// has come, and some has not.
+func (c *Conn) inTrailer() bool {
+	missing, pad := c.deframer.Missing()
+	return missing > 0 && missing < pad+wire.CRCLen
+}

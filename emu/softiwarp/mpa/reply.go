@@ -1,0 +1,28 @@
+package mpa
+
+import "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+
+// takeReply acts on a valid Reply.
+func (c *Conn) takeReply(f *wire.StartFrame) Event {
+	e, private, enhanced := f.Split()
+	s := &c.params
+	s.Revision, s.Enhanced = f.Revision, enhanced
+	s.PeerIRD, s.PeerORD = e.IRD, e.ORD
+	if f.Reject {
+		c.count.Rejected++
+		c.state = over
+		c.out.drop()
+		return Event{Kind: EventRejected, Reaction: CloseNow, Params: s, PrivateData: private}
+	}
+	if f.Markers && c.q.RefusesMarkers {
+		return c.fail(wire.TermMPAFrame, CloseNow, ErrMarkersUnwanted)
+	}
+	c.enterFull(&c.request, f)
+	if enhanced {
+		if term, err := c.settle(&e); err != nil {
+			return c.fail(term, TerminateThenClose, err)
+		}
+	}
+	c.count.Accepted++
+	return Event{Kind: EventAccepted, Params: s, PrivateData: private}
+}

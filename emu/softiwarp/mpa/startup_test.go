@@ -1,0 +1,265 @@
+package mpa
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+)
+
+// endsAt checks that c closes at the given time and not before.
+func endsAt(t *testing.T, c *Conn, at mono.Time) {
+	t.Helper()
+	if c.Deadline() != at {
+		t.Fatalf("deadline %v, want %v", c.Deadline(), at)
+	}
+	c.Tick(at - 1)
+	if es := drain(c); len(es) > 0 {
+		t.Fatalf("too early: %+v", es)
+	}
+	c.Tick(at)
+	if e := one(t, drain(c)); e.Kind != EventTimeout || e.Reaction != CloseNow || e.Err != ErrTimeout {
+		t.Errorf("got %+v", e)
+	}
+	if c.Deadline() != mono.Never || len(written(c)) > 0 || !c.Over() {
+		t.Error("it goes on")
+	}
+}
+
+// startRows are about the order of things.
+var startRows = map[string]func(*testing.T){
+	"rfc5044/7.1.2/1": func(t *testing.T) {
+		c := NewInitiator(0, Config{})
+		if f := parse(t, written(c)); f.Reply || c.MaySend() || c.Room() {
+			t.Errorf("begins with %+v", f)
+		}
+	},
+	"rfc5044/7.1.2/2": func(t *testing.T) {
+		c := NewResponder(0, Config{})
+		f := request()
+		for _, octet := range f.Append(nil) {
+			if b := written(c); len(b) > 0 || c.MaySend() {
+				t.Fatalf("says %x", b)
+			}
+			give(c, []byte{octet})
+		}
+		if b := written(c); len(b) > 0 || c.MaySend() { // the application has to be asked
+			t.Errorf("says %x", b)
+		}
+	},
+	"rfc5044/7.1.2/3": func(t *testing.T) {
+		f := request(1, 2, 3)
+		b := f.Append(nil)
+		for n := 1; n < len(b); n++ { // cut off
+			c := NewResponder(0, Config{})
+			if es := give(c, b[:n]); len(es) > 0 {
+				t.Fatalf("%d octets: %+v", n, es)
+			}
+			c.InputEOF(0)
+			closes(t, c, one(t, drain(c)), ErrTruncatedFrame)
+		}
+		f = enhance(request(), wire.Enhanced{})
+		f.PrivateData = f.PrivateData[:3]
+		refuses(t, Config{}, f.Append(nil), ErrShortEnhanced)
+		f = reply()
+		refuses(t, Config{}, f.Append(nil), ErrUnasked)
+	},
+	"rfc5044/7.1.2/4": func(t *testing.T) {
+		c, _ := asks(t, Config{}, request())
+		if err := c.Reject(0, pattern(512, 0)); err != nil {
+			t.Fatal(err)
+		}
+		if f := parse(t, written(c)); !f.Reject || !bytes.Equal(f.PrivateData, pattern(512, 0)) {
+			t.Errorf("Reply %+v", f)
+		}
+	},
+	"rfc5044/7.1.2/5": func(t *testing.T) {
+		c, _ := asks(t, Config{}, request())
+		if err := c.Reject(0, nil); err != nil || c.Over() {
+			t.Fatalf("%v, over before the Reply is written: %v", err, c.Over())
+		}
+		written(c)
+		if es := give(c, stream(crcOn, pattern(18, 0))); len(es) > 0 || c.MaySend() || c.Room() || !c.Over() {
+			t.Errorf("after a rejection: %+v", es)
+		}
+		if err := c.Accept(0, AcceptParam{}); !errors.Is(err, ErrState) {
+			t.Errorf("accepted what was rejected: %v", err)
+		}
+	},
+	"rfc5044/7.1.2/6": func(t *testing.T) {
+		c, _ := asks(t, Config{}, request())
+		if err := c.Accept(0, AcceptParam{}); err != nil {
+			t.Fatal(err)
+		}
+		// The Reply is on its way, and TCP has not told yet: the FPDU that comes
+		// with its acknowledgement is taken all the same.
+		vs := c.Output(nil)
+		wantULPDU(t, giveOne(t, c, stream(crcOn, pattern(18, 0))), pattern(18, 0))
+		if again := c.Output(nil); !bytes.Equal(bytes.Join(vs, nil), bytes.Join(again, nil)) {
+			t.Error("the Reply has changed")
+		}
+	},
+	"rfc5044/7.1.2/7": func(t *testing.T) {
+		badReply(t, plainConfig(), edited(reply(), 17, 3), ErrRevision)
+		f := reply(1, 2, 3)
+		b := f.Append(nil)
+		for n := 1; n < len(b); n++ {
+			c := NewInitiator(0, plainConfig())
+			give(c, b[:n])
+			c.InputEOF(0)
+			if e := one(t, drain(c)); e.Fallback {
+				t.Error("advises to fall back from revision 1")
+			} else {
+				closes(t, c, e, ErrTruncatedFrame)
+			}
+		}
+	},
+	"rfc5044/7.1.2/8": func(t *testing.T) {
+		f := reply(pattern(99, 0)...)
+		f.Reject = true
+		c, e := initiates(t, plainConfig(), f)
+		if e.Kind != EventRejected || e.Reaction != CloseNow || !bytes.Equal(e.PrivateData, pattern(99, 0)) {
+			t.Errorf("got %+v", e)
+		}
+		if es := give(c, stream(crcOn, pattern(18, 0))); len(es) > 0 || c.MaySend() || !c.Over() {
+			t.Errorf("after a rejection: %+v", es)
+		}
+	},
+	"rfc5044/7.1.2/9": func(t *testing.T) {
+		f := request()
+		f.Markers = true // one of which would be due now
+		c, _ := accepts(t, Config{}, f, AcceptParam{})
+		b := stream(crcOn, pattern(18, 0))
+		for _, octet := range b {
+			if c.MaySend() || c.Room() || len(written(c)) > 0 {
+				t.Fatal("speaks before the first FPDU")
+			}
+			give(c, []byte{octet})
+		}
+		if !c.MaySend() || !c.Room() {
+			t.Error("does not speak after the first FPDU")
+		}
+		c, _ = accepts(t, Config{}, f, AcceptParam{})
+		b[3] ^= 1 // not a valid one: all there is to say is that
+		failsWith(t, giveOne(t, c, b), wire.TermMPACRC, ErrCRC)
+		if c.Send(pattern(22, 0), nil); c.MaySend() {
+			t.Error("speaks on after the Terminate")
+		}
+	},
+	"rfc5044/7.1.2/10": func(t *testing.T) {
+		for _, f := range framings {
+			c := sending(t, Config{}, f)
+			want := []byte{0, 18}
+			if f.Markers {
+				want = []byte{0, 0, 0, 0, 0, 18}
+			}
+			if b := sent(c, pattern(18, 0)); !bytes.HasPrefix(b, want) {
+				t.Errorf("%+v: begins with %x", f, b)
+			}
+		}
+	},
+	"rfc5044/7.1.2/11": func(t *testing.T) {
+		a, b := NewInitiator(0, Config{}), NewInitiator(0, Config{})
+		toB, toA := written(a), written(b)
+		closes(t, a, giveOne(t, a, toA), ErrTwoInitiators)
+		closes(t, b, giveOne(t, b, toB), ErrTwoInitiators)
+	},
+	"rfc5044/7.1.2/12": func(t *testing.T) {
+		endsAt(t, NewResponder(100, Config{}), mono.Time(100).Add(5*time.Second))
+		endsAt(t, NewResponder(100, Config{RequestTimeout: time.Minute}), mono.Time(100).Add(time.Minute))
+		if c := NewResponder(100, Config{RequestTimeout: -1}); c.Deadline() != mono.Never {
+			t.Errorf("waits until %v", c.Deadline())
+		}
+		c, _ := asks(t, Config{}, request())
+		if c.Deadline() != mono.Never {
+			t.Error("the application has a deadline")
+		}
+	},
+	"rfc5044/7.1.2/13": func(t *testing.T) {
+		c := NewResponder(7, Config{})
+		f := request(1, 2, 3)
+		b := f.Append(nil)
+		for i, octet := range b[:len(b)-1] {
+			c.Input(mono.Time(i)*mono.Time(time.Second)/10, []byte{octet})
+			drain(c)
+		}
+		endsAt(t, c, mono.Time(7).Add(5*time.Second))
+		c = NewInitiator(7, plainConfig())
+		f = reply(1, 2, 3)
+		b = f.Append(nil)
+		give(c, b[:len(b)-1])
+		endsAt(t, c, mono.Time(7).Add(10*time.Second))
+		endsAt(t, NewInitiator(7, Config{ReplyTimeout: time.Second}), mono.Time(7).Add(time.Second))
+	},
+	"rfc5044/7.1.2/14": func(t *testing.T) {
+		f := request(1, 2, 3)
+		b := f.Append(nil)
+		refuses(t, Config{}, append(b, 9), ErrEarlyOctets)
+		c, _ := asks(t, Config{}, f) // the same when they come later
+		closes(t, c, giveOne(t, c, []byte{9}), ErrEarlyOctets)
+		if err := c.Accept(0, AcceptParam{}); !errors.Is(err, ErrState) {
+			t.Errorf("accepted what has failed: %v", err)
+		}
+		// What follows a Reply is an FPDU, whether it is glued to it or not.
+		r := reply(1, 2, 3)
+		es := give(NewInitiator(0, plainConfig()), append(r.Append(nil), stream(crcOn, pattern(18, 0))...))
+		if len(es) != 2 || es[0].Kind != EventAccepted || !bytes.Equal(es[0].PrivateData, []byte{1, 2, 3}) {
+			t.Fatalf("%+v", es)
+		}
+		wantULPDU(t, es[1], pattern(18, 0))
+	},
+}
+
+func TestPrivateDataThatDoesNotFitIsRefusedByName(t *testing.T) {
+	cfg := Config{PrivateData: make([]byte, 509)}
+	if err := cfg.Validate(); !errors.Is(err, ErrPrivateData) {
+		t.Errorf("509 octets behind enhanced data: %v", err)
+	}
+	if cfg.MaxPrivateData() != 508 {
+		t.Errorf("says that %d fit", cfg.MaxPrivateData())
+	}
+	cfg = plainConfig()
+	cfg.PrivateData = make([]byte, 512)
+	if err := cfg.Validate(); err != nil || cfg.MaxPrivateData() != 512 {
+		t.Errorf("512 octets: %v", err)
+	}
+	c, _ := asks(t, Config{}, request())
+	if err := c.Accept(0, AcceptParam{PrivateData: make([]byte, 513)}); !errors.Is(err, ErrPrivateData) {
+		t.Errorf("Accept with 513: %v", err)
+	}
+	if err := c.Reject(0, make([]byte, 513)); !errors.Is(err, ErrPrivateData) {
+		t.Errorf("Reject with 513: %v", err)
+	}
+	if err := c.Accept(0, AcceptParam{}); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+	if err := NewResponder(0, Config{}).Accept(0, AcceptParam{}); !errors.Is(err, ErrState) {
+		t.Errorf("Accept before any Request: %v", err)
+	}
+}
+
+func TestConfigsThatCannotWorkAreRefused(t *testing.T) {
+	for _, cfg := range []Config{
+		{MaxRevision: 3},
+		{MaxRevision: 1, PeerToPeer: true},
+		{IRD: 0x4000},
+		{ORD: 0x4000},
+		{MaxIRD: 0x4000},
+		{RTR: 8},
+	} {
+		if cfg.Validate() == nil {
+			t.Errorf("%+v", cfg)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%+v makes a connection", cfg)
+				}
+			}()
+			NewInitiator(0, cfg)
+		}()
+	}
+}
