@@ -1,6 +1,6 @@
 # Short names for what anyone can also type. Steps of .ci/run do the work.
 
-.PHONY: build test race vet lint fmt fuzz cross docs bench kernel check all
+.PHONY: build test race vet lint fmt fuzz cross docs bench kernel kernel-siw check all
 
 build: ; go build ./...
 test:  ; .ci/run test
@@ -13,5 +13,6 @@ cross: ; .ci/run cross
 docs:  ; .ci/run docs
 bench: ; go test -run '^$$' -bench . -benchmem $(or $(P),./...)
 kernel: ; conformance/kernel/run
+kernel-siw: ; conformance/kernel/run siw
 check: ; .ci/run test race vet lint
 all:   ; .ci/run

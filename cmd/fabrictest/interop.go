@@ -15,30 +15,41 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// newInteropCommand is `fabrictest interop`: our soft-RoCE against a peer that
-// shares none of our code.
+// newInteropCommand is `fabrictest interop`: our devices against a peer that shares
+// none of our code.
 func newInteropCommand() *cobra.Command {
+	provider := kernel.SoftRoCE
 	cmd := &cobra.Command{
 		Use:   "interop",
 		Short: "Prove soft-RoCE against the kernel's, over UDP sockets",
-		Long: `Prove soft-RoCE against the kernel's, over UDP sockets.
+		Long: `Prove soft-RoCE and soft-iWARP against the kernel's, over UDP and TCP sockets.
 
-conformance/kernel/run boots a guest with the Linux kernel's soft-RoCE and runs
-"interop matrix" on its network. The other commands are one end of one program,
-for any peer: ibv_*_pingpong, rping or udaddy with the same options, on a machine
-with an RDMA device.`,
+conformance/kernel/run boots a guest with the Linux kernel's soft-RoCE or soft-iWARP
+and runs "interop matrix" on its network. The other commands are one end of one
+program, for any peer: the program of that name with the same options, on a machine
+with an RDMA device. Over soft-iWARP there are those that connect by rdma_cm: rping,
+ucmatose and rdma.`,
 	}
-	cmd.AddCommand(newInteropMatrixCommand(), newInteropPingPongCommand(), newInteropRPingCommand(), newInteropUDAddyCommand())
+	cmd.PersistentFlags().Var(&provider, "provider", "our device: softroce or softiwarp")
+	cmd.AddCommand(
+		newInteropMatrixCommand(&provider), newInteropPingPongCommand(&provider), newInteropRPingCommand(&provider),
+		newInteropUDAddyCommand(&provider), newInteropUCMatoseCommand(&provider), newInteropRDMACommand(&provider),
+	)
 	return cmd
 }
 
-// openUDP opens a soft-RoCE device on the UDP port of addr.
-func openUDP(addr netip.Addr) (verbs.Context, error) {
-	return softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{addr}})
+// openDevice opens a device of ours, on the sockets of its provider.
+func openDevice(p kernel.Provider, s kernel.Setup) (verbs.Context, error) {
+	switch p {
+	case kernel.SoftRoCE:
+		return softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{s.Local}})
+	default:
+		return nil, fmt.Errorf("%s on TCP sockets is not built yet", p)
+	}
 }
 
-func newInteropMatrixCommand() *cobra.Command {
-	m := &kernel.Matrix{Open: openUDP}
+func newInteropMatrixCommand(provider *kernel.Provider) *cobra.Command {
+	m := &kernel.Matrix{Open: func(s kernel.Setup) (verbs.Context, error) { return openDevice(*provider, s) }}
 	list := false
 	cmd := &cobra.Command{
 		Use:   "matrix [PATTERN]",
@@ -52,7 +63,7 @@ with * for any part and the rest left out: rc, 'ud/*/ipv6', srq/server/ipv4/even
 			if len(args) > 0 {
 				pattern = args[0]
 			}
-			cases, err := kernel.Matching(kernel.Cases(), pattern)
+			cases, err := kernel.Matching(kernel.Cases(*provider), pattern)
 			if err != nil {
 				return &usageError{err}
 			}
@@ -71,7 +82,7 @@ with * for any part and the rest left out: rc, 'ud/*/ipv6', srq/server/ipv4/even
 	addrVar(cmd, &m.Guest.IPv6, "guest6", "fd77::11", "the guest's IPv6 address")
 	addrVar(cmd, &m.IPv4, "local4", "10.77.0.1", "our IPv4 address")
 	addrVar(cmd, &m.IPv6, "local6", "fd77::1", "our IPv6 address")
-	f.IntVar(&m.Iters, "iters", 50, "messages each way in a case; of pings and udaddy's datagrams, a tenth")
+	f.IntVar(&m.Iters, "iters", 50, "messages each way in a case; a tenth with programs that connect by rdma_cm")
 	f.DurationVar(&m.Timeout, "timeout", 30*time.Second, "how long a case may take")
 	return cmd
 }
@@ -88,15 +99,26 @@ func runMatrix(ctx context.Context, w io.Writer, m *kernel.Matrix, cases []kerne
 	return err
 }
 
-func newInteropPingPongCommand() *cobra.Command {
+// roceOnly refuses a program that exchanges what only RoCE has.
+func roceOnly(provider *kernel.Provider, why string) error {
+	if *provider == kernel.SoftRoCE {
+		return nil
+	}
+	return &usageError{fmt.Errorf("%s has %s", *provider, why)}
+}
+
+func newInteropPingPongCommand(provider *kernel.Provider) *cobra.Command {
 	p := kernel.PingPong{}
 	var mtu int
-	end := newEnd()
+	end := &end{provider: provider}
 	cmd := &cobra.Command{
 		Use:   "pingpong rc|uc|ud|srq",
 		Short: "Be one end of an ibv_*_pingpong",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := roceOnly(provider, "no queue pair numbers to exchange: it connects by rping, ucmatose or rdma"); err != nil {
+				return err
+			}
 			p.Tool, p.MTU = kernel.Tool(args[0]), verbs.MTUFor(mtu)
 			p.Local, p.Role, p.SideChannel = end.local, end.role(), end.addr()
 			if p.Tool != kernel.SRQ {
@@ -116,9 +138,9 @@ func newInteropPingPongCommand() *cobra.Command {
 	return cmd
 }
 
-func newInteropRPingCommand() *cobra.Command {
+func newInteropRPingCommand(provider *kernel.Provider) *cobra.Command {
 	p := kernel.Ping{}
-	end := newEnd()
+	end := &end{provider: provider}
 	cmd := &cobra.Command{
 		Use:   "rping",
 		Short: "Be one end of rping, connected by the RDMA connection manager",
@@ -137,14 +159,17 @@ func newInteropRPingCommand() *cobra.Command {
 	return cmd
 }
 
-func newInteropUDAddyCommand() *cobra.Command {
+func newInteropUDAddyCommand(provider *kernel.Provider) *cobra.Command {
 	d := kernel.Datagrams{}
-	end := newEnd()
+	end := &end{provider: provider}
 	cmd := &cobra.Command{
 		Use:   "udaddy",
 		Short: "Be one end of udaddy, whose peer the RDMA connection manager finds",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := roceOnly(provider, "no datagrams"); err != nil {
+				return err
+			}
 			d.Role, d.Addr, d.Local = end.role(), end.addr(), end.local
 			return end.run(cmd, d.Run)
 		},
@@ -157,19 +182,60 @@ func newInteropUDAddyCommand() *cobra.Command {
 	return cmd
 }
 
-// end is what the single programs have in common.
-type end struct {
-	local, connect netip.Addr
-	port           uint16
-	timeout        time.Duration
+func newInteropUCMatoseCommand(provider *kernel.Provider) *cobra.Command {
+	v := kernel.Volley{}
+	end := &end{provider: provider}
+	cmd := &cobra.Command{
+		Use:   "ucmatose",
+		Short: "Be one end of ucmatose: sends over connections made by the RDMA connection manager",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v.Role, v.Addr = end.role(), end.addr()
+			return end.run(cmd, v.Run)
+		},
+	}
+	end.flags(cmd, kernel.ExchangePort)
+	f := cmd.Flags()
+	f.IntVarP(&v.Size, "size", "S", 100, "size of a message; the peer's -S")
+	f.IntVarP(&v.Count, "count", "C", 10, "messages each way over a connection; the peer's -C")
+	f.IntVarP(&v.Connections, "connections", "c", 1, "connections at a time; the peer's -c")
+	f.BoolVarP(&v.Events, "events", "e", false, "sleep on completion events")
+	f.DurationVar(&v.Pause, "pause", 0, "wait before speaking as the server; a client on siw refuses what comes too soon")
+	f.BoolVar(&end.speakFirst, "speak-first", false, "over iWARP, send as the server before the client has, against RFC 5044; a client on siw waits for it")
+	return cmd
 }
 
-func newEnd() *end { return new(end) }
+func newInteropRDMACommand(provider *kernel.Provider) *cobra.Command {
+	x := kernel.Exchange{}
+	end := &end{provider: provider}
+	cmd := &cobra.Command{
+		Use:   "rdma",
+		Short: "Be rdma_client, or rdma_server",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			x.Role, x.Addr = end.role(), end.addr()
+			return end.run(cmd, x.Run)
+		},
+	}
+	end.flags(cmd, kernel.ExchangePort)
+	cmd.Flags().BoolVarP(&x.Events, "events", "e", false, "sleep on completion events")
+	return cmd
+}
+
+// end is what the single programs have in common.
+type end struct {
+	provider        *kernel.Provider
+	local, connect  netip.Addr
+	port            uint16
+	crc, speakFirst bool
+	timeout         time.Duration
+}
 
 func (e *end) flags(cmd *cobra.Command, port uint16) {
 	addrVar(cmd, &e.local, "local", "", "our address on the fabric")
 	addrVar(cmd, &e.connect, "connect", "", "the server to connect to; without it we are the server")
 	cmd.Flags().Uint16VarP(&e.port, "port", "p", port, "port of the server")
+	cmd.Flags().BoolVar(&e.crc, "crc", false, "over iWARP, ask for MPA's CRC")
 	cmd.Flags().DurationVar(&e.timeout, "timeout", time.Minute, "how long it may take")
 	if err := cmd.MarkFlagRequired("local"); err != nil {
 		panic(err) // a flag of another name: a mistake above
@@ -192,7 +258,7 @@ func (e *end) addr() netip.AddrPort {
 
 // run opens a device, runs a program on it, and says how it went.
 func (e *end) run(cmd *cobra.Command, program func(context.Context, verbs.Context) (kernel.Result, error)) (err error) {
-	dev, err := openUDP(e.local)
+	dev, err := openDevice(*e.provider, kernel.Setup{Local: e.local, CRC: e.crc, SpeakFirst: e.speakFirst})
 	if err != nil {
 		return err
 	}

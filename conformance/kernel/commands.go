@@ -4,14 +4,27 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // count is the number of messages, or of pings.
 func (m *Matrix) count(c Case) int {
-	if c.Tool == RPing || c.Tool == UDAddy {
+	switch c.Tool {
+	case RPing, UDAddy, UCMatose:
 		return max(m.Iters/10, 1)
+	case RDMA:
+		return 1
+	default:
+		return m.Iters
 	}
-	return m.Iters
+}
+
+// serverAddr is where the server of a case is.
+func (m *Matrix) serverAddr(c Case, port uint16) netip.AddrPort {
+	if c.Role == Server {
+		return netip.AddrPortFrom(m.localAddr(c.Family), port)
+	}
+	return netip.AddrPortFrom(m.guestAddr(c.Family), port)
 }
 
 func (m *Matrix) pingPong(c Case, port uint16, ready chan struct{}) PingPong {
@@ -31,38 +44,55 @@ func (m *Matrix) pingPong(c Case, port uint16, ready chan struct{}) PingPong {
 }
 
 func (m *Matrix) ping(c Case, port uint16, ready chan struct{}) Ping {
-	addr := m.guestAddr(c.Family)
-	if c.Role == Server {
-		addr = m.localAddr(c.Family)
-	}
 	return Ping{
-		Role: c.Role, Addr: netip.AddrPortFrom(addr, port), Size: c.Size, Count: m.count(c), Connections: c.connections(),
+		Role: c.Role, Addr: m.serverAddr(c, port), Size: c.Size, Count: m.count(c), Connections: c.connections(),
 		Events: c.Variant == events, Ready: func() { close(ready) },
 	}
 }
 
 func (m *Matrix) datagrams(c Case, ready chan struct{}) Datagrams {
-	addr := m.guestAddr(c.Family)
-	if c.Role == Server {
-		addr = m.localAddr(c.Family)
-	}
 	return Datagrams{
-		Role: c.Role, Addr: netip.AddrPortFrom(addr, DatagramPort), Local: m.localAddr(c.Family), Size: c.Size, Count: m.count(c),
+		Role: c.Role, Addr: m.serverAddr(c, DatagramPort), Local: m.localAddr(c.Family), Size: c.Size, Count: m.count(c),
 		Events: c.Variant == events, Ready: func() { close(ready) },
 	}
 }
 
-// program is the name of a tool's executable.
-func program(t Tool) string {
-	if t == RPing || t == UDAddy {
-		return string(t)
+func (m *Matrix) volley(c Case, port uint16, ready chan struct{}) Volley {
+	v := Volley{
+		Role: c.Role, Addr: m.serverAddr(c, port), Size: c.Size, Count: m.count(c), Connections: c.connections(),
+		Events: c.Variant == events, Ready: func() { close(ready) },
 	}
-	return "ibv_" + string(t) + "_pingpong"
+	if c.Provider == SoftIWARP {
+		v.Pause = replyTaken
+	}
+	return v
+}
+
+// replyTaken is more than siw in an emulated guest needs to take the reply to its
+// request; a server that speaks before that is refused.
+const replyTaken = 500 * time.Millisecond
+
+func (m *Matrix) exchange(c Case, port uint16, ready chan struct{}) Exchange {
+	return Exchange{Role: c.Role, Addr: m.serverAddr(c, port), Events: c.Variant == events, Ready: func() { close(ready) }}
+}
+
+// program is the name of the guest's executable in a case.
+func program(c Case) string {
+	switch {
+	case c.Tool == RPing || c.Tool == UDAddy || c.Tool == UCMatose:
+		return string(c.Tool)
+	case c.Tool == RDMA && c.Role == Client:
+		return "rdma_server"
+	case c.Tool == RDMA:
+		return "rdma_client"
+	default:
+		return "ibv_" + string(c.Tool) + "_pingpong"
+	}
 }
 
 // pingPongCommand is what the guest runs for its end of p.
 func (m *Matrix) pingPongCommand(c Case, p PingPong) string {
-	args := []string{m.guarded(), program(c.Tool), "-d rxe0", fmt.Sprintf("-g %d -p %d -s %d -n %d", m.gids[c.Family], p.SideChannel.Port(), p.Size, p.Iters)}
+	args := []string{m.guarded(), program(c), "-d rxe0", fmt.Sprintf("-g %d -p %d -s %d -n %d", m.gids[c.Family], p.SideChannel.Port(), p.Size, p.Iters)}
 	if c.Tool != UD {
 		args = append(args, fmt.Sprintf("-m %v", p.MTU))
 	}
@@ -115,6 +145,20 @@ func (m *Matrix) datagramsCommand(c Case, d Datagrams) string {
 	return fmt.Sprintf("%s udaddy %s %v -C %d -S %d", m.guarded(), side, d.Addr.Addr(), d.Count, d.Size)
 }
 
+// volleyCommand is what the guest runs for its end of v.
+func (m *Matrix) volleyCommand(c Case, v Volley) string {
+	side := "-b" // where to listen
+	if c.Role == Server {
+		side = "-s" // whom to connect to
+	}
+	return fmt.Sprintf("%s ucmatose %s %v -p %d -c %d -C %d -S %d", m.guarded(), side, v.Addr.Addr(), v.Addr.Port(), v.Connections, v.Count, v.Size)
+}
+
+// exchangeCommand is what the guest runs for its end of x.
+func (m *Matrix) exchangeCommand(c Case, x Exchange) string {
+	return fmt.Sprintf("%s %s -s %v -p %d", m.guarded(), program(c), x.Addr.Addr(), x.Addr.Port())
+}
+
 // clientLeft is what rping's server says when a connection has ended.
 const clientLeft = "server DISCONNECT EVENT"
 
@@ -127,17 +171,19 @@ func (m *Matrix) guarded() string {
 // code, is content. The programs report wrong data in words only.
 func judge(c Case, count int, output string, code int) error {
 	if code != 0 {
-		return fmt.Errorf("the guest's %s exits with %d", program(c.Tool), code)
+		return fmt.Errorf("the guest's %s exits with %d", program(c), code)
 	}
 	for _, complaint := range []string{"invalid data", "data mismatch", "error", "Failed", "Couldn't", "unable"} {
 		if strings.Contains(output, complaint) {
-			return fmt.Errorf("the guest's %s complains of %q", program(c.Tool), complaint)
+			return fmt.Errorf("the guest's %s complains of %q", program(c), complaint)
 		}
 	}
 	var wants []string
 	switch {
-	case c.Tool == UDAddy:
+	case c.Tool == UDAddy || c.Tool == UCMatose:
 		wants = []string{"data transfers complete\n", "return status 0\n"}
+	case c.Tool == RDMA:
+		wants = []string{program(c) + ": end 0\n"}
 	case c.Tool != RPing:
 		wants = []string{fmt.Sprintf("%d iters in ", count)}
 	case c.Variant == persistent && c.Role == Client:
@@ -153,7 +199,7 @@ func judge(c Case, count int, output string, code int) error {
 	}
 	for _, want := range wants {
 		if strings.Count(output, want) != c.prints() {
-			return fmt.Errorf("the guest's %s should have printed %.60q %d times", program(c.Tool), want, c.prints())
+			return fmt.Errorf("the guest's %s should have printed %.60q %d times", program(c), want, c.prints())
 		}
 	}
 	return nil
@@ -161,7 +207,7 @@ func judge(c Case, count int, output string, code int) error {
 
 // prints is how many programs in the guest print what they saw.
 func (c Case) prints() int {
-	if c.Role == Server {
+	if c.Role == Server && c.Variant == persistent {
 		return c.connections()
 	}
 	return 1

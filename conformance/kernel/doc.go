@@ -1,7 +1,8 @@
-// Package kernel proves a device against a peer that shares none of our code:
-// the soft-RoCE of the Linux kernel, driven by the programs that every user of
-// verbs knows: ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong,
-// ibv_srq_pingpong, rping and udaddy.
+// Package kernel proves a device against a peer that shares none of our code: the
+// soft-RoCE or the soft-iWARP of the Linux kernel, driven by the programs that every
+// user of verbs knows: ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong,
+// ibv_srq_pingpong and udaddy over RoCE; rping, ucmatose, rdma_client and rdma_server
+// over both.
 //
 // The package plays the other end of those programs, in either role, over
 // verbs.Context and verbs.CM alone, and checks every byte that comes back. It
@@ -12,7 +13,7 @@
 // suite: a kernel that completes these programs may still break the rules, and
 // a deviation is not looked for here.
 //
-// A PingPong, Ping or Datagrams is a description and may be used again; its Run owns
+// A PingPong, Ping, Datagrams, Volley or Exchange is a description and may be used again; its Run owns
 // everything it makes and has closed it when it returns. One Run uses one
 // goroutine of the caller and, where it waits for a peer, one or two of its own.
 package kernel

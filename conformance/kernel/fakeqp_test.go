@@ -169,6 +169,17 @@ func (q *fakeQP) receive(payload []byte, from *fakeQP, wr *verbs.SendWR) {
 	})
 }
 
+// flush ends a queue pair and all receives that wait in its own queue.
+func (q *fakeQP) flush() {
+	q.d.f.mu.Lock()
+	defer q.d.f.mu.Unlock()
+	q.attr.State = verbs.QPStateErr
+	for _, wr := range q.own.posted {
+		q.init.RecvCQ.(*fakeCQ).push(verbs.WC{WRID: wr.WRID, QPN: q.qpn, Status: verbs.WCWRFlushErr})
+	}
+	q.own.posted = nil
+}
+
 // --- connection manager ---
 
 type fakeCM struct{ dev *fakeDevice }
@@ -232,13 +243,15 @@ func (l *fakeListener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
 }
 
 type fakeRequest struct {
-	from   netip.Addr
-	found  chan verbs.DatagramPeer // of a lookup; the rest of a connection
-	qp     *fakeQP
-	param  verbs.ConnParam
-	answer chan verbs.Conn
-	end    sync.Once
-	ended  chan struct{}
+	from  netip.Addr
+	found chan verbs.DatagramPeer // of a lookup; the rest of a connection
+	qp    *fakeQP
+	// accepted is the other end's.
+	accepted *fakeQP
+	param    verbs.ConnParam
+	answer   chan verbs.Conn
+	end      sync.Once
+	ended    chan struct{}
 }
 
 func (r *fakeRequest) Remote() netip.AddrPort { return netip.AddrPortFrom(r.from, 1) }
@@ -260,6 +273,7 @@ func (r *fakeRequest) Accept(qp verbs.QP, _ verbs.ConnParam, _ time.Duration) (v
 	ours.d.f.mu.Lock()
 	connect(ours, r.qp)
 	connect(r.qp, ours)
+	r.accepted = ours
 	ours.d.f.mu.Unlock()
 	conn := &fakeConn{r}
 	r.answer <- conn
@@ -271,7 +285,15 @@ type fakeConn struct{ r *fakeRequest }
 
 func (c *fakeConn) Param() verbs.ConnParam { return c.r.param }
 func (c *fakeConn) Remote() netip.AddrPort { return c.r.Remote() }
-func (c *fakeConn) Disconnect() error      { c.r.end.Do(func() { close(c.r.ended) }); return nil }
+func (c *fakeConn) Disconnect() error {
+	c.r.end.Do(func() {
+		c.r.qp.flush()
+		c.r.accepted.flush()
+		close(c.r.ended)
+	})
+	return nil
+}
+
 func (c *fakeConn) WaitDisconnect(timeout time.Duration) error {
 	select {
 	case <-c.r.ended:

@@ -16,7 +16,8 @@ import (
 // GuestShellPort is where a guest of the lab serves a shell.
 const GuestShellPort = 2323
 
-// Guest is a machine of the lab: a kernel with a soft-RoCE device rxe0.
+// Guest is a machine of the lab: a kernel with a soft-RoCE device rxe0, or a
+// soft-iWARP device siw0.
 type Guest struct {
 	// IPv4 and IPv6 are its addresses on the fabric.
 	IPv4, IPv6 netip.Addr
@@ -70,6 +71,15 @@ func cutLast(s, sep string) (before, after string, found bool) {
 		return s[:i], s[i+len(sep):], true
 	}
 	return s, "", false
+}
+
+// Use gives the guest the device d, in place of what it has.
+func (g Guest) Use(ctx context.Context, d Device) error {
+	out, code, err := g.Run(ctx, fmt.Sprintf(`[ "$(cat /run/devices 2>/dev/null)" = %s ] || guest-device %[1]s`, d))
+	if err == nil && code != 0 {
+		err = fmt.Errorf("the guest has no %s: %s", d, strings.TrimSpace(out))
+	}
+	return err
 }
 
 // GIDIndex returns the index in the table of the guest's device of the GID that

@@ -14,10 +14,6 @@ import (
 // PingPort is where rping's server listens unless told.
 const PingPort = 7174
 
-// cmTimeout bounds one step of the connection manager; the kernel repeats its
-// messages every four seconds or so.
-const cmTimeout = 30 * time.Second
-
 // Ping is one run of rping, of which we are one end. Each ping is a send, an
 // RDMA read, a send, another send, an RDMA write and a send: the client says
 // where its data is, the server reads it and says so, the client says where it
@@ -75,9 +71,9 @@ func (p Ping) connectAll(ctx context.Context, dev verbs.Context, cm verbs.CM) er
 	errs := make([]error, p.Connections)
 	var running sync.WaitGroup
 	for i := range errs {
-		l, conn, err := p.connect(ctx, dev, cm)
+		l, conn, err := connect(ctx, cm, p.Addr, connParam, func() (*pinger, error) { return newPinger(dev, p) })
 		if err != nil {
-			errs[i] = fmt.Errorf("connecting to %v: %w", p.Addr, err)
+			errs[i] = err
 			break
 		}
 		running.Go(func() { errs[i] = p.pingOver(ctx, l, conn) })
@@ -89,14 +85,11 @@ func (p Ping) connectAll(ctx context.Context, dev verbs.Context, cm verbs.CM) er
 // serveAll is the server. It takes the requests in turn and serves them at a
 // time, as rping does when it is told to persist.
 func (p Ping) serveAll(ctx context.Context, dev verbs.Context, cm verbs.CM) error {
-	listener, err := cm.Listen(p.Addr, verbs.PortSpaceTCP, p.Connections)
+	listener, err := listen(cm, p.Addr, verbs.PortSpaceTCP, p.Connections, p.Ready)
 	if err != nil {
-		return fmt.Errorf("listening on %v: %w", p.Addr, err)
+		return err
 	}
 	defer listener.Close()
-	if p.Ready != nil {
-		p.Ready()
-	}
 	errs := make([]error, p.Connections)
 	var running sync.WaitGroup
 	for i := range errs {
@@ -109,47 +102,6 @@ func (p Ping) serveAll(ctx context.Context, dev verbs.Context, cm verbs.CM) erro
 	}
 	running.Wait()
 	return errors.Join(errs...)
-}
-
-// nextRequest waits for a client, or for the end of ctx.
-func nextRequest(ctx context.Context, listener verbs.Listener) (verbs.ConnRequest, error) {
-	for {
-		request, err := listener.Next(eventSlice)
-		if !errors.Is(err, verbs.ErrTimeout) {
-			return request, err
-		}
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("nobody came: %w", context.Cause(ctx))
-		}
-	}
-}
-
-// noListener is the reason with which a request to a port is rejected that
-// nobody listens on.
-const noListener = 8
-
-// connect connects to a server that may not listen yet.
-func (p Ping) connect(ctx context.Context, dev verbs.Context, cm verbs.CM) (*pinger, verbs.Conn, error) {
-	for {
-		l, err := newPinger(dev, p)
-		if err != nil {
-			return nil, nil, err
-		}
-		conn, err := cm.Connect(l.qp, p.Addr, connParam, cmTimeout)
-		if err == nil {
-			return l, conn, nil
-		}
-		err = errors.Join(err, l.close())
-		var rejected *verbs.RejectError
-		if !errors.As(err, &rejected) || rejected.Reason != noListener {
-			return nil, nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, nil, fmt.Errorf("nobody listens: %w", err)
-		case <-time.After(retryPause):
-		}
-	}
 }
 
 // pingOver makes the pings of one connection and ends it.
@@ -168,26 +120,22 @@ func (p Ping) pingOver(ctx context.Context, l *pinger, conn verbs.Conn) error {
 
 // serve answers one client until it leaves.
 func (p Ping) serve(ctx context.Context, dev verbs.Context, request verbs.ConnRequest) error {
-	l, err := newPinger(dev, p)
-	if err != nil {
-		return errors.Join(err, request.Reject(nil))
-	}
-	defer l.close()
 	asked := request.Param()
 	if asked.InitiatorDepth < 1 || asked.ResponderResources < 1 {
 		return errors.Join(fmt.Errorf("%v asks for %+v: rping reads, and is read from", request.Remote(), asked), request.Reject(nil))
 	}
-	conn, err := request.Accept(l.qp, connParam, cmTimeout)
+	l, conn, err := acceptRequest(request, connParam, func() (*pinger, error) { return newPinger(dev, p) })
 	if err != nil {
-		return fmt.Errorf("accepting %v: %w", request.Remote(), err)
+		return err
 	}
+	defer l.close()
 	for n := range p.Count {
 		if err := l.answer(ctx, n); err != nil {
 			return errors.Join(fmt.Errorf("ping %d: %w", n, err), conn.Disconnect())
 		}
 	}
 	// The client ends the connection, and nothing may come before that.
-	if err := errors.Join(l.drain(ctx), conn.WaitDisconnect(cmTimeout)); err != nil {
+	if err := errors.Join(l.drain(ctx), awaitEnd(ctx, conn)); err != nil {
 		return fmt.Errorf("after the last ping: %w", err)
 	}
 	return l.close()

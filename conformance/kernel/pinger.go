@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -20,9 +18,9 @@ const (
 
 // pinger is our end of one rping connection.
 type pinger struct {
-	qp      verbs.QP
-	comp    *completions
-	closers []io.Closer // in order of making
+	qp   verbs.QP
+	comp *completions
+	closers
 
 	source, sink, messages []byte
 	sourceMR, sinkMR, msMR verbs.MR
@@ -76,12 +74,7 @@ func newPinger(dev verbs.Context, p Ping) (_ *pinger, err error) {
 		return nil, err
 	}
 	l.closers = append(l.closers, l.qp)
-	// In INIT receives can be posted: the peer may send as soon as it is connected.
-	err = l.qp.Modify(verbs.QPAttr{
-		State: verbs.QPStateInit, Port: devicePort,
-		Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite,
-	}, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags)
-	if err != nil {
+	if err := awaitConnection(dev, l.qp, verbs.AccessRemoteRead|verbs.AccessRemoteWrite); err != nil {
 		return nil, err
 	}
 	for slot := range recvSlots {
@@ -92,15 +85,7 @@ func newPinger(dev verbs.Context, p Ping) (_ *pinger, err error) {
 	return l, nil
 }
 
-// close closes what was made, the last first. It may be called again.
-func (l *pinger) close() error {
-	var errs []error
-	for _, c := range slices.Backward(l.closers) {
-		errs = append(errs, c.Close())
-	}
-	l.closers = nil
-	return errors.Join(errs...)
-}
+func (l *pinger) queuePair() verbs.QP { return l.qp }
 
 func (l *pinger) postRecv(slot int) error {
 	_, err := l.qp.PostRecv([]verbs.RecvWR{{

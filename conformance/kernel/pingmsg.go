@@ -12,10 +12,10 @@ import (
 // BufferInfoLen is the size of the one message that rping sends.
 const BufferInfoLen = 16
 
-// Sizes that rping accepts for its data (-S). Its own minimum is a little lower
-// and depends on the C library.
+// Sizes that rping accepts for its data (-S). Its minimum follows from its heading;
+// 65536, which it calls valid, it refuses.
 const (
-	MinPingSize = 32
+	MinPingSize = 23
 	MaxPingSize = 65535
 )
 

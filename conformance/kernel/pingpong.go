@@ -20,6 +20,10 @@ const (
 	SRQ    Tool = "srq" // ibv_srq_pingpong: reliable, several queue pairs, one receive queue
 	RPing  Tool = "rping"
 	UDAddy Tool = "udaddy" // datagrams between queue pairs that the connection manager found
+	// UCMatose is ucmatose: sends over connections; RDMA, rdma_client and rdma_server:
+	// one send each way.
+	UCMatose Tool = "ucmatose"
+	RDMA     Tool = "rdma"
 )
 
 // Role is the end that we play.

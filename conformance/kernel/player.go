@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -41,7 +39,7 @@ type player struct {
 	srq      verbs.SRQ
 	ah       verbs.AH // UD: the peer
 	lanes    []lane
-	closers  []io.Closer // in order of making
+	closers
 
 	sendBuf, recvBuf []byte
 	sendMR, recvMR   verbs.MR
@@ -124,16 +122,6 @@ func FindGID(dev verbs.Context, gid verbs.GID) (int, error) {
 type closerFunc func() error
 
 func (f closerFunc) Close() error { return f() }
-
-// close closes what was made, the last first. It may be called again.
-func (l *player) close() error {
-	var errs []error
-	for _, c := range slices.Backward(l.closers) {
-		errs = append(errs, c.Close())
-	}
-	l.closers = nil
-	return errors.Join(errs...)
-}
 
 // register makes the buffers: one to send from for each lane, and the slots to
 // receive into, each with a guard behind it that no message may touch.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -17,7 +15,7 @@ type postman struct {
 	pd       verbs.PD
 	comp     *completions
 	qp       verbs.QP
-	closers  []io.Closer // in order of making
+	closers
 
 	sendBuf, recvBuf []byte
 	sendMR, recvMR   verbs.MR
@@ -75,15 +73,6 @@ func newPostman(d Datagrams, dev verbs.Context) (_ *postman, err error) {
 	}
 	p.closers = append(p.closers, p.qp)
 	return p, p.start()
-}
-
-func (p *postman) close() error {
-	var errs []error
-	for _, c := range slices.Backward(p.closers) {
-		errs = append(errs, c.Close())
-	}
-	p.closers = nil
-	return errors.Join(errs...)
 }
 
 // start posts all receives and makes the queue pair ready.

@@ -8,11 +8,13 @@ import (
 )
 
 // Table prints outcomes as they come, a line for each row of the matrix and a
-// cell for each size, and the whole story of a failure below its line.
+// cell for each size; below its line what the guest's device did wrong, and the
+// whole story of a failure.
 type Table struct {
 	W io.Writer
 
 	row      string
+	faults   [2]Faults // of the row, of all
 	open     bool
 	failures []Outcome
 	passed   int
@@ -30,6 +32,9 @@ func (t *Table) Add(o Outcome) {
 		fmt.Fprintf(t.W, "%-30s", row)
 		t.row, t.open = row, true
 	}
+	for i := range t.faults {
+		t.faults[i].add(o.Faults)
+	}
 	if o.Err != nil {
 		t.failed++
 		t.failures = append(t.failures, o)
@@ -45,6 +50,10 @@ func (t *Table) endRow() {
 	if t.open {
 		fmt.Fprintln(t.W)
 	}
+	if wrong := t.faults[0].String(); wrong != "" {
+		fmt.Fprintf(t.W, "    the guest: %s\n", wrong)
+	}
+	t.faults[0] = Faults{}
 	for _, o := range t.failures {
 		fmt.Fprintf(t.W, "    FAIL %s: %s\n", o.Case.Name(), indent(o.Err.Error()))
 		fmt.Fprintf(t.W, "    guest: %s\n    said: %s\n", o.Command, indent(lastLines(o.Output, 12)))
@@ -52,9 +61,15 @@ func (t *Table) endRow() {
 	t.failures, t.open = nil, false
 }
 
-// Close prints the totals.
+// Close prints the totals, if there are any.
 func (t *Table) Close() {
+	if t.began.IsZero() {
+		return
+	}
 	t.endRow()
+	if wrong := t.faults[1].String(); wrong != "" {
+		fmt.Fprintf(t.W, "\nfaults of the guest's device, put up with: %s", wrong)
+	}
 	fmt.Fprintf(t.W, "\n%d passed, %d failed, %.0f s\n", t.passed, t.failed, time.Since(t.began).Seconds())
 }
 

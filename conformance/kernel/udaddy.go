@@ -100,14 +100,11 @@ func resolve(ctx context.Context, cm verbs.CM, addr netip.AddrPort) (verbs.Datag
 
 // answer is the server.
 func (p *postman) answer(ctx context.Context, cm verbs.CM) error {
-	listener, err := cm.Listen(p.Addr, verbs.PortSpaceUDP, 1)
+	listener, err := listen(cm, p.Addr, verbs.PortSpaceUDP, 1, p.Ready)
 	if err != nil {
-		return fmt.Errorf("listening on %v: %w", p.Addr, err)
+		return err
 	}
 	defer listener.Close()
-	if p.Ready != nil {
-		p.Ready()
-	}
 	request, err := nextRequest(ctx, listener)
 	if err != nil {
 		return err
