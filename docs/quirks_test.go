@@ -23,6 +23,7 @@ const generated = "<!-- From here on generated from the code: go test ./docs -up
 func TestQuirksAreListed(t *testing.T) {
 	want := generated +
 		quirkTables(t, "emu/softroce/engine", "Quirks", "`engine.Quirks`") +
+		"\n## Objects and their limits\n\n`engine.Quirks.Queues`\n" + quirkTables(t, "emu/internal/nic", "Lax", "") +
 		"\n## Memory\n\n`engine.Quirks.Memory`\n" + quirkTables(t, "emu/internal/core", "Lax", "") +
 		"\n## Connection management\n\n`cm.Quirks`\n" + quirkTables(t, "emu/softroce/cm", "Quirks", "")
 	text := read(t, "docs/quirks.md")
@@ -132,7 +133,8 @@ func structFields(t *testing.T, dir, name string) []*ast.Field {
 	return fields
 }
 
-// isLax reports whether the field is core.Lax, which has a table of its own.
+// isLax reports whether the field is core.Lax or nic.Lax, which have tables of
+// their own.
 func isLax(f *ast.Field) bool {
 	sel, ok := f.Type.(*ast.SelectorExpr)
 	return ok && sel.Sel.Name == "Lax"

@@ -34,14 +34,14 @@ type connection struct {
 func (c *connection) next(timeout time.Duration) (cm.Event, error) {
 	until := mono.Never
 	if timeout >= 0 {
-		until = c.m.d.drv.Now().Add(timeout)
+		until = c.m.d.Driver().Now().Add(timeout)
 	}
 	for {
 		left := verbs.Forever
 		if until != mono.Never {
-			left = max(0, until.Sub(c.m.d.drv.Now()))
+			left = max(0, until.Sub(c.m.d.Driver().Now()))
 		}
-		err := c.m.d.wait("wait", c.gate, left, func() bool { return len(c.events) > 0 || c.over })
+		err := c.m.d.Wait("wait", c.gate, left, func() bool { return len(c.events) > 0 || c.over })
 		if err != nil {
 			return cm.Event{}, err
 		}
@@ -86,12 +86,12 @@ func (c *connection) finish(asked verbs.ConnParam, timeout time.Duration) error 
 		c.m.drop(c)
 		return err
 	}
-	return c.m.act().ConfirmReply(c.m.d.drv.Now(), c.id, nil)
+	return c.m.act().ConfirmReply(c.m.d.Driver().Now(), c.id, nil)
 }
 
 // modify changes the queue pair, all in the name of the peer's address.
 func (c *connection) modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
-	return c.qp.q.Modify(c.m.d.drv.Now(), a, mask)
+	return c.qp.q.Modify(c.m.d.Driver().Now(), a, mask)
 }
 
 const remoteAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
@@ -148,11 +148,11 @@ func (c *connection) Remote() netip.AddrPort { return c.remote }
 
 // Disconnect ends the connection.
 func (c *connection) Disconnect() error {
-	return c.m.d.control("disconnect", func() error {
+	return c.m.d.Control("disconnect", func() error {
 		if c.over {
 			return nil
 		}
-		now := c.m.d.drv.Now()
+		now := c.m.d.Driver().Now()
 		err := c.m.act().Disconnect(now, c.id, nil)
 		c.toError(now)
 		if err != nil {
@@ -164,9 +164,9 @@ func (c *connection) Disconnect() error {
 
 // WaitDisconnect waits until either side has ended the connection.
 func (c *connection) WaitDisconnect(timeout time.Duration) error {
-	if err := c.m.d.enter("wait_disconnect", drive.CallWait); err != nil {
+	if err := c.m.d.Enter("wait_disconnect", drive.CallWait); err != nil {
 		return err
 	}
-	defer c.m.d.leave()
-	return c.m.d.wait("wait_disconnect", c.gate, timeout, func() bool { return c.over })
+	defer c.m.d.Leave()
+	return c.m.d.Wait("wait_disconnect", c.gate, timeout, func() bool { return c.over })
 }

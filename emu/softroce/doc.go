@@ -146,11 +146,8 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	cfg.CM.MaxMTU = uint8(nic.MTU())
 	d := &Device{cfg: cfg, nic: nic, link: l}
 	d.cm.init(d, cfg.CM)
-	d.drv = start(d)
-	d.drv.Lock(drive.CallWait) // it is running already
-	defer d.drv.Unlock()
-	d.async = d.drv.NewGate(drive.Name("asynchronous event of " + cfg.Name))
-	nic.Observer = d.observe
+	d.Init(cfg.Name, &nic.Base, d.hooks())
+	d.Start(start(d))
 	return d, nil
 }
 

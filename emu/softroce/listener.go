@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/softroce/cm"
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
@@ -24,7 +25,7 @@ type listener struct {
 // Listen waits for requests to addr.
 func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	l := &listener{m: m}
-	err := m.d.control("listen", func() error {
+	err := m.d.Control("listen", func() error {
 		if addr.Port() == 0 {
 			addr = netip.AddrPortFrom(addr.Addr(), m.ephemeralPort())
 		}
@@ -40,7 +41,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 			return connError("listen", addr, err)
 		}
 		l.id, l.addr = id, addr
-		l.gate = m.d.drv.NewGate(drive.Name(fmt.Sprintf("connection request to %v", addr)))
+		l.gate = m.d.Driver().NewGate(drive.Name(fmt.Sprintf("connection request to %v", addr)))
 		m.listeners[id] = l
 		return nil
 	})
@@ -53,11 +54,11 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
 func (l *listener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
-	if err := l.m.d.enter("get_request", drive.CallWait); err != nil {
+	if err := l.m.d.Enter("get_request", drive.CallWait); err != nil {
 		return nil, err
 	}
-	defer l.m.d.leave()
-	err := l.m.d.wait("get_request", l.gate, timeout, func() bool { return len(l.queue) > 0 || l.closed })
+	defer l.m.d.Leave()
+	err := l.m.d.Wait("get_request", l.gate, timeout, func() bool { return len(l.queue) > 0 || l.closed })
 	if err != nil {
 		return nil, err
 	}
@@ -70,14 +71,14 @@ func (l *listener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
 }
 
 func (l *listener) Close() error {
-	return l.m.d.control("close_listener", func() error {
+	return l.m.d.Control("close_listener", func() error {
 		if l.closed {
 			return nil
 		}
 		l.closed = true
 		delete(l.m.listeners, l.id)
 		for _, e := range l.queue {
-			_ = l.m.act().Close(l.m.d.drv.Now(), e.Conn)
+			_ = l.m.act().Close(l.m.d.Driver().Now(), e.Conn)
 		}
 		l.gate.Notify()
 		return l.m.act().CloseListen(l.id)
@@ -107,8 +108,8 @@ func (r *request) Param() verbs.ConnParam {
 }
 
 func (r *request) Reject(private []byte) error {
-	return r.m.d.control("reject", func() error {
-		now := r.m.d.drv.Now()
+	return r.m.d.Control("reject", func() error {
+		now := r.m.d.Driver().Now()
 		var err error
 		if r.e.SIDRRequest != nil {
 			err = r.m.act().SIDRReply(now, r.e.Conn, cm.SIDRReplyParam{Status: mad.SIDRRejected, PrivateData: private})
@@ -124,16 +125,16 @@ func (r *request) Reject(private []byte) error {
 
 func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "accept"
-	if err := r.m.d.enter(op, drive.CallControl); err != nil {
+	if err := r.m.d.Enter(op, drive.CallControl); err != nil {
 		return nil, err
 	}
-	defer r.m.d.leave()
-	q, err := own[*queuePair](r.m.d, op, "QP", qp)
+	defer r.m.d.Leave()
+	q, err := device.Own[*queuePair](&r.m.d.shared, op, "QP", qp)
 	if err != nil {
 		return nil, err
 	}
 	if r.e.SIDRRequest != nil {
-		err := r.m.act().SIDRReply(r.m.d.drv.Now(), r.e.Conn, cm.SIDRReplyParam{
+		err := r.m.act().SIDRReply(r.m.d.Driver().Now(), r.e.Conn, cm.SIDRReplyParam{
 			QPN: q.q.Num(), QKey: q.q.Query().QKey, PrivateData: param.PrivateData,
 		})
 		if err != nil {
@@ -155,7 +156,7 @@ func (r *request) connect(q *pair, param verbs.ConnParam, timeout time.Duration)
 		m: m, id: r.e.Conn, qp: q, remote: r.Remote(), recvPSN: m.startPSN(), param: r.Param(),
 		gid: m.gidIndex(req.Path.Local), timeoutCode: req.Path.LocalAckTimeout,
 	}
-	c.gate = m.d.drv.NewGate(drive.Name(fmt.Sprintf("confirmation of %v", c.remote)))
+	c.gate = m.d.Driver().NewGate(drive.Name(fmt.Sprintf("confirmation of %v", c.remote)))
 	if err := c.toInit(); err != nil {
 		return nil, err
 	}
@@ -165,7 +166,7 @@ func (r *request) connect(q *pair, param verbs.ConnParam, timeout time.Duration)
 	}
 	m.conns[c.id] = c
 	q.conn = c
-	err := m.act().Accept(m.d.drv.Now(), c.id, cm.AcceptParam{
+	err := m.act().Accept(m.d.Driver().Now(), c.id, cm.AcceptParam{
 		QPN: q.q.Num(), StartPSN: c.recvPSN, RespRes: param.ResponderResources, InitDepth: param.InitiatorDepth,
 		RNRRetry: param.RNRRetryCount, TargetAckDelay: targetAckDelay, SRQ: q.srq, E2EFlow: param.FlowControl,
 		PrivateData: param.PrivateData,
@@ -174,7 +175,7 @@ func (r *request) connect(q *pair, param verbs.ConnParam, timeout time.Duration)
 		m.drop(c)
 		return nil, err
 	}
-	m.d.drv.Pump()
+	m.d.Driver().Pump()
 	e, err := c.next(timeout)
 	if err == nil && e.Kind != cm.EventEstablished {
 		err = fmt.Errorf("%w: connection ended by %v", verbs.ErrClosed, e.Kind)

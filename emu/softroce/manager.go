@@ -6,7 +6,9 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/cm"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
@@ -85,11 +87,11 @@ func (m *manager) exchange(now mono.Time) {
 
 // observe looks at the NIC's events for what concerns connections: data that
 // overtook the message which makes a connection complete.
-func (m *manager) observe(now mono.Time, e engine.Event) {
+func (m *manager) observe(now mono.Time, e nic.Event) {
 	if e.Type != verbs.EventCommEst {
 		return
 	}
-	if c := e.QP.Owner.(*pair).conn; c != nil {
+	if c := e.QP.(*engine.QP).Owner.(*pair).conn; c != nil {
 		// An agent that knows better already needs no telling.
 		_ = m.act().Established(now, c.id)
 	}
@@ -136,7 +138,7 @@ func (m *manager) request(now mono.Time, e *cm.Event) {
 
 // drop lets go of a connection that was not made, or whose queue pair is gone.
 func (m *manager) drop(c *connection) {
-	_ = m.act().Close(m.d.drv.Now(), c.id)
+	_ = m.act().Close(m.d.Driver().Now(), c.id)
 	delete(m.conns, c.id)
 	if c.qp != nil && c.qp.conn == c {
 		c.qp.conn = nil
@@ -182,11 +184,11 @@ func (m *manager) gidIndex(local netip.Addr) uint8 {
 // Connect connects qp to the listener at addr.
 func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "connect"
-	if err := m.d.enter(op, drive.CallControl); err != nil {
+	if err := m.d.Enter(op, drive.CallControl); err != nil {
 		return nil, err
 	}
-	defer m.d.leave()
-	q, err := own[*queuePair](m.d, op, "QP", qp)
+	defer m.d.Leave()
+	q, err := device.Own[*queuePair](&m.d.shared, op, "QP", qp)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +196,7 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 	if err != nil {
 		return nil, connError(op, addr, err)
 	}
-	m.d.drv.Pump()
+	m.d.Driver().Pump()
 	if err := c.finish(param, timeout); err != nil {
 		return nil, connError(op, addr, err)
 	}
@@ -208,7 +210,7 @@ func (m *manager) begin(q *pair, addr netip.AddrPort, param verbs.ConnParam) (*c
 		return nil, err
 	}
 	c := &connection{m: m, qp: q, remote: addr, recvPSN: m.startPSN(), gid: index, timeoutCode: connAckTimeout}
-	c.gate = m.d.drv.NewGate(drive.Name(fmt.Sprintf("connection to %v", addr)))
+	c.gate = m.d.Driver().NewGate(drive.Name(fmt.Sprintf("connection to %v", addr)))
 	if err := c.toInit(); err != nil {
 		return nil, err
 	}
@@ -216,7 +218,7 @@ func (m *manager) begin(q *pair, addr netip.AddrPort, param verbs.ConnParam) (*c
 	if q.Type() == verbs.QPTypeUC {
 		transport = cm.UC
 	}
-	c.id, err = m.act().Connect(m.d.drv.Now(), cm.ConnectParam{
+	c.id, err = m.act().Connect(m.d.Driver().Now(), cm.ConnectParam{
 		ServiceID: mad.IPService(mad.PortSpace(verbs.PortSpaceTCP&0xff), addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr(), MTU: uint8(m.d.nic.MTU()), LocalAckTimeout: connAckTimeout},
 		Transport: transport, QPN: q.q.Num(), StartPSN: c.recvPSN,
@@ -235,10 +237,10 @@ func (m *manager) begin(q *pair, addr netip.AddrPort, param verbs.ConnParam) (*c
 // Resolve asks the listener at addr for its datagram QP.
 func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Duration) (verbs.DatagramPeer, error) {
 	const op = "resolve"
-	if err := m.d.enter(op, drive.CallControl); err != nil {
+	if err := m.d.Enter(op, drive.CallControl); err != nil {
 		return verbs.DatagramPeer{}, err
 	}
-	defer m.d.leave()
+	defer m.d.Leave()
 	peer, err := m.lookUp(addr, private, timeout)
 	if err != nil {
 		return verbs.DatagramPeer{}, connError(op, addr, err)
@@ -252,8 +254,8 @@ func (m *manager) lookUp(addr netip.AddrPort, private []byte, timeout time.Durat
 		return peer, err
 	}
 	c := &connection{m: m, remote: addr}
-	c.gate = m.d.drv.NewGate(drive.Name(fmt.Sprintf("service at %v", addr)))
-	c.id, err = m.act().SIDRRequest(m.d.drv.Now(), cm.SIDRParam{
+	c.gate = m.d.Driver().NewGate(drive.Name(fmt.Sprintf("service at %v", addr)))
+	c.id, err = m.act().SIDRRequest(m.d.Driver().Now(), cm.SIDRParam{
 		ServiceID: mad.IPService(mad.PortSpace(verbs.PortSpaceUDP&0xff), addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr()},
 		SrcPort:   m.ephemeralPort(), PrivateData: private,
@@ -262,7 +264,7 @@ func (m *manager) lookUp(addr netip.AddrPort, private []byte, timeout time.Durat
 		return peer, err
 	}
 	m.conns[c.id] = c
-	m.d.drv.Pump()
+	m.d.Driver().Pump()
 	e, err := c.next(timeout)
 	if err != nil {
 		m.drop(c)

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
@@ -15,6 +15,7 @@ import (
 
 // pair is a queue pair. Only an XRC target has more than one handle.
 type pair struct {
+	dev     *Device
 	q       *engine.QP
 	srq     bool
 	conn    *connection         // made by the connection manager, nil if none
@@ -24,13 +25,13 @@ type pair struct {
 
 // queuePair is a verbs.QP: one handle to a queue pair.
 type queuePair struct {
-	object
+	device.Object
 	*pair
 }
 
 // handle returns one more handle.
-func (p *pair) handle(d *Device) *queuePair {
-	h := &queuePair{object: object{d: d}, pair: p}
+func (p *pair) handle() *queuePair {
+	h := &queuePair{Object: device.Object{D: &p.dev.shared}, pair: p}
 	p.handles = append(p.handles, h)
 	return h
 }
@@ -40,13 +41,13 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	const op = "create_qp"
 	cfg := engine.QPConfig{Type: in.Type, Caps: in.Caps, SignalAll: in.SignalAll}
 	var h *queuePair
-	err := d.control(op, func() error {
+	err := d.Control(op, func() error {
 		if err := cmp.Or(
-			ownIfGiven(d, op, "PD", in.PD, func(p *protectionDomain) { cfg.PD = p.id }),
-			ownIfGiven(d, op, "XRC domain", in.XRCD, func(x *xrcDomain) { cfg.XRCD = x.x }),
-			ownIfGiven(d, op, "send CQ", in.SendCQ, func(c *completionQueue) { cfg.SendCQ = c.q }),
-			ownIfGiven(d, op, "receive CQ", in.RecvCQ, func(c *completionQueue) { cfg.RecvCQ = c.q }),
-			ownIfGiven(d, op, "SRQ", in.SRQ, func(s *sharedQueue) { cfg.SRQ = s.s }),
+			device.OwnIfGiven(&d.shared, op, "PD", in.PD, func(p *device.PD) { cfg.PD = p.ID }),
+			device.OwnIfGiven(&d.shared, op, "XRC domain", in.XRCD, func(x *device.XRCD) { cfg.XRCD = x.X }),
+			device.OwnIfGiven(&d.shared, op, "send CQ", in.SendCQ, func(c *device.CQ) { cfg.SendCQ = c.Q }),
+			device.OwnIfGiven(&d.shared, op, "receive CQ", in.RecvCQ, func(c *device.CQ) { cfg.RecvCQ = c.Q }),
+			device.OwnIfGiven(&d.shared, op, "SRQ", in.SRQ, func(s *device.SRQ) { cfg.SRQ = s.S }),
 		); err != nil {
 			return err
 		}
@@ -54,9 +55,9 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 		if err != nil {
 			return err
 		}
-		p := &pair{q: q, srq: cfg.SRQ != nil, groups: map[netip.Addr]bool{}}
+		p := &pair{dev: d, q: q, srq: cfg.SRQ != nil, groups: map[netip.Addr]bool{}}
 		q.Owner = p
-		h = p.handle(d)
+		h = p.handle()
 		return nil
 	})
 	if err != nil {
@@ -65,20 +66,23 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	return h, nil
 }
 
+// OpenXRCD makes an XRC domain.
+func (d *Device) OpenXRCD() (verbs.XRCD, error) { return device.OpenXRCD(&d.shared) }
+
 // OpenQP opens a further handle to an XRC target.
 func (d *Device) OpenQP(x verbs.XRCD, qpn verbs.QPN) (verbs.QP, error) {
 	const op = "open_qp"
 	var h *queuePair
-	err := d.control(op, func() error {
-		dom, err := own[*xrcDomain](d, op, "XRC domain", x)
+	err := d.Control(op, func() error {
+		dom, err := device.Own[*device.XRCD](&d.shared, op, "XRC domain", x)
 		if err != nil {
 			return err
 		}
-		q, err := d.nic.OpenQP(dom.x, uint32(qpn))
+		q, err := d.nic.OpenQP(dom.X, uint32(qpn))
 		if err != nil {
 			return err
 		}
-		h = q.Owner.(*pair).handle(d)
+		h = q.Owner.(*pair).handle()
 		return nil
 	})
 	if err != nil {
@@ -91,11 +95,11 @@ func (p *pair) QPN() verbs.QPN     { return verbs.QPN(p.q.Num()) }
 func (p *pair) Type() verbs.QPType { return p.q.Type() }
 
 func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
-	return q.control("modify_qp", func() error { return q.q.Modify(q.d.drv.Now(), a, mask) })
+	return q.Control("modify_qp", func() error { return q.q.Modify(q.dev.Driver().Now(), a, mask) })
 }
 
 func (q *queuePair) Query() (a verbs.QPAttr, err error) {
-	err = q.control("query_qp", func() error {
+	err = q.Control("query_qp", func() error {
 		a = q.q.Query()
 		return nil
 	})
@@ -103,16 +107,16 @@ func (q *queuePair) Query() (a verbs.QPAttr, err error) {
 }
 
 func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
-	if err := q.enter("post_send", drive.CallPost); err != nil {
+	if err := q.Enter("post_send", drive.CallPost); err != nil {
 		return 0, err
 	}
-	defer q.d.leave()
+	defer q.D.Leave()
 	return q.post(wrs)
 }
 
 // post queues send requests. The lock is held.
 func (q *queuePair) post(wrs []verbs.SendWR) (int, error) {
-	now := q.d.drv.Now()
+	now := q.dev.Driver().Now()
 	for i := range wrs {
 		refs, err := q.refs(&wrs[i])
 		if err == nil {
@@ -129,46 +133,26 @@ func (q *queuePair) post(wrs []verbs.SendWR) (int, error) {
 func (q *queuePair) refs(wr *verbs.SendWR) (r engine.Refs, err error) {
 	if wr.UD.AH != nil {
 		h, ok := wr.UD.AH.(*addressHandle)
-		if !ok || h.d != q.d {
-			return r, foreign("post_send", "address handle")
+		if !ok || h.D != q.D {
+			return r, device.Foreign("post_send", "address handle")
 		}
 		r.AH = h.a
 	}
-	if wr.Opcode != verbs.OpBindMW {
-		return r, nil
-	}
-	w, ok := wr.Bind.MW.(*memoryWindow)
-	if !ok || w.d != q.d {
-		return r, foreign("post_send", "memory window")
-	}
-	r.Window = w.w
-	if wr.Bind.Info.MR != nil {
-		if r.Region, err = q.region(wr.Bind.Info.MR); err != nil {
-			return r, err
-		}
-	}
-	return r, nil
-}
-
-func (q *queuePair) region(mr verbs.MR) (*core.Region, error) {
-	m, ok := mr.(*memoryRegion)
-	if !ok || m.d != q.d {
-		return nil, foreign("bind_mw", "memory region")
-	}
-	return m.r, nil
+	r.Window, r.Region, err = q.D.BindRefs(wr)
+	return r, err
 }
 
 func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
-	if err := q.enter("post_recv", drive.CallPost); err != nil {
+	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
 	}
 	// A receive sends nothing by itself: what is owed to the peer leaves with the
 	// packet that most likely follows. But one that is flushed at once completes.
 	defer func() {
-		if q.d.nic.CompletionEvents() > 0 {
-			q.d.Settle(q.d.drv.Now())
+		if q.dev.nic.CompletionEvents() > 0 {
+			q.dev.Settle(q.dev.Driver().Now())
 		}
-		q.d.drv.Unlock()
+		q.dev.Driver().Unlock()
 	}()
 	for i := range wrs {
 		if err := q.q.PostRecv(&wrs[i]); err != nil {
@@ -180,42 +164,24 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 
 // BindMW binds a type 1 window.
 func (q *queuePair) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
-	const op = "bind_mw"
-	w, ok := mw.(*memoryWindow)
-	if !ok || w.d != q.d {
-		return 0, foreign(op, "memory window")
-	}
-	if w.w.Type != verbs.MWType1 {
-		return 0, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: a type 2 window is bound by posting OpBindMW", verbs.ErrInvalid)}
-	}
-	if err := q.enter(op, drive.CallPost); err != nil {
-		return 0, err
-	}
-	defer q.d.leave()
-	key := verbs.NextRKey(w.next)
-	wr := [1]verbs.SendWR{{WRID: wrID, Opcode: verbs.OpBindMW, Flags: flags, Bind: verbs.Bind{MW: mw, RKey: key, Info: info}}}
-	if _, err := q.post(wr[:]); err != nil {
-		return 0, err
-	}
-	w.next = key
-	return key, nil
+	return q.Object.BindMW(mw, wrID, flags, info, q.post)
 }
 
 // AttachMulticast makes the QP a member in the NIC, and the port in the network.
 func (q *queuePair) AttachMulticast(group verbs.GID) error {
 	const op = "attach_mcast"
 	addr := group.Addr()
-	return q.control(op, func() error {
+	return q.Control(op, func() error {
 		l, err := q.groupLink(op)
 		if err != nil || q.groups[addr] {
 			return err
 		}
-		if err := q.d.nic.Attach(q.q, addr); err != nil {
+		if err := q.dev.nic.Attach(q.q, addr); err != nil {
 			return err
 		}
 		if err := l.Join(addr); err != nil {
-			_ = q.d.nic.Detach(q.q, addr) // attached just now
-			return &verbs.OpError{Op: op, Obj: q.d.cfg.Name, Err: err}
+			_ = q.dev.nic.Detach(q.q, addr) // attached just now
+			return &verbs.OpError{Op: op, Obj: q.dev.cfg.Name, Err: err}
 		}
 		q.groups[addr] = true
 		return nil
@@ -226,33 +192,33 @@ func (q *queuePair) AttachMulticast(group verbs.GID) error {
 func (q *queuePair) DetachMulticast(group verbs.GID) error {
 	const op = "detach_mcast"
 	addr := group.Addr()
-	return q.control(op, func() error {
+	return q.Control(op, func() error {
 		l, err := q.groupLink(op)
 		if err != nil {
 			return err
 		}
 		if q.groups[addr] {
 			if err := l.Leave(addr); err != nil {
-				return &verbs.OpError{Op: op, Obj: q.d.cfg.Name, Err: err}
+				return &verbs.OpError{Op: op, Obj: q.dev.cfg.Name, Err: err}
 			}
 			delete(q.groups, addr)
 		}
-		return q.d.nic.Detach(q.q, addr)
+		return q.dev.nic.Detach(q.q, addr)
 	})
 }
 
 func (q *queuePair) groupLink(op string) (link.GroupLink, error) {
-	l, ok := q.d.link.(link.GroupLink)
+	l, ok := q.dev.link.(link.GroupLink)
 	if !ok {
-		return nil, &verbs.OpError{Op: op, Obj: q.d.cfg.Name, Err: fmt.Errorf("%w: the device's link has no multicast groups", verbs.ErrNotSupported)}
+		return nil, &verbs.OpError{Op: op, Obj: q.dev.cfg.Name, Err: fmt.Errorf("%w: the device's link has no multicast groups", verbs.ErrNotSupported)}
 	}
 	return l, nil
 }
 
 // Close closes the handle, and with the last one the queue pair.
 func (q *queuePair) Close() error {
-	return q.close("destroy_qp", func() error {
-		if err := q.d.nic.DestroyQP(q.q); err != nil {
+	return q.Destroy("destroy_qp", func() error {
+		if err := q.dev.nic.DestroyQP(q.q); err != nil {
 			return err
 		}
 		if len(q.handles) > 1 {
@@ -260,7 +226,7 @@ func (q *queuePair) Close() error {
 			return nil
 		}
 		if q.conn != nil {
-			q.d.cm.drop(q.conn)
+			q.dev.cm.drop(q.conn)
 		}
 		return nil
 	})

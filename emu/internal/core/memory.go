@@ -21,6 +21,15 @@ type Memory interface {
 	Len() uint64
 }
 
+// Slicer is Memory whose bytes can be had in place, so that they can be sent
+// without being copied first.
+type Slicer interface {
+	Memory
+	// Slice returns the n bytes from off on, or nil if they are not there. They
+	// are the application's: what they hold may change at any time.
+	Slice(off, n uint64) []byte
+}
+
 // ErrMemory is what a Memory returns when the bytes behind it are gone.
 var ErrMemory = errors.New("memory is no longer there")
 
@@ -43,6 +52,14 @@ func (b Bytes) WriteAt(p []byte, off uint64) error {
 	}
 	copy(b[off:], p)
 	return nil
+}
+
+// Slice returns a part of the slice.
+func (b Bytes) Slice(off, n uint64) []byte {
+	if off > uint64(len(b)) || n > uint64(len(b))-off {
+		return nil
+	}
+	return b[off : off+n : off+n]
 }
 
 // Update works on a little-endian word: the byte order of every host we run on.

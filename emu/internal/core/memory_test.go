@@ -67,3 +67,24 @@ func TestBytesUpdateReturnsTheWordItFound(t *testing.T) {
 		}
 	}
 }
+
+func TestBytesSliceIsTheMemoryItself(t *testing.T) {
+	mem := Bytes(make([]byte, 16))
+	var s Slicer = mem
+	part := s.Slice(4, 8)
+	if len(part) != 8 || cap(part) != 8 {
+		t.Fatalf("Slice(4, 8) has length %d and capacity %d", len(part), cap(part))
+	}
+	part[0] = 7
+	if mem[4] != 7 {
+		t.Error("Slice returned a copy")
+	}
+	if empty := s.Slice(16, 0); empty == nil {
+		t.Error("nothing at the end is nil")
+	}
+	for _, c := range [][2]uint64{{9, 8}, {17, 0}, {0, 17}, {math.MaxUint64, 2}, {2, math.MaxUint64}} {
+		if s.Slice(c[0], c[1]) != nil {
+			t.Errorf("Slice(%d, %d) is memory that is not there", c[0], c[1])
+		}
+	}
+}

@@ -79,6 +79,7 @@ type Table struct {
 	// owned counts the windows that are bound to a QP, so that a QP without
 	// any goes away without a search.
 	owned int
+	names names
 	Lax   Lax
 }
 
@@ -120,11 +121,14 @@ func (t *Table) alloc() (uint32, error) {
 	return uint32(len(t.slots) - 1), nil
 }
 
-func (t *Table) key(i uint32) uint32 { return i<<indexShift | uint32(t.slots[i].tag) }
+func (t *Table) key(i uint32) uint32 { return t.names.scramble(i)<<indexShift | uint32(t.slots[i].tag) }
+
+// index is where the table has what key names, if it has it.
+func (t *Table) index(key uint32) uint32 { return t.names.unscramble(key >> indexShift) }
 
 // release frees the index of key and moves its tag on.
 func (t *Table) release(key uint32) {
-	i := key >> indexShift
+	i := t.index(key)
 	s := &t.slots[i]
 	s.region, s.window = nil, nil
 	s.tag++
@@ -150,7 +154,7 @@ func (t *Table) Register(pd PD, mem Memory, addr uint64, fixed bool, access verb
 
 // Deregister removes a region. Windows bound to it forbid that.
 func (t *Table) Deregister(r *Region) error {
-	s := &t.slots[r.Key>>indexShift]
+	s := &t.slots[t.index(r.Key)]
 	switch {
 	case s.region != r:
 		return fmt.Errorf("%w: region %#x is gone already", ErrKey, r.Key)
@@ -175,7 +179,7 @@ func (t *Table) AllocWindow(pd PD, typ verbs.MWType) (*Window, error) {
 
 // FreeWindow removes a window, bound or not, and reports whether it was there.
 func (t *Table) FreeWindow(w *Window) bool {
-	if t.slots[w.Key>>indexShift].window != w {
+	if t.slots[t.index(w.Key)].window != w {
 		return false
 	}
 	t.unbind(w)
@@ -197,7 +201,7 @@ func (t *Table) unbind(w *Window) {
 // named finds what key names, if its tag is the current one: a region, a
 // window, or neither.
 func (t *Table) named(key uint32) (*Region, *Window) {
-	i := key >> indexShift
+	i := t.index(key)
 	if int(i) >= len(t.slots) {
 		return nil, nil
 	}

@@ -23,7 +23,8 @@ const windowAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.Ac
 // Bind opens w. Binding a type 1 window with length zero closes it. A bind that
 // fails leaves the window as it was, key included.
 func (t *Table) Bind(w *Window, b Bind) error {
-	if i := w.Key >> indexShift; t.slots[i].window != w || b.Key>>indexShift != i {
+	i := t.index(w.Key)
+	if t.slots[i].window != w || t.index(b.Key) != i {
 		return fmt.Errorf("%w: %#x is not a key of window %#x", ErrKey, b.Key, w.Key)
 	}
 	closing := b.Len == 0 && (w.Type == verbs.MWType1 || t.Lax.BindUnchecked)
@@ -40,7 +41,7 @@ func (t *Table) Bind(w *Window, b Bind) error {
 	}
 	t.unbind(w)
 	w.Key = b.Key
-	t.slots[b.Key>>indexShift].tag = uint8(b.Key)
+	t.slots[i].tag = uint8(b.Key)
 	if closing {
 		return nil
 	}
@@ -54,7 +55,7 @@ func (t *Table) Bind(w *Window, b Bind) error {
 }
 
 func (t *Table) registered(r *Region) bool {
-	return r != nil && t.slots[r.Key>>indexShift].region == r && !r.invalid
+	return r != nil && t.slots[t.index(r.Key)].region == r && !r.invalid
 }
 
 // checkBind holds a bind against the rules for windows.

@@ -32,6 +32,8 @@ type Device struct {
 type Hooks struct {
 	// Owner returns the handle of a queue pair that an event is about.
 	Owner func(qp any) verbs.QP
+	// Observe hears of every event when it is reported, with the lock held.
+	Observe func(nic.Event)
 	// BeforeControl runs, with the lock held, before a verb changes anything.
 	BeforeControl func()
 	// CreateAH makes an address handle.
@@ -49,6 +51,7 @@ func (d *Device) Start(drv drive.Driver) {
 	drv.Lock(drive.CallWait)
 	defer drv.Unlock()
 	d.async = drv.NewGate(drive.Name("asynchronous event of " + d.name))
+	d.base.Observer = d.observe
 }
 
 // Name is what the device is listed as.
@@ -60,12 +63,16 @@ func (d *Device) Driver() drive.Driver { return d.drv }
 // Closed reports whether the device was closed. The lock is held.
 func (d *Device) Closed() bool { return d.closed }
 
-// Notice wakes those who wait for asynchronous events. They stay in the NIC until
+// Waiting is how many calls wait in the device. The lock is held.
+func (d *Device) Waiting() int { return len(d.waiting) }
+
+// observe hears of the NIC's events as they happen. They stay in the NIC until
 // somebody takes them, so that those of an object that is closed go with it.
-func (d *Device) Notice() {
-	if d.async != nil {
-		d.async.Notify()
+func (d *Device) observe(e nic.Event) {
+	if d.hooks.Observe != nil {
+		d.hooks.Observe(e)
 	}
+	d.async.Notify()
 }
 
 // Fire delivers the completion events that the NIC has for armed queues.
@@ -184,6 +191,18 @@ func (d *Device) Shut(last func()) bool {
 	d.drv.Unlock()
 	d.drv.Close()
 	return true
+}
+
+// Attr is what the limits of the device say of it.
+func (d *Device) Attr() verbs.DeviceAttr {
+	l := &d.base.Limits
+	return verbs.DeviceAttr{
+		MaxQP: l.QPs, MaxQPWR: l.QPWR, MaxSGE: l.SGE, MaxSGERead: l.SGE, MaxInline: l.Inline,
+		MaxCQ: l.CQs, MaxCQE: l.CQE, MaxMR: l.MRs, MaxMRSize: 1 << 47, MaxMW: l.MRs, MaxPD: l.PDs, MaxAH: l.AHs,
+		MaxSRQ: l.SRQs, MaxSRQWR: l.SRQWR, MaxSRQSGE: l.SGE, MaxXRCD: l.XRCDs,
+		MaxQPRdAtomic: l.RdAtomic, MaxQPInitAtomic: l.RdAtomic,
+		MaxMcastGroups: l.McastGroups, MaxMcastQPs: l.McastQPs, Ports: 1,
+	}
 }
 
 // OnlyPort refuses a port other than the first.

@@ -76,12 +76,13 @@ func (m *MR) Close() error {
 	return m.Destroy("dereg_mr", func() error { return m.D.base.DeregMR(m.R) })
 }
 
-// MW is a verbs.MW. Next is the key that the next bind of a type 1 window gives
+// MW is a verbs.MW. next is the key that the next bind of a type 1 window gives
 // it: binds may be queued, so it runs ahead of the window's own.
 type MW struct {
 	Object
 	W    *core.Window
-	Next verbs.RKey
+	next verbs.RKey
+	wr   [1]verbs.SendWR // of the bind that is being posted
 }
 
 // AllocMW makes a memory window.
@@ -89,7 +90,7 @@ func (p *PD) AllocMW(typ verbs.MWType) (verbs.MW, error) {
 	m := &MW{Object: Object{D: p.D}}
 	err := p.Control("alloc_mw", func() (err error) {
 		if m.W, err = p.D.base.AllocMW(p.ID, typ); err == nil {
-			m.Next = verbs.RKey(m.W.Key)
+			m.next = verbs.RKey(m.W.Key)
 		}
 		return err
 	})

@@ -25,7 +25,10 @@ func (d *Device) CreateCompChannel() (verbs.CompChannel, error) {
 		c.gate = d.drv.NewGate(drive.Name("completion event of " + d.name))
 		return nil
 	})
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // Wait returns the next queue that has an event.

@@ -69,15 +69,16 @@ func (b *Base) Retract(about func(*Event) bool) {
 }
 
 // NextEvent returns the oldest asynchronous event.
-func (b *Base) NextEvent() (Event, bool) { return popFront(&b.events) }
+func (b *Base) NextEvent() (Event, bool) { return PopFront(&b.events) }
 
 // CompletionEvents is how many CQs wait in NextCompletionEvent.
 func (b *Base) CompletionEvents() int { return len(b.fired) }
 
 // NextCompletionEvent returns the next CQ whose arming was met.
-func (b *Base) NextCompletionEvent() (*CQ, bool) { return popFront(&b.fired) }
+func (b *Base) NextCompletionEvent() (*CQ, bool) { return PopFront(&b.fired) }
 
-func popFront[T any](s *[]T) (v T, ok bool) {
+// PopFront removes the oldest of a queue that keeps its memory.
+func PopFront[T any](s *[]T) (v T, ok bool) {
 	if len(*s) == 0 {
 		return v, false
 	}

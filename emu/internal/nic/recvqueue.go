@@ -1,6 +1,10 @@
 package nic
 
-import "github.com/fabrictest/fabrictest/verbs"
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
 
 // Receive is a receive work request that waits.
 type Receive struct {
@@ -30,6 +34,15 @@ func (q *RecvQueue) Count() uint32 { return q.tail - q.head }
 
 // MaxSGE is how many pieces a receive may have.
 func (q *RecvQueue) MaxSGE() int { return q.maxSGE }
+
+// Overfull reports whether more receives wait than there is room for, which
+// must never be.
+func (q *RecvQueue) Overfull() bool { return q.Count() > uint32(len(q.ring)) }
+
+// String says how full the queue is.
+func (q *RecvQueue) String() string {
+	return fmt.Sprintf("%d..%d of %d", q.head, q.tail, len(q.ring))
+}
 
 // Clear forgets all receives.
 func (q *RecvQueue) Clear() { q.head, q.tail = 0, 0 }

@@ -68,6 +68,12 @@ func NewSlots(depth, maxSGE, maxInline int) (Slots, int) {
 	}, places
 }
 
+// MaxSGE is how many pieces a request may have.
+func (s *Slots) MaxSGE() int { return s.maxSGE }
+
+// MaxInline is how many bytes a request may carry itself.
+func (s *Slots) MaxInline() int { return s.maxInline }
+
 // Keep copies wr to w, whose index in the queue is i. The handles in wr stand for
 // themselves in window and region.
 func (s *Slots) Keep(w *Work, i uint32, wr *verbs.SendWR, signalAll bool) {

@@ -39,7 +39,7 @@ func (t *turnTaker) turn() {
 // message comes in and is not answered.
 func (t *turnTaker) message() {
 	t.Helper()
-	for t.q.rq.count() < 64 {
+	for t.q.rq.Count() < 64 {
 		t.recv(0, recvSize)
 	}
 	t.send(wire.OpSendOnly, t.turns, data(4), ackReq)

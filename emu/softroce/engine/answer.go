@@ -58,7 +58,7 @@ func (q *QP) creditSyndrome() wire.Syndrome {
 	if q.srq != nil || q.typ == verbs.QPTypeXRCRecv || q.nic.q.NoCreditReporting {
 		return wire.Ack(wire.CreditUnlimited)
 	}
-	credits := q.rq.count()
+	credits := q.rq.Count()
 	if q.resp.held.active {
 		credits++
 	}

@@ -52,7 +52,7 @@ func (q *QP) stale(p *wire.Packet) {
 	if !q.nic.q.StaleAckBreaksRead || q.sq.empty() {
 		return
 	}
-	if w := q.sq.at(q.sq.head); w.op == verbs.OpRDMARead && w.answered > 0 {
+	if w := q.sq.at(q.sq.head); w.Op == verbs.OpRDMARead && w.answered > 0 {
 		w.state = wqeDone
 		q.retire()
 		q.fail()
@@ -266,7 +266,7 @@ func (q *QP) answerFor(now mono.Time, p *wire.Packet) *sendWQE {
 
 // awaits reports whether op is the kind of answer that w calls for.
 func (w *sendWQE) awaits(op wire.Operation) bool {
-	switch w.op {
+	switch w.Op {
 	case verbs.OpRDMARead:
 		return op != wire.OpAtomicAcknowledge
 	case verbs.OpFlush, verbs.OpAtomicWrite:
@@ -313,7 +313,7 @@ func (q *QP) takeReadResponse(now mono.Time, p *wire.Packet) {
 		}
 		q.credit(p.AETH)
 	}
-	if w.op == verbs.OpRDMARead {
+	if w.Op == verbs.OpRDMARead {
 		q.takeReadData(now, p, w)
 	} else if len(p.Payload) != 0 {
 		q.badResponse(p.BTH.PSN)
@@ -326,7 +326,7 @@ func (q *QP) takeReadResponse(now mono.Time, p *wire.Packet) {
 // place says.
 func (q *QP) takeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 	off := uint32(w.answered) * uint32(q.mtu)
-	n := min(w.length-off, uint32(q.mtu))
+	n := min(w.Length-off, uint32(q.mtu))
 	switch got := uint32(len(p.Payload)); {
 	case got < n && q.nic.q.ShortReadHangs:
 		q.req.stalled = true
@@ -336,7 +336,7 @@ func (q *QP) takeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 		q.badResponse(p.BTH.PSN)
 		return
 	}
-	if err := q.nic.scatter(w.sges, q.pd, off, p.Payload); err != nil {
+	if err := q.nic.Scatter(w.SGL, q.pd, off, p.Payload); err != nil {
 		q.refused(p.BTH.PSN, verbs.WCLocProtErr)
 		return
 	}
@@ -355,7 +355,7 @@ func (q *QP) takeAtomicAck(now mono.Time, p *wire.Packet) {
 		return
 	}
 	q.credit(p.AETH)
-	if err := q.nic.scatter(w.sges, q.pd, 0, q.nic.atomics.hostOrder(p.AtomicAckETH.Original)); err != nil {
+	if err := q.nic.Scatter(w.SGL, q.pd, 0, q.nic.atomics.hostOrder(p.AtomicAckETH.Original)); err != nil {
 		q.refused(p.BTH.PSN, verbs.WCLocProtErr)
 		return
 	}

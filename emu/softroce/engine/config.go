@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -67,74 +67,23 @@ const (
 
 // Limits bound every resource of a NIC. A field that is zero has its default.
 type Limits struct {
-	QPs, QPWR, SGE, Inline   int
-	CQs, CQE                 int
-	MRs, PDs, AHs            int
-	SRQs, SRQWR              int
-	XRCDs                    int
-	RdAtomic                 uint8
-	McastGroups, McastQPs    int
-	PendingEvents, MADsQueue int
+	nic.Limits
+	MADsQueue int // management datagrams that wait, in either direction
 }
 
-func defaultLimits() Limits {
-	return Limits{
-		QPs: 1 << 16, QPWR: 1 << 14, SGE: 32, Inline: 512,
-		CQs: 1 << 16, CQE: 1 << 20,
-		MRs: 1 << 19, PDs: 1 << 15, AHs: 1 << 16,
-		SRQs: 1 << 15, SRQWR: 1 << 15,
-		XRCDs: 1 << 10, RdAtomic: 128,
-		McastGroups: 1 << 12, McastQPs: 1 << 8,
-		PendingEvents: 1 << 14, MADsQueue: 1 << 10,
-	}
-}
-
-// counts lists the limits that are plain numbers, by name.
-func (l *Limits) counts() []limitCount {
-	return []limitCount{
-		{"QPs", &l.QPs},
-		{"QPWR", &l.QPWR},
-		{"SGE", &l.SGE},
-		{"Inline", &l.Inline},
-		{"CQs", &l.CQs},
-		{"CQE", &l.CQE},
-		{"MRs", &l.MRs},
-		{"PDs", &l.PDs},
-		{"AHs", &l.AHs},
-		{"SRQs", &l.SRQs},
-		{"SRQWR", &l.SRQWR},
-		{"XRCDs", &l.XRCDs},
-		{"McastGroups", &l.McastGroups},
-		{"McastQPs", &l.McastQPs},
-		{"PendingEvents", &l.PendingEvents},
-		{"MADsQueue", &l.MADsQueue},
-	}
-}
-
-type limitCount struct {
-	name  string
-	value *int
-}
+const defaultMADsQueue = 1 << 10
 
 // orDefault fills in the limits that were left out.
 func (l Limits) orDefault() Limits {
-	d := defaultLimits()
-	defaults := d.counts()
-	for i, c := range l.counts() {
-		*c.value = cmp.Or(*c.value, *defaults[i].value)
-	}
-	l.RdAtomic = cmp.Or(l.RdAtomic, d.RdAtomic)
-	return l
+	return Limits{l.OrDefault(), cmp.Or(l.MADsQueue, defaultMADsQueue)}
 }
 
-// negative names a limit that nothing can keep, or is empty.
-func (l Limits) negative() string {
-	for _, c := range l.counts() {
-		if *c.value < 0 {
-			return c.name
-		}
+// Validate refuses limits that nothing can keep.
+func (l Limits) Validate() error {
+	if l.MADsQueue < 0 {
+		return errors.New("limit of MADsQueue is negative")
 	}
-	return ""
+	return l.Limits.Validate()
 }
 
 // Packets around a transport payload: IPv6, UDP, the longest headers, ICRC.
@@ -171,11 +120,8 @@ func (c Config) withDefaults() (Config, error) {
 		c.FirstQPN = defaultFirstQPN
 	}
 	c.Limits = c.Limits.orDefault()
-	if name := c.Limits.negative(); name != "" {
-		return c, fmt.Errorf("%w: limit of %s is negative", ErrConfig, name)
-	}
-	if c.Limits.MRs > core.MaxEntries {
-		return c, fmt.Errorf("%w: %d memory regions, keys tell %d apart", ErrConfig, c.Limits.MRs, core.MaxEntries)
+	if err := c.Limits.Validate(); err != nil {
+		return c, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if c.WindowPackets == 0 {
 		c.WindowPackets = defaultWindow

@@ -115,7 +115,7 @@ func (n *NIC) buildCNP(d *link.Datagram, pa *path, pkey uint16, qpn uint32) {
 // P_Key is the QP's own come back, so it says nothing about membership.
 func (n *NIC) takeCNP(now mono.Time, d *link.Datagram, p *wire.Packet) {
 	const member = 0x8000
-	q := n.qp(p.BTH.DestQP)
+	q := n.qps.At(p.BTH.DestQP)
 	switch {
 	case q == nil || d.Dst.Addr().IsMulticast():
 		n.Count.DropQPN++

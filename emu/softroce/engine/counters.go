@@ -31,9 +31,6 @@ type Counters struct {
 	DropQueue, DropDead                                   uint64
 
 	BlindICRC uint64 // packets whose ICRC could be checked only in part
-	CQOverrun uint64
-
-	EventsLost uint64 // asynchronous events for which the queue had no room
 }
 
 func (n *NIC) countImpliedNAK() {
@@ -42,8 +39,9 @@ func (n *NIC) countImpliedNAK() {
 	}
 }
 
-// List returns the counters by name, in a fixed order.
-func (c *Counters) List() []verbs.Counter {
+// Counters returns all counters by name, in a fixed order.
+func (n *NIC) Counters() []verbs.Counter {
+	c := &n.Count
 	return []verbs.Counter{
 		{Name: "sent_pkts", Value: c.Sent},
 		{Name: "rcvd_pkts", Value: c.Received},
@@ -94,7 +92,7 @@ func (c *Counters) List() []verbs.Counter {
 		{Name: "drop_queue", Value: c.DropQueue},
 		{Name: "drop_dead", Value: c.DropDead},
 		{Name: "icrc_blind", Value: c.BlindICRC},
-		{Name: "cq_overrun", Value: c.CQOverrun},
-		{Name: "events_lost", Value: c.EventsLost},
+		{Name: "cq_overrun", Value: n.CQOverruns},
+		{Name: "events_lost", Value: n.EventsLost},
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -58,7 +59,7 @@ func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 // accessPD is the protection domain that remote keys are checked in.
 func (q *QP) accessPD() core.PD {
 	if q.typ == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil {
-		return q.resp.xrcSRQ.pd
+		return q.resp.xrcSRQ.PD
 	}
 	return q.pd
 }
@@ -66,30 +67,49 @@ func (q *QP) accessPD() core.PD {
 // selectSRQ finds the SRQ that an XRC packet names, in the QP's own domain. All
 // packets of a message name the same.
 func (q *QP) selectSRQ(num uint32) bool {
-	s := q.nic.srqs[num]
-	if s == nil || s.typ != verbs.SRQXRC || s.xrcd != q.xrcd || q.resp.open != messageNone && s != q.resp.xrcSRQ {
+	s := q.nic.SRQ(num)
+	if s == nil || s.Type != verbs.SRQXRC || s.XRCD != q.xrcd || q.resp.open != messageNone && s != q.resp.xrcSRQ {
 		return false
 	}
-	q.resp.xrcSRQ, q.resp.xrcCQ = s, s.cq
+	q.resp.xrcSRQ, q.resp.xrcCQ = s, s.CQ
 	return true
 }
 
-// queue is where the QP's receives come from.
-func (q *QP) queue() (*recvQueue, *SRQ) {
-	switch {
-	case q.typ == verbs.QPTypeXRCRecv:
-		return &q.resp.xrcSRQ.rq, q.resp.xrcSRQ
-	case q.srq != nil:
-		return &q.srq.rq, q.srq
-	default:
-		return &q.rq, nil
+// shared is the SRQ that the QP's receives come from, nil if they are its own.
+func (q *QP) shared() *nic.SRQ {
+	if q.typ == verbs.QPTypeXRCRecv {
+		return q.resp.xrcSRQ
+	}
+	return q.srq
+}
+
+// nextReceive returns the receive that the next message goes to, with the
+// protection domain that its memory must be in; nil if there is none.
+func (q *QP) nextReceive() (*nic.Receive, core.PD) {
+	s := q.shared()
+	if s == nil {
+		return q.rq.Peek(), q.pd
+	}
+	w := s.Peek()
+	if w == nil {
+		return nil, 0
+	}
+	return w, s.Domain(w)
+}
+
+// takeReceive removes that receive. What it says stays valid until the next post.
+func (q *QP) takeReceive() {
+	if s := q.shared(); s != nil {
+		s.Take()
+	} else {
+		q.rq.Take()
 	}
 }
 
 // receiveReady reports whether hold would find a receive.
 func (q *QP) receiveReady() bool {
-	rq, _ := q.queue()
-	return q.resp.held.active || rq.count() > 0
+	w, _ := q.nextReceive()
+	return q.resp.held.active || w != nil
 }
 
 // hold takes the next receive for the message that starts. It reports false if
@@ -100,20 +120,14 @@ func (q *QP) hold() bool {
 		h.filled = 0
 		return true
 	}
-	rq, srq := q.queue()
-	w := rq.peek()
+	w, pd := q.nextReceive()
 	if w == nil {
 		return false
 	}
-	h.active, h.wrID, h.length, h.filled = true, w.wrID, w.length, 0
-	h.sges = append(h.sges[:0], w.sges...)
-	h.pd = q.pd
-	if srq != nil {
-		h.pd = srq.domain(w)
-		srq.take()
-	} else {
-		rq.take()
-	}
+	h.active, h.wrID, h.length, h.filled = true, w.WRID, w.Length, 0
+	h.sges = append(h.sges[:0], w.SGL...)
+	h.pd = pd
+	q.takeReceive()
 	return true
 }
 
@@ -131,7 +145,7 @@ func (q *QP) place(payload []byte) verdict {
 		q.blameReceive(verbs.WCLocLenErr)
 		return refusedInvalid
 	}
-	if err := q.nic.scatter(h.sges, h.pd, h.filled, payload); err != nil {
+	if err := q.nic.Scatter(h.sges, h.pd, h.filled, payload); err != nil {
 		q.blameReceive(verbs.WCLocProtErr)
 		return refusedOperational
 	}
@@ -191,13 +205,13 @@ func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 // remoteInvalidate does what a SEND with invalidate asks. Failure ends the
 // receive and the QP, and the peer hears nothing of it.
 func (q *QP) remoteInvalidate(rkey uint32) verdict {
-	err := q.nic.mem.Invalidate(rkey, q.accessPD(), q.num)
+	err := q.nic.Mem.Invalidate(rkey, q.accessPD(), q.num)
 	if err == nil {
 		return accepted
 	}
-	if q.nic.q.InvalidatePanics && q.nic.mem.Unbound(rkey) {
+	if q.nic.q.InvalidatePanics && q.nic.Mem.Unbound(rkey) {
 		q.nic.dead = true
-		q.nic.report(Event{Type: verbs.EventDeviceFatal})
+		q.nic.Report(nic.Event{Type: verbs.EventDeviceFatal})
 		return silentlyFailed
 	}
 	q.endHeld(verbs.WCMWBindErr)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -27,7 +28,7 @@ type victim struct {
 	writable, readable *core.Region
 	posted             int
 	completed          int
-	srqs               []*SRQ
+	srqs               []*nic.SRQ
 }
 
 const (
@@ -67,7 +68,7 @@ func newVictim(t testing.TB, addr, peer string) *victim {
 // kind it meets: RC twice, UC, UD, an SRQ's, XRC both ways, and RC in RTR, INIT,
 // SQD and ERR.
 func (v *victim) openQPs(t testing.TB) {
-	srq, err := v.nic.CreateSRQ(SRQConfig{PD: v.pd, MaxWR: 16, MaxSGE: 2})
+	srq, err := v.nic.CreateSRQ(nic.SRQConfig{PD: v.pd, MaxWR: 16, MaxSGE: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +76,11 @@ func (v *victim) openQPs(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	xsrq, err := v.nic.CreateSRQ(SRQConfig{PD: v.pd, Type: verbs.SRQXRC, MaxWR: 16, MaxSGE: 2, XRCD: domain, CQ: v.cq})
+	xsrq, err := v.nic.CreateSRQ(nic.SRQConfig{PD: v.pd, Type: verbs.SRQXRC, MaxWR: 16, MaxSGE: 2, XRCD: domain, CQ: v.cq})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v.srqs = []*SRQ{srq, xsrq}
+	v.srqs = []*nic.SRQ{srq, xsrq}
 	attr := func(a *verbs.QPAttr) {
 		a.SQPSN, a.RQPSN, a.PathMTU, a.MaxDestRdAtomic = fuzzPSN, fuzzPSN, verbs.MTU256, 2
 	}
@@ -251,7 +252,7 @@ func (v *victim) keys(b []byte) {
 	}
 	at := wire.BTHLen
 	if info.Headers.Has(wire.HasXRCETH) {
-		binary.BigEndian.PutUint32(b[at:], v.srqs[1].num)
+		binary.BigEndian.PutUint32(b[at:], v.srqs[1].Num())
 		at += wire.XRCETHLen
 	}
 	if info.Headers.Has(wire.HasDETH) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
@@ -32,7 +33,7 @@ func (n *NIC) SendMAD(m MAD) bool {
 func (n *NIC) MADs() int { return len(n.madsIn) }
 
 // NextMAD returns the oldest management datagram that came in.
-func (n *NIC) NextMAD() (MAD, bool) { return popFront(&n.madsIn) }
+func (n *NIC) NextMAD() (MAD, bool) { return nic.PopFront(&n.madsIn) }
 
 // takeMAD accepts a management datagram for any partition of the port.
 func (n *NIC) takeMAD(d *link.Datagram, p *wire.Packet, known bool) {
@@ -75,7 +76,7 @@ func (n *NIC) inAnyPartition(pkey uint16) bool {
 func (n *NIC) outputMADs(ds []link.Datagram) int {
 	filled := 0
 	for filled < len(ds) && len(n.madsOut) > 0 {
-		m, _ := popFront(&n.madsOut)
+		m, _ := nic.PopFront(&n.madsOut)
 		if !n.owns(m.Local) {
 			continue // the address has gone since
 		}
@@ -84,7 +85,7 @@ func (n *NIC) outputMADs(ds []link.Datagram) int {
 		layBehind(ds, filled)
 	}
 	for filled < len(ds) && len(n.cnps) > 0 {
-		c, _ := popFront(&n.cnps)
+		c, _ := nic.PopFront(&n.cnps)
 		if !n.owns(c.path.src.Addr()) {
 			continue
 		}

@@ -99,7 +99,7 @@ func (n *NIC) dispatch(now mono.Time, d *link.Datagram) {
 
 // toQP checks a packet against the QP it is for.
 func (n *NIC) toQP(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) {
-	q := n.qp(p.BTH.DestQP)
+	q := n.qps.At(p.BTH.DestQP)
 	switch {
 	case q == nil || d.Dst.Addr().IsMulticast():
 		n.Count.DropQPN++

@@ -15,7 +15,7 @@ func (q *QP) verify() {
 		q.broken("more sends queued than fit")
 	case r.cur-q.sq.head > q.sq.tail-q.sq.head:
 		q.broken("sending what is not queued")
-	case q.rq.tail-q.rq.head > uint32(len(q.rq.ring)):
+	case q.rq.Overfull():
 		q.broken("more receives queued than fit")
 	case q.resp.replays.count > len(q.resp.replays.ring):
 		q.broken("more replays kept than fit")
@@ -25,7 +25,7 @@ func (q *QP) verify() {
 }
 
 func (q *QP) broken(what string) {
-	panic(fmt.Sprintf("%s in %v: %s: requester %+v, sends %d..%d of %d, receives %d..%d of %d, responder expects %#x, holds %d of %d bytes",
-		q.name(), q.state, what, q.req, q.sq.head, q.sq.tail, len(q.sq.ring), q.rq.head, q.rq.tail, len(q.rq.ring),
+	panic(fmt.Sprintf("%s in %v: %s: requester %+v, sends %d..%d of %d, receives %v, responder expects %#x, holds %d of %d bytes",
+		q.name(), q.state, what, q.req, q.sq.head, q.sq.tail, len(q.sq.ring), &q.rq,
 		uint32(q.resp.expected), q.resp.held.filled, q.resp.held.length))
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -25,7 +26,7 @@ func (q *QP) checkMigState(want verbs.MigState, mask verbs.QPAttrMask) error {
 	case want == verbs.MigRearm && have != verbs.MigArmed && loaded:
 		return nil
 	}
-	return opError("modify_qp", q.name(), "%w: migration state %d from %d, alternate path loaded: %v",
+	return nic.OpError("modify_qp", q.name(), "%w: migration state %d from %d, alternate path loaded: %v",
 		verbs.ErrInvalid, want, have, loaded)
 }
 
@@ -46,7 +47,7 @@ func (q *QP) migrate() {
 	q.pkey = q.nic.cfg.PKeys[q.attr.PKeyIndex]
 	q.attr.Timeout = q.attr.AltTimeout
 	q.attr.PathMigState = verbs.MigMigrated
-	q.nic.report(Event{Type: verbs.EventPathMig, QP: q})
+	q.nic.Report(nic.Event{Type: verbs.EventPathMig, QP: q})
 	q.wake()
 }
 
@@ -90,6 +91,6 @@ func (q *QP) onPath(d *link.Datagram, migReq bool) bool {
 func (q *QP) refuseMigration() {
 	if !q.migRefused {
 		q.migRefused = true
-		q.nic.report(Event{Type: verbs.EventPathMigErr, QP: q})
+		q.nic.Report(nic.Event{Type: verbs.EventPathMigErr, QP: q})
 	}
 }

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"errors"
+	"math/bits"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/internal/qpstate"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -12,8 +14,8 @@ import (
 // Modify changes the attributes that mask selects, all of them or none.
 func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	from := q.state
-	if q.nic.qp(q.num) != q {
-		return opError("modify_qp", q.name(), "%w: it is gone", verbs.ErrInvalid)
+	if q.nic.qps.At(q.num) != q {
+		return nic.OpError("modify_qp", q.name(), "%w: it is gone", verbs.ErrInvalid)
 	}
 	to, err := qpstate.Transition(q.typ, from, &a, mask)
 	if err != nil {
@@ -47,7 +49,7 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 		}
 	}
 	if from == verbs.QPStateSQD && (to == verbs.QPStateRTS || to == verbs.QPStateSQD) && q.draining() {
-		return path{}, path{}, opError("modify_qp", q.name(), "%w: the send queue is still draining", verbs.ErrInvalid)
+		return path{}, path{}, nic.OpError("modify_qp", q.name(), "%w: the send queue is still draining", verbs.ErrInvalid)
 	}
 	main, alt = q.path, q.alt
 	dest := q.attr.DestQPN
@@ -77,7 +79,7 @@ func (q *QP) resolve(av *verbs.AHAttr, dest verbs.QPN) (path, error) {
 // checkValues refuses attributes that the device has no place or number for.
 func (q *QP) checkValues(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	invalid := func(format string, args ...any) error {
-		return opError("modify_qp", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
+		return nic.OpError("modify_qp", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
 	}
 	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
 	limit, pkeys := q.nic.cfg.Limits.RdAtomic, len(q.nic.cfg.PKeys)
@@ -183,7 +185,7 @@ func (q *QP) store(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 
 func (q *QP) roundRdAtomic(n uint8) uint8 {
 	if q.nic.q.RdAtomicRoundsUp && n > 0 {
-		return uint8(min(ceilPow2(int(n)), int(q.nic.cfg.Limits.RdAtomic)))
+		return uint8(min(1<<bits.Len8(n-1), int(q.nic.cfg.Limits.RdAtomic)))
 	}
 	return n
 }
@@ -223,7 +225,7 @@ func (q *QP) draining() bool {
 func (q *QP) checkDrained() {
 	if q.state == verbs.QPStateSQD && q.drainNotify && !q.draining() && !q.nic.q.SQNeverDrains {
 		q.drainNotify = false
-		q.nic.report(Event{Type: verbs.EventSQDrained, QP: q})
+		q.nic.Report(nic.Event{Type: verbs.EventSQDrained, QP: q})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -40,7 +41,7 @@ const everyone = uint32(verbs.MulticastQPN)
 // others.
 func TestUDMulticastReachesEveryAttachedQPOnce(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
-		cqs := make([]*CQ, 4)
+		cqs := make([]*nic.CQ, 4)
 		qps := make([]*QP, len(cqs))
 		for i := range cqs {
 			cqs[i] = p.cqOf(8)

@@ -2,10 +2,8 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -91,7 +89,7 @@ func TestAQPWithBoundWindowsCanBeDestroyed(t *testing.T) {
 		if !one.Bound() || two.Bound() {
 			p.Errorf("bound are %v, %v: type 1 belongs to no QP", one.Bound(), two.Bound())
 		}
-		p.h.nic.nextQP = int(p.q.num - p.h.nic.cfg.FirstQPN) // the number once more
+		p.h.nic.qps.Rewind(p.q.num) // the number once more
 		if old := p.q; p.instead(verbs.QPTypeRC, nil).num != old.num {
 			p.Fatal("another number")
 		}
@@ -195,55 +193,4 @@ func TestAFailedBindOnUCStopsTheSendQueue(t *testing.T) {
 		p.send(wire.OpWriteOnly, 1, p.at(0, 8), rkey(key), data(8)) // is still open
 		p.drops()
 	})
-}
-
-// Windows and regions live in a domain, which stays as long; a window has one
-// of two types, and writing from afar needs writing from near.
-func TestWindowsAndRegionsNeedADomain(t *testing.T) {
-	h := newHost(t, "10.0.0.1", func(c *Config) { c.Limits.MRs = 3 })
-	pd := h.domain()
-	mem := core.Bytes(make([]byte, 16))
-	invalid := func(what string, err error) {
-		t.Helper()
-		if !errors.Is(err, verbs.ErrInvalid) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	_, err := h.nic.RegMR(pd+1, mem, 0, 0)
-	invalid("a region of no domain", err)
-	_, err = h.nic.RegMR(pd, mem, 0, verbs.AccessRemoteWrite)
-	invalid("a region to be written from afar only", err)
-	_, err = h.nic.RegMR(pd, mem, 0, verbs.AccessRemoteAtomic)
-	invalid("a region for atomics from afar only", err)
-	_, err = h.nic.RegMR(pd, mem, 1<<64-8, 0)
-	invalid("a region around the end of all addresses", err)
-	_, err = h.nic.AllocMW(pd+1, verbs.MWType1)
-	invalid("a window of no domain", err)
-	for _, typ := range []verbs.MWType{0, 3} {
-		_, err = h.nic.AllocMW(pd, typ)
-		invalid(fmt.Sprintf("a window of type %d", typ), err)
-	}
-	w, err := h.nic.AllocMW(pd, verbs.MWType2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := h.nic.RegMR(pd, mem, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = h.nic.RegMR(pd, mem, 0, 0); !errors.Is(err, verbs.ErrNoMemory) {
-		t.Errorf("a fourth of three: %v", err)
-	}
-	if err := h.nic.DeregMR(r); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.nic.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) {
-		t.Errorf("the domain of a window went: %v", err)
-	}
-	h.nic.DeallocMW(w)
-	h.nic.DeallocMW(w) // once is enough
-	if err := h.nic.DeallocPD(pd); err != nil {
-		t.Error(err)
-	}
-	invalid("a domain gone twice", h.nic.DeallocPD(pd))
 }

@@ -1,12 +1,10 @@
 package engine
 
 import (
-	"fmt"
 	"net/netip"
-	"slices"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -14,32 +12,18 @@ import (
 
 // NIC is a RoCEv2 NIC with one port.
 type NIC struct {
+	nic.Base
 	cfg   Config
 	q     *Quirks
 	Count Counters
-	// Observer, if there is one, hears of every event when it is reported, even
-	// of one that the queue has no room for. It must not call the NIC.
-	Observer func(Event)
 
-	mem    *core.Table
-	pds    map[core.PD]int // users of each protection domain
-	nextPD core.PD
-
-	qps     []*QP // by number less FirstQPN
-	qpCount int
-	nextQP  int
-	cqs     int
-	ahs     int
-	srqs    map[uint32]*SRQ
-	nextSRQ uint32
-	xrcds   map[*XRCD]struct{}
-	mcast   map[netip.Addr][]*QP
+	qps   nic.QPTable[QP]
+	ahs   int
+	mcast map[netip.Addr][]*QP
 
 	active  qpFIFO // QPs that may have something to send
 	timers  timerHeap
 	holds   holdQueue
-	events  []Event
-	fired   []*CQ // CQs whose arming was met
 	madsIn  []MAD
 	madsOut []MAD
 	madPSN  wire.PSN
@@ -69,58 +53,10 @@ func New(cfg Config) (*NIC, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &NIC{
-		cfg: cfg, mem: core.NewTable(cfg.Limits.MRs), pds: map[core.PD]int{}, nextPD: 1,
-		srqs: map[uint32]*SRQ{}, nextSRQ: 1, xrcds: map[*XRCD]struct{}{}, mcast: map[netip.Addr][]*QP{},
-	}
+	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs), mcast: map[netip.Addr][]*QP{}}
 	n.q = &n.cfg.Quirks
-	n.mem.Lax = cfg.Quirks.Memory
+	n.Init(cfg.Limits.Limits, cfg.Quirks.Queues, cfg.Quirks.Memory)
 	return n, nil
-}
-
-// Event is an asynchronous event; what it is about is in the field of its type.
-type Event struct {
-	Type verbs.AsyncEventType
-	QP   *QP
-	CQ   *CQ
-	SRQ  *SRQ
-	Port uint8
-}
-
-// report queues an event. The queue is bounded: a consumer that never looks
-// loses the newest ones.
-func (n *NIC) report(e Event) {
-	if len(n.events) < n.cfg.Limits.PendingEvents {
-		n.events = append(n.events, e)
-	} else {
-		n.Count.EventsLost++
-	}
-	if n.Observer != nil {
-		n.Observer(e)
-	}
-}
-
-// retract drops the pending events about an object that goes away.
-func (n *NIC) retract(about func(*Event) bool) {
-	n.events = slices.DeleteFunc(n.events, func(e Event) bool { return about(&e) })
-}
-
-// NextEvent returns the oldest asynchronous event.
-func (n *NIC) NextEvent() (Event, bool) { return popFront(&n.events) }
-
-// CompletionEvents is how many CQs wait in NextCompletionEvent.
-func (n *NIC) CompletionEvents() int { return len(n.fired) }
-
-// NextCompletionEvent returns the next CQ whose arming was met.
-func (n *NIC) NextCompletionEvent() (*CQ, bool) { return popFront(&n.fired) }
-
-func popFront[T any](s *[]T) (v T, ok bool) {
-	if len(*s) == 0 {
-		return v, false
-	}
-	v = (*s)[0]
-	*s = append((*s)[:0], (*s)[1:]...)
-	return v, true
 }
 
 // Deadline is when Tick must be called next; mono.Never if not at all.
@@ -157,11 +93,11 @@ func (n *NIC) SetPort(up bool) {
 		return
 	}
 	n.portDown = !up
-	e := Event{Type: verbs.EventPortActive, Port: 1}
+	e := nic.Event{Type: verbs.EventPortActive, Port: 1}
 	if !up {
 		e.Type = verbs.EventPortErr
 	}
-	n.report(e)
+	n.Report(e)
 }
 
 // SetGIDs replaces the GID table, as a change of the host's addresses does.
@@ -169,7 +105,7 @@ func (n *NIC) SetPort(up bool) {
 func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
 	n.cfg.GIDs = table
 	n.moved = true
-	n.report(Event{Type: verbs.EventGIDChange, Port: 1})
+	n.Report(nic.Event{Type: verbs.EventGIDChange, Port: 1})
 }
 
 // Config returns the configuration in force, defaults filled in.
@@ -207,49 +143,4 @@ func (n *NIC) owns(addr netip.Addr) bool {
 		}
 	}
 	return false
-}
-
-// qp finds a QP by its number.
-func (n *NIC) qp(qpn uint32) *QP {
-	i := int(qpn) - int(n.cfg.FirstQPN)
-	if i < 0 || i >= len(n.qps) {
-		return nil
-	}
-	return n.qps[i]
-}
-
-// AllocPD makes a protection domain.
-func (n *NIC) AllocPD() (core.PD, error) {
-	if len(n.pds) >= n.cfg.Limits.PDs {
-		return 0, opError("alloc_pd", "", "%w: %d domains", verbs.ErrNoMemory, len(n.pds))
-	}
-	pd := n.nextPD
-	n.nextPD++
-	n.pds[pd] = 0
-	return pd, nil
-}
-
-// DeallocPD removes a protection domain that nothing lives in.
-func (n *NIC) DeallocPD(pd core.PD) error {
-	if err := n.checkPD("dealloc_pd", pd); err != nil {
-		return err
-	}
-	if users := n.pds[pd]; users > 0 {
-		return opError("dealloc_pd", fmt.Sprintf("pd %d", pd), "%w by %d objects", verbs.ErrBusy, users)
-	}
-	delete(n.pds, pd)
-	return nil
-}
-
-// checkPD refuses a protection domain that does not exist.
-func (n *NIC) checkPD(op string, pd core.PD) error {
-	if _, ok := n.pds[pd]; !ok {
-		return opError(op, fmt.Sprintf("pd %d", pd), "%w: no such protection domain", verbs.ErrInvalid)
-	}
-	return nil
-}
-
-// opError makes the error of a verb.
-func opError(op, obj, format string, args ...any) error {
-	return &verbs.OpError{Op: op, Obj: obj, Err: fmt.Errorf(format, args...)}
 }

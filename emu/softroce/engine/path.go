@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -25,11 +26,11 @@ const defaultHopLimit = 64
 func (n *NIC) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error) {
 	src, ok := n.gid(av.GRH.SGIDIndex)
 	if !ok {
-		return path{}, opError("resolve", "", "%w: GID index %d names no RoCEv2 address", verbs.ErrInvalid, av.GRH.SGIDIndex)
+		return path{}, nic.OpError("resolve", "", "%w: GID index %d names no RoCEv2 address", verbs.ErrInvalid, av.GRH.SGIDIndex)
 	}
 	dst := av.GRH.DGID.Addr()
 	if dst.Is4() != src.Is4() {
-		return path{}, opError("resolve", "", "%w: no route from %v to %v: different IP versions", verbs.ErrInvalid, src, dst)
+		return path{}, nic.OpError("resolve", "", "%w: no route from %v to %v: different IP versions", verbs.ErrInvalid, src, dst)
 	}
 	port := n.cfg.Link.SrcPort
 	if port == 0 {
@@ -89,12 +90,12 @@ type AH struct {
 // CreateAH makes an address handle.
 func (n *NIC) CreateAH(pd core.PD, attr verbs.AHAttr) (*AH, error) {
 	if n.ahs >= n.cfg.Limits.AHs {
-		return nil, opError("create_ah", "", "%w: %d handles", verbs.ErrNoMemory, n.ahs)
+		return nil, nic.OpError("create_ah", "", "%w: %d handles", verbs.ErrNoMemory, n.ahs)
 	}
 	if attr.Port != 1 {
-		return nil, opError("create_ah", "", "%w: port %d, there is only port 1", verbs.ErrInvalid, attr.Port)
+		return nil, nic.OpError("create_ah", "", "%w: port %d, there is only port 1", verbs.ErrInvalid, attr.Port)
 	}
-	if err := n.checkPD("create_ah", pd); err != nil {
+	if err := n.CheckPD("create_ah", pd); err != nil {
 		return nil, err
 	}
 	p, err := n.resolve(&attr, 0, 0)
@@ -103,7 +104,7 @@ func (n *NIC) CreateAH(pd core.PD, attr verbs.AHAttr) (*AH, error) {
 	}
 	n.ahs++
 	if !n.q.AHsUncounted {
-		n.pds[pd]++
+		n.UsePD(pd, 1)
 	}
 	return &AH{Attr: attr, pd: pd, path: p}, nil
 }
@@ -116,6 +117,6 @@ func (n *NIC) DestroyAH(a *AH) {
 	a.gone = true
 	n.ahs--
 	if !n.q.AHsUncounted {
-		n.pds[a.pd]--
+		n.UsePD(a.pd, -1)
 	}
 }

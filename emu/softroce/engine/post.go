@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -27,7 +28,7 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	case q.sq.full() && q.nic.q.OverflowSendQueue:
 		return nil
 	case q.sq.full():
-		return opError("post_send", q.name(), "%w: %d requests queued", verbs.ErrNoMemory, q.sq.depth)
+		return nic.OpError("post_send", q.name(), "%w: %d requests queued", verbs.ErrNoMemory, q.sq.depth)
 	}
 	w := q.enqueueSend(wr, &refs)
 	switch {
@@ -37,7 +38,7 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	case !opcodeAllowed(q.typ, wr.Opcode): // Quirks.WrongOpKillsQP let it pass
 		q.failRequest(w, verbs.WCLocQPOpErr)
 		q.wake()
-	case q.nic.q.ZeroReadFails && wr.Opcode == verbs.OpRDMARead && w.length == 0:
+	case q.nic.q.ZeroReadFails && wr.Opcode == verbs.OpRDMARead && w.Length == 0:
 		q.failRequest(w, verbs.WCLocQPOpErr)
 	default:
 		q.wake()
@@ -53,34 +54,17 @@ func (q *QP) tooEarly(wr *verbs.SendWR, refs *Refs) error {
 	case q.nic.q.RefusedWRStays && !q.sq.full():
 		q.enqueueSend(wr, refs)
 	}
-	return opError("post_send", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
+	return nic.OpError("post_send", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
 }
 
 func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {
 	i := q.sq.tail
 	w := q.sq.at(i)
-	*w = sendWQE{
-		wrID: wr.WRID, op: wr.Opcode, flags: wr.Flags,
-		imm: wr.Imm, invalidate: uint32(wr.InvalidateRKey), remote: wr.Remote, atomic: wr.Atomic,
-		flush: wr.Flush, srqn: wr.XRC.SRQN, ah: refs.AH, qpn: uint32(wr.UD.QPN), qkey: wr.UD.QKey, window: refs.Window,
-	}
-	if q.signalAll {
-		w.flags |= verbs.SendSignaled
-	}
-	if wr.Flags&verbs.SendInline != 0 && len(wr.Inline) > 0 {
-		at := q.sq.inlineSlot(i)
-		w.inline = append(q.sq.inline[at:at:at+q.sq.maxInline], wr.Inline...)
-		w.length = uint32(len(wr.Inline))
-	} else if wr.Flags&verbs.SendInline == 0 {
-		at := q.sq.sgeSlot(i)
-		w.sges = append(q.sq.sges[at:at:at+q.sq.maxSGE], wr.SGL...)
-		w.length = sgeLength(wr.SGL)
-	}
+	q.sq.slots.Keep(&w.Work, i, wr, q.signalAll)
+	w.roceWork = roceWork{flush: wr.Flush, srqn: wr.XRC.SRQN, ah: refs.AH, qpn: uint32(wr.UD.QPN), qkey: wr.UD.QKey}
+	w.transit = transit{}
 	if wr.Opcode == verbs.OpBindMW {
-		w.bind = core.Bind{
-			Region: refs.Region, Addr: wr.Bind.Info.Addr, Len: wr.Bind.Info.Length,
-			Access: wr.Bind.Info.Access, Key: uint32(wr.Bind.RKey), PD: q.pd, QPN: q.num,
-		}
+		w.KeepBind(wr, refs.Window, refs.Region, q.pd, q.num)
 	}
 	q.sq.tail++
 	return w
@@ -89,7 +73,7 @@ func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {
 // checkSend refuses what can be seen to be wrong at once.
 func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	invalid := func(format string, args ...any) error {
-		return opError("post_send", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
+		return nic.OpError("post_send", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
 	}
 	if !sends(q.typ) {
 		return invalid("%v has no send queue", q.typ)
@@ -108,10 +92,10 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	switch {
 	case wr.Flags&verbs.SendInline != 0 && (atomic || wr.Opcode == verbs.OpRDMARead):
 		return invalid("%v has no payload to send inline", wr.Opcode)
-	case wr.Flags&verbs.SendInline != 0 && len(wr.Inline) > q.sq.maxInline:
-		return invalid("%d bytes inline, the QP takes %d", len(wr.Inline), q.sq.maxInline)
-	case pieces > q.sq.maxSGE && wr.Flags&verbs.SendInline == 0:
-		return invalid("%d gather entries, the QP takes %d", pieces, q.sq.maxSGE)
+	case wr.Flags&verbs.SendInline != 0 && len(wr.Inline) > q.sq.slots.MaxInline():
+		return invalid("%d bytes inline, the QP takes %d", len(wr.Inline), q.sq.slots.MaxInline())
+	case pieces > q.sq.slots.MaxSGE() && wr.Flags&verbs.SendInline == 0:
+		return invalid("%d gather entries, the QP takes %d", pieces, q.sq.slots.MaxSGE())
 	case atomic && length != 8 && !q.nic.q.AtomicAnySize, wr.Opcode == verbs.OpAtomicWrite && length != 8:
 		return invalid("%v with %d bytes of local memory, not 8", wr.Opcode, length)
 	case atomic && pieces > 1 && q.nic.q.AtomicOneSGE:
@@ -146,19 +130,19 @@ func opcodeAllowed(t verbs.QPType, op verbs.WROpcode) bool {
 // PostRecv queues one receive work request.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	if q.srq != nil || !receives(q.typ) || q.typ == verbs.QPTypeXRCRecv {
-		return opError("post_recv", q.name(), "%w: receives come from a shared queue", verbs.ErrInvalid)
+		return nic.OpError("post_recv", q.name(), "%w: receives come from a shared queue", verbs.ErrInvalid)
 	}
-	if len(wr.SGL) > q.rq.maxSGE {
-		return opError("post_recv", q.name(), "%w: %d scatter entries, the QP takes %d", verbs.ErrInvalid, len(wr.SGL), q.rq.maxSGE)
+	if len(wr.SGL) > q.rq.MaxSGE() {
+		return nic.OpError("post_recv", q.name(), "%w: %d scatter entries, the QP takes %d", verbs.ErrInvalid, len(wr.SGL), q.rq.MaxSGE())
 	}
 	switch q.state {
 	case verbs.QPStateReset:
-		return opError("post_recv", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
+		return nic.OpError("post_recv", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
 	case verbs.QPStateErr:
 		q.pushRecv(&verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr})
 		return nil
 	}
-	return q.rq.post(wr)
+	return q.rq.Post(wr)
 }
 
 // completeSend retires the oldest send work request. Success is reported only
@@ -166,37 +150,11 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
 	q.sq.head++
 	q.nic.Count.Sends++
-	if w.flags&verbs.SendSignaled == 0 && (status == verbs.WCSuccess || w.op == verbs.OpBindMW && q.nic.q.UnsignaledBindSilent) {
+	if !w.Signaled() && (status == verbs.WCSuccess || w.Op == verbs.OpBindMW && q.nic.q.UnsignaledBindSilent) {
 		return
 	}
-	wc := verbs.WC{WRID: w.wrID, Status: status, Opcode: wcOpcode(w.op), QPN: verbs.QPN(q.num)}
-	if status == verbs.WCSuccess && (w.op == verbs.OpRDMARead || w.op == verbs.OpAtomicCmpAndSwp || w.op == verbs.OpAtomicFetchAdd) {
-		wc.ByteLen = w.length
-	}
-	if !q.sendCQ.push(&wc, false) {
+	wc := w.Completion(status, verbs.QPN(q.num))
+	if !q.sendCQ.Push(&wc, false) {
 		q.fail()
-	}
-}
-
-func wcOpcode(op verbs.WROpcode) verbs.WCOpcode {
-	switch op {
-	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
-		return verbs.WCOpRDMAWrite
-	case verbs.OpRDMARead:
-		return verbs.WCOpRDMARead
-	case verbs.OpAtomicCmpAndSwp:
-		return verbs.WCOpCompSwap
-	case verbs.OpAtomicFetchAdd:
-		return verbs.WCOpFetchAdd
-	case verbs.OpLocalInv:
-		return verbs.WCOpLocalInv
-	case verbs.OpBindMW:
-		return verbs.WCOpBindMW
-	case verbs.OpFlush:
-		return verbs.WCOpFlush
-	case verbs.OpAtomicWrite:
-		return verbs.WCOpAtomicWrite
-	default:
-		return verbs.WCOpSend
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -21,9 +22,9 @@ type QP struct {
 	caps verbs.QPCaps
 	pd   core.PD
 
-	sendCQ, recvCQ *CQ
-	srq            *SRQ
-	xrcd           *XRCD
+	sendCQ, recvCQ *nic.CQ
+	srq            *nic.SRQ
+	xrcd           *nic.XRCD
 	signalAll      bool
 
 	state verbs.QPState
@@ -34,7 +35,7 @@ type QP struct {
 	pkey  uint16
 
 	sq   sendQueue
-	rq   recvQueue
+	rq   nic.RecvQueue
 	req  requester
 	resp responder
 
@@ -61,9 +62,9 @@ type QP struct {
 type QPConfig struct {
 	Type           verbs.QPType
 	PD             core.PD
-	SendCQ, RecvCQ *CQ
-	SRQ            *SRQ
-	XRCD           *XRCD
+	SendCQ, RecvCQ *nic.CQ
+	SRQ            *nic.SRQ
+	XRCD           *nic.XRCD
 	Caps           verbs.QPCaps
 	SignalAll      bool
 }
@@ -85,7 +86,10 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	if err := n.checkQP(&c); err != nil {
 		return nil, err
 	}
-	num, err := n.allocQPN()
+	if n.q.QPNReusedAtOnce {
+		n.qps.Rewind(n.qps.First())
+	}
+	num, err := n.qps.Next()
 	if err != nil {
 		return nil, err
 	}
@@ -94,33 +98,32 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 		srq: c.SRQ, xrcd: c.XRCD, signalAll: c.SignalAll, heapIndex: -1,
 	}
 	if sends(c.Type) {
-		q.sq = newSendQueue(c.Caps.MaxSendWR, c.Caps.MaxSendSGE, c.Caps.MaxInline)
-		c.SendCQ.users++
+		q.sq = newSendQueue(&c.Caps)
+		c.SendCQ.Use(1)
 	}
 	if receives(c.Type) && c.SRQ == nil && c.Type != verbs.QPTypeXRCRecv {
-		q.rq = newRecvQueue(c.Caps.MaxRecvWR, c.Caps.MaxRecvSGE)
+		q.rq = nic.NewRecvQueue(c.Caps.MaxRecvWR, c.Caps.MaxRecvSGE)
 	}
 	if c.RecvCQ != nil {
-		c.RecvCQ.users++
+		c.RecvCQ.Use(1)
 	}
 	if c.SRQ != nil {
-		c.SRQ.users++
+		c.SRQ.Use(1)
 	}
 	if c.XRCD != nil {
-		c.XRCD.users++
+		c.XRCD.Use(1)
 	}
 	if c.Type != verbs.QPTypeXRCRecv {
-		n.pds[c.PD]++
+		n.UsePD(c.PD, 1)
 	}
 	q.reset()
-	n.qps[num-n.cfg.FirstQPN] = q
-	n.qpCount++
+	n.qps.Add(q)
 	return q, nil
 }
 
 func (n *NIC) checkQP(c *QPConfig) error {
 	invalid := func(format string, args ...any) error {
-		return opError("create_qp", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
+		return nic.OpError("create_qp", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
 	}
 	if n.q.AnyQPType && !knownType(c.Type) {
 		c.Type = verbs.QPTypeRC
@@ -139,99 +142,52 @@ func (n *NIC) checkQP(c *QPConfig) error {
 			return invalid("%v needs an XRC domain and has no queues of its own", c.Type)
 		}
 	default:
-		return opError("create_qp", "", "%w: type %v", verbs.ErrNotSupported, c.Type)
+		return nic.OpError("create_qp", "", "%w: type %v", verbs.ErrNotSupported, c.Type)
 	}
-	if _, ok := n.xrcds[c.XRCD]; !ok && c.Type == verbs.QPTypeXRCRecv {
+	if c.Type == verbs.QPTypeXRCRecv && !n.HasXRCD(c.XRCD) {
 		return invalid("no such XRC domain")
 	}
 	if c.Type != verbs.QPTypeXRCRecv {
-		if err := n.checkPD("create_qp", c.PD); err != nil {
+		if err := n.CheckPD("create_qp", c.PD); err != nil {
 			return err
 		}
 	}
-	if c.SRQ != nil && c.SRQ.typ != verbs.SRQBasic {
+	if c.SRQ != nil && c.SRQ.Type != verbs.SRQBasic {
 		return invalid("an XRC SRQ is named by senders, not attached")
 	}
-	return n.checkCaps(&c.Caps)
-}
-
-// uncheckedCaps is how far beyond its limits a NIC goes that forgets them.
-const uncheckedCaps = 16
-
-func (n *NIC) checkCaps(c *verbs.QPCaps) error {
-	l := n.cfg.Limits
-	if n.q.CapsUnchecked {
-		l.QPWR, l.SGE, l.Inline = uncheckedCaps*l.QPWR, uncheckedCaps*l.SGE, uncheckedCaps*l.Inline
-	}
-	invalid := func(format string, args ...any) error {
-		return opError("create_qp", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
-	}
-	if c.MaxSendWR < 0 || c.MaxSendWR > l.QPWR || c.MaxRecvWR < 0 || c.MaxRecvWR > l.QPWR {
-		return invalid("%d send and %d receive requests, limit %d", c.MaxSendWR, c.MaxRecvWR, l.QPWR)
-	}
-	if c.MaxSendSGE < 0 || c.MaxSendSGE > l.SGE || c.MaxRecvSGE < 0 || c.MaxRecvSGE > l.SGE {
-		return invalid("%d send and %d receive scatter/gather entries, limit %d", c.MaxSendSGE, c.MaxRecvSGE, l.SGE)
-	}
-	if c.MaxInline < 0 || c.MaxInline > l.Inline {
-		return invalid("%d bytes inline, limit %d", c.MaxInline, l.Inline)
-	}
-	return nil
-}
-
-// allocQPN hands numbers out in turn, so that one is not reused while packets
-// for its last owner may still be under way.
-func (n *NIC) allocQPN() (uint32, error) {
-	if n.qpCount >= n.cfg.Limits.QPs {
-		return 0, opError("create_qp", "", "%w: %d QPs", verbs.ErrNoMemory, n.qpCount)
-	}
-	if n.q.QPNReusedAtOnce {
-		n.nextQP = 0
-	}
-	for {
-		i := n.nextQP
-		if n.nextQP++; n.nextQP == n.cfg.Limits.QPs {
-			n.nextQP = 0
-		}
-		if i == len(n.qps) {
-			n.qps = append(n.qps, nil)
-		}
-		if n.qps[i] == nil {
-			return n.cfg.FirstQPN + uint32(i), nil
-		}
-	}
+	return n.CheckCaps(&c.Caps)
 }
 
 // DestroyQP removes a QP at once: nothing completes, nothing is sent any more.
 func (n *NIC) DestroyQP(q *QP) error {
-	if n.qp(q.num) != q {
-		return opError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
+	if n.qps.At(q.num) != q {
+		return nic.OpError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
 	}
 	if q.opens > 0 {
 		q.opens-- // the target lives on for its other holders
 		return nil
 	}
 	if q.groups > 0 {
-		return opError("destroy_qp", q.name(), "%w: attached to %d multicast groups", verbs.ErrBusy, q.groups)
+		return nic.OpError("destroy_qp", q.name(), "%w: attached to %d multicast groups", verbs.ErrBusy, q.groups)
 	}
 	if q.sendCQ != nil {
-		q.sendCQ.users--
+		q.sendCQ.Use(-1)
 	}
 	if q.recvCQ != nil {
-		q.recvCQ.users--
+		q.recvCQ.Use(-1)
 	}
 	if q.srq != nil {
-		q.srq.users--
+		q.srq.Use(-1)
 	}
 	if q.xrcd != nil {
-		q.xrcd.users--
+		q.xrcd.Use(-1)
 	}
 	if q.typ != verbs.QPTypeXRCRecv {
-		n.pds[q.pd]--
+		n.UsePD(q.pd, -1)
 	}
-	n.mem.UnbindQP(q.num)
-	n.retract(func(e *Event) bool { return e.QP == q })
-	n.qps[q.num-n.cfg.FirstQPN] = nil
-	n.qpCount--
+	n.Mem.UnbindQP(q.num)
+	n.Retract(func(e *nic.Event) bool { return e.QP == q })
+	n.qps.Remove(q.num)
 	if n.q.SendAfterDestroy && q.req.outstanding() {
 		q.req.retries = 1
 		return nil
@@ -244,10 +200,10 @@ func (n *NIC) DestroyQP(q *QP) error {
 
 // OpenQP returns the XRC target of the given number and domain for one more
 // holder.
-func (n *NIC) OpenQP(x *XRCD, qpn uint32) (*QP, error) {
-	q := n.qp(qpn)
+func (n *NIC) OpenQP(x *nic.XRCD, qpn uint32) (*QP, error) {
+	q := n.qps.At(qpn)
 	if q == nil || q.typ != verbs.QPTypeXRCRecv || q.xrcd != x {
-		return nil, opError("open_qp", fmt.Sprintf("qp %#x", qpn), "%w in this XRC domain", verbs.ErrNotFound)
+		return nil, nic.OpError("open_qp", fmt.Sprintf("qp %#x", qpn), "%w in this XRC domain", verbs.ErrNotFound)
 	}
 	q.opens++
 	return q, nil
@@ -298,7 +254,7 @@ func (q *QP) reset() {
 	}
 	q.migRefused = false
 	q.sq.head, q.sq.tail = 0, 0
-	q.rq.head, q.rq.tail = 0, 0
+	q.rq.Clear()
 	held, req, resp := q.resp.held.sges[:0], q.req, q.resp
 	q.req = requester{timer: mono.Never, rnrUntil: mono.Never}
 	q.freeAck()
@@ -372,7 +328,7 @@ func (q *QP) fail() {
 	q.flushSends()
 	q.flushRecvs()
 	if q.srq != nil && !q.nic.q.NoQPEvents {
-		q.nic.report(Event{Type: verbs.EventQPLastWQEReached, QP: q})
+		q.nic.Report(nic.Event{Type: verbs.EventQPLastWQEReached, QP: q})
 	}
 }
 
@@ -392,13 +348,13 @@ func (q *QP) flushRecvs() {
 		h.active = false
 		q.pushRecv(&verbs.WC{WRID: h.wrID, Status: verbs.WCWRFlushErr})
 	}
-	for q.rq.count() > 0 {
+	for q.rq.Count() > 0 {
 		status := verbs.WCWRFlushErr
 		if q.nic.q.ErrCompletesRecvs {
 			status = verbs.WCSuccess
 		}
-		q.pushRecv(&verbs.WC{WRID: q.rq.peek().wrID, Status: status, Opcode: verbs.WCOpRecv})
-		q.rq.take()
+		q.pushRecv(&verbs.WC{WRID: q.rq.Peek().WRID, Status: status, Opcode: verbs.WCOpRecv})
+		q.rq.Take()
 	}
 }
 
@@ -416,7 +372,7 @@ func (q *QP) pushRecv(wc *verbs.WC) bool {
 	if q.nic.q.GRHFlagOnConnected && q.typ != verbs.QPTypeUD && wc.Status == verbs.WCSuccess {
 		wc.Flags |= verbs.WCWithGRH
 	}
-	if !cq.push(wc, q.resp.solicited) {
+	if !cq.Push(wc, q.resp.solicited) {
 		q.fail()
 		return false
 	}

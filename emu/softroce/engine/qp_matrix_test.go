@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -115,7 +116,7 @@ func matrix(t *testing.T) map[matrixEdge]matrixRule {
 // matrixHost makes QPs in any state.
 type matrixHost struct {
 	*host
-	xrcd  *XRCD
+	xrcd  *nic.XRCD
 	rules map[matrixEdge]matrixRule
 }
 

@@ -267,6 +267,6 @@ func TestLocalOperationsAreNotBegunInSQD(t *testing.T) {
 
 // bound reports whether the peer could write through a window.
 func (p *peer) bound(w *core.Window) bool {
-	_, _, err := p.h.nic.mem.Remote(w.Key, p.h.pd, p.q.num, p.h.mr.Addr+targetAt, 8, verbs.AccessRemoteWrite)
+	_, _, err := p.h.nic.Mem.Remote(w.Key, p.h.pd, p.q.num, p.h.mr.Addr+targetAt, 8, verbs.AccessRemoteWrite)
 	return err == nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -218,10 +219,13 @@ func (p *peer) likeNew(fresh *peer) {
 	p.Helper()
 	got, want := *p.q, *fresh.q
 	for _, q := range []*QP{&got, &want} {
-		q.nic, q.sendCQ, q.recvCQ, q.sq.ring, q.sq.sges, q.rq.ring, q.rq.sges = nil, nil, nil, nil, nil, nil, nil
+		q.nic, q.sendCQ, q.recvCQ, q.sq.ring, q.sq.slots = nil, nil, nil, nil, nic.Slots{}
 		q.resp.held.sges = nil                        // storage that is kept
 		q.queued, q.heapIndex, q.heapAt = false, 0, 0 // stale places in line cost one look
-		q.cnpPKey, q.sq.inline = 0, nil
+		q.cnpPKey, q.rq = 0, nic.RecvQueue{}
+	}
+	if is, was := p.q.rq.String(), fresh.q.rq.String(); is != was {
+		p.Errorf("receives %s, of a new one %s", is, was)
 	}
 	differ(p.T, &want, &got)
 	if at := p.q.deadline(); at != mono.Never {
@@ -341,11 +345,11 @@ func TestCreateQPRefusesWhatItCannotBe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	basic, err := h.nic.CreateSRQ(SRQConfig{PD: h.pd, MaxWR: 4, MaxSGE: 1})
+	basic, err := h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 4, MaxSGE: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	xrc, err := h.nic.CreateSRQ(SRQConfig{Type: verbs.SRQXRC, PD: h.pd, MaxWR: 4, MaxSGE: 1, XRCD: xrcd, CQ: h.cq})
+	xrc, err := h.nic.CreateSRQ(nic.SRQConfig{Type: verbs.SRQXRC, PD: h.pd, MaxWR: 4, MaxSGE: 1, XRCD: xrcd, CQ: h.cq})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +369,7 @@ func TestCreateQPRefusesWhatItCannotBe(t *testing.T) {
 		{"XRC sender without a CQ", verbs.ErrInvalid, func(c *QPConfig) { c.Type, c.SendCQ = verbs.QPTypeXRCSend, nil }},
 		{"XRC target with CQs", verbs.ErrInvalid, func(c *QPConfig) { c.Type, c.XRCD = verbs.QPTypeXRCRecv, xrcd }},
 		{"XRC target without a domain", verbs.ErrInvalid, func(c *QPConfig) { *c = QPConfig{Type: verbs.QPTypeXRCRecv} }},
-		{"XRC target of a foreign domain", verbs.ErrInvalid, func(c *QPConfig) { *c = QPConfig{Type: verbs.QPTypeXRCRecv, XRCD: new(XRCD)} }},
+		{"XRC target of a foreign domain", verbs.ErrInvalid, func(c *QPConfig) { *c = QPConfig{Type: verbs.QPTypeXRCRecv, XRCD: new(nic.XRCD)} }},
 		{"send queue too deep", verbs.ErrInvalid, func(c *QPConfig) { c.Caps.MaxSendWR = limits.QPWR + 1 }},
 		{"receive queue too deep", verbs.ErrInvalid, func(c *QPConfig) { c.Caps.MaxRecvWR = limits.QPWR + 1 }},
 		{"negative depth", verbs.ErrInvalid, func(c *QPConfig) { c.Caps.MaxRecvWR = -1 }},

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -75,7 +76,7 @@ var queueQuirks = map[string]quirkCase{
 				Caps: verbs.QPCaps{MaxSendWR: 129, MaxSendSGE: 1},
 			})
 			c.tried(err)
-			_, err = c.h.nic.CreateSRQ(SRQConfig{PD: c.h.pd, MaxWR: 129, MaxSGE: 1})
+			_, err = c.h.nic.CreateSRQ(nic.SRQConfig{PD: c.h.pd, MaxWR: 129, MaxSGE: 1})
 			c.tried(err)
 		},
 		sound:  "refused; refused",

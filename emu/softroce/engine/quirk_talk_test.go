@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -164,9 +165,9 @@ func (c *talk) another(edit func(*QPConfig)) *QP {
 
 // sharing makes the conversation go on with a QP that receives from an SRQ of
 // the given depth.
-func (c *talk) sharing(depth int) *SRQ {
+func (c *talk) sharing(depth int) *nic.SRQ {
 	c.Helper()
-	srq, err := c.h.nic.CreateSRQ(SRQConfig{PD: c.h.pd, MaxWR: depth, MaxSGE: 1})
+	srq, err := c.h.nic.CreateSRQ(nic.SRQConfig{PD: c.h.pd, MaxWR: depth, MaxSGE: 1})
 	c.must(err)
 	c.q = c.another(func(q *QPConfig) { q.SRQ = srq })
 	return srq

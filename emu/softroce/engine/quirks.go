@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/fabrictest/fabrictest/emu/internal/core"
+import (
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+)
 
 // Quirks make a NIC misbehave on purpose. Each imitates a defect that a real
 // device or driver has, or had; the zero value has none. They serve two ends:
@@ -67,9 +70,7 @@ type Quirks struct {
 	SendAfterDestroy     bool `defect:"R11" does:"a destroyed QP still retransmits once"`
 	AnswerAfterReset     bool `defect:"R12" does:"an answer pending at RESET is sent afterwards"`
 	OverflowSendQueue    bool `defect:"R15" does:"a full send queue swallows further requests"`
-	OverflowSRQ          bool `defect:"R15" does:"a full SRQ overwrites its newest receive"`
 	QPNReusedAtOnce      bool `defect:"R15" does:"the number of a destroyed QP goes to the next one"`
-	SRQReceiveAnyPD      bool `defect:"R15" does:"SRQ receives may name memory of any domain"`
 	AnyQPType            bool `defect:"R15" does:"an unknown QP type makes an RC QP"`
 	RefusedWRStays       bool `defect:"R37" does:"a send posted too early is refused but stays queued"`
 	WrongOpKillsQP       bool `defect:"R37" does:"an operation that the service lacks is accepted, and fails the QP in its turn"`
@@ -77,15 +78,11 @@ type Quirks struct {
 	SQNeverDrains        bool `defect:"R38" does:"a send queue in SQD never reports that it is drained"`
 	NoQPEvents           bool `defect:"R41" does:"no COMM_EST, QP_ACCESS_ERR, QP_REQ_ERR, LAST_WQE_REACHED"`
 	ModifyHalfway        bool `defect:"rxe" does:"a refused modify has changed the state already"`
-	CQErrRepeats         bool `defect:"rxe" does:"every completion that a broken CQ cannot take is reported"`
 	EarlySendSwallowed   bool `defect:"most NICs" does:"a send posted before RTS is accepted and vanishes"`
 	NoFlushInError       bool `defect:"mlx5" does:"requests posted to a failed QP never complete"`
 	UnsignaledBindSilent bool `defect:"mlx5" does:"an unsignaled bind that fails completes nothing"`
 	AtomicAnySize        bool `defect:"mlx5" does:"atomics take local memory of any size"`
-	CapsUnchecked        bool `defect:"mlx5, irdma" does:"queues may be deeper than the device's limits"`
 	AtomicOneSGE         bool `defect:"irdma" does:"atomics refuse local memory in two pieces"`
-	CQOverrunSilent      bool `defect:"irdma" does:"a full CQ loses completions and nobody is told"`
-	NoEmptyMR            bool `defect:"irdma" does:"memory regions of no bytes are refused"`
 	AHsUncounted         bool `defect:"mlx4" does:"a domain with address handles may go"`
 
 	// Unreliable services.
@@ -115,6 +112,8 @@ type Quirks struct {
 	CNPCounterStuck        bool `defect:"E810" does:"the counter of CNPs sent stands still"`
 	ImpliedNAKCounterStuck bool `defect:"ConnectX-4 Lx" does:"the counter of implied NAKs stands still"`
 
+	// Queues switches off checks of completion and receive queues.
+	Queues nic.Lax
 	// Memory switches off checks of keys, windows and ranges.
 	Memory core.Lax
 }

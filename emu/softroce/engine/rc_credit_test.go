@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -99,7 +100,7 @@ func TestRCResponderAdvertisesItsReceives(t *testing.T) {
 // rc/credit/1: with an SRQ there is no number to tell.
 func TestRCResponderWithSRQAdvertisesNoCredits(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{})
-	srq, err := p.h.nic.CreateSRQ(SRQConfig{PD: p.h.pd, MaxWR: 4, MaxSGE: 1})
+	srq, err := p.h.nic.CreateSRQ(nic.SRQConfig{PD: p.h.pd, MaxWR: 4, MaxSGE: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

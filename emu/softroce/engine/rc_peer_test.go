@@ -339,7 +339,7 @@ func (p *peer) bindWindow(n uint64) uint32 {
 	if err != nil {
 		p.Fatal(err)
 	}
-	err = p.h.nic.mem.Bind(w, core.Bind{
+	err = p.h.nic.Mem.Bind(w, core.Bind{
 		Region: p.h.mr, Addr: p.h.mr.Addr + targetAt, Len: n, Key: w.Key, PD: p.h.pd, QPN: p.q.num,
 		Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic,
 	})

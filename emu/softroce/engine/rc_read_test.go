@@ -291,7 +291,7 @@ func TestRCReadOfMemoryThatWentAwayIsRefused(t *testing.T) {
 		"window": func(p *peer) (uint32, func()) {
 			key := p.bindWindow(0x8000)
 			return key, func() {
-				if err := p.h.nic.mem.Invalidate(key, p.h.pd, p.q.num); err != nil {
+				if err := p.h.nic.Mem.Invalidate(key, p.h.pd, p.q.num); err != nil {
 					p.Fatal(err)
 				}
 			}

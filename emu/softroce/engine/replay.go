@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -16,7 +17,7 @@ type replay struct {
 	length      uint32
 	original    uint64 // an atomic's result, never computed twice
 	msn         wire.MSN
-	srq         *SRQ // XRC: whose domain the key belongs to
+	srq         *nic.SRQ // XRC: whose domain the key belongs to
 
 	// The answer under way covers [from, to]; next is its next packet. A retry
 	// may ask for less than the original.
@@ -160,7 +161,7 @@ func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 	case c.Has(wire.Flush):
 		need = flushAccess(p.FETH)
 		if p.FETH.Selectivity == wire.Selectivity(verbs.FlushMR) {
-			va, n = q.nic.mem.Span(rkey)
+			va, n = q.nic.Mem.Span(rkey)
 		}
 	}
 	flush := c.Has(wire.Flush)
@@ -266,7 +267,7 @@ func (q *QP) readAgain(p *wire.Packet, e *replay) {
 func (q *QP) remoteFor(e *replay, va, n uint64) (core.Memory, uint64, error) {
 	pd := q.pd
 	if e.srq != nil {
-		pd = e.srq.pd
+		pd = e.srq.PD
 	}
 	return q.remoteIn(pd, e.rkey, va, n, verbs.AccessRemoteRead)
 }

@@ -81,17 +81,17 @@ func (q *QP) request(now mono.Time, d *link.Datagram) bool {
 }
 
 // ghost reports whether a destroyed QP still sends (Quirks.SendAfterDestroy).
-func (q *QP) ghost() bool { return q.nic.q.SendAfterDestroy && q.nic.qp(q.num) != q }
+func (q *QP) ghost() bool { return q.nic.q.SendAfterDestroy && q.nic.qps.At(q.num) != q }
 
 // mayStart holds a new request back while its fence, the peer's responder
 // resources or the PSN space say so.
 func (q *QP) mayStart(w *sendWQE) bool {
 	r := &q.req
-	if w.flags&verbs.SendFence != 0 && r.reads > 0 {
+	if w.Flags&verbs.SendFence != 0 && r.reads > 0 {
 		return false
 	}
 	switch {
-	case w.op == verbs.OpLocalInv:
+	case w.Op == verbs.OpLocalInv:
 		return r.cur == q.sq.head // after everything before it
 	case !w.readLike():
 		return true
@@ -145,10 +145,10 @@ func (q *QP) assign(w *sendWQE) {
 // packets is how many PSNs a request takes: one for each packet that carries
 // its data, either way.
 func (q *QP) packets(w *sendWQE) int32 {
-	if w.readLike() && w.op != verbs.OpRDMARead {
+	if w.readLike() && w.Op != verbs.OpRDMARead {
 		return 1
 	}
-	return packetCount(w.length, q.mtu)
+	return packetCount(w.Length, q.mtu)
 }
 
 // packetCount is how many packets carry n bytes; an empty message takes one.
@@ -162,10 +162,10 @@ func packetCount(n uint32, mtu int32) int32 {
 // runLocal executes a request that never reaches the wire.
 func (q *QP) runLocal(w *sendWQE) {
 	var err error
-	if w.op == verbs.OpLocalInv {
-		err = q.nic.mem.Invalidate(w.invalidate, q.pd, q.num)
+	if w.Op == verbs.OpLocalInv {
+		err = q.nic.Mem.Invalidate(w.Invalidate, q.pd, q.num)
 	} else {
-		err = q.nic.mem.Bind(w.window, w.bind)
+		err = q.nic.Mem.Bind(w.Window, w.Bind)
 	}
 	if err != nil {
 		q.localError(w, verbs.WCMWBindErr)
@@ -240,18 +240,18 @@ func (q *QP) sentUnreliable(w *sendWQE) {
 func (q *QP) buildData(d *link.Datagram, w *sendWQE) bool {
 	r := &q.req
 	off := uint32(r.pkt) * uint32(q.mtu)
-	n := min(w.length-off, uint32(q.mtu))
+	n := min(w.Length-off, uint32(q.mtu))
 	last := r.pkt == w.packets-1
 	p := q.header(dataOperation(w, r.pkt == 0, last), r.next)
-	p.BTH.Solicited = last && w.flags&verbs.SendSolicited != 0 && w.consumesReceive()
+	p.BTH.Solicited = last && w.Flags&verbs.SendSolicited != 0 && w.consumesReceive()
 	p.BTH.AckReq = q.reliable() && q.wantAck(w, last)
-	p.RETH = wire.RETH{VA: w.remote.Addr, RKey: uint32(w.remote.RKey), DMALen: w.length}
-	p.Imm = wire.ImmDt(w.imm)
-	p.IETH = wire.IETH{RKey: w.invalidate}
+	p.RETH = wire.RETH{VA: w.Remote.Addr, RKey: uint32(w.Remote.RKey), DMALen: w.Length}
+	p.Imm = wire.ImmDt(w.Imm)
+	p.IETH = wire.IETH{RKey: w.Invalidate}
 	p.XRCETH = wire.XRCETH{SRQN: w.srqn}
 	payload := begin(d, &q.path, p, int(n))
 	if n > 0 {
-		if err := q.gather(payload, w, off); err != nil {
+		if err := w.Gather(&q.nic.Base, q.pd, payload, off); err != nil {
 			q.localError(w, verbs.WCLocProtErr)
 			return false
 		}
@@ -273,14 +273,14 @@ func (q *QP) wantAck(w *sendWQE, last bool) bool {
 }
 
 func dataOperation(w *sendWQE, first, last bool) wire.Operation {
-	base, imm := wire.OpSendFirst, w.op == verbs.OpSendImm || w.op == verbs.OpRDMAWriteImm
-	if w.op == verbs.OpRDMAWrite || w.op == verbs.OpRDMAWriteImm {
+	base, imm := wire.OpSendFirst, w.Op == verbs.OpSendImm || w.Op == verbs.OpRDMAWriteImm
+	if w.Op == verbs.OpRDMAWrite || w.Op == verbs.OpRDMAWriteImm {
 		base = wire.OpWriteFirst
 	}
 	switch {
-	case w.op == verbs.OpSendInv && first && last:
+	case w.Op == verbs.OpSendInv && first && last:
 		return wire.OpSendOnlyInv
-	case w.op == verbs.OpSendInv && last:
+	case w.Op == verbs.OpSendInv && last:
 		return wire.OpSendLastInv
 	case first && last && imm:
 		return base + 5
@@ -305,10 +305,10 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	var op wire.Operation
 	n := 0
 	done := uint32(r.pkt) * uint32(q.mtu)
-	reth := wire.RETH{VA: w.remote.Addr, RKey: uint32(w.remote.RKey), DMALen: w.length}
-	atomic := wire.AtomicETH{VA: w.remote.Addr, RKey: uint32(w.remote.RKey)}
+	reth := wire.RETH{VA: w.Remote.Addr, RKey: uint32(w.Remote.RKey), DMALen: w.Length}
+	atomic := wire.AtomicETH{VA: w.Remote.Addr, RKey: uint32(w.Remote.RKey)}
 	var feth wire.FETH
-	switch w.op {
+	switch w.Op {
 	case verbs.OpRDMARead:
 		op = wire.OpReadRequest
 		w.resumed = w.resumed || r.pkt > 0
@@ -318,10 +318,10 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 		}
 	case verbs.OpAtomicCmpAndSwp:
 		op = wire.OpCompareSwap
-		atomic.SwapAdd, atomic.Compare = w.atomic.Swap, w.atomic.CompareAdd
+		atomic.SwapAdd, atomic.Compare = w.Atomic.Swap, w.Atomic.CompareAdd
 	case verbs.OpAtomicFetchAdd:
 		op = wire.OpFetchAdd
-		atomic.SwapAdd = w.atomic.CompareAdd
+		atomic.SwapAdd = w.Atomic.CompareAdd
 		if q.nic.q.FetchAddLeaks {
 			atomic.Compare = 0x00000005b87807f7
 		}
@@ -338,7 +338,7 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	p.XRCETH = wire.XRCETH{SRQN: w.srqn}
 	payload := begin(d, &q.path, p, n)
 	if n > 0 {
-		if err := q.gather(payload, w, 0); err != nil {
+		if err := w.Gather(&q.nic.Base, q.pd, payload, 0); err != nil {
 			q.localError(w, verbs.WCLocProtErr)
 			return false
 		}
@@ -368,7 +368,7 @@ func (q *QP) retire() {
 		w := q.sq.at(q.sq.head)
 		if w.state == wqeFailed {
 			q.completeSend(w, w.status)
-			q.sendFailed(w.op)
+			q.sendFailed(w.Op)
 			return
 		}
 		if w.state != wqeDone {

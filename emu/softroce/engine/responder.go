@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -37,8 +38,8 @@ type responder struct {
 	reading   bool // replays holds unsent answers
 	replays   replayRing
 
-	xrcSRQ *SRQ // the SRQ that the XRC packet at hand names
-	xrcCQ  *CQ
+	xrcSRQ *nic.SRQ // the SRQ that the XRC packet at hand names
+	xrcCQ  *nic.CQ
 	early  [][]byte // Quirks.BuffersBeforeRTR
 }
 
@@ -125,7 +126,7 @@ func (q *QP) takeRequest(p *wire.Packet, known bool) {
 func (q *QP) communicationEstablished() {
 	if q.state == verbs.QPStateRTR && !q.resp.established && !q.nic.q.NoQPEvents {
 		q.resp.established = true
-		q.nic.report(Event{Type: verbs.EventCommEst, QP: q})
+		q.nic.Report(nic.Event{Type: verbs.EventCommEst, QP: q})
 	}
 }
 
@@ -189,7 +190,7 @@ func (q *QP) refuse(psn wire.PSN, code wire.NakCode, status verbs.WCStatus, even
 	case r.held.active:
 		q.endHeld(status)
 	case !r.blamed && !q.nic.q.NoQPEvents:
-		q.nic.report(Event{Type: event, QP: q})
+		q.nic.Report(nic.Event{Type: event, QP: q})
 	}
 	q.nic.Count.FatalNAKsSent++
 	q.respond(answer{psn: psn, syndrome: wire.Nak(code)})
@@ -232,5 +233,5 @@ func (q *QP) remoteIn(pd core.PD, rkey uint32, va, n uint64, need verbs.Access) 
 	if n == 0 && !q.nic.q.ZeroLengthChecksKey {
 		return nil, 0, nil
 	}
-	return q.nic.mem.Remote(rkey, pd, q.num, va, n, need)
+	return q.nic.Mem.Remote(rkey, pd, q.num, va, n, need)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -17,7 +18,7 @@ type host struct {
 	nic  *NIC
 	addr netip.Addr
 	pd   core.PD
-	cq   *CQ
+	cq   *nic.CQ
 	mem  []byte
 	mr   *core.Region
 }

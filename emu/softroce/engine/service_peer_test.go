@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -44,7 +45,7 @@ func (p *peer) connect(q *QP, edit func(*verbs.QPAttr)) {
 func (p *peer) drops(want ...string) {
 	p.Helper()
 	var got []string
-	for _, c := range p.h.nic.Count.List() {
+	for _, c := range p.h.nic.Counters() {
 		if strings.HasPrefix(c.Name, "drop_") && c.Value > 0 {
 			got = append(got, fmt.Sprintf("%s %d", c.Name, c.Value))
 		}
@@ -53,7 +54,7 @@ func (p *peer) drops(want ...string) {
 }
 
 // cqOf makes a CQ of another depth than the host's.
-func (p *peer) cqOf(depth int) *CQ {
+func (p *peer) cqOf(depth int) *nic.CQ {
 	p.Helper()
 	cq, err := p.h.nic.CreateCQ(depth)
 	if err != nil {
@@ -63,7 +64,7 @@ func (p *peer) cqOf(depth int) *CQ {
 }
 
 // polled compares the completions in a CQ of its own.
-func (p *peer) polled(cq *CQ, want ...string) {
+func (p *peer) polled(cq *nic.CQ, want ...string) {
 	p.Helper()
 	into := make([]verbs.WC, cq.Depth())
 	n, err := cq.Poll(into)
@@ -88,9 +89,9 @@ func (h *host) domain() core.PD {
 }
 
 // srq makes a shared receive queue. edit may change what is asked for.
-func (h *host) srq(edit func(*SRQConfig)) *SRQ {
+func (h *host) srq(edit func(*nic.SRQConfig)) *nic.SRQ {
 	h.t.Helper()
-	c := SRQConfig{PD: h.pd, MaxWR: 16, MaxSGE: 2}
+	c := nic.SRQConfig{PD: h.pd, MaxWR: 16, MaxSGE: 2}
 	if edit != nil {
 		edit(&c)
 	}
@@ -103,7 +104,7 @@ func (h *host) srq(edit func(*SRQConfig)) *SRQ {
 
 // share posts a receive of n bytes to a shared queue. Its buffer is
 // recvBuf(id, n).
-func (p *peer) share(s *SRQ, id uint64, n int) {
+func (p *peer) share(s *nic.SRQ, id uint64, n int) {
 	p.Helper()
 	sge := p.h.sge(recvAt+int(id%16)*recvSize, n)
 	if err := s.PostRecv(&verbs.RecvWR{WRID: id, SGL: []verbs.SGE{sge}}); err != nil {

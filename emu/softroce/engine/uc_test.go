@@ -370,7 +370,7 @@ func TestUCDamagedMessageWithAFullCQ(t *testing.T) {
 		p.state(verbs.QPStateErr)
 		p.polled(cq, "0 SUCCESS RECV 4B")
 		p.events(verbs.EventCQErr, verbs.EventQPLastWQEReached)
-		if n := s.rq.count(); n != 1 {
+		if n := s.Count(); n != 1 {
 			p.Errorf("%d receives are left, want that of the message that was lost", n)
 		}
 		p.silence(time.Second)

@@ -22,7 +22,7 @@ func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 			return false
 		}
 		w := q.sq.at(r.cur)
-		n := int(w.length)
+		n := int(w.Length)
 		limit := q.nic.MTU().Bytes()
 		switch {
 		case n <= limit || q.nic.q.UDOversizeCut:
@@ -56,7 +56,7 @@ func (q *QP) datagramSent(w *sendWQE) {
 
 func (q *QP) buildDatagram(d *link.Datagram, w *sendWQE, n int) bool {
 	op := wire.OpSendOnly
-	if w.op == verbs.OpSendImm {
+	if w.Op == verbs.OpSendImm {
 		op = wire.OpSendOnlyImm
 	}
 	qkey := w.qkey
@@ -66,14 +66,14 @@ func (q *QP) buildDatagram(d *link.Datagram, w *sendWQE, n int) bool {
 	p := q.header(op, q.req.next)
 	p.BTH.MigReq = false
 	p.BTH.DestQP = w.qpn
-	p.BTH.Solicited = w.flags&verbs.SendSolicited != 0
+	p.BTH.Solicited = w.Flags&verbs.SendSolicited != 0
 	p.DETH = wire.DETH{QKey: qkey, SrcQP: q.num}
-	p.Imm = wire.ImmDt(w.imm)
+	p.Imm = wire.ImmDt(w.Imm)
 	pa := &w.ah.path
 	q.choosePort(pa)
 	payload := begin(d, pa, p, n)
 	if n > 0 {
-		if err := q.gather(payload, w, 0); err != nil {
+		if err := w.Gather(&q.nic.Base, q.pd, payload, 0); err != nil {
 			q.localError(w, verbs.WCLocProtErr)
 			return false
 		}
@@ -119,18 +119,17 @@ func (n *NIC) toDatagramQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packe
 // receive that is too small, or none, loses the datagram and nothing else; one
 // of a shared queue is used up and completes in error.
 func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
-	rq, srq := q.queue()
-	w := rq.peek()
+	w, pd := q.nextReceive()
 	if w == nil {
 		q.nic.Count.DropNoReceive++
 		return
 	}
 	total := uint32(verbs.GRHLen + len(p.Payload))
-	if w.length < total {
+	if w.Length < total {
 		q.nic.Count.DropTooLong++
-		if srq != nil {
-			srq.take()
-			q.pushRecv(&verbs.WC{WRID: w.wrID, Status: verbs.WCLocLenErr})
+		if q.srq != nil {
+			q.takeReceive()
+			q.pushRecv(&verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr})
 		}
 		if q.nic.q.UDLongKillsQP {
 			q.fail()
@@ -143,14 +142,10 @@ func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
 	}
 	var area [verbs.GRHLen]byte
 	headerArea(&area, d, tclass)
-	pd := q.pd
-	if srq != nil {
-		pd = srq.domain(w)
-	}
-	wc := verbs.WC{WRID: w.wrID, Opcode: verbs.WCOpRecv, ByteLen: total, SrcQP: verbs.QPN(p.DETH.SrcQP), Flags: verbs.WCWithGRH}
-	err := q.nic.scatter(w.sges, pd, 0, area[:])
+	wc := verbs.WC{WRID: w.WRID, Opcode: verbs.WCOpRecv, ByteLen: total, SrcQP: verbs.QPN(p.DETH.SrcQP), Flags: verbs.WCWithGRH}
+	err := q.nic.Scatter(w.SGL, pd, 0, area[:])
 	if err == nil {
-		err = q.nic.scatter(w.sges, pd, verbs.GRHLen, p.Payload)
+		err = q.nic.Scatter(w.SGL, pd, verbs.GRHLen, p.Payload)
 	}
 	if err != nil {
 		wc.Status = verbs.WCLocProtErr
@@ -160,11 +155,7 @@ func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
 		wc.Flags |= verbs.WCWithImm
 		wc.Imm = uint32(p.Imm)
 	}
-	if srq != nil {
-		srq.take()
-	} else {
-		rq.take()
-	}
+	q.takeReceive()
 	q.resp.solicited = p.BTH.Solicited
 	q.pushRecv(&wc)
 	q.resp.solicited = false

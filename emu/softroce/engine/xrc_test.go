@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -16,7 +17,7 @@ import (
 // xrcPeer talks to an XRC target, behind which are SRQs of one domain.
 type xrcPeer struct {
 	*peer
-	domain *XRCD
+	domain *nic.XRCD
 }
 
 func eachXRC(t *testing.T, f func(p xrcPeer)) {
@@ -28,7 +29,7 @@ func eachXRC(t *testing.T, f func(p xrcPeer)) {
 	})
 }
 
-func (p *peer) xrcd() *XRCD {
+func (p *peer) xrcd() *nic.XRCD {
 	p.Helper()
 	x, err := p.h.nic.OpenXRCD()
 	if err != nil {
@@ -38,16 +39,16 @@ func (p *peer) xrcd() *XRCD {
 }
 
 // xrcTarget makes a connected XRC target in a domain.
-func (p *peer) xrcTarget(x *XRCD) *QP {
+func (p *peer) xrcTarget(x *nic.XRCD) *QP {
 	p.Helper()
 	return p.instead(verbs.QPTypeXRCRecv, func(c *QPConfig) { *c = QPConfig{Type: verbs.QPTypeXRCRecv, XRCD: x} })
 }
 
 // xrcSRQ makes an SRQ in a domain, with a CQ of its own.
-func (p *peer) xrcSRQ(x *XRCD, pd core.PD) (*SRQ, *CQ) {
+func (p *peer) xrcSRQ(x *nic.XRCD, pd core.PD) (*nic.SRQ, *nic.CQ) {
 	p.Helper()
 	cq := p.cqOf(8)
-	return p.h.srq(func(c *SRQConfig) { c.Type, c.XRCD, c.CQ, c.PD = verbs.SRQXRC, x, cq, pd }), cq
+	return p.h.srq(func(c *nic.SRQConfig) { c.Type, c.XRCD, c.CQ, c.PD = verbs.SRQXRC, x, cq, pd }), cq
 }
 
 // send hands a request for an SRQ to the target.
@@ -108,19 +109,19 @@ func TestAnXRCTargetDeliversToTheNamedSRQ(t *testing.T) {
 		p.share(s1, 1, 2*p.mtu)
 		p.share(s2, 2, 8)
 		p.share(s1, 3, 8)
-		p.send(wire.OpSendFirst, 0, s1.num, data(p.mtu))
-		p.send(wire.OpSendLast, 1, s1.num, data(4), ackReq)
+		p.send(wire.OpSendFirst, 0, s1.Num(), data(p.mtu))
+		p.send(wire.OpSendLast, 1, s1.Num(), data(4), ackReq)
 		p.expect("ACK 1 msn 1")
 		if b := p.ds[0].Payload; len(b) != wire.BTHLen+wire.AETHLen+wire.ICRCLen || b[0] != 0xb1 || b[wire.BTHLen] != 0x1f {
 			p.Errorf("the answer is %x", b)
 		}
-		p.send(wire.OpSendOnly, 2, s2.num, data(4))
-		p.send(wire.OpWriteOnlyImm, 3, s1.num, p.at(0, 4), data(4), imm(7))
+		p.send(wire.OpSendOnly, 2, s2.Num(), data(4))
+		p.send(wire.OpWriteOnlyImm, 3, s1.Num(), p.at(0, 4), data(4), imm(7))
 		p.polled(cq1, fmt.Sprintf("1 SUCCESS RECV %dB", p.mtu+4), "3 SUCCESS RECV_RDMA_WITH_IMM 4B imm 00000007")
 		p.polled(cq2, "2 SUCCESS RECV 4B")
-		p.send(wire.OpReadRequest, 4, s2.num, p.at(0, 4))
+		p.send(wire.OpReadRequest, 4, s2.Num(), p.at(0, 4))
 		p.expect("XRC RR_ONLY 4 4B msn 4")
-		p.send(wire.OpFetchAdd, 5, s2.num, p.word(8, 1, 0))
+		p.send(wire.OpFetchAdd, 5, s2.Num(), p.word(8, 1, 0))
 		p.expect(fmt.Sprintf("XRC ATOMIC_ACKNOWLEDGE 5 was %d msn 5", p.wordValue(targetData[8:])))
 		p.wcs()
 		p.state(verbs.QPStateRTS)
@@ -134,14 +135,14 @@ func TestXRCKeysBelongToTheDomainOfTheSRQ(t *testing.T) {
 		pd := p.h.domain()
 		own, _ := p.xrcSRQ(p.domain, p.h.pd)
 		foreign, cq := p.xrcSRQ(p.domain, pd)
-		p.send(wire.OpWriteOnly, 0, own.num, p.at(0, 4), data(4), ackReq)
+		p.send(wire.OpWriteOnly, 0, own.Num(), p.at(0, 4), data(4), ackReq)
 		p.expect("ACK 0 msn 1")
 		p.share(foreign, 1, 8) // with a key of p.h.pd
-		p.send(wire.OpWriteOnly, 1, foreign.num, p.at(0, 4), data(4))
+		p.send(wire.OpWriteOnly, 1, foreign.Num(), p.at(0, 4), data(4))
 		p.expect("NAK 1 access msn 1")
 		p.events(verbs.EventQPAccessErr)
 		p.q = p.xrcTarget(p.domain)
-		p.send(wire.OpSendOnly, 0, foreign.num, data(4))
+		p.send(wire.OpSendOnly, 0, foreign.Num(), data(4))
 		p.expect("NAK 0 operational msn 0")
 		p.polled(cq, "1 LOC_PROT_ERR")
 		p.state(verbs.QPStateErr)
@@ -160,16 +161,16 @@ func TestAnXRCReadWithinASendOfAnotherSRQ(t *testing.T) {
 		s1, _ := p.xrcSRQ(p.domain, pd)
 		s2, cq2 := p.xrcSRQ(p.domain, p.h.pd)
 		p.share(s2, 1, 2*p.mtu)
-		read := func() { p.send(wire.OpReadRequest, 0, s1.num, p.at(0, 4), rkey(mr.Key)) }
+		read := func() { p.send(wire.OpReadRequest, 0, s1.Num(), p.at(0, 4), rkey(mr.Key)) }
 		read()
-		p.send(wire.OpSendFirst, 1, s2.num, data(p.mtu))
+		p.send(wire.OpSendFirst, 1, s2.Num(), data(p.mtu))
 		p.expect("XRC RR_ONLY 0 4B msn 1")
 		read()
 		p.expect("XRC RR_ONLY 0 4B msn 1")
 		if !bytes.Equal(p.got[0].Payload, targetData[:4]) {
 			p.Error("other data")
 		}
-		p.send(wire.OpSendLast, 2, s2.num, data(4), ackReq)
+		p.send(wire.OpSendLast, 2, s2.Num(), data(4), ackReq)
 		p.expect("ACK 2 msn 2")
 		p.polled(cq2, fmt.Sprintf("1 SUCCESS RECV %dB", p.mtu+4))
 	})
@@ -184,15 +185,15 @@ func TestAnXRCRequestForAnSRQOutOfReachIsRefused(t *testing.T) {
 	}{
 		{"unknown", func(xrcPeer) uint32 { return 0xabcdef }},
 		{"zero", func(xrcPeer) uint32 { return 0 }},
-		{"not for XRC", func(p xrcPeer) uint32 { return p.h.srq(nil).num }},
-		{"of another domain", func(p xrcPeer) uint32 { s, _ := p.xrcSRQ(p.xrcd(), p.h.pd); p.share(s, 1, 8); return s.num }},
+		{"not for XRC", func(p xrcPeer) uint32 { return p.h.srq(nil).Num() }},
+		{"of another domain", func(p xrcPeer) uint32 { s, _ := p.xrcSRQ(p.xrcd(), p.h.pd); p.share(s, 1, 8); return s.Num() }},
 		{"destroyed", func(p xrcPeer) uint32 {
 			s, _ := p.xrcSRQ(p.domain, p.h.pd)
 			p.share(s, 1, 8)
 			if err := p.h.nic.DestroySRQ(s); err != nil {
 				p.Fatal(err)
 			}
-			return s.num
+			return s.Num()
 		}},
 	} {
 		for _, op := range []wire.Operation{wire.OpSendOnly, wire.OpWriteOnly, wire.OpReadRequest, wire.OpFetchAdd} {
@@ -214,8 +215,8 @@ func TestAnXRCRequestForAnSRQOutOfReachIsRefused(t *testing.T) {
 			s2, cq2 := p.xrcSRQ(p.domain, p.h.pd)
 			p.share(s1, 1, 2*p.mtu)
 			p.share(s2, 2, 2*p.mtu)
-			p.send(wire.OpSendFirst, 0, s1.num, data(p.mtu))
-			p.send(wire.OpSendLast, 1, s2.num, data(4))
+			p.send(wire.OpSendFirst, 0, s1.Num(), data(p.mtu))
+			p.send(wire.OpSendLast, 1, s2.Num(), data(4))
 			p.expect("NAK 1 invalid msn 0")
 			p.polled(cq1, "1 REM_INV_REQ_ERR")
 			p.polled(cq2)
@@ -230,10 +231,10 @@ func TestAnEmptyXRCSRQIsNotReady(t *testing.T) {
 		empty, cq := p.xrcSRQ(p.domain, p.h.pd)
 		full, _ := p.xrcSRQ(p.domain, p.h.pd)
 		p.share(full, 1, 8)
-		p.send(wire.OpSendOnly, 0, empty.num, data(4))
+		p.send(wire.OpSendOnly, 0, empty.Num(), data(4))
 		p.expect("RNR 0 code 12 msn 0")
 		p.share(empty, 2, 8)
-		p.send(wire.OpSendOnly, 0, empty.num, data(4), ackReq)
+		p.send(wire.OpSendOnly, 0, empty.Num(), data(4), ackReq)
 		p.expect("ACK 0 msn 1")
 		p.polled(cq, "2 SUCCESS RECV 4B")
 	})
@@ -261,14 +262,14 @@ func TestAnXRCTargetOutlivesItsCreator(t *testing.T) {
 		}
 		destroy() // the creator
 		p.share(s, 1, 8)
-		p.send(wire.OpSendOnly, 0, s.num, data(4), ackReq)
+		p.send(wire.OpSendOnly, 0, s.Num(), data(4), ackReq)
 		p.expect("ACK 0 msn 1")
 		p.polled(cq, "1 SUCCESS RECV 4B")
 		if err := p.h.nic.CloseXRCD(p.domain); !errors.Is(err, verbs.ErrBusy) {
 			p.Errorf("its domain was closed: %v", err)
 		}
 		destroy()
-		p.send(wire.OpSendOnly, 1, s.num, data(4), ackReq)
+		p.send(wire.OpSendOnly, 1, s.Num(), data(4), ackReq)
 		p.silence(time.Second)
 		p.drops("drop_qpn 1")
 		if err := p.h.nic.DestroyQP(p.q); !errors.Is(err, verbs.ErrInvalid) {
@@ -294,7 +295,7 @@ func TestXRCTargetsHaveNoQueuesOfTheirOwn(t *testing.T) {
 	eachXRC(t, func(p xrcPeer) {
 		for name, c := range map[string]QPConfig{
 			"a target without a domain":     {Type: verbs.QPTypeXRCRecv},
-			"a target of a domain gone":     {Type: verbs.QPTypeXRCRecv, XRCD: new(XRCD)},
+			"a target of a domain gone":     {Type: verbs.QPTypeXRCRecv, XRCD: new(nic.XRCD)},
 			"a target with a send CQ":       {Type: verbs.QPTypeXRCRecv, XRCD: p.domain, SendCQ: p.h.cq},
 			"a target with a receive CQ":    {Type: verbs.QPTypeXRCRecv, XRCD: p.domain, RecvCQ: p.h.cq},
 			"a target with an SRQ":          {Type: verbs.QPTypeXRCRecv, XRCD: p.domain, SRQ: p.h.srq(nil)},
@@ -322,7 +323,7 @@ func TestXRCTargetsHaveNoQueuesOfTheirOwn(t *testing.T) {
 		if err := p.q.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrInvalid) {
 			p.Errorf("a receive on an initiator: %v", err)
 		}
-		p.send(wire.OpSendOnly, 0, s.num, data(4)) // requests go to targets
+		p.send(wire.OpSendOnly, 0, s.Num(), data(4)) // requests go to targets
 		p.drops("drop_opcode 2")
 		p.silence(time.Second)
 	})
@@ -334,7 +335,7 @@ func TestAnXRCMessageWhoseSRQGoesAwayIsRefused(t *testing.T) {
 	eachXRC(t, func(p xrcPeer) {
 		s, cq := p.xrcSRQ(p.domain, p.h.pd)
 		p.share(s, 1, 2*p.mtu)
-		p.send(wire.OpSendFirst, 0, s.num, data(p.mtu))
+		p.send(wire.OpSendFirst, 0, s.Num(), data(p.mtu))
 		cq.Arm(false)
 		if err := p.h.nic.DestroySRQ(s); err != nil {
 			p.Fatal(err)
@@ -342,7 +343,7 @@ func TestAnXRCMessageWhoseSRQGoesAwayIsRefused(t *testing.T) {
 		if err := p.h.nic.DestroyCQ(cq); err != nil {
 			p.Fatal(err)
 		}
-		p.send(wire.OpSendLast, 1, s.num, data(4))
+		p.send(wire.OpSendLast, 1, s.Num(), data(4))
 		p.expect("NAK 1 invalid msn 0")
 		p.state(verbs.QPStateErr)
 		if _, ok := p.h.nic.NextCompletionEvent(); ok {

@@ -1,0 +1,55 @@
+package device
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// BindRefs finds the window and the region behind the handles of a bind; both are
+// nil for another work request. The lock is held.
+func (d *Device) BindRefs(wr *verbs.SendWR) (w *core.Window, r *core.Region, err error) {
+	if wr.Opcode != verbs.OpBindMW {
+		return nil, nil, nil
+	}
+	mw, ok := wr.Bind.MW.(*MW)
+	if !ok || mw.D != d {
+		return nil, nil, Foreign("post_send", "memory window")
+	}
+	if wr.Bind.Info.MR == nil {
+		return mw.W, nil, nil
+	}
+	mr, ok := wr.Bind.Info.MR.(*MR)
+	if !ok || mr.D != d {
+		return nil, nil, Foreign("bind_mw", "memory region")
+	}
+	return mw.W, mr.R, nil
+}
+
+// BindMW binds a type 1 window by a work request that it makes for post, which is
+// the posting of the queue pair o.
+func (o *Object) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo, post func([]verbs.SendWR) (int, error)) (verbs.RKey, error) {
+	const op = "bind_mw"
+	w, ok := mw.(*MW)
+	if !ok || w.D != o.D {
+		return 0, Foreign(op, "memory window")
+	}
+	if w.W.Type != verbs.MWType1 {
+		return 0, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: a type 2 window is bound by posting OpBindMW", verbs.ErrInvalid)}
+	}
+	if err := o.Enter(op, drive.CallPost); err != nil {
+		return 0, err
+	}
+	defer o.D.Leave()
+	key := verbs.NextRKey(w.next)
+	w.wr[0] = verbs.SendWR{WRID: wrID, Opcode: verbs.OpBindMW, Flags: flags, Bind: verbs.Bind{MW: mw, RKey: key, Info: info}}
+	_, err := post(w.wr[:])
+	w.wr[0] = verbs.SendWR{} // nothing of the program's is kept
+	if err != nil {
+		return 0, err
+	}
+	w.next = key
+	return key, nil
+}

@@ -1,0 +1,312 @@
+package device
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// verb is a call of a program's.
+type verb struct {
+	name string
+	call func() error
+}
+
+// verbsOf are the verbs of handles that are control, but for those that destroy
+// them. What they make is gone again at once.
+func (r *rig) verbsOf(s *SRQ) []verb {
+	return []verb{
+		{"reg_mr", func() error {
+			m, err := r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)})
+			if err == nil {
+				err = r.base.DeregMR(m.(*MR).R)
+			}
+			return err
+		}},
+		{"alloc_mw", func() error {
+			m, err := r.pd.AllocMW(verbs.MWType1)
+			if err == nil {
+				r.base.DeallocMW(m.(*MW).W)
+			}
+			return err
+		}},
+		{"resize_cq", func() error { return r.cq.Resize(8) }},
+		{"modify_srq", func() error { return s.Modify(verbs.SRQAttr{Limit: 1}, verbs.SRQLimit) }},
+		{"query_srq", func() error { _, err := s.Query(); return err }},
+	}
+}
+
+// ends are the verbs that destroy all handles, in an order that works.
+func (r *rig) ends(mr *MR, mw *MW, s *SRQ, x *XRCD) []verb {
+	return []verb{
+		{"dereg_mr", mr.Close}, {"dealloc_mw", mw.Close}, {"destroy_srq", s.Close}, {"close_xrcd", x.Close},
+		{"destroy_cq", r.cq.Close}, {"destroy_comp_channel", r.ch.Close}, {"dealloc_pd", r.pd.Close},
+	}
+}
+
+// others makes one of each handle that a rig has not.
+func (r *rig) others() (*MR, *MW, *SRQ, *XRCD) {
+	r.t.Helper()
+	mr := made[*MR](r.t)(r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 16), Addr: 0x1000, Access: verbs.AccessMWBind}))
+	mw := made[*MW](r.t)(r.pd.AllocMW(verbs.MWType1))
+	s := made[*SRQ](r.t)(r.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: 2, MaxSGE: 1}))
+	x := made[*XRCD](r.t)(OpenXRCD(&r.Device))
+	r.log = nil
+	return mr, mw, s, x
+}
+
+// Every verb that changes or queries something holds the lock meanwhile, and then
+// lets the NIC act on it. Before it does anything the provider may settle what is
+// open. On a closed handle, or in a closed device, it does nothing.
+func TestVerbsThatControl(t *testing.T) {
+	before := 0
+	r := newRig(t, Hooks{BeforeControl: func() { before++ }})
+	mr, mw, s, x := r.others()
+	all := append(r.verbsOf(s), r.ends(mr, mw, s, x)...)
+	before = 0
+	for i, v := range all {
+		if err := v.call(); err != nil {
+			t.Errorf("%s: %v", v.name, err)
+		}
+		r.did("lock control", "pump", "unlock")
+		if before != i+1 {
+			t.Fatalf("%s: BeforeControl has run %d times, want %d", v.name, before, i+1)
+		}
+	}
+	if _, err := r.WaitAsync(0); !errors.Is(err, verbs.ErrTimeout) || before != len(all) {
+		t.Errorf("%v: a wait is no control, but BeforeControl ran", err)
+	}
+	r.log = nil
+	for _, v := range all {
+		err := v.call()
+		var op *verbs.OpError
+		if !errors.Is(err, verbs.ErrClosed) || !errors.As(err, &op) || op.Op != v.name || op.Obj != "nic0" {
+			t.Errorf("%s on a closed handle: %v", v.name, err)
+		}
+		r.did("lock control", "unlock")
+	}
+}
+
+func TestVerbsOfAClosedDevice(t *testing.T) {
+	r := newRig(t, Hooks{})
+	mr, mw, s, x := r.others()
+	if !r.Shut(func() { r.note("last words", true) }) {
+		t.Error("it was closed already")
+	}
+	r.did("lock control", "last words", "unlock", "close")
+	if r.Shut(func() { t.Error("it spoke again") }) || r.script.closed != 1 {
+		t.Error("it was closed twice")
+	}
+	r.log = nil
+	for _, v := range append(append(r.verbsOf(s), r.ends(mr, mw, s, x)...),
+		verb{"alloc_pd", func() error { _, err := r.AllocPD(); return err }},
+		verb{"create_comp_channel", func() error {
+			ch, err := r.CreateCompChannel()
+			if ch != nil {
+				t.Error("there is a channel")
+			}
+			return err
+		}},
+		verb{"create_cq", func() error { _, err := r.CreateCQ(verbs.CQInit{Depth: 1}); return err }},
+		verb{"create_srq", func() error { _, err := r.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: 1}); return err }},
+		verb{"open_xrcd", func() error { _, err := OpenXRCD(&r.Device); return err }},
+		verb{"poll_cq", func() error { _, err := r.cq.Poll(make([]verbs.WC, 1)); return err }},
+		verb{"req_notify_cq", func() error { return r.cq.Arm(false) }},
+		verb{"post_srq_recv", func() error { _, err := s.PostRecv(nil); return err }},
+		verb{"get_cq_event", func() error { _, err := r.ch.Wait(verbs.Forever); return err }},
+		verb{"get_async_event", func() error { _, err := r.WaitAsync(verbs.Forever); return err }},
+	) {
+		var op *verbs.OpError
+		if err := v.call(); !errors.Is(err, verbs.ErrClosed) || !errors.As(err, &op) || op.Op != v.name {
+			t.Errorf("%s: %v", v.name, err)
+		}
+		if len(r.log) != 2 || r.locked {
+			t.Fatalf("%s: %q", v.name, r.log)
+		}
+		r.log = nil
+	}
+}
+
+// A poll that finds something costs no look at the network; one that does not
+// looks, and tells the driver what came of it. The poll between arming and
+// waiting does not: the wait will.
+func TestPolling(t *testing.T) {
+	r := newRig(t, Hooks{})
+	var into [2]verbs.WC
+	poll := func(want int, did ...string) {
+		t.Helper()
+		if n, err := r.cq.Poll(into[:]); n != want || err != nil {
+			t.Errorf("%d completions, %v; want %d", n, err, want)
+		}
+		r.did(did...)
+	}
+	poll(0, "lock poll", "progress", "nothing", "unlock", "idle")
+	r.onProgress = func() { r.cq.Q.Push(&verbs.WC{WRID: 1}, false) }
+	poll(1, "lock poll", "progress", "found", "unlock")
+	r.onProgress = nil
+	for range 3 {
+		r.cq.Q.Push(&verbs.WC{}, false)
+	}
+	poll(2, "lock poll", "unlock")
+	poll(1, "lock poll", "unlock")
+	if err := r.cq.Arm(false); err != nil {
+		t.Fatal(err)
+	}
+	r.did("lock poll", "unlock")
+	poll(0, "lock poll", "unlock")
+	poll(0, "lock poll", "progress", "nothing", "unlock", "idle")
+	for range 5 {
+		r.cq.Q.Push(&verbs.WC{}, false)
+	}
+	poll(2, "lock poll", "unlock")
+	poll(2, "lock poll", "unlock")
+	if n, err := r.cq.Poll(into[:]); n != 0 || !errors.Is(err, verbs.ErrOverrun) {
+		t.Errorf("%d of a broken queue, %v", n, err)
+	}
+}
+
+func TestPollingAndPostingDoNotAllocate(t *testing.T) {
+	r := newRig(t, Hooks{})
+	_, _, s, _ := r.others()
+	var into [2]verbs.WC
+	wrs := make([]verbs.RecvWR, 1)
+	if n := testing.AllocsPerRun(100, func() {
+		r.cq.Q.Push(&verbs.WC{}, false)
+		if n, err := r.cq.Poll(into[:]); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if n, err := r.cq.Poll(into[:]); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+		if n, err := s.PostRecv(wrs); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		s.S.Take()
+		r.log = r.log[:0]
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// Posts are counted up to the first that is refused.
+func TestPostingToAnSRQ(t *testing.T) {
+	r := newRig(t, Hooks{})
+	_, _, s, _ := r.others()
+	if n, err := s.PostRecv([]verbs.RecvWR{{WRID: 1}, {WRID: 2}, {WRID: 3}}); n != 2 || !errors.Is(err, verbs.ErrNoMemory) {
+		t.Errorf("%d of three to a queue of two: %v", n, err)
+	}
+	r.did("lock post", "pump", "unlock")
+	if w := s.S.Peek(); w == nil || w.WRID != 1 || s.S.Count() != 2 || s.Number() != s.S.Num() {
+		t.Errorf("%d receives, first %+v", s.S.Count(), w)
+	}
+}
+
+// A wait ends when there is something, when its time is over, or with the device;
+// waking for nothing is not an end. It is known where it waits as long.
+func TestWaiting(t *testing.T) {
+	r := newRig(t, Hooks{})
+	r.now = 100
+	g := r.NewGate(drive.Name("something"))
+	for _, c := range []struct {
+		name    string
+		timeout time.Duration
+		happens func(turn int, timeout time.Duration) (ready bool)
+		want    error
+		turns   int
+	}{
+		{"there already", 0, nil, nil, 0},
+		{"a look", 0, func(int, time.Duration) bool { return false }, verbs.ErrTimeout, 0},
+		{"woken", verbs.Forever, func(int, time.Duration) bool { return true }, nil, 1},
+		{"woken for nothing", verbs.Forever, func(turn int, left time.Duration) bool {
+			if left >= 0 {
+				t.Errorf("%v are left of ever", left)
+			}
+			return turn == 3
+		}, nil, 3},
+		{"too late", 30, func(turn int, left time.Duration) bool {
+			if want := []time.Duration{30, 20, 10}[turn-1]; left != want {
+				t.Errorf("turn %d: %v are left, want %v", turn, left, want)
+			}
+			r.now += 10
+			return false
+		}, verbs.ErrTimeout, 3},
+		{"closed", verbs.Forever, func(int, time.Duration) bool { r.Device.closed = true; return false }, verbs.ErrClosed, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			turn, ready := 0, c.happens == nil
+			r.onWait = func(timeout time.Duration) {
+				if turn++; r.Waiting() != 1 {
+					t.Errorf("%d calls wait", r.Waiting())
+				}
+				ready = c.happens(turn, timeout)
+			}
+			r.Lock(drive.CallWait)
+			err := r.Wait("op", g, c.timeout, func() bool { return ready })
+			r.Unlock()
+			r.Device.closed = false
+			if !errors.Is(err, c.want) || turn != c.turns || r.Waiting() != 0 {
+				t.Errorf("%v after %d turns, want %v after %d; %d still wait", err, turn, c.want, c.turns, r.Waiting())
+			}
+		})
+	}
+}
+
+// Closing the device wakes everybody who waits in it, once for each. Nothing is
+// asked of its driver any more but the lock.
+func TestShutWakesAllWhoWait(t *testing.T) {
+	r := newRig(t, Hooks{})
+	first, second := r.NewGate(drive.Name("first")).(*gate), r.NewGate(drive.Name("second")).(*gate)
+	r.waiting = []drive.Gate{first, second, first}
+	r.Shut(func() {})
+	if first.notified != 2 || second.notified != 1 {
+		t.Errorf("notified %d and %d times", first.notified, second.notified)
+	}
+	r = newRig(t, Hooks{})
+	r.onWait = func(time.Duration) {
+		r.Unlock() // another goroutine's turn
+		r.Shut(func() {})
+		r.Lock(drive.CallWait)
+	}
+	if _, err := r.WaitAsync(verbs.Forever); !errors.Is(err, verbs.ErrClosed) {
+		t.Errorf("closed meanwhile: %v", err)
+	}
+	r.did("lock wait", "wait for asynchronous event of nic0", "unlock", "lock control", "unlock", "close", "lock wait", "unlock")
+}
+
+func TestQueriesOfWhatThereIsOneOf(t *testing.T) {
+	r := newRig(t, Hooks{})
+	if r.Name() != "nic0" || r.Driver() != drive.Driver(r.script) || r.Closed() {
+		t.Errorf("%s, %v, closed %v", r.Name(), r.Driver(), r.Closed())
+	}
+	if err := r.OnlyPort("query_port", 1); err != nil {
+		t.Error(err)
+	}
+	for _, port := range []uint8{0, 2} {
+		if err := r.OnlyPort("query_port", port); !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("port %d: %v", port, err)
+		}
+	}
+	for index, want := range map[int]error{-1: verbs.ErrNotFound, 0: nil, 1: nil, 2: verbs.ErrNotFound} {
+		if err := r.InTable("query_gid", index, 2); !errors.Is(err, want) {
+			t.Errorf("entry %d of two: %v", index, err)
+		}
+	}
+	if depth := r.cq.Depth(); depth != 4 {
+		t.Errorf("depth %d", depth)
+	}
+	r.did("lock wait", "unlock")
+	l := nic.Limits{QPs: 1, QPWR: 2, SGE: 3, Inline: 4, CQs: 5, CQE: 6, MRs: 7, PDs: 8, AHs: 9, SRQs: 10, SRQWR: 11, XRCDs: 12, RdAtomic: 13, McastGroups: 14, McastQPs: 15}
+	r.base.Limits = l
+	want := verbs.DeviceAttr{
+		MaxQP: 1, MaxQPWR: 2, MaxSGE: 3, MaxSGERead: 3, MaxInline: 4, MaxCQ: 5, MaxCQE: 6, MaxMR: 7, MaxMRSize: 1 << 47, MaxMW: 7,
+		MaxPD: 8, MaxAH: 9, MaxSRQ: 10, MaxSRQWR: 11, MaxSRQSGE: 3, MaxXRCD: 12, MaxQPRdAtomic: 13, MaxQPInitAtomic: 13,
+		MaxMcastGroups: 14, MaxMcastQPs: 15, Ports: 1,
+	}
+	if got := r.Attr(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

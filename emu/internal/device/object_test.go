@@ -1,0 +1,203 @@
+package device
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// A verb takes handles of its own device, of the right kind, while they are open.
+func TestHandlesThatAVerbTakes(t *testing.T) {
+	r, other := newRig(t, Hooks{}), newRig(t, Hooks{})
+	closed := made[*PD](t)(r.AllocPD())
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		handle verbs.PD
+		want   error
+		says   string
+	}{
+		{"its own", r.pd, nil, ""},
+		{"none", nil, verbs.ErrInvalid, "no PD is given"},
+		{"another device's", other.pd, verbs.ErrInvalid, "belongs to another device"},
+		{"another provider's", struct{ verbs.PD }{}, verbs.ErrInvalid, "belongs to another device"},
+		{"a closed one", closed, verbs.ErrClosed, "the PD"},
+	} {
+		var handle any
+		if c.handle != nil {
+			handle = c.handle
+		}
+		h, err := Own[*PD](&r.Device, "create_qp", "PD", handle)
+		if !errors.Is(err, c.want) || err == nil && h != r.pd || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, %v", c.name, h, err)
+		}
+		used := false
+		err = OwnIfGiven(&r.Device, "create_qp", "PD", handle, func(p *PD) { used = p == r.pd })
+		if handle == nil {
+			c.want = nil
+		}
+		if !errors.Is(err, c.want) || used != (c.name == "its own") {
+			t.Errorf("%s, if given: %v, used %v", c.name, err, used)
+		}
+	}
+	for name, in := range map[string]verbs.SRQInit{
+		"PD":         {PD: other.pd, MaxWR: 1},
+		"CQ":         {PD: r.pd, CQ: other.cq, MaxWR: 1},
+		"XRC domain": {PD: r.pd, XRCD: &XRCD{}, MaxWR: 1},
+	} {
+		if _, err := r.CreateSRQ(in); !errors.Is(err, verbs.ErrInvalid) || !strings.Contains(err.Error(), "the "+name+" belongs") {
+			t.Errorf("an SRQ with another device's %s: %v", name, err)
+		}
+	}
+	if _, err := r.CreateCQ(verbs.CQInit{Depth: 1, Channel: other.ch}); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("a CQ with another device's channel: %v", err)
+	}
+}
+
+// What cannot be made is no handle: not one with nothing in it either.
+func TestWhatIsRefusedIsNoHandle(t *testing.T) {
+	r := newRig(t, Hooks{})
+	r.base.Limits.PDs, r.base.Limits.XRCDs = 1, 0
+	for name, call := range map[string]func() (any, error){
+		"PD":   func() (any, error) { return r.AllocPD() },
+		"MR":   func() (any, error) { return r.pd.RegMR(verbs.MRInit{Access: verbs.AccessRemoteWrite}) },
+		"MW":   func() (any, error) { return r.pd.AllocMW(9) },
+		"CQ":   func() (any, error) { return r.CreateCQ(verbs.CQInit{}) },
+		"SRQ":  func() (any, error) { return r.CreateSRQ(verbs.SRQInit{}) },
+		"XRCD": func() (any, error) { return OpenXRCD(&r.Device) },
+		"AH":   func() (any, error) { return r.pd.CreateAH(verbs.AHAttr{}) },
+	} {
+		if x, err := call(); x != nil || err == nil {
+			t.Errorf("%s: %v, %v", name, x, err)
+		}
+	}
+}
+
+// A handle that could not be closed is still open.
+func TestAHandleInUseStaysOpen(t *testing.T) {
+	r := newRig(t, Hooks{})
+	if _, err := r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := r.pd.Close(); !errors.Is(err, verbs.ErrBusy) {
+			t.Errorf("a domain with a region in it: %v", err)
+		}
+	}
+}
+
+func TestAddressHandlesAreTheProviders(t *testing.T) {
+	if _, err := newRig(t, Hooks{}).pd.CreateAH(verbs.AHAttr{}); !errors.Is(err, verbs.ErrNotSupported) {
+		t.Errorf("without a hook: %v", err)
+	}
+	var asked *PD
+	r := newRig(t, Hooks{CreateAH: func(p *PD, a verbs.AHAttr) (verbs.AH, error) {
+		asked = p
+		return nil, nil
+	}})
+	if _, err := r.pd.CreateAH(verbs.AHAttr{}); err != nil || asked != r.pd {
+		t.Errorf("%v, asked of %p, want %p", err, asked, r.pd)
+	}
+}
+
+func TestMemoryIsWhatWasRegistered(t *testing.T) {
+	r := newRig(t, Hooks{})
+	mr, mw, _, _ := r.others()
+	if mr.Addr() != 0x1000 || mr.Len() != 16 || uint32(mr.LKey()) != mr.R.Key || uint32(mr.RKey()) != mr.R.Key {
+		t.Errorf("%#x, %d bytes, keys %#x and %#x of %#x", mr.Addr(), mr.Len(), mr.LKey(), mr.RKey(), mr.R.Key)
+	}
+	if mw.Type() != verbs.MWType1 || uint32(mw.RKey()) != mw.W.Key {
+		t.Errorf("%v, key %#x of %#x", mw.Type(), mw.RKey(), mw.W.Key)
+	}
+}
+
+// errRefused is what a queue pair may say to a request.
+var errRefused = errors.New("refused")
+
+// Each bind of a type 1 window gives it another key, also while earlier ones are
+// still queued. One that is refused does not count, and leaves nothing behind.
+func TestBindMW(t *testing.T) {
+	r, other := newRig(t, Hooks{}), newRig(t, Hooks{})
+	mr, mw, _, _ := r.others()
+	q := &Object{D: &r.Device}
+	info := verbs.BindInfo{MR: mr, Addr: 0x1000, Length: 8, Access: verbs.AccessRemoteRead}
+	var posted []verbs.SendWR
+	var answer error
+	post := func(wrs []verbs.SendWR) (int, error) {
+		r.note("post", true)
+		posted = append(posted, wrs...)
+		return 0, answer
+	}
+	key := verbs.RKey(mw.W.Key)
+	for i := range 3 {
+		want := verbs.NextRKey(key)
+		answer = nil
+		if i == 1 {
+			answer = errRefused
+		}
+		got, err := q.BindMW(mw, uint64(i), verbs.SendSignaled, info, post)
+		r.did("lock post", "post", "pump", "unlock")
+		if !errors.Is(err, answer) || err == nil && got != want {
+			t.Errorf("bind %d: key %#x, %v; want %#x", i, got, err, want)
+		}
+		wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{MW: mw, RKey: want, Info: info}}
+		if p := posted[i]; p.WRID != wr.WRID || p.Opcode != wr.Opcode || p.Flags != wr.Flags || p.Bind != wr.Bind {
+			t.Errorf("bind %d: posted %+v, want %+v", i, p, wr)
+		}
+		if mw.wr[0].Bind.MW != nil {
+			t.Errorf("bind %d: a request is left", i)
+		}
+		if err == nil {
+			key = want
+		}
+	}
+	type2 := made[*MW](t)(r.pd.AllocMW(verbs.MWType2))
+	foreign := made[*MW](t)(other.pd.AllocMW(verbs.MWType1))
+	r.log = nil
+	for name, w := range map[string]verbs.MW{"of type 2": type2, "of another device": foreign, "that there is not": nil} {
+		if _, err := q.BindMW(w, 0, 0, info, post); !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("a window %s: %v", name, err)
+		}
+		r.did()
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		posted, r.log = posted[:0], r.log[:0]
+		if _, err := q.BindMW(mw, 0, 0, info, post); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// The handles in a bind become the objects behind them, if they are the device's.
+func TestBindRefs(t *testing.T) {
+	r, other := newRig(t, Hooks{}), newRig(t, Hooks{})
+	mr, mw, _, _ := r.others()
+	foreignMR, foreignMW, _, _ := other.others()
+	for _, c := range []struct {
+		name   string
+		op     verbs.WROpcode
+		bind   verbs.Bind
+		window *core.Window
+		region *core.Region
+		says   string
+	}{
+		{"no bind", verbs.OpSend, verbs.Bind{MW: foreignMW}, nil, nil, ""},
+		{"a bind", verbs.OpBindMW, verbs.Bind{MW: mw, Info: verbs.BindInfo{MR: mr}}, mw.W, mr.R, ""},
+		{"to no region", verbs.OpBindMW, verbs.Bind{MW: mw}, mw.W, nil, ""},
+		{"of no window", verbs.OpBindMW, verbs.Bind{Info: verbs.BindInfo{MR: mr}}, nil, nil, "memory window"},
+		{"of another device's window", verbs.OpBindMW, verbs.Bind{MW: foreignMW}, nil, nil, "memory window"},
+		{"to another device's region", verbs.OpBindMW, verbs.Bind{MW: mw, Info: verbs.BindInfo{MR: foreignMR}}, nil, nil, "memory region"},
+	} {
+		w, region, err := r.BindRefs(&verbs.SendWR{Opcode: c.op, Bind: c.bind})
+		if w != c.window || region != c.region || (err != nil) != (c.says != "") || err != nil && (!errors.Is(err, verbs.ErrInvalid) || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %p, %p, %v", c.name, w, region, err)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package nic
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// newBase makes the part of a NIC that all have, with a domain in it. edit may
+// change its limits and what it forgets.
+func newBase(t testing.TB, edit func(*Limits, *Lax)) (*Base, core.PD) {
+	t.Helper()
+	var limits Limits
+	var lax Lax
+	if edit != nil {
+		edit(&limits, &lax)
+	}
+	limits = limits.OrDefault()
+	if err := limits.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	b := new(Base)
+	b.Init(limits, lax, core.Lax{})
+	pd, err := b.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, pd
+}
+
+func TestADomainInUseStays(t *testing.T) {
+	b, pd := newBase(t, func(l *Limits, _ *Lax) { l.PDs = 2 })
+	second, err := b.AllocPD()
+	if err != nil || second == pd {
+		t.Fatal(second, err)
+	}
+	if _, err := b.AllocPD(); !errors.Is(err, verbs.ErrNoMemory) {
+		t.Errorf("a third of two: %v", err)
+	}
+	b.UsePD(pd, 1)
+	if err := b.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("it went from under its user: %v", err)
+	}
+	b.UsePD(pd, -1)
+	if err := b.DeallocPD(pd); err != nil {
+		t.Error(err)
+	}
+	if err := b.CheckPD("create_qp", pd); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("it is still there: %v", err)
+	}
+	third, err := b.AllocPD()
+	if err != nil || third == pd || third == second {
+		t.Errorf("domain %d, %v: numbers are not used again", third, err)
+	}
+}
+
+// A consumer that never looks loses the newest events, not memory. The observer
+// hears of all.
+func TestPendingEventsAreBounded(t *testing.T) {
+	b, _ := newBase(t, func(l *Limits, _ *Lax) { l.PendingEvents = 3 })
+	heard := 0
+	b.Observer = func(Event) { heard++ }
+	qp := new(int)
+	b.Report(Event{Type: verbs.EventCommEst, QP: qp})
+	for port := range uint8(4) {
+		b.Report(Event{Type: verbs.EventPortErr, Port: port})
+	}
+	if heard != 5 || b.EventsLost != 2 {
+		t.Errorf("heard of %d, lost %d", heard, b.EventsLost)
+	}
+	b.Retract(func(e *Event) bool { return e.QP == qp })
+	for port := range uint8(2) {
+		if e, ok := b.NextEvent(); !ok || e.Port != port {
+			t.Errorf("event %+v, want that of port %d", e, port)
+		}
+	}
+	if e, ok := b.NextEvent(); ok {
+		t.Errorf("and %+v", e)
+	}
+}
+
+func TestPopFrontKeepsTheMemory(t *testing.T) {
+	queue := []int{1, 2, 3}
+	first := &queue[0]
+	for want := 1; want <= 3; want++ {
+		if v, ok := PopFront(&queue); !ok || v != want {
+			t.Errorf("%d, %v; want %d", v, ok, want)
+		}
+	}
+	if v, ok := PopFront(&queue); ok {
+		t.Errorf("%d of an empty queue", v)
+	}
+	if &queue[:1][0] != first {
+		t.Error("the queue has moved away from its memory")
+	}
+}

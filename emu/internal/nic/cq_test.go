@@ -1,0 +1,200 @@
+package nic
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func (b *Base) mustCQ(t testing.TB, depth int) *CQ {
+	t.Helper()
+	cq, err := b.CreateCQ(depth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cq
+}
+
+// A CQ in use stays. One that goes takes its events along.
+func TestDestroyCQ(t *testing.T) {
+	b, _ := newBase(t, func(l *Limits, _ *Lax) { l.CQs, l.CQE = 2, 4096 })
+	b.mustCQ(t, 4096)
+	for _, depth := range []int{-1, 0, 4097} {
+		if _, err := b.CreateCQ(depth); !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("depth %d: %v", depth, err)
+		}
+	}
+	cq := b.mustCQ(t, 16)
+	if _, err := b.CreateCQ(1); !errors.Is(err, verbs.ErrNoMemory) {
+		t.Errorf("a third of two: %v", err)
+	}
+	cq.Use(1)
+	if err := b.DestroyCQ(cq); !errors.Is(err, verbs.ErrBusy) || cq.Gone() {
+		t.Errorf("destroyed under a queue: %v", err)
+	}
+	cq.Use(-1)
+	cq.Arm(false)
+	for range 17 {
+		cq.Push(&verbs.WC{}, false)
+	}
+	if len(b.events) != 1 || len(b.fired) != 1 || b.CompletionEvents() != 1 {
+		t.Fatalf("%d events, %d of completions", len(b.events), len(b.fired))
+	}
+	if err := b.DestroyCQ(cq); err != nil || !cq.Gone() {
+		t.Fatal(err)
+	}
+	if len(b.events) != 0 || len(b.fired) != 0 {
+		t.Errorf("%d events, %d of completions are left", len(b.events), len(b.fired))
+	}
+	if err := b.DestroyCQ(cq); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("destroyed twice: %v", err)
+	}
+	if _, err := b.CreateCQ(1); err != nil {
+		t.Errorf("its place is not free: %v", err)
+	}
+	cq.Arm(false)
+	if !cq.Push(&verbs.WC{}, false) || len(b.events) != 0 || len(b.fired) != 0 {
+		t.Error("a completion for a queue that is gone has a consequence")
+	}
+}
+
+// Resizing keeps what is queued, wherever in the ring it is, and refuses to be
+// too small for it.
+func TestResizeCQKeepsWhatIsQueued(t *testing.T) {
+	b, _ := newBase(t, func(l *Limits, _ *Lax) { l.CQE = 4096 })
+	for offset := range 5 {
+		cq := b.mustCQ(t, 5)
+		var one [1]verbs.WC
+		for range offset { // turn the ring
+			cq.Push(&verbs.WC{}, false)
+			if n, err := cq.Poll(one[:]); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		for id := range uint64(4) {
+			cq.Push(&verbs.WC{WRID: id}, false)
+		}
+		for _, depth := range []int{3, 0, -1, 4097} {
+			if err := cq.Resize(depth); !errors.Is(err, verbs.ErrInvalid) || cq.Depth() != 5 {
+				t.Errorf("to %d: %v, depth is %d", depth, err, cq.Depth())
+			}
+		}
+		for _, depth := range []int{4, 9} {
+			if err := cq.Resize(depth); err != nil || cq.Depth() != depth {
+				t.Errorf("to %d: %v, depth is %d", depth, err, cq.Depth())
+			}
+		}
+		cq.Push(&verbs.WC{WRID: 4}, false)
+		got := make([]verbs.WC, 9)
+		n, err := cq.Poll(got)
+		if n != 5 || err != nil {
+			t.Fatalf("%d completions, %v", n, err)
+		}
+		for id := range uint64(5) {
+			if got[id].WRID != id {
+				t.Errorf("completion %d is of request %d", id, got[id].WRID)
+			}
+		}
+	}
+}
+
+func TestPollingDoesNotAllocate(t *testing.T) {
+	b, _ := newBase(t, nil)
+	cq := b.mustCQ(t, 7) // no divisor of what passes, so that the ring turns
+	into := make([]verbs.WC, 4)
+	if n := testing.AllocsPerRun(100, func() {
+		for range 6 {
+			cq.Push(&verbs.WC{}, false)
+		}
+		for _, want := range []int{4, 2, 0} {
+			if n, err := cq.Poll(into); n != want || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// Arming asks for one event, at the next completion or at the next that is
+// solicited or in error. Who has asked for the former gets it, whatever else was
+// asked for before or after.
+func TestArmingACQ(t *testing.T) {
+	const none, next, solicited = "none", "next", "solicited"
+	plain, marked, failed := verbs.WC{}, verbs.WC{WRID: 1}, verbs.WC{Status: verbs.WCWRFlushErr}
+	for _, first := range []string{none, next, solicited} {
+		for _, second := range []string{none, next, solicited} {
+			for _, last := range []verbs.WC{marked, failed} {
+				b, _ := newBase(t, nil)
+				cq := b.mustCQ(t, 8)
+				for _, arm := range []string{first, second} {
+					if arm != none {
+						cq.Arm(arm == solicited)
+					}
+				}
+				var events []int
+				for _, wc := range []verbs.WC{plain, last, last} {
+					cq.Push(&wc, wc == marked)
+					events = append(events, b.CompletionEvents())
+					if q, ok := b.NextCompletionEvent(); ok && q != cq {
+						t.Errorf("event of %p, want %p", q, cq)
+					}
+				}
+				want := []int{0, 0, 0}
+				switch {
+				case first == next || second == next:
+					want[0] = 1
+				case first == solicited || second == solicited:
+					want[1] = 1
+				}
+				if !slices.Equal(events, want) {
+					t.Errorf("armed for %s and %s: events %v, want %v", first, second, events, want)
+				}
+			}
+		}
+	}
+}
+
+// A queue without room is broken for good, and says so once. What it held can
+// still be had.
+func TestACQWithoutRoomIsBroken(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		lax      Lax
+		taken    bool
+		overruns uint64
+		polled   error
+	}{
+		{"sound", Lax{}, false, 1, verbs.ErrOverrun},
+		{"CQErrRepeats", Lax{CQErrRepeats: true}, false, 3, verbs.ErrOverrun},
+		{"CQOverrunSilent", Lax{CQOverrunSilent: true}, true, 0, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, _ := newBase(t, func(_ *Limits, lax *Lax) { *lax = c.lax })
+			cq := b.mustCQ(t, 2)
+			for id := range uint64(5) {
+				if ok := cq.Push(&verbs.WC{WRID: id}, false); ok != (id < 2 || c.taken) {
+					t.Errorf("completion %d taken: %v", id, ok)
+				}
+			}
+			if b.CQOverruns != c.overruns || len(b.events) != int(c.overruns) {
+				t.Errorf("%d overruns, %d events, want %d", b.CQOverruns, len(b.events), c.overruns)
+			}
+			if e, ok := b.NextEvent(); ok && (e.Type != verbs.EventCQErr || e.CQ != cq) {
+				t.Errorf("event %+v", e)
+			}
+			var into [4]verbs.WC
+			if n, err := cq.Poll(into[:]); n != 2 || err != nil || into[0].WRID != 0 || into[1].WRID != 1 {
+				t.Errorf("polled %d, %v: %v", n, err, into)
+			}
+			if n, err := cq.Poll(into[:]); n != 0 || !errors.Is(err, c.polled) {
+				t.Errorf("polled %d, %v; want %v", n, err, c.polled)
+			}
+			if ok := cq.Push(&verbs.WC{}, false); ok != c.taken {
+				t.Errorf("taken once there is room again: %v", ok)
+			}
+		})
+	}
+}

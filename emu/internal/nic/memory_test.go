@@ -1,0 +1,224 @@
+package nic
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Windows and regions live in a domain, which stays as long; a window has one
+// of two types, and writing from afar needs writing from near.
+func TestWindowsAndRegionsNeedADomain(t *testing.T) {
+	b, pd := newBase(t, func(l *Limits, _ *Lax) { l.MRs = 2 })
+	mem := core.Bytes(make([]byte, 16))
+	invalid := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, err := b.RegMR(pd+1, mem, 0, 0)
+	invalid("a region of no domain", err)
+	_, err = b.RegMR(pd, mem, 0, verbs.AccessRemoteWrite)
+	invalid("a region to be written from afar only", err)
+	_, err = b.RegMR(pd, mem, 0, verbs.AccessRemoteAtomic)
+	invalid("a region for atomics from afar only", err)
+	_, err = b.RegMR(pd, mem, 1<<64-8, 0)
+	invalid("a region around the end of all addresses", err)
+	_, err = b.AllocMW(pd+1, verbs.MWType1)
+	invalid("a window of no domain", err)
+	for _, typ := range []verbs.MWType{0, 3} {
+		_, err = b.AllocMW(pd, typ)
+		invalid(fmt.Sprintf("a window of type %d", typ), err)
+	}
+	w, err := b.AllocMW(pd, verbs.MWType2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.RegMR(pd, mem, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = b.RegMR(pd, mem, 0, 0); !errors.Is(err, verbs.ErrNoMemory) {
+		t.Errorf("a third of two: %v", err)
+	}
+	if err := b.DeregMR(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("the domain of a window went: %v", err)
+	}
+	if r, err = b.RegMR(pd, mem, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	b.DeallocMW(w)
+	b.DeallocMW(w) // once is enough
+	if err := b.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("the domain of a region went: %v", err)
+	}
+	if err := b.DeregMR(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.DeallocPD(pd); err != nil {
+		t.Error(err)
+	}
+	invalid("a domain gone twice", b.DeallocPD(pd))
+}
+
+// A region of no bytes is one like others, but not to every device.
+func TestRegionsOfNoBytes(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		b, pd := newBase(t, func(_ *Limits, lax *Lax) { lax.NoEmptyMR = refused })
+		if _, err := b.RegMR(pd, core.Bytes(nil), 0, 0); errors.Is(err, verbs.ErrInvalid) != refused {
+			t.Errorf("refused %v: %v", refused, err)
+		}
+	}
+}
+
+// A region stays while a window is bound to it.
+func TestARegionUnderAWindowIsBusy(t *testing.T) {
+	b, pd := newBase(t, nil)
+	r, err := b.RegMR(pd, core.Bytes(make([]byte, 16)), 0, verbs.AccessMWBind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := b.AllocMW(pd, verbs.MWType1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Mem.Bind(w, core.Bind{Region: r, Addr: r.Addr, Len: 16, Access: verbs.AccessRemoteRead, Key: uint32(verbs.NextRKey(verbs.RKey(w.Key))), PD: pd}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.DeregMR(r); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("it went: %v", err)
+	}
+	b.DeallocMW(w)
+	if err := b.DeregMR(r); err != nil {
+		t.Error(err)
+	}
+	if err := b.DeregMR(r); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("it went twice: %v", err)
+	}
+}
+
+// memory registers size bytes.
+func (b *Base) memory(t testing.TB, pd core.PD, size int, access verbs.Access) ([]byte, *core.Region) {
+	t.Helper()
+	mem := make([]byte, size)
+	r, err := b.RegMR(pd, core.Bytes(mem), 0, access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mem, r
+}
+
+// piece names n bytes of r from off on.
+func piece(r *core.Region, off, n int) verbs.SGE {
+	return verbs.SGE{Addr: r.Addr + uint64(off), Length: uint32(n), LKey: verbs.LKey(r.Key)}
+}
+
+// However a list cuts memory up, empty pieces included, gathering and scattering
+// any range of it do what copying to and from the pieces in a row does.
+func TestGatherAndScatterAgreeWithCopying(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	b, pd := newBase(t, nil)
+	mem, r := b.memory(t, pd, 256, verbs.AccessLocalWrite)
+	for range 2000 {
+		for i := range mem {
+			mem[i] = byte(rng.Uint32())
+		}
+		var sgl []verbs.SGE
+		var at []int // where in mem byte i of the list is
+		for start := 0; len(sgl) < 4; {
+			n := rng.IntN(20)
+			sgl = append(sgl, piece(r, start, n))
+			for i := range n {
+				at = append(at, start+i)
+			}
+			start += n + rng.IntN(20)
+		}
+		off := rng.IntN(len(at) + 1)
+		n := rng.IntN(len(at) - off + 1)
+		got := make([]byte, n)
+		if err := b.Gather(got, sgl, pd, uint32(off)); err != nil {
+			t.Fatal(err)
+		}
+		want := bytes.Clone(mem)
+		src := make([]byte, n)
+		for i := range n {
+			if got[i] != mem[at[off+i]] {
+				t.Fatalf("gathered %x of %v from %d on", got, sgl, off)
+			}
+			src[i] = byte(rng.Uint32())
+			want[at[off+i]] = src[i]
+		}
+		if err := b.Scatter(sgl, pd, uint32(off), src); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(mem, want) {
+			t.Fatalf("scattered %x to %v from %d on", src, sgl, off)
+		}
+		if !b.Writable(sgl, pd, len(at)) {
+			t.Fatalf("%v is not writable", sgl)
+		}
+	}
+}
+
+// Nothing is written unless all that a write touches may be written. What it does
+// not touch matters to nobody.
+func TestScatterWritesAllOrNothing(t *testing.T) {
+	b, pd := newBase(t, nil)
+	other, err := b.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, good := b.memory(t, pd, 16, verbs.AccessLocalWrite)
+	_, readOnly := b.memory(t, pd, 16, 0)
+	_, foreign := b.memory(t, other, 16, verbs.AccessLocalWrite)
+	for name, bad := range map[string]verbs.SGE{
+		"memory to be read only":   piece(readOnly, 0, 4),
+		"memory of another domain": piece(foreign, 0, 4),
+		"memory beyond the region": piece(good, 16, 4),
+		"no key at all":            {Addr: good.Addr, Length: 4, LKey: 0xdead},
+	} {
+		sgl := []verbs.SGE{piece(good, 0, 4), bad}
+		if err := b.Scatter(sgl, pd, 0, []byte{1, 2, 3, 4, 5}); err == nil {
+			t.Errorf("%s was written", name)
+		}
+		if !bytes.Equal(mem, make([]byte, 16)) {
+			t.Errorf("%s: %x was written before it", name, mem)
+		}
+		if b.Writable(sgl, pd, 5) || !b.Writable(sgl, pd, 4) {
+			t.Errorf("%s: writable %v, and without it %v", name, b.Writable(sgl, pd, 5), b.Writable(sgl, pd, 4))
+		}
+		if err := b.Scatter(sgl, pd, 0, nil); err != nil {
+			t.Errorf("%s: writing nothing: %v", name, err)
+		}
+	}
+	sgl := []verbs.SGE{piece(good, 0, 4), piece(foreign, 0, 4)}
+	if err := b.Gather(make([]byte, 5), sgl, pd, 0); err == nil {
+		t.Error("memory of another domain was read")
+	}
+	if err := b.Gather(make([]byte, 4), sgl, pd, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGatherAndScatterDoNotAllocate(t *testing.T) {
+	b, pd := newBase(t, nil)
+	_, r := b.memory(t, pd, 64, verbs.AccessLocalWrite)
+	sgl := []verbs.SGE{piece(r, 0, 8), piece(r, 16, 8)}
+	buf := make([]byte, 12)
+	if n := testing.AllocsPerRun(100, func() {
+		if b.Gather(buf, sgl, pd, 2) != nil || b.Scatter(sgl, pd, 2, buf) != nil || !b.Writable(sgl, pd, 16) {
+			t.Fatal("refused")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

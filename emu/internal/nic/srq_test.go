@@ -1,0 +1,245 @@
+package nic
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func (b *Base) mustSRQ(t testing.TB, c SRQConfig) *SRQ {
+	t.Helper()
+	s, err := b.CreateSRQ(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// share posts receives of no memory by their ids.
+func (s *SRQ) share(t testing.TB, ids ...uint64) {
+	t.Helper()
+	for _, id := range ids {
+		if err := s.PostRecv(&verbs.RecvWR{WRID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// drain takes all receives and returns their ids.
+func (s *SRQ) drain() (ids []uint64) {
+	for w := s.Peek(); w != nil; w = s.Peek() {
+		ids = append(ids, w.WRID)
+		s.Take()
+	}
+	return ids
+}
+
+func TestCreateAndDestroySRQ(t *testing.T) {
+	b, pd := newBase(t, func(l *Limits, _ *Lax) { l.SRQs, l.SRQWR, l.SGE = 2, 64, 4 })
+	domain, err := b.OpenXRCD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cq, gone := b.mustCQ(t, 1), b.mustCQ(t, 1)
+	if err := b.DestroyCQ(gone); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]SRQConfig{
+		"no room":                {PD: pd, MaxWR: 0},
+		"too much room":          {PD: pd, MaxWR: 65},
+		"too many pieces":        {PD: pd, MaxWR: 1, MaxSGE: 5},
+		"pieces below zero":      {PD: pd, MaxWR: 1, MaxSGE: -1},
+		"a limit beyond it":      {PD: pd, MaxWR: 4, Limit: 5},
+		"a limit below zero":     {PD: pd, MaxWR: 4, Limit: -1},
+		"an unknown domain":      {PD: pd + 1, MaxWR: 4},
+		"an unknown type":        {PD: pd, MaxWR: 4, Type: 2},
+		"XRC without a CQ":       {PD: pd, MaxWR: 4, Type: verbs.SRQXRC, XRCD: domain},
+		"XRC with a CQ gone":     {PD: pd, MaxWR: 4, Type: verbs.SRQXRC, XRCD: domain, CQ: gone},
+		"XRC without a domain":   {PD: pd, MaxWR: 4, Type: verbs.SRQXRC, CQ: cq},
+		"XRC of a closed domain": {PD: pd, MaxWR: 4, Type: verbs.SRQXRC, CQ: cq, XRCD: new(XRCD)},
+	} {
+		if _, err := b.CreateSRQ(c); !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 64, MaxSGE: 4, Limit: 64})
+	if a := s.Query(); a != (verbs.SRQAttr{MaxWR: 64, MaxSGE: 4, Limit: 64}) {
+		t.Errorf("made %+v", a)
+	}
+	other := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 1, Type: verbs.SRQXRC, CQ: cq, XRCD: domain})
+	if _, err := b.CreateSRQ(SRQConfig{PD: pd, MaxWR: 1}); !errors.Is(err, verbs.ErrNoMemory) {
+		t.Errorf("a third of two: %v", err)
+	}
+	if b.SRQ(s.Num()) != s || b.SRQ(other.Num()) != other || b.SRQ(77) != nil {
+		t.Error("their numbers name others")
+	}
+	s.Use(1)
+	if err := b.DestroySRQ(s); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("destroyed under a QP: %v", err)
+	}
+	s.Use(-1)
+	for what, err := range map[string]error{"domain": b.DeallocPD(pd), "CQ": b.DestroyCQ(cq), "XRC domain": b.CloseXRCD(domain)} {
+		if !errors.Is(err, verbs.ErrBusy) {
+			t.Errorf("its %s went: %v", what, err)
+		}
+	}
+	b.Report(Event{Type: verbs.EventSRQLimitReached, SRQ: s})
+	b.Report(Event{Type: verbs.EventSRQLimitReached, SRQ: other})
+	if err := b.DestroySRQ(s); err != nil {
+		t.Fatal(err)
+	}
+	if e, ok := b.NextEvent(); !ok || e.SRQ != other {
+		t.Errorf("event about %v, want one about the queue that is left", e.SRQ)
+	}
+	if err := b.DestroySRQ(s); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("destroyed twice: %v", err)
+	}
+	if err := errors.Join(b.DestroySRQ(other), b.DeallocPD(pd), b.DestroyCQ(cq), b.CloseXRCD(domain)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Numbers of SRQs travel in 24 bits of a packet. They come in turn, and never
+// twice at a time.
+func TestSRQNumbersFitIntoAPacket(t *testing.T) {
+	b, pd := newBase(t, nil)
+	c := SRQConfig{PD: pd, MaxWR: 1}
+	first := b.mustSRQ(t, c)
+	b.nextSRQ = 1<<24 - 1
+	last, second := b.mustSRQ(t, c), b.mustSRQ(t, c)
+	if first.Num() != 1 || last.Num() != 1<<24-1 || second.Num() != 2 {
+		t.Errorf("numbers %#x, %#x, %#x", first.Num(), last.Num(), second.Num())
+	}
+}
+
+// Falling below the limit raises one event and disarms it.
+func TestTheSRQLimitIsReportedOnce(t *testing.T) {
+	b, pd := newBase(t, nil)
+	s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 4, Limit: 3})
+	s.share(t, 0, 1, 2, 3)
+	s.Take()
+	if s.Count() != 3 || len(b.events) != 0 {
+		t.Errorf("%d left, %d events: that is not below three", s.Count(), len(b.events))
+	}
+	s.Take()
+	if e, ok := b.NextEvent(); !ok || e.Type != verbs.EventSRQLimitReached || e.SRQ != s || s.Query().Limit != 0 {
+		t.Errorf("event %+v, limit %d", e, s.Query().Limit)
+	}
+	s.Take()
+	if e, ok := b.NextEvent(); ok {
+		t.Errorf("again: %+v", e)
+	}
+}
+
+// A limit beyond the size, and a size below what is queued, are refused and
+// change nothing; what is queued stays as it is through all that is granted.
+func TestModifySRQ(t *testing.T) {
+	b, pd := newBase(t, func(l *Limits, _ *Lax) { l.SRQWR = 32 })
+	s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 8, MaxSGE: 1, Limit: 2})
+	s.share(t, 90, 91, 92, 93, 94) // so that the ring wraps
+	s.drain()
+	s.share(t, 0, 1, 2, 3, 4, 5)
+	before := s.Query()
+	const both = verbs.SRQMaxWR | verbs.SRQLimit
+	refused := func(mask verbs.SRQAttrMask, attrs ...verbs.SRQAttr) {
+		t.Helper()
+		for _, a := range attrs {
+			if err := s.Modify(a, mask); !errors.Is(err, verbs.ErrInvalid) || s.Query() != before {
+				t.Errorf("%+v: %v, now %+v", a, err, s.Query())
+			}
+		}
+	}
+	refused(verbs.SRQLimit, verbs.SRQAttr{Limit: 9}, verbs.SRQAttr{Limit: -1})
+	refused(verbs.SRQMaxWR, verbs.SRQAttr{MaxWR: 5}, verbs.SRQAttr{}, verbs.SRQAttr{MaxWR: 33})
+	refused(both, verbs.SRQAttr{MaxWR: 6, Limit: 7})
+	if err := s.Modify(verbs.SRQAttr{MaxWR: 6, Limit: 6}, both); err != nil || s.Query() != (verbs.SRQAttr{MaxWR: 6, MaxSGE: 1, Limit: 6}) {
+		t.Errorf("%v, is %+v", err, s.Query())
+	}
+	if err := s.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrNoMemory) {
+		t.Errorf("a seventh of six: %v", err)
+	}
+	if err := s.Modify(verbs.SRQAttr{MaxWR: 7, Limit: 0}, both); err != nil {
+		t.Fatal(err)
+	}
+	s.share(t, 6)
+	if got := s.drain(); !slices.Equal(got, []uint64{0, 1, 2, 3, 4, 5, 6}) {
+		t.Errorf("receives %v", got)
+	}
+}
+
+func TestAFullSRQ(t *testing.T) {
+	for _, overflow := range []bool{false, true} {
+		b, pd := newBase(t, func(_ *Limits, lax *Lax) { lax.OverflowSRQ = overflow })
+		s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 3}) // no power of two
+		s.share(t, 0, 1, 2)
+		want := []uint64{0, 1, 2}
+		err := s.PostRecv(&verbs.RecvWR{WRID: 9})
+		if overflow {
+			want[2] = 9
+		}
+		if errors.Is(err, verbs.ErrNoMemory) == overflow {
+			t.Errorf("overflow %v: a fourth of three: %v", overflow, err)
+		}
+		if err := s.PostRecv(&verbs.RecvWR{SGL: make([]verbs.SGE, 1)}); err == nil {
+			t.Errorf("overflow %v: a piece where none is allowed", overflow)
+		}
+		if got := s.drain(); !slices.Equal(got, want) {
+			t.Errorf("overflow %v: receives %v, want %v", overflow, got, want)
+		}
+	}
+}
+
+// The memory of a receive must be in the domain of its queue, unless the NIC
+// forgets that.
+func TestTheDomainOfSharedReceives(t *testing.T) {
+	for _, anyPD := range []bool{false, true} {
+		b, pd := newBase(t, func(_ *Limits, lax *Lax) { lax.SRQReceiveAnyPD = anyPD })
+		other, err := b.AllocPD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		mr, err := b.RegMR(other, core.Bytes(make([]byte, 8)), 0, verbs.AccessLocalWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 4, MaxSGE: 1})
+		want := pd
+		if anyPD {
+			want = other
+		}
+		if got := s.Domain(&Receive{SGL: []verbs.SGE{{LKey: verbs.LKey(mr.Key), Length: 8}}}); got != want {
+			t.Errorf("any %v: domain %d, want %d", anyPD, got, want)
+		}
+		if got := s.Domain(&Receive{}); got != pd {
+			t.Errorf("any %v: domain %d of no memory, want %d", anyPD, got, pd)
+		}
+	}
+}
+
+func TestXRCDomainsAreBounded(t *testing.T) {
+	b, _ := newBase(t, func(l *Limits, _ *Lax) { l.XRCDs = 1 })
+	x, err := b.OpenXRCD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.OpenXRCD(); !errors.Is(err, verbs.ErrNoMemory) {
+		t.Errorf("a second of one: %v", err)
+	}
+	x.Use(1)
+	if err := b.CloseXRCD(x); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("it went from under its user: %v", err)
+	}
+	x.Use(-1)
+	if err := b.CloseXRCD(x); err != nil || b.HasXRCD(x) {
+		t.Error(err)
+	}
+	if err := b.CloseXRCD(x); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("closed twice: %v", err)
+	}
+	if _, err := b.OpenXRCD(); err != nil {
+		t.Error(err)
+	}
+}

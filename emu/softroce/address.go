@@ -1,0 +1,34 @@
+package softroce
+
+import (
+	"github.com/fabrictest/fabrictest/emu/internal/device"
+	"github.com/fabrictest/fabrictest/emu/softroce/engine"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// addressHandle is a verbs.AH.
+type addressHandle struct {
+	device.Object
+	nic *engine.NIC
+	a   *engine.AH
+}
+
+func (d *Device) createAH(p *device.PD, attr verbs.AHAttr) (verbs.AH, error) {
+	h := &addressHandle{Object: device.Object{D: &d.shared}, nic: d.nic}
+	err := p.Control("create_ah", func() (err error) {
+		h.a, err = d.nic.CreateAH(p.ID, attr)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *addressHandle) Attr() verbs.AHAttr { return h.a.Attr }
+func (h *addressHandle) Close() error {
+	return h.Destroy("destroy_ah", func() error {
+		h.nic.DestroyAH(h.a)
+		return nil
+	})
+}
