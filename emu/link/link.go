@@ -108,26 +108,3 @@ type GroupLink interface {
 	Join(group netip.Addr) error
 	Leave(group netip.Addr) error
 }
-
-// StreamLink is one end of a byte stream, as a TCP connection is. Its methods
-// do not block.
-type StreamLink interface {
-	// Write takes a prefix of b and reports its length; less than all, with a
-	// nil error, means that the stream is full.
-	Write(now mono.Time, b []byte) (int, error)
-	// Read fills b with what has arrived; 0 with a nil error means nothing is
-	// waiting, io.EOF that the peer closed its side in order, ErrReset that the
-	// stream broke.
-	Read(now mono.Time, b []byte) (int, error)
-	// CloseWrite ends our direction after what was written (FIN).
-	CloseWrite() error
-	// Abort breaks the stream in both directions at once (RST).
-	Abort() error
-	LocalAddr() netip.AddrPort
-	RemoteAddr() netip.AddrPort
-	// MSS is the largest segment that the path carries without being cut.
-	MSS() int
-}
-
-// ErrReset is what a stream returns after either end aborted it.
-var ErrReset = errors.New("stream reset")

@@ -1,10 +1,11 @@
 package link
 
-// Lengths of the headers in front of a datagram's payload, without options.
+// Lengths of the headers in front of a payload, without options.
 const (
 	IPv4HeaderLen = 20
 	IPv6HeaderLen = 40
 	UDPHeaderLen  = 8
+	TCPHeaderLen  = 20
 )
 
 // Is4 reports whether the datagram travels over IPv4, which it does if its

@@ -49,7 +49,7 @@ func (p *Port) SetRate(bps uint64) {
 
 // Freeze has nobody look at the port until Thaw, as when the process that owns
 // the socket is stopped: what arrives waits, as far as there is room, and
-// nothing is taken to be sent.
+// nothing is taken to be sent. The streams of its StreamHost stand still too.
 func (p *Port) Freeze() {
 	p.frozen = true
 	p.net.w.Tracef("%s frozen", p.cfg.Name)
@@ -68,5 +68,8 @@ func (p *Port) Thaw() {
 		if k.h != nil {
 			w.At(w.now, k.h, k.arg)
 		}
+	}
+	if p.host != nil {
+		p.host.thaw()
 	}
 }

@@ -58,7 +58,8 @@ type Net struct {
 	segments     []*segment
 	freeSegments []uint32
 
-	tap Tap
+	tap       Tap
+	streamTap StreamTap
 }
 
 // Tap sees packets: as they are put on the wire by a port, and as they are

@@ -33,8 +33,9 @@ type Port struct {
 	lent         []uint32 // packets given out by the last Recv
 	joins        map[netip.Addr]int
 	streams      []*Stream
-	listening    []netip.AddrPort
-	ephemeral    uint16
+	listening    []*Listener
+	ephemeral    int         // port numbers given to dialers and listeners so far
+	host         *StreamHost // nil until it is asked for
 
 	readable, writable, linkChange hook
 	writableTimer                  Timer
@@ -213,6 +214,9 @@ func (p *Port) Close() error {
 	}
 	p.closeStreams()
 	p.closed = true
+	if p.host != nil {
+		p.host.closed = true
+	}
 	n := p.net
 	for _, a := range p.cfg.Addrs {
 		delete(n.byAddr, a)

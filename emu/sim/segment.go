@@ -34,6 +34,9 @@ type segment struct {
 	data []byte
 	read int // bytes the receiver has taken
 
+	seq, ack uint64 // as link.Segment counts
+	push     bool   // nothing was written behind it
+
 	stall time.Duration
 	reset bool // it breaks the stream where it arrives
 
@@ -83,14 +86,39 @@ func (n *Net) releaseSegment(seg *segment) {
 func (s *Stream) newSegment(kind segmentKind) *segment {
 	seg := s.net.newSegment()
 	seg.kind, seg.from = kind, s
+	seg.seq, seg.ack = s.nextSeq(kind), s.rcvd
 	return seg
 }
 
-// cutSegment makes a segment of the front of b: as much as fits, up to the next
-// exact event, or less by chance.
-func (s *Stream) cutSegment(b []byte) *segment {
+// gather is what is left of buffers that are to be written one behind the other.
+type gather struct {
+	bufs [][]byte
+	off  int // in the first of them
+	left int // bytes
+}
+
+// take appends the next n bytes to b.
+func (g *gather) take(b []byte, n int) []byte {
+	g.left -= n
+	for n > 0 {
+		front := g.bufs[0][g.off:]
+		if n < len(front) {
+			b = append(b, front[:n]...)
+			g.off += n
+			break
+		}
+		b = append(b, front...)
+		n -= len(front)
+		g.bufs, g.off = g.bufs[1:], 0
+	}
+	return b
+}
+
+// cutSegment makes a segment of the front of from: as much as fits, up to the
+// next exact event, or less by chance.
+func (s *Stream) cutSegment(from *gather) *segment {
 	seg := s.newSegment(segmentData)
-	n := min(len(b), s.mss)
+	n := min(from.left, s.mss)
 	c := &s.net.cfg.Stream
 	if r := s.chance.cut; r != nil {
 		cut, at := below(r, impair.PPM) < int(c.CutPPM), r.Uint64()
@@ -100,7 +128,8 @@ func (s *Stream) cutSegment(b []byte) *segment {
 		}
 	}
 	n = s.eventsAt(seg, n)
-	seg.data = append(seg.data, b[:n]...)
+	seg.data = from.take(seg.data, n)
+	seg.push = from.left == 0
 	s.corruptAt(seg)
 	if r := s.chance.stall; r != nil && below(r, impair.PPM) < int(c.StallPPM) {
 		seg.stall += c.StallFor
@@ -174,6 +203,7 @@ func (s *Stream) returnLatency() time.Duration {
 func (s *Stream) transmit(seg *segment) {
 	w := s.net.w
 	s.noteSegment("send", seg)
+	s.tapSegment(Out, seg)
 	seg.fromEpoch = s.port.epoch
 	// A link that goes down forgets its queue, so what is sent after that could
 	// overtake what was sent before: order is kept here.
@@ -294,7 +324,7 @@ func (s *Stream) arrive(seg *segment) {
 	n := s.net
 	now := n.w.now
 	if seg.kind == segmentSyn {
-		n.accept(s)
+		n.accept(s, seg)
 		n.releaseSegment(seg)
 		return
 	}
@@ -308,6 +338,7 @@ func (s *Stream) arrive(seg *segment) {
 		return
 	}
 	to.noteSegment("deliver", seg)
+	to.took(seg)
 	switch {
 	case seg.reset:
 		n.releaseSegment(seg)

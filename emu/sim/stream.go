@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -9,16 +8,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-)
-
-// Errors of streams beyond those of package link.
-var (
-	// ErrRefused is what a dialed stream returns when nobody listened.
-	ErrRefused = errors.New("stream refused: nobody listens there")
-	// ErrUnreachable is what dialing an address that no port has returns.
-	ErrUnreachable = errors.New("no port has the address")
-	// ErrWriteClosed is what Write returns after CloseWrite.
-	ErrWriteClosed = errors.New("write after CloseWrite")
 )
 
 // Stream is one end of a byte stream: a link.StreamLink.
@@ -32,10 +21,16 @@ type Stream struct {
 	open          bool
 	err           error // the stream is broken
 
-	in  ring[*segment] // arrived, not read
-	eof bool           // the peer's end has arrived behind them
+	in   ring[*segment] // arrived, not read
+	eof  bool           // the peer's end has arrived behind them
+	told bool           // Read has said that the stream ended or broke
+
+	host *StreamHost // that has it; nil if it was made without one
+	id   link.StreamID
 
 	window    int    // bytes that may be written
+	rcvd      uint64 // what comes next from the peer, as link.Segment counts
+	starved   bool   // fewer were taken than were given
 	written   uint64 // bytes that were
 	finQueued bool   // CloseWrite was called
 	finSent   bool
@@ -58,30 +53,44 @@ var _ link.StreamLink = (*Stream)(nil)
 // failure have arrived.
 func (s *Stream) OnReadable(h Handler, arg uint64) { s.readable = hook{h, arg} }
 
-// OnWritable runs h, in an event, when the stream is connected, has room again,
-// or has failed.
+// OnWritable runs h, in an event, when the stream is connected, has failed, or
+// has room again for a segment or half of its buffer.
 func (s *Stream) OnWritable(h Handler, arg uint64) { s.writable = hook{h, arg} }
 
 // Connected reports whether the peer has accepted the stream.
-func (s *Stream) Connected() bool { return s.open }
+func (s *Stream) Connected(mono.Time) bool { return s.open }
+
+// ID implements link.StreamLink. It is 0 unless a StreamHost made the stream.
+func (s *Stream) ID() link.StreamID { return s.id }
 
 // Write implements link.StreamLink. It takes nothing before the stream is
 // connected.
-func (s *Stream) Write(_ mono.Time, b []byte) (int, error) {
+func (s *Stream) Write(now mono.Time, b []byte) (int, error) {
+	bufs := [1][]byte{b}
+	return s.Writev(now, bufs[:], false)
+}
+
+// Writev implements link.StreamLink. Each call begins a segment: nothing is held
+// back to fill one, whether more follows or not.
+func (s *Stream) Writev(_ mono.Time, bufs [][]byte, _ bool) (int, error) {
 	switch {
 	case s.err != nil:
 		return 0, s.err
 	case s.finQueued:
-		return 0, ErrWriteClosed
-	case !s.open:
+		return 0, link.ErrWriteClosed
+	case !s.open || s.frozen():
 		return 0, nil
 	}
-	n := min(len(b), s.window)
+	all := 0
+	for _, b := range bufs {
+		all += len(b)
+	}
+	n := min(all, s.window)
 	s.window -= n
-	for rest := b[:n]; len(rest) > 0; {
-		seg := s.cutSegment(rest)
-		rest = rest[len(seg.data):]
-		s.transmit(seg)
+	s.starved = s.starved || n < all
+	from := gather{bufs: bufs, left: n}
+	for from.left > 0 {
+		s.transmit(s.cutSegment(&from))
 	}
 	return n, nil
 }
@@ -89,17 +98,11 @@ func (s *Stream) Write(_ mono.Time, b []byte) (int, error) {
 // Read implements link.StreamLink. It returns bytes of one segment at a time:
 // what arrived apart is read apart.
 func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
-	if len(b) == 0 {
+	if len(b) == 0 || s.frozen() {
 		return 0, nil
 	}
 	if s.in.len() == 0 {
-		switch {
-		case s.err != nil:
-			return 0, s.err
-		case s.eof:
-			return 0, io.EOF
-		}
-		return 0, nil
+		return 0, s.tell()
 	}
 	seg := *s.in.front()
 	n := copy(b, seg.data[seg.read:])
@@ -113,8 +116,36 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 	return n, nil
 }
 
+// tell says how the stream ended, if it has.
+func (s *Stream) tell() error {
+	switch {
+	case s.err != nil:
+		s.told = true
+		s.leaveHost()
+		return s.err
+	case s.eof:
+		s.told = true
+		if s.finQueued {
+			s.leaveHost()
+		}
+		return io.EOF
+	}
+	return nil
+}
+
+// frozen reports whether the host's process is stopped.
+func (s *Stream) frozen() bool { return s.host != nil && s.port.frozen }
+
+// leaveHost gives the stream's number back.
+func (s *Stream) leaveHost() {
+	if s.host != nil {
+		s.host.release(s.id)
+		s.host = nil
+	}
+}
+
 // CloseWrite implements link.StreamLink.
-func (s *Stream) CloseWrite() error {
+func (s *Stream) CloseWrite(mono.Time) error {
 	if s.err != nil {
 		return s.err
 	}
@@ -124,6 +155,9 @@ func (s *Stream) CloseWrite() error {
 	s.finQueued = true
 	if s.open {
 		s.sendFin()
+	}
+	if s.told {
+		s.leaveHost()
 	}
 	return nil
 }
@@ -136,7 +170,8 @@ func (s *Stream) sendFin() {
 
 // Abort implements link.StreamLink. What was not read is gone; what was written
 // and is on its way still arrives before the reset.
-func (s *Stream) Abort() error {
+func (s *Stream) Abort(mono.Time) error {
+	s.leaveHost()
 	if s.err != nil {
 		return s.err
 	}
@@ -185,10 +220,10 @@ func (s *Stream) forgetIfDone() {
 
 func (p *Port) closeStreams() {
 	for len(p.streams) > 0 {
-		_ = p.streams[len(p.streams)-1].Abort() // removes it from the list
+		_ = p.streams[len(p.streams)-1].Abort(p.net.w.now) // removes it from the list
 	}
 	for len(p.listening) > 0 {
-		_ = p.net.listeners[p.listening[0]].Close() // so does this
+		_ = p.listening[0].Close() // so does this
 	}
 }
 
@@ -197,9 +232,11 @@ type credit Stream
 
 func (h *credit) HandleEvent(now mono.Time, arg uint64) {
 	s := (*Stream)(h)
-	full := s.window == 0
 	s.window += int(arg)
-	if full && s.err == nil {
+	// As TCP does, it waits for room that is worth it: else who writes into every
+	// little room makes ever smaller segments, and they never grow again.
+	if s.starved && s.window >= min(s.mss, s.net.cfg.Stream.BufferBytes/2) && s.err == nil {
+		s.starved = false
 		s.writable.call(now)
 	}
 }

@@ -80,8 +80,6 @@ func Rules() RuleSet {
 		Later: []string{
 			"./conformance/packet/...",
 			"./emu/dgiwarp",
-			"./emu/dgiwarp/engine",
-			"./emu/softiwarp",
 			"./mpi/...",
 			"./verbs/ibv",
 		},

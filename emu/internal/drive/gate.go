@@ -66,7 +66,7 @@ func (g *realGate) Wait(timeout time.Duration) bool {
 func (g *realGate) follow(d time.Duration) {
 	r := g.r
 	if r.ownLead {
-		r.link.Wake() // we will lead instead
+		r.net.wake() // we will lead instead
 	}
 	if g.waiting == nil {
 		g.waiting = make(chan struct{})

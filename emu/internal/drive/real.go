@@ -16,15 +16,13 @@ import (
 // leads when no application has looked for a while.
 type Real struct {
 	mu     sync.Mutex
-	engine Engine
+	engine machine
 	holder Holder // engine, if it is one
-	link   link.Waiter
+	net    network
 	epoch  time.Time
 	now    mono.Time // the time, once it was asked for since the lock was taken; else 0
-	in     []link.Datagram
-	out    Outbox
-	full   bool // the link did not take everything
-	// retryAt is when a full link is offered the rest.
+	full   bool      // the network did not take everything
+	// retryAt is when a full network is offered the rest.
 	retryAt mono.Time
 
 	// A program that answers every message at once has its acknowledgements
@@ -66,22 +64,25 @@ const (
 	// sleeps: packets come in bursts, and to be woken takes longer than the next is
 	// away.
 	linger = 32
-	// fullRetry is how soon a full link is offered the rest.
-	fullRetry = 20 * time.Microsecond
 	// rounds bounds how many batches one call takes in.
 	rounds = 16
 )
 
 // NewReal starts driving e on l. Time starts at start, which must be positive.
 func NewReal(e Engine, l link.Waiter, start mono.Time) *Real {
+	r := newReal(e, newDatagrams(e, l), start)
+	r.holder, _ = e.(Holder)
+	go r.background()
+	return r
+}
+
+// newReal returns a driver whose background goroutine is yet to be started.
+func newReal(e machine, n network, start mono.Time) *Real {
 	r := &Real{
-		engine: e, link: l, epoch: time.Now().Add(-time.Duration(start)),
-		in: make([]link.Datagram, Batch), out: NewOutbox(l.MTU()), visited: start.Add(-idle),
+		engine: e, net: n, epoch: time.Now().Add(-time.Duration(start)), visited: start.Add(-idle),
 		lead: make(chan struct{}, 1), rouse: make(chan struct{}, 1), done: make(chan struct{}), gone: make(chan struct{}),
 	}
-	r.holder, _ = e.(Holder)
 	r.lead <- struct{}{}
-	go r.background()
 	return r
 }
 
@@ -164,7 +165,7 @@ func (r *Real) pump(now mono.Time) {
 		}
 		if at := r.strictDeadline(); at < r.leadTill {
 			r.leadTill = at
-			r.link.Wake()
+			r.net.wake()
 		}
 	}
 	if r.dozing && r.engine.Deadline() < r.leadTill {
@@ -173,8 +174,9 @@ func (r *Real) pump(now mono.Time) {
 }
 
 func (r *Real) flush(now mono.Time) {
-	if r.full = !r.out.Flush(now, r.engine, r.link); r.full {
-		r.retryAt = now.Add(fullRetry)
+	again := r.net.flush(now)
+	if r.full = again >= 0; r.full {
+		r.retryAt = now.Add(again)
 	}
 }
 
@@ -183,7 +185,7 @@ func (r *Real) Progress() {
 	r.visited = r.Now()
 	if r.ownLead && r.visited < r.leadTill {
 		r.leadTill = r.visited
-		r.link.Wake() // or the next packet would wake the background goroutine too
+		r.net.wake() // or the next packet would wake the background goroutine too
 	}
 	r.takeIn(r.visited)
 }
@@ -201,25 +203,23 @@ func (r *Real) turn() (arrived bool) {
 // Idle lets others run now and then.
 func (r *Real) Idle() { r.spinner.idle() }
 
-// takeIn moves packets into the engine. Only where there are many does it send
-// in between, so that acknowledgements keep the peer going.
+// takeIn moves what has arrived into the engine. Only where there is much does
+// it send in between, so that acknowledgements keep the peer going.
 func (r *Real) takeIn(now mono.Time) (arrived bool) {
 	for range rounds {
-		n, err := r.link.Recv(now, r.in)
-		for i := range n {
-			r.engine.Input(now, &r.in[i])
-		}
-		if n > 0 {
+		some, more := r.net.takeIn(now)
+		if some {
 			r.owed, r.stirred, arrived = true, now, true
 			r.engine.Settle(now)
 		}
-		if err != nil || n < len(r.in) {
-			break
+		if !more {
+			return arrived
 		}
 		r.pump(now)
 		r.now = 0
 		now = r.Now()
 	}
+	r.net.leave()
 	return arrived
 }
 
@@ -252,7 +252,7 @@ func (r *Real) sleep(d time.Duration) {
 		d = -1
 	}
 	r.mu.Unlock()
-	if err := r.link.WaitReadable(d); err != nil {
+	if err := r.net.wait(d); err != nil {
 		time.Sleep(time.Millisecond) // closing; do not spin meanwhile
 	}
 	r.lock()
@@ -270,6 +270,6 @@ func (r *Real) Close() {
 	r.closed = true
 	close(r.done)
 	r.mu.Unlock()
-	r.link.Wake()
+	r.net.wake()
 	<-r.gone
 }

@@ -34,15 +34,29 @@ type Port interface {
 // Driver drives one engine.
 type Driver struct {
 	world  *sim.World
-	engine drive.Engine
-	link   link.PacketLink
-	port   Port
+	engine machine
+	net    network
 	timer  *sim.Timer
 	costs  Costs
-	in     []link.Datagram
-	out    drive.Outbox
+	up     func() bool
 	onLink func(up bool)
 	closed bool
+}
+
+// machine is what all engines have in common, whatever their network is made of.
+type machine interface {
+	Settle(now mono.Time)
+	Tick(now mono.Time)
+	Deadline() mono.Time
+}
+
+// network is an engine's network as Driver needs it.
+type network interface {
+	// takeIn moves all that has arrived into the engine.
+	takeIn(now mono.Time)
+	// flush moves what the engine has to send to the network. An event tells when
+	// a full one has room again.
+	flush(now mono.Time)
 }
 
 // What a driver's events are about.
@@ -56,14 +70,17 @@ const (
 // New drives e on l, which is port or a decorator of it. onLink is told when
 // the link goes down or comes up.
 func New(w *sim.World, e drive.Engine, l link.PacketLink, port Port, costs Costs, onLink func(up bool)) *Driver {
-	d := &Driver{
-		world: w, engine: e, link: l, port: port, costs: costs, onLink: onLink,
-		in: make([]link.Datagram, drive.Batch), out: drive.NewOutbox(l.MTU()),
-	}
-	d.timer = w.NewTimer(d, eventTimer)
+	d := newDriver(w, e, &datagrams{engine: e, link: l, in: make([]link.Datagram, drive.Batch), out: drive.NewOutbox(l.MTU())}, costs)
+	d.up, d.onLink = port.Up, onLink
 	port.OnReadable(d, eventReadable)
 	port.OnWritable(d, eventWritable)
 	port.OnLinkChange(d, eventLink)
+	return d
+}
+
+func newDriver(w *sim.World, e machine, n network, costs Costs) *Driver {
+	d := &Driver{world: w, engine: e, net: n, costs: costs}
+	d.timer = w.NewTimer(d, eventTimer)
 	return d
 }
 
@@ -76,7 +93,7 @@ func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 	case eventReadable:
 		d.Progress()
 	case eventLink:
-		d.onLink(d.port.Up())
+		d.onLink(d.up())
 		d.Pump()
 	default:
 		d.Pump()
@@ -113,22 +130,13 @@ func (d *Driver) Pump() {
 		d.engine.Tick(now)
 	}
 	d.engine.Settle(now)
-	d.out.Flush(now, d.engine, d.link)
+	d.net.flush(now)
 	d.timer.Reset(d.engine.Deadline())
 }
 
 // Progress takes in what has arrived.
 func (d *Driver) Progress() {
-	now := d.world.Now()
-	for {
-		n, err := d.link.Recv(now, d.in)
-		for i := range n {
-			d.engine.Input(now, &d.in[i])
-		}
-		if err != nil || n == 0 {
-			break
-		}
-	}
+	d.net.takeIn(d.world.Now())
 	d.Pump()
 }
 
@@ -146,6 +154,28 @@ func (d *Driver) Close() {
 	d.closed = true
 	d.timer.Stop()
 }
+
+// datagrams is a network of a packet link.
+type datagrams struct {
+	engine drive.Engine
+	link   link.PacketLink
+	in     []link.Datagram
+	out    drive.Outbox
+}
+
+func (n *datagrams) takeIn(now mono.Time) {
+	for {
+		k, err := n.link.Recv(now, n.in)
+		for i := range k {
+			n.engine.Input(now, &n.in[i])
+		}
+		if err != nil || k == 0 {
+			return
+		}
+	}
+}
+
+func (n *datagrams) flush(now mono.Time) { n.out.Flush(now, n.engine, n.link) }
 
 // NewGate returns a place to wait.
 func (d *Driver) NewGate(what fmt.Stringer) drive.Gate { return &gate{world: d.world, what: what} }

@@ -9,6 +9,7 @@ import (
 
 const (
 	maxIPBytes      = 1<<16 - 1
+	protocolTCP     = 6
 	protocolUDP     = 17
 	dontFragment    = 0x4000
 	defaultHopLimit = 64
@@ -18,14 +19,7 @@ const (
 
 // appendFrame appends d as the packet it is on the wire.
 func (f Framing) appendFrame(b []byte, d *link.Datagram) []byte {
-	if f == Ethernet {
-		b = appendEthernet(b, d)
-	}
-	if d.Is4() {
-		b = appendIPv4(b, d)
-	} else {
-		b = appendIPv6(b, d)
-	}
+	b = f.appendIP(b, d, protocolUDP, link.UDPHeaderLen+len(d.Payload))
 	b = binary.BigEndian.AppendUint16(b, d.Src.Port())
 	b = binary.BigEndian.AppendUint16(b, d.Dst.Port())
 	b = binary.BigEndian.AppendUint16(b, uint16(link.UDPHeaderLen+len(d.Payload)))
@@ -33,17 +27,29 @@ func (f Framing) appendFrame(b []byte, d *link.Datagram) []byte {
 	return append(b, d.Payload...)
 }
 
-func appendIPv4(b []byte, d *link.Datagram) []byte {
+// appendIP appends the headers up to that of IP, in front of so many bytes of a
+// protocol, with what d says of the packet.
+func (f Framing) appendIP(b []byte, d *link.Datagram, protocol byte, length int) []byte {
+	if f == Ethernet {
+		b = appendEthernet(b, d)
+	}
+	if d.Is4() {
+		return appendIPv4(b, d, protocol, length)
+	}
+	return appendIPv6(b, d, protocol, length)
+}
+
+func appendIPv4(b []byte, d *link.Datagram, protocol byte, length int) []byte {
 	start := len(b)
 	id := uint16(0)
 	if d.IPID < link.IPIDUnknown {
 		id = uint16(d.IPID)
 	}
 	b = append(b, 0x45, d.TClass)
-	b = binary.BigEndian.AppendUint16(b, uint16(d.IPBytes()))
+	b = binary.BigEndian.AppendUint16(b, uint16(link.IPv4HeaderLen+length))
 	b = binary.BigEndian.AppendUint16(b, id)
 	b = binary.BigEndian.AppendUint16(b, dontFragment)
-	b = append(b, hopLimit(d), protocolUDP, 0, 0)
+	b = append(b, hopLimit(d), protocol, 0, 0)
 	src, dst := as4(d.Src.Addr()), as4(d.Dst.Addr())
 	b = append(b, src[:]...)
 	b = append(b, dst[:]...)
@@ -51,10 +57,10 @@ func appendIPv4(b []byte, d *link.Datagram) []byte {
 	return b
 }
 
-func appendIPv6(b []byte, d *link.Datagram) []byte {
+func appendIPv6(b []byte, d *link.Datagram, protocol byte, length int) []byte {
 	b = binary.BigEndian.AppendUint32(b, 6<<28|uint32(d.TClass)<<20|d.FlowLabel&0xfffff)
-	b = binary.BigEndian.AppendUint16(b, uint16(link.UDPHeaderLen+len(d.Payload)))
-	b = append(b, protocolUDP, hopLimit(d))
+	b = binary.BigEndian.AppendUint16(b, uint16(length))
+	b = append(b, protocol, hopLimit(d))
 	src, dst := as16(d.Src.Addr()), as16(d.Dst.Addr())
 	b = append(b, src[:]...)
 	return append(b, dst[:]...)
@@ -107,11 +113,21 @@ func as16(a netip.Addr) [16]byte {
 }
 
 // checksum is the Internet checksum of b, whose own checksum field is zero.
-func checksum(b []byte) uint16 {
-	sum := uint32(0)
+func checksum(b []byte) uint16 { return fold(sum(b)) }
+
+// sum adds up the words of b, which is shorter than 64 KiB; an odd byte at its
+// end is the upper one of a word.
+func sum(b []byte) (sum uint32) {
 	for ; len(b) >= 2; b = b[2:] {
 		sum += uint32(binary.BigEndian.Uint16(b))
 	}
+	if len(b) == 1 {
+		sum += uint32(b[0]) << 8
+	}
+	return sum
+}
+
+func fold(sum uint32) uint16 {
 	sum = sum>>16 + sum&0xffff
 	return ^uint16(sum>>16 + sum)
 }

@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// NIC is a datagram-iWARP NIC with one port.
+type NIC struct {
+	nic.Base
+	Count Counters
+
+	cfg   Config
+	layer iwarp.Layer
+	rd    *rd.Layer
+	qps   nic.QPTable[QP]
+	count int // QPs
+	only  *QP // the first of them, for packets that name none
+	ahs   int
+	mcast map[netip.Addr][]*QP
+
+	sending  fifo[*QP]   // UD QPs that may have something to send
+	speaking fifo[*peer] // peers for whom there may be segments
+	starving fifo[*QP]   // RD QPs that lacked a receive
+	messages messageTable
+	records  recordTable
+	errors   errorQueue
+	portDown bool
+
+	clock   mono.Time // the latest that anybody has said
+	parsed  wire.Packet
+	header  ddp.Header
+	segment iwarp.Segment
+	area    [verbs.GRHLen]byte
+	arrived source // of the RD packet that came last
+}
+
+// New returns a NIC with its port up.
+func New(cfg Config) (*NIC, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	n := &NIC{cfg: cfg, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
+	n.Init(cfg.Limits, nic.Lax{}, core.Lax{})
+	n.Mem.Scramble(binary.LittleEndian.Uint64(cfg.Secret[:]))
+	n.layer = iwarp.Layer{NIC: &n.Base}
+	n.rd, err = rd.New(rd.Config{Secret: cfg.Secret, MaxPacket: maxPacket(cfg.LinkMTU, false), Limits: cfg.RD, Timing: cfg.Timing})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	n.messages.limit, n.records.limit = cfg.Messages, cfg.Records
+	n.errors.tokens = int64(cfg.ErrorBurst) * errorToken
+	return n, nil
+}
+
+// Config returns the configuration in force, defaults filled in.
+func (n *NIC) Config() *Config { return &n.cfg }
+
+// Deadline is when Tick must be called next; mono.Never if not at all.
+func (n *NIC) Deadline() mono.Time {
+	return min(n.rd.Deadline(), n.messages.deadline(), n.records.deadline())
+}
+
+// Tick handles every deadline that has passed.
+func (n *NIC) Tick(now mono.Time) {
+	n.clock = now
+	n.rd.Tick(now)
+	n.drain(now)
+	for n.messages.deadline() <= now {
+		n.messages.drop(0)
+		n.Count.DropExpired++
+	}
+	for n.records.deadline() <= now {
+		n.finishRecord(0)
+	}
+}
+
+// SetPort takes the port up or down and reports the change.
+func (n *NIC) SetPort(up bool) {
+	if n.portDown == !up {
+		return
+	}
+	n.portDown = !up
+	e := nic.Event{Type: verbs.EventPortActive, Port: 1}
+	if !up {
+		e.Type = verbs.EventPortErr
+	}
+	n.Report(e)
+}
+
+// PortDown reports whether the port is down.
+func (n *NIC) PortDown() bool { return n.portDown }
+
+// gid returns the address that an entry of the GID table stands for.
+func (n *NIC) gid(index uint8) (netip.Addr, bool) {
+	for i := range n.cfg.GIDs {
+		if n.cfg.GIDs[i].Index == int(index) {
+			return n.cfg.GIDs[i].GID.Addr(), true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// owns reports whether an address is the NIC's.
+func (n *NIC) owns(a netip.Addr) bool {
+	a = a.Unmap()
+	for i := range n.cfg.GIDs {
+		if n.cfg.GIDs[i].GID.Addr() == a {
+			return true
+		}
+	}
+	return false
+}
+
+// fifo is a queue that grows to the most that was ever in it.
+type fifo[T any] struct {
+	ring  []T
+	head  int
+	count int
+}
+
+func (f *fifo[T]) push(v T) {
+	if f.count == len(f.ring) {
+		grown := make([]T, max(16, 2*len(f.ring)))
+		for i := range f.count {
+			grown[i] = f.ring[(f.head+i)%len(f.ring)]
+		}
+		f.ring, f.head = grown, 0
+	}
+	f.ring[(f.head+f.count)%len(f.ring)] = v
+	f.count++
+}
+
+func (f *fifo[T]) pop() (v T, ok bool) {
+	if f.count == 0 {
+		return v, false
+	}
+	v, f.ring[f.head] = f.ring[f.head], v
+	f.head = (f.head + 1) % len(f.ring)
+	f.count--
+	return v, true
+}

@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// NextReceive takes a receive off the queue of the QP and keeps it until it
+// completes, since its place may be posted to again. The stream sees it without
+// the area that says where a message came from, which is filled in here.
+func (h *half) NextReceive() *iwarp.Receive {
+	q := h.peer.qp
+	w, pd := q.receive()
+	if w == nil {
+		return nil
+	}
+	r := &h.held
+	r.WRID, r.PD, r.SGL = w.WRID, pd, append(r.SGL[:0], w.SGL...)
+	h.from.fill(&h.area, 0)
+	if w.Length < verbs.GRHLen || q.nic.Scatter(r.SGL, pd, 0, h.area[:]) != nil {
+		// No room for the area, none for the message: the stream finds it too long.
+		r.SGL = r.SGL[:0]
+		r.Length = 0
+		q.takeReceive()
+		return r
+	}
+	r.Length = w.Length - verbs.GRHLen
+	for cut := uint32(verbs.GRHLen); cut > 0; {
+		e := &r.SGL[0]
+		if e.Length > cut {
+			e.Addr, e.Length = e.Addr+uint64(cut), e.Length-cut
+			break
+		}
+		cut -= e.Length
+		r.SGL = append(r.SGL[:0], r.SGL[1:]...)
+	}
+	q.takeReceive()
+	return r
+}
+
+// Received completes a receive.
+func (h *half) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
+	q := h.peer.qp
+	wc.WRID = r.WRID
+	if wc.Status == verbs.WCSuccess {
+		wc.ByteLen += verbs.GRHLen
+		wc.SrcQP = verbs.QPN(h.peer.rd.Key.RemoteQP)
+		wc.Flags |= verbs.WCWithGRH
+	}
+	q.push(q.recvCQ, &wc, solicited)
+}
+
+// Completed reports how a request ended.
+func (h *half) Completed(r *iwarp.Request, status verbs.WCStatus) {
+	if status == verbs.WCWRFlushErr && h.cause != verbs.WCSuccess {
+		status, h.cause = h.cause, verbs.WCSuccess
+	}
+	h.peer.qp.report(h.request(r), status)
+}
+
+// Retired frees the place of a request.
+func (h *half) Retired(r *iwarp.Request) { h.peer.qp.retire(h.request(r)) }
+
+// request finds the QP's own request that a stream's is part of.
+func (h *half) request(r *iwarp.Request) *request {
+	return h.peer.qp.whose[r]
+}
+
+// Ended says that a stream has failed.
+func (h *half) Ended(end iwarp.End) {
+	p, q := h.peer, h.peer.qp
+	p.speak() // there may be an error message to send
+	switch end.Cause {
+	case iwarp.ByPeer:
+		q.nic.Count.ErrorsFound++
+		q.nic.Report(nic.Event{Type: accusation(end.Error), QP: q})
+		if !q.isolate {
+			q.fail()
+		}
+	case iwarp.ByRequest:
+		if !q.isolate {
+			q.fail()
+		}
+	case iwarp.ByTerminate:
+		q.nic.Count.ErrorsReceived++
+		q.reported = ErrorReport{From: p.rd.Key.Remote, FromQP: p.rd.Key.RemoteQP, Error: end.Error}
+		if t, _ := h.stream.Ended(); t != nil && t.HasDDP && !t.DDP.Control.Tagged {
+			q.reported.MSN, q.reported.HasMSN = t.DDP.Untagged.MSN, true
+		}
+		q.nic.Report(nic.Event{Type: verbs.EventQPReqErr, QP: q})
+	}
+}

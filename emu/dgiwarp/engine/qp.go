@@ -1,0 +1,307 @@
+package engine
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/internal/qpstate"
+	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// QPConfig asks for a queue pair.
+type QPConfig struct {
+	// Reliable makes it one of RD, else it is one of UD. Verbs see both as UD.
+	Reliable bool
+	// Isolate keeps what a peer does wrong from stopping the QP.
+	Isolate        bool
+	PD             core.PD
+	SendCQ, RecvCQ *nic.CQ
+	SRQ            *nic.SRQ
+	Caps           verbs.QPCaps
+	SignalAll      bool
+}
+
+// QP is a queue pair.
+type QP struct {
+	nic       *NIC
+	num       uint32
+	reliable  bool
+	isolate   bool
+	signalAll bool
+	queued    bool // in NIC.sending
+	starving  bool // in NIC.starving
+	caps      verbs.QPCaps
+
+	sendCQ, recvCQ *nic.CQ
+	srq            *nic.SRQ
+	rq             nic.RecvQueue
+	endpoint       iwarp.Endpoint
+
+	state  verbs.QPState
+	attr   verbs.QPAttr
+	groups int
+
+	work     []request                   // the places of the send queue
+	whose    map[*iwarp.Request]*request // the same, by what streams know them by (RD)
+	slots    nic.Slots
+	free     []uint32 // places that are not in use
+	pending  fifo[uint32]
+	sent     uint32 // octets of the first pending request that have left (UD)
+	msn      ddp.MSN
+	reported ErrorReport
+
+	// Owner is the driver's to use.
+	Owner any
+}
+
+// request is a send work request and where it goes.
+type request struct {
+	iwarp.Request
+	place uint32
+	path  path
+	qpn   uint32
+	qkey  uint32
+	next  *request // that waits for the same peer to be ready
+}
+
+// ErrorReport is what a peer said was wrong.
+type ErrorReport struct {
+	From   netip.AddrPort
+	FromQP uint32
+	Error  ddp.TermError
+	// MSN is that of the message, if it was untagged and HasMSN is set.
+	MSN    ddp.MSN
+	HasMSN bool
+}
+
+// CreateQP makes a queue pair in RESET.
+func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
+	if err := n.checkQP(&c); err != nil {
+		return nil, err
+	}
+	num, err := n.qps.Next()
+	if err != nil {
+		return nil, err
+	}
+	q := &QP{
+		nic: n, num: num, reliable: c.Reliable, isolate: c.Isolate, signalAll: c.SignalAll, caps: c.Caps,
+		sendCQ: c.SendCQ, recvCQ: c.RecvCQ, srq: c.SRQ,
+		endpoint: iwarp.Endpoint{Layer: &n.layer, PD: c.PD, QPN: num, Access: iwarp.RemoteAccess},
+	}
+	slots, places := nic.NewSlots(c.Caps.MaxSendWR, c.Caps.MaxSendSGE, c.Caps.MaxInline)
+	q.work, q.slots, q.free = make([]request, places), slots, make([]uint32, 0, places)
+	if c.Reliable {
+		q.whose = make(map[*iwarp.Request]*request, places)
+		for i := range q.work {
+			q.whose[&q.work[i].Request] = &q.work[i]
+		}
+	}
+	if c.SRQ == nil {
+		q.rq = nic.NewRecvQueue(c.Caps.MaxRecvWR, c.Caps.MaxRecvSGE)
+	} else {
+		c.SRQ.Use(1)
+	}
+	c.SendCQ.Use(1)
+	c.RecvCQ.Use(1)
+	n.UsePD(c.PD, 1)
+	q.reset()
+	n.qps.Add(q)
+	n.count++
+	if n.only == nil {
+		n.only = q
+	}
+	return q, nil
+}
+
+func (n *NIC) checkQP(c *QPConfig) error {
+	invalid := func(format string, args ...any) error {
+		return nic.OpError("create_qp", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
+	}
+	switch {
+	case c.SendCQ == nil || c.RecvCQ == nil || c.SendCQ.Gone() || c.RecvCQ.Gone():
+		return invalid("it needs a send and a receive CQ")
+	case c.SRQ != nil && (c.SRQ.Type != verbs.SRQBasic || n.SRQ(c.SRQ.Num()) != c.SRQ):
+		return invalid("not a shared receive queue of this device")
+	}
+	if err := n.CheckPD("create_qp", c.PD); err != nil {
+		return err
+	}
+	return n.CheckCaps(&c.Caps)
+}
+
+// DestroyQP removes a QP at once: nothing completes.
+func (n *NIC) DestroyQP(q *QP) error {
+	if n.qps.At(q.num) != q {
+		return nic.OpError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
+	}
+	if q.groups > 0 {
+		return nic.OpError("destroy_qp", q.name(), "%w by %d multicast groups", verbs.ErrBusy, q.groups)
+	}
+	q.reset()
+	q.sendCQ.Use(-1)
+	q.recvCQ.Use(-1)
+	if q.srq != nil {
+		q.srq.Use(-1)
+	}
+	n.UsePD(q.endpoint.PD, -1)
+	n.Mem.UnbindQP(q.num)
+	n.Retract(func(e *nic.Event) bool { return e.QP == any(q) })
+	n.qps.Remove(q.num)
+	n.count--
+	if n.only == q {
+		n.only = n.someQP()
+	}
+	return nil
+}
+
+// someQP returns the QP of the lowest number, or nil.
+func (n *NIC) someQP() *QP {
+	for i := range uint32(n.cfg.Limits.QPs) {
+		if q := n.qps.At(n.cfg.FirstQPN + i); q != nil {
+			return q
+		}
+	}
+	return nil
+}
+
+// Num is the QP's number.
+func (q *QP) Num() uint32 { return q.num }
+
+// State is the QP's state.
+func (q *QP) State() verbs.QPState { return q.state }
+
+// Reliable reports whether the QP is one of RD.
+func (q *QP) Reliable() bool { return q.reliable }
+
+// LastError returns what a peer last said was wrong with a message of this QP, and
+// whether one has.
+func (q *QP) LastError() (ErrorReport, bool) { return q.reported, q.reported.From.IsValid() }
+
+func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
+
+// receives reports whether packets may come in.
+func (q *QP) receives() bool {
+	return q.state >= verbs.QPStateRTR && q.state != verbs.QPStateErr
+}
+
+// reset returns the QP to the state it was made in. What was posted, and all
+// peers, are forgotten.
+func (q *QP) reset() {
+	n := q.nic
+	if q.reliable {
+		n.rd.CloseQP(q.num)
+	}
+	n.messages.forget(q)
+	n.records.forget(q)
+	q.state, q.attr = verbs.QPStateReset, verbs.QPAttr{}
+	q.msn, q.sent, q.reported = ddp.FirstMSN, 0, ErrorReport{}
+	q.rq.Clear()
+	q.pending = fifo[uint32]{ring: q.pending.ring}
+	q.free = q.free[:0]
+	for i := range slices.Backward(q.work[:q.caps.MaxSendWR]) {
+		q.free = append(q.free, uint32(i))
+	}
+}
+
+// Modify changes the attributes that mask selects.
+func (q *QP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
+	to, err := qpstate.Transition(verbs.QPTypeUD, q.state, &attr, mask)
+	if err != nil {
+		return nic.OpError("modify_qp", q.name(), "%w", err)
+	}
+	if mask&verbs.QPAttrPort != 0 && attr.Port != 1 {
+		return nic.OpError("modify_qp", q.name(), "%w: port %d, there is only port 1", verbs.ErrInvalid, attr.Port)
+	}
+	if mask&verbs.QPAttrPKeyIndex != 0 && attr.PKeyIndex != 0 {
+		return nic.OpError("modify_qp", q.name(), "%w: P_Key index %d, there is only 0", verbs.ErrInvalid, attr.PKeyIndex)
+	}
+	switch to {
+	case verbs.QPStateReset:
+		q.reset()
+		return nil
+	case verbs.QPStateErr:
+		q.fail()
+		return nil
+	}
+	if mask&verbs.QPAttrQKey != 0 {
+		q.attr.QKey = attr.QKey
+	}
+	if mask&verbs.QPAttrPort != 0 {
+		q.attr.Port = attr.Port
+	}
+	if mask&verbs.QPAttrSQPSN != 0 {
+		q.attr.SQPSN = attr.SQPSN // it has no meaning here, and is kept to be shown
+	}
+	drained := to == verbs.QPStateSQD && q.state != to && mask&verbs.QPAttrEnSQDAsyncNotify != 0 && attr.EnSQDAsyncNotify
+	q.state = to
+	if drained {
+		q.nic.Report(nic.Event{Type: verbs.EventSQDrained, QP: q})
+	}
+	q.wake()
+	return nil
+}
+
+// Query returns the attributes.
+func (q *QP) Query() verbs.QPAttr {
+	a := q.attr
+	a.State, a.CurState, a.Caps = q.state, q.state, q.caps
+	return a
+}
+
+// fail takes the QP to Error and flushes all that was posted.
+func (q *QP) fail() {
+	if q.state == verbs.QPStateErr {
+		return
+	}
+	q.state = verbs.QPStateErr
+	q.nic.messages.forget(q)
+	q.nic.records.forget(q)
+	if q.reliable {
+		q.nic.failPeers(q)
+	}
+	for place, ok := q.pending.pop(); ok; place, ok = q.pending.pop() {
+		q.complete(&q.work[place], verbs.WCWRFlushErr)
+	}
+	for w := q.rq.Peek(); w != nil; w = q.rq.Peek() {
+		q.rq.Take()
+		q.push(q.recvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv}, false)
+	}
+	if q.srq != nil {
+		q.nic.Report(nic.Event{Type: verbs.EventQPLastWQEReached, QP: q})
+	}
+}
+
+// push queues a completion. If there is no room, the QP fails.
+func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
+	wc.QPN = verbs.QPN(q.num)
+	if cq == q.recvCQ {
+		q.nic.Count.Recvs++
+	}
+	if !cq.Push(wc, solicited) && q.state != verbs.QPStateErr {
+		q.nic.Report(nic.Event{Type: verbs.EventQPFatal, QP: q})
+		q.fail()
+	}
+}
+
+// complete reports how a request ended, if that is of interest, and frees its
+// place.
+func (q *QP) complete(r *request, status verbs.WCStatus) {
+	q.report(r, status)
+	q.retire(r)
+}
+
+func (q *QP) report(r *request, status verbs.WCStatus) {
+	q.nic.Count.Sends++
+	if status == verbs.WCSuccess && !r.Signaled() {
+		return
+	}
+	wc := r.Completion(status, verbs.QPN(q.num))
+	q.push(q.sendCQ, &wc, false)
+}
+
+func (q *QP) retire(r *request) { q.free = append(q.free, r.place) }

@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// takeRD hands a packet of a flow to the reliable layer.
+func (n *NIC) takeRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
+	src := netip.AddrPortFrom(d.Src.Addr().Unmap(), d.Src.Port())
+	q := n.find(k.DstQP)
+	data := k.Kind == wire.KindRD && k.Flags.Has(wire.FlagData)
+	switch {
+	case q == nil || !q.reliable:
+		n.Count.DropQPN++
+		n.rd.Refuse(src, k, wire.ReasonNoQP)
+		return
+	case !q.receives() && (data || q.state < verbs.QPStateRTR):
+		n.Count.DropState++
+		n.rd.Refuse(src, k, wire.ReasonState)
+		return
+	case data && k.Key != q.attr.QKey:
+		n.Count.DropKey++
+		return
+	}
+	k.DstQP = q.num // it may have been left out
+	n.rd.Input(now, src, k, d.ECNBits() == link.CE)
+	if data {
+		n.arrived = sourceOf(d, k.SrcQP)
+	}
+	n.drain(now)
+}
+
+// drain deals with all that the reliable layer has to report.
+func (n *NIC) drain(now mono.Time) {
+	for e, ok := n.rd.Next(now); ok; e, ok = n.rd.Next(now) {
+		p := n.peerOf(e.Peer)
+		if p.qp == nil {
+			continue // its QP went
+		}
+		switch e.Kind {
+		case rd.EventBegins:
+			p.begins()
+		case rd.EventSegment:
+			if p.take(e.Segment) {
+				n.rd.Accept(now)
+			} else {
+				n.rd.Defer(now)
+				p.qp.starve()
+			}
+		case rd.EventAcked:
+			p.acked(e.Acked)
+			p.retry(now)
+		case rd.EventFailed:
+			p.flowFailed(failed(e.Err))
+			p.retry(now)
+		case rd.EventGone:
+			p.gone()
+		}
+		p.speak()
+	}
+}
+
+// begins opens the half that serves, for a flow that begins.
+func (p *peer) begins() {
+	if p.serve == nil {
+		p.serve = &half{peer: p}
+	}
+	h := p.serve
+	h.fail(verbs.WCWRFlushErr) // what had begun to arrive will not end
+	h.stream.Open(&p.qp.endpoint, h, iwarp.Options{IRD: p.qp.nic.cfg.Reads, ORD: p.qp.nic.cfg.Reads})
+	if !p.path.dst.IsValid() {
+		n := p.qp.nic
+		dst := p.rd.Key.Remote
+		p.path = path{src: netip.AddrPortFrom(n.sourceAddr(dst.Addr()), n.cfg.Port), dst: dst, hopLimit: defaultHopLimit}
+	}
+}
+
+// take hands a segment to the half that it is for. It reports false if there is
+// no receive for it.
+func (p *peer) take(segment []byte) bool {
+	q, h := p.qp, p.serve
+	var d ddp.Header
+	body, err := d.Parse(segment)
+	if err == nil {
+		switch c := &d.Control; {
+		case c.Opcode == ddp.OpReadResponse || c.Opcode == ddp.OpAtomicResponse:
+			h = p.asks
+		case c.Opcode == ddp.OpTerminate:
+			h = p.accused(body)
+		case !c.Tagged && d.Untagged.QN == ddp.QueueSend && d.Untagged.MO == 0 && h != nil && h.stream.Live() && q.receivesLeft() == 0:
+			return false
+		}
+	}
+	if h == nil {
+		q.nic.Count.DropSegment++ // an answer to nothing
+		return true
+	}
+	// A segment that was stored is taken to have come like the one before it.
+	if a := &q.nic.arrived; a.src == p.rd.Key.Remote && a.qp == p.rd.Key.RemoteQP || !h.from.src.IsValid() {
+		h.from = *a
+		h.from.src, h.from.qp = p.rd.Key.Remote, p.rd.Key.RemoteQP
+	}
+	h.stream.Input(segment)
+	return true
+}
+
+// accused is the half that an error message is about: the one that serves if it
+// shows an answer.
+func (p *peer) accused(body []byte) *half {
+	var t ddp.Terminate
+	if _, err := t.ParseOrder(body, ddp.OrderRFC); err == nil && t.HasDDP {
+		if op := t.DDP.Control.Opcode; op == ddp.OpReadResponse || op == ddp.OpAtomicResponse {
+			return p.serve
+		}
+	}
+	return p.asks
+}
+
+// acked tells the halves how many of their segments have arrived.
+func (p *peer) acked(count int) {
+	asks, serve := 0, 0
+	for range count {
+		if p.origin.pop() {
+			serve++
+		} else {
+			asks++
+		}
+	}
+	if asks > 0 {
+		p.asks.stream.Taken(asks)
+	}
+	if serve > 0 {
+		p.serve.stream.Taken(serve)
+	}
+}
+
+// flowFailed ends what was under way to the peer.
+func (p *peer) flowFailed(status verbs.WCStatus) {
+	p.origin = origins{}
+	if p.asks != nil {
+		p.asks.fail(status)
+	}
+	if h := p.serve; h != nil && !h.stream.Quiet() {
+		// Answers are lost: the peer must learn that what it asks comes to nothing.
+		h.fail(verbs.WCWRFlushErr)
+		p.rd.Deafen()
+	}
+}
+
+// gone ends all that is left of a peer that has been silent for long.
+func (p *peer) gone() {
+	if p.asks != nil {
+		p.asks.fail(verbs.WCRetryExcErr)
+	}
+	p.flushWaiting()
+	if p.serve != nil {
+		p.serve.fail(verbs.WCWRFlushErr)
+	}
+}
+
+// feed gives the reliable layer segments of all peers that have some, and tells
+// those on whom a QP could not spend a receive that it can now.
+func (n *NIC) feed(now mono.Time) {
+	for range n.starving.count {
+		q, _ := n.starving.pop()
+		q.starving = false
+		if left := q.receivesLeft(); left > 0 && q.receives() {
+			n.rd.Resume(q.num, left)
+		} else if q.receives() {
+			q.starve()
+		}
+	}
+	n.drain(now)
+	for {
+		p, ok := n.speaking.pop()
+		if !ok {
+			return
+		}
+		p.queued = false
+		if !p.rd.Gone() && p.qp != nil && n.qps.At(p.qp.num) == p.qp {
+			p.talk(now)
+		}
+	}
+}
+
+// starve has feed see whether the QP has receives again.
+func (q *QP) starve() {
+	if !q.starving {
+		q.starving = true
+		q.nic.starving.push(q)
+	}
+}
+
+// talk moves segments of a peer from its halves to the flow. They take turns.
+func (p *peer) talk(now mono.Time) {
+	n := p.qp.nic
+	serve := false
+	for idle := 0; idle < 2; serve = !serve {
+		h := p.asks
+		if serve {
+			h = p.serve
+		}
+		if h == nil || h.stream.Stuck() {
+			idle++
+			continue
+		}
+		if p.rd.Epoch() == 0 {
+			// Answers need a flow, too.
+			if rp, err := n.rd.Peer(now, p.rd.Key, p.qp.attr.QKey, p.rd.TheirKey()); err != nil || rp != p.rd {
+				return
+			}
+		}
+		if p.rd.Room() == 0 || !h.stream.Output(n.rd.MaxSegment(), &n.segment) {
+			idle++
+			continue
+		}
+		idle = 0
+		p.origin.push(serve)
+		p.rd.Send(now, n.segment.Header, n.segment.Payload)
+	}
+	if p.rd.Room() == 0 && p.rd.Waiting() == 0 {
+		p.speak() // others have all the room: ask again
+	}
+}
+
+// addressRD completes a datagram of the reliable layer.
+func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
+	pa := path{dst: out.Dst, hopLimit: defaultHopLimit}
+	if out.Peer != nil {
+		if p, ok := out.Peer.Owner.(*peer); ok && p.path.dst == out.Dst {
+			pa = p.path
+		}
+	}
+	if !pa.src.IsValid() {
+		pa.src = netip.AddrPortFrom(n.sourceAddr(out.Dst.Addr()), n.cfg.Port)
+	}
+	pa.address(d)
+	if out.Data {
+		d.TClass |= link.ECT0
+	}
+	d.Payload = out.Payload
+}

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+)
+
+// messageKey tells messages of several packets apart.
+type messageKey struct {
+	src   netip.AddrPort
+	srcQP uint32
+	msn   uint32
+	qp    *QP
+}
+
+// message is one of several packets of which not all have come.
+type message struct {
+	key    messageKey
+	until  mono.Time
+	opcode ddp.Opcode
+	buf    []byte // of maxDatagramMessage
+	have   ranges
+	total  uint32 // the length, once the last segment has come
+	ends   bool   // it has
+}
+
+// messageTable holds the messages that are being put together, oldest first. A
+// search is linear: there are few, and it is only made for messages that do not
+// fit into a packet.
+type messageTable struct {
+	open  []*message
+	free  []*message
+	limit int
+}
+
+func (t *messageTable) deadline() mono.Time {
+	if len(t.open) == 0 {
+		return mono.Never
+	}
+	return t.open[0].until
+}
+
+func (t *messageTable) find(k *messageKey) *message {
+	for _, m := range t.open {
+		if m.key == *k {
+			return m
+		}
+	}
+	return nil
+}
+
+// add opens a message. If there are too many, the oldest gives way, which is
+// reported.
+func (t *messageTable) add(k *messageKey, until mono.Time, op ddp.Opcode) (m *message, dropped bool) {
+	if len(t.open) >= t.limit {
+		t.drop(0)
+		dropped = true
+	}
+	if n := len(t.free); n > 0 {
+		m = t.free[n-1]
+		t.free = t.free[:n-1]
+	} else {
+		m = &message{buf: make([]byte, maxDatagramMessage)}
+	}
+	*m = message{key: *k, until: until, opcode: op, buf: m.buf, have: ranges{m.have.spans[:0]}}
+	t.open = append(t.open, m)
+	return m, dropped
+}
+
+func (t *messageTable) drop(i int) {
+	m := t.open[i]
+	t.open = slices.Delete(t.open, i, i+1)
+	m.key.qp = nil
+	t.free = append(t.free, m)
+}
+
+// done takes a message out that was whole.
+func (t *messageTable) done(m *message) {
+	if i := slices.Index(t.open, m); i >= 0 {
+		t.drop(i)
+	}
+}
+
+// forget drops all messages for a QP.
+func (t *messageTable) forget(q *QP) {
+	for i := len(t.open) - 1; i >= 0; i-- {
+		if t.open[i].key.qp == q {
+			t.drop(i)
+		}
+	}
+}
+
+// gatherMessage adds a segment to its message, and returns that if it is whole.
+func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
+	u, c := &in.header.Untagged, &in.header.Control
+	k := messageKey{src: in.from.src, srcQP: in.from.qp, msn: uint32(u.MSN), qp: q}
+	m := n.messages.find(&k)
+	if m == nil {
+		var dropped bool
+		if m, dropped = n.messages.add(&k, n.clock.Add(n.cfg.MessageTime), c.Opcode); dropped {
+			n.Count.DropExpired++
+		}
+	}
+	s := span{u.MO, u.MO + uint32(len(in.body))}
+	last := uint32(0)
+	if l := len(m.have.spans); l > 0 {
+		last = m.have.spans[l-1].to
+	}
+	contradicts := c.Opcode != m.opcode || m.ends && (s.to > m.total || c.Last && s.to != m.total) || c.Last && !m.ends && last > s.to
+	if contradicts || !m.have.add(s) {
+		n.Count.DropSegment++
+		n.messages.done(m)
+		return nil
+	}
+	copy(m.buf[s.from:], in.body)
+	if c.Last {
+		m.ends, m.total = true, s.to
+	}
+	if !m.ends || !m.have.whole(m.total) {
+		return nil
+	}
+	return m
+}

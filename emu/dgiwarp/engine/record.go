@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// record is what has come of a Write-Record.
+type record struct {
+	key    messageKey
+	until  mono.Time
+	from   source
+	stag   ddp.STag
+	base   uint64 // where it begins
+	length uint32
+	imm    uint32
+	have   ranges
+}
+
+// recordTable holds the records that are open, oldest first.
+type recordTable struct {
+	open  []*record
+	free  []*record
+	limit int
+}
+
+func (t *recordTable) deadline() mono.Time {
+	if len(t.open) == 0 {
+		return mono.Never
+	}
+	return t.open[0].until
+}
+
+func (t *recordTable) find(k *messageKey) *record {
+	for _, r := range t.open {
+		if r.key == *k {
+			return r
+		}
+	}
+	return nil
+}
+
+func (t *recordTable) add() *record {
+	if len(t.open) >= t.limit {
+		return nil
+	}
+	r := new(record)
+	if n := len(t.free); n > 0 {
+		r = t.free[n-1]
+		t.free = t.free[:n-1]
+	}
+	t.open = append(t.open, r)
+	return r
+}
+
+func (t *recordTable) drop(i int) {
+	r := t.open[i]
+	t.open = slices.Delete(t.open, i, i+1)
+	r.key.qp = nil
+	t.free = append(t.free, r)
+}
+
+// forget drops all records for a QP.
+func (t *recordTable) forget(q *QP) {
+	for i := len(t.open) - 1; i >= 0; i-- {
+		if t.open[i].key.qp == q {
+			t.drop(i)
+		}
+	}
+}
+
+// takeWriteRecord places a segment of a Write-Record, and notes that it came.
+func (q *QP) takeWriteRecord(in *inbound) {
+	n := q.nic
+	var h wire.WriteRecord
+	payload, err := h.Parse(in.body)
+	t := &in.header.Tagged
+	if err != nil || uint64(h.MO)+uint64(len(payload)) > uint64(h.Length) || len(payload) == 0 && h.Length > 0 {
+		q.offend(in, ddp.TermOpUnspecified)
+		return
+	}
+	k := messageKey{src: in.from.src, srcQP: in.from.qp, msn: h.MSN, qp: q}
+	r := n.records.find(&k)
+	if r != nil && (r.stag != t.STag || r.base != t.TO-uint64(h.MO) || r.length != h.Length) {
+		n.Count.DropSegment++
+		return
+	}
+	if r == nil {
+		if r = n.records.add(); r == nil {
+			n.Count.DropRecord++
+			return
+		}
+		*r = record{
+			key: k, until: n.clock.Add(n.cfg.RecordTime), from: *in.from,
+			stag: t.STag, base: t.TO - uint64(h.MO), length: h.Length, imm: h.Imm, have: ranges{r.have.spans[:0]},
+		}
+	}
+	s := span{h.MO, h.MO + uint32(len(payload))}
+	if !r.have.fits(s) {
+		n.Count.DropRecord++
+		return
+	}
+	if !q.place(in, t.TO, payload) {
+		n.dropEmpty(r)
+		return
+	}
+	r.have.add(s)
+	if r.have.whole(r.length) {
+		n.finishRecord(slices.Index(n.records.open, r))
+	}
+}
+
+// dropEmpty takes a record back in which nothing has been noted.
+func (n *NIC) dropEmpty(r *record) {
+	if i := slices.Index(n.records.open, r); i >= 0 && len(r.have.spans) == 0 {
+		n.records.drop(i)
+	}
+}
+
+// Lengths of a record in a receive's memory: what begins it, and each range.
+const (
+	recordHead  = 20
+	recordRange = 8
+)
+
+// finishRecord completes a receive with what has come of a Write-Record.
+func (n *NIC) finishRecord(i int) {
+	r := n.records.open[i]
+	q := r.key.qp
+	n.records.drop(i) // it stays as it is until another is opened
+	n.Count.Records++
+	if !r.have.whole(r.length) {
+		n.Count.RecordsPart++
+	}
+	w, pd := q.receive()
+	if w == nil || w.Length < verbs.GRHLen+recordHead {
+		n.Count.DropNoReceive++
+		return
+	}
+	count := min(len(r.have.spans), int(w.Length-verbs.GRHLen-recordHead)/recordRange)
+	var buf [recordHead + maxRanges*recordRange]byte
+	b := binary.BigEndian.AppendUint32(buf[:0], uint32(r.stag))
+	b = binary.BigEndian.AppendUint64(b, r.base)
+	b = binary.BigEndian.AppendUint32(b, r.length)
+	b = binary.BigEndian.AppendUint32(b, uint32(count))
+	for _, s := range r.have.spans[:count] {
+		b = binary.BigEndian.AppendUint32(b, s.from)
+		b = binary.BigEndian.AppendUint32(b, s.to-s.from)
+	}
+	r.from.fill(&n.area, len(b))
+	wc := verbs.WC{
+		WRID: w.WRID, Opcode: verbs.WCOpRecvRDMAWithImm, ByteLen: uint32(verbs.GRHLen + len(b)), Imm: r.imm,
+		Flags: verbs.WCWithGRH | verbs.WCWithImm, SrcQP: verbs.QPN(r.from.qp),
+	}
+	err := n.Scatter(w.SGL, pd, 0, n.area[:])
+	if err == nil {
+		err = n.Scatter(w.SGL, pd, verbs.GRHLen, b)
+	}
+	q.takeReceive()
+	if err != nil {
+		wc = verbs.WC{WRID: w.WRID, Status: verbs.WCLocProtErr, Opcode: verbs.WCOpRecvRDMAWithImm}
+	}
+	q.push(q.recvCQ, &wc, false)
+	if err != nil {
+		q.fail()
+	}
+}
+
+// Record is a record as a receive's memory holds it behind the address area.
+type Record struct {
+	STag   uint32
+	TO     uint64
+	Length uint32
+	Ranges []Range
+}
+
+// Range is octets of a Write-Record that have arrived.
+type Range struct{ Offset, Length uint32 }
+
+// ParseRecord reads a record.
+func ParseRecord(b []byte) (r Record, ok bool) {
+	if len(b) < recordHead {
+		return r, false
+	}
+	r = Record{STag: binary.BigEndian.Uint32(b), TO: binary.BigEndian.Uint64(b[4:]), Length: binary.BigEndian.Uint32(b[12:])}
+	count := binary.BigEndian.Uint32(b[16:])
+	b = b[recordHead:]
+	if uint64(count)*recordRange > uint64(len(b)) {
+		return r, false
+	}
+	for range count {
+		r.Ranges = append(r.Ranges, Range{binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])})
+		b = b[recordRange:]
+	}
+	return r, true
+}

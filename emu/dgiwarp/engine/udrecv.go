@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// takeSegment does what a segment says, or finds out what is wrong with it.
+func (q *QP) takeSegment(in *inbound) {
+	c := &in.header.Control
+	switch op := c.Opcode; {
+	case c.DDPVersion != ddp.DDPVersion && c.Tagged:
+		q.offend(in, ddp.TermTaggedVersion)
+	case c.DDPVersion != ddp.DDPVersion:
+		q.offend(in, ddp.TermUntaggedVersion)
+	case c.RDMAPVersion != ddp.RDMAPVersion:
+		q.offend(in, ddp.TermOpVersion)
+	case c.Tagged && op == ddp.OpWrite:
+		q.place(in, in.header.Tagged.TO, in.body)
+	case c.Tagged && op == wire.OpWriteRecord:
+		q.takeWriteRecord(in)
+	case !c.Tagged && (op == ddp.OpSend || op == ddp.OpSendSE || op == ddp.OpImmediate || op == ddp.OpImmediateSE):
+		q.takeUntagged(in)
+	default:
+		q.offend(in, ddp.TermOpOpcode)
+	}
+}
+
+// place writes a tagged segment into the memory that it names, and reports
+// whether it could.
+func (q *QP) place(in *inbound, to uint64, payload []byte) bool {
+	if len(payload) == 0 {
+		return true // of nothing, neither STag nor TO is looked at
+	}
+	if to+uint64(len(payload)) < to {
+		q.offend(in, ddp.TermTaggedWrap)
+		return false
+	}
+	mem, at, err := q.nic.Mem.Remote(uint32(in.header.Tagged.STag), q.endpoint.PD, q.num, to, uint64(len(payload)), verbs.AccessRemoteWrite)
+	if err == nil {
+		err = mem.WriteAt(payload, at)
+	}
+	if err != nil {
+		q.offend(in, placementError(err))
+		return false
+	}
+	return true
+}
+
+// placementError is what a peer is told of memory that it may not write to.
+func placementError(err error) ddp.TermError {
+	switch {
+	case errors.Is(err, core.ErrBounds):
+		return ddp.TermTaggedBounds
+	case errors.Is(err, core.ErrPD), errors.Is(err, core.ErrOwner):
+		return ddp.TermTaggedStream
+	case errors.Is(err, core.ErrRights):
+		return ddp.TermProtAccess
+	default:
+		return ddp.TermTaggedSTag
+	}
+}
+
+// takeUntagged handles a segment of a Send, or immediate data.
+func (q *QP) takeUntagged(in *inbound) {
+	u, c := &in.header.Untagged, &in.header.Control
+	immediate := c.Opcode == ddp.OpImmediate || c.Opcode == ddp.OpImmediateSE
+	end := uint64(u.MO) + uint64(len(in.body))
+	switch {
+	case u.QN != ddp.QueueSend:
+		q.offend(in, ddp.TermUntaggedQN)
+	case immediate && (len(in.body) != ddp.ImmediateLen || u.MO != 0 || !c.Last):
+		q.offend(in, ddp.TermOpUnspecified)
+	case end > maxDatagramMessage:
+		q.offend(in, ddp.TermUntaggedTooLong)
+	case immediate:
+		q.deliver(in, nil, &verbs.WC{Opcode: verbs.WCOpRecv, Flags: verbs.WCWithImm, Imm: binary.BigEndian.Uint32(in.body)})
+	case u.MO == 0 && c.Last:
+		q.deliver(in, in.body, &verbs.WC{Opcode: verbs.WCOpRecv})
+	default:
+		if m := q.nic.gatherMessage(q, in); m != nil {
+			q.deliver(in, m.buf[:m.total], &verbs.WC{Opcode: verbs.WCOpRecv})
+			q.nic.messages.done(m)
+		}
+	}
+}
+
+// deliver puts a whole message, behind the area that says where it came from,
+// into the next receive.
+func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
+	n := q.nic
+	w, pd := q.receive()
+	if w == nil {
+		n.Count.DropNoReceive++
+		return
+	}
+	total := uint32(verbs.GRHLen + len(message))
+	if w.Length < total {
+		if !q.isolate {
+			q.takeReceive()
+			q.push(q.recvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr, Opcode: verbs.WCOpRecv}, false)
+		}
+		q.offend(in, ddp.TermUntaggedTooLong)
+		return
+	}
+	in.from.fill(&n.area, len(message))
+	err := n.Scatter(w.SGL, pd, 0, n.area[:])
+	if err == nil {
+		err = n.Scatter(w.SGL, pd, verbs.GRHLen, message)
+	}
+	wc.WRID, wc.ByteLen, wc.SrcQP = w.WRID, total, verbs.QPN(in.from.qp)
+	wc.Flags |= verbs.WCWithGRH
+	solicited := in.header.Control.Opcode == ddp.OpSendSE || in.header.Control.Opcode == ddp.OpImmediateSE
+	q.takeReceive()
+	if err != nil {
+		// The program's own doing: no peer is told.
+		q.push(q.recvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCLocProtErr, Opcode: verbs.WCOpRecv}, false)
+		q.fail()
+		return
+	}
+	q.push(q.recvCQ, wc, solicited)
+}

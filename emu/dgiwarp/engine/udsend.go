@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/link"
+	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const (
+	taggedHeader   = ddp.ControlLen + ddp.TaggedLen
+	untaggedHeader = ddp.ControlLen + ddp.UntaggedLen
+)
+
+// buildDatagram makes the next packet of r, from octet q.sent on. It reports
+// false if the memory that r names cannot be read.
+func (q *QP) buildDatagram(d *link.Datagram, r *request) bool {
+	header := wire.NewHeader(wire.KindUD, r.qpn, q.num, r.qkey)
+	r.path.address(d)
+	b := header.Append(d.Payload[:0])
+	room := maxPacket(q.nic.cfg.LinkMTU, r.path.is4()) - wire.UDOverhead
+	b, room = q.appendSegment(b, r, room)
+	n := min(room, int(r.Length-q.sent))
+	at := len(b)
+	b = extend(b, n, maxPacket(q.nic.cfg.LinkMTU, true))
+	if n > 0 && r.Gather(&q.nic.Base, q.endpoint.PD, b[at:], q.sent) != nil {
+		return false
+	}
+	q.sent += uint32(n)
+	if q.sent == r.Length {
+		b[wire.HeaderLen] |= lastFlag
+		q.msn = q.msn.Next()
+	}
+	d.Payload = wire.Seal(b, 0)
+	return true
+}
+
+// lastFlag is L in the first octet of a DDP header.
+const lastFlag = 0x40
+
+// appendSegment appends the headers of the next segment of r, without its L, and
+// returns how many octets of payload fit behind them.
+func (q *QP) appendSegment(b []byte, r *request, room int) ([]byte, int) {
+	solicited := r.Flags&verbs.SendSolicited != 0
+	switch r.Op {
+	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
+		op := ddp.OpWrite
+		if r.Op == verbs.OpRDMAWriteImm {
+			op = wire.OpWriteRecord
+			room -= wire.WriteRecordLen
+		}
+		c := ddp.NewControl(op, false)
+		c.Tagged = true
+		b = ddp.Tagged{STag: ddp.STag(r.Remote.RKey), TO: r.Remote.Addr + uint64(q.sent)}.Append(c.Append(b))
+		if r.Op == verbs.OpRDMAWriteImm {
+			b = wire.WriteRecord{MSN: uint32(q.msn), MO: q.sent, Length: r.Length, Imm: r.Imm}.Append(b)
+		}
+		return b, room - taggedHeader
+	case verbs.OpSendImm:
+		op := ddp.OpImmediate
+		if solicited {
+			op = ddp.OpImmediateSE
+		}
+		b = ddp.Untagged{QN: ddp.QueueSend, MSN: q.msn}.Append(ddp.NewControl(op, false).Append(b))
+		b = binary.BigEndian.AppendUint32(b, r.Imm)
+		return append(b, 0, 0, 0, 0), 0
+	default:
+		op := ddp.OpSend
+		if solicited {
+			op = ddp.OpSendSE
+		}
+		b = ddp.Untagged{QN: ddp.QueueSend, MSN: q.msn, MO: q.sent}.Append(ddp.NewControl(op, false).Append(b))
+		return b, room - untaggedHeader
+	}
+}
+
+// extend makes b longer by n, in a new buffer for a packet of size octets if it
+// has no room.
+func extend(b []byte, n, size int) []byte {
+	if cap(b)-len(b) < n+wire.CRCLen {
+		grown := make([]byte, len(b), max(size, len(b)+n+wire.CRCLen))
+		copy(grown, b)
+		b = grown
+	}
+	return b[:len(b)+n]
+}

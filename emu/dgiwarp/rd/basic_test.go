@@ -1,0 +1,219 @@
+package rd
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+)
+
+// exchange has every host send count segments of random sizes to every other,
+// as fast as there is room, and checks that all arrive once and in order.
+func exchange(n *network, count int, limit time.Duration) {
+	n.t.Helper()
+	left := map[[2]int]int{}
+	for i := range n.hosts {
+		for j := range n.hosts {
+			if i != j {
+				left[[2]int{i, j}] = count
+			}
+		}
+	}
+	fill := func() bool {
+		done := true
+		for i, h := range n.hosts {
+			for j, to := range n.hosts {
+				key := [2]int{i, j}
+				for left[key] > 0 && h.send(to, n.rng.IntN(h.layer.MaxSegment()+1)) {
+					left[key]--
+				}
+				done = done && (i == j || left[key] == 0 && h.acked[h.key(to)] == count)
+			}
+		}
+		return done
+	}
+	n.run(limit, fill)
+	for _, h := range n.hosts {
+		for _, from := range n.hosts {
+			if h != from {
+				h.inOrder(from, count)
+			}
+		}
+		if len(h.failed) > 0 {
+			n.t.Fatalf("%v: %v", h, h.failed)
+		}
+	}
+}
+
+func TestExactlyOnceInOrder(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		bad  trouble
+	}{
+		{"clean", trouble{}},
+		{"loss of 1 in 100", trouble{loss: 1}},
+		{"loss of 1 in 5", trouble{loss: 20}},
+		{"duplicates", trouble{duplicate: 30}},
+		{"reordering", trouble{reorder: 30}},
+		{"corruption", trouble{corrupt: 10}},
+		{"marks", trouble{mark: 20}},
+		{"all at once", trouble{loss: 20, duplicate: 20, reorder: 20, corrupt: 5, mark: 5}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for seed := range uint64(8) {
+				n := newNetwork(t, seed, tc.bad)
+				for range 3 {
+					n.host(Config{})
+				}
+				exchange(n, 200, 60*time.Second)
+				for _, h := range n.hosts {
+					for k, times := range h.begins {
+						if times != 1 {
+							t.Fatalf("seed %d: the flow from %v began %d times", seed, k, times)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestSameSeedSameRun(t *testing.T) {
+	run := func(seed uint64) string {
+		n := newNetwork(t, seed, trouble{loss: 20, duplicate: 20, reorder: 20, corrupt: 5})
+		for range 3 {
+			n.host(Config{})
+		}
+		exchange(n, 50, 60*time.Second)
+		return fmt.Sprint(n.now, n.sent, n.hosts[0].layer.Count)
+	}
+	if a, b := run(7), run(7); a != b {
+		t.Errorf("seed 7: %s, then %s", a, b)
+	}
+	if run(7) == run(8) {
+		t.Error("seeds 7 and 8 gave one run")
+	}
+}
+
+// The first packet is challenged, the second taken; an answer needs no challenge.
+func TestFirstUseCostsOneRoundTrip(t *testing.T) {
+	n := newNetwork(t, 1, trouble{})
+	a, b := n.host(Config{}), n.host(Config{})
+	var began, answered int
+	b.take = func(Key, uint32) { began = n.sent; b.send(a, 10) }
+	a.take = func(Key, uint32) { answered = n.sent }
+	a.send(b, 10)
+	n.run(time.Second, func() bool { return answered > 0 })
+	if began != 3 || answered != 4 {
+		t.Errorf("the segment arrived with packet %d (want 3: start, challenge, start) and its answer with %d (want 4)", began, answered)
+	}
+	if got := n.now; got != 40_000 {
+		t.Errorf("both took %v, want two round trips of 20 µs", got)
+	}
+	if a.layer.Count.SentChallenges != 0 || b.layer.Count.SentChallenges != 1 {
+		t.Errorf("challenges: %d and %d, want 0 and 1", a.layer.Count.SentChallenges, b.layer.Count.SentChallenges)
+	}
+}
+
+// Two that start at the same time are both challenged, and both get through.
+func TestStartsMayCross(t *testing.T) {
+	n := newNetwork(t, 1, trouble{})
+	a, b := n.host(Config{}), n.host(Config{})
+	a.send(b, 10)
+	b.send(a, 10)
+	n.run(time.Millisecond, func() bool { return len(a.got) == 1 && len(b.got) == 1 })
+	n.sleep(time.Millisecond)
+	a.inOrder(b, 1)
+	b.inOrder(a, 1)
+	if len(a.failed)+len(b.failed) > 0 {
+		t.Errorf("failed: %v %v", a.failed, b.failed)
+	}
+}
+
+// A queue pair may send to itself.
+func TestOneMayTalkToOneself(t *testing.T) {
+	n := newNetwork(t, 1, trouble{loss: 20})
+	a := n.host(Config{})
+	for range 50 {
+		a.send(a, 10)
+	}
+	n.run(10*time.Second, func() bool { return a.acked[a.key(a)] == 50 })
+	a.inOrder(a, 50)
+}
+
+func TestSequenceNumbersWrap(t *testing.T) {
+	n := newNetwork(t, 3, trouble{loss: 20, duplicate: 10, reorder: 20})
+	a, b := n.host(Config{}), n.host(Config{})
+	a.send(b, 10)
+	n.run(10*time.Second, func() bool { return a.acked[a.key(b)] == 1 })
+	n.sleep(time.Second)
+	// Pretend that the flow has been in use for four billion packets.
+	const almost = wire.Seq(0xffffffd0)
+	tx, rx := a.layer.peers[a.key(b)], b.layer.peers[b.key(a)]
+	tx.una, tx.sendNext, tx.next, tx.recovery = almost, almost, almost, almost
+	tx.sentNo, tx.arrivedNo = 0xffffffc0, 0xffffffc0
+	rx.rcvNext = almost
+	for range 200 {
+		a.send(b, 10)
+	}
+	n.run(20*time.Second, func() bool { return a.acked[a.key(b)] == 201 })
+	b.inOrder(a, 201)
+	if tx.next != almost.Add(200) {
+		t.Errorf("next is %d", tx.next)
+	}
+}
+
+func TestGivesUpOnTheDead(t *testing.T) {
+	n := newNetwork(t, 1, trouble{})
+	a, b := n.host(Config{}), n.host(Config{})
+	n.cut = func(_, to *host, _ *wire.Packet) bool { return to == b }
+	a.send(b, 10)
+	start := n.now
+	n.run(20*time.Second, func() bool { return len(a.failed) > 0 })
+	if !errors.Is(a.failed[0], ErrTimeout) {
+		t.Errorf("failed with %v, want ErrTimeout", a.failed[0])
+	}
+	// The first timer that ends after 10 s: they end after 10, 30, 70 ... 1270 ms
+	// and then every second.
+	if took := n.now.Sub(start); took < 10*time.Second || took > 11*time.Second+300*time.Millisecond {
+		t.Errorf("gave up after %v", took)
+	}
+	n.cut = nil
+	a.send(b, 10)
+	n.run(time.Second, func() bool { return len(b.got[b.key(a)]) == 1 })
+}
+
+func TestErrorsOfConfig(t *testing.T) {
+	for _, cfg := range []Config{
+		{MaxPacket: 100},
+		{MaxPacket: 1 << 16},
+		{Limits: Limits{Peers: -1}},
+		{Timing: Timing{AckHold: -1}},
+		{Timing: Timing{Idle: 15 * time.Second}},
+		{Timing: Timing{CookieSlot: 15 * time.Second}},
+	} {
+		if _, err := New(cfg); !errors.Is(err, ErrConfig) {
+			t.Errorf("New(%+v) = %v, want ErrConfig", cfg, err)
+		}
+	}
+}
+
+// The vector of the paper that defined SipHash, and one of another length.
+func TestSipHashIsSipHash(t *testing.T) {
+	var key [16]byte
+	var in [8]byte
+	for i := range key {
+		key[i] = byte(i)
+	}
+	for i := range in {
+		in[i] = byte(i)
+	}
+	if got := sipHash(&key, nil); got != 0x726fdb47dd0e0e31 {
+		t.Errorf("of nothing: %#x", got)
+	}
+	if got := sipHash(&key, in[:]); got != 0x93f5f5799a932462 {
+		t.Errorf("of eight octets: %#x", got)
+	}
+}

@@ -1,0 +1,122 @@
+package rd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+)
+
+// Config describes a layer. The zero value of every field but Secret means a
+// default.
+type Config struct {
+	// Secret must differ each time that a host starts anew, and nobody may guess
+	// it: epochs, the incarnation and cookies are made of it.
+	Secret [16]byte
+	// MaxPacket is the largest payload of UDP that a path carries.
+	MaxPacket int
+	Limits    Limits
+	Timing    Timing
+}
+
+// Limits bound the memory of a layer.
+type Limits struct {
+	Peers int
+	// Segments is how many segments may wait for acknowledgement, or to be sent,
+	// for all peers and for one.
+	Segments, PeerSegments int
+	// StoredBytes is how much may wait behind gaps, of all peers.
+	StoredBytes int
+	// Replies is how many packets without a flow (challenges, refusals) wait to
+	// be sent; more than that are not sent.
+	Replies int
+}
+
+// Timing holds the times of the specification (section 6.9 of it).
+type Timing struct {
+	FirstTimeout time.Duration // of a retransmission, before a round trip was measured
+	MinTimeout   time.Duration
+	MaxTimeout   time.Duration
+	// GiveUp is how long segments are sent again before the peer counts as lost.
+	GiveUp time.Duration
+	// BusyMin and BusyMax bound how long a sender waits before it asks a busy
+	// receiver again. BusyLimit is how long it asks: 0 means as long as there are
+	// answers.
+	BusyMin, BusyMax, BusyLimit time.Duration
+	// AckHold is how long an acknowledgement waits for others, or for a packet to
+	// ride on.
+	AckHold time.Duration
+	// Fresh is how long after the last packet of a peer its flow may be used
+	// without starting anew; Idle, when a peer is forgotten; CookieSlot, half of
+	// how long a cookie is good.
+	Fresh, Idle, CookieSlot time.Duration
+}
+
+// DefaultTiming returns the times of the specification.
+func DefaultTiming() Timing {
+	return Timing{
+		FirstTimeout: 10 * time.Millisecond, MinTimeout: time.Millisecond, MaxTimeout: time.Second, GiveUp: 10 * time.Second,
+		BusyMin: time.Millisecond, BusyMax: 128 * time.Millisecond,
+		AckHold: 100 * time.Microsecond,
+		Fresh:   10 * time.Second, Idle: 30 * time.Second, CookieSlot: 5 * time.Second,
+	}
+}
+
+const defaultMaxPacket = 1500 - 40 - 8 // Ethernet, IPv6
+
+// ErrConfig is what errors.Is finds in every complaint about a Config.
+var ErrConfig = errors.New("bad configuration of the reliable-datagram layer")
+
+func (c Config) withDefaults() (Config, error) {
+	c.MaxPacket = cmp.Or(c.MaxPacket, defaultMaxPacket)
+	if c.MaxPacket < wire.MinPacket || c.MaxPacket > 1<<16-1 {
+		return c, fmt.Errorf("%w: packets of %d octets are not in %d..65535", ErrConfig, c.MaxPacket, wire.MinPacket)
+	}
+	l := &c.Limits
+	for _, f := range []struct {
+		name   string
+		value  *int
+		normal int
+	}{
+		{"Peers", &l.Peers, 1 << 16},
+		{"Segments", &l.Segments, 1 << 16},
+		{"PeerSegments", &l.PeerSegments, wire.Window},
+		{"StoredBytes", &l.StoredBytes, 1 << 24},
+		{"Replies", &l.Replies, 1 << 8},
+	} {
+		if *f.value = cmp.Or(*f.value, f.normal); *f.value < 0 {
+			return c, fmt.Errorf("%w: limit of %s is negative", ErrConfig, f.name)
+		}
+	}
+	t, d := &c.Timing, DefaultTiming()
+	for _, f := range []struct {
+		name   string
+		value  *time.Duration
+		normal time.Duration
+	}{
+		{"FirstTimeout", &t.FirstTimeout, d.FirstTimeout},
+		{"MinTimeout", &t.MinTimeout, d.MinTimeout},
+		{"MaxTimeout", &t.MaxTimeout, d.MaxTimeout},
+		{"GiveUp", &t.GiveUp, d.GiveUp},
+		{"BusyMin", &t.BusyMin, d.BusyMin},
+		{"BusyMax", &t.BusyMax, d.BusyMax},
+		{"BusyLimit", &t.BusyLimit, d.BusyLimit},
+		{"AckHold", &t.AckHold, d.AckHold},
+		{"Fresh", &t.Fresh, d.Fresh},
+		{"Idle", &t.Idle, d.Idle},
+		{"CookieSlot", &t.CookieSlot, d.CookieSlot},
+	} {
+		if *f.value = cmp.Or(*f.value, f.normal); *f.value < 0 {
+			return c, fmt.Errorf("%w: %s is negative", ErrConfig, f.name)
+		}
+	}
+	// A receiver must remember a flow for as long as its sender may go on with it,
+	// and longer than a cookie lives that could start it a second time.
+	if t.Idle < t.Fresh+t.GiveUp || t.Idle <= 2*t.CookieSlot {
+		return c, fmt.Errorf("%w: Idle (%v) must be at least Fresh (%v) and GiveUp (%v) together, and more than two of CookieSlot (%v)",
+			ErrConfig, t.Idle, t.Fresh, t.GiveUp, t.CookieSlot)
+	}
+	return c, nil
+}

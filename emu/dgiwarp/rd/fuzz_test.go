@@ -1,0 +1,154 @@
+package rd
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// script feeds a fuzzer's octets to decisions.
+type script struct{ b []byte }
+
+func (s *script) next() byte {
+	if len(s.b) == 0 {
+		return 0
+	}
+	v := s.b[0]
+	s.b = s.b[1:]
+	return v
+}
+
+func (s *script) word() uint32 {
+	return uint32(s.next())<<24 | uint32(s.next())<<16 | uint32(s.next())<<8 | uint32(s.next())
+}
+
+// near is a number close to a true one, or any other.
+func (s *script) near(n uint32) uint32 {
+	switch c := s.next(); {
+	case c < 200:
+		return n + uint32(int8(s.next()))
+	case c < 230:
+		return n + uint32(int16(s.word()))
+	default:
+		return s.word()
+	}
+}
+
+// hostile builds a packet of one who knows the epochs of the flows between victim
+// and friend: as much as anybody can who is not the friend.
+func (s *script) hostile(victim *host, friend *host) []byte {
+	var k wire.Packet
+	k.Header = wire.NewHeader(wire.Kind(s.next()%5), testQP, testQP, s.word())
+	k.Flags = wire.Flags(s.next())
+	p := victim.layer.peers[victim.key(friend)]
+	if p == nil {
+		p = new(Peer)
+	}
+	epoch := func(true wire.Epoch) wire.Epoch {
+		if s.next() < 220 {
+			return true
+		}
+		return wire.Epoch(s.word())
+	}
+	k.Ack = wire.Ack{
+		Epoch: epoch(p.epoch), Next: wire.Seq(s.near(uint32(p.una))), Echo: s.near(microseconds(victim.net.now)),
+		Window: uint16(s.next()) << (s.next() % 9), Words: s.next() % (wire.MaxSackWords + 1),
+	}
+	for i := range k.Ack.Words {
+		k.Ack.Sack[i] = s.word()
+	}
+	k.Data = wire.Data{
+		Epoch: epoch(p.remoteEpoch), Seq: wire.Seq(s.near(uint32(p.rcvNext))), Timestamp: s.word(),
+		Proof: uint64(s.near(uint32(p.epoch))), Incarnation: s.near(p.incarnation),
+	}
+	k.Challenge = wire.Challenge{Epoch: epoch(p.epoch), Incarnation: s.near(p.incarnation), Cookie: uint64(s.word())}
+	k.Refusal = wire.Refusal{Epoch: epoch(p.epoch), Reason: wire.Reason(s.next())}
+	if k.Kind == wire.KindRD && k.Flags.Has(wire.FlagData) {
+		k.ULPDU = content(nil, s.word(), 4+int(s.next()))
+	}
+	b := k.Append(nil)
+	if s.next() > 250 {
+		b = b[:int(s.next())%len(b)]
+	}
+	return b
+}
+
+// FuzzHostile lets somebody who knows everything about two friends, but for the
+// secrets of their layers, send what he likes to one of them between honest
+// packets. Whatever he does, the books balance, the bounds hold, time passes, and
+// a new pair of queue pairs beside can still talk.
+func FuzzHostile(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte("\x00\x02\xd0\x01\x02\x03\x04\x05\x06\x07\x08\x09"))
+	for seed := range byte(8) {
+		b := make([]byte, 400)
+		for i := range b {
+			b[i] = byte(i*i)*seed + byte(i)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := &script{b}
+		n := newNetwork(t, 1, trouble{loss: int(s.next() % 30)})
+		a, z, third := n.host(Config{}), n.host(Config{Limits: Limits{StoredBytes: 1 << 14}}), n.host(Config{})
+		for _, h := range n.hosts {
+			h.trusting = true // what the hostile one says is not checked
+		}
+		for len(s.b) > 0 && len(s.b) < 4096 {
+			switch c := s.next(); {
+			case c < 40:
+				a.send(z, int(s.next()))
+			case c < 80:
+				z.send(a, int(s.next()))
+			case c < 90:
+				n.sleep(time.Duration(s.next()) * time.Millisecond)
+			case c < 93:
+				n.sleep(time.Duration(s.next()) * time.Second)
+			case c < 96:
+				a.receives = int(s.next()) - 1
+				a.layer.Resume(testQP, 3)
+				a.drain()
+			default:
+				a.deliver(z.addr, s.hostile(a, z), c&1 != 0)
+			}
+			a.flush()
+			n.step(n.now.Add(10 * time.Microsecond))
+		}
+		n.bad = trouble{}
+		n.sleep(time.Second)
+		third.send(a, 10)
+		a.receives = -1
+		n.run(5*time.Second, func() bool { return third.acked[third.key(a)] == 1 })
+		n.sleep(5 * time.Minute)
+		for _, h := range n.hosts {
+			if h.layer.Peers() != 0 || h.layer.Deadline() != mono.Never || h.layer.segments.used != 0 {
+				t.Fatalf("%v: %d peers, %d segments, deadline %v after five minutes", h, h.layer.Peers(), h.layer.segments.used, h.layer.Deadline())
+			}
+		}
+	})
+}
+
+// FuzzInput hands a layer any octets that have a right CRC.
+func FuzzInput(f *testing.F) {
+	f.Add([]byte{0x12, 0xb0}, uint16(5))
+	f.Fuzz(func(t *testing.T, b []byte, step uint16) {
+		n := newNetwork(t, 1, trouble{})
+		h := n.host(Config{})
+		h.trusting = true
+		for len(b) > 0 {
+			size := min(len(b), 16+int(b[0]))
+			packet := append([]byte(nil), b[:size]...)
+			if size >= wire.HeaderLen {
+				packet[0] = 0x10 | packet[0]&7
+				binary.BigEndian.PutUint32(packet[4:], testQP)
+			}
+			h.deliver(h.addr, wire.Seal(packet, 0), false)
+			h.flush()
+			n.sleep(time.Duration(step) * time.Microsecond)
+			b = b[size:]
+		}
+	})
+}

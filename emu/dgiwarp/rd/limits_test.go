@@ -1,0 +1,226 @@
+package rd
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+)
+
+// A receiver that has no room for another peer says so, and takes it when one
+// was forgotten.
+func TestFullTableRefusesAndRecovers(t *testing.T) {
+	n := newNetwork(t, 1, trouble{})
+	sink := n.host(Config{Limits: Limits{Peers: 2}})
+	for range 2 {
+		n.host(Config{}).send(sink, 10)
+	}
+	n.sleep(time.Millisecond)
+	late := n.host(Config{})
+	late.send(sink, 10)
+	n.run(20*time.Second, func() bool { return len(late.failed) > 0 })
+	if !errors.Is(late.failed[0], ErrTimeout) || sink.layer.Count.PeersRefused == 0 {
+		t.Errorf("failed with %v, %d refused", late.failed[0], sink.layer.Count.PeersRefused)
+	}
+	n.sleep(17 * time.Second) // the others are idle for 27 s
+	late.send(sink, 10)
+	n.run(9*time.Second, func() bool { return late.acked[late.key(sink)] == 1 })
+	if _, err := sink.layer.Peer(n.now, sink.key(n.hosts[1]), 0, 0); err != nil {
+		t.Errorf("a second peer: %v", err)
+	}
+	if _, err := sink.layer.Peer(n.now, sink.key(n.hosts[2]), 0, 0); !errors.Is(err, ErrFull) {
+		t.Errorf("a third peer: %v, want ErrFull", err)
+	}
+}
+
+// However much is lost, what waits behind gaps stays within its bound, and all
+// arrives.
+func TestStoreIsBounded(t *testing.T) {
+	n := newNetwork(t, 1, trouble{loss: 20, reorder: 50})
+	for range 4 {
+		n.host(Config{Limits: Limits{StoredBytes: 4096}})
+	}
+	exchange(n, 100, 100*time.Second)
+	dropped := uint64(0)
+	for _, h := range n.hosts {
+		dropped += h.layer.Count.DropStore
+	}
+	if dropped == 0 {
+		t.Error("the bound was never met")
+	}
+}
+
+func TestSegmentsAreBounded(t *testing.T) {
+	n := newNetwork(t, 1, trouble{})
+	a, b, c := n.host(Config{Limits: Limits{Segments: 10, PeerSegments: 6}}), n.host(Config{}), n.host(Config{})
+	count := func(to *host) (sent int) {
+		for a.send(to, 10) {
+			sent++
+		}
+		return sent
+	}
+	if got := count(b); got != 6 {
+		t.Errorf("%d segments to one peer, want 6", got)
+	}
+	if got := count(c); got != 4 {
+		t.Errorf("%d segments to another, want 4", got)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("Send without room did not panic")
+		}
+	}()
+	a.layer.peers[a.key(b)].Send(n.now, []byte{1}, nil)
+}
+
+// Challenges and refusals that wait to be sent are bounded, and never longer than
+// what they answer.
+func TestRepliesAreBoundedAndShort(t *testing.T) {
+	n := newNetwork(t, 1, trouble{})
+	h := n.host(Config{Limits: Limits{Replies: 5}})
+	for i := range 100 {
+		k := wire.Packet{Header: wire.NewHeader(wire.KindRD, testQP, uint32(i), 0), Data: wire.Data{Epoch: 1}, ULPDU: make([]byte, 14)}
+		k.Flags = wire.FlagData
+		if i%2 == 0 {
+			k.Flags |= wire.FlagStart
+		}
+		b := k.Append(nil)
+		h.deliver(n.hosts[0].addr, b, false)
+		if out, ok := h.layer.Output(n.now, nil); i < 50 && (!ok || len(out.Payload) > len(b)) {
+			t.Fatalf("%d octets were answered with %d", len(b), len(out.Payload))
+		}
+		if i >= 50 {
+			h.deliver(n.hosts[0].addr, b, false)
+			h.deliver(n.hosts[0].addr, b, false)
+		}
+	}
+	if h.layer.Count.DropReply == 0 || h.layer.Peers() != 0 {
+		t.Errorf("%d replies dropped, %d peers", h.layer.Count.DropReply, h.layer.Peers())
+	}
+}
+
+// CloseQP forgets the peers of one queue pair at once, and a queue pair that gets
+// the same number is another.
+func TestClosedQueuePairsForget(t *testing.T) {
+	n := newNetwork(t, 1, trouble{})
+	a, b := n.host(Config{}), n.host(Config{})
+	n.cut = func(from, _ *host, k *wire.Packet) bool { return from == b && k.Flags.Has(wire.FlagAck) }
+	a.send(b, 10)
+	n.run(time.Second, func() bool { return len(b.got[b.key(a)]) == 1 })
+	b.layer.CloseQP(testQP)
+	b.drain()
+	if b.layer.Peers() != 0 || b.gone != 0 {
+		t.Errorf("%d peers, %d reported", b.layer.Peers(), b.gone)
+	}
+	n.cut = nil
+	n.run(time.Second, func() bool { return len(a.failed) > 0 })
+	if !errors.Is(a.failed[0], ErrRestarted) || len(b.got[b.key(a)]) != 1 {
+		t.Errorf("failed with %v, %d delivered", a.failed[0], len(b.got[b.key(a)]))
+	}
+}
+
+// MaxBytesPerPeer is what the specification states for a peer with which nothing
+// is under way.
+const maxBytesPerPeer = 640
+
+// TestTenThousandPeers measures what a queue pair pays for each peer that it has
+// talked with lately: without anything under way, and with a segment on its way
+// to each.
+func TestTenThousandPeers(t *testing.T) {
+	const peers = 10_000
+	n := newNetwork(t, 1, trouble{})
+	hub := n.host(Config{})
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	// One layer plays all the others, by turns, under as many addresses.
+	others := n.host(Config{})
+	talk(t, n, hub, others, peers)
+	after := heap()
+	if hub.layer.Peers() != peers {
+		t.Fatalf("%d peers", hub.layer.Peers())
+	}
+	// Both layers hold one peer for each pair.
+	each := float64(after-before) / (2 * peers)
+	t.Logf("%.0f bytes a peer, of which Peer is %d; a segment under way takes %d and its header, its payload nothing",
+		each, unsafe.Sizeof(Peer{}), unsafe.Sizeof(segment{}))
+	if each > maxBytesPerPeer {
+		t.Errorf("%.0f bytes a peer, want at most %d", each, maxBytesPerPeer)
+	}
+	n.now = n.now.Add(time.Minute)
+	for _, h := range n.hosts {
+		h.layer.Tick(n.now)
+		for e, ok := h.layer.Next(n.now); ok; e, ok = h.layer.Next(n.now) {
+			if e.Kind != EventGone {
+				t.Fatalf("event %d after a minute", e.Kind)
+			}
+		}
+	}
+	if hub.layer.Peers() != 0 {
+		t.Errorf("%d peers after a minute", hub.layer.Peers())
+	}
+	if left := heap(); left > before+(after-before)/4 {
+		t.Errorf("%d KB are left of %d KB", (left-before)>>10, (after-before)>>10)
+	}
+	runtime.KeepAlive(n)
+}
+
+// talk exchanges one segment in each direction between hub and each of count
+// queue pairs of others.
+func talk(t *testing.T, n *network, hub, others *host, count int) {
+	t.Helper()
+	var k wire.Packet
+	carry := func(from, to *host) {
+		buf := make([]byte, 0, 2048)
+		for {
+			p, ok := from.layer.Output(n.now, buf)
+			if !ok {
+				return
+			}
+			if err := k.Parse(p.Payload); err != nil {
+				t.Fatal(err)
+			}
+			to.layer.Input(n.now, from.addr, &k, false)
+			for e, ok := to.layer.Next(n.now); ok; e, ok = to.layer.Next(n.now) {
+				if e.Kind == EventSegment {
+					to.layer.Accept(n.now)
+				}
+			}
+			for e, ok := from.layer.Next(n.now); ok; e, ok = from.layer.Next(n.now) {
+				_ = e
+			}
+		}
+	}
+	payload := [][]byte{make([]byte, 64)}
+	for i := range count {
+		n.now += 1000
+		qp := uint32(i + 100)
+		for _, s := range []struct {
+			from, to *host
+			key      Key
+		}{
+			{others, hub, Key{Remote: hub.addr, Local: qp, RemoteQP: testQP}},
+			{hub, others, Key{Remote: others.addr, Local: testQP, RemoteQP: qp}},
+		} {
+			p, err := s.from.layer.Peer(n.now, s.key, 0, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Send(n.now, make([]byte, 18), payload)
+			for p.Waiting() > 0 {
+				carry(s.from, s.to)
+				carry(s.to, s.from)
+			}
+		}
+	}
+	if hub.layer.Count.Delivered != uint64(count) || others.layer.Count.Delivered != uint64(count) {
+		t.Fatalf("%d and %d segments delivered, want %d each", hub.layer.Count.Delivered, others.layer.Count.Delivered, count)
+	}
+}

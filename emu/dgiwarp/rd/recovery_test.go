@@ -1,0 +1,237 @@
+package rd
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// established returns two hosts between which a has sent one segment.
+func established(t *testing.T) (n *network, a, b *host, p *Peer) {
+	n = newNetwork(t, 1, trouble{})
+	a, b = n.host(Config{}), n.host(Config{})
+	a.send(b, 10)
+	n.run(time.Second, func() bool { return a.acked[a.key(b)] == 1 })
+	return n, a, b, a.layer.peers[a.key(b)]
+}
+
+// The first n packets with data that match vanish.
+func loseFirst(n int, match func(*wire.Packet) bool) func(from, to *host, k *wire.Packet) bool {
+	return func(_, _ *host, k *wire.Packet) bool {
+		if n > 0 && k.Flags.Has(wire.FlagData) && match(k) {
+			n--
+			return true
+		}
+		return false
+	}
+}
+
+func TestEpochsAreNotRepeated(t *testing.T) {
+	n := newNetwork(t, 1, trouble{})
+	seen := map[wire.Epoch]bool{}
+	for range 5 {
+		h := n.host(Config{})
+		for range 2000 {
+			e := h.layer.newEpoch()
+			if seen[e] || e == 0 {
+				t.Fatalf("epoch %#x after %d others", e, len(seen))
+			}
+			seen[e] = true
+		}
+	}
+}
+
+// A lost packet is sent again as soon as three later ones have arrived, long
+// before a timeout, and so is the loss of that.
+func TestLossesAreSeenWithoutTimeout(t *testing.T) {
+	for _, times := range []int{1, 2, 3} {
+		n, a, b, _ := established(t)
+		n.cut = loseFirst(times, func(k *wire.Packet) bool { return k.Data.Seq == 3 })
+		start := n.now
+		sent := 0
+		n.run(time.Second, func() bool {
+			for sent < 400 && a.send(b, 10) {
+				sent++
+			}
+			return a.acked[a.key(b)] == 401
+		})
+		c := &a.layer.Count
+		if c.Timeouts != 0 || c.SentAgain != uint64(times)+1 || n.now.Sub(start) > time.Millisecond {
+			t.Errorf("%d times: %d timeouts, %d sent again (one of them the start), took %v", times, c.Timeouts, c.SentAgain, n.now.Sub(start))
+		}
+		b.inOrder(a, 401)
+	}
+}
+
+// The last of several packets needs no three behind it.
+func TestLossesAtTheEnd(t *testing.T) {
+	n, a, b, _ := established(t)
+	n.cut = loseFirst(1, func(k *wire.Packet) bool { return k.Data.Seq == 1 })
+	a.send(b, 10)
+	a.send(b, 10)
+	n.run(500*time.Microsecond, func() bool { return a.acked[a.key(b)] == 3 })
+	if a.layer.Count.Timeouts != 0 {
+		t.Errorf("%d timeouts", a.layer.Count.Timeouts)
+	}
+}
+
+// Where packets overtake each other all the time, a sender learns to wait.
+func TestReorderingIsLearned(t *testing.T) {
+	n := newNetwork(t, 1, trouble{reorder: 30})
+	a, b := n.host(Config{}), n.host(Config{})
+	again := func(count int) uint64 {
+		before, want := a.layer.Count.SentAgain, a.acked[a.key(b)]+count
+		n.run(10*time.Second, func() bool {
+			for count > 0 && a.send(b, 10) {
+				count--
+			}
+			return a.acked[a.key(b)] == want
+		})
+		return a.layer.Count.SentAgain - before
+	}
+	first, later := again(300), again(300)
+	if first < 3 || later > first/2 {
+		t.Errorf("of 300 packets %d were sent again, and of the next 300 still %d", first, later)
+	}
+	if p := a.layer.peers[a.key(b)]; p.reorder <= firstReorder {
+		t.Errorf("a packet counts as lost after %d others", p.reorder)
+	}
+}
+
+// The round trip is 20 µs; what waits at the receiver counts.
+func TestRoundTripsAreMeasured(t *testing.T) {
+	n, a, b, p := established(t)
+	if p.timeoutAfter() < time.Millisecond {
+		t.Errorf("timeout of %v", p.timeoutAfter())
+	}
+	for range 100 {
+		want := a.acked[a.key(b)] + 1
+		a.send(b, 10)
+		n.run(time.Second, func() bool { return a.acked[a.key(b)] == want })
+	}
+	if p.srtt < 19_000 || p.srtt > 21_000 {
+		t.Errorf("round trip of %d ns, want 20 µs", p.srtt)
+	}
+	// Packets that are sent again are measured too, and rightly.
+	n.delay = 2 * time.Millisecond
+	n.cut = loseFirst(20, func(*wire.Packet) bool { return n.rng.IntN(2) == 0 })
+	for range 100 {
+		want := a.acked[a.key(b)] + 1
+		a.send(b, 10)
+		n.run(time.Second, func() bool { return a.acked[a.key(b)] == want })
+	}
+	if p.srtt < 3_900_000 || p.srtt > 4_100_000 {
+		t.Errorf("round trip of %d ns, want 4 ms", p.srtt)
+	}
+	if got := p.timeoutAfter(); got < 4*time.Millisecond || got > 12*time.Millisecond {
+		t.Errorf("timeout of %v", got)
+	}
+}
+
+func TestWindowFollowsLosses(t *testing.T) {
+	p := &Peer{layer: new(Layer)}
+	p.begin(1, false)
+	p.grow(16)
+	if p.cwnd != 32 {
+		t.Errorf("window %d after a first round, want 32", p.cwnd)
+	}
+	p.sendNext, p.next = 32, 32
+	p.cut()
+	p.cut()
+	if p.cwnd != 22 {
+		t.Errorf("window %d after two losses of one round, want 22", p.cwnd)
+	}
+	for range 22 {
+		p.grow(1)
+	}
+	if p.cwnd != 23 {
+		t.Errorf("window %d after another round, want 23", p.cwnd)
+	}
+	p.una = 32
+	p.cut()
+	if p.cwnd != 16 {
+		t.Errorf("window %d after a loss in the next round, want 16", p.cwnd)
+	}
+	p.cutWindow(minWindow)
+	p.una, p.recovery = 33, 33
+	p.cut()
+	if p.cwnd != minWindow {
+		t.Errorf("window %d, want at least %d", p.cwnd, minWindow)
+	}
+	p.grow(10_000)
+	p.grow(10_000)
+	if p.cwnd > wire.Window {
+		t.Errorf("window %d", p.cwnd)
+	}
+
+	n, a, b, q := established(t)
+	before := q.cwnd
+	n.bad.mark = 100
+	a.send(b, 10)
+	n.run(time.Second, func() bool { return a.acked[a.key(b)] == 2 })
+	if q.cwnd >= before+1 {
+		t.Errorf("window %d after a mark, %d before", q.cwnd, before)
+	}
+}
+
+// With a round trip of 10 ms and a window of 256, packets leave at a fifth more
+// than the rate that fills it, in bursts of no more than 32.
+func TestPaceSpreadsPackets(t *testing.T) {
+	n, a, b, p := established(t)
+	n.delay = 5 * time.Millisecond
+	p.srtt, p.rttvar, p.cwnd, p.ssthresh = 10_000_000, 100, 256, 4
+	var times []mono.Time
+	n.cut = func(from, _ *host, k *wire.Packet) bool {
+		if from == a && k.Flags.Has(wire.FlagData) {
+			times = append(times, n.now)
+		}
+		return false
+	}
+	for range 250 {
+		a.send(b, 10)
+	}
+	n.run(time.Second, func() bool { return a.acked[a.key(b)] == 251 })
+	if a.layer.Count.Timeouts > 0 || len(times) != 250 {
+		t.Fatalf("%d timeouts, %d packets for 250", a.layer.Count.Timeouts, len(times))
+	}
+	most, burstStart := 0, 0
+	for i := range times {
+		if times[i] != times[burstStart] {
+			burstStart = i
+		}
+		most = max(most, i-burstStart+1)
+	}
+	if took := times[249].Sub(times[0]); most > burst+1 || took < 6*time.Millisecond || took > 8*time.Millisecond {
+		t.Errorf("250 packets left within %v, up to %d at once: want about 7 ms (250/256 of 8 ms less a burst) and %d", took, most, burst)
+	}
+}
+
+// In a ping-pong acknowledgements ride with the answers, once that is noticed.
+// Where nobody answers they leave at once.
+func TestAnswersCarryAcknowledgements(t *testing.T) {
+	n, a, b, _ := established(t)
+	left := 50
+	a.take = func(Key, uint32) {
+		if left > 0 {
+			left--
+			a.send(b, 10)
+		}
+	}
+	b.take = func(Key, uint32) { b.reply = a }
+	a.send(b, 10)
+	n.run(time.Second, func() bool { return left == 0 && b.acked[b.key(a)] == 51 })
+	if alone := a.layer.Count.SentAcks + b.layer.Count.SentAcks; alone > 8 {
+		t.Errorf("%d acknowledgements left alone in 51 exchanges", alone)
+	}
+	b.take = nil
+	for range 5 {
+		a.send(b, 10)
+		start, want := n.now, a.acked[a.key(b)]+1
+		n.run(time.Second, func() bool { return a.acked[a.key(b)] == want })
+		if took := n.now.Sub(start); want > 55 && took > 20*time.Microsecond {
+			t.Errorf("unanswered segment %d was acknowledged after %v", want, took)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package rd
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// segment waits to be sent, or to be acknowledged.
+type segment struct {
+	next    *segment
+	header  []byte   // a copy
+	payload [][]byte // the owner's, until it is acknowledged
+	seq     wire.Seq
+	sentNo  uint32 // of its latest transmission
+	sentAt  uint32 // when that was, as its packet says
+	length  uint16 // header and payload
+	tries   uint8
+	sacked  bool
+	lost    bool
+}
+
+// segmentPool holds the segments of all peers. Those that are not in use stay up
+// to a bound, so that a steady state allocates nothing and a burst leaves nothing
+// behind.
+type segmentPool struct {
+	free      *segment
+	freeCount int
+	used      int
+}
+
+const (
+	keepFree = 4096
+	// A header is rarely longer than usualHeader, and memory for one that is
+	// longer than longHeader is not kept.
+	usualHeader = 96
+	longHeader  = 512
+)
+
+func (s *segmentPool) get() *segment {
+	s.used++
+	if g := s.free; g != nil {
+		s.free = g.next
+		s.freeCount--
+		g.next = nil
+		return g
+	}
+	return &segment{header: make([]byte, 0, usualHeader)}
+}
+
+// release takes a segment back and returns the one after it.
+func (s *segmentPool) release(g *segment) *segment {
+	next := g.next
+	s.used--
+	clear(g.payload) // or the pool would keep the owner's memory from being freed
+	g.payload = g.payload[:0]
+	if cap(g.header) > longHeader {
+		g.header = make([]byte, 0, usualHeader)
+	}
+	if s.freeCount < keepFree {
+		g.next = s.free
+		s.free = g
+		s.freeCount++
+	}
+	return next
+}
+
+// Room is how many segments Send would take for p now.
+func (p *Peer) Room() int {
+	l := p.layer
+	return max(0, min(l.cfg.Limits.PeerSegments-p.Waiting(), l.cfg.Limits.Segments-l.segments.used))
+}
+
+// begin starts a flow to the peer, behind which nothing waits. If the peer was
+// heard of lately, telling it its own epoch is proof enough, as a rule.
+func (p *Peer) begin(e wire.Epoch, fresh bool) {
+	p.former, p.epoch = p.epoch, e
+	p.una, p.sendNext, p.next, p.recovery = 0, 0, 0, 0
+	p.sentNo, p.arrivedNo, p.backoff, p.proof = 0, 0, 0, 0
+	p.window, p.cwnd, p.ssthresh, p.reorder = wire.Window, firstWindow, wire.Window, firstReorder
+	p.set(flagSending|flagStarting, true)
+	p.set(flagProved, fresh && p.has(flagReceiving))
+	if p.has(flagProved) {
+		p.proof = uint64(p.remoteEpoch)
+	}
+}
+
+// Send queues a segment: a header, which is copied (and may be all there is), and
+// payload, which must stay where it is until Next reports that the segment was acknowledged or the flow
+// failed. Layer.Peer must have returned p since the last failure, there must be
+// Room, and the segment must be of at most MaxSegment octets.
+func (p *Peer) Send(now mono.Time, header []byte, payload [][]byte) {
+	l := p.layer
+	length := len(header)
+	for _, b := range payload {
+		length += len(b)
+	}
+	if !p.has(flagSending) || p.Gone() || p.Room() == 0 || length > l.maxSegment {
+		panic(fmt.Sprintf("rd: Send to %v: flow %v, room %d, segment of %d octets (limit %d)",
+			p.Key, p.has(flagSending) && !p.Gone(), p.Room(), length, l.maxSegment))
+	}
+	s := l.segments.get()
+	*s = segment{
+		header: append(s.header[:0], header...), payload: append(s.payload[:0], payload...),
+		seq: p.next, length: uint16(length),
+	}
+	if p.newest == nil {
+		p.oldest = s
+		p.progress = now
+	} else {
+		p.newest.next = s
+	}
+	p.newest = s
+	if p.unsent == nil {
+		p.unsent = s
+	}
+	p.next++
+	if now.Sub(p.aloneAt) < l.cfg.Timing.AckHold {
+		p.set(flagAnswers, true) // the acknowledgement could have gone with this
+	}
+	l.activate(p)
+}

@@ -1,0 +1,90 @@
+package rd
+
+import "github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+
+// stored is a segment that came early.
+type stored struct {
+	next *stored
+	buf  []byte
+	seq  wire.Seq
+}
+
+// storePool keeps buffers of two sizes, so that small segments behind gaps do
+// not take the room of large ones.
+type storePool struct {
+	small, large         *stored
+	smallFree, largeFree int
+}
+
+const (
+	smallSegment = 512
+	keepStored   = 512 // of each size
+)
+
+func (l *Layer) bufferSize(n int) int {
+	if n <= smallSegment {
+		return smallSegment
+	}
+	return l.cfg.MaxPacket
+}
+
+// keep puts a copy of a segment into the store, if it is not there and there is
+// room. What has no room will be sent again: it is not acknowledged.
+func (p *Peer) keep(seq wire.Seq, segment []byte) {
+	l := p.layer
+	at := &p.stored
+	for *at != nil && (*at).seq.Less(seq) {
+		at = &(*at).next
+	}
+	if *at != nil && (*at).seq == seq {
+		l.Count.DropRepeated++
+		p.set(flagRepeats, true)
+		return
+	}
+	size := l.bufferSize(len(segment))
+	if size > l.storedByteRoom || len(segment) > size {
+		l.Count.DropStore++
+		return
+	}
+	l.storedByteRoom -= size
+	s := l.store.get(size)
+	s.seq, s.buf = seq, append(s.buf[:0], segment...)
+	s.next = *at
+	*at = s
+	p.storedCount++
+}
+
+// unstore takes the first segment out of the store of p.
+func (l *Layer) unstore(p *Peer) {
+	s := p.stored
+	p.stored = s.next
+	p.storedCount--
+	l.storedByteRoom += cap(s.buf)
+	l.store.put(s)
+}
+
+func (f *storePool) get(size int) *stored {
+	list, count := &f.large, &f.largeFree
+	if size == smallSegment {
+		list, count = &f.small, &f.smallFree
+	}
+	if s := *list; s != nil {
+		*list = s.next
+		*count--
+		return s
+	}
+	return &stored{buf: make([]byte, 0, size)}
+}
+
+func (f *storePool) put(s *stored) {
+	list, count := &f.large, &f.largeFree
+	if cap(s.buf) == smallSegment {
+		list, count = &f.small, &f.smallFree
+	}
+	s.next = nil
+	if *count < keepStored {
+		s.next = *list
+		*list = s
+		*count++
+	}
+}

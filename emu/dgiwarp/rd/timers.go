@@ -1,0 +1,143 @@
+package rd
+
+import "github.com/fabrictest/fabrictest/emu/mono"
+
+// timerHeap orders all peers by their next deadline. Deadlines mostly move
+// later, and often: a peer that asks to be woken later than it stands in the heap
+// keeps its place and is put right when that place comes up. Every peer is in
+// it, since every peer is forgotten some day.
+type timerHeap struct{ heap []*Peer }
+
+func (h *timerHeap) next() mono.Time {
+	if len(h.heap) == 0 {
+		return mono.Never
+	}
+	return h.heap[0].heapAt
+}
+
+// due returns a peer whose deadline has passed, or nil. It stays in the heap:
+// the caller deals with it and calls set.
+func (h *timerHeap) due(now mono.Time) *Peer {
+	for len(h.heap) > 0 && h.heap[0].heapAt <= now {
+		p := h.heap[0]
+		at := p.deadline()
+		if at <= now {
+			return p
+		}
+		p.heapAt = at // it moved since
+		h.down(0)
+	}
+	return nil
+}
+
+// put enters a new peer.
+func (h *timerHeap) put(p *Peer) {
+	p.heapAt = p.deadline()
+	p.heapIndex = int32(len(h.heap))
+	h.heap = append(h.heap, p)
+	h.up(len(h.heap) - 1)
+}
+
+// sooner makes sure that p is woken when it asks to be, or not long after.
+func (h *timerHeap) sooner(p *Peer) {
+	if at := p.deadline(); at < p.heapAt {
+		p.heapAt = at
+		h.up(int(p.heapIndex))
+	}
+}
+
+// settle gives p the place of its deadline, which may have moved either way.
+func (h *timerHeap) settle(p *Peer) {
+	p.heapAt = p.deadline()
+	h.up(int(p.heapIndex))
+	h.down(int(p.heapIndex))
+}
+
+func (h *timerHeap) remove(p *Peer) {
+	i, last := int(p.heapIndex), len(h.heap)-1
+	h.swap(i, last)
+	h.heap[last] = nil
+	h.heap = h.heap[:last]
+	p.heapIndex = -1
+	if i < last {
+		h.down(i)
+		h.up(i)
+	}
+}
+
+// less breaks ties by age, so that order follows from what happened, not from
+// where it was in memory.
+func (h *timerHeap) less(i, j int) bool {
+	a, b := h.heap[i], h.heap[j]
+	return a.heapAt < b.heapAt || a.heapAt == b.heapAt && a.number < b.number
+}
+
+func (h *timerHeap) swap(i, j int) {
+	h.heap[i], h.heap[j] = h.heap[j], h.heap[i]
+	h.heap[i].heapIndex, h.heap[j].heapIndex = int32(i), int32(j)
+}
+
+func (h *timerHeap) up(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !h.less(i, parent) {
+			return
+		}
+		h.swap(i, parent)
+		i = parent
+	}
+}
+
+func (h *timerHeap) down(i int) {
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(h.heap); child++ {
+			if h.less(child, least) {
+				least = child
+			}
+		}
+		if least == i {
+			return
+		}
+		h.swap(i, least)
+		i = least
+	}
+}
+
+// fifo is a queue that grows to the most that was ever in it.
+type fifo[T any] struct {
+	ring  []T
+	head  int
+	count int
+}
+
+func (f *fifo[T]) push(v T) {
+	if f.count == len(f.ring) {
+		grown := make([]T, max(16, 2*len(f.ring)))
+		for i := range f.count {
+			grown[i] = f.ring[(f.head+i)%len(f.ring)]
+		}
+		f.ring, f.head = grown, 0
+	}
+	f.ring[(f.head+f.count)%len(f.ring)] = v
+	f.count++
+}
+
+func (f *fifo[T]) pop() (v T, ok bool) {
+	if f.count == 0 {
+		return v, false
+	}
+	v, f.ring[f.head] = f.ring[f.head], v
+	f.head = (f.head + 1) % len(f.ring)
+	f.count--
+	return v, true
+}
+
+// shrink gives back what the queue does not need now.
+func (f *fifo[T]) shrink() {
+	ring := make([]T, f.count)
+	for i := range ring {
+		ring[i] = f.ring[(f.head+i)%len(f.ring)]
+	}
+	f.ring, f.head = ring, 0
+}

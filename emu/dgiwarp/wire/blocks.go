@@ -1,0 +1,210 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Data says where in its flow a ULPDU stands. It comes behind the Ack, if there
+// is one.
+//
+//	0 epoch | 4 sequence number | 8 timestamp
+//	12 proof(8) | 20 incarnation | 24 source key, if FlagStart
+type Data struct {
+	Epoch Epoch
+	Seq   Seq
+	// Timestamp is the sender's clock in microseconds when it sent this copy.
+	Timestamp uint32
+	// Proof shows that the sender gets what is sent to its address: the cookie
+	// of a Challenge, or the epoch of the flow in the other direction.
+	Proof uint64
+	// Incarnation is that of the sender's queue pair: it differs from life to
+	// life of it.
+	Incarnation uint32
+	// SourceKey is the sender's own, so that it can be answered.
+	SourceKey uint32
+}
+
+// Ack says how far a flow in the other direction has arrived.
+//
+//	0 epoch | 4 next | 8 echo | 12 window(2) | 14 SACK words(1) | 15 reserved
+//	16 the words
+type Ack struct {
+	Epoch Epoch // of the flow that is acknowledged
+	Next  Seq   // the first packet that has not arrived
+	// Echo is the timestamp of the packet that the acknowledgement is about.
+	Echo uint32
+	// Window is how many packets from Next on would be taken; 0 means that the
+	// receiver is busy, and takes not even that one.
+	Window   uint16
+	Words    uint8 // how many words of Sack count
+	Reserved uint8
+	// Sack has a bit for each packet behind Next: bit i of word w (of value 1<<i)
+	// is set if packet Next+1+32w+i has arrived.
+	Sack [MaxSackWords]uint32
+}
+
+// Challenge answers a packet that starts a flow without proof.
+//
+//	0 epoch | 4 incarnation | 8 cookie(8)
+type Challenge struct {
+	Epoch       Epoch  // of the flow that is to start
+	Incarnation uint32 // of the challenger's queue pair
+	Cookie      uint64
+}
+
+// Reason is why a flow is refused.
+type Reason uint8
+
+// The reasons.
+const (
+	ReasonUnknown Reason = 1 // no such flow: it was forgotten, or never started
+	ReasonNoQP    Reason = 2 // no such queue pair, or one that is not reliable
+	ReasonState   Reason = 3 // the queue pair is not ready to receive
+	ReasonFull    Reason = 4 // no room for another peer
+)
+
+// String prints the reason in words.
+func (r Reason) String() string {
+	switch r {
+	case ReasonUnknown:
+		return "it does not know the flow"
+	case ReasonNoQP:
+		return "it has no such reliable queue pair"
+	case ReasonState:
+		return "its queue pair is not ready"
+	case ReasonFull:
+		return "it has no room for another peer"
+	}
+	return fmt.Sprintf("reason %d", uint8(r))
+}
+
+// Refusal answers a packet of a flow that does not exist.
+//
+//	0 epoch | 4 reason(1) | 5 reserved(3)
+type Refusal struct {
+	Epoch    Epoch
+	Reason   Reason
+	Reserved [3]uint8
+}
+
+var (
+	errShortData      = shortError("data block", DataLen)
+	errShortStart     = shortError("start of a flow", StartLen)
+	errShortAck       = shortError("acknowledgement", AckLen)
+	errShortSack      = fmt.Errorf("SACK words: %w", ErrShort)
+	errManyWords      = fmt.Errorf("more than %d SACK words: %w", MaxSackWords, ErrLong)
+	errShortChallenge = shortError("challenge", ChallengeLen)
+	errShortRefusal   = shortError("refusal", RefusalLen)
+)
+
+// Append appends d in wire order, with what a start adds if start is set.
+func (d *Data) Append(b []byte, start bool) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(d.Epoch))
+	b = binary.BigEndian.AppendUint32(b, uint32(d.Seq))
+	b = binary.BigEndian.AppendUint32(b, d.Timestamp)
+	if start {
+		b = binary.BigEndian.AppendUint64(b, d.Proof)
+		b = binary.BigEndian.AppendUint32(b, d.Incarnation)
+		b = binary.BigEndian.AppendUint32(b, d.SourceKey)
+	}
+	return b
+}
+
+// Parse decodes d from the front of b, with what a start adds if start is set,
+// and returns the octets that follow.
+func (d *Data) Parse(b []byte, start bool) (rest []byte, err error) {
+	if len(b) < DataLen {
+		return nil, errShortData
+	}
+	*d = Data{
+		Epoch: Epoch(binary.BigEndian.Uint32(b)), Seq: Seq(binary.BigEndian.Uint32(b[4:])),
+		Timestamp: binary.BigEndian.Uint32(b[8:]),
+	}
+	b = b[DataLen:]
+	if !start {
+		return b, nil
+	}
+	if len(b) < StartLen {
+		return nil, errShortStart
+	}
+	d.Proof = binary.BigEndian.Uint64(b)
+	d.Incarnation = binary.BigEndian.Uint32(b[8:])
+	d.SourceKey = binary.BigEndian.Uint32(b[12:])
+	return b[StartLen:], nil
+}
+
+// Len is the length of a in octets.
+func (a *Ack) Len() int { return AckLen + SackWordLen*int(min(a.Words, MaxSackWords)) }
+
+// Append appends a in wire order and returns the extended slice.
+func (a *Ack) Append(b []byte) []byte {
+	words := min(a.Words, MaxSackWords)
+	b = binary.BigEndian.AppendUint32(b, uint32(a.Epoch))
+	b = binary.BigEndian.AppendUint32(b, uint32(a.Next))
+	b = binary.BigEndian.AppendUint32(b, a.Echo)
+	b = binary.BigEndian.AppendUint16(b, a.Window)
+	b = append(b, words, a.Reserved)
+	for _, w := range a.Sack[:words] {
+		b = binary.BigEndian.AppendUint32(b, w)
+	}
+	return b
+}
+
+// Parse decodes a from the front of b and returns the octets that follow.
+func (a *Ack) Parse(b []byte) (rest []byte, err error) {
+	if len(b) < AckLen {
+		return nil, errShortAck
+	}
+	*a = Ack{
+		Epoch: Epoch(binary.BigEndian.Uint32(b)), Next: Seq(binary.BigEndian.Uint32(b[4:])),
+		Echo: binary.BigEndian.Uint32(b[8:]), Window: binary.BigEndian.Uint16(b[12:]), Words: b[14], Reserved: b[15],
+	}
+	b = b[AckLen:]
+	switch {
+	case a.Words > MaxSackWords:
+		return nil, errManyWords
+	case len(b) < int(a.Words)*SackWordLen:
+		return nil, errShortSack
+	}
+	for i := range a.Words {
+		a.Sack[i] = binary.BigEndian.Uint32(b)
+		b = b[SackWordLen:]
+	}
+	return b, nil
+}
+
+// Append appends c in wire order and returns the extended slice.
+func (c *Challenge) Append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(c.Epoch))
+	b = binary.BigEndian.AppendUint32(b, c.Incarnation)
+	return binary.BigEndian.AppendUint64(b, c.Cookie)
+}
+
+// Parse decodes c from the front of b and returns the octets that follow.
+func (c *Challenge) Parse(b []byte) (rest []byte, err error) {
+	if len(b) < ChallengeLen {
+		return nil, errShortChallenge
+	}
+	c.Epoch = Epoch(binary.BigEndian.Uint32(b))
+	c.Incarnation = binary.BigEndian.Uint32(b[4:])
+	c.Cookie = binary.BigEndian.Uint64(b[8:])
+	return b[ChallengeLen:], nil
+}
+
+// Append appends r in wire order and returns the extended slice.
+func (r *Refusal) Append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(r.Epoch))
+	return append(b, uint8(r.Reason), r.Reserved[0], r.Reserved[1], r.Reserved[2])
+}
+
+// Parse decodes r from the front of b and returns the octets that follow.
+func (r *Refusal) Parse(b []byte) (rest []byte, err error) {
+	if len(b) < RefusalLen {
+		return nil, errShortRefusal
+	}
+	r.Epoch = Epoch(binary.BigEndian.Uint32(b))
+	r.Reason = Reason(b[4])
+	r.Reserved = [3]uint8(b[5:])
+	return b[RefusalLen:], nil
+}

@@ -1,0 +1,314 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func fromHex(t testing.TB, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// goldens are whole packets, computed from the layouts by hand and, for the CRC,
+// by another implementation than this one. The appendix of the specification
+// shows the same.
+var goldens = []struct {
+	id, name string
+	bytes    string
+	want     Packet
+}{
+	{
+		"G1", "UD Send of five octets",
+		"11000000 00000012 00000011 0badcafe 4143 00000000 00000000 00000001 00000000 68656c6c6f e6b8cb00",
+		Packet{
+			Header: NewHeader(KindUD, 0x12, 0x11, 0x0badcafe),
+			ULPDU:  []byte("\x41\x43\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00hello"),
+		},
+	},
+	{
+		"G2", "UD Write of no octets to a group",
+		"11000000 00ffffff 00000011 00000000 c140 00000001 0000000000000000 936b9dfd",
+		Packet{
+			Header: NewHeader(KindUD, MulticastQP, 0x11, 0),
+			ULPDU:  []byte("\xc1\x40\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00"),
+		},
+	},
+	{
+		"G3", "RD start without proof",
+		"12b00000 00000012 00000011 0badcafe 5eed0001 00000000 000003e8 0000000000000000 2badbabe 0ddba115 4143 00000000 00000000 00000001 00000000 68656c6c6f aacc7619",
+		Packet{
+			Header: rdHeader(FlagData | FlagStart | FlagAckNow),
+			Data:   Data{Epoch: 0x5eed0001, Timestamp: 1000, Incarnation: 0x2badbabe, SourceKey: 0x0ddba115},
+			ULPDU:  []byte("\x41\x43\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00hello"),
+		},
+	},
+	{
+		"G4", "Challenge to it",
+		"13000000 00000011 00000012 0badcafe 5eed0001 1c0ffee1 0123456789abcdef abfbafd7",
+		Packet{
+			Header:    NewHeader(KindChallenge, 0x11, 0x12, 0x0badcafe),
+			Challenge: Challenge{Epoch: 0x5eed0001, Incarnation: 0x1c0ffee1, Cookie: 0x0123456789abcdef},
+		},
+	},
+	{
+		"G5", "RD acknowledgement with one SACK word",
+		"12440000 00000011 00000012 0badcafe 5eed0001 00000007 000003e9 0100 01 00 00000005 c0801f43",
+		Packet{
+			Header: Header{Version: 1, Kind: KindRD, Flags: FlagAck | FlagRepeats, DstQP: 0x11, SrcQP: 0x12, Key: 0x0badcafe},
+			Ack:    Ack{Epoch: 0x5eed0001, Next: 7, Echo: 1001, Window: 256, Words: 1, Sack: [MaxSackWords]uint32{5}},
+		},
+	},
+	{
+		"G6", "RD data with an acknowledgement from a busy receiver",
+		"12c80000 00000012 00000011 0badcafe a0000002 ffffffff 000003e9 0000 00 00 5eed0001 00000008 000003ea c140 00000001 0000000000000000 0d9e80e7",
+		Packet{
+			Header: rdHeader(FlagData | FlagAck | FlagMarked),
+			Ack:    Ack{Epoch: 0xa0000002, Next: 0xffffffff, Echo: 1001},
+			Data:   Data{Epoch: 0x5eed0001, Seq: 8, Timestamp: 1002},
+			ULPDU:  []byte("\xc1\x40\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00"),
+		},
+	},
+	{
+		"G7", "Refusal of an unknown flow",
+		"14000000 00000011 00000012 0badcafe 5eed0001 01 000000 3d920d94",
+		Packet{
+			Header:  NewHeader(KindRefusal, 0x11, 0x12, 0x0badcafe),
+			Refusal: Refusal{Epoch: 0x5eed0001, Reason: ReasonUnknown},
+		},
+	},
+	{
+		"G8", "UD Write-Record, the second half of eight octets",
+		"11000000 00000012 00000011 0badcafe c14f a1b2c300 0000000000001004 00000009 00000004 00000008 cafef00d 05060708 118e1594",
+		Packet{
+			Header: NewHeader(KindUD, 0x12, 0x11, 0x0badcafe),
+			ULPDU: []byte("\xc1\x4f\xa1\xb2\xc3\x00\x00\x00\x00\x00\x00\x00\x10\x04" +
+				"\x00\x00\x00\x09\x00\x00\x00\x04\x00\x00\x00\x08\xca\xfe\xf0\x0d\x05\x06\x07\x08"),
+		},
+	},
+	{
+		"G9", "error message of a QP for a Send that was too long (1/2/05, M D, MSN 1)",
+		"11000000 00000011 00000012 0badcafe 4147 00000000 00000002 00000001 00000000 1205c000 0017 4143 00000000 00000000 00000001 00000000 78747369",
+		Packet{
+			Header: NewHeader(KindUD, 0x11, 0x12, 0x0badcafe),
+			ULPDU: []byte("\x41\x47\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00\x00\x12\x05\xc0\x00\x00\x17" +
+				"\x41\x43\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00"),
+		},
+	},
+	{
+		"", "reserved bits and octets",
+		"12c30abc 00000012 00000011 0badcafe 00000001 00000002 00000003 0004 00 aa 00000005 00000006 00000007 f8f83a5c",
+		Packet{
+			Header: Header{Version: 1, Kind: KindRD, Flags: 0xc3, Reserved: 0x0abc, DstQP: 0x12, SrcQP: 0x11, Key: 0x0badcafe},
+			Ack:    Ack{Epoch: 1, Next: 2, Echo: 3, Window: 4, Reserved: 0xaa},
+			Data:   Data{Epoch: 5, Seq: 6, Timestamp: 7},
+			ULPDU:  []byte{},
+		},
+	},
+}
+
+func rdHeader(f Flags) Header {
+	h := NewHeader(KindRD, 0x12, 0x11, 0x0badcafe)
+	h.Flags = f
+	return h
+}
+
+func TestGoldenPackets(t *testing.T) {
+	for _, g := range goldens {
+		t.Run(g.name, func(t *testing.T) {
+			golden := fromHex(t, g.bytes)
+			if !Intact(golden) {
+				t.Errorf("the CRC of %x is wrong: want it to end in %x", golden, Seal(golden[:len(golden)-CRCLen:len(golden)-CRCLen], 0)[len(golden)-CRCLen:])
+			}
+			var got Packet
+			if err := got.Parse(golden); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, g.want) {
+				t.Errorf("Parse:\n got %+v\nwant %+v", got, g.want)
+			}
+			if b := g.want.Append([]byte("before")); !bytes.Equal(b, append([]byte("before"), golden...)) {
+				t.Errorf("Append:\n got %x\nwant %x after \"before\"", b, golden)
+			}
+		})
+	}
+}
+
+// TestSpecificationShowsTheGoldenPackets compares the appendix with what the
+// codec is tested against.
+func TestSpecificationShowsTheGoldenPackets(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/spec/datagram-iwarp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| (G\\d+) \\| .*? \\| `([0-9a-f ]+)` \\|$").FindAllSubmatch(text, -1) {
+		shown[string(m[1])] = string(m[2])
+	}
+	for _, g := range goldens {
+		if g.id == "" {
+			continue
+		}
+		if shown[g.id] != g.bytes {
+			t.Errorf("%s, %s:\nspecification %q\nhere          %q", g.id, g.name, shown[g.id], g.bytes)
+		}
+		delete(shown, g.id)
+	}
+	for id := range shown {
+		t.Errorf("the specification shows %s, which is not tested", id)
+	}
+}
+
+// Every prefix of a golden packet is either too short for its headers or a
+// shorter packet, never another one.
+func TestParseRefusesCutHeaders(t *testing.T) {
+	for _, g := range goldens {
+		golden := fromHex(t, g.bytes)
+		headers := len(g.want.AppendHeaders(nil))
+		for n := range golden {
+			var p Packet
+			err := p.Parse(golden[:n])
+			if n < headers+CRCLen != errors.Is(err, ErrShort) {
+				t.Errorf("%s: Parse(%d of %d octets, headers of %d) = %v", g.name, n, len(golden), headers, err)
+			}
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	long := func(p Packet) []byte { p.ULPDU = []byte{0}; return p.Append(nil) }
+	for _, tc := range []struct {
+		name  string
+		bytes []byte
+		want  error
+	}{
+		{"nothing", nil, ErrShort},
+		{"zeros", make([]byte, 64), ErrVersion},
+		{"version 2", fromHex(t, "21000000 00000012 00000011 00000000 00000000"), ErrVersion},
+		{"kind 0", fromHex(t, "10000000 00000012 00000011 00000000 00000000"), ErrKind},
+		{"kind 5", fromHex(t, "15000000 00000012 00000011 00000000 00000000"), ErrKind},
+		{"octets behind a challenge", long(Packet{Header: NewHeader(KindChallenge, 1, 2, 3)}), ErrLong},
+		{"octets behind a refusal", long(Packet{Header: NewHeader(KindRefusal, 1, 2, 3)}), ErrLong},
+		{"octets behind an acknowledgement", long(Packet{Header: rdHeader(FlagAck)}), ErrLong},
+		{"octets without data", long(Packet{Header: rdHeader(0)}), ErrLong},
+		{"nine SACK words", fromHex(t, "12400000 00000011 00000012 00000000 00000000 00000000 00000000 0000 09 00"+
+			strings.Repeat("00000000", 9)+"00000000"), ErrLong},
+	} {
+		var p Packet
+		if err := p.Parse(tc.bytes); !errors.Is(err, tc.want) {
+			t.Errorf("%s: Parse = %v, want %v", tc.name, err, tc.want)
+		}
+	}
+}
+
+func TestIntactSeesEverySingleBit(t *testing.T) {
+	for _, g := range goldens {
+		golden := fromHex(t, g.bytes)
+		for i := range 8 * len(golden) {
+			golden[i/8] ^= 1 << (i % 8)
+			if Intact(golden) {
+				t.Fatalf("%s: bit %d flipped and not seen", g.name, i)
+			}
+			golden[i/8] ^= 1 << (i % 8)
+		}
+	}
+	if Intact(nil) || Intact([]byte{1, 2, 3}) {
+		t.Error("less than a CRC is intact")
+	}
+}
+
+func TestHeaderDropsBitsThatDoNotFit(t *testing.T) {
+	h := Header{Version: 0xf1, Kind: 0xf2}
+	if b := h.Append(nil); b[0] != 0x12 {
+		t.Errorf("first octet %#x, want 0x12", b[0])
+	}
+	a := Ack{Words: 200}
+	if b := a.Append(nil); len(b) != MaxAckLen || len(b) != a.Len() || b[14] != MaxSackWords {
+		t.Errorf("an Ack of 200 words: %x (Len %d)", b, a.Len())
+	}
+}
+
+func TestWriteRecordRoundTrip(t *testing.T) {
+	want, golden := WriteRecord{MSN: 9, MO: 4, Length: 8, Imm: 0xcafef00d}, fromHex(t, "00000009 00000004 00000008 cafef00d")
+	if b := want.Append(nil); !bytes.Equal(b, golden) {
+		t.Errorf("Append = %x, want %x", b, golden)
+	}
+	var got WriteRecord
+	if rest, err := got.Parse(append(golden, 7)); err != nil || got != want || !bytes.Equal(rest, []byte{7}) {
+		t.Errorf("Parse = %+v, %x, %v", got, rest, err)
+	}
+	for n := range golden {
+		if _, err := got.Parse(golden[:n]); !errors.Is(err, ErrShort) {
+			t.Errorf("Parse(%d octets) = %v, want ErrShort", n, err)
+		}
+	}
+}
+
+func TestSeqWraps(t *testing.T) {
+	const last = Seq(0xffffffff)
+	if !last.Less(0) || Seq(0).Less(last) || last.Add(1) != 0 || Seq(0).Add(-1) != last || Seq(3).Sub(last) != 4 {
+		t.Error("sequence numbers do not wrap")
+	}
+}
+
+func TestPacketsDoNotAllocate(t *testing.T) {
+	buf := make([]byte, 0, 256)
+	for _, g := range goldens {
+		golden := fromHex(t, g.bytes)
+		p := new(Packet)
+		if n := testing.AllocsPerRun(100, func() { buf = g.want.Append(buf[:0]) }); n != 0 {
+			t.Errorf("%s: Append allocates %v times", g.name, n)
+		}
+		if n := testing.AllocsPerRun(100, func() { _, _ = p.Parse(golden), p.Parse(golden[:17]) }); n != 0 {
+			t.Errorf("%s: Parse allocates %v times", g.name, n)
+		}
+	}
+}
+
+func FuzzPacket(f *testing.F) {
+	for _, g := range goldens {
+		f.Add(fromHex(f, g.bytes))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var p Packet
+		if err := p.Parse(b); err != nil {
+			if !errors.Is(err, ErrShort) && !errors.Is(err, ErrLong) && !errors.Is(err, ErrVersion) && !errors.Is(err, ErrKind) {
+				t.Fatalf("Parse(%x) = %v", b, err)
+			}
+			return
+		}
+		again := p.Append(nil)
+		if n := len(b) - CRCLen; !bytes.Equal(again[:n], b[:n]) || Intact(b) != bytes.Equal(again, b) {
+			t.Fatalf("Parse then Append: %x -> %x", b, again)
+		}
+	})
+}
+
+func BenchmarkPacket(b *testing.B) {
+	p := Packet{Header: rdHeader(FlagData), ULPDU: make([]byte, 1400)}
+	wire := p.Append(nil)
+	b.Run("append", func(b *testing.B) {
+		b.SetBytes(int64(len(wire)))
+		for b.Loop() {
+			wire = p.Append(wire[:0])
+		}
+	})
+	b.Run("parse", func(b *testing.B) {
+		b.SetBytes(int64(len(wire)))
+		for b.Loop() {
+			if !Intact(wire) || p.Parse(wire) != nil {
+				b.Fatal("not intact")
+			}
+		}
+	})
+}

@@ -1,0 +1,92 @@
+package wire
+
+// Packet is all of a packet but its CRC. Parts that its kind and flags do not
+// call for are ignored when it is written and zero after it was read.
+type Packet struct {
+	Header
+	Ack       Ack
+	Data      Data
+	Challenge Challenge
+	Refusal   Refusal
+	// ULPDU is a DDP segment; nil if the packet carries none.
+	ULPDU []byte
+}
+
+// Parse decodes a whole payload of UDP. Its CRC is not looked at, see Intact;
+// ULPDU aliases b.
+//
+// Only version, kind and lengths are validated.
+func (p *Packet) Parse(b []byte) (err error) {
+	*p = Packet{}
+	if len(b) < HeaderLen+CRCLen {
+		return errShortHeader
+	}
+	b = b[: len(b)-CRCLen : len(b)-CRCLen]
+	if b[0]>>4 != Version {
+		return ErrVersion
+	}
+	if b, err = p.Header.Parse(b); err != nil {
+		return err
+	}
+	switch p.Kind {
+	case KindUD:
+		p.ULPDU = b
+		return nil
+	case KindRD:
+		return p.parseRD(b)
+	case KindChallenge:
+		b, err = p.Challenge.Parse(b)
+	case KindRefusal:
+		b, err = p.Refusal.Parse(b)
+	default:
+		return ErrKind
+	}
+	return atEnd(b, err)
+}
+
+func (p *Packet) parseRD(b []byte) (err error) {
+	if p.Flags.Has(FlagAck) {
+		if b, err = p.Ack.Parse(b); err != nil {
+			return err
+		}
+	}
+	if !p.Flags.Has(FlagData) {
+		return atEnd(b, nil)
+	}
+	p.ULPDU, err = p.Data.Parse(b, p.Flags.Has(FlagStart))
+	return err
+}
+
+// atEnd refuses what follows the last part of a packet.
+func atEnd(rest []byte, err error) error {
+	if err == nil && len(rest) > 0 {
+		return ErrLong
+	}
+	return err
+}
+
+// AppendHeaders appends all that precedes the ULPDU. Seal is for when that has
+// been appended too.
+func (p *Packet) AppendHeaders(b []byte) []byte {
+	b = p.Header.Append(b)
+	switch p.Kind {
+	case KindRD:
+		if p.Flags.Has(FlagAck) {
+			b = p.Ack.Append(b)
+		}
+		if p.Flags.Has(FlagData) {
+			b = p.Data.Append(b, p.Flags.Has(FlagStart))
+		}
+	case KindChallenge:
+		b = p.Challenge.Append(b)
+	case KindRefusal:
+		b = p.Refusal.Append(b)
+	}
+	return b
+}
+
+// Append appends a whole packet, CRC included, and returns the extended slice.
+func (p *Packet) Append(b []byte) []byte {
+	from := len(b)
+	return Seal(append(p.AppendHeaders(b), p.ULPDU...), from)
+}

@@ -1,0 +1,73 @@
+package iwarp
+
+import (
+	"slices"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// copyUpTo is the payload that is copied behind its header rather than sent from
+// where it is: one piece of memory less to hand to the layers below costs more
+// than the copy.
+const copyUpTo = 256
+
+// readable reports whether length octets may be read of what sgl names.
+func (s *Stream) readable(sgl []verbs.SGE, length uint32) bool {
+	ep := s.ep
+	return nic.EachSGE(sgl, 0, int(length), func(e *verbs.SGE, off uint32, _, size int) error {
+		_, _, err := ep.Layer.NIC.Mem.Local(e.LKey, ep.PD, e.Addr+uint64(off), uint64(size), 0)
+		return err
+	}) == nil
+}
+
+// gather adds n octets of what sgl names, from off on, to g.
+func (s *Stream) gather(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
+	if n == 0 {
+		return true
+	}
+	if n > copyUpTo && s.slice(g, sgl, off, n) {
+		return true
+	}
+	g.Payload = g.Payload[:0]
+	at := len(g.Header)
+	g.Header = slices.Grow(g.Header, n)[:at+n]
+	return s.ep.Layer.NIC.Gather(g.Header[at:], sgl, s.ep.PD, off) == nil
+}
+
+// slice adds memory in place, if all of it can be had so.
+func (s *Stream) slice(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
+	ep := s.ep
+	for i := range sgl {
+		e := &sgl[i]
+		if off >= e.Length {
+			off -= e.Length
+			continue
+		}
+		size := min(int(e.Length-off), n)
+		mem, at, err := ep.Layer.NIC.Mem.Local(e.LKey, ep.PD, e.Addr+uint64(off), uint64(size), 0)
+		if err != nil {
+			return false
+		}
+		piece := inPlace(mem, at, uint64(size))
+		if piece == nil {
+			return false
+		}
+		g.Payload = append(g.Payload, piece)
+		off = 0
+		if n -= size; n == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// inPlace returns n octets of mem where they are, or nil if that is not to be
+// had.
+func inPlace(mem core.Memory, off, n uint64) []byte {
+	if m, ok := mem.(core.Slicer); ok {
+		return m.Slice(off, n)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package iwarp
+
+import (
+	"errors"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// write places a segment of an RDMA Write. Each stands for itself: a sender
+// should, but need not, send them in the order of their offsets.
+func (s *Stream) write(a *arrival) {
+	t, last := &a.hdr.Tagged, a.hdr.Control.Last
+	if n := uint64(len(a.body)); n > 0 {
+		if s.lax().TaggedInOrder && s.writing && (t.STag != s.flaws.nextSTag || t.TO != s.flaws.nextTO) {
+			s.refuse(wire.TermTaggedBounds, a)
+			return
+		}
+		mem, at, err := s.remote(t.STag, t.TO, n, verbs.AccessRemoteWrite)
+		if err != nil {
+			s.refuse(s.placement(err, t.TO, n), a)
+			return
+		}
+		if mem.WriteAt(a.body, at) != nil {
+			s.refuse(wire.TermDDPLocal, a)
+			return
+		}
+		if s.flaws != nil {
+			s.flaws.nextSTag, s.flaws.nextTO = t.STag, t.TO+n
+		}
+	}
+	if !s.writing {
+		s.wrote = 0
+	}
+	s.wrote += uint32(len(a.body))
+	s.writing, s.wroteLast = !last, last
+	if last {
+		s.count().WritesReceived++
+	}
+}
+
+// remote resolves memory that the peer names. It is never called for no octets:
+// then nothing of what is named is looked at.
+func (s *Stream) remote(stag wire.STag, to, n uint64, need verbs.Access) (core.Memory, uint64, error) {
+	ep := s.ep
+	mem, at, err := ep.Layer.NIC.Mem.Remote(uint32(stag), ep.PD, ep.QPN, to, n, need)
+	if err == nil && ep.Access&need != need {
+		return nil, 0, core.ErrRights
+	}
+	return mem, at, err
+}
+
+// source resolves n octets of what a read asks for. If they are not to be had,
+// the stream ends.
+func (s *Stream) source(p *pending, n uint32) (core.Memory, uint64, bool) {
+	need, lax := verbs.AccessRemoteRead, s.lax()
+	if lax.ReadRightsUnchecked {
+		need = 0
+	}
+	to, size := p.read.SrcTO, uint64(n)
+	mem, at, err := s.remote(p.read.SrcSTag, to, size, need)
+	if err == nil {
+		return mem, at, true
+	}
+	e := protection(err, to, size)
+	if e == wire.TermProtWrap && lax.WrapUnchecked {
+		s.silence(e)
+	} else {
+		s.refuseRead(e, p)
+	}
+	return nil, 0, false
+}
+
+// wraps reports whether n octets at to run over the end of all offsets.
+func wraps(to, n uint64) bool { return to+n-1 < to }
+
+// protection is what a read or an atomic is refused with.
+func protection(err error, to, n uint64) wire.TermError {
+	switch {
+	case errors.Is(err, core.ErrKey):
+		return wire.TermProtInvalidSTag
+	case errors.Is(err, core.ErrPD), errors.Is(err, core.ErrOwner):
+		return wire.TermProtStream
+	case errors.Is(err, core.ErrRights):
+		return wire.TermProtAccess
+	case wraps(to, n):
+		return wire.TermProtWrap
+	case errors.Is(err, core.ErrBounds):
+		return wire.TermProtBounds
+	}
+	return wire.TermProtUnspecified
+}
+
+// placement is what a Write is refused with. DDP has no number for a lack of
+// rights; RDMAP has.
+func (s *Stream) placement(err error, to, n uint64) wire.TermError {
+	switch e := protection(err, to, n); e {
+	case wire.TermProtInvalidSTag:
+		return wire.TermTaggedSTag
+	case wire.TermProtStream:
+		return wire.TermTaggedStream
+	case wire.TermProtWrap:
+		if s.lax().WrapUnchecked {
+			return wire.TermDDPLocal
+		}
+		return wire.TermTaggedWrap
+	case wire.TermProtBounds:
+		return wire.TermTaggedBounds
+	default:
+		return e
+	}
+}

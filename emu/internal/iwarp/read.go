@@ -1,0 +1,131 @@
+package iwarp
+
+import (
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// sendRead makes the Read Request of r, a single segment. What the sink is
+// called is between the peer and us, since responses come in order: it is the
+// first piece of the sink, and offsets count on from there through all pieces.
+func (s *Stream) sendRead(r *Request, g *Segment) bool {
+	switch {
+	case s.ord == 0 && !r.RTR:
+		s.abandon(r, verbs.WCLocQPOpErr)
+		return false
+	case !s.ep.Layer.NIC.Writable(r.SGL, s.ep.PD, int(r.Length)):
+		s.abandon(r, verbs.WCLocProtErr)
+		return false
+	}
+	sinkSTag, sinkTO := sink(r)
+	s.asks(r, g, wire.OpReadRequest)
+	g.Header = wire.ReadRequest{
+		SinkSTag: sinkSTag, SinkTO: sinkTO, Size: r.Length,
+		SrcSTag: wire.STag(r.Remote.RKey), SrcTO: r.Remote.Addr,
+	}.Append(g.Header)
+	return true
+}
+
+// sink is what the peer calls the memory that a read fills.
+func sink(r *Request) (wire.STag, uint64) {
+	for i := range r.SGL {
+		if e := &r.SGL[i]; e.Length > 0 {
+			return wire.STag(e.LKey), e.Addr
+		}
+	}
+	return 0, 0
+}
+
+// asks starts a request that the peer answers.
+func (s *Stream) asks(r *Request, g *Segment, op wire.Opcode) {
+	r.msn = s.ours[wire.QueueReadRequest]
+	g.Header = s.untagged(g.Header, op, wire.QueueReadRequest)
+	r.stage = asked
+	s.outstanding++
+	if s.reading == nil {
+		s.reading = r
+	}
+	s.sent(r)
+}
+
+// readResponse takes a segment of a Read Response: it must belong to the oldest
+// read that waits.
+func (s *Stream) readResponse(a *arrival) {
+	r, lax := s.reading, s.lax()
+	if r == nil || r.Op != verbs.OpRDMARead {
+		e := wire.TermOpOpcode
+		if lax.UnaskedIsLocal {
+			e = wire.TermDDPLocal
+		}
+		s.refuseResponse(e, a)
+		return
+	}
+	off, n := r.got, uint32(len(a.body))
+	if n > 0 && (off == 0 || !lax.LaterResponseUnchecked) {
+		var e wire.TermError
+		var ok bool
+		if off, e, ok = s.sinkOffset(r, a); !ok {
+			s.refuseResponse(e, a)
+			return
+		}
+	}
+	// More than was asked for, however it is cut, would be no end of segments.
+	if n > r.Length-min(off, r.Length) || n > r.Length-r.got {
+		s.refuseResponse(wire.TermTaggedBounds, a)
+		return
+	}
+	if err := s.ep.Layer.NIC.Scatter(r.SGL, s.ep.PD, off, a.body); err != nil {
+		r.status = verbs.WCLocProtErr
+		s.refuse(wire.TermTaggedSTag, a)
+		return
+	}
+	r.got += n
+	if !a.hdr.Control.Last {
+		return
+	}
+	if r.got != r.Length && !lax.ShortResponseTaken {
+		s.refuseResponse(wire.TermTaggedBounds, a)
+		return
+	}
+	s.response(r)
+}
+
+// sinkOffset is where in the sink of r a segment goes.
+func (s *Stream) sinkOffset(r *Request, a *arrival) (uint32, wire.TermError, bool) {
+	stag, base := sink(r)
+	to, n := a.hdr.Tagged.TO, uint64(len(a.body))
+	switch {
+	case a.hdr.Tagged.STag != stag:
+		return 0, wire.TermTaggedSTag, false
+	case to+n-1 < to:
+		return 0, wire.TermTaggedWrap, false
+	case to-base >= uint64(r.Length) || n > uint64(r.Length)-(to-base):
+		return 0, wire.TermTaggedBounds, false
+	}
+	return uint32(to - base), wire.TermError{}, true
+}
+
+// refuseResponse ends the stream for a response that fits no request. The
+// request that waits for one fails with it.
+func (s *Stream) refuseResponse(e wire.TermError, a *arrival) {
+	if s.reading != nil {
+		s.reading.status = verbs.WCBadRespErr
+	}
+	s.refuse(e, a)
+}
+
+// response ends the wait of r, the oldest that waits.
+func (s *Stream) response(r *Request) {
+	s.count().ResponsesReceived++
+	r.stage = done
+	s.outstanding--
+	next := r.next
+	for next != nil && next != s.sending && next.stage != asked {
+		next = next.next
+	}
+	if next == s.sending {
+		next = nil
+	}
+	s.reading = next
+	s.complete()
+}

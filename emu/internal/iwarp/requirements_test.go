@@ -1,0 +1,95 @@
+package iwarp
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rows has a test for every requirement of DDP, RDMAP and their extensions that a
+// stream by itself can meet or break, by its number in the list of requirements.
+var rows = joined(
+	ddpSendRows, ddpReceiveRows, ddpErrorRows,
+	sendRows, writeRows, readRows, respondRows, orderRows, terminateRows, checkRows,
+	atomicRows, immediateRows, securityRows,
+)
+
+// elsewhere says where those are met that are not a stream's.
+var elsewhere = map[string]string{
+	"rfc5041/5.3/3":     "TCP delivers an octet once: the layer below has to",
+	"rfc5041/6.2/1":     "the engine closes, behind the Terminate",
+	"rfc5041/6.2.1/1":   "the engine closes",
+	"rfc5041/6.2.1/2":   "the engine refuses what is posted",
+	"rfc5041/6.2.1/3":   "the engine keeps its half open",
+	"rfc5041/6.2.2/1":   "the engine hears of a lost stream, and tells",
+	"rfc5040/5.3/6":     "arming is the completion queue's: see the engine",
+	"rfc5040/6.2.1/3":   "the engine closes",
+	"rfc5040/8.1.1/1":   "keys are the memory table's: see the engine",
+	"rfc5040/8.1.1/2":   "completion queues are the engine's",
+	"rfc5042/6.4.3.1/1": "shared receive queues are the engine's",
+	"rfc5042/6.4.3.3/1": "needs two streams: see the engine",
+	"rfc5042/6.4.6/1":   "completion queues are the engine's",
+	"rfc5042/x/1":       "start-up frames are MPA's",
+}
+
+// sections is how many requirements each section has.
+var sections = map[string]int{
+	"rfc5041/4.1": 8, "rfc5041/4.2": 3, "rfc5041/4.3": 5, "rfc5041/5.2": 6, "rfc5041/5.3": 5, "rfc5041/5.4": 2, "rfc5041/6.2": 1,
+	"rfc5041/6.2.1": 3, "rfc5041/6.2.2": 2, "rfc5041/7.1": 13, "rfc5041/7.2": 2, "rfc5041/8.2": 2, "rfc5041/8.3.1": 1,
+	"rfc5040/3.1": 1, "rfc5040/4.1": 5, "rfc5040/4.2": 1, "rfc5040/4.4": 3, "rfc5040/4.8": 6, "rfc5040/5.1": 4, "rfc5040/5.2": 1,
+	"rfc5040/5.2.1": 10, "rfc5040/5.2.2": 7, "rfc5040/5.3": 9, "rfc5040/5.4": 6, "rfc5040/5.5": 10, "rfc5040/6.1": 3,
+	"rfc5040/6.2.1": 3, "rfc5040/7.1": 5, "rfc5040/7.2": 4, "rfc5040/8.1.1": 4,
+	"rfc6580/3.1": 1, "rfc6580/3.3": 1, "rfc6580/3.4": 1,
+	"rfc7306/1.1": 1, "rfc7306/4.1": 2, "rfc7306/5": 3, "rfc7306/5.1.1": 3, "rfc7306/5.1.2": 3, "rfc7306/5.2": 2, "rfc7306/5.2.1": 5,
+	"rfc7306/5.2.2": 3, "rfc7306/5.4": 3, "rfc7306/6.3": 4, "rfc7306/6.4": 1, "rfc7306/8.1": 1, "rfc7306/8.2": 1,
+	"rfc5042/6.1.1": 2, "rfc5042/6.2.1": 1, "rfc5042/6.2.2": 1, "rfc5042/6.3.5": 2, "rfc5042/6.4.3.1": 1, "rfc5042/6.4.3.3": 1,
+	"rfc5042/6.4.5": 1, "rfc5042/6.4.6": 1, "rfc5042/x": 2,
+}
+
+// joined makes one table of many. A key with several numbers is a test of all of
+// them.
+func joined(parts ...map[string]func(*testing.T)) map[string]func(*testing.T) {
+	all := map[string]func(*testing.T){}
+	for _, part := range parts {
+		for ids, f := range part {
+			for _, id := range strings.Fields(ids) {
+				if all[id] != nil {
+					panic("two tests for " + id)
+				}
+				all[id] = f
+			}
+		}
+	}
+	return all
+}
+
+func TestRequirements(t *testing.T) {
+	for _, id := range slices.Sorted(maps.Keys(rows)) {
+		t.Run(id, rows[id])
+	}
+}
+
+func TestEveryRequirementHasATestOrAReason(t *testing.T) {
+	known := map[string]bool{}
+	for section, n := range sections {
+		for i := 1; i <= n; i++ {
+			id := fmt.Sprintf("%s/%d", section, i)
+			known[id] = true
+			if _, reason := elsewhere[id]; (rows[id] != nil) == reason {
+				t.Errorf("%s: want a test or a reason why there is none, and not both", id)
+			}
+		}
+	}
+	for id := range rows {
+		if !known[id] {
+			t.Errorf("%s: no such requirement", id)
+		}
+	}
+	for id, why := range elsewhere {
+		if !known[id] || strings.TrimSpace(why) == "" {
+			t.Errorf("%s: no such requirement, or no reason", id)
+		}
+	}
+}

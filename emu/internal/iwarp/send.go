@@ -1,0 +1,280 @@
+package iwarp
+
+import (
+	"encoding/binary"
+
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Segment is a DDP segment on its way out. Its slices are used again by the next
+// Output that gets it.
+type Segment struct {
+	// Header is the headers of DDP and RDMAP, and behind them what was copied of
+	// the payload: short ones, and what cannot be had in place.
+	Header []byte
+	// Payload is the rest, in registered memory. It must stay there until the
+	// segment was taken.
+	Payload [][]byte
+	// Volatile says that Payload may change at any time, since it answers a read:
+	// what computes a checksum of it must send a copy.
+	Volatile bool
+}
+
+// Len is the length of the segment.
+func (g *Segment) Len() int {
+	n := len(g.Header)
+	for _, p := range g.Payload {
+		n += len(p)
+	}
+	return n
+}
+
+func (g *Segment) reset() {
+	g.Header, g.Payload, g.Volatile = g.Header[:0], g.Payload[:0], false
+}
+
+// Output gives the next segment, of at most limit octets, and reports whether
+// there is one. limit is at least wire.MinMULPDU; it may change between segments.
+func (s *Stream) Output(limit int, g *Segment) bool {
+	g.reset()
+	for s.state == open {
+		switch s.next() {
+		case requester:
+			if s.sendRequest(limit, g) {
+				return s.give(g)
+			}
+		case responder:
+			if s.sendResponse(limit, g) {
+				return s.give(g)
+			}
+		default:
+			if s.state == open {
+				return false
+			}
+		}
+		g.reset() // it came to nothing: the stream has failed
+	}
+	if s.state == terminating {
+		s.sendTerminate(g)
+		return s.give(g)
+	}
+	return false
+}
+
+// give counts a segment that leaves.
+func (s *Stream) give(g *Segment) bool {
+	c := s.count()
+	c.SegmentsSent++
+	c.OctetsSent += uint64(g.Len())
+	s.given++
+	return true
+}
+
+// next says whose segment leaves next. A message that is half out goes on;
+// between messages the two take turns.
+func (s *Stream) next() source {
+	if s.busy != nobody {
+		return s.busy
+	}
+	responds := s.reads != nil && s.reads.count > 0
+	if responds && s.turn == responder {
+		return responder
+	}
+	if s.requestReady() {
+		return requester
+	}
+	if responds && s.state == open {
+		return responder
+	}
+	return nobody
+}
+
+// requestReady reports whether the next request may leave. Requests that put
+// nothing on the wire are carried out on the way.
+func (s *Stream) requestReady() bool {
+	for r := s.sending; r != nil; r = s.sending {
+		if r.Flags&verbs.SendFence != 0 && s.outstanding > 0 {
+			return false
+		}
+		switch {
+		case r.Op == verbs.OpLocalInv || r.Op == verbs.OpBindMW:
+			if !s.doLocally(r) {
+				return false
+			}
+		case answered(r.Op):
+			return s.outstanding < s.readLimit()
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// readLimit is how many reads and atomics may be under way. With none, a read
+// is ready at once, to fail.
+func (s *Stream) readLimit() uint16 {
+	limit := max(s.ord, 1)
+	if s.lax().ORDRoundedUp {
+		limit = ceilPow2(limit)
+	}
+	return limit
+}
+
+// doLocally carries out a request that the peer hears nothing of.
+func (s *Stream) doLocally(r *Request) bool {
+	ep := s.ep
+	var err error
+	status := verbs.WCLocProtErr
+	if r.Op == verbs.OpLocalInv {
+		err = ep.Layer.NIC.Mem.Invalidate(r.Invalidate, ep.PD, ep.QPN)
+	} else {
+		err = ep.Layer.NIC.Mem.Bind(r.Window, r.Bind)
+		status = verbs.WCMWBindErr
+	}
+	if err != nil {
+		s.abandon(r, status)
+		return false
+	}
+	r.stage, s.sending = done, r.next
+	s.complete()
+	return s.state == open
+}
+
+// sendRequest makes the next segment of the request that is to leave. It
+// reports false if the request fails here.
+func (s *Stream) sendRequest(limit int, g *Segment) bool {
+	r := s.sending
+	switch r.Op {
+	case verbs.OpRDMARead:
+		return s.sendRead(r, g)
+	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+		return s.sendAtomic(r, g)
+	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
+		if s.busy == requester && r.sent == r.Length {
+			s.sendImmediate(r, g) // the Write is out, as a whole
+			return true
+		}
+		return s.sendWrite(r, limit, g)
+	case verbs.OpSendImm:
+		s.sendImmediate(r, g)
+		return true
+	default:
+		return s.sendSend(r, limit, g)
+	}
+}
+
+// sendSend makes a segment of a Send.
+func (s *Stream) sendSend(r *Request, limit int, g *Segment) bool {
+	op := wire.OpSend
+	switch inv, se := r.Op == verbs.OpSendInv, r.Flags&verbs.SendSolicited != 0; {
+	case inv && se:
+		op = wire.OpSendSEInv
+	case inv:
+		op = wire.OpSendInv
+	case se:
+		op = wire.OpSendSE
+	}
+	u := wire.Untagged{QN: wire.QueueSend, MSN: s.ours[wire.QueueSend], MO: r.sent}
+	if r.Op == verbs.OpSendInv {
+		u.Invalidate = wire.STag(r.Invalidate)
+	}
+	n := min(limit-untaggedHeader, int(r.Length-r.sent))
+	last := r.sent+uint32(n) == r.Length
+	g.Header = u.Append(s.control(op, last).Append(g.Header))
+	if !s.payload(r, n, g) {
+		return false
+	}
+	if last {
+		r.msn = u.MSN
+		s.ours[wire.QueueSend] = u.MSN.Next()
+		s.leaves(r)
+	}
+	return true
+}
+
+// sendWrite makes a segment of an RDMA Write.
+func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
+	n := min(limit-taggedHeader, int(r.Length-r.sent))
+	last := r.sent+uint32(n) == r.Length
+	t := wire.Tagged{STag: wire.STag(r.Remote.RKey), TO: r.Remote.Addr + uint64(r.sent)}
+	g.Header = t.Append(s.control(wire.OpWrite, last).Append(g.Header))
+	if !s.payload(r, n, g) {
+		return false
+	}
+	if last && r.Op == verbs.OpRDMAWrite {
+		s.leaves(r)
+	}
+	return true
+}
+
+// sendImmediate makes an Immediate Data message. Verbs have four octets of it,
+// RFC 7306 eight: the rest is zero.
+func (s *Stream) sendImmediate(r *Request, g *Segment) {
+	op := wire.OpImmediate
+	if r.Flags&verbs.SendSolicited != 0 {
+		op = wire.OpImmediateSE
+	}
+	r.msn = s.ours[wire.QueueSend]
+	g.Header = s.untagged(g.Header, op, wire.QueueSend)
+	var data wire.Immediate
+	binary.BigEndian.PutUint32(data[:], r.Imm)
+	g.Header = data.Append(g.Header)
+	s.leaves(r)
+}
+
+// payload adds n octets of r to g. A request that has several segments has all
+// of its memory checked before the first leaves.
+func (s *Stream) payload(r *Request, n int, g *Segment) bool {
+	if r.Inline != nil {
+		g.Header = append(g.Header, r.Inline[r.sent:r.sent+uint32(n)]...)
+	} else {
+		if r.sent == 0 && uint32(n) < r.Length && !s.readable(r.SGL, r.Length) || !s.gather(g, r.SGL, r.sent, n) {
+			s.abandon(r, verbs.WCLocProtErr)
+			return false
+		}
+	}
+	r.sent += uint32(n)
+	s.busy = requester
+	return true
+}
+
+// leaves marks r as sent with the segment that is being made.
+func (s *Stream) leaves(r *Request) {
+	r.last = s.given + 1
+	r.stage = left
+	s.sent(r)
+}
+
+// sent moves on to the request behind r, and gives the other side its turn.
+func (s *Stream) sent(r *Request) {
+	s.sending = r.next
+	s.busy, s.turn = nobody, responder
+}
+
+const (
+	taggedHeader   = wire.ControlLen + wire.TaggedLen
+	untaggedHeader = wire.ControlLen + wire.UntaggedLen
+)
+
+// control returns the control octets of a segment.
+func (s *Stream) control(op wire.Opcode, last bool) wire.Control {
+	c := wire.NewControl(op, last)
+	c.DDPVersion, c.RDMAPVersion = s.version, s.version
+	return c
+}
+
+// untagged appends the header of a message of one segment, and counts it.
+func (s *Stream) untagged(b []byte, op wire.Opcode, q wire.QN) []byte {
+	u := wire.Untagged{QN: q, MSN: s.ours[q]}
+	s.ours[q] = u.MSN.Next()
+	return u.Append(s.control(op, true).Append(b))
+}
+
+func ceilPow2(n uint16) uint16 {
+	p := uint16(1)
+	for p < n {
+		p <<= 1
+	}
+	return p
+}

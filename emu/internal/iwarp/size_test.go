@@ -1,0 +1,48 @@
+package iwarp
+
+import (
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+)
+
+// What a stream costs is said in docs and counted on where there are many: a
+// change of these numbers is a decision.
+func TestStreamIsSmall(t *testing.T) {
+	for name, c := range map[string]struct{ got, want uintptr }{
+		"Stream":          {unsafe.Sizeof(Stream{}), 160},
+		"read of a peer":  {unsafe.Sizeof(pending{}), 112},
+		"Request":         {unsafe.Sizeof(Request{}), 208},
+		"control message": {unsafe.Sizeof(partials{}), 288},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s has %d bytes, not %d", name, c.got, c.want)
+		}
+	}
+}
+
+func TestIdleStreamsHaveNothingButThemselves(t *testing.T) {
+	const n = 10000
+	s := newSide(t, depth, Lax{})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	streams := make([]Stream, n)
+	for i := range streams {
+		streams[i].Open(&s.ep, s, Options{IRD: 128, ORD: 128})
+		g := untagged(wire.OpSend, 1, 0, nil, true)
+		s.recv(1)
+		streams[i].Input(g.Append(nil))
+	}
+	s.received, s.recvs = nil, nil
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / n
+	t.Logf("%d bytes a stream that has had a message", each)
+	if each > int64(unsafe.Sizeof(Stream{}))+16 {
+		t.Errorf("a stream without reads has %d bytes", each)
+	}
+	runtime.KeepAlive(streams)
+}

@@ -1,0 +1,141 @@
+package iwarp
+
+import (
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+)
+
+// Stream is DDP and RDMAP with one peer. It must not be copied once it is in
+// use.
+type Stream struct {
+	ep    *Endpoint
+	owner Owner
+
+	// The requests, in the order in which they were posted, and among them: the
+	// oldest that is not retired, the first that has not left as a whole, the
+	// newest, and the oldest that waits for a response.
+	first, sending, last, reading *Request
+
+	reads *readQueue      // of the peer; nil before the first
+	recv  *Receive        // what the Send under way fills; nil if none is
+	parts *partials       // control messages in pieces; nil before the first
+	term  *wire.Terminate // what the stream ended with
+	flaws *flaws          // what some of Lax have to remember; nil without them
+
+	ours   [queues]wire.MSN // of the next message that is sent, by queue
+	theirs [queues]wire.MSN // of the next message that is to come
+	given  uint32           // segments that Output gave
+	taken  uint32           // those of them that the layer below has accepted
+	filled uint32           // octets in recv
+	wrote  uint32           // length of the Write that came last, so far
+
+	ird, ord    uint16
+	outstanding uint16 // our reads and atomics without a response
+
+	version uint8
+	state   state
+	busy    source      // whose message is half out
+	turn    source      // who is next, if both have something
+	opcode  wire.Opcode // of the message that fills recv
+	heard   bool        // the start-up is over: the peer has sent a message, or need not
+	told    bool        // term is the peer's
+	// The peer's last message, responses apart, was a Write; or is one still.
+	wroteLast, writing bool
+}
+
+// queues is how many queues of untagged messages there are.
+const queues = 4
+
+// state is how far a stream has got.
+type state uint8
+
+const (
+	closed      state = iota // not opened
+	open                     // in full operation
+	terminating              // a Terminate is to be sent
+	ended                    // nothing more comes or goes
+)
+
+// source is where an outgoing message comes from.
+type source uint8
+
+const (
+	nobody    source = iota
+	requester        // the program's requests
+	responder        // answers to the peer's
+)
+
+// Options is what the two ends of a stream have agreed on.
+type Options struct {
+	// IRD is how many reads and atomics the peer may have under way, ORD how many
+	// we may.
+	IRD, ORD uint16
+	// Consortium makes it version 0 of DDP and RDMAP, that of the RDMA
+	// Consortium, not 1.
+	Consortium bool
+	// Responder says that the stream was asked for by the peer, whose first
+	// message may still be about the start-up: some Terminates read otherwise then.
+	Responder bool
+}
+
+// Open makes s a stream in full operation, whatever it was. What it still held
+// is forgotten, not completed.
+func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
+	*s = Stream{ep: ep, owner: owner, ird: o.IRD, ord: o.ORD, version: wire.DDPVersion, state: open}
+	s.heard = !o.Responder
+	if o.Consortium {
+		s.version = 0
+	}
+	for q := range queues {
+		s.ours[q], s.theirs[q] = wire.FirstMSN, wire.FirstMSN
+	}
+	if ep.Layer.Lax != (Lax{}) {
+		s.flaws = new(flaws)
+	}
+}
+
+// Live reports whether the stream is in full operation.
+func (s *Stream) Live() bool { return s.state == open }
+
+// Quiet reports whether nothing is under way: every request has been completed
+// and every read of the peer answered, as far as the layer below has said. A
+// stream that has ended is quiet when its Terminate has left.
+func (s *Stream) Quiet() bool {
+	switch s.state {
+	case open:
+		return s.first == nil && (s.reads == nil || s.reads.count == 0) && s.taken == s.given
+	case terminating:
+		return false
+	default:
+		return s.taken == s.given
+	}
+}
+
+// Stuck reports whether nothing more can leave: what is under way, if anything
+// is, waits for the peer.
+func (s *Stream) Stuck() bool {
+	if s.state != open {
+		return s.Quiet()
+	}
+	return s.taken == s.given && s.next() == nobody && s.state == open
+}
+
+// Receiving reports whether a message of the peer has begun to arrive and not
+// ended.
+func (s *Stream) Receiving() bool { return s.recv != nil || s.writing }
+
+// Ended returns the Terminate that the stream ended with, ours or the peer's,
+// and whether it is the peer's; nil if it has not ended, or without one.
+func (s *Stream) Ended() (t *wire.Terminate, received bool) {
+	return s.term, s.told
+}
+
+// flaws is what a layer that is Lax remembers of a stream.
+type flaws struct {
+	nextSTag wire.STag // where the Write under way goes on
+	nextTO   uint64
+	current  wire.ReadRequest // the read being answered, as it came
+	previous wire.ReadRequest // the one before
+}
+
+func (s *Stream) lax() *Lax        { return &s.ep.Layer.Lax }
+func (s *Stream) count() *Counters { return &s.ep.Layer.Count }

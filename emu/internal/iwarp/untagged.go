@@ -1,0 +1,226 @@
+package iwarp
+
+import (
+	"encoding/binary"
+
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// message takes a segment of an untagged message: all but Terminates.
+func (s *Stream) message(a *arrival, info *wire.Info) {
+	u := &a.hdr.Untagged
+	loose := info.Queue == wire.QueueReadRequest && a.hdr.Control.Opcode == wire.OpReadRequest && s.lax().ReadQueueUnchecked
+	switch {
+	case u.QN != info.Queue && !loose:
+		s.refuse(wire.TermUntaggedQN, a)
+	case u.MSN != s.theirs[info.Queue]:
+		s.refuse(wire.TermUntaggedMSN, a)
+	case info.Class.Has(wire.HasPayload):
+		s.send(a, info)
+	default:
+		if loose {
+			u.MO = 0
+		}
+		s.controlMessage(a, info)
+	}
+}
+
+// send takes a segment of a Send.
+func (s *Stream) send(a *arrival, info *wire.Info) {
+	op, n := a.hdr.Control.Opcode, uint32(len(a.body))
+	switch {
+	case s.recv != nil && op != s.opcode, s.parts != nil && s.parts[wire.QueueSend].begun:
+		s.refuseChange(a)
+		return
+	case a.hdr.Untagged.MO != s.filled:
+		s.refuse(wire.TermUntaggedMO, a)
+		return
+	}
+	if s.recv == nil && !s.takeReceive(a) {
+		return
+	}
+	r := s.recv
+	if n > r.Length-s.filled {
+		e := wire.TermUntaggedTooLong
+		if s.lax().LongIsNoBuffer {
+			e = wire.TermUntaggedNoBuffer
+		}
+		s.refuseReceive(verbs.WCLocLenErr, e, a)
+		return
+	}
+	if a.hdr.Control.Last && info.Class.Has(wire.Invalidates) && !s.invalidate(a) {
+		return
+	}
+	if s.ep.Layer.NIC.Scatter(r.SGL, r.PD, s.filled, a.body) != nil {
+		s.refuseReceive(verbs.WCLocProtErr, wire.TermDDPLocal, a)
+		return
+	}
+	s.filled += n
+	if !a.hdr.Control.Last {
+		return
+	}
+	wc := verbs.WC{Opcode: verbs.WCOpRecv, ByteLen: s.filled}
+	if info.Class.Has(wire.Invalidates) {
+		wc.Flags, wc.InvalidatedRKey = verbs.WCWithInv, verbs.RKey(a.hdr.Untagged.Invalidate)
+	}
+	s.count().SendsReceived++
+	s.deliver(wc, info)
+}
+
+// takeReceive finds the buffer for a message that begins.
+func (s *Stream) takeReceive(a *arrival) bool {
+	if s.recv = s.owner.NextReceive(); s.recv == nil {
+		s.refuse(wire.TermUntaggedNoBuffer, a)
+		return false
+	}
+	s.opcode = a.hdr.Control.Opcode
+	return true
+}
+
+// deliver completes the receive of a message that has arrived.
+func (s *Stream) deliver(wc verbs.WC, info *wire.Info) {
+	r := s.recv
+	s.recv, s.filled = nil, 0
+	s.arrived(wire.QueueSend)
+	s.owner.Received(r, wc, info.Class.Has(wire.Solicited) && !s.lax().NeverSolicited)
+}
+
+// arrived counts a message that has arrived as a whole.
+func (s *Stream) arrived(q wire.QN) {
+	s.theirs[q] = s.theirs[q].Next()
+	if q <= wire.QueueReadRequest {
+		s.wroteLast = false
+	}
+}
+
+// invalidate closes the window that the end of a Send names.
+func (s *Stream) invalidate(a *arrival) bool {
+	ep := s.ep
+	if ep.Layer.NIC.Mem.Invalidate(uint32(a.hdr.Untagged.Invalidate), ep.PD, ep.QPN) == nil {
+		s.count().Invalidations++
+		return true
+	}
+	if s.lax().InvalidateErrorKept {
+		r := s.recv
+		s.recv, s.filled = nil, 0
+		s.arrived(wire.QueueSend)
+		s.owner.Received(r, verbs.WC{Status: verbs.WCRemInvReqErr}, false)
+		return false
+	}
+	s.refuseReceive(verbs.WCRemInvReqErr, wire.TermProtNoInvalidate, a)
+	return false
+}
+
+// partials are the control messages that have arrived in part. No peer has a
+// reason to cut them up, so there are none but for a peer that tries.
+type partials [queues]partial
+
+type partial struct {
+	opcode wire.Opcode
+	begun  bool
+	n      int
+	buf    [wire.AtomicRequestLen]byte
+}
+
+// controlMessage takes a segment of a message that carries no octets of the program,
+// and acts on the message when it is whole.
+func (s *Stream) controlMessage(a *arrival, info *wire.Info) {
+	msg, whole := s.collect(a, info)
+	if !whole {
+		return
+	}
+	op := a.hdr.Control.Opcode
+	if len(msg) < info.Header {
+		s.refuse(wire.TermOpUnspecified, a)
+		return
+	}
+	if info.Queue != wire.QueueSend {
+		s.arrived(info.Queue)
+	}
+	switch op {
+	case wire.OpReadRequest:
+		s.readRequest(a, msg)
+	case wire.OpAtomicRequest:
+		s.atomicRequest(a, msg)
+	case wire.OpAtomicResponse:
+		s.atomicResponse(a, msg)
+	default:
+		s.immediate(a, info, msg)
+	}
+}
+
+// collect returns a message of fixed length when it is there as a whole. If it
+// never can be, the stream ends.
+func (s *Stream) collect(a *arrival, info *wire.Info) (msg []byte, whole bool) {
+	c, mo := &a.hdr.Control, a.hdr.Untagged.MO
+	begun := s.parts != nil && s.parts[info.Queue].begun
+	if begun && s.parts[info.Queue].opcode != c.Opcode || info.Queue == wire.QueueSend && s.recv != nil {
+		s.refuseChange(a)
+		return nil, false
+	}
+	have := 0
+	if begun {
+		have = s.parts[info.Queue].n
+	}
+	switch {
+	case mo != uint32(have):
+		s.refuse(wire.TermUntaggedMO, a)
+		return nil, false
+	case have+len(a.body) > info.Header:
+		s.refuseLong(a)
+		return nil, false
+	case c.Last && !begun:
+		return a.body, true
+	}
+	if s.parts == nil {
+		s.parts = new(partials)
+	}
+	p := &s.parts[info.Queue]
+	p.opcode, p.begun, p.n = c.Opcode, !c.Last, have+copy(p.buf[have:], a.body)
+	return p.buf[:p.n], c.Last
+}
+
+// refuseLong ends the stream for a control message that is longer than such a
+// message can be: to DDP, longer than the buffers of its queue. Immediate data
+// goes to a receive of the program, so RDMAP is who minds.
+func (s *Stream) refuseLong(a *arrival) {
+	switch a.hdr.Control.Opcode {
+	case wire.OpImmediate, wire.OpImmediateSE:
+		s.refuse(wire.TermOpUnspecified, a)
+	case wire.OpReadRequest:
+		if s.lax().ReadPayloadSilent {
+			s.silence(wire.TermUntaggedTooLong)
+			return
+		}
+		s.refuse(wire.TermUntaggedTooLong, a)
+	default:
+		s.refuse(wire.TermUntaggedTooLong, a)
+	}
+}
+
+// refuseChange ends the stream for a segment that does not go on with the
+// message under way in its queue.
+func (s *Stream) refuseChange(a *arrival) {
+	if s.lax().OpcodeChangeSilent {
+		s.silence(wire.TermOpOpcode)
+		return
+	}
+	s.refuse(wire.TermOpOpcode, a)
+}
+
+// immediate takes immediate data: four octets for the completion, and four more
+// that verbs have no place for. Right behind a Write it is what verbs call a
+// write with immediate data.
+func (s *Stream) immediate(a *arrival, info *wire.Info, msg []byte) {
+	behindWrite, wrote := s.wroteLast, s.wrote
+	if !s.takeReceive(a) {
+		return
+	}
+	wc := verbs.WC{Opcode: verbs.WCOpRecv, Imm: binary.BigEndian.Uint32(msg), Flags: verbs.WCWithImm}
+	if behindWrite {
+		wc.Opcode, wc.ByteLen = verbs.WCOpRecvRDMAWithImm, wrote
+	}
+	s.count().SendsReceived++
+	s.deliver(wc, info)
+}

@@ -1,0 +1,59 @@
+package simdrive
+
+import (
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/sim"
+)
+
+// StreamPort is the end of a simulated link as a driver of streams needs it.
+type StreamPort interface {
+	StreamHost() *sim.StreamHost
+	OnLinkChange(h sim.Handler, arg uint64)
+	Up() bool
+}
+
+// StreamDriver drives one engine on byte streams: a drive.StreamDriver.
+type StreamDriver struct {
+	*Driver
+	*drive.Streams
+}
+
+var _ drive.StreamDriver = (*StreamDriver)(nil)
+
+// NewStreams drives e on n, which is the port's StreamHost or a decorator of it.
+// onLink is told when the link goes down or comes up.
+func NewStreams(w *sim.World, e drive.StreamEngine, n link.StreamNet, port StreamPort, costs Costs, onLink func(up bool)) *StreamDriver {
+	s := drive.NewStreams(e, n)
+	d := &StreamDriver{Driver: newDriver(w, e, (*streams)(s), costs), Streams: s}
+	d.up, d.onLink = port.Up, onLink
+	port.StreamHost().OnReady(d, eventReadable)
+	port.OnLinkChange(d, eventLink)
+	return d
+}
+
+// Dial starts a stream for conn.
+func (d *StreamDriver) Dial(conn drive.StreamConn, local, remote netip.AddrPort) error {
+	return d.Streams.Dial(d.Now(), conn, local, remote)
+}
+
+// streams is a network of byte streams.
+type streams drive.Streams
+
+func (n *streams) takeIn(now mono.Time) {
+	for {
+		// A read gives no more than a segment: there is more until nothing arrives.
+		arrived, more := (*drive.Streams)(n).TakeIn(now)
+		if !arrived && !more {
+			return
+		}
+	}
+}
+
+func (n *streams) flush(now mono.Time) {
+	for !(*drive.Streams)(n).Flush(now) {
+	}
+}

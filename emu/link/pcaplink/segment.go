@@ -1,0 +1,78 @@
+package pcaplink
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/pcaplink/pcapng"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// tcpWindow is what every segment says of its sender's room. What there really
+// was is not known here.
+const tcpWindow = 0xffff
+
+// WriteSegment adds a TCP segment that passed the interface at now. Sequence
+// numbers begin where the addresses say, so that all who see the same stream
+// number it alike.
+func (i *Interface) WriteSegment(now mono.Time, dir Direction, s *link.Segment) {
+	c := i.capture
+	if s.IPBytes() > maxIPBytes {
+		c.file.Fail(fmt.Errorf("a segment of %d bytes does not fit in an IP packet", len(s.Payload)))
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.frame = c.framing.appendSegment(c.frame[:0], s)
+	c.file.Write(pcapng.Packet{Interface: i.id, At: time.Duration(now), Bytes: c.frame, Flags: &flags[dir]})
+}
+
+// appendSegment appends s as the packet it is on the wire.
+func (f Framing) appendSegment(b []byte, s *link.Segment) []byte {
+	length := link.TCPHeaderLen + len(s.Payload)
+	b = f.appendIP(b, &link.Datagram{Src: s.Src, Dst: s.Dst}, protocolTCP, length)
+	start := len(b)
+	b = binary.BigEndian.AppendUint16(b, s.Src.Port())
+	b = binary.BigEndian.AppendUint16(b, s.Dst.Port())
+	b = binary.BigEndian.AppendUint32(b, firstNumber(s.Src, s.Dst)+uint32(s.Seq))
+	ack := uint32(0)
+	if s.Flags&link.ACK != 0 {
+		ack = firstNumber(s.Dst, s.Src) + uint32(s.Ack)
+	}
+	b = binary.BigEndian.AppendUint32(b, ack)
+	b = append(b, link.TCPHeaderLen/4<<4, byte(s.Flags))
+	b = binary.BigEndian.AppendUint16(b, tcpWindow)
+	b = append(b, 0, 0, 0, 0) // the checksum, which follows, and no urgent data
+	b = append(b, s.Payload...)
+	binary.BigEndian.PutUint16(b[start+16:], tcpChecksum(b[start:], s))
+	return b
+}
+
+// firstNumber is the sequence number of the SYN from src to dst.
+func firstNumber(src, dst netip.AddrPort) uint32 {
+	h := fnv.New32a()
+	for _, a := range []netip.AddrPort{src, dst} {
+		ip := as16(a.Addr())
+		_, _ = h.Write(append(ip[:], byte(a.Port()>>8), byte(a.Port()))) // it never fails
+	}
+	return h.Sum32()
+}
+
+// tcpChecksum is that of a segment whose own checksum field is zero.
+func tcpChecksum(segment []byte, s *link.Segment) uint16 {
+	pseudo := sum(segment) + protocolTCP + uint32(len(segment))
+	for _, a := range []netip.Addr{s.Src.Addr(), s.Dst.Addr()} {
+		if s.Is4() {
+			ip := as4(a)
+			pseudo += sum(ip[:])
+		} else {
+			ip := as16(a)
+			pseudo += sum(ip[:])
+		}
+	}
+	return fold(pseudo)
+}

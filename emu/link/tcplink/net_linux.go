@@ -1,0 +1,248 @@
+package tcplink
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// Net is the TCP of one network namespace, with the streams and listeners that
+// were opened through it. See the package comment for who may call what.
+type Net struct {
+	cfg Config
+	mu  sync.Mutex // all below
+	ns  *os.File   // the network namespace
+	// spare is a descriptor to give up where the process has no other left, so
+	// that a stream which cannot be taken can be turned away.
+	spare  int
+	closed bool
+
+	slots     []slot // by number; 0 is nobody's
+	free      []link.StreamID
+	live      []*Stream
+	listeners int
+
+	poller poller
+	iovecs []unix.Iovec
+	stats  Stats
+}
+
+// slot is what has a number, and what it is to be named for.
+type slot struct {
+	stream             *Stream
+	listener           *Listener
+	readable, writable bool
+	queued             bool
+}
+
+var _ link.StreamWaiter = (*Net)(nil)
+
+// Open returns the TCP of the network namespace of the caller's thread.
+func Open(cfg Config) (*Net, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("tcplink: %w", err)
+	}
+	n := &Net{cfg: cfg, spare: -1, slots: make([]slot, 1), poller: poller{epoll: -1, event: -1}}
+	if n.ns, err = os.Open("/proc/thread-self/ns/net"); err == nil {
+		if n.spare, err = openSpare(); err == nil {
+			err = n.poller.open()
+		}
+	}
+	if err != nil {
+		n.releaseDescriptors()
+		return nil, fmt.Errorf("tcplink: %w", err)
+	}
+	return n, nil
+}
+
+func openSpare() (int, error) {
+	fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return fd, os.NewSyscallError("open /dev/null", err)
+}
+
+// Dial implements link.StreamNet.
+func (n *Net) Dial(_ mono.Time, local, remote netip.AddrPort) (link.StreamLink, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s, err := n.dial(plain(local), plain(remote))
+	if err != nil {
+		return nil, fmt.Errorf("tcplink: dial from %v to %v: %w", local, remote, err)
+	}
+	return s, nil
+}
+
+func (n *Net) dial(local, remote netip.AddrPort) (*Stream, error) {
+	switch {
+	case n.closed:
+		return nil, link.ErrClosed
+	case len(n.live) >= n.cfg.MaxStreams:
+		return nil, fmt.Errorf("%w: %d streams", link.ErrLimit, len(n.live))
+	case !remote.IsValid() || remote.Addr().IsUnspecified() || remote.Port() == 0:
+		return nil, errors.New("want an address and a port to dial to")
+	case !local.Addr().IsValid():
+		local = netip.AddrPortFrom(anyLike(remote.Addr()), local.Port())
+	case local.Addr().Is4() != remote.Addr().Is4():
+		return nil, errors.New("not the same IP version")
+	}
+	fd, err := n.newSocket(remote.Addr())
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream{net: n, fd: fd, local: local, remote: remote}
+	if err := s.dial(); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	if err := n.addStream(s); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	n.stats.Dialed++
+	if s.err != nil {
+		n.note(s.id, true, true)
+	}
+	return s, nil
+}
+
+// Listen implements link.StreamNet.
+func (n *Net) Listen(addr netip.AddrPort, backlog int) (link.StreamListener, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l, err := n.listen(plain(addr), backlog)
+	if err != nil {
+		return nil, fmt.Errorf("tcplink: listen on %v: %w", addr, err)
+	}
+	return l, nil
+}
+
+func (n *Net) listen(addr netip.AddrPort, backlog int) (*Listener, error) {
+	switch {
+	case n.closed:
+		return nil, link.ErrClosed
+	case n.listeners >= n.cfg.MaxListeners:
+		return nil, fmt.Errorf("%w: %d listeners", link.ErrLimit, n.listeners)
+	case !addr.IsValid():
+		return nil, errors.New("no address")
+	case backlog < 1:
+		return nil, fmt.Errorf("a backlog of %d: want at least 1", backlog)
+	}
+	fd, err := n.newSocket(addr.Addr())
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{net: n, fd: fd}
+	if err = l.listen(addr, min(backlog, maxBacklog)); err == nil {
+		l.id = n.allot(slot{listener: l})
+		if err = n.poller.watch(fd, l.id, unix.EPOLLIN); err != nil {
+			n.release(l.id)
+		}
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	n.listeners++
+	return l, nil
+}
+
+// addStream gives s a number and has epoll watch it.
+func (n *Net) addStream(s *Stream) error {
+	s.id = n.allot(slot{stream: s})
+	if err := n.poller.watch(s.fd, s.id, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP); err != nil {
+		n.release(s.id)
+		return err
+	}
+	n.live = append(n.live, s)
+	return nil
+}
+
+func (n *Net) allot(s slot) link.StreamID {
+	if k := len(n.free); k > 0 {
+		id := n.free[k-1]
+		n.free = n.free[:k-1]
+		s.queued = n.slots[id].queued
+		n.slots[id] = s
+		return id
+	}
+	n.slots = append(n.slots, s)
+	return link.StreamID(len(n.slots) - 1)
+}
+
+func (n *Net) release(id link.StreamID) {
+	n.slots[id] = slot{queued: n.slots[id].queued}
+	n.free = append(n.free, id)
+}
+
+// drop closes the socket of s. Reset breaks the stream; otherwise what was
+// written still goes out.
+func (n *Net) drop(s *Stream, reset bool) {
+	if reset {
+		// The peer may be gone already: then there is nobody to reset.
+		_ = unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	} else {
+		s.discard()
+	}
+	unix.Close(s.fd)
+	s.fd = -1
+	n.release(s.id)
+	if i := slices.Index(n.live, s); i >= 0 {
+		last := len(n.live) - 1
+		n.live[i], n.live[last] = n.live[last], nil
+		n.live = n.live[:last]
+	}
+}
+
+// Stats returns the counters.
+func (n *Net) Stats() Stats {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stats
+}
+
+// Close implements link.StreamNet. It ends a WaitReady under way.
+func (n *Net) Close() error {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return link.ErrClosed
+	}
+	n.closed = true
+	for len(n.live) > 0 {
+		s := n.live[len(n.live)-1]
+		s.err = link.ErrClosed
+		n.drop(s, !s.finSent)
+	}
+	for i := range n.slots {
+		if l := n.slots[i].listener; l != nil {
+			l.drop()
+		}
+	}
+	n.poller.wake()
+	n.mu.Unlock()
+
+	n.poller.sleeping.Lock() // nobody sleeps any more
+	defer n.poller.sleeping.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.releaseDescriptors()
+	return nil
+}
+
+func (n *Net) releaseDescriptors() {
+	n.poller.close()
+	if n.spare >= 0 {
+		unix.Close(n.spare)
+	}
+	if n.ns != nil {
+		n.ns.Close()
+	}
+}

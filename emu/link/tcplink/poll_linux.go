@@ -1,0 +1,254 @@
+package tcplink
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+const (
+	// fewStreams is up to how many all are worth a look without asking epoll: to
+	// ask it costs about as much as two looks in vain.
+	fewStreams = 2
+	// askEvery is how often epoll is asked all the same, for the sake of listeners.
+	askEvery = 32
+	// maxEvents is how many epoll names at a time.
+	maxEvents = 64
+)
+
+// poller is what epoll knows of the sockets, and who sleeps there.
+type poller struct {
+	epoll, event int
+	queue        []link.StreamID // to be named
+	looks        uint
+	events       [maxEvents]unix.EpollEvent // for looks without sleep
+
+	state    atomic.Uint32
+	sleeping sync.Mutex                 // held by who sleeps
+	arrived  [maxEvents]unix.EpollEvent // its own
+	coarse   bool                       // the kernel has no epoll_pwait2 (before Linux 5.11)
+}
+
+// States of the sleeper. A wake-up costs a system call only if somebody sleeps.
+const (
+	awake = iota
+	asleep
+	woken
+)
+
+func (p *poller) open() (err error) {
+	if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		p.epoll = -1
+		return os.NewSyscallError("epoll_create", err)
+	}
+	if p.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		p.event = -1
+		return os.NewSyscallError("eventfd", err)
+	}
+	return p.watch(p.event, 0, unix.EPOLLIN)
+}
+
+func (p *poller) close() {
+	for _, fd := range []int{p.epoll, p.event} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// watch has epoll name id when one of the events begins on fd.
+func (p *poller) watch(fd int, id link.StreamID, events uint32) error {
+	e := unix.EpollEvent{Events: events | unix.EPOLLET, Fd: int32(id)}
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &e))
+}
+
+// note has id named by Ready.
+func (n *Net) note(id link.StreamID, readable, writable bool) {
+	s := &n.slots[id]
+	s.readable = s.readable || readable
+	s.writable = s.writable || writable
+	if !s.queued {
+		s.queued = true
+		n.poller.queue = append(n.poller.queue, id)
+	}
+}
+
+// take notes what epoll says. A number may be another's by now, who is then named
+// for nothing.
+func (n *Net) take(events []unix.EpollEvent) {
+	for i := range events {
+		e := &events[i]
+		id := link.StreamID(e.Fd)
+		if id == 0 {
+			continue // somebody called Wake
+		}
+		ended := e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0
+		if s := n.slots[id].stream; s != nil && ended {
+			s.ending, s.failing = true, s.failing || e.Events&unix.EPOLLERR != 0
+		}
+		n.note(id, ended || e.Events&unix.EPOLLIN != 0, ended || e.Events&unix.EPOLLOUT != 0)
+	}
+}
+
+// Ready implements link.StreamNet.
+func (n *Net) Ready(ready []link.StreamReady) int {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return 0
+	}
+	few := len(n.live) <= fewStreams && len(n.live) < len(ready)
+	if n.poller.looks++; n.poller.looks%askEvery == 0 || !few || n.awaited() {
+		n.ask()
+	}
+	k := 0
+	if few {
+		for _, s := range n.live {
+			if at := &n.slots[s.id]; !s.eof || at.queued {
+				ready[k] = link.StreamReady{ID: s.id, Readable: true, Writable: at.writable}
+				at.readable, at.writable = false, false
+				k++
+			}
+		}
+	}
+	if len(n.poller.queue) > 0 {
+		k += n.named(ready[k:])
+	}
+	n.mu.Unlock()
+	return k
+}
+
+// awaited reports whether a stream waits for something that only epoll tells.
+func (n *Net) awaited() bool {
+	for _, s := range n.live {
+		if !s.connected || s.full {
+			return true
+		}
+	}
+	return false
+}
+
+// ask looks at epoll.
+func (n *Net) ask() {
+	p := &n.poller
+	n.stats.PollCalls++
+	k, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.events[0])), maxEvents, 0, 0, 0)
+	if errno == 0 {
+		n.take(p.events[:k])
+	}
+}
+
+// named fills ready from the queue, with what has not been named otherwise.
+func (n *Net) named(ready []link.StreamReady) (k int) {
+	p := &n.poller
+	for i, id := range p.queue {
+		if k == len(ready) {
+			p.queue = p.queue[:copy(p.queue, p.queue[i:])]
+			return k
+		}
+		s := &n.slots[id]
+		s.queued = false
+		if s.readable || s.writable {
+			ready[k] = link.StreamReady{ID: id, Readable: s.readable, Writable: s.writable}
+			s.readable, s.writable = false, false
+			k++
+		}
+	}
+	p.queue = p.queue[:0]
+	return k
+}
+
+// WaitReady implements link.StreamWaiter.
+func (n *Net) WaitReady(d time.Duration) error {
+	p := &n.poller
+	p.sleeping.Lock()
+	defer p.sleeping.Unlock()
+	n.mu.Lock()
+	closed, queued := n.closed, len(p.queue) > 0
+	n.mu.Unlock()
+	if closed {
+		return link.ErrClosed
+	}
+	if queued {
+		return nil
+	}
+	if !p.state.CompareAndSwap(awake, asleep) {
+		p.state.Store(awake)
+		return nil
+	}
+	if d != 0 {
+		// A goroutine that the driver has just made runnable may be queued on the
+		// driver's processor, which sleeps with it: it would wait until the runtime's
+		// monitor looks, up to 10 ms.
+		runtime.Gosched()
+	}
+	k, err := p.sleep(d)
+	p.state.Store(awake)
+	n.mu.Lock()
+	n.stats.Sleeps++
+	n.take(p.arrived[:k])
+	n.mu.Unlock()
+	return err
+}
+
+// sleep waits in the kernel until something happens or d has passed.
+func (p *poller) sleep(d time.Duration) (int, error) {
+	var ts unix.Timespec
+	var timeout *unix.Timespec
+	if d >= 0 {
+		ts = unix.NsecToTimespec(d.Nanoseconds())
+		timeout = &ts
+	}
+	if !p.coarse {
+		k, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.arrived[0])), maxEvents, uintptr(unsafe.Pointer(timeout)), 0, 0)
+		switch errno {
+		case 0:
+			return int(k), nil
+		case unix.EINTR:
+			return 0, nil
+		case unix.ENOSYS, unix.EPERM: // an old kernel, or a filter that knows only such
+			p.coarse = true
+		default:
+			return 0, os.NewSyscallError("tcplink: epoll_pwait2", errno)
+		}
+	}
+	// A descriptor of epoll's is readable when it has something to name.
+	fds := [1]unix.PollFd{{Fd: int32(p.epoll), Events: unix.POLLIN}}
+	if _, err := unix.Ppoll(fds[:], timeout, nil); err != nil && !errors.Is(err, unix.EINTR) {
+		return 0, os.NewSyscallError("tcplink: ppoll", err)
+	}
+	k, err := unix.EpollWait(p.epoll, p.arrived[:], 0)
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		return 0, os.NewSyscallError("tcplink: epoll_wait", err)
+	}
+	return max(k, 0), nil
+}
+
+// Wake implements link.StreamWaiter.
+func (n *Net) Wake() {
+	n.mu.Lock()
+	if !n.closed {
+		n.poller.wake()
+	}
+	n.mu.Unlock()
+}
+
+// wake ends the sleep under way or else the next.
+func (p *poller) wake() {
+	if p.state.Swap(woken) != asleep {
+		return
+	}
+	// Each write is an event of its own, so that nobody need read: the counter
+	// lasts for 2⁶⁴ of them.
+	one := [8]byte{1} // any count but zero, in either byte order
+	unix.Write(p.event, one[:])
+}

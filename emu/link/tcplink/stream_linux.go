@@ -1,0 +1,245 @@
+package tcplink
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// Stream is one end of a TCP connection: a link.StreamLink.
+type Stream struct {
+	net           *Net
+	fd            int // -1 once the socket is closed
+	id            link.StreamID
+	local, remote netip.AddrPort
+	mss           int
+
+	connected bool
+	finSent   bool
+	eof       bool  // Read has said so
+	err       error // the stream is broken
+	ending    bool  // epoll says that the peer's end or a failure has arrived
+	failing   bool  // it is a failure
+	full      bool  // the last write was not taken entirely
+	corked    bool  // the kernel may keep a segment back
+}
+
+var _ link.StreamLink = (*Stream)(nil)
+
+// dial binds and connects.
+func (s *Stream) dial() error {
+	if !s.local.Addr().IsUnspecified() || s.local.Port() != 0 {
+		if s.local.Port() == 0 {
+			// The port is chosen when the peer is known: it need only differ from those
+			// of other streams to the same peer. Older kernels choose it now.
+			_ = unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+		}
+		sa, err := sockaddr(s.fd, s.local)
+		if err != nil {
+			return err
+		}
+		if err := unix.Bind(s.fd, sa); err != nil {
+			return kernelError("bind", err)
+		}
+	}
+	sa, err := sockaddr(s.fd, s.remote)
+	if err != nil {
+		return err
+	}
+	switch err := unix.Connect(s.fd, sa); {
+	case err == nil, errors.Is(err, unix.EINPROGRESS):
+	case errors.Is(err, unix.ECONNREFUSED):
+		s.err = s.broken(unix.ECONNREFUSED) // so soon, as on this machine; Read says it all the same
+		return nil
+	default:
+		return kernelError("connect", err)
+	}
+	s.local, err = localOf(s.fd)
+	return err
+}
+
+// ID implements link.StreamLink.
+func (s *Stream) ID() link.StreamID { return s.id }
+
+// LocalAddr implements link.StreamLink.
+func (s *Stream) LocalAddr() netip.AddrPort { return s.local }
+
+// RemoteAddr implements link.StreamLink.
+func (s *Stream) RemoteAddr() netip.AddrPort { return s.remote }
+
+// MSS implements link.StreamLink.
+func (s *Stream) MSS() int { return s.mss }
+
+// Connected implements link.StreamLink.
+func (s *Stream) Connected(mono.Time) bool {
+	s.net.mu.Lock()
+	defer s.net.mu.Unlock()
+	return s.isConnected()
+}
+
+func (s *Stream) isConnected() bool {
+	if s.connected || s.fd < 0 || s.err != nil {
+		return s.connected
+	}
+	if _, err := unix.Getpeername(s.fd); err != nil {
+		return false // not yet, or never: a read knows
+	}
+	if s.local == s.remote {
+		// Nobody listened on a port that the kernel then chose to dial from: TCP lets
+		// a socket connect to itself.
+		s.err = fmt.Errorf("tcplink: %v to itself: %w", s.remote, link.ErrRefused)
+		s.net.note(s.id, true, true)
+		return false
+	}
+	s.settle()
+	return true
+}
+
+// settle learns what is known of a stream once it is connected.
+func (s *Stream) settle() {
+	s.connected = true
+	// If these fail the stream is broken, which a read will say.
+	s.mss, _ = unix.GetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
+	if s.finSent {
+		_ = s.shutdown()
+	}
+}
+
+// Read implements link.StreamLink.
+func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
+	n := s.net
+	n.mu.Lock()
+	if s.fd < 0 || len(b) == 0 || s.eof {
+		err := s.readEnded()
+		n.mu.Unlock()
+		return 0, err
+	}
+	got, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0, 0, 0)
+	n.stats.ReadCalls++
+	if errno == unix.EAGAIN && s.err == nil {
+		n.stats.ReadEmptyCalls++
+		n.mu.Unlock()
+		return 0, nil
+	}
+	k, err := s.received(int(got), errno)
+	if s.ending && err == nil && k < len(b) {
+		n.note(s.id, true, false) // epoll does not say again that the end is there
+	}
+	n.mu.Unlock()
+	return k, err
+}
+
+// received takes in what a recv said, once in a while something other than
+// nothing.
+func (s *Stream) received(got int, errno unix.Errno) (int, error) {
+	n := s.net
+	switch {
+	case errno == 0 && got > 0:
+		if !s.connected {
+			s.settle()
+		}
+		n.stats.ReadBytes += uint64(got)
+		return got, nil
+	case s.err != nil: // a write failed, and all that arrived before is read
+	case errno == 0:
+		s.eof = true
+		switch {
+		case s.finSent:
+			n.drop(s, false)
+		case s.failing:
+			n.note(s.id, true, false) // that comes next
+		}
+		return 0, io.EOF
+	case errno == unix.EINTR:
+		return 0, nil
+	default:
+		s.err = s.broken(errno)
+	}
+	return 0, s.ended()
+}
+
+// ended says how a stream came to its end, if it has, and lets go of its socket
+// if it is broken.
+func (s *Stream) ended() error {
+	switch {
+	case s.err != nil:
+		if s.fd >= 0 {
+			s.net.drop(s, true)
+		}
+		return s.err
+	case s.eof:
+		return io.EOF
+	}
+	return nil
+}
+
+// readEnded is what Read has to say where there is nothing more to read. That a
+// stream broke after the peer's end had arrived a recv does not tell.
+func (s *Stream) readEnded() error {
+	if s.fd >= 0 && s.eof && s.err == nil {
+		if errno, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && errno != 0 {
+			s.err = s.broken(unix.Errno(errno))
+		}
+	}
+	return s.ended()
+}
+
+// discard lets what has arrived go unread, lest the kernel take its being unread
+// for a reason to reset the stream.
+func (s *Stream) discard() {
+	const much = 1 << 30
+	syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), 0, much, unix.MSG_TRUNC|unix.MSG_DONTWAIT, 0, 0)
+}
+
+// CloseWrite implements link.StreamLink.
+func (s *Stream) CloseWrite(mono.Time) error {
+	n := s.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case s.err != nil:
+		return s.err
+	case s.finSent:
+		return nil
+	}
+	s.finSent = true
+	if s.eof {
+		n.drop(s, false)
+		return nil
+	}
+	if !s.isConnected() {
+		return nil // what has not begun ends when it has: see settle
+	}
+	return s.shutdown()
+}
+
+func (s *Stream) shutdown() error {
+	if err := unix.Shutdown(s.fd, unix.SHUT_WR); err != nil {
+		s.err = s.broken(errnoOf(err))
+		return s.err
+	}
+	return nil
+}
+
+// Abort implements link.StreamLink.
+func (s *Stream) Abort(mono.Time) error {
+	n := s.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case s.fd >= 0:
+		n.drop(s, true)
+	case s.err != nil:
+		return s.err
+	}
+	s.err = link.ErrReset
+	return nil
+}

@@ -1,0 +1,140 @@
+package tcplink
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// briefBytes is what a write may be for the runtime not to be told of it. Telling
+// takes longer than a short write; not telling keeps the runtime from stopping
+// the goroutine while the kernel copies, and on this machine delivers.
+const briefBytes = 16 << 10
+
+// Write implements link.StreamLink.
+func (s *Stream) Write(_ mono.Time, b []byte) (int, error) {
+	s.net.mu.Lock()
+	k, err := s.write(b, 0)
+	s.net.mu.Unlock()
+	return k, err
+}
+
+// Writev implements link.StreamLink.
+func (s *Stream) Writev(_ mono.Time, bufs [][]byte, more bool) (int, error) {
+	flags := 0
+	if more {
+		flags = unix.MSG_MORE
+	}
+	s.net.mu.Lock()
+	var k int
+	var err error
+	switch len(bufs) {
+	case 0:
+		err = s.uncork(more)
+	case 1:
+		k, err = s.write(bufs[0], flags)
+	default:
+		k, err = s.writev(bufs, flags)
+	}
+	s.net.mu.Unlock()
+	return k, err
+}
+
+// writable says why nothing can be written.
+func (s *Stream) writable() error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case s.finSent:
+		return link.ErrWriteClosed
+	}
+	return nil
+}
+
+func (s *Stream) write(b []byte, flags int) (int, error) {
+	if s.err != nil || s.finSent {
+		return 0, s.writable()
+	}
+	var n uintptr
+	var errno unix.Errno
+	if how := uintptr(flags | unix.MSG_NOSIGNAL); len(b) <= briefBytes {
+		n, _, errno = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), how, 0, 0)
+	} else {
+		n, _, errno = syscall.Syscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), how, 0, 0)
+	}
+	return s.wrote(int(n), len(b), flags, errno)
+}
+
+func (s *Stream) writev(bufs [][]byte, flags int) (int, error) {
+	if s.err != nil || s.finSent {
+		return 0, s.writable()
+	}
+	vecs, total := s.net.iovecs[:0], 0
+	for _, b := range bufs {
+		if len(b) == 0 {
+			continue
+		}
+		if len(vecs) == maxVectors {
+			break // what is behind is not taken
+		}
+		v := unix.Iovec{Base: unsafe.SliceData(b)}
+		v.SetLen(len(b))
+		vecs = append(vecs, v)
+		total += len(b)
+	}
+	s.net.iovecs = vecs[:0]
+	if total == 0 {
+		return 0, nil
+	}
+	msg := unix.Msghdr{Iov: unsafe.SliceData(vecs)}
+	msg.SetIovlen(len(vecs))
+	var n uintptr
+	var errno unix.Errno
+	if how := uintptr(flags | unix.MSG_NOSIGNAL); total <= briefBytes {
+		n, _, errno = syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), how)
+	} else {
+		n, _, errno = syscall.Syscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), how)
+	}
+	clear(vecs) // they hold on to memory of the caller's
+	return s.wrote(int(n), total, flags, errno)
+}
+
+// maxVectors is what Linux takes in one call (UIO_MAXIOV).
+const maxVectors = 1024
+
+// wrote takes in what a send said.
+func (s *Stream) wrote(n, total, flags int, errno unix.Errno) (int, error) {
+	stats := &s.net.stats
+	stats.WriteCalls++
+	switch errno {
+	case 0:
+	case unix.EAGAIN, unix.EINTR:
+		n = 0
+	default:
+		s.err = s.broken(errno)
+		return 0, s.err
+	}
+	stats.WrittenBytes += uint64(n)
+	if s.full = n < total; s.full {
+		stats.WriteFull++
+	}
+	s.corked = flags&unix.MSG_MORE != 0
+	return n, nil
+}
+
+// uncork sends what the kernel keeps back to be joined with what does not come.
+func (s *Stream) uncork(more bool) error {
+	if more || !s.corked || s.writable() != nil {
+		return s.err
+	}
+	s.corked = false
+	// To forbid it once more to wait has the kernel push what waits.
+	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		s.err = s.broken(errnoOf(err))
+	}
+	return s.err
+}

@@ -1,0 +1,110 @@
+package softiwarp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// connection is a verbs.Conn, from the first octet on: it becomes one when it is
+// established.
+type connection struct {
+	m        *manager
+	c        *engine.Conn
+	qp       *queuePair // nil until there is one
+	listener *listener  // where it came in, until Next has given it out
+	gate     drive.Gate
+	remote   netip.AddrPort
+	param    verbs.ConnParam // what the peer asked for or granted
+}
+
+// own makes a connection of the engine's c.
+func (m *manager) own(c *engine.Conn, qp *queuePair, remote netip.AddrPort, what string) *connection {
+	x := &connection{m: m, c: c, qp: qp, remote: remote, gate: m.d.streams.NewGate(drive.Name(what))}
+	c.Owner = x
+	return x
+}
+
+// changed takes note of a new state.
+func (x *connection) changed() {
+	if x.listener != nil {
+		x.listener.changed(x)
+	}
+	x.gate.Notify()
+}
+
+// established waits until both sides have the connection. One that fails, or
+// takes too long, is broken.
+func (x *connection) established(timeout time.Duration) error {
+	err := x.m.d.Wait("wait", x.gate, timeout, func() bool { return x.c.State() >= engine.Established })
+	if err != nil {
+		x.c.Abort()
+		return err
+	}
+	if !x.c.WasEstablished() {
+		return x.failure()
+	}
+	x.param = x.m.theirs(x.c)
+	return nil
+}
+
+// Reasons of a *verbs.RejectError, by InfiniBand's numbers. MPA has none of its
+// own.
+const (
+	reasonNone     = 0
+	reasonNobody   = 8 // there is no such service
+	reasonConsumer = 28
+)
+
+// failure says why the connection was not made.
+func (x *connection) failure() error {
+	err := x.c.Err()
+	switch {
+	case x.qp != nil && x.qp.gone:
+		return fmt.Errorf("%w: the queue pair, while it was being connected", verbs.ErrClosed)
+	case err == nil:
+		return fmt.Errorf("%w: the connection, while it was being made", verbs.ErrClosed)
+	case errors.Is(err, engine.ErrRejected):
+		return &verbs.RejectError{Reason: reasonConsumer, Text: "the application there refused", PrivateData: x.c.PrivateData()}
+	case errors.Is(err, link.ErrRefused):
+		return &verbs.RejectError{Reason: reasonNobody, Text: "nobody listens there"}
+	case errors.Is(err, mpa.ErrEOF), errors.Is(err, link.ErrReset):
+		return &verbs.RejectError{Reason: reasonNone, Text: "the peer hung up without an answer"}
+	case errors.Is(err, mpa.ErrTimeout):
+		return fmt.Errorf("%w: %w", verbs.ErrTimeout, err)
+	}
+	return err
+}
+
+// Param is what the peer granted or asked for.
+func (x *connection) Param() verbs.ConnParam { return x.param }
+
+// Remote is the peer's address.
+func (x *connection) Remote() netip.AddrPort { return x.remote }
+
+// Disconnect closes the connection in order: what was posted is carried out, then
+// our direction ends. The queue pair takes nothing more, and is in the error
+// state when the peer has closed its side too.
+func (x *connection) Disconnect() error {
+	return x.m.d.Control("disconnect", func() error {
+		x.c.Disconnect(x.m.d.streams.Now())
+		return nil
+	})
+}
+
+// WaitDisconnect waits until the connection has ended, in order or not.
+func (x *connection) WaitDisconnect(timeout time.Duration) error {
+	const op = "wait_disconnect"
+	if err := x.m.d.Enter(op, drive.CallWait); err != nil {
+		return err
+	}
+	defer x.m.d.Leave()
+	return x.m.d.Wait(op, x.gate, timeout, func() bool { return x.c.State() == engine.Closed })
+}

@@ -1,0 +1,200 @@
+package softiwarp
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/fabrictest/fabrictest/emu/internal/device"
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/tcplink"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// shared is what the devices of all providers have in common. By this name its
+// place in a Device is ours alone.
+type shared = device.Device
+
+// Device is an opened soft-iWARP NIC: a verbs.Context.
+type Device struct {
+	shared
+	cfg     Config
+	nic     *engine.NIC
+	net     link.StreamNet
+	tcp     *tcplink.Net // below net, for its counters; nil in a simulated world
+	streams drive.StreamDriver
+	cm      manager
+	down    bool // the link is
+}
+
+var _ verbs.Context = (*Device)(nil)
+
+// The Device itself is what the driver drives: the engine, with the connection
+// manager and the delivery of events around it.
+
+// Tick handles deadlines that have passed.
+func (d *Device) Tick(now mono.Time) { d.nic.Tick(now) }
+
+// Deadline is the next deadline.
+func (d *Device) Deadline() mono.Time { return d.nic.Deadline() }
+
+// Settle hands on what the NIC has to report.
+func (d *Device) Settle(mono.Time) { d.report() }
+
+// NextOutput returns the next connection that may have something to write. When
+// there is none, all is written: what that has completed is reported, since the
+// driver settles before it writes and may go to sleep behind it.
+func (d *Device) NextOutput() (drive.StreamConn, bool) {
+	for {
+		if c, ok := d.nic.NextOutput(); ok {
+			return c, true
+		}
+		if !d.report() {
+			return nil, false
+		}
+	}
+}
+
+// report tells connections and completion channels of their news. It reports
+// whether a connection had any, and with it may have something to write.
+func (d *Device) report() (conns bool) {
+	conns = d.cm.hear()
+	d.Fire()
+	return conns
+}
+
+// hooks are what the parts that all providers share have to know of this one.
+func (d *Device) hooks() device.Hooks {
+	return device.Hooks{Owner: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) }}
+}
+
+// setPort notes that the link went up or down, and reports it.
+func (d *Device) setPort(up bool) {
+	if d.down == !up {
+		return
+	}
+	d.down = !up
+	e := nic.Event{Type: verbs.EventPortActive, Port: 1}
+	if d.down {
+		e.Type = verbs.EventPortErr
+	}
+	d.nic.Report(e)
+}
+
+// Info names the device.
+func (d *Device) Info() verbs.DeviceInfo {
+	return verbs.DeviceInfo{Name: d.cfg.Name, Provider: "softiwarp", Transport: verbs.TransportIWARP, GUID: d.cfg.NIC.GUID}
+}
+
+// QueryDevice returns what the device can do.
+func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
+	caps := verbs.CapRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapAtomics |
+		verbs.CapSendInv | verbs.CapLocalInv | verbs.CapCM | verbs.CapZeroBased | verbs.CapResizeCQ
+	if d.nic.Config().Quirks.Stream.NoExtensions {
+		caps &^= verbs.CapAtomics
+	}
+	a := d.Attr()
+	a.FirmwareVersion, a.NodeGUID, a.Caps, a.MaxPKeys = "softiwarp", d.cfg.NIC.GUID, caps, 1
+	a.MaxAH, a.MaxXRCD, a.MaxMcastGroups, a.MaxMcastQPs = 0, 0, 0, 0
+	return a, nil
+}
+
+// QueryPort describes the port. The MTU is the largest of verbs' five that fits
+// in a packet of the interface: iWARP itself has none.
+func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
+	if err := d.OnlyPort("query_port", port); err != nil {
+		return a, err
+	}
+	err = d.Control("query_port", func() error {
+		a = verbs.PortAttr{
+			State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTUFor(int(d.cfg.mtu)),
+			GIDs: len(d.cfg.Addrs), PKeys: 1, MaxMsg: math.MaxUint32,
+		}
+		if d.down {
+			a.State = verbs.PortDown
+		}
+		return nil
+	})
+	return a, err
+}
+
+// QueryGID returns an entry of the GID table: one of the device's addresses.
+func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
+	if err := d.OnlyPort("query_gid", port); err != nil {
+		return e, err
+	}
+	if err := d.InTable("query_gid", index, len(d.cfg.Addrs)); err != nil {
+		return e, err
+	}
+	return verbs.GIDEntry{GID: verbs.GIDFrom(d.cfg.Addrs[index]), Index: index, Type: verbs.GIDTypeIB}, nil
+}
+
+// QueryPKey returns the only entry of the partition table. iWARP has no
+// partitions, but generic programs name one.
+func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
+	if err := d.OnlyPort("query_pkey", port); err != nil {
+		return 0, err
+	}
+	return 0xffff, d.InTable("query_pkey", index, 1)
+}
+
+// CreateSRQ makes a shared receive queue.
+func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
+	if in.Type == verbs.SRQXRC {
+		return nil, d.unsupported("create_srq", "XRC")
+	}
+	return d.shared.CreateSRQ(in)
+}
+
+// OpenXRCD fails: iWARP has no XRC.
+func (d *Device) OpenXRCD() (verbs.XRCD, error) { return nil, d.unsupported("open_xrcd", "XRC") }
+
+// OpenQP fails: iWARP has no XRC.
+func (d *Device) OpenQP(verbs.XRCD, verbs.QPN) (verbs.QP, error) {
+	return nil, d.unsupported("open_qp", "XRC")
+}
+
+// unsupported is the error for what iWARP does not have.
+func (d *Device) unsupported(op, what string) error {
+	return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: fmt.Errorf("%w: iWARP has no %s", verbs.ErrNotSupported, what)}
+}
+
+// Counters returns what NIC, connection manager (cm_) and sockets (tcp_) have
+// counted.
+func (d *Device) Counters() []verbs.Counter {
+	d.Driver().Lock(drive.CallWait)
+	defer d.Driver().Unlock()
+	all := append(d.nic.Counters(), d.cm.counters()...)
+	if d.tcp == nil {
+		return all
+	}
+	s := d.tcp.Stats()
+	return append(all, []verbs.Counter{
+		{Name: "tcp_dialed", Value: s.Dialed},
+		{Name: "tcp_accepted", Value: s.Accepted},
+		{Name: "tcp_turned_away", Value: s.TurnedAway},
+		{Name: "tcp_reads", Value: s.ReadCalls},
+		{Name: "tcp_reads_empty", Value: s.ReadEmptyCalls},
+		{Name: "tcp_rcvd_octets", Value: s.ReadBytes},
+		{Name: "tcp_writes", Value: s.WriteCalls},
+		{Name: "tcp_writes_full", Value: s.WriteFull},
+		{Name: "tcp_sent_octets", Value: s.WrittenBytes},
+		{Name: "tcp_polls", Value: s.PollCalls},
+		{Name: "tcp_sleeps", Value: s.Sleeps},
+	}...)
+}
+
+// CM returns the connection manager.
+func (d *Device) CM() (verbs.CM, error) { return &d.cm, nil }
+
+// Close closes the device and its streams: connections that were not closed in
+// order break. Calls that wait return ErrClosed.
+func (d *Device) Close() error {
+	if !d.Shut(func() {}) {
+		return nil
+	}
+	return d.net.Close()
+}

@@ -1,0 +1,284 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// drain acts on what input has caused.
+func (c *Conn) drain() {
+	for {
+		e, ok := c.mpa.Next()
+		if !ok {
+			return
+		}
+		switch e.Kind {
+		case mpa.EventULPDU:
+			c.ulpdu(e.ULPDU)
+		case mpa.EventRequest:
+			c.learn(&e)
+			c.rearm()
+			c.move(Requested)
+		case mpa.EventAccepted:
+			c.learn(&e)
+			c.rearm()
+			c.accepted(e.Params)
+		case mpa.EventRejected:
+			c.learn(&e)
+			c.err = ErrRejected
+			c.detach()
+			c.leave()
+		case mpa.EventError, mpa.EventTimeout:
+			c.fallback = e.Fallback
+			c.mpaFailed(&e)
+		case mpa.EventEOF:
+			c.fallback = e.Fallback
+			if c.state < Accepted {
+				c.mpaFailed(&e)
+			}
+		}
+	}
+}
+
+// learn keeps what the peer's start-up frame says.
+func (c *Conn) learn(e *mpa.Event) {
+	c.peer = *e.Params
+	c.private = append([]byte(nil), e.PrivateData...)
+}
+
+// ulpdu takes a segment.
+func (c *Conn) ulpdu(segment []byte) {
+	if c.qp == nil {
+		c.nic.Count.DropNoQP++
+		return
+	}
+	c.qp.stream.Input(segment)
+	if c.state == Accepted && c.qp != nil && c.qp.stream.Live() {
+		c.move(Established)
+	}
+	c.wake() // for what it asks for, and since a responder may send now
+}
+
+// mpaFailed ends the connection for an error that MPA found. A queue pair that
+// was not connected yet stays as it was, unless there is a Terminate to send.
+func (c *Conn) mpaFailed(e *mpa.Event) {
+	if c.err == nil {
+		c.err = e.Err
+	}
+	speaks := e.Reaction == mpa.TerminateThenClose
+	if q := c.qp; q != nil {
+		if speaks && c.state < Accepted && q.idle() {
+			c.openStream()
+			q.state = verbs.QPStateRTS
+		}
+		switch {
+		case q.stream.Live():
+			c.nic.Report(nic.Event{Type: verbs.EventQPFatal, QP: q})
+			q.stream.Fail(e.Term, speaks)
+		case c.state < Accepted:
+			c.detach()
+		}
+	}
+	c.leave()
+}
+
+// streamEnded is called when the QP's stream has failed, of itself or because it
+// was told to, or was closed.
+func (c *Conn) streamEnded(end iwarp.End) {
+	if c.err == nil && end.Cause != iwarp.ByClose {
+		c.err = fmt.Errorf("%w: %v", ErrTerminated, end.Error)
+	}
+	c.keepOut()
+	if end.Terminate && (c.finished || !c.mpa.MaySend()) {
+		// Our direction has ended; or a responder has not heard of the initiator, and
+		// must be silent.
+		c.qp.stream.Drop()
+	}
+	c.startClosing()
+}
+
+// keepOut copies what is on its way out of memory that the program has back now:
+// an FPDU that is half out must be ended, so that a Terminate can follow it.
+func (c *Conn) keepOut() {
+	var bufs [][]byte
+	for {
+		bufs = c.mpa.Output(bufs[:0])
+		n := 0
+		for _, b := range bufs {
+			c.tail = append(c.tail, b...)
+			n += len(b)
+		}
+		if n == 0 {
+			return
+		}
+		c.qp.stream.Taken(c.mpa.Sent(n))
+	}
+}
+
+// Disconnect closes the connection in order: what was posted is carried out, and
+// answered, before our direction ends; then the peer's end is waited for.
+func (c *Conn) Disconnect(now mono.Time) {
+	c.nic.clock = now
+	switch {
+	case c.state < Accepted:
+		c.abort(errCutOff)
+	case c.state < Closing:
+		c.quiet = true
+		c.qp.state = verbs.QPStateSQD
+		c.startClosing()
+		c.progress()
+	}
+}
+
+// hangUp is what the peer's end of the stream means: it asks for nothing more and
+// answers nothing more. What it has asked for it still gets.
+func (c *Conn) hangUp() {
+	if q := c.qp; q != nil {
+		if q.state == verbs.QPStateRTS {
+			q.state = verbs.QPStateSQD
+		}
+		if c.nic.q.FINDropsAnswers {
+			q.stream.Close()
+		}
+	}
+	c.startClosing()
+}
+
+// leave closes our direction behind what is queued.
+func (c *Conn) leave() {
+	c.startClosing()
+	c.finish = true
+}
+
+// startClosing bounds how long the end takes.
+func (c *Conn) startClosing() {
+	c.move(Closing)
+	if c.closeBy == mono.Never && c.nic.cfg.CloseTimeout > 0 {
+		c.closeBy = c.nic.clock.Add(c.nic.cfg.CloseTimeout)
+	}
+	c.rearm()
+	c.wake()
+}
+
+// progress looks whether a connection that is being closed has got to where our
+// direction can end, or to its own end.
+func (c *Conn) progress() {
+	if c.state != Closing {
+		return
+	}
+	if !c.finish && c.done() {
+		c.finish = true
+		c.wake()
+	}
+	c.settle()
+}
+
+// done reports whether nothing more is to be said.
+func (c *Conn) done() bool {
+	q := c.qp
+	switch {
+	case q == nil:
+		return true
+	case !q.stream.Live(), c.quiet && !c.peerDone:
+		return q.stream.Quiet()
+	default:
+		// The peer has gone. It answers nothing any more, so that what is left of our
+		// own requests waits in vain; what it asked for, it gets.
+		return q.stream.Stuck()
+	}
+}
+
+// settle ends a connection both of whose directions have ended.
+func (c *Conn) settle() {
+	if c.finished && c.peerDone && c.state != Closed {
+		c.collapse()
+	}
+}
+
+// abort breaks the stream.
+func (c *Conn) abort(err error) {
+	if c.state == Closed {
+		return
+	}
+	c.broken = true
+	c.nic.Count.Aborted++
+	if c.err == nil {
+		c.err = err
+	}
+	c.collapse()
+	c.wake()
+}
+
+// collapse is the end, in order or not.
+func (c *Conn) collapse() {
+	if c.state == Closed {
+		return
+	}
+	c.move(Closed)
+	if c.err != nil {
+		c.nic.Count.Failed++
+	}
+	c.rearm()
+	q := c.qp
+	if q == nil {
+		return
+	}
+	busy := q.sq.count() > 0
+	q.stream.Drop()
+	q.stream.Close()
+	c.detach()
+	switch {
+	case q.idle(): // it never was connected
+	case busy && c.err == nil && c.nic.q.BusyCloseIsIdle:
+		q.state = verbs.QPStateInit
+	default:
+		q.fail(verbs.QPStateErr)
+	}
+	if c.err == nil {
+		q.end = iwarp.End{}
+	}
+}
+
+// detach parts the connection and its queue pair.
+func (c *Conn) detach() {
+	if c.qp != nil {
+		c.qp.conn = nil
+		c.qp = nil
+	}
+}
+
+// Abort breaks the connection. Nobody is told why.
+func (c *Conn) Abort() { c.abort(errCutOff) }
+
+// tick is called when the connection's time has come.
+func (c *Conn) tick(now mono.Time) {
+	c.nic.clock = now
+	if !now.Before(c.closeBy) {
+		c.closeBy = mono.Never
+		c.nic.Count.CloseTimeouts++
+		c.abort(ErrCloseTimeout)
+		return
+	}
+	if c.mpa != nil && c.state != Closed {
+		c.mpa.Tick(now)
+		c.drain()
+		c.progress()
+	}
+}
+
+// rearm sets the connection's next deadline.
+func (c *Conn) rearm() {
+	at := c.closeBy
+	if c.mpa != nil && c.state != Closed {
+		at = min(at, c.mpa.Deadline())
+	}
+	if c.state == Closed {
+		at = mono.Never
+	}
+	c.nic.timers.set(c, at)
+}

@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+)
+
+// Config describes a NIC. The zero value has sensible defaults.
+type Config struct {
+	GUID uint64
+	// FirstQPN is the number of the first QP; they count up from there.
+	FirstQPN uint32
+	Limits   nic.Limits
+	// MPA is what all connections have in common: CRCs, markers, revisions, the
+	// peer-to-peer model, timeouts, how much is queued. What belongs to a single
+	// one is filled in for each: depths, private data, segment size, counters and
+	// quirks.
+	MPA mpa.Config
+	// KeySecret makes the keys of memory hard to guess; 0 derives it from GUID.
+	KeySecret uint64
+	// CloseTimeout is how long a connection that is being closed may take before
+	// it is broken; 0 means 5 s, less than 0 for ever.
+	CloseTimeout time.Duration
+
+	Quirks Quirks
+}
+
+const (
+	defaultFirstQPN     = 0x11
+	defaultCloseTimeout = 5 * time.Second
+	maxQPN              = 1<<24 - 1 // as verbs count them
+)
+
+// ErrConfig is what errors.Is finds in every complaint about a Config.
+var ErrConfig = errors.New("bad NIC configuration")
+
+// withDefaults fills in what was left out and refuses what cannot work.
+func (c Config) withDefaults() (Config, error) {
+	if c.FirstQPN == 0 {
+		c.FirstQPN = defaultFirstQPN
+	}
+	if c.KeySecret == 0 {
+		c.KeySecret = (c.GUID ^ 0x9e37_79b9_7f4a_7c15) * 0xbf58_476d_1ce4_e5b9
+	}
+	if c.CloseTimeout == 0 {
+		c.CloseTimeout = defaultCloseTimeout
+	}
+	c.Limits = c.Limits.OrDefault()
+	if err := c.Limits.Validate(); err != nil {
+		return c, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if last := int(c.FirstQPN) + c.Limits.QPs - 1; last > maxQPN {
+		return c, fmt.Errorf("%w: %d QPs from number %#x on end at %#x, beyond 24 bits", ErrConfig, c.Limits.QPs, c.FirstQPN, last)
+	}
+	c.MPA.Quirks = c.Quirks.MPA
+	c.MPA.MaxIRD = uint16(c.Limits.RdAtomic)
+	if err := c.MPA.Validate(); err != nil {
+		return c, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return c, nil
+}

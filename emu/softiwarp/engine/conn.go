@@ -1,0 +1,286 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+)
+
+// Conn is one connection: a TCP stream from the time it is dialed or accepted
+// until it has ended. Its methods are of two kinds. Connected, Failed, Input,
+// InputEOF, Output and Sent are for the driver that has the stream; the others
+// are for whoever manages connections.
+type Conn struct {
+	nic   *NIC
+	qp    *QP // nil if there is none yet, or no longer
+	mpa   *mpa.Conn
+	state ConnState
+	err   error // why it ended, or is to end; nil if in order
+
+	initiator bool
+	param     ConnParam // ours, until MPA has it
+	depths    struct{ ird, ord uint16 }
+
+	local, remote netip.AddrPort
+	peer          mpa.Params // as the peer's frame says
+	private       []byte     // what came with it
+	fallback      bool
+
+	tail    []byte // what was on its way out when the stream ended, no longer borrowed
+	tailOut int    // of it, what TCP has taken
+
+	quiet    bool // the program closes: nothing more is asked of the peer
+	finish   bool // our direction ends behind what is queued
+	finished bool // and did
+	peerDone bool // the peer's direction has ended
+	broken   bool // to be aborted
+	was      bool // established, at some time
+
+	waiting   bool // in NIC.outputs
+	announced bool // in NIC.changed
+	heapIndex int
+	due       mono.Time
+	closeBy   mono.Time
+
+	// Owner is the driver's to use.
+	Owner any
+}
+
+// ConnState is how far a connection has got. It only moves on.
+type ConnState uint8
+
+// The states of a connection.
+const (
+	// Dialing: there is no stream yet.
+	Dialing ConnState = iota
+	// Starting: the start-up frames are exchanged.
+	Starting
+	// Requested: a responder has the Request, and waits for Accept or Reject.
+	Requested
+	// Accepted: a responder has accepted, and in the peer-to-peer model waits for
+	// the initiator's first message.
+	Accepted
+	// Established: both sides know.
+	Established
+	// Closing: one side closes, or the connection has failed and the peer is
+	// being told.
+	Closing
+	// Closed: nothing is left. Err says whether it ended in order.
+	Closed
+)
+
+var connStates = [...]string{"dialing", "starting", "requested", "accepted", "established", "closing", "closed"}
+
+// String names the state.
+func (s ConnState) String() string {
+	if int(s) < len(connStates) {
+		return connStates[s]
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
+
+// Why connections end, for errors.Is. Those of package mpa and of package link
+// occur too.
+var (
+	// ErrRejected: the responder refused. PrivateData has what it said.
+	ErrRejected = errors.New("the peer refused the connection")
+	// ErrTerminated: the stream failed; the QP's Terminate says why.
+	ErrTerminated = errors.New("the connection was terminated")
+	// ErrCloseTimeout: the peer did not close its side in time.
+	ErrCloseTimeout = errors.New("the peer did not close the connection in time")
+
+	errCutOff = errors.New("the connection was broken off")
+)
+
+// State is how far the connection has got.
+func (c *Conn) State() ConnState { return c.state }
+
+// WasEstablished reports whether the connection has got as far as Established,
+// whatever became of it since.
+func (c *Conn) WasEstablished() bool { return c.was }
+
+// Err is why the connection failed; nil if it has not, or ended in order.
+func (c *Conn) Err() error { return c.err }
+
+// QP is the queue pair of the connection; nil if it has none.
+func (c *Conn) QP() *QP { return c.qp }
+
+// Local and Remote are the ends of the stream, known once it is connected.
+func (c *Conn) Local() netip.AddrPort { return c.local }
+
+// Remote is the peer's address.
+func (c *Conn) Remote() netip.AddrPort { return c.remote }
+
+// Peer is what the peer's start-up frame said, as far as it has come.
+func (c *Conn) Peer() mpa.Params { return c.peer }
+
+// Depths are how many reads and atomics are settled for: those that the peer may
+// have under way, and ours.
+func (c *Conn) Depths() (ird, ord uint16) { return c.depths.ird, c.depths.ord }
+
+// PrivateData is what came with the peer's start-up frame, refusals included.
+func (c *Conn) PrivateData() []byte { return c.private }
+
+// Fallback says of a connection that failed that the peer seems not to know the
+// enhanced start-up: with ConnParam.Revision 1 another may succeed.
+func (c *Conn) Fallback() bool { return c.fallback }
+
+// move sets the state and lets whoever manages connections know.
+func (c *Conn) move(s ConnState) {
+	if c.state >= s {
+		return
+	}
+	c.state = s
+	c.was = c.was || s == Established
+	c.nic.Count.conn(s)
+	if !c.announced {
+		c.announced = true
+		c.nic.changed.push(c)
+	}
+}
+
+// wake has the driver ask for output.
+func (c *Conn) wake() {
+	if !c.waiting {
+		c.waiting = true
+		c.nic.outputs.push(c)
+	}
+}
+
+// Connected says that the stream is there.
+func (c *Conn) Connected(now mono.Time, local, remote netip.AddrPort, mss int) {
+	if c.state != Dialing {
+		return
+	}
+	c.nic.clock = now
+	c.local, c.remote = local, remote
+	cfg := c.nic.cfg.MPA
+	cfg.MSS, cfg.Counters = mss, &c.nic.mpa
+	if c.initiator {
+		cfg.IRD, cfg.ORD, cfg.PrivateData = c.param.IRD, c.param.ORD, c.param.PrivateData
+		cfg.MaxRevision, cfg.PeerToPeer = c.param.revision(&cfg)
+		c.mpa = mpa.NewInitiator(now, cfg)
+	} else {
+		c.mpa = mpa.NewResponder(now, cfg)
+	}
+	c.param = ConnParam{}
+	c.move(Starting)
+	c.rearm()
+	c.wake()
+}
+
+// Failed says that the stream could not be made, or is broken.
+func (c *Conn) Failed(now mono.Time, err error) {
+	c.nic.clock = now
+	if c.state == Closed {
+		return
+	}
+	// When all was said, a peer may reset what nobody needs any more.
+	if c.err == nil && !(c.finished && c.quiet) {
+		c.err = err
+		if c.mpa != nil {
+			c.mpa.Lost(now)
+			c.drain()
+		}
+	}
+	c.collapse()
+}
+
+// Input gives octets that have arrived.
+func (c *Conn) Input(now mono.Time, b []byte) {
+	c.nic.clock = now
+	if c.mpa == nil || c.state == Closed {
+		return
+	}
+	c.mpa.Input(now, b)
+	c.drain()
+	c.progress()
+}
+
+// InputEOF says that the peer has ended its direction in order.
+func (c *Conn) InputEOF(now mono.Time) {
+	c.nic.clock = now
+	c.peerDone = true
+	if c.mpa == nil || c.state == Closed {
+		return
+	}
+	c.mpa.InputEOF(now)
+	c.drain()
+	if c.state != Closed {
+		c.hangUp()
+	}
+	c.progress()
+}
+
+// Output appends what is to be written next to into, as far as there is room,
+// and says what becomes of the stream behind it.
+func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
+	if c.broken {
+		return into, link.StreamAbort
+	}
+	if c.mpa == nil {
+		return into, link.StreamOpen
+	}
+	c.fill()
+	if len(c.tail) > c.tailOut && len(into) < cap(into) {
+		into = append(into, c.tail[c.tailOut:])
+	}
+	n := c.nic
+	n.vectors = c.mpa.Output(n.vectors[:0])
+	into = append(into, n.vectors[:min(len(n.vectors), cap(into)-len(into))]...)
+	clear(n.vectors)
+	if len(into) == 0 && c.finish {
+		c.finished = true
+		c.settle()
+		return into, link.StreamClose
+	}
+	return into, link.StreamOpen
+}
+
+// fill moves segments of the QP's stream to MPA, as many as it has room for.
+func (c *Conn) fill() {
+	if c.qp == nil || c.finish && c.state >= Closing && c.qp.stream.Live() {
+		return
+	}
+	g := &c.nic.segment
+	for c.mpa.Room() && c.qp.stream.Output(c.mpa.MULPDU(), g) {
+		if g.Volatile {
+			// What answers a read is the peer's to read only as long as the memory
+			// is registered, and may change under a CRC.
+			for _, p := range g.Payload {
+				g.Header = append(g.Header, p...)
+			}
+			g.Payload = g.Payload[:0]
+		}
+		c.mpa.Send(g.Header, g.Payload)
+		clear(g.Payload)
+		if c.qp == nil {
+			return
+		}
+	}
+}
+
+// Sent says that the stream took n more octets of what Output gave.
+func (c *Conn) Sent(now mono.Time, n int) {
+	c.nic.clock = now
+	if c.mpa == nil {
+		return
+	}
+	if old := len(c.tail) - c.tailOut; old > 0 {
+		k := min(n, old)
+		c.tailOut += k
+		n -= k
+		if c.tailOut == len(c.tail) {
+			c.tail, c.tailOut = nil, 0
+		}
+	}
+	taken := c.mpa.Sent(n)
+	if c.qp != nil && taken > 0 {
+		c.qp.stream.Taken(taken)
+	}
+	c.progress()
+}

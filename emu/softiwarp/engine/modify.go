@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// settable are the attributes that mean something to an iWARP QP. Port and P_Key
+// index have one value and are accepted since generic programs set them.
+const settable = verbs.QPAttrState | verbs.QPAttrCurState | verbs.QPAttrAccessFlags | verbs.QPAttrPort | verbs.QPAttrPKeyIndex |
+	verbs.QPAttrMaxQPRdAtomic | verbs.QPAttrMaxDestRdAtomic
+
+// Modify changes the attributes that mask selects, all of them or none. Being
+// connected is not an attribute: only a Conn makes a QP ready to send.
+func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error {
+	q.nic.clock = now
+	to := q.state
+	if mask&verbs.QPAttrState != 0 {
+		to = a.State
+	}
+	if err := q.checkModify(&a, mask, to); err != nil {
+		return err
+	}
+	if mask&verbs.QPAttrAccessFlags != 0 {
+		q.attr.Access = a.Access & iwarp.RemoteAccess
+		q.endpoint.Access = q.attr.Access
+	}
+	if mask&verbs.QPAttrMaxQPRdAtomic != 0 {
+		q.attr.MaxRdAtomic = a.MaxRdAtomic
+	}
+	if mask&verbs.QPAttrMaxDestRdAtomic != 0 {
+		q.attr.MaxDestRdAtomic = a.MaxDestRdAtomic
+	}
+	if mask&verbs.QPAttrState != 0 {
+		q.enter(now, to)
+	}
+	return nil
+}
+
+func (q *QP) checkModify(a *verbs.QPAttr, mask verbs.QPAttrMask, to verbs.QPState) error {
+	invalid := func(format string, args ...any) error {
+		return nic.OpError("modify_qp", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
+	}
+	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
+	limit := q.nic.cfg.Limits.RdAtomic
+	switch {
+	case q.gone():
+		return invalid("it is gone")
+	case has(verbs.QPAttrCurState) && a.CurState != q.state:
+		return invalid("state is %v, not %v", q.state, a.CurState)
+	case mask&^settable != 0:
+		return invalid("attributes %#x have no meaning for iWARP", uint32(mask&^settable))
+	case has(verbs.QPAttrPort) && a.Port != 1:
+		return invalid("port %d, there is only port 1", a.Port)
+	case has(verbs.QPAttrPKeyIndex) && a.PKeyIndex != 0:
+		return invalid("P_Key index %d, there is only 0", a.PKeyIndex)
+	case has(verbs.QPAttrMaxQPRdAtomic) && a.MaxRdAtomic > limit, has(verbs.QPAttrMaxDestRdAtomic) && a.MaxDestRdAtomic > limit:
+		return invalid("%d reads out and %d in, limit %d", a.MaxRdAtomic, a.MaxDestRdAtomic, limit)
+	case has(verbs.QPAttrMaxQPRdAtomic|verbs.QPAttrMaxDestRdAtomic) && q.conn != nil:
+		return invalid("the depths of a connection are settled when it is made")
+	case !has(verbs.QPAttrState):
+		return nil
+	case to > verbs.QPStateErr:
+		return invalid("state %d", to)
+	case to == verbs.QPStateRTR && q.idle() && q.nic.q.RTRIgnored:
+		return nil
+	case (to == verbs.QPStateRTR || to == verbs.QPStateRTS) && to != q.state:
+		return invalid("%v to %v: only a connection makes a QP ready, by connect or accept", q.state, to)
+	case !transition(q.state, to):
+		return invalid("%v to %v", q.state, to)
+	}
+	return nil
+}
+
+// transition reports whether a program may ask for a change of state.
+func transition(from, to verbs.QPState) bool {
+	switch to {
+	case verbs.QPStateReset, verbs.QPStateErr:
+		return true
+	case verbs.QPStateInit:
+		return from == verbs.QPStateReset || from == verbs.QPStateInit
+	default:
+		return from == verbs.QPStateRTS
+	}
+}
+
+// enter changes the state as a program asked.
+func (q *QP) enter(now mono.Time, to verbs.QPState) {
+	switch to {
+	case verbs.QPStateReset:
+		q.cutOff()
+	case verbs.QPStateInit:
+		q.state = to
+	case verbs.QPStateSQD:
+		if q.sq.count() > 0 {
+			q.breakOff() // the RDMA Consortium's verbs close only what is at rest
+			return
+		}
+		q.conn.Disconnect(now)
+	case verbs.QPStateSQE:
+		q.stream.Fail(wire.TermRDMAPLocal, true)
+	case verbs.QPStateErr:
+		q.breakOff()
+	}
+}
+
+// breakOff fails the QP at once. A connection that is being made is left to find
+// out; any other breaks.
+func (q *QP) breakOff() {
+	if c := q.conn; c != nil && c.state >= Accepted {
+		c.abort(errCutOff)
+	}
+	if q.state != verbs.QPStateErr {
+		q.fail(verbs.QPStateErr)
+	}
+}
+
+// Query returns the attributes.
+func (q *QP) Query() verbs.QPAttr {
+	a := q.attr
+	a.State, a.CurState, a.Caps = q.state, q.state, q.caps
+	a.SQDraining = q.state == verbs.QPStateSQD && q.sq.count() > 0
+	if c := q.conn; c != nil && c.state >= Accepted {
+		a.MaxRdAtomic, a.MaxDestRdAtomic = depthAttr(c.depths.ord), depthAttr(c.depths.ird)
+	}
+	return a
+}
+
+// depthAttr is a depth as verbs count it: in eight bits.
+func depthAttr(n uint16) uint8 { return uint8(min(n, 255)) }

@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// QP is a queue pair.
+type QP struct {
+	nic  *NIC
+	num  uint32
+	caps verbs.QPCaps
+
+	sendCQ, recvCQ *nic.CQ
+	srq            *nic.SRQ
+	signalAll      bool
+
+	state  verbs.QPState
+	attr   verbs.QPAttr // access, port, P_Key index and depths, as last set
+	conn   *Conn        // nil if there is none
+	end    iwarp.End    // how the last connection failed
+	detail uint32       // the same as completions tell it
+	last   bool         // LAST_WQE_REACHED was reported
+
+	endpoint iwarp.Endpoint
+	stream   iwarp.Stream
+
+	sq   sendQueue
+	rq   nic.RecvQueue
+	held iwarp.Receive // what the message under way fills
+	rtr  iwarp.Request // what an initiator says first (RFC 6581)
+
+	// Owner is the driver's to use.
+	Owner any
+}
+
+// sendQueue is a ring of work requests.
+type sendQueue struct {
+	ring       []iwarp.Request
+	slots      nic.Slots
+	depth      uint32
+	head, tail uint32
+}
+
+func (q *sendQueue) count() uint32 { return q.tail - q.head }
+
+// QPConfig asks for a queue pair.
+type QPConfig struct {
+	Type           verbs.QPType
+	PD             core.PD
+	SendCQ, RecvCQ *nic.CQ
+	SRQ            *nic.SRQ
+	Caps           verbs.QPCaps
+	SignalAll      bool
+}
+
+// CreateQP makes a queue pair in RESET.
+func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
+	if err := n.checkQP(&c); err != nil {
+		return nil, err
+	}
+	num, err := n.allocQPN()
+	if err != nil {
+		return nil, err
+	}
+	q := &QP{
+		nic: n, num: num, caps: c.Caps, sendCQ: c.SendCQ, recvCQ: c.RecvCQ, srq: c.SRQ, signalAll: c.SignalAll,
+		endpoint: iwarp.Endpoint{Layer: &n.layer, PD: c.PD, QPN: num},
+	}
+	slots, places := nic.NewSlots(c.Caps.MaxSendWR, c.Caps.MaxSendSGE, c.Caps.MaxInline)
+	q.sq = sendQueue{ring: make([]iwarp.Request, places), slots: slots, depth: uint32(c.Caps.MaxSendWR)}
+	if c.SRQ == nil {
+		q.rq = nic.NewRecvQueue(c.Caps.MaxRecvWR, c.Caps.MaxRecvSGE)
+		q.held.SGL = make([]verbs.SGE, 0, c.Caps.MaxRecvSGE)
+	} else {
+		c.SRQ.Use(1)
+		q.held.SGL = make([]verbs.SGE, 0, c.SRQ.Query().MaxSGE)
+	}
+	c.SendCQ.Use(1)
+	c.RecvCQ.Use(1)
+	n.UsePD(c.PD, 1)
+	q.reset()
+	n.qps[num-n.cfg.FirstQPN] = q
+	n.qpCount++
+	return q, nil
+}
+
+func (n *NIC) checkQP(c *QPConfig) error {
+	invalid := func(format string, args ...any) error {
+		return nic.OpError("create_qp", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
+	}
+	switch {
+	case c.Type != verbs.QPTypeRC:
+		return nic.OpError("create_qp", "", "%w: type %v: iWARP has only %v", verbs.ErrNotSupported, c.Type, verbs.QPTypeRC)
+	case c.SendCQ == nil || c.RecvCQ == nil || c.SendCQ.Gone() || c.RecvCQ.Gone():
+		return invalid("it needs a send and a receive CQ")
+	case c.SRQ != nil && (c.SRQ.Type != verbs.SRQBasic || n.SRQ(c.SRQ.Num()) != c.SRQ):
+		return invalid("not a shared receive queue of this device")
+	}
+	if err := n.CheckPD("create_qp", c.PD); err != nil {
+		return err
+	}
+	return n.CheckCaps(&c.Caps)
+}
+
+// allocQPN hands numbers out in turn.
+func (n *NIC) allocQPN() (uint32, error) {
+	if n.qpCount >= n.cfg.Limits.QPs {
+		return 0, nic.OpError("create_qp", "", "%w: %d QPs", verbs.ErrNoMemory, n.qpCount)
+	}
+	for {
+		i := n.nextQP
+		if n.nextQP++; n.nextQP == n.cfg.Limits.QPs {
+			n.nextQP = 0
+		}
+		if i == len(n.qps) {
+			n.qps = append(n.qps, nil)
+		}
+		if n.qps[i] == nil {
+			return n.cfg.FirstQPN + uint32(i), nil
+		}
+	}
+}
+
+// DestroyQP removes a QP at once: nothing completes, and its connection breaks.
+func (n *NIC) DestroyQP(q *QP) error {
+	if n.qp(q.num) != q {
+		return nic.OpError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
+	}
+	q.cutOff()
+	q.sendCQ.Use(-1)
+	q.recvCQ.Use(-1)
+	if q.srq != nil {
+		q.srq.Use(-1)
+	}
+	n.UsePD(q.endpoint.PD, -1)
+	n.Mem.UnbindQP(q.num)
+	n.Retract(func(e *nic.Event) bool { return e.QP == any(q) })
+	n.qps[q.num-n.cfg.FirstQPN] = nil
+	n.qpCount--
+	return nil
+}
+
+// Num is the QP's number.
+func (q *QP) Num() uint32 { return q.num }
+
+// Type is the QP's type.
+func (q *QP) Type() verbs.QPType { return verbs.QPTypeRC }
+
+// State is the QP's state.
+func (q *QP) State() verbs.QPState { return q.state }
+
+// Conn is the QP's connection; nil if it has none.
+func (q *QP) Conn() *Conn { return q.conn }
+
+func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
+
+func (q *QP) gone() bool { return q.nic.qp(q.num) != q }
+
+// idle reports whether a connection may be made.
+func (q *QP) idle() bool {
+	return (q.state == verbs.QPStateReset || q.state == verbs.QPStateInit) && !q.gone()
+}
+
+// reset returns the QP to the state it was made in. What was posted is
+// forgotten.
+func (q *QP) reset() {
+	q.state = verbs.QPStateReset
+	q.attr = verbs.QPAttr{Access: iwarp.RemoteAccess, Port: 1, MaxRdAtomic: q.nic.cfg.Limits.RdAtomic, MaxDestRdAtomic: q.nic.cfg.Limits.RdAtomic}
+	q.endpoint.Access = q.attr.Access
+	q.end, q.detail, q.last = iwarp.End{}, 0, false
+	q.sq.head = q.sq.tail
+	q.rq.Clear()
+	q.stream = iwarp.Stream{}
+}
+
+// cutOff breaks the QP's connection, if it has one, without a word to anybody
+// here.
+func (q *QP) cutOff() {
+	if c := q.conn; c != nil {
+		c.detach()
+		c.abort(errCutOff)
+	}
+	q.nic.Mem.UnbindQP(q.num)
+	q.reset()
+}

@@ -1,0 +1,125 @@
+package softiwarp
+
+import (
+	"cmp"
+
+	"github.com/fabrictest/fabrictest/emu/internal/device"
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// queuePair is a verbs.QP.
+type queuePair struct {
+	device.Object
+	dev  *Device
+	q    *engine.QP
+	refs engine.Refs // of the request being posted
+	gone bool        // it was closed
+}
+
+// CreateQP makes a queue pair.
+func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
+	const op = "create_qp"
+	if in.XRCD != nil {
+		return nil, d.unsupported(op, "XRC")
+	}
+	cfg := engine.QPConfig{Type: in.Type, Caps: in.Caps, SignalAll: in.SignalAll}
+	h := &queuePair{Object: device.Object{D: &d.shared}, dev: d}
+	err := d.Control(op, func() (err error) {
+		if err := cmp.Or(
+			device.OwnIfGiven(&d.shared, op, "PD", in.PD, func(p *device.PD) { cfg.PD = p.ID }),
+			device.OwnIfGiven(&d.shared, op, "send CQ", in.SendCQ, func(c *device.CQ) { cfg.SendCQ = c.Q }),
+			device.OwnIfGiven(&d.shared, op, "receive CQ", in.RecvCQ, func(c *device.CQ) { cfg.RecvCQ = c.Q }),
+			device.OwnIfGiven(&d.shared, op, "SRQ", in.SRQ, func(s *device.SRQ) { cfg.SRQ = s.S }),
+		); err != nil {
+			return err
+		}
+		if h.q, err = d.nic.CreateQP(cfg); err == nil {
+			h.q.Owner = h
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func (q *queuePair) QPN() verbs.QPN     { return verbs.QPN(q.q.Num()) }
+func (q *queuePair) Type() verbs.QPType { return q.q.Type() }
+
+func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
+	return q.Control("modify_qp", func() error { return q.q.Modify(q.dev.streams.Now(), a, mask) })
+}
+
+func (q *queuePair) Query() (a verbs.QPAttr, err error) {
+	err = q.Control("query_qp", func() error {
+		a = q.q.Query()
+		return nil
+	})
+	return a, err
+}
+
+func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
+	if err := q.Enter("post_send", drive.CallPost); err != nil {
+		return 0, err
+	}
+	defer q.D.Leave()
+	return q.post(wrs)
+}
+
+// post queues send requests. The lock is held.
+func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
+	for i := range wrs {
+		q.refs.Window, q.refs.Region, err = q.D.BindRefs(&wrs[i])
+		if err == nil {
+			err = q.q.PostSend(&wrs[i], &q.refs)
+		}
+		if err != nil {
+			return i, err
+		}
+	}
+	return len(wrs), nil
+}
+
+func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
+	if err := q.Enter("post_recv", drive.CallPost); err != nil {
+		return 0, err
+	}
+	// A receive sends nothing. But one that is flushed at once completes.
+	defer func() {
+		if q.dev.nic.CompletionEvents() > 0 {
+			q.dev.Fire()
+		}
+		q.dev.streams.Unlock()
+	}()
+	for i := range wrs {
+		if err := q.q.PostRecv(&wrs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(wrs), nil
+}
+
+// BindMW binds a type 1 window.
+func (q *queuePair) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
+	return q.Object.BindMW(mw, wrID, flags, info, q.post)
+}
+
+func (q *queuePair) AttachMulticast(verbs.GID) error {
+	return q.dev.unsupported("attach_mcast", "multicast")
+}
+
+func (q *queuePair) DetachMulticast(verbs.GID) error {
+	return q.dev.unsupported("detach_mcast", "multicast")
+}
+
+// Close closes the queue pair. A connection that it still has breaks.
+func (q *queuePair) Close() error {
+	return q.Destroy("destroy_qp", func() error {
+		err := q.dev.nic.DestroyQP(q.q)
+		q.gone = err == nil
+		return err
+	})
+}
