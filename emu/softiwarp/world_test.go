@@ -38,12 +38,20 @@ func pairInWorld(t testing.TB, seed uint64, net sim.NetConfig, cfgs ...Config) (
 			cfg = cfgs[i]
 		}
 		cfg.Name = string(rune('a' + i))
-		if devices[i], err = InWorld(w, p, p.StreamHost(), cfg); err != nil {
+		if devices[i], err = InWorld(w, p, portNet{p.StreamHost(), p}, cfg); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return w, devices[0], devices[1]
 }
+
+// portNet remembers whose streams they are.
+type portNet struct {
+	*sim.StreamHost
+	port *sim.Port
+}
+
+func portOf(d *Device) *sim.Port { return d.net.(portNet).port }
 
 // end is one side of a conversation.
 type end struct {
@@ -257,7 +265,10 @@ func TestEchoThroughTheConnectionManager(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w, a, b := pairInWorld(t, 7, sim.NetConfig{Stream: tc.stream})
 			w.Go("server", func(*sim.Proc) error { return echoServer(b, 50, func() {}) })
-			w.Go("client", func(*sim.Proc) error { return echoClient(a, addrB, 50) })
+			w.Go("client", func(p *sim.Proc) error {
+				p.Sleep(time.Millisecond)
+				return echoClient(a, addrB, 50)
+			})
 			if err := w.RunPrograms(); err != nil {
 				t.Fatal(err)
 			}

@@ -39,6 +39,11 @@ func (g *realGate) Wait(timeout time.Duration) bool {
 			r.Nothing() // the program has no more to say for now
 			continue
 		}
+		if r.full && r.retryAt <= now {
+			if r.Nothing(); g.count != before {
+				return true
+			}
+		}
 		if now >= until || r.closed {
 			return false
 		}

@@ -31,7 +31,7 @@ func (s *Stream) Input(segment []byte) {
 		return
 	}
 	s.dispatch(&a)
-	s.heard = true
+	s.heard, s.rtr = true, false
 }
 
 // dispatch checks what all segments have in common.

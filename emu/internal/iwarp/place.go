@@ -34,7 +34,7 @@ func (s *Stream) write(a *arrival) {
 		s.wrote = 0
 	}
 	s.wrote += uint32(len(a.body))
-	s.writing, s.wroteLast = !last, last
+	s.writing, s.wroteLast = !last, last && !(s.rtr && s.wrote == 0)
 	if last {
 		s.count().WritesReceived++
 	}

@@ -38,6 +38,7 @@ type Stream struct {
 	opcode  wire.Opcode // of the message that fills recv
 	heard   bool        // the start-up is over: the peer has sent a message, or need not
 	told    bool        // term is the peer's
+	rtr     bool        // the peer's first message, which has not come, is an RTR
 	// The peer's last message, responses apart, was a Write; or is one still.
 	wroteLast, writing bool
 }
@@ -75,13 +76,16 @@ type Options struct {
 	// Responder says that the stream was asked for by the peer, whose first
 	// message may still be about the start-up: some Terminates read otherwise then.
 	Responder bool
+	// PeerToPeer says of such a stream that the peer's first message only tells
+	// that it is ready (RFC 6581): immediate data behind it does not belong to it.
+	PeerToPeer bool
 }
 
 // Open makes s a stream in full operation, whatever it was. What it still held
 // is forgotten, not completed.
 func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
 	*s = Stream{ep: ep, owner: owner, ird: o.IRD, ord: o.ORD, version: wire.DDPVersion, state: open}
-	s.heard = !o.Responder
+	s.heard, s.rtr = !o.Responder, o.Responder && o.PeerToPeer
 	if o.Consortium {
 		s.version = 0
 	}

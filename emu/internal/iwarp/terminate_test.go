@@ -227,9 +227,11 @@ func TestTerminateBlamesItsRequest(t *testing.T) {
 		want []string
 	}{
 		"read by its header": {func(*Request) wire.Terminate {
-			return wire.Terminate{Error: wire.TermProtBounds, HasLength: true, HasDDP: true, HasRDMAP: true,
+			return wire.Terminate{
+				Error: wire.TermProtBounds, HasLength: true, HasDDP: true, HasRDMAP: true,
 				DDP:  readRequest(16, wire.ReadRequest{}).Header, // the number is wrong, as soft-iWARP's is
-				Read: wire.ReadRequest{SinkSTag: 0x300, SinkTO: 0x3010, Size: 8, SrcSTag: 3}}
+				Read: wire.ReadRequest{SinkSTag: 0x300, SinkTO: 0x3010, Size: 8, SrcSTag: 3},
+			}
 		}, []string{"1 IBV_WC_WR_FLUSH_ERR", "2 IBV_WC_REM_ACCESS_ERR", "3 IBV_WC_WR_FLUSH_ERR", "4 IBV_WC_WR_FLUSH_ERR"}},
 		"read by its number": {func(*Request) wire.Terminate {
 			return wire.Terminate{Error: wire.TermOpStream, HasLength: true, HasDDP: true, DDP: readRequest(2, wire.ReadRequest{}).Header}

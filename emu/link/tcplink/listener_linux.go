@@ -58,10 +58,10 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 		case errors.Is(err, unix.EAGAIN):
 			return nil, nil
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-			if n.turnAway(l.fd) {
-				continue
+			if !n.turnAway(l.fd) {
+				return nil, nil // the kernel says so before it looks whether anybody is there
 			}
-			return nil, fmt.Errorf("tcplink: accept on %v: %w", l.addr, kernelError("accept", err))
+			continue
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EPROTO):
 			continue // what was to be accepted broke before; the next may not have
 		default:
@@ -93,18 +93,23 @@ func (n *Net) accepted(fd int, peer netip.AddrPort) *Stream {
 	return s
 }
 
-// turnAway resets the next stream, for which the process has no descriptor. To
-// leave it where it is would let it wait for good: epoll has named it.
+// turnAway resets the next stream, for which the process has no descriptor, and
+// reports whether there was one. To leave it where it is would let it wait for
+// good: epoll has named it.
 func (n *Net) turnAway(listener int) bool {
-	unix.Close(n.spare)
+	if n.spare >= 0 {
+		unix.Close(n.spare)
+	}
 	fd, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
 	if err == nil {
 		n.stats.TurnedAway++
 		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // else it ends in order
 		unix.Close(fd)
 	}
-	n.spare, _ = openSpare() // if somebody was quicker, it is tried again next time
-	return n.spare >= 0
+	if n.spare, _ = openSpare(); n.spare < 0 {
+		n.spare = -1 // somebody was quicker; there may be one the next time
+	}
+	return err == nil
 }
 
 // Close implements link.StreamListener.

@@ -7,6 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -100,6 +101,7 @@ func (c *Conn) streamEnded(end iwarp.End) {
 		c.qp.stream.Drop()
 	}
 	c.startClosing()
+	c.finish = c.finish || c.done()
 }
 
 // keepOut copies what is on its way out of memory that the program has back now:
@@ -138,11 +140,14 @@ func (c *Conn) Disconnect(now mono.Time) {
 // hangUp is what the peer's end of the stream means: it asks for nothing more and
 // answers nothing more. What it has asked for it still gets.
 func (c *Conn) hangUp() {
-	if q := c.qp; q != nil {
-		if q.state == verbs.QPStateRTS {
-			q.state = verbs.QPStateSQD
-		}
-		if c.nic.q.FINDropsAnswers {
+	if q := c.qp; q != nil && q.stream.Live() {
+		q.state = verbs.QPStateSQD
+		switch {
+		case q.stream.Receiving():
+			c.err = errTruncated
+			c.nic.Report(nic.Event{Type: verbs.EventQPFatal, QP: q})
+			q.stream.Fail(wire.TermMPAClosed, true)
+		case c.nic.q.FINDropsAnswers:
 			q.stream.Close()
 		}
 	}
@@ -182,7 +187,7 @@ func (c *Conn) progress() {
 func (c *Conn) done() bool {
 	q := c.qp
 	switch {
-	case q == nil:
+	case q == nil, c.peerDone && !c.mpa.MaySend():
 		return true
 	case !q.stream.Live(), c.quiet && !c.peerDone:
 		return q.stream.Quiet()

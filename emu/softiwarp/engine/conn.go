@@ -93,7 +93,8 @@ var (
 	// ErrCloseTimeout: the peer did not close its side in time.
 	ErrCloseTimeout = errors.New("the peer did not close the connection in time")
 
-	errCutOff = errors.New("the connection was broken off")
+	errCutOff    = errors.New("the connection was broken off")
+	errTruncated = errors.New("the peer closed the connection in the midst of a message")
 )
 
 // State is how far the connection has got.

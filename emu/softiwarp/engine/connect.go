@@ -125,7 +125,7 @@ func (c *Conn) openStream() {
 	p, limit := c.mpa.Params(), uint16(c.nic.cfg.Limits.RdAtomic)
 	c.depths.ird, c.depths.ord = settled(p.IRD, limit), settled(p.ORD, limit)
 	c.qp.stream.Open(&c.qp.endpoint, (*streamOwner)(c.qp), iwarp.Options{
-		IRD: c.depths.ird, ORD: c.depths.ord, Responder: !c.initiator,
+		IRD: c.depths.ird, ORD: c.depths.ord, Responder: !c.initiator, PeerToPeer: p.PeerToPeer,
 		Consortium: p.Revision == wire.RevisionConsortium && c.nic.cfg.MPA.Consortium,
 	})
 }

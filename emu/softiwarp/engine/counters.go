@@ -29,7 +29,7 @@ func (c *Counters) conn(s ConnState) {
 // Counters returns all counters by name, in a fixed order.
 func (n *NIC) Counters() []verbs.Counter {
 	c, m := &n.Count, &n.mpa
-	list := []verbs.Counter{
+	return append([]verbs.Counter{
 		{Name: "rdma_sends", Value: c.Sends},
 		{Name: "rdma_recvs", Value: c.Recvs},
 		{Name: "conns", Value: c.Conns},
@@ -61,6 +61,5 @@ func (n *NIC) Counters() []verbs.Counter {
 		{Name: "mpa_lost", Value: m.Lost},
 		{Name: "mpa_timeouts", Value: m.Timeouts},
 		{Name: "mpa_ignored_octets", Value: m.OctetsIgnored},
-	}
-	return append(list, n.layer.Count.List()...)
+	}, n.layer.Count.List()...)
 }

@@ -41,7 +41,6 @@ type fuzzed struct {
 	secret []byte
 	posted int
 	recvd  int
-	framed bool
 }
 
 func newFuzzed(t testing.TB, initiator bool) *fuzzed {

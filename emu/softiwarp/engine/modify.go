@@ -9,9 +9,9 @@ import (
 )
 
 // settable are the attributes that mean something to an iWARP QP. Port and P_Key
-// index have one value and are accepted since generic programs set them.
-const settable = verbs.QPAttrState | verbs.QPAttrCurState | verbs.QPAttrAccessFlags | verbs.QPAttrPort | verbs.QPAttrPKeyIndex |
-	verbs.QPAttrMaxQPRdAtomic | verbs.QPAttrMaxDestRdAtomic
+// index have one value and are accepted since generic programs set them. How many
+// reads may be under way is a matter of the connection.
+const settable = verbs.QPAttrState | verbs.QPAttrCurState | verbs.QPAttrAccessFlags | verbs.QPAttrPort | verbs.QPAttrPKeyIndex
 
 // Modify changes the attributes that mask selects, all of them or none. Being
 // connected is not an attribute: only a Conn makes a QP ready to send.
@@ -28,12 +28,6 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 		q.attr.Access = a.Access & iwarp.RemoteAccess
 		q.endpoint.Access = q.attr.Access
 	}
-	if mask&verbs.QPAttrMaxQPRdAtomic != 0 {
-		q.attr.MaxRdAtomic = a.MaxRdAtomic
-	}
-	if mask&verbs.QPAttrMaxDestRdAtomic != 0 {
-		q.attr.MaxDestRdAtomic = a.MaxDestRdAtomic
-	}
 	if mask&verbs.QPAttrState != 0 {
 		q.enter(now, to)
 	}
@@ -45,7 +39,6 @@ func (q *QP) checkModify(a *verbs.QPAttr, mask verbs.QPAttrMask, to verbs.QPStat
 		return nic.OpError("modify_qp", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
 	}
 	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
-	limit := q.nic.cfg.Limits.RdAtomic
 	switch {
 	case q.gone():
 		return invalid("it is gone")
@@ -57,10 +50,6 @@ func (q *QP) checkModify(a *verbs.QPAttr, mask verbs.QPAttrMask, to verbs.QPStat
 		return invalid("port %d, there is only port 1", a.Port)
 	case has(verbs.QPAttrPKeyIndex) && a.PKeyIndex != 0:
 		return invalid("P_Key index %d, there is only 0", a.PKeyIndex)
-	case has(verbs.QPAttrMaxQPRdAtomic) && a.MaxRdAtomic > limit, has(verbs.QPAttrMaxDestRdAtomic) && a.MaxDestRdAtomic > limit:
-		return invalid("%d reads out and %d in, limit %d", a.MaxRdAtomic, a.MaxDestRdAtomic, limit)
-	case has(verbs.QPAttrMaxQPRdAtomic|verbs.QPAttrMaxDestRdAtomic) && q.conn != nil:
-		return invalid("the depths of a connection are settled when it is made")
 	case !has(verbs.QPAttrState):
 		return nil
 	case to > verbs.QPStateErr:

@@ -20,7 +20,7 @@ type QP struct {
 	signalAll      bool
 
 	state  verbs.QPState
-	attr   verbs.QPAttr // access, port, P_Key index and depths, as last set
+	attr   verbs.QPAttr // what Query shows besides the state
 	conn   *Conn        // nil if there is none
 	end    iwarp.End    // how the last connection failed
 	detail uint32       // the same as completions tell it
@@ -126,7 +126,8 @@ func (n *NIC) allocQPN() (uint32, error) {
 	}
 }
 
-// DestroyQP removes a QP at once: nothing completes, and its connection breaks.
+// DestroyQP removes a QP at once: nothing completes, and its connection breaks
+// unless all that is left of it is its orderly end.
 func (n *NIC) DestroyQP(q *QP) error {
 	if n.qp(q.num) != q {
 		return nic.OpError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
@@ -170,7 +171,8 @@ func (q *QP) idle() bool {
 // forgotten.
 func (q *QP) reset() {
 	q.state = verbs.QPStateReset
-	q.attr = verbs.QPAttr{Access: iwarp.RemoteAccess, Port: 1, MaxRdAtomic: q.nic.cfg.Limits.RdAtomic, MaxDestRdAtomic: q.nic.cfg.Limits.RdAtomic}
+	limit := q.nic.cfg.Limits.RdAtomic
+	q.attr = verbs.QPAttr{Access: iwarp.RemoteAccess, Port: 1, MaxRdAtomic: limit, MaxDestRdAtomic: limit}
 	q.endpoint.Access = q.attr.Access
 	q.end, q.detail, q.last = iwarp.End{}, 0, false
 	q.sq.head = q.sq.tail
@@ -179,11 +181,14 @@ func (q *QP) reset() {
 }
 
 // cutOff breaks the QP's connection, if it has one, without a word to anybody
-// here.
+// here. One that ends in order, and has nothing left to say, may go on without
+// the QP: to break it could take back what TCP has not delivered yet.
 func (q *QP) cutOff() {
 	if c := q.conn; c != nil {
 		c.detach()
-		c.abort(errCutOff)
+		if !c.finish || c.err != nil {
+			c.abort(errCutOff)
+		}
 	}
 	q.nic.Mem.UnbindQP(q.num)
 	q.reset()

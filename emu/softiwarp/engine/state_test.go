@@ -86,9 +86,7 @@ func TestModifyRefusesWhatIWARPDoesNotHave(t *testing.T) {
 		"address":                {verbs.QPStateReset, verbs.QPAttr{}, verbs.QPAttrAV, false},
 		"retries":                {verbs.QPStateInit, verbs.QPAttr{}, verbs.QPAttrRetryCnt, false},
 		"wrong current state":    {verbs.QPStateInit, verbs.QPAttr{CurState: verbs.QPStateReset}, verbs.QPAttrCurState, false},
-		"depth":                  {verbs.QPStateInit, verbs.QPAttr{MaxRdAtomic: 7}, verbs.QPAttrMaxQPRdAtomic, true},
-		"too much depth":         {verbs.QPStateInit, verbs.QPAttr{MaxRdAtomic: 129}, verbs.QPAttrMaxQPRdAtomic, false},
-		"depth, too late":        {verbs.QPStateRTS, verbs.QPAttr{MaxRdAtomic: 1}, verbs.QPAttrMaxQPRdAtomic, false},
+		"depth":                  {verbs.QPStateInit, verbs.QPAttr{MaxRdAtomic: 1}, verbs.QPAttrMaxQPRdAtomic, false},
 		"access of a connection": {verbs.QPStateRTS, verbs.QPAttr{}, verbs.QPAttrAccessFlags, true},
 	} {
 		k := inState(t, c.state)

@@ -1,0 +1,75 @@
+package tcplink
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+func listenOn(tb testing.TB, n *Net, addr netip.Addr) *Listener {
+	tb.Helper()
+	l, err := n.Listen(netip.AddrPortFrom(addr, 0), 64)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l.(*Listener)
+}
+
+func dialTo(tb testing.TB, n *Net, to netip.AddrPort) *Stream {
+	tb.Helper()
+	s, err := n.Dial(1, netip.AddrPort{}, to)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s.(*Stream)
+}
+
+// eventually waits until done says so.
+func eventually(tb testing.TB, what string, done func() bool) {
+	tb.Helper()
+	for until := time.Now().Add(5 * time.Second); !done(); time.Sleep(50 * time.Microsecond) {
+		if time.Now().After(until) {
+			tb.Fatalf("not within 5 s: %s", what)
+		}
+	}
+}
+
+func acceptFrom(tb testing.TB, l *Listener) (s *Stream) {
+	tb.Helper()
+	eventually(tb, "a stream to accept", func() bool {
+		got, err := l.Accept(1)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if got != nil {
+			s = got.(*Stream)
+		}
+		return got != nil
+	})
+	return s
+}
+
+// joined makes streams between two nets.
+func joined(tb testing.TB, a, b *Net, count int) (dialed, accepted []*Stream) {
+	tb.Helper()
+	l := listenOn(tb, b, families[0].addr)
+	for range count {
+		d := dialTo(tb, a, l.Addr())
+		accepted = append(accepted, acceptFrom(tb, l))
+		eventually(tb, "connected", func() bool { return d.Connected(1) })
+		dialed = append(dialed, d)
+	}
+	return dialed, accepted
+}
+
+// calm names everything there is to name.
+func calm(n *Net) {
+	var ready [64]link.StreamReady
+	for range 3 {
+		n.Ready(ready[:])
+		n.WaitReady(0)
+	}
+	n.Ready(ready[:])
+}

@@ -1,0 +1,272 @@
+package tcplink
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/nstest"
+)
+
+// ended reads until the stream says how it ended.
+func ended(t *testing.T, s *Stream) (err error) {
+	t.Helper()
+	eventually(t, "the stream's end", func() bool {
+		_, err = s.Read(1, make([]byte, 100))
+		return err != nil
+	})
+	return err
+}
+
+func TestLimits(t *testing.T) {
+	a, b := openNet(t, Config{}), openNet(t, Config{MaxStreams: 2, MaxListeners: 1})
+	l := listenOn(t, b, families[0].addr)
+	if _, err := b.Listen(netip.AddrPortFrom(families[0].addr, 0), 1); !errors.Is(err, link.ErrLimit) {
+		t.Errorf("a second listener: %v", err)
+	}
+	first := dialTo(t, a, l.Addr())
+	acceptFrom(t, l)
+	own := dialTo(t, b, listenOn(t, a, families[0].addr).Addr())
+	if _, err := b.Dial(1, netip.AddrPort{}, l.Addr()); !errors.Is(err, link.ErrLimit) {
+		t.Errorf("a third stream: %v", err)
+	}
+	beyond := dialTo(t, a, l.Addr())
+	eventually(t, "the stream beyond comes in", func() bool {
+		if s, err := l.Accept(1); s != nil || err != nil {
+			t.Fatalf("Accept = %v, %v", s, err)
+		}
+		return b.Stats().TurnedAway == 1
+	})
+	if err := ended(t, beyond); !errors.Is(err, link.ErrReset) {
+		t.Errorf("turned away: %v", err)
+	}
+	own.Abort(1)
+	again := dialTo(t, a, l.Addr())
+	acceptFrom(t, l)
+	for _, s := range []*Stream{first, again} {
+		eventually(t, "connected", func() bool { return s.Connected(1) })
+	}
+}
+
+// A process without descriptors turns away who comes, and goes on when it has
+// some again.
+func TestNoDescriptorLeft(t *testing.T) {
+	a, b := openNet(t, Config{}), openNet(t, Config{})
+	l := listenOn(t, b, families[0].addr)
+	dialed := []*Stream{dialTo(t, a, l.Addr()), dialTo(t, a, l.Addr())}
+	for _, s := range dialed {
+		eventually(t, "connected", func() bool { return s.Connected(1) })
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = uint64(len(entries))
+	for { // so few that all are taken, whatever holes there are
+		none.Cur--
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+			t.Fatal(err)
+		}
+		fd, err := openSpare()
+		if err != nil {
+			break
+		}
+		unix.Close(fd)
+	}
+	s, err := l.Accept(1)
+	if rerr := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); rerr != nil {
+		t.Fatal(rerr)
+	}
+	if s != nil {
+		t.Fatalf("accepted %v without a descriptor", s)
+	}
+	if away := b.Stats().TurnedAway; away == 0 {
+		t.Errorf("nobody was turned away: %v", err)
+	}
+	if err := ended(t, dialed[0]); !errors.Is(err, link.ErrReset) {
+		t.Errorf("turned away: %v", err)
+	}
+	if n, err := a.Dial(1, netip.AddrPort{}, l.Addr()); err != nil {
+		t.Errorf("afterwards: %v, %v", n, err)
+	}
+	acceptFrom(t, l)
+}
+
+// TCP lets a socket that dials a port on which nobody listens connect to itself,
+// if it happens to dial from there.
+func TestAStreamToItselfIsARefusal(t *testing.T) {
+	n := openNet(t, Config{})
+	for _, f := range families {
+		l := listenOn(t, n, f.addr)
+		at := l.Addr()
+		l.Close()
+		d, err := n.Dial(1, at, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ended2(t, d); !errors.Is(err, link.ErrRefused) {
+			t.Errorf("%s: %v", f.name, err)
+		}
+	}
+}
+
+func ended2(t *testing.T, s link.StreamLink) error {
+	t.Helper()
+	s.Connected(1)
+	return ended(t, s.(*Stream))
+}
+
+// A peer that closes in order and then breaks is heard of both times.
+func TestAResetBehindTheEndIsHeardOf(t *testing.T) {
+	a, b := openNet(t, Config{}), openNet(t, Config{})
+	dialed, accepted := joined(t, a, b, 1)
+	d, acc := dialed[0], accepted[0]
+	if err := acc.CloseWrite(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := ended(t, d); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	if err := acc.Abort(1); err != nil {
+		t.Fatal(err)
+	}
+	var ready [4]link.StreamReady
+	eventually(t, "the reset is read where it is named", func() bool {
+		a.WaitReady(time.Millisecond)
+		for _, r := range ready[:a.Ready(ready[:])] {
+			if r.ID != d.ID() {
+				continue
+			}
+			if _, err := d.Read(1, make([]byte, 1)); errors.Is(err, link.ErrReset) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	ha, hb := nstest.Pair(t, 1500)
+	var n *Net
+	if err := ha.Do(func() (err error) { n, err = Open(Config{}); return err }); err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	// A neighbour that is not there is found missing after a few seconds; a network
+	// that is not there at once.
+	if _, err := n.Dial(1, netip.AddrPort{}, netip.MustParseAddrPort("192.0.2.1:7")); !errors.Is(err, link.ErrUnreachable) {
+		t.Errorf("no way there: %v", err)
+	}
+	s := dialTo(t, n, hb.Addr(true, 9)) // nobody listens
+	if err := ended(t, s); !errors.Is(err, link.ErrRefused) {
+		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+func TestOptionsTakeEffect(t *testing.T) {
+	ha, hb := nstest.Pair(t, 1500)
+	for _, v6 := range []bool{false, true} {
+		for _, tc := range []struct {
+			cfg Config
+			mss int // of IPv4; IPv6 headers are 20 bytes longer
+		}{{Config{}, 1500 - 40 - 12}, {Config{MaxSegment: 600, SendBufBytes: 1 << 16, RecvBufBytes: 1 << 16, UserTimeout: time.Second}, 600 - 12}} {
+			var a, b *Net
+			if err := ha.Do(func() (err error) { a, err = Open(tc.cfg); return err }); err != nil {
+				t.Fatal(err)
+			}
+			if err := hb.Do(func() (err error) { b, err = Open(tc.cfg); return err }); err != nil {
+				t.Fatal(err)
+			}
+			l, err := b.Listen(hb.Addr(v6, 0), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := dialTo(t, a, l.Addr())
+			s := acceptFrom(t, l.(*Listener))
+			eventually(t, "connected", func() bool { return d.Connected(1) })
+			want := tc.mss
+			if v6 && tc.cfg.MaxSegment == 0 {
+				want -= 20
+			}
+			if d.MSS() != want || s.MSS() != want {
+				t.Errorf("IPv6 %v, %+v: MSS %d and %d, want %d", v6, tc.cfg, d.MSS(), s.MSS(), want)
+			}
+			for _, o := range []struct{ level, opt, want int }{
+				{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+				{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(tc.cfg.UserTimeout.Milliseconds())},
+			} {
+				for _, fd := range []int{d.fd, s.fd} {
+					if got, err := unix.GetsockoptInt(fd, o.level, o.opt); got != o.want || err != nil {
+						t.Errorf("option %d is %d, want %d: %v", o.opt, got, o.want, err)
+					}
+				}
+			}
+			a.Close()
+			b.Close()
+		}
+	}
+}
+
+// Link-local addresses are on every link: the zone says which, and is looked up
+// in the namespace of the net.
+func TestZones(t *testing.T) {
+	ha, hb := nstest.Pair(t, 1500)
+	lla := netip.MustParseAddr("fe80::77:1")
+	llb := netip.MustParseAddr("fe80::77:2")
+	if err := errors.Join(ha.AddAddr(netip.PrefixFrom(lla, 64)), hb.AddAddr(netip.PrefixFrom(llb, 64))); err != nil {
+		t.Fatal(err)
+	}
+	var a, b *Net
+	if err := errors.Join(ha.Do(func() (err error) { a, err = Open(Config{}); return err }), hb.Do(func() (err error) { b, err = Open(Config{}); return err })); err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	defer b.Close()
+	l, err := b.Listen(netip.AddrPortFrom(llb.WithZone(nstest.Device), 0), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := dialTo(t, a, l.Addr())
+	acceptFrom(t, l.(*Listener))
+	eventually(t, "connected", func() bool { return d.Connected(1) })
+	for zone, want := range map[string]string{"": "say which", "nowhere0": "no such device", "a-name-that-no-interface-has": "not the name"} {
+		if _, err := a.Dial(1, netip.AddrPort{}, netip.AddrPortFrom(llb.WithZone(zone), 7)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("zone %q: %v, want %q", zone, err, want)
+		}
+	}
+}
+
+func TestMistakesAreNamed(t *testing.T) {
+	for want, cfg := range map[string]Config{
+		"MaxStreams -1":    {MaxStreams: -1},
+		"SendBufBytes -1":  {SendBufBytes: -1},
+		"MaxSegment 10":    {MaxSegment: 10},
+		"at least a milli": {UserTimeout: 1},
+	} {
+		if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "tcplink: ") {
+			t.Errorf("%+v: %v, want %q", cfg, err, want)
+		}
+	}
+	n := openNet(t, Config{})
+	for _, to := range []netip.AddrPort{{}, netip.MustParseAddrPort("[::]:7"), netip.MustParseAddrPort("10.0.0.1:0")} {
+		if _, err := n.Dial(1, netip.AddrPort{}, to); err == nil {
+			t.Errorf("dialed %v", to)
+		}
+	}
+	if _, err := n.Listen(netip.AddrPort{}, 1); err == nil || !strings.Contains(fmt.Sprint(err), "no address") {
+		t.Errorf("listened nowhere: %v", err)
+	}
+}

@@ -1,0 +1,196 @@
+package tcplink
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+// Who spins on few streams asks each of them and nobody else; with many, epoll
+// says which.
+func TestSpinningCostsOneCallAStream(t *testing.T) {
+	for _, tc := range []struct{ streams, reads, polls int }{{1, 1, 0}, {fewStreams, fewStreams, 0}, {fewStreams + 1, 0, 1}, {20, 0, 1}} {
+		a, b := openNet(t, Config{}), openNet(t, Config{})
+		dialed, _ := joined(t, a, b, tc.streams)
+		calm(a)
+		byID := make(map[link.StreamID]*Stream)
+		for _, s := range dialed {
+			byID[s.ID()] = s
+		}
+		before := a.Stats()
+		const looks = 10 * askEvery
+		var ready [64]link.StreamReady
+		buf := make([]byte, 100)
+		for range looks {
+			for _, r := range ready[:a.Ready(ready[:])] {
+				if n, err := byID[r.ID].Read(1, buf); n != 0 || err != nil {
+					t.Fatalf("Read = %d, %v", n, err)
+				}
+			}
+		}
+		after := a.Stats()
+		reads, polls := int(after.ReadCalls-before.ReadCalls), int(after.PollCalls-before.PollCalls)
+		if reads != tc.reads*looks || polls != max(tc.polls*looks, looks/askEvery) {
+			t.Errorf("%d streams: %d reads and %d looks at epoll in %d looks", tc.streams, reads, polls, looks)
+		}
+	}
+}
+
+// Some streams of many are written to, again and again: they are named, and no
+// others.
+func TestManyStreamsAreNamedWhenTheyHaveSomething(t *testing.T) {
+	a, b := openNet(t, Config{}), openNet(t, Config{})
+	dialed, accepted := joined(t, a, b, 100)
+	calm(b)
+	index := make(map[link.StreamID]int)
+	for i, s := range accepted {
+		index[s.ID()] = i
+	}
+	buf := make([]byte, 1000)
+	var ready [16]link.StreamReady
+	for round := range 50 {
+		want := make(map[int]bool)
+		for k := range 30 {
+			i := (round*37 + k*k*11) % 100
+			want[i] = true
+			if n, err := dialed[i].Write(1, []byte{1, 2, 3}); n != 3 || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		eventually(t, "all are named", func() bool {
+			b.WaitReady(10 * time.Millisecond)
+			for _, r := range ready[:b.Ready(ready[:])] {
+				i := index[r.ID]
+				if n, err := accepted[i].Read(1, buf); n == 0 || err != nil {
+					t.Errorf("stream %d is named for %d bytes, %v", i, n, err)
+				}
+				if !want[i] {
+					t.Errorf("stream %d is named for nothing", i)
+				}
+				delete(want, i)
+			}
+			return len(want) == 0
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func TestWaitReadyWakes(t *testing.T) {
+	for _, coarse := range []bool{false, true} { // as on kernels without epoll_pwait2
+		a, b := openNet(t, Config{}), openNet(t, Config{})
+		a.poller.coarse = coarse
+		dialed, accepted := joined(t, a, b, 1)
+		calm(a)
+		for name, wake := range map[string]func(){
+			"bytes":    func() { accepted[0].Write(1, []byte("x")) },
+			"Wake":     a.Wake,
+			"a dialer": func() { dialTo(t, b, listenOn(t, a, families[0].addr).Addr()) },
+		} {
+			calm(a)
+			done := make(chan error)
+			go func() { done <- a.WaitReady(-1) }()
+			select {
+			case err := <-done:
+				t.Fatalf("coarse %v: woken before %s: %v", coarse, name, err)
+			case <-time.After(5 * time.Millisecond):
+			}
+			wake()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(5 * time.Second):
+				t.Fatalf("coarse %v: not woken by %s", coarse, name)
+			}
+			dialed[0].Read(1, make([]byte, 10))
+		}
+		calm(a)
+		start := time.Now()
+		a.WaitReady(2 * time.Millisecond)
+		if took := time.Since(start); took < 2*time.Millisecond || took > time.Second {
+			t.Errorf("coarse %v: 2 ms took %v", coarse, took)
+		}
+		a.Wake() // nobody sleeps: the next one does not
+		start = time.Now()
+		a.WaitReady(time.Minute)
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("coarse %v: a Wake before did not count", coarse)
+		}
+	}
+}
+
+func TestCloseEndsASleepAndIsSafeWhileInUse(t *testing.T) {
+	for range 20 {
+		a, b := openNet(t, Config{}), openNet(t, Config{})
+		dialed, _ := joined(t, a, b, 3)
+		var wg sync.WaitGroup
+		for _, f := range []func(){
+			func() { a.WaitReady(-1) },
+			func() { dialed[0].Read(1, make([]byte, 10)) },
+			func() { dialed[1].Writev(1, [][]byte{{1}, {2}}, false) },
+			a.Wake,
+			func() { a.Ready(make([]link.StreamReady, 4)) },
+		} {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for range 100 {
+					f()
+				}
+			}()
+		}
+		time.Sleep(100 * time.Microsecond)
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		a.Wake()
+		if err := a.WaitReady(-1); !errors.Is(err, link.ErrClosed) {
+			t.Errorf("WaitReady after Close: %v", err)
+		}
+		if n, err := dialed[2].Read(1, make([]byte, 1)); n != 0 || !errors.Is(err, link.ErrClosed) {
+			t.Errorf("Read after Close: %d, %v", n, err)
+		}
+	}
+}
+
+func TestNothingIsAllocated(t *testing.T) {
+	a, b := openNet(t, Config{}), openNet(t, Config{})
+	for _, count := range []int{1, 10} {
+		dialed, accepted := joined(t, a, b, count)
+		calm(a)
+		calm(b)
+		bufs, in := [][]byte{make([]byte, 20), make([]byte, 30_000), make([]byte, 4)}, make([]byte, 128<<10)
+		ready := make([]link.StreamReady, 64)
+		n := testing.AllocsPerRun(50, func() {
+			for i := range dialed {
+				total := 0
+				if k, err := dialed[i].Writev(1, bufs, i%2 == 0); k != 30_024 || err != nil {
+					t.Fatal(k, err)
+				}
+				dialed[i].Writev(1, nil, false)
+				dialed[i].Write(1, bufs[0])
+				for total < 30_044 {
+					b.WaitReady(time.Millisecond)
+					b.Ready(ready)
+					k, err := accepted[i].Read(1, in)
+					if err != nil {
+						t.Fatal(err)
+					}
+					total += k
+				}
+			}
+			b.Wake()
+			b.WaitReady(-1)
+		})
+		if n != 0 {
+			t.Errorf("%d streams: %v allocations", count, n)
+		}
+	}
+}

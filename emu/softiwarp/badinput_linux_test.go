@@ -1,0 +1,318 @@
+package softiwarp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Whatever octets come, in whatever state: they are counted and the stream ends.
+// Nothing crashes, nothing hangs, and no octet gets where no memory was
+// registered.
+
+// host is a device that accepts all who come, on memory with guards around it.
+type host struct {
+	d    *Device
+	l    verbs.Listener
+	mu   sync.Mutex
+	bufs [][]byte
+	wg   sync.WaitGroup
+}
+
+const guard, guarded = 256, 4096
+
+// requestLen is how long the Request of an echo is.
+const requestLen = wire.StartFrameLen + wire.EnhancedLen + len("hello")
+
+// newGuarded returns an end whose registered memory has guards around it.
+func (h *host) newGuarded() (*end, error) {
+	e := &end{dev: h.d}
+	all := bytes.Repeat([]byte{0xa5}, guard+guarded+guard)
+	h.mu.Lock()
+	h.bufs = append(h.bufs, all)
+	h.mu.Unlock()
+	var err error
+	if e.pd, err = h.d.AllocPD(); err != nil {
+		return nil, err
+	}
+	if e.cq, err = h.d.CreateCQ(verbs.CQInit{Depth: 256}); err != nil {
+		return nil, err
+	}
+	if e.mr, err = e.pd.RegMR(verbs.MRInit{Buf: all[guard : guard+guarded], Addr: 1 << 20, Access: fullAccess}); err != nil {
+		return nil, err
+	}
+	e.qp, err = h.d.CreateQP(verbs.QPInit{
+		Type: verbs.QPTypeRC, PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq,
+		Caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 32, MaxSendSGE: 2, MaxRecvSGE: 2},
+	})
+	for range 32 {
+		if err == nil {
+			err = e.recv(0, guarded)
+		}
+	}
+	return e, err
+}
+
+func (h *host) serve(t *testing.T) {
+	for {
+		req, err := h.l.Next(verbs.Forever)
+		if err != nil {
+			return
+		}
+		h.wg.Go(func() {
+			e, err := h.newGuarded()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if c, err := req.Accept(e.qp, connParam, time.Second); err == nil {
+				if err := c.WaitDisconnect(10 * time.Second); err != nil {
+					t.Errorf("a connection does not end: %v", err)
+				}
+			}
+			if err := errors.Join(e.qp.Close(), e.cq.Close(), e.mr.Close(), e.pd.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// mutate makes something else of a valid stream.
+func mutate(rng *rand.Rand, clean []byte) []byte {
+	b := append([]byte(nil), clean...)
+	switch rng.IntN(8) {
+	case 0: // nothing of it is valid
+		b = make([]byte, rng.IntN(2000))
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		return b
+	case 1: // it begins well
+		return append(b[:20+rng.IntN(40)], mutate(rng, clean)...)
+	case 2:
+		return b[:rng.IntN(len(b))]
+	}
+	for range 1 + rng.IntN(4) {
+		at := rng.IntN(len(b))
+		if rng.IntN(2) == 0 {
+			at = rng.IntN(min(len(b), 200)) // where headers are
+		}
+		switch rng.IntN(3) {
+		case 0:
+			b[at] ^= 1 << rng.IntN(8)
+		case 1:
+			b[at] = byte(rng.Uint32())
+		default:
+			b = append(b[:at], b[min(len(b), at+1+rng.IntN(8)):]...)
+		}
+		if len(b) == 0 {
+			return b
+		}
+	}
+	return b
+}
+
+// converse says something that is not quite right, in pieces, ends our direction
+// in one way or another, and waits until the peer has ended its own. Behind the
+// first octets it mostly waits for an answer.
+func converse(seed uint64, c *net.TCPConn, clean []byte, first int) error {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	b := mutate(rng, clean)
+	heard, over := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(over)
+		for buf := make([]byte, 4096); ; {
+			if _, err := c.Read(buf); err != nil {
+				return
+			}
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	polite := first > 0 && rng.IntN(8) > 0
+	for len(b) > 0 {
+		n := min(len(b), 1+rng.IntN(3000))
+		if polite {
+			n = min(n, first)
+		}
+		if _, err := c.Write(b[:n]); err != nil {
+			break // it was closed on us
+		}
+		b = b[n:]
+		if first -= n; polite && first <= 0 {
+			polite = false
+			select { // for the Reply, if there is one
+			case <-heard:
+			case <-over:
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	if rng.IntN(3) == 0 {
+		if err := c.SetLinger(0); err != nil {
+			return err
+		}
+		return c.Close()
+	}
+	_ = c.CloseWrite() // it may be closed already
+	select {
+	case <-over:
+		return c.Close()
+	case <-time.After(5 * time.Second):
+		return errors.Join(fmt.Errorf("seed %d: the stream does not end", seed), c.Close())
+	}
+}
+
+func TestBadInputToAListener(t *testing.T) {
+	for i, crc := range []bool{true, false} {
+		cfg := Config{NIC: engine.Config{
+			MPA: mpa.Config{NoCRC: !crc, RequestTimeout: 200 * time.Millisecond}, CloseTimeout: time.Second,
+		}}
+		sent, _ := recordEcho(t, cfg)
+		h := &host{d: loopback(t, fmt.Sprintf("127.81.2.%d", 2+i), cfg)}
+		var err error
+		if h.l, err = h.d.cm.Listen(netip.AddrPortFrom(h.d.cfg.Addrs[0], 0), verbs.PortSpaceTCP, 1000); err != nil {
+			t.Fatal(err)
+		}
+		h.wg.Go(func() { h.serve(t) })
+		const cases = 400
+		var wg sync.WaitGroup
+		for shard := range 4 {
+			wg.Go(func() {
+				for seed := shard; seed < cases; seed += 4 {
+					c, err := net.Dial("tcp", h.l.Addr().String())
+					if err == nil {
+						err = converse(uint64(seed), c.(*net.TCPConn), sent, requestLen)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		h.quiet(t)
+		if err := h.l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		h.wg.Wait()
+		h.unharmed(t)
+		bad := uint64(0)
+		for _, name := range []string{"mpa_bad_frames", "mpa_bad_crcs", "mpa_truncated", "mpa_lost", "sent_terminates"} {
+			n := counter(h.d, name)
+			t.Logf("crc=%v: %s %d", crc, name, n)
+			bad += n
+			if n == 0 && (crc || name != "mpa_bad_crcs") {
+				t.Errorf("%s is 0: that part was not reached", name)
+			}
+		}
+		if conns, closed := counter(h.d, "conns"), counter(h.d, "conns_closed"); conns != closed || bad < cases/2 {
+			t.Errorf("%d connections, %d closed, %d for cause", conns, closed, bad)
+		}
+	}
+}
+
+// quiet waits until the device has no streams.
+func (h *host) quiet(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		h.d.Driver().Lock(drive.CallWait)
+		n := openStreams(h.d)
+		h.d.Driver().Unlock()
+		if n == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d streams are left", n)
+		}
+	}
+}
+
+// unharmed checks the guards, and that the device still works.
+func (h *host) unharmed(t *testing.T) {
+	t.Helper()
+	for _, b := range h.bufs {
+		for _, g := range [][]byte{b[:guard], b[guard+guarded:]} {
+			if !bytes.Equal(g, bytes.Repeat([]byte{0xa5}, guard)) {
+				t.Fatal("memory beside a region was written")
+			}
+		}
+	}
+	friend := loopback(t, "127.81.2.77", Config{})
+	if err := echo(friend, h.d, 10); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBadInputFromAListener(t *testing.T) {
+	cfg := Config{NIC: engine.Config{
+		MPA: mpa.Config{NoCRC: true, ReplyTimeout: 200 * time.Millisecond}, CloseTimeout: time.Second,
+	}}
+	_, got := recordEcho(t, cfg)
+	bad, err := net.Listen("tcp", "127.81.3.3:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bad.Close()
+	const cases = 150
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		var wg sync.WaitGroup
+		for seed := uint64(0); ; seed++ {
+			c, err := bad.Accept()
+			if err != nil {
+				break
+			}
+			wg.Go(func() {
+				if err := converse(seed, c.(*net.TCPConn), got, 0); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}()
+	h := &host{d: loopback(t, "127.81.3.2", cfg)}
+	made := 0
+	for range cases {
+		e, err := h.newGuarded()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := h.d.cm.Connect(e.qp, netip.MustParseAddrPort(bad.Addr().String()), connParam, 5*time.Second)
+		switch {
+		case err == nil:
+			made++
+			if err := c.WaitDisconnect(10 * time.Second); err != nil {
+				t.Errorf("a connection does not end: %v", err)
+			}
+		case errors.Is(err, verbs.ErrClosed):
+			t.Errorf("connect: %v", err)
+		}
+		if err := e.qp.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	h.quiet(t)
+	bad.Close()
+	<-answered
+	h.unharmed(t)
+	t.Logf("%d of %d connections were made", made, cases)
+	if made == 0 || made == cases {
+		t.Error("only one of the two was tried")
+	}
+}

@@ -1,0 +1,231 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestDisconnect(t *testing.T) {
+	a, b := newHost(t), newHost(t)
+	p := connect(t, a, b)
+	b.recv(1)
+	b.recv(2)
+	p.ca.Disconnect(p.now)
+	a.wantState(verbs.QPStateSQD)
+	p.run()
+	a.wantState(verbs.QPStateErr)
+	b.wantState(verbs.QPStateErr)
+	if p.ca.State() != Closed || p.cb.State() != Closed || p.ca.Err() != nil || p.cb.Err() != nil {
+		t.Errorf("%v %v, %v %v", p.ca.State(), p.ca.Err(), p.cb.State(), p.cb.Err())
+	}
+	b.wantRecvs("1 WR_FLUSH_ERR", "2 WR_FLUSH_ERR")
+	a.wantEvents()
+	b.wantEvents()
+	if a.qp.End().Cause != 0 {
+		t.Errorf("ended %+v", a.qp.End())
+	}
+	if a.nic.Deadline() != mono.Never || b.nic.Deadline() != mono.Never {
+		t.Error("a timer is left")
+	}
+	// And the same again with the same queue pairs.
+	for _, h := range []*host{a, b} {
+		if err := h.qp.Modify(p.now, verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p = connect(t, a, b)
+	b.recv(3)
+	a.send(verbs.SendWR{WRID: 9, Opcode: verbs.OpSend})
+	p.run()
+	a.wantSends("9")
+	b.wantRecvs("3:0")
+}
+
+func TestDisconnectFromBothSidesAtOnce(t *testing.T) {
+	a, b := newHost(t), newHost(t)
+	p := connect(t, a, b)
+	p.ca.Disconnect(p.now)
+	p.cb.Disconnect(p.now)
+	p.run()
+	if p.ca.State() != Closed || p.cb.State() != Closed || p.ca.Err() != nil || p.cb.Err() != nil {
+		t.Errorf("%v %v, %v %v", p.ca.State(), p.ca.Err(), p.cb.State(), p.cb.Err())
+	}
+}
+
+func TestPeerThatDoesNotCloseIsCutOff(t *testing.T) {
+	h := newHost(t)
+	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, "5002000400040004")
+	k.c.Disconnect(k.now)
+	k.write(0)
+	if !k.fin[0] || k.c.State() != Closing {
+		t.Fatalf("%v", k.c.State())
+	}
+	k.later(5*time.Second, h.nic)
+	k.write(0)
+	if !k.gone[0] || !errors.Is(k.c.Err(), ErrCloseTimeout) || h.nic.Count.CloseTimeouts != 1 {
+		t.Errorf("%v %v", k.c.State(), k.c.Err())
+	}
+	h.wantState(verbs.QPStateErr)
+}
+
+func TestStreamIsReset(t *testing.T) {
+	a, b := newHost(t), newHost(t)
+	p := connect(t, a, b)
+	r, _ := a.region(8, allAccess)
+	a.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
+	a.send(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend})
+	a.recv(3)
+	p.write(0)
+	p.ca.Failed(p.now, link.ErrReset)
+	a.wantSends("1 WR_FLUSH_ERR", "2 WR_FLUSH_ERR")
+	a.wantRecvs("3 WR_FLUSH_ERR")
+	a.wantState(verbs.QPStateErr)
+	a.wantEvents(verbs.EventQPFatal)
+	if p.ca.State() != Closed || !errors.Is(p.ca.Err(), link.ErrReset) {
+		t.Errorf("%v %v", p.ca.State(), p.ca.Err())
+	}
+}
+
+func TestBytesOfMemoryThatIsBackDoNotLeave(t *testing.T) {
+	// A write is half out when the connection fails. Its memory is the program's
+	// again; what is still to be sent of the FPDU, so that a Terminate can follow,
+	// must be what was there.
+	a, b := newHost(t), newHost(t)
+	p := connect(t, a, b)
+	src, mem := a.region(1<<17, allAccess)
+	dst, got := b.region(1<<17, allAccess)
+	for i := range mem {
+		mem[i] = 0x11
+	}
+	a.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{sge(src, 0, 1<<17)}, Remote: verbs.Remote{Addr: dst.Addr, RKey: verbs.RKey(dst.Key)}})
+	p.most = 1000
+	p.write(0)
+	if err := a.qp.Modify(p.now, verbs.QPAttr{State: verbs.QPStateSQE}, verbs.QPAttrState); err != nil {
+		t.Fatal(err)
+	}
+	a.wantSends("1 WR_FLUSH_ERR")
+	for i := range mem {
+		mem[i] = 0x22
+	}
+	p.run()
+	for i, v := range got {
+		if v == 0x22 {
+			t.Fatalf("octet %d has left after its memory was given back", i)
+		}
+	}
+	term, received, ok := b.qp.Terminate()
+	if !ok || !received || term.Error != wire.TermRDMAPLocal {
+		t.Errorf("%+v %v %v", term, received, ok)
+	}
+	a.wantState(verbs.QPStateErr)
+	b.wantState(verbs.QPStateErr)
+}
+
+func TestPeerThatClosesInAMessageHasFailed(t *testing.T) {
+	for name, g := range map[string]wire.Segment{"send": segment(wire.OpSend, 1, []byte("half")), "write": {}} {
+		h := newHost(t)
+		k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
+		r, _ := h.region(64, allAccess)
+		h.recv(1, sge(r, 0, 64))
+		if name == "write" {
+			g = write(r.Key, r.Addr, []byte("half"))
+		}
+		g.Control.Last = false
+		k.say(g)
+		k.c.InputEOF(k.now)
+		if got := k.hearOne(); got.Terminate.Error != wire.TermMPAClosed {
+			t.Errorf("%s: %v", name, got.Terminate.Error)
+		}
+		h.wantRecvs("1 WR_FLUSH_ERR")
+		h.wantEvents(verbs.EventQPFatal)
+		if k.c.State() != Closed || k.c.Err() == nil {
+			t.Errorf("%s: %v %v", name, k.c.State(), k.c.Err())
+		}
+	}
+}
+
+func TestResponderThatHasHeardNothingIsSilentToTheEnd(t *testing.T) {
+	for name, do := range map[string]func(*tester){
+		"failed": func(k *tester) {
+			if err := k.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateSQE}, verbs.QPAttrState); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"left": func(k *tester) { k.c.InputEOF(0) },
+	} {
+		h := newHost(t)
+		k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
+		h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
+		do(k)
+		if segs := k.hear(); len(segs) != 0 || !k.fin[0] {
+			t.Errorf("%s: said %+v, closed %v", name, segs, k.fin[0])
+		}
+		h.wantSends("1 WR_FLUSH_ERR")
+	}
+}
+
+func TestAnAnswerIsWhatWasThereWhenItWasMade(t *testing.T) {
+	// TCP takes the answer to a read piece by piece, and meanwhile the memory
+	// changes and is closed: what leaves has the CRC that was computed, and nothing
+	// of what came into the memory afterwards.
+	h := newHost(t)
+	k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
+	r, mem := h.region(20000, allAccess)
+	for i := range mem {
+		mem[i] = 0x11
+	}
+	g := segment(wire.OpReadRequest, 1, nil)
+	g.ReadRequest = wire.ReadRequest{Size: 20000, SrcSTag: wire.STag(r.Key), SrcTO: r.Addr}
+	k.say(g)
+	k.most = 100
+	segs := k.hear()
+	for i := range mem {
+		mem[i] = 0x22
+	}
+	if err := h.nic.DeregMR(r); err != nil {
+		t.Fatal(err)
+	}
+	k.most = 0
+	segs = append(segs, k.hear()...) // which checks the CRCs
+	for _, s := range segs {
+		for _, v := range s.Payload {
+			if v != 0x11 {
+				t.Fatalf("%v carries %#x", s.Control.Opcode, v)
+			}
+		}
+	}
+	if len(segs) == 0 {
+		t.Error("no answer")
+	}
+}
+
+func TestUnsignaledRequestsAreSilentUnlessTheyFail(t *testing.T) {
+	h := newHost(t, func(_ *Config, q *QPConfig) { q.SignalAll = false })
+	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
+	h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
+	h.send(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
+	k.hear()
+	h.wantSends("2")
+	h.send(verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, SGL: []verbs.SGE{{Length: 1}}})
+	k.hear()
+	h.wantSends("3 LOC_PROT_ERR")
+}
+
+func TestAFailedQueuePairStaysFailedWhenThePeerCloses(t *testing.T) {
+	h := newHost(t)
+	k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
+	k.say(write(1, 2, []byte{3}))
+	h.wantState(verbs.QPStateSQE)
+	k.c.InputEOF(k.now) // with the Terminate still to be sent
+	h.wantState(verbs.QPStateSQE)
+	if g := k.hearOne(); g.Terminate.Error != wire.TermTaggedSTag {
+		t.Errorf("%v", g.Terminate.Error)
+	}
+	h.wantState(verbs.QPStateErr)
+}

@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// pipe is the stream between two connections, or between one and a script: it
+// holds what is under way in each direction.
+type pipe struct {
+	t    testing.TB
+	rnd  *rand.Rand
+	now  mono.Time
+	end  [2]*Conn // nil: a script
+	way  [2][]byte
+	fin  [2]bool // that end has closed its direction
+	gone [2]bool // that end is broken
+	eof  [2]bool // and the other was told
+	vecs [][]byte
+	// most is how many octets a write may take; 0 is all. Some are left out, with a
+	// cut anywhere, if rnd is set.
+	most int
+	log  [2][]byte // all that an end has written
+}
+
+var (
+	addrA = netip.MustParseAddrPort("10.0.0.1:40000")
+	addrB = netip.MustParseAddrPort("10.0.0.2:7174")
+)
+
+const testMSS = 1448
+
+func newPipe(t testing.TB, a, b *Conn) *pipe {
+	p := &pipe{t: t, end: [2]*Conn{a, b}, vecs: make([][]byte, 0, 256)}
+	for i, c := range p.end {
+		if c == nil {
+			continue
+		}
+		local, remote := addrA, addrB
+		if i == 1 {
+			local, remote = addrB, addrA
+		}
+		c.Connected(p.now, local, remote, testMSS)
+	}
+	return p
+}
+
+// write moves what end i has to write to its way.
+func (p *pipe) write(i int) (moved bool) {
+	c := p.end[i]
+	if c == nil || p.gone[i] {
+		return false
+	}
+	for {
+		bufs, then := c.Output(p.vecs)
+		if cap(bufs) != cap(p.vecs) {
+			p.t.Fatal("Output has grown the slice that it was given")
+		}
+		if then == link.StreamAbort {
+			p.breakOff(i)
+			return true
+		}
+		if p.fin[i] {
+			return false
+		}
+		total := 0
+		for _, b := range bufs {
+			total += len(b)
+		}
+		if total == 0 {
+			if then == link.StreamClose {
+				p.fin[i] = true
+				return true
+			}
+			return moved
+		}
+		n := total
+		if p.most > 0 {
+			n = min(n, p.most)
+		}
+		if p.rnd != nil {
+			n = 1 + p.rnd.IntN(n)
+		}
+		left := n
+		for _, b := range bufs {
+			k := min(left, len(b))
+			p.way[i] = append(p.way[i], b[:k]...)
+			p.log[i] = append(p.log[i], b[:k]...)
+			left -= k
+		}
+		c.Sent(p.now, n)
+		moved = true
+		if n < total {
+			return true
+		}
+	}
+}
+
+// breakOff is a reset by end i.
+func (p *pipe) breakOff(i int) {
+	p.gone[i], p.gone[1-i] = true, true
+	p.way[i] = nil
+	if o := p.end[1-i]; o != nil {
+		o.Failed(p.now, link.ErrReset)
+	}
+}
+
+// read gives the other end of way i what is on it.
+func (p *pipe) read(i int) (moved bool) {
+	o := p.end[1-i]
+	if o == nil || p.gone[1-i] {
+		return false
+	}
+	if n := len(p.way[i]); n > 0 {
+		if p.rnd != nil {
+			n = 1 + p.rnd.IntN(n)
+		}
+		b := slices.Clone(p.way[i][:n])
+		p.way[i] = p.way[i][n:]
+		o.Input(p.now, b)
+		for k := range b {
+			b[k] = 0xcc // it is the driver's again
+		}
+		return true
+	}
+	if p.fin[i] && !p.eof[i] {
+		p.eof[i] = true
+		o.InputEOF(p.now)
+		return true
+	}
+	return false
+}
+
+// run moves everything until nothing moves.
+func (p *pipe) run() {
+	p.t.Helper()
+	for range 1_000_000 {
+		moved := false
+		for i := range 2 {
+			if p.write(i) {
+				moved = true
+			}
+			if p.read(i) {
+				moved = true
+			}
+		}
+		if !moved {
+			return
+		}
+	}
+	p.t.Fatal("the streams never come to rest")
+}
+
+// take returns what end i has written and nobody has read, for a script.
+func (p *pipe) take(i int) []byte {
+	p.write(i)
+	b := p.way[i]
+	p.way[i] = nil
+	return b
+}
+
+// give has a script say b to end i.
+func (p *pipe) give(i int, b []byte) {
+	p.end[i].Input(p.now, slices.Clone(b))
+}
+
+// later lets time pass.
+func (p *pipe) later(d time.Duration, nics ...*NIC) {
+	p.now = p.now.Add(d)
+	for _, n := range nics {
+		n.Tick(p.now)
+	}
+}
+
+// pair is two hosts with a connection.
+type pair struct {
+	*pipe
+	a, b   *host
+	ca, cb *Conn
+}
+
+// connect joins two hosts. Depths are those of all the tests that do not care.
+func connect(t testing.TB, a, b *host) *pair {
+	t.Helper()
+	return connectWith(t, a, b, ConnParam{IRD: 4, ORD: 4}, ConnParam{IRD: 4, ORD: 4})
+}
+
+func connectWith(t testing.TB, a, b *host, pa, pb ConnParam) *pair {
+	t.Helper()
+	p := offer(t, a, b, pa)
+	if p.cb.State() != Requested {
+		t.Fatalf("the responder is %v: %v", p.cb.State(), p.cb.Err())
+	}
+	if err := p.cb.Accept(p.now, b.qp, pb); err != nil {
+		t.Fatal(err)
+	}
+	p.run()
+	if p.ca.State() != Established {
+		t.Fatalf("the initiator is %v: %v", p.ca.State(), p.ca.Err())
+	}
+	return p
+}
+
+// offer goes as far as the Request.
+func offer(t testing.TB, a, b *host, pa ConnParam) *pair {
+	t.Helper()
+	ca, err := a.nic.Connect(a.qp, pa)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cb := b.nic.Incoming()
+	p := &pair{pipe: newPipe(t, ca, cb), a: a, b: b, ca: ca, cb: cb}
+	p.run()
+	return p
+}
+
+// peerToPeer has initiators ask for the model with an RTR.
+func peerToPeer(c *Config, _ *QPConfig) { c.MPA.PeerToPeer = true }
+
+func noCRC(c *Config, _ *QPConfig) { c.MPA.NoCRC = true }

@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var queueRows = map[string]func(*testing.T){
+	"rfc5040/5.3/6": func(t *testing.T) {
+		h := newHost(t)
+		k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
+		for i := range uint64(3) {
+			h.recv(i)
+		}
+		h.recvCQ.Arm(true)
+		k.say(segment(wire.OpSend, 1, nil))
+		if h.nic.CompletionEvents() != 0 {
+			t.Error("a plain Send raises an event")
+		}
+		k.say(segment(wire.OpSendSE, 2, nil))
+		if cq, ok := h.nic.NextCompletionEvent(); !ok || cq != h.recvCQ {
+			t.Error("a Send with solicited event raises none")
+		}
+	},
+	"rfc5040/8.1.1/1": func(t *testing.T) {
+		h := newHost(t)
+		steps := map[uint32]int{}
+		last := uint32(0)
+		for range 100 {
+			r, _ := h.region(1, allAccess)
+			steps[r.Key-last]++
+			last = r.Key
+		}
+		for step, n := range steps {
+			if n > 5 {
+				t.Errorf("%d of 100 keys are %#x after the one before", n, step)
+			}
+		}
+	},
+	"rfc5040/8.1.1/2 rfc5042/6.4.6/1": func(t *testing.T) {
+		// Two connections of one NIC; the completion queue of one runs over.
+		a := newHost(t)
+		small := a.cq(2)
+		b, c := newHost(t), newHost(t)
+		over := &host{t: t, nic: a.nic, pd: a.pd, sendCQ: a.sendCQ, recvCQ: small}
+		over.qp = over.newQP(QPConfig{Type: verbs.QPTypeRC, PD: a.pd, SendCQ: a.sendCQ, RecvCQ: small, Caps: verbs.QPCaps{MaxRecvWR: 8}})
+		p, q := connect(t, b, a), connect(t, c, over)
+		for i := range uint64(4) {
+			over.recv(i)
+			a.recv(i)
+			c.send(verbs.SendWR{WRID: i, Opcode: verbs.OpSend})
+			b.send(verbs.SendWR{WRID: i, Opcode: verbs.OpSend})
+		}
+		q.run()
+		p.run()
+		over.wantState(verbs.QPStateErr)
+		if term, received, ok := c.qp.Terminate(); !ok || !received || term.Error != wire.TermRDMAPLocal {
+			t.Errorf("the peer heard %+v", term)
+		}
+		a.wantState(verbs.QPStateRTS)
+		a.wantRecvs("0:0", "1:0", "2:0", "3:0")
+		if a.nic.CQOverruns != 1 {
+			t.Errorf("%d overruns", a.nic.CQOverruns)
+		}
+	},
+	"rfc5042/6.4.3.1/1": func(t *testing.T) {
+		h := newHost(t)
+		srq, err := h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 8, MaxSGE: 1, Limit: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.qp = h.newQP(QPConfig{Type: verbs.QPTypeRC, PD: h.pd, SendCQ: h.sendCQ, RecvCQ: h.recvCQ, SRQ: srq})
+		k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
+		if err := h.qp.PostRecv(&verbs.RecvWR{}); err == nil {
+			t.Error("a receive of its own")
+		}
+		for i := range uint64(4) {
+			if err := srq.PostRecv(&verbs.RecvWR{WRID: i}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k.say(segment(wire.OpSend, 1, nil))
+		h.wantEvents()
+		k.say(segment(wire.OpSend, 2, nil))
+		h.wantEvents(verbs.EventSRQLimitReached)
+		h.wantRecvs("0:0", "1:0")
+		// What is left belongs to others when the queue pair fails.
+		k.say(write(1, 2, []byte{3}))
+		h.wantRecvs()
+		h.wantEvents(verbs.EventQPAccessErr, verbs.EventQPLastWQEReached)
+		if srq.Count() != 2 {
+			t.Errorf("%d receives left", srq.Count())
+		}
+	},
+	"rfc5042/6.4.3.3/1": func(t *testing.T) {
+		a := newHost(t)
+		other := &host{t: t, nic: a.nic, pd: a.pd, sendCQ: a.sendCQ, recvCQ: a.recvCQ}
+		other.qp = other.newQP(QPConfig{Type: verbs.QPTypeRC, PD: a.pd, SendCQ: a.sendCQ, RecvCQ: a.recvCQ})
+		k, l := asResponder(t, a, crcEnhanced, ConnParam{IRD: 4, ORD: 4}), asResponder(t, other, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
+		for i := range 4 { // as many as the first may have, and none is answered
+			k.say(segment(wire.OpReadRequest, wire.MSN(i+1), nil))
+		}
+		for i := range 4 {
+			l.say(segment(wire.OpReadRequest, wire.MSN(i+1), nil))
+		}
+		if got := len(l.hear()); got != 4 {
+			t.Errorf("%d of 4 reads answered", got)
+		}
+	},
+}
+
+func TestASendThatFindsNoReceiveEndsTheConnection(t *testing.T) {
+	a, b := newHost(t), newHost(t)
+	p := connect(t, a, b)
+	a.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
+	p.run()
+	a.wantSends("1") // TCP took it
+	b.wantEvents(verbs.EventQPReqErr)
+	a.wantEvents(verbs.EventQPFatal)
+	for _, h := range []*host{a, b} {
+		term, received, ok := h.qp.Terminate()
+		if !ok || received != (h == a) || term.Error != wire.TermUntaggedNoBuffer || !term.HasDDP || term.DDP.Untagged.MSN != 1 {
+			t.Errorf("%+v %v %v", term, received, ok)
+		}
+		h.wantState(verbs.QPStateErr)
+	}
+	if err := a.qp.PostSend(&verbs.SendWR{WRID: 2, Opcode: verbs.OpSend}, &Refs{}); err != nil {
+		t.Fatal(err)
+	}
+	var wc [1]verbs.WC
+	if n, _ := a.sendCQ.Poll(wc[:]); n != 1 || wc[0].Status != verbs.WCWRFlushErr {
+		t.Fatalf("%+v", wc)
+	}
+	if e, received, ok := TerminateOf(wc[0].VendorErr); !ok || !received || e != wire.TermUntaggedNoBuffer {
+		t.Errorf("VendorErr %#x stands for %v", wc[0].VendorErr, e)
+	}
+	if a.nic.layer.Count.TerminatesReceived.Of(wire.TermUntaggedNoBuffer) != 1 || b.nic.layer.Count.TerminatesSent.Of(wire.TermUntaggedNoBuffer) != 1 {
+		t.Error("not counted")
+	}
+	p.later(time.Hour, a.nic, b.nic)
+}

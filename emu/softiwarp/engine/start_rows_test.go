@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var startRows = map[string]func(*testing.T){
+	"rfc6581/5/1 rfc6581/9.2/12": func(t *testing.T) {
+		for name, c := range map[string]struct {
+			reply string // word 0 and 1 of the enhanced data
+			op    wire.Opcode
+			next  wire.MSN // of the read behind it
+			send  wire.MSN // of the send behind that
+		}{
+			"write": {"80048004", wire.OpWrite, 1, 1},
+			"read":  {"80044004", wire.OpReadRequest, 2, 1},
+			"send":  {"c0040004", wire.OpSend, 1, 2},
+		} {
+			t.Run(name, func(t *testing.T) {
+				h := newHost(t, peerToPeer)
+				k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, "50020004"+c.reply)
+				r, _ := h.region(8, allAccess)
+				h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
+				h.send(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend})
+				segs := k.hear()
+				if len(segs) != 3 || segs[0].Control.Opcode != c.op || len(segs[0].Payload) != 0 || segs[0].ReadRequest.Size != 0 {
+					t.Fatalf("%+v", segs)
+				}
+				if segs[1].Untagged.MSN != c.next || segs[2].Untagged.MSN != c.send {
+					t.Errorf("numbers %d and %d, want %d and %d", segs[1].Untagged.MSN, segs[2].Untagged.MSN, c.next, c.send)
+				}
+			})
+		}
+	},
+	"rfc6581/9.2/11 rfc6581/9.2/10 rfc5044/7.1.2/9": func(t *testing.T) {
+		for name, rtr := range map[string]wire.Segment{
+			"write": write(0xdeadbeef, ^uint64(0), nil),
+			"read":  segment(wire.OpReadRequest, 1, nil),
+			"send":  segment(wire.OpSend, 1, nil),
+		} {
+			t.Run(name, func(t *testing.T) {
+				h := newHost(t)
+				k := asResponder(t, h, "50020004"+"c004c004", ConnParam{IRD: 4, ORD: 4})
+				if k.c.State() != Accepted {
+					t.Errorf("%v before the RTR", k.c.State())
+				}
+				h.recv(9)
+				h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
+				if segs := k.hear(); len(segs) != 0 {
+					t.Errorf("before the RTR: %+v", segs)
+				}
+				h.wantSends()
+				k.say(rtr)
+				segs := k.hear()
+				want := 1
+				if name == "read" {
+					want = 2
+				}
+				if len(segs) != want || k.c.State() != Established {
+					t.Errorf("after the RTR: %+v, %v", segs, k.c.State())
+				}
+				h.wantSends("1")
+				if name == "send" {
+					h.wantRecvs("9:0") // it is a message like any other
+				} else {
+					h.wantRecvs()
+				}
+			})
+		}
+	},
+	"rfc6581/9.3/1": func(t *testing.T) {
+		h := newHost(t)
+		c, err := h.nic.Connect(h.qp, ConnParam{IRD: 4, ORD: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := &tester{pipe: newPipe(t, c, nil), host: h, c: c}
+		k.take(0)
+		// The program fails its queue pair before the Reply comes.
+		if err := h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
+			t.Fatal(err)
+		}
+		reply := unhex(t, replyFrame+crcEnhanced)
+		k.start(reply)
+		k.give(0, reply)
+		wantOctets(t, "Terminate", k.take(0)[:24], "0016"+terminateHeader+"20050000")
+		if !k.fin[0] {
+			t.Error("and no FIN")
+		}
+		c.InputEOF(k.now)
+		if c.State() != Closed || c.Err() == nil {
+			t.Errorf("%v %v", c.State(), c.Err())
+		}
+		h.wantState(verbs.QPStateErr)
+	},
+	"rfc6581/9.1/7 rfc6581/9.2/7": func(t *testing.T) {
+		for reply, want := range map[string]wire.TermError{
+			"000400c8": wire.TermMPANotEnoughReads, // the responder wants 200 reads under way
+			"00040004": wire.TermMPANoRTR,          // it does not know the model
+		} {
+			h := newHost(t, func(c *Config, _ *QPConfig) { c.MPA.PeerToPeer = want == wire.TermMPANoRTR })
+			k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, "50020004"+reply)
+			wantOctets(t, want.String(), k.take(0)[:24], fmt.Sprintf("0016"+terminateHeader+"20%02x0000", want.Code))
+			k.c.InputEOF(k.now)
+			h.wantState(verbs.QPStateErr)
+			if k.c.State() != Closed {
+				t.Errorf("%v", k.c.State())
+			}
+		}
+	},
+}
