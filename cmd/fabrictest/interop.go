@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/conformance/kernel"
+	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -44,7 +46,12 @@ func openDevice(p kernel.Provider, s kernel.Setup) (verbs.Context, error) {
 	case kernel.SoftRoCE:
 		return softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{s.Local}})
 	default:
-		return nil, fmt.Errorf("%s on TCP sockets is not built yet", p)
+		cfg := softiwarp.Config{Addrs: []netip.Addr{s.Local}}
+		mpa := &cfg.NIC.MPA
+		mpa.NoCRC = !s.CRC
+		mpa.Align = true // siw takes a CRC that two TCP segments share for a wrong one
+		cfg.NIC.Quirks.MPA.NoFence = s.SpeakFirst
+		return softiwarp.OnTCP(tcplink.Config{}, cfg)
 	}
 }
 
