@@ -61,9 +61,9 @@ func (n *NIC) takeGroup(d *link.Datagram, k *wire.Packet) {
 		n.Count.DropQPN++
 		return
 	}
-	from := sourceOf(d, k.SrcQP)
+	n.arrived = sourceOf(d, k.SrcQP)
 	for _, q := range members {
-		n.toUD(q, &from, k, true)
+		n.toUD(q, k, true)
 	}
 }
 
@@ -76,14 +76,14 @@ func (n *NIC) takeUD(d *link.Datagram, k *wire.Packet) {
 	case q.reliable:
 		n.Count.DropService++
 	default:
-		from := sourceOf(d, k.SrcQP)
-		n.toUD(q, &from, k, false)
+		n.arrived = sourceOf(d, k.SrcQP)
+		n.toUD(q, k, false)
 	}
 }
 
 // toUD checks what a UD QP asks of every packet.
-func (n *NIC) toUD(q *QP, from *source, k *wire.Packet, group bool) {
-	h := &n.header
+func (n *NIC) toUD(q *QP, k *wire.Packet, group bool) {
+	from, h := &n.arrived, &n.header
 	body, err := h.Parse(k.ULPDU)
 	switch {
 	case !q.receives():

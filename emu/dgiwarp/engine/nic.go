@@ -42,7 +42,7 @@ type NIC struct {
 	header  ddp.Header
 	segment iwarp.Segment
 	area    [verbs.GRHLen]byte
-	arrived source // of the RD packet that came last
+	arrived source // of the packet that came last
 }
 
 // New returns a NIC with its port up.

@@ -179,11 +179,8 @@ func (n *NIC) feed(now mono.Time) {
 		}
 	}
 	n.drain(now)
-	for {
-		p, ok := n.speaking.pop()
-		if !ok {
-			return
-		}
+	for range n.speaking.count { // those that find no room come back for the next time
+		p, _ := n.speaking.pop()
 		p.queued = false
 		if !p.rd.Gone() && p.qp != nil && n.qps.At(p.qp.num) == p.qp {
 			p.talk(now)

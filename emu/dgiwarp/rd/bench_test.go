@@ -110,7 +110,7 @@ func BenchmarkSegment(b *testing.B) {
 	for _, size := range []struct {
 		name  string
 		bytes int
-	}{{"64", 64}, {"1390", 1390}} {
+	}{{"64", 64}, {"1380", 1380}} {
 		b.Run(size.name, func(b *testing.B) {
 			r := newPair(b, size.bytes)
 			b.SetBytes(int64(size.bytes))

@@ -124,6 +124,21 @@ func TestStoredSegmentsSurviveDeferral(t *testing.T) {
 	}
 }
 
+// A sender that asks a receiver again, which has receives by now, goes on at full
+// speed, also if nobody told it.
+func TestAskingAgainIsEnough(t *testing.T) {
+	n := newNetwork(t, 1, trouble{})
+	a, b := n.host(Config{}), n.host(Config{})
+	b.receives = 0
+	for range 100 {
+		a.send(b, 10)
+	}
+	n.sleep(time.Second)
+	b.receives = -1
+	n.run(130*time.Millisecond, func() bool { return len(b.got[b.key(a)]) > 0 })
+	n.run(time.Millisecond, func() bool { return a.acked[a.key(b)] == 100 })
+}
+
 func TestBusyLimit(t *testing.T) {
 	n := newNetwork(t, 1, trouble{})
 	a, b := n.host(Config{Timing: Timing{BusyLimit: 3 * time.Second}}), n.host(Config{})

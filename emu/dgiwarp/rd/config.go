@@ -34,7 +34,7 @@ type Limits struct {
 	Replies int
 }
 
-// Timing holds the times of the specification (section 6.9 of it).
+// Timing holds the times of section 9 of the specification.
 type Timing struct {
 	FirstTimeout time.Duration // of a retransmission, before a round trip was measured
 	MinTimeout   time.Duration

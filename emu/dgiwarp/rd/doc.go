@@ -6,8 +6,8 @@
 //
 // It refuses to know what a segment means, to reach a socket, a clock or a
 // source of randomness, and to promise anything between different peers. The
-// time comes in with every call. Sections 6 and 7 of
-// docs/spec/datagram-iwarp.md specify what it says on the wire.
+// time comes in with every call. Section 7 of docs/spec/datagram-iwarp.md
+// specifies what it says on the wire.
 //
 // A Layer serves all queue pairs of a NIC. There is no connection to set up: a
 // Peer appears with the first segment for it or from it, and goes when it has

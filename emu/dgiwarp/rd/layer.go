@@ -1,7 +1,6 @@
 package rd
 
 import (
-	"encoding/binary"
 	"errors"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
@@ -66,63 +65,6 @@ func New(cfg Config) (*Layer, error) {
 	}, nil
 }
 
-// Domains keep what is derived from the secret for one purpose from being of
-// use for another.
-const (
-	domainIncarnation = 1
-	domainEpoch       = 2
-	domainCookie      = 3
-)
-
-func (l *Layer) derive(domain uint8, n uint64) uint64 {
-	b := l.hashed[:16]
-	clear(b)
-	b[0] = domain
-	binary.LittleEndian.PutUint64(b[8:], n)
-	return sipHash(&l.cfg.Secret, b)
-}
-
-// incarnation tells this life of a queue pair from those before: of the queue
-// pair, and of the host. It is never 0, which stands for one that is not known.
-func (l *Layer) incarnation(local uint32) uint32 {
-	return uint32(l.derive(domainIncarnation, uint64(l.lives[local])<<32|uint64(local))) | 1
-}
-
-// newEpoch returns one that nobody can guess, and never 0: that proves nothing.
-func (l *Layer) newEpoch() wire.Epoch {
-	for {
-		l.epochs++
-		if e := wire.Epoch(l.derive(domainEpoch, l.epochs)); e != 0 {
-			return e
-		}
-	}
-}
-
-// cookie is what a peer must bring to start a flow of the given epoch, now in the
-// given slot of time. It is bound to the flow that the new one would replace, so
-// that it starts a flow once.
-func (l *Layer) cookie(k *Key, p *Peer, e wire.Epoch, slot uint64) uint64 {
-	life := l.incarnation(k.Local)
-	b := l.hashed[:56]
-	clear(b)
-	b[0] = domainCookie
-	if p != nil && p.has(flagReceiving) {
-		b[1] = 1
-		binary.LittleEndian.PutUint32(b[4:], uint32(p.remoteEpoch))
-	}
-	binary.LittleEndian.PutUint32(b[8:], k.Local)
-	binary.LittleEndian.PutUint32(b[12:], k.RemoteQP)
-	binary.LittleEndian.PutUint32(b[16:], uint32(e))
-	binary.LittleEndian.PutUint16(b[20:], k.Remote.Port())
-	binary.LittleEndian.PutUint64(b[24:], slot)
-	addr := k.Remote.Addr().As16()
-	copy(b[32:], addr[:])
-	binary.LittleEndian.PutUint32(b[48:], life)
-	return sipHash(&l.cfg.Secret, b)
-}
-
-func (l *Layer) slot(now mono.Time) uint64 { return uint64(now) / uint64(l.cfg.Timing.CookieSlot) }
-
 // MaxSegment is the longest segment that fits into a packet.
 func (l *Layer) MaxSegment() int { return l.maxSegment }
 
@@ -160,108 +102,6 @@ func (l *Layer) add(now mono.Time, key Key) *Peer {
 	l.timers.put(p)
 	l.Count.PeersMade++
 	return p
-}
-
-// fail ends the flow to a peer, which Next reports. Nobody knows what of the
-// segments that waited has arrived.
-func (l *Layer) fail(p *Peer, why error) {
-	l.Count.FlowsFailed++
-	p.End()
-	p.err = why
-	l.notice(p)
-}
-
-// release lets go of all segments to the peer.
-func (p *Peer) release() {
-	for s := p.oldest; s != nil; {
-		s = p.layer.segments.release(s)
-	}
-	p.oldest, p.newest, p.unsent, p.resend = nil, nil, nil, nil
-	p.una, p.sendNext, p.sacked, p.lost = p.next, p.next, 0, 0
-	p.set(flagBusy|flagProbe|flagPaced, false)
-	p.timeoutAt = mono.Never
-}
-
-// End ends the flow to a peer, if there is one, without a report. Segments that
-// wait may or may not arrive, and the next that is sent begins another.
-func (p *Peer) End() {
-	p.release()
-	p.set(flagSending|flagStarting, false)
-}
-
-// Deafen refuses whatever else the flow from the peer brings, so that the peer
-// learns that the flow has failed. It can begin another.
-func (p *Peer) Deafen() {
-	if p.has(flagReceiving) && !p.Gone() {
-		p.layer.deafen(p)
-		p.ackAt = mono.Never
-		p.set(flagAckDue, false)
-		p.set(flagDeaf, true)
-	}
-}
-
-// deafen lets go of all that came from the peer.
-func (l *Layer) deafen(p *Peer) {
-	l.blocked.remove(p)
-	for p.stored != nil {
-		l.unstore(p)
-	}
-	if l.arrival.peer == p {
-		l.arrival = arrival{}
-	}
-	if l.offered == p {
-		l.offered = nil
-	}
-}
-
-// forget takes a peer out of all tables.
-func (l *Layer) forget(p *Peer) {
-	p.release()
-	l.deafen(p)
-	delete(l.peers, p.Key)
-	l.timers.remove(p)
-	if l.peak > smallTable && len(l.peers) < l.peak/8 {
-		l.shrink()
-	}
-}
-
-// smallTable is how many peers a table may have been made for and not be worth
-// making smaller.
-const smallTable = 1024
-
-// shrink gives back the memory of tables that were made for many more peers than
-// are left: by themselves they never do.
-func (l *Layer) shrink() {
-	peers := make(map[Key]*Peer, len(l.peers))
-	for k, p := range l.peers { //layers:ordered a map of the same is made
-		peers[k] = p
-	}
-	l.peers, l.peak = peers, len(peers)
-	l.timers.heap = append(make([]*Peer, 0, len(peers)), l.timers.heap...)
-	for _, f := range []*fifo[*Peer]{&l.active, &l.notices, &l.ready} {
-		f.shrink()
-	}
-}
-
-// PeersOf lists the peers of a queue pair of this host.
-func (l *Layer) PeersOf(local uint32) []*Peer {
-	var all []*Peer
-	for _, p := range l.timers.heap {
-		if p.Key.Local == local {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// CloseQP forgets all peers of a queue pair of this host, which are not reported.
-// If its number is used again, that is another queue pair to them.
-func (l *Layer) CloseQP(local uint32) {
-	l.lives[local]++
-	for _, p := range l.PeersOf(local) {
-		l.forget(p)
-		p.acked, p.err = 0, nil
-	}
 }
 
 // notice has Next look at p.

@@ -42,14 +42,13 @@ type Peer struct {
 	next           wire.Seq
 	recovery       wire.Seq // end of what was under way at the last cut of cwnd
 	epoch          wire.Epoch
-	former         wire.Epoch // of the flow before that
-	ownKey, qkey   uint32     // of the QP here, and of the one there
-	incarnation    uint32     // of the peer; 0 if not known
-	sentNo         uint32     // transmissions so far
-	arrivedNo      uint32     // the latest of them that is known to have arrived
-	srtt, rttvar   uint32     // nanoseconds
-	acked          uint32     // segments to report
-	sacked, lost   uint16     // of those that were sent
+	ownKey, qkey   uint32 // of the QP here, and of the one there
+	incarnation    uint32 // of the peer; 0 if not known
+	sentNo         uint32 // transmissions so far
+	arrivedNo      uint32 // the latest of them that is known to have arrived
+	srtt, rttvar   uint32 // nanoseconds
+	acked          uint32 // segments to report
+	sacked, lost   uint16 // of those that were sent
 	cwnd, ssthresh uint16
 	credit         uint16 // towards the next packet of cwnd
 	window         uint16
@@ -62,7 +61,6 @@ type Peer struct {
 	remoteEpoch wire.Epoch
 	rcvNext     wire.Seq
 	echo        uint32
-	storedCount uint16
 	stored      *stored // what came early, in order
 	ackAt       mono.Time
 	aloneAt     mono.Time // when an acknowledgement last left alone
@@ -117,6 +115,9 @@ func (p *Peer) Epoch() wire.Epoch {
 	}
 	return p.epoch
 }
+
+// RemoteEpoch is that of the flow from the peer, if there is one.
+func (p *Peer) RemoteEpoch() wire.Epoch { return p.remoteEpoch }
 
 // TheirKey is the key of the queue pair over there, as it or the owner has told.
 func (p *Peer) TheirKey() uint32 { return p.qkey }

@@ -80,7 +80,7 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	}
 	slot := l.slot(now)
 	switch {
-	case p != nil && !p.has(flagReceiving) && d.Proof != 0 && (d.Proof == uint64(p.epoch) || d.Proof == uint64(p.former)):
+	case p != nil && !p.has(flagReceiving) && d.Proof != 0 && d.Proof == uint64(p.Epoch()):
 		// It has got what was sent to it.
 	case d.Proof == l.cookie(&key, p, d.Epoch, slot), slot > 0 && d.Proof == l.cookie(&key, p, d.Epoch, slot-1):
 	default:

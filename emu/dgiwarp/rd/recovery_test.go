@@ -235,3 +235,70 @@ func TestAnswersCarryAcknowledgements(t *testing.T) {
 		}
 	}
 }
+
+// A receiver may take less than a full window.
+func TestSmallWindowsAreKept(t *testing.T) {
+	n, a, b, p := established(t)
+	p.window = 8
+	most := 0
+	n.cut = func(from, _ *host, k *wire.Packet) bool {
+		if from == a {
+			most = max(most, int(p.outstanding()))
+		}
+		k.Ack.Window = 8
+		return from == b // so that nothing changes the window
+	}
+	for range 50 {
+		a.send(b, 10)
+	}
+	n.sleep(500 * time.Microsecond)
+	if most != 8 {
+		t.Errorf("%d packets under way, want 8", most)
+	}
+}
+
+// An acknowledgement that answers an earlier copy says nothing of what was sent
+// since the later one.
+func TestOldCopiesProveNothing(t *testing.T) {
+	p := &Peer{layer: new(Layer)}
+	s := &segment{tries: 2, sentNo: 9, sentAt: 500}
+	if !p.arrive(s, 400) || p.arrivedNo != 0 {
+		t.Errorf("the echo of an earlier copy counts as transmission %d", p.arrivedNo)
+	}
+	s.sacked = false
+	if !p.arrive(s, 500) || p.arrivedNo != 9 {
+		t.Errorf("the echo of the latest copy counts as transmission %d", p.arrivedNo)
+	}
+}
+
+// Deafen makes the peer's flow fail; the next one is heard.
+func TestDeafenedFlowsFail(t *testing.T) {
+	n, a, b, _ := established(t)
+	b.layer.peers[b.key(a)].Deafen()
+	a.send(b, 10)
+	n.run(time.Second, func() bool { return len(a.failed) > 0 })
+	if len(b.got[b.key(a)]) != 1 {
+		t.Error("it was heard")
+	}
+	a.sending[a.key(b)] = 1
+	a.send(b, 10)
+	n.run(time.Second, func() bool { return a.acked[a.key(b)] == 2 })
+	b.inOrder(a, 2)
+}
+
+// End lets go of what waits, and the next segment begins another flow.
+func TestEndedFlowsBeginAnew(t *testing.T) {
+	n, a, b, p := established(t)
+	epoch := p.Epoch()
+	a.send(b, 10)
+	p.End()
+	if p.Epoch() != 0 || p.Waiting() != 0 || a.layer.segments.used != 0 {
+		t.Errorf("epoch %#x, %d waiting", p.Epoch(), p.Waiting())
+	}
+	a.waiting[a.key(b)] = nil
+	a.send(b, 10)
+	n.run(time.Second, func() bool { return a.acked[a.key(b)] == 2 })
+	if p.Epoch() == epoch || b.begins[b.key(a)] != 2 {
+		t.Errorf("epoch %#x, %d beginnings", p.Epoch(), b.begins[b.key(a)])
+	}
+}

@@ -289,3 +289,27 @@ func TestFlowsGrowOldOnBothSides(t *testing.T) {
 		b.inOrder(a, 2)
 	}
 }
+
+// Nor does a recorded start whose proof is the epoch of a flow that is still there.
+func TestRecordedAnswersStartNothing(t *testing.T) {
+	n := newNetwork(t, 1, trouble{})
+	a, b := n.host(Config{}), n.host(Config{})
+	b.send(a, 10) // the flow whose epoch proves
+	n.run(time.Second, func() bool { return b.acked[b.key(a)] == 1 })
+	var recorded [][]byte
+	n.cut = func(from, _ *host, k *wire.Packet) bool {
+		if from == a && k.Flags.Has(wire.FlagData) {
+			recorded = append(recorded, k.Append(nil))
+		}
+		return false
+	}
+	for i := range 4 {
+		a.send(b, 10)
+		n.run(time.Second, func() bool { return a.acked[a.key(b)] == i+1 })
+		a.layer.peers[a.key(b)].End() // so that the next begins another flow
+	}
+	for _, packet := range recorded {
+		b.deliver(a.addr, packet, false)
+	}
+	b.inOrder(a, 4)
+}

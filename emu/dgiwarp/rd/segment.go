@@ -73,9 +73,10 @@ func (p *Peer) Room() int {
 }
 
 // begin starts a flow to the peer, behind which nothing waits. If the peer was
-// heard of lately, telling it its own epoch is proof enough, as a rule.
+// heard of lately, telling it its own epoch is proof enough, as a rule; where it
+// is not, a challenge follows as for everybody.
 func (p *Peer) begin(e wire.Epoch, fresh bool) {
-	p.former, p.epoch = p.epoch, e
+	p.epoch = e
 	p.una, p.sendNext, p.next, p.recovery = 0, 0, 0, 0
 	p.sentNo, p.arrivedNo, p.backoff, p.proof = 0, 0, 0, 0
 	p.window, p.cwnd, p.ssthresh, p.reorder = wire.Window, firstWindow, wire.Window, firstReorder

@@ -51,14 +51,12 @@ func (p *Peer) keep(seq wire.Seq, segment []byte) {
 	s.seq, s.buf = seq, append(s.buf[:0], segment...)
 	s.next = *at
 	*at = s
-	p.storedCount++
 }
 
 // unstore takes the first segment out of the store of p.
 func (l *Layer) unstore(p *Peer) {
 	s := p.stored
 	p.stored = s.next
-	p.storedCount--
 	l.storedByteRoom += cap(s.buf)
 	l.store.put(s)
 }

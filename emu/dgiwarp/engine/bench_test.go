@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// lane moves messages between two ends without a world around them.
+type lane struct {
+	a, b *end
+	now  mono.Time
+	ds   []link.Datagram
+	wr   verbs.SendWR
+	refs Refs
+	recv verbs.RecvWR
+	wcs  [64]verbs.WC
+}
+
+func newLane(tb testing.TB, reliable bool, size int) *lane {
+	_, a, b := pair(tb, reliable)
+	l := &lane{a: a, b: b, ds: make([]link.Datagram, 64), refs: Refs{AH: a.h.ah(b.h.addr)}}
+	l.ds[0].Payload = make([]byte, 0, 64*testMTU)
+	l.wr = verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: a.sge(0, size), UD: verbs.UD{QPN: verbs.QPN(b.num), QKey: testKey}}
+	l.recv = verbs.RecvWR{SGL: b.sge(recvAt, size+verbs.GRHLen)}
+	l.move(tb, 64)
+	return l
+}
+
+// move sends count messages, at most 32 at a time.
+func (l *lane) move(tb testing.TB, count int) {
+	for count > 0 {
+		n := min(count, 32)
+		count -= n
+		for range n {
+			if err := l.b.PostRecv(&l.recv); err != nil {
+				tb.Fatal(err)
+			}
+			if err := l.a.PostSend(l.now, &l.wr, l.refs); err != nil {
+				tb.Fatal(err)
+			}
+		}
+		for sent, got := 0, 0; sent < n || got < n; {
+			l.now += 1000
+			if l.carry(l.a, l.b)+l.carry(l.b, l.a) == 0 {
+				l.now = max(l.now, min(l.a.h.nic.Deadline(), l.b.h.nic.Deadline()))
+				l.a.h.nic.Tick(l.now)
+				l.b.h.nic.Tick(l.now)
+			}
+			k, _ := l.a.h.cq.Poll(l.wcs[:])
+			sent += k
+			k, _ = l.b.h.cq.Poll(l.wcs[:])
+			got += k
+		}
+	}
+}
+
+func (l *lane) carry(from, to *end) int {
+	n := from.h.nic.Output(l.now, l.ds)
+	for i := range n {
+		to.h.nic.Input(l.now, &l.ds[i])
+	}
+	return n
+}
+
+func TestSteadyStateDoesNotAllocate(t *testing.T) {
+	for _, reliable := range []bool{false, true} {
+		for _, size := range []int{64, 1400, 10_000} {
+			l := newLane(t, reliable, size)
+			l.move(t, 256)
+			if n := testing.AllocsPerRun(5, func() { l.move(t, 128) }); n != 0 {
+				t.Errorf("reliable %v: 128 messages of %d bytes allocate %v times", reliable, size, n)
+			}
+		}
+	}
+}
+
+// BenchmarkMessage is the cost of a message on both sides: posting, packets, CRC,
+// placing, completing.
+func BenchmarkMessage(b *testing.B) {
+	for _, c := range []struct {
+		name     string
+		reliable bool
+		size     int
+	}{{"ud/64", false, 64}, {"ud/1380", false, 1380}, {"ud/64K", false, 1 << 16}, {"rd/64", true, 64}, {"rd/1380", true, 1380}, {"rd/64K", true, 1 << 16}} {
+		b.Run(c.name, func(b *testing.B) {
+			l := newLane(b, c.reliable, c.size)
+			b.SetBytes(int64(c.size))
+			b.ReportAllocs()
+			b.ResetTimer()
+			l.move(b, b.N)
+		})
+	}
+}
+
+// TestTenThousandPeersOfOneQP has one RD QP exchange a message each way with ten
+// thousand others, and measures what they cost it.
+func TestTenThousandPeersOfOneQP(t *testing.T) {
+	const peers = 10_000
+	w := newWorld(t)
+	hub := w.host().own(true)
+	other := w.host(func(c *Config) { c.Limits.QPs = peers + 1 })
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	small := func(c *QPConfig) { c.Caps = verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1} }
+	ends := make([]*end, peers)
+	for i := range ends {
+		ends[i] = other.own(true, small)
+		ends[i].base = 0
+		ends[i].recv(1, 0, 100)
+	}
+	before := heap()
+	for from := 0; from < peers; from += 50 {
+		for _, e := range ends[from : from+50] {
+			hub.recv(1, 0, 200)
+			e.send(hub, 1, 100)
+		}
+		w.run(100 * time.Microsecond)
+		for _, e := range ends[from : from+50] {
+			hub.send(e, 2, 50)
+		}
+		w.run(400 * time.Microsecond)
+		hub.ok(100)
+		for _, e := range ends[from : from+50] {
+			e.ok(2)
+		}
+	}
+	w.air = nil
+	after := heap()
+	if n := hub.h.nic.rd.Peers(); n != peers {
+		t.Fatalf("%d peers", n)
+	}
+	// Both sides remember each of them.
+	each := float64(after-before) / (2 * peers)
+	t.Logf("%.0f bytes a peer, with both halves in use", each)
+	if each > maxBytesPerPeer {
+		t.Errorf("%.0f bytes a peer, want at most %d", each, maxBytesPerPeer)
+	}
+	w.run(time.Minute)
+	if n := hub.h.nic.rd.Peers(); n != 0 {
+		t.Errorf("%d peers after a minute", n)
+	}
+	if left := heap(); left > before+(after-before)/4 {
+		t.Errorf("%d KB are left of %d KB", (int64(left)-int64(before))>>10, (after-before)>>10)
+	}
+}
+
+// maxBytesPerPeer is what the specification states for all layers together.
+const maxBytesPerPeer = 2048

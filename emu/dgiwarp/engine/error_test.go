@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/link"
+	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestErrorsStopTheQP(t *testing.T) {
+	w, a, b := pair(t, false)
+	b.recv(1, 0, 100)
+	b.recv(2, 0, 100)
+	a.send(b, 9, 61) // one octet more than the receive has
+	w.run(time.Millisecond)
+	done := b.got(2)
+	if done[0].WRID != 1 || done[0].Status != verbs.WCLocLenErr || done[1].Status != verbs.WCWRFlushErr || b.State() != verbs.QPStateErr {
+		t.Errorf("%+v, state %v", done, b.State())
+	}
+	if e, ok := b.h.nic.NextEvent(); !ok || e.Type != verbs.EventQPReqErr || e.QP != any(b.QP) {
+		t.Errorf("event %+v, %v", e, ok)
+	}
+	// It takes nothing more until it is reset.
+	a.send(b, 9, 10)
+	w.run(time.Millisecond)
+	if b.h.nic.Count.DropState != 1 {
+		t.Errorf("%d packets dropped for its state", b.h.nic.Count.DropState)
+	}
+	if err := b.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
+		t.Fatal(err)
+	}
+	b.ready()
+	b.recv(3, 0, 100)
+	a.send(b, 9, 10)
+	w.run(time.Millisecond)
+	b.ok(1)
+}
+
+func TestErrorsCanBeIsolated(t *testing.T) {
+	w, a, b := pair(t, false, func(c *QPConfig) { c.Isolate = true })
+	b.recv(1, 0, 100)
+	a.send(b, 9, 61)
+	a.post(b, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: a.sge(0, 4), Remote: verbs.Remote{RKey: 1}})
+	a.send(b, 9, 60)
+	w.run(time.Millisecond)
+	if wc := b.ok(1)[0]; wc.WRID != 1 || b.State() != verbs.QPStateRTS || b.h.nic.Count.ErrorsFound != 2 || b.h.nic.Count.ErrorsSent != 2 {
+		t.Errorf("%+v, state %v, %d errors found, %d told", wc, b.State(), b.h.nic.Count.ErrorsFound, b.h.nic.Count.ErrorsSent)
+	}
+}
+
+func TestErrorMessagesReachTheSender(t *testing.T) {
+	w, a, b := pair(t, false)
+	b.recv(1, 0, 1000)
+	a.send(b, 1, 10)
+	b.recv(2, 0, 50)
+	a.send(b, 2, 60)
+	var message []byte
+	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+		if d.Dst.Addr() == a.h.addr {
+			message = bytes.Clone(k.ULPDU)
+		}
+		return false
+	}
+	w.run(time.Millisecond)
+	r, ok := a.LastError()
+	if !ok || r.Error != ddp.TermUntaggedTooLong || !r.HasMSN || r.MSN != 2 || r.FromQP != b.num || r.From.Addr() != b.h.addr {
+		t.Errorf("reported %+v, %v", r, ok)
+	}
+	if e, ok := a.h.nic.NextEvent(); !ok || e.Type != verbs.EventQPReqErr || a.State() != verbs.QPStateRTS {
+		t.Errorf("event %+v, %v, state %v", e, ok, a.State())
+	}
+	var s ddp.Segment
+	if err := s.Parse(message); err != nil || s.Untagged.QN != ddp.QueueTerminate || s.Terminate.SegmentLength != 78 || s.Terminate.DDP.Untagged.MSN != 2 {
+		t.Errorf("%v: %+v", err, s)
+	}
+}
+
+// A hundred errors a second, sixteen at once, and none about an error.
+func TestErrorMessagesAreLimited(t *testing.T) {
+	w, a, b := pair(t, false, func(c *QPConfig) { c.Isolate = true })
+	burst := func(n int) {
+		for range n {
+			a.post(b, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: a.sge(0, 4), Remote: verbs.Remote{RKey: 1}})
+		}
+		w.run(time.Millisecond)
+		a.got(n)
+	}
+	burst(50)
+	c := &b.h.nic.Count
+	if c.ErrorsSent != 16 || c.ErrorsSuppressed != 34 {
+		t.Errorf("%d sent, %d not, want 16 and 34", c.ErrorsSent, c.ErrorsSuppressed)
+	}
+	w.run(99 * time.Millisecond)
+	burst(50)
+	if c.ErrorsSent != 26 {
+		t.Errorf("%d sent after 100 ms, want 26", c.ErrorsSent)
+	}
+	// An error message about nonsense, and one that is nonsense, draw nothing.
+	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+		tamper(d, k, func(u []byte) { u[0], u[1] = 0x41, 0x47; clear(u[2:18]); u[9] = 2 })
+		return false
+	}
+	before := w.seen
+	a.send(b, 1, 2)
+	a.send(b, 1, 20)
+	w.run(time.Millisecond)
+	if w.seen != before+2 {
+		t.Errorf("%d packets for two error messages", w.seen-before)
+	}
+}

@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestMulticastReachesAllThatAttached(t *testing.T) {
+	for _, group := range []netip.Addr{netip.MustParseAddr("239.1.2.3"), limitedBroadcast} {
+		w := newWorld(t)
+		a := w.host().own(false)
+		var members []*end
+		for range 2 {
+			h := w.host()
+			for range 2 {
+				members = append(members, h.own(false))
+			}
+		}
+		outsider := w.hosts[1].own(false)
+		for _, m := range append(members, outsider) {
+			m.recv(1, 0, 100)
+		}
+		for _, m := range members {
+			if err := m.h.nic.Attach(m.QP, group); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send := func() {
+			wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, 10), UD: verbs.UD{QPN: verbs.QPN(wire.MulticastQP), QKey: testKey}}
+			if err := a.PostSend(w.now, &wr, Refs{AH: a.h.ah(group)}); err != nil {
+				t.Fatal(err)
+			}
+			w.run(time.Millisecond)
+		}
+		send()
+		for _, m := range members {
+			m.ok(1)
+		}
+		outsider.got(0)
+		if err := members[0].h.nic.DestroyQP(members[0].QP); !errors.Is(err, verbs.ErrBusy) {
+			t.Errorf("destroying a member: %v", err)
+		}
+		for _, m := range members {
+			if err := m.h.nic.Detach(m.QP, group); err != nil {
+				t.Fatal(err)
+			}
+			m.recv(1, 0, 100)
+		}
+		send()
+		for _, m := range members {
+			m.got(0)
+		}
+	}
+}
+
+func TestNothingAnswersAGroup(t *testing.T) {
+	w, a, b := pair(t, false)
+	group := netip.MustParseAddr("239.1.2.3")
+	if err := b.h.nic.Attach(b.QP, group); err != nil {
+		t.Fatal(err)
+	}
+	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+		d.Dst = netip.AddrPortFrom(group, wire.Port)
+		k.DstQP = wire.MulticastQP
+		d.Payload = k.Append(nil)
+		return false
+	}
+	a.post(b, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: a.sge(0, 10), Remote: verbs.Remote{RKey: 77}})
+	w.run(time.Millisecond)
+	if w.seen != 1 || b.h.nic.Count.ErrorsFound != 1 || b.State() != verbs.QPStateErr {
+		t.Errorf("%d packets, %d errors, state %v", w.seen, b.h.nic.Count.ErrorsFound, b.State())
+	}
+	// A reliable packet to a group finds nobody, and nobody answers.
+	w2, c, d := pair(t, true)
+	w2.see = w.see
+	c.send(d, 1, 10)
+	w2.run(time.Millisecond)
+	if c.h.nic.rd.Count.DropChallenge+d.h.nic.rd.Count.SentChallenges+d.h.nic.rd.Count.SentRefusals != 0 || d.h.nic.Count.DropQPN == 0 {
+		t.Error("a reliable packet to a group was answered")
+	}
+	if err := d.h.nic.Attach(d.QP, group); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("attaching a reliable QP: %v", err)
+	}
+}

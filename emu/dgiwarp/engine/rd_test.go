@@ -1,0 +1,267 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/link"
+	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestRDCompletesWhenAcknowledged(t *testing.T) {
+	w, a, b := pair(t, true)
+	b.recv(1, 0, 1000)
+	silent := true
+	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+		return silent && d.Dst.Addr() == a.h.addr && k.Kind == wire.KindRD
+	}
+	want := bytes.Clone(a.write(0, 500, 1))
+	a.send(b, 2, 500)
+	w.run(50 * time.Millisecond)
+	a.got(0)
+	wc := b.ok(1)[0]
+	if wc.ByteLen != 540 || wc.SrcQP != verbs.QPN(a.num) || !bytes.Equal(b.bytes(recvAt+verbs.GRHLen, 500), want) {
+		t.Errorf("%+v", wc)
+	}
+	reply, err := verbs.ReplyAH(1, 0, &wc, b.bytes(recvAt, verbs.GRHLen))
+	if err != nil || reply.GRH.DGID.Addr() != a.h.addr || SourcePort(b.bytes(recvAt, verbs.GRHLen)) != wire.Port {
+		t.Errorf("%v: from %v", err, reply.GRH.DGID)
+	}
+	silent = false
+	w.run(time.Second)
+	a.ok(1)
+	b.got(0)
+}
+
+// All operations, through loss, with data checked.
+func TestRDOperations(t *testing.T) {
+	for _, loss := range []int{0, 20} {
+		w, a, b := pair(t, true)
+		w.loss, w.late = loss, loss
+		remote := verbs.Remote{Addr: b.h.mr.Addr + b.base, RKey: verbs.RKey(b.h.mr.Key)}
+		ops := []struct {
+			name  string
+			wr    verbs.SendWR
+			recv  bool
+			check func(wc verbs.WC) bool
+		}{
+			{"send", verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, 20_000)}, true, func(wc verbs.WC) bool {
+				return wc.ByteLen == 20_040 && bytes.Equal(a.bytes(0, 20_000), b.bytes(recvAt+verbs.GRHLen, 20_000))
+			}},
+			{"send of nothing", verbs.SendWR{Opcode: verbs.OpSend}, true, func(wc verbs.WC) bool { return wc.ByteLen == 40 }},
+			{"immediate", verbs.SendWR{Opcode: verbs.OpSendImm, Imm: 7}, true, func(wc verbs.WC) bool { return wc.Imm == 7 && wc.Flags&verbs.WCWithImm != 0 }},
+			{"write", verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: a.sge(0, 30_000), Remote: remote}, false, func(verbs.WC) bool {
+				return bytes.Equal(a.bytes(0, 30_000), b.bytes(0, 30_000))
+			}},
+			{"write with immediate", verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: a.sge(0, 5000), Imm: 9, Remote: remote}, true, func(wc verbs.WC) bool {
+				return wc.Imm == 9 && bytes.Equal(a.bytes(0, 5000), b.bytes(0, 5000))
+			}},
+			{"read", verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: a.sge(recvAt, 40_000), Remote: remote}, false, func(verbs.WC) bool {
+				return bytes.Equal(a.bytes(recvAt, 40_000), b.bytes(0, 40_000))
+			}},
+		}
+		for round := range 3 {
+			for _, op := range ops {
+				a.write(0, 50_000, round+len(op.name))
+				if op.recv {
+					b.recv(4, 0, 60_000)
+				}
+				a.post(b, op.wr)
+				w.run(3 * time.Second)
+				a.ok(1)
+				var wc verbs.WC
+				if op.recv {
+					wc = b.ok(1)[0]
+				}
+				b.got(0)
+				if !op.check(wc) {
+					t.Fatalf("loss of %d %%: %s: %+v, or the data is wrong", loss, op.name, wc)
+				}
+			}
+			binary.LittleEndian.PutUint64(b.bytes(0, 8), 40)
+			a.post(b, verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, SGL: a.sge(64, 8), Remote: remote, Atomic: verbs.Atomic{CompareAdd: 2}})
+			w.run(3 * time.Second)
+			a.ok(1)
+			if old, now := binary.LittleEndian.Uint64(a.bytes(64, 8)), binary.LittleEndian.Uint64(b.bytes(0, 8)); old != 40 || now != 42 {
+				t.Fatalf("fetch and add: %d and %d", old, now)
+			}
+		}
+		// More reads than may be under way wait for each other.
+		for i := range 40 {
+			a.post(b, verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, SGL: a.sge(recvAt, 100), Remote: remote})
+		}
+		w.run(5 * time.Second)
+		for i, wc := range a.ok(40) {
+			if wc.WRID != uint64(i) {
+				t.Fatalf("read %d completed at place %d", wc.WRID, i)
+			}
+		}
+	}
+}
+
+// One QP hears many, each of whose messages is of many segments, at once.
+func TestRDManySources(t *testing.T) {
+	w := newWorld(t)
+	w.loss, w.late = 5, 20
+	b := w.host().own(true)
+	var sources []*end
+	for range 8 {
+		sources = append(sources, w.host().own(true))
+	}
+	next := map[verbs.QPN]int{}
+	for i := range 40 {
+		b.recv(uint64(i), 3000*i, 3000)
+	}
+	for i, s := range sources {
+		for k := range 5 {
+			s.write(3000*k, 2900, 10*i+k)
+			s.post(b, verbs.SendWR{Opcode: verbs.OpSend, SGL: s.sge(3000*k, 2900)})
+		}
+	}
+	w.run(5 * time.Second)
+	count := map[string]int{}
+	for _, wc := range b.ok(40) {
+		area := b.bytes(recvAt+3000*int(wc.WRID), int(wc.ByteLen))
+		reply, err := verbs.ReplyAH(1, 0, &wc, area)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := reply.GRH.DGID.String()
+		for i, s := range sources {
+			if s.h.addr.String() == from {
+				if k := count[from]; !bytes.Equal(area[verbs.GRHLen:], s.bytes(3000*k, 2900)) {
+					t.Errorf("message %d of %d is damaged, or out of order", k, i)
+				}
+				count[from]++
+			}
+		}
+	}
+	for _, s := range sources {
+		s.ok(5)
+	}
+	if len(count) != 8 || len(next) != 0 {
+		t.Errorf("heard of %d sources", len(count))
+	}
+}
+
+// A Send without a receive waits; what needs none is not held up, if it is from
+// somebody else.
+func TestRDWaitsForReceives(t *testing.T) {
+	w, a, b := pair(t, true)
+	c := w.host().own(true)
+	for i := range 3 {
+		a.send(b, uint64(i), 100)
+	}
+	c.post(b, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.sge(0, 100), Remote: verbs.Remote{Addr: b.h.mr.Addr, RKey: verbs.RKey(b.h.mr.Key)}})
+	w.run(15 * time.Second)
+	a.got(0)
+	b.got(0)
+	c.ok(1)
+	for i := range 3 {
+		b.recv(uint64(i), 200*i, 200)
+		w.run(time.Millisecond)
+		if wc := b.ok(1)[0]; wc.WRID != uint64(i) {
+			t.Errorf("%+v", wc)
+		}
+		a.ok(1)
+	}
+}
+
+func TestRDPeersDoNotWaitForEachOther(t *testing.T) {
+	w, a, b := pair(t, true)
+	dead := w.host().own(true)
+	w.see = func(d *link.Datagram, _ *wire.Packet) bool { return d.Dst.Addr() == dead.h.addr }
+	b.recv(1, 0, 100)
+	a.send(dead, 1, 10)
+	a.send(b, 2, 10)
+	w.run(time.Millisecond)
+	if wc := a.ok(1)[0]; wc.WRID != 2 {
+		t.Errorf("%+v", wc)
+	}
+}
+
+// After long silence both sides begin anew, with new numbers; reads and answers
+// too.
+func TestRDFlowsBeginAnew(t *testing.T) {
+	w, a, b := pair(t, true)
+	msns := map[*end]map[ddp.MSN]bool{a: {}, b: {}}
+	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+		var h ddp.Header
+		if _, err := h.Parse(k.ULPDU); err == nil && h.Control.Opcode == ddp.OpSend {
+			from := a
+			if d.Src.Addr() == b.h.addr {
+				from = b
+			}
+			msns[from][h.Untagged.MSN] = true
+		}
+		return false
+	}
+	remote := verbs.Remote{Addr: b.h.mr.Addr + b.base, RKey: verbs.RKey(b.h.mr.Key)}
+	for _, pause := range []time.Duration{0, 5 * time.Second, 12 * time.Second, 31 * time.Second, 70 * time.Second} {
+		w.run(pause)
+		for _, side := range [][2]*end{{a, b}, {b, a}} {
+			x, y := side[0], side[1]
+			y.recv(1, 0, 200)
+			x.send(y, 1, 100)
+			w.run(time.Millisecond)
+			x.ok(1)
+			y.ok(1)
+		}
+		a.post(b, verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: a.sge(recvAt, 100), Remote: remote})
+		w.run(time.Millisecond)
+		a.ok(1)
+	}
+	// After 12 s the first to speak begins anew; the other has just heard of it, and
+	// goes on. After 31 s both begin anew.
+	if len(msns[a]) != 2 || len(msns[b]) != 3 {
+		t.Errorf("message numbers %v and %v, want 2 and 3 different ones", msns[a], msns[b])
+	}
+}
+
+func TestRDMarksAreEchoed(t *testing.T) {
+	w, a, b := pair(t, true)
+	b.recv(1, 0, 100)
+	marked, ect := false, true
+	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+		if k.Flags.Has(wire.FlagData) {
+			ect = ect && d.ECNBits() == link.ECT0
+			d.TClass |= link.CE
+		}
+		marked = marked || k.Flags.Has(wire.FlagMarked)
+		return false
+	}
+	a.send(b, 1, 10)
+	w.run(time.Millisecond)
+	a.ok(1)
+	if !ect || !marked {
+		t.Errorf("packets with data are ECN-capable %v, marks are echoed %v", ect, marked)
+	}
+}
+
+// Where segments are scarce, peers get them by turns, and none is forgotten.
+func TestRDSharesScarceSegments(t *testing.T) {
+	w := newWorld(t)
+	a := w.host(func(c *Config) { c.RD.Segments = 8 }).own(true)
+	var others []*end
+	for range 4 {
+		e := w.host().own(true)
+		for i := range 4 {
+			e.recv(uint64(i), 20_000*i, 20_000)
+		}
+		others = append(others, e)
+	}
+	for range 4 {
+		for _, e := range others {
+			a.send(e, 1, 15_000)
+		}
+	}
+	w.run(time.Second)
+	a.ok(16)
+	for _, e := range others {
+		e.ok(4)
+	}
+}

@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/link"
+	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Messages of every kind of length arrive whole, cut into packets of equal length
+// that fit the link.
+func TestUDCutsMessagesAtTheMTU(t *testing.T) {
+	const payload = testMTU - 20 - 8 - wire.UDOverhead - untaggedHeader
+	for _, n := range []int{0, 1, 100, payload - 1, payload, payload + 1, 2 * payload, 10_000, maxDatagramMessage} {
+		w, a, b := pair(t, false)
+		var packets []wire.Packet
+		w.see = func(_ *link.Datagram, k *wire.Packet) bool { packets = append(packets, *k); return false }
+		b.recv(1, 0, recvAt)
+		want := bytes.Clone(a.write(0, n, n))
+		a.send(b, 2, n)
+		w.run(time.Millisecond)
+		a.ok(1)
+		wc := b.ok(1)[0]
+		if wc.ByteLen != uint32(n+verbs.GRHLen) || !bytes.Equal(b.bytes(recvAt+verbs.GRHLen, n), want) {
+			t.Errorf("%d bytes: length %d, equal %v", n, wc.ByteLen, bytes.Equal(b.bytes(recvAt+verbs.GRHLen, n), want))
+		}
+		if count := max(1, (n+payload-1)/payload); len(packets) != count {
+			t.Errorf("%d bytes in %d packets, want %d", n, len(packets), count)
+		}
+		mo := 0
+		for i, k := range packets {
+			var h ddp.Header
+			body, _ := h.Parse(k.ULPDU)
+			last := i == len(packets)-1
+			if h.Control.Last != last || h.Untagged.MO != uint32(mo) || h.Untagged.MSN != 1 || !last && len(body) != payload {
+				t.Errorf("%d bytes, packet %d: %+v with %d octets, want MO %d, last %v", n, i, h, len(body), mo, last)
+			}
+			mo += len(body)
+		}
+	}
+}
+
+// What is lost takes nothing else along: the next message is taken whatever its
+// number.
+func TestUDLossesTakeNothingElseAlong(t *testing.T) {
+	w, a, b := pair(t, false)
+	n := 0
+	w.see = func(*link.Datagram, *wire.Packet) bool { n++; return n%2 == 0 }
+	for i := range 20 {
+		b.recv(uint64(i), 100*i, 100)
+		a.send(b, uint64(i), 10)
+	}
+	w.run(time.Millisecond)
+	a.ok(20)
+	b.ok(10)
+}
+
+// Segments arrive in any order, twice, from several sources at once.
+func TestUDReassembly(t *testing.T) {
+	w := newWorld(t)
+	b := w.host().own(false)
+	w.late = 60
+	var sources []*end
+	for range 3 {
+		sources = append(sources, w.host().own(false))
+	}
+	w.see = func(d *link.Datagram, _ *wire.Packet) bool {
+		if w.rng.IntN(3) == 0 { // a second copy
+			w.air = append(w.air, flight{w.now.Add(time.Duration(1+w.rng.IntN(50)) * time.Microsecond), *d})
+			w.air[len(w.air)-1].d.Payload = bytes.Clone(d.Payload)
+			sortAir(w)
+		}
+		return false
+	}
+	total := 0
+	for round := range 20 {
+		for i, s := range sources {
+			n := 3000 + 1000*i + 13*round
+			s.write(0, n, n)
+			b.recv(uint64(total), 10_000*i, 10_000)
+			s.send(b, 1, n)
+			total++
+		}
+		w.run(time.Millisecond)
+		for _, wc := range b.ok(len(sources)) {
+			n := int(wc.ByteLen) - verbs.GRHLen
+			want := make([]byte, n)
+			for i := range want {
+				want[i] = byte(n + i*7 + i>>8)
+			}
+			if !bytes.Equal(b.bytes(recvAt+10_000*int(wc.WRID%3)+verbs.GRHLen, n), want) {
+				t.Fatalf("round %d: message of %d bytes is damaged", round, n)
+			}
+		}
+		for _, s := range sources {
+			s.ok(1)
+		}
+		w.run(200 * time.Millisecond) // second copies of segments may have begun messages anew
+	}
+	if len(b.h.nic.messages.open) != 0 {
+		t.Errorf("%d messages are open", len(b.h.nic.messages.open))
+	}
+}
+
+func sortAir(w *world) {
+	for i := len(w.air) - 1; i > 0 && w.air[i].at < w.air[i-1].at; i-- {
+		w.air[i], w.air[i-1] = w.air[i-1], w.air[i]
+	}
+}
+
+// Segments that contradict each other drop their message; those of other
+// messages stay.
+func TestUDReassemblyContradictions(t *testing.T) {
+	in := func(mo uint32, n int, last bool, op ddp.Opcode) *inbound {
+		h := &ddp.Header{Control: ddp.NewControl(op, last), Untagged: ddp.Untagged{MSN: 1, MO: mo}}
+		return &inbound{from: &source{qp: 1}, header: h, body: make([]byte, n)}
+	}
+	for _, tc := range []struct {
+		name string
+		segs []*inbound
+	}{
+		{"two ends", []*inbound{in(1000, 10, true, ddp.OpSend), in(2000, 10, true, ddp.OpSend)}},
+		{"beyond the end", []*inbound{in(1000, 10, true, ddp.OpSend), in(1005, 10, false, ddp.OpSend)}},
+		{"an end before what was there", []*inbound{in(2000, 10, false, ddp.OpSend), in(1000, 10, true, ddp.OpSend)}},
+		{"another opcode", []*inbound{in(1000, 10, false, ddp.OpSend), in(0, 10, false, ddp.OpSendSE)}},
+	} {
+		_, _, b := pair(t, false)
+		for _, s := range tc.segs {
+			b.takeSegment(s)
+		}
+		if n := b.h.nic; n.Count.DropSegment != 1 || len(n.messages.open) != 0 {
+			t.Errorf("%s: %d dropped, %d open", tc.name, n.Count.DropSegment, len(n.messages.open))
+		}
+	}
+}
+
+// A message that never ends takes no receive.
+func TestHalfMessagesHoldNoReceive(t *testing.T) {
+	w, a, b := pair(t, false)
+	w.see = func(_ *link.Datagram, k *wire.Packet) bool { return k.ULPDU[0]&lastFlag != 0 && len(k.ULPDU) > 100 }
+	b.recv(1, 0, 10_000)
+	for range 10 {
+		a.send(b, 1, 5000)
+	}
+	w.run(time.Millisecond)
+	a.send(b, 1, 10)
+	w.run(time.Millisecond)
+	if wc := b.ok(1)[0]; wc.ByteLen != 50 {
+		t.Errorf("%+v", wc)
+	}
+}
+
+func TestUDReassemblyIsBounded(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.host().own(false), w.host(func(c *Config) { c.Messages = 4 }).own(false)
+	w.see = func(_ *link.Datagram, k *wire.Packet) bool { return k.ULPDU[0]&lastFlag != 0 }
+	for range 10 {
+		a.send(b, 1, 5000)
+	}
+	w.run(50 * time.Millisecond)
+	n := b.h.nic
+	if len(n.messages.open) != 4 || n.Count.DropExpired != 6 {
+		t.Errorf("%d open, %d gave way", len(n.messages.open), n.Count.DropExpired)
+	}
+	w.run(51 * time.Millisecond)
+	if len(n.messages.open) != 0 || n.Count.DropExpired != 10 || n.Deadline() <= w.now {
+		t.Errorf("%d open after 101 ms, %d dropped, deadline %v", len(n.messages.open), n.Count.DropExpired, n.Deadline())
+	}
+	if len(n.messages.free) > 4 {
+		t.Errorf("%d buffers kept", len(n.messages.free))
+	}
+}

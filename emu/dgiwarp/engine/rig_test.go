@@ -1,0 +1,331 @@
+package engine
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// world is hosts on one wire, and virtual time.
+type world struct {
+	t     testing.TB
+	rng   *rand.Rand
+	now   mono.Time
+	delay time.Duration
+	hosts []*host
+	air   []flight // in order of arrival
+	// see, if there is one, is asked what becomes of every packet: whether it is
+	// lost. It may change it.
+	see func(d *link.Datagram, k *wire.Packet) (lost bool)
+	// Of a hundred packets, so many are lost and so many late.
+	loss, late int
+	seen       int // packets
+}
+
+type flight struct {
+	at mono.Time
+	d  link.Datagram
+}
+
+// host is a NIC with a domain, a CQ and 1 MB of registered memory.
+type host struct {
+	w    *world
+	addr netip.Addr
+	nic  *NIC
+	pd   core.PD
+	cq   *nic.CQ
+	mem  []byte
+	mr   *core.Region
+	out  []link.Datagram
+}
+
+// end is a QP of a host with its part of the memory.
+type end struct {
+	*QP
+	h *host
+	// Sends take their payload from the first half of its memory, receives go to
+	// the second.
+	base uint64
+	done []verbs.WC
+}
+
+const (
+	testKey  = 0x0badcafe
+	testMTU  = 1500
+	endBytes = 1 << 18
+	recvAt   = 1 << 17
+)
+
+func newWorld(t testing.TB) *world {
+	return &world{t: t, rng: rand.New(rand.NewPCG(1, 2)), delay: 5 * time.Microsecond}
+}
+
+func (w *world) host(edit ...func(*Config)) *host {
+	i := len(w.hosts)
+	h := &host{w: w, addr: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i + 1)})}
+	cfg := Config{GIDs: []verbs.GIDEntry{{GID: verbs.GIDFrom(h.addr)}}, LinkMTU: testMTU}
+	cfg.Secret = [16]byte{byte(i), 1, 2, 3}
+	for _, f := range edit {
+		f(&cfg)
+	}
+	w.hosts = append(w.hosts, h)
+	h.start(cfg)
+	return h
+}
+
+// start makes the host begin, or begin anew.
+func (h *host) start(cfg Config) {
+	var err error
+	if h.nic, err = New(cfg); err != nil {
+		h.w.t.Fatal(err)
+	}
+	h.pd, _ = h.nic.AllocPD()
+	h.cq, _ = h.nic.CreateCQ(1 << 14)
+	h.mem = make([]byte, 1<<20)
+	h.mr, err = h.nic.RegMR(h.pd, core.Bytes(h.mem), 0x10_0000, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
+	if err != nil {
+		h.w.t.Fatal(err)
+	}
+	h.out = make([]link.Datagram, 16)
+}
+
+// end makes a QP that is ready.
+func (h *host) end(reliable bool, edit ...func(*QPConfig)) *end {
+	c := QPConfig{Reliable: reliable, PD: h.pd, SendCQ: h.cq, RecvCQ: h.cq, Caps: verbs.QPCaps{MaxSendWR: 64, MaxRecvWR: 256, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 64}}
+	for _, f := range edit {
+		f(&c)
+	}
+	q, err := h.nic.CreateQP(c)
+	if err != nil {
+		h.w.t.Fatal(err)
+	}
+	e := &end{QP: q, h: h, base: uint64(q.num-h.nic.cfg.FirstQPN) * endBytes % (1 << 20)}
+	e.ready()
+	return e
+}
+
+func (e *end) ready() {
+	e.h.w.t.Helper()
+	for _, s := range []struct {
+		attr verbs.QPAttr
+		mask verbs.QPAttrMask
+	}{
+		{verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: testKey}, verbs.QPAttrState | verbs.QPAttrPort | verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
+		{verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState},
+		{verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState | verbs.QPAttrSQPSN},
+	} {
+		if err := e.Modify(s.attr, s.mask); err != nil {
+			e.h.w.t.Fatal(err)
+		}
+	}
+}
+
+// ah makes an address handle for another host, or for any address.
+func (h *host) ah(to netip.Addr) *AH {
+	a, err := h.nic.CreateAH(h.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to)}}, 0)
+	if err != nil {
+		h.w.t.Fatal(err)
+	}
+	return a
+}
+
+// sge names n bytes of the end's memory from off on.
+func (e *end) sge(off, n int) []verbs.SGE {
+	return []verbs.SGE{{Addr: e.h.mr.Addr + e.base + uint64(off), Length: uint32(n), LKey: verbs.LKey(e.h.mr.Key)}}
+}
+
+// bytes is n bytes of the end's memory.
+func (e *end) bytes(off, n int) []byte {
+	at := e.base + uint64(off)
+	return e.h.mem[at : at+uint64(n)]
+}
+
+// write fills n bytes of the end's memory with something that depends on seed.
+func (e *end) write(off, n, seed int) []byte {
+	b := e.bytes(off, n)
+	for i := range b {
+		b[i] = byte(seed + i*7 + i>>8)
+	}
+	return b
+}
+
+// post posts a request to another end.
+func (e *end) post(to *end, wr verbs.SendWR) {
+	e.h.w.t.Helper()
+	if err := e.try(to, wr); err != nil {
+		e.h.w.t.Fatal(err)
+	}
+}
+
+func (e *end) try(to *end, wr verbs.SendWR) error {
+	wr.Flags |= verbs.SendSignaled
+	if wr.UD.QPN == 0 {
+		wr.UD.QPN = verbs.QPN(to.num)
+	}
+	if wr.UD.QKey == 0 {
+		wr.UD.QKey = testKey
+	}
+	return e.PostSend(e.h.w.now, &wr, Refs{AH: e.h.ah(to.h.addr)})
+}
+
+// send posts a Send of n bytes from the start of the end's memory.
+func (e *end) send(to *end, id uint64, n int) {
+	e.h.w.t.Helper()
+	e.post(to, verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: e.sge(0, n)})
+}
+
+// recv posts a receive of n bytes at the receiving half of the end's memory.
+func (e *end) recv(id uint64, off, n int) {
+	e.h.w.t.Helper()
+	if err := e.PostRecv(&verbs.RecvWR{WRID: id, SGL: e.sge(recvAt+off, n)}); err != nil {
+		e.h.w.t.Fatal(err)
+	}
+}
+
+// poll moves completions to their ends.
+func (w *world) poll() {
+	var wcs [16]verbs.WC
+	for _, h := range w.hosts {
+		for {
+			n, err := h.cq.Poll(wcs[:])
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			for _, wc := range wcs[:n] {
+				if e, ok := h.nic.qps.At(uint32(wc.QPN)).Owner.(*end); ok {
+					e.done = append(e.done, wc)
+				}
+			}
+			if n < len(wcs) {
+				break
+			}
+		}
+	}
+}
+
+// output puts on the wire what hosts have to say.
+func (w *world) output() {
+	for _, h := range w.hosts {
+		for {
+			n := h.nic.Output(w.now, h.out)
+			for i := range n {
+				w.carry(h.out[i])
+			}
+			if n < len(h.out) {
+				break
+			}
+		}
+	}
+}
+
+func (w *world) carry(d link.Datagram) {
+	w.seen++
+	var k wire.Packet
+	d.Payload = bytes.Clone(d.Payload)
+	if !wire.Intact(d.Payload) || k.Parse(d.Payload) != nil || d.IPBytes() > testMTU {
+		w.t.Fatalf("bad packet %x", d.Payload)
+	}
+	if w.see != nil && w.see(&d, &k) || w.rng.IntN(100) < w.loss {
+		return
+	}
+	at := w.now.Add(w.delay)
+	if w.rng.IntN(100) < w.late {
+		at = at.Add(time.Duration(w.rng.IntN(100)) * time.Microsecond)
+	}
+	i, _ := slices.BinarySearchFunc(w.air, at+1, func(f flight, at mono.Time) int { return int(f.at - at) })
+	w.air = slices.Insert(w.air, i, flight{at, d})
+}
+
+// deliver hands a datagram to the hosts that its address names.
+func (w *world) deliver(d *link.Datagram) {
+	for _, h := range w.hosts {
+		if dst := d.Dst.Addr(); h.addr == dst || isGroup(dst) && d.Src.Addr() != h.addr {
+			h.nic.Input(w.now, d)
+		}
+	}
+}
+
+// run lets the world go on for d, or until nothing is left to happen before.
+func (w *world) run(d time.Duration) {
+	w.t.Helper()
+	for limit := w.now.Add(d); ; {
+		w.output()
+		w.poll()
+		next := limit
+		if len(w.air) > 0 {
+			next = min(next, w.air[0].at)
+		}
+		for _, h := range w.hosts {
+			next = min(next, h.nic.Deadline())
+		}
+		if next >= limit {
+			w.now = limit
+			return
+		}
+		w.now = max(w.now, next)
+		for len(w.air) > 0 && w.air[0].at <= w.now {
+			f := w.air[0]
+			w.air = w.air[1:]
+			w.deliver(&f.d)
+		}
+		for _, h := range w.hosts {
+			if h.nic.Deadline() <= w.now {
+				h.nic.Tick(w.now)
+			}
+		}
+	}
+}
+
+// got returns the completions of an end since the last time, and checks that
+// there are count of them.
+func (e *end) got(count int) []verbs.WC {
+	e.h.w.t.Helper()
+	e.h.w.poll()
+	done := e.done
+	e.done = nil
+	if len(done) != count {
+		e.h.w.t.Fatalf("%s has %d completions, want %d: %+v", e.name(), len(done), count, done)
+	}
+	return done
+}
+
+// ok checks that all of an end's completions since the last time are successes.
+func (e *end) ok(count int) []verbs.WC {
+	e.h.w.t.Helper()
+	done := e.got(count)
+	for _, wc := range done {
+		if wc.Status != verbs.WCSuccess {
+			e.h.w.t.Fatalf("%s: %+v", e.name(), wc)
+		}
+	}
+	return done
+}
+
+// pair is two hosts with a QP each.
+func pair(t testing.TB, reliable bool, edit ...func(*QPConfig)) (*world, *end, *end) {
+	w := newWorld(t)
+	return w, w.host().own(reliable, edit...), w.host().own(reliable, edit...)
+}
+
+// own makes a QP and has completions find it.
+func (h *host) own(reliable bool, edit ...func(*QPConfig)) *end {
+	e := h.end(reliable, edit...)
+	e.Owner = e
+	return e
+}
+
+// tamper decodes a packet's ULPDU, lets f change it, and puts it back whole.
+func tamper(d *link.Datagram, k *wire.Packet, f func(ulpdu []byte)) {
+	f(k.ULPDU)
+	d.Payload = k.Append(nil)
+}

@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/link"
+	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestUDCompletesWhenItLeaves(t *testing.T) {
+	w, a, b := pair(t, false)
+	w.see = func(*link.Datagram, *wire.Packet) bool { return true }
+	a.send(b, 1, 10)
+	a.got(0)
+	w.output()
+	a.ok(1)
+}
+
+func TestUDWithoutReceiveIsLost(t *testing.T) {
+	w, a, b := pair(t, false)
+	a.send(b, 1, 10)
+	w.run(time.Millisecond)
+	b.recv(1, 0, 100)
+	a.send(b, 2, 20)
+	w.run(time.Millisecond)
+	a.ok(2)
+	if wc := b.ok(1)[0]; wc.ByteLen != 60 || b.h.nic.Count.DropNoReceive != 1 || b.State() != verbs.QPStateRTS {
+		t.Errorf("%+v, %d dropped", wc, b.h.nic.Count.DropNoReceive)
+	}
+}
+
+func TestReceivesNameTheirSource(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		w := newWorld(t)
+		a, b := w.host(func(c *Config) { c.Port = 1234; c.GIDs = hostGIDs(v6, 1) }), w.host(func(c *Config) { c.GIDs = hostGIDs(v6, 2) })
+		a.addr, b.addr = hostGIDs(v6, 1)[0].GID.Addr(), hostGIDs(v6, 2)[0].GID.Addr()
+		x, y := a.own(false), b.own(false)
+		y.recv(1, 0, 100)
+		ah, err := a.nic.CreateAH(a.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(b.addr), TrafficClass: 0x48}}, wire.Port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: x.sge(0, 4), UD: verbs.UD{QPN: verbs.QPN(y.num), QKey: testKey}}
+		if err := x.PostSend(w.now, &wr, Refs{AH: ah}); err != nil {
+			t.Fatal(err)
+		}
+		w.run(time.Millisecond)
+		wc := y.ok(1)[0]
+		area := y.bytes(recvAt, verbs.GRHLen)
+		reply, err := verbs.ReplyAH(1, 0, &wc, area)
+		if err != nil || reply.GRH.DGID.Addr() != a.addr || wc.SrcQP != verbs.QPN(x.num) || SourcePort(area) != 1234 || reply.GRH.TrafficClass != 0x48 {
+			t.Errorf("v6 %v: %v: from %v port %d QP %#x, class %#x", v6, err, reply.GRH.DGID, SourcePort(area), wc.SrcQP, reply.GRH.TrafficClass)
+		}
+	}
+}
+
+func hostGIDs(v6 bool, n byte) []verbs.GIDEntry {
+	a := netip.AddrFrom4([4]byte{192, 0, 2, n})
+	if v6 {
+		a = netip.AddrFrom16([16]byte{0xfd, 15: n})
+	}
+	return []verbs.GIDEntry{{GID: verbs.GIDFrom(a)}}
+}
+
+func TestSeveralQPsShareASocket(t *testing.T) {
+	w, a, b := pair(t, false)
+	c := b.h.own(false)
+	b.recv(1, 0, 100)
+	c.recv(2, 0, 100)
+	a.send(b, 1, 10)
+	a.send(c, 2, 20)
+	w.run(time.Millisecond)
+	if x, y := b.ok(1)[0], c.ok(1)[0]; x.ByteLen != 50 || y.ByteLen != 60 {
+		t.Errorf("%+v, %+v", x, y)
+	}
+}
+
+func TestTheOnlyQPNeedsNoNumber(t *testing.T) {
+	w, a, b := pair(t, false)
+	nameless := func(d *link.Datagram, k *wire.Packet) bool {
+		k.DstQP = 0
+		d.Payload = k.Append(nil)
+		return false
+	}
+	w.see = nameless
+	b.recv(1, 0, 100)
+	a.send(b, 1, 10)
+	w.run(time.Millisecond)
+	b.ok(1)
+	c := b.h.own(false)
+	b.recv(1, 0, 100)
+	a.send(b, 1, 10)
+	w.run(time.Millisecond)
+	b.got(0)
+	if err := b.h.nic.DestroyQP(b.QP); err != nil {
+		t.Fatal(err)
+	}
+	c.recv(1, 0, 100)
+	a.send(c, 1, 10)
+	w.run(time.Millisecond)
+	c.ok(1)
+	if b.h.nic.Count.DropQPN != 1 {
+		t.Errorf("%d packets found no QP, want 1", b.h.nic.Count.DropQPN)
+	}
+}
+
+func TestWrongKeysVanish(t *testing.T) {
+	for _, reliable := range []bool{false, true} {
+		w, a, b := pair(t, reliable)
+		b.recv(1, 0, 100)
+		a.post(b, verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, 4), UD: verbs.UD{QKey: 17}})
+		w.run(time.Millisecond)
+		b.got(0)
+		if b.h.nic.Count.DropKey == 0 || b.State() != verbs.QPStateRTS {
+			t.Errorf("reliable %v: %d dropped, state %v", reliable, b.h.nic.Count.DropKey, b.State())
+		}
+	}
+}
+
+func TestDamagedPacketsVanish(t *testing.T) {
+	w, a, b := pair(t, false)
+	b.recv(1, 0, 100)
+	damage := []func(d *link.Datagram){
+		func(d *link.Datagram) { d.Payload[20] ^= 1 },
+		func(d *link.Datagram) { d.Payload = d.Payload[:10] },
+		func(d *link.Datagram) { d.Payload = nil },
+		func(d *link.Datagram) { d.Payload[0] = 0x21; d.Payload = wire.Seal(d.Payload[:len(d.Payload)-4], 0) },
+		func(d *link.Datagram) { d.Payload[0] = 0x1f; d.Payload = wire.Seal(d.Payload[:len(d.Payload)-4], 0) },
+		func(d *link.Datagram) { d.Payload = wire.Seal(d.Payload[:20], 0) }, // no DDP header
+		func(d *link.Datagram) { d.Dst = netip.AddrPortFrom(d.Dst.Addr(), 1) },
+	}
+	for _, f := range damage {
+		w.see = func(d *link.Datagram, _ *wire.Packet) bool { f(d); return false }
+		a.send(b, 1, 10)
+		w.run(time.Millisecond)
+		b.got(0)
+	}
+	c := &b.h.nic.Count
+	if c.DropCRC != 3 || c.DropMalformed != 3 || c.DropAddress != 1 || w.seen != len(damage) {
+		t.Errorf("CRC %d, malformed %d, address %d; %d packets, want 3, 3, 1 and no answers", c.DropCRC, c.DropMalformed, c.DropAddress, w.seen)
+	}
+	w.see = nil
+	a.send(b, 1, 10)
+	w.run(time.Millisecond)
+	b.ok(1)
+}
+
+func TestUDRefusesWhatItCannotDo(t *testing.T) {
+	w, a, b := pair(t, false)
+	for _, tc := range []struct {
+		name string
+		wr   verbs.SendWR
+		want error
+	}{
+		{"a Read", verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: a.sge(0, 8)}, verbs.ErrNotSupported},
+		{"an atomic", verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, SGL: a.sge(0, 8)}, verbs.ErrNotSupported},
+		{"an invalidation", verbs.SendWR{Opcode: verbs.OpSendInv, SGL: a.sge(0, 8)}, verbs.ErrNotSupported},
+		{"too much", verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, maxDatagramMessage+1)}, verbs.ErrInvalid},
+		{"immediate data with a payload", verbs.SendWR{Opcode: verbs.OpSendImm, SGL: a.sge(0, 1)}, verbs.ErrNotSupported},
+		{"too much inline", verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendInline, Inline: make([]byte, 65)}, verbs.ErrInvalid},
+	} {
+		if err := a.try(b, tc.wr); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", tc.name, err, tc.want)
+		}
+	}
+	// And a peer that sends one is told.
+	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+		if d.Dst.Addr() == b.h.addr {
+			tamper(d, k, func(u []byte) { u[1] = u[1]&0xf0 | byte(ddp.OpSendInv) })
+		}
+		return false
+	}
+	a.send(b, 1, 10)
+	w.run(time.Millisecond)
+	if r, ok := a.LastError(); !ok || r.Error != ddp.TermOpOpcode {
+		t.Errorf("reported %+v, %v", r, ok)
+	}
+}
+
+// Immediate data is a message of its own.
+func TestUDImmediateData(t *testing.T) {
+	w, a, b := pair(t, false)
+	b.recv(1, 0, 100)
+	a.post(b, verbs.SendWR{Opcode: verbs.OpSendImm, Imm: 0xdeadbeef, Flags: verbs.SendSolicited})
+	w.run(time.Millisecond)
+	if wc := b.ok(1)[0]; wc.Imm != 0xdeadbeef || wc.Flags&verbs.WCWithImm == 0 || wc.ByteLen != verbs.GRHLen {
+		t.Errorf("%+v", wc)
+	}
+}
+
+func TestUDWithSharedReceives(t *testing.T) {
+	w := newWorld(t)
+	ha, hb := w.host(), w.host()
+	srq, err := hb.nic.CreateSRQ(nic.SRQConfig{PD: hb.pd, MaxWR: 8, MaxSGE: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	share := func(c *QPConfig) { c.SRQ = srq }
+	for _, reliable := range []bool{false, true} {
+		a, b, c := ha.own(reliable), hb.own(reliable, share), hb.own(reliable, share)
+		for i := range 2 {
+			if err := srq.PostRecv(&verbs.RecvWR{WRID: uint64(i), SGL: b.sge(recvAt+1000*i, 1000)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.send(b, 1, 10)
+		a.send(c, 2, 10)
+		w.run(time.Millisecond)
+		b.ok(1)
+		c.ok(1)
+		if srq.Count() != 0 {
+			t.Errorf("reliable %v: %d receives left", reliable, srq.Count())
+		}
+		if err := b.PostRecv(&verbs.RecvWR{}); err == nil {
+			t.Error("a receive of its own was taken")
+		}
+	}
+}
+
+// Packets for one peer lie one behind the other in the buffer of the first, so
+// that a link can hand them on as one.
+func TestPacketsLieOneBehindTheOther(t *testing.T) {
+	for _, reliable := range []bool{false, true} {
+		w, a, b := pair(t, reliable)
+		for i := range 20 {
+			b.recv(uint64(i), 5000*i, 5000)
+		}
+		a.send(b, 1, 100)
+		w.run(time.Second)
+		for range 10 {
+			a.send(b, 1, 3000)
+		}
+		ds := make([]link.Datagram, 16)
+		ds[0].Payload = make([]byte, 0, 16*testMTU)
+		n := a.h.nic.Output(w.now, ds)
+		if n != 16 {
+			t.Fatalf("%d packets", n)
+		}
+		all := ds[0].Payload[:cap(ds[0].Payload)]
+		at := 0
+		for i := range n {
+			if len(ds[i].Payload) == 0 || &ds[i].Payload[0] != &all[at] {
+				t.Fatalf("reliable %v: packet %d is not at %d", reliable, i, at)
+			}
+			at += len(ds[i].Payload)
+		}
+	}
+}
