@@ -200,6 +200,7 @@ func (n *Net) newStream(p, far *Port, local, remote netip.AddrPort, conn int, di
 
 // accept makes the listening end of the stream that s dialed, or refuses it.
 func (n *Net) accept(s *Stream, syn *segment) {
+	n.tapSegment(s.farPort(), In, syn)
 	l := n.listeners[s.remote]
 	if l == nil || l.waiting.len() >= l.backlog {
 		s.tapAnswer(Out, s.farPort())
@@ -209,7 +210,6 @@ func (n *Net) accept(s *Stream, syn *segment) {
 	end := n.newStream(l.port, s.port, s.remote, s.local, s.conn, false)
 	end.open = true
 	end.rcvd = 1
-	end.tapSegment(In, syn)
 	end.peer, s.peer = s, end
 	end.transmit(end.newSegment(segmentAccept))
 	l.waiting.push(end)

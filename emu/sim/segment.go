@@ -203,7 +203,7 @@ func (s *Stream) returnLatency() time.Duration {
 func (s *Stream) transmit(seg *segment) {
 	w := s.net.w
 	s.noteSegment("send", seg)
-	s.tapSegment(Out, seg)
+	s.net.tapSegment(s.port, Out, seg)
 	seg.fromEpoch = s.port.epoch
 	// A link that goes down forgets its queue, so what is sent after that could
 	// overtake what was sent before: order is kept here.

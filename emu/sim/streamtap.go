@@ -38,16 +38,16 @@ func (s *Stream) took(seg *segment) {
 	if seg.reset {
 		return
 	}
-	s.tapSegment(In, seg)
+	s.net.tapSegment(s.port, In, seg)
 	s.rcvd = seg.seq + uint64(len(seg.data))
 	if seg.kind == segmentAccept || seg.kind == segmentFin {
 		s.rcvd++
 	}
 }
 
-// tapSegment shows a segment that s, whose port it passes, sends or gets.
-func (s *Stream) tapSegment(dir Direction, seg *segment) {
-	if s.net.streamTap == nil {
+// tapSegment shows a segment that passes p.
+func (n *Net) tapSegment(p *Port, dir Direction, seg *segment) {
+	if n.streamTap == nil || p == nil {
 		return
 	}
 	flags := segmentFlags[seg.kind]
@@ -55,7 +55,7 @@ func (s *Stream) tapSegment(dir Direction, seg *segment) {
 		flags |= link.PSH
 	}
 	from := seg.from
-	s.net.streamTap(s.net.w.now, s.port, dir, &link.Segment{
+	n.streamTap(n.w.now, p, dir, &link.Segment{
 		Src: from.local, Dst: from.remote, Seq: seg.seq, Ack: seg.ack, Flags: flags, Payload: seg.data,
 	})
 }

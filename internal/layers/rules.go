@@ -79,7 +79,6 @@ func Rules() RuleSet {
 		},
 		Later: []string{
 			"./conformance/packet/...",
-			"./emu/dgiwarp",
 			"./mpi/...",
 			"./verbs/ibv",
 		},

@@ -2,11 +2,10 @@ package drive_test
 
 import (
 	"net/netip"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
@@ -139,7 +138,7 @@ func (r *runner) drained() {
 }
 
 // runners makes two that are connected.
-func runners(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPort, message int) (x, y *runner) {
+func runners(b testing.TB, in [2]func(func() error) error, addrs [2]netip.AddrPort, message int) (x, y *runner) {
 	b.Helper()
 	var both [2]*runner
 	for i := range both {
@@ -181,66 +180,6 @@ func runners(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPo
 		r.drv.Unlock()
 	}
 	return x, y
-}
-
-// plain is a bare socket.
-type plain int
-
-// plainPair makes two that are connected, as tcplink's are.
-func plainPair(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPort) (x, y plain) {
-	b.Helper()
-	check := func(err error) {
-		if err != nil {
-			b.Helper()
-			b.Fatal(err)
-		}
-	}
-	family := unix.AF_INET6
-	if addrs[0].Addr().Is4() {
-		family = unix.AF_INET
-	}
-	sockaddr := func(a netip.AddrPort) unix.Sockaddr {
-		if a.Addr().Is4() {
-			return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
-		}
-		return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
-	}
-	var fds [2]int
-	for i := range fds {
-		check(in[i](func() (err error) {
-			fds[i], err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-			return err
-		}))
-	}
-	check(unix.Bind(fds[1], sockaddr(addrs[1])))
-	check(unix.Listen(fds[1], 1))
-	bound, err := unix.Getsockname(fds[1])
-	check(err)
-	check(unix.Connect(fds[0], bound))
-	accepted, _, err := unix.Accept(fds[1])
-	check(err)
-	for _, fd := range []int{fds[0], accepted} {
-		check(unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
-	}
-	b.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]); unix.Close(accepted) })
-	return plain(fds[0]), plain(accepted)
-}
-
-func (p plain) send(msg []byte) {
-	for len(msg) > 0 {
-		msg = msg[send(int(p), msg):]
-	}
-}
-
-func (p plain) receive(buf []byte, n int, block bool) {
-	flags := 0
-	if !block {
-		flags = unix.MSG_DONTWAIT
-	}
-	for n > 0 {
-		k := recv(int(p), buf[:min(n, len(buf))], flags)
-		n -= max(k, 0)
-	}
 }
 
 // half is the median time of a half of rounds, each of which is one call of
@@ -362,33 +301,31 @@ func BenchmarkStreamBandwidth(b *testing.B) {
 
 // TestStreamsDoNotAllocate, neither spinning nor asleep.
 func TestStreamsDoNotAllocate(t *testing.T) {
+	const warm, rounds, size = 200, 2000, 300
 	for _, block := range []bool{false, true} {
-		res := testing.Benchmark(func(b *testing.B) {
-			at := netip.MustParseAddrPort("127.0.0.1:0")
-			x, y := runners(b, [2]func(func() error) error{here, here}, [2]netip.AddrPort{at, at}, 300)
-			stop := make(chan struct{})
-			go func() {
-				defer close(stop)
-				for range 1000 + b.N {
-					y.receive(300, block)
-					y.send(1)
-				}
-			}()
-			for range 1000 {
-				x.send(1)
-				x.receive(300, block)
+		at := netip.MustParseAddrPort("127.0.0.1:0")
+		x, y := runners(t, [2]func(func() error) error{here, here}, [2]netip.AddrPort{at, at}, size)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range warm + rounds {
+				y.receive(size, block)
+				y.send(1)
 			}
-			b.ReportAllocs()
-			b.ResetTimer()
-			for range b.N {
-				x.send(1)
-				x.receive(300, block)
+		}()
+		var before, after runtime.MemStats
+		for i := range warm + rounds {
+			if i == warm {
+				runtime.ReadMemStats(&before)
 			}
-			b.StopTimer()
-			<-stop
-		})
-		if n := res.AllocsPerOp(); n != 0 {
-			t.Errorf("blocking %v: %d allocations a round: %v", block, n, res.MemString())
+			x.send(1)
+			x.receive(size, block)
+		}
+		runtime.ReadMemStats(&after)
+		<-done
+		// The background goroutines take naps, for which timers are made.
+		if n := after.Mallocs - before.Mallocs; n > rounds/2 {
+			t.Errorf("blocking %v: %d allocations in %d rounds", block, n, rounds)
 		}
 	}
 }

@@ -13,12 +13,16 @@ func (r *Real) NewGate(fmt.Stringer) Gate { return &realGate{r: r} }
 type realGate struct {
 	r       *Real
 	count   uint64        // notifications so far
+	leads   bool          // who waits here asleep at the lead
 	waiting chan struct{} // closed by Notify; nil if nobody waits for it
 }
 
 // Notify wakes all who wait.
 func (g *realGate) Notify() {
 	g.count++
+	if g.leads {
+		g.r.net.wake() // another has taken in what would have woken it
+	}
 	if g.waiting != nil {
 		close(g.waiting)
 		g.waiting = nil
@@ -49,7 +53,9 @@ func (g *realGate) Wait(timeout time.Duration) bool {
 		}
 		select {
 		case <-r.lead:
+			g.leads = true
 			r.sleep(min(r.untilNext(now), until.Sub(now)))
+			g.leads = false
 			r.Progress()
 			if g.count != before {
 				r.Found()

@@ -1,11 +1,73 @@
 package drive_test
 
 import (
+	"net/netip"
 	"syscall"
+	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// plain is a bare socket.
+type plain int
+
+// plainPair makes two that are connected, as tcplink's are.
+func plainPair(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPort) (x, y plain) {
+	b.Helper()
+	check := func(err error) {
+		if err != nil {
+			b.Helper()
+			b.Fatal(err)
+		}
+	}
+	family := unix.AF_INET6
+	if addrs[0].Addr().Is4() {
+		family = unix.AF_INET
+	}
+	sockaddr := func(a netip.AddrPort) unix.Sockaddr {
+		if a.Addr().Is4() {
+			return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+		}
+		return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+	}
+	var fds [2]int
+	for i := range fds {
+		check(in[i](func() (err error) {
+			fds[i], err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			return err
+		}))
+	}
+	check(unix.Bind(fds[1], sockaddr(addrs[1])))
+	check(unix.Listen(fds[1], 1))
+	bound, err := unix.Getsockname(fds[1])
+	check(err)
+	check(unix.Connect(fds[0], bound))
+	accepted, _, err := unix.Accept(fds[1])
+	check(err)
+	for _, fd := range []int{fds[0], accepted} {
+		check(unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+	}
+	b.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]); unix.Close(accepted) })
+	return plain(fds[0]), plain(accepted)
+}
+
+func (p plain) send(msg []byte) {
+	for len(msg) > 0 {
+		msg = msg[send(int(p), msg):]
+	}
+}
+
+func (p plain) receive(buf []byte, n int, block bool) {
+	flags := 0
+	if !block {
+		flags = unix.MSG_DONTWAIT
+	}
+	for n > 0 {
+		k := recv(int(p), buf[:min(n, len(buf))], flags)
+		n -= max(k, 0)
+	}
+}
 
 // send is send(2), of little not announced to the runtime, as in tcplink.
 func send(fd int, b []byte) int {

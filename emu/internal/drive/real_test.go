@@ -267,6 +267,48 @@ func TestWaitersShareTheLead(t *testing.T) {
 	})
 }
 
+// Whoever leads offers a full link the rest, also if that is a program that waits
+// for something else.
+func TestAFullLinkGetsTheRestFromAWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := twoSides(t)
+		go a.await(1, time.Minute)
+		synctest.Wait()
+		a.p.mu.Lock()
+		a.p.limit = 0
+		a.p.mu.Unlock()
+		a.send("data")
+		time.Sleep(100 * time.Microsecond)
+		a.p.mu.Lock()
+		a.p.limit = -1
+		waits := a.p.waits
+		a.p.mu.Unlock()
+		time.Sleep(2 * fullRetry)
+		synctest.Wait()
+		if waits > 10 || b.received() != 1 {
+			t.Errorf("%d arrived; the waiter looked %d times in 100 µs", b.received(), waits)
+		}
+		a.stop()
+	})
+}
+
+// What one thread waits for at the network another may take in.
+func TestALeaderHearsWhatAnotherThreadHasFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := twoSides(t)
+		ended := make(chan time.Duration)
+		start := time.Now()
+		go func() { a.await(1, -1); ended <- time.Since(start) }()
+		synctest.Wait()
+		a.r.Lock(CallPoll)
+		a.e.Input(a.r.Now(), &link.Datagram{Payload: []byte("data")}) // as if this thread had been quicker
+		a.r.Unlock()
+		if took := <-ended; took > time.Millisecond {
+			t.Errorf("it heard of it %v later", took)
+		}
+	})
+}
+
 func TestWaitTimesOutOnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := twoSides(t)

@@ -6,7 +6,6 @@ import "github.com/fabrictest/fabrictest/emu/mono"
 // than one stream may have at a time; what a full stream did not take is written
 // when TakeIn has learned that there is room.
 func (s *Streams) Flush(now mono.Time) (all bool) {
-	all = true
 	// Those that did not get to write all come first: their turn is longest ago.
 	for i, k := 0, len(s.retry); i < k; i++ {
 		st := s.retry[i]

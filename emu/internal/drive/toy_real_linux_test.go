@@ -14,8 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
-// real is a toy on real sockets.
-type real struct {
+// socketed is a toy on real sockets.
+type socketed struct {
 	*toy
 	net  *tcplink.Net
 	drv  *drive.RealStreams
@@ -32,9 +32,9 @@ func openNet(tb testing.TB, in func(func() error) error, cfg tcplink.Config) *tc
 	return n
 }
 
-func newReal(tb testing.TB, in func(func() error) error, addr netip.AddrPort, cfg tcplink.Config) *real {
+func newSocketed(tb testing.TB, in func(func() error) error, addr netip.AddrPort, cfg tcplink.Config) *socketed {
 	tb.Helper()
-	r := &real{toy: newToy(), net: openNet(tb, in, cfg), addr: addr}
+	r := &socketed{toy: newToy(), net: openNet(tb, in, cfg), addr: addr}
 	r.drv = drive.NewRealStreams(r.toy, r.net, 1)
 	r.start(r.drv)
 	tb.Cleanup(func() {
@@ -47,27 +47,27 @@ func newReal(tb testing.TB, in func(func() error) error, addr netip.AddrPort, cf
 func here(f func() error) error { return f() }
 
 // places are where two toys can meet.
-func places(t *testing.T, run func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *real))) {
+func places(t *testing.T, run func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *socketed))) {
 	for _, addr := range []string{"127.0.0.1", "::1"} {
 		t.Run("loopback "+addr, func(t *testing.T) {
 			at := netip.AddrPortFrom(netip.MustParseAddr(addr), 0)
-			run(t, func(tb testing.TB, cfg tcplink.Config) (a, b *real) {
-				return newReal(tb, here, at, cfg), newReal(tb, here, at, cfg)
+			run(t, func(tb testing.TB, cfg tcplink.Config) (a, b *socketed) {
+				return newSocketed(tb, here, at, cfg), newSocketed(tb, here, at, cfg)
 			})
 		})
 	}
 	for _, v6 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("namespaces, IPv6 %v", v6), func(t *testing.T) {
 			ha, hb := nstest.Pair(t, 1500)
-			run(t, func(tb testing.TB, cfg tcplink.Config) (a, b *real) {
-				return newReal(tb, ha.Do, ha.Addr(v6, 0), cfg), newReal(tb, hb.Do, hb.Addr(v6, 0), cfg)
+			run(t, func(tb testing.TB, cfg tcplink.Config) (a, b *socketed) {
+				return newSocketed(tb, ha.Do, ha.Addr(v6, 0), cfg), newSocketed(tb, hb.Do, hb.Addr(v6, 0), cfg)
 			})
 		})
 	}
 }
 
 // spin polls until done, as a program does that does not want to sleep.
-func (r *real) spin(timeout time.Duration, done func() bool) bool {
+func (r *socketed) spin(timeout time.Duration, done func() bool) bool {
 	for until := time.Now().Add(timeout); time.Now().Before(until); {
 		r.drv.Lock(drive.CallPoll)
 		r.drv.Progress()
@@ -87,10 +87,10 @@ func (r *real) spin(timeout time.Duration, done func() bool) bool {
 }
 
 func TestRealStreamsCarryMessages(t *testing.T) {
-	places(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *real)) {
-		for name, await := range map[string]func(*real, time.Duration, func() bool) bool{
-			"asleep":   func(r *real, d time.Duration, done func() bool) bool { return r.await(d, done) },
-			"spinning": (*real).spin,
+	places(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *socketed)) {
+		for name, await := range map[string]func(*socketed, time.Duration, func() bool) bool{
+			"asleep":   func(r *socketed, d time.Duration, done func() bool) bool { return r.await(d, done) },
+			"spinning": (*socketed).spin,
 		} {
 			// With small buffers streams are full most of the time.
 			for _, cfg := range []tcplink.Config{{}, {SendBufBytes: 4096, RecvBufBytes: 4096}} {
@@ -114,7 +114,7 @@ func TestRealStreamsCarryMessages(t *testing.T) {
 				if !await(a, 20*time.Second, a.finished) || !await(b, 20*time.Second, b.finished) {
 					t.Fatalf("%s, %+v: not all came to an end", name, cfg)
 				}
-				for _, r := range []*real{a, b} {
+				for _, r := range []*socketed{a, b} {
 					r.drv.Lock(drive.CallPoll)
 					if err := r.faults(); err != nil {
 						t.Errorf("%s, %+v: %v", name, cfg, err)
@@ -141,7 +141,7 @@ func TestRealStreamsCarryMessages(t *testing.T) {
 
 // Nobody looks at either side: what is in the background is enough.
 func TestPassiveStreamsAnswer(t *testing.T) {
-	places(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *real)) {
+	places(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *socketed)) {
 		a, b := open(t, tcplink.Config{})
 		l, err := b.echo(b.addr)
 		if err != nil {
@@ -167,7 +167,7 @@ func TestPassiveStreamsAnswer(t *testing.T) {
 }
 
 func TestRealDialsFail(t *testing.T) {
-	places(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *real)) {
+	places(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *socketed)) {
 		a, b := open(t, tcplink.Config{})
 		b.turnAway = true
 		l, err := b.echo(b.addr)
@@ -192,7 +192,7 @@ func TestRealDialsFail(t *testing.T) {
 // Many streams at once, from many goroutines, some of which give up, while
 // drivers are closed under them.
 func TestStreamsUnderStress(t *testing.T) {
-	a, b := newReal(t, here, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{}), newReal(t, here, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{})
+	a, b := newSocketed(t, here, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{}), newSocketed(t, here, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{})
 	l, err := b.echo(b.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestStreamsUnderStress(t *testing.T) {
 	if !b.await(20*time.Second, b.finished) {
 		t.Error("the other side has no end")
 	}
-	for _, r := range []*real{a, b} {
+	for _, r := range []*socketed{a, b} {
 		r.drv.Lock(drive.CallPoll)
 		if err := r.faults(); err != nil {
 			t.Error(err)
@@ -236,7 +236,7 @@ func TestStreamsUnderStress(t *testing.T) {
 }
 
 func TestClosingAStreamDriverEndsWaits(t *testing.T) {
-	a := newReal(t, here, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{})
+	a := newSocketed(t, here, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{})
 	ended := make(chan bool, 3)
 	for range 3 {
 		go func() {

@@ -55,7 +55,7 @@ func (s *simulated) run(tb testing.TB, program func(p *sim.Proc)) {
 }
 
 func speaker(seed uint64, messages, largest int) *toyConn {
-	return &toyConn{rng: rand.New(rand.NewPCG(seed, 1)), messages: messages, largest: largest, ahead: 50_000}
+	return &toyConn{rng: rand.New(rand.NewPCG(seed, 1)), messages: messages, largest: largest, ahead: 20_000}
 }
 
 // talk has several conns of a say all they have, and returns a checksum of all
@@ -69,7 +69,7 @@ func talk(tb testing.TB, seed uint64, stream sim.StreamConfig) (s *simulated, tr
 			tb.Fatal(err)
 		}
 		for i := range 4 {
-			c := speaker(seed+uint64(i), 400, 8000)
+			c := speaker(seed+uint64(i), 800, 1500)
 			if i == 2 {
 				c.every = 20 * time.Microsecond
 			}

@@ -2,6 +2,7 @@ package drive_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -129,9 +130,10 @@ func (c *toyConn) touch() {
 // say adds messages, as many as it may be ahead of their echo.
 func (c *toyConn) say(now mono.Time) {
 	for c.messages > 0 && len(c.said) <= c.ahead {
-		b := make([]byte, c.rng.IntN(c.largest+1))
-		for i := range b {
-			b[i] = byte(c.rng.Uint32())
+		b := make([]byte, 0, c.largest+8)
+		for n := c.rng.IntN(c.largest + 1); len(b) < n; {
+			b = binary.LittleEndian.AppendUint64(b, c.rng.Uint64())
+			b = b[:min(len(b), n)]
 		}
 		c.messages--
 		c.out = append(c.out, b...)

@@ -133,24 +133,27 @@ func text(n int) []byte {
 	return b
 }
 
+// capture has the streams of a written to c, by a tap in the world or a decorator.
+func (h *hosts) capture(c *Capture, tap bool) {
+	if !tap {
+		h.a = c.WrapStreams("a", h.a)
+		return
+	}
+	intf := c.Interface("a")
+	h.pa.Net().SetStreamTap(func(now mono.Time, p *sim.Port, dir sim.Direction, s *link.Segment) {
+		if p == h.pa {
+			intf.WriteSegment(now, [...]Direction{sim.Out: Outbound, sim.In: Inbound}[dir], s)
+		}
+	})
+}
+
 // captured has two hosts talk, and returns the capture of a.
 func captured(t *testing.T, seed uint64, v6, tap bool, opts Options, cfg sim.StreamConfig) []byte {
 	t.Helper()
 	var file bytes.Buffer
 	c := NewCapture(&file, opts)
-	var h *hosts
-	if tap {
-		h = simulatedHosts(t, nil, seed, v6, cfg)
-		intf := c.Interface("a")
-		h.pa.Net().SetStreamTap(func(now mono.Time, p *sim.Port, dir sim.Direction, s *link.Segment) {
-			if p == h.pa {
-				intf.WriteSegment(now, [...]Direction{sim.Out: Outbound, sim.In: Inbound}[dir], s)
-			}
-		})
-	} else {
-		h = simulatedHosts(t, nil, seed, v6, cfg)
-		h.a = c.WrapStreams("a", h.a)
-	}
+	h := simulatedHosts(t, nil, seed, v6, cfg)
+	h.capture(c, tap)
 	h.talk(t, text(20_000), text(30_000)[7:])
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
@@ -212,16 +215,7 @@ func TestStreamsAreCapturedSegmentBySegment(t *testing.T) {
 		var file bytes.Buffer
 		c := NewCapture(&file, Options{})
 		h := simulatedHosts(t, nil, 1, false, cfg)
-		if tap {
-			intf := c.Interface("a")
-			h.pa.Net().SetStreamTap(func(now mono.Time, p *sim.Port, dir sim.Direction, s *link.Segment) {
-				if p == h.pa {
-					intf.WriteSegment(now, Direction(dir), s)
-				}
-			})
-		} else {
-			h.a = c.WrapStreams("a", h.a)
-		}
+		h.capture(c, tap)
 		h.talk(t, text(4000), text(100))
 		if err := c.Close(); err != nil {
 			t.Fatal(err)

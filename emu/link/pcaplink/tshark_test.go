@@ -50,23 +50,22 @@ func followed(t *testing.T, file []byte) (up, down []byte) {
 }
 
 func TestTsharkReassemblesStreams(t *testing.T) {
-	for _, tap := range []bool{false, true} {
-		for _, v6 := range []bool{false, true} {
-			for _, framing := range []Framing{RawIP, Ethernet} {
-				t.Run(fmt.Sprintf("tap %v, IPv6 %v, framing %d", tap, v6, framing), func(t *testing.T) {
-					file := captured(t, 5, v6, tap, Options{Framing: framing}, sim.StreamConfig{CutPPM: 300_000})
-					up, down := followed(t, file)
-					if !bytes.Equal(up, text(20_000)) || !bytes.Equal(down, text(30_000)[7:]) {
-						t.Errorf("it put together %d and %d bytes, or others", len(up), len(down))
-					}
-					// Checksums: 1 is good. Whatever looks odd (a gap, a retransmission, an
-					// acknowledgement of what was never sent) has an analysis flag.
-					bad := tshark(t, file, "-Y", "tcp.checksum.status != 1 || ip.checksum.status != 1 || tcp.analysis.flags", "-T", "fields", "-e", "frame.number", "-e", "_ws.col.Info")
-					if bad != "" {
-						t.Errorf("it finds fault with\n%s", bad)
-					}
-				})
+	for _, tc := range []struct {
+		tap, v6 bool
+		framing Framing
+	}{{false, false, RawIP}, {false, true, Ethernet}, {true, false, Ethernet}, {true, true, RawIP}} {
+		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
+			file := captured(t, 5, tc.v6, tc.tap, Options{Framing: tc.framing}, sim.StreamConfig{CutPPM: 300_000})
+			up, down := followed(t, file)
+			if !bytes.Equal(up, text(20_000)) || !bytes.Equal(down, text(30_000)[7:]) {
+				t.Errorf("it put together %d and %d bytes, or others", len(up), len(down))
 			}
-		}
+			// Checksums: 1 is good. Whatever looks odd (a gap, a retransmission, an
+			// acknowledgement of what was never sent) has an analysis flag.
+			bad := tshark(t, file, "-Y", "tcp.checksum.status != 1 || ip.checksum.status != 1 || tcp.analysis.flags", "-T", "fields", "-e", "frame.number", "-e", "_ws.col.Info")
+			if bad != "" {
+				t.Errorf("it finds fault with\n%s", bad)
+			}
+		})
 	}
 }

@@ -54,7 +54,10 @@ func (p *poller) open() (err error) {
 		p.event = -1
 		return os.NewSyscallError("eventfd", err)
 	}
-	return p.watch(p.event, 0, unix.EPOLLIN)
+	// It is named until it is read, which only who sleeps does: a look without
+	// sleep must not take a wake-up that is meant for another.
+	e := unix.EpollEvent{Events: unix.EPOLLIN}
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, p.event, &e))
 }
 
 func (p *poller) close() {
@@ -192,7 +195,11 @@ func (n *Net) WaitReady(d time.Duration) error {
 		runtime.Gosched()
 	}
 	k, err := p.sleep(d)
-	p.state.Store(awake)
+	if p.state.Swap(awake) == woken {
+		// The waker may not have written yet: then the next sleep ends early.
+		var count [8]byte
+		unix.Read(p.event, count[:])
+	}
 	n.mu.Lock()
 	n.stats.Sleeps++
 	n.take(p.arrived[:k])
@@ -247,8 +254,6 @@ func (p *poller) wake() {
 	if p.state.Swap(woken) != asleep {
 		return
 	}
-	// Each write is an event of its own, so that nobody need read: the counter
-	// lasts for 2⁶⁴ of them.
 	one := [8]byte{1} // any count but zero, in either byte order
 	unix.Write(p.event, one[:])
 }

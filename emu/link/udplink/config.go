@@ -62,6 +62,9 @@ type Config struct {
 	// done for one peer at a time, and has no effect over IPv4, where a connected
 	// socket numbers its packets, or with a wildcard address.
 	OwnSource bool
+	// Broadcast allows to send to 255.255.255.255, and to receive what others send
+	// there after a Join of that address. IPv4 only.
+	Broadcast bool
 	// TClass is the traffic class that most datagrams will have, and HopLimit
 	// what Datagram.HopLimit 0 stands for; 0 takes the kernel's. They are the
 	// socket's defaults: a datagram that has both is sent fastest.

@@ -12,9 +12,10 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// group is a multicast group that the link receives for. A socket bound to a
-// unicast address never sees multicast, so each group has a socket bound to the
-// group's address; that of a link bound to a wildcard serves all.
+// group is a multicast group that the link receives for, or everybody
+// (255.255.255.255). A socket bound to a unicast address sees neither, so each
+// group has a socket bound to the group's address; that of a link bound to a
+// wildcard serves all.
 type group struct {
 	addr  netip.Addr
 	fd    int
@@ -28,8 +29,11 @@ func (g group) close() {
 	}
 }
 
+// limitedBroadcast is the address of everybody on the wire.
+var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
 // Join receives for a multicast group on the interface that owns the link's
-// address.
+// address. With Config.Broadcast the group may be 255.255.255.255.
 func (l *Link) Join(addr netip.Addr) error {
 	if !l.gate.enter() {
 		return link.ErrClosed
@@ -92,7 +96,9 @@ func (l *Link) group(addr netip.Addr) *group {
 
 func (l *Link) openGroup(addr netip.Addr) (group, error) {
 	switch {
-	case !addr.IsMulticast():
+	case addr == limitedBroadcast && !l.sock.Broadcast:
+		return group{}, errors.New("the link was opened without Broadcast")
+	case !addr.IsMulticast() && addr != limitedBroadcast:
 		return group{}, errors.New("not a multicast address")
 	case addr.Is6() != l.in.v6:
 		return group{}, errors.New("the link is of the other address family")
@@ -123,6 +129,10 @@ func (l *Link) groupSocket(addr netip.Addr) (fd int, err error) {
 	if err == nil {
 		err = membership(fd, addr, l.ifi, true)
 	}
+	if err == nil && addr == limitedBroadcast && l.ifi != 0 {
+		// Nobody joins broadcast on one interface: it comes from all of them.
+		err = os.NewSyscallError("SO_BINDTOIFINDEX", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, l.ifi))
+	}
 	if err != nil {
 		unix.Close(fd)
 		return -1, err
@@ -131,6 +141,9 @@ func (l *Link) groupSocket(addr netip.Addr) (fd int, err error) {
 }
 
 func membership(fd int, addr netip.Addr, ifi int, join bool) error {
+	if addr == limitedBroadcast {
+		return nil // everybody is a member
+	}
 	if addr.Is4() {
 		opt := unix.IP_DROP_MEMBERSHIP
 		if join {

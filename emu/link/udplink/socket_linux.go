@@ -96,6 +96,9 @@ func (o *socketOptions) options() []sockopt {
 			opts = append(opts, sockopt{unix.SOL_SOCKET, unix.SO_NO_CHECK, 1, "SO_NO_CHECK"})
 		}
 	}
+	if o.Broadcast {
+		opts = append(opts, sockopt{unix.SOL_SOCKET, unix.SO_BROADCAST, 1, "SO_BROADCAST"})
+	}
 	if o.BusyPollMicros != 0 {
 		opts = append(opts, sockopt{unix.SOL_SOCKET, unix.SO_BUSY_POLL, o.BusyPollMicros, "SO_BUSY_POLL"})
 	}

@@ -1,0 +1,331 @@
+package linktest
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+func (s *streams) refused() {
+	l := s.listen(0)
+	addr := l.Addr()
+	if err := l.Close(); err != nil {
+		s.Fatal(err)
+	}
+	d := s.dial(addr)
+	s.until("the dialer is told to look", func(now mono.Time) bool {
+		n, err := d.Read(now, make([]byte, 1))
+		if n != 0 {
+			s.Fatalf("Read = %d", n)
+		}
+		return err != nil
+	})
+	s.ends(d, link.ErrRefused)
+	if d.Connected(s.now) {
+		s.Error("a refused stream is connected")
+	}
+	if _, err := d.Write(s.settle(), []byte("x")); !errors.Is(err, link.ErrRefused) {
+		s.Errorf("Write: %v", err)
+	}
+}
+
+func (s *streams) halfClose() {
+	d, a := s.pair()
+	if err := d.CloseWrite(s.now); err != nil {
+		s.Fatal(err)
+	}
+	s.eof(a)
+	if _, err := d.Write(s.settle(), []byte("x")); !errors.Is(err, link.ErrWriteClosed) {
+		s.Errorf("Write after CloseWrite: %v", err)
+	}
+	if err := d.CloseWrite(s.now); err != nil {
+		s.Errorf("CloseWrite again: %v", err)
+	}
+	s.write(a, []byte("still here"))
+	if got := s.read(d, 10); string(got) != "still here" {
+		s.Errorf("got %q", got)
+	}
+}
+
+func (s *streams) endBehindBytes() {
+	d, a := s.pair()
+	want := text(40_000)
+	s.write(d, want)
+	if err := d.CloseWrite(s.now); err != nil {
+		s.Fatal(err)
+	}
+	if got := s.read(a, len(want)); !bytes.Equal(got, want) {
+		s.Error("other bytes arrived")
+	}
+	s.eof(a)
+}
+
+func (s *streams) bothEnd() {
+	l := s.listen(0)
+	var first link.StreamID
+	for i := range 20 { // numbers of those that ended are given again
+		d := s.dial(l.Addr())
+		a := s.accept(l)
+		s.until("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
+		if i == 0 {
+			first = d.ID()
+		}
+		if err := errors.Join(d.CloseWrite(s.now), a.CloseWrite(s.now)); err != nil {
+			s.Fatal(err)
+		}
+		s.eof(a)
+		s.eof(d)
+		if d.ID() > first+4 {
+			s.Fatalf("stream %d has number %d: those before hold theirs", i, d.ID())
+		}
+	}
+}
+
+func (s *streams) abort() {
+	for i := range 2 {
+		d, a := s.pair()
+		if i == 1 {
+			d, a = a, d
+		}
+		if err := d.Abort(s.now); err != nil {
+			s.Fatal(err)
+		}
+		s.ends(a, link.ErrReset)
+		s.ends(d, link.ErrReset)
+		for _, end := range []link.StreamLink{a, d} {
+			_, werr := end.Write(s.settle(), []byte("x"))
+			for _, err := range []error{werr, end.CloseWrite(s.now), end.Abort(s.now)} {
+				if !errors.Is(err, link.ErrReset) {
+					s.Errorf("after the reset: %v", err)
+				}
+			}
+		}
+	}
+}
+
+func (s *streams) bytesBeforeReset() {
+	d, a := s.pair()
+	s.write(d, []byte("last words"))
+	for range 3 {
+		s.settle() // a reset may overtake what is still to be sent
+	}
+	if err := d.Abort(s.now); err != nil {
+		s.Fatal(err)
+	}
+	s.settle()
+	if _, err := a.Write(s.settle(), []byte("x")); err != nil && !errors.Is(err, link.ErrReset) {
+		s.Errorf("Write: %v", err)
+	}
+	if got, err := s.failure(a); string(got) != "last words" || !errors.Is(err, link.ErrReset) {
+		s.Errorf("%q, then %v", got, err)
+	}
+}
+
+func (s *streams) abortEarly() {
+	l := s.listen(0)
+	d := s.dial(l.Addr())
+	if err := d.Abort(s.now); err != nil {
+		s.Fatal(err)
+	}
+	s.ends(d, link.ErrReset)
+	if d = s.dial(l.Addr()); d.ID() == 0 {
+		s.Error("no number")
+	}
+}
+
+func (s *streams) closeEarly() {
+	l := s.listen(0)
+	d := s.dial(l.Addr())
+	if err := d.CloseWrite(s.now); err != nil {
+		s.Fatal(err)
+	}
+	a := s.accept(l)
+	s.until("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
+	s.eof(a)
+	s.write(a, []byte("so soon"))
+	if got := s.read(d, 7); string(got) != "so soon" {
+		s.Errorf("got %q", got)
+	}
+}
+
+func (s *streams) anyAddress() {
+	anywhere := netip.IPv6Unspecified()
+	if s.AddrB.Is4() {
+		anywhere = netip.IPv4Unspecified()
+	}
+	l, err := s.B.Listen(netip.AddrPortFrom(anywhere, 0), 5)
+	if err != nil {
+		s.Fatal(err)
+	}
+	d, err := s.A.Dial(s.now, netip.AddrPortFrom(anywhere, 0), netip.AddrPortFrom(s.AddrB, l.Addr().Port()))
+	if err != nil {
+		s.Fatal(err)
+	}
+	a := s.accept(l)
+	if a.LocalAddr() != d.RemoteAddr() || a.RemoteAddr().Addr().IsUnspecified() {
+		s.Errorf("accepted at %v from %v", a.LocalAddr(), a.RemoteAddr())
+	}
+	second := s.listen(0)
+	if second.Addr().Port() == l.Addr().Port() {
+		s.Errorf("any port is %d twice", l.Addr().Port())
+	}
+}
+
+func (s *streams) inUse() {
+	l := s.listen(0)
+	if _, err := s.B.Listen(l.Addr(), 1); !errors.Is(err, link.ErrAddrInUse) {
+		s.Errorf("listening twice: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		s.Fatal(err)
+	}
+	s.listen(l.Addr().Port())
+	if err := l.Close(); !errors.Is(err, link.ErrClosed) {
+		s.Errorf("Close again: %v", err)
+	}
+	if _, err := l.Accept(s.settle()); !errors.Is(err, link.ErrClosed) {
+		s.Errorf("Accept after Close: %v", err)
+	}
+}
+
+func (s *streams) closedListener() {
+	l := s.listen(0)
+	d := s.dial(l.Addr())
+	a := s.accept(l)
+	s.until("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
+	if err := l.Close(); err != nil {
+		s.Fatal(err)
+	}
+	s.write(d, []byte("hello"))
+	if got := s.read(a, 5); string(got) != "hello" {
+		s.Errorf("got %q", got)
+	}
+	s.ends(s.dial(l.Addr()), link.ErrRefused)
+}
+
+func (s *streams) neverAccepted() {
+	l := s.listen(0)
+	d := s.dial(l.Addr())
+	s.until("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
+	if err := l.Close(); err != nil {
+		s.Fatal(err)
+	}
+	s.ends(d, link.ErrReset)
+}
+
+func (s *streams) many() {
+	l := s.listen(0)
+	const count = 12
+	var dialed, accepted [count]link.StreamLink
+	for i := range dialed {
+		dialed[i] = s.dial(l.Addr())
+		accepted[i] = s.accept(l)
+	}
+	ids := make(map[link.StreamID]int)
+	for i, a := range accepted {
+		ids[a.ID()] = i
+	}
+	if len(ids) != count {
+		s.Fatalf("%d numbers for %d streams", len(ids), count)
+	}
+	s.until("all are connected", func(mono.Time) bool {
+		for _, d := range dialed {
+			if !d.Connected(s.now) {
+				return false
+			}
+		}
+		return true
+	})
+	for s.settle(); s.B.Ready(s.ready[:]) == len(s.ready); s.settle() { // what has been is forgotten
+	}
+	for _, i := range []int{7, 2, 9} {
+		if n, err := dialed[i].Write(s.settle(), []byte{byte(i)}); n != 1 || err != nil {
+			s.Fatalf("Write = %d, %v", n, err)
+		}
+		named := false
+		for range 1000 {
+			s.settle()
+			for _, r := range s.ready[:s.B.Ready(s.ready[:])] {
+				named = named || r.Readable && ids[r.ID] == i && r.ID != l.ID()
+			}
+			if named {
+				break
+			}
+		}
+		if !named {
+			s.Errorf("stream %d was not named", i)
+		}
+		if got := s.read(accepted[i], 1); got[0] != byte(i) {
+			s.Errorf("stream %d got %d", i, got[0])
+		}
+	}
+}
+
+func (s *streams) closedNet() {
+	l := s.listen(0)
+	kept, broken := s.dial(l.Addr()), s.dial(l.Addr())
+	a1, a2 := s.accept(l), s.accept(l)
+	s.until("both are connected", func(mono.Time) bool { return kept.Connected(s.now) && broken.Connected(s.now) })
+	if a1.RemoteAddr() != kept.LocalAddr() {
+		a1, a2 = a2, a1
+	}
+	s.write(a1, []byte("unread"))
+	s.write(kept, []byte("bye"))
+	if err := kept.CloseWrite(s.now); err != nil {
+		s.Fatal(err)
+	}
+	other, err := s.A.Listen(netip.AddrPortFrom(s.AddrA, 0), 1)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.settle()
+	s.closed = true
+	if err := s.A.Close(); err != nil {
+		s.Fatalf("Close: %v", err)
+	}
+	if got, err := s.failure(a1); string(got) != "bye" || err.Error() != "EOF" {
+		s.Errorf("closed in order: %q, then %v", got, err)
+	}
+	s.ends(a2, link.ErrReset)
+	_, dialErr := s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), l.Addr())
+	_, listenErr := s.A.Listen(netip.AddrPortFrom(s.AddrA, 0), 1)
+	_, acceptErr := other.Accept(s.settle())
+	for _, err := range []error{dialErr, listenErr, acceptErr, s.A.Close()} {
+		if !errors.Is(err, link.ErrClosed) {
+			s.Errorf("after Close: %v", err)
+		}
+	}
+	s.B.Close()
+}
+
+func (s *streams) mistakes() {
+	if _, err := s.B.Listen(netip.AddrPortFrom(s.AddrB, 0), 0); err == nil {
+		s.Error("listened with no backlog")
+	}
+	elsewhere := netip.MustParseAddr("2001:db8::77")
+	if s.AddrB.Is4() {
+		elsewhere = netip.MustParseAddr("192.0.2.77")
+	}
+	if _, err := s.B.Listen(netip.AddrPortFrom(elsewhere, 0), 1); !errors.Is(err, link.ErrUnreachable) {
+		s.Errorf("listening on somebody else's address: %v", err)
+	}
+	if _, err := s.A.Dial(s.now, netip.AddrPortFrom(elsewhere, 0), netip.AddrPortFrom(s.AddrB, 9)); !errors.Is(err, link.ErrUnreachable) {
+		s.Errorf("dialing from somebody else's address: %v", err)
+	}
+	l := s.listen(0)
+	d := s.dial(l.Addr())
+	s.accept(l)
+	if _, err := s.A.Dial(s.now, d.LocalAddr(), l.Addr()); !errors.Is(err, link.ErrAddrInUse) {
+		s.Errorf("dialing the same stream twice: %v", err)
+	}
+	other := netip.MustParseAddrPort("127.0.0.1:9")
+	if s.AddrA.Is4() {
+		other = netip.MustParseAddrPort("[::1]:9")
+	}
+	if _, err := s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), other); err == nil {
+		s.Error("dialed from one IP version to the other")
+	}
+}
