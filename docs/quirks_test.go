@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -22,10 +23,16 @@ const generated = "<!-- From here on generated from the code: go test ./docs -up
 // quirks, so that neither says what the other does not.
 func TestQuirksAreListed(t *testing.T) {
 	want := generated +
-		quirkTables(t, "emu/softroce/engine", "Quirks", "`engine.Quirks`") +
-		"\n## Objects and their limits\n\n`engine.Quirks.Queues`\n" + quirkTables(t, "emu/internal/nic", "Lax", "") +
-		"\n## Memory\n\n`engine.Quirks.Memory`\n" + quirkTables(t, "emu/internal/core", "Lax", "") +
-		"\n## Connection management\n\n`cm.Quirks`\n" + quirkTables(t, "emu/softroce/cm", "Quirks", "")
+		"\n## Soft-RoCE\n" +
+		quirkTables(t, "emu/softroce/engine", "Quirks", "`softroce/engine.Quirks`", "") +
+		"\n### Connection management\n\n`softroce/cm.Quirks`\n" + quirkTables(t, "emu/softroce/cm", "Quirks", "", "") +
+		"\n## Soft-iWARP\n" +
+		quirkTables(t, "emu/softiwarp/engine", "Quirks", "`softiwarp/engine.Quirks`", "") +
+		quirkTables(t, "emu/softiwarp/mpa", "Quirks", "`softiwarp/engine.Quirks.MPA`", "MPA: ") +
+		quirkTables(t, "emu/internal/iwarp", "Lax", "`softiwarp/engine.Quirks.Stream`", "DDP and RDMAP: ") +
+		"\n## What all of them share\n" +
+		"\n### Objects and their limits\n\n`engine.Quirks.Queues`\n" + quirkTables(t, "emu/internal/nic", "Lax", "", "") +
+		"\n### Memory\n\n`engine.Quirks.Memory`\n" + quirkTables(t, "emu/internal/core", "Lax", "", "")
 	text := read(t, "docs/quirks.md")
 	prose, got, found := strings.Cut(text, generated)
 	if !found {
@@ -52,10 +59,52 @@ const knownDefects = 48
 // untagged are the defects that quirks without a tag imitate.
 var untagged = map[string]string{"StopAfterConns": "R14"}
 
+// requirementID is the number of a requirement of an RFC.
+var requirementID = regexp.MustCompile(`\brfc\d{4}/[\w.]+/\d+\b`)
+
+// TestIWARPQuirksNameWhatTheyBreak: each is the defect of a known device or breaks
+// a requirement, and the requirement is one that a test knows.
+func TestIWARPQuirksNameWhatTheyBreak(t *testing.T) {
+	tested := map[string]bool{}
+	for _, dir := range []string{"emu/softiwarp/engine", "emu/softiwarp/mpa", "emu/internal/iwarp"} {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range requirementID.FindAllString(string(b), -1) {
+				tested[id] = true
+			}
+		}
+	}
+	if len(tested) < 200 {
+		t.Fatalf("found only %d requirements in the tests: have they moved?", len(tested))
+	}
+	quirks := 0
+	for dir, name := range map[string]string{"emu/softiwarp/engine": "Quirks", "emu/softiwarp/mpa": "Quirks", "emu/internal/iwarp": "Lax"} {
+		for _, f := range structFields(t, dir, name) {
+			quirks++
+			defect := reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("defect")
+			for _, d := range strings.Split(defect, ", ") {
+				if d != "siw" && !tested[d] {
+					t.Errorf("%s: %s breaks %q: no such device, and no test knows such a requirement", dir, f.Names[0].Name, d)
+				}
+			}
+		}
+	}
+	if quirks < 50 {
+		t.Errorf("found only %d quirks", quirks)
+	}
+}
+
 // quirkTables writes the fields of a struct as tables. Where fields have tags,
-// the comment above one is the heading of those that follow; where they have
-// none, it describes the field.
-func quirkTables(t *testing.T, dir, name, where string) string {
+// the comment above one is, behind prefix, the heading of those that follow; where
+// they have none, it describes the field.
+func quirkTables(t *testing.T, dir, name, where, prefix string) string {
 	t.Helper()
 	const head = "\n| quirk | imitates | what it does |\n|---|---|---|\n"
 	var b strings.Builder
@@ -71,7 +120,11 @@ func quirkTables(t *testing.T, dir, name, where string) string {
 			does, defect = tag.Get("does"), tag.Get("defect")
 			if f.Doc != nil && where != "" {
 				title, _, _ := strings.Cut(f.Doc.Text(), ".")
-				fmt.Fprintf(&b, "\n## %s\n\n%s\n%s", title, where, head)
+				title = strings.Join(strings.Fields(title), " ")
+				if prefix != "" {
+					title = prefix + strings.ToLower(title[:1]) + title[1:]
+				}
+				fmt.Fprintf(&b, "\n### %s\n\n%s\n%s", title, where, head)
 			}
 		}
 		var names []string
@@ -120,7 +173,7 @@ func structFields(t *testing.T, dir, name string) []*ast.Field {
 				return true
 			}
 			for _, f := range spec.Type.(*ast.StructType).Fields.List {
-				if !isLax(f) {
+				if !isStructOfQuirks(f) {
 					fields = append(fields, f)
 				}
 			}
@@ -133,9 +186,9 @@ func structFields(t *testing.T, dir, name string) []*ast.Field {
 	return fields
 }
 
-// isLax reports whether the field is core.Lax or nic.Lax, which have tables of
-// their own.
-func isLax(f *ast.Field) bool {
+// isStructOfQuirks reports whether the field is one of another package's structs
+// of quirks, which have tables of their own.
+func isStructOfQuirks(f *ast.Field) bool {
 	sel, ok := f.Type.(*ast.SelectorExpr)
-	return ok && sel.Sel.Name == "Lax"
+	return ok && (sel.Sel.Name == "Lax" || sel.Sel.Name == "Quirks")
 }

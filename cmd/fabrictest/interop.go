@@ -50,6 +50,7 @@ func openDevice(p kernel.Provider, s kernel.Setup) (verbs.Context, error) {
 		mpa := &cfg.NIC.MPA
 		mpa.NoCRC = !s.CRC
 		mpa.Align = true // siw takes a CRC that two TCP segments share for a wrong one
+		cfg.NIC.Nudge = 50 * time.Millisecond // and leaves a first frame lying until another comes
 		cfg.NIC.Quirks.MPA.NoFence = s.SpeakFirst
 		return softiwarp.OnTCP(tcplink.Config{}, cfg)
 	}

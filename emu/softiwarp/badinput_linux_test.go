@@ -77,7 +77,7 @@ func (h *host) serve(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if c, err := req.Accept(e.qp, connParam, time.Second); err == nil {
+			if c, err := req.Accept(e.qp, connParam, 300*time.Millisecond); err == nil {
 				if err := c.WaitDisconnect(10 * time.Second); err != nil {
 					t.Errorf("a connection does not end: %v", err)
 				}
@@ -178,9 +178,10 @@ func converse(seed uint64, c *net.TCPConn, clean []byte, first int) error {
 }
 
 func TestBadInputToAListener(t *testing.T) {
+	t.Parallel()
 	for i, crc := range []bool{true, false} {
 		cfg := Config{NIC: engine.Config{
-			MPA: mpa.Config{NoCRC: !crc, RequestTimeout: 200 * time.Millisecond}, CloseTimeout: time.Second,
+			MPA: mpa.Config{NoCRC: !crc, RequestTimeout: 200 * time.Millisecond}, CloseTimeout: 300 * time.Millisecond,
 		}}
 		sent, _ := recordEcho(t, cfg)
 		h := &host{d: loopback(t, fmt.Sprintf("127.81.2.%d", 2+i), cfg)}
@@ -259,8 +260,9 @@ func (h *host) unharmed(t *testing.T) {
 }
 
 func TestBadInputFromAListener(t *testing.T) {
+	t.Parallel()
 	cfg := Config{NIC: engine.Config{
-		MPA: mpa.Config{NoCRC: true, ReplyTimeout: 200 * time.Millisecond}, CloseTimeout: time.Second,
+		MPA: mpa.Config{NoCRC: true, ReplyTimeout: 200 * time.Millisecond}, CloseTimeout: 300 * time.Millisecond,
 	}}
 	_, got := recordEcho(t, cfg)
 	bad, err := net.Listen("tcp", "127.81.3.3:0")

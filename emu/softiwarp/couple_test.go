@@ -1,6 +1,7 @@
 package softiwarp
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func (c *couple) connect(da, db *Device) (err error) {
 	}
 	done := false
 	w.Go("accept", func(*sim.Proc) error {
-		l, err := db.cm.Listen(at(9), verbs.PortSpaceTCP, 0)
+		l, err := db.cm.Listen(netip.AddrPortFrom(db.cfg.Addrs[0], 9), verbs.PortSpaceTCP, 0)
 		if err != nil {
 			return err
 		}
@@ -54,7 +55,7 @@ func (c *couple) connect(da, db *Device) (err error) {
 		return err
 	})
 	c.p.Sleep(time.Millisecond)
-	if c.a, c.ca, err = connectTo(da, at(9)); err != nil {
+	if c.a, c.ca, err = connectTo(da, netip.AddrPortFrom(db.cfg.Addrs[0], 9)); err != nil {
 		return err
 	}
 	for !done {

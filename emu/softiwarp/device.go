@@ -27,6 +27,7 @@ type Device struct {
 	tcp     *tcplink.Net // below net, for its counters; nil in a simulated world
 	streams drive.StreamDriver
 	cm      manager
+	mtu     verbs.MTU
 	down    bool // the link is
 }
 
@@ -110,7 +111,7 @@ func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 	}
 	err = d.Control("query_port", func() error {
 		a = verbs.PortAttr{
-			State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTUFor(int(d.cfg.mtu)),
+			State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: d.mtu,
 			GIDs: len(d.cfg.Addrs), PKeys: 1, MaxMsg: math.MaxUint32,
 		}
 		if d.down {

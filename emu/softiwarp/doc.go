@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/simdrive"
@@ -25,6 +26,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Quirks make a device misbehave on purpose; see engine.Quirks.
@@ -50,8 +52,6 @@ type Config struct {
 	Decorate func(link.StreamWaiter) link.StreamWaiter
 	// Costs is what verb calls take in a simulated world; zero for the defaults.
 	Costs Costs
-
-	mtu uint32 // of the interface
 }
 
 // Costs is the processor time of verb calls in a simulated world.
@@ -70,8 +70,7 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 	if cfg.Costs == (Costs{}) {
 		cfg.Costs = simdrive.DefaultCosts()
 	}
-	cfg.mtu = uint32(port.MTU())
-	return open(cfg, n, func(d *Device) drive.StreamDriver {
+	return open(cfg, n, port.MTU(), func(d *Device) drive.StreamDriver {
 		return simdrive.NewStreams(w, d, n, port, cfg.Costs, d.setPort)
 	})
 }
@@ -79,7 +78,11 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 // OnNet opens a device in real time on streams that are its own: nobody has
 // dialed or listened there yet. The device closes the net.
 func OnNet(n link.StreamWaiter, cfg Config) (*Device, error) {
-	return open(cfg, n, func(d *Device) drive.StreamDriver {
+	mtu := defaultMTU
+	if len(cfg.Addrs) > 0 {
+		mtu = interfaceMTU(cfg.Addrs[0])
+	}
+	return open(cfg, n, mtu, func(d *Device) drive.StreamDriver {
 		return drive.NewRealStreams(d, n, startTime)
 	})
 }
@@ -95,9 +98,6 @@ func OnTCP(sock tcplink.Config, cfg Config) (*Device, error) {
 	if cfg.Decorate != nil {
 		n = cfg.Decorate(n)
 	}
-	if len(cfg.Addrs) > 0 {
-		cfg.mtu = interfaceMTU(cfg.Addrs[0])
-	}
 	d, err := OnNet(n, cfg)
 	if err != nil {
 		n.Close()
@@ -107,8 +107,8 @@ func OnTCP(sock tcplink.Config, cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// open builds a device and starts its driver.
-func open(cfg Config, n link.StreamNet, start func(*Device) drive.StreamDriver) (*Device, error) {
+// open builds a device and starts its driver. mtu is that of the interface.
+func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.StreamDriver) (*Device, error) {
 	if cfg.Name == "" {
 		cfg.Name = "softiwarp0"
 	}
@@ -123,7 +123,11 @@ func open(cfg Config, n link.StreamNet, start func(*Device) drive.StreamDriver) 
 	if err != nil {
 		return nil, fmt.Errorf("softiwarp %s: %w", cfg.Name, err)
 	}
-	d := &Device{cfg: cfg, nic: nic, net: n}
+	cfg.Addrs = slices.Clone(cfg.Addrs)
+	for i, a := range cfg.Addrs {
+		cfg.Addrs[i] = a.Unmap()
+	}
+	d := &Device{cfg: cfg, nic: nic, net: n, mtu: verbs.MTUFor(mtu)}
 	d.cm.init(d)
 	d.Init(cfg.Name, &nic.Base, d.hooks())
 	d.streams = start(d)

@@ -10,7 +10,7 @@ const defaultMTU = 1500
 
 // interfaceMTU is the MTU of the interface that has the address, in the network
 // namespace of the calling thread.
-func interfaceMTU(a netip.Addr) uint32 {
+func interfaceMTU(a netip.Addr) int {
 	all, err := net.Interfaces()
 	if err != nil {
 		return defaultMTU // it is only told, never relied on
@@ -22,7 +22,7 @@ func interfaceMTU(a netip.Addr) uint32 {
 		}
 		for _, p := range addrs {
 			if n, ok := p.(*net.IPNet); ok && holds(&i, n, a) {
-				return uint32(i.MTU)
+				return i.MTU
 			}
 		}
 	}
@@ -32,6 +32,6 @@ func interfaceMTU(a netip.Addr) uint32 {
 // holds reports whether a is an address of the interface's. All of a loopback
 // network is.
 func holds(i *net.Interface, n *net.IPNet, a netip.Addr) bool {
-	ip := net.IP(a.AsSlice())
+	ip := net.IP(a.Unmap().AsSlice())
 	return n.IP.Equal(ip) || i.Flags&net.FlagLoopback != 0 && n.Contains(ip)
 }

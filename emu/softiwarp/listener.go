@@ -36,7 +36,8 @@ type listener struct {
 }
 
 // Listen waits for requests to addr. An unspecified address, of either family,
-// means all that the device has.
+// means all that the device has. Up to backlog streams may wait, for their
+// Request to come or for Next to give it out; more are reset.
 func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	const op = "listen"
 	if space != verbs.PortSpaceTCP {
@@ -61,11 +62,11 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 
 // listen opens a stream listener on each address, all with the same port.
 func (l *listener) listen(addr netip.AddrPort) (err error) {
-	at := []netip.Addr{addr.Addr()}
+	at := []netip.Addr{addr.Addr().Unmap()}
 	switch own := l.m.d.cfg.Addrs; {
-	case addr.Addr().IsUnspecified():
+	case at[0].IsUnspecified():
 		at = own
-	case !slices.Contains(own, addr.Addr()):
+	case !slices.Contains(own, at[0]):
 		return fmt.Errorf("%w: the device has %v", verbs.ErrNotFound, own)
 	}
 	for range portAttempts {

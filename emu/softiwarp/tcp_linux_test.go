@@ -1,10 +1,18 @@
 package softiwarp
 
 import (
+	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // loopback opens a device on an address of the loopback network, which needs no
@@ -58,5 +66,106 @@ func TestEchoOverTCPSockets(t *testing.T) {
 				t.Errorf("%s of %s is %d", name, d.Name(), n)
 			}
 		}
+	}
+}
+
+// Every way to frame a stream on real sockets, in both directions, aligned to
+// segments or not.
+func TestEveryFramingOverTCPSockets(t *testing.T) {
+	for i := range 8 {
+		cfg := func(on bool) Config {
+			return Config{NIC: engine.Config{MPA: mpa.Config{Markers: on, NoCRC: i&4 == 0, Align: i&4 != 0}}}
+		}
+		a, b := loopback(t, fmt.Sprintf("127.81.5.%d", 2*i+2), cfg(i&1 != 0)), loopback(t, fmt.Sprintf("127.81.5.%d", 2*i+3), cfg(i&2 != 0))
+		if err := echo(a, b, 30); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+		if n := counter(a, "mpa_rcvd_markers"); (n > 0) != (i&1 != 0) {
+			t.Errorf("%d: a took %d markers", i, n)
+		}
+	}
+}
+
+func TestPostAndPollDoNotAllocate(t *testing.T) {
+	da, db := loopbackPair(t)
+	a, b, err := ends(da, db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recv := []verbs.RecvWR{{SGL: b.sgl(0, 64)}}
+	send := []verbs.SendWR{
+		{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: a.sgl(0, 64)},
+		{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: a.sgl(0, 20_000), Remote: b.at(100)},
+		{Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: a.sgl(30_000, 5000), Remote: b.at(100)},
+	}
+	wc := make([]verbs.WC, 4)
+	round := func() {
+		if _, err := b.qp.PostRecv(recv); err != nil {
+			t.Fatal(err)
+		}
+		for i := range send {
+			if _, err := a.qp.PostSend(send[i : i+1]); err != nil {
+				t.Fatal(err)
+			}
+			for n := 0; n == 0; {
+				if n, err = a.cq.Poll(wc); err != nil || n > 0 && wc[0].Status != verbs.WCSuccess {
+					t.Fatal(wc[0].Status, err)
+				}
+				if i == 0 && n > 0 { // its message arrives too
+					if _, err := b.nextWC(false, wc); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err := b.cq.Poll(wc); err != nil { // it has to answer
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for range 100 {
+		round()
+	}
+	if n := testing.AllocsPerRun(200, round); n >= 1 {
+		t.Errorf("a send, a write, a read and their completions allocate %v times", n)
+	}
+}
+
+// A requester that does not say that it is ready, as it has promised, is not
+// waited for beyond the time given. Its stream ends, and the queue pair with it.
+func TestAcceptTimeout(t *testing.T) {
+	d := loopback(t, "127.81.6.2", Config{})
+	e, err := newEnd(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := d.cm.Listen(netip.AddrPortFrom(d.cfg.Addrs[0], 0), verbs.PortSpaceTCP, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	start := wire.StartFrame{Revision: wire.RevisionEnhanced, CRC: true, Enhanced: true}
+	start.PrivateData = (&wire.Enhanced{PeerToPeer: true, RTRWrite: true}).Append(nil)
+	if _, err := c.Write(start.Append(nil)); err != nil {
+		t.Fatal(err)
+	}
+	req, err := l.Next(10 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now()
+	_, err = req.Accept(e.qp, connParam, 50*time.Millisecond)
+	refused(t, "accept", err, verbs.ErrTimeout, c.LocalAddr().String())
+	if took := time.Since(before); took < 50*time.Millisecond {
+		t.Errorf("gave up after %v", took)
+	}
+	if got, err := io.ReadAll(c); err == nil || len(got) != wire.StartFrameLen+wire.EnhancedLen {
+		t.Errorf("the requester got %x, %v; want the Reply and a reset", got, err)
+	}
+	if a, err := e.qp.Query(); err != nil || a.State != verbs.QPStateErr {
+		t.Errorf("the queue pair is in %v, %v", a.State, err)
 	}
 }

@@ -36,7 +36,7 @@ type Owner interface {
 	// Received.
 	NextReceive() *Receive
 	// Received completes a receive. Of a success Opcode, ByteLen, Flags and what
-	// they call for are filled in; of a failure the status.
+	// they call for are filled in; of a failure Opcode and Status.
 	Received(r *Receive, wc verbs.WC, solicited bool)
 	// Completed reports how a request ended, Retired that its place is free. The
 	// requests of a stream retire in the order in which they were posted.

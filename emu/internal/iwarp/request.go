@@ -123,6 +123,6 @@ func (s *Stream) flush(recv verbs.WCStatus) {
 	s.reading, s.outstanding = nil, 0
 	if r := s.recv; r != nil {
 		s.recv = nil
-		s.owner.Received(r, verbs.WC{Status: recv}, false)
+		s.owner.Received(r, verbs.WC{Status: recv, Opcode: verbs.WCOpRecv}, false)
 	}
 }

@@ -48,6 +48,9 @@ func (s *Stream) Output(limit int, g *Segment) bool {
 			if s.sendResponse(limit, g) {
 				return s.give(g)
 			}
+		case nudger:
+			s.sendNudge(g)
+			return s.give(g)
 		default:
 			if s.state == open {
 				return false
@@ -76,6 +79,9 @@ func (s *Stream) give(g *Segment) bool {
 func (s *Stream) next() source {
 	if s.busy != nobody {
 		return s.busy
+	}
+	if s.turn == nudger {
+		return nudger
 	}
 	responds := s.reads != nil && s.reads.count > 0
 	if responds && s.turn == responder {
@@ -185,8 +191,8 @@ func (s *Stream) sendSend(r *Request, limit int, g *Segment) bool {
 	if !s.payload(r, n, g) {
 		return false
 	}
+	r.msn = u.MSN
 	if last {
-		r.msn = u.MSN
 		s.ours[wire.QueueSend] = u.MSN.Next()
 		s.leaves(r)
 	}

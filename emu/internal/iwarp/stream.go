@@ -63,6 +63,7 @@ const (
 	nobody    source = iota
 	requester        // the program's requests
 	responder        // answers to the peer's
+	nudger           // nobody: it is a nudge
 )
 
 // Options is what the two ends of a stream have agreed on.
@@ -125,7 +126,16 @@ func (s *Stream) Stuck() bool {
 
 // Receiving reports whether a message of the peer has begun to arrive and not
 // ended.
-func (s *Stream) Receiving() bool { return s.recv != nil || s.writing }
+func (s *Stream) Receiving() bool {
+	if s.parts != nil {
+		for q := range s.parts {
+			if s.parts[q].begun {
+				return true
+			}
+		}
+	}
+	return s.recv != nil || s.writing || s.reading != nil && s.reading.got > 0
+}
 
 // Ended returns the Terminate that the stream ended with, ours or the peer's,
 // and whether it is the peer's; nil if it has not ended, or without one.

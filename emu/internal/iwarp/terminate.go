@@ -181,9 +181,15 @@ func (s *Stream) blame(t *wire.Terminate) {
 	if !t.HasDDP {
 		return
 	}
-	for r := s.first; r != nil && r != s.sending; r = r.next {
+	for r := s.first; r != nil; r = r.next {
+		if r == s.sending && s.busy != requester {
+			return // nothing of it has left, nor of what follows
+		}
 		if s.concerns(t, r) {
 			r.status = remoteStatus(t.Error)
+			return
+		}
+		if r == s.sending {
 			return
 		}
 	}
@@ -204,8 +210,8 @@ func (s *Stream) concerns(t *wire.Terminate, r *Request) bool {
 	case op == wire.OpReadRequest || op == wire.OpAtomicRequest:
 		return answered(r.Op) && r.msn == d.Untagged.MSN
 	default:
-		return (r.Op == verbs.OpSend || r.Op == verbs.OpSendInv || r.Op == verbs.OpSendImm || r.Op == verbs.OpRDMAWriteImm) &&
-			r.stage == left && r.msn == d.Untagged.MSN
+		sends := r.Op == verbs.OpSend || r.Op == verbs.OpSendInv
+		return (sends || (r.Op == verbs.OpSendImm || r.Op == verbs.OpRDMAWriteImm) && r.stage == left) && r.msn == d.Untagged.MSN
 	}
 }
 

@@ -264,6 +264,36 @@ func TestTerminateBlamesItsRequest(t *testing.T) {
 	}
 }
 
+// A Terminate mostly comes while the rest of a long message is still to leave.
+func TestTerminateBlamesTheRequestUnderWay(t *testing.T) {
+	said := func(e wire.TermError, g wire.Segment) wire.Segment {
+		return terminateFrom(wire.Terminate{Error: e, HasLength: true, HasDDP: true, DDP: g.Header})
+	}
+	for name, c := range map[string]struct {
+		op   verbs.WROpcode
+		term wire.Segment
+		want string
+	}{
+		"write":             {verbs.OpRDMAWrite, said(wire.TermTaggedBounds, tagged(wire.OpWrite, 4, 0x40, nil, false)), "2 IBV_WC_REM_ACCESS_ERR"},
+		"another's write":   {verbs.OpRDMAWrite, said(wire.TermTaggedBounds, tagged(wire.OpWrite, 5, 0x40, nil, false)), "2 IBV_WC_WR_FLUSH_ERR"},
+		"send":              {verbs.OpSend, said(wire.TermUntaggedNoBuffer, untagged(wire.OpSend, 2, 0, nil, false)), "2 IBV_WC_REM_INV_REQ_ERR"},
+		"an earlier send":   {verbs.OpSend, said(wire.TermUntaggedNoBuffer, untagged(wire.OpSend, 1, 0, nil, true)), "2 IBV_WC_WR_FLUSH_ERR"},
+		"immediate to come": {verbs.OpRDMAWriteImm, said(wire.TermUntaggedNoBuffer, untagged(wire.OpImmediate, 0, 0, nil, true)), "2 IBV_WC_WR_FLUSH_ERR"},
+	} {
+		s := newSide(t, depth, Lax{})
+		r, _ := s.region(2000, allAccess)
+		s.post(1, verbs.OpSend, nil)
+		s.all(1442)
+		s.sends = nil
+		s.post(2, c.op, []verbs.SGE{sge(r, 0, 2000)}, to(4, 0x40))
+		s.post(3, c.op, []verbs.SGE{sge(r, 0, 2000)}, to(4, 0x40))
+		s.out(1442)
+		s.in(c.term)
+		t.Log(name)
+		s.wantSends(c.want, "3 IBV_WC_WR_FLUSH_ERR")
+	}
+}
+
 func TestTerminatesOfSoftIWARPAreRead(t *testing.T) {
 	for _, c := range []struct {
 		name, ulpdu string

@@ -105,7 +105,7 @@ func (s *Stream) invalidate(a *arrival) bool {
 		r := s.recv
 		s.recv, s.filled = nil, 0
 		s.arrived(wire.QueueSend)
-		s.owner.Received(r, verbs.WC{Status: verbs.WCRemInvReqErr}, false)
+		s.owner.Received(r, verbs.WC{Status: verbs.WCRemInvReqErr, Opcode: verbs.WCOpRecv}, false)
 		return false
 	}
 	s.refuseReceive(verbs.WCRemInvReqErr, wire.TermProtNoInvalidate, a)

@@ -54,6 +54,7 @@ func (c *Conn) learn(e *mpa.Event) {
 
 // ulpdu takes a segment.
 func (c *Conn) ulpdu(segment []byte) {
+	c.stopNudging()
 	if c.qp == nil {
 		c.nic.Count.DropNoQP++
 		return
@@ -249,6 +250,15 @@ func (c *Conn) collapse() {
 	}
 }
 
+// letGo gives the memory of a connection back that has ended: what MPA has
+// borrowed of the program's, and its own, up to an FPDU each way. A program may
+// keep what stands for the connection for long.
+func (c *Conn) letGo() {
+	if c.state == Closed {
+		c.mpa, c.tail, c.tailOut = nil, nil, 0
+	}
+}
+
 // detach parts the connection and its queue pair.
 func (c *Conn) detach() {
 	if c.qp != nil {
@@ -259,31 +269,3 @@ func (c *Conn) detach() {
 
 // Abort breaks the connection. Nobody is told why.
 func (c *Conn) Abort() { c.abort(errCutOff) }
-
-// tick is called when the connection's time has come.
-func (c *Conn) tick(now mono.Time) {
-	c.nic.clock = now
-	if !now.Before(c.closeBy) {
-		c.closeBy = mono.Never
-		c.nic.Count.CloseTimeouts++
-		c.abort(ErrCloseTimeout)
-		return
-	}
-	if c.mpa != nil && c.state != Closed {
-		c.mpa.Tick(now)
-		c.drain()
-		c.progress()
-	}
-}
-
-// rearm sets the connection's next deadline.
-func (c *Conn) rearm() {
-	at := c.closeBy
-	if c.mpa != nil && c.state != Closed {
-		at = min(at, c.mpa.Deadline())
-	}
-	if c.state == Closed {
-		at = mono.Never
-	}
-	c.nic.timers.set(c, at)
-}

@@ -25,6 +25,13 @@ type Config struct {
 	// CloseTimeout is how long a connection that is being closed may take before
 	// it is broken; 0 means 5 s, less than 0 for ever.
 	CloseTimeout time.Duration
+	// Nudge is how long a connection's initiator that has sent something waits for
+	// the peer's first FPDU before it sends an RDMA Write of no octets, and some
+	// more after twice the time each; 0 is never. soft-iWARP of Linux needs it: it
+	// may overlook what comes first until more comes. It is off unless asked for:
+	// to other peers it means nothing, but immediate data that is sent alone, right
+	// behind it, would be taken for that of the Write.
+	Nudge time.Duration
 
 	Quirks Quirks
 }
@@ -48,6 +55,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.CloseTimeout == 0 {
 		c.CloseTimeout = defaultCloseTimeout
+	}
+	if c.Nudge < 0 {
+		return c, fmt.Errorf("%w: Nudge %v: it is a time, or 0 for never", ErrConfig, c.Nudge)
 	}
 	c.Limits = c.Limits.OrDefault()
 	if err := c.Limits.Validate(); err != nil {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
-	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 )
 
@@ -28,42 +27,6 @@ func TestConfigRefusesWhatCannotWork(t *testing.T) {
 	}
 	if c := n.Config(); c.FirstQPN != 0x11 || c.CloseTimeout != 5*time.Second || c.Limits.RdAtomic != 128 || c.MPA.MaxIRD != 128 || c.KeySecret == 0 {
 		t.Errorf("%+v", c)
-	}
-}
-
-func TestTimersComeInOrder(t *testing.T) {
-	n, err := New(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var h timerHeap
-	conns := make([]*Conn, 100)
-	for i := range conns {
-		conns[i] = n.Incoming()
-		h.set(conns[i], mono.Time(i*37%100+1))
-	}
-	for i := 0; i < 100; i += 3 {
-		h.set(conns[i], mono.Never)
-		h.set(conns[i], mono.Never)
-	}
-	for i := 1; i < 100; i += 3 {
-		h.set(conns[i], mono.Time(200+i))
-	}
-	last, count := mono.Time(0), 0
-	for h.next() != mono.Never {
-		at := h.next()
-		if h.due(at-1) != nil {
-			t.Fatal("before its time")
-		}
-		c := h.due(at)
-		if c == nil || at < last || c.heapIndex != -1 {
-			t.Fatalf("%v after %v", at, last)
-		}
-		last = at
-		count++
-	}
-	if count != 66 {
-		t.Errorf("%d of 66 timers", count)
 	}
 }
 

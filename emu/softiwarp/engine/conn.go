@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/emu/internal/timers"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
@@ -42,9 +43,9 @@ type Conn struct {
 
 	waiting   bool // in NIC.outputs
 	announced bool // in NIC.changed
-	heapIndex int
-	due       mono.Time
+	timer     timers.Timer[Conn]
 	closeBy   mono.Time
+	nudge     nudge
 
 	// Owner is the driver's to use.
 	Owner any
@@ -140,7 +141,7 @@ func (c *Conn) move(s ConnState) {
 	c.nic.Count.conn(s)
 	if !c.announced {
 		c.announced = true
-		c.nic.changed.push(c)
+		c.nic.changed.Push(c)
 	}
 }
 
@@ -148,7 +149,7 @@ func (c *Conn) move(s ConnState) {
 func (c *Conn) wake() {
 	if !c.waiting {
 		c.waiting = true
-		c.nic.outputs.push(c)
+		c.nic.outputs.Push(c)
 	}
 }
 
@@ -189,6 +190,7 @@ func (c *Conn) Failed(now mono.Time, err error) {
 		}
 	}
 	c.collapse()
+	c.letGo()
 }
 
 // Input gives octets that have arrived.
@@ -200,6 +202,7 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	c.mpa.Input(now, b)
 	c.drain()
 	c.progress()
+	c.letGo()
 }
 
 // InputEOF says that the peer has ended its direction in order.
@@ -215,12 +218,14 @@ func (c *Conn) InputEOF(now mono.Time) {
 		c.hangUp()
 	}
 	c.progress()
+	c.letGo()
 }
 
 // Output appends what is to be written next to into, as far as there is room,
 // and says what becomes of the stream behind it.
 func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	if c.broken {
+		c.letGo()
 		return into, link.StreamAbort
 	}
 	if c.mpa == nil {
@@ -237,6 +242,7 @@ func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	if len(into) == 0 && c.finish {
 		c.finished = true
 		c.settle()
+		c.letGo()
 		return into, link.StreamClose
 	}
 	return into, link.StreamOpen
@@ -281,7 +287,9 @@ func (c *Conn) Sent(now mono.Time, n int) {
 	}
 	taken := c.mpa.Sent(n)
 	if c.qp != nil && taken > 0 {
+		c.startNudging(now)
 		c.qp.stream.Taken(taken)
 	}
 	c.progress()
+	c.letGo()
 }

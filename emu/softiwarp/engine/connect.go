@@ -47,6 +47,9 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 	p.PrivateData = append([]byte(nil), p.PrivateData...)
 	c := n.newConn()
 	c.initiator, c.param, c.qp = true, p, q
+	if n.cfg.Nudge > 0 {
+		c.nudge.wait, c.nudge.left = n.cfg.Nudge, maxNudges
+	}
 	q.conn = c
 	return c, nil
 }
@@ -57,7 +60,9 @@ func (n *NIC) Incoming() *Conn { return n.newConn() }
 
 func (n *NIC) newConn() *Conn {
 	n.Count.Conns++
-	return &Conn{nic: n, heapIndex: -1, closeBy: mono.Never}
+	c := &Conn{nic: n, closeBy: mono.Never, nudge: nudge{at: mono.Never}}
+	c.timer.Owner, c.timer.Rank = c, uint32(n.Count.Conns) // what is due together goes by age
+	return c
 }
 
 func (n *NIC) checkIdle(op string, q *QP) error {

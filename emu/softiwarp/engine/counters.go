@@ -14,6 +14,7 @@ type Counters struct {
 	Aborted       uint64 // of those failed, the ones that this side broke
 	CloseTimeouts uint64
 	DropNoQP      uint64 // segments of a connection without a queue pair
+	Nudges        uint64 // empty Writes to a peer that was silent: see Config.Nudge
 }
 
 // conn counts a state that a connection has got to.
@@ -39,6 +40,7 @@ func (n *NIC) Counters() []verbs.Counter {
 		{Name: "conns_aborted", Value: c.Aborted},
 		{Name: "close_timeouts", Value: c.CloseTimeouts},
 		{Name: "drop_no_qp", Value: c.DropNoQP},
+		{Name: "nudges", Value: c.Nudges},
 		{Name: "cq_overrun", Value: n.CQOverruns},
 		{Name: "events_lost", Value: n.EventsLost},
 		{Name: "mpa_sent_fpdus", Value: m.FPDUsSent},

@@ -45,7 +45,7 @@ type fuzzed struct {
 
 func newFuzzed(t testing.TB, initiator bool) *fuzzed {
 	h := newHost(t, func(c *Config, q *QPConfig) {
-		c.MPA.PeerToPeer = true
+		c.MPA.PeerToPeer, c.Nudge = true, testNudge
 		q.Caps.MaxRecvWR, q.Caps.MaxSendWR = 4, 4
 	})
 	f := &fuzzed{tester: &tester{host: h}, secret: bytes.Repeat([]byte{secretByte}, 8)}
@@ -184,6 +184,9 @@ func FuzzConn(f *testing.F) {
 		}
 		if k.nic.Deadline() != mono.Never {
 			t.Fatal("a timer is left")
+		}
+		if k.nic.Count.Nudges > maxNudges {
+			t.Fatalf("%d nudges", k.nic.Count.Nudges)
 		}
 		if n := len(poll(k.sendCQ)); n != k.posted {
 			t.Fatalf("%d of %d requests came back", n, k.posted)

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"github.com/fabrictest/fabrictest/emu/internal/fifo"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/internal/timers"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 )
@@ -17,13 +19,11 @@ type NIC struct {
 	layer iwarp.Layer
 	mpa   mpa.Counters
 
-	qps     []*QP // by number less FirstQPN
-	qpCount int
-	nextQP  int
+	qps nic.QPTable[QP]
 
-	outputs connFIFO // connections that may have something to write
-	changed connFIFO // connections of which there is news
-	timers  timerHeap
+	outputs fifo.Queue[*Conn] // connections that may have something to write
+	changed fifo.Queue[*Conn] // connections of which there is news
+	timers  timers.Heap[Conn]
 
 	clock mono.Time // the latest that anybody has said
 
@@ -37,7 +37,7 @@ func New(cfg Config) (*NIC, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &NIC{cfg: cfg}
+	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
 	n.q = &n.cfg.Quirks
 	n.Init(cfg.Limits, cfg.Quirks.Queues, cfg.Quirks.Memory)
 	n.Mem.Scramble(cfg.KeySecret)
@@ -49,12 +49,12 @@ func New(cfg Config) (*NIC, error) {
 func (n *NIC) Config() *Config { return &n.cfg }
 
 // Deadline is when Tick must be called next; mono.Never if not at all.
-func (n *NIC) Deadline() mono.Time { return n.timers.next() }
+func (n *NIC) Deadline() mono.Time { return n.timers.Next() }
 
 // Tick handles every deadline that has passed.
 func (n *NIC) Tick(now mono.Time) {
 	n.clock = now
-	for c := n.timers.due(now); c != nil; c = n.timers.due(now) {
+	for c := n.timers.Due(now); c != nil; c = n.timers.Due(now) {
 		c.tick(now)
 		c.rearm()
 	}
@@ -63,7 +63,7 @@ func (n *NIC) Tick(now mono.Time) {
 // NextOutput returns the next connection that may have come to have something
 // to write, or to end, since it was returned last.
 func (n *NIC) NextOutput() (*Conn, bool) {
-	c, ok := n.outputs.pop()
+	c, ok := n.outputs.Pop()
 	if ok {
 		c.waiting = false
 	}
@@ -73,49 +73,9 @@ func (n *NIC) NextOutput() (*Conn, bool) {
 // NextChanged returns the next connection whose State has changed since it was
 // returned last.
 func (n *NIC) NextChanged() (*Conn, bool) {
-	c, ok := n.changed.pop()
+	c, ok := n.changed.Pop()
 	if ok {
 		c.announced = false
 	}
 	return c, ok
-}
-
-// qp finds a QP by its number.
-func (n *NIC) qp(qpn uint32) *QP {
-	i := int(qpn) - int(n.cfg.FirstQPN)
-	if i < 0 || i >= len(n.qps) {
-		return nil
-	}
-	return n.qps[i]
-}
-
-// connFIFO is a queue of connections that keeps its memory.
-type connFIFO struct {
-	ring       []*Conn // a power of two
-	head, tail uint32
-}
-
-func (f *connFIFO) push(c *Conn) {
-	if int(f.tail-f.head) == len(f.ring) {
-		ring := make([]*Conn, max(8, 2*len(f.ring)))
-		n := uint32(0)
-		for ; f.head != f.tail; f.head++ {
-			ring[n] = f.ring[int(f.head)&(len(f.ring)-1)]
-			n++
-		}
-		f.ring, f.head, f.tail = ring, 0, n
-	}
-	f.ring[int(f.tail)&(len(f.ring)-1)] = c
-	f.tail++
-}
-
-func (f *connFIFO) pop() (*Conn, bool) {
-	if f.head == f.tail {
-		return nil, false
-	}
-	slot := &f.ring[int(f.head)&(len(f.ring)-1)]
-	c := *slot
-	*slot = nil
-	f.head++
-	return c, true
 }

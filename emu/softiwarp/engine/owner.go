@@ -80,7 +80,7 @@ func (o *streamOwner) Ended(end iwarp.End) {
 	q.nic.reportEnd(q, end)
 	q.conn.streamEnded(end)
 	state := verbs.QPStateErr
-	if end.Terminate {
+	if end.Terminate && q.state != verbs.QPStateErr { // whoever has failed it cannot be told to wait
 		state = verbs.QPStateSQE
 	}
 	q.fail(state)

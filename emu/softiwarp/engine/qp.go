@@ -63,7 +63,7 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	if err := n.checkQP(&c); err != nil {
 		return nil, err
 	}
-	num, err := n.allocQPN()
+	num, err := n.qps.Next()
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +84,7 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	c.RecvCQ.Use(1)
 	n.UsePD(c.PD, 1)
 	q.reset()
-	n.qps[num-n.cfg.FirstQPN] = q
-	n.qpCount++
+	n.qps.Add(q)
 	return q, nil
 }
 
@@ -107,29 +106,10 @@ func (n *NIC) checkQP(c *QPConfig) error {
 	return n.CheckCaps(&c.Caps)
 }
 
-// allocQPN hands numbers out in turn.
-func (n *NIC) allocQPN() (uint32, error) {
-	if n.qpCount >= n.cfg.Limits.QPs {
-		return 0, nic.OpError("create_qp", "", "%w: %d QPs", verbs.ErrNoMemory, n.qpCount)
-	}
-	for {
-		i := n.nextQP
-		if n.nextQP++; n.nextQP == n.cfg.Limits.QPs {
-			n.nextQP = 0
-		}
-		if i == len(n.qps) {
-			n.qps = append(n.qps, nil)
-		}
-		if n.qps[i] == nil {
-			return n.cfg.FirstQPN + uint32(i), nil
-		}
-	}
-}
-
 // DestroyQP removes a QP at once: nothing completes, and its connection breaks
 // unless all that is left of it is its orderly end.
 func (n *NIC) DestroyQP(q *QP) error {
-	if n.qp(q.num) != q {
+	if n.qps.At(q.num) != q {
 		return nic.OpError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
 	}
 	q.cutOff()
@@ -141,8 +121,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 	n.UsePD(q.endpoint.PD, -1)
 	n.Mem.UnbindQP(q.num)
 	n.Retract(func(e *nic.Event) bool { return e.QP == any(q) })
-	n.qps[q.num-n.cfg.FirstQPN] = nil
-	n.qpCount--
+	n.qps.Remove(q.num)
 	return nil
 }
 
@@ -160,7 +139,7 @@ func (q *QP) Conn() *Conn { return q.conn }
 
 func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
 
-func (q *QP) gone() bool { return q.nic.qp(q.num) != q }
+func (q *QP) gone() bool { return q.nic.qps.At(q.num) != q }
 
 // idle reports whether a connection may be made.
 func (q *QP) idle() bool {

@@ -1,11 +1,13 @@
 package mpa
 
+import "github.com/fabrictest/fabrictest/emu/internal/fifo"
+
 // output is what waits to be written: vectors, some of them borrowed and some in
 // a ring of octets of its own, and where in them each FPDU ends. All of it is
 // first in, first out, and kept for use again.
 type output struct {
-	vectors queue[[]byte]
-	frames  queue[frame]
+	vectors fifo.Queue[[]byte]
+	frames  fifo.Queue[frame]
 	align   bool // no vector holds octets of two frames
 
 	queued uint64 // octets ever queued
@@ -59,10 +61,10 @@ func (o *output) begin(n int) {
 func (o *output) own(n int) []byte {
 	b := o.ring[o.head : o.head+n]
 	if o.open == o.head {
-		last := o.vectors.last()
+		last := o.vectors.Last()
 		*last = (*last)[:len(*last)+n]
 	} else {
-		o.vectors.push(o.ring[o.head : o.head+n])
+		o.vectors.Push(o.ring[o.head : o.head+n])
 	}
 	o.head += n
 	o.open = o.head
@@ -75,14 +77,14 @@ func (o *output) borrow(b []byte) {
 	if len(b) == 0 {
 		return
 	}
-	o.vectors.push(b)
+	o.vectors.Push(b)
 	o.open = -1
 	o.queued += uint64(len(b))
 }
 
 // end ends a frame.
 func (o *output) end(fpdu bool) {
-	o.frames.push(frame{end: o.queued, ring: o.head, generation: o.generation, fpdu: fpdu})
+	o.frames.Push(frame{end: o.queued, ring: o.head, generation: o.generation, fpdu: fpdu})
 	o.live++
 	if fpdu {
 		o.fpdus++
@@ -94,16 +96,16 @@ func (o *output) end(fpdu bool) {
 func (o *output) take(n int) (fpdus int) {
 	o.sent += uint64(n)
 	for n > 0 {
-		first := o.vectors.first()
+		first := o.vectors.First()
 		if n < len(*first) {
 			*first = (*first)[n:]
 			break
 		}
 		n -= len(*first)
-		o.vectors.pop()
+		o.vectors.Pop()
 	}
-	for o.frames.n > 0 && o.frames.first().end <= o.sent {
-		f := o.frames.pop()
+	for o.frames.Len() > 0 && o.frames.First().end <= o.sent {
+		f, _ := o.frames.Pop()
 		if f.generation == o.generation {
 			o.tail = f.ring
 			o.live--
@@ -118,14 +120,14 @@ func (o *output) take(n int) (fpdus int) {
 
 // drop forgets all that was queued.
 func (o *output) drop() {
-	o.vectors.clear()
-	o.frames.clear()
+	o.vectors.Drop()
+	o.frames.Drop()
 	o.ring, o.head, o.tail, o.live, o.open = nil, 0, 0, 0, -1
 	o.fpdus = 0
 	o.sent = o.queued
 }
 
-func (o *output) empty() bool { return o.vectors.n == 0 }
+func (o *output) empty() bool { return o.vectors.Len() == 0 }
 
 // octets is how much is queued.
 func (o *output) octets() int { return int(o.queued - o.sent) }

@@ -20,13 +20,13 @@ type Quirks struct {
 	// Full operation.
 	NoFence        bool `defect:"siw, rfc5044/7.1.2/9" does:"a responder sends before the first FPDU has come"`
 	EarlyFence     bool `defect:"siw, rfc6581/9.2/10" does:"a responder may send after the first octets, whether or not they become an FPDU"`
-	FirstFPDUStuck bool `defect:"siw, rfc5044/7.1.2/6" does:"what comes first after a Reply waits until more comes, except in the peer-to-peer model"`
+	FirstFPDUStuck bool `defect:"siw, rfc5044/7.1.2/6" does:"what comes first after a Reply waits until more comes"`
 	StalePad       bool `defect:"siw, rfc5044/4.1/3" does:"the pad of short FPDUs is what an earlier one left there"`
 	TrailerCut     bool `defect:"siw, rfc5044/5.1/3" does:"a segment that ends inside pad or CRC makes the CRC wrong"`
 	HandsUpFirst   bool `defect:"siw, rfc5044/6/1" does:"a ULPDU is handed up before its CRC is checked"`
 	MSSRoundedDown bool `defect:"siw, rfc5044/4.5/1" does:"FPDUs fill segments only to a multiple of eight octets"`
 
-	// Not siw's: what a test of the RFC has to notice.
+	// Rules of the RFC that no known stack breaks. A test has to notice all the same.
 	CRCIgnored       bool `defect:"rfc5044/4.4/9" does:"wrong CRCs are not noticed"`
 	CRCBigEndian     bool `defect:"rfc5044/4.4/6" does:"CRCs are sent most significant octet first"`
 	CRCSkipsMarker   bool `defect:"rfc5044/4.4/8" does:"the CRC does not cover a marker before the length"`

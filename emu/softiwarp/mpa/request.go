@@ -45,7 +45,7 @@ func (c *Conn) Accept(now mono.Time, p AcceptParam) error {
 	request := c.request
 	c.enterFull(&f, &request) // before the Reply, which is what lets the peer send
 	c.fenced = !c.q.NoFence
-	c.stuck = c.q.FirstFPDUStuck && !c.params.PeerToPeer
+	c.stuck = c.q.FirstFPDUStuck
 	c.sendFrame(&f, &e, p.PrivateData)
 	c.request.PrivateData = nil
 	c.count.Accepted++

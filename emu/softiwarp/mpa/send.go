@@ -53,10 +53,10 @@ func (c *Conn) Output(into [][]byte) [][]byte {
 	o := &c.out
 	left := o.octets()
 	if o.align && left > 0 {
-		left = int(o.frames.first().end - o.sent)
+		left = int(o.frames.First().end - o.sent)
 	}
-	for i := 0; i < o.vectors.n && left > 0 && i < maxVectors; i++ {
-		v := *o.vectors.at(i)
+	for i := 0; i < o.vectors.Len() && left > 0 && i < maxVectors; i++ {
+		v := *o.vectors.At(i)
 		into = append(into, v[:len(v):len(v)])
 		left -= len(v)
 	}

@@ -21,8 +21,8 @@ type NIC struct {
 	ahs   int
 	mcast map[netip.Addr][]*QP
 
-	active  qpFIFO // QPs that may have something to send
-	timers  timerHeap
+	active  qpLine // QPs that may have something to send
+	timers  qpTimers
 	holds   holdQueue
 	madsIn  []MAD
 	madsOut []MAD
@@ -60,14 +60,14 @@ func New(cfg Config) (*NIC, error) {
 }
 
 // Deadline is when Tick must be called next; mono.Never if not at all.
-func (n *NIC) Deadline() mono.Time { return min(n.timers.next(), n.holds.next()) }
+func (n *NIC) Deadline() mono.Time { return min(n.timers.Next(), n.holds.next()) }
 
 // StrictDeadline is when Tick must be called next if it may also come a
 // millisecond late for ACKs that are held back with good reason: it leaves them
 // out.
 func (n *NIC) StrictDeadline() mono.Time {
 	if n.holds.strict == 0 {
-		return n.timers.next()
+		return n.timers.Next()
 	}
 	return n.Deadline()
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/internal/timers"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -50,9 +51,8 @@ type QP struct {
 	groups      int  // multicast attachments
 	opens       int  // further handles to an XRC target
 
-	queued    bool // in NIC.active
-	heapIndex int
-	heapAt    mono.Time
+	queued bool // in NIC.active
+	timer  timers.Timer[QP]
 
 	// Owner is the driver's to use.
 	Owner any
@@ -95,8 +95,9 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	}
 	q := &QP{
 		nic: n, num: num, typ: c.Type, caps: c.Caps, pd: c.PD, sendCQ: c.SendCQ, recvCQ: c.RecvCQ,
-		srq: c.SRQ, xrcd: c.XRCD, signalAll: c.SignalAll, heapIndex: -1,
+		srq: c.SRQ, xrcd: c.XRCD, signalAll: c.SignalAll,
 	}
+	q.timer.Owner, q.timer.Rank = q, num
 	if sends(c.Type) {
 		q.sq = newSendQueue(&c.Caps)
 		c.SendCQ.Use(1)
@@ -192,7 +193,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 		q.req.retries = 1
 		return nil
 	}
-	n.timers.remove(q)
+	n.timers.Stop(&q.timer)
 	q.resp.forget()
 	q.reset() // it may still stand in line to send, and must find nothing
 	return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/internal/timers"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -221,7 +222,7 @@ func (p *peer) likeNew(fresh *peer) {
 	for _, q := range []*QP{&got, &want} {
 		q.nic, q.sendCQ, q.recvCQ, q.sq.ring, q.sq.slots = nil, nil, nil, nil, nic.Slots{}
 		q.resp.held.sges = nil                        // storage that is kept
-		q.queued, q.heapIndex, q.heapAt = false, 0, 0 // stale places in line cost one look
+		q.queued, q.timer = false, timers.Timer[QP]{} // stale places in line cost one look
 		q.cnpPKey, q.rq = 0, nic.RecvQueue{}
 	}
 	if is, was := p.q.rq.String(), fresh.q.rq.String(); is != was {

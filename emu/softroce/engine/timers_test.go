@@ -10,45 +10,24 @@ import (
 
 // sleeper is a QP that wants to be woken at a time.
 func sleeper(num uint32, at mono.Time) *QP {
-	q := &QP{num: num, heapIndex: -1}
+	q := &QP{num: num}
+	q.timer.Owner, q.timer.Rank = q, num
 	q.req.timer, q.req.rnrUntil = at, mono.Never
 	return q
 }
 
 // drainTimers takes all that is due by now.
-func drainTimers(h *timerHeap, now mono.Time) (nums []uint32) {
+func drainTimers(h *qpTimers, now mono.Time) (nums []uint32) {
 	for q := h.due(now); q != nil; q = h.due(now) {
 		nums = append(nums, q.num)
 	}
 	return nums
 }
 
-func TestTimersComeInOrderOfTimeThenOfNumber(t *testing.T) {
-	var h timerHeap
-	if h.next() != mono.Never || h.due(mono.Never-1) != nil {
-		t.Error("an empty heap has something due")
-	}
-	for _, q := range []*QP{sleeper(5, 20), sleeper(9, 10), sleeper(1, 30), sleeper(4, 10), sleeper(7, 20), sleeper(2, 10)} {
-		h.set(q, q.deadline())
-	}
-	if got := h.next(); got != 10 {
-		t.Errorf("next is %v", got)
-	}
-	if got := drainTimers(&h, 9); got != nil {
-		t.Errorf("due before time: %d", got)
-	}
-	if got, want := drainTimers(&h, 29), []uint32{2, 4, 9, 5, 7}; !slices.Equal(got, want) {
-		t.Errorf("got %d, want %d", got, want)
-	}
-	if got := h.next(); got != 30 {
-		t.Errorf("next is %v", got)
-	}
-}
-
 // A deadline that moves later keeps its place and is put right when that comes
 // up; one that is called off comes up and goes.
 func TestTimersThatMoveLaterAreNotEarly(t *testing.T) {
-	var h timerHeap
+	var h qpTimers
 	later, off := sleeper(1, 10), sleeper(2, 10)
 	h.set(later, 10)
 	h.set(off, 10)
@@ -58,11 +37,11 @@ func TestTimersThatMoveLaterAreNotEarly(t *testing.T) {
 	if got := drainTimers(&h, 49); got != nil {
 		t.Errorf("due before time: %d", got)
 	}
-	if got := h.next(); got != 50 {
+	if got := h.Next(); got != 50 {
 		t.Errorf("next is %v", got)
 	}
-	if got := drainTimers(&h, 50); !slices.Equal(got, []uint32{1}) || h.next() != mono.Never {
-		t.Errorf("got %d, then %v", got, h.next())
+	if got := drainTimers(&h, 50); !slices.Equal(got, []uint32{1}) || h.Next() != mono.Never {
+		t.Errorf("got %d, then %v", got, h.Next())
 	}
 }
 
@@ -71,7 +50,7 @@ func TestTimersThatMoveLaterAreNotEarly(t *testing.T) {
 func TestTimersAgreeWithAList(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		var h timerHeap
+		var h qpTimers
 		var all []*QP
 		for i := range uint32(40) {
 			all = append(all, sleeper(i, mono.Never))
@@ -82,7 +61,7 @@ func TestTimersAgreeWithAList(t *testing.T) {
 				switch rng.IntN(8) {
 				case 0:
 					q.req.timer = mono.Never
-					h.remove(q)
+					h.Stop(&q.timer)
 				case 1:
 					q.req.timer = mono.Never
 					h.set(q, mono.Never)
@@ -105,8 +84,8 @@ func TestTimersAgreeWithAList(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Fatalf("seed %d at %v: due %d, want %d", seed, now, got, want)
 			}
-			if h.next() > next {
-				t.Fatalf("seed %d at %v: next is %v, want %v or earlier", seed, now, h.next(), next)
+			if h.Next() > next {
+				t.Fatalf("seed %d at %v: next is %v, want %v or earlier", seed, now, h.Next(), next)
 			}
 			for _, n := range got {
 				all[n].req.timer = mono.Never
@@ -118,7 +97,7 @@ func TestTimersAgreeWithAList(t *testing.T) {
 // QPs send in the order in which they came to have something to send, each
 // standing in line once, however long the line grows.
 func TestTheLineOfSendersIsFairAndHoldsEachOnce(t *testing.T) {
-	var f qpFIFO
+	var f qpLine
 	var all []*QP
 	for i := range uint32(100) {
 		all = append(all, sleeper(i, mono.Never))

@@ -1,0 +1,26 @@
+package iwarp
+
+import "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+
+// Nudge has the next message that leaves be an RDMA Write of no octets, ahead of
+// all that is posted, even of what has to wait. It is no request of anybody and
+// completes nothing. To its receiver it means nothing (by RFC 5041 not even its
+// STag is looked at), unless immediate data follows at once that was sent alone:
+// that then seems to belong to it. Nudge reports false if a message is half out:
+// what is left of that is as good.
+func (s *Stream) Nudge() bool {
+	if s.state != open || s.busy != nobody {
+		return false
+	}
+	s.turn = nudger
+	return true
+}
+
+// nudgeSTag is what a nudge names. It means nothing, but some devices mind 0.
+const nudgeSTag wire.STag = 1
+
+// sendNudge makes the Write of a nudge, a single segment.
+func (s *Stream) sendNudge(g *Segment) {
+	s.turn = responder
+	g.Header = wire.Tagged{STag: nudgeSTag}.Append(s.control(wire.OpWrite, true).Append(g.Header))
+}

@@ -1,0 +1,175 @@
+package softiwarp
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+)
+
+// captureOperations runs every operation between two devices and captures one
+// side. It returns what that side sent and received.
+func captureOperations(t *testing.T, seed uint64, v6 bool, cfg mpa.Config, file *bytes.Buffer) (sent, got []byte) {
+	t.Helper()
+	addrs := [2]netip.Addr{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")}
+	if v6 {
+		addrs = [2]netip.Addr{addrA, addrB}
+	}
+	w := sim.New(sim.Config{Seed: seed})
+	port := func(i int) sim.PortConfig {
+		return sim.PortConfig{Addrs: addrs[i : i+1], Link: sim.LinkConfig{RateBps: 10e9, Latency: time.Microsecond}}
+	}
+	pa, pb, err := sim.NewPair(w, rough, port(0), port(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := pcaplink.NewCapture(file, pcaplink.Options{})
+	a, err := InWorld(w, pa, recorder{c.WrapStreams("a", pa.StreamHost()), &sent, &got}, Config{Name: "a", NIC: engine.Config{MPA: cfg}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := InWorld(w, pb, pb.StreamHost(), Config{Name: "b", NIC: engine.Config{MPA: cfg}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Go("both", func(p *sim.Proc) error {
+		x := &couple{t: t, p: p}
+		if err := x.connect(a, b); err != nil {
+			return err
+		}
+		for _, op := range operations {
+			if err := op.do(x); err != nil {
+				return fmt.Errorf("%s: %w", op.name, err)
+			}
+		}
+		return nil
+	})
+	if err := w.RunPrograms(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return sent, got
+}
+
+func TestSameSeedSameBytesOnTheWire(t *testing.T) {
+	capture := func(seed uint64, procs int) []byte {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+		var file bytes.Buffer
+		captureOperations(t, seed, true, mpa.Config{}, &file)
+		return file.Bytes()
+	}
+	one := capture(3, 1)
+	if !bytes.Equal(one, capture(3, 1)) || !bytes.Equal(one, capture(3, 4)) {
+		t.Error("the same seed gave different segments")
+	}
+	if bytes.Equal(one, capture(4, 1)) {
+		t.Error("another seed gave the same segments: does chance play any part?")
+	}
+	// Recorded once, on amd64: other machines and later versions must agree, or
+	// say in the change log that runs of the same seed differ from now on.
+	const recorded = "c2b0c021bd6c5917f1a076ae01d1405561a72205a7f9656b4c7e8c2639694826"
+	if sum := fmt.Sprintf("%x", sha256.Sum256(one)); sum != recorded {
+		t.Errorf("capture of seed 3 has changed: SHA-256 %s, was %s", sum, recorded)
+	}
+}
+
+func tshark(t *testing.T, file []byte, args ...string) []string {
+	t.Helper()
+	// Without being told, it takes sends for remote procedure calls.
+	program, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not installed (Debian: apt-get install tshark)")
+	}
+	name := filepath.Join(t.TempDir(), "f.pcapng")
+	if err := os.WriteFile(name, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(program, append([]string{"-r", name, "--disable-protocol", "rpcordma"}, args...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
+}
+
+// fpdus lists the FPDUs of one direction as tshark is asked for them: opcode,
+// length, CRC in the order of its octets.
+func fpdus(t *testing.T, stream []byte, framing wire.Framing) (lines []string) {
+	t.Helper()
+	var start wire.StartFrame
+	rest, err := start.Parse(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := wire.NewDeframer(framing)
+	for {
+		f, more, ok := d.Next(rest)
+		if !ok {
+			return lines
+		}
+		var h wire.Header
+		if _, err := h.Parse(f.ULPDU); err != nil || f.Check == wire.CheckBad {
+			t.Fatalf("FPDU %d: CRC %v, %v", len(lines), f.Check, err)
+		}
+		lines = append(lines, fmt.Sprintf("0x%02x %d 0x%08x", uint8(h.Control.Opcode), f.Length, bits.ReverseBytes32(f.CRC)))
+		rest = more
+	}
+}
+
+func TestTsharkReadsOurCapturesAsWeDo(t *testing.T) {
+	t.Parallel()
+	for _, v6 := range []bool{false, true} {
+		var file bytes.Buffer
+		sent, got := captureOperations(t, 3, v6, mpa.Config{}, &file)
+		want := map[string][]string{"9": fpdus(t, sent, wire.Framing{CRC: true}), "49152": fpdus(t, got, wire.Framing{CRC: true})}
+		seen := map[string][]string{}
+		for _, line := range tshark(t, file.Bytes(), "-T", "fields", "-e", "tcp.dstport", "-e", "iwarp_rdma.opcode",
+			"-e", "iwarp_mpa.ulpdulength", "-e", "iwarp_mpa.crc_check", "-e", "_ws.malformed", "-e", "tcp.analysis.flags") {
+			f := strings.Split(line, "\t")
+			if f[4] != "" || f[5] != "" {
+				t.Errorf("tshark finds fault with %q", line)
+			}
+			if f[3] == "" {
+				continue // a start-up frame, or nothing
+			}
+			ops, lengths, crcs := strings.Split(f[1], ","), strings.Split(f[2], ","), strings.Split(f[3], ",")
+			for i := range ops { // several FPDUs may share a segment
+				seen[f[0]] = append(seen[f[0]], fmt.Sprintf("%s %s %s", ops[i], lengths[i], crcs[i]))
+			}
+		}
+		total := 0
+		for port := range want {
+			if total += len(want[port]); !slices.Equal(want[port], seen[port]) {
+				t.Errorf("to port %s tshark sees\n%s\nwe\n%s", port, strings.Join(seen[port], "\n"), strings.Join(want[port], "\n"))
+			}
+		}
+		good := 0
+		for _, line := range tshark(t, file.Bytes(), "-O", "iwarp_mpa", "-V") {
+			if strings.Contains(line, "(Good CRC32)") {
+				good++
+			}
+		}
+		if good != total || total < 100 {
+			t.Errorf("%d of %d FPDUs have a CRC that tshark calls good", good, total)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// A stream that ends inside a message of any kind has not ended in order.
+func TestPeerThatLeavesInTheMidstOfAMessage(t *testing.T) {
+	half := func(g wire.Segment) wire.Segment {
+		g.Control.Last = false
+		return g
+	}
+	for name, what := range map[string]func(k *tester, r *core.Region) wire.Segment{
+		"a send":  func(*tester, *core.Region) wire.Segment { return half(segment(wire.OpSend, 1, []byte("ha"))) },
+		"a write": func(_ *tester, r *core.Region) wire.Segment { return half(write(r.Key, r.Addr, []byte("ha"))) },
+		"a read request": func(*tester, *core.Region) wire.Segment {
+			return half(segment(wire.OpReadRequest, 1, nil))
+		},
+		"a read response": func(k *tester, r *core.Region) wire.Segment {
+			k.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
+			k.hear()
+			g := write(r.Key, r.Addr, []byte("ha"))
+			g.Control.Opcode = wire.OpReadResponse
+			return half(g)
+		},
+	} {
+		h := newHost(t)
+		k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
+		r, _ := h.region(8, allAccess)
+		h.recv(2, sge(r, 0, 8))
+		k.say(what(k, r))
+		if !h.qp.stream.Receiving() {
+			t.Errorf("%s: nothing is under way", name)
+		}
+		k.c.InputEOF(0)
+		if term := k.hearOne().Terminate; term.Error != wire.TermMPAClosed {
+			t.Errorf("%s: Terminate %v", name, term.Error)
+		}
+		k.take(0)
+		if !errors.Is(k.c.Err(), errTruncated) || k.c.State() != Closed {
+			t.Errorf("%s: %v, %v", name, k.c.State(), k.c.Err())
+		}
+		h.wantRecvs("2 WR_FLUSH_ERR")
+		if name == "a read response" {
+			h.wantSends("1 WR_FLUSH_ERR")
+		}
+	}
+}
+
+// What has ended holds on to nothing, however long the program holds on to it.
+func TestEndedConnectionsLetGo(t *testing.T) {
+	for name, end := range map[string]func(*tester){
+		"in order":  func(k *tester) { k.c.Disconnect(0); k.take(0); k.c.InputEOF(0) },
+		"reset":     func(k *tester) { k.c.Failed(0, link.ErrReset) },
+		"abort":     func(k *tester) { k.c.Abort() },
+		"destroyed": func(k *tester) { _ = k.nic.DestroyQP(k.qp) },
+		"error":     func(k *tester) { k.say(segment(wire.OpSend, 9, nil)); k.take(0); k.c.InputEOF(0) },
+		"timeout": func(k *tester) {
+			k.c.Disconnect(0)
+			k.take(0)
+			k.later(defaultCloseTimeout, k.nic)
+		},
+	} {
+		h := newHost(t)
+		k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
+		r, _ := h.region(8000, allAccess)
+		k.most = 100
+		h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{sge(r, 0, 8000)}})
+		k.write(0) // some of it
+		k.most = 0
+		end(k)
+		k.take(0)
+		if c := k.c; c.State() != Closed || c.mpa != nil || c.tail != nil {
+			t.Errorf("%s: %v, with MPA %v and %d octets", name, c.State(), c.mpa != nil, len(c.tail))
+		}
+		// And whatever the driver still says is borne.
+		k.c.Input(0, []byte{1})
+		k.c.Sent(0, 1)
+		k.c.InputEOF(0)
+		k.c.Failed(0, link.ErrReset)
+		if bufs, _ := k.c.Output(make([][]byte, 0, 4)); len(bufs) != 0 {
+			t.Errorf("%s: it still has %d vectors", name, len(bufs))
+		}
+	}
+}
+
+// A queue pair that the program has failed stays so, though the peer is told
+// that the connection cannot be used.
+func TestFailedWhileBeingConnectedStaysFailed(t *testing.T) {
+	h := newHost(t)
+	c, err := h.nic.Connect(h.qp, ConnParam{IRD: 4, ORD: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPipe(t, c, nil)
+	p.take(0)
+	if err := h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
+		t.Fatal(err)
+	}
+	p.give(0, unhex(t, replyFrame+crcEnhanced))
+	h.wantState(verbs.QPStateErr)
+	if len(p.take(0)) == 0 {
+		t.Error("the peer is told nothing")
+	}
+	h.wantState(verbs.QPStateErr)
+}
+
+// A receive that ends in error is a receive.
+func TestFailedReceivesAreReceives(t *testing.T) {
+	h := newHost(t)
+	k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
+	h.recv(1)
+	h.recv(2)
+	k.say(segment(wire.OpSend, 1, []byte("too long")))
+	var wc [3]verbs.WC
+	n, err := h.recvCQ.Poll(wc[:])
+	if n != 2 || err != nil {
+		t.Fatalf("%d completions, %v", n, err)
+	}
+	for i, want := range []verbs.WCStatus{verbs.WCLocLenErr, verbs.WCWRFlushErr} {
+		if wc[i].Status != want || wc[i].Opcode != verbs.WCOpRecv || wc[i].WRID != uint64(i+1) {
+			t.Errorf("%+v", wc[i])
+		}
+	}
+}

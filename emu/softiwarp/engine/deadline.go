@@ -1,0 +1,34 @@
+package engine
+
+import "github.com/fabrictest/fabrictest/emu/mono"
+
+// tick is called when the connection's time has come.
+func (c *Conn) tick(now mono.Time) {
+	c.nic.clock = now
+	if !now.Before(c.closeBy) {
+		c.closeBy = mono.Never
+		c.nic.Count.CloseTimeouts++
+		c.abort(ErrCloseTimeout)
+		return
+	}
+	if !now.Before(c.nudge.at) {
+		c.nudgePeer(now)
+	}
+	if c.mpa != nil && c.state != Closed {
+		c.mpa.Tick(now)
+		c.drain()
+		c.progress()
+	}
+}
+
+// rearm sets the connection's next deadline.
+func (c *Conn) rearm() {
+	at := c.closeBy
+	if c.mpa != nil && c.state != Closed {
+		at = min(at, c.mpa.Deadline(), c.nudge.at)
+	}
+	if c.state == Closed {
+		at = mono.Never
+	}
+	c.nic.timers.Set(&c.timer, at)
+}

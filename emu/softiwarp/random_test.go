@@ -1,0 +1,271 @@
+package softiwarp
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// The randomised pair test: two devices on a random network of streams, cut,
+// stalled, corrupted and reset, do random work on random connections, and a model
+// checks what comes of it: exactly once, in order, every byte, the memory image,
+// atomics, completion order and count, and that everything ends. A seed decides
+// everything.
+
+var (
+	randomSeeds = flag.Int("seeds", 200, "how many seeds TestRandomPair tries")
+	randomSeed  = flag.Int64("seed", -1, "the only seed TestRandomPair tries; with -v it says what it decides")
+)
+
+func TestRandomPair(t *testing.T) {
+	if *randomSeed >= 0 {
+		c := newRandomCase(uint64(*randomSeed))
+		t.Log(c)
+		if _, err := c.run(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	seeds := *randomSeeds
+	if testing.Short() {
+		seeds = min(seeds, 40)
+	}
+	const shards = 4
+	var totals [shards]randomTotals
+	t.Run("shards", func(t *testing.T) {
+		for shard := range shards {
+			t.Run(fmt.Sprint(shard), func(t *testing.T) {
+				t.Parallel()
+				for seed := shard; seed < seeds && !t.Failed(); seed += shards {
+					got, err := newRandomCase(uint64(seed)).run()
+					if err != nil {
+						t.Errorf("%v\nTo repeat it:\n\n    go test ./emu/softiwarp -run TestRandomPair -seed %d -v\n", err, seed)
+					}
+					totals[shard].add(&got)
+				}
+			})
+		}
+	})
+	var sum randomTotals
+	for i := range totals {
+		sum.add(&totals[i])
+	}
+	t.Logf("%+v", sum)
+	if seeds >= 200 && !t.Failed() {
+		sum.checkVariety(t)
+	}
+}
+
+func TestRandomPairIsDeterministic(t *testing.T) {
+	for seed := range uint64(10) {
+		one, err := newRandomCase(seed).run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := newRandomCase(seed).run()
+		if err != nil || one != two {
+			t.Errorf("seed %d: %+v, then %+v, %v", seed, one, two, err)
+		}
+	}
+}
+
+// randomTotals is what happened in some cases.
+type randomTotals struct {
+	cases, lanes, broken, unmade int
+	requests, messages           int
+	events                       uint64
+	took                         time.Duration
+	badCRCs, lost, markers       uint64
+	terminates, fallbacks        uint64
+}
+
+func (t *randomTotals) add(o *randomTotals) {
+	t.cases += o.cases
+	t.lanes += o.lanes
+	t.broken += o.broken
+	t.unmade += o.unmade
+	t.requests += o.requests
+	t.messages += o.messages
+	t.events += o.events
+	t.took = max(t.took, o.took)
+	t.badCRCs += o.badCRCs
+	t.lost += o.lost
+	t.markers += o.markers
+	t.terminates += o.terminates
+	t.fallbacks += o.fallbacks
+}
+
+// checkVariety makes sure that the cases still reach what they are for.
+func (t *randomTotals) checkVariety(tt *testing.T) {
+	for name, n := range map[string]int{
+		"broken lanes": t.broken, "lanes that were not made": t.unmade, "bad CRCs": int(t.badCRCs),
+		"lost streams": int(t.lost), "markers": int(t.markers), "Terminates": int(t.terminates), "fallbacks": int(t.fallbacks),
+	} {
+		if n < 5 {
+			tt.Errorf("%d %s in %d cases: they no longer reach that part", n, name, t.cases)
+		}
+	}
+	if t.broken*3 > t.lanes {
+		tt.Errorf("%d of %d lanes broke: what breaks is checked less far", t.broken, t.lanes)
+	}
+}
+
+// run runs a case and returns what happened in it.
+func (c *randomCase) run() (got randomTotals, err error) {
+	w, devices, err := c.world()
+	if err != nil {
+		return got, fmt.Errorf("world of seed %d: %w", c.seed, err)
+	}
+	defer w.Close()
+	var sides []*randomSide
+	at := netip.AddrPortFrom(c.addrs[1], 4711)
+	for i, l := range c.lanes {
+		var pair [2]*randomSide
+		for side := range pair {
+			if pair[side], err = newRandomSide(devices[side], l, side); err != nil {
+				return got, err
+			}
+			if c.stream.CorruptPPM > 0 {
+				pair[side].patience = 1000
+			}
+		}
+		pair[0].peer, pair[1].peer = pair[1], pair[0]
+		sides = append(sides, pair[:]...)
+		w.Go(fmt.Sprintf("lane %d", i), func(p *sim.Proc) error {
+			p.Sleep(10 * time.Microsecond)
+			conn, err := devices[0].cm.Connect(pair[0].e.qp, at, verbs.ConnParam{
+				ResponderResources: 3, InitiatorDepth: 3, PrivateData: laneName(i),
+			}, 5*time.Second)
+			if err != nil {
+				return c.unmade(pair[0], err)
+			}
+			return c.talk(p, pair[0], conn)
+		})
+	}
+	w.Go("accept", func(*sim.Proc) error { return c.accept(w, devices[1], at, sides) })
+	if err := w.RunPrograms(); err != nil {
+		return got, fmt.Errorf("seed %d at %v: %w", c.seed, w.Now(), err)
+	}
+	if err := w.Run(); err != nil {
+		return got, fmt.Errorf("seed %d, after everything was closed: %w", c.seed, err)
+	}
+	for _, s := range sides {
+		if err := s.image(); err != nil {
+			return got, fmt.Errorf("seed %d: %w", c.seed, err)
+		}
+		got.requests += s.done
+		got.messages += s.arrived
+		if s.side == 0 {
+			got.lanes++
+			if s.conn == nil {
+				got.unmade++
+			} else if s.failed || s.peer.failed {
+				got.broken++
+			}
+		}
+	}
+	got.cases, got.events, got.took = 1, w.Events(), time.Duration(w.Now())
+	for _, d := range devices {
+		if n := openStreams(d); n != 0 {
+			return got, fmt.Errorf("seed %d: %s has %d streams left", c.seed, d.Name(), n)
+		}
+		got.badCRCs += counter(d, "mpa_bad_crcs")
+		got.lost += counter(d, "mpa_lost")
+		got.markers += counter(d, "mpa_rcvd_markers")
+		got.terminates += counter(d, "sent_terminates")
+		got.fallbacks += counter(d, "cm_fallbacks")
+	}
+	return got, nil
+}
+
+// accept takes the lanes' connections until all have come, or nobody does.
+func (c *randomCase) accept(w *sim.World, d *Device, at netip.AddrPort, sides []*randomSide) error {
+	l, err := d.cm.Listen(at, verbs.PortSpaceTCP, 0)
+	if err != nil {
+		return err
+	}
+	lanes := make([][]byte, len(c.lanes))
+	for i := range lanes {
+		lanes[i] = laneName(i)
+	}
+	for range 2 * len(c.lanes) { // some ask twice
+		req, err := l.Next(10 * time.Second)
+		if errors.Is(err, verbs.ErrTimeout) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		lane := slices.IndexFunc(lanes, func(name []byte) bool { return bytes.Equal(name, req.Param().PrivateData) })
+		if lane < 0 { // a bit was inverted
+			if !c.harmful() {
+				return fmt.Errorf("private data %x", req.Param().PrivateData)
+			}
+			_ = req.Reject(nil) // unless the requester has gone
+			continue
+		}
+		s := sides[2*lane+1]
+		w.Go(fmt.Sprintf("lane %d, accepted", lane), func(p *sim.Proc) error {
+			conn, err := req.Accept(s.e.qp, verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 3}, 5*time.Second)
+			if err != nil {
+				return c.unmade(s, err)
+			}
+			return c.talk(p, s, conn)
+		})
+	}
+	return l.Close()
+}
+
+// laneName is what a requester says of its lane: one inverted bit does not make
+// another of it.
+func laneName(i int) []byte { return []byte{byte(i), ^byte(i), byte(i)} }
+
+// unmade ends a side whose connection was not made. Only a harmful network, or
+// flaps, can keep it from being.
+func (c *randomCase) unmade(s *randomSide, err error) error {
+	if !c.harmful() && len(c.flaps) == 0 {
+		return err
+	}
+	s.failed = true
+	return nil
+}
+
+// talk does a side's part on a connection, and ends it.
+func (c *randomCase) talk(p *sim.Proc, s *randomSide, conn verbs.Conn) error {
+	s.conn = conn
+	if err := s.run(p); err != nil {
+		return err
+	}
+	if s.failed && !c.harmful() && s.done < len(s.lane.plans[s.side]) {
+		return fmt.Errorf("side %d failed after %d requests and %d messages, and nothing broke the stream", s.side, s.done, s.arrived)
+	}
+	// Whoever is to end it waits until the other has said and heard all.
+	for s.side == s.lane.ender && !s.failed && !s.peer.over() {
+		p.Sleep(100 * time.Microsecond)
+	}
+	if s.side == s.lane.ender {
+		if err := conn.Disconnect(); err != nil {
+			return err
+		}
+	}
+	if err := conn.WaitDisconnect(20 * time.Second); err != nil {
+		return err
+	}
+	a, err := s.e.qp.Query()
+	if err != nil || a.State != verbs.QPStateErr {
+		return fmt.Errorf("side %d ended in %v, %w", s.side, a.State, err)
+	}
+	return s.close()
+}
+
+func (s *randomSide) over() bool {
+	return s.failed || s.done == len(s.lane.plans[s.side]) && s.arrived == len(s.expected)
+}
