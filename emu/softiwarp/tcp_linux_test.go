@@ -1,6 +1,7 @@
 package softiwarp
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -8,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
@@ -167,5 +170,32 @@ func TestAcceptTimeout(t *testing.T) {
 	}
 	if a, err := e.qp.Query(); err != nil || a.State != verbs.QPStateErr {
 		t.Errorf("the queue pair is in %v, %v", a.State, err)
+	}
+}
+
+// What a decorator captures of real sockets holds what both sides said.
+func TestCaptureOfSockets(t *testing.T) {
+	var file bytes.Buffer
+	c := pcaplink.NewCapture(&file, pcaplink.Options{})
+	a := loopback(t, "127.81.7.2", Config{Decorate: func(n link.StreamWaiter) link.StreamWaiter {
+		return c.WrapStreams("a", n).(link.StreamWaiter)
+	}})
+	b := loopback(t, "127.81.7.3", Config{})
+	if err := echo(a, b, 5); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{wire.RequestKey, wire.ReplyKey} {
+		if !bytes.Contains(file.Bytes(), []byte(key)) {
+			t.Errorf("a capture of %d bytes has no %q", file.Len(), key)
+		}
+	}
+	if n := counter(a, "tcp_sent_octets"); n == 0 || n != counter(a, "mpa_sent_octets") {
+		t.Errorf("%d octets were sent, MPA counts %d", n, counter(a, "mpa_sent_octets"))
 	}
 }

@@ -17,7 +17,8 @@ type path struct {
 	hopLimit uint8
 }
 
-const defaultHopLimit = 64
+// DefaultHopLimit is that of packets whose address names none.
+const DefaultHopLimit = 64
 
 // address fills in the header of a datagram.
 func (p *path) address(d *link.Datagram) {
@@ -66,7 +67,7 @@ func (n *NIC) CreateAH(pd core.PD, attr verbs.AHAttr, port uint16) (*AH, error) 
 		tclass: attr.GRH.TrafficClass &^ link.ECN, hopLimit: attr.GRH.HopLimit,
 	}}
 	if a.path.hopLimit == 0 {
-		a.path.hopLimit = defaultHopLimit
+		a.path.hopLimit = DefaultHopLimit
 	}
 	n.ahs++
 	n.UsePD(pd, 1)
@@ -99,7 +100,7 @@ func sourceOf(d *link.Datagram, qp uint32) source {
 
 // back is the way to where a packet came from.
 func (s *source) back() path {
-	return path{src: s.dst, dst: s.src, hopLimit: defaultHopLimit, tclass: s.tclass &^ link.ECN}
+	return path{src: s.dst, dst: s.src, hopLimit: DefaultHopLimit, tclass: s.tclass &^ link.ECN}
 }
 
 // fill builds the address area of a receive: the IP header of a message of length

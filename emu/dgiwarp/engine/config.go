@@ -56,8 +56,8 @@ const (
 	defaultErrorBurst  = 16
 	defaultReads       = 16
 
-	// maxDatagramMessage is the longest Send on UD.
-	maxDatagramMessage = 1 << 16
+	// MaxUDSend is the longest Send on UD.
+	MaxUDSend = 1 << 16
 	// maxMessage is the longest message of DDP.
 	maxMessage = 1<<32 - 1
 )
@@ -90,6 +90,12 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: %d QPs from number %#x on end at %#x, where multicast begins", ErrConfig, c.Limits.QPs, c.FirstQPN, last)
 	}
 	return c, nil
+}
+
+// MaxUDPayload is how much of a Send fits into one packet of UD, whatever the IP
+// version.
+func (n *NIC) MaxUDPayload() int {
+	return maxPacket(n.cfg.LinkMTU, false) - wire.UDOverhead - untaggedHeader
 }
 
 // maxPacket is the largest payload of UDP that a link carries in one IP packet.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
@@ -70,6 +71,11 @@ func (n *NIC) Config() *Config { return &n.cfg }
 // Deadline is when Tick must be called next; mono.Never if not at all.
 func (n *NIC) Deadline() mono.Time {
 	return min(n.rd.Deadline(), n.messages.deadline(), n.records.deadline())
+}
+
+// StrictDeadline is Deadline but for what may as well be a millisecond late.
+func (n *NIC) StrictDeadline() mono.Time {
+	return min(n.rd.StrictDeadline(time.Millisecond), n.messages.deadline(), n.records.deadline())
 }
 
 // Tick handles every deadline that has passed.

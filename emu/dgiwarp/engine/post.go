@@ -67,7 +67,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	}
 	limit := uint64(maxMessage)
 	if !q.reliable && wr.Opcode == verbs.OpSend {
-		limit = maxDatagramMessage
+		limit = MaxUDSend
 	}
 	local := wr.Opcode == verbs.OpLocalInv || wr.Opcode == verbs.OpBindMW
 	atomic := wr.Opcode == verbs.OpAtomicCmpAndSwp || wr.Opcode == verbs.OpAtomicFetchAdd

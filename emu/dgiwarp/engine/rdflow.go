@@ -79,7 +79,7 @@ func (p *peer) begins() {
 	if !p.path.dst.IsValid() {
 		n := p.qp.nic
 		dst := p.rd.Key.Remote
-		p.path = path{src: netip.AddrPortFrom(n.sourceAddr(dst.Addr()), n.cfg.Port), dst: dst, hopLimit: defaultHopLimit}
+		p.path = path{src: netip.AddrPortFrom(n.sourceAddr(dst.Addr()), n.cfg.Port), dst: dst, hopLimit: DefaultHopLimit}
 	}
 }
 
@@ -196,6 +196,10 @@ func (q *QP) starve() {
 	}
 }
 
+// Starving reports whether a QP has told peers to wait for receives: then posting
+// one may make packets leave.
+func (n *NIC) Starving() bool { return n.starving.count > 0 }
+
 // talk moves segments of a peer from its halves to the flow. They take turns.
 func (p *peer) talk(now mono.Time) {
 	n := p.qp.nic
@@ -230,7 +234,7 @@ func (p *peer) talk(now mono.Time) {
 
 // addressRD completes a datagram of the reliable layer.
 func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
-	pa := path{dst: out.Dst, hopLimit: defaultHopLimit}
+	pa := path{dst: out.Dst, hopLimit: DefaultHopLimit}
 	if out.Peer != nil {
 		if p, ok := out.Peer.Owner.(*peer); ok && p.path.dst == out.Dst {
 			pa = p.path

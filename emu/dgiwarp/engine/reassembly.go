@@ -21,7 +21,7 @@ type message struct {
 	key    messageKey
 	until  mono.Time
 	opcode ddp.Opcode
-	buf    []byte // of maxDatagramMessage
+	buf    []byte // of MaxUDSend
 	have   ranges
 	total  uint32 // the length, once the last segment has come
 	ends   bool   // it has
@@ -63,7 +63,7 @@ func (t *messageTable) add(k *messageKey, until mono.Time, op ddp.Opcode) (m *me
 		m = t.free[n-1]
 		t.free = t.free[:n-1]
 	} else {
-		m = &message{buf: make([]byte, maxDatagramMessage)}
+		m = &message{buf: make([]byte, MaxUDSend)}
 	}
 	*m = message{key: *k, until: until, opcode: op, buf: m.buf, have: ranges{m.have.spans[:0]}}
 	t.open = append(t.open, m)

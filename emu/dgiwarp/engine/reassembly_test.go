@@ -15,7 +15,7 @@ import (
 // that fit the link.
 func TestUDCutsMessagesAtTheMTU(t *testing.T) {
 	const payload = testMTU - 20 - 8 - wire.UDOverhead - untaggedHeader
-	for _, n := range []int{0, 1, 100, payload - 1, payload, payload + 1, 2 * payload, 10_000, maxDatagramMessage} {
+	for _, n := range []int{0, 1, 100, payload - 1, payload, payload + 1, 2 * payload, 10_000, MaxUDSend} {
 		w, a, b := pair(t, false)
 		var packets []wire.Packet
 		w.see = func(_ *link.Datagram, k *wire.Packet) bool { packets = append(packets, *k); return false }

@@ -161,7 +161,7 @@ func TestUDRefusesWhatItCannotDo(t *testing.T) {
 		{"a Read", verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: a.sge(0, 8)}, verbs.ErrNotSupported},
 		{"an atomic", verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, SGL: a.sge(0, 8)}, verbs.ErrNotSupported},
 		{"an invalidation", verbs.SendWR{Opcode: verbs.OpSendInv, SGL: a.sge(0, 8)}, verbs.ErrNotSupported},
-		{"too much", verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, maxDatagramMessage+1)}, verbs.ErrInvalid},
+		{"too much", verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, MaxUDSend+1)}, verbs.ErrInvalid},
 		{"immediate data with a payload", verbs.SendWR{Opcode: verbs.OpSendImm, SGL: a.sge(0, 1)}, verbs.ErrNotSupported},
 		{"too much inline", verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendInline, Inline: make([]byte, 65)}, verbs.ErrInvalid},
 	} {

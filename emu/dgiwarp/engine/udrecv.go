@@ -76,7 +76,7 @@ func (q *QP) takeUntagged(in *inbound) {
 		q.offend(in, ddp.TermUntaggedQN)
 	case immediate && (len(in.body) != ddp.ImmediateLen || u.MO != 0 || !c.Last):
 		q.offend(in, ddp.TermOpUnspecified)
-	case end > maxDatagramMessage:
+	case end > MaxUDSend:
 		q.offend(in, ddp.TermUntaggedTooLong)
 	case immediate:
 		q.deliver(in, nil, &verbs.WC{Opcode: verbs.WCOpRecv, Flags: verbs.WCWithImm, Imm: binary.BigEndian.Uint32(in.body)})

@@ -2,6 +2,7 @@ package rd
 
 import (
 	"errors"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -122,6 +123,17 @@ func (l *Layer) activate(p *Peer) {
 
 // Deadline is when Tick must be called next; mono.Never if not at all.
 func (l *Layer) Deadline() mono.Time { return l.timers.next() }
+
+// StrictDeadline is Deadline, but later by a slack if it is that of an
+// acknowledgement or a timeout: neither is worth waking anybody for at once. Pace
+// is.
+func (l *Layer) StrictDeadline(slack time.Duration) mono.Time {
+	at := l.timers.next()
+	if at == mono.Never || l.timers.heap[0].has(flagPaced) {
+		return at
+	}
+	return at.Add(slack)
+}
 
 // Tick handles every deadline that has passed.
 func (l *Layer) Tick(now mono.Time) {

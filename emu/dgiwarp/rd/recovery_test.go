@@ -302,3 +302,24 @@ func TestEndedFlowsBeginAnew(t *testing.T) {
 		t.Errorf("epoch %#x, %d beginnings", p.Epoch(), b.begins[b.key(a)])
 	}
 }
+
+// Nobody is woken to the microsecond for a timeout or an acknowledgement, but for
+// a packet whose time has come.
+func TestStrictDeadlines(t *testing.T) {
+	n, a, b, p := established(t)
+	const slack = time.Millisecond
+	if fresh, err := New(Config{Secret: [16]byte{1}, MaxPacket: 1400}); err != nil || fresh.StrictDeadline(slack) != mono.Never {
+		t.Fatalf("a layer without peers has a deadline, or %v", err)
+	}
+	if at, strict := a.layer.Deadline(), a.layer.StrictDeadline(slack); strict != at.Add(slack) {
+		t.Errorf("deadline %v, strict %v", at, strict)
+	}
+	p.srtt, p.rttvar, p.cwnd, p.ssthresh = 10_000_000, 100, 256, 4
+	for range 250 {
+		a.send(b, 10)
+	}
+	n.run(100*time.Microsecond, func() bool { return p.has(flagPaced) })
+	if at, strict := a.layer.Deadline(), a.layer.StrictDeadline(slack); !p.has(flagPaced) || strict != at {
+		t.Errorf("paced %v: deadline %v, strict %v", p.has(flagPaced), at, strict)
+	}
+}

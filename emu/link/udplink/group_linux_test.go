@@ -3,6 +3,7 @@ package udplink
 import (
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -198,5 +199,48 @@ func TestLinkLocalAddressNeedsNoZone(t *testing.T) {
 	}
 	if mtu := links[0].MTU(); mtu != 1500 {
 		t.Errorf("MTU %d, want the wire's", mtu)
+	}
+}
+
+// Who opened a link for it can speak to everybody, and hear it.
+func TestBroadcastOnAWire(t *testing.T) {
+	a, b := nstest.Pair(t, 1500)
+	tx := openIn(t, a, Config{Local: a.Addr(false, 4791), FixID: noFix, Broadcast: true})
+	rx := openIn(t, b, Config{Local: b.Addr(false, 4791), Broadcast: true})
+	everybody := netip.AddrPortFrom(limitedBroadcast, 4791)
+	fence := func(d link.Datagram) { d.Dst = local(rx); sendAll(t, tx, d) }
+	hello := []link.Datagram{{Dst: everybody, Payload: pattern(1, 300)}, {Dst: everybody, Payload: pattern(2, 300)}}
+
+	sendAll(t, tx, hello...)
+	recvNothing(t, rx, fence) // not joined
+
+	if err := rx.Join(limitedBroadcast); err != nil {
+		t.Fatal(err)
+	}
+	sendAll(t, tx, hello...)
+	got := recvN(t, rx, 2, 1)
+	if err := samePayloads(got, hello); err != nil {
+		t.Fatal(err)
+	}
+	if got[0].Dst != everybody || got[0].Src != local(tx) {
+		t.Errorf("came from %v to %v", got[0].Src, got[0].Dst)
+	}
+	if err := rx.Leave(limitedBroadcast); err != nil {
+		t.Fatal(err)
+	}
+	sendAll(t, tx, hello...)
+	recvNothing(t, rx, fence)
+}
+
+// Without the option it is neither sent nor heard, and not by mistake.
+func TestBroadcastMustBeAskedFor(t *testing.T) {
+	a, _ := nstest.Pair(t, 1500)
+	l := openIn(t, a, Config{Local: a.Addr(false, 4791)})
+	if err := l.Join(limitedBroadcast); err == nil || !strings.Contains(err.Error(), "Broadcast") {
+		t.Errorf("joined: %v", err)
+	}
+	sendAll(t, l, link.Datagram{Dst: netip.AddrPortFrom(limitedBroadcast, 4791), Payload: pattern(1, 10)})
+	if s := l.Stats(); s.LostDenied != 1 {
+		t.Errorf("%+v", s)
 	}
 }

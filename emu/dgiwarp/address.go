@@ -1,0 +1,79 @@
+package dgiwarp
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/internal/device"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// An address handle of verbs has no UDP port. Here its flow label is one, 0 being
+// that of the device itself. No flow label can be set or seen through a UDP
+// socket, and IPv4 has none: the field is free. And it is where the address area
+// of an IPv6 receive has the source port, so that verbs.ReplyAH finds it.
+
+// AddressOf returns how to address a peer behind a UDP port. Port 0 is that of
+// the device that sends.
+func AddressOf(to netip.AddrPort) verbs.AHAttr {
+	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to.Addr()), FlowLabel: uint32(to.Port())}}
+}
+
+// ReplyAH returns the address to answer a received message to, from its
+// completion and the first verbs.GRHLen bytes of its buffer. It is verbs.ReplyAH,
+// but knows the UDP port over IPv4 too.
+func ReplyAH(port, sgidIndex uint8, wc *verbs.WC, area []byte) (verbs.AHAttr, error) {
+	a, err := verbs.ReplyAH(port, sgidIndex, wc, area)
+	if err == nil {
+		a.GRH.FlowLabel = uint32(engine.SourcePort(area))
+	}
+	return a, err
+}
+
+// Source is where a received message came from.
+type Source struct {
+	Addr netip.AddrPort
+	QPN  verbs.QPN
+}
+
+// SourceOf reads where a message came from, from its completion and the first
+// verbs.GRHLen bytes of its buffer.
+func SourceOf(wc *verbs.WC, area []byte) (Source, error) {
+	a, err := ReplyAH(1, 0, wc, area)
+	return Source{netip.AddrPortFrom(a.GRH.DGID.Addr(), uint16(a.GRH.FlowLabel)), wc.SrcQP}, err
+}
+
+// addressHandle is a verbs.AH.
+type addressHandle struct {
+	device.Object
+	nic *engine.NIC
+	a   *engine.AH
+}
+
+func (d *Device) createAH(p *device.PD, attr verbs.AHAttr) (verbs.AH, error) {
+	const op = "create_ah"
+	h := &addressHandle{Object: device.Object{D: &d.shared}, nic: d.nic}
+	err := p.Control(op, func() (err error) {
+		if attr.GRH.FlowLabel > math.MaxUint16 {
+			return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: fmt.Errorf(
+				"%w: flow label %#x: it is the UDP port of the peer here, 0 for the device's own", verbs.ErrInvalid, attr.GRH.FlowLabel)}
+		}
+		h.a, err = d.nic.CreateAH(p.ID, attr, uint16(attr.GRH.FlowLabel))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *addressHandle) Attr() verbs.AHAttr { return h.a.Attr }
+
+func (h *addressHandle) Close() error {
+	return h.Destroy("destroy_ah", func() error {
+		h.nic.DestroyAH(h.a)
+		return nil
+	})
+}

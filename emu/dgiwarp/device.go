@@ -1,0 +1,194 @@
+package dgiwarp
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/internal/device"
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// shared is what the devices of all providers have in common. By this name its
+// place in a Device is ours alone.
+type shared = device.Device
+
+// Device is an opened datagram-iWARP NIC: a verbs.Context.
+type Device struct {
+	shared
+	cfg  Config
+	nic  *engine.NIC
+	link link.PacketLink
+	udp  *udplink.Link // below link, for its counters; nil in a simulated world
+}
+
+var (
+	_ verbs.Context = (*Device)(nil)
+	_ drive.Holder  = (*Device)(nil)
+)
+
+// The Device itself is what the driver drives: the engine, with the delivery of
+// events around it.
+
+// Input takes a datagram.
+func (d *Device) Input(now mono.Time, dg *link.Datagram) { d.nic.Input(now, dg) }
+
+// Tick handles deadlines that have passed.
+func (d *Device) Tick(now mono.Time) { d.nic.Tick(now) }
+
+// Deadline is the next deadline.
+func (d *Device) Deadline() mono.Time { return d.nic.Deadline() }
+
+// StrictDeadline is the next deadline but for those that may be missed a little.
+func (d *Device) StrictDeadline() mono.Time { return d.nic.StrictDeadline() }
+
+// Release has nothing to release: an acknowledgement that is held back saves more
+// the longer it is.
+func (d *Device) Release() bool { return false }
+
+// Settle hands on what the NIC has to report.
+func (d *Device) Settle(mono.Time) { d.Fire() }
+
+// Output fills ds with what is to be sent. On UD that completes requests, which
+// is reported here: the driver settles before it sends and may go to sleep behind
+// it.
+func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
+	n := d.nic.Output(now, ds)
+	if d.nic.CompletionEvents() > 0 {
+		d.Fire()
+	}
+	return n
+}
+
+// hooks are what the parts that all providers share have to know of this one.
+func (d *Device) hooks() device.Hooks {
+	return device.Hooks{
+		Owner:    func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) },
+		CreateAH: d.createAH,
+	}
+}
+
+// Info names the device.
+func (d *Device) Info() verbs.DeviceInfo {
+	return verbs.DeviceInfo{Name: d.cfg.Name, Provider: "dgiwarp", Transport: verbs.TransportIWARP, GUID: d.cfg.NIC.GUID}
+}
+
+// QueryDevice returns what the device can do, with queue pairs that CreateQP
+// makes: those of RD have more operations, and no groups.
+func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
+	caps := verbs.CapUD | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapZeroBased | verbs.CapResizeCQ
+	a := d.Attr()
+	if d.cfg.QP.Reliable {
+		caps |= verbs.CapAtomics | verbs.CapSendInv | verbs.CapCongestion
+		a.MaxMcastGroups, a.MaxMcastQPs = 0, 0
+		reads := uint8(min(d.nic.Config().Reads, math.MaxUint8))
+		a.MaxQPRdAtomic, a.MaxQPInitAtomic = reads, reads
+	} else {
+		caps |= verbs.CapMulticast
+		a.MaxQPRdAtomic, a.MaxQPInitAtomic = 0, 0
+	}
+	a.FirmwareVersion, a.NodeGUID, a.Caps, a.MaxPKeys, a.MaxXRCD = "dgiwarp", d.cfg.NIC.GUID, caps, 1, 0
+	return a, nil
+}
+
+// QueryPort describes the port. MaxMsg is that of a Send. The MTU is the largest
+// of verbs' five that fits in one packet; longer messages take several.
+func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
+	if err := d.OnlyPort("query_port", port); err != nil {
+		return a, err
+	}
+	err = d.Control("query_port", func() error {
+		a = verbs.PortAttr{
+			State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTUFor(d.nic.MaxUDPayload()),
+			GIDs: len(d.cfg.Addrs), PKeys: 1, MaxMsg: engine.MaxUDSend,
+			QKeyViolations: uint32(d.nic.Count.DropKey),
+		}
+		if d.cfg.QP.Reliable {
+			a.MaxMsg = math.MaxUint32
+		}
+		if d.nic.PortDown() {
+			a.State = verbs.PortDown
+		}
+		return nil
+	})
+	return a, err
+}
+
+// QueryGID returns an entry of the GID table: one of the device's addresses.
+func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
+	if err := d.OnlyPort("query_gid", port); err != nil {
+		return e, err
+	}
+	if err := d.InTable("query_gid", index, len(d.cfg.NIC.GIDs)); err != nil {
+		return e, err
+	}
+	return d.cfg.NIC.GIDs[index], nil
+}
+
+// QueryPKey returns the only entry of the partition table. There are no
+// partitions, but generic programs name one.
+func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
+	if err := d.OnlyPort("query_pkey", port); err != nil {
+		return 0, err
+	}
+	return 0xffff, d.InTable("query_pkey", index, 1)
+}
+
+// CreateSRQ makes a shared receive queue.
+func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
+	if in.Type == verbs.SRQXRC {
+		return nil, d.unsupported("create_srq", "XRC")
+	}
+	return d.shared.CreateSRQ(in)
+}
+
+// OpenXRCD fails: there is no XRC.
+func (d *Device) OpenXRCD() (verbs.XRCD, error) { return nil, d.unsupported("open_xrcd", "XRC") }
+
+// OpenQP fails: there is no XRC.
+func (d *Device) OpenQP(verbs.XRCD, verbs.QPN) (verbs.QP, error) {
+	return nil, d.unsupported("open_qp", "XRC")
+}
+
+// CM fails: nothing is set up between two sides.
+func (d *Device) CM() (verbs.CM, error) {
+	return nil, d.unsupported("cm", "connection manager: address peers by IP address, UDP port and QP number (AddressOf), told to each other by other means")
+}
+
+// unsupported is the error for what the protocol does not have.
+func (d *Device) unsupported(op, what string) error {
+	return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: fmt.Errorf("%w: datagram-iWARP has no %s", verbs.ErrNotSupported, what)}
+}
+
+// Counters returns what NIC and socket (udp_) have counted.
+func (d *Device) Counters() []verbs.Counter {
+	d.Driver().Lock(drive.CallWait)
+	defer d.Driver().Unlock()
+	all := d.nic.Counters()
+	if d.udp == nil {
+		return all
+	}
+	s := d.udp.Stats()
+	return append(all, []verbs.Counter{
+		{Name: "udp_sends", Value: s.SendCalls},
+		{Name: "udp_sends_full", Value: s.SendFull},
+		{Name: "udp_sends_joined", Value: s.GSOPackets},
+		{Name: "udp_reads", Value: s.RecvCalls},
+		{Name: "udp_reads_empty", Value: s.RecvEmptyCalls},
+		{Name: "udp_reads_joined", Value: s.GROPackets},
+		{Name: "udp_lost", Value: s.Lost()},
+		{Name: "udp_dropped", Value: s.KernelDrops},
+	}...)
+}
+
+// Close closes the device and its link. Calls that wait return ErrClosed.
+func (d *Device) Close() error {
+	if !d.Shut(func() {}) {
+		return nil
+	}
+	return d.link.Close()
+}

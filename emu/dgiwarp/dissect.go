@@ -1,0 +1,71 @@
+package dgiwarp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
+	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+)
+
+// Dissector lets impairments single packets out by destination QP and a number:
+// the sequence number on RD, the MSN of an untagged segment on UD. Fields are
+// changed with the CRC put right again.
+type Dissector struct{}
+
+var _ impair.Dissector = Dissector{}
+
+// Dissect reads destination QP and number. Packets without data have none.
+func (Dissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
+	var k wire.Packet
+	if k.Parse(payload) != nil {
+		return 0, 0, false
+	}
+	flow := impair.Flow(k.DstQP)
+	switch {
+	case k.Kind == wire.KindRD && k.Flags.Has(wire.FlagData):
+		return flow, uint32(k.Data.Seq), true
+	case k.Kind == wire.KindUD:
+		var h ddp.Header
+		if _, err := h.Parse(k.ULPDU); err == nil && !h.Control.Tagged {
+			return flow, uint32(h.Untagged.MSN), true
+		}
+	}
+	return flow, 0, false
+}
+
+// SetField gives a field of the header a value and seals the packet again: kind,
+// flags, destqp, srcqp or key.
+func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
+	b := d.Payload
+	if len(b) < wire.HeaderLen+wire.CRCLen {
+		return fmt.Errorf("field %s: %w", name, wire.ErrShort)
+	}
+	offset, size, mask := 0, 4, uint64(1)<<32-1
+	switch name {
+	case "kind":
+		size, mask = 1, 0x0f
+	case "flags":
+		offset, size, mask = 1, 1, 0xff
+	case "destqp":
+		offset = 4
+	case "srcqp":
+		offset = 8
+	case "key":
+		offset = 12
+	default:
+		return fmt.Errorf("no field %q in datagram-iWARP; there are destqp, flags, key, kind, srcqp", name)
+	}
+	if value&^mask != 0 {
+		return fmt.Errorf("field %s: %#x does not fit into %#x", name, value, mask)
+	}
+	if size == 1 {
+		b[offset] = b[offset]&^byte(mask) | byte(value)
+	} else {
+		binary.BigEndian.PutUint32(b[offset:], uint32(value))
+	}
+	d.Payload = wire.Seal(b[:len(b)-wire.CRCLen], 0)
+	return nil
+}

@@ -1,0 +1,93 @@
+package dgiwarp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// toGroup has one end send to a group, and all members but none else receive it:
+// also those on the sender's own device.
+func toGroup(group netip.Addr, sender *end, members, others []*end) error {
+	gid := verbs.GIDFrom(group)
+	for i, e := range append(append([]*end{}, members...), others...) {
+		if err := e.recv(0, 5000); err != nil {
+			return err
+		}
+		if i >= len(members) {
+			continue
+		}
+		for range 2 { // the second time it does nothing
+			if err := e.qp.AttachMulticast(gid); err != nil {
+				return err
+			}
+		}
+	}
+	number(sender.buf[:5000], 3)
+	if err := sender.send(Source{netip.AddrPortFrom(group, 0), verbs.MulticastQPN}, 0, 5000); err != nil {
+		return err
+	}
+	if _, err := sender.succeed(); err != nil {
+		return err
+	}
+	for i, e := range members {
+		wc, err := e.succeed()
+		if err != nil {
+			return fmt.Errorf("member %d: %w", i, err)
+		}
+		from, b, err := e.message(&wc)
+		if err != nil || from != sender.where() {
+			return fmt.Errorf("member %d: from %v, want %v; %w", i, from, sender.where(), err)
+		}
+		if n, err := numbered(b); err != nil || n != 3 || len(b) != 5000 {
+			return fmt.Errorf("member %d: %d bytes, %w", i, len(b), err)
+		}
+		if err := e.qp.Close(); !errors.Is(err, verbs.ErrBusy) {
+			return fmt.Errorf("closing a member: %w", err)
+		}
+		if err := e.qp.DetachMulticast(gid); err != nil {
+			return err
+		}
+		if err := e.qp.DetachMulticast(gid); !errors.Is(err, verbs.ErrInvalid) {
+			return fmt.Errorf("detaching twice: %w", err)
+		}
+	}
+	for i, e := range others {
+		if err := e.quiet(20 * time.Millisecond); err != nil {
+			return fmt.Errorf("outsider %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func TestMulticastInAWorld(t *testing.T) {
+	w, ds := netInWorld(t, 8, 4, impair.Config{}, Config{})
+	sender := mustEnd(t, ds[0], unreliable)
+	members := []*end{mustEnd(t, ds[0], unreliable), mustEnd(t, ds[1], unreliable), mustEnd(t, ds[1], unreliable), mustEnd(t, ds[2], unreliable)}
+	others := []*end{mustEnd(t, ds[2], unreliable), mustEnd(t, ds[3], unreliable)}
+	run(t, w, func(*sim.Proc) error {
+		return toGroup(netip.MustParseAddr("ff05::1234"), sender, members, others)
+	})
+}
+
+// RD has no groups, neither to receive from nor to send to.
+func TestRDHasNoGroups(t *testing.T) {
+	w, a, _ := pairInWorld(t, 8, impair.Config{})
+	e := mustEnd(t, a, reliable)
+	group := netip.MustParseAddr("ff05::1234")
+	run(t, w, func(*sim.Proc) error {
+		if err := e.qp.AttachMulticast(verbs.GIDFrom(group)); !errors.Is(err, verbs.ErrInvalid) {
+			return fmt.Errorf("attached: %w", err)
+		}
+		if err := e.send(Source{netip.AddrPortFrom(group, 0), verbs.MulticastQPN}, 0, 10); !errors.Is(err, verbs.ErrInvalid) {
+			return fmt.Errorf("sent: %w", err)
+		}
+		return nil
+	})
+}

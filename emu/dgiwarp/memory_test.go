@@ -1,0 +1,230 @@
+package dgiwarp
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softiwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// heap is how many bytes are in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// smallQP is the queue pair of both comparisons: sixteen requests each way.
+var smallQP = verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1}
+
+// peerBytes is what a queue pair of datagram-iWARP takes for each of n peers that
+// it has talked with, and that have answered.
+func peerBytes(t testing.TB, opt QPOptions, n int) float64 {
+	t.Helper()
+	const hosts = 20
+	w, ds := netInWorld(t, 6, 1+hosts, impair.Config{}, Config{QP: opt})
+	center := mustEnd(t, ds[0], opt)
+	var peers []Source
+	for i, d := range ds[1:] {
+		qps, serve := crowd(t, d, opt, n/hosts)
+		peers = append(peers, qps...)
+		w.Go(fmt.Sprint("crowd", i), func(*sim.Proc) error { return serve() })
+	}
+	// What all peers cost at both ends, less what those did before they were talked
+	// to, is twice what one end pays.
+	talk := func(from []Source) error {
+		for _, p := range from {
+			for range 2 {
+				if err := center.recv(0, 8); err != nil {
+					return err
+				}
+				if err := center.send(p, 0, 8); err != nil {
+					return err
+				}
+				for range 2 {
+					if _, err := center.succeed(); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return nil
+	}
+	var before, after int64
+	w.Go("center", func(*sim.Proc) error {
+		warm := len(peers) / 10 // buffers and tables have grown by then
+		if err := talk(peers[:warm]); err != nil {
+			return err
+		}
+		before = heap()
+		err := talk(peers[warm:])
+		after = heap()
+		return err
+	})
+	if err := w.RunPrograms(); err != nil {
+		t.Fatal(err)
+	}
+	bytes := float64(after-before) / float64(len(peers)-len(peers)/10) / 2
+	runtime.KeepAlive(ds)
+	return bytes
+}
+
+// connectionBytes is what a connected queue pair of soft-iWARP takes, CQ and
+// memory shared by all and the TCP socket not counted, and how much of that is
+// the simulation's own.
+func connectionBytes(t testing.TB, n int) (total, stream float64) {
+	t.Helper()
+	w := sim.New(sim.Config{Seed: 1})
+	link := sim.LinkConfig{RateBps: 100e9, Latency: time.Microsecond}
+	pa, pb, err := sim.NewPair(w, sim.NetConfig{}, sim.PortConfig{Addrs: []netip.Addr{addrA}, Link: link}, sim.PortConfig{Addrs: []netip.Addr{addrB}, Link: link})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type side struct {
+		dev verbs.Context
+		pd  verbs.PD
+		cq  verbs.CQ
+	}
+	var sides [2]side
+	for i, p := range []*sim.Port{pa, pb} {
+		d, err := softiwarp.InWorld(w, p, p.StreamHost(), softiwarp.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sides[i].dev = d
+		if sides[i].pd, err = d.AllocPD(); err != nil {
+			t.Fatal(err)
+		}
+		if sides[i].cq, err = d.CreateCQ(verbs.CQInit{Depth: 1 << 12}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	qp := func(s side) (verbs.QP, error) {
+		return s.dev.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, Caps: smallQP})
+	}
+	warm := n / 10
+	var before, after int64
+	w.Go("server", func(*sim.Proc) error {
+		m, err := sides[1].dev.CM()
+		if err != nil {
+			return err
+		}
+		l, err := m.Listen(netip.AddrPortFrom(addrB, 7174), verbs.PortSpaceTCP, 16)
+		if err != nil {
+			return err
+		}
+		for range n + warm {
+			req, err := l.Next(verbs.Forever)
+			if err != nil {
+				return err
+			}
+			q, err := qp(sides[1])
+			if err != nil {
+				return err
+			}
+			if _, err := req.Accept(q, verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4}, verbs.Forever); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	w.Go("client", func(p *sim.Proc) error {
+		p.Sleep(time.Millisecond)
+		m, err := sides[0].dev.CM()
+		if err != nil {
+			return err
+		}
+		for i := range n + warm {
+			if i == warm {
+				before = heap()
+			}
+			q, err := qp(sides[0])
+			if err != nil {
+				return err
+			}
+			if _, err := m.Connect(q, netip.AddrPortFrom(addrB, 7174), verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4}, verbs.Forever); err != nil {
+				return err
+			}
+		}
+		p.Sleep(time.Second)
+		after = heap()
+		return nil
+	})
+	if err := w.RunPrograms(); err != nil {
+		t.Fatal(err)
+	}
+	total = float64(after-before) / float64(n) / 2
+	stream = streamBytes(t, n)
+	runtime.KeepAlive(sides)
+	return total, stream
+}
+
+// streamBytes is what one end of a simulated stream takes that nothing is sent
+// on: in the place of a TCP socket, and no part of soft-iWARP.
+func streamBytes(t testing.TB, n int) float64 {
+	t.Helper()
+	w := sim.New(sim.Config{Seed: 1})
+	pa, pb, err := sim.NewPair(w, sim.NetConfig{}, sim.PortConfig{Addrs: []netip.Addr{addrA}}, sim.PortConfig{Addrs: []netip.Addr{addrB}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := pb.StreamHost().Listen(netip.AddrPortFrom(addrB, 9), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := heap()
+	var keep []any
+	w.Go("dialer", func(p *sim.Proc) error {
+		for range n {
+			s, err := pa.StreamHost().Dial(w.Now(), netip.AddrPortFrom(addrA, 0), netip.AddrPortFrom(addrB, 9))
+			if err != nil {
+				return err
+			}
+			keep = append(keep, s)
+		}
+		p.Sleep(time.Second)
+		for range n {
+			s, err := l.Accept(w.Now())
+			if err != nil {
+				return err
+			}
+			keep = append(keep, s)
+		}
+		return nil
+	})
+	if err := w.RunPrograms(); err != nil {
+		t.Fatal(err)
+	}
+	after := heap()
+	runtime.KeepAlive(keep)
+	return float64(after-before) / float64(n) / 2
+}
+
+// The promise of the whole thing: one queue pair for all peers, and little for
+// each of them. The figures in docs/dgiwarp.md are those that -v prints.
+func TestBytesPerPeer(t *testing.T) {
+	peers, conns := 10_000, 2_000
+	if testing.Short() {
+		peers, conns = 1_000, 200
+	}
+	ud, rd := peerBytes(t, unreliable, peers), peerBytes(t, reliable, peers)
+	total, stream := connectionBytes(t, conns)
+	t.Logf("bytes for each of %d peers: UD %.0f, RD %.0f; for each of %d soft-iWARP connections %.0f, of which simulated stream %.0f", peers, ud, rd, conns, total, stream)
+	if ud > 64 {
+		t.Errorf("UD: %.0f bytes a peer, where there should be no state", ud)
+	}
+	if rd > 2048 {
+		t.Errorf("RD: %.0f bytes a peer, the specification allows 2,048", rd)
+	}
+	if own := total - stream; own < 2*rd {
+		t.Errorf("a connection takes %.0f bytes without its stream, a peer of RD %.0f: what is gained?", own, rd)
+	}
+}

@@ -1,0 +1,91 @@
+package dgiwarp
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/internal/nstest"
+)
+
+func TestMain(m *testing.M) { nstest.Main(m) }
+
+// hosts are two network namespaces joined by a wire.
+type hosts struct {
+	a, b *nstest.Host
+	v6   bool
+}
+
+func newHosts(tb testing.TB, v6 bool) *hosts {
+	tb.Helper()
+	a, b := nstest.Pair(tb, 9000)
+	return &hosts{a: a, b: b, v6: v6}
+}
+
+func (h *hosts) host(i int) *nstest.Host {
+	if i == 0 {
+		return h.a
+	}
+	return h.b
+}
+
+// device opens a device on a host.
+func (h *hosts) device(i int, cfg Config) (d *Device, err error) {
+	cfg.Addrs = []netip.Addr{h.host(i).Addr(h.v6, 0).Addr()}
+	err = h.host(i).Do(func() (err error) {
+		d, err = OnUDP(udplink.Config{}, cfg)
+		return err
+	})
+	return d, err
+}
+
+// pair opens a device on each host.
+func (h *hosts) pair(t testing.TB, cfg Config) (ds [2]*Device) {
+	t.Helper()
+	for i := range ds {
+		d, err := h.device(i, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		ds[i] = d
+	}
+	return ds
+}
+
+// echo runs the echo programs in real time.
+func echo(client, server *end, n int) error {
+	errs := make(chan error, 2)
+	serving := make(chan struct{})
+	go func() { errs <- echoServer(server, n, func() { close(serving) }) }()
+	select {
+	case <-serving:
+	case err := <-errs:
+		return err
+	}
+	go func() { errs <- echoClient(client, server.where(), n) }()
+	for range 2 {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestEchoAcrossNamespaces(t *testing.T) {
+	for _, v6 := range []bool{true, false} {
+		for _, opt := range []QPOptions{unreliable, reliable} {
+			ds := newHosts(t, v6).pair(t, Config{})
+			if err := echo(mustEnd(t, ds[0], opt), mustEnd(t, ds[1], opt), 200); err != nil {
+				t.Errorf("%+v, IPv6 %v: %v", opt, v6, err)
+			}
+			if p, err := ds[0].QueryPort(1); err != nil || p.ActiveMTU.Bytes() != 4096 {
+				t.Errorf("port %+v, %v", p, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package dgiwarp
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Record is what the receiver of an RDMA Write with immediate data on UD is told:
+// where it went, and which of its bytes have arrived.
+type Record = engine.Record
+
+// Range is bytes of a Write-Record that have arrived.
+type Range = engine.Range
+
+// ParseRecord reads the record that a Write-Record has left, from its completion
+// and the buffer of its receive, address area included.
+func ParseRecord(wc *verbs.WC, buf []byte) (Record, error) {
+	const op = "parse_record"
+	if wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpRecvRDMAWithImm {
+		return Record{}, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: %v, %v is not the receive of a Write-Record", verbs.ErrInvalid, wc.Opcode, wc.Status)}
+	}
+	if int(wc.ByteLen) > len(buf) || wc.ByteLen < verbs.GRHLen {
+		return Record{}, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the completion says %d bytes, the buffer has %d", verbs.ErrInvalid, wc.ByteLen, len(buf))}
+	}
+	r, ok := engine.ParseRecord(buf[verbs.GRHLen:wc.ByteLen])
+	if !ok {
+		return Record{}, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the buffer does not hold a record: is it that of an RD receive?", verbs.ErrInvalid)}
+	}
+	return r, nil
+}

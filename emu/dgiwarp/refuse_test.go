@@ -1,0 +1,152 @@
+package dgiwarp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// What the protocol does not have is refused, in words that say so.
+func TestWhatIsNotThereIsRefused(t *testing.T) {
+	_, a, b := pairInWorld(t, 1, impair.Config{})
+	e, other := mustEnd(t, a, unreliable), mustEnd(t, b, unreliable)
+	qp := func(edit func(*verbs.QPInit)) error {
+		in := verbs.QPInit{Type: verbs.QPTypeUD, PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
+		edit(&in)
+		_, err := a.CreateQP(in)
+		return err
+	}
+	foreign, err := other.pd.CreateAH(AddressOf(addrPort("fd00::1", 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		err  error
+		is   error
+		says string
+	}{
+		{name: "a connection manager", err: second(a.CM()), is: verbs.ErrNotSupported, says: "AddressOf"},
+		{name: "an XRC domain", err: second(a.OpenXRCD()), is: verbs.ErrNotSupported, says: "XRC"},
+		{name: "an XRC target", err: second(a.OpenQP(nil, 1)), is: verbs.ErrNotSupported, says: "XRC"},
+		{name: "an XRC SRQ", err: second(a.CreateSRQ(verbs.SRQInit{Type: verbs.SRQXRC})), is: verbs.ErrNotSupported, says: "XRC"},
+		{name: "RC", err: qp(func(in *verbs.QPInit) { in.Type = verbs.QPTypeRC }), is: verbs.ErrNotSupported, says: "RD too"},
+		{name: "another device's CQ", err: qp(func(in *verbs.QPInit) { in.SendCQ = other.cq }), is: verbs.ErrInvalid, says: "send CQ"},
+		{name: "a flow label that is no port", err: second(e.pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(addrB), FlowLabel: 1 << 16}})), is: verbs.ErrInvalid, says: "UDP port"},
+		{name: "the other IP version", err: second(e.pd.CreateAH(AddressOf(addrPort("10.0.0.1", 0)))), is: verbs.ErrInvalid, says: "IP versions"},
+		{name: "port 2", err: second(a.QueryPort(2)), is: verbs.ErrInvalid, says: "port 2"},
+		{name: "GID 1", err: second(a.QueryGID(1, 1)), is: verbs.ErrNotFound, says: "entry 1"},
+		{name: "another device's address", err: second(e.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, UD: verbs.UD{AH: foreign}}})), is: verbs.ErrInvalid, says: "address handle"},
+		{name: "no address", err: second(e.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}})), is: verbs.ErrInvalid, says: "address handle"},
+	} {
+		if !errors.Is(c.err, c.is) || !strings.Contains(c.err.Error(), c.says) {
+			t.Errorf("%s: %v", c.name, c.err)
+		}
+	}
+	if _, ok := LastError(nil); ok || Reliable(nil) {
+		t.Error("no queue pair is reliable, or has got an error")
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestConfigIsChecked(t *testing.T) {
+	for says, open := range map[string]func() (*Device, error){
+		"one address, not 0": func() (*Device, error) { return OnUDP(udplink.Config{}, Config{}) },
+		"one address, not 2": func() (*Device, error) { return OnUDP(udplink.Config{}, Config{Addrs: []netip.Addr{addrA, addrB}}) },
+		"Config.Addrs":       func() (*Device, error) { return OnLink(nil, Config{}) },
+		"carries no packets of": func() (*Device, error) {
+			return OnLink(nil, Config{Addrs: []netip.Addr{addrA}, NIC: engine.Config{LinkMTU: 400}})
+		},
+	} {
+		if _, err := open(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want %q: %v", says, err)
+		}
+	}
+}
+
+// What a device says of itself depends on the service that its queue pairs have.
+func TestDevicesSayWhatTheyCan(t *testing.T) {
+	for _, opt := range []QPOptions{unreliable, reliable} {
+		_, ds := netInWorld(t, 1, 1, impair.Config{}, Config{QP: opt})
+		a, err := ds[0].QueryDevice()
+		if err != nil || a.Caps.Has(verbs.CapAtomics) != opt.Reliable || a.Caps.Has(verbs.CapMulticast) == opt.Reliable || a.Caps.Has(verbs.CapCM) || !a.Caps.Has(verbs.CapUD) {
+			t.Errorf("%+v: %+v, %v", opt, a, err)
+		}
+		p, err := ds[0].QueryPort(1)
+		if err != nil || (p.MaxMsg == engine.MaxUDSend) == opt.Reliable || p.ActiveMTU != verbs.MTU1024 || p.State != verbs.PortActive {
+			t.Errorf("%+v: %+v, %v", opt, p, err)
+		}
+		e := mustEnd(t, ds[0], opt)
+		if q, err := ds[0].CreateQP(verbs.QPInit{Type: verbs.QPTypeUD, PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq}); err != nil || Reliable(q) != opt.Reliable {
+			t.Errorf("%+v: a queue pair that is reliable: %v, %v", opt, Reliable(q), err)
+		}
+		if i := ds[0].Info(); i.Provider != "dgiwarp" || i.Transport != verbs.TransportIWARP {
+			t.Errorf("%+v", i)
+		}
+	}
+}
+
+func TestProviderOpensByName(t *testing.T) {
+	var p Provider
+	w := sim.New(sim.Config{Seed: 1})
+	pa, _, err := sim.NewPair(w, sim.NetConfig{}, sim.PortConfig{Addrs: []netip.Addr{addrA}}, sim.PortConfig{Addrs: []netip.Addr{addrB}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Add("here", func() (*Device, error) { return InWorld(w, pa, pa, Config{Name: "here"}) })
+	p.Add("broken", func() (*Device, error) { return nil, fmt.Errorf("no luck") })
+	if d, err := p.Open("here"); err != nil || d.Info().Name != "here" {
+		t.Errorf("%v, %v", d, err)
+	}
+	if _, err := p.Open("there"); !errors.Is(err, verbs.ErrNotFound) {
+		t.Error(err)
+	}
+	if d, err := p.Open("broken"); d != nil || err == nil {
+		t.Errorf("%v, %v", d, err)
+	}
+	if ds, err := p.Devices(); err != nil || len(ds) != 2 || ds[0].Transport != verbs.TransportIWARP || p.Name() != "dgiwarp" {
+		t.Errorf("%v, %v", ds, err)
+	}
+}
+
+func TestDissector(t *testing.T) {
+	k := wire.Packet{Header: wire.NewHeader(wire.KindRD, 0x11, 0x12, 1), Data: wire.Data{Epoch: 3, Seq: 7}, ULPDU: []byte("12345678")}
+	k.Flags = wire.FlagData
+	b := k.Append(nil)
+	if flow, seq, ok := (Dissector{}).Dissect(b); !ok || flow != 0x11 || seq != 7 {
+		t.Errorf("flow %#x, number %d, %v", flow, seq, ok)
+	}
+	if _, _, ok := (Dissector{}).Dissect(b[:10]); ok {
+		t.Error("part of a header was taken for a packet")
+	}
+	for field, value := range map[string]uint64{"kind": 3, "flags": 0x40, "destqp": 0x77, "srcqp": 0x78, "key": 0x79} {
+		d := link.Datagram{Payload: append([]byte(nil), b...)}
+		if err := (Dissector{}).SetField(&d, field, value); err != nil || !wire.Intact(d.Payload) || string(d.Payload) == string(b) {
+			t.Errorf("%s: %v, intact %v", field, err, wire.Intact(d.Payload))
+		}
+		var h wire.Header
+		if _, err := h.Parse(d.Payload); err != nil {
+			t.Fatal(err)
+		}
+		if got := map[string]uint64{"kind": uint64(h.Kind), "flags": uint64(h.Flags), "destqp": uint64(h.DstQP), "srcqp": uint64(h.SrcQP), "key": uint64(h.Key)}[field]; got != value {
+			t.Errorf("%s is %#x, not %#x", field, got, value)
+		}
+		if err := (Dissector{}).SetField(&d, field, 1<<40); err == nil {
+			t.Errorf("%s took a number of 41 bits", field)
+		}
+	}
+	if err := (Dissector{}).SetField(&link.Datagram{Payload: b}, "colour", 1); err == nil || !strings.Contains(err.Error(), "destqp") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,218 @@
+package dgiwarp
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// loopback opens a device on an address of the loopback network, which needs no
+// privilege.
+func loopback(t testing.TB, addr string, cfg Config) *Device {
+	t.Helper()
+	cfg.Name, cfg.Addrs = addr, []netip.Addr{netip.MustParseAddr(addr)}
+	d, err := OnUDP(udplink.Config{}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func loopbackPair(t testing.TB) (a, b *Device) {
+	return loopback(t, "127.91.1.2", Config{}), loopback(t, "127.91.1.3", Config{})
+}
+
+func TestEchoOverUDPSockets(t *testing.T) {
+	a, b := loopbackPair(t)
+	for _, opt := range []QPOptions{unreliable, reliable} {
+		if err := echo(mustEnd(t, a, opt), mustEnd(t, b, opt), 200); err != nil {
+			t.Errorf("%+v: %v", opt, err)
+		}
+	}
+	for _, d := range []*Device{a, b} {
+		for _, name := range []string{"drop_crc", "drop_malformed", "drop_no_receive", "udp_lost", "errors_found"} {
+			if n := counter(d, name); n != 0 {
+				t.Errorf("%s of %s is %d", name, d.Name(), n)
+			}
+		}
+		if counter(d, "udp_sends") == 0 {
+			t.Error("the socket has counted nothing")
+		}
+	}
+}
+
+// Devices on different ports of one address answer each other: the port is part
+// of the address, over IPv4 as over IPv6.
+func TestPortsOfOneAddress(t *testing.T) {
+	for _, addr := range []string{"127.91.1.9", "::1"} {
+		a := loopback(t, addr, Config{NIC: engine.Config{Port: 20001}})
+		b := loopback(t, addr, Config{NIC: engine.Config{Port: 20002}})
+		for _, opt := range []QPOptions{unreliable, reliable} {
+			if err := echo(mustEnd(t, a, opt), mustEnd(t, b, opt), 20); err != nil {
+				t.Errorf("%s, %+v: %v", addr, opt, err)
+			}
+		}
+		if _, err := OnUDP(udplink.Config{}, Config{Addrs: a.cfg.Addrs, NIC: engine.Config{Port: 20001}}); err == nil || !strings.Contains(err.Error(), "20001") {
+			t.Errorf("a port that is taken: %v", err)
+		}
+	}
+}
+
+func TestGroupsAcrossNamespaces(t *testing.T) {
+	for _, group := range []string{"ff05::1234", "239.1.2.3", "255.255.255.255"} {
+		t.Run(group, func(t *testing.T) {
+			addr := netip.MustParseAddr(group)
+			ds := newHosts(t, addr.Is6()).pair(t, Config{})
+			sender, far, other := mustEnd(t, ds[0], unreliable), mustEnd(t, ds[1], unreliable), mustEnd(t, ds[1], unreliable)
+			near := mustEnd(t, ds[0], unreliable)
+			if err := toGroup(addr, sender, []*end{far, near}, []*end{other}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Whatever is thrown at the socket, it is counted, and the device works on.
+func TestRandomDatagrams(t *testing.T) {
+	count := 40_000
+	if testing.Short() {
+		count = 4_000
+	}
+	a, b := loopbackPair(t)
+	victims := []*end{mustEnd(t, b, QPOptions{Isolate: true}), mustEnd(t, b, QPOptions{Reliable: true, Isolate: true})}
+	for _, v := range victims {
+		if err := v.recv(0, 9000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(addrPort("127.91.1.7", 0)), net.UDPAddrFromAddrPort(victims[0].where().Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	rng := rand.New(rand.NewPCG(3, 4))
+	for i := range count {
+		packet := randomPacket(rng, victims)
+		if _, err := conn.Write(packet); err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("datagram %d: %v", i, err)
+		}
+		if i%256 == 0 {
+			time.Sleep(time.Millisecond) // the socket's buffer is not what is tested
+		}
+	}
+	for deadline := time.Now().Add(5 * time.Second); counter(b, "rcvd_packets")+counter(b, "udp_dropped") < uint64(count); {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d datagrams were seen", counter(b, "rcvd_packets"), count)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for _, name := range []string{"drop_crc", "drop_malformed", "drop_qpn", "drop_key", "rd_drop_unproved", "errors_found"} {
+		if counter(b, name) == 0 {
+			t.Errorf("%s is 0", name)
+		}
+	}
+	for _, opt := range []QPOptions{unreliable, reliable} {
+		if err := echo(mustEnd(t, a, opt), mustEnd(t, b, opt), 20); err != nil {
+			t.Errorf("afterwards, %+v: %v", opt, err)
+		}
+	}
+}
+
+// randomPacket makes noise of all degrees: from plain octets to packets that are
+// right but for one field.
+func randomPacket(rng *rand.Rand, victims []*end) []byte {
+	fill := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		return b
+	}
+	if rng.IntN(4) == 0 {
+		return fill(rng.IntN(1400))
+	}
+	v := victims[rng.IntN(len(victims))]
+	k := wire.Packet{Header: wire.NewHeader(wire.Kind(rng.IntN(6)), uint32(v.qp.QPN()), rng.Uint32()%32, testKey)}
+	if rng.IntN(4) == 0 {
+		k.DstQP = rng.Uint32() % 64
+	}
+	if rng.IntN(4) == 0 {
+		k.Key = rng.Uint32()
+	}
+	k.Flags = wire.Flags(rng.Uint32())
+	k.Ack.Epoch, k.Data.Epoch = wire.Epoch(rng.Uint32()%4), wire.Epoch(rng.Uint32()%4)
+	k.ULPDU = fill(rng.IntN(64))
+	if len(k.ULPDU) > 1 && rng.IntN(2) == 0 {
+		k.ULPDU[0], k.ULPDU[1] = []byte{0x41, 0xc1}[rng.IntN(2)], 0x40|byte(rng.IntN(16))
+	}
+	b := k.Append(nil)
+	if rng.IntN(8) == 0 {
+		b[rng.IntN(len(b))] ^= 1 << rng.IntN(8)
+	}
+	return b
+}
+
+// Goroutines of one program may share a device, and close it under each other.
+func TestConcurrentUse(t *testing.T) {
+	a, b := loopbackPair(t)
+	var wg sync.WaitGroup
+	errs := make(chan error, 16)
+	for i := range 4 {
+		opt := QPOptions{Reliable: i%2 == 0}
+		x, y := mustEnd(t, a, opt), mustEnd(t, b, opt)
+		wg.Go(func() {
+			if err := echo(x, y, 30); err != nil {
+				errs <- fmt.Errorf("%+v: %w", opt, err)
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 50 {
+			a.Counters()
+			if _, err := b.QueryPort(1); err != nil {
+				errs <- err
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+	wg.Wait()
+	waiting := mustEnd(t, a, reliable)
+	wg.Go(func() {
+		if _, err := waiting.complete(); !errors.Is(err, verbs.ErrClosed) {
+			errs <- fmt.Errorf("a wait in a device that is closed: %w", err)
+		}
+	})
+	wg.Go(func() {
+		if _, err := a.WaitAsync(verbs.Forever); !errors.Is(err, verbs.ErrClosed) {
+			errs <- fmt.Errorf("a wait for events in a device that is closed: %w", err)
+		}
+	})
+	time.Sleep(5 * time.Millisecond)
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		t.Error(err)
+	}
+	if err := waiting.send(waiting.where(), 0, 1); !errors.Is(err, verbs.ErrClosed) {
+		t.Errorf("a send on a closed device: %v", err)
+	}
+}
