@@ -6,7 +6,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -49,8 +48,12 @@ func (p *Plan) addEvents() error {
 	var errs []error
 	for i := range p.Scenario.Events {
 		e, key := &p.Scenario.Events[i], fmt.Sprintf("events[%d]", i)
+		if e.Offset != nil {
+			errs = append(errs, p.addStreamEvent(i))
+			continue
+		}
 		event := eventOf(e)
-		if err := event.Validate(softroce.Dissector{}); err != nil {
+		if err := event.Validate(p.Provider.Dissector); err != nil {
 			errs = append(errs, p.bad(key, "%w", err))
 			continue
 		}

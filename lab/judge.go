@@ -190,6 +190,11 @@ func describe(e *scenarios.Event) string {
 		text += fmt.Sprintf(" of PSN %d", *e.PSN)
 	case e.Nth > 0:
 		text += fmt.Sprintf(" of packet %d", e.Nth)
+	case e.Offset != nil:
+		text += fmt.Sprintf(" at offset %d", *e.Offset)
+	}
+	if e.Conn > 0 {
+		text += fmt.Sprintf(" of stream %d", e.Conn)
 	}
 	if e.QP != nil {
 		text += fmt.Sprintf(" to queue pair %#x", *e.QP)
@@ -204,7 +209,7 @@ func describe(e *scenarios.Event) string {
 func (j *judge) counts() {
 	var resent, reconnects, marked, lost uint64
 	for i := range j.Ranks {
-		resent += j.Ranks[i].counter(retransmitted)
+		resent += j.resent(&j.Ranks[i])
 		if r := j.Ranks[i].Report; r != nil {
 			reconnects += uint64(r.Reconnects)
 		}

@@ -57,7 +57,7 @@ func asExpected(t testing.TB) *Observed {
 			}
 			r.Report.Flows = append(r.Report.Flows, workload.Flow{Peer: k, Posted: 10, Acked: 10, Expected: 10, Arrived: 10, Bytes: 1000})
 		}
-		r.Report.Counters = []verbs.Counter{{Name: "sent_pkts", Value: 100}, {Name: retransmitted, Value: 2}}
+		r.Report.Counters = []verbs.Counter{{Name: "sent_pkts", Value: 100}, {Name: "retransmitted_pkts", Value: 2}}
 		for at := time.Millisecond; at < 80*time.Millisecond; at += time.Millisecond {
 			n := uint64(at / time.Millisecond)
 			if at > 10*time.Millisecond {
@@ -133,7 +133,7 @@ func TestJudgeFindsWhatIsNotAsExpected(t *testing.T) {
 			o.Ranks[2].Report.Failures = []workload.Failure{{Status: verbs.WCRetryExcErr.String()}}
 		}},
 		"too few resent":        {"retransmits", "4", func(o *Observed) { o.Ranks[0].Report.Counters = nil }},
-		"too many resent":       {"retransmits", "14", func(o *Observed) { o.Ranks[0].Counters = []verbs.Counter{{Name: retransmitted, Value: 10}} }},
+		"too many resent":       {"retransmits", "14", func(o *Observed) { o.Ranks[0].Counters = []verbs.Counter{{Name: "retransmitted_pkts", Value: 10}} }},
 		"nobody connects anew":  {"reconnects", "0", func(o *Observed) { o.Ranks[1].Report.Reconnects = 0 }},
 		"too many marks":        {"marked", "21", func(o *Observed) { o.Links[1].Marked = 1 }},
 		"too few losses":        {"lost", "2", func(o *Observed) { o.Links[1].Corrupted = 0 }},

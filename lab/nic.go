@@ -2,10 +2,9 @@ package lab
 
 import (
 	"fmt"
-	"time"
+	"slices"
 
-	"github.com/fabrictest/fabrictest/emu/softroce"
-	"github.com/fabrictest/fabrictest/emu/softroce/engine"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
@@ -15,62 +14,66 @@ import (
 // enough that one which forgets to free them is soon found out.
 const callsHeld = 16
 
-// NICConfig returns how the NICs of a host are made: what the scenario says of
-// them, and quirks besides, on every host. What depends on the place (name,
-// addresses, line rate) is for the caller to fill in.
-func NICConfig(s *scenarios.Scenario, host string, quirks ...string) (cfg softroce.Config, err error) {
-	var wrong Flaws
+// Provider is the kind of NIC that the hosts of a scenario have.
+func Provider(s *scenarios.Scenario) (*nics.Provider, error) {
+	p, err := nics.Find(s.NIC.Provider)
+	if err != nil {
+		return nil, s.Errorf("nic.provider", "%w", err)
+	}
+	return p, nil
+}
+
+// NICs returns how the NICs of a host are opened: what the scenario says of them,
+// and quirks besides, on every host.
+func NICs(s *scenarios.Scenario, host string, quirks ...string) (nics.Opener, error) {
+	p, err := Provider(s)
+	if err != nil {
+		return nil, err
+	}
+	setup, err := setupOf(s, p, host, quirks)
+	if err != nil {
+		return nil, err
+	}
+	o, err := p.With(setup)
+	if err != nil {
+		return nil, s.Errorf("nic", "%w", err)
+	}
+	return o, nil
+}
+
+// setupOf reads what the scenario says of a host's NICs.
+func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, quirks []string) (setup nics.Setup, err error) {
+	setup.Quirks, setup.Markers = slices.Clone(quirks), s.NIC.Markers
 	flawed := len(s.NIC.On) == 0 || scenarios.MatchHost(s.NIC.On, host)
 	for i, name := range s.NIC.Quirks {
-		var all Flaws // a mistake shows on every host
-		if err := all.Set(name); err != nil {
-			return cfg, s.Errorf(fmt.Sprintf("nic.quirks[%d]", i), "%w", err)
+		if err := p.CheckQuirk(name); err != nil { // a mistake shows on every host
+			return setup, s.Errorf(fmt.Sprintf("nic.quirks[%d]", i), "%w", err)
 		}
 		if flawed {
-			_ = wrong.Set(name)
+			setup.Quirks = append(setup.Quirks, name)
 		}
 	}
 	for _, name := range quirks {
-		if err := wrong.Set(name); err != nil {
-			return cfg, err
+		if err := p.CheckQuirk(name); err != nil {
+			return setup, err
 		}
-	}
-	switch s.NIC.Provider {
-	case "", "softroce":
-	default:
-		return cfg, s.Errorf("nic.provider", "%q: there is softroce only", s.NIC.Provider)
 	}
 	switch s.NIC.ICRC {
 	case "", "checked":
 	case "offloaded":
-		cfg.NIC.ICRC = engine.ICRCOffloaded
+		setup.ICRCOffloaded = true
 	default:
-		return cfg, s.Errorf("nic.icrc", "%q is none of checked, offloaded", s.NIC.ICRC)
+		return setup, s.Errorf("nic.icrc", "%q is none of checked, offloaded", s.NIC.ICRC)
 	}
 	switch s.NIC.RateControl {
 	case "", "dcqcn":
 	case "off":
-		ignoreMarks(&cfg.NIC)
+		setup.IgnoreMarks = true
 	default:
-		return cfg, s.Errorf("nic.rate_control", "%q is none of dcqcn, off", s.NIC.RateControl)
+		return setup, s.Errorf("nic.rate_control", "%q is none of dcqcn, off", s.NIC.RateControl)
 	}
-	cfg.NIC.Quirks, cfg.CM.Quirks = wrong.NIC, wrong.CM
 	if s.Workload.Kind == workload.Calls {
-		cfg.CM.MaxConns = callsHeld
+		setup.Calls = callsHeld
 	}
-	return cfg, nil
-}
-
-// ignoreMarks leaves the marks on packets and the notifications about them as
-// they are, and lets no sender slow down for them: the lowest rate that control
-// of congestion may choose is beyond any line's. The rest are its published
-// constants, which must be sensible to be taken.
-func ignoreMarks(nic *engine.Config) {
-	const beyond = 10e12
-	c := &nic.Congestion
-	c.MinRateBps, c.MaxRateBps = beyond, beyond
-	c.G = 1 << 22 // 1/256
-	c.AlphaInterval, c.IncreaseInterval = 55*time.Microsecond, 55*time.Microsecond
-	c.ByteCounter, c.FastRecovery = 10e6, 5
-	c.RateAIBps, c.RateHAIBps = 40e6, 400e6
+	return setup, nil
 }

@@ -87,16 +87,20 @@ func (r *Rank) counter(name string) (sum uint64) {
 	return sum
 }
 
-// retransmitted is the counter of packets sent again.
-const retransmitted = "retransmitted_pkts"
+// resent is how many packets the rank's NICs sent again, where they know.
+func (o *Observed) resent(r *Rank) uint64 { return r.counter(o.Plan.Provider.Resent) }
 
 // CountEvents adds how often the events of one direction of a port happened, in
 // the order of its Config, to those of the scenario.
 func (o *Observed) CountEvents(m *Impairments, fired []uint64) {
-	if o.Events == nil {
-		o.Events = make([]uint64, len(o.Plan.Scenario.Events))
-	}
+	o.makeEvents()
 	for i, n := range fired {
 		o.Events[m.Numbers[i]] += n
+	}
+}
+
+func (o *Observed) makeEvents() {
+	if o.Events == nil {
+		o.Events = make([]uint64, len(o.Plan.Scenario.Events))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -14,6 +15,7 @@ import (
 // It is the same for every tier; nobody changes it once it is made.
 type Plan struct {
 	Scenario *scenarios.Scenario
+	Provider *nics.Provider // of every NIC
 	Topology *topology.Topology
 	Seed     uint64
 	// Limit is how long the run may take before it is called hung.
@@ -48,6 +50,8 @@ type Impairments struct {
 	impair.Config
 	// Numbers tell which event of the scenario each of Events is, by its index.
 	Numbers []int
+	// Streams are exact events at places of TCP streams.
+	Streams []StreamEvent
 }
 
 // NewPlan works out what a scenario means, or says what in it makes no sense for
@@ -57,7 +61,11 @@ func NewPlan(s *scenarios.Scenario, opts Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Scenario: s, Topology: &t, Seed: opts.SeedFor(s), Limit: s.TimeLimit()}
+	provider, err := Provider(s)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Scenario: s, Provider: provider, Topology: &t, Seed: opts.SeedFor(s), Limit: s.TimeLimit()}
 	if err := p.addPorts(); err != nil {
 		return nil, err
 	}
@@ -131,7 +139,9 @@ func (p *Plan) Touched(cable int) bool {
 	return false
 }
 
-func (m *Impairments) empty() bool { return len(m.Specs) == 0 && len(m.Events) == 0 }
+func (m *Impairments) empty() bool {
+	return len(m.Specs) == 0 && len(m.Events) == 0 && len(m.Streams) == 0
+}
 
 // PortsOf returns the indices of a host's ports, one a NIC.
 func (p *Plan) PortsOf(host int) (all []int) {

@@ -32,7 +32,9 @@ func Break(r *report.Result, err error) {
 func (o *Observed) Fill(r *report.Result) {
 	r.Elapsed, r.Fabric, r.Links, r.Faults = o.Elapsed, o.Plan.Topology, o.Links, o.faults()
 	for i := range o.Ranks {
-		r.Ranks = append(r.Ranks, o.Ranks[i].report())
+		rank := o.Ranks[i].report()
+		rank.Resent = o.resent(&o.Ranks[i])
+		r.Ranks = append(r.Ranks, rank)
 	}
 	r.Checks = Judge(o)
 	r.Verdict = report.Passed
@@ -90,7 +92,7 @@ func (o *Observed) detail() string {
 func (r *Rank) report() report.Rank {
 	out := report.Rank{
 		Rank: r.Rank, Host: r.Host, State: r.State, ExitCode: r.ExitCode, Signal: r.Signal,
-		Resent: r.counter(retransmitted), MemoryKiB: r.MemoryKiB, Marks: r.Marks, Waiting: r.Waiting,
+		MemoryKiB: r.MemoryKiB, Marks: r.Marks, Waiting: r.Waiting,
 		Counters: nonZero(r.counters()),
 	}
 	if r.Err != nil {

@@ -3,6 +3,7 @@ package perf
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/fabrictest/fabrictest/verbs"
@@ -17,9 +18,15 @@ type conn struct {
 	sends  verbs.CQ
 	recvs  verbs.CQ
 	qps    []verbs.QP
+	buf    []byte // the memory, and mr its region
 	mr     verbs.MR
+	area   int          // bytes ahead of each message that is received
+	credit int          // where credits are kept in memory, behind all else
 	remote verbs.Remote // the other side's memory
+	peers  []verbs.UD   // of datagrams, by queue pair
 	close  []func() error
+
+	listener verbs.Listener // of the server, where the CM connects
 }
 
 // shape says how large a conn is.
@@ -38,6 +45,8 @@ type address struct {
 	QPNs []verbs.QPN
 	Addr uint64
 	RKey verbs.RKey
+	// Listen is where the server takes calls, if queue pairs are connected so.
+	Listen netip.AddrPort
 }
 
 const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
@@ -66,10 +75,8 @@ func (s *Side) connect(ctx context.Context, sh shape) (c *conn, err error) {
 		return c, fmt.Errorf("the other side has %d queue pairs, not %d", len(theirs.QPNs), len(c.qps))
 	}
 	c.remote = verbs.Remote{Addr: theirs.Addr, RKey: theirs.RKey}
-	for i, q := range c.qps {
-		if err := s.ready(q, theirs, i); err != nil {
-			return c, err
-		}
+	if err := c.join(theirs); err != nil {
+		return c, err
 	}
 	return c, s.meet(ctx) // a request must find the other side ready
 }
@@ -80,7 +87,13 @@ func (c *conn) make(sh shape) (err error) {
 		return err
 	}
 	c.later(c.pd.Close)
-	if c.mr, err = c.pd.RegMR(verbs.MRInit{Buf: make([]byte, sh.memory), Access: access}); err != nil {
+	kind := verbs.QPTypeRC
+	if c.side.Service == Datagrams {
+		kind, c.area = verbs.QPTypeUD, verbs.GRHLen
+	}
+	c.credit = sh.memory + c.area
+	c.buf = make([]byte, c.creditAt(sh.qps, 0))
+	if c.mr, err = c.pd.RegMR(verbs.MRInit{Buf: c.buf, Access: access}); err != nil {
 		return err
 	}
 	c.later(c.mr.Close)
@@ -104,7 +117,7 @@ func (c *conn) make(sh shape) (err error) {
 	c.later(c.recvs.Close)
 	for range sh.qps {
 		q, err := dev.CreateQP(verbs.QPInit{
-			Type: verbs.QPTypeRC, PD: c.pd, SendCQ: c.sends, RecvCQ: c.recvs,
+			Type: kind, PD: c.pd, SendCQ: c.sends, RecvCQ: c.recvs,
 			Caps: verbs.QPCaps{MaxSendWR: sh.sends, MaxRecvWR: sh.recvs, MaxSendSGE: 1, MaxRecvSGE: 1},
 		})
 		if err != nil {
@@ -136,6 +149,11 @@ func (c *conn) address() (address, error) {
 		return address{}, err
 	}
 	a := address{GID: gid.GID, MTU: port.ActiveMTU, Addr: c.mr.Addr(), RKey: c.mr.RKey()}
+	if c.side.Service == Streamed && c.side.Role == Server {
+		if a.Listen, err = c.listen(); err != nil {
+			return address{}, err
+		}
+	}
 	for _, q := range c.qps {
 		a.QPNs = append(a.QPNs, q.QPN())
 	}
@@ -143,43 +161,6 @@ func (c *conn) address() (address, error) {
 }
 
 func (s *Side) port() uint8 { return max(1, s.Port) }
-
-// ready takes a queue pair to the state in which it sends and receives.
-func (s *Side) ready(q verbs.QP, to address, i int) error {
-	mine, err := s.Device.QueryPort(s.port())
-	if err != nil {
-		return err
-	}
-	attr := verbs.QPAttr{
-		Port: s.port(), Access: access, PathMTU: min(mine.ActiveMTU, to.MTU), DestQPN: to.QPNs[i],
-		AH:              verbs.AHAttr{Port: s.port(), GRH: verbs.GRH{DGID: to.GID, SGIDIndex: s.GIDIndex, HopLimit: 64}},
-		MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads, MinRNRTimer: 1, Timeout: timeout, RetryCnt: 7, RNRRetry: 7,
-	}
-	for _, step := range []struct {
-		state verbs.QPState
-		mask  verbs.QPAttrMask
-	}{
-		{verbs.QPStateInit, verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags},
-		{verbs.QPStateRTR, verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN |
-			verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer},
-		{verbs.QPStateRTS, verbs.QPAttrSQPSN | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic},
-	} {
-		attr.State = step.state
-		if err := q.Modify(attr, step.mask|verbs.QPAttrState); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// maxReads is how many READs a queue pair may have under way; every device
-// that has them has so many.
-const maxReads = 16
-
-// timeout is the transport timer: 268 ms, and 2 s with all retries. It is long,
-// because on a machine with much else to do a process may not run for half a
-// second. That must show as noise and not as a broken connection.
-const timeout = 16
 
 // succeeded fails for a completion that is no success.
 func succeeded(wcs []verbs.WC) error {
@@ -191,8 +172,8 @@ func succeeded(wcs []verbs.WC) error {
 	return nil
 }
 
-// overdue reports whether what a program spins for has not come for far too
-// long. It looks at the clock once in many calls, so that spinning stays cheap.
+// overdue tells for how long what a program spins for has not come. It looks at
+// the clock once in many calls, so that spinning stays cheap.
 type overdue struct {
 	spins int
 	since time.Time
@@ -200,12 +181,17 @@ type overdue struct {
 
 func (o *overdue) reset() { o.spins, o.since = 0, time.Time{} }
 
-func (o *overdue) yet() bool {
-	if o.spins++; o.spins%(1<<14) != 0 {
-		return false
+// yet reports whether it has not come for far too long.
+func (o *overdue) yet() bool { return o.waited() > patience }
+
+// waited is for how long it has not come, or 0 if this is not one of the calls
+// that look.
+func (o *overdue) waited() time.Duration {
+	if o.spins++; o.spins%(1<<12) != 0 {
+		return 0
 	}
 	if o.since.IsZero() {
 		o.since = time.Now()
 	}
-	return time.Since(o.since) > patience
+	return time.Since(o.since)
 }

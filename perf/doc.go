@@ -7,12 +7,15 @@
 //   - the plan of a measurement, in which a device and the limit it is compared
 //     with take turns (Duel), since on a shared machine a figure alone says
 //     little, and the ratio of two figures taken in turns says much;
-//   - the result of a short run of all that (Quick), with every sample, the
-//     noise of the run, and whether the targets hold.
+//   - short runs of all that (RunQuick, RunIWARP) with their Result: every sample,
+//     the noise of the run, and whether the targets hold.
+//
+// Programs are the same over connections of InfiniBand's kind, of iWARP's, and
+// over datagrams; what they must mind about each is a Service.
 //
 // It knows no device, no network and no process: a Side brings the device and
-// the way to talk to the other side, and limits arrive as Measurements. So what
-// is measured here may be an emulator or a NIC.
+// the way to talk to the other side, and a Bench the limits. So what is measured
+// here may be an emulator or a NIC.
 //
 // A Side is used by one goroutine at a time. Programs read the machine's clock.
 package perf

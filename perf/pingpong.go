@@ -43,9 +43,10 @@ func (p PingPong) Run(ctx context.Context, s *Side) (halfMicros float64, err err
 	defer c.Close()
 	pl := &player{
 		PingPong: p, conn: c, wcs: make([]verbs.WC, pingRecvs),
-		recv: slices.Repeat([]verbs.RecvWR{{SGL: []verbs.SGE{verbs.SGEOf(c.mr, p.Bytes, p.Bytes)}}}, pingRecvs),
+		recv: slices.Repeat([]verbs.RecvWR{{SGL: []verbs.SGE{verbs.SGEOf(c.mr, p.Bytes, c.area+p.Bytes)}}}, pingRecvs),
 		send: []verbs.SendWR{{Opcode: verbs.OpSend, SGL: []verbs.SGE{verbs.SGEOf(c.mr, 0, p.Bytes)}}},
 	}
+	c.aim(pl.send, 0)
 	if err := pl.receives(pingRecvs); err != nil {
 		return 0, err
 	}

@@ -44,7 +44,11 @@ func (p Program) Unit() string {
 func (p Program) String() string {
 	switch {
 	case p.Stream != nil:
-		return fmt.Sprintf("%s %s", opName(p.Stream.Op), sizeName(p.Stream.Bytes))
+		name := fmt.Sprintf("%s %s", opName(p.Stream.Op), sizeName(p.Stream.Bytes))
+		if p.Stream.Singly {
+			name += ", singly"
+		}
+		return name
 	case p.PingPong != nil:
 		how := "spinning"
 		if p.PingPong.Blocking {

@@ -8,7 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/dgiwarp"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -32,17 +37,33 @@ func (t table) Swap(ctx context.Context, mine []byte) ([]byte, error) {
 	}
 }
 
+// opener opens a device on a loopback address.
+type opener func(addr netip.Addr) (verbs.Context, error)
+
+func roce(addr netip.Addr) (verbs.Context, error) {
+	return softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{addr}})
+}
+
+func iwarp(addr netip.Addr) (verbs.Context, error) {
+	return softiwarp.OnTCP(tcplink.Config{}, softiwarp.Config{Addrs: []netip.Addr{addr}})
+}
+
+func datagrams(addr netip.Addr) (verbs.Context, error) {
+	return dgiwarp.OnUDP(udplink.Config{}, dgiwarp.Config{Addrs: []netip.Addr{addr}})
+}
+
 // sides are two devices on the loopback network.
-func sides(t *testing.T) (client, server *perf.Side) {
+func sides(t *testing.T, service perf.Service, open opener) (client, server *perf.Side) {
 	t.Helper()
 	var s [2]*perf.Side
-	for i, addr := range []string{"127.72.0.2", "127.72.0.3"} {
-		d, err := softroce.OnUDP(udplink.Config{}, softroce.Config{Name: addr, Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
+	for i := range s {
+		addr := netip.AddrFrom4([4]byte{127, 72, byte(service), byte(2 + i)})
+		d, err := open(addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { d.Close() })
-		s[i] = &perf.Side{Role: perf.Role(i), Device: d}
+		s[i] = &perf.Side{Role: perf.Role(i), Device: d, Service: service, Addr: addr}
 	}
 	s[0].Exchange, s[1].Exchange = newTable()
 	return s[0], s[1]
@@ -68,44 +89,122 @@ func play(t *testing.T, p perf.Program, client, server *perf.Side) (float64, err
 	return v, errors.Join(err, <-served)
 }
 
-func TestProgramsGiveFigures(t *testing.T) {
-	client, server := sides(t)
+// programs are some of each kind that a service knows.
+func programs(service perf.Service) []perf.Program {
 	const short = 5 * time.Millisecond
-	programs := []perf.Program{
+	all := []perf.Program{
 		{PingPong: &perf.PingPong{Rounds: 300}},
-		{PingPong: &perf.PingPong{Rounds: 300, Bytes: 5000}},
+		{PingPong: &perf.PingPong{Rounds: 300, Bytes: 3000}},
 		{PingPong: &perf.PingPong{Rounds: 300, Blocking: true}},
 		{PingPong: &perf.PingPong{Rounds: 300, Confirmed: true}},
 		{PingPong: &perf.PingPong{Rounds: 300, Blocking: true, Confirmed: true}},
 		{Rate: &perf.Rate{Duration: short}},
 		{Rate: &perf.Rate{Duration: short, QPs: 7, Depth: 5}},
 		{Rate: &perf.Rate{Duration: short, Bytes: 3000, Depth: 1}},
+		{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Duration: short}},
+		{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Duration: short, Singly: true}},
+	}
+	if service == perf.Datagrams {
+		return all
 	}
 	for _, op := range []verbs.WROpcode{verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpSend} {
 		for _, n := range []int{1, 64, 100_000} {
-			programs = append(programs, perf.Program{Stream: &perf.Stream{Op: op, Bytes: n, Duration: short}})
+			all = append(all, perf.Program{Stream: &perf.Stream{Op: op, Bytes: n, Duration: short}})
 		}
 	}
-	for _, p := range programs {
+	return all
+}
+
+func TestProgramsGiveFigures(t *testing.T) {
+	for name, c := range map[string]struct {
+		open    opener
+		service perf.Service
+	}{
+		"soft-RoCE": {roce, perf.Reliable},
+		// Its queue pairs can be connected by the CM, too.
+		"soft-RoCE, by CM":    {roce, perf.Streamed},
+		"soft-RoCE datagrams": {roce, perf.Datagrams},
+		// It breaks a connection when a message finds no receive.
+		"soft-iWARP":     {iwarp, perf.Streamed},
+		"datagram-iWARP": {datagrams, perf.Datagrams},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, server := sides(t, c.service, c.open)
+			for _, p := range programs(c.service) {
+				if v, err := play(t, p, client, server); err != nil || v <= 0 {
+					t.Fatalf("%v: %v %s, %v", p, v, p.Unit(), err)
+				}
+			}
+			// Everything was taken down again: regions, queues and their events.
+			for _, s := range []*perf.Side{client, server} {
+				if err := s.Device.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// leaky loses every so manyth datagram that is sent.
+type leaky struct {
+	link.Waiter
+	every, sent int
+}
+
+func (l *leaky) Send(now mono.Time, ds []link.Datagram) (int, error) {
+	for i := range ds {
+		if l.sent++; l.sent%l.every == 0 {
+			continue // taken, and lost
+		}
+		if n, err := l.Waiter.Send(now, ds[i:i+1]); n == 0 || err != nil {
+			l.sent--
+			return i, err
+		}
+	}
+	return len(ds), nil
+}
+
+// leakySides lose every so manyth datagram.
+func leakySides(t *testing.T, every int) (client, server *perf.Side) {
+	return sides(t, perf.Datagrams, func(addr netip.Addr) (verbs.Context, error) {
+		return softroce.OnUDP(udplink.Config{}, softroce.Config{
+			Addrs: []netip.Addr{addr}, Decorate: func(w link.Waiter) link.Waiter { return &leaky{Waiter: w, every: every} },
+		})
+	})
+}
+
+func TestWhatIsLostDoesNotCount(t *testing.T) {
+	client, server := leakySides(t, 1)
+	p := perf.Program{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Duration: 20 * time.Millisecond}}
+	if v, err := play(t, p, client, server); err != nil || v != 0 {
+		t.Errorf("%v Gb/s where nothing arrives, %v", v, err)
+	}
+}
+
+// Neither lost messages nor lost credits end a program.
+func TestDatagramsMayBeLost(t *testing.T) {
+	client, server := leakySides(t, 5)
+	for _, p := range []perf.Program{
+		{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Duration: 20 * time.Millisecond}},
+		{Rate: &perf.Rate{QPs: 3, Duration: 20 * time.Millisecond}},
+	} {
 		if v, err := play(t, p, client, server); err != nil || v <= 0 {
 			t.Errorf("%v: %v %s, %v", p, v, p.Unit(), err)
-		}
-	}
-	// Everything was taken down again: regions, queues and their events.
-	for _, s := range []*perf.Side{client, server} {
-		if err := s.Device.Close(); err != nil {
-			t.Error(err)
 		}
 	}
 }
 
 func TestAFailureIsToldAndEndsBothSides(t *testing.T) {
-	client, server := sides(t)
+	client, server := sides(t, perf.Reliable, roce)
 	if _, err := play(t, perf.Program{}, client, server); err == nil {
 		t.Error("no program ran, and nobody complained")
 	}
 	if _, err := play(t, perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite}}, client, server); err == nil {
 		t.Error("messages of no size were streamed")
+	}
+	one, other := sides(t, perf.Datagrams, roce)
+	if _, err := play(t, perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 64}}, one, other); err == nil {
+		t.Error("datagrams were written")
 	}
 	server.Device.Close()
 	_, err := play(t, perf.Program{PingPong: &perf.PingPong{}}, client, server)
@@ -119,6 +218,7 @@ func TestProgramsHaveNames(t *testing.T) {
 		"write 1 MiB":                   {Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 1 << 20}},
 		"read 64 B":                     {Stream: &perf.Stream{Op: verbs.OpRDMARead, Bytes: 64}},
 		"send 3 KiB":                    {Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 3 << 10}},
+		"send 2 KiB, singly":            {Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2 << 10, Singly: true}},
 		"half round trip 8 B, spinning": {PingPong: &perf.PingPong{}},
 		"half round trip 9 B, blocking, confirmed":   {PingPong: &perf.PingPong{Bytes: 9, Blocking: true, Confirmed: true}},
 		"sends of 64 B, 1 QPs":                       {Rate: &perf.Rate{}},
@@ -132,7 +232,7 @@ func TestProgramsHaveNames(t *testing.T) {
 }
 
 func TestConnectedLooksAtItself(t *testing.T) {
-	client, server := sides(t)
+	client, server := sides(t, perf.Reliable, roce)
 	done := make(chan error, 1)
 	go func() { done <- perf.Connected(t.Context(), server, func() error { return nil }) }()
 	var mb float64

@@ -41,14 +41,14 @@ func (r *rigged) limit(name string, v float64, higher bool) (float64, error) {
 	return r.now(v, higher), nil
 }
 
-func (r *rigged) RawStream(_ context.Context, work bool, _ time.Duration) (float64, error) {
+func (r *rigged) RawStream(_ context.Context, _ int, work bool, _ time.Duration) (float64, error) {
 	if work {
 		return r.limit("raw+", 30, true)
 	}
 	return r.limit("raw", 50, true)
 }
 
-func (r *rigged) RawPingPong(_ context.Context, blocking bool, _ int) (float64, error) {
+func (r *rigged) RawPingPong(_ context.Context, _ int, blocking bool, _ int) (float64, error) {
 	if blocking {
 		return r.limit("raw block", 8, false)
 	}
@@ -82,7 +82,7 @@ func near(a, b float64) bool { return math.Abs(a/b-1) < 0.01 }
 func TestRatiosSurviveAMachineThatGetsSlower(t *testing.T) {
 	for _, drift := range []float64{0, 0.02} {
 		b := &rigged{drift: drift}
-		q, err := RunQuick(t.Context(), b, QuickOptions{})
+		q, err := RunQuick(t.Context(), b, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestRatiosSurviveAMachineThatGetsSlower(t *testing.T) {
 
 func TestWhatIsComparedTakesTurns(t *testing.T) {
 	b := &rigged{}
-	if _, err := RunQuick(t.Context(), b, QuickOptions{Rounds: 2}); err != nil {
+	if _, err := RunQuick(t.Context(), b, Options{Rounds: 2}); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(b.order[:12], ", ")
@@ -127,7 +127,7 @@ func TestWhatIsComparedTakesTurns(t *testing.T) {
 
 func TestNoiseIsSeenAndTempersVerdicts(t *testing.T) {
 	b := &rigged{shake: 0.3}
-	q, err := RunQuick(t.Context(), b, QuickOptions{})
+	q, err := RunQuick(t.Context(), b, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 func TestTheResultIsJSON(t *testing.T) {
-	q, err := RunQuick(t.Context(), &rigged{}, QuickOptions{Rounds: 2})
+	q, err := RunQuick(t.Context(), &rigged{}, Options{Rounds: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestTheResultIsJSON(t *testing.T) {
 }
 
 func TestAFailedMeasurementNamesItself(t *testing.T) {
-	_, err := RunQuick(t.Context(), &rigged{fail: "read 4 KiB"}, QuickOptions{Rounds: 1})
+	_, err := RunQuick(t.Context(), &rigged{fail: "read 4 KiB"}, Options{Rounds: 1})
 	if err == nil || !strings.Contains(err.Error(), "read 4 KiB: it does not work") {
 		t.Errorf("got %v", err)
 	}
@@ -215,7 +215,7 @@ func TestAFailedMeasurementNamesItself(t *testing.T) {
 
 func TestProgressEndsAtOne(t *testing.T) {
 	last, steps := -1.0, 0
-	_, err := RunQuick(t.Context(), &rigged{}, QuickOptions{Rounds: 3, Progress: func(_ string, done float64) {
+	_, err := RunQuick(t.Context(), &rigged{}, Options{Rounds: 3, Progress: func(_ string, done float64) {
 		if done < last || done > 1 {
 			t.Errorf("progress from %v to %v", last, done)
 		}

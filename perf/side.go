@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/fabrictest/fabrictest/verbs"
@@ -36,7 +37,11 @@ type Exchange interface {
 type Side struct {
 	Role     Role
 	Device   verbs.Context
+	Service  Service
 	Exchange Exchange
+	// Addr is the device's own address. Only the server of a Streamed service
+	// needs it.
+	Addr netip.Addr
 	// Port and GIDIndex say where on the device; port 0 means 1.
 	Port     uint8
 	GIDIndex uint8

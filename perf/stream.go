@@ -14,6 +14,9 @@ type Stream struct {
 	Op       verbs.WROpcode // OpRDMAWrite, OpRDMARead or OpSend
 	Bytes    int            // of a message
 	Duration time.Duration  // 0 means 100 ms
+	// Singly posts each message by itself, as programs do that have no more than
+	// one to send at a time. Otherwise they are posted in bursts.
+	Singly bool
 }
 
 const (
@@ -22,107 +25,124 @@ const (
 	streamMemory = 1 << 20
 	// streamFlight is how many bytes are on their way, if they are messages
 	// enough but not too many.
-	streamFlight              = 4 << 20
-	streamLeast, streamLots   = 4, 64
-	streamWarmup, streamBurst = 8, 16
+	streamFlight            = 4 << 20
+	streamLeast, streamLots = 4, 64
+	streamBurst             = 16
 )
 
 // Run plays a side. The client gets the goodput in Gb/s.
 func (st Stream) Run(ctx context.Context, s *Side) (gbps float64, err error) {
 	st.Duration = orElse(st.Duration, 100*time.Millisecond)
-	if st.Bytes < 1 {
+	switch {
+	case st.Bytes < 1:
 		return 0, fmt.Errorf("stream: message of %d bytes", st.Bytes)
+	case s.Service == Datagrams && st.Op != verbs.OpSend:
+		return 0, fmt.Errorf("stream of %v: datagrams are only sent", st.Op)
 	}
 	depth := min(max(streamFlight/st.Bytes, streamLeast), streamLots)
 	if st.Op == verbs.OpRDMARead {
 		depth = min(depth, maxReads)
 	}
-	sh := shape{qps: 1, sends: depth, recvs: 1, memory: max(streamMemory, st.Bytes)}
+	way := oneWay{
+		load:   load{op: st.Op, bytes: st.Bytes, depth: depth, burst: min(depth, streamBurst), least: 1, every: 1, slots: max(1, streamMemory/st.Bytes)},
+		memory: max(streamMemory, st.Bytes), qps: 1, duration: st.Duration,
+	}
+	switch {
+	case st.Singly:
+		way.burst = 1
+	case s.Service != Reliable && st.Op != verbs.OpRDMARead:
+		// Messages complete while they are being posted: whoever posted again for
+		// each of them would send them one by one.
+		way.least = max(1, depth/4)
+	}
 	if st.Op == verbs.OpSend {
-		sh.recvs = 2 * depth
+		way.window = 2 * depth
+	}
+	messages, took, err := way.run(ctx, s)
+	if err != nil || s.Role == Server {
+		return 0, wrap(err, "stream of %v, %d bytes, %v", st.Op, st.Bytes, s.Role)
+	}
+	return messages * float64(st.Bytes) * 8 / float64(took.Nanoseconds()), nil
+}
+
+// oneWay is what all programs are that send one way for a while.
+type oneWay struct {
+	load
+	qps, memory      int
+	duration, warmup time.Duration
+}
+
+// run plays a side. The client gets how many messages arrived, and how long that
+// took.
+func (w oneWay) run(ctx context.Context, s *Side) (messages float64, took time.Duration, err error) {
+	sh := shape{qps: w.qps, sends: w.depth, recvs: max(1, w.window), memory: w.memory}
+	if s.Service.credits() && w.window > 0 {
+		if s.Role == Server {
+			sh.sends = creditSlots
+		} else {
+			sh.recvs = creditSlots
+		}
 	}
 	c, err := s.connect(ctx, sh)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer c.Close()
-	switch {
-	case s.Role == Client:
-		gbps, err = st.drive(ctx, c, depth)
-	case st.Op == verbs.OpSend:
-		err = st.receive(ctx, c, sh.recvs)
-	default:
-		err = s.meet(ctx) // what WRITE and READ need of this side its device does
+	if s.Role == Server {
+		err = w.serve(ctx, c)
+	} else {
+		messages, took, err = w.drive(ctx, c)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("stream of %v, %d bytes, %v: %w", st.Op, st.Bytes, s.Role, err)
+		return 0, 0, err
 	}
-	return gbps, s.meet(ctx)
+	return messages, took, s.meet(ctx) // neither side goes while the other may still need it
 }
 
-// drive posts messages and counts those that complete until time is up.
-func (st Stream) drive(ctx context.Context, c *conn, depth int) (gbps float64, err error) {
-	if st.Op == verbs.OpSend {
-		if err := c.side.meet(ctx); err != nil { // receives are posted
-			return 0, err
-		}
+func (w oneWay) drive(ctx context.Context, c *conn) (messages float64, took time.Duration, err error) {
+	out, err := newSender(c, w.load)
+	if err != nil {
+		return 0, 0, err
 	}
-	wrs, slots := make([]verbs.SendWR, min(depth, streamBurst)), max(1, streamMemory/st.Bytes)
-	for i := range wrs {
-		wrs[i] = verbs.SendWR{Opcode: st.Op, Flags: verbs.SendSignaled, SGL: make([]verbs.SGE, 1), Remote: c.remote}
+	if err := c.side.meet(ctx); err != nil { // receives are posted
+		return 0, 0, err
 	}
-	wcs := make([]verbs.WC, depth)
-	posted, done, counted := 0, 0, 0
-	start := time.Now()
-	var late overdue
-	for over := false; !over || done < posted; {
-		for free := depth - (posted - done); !over && free > 0; {
-			burst := wrs[:min(free, len(wrs))]
-			for i := range burst {
-				at := (posted + i) % slots * st.Bytes
-				burst[i].SGL[0] = verbs.SGEOf(c.mr, at, st.Bytes)
-				burst[i].Remote.Addr = c.remote.Addr + uint64(at)
-			}
-			n, err := c.qps[0].PostSend(burst)
-			if err != nil {
-				return 0, err
-			}
-			posted, free = posted+n, free-n
+	return out.measure(ctx, w.duration, w.warmup)
+}
+
+// serve takes as many messages as the client says it has sent, and tells how
+// many have come. What WRITE and READ need of this side its device does.
+func (w oneWay) serve(ctx context.Context, c *conn) error {
+	if w.window == 0 {
+		if err := c.side.meet(ctx); err != nil {
+			return err
 		}
-		n, err := c.sends.Poll(wcs)
-		if err == nil {
-			err = succeeded(wcs[:n])
-		}
+		sent, err := swap(ctx, c.side, tally{})
 		if err != nil {
-			return 0, err
+			return err
 		}
-		if n == 0 {
-			if late.yet() {
-				return 0, fmt.Errorf("%d of %d messages did not complete within %v", posted-done, posted, patience)
-			}
-			continue
-		}
-		late.reset()
-		if done += n; counted == 0 && done >= streamWarmup {
-			start, counted = time.Now(), done
-		}
-		over = over || counted > 0 && time.Since(start) >= st.Duration || ctx.Err() != nil
+		_, err = swap(ctx, c.side, sent)
+		return err
 	}
-	took := time.Since(start)
-	if _, err := swap(ctx, c.side, tally{Messages: uint64(done)}); err != nil {
-		return 0, err
-	}
-	return float64(done-counted) * float64(st.Bytes) * 8 / float64(took.Nanoseconds()), nil
-}
-
-// receive takes messages until as many have come as the client has sent.
-func (st Stream) receive(ctx context.Context, c *conn, recvs int) error {
-	in := newInbox(c, st.Bytes, recvs)
+	in := newInbox(c, w.bytes, w.window)
 	if err := in.fill(); err != nil {
 		return err
 	}
 	if err := c.side.meet(ctx); err != nil {
 		return err
 	}
-	return in.drain(ctx)
+	got, err := in.drain(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = swap(ctx, c.side, tally{Messages: got})
+	return err
+}
+
+// wrap says where an error, if it is one, is from.
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // WriteTable writes the result for people.
-func (q *Quick) WriteTable(w io.Writer) error {
+func (q *Result) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "target\tgot\twant\tnoise\t")
@@ -19,8 +19,11 @@ func (q *Quick) WriteTable(w io.Writer) error {
 		}
 		fmt.Fprintf(tab, "%s\t%s\t%s %s\t%s\t%s\n", t.Name, figure(t.Got, t.Unit), sign, figure(t.Want, t.Unit), percent(t.Noise), t.Verdict)
 	}
-	fmt.Fprintf(tab, "\nwith the CRC of packets offloaded: write of 1 MiB to bare sockets without work\t%s\n", figure(q.Ratios.WriteToLimitOffloaded, ""))
+	if q.Comparisons == nil {
+		fmt.Fprintf(tab, "\nwith the CRC of packets offloaded: write of 1 MiB to bare sockets without work\t%s\n", figure(q.Ratios.WriteToLimitOffloaded, ""))
+	}
 	tab.Flush()
+	q.writeComparisons(&b, tab)
 
 	b.WriteString("\n")
 	fmt.Fprintln(tab, "queue pairs\tsends of 64 B\t")
@@ -40,8 +43,23 @@ func (q *Quick) WriteTable(w io.Writer) error {
 	return err
 }
 
+// writeComparisons writes a table for each thing that was compared with.
+func (q *Result) writeComparisons(b *strings.Builder, tab *tabwriter.Writer) {
+	to := ""
+	for _, c := range q.Comparisons {
+		if c.To != to {
+			tab.Flush()
+			to = c.To
+			fmt.Fprintf(b, "\nbeside %s\n", to)
+			fmt.Fprintln(tab, "\tgot\tlimit\tratio\tnoise\t")
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t\n", c.Name, precise(c.Got, c.Unit), precise(c.Limit, c.Unit), figure(c.Ratio, ""), percent(c.Noise))
+	}
+	tab.Flush()
+}
+
 // writeStreams writes a row for each size and a column for each operation.
-func (q *Quick) writeStreams(w io.Writer) {
+func (q *Result) writeStreams(w io.Writer) {
 	rows := map[int]map[string]float64{}
 	var sizes []int
 	for _, s := range q.Streams {
@@ -86,5 +104,8 @@ func figure(v float64, unit string) string {
 	}
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
+
+// precise is a figure of a size that is not known before.
+func precise(v float64, unit string) string { return fmt.Sprintf("%.2f %s", v, unit) }
 
 func percent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }

@@ -41,17 +41,25 @@ func (t Target) judge() Target {
 	return t
 }
 
-// judge holds the run's figures against what we promise of them, for two hosts
-// with a core each.
-func (q *Quick) judge() []Target {
-	all := []Target{
+// quickTargets are what we promise of a quick run's figures, for two hosts with
+// a core each.
+func (q *Result) quickTargets() []Target {
+	return []Target{
 		{Name: "write of 1 MiB to bare sockets", Got: q.Ratios.WriteToLimit, Want: 0.6, Noise: q.Noises.Write},
 		{Name: "half round trip of 8 B to bare sockets, spinning", Got: q.Ratios.LatencyToRawSpinning, Want: 1.6, Most: true, Noise: q.Noises.Spinning},
 		{Name: "half round trip of 8 B to bare sockets, blocking", Got: q.Ratios.LatencyToRawBlocking, Want: 1.6, Most: true, Noise: q.Noises.Blocking},
 		{Name: "sends of 64 B, depth 64", Got: q.Rates.Send64PerS, Want: 600_000, Unit: "1/s", Noise: q.Noises.Rate},
 		{Name: "the same over up to 64 QPs to that over one", Got: q.Rates.QPsFlatness, Want: 0.8, Noise: q.Noises.Rate},
-		{Name: "memory of an idle host", Got: q.Memory.IdleMB, Want: 40, Most: true, Unit: "MB"},
+		q.memoryTarget(),
 	}
+}
+
+func (q *Result) memoryTarget() Target {
+	return Target{Name: "memory of an idle host", Got: q.Memory.IdleMB, Want: 40, Most: true, Unit: "MB"}
+}
+
+// judge finds a verdict on each.
+func judge(all []Target) []Target {
 	for i := range all {
 		all[i] = all[i].judge()
 	}
@@ -60,7 +68,7 @@ func (q *Quick) judge() []Target {
 
 // Worst is the verdict on the run: Missed if any target is, else Unclear if any
 // is, else Holds.
-func (q *Quick) Worst() string {
+func (q *Result) Worst() string {
 	worst := Holds
 	for _, t := range q.Targets {
 		switch t.Verdict {

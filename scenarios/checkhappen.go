@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -57,15 +58,37 @@ var eventKeys = map[string]struct{ may, must []string }{
 	"truncate":    {may: []string{"bytes"}},
 	"set_ecn":     {may: []string{"ecn"}},
 	"set_field":   {may: []string{"value"}, must: []string{"field"}},
+	"reset":       {},
+}
+
+// streamDeeds are what can be done at a place of a stream.
+var streamDeeds = []string{"drop", "delay", "corrupt_bit", "reset"}
+
+// streamEvent checks an event at a place of a TCP stream.
+func (c *checker) streamEvent(key string, e *Event) {
+	c.refuse(key, "offset already names a place in a stream", "qp", "psn", "nth", "time")
+	if !slices.Contains(streamDeeds, e.Do) {
+		c.fail(key+".do", "%s is for packets: at a place of a stream there are %s", e.Do, strings.Join(streamDeeds, ", "))
+	}
+	if e.Bit < 0 || e.Bit > 7 {
+		c.fail(key+".bit", "%d: the byte at offset has bits 0 to 7", e.Bit)
+	}
 }
 
 func (c *checker) event(key string, e *Event) {
 	c.ports(key+".on", e.On)
+	if e.Offset == nil {
+		c.refuse(key, "it tells streams apart: give offset, or name a packet", "conn")
+	}
 	switch {
+	case e.Offset != nil:
+		c.streamEvent(key, e)
+	case e.Do == "reset":
+		c.fail(key+".do", "reset breaks a TCP stream: give offset to say where")
 	case e.Nth > 0:
 		c.refuse(key, "nth already names one packet", "psn", "time")
 	case e.PSN == nil:
-		c.fail(key, "names no packet: give psn, or nth to count packets")
+		c.fail(key, "names no packet: give psn, or nth to count packets; or offset, of a TCP stream")
 	}
 	rule := eventKeys[e.Do]
 	for _, k := range []string{"count", "delay", "bit", "bytes", "ecn", "field", "value"} {

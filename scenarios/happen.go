@@ -80,8 +80,9 @@ type Burst struct {
 	Loss Percent `yaml:"loss"`
 }
 
-// Event does one exact thing to one exact packet. A scenario in which an event
-// never happens has not shown what it claims, and fails.
+// Event does one exact thing to one exact packet, or at one place of a TCP stream. A
+// scenario in which an event never happens has not shown what it claims, and
+// fails.
 type Event struct {
 	Where `yaml:",inline"`
 
@@ -96,15 +97,23 @@ type Event struct {
 	// the first retransmission; every one if left out.
 	Time int `yaml:"time,omitempty" range:"1..1000000"`
 
+	// Offset is a place in a TCP stream: how many bytes of it go this way before. The
+	// segment that has the byte there is meant. It excludes qp, psn, nth and time.
+	Offset *uint64 `yaml:"offset,omitempty"`
+	// Conn is which stream is meant, in the order in which they are connected past
+	// this port, 1 for the first; each if left out.
+	Conn int `yaml:"conn,omitempty" range:"1..1000000"`
+
 	// Do is what happens to the packet.
-	Do string `yaml:"do" enum:"drop duplicate delay reorder corrupt_bit truncate set_ecn set_field"`
+	Do string `yaml:"do" enum:"drop duplicate delay reorder corrupt_bit truncate set_ecn set_field reset"`
 	// Count is how many copies are made (duplicate), or how many packets overtake
 	// this one (reorder); 1 if left out.
 	Count int `yaml:"count,omitempty" range:"1..1000"`
 	// Delay is how long the packet is held (delay), at most (reorder), or how far
 	// behind each copy is (duplicate).
 	Delay time.Duration `yaml:"delay,omitempty"`
-	// Bit is the one to invert (corrupt_bit); from the end if negative.
+	// Bit is the one to invert (corrupt_bit); from the end if negative. With offset it
+	// is one of that byte, 0 the lowest.
 	Bit int `yaml:"bit,omitempty" range:"-1000000..1000000"`
 	// Bytes is what is left of the UDP payload (truncate).
 	Bytes Bytes `yaml:"bytes,omitempty" range:"0..65535"`

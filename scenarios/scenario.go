@@ -142,12 +142,14 @@ type ECN struct {
 
 // NIC is what every host has.
 type NIC struct {
-	// Provider is the emulated NIC; softroce if left out.
-	Provider string `yaml:"provider,omitempty" enum:"softroce"`
+	// Provider is the emulated NIC: softroce (if left out), softiwarp, or dgiwarp.
+	Provider string `yaml:"provider,omitempty" enum:"softroce softiwarp dgiwarp"`
 	// Quirks are defects on purpose, as "fabrictest quirks" lists them.
 	Quirks []string `yaml:"quirks,omitempty"`
 	// On are the hosts that have the quirks; all if left out.
 	On []string `yaml:"on,omitempty"`
+	// Markers asks peers for markers in the stream, which iWARP has.
+	Markers bool `yaml:"markers,omitempty"`
 	// ICRC may be offloaded: neither computed nor checked.
 	ICRC string `yaml:"icrc,omitempty" enum:"checked offloaded"`
 	// RateControl is how senders react to congestion marks; off is not at all.

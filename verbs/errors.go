@@ -50,7 +50,7 @@ func (e *OpError) Unwrap() error { return e.Err }
 
 // RejectError is a refused connection: why, and what the peer said with it.
 type RejectError struct {
-	Reason      uint16 // REJ reason code of the InfiniBand CM
+	Reason      uint16 // REJ reason code of the InfiniBand CM, or the one nearest; 0 if none was given
 	Text        string // the reason in words
 	PrivateData []byte
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/live"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -52,7 +52,7 @@ func completeTags(_ *cobra.Command, _ []string, typed string) ([]cobra.Completio
 }
 
 func completeQuirks(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	all := lab.AllFlaws()
+	all := nics.AllQuirks()
 	words := make([]cobra.Completion, 0, len(all))
 	for _, q := range all {
 		words = append(words, cobra.CompletionWithDesc(q.Name, q.Does))

@@ -22,6 +22,7 @@ type task struct {
 	scenario *scenarios.Scenario
 	tier     scenarios.Tier
 	opts     lab.Options
+	unfit    string // why it makes no sense with the NICs that it was given
 }
 
 // audience is told how tasks are getting on, by several goroutines; a
@@ -84,6 +85,11 @@ func inParallel(ctx context.Context, width int, tasks []task, show audience) (re
 }
 
 func (t *task) run(ctx context.Context) *report.Result {
+	if t.unfit != "" {
+		r := lab.NewResult(t.scenario, t.tier, &t.opts)
+		r.Verdict, r.Reason = report.Skipped, t.unfit
+		return r
+	}
 	if t.opts.Dir != "" {
 		if err := t.save(); err != nil {
 			r := lab.NewResult(t.scenario, t.tier, &t.opts)

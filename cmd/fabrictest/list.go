@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -17,19 +20,24 @@ type listed struct {
 	Description string           `json:"description,omitempty"`
 	Tags        []string         `json:"tags"`
 	Tiers       []scenarios.Tier `json:"tiers"`
+	Provider    string           `json:"provider"`        // whose NICs it has
+	Unfit       string           `json:"unfit,omitempty"` // why it makes no sense with them
 }
 
 func newListCommand() *cobra.Command {
 	var sel selection
+	var provider string
 	var asJSON, schema bool
 	cmd := &cobra.Command{
 		Use:   "list [SCENARIO...]",
 		Short: "List the scenarios, and what each shows",
 		Long: `List the scenarios that ship with fabrictest, all of them or those that the
-patterns and tags select. --schema prints the JSON schema of their format, for
-whoever writes one: editors complete and check with it.`,
+patterns and tags select. --provider shows which of them make sense with the NICs of
+that name, and why the others do not. --schema prints the JSON schema of their
+format, for whoever writes one: editors complete and check with it.`,
 		Example: `  fabrictest list
   fabrictest list --tag loss
+  fabrictest list --provider softiwarp
   fabrictest list 'flap-*' --json
   fabrictest list --schema > scenario.schema.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,6 +53,14 @@ whoever writes one: editors complete and check with it.`,
 			if err != nil {
 				return err
 			}
+			if provider != "" {
+				if _, err := nics.Find(provider); err != nil {
+					return usagef("--provider: %w", err)
+				}
+				for i := range chosen {
+					chosen[i].Scenario = lab.With(chosen[i].Scenario, provider)
+				}
+			}
 			if asJSON {
 				return listJSON(cmd, chosen)
 			}
@@ -54,9 +70,11 @@ whoever writes one: editors complete and check with it.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&sel.tags, "tag", nil, "only scenarios with this `TAG`; may be repeated")
+	f.StringVar(&provider, "provider", "", "with the NICs of `NAME`: "+strings.Join(nics.Names(), " or "))
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&schema, "schema", false, "print the JSON schema of scenario files")
 	_ = cmd.RegisterFlagCompletionFunc("tag", completeTags)
+	_ = cmd.RegisterFlagCompletionFunc("provider", fixed(nics.Names()...))
 	return cmd
 }
 
@@ -67,10 +85,24 @@ func tiersOf(s *scenarios.Scenario) []scenarios.Tier {
 	return []scenarios.Tier{scenarios.Sim, scenarios.NetNS}
 }
 
+// unfit is why a scenario makes no sense with its NICs: on any tier that it may run
+// on.
+func unfit(s *scenarios.Scenario) (why string) {
+	for _, tier := range tiersOf(s) {
+		if why = lab.Unfit(s, tier); why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
 func listJSON(cmd *cobra.Command, chosen []choice) error {
 	all := make([]listed, 0, len(chosen))
 	for _, s := range chosen {
-		all = append(all, listed{s.Name, s.Title, s.Description, s.Tags, tiersOf(s.Scenario)})
+		all = append(all, listed{
+			Name: s.Name, Title: s.Title, Description: s.Description, Tags: s.Tags, Tiers: tiersOf(s.Scenario),
+			Provider: cmp.Or(s.NIC.Provider, nics.Default), Unfit: unfit(s.Scenario),
+		})
 	}
 	e := json.NewEncoder(cmd.OutOrStdout())
 	e.SetIndent("", "  ")
@@ -83,15 +115,24 @@ func listText(cmd *cobra.Command, chosen []choice) error {
 	for _, s := range chosen {
 		width = max(width, len(s.Name))
 	}
-	var b strings.Builder
+	var b, not strings.Builder
+	fit := 0
 	for _, s := range chosen {
+		if why := unfit(s.Scenario); why != "" {
+			fmt.Fprintf(&not, "%-*s  %s\n", width, s.Name, why)
+			continue
+		}
+		fit++
 		only := ""
 		if len(s.Tiers) == 1 {
 			only = fmt.Sprintf(" (%s only)", s.Tiers[0])
 		}
 		fmt.Fprintf(&b, "%-*s  %s%s\n", width, s.Name, s.Title, only)
 	}
-	fmt.Fprintf(&b, "\n%d scenarios. Tags: %s.\n", len(chosen), strings.Join(tagsOf(chosen), ", "))
+	fmt.Fprintf(&b, "\n%d scenarios. Tags: %s.\n", fit, strings.Join(tagsOf(chosen), ", "))
+	if not.Len() > 0 {
+		fmt.Fprintf(&b, "\n%d make no sense with these NICs:\n%s", len(chosen)-fit, not.String())
+	}
 	_, err := cmd.OutOrStdout().Write([]byte(b.String()))
 	return err
 }

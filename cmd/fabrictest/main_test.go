@@ -60,7 +60,7 @@ func golden(t *testing.T, name, got string) {
 
 // Help is what people read first: it changes on purpose only.
 func TestHelpIsGolden(t *testing.T) {
-	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "down", "labs", "doctor", "quirks", "pcap", "perf", "perf quick"} {
+	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "down", "labs", "doctor", "quirks", "pcap", "perf", "perf quick", "perf iwarp"} {
 		code, out, stderr := call(t, append(strings.Fields(words), "--help")...)
 		if code != exitOK || stderr != "" {
 			t.Fatalf("%s --help: exit code %d, %q", words, code, stderr)

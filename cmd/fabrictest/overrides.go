@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -18,6 +19,7 @@ import (
 type overrides struct {
 	seed     string
 	messages int
+	provider string
 	quirks   []string
 	given    func(flag string) bool // on the command line
 }
@@ -28,6 +30,7 @@ func (o *overrides) flags(f *pflag.FlagSet) {
 	o.given = f.Changed
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that happens by chance; \"random\" draws one (default: each scenario's own)")
 	f.IntVar(&o.messages, "messages", 0, "messages of each flow (default: as the scenario says)")
+	f.StringVar(&o.provider, "provider", "", "run every scenario with the NICs of `NAME`: "+strings.Join(nics.Names(), " or ")+" (default: each scenario's own)")
 	f.StringArrayVar(&o.quirks, "quirk", nil, "give every NIC the flaw `NAME` (see 'fabrictest quirks'); may be repeated")
 }
 
@@ -47,12 +50,19 @@ func (o *overrides) check() (seed uint64, err error) {
 	if o.given("messages") && o.messages < 1 || o.messages > maxMessages {
 		return 0, usagef("--messages %d: give a number in 1..%d", o.messages, maxMessages)
 	}
+	check := nics.CheckQuirk
+	if o.provider != "" {
+		p, err := nics.Find(o.provider)
+		if err != nil {
+			return 0, usagef("--provider: %w", err)
+		}
+		check = p.CheckQuirk
+	}
 	for _, q := range o.quirks {
-		var f lab.Flaws
-		if err := f.Set(q); err != nil {
-			var unknown *lab.UnknownFlawError
+		if err := check(q); err != nil {
+			var unknown *nics.UnknownQuirkError
 			if errors.As(err, &unknown) {
-				return 0, usagef("--quirk: no quirk %q; %s", unknown.Name, didYouMean(unknown.Name, lab.FlawNames(), "fabrictest quirks"))
+				return 0, usagef("--quirk: no quirk %q; %s", unknown.Name, didYouMean(unknown.Name, nics.QuirkNames(), "fabrictest quirks"))
 			}
 			return 0, usagef("--quirk: %w", err)
 		}
@@ -60,11 +70,15 @@ func (o *overrides) check() (seed uint64, err error) {
 	return seed, nil
 }
 
-// apply changes a scenario.
-func (o *overrides) apply(s *scenarios.Scenario) {
+// apply is a scenario with what is changed about it.
+func (o *overrides) apply(s *scenarios.Scenario) *scenarios.Scenario {
+	if o.provider != "" {
+		s = lab.With(s, o.provider)
+	}
 	if o.messages > 0 {
 		s.Workload.Messages = o.messages
 	}
+	return s
 }
 
 // words are the overrides as they stand on a command line.
@@ -75,6 +89,9 @@ func (o *overrides) words(seed uint64) string {
 	}
 	if o.messages > 0 {
 		fmt.Fprintf(&b, " --messages %d", o.messages)
+	}
+	if o.provider != "" {
+		b.WriteString(" --provider " + o.provider)
 	}
 	for _, q := range o.quirks {
 		b.WriteString(" --quirk " + q)

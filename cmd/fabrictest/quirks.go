@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
 // newQuirksCommand is `fabrictest quirks`: what --quirk takes.
@@ -17,11 +18,13 @@ func newQuirksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quirks",
 		Short: "List the flaws that a NIC can be given",
-		Long: `List the flaws that a NIC can be given, for 'fabrictest run --quirk NAME'.
+		Long: `List the flaws that a NIC can be given, for 'fabrictest run --quirk NAME', under the
+kind of NIC that can have them.
 
 The second column is what a quirk imitates: a known defect (R1 to R48), a
-requirement of RoCEv2 that it breaks, or a device known for it. Those that begin
-with "cm." are of the connection manager, which the calls scenarios use.`,
+requirement of RoCEv2 or of iWARP that it breaks, or a device known for it. Those
+that begin with "cm." are of soft-RoCE's connection manager, which the calls
+scenarios use.`,
 		Example: `  fabrictest quirks
   fabrictest quirks --json | jq -r '.[].name'`,
 		Args: cobra.NoArgs,
@@ -30,23 +33,44 @@ with "cm." are of the connection manager, which the calls scenarios use.`,
 				e := json.NewEncoder(cmd.OutOrStdout())
 				e.SetIndent("", "  ")
 				e.SetEscapeHTML(false)
-				return e.Encode(lab.AllFlaws())
+				return e.Encode(nics.AllQuirks())
 			}
-			return listFlaws(cmd.OutOrStdout())
+			return listQuirks(cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func listFlaws(w io.Writer) error {
+// listQuirks lists the quirks under the providers that have them: what all have
+// first.
+func listQuirks(w io.Writer) error {
+	all, providers := nics.AllQuirks(), nics.All()
+	shared := func(q nics.Quirk) bool { return len(q.Of) > 1 }
+	if err := listUnder(w, "Of every NIC", slices.DeleteFunc(slices.Clone(all), func(q nics.Quirk) bool { return !shared(q) })); err != nil {
+		return err
+	}
+	for _, p := range providers {
+		others := func(q nics.Quirk) bool { return shared(q) || q.Of[0] != p.Name }
+		title := fmt.Sprintf("Of %s NICs (%s)", p.Title, p.Name)
+		if err := listUnder(w, "\n"+title, slices.DeleteFunc(slices.Clone(all), others)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func listUnder(w io.Writer, title string, quirks []nics.Quirk) error {
+	if _, err := fmt.Fprintln(w, title+":"); err != nil {
+		return err
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, q := range lab.AllFlaws() {
+	for _, q := range quirks {
 		imitates := q.Defect
 		if imitates == "" {
 			imitates = "-"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", q.Name, imitates, q.Does)
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", q.Name, imitates, q.Does)
 	}
 	return t.Flush()
 }

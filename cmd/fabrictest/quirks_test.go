@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
 func TestQuirksListsAllThatRunTakes(t *testing.T) {
 	_, plain, _ := call(t, "quirks")
 	_, out, _ := call(t, "quirks", "--json")
-	var listed []lab.FlawInfo
-	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed) != len(lab.AllFlaws()) {
+	var listed []nics.Quirk
+	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed) != len(nics.AllQuirks()) {
 		t.Fatalf("%d quirks, %v", len(listed), err)
 	}
 	for _, q := range listed {

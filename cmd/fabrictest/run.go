@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/console"
@@ -47,6 +48,10 @@ Every run leaves a folder with result.json, junit.xml, report.html, captures for
 Wireshark, and logs. --out says where; otherwise it is one of the last ` + strconv.Itoa(runsKept) + ` in the
 user's cache.
 
+--provider runs scenarios with other NICs than they were written for: soft-RoCE's
+with soft-iWARP, say. One that makes no sense with them is skipped, and the reason
+said; what it expects on one tier only, in figures of its own NICs, is not judged.
+
 While it runs in namespaces, SIGUSR1 makes it print what each rank is at.
 
 Exit codes: 0 everything held, 1 something did not, 2 called wrongly; 130 ended by
@@ -56,6 +61,7 @@ Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
   fabrictest run --tag quick --out out/
   fabrictest run ./mine.yaml --on netns
   fabrictest run loss-5-percent --quirk AckSkipsRead   a flawed NIC, and how it is found out
+  fabrictest run --provider softiwarp                  all that makes sense over iWARP
   fabrictest run --json | jq '.scenarios[] | select(.verdict != "passed") | .replay'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.patterns = args
@@ -75,6 +81,7 @@ Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
 	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(captureHeaders), string(captureFull), string(captureNone)))
 	_ = cmd.RegisterFlagCompletionFunc("tag", completeTags)
 	_ = cmd.RegisterFlagCompletionFunc("quirk", completeQuirks)
+	_ = cmd.RegisterFlagCompletionFunc("provider", fixed(nics.Names()...))
 	return cmd
 }
 
@@ -88,8 +95,8 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range chosen {
-		o.apply(c.Scenario)
+	for i := range chosen {
+		chosen[i].Scenario = o.apply(chosen[i].Scenario)
 	}
 	tiers, why, err := o.tiers()
 	if err != nil {
@@ -128,7 +135,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if err := o.finish(cmd, run, dir, show); err != nil {
 		return err
 	}
-	return o.verdict(cmd.Context(), run, ended, len(tasks))
+	return o.verdict(cmd.Context(), run, ended, len(tasks), unfitting(tasks))
 }
 
 // finish leaves the results behind and says what they are. What cannot be written
@@ -142,8 +149,8 @@ func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, sho
 }
 
 // verdict is what the exit code says of a run.
-func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total int) error {
-	skipped := run.Counts()[report.Skipped]
+func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total, unfit int) error {
+	skipped := run.Counts()[report.Skipped] - unfit
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: %d of %d had ended", ended, total)
@@ -176,6 +183,9 @@ func (o *runOptions) tasks(chosen []choice, tiers []scenarios.Tier, dir string, 
 				continue
 			}
 			t := task{scenario: c.Scenario, tier: tier, opts: lab.Options{Seed: seed, Dir: dir, Quirks: o.quirks, Netem: o.netem && tier == scenarios.NetNS}}
+			if o.provider != "" || len(o.quirks) > 0 { // else it is a mistake in the file
+				t.unfit = lab.Unfit(c.Scenario, tier, o.quirks...)
+			}
 			t.opts.Replay = fmt.Sprintf("%s run %s --on %s%s", o.program, quote(c.given), tier, o.words(t.opts.SeedFor(c.Scenario))+o.kernel(tier))
 			o.capture.options(&t.opts)
 			tasks = append(tasks, t)
@@ -208,6 +218,16 @@ func (o *runOptions) kernel(tier scenarios.Tier) string {
 		return ""
 	}
 	return " --netem"
+}
+
+// unfitting counts the tasks that make no sense with the NICs that they were given.
+func unfitting(tasks []task) (n int) {
+	for i := range tasks {
+		if tasks[i].unfit != "" {
+			n++
+		}
+	}
+	return n
 }
 
 func names(tasks []task) (all []string) {

@@ -24,7 +24,9 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 const (
@@ -127,4 +129,18 @@ func parseAddrs(name, text string) (addrs []netip.Addr, err error) {
 // Open opens a NIC as an RDMA device: soft-RoCE over IPv6.
 func (n *NIC) Open() (*softroce.Device, error) {
 	return softroce.OnUDP(udplink.Config{}, softroce.Config{Name: n.Name, Addrs: []netip.Addr{n.IPv6}})
+}
+
+// OpenAs opens a NIC as an RDMA device of a provider, by its name in scenarios:
+// "softiwarp", say. It talks over IPv6.
+func (n *NIC) OpenAs(provider string) (verbs.Context, error) {
+	p, err := nics.Find(provider)
+	if err != nil {
+		return nil, err
+	}
+	open, err := p.With(nics.Setup{})
+	if err != nil {
+		return nil, err
+	}
+	return open.OnSockets(nics.Place{Name: n.Name, Addr: n.IPv6})
 }

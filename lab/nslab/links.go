@@ -68,6 +68,10 @@ func (y *way) observe(o *lab.Observed, name string, plan *lab.Impairments, l *re
 	lab.CountPipe(l, pipe.Counters())
 	lab.Lose(l, "held_full", y.path.Overfull())
 	o.CountEvents(plan, pipe.Fired())
+	if y.stream != nil {
+		o.CountStreamEvents(y.stream.watch)
+		lab.Lose(l, "event", y.stream.drops)
+	}
 	if err := pipe.Err(); err != nil {
 		o.EventErrors = append(o.EventErrors, fmt.Sprintf("%s: %v", name, err))
 	}

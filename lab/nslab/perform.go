@@ -63,13 +63,16 @@ func blameLateness(r *report.Result, seen *lab.Observed) {
 // also of a run that was not brought to its end. It calls onCut if the capture of
 // the fabric is not complete.
 func perform(ctx context.Context, s *scenarios.Scenario, opts lab.Options, onCut func()) (*lab.Observed, error) {
+	if why := lab.Unfit(s, scenarios.NetNS, opts.Quirks...); why != "" {
+		return nil, s.Errorf("nic.provider", "%s", why)
+	}
 	plan, err := lab.NewPlan(s, opts)
 	if err != nil {
 		return nil, err
 	}
 	for _, h := range plan.Topology.Hosts {
 		// The ranks would find out as well, one by one.
-		if _, err := lab.NICConfig(s, h.Name, opts.Quirks...); err != nil {
+		if _, err := lab.NICs(s, h.Name, opts.Quirks...); err != nil {
 			return nil, err
 		}
 	}

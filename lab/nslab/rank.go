@@ -9,10 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/link"
-	"github.com/fabrictest/fabrictest/emu/link/udplink"
-	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/launch/rank"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
@@ -147,7 +145,7 @@ func (o *orders) obey(order string, begin chan<- time.Duration) error {
 }
 
 // openNICs opens the devices of a host. done closes them.
-func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (nics []workload.NIC, done func() error, err error) {
+func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (opened []workload.NIC, done func() error, err error) {
 	var closers []func() error
 	closeAll := func() error {
 		errs := make([]error, 0, len(closers))
@@ -161,25 +159,21 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (nics []wor
 			err = errors.Join(err, closeAll())
 		}
 	}()
-	var sockets udplink.Config
-	if job.Single {
-		sockets.GSO = udplink.OffloadOff
+	open, err := lab.NICs(s, job.Host, job.Quirks...)
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, n := range job.NICs {
-		cfg, err := lab.NICConfig(s, job.Host, job.Quirks...)
-		if err != nil {
-			return nil, nil, err
-		}
-		cfg.Name, cfg.Addrs, cfg.NIC.LineRateBps = job.Host+"/"+n.Name, []netip.Addr{n.Addr}, n.RateBps
+		at := nics.Place{Name: job.Host + "/" + n.Name, Addr: n.Addr, LineRateBps: n.RateBps, Single: job.Single}
 		if capture != nil {
-			cfg.Decorate = func(l link.Waiter) link.Waiter { return capture.packets.Wrap(cfg.Name, l).(link.Waiter) }
+			at.Capture = capture.packets
 		}
-		dev, err := softroce.OnUDP(sockets, cfg)
+		dev, err := open.OnSockets(at)
 		if err != nil {
 			return nil, nil, err
 		}
 		closers = append(closers, dev.Close)
-		nics = append(nics, workload.NIC{Device: dev, Addr: n.Addr, Rail: n.Rail})
+		opened = append(opened, workload.NIC{Device: dev, Addr: n.Addr, Rail: n.Rail})
 	}
-	return nics, closeAll, nil
+	return opened, closeAll, nil
 }

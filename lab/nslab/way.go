@@ -8,7 +8,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/impair/ethernet"
-	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
@@ -29,12 +28,13 @@ type way struct {
 	base  uswitch.Counters // what had passed before
 
 	path   *ethernet.Path   // nil where nothing happens
+	stream *streamWay       // nil where nothing happens to streams
 	filter *ethernet.Filter // nil where nobody is kept apart
 }
 
 // begin puts in place what packets meet.
-func (y *way) begin(cfg impair.Config, start time.Duration) error {
-	plan := y.wires.plan
+func (y *way) begin(m *lab.Impairments, start time.Duration) error {
+	plan, cfg := y.wires.plan, m.Config
 	y.start, y.begun, y.base = start, true, y.counters()
 	cfg.Specs = y.specs(cfg.Specs)
 	later := func(s lab.Step) bool {
@@ -43,21 +43,25 @@ func (y *way) begin(cfg impair.Config, start time.Duration) error {
 	// Packets are kept apart where they arrive, at hosts.
 	parted := y.way == lab.In && plan.Ports[y.of].Host >= 0 &&
 		slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
-	if y.wires.impairable || parted || len(cfg.Specs) > 0 || len(cfg.Events) > 0 || slices.ContainsFunc(plan.Steps, later) {
-		return y.install(cfg, parted)
+	if y.wires.impairable || parted || len(cfg.Specs) > 0 || len(cfg.Events) > 0 || len(m.Streams) > 0 || slices.ContainsFunc(plan.Steps, later) {
+		return y.install(cfg, m.Streams, parted)
 	}
 	return nil
 }
 
 // install makes packets meet something.
-func (y *way) install(cfg impair.Config, parted bool) (err error) {
+func (y *way) install(cfg impair.Config, streams []lab.StreamEvent, parted bool) (err error) {
 	y.path, err = ethernet.NewPath(cfg, ethernet.Options{
-		Dissector: softroce.Dissector{}, Source: y.wires.plan.Streams(y.of, y.way), Start: y.start,
+		Dissector: y.wires.plan.Provider.Dissector, Source: y.wires.plan.Streams(y.of, y.way), Start: y.start,
 	})
 	if err != nil {
 		return err
 	}
 	var path uswitch.Path = y.path
+	if len(streams) > 0 {
+		y.stream = newStreamWay(streams, path)
+		path = y.stream
+	}
 	if parted {
 		y.filter = ethernet.Block(path, y.wires.blocked)
 		path = y.filter
@@ -90,7 +94,7 @@ func (y *way) set(specs []impair.Spec) (err error) {
 	case !y.begun:
 		return fmt.Errorf("%s: nothing can be impaired before the stage has begun", y.name())
 	case y.path == nil:
-		return y.install(impair.Config{Specs: y.specs(specs)}, false)
+		return y.install(impair.Config{Specs: y.specs(specs)}, nil, false)
 	}
 	y.at.Quiesced(func() { err = y.path.Pipe().SetSpecs(y.specs(specs)) })
 	return err

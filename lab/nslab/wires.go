@@ -162,7 +162,7 @@ func (w *wires) begin(start time.Time) error {
 				errs = append(errs, w.setNetem(i, lab.Way(d), cfg.Specs))
 			}
 			if way := w.ways[i][d]; way != nil {
-				errs = append(errs, way.begin(cfg.Config, start.Sub(w.epoch)))
+				errs = append(errs, way.begin(cfg, start.Sub(w.epoch)))
 			}
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 
 	"github.com/fabrictest/fabrictest/perf"
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // order is what the parent tells a host: first who it is, then to play a
@@ -20,6 +19,7 @@ type order struct {
 	Identity  *identity     `json:"identity,omitempty"`
 	Program   *perf.Program `json:"program,omitempty"`
 	Role      perf.Role     `json:"role,omitempty"`
+	Kind      string        `json:"kind,omitempty"`
 	Offloaded bool          `json:"offloaded,omitempty"`
 	Idle      bool          `json:"idle,omitempty"`
 	Swapped   []byte        `json:"swapped,omitempty"`
@@ -90,11 +90,11 @@ func (c *channel) Swap(ctx context.Context, mine []byte) ([]byte, error) {
 // HostMain is what the process of a host does: what comes in from the parent on
 // its standard input, until there is no more.
 func HostMain() error {
-	return serve(context.Background(), newChannel(os.Stdin, os.Stdout), softRoCE)
+	return serve(context.Background(), newChannel(os.Stdin, os.Stdout), kinds)
 }
 
-// serve does what comes in from the parent, on devices that open opens.
-func serve(ctx context.Context, c *channel, open opener) error {
+// serve does what comes in from the parent, on devices of these kinds.
+func serve(ctx context.Context, c *channel, kinds map[string]kind) error {
 	first, ok := <-c.orders
 	switch {
 	case !ok:
@@ -110,7 +110,7 @@ func serve(ctx context.Context, c *channel, open opener) error {
 	for o := range c.orders {
 		r := reply{Done: true}
 		var err error
-		if r.Value, err = c.obey(ctx, o, func() (verbs.Context, error) { return open(first.Identity.Addr, o.Offloaded) }); err != nil {
+		if r.Value, err = c.obey(ctx, o, kinds, first.Identity.Addr); err != nil {
 			r.Error = err.Error()
 		}
 		if err := c.out.Encode(r); err != nil {

@@ -19,7 +19,7 @@ func hostOver(t *testing.T, open opener) (to *json.Encoder, from *json.Decoder, 
 	outR, outW := io.Pipe()
 	ended = make(chan error, 1)
 	go func() {
-		ended <- serve(t.Context(), newChannel(inR, outW), open)
+		ended <- serve(t.Context(), newChannel(inR, outW), map[string]kind{"test": {open: open}})
 		outW.Close()
 	}()
 	t.Cleanup(func() { inW.Close(); outR.Close() })
@@ -37,11 +37,16 @@ func TestAHostTellsWhatWentWrongAndGoesOn(t *testing.T) {
 	})
 	to.Encode(order{Identity: &identity{Addr: netip.MustParseAddr("192.0.2.7")}})
 	for i := range 2 {
-		to.Encode(order{Program: &perf.Program{PingPong: &perf.PingPong{}}, Offloaded: i == 1})
+		to.Encode(order{Program: &perf.Program{PingPong: &perf.PingPong{}}, Kind: "test", Offloaded: i == 1})
 		var r reply
 		if err := from.Decode(&r); err != nil || !r.Done || r.Error != "no device today" {
 			t.Errorf("reply %+v, %v", r, err)
 		}
+	}
+	to.Encode(order{Idle: true, Kind: "unheard of"})
+	var r reply
+	if err := from.Decode(&r); err != nil || !strings.Contains(r.Error, "unheard of") {
+		t.Errorf("reply %+v, %v", r, err)
 	}
 	hangUp()
 	if err := <-ended; err != nil {

@@ -1,9 +1,10 @@
-// Package perflab measures the emulated NIC beside bare sockets: two hosts in
-// two network namespaces, one process each, joined by a veth pair. What is
-// measured, in which order, and what it is worth is decided in package perf;
-// this package brings the hosts, the devices and the limits.
+// Package perflab measures emulated NICs beside the bare sockets that they stand
+// on: two hosts in two network namespaces, one process each, joined by a veth
+// pair. What is measured, in which order, and what it is worth is decided in
+// package perf; this package brings the hosts, the devices and the limits. A kind
+// of device is an entry of kinds, a run one of plans.
 //
-// Quick starts a process of this program in namespaces of its own (LabMain),
+// Quick and IWARP start a process of this program in namespaces of its own (LabMain),
 // which builds the fabric, plays the bare sockets itself, and starts a process
 // for each host (HostMain). Whichever of them ends, the others do, and nothing
 // is left. The program that uses the package must call LabMain and HostMain when

@@ -3,40 +3,28 @@ package perflab
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/link/udplink"
-	"github.com/fabrictest/fabrictest/emu/softroce"
-	"github.com/fabrictest/fabrictest/emu/softroce/engine"
 	"github.com/fabrictest/fabrictest/perf"
-	"github.com/fabrictest/fabrictest/verbs"
 )
-
-// opener opens a host's device; with offloaded, one that neither computes nor
-// checks the CRC of packets.
-type opener func(addr netip.Addr, offloaded bool) (verbs.Context, error)
-
-// softRoCE opens soft-RoCE devices.
-func softRoCE(addr netip.Addr, offloaded bool) (verbs.Context, error) {
-	cfg := softroce.Config{Addrs: []netip.Addr{addr}}
-	if offloaded {
-		cfg.NIC.ICRC = engine.ICRCOffloaded
-	}
-	return softroce.OnUDP(udplink.Config{}, cfg)
-}
 
 // settle is how long a host does nothing before its memory is looked at.
 const settle = 300 * time.Millisecond
 
-// obey does one order.
-func (c *channel) obey(ctx context.Context, o order, open func() (verbs.Context, error)) (v float64, err error) {
-	dev, err := open()
+// obey does one order, on a device that is opened for it.
+func (c *channel) obey(ctx context.Context, o order, kinds map[string]kind, addr netip.Addr) (v float64, err error) {
+	k, ok := kinds[o.Kind]
+	if !ok {
+		return 0, fmt.Errorf("no device of kind %q", o.Kind)
+	}
+	dev, err := k.open(addr, o.Offloaded)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	side := &perf.Side{Role: o.Role, Device: dev, Exchange: c}
+	side := &perf.Side{Role: o.Role, Device: dev, Service: k.service, Addr: addr, Exchange: c}
 	switch {
 	case o.Program != nil:
 		return o.Program.Run(ctx, side)

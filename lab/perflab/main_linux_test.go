@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	nstest.Main(m)
 }
 
-// newBench makes two hosts with a process each.
-func newBench(tb testing.TB) *bench {
+// newMachine makes two hosts with a process each.
+func newMachine(tb testing.TB) *machine {
 	tb.Helper()
 	a, b := nstest.Pair(tb, 9000)
 	var hosts [2]Host

@@ -1,5 +1,5 @@
 // Package simlab runs scenarios in a simulated world: one process, virtual time,
-// a coroutine a rank, a soft-RoCE NIC on every port. The same scenario with the
+// a coroutine a rank, an emulated NIC on every port. The same scenario with the
 // same seed gives the same result and the same capture, byte for byte, but for
 // how long it took on the wall.
 //

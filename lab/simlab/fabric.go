@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
-	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -49,9 +48,15 @@ type fabric struct {
 	places   []place       // by index in Plan.Ports
 	specs    [][2]specList // that hold at each place, out and in
 	ports    [][]*sim.Port // by host and NIC
-	devices  [][]*softroce.Device
+	devices  [][]verbs.Context
 	addrs    [][]netip.Addr
 	rails    [][]int
+
+	// Of a provider that talks over streams: by index in Plan.Ports, nil for trunks,
+	// and by rail and address.
+	streams  []*streamPort
+	byAddr   map[int]map[netip.Addr]*streamPort
+	streamOf map[*sim.Port]*streamPort
 }
 
 type specList = []impair.Spec
@@ -61,8 +66,10 @@ func (f *fabric) build(r *run) error {
 	f.plan = r.plan
 	f.nets, f.switches = make(map[int]*sim.Net), make(map[string]*sim.Switch)
 	hosts := len(r.plan.Topology.Hosts)
-	f.ports, f.devices = make([][]*sim.Port, hosts), make([][]*softroce.Device, hosts)
+	f.ports, f.devices = make([][]*sim.Port, hosts), make([][]verbs.Context, hosts)
 	f.addrs, f.rails = make([][]netip.Addr, hosts), make([][]int, hosts)
+	f.streams = make([]*streamPort, len(r.plan.Ports))
+	f.byAddr, f.streamOf = make(map[int]map[netip.Addr]*streamPort), make(map[*sim.Port]*streamPort)
 	for i := range r.plan.Ports {
 		p := &r.plan.Ports[i]
 		n, err := f.net(r.world, p.Rail)
@@ -73,7 +80,7 @@ func (f *fabric) build(r *run) error {
 		if p.Host < 0 {
 			err = f.addTrunk(n, p)
 		} else {
-			err = f.addPort(r, n, p)
+			err = f.addPort(r, n, i)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", r.plan.Scenario.Name, p.Name, err)
@@ -94,7 +101,7 @@ func (f *fabric) net(w *sim.World, rail int) (*sim.Net, error) {
 			switches = append(switches, s)
 		}
 	}
-	n, err := sim.NewNet(w, sim.NetConfig{Name: lab.RailName(rail), Cable: len(switches) == 0, Dissector: softroce.Dissector{}})
+	n, err := sim.NewNet(w, sim.NetConfig{Name: lab.RailName(rail), Cable: len(switches) == 0, Dissector: f.plan.Provider.Dissector})
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +127,8 @@ func (f *fabric) addTrunk(n *sim.Net, p *lab.Port) error {
 	return err
 }
 
-func (f *fabric) addPort(r *run, n *sim.Net, p *lab.Port) error {
-	s := r.plan.Scenario
+func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
+	s, p := r.plan.Scenario, &r.plan.Ports[i]
 	cable := f.plan.Topology.Cables[p.Cable]
 	nic, _ := f.plan.Topology.NIC(p.Port)
 	addr := nic.Addr(s.Fabric.IPv4)
@@ -129,20 +136,28 @@ func (f *fabric) addPort(r *run, n *sim.Net, p *lab.Port) error {
 		Name: p.Name, Addrs: []netip.Addr{addr}, Link: linkConfig(cable.Link), Up: p.Out.Config, Down: p.In.Config,
 		Switch: f.switches[cable.Other(p.Port).Node],
 	}
+	if r.plan.Provider.Streams { // its segments meet these elsewhere: see stream
+		cfg.Up, cfg.Down = impair.Config{}, impair.Config{}
+	}
 	port, err := n.Attach(cfg)
 	if err != nil {
 		return err
 	}
-	var l link.PacketLink = port
-	if r.capture != nil {
-		l = r.capture.Wrap(p.Name, port)
-	}
-	dev, err := lab.NICConfig(s, p.Node, r.opts.Quirks...)
+	open, err := lab.NICs(s, p.Node, r.opts.Quirks...)
 	if err != nil {
 		return err
 	}
-	dev.Name, dev.NIC.LineRateBps = p.Name, cfg.Link.RateBps
-	d, err := softroce.InWorld(r.world, port, l, dev)
+	at := nics.Place{Name: p.Name, Addr: addr, LineRateBps: cfg.Link.RateBps}
+	if r.plan.Provider.Streams {
+		if err := f.addStreams(r.world, n, i, addr, port); err != nil {
+			return err
+		}
+		at.Streams = f.streams[i].around
+	}
+	if r.capture != nil {
+		at.Capture = r.capture.Capture
+	}
+	d, err := open.InWorld(r.world, port, at)
 	if err != nil {
 		return err
 	}
@@ -151,6 +166,21 @@ func (f *fabric) addPort(r *run, n *sim.Net, p *lab.Port) error {
 	f.devices[p.Host] = append(f.devices[p.Host], d)
 	f.addrs[p.Host] = append(f.addrs[p.Host], addr)
 	f.rails[p.Host] = append(f.rails[p.Host], p.Rail)
+	return nil
+}
+
+// addStreams makes what the streams of a port meet.
+func (f *fabric) addStreams(w *sim.World, n *sim.Net, i int, addr netip.Addr, port *sim.Port) (err error) {
+	rail := f.byAddr[f.plan.Ports[i].Rail]
+	if rail == nil {
+		rail = make(map[netip.Addr]*streamPort)
+		f.byAddr[f.plan.Ports[i].Rail] = rail
+		n.SetStreamTap(f.countSegment)
+	}
+	if f.streams[i], err = newStreamPort(w, f.plan, i, rail); err != nil {
+		return err
+	}
+	rail[addr], f.streamOf[port] = f.streams[i], f.streams[i]
 	return nil
 }
 
@@ -164,13 +194,16 @@ func (f *fabric) nics(host int) (all []workload.NIC) {
 
 // counters sums those of a host's NICs by name.
 func (f *fabric) counters(host int) (sum []verbs.Counter) {
-	for i, d := range f.devices[host] {
-		for k, c := range d.Counters() {
-			if i == 0 {
-				sum = append(sum, c)
-			} else {
-				sum[k].Value += c.Value // the same names, in the same order
+	index := make(map[string]int)
+	for _, d := range f.devices[host] {
+		for _, c := range d.Counters() {
+			at, known := index[c.Name]
+			if !known {
+				at = len(sum)
+				index[c.Name] = at
+				sum = append(sum, verbs.Counter{Name: c.Name})
 			}
+			sum[at].Value += c.Value
 		}
 	}
 	return sum
@@ -179,6 +212,9 @@ func (f *fabric) counters(host int) (sum []verbs.Counter) {
 // setImpair replaces what one direction of a place does.
 func (f *fabric) setImpair(set lab.Replace) error {
 	f.specs[set.Port][set.Way] = set.Specs
+	if p := f.streams[set.Port]; p != nil {
+		return p.setSpecs(set.Way, set.Specs)
+	}
 	both := &f.specs[set.Port]
 	return f.places[set.Port].SetImpair(both[lab.Out], both[lab.In])
 }

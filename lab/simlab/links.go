@@ -18,6 +18,12 @@ func (f *fabric) observe(o *lab.Observed) {
 		out, in := links.At(i)
 		f.count(f.places[i], out, in)
 		up, down := f.places[i].Impairments()
+		if s := f.streams[i]; s != nil {
+			up, down = s.pipes[lab.Out], s.pipes[lab.In]
+			o.CountStreamEvents(s.watch[lab.Out])
+			o.CountStreamEvents(s.watch[lab.In])
+			f.countStreams(s, out, in)
+		}
 		for _, d := range []struct {
 			pipe *impair.Pipe
 			link *report.Link
@@ -27,7 +33,9 @@ func (f *fabric) observe(o *lab.Observed) {
 				continue
 			}
 			lab.CountPipe(d.link, d.pipe.Counters())
-			o.CountEvents(d.plan, d.pipe.Fired())
+			if f.streams[i] == nil {
+				o.CountEvents(d.plan, d.pipe.Fired())
+			}
 			if err := d.pipe.Err(); err != nil {
 				o.EventErrors = append(o.EventErrors, fmt.Sprintf("%s: %v", p.Name, err))
 			}
@@ -60,6 +68,18 @@ func (f *fabric) count(at place, out, in *report.Link) {
 			d.link.Marked += d.stats.Marked
 			countDrops(d.link, d.stats.Drops)
 		}
+	}
+}
+
+// countStreams adds the segments of a port's streams, each cable's once.
+func (f *fabric) countStreams(s *streamPort, out, in *report.Link) {
+	lab.Lose(out, "event", s.drops[lab.Out])
+	lab.Lose(in, "event", s.drops[lab.In])
+	out.Packets += s.seen[lab.Out].packets
+	out.Bytes += s.seen[lab.Out].bytes
+	if len(f.plan.Topology.Switches) > 0 {
+		in.Packets += s.seen[lab.In].packets
+		in.Bytes += s.seen[lab.In].bytes
 	}
 }
 

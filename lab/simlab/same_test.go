@@ -32,6 +32,23 @@ workload: {kind: all-to-all, messages: 12, bytes: 8KiB, timeout: 1ms, reconnect:
 expect: {delivered: any}
 `
 
+// richStreams is the same for NICs that talk over TCP.
+const richStreams = `
+fabric: {kind: fat-tree, hosts: 6, leaves: 2, spines: 2, rails: 2, link: {rate: 10Gbit}}
+nic: {provider: softiwarp}
+impair:
+  - {loss: 0.5%, jitter: 2us, duplicate: 0.5%}
+  - {on: [host1], way: in, reorder: 1%, reorder_delay: 5us, corrupt: 0.2%}
+events: [{on: [host2/rdma1], conn: 2, offset: 9000, do: drop}, {on: [host0/rdma0], conn: 1, offset: 30000, do: reset}]
+faults:
+  - {at: 4ms, do: down, on: [host3/rdma0], for: 200us}
+  - {at: 5ms, do: impair, set: {on: [host4], loss: 5%}, for: 3ms}
+  - {at: 6ms, do: down, on: [leaf0-rail0/port3], for: 200us}
+  - {at: 500ms, do: qp-error, on: [host5]}
+workload: {kind: all-to-all, messages: 12, bytes: 8KiB, think: 5ms, reconnect: true}
+expect: {delivered: exactly-once}
+`
+
 // inFull is everything that a run leaves, but for the time on the wall.
 func inFull(t *testing.T, s *scenarios.Scenario, seed uint64, dir string) (result, capture []byte) {
 	r := Run(context.Background(), s, lab.Options{Seed: seed, Dir: dir, Capture: true, SnapLen: 128, Replay: "fabrictest run rich"})
@@ -53,7 +70,13 @@ func inFull(t *testing.T, s *scenarios.Scenario, seed uint64, dir string) (resul
 
 // One seed, one result and one capture, also when several runs are under way.
 func TestSameSeedSameRun(t *testing.T) {
-	s := parse(t, rich)
+	for _, text := range []string{rich, richStreams} {
+		sameSeedSameRun(t, parse(t, text))
+	}
+}
+
+func sameSeedSameRun(t *testing.T, s *scenarios.Scenario) {
+	t.Helper()
 	var wg sync.WaitGroup
 	var results, captures [4][]byte
 	for i := range results {

@@ -77,6 +77,9 @@ func (r *run) build(s *scenarios.Scenario) (err error) {
 	if !s.RunsOn(scenarios.Sim) {
 		return s.Errorf("tiers", "the scenario is not meant for %s", scenarios.Sim)
 	}
+	if why := lab.Unfit(s, scenarios.Sim, r.opts.Quirks...); why != "" {
+		return s.Errorf("nic.provider", "%s", why)
+	}
 	if r.plan, err = lab.NewPlan(s, *r.opts); err != nil {
 		return err
 	}

@@ -8,7 +8,11 @@ import (
 
 // connect tells the peer who we are and makes every queue pair ready.
 func (e *End) connect() error {
-	if err := e.tell(note{Kind: noteCard, Card: e.card()}); err != nil {
+	c := e.card()
+	if err := e.listen(c); err != nil {
+		return err
+	}
+	if err := e.tell(note{Kind: noteCard, Card: c}); err != nil {
 		return err
 	}
 	n, err := e.expect(noteCard)
@@ -61,10 +65,11 @@ func (e *End) card() *card {
 }
 
 // firstReceives fills the queues of unreliable lanes before the peer may send:
-// what finds no receive there is lost, not delayed.
+// what finds no receive there is lost, not delayed. So it does with those of
+// reliable ones where the transport does not wait for receives.
 func (e *End) firstReceives() error {
 	for _, r := range e.rings {
-		if r.lane != nil && r.lane.spec.Service.Reliable() {
+		if r.lane != nil && r.lane.spec.Service.Reliable() && !e.w.Manners.NoRNR {
 			continue
 		}
 		if _, err := r.postUpTo(r.space()); err != nil {
@@ -76,6 +81,9 @@ func (e *End) firstReceives() error {
 
 // connect takes the lane's queue pairs to RTS.
 func (l *lane) connect() error {
+	if l.end.w.Manners.ByCM {
+		return l.connectByCM()
+	}
 	peer := &l.end.peer.Lanes[l.num]
 	switch l.spec.Service {
 	case UD:

@@ -27,6 +27,7 @@ type End struct {
 	words   sharedWords
 
 	peer     card
+	requests verbs.Listener // for connections; nil where none are asked for
 	phase    string
 	peerDone *report
 	lastMove time.Duration
@@ -172,6 +173,9 @@ func (e *End) sharedRhythm() Rhythm {
 // close takes everything down. Whatever is still in use would say so.
 func (e *End) close() error {
 	var err error
+	if e.requests != nil {
+		err = e.requests.Close()
+	}
 	for _, l := range e.lanes {
 		err = errors.Join(err, l.close())
 	}

@@ -31,6 +31,7 @@ const (
 // card is what the peer must know to connect.
 type card struct {
 	GID   verbs.GID  `json:"gid"`
+	Port  uint16     `json:"port,omitempty"` // where connections are asked for, if by the connection manager
 	Words handle     `json:"words"`
 	Lanes []laneCard `json:"lanes"`
 }

@@ -144,6 +144,7 @@ func (x *ordered) header(wc *verbs.WC, n int, o *op) error {
 // that is what the arrival of a message means.
 func (x *ordered) visible(n int) error {
 	x.tail = x.tail[:0]
+	first := x.upTo
 	for ; x.upTo <= n; x.upTo++ {
 		if at, size := x.plan.ops[x.upTo].modifies(); size > 0 {
 			x.plan.apply(x.upTo, x.image)
@@ -151,7 +152,7 @@ func (x *ordered) visible(n int) error {
 		}
 	}
 	for _, t := range x.tail {
-		if x.lane.end.env.Concurrent && x.rewritten(t) {
+		if x.late(t, first, n) || x.lane.end.env.Concurrent && x.rewritten(t) {
 			continue
 		}
 		if err := x.plan.explain(x.image, x.lane.bytes, t.at, t.n, x.upTo); err != nil {
@@ -159,6 +160,24 @@ func (x *ordered) visible(n int) error {
 		}
 	}
 	return nil
+}
+
+// late reports whether an atomic on t, of the requests from first on, need not have
+// been carried out when message n arrives, though it was posted before it.
+func (x *ordered) late(t extent, first, n int) bool {
+	if !x.lane.end.w.Manners.LateAtomics {
+		return false
+	}
+	for i := n; i >= first; i-- {
+		o := &x.plan.ops[i]
+		if at, size := o.modifies(); o.atomic() && size > 0 && t.overlaps(extent{at, size}) {
+			return true
+		}
+		if o.flags&verbs.SendFence != 0 {
+			return false // it was posted when all before it had been answered
+		}
+	}
+	return false
 }
 
 // rewritten reports whether a request still to come changes part of t.

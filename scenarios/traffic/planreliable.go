@@ -41,6 +41,7 @@ type planner struct {
 	read  []bool               // windows that were read through
 	reads []openRead
 	bound bool // the poster's spare window
+	wrote bool // a plain write was the last that the peer's program could notice
 	quiet int
 }
 
@@ -50,6 +51,7 @@ type planner struct {
 func planReliable(w *Workload, lane int, s Side, rng *rand.Rand) []op {
 	l := &w.Lanes[lane]
 	p := planner{w: w, l: l, rng: rng, live: make([]bool, l.Windows), read: make([]bool, l.Windows)}
+	p.wrote = true // what opens a connection may be a write of nothing
 	for i := range p.live {
 		p.live[i] = true
 	}
@@ -59,8 +61,9 @@ func planReliable(w *Workload, lane int, s Side, rng *rand.Rand) []op {
 	}
 	ops := make([]op, 0, l.Messages[s])
 	for len(ops) < cap(ops) {
-		o := p.draw()
-		o.flags |= drawFlags(rng, l, &p.quiet, len(ops)+1 == cap(ops))
+		last := len(ops)+1 == cap(ops)
+		o := p.draw(last)
+		o.flags |= drawFlags(rng, l, &p.quiet, last)
 		if p.needsFence(&o) || rng.IntN(16) == 0 {
 			o.flags |= verbs.SendFence
 			p.reads = p.reads[:0]
@@ -73,9 +76,13 @@ func planReliable(w *Workload, lane int, s Side, rng *rand.Rand) []op {
 	return ops
 }
 
-// draw makes the next request.
-func (p *planner) draw() op {
+// draw makes the next request. Where only an answer proves that anything has
+// arrived, the last is one that is answered.
+func (p *planner) draw(last bool) op {
 	o := op{code: p.l.Mix[p.rng.IntN(len(p.l.Mix))], imm: p.rng.Uint32(), window: noWindow}
+	if last && p.w.Manners.Unproven {
+		o.code = verbs.OpRDMARead
+	}
 	if p.l.XRCQueues > 0 {
 		o.queue = uint8(p.rng.IntN(p.l.XRCQueues))
 	}
@@ -89,6 +96,12 @@ func (p *planner) draw() op {
 		o.size = drawSize(p.rng, p.l, p.l.MaxBytes)
 	case verbs.OpSend, verbs.OpSendImm:
 		o.size = drawSize(p.rng, p.l, p.l.MaxBytes)
+		switch bare := o.code == verbs.OpSendImm && p.w.Manners.BareImm; {
+		case bare && p.wrote:
+			o.code = verbs.OpSend
+		case bare:
+			o.size = 0
+		}
 	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpAtomicWrite:
 		p.drawAtomic(&o)
 	case verbs.OpBindMW:
@@ -99,6 +112,7 @@ func (p *planner) draw() op {
 	default:
 		p.drawRange(&o)
 	}
+	p.wrote = o.code == verbs.OpRDMAWrite || p.wrote && !o.consumes()
 	return o
 }
 

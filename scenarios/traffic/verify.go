@@ -43,6 +43,13 @@ func (e *End) verify() error {
 			return err
 		}
 	}
+	if e.w.Manners.ByCM {
+		// The peer's queue pairs take ours with them when it shuts them, which it may
+		// do as soon as it has our words.
+		for _, l := range e.lanes {
+			l.shutting = true
+		}
+	}
 	if err := e.tell(note{Kind: noteWords, Words: e.words.values()}); err != nil {
 		return err
 	}

@@ -44,6 +44,9 @@ type Workload struct {
 	// Wakeup is how an end learns of completions.
 	Wakeup  Wakeup
 	Network Network
+	// Manners are those of the transport, the same on both sides. Fit makes lanes
+	// that keep to them.
+	Manners Manners
 }
 
 // Network says what the network in between may do, and so what an unreliable
@@ -153,7 +156,10 @@ func NewLane(s Service, n, maxBytes int) Lane {
 	return l
 }
 
-const maxMessages = 1 << 20
+const (
+	maxMessages = 1 << 20
+	maxReceives = 1 << 16 // slots of a ring, in work request IDs
+)
 
 // Validate reports everything about w that cannot work.
 func (w *Workload) Validate() error {
@@ -168,9 +174,13 @@ func (w *Workload) Validate() error {
 	if w.SharedWords < 0 {
 		bad("SharedWords is %d", w.SharedWords)
 	}
+	if w.Manners.Unproven && w.Network.GivesUp {
+		bad("connections may give up, and completions do not prove that anything has arrived: what is left could not be judged")
+	}
 	for i := range w.Lanes {
-		for _, err := range w.Lanes[i].problems() {
-			bad("lane %d (%v): %w", i, w.Lanes[i].Service, err)
+		l := &w.Lanes[i]
+		for _, err := range append(l.problems(), w.Manners.problems(l)...) {
+			bad("lane %d (%v): %w", i, l.Service, err)
 		}
 	}
 	return errors.Join(errs...)
@@ -196,6 +206,7 @@ func (l *Lane) problems() (errs []error) {
 		check(slices.Contains(have, op), "Mix has %v, which the service has not", op)
 	}
 	check(l.SendDepth >= 2 && l.RecvDepth >= 1, "queues of %d sends and %d receives: at least 2 and 1 are needed", l.SendDepth, l.RecvDepth)
+	check(l.RecvDepth <= maxReceives, "%d receives: at most %d are told apart", l.RecvDepth, maxReceives)
 	check(l.MaxSGE >= 1, "MaxSGE is %d: at least 1 is needed", l.MaxSGE)
 	check(l.SignalEvery >= 1, "SignalEvery is %d: 1 signals all", l.SignalEvery)
 	check(l.Service != XRC || l.XRCQueues >= 1 && !l.SharedReceives, "an XRC lane has XRCQueues of its own, at least 1")

@@ -27,14 +27,19 @@ func (c *callee) run() error {
 	if c.requests, err = c.cm.Listen(netip.AddrPortFrom(addr, callPort), verbs.PortSpaceTCP, 0); err != nil {
 		return err
 	}
-	if c.lookups, err = c.cm.Listen(netip.AddrPortFrom(addr, lookupPort), verbs.PortSpaceUDP, 0); err != nil {
-		return err
+	if c.ud {
+		if c.lookups, err = c.cm.Listen(netip.AddrPortFrom(addr, lookupPort), verbs.PortSpaceUDP, 0); err != nil {
+			return err
+		}
 	}
 	if err := c.tell(addr.String()); err != nil {
 		return err
 	}
-	err = c.serve()
-	return errors.Join(err, c.requests.Close(), c.lookups.Close())
+	err = errors.Join(c.serve(), c.requests.Close())
+	if c.ud {
+		err = errors.Join(err, c.lookups.Close())
+	}
+	return err
 }
 
 // serve answers until the caller is done.
@@ -62,9 +67,11 @@ func (c *callee) serve() error {
 
 // answerNext answers a lookup or a call, if one comes in time.
 func (c *callee) answerNext(wait time.Duration) (bool, error) {
-	if r, err := c.lookups.Next(0); err == nil {
-		c.moved()
-		return true, c.answerLookup(r)
+	if c.ud {
+		if r, err := c.lookups.Next(0); err == nil {
+			c.moved()
+			return true, c.answerLookup(r)
+		}
 	}
 	r, err := c.early, error(nil)
 	if c.early = nil; r == nil {

@@ -46,9 +46,11 @@ func (c *caller) run() error {
 	if err := c.expectRefusal(); err != nil {
 		return err
 	}
-	c.enter("resolving the datagram service of port %d", lookupPort)
-	if err := c.resolve(); err != nil {
-		return err
+	if c.ud {
+		c.enter("resolving the datagram service of port %d", lookupPort)
+		if err := c.resolve(); err != nil {
+			return err
+		}
 	}
 	for i := range c.calls.calls {
 		if err := c.callUntilHeard(i); err != nil {

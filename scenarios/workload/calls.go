@@ -25,6 +25,7 @@ type calls struct {
 	me   int // 0 calls, 1 answers
 	nic  *NIC
 	cm   verbs.CM
+	ud   bool // there are datagram services to be looked up
 	log  *journal
 	live live
 
@@ -97,6 +98,11 @@ func (e *calls) run() (err error) {
 	if e.cm, err = e.nic.Device.CM(); err != nil {
 		return err
 	}
+	attr, err := e.nic.Device.QueryDevice()
+	if err != nil {
+		return err
+	}
+	e.ud = attr.Caps.Has(verbs.CapUD)
 	if e.me == 0 {
 		return (&caller{calls: e}).run()
 	}
@@ -180,7 +186,7 @@ func (e *calls) tell(word string) error {
 // fabricFailed reports whether an error of the connection manager is the
 // fabric's fault, or the peer's, and notes it.
 func (e *calls) fabricFailed(err error) bool {
-	if !errors.Is(err, verbs.ErrTimeout) && !errors.Is(err, verbs.ErrClosed) && !errors.Is(err, verbs.ErrRejected) {
+	if !fabricsFault(err) {
 		return false
 	}
 	e.log.failed(e.rank.Proc.Now(), e.peer, e.nic.Rail, verbs.WCRespTimeoutErr)

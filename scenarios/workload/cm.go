@@ -22,7 +22,7 @@ const callTimeout = 20 * time.Second
 // listen makes sure that calls to this end are answered, and tells the peer
 // where.
 func (c *conn) listen(k *card) error {
-	if !c.n.cfg.CM || c.me == 0 {
+	if !c.n.cfg.CM || c.calls() {
 		return nil
 	}
 	r := c.rail
@@ -41,8 +41,13 @@ func (c *conn) listen(k *card) error {
 	return nil
 }
 
-// joinByCM connects through the connection manager: the first end of an edge
-// calls, the other answers. An epoch's call says which edge and epoch it is for.
+// calls reports whether this end calls the other: the lower rank does. A rank
+// waits while it calls, and answers nobody then; so among ranks that wait for each
+// other there is always one, the highest, that does not call.
+func (c *conn) calls() bool { return c.n.rank.Rank < c.peer }
+
+// joinByCM connects through the connection manager: one end calls, the other
+// answers. An epoch's call says which edge and epoch it is for.
 func (c *conn) joinByCM() (bool, error) {
 	param := verbs.ConnParam{
 		PrivateData:        fmt.Appendf(nil, "%d/%d", c.edge.id, c.epoch),
@@ -50,7 +55,7 @@ func (c *conn) joinByCM() (bool, error) {
 		RetryCount: uint8(*c.n.cfg.Retries), RNRRetryCount: uint8(*c.n.cfg.RNRRetries),
 	}
 	var err error
-	if c.me == 0 {
+	if c.calls() {
 		var m verbs.CM
 		if m, err = c.rail.dev.CM(); err != nil {
 			return false, err
@@ -70,23 +75,55 @@ func (c *conn) joinByCM() (bool, error) {
 		return true, nil
 	}
 	c.link = nil
-	if errors.Is(err, verbs.ErrTimeout) || errors.Is(err, verbs.ErrRejected) || errors.Is(err, verbs.ErrClosed) {
-		// The fabric failed, not the program: as if a request had.
+	if fabricsFault(err) {
+		// As if a request had failed.
 		c.fail(verbs.WCRespTimeoutErr)
 		return false, nil
 	}
 	return false, err
 }
 
+// fabricsFault reports whether the connection manager failed because of the fabric
+// or the peer, and not because of what the program asked for. There are many ways to
+// fail: what comes of a damaged answer depends on where the damage is.
+func fabricsFault(err error) bool {
+	for _, ours := range []error{verbs.ErrInvalid, verbs.ErrBusy, verbs.ErrNoMemory, verbs.ErrNotSupported} {
+		if errors.Is(err, ours) {
+			return false
+		}
+	}
+	return err != nil
+}
+
+// turnAway refuses the calls for epochs that are over, and those that nobody
+// understands. Who made one would wait for an answer until his patience ends.
+func (n *node) turnAway() error {
+	for _, r := range n.rails {
+		if r.cm == nil {
+			continue
+		}
+		r.cm.hear()
+		for i := 0; i < len(r.cm.waiting); i++ {
+			call := r.cm.waiting[i]
+			var edge, epoch int
+			_, err := fmt.Sscanf(trimmed(call.Param().PrivateData), "%d/%d", &edge, &epoch)
+			// Nothing protects a request from damage, so that it may say anything.
+			if c := n.byEdge[edge]; err == nil && c != nil && c.epoch <= epoch && c.state != connOver {
+				continue
+			}
+			r.cm.waiting = append(r.cm.waiting[:i], r.cm.waiting[i+1:]...)
+			i--
+			if err := call.Reject(nil); err != nil && !fabricsFault(err) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // request returns the call that names itself so, if it has come.
 func (s *switchboard) request(name string) verbs.ConnRequest {
-	for {
-		r, err := s.listener.Next(0)
-		if err != nil {
-			break
-		}
-		s.waiting = append(s.waiting, r)
-	}
+	s.hear()
 	for i, r := range s.waiting {
 		if trimmed(r.Param().PrivateData) == name {
 			s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
@@ -94,6 +131,17 @@ func (s *switchboard) request(name string) verbs.ConnRequest {
 		}
 	}
 	return nil
+}
+
+// hear takes the calls that have come.
+func (s *switchboard) hear() {
+	for {
+		r, err := s.listener.Next(0)
+		if err != nil {
+			return
+		}
+		s.waiting = append(s.waiting, r)
+	}
 }
 
 func (s *switchboard) close() error { return s.listener.Close() }

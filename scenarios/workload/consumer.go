@@ -25,6 +25,9 @@ type consumer struct {
 	good     int
 }
 
+// numbered is what the producer at the other end says of its messages.
+func (x *consumer) numbered() bool { return x.size < stampLen && !x.c.n.manners.BareImm }
+
 func (x *consumer) lossy() bool { return !reliable(x.c.n.cfg.service()) }
 
 // complete reports that nothing more is expected.
@@ -33,8 +36,9 @@ func (x *consumer) complete() bool {
 		return true
 	}
 	// The sender says that all has been acknowledged: what does not come within a
-	// while is lost. One whose messages are read cannot know.
-	if x.c.peerFinal == nil || x.c.n.cfg.Op == OpRead || !x.c.quiet(x.c.n.grace) {
+	// while is lost. One whose messages are read cannot know, nor one whose requests
+	// complete before they have arrived.
+	if x.c.peerFinal == nil || x.c.n.cfg.Op == OpRead || x.c.n.manners.Unproven || !x.c.quiet(x.c.n.grace) {
 		return false
 	}
 	if x.lossy() {

@@ -68,8 +68,11 @@ func (c *conn) needless() bool { return c.saidDone && c.peerDone || c.peerOver |
 
 // satisfied reports that this end is done and owes the peer nothing: if the peer
 // misses anything, requests of its own fail. Only one whose messages are read
-// must tell the peer once more, on every connection, that they are there.
-func (c *conn) satisfied() bool { return c.saidDone && (c.out == nil || c.n.cfg.Op != OpRead) }
+// must tell the peer once more, on every connection, that they are there; and one
+// whose requests complete before they have arrived does not know.
+func (c *conn) satisfied() bool {
+	return c.saidDone && (c.out == nil || c.n.cfg.Op != OpRead && !c.n.manners.Unproven)
+}
 
 // stepCalling takes a queue pair that waits for its peer further.
 func (c *conn) stepCalling() error {

@@ -12,13 +12,17 @@ func New(cfg Config, r *Rank) (Program, error) {
 	if err := cfg.Validate(r.Size, len(r.NICs)); err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
+	manners, err := mannersOf(&cfg, r)
+	if err != nil {
+		return nil, fmt.Errorf("workload: %w", err)
+	}
 	switch cfg.Kind {
 	case Random:
-		return newRandom(cfg, r), nil
+		return newRandom(cfg, r, manners), nil
 	case Calls:
 		return newCalls(cfg, r), nil
 	}
-	n := newNode(cfg, r)
+	n := newNode(cfg, r, manners)
 	switch cfg.Kind {
 	case Stream:
 		n.edges = pairs(&cfg, len(r.NICs), [2]int{cfg.Messages, 0})

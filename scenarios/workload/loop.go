@@ -80,6 +80,9 @@ func (n *node) look() (moved bool, err error) {
 			return moved, err
 		}
 	}
+	if n.manners.ByCM {
+		return moved, n.turnAway()
+	}
 	return moved, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fabrictest/fabrictest/scenarios/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -17,6 +18,8 @@ type node struct {
 	proc verbs.Proc
 	log  *journal
 	live live
+	// manners are those of the transport.
+	manners traffic.Manners
 
 	// What the kind of workload chooses.
 	edges     []edge                 // of the whole workload
@@ -56,9 +59,10 @@ type peer struct {
 	gone bool
 }
 
-func newNode(cfg Config, r *Rank) *node {
+func newNode(cfg Config, r *Rank, manners traffic.Manners) *node {
+	cfg.CM = cfg.CM || manners.ByCM
 	n := &node{
-		rank: r, cfg: cfg, proc: r.Proc, credits: cfg.Pause == 0, thinks: cfg.Think > 0,
+		rank: r, cfg: cfg, proc: r.Proc, manners: manners, credits: cfg.Pause == 0, thinks: cfg.Think > 0,
 		byEdge: map[int]*conn{}, peers: map[int]*peer{},
 	}
 	n.grace = simGrace

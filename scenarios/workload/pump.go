@@ -32,7 +32,9 @@ func countOf(imm uint32, near int) int {
 
 // pump posts what the connection may post.
 func (c *conn) pump() (moved bool, err error) {
-	if !c.recv.shared {
+	// A notice lets the peer send, so that receives must be there before it where
+	// messages do not wait for them.
+	if !c.recv.shared || c.n.manners.NoRNR {
 		if moved, err = c.recv.refill(); err != nil {
 			return moved, err
 		}
@@ -95,14 +97,17 @@ func (c *conn) received(wc *verbs.WC, r *ring, slot int) {
 	withImm := wc.Flags&verbs.WCWithImm != 0
 	kind := immKind(wc.Imm &^ immMask)
 	op := c.n.cfg.Op
+	// Where immediate data is a message of its own, nobody can tell a notice behind
+	// a write from a write with it.
+	notice := withImm && (wc.Opcode == verbs.WCOpRecv && n == 0 || c.n.manners.BareImm)
 	switch {
-	case wc.Opcode == verbs.WCOpRecv && withImm && n == 0 && kind == immCredit && c.out != nil:
+	case notice && kind == immCredit && c.out != nil:
 		c.credit(countOf(wc.Imm, c.out.credit))
-	case wc.Opcode == verbs.WCOpRecv && withImm && n == 0 && kind == immProduced && c.in != nil && op == OpRead:
+	case notice && kind == immProduced && c.in != nil && op == OpRead:
 		c.offer(countOf(wc.Imm, c.in.produced))
 	case wc.Opcode == verbs.WCOpRecvRDMAWithImm && withImm && kind == immMessage && c.in != nil && op == OpWrite:
 		c.in.written(countOf(wc.Imm, c.in.next))
-	case wc.Opcode == verbs.WCOpRecv && c.in != nil && op == OpSend && withImm == (c.in.size < stampLen) && n <= r.room:
+	case wc.Opcode == verbs.WCOpRecv && c.in != nil && op == OpSend && withImm == c.in.numbered() && n <= r.room:
 		hint := -1
 		if withImm {
 			hint = countOf(wc.Imm, c.in.next) - 1

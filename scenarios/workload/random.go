@@ -13,20 +13,21 @@ import (
 // random is one end of the checked work of package traffic: every verb of the
 // services asked for, by chance, between two ranks.
 type random struct {
-	rank *Rank
-	cfg  Config
-	peer int // -1 where the number of ranks is odd and nobody is left
-	nic  *NIC
-	log  *journal
-	live live
+	rank    *Rank
+	cfg     Config
+	manners traffic.Manners
+	peer    int // -1 where the number of ranks is odd and nobody is left
+	nic     *NIC
+	log     *journal
+	live    live
 
 	work  *traffic.Workload
 	end   *traffic.End
 	pulse time.Duration // of the last look
 }
 
-func newRandom(cfg Config, r *Rank) *random {
-	w := &random{rank: r, cfg: cfg, peer: r.Rank ^ 1}
+func newRandom(cfg Config, r *Rank, manners traffic.Manners) *random {
+	w := &random{rank: r, cfg: cfg, manners: manners, peer: r.Rank ^ 1}
 	if w.peer >= cfg.Ranks || r.Rank >= cfg.Ranks {
 		w.peer = -1
 	}
@@ -120,7 +121,7 @@ func (w *random) agree() (verbs.MTU, error) {
 func (w *random) workload(mtu verbs.MTU) *traffic.Workload {
 	cfg := &w.cfg
 	work := &traffic.Workload{
-		Seed: derive(w.rank.Seed, w.rank.Rank/2), CQs: 1, SharedWords: 2,
+		Seed: derive(w.rank.Seed, w.rank.Rank/2), CQs: 1, SharedWords: 2, Manners: w.manners,
 		Network: traffic.Network{
 			Loses: cfg.excused(ExcuseLoses), Duplicates: cfg.excused(ExcuseDuplicates),
 			Reorders: cfg.excused(ExcuseReorders), GivesUp: cfg.excused(ExcuseGivesUp),
@@ -146,6 +147,7 @@ func (w *random) workload(mtu verbs.MTU) *traffic.Workload {
 		if cfg.Think > 0 {
 			l.SendRhythm = traffic.Rhythm{Batch: 1, Pause: cfg.Think}
 		}
+		w.manners.Fit(l)
 	}
 	return work
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/scenarios/workload/insim"
@@ -53,7 +54,21 @@ func newRig(t testing.TB, hosts, rails int, specs ...impair.Spec) *rig {
 	return seededRig(t, rigSeed, hosts, rails, specs...)
 }
 
+// roce opens the NICs that most tests use, streams those that talk over TCP.
+func roce(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
+	return softroce.InWorld(w, p, p, softroce.Config{Name: name})
+}
+
+func streams(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
+	return softiwarp.InWorld(w, p, p.StreamHost(), softiwarp.Config{Name: name})
+}
+
 func seededRig(t testing.TB, seed uint64, hosts, rails int, specs ...impair.Spec) *rig {
+	t.Helper()
+	return rigOf(t, roce, sim.StreamConfig{}, seed, hosts, rails, specs...)
+}
+
+func rigOf(t testing.TB, open func(*sim.World, *sim.Port, string) (verbs.Context, error), streams sim.StreamConfig, seed uint64, hosts, rails int, specs ...impair.Spec) *rig {
 	t.Helper()
 	w := sim.New(sim.Config{Seed: seed, MaxEvents: 50_000_000})
 	r := &rig{World: w, t: t, hub: insim.New(w, hosts), nics: make([][]verbs.Context, hosts), patience: 20 * time.Second, seed: seed}
@@ -63,7 +78,7 @@ func seededRig(t testing.TB, seed uint64, hosts, rails int, specs ...impair.Spec
 	}
 	r.hub.OnSample = func(rank int, s workload.Sample) { r.samples[rank] = append(r.samples[rank], s) }
 	for rail := range rails {
-		net, err := sim.NewNet(w, sim.NetConfig{Name: fmt.Sprint("rail", rail)})
+		net, err := sim.NewNet(w, sim.NetConfig{Name: fmt.Sprint("rail", rail), Stream: streams})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +94,7 @@ func seededRig(t testing.TB, seed uint64, hosts, rails int, specs ...impair.Spec
 				t.Fatal(err)
 			}
 			ports = append(ports, p)
-			d, err := softroce.InWorld(w, p, p, softroce.Config{Name: fmt.Sprintf("host%d/rdma%d", host, rail)})
+			d, err := open(w, p, fmt.Sprintf("host%d/rdma%d", host, rail))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -46,12 +46,43 @@ func TestQuickMeasuresEverything(t *testing.T) {
 	}
 }
 
+func TestIWARPMeasuresEverything(t *testing.T) {
+	available(t)
+	q, err := IWARP(t.Context(), Options{Rounds: 1, Slice: 2 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range map[string]float64{
+		"write to limit": q.Ratios.WriteToLimit, "offloaded": q.Ratios.WriteToLimitOffloaded,
+		"spinning": q.Ratios.LatencyToRawSpinning, "blocking": q.Ratios.LatencyToRawBlocking,
+		"rate": q.Rates.Send64PerS, "flatness": q.Rates.QPsFlatness, "memory": q.Memory.IdleMB,
+	} {
+		if v <= 0 {
+			t.Errorf("%s is %v", name, v)
+		}
+	}
+	if d := q.Ratios.Datagrams; d == nil || d.LatencySpinning <= 0 || d.LatencyBlocking <= 0 || d.Bandwidth <= 0 {
+		t.Errorf("datagrams %+v", d)
+	}
+	if len(q.Comparisons) != 26 || len(q.Streams) != 27 {
+		t.Errorf("%d comparisons, %d streams", len(q.Comparisons), len(q.Streams))
+	}
+}
+
+func TestARunThatNobodyKnowsIsRefused(t *testing.T) {
+	available(t)
+	if _, err := inLab(t.Context(), "slow", Options{}); err == nil || !strings.Contains(err.Error(), `"slow"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A host's memory is a promise that noise does not touch, so it is kept here.
 func TestAnIdleHostIsSmall(t *testing.T) {
-	b := newBench(t)
-	mb, err := b.IdleMB(t.Context())
-	if err != nil || mb > 40 {
-		t.Errorf("an idle host holds %.1f MB, want at most 40: %v", mb, err)
+	for name := range kinds {
+		mb, err := devices{newMachine(t), name}.IdleMB(t.Context())
+		if err != nil || mb > 40 {
+			t.Errorf("%s: an idle host holds %.1f MB, want at most 40: %v", name, mb, err)
+		}
 	}
 }
 
@@ -97,7 +128,7 @@ func noChildren(t *testing.T) {
 }
 
 func TestAHostThatDiesEndsTheRunWithItsName(t *testing.T) {
-	b := newBench(t)
+	b := devices{newMachine(t), roce}
 	dead := b.pair[1]
 	time.AfterFunc(100*time.Millisecond, dead.kill)
 	_, err := b.Run(t.Context(), perf.Program{Rate: &perf.Rate{Duration: time.Minute}}, false)
@@ -108,8 +139,8 @@ func TestAHostThatDiesEndsTheRunWithItsName(t *testing.T) {
 }
 
 func TestAHostThatFailsEndsTheRunWithItsReason(t *testing.T) {
-	b := newBench(t)
-	_, err := b.pair.do(t.Context(), order{})
+	b := newMachine(t)
+	_, err := b.pair.do(t.Context(), order{Kind: roce})
 	if err == nil || !strings.Contains(err.Error(), "order to do nothing") {
 		t.Errorf("got %v", err)
 	}

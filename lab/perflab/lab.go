@@ -20,7 +20,7 @@ import (
 
 // Options are those of a run. Zero values mean the defaults.
 type Options struct {
-	// Rounds and Slice are those of perf.QuickOptions.
+	// Rounds and Slice are those of perf.Options.
 	Rounds int
 	Slice  time.Duration
 	// Progress, if not nil, is told what is measured next, and which part of the
@@ -37,26 +37,27 @@ const (
 
 // job is what a lab process is to do, and news how it is getting on.
 type job struct {
+	Plan   string        `json:"plan"`
 	Rounds int           `json:"rounds,omitempty"`
 	Slice  time.Duration `json:"slice,omitempty"`
 }
 
 type news struct {
-	Doing  string      `json:"doing,omitempty"`
-	Done   float64     `json:"done,omitempty"`
-	Result *perf.Quick `json:"result,omitempty"`
-	Error  string      `json:"error,omitempty"`
+	Doing  string       `json:"doing,omitempty"`
+	Done   float64      `json:"done,omitempty"`
+	Result *perf.Result `json:"result,omitempty"`
+	Error  string       `json:"error,omitempty"`
 }
 
-// Quick makes two hosts, measures them, and takes them away again. A cancelled
+// inLab makes two hosts, measures them, and takes them away again. A cancelled
 // ctx ends it and everything it started.
-func Quick(ctx context.Context, opts Options) (*perf.Quick, error) {
+func inLab(ctx context.Context, plan string, opts Options) (*perf.Result, error) {
 	if err := netns.Available(); err != nil {
 		return nil, fmt.Errorf("performance is measured between network namespaces: %w", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, overtime, fmt.Errorf("the measurement did not end within %v", overtime))
 	defer cancel()
-	text, err := json.Marshal(job{Rounds: opts.Rounds, Slice: opts.Slice})
+	text, err := json.Marshal(job{Plan: plan, Rounds: opts.Rounds, Slice: opts.Slice})
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func Quick(ctx context.Context, opts Options) (*perf.Quick, error) {
 }
 
 // readNews reads what a lab process says until it ends.
-func readNews(from io.Reader, progress func(string, float64)) (result *perf.Quick, failure error) {
+func readNews(from io.Reader, progress func(string, float64)) (result *perf.Result, failure error) {
 	in := json.NewDecoder(from)
 	for {
 		var n news
@@ -116,7 +117,7 @@ func LabMain() error {
 	out := json.NewEncoder(os.Stdout)
 	n := news{}
 	var err error
-	n.Result, err = measure(ctx, perf.QuickOptions{
+	n.Result, err = measure(ctx, &j, perf.Options{
 		Rounds: j.Rounds, Slice: j.Slice,
 		Progress: func(doing string, done float64) {
 			_ = out.Encode(news{Doing: doing, Done: done}) // nobody may care; the result matters
@@ -132,7 +133,7 @@ func LabMain() error {
 const mtu = 9000
 
 // measure builds the fabric and measures on it.
-func measure(ctx context.Context, opt perf.QuickOptions) (q *perf.Quick, err error) {
+func measure(ctx context.Context, j *job, opt perf.Options) (q *perf.Result, err error) {
 	t, err := topology.Pair(topology.Options{Link: topology.Link{MTU: mtu}})
 	if err != nil {
 		return nil, err
@@ -149,12 +150,12 @@ func measure(ctx context.Context, opt perf.QuickOptions) (q *perf.Quick, err err
 		h := fabric.Host(t.Hosts[i].Name)
 		hosts[i] = Host{Name: h.Name, NetNS: h.NS.FD(), Addr: h.NICs[0].Addr(false), CPU: cpus[i], Start: h.NS.Start}
 	}
-	b, err := open(hosts, append([]string{"/proc/self/exe"}, HostArgs...), os.Stderr)
+	m, err := open(hosts, append([]string{"/proc/self/exe"}, HostArgs...), os.Stderr)
 	if err != nil {
 		return nil, err
 	}
-	q, err = perf.RunQuick(ctx, b, opt)
-	if cerr := b.Close(); err == nil {
+	q, err = j.do(ctx, m, opt)
+	if cerr := m.Close(); err == nil {
 		err = cerr
 	}
 	return q, err

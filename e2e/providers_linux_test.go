@@ -1,0 +1,42 @@
+package e2e_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/fabrictest/fabrictest/report"
+)
+
+var _ = Describe("scenarios with other NICs", func() {
+	var s *stage
+	BeforeEach(func() {
+		needNamespaces()
+		s = newStage()
+	})
+
+	It("run over the kernel's TCP what makes sense there, and say of the rest why not", func() {
+		o := s.run("run", "stream-write", "calls-reorder", "clean-xrc", "--on", "netns", "--provider", "softiwarp", "--capture", "headers", "--out", "out")
+		Expect(o.code).To(Equal(0), o.String())
+		Expect(o.stderr).To(BeEmpty())
+		Expect(o.stdout).To(ContainSubstring("Skipped 1: soft-iWARP has no xrc"))
+		run := s.result(s.path("work", "out"))
+		Expect(run.Scenarios).To(HaveLen(3))
+		for _, r := range run.Scenarios {
+			if r.Name == "clean-xrc" {
+				Expect(r.Verdict).To(Equal(report.Skipped))
+				continue
+			}
+			Expect(r.Verdict).To(Equal(report.Passed), r.Reason)
+			Expect(r.Ranks[0].Counters).To(HaveKey("tcp_sent_octets"))
+			Expect(r.Files).NotTo(BeEmpty())
+		}
+	})
+
+	It("find a stream that was damaged behind TCP's back, and leave nothing behind", func() {
+		o := s.run("run", "iwarp-corrupt", "iwarp-killed", "--on", "netns", "--capture", "none", "--out", "out")
+		Expect(o.code).To(Equal(0), o.String())
+		for _, r := range s.result(s.path("work", "out")).Scenarios {
+			Expect(r.Verdict).To(Equal(report.Passed), r.Reason)
+		}
+	})
+})

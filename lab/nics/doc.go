@@ -1,0 +1,124 @@
+// Package nics knows the emulated NICs by name: how each is opened in a simulated
+// world and on the sockets of a network namespace, what can be wrong with it on
+// purpose, and in what its transport differs from the others', as far as a lab has
+// to know. It is the one place of the lab that names providers; another one is
+// another file like softroce.go and a line in [All].
+//
+// It opens what it is asked to and keeps nothing: who opens a NIC closes it. What
+// a scenario means for a NIC, and whether one can be run on it, is for package lab
+// to say.
+package nics
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Provider is a kind of emulated NIC.
+type Provider struct {
+	// Name is that in scenarios, and that of the devices' verbs.Provider.
+	Name string
+	// Title is what people call it, Stack what it puts on the wire.
+	Title, Stack string
+	// Transport and Caps are those that its devices claim.
+	Transport verbs.Transport
+	Caps      verbs.Caps
+	// Streams says that it talks over TCP, and not in datagrams of its own. TCP then
+	// repairs what the network does, and keeps what it did to itself.
+	Streams bool
+	// Dissector finds the packets that exact events name; nil for byte streams, where
+	// an event names a place in the stream.
+	Dissector impair.Dissector
+	// Resent is the counter of packets that were sent again; empty where the NIC
+	// does not learn of that.
+	Resent string
+	// Never are completion errors that its devices do not have, with what there is
+	// instead.
+	Never map[verbs.WCStatus]string
+	// RNR says that messages wait for receives that come late.
+	RNR bool
+	// Marks says that its packets are marked by switches and its senders heed that.
+	Marks bool
+	// Quirks are what can be wrong with it.
+	Quirks []Quirk
+
+	// with reads a Setup. One that makes no sense for the provider is an error.
+	with func(Setup) (Opener, error)
+	// setQuirk checks a quirk by its name, with its number if it takes one.
+	setQuirk func(spec string) error
+}
+
+// Default is the provider of scenarios that name none.
+const Default = "softroce"
+
+// All lists the providers that there are.
+func All() []*Provider { return []*Provider{softRoCE(), softIWARP()} }
+
+// Names lists their names.
+func Names() (names []string) {
+	for _, p := range All() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// Find returns the provider of a name; that of Default if there is none.
+func Find(name string) (*Provider, error) {
+	if name == "" {
+		name = Default
+	}
+	for _, p := range All() {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no provider %q: there are %s", name, strings.Join(Names(), ", "))
+}
+
+// Setup is what the NICs of a host are made like. The zero value is a NIC as it
+// should be. What only one provider has is an error with the others.
+type Setup struct {
+	Quirks []string
+	// ICRCOffloaded neither computes nor checks the CRC of RoCE packets.
+	ICRCOffloaded bool
+	// IgnoreMarks has senders not slow down for congestion marks.
+	IgnoreMarks bool
+	// Markers asks peers for MPA markers.
+	Markers bool
+	// Calls bounds how many connections the connection manager of a RoCE NIC keeps,
+	// those in time wait included; 0 for many. Others have nothing that waits.
+	Calls int
+}
+
+// Opener opens NICs that are made alike.
+type Opener interface {
+	// InWorld opens one on a port of a simulated world.
+	InWorld(w *sim.World, port *sim.Port, at Place) (verbs.Context, error)
+	// OnSockets opens one on sockets of the calling thread's network namespace.
+	OnSockets(at Place) (verbs.Context, error)
+}
+
+// Place is where a NIC is.
+type Place struct {
+	Name string
+	Addr netip.Addr
+	// LineRateBps is that of its cable; 0 if nobody knows.
+	LineRateBps uint64
+	// Capture, if not nil, gets what it sends and receives.
+	Capture *pcaplink.Capture
+	// Single has packets handed to the kernel one by one.
+	Single bool
+	// Streams, if not nil, is put around the streams of a simulated port, below the
+	// capture.
+	Streams func(link.StreamNet) link.StreamNet
+}
+
+// With returns how to open NICs that are made like that.
+func (p *Provider) With(s Setup) (Opener, error) { return p.with(s) }

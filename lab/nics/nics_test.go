@@ -1,0 +1,189 @@
+package nics
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softroce/cm"
+	"github.com/fabrictest/fabrictest/emu/softroce/engine"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// What a provider is said to be able to do decides which scenarios are skipped: it
+// must be what its devices claim.
+func TestProvidersAreAsTheirDevicesSay(t *testing.T) {
+	for _, p := range All() {
+		w := sim.New(sim.Config{})
+		defer w.Close()
+		n, err := sim.NewNet(w, sim.NetConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := netip.MustParseAddr("fd00::1")
+		port, err := n.Attach(sim.PortConfig{Name: "host0", Addrs: []netip.Addr{addr}, Link: sim.LinkConfig{RateBps: 1e9, Latency: time.Microsecond, MTU: 4200}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := p.With(Setup{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := o.InWorld(w, port, Place{Name: "host0/rdma0", Addr: addr, LineRateBps: 1e9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, counters := d.Info(), d.Counters()
+		attr, err := d.QueryDevice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Provider != p.Name || info.Transport != p.Transport || attr.Caps != p.Caps || info.Name != "host0/rdma0" {
+			t.Errorf("%s: the device says %+v and can do %#x, not %#x", p.Name, info, attr.Caps, p.Caps)
+		}
+		if p.Marks != attr.Caps.Has(verbs.CapCongestion) || p.Streams == (p.Dissector != nil) {
+			t.Errorf("%s: marks %v, streams %v, dissector %v", p.Name, p.Marks, p.Streams, p.Dissector)
+		}
+		if counted := slices.ContainsFunc(counters, func(c verbs.Counter) bool { return c.Name == p.Resent }); counted != (p.Resent != "") {
+			t.Errorf("%s: no counter %q among %v", p.Name, p.Resent, counters)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	p, err := Find("")
+	if err != nil || p.Name != Default {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if _, err := Find("mlx5"); err == nil || !strings.Contains(err.Error(), "there are softroce, softiwarp") {
+		t.Error(err)
+	}
+}
+
+// A name is one quirk, whoever has it: one that two providers have does the same.
+func TestQuirksAreToldApartByName(t *testing.T) {
+	seen := map[string]Quirk{}
+	for _, p := range All() {
+		for _, q := range p.Quirks {
+			if q.Does == "" {
+				t.Errorf("%s: nobody says what it does", q.Name)
+			}
+			if err := p.CheckQuirk(strings.Replace(q.Name, "=N", "=3", 1)); err != nil {
+				t.Errorf("%s is listed by %s and not taken: %v", q.Name, p.Name, err)
+			}
+			if other, twice := seen[q.Name]; twice && other.Does != q.Does {
+				t.Errorf("%s is two quirks: %q and %q", q.Name, other.Does, q.Does)
+			}
+			seen[q.Name] = q
+		}
+	}
+	if all := AllQuirks(); len(all) != len(seen) || len(QuirkNames()) != len(all) {
+		t.Errorf("%d quirks listed, %d names, %d there are", len(all), len(QuirkNames()), len(seen))
+	}
+}
+
+// What soft-RoCE takes, its list and the documentation must agree.
+func TestRoCEQuirksAreDocumented(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/quirks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := softRoCE().Quirks
+	var all roceFlaws
+	for _, q := range listed {
+		if err := all.set(strings.Replace(q.Name, "=N", "=3", 1)); err != nil {
+			t.Errorf("%s is listed and not taken: %v", q.Name, err)
+		}
+		imitates := q.Defect
+		if imitates == "" {
+			imitates = "–"
+		}
+		name := plain(strings.TrimPrefix(q.Name, managerPrefix))
+		if want := "| `" + name + "` | " + imitates + " |"; !strings.Contains(string(docs), want) {
+			t.Errorf("docs/quirks.md has no line %q", want)
+		}
+	}
+	if got := len(all.nic.Names()) + len(managerQuirks); got != len(listed) {
+		t.Errorf("%d quirks listed, %d switched on", len(listed), got)
+	}
+	// Every switch of the connection manager is on now.
+	v := reflect.ValueOf(all.cm)
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() != reflect.Struct && f.IsZero() {
+			t.Errorf("cm.Quirks.%s is not listed", v.Type().Field(i).Name)
+		}
+	}
+	if all.cm.StopAfterConns != 3 || all.cm.DetourLocal != (cm.Quirks{}).DetourLocal {
+		t.Errorf("%+v", all.cm)
+	}
+}
+
+func TestQuirksRefuse(t *testing.T) {
+	for spec, want := range map[string]string{
+		"NoSuchQuirk":         `no quirk "NoSuchQuirk"; 'fabrictest quirks' lists all`,
+		"cm.NoSuchQuirk":      `no quirk "cm.NoSuchQuirk"`,
+		"cm.StopAfterConns":   "it takes a number from 1 on, cm.StopAfterConns=3 say",
+		"cm.StopAfterConns=0": "it takes a number from 1 on",
+		"cm.LeakTimeWait=7":   "only cm.StopAfterConns takes a number",
+		"AckSkipsRead=1":      "only cm.StopAfterConns takes a number",
+		"CRCIgnored=1":        "it takes no number",
+		"cm.DetourLocal":      `no quirk "cm.DetourLocal"`,
+		"":                    `no quirk ""`,
+		"Memory":              `no quirk "Memory"`,
+	} {
+		err := CheckQuirk(spec)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", spec, err, want)
+		}
+		var unknown *UnknownQuirkError
+		if strings.HasPrefix(want, "no quirk") != errors.As(err, &unknown) {
+			t.Errorf("%q: %T", spec, err)
+		}
+	}
+	for name, p := range map[string]*Provider{"AckSkipsRead": softIWARP(), "CRCIgnored": softRoCE()} {
+		var foreign *ForeignQuirkError
+		if err := p.CheckQuirk(name); !errors.As(err, &foreign) || len(foreign.Of) != 1 {
+			t.Errorf("%s with %s: %v", name, p.Name, err)
+		}
+		if err := CheckQuirk(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestSetupsOfRoCE(t *testing.T) {
+	o, err := newRoCE(Setup{Quirks: []string{"AckSkipsRead", "cm.NoMRA"}, ICRCOffloaded: true, IgnoreMarks: true, Calls: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := o.at(Place{Name: "x", LineRateBps: 7})
+	if !cfg.NIC.Quirks.AckSkipsRead || !cfg.CM.Quirks.NoMRA || cfg.NIC.ICRC != engine.ICRCOffloaded ||
+		cfg.NIC.Congestion.MinRateBps < 1e12 || cfg.CM.MaxConns != 16 || cfg.Name != "x" || cfg.NIC.LineRateBps != 7 {
+		t.Errorf("%+v", cfg)
+	}
+	if err := cfg.NIC.Congestion.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSetupsOfIWARP(t *testing.T) {
+	o, err := newIWARP(Setup{Quirks: []string{"CRCIgnored"}, Markers: true, Calls: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg := o.at(Place{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.NIC.Quirks.MPA.CRCIgnored || cfg.Name != "x" {
+		t.Errorf("%+v", cfg)
+	}
+	if _, err := newIWARP(Setup{IgnoreMarks: true}); err == nil {
+		t.Error("TCP's control of congestion can be switched off")
+	}
+}

@@ -1,0 +1,67 @@
+package nics
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/emu/softroce/cm"
+)
+
+// roceFlaws are what is wrong with a soft-RoCE NIC on purpose: with the NIC
+// itself, and with its connection manager.
+type roceFlaws struct {
+	nic softroce.Quirks
+	cm  cm.Quirks
+}
+
+// managerPrefix tells the quirks of the connection manager from the NIC's.
+const managerPrefix = "cm."
+
+// set adds a flaw: NAME, cm.NAME or cm.NAME=NUMBER.
+func (f *roceFlaws) set(spec string) error {
+	name, number, hasNumber := strings.Cut(spec, "=")
+	field := reflect.Value{}
+	if rest, ok := strings.CutPrefix(name, managerPrefix); ok {
+		field = reflect.ValueOf(&f.cm).Elem().FieldByName(rest)
+	}
+	kind := reflect.Invalid
+	if field.IsValid() {
+		kind = field.Kind()
+	}
+	switch {
+	case kind == reflect.Uint64:
+		n, err := strconv.ParseUint(number, 10, 64)
+		if err != nil || n == 0 {
+			return fmt.Errorf("quirk %s: it takes a number from 1 on, %s=3 say", spec, name)
+		}
+		field.SetUint(n)
+	case hasNumber:
+		return fmt.Errorf("quirk %s: only %sStopAfterConns takes a number", spec, managerPrefix)
+	case kind == reflect.Bool:
+		field.SetBool(true)
+	case f.nic.Set(name, true) != nil:
+		return &UnknownQuirkError{Name: name}
+	}
+	return nil
+}
+
+// managerQuirks are the switches of cm.Quirks. Its addresses are not among them:
+// a detour differs from NIC to NIC.
+var managerQuirks = []Quirk{
+	{Name: managerPrefix + "IgnoreREQ", Defect: "", Does: "connection requests to a listener are never answered"},
+	{Name: managerPrefix + "StopAfterConns=N", Defect: "R14", Does: "connection requests are ignored after N connections"},
+	{Name: managerPrefix + "LeakTimeWait", Defect: "", Does: "connections are never freed at the end of time wait"},
+	{Name: managerPrefix + "IgnoreUnknownService", Defect: "", Does: "requests to a port nobody listens on are not refused"},
+	{Name: managerPrefix + "RejectWithoutCommID", Defect: "", Does: "a refusal does not say which request it is for"},
+	{Name: managerPrefix + "NoRetransmitREP", Defect: "", Does: "a lost reply is not sent again"},
+	{Name: managerPrefix + "DuplicateREQSecondConn", Defect: "", Does: "a repeated request is taken for a new connection"},
+	{Name: managerPrefix + "RejectZeroLID", Defect: "", Does: "requests without LIDs, which RoCEv2 has not, are refused"},
+	{Name: managerPrefix + "NoDREPWhenDisconnected", Defect: "", Does: "a disconnect request is answered only while connected"},
+	{Name: managerPrefix + "IgnoreCommEst", Defect: "", Does: "data that arrives does not stand for a lost confirmation"},
+	{Name: managerPrefix + "AcceptAnyPrivateVersion", Defect: "", Does: "the version of rdma_cm's header is not checked"},
+	{Name: managerPrefix + "NoMRA", Defect: "", Does: "the peer is never asked to wait longer"},
+	{Name: managerPrefix + "SIDRZeroQKey", Defect: "", Does: "a datagram service is resolved without its Q_Key"},
+}

@@ -1,0 +1,264 @@
+package simlab
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/lab"
+)
+
+// tap is two hosts with a stream from one to the other, and no NICs.
+type tap struct {
+	t     *testing.T
+	world *sim.World
+	a, b  *streamPort
+	from  link.StreamLink
+	to    link.StreamLink
+	sent  []byte
+	got   []byte
+	when  []time.Duration // something came
+	err   error           // what the reader was told in the end
+}
+
+// newTap connects a stream in the fabric of a scenario, which has two hosts.
+func newTap(t *testing.T, text string) *tap {
+	t.Helper()
+	s := parse(t, text+"nic: {provider: softiwarp}\nworkload: {kind: stream}\n")
+	plan, err := lab.NewPlan(s, lab.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &tap{t: t, world: sim.New(sim.Config{Seed: plan.Seed})}
+	t.Cleanup(x.world.Close)
+	n, err := sim.NewNet(x.world, sim.NetConfig{Cable: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rail := make(map[netip.Addr]*streamPort)
+	addrs := []netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")}
+	for i, p := range []**streamPort{&x.a, &x.b} {
+		port, err := n.Attach(sim.PortConfig{Name: plan.Ports[i].Name, Addrs: addrs[i : i+1], Link: sim.LinkConfig{RateBps: 1e11, Latency: time.Microsecond, MTU: 4200}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *p, err = newStreamPort(x.world, plan, i, rail); err != nil {
+			t.Fatal(err)
+		}
+		(*p).around(port.StreamHost())
+		rail[addrs[i]] = *p
+	}
+	l, err := x.b.Listen(netip.AddrPortFrom(addrs[1], 7), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x.from, err = x.a.Dial(0, netip.AddrPortFrom(addrs[0], 0), l.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	x.run(time.Millisecond)
+	if x.to, err = l.Accept(x.world.Now()); x.to == nil || err != nil || !x.from.Connected(x.world.Now()) {
+		t.Fatalf("not connected: %v", err)
+	}
+	return x
+}
+
+// run lets so much time pass, and reads what has come meanwhile.
+func (x *tap) run(d time.Duration) {
+	step := max(d/1000, 10*time.Microsecond)
+	until := x.world.Now().Add(d)
+	for x.world.Now().Before(until) {
+		if err := x.world.RunUntil(x.world.Now().Add(step)); err != nil {
+			x.t.Fatal(err)
+		}
+		x.read()
+		var ready [8]link.StreamReady
+		x.a.Ready(ready[:])
+	}
+}
+
+func (x *tap) read() {
+	if x.to == nil {
+		return
+	}
+	b := make([]byte, 1<<16)
+	for x.err == nil {
+		n, err := x.to.Read(x.world.Now(), b)
+		if n == 0 && err == nil {
+			return
+		}
+		if n > 0 {
+			x.got = append(x.got, b[:n]...)
+			x.when = append(x.when, time.Duration(x.world.Now()))
+		}
+		x.err = err
+	}
+}
+
+// write gives the stream n bytes, of which no two neighbours are alike.
+func (x *tap) write(n int) error {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(len(x.sent) + i)
+	}
+	half := len(b) / 2
+	k, err := x.from.Writev(x.world.Now(), [][]byte{b[:half], b[half:]}, false)
+	x.sent = append(x.sent, b[:k]...)
+	return err
+}
+
+func TestLostSegmentsAreSentAgain(t *testing.T) {
+	x := newTap(t, "fabric: {kind: pair}\nimpair: [{loss: 20%}]\n")
+	for range 50 {
+		if err := x.write(20_000); err != nil {
+			t.Fatal(err)
+		}
+		x.run(100 * time.Microsecond)
+	}
+	x.run(10 * time.Second)
+	if !bytes.Equal(x.got, x.sent) || len(x.sent) != 1_000_000 {
+		t.Errorf("%d bytes of %d came, or not as they were", len(x.got), len(x.sent))
+	}
+	if lost := x.a.pipes[lab.Out].Counters().Lost; lost < 20 {
+		t.Errorf("%d segments were lost", lost)
+	}
+}
+
+// One lost segment costs a moment if others follow it, else TCP's whole timeout.
+func TestLossCostsTime(t *testing.T) {
+	for _, c := range []struct {
+		bytes       int
+		least, most time.Duration
+	}{{4000, firstTimeout, firstTimeout + time.Millisecond}, {40_000, 0, time.Millisecond}} {
+		x := newTap(t, "fabric: {kind: pair}\nevents: [{on: [host0], offset: 0, do: drop}]\n")
+		began := time.Duration(x.world.Now())
+		if err := x.write(c.bytes); err != nil {
+			t.Fatal(err)
+		}
+		x.run(300 * time.Millisecond)
+		if took := x.when[0] - began; took < c.least || took > c.most || !bytes.Equal(x.got, x.sent) {
+			t.Errorf("%d bytes: the first came after %v, %d in all", c.bytes, took, len(x.got))
+		}
+		if x.a.drops[lab.Out] != 1 {
+			t.Errorf("%d dropped", x.a.drops[lab.Out])
+		}
+	}
+}
+
+func TestLateSegmentsHoldUpTheRest(t *testing.T) {
+	x := newTap(t, "fabric: {kind: pair}\nimpair: [{reorder: 20%, reorder_delay: 1ms, duplicate: 20%, jitter: 200us}]\nevents: [{on: [host1], way: in, offset: 9000, do: delay, delay: 5ms}]\n")
+	began := time.Duration(x.world.Now())
+	if err := x.write(100_000); err != nil {
+		t.Fatal(err)
+	}
+	x.run(20 * time.Millisecond)
+	if !bytes.Equal(x.got, x.sent) {
+		t.Errorf("%d bytes of %d came, or not as they were", len(x.got), len(x.sent))
+	}
+	if took := x.when[len(x.when)-1] - began; took < 5*time.Millisecond {
+		t.Errorf("the last came after %v", took)
+	}
+}
+
+func TestDamageArrives(t *testing.T) {
+	x := newTap(t, "fabric: {kind: pair}\nevents: [{on: [host0], conn: 1, offset: 5000, do: corrupt_bit, bit: 6}, {on: [host0], conn: 2, offset: 1, do: reset}]\n")
+	if err := x.write(10_000); err != nil {
+		t.Fatal(err)
+	}
+	x.run(time.Millisecond)
+	x.sent[5000] ^= 1 << 6
+	if !bytes.Equal(x.got, x.sent) {
+		t.Error("not what was sent but for one bit")
+	}
+	o := &lab.Observed{Plan: &lab.Plan{Scenario: parse(t, "fabric: {kind: pair}\nnic: {provider: softiwarp}\nevents: [{offset: 1, do: reset}, {offset: 1, do: reset}]\nworkload: {kind: stream}\n")}}
+	o.CountStreamEvents(x.a.watch[lab.Out])
+	if o.Events[0] != 1 || o.Events[1] != 0 {
+		t.Errorf("events happened %v times", o.Events)
+	}
+}
+
+func TestResetBreaksBothEnds(t *testing.T) {
+	x := newTap(t, "fabric: {kind: pair}\nevents: [{on: [host0], offset: 20000, do: reset}]\n")
+	if err := x.write(10_000); err != nil {
+		t.Fatal(err)
+	}
+	x.run(time.Millisecond)
+	if err := x.write(20_000); !errors.Is(err, link.ErrReset) {
+		t.Errorf("the writer is told %v", err)
+	}
+	x.run(time.Millisecond)
+	if !errors.Is(x.err, link.ErrReset) || len(x.got) < 10_000 || len(x.got) > 20_000 {
+		t.Errorf("the reader is told %v, behind %d bytes", x.err, len(x.got))
+	}
+	if _, err := x.from.Read(x.world.Now(), make([]byte, 1)); !errors.Is(err, link.ErrReset) {
+		t.Errorf("the writer reads %v", err)
+	}
+}
+
+// The end of a stream comes behind all that was written, and a stream that is
+// aborted forgets it.
+func TestEndsComeBehindWhatWaits(t *testing.T) {
+	const slow = "fabric: {kind: pair}\nimpair: [{delay: 1ms}]\n"
+	x := newTap(t, slow)
+	if err := x.write(10_000); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.from.CloseWrite(x.world.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.write(1); !errors.Is(err, link.ErrWriteClosed) {
+		t.Errorf("a write behind the end: %v", err)
+	}
+	x.run(3 * time.Millisecond)
+	if !errors.Is(x.err, io.EOF) || !bytes.Equal(x.got, x.sent) {
+		t.Errorf("%d bytes, then %v", len(x.got), x.err)
+	}
+	x = newTap(t, slow)
+	if err := x.write(10_000); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.from.Abort(x.world.Now()); err != nil {
+		t.Fatal(err)
+	}
+	x.run(3 * time.Millisecond)
+	if !errors.Is(x.err, link.ErrReset) || len(x.got) > 0 {
+		t.Errorf("%d bytes, then %v", len(x.got), x.err)
+	}
+}
+
+// Impairments that are set later hold for what is sent from then on.
+func TestStreamsMeetWhatIsSetLater(t *testing.T) {
+	x := newTap(t, "fabric: {kind: pair}\n")
+	if err := x.write(1000); err != nil {
+		t.Fatal(err)
+	}
+	x.run(100 * time.Microsecond)
+	later := parse(t, "fabric: {kind: pair}\nimpair: [{loss: 100%}]\nworkload: {kind: stream}\n")
+	plan, err := lab.NewPlan(later, lab.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.a.setSpecs(lab.Out, plan.Ports[0].Out.Specs); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.write(1000); err != nil {
+		t.Fatal(err)
+	}
+	x.run(time.Second)
+	if len(x.got) != 1000 {
+		t.Errorf("%d bytes came", len(x.got))
+	}
+	if err := x.a.setSpecs(lab.Out, nil); err != nil {
+		t.Fatal(err)
+	}
+	x.run(2 * time.Second)
+	if !bytes.Equal(x.got, x.sent) {
+		t.Errorf("%d bytes came in the end", len(x.got))
+	}
+}
+
+var _ link.StreamNet = (*streamPort)(nil)

@@ -1,0 +1,160 @@
+package perf
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// verdicts are the run's, by name.
+func verdicts(q *Result) map[string]Target {
+	m := map[string]Target{}
+	for _, t := range q.Targets {
+		m[t.Name] = t
+	}
+	return m
+}
+
+func TestIWARPComparesEverySize(t *testing.T) {
+	q, err := RunIWARP(t.Context(), &rigged{drift: 0.01}, nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 9 sizes with the CRC and without, and 4 kinds of half round trips.
+	if len(q.Comparisons) != 2*9+4 {
+		t.Errorf("%d comparisons", len(q.Comparisons))
+	}
+	for _, c := range q.Comparisons {
+		want := 0.7
+		switch {
+		case strings.Contains(c.Name, "offloaded"):
+			want = 0.8
+		case c.Unit == "µs":
+			want = 1.5
+		}
+		if !near(c.Ratio, want) {
+			t.Errorf("%s to %s is %v, want %v", c.Name, c.To, c.Ratio, want)
+		}
+		if !strings.HasPrefix(c.To, "plain TCP") {
+			t.Errorf("%s is compared with %s", c.Name, c.To)
+		}
+	}
+	if !near(q.Ratios.WriteToLimit, 0.7) || !near(q.Ratios.WriteToLimitOffloaded, 0.8) || !near(q.Ratios.LatencyToRaw, 1.5) {
+		t.Errorf("ratios %+v", q.Ratios)
+	}
+	if len(q.Streams) != 27 || q.Ratios.Datagrams != nil {
+		t.Errorf("%d streams, datagrams %+v", len(q.Streams), q.Ratios.Datagrams)
+	}
+	if len(q.Targets) != 6 || q.Worst() != Holds {
+		t.Errorf("targets %+v", q.Targets)
+	}
+}
+
+// slower is a bench whose devices are slower than a rigged one's.
+type slower struct {
+	*rigged
+	by float64
+}
+
+func (s slower) Run(ctx context.Context, p Program, offloaded bool) (float64, error) {
+	v, err := s.rigged.Run(ctx, p, offloaded)
+	if p.PingPong != nil {
+		return v * s.by, err
+	}
+	return v / s.by, err
+}
+
+func TestDatagramsAreComparedWithConnections(t *testing.T) {
+	for _, c := range []struct {
+		by        float64 // that connections are slower than datagrams
+		latency   string
+		bandwidth string
+	}{{1.3, Holds, Holds}, {1.19, Holds, Missed}, {1.1, Missed, Missed}} {
+		datagrams := &rigged{}
+		q, err := RunIWARP(t.Context(), slower{&rigged{}, c.by}, datagrams, Options{Rounds: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := q.Ratios.Datagrams
+		if d == nil || !near(d.LatencySpinning, 1/c.by) || !near(d.LatencyBlocking, 1/c.by) || !near(d.Bandwidth, c.by) || !near(d.BandwidthBursts, c.by) {
+			t.Errorf("by %v: %+v", c.by, d)
+		}
+		got := verdicts(q)
+		if v := got["half round trip of 64 B of datagrams to connections"].Verdict; v != c.latency {
+			t.Errorf("by %v: latency %s", c.by, v)
+		}
+		if v := got["send of 2 KiB of datagrams to connections, singly"].Verdict; v != c.bandwidth {
+			t.Errorf("by %v: bandwidth %s", c.by, v)
+		}
+		want := []string{"half round trip 64 B, spinning", "half round trip 64 B, blocking", "send 2 KiB, singly", "send 2 KiB"}
+		if played := slices.Compact(datagrams.order); !slices.Equal(played, want) {
+			t.Errorf("datagrams played %q", played)
+		}
+	}
+}
+
+func TestIWARPSpeaksAsQuickDoes(t *testing.T) {
+	last := 0.0
+	q, err := RunIWARP(t.Context(), &rigged{}, &rigged{}, Options{Rounds: 2, Progress: func(_ string, done float64) {
+		if done < last || done > 1 {
+			t.Errorf("progress from %v to %v", last, done)
+		}
+		last = done
+	}})
+	if err != nil || last != 1 {
+		t.Fatalf("%v, done %v", err, last)
+	}
+	quick, err := RunQuick(t.Context(), &rigged{}, Options{Rounds: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, ours := fields(t, quick), fields(t, q)
+	for _, f := range theirs {
+		if !slices.Contains(ours, f) {
+			t.Errorf("no field %s", f)
+		}
+	}
+	if slices.Contains(theirs, "comparisons") {
+		t.Error("the quick run has got a field of the other's")
+	}
+	var text strings.Builder
+	if err := q.WriteTable(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"beside plain TCP, copy and CRC", "write 4 MiB, CRC offloaded", "datagrams", "queue pairs", "A/A noise"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, &text)
+		}
+	}
+}
+
+// fields lists the keys of a result as JSON, and those one level below.
+func fields(t *testing.T, q *Result) (keys []string) {
+	t.Helper()
+	b, err := json.Marshal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(b, &m); err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range m {
+		keys = append(keys, k)
+		if in, ok := v.(map[string]any); ok {
+			for key := range in {
+				keys = append(keys, k+"."+key)
+			}
+		}
+	}
+	return keys
+}
+
+func TestAFailedIWARPMeasurementNamesItself(t *testing.T) {
+	_, err := RunIWARP(t.Context(), &rigged{}, &rigged{fail: "send 2 KiB"}, Options{Rounds: 1})
+	if err == nil || !strings.Contains(err.Error(), "iWARP run: send 2 KiB, datagrams: it does not work") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,113 @@
+package traffic_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softiwarp"
+	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// newStreamWorld is two soft-iWARP devices on a cable.
+func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, quirks softiwarp.Quirks) *world {
+	t.Helper()
+	w := &world{World: sim.New(sim.Config{Seed: seed})}
+	port := func(addr string) sim.PortConfig {
+		return sim.PortConfig{
+			Addrs: []netip.Addr{netip.MustParseAddr(addr)},
+			Link:  sim.LinkConfig{RateBps: 100e9, Latency: time.Microsecond, MTU: 4200},
+		}
+	}
+	a, b, err := sim.NewPair(w.World, sim.NetConfig{Stream: streams}, port("fd00::1"), port("fd00::2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range []*sim.Port{a, b} {
+		cfg := softiwarp.Config{Name: fmt.Sprint("host", i)}
+		cfg.NIC.Quirks = quirks
+		if w.devices[i], err = softiwarp.InWorld(w.World, p, p.StreamHost(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// connections is a workload that the device can have: lanes of their own and with
+// shared receives.
+func connections(t testing.TB, dev verbs.Context, seed uint64, messages int) *traffic.Workload {
+	t.Helper()
+	m, err := traffic.MannersOf(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &traffic.Workload{Seed: seed, CQs: 2, SharedWords: 3, Manners: m}
+	for i := range 3 {
+		l := traffic.NewLane(traffic.RC, messages, 9000)
+		l.SharedReceives = i > 0
+		m.Fit(&l)
+		w.Lanes = append(w.Lanes, l)
+	}
+	return w
+}
+
+// What iWARP has of reliable connections keeps its promises, whatever becomes of
+// the segments of its streams.
+func TestConnectionsOverStreams(t *testing.T) {
+	for seed := range uint64(6) {
+		w := newStreamWorld(t, seed, sim.StreamConfig{CutPPM: 200_000, StallPPM: 20_000, StallFor: time.Millisecond}, softiwarp.Quirks{})
+		results, err := w.run(t, connections(t, w.devices[0], seed, 300))
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for side, r := range results {
+			for i, l := range r.Lanes {
+				if l.Received.Delivered != 300 || l.Sent.Completed != 300 {
+					t.Errorf("seed %d, side %d, lane %d: %+v", seed, side, i, l)
+				}
+			}
+		}
+	}
+}
+
+// A stack that does not check CRCs is found out when the stream is damaged.
+func TestDamageUnderIgnoredCRCIsFound(t *testing.T) {
+	damaged := sim.StreamConfig{CorruptPPM: 20_000}
+	found := 0
+	for seed := range uint64(4) {
+		w := newStreamWorld(t, seed, damaged, ignoresCRC())
+		if _, err := w.run(t, connections(t, w.devices[0], seed, 100)); err != nil {
+			found++
+		}
+	}
+	if found != 4 {
+		t.Errorf("%d of 4 found out", found)
+	}
+}
+
+func TestMannersRefuse(t *testing.T) {
+	w := newStreamWorld(t, 1, sim.StreamConfig{}, softiwarp.Quirks{})
+	work := connections(t, w.devices[0], 1, 10)
+	work.Network.GivesUp = true
+	work.Lanes[0] = traffic.NewLane(traffic.UC, 100, 100)
+	work.Lanes[0].RecvDepth = 1
+	work.Lanes[1].Mix = traffic.Operations(traffic.RC)
+	_, err := traffic.NewEnd(traffic.Env{}, work, traffic.A)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"could not be judged", "connections only", "1 receives for 100 messages", "which the transport has not"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+}
+
+func ignoresCRC() (q softiwarp.Quirks) {
+	q.MPA.CRCIgnored = true
+	return q
+}

@@ -1,0 +1,89 @@
+package traffic
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Manners are what a program over reliable connections has to know of a
+// transport that is not InfiniBand's. The zero value is InfiniBand's and RoCE's.
+type Manners struct {
+	// ByCM: only the connection manager makes a queue pair ready. Both ends of a
+	// connection fail together then.
+	ByCM bool
+	// NoRNR: a message that finds no receive ends the connection, so that receives
+	// must be there before it is sent.
+	NoRNR bool
+	// Unproven: a send or write completes when the device has taken it, wherever it
+	// is then. Only what is answered (a read, an atomic) proves that it has arrived,
+	// and all before it.
+	Unproven bool
+	// LateAtomics: an atomic may be carried out after messages behind it have
+	// arrived, unless a fence is between them.
+	LateAtomics bool
+	// BareImm: immediate data comes alone or behind a write, never with a message.
+	// What is sent alone right behind a plain write looks like a write with it.
+	BareImm bool
+	// Lacks are operations of reliable connections that there are not.
+	Lacks []verbs.WROpcode
+}
+
+// MannersOf are those of a device: what its transport is like, less what it does
+// not claim to be able to do.
+func MannersOf(dev verbs.Context) (m Manners, err error) {
+	attr, err := dev.QueryDevice()
+	if err != nil {
+		return m, err
+	}
+	if dev.Info().Transport == verbs.TransportIWARP {
+		m = Manners{ByCM: true, NoRNR: true, Unproven: true, LateAtomics: true, BareImm: true}
+	}
+	for _, o := range []struct {
+		cap verbs.Caps
+		ops []verbs.WROpcode
+	}{
+		{verbs.CapAtomics, []verbs.WROpcode{verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd}},
+		{verbs.CapAtomicWrite, []verbs.WROpcode{verbs.OpAtomicWrite}},
+		{verbs.CapFlush, []verbs.WROpcode{verbs.OpFlush}},
+		{verbs.CapSendInv, []verbs.WROpcode{verbs.OpSendInv}},
+		{verbs.CapMWType2, []verbs.WROpcode{verbs.OpBindMW}},
+	} {
+		if !attr.Caps.Has(o.cap) {
+			m.Lacks = append(m.Lacks, o.ops...)
+		}
+	}
+	return m, nil
+}
+
+// Fit makes the lane one that the transport can have: without the operations that
+// it lacks, and with all receives posted before anything is sent where they may not
+// be late.
+func (m *Manners) Fit(l *Lane) {
+	lacks := func(op verbs.WROpcode) bool { return slices.Contains(m.Lacks, op) }
+	l.Mix = slices.DeleteFunc(slices.Clone(l.Mix), lacks)
+	if lacks(verbs.OpBindMW) {
+		l.Windows = 0
+	}
+	if m.NoRNR {
+		l.RecvDepth, l.RecvRhythm = max(l.Messages[A], l.Messages[B], 1), Rhythm{}
+	}
+}
+
+// problems are what a lane asks for that the transport has not.
+func (m *Manners) problems(l *Lane) (errs []error) {
+	for _, op := range m.Lacks {
+		if slices.Contains(l.Mix, op) {
+			errs = append(errs, fmt.Errorf("Mix has %v, which the transport has not", op))
+		}
+	}
+	if m.ByCM && l.Service != RC {
+		errs = append(errs, errors.New("the transport has connections only, of RC"))
+	}
+	if m.NoRNR && l.RecvDepth < max(l.Messages[A], l.Messages[B]) {
+		errs = append(errs, fmt.Errorf("%d receives for %d messages: a message that finds none ends the connection", l.RecvDepth, max(l.Messages[A], l.Messages[B])))
+	}
+	return errs
+}
