@@ -175,7 +175,7 @@ func (f *fitting) impairments() (all []*scenarios.Impairment) {
 
 // reconnects: connections that must be made anew do break.
 func (f *fitting) reconnects() string {
-	if min := f.want.Reconnects.Min; !f.p.Streams || min == nil || *min == 0 {
+	if least := f.want.Reconnects.Min; !f.p.Streams || least == nil || *least == 0 {
 		return ""
 	}
 	breaks := slices.ContainsFunc(f.s.Faults, func(x scenarios.Fault) bool { return x.Do == scenarios.Kill || x.Do == scenarios.QPError }) ||

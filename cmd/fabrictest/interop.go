@@ -49,8 +49,10 @@ func openDevice(p kernel.Provider, s kernel.Setup) (verbs.Context, error) {
 		cfg := softiwarp.Config{Addrs: []netip.Addr{s.Local}}
 		mpa := &cfg.NIC.MPA
 		mpa.NoCRC = !s.CRC
-		mpa.Align = true // siw takes a CRC that two TCP segments share for a wrong one
-		cfg.NIC.Nudge = 50 * time.Millisecond // and leaves a first frame lying until another comes
+		// siw takes a CRC that two TCP segments share for a wrong one, and may leave a
+		// first frame lying until another comes.
+		mpa.Align = true
+		cfg.NIC.Nudge = 50 * time.Millisecond
 		cfg.NIC.Quirks.MPA.NoFence = s.SpeakFirst
 		return softiwarp.OnTCP(tcplink.Config{}, cfg)
 	}

@@ -33,7 +33,7 @@ type Counters struct {
 // Counters returns all counters by name, in a fixed order.
 func (n *NIC) Counters() []verbs.Counter {
 	c, r := &n.Count, &n.rd.Count
-	list := []verbs.Counter{
+	return append([]verbs.Counter{
 		{Name: "sent_packets", Value: c.Sent},
 		{Name: "sent_bytes", Value: c.SentBytes},
 		{Name: "rcvd_packets", Value: c.Received},
@@ -83,6 +83,5 @@ func (n *NIC) Counters() []verbs.Counter {
 		{Name: "rd_drop_challenge", Value: r.DropChallenge},
 		{Name: "rd_drop_refusal", Value: r.DropRefusal},
 		{Name: "rd_drop_reply", Value: r.DropReply},
-	}
-	return append(list, n.layer.Count.List()...)
+	}, n.layer.Count.List()...)
 }

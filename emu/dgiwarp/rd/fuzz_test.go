@@ -47,9 +47,9 @@ func (s *script) hostile(victim *host, friend *host) []byte {
 	if p == nil {
 		p = new(Peer)
 	}
-	epoch := func(true wire.Epoch) wire.Epoch {
+	epoch := func(right wire.Epoch) wire.Epoch {
 		if s.next() < 220 {
-			return true
+			return right
 		}
 		return wire.Epoch(s.word())
 	}

@@ -43,8 +43,13 @@ func (r *rig) verbsOf(s *SRQ) []verb {
 // ends are the verbs that destroy all handles, in an order that works.
 func (r *rig) ends(mr *MR, mw *MW, s *SRQ, x *XRCD) []verb {
 	return []verb{
-		{"dereg_mr", mr.Close}, {"dealloc_mw", mw.Close}, {"destroy_srq", s.Close}, {"close_xrcd", x.Close},
-		{"destroy_cq", r.cq.Close}, {"destroy_comp_channel", r.ch.Close}, {"dealloc_pd", r.pd.Close},
+		{"dereg_mr", mr.Close},
+		{"dealloc_mw", mw.Close},
+		{"destroy_srq", s.Close},
+		{"close_xrcd", x.Close},
+		{"destroy_cq", r.cq.Close},
+		{"destroy_comp_channel", r.ch.Close},
+		{"dealloc_pd", r.pd.Close},
 	}
 }
 

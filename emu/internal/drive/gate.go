@@ -36,6 +36,14 @@ func (g *realGate) Wait(timeout time.Duration) bool {
 	if timeout >= 0 {
 		until = r.Now().Add(timeout)
 	}
+	// Whoever has the lead keeps it as long as he waits. To put it back for the next
+	// turn would hand it to another who waits, and who would do the same.
+	leads := false
+	defer func() {
+		if leads {
+			r.lead <- struct{}{}
+		}
+	}()
 	for before := g.count; g.count == before; {
 		now := r.Now()
 		r.visited = now
@@ -51,30 +59,34 @@ func (g *realGate) Wait(timeout time.Duration) bool {
 		if now >= until || r.closed {
 			return false
 		}
-		select {
-		case <-r.lead:
-			g.leads = true
-			r.sleep(min(r.untilNext(now), until.Sub(now)))
-			g.leads = false
-			r.Progress()
-			if g.count != before {
-				r.Found()
+		if !leads {
+			select {
+			case <-r.lead:
+				leads = true
+			default:
+				leads = g.follow(until.Sub(now))
+				continue
 			}
-			if r.engine.Deadline() <= r.visited {
-				// What this gives to send is owed, and may wait for the program too.
-				r.engine.Tick(r.visited)
-				r.owed = true
-			}
-			r.lead <- struct{}{}
-		default:
-			g.follow(until.Sub(now))
+		}
+		g.leads = true
+		r.sleep(min(r.untilNext(now), until.Sub(now)))
+		g.leads = false
+		r.Progress()
+		if g.count != before {
+			r.Found()
+		}
+		if r.engine.Deadline() <= r.visited {
+			// What this gives to send is owed, and may wait for the program too.
+			r.engine.Tick(r.visited)
+			r.owed = true
 		}
 	}
 	return true
 }
 
-// follow waits until notified, or until the lead is free.
-func (g *realGate) follow(d time.Duration) {
+// follow waits until notified, or until the lead is free, which it takes and
+// reports.
+func (g *realGate) follow(d time.Duration) (leads bool) {
 	r := g.r
 	if r.ownLead {
 		r.net.wake() // we will lead instead
@@ -88,10 +100,11 @@ func (g *realGate) follow(d time.Duration) {
 	select {
 	case <-waiting:
 	case <-r.lead:
-		r.lead <- struct{}{} // taken for good in the next turn
+		leads = true
 	case <-t.C:
 	case <-r.done:
 	}
 	t.Stop()
 	r.lock()
+	return leads
 }

@@ -25,8 +25,8 @@ func (c *Conn) fail(term wire.TermError, then Reaction, why error) Event {
 }
 
 func (c *Conn) countFailure(why error) {
-	is := func(any ...error) bool {
-		return slices.ContainsFunc(any, func(err error) bool { return errors.Is(why, err) })
+	is := func(one ...error) bool {
+		return slices.ContainsFunc(one, func(err error) bool { return errors.Is(why, err) })
 	}
 	n := &c.count.BadFrames
 	switch {

@@ -28,7 +28,6 @@ type pairing struct {
 	a, b *end
 	ask  Config
 	say  AcceptParam
-	told Event // of the Request
 }
 
 func randomConfig(rng *rand.Rand) Config {
