@@ -121,10 +121,12 @@ func (s *sender) reap() (completed int, moved bool, err error) {
 		return 0, false, err
 	}
 	for k := range n {
-		qp := int(s.wcs[k].WRID)
-		s.free[qp] += s.every
+		s.free[s.wcs[k].WRID] += s.every
 		s.open -= s.every
-		if err := s.post(qp); err != nil {
+	}
+	// Not before all are counted, or each would be followed by a post of its own.
+	for k := range n {
+		if err := s.post(int(s.wcs[k].WRID)); err != nil {
 			return 0, false, err
 		}
 	}
