@@ -8,7 +8,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
-	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -31,8 +30,8 @@ type queuePair struct {
 	device.Object
 	dev    *Device
 	q      *engine.QP
-	refs   engine.Refs         // of the request being posted
-	groups map[netip.Addr]bool // that it is attached to
+	refs   engine.Refs // of the request being posted
+	groups device.Groups
 }
 
 // CreateQP makes a queue pair as Config.QP has them.
@@ -169,56 +168,17 @@ func (q *queuePair) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info
 }
 
 // AttachMulticast makes the QP a member in the NIC, and the port in the network.
-// The group may be everybody: 255.255.255.255.
 func (q *queuePair) AttachMulticast(group verbs.GID) error {
-	const op = "attach_mcast"
-	addr := group.Addr()
-	return q.Control(op, func() error {
-		l, err := q.groupLink(op)
-		if err != nil || q.groups[addr] {
-			return err
-		}
-		if err := q.dev.nic.Attach(q.q, addr); err != nil {
-			return err
-		}
-		if err := l.Join(addr); err != nil {
-			_ = q.dev.nic.Detach(q.q, addr) // attached just now
-			return &verbs.OpError{Op: op, Obj: q.dev.cfg.Name, Err: err}
-		}
-		if q.groups == nil {
-			q.groups = map[netip.Addr]bool{}
-		}
-		q.groups[addr] = true
-		return nil
-	})
+	return q.groups.Attach(&q.Object, q.dev.link, group, q.attach, q.detach)
 }
 
 // DetachMulticast undoes AttachMulticast, all or nothing.
 func (q *queuePair) DetachMulticast(group verbs.GID) error {
-	const op = "detach_mcast"
-	addr := group.Addr()
-	return q.Control(op, func() error {
-		l, err := q.groupLink(op)
-		if err != nil {
-			return err
-		}
-		if q.groups[addr] {
-			if err := l.Leave(addr); err != nil {
-				return &verbs.OpError{Op: op, Obj: q.dev.cfg.Name, Err: err}
-			}
-			delete(q.groups, addr)
-		}
-		return q.dev.nic.Detach(q.q, addr)
-	})
+	return q.groups.Detach(&q.Object, q.dev.link, group, q.detach)
 }
 
-func (q *queuePair) groupLink(op string) (link.GroupLink, error) {
-	l, ok := q.dev.link.(link.GroupLink)
-	if !ok {
-		return nil, &verbs.OpError{Op: op, Obj: q.dev.cfg.Name, Err: fmt.Errorf("%w: the device's link has no multicast groups", verbs.ErrNotSupported)}
-	}
-	return l, nil
-}
+func (q *queuePair) attach(group netip.Addr) error { return q.dev.nic.Attach(q.q, group) }
+func (q *queuePair) detach(group netip.Addr) error { return q.dev.nic.Detach(q.q, group) }
 
 // Close closes the queue pair. Peers of RD learn it when they send next.
 func (q *queuePair) Close() error {

@@ -2,13 +2,11 @@ package softroce
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
-	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -18,9 +16,9 @@ type pair struct {
 	dev     *Device
 	q       *engine.QP
 	srq     bool
-	conn    *connection         // made by the connection manager, nil if none
-	groups  map[netip.Addr]bool // multicast groups it is attached to
-	handles []*queuePair        // open ones, oldest first; the last to be closed stays
+	conn    *connection // made by the connection manager, nil if none
+	groups  device.Groups
+	handles []*queuePair // open ones, oldest first; the last to be closed stays
 }
 
 // queuePair is a verbs.QP: one handle to a queue pair.
@@ -55,7 +53,7 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 		if err != nil {
 			return err
 		}
-		p := &pair{dev: d, q: q, srq: cfg.SRQ != nil, groups: map[netip.Addr]bool{}}
+		p := &pair{dev: d, q: q, srq: cfg.SRQ != nil}
 		q.Owner = p
 		h = p.handle()
 		return nil
@@ -169,51 +167,16 @@ func (q *queuePair) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info
 
 // AttachMulticast makes the QP a member in the NIC, and the port in the network.
 func (q *queuePair) AttachMulticast(group verbs.GID) error {
-	const op = "attach_mcast"
-	addr := group.Addr()
-	return q.Control(op, func() error {
-		l, err := q.groupLink(op)
-		if err != nil || q.groups[addr] {
-			return err
-		}
-		if err := q.dev.nic.Attach(q.q, addr); err != nil {
-			return err
-		}
-		if err := l.Join(addr); err != nil {
-			_ = q.dev.nic.Detach(q.q, addr) // attached just now
-			return &verbs.OpError{Op: op, Obj: q.dev.cfg.Name, Err: err}
-		}
-		q.groups[addr] = true
-		return nil
-	})
+	return q.groups.Attach(&q.Object, q.dev.link, group, q.attach, q.detach)
 }
 
 // DetachMulticast undoes AttachMulticast, all or nothing.
 func (q *queuePair) DetachMulticast(group verbs.GID) error {
-	const op = "detach_mcast"
-	addr := group.Addr()
-	return q.Control(op, func() error {
-		l, err := q.groupLink(op)
-		if err != nil {
-			return err
-		}
-		if q.groups[addr] {
-			if err := l.Leave(addr); err != nil {
-				return &verbs.OpError{Op: op, Obj: q.dev.cfg.Name, Err: err}
-			}
-			delete(q.groups, addr)
-		}
-		return q.dev.nic.Detach(q.q, addr)
-	})
+	return q.groups.Detach(&q.Object, q.dev.link, group, q.detach)
 }
 
-func (q *queuePair) groupLink(op string) (link.GroupLink, error) {
-	l, ok := q.dev.link.(link.GroupLink)
-	if !ok {
-		return nil, &verbs.OpError{Op: op, Obj: q.dev.cfg.Name, Err: fmt.Errorf("%w: the device's link has no multicast groups", verbs.ErrNotSupported)}
-	}
-	return l, nil
-}
+func (q *queuePair) attach(group netip.Addr) error { return q.dev.nic.Attach(q.q, group) }
+func (q *queuePair) detach(group netip.Addr) error { return q.dev.nic.Detach(q.q, group) }
 
 // Close closes the handle, and with the last one the queue pair.
 func (q *queuePair) Close() error {
