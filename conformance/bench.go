@@ -1,0 +1,74 @@
+package conformance
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Bench is what a case works on: the device, its wire, and time.
+//
+// In a simulated world time is virtual, and waiting costs nothing; else it is real.
+// A case is written for both: it never takes the time from elsewhere, blocks only
+// in what the bench and the device give it, and starts no goroutine but by Go.
+type Bench struct {
+	World
+	// Device is the device under test, opened for this case alone.
+	Device verbs.Context
+	// Caps are what it claims.
+	Caps verbs.Caps
+	// Local are the device's addresses, in the order of its GID table.
+	Local []netip.Addr
+	// Peers are the raw peer's own addresses, of the family of Local: the first is
+	// the one it usually has, the others stand for other hosts.
+	Peers []netip.Addr
+	// Wire is the peer's end of the cable for protocols of datagrams; nil else.
+	Wire Wire
+	// Streams is the peer's TCP for protocols of byte streams; nil else.
+	Streams Streams
+	// Virtual says that time is.
+	Virtual bool
+	// MTU is the largest IP packet that the cable carries.
+	MTU int
+	// Rand is seeded by the lab: what a case draws can be drawn again.
+	Rand *rand.Rand
+	// Record keeps what happened.
+	Record *Record
+
+	// Partner opens another device of the same kind, without defects, on the same
+	// network, for cases in which two devices talk. The bench closes it.
+	Partner func() (verbs.Context, error)
+	// SetLink takes the device's cable out and puts it in; ErrCannot where that is
+	// impossible.
+	SetLink func(up bool) error
+}
+
+// World is the time that a case lives in.
+type World interface {
+	verbs.Proc
+	// Go runs f beside the case: what blocks in a verb while the case plays the
+	// peer. The case must Wait for it.
+	Go(name string, f func() error) Task
+}
+
+// Task is something that was started by [World.Go].
+type Task interface {
+	// Wait returns what the function returned, or verbs.ErrTimeout. A task that has
+	// been waited for may be waited for again.
+	Wait(timeout time.Duration) error
+}
+
+// Patience is how long to wait for what has to come, and comes at once if the
+// device is sound: generous, since nothing passes because it was quick.
+func (b *Bench) Patience() time.Duration {
+	if b.Virtual {
+		return time.Minute
+	}
+	return 3 * time.Second
+}
+
+// Note adds a line of the case's own to the record: a verb that was called, a
+// completion that was found.
+func (b *Bench) Note(format string, args ...any) { b.Record.note(b.Now(), format, args) }

@@ -1,0 +1,138 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Verdict is what is said of a device and a case.
+type Verdict string
+
+// The verdicts.
+const (
+	// VerdictPass: the clause is met.
+	VerdictPass Verdict = "pass"
+	// VerdictFail: it is not met, or what the device claims it refuses.
+	VerdictFail Verdict = "fail"
+	// VerdictUnsupported: the device never claimed it, or this bench cannot ask.
+	VerdictUnsupported Verdict = "unsupported"
+	// VerdictDeviates: it is not met, which is known and reasoned.
+	VerdictDeviates Verdict = "deviates"
+	// VerdictStale: it is met though a deviation is on record.
+	VerdictStale Verdict = "stale"
+	// VerdictBroken: the case could not be run; nothing is said of the device.
+	VerdictBroken Verdict = "broken"
+)
+
+// Verdicts lists them, best first.
+func Verdicts() []Verdict {
+	return []Verdict{VerdictPass, VerdictUnsupported, VerdictDeviates, VerdictStale, VerdictFail, VerdictBroken}
+}
+
+// Good reports whether the verdict leaves nothing to be done.
+func (v Verdict) Good() bool {
+	return v == VerdictPass || v == VerdictUnsupported || v == VerdictDeviates
+}
+
+// Lab makes benches.
+type Lab interface {
+	// Try makes a bench as the job wants it, runs the body on it, and takes it down
+	// again. It returns what the body returned. An error of its own is one that the
+	// bench could not be made, or could not go on: a *SetupError if a device of the
+	// lab cannot be set up so, a *HangError if the case came to no end.
+	Try(ctx context.Context, job Job, body func(*Bench) error) error
+}
+
+// Job is what a bench is wanted for.
+type Job struct {
+	// Case is the case's ID, to name things by.
+	Case  string
+	Setup Setup
+	Needs verbs.Caps
+	// Quirks are the defects that the device is to have.
+	Quirks []string
+	Seed   uint64
+	Record *Record
+}
+
+// SetupError says that the devices of a lab cannot be set up as a case wants them.
+type SetupError struct{ Reason string }
+
+// Error gives the reason.
+func (e *SetupError) Error() string { return e.Reason }
+
+// HangError says that a case came to no end.
+type HangError struct{ Waiting string }
+
+// Error says what was waited for.
+func (e *HangError) Error() string { return "the case came to no end: " + e.Waiting }
+
+// Options is how a case is judged.
+type Options struct {
+	Quirks []string
+	Seed   uint64
+	// Deviations are the known ones of the device, with their reasons.
+	Deviations map[string]string
+}
+
+// Result is what came of a case.
+type Result struct {
+	Case    *Case
+	Verdict Verdict
+	// Err is what was not met, or went wrong; nil for a pass. For an unsupported case
+	// and a deviation it is the reason.
+	Err    error
+	Quirks []string
+	Seed   uint64
+	// Took is how long it took to find out, in real time.
+	Took   time.Duration
+	Record *Record
+}
+
+// Judge runs a case in a lab.
+func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
+	res := Result{Case: c, Quirks: opt.Quirks, Seed: opt.Seed, Record: new(Record)}
+	job := Job{Case: c.ID, Setup: c.Setup, Needs: c.Needs, Quirks: opt.Quirks, Seed: opt.Seed, Record: res.Record}
+	begun := time.Now()
+	err := lab.Try(ctx, job, func(b *Bench) error {
+		if !b.Caps.Has(c.Needs) {
+			return &SetupError{"the device does not claim what the case needs"}
+		}
+		return c.Run(b)
+	})
+	res.Took = time.Since(begun)
+	reason, known := opt.Deviations[c.ID]
+	res.Verdict, res.Err = verdict(err, known)
+	switch res.Verdict {
+	case VerdictDeviates:
+		res.Err = fmt.Errorf("%s (%w)", reason, err)
+	case VerdictStale:
+		res.Err = fmt.Errorf("%s passes: delete its deviation (%s)", c.ID, reason)
+	}
+	return res
+}
+
+// verdict says what an outcome means.
+func verdict(err error, known bool) (Verdict, error) {
+	var setup *SetupError
+	switch {
+	case err == nil && known:
+		return VerdictStale, nil
+	case err == nil:
+		return VerdictPass, nil
+	case errors.As(err, &setup), errors.Is(err, ErrCannot):
+		return VerdictUnsupported, err
+	case IsViolation(err) && known:
+		return VerdictDeviates, nil
+	case IsViolation(err):
+		return VerdictFail, err
+	case errors.Is(err, verbs.ErrNotSupported):
+		return VerdictFail, fmt.Errorf("the device claims the capability and refuses: %w", err)
+	default:
+		return VerdictBroken, err
+	}
+}

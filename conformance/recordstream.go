@@ -1,0 +1,96 @@
+package conformance
+
+import (
+	"errors"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// RecordedStreams returns a TCP that keeps in the record what passes through it.
+func (r *Record) RecordedStreams(clock verbs.Proc, s Streams) Streams {
+	return &recordedStreams{s, clock, r}
+}
+
+type recordedStreams struct {
+	Streams
+	clock verbs.Proc
+	r     *Record
+}
+
+func (n *recordedStreams) Dial(to netip.AddrPort, timeout time.Duration) (Stream, error) {
+	s, err := n.Streams.Dial(to, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return n.recorded(s), nil
+}
+
+func (n *recordedStreams) Listen(port uint16) (Listener, error) {
+	l, err := n.Streams.Listen(port)
+	if err != nil {
+		return nil, err
+	}
+	return &recordedListener{l, n}, nil
+}
+
+func (n *recordedStreams) recorded(s Stream) Stream {
+	n.r.mu.Lock()
+	n.r.streams = append(n.r.streams, StreamEnds{Peer: s.Local(), Device: s.Remote()})
+	num := len(n.r.streams)
+	n.r.mu.Unlock()
+	return &recordedStream{s, n, num}
+}
+
+type recordedListener struct {
+	Listener
+	n *recordedStreams
+}
+
+func (l *recordedListener) Accept(timeout time.Duration) (Stream, error) {
+	s, err := l.Listener.Accept(timeout)
+	if err != nil {
+		return nil, err
+	}
+	return l.n.recorded(s), nil
+}
+
+type recordedStream struct {
+	Stream
+	n   *recordedStreams
+	num int
+}
+
+func (s *recordedStream) add(kind EventKind, data []byte) {
+	s.n.r.add(Event{At: s.n.clock.Now(), Kind: kind, Stream: s.num, Data: append([]byte(nil), data...)})
+}
+
+func (s *recordedStream) Write(b []byte) error {
+	s.add(EventSent, b) // before the answer can be seen
+	return s.Stream.Write(b)
+}
+
+func (s *recordedStream) Read(timeout time.Duration) ([]byte, error) {
+	b, err := s.Stream.Read(timeout)
+	switch {
+	case err == nil:
+		s.add(EventCame, b)
+	case errors.Is(err, io.EOF):
+		s.add(EventCameEnd, nil)
+	case errors.Is(err, ErrReset):
+		s.add(EventReset, nil)
+	}
+	return b, err
+}
+
+func (s *recordedStream) CloseWrite() error {
+	s.add(EventSentEnd, nil)
+	return s.Stream.CloseWrite()
+}
+
+func (s *recordedStream) Reset() error {
+	s.add(EventReset, nil)
+	return s.Stream.Reset()
+}
