@@ -1,0 +1,53 @@
+package packet
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+)
+
+// Operations of ARP.
+const (
+	ARPRequest = 1
+	ARPReply   = 2
+)
+
+// ARP asks for, or tells, the Ethernet address of an IPv4 one (RFC 826).
+type ARP struct {
+	Op        uint16
+	SenderMAC MAC
+	Sender    netip.Addr
+	TargetMAC MAC
+	Target    netip.Addr
+}
+
+// arpEthernetIPv4 says Ethernet, IPv4, addresses of six and four bytes.
+var arpEthernetIPv4 = []byte{0, 1, 8, 0, 6, 4}
+
+// Append appends the message, which is the payload of a frame.
+func (a ARP) Append(b []byte) []byte {
+	sender, target := addr4(a.Sender), addr4(a.Target)
+	b = append(append(b, arpEthernetIPv4...), byte(a.Op>>8), byte(a.Op))
+	b = append(append(b, a.SenderMAC[:]...), sender[:]...)
+	return append(append(b, a.TargetMAC[:]...), target[:]...)
+}
+
+// ParseARP reads the payload of a frame; padding behind the message is ignored.
+func ParseARP(b []byte) (a ARP, err error) {
+	if len(b) < 28 {
+		return a, fmt.Errorf("ARP: %w: %d of 28 bytes", ErrShort, len(b))
+	}
+	if !bytes.Equal(b[:6], arpEthernetIPv4) {
+		return a, fmt.Errorf("ARP is not about IPv4 on Ethernet: %x", b[:6])
+	}
+	return ARP{
+		Op:        uint16(b[6])<<8 | uint16(b[7]),
+		SenderMAC: MAC(b[8:]), Sender: netip.AddrFrom4([4]byte(b[14:])),
+		TargetMAC: MAC(b[18:]), Target: netip.AddrFrom4([4]byte(b[24:])),
+	}, nil
+}
+
+// Reply returns the answer to a request: that its target is at mac.
+func (a ARP) Reply(mac MAC) ARP {
+	return ARP{Op: ARPReply, SenderMAC: mac, Sender: a.Target, TargetMAC: a.SenderMAC, Target: a.Sender}
+}

@@ -1,0 +1,132 @@
+package packet
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// LinkType says with what the packets of a capture begin.
+type LinkType uint16
+
+// Link types.
+const (
+	LinkEthernet LinkType = 1
+	LinkRaw      LinkType = 101 // the IP header
+)
+
+// Captured is a packet of a capture file.
+type Captured struct {
+	// At is the time since the epoch.
+	At   time.Duration
+	Link LinkType
+	// Data is what was captured; Size how long the packet was, where 0 is as long.
+	Data []byte
+	Size int
+	// Out says that whoever captured it had sent it; pcapng only.
+	Out bool
+	// Comment is shown beside the packet; pcapng only.
+	Comment string
+}
+
+// IP returns the IP packet within, with what follows it in its frame. ok is false
+// where there is none.
+func (c Captured) IP() (b []byte, ok bool) {
+	switch c.Link {
+	case LinkRaw:
+		return c.Data, true
+	case LinkEthernet:
+		h, b, err := ParseEthernet(c.Data)
+		return b, err == nil && (h.Type == EtherTypeIPv4 || h.Type == EtherTypeIPv6)
+	}
+	return nil, false
+}
+
+// ErrFormat says that a file is no capture, or a broken one.
+var ErrFormat = errors.New("not a capture file that can be read")
+
+// maxPacket bounds what is read for one packet: a length beyond is a broken file.
+const maxPacket = 1 << 20
+
+// Magic numbers of the formats, as the file's own byte order has them.
+const (
+	magicMicro = 0xa1b2c3d4
+	magicNano  = 0xa1b23c4d
+	magicNG    = 0x0a0d0d0a
+	magicOrder = 0x1a2b3c4d
+)
+
+// ReadCapture reads all packets of a pcap or pcapng file. With an error it returns
+// those before it.
+func ReadCapture(r io.Reader) ([]Captured, error) {
+	var magic [4]byte
+	if _, err := io.ReadFull(r, magic[:]); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	if binary.BigEndian.Uint32(magic[:]) == magicNG {
+		return readNG(r)
+	}
+	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+		switch order.Uint32(magic[:]) {
+		case magicMicro:
+			return readClassic(r, order, time.Microsecond)
+		case magicNano:
+			return readClassic(r, order, time.Nanosecond)
+		}
+	}
+	return nil, fmt.Errorf("%w: it begins with %x", ErrFormat, magic)
+}
+
+func readClassic(r io.Reader, order binary.ByteOrder, unit time.Duration) (all []Captured, err error) {
+	var h [20]byte
+	if _, err := io.ReadFull(r, h[:]); err != nil {
+		return nil, fmt.Errorf("%w: file header: %w", ErrFormat, err)
+	}
+	link := LinkType(order.Uint32(h[16:]))
+	for {
+		var ph [16]byte
+		if _, err := io.ReadFull(r, ph[:]); err != nil {
+			if errors.Is(err, io.EOF) {
+				return all, nil
+			}
+			return all, fmt.Errorf("%w: packet %d: %w", ErrFormat, len(all)+1, err)
+		}
+		n := order.Uint32(ph[8:])
+		if n > maxPacket {
+			return all, fmt.Errorf("%w: packet %d has %d bytes", ErrFormat, len(all)+1, n)
+		}
+		c := Captured{
+			At:   time.Duration(order.Uint32(ph[:]))*time.Second + time.Duration(order.Uint32(ph[4:]))*unit,
+			Link: link, Data: make([]byte, n), Size: int(order.Uint32(ph[12:])),
+		}
+		if _, err := io.ReadFull(r, c.Data); err != nil {
+			return all, fmt.Errorf("%w: packet %d: %w", ErrFormat, len(all)+1, err)
+		}
+		all = append(all, c)
+	}
+}
+
+// WritePcap writes a pcap file, with times in nanoseconds. All packets have one link
+// type.
+func WritePcap(w io.Writer, link LinkType, packets []Captured) error {
+	le := binary.LittleEndian
+	b := le.AppendUint32(nil, magicNano)
+	b = le.AppendUint32(b, 2|4<<16) // version 2.4
+	b = append(b, make([]byte, 8)...)
+	b = le.AppendUint32(b, maxPacket)
+	b = le.AppendUint32(b, uint32(link))
+	for i, c := range packets {
+		if c.Link != link {
+			return fmt.Errorf("pcap: packet %d has link type %d in a file of %d; pcapng can mix them", i+1, c.Link, link)
+		}
+		b = le.AppendUint32(b, uint32(c.At/time.Second))
+		b = le.AppendUint32(b, uint32(c.At%time.Second))
+		b = le.AppendUint32(b, uint32(len(c.Data)))
+		b = le.AppendUint32(b, uint32(max(c.Size, len(c.Data))))
+		b = append(b, c.Data...)
+	}
+	_, err := w.Write(b)
+	return err
+}

@@ -1,0 +1,46 @@
+package packet
+
+import "net/netip"
+
+// Checksum is the Internet checksum (RFC 1071) of the parts, each of which but the
+// last has an even length.
+func Checksum(parts ...[]byte) uint16 {
+	var sum uint64
+	for _, b := range parts {
+		for i, c := range b {
+			sum += uint64(c) << (8 * (1 - i%2))
+		}
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
+
+// pseudoHeader is what the checksums of UDP and ICMPv6 also cover.
+func pseudoHeader(src, dst netip.Addr, protocol uint8, length int) []byte {
+	var b []byte
+	if src.Is6() || dst.Is6() {
+		s, d := addr16(src), addr16(dst)
+		b = append(append(b, s[:]...), d[:]...)
+		return append(b, byte(length>>24), byte(length>>16), byte(length>>8), byte(length), 0, 0, 0, protocol)
+	}
+	s, d := addr4(src), addr4(dst)
+	b = append(append(b, s[:]...), d[:]...)
+	return append(b, 0, protocol, byte(length>>8), byte(length))
+}
+
+// addr4 and addr16 read an address that was not given as zero.
+func addr4(a netip.Addr) [4]byte {
+	if a = a.Unmap(); a.Is4() {
+		return a.As4()
+	}
+	return [4]byte{}
+}
+
+func addr16(a netip.Addr) [16]byte {
+	if a.IsValid() {
+		return a.As16()
+	}
+	return [16]byte{}
+}

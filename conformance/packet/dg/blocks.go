@@ -1,0 +1,159 @@
+package dg
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+)
+
+// AckBlock says what has arrived of a flow.
+type AckBlock struct {
+	_        struct{} `size:"16"`
+	Epoch    *uint32  `at:"0,32" fmt:"%#x"`
+	Next     *uint32  `at:"4,32"`
+	Echo     *uint32  `at:"8,32"`
+	Window   *uint16  `at:"12,16" def:"256"`
+	Words    *uint8   `at:"14,8"` // nil: as many as SACK has
+	Reserved *uint8   `at:"15,8" fmt:"%#x"`
+	// SACK are the words that say what has arrived behind a gap; nil: none, or any.
+	SACK []uint32
+}
+
+// maxWords is how many words of SACK there can be.
+const maxWords = 8
+
+func (a AckBlock) append(b []byte) []byte {
+	b = packet.AppendFields(b, packet.Or(a, AckBlock{Words: new(uint8(len(a.SACK)))}))
+	for _, w := range a.SACK {
+		b = binary.BigEndian.AppendUint32(b, w)
+	}
+	return b
+}
+
+func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
+	a = new(AckBlock)
+	b, err := packet.ParseFields(b, a)
+	if err != nil {
+		return nil, b, false
+	}
+	n := int(*a.Words)
+	if len(b) < 4*n {
+		return a, b, false
+	}
+	a.SACK = make([]uint32, n)
+	for i := range a.SACK {
+		a.SACK[i] = binary.BigEndian.Uint32(b[4*i:])
+	}
+	return a, b[4*n:], true
+}
+
+func (a *AckBlock) diff(d *packet.Differences, got *AckBlock) {
+	packet.DiffFields(d, "Ack.", a, got)
+	if a.SACK != nil && !slices.Equal(a.SACK, got.SACK) {
+		d.Add("Ack.SACK", fmt.Sprintf("%08x", a.SACK), fmt.Sprintf("%08x", got.SACK))
+	}
+}
+
+// Arrived reports whether the block says that packet seq has arrived.
+func (a *AckBlock) Arrived(seq uint32) bool {
+	behind := int32(seq - iwarp.Val(a.Next))
+	if behind < 0 {
+		return true
+	}
+	w, bit := (behind-1)/32, uint(behind-1)%32
+	return behind > 0 && int(w) < len(a.SACK) && a.SACK[w]>>bit&1 != 0
+}
+
+// SACKOf returns the words that say of each of the packets, all of them behind next,
+// that it has arrived.
+func SACKOf(next uint32, arrived ...uint32) []uint32 {
+	var words []uint32
+	for _, seq := range arrived {
+		at := seq - next - 1
+		for uint32(len(words)) <= at/32 && len(words) < maxWords {
+			words = append(words, 0)
+		}
+		words[at/32] |= 1 << (at % 32)
+	}
+	return words
+}
+
+// DataBlock says which packet of a flow this is.
+type DataBlock struct {
+	_         struct{} `size:"12"`
+	Epoch     *uint32  `at:"0,32" fmt:"%#x"`
+	Seq       *uint32  `at:"4,32"`
+	Timestamp *uint32  `at:"8,32"`
+	// Start is there while no packet of the flow has been acknowledged.
+	Start *StartBlock
+}
+
+// StartBlock is what lets a flow begin.
+type StartBlock struct {
+	_           struct{} `size:"16"`
+	Proof       *uint64  `at:"0,64" fmt:"%#x"`
+	Incarnation *uint32  `at:"8,32" fmt:"%#x"`
+	SourceKey   *uint32  `at:"12,32" fmt:"%#x"`
+}
+
+func (d DataBlock) append(b []byte) []byte {
+	b = packet.AppendFields(b, d)
+	if d.Start != nil {
+		b = packet.AppendFields(b, d.Start)
+	}
+	return b
+}
+
+func (d *DataBlock) diff(to *packet.Differences, got *DataBlock) {
+	packet.DiffFields(to, "Data.", d, got)
+	diffBlock(to, "Start", d.Start, got.Start)
+}
+
+// ChallengeBlock is how a receiver that keeps nothing answers the start of a flow.
+type ChallengeBlock struct {
+	_           struct{} `size:"16"`
+	Epoch       *uint32  `at:"0,32" fmt:"%#x"`
+	Incarnation *uint32  `at:"4,32" fmt:"%#x"`
+	Cookie      *uint64  `at:"8,64" fmt:"%#x"`
+}
+
+// RefusalBlock is how a receiver answers packets of a flow that it will not take.
+type RefusalBlock struct {
+	_        struct{} `size:"8"`
+	Epoch    *uint32  `at:"0,32" fmt:"%#x"`
+	Reason   *Reason  `at:"4,8"`
+	Reserved *uint32  `at:"5,24" fmt:"%#x"`
+}
+
+// Reason is why a flow is refused.
+type Reason uint8
+
+// The reasons of refusals.
+const (
+	ReasonUnknownFlow Reason = 1
+	ReasonNoQP        Reason = 2
+	ReasonNotReady    Reason = 3
+	ReasonNoRoom      Reason = 4
+)
+
+// Record is the header of an RDMA Write-Record.
+type Record struct {
+	_         struct{} `size:"16"`
+	MSN       *uint32  `at:"0,32"`
+	MO        *uint32  `at:"4,32"`
+	Length    *uint32  `at:"8,32"` // of the whole message
+	Immediate *uint32  `at:"12,32" fmt:"%#x"`
+}
+
+func diffBlock[B any](d *packet.Differences, name string, want, got *B) {
+	switch {
+	case want == nil:
+	case got == nil:
+		d.Add(name, "one", "none")
+	default:
+		packet.DiffFields(d, name+".", want, got)
+	}
+}

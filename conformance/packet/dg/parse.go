@@ -1,0 +1,144 @@
+package dg
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+)
+
+// Got is a packet that was received, with all that there is to see.
+type Got struct {
+	Packet
+	Raw      []byte
+	RightCRC uint32
+	Odd      []string // what is not as it always is, in words
+}
+
+// Parse reads a packet. It takes any octets: blocks that are not all there are nil, and
+// what is left over is the trailer. It keeps no reference to b.
+func Parse(b []byte) Got {
+	g := Got{Raw: append([]byte{}, b...)}
+	b = g.Raw
+	if n := len(b) - crcLen; n >= 0 {
+		g.RightCRC = iwarp.CRC32c(b[:n])
+		crc := binary.LittleEndian.Uint32(b[n:])
+		g.CRC = &crc
+		switch crc {
+		case g.RightCRC:
+			g.CRCIs = new(iwarp.CRCRight)
+		case 0:
+			g.CRCIs = new(iwarp.CRCZero)
+		default:
+			g.CRCIs = new(iwarp.CRCWrong)
+		}
+		b = b[:n:n]
+	}
+	rest, err := packet.ParseFields(b, &g.Header)
+	if err != nil {
+		g.Trailer = b
+		g.oddf("%d octets are too few for a packet", len(g.Raw))
+		return g
+	}
+	short := false
+	g.Trailer, short = g.parseBlocks(rest)
+	if short {
+		g.oddf("%d octets are too few for the blocks", len(g.Raw))
+	}
+	g.findOddities(short)
+	return g
+}
+
+// parseBlocks reads what the kind and the flags say is there, and returns what is left
+// and whether something is missing.
+func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
+	h := &p.Header
+	switch *h.Kind {
+	case KindUD:
+		p.parseSegment(b)
+		return nil, false
+	case KindRD:
+		return p.parseRD(b)
+	case KindChallenge:
+		p.Challenge, b = parseAs[ChallengeBlock](b)
+		return b, p.Challenge == nil
+	case KindRefusal:
+		p.Refusal, b = parseAs[RefusalBlock](b)
+		return b, p.Refusal == nil
+	default:
+		return b, false
+	}
+}
+
+func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
+	if *p.Header.HasAck {
+		ok := false
+		if p.Ack, b, ok = parseAck(b); !ok {
+			return b, true
+		}
+	}
+	if !*p.Header.HasData {
+		return b, false
+	}
+	if p.Data, b = parseAs[DataBlock](b); p.Data == nil {
+		return b, true
+	}
+	if *p.Header.Start {
+		if p.Data.Start, b = parseAs[StartBlock](b); p.Data.Start == nil {
+			return b, true
+		}
+	}
+	p.parseSegment(b)
+	return nil, false
+}
+
+// parseSegment reads the ULPDU, which is all that is left.
+func (p *Packet) parseSegment(b []byte) {
+	s := iwarp.ParseSegment(b)
+	if s.Op() == iwarp.OpExperimental && s.Verbatim == nil && s.IsTagged() {
+		p.Record, s.Payload = parseAs[Record](s.Payload)
+	}
+	p.Segment = &s
+}
+
+func parseAs[B any](b []byte) (block *B, rest []byte) {
+	block = new(B)
+	rest, err := packet.ParseFields(b, block)
+	if err != nil {
+		return nil, b
+	}
+	return block, rest
+}
+
+// Diff says where got is not what is expected.
+func Diff(want Packet, got Got) packet.Differences {
+	var d packet.Differences
+	packet.DiffFields(&d, "", want.Header, got.Header)
+	diffPart(&d, "Ack", want.Ack, got.Ack, (*AckBlock).diff)
+	diffPart(&d, "Data", want.Data, got.Data, (*DataBlock).diff)
+	diffBlock(&d, "Challenge", want.Challenge, got.Challenge)
+	diffBlock(&d, "Refusal", want.Refusal, got.Refusal)
+	diffBlock(&d, "Record", want.Record, got.Record)
+	diffPart(&d, "segment", want.Segment, got.Segment, func(w *iwarp.Segment, d *packet.Differences, g *iwarp.Segment) { w.Diff(d, *g) })
+	packet.DiffBytes(&d, "octets behind the last block", want.Trailer, got.Trailer)
+	packet.DiffValue(&d, "CRC", "%v", want.CRCIs, got.CRCIs)
+	packet.DiffValue(&d, "CRC", "%#08x", want.CRC, got.CRC)
+	return d
+}
+
+// Matches reports whether got is what is expected.
+func Matches(want Packet, got Got) bool { return len(Diff(want, got)) == 0 }
+
+// diffPart compares parts that have parts of their own.
+func diffPart[P any](d *packet.Differences, name string, want, got *P, diff func(*P, *packet.Differences, *P)) {
+	switch {
+	case want == nil:
+	case got == nil:
+		d.Add(name, "one", "none")
+	default:
+		diff(want, d, got)
+	}
+}
+
+func (g *Got) oddf(format string, args ...any) { g.Odd = append(g.Odd, fmt.Sprintf(format, args...)) }

@@ -1,0 +1,193 @@
+package dg
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+)
+
+const version = 1
+
+// findOddities lists what no ordinary sender puts into a packet. Nothing of it need be
+// an error.
+func (g *Got) findOddities(short bool) {
+	h := &g.Header
+	if *h.Version != version {
+		g.oddf("version %d", *h.Version)
+	}
+	if k := *h.Kind; k < KindUD || k > KindRefusal {
+		g.oddf("%v is not assigned", k)
+	}
+	if *h.Reserved != 0 || *h.FlagsReserved != 0 {
+		g.oddf("reserved bits are set")
+	}
+	flags := *h.HasData || *h.HasAck || *h.Start || *h.AckNow || *h.Marked || *h.Repeats
+	if *h.Kind != KindRD && flags {
+		g.oddf("flags of RD are set in %v", *h.Kind)
+	}
+	g.oddRD()
+	if r := g.Refusal; r != nil {
+		if *r.Reason < ReasonUnknownFlow || *r.Reason > ReasonNoRoom {
+			g.oddf("reason %d is not assigned", uint8(*r.Reason))
+		}
+		if *r.Reserved != 0 {
+			g.oddf("reserved octets of the Refusal are set")
+		}
+	}
+	if c := g.Challenge; c != nil && *c.Incarnation == 0 {
+		g.oddf("incarnation 0")
+	}
+	if len(g.Trailer) > 0 && !short {
+		g.oddf("%d octets behind the last block", len(g.Trailer))
+	}
+	if g.Segment != nil {
+		g.oddSegment()
+	}
+	if *g.CRCIs != iwarp.CRCRight {
+		g.oddf("CRC %08x %v, right is %08x", *g.CRC, *g.CRCIs, g.RightCRC)
+	}
+}
+
+func (g *Got) oddRD() {
+	h := &g.Header
+	if *h.Kind != KindRD {
+		return
+	}
+	if !*h.HasData && !*h.HasAck {
+		g.oddf("neither data nor acknowledgement")
+	}
+	if *h.Start && !*h.HasData {
+		g.oddf("start flag without data")
+	}
+	if a := g.Ack; a != nil {
+		if *a.Words > maxWords {
+			g.oddf("%d words of SACK, the most there can be is %d", *a.Words, maxWords)
+		}
+		if *a.Reserved != 0 {
+			g.oddf("reserved octet of the Ack is set")
+		}
+	}
+	if d := g.Data; d != nil && d.Start != nil && *d.Start.Incarnation == 0 {
+		g.oddf("incarnation 0")
+	}
+}
+
+func (g *Got) oddSegment() {
+	s := *g.Segment
+	switch {
+	case g.Record != nil:
+		// The opcode is one that RDMAP leaves to experiments: this one.
+		if end := uint64(*g.Record.MO) + uint64(len(s.Payload)); end > uint64(*g.Record.Length) {
+			g.oddf("a record of %d octets has some up to %d", *g.Record.Length, end)
+		}
+		s = s.Opcode(iwarp.OpWrite)
+	case s.Op() == iwarp.OpExperimental && s.Verbatim == nil:
+		g.oddf("a Write-Record without its header")
+		return
+	}
+	g.Odd = append(g.Odd, s.Oddities()...)
+}
+
+// String is "UD", "RD", "CHALLENGE" or "REFUSAL".
+func (k Kind) String() string {
+	if k >= KindUD && k <= KindRefusal {
+		return [...]string{"UD", "RD", "CHALLENGE", "REFUSAL"}[k-KindUD]
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// String says what the reason is.
+func (r Reason) String() string {
+	if r >= ReasonUnknownFlow && r <= ReasonNoRoom {
+		return [...]string{"unknown flow", "no such queue pair", "queue pair not ready", "no room"}[r-ReasonUnknownFlow]
+	}
+	return fmt.Sprintf("reason %d", uint8(r))
+}
+
+// String is the packet in a line, as for a ladder diagram: "RD seq 3 ack-now SEND msn 1
+// 5 B last". Fields that are not set are left out.
+func (p Packet) String() string {
+	var l line
+	if p.Header.Kind == nil {
+		l.addf("PACKET")
+	} else {
+		l.addf("%v", *p.Header.Kind)
+	}
+	if v := packet.Get(p.Header.Version, version); v != version {
+		l.addf("version %d", v)
+	}
+	p.describeBlocks(&l)
+	for _, f := range []struct {
+		name string
+		v    *bool
+	}{{"ack-now", p.Header.AckNow}, {"marked", p.Header.Marked}, {"repeats", p.Header.Repeats}} {
+		if iwarp.Val(f.v) {
+			l.addf("%s", f.name)
+		}
+	}
+	if p.Segment != nil {
+		l.addf("%s", p.describeSegment())
+	}
+	if len(p.Trailer) > 0 {
+		l.addf("and %d B more", len(p.Trailer))
+	}
+	if state := iwarp.Val(p.CRCIs); state != iwarp.CRCRight {
+		l.addf("with CRC %v", state)
+	}
+	return strings.Join(l, " ")
+}
+
+func (p Packet) describeBlocks(l *line) {
+	if a := p.Ack; a != nil {
+		describe(l, "ack %d", a.Next)
+		if len(a.SACK) > 0 {
+			l.addf("sack %x", a.SACK)
+		}
+		if a.Window != nil && *a.Window == 0 {
+			l.addf("busy")
+		}
+	}
+	if d := p.Data; d != nil {
+		describe(l, "seq %d", d.Seq)
+		if d.Start != nil {
+			l.addf("start")
+			describe(l, "epoch %#x", d.Epoch)
+			if proof := iwarp.Val(d.Start.Proof); proof != 0 {
+				l.addf("proof %#x", proof)
+			}
+		}
+	}
+	if c := p.Challenge; c != nil {
+		describe(l, "epoch %#x", c.Epoch)
+		describe(l, "cookie %#x", c.Cookie)
+	}
+	if r := p.Refusal; r != nil {
+		describe(l, "epoch %#x", r.Epoch)
+		describe(l, "%v", r.Reason)
+	}
+}
+
+func (p Packet) describeSegment() string {
+	if p.Record == nil {
+		return p.Segment.String()
+	}
+	text := strings.Replace(p.Segment.String(), p.Segment.Op().String(), "WRITE-RECORD", 1)
+	l := line{text}
+	describe(&l, "msn %d", p.Record.MSN)
+	describe(&l, "mo %d", p.Record.MO)
+	describe(&l, "of %d B", p.Record.Length)
+	describe(&l, "imm %#x", p.Record.Immediate)
+	return strings.Join(l, " ")
+}
+
+type line []string
+
+func (l *line) addf(format string, args ...any) { *l = append(*l, fmt.Sprintf(format, args...)) }
+
+func describe[T any](l *line, format string, v *T) {
+	if v != nil {
+		l.addf(format, *v)
+	}
+}

@@ -1,0 +1,145 @@
+package packet
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+)
+
+// ErrShort is in every error about bytes that end before they should.
+var ErrShort = errors.New("too short")
+
+// AppendFields appends the header that v describes: a struct whose fields are
+// pointers to bools and unsigned integers, byte slices and addresses, with tags:
+//
+//	at:"byte.bit,bits"  where it is: bit 0 is the most significant one of a byte, and
+//	                    may be left out; without this tag a field is no part of the header
+//	def:"number"        what nil means when building; else 0
+//	fmt:"verb"          how to print it in a difference; else %v
+//
+// and a first field _ with a tag size:"bytes". Most significant byte first. A value
+// that does not fit its field is a mistake of the caller's, and panics.
+func AppendFields(b []byte, v any) []byte {
+	s := structOf(v)
+	p := planOf(s.Type())
+	at := len(b)
+	b = append(b, make([]byte, p.size)...)
+	for _, f := range p.fields {
+		f.put(b[at:], s.Field(f.index), p.name)
+	}
+	return b
+}
+
+// ParseFields reads the header at the front of b into v, a pointer to a struct as of
+// [AppendFields], and returns what follows it. It sets all fields, or none.
+func ParseFields(b []byte, v any) (rest []byte, err error) {
+	s := structOf(v)
+	p := planOf(s.Type())
+	if len(b) < p.size {
+		return b, fmt.Errorf("%s: %w: %d of %d bytes", p.name, ErrShort, len(b), p.size)
+	}
+	for _, f := range p.fields {
+		f.get(b, s.Field(f.index))
+	}
+	return b[p.size:], nil
+}
+
+// FieldsLen is the length of the header that v, a struct as of [AppendFields],
+// describes.
+func FieldsLen(v any) int { return planOf(structOf(v).Type()).size }
+
+// Or returns v with the fields that are nil taken from defaults. It looks at the
+// fields of a struct only, not into structs within.
+func Or[T any](v, defaults T) T {
+	s, d := reflect.ValueOf(&v).Elem(), reflect.ValueOf(defaults)
+	for i := range s.NumField() {
+		if f := s.Field(i); f.CanSet() && f.IsZero() {
+			f.Set(d.Field(i))
+		}
+	}
+	return v
+}
+
+func structOf(v any) reflect.Value { return reflect.Indirect(reflect.ValueOf(v)) }
+
+var addrType = reflect.TypeFor[netip.Addr]()
+
+func (f *field) put(b []byte, v reflect.Value, header string) {
+	switch {
+	case f.kind == kindAddr:
+		if a, ok := reflect.TypeAssert[netip.Addr](v); ok && a.IsValid() {
+			a16 := a.As16()
+			copy(b[f.bit/8:], a16[:])
+		}
+	case f.kind == kindBytes:
+		if v.Len() > f.bits/8 {
+			panic(fmt.Sprintf("%s.%s: %d bytes where %d fit", header, f.name, v.Len(), f.bits/8))
+		}
+		copy(b[f.bit/8:], v.Bytes())
+	case v.IsNil():
+		putBits(b, f.bit, f.bits, f.def)
+	default:
+		n := number(v.Elem())
+		if f.bits < 64 && n>>f.bits != 0 {
+			panic(fmt.Sprintf("%s.%s: %#x does not fit %d bits", header, f.name, n, f.bits))
+		}
+		putBits(b, f.bit, f.bits, n)
+	}
+}
+
+func (f *field) get(b []byte, v reflect.Value) {
+	switch f.kind {
+	case kindAddr:
+		a := netip.AddrFrom16([16]byte(b[f.bit/8:])).Unmap()
+		v.Set(reflect.ValueOf(a))
+	case kindBytes:
+		c := make([]byte, f.bits/8)
+		copy(c, b[f.bit/8:])
+		v.SetBytes(c)
+	default:
+		n := getBits(b, f.bit, f.bits)
+		p := reflect.New(v.Type().Elem())
+		if p.Elem().Kind() == reflect.Bool {
+			p.Elem().SetBool(n != 0)
+		} else {
+			p.Elem().SetUint(n)
+		}
+		v.Set(p)
+	}
+}
+
+func number(v reflect.Value) uint64 {
+	if v.Kind() != reflect.Bool {
+		return v.Uint()
+	}
+	if v.Bool() {
+		return 1
+	}
+	return 0
+}
+
+func getBits(b []byte, bit, bits int) (n uint64) {
+	if bit%8 == 0 && bits == 64 {
+		return binary.BigEndian.Uint64(b[bit/8:])
+	}
+	for bits > 0 {
+		take := min(8-bit%8, bits)
+		chunk := b[bit/8] << (bit % 8) >> (8 - take)
+		n = n<<take | uint64(chunk)
+		bit, bits = bit+take, bits-take
+	}
+	return n
+}
+
+func putBits(b []byte, bit, bits int, n uint64) {
+	for bits > 0 {
+		take := min(8-bit%8, bits)
+		shift := 8 - bit%8 - take
+		mask := byte(1<<take-1) << shift
+		chunk := byte(n>>(bits-take)) << shift
+		b[bit/8] = b[bit/8]&^mask | chunk&mask
+		bit, bits = bit+take, bits-take
+	}
+}

@@ -1,0 +1,141 @@
+package packet
+
+import (
+	"encoding/hex"
+	"errors"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// sample has fields of all kinds and of all awkward positions.
+type sample struct {
+	_     struct{}   `size:"40"`
+	Flag  *bool      `at:"0.0,1"`
+	Three *uint8     `at:"0.1,3"`
+	Over  *uint16    `at:"0.4,9" def:"0x101"` // over the edge of a byte
+	Rest  *uint8     `at:"1.5,3"`
+	Mid   *uint32    `at:"2,24" fmt:"%#x"`
+	Long  *uint64    `at:"5,64" fmt:"%#x"`
+	Skew  *uint64    `at:"13.3,64" fmt:"%#x"`
+	Addr  netip.Addr `at:"22,128"`
+	Tail  []byte     `at:"38,16"`
+	Other int        // no part of the header
+}
+
+var fullSample = sample{
+	Flag: new(true), Three: new(uint8(5)), Over: new(uint16(0x0aa)), Rest: new(uint8(6)), Mid: new(uint32(0xabcdef)),
+	Long: new(uint64(0x0102030405060708)), Skew: new(uint64(1<<63 | 1)), Addr: netip.MustParseAddr("fd00::1"), Tail: []byte{0xee, 0xff},
+}
+
+const fullSampleBytes = "d556" + "abcdef" + "0102030405060708" + "100000000000000020" + "fd000000000000000000000000000001" + "eeff"
+
+func TestFields(t *testing.T) {
+	b := AppendFields([]byte{0x99}, fullSample)
+	if got := hex.EncodeToString(b); got != "99"+fullSampleBytes {
+		t.Fatalf("built %s, want 99%s", got, fullSampleBytes)
+	}
+	var got sample
+	rest, err := ParseFields(append(b[1:], 7), &got)
+	if err != nil || len(rest) != 1 || rest[0] != 7 {
+		t.Fatalf("rest %x, %v", rest, err)
+	}
+	if !reflect.DeepEqual(got, fullSample) {
+		t.Errorf("parsed %+v, want %+v", got, fullSample)
+	}
+	if n := FieldsLen(got); n != 40 {
+		t.Errorf("length %d", n)
+	}
+	for n := range 40 {
+		var none sample
+		if rest, err := ParseFields(b[1:1+n], &none); !errors.Is(err, ErrShort) || len(rest) != n || none.Flag != nil {
+			t.Errorf("%d bytes: %d left, %v", n, len(rest), err)
+		}
+	}
+}
+
+func TestFieldsDefaults(t *testing.T) {
+	b := AppendFields(nil, sample{})
+	if got := hex.EncodeToString(b[:2]); got != "0808" || strings.Trim(hex.EncodeToString(b[2:]), "0") != "" {
+		t.Errorf("nothing set: %x", b)
+	}
+	got := Or(sample{Mid: new(uint32(1)), Tail: []byte{}}, fullSample)
+	if *got.Mid != 1 || len(got.Tail) != 0 || *got.Long != *fullSample.Long || got.Addr != fullSample.Addr {
+		t.Errorf("with defaults: %+v", got)
+	}
+}
+
+func TestFieldsSayWhatDoesNotFit(t *testing.T) {
+	for want, v := range map[string]sample{
+		"sample.Three: 0x8 does not fit 3 bits":   {Three: new(uint8(8))},
+		"sample.Over: 0x200 does not fit 9 bits":  {Over: new(uint16(0x200))},
+		"sample.Tail: 3 bytes where 2 fit":        {Tail: make([]byte, 3)},
+		"sample.Mid: 0x1000000 does not fit 24 b": {Mid: new(uint32(1 << 24))},
+	} {
+		func() {
+			defer func() {
+				if got, _ := recover().(string); !strings.HasPrefix(got, want) {
+					t.Errorf("panic %q, want %q", got, want)
+				}
+			}()
+			AppendFields(nil, v)
+		}()
+	}
+}
+
+func TestWrongTagsAreFound(t *testing.T) {
+	for name, v := range map[string]any{
+		"beyond the end": struct {
+			_ struct{} `size:"1"`
+			A *uint16  `at:"0,16"`
+		}{},
+		"no pointer": struct {
+			_ struct{} `size:"1"`
+			A uint8    `at:"0,8"`
+		}{},
+		"no number": struct {
+			_ struct{} `size:"1"`
+			A *uint8   `at:"x,8"`
+		}{},
+		"bytes across bytes": struct {
+			_ struct{} `size:"4"`
+			A []byte   `at:"0.1,8"`
+		}{},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			AppendFields(nil, v)
+		}()
+	}
+}
+
+func TestDiffFields(t *testing.T) {
+	for name, c := range map[string]struct {
+		want sample
+		diff string
+	}{
+		"nothing":       {sample{}, ""},
+		"all":           {fullSample, ""},
+		"flag":          {sample{Flag: new(false)}, "x Flag: want false, got true"},
+		"hexadecimal":   {sample{Mid: new(uint32(1))}, "x Mid: want 0x1, got 0xabcdef"},
+		"address":       {sample{Addr: netip.MustParseAddr("fd00::2")}, "x Addr: want fd00::2, got fd00::1"},
+		"bytes":         {sample{Tail: []byte{0xee}}, "x Tail: want 00 at byte 1, got ff there (1 of 2 bytes differ)"},
+		"of everything": {sample{Flag: new(true), Three: new(uint8(1)), Rest: new(uint8(1))}, "x Three: want 1, got 5; x Rest: want 1, got 6"},
+	} {
+		var d Differences
+		DiffFields(&d, "x ", c.want, &fullSample)
+		if d.String() != c.diff {
+			t.Errorf("%s: %q, want %q", name, d, c.diff)
+		}
+	}
+	var d Differences
+	DiffFields(&d, "", fullSample, sample{})
+	if len(d) != 9 { // all fields
+		t.Errorf("against nothing: %v", d)
+	}
+}

@@ -1,0 +1,193 @@
+package iwarp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+)
+
+// Got is an FPDU that was received, with all that there is to see.
+type Got struct {
+	Segment
+	MPA MPA // length, pad and CRC, as they came
+
+	Offset   uint64   // of its first octet in the stream, that of a marker before it included
+	Raw      []byte   // all octets, with markers and CRC
+	ULPDU    []byte   // without
+	Markers  []Marker // those in it, and the one before it
+	RightCRC uint32   // what the CRC has to be
+	Odd      []string // what is not as it always is, in words
+}
+
+// String is the segment in a line, and behind it what is odd about the frame.
+func (g Got) String() string {
+	s := g.Segment.String()
+	for _, odd := range g.oddFrame(false) {
+		s += ", " + odd
+	}
+	return s
+}
+
+// Diff says where got is not what is expected.
+func Diff(want Frame, got Got) packet.Differences {
+	var d packet.Differences
+	f := want.FPDU()
+	f.Segment.Diff(&d, got.Segment)
+	f.MPA.diff(&d, got.MPA)
+	return d
+}
+
+// Matches reports whether got is what is expected.
+func Matches(want Frame, got Got) bool { return len(Diff(want, got)) == 0 }
+
+// Deframer takes the stream of one direction apart. It is fed as octets come, in
+// pieces of any size, and never loses step by itself: it believes every length.
+type Deframer struct {
+	Markers bool // we asked for them
+	CRC     bool // one of the two sides asked for CRCs: others are odd
+	// Position is the offset in the stream of the next FPDU, counted from the first
+	// octet behind the start-up frame.
+	Position uint64
+
+	buf []byte
+}
+
+// Feed adds octets that have come.
+func (d *Deframer) Feed(b []byte) { d.buf = append(d.buf, b...) }
+
+// Pending are the octets of an FPDU that is not complete.
+func (d *Deframer) Pending() []byte { return d.buf }
+
+// Next returns the next FPDU, or false if it is not complete.
+func (d *Deframer) Next() (Got, bool) {
+	c := markerReader{b: d.buf, at: d.Position, on: d.Markers}
+	c.begin()
+	length, ok := c.take(lengthLen)
+	if !ok {
+		return Got{}, false
+	}
+	n := int(binary.BigEndian.Uint16(length))
+	pad := padLen(n)
+	if len(c.b) < n+pad+crcLen { // before anything is copied
+		return Got{}, false
+	}
+	ulpdu, _ := c.take(n)
+	padding, _ := c.take(pad)
+	c.markerIfDue()
+	right := CRC32c(d.buf[:len(d.buf)-len(c.b)])
+	field, ok := c.take(crcLen)
+	if !ok || c.short {
+		return Got{}, false
+	}
+	size := len(d.buf) - len(c.b)
+	crc := binary.LittleEndian.Uint32(field)
+	g := Got{
+		Segment:  ParseSegment(ulpdu),
+		MPA:      MPA{Length: new(uint16(n)), Pad: padding, CRC: &crc, CRCIs: new(crcState(crc, right))},
+		Offset:   d.Position,
+		Raw:      append([]byte{}, d.buf[:size]...),
+		ULPDU:    ulpdu,
+		Markers:  c.markers,
+		RightCRC: right,
+	}
+	g.Odd = append(g.oddFrame(d.CRC), g.Oddities()...)
+	d.buf, d.Position = d.buf[size:], c.at
+	return g, true
+}
+
+func crcState(got, right uint32) CRCState {
+	switch got {
+	case right:
+		return CRCRight
+	case 0:
+		return CRCZero
+	default:
+		return CRCWrong
+	}
+}
+
+// oddFrame lists what is odd about the frame around the segment. A wrong CRC always
+// is; zeros only where CRCs are in use.
+func (g Got) oddFrame(crcInUse bool) (odd oddities) {
+	if n := Val(g.MPA.Length); n > maxULPDU {
+		odd.addf("ULPDU of %d octets, the most there can be is %d", n, maxULPDU)
+	}
+	for _, b := range g.MPA.Pad {
+		if b != 0 {
+			odd.addf("pad %x", g.MPA.Pad)
+			break
+		}
+	}
+	for _, m := range g.Markers {
+		if text := m.odd(); text != "" {
+			odd.addf("%s", text)
+		}
+	}
+	if state := Val(g.MPA.CRCIs); state == CRCWrong || state == CRCZero && crcInUse {
+		odd.addf("CRC %08x %v, right is %08x", Val(g.MPA.CRC), state, g.RightCRC)
+	}
+	return odd
+}
+
+func (m Marker) odd() string {
+	switch {
+	case m.Ptr&^ptrUnused != m.Want:
+		return fmt.Sprintf("marker at %d points back %d, its FPDU began %d before", m.Offset, m.Ptr, m.Want)
+	case m.Ptr != m.Want:
+		return fmt.Sprintf("marker at %d has low bits set: %#x", m.Offset, m.Ptr)
+	case m.Reserved != 0:
+		return fmt.Sprintf("marker at %d has reserved bits set: %#x", m.Offset, m.Reserved)
+	}
+	return ""
+}
+
+// markerReader takes octets of one FPDU, and markers from between them.
+type markerReader struct {
+	b       []byte
+	at      uint64
+	start   uint64
+	on      bool
+	short   bool
+	markers []Marker
+}
+
+func (r *markerReader) begin() {
+	r.start = r.at
+	r.markerIfDue()
+	r.start = r.at
+}
+
+func (r *markerReader) markerIfDue() {
+	if !r.on || r.at%markerInterval != 0 {
+		return
+	}
+	if len(r.b) < markerLen {
+		r.short = true
+		return
+	}
+	r.markers = append(r.markers, Marker{
+		Offset:   r.at,
+		Reserved: binary.BigEndian.Uint16(r.b),
+		Ptr:      binary.BigEndian.Uint16(r.b[2:]),
+		Want:     uint16(r.at - r.start),
+	})
+	r.b = r.b[markerLen:]
+	r.at += markerLen
+}
+
+func (r *markerReader) take(n int) (p []byte, ok bool) {
+	p = make([]byte, 0, n)
+	for len(p) < n && !r.short {
+		r.markerIfDue()
+		k := min(n-len(p), int(markerInterval-r.at%markerInterval))
+		if r.short || len(r.b) < k {
+			r.short = true
+			break
+		}
+		p = append(p, r.b[:k]...)
+		r.b = r.b[k:]
+		r.at += uint64(k)
+	}
+	return p, !r.short
+}

@@ -1,0 +1,62 @@
+package iwarp
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Markers go to whoever asked for them, CRCs both ways if one did, and what comes
+// before the other's start-up frame is read behind it.
+func TestDialogueDoesWhatStartUpAgreed(t *testing.T) {
+	first, second := Framer{CRC: true}, Framer{CRC: true, Markers: true}
+	request := first.Append(Request().Markers(true).CRC(false).Append(nil), Write(1, 0, nil))
+	reply := second.Append(Reply().CRC(true).Append(nil), Send(1, make([]byte, 600)))
+
+	var d Dialogue
+	var got []string
+	hear := func(side int, b []byte) {
+		for _, h := range d.Feed(side, b) {
+			got = append(got, fmt.Sprint(h.Side, " ", h))
+			if h.FPDU != nil && len(h.FPDU.Odd) != 0 {
+				t.Errorf("%v: odd: %q", h, h.FPDU.Odd)
+			}
+		}
+	}
+	hear(0, request)
+	if n := len(d.Pending(0)); n != 20 {
+		t.Errorf("%d octets wait for the Reply, want 20", n)
+	}
+	hear(1, reply[:30])
+	hear(1, reply[30:])
+	want := "0 MPA REQUEST rev 1 M; 1 MPA REPLY rev 1 C; 0 WRITE stag 0x1 to 0x0 0 B last; 1 SEND msn 1 600 B last"
+	if s := strings.Join(got, "; "); s != want {
+		t.Errorf("%s\nwant %s", s, want)
+	}
+	if a, b := len(d.Pending(0)), len(d.Pending(1)); a+b != 0 {
+		t.Errorf("%d and %d octets left", a, b)
+	}
+}
+
+func TestCausesHaveNames(t *testing.T) {
+	for cause, want := range map[Cause]string{
+		NewCause(0, 0, 0):      "rdmap/local",
+		NewCause(0, 0, 7):      "rdmap/local code 0x07",
+		DDPTaggedInvalidSTag:   "ddp/tagged invalid stag",
+		MPACRC:                 "mpa crc",
+		NewCause(1, 3, 9):      "ddp/llp code 0x09",
+		NewCause(2, 0, 9):      "mpa code 0x09",
+		NewCause(3, 1, 2):      "3/1/02",
+		RDMAPUnexpectedOpcode:  "rdmap/operation unexpected opcode",
+		RDMAPSTagNotAssociated: "rdmap/protection stag not associated with the stream",
+	} {
+		if s := cause.String(); s != want {
+			t.Errorf("%d/%d/%02x is %q, want %q", cause.Layer(), cause.Type(), cause.Code(), s, want)
+		}
+	}
+	for cause, want := range map[Cause]bool{NewCause(0, 0, 9): true, NewCause(1, 3, 1): true, MPACRC: true, NewCause(2, 0, 8): false, NewCause(1, 1, 5): false} {
+		if cause.Listed() != want {
+			t.Errorf("%v: listed %t", cause, !want)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package iwarp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+func withMarkers() *Framer { return &Framer{Markers: true, CRC: true} }
+
+// TestMarkersOfRFC5044 builds the two examples of the RFC: the first FPDU of a stream,
+// and one that has a marker in it, 0x1ec octets further on.
+func TestMarkersOfRFC5044(t *testing.T) {
+	f := withMarkers()
+	first := f.Append(nil, Of(OpSend).MSN(1).Length(24))
+	if want := unhex(t, "00000000002a41430000000000000000000000010000000000000000000000000000000000000000000000000000000052239983"); !bytes.Equal(first, want) {
+		t.Errorf("first: %x\n want %x", first, want)
+	}
+	f.Position = 0x1ec
+	second := f.Append(nil, Of(OpSend).MSN(2).Length(24))
+	if want := unhex(t, "002a4143000000000000000000000002000000000000001400000000000000000000000000000000000000000000000084925898"); !bytes.Equal(second, want) {
+		t.Errorf("second: %x\n want %x", second, want)
+	}
+	if f.Position != 0x1ec+52 {
+		t.Errorf("position %#x behind it", f.Position)
+	}
+}
+
+func TestMarkerBetweenPadAndCRC(t *testing.T) {
+	b := withMarkers().Append(nil, Of(OpSend).MSN(1).Length(488))
+	if len(b) != 520 {
+		t.Fatalf("%d octets, want 520", len(b))
+	}
+	if tail := b[512:]; !bytes.Equal(tail, unhex(t, "000001fc38cf64e8")) {
+		t.Errorf("ends with %x", tail)
+	}
+}
+
+func TestMarkerBetweenFPDUs(t *testing.T) {
+	f := withMarkers()
+	first := f.Append(nil, Of(OpSend).MSN(1).Length(484))
+	if len(first) != 512 || !bytes.Equal(first[508:], unhex(t, "a09bb55b")) {
+		t.Fatalf("%d octets that end with %x", len(first), first[len(first)-4:])
+	}
+	second := f.Append(nil, Of(OpSend).MSN(2).Length(24))
+	if want := unhex(t, "00000000002a414300000000000000000000000200000000000000000000000000000000000000000000000000000000cc08199e"); !bytes.Equal(second, want) {
+		t.Errorf("second: %x\n want %x", second, want)
+	}
+}
+
+// TestMarkerPositions has an FPDU with markers computed by hand: 4 octets of marker, 2
+// of length, 18 of header and 1400 of payload are 1420 without the markers in between;
+// they stand at 512 and 1024, 508 and 1020 behind the length field.
+func TestMarkerPositions(t *testing.T) {
+	f := withMarkers()
+	b := f.Append(nil, Of(OpSend).MSN(1).WithPayload(bytes.Repeat([]byte{0xab}, 1400)))
+	if want := 4 + 2 + 18 + 1400 + 4 + 2*4; len(b) != want {
+		t.Fatalf("%d octets, want %d", len(b), want)
+	}
+	for at, ptr := range map[int]uint32{0: 0, 512: 508, 1024: 1020} {
+		if got := binary.BigEndian.Uint32(b[at:]); got != ptr {
+			t.Errorf("at %d: %#x, want %#x", at, got, ptr)
+		}
+	}
+	// Behind it, small FPDUs: each marker points at the one that it is in.
+	for len(b) < 4*512 {
+		b = f.Append(b, Write(1, 0, nil))
+	}
+	// The first is 1436 octets, and five of 20 end at 1536, where a marker stands
+	// alone; 25 more begin behind it at 1540, and the one at 2040 has the next marker.
+	if got := binary.BigEndian.Uint32(b[1536:]); got != 0 {
+		t.Errorf("at 1536: %#x, want 0", got)
+	}
+	if got := binary.BigEndian.Uint32(b[2048:]); got != 8 {
+		t.Errorf("at 2048: %#x, want 8", got)
+	}
+	got := deframe(t, &Deframer{Markers: true, CRC: true}, b)
+	if odd := got[0].Odd; len(odd) != 0 {
+		t.Errorf("odd: %q", odd)
+	}
+	if want := []Marker{{0, 0, 0, 0}, {512, 0, 508, 508}, {1024, 0, 1020, 1020}}; !slices.Equal(got[0].Markers, want) {
+		t.Errorf("markers %+v, want %+v", got[0].Markers, want)
+	}
+	if !bytes.Equal(got[0].Payload, bytes.Repeat([]byte{0xab}, 1400)) {
+		t.Error("markers are left in the payload")
+	}
+}
+
+func TestEditedMarkersAreReported(t *testing.T) {
+	send := Of(OpSend).MSN(1).Length(600)
+	for _, tc := range []struct {
+		frame FPDU
+		odd   string
+	}{
+		{send.EditMarkers(func(m *Marker) { m.Reserved = 7 }), "[marker at 0 has reserved bits set: 0x7 marker at 512 has reserved bits set: 0x7]"},
+		{send.EditMarkers(func(m *Marker) { m.Ptr |= 3 }), "[marker at 0 has low bits set: 0x3 marker at 512 has low bits set: 0x1ff]"},
+		{send.EditMarkers(func(m *Marker) {
+			if m.Offset == 512 {
+				m.Ptr += 4
+			}
+		}), "[marker at 512 points back 512, its FPDU began 508 before]"},
+	} {
+		got := deframe(t, &Deframer{Markers: true, CRC: true}, withMarkers().Append(nil, tc.frame))
+		if odd := fmt.Sprint(got[0].Odd); odd != tc.odd {
+			t.Errorf("odd: %s, want %s", odd, tc.odd)
+		}
+	}
+}
+
+func TestMarkersLeftOut(t *testing.T) {
+	f := withMarkers()
+	b := f.Append(nil, Of(OpSend).MSN(1).Length(600).NoMarkers())
+	if want := 2 + 18 + 600 + 4; len(b) != want || f.Position != uint64(want) {
+		t.Errorf("%d octets to position %d, want %d", len(b), f.Position, want)
+	}
+	got := deframe(t, &Deframer{CRC: true}, b)
+	if len(got) != 1 || len(got[0].Odd) != 0 {
+		t.Errorf("without markers it is %v, odd %q", got, got[0].Odd)
+	}
+}
+
+// TestEveryCutOfTheStream feeds a stream with markers in two pieces, cut anywhere, and
+// octet by octet.
+func TestEveryCutOfTheStream(t *testing.T) {
+	f := withMarkers()
+	var b []byte
+	for n := range 5 {
+		b = f.Append(b, Of(OpSend).MSN(uint32(n+1)).Length(n*131))
+	}
+	for cut := range b {
+		d := Deframer{Markers: true, CRC: true}
+		d.Feed(b[:cut])
+		got := all(&d)
+		d.Feed(b[cut:])
+		got = append(got, all(&d)...)
+		if len(got) != 5 || len(d.Pending()) != 0 {
+			t.Fatalf("cut at %d: %d FPDUs, %d octets left", cut, len(got), len(d.Pending()))
+		}
+		for i, g := range got {
+			if len(g.Odd) != 0 || *g.DDP.MSN != uint32(i+1) {
+				t.Fatalf("cut at %d: %v, odd %q", cut, g, g.Odd)
+			}
+		}
+	}
+	d, n := Deframer{Markers: true, CRC: true}, 0
+	for i := range b {
+		d.Feed(b[i : i+1])
+		n += len(all(&d))
+	}
+	if n != 5 {
+		t.Errorf("octet by octet: %d FPDUs", n)
+	}
+}
+
+// all takes what is complete.
+func all(d *Deframer) (got []Got) {
+	for {
+		g, ok := d.Next()
+		if !ok {
+			return got
+		}
+		got = append(got, g)
+	}
+}
+
+// deframe takes a stream apart that must be whole FPDUs.
+func deframe(t *testing.T, d *Deframer, b []byte) []Got {
+	t.Helper()
+	d.Feed(b)
+	got := all(d)
+	if len(got) == 0 || len(d.Pending()) != 0 {
+		t.Fatalf("%d FPDUs, %d octets left over", len(got), len(d.Pending()))
+	}
+	return got
+}

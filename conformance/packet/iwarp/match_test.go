@@ -1,0 +1,297 @@
+package iwarp
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// received is a frame as a peer without markers and with CRCs gets it.
+func received(t *testing.T, f Frame) Got {
+	t.Helper()
+	d := Deframer{CRC: true}
+	d.Feed((&Framer{CRC: true}).Append(nil, f))
+	got, ok := d.Next()
+	if !ok || len(d.Pending()) != 0 {
+		t.Fatalf("%v is not one FPDU", f)
+	}
+	return got
+}
+
+// TestEveryFieldIsLookedAt has a base frame and changes of one thing each: the strict
+// expectation of the base finds the change, and that of the changed frame the base.
+func TestEveryFieldIsLookedAt(t *testing.T) {
+	send, write := Send(7, []byte("abcd")), Write(0x11, 0x2200, []byte("abcd"))
+	read := ReadRequest(3, At(1, 2), 4, At(5, 6))
+	add := FetchAdd(2, 9, At(0x10, 0x20), 5)
+	term := Terminate(DDPTaggedBounds).About(write)
+	response, imm := AtomicResponse(1, 2, 3), Immediate(1, 2)
+	for _, tc := range []struct {
+		base, changed Segment
+		diff          string
+	}{
+		{send, send.Last(false), "L: want true, got false"},
+		{send, send.DDPReserved(5), "DDP reserved bits: want 0x0, got 0x5"},
+		{send, send.DV(2), "DV: want 1, got 2"},
+		{send, send.RV(0), "RV: want 1, got 0"},
+		{send, send.RDMAPReserved(3), "RDMAP reserved bits: want 0x0, got 0x3"},
+		{send, send.Opcode(OpSendSE), "opcode: want SEND, got SEND SE"},
+		{send, send.QN(1), "QN: want 0, got 1"},
+		{send, send.MSN(8), "MSN: want 7, got 8"},
+		{send, send.MO(4), "MO: want 0, got 4"},
+		{send, send.InvalidateSTag(0xbad), "Invalidate STag: want 0x0, got 0xbad"},
+		{send, send.WithPayload([]byte("abxd")), "payload: want 6364 at byte 2, got 7864 there (1 of 4 bytes differ)"},
+		{send, send.WithPayload([]byte("abc")), "payload: want 4 B, got 3 B"},
+		{send, send.WithPayload(nil), "payload: want 4 B, got 0 B"},
+		{write, write.STag(0x12), "STag: want 0x11, got 0x12"},
+		{write, write.TO(0x2201), "TO: want 0x2200, got 0x2201"},
+		{read, read.EditRead(func(h *ReadRequestHeader) { h.SinkSTag = new(uint32(9)) }), "SinkSTag: want 0x1, got 0x9"},
+		{read, read.EditRead(func(h *ReadRequestHeader) { h.SinkTO = new(uint64(9)) }), "SinkTO: want 0x2, got 0x9"},
+		{read, read.EditRead(func(h *ReadRequestHeader) { h.Size = new(uint32(9)) }), "Size: want 4, got 9"},
+		{read, read.EditRead(func(h *ReadRequestHeader) { h.SrcSTag = new(uint32(9)) }), "SrcSTag: want 0x5, got 0x9"},
+		{read, read.EditRead(func(h *ReadRequestHeader) { h.SrcTO = new(uint64(9)) }), "SrcTO: want 0x6, got 0x9"},
+		{read, read.WithPayload([]byte{1}), "payload: want 0 B, got 1 B"},
+		{add, add.EditAtomic(func(h *AtomicRequestHeader) { h.Operation = new(uint8(1)) }), "Operation: want 0, got 1"},
+		{add, add.EditAtomic(func(h *AtomicRequestHeader) { h.Reserved = new(uint32(1)) }), "Reserved: want 0x0, got 0x1"},
+		{add, add.EditAtomic(func(h *AtomicRequestHeader) { h.ID = new(uint32(1)) }), "ID: want 0x9, got 0x1"},
+		{add, add.EditAtomic(func(h *AtomicRequestHeader) { h.STag = new(uint32(1)) }), "STag: want 0x10, got 0x1"},
+		{add, add.EditAtomic(func(h *AtomicRequestHeader) { h.TO = new(uint64(1)) }), "TO: want 0x20, got 0x1"},
+		{add, add.EditAtomic(func(h *AtomicRequestHeader) { h.Data = new(uint64(1)) }), "Data: want 0x5, got 0x1"},
+		{add, add.EditAtomic(func(h *AtomicRequestHeader) { h.Mask = new(uint64(1)) }), "Mask: want 0x0, got 0x1"},
+		{add, add.EditAtomic(func(h *AtomicRequestHeader) { h.Compare = new(uint64(1)) }), "Compare: want 0x0, got 0x1"},
+		{add, add.EditAtomic(func(h *AtomicRequestHeader) { h.CompareMask = new(uint64(1)) }), "CompareMask: want 0xffffffffffffffff, got 0x1"},
+		{term, term.EditTerminate(func(h *TerminateHeader) { h.Cause = new(MPACRC) }), "Cause: want ddp/tagged base or bounds, got mpa crc"},
+		{term, term.EditTerminate(func(h *TerminateHeader) { h.LengthValid = new(false) }), "LengthValid: want true, got false"},
+		{term, term.EditTerminate(func(h *TerminateHeader) { h.Reserved = new(uint16(1)) }), "Reserved: want 0x0, got 0x1"},
+		{term, term.EditTerminate(func(h *TerminateHeader) { h.SegmentLength = new(uint16(4)) }), "SegmentLength: want 18, got 4"},
+		{term, term.About(write.TO(0)), "quoted DDP header: want 2200 at byte 12, got 0000 there (1 of 14 bytes differ)"},
+		{response, AtomicResponse(1, 2, 4), "Original: want 0x3, got 0x4"},
+		{response, AtomicResponse(1, 3, 3), "ID: want 0x2, got 0x3"},
+		{imm, Immediate(1, 3), "Value: want 0x2, got 0x3"},
+	} {
+		got, base := received(t, tc.changed), received(t, tc.base)
+		if d := Diff(tc.base.Strict(), got); d.String() != tc.diff {
+			t.Errorf("%v\nand %v\n%q, want %q", tc.base, tc.changed, d, tc.diff)
+		}
+		if Matches(tc.changed.Strict(), base) {
+			t.Errorf("%v\nis taken for %v", tc.base, tc.changed)
+		}
+		if d := Diff(tc.base.Strict(), base); len(d) != 0 {
+			t.Errorf("%v\nis not itself: %v", tc.base, d)
+		}
+	}
+}
+
+// An expectation looks at what it says only.
+func TestUnsetFieldsAreNotLookedAt(t *testing.T) {
+	odd := received(t, Send(1, []byte("abcd")).Last(false).DDPReserved(0xf).RDMAPReserved(2).MO(9).DV(3).BadCRC())
+	for _, want := range []Frame{
+		Any(), Of(OpSend), Of(OpSend).MSN(1), Send(1, []byte("abcd")), Of(OpSend).Length(4), Send(1, nil).AnyPayload(), Any().Last(false), Any().BadCRC(),
+	} {
+		if d := Diff(want, odd); len(d) != 0 {
+			t.Errorf("expected %v: %v", want, d)
+		}
+	}
+	for _, want := range []Frame{
+		Of(OpSendSE), Of(OpSend).MSN(2), Send(1, []byte("abcx")), Of(OpSend).Length(5), Send(1, nil), Any().Last(true), Any().CRC(7), Any().Pad(1), Any().ULPDULength(1),
+		Of(OpWrite), Any().STag(0), ReadRequest(1, At(0, 0), 0, At(0, 0)), Terminate(MPACRC), FetchAdd(1, 0, At(0, 0), 0), AtomicResponse(1, 0, 0), Immediate(1, 0), Octets([]byte{1}),
+	} {
+		if Matches(want, odd) {
+			t.Errorf("expected %v: %v passes", want, odd)
+		}
+	}
+}
+
+func TestTerminateExpectations(t *testing.T) {
+	wrong := Write(0xabc, 0x10, make([]byte, 100))
+	full := received(t, Terminate(DDPTaggedBounds).About(wrong))
+	bare := received(t, Terminate(DDPTaggedBounds))
+	// As siw does: the length of the payload instead of that of the segment.
+	siwLength := received(t, Terminate(DDPTaggedBounds).About(wrong).EditTerminate(func(h *TerminateHeader) { h.SegmentLength = new(uint16(100)) }))
+	want := Terminate(DDPTaggedBounds)
+	for _, tc := range []struct {
+		want                  Segment
+		full, bare, siwLength bool
+	}{
+		{want, true, true, true},
+		{want.About(wrong), true, false, false},
+		{want.Quoting(wrong), true, false, true},
+		{want.QuotingNothing(), false, true, false},
+		{Terminate(DDPTaggedTOWrap), false, false, false},
+		{want.About(wrong.TO(0x11)), false, false, false},
+	} {
+		if f, b, s := Matches(tc.want, full), Matches(tc.want, bare), Matches(tc.want, siwLength); f != tc.full || b != tc.bare || s != tc.siwLength {
+			t.Errorf("%v: full %t, bare %t, siw's length %t", tc.want, f, b, s)
+		}
+	}
+	read := ReadRequest(4, At(1, 2), 3, At(4, 5))
+	got := received(t, Terminate(RDMAPBounds).About(read))
+	if wrong, ok := got.Terminate.Offender(); !ok || wrong.String() != read.String() {
+		t.Errorf("about %v, want %v", wrong, read)
+	}
+}
+
+func TestOdditiesAreNamed(t *testing.T) {
+	send := Send(1, []byte("abc"))
+	for _, tc := range []struct {
+		frame Frame
+		odd   string
+	}{
+		{send, ""},
+		{send.Pad(9), "pad 09"},
+		{send.BadCRC(), "CRC "},
+		{send.CRC(0), "CRC 00000000 zero, right is "},
+		{send.DV(0), "DV: 0 instead of 1"},
+		{send.RV(2), "RV: 2 instead of 1"},
+		{send.DDPReserved(1), "reserved bits of DDP: 1 instead of 0"},
+		{send.RDMAPReserved(1), "reserved bits of RDMAP: 1 instead of 0"},
+		{send.QN(3), "QN is 3, for SEND it is 0"},
+		{send.InvalidateSTag(1), "Invalidate STag is 0x1, for SEND it is 0"},
+		{SendInvalidate(1, 1, nil), ""},
+		{send.Opcode(13), "opcode 13 is not assigned"},
+		{Write(1, 2, make([]byte, 8)).Tagged(false), "T is false, for WRITE it is true"},
+		{send.Cut(17), "a segment of 17 octets is too short for its header"},
+		{send.Cut(0), "a segment of 0 octets is too short for its header"},
+		{ReadRequest(1, At(1, 1), 1, At(1, 1)).Last(false), "L is false, READ REQUEST is one segment"},
+		{ReadRequest(1, At(1, 1), 1, At(1, 1)).MO(4), "MO is 4, READ REQUEST is one segment"},
+		{ReadRequest(1, At(1, 1), 1, At(1, 1)).WithPayload([]byte{1}), "1 octets behind the header of READ REQUEST"},
+		{ReadRequest(1, At(1, 1), 1, At(1, 1)).Cut(40), "the header of READ REQUEST is 28 octets, of which there are 22"},
+		{Immediate(1, 1).Cut(25), "the header of IMMEDIATE is 8 octets, of which there are 7"},
+		{FetchAdd(1, 1, At(1, 1), 1).EditAtomic(func(h *AtomicRequestHeader) { h.Operation = new(uint8(1)) }), "atomic operation 1 is not assigned"},
+		{Terminate(MPACRC).MSN(2), "MSN of TERMINATE: 2 instead of 1"},
+		{Terminate(NewCause(2, 1, 3)), "cause 2/1/03 is in no list"},
+		{Terminate(MPACRC).EditTerminate(func(h *TerminateHeader) { h.HasRDMAP = new(true) }), "R is set and no RDMAP header is there"},
+		{Terminate(MPACRC).EditTerminate(func(h *TerminateHeader) { h.LengthValid = new(true) }), "M is set and no length is there"},
+		{Terminate(MPACRC).EditTerminate(func(h *TerminateHeader) { h.HasDDP = new(true) }), "D is set and no DDP header is there"},
+	} {
+		got := strings.Join(received(t, tc.frame).Odd, "; ")
+		if got != tc.odd && (tc.odd == "" || !strings.HasPrefix(got, tc.odd)) {
+			t.Errorf("%v: %q, want %q", tc.frame, got, tc.odd)
+		}
+	}
+}
+
+func TestSegmentsOfAMessage(t *testing.T) {
+	data := make([]byte, 2500)
+	for i := range data {
+		data[i] = byte(i * 7)
+	}
+	for _, tc := range []struct {
+		message Segment
+		want    string
+	}{
+		{Send(3, data), "[SEND msn 3 1424 B more SEND msn 3 mo 1424 1076 B last]"},
+		{Write(1, 0x1000, data), "[WRITE stag 0x1 to 0x1000 1428 B more WRITE stag 0x1 to 0x1594 1072 B last]"},
+		{Send(1, nil), "[SEND msn 1 0 B last]"},
+		{ReadRequest(1, At(0, 0), 4, At(0, 0)), "[READ REQUEST msn 1 4 B from 0x0+0x0 to 0x0+0x0]"},
+	} {
+		var got []Got
+		var all []byte
+		for _, s := range tc.message.Segments(1442) {
+			g := received(t, s)
+			if n := *g.MPA.Length; n > 1442 {
+				t.Errorf("%v has %d octets", g, n)
+			}
+			got, all = append(got, g), append(all, g.Payload...)
+		}
+		if s := fmt.Sprint(got); s != tc.want {
+			t.Errorf("%s, want %s", s, tc.want)
+		}
+		if !bytes.Equal(all, tc.message.Payload) {
+			t.Errorf("%v: the segments do not make up the message", tc.message)
+		}
+	}
+}
+
+// A bit alone leaves the header as it was.
+func TestTBitAlone(t *testing.T) {
+	plain, odd := Send(1, []byte("abcd")).Append(nil), Send(1, []byte("abcd")).Tagged(true).Append(nil)
+	plain[0] |= 0x80
+	if !bytes.Equal(plain, odd) {
+		t.Errorf("%x, want %x", odd, plain)
+	}
+}
+
+// Chains do not change what they began with.
+func TestModifiersCopy(t *testing.T) {
+	base := ReadRequest(1, At(1, 2), 3, At(4, 5))
+	before := base.Append(nil)
+	base.EditRead(func(h *ReadRequestHeader) { h.Size = new(uint32(99)) }).MSN(7).Last(false)
+	term := Terminate(MPACRC)
+	term.About(base)
+	if !bytes.Equal(before, base.Append(nil)) || term.Terminate.DDPHeader != nil {
+		t.Error("a modifier changed its receiver")
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	request := received(t, ReadRequest(1, At(0xaaaa5555, 0x1122334455667788), 3, At(1, 2))).Segment
+	if s := ReadResponseTo(request, []byte("abc")).String(); s != "READ RESPONSE stag 0xaaaa5555 to 0x1122334455667788 3 B" {
+		t.Error(s)
+	}
+}
+
+func TestStartupExpectations(t *testing.T) {
+	got, _, _ := ParseStartup(Reply().Depths(4, 8).PeerToPeer(RTRWrite | RTRRead).Private([]byte("hi")).Append(nil))
+	for _, want := range []Startup{
+		Reply(), Reply().Depths(4, 8), Reply().CRC(true), Reply().Revision(2), Reply().SFlag(true), Reply().Private([]byte("hi")),
+		Reply().EditEnhanced(func(e *Enhanced) { e.ORD = new(uint16(8)) }), Reply().PeerToPeer(RTRWrite | RTRRead), Reply().PrivateLength(6),
+	} {
+		if d := want.Diff(got); len(d) != 0 {
+			t.Errorf("expected %v: %v", want, d)
+		}
+	}
+	for _, want := range []Startup{
+		Request(), Reply().Depths(4, 9), Reply().Depths(5, 8), Reply().CRC(false), Reply().Markers(true), Reply().Reject(true), Reply().Revision(1),
+		Reply().SFlag(false), Reply().ReservedBits(1), Reply().Private([]byte("ho")), Reply().Private(nil), Reply().PeerToPeer(RTRSend), Reply().PrivateLength(5), Reply().WithKey("x"),
+	} {
+		if d := want.Diff(got); len(d) == 0 {
+			t.Errorf("expected %v: %v passes", want, got)
+		}
+	}
+	plain, _, _ := ParseStartup(Request().Append(nil))
+	if d := Request().Depths(1, 1).Diff(plain); d.String() != "enhanced data: want one, got none" {
+		t.Error(d)
+	}
+}
+
+func TestStartupOddities(t *testing.T) {
+	for _, tc := range []struct {
+		frame Startup
+		odd   string
+	}{
+		{Request(), "[]"},
+		{Reply().WithKey("MPA ID Xeq Frame"), `[key "MPA ID Xeq Frame"]`},
+		{Reply().Revision(3), "[revision 3]"},
+		{Reply().ReservedBits(4), "[reserved bits: 4 instead of 0]"},
+		{Request().Reject(true), "[R is set in a Request]"},
+		{Request().SFlag(true), "[S is set in revision 1]"},
+		{Request().SFlag(true).Revision(2).Private([]byte("abc")), "[S is set and there is no enhanced data]"},
+		{Request().EditEnhanced(func(e *Enhanced) { e.ReadRTR = new(true) }), "[first messages are offered though A is not set]"},
+		{Request().Private(make([]byte, 513)), "[private data of 513 octets, the most there can be is 512]"},
+	} {
+		got, _, ok := ParseStartup(tc.frame.Append(nil))
+		if odd := fmt.Sprint(got.Oddities()); !ok || odd != tc.odd {
+			t.Errorf("%v: %s, want %s", tc.frame, odd, tc.odd)
+		}
+	}
+}
+
+func TestValuesThatDoNotFitPanic(t *testing.T) {
+	for name, f := range map[string]func(){
+		"DV":     func() { Any().DV(4).Append(nil) },
+		"opcode": func() { Of(16).Append(nil) },
+		"key":    func() { Request().WithKey("MPA ID Req Frame!").Append(nil) },
+		"ird":    func() { Request().Depths(0x4000, 0).Append(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("nothing was said about a value that does not fit")
+				}
+			}()
+			f()
+		})
+	}
+}

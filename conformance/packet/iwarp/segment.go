@@ -1,0 +1,160 @@
+package iwarp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+)
+
+// Segment is a DDP segment with what RDMAP puts into it: what MPA calls a ULPDU.
+type Segment struct {
+	DDP   DDP
+	RDMAP RDMAP
+
+	// The RDMAP header behind that of DDP, if the message has one; nil: none.
+	Read           *ReadRequestHeader
+	Terminate      *TerminateHeader
+	AtomicRequest  *AtomicRequestHeader
+	AtomicResponse *AtomicResponseHeader
+	Immediate      *ImmediateHeader
+	OtherHeader    []byte // octets of a header that this package does not know
+
+	// Payload is what follows the headers; nil: none, or any. An empty slice is no
+	// payload, also where a segment is expected.
+	Payload []byte
+	// PayloadLen is how many octets follow, whichever they are. When a segment is
+	// built, its payload is cut to that or filled up with zeros.
+	PayloadLen *int
+	// CutAt is how many octets of all that are sent, from the first on; nil: all. Of a
+	// segment that is expected or was read it means nothing.
+	CutAt *int
+	// Verbatim is what there is instead of all that, in a segment that is too short for
+	// its header.
+	Verbatim []byte
+}
+
+// DDP is the part of the header that is DDP's (RFC 5041 section 4).
+type DDP struct {
+	Tagged   *bool  // T; nil: as the fields below are
+	Last     *bool  // L; nil: true
+	Reserved *uint8 // four bits; nil: 0
+	Version  *uint8 // DV; nil: 1
+
+	// In a tagged segment.
+	STag *uint32
+	TO   *uint64
+	// In an untagged one.
+	QN  *uint32 // nil: the opcode's
+	MSN *uint32 // nil: 1
+	MO  *uint32
+}
+
+// RDMAP is the part of the header that is RDMAP's (RFC 5040 section 4.1).
+type RDMAP struct {
+	Version  *uint8 // RV; nil: 1
+	Reserved *uint8 // two bits; nil: 0
+	Opcode   *Opcode
+	// InvalidateSTag is there in untagged segments only, and has a meaning in two of
+	// the Sends only.
+	InvalidateSTag *uint32
+}
+
+// IsTagged reports whether the segment has, or would be built with, the header of the
+// tagged buffer model. Fields decide, then the T bit, then the opcode: so that a case
+// can set the bit alone and leave the header as it was.
+func (s Segment) IsTagged() bool {
+	d := &s.DDP
+	switch {
+	case d.STag != nil || d.TO != nil:
+		return true
+	case d.QN != nil || d.MSN != nil || d.MO != nil || s.RDMAP.InvalidateSTag != nil:
+		return false
+	case d.Tagged != nil:
+		return *d.Tagged
+	default:
+		return s.Op().Tagged()
+	}
+}
+
+// Op is the opcode; a segment without any is a Write.
+func (s Segment) Op() Opcode { return Val(s.RDMAP.Opcode) }
+
+// Append appends the octets of the segment.
+func (s Segment) Append(b []byte) []byte {
+	if s.Verbatim != nil {
+		return append(b, s.Verbatim...)
+	}
+	start := len(b)
+	b = s.appendHeaders(b)
+	payload := s.Payload
+	if n := packet.Get(s.PayloadLen, len(payload)); n <= len(payload) {
+		b = append(b, payload[:max(n, 0)]...)
+	} else {
+		b = append(b, payload...)
+		b = append(b, make([]byte, n-len(payload))...)
+	}
+	if n := packet.Get(s.CutAt, len(b)-start); n < len(b)-start {
+		b = b[:start+max(n, 0)]
+	}
+	return b
+}
+
+// Len is how many octets Append appends: a ULPDU_Length.
+func (s Segment) Len() int { return len(s.Append(nil)) }
+
+func (s Segment) appendHeaders(b []byte) []byte {
+	b = s.appendDDP(b)
+	switch {
+	case s.Read != nil:
+		b = packet.AppendFields(b, s.Read)
+	case s.Terminate != nil:
+		b = s.Terminate.append(b)
+	case s.AtomicRequest != nil:
+		b = packet.AppendFields(b, s.AtomicRequest.filled())
+	case s.AtomicResponse != nil:
+		b = packet.AppendFields(b, s.AtomicResponse)
+	case s.Immediate != nil:
+		b = packet.AppendFields(b, s.Immediate)
+	}
+	return append(b, s.OtherHeader...)
+}
+
+func (s Segment) appendDDP(b []byte) []byte {
+	d, r := &s.DDP, &s.RDMAP
+	tagged := s.IsTagged()
+	var ctrl uint8
+	if packet.Get(d.Tagged, tagged) {
+		ctrl |= bitTagged
+	}
+	if packet.Get(d.Last, true) {
+		ctrl |= bitLast
+	}
+	ctrl |= fit("DDP.Reserved", Val(d.Reserved), maskDDPReserved) << shiftDDPReserved
+	ctrl |= fit("DDP.Version", packet.Get(d.Version, version), maskVersion)
+	ulp := fit("RDMAP.Version", packet.Get(r.Version, version), maskVersion)<<shiftRDMAPVersion |
+		fit("RDMAP.Reserved", Val(r.Reserved), maskReserved)<<shiftRDMAPReserved |
+		fit("RDMAP.Opcode", uint8(s.Op()), maskOpcode)
+	b = append(b, ctrl, ulp)
+	if tagged {
+		b = binary.BigEndian.AppendUint32(b, Val(d.STag))
+		return binary.BigEndian.AppendUint64(b, Val(d.TO))
+	}
+	b = binary.BigEndian.AppendUint32(b, Val(r.InvalidateSTag))
+	b = binary.BigEndian.AppendUint32(b, packet.Get(d.QN, s.Op().Queue()))
+	b = binary.BigEndian.AppendUint32(b, packet.Get(d.MSN, firstMSN))
+	return binary.BigEndian.AppendUint32(b, Val(d.MO))
+}
+
+// Strict returns the segment with every field that was nil at its ordinary value: as
+// an expectation, one of every bit.
+func (s Segment) Strict() Segment { return ParseSegment(s.Append(nil)) }
+
+// fit panics if v does not fit its field: a mistake of whoever wrote the case, who
+// would else be told something about another frame than the one meant.
+func fit(field string, v, mask uint8) uint8 {
+	if v&^mask != 0 {
+		panic(fmt.Sprintf("%s: %#x does not fit its field, the largest value of which is %#x", field, v, mask))
+	}
+	return v
+}

@@ -1,0 +1,176 @@
+package iwarp
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+)
+
+// The keys of start-up frames.
+const (
+	KeyRequest = "MPA ID Req Frame"
+	KeyReply   = "MPA ID Rep Frame"
+)
+
+// NoNegotiation as IRD or ORD says that the number is not to be negotiated.
+const NoNegotiation uint16 = 0x3fff
+
+const (
+	enhancedLen    = 4
+	maxPrivateData = 512
+	revEnhanced    = 2
+)
+
+// Startup is an MPA Request or Reply frame (RFC 5044 section 7.1.1).
+type Startup struct {
+	_        struct{} `size:"20"`
+	Key      *string  // nil: that of a Request
+	M        *bool    `at:"16.0,1"`
+	C        *bool    `at:"16.1,1" def:"1"`
+	R        *bool    `at:"16.2,1"`
+	S        *bool    `at:"16.3,1"` // nil: whether Enhanced is there
+	Reserved *uint8   `at:"16.4,4" fmt:"%#x"`
+	Rev      *uint8   `at:"17,8"` // nil: 2 if Enhanced is there, else 1
+	PDLength *uint16  `at:"18,16"`
+	// Enhanced is what private data begins with where S is set (RFC 6581); nil: not
+	// there, or any.
+	Enhanced *Enhanced
+	// PrivateData is the rest of it; nil: none, or any.
+	PrivateData []byte
+}
+
+// Enhanced is the enhanced connection data of RFC 6581 section 9.
+type Enhanced struct {
+	_          struct{} `size:"4"`
+	PeerToPeer *bool    `at:"0.0,1"`  // A
+	SendRTR    *bool    `at:"0.1,1"`  // B
+	IRD        *uint16  `at:"0.2,14"` // of whoever sends the frame
+	WriteRTR   *bool    `at:"2.0,1"`  // C
+	ReadRTR    *bool    `at:"2.1,1"`  // D
+	ORD        *uint16  `at:"2.2,14"`
+}
+
+// RTR is a kind of message that can be the first one of a peer-to-peer connection.
+type RTR uint8
+
+// The kinds of first messages, by the flags that stand for them.
+const (
+	RTRSend  RTR = 1 << iota // B
+	RTRWrite                 // C
+	RTRRead                  // D
+)
+
+// Request is a Request frame of revision 1 that wants CRCs and no markers.
+func Request() Startup { return Startup{Key: new(KeyRequest)} }
+
+// Reply is a Reply frame of revision 1 that accepts, wants CRCs and no markers.
+func Reply() Startup { return Startup{Key: new(KeyReply)} }
+
+// WithKey sets the 16 octets at the beginning: zeros behind a key that is shorter.
+func (s Startup) WithKey(key string) Startup { s.Key = &key; return s }
+
+// Markers sets M: the sender of the frame wants markers in what it gets.
+func (s Startup) Markers(v bool) Startup { s.M = &v; return s }
+
+// CRC sets C: the sender of the frame wants CRCs both ways.
+func (s Startup) CRC(v bool) Startup { s.C = &v; return s }
+
+// Reject sets R.
+func (s Startup) Reject(v bool) Startup { s.R = &v; return s }
+
+// SFlag sets S, whatever private data there is.
+func (s Startup) SFlag(v bool) Startup { s.S = &v; return s }
+
+// ReservedBits sets the four bits behind S.
+func (s Startup) ReservedBits(v uint8) Startup { s.Reserved = &v; return s }
+
+// Revision sets the revision.
+func (s Startup) Revision(v uint8) Startup { s.Rev = &v; return s }
+
+// Depths adds enhanced data with the sender's IRD and ORD, and so makes the frame one
+// of revision 2.
+func (s Startup) Depths(ird, ord uint16) Startup {
+	return s.EditEnhanced(func(e *Enhanced) { e.IRD, e.ORD = &ird, &ord })
+}
+
+// PeerToPeer sets flag A of the enhanced data, and those of the first messages that
+// the sender of the frame offers. Those that are not named are not offered.
+func (s Startup) PeerToPeer(offers RTR) Startup {
+	return s.EditEnhanced(func(e *Enhanced) {
+		e.PeerToPeer = new(true)
+		e.SendRTR, e.WriteRTR, e.ReadRTR = new(offers&RTRSend != 0), new(offers&RTRWrite != 0), new(offers&RTRRead != 0)
+	})
+}
+
+// EditEnhanced changes the enhanced data, and adds it if need be.
+func (s Startup) EditEnhanced(edit func(*Enhanced)) Startup {
+	e := packet.Get(s.Enhanced, Enhanced{})
+	edit(&e)
+	s.Enhanced = &e
+	return s
+}
+
+// Private sets the private data, behind the enhanced data if there is any.
+func (s Startup) Private(b []byte) Startup { s.PrivateData = append([]byte{}, b...); return s }
+
+// PrivateLength sets PD_Length; the private data stays as long as it is.
+func (s Startup) PrivateLength(n uint16) Startup { s.PDLength = &n; return s }
+
+// Append appends the octets of the frame.
+func (s Startup) Append(b []byte) []byte {
+	n, rev := len(s.PrivateData), uint8(1)
+	if s.Enhanced != nil {
+		n, rev = n+enhancedLen, revEnhanced
+	}
+	key := packet.Get(s.Key, KeyRequest)
+	if len(key) > len(KeyRequest) {
+		panic(fmt.Sprintf("Startup.Key: %q is longer than 16 octets", key))
+	}
+	at := len(b)
+	b = packet.AppendFields(b, packet.Or(s, Startup{S: new(s.Enhanced != nil), Rev: &rev, PDLength: new(uint16(n))}))
+	copy(b[at:], key)
+	if s.Enhanced != nil {
+		b = packet.AppendFields(b, s.Enhanced)
+	}
+	return append(b, s.PrivateData...)
+}
+
+// ParseStartup reads the start-up frame that a stream begins with, and returns what
+// follows it. It returns false if octets are missing; the frame then has what is
+// there: the fields, if 20 octets are, and the beginning of its private data.
+func ParseStartup(b []byte) (s Startup, rest []byte, ok bool) {
+	rest, err := packet.ParseFields(b, &s)
+	if err != nil {
+		return s, b, false
+	}
+	s.Key = new(string(b[:len(KeyRequest)]))
+	n := int(*s.PDLength)
+	ok = len(rest) >= n
+	private := append([]byte{}, rest[:min(n, len(rest))]...)
+	rest = rest[len(private):]
+	if *s.S && *s.Rev >= revEnhanced {
+		s.Enhanced, private = parseAs[Enhanced](private)
+	}
+	s.PrivateData = private
+	return s, rest, ok
+}
+
+// Strict returns the frame with every field that was nil at its ordinary value: as an
+// expectation, one of every bit.
+func (s Startup) Strict() Startup {
+	length := s.PDLength
+	s.PDLength = nil
+	s, _, _ = ParseStartup(s.Append(nil))
+	s.PDLength = new(packet.Get(length, *s.PDLength))
+	return s
+}
+
+// Diff says where the frame got is not as s, the expected one, says.
+func (s Startup) Diff(got Startup) packet.Differences {
+	var d packet.Differences
+	packet.DiffValue(&d, "key", "%q", s.Key, got.Key)
+	packet.DiffFields(&d, "", s, got)
+	diffHeader(&d, "enhanced data", s.Enhanced, got.Enhanced)
+	packet.DiffBytes(&d, "private data", s.PrivateData, got.PrivateData)
+	return d
+}

@@ -1,0 +1,198 @@
+package packet
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"time"
+)
+
+// Blocks and options of pcapng.
+const (
+	blockInterface = 1
+	blockSimple    = 3
+	blockEnhanced  = 6
+
+	optEnd       = 0
+	optComment   = 1
+	optFlags     = 2 // of a packet: 1 in, 2 out
+	optTSResol   = 9 // of an interface
+	optTSOffset  = 14
+	nanoseconds  = 9 // as the resolution: 10^-9
+	microseconds = 6
+)
+
+// ngReader is the state of a section.
+type ngReader struct {
+	r     io.Reader
+	order binary.ByteOrder
+	links []ngLink
+}
+
+type ngLink struct {
+	link   LinkType
+	resol  byte
+	offset time.Duration
+}
+
+// readNG reads a file of which the type of the first block is read.
+func readNG(r io.Reader) (all []Captured, err error) {
+	g := ngReader{r: r}
+	kind := uint32(magicNG)
+	for {
+		c, err := g.block(kind)
+		if err != nil {
+			return all, fmt.Errorf("%w: behind packet %d: %w", ErrFormat, len(all), err)
+		}
+		if c != nil {
+			all = append(all, *c)
+		}
+		var b [4]byte
+		if _, err := io.ReadFull(r, b[:]); err != nil {
+			if errors.Is(err, io.EOF) {
+				return all, nil
+			}
+			return all, fmt.Errorf("%w: behind packet %d: %w", ErrFormat, len(all), err)
+		}
+		kind = g.order.Uint32(b[:])
+	}
+}
+
+// block reads the rest of a block; a packet is returned, and others are nil.
+func (g *ngReader) block(kind uint32) (*Captured, error) {
+	var head [8]byte
+	if kind == magicNG {
+		if _, err := io.ReadFull(g.r, head[:]); err != nil {
+			return nil, err
+		}
+		switch {
+		case binary.LittleEndian.Uint32(head[4:]) == magicOrder:
+			g.order = binary.LittleEndian
+		case binary.BigEndian.Uint32(head[4:]) == magicOrder:
+			g.order = binary.BigEndian
+		default:
+			return nil, fmt.Errorf("byte order %x", head[4:])
+		}
+		g.links = nil
+		_, err := g.body(g.order.Uint32(head[:]), 16)
+		return nil, err
+	}
+	if _, err := io.ReadFull(g.r, head[:4]); err != nil {
+		return nil, err
+	}
+	b, err := g.body(g.order.Uint32(head[:]), 12)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case blockInterface:
+		return nil, g.addLink(b)
+	case blockEnhanced:
+		return g.enhanced(b)
+	case blockSimple:
+		return g.simple(b)
+	}
+	return nil, nil // others are of no interest here
+}
+
+// body reads what is left of a block of that length, of which all but framing bytes
+// are its body, and the length again.
+func (g *ngReader) body(length, framing uint32) ([]byte, error) {
+	if length < framing || length%4 != 0 || length > maxPacket+1024 {
+		return nil, fmt.Errorf("block of %d bytes", length)
+	}
+	b := make([]byte, length-framing+4)
+	if _, err := io.ReadFull(g.r, b); err != nil {
+		return nil, err
+	}
+	end := len(b) - 4
+	if again := g.order.Uint32(b[end:]); again != length {
+		return nil, fmt.Errorf("block of %d bytes ends as one of %d", length, again)
+	}
+	return b[:end], nil
+}
+
+func (g *ngReader) addLink(b []byte) error {
+	if len(b) < 8 {
+		return fmt.Errorf("interface: %w", ErrShort)
+	}
+	l := ngLink{link: LinkType(g.order.Uint16(b)), resol: microseconds}
+	g.options(b[8:], func(code uint16, v []byte) {
+		switch {
+		case code == optTSResol && len(v) == 1:
+			l.resol = v[0]
+		case code == optTSOffset && len(v) == 8:
+			l.offset = time.Duration(g.order.Uint64(v)) * time.Second
+		}
+	})
+	g.links = append(g.links, l)
+	return nil
+}
+
+func (g *ngReader) enhanced(b []byte) (*Captured, error) {
+	if len(b) < 20 {
+		return nil, fmt.Errorf("packet: %w", ErrShort)
+	}
+	i, n := g.order.Uint32(b), g.order.Uint32(b[12:])
+	if uint64(i) >= uint64(len(g.links)) {
+		return nil, fmt.Errorf("packet of interface %d, which has not been told of", i)
+	}
+	if uint64(n) > uint64(len(b)-20) {
+		return nil, fmt.Errorf("packet of %d bytes in a block of %d", n, len(b))
+	}
+	l := g.links[i]
+	ts := uint64(g.order.Uint32(b[4:]))<<32 | uint64(g.order.Uint32(b[8:]))
+	c := &Captured{At: l.time(ts), Link: l.link, Data: b[20 : 20+n : 20+n], Size: int(g.order.Uint32(b[16:]))}
+	rest := b[20+n:]
+	if pad := -int(n) & 3; pad <= len(rest) {
+		g.options(rest[pad:], func(code uint16, v []byte) {
+			switch {
+			case code == optComment:
+				c.Comment = string(v)
+			case code == optFlags && len(v) == 4:
+				c.Out = g.order.Uint32(v)&3 == 2
+			}
+		})
+	}
+	return c, nil
+}
+
+func (g *ngReader) simple(b []byte) (*Captured, error) {
+	if len(b) < 4 || len(g.links) == 0 {
+		return nil, fmt.Errorf("simple packet: %w, or without an interface", ErrShort)
+	}
+	size := g.order.Uint32(b)
+	data := b[4:]
+	if uint64(size) < uint64(len(data)) {
+		data = data[:size]
+	}
+	return &Captured{Link: g.links[0].link, Data: data, Size: int(size)}, nil
+}
+
+// time turns a time stamp into what has passed since the epoch.
+func (l ngLink) time(ts uint64) time.Duration {
+	per := uint64(1) // units a second
+	if l.resol&0x80 != 0 {
+		per <<= min(l.resol&0x7f, 62)
+	} else {
+		for range min(l.resol, 18) {
+			per *= 10
+		}
+	}
+	hi, lo := bits.Mul64(ts%per, uint64(time.Second))
+	nanos, _ := bits.Div64(hi, lo, per)
+	return l.offset + time.Duration(ts/per)*time.Second + time.Duration(nanos)
+}
+
+func (g *ngReader) options(b []byte, each func(code uint16, v []byte)) {
+	for len(b) >= 4 {
+		code, n := g.order.Uint16(b), int(g.order.Uint16(b[2:]))
+		if code == optEnd || 4+n > len(b) {
+			return
+		}
+		each(code, b[4:4+n])
+		b = b[min(len(b), 4+n+(-n&3)):]
+	}
+}
