@@ -1,0 +1,125 @@
+// Package ledger lists what the specifications demand: one row for every requirement
+// that a tester can see, in words that stand for themselves, with the cases that
+// check it or the reason why none can.
+//
+// The rows are data, in the YAML files beside this one, a file for each document.
+// Which cases cover a row is what the cases say ([conformance.Cite].Rows); the files
+// repeat it for readers, and a test holds both together.
+package ledger
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed *.yaml
+var files embed.FS
+
+// Document is a specification.
+type Document struct {
+	// Key is the name of its file.
+	Key string `yaml:"-"`
+	// Title is what it is called, Revision which one was read.
+	Title    string    `yaml:"title"`
+	Revision string    `yaml:"revision"`
+	Sections []Section `yaml:"sections"`
+}
+
+// Section is a part of it.
+type Section struct {
+	Title string `yaml:"title"`
+	Rows  []Row  `yaml:"rows"`
+}
+
+// Row is a requirement.
+type Row struct {
+	// ID never changes: "roce/rc/psn/9", "rfc5044/4.1/3".
+	ID    string `yaml:"id"`
+	Level string `yaml:"level"`
+	// Clause is where it stands; empty if that is not publicly known.
+	Clause string `yaml:"clause,omitempty"`
+	// Text is the requirement.
+	Text string `yaml:"text"`
+	// IfClaimed says that it binds only devices that claim the feature.
+	IfClaimed bool `yaml:"if_claimed,omitempty"`
+	// Cases check it. They are written by the test's -update.
+	Cases []string `yaml:"cases,omitempty,flow"`
+	// Untestable is why none can.
+	Untestable string `yaml:"untestable,omitempty"`
+}
+
+// Documents reads the ledger.
+func Documents() ([]*Document, error) { return read(files) }
+
+func read(from fs.FS) ([]*Document, error) {
+	names, err := fs.Glob(from, "*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var docs []*Document
+	seen := make(map[string]string)
+	for _, name := range names {
+		b, err := fs.ReadFile(from, name)
+		if err != nil {
+			return nil, err
+		}
+		doc, err := parse(strings.TrimSuffix(name, ".yaml"), b)
+		if err != nil {
+			return nil, fmt.Errorf("ledger %s: %w", name, err)
+		}
+		for row := range doc.Rows() {
+			if other, taken := seen[row.ID]; taken {
+				return nil, fmt.Errorf("ledger %s: row %s is in %s already", name, row.ID, other)
+			}
+			seen[row.ID] = name
+		}
+		docs = append(docs, doc)
+	}
+	return docs, nil
+}
+
+func parse(key string, b []byte) (*Document, error) {
+	doc := &Document{Key: key}
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	dec.KnownFields(true)
+	if err := dec.Decode(doc); err != nil {
+		return nil, err
+	}
+	for row := range doc.Rows() {
+		if err := row.check(); err != nil {
+			return nil, fmt.Errorf("row %s: %w", row.ID, err)
+		}
+	}
+	return doc, nil
+}
+
+// Rows yields the rows of all sections.
+func (d *Document) Rows() func(func(*Row) bool) {
+	return func(yield func(*Row) bool) {
+		for i := range d.Sections {
+			for j := range d.Sections[i].Rows {
+				if !yield(&d.Sections[i].Rows[j]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (r *Row) check() error {
+	switch {
+	case r.ID == "" || r.Text == "":
+		return fmt.Errorf("a row has an id and a text")
+	case !slices.Contains([]string{"MUST", "SHOULD", "MAY"}, r.Level):
+		return fmt.Errorf("level %q is none of MUST, SHOULD, MAY", r.Level)
+	case r.Untestable != "" && len(r.Cases) > 0:
+		return fmt.Errorf("it is untestable and has cases")
+	}
+	return nil
+}

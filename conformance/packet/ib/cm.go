@@ -1,0 +1,143 @@
+package ib
+
+import "fmt"
+
+// Message is one of the communication manager: REQ, MRA, REJ, REP, RTU, DREQ, DREP,
+// SIDRREQ, SIDRREP, LAP or APR. They are sent and parsed by value. In fields that have
+// one, nil stands for what Linux sends.
+type Message interface{ Attr() Attr }
+
+// Attr says which message a MAD is.
+type Attr uint16
+
+// The messages.
+const (
+	AttrREQ     Attr = 0x10
+	AttrMRA     Attr = 0x11
+	AttrREJ     Attr = 0x12
+	AttrREP     Attr = 0x13
+	AttrRTU     Attr = 0x14
+	AttrDREQ    Attr = 0x15
+	AttrDREP    Attr = 0x16
+	AttrSIDRREQ Attr = 0x17
+	AttrSIDRREP Attr = 0x18
+	AttrLAP     Attr = 0x19
+	AttrAPR     Attr = 0x1a
+)
+
+// String is the name of the message.
+func (a Attr) String() string {
+	names := []string{"REQ", "MRA", "REJ", "REP", "RTU", "DREQ", "DREP", "SIDR_REQ", "SIDR_REP", "LAP", "APR"}
+	if i := int(a) - int(AttrREQ); i >= 0 && i < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("attribute %#04x", uint16(a))
+}
+
+// Attr of a REQ.
+func (REQ) Attr() Attr { return AttrREQ }
+
+// Attr of an MRA.
+func (MRA) Attr() Attr { return AttrMRA }
+
+// Attr of a REJ.
+func (REJ) Attr() Attr { return AttrREJ }
+
+// Attr of a REP.
+func (REP) Attr() Attr { return AttrREP }
+
+// Attr of an RTU.
+func (RTU) Attr() Attr { return AttrRTU }
+
+// Attr of a DREQ.
+func (DREQ) Attr() Attr { return AttrDREQ }
+
+// Attr of a DREP.
+func (DREP) Attr() Attr { return AttrDREP }
+
+// Attr of a SIDR_REQ.
+func (SIDRREQ) Attr() Attr { return AttrSIDRREQ }
+
+// Attr of a SIDR_REP.
+func (SIDRREP) Attr() Attr { return AttrSIDRREP }
+
+// Attr of a LAP.
+func (LAP) Attr() Attr { return AttrLAP }
+
+// Attr of an APR.
+func (APR) Attr() Attr { return AttrAPR }
+
+func (m MRA) commIDs() (local, remote *uint32)  { return m.LocalCommID, m.RemoteCommID }
+func (m RTU) commIDs() (local, remote *uint32)  { return m.LocalCommID, m.RemoteCommID }
+func (m DREQ) commIDs() (local, remote *uint32) { return m.LocalCommID, m.RemoteCommID }
+func (m DREP) commIDs() (local, remote *uint32) { return m.LocalCommID, m.RemoteCommID }
+func (m LAP) commIDs() (local, remote *uint32)  { return m.LocalCommID, m.RemoteCommID }
+func (m APR) commIDs() (local, remote *uint32)  { return m.LocalCommID, m.RemoteCommID }
+
+// Reason is why a REJ was sent.
+type Reason uint16
+
+// Reasons of a REJ. InvalidLID kinds (13, 19) do not exist on RoCEv2.
+const (
+	RejNoQP                 Reason = 1
+	RejNoResources          Reason = 3
+	RejTimeout              Reason = 4
+	RejUnsupported          Reason = 5
+	RejInvalidCommID        Reason = 6
+	RejInvalidCommInstance  Reason = 7
+	RejInvalidServiceID     Reason = 8
+	RejInvalidTransport     Reason = 9
+	RejStaleConnection      Reason = 10
+	RejInvalidGID           Reason = 12
+	RejInvalidLID           Reason = 13
+	RejInvalidSL            Reason = 14
+	RejInvalidTrafficClass  Reason = 15
+	RejInvalidHopLimit      Reason = 16
+	RejInvalidAltLID        Reason = 19
+	RejPortRedirect         Reason = 24
+	RejRedirect             Reason = 25
+	RejInvalidMTU           Reason = 26
+	RejInsufficientResp     Reason = 27
+	RejConsumer             Reason = 28
+	RejRNRRetry             Reason = 29
+	RejDuplicateLocalCommID Reason = 30
+	RejClassVersion         Reason = 31
+	RejInvalidFlowLabel     Reason = 32
+	RejVendorOption         Reason = 35
+)
+
+var reasonNames = map[Reason]string{
+	RejNoQP: "no QP", RejNoResources: "no resources", RejTimeout: "timeout", RejUnsupported: "unsupported request",
+	RejInvalidCommID: "invalid communication id", RejInvalidCommInstance: "invalid communication instance",
+	RejInvalidServiceID: "invalid service id", RejInvalidTransport: "invalid transport", RejStaleConnection: "stale connection",
+	RejInvalidGID: "invalid GID", RejInvalidLID: "invalid LID", RejInvalidSL: "invalid SL", RejInvalidTrafficClass: "invalid traffic class",
+	RejInvalidHopLimit: "invalid hop limit", RejInvalidAltLID: "invalid alternate LID", RejPortRedirect: "port redirect",
+	RejRedirect: "redirect", RejInvalidMTU: "invalid MTU", RejInsufficientResp: "insufficient responder resources",
+	RejConsumer: "consumer reject", RejRNRRetry: "RNR retry count", RejDuplicateLocalCommID: "duplicate local communication id",
+	RejClassVersion: "class version", RejInvalidFlowLabel: "invalid flow label", RejVendorOption: "vendor option",
+}
+
+// String is the number and the name of the reason.
+func (r Reason) String() string {
+	if name, ok := reasonNames[r]; ok {
+		return fmt.Sprintf("%d (%s)", uint16(r), name)
+	}
+	return fmt.Sprintf("%d", uint16(r))
+}
+
+// What an MRA or a REJ is about.
+const (
+	AboutREQ   = 0
+	AboutREP   = 1
+	AboutOther = 2
+)
+
+// Status of a SIDR_REP.
+const (
+	SIDRValid       = 0
+	SIDRUnsupported = 1
+	SIDRReject      = 2
+	SIDRNoQP        = 3
+	SIDRRedirect    = 4
+	SIDRVersion     = 5
+)

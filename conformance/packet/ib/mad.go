@@ -1,0 +1,144 @@
+package ib
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+)
+
+// Numbers of the general services.
+const (
+	GSIQPN  = 1          // the queue pair that management datagrams come from and go to
+	GSIQKey = 0x80010000 // and its Q_Key
+	MADLen  = 256
+)
+
+// MAD is the header of a management datagram, by default one of the communication
+// manager.
+type MAD struct {
+	_             struct{} `size:"24"`
+	BaseVersion   *uint8   `at:"0,8" def:"1"`
+	Class         *uint8   `at:"1,8" def:"7" fmt:"%#02x"`
+	ClassVersion  *uint8   `at:"2,8" def:"2"`
+	Method        *uint8   `at:"3,8" def:"3" fmt:"%#02x"`
+	Status        *uint16  `at:"4,16" fmt:"%#04x"`
+	ClassSpecific *uint16  `at:"6,16" fmt:"%#04x"`
+	TID           *uint64  `at:"8,64" fmt:"%#x"`
+	Attr          *Attr    `at:"16,16"`
+	Resv          *uint16  `at:"18,16" fmt:"%#04x"`
+	Modifier      *uint32  `at:"20,32" fmt:"%#x"`
+}
+
+// ErrNotCM says that a packet carries no message of the communication manager.
+var ErrNotCM = errors.New("no CM message")
+
+// CM returns the packet with a message of the communication manager: a datagram
+// between the queue pairs 1.
+func CM(tid uint64, m Message) Packet { return CMWith(MAD{TID: &tid}, m) }
+
+// CMWith is CM with a header of one's own, in which nil is what the message has.
+func CMWith(h MAD, m Message) Packet {
+	if h.Attr == nil {
+		h.Attr = new(m.Attr())
+	}
+	b := packet.AppendFields(make([]byte, 0, MADLen), h)
+	b = packet.AppendFields(b, m)
+	return Datagram(0, GSIQKey, GSIQPN, b).To(GSIQPN)
+}
+
+// CM reads the message that the packet carries. It wraps [ErrNotCM] where it carries
+// none, or one of a kind that is unknown.
+func (p Packet) CM() (MAD, Message, error) {
+	var h MAD
+	if op := p.Opcode(); op != OpUDSendOnly {
+		return h, nil, fmt.Errorf("%w: %v", ErrNotCM, op)
+	}
+	if len(p.Payload) != MADLen {
+		return h, nil, fmt.Errorf("%w: datagram of %d bytes, a MAD has %d", ErrNotCM, len(p.Payload), MADLen)
+	}
+	body, err := packet.ParseFields(p.Payload, &h)
+	if err != nil {
+		return h, nil, err
+	}
+	if *h.Class != 7 || *h.Method != 3 {
+		return h, nil, fmt.Errorf("%w: class %#02x, method %#02x", ErrNotCM, *h.Class, *h.Method)
+	}
+	m, err := parseMessage(*h.Attr, body)
+	return h, m, err
+}
+
+func parseMessage(attr Attr, body []byte) (Message, error) {
+	switch attr {
+	case AttrREQ:
+		return parseAs[REQ](body)
+	case AttrMRA:
+		return parseAs[MRA](body)
+	case AttrREJ:
+		return parseAs[REJ](body)
+	case AttrREP:
+		return parseAs[REP](body)
+	case AttrRTU:
+		return parseAs[RTU](body)
+	case AttrDREQ:
+		return parseAs[DREQ](body)
+	case AttrDREP:
+		return parseAs[DREP](body)
+	case AttrSIDRREQ:
+		return parseAs[SIDRREQ](body)
+	case AttrSIDRREP:
+		return parseAs[SIDRREP](body)
+	case AttrLAP:
+		return parseAs[LAP](body)
+	case AttrAPR:
+		return parseAs[APR](body)
+	}
+	return nil, fmt.Errorf("%w: attribute %#04x", ErrNotCM, uint16(attr))
+}
+
+func parseAs[M Message](body []byte) (Message, error) {
+	var m M
+	_, err := packet.ParseFields(body, &m)
+	return m, err
+}
+
+// DiffCM returns where the message got is not as want says.
+func DiffCM(want, got Message) packet.Differences {
+	var d packet.Differences
+	switch {
+	case got == nil:
+		d.Add("CM message", want.Attr().String(), "none")
+	case want.Attr() != got.Attr():
+		d.Add("CM message", want.Attr().String(), got.Attr().String())
+	default:
+		packet.DiffFields(&d, want.Attr().String()+" ", want, got)
+	}
+	return d
+}
+
+// describeCM is the message in words, for [Packet.String].
+func describeCM(h MAD, m Message) string {
+	l := line{"CM " + m.Attr().String()}
+	if value(h.Status, 0) != 0 {
+		l.addf("status %#04x", *h.Status)
+	}
+	switch m := m.(type) {
+	case REQ:
+		l.addf("comm %08x service %#x qp %#x starting psn %d", *m.LocalCommID, *m.ServiceID, *m.QPN, *m.StartingPSN)
+	case REP:
+		l.addf("comm %08x for %08x qp %#x starting psn %d", *m.LocalCommID, *m.RemoteCommID, *m.QPN, *m.StartingPSN)
+	case REJ:
+		l.addf("comm %08x for %08x: %v", *m.LocalCommID, *m.RemoteCommID, *m.Reason)
+	case SIDRREQ:
+		l.addf("request %08x service %#x", *m.RequestID, *m.ServiceID)
+	case SIDRREP:
+		l.addf("request %08x status %d qp %#x", *m.RequestID, *m.Status, *m.QPN)
+	case interface {
+		commIDs() (local, remote *uint32)
+	}:
+		local, remote := m.commIDs()
+		l.addf("comm %08x for %08x", *local, *remote)
+	}
+	return strings.Join(l, " ")
+}

@@ -1,0 +1,63 @@
+package ib
+
+// parts cuts data into packets of mtu bytes; no data is one packet as well.
+func parts(data []byte, mtu int) [][]byte {
+	out := [][]byte{data[:min(mtu, len(data))]}
+	for at := mtu; at < len(data); at += mtu {
+		out = append(out, data[at:min(at+mtu, len(data))])
+	}
+	return out
+}
+
+// message makes the packets of one message; ops are first, middle, last and only.
+func message(psn PSN, data []byte, mtu int, first, middle, last, only Opcode) []Packet {
+	all := parts(data, mtu)
+	ps := make([]Packet, 0, len(all))
+	for i, part := range all {
+		op := middle
+		switch {
+		case len(all) == 1:
+			op = only
+		case i == 0:
+			op = first
+		case i == len(all)-1:
+			op = last
+		}
+		ps = append(ps, request(op, psn.Add(i), part))
+	}
+	return ps
+}
+
+// Packets are how many packets n bytes take: what a READ of them counts for in the
+// PSNs.
+func Packets(n, mtu int) int { return max(1, (n+mtu-1)/mtu) }
+
+// Send returns the packets of a SEND; the last asks for an acknowledgement.
+func Send(psn PSN, data []byte, mtu int) []Packet {
+	return askLast(message(psn, data, mtu, OpSendFirst, OpSendMiddle, OpSendLast, OpSendOnly))
+}
+
+// Write returns the packets of a WRITE to where the RETH says, whose length becomes
+// that of data; the last asks for an acknowledgement.
+func Write(psn PSN, to RETH, data []byte, mtu int) []Packet {
+	ps := message(psn, data, mtu, OpWriteFirst, OpWriteMiddle, OpWriteLast, OpWriteOnly)
+	ps[0] = ps[0].WithRETH(to.Sized(len(data)))
+	return askLast(ps)
+}
+
+func askLast(ps []Packet) []Packet {
+	ps[len(ps)-1] = ps[len(ps)-1].AckReq()
+	return ps
+}
+
+// ReadResponses returns the packets that answer a READ.
+func ReadResponses(psn PSN, msn uint32, data []byte, mtu int) []Packet {
+	ps := message(psn, data, mtu, OpReadResponseFirst, OpReadResponseMiddle, OpReadResponseLast, OpReadResponseOnly)
+	for i, p := range ps {
+		if p.Opcode() != OpReadResponseMiddle {
+			p.AETH = &AETH{Kind: new(AckPositive)}
+			ps[i] = p.WithMSN(msn)
+		}
+	}
+	return ps
+}

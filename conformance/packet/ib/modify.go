@@ -1,0 +1,156 @@
+package ib
+
+import "net/netip"
+
+// WithOpcode sets the opcode and leaves the headers as they are.
+func (p Packet) WithOpcode(op Opcode) Packet { p.BTH.Opcode = &op; return p }
+
+// WithPSN sets the PSN; [AnyPSN] unsets it.
+func (p Packet) WithPSN(psn PSN) Packet {
+	p.BTH.PSN = &psn
+	if psn == AnyPSN {
+		p.BTH.PSN = nil
+	}
+	return p
+}
+
+// On makes it a packet of another transport: SendOnly(psn, data).On(UC).
+func (p Packet) On(t Transport) Packet { return p.WithOpcode(t.Op(p.Opcode())) }
+
+// OnXRC makes it a packet of XRC for a shared receive queue.
+func (p Packet) OnXRC(srq uint32) Packet {
+	p = p.On(XRC)
+	p.XRCETH = &XRCETH{SRQ: &srq}
+	return p
+}
+
+// To sets the queue pair that the packet is for.
+func (p Packet) To(qpn uint32) Packet { p.BTH.DestQP = &qpn; return p }
+
+// AckReq asks for an acknowledgement.
+func (p Packet) AckReq() Packet { p.BTH.AckReq = new(true); return p }
+
+// NoAckReq expects that none is asked for.
+func (p Packet) NoAckReq() Packet { p.BTH.AckReq = new(false); return p }
+
+// SE asks for a solicited event.
+func (p Packet) SE() Packet { p.BTH.SE = new(true); return p }
+
+// NoSE expects that none is asked for.
+func (p Packet) NoSE() Packet { p.BTH.SE = new(false); return p }
+
+// MigReq sets the bit of a path that has been migrated.
+func (p Packet) MigReq() Packet { p.BTH.MigReq = new(true); return p }
+
+// FECN sets the forward congestion bit.
+func (p Packet) FECN() Packet { p.BTH.FECN = new(true); return p }
+
+// BECN sets the backward congestion bit.
+func (p Packet) BECN() Packet { p.BTH.BECN = new(true); return p }
+
+// WithPKey sets the partition.
+func (p Packet) WithPKey(pkey uint16) Packet { p.BTH.PKey = &pkey; return p }
+
+// WithTVer sets the version of the transport.
+func (p Packet) WithTVer(v uint8) Packet { p.BTH.TVer = &v; return p }
+
+// WithReserved sets the reserved bits of the BTH: six beside the congestion bits,
+// seven beside AckReq.
+func (p Packet) WithReserved(resv6, resv7 uint8) Packet {
+	p.BTH.Resv6, p.BTH.Resv7 = &resv6, &resv7
+	return p
+}
+
+// WithPadCnt has the header tell a number of pad bytes, whatever there are.
+func (p Packet) WithPadCnt(n uint8) Packet { p.BTH.PadCnt = &n; return p }
+
+// WithPad sets the pad bytes, and with them their number: an empty slice is none.
+func (p Packet) WithPad(pad []byte) Packet { p.Pad = pad; return p }
+
+// WithPayload sets the payload.
+func (p Packet) WithPayload(b []byte) Packet { p.Payload = b; return p }
+
+// WithRETH sets the RETH.
+func (p Packet) WithRETH(h RETH) Packet { p.RETH = &h; return p }
+
+// WithDETH sets Q_Key and source queue pair of a datagram.
+func (p Packet) WithDETH(qkey, srcQP uint32) Packet {
+	p.DETH = &DETH{QKey: &qkey, SrcQP: &srcQP}
+	return p
+}
+
+// WithImm sets immediate data.
+func (p Packet) WithImm(imm uint32) Packet { p.Imm = &ImmDt{Data: &imm}; return p }
+
+// WithIETH sets the key to invalidate.
+func (p Packet) WithIETH(rkey uint32) Packet { p.IETH = &IETH{RKey: &rkey}; return p }
+
+// WithCompare sets the compare field of an atomic, which a FETCH_ADD has as well.
+func (p Packet) WithCompare(v uint64) Packet {
+	h := value(p.AtomicETH, AtomicETH{})
+	h.Compare = &v
+	p.AtomicETH = &h
+	return p
+}
+
+// WithMSN sets the MSN of an AETH; [AnyMSN] unsets it.
+func (p Packet) WithMSN(msn uint32) Packet {
+	h := value(p.AETH, AETH{})
+	h.MSN = &msn
+	if msn == AnyMSN {
+		h.MSN = nil
+	}
+	p.AETH = &h
+	return p
+}
+
+// WithSyndrome sets all eight bits of the syndrome.
+func (p Packet) WithSyndrome(s uint8) Packet {
+	h := value(p.AETH, AETH{})
+	h.Kind, h.Value = new(AckKind(s>>5)), new(s&31)
+	p.AETH = &h
+	return p
+}
+
+// WithCredits sets the credit code of an acknowledgement.
+func (p Packet) WithCredits(code uint8) Packet { return p.WithSyndrome(code & 31) }
+
+// WithBody replaces all that is between BTH and ICRC.
+func (p Packet) WithBody(b []byte) Packet { p.Body = append([]byte{}, b...); return p }
+
+// From sets the source address.
+func (p Packet) From(a netip.Addr) Packet { p.IP.Src = a; return p }
+
+// Via sets source and destination address.
+func (p Packet) Via(src, dst netip.Addr) Packet { p.IP.Src, p.IP.Dst = src, dst; return p }
+
+// WithTClass sets DSCP and ECN.
+func (p Packet) WithTClass(tc uint8) Packet { p.IP.TClass = &tc; return p }
+
+// CE marks the packet as one that met congestion.
+func (p Packet) CE() Packet { return p.WithTClass(value(p.IP.TClass, 0) | 3) }
+
+// WithHopLimit sets the time to live.
+func (p Packet) WithHopLimit(n uint8) Packet { p.IP.HopLimit = &n; return p }
+
+// WithSrcPort sets the UDP source port.
+func (p Packet) WithSrcPort(port uint16) Packet { p.UDP.SrcPort = &port; return p }
+
+// WithDstPort sets the UDP destination port.
+func (p Packet) WithDstPort(port uint16) Packet { p.UDP.DstPort = &port; return p }
+
+// WithUDPChecksum has the right checksum sent, instead of none.
+func (p Packet) WithUDPChecksum() Packet { p.udpSummed = true; return p }
+
+// WithIPLength has the IP header tell another length; see [packet.IP].
+func (p Packet) WithIPLength(n uint16) Packet { p.IP.Length = &n; return p }
+
+// WithUDPLength has the UDP header tell another length.
+func (p Packet) WithUDPLength(n uint16) Packet { p.UDP.Length = &n; return p }
+
+// WithBehind puts bytes behind the datagram that belong to the IP packet, and not to
+// the datagram.
+func (p Packet) WithBehind(b []byte) Packet { p.Behind = b; return p }
+
+// WithTrailer puts bytes behind the IP packet, as the padding of a short frame is.
+func (p Packet) WithTrailer(b []byte) Packet { p.Trailer = b; return p }

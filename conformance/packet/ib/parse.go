@@ -1,0 +1,133 @@
+package ib
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+)
+
+// ErrNotRoCE says that a packet is sound, and of another protocol.
+var ErrNotRoCE = errors.New("not RoCEv2")
+
+// ErrOpcode says that an opcode is reserved, or a manufacturer's own.
+var ErrOpcode = errors.New("unknown opcode")
+
+// ErrPad says that a packet claims more pad bytes than it has bytes.
+var ErrPad = errors.New("more padding than packet")
+
+// ErrBehind says that an IP packet is longer than its UDP datagram.
+var ErrBehind = errors.New("bytes between the end by the UDP length and that by the IP length")
+
+// Parse reads an IP packet with what follows it in its frame. It returns what it
+// could read, and an error that says where that ends: ErrNotRoCE for other
+// protocols, ErrOpcode for a packet of which the extension headers are unknown and
+// count as payload, ErrBehind for an IP packet that is too long, ErrPad and
+// packet.ErrShort for what ends too early.
+//
+// Parse looks at the layout only: see [Packet.CheckICRC] and [Packet.Faults] for the
+// rest. It keeps a copy of b.
+func Parse(b []byte) (Packet, error) {
+	b = bytes.Clone(b)
+	var p Packet
+	h, payload, trailer, err := packet.ParseIP(b)
+	p.IP, p.Trailer = h, trailer
+	if err != nil {
+		return p, err
+	}
+	p.raw = b[:len(b)-len(trailer)]
+	switch {
+	case h.Fragmented():
+		return p, fmt.Errorf("%w: a fragment of an IP packet", ErrNotRoCE)
+	case *h.Protocol != packet.ProtocolUDP:
+		return p, fmt.Errorf("%w: IP protocol %d, not UDP", ErrNotRoCE, *h.Protocol)
+	}
+	udp, datagram, behind, err := packet.ParseUDP(payload)
+	p.UDP = udp
+	if err != nil {
+		return p, err
+	}
+	if *udp.DstPort != Port {
+		return p, fmt.Errorf("%w: UDP port %d, not %d", ErrNotRoCE, *udp.DstPort, Port)
+	}
+	err = p.parseTransport(datagram)
+	if p.Behind = behind; len(behind) > 0 {
+		err = errors.Join(err, fmt.Errorf("%w: %d bytes", ErrBehind, len(behind)))
+	}
+	return p, err
+}
+
+// parseTransport reads from the BTH to the ICRC.
+func (p *Packet) parseTransport(b []byte) error {
+	body, err := packet.ParseFields(b, &p.BTH)
+	if err != nil {
+		return err
+	}
+	if len(body) < icrcLen {
+		return fmt.Errorf("ICRC: %w: %d of %d bytes", packet.ErrShort, len(body), icrcLen)
+	}
+	body, tail := body[:len(body)-icrcLen], body[len(body)-icrcLen:]
+	p.ICRC = new(binary.LittleEndian.Uint32(tail))
+
+	info, known := p.Info()
+	for _, h := range info.Headers {
+		if body, err = p.parseHeader(h, body); err != nil {
+			return fmt.Errorf("%v: %w", p.Opcode(), err)
+		}
+	}
+	pad := int(*p.BTH.PadCnt)
+	if pad > len(body) {
+		p.Payload, p.Pad = body, []byte{}
+		return fmt.Errorf("%v: %w: PadCnt %d, and %d bytes to pad", p.Opcode(), ErrPad, pad, len(body))
+	}
+	p.Payload, p.Pad = body[:len(body)-pad:len(body)-pad], body[len(body)-pad:]
+	if !known {
+		return fmt.Errorf("%w %#02x", ErrOpcode, uint8(p.Opcode()))
+	}
+	return nil
+}
+
+func (p *Packet) parseHeader(h Header, b []byte) (rest []byte, err error) {
+	switch h {
+	case HdrRDETH:
+		return parseInto(&p.RDETH, b)
+	case HdrXRCETH:
+		return parseInto(&p.XRCETH, b)
+	case HdrDETH:
+		return parseInto(&p.DETH, b)
+	case HdrFETH:
+		return parseInto(&p.FETH, b)
+	case HdrRETH:
+		return parseInto(&p.RETH, b)
+	case HdrAtomicETH:
+		return parseInto(&p.AtomicETH, b)
+	case HdrAETH:
+		return parseInto(&p.AETH, b)
+	case HdrAtomicAckETH:
+		return parseInto(&p.AtomicAck, b)
+	case HdrImmDt:
+		return parseInto(&p.Imm, b)
+	case HdrIETH:
+		return parseInto(&p.IETH, b)
+	}
+	return b, fmt.Errorf("header %d has no layout", h)
+}
+
+func parseInto[T any](to **T, b []byte) (rest []byte, err error) {
+	h := new(T)
+	if rest, err = packet.ParseFields(b, h); err == nil {
+		*to = h
+	}
+	return rest, err
+}
+
+// Fresh returns a parsed packet without what follows from its other parts, so that
+// building computes that: lengths, checksums, padding and ICRC.
+func (p Packet) Fresh() Packet {
+	p.udpSummed = value(p.UDP.Checksum, 0) != 0
+	p.IP, p.UDP = p.IP.Fresh(), p.UDP.Fresh()
+	p.BTH.PadCnt, p.Pad, p.ICRC, p.raw = nil, nil, nil, nil
+	return p
+}

@@ -1,0 +1,171 @@
+package ib
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+)
+
+var (
+	path4 = Packet{}.Via(netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")).To(0x11)
+	path6 = Packet{}.Via(netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")).To(0x11)
+)
+
+func reparse(t *testing.T, p Packet) Packet {
+	t.Helper()
+	got, err := Parse(p.Build())
+	if err != nil {
+		t.Fatalf("%v: %v", p, err)
+	}
+	return got
+}
+
+// What the ICRC leaves out may change on the way, and nothing else.
+func TestICRCCoversAllButWhatChangesOnTheWay(t *testing.T) {
+	send := SendOnly(100, []byte("abcde")).AckReq()
+	for name, c := range map[string]struct {
+		path    Packet
+		covered bool
+		change  func(*Packet)
+	}{
+		"nothing":                   {path4, false, func(*Packet) {}},
+		"type of service":           {path4, false, func(p *Packet) { p.IP.TClass = new(uint8(3)) }},
+		"time to live":              {path4, false, func(p *Packet) { p.IP.HopLimit = new(uint8(3)) }},
+		"IP checksum":               {path4, false, func(p *Packet) { p.IP.Checksum = new(uint16(3)) }},
+		"UDP checksum":              {path4, false, func(p *Packet) { p.udpSummed = true }},
+		"FECN":                      {path4, false, func(p *Packet) { *p = p.FECN() }},
+		"BECN":                      {path4, false, func(p *Packet) { *p = p.BECN() }},
+		"bits beside them":          {path4, false, func(p *Packet) { p.BTH.Resv6 = new(uint8(0x3f)) }},
+		"identification":            {path4, true, func(p *Packet) { p.IP.ID = new(uint32(7)) }},
+		"DF":                        {path4, true, func(p *Packet) { p.IP.DF = new(false) }},
+		"source address":            {path4, true, func(p *Packet) { p.IP.Src = netip.MustParseAddr("10.0.0.3") }},
+		"source port":               {path4, true, func(p *Packet) { p.UDP.SrcPort = new(uint16(7)) }},
+		"SE":                        {path4, true, func(p *Packet) { *p = p.SE() }},
+		"MigReq":                    {path4, true, func(p *Packet) { *p = p.MigReq() }},
+		"TVer":                      {path4, true, func(p *Packet) { *p = p.WithTVer(1) }},
+		"P_Key":                     {path4, true, func(p *Packet) { *p = p.WithPKey(0x7fff) }},
+		"queue pair":                {path4, true, func(p *Packet) { *p = p.To(0x12) }},
+		"AckReq":                    {path4, true, func(p *Packet) { *p = p.NoAckReq() }},
+		"bits beside AckReq":        {path4, true, func(p *Packet) { p.BTH.Resv7 = new(uint8(1)) }},
+		"PSN, in place":             {path4, true, func(p *Packet) { *p.BTH.PSN++ }},
+		"payload, in place":         {path4, true, func(p *Packet) { p.Payload[4] ^= 1 }},
+		"pad":                       {path4, true, func(p *Packet) { p.Pad = []byte{0, 0, 1} }},
+		"nothing, IPv6":             {path6, false, func(*Packet) {}},
+		"traffic class":             {path6, false, func(p *Packet) { p.IP.TClass = new(uint8(0xff)) }},
+		"flow label":                {path6, false, func(p *Packet) { p.IP.FlowLabel = new(uint32(0xfffff)) }},
+		"hop limit":                 {path6, false, func(p *Packet) { p.IP.HopLimit = new(uint8(3)) }},
+		"UDP checksum, IPv6":        {path6, false, func(p *Packet) { p.udpSummed = true }},
+		"destination address, IPv6": {path6, true, func(p *Packet) { p.IP.Dst = netip.MustParseAddr("fd00::3") }},
+		"source port, IPv6":         {path6, true, func(p *Packet) { p.UDP.SrcPort = new(uint16(7)) }},
+	} {
+		p := send.Or(c.path).InFlight(c.change)
+		for range 2 { // building changes nothing
+			got := reparse(t, p)
+			if err := got.CheckICRC(); errors.Is(err, ErrICRC) != c.covered || !c.covered && err != nil {
+				t.Errorf("%s: %v, covered: %v", name, err, c.covered)
+			}
+		}
+	}
+	if string(send.Payload) != "abcde" || send.PSN() != 100 {
+		t.Errorf("changes in flight reached the original: %v", send)
+	}
+}
+
+// Every bit that is covered counts: turned, the ICRC is wrong.
+func TestICRCSeesEveryBit(t *testing.T) {
+	for _, path := range []Packet{path4, path6} {
+		b := SendOnly(100, []byte("abcd")).Or(path).Build()
+		size := 20
+		free := map[int]bool{1: true, 8: true, 10: true, 11: true, 26: true, 27: true, 32: true}
+		if path.IP.Is6() {
+			size = 40
+			free = map[int]bool{1: true, 2: true, 3: true, 7: true, 46: true, 47: true, 52: true}
+		}
+		right, err := ICRC(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 8 * (len(b) - 4) {
+			// Version and header length decide what is what, so they are not turned.
+			if i < 8 {
+				continue
+			}
+			c := bytes.Clone(b)
+			c[i/8] ^= 0x80 >> (i % 8)
+			got, err := ICRC(c)
+			if size == 40 && i/8 == 6 {
+				continue // the next header decides as well
+			}
+			if err != nil {
+				t.Fatalf("bit %d: %v", i, err)
+			}
+			if (got == right) != free[i/8] {
+				t.Errorf("byte %d, bit %d turned: ICRC %#08x, was %#08x", i/8, i%8, got, right)
+			}
+		}
+	}
+}
+
+func TestSeals(t *testing.T) {
+	p := SendOnly(100, []byte("abcd")).Or(path4)
+	right := *reparse(t, p).ICRC
+	wire := p.Build()
+	if got := binary.LittleEndian.Uint32(wire[len(wire)-4:]); got != right {
+		t.Fatalf("ICRC %#08x on the wire, least significant byte first, is %#08x", right, got)
+	}
+	swapped := p.SwappedICRC().Build()
+	if got := binary.BigEndian.Uint32(swapped[len(swapped)-4:]); got != right {
+		t.Errorf("swapped ICRC %#08x, want %#08x", got, right)
+	}
+	for name, odd := range map[string]Packet{"bad": p.BadICRC(), "swapped": p.SwappedICRC(), "of one's own": p.WithICRC(7)} {
+		if err := reparse(t, odd).CheckICRC(); !errors.Is(err, ErrICRC) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := *reparse(t, p.WithICRC(7)).ICRC; got != 7 {
+		t.Errorf("ICRC %d, want 7", got)
+	}
+	b := p.Damaged(func(ip []byte) { ip[1] = 0xff }).Build()
+	if b[1] != 0xff || !bytes.Equal(b[2:], wire[2:]) {
+		t.Errorf("damaged: %x, was %x", b, wire)
+	}
+}
+
+func TestLies(t *testing.T) {
+	p := SendOnly(100, []byte("abcd")).Or(path4)
+	if got := reparse(t, p.WithTrailer(make([]byte, 12))); len(got.Trailer) != 12 || got.CheckICRC() != nil || len(got.Payload) != 4 {
+		t.Errorf("with a trailer: %v, %d bytes of trailer", got, len(got.Trailer))
+	}
+	for name, odd := range map[string]Packet{
+		"IP length of more":  p.WithIPLength(100),
+		"IP length of less":  p.WithIPLength(44),
+		"UDP length of more": p.WithUDPLength(100),
+		"UDP length of less": p.WithUDPLength(7),
+		"another port":       p.WithDstPort(4790),
+		"pad of nothing":     p.WithBody(nil).WithPadCnt(3),
+		"other protocol":     {IP: packet.IP{Protocol: new(uint8(6))}},
+		"fragment":           {IP: packet.IP{MF: new(true)}},
+	} {
+		if got, err := Parse(odd.Or(path4).Build()); err == nil {
+			t.Errorf("%s: %v, and no error", name, got)
+		}
+	}
+	behind, err := Parse(p.WithBehind([]byte("xyz")).Build())
+	if !errors.Is(err, ErrBehind) || string(behind.Behind) != "xyz" || string(behind.Payload) != "abcd" || behind.CheckICRC() != nil {
+		t.Errorf("bytes behind: %v, %v", behind, err)
+	}
+	// An ICRC that fits the options is right: that they are not allowed is another matter.
+	options := p
+	options.IP.Options = []byte{1, 1, 1, 1}
+	got := reparse(t, options)
+	if err := got.CheckICRC(); err != nil {
+		t.Error(err)
+	}
+	if fs := got.Faults(0); len(fs) != 1 || fs[0].Rule != FaultIPHeader {
+		t.Errorf("options: %v", fs)
+	}
+}
