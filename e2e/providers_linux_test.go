@@ -32,6 +32,29 @@ var _ = Describe("scenarios with other NICs", func() {
 		}
 	})
 
+	It("run over datagrams without connections, and skip what needs them", func() {
+		o := s.run("run", "stream-write", "halo-loss", "clean-ud", "clean-rc", "--on", "netns", "--provider", "dgiwarp", "--capture", "headers", "--out", "out")
+		Expect(o.code).To(Equal(0), o.String())
+		Expect(o.stderr).To(BeEmpty())
+		Expect(o.stdout).To(ContainSubstring("Skipped 1: datagram-iWARP has no rc"))
+		run := s.result(s.path("work", "out"))
+		Expect(run.Scenarios).To(HaveLen(4))
+		for _, r := range run.Scenarios {
+			Expect(r.Provider).To(Equal("dgiwarp"))
+			if r.Name == "clean-rc" {
+				Expect(r.Verdict).To(Equal(report.Skipped))
+				continue
+			}
+			Expect(r.Verdict).To(Equal(report.Passed), r.Reason)
+			if r.Name == "clean-ud" {
+				Expect(r.Ranks[0].Counters).NotTo(HaveKey("rd_sent_data"))
+			} else {
+				Expect(r.Ranks[0].Counters).To(HaveKey("rd_sent_data"))
+			}
+			Expect(r.Files).NotTo(BeEmpty())
+		}
+	})
+
 	It("find a stream that was damaged behind TCP's back, and leave nothing behind", func() {
 		o := s.run("run", "iwarp-corrupt", "iwarp-killed", "--on", "netns", "--capture", "none", "--out", "out")
 		Expect(o.code).To(Equal(0), o.String())

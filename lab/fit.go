@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -31,7 +32,7 @@ func Unfit(s *scenarios.Scenario, tier scenarios.Tier, quirks ...string) string 
 	if err != nil {
 		return err.Error()
 	}
-	f := &fitting{s: s, p: p, tier: tier, want: s.ExpectOn(tier)}
+	f := &fitting{s: s, p: p, tier: tier, want: s.ExpectOn(tier), w: workloadOf(s, p)}
 	for _, reason := range []func() string{f.nic, f.services, f.receives, f.paths, f.events, f.errors, f.counts, f.reconnects, f.trunks} {
 		if why := reason(); why != "" {
 			return why
@@ -49,8 +50,12 @@ func Unfit(s *scenarios.Scenario, tier scenarios.Tier, quirks ...string) string 
 type fitting struct {
 	s    *scenarios.Scenario
 	p    *nics.Provider
+	w    workload.Config // as these NICs run it
 	tier scenarios.Tier
 	want scenarios.Expect
+
+	caps      verbs.Caps // of NICs that are set up for it
+	datagrams bool       // its reliable service is rd
 }
 
 // nic: what the scenario says of its NICs is something that these have.
@@ -59,6 +64,7 @@ func (f *fitting) nic() string {
 	if err == nil {
 		_, err = f.p.With(setup)
 	}
+	f.caps, f.datagrams = f.p.CapsWith(setup), setup.Reliable
 	return reasonOf(err)
 }
 
@@ -76,10 +82,20 @@ func reasonOf(err error) string {
 
 // services: those of the workload are some that the provider has.
 func (f *fitting) services() string {
-	if lacking := f.s.Workload.Lacking(f.p.Caps); len(lacking) > 0 {
-		return fmt.Sprintf("%s has no %s", f.p.Title, strings.Join(lacking, ", "))
+	if lacking := f.w.Lacking(f.caps); len(lacking) > 0 {
+		why := fmt.Sprintf("%s has no %s", f.p.Title, strings.Join(lacking, ", "))
+		if f.p.ReliableCaps != 0 {
+			why += ": there are no connections, and its reliable service is rd"
+		}
+		return why
 	}
-	if slices.Contains(f.s.Workload.Excuses, "gives_up") && f.p.Streams {
+	if f.datagrams && (f.w.Reconnect || f.w.Failover) {
+		return fmt.Sprintf("it connects anew, and %s has no connections", f.p.Title)
+	}
+	if f.p.Transport == verbs.TransportIWARP && f.w.Nameless() {
+		return fmt.Sprintf("its messages are too short to say which they are, and over %s immediate data does not come with one", f.p.Title)
+	}
+	if slices.Contains(f.w.Excuses, "gives_up") && f.p.Streams {
 		return fmt.Sprintf("connections may give up, and over %s a completion does not prove that anything has arrived", f.p.Title)
 	}
 	return ""
@@ -87,7 +103,7 @@ func (f *fitting) services() string {
 
 // receives: nobody is late with receives on purpose.
 func (f *fitting) receives() string {
-	w := &f.s.Workload
+	w := &f.w
 	if f.p.RNR || !w.RunsIntoRNR() && w.RNRTimer == 0 && w.RNRRetries == nil {
 		return ""
 	}
@@ -96,8 +112,11 @@ func (f *fitting) receives() string {
 
 // paths: nobody chooses the size of packets where TCP does.
 func (f *fitting) paths() string {
-	if f.p.Streams && len(f.s.Workload.MTU) > 0 {
+	if f.p.Streams && len(f.w.MTU) > 0 {
 		return "it chooses the path MTU of queue pairs: TCP cuts segments as it finds best"
+	}
+	if f.datagrams && len(f.w.MTU) > 0 {
+		return fmt.Sprintf("it chooses the path MTU of queue pairs: the packets of %s are as long as the link carries", f.p.Title)
 	}
 	return ""
 }
@@ -140,7 +159,7 @@ func (f *fitting) counts() string {
 	switch {
 	case f.p.Resent == "" && !f.want.Retransmits.IsZero():
 		return "it counts packets that are sent again: TCP does that, and tells nobody"
-	case !f.p.Marks && atLeast(f.want.Marked):
+	case !(f.p.Marks && f.caps.Has(verbs.CapCongestion)) && atLeast(f.want.Marked):
 		return fmt.Sprintf("it expects packets to be marked: %s sends none that may be", f.p.Title)
 	case f.p.Streams && f.tier == scenarios.Sim && atLeast(f.want.Lost) && !f.loses():
 		return "it expects packets to be lost in queues: simulated streams wait there"

@@ -60,7 +60,7 @@ func TestUnfit(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"nic: {provider: softiwarp}\nfaults: [{at: 1ms, do: kill, on: [host1]}]\nexpect: {killed: [host1], errors: {host0: [flushed]}}\n": "finds out by its retries",
-		"nic: {provider: softiwarp, markers: true}\n":                    "RoCE has no markers",
+		"nic: {provider: softiwarp, markers: true}\n":                    "RoCE has neither markers",
 		"nic: {provider: softiwarp, quirks: [CRCIgnored]}\n":             "one of softiwarp",
 		"nic: {provider: softiwarp}\n":                                   "",
 		"nic: {provider: softiwarp}\nevents: [{offset: 7, do: reset}]\n": "places in a TCP stream",
@@ -80,8 +80,58 @@ func TestUnfit(t *testing.T) {
 	if got := Unfit(s, scenarios.Sim, "AckSkipsRead"); got != "" {
 		t.Errorf("a quirk besides: %q", got)
 	}
-	if got := Unfit(With(s, "dgiwarp"), scenarios.Sim); !strings.Contains(got, `no provider "dgiwarp"`) {
+	if got := Unfit(With(s, "mlx5"), scenarios.Sim); !strings.Contains(got, `no provider "mlx5"`) {
 		t.Errorf("a provider that there is not: %q", got)
+	}
+}
+
+// Without connections, what names no service has the reliable one that there is;
+// what needs connections does not run.
+func TestUnfitForDatagrams(t *testing.T) {
+	const pair, stream = "fabric: {kind: pair}\n", "workload: {kind: stream}\n"
+	for _, c := range []struct{ text, want string }{
+		{pair + stream, ""},
+		{pair + "workload: {kind: stream, services: [ud]}\n", ""},
+		{pair + "workload: {kind: stream, services: [rc]}\n", "datagram-iWARP has no rc: there are no connections, and its reliable service is rd"},
+		{pair + "workload: {kind: random}\n", "datagram-iWARP has no rc, srq, xrc, uc: "},
+		{pair + "workload: {kind: calls}\n", "datagram-iWARP has no rc: "},
+		{pair + "workload: {kind: stream, cm: true}\n", "datagram-iWARP has no rc: "},
+		{pair + "workload: {kind: stream, reconnect: true}\n", "it connects anew, and datagram-iWARP has no connections"},
+		{pair + "workload: {kind: stream, mtu: [1024]}\n", "as long as the link carries"},
+		{pair + "workload: {kind: stream, services: [ud], mtu: [1024], bytes: 1000}\n", ""},
+		{pair + "workload: {kind: stream, services: [ud], bytes: 7}\n", "too short to say which they are"},
+		{pair + "workload: {kind: stream, bytes: 7}\n", ""},
+		{pair + "workload: {kind: stream, pause: 1ms, rnr_retries: 1}\n", ""},
+		{pair + "nic: {icrc: offloaded}\n" + stream, "iWARP has no ICRC"},
+		{pair + "nic: {rate_control: \"off\"}\n" + stream, "cannot be switched off"},
+		{pair + "nic: {quirks: [AckSkipsRead]}\n" + stream, "the quirk AckSkipsRead is one of softroce"},
+		{pair + "events: [{nth: 7, do: drop}]\n" + stream, ""},
+		{pair + stream + "expect: {errors: {host0: [retry exceeded, rnr retry exceeded]}}\n", ""},
+		{pair + stream + "expect: {retransmits: {min: 1}, marked: {min: 1}, lost: {min: 1}}\n", ""},
+		{pair + "workload: {kind: stream, services: [ud]}\nexpect: {marked: {min: 1}}\n", "to be marked"},
+		{"fabric: {kind: fat-tree, hosts: 4, leaves: 2, spines: 1}\nimpair: [{on: [spine0], loss: 1%}]\n" + stream, ""},
+	} {
+		s := parse(t, c.text)
+		if own := Unfit(s, scenarios.Sim); own != "" {
+			t.Errorf("%s: with its own NICs: %s", c.text, own)
+		}
+		got := Unfit(With(s, "dgiwarp"), scenarios.Sim)
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.text, got, c.want)
+		}
+	}
+	for text, want := range map[string]string{
+		"workload: {kind: stream, services: [rd]}\n": "soft-RoCE has no rd",
+		"workload: {kind: stream, services: [ud]}\n": "",
+		"workload: {kind: stream}\n":                 "",
+	} {
+		s := parse(t, pair+"nic: {provider: dgiwarp}\n"+text)
+		if own := Unfit(s, scenarios.NetNS); own != "" {
+			t.Errorf("%s: with its own NICs: %s", text, own)
+		}
+		if got := Unfit(With(s, nics.Default), scenarios.NetNS); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
 	}
 }
 

@@ -41,6 +41,12 @@ func NICs(s *scenarios.Scenario, host string, quirks ...string) (nics.Opener, er
 	return o, nil
 }
 
+// workloadOf is the workload as the provider's NICs run it: with their reliable
+// service, if it names none.
+func workloadOf(s *scenarios.Scenario, p *nics.Provider) workload.Config {
+	return s.Workload.For(p.Caps | p.ReliableCaps)
+}
+
 // setupOf reads what the scenario says of a host's NICs.
 func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, quirks []string) (setup nics.Setup, err error) {
 	setup.Quirks, setup.Markers = slices.Clone(quirks), s.NIC.Markers
@@ -74,6 +80,12 @@ func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, quirks []stri
 	}
 	if s.Workload.Kind == workload.Calls {
 		setup.Calls = callsHeld
+	}
+	if w := workloadOf(s, p); p.ReliableCaps != 0 && w.Uses(workload.ServiceRD) {
+		// A queue pair has many peers: what one of them does wrong is no reason to stop
+		// talking with the others.
+		setup.Reliable, setup.Isolate = true, true
+		setup.Budget.Wait, setup.Budget.All, setup.Budget.Busy = w.Budget()
 	}
 	return setup, nil
 }

@@ -1,9 +1,11 @@
 package lab
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -35,16 +37,45 @@ func TestSetupOfNICs(t *testing.T) {
 
 func TestNICsRefuse(t *testing.T) {
 	for want, nic := range map[string]scenarios.NIC{
-		`nic.provider: there is no provider "dgiwarp": there are softroce, softiwarp`: {Provider: "dgiwarp"},
+		`nic.provider: there is no provider "mlx5": there are softroce, softiwarp, dgiwarp`: {Provider: "mlx5"},
+		"nic: datagram-iWARP has neither markers":                                           {Provider: "dgiwarp", Markers: true},
 		"nic.icrc: ":              {ICRC: "maybe"},
 		"nic.rate_control: ":      {RateControl: "fast"},
 		"nic.quirks[1]: no quirk": {Quirks: []string{"AckSkipsRead", "NoSuchQuirk"}, On: []string{"host9"}},
 		"nic.quirks[0]: the quirk AckSkipsRead is one of softroce": {Provider: "softiwarp", Quirks: []string{"AckSkipsRead"}},
-		"nic: RoCE has no markers":                                 {Markers: true},
+		"nic: RoCE has neither markers":                            {Markers: true},
 		"nic: iWARP has no ICRC":                                   {Provider: "softiwarp", ICRC: "offloaded"},
 	} {
 		if _, err := NICs(&scenarios.Scenario{Name: "made", NIC: nic}, "host0"); err == nil || !strings.Contains(err.Error(), "made: "+want) {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// NICs of datagrams are reliable where the workload asks for rd, or names no service
+// and has none other, and try for as long as it says.
+func TestSetupOfDatagrams(t *testing.T) {
+	for text, want := range map[string]nics.Setup{
+		"{kind: stream, services: [ud]}": {},
+		"{kind: stream, services: [rd]}": {Reliable: true, Isolate: true},
+		"{kind: stream, timeout: 8ms, retries: 1, rnr_retries: 0, rnr_timer: 1ms}": {Reliable: true, Isolate: true, Budget: nics.Budget{
+			Wait: 8388608, All: 2 * 8388608, Busy: 1280 * time.Microsecond,
+		}},
+		"{kind: random, services: [rc]}": {}, // which is refused
+	} {
+		s := parse(t, "fabric: {kind: pair}\nnic: {provider: dgiwarp}\nworkload: "+text+"\n")
+		p, err := Provider(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := setupOf(s, p, "host0", nil); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+	s := parse(t, "fabric: {kind: pair}\nworkload: {kind: stream, services: [rd]}\n")
+	if p, _ := Provider(s); p != nil {
+		if got, _ := setupOf(s, p, "host0", nil); got.Reliable {
+			t.Error("a RoCE NIC is asked for what it does not have")
 		}
 	}
 }

@@ -1,10 +1,12 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -14,7 +16,8 @@ import (
 func NewResult(s *scenarios.Scenario, tier scenarios.Tier, opts *Options) *report.Result {
 	return &report.Result{
 		Name: s.Name, Title: s.Title, Description: s.Description, Tags: s.Tags, Tier: string(tier), Seed: opts.SeedFor(s),
-		Quirks: opts.Quirks, Netem: opts.Netem, Replay: opts.Replay,
+		Provider: cmp.Or(s.NIC.Provider, nics.Default),
+		Quirks:   opts.Quirks, Netem: opts.Netem, Replay: opts.Replay,
 	}
 }
 

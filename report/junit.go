@@ -126,6 +126,9 @@ func (r *Result) junitCase(class string) junitCase {
 	if len(r.Tags) > 0 {
 		c.Properties = append(c.Properties, junitProperty{"tags", visible(strings.Join(r.Tags, " "))})
 	}
+	if r.Provider != "" {
+		c.Properties = append(c.Properties, junitProperty{"provider", visible(r.Provider)})
+	}
 	if len(r.Quirks) > 0 {
 		c.Properties = append(c.Properties, junitProperty{"quirks", visible(strings.Join(r.Quirks, " "))})
 	}

@@ -56,6 +56,8 @@ type Result struct {
 	Tags        []string `json:"tags,omitempty"`
 	Tier        string   `json:"tier"` // sim or netns
 	Seed        uint64   `json:"seed"` // that it was run with
+	// Provider is the kind of NIC that every host had: softroce, softiwarp, dgiwarp.
+	Provider string `json:"provider,omitempty"`
 	// Quirks are the defects that every NIC was given besides the scenario's own.
 	Quirks []string `json:"quirks,omitempty"`
 	// Netem says that the kernel impaired links, and not the user-space switch.

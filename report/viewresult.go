@@ -65,7 +65,7 @@ func newResultView(r *Result, id string, maxRows int) *resultView {
 		Verdict: r.Verdict, Bad: r.Verdict.Bad(), Reason: cut(r.Reason, maxLine), Why: clip(r.why(), maxReason), Detail: clip(r.Detail, maxDetail), Replay: r.Replay,
 		Checks: r.Checks, Time: newTimeView(r), Faults: faultTable(r, maxRows), Links: linkTable(r, maxRows), Ranks: rankTable(r, maxRows),
 		Figures: figures(r), Waits: waits(r.Ranks), Problems: problems(r), Files: files(r.Files),
-		Text: strings.ToLower(strings.Join(append([]string{r.Name, r.Title, r.Tier}, r.Tags...), " ")),
+		Text: strings.ToLower(strings.Join(append([]string{r.Name, r.Title, r.Tier, r.Provider}, r.Tags...), " ")),
 	}
 	for _, c := range r.Checks {
 		v.Wordy = v.Wordy || len(c.Got) > longText
@@ -116,6 +116,9 @@ func figures(r *Result) []fact {
 	}
 	add("Wall time", units.Duration(r.Wall.Round(100*time.Microsecond)))
 	add("Seed", fmt.Sprint(r.Seed))
+	if r.Provider != "" {
+		add("NICs", r.Provider)
+	}
 	if len(r.Quirks) > 0 {
 		add("Every NIC has", strings.Join(r.Quirks, ", "))
 	}

@@ -28,7 +28,7 @@ var workloadTags = map[string]reflect.StructTag{
 		`to every other), halo (neighbours on a ring write into each other's borders, round by round), calls (connections made through the connection ` +
 		`manager, used and closed)."`,
 	"Ranks":      `range:"2..1024" doc:"ranks is how many hosts have one, beginning with host0; all if left out."`,
-	"Services":   `enum:"rc srq xrc uc ud"`,
+	"Services":   `enum:"rc srq xrc uc ud rd"`,
 	"Op":         `enum:"send write read"`,
 	"Messages":   `range:"1..16777216"`,
 	"Bytes":      `unit:"bytes" range:"1..67108864"`,

@@ -86,6 +86,7 @@ func TestShippedCoverServices(t *testing.T) {
 		"rc": {"clean", "loss", "bursts", "reorder", "corrupt", "ipv4", "ipv4-loss"}, "srq": {"clean", "loss", "bursts", "reorder", "corrupt"},
 		"xrc": {"clean", "loss", "bursts", "reorder", "corrupt"}, "uc": {"clean", "loss", "bursts", "reorder", "corrupt", "ipv4", "ipv4-loss"},
 		"ud": {"clean", "loss", "bursts", "reorder", "corrupt", "ipv4", "ipv4-loss"}, "calls": {"clean", "loss", "reorder"},
+		"rd": {"clean", "loss", "reorder", "corrupt"},
 	}
 	all := shippedScenarios(t)
 	for service, kinds := range services {

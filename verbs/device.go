@@ -49,6 +49,11 @@ const (
 	CapCredits // end-to-end flow control
 	CapZeroBased
 	CapResizeCQ
+	// CapRD says that queue pairs of type UD are reliable: what one sends to another
+	// arrives exactly once and in order, and they have the operations of RC, each with
+	// the address of its peer. Verbs have no type for that: InfiniBand's RD needs
+	// contexts of its own, and no device has them.
+	CapRD
 )
 
 // Has reports whether all of need is claimed.

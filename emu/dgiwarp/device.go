@@ -83,7 +83,7 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	caps := verbs.CapUD | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapZeroBased | verbs.CapResizeCQ
 	a := d.Attr()
 	if d.cfg.QP.Reliable {
-		caps |= verbs.CapAtomics | verbs.CapSendInv | verbs.CapCongestion
+		caps |= verbs.CapRD | verbs.CapAtomics | verbs.CapSendInv | verbs.CapCongestion
 		a.MaxMcastGroups, a.MaxMcastQPs = 0, 0
 		reads := uint8(min(d.nic.Config().Reads, math.MaxUint8))
 		a.MaxQPRdAtomic, a.MaxQPInitAtomic = reads, reads

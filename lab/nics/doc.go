@@ -10,9 +10,11 @@
 package nics
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -27,9 +29,11 @@ type Provider struct {
 	Name string
 	// Title is what people call it, Stack what it puts on the wire.
 	Title, Stack string
-	// Transport and Caps are those that its devices claim.
-	Transport verbs.Transport
-	Caps      verbs.Caps
+	// Transport and Caps are those that its devices claim. ReliableCaps are those of
+	// devices that are set up to be reliable; 0 where there is no such thing.
+	Transport    verbs.Transport
+	Caps         verbs.Caps
+	ReliableCaps verbs.Caps
 	// Streams says that it talks over TCP, and not in datagrams of its own. TCP then
 	// repairs what the network does, and keeps what it did to itself.
 	Streams bool
@@ -59,7 +63,7 @@ type Provider struct {
 const Default = "softroce"
 
 // All lists the providers that there are.
-func All() []*Provider { return []*Provider{softRoCE(), softIWARP()} }
+func All() []*Provider { return []*Provider{softRoCE(), softIWARP(), datagramIWARP()} }
 
 // Names lists their names.
 func Names() (names []string) {
@@ -92,10 +96,30 @@ type Setup struct {
 	IgnoreMarks bool
 	// Markers asks peers for MPA markers.
 	Markers bool
+	// NoCRC does not ask peers for the CRC of MPA. There is one if they do.
+	NoCRC bool
 	// Calls bounds how many connections the connection manager of a RoCE NIC keeps,
 	// those in time wait included; 0 for many. Others have nothing that waits.
 	Calls int
+	// Reliable has the queue pairs of a datagram-iWARP NIC be those of RD, Isolate
+	// has them survive what a peer does wrong.
+	Reliable, Isolate bool
+	// Budget is for reliable datagrams. Connections have it in their queue pairs.
+	Budget Budget
 }
+
+// Budget is how long a reliable service tries. What is 0 is as the service has it.
+type Budget struct {
+	// Wait is how long it waits for an answer before it sends something again, and All
+	// how long it goes on with that. Neither goes without the other.
+	Wait, All time.Duration
+	// Busy is how long it asks a receiver that has no receive; 0: as long as it
+	// answers.
+	Busy time.Duration
+}
+
+// errOnlyDatagramIWARP refuses what no other provider has a choice of.
+var errOnlyDatagramIWARP = errors.New("whether queue pairs are reliable, and survive their peers' errors, is for datagram-iWARP to choose")
 
 // Opener opens NICs that are made alike.
 type Opener interface {
@@ -109,15 +133,43 @@ type Opener interface {
 type Place struct {
 	Name string
 	Addr netip.Addr
+	// More are further addresses of its own, behind Addr in the GID table.
+	More []netip.Addr
 	// LineRateBps is that of its cable; 0 if nobody knows.
 	LineRateBps uint64
 	// Capture, if not nil, gets what it sends and receives.
 	Capture *pcaplink.Capture
 	// Single has packets handed to the kernel one by one.
 	Single bool
+	// Link, if not nil, is put around a simulated port of datagrams, below the
+	// capture.
+	Link func(link.GroupLink) link.GroupLink
 	// Streams, if not nil, is put around the streams of a simulated port, below the
 	// capture.
 	Streams func(link.StreamNet) link.StreamNet
+}
+
+// addrs are all addresses of the NIC.
+func (p *Place) addrs() []netip.Addr { return append([]netip.Addr{p.Addr}, p.More...) }
+
+// link is the port as the NIC is to see it.
+func (p *Place) link(port *sim.Port) link.PacketLink {
+	var l link.GroupLink = port
+	if p.Link != nil {
+		l = p.Link(l)
+	}
+	if p.Capture != nil {
+		return p.Capture.Wrap(p.Name, l)
+	}
+	return l
+}
+
+// CapsWith are those of devices that are made like that.
+func (p *Provider) CapsWith(s Setup) verbs.Caps {
+	if s.Reliable {
+		return p.ReliableCaps
+	}
+	return p.Caps
 }
 
 // With returns how to open NICs that are made like that.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce/cm"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
@@ -19,7 +20,8 @@ import (
 // What a provider is said to be able to do decides which scenarios are skipped: it
 // must be what its devices claim.
 func TestProvidersAreAsTheirDevicesSay(t *testing.T) {
-	for _, p := range All() {
+	for _, c := range setups() {
+		p := c.Provider
 		w := sim.New(sim.Config{})
 		defer w.Close()
 		n, err := sim.NewNet(w, sim.NetConfig{})
@@ -31,7 +33,7 @@ func TestProvidersAreAsTheirDevicesSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := p.With(Setup{})
+		o, err := p.With(c.Setup)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,10 +46,10 @@ func TestProvidersAreAsTheirDevicesSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Provider != p.Name || info.Transport != p.Transport || attr.Caps != p.Caps || info.Name != "host0/rdma0" {
-			t.Errorf("%s: the device says %+v and can do %#x, not %#x", p.Name, info, attr.Caps, p.Caps)
+		if info.Provider != p.Name || info.Transport != p.Transport || attr.Caps != p.CapsWith(c.Setup) || info.Name != "host0/rdma0" {
+			t.Errorf("%s: the device says %+v and can do %#x, not %#x", p.Name, info, attr.Caps, p.CapsWith(c.Setup))
 		}
-		if p.Marks != attr.Caps.Has(verbs.CapCongestion) || p.Streams == (p.Dissector != nil) {
+		if p.Marks != (p.Caps|p.ReliableCaps).Has(verbs.CapCongestion) || p.Streams == (p.Dissector != nil) {
 			t.Errorf("%s: marks %v, streams %v, dissector %v", p.Name, p.Marks, p.Streams, p.Dissector)
 		}
 		if counted := slices.ContainsFunc(counters, func(c verbs.Counter) bool { return c.Name == p.Resent }); counted != (p.Resent != "") {
@@ -59,12 +61,28 @@ func TestProvidersAreAsTheirDevicesSay(t *testing.T) {
 	}
 }
 
+// setup is a provider and one way to make its NICs.
+type setup struct {
+	*Provider
+	Setup
+}
+
+func setups() (all []setup) {
+	for _, p := range All() {
+		all = append(all, setup{p, Setup{}})
+		if p.ReliableCaps != 0 {
+			all = append(all, setup{p, Setup{Reliable: true}})
+		}
+	}
+	return all
+}
+
 func TestFind(t *testing.T) {
 	p, err := Find("")
 	if err != nil || p.Name != Default {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if _, err := Find("mlx5"); err == nil || !strings.Contains(err.Error(), "there are softroce, softiwarp") {
+	if _, err := Find("mlx5"); err == nil || !strings.Contains(err.Error(), "there are softroce, softiwarp, dgiwarp") {
 		t.Error(err)
 	}
 }
@@ -185,5 +203,43 @@ func TestSetupsOfIWARP(t *testing.T) {
 	}
 	if _, err := newIWARP(Setup{IgnoreMarks: true}); err == nil {
 		t.Error("TCP's control of congestion can be switched off")
+	}
+}
+
+func TestSetupsOfDatagrams(t *testing.T) {
+	o, err := newDatagrams(Setup{Reliable: true, Isolate: true, Budget: Budget{Wait: 8 * time.Millisecond, All: 64 * time.Millisecond, Busy: time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := o.at(Place{Name: "x"})
+	if tm := cfg.NIC.Timing; tm.MaxTimeout != 8*time.Millisecond || tm.FirstTimeout != 8*time.Millisecond || tm.MinTimeout != 8*time.Millisecond || tm.GiveUp != 64*time.Millisecond || tm.BusyLimit != time.Second {
+		t.Errorf("%+v", tm)
+	}
+	if !cfg.QP.Reliable || !cfg.QP.Isolate || cfg.Name != "x" {
+		t.Errorf("%+v", cfg)
+	}
+	if o, err := newDatagrams(Setup{}); err != nil || o.cfg.QP.Reliable || o.cfg.QP.Isolate || o.cfg.NIC.Timing != (rd.Timing{}) {
+		t.Errorf("%+v, %v", o, err)
+	}
+	for want, s := range map[string]Setup{
+		"no quirk": {Quirks: []string{"AckSkipsRead"}}, "no ICRC": {ICRCOffloaded: true}, "cannot be switched off": {IgnoreMarks: true}, "neither markers": {Markers: true}, "nor a CRC": {NoCRC: true},
+	} {
+		if _, err := newDatagrams(s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// Budgets that a scenario may name can all be kept.
+func TestBudgetsAreTaken(t *testing.T) {
+	for _, b := range []Budget{
+		{Wait: 8192, All: 8192}, {Wait: time.Millisecond, All: 8 * time.Millisecond}, {Wait: time.Hour, All: 8 * time.Hour}, {Busy: time.Microsecond},
+	} {
+		if _, err := rd.New(rd.Config{Secret: [16]byte{1}, Timing: timing(&b)}); err != nil {
+			t.Errorf("%+v: %v", b, err)
+		}
+		if tm := timing(&b); b.Wait > 0 && tm.GiveUp/tm.MaxTimeout != b.All/b.Wait {
+			t.Errorf("%+v: gives up after %v, and sends again after %v", b, tm.GiveUp, tm.MaxTimeout)
+		}
 	}
 }

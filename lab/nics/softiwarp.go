@@ -3,7 +3,6 @@ package nics
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -49,8 +48,10 @@ func newIWARP(s Setup) (*iwarp, error) {
 		return nil, errors.New("iWARP has no ICRC, which is RoCE's")
 	case s.IgnoreMarks:
 		return nil, errors.New("iWARP leaves the control of congestion to TCP")
+	case s.Reliable || s.Isolate:
+		return nil, errOnlyDatagramIWARP
 	}
-	o.cfg.NIC.MPA.Markers = s.Markers
+	o.cfg.NIC.MPA.Markers, o.cfg.NIC.MPA.NoCRC = s.Markers, s.NoCRC
 	return o, nil
 }
 
@@ -67,7 +68,7 @@ func setIWARP(q *softiwarp.Quirks, spec string) error {
 
 func (o *iwarp) at(p Place) softiwarp.Config {
 	cfg := o.cfg
-	cfg.Name, cfg.Addrs = p.Name, []netip.Addr{p.Addr}
+	cfg.Name, cfg.Addrs = p.Name, p.addrs()
 	return cfg
 }
 

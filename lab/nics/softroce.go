@@ -2,7 +2,6 @@ package nics
 
 import (
 	"errors"
-	"net/netip"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -43,8 +42,11 @@ func newRoCE(s Setup) (*roce, error) {
 			return nil, err
 		}
 	}
-	if s.Markers {
-		return nil, errors.New("RoCE has no markers, which are MPA's")
+	switch {
+	case s.Markers || s.NoCRC:
+		return nil, errors.New("RoCE has neither markers nor a CRC to do without, which are MPA's")
+	case s.Reliable || s.Isolate:
+		return nil, errOnlyDatagramIWARP
 	}
 	o := new(roce)
 	if s.ICRCOffloaded {
@@ -59,17 +61,13 @@ func newRoCE(s Setup) (*roce, error) {
 
 func (o *roce) at(p Place) softroce.Config {
 	cfg := o.cfg
-	cfg.Name, cfg.Addrs, cfg.NIC.LineRateBps = p.Name, []netip.Addr{p.Addr}, p.LineRateBps
+	cfg.Name, cfg.Addrs, cfg.NIC.LineRateBps = p.Name, p.addrs(), p.LineRateBps
 	return cfg
 }
 
 // InWorld implements Opener.
 func (o *roce) InWorld(w *sim.World, port *sim.Port, at Place) (verbs.Context, error) {
-	var l link.PacketLink = port
-	if at.Capture != nil {
-		l = at.Capture.Wrap(at.Name, port)
-	}
-	d, err := softroce.InWorld(w, port, l, o.at(at))
+	d, err := softroce.InWorld(w, port, at.link(port), o.at(at))
 	if err != nil {
 		return nil, err
 	}

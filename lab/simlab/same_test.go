@@ -49,6 +49,23 @@ workload: {kind: all-to-all, messages: 12, bytes: 8KiB, think: 5ms, reconnect: t
 expect: {delivered: exactly-once}
 `
 
+// richDatagrams is the same for NICs that have no connections.
+const richDatagrams = `
+fabric: {kind: fat-tree, hosts: 6, leaves: 2, spines: 2, rails: 2, link: {rate: 10Gbit, ecn: {min: 20kB, max: 80kB, share: 20%}}}
+nic: {provider: dgiwarp}
+impair:
+  - {loss: 2%, jitter: 2us, duplicate: 1%}
+  - {on: [host1], way: in, reorder: 1%, reorder_delay: 5us, corrupt: 0.5%}
+events: [{on: [host2/rdma1], psn: 9, time: 1, do: drop}]
+faults:
+  - {at: 100us, do: down, on: [host3/rdma0], for: 200us}
+  - {at: 200us, do: impair, set: {on: [host4], loss: 5%}, for: 300us}
+  - {at: 300us, do: down, on: [leaf0-rail0/port3], for: 200us}
+  - {at: 30ms, do: qp-error, on: [host5]}
+workload: {kind: all-to-all, services: [rd], messages: 40, bytes: 8KiB, think: 100us, timeout: 4ms}
+expect: {delivered: any, errors: {host5: [flushed], "host*": [retry exceeded, flushed]}}
+`
+
 // inFull is everything that a run leaves, but for the time on the wall.
 func inFull(t *testing.T, s *scenarios.Scenario, seed uint64, dir string) (result, capture []byte) {
 	r := Run(context.Background(), s, lab.Options{Seed: seed, Dir: dir, Capture: true, SnapLen: 128, Replay: "fabrictest run rich"})
@@ -70,7 +87,7 @@ func inFull(t *testing.T, s *scenarios.Scenario, seed uint64, dir string) (resul
 
 // One seed, one result and one capture, also when several runs are under way.
 func TestSameSeedSameRun(t *testing.T) {
-	for _, text := range []string{rich, richStreams} {
+	for _, text := range []string{rich, richStreams, richDatagrams} {
 		sameSeedSameRun(t, parse(t, text))
 	}
 }

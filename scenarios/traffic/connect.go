@@ -86,7 +86,7 @@ func (l *lane) connect() error {
 	}
 	peer := &l.end.peer.Lanes[l.num]
 	switch l.spec.Service {
-	case UD:
+	case UD, RD:
 		return l.readyDatagrams()
 	case XRC:
 		if err := l.ready(l.target, peer.QPN); err != nil {
@@ -136,7 +136,7 @@ func (l *lane) ready(qp verbs.QP, peer verbs.QPN) error {
 	return qp.Modify(attr, mask)
 }
 
-// readyDatagrams readies a UD queue pair and makes the address to send to.
+// readyDatagrams readies a queue pair of UD or RD and makes the address to send to.
 func (l *lane) readyDatagrams() (err error) {
 	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: l.qkey}
 	if err := l.qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey); err != nil {

@@ -8,43 +8,67 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// datagram checks what a UD completion and the area in front of the payload say
-// of where the message came from.
-func (x *lossy) datagram(wc *verbs.WC, area []byte, n int) error {
-	l := x.lane
-	peer := &l.end.peer
-	if wc.Flags&verbs.WCWithGRH == 0 || wc.SrcQP != peer.Lanes[l.num].QPN {
-		return x.violation(n, fmt.Sprintf("a global header and source QP %#x", peer.Lanes[l.num].QPN),
-			fmt.Sprintf("flags %#x, source QP %#x", wc.Flags, wc.SrcQP))
+// areaLen is how much of a receive says where its message came from.
+func (l *lane) areaLen() int {
+	if l.spec.Service.Datagram() {
+		return verbs.GRHLen
 	}
-	reply, err := verbs.ReplyAH(1, l.end.env.GIDIndex, wc, area)
-	if err != nil {
-		return x.violation(n, "an address to reply to", err.Error())
-	}
-	if reply.GRH.DGID != peer.GID {
-		return x.violation(n, fmt.Sprintf("source %v in the header area", peer.GID), reply.GRH.DGID.String())
-	}
-	o := &x.plan.ops[n]
-	h, err := parseArea(area)
-	if err != nil {
-		return x.violation(n, "an IP header in the header area", err.Error())
-	}
+	return 0
+}
+
+// anyLength is that of a packet whose length the area need not tell.
+const anyLength = -1
+
+// carried is how many bytes the IP packet of a datagram has behind its header, as
+// the area in front of the payload tells it.
+func (m *Manners) carried(o *op) int {
 	const udp, bth, deth, icrc = 8, 12, 8, 4
+	if m.PortInArea {
+		return udp + o.size // the message as if it had been sent by UDP alone
+	}
 	carried := udp + bth + deth + (o.size+3)&^3 + icrc
 	if o.withImm() {
 		carried += 4
 	}
+	return carried
+}
+
+// datagramPort is where devices of datagram-iWARP are reached that were told no
+// other.
+const datagramPort = 65041
+
+// origin checks what a completion and the area in front of the payload say of
+// where a datagram came from. It returns what was wanted and what is there instead,
+// and nothing if all is well.
+func (l *lane) origin(wc *verbs.WC, area []byte, carried int) (want, got string) {
+	peer, m := &l.end.peer, &l.end.w.Manners
+	if wc.Flags&verbs.WCWithGRH == 0 || wc.SrcQP != peer.Lanes[l.num].QPN {
+		return fmt.Sprintf("a global header and source QP %#x", peer.Lanes[l.num].QPN), fmt.Sprintf("flags %#x, source QP %#x", wc.Flags, wc.SrcQP)
+	}
+	reply, err := verbs.ReplyAH(1, l.end.env.GIDIndex, wc, area)
+	if err != nil {
+		return "an address to reply to", err.Error()
+	}
+	if reply.GRH.DGID != peer.GID {
+		return fmt.Sprintf("source %v in the header area", peer.GID), reply.GRH.DGID.String()
+	}
+	h, err := parseArea(area)
+	if err != nil {
+		return "an IP header in the header area", err.Error()
+	}
 	switch {
 	case h.dst != l.end.gid.Addr():
-		return x.violation(n, fmt.Sprintf("destination %v in the header area", l.end.gid), h.dst.String())
-	case h.carried != carried:
-		return x.violation(n, fmt.Sprintf("an IP packet that carries %d bytes", carried), fmt.Sprint(h.carried))
+		return fmt.Sprintf("destination %v in the header area", l.end.gid), h.dst.String()
+	case carried != anyLength && h.carried != carried:
+		return fmt.Sprintf("an IP packet that carries %d bytes", carried), fmt.Sprint(h.carried)
 	case h.protocol != 17:
-		return x.violation(n, "UDP (17) in the header area", fmt.Sprint(h.protocol))
+		return "UDP (17) in the header area", fmt.Sprint(h.protocol)
 	case l.spec.TrafficClass != 0 && h.tclass>>2 != l.spec.TrafficClass>>2:
-		return x.violation(n, fmt.Sprintf("DSCP %d", l.spec.TrafficClass>>2), fmt.Sprint(h.tclass>>2))
+		return fmt.Sprintf("DSCP %d", l.spec.TrafficClass>>2), fmt.Sprint(h.tclass >> 2)
+	case m.PortInArea && binary.BigEndian.Uint16(area[2:]) != datagramPort:
+		return fmt.Sprintf("source port %d in octets 2 and 3 of the header area", datagramPort), fmt.Sprint(binary.BigEndian.Uint16(area[2:]))
 	}
-	return nil
+	return "", ""
 }
 
 // ipHeader is what the header area tells.

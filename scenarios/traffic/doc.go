@@ -4,7 +4,7 @@
 // the memory image at the end are compared with a model that knows nothing of
 // the device.
 //
-// Reliable services (RC, XRC) must deliver everything exactly once and in
+// Reliable services (RC, XRC, RD) must deliver everything exactly once and in
 // order, complete requests in order, and leave the memory that the requests in
 // order make. Unreliable ones (UC, UD) may lose messages, and reorder or
 // duplicate them where the network does, but what arrives must be whole.

@@ -101,7 +101,7 @@ func (l *lane) openQPs() (err error) {
 		init.Type = verbs.QPTypeRC
 	case UC:
 		init.Type = verbs.QPTypeUC
-	case UD:
+	case UD, RD:
 		init.Type = verbs.QPTypeUD
 		l.qkey = uint32(derive(e.w.Seed, uint64(l.num)) >> 33) // below 2^31: no privilege asked for
 	case XRC:
@@ -153,7 +153,7 @@ func (l *lane) openReceives() (err error) {
 		return nil
 	case s.SharedReceives:
 		return nil
-	case s.Service == UD:
+	case s.Service.Datagram():
 		cfg.room += verbs.GRHLen
 	}
 	l.ring, err = e.newRing(l.qp, cfg)

@@ -62,8 +62,9 @@ func (x *lossy) arrived(wc *verbs.WC, r *ring, s *slot) error {
 	}
 	x.lane.end.trace("lane %d received %d", x.lane.num, n)
 	if area != nil {
-		if err := x.datagram(wc, area, n); err != nil {
-			return err
+		o := &x.plan.ops[n]
+		if want, got := x.lane.origin(wc, area, x.lane.end.w.Manners.carried(o)); want != "" {
+			return x.violation(n, want, got)
 		}
 	}
 	if err := x.whole(wc, msg, n); err != nil {

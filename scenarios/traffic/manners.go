@@ -21,12 +21,19 @@ type Manners struct {
 	// is then. Only what is answered (a read, an atomic) proves that it has arrived,
 	// and all before it.
 	Unproven bool
-	// LateAtomics: an atomic may be carried out after messages behind it have
-	// arrived, unless a fence is between them.
+	// LateAtomics: an atomic may be carried out after messages and writes behind it
+	// have arrived. RFC 7306 says so in section 5.4 (rules 4 and 6) and in the rows of
+	// its table (section 7) where an atomic comes first: a send, a write or immediate
+	// data behind it has no order of placement with it, and may be there before it
+	// is answered. Only another atomic or a read waits its turn behind it; or
+	// anything that the verbs' fence holds back until all before it was answered.
 	LateAtomics bool
 	// BareImm: immediate data comes alone or behind a write, never with a message.
 	// What is sent alone right behind a plain write looks like a write with it.
 	BareImm bool
+	// PortInArea: the header area of a datagram is that of its message alone, as if
+	// UDP had carried it, with the source port in octets 2 and 3.
+	PortInArea bool
 	// Lacks are operations of reliable connections that there are not.
 	Lacks []verbs.WROpcode
 }
@@ -40,6 +47,9 @@ func MannersOf(dev verbs.Context) (m Manners, err error) {
 	}
 	if dev.Info().Transport == verbs.TransportIWARP {
 		m = Manners{ByCM: true, NoRNR: true, Unproven: true, LateAtomics: true, BareImm: true}
+		if !attr.Caps.Has(verbs.CapRC) { // over UDP: what completes has arrived, if it is reliable
+			m = Manners{LateAtomics: true, BareImm: true, PortInArea: true}
+		}
 	}
 	for _, o := range []struct {
 		cap verbs.Caps

@@ -29,7 +29,7 @@ func newOrdered(l *lane, p plan) *ordered {
 	for i := range p.ops {
 		if o := &p.ops[i]; o.consumes() {
 			x.msgs = append(x.msgs, i)
-			sizes[o.queue] = append(sizes[o.queue], o.room())
+			sizes[o.queue] = append(sizes[o.queue], l.areaLen()+o.room())
 		}
 	}
 	spare := int(derive(p.key, keyPoison) % 4)
@@ -100,9 +100,16 @@ func (x *ordered) arrived(wc *verbs.WC, r *ring, s *slot) error {
 	if x.lane.xrc != nil && r != x.lane.xrc[o.queue] {
 		return x.violation(n, fmt.Sprintf("a receive of shared receive queue %d", o.queue), "one of another queue")
 	}
-	msg, err := r.message(s, o.room(), false)
+	msg, err := r.message(s, x.lane.areaLen()+o.room(), false)
 	if err != nil {
 		return x.violation(n, "nothing but the message in the receive", err.Error())
+	}
+	if x.lane.spec.Service.Datagram() {
+		// It begins to arrive before anybody knows how long it is.
+		if want, got := x.lane.origin(wc, msg[:verbs.GRHLen], anyLength); want != "" {
+			return x.violation(n, want, got)
+		}
+		msg = msg[verbs.GRHLen:]
 	}
 	want := x.want[:o.room()]
 	x.plan.content(n, want)
@@ -130,8 +137,8 @@ func (x *ordered) header(wc *verbs.WC, n int, o *op) error {
 	switch {
 	case wc.Opcode != opcode || wc.Flags&shown != flags:
 		return x.violation(n, fmt.Sprintf("%v with flags %#x", opcode, flags), fmt.Sprintf("%v with flags %#x", wc.Opcode, wc.Flags))
-	case int(wc.ByteLen) != o.size:
-		return x.violation(n, fmt.Sprintf("%d bytes", o.size), fmt.Sprintf("completion with %d bytes", wc.ByteLen))
+	case int(wc.ByteLen) != x.lane.areaLen()+o.size:
+		return x.violation(n, fmt.Sprintf("%d bytes", x.lane.areaLen()+o.size), fmt.Sprintf("completion with %d bytes", wc.ByteLen))
 	case o.withImm() && wc.Imm != o.imm:
 		return x.violation(n, fmt.Sprintf("immediate data %#x", o.imm), fmt.Sprintf("%#x", wc.Imm))
 	case o.code == verbs.OpSendInv && wc.InvalidatedRKey != x.lane.keys[o.window]:
@@ -163,7 +170,9 @@ func (x *ordered) visible(n int) error {
 }
 
 // late reports whether an atomic on t, of the requests from first on, need not have
-// been carried out when message n arrives, though it was posted before it.
+// been carried out when message n arrives, though it was posted before it: see
+// Manners.LateAtomics. Atomics are carried out in the order of posting, and writes
+// have other memory, so that the outcome is the same however late they are.
 func (x *ordered) late(t extent, first, n int) bool {
 	if !x.lane.end.w.Manners.LateAtomics {
 		return false
@@ -174,7 +183,7 @@ func (x *ordered) late(t extent, first, n int) bool {
 			return true
 		}
 		if o.flags&verbs.SendFence != 0 {
-			return false // it was posted when all before it had been answered
+			return false // it has left when all before it had been answered
 		}
 	}
 	return false

@@ -85,7 +85,7 @@ func newPlan(w *Workload, i int, s Side) plan {
 	if l.Service.Reliable() {
 		p.ops = planReliable(w, i, s, rng)
 	} else {
-		p.ops = planUnreliable(l, l.Messages[s], rng)
+		p.ops = planUnreliable(l, l.Messages[s], rng, w.Manners.BareImm)
 	}
 	return p
 }
@@ -123,8 +123,8 @@ func drawFlags(rng *rand.Rand, l *Lane, quiet *int, last bool) (f verbs.SendFlag
 
 // planUnreliable makes the requests of a UC or UD lane. Each write has a place
 // of its own in the peer's target, and a message too short for a stamp carries
-// its number as immediate data.
-func planUnreliable(l *Lane, n int, rng *rand.Rand) []op {
+// its number as immediate data, alone if it cannot come with a message.
+func planUnreliable(l *Lane, n int, rng *rand.Rand, bareImm bool) []op {
 	ops := make([]op, n)
 	at, quiet := 0, 0
 	for i := range ops {
@@ -139,6 +139,9 @@ func planUnreliable(l *Lane, n int, rng *rand.Rand) []op {
 			if o.size < stampLen {
 				o.code = verbs.OpSendImm
 			}
+		}
+		if o.code == verbs.OpSendImm && bareImm {
+			o.size = 0
 		}
 	}
 	return ops

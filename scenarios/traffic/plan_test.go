@@ -196,3 +196,37 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 		}
 	}
 }
+
+// What excuses an atomic for being late ends at a fence.
+func TestLateAtomicsEndAtAFence(t *testing.T) {
+	word, other := extent{4096, 8}, extent{4104, 8}
+	atomic := op{code: verbs.OpAtomicFetchAdd, at: word.at, size: 8}
+	send := op{code: verbs.OpSend, size: 1}
+	fenced := send
+	fenced.flags = verbs.SendFence
+	write := op{code: verbs.OpRDMAWrite, at: word.at, size: 8}
+	for _, tc := range []struct {
+		name string
+		ops  []op
+		on   extent
+		late bool
+	}{
+		{"right behind", []op{atomic, send}, word, true},
+		{"further behind", []op{atomic, send, send}, word, true},
+		{"another word", []op{atomic, send}, other, false},
+		{"a write is never late", []op{write, send}, word, false},
+		{"fenced message", []op{atomic, fenced}, word, false},
+		{"fence before the message", []op{atomic, fenced, send}, word, false},
+		{"fence before the atomic", []op{fenced, atomic, send}, word, true},
+		{"fence between two", []op{atomic, fenced, atomic, send}, word, true},
+	} {
+		x := &ordered{plan: plan{ops: tc.ops}, lane: &lane{end: &End{w: &Workload{Manners: Manners{LateAtomics: true}}}}}
+		if got := x.late(tc.on, 0, len(tc.ops)-1); got != tc.late {
+			t.Errorf("%s: late %v", tc.name, got)
+		}
+		x.lane.end.w.Manners.LateAtomics = false
+		if x.late(tc.on, 0, len(tc.ops)-1) {
+			t.Errorf("%s: late where atomics never are", tc.name)
+		}
+	}
+}

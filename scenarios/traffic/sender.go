@@ -130,7 +130,7 @@ func (s *sender) prepare(n int) verbs.SendWR {
 		wr.InvalidateRKey = s.peer().Windows[o.window].RKey
 	}
 	switch l.spec.Service {
-	case UD:
+	case UD, RD:
 		wr.UD = verbs.UD{AH: l.ah, QPN: s.peer().QPN, QKey: l.qkey}
 	case XRC:
 		wr.XRC.SRQN = s.peer().SRQNs[o.queue]

@@ -18,18 +18,23 @@ const (
 	UC
 	UD
 	XRC
+	RD // datagrams that are reliable
 )
 
 // String is the usual name.
 func (s Service) String() string {
-	if s < RC || s > XRC {
+	if s < RC || s > RD {
 		return fmt.Sprintf("Service(%d)", uint8(s))
 	}
-	return [...]string{"RC", "UC", "UD", "XRC"}[s-1]
+	return [...]string{"RC", "UC", "UD", "XRC", "RD"}[s-1]
 }
 
 // Reliable reports whether the service promises delivery.
-func (s Service) Reliable() bool { return s == RC || s == XRC }
+func (s Service) Reliable() bool { return s == RC || s == XRC || s == RD }
+
+// Datagram reports whether requests name their peer one by one, and receives begin
+// with where a message came from.
+func (s Service) Datagram() bool { return s == UD || s == RD }
 
 // Workload is what two ends exchange. Both hold the same value.
 type Workload struct {
@@ -92,7 +97,7 @@ type Lane struct {
 	// XRCQueues is how many XRC shared receive queues each side of an XRC lane
 	// has.
 	XRCQueues int
-	// Windows is how many type 2 memory windows each side of an RC lane opens
+	// Windows is how many type 2 memory windows each side of an RC or RD lane opens
 	// for the other, which may invalidate them.
 	Windows int
 
@@ -130,6 +135,11 @@ var operations = map[Service][]verbs.WROpcode{
 		verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead,
 		verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpAtomicWrite, verbs.OpFlush,
 	},
+	// Binds have no peer, and so no place in the order in which requests complete.
+	RD: {
+		verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead,
+		verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd,
+	},
 }
 
 // Operations returns everything that lanes of a service can do. OpBindMW stands
@@ -146,7 +156,7 @@ func NewLane(s Service, n, maxBytes int) Lane {
 		SendDepth: 64, RecvDepth: 64, MaxSGE: 3, MaxInline: 64, SignalEvery: 3,
 	}
 	switch s {
-	case RC:
+	case RC, RD:
 		l.Windows = 2
 	case XRC:
 		l.XRCQueues = 2
@@ -179,6 +189,9 @@ func (w *Workload) Validate() error {
 	}
 	for i := range w.Lanes {
 		l := &w.Lanes[i]
+		if l.Service == RD && w.Network.GivesUp {
+			bad("lane %d (%v): it may give up, and its queue pair would not show that to the other direction", i, l.Service)
+		}
 		for _, err := range append(l.problems(), w.Manners.problems(l)...) {
 			bad("lane %d (%v): %w", i, l.Service, err)
 		}
@@ -210,7 +223,7 @@ func (l *Lane) problems() (errs []error) {
 	check(l.MaxSGE >= 1, "MaxSGE is %d: at least 1 is needed", l.MaxSGE)
 	check(l.SignalEvery >= 1, "SignalEvery is %d: 1 signals all", l.SignalEvery)
 	check(l.Service != XRC || l.XRCQueues >= 1 && !l.SharedReceives, "an XRC lane has XRCQueues of its own, at least 1")
-	check(l.Windows == 0 || l.Service == RC, "memory windows are for RC lanes")
+	check(l.Windows == 0 || l.Service == RC || l.Service == RD, "memory windows are for RC and RD lanes")
 	check(l.MTU.Bytes() > 0, "MTU is %d, which is none of the five", uint32(l.MTU))
 	check(l.Service != UD || l.MaxBytes <= l.MTU.Bytes(), "a datagram of %d bytes does not fit the MTU of %v", l.MaxBytes, l.MTU)
 	return errs

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/verbs"
@@ -62,7 +63,10 @@ func (c *conn) joinByCM() (bool, error) {
 		}
 		c.link, err = m.Connect(c.qp, netip.AddrPortFrom(c.peerCard.GID.Addr(), c.peerCard.Port), param, callTimeout)
 	} else {
-		request := c.rail.cm.request(string(param.PrivateData))
+		var request verbs.ConnRequest
+		if request, err = c.rail.cm.request(string(param.PrivateData)); err != nil {
+			return false, err
+		}
 		if request == nil {
 			c.n.timer(c.n.now + max(c.n.tick(), c.n.dozing()))
 			return false, nil
@@ -83,16 +87,24 @@ func (c *conn) joinByCM() (bool, error) {
 	return false, err
 }
 
+// devicesFault is what no fabric can make a connection manager say: it has been
+// asked for something that it cannot do, or says so of something that it can.
+var devicesFault = []error{
+	verbs.ErrInvalid, verbs.ErrNotSupported, verbs.ErrBusy, verbs.ErrNoMemory, verbs.ErrPerm, verbs.ErrOverrun,
+}
+
+// fabricsDoing is what a fabric, or the peer at its other end, can make it say:
+// nobody answers; the answer is a refusal (of a call that is stale by now, say), or
+// so damaged that it cannot be taken; nothing leads there; the connection has
+// ended before it was made.
+var fabricsDoing = []error{verbs.ErrTimeout, verbs.ErrRejected, verbs.ErrNotFound, verbs.ErrClosed}
+
 // fabricsFault reports whether the connection manager failed because of the fabric
-// or the peer, and not because of what the program asked for. There are many ways to
-// fail: what comes of a damaged answer depends on where the damage is.
+// or the peer. All else, an error without any of these meanings included, is for
+// the run to fail with: it says that the device, or this program, has a defect.
 func fabricsFault(err error) bool {
-	for _, ours := range []error{verbs.ErrInvalid, verbs.ErrBusy, verbs.ErrNoMemory, verbs.ErrNotSupported} {
-		if errors.Is(err, ours) {
-			return false
-		}
-	}
-	return err != nil
+	is := func(target error) bool { return errors.Is(err, target) }
+	return !slices.ContainsFunc(devicesFault, is) && slices.ContainsFunc(fabricsDoing, is)
 }
 
 // turnAway refuses the calls for epochs that are over, and those that nobody
@@ -102,7 +114,9 @@ func (n *node) turnAway() error {
 		if r.cm == nil {
 			continue
 		}
-		r.cm.hear()
+		if err := r.cm.hear(); err != nil {
+			return err
+		}
 		for i := 0; i < len(r.cm.waiting); i++ {
 			call := r.cm.waiting[i]
 			var edge, epoch int
@@ -121,24 +135,29 @@ func (n *node) turnAway() error {
 	return nil
 }
 
-// request returns the call that names itself so, if it has come.
-func (s *switchboard) request(name string) verbs.ConnRequest {
-	s.hear()
+// request returns the call that names itself so; nil if it has not come.
+func (s *switchboard) request(name string) (verbs.ConnRequest, error) {
+	if err := s.hear(); err != nil {
+		return nil, err
+	}
 	for i, r := range s.waiting {
 		if trimmed(r.Param().PrivateData) == name {
 			s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
-			return r
+			return r, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // hear takes the calls that have come.
-func (s *switchboard) hear() {
+func (s *switchboard) hear() error {
 	for {
 		r, err := s.listener.Next(0)
+		if errors.Is(err, verbs.ErrTimeout) {
+			return nil
+		}
 		if err != nil {
-			return
+			return err
 		}
 		s.waiting = append(s.waiting, r)
 	}

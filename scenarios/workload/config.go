@@ -12,7 +12,8 @@ type Config struct {
 	Ranks int  `yaml:"ranks,omitempty" json:"ranks,omitempty"` // one a host; all hosts by default
 
 	// Services are what the traffic uses: rc, srq (rc with a shared receive
-	// queue), xrc, uc, ud. Only random takes more than one.
+	// queue), xrc, uc, ud, rd (reliable datagrams: one queue pair for all peers).
+	// Only random takes more than one.
 	Services []string `yaml:"services,omitempty" json:"services,omitempty"`
 	// Op is what moves the data: send, write, read.
 	Op string `yaml:"op,omitempty" json:"op,omitempty"`
@@ -80,6 +81,7 @@ const (
 	ServiceXRC = "xrc"
 	ServiceUC  = "uc"
 	ServiceUD  = "ud"
+	ServiceRD  = "rd"
 
 	OpSend  = "send"
 	OpWrite = "write"
@@ -104,6 +106,10 @@ func (c *Config) service() string {
 
 // reliable reports whether a service promises delivery.
 func reliable(service string) bool { return service != ServiceUC && service != ServiceUD }
+
+// datagram reports whether receives of a service begin with where a message came
+// from.
+func datagram(service string) bool { return service == ServiceUD || service == ServiceRD }
 
 // mtu is the path MTU that a rank sets, in bytes; 0 leaves it to the port.
 func (c *Config) mtu(rank int) int {

@@ -30,6 +30,7 @@ type conn struct {
 	dirty bool // it is to be looked at
 
 	rail   *rail
+	via    *endpoint // rd: whose queue pair it uses, with others
 	epoch  int
 	qp     verbs.QP // sends; receives too, but on XRC
 	target verbs.QP // XRC: receives
@@ -139,16 +140,21 @@ func (c *conn) closeQP() error {
 		c.link = nil
 	}
 	c.n.forgetQPs(c.qp, c.target)
+	if c.ah != nil {
+		errs = append(errs, c.ah.Close())
+		c.ah = nil
+	}
+	if c.via != nil { // others go on with it
+		c.qp = nil
+		c.rail.open--
+		return errors.Join(errs...)
+	}
 	delete(c.rail.byQPN, c.receiver().QPN())
 	if c.target != nil {
 		errs = append(errs, c.target.Close())
 		c.target = nil
 	}
 	errs = append(errs, c.qp.Close())
-	if c.ah != nil {
-		errs = append(errs, c.ah.Close())
-		c.ah = nil
-	}
 	c.qp = nil
 	c.rail.open--
 	return errors.Join(errs...)

@@ -68,6 +68,16 @@ func rnrCode(d time.Duration) uint8 {
 	return 0
 }
 
+// rnrTime is what a code means.
+func rnrTime(code uint8) time.Duration {
+	for _, t := range rnrTimers {
+		if t.code == code {
+			return t.wait
+		}
+	}
+	return 0
+}
+
 // Values that hold where a Config names none. In virtual time a packet that is
 // not answered within a millisecond is lost; on a busy machine it may just be
 // late.

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/verbs"
@@ -72,14 +73,15 @@ func (j *journal) since() []verbs.Counter {
 	return now
 }
 
-// resentCounter is where devices count packets sent again.
-const resentCounter = "retransmitted_pkts"
+// resentCounters are where devices count packets sent again: each has one of them
+// at most.
+var resentCounters = []string{"retransmitted_pkts", "rd_sent_again"}
 
 // resent sums that counter alone: it is asked for often.
 func (j *journal) resent() (sum uint64) {
 	for i := range j.rank.NICs {
 		for _, c := range j.rank.NICs[i].Device.Counters() {
-			if c.Name == resentCounter {
+			if slices.Contains(resentCounters, c.Name) {
 				sum += c.Value
 				break
 			}

@@ -8,11 +8,15 @@ import (
 // New returns the program that a rank runs. The configuration must be valid for
 // the fabric; what it leaves out is filled in.
 func New(cfg Config, r *Rank) (Program, error) {
-	cfg = cfg.WithDefaults(r.Size)
+	manners, caps, err := mannersOf(r)
+	if err != nil {
+		return nil, fmt.Errorf("workload: %w", err)
+	}
+	cfg = cfg.For(caps).WithDefaults(r.Size)
 	if err := cfg.Validate(r.Size, len(r.NICs)); err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
-	manners, err := mannersOf(&cfg, r)
+	err = cfg.fits(r.NICs[0].Device.Info().Provider, &manners, caps)
 	if err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}

@@ -50,20 +50,13 @@ func (n *node) turn() (moved bool, err error) {
 		moved = moved || did
 	}
 	n.spare = list
-	for _, r := range n.rails {
-		if r.shared != nil {
-			did, err := r.shared.refill()
-			if moved = moved || did; err != nil {
-				return moved, err
-			}
+	for _, r := range n.rings {
+		if !r.shared {
+			continue // its connection sees to it
 		}
-	}
-	if n.cfg.service() == ServiceXRC {
-		for _, c := range n.conns {
-			did, err := c.recv.refill()
-			if moved = moved || did; err != nil {
-				return moved, err
-			}
+		did, err := r.refill()
+		if moved = moved || did; err != nil {
+			return moved, err
 		}
 	}
 	did, err := n.poll()
@@ -158,6 +151,9 @@ func (n *node) received(r *rail, wc *verbs.WC) {
 		if slot >= len(ring.wrs) {
 			return
 		}
+	}
+	if ring.via != nil {
+		c = ring.via.whose(wc, slot)
 	}
 	switch {
 	case c == nil:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fabrictest/fabrictest/scenarios/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -12,6 +13,7 @@ import (
 // needs are what services need of a device.
 var needs = map[string]verbs.Caps{
 	ServiceRC: verbs.CapRC, ServiceSRQ: verbs.CapRC | verbs.CapSRQ, ServiceXRC: verbs.CapXRC, ServiceUC: verbs.CapUC, ServiceUD: verbs.CapUD,
+	ServiceRD: verbs.CapRD,
 }
 
 // Lacking are the services of the workload that a device with these capabilities
@@ -25,25 +27,57 @@ func (c *Config) Lacking(caps verbs.Caps) []string {
 // waits for them, on purpose.
 func (c *Config) RunsIntoRNR() bool { return c.Pause > 0 }
 
-// mannersOf are those of the rank's devices, which are all alike. It refuses what
-// the devices cannot do.
-func mannersOf(cfg *Config, r *Rank) (m traffic.Manners, err error) {
+// Budget is how long the reliable service waits for an answer before it sends again,
+// how long it goes on with that in all, and how long it asks a receiver that has no
+// receive. Each is 0 where the workload says nothing, and the last where it is to go
+// on without end. It is for services that have no such fields of their own.
+func (c *Config) Budget() (wait, all, busy time.Duration) {
+	d := c.WithDefaults(0)
+	if c.Timeout > 0 {
+		wait = timeoutOf(timeoutCode(c.Timeout))
+		all = wait * time.Duration(*d.Retries+1)
+	}
+	if *d.RNRRetries < foreverRetries {
+		_, code := d.timing(false)
+		busy = rnrTime(code) * time.Duration(*d.RNRRetries+1)
+	}
+	return wait, all, busy
+}
+
+// foreverRetries are RNR retries without end.
+const foreverRetries = 7
+
+// Nameless reports whether messages may be lost that are too short to say which they
+// are, so that only immediate data in them could.
+func (c *Config) Nameless() bool {
+	d := c.WithDefaults(0)
+	return d.Kind != Random && !reliable(d.service()) && d.Bytes < stampLen
+}
+
+// mannersOf are those of the rank's devices, which are all alike, and what they can
+// do.
+func mannersOf(r *Rank) (m traffic.Manners, caps verbs.Caps, err error) {
 	if len(r.NICs) == 0 {
-		return m, errors.New("the host has no NIC")
+		return m, 0, errors.New("the host has no NIC")
 	}
 	dev := r.NICs[0].Device
 	attr, err := dev.QueryDevice()
 	if err != nil {
-		return m, err
+		return m, 0, err
 	}
-	if m, err = traffic.MannersOf(dev); err != nil {
-		return m, err
+	m, err = traffic.MannersOf(dev)
+	return m, attr.Caps, err
+}
+
+// fits refuses what devices cannot do.
+func (c *Config) fits(provider string, m *traffic.Manners, caps verbs.Caps) error {
+	switch lacking := c.Lacking(caps); {
+	case len(lacking) > 0:
+		return fmt.Errorf("%s has no %s", provider, join(lacking))
+	case m.NoRNR && c.RunsIntoRNR():
+		return fmt.Errorf("pause: over %s a message that finds no receive ends the connection", provider)
+	case m.BareImm && c.Nameless():
+		return fmt.Errorf("bytes: %d are too few to say which message it is, and over %s immediate data does not come with one", c.Bytes, provider)
 	}
-	if lacking := cfg.Lacking(attr.Caps); len(lacking) > 0 {
-		return m, fmt.Errorf("%s has no %s", dev.Info().Provider, join(lacking))
-	}
-	if m.NoRNR && cfg.RunsIntoRNR() {
-		return m, fmt.Errorf("pause: over %s a message that finds no receive ends the connection", dev.Info().Provider)
-	}
-	return m, nil
+	return nil
 }

@@ -198,11 +198,11 @@ func (n *node) plan() (l layout) {
 	if n.cfg.Op == OpSend {
 		l.room = l.stride
 	}
-	if n.cfg.service() == ServiceUD {
+	if datagram(n.cfg.service()) {
 		l.room += guardLen // at least the header area
 	}
 	l.staging = l.recvs * l.room
-	if n.cfg.service() == ServiceSRQ {
+	if s := n.cfg.service(); s == ServiceSRQ || s == ServiceRD {
 		l.staging = 0
 	}
 	l.results = l.staging + l.depth*l.stride
@@ -220,6 +220,11 @@ func (n *node) openRails(l layout) error {
 		if n.cfg.service() == ServiceSRQ {
 			if err := r.openShared(len(n.conns)*l.recvs, l.room); err != nil {
 				return fmt.Errorf("rail %d: shared receives: %w", num, err)
+			}
+		}
+		if n.cfg.service() == ServiceRD {
+			if err := r.openEndpoints(&l); err != nil {
+				return fmt.Errorf("rail %d: datagrams: %w", num, err)
 			}
 		}
 		if n.adds {

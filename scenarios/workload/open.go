@@ -55,6 +55,9 @@ func (c *conn) prepare() error {
 	switch c.n.cfg.service() {
 	case ServiceSRQ:
 		c.recv = c.railOf(0).shared
+	case ServiceRD:
+		c.via = c.railOf(0).ends[c.twin()]
+		c.recv = c.via.recv
 	case ServiceXRC:
 		c.recv = c.n.newRing(c.mem, c.layout.recvs, c.layout.room)
 		c.recv.shared = true
@@ -94,19 +97,10 @@ func (c *conn) open() error {
 		return err
 	}
 	c.sq.reset()
-	if err := c.createQP(r); err != nil {
+	if err := c.openQP(r); err != nil {
 		return err
 	}
 	r.open++
-	r.byQPN[c.receiver().QPN()] = c
-	if err := c.toInit(); err != nil {
-		return err
-	}
-	if !c.recv.shared {
-		if err := c.recv.attach(r, c.qp); err != nil {
-			return err
-		}
-	}
 	k := &card{
 		Rail: r.num, GID: r.gid, QPN: c.qp.QPN(), PSN: c.psn(c.me), Slots: c.layout.window,
 		Memory: c.public.mr.Addr(), RKey: c.public.mr.RKey(),
@@ -124,6 +118,23 @@ func (c *conn) open() error {
 		return err
 	}
 	return c.tell(note{Kind: noteCard, Card: k})
+}
+
+// openQP makes the queue pair ready for all that needs no peer, or takes the one that
+// there is.
+func (c *conn) openQP(r *rail) error {
+	if c.via != nil {
+		c.qp = c.via.qp
+		return nil
+	}
+	if err := c.createQP(r); err != nil {
+		return err
+	}
+	r.byQPN[c.receiver().QPN()] = c
+	if err := c.toInit(); err != nil || c.recv.shared {
+		return err
+	}
+	return c.recv.attach(r, c.qp)
 }
 
 func (c *conn) createQP(r *rail) (err error) {
@@ -194,6 +205,9 @@ func (c *conn) join() (bool, error) {
 }
 
 func (c *conn) connect() error {
+	if c.via != nil {
+		return c.via.join(c)
+	}
 	if c.qp.Type() == verbs.QPTypeUD {
 		return c.readyDatagrams()
 	}

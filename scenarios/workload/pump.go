@@ -87,7 +87,7 @@ func (c *conn) received(wc *verbs.WC, r *ring, slot int) {
 	c.wake()
 	n := int(wc.ByteLen)
 	b := r.bytes(slot, n)
-	if c.n.cfg.service() == ServiceUD {
+	if datagram(c.n.cfg.service()) {
 		if n < verbs.GRHLen {
 			c.violation(Completion, "a datagram of %d bytes has no room for its header area", n)
 			return

@@ -23,6 +23,7 @@ type rail struct {
 	open    int   // queue pairs
 	shared  *ring // the shared receive queue's; nil without one
 	srq     verbs.SRQ
+	ends    []*endpoint         // that datagrams of rd come and go through
 	byQPN   map[verbs.QPN]*conn // of queue pairs that receive
 	word    *memory             // that the peers' atomics work on; nil if there are none
 	cm      *switchboard
@@ -80,6 +81,9 @@ func (r *rail) openShared(slots, room int) (err error) {
 
 func (r *rail) close() error {
 	var errs []error
+	for _, e := range r.ends {
+		errs = append(errs, e.close())
+	}
 	if r.srq != nil {
 		errs = append(errs, r.srq.Close(), r.shared.mem.close())
 	}

@@ -165,6 +165,8 @@ func (w *random) lanes(service string, mtu verbs.MTU) []traffic.Lane {
 		return two
 	case ServiceXRC:
 		return []traffic.Lane{traffic.NewLane(traffic.XRC, n, size)}
+	case ServiceRD:
+		return []traffic.Lane{traffic.NewLane(traffic.RD, n, size)}
 	case ServiceUC:
 		return []traffic.Lane{traffic.NewLane(traffic.UC, n, size)}
 	case ServiceUD:

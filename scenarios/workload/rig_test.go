@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/dgiwarp"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
@@ -61,6 +62,15 @@ func roce(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
 
 func streams(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
 	return softiwarp.InWorld(w, p, p.StreamHost(), softiwarp.Config{Name: name})
+}
+
+// reliableDatagrams and datagrams open those that talk over UDP without connections.
+func reliableDatagrams(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
+	return dgiwarp.InWorld(w, p, p, dgiwarp.Config{Name: name, QP: dgiwarp.QPOptions{Reliable: true, Isolate: true}})
+}
+
+func datagrams(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
+	return dgiwarp.InWorld(w, p, p, dgiwarp.Config{Name: name})
 }
 
 func seededRig(t testing.TB, seed uint64, hosts, rails int, specs ...impair.Spec) *rig {

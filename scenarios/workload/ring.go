@@ -11,11 +11,13 @@ import (
 // those of a shared receive queue.
 type ring struct {
 	n      *node
-	num    int   // in work request IDs
-	owner  *conn // nil where several connections receive from it
+	num    int       // in work request IDs
+	owner  *conn     // nil where several connections receive from it
+	via    *endpoint // rd: whose receives they are
 	mem    *memory
 	room   int // bytes of a slot; 0 where only notices are received
 	shared bool
+	closed bool // its queue takes none any more
 
 	queue   receiveQueue
 	wrs     []verbs.RecvWR // by slot
@@ -89,7 +91,7 @@ func (r *ring) attach(on *rail, queue receiveQueue) error {
 // refill posts the slots that are free. It reports whether it did.
 func (r *ring) refill() (bool, error) {
 	pause := r.n.cfg.Pause
-	if len(r.free) == 0 || pause > 0 && (r.waiting > 0 || r.n.now < r.nextAt) {
+	if r.closed || len(r.free) == 0 || pause > 0 && (r.waiting > 0 || r.n.now < r.nextAt) {
 		return false, nil
 	}
 	k := min(len(r.free), r.few)

@@ -1,5 +1,11 @@
 package workload
 
+import (
+	"slices"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
 // rules is what one kind of workload allows, and what it takes where a
 // scenario says nothing.
 type rules struct {
@@ -16,27 +22,27 @@ type rules struct {
 
 var kinds = map[Kind]rules{
 	Stream: {
-		services: []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceUC, ServiceUD}, ops: []string{OpSend, OpWrite, OpRead},
+		services: []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceUC, ServiceUD, ServiceRD}, ops: []string{OpSend, OpWrite, OpRead},
 		minRanks: 2, messages: 1000, bytes: 64 << 10, depth: 16, cm: true, reconnect: true, pause: true,
 	},
 	PingPong: {
-		services: []string{ServiceRC, ServiceSRQ, ServiceXRC}, ops: []string{OpSend, OpWrite},
+		services: []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceRD}, ops: []string{OpSend, OpWrite},
 		minRanks: 2, messages: 1000, bytes: 8, depth: 1, cm: true, reconnect: true,
 	},
 	Random: {
-		services: []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceUC, ServiceUD},
+		services: []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceUC, ServiceUD, ServiceRD},
 		minRanks: 2, messages: 200, bytes: 16 << 10, depth: 64, pause: true,
 	},
 	Incast: {
-		services: []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceUC, ServiceUD}, ops: []string{OpSend, OpWrite, OpRead},
+		services: []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceUC, ServiceUD, ServiceRD}, ops: []string{OpSend, OpWrite, OpRead},
 		minRanks: 2, messages: 200, bytes: 64 << 10, depth: 16, reconnect: true, pause: true,
 	},
 	AllToAll: {
-		services: []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceUC, ServiceUD}, ops: []string{OpSend, OpWrite, OpRead},
+		services: []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceUC, ServiceUD, ServiceRD}, ops: []string{OpSend, OpWrite, OpRead},
 		minRanks: 2, messages: 20, bytes: 4 << 10, depth: 8, reconnect: true, pause: true,
 	},
 	Halo: {
-		services: []string{ServiceRC, ServiceSRQ}, ops: []string{OpWrite, OpRead},
+		services: []string{ServiceRC, ServiceSRQ, ServiceRD}, ops: []string{OpWrite, OpRead},
 		minRanks: 2, messages: 50, bytes: 8 << 10, depth: 2, reconnect: true,
 	},
 	Calls: {
@@ -59,7 +65,7 @@ func (c Config) WithDefaults(hosts int) Config {
 	if len(c.Services) == 0 {
 		c.Services = []string{ServiceRC}
 		if c.Kind == Random {
-			c.Services = k.services
+			c.Services = connected(k.services)
 		}
 	}
 	if c.Op == "" && len(k.ops) > 0 {
@@ -85,6 +91,28 @@ func (c Config) WithDefaults(hosts int) Config {
 		c.RNRRetries = &seven
 	}
 	return c
+}
+
+// connected are the services without rd, which stands in the place of rc where there
+// are no connections.
+func connected(services []string) []string {
+	return slices.DeleteFunc(slices.Clone(services), func(s string) bool { return s == ServiceRD })
+}
+
+// For has a workload that names no service use the reliable one of a device with
+// these capabilities, if that is not rc: the same is promised of both. What only
+// connections have stays with rc, and so does random, which is to try all services.
+func (c Config) For(caps verbs.Caps) Config {
+	natural := len(c.Services) == 0 && c.Kind != Random && !c.CM && slices.Contains(kinds[c.Kind].services, ServiceRD)
+	if natural && !caps.Has(verbs.CapRC) && caps.Has(verbs.CapRD) {
+		c.Services = []string{ServiceRD}
+	}
+	return c
+}
+
+// Uses reports whether the workload names a service, or has it by default.
+func (c Config) Uses(service string) bool {
+	return slices.Contains(c.WithDefaults(0).Services, service)
 }
 
 // datagramBytes is the size of datagrams where nothing is said: what fits the

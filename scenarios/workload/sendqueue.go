@@ -71,7 +71,7 @@ func (q *sendQueue) add(kind requestKind, seq int, op verbs.WROpcode) *verbs.Sen
 	wr := &q.batch[len(q.batch)-1]
 	*wr = verbs.SendWR{WRID: q.id(), Opcode: op}
 	if c.ah != nil {
-		wr.UD = verbs.UD{AH: c.ah, QPN: c.peerCard.QPN, QKey: c.qkey(1 - c.me)}
+		wr.UD = verbs.UD{AH: c.ah, QPN: c.peerCard.QPN, QKey: c.peerKey()}
 	}
 	wr.XRC.SRQN = c.peerCard.SRQN
 	q.next++

@@ -153,9 +153,29 @@ func (v *validator) service() {
 		case s == ServiceUD && c.Bytes > v.datagramLimit():
 			v.bad("bytes", "%d bytes do not fit a datagram of %d", c.Bytes, v.datagramLimit())
 		}
-		if !reliable(s) && c.Kind != Random && (c.Reconnect || c.Failover) {
+		switch anew := c.Kind != Random && (c.Reconnect || c.Failover); {
+		case anew && s == ServiceRD:
+			v.bad(fmt.Sprintf("services[%d]", i), "rd has no connections to make anew: leave reconnect and failover out")
+		case anew && !reliable(s):
 			v.bad(fmt.Sprintf("services[%d]", i), "%s has no acknowledgements to connect anew by: leave reconnect and failover out", s)
 		}
+	}
+	if slices.Contains(c.Services, ServiceRD) {
+		v.datagrams()
+	}
+}
+
+// datagrams checks what goes with rd.
+func (v *validator) datagrams() {
+	c := v.cfg
+	if slices.Contains(c.Services, ServiceUD) {
+		v.bad("services", "the datagrams of a NIC are of ud or of rd, not of both")
+	}
+	if len(c.MTU) > 0 {
+		v.bad("mtu", "datagrams of rd are as long as the links carry: leave it out")
+	}
+	if c.excused(ExcuseGivesUp) {
+		v.bad("excuses", "gives_up is for connections, which rd has none of")
 	}
 }
 

@@ -110,7 +110,7 @@ type Flow struct {
 	Peer int `json:"peer"`
 	// Rail is the one in use at the end.
 	Rail     int    `json:"rail"`
-	Service  string `json:"service,omitempty"` // rc, srq, xrc, uc, ud
+	Service  string `json:"service,omitempty"` // rc, srq, xrc, uc, ud, rd
 	Posted   int    `json:"posted"`            // requests to the peer
 	Acked    int    `json:"acked"`             // completed with success
 	Expected int    `json:"expected"`          // messages from the peer

@@ -141,7 +141,7 @@ func (t *traffic) faulty(rank int, at time.Duration) (down, recovering bool) {
 // named makes a result with what all of them have.
 func named(name, title, tier string, seed uint64, tags ...string) report.Result {
 	return report.Result{
-		Name: name, Title: title, Tier: tier, Seed: seed, Tags: tags, Verdict: report.Passed,
+		Name: name, Title: title, Tier: tier, Seed: seed, Provider: "softroce", Tags: tags, Verdict: report.Passed,
 		Replay: fmt.Sprintf("fabrictest run %s --on %s --seed %d", name, tier, seed),
 	}
 }

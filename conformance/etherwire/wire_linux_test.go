@@ -1,0 +1,225 @@
+package etherwire
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const patience = 5 * time.Second
+
+var (
+	ourMAC  = net.HardwareAddr{2, 0xee, 0, 0, 0, 1}
+	ours4   = netip.MustParseAddr("10.77.0.50")
+	ours6   = netip.MustParseAddr("fd77::50")
+	strange = netip.MustParseAddr("fd77::abcd") // claimed, and not ours
+)
+
+// cable is a host with the kernel's sockets, and a wire at the other end.
+type cable struct {
+	host *nstest.Host
+	far  *nstest.Host // its kernel has nothing to do with us
+	mac  net.HardwareAddr
+	wire *Wire
+}
+
+func newCable(t *testing.T, offloads bool) *cable {
+	t.Helper()
+	c := &cable{}
+	c.host, c.far = nstest.Pair(t, 9000)
+	must(t, c.host.Do(func() error {
+		intf, err := net.InterfaceByName(nstest.Device)
+		if err != nil {
+			return err
+		}
+		c.mac = intf.HardwareAddr
+		if offloads {
+			return nil
+		}
+		return OffloadsOff(nstest.Device)
+	}))
+	must(t, c.far.Do(func() (err error) {
+		c.wire, err = Open(Config{
+			Interface: nstest.Device, MAC: ourMAC, Device: c.mac, Addrs: []netip.Addr{ours4, ours6},
+			Claims: func(a netip.Addr) bool { return a == strange },
+		})
+		return err
+	}))
+	t.Cleanup(func() { must(t, c.wire.Close()) })
+	return c
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// socket opens one of the host's.
+func (c *cable) socket(t *testing.T, at netip.Addr) *net.UDPConn {
+	t.Helper()
+	var s *net.UDPConn
+	must(t, c.host.Do(func() (err error) {
+		s, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at, 0)))
+		return err
+	}))
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func port(s *net.UDPConn) uint16 { return s.LocalAddr().(*net.UDPAddr).AddrPort().Port() }
+
+// Questions for our addresses are answered, and then packets come as they are.
+func TestPacketsOfTheHostAreSeen(t *testing.T) {
+	c := newCable(t, false)
+	for _, at := range []struct{ from, to netip.Addr }{
+		{c.host.V4, ours4},
+		{c.host.V6, ours6},
+		{c.host.V6, strange},
+		{c.host.V4, netip.MustParseAddr("239.1.2.3")},
+		{c.host.V6, netip.MustParseAddr("ff02::77")},
+	} {
+		s := c.socket(t, at.from)
+		to := at.to
+		if to.Is6() && to.IsMulticast() {
+			to = to.WithZone(nstest.Device)
+		}
+		must(t, c.host.Do(func() error {
+			_, err := s.WriteToUDPAddrPort([]byte("hello"), netip.AddrPortFrom(to, 4791))
+			return err
+		}))
+		f, err := c.wire.Recv(patience)
+		if err != nil {
+			t.Fatalf("to %v: %v", at.to, err)
+		}
+		ip, payload, _, err := packet.ParseIP(f.Packet)
+		must(t, err)
+		udp, text, _, err := packet.ParseUDP(payload)
+		must(t, err)
+		if ip.Src != at.from || ip.Dst != at.to || string(text) != "hello" || *udp.SrcPort != port(s) || *udp.DstPort != 4791 {
+			t.Errorf("%v > %v, %+v, %q", ip.Src, ip.Dst, udp, text)
+		}
+		if age := time.Since(c.wire.cfg.Epoch) - f.At; age < 0 || age > patience {
+			t.Errorf("seen %v ago", age)
+		}
+	}
+	if f, err := c.wire.Recv(20 * time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
+		t.Errorf("%x, %v", f.Packet, err)
+	}
+}
+
+// What is sent arrives, from whatever address, and with padding if need be.
+func TestPacketsReachTheHost(t *testing.T) {
+	c := newCable(t, false)
+	for _, at := range []struct{ from, to netip.Addr }{{ours4, c.host.V4}, {ours6, c.host.V6}, {netip.MustParseAddr("10.77.0.99"), c.host.V4}} {
+		s := c.socket(t, at.to)
+		udp := packet.UDP{SrcPort: new(uint16(7)), DstPort: new(port(s))}
+		ip := packet.IP{Src: at.from, Dst: at.to}
+		p := ip.Append(nil, udp.Append(nil, packet.IP{Src: at.from, Dst: at.to, Protocol: new(uint8(packet.ProtocolUDP))}, []byte("x")))
+		must(t, c.wire.Send(append(p, make([]byte, 99)...)))
+		must(t, s.SetReadDeadline(time.Now().Add(patience)))
+		buf := make([]byte, 1000)
+		n, from, err := s.ReadFromUDPAddrPort(buf)
+		if err != nil || string(buf[:n]) != "x" || from.Addr().Unmap() != at.from {
+			t.Errorf("%q from %v, %v", buf[:n], from, err)
+		}
+	}
+}
+
+// Fragments are the host's to put together.
+func TestFragmentsAreSentAsTheyAre(t *testing.T) {
+	c := newCable(t, false)
+	s := c.socket(t, c.host.V4)
+	ip := packet.IP{Src: ours4, Dst: c.host.V4, ID: new(uint32(7)), DF: new(false), Protocol: new(uint8(packet.ProtocolUDP))}
+	udp := packet.UDP{SrcPort: new(uint16(7)), DstPort: new(port(s))}
+	whole := udp.Append(nil, ip, bytes.Repeat([]byte("abcdefgh"), 4))
+	first, second := ip, ip
+	first.MF = new(true)
+	second.FragOff = new(uint16(2))
+	must(t, c.wire.Send(second.Append(nil, whole[16:])))
+	must(t, c.wire.Send(first.Append(nil, whole[:16])))
+	must(t, s.SetReadDeadline(time.Now().Add(patience)))
+	buf := make([]byte, 1000)
+	if n, err := s.Read(buf); err != nil || n != 32 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+func TestOffloadsAreNoticed(t *testing.T) {
+	c := newCable(t, true)
+	s := c.socket(t, c.host.V6)
+	must(t, c.host.Do(func() error {
+		_, err := s.WriteToUDPAddrPort([]byte("hello"), netip.AddrPortFrom(ours6, 4791))
+		return err
+	}))
+	if _, err := c.wire.Recv(patience); err == nil || !strings.Contains(err.Error(), "ethtool -K IF tx off") {
+		t.Error(err)
+	}
+}
+
+func TestForgetting(t *testing.T) {
+	c := newCable(t, false)
+	s := c.socket(t, c.host.V6)
+	say := func(text string) {
+		_, err := s.WriteToUDPAddrPort([]byte(text), netip.AddrPortFrom(ours6, 4791))
+		must(t, err)
+	}
+	say("old")
+	time.Sleep(50 * time.Millisecond)
+	c.wire.Forget()
+	say("new")
+	f, err := c.wire.Recv(patience)
+	if err != nil || !bytes.HasSuffix(f.Packet, []byte("new")) {
+		t.Errorf("%q, %v", f.Packet, err)
+	}
+}
+
+func TestTooLongAndClosed(t *testing.T) {
+	c := newCable(t, false)
+	if err := c.wire.Send(make([]byte, 9001)); !errors.Is(err, conformance.ErrCannot) {
+		t.Error(err)
+	}
+	done := make(chan error)
+	w := c.wire
+	go func() {
+		_, err := w.Recv(verbs.Forever)
+		done <- err
+	}()
+	time.Sleep(10 * time.Millisecond)
+	must(t, c.far.Do(func() (err error) {
+		c.wire, err = Open(Config{Interface: nstest.Device, Device: c.mac, Addrs: []netip.Addr{ours6}})
+		return err
+	}))
+	must(t, w.Close())
+	if err := <-done; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	if err := w.Send([]byte{0x45}); err == nil {
+		t.Error("a closed wire sends")
+	}
+}
+
+func TestConfigsThatMakeNoSense(t *testing.T) {
+	_, far := nstest.Pair(t, 1500)
+	for want, cfg := range map[string]Config{
+		"no such network interface": {Interface: "nothere"},
+		"Device":                    {Interface: nstest.Device, Addrs: []netip.Addr{ours4}},
+		"MAC":                       {Interface: nstest.Device, Addrs: []netip.Addr{ours4}, Device: ourMAC, MAC: net.HardwareAddr{1, 0, 0, 0, 0, 0}},
+		"no Addrs":                  {Interface: nstest.Device, Device: ourMAC},
+	} {
+		err := far.Do(func() error { _, err := Open(cfg); return err })
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "wire at "+cfg.Interface) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,333 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Little cases, that run on benches of both kinds.
+
+func provider(tb testing.TB, name string) *nics.Provider {
+	tb.Helper()
+	p, err := nics.Find(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+const qkey = 0x1234
+
+// datagrams is a UD queue pair with a receive, on a RoCE device.
+type datagrams struct {
+	b   *conformance.Bench
+	pd  verbs.PD
+	cq  verbs.CQ
+	mr  verbs.MR
+	qp  verbs.QP
+	buf []byte
+}
+
+func newDatagrams(b *conformance.Bench, dev verbs.Context) (*datagrams, error) {
+	u := &datagrams{b: b, buf: make([]byte, 4096)}
+	var err error
+	if u.pd, err = dev.AllocPD(); err != nil {
+		return nil, err
+	}
+	if u.cq, err = dev.CreateCQ(verbs.CQInit{Depth: 16}); err != nil {
+		return nil, err
+	}
+	if u.mr, err = u.pd.RegMR(verbs.MRInit{Buf: u.buf, Access: verbs.AccessLocalWrite}); err != nil {
+		return nil, err
+	}
+	u.qp, err = dev.CreateQP(verbs.QPInit{
+		Type: verbs.QPTypeUD, PD: u.pd, SendCQ: u.cq, RecvCQ: u.cq,
+		Caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err = verbsToRTS(u.qp); err != nil {
+		return nil, err
+	}
+	_, err = u.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: []verbs.SGE{verbs.SGEOf(u.mr, 0, 2048)}}})
+	return u, err
+}
+
+func verbsToRTS(qp verbs.QP) error {
+	return errors.Join(
+		qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: qkey},
+			verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey),
+		qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState),
+		qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN),
+	)
+}
+
+// next waits for a completion.
+func (u *datagrams) next(timeout time.Duration) (verbs.WC, error) {
+	var wc [1]verbs.WC
+	for deadline := u.b.Now() + timeout; ; u.b.Sleep(10 * time.Microsecond) {
+		n, err := u.cq.Poll(wc[:])
+		if n == 1 || err != nil {
+			return wc[0], err
+		}
+		if u.b.Now() > deadline {
+			return wc[0], verbs.ErrTimeout
+		}
+	}
+}
+
+// send has the device send a datagram.
+func (u *datagrams) send(text string, to netip.Addr, qpn verbs.QPN) error {
+	ah, err := u.pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to), HopLimit: 33, TrafficClass: 0x68, FlowLabel: 0x12345}})
+	if err != nil {
+		return err
+	}
+	n := copy(u.buf[3000:], text)
+	_, err = u.qp.PostSend([]verbs.SendWR{{
+		WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{verbs.SGEOf(u.mr, 3000, n)},
+		UD: verbs.UD{AH: ah, QPN: qpn, QKey: qkey},
+	}})
+	if err != nil {
+		return err
+	}
+	wc, err := u.next(u.b.Patience())
+	if err == nil && wc.Status != verbs.WCSuccess {
+		err = fmt.Errorf("the send ended with %v", wc.Status)
+	}
+	return err
+}
+
+// rawSend is a packet of a peer's to a UD queue pair.
+func rawSend(from, to netip.Addr, qpn verbs.QPN, text string) (wire.IPUDP, []byte) {
+	h := wire.IPUDP{
+		Src: netip.AddrPortFrom(from, 0xc123), Dst: netip.AddrPortFrom(to, 4791), TClass: 0x68, HopLimit: 17, ID: 99, FlowLabel: 0xabcde,
+	}
+	p := wire.Packet{
+		BTH:  wire.BTH{Opcode: wire.MakeOpcode(wire.TransportUD, wire.OpSendOnly), PKey: 0xffff, DestQP: uint32(qpn), PSN: 7, PadCount: uint8(wire.PadLen(len(text)))},
+		DETH: wire.DETH{QKey: qkey, SrcQP: 0x77}, Payload: []byte(text),
+	}
+	udp := p.Append(nil)
+	h.ICRC().Seal(h.ID, udp)
+	return h, h.Append(nil, udp)
+}
+
+// echo is a datagram to the device, as a program sees it, and one of the device's,
+// as the wire does.
+func echo(b *conformance.Bench) error {
+	u, err := newDatagrams(b, b.Device)
+	if err != nil {
+		return err
+	}
+	sent, packet := rawSend(b.Peers[1], b.Local[0], u.qp.QPN(), "ping")
+	if err := b.Wire.Send(packet); err != nil {
+		return err
+	}
+	wc, err := u.next(b.Patience())
+	if err != nil || wc.Status != verbs.WCSuccess {
+		return fmt.Errorf("receive: %v, %w", wc.Status, err)
+	}
+	if got := string(u.buf[verbs.GRHLen:wc.ByteLen]); got != "ping" || wc.SrcQP != 0x77 {
+		return fmt.Errorf("received %q from %#x", got, wc.SrcQP)
+	}
+	back, err := verbs.ReplyAH(1, 0, &wc, u.buf)
+	if err != nil || back.GRH.DGID.Addr() != b.Peers[1] || back.GRH.TrafficClass != sent.TClass {
+		return fmt.Errorf("the datagram seems to come from %+v: %w", back, err)
+	}
+	if err := u.send("pong", b.Peers[2], 0x77); err != nil {
+		return err
+	}
+	f, err := b.Wire.Recv(b.Patience())
+	if err != nil {
+		return err
+	}
+	h, p, err := parseSend(f.Packet)
+	switch {
+	case err != nil:
+		return err
+	case h.Src.Addr() != b.Local[0] || h.Dst != netip.AddrPortFrom(b.Peers[2], 4791) || string(p.Payload) != "pong" || p.BTH.DestQP != 0x77:
+		return fmt.Errorf("%v > %v: %+v", h.Src, h.Dst, p)
+	case h.HopLimit != 33 || h.TClass&^3 != 0x68 || h.Src.Addr().Is6() && h.FlowLabel != 0x12345:
+		return fmt.Errorf("header %+v", h)
+	}
+	// It must be a sound packet for whoever reads it by the letter.
+	if _, err := parsePacket(f.Packet); err != nil {
+		return err
+	}
+	if _, err := b.Wire.Recv(0); !errors.Is(err, verbs.ErrTimeout) {
+		return fmt.Errorf("a second packet: %w", err)
+	}
+	return nil
+}
+
+func parseSend(packet []byte) (h wire.IPUDP, p wire.Packet, err error) {
+	h, udp, err := wire.ParseIPUDP(packet)
+	if err != nil {
+		return h, p, err
+	}
+	if !h.ICRC().Check(h.ID, udp) {
+		return h, p, errors.New("the ICRC is wrong")
+	}
+	return h, p, p.Parse(udp)
+}
+
+// toNobody is a datagram to a queue pair that there is not.
+func toNobody(b *conformance.Bench) error {
+	_, packet := rawSend(b.Peers[0], b.Local[0], 0x4242, "hello?")
+	if err := b.Wire.Send(packet); err != nil {
+		return err
+	}
+	if f, err := b.Wire.Recv(20 * time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
+		return fmt.Errorf("answered by %x, %w", f.Packet, err)
+	}
+	return nil
+}
+
+// elsewhere is a packet of the device's to an address that nobody has, and to a
+// group.
+func elsewhere(b *conformance.Bench) error {
+	u, err := newDatagrams(b, b.Device)
+	if err != nil {
+		return err
+	}
+	group := netip.MustParseAddr("ff15::1234")
+	if b.Local[0].Is4() {
+		group = netip.MustParseAddr("239.1.2.3")
+	}
+	if err := b.Wire.Join(group); err != nil {
+		return err
+	}
+	nobody := hostAddr(6, 200)
+	if b.Local[0].Is4() {
+		nobody = hostAddr(4, 200)
+	}
+	for _, to := range []netip.Addr{nobody, group} {
+		if err := u.send("hello", to, 0x77); err != nil {
+			return err
+		}
+		f, err := b.Wire.Recv(b.Patience())
+		if err != nil {
+			return fmt.Errorf("to %v: %w", to, err)
+		}
+		if h, _, err := parseSend(f.Packet); err != nil || h.Dst.Addr() != to {
+			return fmt.Errorf("%v, not to %v: %w", h.Dst, to, err)
+		}
+	}
+	return nil
+}
+
+// unplug takes the cable out and puts it in.
+func unplug(b *conformance.Bench) error {
+	u, err := newDatagrams(b, b.Device)
+	if err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		up    bool
+		state verbs.PortState
+	}{{false, verbs.PortDown}, {true, verbs.PortActive}} {
+		if err := b.SetLink(step.up); err != nil {
+			return err
+		}
+		if b.Virtual { // devices on sockets do not look
+			b.Sleep(time.Millisecond)
+			if a, err := b.Device.QueryPort(1); err != nil || a.State != step.state {
+				return fmt.Errorf("up %v: the port is in state %v, %w", step.up, a.State, err)
+			}
+		}
+		_, packet := rawSend(b.Peers[0], b.Local[0], u.qp.QPN(), fmt.Sprint(step.up))
+		if err := b.Wire.Send(packet); err != nil {
+			return err
+		}
+	}
+	wc, err := u.next(b.Patience())
+	if err != nil {
+		return err
+	}
+	if got := string(u.buf[verbs.GRHLen:wc.ByteLen]); got != "true" {
+		return fmt.Errorf("received %q", got)
+	}
+	return nil
+}
+
+// twoDevices has a datagram go from the device to another one.
+func twoDevices(b *conformance.Bench) error {
+	dev, err := b.Partner()
+	if err != nil {
+		return err
+	}
+	u, err := newDatagrams(b, b.Device)
+	if err != nil {
+		return err
+	}
+	far, err := newDatagrams(b, dev)
+	if err != nil {
+		return err
+	}
+	gid, err := dev.QueryGID(1, 0)
+	if err != nil {
+		return err
+	}
+	if err := u.send("partner", gid.GID.Addr(), far.qp.QPN()); err != nil {
+		return err
+	}
+	wc, err := far.next(b.Patience())
+	if err != nil || string(far.buf[verbs.GRHLen:wc.ByteLen]) != "partner" {
+		return fmt.Errorf("the partner has got %q: %w", far.buf[verbs.GRHLen:wc.ByteLen], err)
+	}
+	f, err := b.Wire.Recv(b.Patience()) // the wire is the device's, whomever it talks to
+	if err != nil {
+		return err
+	}
+	h, _, err := parseSend(f.Packet)
+	if err != nil || h.Dst.Addr() != gid.GID.Addr() {
+		return fmt.Errorf("%v, %w", h.Dst, err)
+	}
+	return nil
+}
+
+// tasks run beside the case.
+func tasks(b *conformance.Bench) error {
+	var mu sync.Mutex // real tasks run beside each other
+	var order []string
+	note := func(who string) {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, who)
+	}
+	noted := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(order) > 0
+	}
+	slow := b.Go("slow", func() error {
+		for !noted() {
+			b.Sleep(time.Millisecond)
+		}
+		note("slow")
+		return errors.New("slow failed")
+	})
+	if err := slow.Wait(time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
+		return fmt.Errorf("waited for the task: %w", err)
+	}
+	note("case")
+	for range 2 {
+		if err := slow.Wait(b.Patience()); err == nil || err.Error() != "slow failed" {
+			return fmt.Errorf("the task ended with %w", err)
+		}
+	}
+	if !slices.Equal(order, []string{"case", "slow"}) {
+		return fmt.Errorf("order %v", order)
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// kernelStreams is the kernel's TCP in the peer's namespace.
+type kernelStreams struct {
+	w    *realWorld
+	ns   *netns.NS
+	from netip.Addr
+
+	mu   sync.Mutex
+	open []io.Closer
+}
+
+// keep remembers what has to be closed when the case has ended.
+func (n *kernelStreams) keep(c io.Closer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.open = append(n.open, c)
+}
+
+// close breaks what the case leaves open.
+func (n *kernelStreams) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.open {
+		if s, ok := c.(*net.TCPConn); ok {
+			_ = s.SetLinger(0)
+		}
+		_ = c.Close() // it may be closed already
+	}
+	n.open = nil
+}
+
+// Dial implements conformance.Streams.
+func (n *kernelStreams) Dial(to netip.AddrPort, timeout time.Duration) (conformance.Stream, error) {
+	defer n.w.waiting("a stream to " + to.String())()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if timeout >= 0 {
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-n.w.end:
+			cancel()
+		}
+	}()
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.from, 0))}
+	var c net.Conn
+	err := n.ns.Do(func() (err error) {
+		c, err = d.DialContext(ctx, "tcp", to.String())
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dial %v: %w", to, tcpError(err))
+	}
+	n.keep(c)
+	return &kernelStream{n: n, c: c.(*net.TCPConn)}, nil
+}
+
+// Listen implements conformance.Streams.
+func (n *kernelStreams) Listen(port uint16) (conformance.Listener, error) {
+	var l *net.TCPListener
+	err := n.ns.Do(func() (err error) {
+		l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.from, port)))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.keep(l)
+	return &kernelListener{n, l}, nil
+}
+
+type kernelListener struct {
+	n *kernelStreams
+	l *net.TCPListener
+}
+
+// Addr implements conformance.Listener.
+func (l *kernelListener) Addr() netip.AddrPort { return plainAddr(l.l.Addr()) }
+
+// Close implements conformance.Listener.
+func (l *kernelListener) Close() error { return l.l.Close() }
+
+// Accept implements conformance.Listener.
+func (l *kernelListener) Accept(timeout time.Duration) (conformance.Stream, error) {
+	defer l.n.w.waiting(fmt.Sprint("a stream to port ", l.Addr().Port()))()
+	if err := l.l.SetDeadline(deadline(timeout)); err != nil {
+		return nil, err
+	}
+	c, err := l.l.AcceptTCP()
+	if err != nil {
+		return nil, fmt.Errorf("accept on %v: %w", l.Addr(), tcpError(err))
+	}
+	l.n.keep(c)
+	return &kernelStream{n: l.n, c: c}, nil
+}
+
+// deadline is when a timeout is over. What is there already is got even if it is 0.
+func deadline(timeout time.Duration) time.Time {
+	if timeout < 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(max(timeout, time.Millisecond))
+}
+
+// kernelStream is a TCP connection of the peer's.
+type kernelStream struct {
+	n   *kernelStreams
+	c   *net.TCPConn
+	buf [1 << 16]byte
+}
+
+// Local implements conformance.Stream.
+func (s *kernelStream) Local() netip.AddrPort { return plainAddr(s.c.LocalAddr()) }
+
+// Remote implements conformance.Stream.
+func (s *kernelStream) Remote() netip.AddrPort { return plainAddr(s.c.RemoteAddr()) }
+
+// MSS implements conformance.Stream.
+func (s *kernelStream) MSS() (mss int) {
+	raw, err := s.c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			mss = int(info.Snd_mss)
+		}
+	})
+	return mss
+}
+
+// Write implements conformance.Stream. Go's connections have TCP_NODELAY.
+func (s *kernelStream) Write(b []byte) error {
+	defer s.n.w.waiting("room to write")()
+	_, err := s.c.Write(b)
+	return tcpError(err)
+}
+
+// Read implements conformance.Stream.
+func (s *kernelStream) Read(timeout time.Duration) ([]byte, error) {
+	defer s.n.w.waiting("bytes from the device")()
+	if err := s.c.SetReadDeadline(deadline(timeout)); err != nil {
+		return nil, err
+	}
+	k, err := s.c.Read(s.buf[:])
+	if k > 0 {
+		return append([]byte(nil), s.buf[:k]...), nil
+	}
+	return nil, tcpError(err)
+}
+
+// CloseWrite implements conformance.Stream.
+func (s *kernelStream) CloseWrite() error { return tcpError(s.c.CloseWrite()) }
+
+// Reset implements conformance.Stream.
+func (s *kernelStream) Reset() error { return errors.Join(s.c.SetLinger(0), s.c.Close()) }
+
+func plainAddr(a net.Addr) netip.AddrPort {
+	p := a.(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+}
+
+// tcpError is err in words that cases know.
+func tcpError(err error) error {
+	var timeout net.Error
+	switch {
+	case err == nil || errors.Is(err, io.EOF):
+		return err
+	case errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNREFUSED):
+		return fmt.Errorf("%w (%w)", conformance.ErrReset, err)
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Errorf("%w (%w)", verbs.ErrTimeout, err)
+	}
+	return err
+}

@@ -1,0 +1,18 @@
+package bench
+
+import "time"
+
+// NamespaceOptions is how benches in network namespaces are made.
+type NamespaceOptions struct {
+	// Parallel is how many cases may run at once, each in namespaces of its own; 1
+	// if 0.
+	Parallel int
+	// MaxTime ends a case that comes to no end; 2 min if 0.
+	MaxTime time.Duration
+}
+
+const (
+	defaultMaxRealTime = 2 * time.Minute
+	// grace is what a case that is to end, and its tasks, have to do so.
+	grace = 5 * time.Second
+)

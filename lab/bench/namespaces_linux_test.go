@@ -1,0 +1,302 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestMain(m *testing.M) { nstest.Main(m) }
+
+// lab makes one in namespaces.
+func lab(tb testing.TB, name string, opt NamespaceOptions) *Namespaces {
+	tb.Helper()
+	if why := nstest.Unavailable(); why != nil {
+		tb.Skipf("no network namespaces here: %v", why)
+	}
+	l, err := InNamespaces(provider(tb, name), opt)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return l
+}
+
+type realCase struct {
+	name string
+	body func(*conformance.Bench) error
+}
+
+var realCases = map[string][]realCase{
+	"softroce": {
+		{"echo", echo},
+		{"toNobody", toNobody},
+		{"elsewhere", elsewhere},
+		{"unplug", unplug},
+		{"twoDevices", twoDevices},
+		{"tasks", tasks},
+		{"echo again", echo},
+	},
+	"softiwarp": {{"garbage", garbage}, {"dialed", dialed}, {"garbage again", garbage}},
+}
+
+func TestCasesInNamespaces(t *testing.T) {
+	for name, cases := range realCases {
+		l := lab(t, name, NamespaceOptions{})
+		for _, c := range cases {
+			for _, family := range []int{4, 6} {
+				t.Run(fmt.Sprint(c.name, family), func(t *testing.T) {
+					if err := l.Try(t.Context(), conformance.Job{Setup: conformance.Setup{Family: family}}, c.body); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestSetupsInNamespaces(t *testing.T) {
+	refused := func(name string, setup conformance.Setup, want string) {
+		t.Helper()
+		err := lab(t, name, NamespaceOptions{}).Try(t.Context(), conformance.Job{Setup: setup}, func(*conformance.Bench) error { return nil })
+		var e *conformance.SetupError
+		if !errors.As(err, &e) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s %+v: %v", name, setup, err)
+		}
+	}
+	refused("softroce", conformance.Setup{TwoAddresses: true}, "one address")
+	refused("softroce", conformance.Setup{MTU: 1000}, "1280")
+	refused("softroce", conformance.Setup{Markers: true}, "markers")
+
+	l := lab(t, "softiwarp", NamespaceOptions{})
+	for _, setup := range []conformance.Setup{{TwoAddresses: true, Markers: true}, {MTU: 1500}, {}} {
+		err := l.Try(t.Context(), conformance.Job{Setup: setup}, func(b *conformance.Bench) error {
+			attr, err := b.Device.QueryPort(1)
+			if err != nil || (attr.ActiveMTU == verbs.MTU4096) != (setup.MTU == 0) {
+				return fmt.Errorf("MTU %v, %w", attr.ActiveMTU, err)
+			}
+			cm, err := b.Device.CM()
+			if err != nil {
+				return err
+			}
+			for i, a := range b.Local {
+				l, err := cm.Listen(netip.AddrPortFrom(a, 7000), verbs.PortSpaceTCP, 1)
+				if err != nil {
+					return err
+				}
+				if _, err := b.Streams.Dial(l.Addr(), b.Patience()); err != nil {
+					return fmt.Errorf("address %d: %w", i, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%+v: %v", setup, err)
+		}
+	}
+}
+
+func TestAllProvidersInNamespaces(t *testing.T) {
+	for _, p := range nics.All() {
+		l := lab(t, p.Name, NamespaceOptions{})
+		err := l.Try(t.Context(), conformance.Job{}, func(b *conformance.Bench) error {
+			if info := b.Device.Info(); info.Provider != p.Name || b.Caps != p.Caps || (b.Wire == nil) != p.Streams || b.Virtual {
+				return fmt.Errorf("%+v, caps %#x, wire %v", info, b.Caps, b.Wire)
+			}
+			if b.Wire == nil {
+				return nil
+			}
+			return toNobody(b)
+		})
+		if err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+	}
+}
+
+// What a case draws, and what it may send, is the same on all benches.
+func TestBenchesAreAlike(t *testing.T) {
+	drawn := make(map[bool]uint64)
+	for virtual, l := range map[bool]conformance.Lab{false: lab(t, "softroce", NamespaceOptions{}), true: InSimulation(provider(t, "softroce"), SimOptions{})} {
+		err := l.Try(t.Context(), conformance.Job{Seed: 5, Setup: conformance.Setup{MTU: 1500}}, func(b *conformance.Bench) error {
+			drawn[virtual] = b.Rand.Uint64()
+			_, long := rawSend(b.Peers[0], b.Local[0], 1, string(make([]byte, 1500)))
+			if err := b.Wire.Send(long); !errors.Is(err, conformance.ErrCannot) || b.Virtual != virtual {
+				return fmt.Errorf("virtual %v: %w", b.Virtual, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if drawn[true] != drawn[false] {
+		t.Errorf("drew %v", drawn)
+	}
+}
+
+func TestNothingIsLeftOpen(t *testing.T) {
+	for name, body := range map[string]func(*conformance.Bench) error{"softroce": twoDevices, "softiwarp": dialed} {
+		l := lab(t, name, NamespaceOptions{})
+		var files [2]int
+		for i := range files {
+			for range 5 {
+				if err := l.Try(t.Context(), conformance.Job{}, body); err != nil {
+					t.Error(err)
+				}
+			}
+			open, err := os.ReadDir("/proc/self/fd")
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[i] = len(open)
+		}
+		if files[1] > files[0]+2 {
+			t.Errorf("%s: %v files are open", name, files)
+		}
+	}
+}
+
+// What goes wrong at a table does no harm to the next case.
+func TestTrouble(t *testing.T) {
+	l := lab(t, "softroce", NamespaceOptions{MaxTime: 100 * time.Millisecond})
+	canceled, cancel := context.WithCancel(t.Context())
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		body func(*conformance.Bench) error
+		is   func(error) bool
+		want string
+	}{
+		{
+			"a hang", t.Context(),
+			func(b *conformance.Bench) error { _, err := b.Wire.Recv(verbs.Forever); return err },
+			isHang, "it waits for a packet from the device",
+		},
+		{
+			"a hang in the device", t.Context(),
+			func(b *conformance.Bench) error {
+				_, err := b.Device.WaitAsync(verbs.Forever)
+				b.Sleep(time.Hour) // not after the world has ended
+				return err
+			},
+			isHang, "it waits for the device",
+		},
+		{
+			"a hang of a task", t.Context(),
+			func(b *conformance.Bench) error {
+				return b.Go("stuck", func() error { b.Sleep(time.Hour); return nil }).Wait(verbs.Forever)
+			},
+			isHang, "task stuck has not ended",
+		},
+		{"a crash", t.Context(), func(*conformance.Bench) error { crash(); return nil }, conformance.IsViolation, "it crashed"},
+		{
+			"a crash of a task", t.Context(),
+			func(b *conformance.Bench) error {
+				b.Go("crash", func() error { crash(); return nil })
+				_, err := b.Wire.Recv(verbs.Forever)
+				return err
+			},
+			conformance.IsViolation, "it crashed",
+		},
+		{"a panic of the case", t.Context(), func(*conformance.Bench) error { panic("ours") }, func(err error) bool { return !conformance.IsViolation(err) }, "ours"},
+		{
+			"a task that is left", t.Context(),
+			func(b *conformance.Bench) error {
+				b.Go("left", func() error { b.Sleep(time.Hour); return nil })
+				return nil
+			},
+			func(err error) bool { return err != nil }, `"left"`,
+		},
+		{
+			"an end", canceled,
+			func(b *conformance.Bench) error { cancel(); b.Sleep(time.Hour); return nil },
+			func(err error) bool { return errors.Is(err, context.Canceled) }, "",
+		},
+		{"the link left down", t.Context(), func(b *conformance.Bench) error { return b.SetLink(false) }, func(err error) bool { return err == nil }, ""},
+	} {
+		err := l.Try(c.ctx, conformance.Job{}, c.body)
+		if !c.is(err) || c.want != "" && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		l.opt.MaxTime = time.Minute
+		if err := l.Try(t.Context(), conformance.Job{}, echo); err != nil {
+			t.Errorf("after %s: %v", c.name, err)
+		}
+		l.opt.MaxTime = 100 * time.Millisecond
+	}
+	if n := len(l.free); n != 1 {
+		t.Errorf("%d tables are free", n)
+	}
+}
+
+func isHang(err error) bool {
+	var h *conformance.HangError
+	return errors.As(err, &h)
+}
+
+func TestManyAtOnce(t *testing.T) {
+	l := lab(t, "softroce", NamespaceOptions{Parallel: 3})
+	done := make(chan error)
+	for range 9 {
+		go func() { done <- l.Try(t.Context(), conformance.Job{}, echo) }()
+	}
+	for range 9 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := len(l.free); n == 0 || n > 3 {
+		t.Errorf("%d tables", n)
+	}
+}
+
+// A case sees what a packet was when it was sent, whenever it looks.
+func TestTimesOfFrames(t *testing.T) {
+	err := lab(t, "softroce", NamespaceOptions{}).Try(t.Context(), conformance.Job{}, func(b *conformance.Bench) error {
+		u, err := newDatagrams(b, b.Device)
+		if err != nil {
+			return err
+		}
+		before := b.Now()
+		if err := u.send("hello", b.Peers[0], 1); err != nil {
+			return err
+		}
+		b.Sleep(100 * time.Millisecond)
+		f, err := b.Wire.Recv(b.Patience())
+		if err != nil || f.At < before || f.At > b.Now()-50*time.Millisecond {
+			return fmt.Errorf("sent after %v, seen at %v, now %v: %w", before, f.At, b.Now(), err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func BenchmarkTryInNamespaces(b *testing.B) {
+	for name, body := range map[string]func(*conformance.Bench) error{"softroce": echo, "softiwarp": garbage} {
+		b.Run(name, func(b *testing.B) {
+			l := lab(b, name, NamespaceOptions{})
+			for b.Loop() {
+				if err := l.Try(b.Context(), conformance.Job{}, body); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/etherwire"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// played is a case at a table.
+type played struct {
+	table   *table
+	wish    *wish
+	world   *realWorld
+	streams *kernelStreams
+	devices []verbs.Context
+	left    <-chan error // of the body that has not ended; nil if it has
+}
+
+// open opens the device and the peer's end of its cable.
+func (p *played) open(b *conformance.Bench, record *conformance.Record) (err error) {
+	at := p.wish.place()
+	at.Single = true // as packets are on the wire
+	if b.Device, err = p.openDevice(p.table.device, p.wish.device, at); err != nil {
+		return err
+	}
+	attr, err := b.Device.QueryDevice()
+	if err != nil {
+		return err
+	}
+	b.Caps = attr.Caps
+	if w := p.table.wire; w != nil {
+		w.Forget()
+		b.Wire = record.Recorded(p.world, &realWire{w, p.world, p.wish})
+		return nil
+	}
+	p.streams = &kernelStreams{w: p.world, ns: p.table.peer, from: p.wish.peers[0]}
+	b.Streams = record.RecordedStreams(p.world, p.streams)
+	return nil
+}
+
+func (p *played) openDevice(ns *netns.NS, o nics.Opener, at nics.Place) (d verbs.Context, err error) {
+	err = ns.Do(func() error {
+		d, err = o.OnSockets(at)
+		return err
+	})
+	if err != nil {
+		return nil, p.wish.refused(err)
+	}
+	p.devices = append(p.devices, d)
+	return d, nil
+}
+
+// partner opens another device, on a host of its own.
+func (p *played) partner() (verbs.Context, error) {
+	n := len(p.devices)
+	if n > partners {
+		return nil, fmt.Errorf("a partner more than %d: %w", partners, conformance.ErrCannot)
+	}
+	at := nics.Place{Name: fmt.Sprintf("partner%d", n), Addr: hostAddr(p.wish.family, firstPartner+byte(n-1)), LineRateBps: lineRateBps}
+	return p.openDevice(p.table.partner, p.wish.partner, at)
+}
+
+// cleanUp closes what the case leaves open, and says whether the table can be used
+// again.
+func (p *played) cleanUp() (clean bool, err error) {
+	close(p.world.end)
+	if p.streams != nil {
+		p.streams.close()
+	}
+	late, stop := context.WithTimeout(context.Background(), grace)
+	defer stop()
+	clean = true
+	select {
+	case err = <-start(p.closeDevices):
+	case <-late.Done():
+		clean, err = false, fmt.Errorf("the device was not closed within %v", grace)
+	}
+	if p.left != nil {
+		select {
+		case <-p.left:
+		case <-late.Done():
+			clean = false
+		}
+	}
+	p.world.mu.Lock()
+	tasks := p.world.tasks
+	p.world.mu.Unlock()
+	for _, t := range tasks {
+		select {
+		case <-t.ended:
+		case <-late.Done():
+			clean = false
+		}
+	}
+	return clean, errors.Join(err, p.table.setLink(true))
+}
+
+func (p *played) closeDevices() error {
+	var errs []error
+	for _, d := range p.devices {
+		if err := d.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", d.Info().Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// realWire is a wire whose frames have the times of the case.
+type realWire struct {
+	*etherwire.Wire
+	w    *realWorld
+	wish *wish
+}
+
+// Send implements conformance.Wire. Behind the switch's port is the device's cable.
+func (x *realWire) Send(packet []byte) error {
+	if err := x.wish.tooLong(packet); err != nil {
+		return err
+	}
+	return x.Wire.Send(packet)
+}
+
+// recvStep is how long a case is not looked after while it waits.
+const recvStep = 50 * time.Millisecond
+
+// Recv implements conformance.Wire.
+func (x *realWire) Recv(timeout time.Duration) (conformance.Frame, error) {
+	defer x.w.waiting("a packet from the device")()
+	for deadline := time.Now().Add(timeout); ; {
+		step := recvStep
+		if timeout >= 0 {
+			step = min(step, max(0, time.Until(deadline)))
+		}
+		f, err := x.Wire.Recv(step)
+		f.At -= x.w.epoch.Sub(x.Epoch())
+		last := timeout >= 0 && step < recvStep
+		if err == nil || last || !errors.Is(err, verbs.ErrTimeout) || x.w.over() {
+			return f, err
+		}
+	}
+}

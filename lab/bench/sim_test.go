@@ -1,0 +1,291 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestSimulatedCases(t *testing.T) {
+	for name, c := range map[string]struct {
+		provider string
+		body     func(*conformance.Bench) error
+	}{
+		"echo": {"softroce", echo}, "toNobody": {"softroce", toNobody}, "elsewhere": {"softroce", elsewhere},
+		"unplug": {"softroce", unplug}, "twoDevices": {"softroce", twoDevices}, "tasks": {"softroce", tasks},
+		"garbage": {"softiwarp", garbage}, "dialed": {"softiwarp", dialed},
+	} {
+		for _, family := range []int{0, 4, 6} {
+			t.Run(fmt.Sprint(name, family), func(t *testing.T) {
+				l := InSimulation(provider(t, c.provider), SimOptions{})
+				if err := l.Try(t.Context(), conformance.Job{Setup: conformance.Setup{Family: family}}, c.body); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// try runs a body on a simulated bench.
+func try(t *testing.T, name string, job conformance.Job, body func(*conformance.Bench) error) error {
+	t.Helper()
+	return InSimulation(provider(t, name), SimOptions{}).Try(t.Context(), job, body)
+}
+
+func TestSetups(t *testing.T) {
+	for _, c := range []struct {
+		provider string
+		setup    conformance.Setup
+		refused  string // "" if it is not
+	}{
+		{"softroce", conformance.Setup{}, ""},
+		{"softroce", conformance.Setup{TwoAddresses: true, Family: 4}, ""},
+		{"softroce", conformance.Setup{Markers: true}, "markers"},
+		{"softroce", conformance.Setup{NoCRC: true}, "CRC"},
+		{"softroce", conformance.Setup{Reliable: true}, "datagram-iWARP"},
+		{"softroce", conformance.Setup{MTU: 1500}, ""},
+		{"softroce", conformance.Setup{MTU: 300}, "MTU 300"},
+		{"softiwarp", conformance.Setup{Markers: true, NoCRC: true, TwoAddresses: true}, ""},
+		{"softiwarp", conformance.Setup{Isolate: true}, "datagram-iWARP"},
+		{"dgiwarp", conformance.Setup{TwoAddresses: true}, ""},
+		{"dgiwarp", conformance.Setup{Reliable: true, Isolate: true}, ""},
+		{"dgiwarp", conformance.Setup{Markers: true}, "markers"},
+	} {
+		ran := false
+		err := try(t, c.provider, conformance.Job{Setup: c.setup}, func(b *conformance.Bench) error {
+			ran = true
+			attr, err := b.Device.QueryDevice()
+			if err != nil || attr.Caps != b.Caps || b.Caps == 0 {
+				return fmt.Errorf("caps %#x, the device says %#x, %w", b.Caps, attr.Caps, err)
+			}
+			if c.setup.Reliable && !b.Caps.Has(verbs.CapAtomics) {
+				return errors.New("no reliable service")
+			}
+			for i, a := range b.Local {
+				if g, err := b.Device.QueryGID(1, i); err != nil || g.GID.Addr() != a {
+					return fmt.Errorf("GID %d is %v, not %v: %w", i, g.GID, a, err)
+				}
+			}
+			if (len(b.Local) == 2) != c.setup.TwoAddresses || len(b.Peers) != 4 || b.Local[0].Is4() != (c.setup.Family == 4) || b.Peers[3].Is4() != b.Local[0].Is4() {
+				return fmt.Errorf("%v and %v", b.Local, b.Peers)
+			}
+			if (b.Streams != nil) != (c.provider == "softiwarp") || (b.Wire != nil) == (b.Streams != nil) {
+				return fmt.Errorf("wire %v, streams %v", b.Wire, b.Streams)
+			}
+			if want := c.setup.MTU; want == 0 && b.MTU != 9000 || want != 0 && b.MTU != want {
+				return fmt.Errorf("MTU %d", b.MTU)
+			}
+			return nil
+		})
+		var setup *conformance.SetupError
+		switch {
+		case c.refused == "":
+			if err != nil || !ran {
+				t.Errorf("%s %+v: %v", c.provider, c.setup, err)
+			}
+		case !errors.As(err, &setup) || !strings.Contains(err.Error(), c.refused) || ran:
+			t.Errorf("%s %+v: %v", c.provider, c.setup, err)
+		}
+	}
+}
+
+func TestQuirksAreTheDevicesAlone(t *testing.T) {
+	caps := func(b *conformance.Bench) (device, partner verbs.Caps, err error) {
+		p, err := b.Partner()
+		if err != nil {
+			return 0, 0, err
+		}
+		attr, err := p.QueryDevice()
+		return b.Caps, attr.Caps, err
+	}
+	for _, quirks := range [][]string{nil, {"NoCongestion"}} {
+		err := try(t, "softroce", conformance.Job{Quirks: quirks}, func(b *conformance.Bench) error {
+			device, partner, err := caps(b)
+			if device.Has(verbs.CapCongestion) != (quirks == nil) || !partner.Has(verbs.CapCongestion) {
+				return fmt.Errorf("with %v: device %#x, partner %#x, %w", quirks, device, partner, err)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	err := try(t, "softroce", conformance.Job{Quirks: []string{"NoSuchQuirk"}}, nil)
+	var setup *conformance.SetupError
+	if err == nil || !strings.Contains(err.Error(), "NoSuchQuirk") || errors.As(err, &setup) {
+		t.Error(err)
+	}
+}
+
+// What came is what was, and comes again with the same seed.
+func TestTheSameSeedGivesTheSameRecord(t *testing.T) {
+	record := func(seed uint64) []conformance.Event {
+		r := new(conformance.Record)
+		err := try(t, "softroce", conformance.Job{Seed: seed, Record: r}, func(b *conformance.Bench) error {
+			b.Note("drew %d", b.Rand.Uint64())
+			return echo(b)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, _ := r.Events()
+		return events
+	}
+	first := record(1)
+	if len(first) != 3 || first[1].Kind != conformance.EventSent || first[2].Kind != conformance.EventCame || first[2].At <= first[1].At {
+		t.Errorf("%+v", first)
+	}
+	if again := record(1); !reflect.DeepEqual(first, again) {
+		t.Errorf("%+v and then %+v", first, again)
+	}
+	if other := record(2); reflect.DeepEqual(first, other) {
+		t.Error("another seed makes no difference")
+	}
+}
+
+func TestPacketsTakeAMicrosecond(t *testing.T) {
+	err := try(t, "softroce", conformance.Job{}, func(b *conformance.Bench) error {
+		u, err := newDatagrams(b, b.Device)
+		if err != nil {
+			return err
+		}
+		before := b.Now()
+		if err := u.send("late", b.Peers[0], 1); err != nil {
+			return err
+		}
+		f, err := b.Wire.Recv(b.Patience())
+		if took := f.At - before; err != nil || took < wayTime || took > wayTime+5*time.Microsecond || f.At != b.Now() && b.Now() < f.At {
+			return fmt.Errorf("sent at %v, came at %v, now %v: %w", before, f.At, b.Now(), err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A frame comes to the device whatever the IP address in it: the device must look.
+func TestPacketsToOtherAddressesReachTheDevice(t *testing.T) {
+	err := try(t, "softroce", conformance.Job{}, func(b *conformance.Bench) error {
+		u, err := newDatagrams(b, b.Device)
+		if err != nil {
+			return err
+		}
+		for _, to := range []netip.Addr{netip.MustParseAddr("fd00:ffff::1"), b.Local[0]} {
+			_, packet := rawSend(b.Peers[0], to, u.qp.QPN(), to.String())
+			if err := b.Wire.Send(packet); err != nil {
+				return err
+			}
+		}
+		wc, err := u.next(b.Patience())
+		if got := string(u.buf[verbs.GRHLen:wc.ByteLen]); err != nil || got != b.Local[0].String() {
+			return fmt.Errorf("got %q, %w", got, err)
+		}
+		seen := uint64(0)
+		for _, c := range b.Device.Counters() {
+			if strings.HasPrefix(c.Name, "rcvd_pkts") {
+				seen = c.Value
+			}
+		}
+		if seen != 2 {
+			return fmt.Errorf("the device has seen %d packets: %v", seen, b.Device.Counters())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHangs(t *testing.T) {
+	l := InSimulation(provider(t, "softroce"), SimOptions{MaxEvents: 10_000, MaxTime: time.Hour})
+	for name, c := range map[string]struct {
+		body func(*conformance.Bench) error
+		want []string
+	}{
+		"nothing comes": {
+			func(b *conformance.Bench) error { _, err := b.Wire.Recv(verbs.Forever); return err },
+			[]string{"nothing is left to happen", "case waits for a packet from the device"},
+		},
+		"a task": {
+			func(b *conformance.Bench) error {
+				return b.Go("events", func() error { _, err := b.Device.WaitAsync(verbs.Forever); return err }).Wait(verbs.Forever)
+			},
+			[]string{"case waits for the end of task events", "task events waits for"},
+		},
+		"polling": {
+			func(b *conformance.Bench) error {
+				for {
+					_, _ = b.Wire.Recv(0)
+				}
+			},
+			[]string{"10000 events"},
+		},
+		"sleeping": {
+			func(b *conformance.Bench) error { b.Sleep(100 * time.Hour); return nil },
+			[]string{"case waits for the end of its sleep"},
+		},
+	} {
+		err := l.Try(t.Context(), conformance.Job{}, c.body)
+		var hang *conformance.HangError
+		if !errors.As(err, &hang) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %q is not in %v", name, want, err)
+			}
+		}
+	}
+}
+
+func TestTasksMustBeWaitedFor(t *testing.T) {
+	failed := errors.New("failed")
+	err := try(t, "softroce", conformance.Job{}, func(b *conformance.Bench) error {
+		b.Go("left", func() error { b.Sleep(time.Hour); return nil })
+		b.Go("unheard", func() error { return failed })
+		b.Sleep(time.Second)
+		return nil
+	})
+	if err == nil || !errors.Is(err, failed) || !strings.Contains(err.Error(), `"left"`) {
+		t.Error(err)
+	}
+	err = try(t, "softroce", conformance.Job{}, func(b *conformance.Bench) error {
+		b.Go("left", func() error { b.Sleep(time.Hour); return nil })
+		return conformance.Violated("this", "that")
+	})
+	if !conformance.IsViolation(err) || strings.Contains(err.Error(), "left") {
+		t.Errorf("what the case found does not come first: %v", err)
+	}
+}
+
+func BenchmarkTrivialTry(b *testing.B) {
+	for _, name := range []string{"softroce", "softiwarp", "dgiwarp"} {
+		b.Run(name, func(b *testing.B) {
+			l := InSimulation(provider(b, name), SimOptions{})
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := l.Try(b.Context(), conformance.Job{}, func(*conformance.Bench) error { return nil }); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("echo", func(b *testing.B) {
+		l := InSimulation(provider(b, "softroce"), SimOptions{})
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := l.Try(b.Context(), conformance.Job{}, echo); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

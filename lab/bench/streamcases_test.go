@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// garbage has an iWARP device listen, and a peer say something that is no MPA.
+func garbage(b *conformance.Bench) error {
+	cm, err := b.Device.CM()
+	if err != nil {
+		return err
+	}
+	at := netip.AddrPortFrom(b.Local[0], 7471)
+	l, err := cm.Listen(at, verbs.PortSpaceTCP, 4)
+	if err != nil {
+		return err
+	}
+	s, err := b.Streams.Dial(at, b.Patience())
+	if err != nil {
+		return err
+	}
+	if s.Remote() != at || s.Local().Addr() != b.Peers[0] || s.MSS() < 8000 {
+		return fmt.Errorf("a stream %v > %v with segments of %d", s.Local(), s.Remote(), s.MSS())
+	}
+	if err := s.Write([]byte("GET / HTTP/1.0\r\nHost: nobody\r\n\r\n")); err != nil {
+		return err
+	}
+	switch _, err := s.Read(b.Patience()); {
+	case errors.Is(err, io.EOF), errors.Is(err, conformance.ErrReset):
+	default:
+		return fmt.Errorf("no MPA, and the device says %w", err)
+	}
+	if err := l.Close(); err != nil {
+		return err
+	}
+	if _, err := b.Streams.Dial(at, b.Patience()); !errors.Is(err, conformance.ErrReset) {
+		return fmt.Errorf("dialed where nobody listens any more: %w", err)
+	}
+	return nil
+}
+
+// dialed has an iWARP device dial, and the peer see how it begins, and hang up.
+func dialed(b *conformance.Bench) error {
+	l, err := b.Streams.Listen(0)
+	if err != nil {
+		return err
+	}
+	if _, err := l.Accept(time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
+		return fmt.Errorf("somebody has dialed: %w", err)
+	}
+	cm, err := b.Device.CM()
+	if err != nil {
+		return err
+	}
+	pd, err := b.Device.AllocPD()
+	if err != nil {
+		return err
+	}
+	cq, err := b.Device.CreateCQ(verbs.CQInit{Depth: 16})
+	if err != nil {
+		return err
+	}
+	qp, err := b.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: pd, SendCQ: cq, RecvCQ: cq, Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
+	if err != nil {
+		return err
+	}
+	connecting := b.Go("connect", func() error {
+		_, err := cm.Connect(qp, l.Addr(), verbs.ConnParam{PrivateData: []byte("hi")}, b.Patience())
+		return err
+	})
+	s, err := l.Accept(b.Patience())
+	if err != nil {
+		return err
+	}
+	first, err := s.Read(b.Patience())
+	if err != nil || string(first[:16]) != "MPA ID Req Frame" {
+		return fmt.Errorf("the device begins with %q, %w", first, err)
+	}
+	if _, err := s.Read(10 * time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
+		return fmt.Errorf("and goes on: %w", err)
+	}
+	// It may try again with less: nobody is there then.
+	if err := errors.Join(l.Close(), s.Reset()); err != nil {
+		return err
+	}
+	if err := connecting.Wait(b.Patience()); err == nil || errors.Is(err, verbs.ErrTimeout) {
+		return fmt.Errorf("the peer hung up, and connect ended with %w", err)
+	}
+	return nil
+}

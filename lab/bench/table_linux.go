@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/conformance/etherwire"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/netns/topology"
+)
+
+// table is the network of a bench: three hosts around a switch. On one is the
+// device, on one its partners; the third is the peer for streams. The peer for
+// packets sits at the switch's port towards the device, and sees all that it sends,
+// whomever it is for.
+type table struct {
+	fabric                *netns.Fabric
+	device, peer, partner *netns.NS
+	wire                  *etherwire.Wire // nil for streams
+	mtu                   int
+}
+
+const (
+	deviceHost, peerHost, partnerHost = "host0", "host1", "host2"
+
+	nic        = "rdma0"
+	devicePort = deviceHost + "/" + nic
+
+	leastMTU = 1280 // IPv6 is switched off below that
+	partners = 4
+)
+
+func newTable(streams bool) (*table, error) {
+	drawn, err := topology.Star(3, topology.Options{Link: topology.Link{MTU: defaultMTU}})
+	if err != nil {
+		return nil, err
+	}
+	f, err := netns.Build(drawn, netns.Options{})
+	if err != nil {
+		return nil, err
+	}
+	t := &table{fabric: f, device: f.Host(deviceHost).NS, peer: f.Host(peerHost).NS, partner: f.Host(partnerHost).NS, mtu: defaultMTU}
+	if err := t.furnish(streams); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	return t, nil
+}
+
+// furnish gives the hosts their addresses, and puts the peer in its place.
+func (t *table) furnish(streams bool) error {
+	for _, h := range []struct {
+		ns    *netns.NS
+		first byte
+		n     int
+	}{{t.device, firstDevice, 2}, {t.partner, firstPartner, partners}, {t.peer, firstPeer, peers}} {
+		if h.ns == t.peer && !streams {
+			continue // they are the wire's, and no kernel may answer for them
+		}
+		if err := h.ns.Do(func() error { return configure(h.first, h.n) }); err != nil {
+			return err
+		}
+	}
+	if streams {
+		return nil
+	}
+	var far int
+	err := t.device.Do(func() error {
+		dev, err := netlink.LinkByName(nic)
+		if err != nil {
+			return err
+		}
+		far = dev.Attrs().ParentIndex
+		return etherwire.OffloadsOff(nic)
+	})
+	if err != nil {
+		return err
+	}
+	drawn := t.fabric.Topology()
+	return t.fabric.Core().Do(func() error {
+		port, err := net.InterfaceByIndex(far)
+		if err != nil {
+			return fmt.Errorf("find the switch's port towards the device: %w", err)
+		}
+		t.wire, err = etherwire.Open(etherwire.Config{
+			Interface: port.Name, Device: drawn.MAC(topology.Port{Node: deviceHost, NIC: nic}),
+			Addrs:  append(hostAddrs(6, firstPeer, peers), hostAddrs(4, firstPeer, peers)...),
+			Claims: unclaimed(&drawn),
+		})
+		return err
+	})
+}
+
+// configure gives the NIC of the calling thread's namespace its addresses, and leads
+// all the world's to it: a device must be able to send anywhere.
+func configure(first byte, n int) error {
+	dev, err := netlink.LinkByName(nic)
+	if err != nil {
+		return err
+	}
+	for _, family := range []int{4, 6} {
+		bits := 24
+		all := net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
+		if family == 6 {
+			bits, all = 64, net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
+		}
+		for _, a := range hostAddrs(family, first, n) {
+			addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(bits, a.BitLen())}}
+			if a.Is6() {
+				addr.Flags = unix.IFA_F_NODAD // it would take a second
+			}
+			if err := netlink.AddrAdd(dev, addr); err != nil {
+				return fmt.Errorf("give %s the address %v: %w", nic, a, err)
+			}
+		}
+		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: dev.Attrs().Index, Dst: &all, Scope: netlink.SCOPE_LINK}); err != nil {
+			return fmt.Errorf("route everything over %s: %w", nic, err)
+		}
+	}
+	return nil
+}
+
+// unclaimed says which addresses no host of the table has.
+func unclaimed(drawn *topology.Topology) func(netip.Addr) bool {
+	taken := make(map[netip.Addr]bool)
+	for _, h := range drawn.Hosts {
+		for _, n := range h.NICs {
+			taken[n.Addr(true)], taken[n.Addr(false)] = true, true
+		}
+	}
+	for _, family := range []int{4, 6} {
+		for _, a := range append(hostAddrs(family, firstDevice, 2), hostAddrs(family, firstPartner, partners)...) {
+			taken[a] = true
+		}
+	}
+	return func(a netip.Addr) bool { return !taken[a] }
+}
+
+// setMTU sets that of the device's end, if it is another.
+func (t *table) setMTU(mtu int) error {
+	if t.mtu == mtu {
+		return nil
+	}
+	err := t.device.Do(func() error {
+		dev, err := netlink.LinkByName(nic)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetMTU(dev, mtu)
+	})
+	if err != nil {
+		return fmt.Errorf("set the MTU of the device's interface to %d: %w", mtu, err)
+	}
+	t.mtu = mtu
+	return nil
+}
+
+// setLink takes the device's cable out, or puts it in.
+func (t *table) setLink(up bool) error { return t.fabric.SetLink(devicePort, up) }
+
+func (t *table) close() error {
+	var err error
+	if t.wire != nil {
+		err = t.wire.Close()
+	}
+	return errors.Join(err, t.fabric.Close())
+}

@@ -1,0 +1,96 @@
+package nics
+
+import (
+	"errors"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp"
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func datagramIWARP() *Provider {
+	const caps = verbs.CapUD | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapZeroBased | verbs.CapResizeCQ
+	return &Provider{
+		Name: "dgiwarp", Title: "datagram-iWARP", Stack: "iWARP over UDP", Transport: verbs.TransportIWARP,
+		Caps:         caps | verbs.CapMulticast,
+		ReliableCaps: caps | verbs.CapRD | verbs.CapAtomics | verbs.CapSendInv | verbs.CapCongestion,
+		Dissector:    dgiwarp.Dissector{}, Resent: "rd_sent_again", RNR: true, Marks: true,
+		with: func(s Setup) (Opener, error) {
+			o, err := newDatagrams(s)
+			return o, err
+		},
+		// It has no quirks, so that nobody asks.
+		setQuirk: func(spec string) error { return &UnknownQuirkError{Name: spec} },
+	}
+}
+
+// datagrams opens datagram-iWARP NICs.
+type datagrams struct{ cfg dgiwarp.Config }
+
+func newDatagrams(s Setup) (*datagrams, error) {
+	switch {
+	case len(s.Quirks) > 0:
+		return nil, &UnknownQuirkError{Name: s.Quirks[0]}
+	case s.ICRCOffloaded:
+		return nil, errors.New("iWARP has no ICRC, which is RoCE's")
+	case s.IgnoreMarks:
+		return nil, errors.New("datagram-iWARP heeds congestion marks: its control of congestion cannot be switched off")
+	case s.Markers || s.NoCRC:
+		return nil, errors.New("datagram-iWARP has neither markers nor a CRC to do without, which are MPA's")
+	}
+	o := new(datagrams)
+	o.cfg.QP = dgiwarp.QPOptions{Reliable: s.Reliable, Isolate: s.Isolate}
+	o.cfg.NIC.Timing = timing(&s.Budget)
+	return o, nil
+}
+
+// timing has the reliable service keep to a budget: its timer is what the budget
+// says, and not what it measures. Left to itself, it would send again after a
+// millisecond what a busy machine has not got round to answering.
+func timing(b *Budget) (t rd.Timing) {
+	t.BusyLimit = b.Busy
+	if b.Wait > 0 {
+		normal := rd.DefaultTiming()
+		wait := max(b.Wait, normal.MinTimeout)
+		t.FirstTimeout, t.MinTimeout, t.MaxTimeout = wait, wait, wait
+		t.GiveUp = b.All / b.Wait * wait
+		// Who keeps sending for long must be remembered for longer.
+		t.Idle = max(normal.Idle, normal.Fresh+t.GiveUp)
+	}
+	return t
+}
+
+func (o *datagrams) at(p Place) dgiwarp.Config {
+	cfg := o.cfg
+	cfg.Name, cfg.Addrs = p.Name, p.addrs()
+	return cfg
+}
+
+// InWorld implements Opener.
+func (o *datagrams) InWorld(w *sim.World, port *sim.Port, at Place) (verbs.Context, error) {
+	d, err := dgiwarp.InWorld(w, port, at.link(port), o.at(at))
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// OnSockets implements Opener.
+func (o *datagrams) OnSockets(at Place) (verbs.Context, error) {
+	cfg := o.at(at)
+	if at.Capture != nil {
+		cfg.Decorate = func(l link.Waiter) link.Waiter { return at.Capture.Wrap(at.Name, l).(link.Waiter) }
+	}
+	var sockets udplink.Config
+	if at.Single {
+		sockets.GSO = udplink.OffloadOff
+	}
+	d, err := dgiwarp.OnUDP(sockets, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}

@@ -1,0 +1,69 @@
+package traffic_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softiwarp"
+	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// newNarrowWorld is two soft-iWARP devices that hold little of what they have to
+// say: answers wait, and what has to be answered in turn with them.
+func newNarrowWorld(t testing.TB, seed uint64) *world {
+	t.Helper()
+	w := &world{World: sim.New(sim.Config{Seed: seed})}
+	port := func(addr string) sim.PortConfig {
+		return sim.PortConfig{
+			Addrs: []netip.Addr{netip.MustParseAddr(addr)},
+			Link:  sim.LinkConfig{RateBps: 1e8, Latency: time.Microsecond, MTU: 4200},
+		}
+	}
+	a, b, err := sim.NewPair(w.World, sim.NetConfig{Stream: sim.StreamConfig{BufferBytes: 4096}}, port("fd00::1"), port("fd00::2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range []*sim.Port{a, b} {
+		cfg := softiwarp.Config{Name: fmt.Sprint("host", i)}
+		cfg.NIC.MPA.QueueOctets = 4096
+		if w.devices[i], err = softiwarp.InWorld(w.World, p, p.StreamHost(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// An atomic that waits behind a read for its turn is carried out after a message
+// behind it has arrived: a program that does not reckon with it is surprised.
+func TestAtomicsOverIWARPMayBeLate(t *testing.T) {
+	for _, late := range []bool{true, false} {
+		surprised := 0
+		for seed := range uint64(4) {
+			w := newNarrowWorld(t, seed)
+			work := connections(t, w.devices[0], seed, 200)
+			if !work.Manners.LateAtomics {
+				t.Fatal("MannersOf does not say so")
+			}
+			work.Manners.LateAtomics = late
+			for i := range work.Lanes {
+				work.Lanes[i].Mix = []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpSend}
+			}
+			_, err := w.run(t, work)
+			var v *traffic.Violation
+			if errors.As(err, &v) {
+				surprised++
+				t.Log(v)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if (surprised > 0) == late {
+			t.Errorf("LateAtomics %v: %d of 4 runs surprised", late, surprised)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package workload_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/scenarios/workload"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// moody is a device whose connection manager fails one of its calls, the first of
+// a kind, for no reason.
+type moody struct {
+	verbs.Context
+	verb string
+	err  error
+	done bool
+}
+
+// fails reports the error, once, of the verb that is to fail.
+func (d *moody) fails(verb string) error {
+	if d.done || d.verb != verb {
+		return nil
+	}
+	d.done = true
+	return &verbs.OpError{Op: verb, Obj: "peer", Err: d.err}
+}
+
+func (d *moody) CM() (verbs.CM, error) {
+	m, err := d.Context.CM()
+	return moodyCM{m, d}, err
+}
+
+type moodyCM struct {
+	verbs.CM
+	d *moody
+}
+
+func (m moodyCM) Connect(qp verbs.QP, addr netip.AddrPort, p verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
+	if err := m.d.fails("connect"); err != nil {
+		return nil, err
+	}
+	return m.CM.Connect(qp, addr, p, timeout)
+}
+
+func (m moodyCM) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
+	l, err := m.CM.Listen(addr, space, backlog)
+	return moodyListener{l, m.d}, err
+}
+
+type moodyListener struct {
+	verbs.Listener
+	d *moody
+}
+
+func (l moodyListener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
+	if err := l.d.fails("get_request"); err != nil {
+		return nil, err
+	}
+	r, err := l.Listener.Next(timeout)
+	return moodyRequest{r, l.d}, err
+}
+
+type moodyRequest struct {
+	verbs.ConnRequest
+	d *moody
+}
+
+func (r moodyRequest) Accept(qp verbs.QP, p verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
+	if err := r.d.fails("accept"); err != nil {
+		return nil, errors.Join(err, r.Reject(nil))
+	}
+	return r.ConnRequest.Accept(qp, p, timeout)
+}
+
+// What a fabric can do to a connection that is being made is made up for. What
+// only a device can get wrong is not taken for the fabric's doing: the run fails,
+// and says with what.
+func TestErrorsOfTheConnectionManager(t *testing.T) {
+	t.Parallel()
+	fabric := map[string]error{
+		"timeout":     verbs.ErrTimeout,
+		"rejected":    &verbs.RejectError{Reason: 10, Text: "stale"},
+		"unreachable": fmt.Errorf("%w: no way there", verbs.ErrNotFound),
+		"ended":       fmt.Errorf("%w: while it was being made", verbs.ErrClosed),
+	}
+	device := map[string]error{
+		"invalid":       verbs.ErrInvalid,
+		"unsupported":   verbs.ErrNotSupported,
+		"in use":        verbs.ErrBusy,
+		"no resources":  verbs.ErrNoMemory,
+		"not permitted": verbs.ErrPerm,
+		"without sense": errors.New("the firmware is upset"),
+		"both":          fmt.Errorf("%w: %w", verbs.ErrClosed, verbs.ErrInvalid),
+	}
+	run := func(t *testing.T, verb string, failure error) (*rig, *moody) {
+		r := rigOf(t, streams, sim.StreamConfig{}, rigSeed, 2, 1)
+		d := &moody{verb: verb, err: failure}
+		r.disguise = func(host int, dev verbs.Context) verbs.Context {
+			if caller := verb == "connect"; caller != (host == 0) {
+				return dev
+			}
+			d.Context = dev
+			return d
+		}
+		r.patience = time.Second
+		r.start(workload.Config{Kind: workload.Stream, Op: workload.OpSend, Messages: 20, Bytes: 100, Reconnect: true})
+		if err := r.RunPrograms(); err != nil {
+			t.Fatal(err)
+		}
+		if !d.done {
+			t.Fatal("nothing failed")
+		}
+		return r, d
+	}
+	for _, verb := range []string{"connect", "accept"} {
+		for name, failure := range fabric {
+			t.Run(verb+" "+name, func(t *testing.T) {
+				r, _ := run(t, verb, failure)
+				for rank, err := range r.errs {
+					if err != nil {
+						t.Errorf("rank %d: %v", rank, err)
+					}
+				}
+				clean(t, r.reports)
+			})
+		}
+	}
+	for _, verb := range []string{"connect", "accept", "get_request"} {
+		for name, failure := range device {
+			t.Run(verb+" "+name, func(t *testing.T) {
+				r, d := run(t, verb, failure)
+				whose := 1
+				if verb == "connect" {
+					whose = 0
+				}
+				if err := r.errs[whose]; !errors.Is(err, d.err) || !strings.Contains(err.Error(), verb+" peer") {
+					t.Errorf("the run ended with %v", err)
+				}
+			})
+		}
+	}
+}
+
+// Whatever damage a stream takes, its start-up included, the connection manager
+// says of it what a fabric can have done: no run fails over it.
+func TestDamagedCallsAreTheFabricsFault(t *testing.T) {
+	t.Parallel()
+	broke := 0
+	for seed := range uint64(20) {
+		r := rigOf(t, streams, sim.StreamConfig{CorruptPPM: 20_000}, seed, 2, 1)
+		r.start(workload.Config{Kind: workload.Stream, Op: workload.OpSend, Messages: 60, Bytes: 2000, Reconnect: true})
+		if err := r.RunPrograms(); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for rank, err := range r.errs {
+			if err != nil {
+				t.Errorf("seed %d, rank %d: %v", seed, rank, err)
+			}
+			broke += r.reports[rank].Reconnects
+		}
+	}
+	if broke == 0 {
+		t.Error("no connection broke")
+	}
+}
