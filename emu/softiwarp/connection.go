@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
@@ -63,24 +64,34 @@ const (
 	reasonConsumer = 28
 )
 
-// failure says why the connection was not made.
+// failure says in the words of verbs why the connection was not made. What the
+// peer is to blame for, and what a fabric can do to its words, is a rejection.
 func (x *connection) failure() error {
 	err := x.c.Err()
+	is := func(targets ...error) bool {
+		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+	}
 	switch {
 	case x.qp != nil && x.qp.gone:
 		return fmt.Errorf("%w: the queue pair, while it was being connected", verbs.ErrClosed)
 	case err == nil:
 		return fmt.Errorf("%w: the connection, while it was being made", verbs.ErrClosed)
-	case errors.Is(err, engine.ErrRejected):
+	case is(engine.ErrRejected):
 		return &verbs.RejectError{Reason: reasonConsumer, Text: "the application there refused", PrivateData: x.c.PrivateData()}
-	case errors.Is(err, link.ErrRefused):
+	case is(link.ErrRefused):
 		return &verbs.RejectError{Reason: reasonNobody, Text: "nobody listens there"}
-	case errors.Is(err, mpa.ErrEOF), errors.Is(err, link.ErrReset):
+	case is(mpa.ErrEOF, link.ErrReset):
 		return &verbs.RejectError{Reason: reasonNone, Text: "the peer hung up without an answer"}
-	case errors.Is(err, mpa.ErrTimeout):
+	case is(mpa.ErrTimeout, engine.ErrCloseTimeout):
 		return fmt.Errorf("%w: %w", verbs.ErrTimeout, err)
+	case is(engine.ErrCutOff):
+		return fmt.Errorf("%w: %w", verbs.ErrInvalid, err)
+	case is(link.ErrUnreachable, link.ErrAddrInUse, link.ErrLimit, link.ErrClosed):
+		return err // connError has words for them
+	case is(engine.ErrTerminated):
+		return fmt.Errorf("%w: %w", &verbs.RejectError{Reason: reasonNone, Text: "the first message failed"}, err)
 	}
-	return err
+	return fmt.Errorf("%w: %w", &verbs.RejectError{Reason: reasonNone, Text: "what came from the peer cannot be taken"}, err)
 }
 
 // Param is what the peer granted or asked for.

@@ -10,13 +10,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+// counter is the value of a counter, which there must be.
 func counter(d *Device, name string) uint64 {
 	for _, c := range d.Counters() {
 		if c.Name == name {
 			return c.Value
 		}
 	}
-	return 0
+	panic("no counter " + name)
 }
 
 func TestCounters(t *testing.T) {

@@ -199,3 +199,72 @@ func TestCaptureOfSockets(t *testing.T) {
 		t.Errorf("%d octets were sent, MPA counts %d", n, counter(a, "mpa_sent_octets"))
 	}
 }
+
+// Streams that say nothing take places in a listener's backlog, each for as long
+// as a Request may take, and no more than there are.
+func TestSilentStreamsFillTheBacklog(t *testing.T) {
+	d := loopback(t, "127.81.0.9", Config{NIC: engine.Config{MPA: mpa.Config{RequestTimeout: 200 * time.Millisecond}}})
+	l, err := d.cm.Listen(netip.AddrPortFrom(d.cfg.Addrs[0], 0), verbs.PortSpaceTCP, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dial := func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	silent := []net.Conn{dial(), dial()}
+	for deadline := time.Now().Add(5 * time.Second); counter(d, "conns") < 2; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the streams do not come in")
+		}
+	}
+	// The reset may be as fast as the dialing.
+	if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
+		if n, err := c.Read(make([]byte, 1)); err == nil {
+			t.Errorf("a stream beyond the backlog was sent %d octets", n)
+		}
+		c.Close()
+	}
+	if n := counter(d, "cm_backlog_full"); n != 1 || counter(d, "conns") != 2 {
+		t.Errorf("%d turned away, of %d taken", n, counter(d, "conns"))
+	}
+	for _, c := range silent {
+		if n, err := c.Read(make([]byte, 1)); err == nil {
+			t.Errorf("a silent stream was sent %d octets", n)
+		}
+	}
+	if n := counter(d, "mpa_timeouts"); n != 2 {
+		t.Errorf("%d timeouts", n)
+	}
+	friend := loopback(t, "127.81.0.10", Config{})
+	if err := echo(friend, d, 2); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// The counters of a device on sockets are fixed too.
+func TestCountersOfSocketsAreFixed(t *testing.T) {
+	a, b := loopbackPair(t)
+	before := a.Counters()
+	if err := echo(a, b, 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	after := a.Counters()
+	if len(before) != len(after) {
+		t.Fatalf("%d counters, then %d", len(before), len(after))
+	}
+	for i := range before {
+		if before[i].Name != after[i].Name {
+			t.Errorf("counter %d was %s, is %s", i, before[i].Name, after[i].Name)
+		}
+	}
+}

@@ -69,8 +69,17 @@ func reasonIndex(e wire.TermError) int {
 	return len(reasons)
 }
 
-// List returns the counters by name, in a fixed order. Of the reasons it has
-// those that occurred.
+// reasonNames end the names of the counters of Terminates, in the order of
+// ReasonCounts.
+var reasonNames = func() (names [len(reasons) + 1]string) {
+	for i, e := range reasons {
+		names[i] = fmt.Sprintf("_%d_%d_%02x", uint8(e.Layer), e.Type, e.Code)
+	}
+	names[len(reasons)] = "_other"
+	return names
+}()
+
+// List returns the counters by name: always the same ones, in the same order.
 func (c *Counters) List() []verbs.Counter {
 	list := []verbs.Counter{
 		{Name: "sent_segments", Value: c.SegmentsSent},
@@ -94,14 +103,7 @@ func (c *Counters) List() []verbs.Counter {
 
 func (c *ReasonCounts) list(list []verbs.Counter, prefix string) []verbs.Counter {
 	for i, v := range c {
-		switch {
-		case v == 0:
-		case i == len(reasons):
-			list = append(list, verbs.Counter{Name: prefix + "_other", Value: v})
-		default:
-			e := reasons[i]
-			list = append(list, verbs.Counter{Name: fmt.Sprintf("%s_%d_%d_%02x", prefix, uint8(e.Layer), e.Type, e.Code), Value: v})
-		}
+		list = append(list, verbs.Counter{Name: prefix + reasonNames[i], Value: v})
 	}
 	return list
 }

@@ -14,6 +14,7 @@ type Lax struct {
 	ReadPayloadSilent      bool `defect:"siw, rfc5040/4.2/1" does:"a Read Request with a payload ends the stream without a Terminate"`
 	OpcodeChangeSilent     bool `defect:"siw, rfc5040/6.2.1/1" does:"a message that changes its opcode ends the stream without a Terminate"`
 	ShortResponseTaken     bool `defect:"siw, rfc5040/5.2.2/7" does:"a Read Response that ends early completes its read with success"`
+	ZeroResponseChecked    bool `defect:"siw, rfc5041/5.2/6" does:"a Read Response of no octets must name the sink of its request"`
 	LaterResponseUnchecked bool `defect:"siw, rfc5040/5.2.2/5" does:"only the first segment of a Read Response is held against its request"`
 	InvalidateErrorKept    bool `defect:"siw, rfc5040/5.3/9" does:"a Send that cannot invalidate completes in error and the stream goes on"`
 	NeverSolicited         bool `defect:"siw, rfc5040/5.3/6" does:"a Send with solicited event raises none"`

@@ -129,6 +129,21 @@ var laxCases = map[string]laxCase{
 		sound:  "send 1 IBV_WC_BAD_RESP_ERR; Terminate 1101c000001ac142000001000000560000000000",
 		flawed: "send 1 IBV_WC_SUCCESS",
 	},
+	"ZeroResponseChecked": {
+		talk: func(s *side) {
+			r, _ := s.region(64, allAccess)
+			s.post(1, verbs.OpRDMARead, nil, to(1, 0))
+			s.post(2, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 4)}, to(1, 0))
+			s.post(3, verbs.OpRDMARead, nil, to(1, 0))
+			s.all(1442)
+			s.in(tagged(wire.OpReadResponse, 0, 0, nil, true)) // right as it is
+			s.in(tagged(wire.OpReadResponse, r.Key, r.Addr, make([]byte, 4), false))
+			s.in(tagged(wire.OpReadResponse, r.Key, r.Addr+4, nil, true)) // and so is this
+			s.in(tagged(wire.OpReadResponse, 9, 9, nil, true))
+		},
+		sound:  "send 1 IBV_WC_SUCCESS; send 2 IBV_WC_SUCCESS; send 3 IBV_WC_SUCCESS",
+		flawed: "send 1 IBV_WC_SUCCESS; send 2 IBV_WC_SUCCESS; send 3 IBV_WC_BAD_RESP_ERR; Terminate 1100c000000ec142000000090000000000000009",
+	},
 	"LaterResponseUnchecked": {
 		talk: func(s *side) {
 			r, _ := s.region(64, allAccess)

@@ -16,11 +16,12 @@ func (s *Stream) Nudge() bool {
 	return true
 }
 
-// nudgeSTag is what a nudge names. It means nothing, but some devices mind 0.
-const nudgeSTag wire.STag = 1
+// AnySTag is what a message of no octets names, where nobody says what. It means
+// nothing, but some devices mind 0.
+const AnySTag wire.STag = 1
 
 // sendNudge makes the Write of a nudge, a single segment.
 func (s *Stream) sendNudge(g *Segment) {
 	s.turn = responder
-	g.Header = wire.Tagged{STag: nudgeSTag}.Append(s.control(wire.OpWrite, true).Append(g.Header))
+	g.Header = wire.Tagged{STag: AnySTag}.Append(s.control(wire.OpWrite, true).Append(g.Header))
 }

@@ -40,6 +40,20 @@ func (s *Stream) write(a *arrival) {
 	}
 }
 
+// PlaceEarly imitates a stack that does not wait for segments: of one that has come
+// in part, what is there of a Write is placed. All else waits for Input, as it
+// should, and so does every complaint.
+func (s *Stream) PlaceEarly(part []byte) {
+	var h wire.Header
+	body, err := h.Parse(part)
+	if err != nil || s.state != open || h.Control.Opcode != wire.OpWrite || !h.Control.Tagged || len(body) == 0 {
+		return
+	}
+	if mem, at, err := s.remote(h.Tagged.STag, h.Tagged.TO, uint64(len(body)), verbs.AccessRemoteWrite); err == nil {
+		_ = mem.WriteAt(body, at) // Input will tell
+	}
+}
+
 // remote resolves memory that the peer names. It is never called for no octets:
 // then nothing of what is named is looked at.
 func (s *Stream) remote(stag wire.STag, to, n uint64, need verbs.Access) (core.Memory, uint64, error) {

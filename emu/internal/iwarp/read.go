@@ -69,8 +69,12 @@ func (s *Stream) readResponse(a *arrival) {
 			return
 		}
 	}
+	if stag, to := sink(r); n == 0 && lax.ZeroResponseChecked && a.hdr.Tagged != (wire.Tagged{STag: stag, TO: to + uint64(r.got)}) {
+		s.refuseResponse(wire.TermTaggedSTag, a)
+		return
+	}
 	// More than was asked for, however it is cut, would be no end of segments.
-	if n > r.Length-min(off, r.Length) || n > r.Length-r.got {
+	if n > r.Length-off || n > r.Length-r.got {
 		s.refuseResponse(wire.TermTaggedBounds, a)
 		return
 	}
@@ -90,16 +94,16 @@ func (s *Stream) readResponse(a *arrival) {
 	s.response(r)
 }
 
-// sinkOffset is where in the sink of r a segment goes.
+// sinkOffset is where in the sink of r a segment begins.
 func (s *Stream) sinkOffset(r *Request, a *arrival) (uint32, wire.TermError, bool) {
 	stag, base := sink(r)
 	to, n := a.hdr.Tagged.TO, uint64(len(a.body))
 	switch {
 	case a.hdr.Tagged.STag != stag:
 		return 0, wire.TermTaggedSTag, false
-	case to+n-1 < to:
+	case wraps(to, n):
 		return 0, wire.TermTaggedWrap, false
-	case to-base >= uint64(r.Length) || n > uint64(r.Length)-(to-base):
+	case to-base >= uint64(r.Length):
 		return 0, wire.TermTaggedBounds, false
 	}
 	return uint32(to - base), wire.TermError{}, true

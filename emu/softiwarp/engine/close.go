@@ -129,7 +129,7 @@ func (c *Conn) Disconnect(now mono.Time) {
 	c.nic.clock = now
 	switch {
 	case c.state < Accepted:
-		c.abort(errCutOff)
+		c.abort(ErrCutOff)
 	case c.state < Closing:
 		c.quiet = true
 		c.qp.state = verbs.QPStateSQD
@@ -268,4 +268,4 @@ func (c *Conn) detach() {
 }
 
 // Abort breaks the connection. Nobody is told why.
-func (c *Conn) Abort() { c.abort(errCutOff) }
+func (c *Conn) Abort() { c.abort(ErrCutOff) }

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"errors"
-	"fmt"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/internal/timers"
@@ -39,7 +37,7 @@ type Conn struct {
 	finished bool // and did
 	peerDone bool // the peer's direction has ended
 	broken   bool // to be aborted
-	was      bool // established, at some time
+	made     bool // it was established, at some time
 
 	waiting   bool // in NIC.outputs
 	announced bool // in NIC.changed
@@ -51,59 +49,12 @@ type Conn struct {
 	Owner any
 }
 
-// ConnState is how far a connection has got. It only moves on.
-type ConnState uint8
-
-// The states of a connection.
-const (
-	// Dialing: there is no stream yet.
-	Dialing ConnState = iota
-	// Starting: the start-up frames are exchanged.
-	Starting
-	// Requested: a responder has the Request, and waits for Accept or Reject.
-	Requested
-	// Accepted: a responder has accepted, and in the peer-to-peer model waits for
-	// the initiator's first message.
-	Accepted
-	// Established: both sides know.
-	Established
-	// Closing: one side closes, or the connection has failed and the peer is
-	// being told.
-	Closing
-	// Closed: nothing is left. Err says whether it ended in order.
-	Closed
-)
-
-var connStates = [...]string{"dialing", "starting", "requested", "accepted", "established", "closing", "closed"}
-
-// String names the state.
-func (s ConnState) String() string {
-	if int(s) < len(connStates) {
-		return connStates[s]
-	}
-	return fmt.Sprintf("state %d", uint8(s))
-}
-
-// Why connections end, for errors.Is. Those of package mpa and of package link
-// occur too.
-var (
-	// ErrRejected: the responder refused. PrivateData has what it said.
-	ErrRejected = errors.New("the peer refused the connection")
-	// ErrTerminated: the stream failed; the QP's Terminate says why.
-	ErrTerminated = errors.New("the connection was terminated")
-	// ErrCloseTimeout: the peer did not close its side in time.
-	ErrCloseTimeout = errors.New("the peer did not close the connection in time")
-
-	errCutOff    = errors.New("the connection was broken off")
-	errTruncated = errors.New("the peer closed the connection in the midst of a message")
-)
-
 // State is how far the connection has got.
 func (c *Conn) State() ConnState { return c.state }
 
 // WasEstablished reports whether the connection has got as far as Established,
 // whatever became of it since.
-func (c *Conn) WasEstablished() bool { return c.was }
+func (c *Conn) WasEstablished() bool { return c.made }
 
 // Err is why the connection failed; nil if it has not, or ended in order.
 func (c *Conn) Err() error { return c.err }
@@ -137,7 +88,7 @@ func (c *Conn) move(s ConnState) {
 		return
 	}
 	c.state = s
-	c.was = c.was || s == Established
+	c.made = c.made || s == Established
 	c.nic.Count.conn(s)
 	if !c.announced {
 		c.announced = true
@@ -181,8 +132,9 @@ func (c *Conn) Failed(now mono.Time, err error) {
 	if c.state == Closed {
 		return
 	}
-	// When all was said, a peer may reset what nobody needs any more.
-	if c.err == nil && !(c.finished && c.quiet) {
+	// When our direction has ended all was said, and a peer may reset what nobody
+	// needs any more.
+	if c.err == nil && !c.finished {
 		c.err = err
 		if c.mpa != nil {
 			c.mpa.Lost(now)
@@ -201,8 +153,22 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	}
 	c.mpa.Input(now, b)
 	c.drain()
+	if begun := c.begun(); begun != nil {
+		c.qp.stream.PlaceEarly(begun)
+	}
+	if c.nic.cfg.MPA.FPDUTimeout > 0 {
+		c.rearm()
+	}
 	c.progress()
 	c.letGo()
+}
+
+// begun is what a NIC with mpa.Quirks.PlacesEarly looks at too soon.
+func (c *Conn) begun() []byte {
+	if c.qp == nil || c.mpa == nil {
+		return nil
+	}
+	return c.mpa.Begun()
 }
 
 // InputEOF says that the peer has ended its direction in order.

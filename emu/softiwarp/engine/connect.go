@@ -148,7 +148,7 @@ func settled(depth, limit uint16) uint16 {
 func (c *Conn) accepted(p *mpa.Params) {
 	q := c.qp
 	if q == nil {
-		c.abort(errCutOff)
+		c.abort(ErrCutOff)
 		return
 	}
 	if !q.idle() {
@@ -168,7 +168,7 @@ func (c *Conn) accepted(p *mpa.Params) {
 // unusable ends a connection whose queue pair failed while it was being made.
 // RFC 6581 has the peer told so.
 func (c *Conn) unusable() {
-	c.err = fmt.Errorf("%w: the queue pair is in %v", errCutOff, c.qp.state)
+	c.err = fmt.Errorf("%w: the queue pair is in %v", ErrCutOff, c.qp.state)
 	if c.nic.q.NoStartupTerminate {
 		c.abort(c.err)
 		return
@@ -191,9 +191,6 @@ func (c *Conn) sayReady(rtr mpa.RTR) {
 	default:
 		r.Op = verbs.OpSend
 	}
-	r.Remote.RKey = rtrSTag
+	r.Remote.RKey = verbs.RKey(iwarp.AnySTag)
 	c.qp.stream.Post(r)
 }
-
-// rtrSTag is what an RTR names. It means nothing, but some devices mind 0.
-const rtrSTag = 1

@@ -100,7 +100,7 @@ func (q *QP) enter(now mono.Time, to verbs.QPState) {
 // out; any other breaks.
 func (q *QP) breakOff() {
 	if c := q.conn; c != nil && c.state >= Accepted {
-		c.abort(errCutOff)
+		c.abort(ErrCutOff)
 	}
 	if q.state != verbs.QPStateErr {
 		q.fail(verbs.QPStateErr)

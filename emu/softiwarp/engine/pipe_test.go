@@ -66,12 +66,15 @@ func (p *pipe) write(i int) (moved bool) {
 			p.breakOff(i)
 			return true
 		}
-		if p.fin[i] {
-			return false
-		}
 		total := 0
 		for _, b := range bufs {
 			total += len(b)
+		}
+		if p.fin[i] {
+			if total > 0 {
+				p.t.Fatalf("%d octets to write behind the end of the direction", total)
+			}
+			return false
 		}
 		if total == 0 {
 			if then == link.StreamClose {

@@ -160,13 +160,18 @@ func (q *QP) reset() {
 }
 
 // cutOff breaks the QP's connection, if it has one, without a word to anybody
-// here. One that ends in order, and has nothing left to say, may go on without
-// the QP: to break it could take back what TCP has not delivered yet.
+// here. One that has ended, and has nothing left to say but a Terminate, goes on
+// without the QP: to break it could take back what TCP has not delivered yet.
 func (q *QP) cutOff() {
 	if c := q.conn; c != nil {
+		ends := c.finish || c.state == Closing && !q.stream.Live()
+		if ends {
+			c.fill()
+			c.leave()
+		}
 		c.detach()
-		if !c.finish || c.err != nil {
-			c.abort(errCutOff)
+		if !ends {
+			c.abort(ErrCutOff)
 		}
 	}
 	q.nic.Mem.UnbindQP(q.num)

@@ -51,6 +51,12 @@ type Config struct {
 	// ReplyTimeout how long an initiator waits for that of the Reply. 0 means 5 s
 	// and 10 s, less than 0 for ever.
 	RequestTimeout, ReplyTimeout time.Duration
+	// FPDUTimeout is how long nothing may come when an FPDU has come in part; 0 is
+	// for ever. RFC 5044 knows no such limit, and TCP may need minutes to repair a
+	// loss. But a ULPDU_Length that was damaged on the way, unnoticed by TCP, can
+	// claim more octets than the peer has sent: its CRC is looked at when they are
+	// there, and if the peer has no more to say that is never.
+	FPDUTimeout time.Duration
 
 	// QueueFPDUs and QueueOctets bound what Room lets be queued: 64 FPDUs and
 	// 256 KiB if 0. The octets may be exceeded by one FPDU.

@@ -35,6 +35,7 @@ type Conn struct {
 	frame    []byte          // the peer's start-up frame, as far as it has come
 	request  wire.StartFrame // sent or received
 	deadline mono.Time
+	heard    mono.Time // when octets came last
 
 	deframer *wire.Deframer
 	fenced   bool // a responder has to be silent until a valid FPDU has come
@@ -105,6 +106,7 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	if c.q.TimerStopsEarly {
 		c.deadline = mono.Never
 	}
+	c.heard = now
 	if c.q.EarlyFence && c.state == full {
 		c.fenced = false
 	}
@@ -134,6 +136,7 @@ func (c *Conn) Next() (e Event, ok bool) {
 		}
 	}
 	c.in = nil
+	c.watchFPDU()
 	if c.eof || c.lost || c.expired {
 		return c.nextEnd()
 	}
@@ -184,10 +187,23 @@ func (c *Conn) nextEnd() (e Event, ok bool) {
 	case !eof && waiting:
 		e = c.fail(wire.TermMPAClosed, CloseNow, ErrTimeout)
 		e.Kind = EventTimeout
+	case !eof && c.state == full && c.deframer.Pending() > 0:
+		e = c.fail(wire.TermMPAClosed, TerminateThenClose, ErrStalledFPDU)
 	default:
 		return e, false
 	}
 	return e, true
+}
+
+// watchFPDU sets the deadline by which an FPDU that has begun must go on.
+func (c *Conn) watchFPDU() {
+	if c.cfg.FPDUTimeout <= 0 || c.state != full {
+		return
+	}
+	c.deadline = mono.Never
+	if c.deframer.Pending() > 0 {
+		c.setDeadline(c.heard, c.cfg.FPDUTimeout)
+	}
 }
 
 // Deadline is when Tick has to be called, or mono.Never.

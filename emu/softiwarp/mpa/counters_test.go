@@ -3,6 +3,7 @@ package mpa
 import (
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
@@ -32,6 +33,14 @@ func TestFailuresAreCountedOnce(t *testing.T) {
 			c := responding(t, cfg, crcOn, crcOn)
 			give(c, crcWrong[:9])
 			c.InputEOF(0)
+			drain(c)
+		}},
+		"FPDU that does not go on": {&n.Timeouts, func() {
+			stalls := cfg
+			stalls.FPDUTimeout = time.Second
+			c := responding(t, stalls, crcOn, crcOn)
+			give(c, crcWrong[:9])
+			c.Tick(c.Deadline())
 			drain(c)
 		}},
 		"lost":    {&n.Lost, func() { c := NewResponder(0, cfg); c.Lost(0); drain(c) }},

@@ -30,11 +30,13 @@ var (
 	ErrIRD             = errors.New("mpa: the responder wants more reads under way than can be taken")
 	ErrModel           = errors.New("mpa: the responder did not agree to the peer-to-peer model")
 	ErrNoRTR           = errors.New("mpa: none of the responder's RTRs can be sent")
+	ErrNoCRC           = errors.New("mpa: the Reply does not ask for CRCs")
 	ErrMarkersUnwanted = errors.New("mpa: the peer asks for markers, which are not to be had")
 
 	ErrCRC           = errors.New("mpa: CRC of an FPDU is wrong")
 	ErrMarker        = errors.New("mpa: a marker and the length of an FPDU disagree about where it starts")
 	ErrTruncatedFPDU = errors.New("mpa: the stream ended inside an FPDU")
+	ErrStalledFPDU   = errors.New("mpa: an FPDU has begun and does not go on: its length may be wrong")
 
 	ErrEOF     = errors.New("mpa: the peer has closed the stream")
 	ErrLost    = errors.New("mpa: the stream is lost")

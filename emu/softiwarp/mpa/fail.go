@@ -42,7 +42,7 @@ func (c *Conn) countFailure(why error) {
 		n = &c.count.Truncated
 	case is(ErrLost, ErrEOF):
 		n = &c.count.Lost
-	case is(ErrTimeout):
+	case is(ErrTimeout, ErrStalledFPDU):
 		n = &c.count.Timeouts
 	}
 	*n++

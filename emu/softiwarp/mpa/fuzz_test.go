@@ -3,6 +3,7 @@ package mpa
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
@@ -64,14 +65,15 @@ func survive(t *testing.T, c *Conn, b []byte, seed uint64) {
 		}
 	}
 	// In the end it is over, or waits for more, which a timer bounds during
-	// start-up.
+	// start-up, and inside an FPDU if that was asked for.
 	starting := c.state == waitRequest || c.state == waitReply
-	if starting != (c.Deadline() != mono.Never) {
+	stalled := c.cfg.FPDUTimeout > 0 && c.state == full && c.deframer.Pending() > 0
+	if (starting || stalled) != (c.Deadline() != mono.Never) {
 		t.Fatalf("state %d, deadline %v", c.state, c.Deadline())
 	}
-	if starting {
+	if starting || stalled {
 		c.Tick(c.Deadline())
-		if e := one(t, drain(c)); e.Kind != EventTimeout {
+		if e := one(t, drain(c)); starting && e.Kind != EventTimeout || stalled && e.Err != ErrStalledFPDU {
 			t.Fatalf("%+v", e)
 		}
 		ended = true
@@ -131,9 +133,12 @@ func FuzzConnecting(f *testing.F) {
 // FuzzTalking: any octets come after the start-up.
 func FuzzTalking(f *testing.F) {
 	for i, framing := range framings {
-		f.Add(stream(framing, pattern(18, 0), pattern(1400, 1), nil, pattern(500, 2)), uint8(i), uint64(i))
+		b := stream(framing, pattern(18, 0), pattern(1400, 1), nil, pattern(500, 2))
+		f.Add(b, uint8(i), uint64(i))
+		f.Add(b[:700], uint8(i|8), uint64(i))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, options uint8, seed uint64) {
-		survive(t, responding(t, Config{}, framings[options&3], wire.Framing{Markers: options&4 != 0, CRC: framings[options&3].CRC}), b, seed)
+		cfg := Config{FPDUTimeout: time.Duration(options>>3&1) * time.Second}
+		survive(t, responding(t, cfg, framings[options&3], wire.Framing{Markers: options&4 != 0, CRC: framings[options&3].CRC}), b, seed)
 	})
 }

@@ -99,6 +99,14 @@ var quirkCases = map[string]quirkCase{
 		},
 		"request -> 40010000request -> 40010000", "request -> 00010000request -> 40010000",
 	},
+	"RefusesNoCRC": {
+		func(t *testing.T, q Quirks) string {
+			silent := plainConfig()
+			silent.NoCRC = true
+			return connect(plainConfig(), q, with(reply(), noCRC)) + "; " + connect(plainConfig(), q, reply()) + "; " + connect(silent, q, with(reply(), noCRC))
+		},
+		"accepted; accepted; accepted", "error 4, close now; accepted; accepted",
+	},
 	"RefusesMarkers": {
 		func(t *testing.T, q Quirks) string {
 			f := with(enhance(request(), wire.Enhanced{IRD: 1, ORD: 1}), markers)
@@ -224,6 +232,20 @@ var quirkCases = map[string]quirkCase{
 			return told(give(responding(t, Config{Quirks: q}, crcOn, crcOn), damaged()))
 		},
 		"error 2, terminate, then close", "ULPDU of 18; error 2, terminate, then close",
+	},
+	"PlacesEarly": {
+		func(t *testing.T, q Quirks) string {
+			all := ""
+			for _, f := range []wire.Framing{crcOn, marked1} {
+				for _, n := range []int{1, 10, 22, 24, 24 + 16} { // an FPDU of 18 has 24 octets
+					c := responding(t, Config{Quirks: q}, f, crcOn)
+					give(c, stream(f, pattern(18, 0), pattern(20, 1))[:n])
+					all += fmt.Sprintf("%d ", len(c.Begun()))
+				}
+			}
+			return all
+		},
+		"0 0 0 0 0 0 0 0 0 0 ", "0 8 18 0 14 0 0 0 0 0 ",
 	},
 	"MSSRoundedDown": {
 		func(t *testing.T, q Quirks) string {

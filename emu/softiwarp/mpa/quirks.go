@@ -7,6 +7,7 @@ type Quirks struct {
 	// Start-up.
 	NeverAsksCRC      bool `defect:"siw, rfc5044/4.4/2" does:"start-up frames never ask for CRCs"`
 	NeverRaisesCRC    bool `defect:"siw, rfc5044/7.1.1/7" does:"a responder that wants CRCs leaves them off if the Request does not ask"`
+	RefusesNoCRC      bool `defect:"siw, rfc5044/7.1.1/7" does:"an initiator that wants CRCs ends the connection if the Reply does not ask for them too"`
 	RefusesMarkers    bool `defect:"siw, rfc5044/4.3/1" does:"a Request for markers is rejected, a Reply with one ends the connection"`
 	EchoesFlags       bool `defect:"siw, rfc5044/7.1.1/8, rfc5044/7.1.1/9" does:"a Reply repeats the R and the reserved flags of the Request"`
 	TakesRevision0    bool `defect:"siw, rfc5044/7.1.1/11" does:"a Request of revision 0 is treated like one of revision 1"`
@@ -24,6 +25,7 @@ type Quirks struct {
 	StalePad       bool `defect:"siw, rfc5044/4.1/3" does:"the pad of short FPDUs is what an earlier one left there"`
 	TrailerCut     bool `defect:"siw, rfc5044/5.1/3" does:"a segment that ends inside pad or CRC makes the CRC wrong"`
 	HandsUpFirst   bool `defect:"siw, rfc5044/6/1" does:"a ULPDU is handed up before its CRC is checked"`
+	PlacesEarly    bool `defect:"siw, rfc5044/6/2" does:"octets of a Write are placed as they come, before its FPDU is whole"`
 	MSSRoundedDown bool `defect:"siw, rfc5044/4.5/1" does:"FPDUs fill segments only to a multiple of eight octets"`
 
 	// Rules of the RFC that no known stack breaks. A test has to notice all the same.

@@ -36,6 +36,15 @@ func (c *Conn) badFPDU(term wire.TermError, why error) Event {
 	return c.fail(term, TerminateThenClose, why)
 }
 
+// Begun is of a quirk: what has come of a ULPDU that is not there as a whole yet,
+// and must not be looked at. Without the quirk it is nil.
+func (c *Conn) Begun() []byte {
+	if !c.q.PlacesEarly || c.state != full {
+		return nil
+	}
+	return c.deframer.Begun()
+}
+
 // inTrailer reports whether some of the pad and the CRC of the FPDU under way
 // has come, and some has not.
 func (c *Conn) inTrailer() bool {

@@ -17,6 +17,9 @@ func (c *Conn) takeReply(f *wire.StartFrame) Event {
 	if f.Markers && c.q.RefusesMarkers {
 		return c.fail(wire.TermMPAFrame, CloseNow, ErrMarkersUnwanted)
 	}
+	if !f.CRC && c.wantsCRC() && c.q.RefusesNoCRC {
+		return c.fail(wire.TermMPAFrame, CloseNow, ErrNoCRC)
+	}
 	c.enterFull(&c.request, f)
 	if enhanced {
 		if term, err := c.settle(&e); err != nil {

@@ -66,6 +66,16 @@ func (d *Deframer) Pending() int {
 	return d.have
 }
 
+// Begun is what has come of the ULPDU of the FPDU under way, in a stream without
+// markers. It is valid until the next call of Next.
+func (d *Deframer) Begun() []byte {
+	if d.full || d.hole || d.framing.Markers || len(d.buf) < ULPDULengthLen {
+		return nil
+	}
+	n := int(binary.BigEndian.Uint16(d.buf))
+	return d.buf[ULPDULengthLen:min(ULPDULengthLen+n, len(d.buf))]
+}
+
 // Missing is how many octets the FPDU under way still lacks, or 0 if there is
 // none or its length is not known yet, and how long its pad is.
 func (d *Deframer) Missing() (octets, pad int) {

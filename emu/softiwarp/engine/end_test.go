@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// A program that destroys its queue pair when it hears of an error must not keep
+// the peer from hearing of it: the Terminate arrives, then the end of the stream.
+func TestDestroyedQueuePairLeavesItsTerminate(t *testing.T) {
+	damaged := func(k *tester) {
+		g := segment(wire.OpSend, 1, nil)
+		b := k.framer.Append(nil, g.Append(nil))
+		b[5] ^= 1
+		k.give(0, b)
+	}
+	for name, tc := range map[string]struct {
+		fail func(k *tester)
+		want wire.TermError
+	}{
+		"RDMAP": {func(k *tester) { k.say(segment(wire.OpSend, 9, nil)) }, wire.TermUntaggedMSN},
+		"MPA":   {damaged, wire.TermMPACRC},
+	} {
+		for _, written := range []bool{false, true} { // before the program acts
+			h := newHost(t)
+			k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
+			k.say(write(1, 0, nil)) // it may speak now
+			tc.fail(k)
+			if written {
+				k.write(0)
+			}
+			if err := h.nic.DestroyQP(h.qp); err != nil {
+				t.Fatal(err)
+			}
+			if got := k.hearOne().Terminate.Error; got != tc.want {
+				t.Errorf("%s, written %v: Terminate %v", name, written, got)
+			}
+			if k.gone[0] || !k.fin[0] {
+				t.Errorf("%s, written %v: reset %v, FIN %v", name, written, k.gone[0], k.fin[0])
+			}
+			k.c.InputEOF(k.now)
+			if k.c.State() != Closed || k.c.mpa != nil {
+				t.Errorf("%s, written %v: %v", name, written, k.c.State())
+			}
+		}
+	}
+}
+
+// Who was refused may reset the stream: nothing has failed.
+func TestRefusedPeerMayReset(t *testing.T) {
+	h := newHost(t)
+	c := h.nic.Incoming()
+	p := newPipe(t, c, nil)
+	p.give(0, unhex(t, requestFrame+crcEnhanced))
+	if err := c.Reject(0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if p.take(0); !p.fin[0] || c.State() != Closing {
+		t.Fatalf("%v, FIN %v", c.State(), p.fin[0])
+	}
+	c.Failed(0, link.ErrReset)
+	if c.State() != Closed || c.Err() != nil || h.nic.Count.Failed != 0 {
+		t.Errorf("%v, %v, %d failed", c.State(), c.Err(), h.nic.Count.Failed)
+	}
+}
+
+// A queue pair with a shared receive queue says once that it takes no more from
+// it, however many steps its end has.
+func TestLastWQEIsReportedOnce(t *testing.T) {
+	h := newHost(t)
+	srq, err := h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 4, MaxSGE: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.qp = h.newQP(QPConfig{Type: verbs.QPTypeRC, PD: h.pd, SendCQ: h.sendCQ, RecvCQ: h.recvCQ, SRQ: srq, Caps: verbs.QPCaps{MaxSendWR: 4, MaxSendSGE: 1}})
+	k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
+	k.say(segment(wire.OpSend, 9, nil)) // Terminate, then the end
+	h.wantState(verbs.QPStateSQE)
+	k.take(0)
+	k.c.InputEOF(0)
+	h.wantState(verbs.QPStateErr)
+	h.wantEvents(verbs.EventQPReqErr, verbs.EventQPLastWQEReached)
+}
+
+// The RDMA Consortium's verbs close only a queue pair that is at rest.
+func TestClosingABusyQueuePairBreaksIt(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		h := newHost(t)
+		k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
+		if busy {
+			r, _ := h.region(8, allAccess)
+			h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
+			k.hear()
+		}
+		if err := h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState); err != nil {
+			t.Fatal(err)
+		}
+		k.take(0)
+		if k.gone[0] != busy || k.fin[0] == busy {
+			t.Errorf("busy %v: reset %v, FIN %v", busy, k.gone[0], k.fin[0])
+		}
+		if busy {
+			h.wantState(verbs.QPStateErr)
+			h.wantSends("1 WR_FLUSH_ERR")
+		} else {
+			h.wantState(verbs.QPStateSQD)
+		}
+	}
+}
+
+// The time to close runs from the first cause: what else goes wrong meanwhile
+// does not prolong it.
+func TestTimeToCloseIsNotProlonged(t *testing.T) {
+	h := newHost(t)
+	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
+	r, _ := h.region(8, allAccess)
+	h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
+	k.hear()
+	k.c.Disconnect(k.now)
+	k.later(defaultCloseTimeout-time.Second, h.nic)
+	k.say(segment(wire.OpSend, 9, nil))
+	k.take(0)
+	if k.c.State() != Closing {
+		t.Fatalf("%v", k.c.State())
+	}
+	k.later(time.Second, h.nic)
+	if k.c.State() != Closed || h.nic.Count.CloseTimeouts != 1 {
+		t.Errorf("%v, %d timeouts", k.c.State(), h.nic.Count.CloseTimeouts)
+	}
+}
+
+func TestDepthsUpToTheLimit(t *testing.T) {
+	h := newHost(t)
+	limit := uint16(h.nic.cfg.Limits.RdAtomic)
+	for _, p := range []ConnParam{{IRD: limit + 1}, {ORD: limit + 1}} {
+		if _, err := h.nic.Connect(h.qp, p); err == nil {
+			t.Errorf("%+v is taken, the limit is %d", p, limit)
+		}
+	}
+	for _, p := range []ConnParam{{IRD: limit, ORD: limit}, {IRD: wire.DepthNotNegotiated, ORD: wire.DepthNotNegotiated}} {
+		c, err := h.nic.Connect(h.qp, p)
+		if err != nil {
+			t.Errorf("%+v: %v", p, err)
+			continue
+		}
+		c.Abort()
+	}
+}

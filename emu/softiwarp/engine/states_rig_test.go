@@ -1,0 +1,290 @@
+package engine
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// besieged is a connection that was led to some state, over memory that must
+// not be touched, with all that was posted written down.
+type besieged struct {
+	*tester
+	fenced  []byte // the open region with a fence on both sides
+	open    *core.Region
+	closed  core.Bytes // registered, but not for peers
+	crc     bool
+	pending map[uint64]int // work requests by id, sends and receives: how often they may still complete
+	nextID  uint64
+}
+
+const (
+	fence    = 64
+	openLen  = 512
+	fenceVal = 0xa5
+)
+
+func besiege(t testing.TB, crc bool) *besieged {
+	h := newHost(t, func(c *Config, q *QPConfig) {
+		c.MPA.PeerToPeer, c.MPA.NoCRC, c.MPA.QueueOctets = true, !crc, 4096
+		q.Caps.MaxRecvWR, q.Caps.MaxSendWR = 8, 16
+	})
+	b := &besieged{tester: &tester{host: h}, crc: crc, pending: map[uint64]int{}}
+	b.fenced = bytes.Repeat([]byte{fenceVal}, fence+openLen+fence)
+	mem := b.fenced[fence : fence+openLen]
+	clear(mem)
+	var err error
+	if b.open, err = h.nic.RegMR(h.pd, core.Bytes(mem), 0, allAccess); err != nil {
+		t.Fatal(err)
+	}
+	_, b.closed = h.region(256, verbs.AccessLocalWrite)
+	for i := range b.closed {
+		b.closed[i] = secretByte
+	}
+	f := wire.Framing{CRC: crc}
+	b.framer, b.parser = wire.NewFramer(f), wire.NewDeframer(f)
+	return b
+}
+
+func (b *besieged) id() uint64 {
+	b.nextID++
+	b.pending[b.nextID] = 1
+	return b.nextID
+}
+
+func (b *besieged) recvs(n int) {
+	for range n {
+		b.recv(b.id(), sge(b.open, 256, 64))
+	}
+}
+
+func (b *besieged) sends(ops ...verbs.WROpcode) {
+	for _, op := range ops {
+		b.send(verbs.SendWR{WRID: b.id(), Opcode: op, SGL: []verbs.SGE{sge(b.open, 0, 8)}, Remote: verbs.Remote{RKey: 7}})
+	}
+}
+
+// frames of start-up that fit the config of besiege.
+func (b *besieged) startup(reply bool) []byte {
+	e := wire.Enhanced{PeerToPeer: true, RTRWrite: true, IRD: 4, ORD: 4}
+	f := wire.StartFrame{Reply: reply, CRC: b.crc, Enhanced: true, Revision: 2, PrivateData: e.Append(nil)}
+	return f.Append(nil)
+}
+
+func (b *besieged) responds() {
+	b.c = b.nic.Incoming()
+	b.pipe = newPipe(b.host.t, b.c, nil)
+}
+
+func (b *besieged) initiates() {
+	c, err := b.nic.Connect(b.qp, ConnParam{IRD: 4, ORD: 4})
+	if err != nil {
+		b.host.t.Fatal(err)
+	}
+	b.c = c
+	b.pipe = newPipe(b.host.t, c, nil)
+	b.take(0)
+}
+
+func (b *besieged) accepts() {
+	b.responds()
+	b.give(0, b.startup(false))
+	if err := b.c.Accept(b.now, b.qp, ConnParam{IRD: 4, ORD: 4}); err != nil {
+		b.host.t.Fatal(err)
+	}
+	b.take(0)
+}
+
+// established is a responder that has had the RTR.
+func (b *besieged) established() {
+	b.accepts()
+	b.say(write(1, 0, nil))
+	b.take(0)
+}
+
+// connected is an initiator that has sent it.
+func (b *besieged) connected() {
+	b.initiates()
+	b.give(0, b.startup(true))
+	b.take(0)
+}
+
+// situations are the states that bad input can come in, deepest last.
+var situations = []struct {
+	name  string
+	want  ConnState
+	reach func(b *besieged)
+}{
+	{"before the Request", Starting, (*besieged).responds},
+	{"half a Request", Starting, func(b *besieged) { b.responds(); b.give(0, b.startup(false)[:18]) }},
+	{"Request without an answer", Requested, func(b *besieged) { b.responds(); b.give(0, b.startup(false)) }},
+	{"before the RTR", Accepted, func(b *besieged) { b.recvs(2); b.accepts() }},
+	{"half an RTR", Accepted, func(b *besieged) {
+		b.accepts()
+		b.sends(verbs.OpSend) // waits for the initiator
+		rtr := write(1, 0, nil)
+		b.give(0, b.framer.Append(nil, rtr.Append(nil))[:9])
+	}},
+	{"before the Reply", Starting, (*besieged).initiates},
+	{"half a Reply", Starting, func(b *besieged) { b.initiates(); b.give(0, b.startup(true)[:21]) }},
+	{"established", Established, func(b *besieged) { b.recvs(4); b.established() }},
+	{"without receives", Established, (*besieged).established},
+	{"half a Send and half a Write", Established, func(b *besieged) {
+		b.recvs(4)
+		b.established()
+		for _, g := range []wire.Segment{segment(wire.OpSend, 1, []byte("half")), write(b.open.Key, b.open.Addr, []byte("half"))} {
+			g.Control.Last = false
+			b.say(g)
+		}
+	}},
+	{"its reads and atomics unanswered", Established, func(b *besieged) {
+		b.recvs(1)
+		b.connected()
+		b.sends(verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpRDMARead, verbs.OpSend, verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp)
+		b.take(0)
+		g := write(b.open.Key, b.open.Addr, []byte("half"))
+		g.Control = wire.NewControl(wire.OpReadResponse, false)
+		b.say(g)
+	}},
+	{"the peer's reads unanswered", Established, func(b *besieged) {
+		b.established()
+		for i := range 3 {
+			g := segment(wire.OpReadRequest, wire.MSN(i+1), nil)
+			g.ReadRequest = wire.ReadRequest{Size: openLen, SrcSTag: wire.STag(b.open.Key), SrcTO: b.open.Addr}
+			b.say(g)
+		}
+	}},
+	{"half an FPDU", Established, func(b *besieged) {
+		b.recvs(1)
+		b.connected()
+		g := segment(wire.OpSend, 1, []byte("half"))
+		b.give(0, b.framer.Append(nil, g.Append(nil))[:11])
+	}},
+	{"closing", Closing, func(b *besieged) {
+		b.recvs(2)
+		b.connected()
+		b.sends(verbs.OpRDMARead)
+		b.c.Disconnect(b.now)
+		b.take(0)
+	}},
+	{"closed on our side", Closing, func(b *besieged) {
+		b.recvs(2)
+		b.connected()
+		b.c.Disconnect(b.now)
+		b.take(0)
+	}},
+	{"terminated", Closing, func(b *besieged) {
+		b.recvs(2)
+		b.established()
+		b.say(segment(wire.OpSend, 9, nil))
+	}},
+	{"told of a Terminate", Closing, func(b *besieged) {
+		b.recvs(2)
+		b.connected()
+		b.sends(verbs.OpRDMARead)
+		b.take(0)
+		g := segment(wire.OpTerminate, 1, nil)
+		g.Terminate.Error = wire.TermProtAccess
+		b.say(g)
+	}},
+}
+
+// check holds what must be so at any time.
+func (b *besieged) check() {
+	t := b.host.t
+	t.Helper()
+	for i, v := range b.fenced {
+		if (i < fence || i >= fence+openLen) && v != fenceVal {
+			t.Fatalf("octet %d beside a region was written", i-fence)
+		}
+	}
+	if slices.ContainsFunc(b.closed, func(v byte) bool { return v != secretByte }) {
+		t.Fatal("memory that is closed to peers was written")
+	}
+	if bytes.Contains(b.log[0], bytes.Repeat([]byte{secretByte}, 8)) {
+		t.Fatal("memory that is closed to peers has left")
+	}
+	b.reap()
+	c := b.c
+	if len(c.tail) > 4096+wire.MaxFPDULen {
+		t.Fatalf("%d octets are kept to be sent", len(c.tail))
+	}
+	if c.private != nil && len(c.private) > wire.MaxPrivateData {
+		t.Fatalf("%d octets of private data", len(c.private))
+	}
+	if c.State() == Starting && b.nic.Deadline() == mono.Never {
+		t.Fatal("start-up without an end")
+	}
+	if c.State() == Closing && c.closeBy == mono.Never {
+		t.Fatal("it closes without an end")
+	}
+}
+
+// reap takes completions: none of what was not posted, and none twice.
+func (b *besieged) reap() {
+	var wcs [16]verbs.WC
+	for _, cq := range []interface {
+		Poll([]verbs.WC) (int, error)
+	}{b.sendCQ, b.recvCQ} {
+		for {
+			n, err := cq.Poll(wcs[:])
+			if err != nil {
+				b.host.t.Fatal(err)
+			}
+			for _, wc := range wcs[:n] {
+				if b.pending[wc.WRID]--; b.pending[wc.WRID] != 0 {
+					b.host.t.Fatalf("completion %+v, of something else or again", wc)
+				}
+				delete(b.pending, wc.WRID)
+			}
+			if n == 0 {
+				break
+			}
+		}
+	}
+}
+
+// finish has the peer leave, and lets what time there is pass: the connection must
+// end, and give back all that it was given.
+func (b *besieged) finish(reset bool) {
+	t := b.host.t
+	t.Helper()
+	switch {
+	case b.gone[0]:
+	case reset:
+		b.gone[0] = true
+		b.c.Failed(b.now, link.ErrReset)
+	default:
+		b.eof[1] = true
+		b.c.InputEOF(b.now)
+	}
+	if b.c.State() == Requested {
+		_ = b.c.Reject(b.now, nil)
+	}
+	b.write(0)
+	b.later(time.Minute, b.nic)
+	b.write(0)
+	b.check()
+	if b.c.State() != Closed || b.qp.Conn() != nil {
+		t.Fatalf("the peer has gone, and the connection is %v", b.c.State())
+	}
+	if b.c.mpa != nil || b.c.tail != nil || b.nic.Deadline() != mono.Never {
+		t.Fatal("something is left of it")
+	}
+	if b.qp.idle() { // it was never connected: what it has posted it keeps
+		if err := b.qp.Modify(b.now, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.reap()
+	if len(b.pending) > 0 {
+		t.Fatalf("%d requests never completed", len(b.pending))
+	}
+}

@@ -1,0 +1,184 @@
+package softiwarp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Nothing protects start-up frames: a bit of one may arrive inverted, whichever.
+// The connection is then made, or both sides are told that it is not in words of
+// verbs that name the peer, in the time that start-up has.
+
+// frameBits is how many bits a start-up frame without private data has.
+const frameBits = 8 * (wire.StartFrameLen + wire.EnhancedLen)
+
+// startupOutcome is what became of a connection whose start-up was damaged.
+type startupOutcome struct {
+	connect error
+	accepts []error
+	took    time.Duration
+}
+
+// startDamaged connects two devices while a bit of one frame is inverted.
+func startDamaged(t *testing.T, cfg Config, reply bool, bit int) (o startupOutcome) {
+	t.Helper()
+	event := sim.StreamEvent{Conn: 1, FromListener: reply, Offset: uint64(bit / 8), Action: sim.StreamCorrupt, Bit: uint8(bit % 8)}
+	w, a, b := pairInWorld(t, 1, sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{event}}}, cfg, cfg)
+	w.Go("server", func(*sim.Proc) error {
+		l, err := b.cm.Listen(at(5), verbs.PortSpaceTCP, 0)
+		if err != nil {
+			return err
+		}
+		for {
+			req, err := l.Next(15 * time.Second)
+			if errors.Is(err, verbs.ErrTimeout) {
+				return l.Close()
+			}
+			if err != nil {
+				return err
+			}
+			e, err := newEnd(b)
+			if err != nil {
+				return err
+			}
+			c, err := req.Accept(e.qp, connParam, time.Minute)
+			o.accepts = append(o.accepts, err)
+			if err == nil {
+				if err := c.WaitDisconnect(time.Minute); err != nil {
+					return err
+				}
+			}
+		}
+	})
+	w.Go("client", func(p *sim.Proc) error {
+		p.Sleep(time.Millisecond)
+		e, err := newEnd(a)
+		if err != nil {
+			return err
+		}
+		began := p.Now()
+		c, err := a.cm.Connect(e.qp, at(5), connParam, time.Minute)
+		o.connect, o.took = err, time.Duration(p.Now()-began)
+		if err != nil {
+			return e.qp.Close() // it was left as it was
+		}
+		if err := c.Disconnect(); err != nil {
+			return err
+		}
+		return c.WaitDisconnect(time.Minute)
+	})
+	if err := w.RunPrograms(); err != nil {
+		t.Errorf("bit %d of octet %d, reply %v: %v", bit%8, bit/8, reply, err)
+	}
+	return o
+}
+
+func TestDamagedStartupIsTold(t *testing.T) {
+	words := []error{verbs.ErrRejected, verbs.ErrTimeout, verbs.ErrClosed}
+	for _, cfg := range []Config{{}, {ClientServer: true}} {
+		seen := map[error]int{}
+		for bit := range 2 * frameBits {
+			reply := bit >= frameBits
+			o := startDamaged(t, cfg, reply, bit%frameBits)
+			where := fmt.Sprintf("bit %d of octet %d, reply %v", bit%8, bit%frameBits/8, reply)
+			for _, err := range append(o.accepts, o.connect) {
+				i := slices.IndexFunc(words, func(w error) bool { return errors.Is(err, w) })
+				var op *verbs.OpError
+				switch {
+				case err == nil:
+					seen[nil]++
+				case i < 0 || !errors.As(err, &op) || op.Obj == "":
+					t.Errorf("%s: %v says nothing in the words of verbs, or not of whom", where, err)
+				default:
+					seen[words[i]]++
+				}
+			}
+			if o.took > 11*time.Second {
+				t.Errorf("%s: connect took %v", where, o.took)
+			}
+		}
+		for _, w := range append(words[:2:2], nil) {
+			if seen[w] == 0 {
+				t.Errorf("client-server %v: nothing ended with %v", cfg.ClientServer, w)
+			}
+		}
+		t.Logf("client-server %v: %v", cfg.ClientServer, seen)
+	}
+}
+
+// What was wrong is still to be had from the error.
+func TestStartupErrorsKeepTheirCause(t *testing.T) {
+	const flags, revision = 8 * 16, 8*17 + 3
+	for name, tc := range map[string]struct {
+		reply           bool
+		bit             int
+		connect, accept error
+	}{
+		"key of the Reply":           {true, 8 * 3, mpa.ErrNoMPA, nil},
+		"revision of the Reply":      {true, revision, mpa.ErrRevision, nil},
+		"markers that nobody wants":  {true, flags + 7, nil, mpa.ErrCRC},
+		"the model of the Reply":     {true, 8*wire.StartFrameLen + 7, mpa.ErrModel, engine.ErrTerminated},
+		"more reads than there are":  {true, 8*(wire.StartFrameLen+2) + 4, mpa.ErrIRD, engine.ErrTerminated},
+		"less data than is enhanced": {true, 8*19 + 2, mpa.ErrShortEnhanced, nil},
+	} {
+		o := startDamaged(t, Config{}, tc.reply, tc.bit)
+		if tc.connect != nil && !(errors.Is(o.connect, tc.connect) && errors.Is(o.connect, verbs.ErrRejected)) {
+			t.Errorf("%s: connect: %v", name, o.connect)
+		}
+		if tc.accept != nil && !(len(o.accepts) == 1 && errors.Is(o.accepts[0], tc.accept) && errors.Is(o.accepts[0], verbs.ErrRejected)) {
+			t.Errorf("%s: accept: %v", name, o.accepts)
+		}
+		var rej *verbs.RejectError
+		if tc.connect != nil && (!errors.As(o.connect, &rej) || rej.Text == "") {
+			t.Errorf("%s: %v has no reason", name, o.connect)
+		}
+		t.Logf("%s: %v; %v", name, o.connect, o.accepts)
+	}
+}
+
+// A program that takes the queue pair away while it is being connected has
+// nobody else to blame.
+func TestQueuePairFailedWhileConnecting(t *testing.T) {
+	for _, state := range []verbs.QPState{verbs.QPStateErr, verbs.QPStateReset} {
+		inWorld(t, later(func(p *sim.Proc, d *Device) error {
+			e, err := newEnd(d)
+			if err != nil {
+				return err
+			}
+			p.World().Go("breaks", func(p *sim.Proc) error {
+				p.Sleep(time.Millisecond)
+				return e.qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState)
+			})
+			_, err = d.cm.Connect(e.qp, at(5), connParam, verbs.Forever)
+			refused(t, state.String(), err, verbs.ErrInvalid, "broken off")
+			return nil
+		}), func(p *sim.Proc, d *Device) error {
+			l, err := d.cm.Listen(at(5), verbs.PortSpaceTCP, 0)
+			if err != nil {
+				return err
+			}
+			req, err := l.Next(verbs.Forever)
+			if err != nil {
+				return err
+			}
+			p.Sleep(5 * time.Millisecond)
+			e, err := newEnd(d)
+			if err != nil {
+				return err
+			}
+			if _, err := req.Accept(e.qp, connParam, verbs.Forever); err == nil {
+				t.Error("accepted")
+			}
+			return nil
+		})
+	}
+}
