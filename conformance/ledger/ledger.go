@@ -49,7 +49,7 @@ type Row struct {
 	// IfClaimed says that it binds only devices that claim the feature.
 	IfClaimed bool `yaml:"if_claimed,omitempty"`
 	// Cases check it. They are written by the test's -update.
-	Cases []string `yaml:"cases,omitempty,flow"`
+	Cases []string `yaml:"cases,omitempty"`
 	// Untestable is why none can.
 	Untestable string `yaml:"untestable,omitempty"`
 }

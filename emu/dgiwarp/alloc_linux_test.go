@@ -13,8 +13,8 @@ import (
 // onLoopback makes a duel on loopback, with receives posted.
 func onLoopback(tb testing.TB, opt QPOptions, size int, block bool) duel {
 	tb.Helper()
-	d, err := datagrams(func(i int) (*Device, error) {
-		return OnUDP(udplink.Config{}, Config{Addrs: []netip.Addr{netip.AddrFrom4([4]byte{127, 91, 3, byte(2 + i)})}, QP: opt})
+	d, err := datagrams(func(int) (*Device, error) {
+		return OnUDP(udplink.Config{}, Config{Addrs: []netip.Addr{loopbackAddr()}, QP: opt})
 	}, opt)
 	if err != nil {
 		tb.Fatal(err)

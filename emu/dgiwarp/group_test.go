@@ -76,6 +76,23 @@ func TestMulticastInAWorld(t *testing.T) {
 	})
 }
 
+// Everybody who attached hears a broadcast: on other devices, and on the sender's.
+func TestBroadcastInAWorld(t *testing.T) {
+	w := sim.New(sim.Config{Seed: 8, MaxTime: maxWorldTime})
+	net, err := sim.NewNet(w, sim.NetConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends []*end
+	for i := range 4 {
+		d := attach(t, w, net, netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), impair.Config{}, Config{})
+		ends = append(ends, mustEnd(t, d, unreliable), mustEnd(t, d, unreliable))
+	}
+	run(t, w, func(*sim.Proc) error {
+		return toGroup(netip.MustParseAddr("255.255.255.255"), ends[0], ends[1:6], ends[6:])
+	})
+}
+
 // RD has no groups, neither to receive from nor to send to.
 func TestRDHasNoGroups(t *testing.T) {
 	w, a, _ := pairInWorld(t, 8, impair.Config{})

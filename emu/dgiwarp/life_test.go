@@ -20,8 +20,8 @@ func TestRestartOfAPeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := mustEnd(t, attach(t, w, net, 0, impair.Config{}, Config{}), reliable)
-	server := func() *end { return mustEnd(t, attach(t, w, net, 1, impair.Config{}, Config{}), reliable) }
+	client := mustEnd(t, attach(t, w, net, addrA, impair.Config{}, Config{}), reliable)
+	server := func() *end { return mustEnd(t, attach(t, w, net, addrB, impair.Config{}, Config{}), reliable) }
 	old := server()
 	run(t, w, func(p *sim.Proc) error {
 		if err := old.recv(0, 100); err != nil {

@@ -39,22 +39,25 @@ func (h *hosts) device(i int, cfg Config) (d *Device, err error) {
 	return d, err
 }
 
-// pair opens a device on each host.
-func (h *hosts) pair(t testing.TB, cfg Config) (ds [2]*Device) {
+// mustDevice is device for as long as a test runs.
+func (h *hosts) mustDevice(t testing.TB, i int, cfg Config) *Device {
 	t.Helper()
-	for i := range ds {
-		d, err := h.device(i, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := d.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		ds[i] = d
+	d, err := h.device(i, cfg)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return ds
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// pair opens a device on each host.
+func (h *hosts) pair(t testing.TB, cfg Config) [2]*Device {
+	t.Helper()
+	return [2]*Device{h.mustDevice(t, 0, cfg), h.mustDevice(t, 1, cfg)}
 }
 
 // echo runs the echo programs in real time.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -67,6 +68,9 @@ func TestConfigIsChecked(t *testing.T) {
 		"Config.Addrs":       func() (*Device, error) { return OnLink(nil, Config{}) },
 		"carries no packets of": func() (*Device, error) {
 			return OnLink(nil, Config{Addrs: []netip.Addr{addrA}, NIC: engine.Config{LinkMTU: 400}})
+		},
+		"257 segments to a peer": func() (*Device, error) {
+			return OnLink(nil, Config{Addrs: []netip.Addr{addrA}, NIC: engine.Config{LinkMTU: 1500, RD: rd.Limits{PeerSegments: 257}}})
 		},
 	} {
 		if _, err := open(); err == nil || !strings.Contains(err.Error(), says) {

@@ -17,25 +17,30 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// loopback opens a device on an address of the loopback network, which needs no
-// privilege.
-func loopback(t testing.TB, addr string, cfg Config) *Device {
-	t.Helper()
-	cfg.Name, cfg.Addrs = addr, []netip.Addr{netip.MustParseAddr(addr)}
-	d, err := OnUDP(udplink.Config{}, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return d
+// loopbackAddr is an address of the loopback network, which needs no privilege.
+// There are sixteen million: two runs of the tests at once do not meet.
+func loopbackAddr() netip.Addr {
+	r := rand.Uint32()
+	return netip.AddrFrom4([4]byte{127, 1 + byte(r)%254, byte(r >> 8), 1 + byte(r>>16)%254})
 }
 
+// loopbackPair opens two devices on the loopback network.
 func loopbackPair(t testing.TB) (a, b *Device) {
-	return loopback(t, "127.91.1.2", Config{}), loopback(t, "127.91.1.3", Config{})
+	t.Helper()
+	open := func() *Device {
+		addr := loopbackAddr()
+		d, err := OnUDP(udplink.Config{}, Config{Name: addr.String(), Addrs: []netip.Addr{addr}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return d
+	}
+	return open(), open()
 }
 
 func TestEchoOverUDPSockets(t *testing.T) {
@@ -60,15 +65,16 @@ func TestEchoOverUDPSockets(t *testing.T) {
 // Devices on different ports of one address answer each other: the port is part
 // of the address, over IPv4 as over IPv6.
 func TestPortsOfOneAddress(t *testing.T) {
-	for _, addr := range []string{"127.91.1.9", "::1"} {
-		a := loopback(t, addr, Config{NIC: engine.Config{Port: 20001}})
-		b := loopback(t, addr, Config{NIC: engine.Config{Port: 20002}})
+	for _, v6 := range []bool{false, true} {
+		h := newHosts(t, v6)
+		a := h.mustDevice(t, 0, Config{NIC: engine.Config{Port: 20001}})
+		b := h.mustDevice(t, 0, Config{NIC: engine.Config{Port: 20002}})
 		for _, opt := range []QPOptions{unreliable, reliable} {
 			if err := echo(mustEnd(t, a, opt), mustEnd(t, b, opt), 20); err != nil {
-				t.Errorf("%s, %+v: %v", addr, opt, err)
+				t.Errorf("IPv6 %v, %+v: %v", v6, opt, err)
 			}
 		}
-		if _, err := OnUDP(udplink.Config{}, Config{Addrs: a.cfg.Addrs, NIC: engine.Config{Port: 20001}}); err == nil || !strings.Contains(err.Error(), "20001") {
+		if _, err := h.device(0, Config{NIC: engine.Config{Port: 20001}}); err == nil || !strings.Contains(err.Error(), "20001") {
 			t.Errorf("a port that is taken: %v", err)
 		}
 	}
@@ -101,7 +107,7 @@ func TestRandomDatagrams(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(addrPort("127.91.1.7", 0)), net.UDPAddrFromAddrPort(victims[0].where().Addr))
+	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(loopbackAddr(), 0)), net.UDPAddrFromAddrPort(victims[0].where().Addr))
 	if err != nil {
 		t.Fatal(err)
 	}

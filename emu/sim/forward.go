@@ -61,11 +61,17 @@ func (h *overdue) HandleEvent(now mono.Time, _ uint64) {
 }
 
 // forward finds where pk goes and sends it there, or a copy to each member of a
-// multicast group. The sender gets one too if it has joined, as a socket with
-// multicast loopback (the default) does: a stack then runs the same on both.
+// multicast group, or to everybody. The sender gets one too if it has joined, as a
+// socket with multicast loopback (the default) does: a stack then runs the same on
+// both.
 func (n *Net) forward(pk *packet) {
 	dst := pk.Dst.Addr()
-	if !dst.IsMulticast() {
+	switch {
+	case dst == limitedBroadcast:
+		n.fanout = n.everybody(n.fanout[:0], pk.from)
+	case dst.IsMulticast():
+		n.fanout = append(n.fanout[:0], n.groups[dst]...) // a receiver may leave at once
+	default:
 		to := n.byAddr[dst]
 		if to == nil {
 			n.drop(pk, pk.from.cfg.Name, &pk.from.upDrops.NoRoute, "no-route")
@@ -74,7 +80,6 @@ func (n *Net) forward(pk *packet) {
 		n.forwardTo(pk, to)
 		return
 	}
-	n.fanout = append(n.fanout[:0], n.groups[dst]...) // a receiver may leave at once
 	if len(n.fanout) == 0 {
 		n.drop(pk, pk.from.cfg.Name, &pk.from.upDrops.NoRoute, "no-member")
 		return

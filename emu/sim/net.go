@@ -31,8 +31,8 @@ type NetConfig struct {
 // packet crosses the sender's cable, waits in the switch's queue towards the
 // receiver, and crosses the receiver's cable; with more switches, it waits in
 // each of them, and crosses the trunks between. A port may send to itself: the
-// packet goes the whole way and comes back. Multicast copies are made at the
-// sender's switch.
+// packet goes the whole way and comes back. Copies of multicasts, and of
+// broadcasts to 255.255.255.255, are made at the sender's switch.
 type Net struct {
 	w      *World
 	cfg    NetConfig
@@ -45,7 +45,7 @@ type Net struct {
 	switches   []*Switch // none where the one switch needs no name
 	trunks     []*Trunk
 	trunkNames map[string]*Trunk
-	routed     bool // the ways between switches are known
+	routed     bool // the ways between switches, and the broadcast domains, are known
 
 	packets []*packet
 	free    []uint32
@@ -165,7 +165,7 @@ func (n *Net) check(p *Port) error {
 	}
 	for i, a := range p.cfg.Addrs {
 		switch {
-		case !a.IsValid() || a.IsMulticast() || a.IsUnspecified():
+		case !a.IsValid() || isGroup(a) || a.IsUnspecified():
 			return fmt.Errorf("address %v is not a unicast address", a)
 		case n.byAddr[a] != nil:
 			return fmt.Errorf("address %v is taken by port %s", a, n.byAddr[a].cfg.Name)

@@ -237,13 +237,14 @@ func (p *Port) errClosed(call string) error {
 	return fmt.Errorf("%s on port %s: %w", call, p.cfg.Name, link.ErrClosed)
 }
 
-// Join implements link.GroupLink.
+// Join implements link.GroupLink. What is sent to 255.255.255.255 reaches every
+// port but the sender's; joining it makes a port hear its own.
 func (p *Port) Join(group netip.Addr) error {
 	group = plain(group)
 	if p.closed {
 		return p.errClosed("Join")
 	}
-	if !group.IsMulticast() {
+	if !isGroup(group) {
 		return fmt.Errorf("port %s: join %v: not a multicast address", p.cfg.Name, group)
 	}
 	if p.joins == nil {

@@ -14,7 +14,8 @@ type SwitchConfig struct {
 	// Name is the switch's own in its Net. Empty means "switch" and a number.
 	Name string
 	// Routed has the switch take one from the hop limit of packets that it passes
-	// on between its trunks and its ports, as a router does.
+	// on between its trunks and its ports, as a router does, and keep broadcasts to
+	// its own ports.
 	Routed bool
 }
 
@@ -30,6 +31,8 @@ type Switch struct {
 	salt uint64
 	out  []*way   // in the order the trunks were added
 	next [][]*way // by id of the switch to get to: the first steps of its shortest ways
+	// domain is that of broadcasts, known with the ways.
+	domain int
 }
 
 // Name returns the switch's name.
@@ -78,6 +81,7 @@ func (n *Net) checkSwitch(s *Switch) error {
 // findWays works out the shortest ways between all switches.
 func (n *Net) findWays() {
 	n.routed = true
+	n.findDomains()
 	for _, s := range n.switches {
 		s.next = make([][]*way, len(n.switches))
 	}

@@ -116,32 +116,48 @@ func (s *source) fill(area *[verbs.GRHLen]byte, length int) {
 		binary.BigEndian.PutUint32(b, 6<<28|uint32(s.tclass)<<20|uint32(s.src.Port()))
 		binary.BigEndian.PutUint16(b[4:], uint16(length))
 		b[6], b[7] = udp, s.hopLimit
-		copy(b[8:], src.AsSlice())
-		copy(b[24:], dst.AsSlice())
+		from, to := src.As16(), dst.As16()
+		copy(b[8:], from[:])
+		copy(b[24:], to[:])
 		return
 	}
 	binary.BigEndian.PutUint16(area[2:], s.src.Port())
 	b := area[verbs.GRHLen-link.IPv4HeaderLen:]
-	b[0], b[1] = 0x45, s.tclass
-	binary.BigEndian.PutUint16(b[2:], uint16(link.IPv4HeaderLen+length))
-	binary.BigEndian.PutUint16(b[6:], 0x4000)
-	b[8], b[9] = s.hopLimit, udp
-	copy(b[12:], src.AsSlice())
-	copy(b[16:], dst.AsSlice())
-	binary.BigEndian.PutUint16(b[10:], checksum(b))
+	from, to := src.As4(), dst.As4()
+	words := [...]uint32{
+		0x45<<24 | uint32(s.tclass)<<16 | uint32(link.IPv4HeaderLen+length),
+		0x4000, // not to be fragmented
+		uint32(s.hopLimit)<<24 | udp<<16,
+		binary.BigEndian.Uint32(from[:]),
+		binary.BigEndian.Uint32(to[:]),
+	}
+	words[2] |= checksum(&words)
+	for i, w := range words {
+		binary.BigEndian.PutUint32(b[4*i:], w)
+	}
 }
 
 // SourcePort is the UDP port in the address area of a receive.
 func SourcePort(area []byte) uint16 { return binary.BigEndian.Uint16(area[2:]) }
 
-// checksum is the IPv4 header checksum.
-func checksum(b []byte) uint16 {
+// checksum is that of an IPv4 header, whose own field for it is zero.
+func checksum(words *[link.IPv4HeaderLen / 4]uint32) uint32 {
 	var sum uint32
-	for i := 0; i < len(b); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	for _, w := range words {
+		sum += w>>16 + w&0xffff
 	}
 	for sum > 0xffff {
 		sum = sum&0xffff + sum>>16
 	}
-	return ^uint16(sum)
+	return ^sum & 0xffff
+}
+
+// sourceAddr is the address of this side that a peer is spoken to from.
+func (n *NIC) sourceAddr(dst netip.Addr) netip.Addr {
+	for i := range n.cfg.GIDs {
+		if a := n.cfg.GIDs[i].GID.Addr(); a.Is4() == dst.Is4() {
+			return a
+		}
+	}
+	return netip.Addr{}
 }

@@ -30,7 +30,7 @@ type Config struct {
 	// FirstQPN is the number of the first QP; they count up from there.
 	FirstQPN uint32
 	Limits   nic.Limits
-	// Peers, Segments, ... bound what RD keeps.
+	// RD bounds what the reliable layer keeps: PeerSegments by wire.Window at most.
 	RD     rd.Limits
 	Timing rd.Timing
 
@@ -85,6 +85,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: link MTU %d carries no packets of %d octets", ErrConfig, c.LinkMTU, wire.MinPacket)
 	case c.Messages < 0 || c.Records < 0 || c.MessageTime < 0 || c.RecordTime < 0 || c.ErrorRate < 0 || c.ErrorBurst < 0:
 		return c, fmt.Errorf("%w: a limit or a time is negative", ErrConfig)
+	case c.RD.PeerSegments > wire.Window:
+		return c, fmt.Errorf("%w: %d segments to a peer, of which %d may be under way", ErrConfig, c.RD.PeerSegments, wire.Window)
 	}
 	if last := int(c.FirstQPN) + c.Limits.QPs - 1; last >= int(wire.MulticastQP) {
 		return c, fmt.Errorf("%w: %d QPs from number %#x on end at %#x, where multicast begins", ErrConfig, c.Limits.QPs, c.FirstQPN, last)

@@ -10,7 +10,7 @@ type Counters struct {
 	Sends, Recvs            uint64 // work requests completed
 
 	DropDown      uint64 // the port is down
-	DropAddress   uint64 // not an address of the NIC
+	DropAddress   uint64 // not to an address of the NIC, or from none that could be answered
 	DropCRC       uint64
 	DropMalformed uint64
 	DropQPN       uint64 // no such QP
@@ -80,8 +80,10 @@ func (n *NIC) Counters() []verbs.Counter {
 		{Name: "rd_drop_unknown", Value: r.DropUnknown},
 		{Name: "rd_drop_unproved", Value: r.DropUnproved},
 		{Name: "rd_drop_ack", Value: r.DropAck},
+		{Name: "rd_drop_empty", Value: r.DropEmpty},
 		{Name: "rd_drop_challenge", Value: r.DropChallenge},
 		{Name: "rd_drop_refusal", Value: r.DropRefusal},
 		{Name: "rd_drop_reply", Value: r.DropReply},
+		{Name: "rd_drop_unclaimed", Value: r.DropUnclaimed},
 	}, n.layer.Count.List()...)
 }

@@ -62,6 +62,9 @@ func TestErrorMessagesReachTheSender(t *testing.T) {
 	w.see = func(d *link.Datagram, k *wire.Packet) bool {
 		if d.Dst.Addr() == a.h.addr {
 			message = bytes.Clone(k.ULPDU)
+			if k.Key != testKey {
+				t.Errorf("the error message has the key %#x, not that of what it answers", k.Key)
+			}
 		}
 		return false
 	}

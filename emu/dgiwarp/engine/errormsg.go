@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/internal/fifo"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -19,7 +20,7 @@ type errorMessage struct {
 // errorQueue bounds how many error messages leave: tokens come in at a rate, and
 // each message takes one.
 type errorQueue struct {
-	waiting fifo[errorMessage]
+	waiting fifo.Queue[errorMessage]
 	tokens  int64 // in parts of errorToken
 	filled  mono.Time
 }
@@ -55,7 +56,7 @@ func (q *QP) offend(in *inbound, e ddp.TermError) {
 	case !n.errors.allow(n.clock, n.cfg.ErrorRate, n.cfg.ErrorBurst):
 		n.Count.ErrorsSuppressed++
 	default:
-		n.errors.waiting.push(errorMessage{
+		n.errors.waiting.Push(errorMessage{
 			path: in.from.back(), header: wire.NewHeader(wire.KindUD, in.from.qp, q.num, n.parsed.Key),
 			terminate: ddp.Terminate{Error: e, HasLength: true, HasDDP: true, SegmentLength: uint16(in.length), DDP: *in.header},
 		})
@@ -67,7 +68,7 @@ func (q *QP) offend(in *inbound, e ddp.TermError) {
 
 // emitError builds the next error message, if there is one.
 func (n *NIC) emitError(d *link.Datagram) bool {
-	m, ok := n.errors.waiting.pop()
+	m, ok := n.errors.waiting.Pop()
 	if !ok {
 		return false
 	}

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"net/netip"
+
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -21,7 +23,7 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	case n.portDown:
 		n.Count.DropDown++
 		return
-	case d.Dst.Port() != n.cfg.Port || !group && !n.owns(dst):
+	case d.Dst.Port() != n.cfg.Port || !group && !n.owns(dst) || !answerable(d.Src):
 		n.Count.DropAddress++
 		return
 	case !wire.Intact(d.Payload):
@@ -41,6 +43,13 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	default:
 		n.takeRD(now, d, k)
 	}
+}
+
+// answerable reports whether a packet can be of somebody: what is said to come
+// from a group would have this NIC answer all of it.
+func answerable(src netip.AddrPort) bool {
+	a := src.Addr().Unmap()
+	return a.IsValid() && !a.IsUnspecified() && !isGroup(a) && src.Port() != 0
 }
 
 // find returns the QP that a packet is for, or nil.

@@ -4,11 +4,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/fifo"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -30,9 +30,9 @@ type NIC struct {
 	ahs   int
 	mcast map[netip.Addr][]*QP
 
-	sending  fifo[*QP]   // UD QPs that may have something to send
-	speaking fifo[*peer] // peers for whom there may be segments
-	starving fifo[*QP]   // RD QPs that lacked a receive
+	sending  fifo.Queue[*QP]   // QPs that have requests: to send (UD), or to hand to their peers (RD)
+	speaking fifo.Queue[*peer] // peers for whom there may be segments
+	starving fifo.Queue[*QP]   // RD QPs that lacked a receive
 	messages messageTable
 	records  recordTable
 	errors   errorQueue
@@ -73,9 +73,9 @@ func (n *NIC) Deadline() mono.Time {
 	return min(n.rd.Deadline(), n.messages.deadline(), n.records.deadline())
 }
 
-// StrictDeadline is Deadline but for what may as well be a millisecond late.
+// StrictDeadline is Deadline but for what may as well be a little late.
 func (n *NIC) StrictDeadline() mono.Time {
-	return min(n.rd.StrictDeadline(time.Millisecond), n.messages.deadline(), n.records.deadline())
+	return min(n.rd.StrictDeadline(), n.messages.deadline(), n.records.deadline())
 }
 
 // Tick handles every deadline that has passed.
@@ -127,33 +127,4 @@ func (n *NIC) owns(a netip.Addr) bool {
 		}
 	}
 	return false
-}
-
-// fifo is a queue that grows to the most that was ever in it.
-type fifo[T any] struct {
-	ring  []T
-	head  int
-	count int
-}
-
-func (f *fifo[T]) push(v T) {
-	if f.count == len(f.ring) {
-		grown := make([]T, max(16, 2*len(f.ring)))
-		for i := range f.count {
-			grown[i] = f.ring[(f.head+i)%len(f.ring)]
-		}
-		f.ring, f.head = grown, 0
-	}
-	f.ring[(f.head+f.count)%len(f.ring)] = v
-	f.count++
-}
-
-func (f *fifo[T]) pop() (v T, ok bool) {
-	if f.count == 0 {
-		return v, false
-	}
-	v, f.ring[f.head] = f.ring[f.head], v
-	f.head = (f.head + 1) % len(f.ring)
-	f.count--
-	return v, true
 }

@@ -19,7 +19,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 		filled++
 		n.layBehind(ds, filled)
 	}
-	filled = n.outputUD(ds, filled)
+	filled = n.takeTurns(ds, filled)
 	n.feed(now)
 	for filled < len(ds) {
 		p, ok := n.rd.Output(now, ds[filled].Payload[:0])
@@ -40,10 +40,11 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	return filled
 }
 
-// outputUD fills ds from place filled on with what UD QPs have to send.
-func (n *NIC) outputUD(ds []link.Datagram, filled int) int {
+// takeTurns fills ds from place filled on with what UD QPs have to send, and has
+// RD QPs hand their requests to the peers that they are for.
+func (n *NIC) takeTurns(ds []link.Datagram, filled int) int {
 	for filled < len(ds) {
-		q, ok := n.sending.pop()
+		q, ok := n.sending.Pop()
 		if !ok {
 			break
 		}
@@ -83,36 +84,28 @@ func (n *NIC) layBehind(ds []link.Datagram, i int) {
 // emit builds the next packet of a UD QP, if it has one.
 func (q *QP) emit(d *link.Datagram) bool {
 	for q.state == verbs.QPStateRTS {
-		place, ok := q.pending.peek()
-		if !ok {
+		if q.pending.Len() == 0 {
 			return false
 		}
-		r := &q.work[place]
+		r := &q.work[*q.pending.First()]
 		if r.Op == verbs.OpLocalInv || r.Op == verbs.OpBindMW {
-			q.pending.pop()
+			q.pending.Pop()
 			q.doLocally(r)
 			continue
 		}
 		if !q.buildDatagram(d, r) {
-			q.pending.pop()
+			q.pending.Pop()
 			q.sent = 0
 			q.complete(r, verbs.WCLocProtErr)
 			q.fail()
 			return false
 		}
 		if q.sent == r.Length {
-			q.pending.pop()
+			q.pending.Pop()
 			q.sent = 0
 			q.complete(r, verbs.WCSuccess)
 		}
 		return true
 	}
 	return false
-}
-
-func (f *fifo[T]) peek() (v T, ok bool) {
-	if f.count == 0 {
-		return v, false
-	}
-	return f.ring[f.head], true
 }

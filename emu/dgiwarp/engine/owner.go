@@ -17,7 +17,10 @@ func (h *half) NextReceive() *iwarp.Receive {
 	}
 	r := &h.held
 	r.WRID, r.PD, r.SGL = w.WRID, pd, append(r.SGL[:0], w.SGL...)
-	h.from.fill(&h.area, 0)
+	if !h.filled {
+		h.from.fill(&h.area, 0)
+		h.filled = true
+	}
 	if w.Length < verbs.GRHLen || q.nic.Scatter(r.SGL, pd, 0, h.area[:]) != nil {
 		// No room for the area, none for the message: the stream finds it too long.
 		r.SGL = r.SGL[:0]
@@ -51,21 +54,17 @@ func (h *half) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q.push(q.recvCQ, &wc, solicited)
 }
 
-// Completed reports how a request ended.
-func (h *half) Completed(r *iwarp.Request, status verbs.WCStatus) {
+// Completed reports how a request ended, and frees its place. It is the oldest: a
+// stream keeps the order of posting.
+func (h *half) Completed(_ *iwarp.Request, status verbs.WCStatus) {
 	if status == verbs.WCWRFlushErr && h.cause != verbs.WCSuccess {
 		status, h.cause = h.cause, verbs.WCSuccess
 	}
-	h.peer.qp.report(h.request(r), status)
+	h.peer.qp.complete(h.peer.oldest(), status)
 }
 
-// Retired frees the place of a request.
-func (h *half) Retired(r *iwarp.Request) { h.peer.qp.retire(h.request(r)) }
-
-// request finds the QP's own request that a stream's is part of.
-func (h *half) request(r *iwarp.Request) *request {
-	return h.peer.qp.whose[r]
-}
+// Retired has nothing to do: nothing here is reported before it is over.
+func (h *half) Retired(*iwarp.Request) {}
 
 // Ended says that a stream has failed.
 func (h *half) Ended(end iwarp.End) {

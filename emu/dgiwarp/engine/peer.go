@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
@@ -23,10 +22,12 @@ type peer struct {
 	asks  *half
 	serve *half
 
-	waiting, last *request // for asks to be ready again
-	origin        origins
-	path          path
-	queued        bool // in NIC.speaking
+	// Requests to the peer, in order: those before waiting are in the stream of
+	// asks, the others wait for that to be ready again.
+	first, waiting, last *request
+	origin               origins
+	path                 path
+	queued               bool // in NIC.speaking
 }
 
 // half is one of the two streams with a peer.
@@ -36,8 +37,9 @@ type half struct {
 	flow   wire.Epoch         // that it was opened for (asks)
 	cause  verbs.WCStatus     // what the first request that is flushed fails with
 	held   iwarp.Receive      // what the message under way fills (serve)
-	from   source             // where that comes from
-	area   [verbs.GRHLen]byte // what its receive begins with
+	from   source             // where that comes from (serve)
+	area   [verbs.GRHLen]byte // what its receive begins with: from, once filled
+	filled bool
 }
 
 // origins remembers which half each segment on its way belongs to, in order: as
@@ -78,7 +80,7 @@ func (n *NIC) peerOf(r *rd.Peer) *peer {
 // distribute hands the requests of an RD QP to the peers that they are for.
 func (q *QP) distribute(now mono.Time) {
 	for q.state == verbs.QPStateRTS {
-		place, ok := q.pending.pop()
+		place, ok := q.pending.Pop()
 		if !ok {
 			return
 		}
@@ -106,18 +108,34 @@ func (p *peer) post(now mono.Time, r *request) {
 	if p.asks == nil {
 		p.asks = &half{peer: p}
 	}
-	h := p.asks
-	if !p.ready(now) {
-		if p.last == nil {
-			p.waiting = r
-		} else {
-			p.last.next = r
-		}
-		p.last = r
+	ready := p.ready(now)
+	if p.qp.state == verbs.QPStateErr {
+		p.qp.complete(r, verbs.WCWRFlushErr) // ready has failed requests, and the CQ was full
 		return
 	}
-	h.stream.Post(&r.Request)
-	p.speak()
+	if p.last == nil {
+		p.first = r
+	} else {
+		p.last.next = r
+	}
+	p.last = r
+	switch {
+	case ready:
+		p.asks.stream.Post(&r.Request)
+		p.speak()
+	case p.waiting == nil:
+		p.waiting = r
+	}
+}
+
+// oldest takes the oldest request off the list.
+func (p *peer) oldest() *request {
+	r := p.first
+	if p.first = r.next; p.first == nil {
+		p.last = nil
+	}
+	r.next = nil
+	return r
 }
 
 // ready makes the half that asks usable, if it can be now: not while something of
@@ -152,11 +170,12 @@ func (h *half) fail(status verbs.WCStatus) {
 
 // retry posts what waited, if that is possible now.
 func (p *peer) retry(now mono.Time) {
-	for r := p.waiting; r != nil && p.ready(now); r = p.waiting {
-		if p.waiting = r.next; p.waiting == nil {
-			p.last = nil
+	for p.waiting != nil && p.ready(now) {
+		r := p.waiting
+		if r == nil {
+			return // ready has failed requests, the CQ was full, and the QP has failed
 		}
-		r.next = nil
+		p.waiting = r.next
 		p.asks.stream.Post(&r.Request)
 		p.speak()
 	}
@@ -166,7 +185,7 @@ func (p *peer) retry(now mono.Time) {
 func (p *peer) speak() {
 	if !p.queued {
 		p.queued = true
-		p.qp.nic.speaking.push(p)
+		p.qp.nic.speaking.Push(p)
 	}
 }
 
@@ -188,13 +207,25 @@ func (n *NIC) failPeers(q *QP) {
 	}
 }
 
+// flushWaiting fails the requests that wait. Those before them stay: the stream may
+// be in the middle of failing them.
 func (p *peer) flushWaiting() {
-	for r := p.waiting; r != nil; r = p.waiting {
-		p.waiting = r.next
-		r.next = nil
+	waiting := p.waiting
+	if p.waiting = nil; waiting == nil {
+		return
+	}
+	if p.first == waiting {
+		p.first, p.last = nil, nil
+	} else {
+		for p.last = p.first; p.last.next != waiting; {
+			p.last = p.last.next
+		}
+		p.last.next = nil
+	}
+	for r := waiting; r != nil; r = waiting {
+		waiting, r.next = r.next, nil
 		p.qp.complete(r, verbs.WCWRFlushErr)
 	}
-	p.last = nil
 }
 
 // failed is how requests end when a flow fails.
@@ -203,14 +234,4 @@ func failed(err error) verbs.WCStatus {
 		return verbs.WCRNRRetryExcErr
 	}
 	return verbs.WCRetryExcErr
-}
-
-// sourceAddr is the address of this side that a peer is spoken to from.
-func (n *NIC) sourceAddr(dst netip.Addr) netip.Addr {
-	for i := range n.cfg.GIDs {
-		if a := n.cfg.GIDs[i].GID.Addr(); a.Is4() == dst.Is4() {
-			return a
-		}
-	}
-	return netip.Addr{}
 }

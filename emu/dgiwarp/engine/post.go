@@ -40,7 +40,7 @@ func (q *QP) PostSend(now mono.Time, wr *verbs.SendWR, refs Refs) error {
 	if wr.Opcode == verbs.OpBindMW {
 		r.KeepBind(wr, refs.Window, refs.Region, q.endpoint.PD, q.num)
 	}
-	q.pending.push(place)
+	q.pending.Push(place)
 	q.wake()
 	return nil
 }
@@ -155,9 +155,9 @@ func (q *QP) receivesLeft() int {
 
 // wake has Output look at the QP.
 func (q *QP) wake() {
-	if !q.queued && q.pending.count > 0 && q.state == verbs.QPStateRTS {
+	if !q.queued && q.pending.Len() > 0 && q.state == verbs.QPStateRTS {
 		q.queued = true
-		q.nic.sending.push(q)
+		q.nic.sending.Push(q)
 	}
 }
 

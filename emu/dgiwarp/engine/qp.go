@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/fifo"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/internal/qpstate"
@@ -46,11 +47,10 @@ type QP struct {
 	attr   verbs.QPAttr
 	groups int
 
-	work     []request                   // the places of the send queue
-	whose    map[*iwarp.Request]*request // the same, by what streams know them by (RD)
+	work     []request // the places of the send queue
 	slots    nic.Slots
 	free     []uint32 // places that are not in use
-	pending  fifo[uint32]
+	pending  fifo.Queue[uint32]
 	sent     uint32 // octets of the first pending request that have left (UD)
 	msn      ddp.MSN
 	reported ErrorReport
@@ -66,7 +66,7 @@ type request struct {
 	path  path
 	qpn   uint32
 	qkey  uint32
-	next  *request // that waits for the same peer to be ready
+	next  *request // to the same peer
 }
 
 // ErrorReport is what a peer said was wrong.
@@ -95,12 +95,6 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	}
 	slots, places := nic.NewSlots(c.Caps.MaxSendWR, c.Caps.MaxSendSGE, c.Caps.MaxInline)
 	q.work, q.slots, q.free = make([]request, places), slots, make([]uint32, 0, places)
-	if c.Reliable {
-		q.whose = make(map[*iwarp.Request]*request, places)
-		for i := range q.work {
-			q.whose[&q.work[i].Request] = &q.work[i]
-		}
-	}
 	if c.SRQ == nil {
 		q.rq = nic.NewRecvQueue(c.Caps.MaxRecvWR, c.Caps.MaxRecvSGE)
 	} else {
@@ -201,7 +195,7 @@ func (q *QP) reset() {
 	q.state, q.attr = verbs.QPStateReset, verbs.QPAttr{}
 	q.msn, q.sent, q.reported = ddp.FirstMSN, 0, ErrorReport{}
 	q.rq.Clear()
-	q.pending = fifo[uint32]{ring: q.pending.ring}
+	q.pending.Drop()
 	q.free = q.free[:0]
 	for i := range slices.Backward(q.work[:q.caps.MaxSendWR]) {
 		q.free = append(q.free, uint32(i))
@@ -264,7 +258,7 @@ func (q *QP) fail() {
 	if q.reliable {
 		q.nic.failPeers(q)
 	}
-	for place, ok := q.pending.pop(); ok; place, ok = q.pending.pop() {
+	for place, ok := q.pending.Pop(); ok; place, ok = q.pending.Pop() {
 		q.complete(&q.work[place], verbs.WCWRFlushErr)
 	}
 	for w := q.rq.Peek(); w != nil; w = q.rq.Peek() {
@@ -291,17 +285,10 @@ func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 // complete reports how a request ended, if that is of interest, and frees its
 // place.
 func (q *QP) complete(r *request, status verbs.WCStatus) {
-	q.report(r, status)
-	q.retire(r)
-}
-
-func (q *QP) report(r *request, status verbs.WCStatus) {
 	q.nic.Count.Sends++
-	if status == verbs.WCSuccess && !r.Signaled() {
-		return
+	if status != verbs.WCSuccess || r.Signaled() {
+		wc := r.Completion(status, verbs.QPN(q.num))
+		q.push(q.sendCQ, &wc, false)
 	}
-	wc := r.Completion(status, verbs.QPN(q.num))
-	q.push(q.sendCQ, &wc, false)
+	q.free = append(q.free, r.place)
 }
-
-func (q *QP) retire(r *request) { q.free = append(q.free, r.place) }

@@ -268,11 +268,17 @@ func TestRDAnswersSurviveRefusals(t *testing.T) {
 			w.run(20 * time.Microsecond)
 		}
 		a.got(1)
-		b.recv(1, recvAt/2, 100)
-		a.send(b, 9, 10)
+		for i := range 3 {
+			b.recv(1, recvAt/2, 100)
+			a.send(b, uint64(i), 10)
+		}
 		w.run(5 * time.Second)
-		a.ok(1)
-		b.ok(2)
+		for i, wc := range a.ok(3) {
+			if wc.WRID != uint64(i) {
+				t.Errorf("request %d completed at place %d", wc.WRID, i)
+			}
+		}
+		b.ok(4)
 		if !bytes.Equal(a.bytes(0, 100_000), b.bytes(0, 100_000)) {
 			t.Fatal("the read is damaged")
 		}

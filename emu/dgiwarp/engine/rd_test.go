@@ -222,26 +222,6 @@ func TestRDFlowsBeginAnew(t *testing.T) {
 	}
 }
 
-func TestRDMarksAreEchoed(t *testing.T) {
-	w, a, b := pair(t, true)
-	b.recv(1, 0, 100)
-	marked, ect := false, true
-	w.see = func(d *link.Datagram, k *wire.Packet) bool {
-		if k.Flags.Has(wire.FlagData) {
-			ect = ect && d.ECNBits() == link.ECT0
-			d.TClass |= link.CE
-		}
-		marked = marked || k.Flags.Has(wire.FlagMarked)
-		return false
-	}
-	a.send(b, 1, 10)
-	w.run(time.Millisecond)
-	a.ok(1)
-	if !ect || !marked {
-		t.Errorf("packets with data are ECN-capable %v, marks are echoed %v", ect, marked)
-	}
-}
-
 // Where segments are scarce, peers get them by turns, and none is forgotten.
 func TestRDSharesScarceSegments(t *testing.T) {
 	w := newWorld(t)
@@ -263,5 +243,27 @@ func TestRDSharesScarceSegments(t *testing.T) {
 	a.ok(16)
 	for _, e := range others {
 		e.ok(4)
+	}
+}
+
+// A receive wakes one of those who wait, not all.
+func TestRDWakesAsManyAsThereAreReceives(t *testing.T) {
+	w, a, b := pair(t, true)
+	senders := []*end{a, w.host().own(true), w.host().own(true)}
+	for _, s := range senders {
+		s.send(b, 1, 10)
+	}
+	w.run(200 * time.Microsecond)
+	woken := 0
+	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+		if d.Src.Addr() == b.h.addr && k.Flags.Has(wire.FlagAck) && k.Ack.Window > 0 {
+			woken++
+		}
+		return false
+	}
+	b.recv(1, 0, 100)
+	w.output()
+	if woken != 1 {
+		t.Errorf("one receive has woken %d of %d", woken, len(senders))
 	}
 }

@@ -103,13 +103,25 @@ func (p *peer) take(segment []byte) bool {
 		q.nic.Count.DropSegment++ // an answer to nothing
 		return true
 	}
-	// A segment that was stored is taken to have come like the one before it.
-	if a := &q.nic.arrived; a.src == p.rd.Key.Remote && a.qp == p.rd.Key.RemoteQP || !h.from.src.IsValid() {
-		h.from = *a
-		h.from.src, h.from.qp = p.rd.Key.Remote, p.rd.Key.RemoteQP
-	}
+	h.comesFrom(q.nic.arrived)
 	h.stream.Input(segment)
 	return true
+}
+
+// comesFrom notes where a segment came from, given what is known of the packet
+// that arrived last. A segment that was stored is taken to have come like the one
+// before it.
+func (h *half) comesFrom(s source) {
+	k := &h.peer.rd.Key
+	if s.src != k.Remote || s.qp != k.RemoteQP {
+		if h.from.src.IsValid() {
+			return
+		}
+		s.src, s.qp = k.Remote, k.RemoteQP
+	}
+	if s != h.from {
+		h.from, h.filled = s, false
+	}
 }
 
 // accused is the half that an error message is about: the one that serves if it
@@ -169,8 +181,8 @@ func (p *peer) gone() {
 // feed gives the reliable layer segments of all peers that have some, and tells
 // those on whom a QP could not spend a receive that it can now.
 func (n *NIC) feed(now mono.Time) {
-	for range n.starving.count {
-		q, _ := n.starving.pop()
+	for range n.starving.Len() {
+		q, _ := n.starving.Pop()
 		q.starving = false
 		if left := q.receivesLeft(); left > 0 && q.receives() {
 			n.rd.Resume(q.num, left)
@@ -179,8 +191,8 @@ func (n *NIC) feed(now mono.Time) {
 		}
 	}
 	n.drain(now)
-	for range n.speaking.count { // those that find no room come back for the next time
-		p, _ := n.speaking.pop()
+	for range n.speaking.Len() { // those that find no room come back for the next time
+		p, _ := n.speaking.Pop()
 		p.queued = false
 		if !p.rd.Gone() && p.qp != nil && n.qps.At(p.qp.num) == p.qp {
 			p.talk(now)
@@ -192,13 +204,13 @@ func (n *NIC) feed(now mono.Time) {
 func (q *QP) starve() {
 	if !q.starving {
 		q.starving = true
-		q.nic.starving.push(q)
+		q.nic.starving.Push(q)
 	}
 }
 
 // Starving reports whether a QP has told peers to wait for receives: then posting
 // one may make packets leave.
-func (n *NIC) Starving() bool { return n.starving.count > 0 }
+func (n *NIC) Starving() bool { return n.starving.Len() > 0 }
 
 // talk moves segments of a peer from its halves to the flow. They take turns.
 func (p *peer) talk(now mono.Time) {

@@ -114,11 +114,29 @@ func sortAir(w *world) {
 
 // Segments that contradict each other drop their message; those of other
 // messages stay.
-func TestUDReassemblyContradictions(t *testing.T) {
-	in := func(mo uint32, n int, last bool, op ddp.Opcode) *inbound {
-		h := &ddp.Header{Control: ddp.NewControl(op, last), Untagged: ddp.Untagged{MSN: 1, MO: mo}}
-		return &inbound{from: &source{qp: 1}, header: h, body: make([]byte, n)}
+// in is a segment of a message of one source.
+func in(mo uint32, n int, last bool, op ddp.Opcode) *inbound {
+	h := &ddp.Header{Control: ddp.NewControl(op, last), Untagged: ddp.Untagged{MSN: 1, MO: mo}}
+	return &inbound{from: &source{qp: 1}, header: h, body: make([]byte, n)}
+}
+
+// A segment that would make a message longer than one can be is an error, however
+// far beyond it is.
+func TestUDSegmentsBeyondTheLongestMessage(t *testing.T) {
+	for _, mo := range []uint32{MaxUDSend - 9, MaxUDSend, MaxUDSend + 1, 1<<32 - 10, 1<<32 - 1} {
+		_, _, b := pair(t, false, isolated)
+		b.takeSegment(in(mo, 10, false, ddp.OpSend))
+		if n := b.h.nic; n.Count.ErrorsFound != 1 || len(n.messages.open) != 0 {
+			t.Errorf("MO %d: %d errors, %d open", mo, n.Count.ErrorsFound, len(n.messages.open))
+		}
 	}
+	_, _, b := pair(t, false, isolated)
+	if b.takeSegment(in(MaxUDSend-10, 10, false, ddp.OpSend)); b.h.nic.Count.ErrorsFound != 0 || len(b.h.nic.messages.open) != 1 {
+		t.Error("the last octets of the longest message are refused")
+	}
+}
+
+func TestUDReassemblyContradictions(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		segs []*inbound

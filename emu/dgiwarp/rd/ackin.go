@@ -1,7 +1,6 @@
 package rd
 
 import (
-	"math/bits"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
@@ -11,7 +10,8 @@ import (
 // takeAck handles an acknowledgement of the flow to the peer.
 func (p *Peer) takeAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l := p.layer
-	if !p.has(flagSending) || a.Epoch != p.epoch || a.Next.Sub(p.una) > p.outstanding() {
+	known := p.outstanding() - a.Beyond() // no overflow, whatever Next is
+	if !p.has(flagSending) || a.Epoch != p.epoch || a.Next.Sub(p.una) > known {
 		l.Count.DropAck++
 		return
 	}
@@ -71,16 +71,12 @@ func (p *Peer) takeNext(a *wire.Ack) (arrived int) {
 
 // takeSack marks what arrived behind a gap, and returns how much of it is news.
 func (p *Peer) takeSack(a *wire.Ack) (arrived int) {
-	words := a.Words
-	for words > 0 && a.Sack[words-1] == 0 {
-		words--
-	}
-	if words == 0 || p.oldest == nil {
+	beyond := a.Beyond()
+	if beyond == 0 {
 		return 0
 	}
-	last := int32(words)*32 - int32(bits.LeadingZeros32(a.Sack[words-1])) // packets from Next+1 on
 	s := p.oldest.next
-	for i := int32(0); i < last && s != nil && s != p.unsent; i, s = i+1, s.next {
+	for i := int32(0); i < beyond-1; i, s = i+1, s.next {
 		if a.Sack[i/32]>>(i%32)&1 != 0 && p.arrive(s, a.Echo) {
 			arrived++
 		}
@@ -198,6 +194,7 @@ func (p *Peer) takeRefusal(r *wire.Refusal) {
 		return
 	}
 	if p.has(flagStarting) {
+		l.Count.DropRefusal++
 		return
 	}
 	l.fail(p, ErrRefused)

@@ -40,7 +40,7 @@ type Event struct {
 // before the following call counts as deferred.
 func (l *Layer) Next(now mono.Time) (Event, bool) {
 	l.Defer(now)
-	for p, ok := l.notices.pop(); ok; p, ok = l.notices.pop() {
+	for p, ok := l.notices.Pop(); ok; p, ok = l.notices.Pop() {
 		p.set(flagNoticed, false)
 		if e, ok := p.news(); ok {
 			l.notice(p) // there may be more
@@ -51,7 +51,7 @@ func (l *Layer) Next(now mono.Time) (Event, bool) {
 		l.offered = p
 		return Event{Kind: EventSegment, Peer: p, Segment: l.arrival.segment}, true
 	}
-	for p, ok := l.ready.pop(); ok; p, ok = l.ready.pop() {
+	for p, ok := l.ready.Pop(); ok; p, ok = l.ready.Pop() {
 		if p.nextStored() && !p.has(flagBlocked) {
 			l.offered = p
 			return Event{Kind: EventSegment, Peer: p, Segment: p.stored.buf}, true
@@ -102,7 +102,7 @@ func (l *Layer) Accept(now mono.Time) {
 	}
 	p.taken(now, flags)
 	if p.nextStored() {
-		l.ready.push(p)
+		l.ready.Push(p)
 	}
 	l.timers.sooner(p)
 }
@@ -132,7 +132,7 @@ func (l *Layer) Resume(local uint32, n int) {
 		if p.Key.Local == local {
 			l.blocked.remove(p)
 			if p.nextStored() {
-				l.ready.push(p)
+				l.ready.Push(p)
 			}
 			p.ackNow()
 			n--

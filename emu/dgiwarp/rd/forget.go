@@ -1,6 +1,7 @@
 package rd
 
 import (
+	"github.com/fabrictest/fabrictest/emu/internal/fifo"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -20,7 +21,8 @@ func (p *Peer) release() {
 	}
 	p.oldest, p.newest, p.unsent, p.resend = nil, nil, nil, nil
 	p.una, p.sendNext, p.sacked, p.lost = p.next, p.next, 0, 0
-	p.set(flagBusy|flagProbe|flagPaced, false)
+	p.set(flagBusy|flagProbe, false)
+	p.pace(false)
 	p.timeoutAt = mono.Never
 }
 
@@ -36,7 +38,7 @@ func (p *Peer) End() {
 func (p *Peer) Deafen() {
 	if p.has(flagReceiving) && !p.Gone() {
 		p.layer.deafen(p)
-		p.ackAt = mono.Never
+		p.holdAck(mono.Never)
 		p.set(flagAckDue, false)
 		p.set(flagDeaf, true)
 	}
@@ -60,7 +62,11 @@ func (l *Layer) deafen(p *Peer) {
 func (l *Layer) forget(p *Peer) {
 	p.release()
 	l.deafen(p)
+	p.holdAck(mono.Never)
 	delete(l.peers, p.Key)
+	if l.latest == p {
+		l.latest = nil
+	}
 	l.timers.remove(p)
 	if l.peak > smallTable && len(l.peers) < l.peak/8 {
 		l.shrink()
@@ -80,8 +86,12 @@ func (l *Layer) shrink() {
 	}
 	l.peers, l.peak = peers, len(peers)
 	l.timers.heap = append(make([]*Peer, 0, len(peers)), l.timers.heap...)
-	for _, f := range []*fifo[*Peer]{&l.active, &l.notices, &l.ready} {
-		f.shrink()
+	for _, q := range []*fifo.Queue[*Peer]{&l.active, &l.notices, &l.ready} {
+		var small fifo.Queue[*Peer]
+		for p, ok := q.Pop(); ok; p, ok = q.Pop() {
+			small.Push(p)
+		}
+		*q = small
 	}
 }
 

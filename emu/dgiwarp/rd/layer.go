@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/internal/fifo"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -34,14 +35,17 @@ type Layer struct {
 	lives  map[uint32]uint32 // how often each QP was closed
 
 	peers   map[Key]*Peer
-	peak    int // peers at most since the tables were made
+	latest  *Peer // that find has found: packets come in runs
+	peak    int   // peers at most since the tables were made
 	timers  timerHeap
-	active  fifo[*Peer] // have something to send, perhaps
-	current *Peer       // whose turn it is
-	quota   int         // packets that are left of its turn
-	notices fifo[*Peer] // have something to report
-	ready   fifo[*Peer] // have a stored segment that is next
-	replies fifo[reply]
+	active  fifo.Queue[*Peer] // have something to send, perhaps
+	current *Peer             // whose turn it is
+	quota   int               // packets that are left of its turn
+	paced   int               // peers that wait for their pace
+	holding int               // peers for which an acknowledgement is held back
+	notices fifo.Queue[*Peer] // have something to report
+	ready   fifo.Queue[*Peer] // have a stored segment that is next
+	replies fifo.Queue[reply]
 
 	arrival        arrival
 	offered        *Peer // whose segment Next has shown
@@ -72,11 +76,23 @@ func (l *Layer) MaxSegment() int { return l.maxSegment }
 // Peers is how many peers are known.
 func (l *Layer) Peers() int { return len(l.peers) }
 
+// find returns the peer of a key, or nil.
+func (l *Layer) find(key *Key) *Peer {
+	if p := l.latest; p != nil && p.Key == *key {
+		return p
+	}
+	p := l.peers[*key]
+	if p != nil {
+		l.latest = p
+	}
+	return p
+}
+
 // Peer returns the peer to send to under key, and makes it if need be. own and
 // theirs are the keys of the queue pairs at both ends. If the flow to it has
 // ended, or may have been forgotten over there, it begins anew (see Epoch).
 func (l *Layer) Peer(now mono.Time, key Key, own, theirs uint32) (*Peer, error) {
-	p := l.peers[key]
+	p := l.find(&key)
 	if p == nil {
 		if p = l.add(now, key); p == nil {
 			return nil, ErrFull
@@ -109,7 +125,7 @@ func (l *Layer) add(now mono.Time, key Key) *Peer {
 func (l *Layer) notice(p *Peer) {
 	if !p.has(flagNoticed) {
 		p.set(flagNoticed, true)
-		l.notices.push(p)
+		l.notices.Push(p)
 	}
 }
 
@@ -117,22 +133,35 @@ func (l *Layer) notice(p *Peer) {
 func (l *Layer) activate(p *Peer) {
 	if !p.has(flagQueued) {
 		p.set(flagQueued, true)
-		l.active.push(p)
+		l.active.Push(p)
 	}
 }
 
 // Deadline is when Tick must be called next; mono.Never if not at all.
 func (l *Layer) Deadline() mono.Time { return l.timers.next() }
 
+// By how much later than an acknowledgement or a timeout is due a driver may
+// sleep, who has others that look now and then: neither is worth waking anybody
+// for. For a timeout it is a tick of most kernels: with one under way, as between
+// question and answer, a sleep that might end before the next tick makes the
+// kernel set a hardware timer and take it back, for each message.
+const (
+	ackSlack     = time.Millisecond
+	timeoutSlack = 4 * time.Millisecond
+)
+
 // StrictDeadline is Deadline, but later by a slack if it is that of an
-// acknowledgement or a timeout: neither is worth waking anybody for at once. Pace
-// is.
-func (l *Layer) StrictDeadline(slack time.Duration) mono.Time {
+// acknowledgement or a timeout. Those of pace are kept, and to forget a peer on
+// time costs nothing.
+func (l *Layer) StrictDeadline() mono.Time {
 	at := l.timers.next()
-	if at == mono.Never || l.timers.heap[0].has(flagPaced) {
+	switch {
+	case at == mono.Never || l.paced > 0 || l.timers.heap[0].forgottenAt(at):
 		return at
+	case l.holding > 0:
+		return at.Add(ackSlack)
 	}
-	return at.Add(slack)
+	return at.Add(timeoutSlack)
 }
 
 // Tick handles every deadline that has passed.
@@ -146,13 +175,13 @@ func (l *Layer) Tick(now mono.Time) {
 			continue
 		}
 		if p.ackAt <= now {
-			p.ackAt = mono.Never
+			p.holdAck(mono.Never)
 			p.set(flagAckDue, true)
 			p.set(flagAnswers, false) // it waited for nothing
 			l.activate(p)
 		}
 		if p.has(flagPaced) && p.resumeAt() <= now {
-			p.set(flagPaced, false)
+			p.pace(false)
 			l.activate(p)
 		}
 		if p.timeoutAt <= now {

@@ -33,14 +33,14 @@ type reply struct {
 // Output appends the next packet that is ready to leave to b, or reports that
 // there is none.
 func (l *Layer) Output(now mono.Time, b []byte) (Packet, bool) {
-	if r, ok := l.replies.pop(); ok {
+	if r, ok := l.replies.Pop(); ok {
 		return l.emitReply(&r, b), true
 	}
 	for {
 		p := l.current
 		if p == nil {
 			var ok bool
-			if p, ok = l.active.pop(); !ok {
+			if p, ok = l.active.Pop(); !ok {
 				return Packet{}, false
 			}
 			p.set(flagQueued, false)
@@ -128,12 +128,12 @@ func (l *Layer) emitReply(r *reply, b []byte) Packet {
 // reply queues an answer to a packet from src, which goes back with the key that
 // came: the answer is known by the epoch in it.
 func (l *Layer) reply(src netip.AddrPort, h *wire.Header, r reply, kind wire.Kind) {
-	if l.replies.count >= l.cfg.Limits.Replies {
+	if l.replies.Len() >= l.cfg.Limits.Replies {
 		l.Count.DropReply++
 		return
 	}
 	r.dst, r.packet = src, wire.NewHeader(kind, h.SrcQP, h.DstQP, h.Key)
-	l.replies.push(r)
+	l.replies.Push(r)
 }
 
 // Refuse answers a packet with data for a queue pair that takes none. What

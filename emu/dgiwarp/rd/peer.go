@@ -131,6 +131,11 @@ func (p *Peer) outstanding() int32 { return p.sendNext.Sub(p.una) }
 // inFlight is how many of them may still be on their way.
 func (p *Peer) inFlight() int32 { return p.outstanding() - int32(p.sacked) - int32(p.lost) }
 
+// forgottenAt reports whether the peer waits for nothing but to be forgotten then.
+func (p *Peer) forgottenAt(at mono.Time) bool {
+	return p.una == p.next && p.ackAt == mono.Never && p.timeoutAt == mono.Never && at == p.deadline()
+}
+
 // deadline is when the peer needs the time, at the latest when it is to be
 // forgotten.
 func (p *Peer) deadline() mono.Time {

@@ -24,11 +24,11 @@ type arrival struct {
 // lost.
 func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked bool) {
 	if l.arrival.peer != nil {
-		l.Count.DropUndelivery++
+		l.Count.DropUnclaimed++
 		l.arrival = arrival{}
 	}
 	key := Key{Remote: src, Local: k.DstQP, RemoteQP: k.SrcQP}
-	p := l.peers[key]
+	p := l.find(&key)
 	switch k.Kind {
 	case wire.KindChallenge:
 		if p == nil {
@@ -53,6 +53,9 @@ func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked 
 		}
 	}
 	if !k.Flags.Has(wire.FlagData) {
+		if !k.Flags.Has(wire.FlagAck) {
+			l.Count.DropEmpty++
+		}
 		return
 	}
 	switch {
@@ -96,7 +99,7 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	}
 	l.deafen(p)
 	p.remoteEpoch, p.rcvNext, p.fresh = d.Epoch, 0, 0
-	p.ackAt = mono.Never
+	p.holdAck(mono.Never)
 	p.flags &^= flagAckDue | flagEcho | flagMarked | flagRepeats | flagDeaf
 	if p.incarnation != 0 && p.incarnation != d.Incarnation {
 		p.restarted()
@@ -149,14 +152,25 @@ func (p *Peer) takeData(now mono.Time, k *wire.Packet, marked bool) {
 	p.ackNow()
 }
 
+// holdAck says until when an acknowledgement is held back; mono.Never: none is.
+func (p *Peer) holdAck(until mono.Time) {
+	if p.ackAt == mono.Never {
+		p.layer.holding++
+	}
+	if p.ackAt = until; until == mono.Never {
+		p.layer.holding--
+	}
+}
+
+// ackNow has an acknowledgement leave with the next packet, or alone.
 func (p *Peer) ackNow() {
-	p.ackAt = mono.Never
+	p.holdAck(mono.Never)
 	p.set(flagAckDue, true)
 	p.layer.activate(p)
 }
 
 // ackEvery is how many segments are acknowledged together at most.
-const ackEvery = 16
+const ackEvery = 32
 
 // taken notes that the owner has accepted the next segment. flags are those of
 // the packet that brought it.
@@ -173,7 +187,7 @@ func (p *Peer) taken(now mono.Time, flags wire.Flags) {
 	case atOnce || p.fresh >= ackEvery || p.stored != nil:
 		p.ackNow()
 	default:
-		p.ackAt = min(p.ackAt, now.Add(l.cfg.Timing.AckHold))
+		p.holdAck(min(p.ackAt, now.Add(l.cfg.Timing.AckHold)))
 	}
 }
 
@@ -217,7 +231,8 @@ func (p *Peer) ackFlags() wire.Flags {
 
 // acknowledged notes that an acknowledgement leaves now.
 func (p *Peer) acknowledged(now mono.Time, alone bool) {
-	p.fresh, p.ackAt = 0, mono.Never
+	p.fresh = 0
+	p.holdAck(mono.Never)
 	p.flags &^= flagAckDue | flagEcho | flagMarked | flagRepeats
 	if alone {
 		p.aloneAt = now

@@ -16,7 +16,7 @@ func (h *timerHeap) next() mono.Time {
 }
 
 // due returns a peer whose deadline has passed, or nil. It stays in the heap:
-// the caller deals with it and calls set.
+// the caller deals with it and calls settle.
 func (h *timerHeap) due(now mono.Time) *Peer {
 	for len(h.heap) > 0 && h.heap[0].heapAt <= now {
 		p := h.heap[0]
@@ -102,42 +102,4 @@ func (h *timerHeap) down(i int) {
 		h.swap(i, least)
 		i = least
 	}
-}
-
-// fifo is a queue that grows to the most that was ever in it.
-type fifo[T any] struct {
-	ring  []T
-	head  int
-	count int
-}
-
-func (f *fifo[T]) push(v T) {
-	if f.count == len(f.ring) {
-		grown := make([]T, max(16, 2*len(f.ring)))
-		for i := range f.count {
-			grown[i] = f.ring[(f.head+i)%len(f.ring)]
-		}
-		f.ring, f.head = grown, 0
-	}
-	f.ring[(f.head+f.count)%len(f.ring)] = v
-	f.count++
-}
-
-func (f *fifo[T]) pop() (v T, ok bool) {
-	if f.count == 0 {
-		return v, false
-	}
-	v, f.ring[f.head] = f.ring[f.head], v
-	f.head = (f.head + 1) % len(f.ring)
-	f.count--
-	return v, true
-}
-
-// shrink gives back what the queue does not need now.
-func (f *fifo[T]) shrink() {
-	ring := make([]T, f.count)
-	for i := range ring {
-		ring[i] = f.ring[(f.head+i)%len(f.ring)]
-	}
-	f.ring, f.head = ring, 0
 }

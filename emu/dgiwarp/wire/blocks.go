@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 )
 
 // Data says where in its flow a ULPDU stands. It comes behind the Ack, if there
@@ -172,6 +173,17 @@ func (a *Ack) Parse(b []byte) (rest []byte, err error) {
 		b = b[SackWordLen:]
 	}
 	return b, nil
+}
+
+// Beyond is how many packets from Next on, which has not arrived, the Ack speaks
+// of: up to the last that SACK says has. It is 0 if there is none.
+func (a *Ack) Beyond() int32 {
+	for w := int32(min(a.Words, MaxSackWords)) - 1; w >= 0; w-- {
+		if n := bits.Len32(a.Sack[w]); n > 0 {
+			return 1 + 32*w + int32(n)
+		}
+	}
+	return 0
 }
 
 // Append appends c in wire order and returns the extended slice.

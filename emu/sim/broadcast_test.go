@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+)
+
+// reached sends one broadcast and tells which hosts got it, by their number.
+func reached(t *testing.T, w *World, hosts []*host, from int) (all []int) {
+	t.Helper()
+	for _, h := range hosts {
+		h.got = nil
+	}
+	hosts[from].must(t, link.Datagram{Src: hosts[from].addr, Dst: netip.AddrPortFrom(limitedBroadcast, 4791), Payload: []byte("all")})
+	mustRun(t, w)
+	for i, h := range hosts {
+		for range h.got {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// A switch floods a broadcast: every other port gets one copy, whether or not it
+// has joined anything, and the sender only if it has.
+func TestBroadcastReachesEveryOtherPort(t *testing.T) {
+	for _, cable := range []bool{false, true} {
+		w := New(Config{})
+		n := newNet(t, w, NetConfig{Cable: cable})
+		count := 4
+		if cable {
+			count = 2
+		}
+		var hosts []*host
+		for range count {
+			hosts = append(hosts, attach(t, n, PortConfig{}))
+		}
+		everyone := []int{0, 1, 2, 3}[:count]
+		if got, want := reached(t, w, hosts, 0), everyone[1:]; !slices.Equal(got, want) {
+			t.Errorf("cable %v: reached %v, want %v", cable, got, want)
+		}
+		for _, h := range hosts[:2] {
+			if err := h.Join(limitedBroadcast); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := reached(t, w, hosts, 0); !slices.Equal(got, everyone) {
+			t.Errorf("cable %v: reached %v, want %v: the sender has joined", cable, got, everyone)
+		}
+		if err := hosts[0].Leave(limitedBroadcast); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := reached(t, w, hosts, 0), everyone[1:]; !slices.Equal(got, want) {
+			t.Errorf("cable %v: reached %v, want %v: the sender has left", cable, got, want)
+		}
+		last := hosts[count-1]
+		if err := last.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := reached(t, w, hosts, 0), everyone[1:count-1]; !slices.Equal(got, want) {
+			t.Errorf("cable %v: reached %v, want %v: one is closed", cable, got, want)
+		}
+		if inUse := len(n.packets) - len(n.free); inUse != 0 {
+			t.Errorf("cable %v: %d packets leaked", cable, inUse)
+		}
+	}
+}
+
+// With nobody else there, a broadcast is lost, and counted as such.
+func TestBroadcastToNobody(t *testing.T) {
+	w := New(Config{})
+	hosts := star(t, w, 1, LinkConfig{})
+	if got := reached(t, w, hosts, 0); got != nil || hosts[0].Stats().Drops.NoRoute != 1 {
+		t.Errorf("reached %v, %+v", got, hosts[0].Stats())
+	}
+}
+
+// Partitions hold for broadcasts too.
+func TestBroadcastStaysInItsPartition(t *testing.T) {
+	w := New(Config{})
+	hosts := star(t, w, 4, LinkConfig{})
+	hosts[0].Net().Partition([]*Port{hosts[0].Port, hosts[1].Port}, []*Port{hosts[2].Port, hosts[3].Port})
+	if got := reached(t, w, hosts, 2); !slices.Equal(got, []int{3}) {
+		t.Errorf("reached %v, want 3 alone", got)
+	}
+}
+
+// Switches pass broadcasts on to each other, around a loop of trunks too and once
+// only; a router does not.
+func TestBroadcastDomains(t *testing.T) {
+	w := New(Config{})
+	n := newNet(t, w, NetConfig{})
+	var switches []*Switch
+	var hosts []*host
+	for i, routed := range []bool{false, false, false, true, false} {
+		s, err := n.AddSwitch(SwitchConfig{Name: fmt.Sprint("s", i), Routed: routed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		switches = append(switches, s)
+	}
+	for _, s := range switches {
+		for range 2 {
+			hosts = append(hosts, attach(t, n, PortConfig{Switch: s}))
+		}
+	}
+	trunk := func(a, b int) {
+		if _, err := n.AddTrunk(TrunkConfig{A: switches[a], B: switches[b]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trunk(0, 1)
+	trunk(1, 2)
+	trunk(2, 0)
+	trunk(2, 3)
+	trunk(3, 4)
+	for from, want := range map[int][]int{
+		0: {1, 2, 3, 4, 5}, // through two switches, not through the router
+		6: {7},             // of the router's own ports
+		8: {9},             // behind the router
+	} {
+		if got := reached(t, w, hosts, from); !slices.Equal(got, want) {
+			t.Errorf("from host %d: reached %v, want %v", from, got, want)
+		}
+	}
+	trunk(2, 4) // the domains are known, and change
+	if got, want := reached(t, w, hosts, 8), []int{0, 1, 2, 3, 4, 5, 9}; !slices.Equal(got, want) {
+		t.Errorf("with another trunk: reached %v, want %v", got, want)
+	}
+}
+
+func TestNobodyHasTheBroadcastAddress(t *testing.T) {
+	_, err := newNet(t, New(Config{}), NetConfig{}).Attach(PortConfig{Addrs: []netip.Addr{limitedBroadcast}})
+	if err == nil || !strings.Contains(err.Error(), "not a unicast address") {
+		t.Errorf("Attach = %v", err)
+	}
+}
