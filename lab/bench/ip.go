@@ -15,6 +15,7 @@ const (
 	protocolUDP  = 17
 	dontFragment = 0x4000
 	flowLabel    = 1<<20 - 1 // mask
+	leastFrame   = 46        // what Ethernet pads shorter packets to
 )
 
 // appendPacket appends the IP packet that a socket would send d as.
@@ -98,9 +99,9 @@ func parseIPv4(d *link.Datagram, b []byte) (udp []byte, err error) {
 	switch {
 	case b[0] != 0x45:
 		return nil, cannot("an IPv4 header of %d bytes", int(b[0]&0xf)*4)
-	case length != len(b):
+	case length != len(b) && (length > len(b) || len(b) > leastFrame):
 		return nil, cannot("IPv4 length %d in a packet of %d bytes", length, len(b))
-	case flags&^dontFragment != 0:
+	case flags != dontFragment:
 		return nil, cannot("IPv4 flags and fragment offset %#04x", flags)
 	case b[9] != protocolUDP:
 		return nil, cannot("IP protocol %d", b[9])
@@ -110,7 +111,7 @@ func parseIPv4(d *link.Datagram, b []byte) (udp []byte, err error) {
 	d.TClass, d.HopLimit, d.IPID = b[1], b[8], uint32(binary.BigEndian.Uint16(b[4:]))
 	d.Src = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[12:16])), 0)
 	d.Dst = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[16:20])), 0)
-	return b[link.IPv4HeaderLen:], nil
+	return b[link.IPv4HeaderLen:max(length, link.IPv4HeaderLen)], nil
 }
 
 func parseIPv6(d *link.Datagram, b []byte) (udp []byte, err error) {

@@ -69,6 +69,9 @@ type Config struct {
 	// what Datagram.HopLimit 0 stands for; 0 takes the kernel's. They are the
 	// socket's defaults: a datagram that has both is sent fastest.
 	TClass, HopLimit uint8
+	// PlainOnly keeps IPv4 packets away that have options, came in fragments or do
+	// not forbid them, as RoCEv2 demands. Over IPv6 it does nothing.
+	PlainOnly bool
 	// NoChecksum sends UDP checksum 0.
 	NoChecksum bool
 	// FixID changes a payload made for IPv4 identification 0 into one for id, and

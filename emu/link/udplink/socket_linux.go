@@ -51,6 +51,9 @@ func (o *socketOptions) newSocket() (fd int, err error) {
 	if err = o.growBuffers(fd); err == nil {
 		err = o.chooseMulticastInterface(fd)
 	}
+	if err == nil && o.PlainOnly && !o.v6 {
+		err = plainOnly(fd)
+	}
 	if err != nil {
 		unix.Close(fd)
 		return -1, err

@@ -1,0 +1,35 @@
+package udplink
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// skfNetOff is where a filter finds the network header (SKF_NET_OFF).
+const skfNetOff = 1<<32 - 0x100000
+
+// plainOnly has the kernel keep IPv4 packets from the socket that have options, or
+// that are, or could have become, fragments. What comes out of a socket shows
+// neither, and the kernel puts fragments together before anyone asks.
+func plainOnly(fd int) error {
+	const (
+		version, noOptions = 0x40, 5
+		dontFragment       = 0x4000
+		flags              = 6 // where they are, with the offset behind them
+		take, drop         = 1<<32 - 1, 0
+	)
+	steps := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: skfNetOff},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: version | noOptions, Jf: 3},
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: skfNetOff + flags},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: dontFragment, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: take},
+		{Code: unix.BPF_RET | unix.BPF_K, K: drop},
+	}
+	prog := unix.SockFprog{Len: uint16(len(steps)), Filter: &steps[0]}
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &prog); err != nil {
+		return fmt.Errorf("set SO_ATTACH_FILTER: %w", err)
+	}
+	return nil
+}
