@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -116,12 +117,30 @@ func configure(first byte, n int) error {
 			if err := netlink.AddrAdd(dev, addr); err != nil {
 				return fmt.Errorf("give %s the address %v: %w", nic, a, err)
 			}
+			if err := awaitLocal(a); err != nil {
+				return err
+			}
 		}
 		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: dev.Attrs().Index, Dst: &all, Scope: netlink.SCOPE_LINK}); err != nil {
 			return fmt.Errorf("route everything over %s: %w", nic, err)
 		}
 	}
 	return nil
+}
+
+// awaitLocal returns when the kernel takes packets to an address for its own. It
+// makes a new IPv6 address known in its own time, and loses what comes before.
+func awaitLocal(a netip.Addr) error {
+	const patience = 5 * time.Second
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Microsecond) {
+		routes, err := netlink.RouteGet(a.AsSlice())
+		switch {
+		case err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL:
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("the address %v does not lead to its own host after %v (%v, %w)", a, patience, routes, err)
+		}
+	}
 }
 
 // unclaimed says which addresses no host of the table has.
