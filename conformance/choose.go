@@ -85,6 +85,7 @@ func rank(l Level) int { return slices.Index([]Level{Must, Should, May}, l) }
 // AllLabels are those of the case and those that follow from what it is: level and
 // document.
 func (c *Case) AllLabels() []string {
-	doc := strings.ReplaceAll(strings.ToLower(c.Cite.Doc), " ", "")
+	doc, _, _ := strings.Cut(strings.ToLower(c.Cite.Doc), "(") // the section of a manual page
+	doc = strings.ReplaceAll(doc, " ", "")
 	return append([]string{"level:" + strings.ToLower(string(c.Level)), "spec:" + doc, "area:" + c.Area()}, c.Labels...)
 }

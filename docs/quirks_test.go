@@ -25,12 +25,14 @@ func TestQuirksAreListed(t *testing.T) {
 	want := generated +
 		"\n## Soft-RoCE\n" +
 		quirkTables(t, "emu/softroce/engine", "Quirks", "`softroce/engine.Quirks`", "") +
+		quirkTables(t, "emu/softroce/flaw", "Quirks", "`softroce/flaw.Quirks`", "") +
 		"\n### Connection management\n\n`softroce/cm.Quirks`\n" + quirkTables(t, "emu/softroce/cm", "Quirks", "", "") +
 		"\n## Soft-iWARP\n" +
 		quirkTables(t, "emu/softiwarp/engine", "Quirks", "`softiwarp/engine.Quirks`", "") +
 		quirkTables(t, "emu/softiwarp/mpa", "Quirks", "`softiwarp/engine.Quirks.MPA`", "MPA: ") +
 		quirkTables(t, "emu/internal/iwarp", "Lax", "`softiwarp/engine.Quirks.Stream`", "DDP and RDMAP: ") +
 		"\n## What all of them share\n" +
+		quirkTables(t, "emu/flawed", "Quirks", "`flawed.Quirks`", "Verbs: ") +
 		"\n### Objects and their limits\n\n`engine.Quirks.Queues`\n" + quirkTables(t, "emu/internal/nic", "Lax", "", "") +
 		"\n### Memory\n\n`engine.Quirks.Memory`\n" + quirkTables(t, "emu/internal/core", "Lax", "", "")
 	text := read(t, "docs/quirks.md")

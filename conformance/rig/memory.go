@@ -17,6 +17,9 @@ type Memory struct {
 	Buf []byte
 	all []byte
 	was []byte
+	// seen has the device finish what it is at: what it wrote before, a program may
+	// look at then, whatever told it that there is something to see.
+	seen func()
 }
 
 // Memory registers n bytes, filled with a pattern.
@@ -24,7 +27,7 @@ func (r *Rig) Memory(n int, access verbs.Access) *Memory { return r.MemoryIn(r.P
 
 // MemoryIn registers n bytes in another protection domain.
 func (r *Rig) MemoryIn(pd verbs.PD, n int, access verbs.Access) *Memory {
-	m := &Memory{all: Pattern(n+2*guard, byte(r.Rand.Uint32()))}
+	m := &Memory{all: Pattern(n+2*guard, byte(r.Rand.Uint32())), seen: r.see}
 	m.Buf = m.all[guard:][:n:n]
 	m.was = bytes.Clone(m.all)
 	var err error
@@ -55,6 +58,7 @@ func Pattern(n int, which byte) []byte {
 
 // Holds ends the case unless the region has these bytes from off on.
 func (r *Rig) Holds(m *Memory, off int, want []byte) {
+	m.seen()
 	got := m.Buf[off:][:len(want)]
 	if bytes.Equal(got, want) {
 		return
@@ -70,6 +74,7 @@ func (r *Rig) Holds(m *Memory, off int, want []byte) {
 // Untouched ends the case if anything of the region, or around it, has changed
 // since it was made or last Accepted, except for n bytes from off on.
 func (r *Rig) Untouched(m *Memory, off, n int) {
+	m.seen()
 	for i := range m.all {
 		if k := i - guard; m.all[i] != m.was[i] && (k < off || k >= off+n) {
 			r.Fail(fmt.Sprintf("byte %d of the memory (%d bytes) is left alone", k, len(m.Buf)), "%#02x in place of %#02x", m.all[i], m.was[i])
@@ -78,4 +83,13 @@ func (r *Rig) Untouched(m *Memory, off, n int) {
 }
 
 // Accept takes the memory as it is now for what Untouched compares with.
-func (m *Memory) Accept() { copy(m.was, m.all) }
+func (m *Memory) Accept() {
+	m.seen()
+	copy(m.was, m.all)
+}
+
+// see calls a verb that changes nothing.
+func (r *Rig) see() {
+	_, err := r.Device.QueryPort(1)
+	r.Do("a port that can be queried", err)
+}

@@ -38,6 +38,9 @@ type Datagram struct {
 	// HopLimit is the IPv4 TTL or IPv6 hop limit; 0 means the link's default
 	// when sending and not seen when receiving.
 	HopLimit uint8
+	// Unlike says what else is not as in the packets of an ordinary socket. Links
+	// over sockets neither see nor set it.
+	Unlike Unlikeness
 	// IPID is the IPv4 identification field. RoCEv2's ICRC covers it, so a link
 	// that cannot see it says so with IPIDUnknown rather than guess. It has no
 	// meaning over IPv6.
@@ -48,6 +51,16 @@ type Datagram struct {
 	// Send returns; receiving, it is valid until the next Recv on the link.
 	Payload []byte
 }
+
+// Unlikeness is how a datagram's headers differ from those that a socket makes,
+// which forbids fragmentation and fills in the checksum.
+type Unlikeness uint8
+
+// The differences.
+const (
+	NoChecksum  Unlikeness = 1 << iota // the UDP checksum is left out
+	MayFragment                        // DF is clear
+)
 
 // ECNBits returns the datagram's ECN code point.
 func (d *Datagram) ECNBits() uint8 { return d.TClass & ECN }

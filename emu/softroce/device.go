@@ -7,6 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
+	"github.com/fabrictest/fabrictest/emu/softroce/flaw"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -19,6 +20,7 @@ type Device struct {
 	shared
 	cfg  Config
 	nic  *engine.NIC
+	edge *flaw.Edge // nil if the device has no flaws at its wire
 	link link.PacketLink
 	cm   manager
 }
@@ -29,7 +31,13 @@ var _ verbs.Context = (*Device)(nil)
 // manager and the delivery of events around it.
 
 // Input takes a datagram.
-func (d *Device) Input(now mono.Time, dg *link.Datagram) { d.nic.Input(now, dg) }
+func (d *Device) Input(now mono.Time, dg *link.Datagram) {
+	if d.edge != nil {
+		d.edge.Input(now, dg)
+		return
+	}
+	d.nic.Input(now, dg)
+}
 
 // Tick handles deadlines that have passed.
 func (d *Device) Tick(now mono.Time) {
@@ -56,7 +64,12 @@ func (d *Device) StrictDeadline() mono.Time {
 }
 
 // Output fills ds with what is to be sent.
-func (d *Device) Output(now mono.Time, ds []link.Datagram) int { return d.nic.Output(now, ds) }
+func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
+	if d.edge != nil {
+		return d.edge.Output(now, ds)
+	}
+	return d.nic.Output(now, ds)
+}
 
 // hooks are what the parts that all providers share have to know of this one.
 func (d *Device) hooks() device.Hooks {
@@ -86,9 +99,6 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	caps := verbs.CapRC | verbs.CapUC | verbs.CapUD | verbs.CapXRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 |
 		verbs.CapAtomics | verbs.CapMulticast | verbs.CapSendInv | verbs.CapLocalInv | verbs.CapFlush | verbs.CapAtomicWrite |
 		verbs.CapCM | verbs.CapCongestion | verbs.CapAutoMigration | verbs.CapCredits | verbs.CapZeroBased | verbs.CapResizeCQ
-	if d.nic.Config().Quirks.NoCongestion {
-		caps &^= verbs.CapCongestion
-	}
 	a := d.Attr()
 	a.FirmwareVersion, a.NodeGUID, a.Caps, a.MaxPKeys = "softroce", d.cfg.NIC.GUID, caps, len(d.nic.Config().PKeys)
 	return a, nil

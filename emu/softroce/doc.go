@@ -19,7 +19,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce/cm"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
+	"github.com/fabrictest/fabrictest/emu/softroce/flaw"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Quirks make a device misbehave on purpose; see engine.Quirks.
@@ -31,10 +33,14 @@ type Config struct {
 	Name string
 	// Addrs become the GID table, in this order.
 	Addrs []netip.Addr
+	// V1Addrs follow them as GIDs of RoCEv1, which are listed and carry nothing.
+	V1Addrs []netip.Addr
 	// NIC configures the engine. GIDs, Link and LinkMTU are filled in.
 	NIC engine.Config
 	// CM configures the connection manager. CAGUID is filled in if zero.
 	CM cm.Config
+	// Flaws are what is wrong with the device's packets.
+	Flaws flaw.Quirks
 	// Decorate, if not nil, is what OnUDP puts around its socket: a capture, say.
 	Decorate func(link.Waiter) link.Waiter
 	// Costs is what verb calls take in a simulated world; zero for the defaults.
@@ -78,6 +84,7 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	}
 	sock.Local = netip.AddrPortFrom(cfg.Addrs[0], wire.Port)
 	sock.FixID = fixID
+	sock.PlainOnly = true
 	sock.TClass |= link.ECT0 // which all but congestion news carry
 	sock.OwnSource = true    // in RoCEv2 nobody sends to a source port
 	s, err := udplink.Open(sock)
@@ -127,7 +134,8 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	if cfg.Name == "" {
 		cfg.Name = "softroce0"
 	}
-	cfg.NIC.GIDs = engine.RoCEv2GIDs(cfg.Addrs...)
+	cfg.NIC.GIDs = gidTable(&cfg)
+	cfg.NIC.UCAwaitsAck = cfg.Flaws.UCLikeRC
 	cfg.NIC.Link = l.Features()
 	cfg.NIC.LinkMTU = l.MTU()
 	if cfg.NIC.GUID == 0 && len(cfg.Addrs) > 0 {
@@ -145,10 +153,22 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	}
 	cfg.CM.MaxMTU = uint8(nic.MTU())
 	d := &Device{cfg: cfg, nic: nic, link: l}
+	if cfg.Flaws != (flaw.Quirks{}) {
+		d.edge = flaw.New(cfg.Flaws, flawed{nic}, cfg.NIC.ICRC == engine.ICRCChecked)
+	}
 	d.cm.init(d, cfg.CM)
 	d.Init(cfg.Name, &nic.Base, d.hooks())
 	d.Start(start(d))
 	return d, nil
+}
+
+// gidTable lists the device's addresses.
+func gidTable(cfg *Config) []verbs.GIDEntry {
+	table := engine.RoCEv2GIDs(append(cfg.Addrs[:len(cfg.Addrs):len(cfg.Addrs)], cfg.V1Addrs...)...)
+	for i := range cfg.V1Addrs {
+		table[len(cfg.Addrs)+i].Type = verbs.GIDTypeRoCEv1
+	}
+	return table
 }
 
 // guidOf makes a GUID of an address, with the bit set that says it is made up.

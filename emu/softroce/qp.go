@@ -147,7 +147,10 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	// A receive sends nothing by itself: what is owed to the peer leaves with the
 	// packet that most likely follows. But one that is flushed at once completes.
 	defer func() {
-		if q.dev.nic.CompletionEvents() > 0 {
+		switch {
+		case q.dev.edge != nil: // which may have kept a message for this receive
+			q.dev.Driver().Pump()
+		case q.dev.nic.CompletionEvents() > 0:
 			q.dev.Settle(q.dev.Driver().Now())
 		}
 		q.dev.Driver().Unlock()

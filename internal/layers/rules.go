@@ -43,6 +43,7 @@ var engines = []string{
 	"./emu/softroce/mad",
 	"./emu/softroce/engine",
 	"./emu/softroce/cm",
+	"./emu/softroce/flaw",
 	"./emu/softiwarp/wire",
 	"./emu/softiwarp/mpa",
 	"./emu/softiwarp/engine",

@@ -5,6 +5,7 @@ import "net/netip"
 // The hosts of a bench, by the last byte of their addresses.
 const (
 	firstDevice  = 1
+	versionOne   = 9  // the device's address for RoCEv1, which no packet should reach
 	firstPeer    = 16 // peers are four hosts in one
 	peers        = 4
 	firstPartner = 32

@@ -13,9 +13,10 @@
 // Simulated devices send and receive datagrams with a few fields of their IP
 // headers, and byte streams. A case sees IP packets all the same. Of what it sees,
 // these are the device's own: addresses and UDP ports, traffic class with ECN, hop
-// limit, IPv4 identification, IPv6 flow label, and the payload of UDP. The rest is
-// made up, as the sockets of the same device make it: IPv4 without options and with
-// DF, never fragmented; checksums that are right; lengths that agree; no padding.
+// limit, IPv4 identification and DF, IPv6 flow label, whether UDP has a checksum, and
+// its payload. The rest is made up, as the sockets of the same device make it: IPv4
+// without options, never fragmented; checksums that are right; lengths that agree. A
+// packet may be padded to the least that Ethernet carries, as all frames are.
 // Nothing that a case finds out about these says anything of a simulated device,
 // and a packet that differs in them cannot be sent: Send refuses it with an error
 // that wraps conformance.ErrCannot. TCP has no segments of the device's own making

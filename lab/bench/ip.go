@@ -27,7 +27,11 @@ func appendPacket(b []byte, d *link.Datagram) []byte {
 		b = append(b, 0x45, d.TClass)
 		b = binary.BigEndian.AppendUint16(b, uint16(link.IPv4HeaderLen+length))
 		b = binary.BigEndian.AppendUint16(b, uint16(d.IPID))
-		b = binary.BigEndian.AppendUint16(b, dontFragment)
+		flags := uint16(dontFragment)
+		if d.Unlike&link.MayFragment != 0 {
+			flags = 0
+		}
+		b = binary.BigEndian.AppendUint16(b, flags)
 		b = append(b, d.HopLimit, protocolUDP, 0, 0)
 		b = append(append(b, src.AsSlice()...), dst.AsSlice()...)
 		binary.BigEndian.PutUint16(b[start+10:], ^sum(0, b[start:]))
@@ -42,6 +46,9 @@ func appendPacket(b []byte, d *link.Datagram) []byte {
 	b = binary.BigEndian.AppendUint16(b, d.Dst.Port())
 	b = binary.BigEndian.AppendUint16(b, uint16(length))
 	b = append(append(b, 0, 0), d.Payload...)
+	if d.Unlike&link.NoChecksum != 0 {
+		return b
+	}
 	check := ^sum(pseudo(src, dst, length), b[udp:])
 	if check == 0 {
 		check = 0xffff // 0 says that there is none
@@ -82,7 +89,10 @@ func parsePacket(b []byte) (d link.Datagram, err error) {
 		return d, cannot("UDP length %d in front of %d bytes", length, len(udp))
 	}
 	src, dst := d.Src.Addr(), d.Dst.Addr()
-	if check := binary.BigEndian.Uint16(udp[6:]); check != 0 && sum(pseudo(src, dst, len(udp)), udp) != 0xffff {
+	switch check := binary.BigEndian.Uint16(udp[6:]); {
+	case check == 0:
+		d.Unlike |= link.NoChecksum
+	case sum(pseudo(src, dst, len(udp)), udp) != 0xffff:
 		return d, cannot("a wrong UDP checksum, %#04x", check)
 	}
 	d.Src = netip.AddrPortFrom(src, binary.BigEndian.Uint16(udp))
@@ -101,12 +111,15 @@ func parseIPv4(d *link.Datagram, b []byte) (udp []byte, err error) {
 		return nil, cannot("an IPv4 header of %d bytes", int(b[0]&0xf)*4)
 	case length != len(b) && (length > len(b) || len(b) > leastFrame):
 		return nil, cannot("IPv4 length %d in a packet of %d bytes", length, len(b))
-	case flags != dontFragment:
+	case flags&^dontFragment != 0:
 		return nil, cannot("IPv4 flags and fragment offset %#04x", flags)
 	case b[9] != protocolUDP:
 		return nil, cannot("IP protocol %d", b[9])
 	case sum(0, b[:link.IPv4HeaderLen]) != 0xffff:
 		return nil, cannot("a wrong IPv4 checksum, %#04x", binary.BigEndian.Uint16(b[10:]))
+	}
+	if flags == 0 {
+		d.Unlike |= link.MayFragment
 	}
 	d.TClass, d.HopLimit, d.IPID = b[1], b[8], uint32(binary.BigEndian.Uint16(b[4:]))
 	d.Src = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[12:16])), 0)

@@ -62,7 +62,7 @@ func TestWhatASimulatedWireCannotCarry(t *testing.T) {
 		"options":           changed(v4, func(p []byte) { p[0] = 0x46 }),
 		"short":             v4[:19],
 		"length":            changed(v4, func(p []byte) { p[3]++; seal(p) }),
-		"padding":           append(bytes.Clone(v4), 0),
+		"more than padding": append(bytes.Clone(v4), make([]byte, leastFrame)...),
 		"more fragments":    changed(v4, func(p []byte) { p[6] = 0x20; seal(p) }),
 		"fragment offset":   changed(v4, func(p []byte) { p[7] = 1; seal(p) }),
 		"reserved flag":     changed(v4, func(p []byte) { p[6] |= 0x80; seal(p) }),
@@ -82,9 +82,18 @@ func TestWhatASimulatedWireCannotCarry(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 	}
-	// DF tells a datagram nothing.
-	if _, err := parsePacket(changed(v4, func(p []byte) { p[6] = 0; seal(p) })); err != nil {
-		t.Error(err)
+	padded := append(bytes.Clone(v4), make([]byte, leastFrame-len(v4))...)
+	if d, err := parsePacket(padded); err != nil || !bytes.Equal(d.Payload, datagramsOfBoth[0].Payload) {
+		t.Errorf("padded as every short frame is: %+v, %v", d, err)
+	}
+	for want, packet := range map[link.Unlikeness][]byte{
+		link.MayFragment: changed(v4, func(p []byte) { p[6] = 0; seal(p) }),
+		link.NoChecksum:  changed(v6, func(p []byte) { p[46], p[47] = 0, 0 }),
+	} {
+		d, err := parsePacket(packet)
+		if err != nil || d.Unlike != want || !bytes.Equal(appendPacket(nil, &d), packet) {
+			t.Errorf("%+v, %v, and it was %x", d, err, packet)
+		}
 	}
 }
 

@@ -1,6 +1,10 @@
 package bench
 
-import "time"
+import (
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/nics"
+)
 
 // NamespaceOptions is how benches in network namespaces are made.
 type NamespaceOptions struct {
@@ -9,6 +13,9 @@ type NamespaceOptions struct {
 	Parallel int
 	// MaxTime ends a case that comes to no end; 2 min if 0.
 	MaxTime time.Duration
+	// Claims are what the devices under test have less of than others of their
+	// provider.
+	Claims nics.Claims
 }
 
 const (

@@ -88,7 +88,7 @@ func (l *Namespaces) put(t *table, clean bool) error {
 
 // Try implements conformance.Lab.
 func (l *Namespaces) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) error {
-	wish, err := read(l.provider, &job)
+	wish, err := read(l.provider, l.opt.Claims, &job)
 	if err != nil {
 		return err
 	}

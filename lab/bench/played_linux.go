@@ -30,6 +30,7 @@ func (p *played) open(b *conformance.Bench, record *conformance.Record) (err err
 	if b.Device, err = p.openDevice(p.table.device, p.wish.device, at); err != nil {
 		return err
 	}
+	b.Device = p.wish.claims.Of(b.Device)
 	attr, err := b.Device.QueryDevice()
 	if err != nil {
 		return err
@@ -63,7 +64,7 @@ func (p *played) partner() (verbs.Context, error) {
 	if n > partners {
 		return nil, fmt.Errorf("a partner more than %d: %w", partners, conformance.ErrCannot)
 	}
-	at := nics.Place{Name: fmt.Sprintf("partner%d", n), Addr: hostAddr(p.wish.family, firstPartner+byte(n-1)), LineRateBps: lineRateBps}
+	at := nics.Place{Name: fmt.Sprintf("partner%d", n), Addr: hostAddr(p.wish.family, firstPartner+byte(n-1)), LineRateBps: lineRateBps, PKeys: partitions()}
 	return p.openDevice(p.table.partner, p.wish.partner, at)
 }
 

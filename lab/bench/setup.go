@@ -27,13 +27,14 @@ type wish struct {
 	device nics.Opener
 	// partner opens devices that are made alike, without the defects.
 	partner nics.Opener
+	claims  nics.Claims
 }
 
 // read finds out what a job wants. What the provider's devices cannot be is a
 // *conformance.SetupError; a quirk that there is not is the job's fault.
-func read(p *nics.Provider, job *conformance.Job) (*wish, error) {
+func read(p *nics.Provider, claims nics.Claims, job *conformance.Job) (*wish, error) {
 	s := job.Setup
-	w := &wish{setup: s, family: cmp.Or(s.Family, 6), mtu: cmp.Or(s.MTU, defaultMTU)}
+	w := &wish{setup: s, family: cmp.Or(s.Family, 6), mtu: cmp.Or(s.MTU, defaultMTU), claims: claims}
 	if w.family != 4 && w.family != 6 {
 		return nil, fmt.Errorf("case %s: Setup.Family is %d: IP has 4 and 6", job.Case, s.Family)
 	}
@@ -70,9 +71,20 @@ func (w *wish) tooLong(packet []byte) error {
 	return nil
 }
 
+// partitions are those that devices of RoCE are in: the default one, another as a
+// full member, and a third as a limited one.
+func partitions() []uint16 { return []uint16{0xffff, 0x8001, 0x0002} }
+
 // place is where the device is.
 func (w *wish) place() nics.Place {
-	return nics.Place{Name: "device", Addr: w.local[0], More: w.local[1:], LineRateBps: lineRateBps}
+	p := nics.Place{
+		Name: "device", Addr: w.local[0], More: w.local[1:], LineRateBps: lineRateBps,
+		V1: []netip.Addr{hostAddr(w.family, versionOne)}, PKeys: partitions(),
+	}
+	if len(w.claims.PKeys) > 0 {
+		p.PKeys = w.claims.PKeys
+	}
+	return p
 }
 
 // refused says what it means that a device could not be opened: that of a device

@@ -23,6 +23,9 @@ type SimOptions struct {
 	// may pass, and how much may happen. 2 h and 20 million if 0.
 	MaxTime   time.Duration
 	MaxEvents uint64
+	// Claims are what the devices under test have less of than others of their
+	// provider.
+	Claims nics.Claims
 	// Trace, if not nil, gets a line of text for everything that happens in the
 	// world of a case.
 	Trace io.Writer
@@ -63,7 +66,7 @@ func (l *Simulation) Close() error { return nil }
 
 // Try implements conformance.Lab.
 func (l *Simulation) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) (err error) {
-	wish, err := read(l.provider, &job)
+	wish, err := read(l.provider, l.opt.Claims, &job)
 	if err != nil {
 		return err
 	}
@@ -139,6 +142,7 @@ func (s *simulated) build(p *nics.Provider, job *conformance.Job) (*conformance.
 		return nil, w.refused(err)
 	}
 	s.devices = append(s.devices, b.Device)
+	b.Device = w.claims.Of(b.Device)
 	attr, err := b.Device.QueryDevice()
 	b.Caps = attr.Caps
 	return b, err
@@ -160,7 +164,7 @@ func (s *simulated) partner() (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.wish.partner.InWorld(s.world.World, port, nics.Place{Name: name, Addr: addr, LineRateBps: lineRateBps})
+	d, err := s.wish.partner.InWorld(s.world.World, port, nics.Place{Name: name, Addr: addr, LineRateBps: lineRateBps, PKeys: partitions()})
 	if err != nil {
 		return nil, s.wish.refused(err)
 	}

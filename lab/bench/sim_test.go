@@ -97,21 +97,25 @@ func TestSetups(t *testing.T) {
 }
 
 func TestQuirksAreTheDevicesAlone(t *testing.T) {
-	caps := func(b *conformance.Bench) (device, partner verbs.Caps, err error) {
-		p, err := b.Partner()
+	refusesNothing := func(d verbs.Context) error {
+		pd, err := d.AllocPD()
 		if err != nil {
-			return 0, 0, err
-		}
-		attr, err := p.QueryDevice()
-		return b.Caps, attr.Caps, err
-	}
-	for _, quirks := range [][]string{nil, {"NoCongestion"}} {
-		err := try(t, "softroce", conformance.Job{Quirks: quirks}, func(b *conformance.Bench) error {
-			device, partner, err := caps(b)
-			if device.Has(verbs.CapCongestion) != (quirks == nil) || !partner.Has(verbs.CapCongestion) {
-				return fmt.Errorf("with %v: device %#x, partner %#x, %w", quirks, device, partner, err)
-			}
 			return err
+		}
+		_, err = pd.RegMR(verbs.MRInit{})
+		return err
+	}
+	for _, quirks := range [][]string{nil, {"NoEmptyMR"}} {
+		err := try(t, "softroce", conformance.Job{Quirks: quirks}, func(b *conformance.Bench) error {
+			partner, err := b.Partner()
+			if err != nil {
+				return err
+			}
+			device, other := refusesNothing(b.Device), refusesNothing(partner)
+			if (device == nil) != (quirks == nil) || other != nil {
+				return fmt.Errorf("with %v: device %w, partner %w", quirks, device, other)
+			}
+			return nil
 		})
 		if err != nil {
 			t.Error(err)

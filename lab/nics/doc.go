@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/flawed"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
@@ -63,7 +64,13 @@ type Provider struct {
 const Default = "softroce"
 
 // All lists the providers that there are.
-func All() []*Provider { return []*Provider{softRoCE(), softIWARP(), datagramIWARP()} }
+func All() []*Provider {
+	all := []*Provider{softRoCE(), softIWARP(), datagramIWARP()}
+	for _, p := range all {
+		p.Quirks = append(p.Quirks, verbQuirks(p.Caps|p.ReliableCaps)...)
+	}
+	return all
+}
 
 // Names lists their names.
 func Names() (names []string) {
@@ -135,6 +142,10 @@ type Place struct {
 	Addr netip.Addr
 	// More are further addresses of its own, behind Addr in the GID table.
 	More []netip.Addr
+	// V1 are addresses behind those that RoCE has for its version 1 only, and PKeys
+	// its partitions; the default one if empty. Others have neither.
+	V1    []netip.Addr
+	PKeys []uint16
 	// LineRateBps is that of its cable; 0 if nobody knows.
 	LineRateBps uint64
 	// Capture, if not nil, gets what it sends and receives.
@@ -173,4 +184,14 @@ func (p *Provider) CapsWith(s Setup) verbs.Caps {
 }
 
 // With returns how to open NICs that are made like that.
-func (p *Provider) With(s Setup) (Opener, error) { return p.with(s) }
+func (p *Provider) With(s Setup) (Opener, error) {
+	var q flawed.Quirks
+	if s.Quirks = p.takeVerbQuirks(&q, s.Quirks); q == (flawed.Quirks{}) {
+		return p.with(s)
+	}
+	o, err := p.with(s)
+	if err != nil {
+		return nil, err
+	}
+	return &verbFlaws{o, q}, nil
+}

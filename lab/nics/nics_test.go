@@ -130,7 +130,7 @@ func TestRoCEQuirksAreDocumented(t *testing.T) {
 			t.Errorf("docs/quirks.md has no line %q", want)
 		}
 	}
-	if got := len(all.nic.Names()) + len(managerQuirks); got != len(listed) {
+	if got := len(all.nic.Names()) + len(all.wire.Names()) + len(managerQuirks); got != len(listed) {
 		t.Errorf("%d quirks listed, %d switched on", len(listed), got)
 	}
 	// Every switch of the connection manager is on now.
@@ -142,6 +142,26 @@ func TestRoCEQuirksAreDocumented(t *testing.T) {
 	}
 	if all.cm.StopAfterConns != 3 || all.cm.DetourLocal != (cm.Quirks{}).DetourLocal {
 		t.Errorf("%+v", all.cm)
+	}
+}
+
+// Flaws of the verbs are everybody's who has the verbs, alone or with others.
+func TestVerbQuirks(t *testing.T) {
+	for _, p := range All() {
+		for name, has := range map[string]bool{"FenceIgnored": true, "SRQUnchecked": true, "XRCTargetDies": p.Caps.Has(verbs.CapXRC)} {
+			o, err := p.With(Setup{Quirks: []string{name}})
+			if _, wrapped := o.(*verbFlaws); wrapped != has || (err == nil) != has || (p.CheckQuirk(name) == nil) != has {
+				t.Errorf("%s with %s: %T, %v", p.Name, name, o, err)
+			}
+		}
+	}
+	o, err := softRoCE().With(Setup{Quirks: []string{"AlwaysFenced", "NAKStorm"}})
+	if err != nil || !o.(*verbFlaws).q.AlwaysFenced || !o.(*verbFlaws).Opener.(*roce).cfg.NIC.Quirks.NAKStorm {
+		t.Errorf("%+v, %v", o, err)
+	}
+	var unknown *UnknownQuirkError
+	if _, err := softRoCE().With(Setup{Quirks: []string{"AlwaysFenced", "Nonsense"}}); !errors.As(err, &unknown) || unknown.Name != "Nonsense" {
+		t.Error(err)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/fabrictest/fabrictest/emu/flawed"
 )
 
 // Quirk describes a flaw that a NIC can be given.
@@ -66,6 +68,9 @@ func (p *Provider) CheckQuirk(spec string) error {
 	name, _, _ := strings.Cut(spec, "=")
 	named := func(q Quirk) bool { return plain(q.Name) == name }
 	if slices.ContainsFunc(p.Quirks, named) {
+		if len(p.takeVerbQuirks(new(flawed.Quirks), []string{spec})) == 0 {
+			return nil
+		}
 		return p.setQuirk(spec)
 	}
 	all := AllQuirks()

@@ -8,13 +8,15 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/emu/softroce/cm"
+	"github.com/fabrictest/fabrictest/emu/softroce/flaw"
 )
 
 // roceFlaws are what is wrong with a soft-RoCE NIC on purpose: with the NIC
-// itself, and with its connection manager.
+// itself, with its packets, and with its connection manager.
 type roceFlaws struct {
-	nic softroce.Quirks
-	cm  cm.Quirks
+	nic  softroce.Quirks
+	wire flaw.Quirks
+	cm   cm.Quirks
 }
 
 // managerPrefix tells the quirks of the connection manager from the NIC's.
@@ -42,7 +44,7 @@ func (f *roceFlaws) set(spec string) error {
 		return fmt.Errorf("quirk %s: only %sStopAfterConns takes a number", spec, managerPrefix)
 	case kind == reflect.Bool:
 		field.SetBool(true)
-	case f.nic.Set(name, true) != nil:
+	case f.nic.Set(name, true) != nil && f.wire.Set(name, true) != nil:
 		return &UnknownQuirkError{Name: name}
 	}
 	return nil
@@ -64,4 +66,5 @@ var managerQuirks = []Quirk{
 	{Name: managerPrefix + "AcceptAnyPrivateVersion", Defect: "", Does: "the version of rdma_cm's header is not checked"},
 	{Name: managerPrefix + "NoMRA", Defect: "", Does: "the peer is never asked to wait longer"},
 	{Name: managerPrefix + "SIDRZeroQKey", Defect: "", Does: "a datagram service is resolved without its Q_Key"},
+	{Name: managerPrefix + "OverIPv4", Defect: "", Does: "an IPv6 connection is managed over IPv4"},
 }

@@ -2,6 +2,7 @@ package nics
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -9,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
+	"github.com/fabrictest/fabrictest/emu/softroce/flaw"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -25,7 +27,7 @@ func softRoCE() *Provider {
 		},
 		setQuirk: func(spec string) error { return new(roceFlaws).set(spec) },
 	}
-	for _, q := range engine.AllQuirks() {
+	for _, q := range slices.Concat(engine.AllQuirks(), flaw.AllQuirks()) {
 		p.Quirks = append(p.Quirks, Quirk{Name: q.Name, Defect: q.Defect, Does: q.Does})
 	}
 	p.Quirks = append(p.Quirks, managerQuirks...)
@@ -55,13 +57,14 @@ func newRoCE(s Setup) (*roce, error) {
 	if s.IgnoreMarks {
 		ignoreMarks(&o.cfg.NIC)
 	}
-	o.cfg.NIC.Quirks, o.cfg.CM.Quirks, o.cfg.CM.MaxConns = wrong.nic, wrong.cm, s.Calls
+	o.cfg.NIC.Quirks, o.cfg.Flaws, o.cfg.CM.Quirks, o.cfg.CM.MaxConns = wrong.nic, wrong.wire, wrong.cm, s.Calls
 	return o, nil
 }
 
 func (o *roce) at(p Place) softroce.Config {
 	cfg := o.cfg
 	cfg.Name, cfg.Addrs, cfg.NIC.LineRateBps = p.Name, p.addrs(), p.LineRateBps
+	cfg.V1Addrs, cfg.NIC.PKeys = p.V1, p.PKeys
 	return cfg
 }
 

@@ -19,6 +19,8 @@ type Config struct {
 	MaxPacket int
 	Limits    Limits
 	Timing    Timing
+	// Quirks make the layer misbehave on purpose.
+	Quirks Quirks
 }
 
 // Limits bound the memory of a layer.
@@ -118,5 +120,6 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: Idle (%v) must be at least Fresh (%v) and GiveUp (%v) together, and more than two of CookieSlot (%v)",
 			ErrConfig, t.Idle, t.Fresh, t.GiveUp, t.CookieSlot)
 	}
+	c.distort()
 	return c, nil
 }

@@ -54,6 +54,10 @@ func (l *Layer) Next(now mono.Time) (Event, bool) {
 	for p, ok := l.ready.Pop(); ok; p, ok = l.ready.Pop() {
 		if p.nextStored() && !p.has(flagBlocked) {
 			l.offered = p
+			if q := &l.cfg.Quirks; q.GapsForgotten || q.DeliversAsTheyCome {
+				l.Accept(now) // it is not there any more, or was handed up before
+				continue
+			}
 			return Event{Kind: EventSegment, Peer: p, Segment: p.stored.buf}, true
 		}
 	}
@@ -95,8 +99,12 @@ func (l *Layer) Accept(now mono.Time) {
 	l.blocked.remove(p)
 	flags := wire.FlagAckNow
 	if l.arrival.peer == p {
+		again := l.arrival.outOfTurn
 		flags = l.arrival.flags
 		l.arrival = arrival{}
+		if again {
+			return
+		}
 	} else {
 		l.unstore(p)
 	}
@@ -134,7 +142,9 @@ func (l *Layer) Resume(local uint32, n int) {
 			if p.nextStored() {
 				l.ready.Push(p)
 			}
-			p.ackNow()
+			if !l.cfg.Quirks.NoResume {
+				p.ackNow()
+			}
 			n--
 		}
 		p = follow

@@ -2,6 +2,7 @@ package rd
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -21,7 +22,7 @@ func (p *Peer) pick(now mono.Time) *segment {
 		return nil
 	case p.inFlight() >= p.limit():
 		return nil
-	case p.lost == 0 && p.unsent.seq.Sub(p.una) >= int32(p.window):
+	case p.lost == 0 && !p.within(p.unsent):
 		return nil
 	}
 	if p.paced(now) {
@@ -36,10 +37,18 @@ func (p *Peer) pick(now mono.Time) *segment {
 // limit is how many packets may be under way. A start without proof is answered
 // with a challenge, so more than one of it is wasted.
 func (p *Peer) limit() int32 {
-	if p.has(flagStarting) && !p.has(flagProved) {
+	switch q := &p.layer.cfg.Quirks; {
+	case p.has(flagStarting) && !p.has(flagProved) && !q.WindowBeforeProof:
 		return 1
+	case q.NoWindow:
+		return math.MaxInt32
 	}
 	return int32(p.cwnd)
+}
+
+// within reports whether the receiver's window has room for s.
+func (p *Peer) within(s *segment) bool {
+	return s.seq.Sub(p.una) < int32(p.window) || p.layer.cfg.Quirks.NoWindow
 }
 
 // more reports whether another packet may leave behind the one that just left:
@@ -48,7 +57,7 @@ func (p *Peer) more() bool {
 	if p.has(flagBusy) || p.inFlight() >= p.limit() {
 		return false
 	}
-	return p.lost > 0 || p.unsent != nil && p.unsent.seq.Sub(p.una) < int32(p.window)
+	return p.lost > 0 || p.unsent != nil && p.within(p.unsent)
 }
 
 // firstLost returns the oldest segment that is held for lost.
@@ -102,6 +111,9 @@ func (p *Peer) timeoutAfter() time.Duration {
 	if p.has(flagBusy) {
 		return min(t.BusyMin<<min(p.backoff, 20), t.BusyMax)
 	}
+	if p.layer.cfg.Quirks.TimeoutFixed {
+		return 10 * time.Millisecond
+	}
 	d := t.FirstTimeout
 	if p.srtt > 0 {
 		d = max(time.Duration(p.srtt)+4*time.Duration(p.rttvar), t.MinTimeout)
@@ -123,8 +135,9 @@ func (p *Peer) timeout(now mono.Time) {
 	p.backoff = min(p.backoff+1, 30)
 	if p.has(flagBusy) {
 		p.set(flagProbe, true)
+	} else if l.Count.Timeouts++; l.cfg.Quirks.TimeoutLosesOne {
+		p.loseOldest()
 	} else {
-		l.Count.Timeouts++
 		p.loseAll()
 		p.reorder = firstReorder
 		p.cutWindow(minWindow)

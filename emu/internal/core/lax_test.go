@@ -24,9 +24,11 @@ func newBench(t *testing.T, lax Lax) *bench {
 	b.bound, b.free = window(t, tab, verbs.MWType2), window(t, tab, verbs.MWType2)
 	bind := bindOf(b.bound, b.r)
 	bind.Access = verbs.AccessRemoteRead
+	tab.Lax.MW2Refused = false // the bench was there before the lapse
 	if err := tab.Bind(b.bound, bind); err != nil {
 		t.Fatal(err)
 	}
+	tab.Lax = lax
 	return b
 }
 
@@ -85,6 +87,25 @@ var lapses = map[string]func(*bench) error{
 		}
 		return nil
 	},
+	"RightsIgnored": func(b *bench) error {
+		b.r.Access = verbs.AccessLocalWrite
+		return b.read(b.r.Key, pdA, qpA, regionAddr, 8)
+	},
+	"RangeSlack": func(b *bench) error { return b.read(b.r.Key, pdA, qpA, regionAddr+regionLen, 8) },
+	"MW2Refused": func(b *bench) error {
+		if err := b.tab.Bind(b.free, bindOf(b.free, b.r)); err == nil {
+			return ErrState
+		}
+		return nil
+	},
+	"BindLax": func(b *bench) error {
+		bind := bindOf(b.free, b.r)
+		bind.Len = 0
+		if err := b.tab.Bind(b.free, bind); err != nil {
+			return err
+		}
+		return b.read(b.free.Key, pdA, qpA, regionAddr+regionLen-8, 8)
+	},
 }
 
 func TestEveryLapseIsSeen(t *testing.T) {
@@ -131,6 +152,78 @@ func TestAWrongRangeCheckHarmsNobody(t *testing.T) {
 	}
 	if !bytes.Equal(before, b.r.Mem.(Bytes)) {
 		t.Error("the region has changed")
+	}
+}
+
+// Eight bytes before and behind a region can be reached, and nothing is there; a
+// ninth cannot.
+func TestSlackHoldsNothing(t *testing.T) {
+	b := newBench(t, Lax{RangeSlack: true})
+	mem := b.r.Mem.(Bytes)
+	for i := range mem {
+		mem[i] = 1
+	}
+	ones := bytes.Clone(mem[:8])
+	at := func(addr uint64) (Memory, uint64) {
+		t.Helper()
+		m, off, err := b.tab.Remote(b.r.Key, pdA, qpA, addr, 16, verbs.AccessRemoteWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m, off
+	}
+	for _, c := range []struct {
+		addr        uint64
+		read, wrote []byte // before, and of the region afterwards
+	}{
+		{regionAddr - 8, append(make([]byte, 8), ones...), mem[:8]},
+		{regionAddr + regionLen - 8, append(bytes.Clone(ones), make([]byte, 8)...), mem[regionLen-8:]},
+	} {
+		m, off := at(c.addr)
+		got := make([]byte, 16)
+		if err := m.ReadAt(got, off); err != nil || !bytes.Equal(got, c.read) {
+			t.Errorf("read % x, %v", got, err)
+		}
+		if err := m.WriteAt(bytes.Repeat([]byte{7}, 16), off); err != nil || !bytes.Equal(c.wrote, bytes.Repeat([]byte{7}, 8)) {
+			t.Errorf("wrote % x, %v", c.wrote, err)
+		}
+	}
+	m, off := at(regionAddr - 8)
+	if old, err := m.Update(off, func(uint64) uint64 { return ^uint64(0) }); old != 0 || err != nil || mem[0] != 7 {
+		t.Errorf("a word before the region was %d, %v", old, err)
+	}
+	for _, addr := range []uint64{regionAddr - 9, regionAddr + regionLen - 7} {
+		if err := b.read(b.r.Key, pdA, qpA, addr, 16); err == nil {
+			t.Errorf("16 bytes at region%+d are reachable", int64(addr-regionAddr))
+		}
+	}
+	if b.bound.boundTo(qpB) || !b.tab.Owns(qpA) || b.tab.Owns(qpB) {
+		t.Error("windows are bound to whom they are not")
+	}
+}
+
+// What is written late is what was to be written then, not what the buffer holds
+// by now.
+func TestLateWrites(t *testing.T) {
+	b := newBench(t, Lax{})
+	var writes []func()
+	b.tab.Late = func(write func()) { writes = append(writes, write) }
+	m, off, err := b.tab.Local(verbs.LKey(b.r.Key), pdA, regionAddr, 2, verbs.AccessLocalWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := []byte{1, 2}
+	if err := m.WriteAt(buf, off); err != nil {
+		t.Fatal(err)
+	}
+	mem := b.r.Mem.(Bytes)
+	clear(buf)
+	if mem[0] != 0 || len(writes) != 1 {
+		t.Fatalf("% x, %d writes", mem[:2], len(writes))
+	}
+	writes[0]()
+	if mem[0] != 1 || mem[1] != 2 {
+		t.Errorf("% x", mem[:2])
 	}
 }
 

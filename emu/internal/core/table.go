@@ -39,6 +39,10 @@ type Lax struct {
 	StaleKeys          bool `defect:"acc/6" does:"closed regions stay reachable by their keys"`
 	ZeroBasedIgnored   bool `defect:"mlx5, irdma" does:"zero-based regions and windows begin at their own address"`
 	NoWindowAtomics    bool `defect:"mlx5" does:"atomics through a window are refused"`
+	RightsIgnored      bool `defect:"acc/3, acc/4, rc/read/22, rc/atm/8, rc/atm/13" does:"rights of QPs and regions are not checked"`
+	RangeSlack         bool `defect:"acc/2, rc/atm/13" does:"an access may leave its region by eight bytes"`
+	MW2Refused         bool `defect:"mlx4, mw/8" does:"type 2 windows are claimed and every bind of one fails"`
+	BindLax            bool `defect:"mw/9, mw/10" does:"binds of no bytes open the whole region, and type 1 windows may be zero-based"`
 }
 
 // Region is registered memory.
@@ -81,6 +85,9 @@ type Table struct {
 	owned int
 	names names
 	Lax   Lax
+	// Late, if not nil, is given every write to memory to carry out later, as a
+	// device does that reports data before it has placed them.
+	Late func(write func())
 }
 
 type slot struct {
@@ -227,6 +234,9 @@ func within(addr, n, base, size uint64) bool {
 func (t *Table) reach(r *Region, addr, n uint64) (Memory, uint64, error) {
 	switch {
 	case within(addr, n, r.Addr, r.Len):
+		if t.Late != nil {
+			return late{r.Mem, t.Late}, addr - r.Addr, nil
+		}
 		return r.Mem, addr - r.Addr, nil
 	case t.Lax.WrappingRange && addr+n < addr:
 		return nowhere{}, 0, nil
@@ -261,11 +271,17 @@ func (t *Table) Remote(key uint32, pd PD, qpn uint32, addr, n uint64, need verbs
 		return nil, 0, ErrKey
 	case r.PD != pd && !t.Lax.IgnorePD:
 		return nil, 0, ErrPD
-	case r.Access&need != need:
+	case r.Access&need != need && !(t.Lax.RightsIgnored && need&^remoteAccess == 0):
 		return nil, 0, ErrRights
+	}
+	if off := addr - r.Addr + slackLen; t.Lax.RangeSlack && within(off, n, 0, r.Len+2*slackLen) {
+		return slack{r.Mem}, off, nil
 	}
 	return t.reach(r, addr, n)
 }
+
+// remoteAccess is what a region grants to peers.
+const remoteAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
 // throughWindow checks an access against a window and returns the region
 // behind it, with the address as the region knows it.

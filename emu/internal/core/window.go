@@ -27,12 +27,18 @@ func (t *Table) Bind(w *Window, b Bind) error {
 	if t.slots[i].window != w || t.index(b.Key) != i {
 		return fmt.Errorf("%w: %#x is not a key of window %#x", ErrKey, b.Key, w.Key)
 	}
+	if t.Lax.MW2Refused && w.Type == verbs.MWType2 {
+		return fmt.Errorf("%w: no window of type 2 can be bound", ErrState)
+	}
+	if b.Len == 0 && t.Lax.BindLax && t.registered(b.Region) {
+		b.Addr, b.Len = b.Region.Addr, b.Region.Len
+	}
 	closing := b.Len == 0 && (w.Type == verbs.MWType1 || t.Lax.BindUnchecked)
 	if !closing && !t.registered(b.Region) {
 		return fmt.Errorf("%w: the region is gone", ErrKey)
 	}
 	if !t.Lax.BindUnchecked {
-		if err := checkBind(w, &b); err != nil {
+		if err := checkBind(w, &b, t.Lax.BindLax); err != nil {
 			return err
 		}
 	}
@@ -59,7 +65,7 @@ func (t *Table) registered(r *Region) bool {
 }
 
 // checkBind holds a bind against the rules for windows.
-func checkBind(w *Window, b *Bind) error {
+func checkBind(w *Window, b *Bind, lax bool) error {
 	const remoteStore = verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	switch {
 	case w.PD != b.PD:
@@ -76,7 +82,7 @@ func checkBind(w *Window, b *Bind) error {
 		return fmt.Errorf("%w: a writable window needs a locally writable region", ErrRights)
 	case b.Access&^windowAccess != 0:
 		return fmt.Errorf("%w: flags %#x have no meaning for a window", ErrRights, uint32(b.Access&^windowAccess))
-	case w.Type == verbs.MWType1 && b.Access&verbs.AccessZeroBased != 0:
+	case w.Type == verbs.MWType1 && b.Access&verbs.AccessZeroBased != 0 && !lax:
 		return fmt.Errorf("%w: a type 1 window cannot be zero-based", ErrRights)
 	case b.Region.Access&verbs.AccessZeroBased != 0:
 		return fmt.Errorf("%w: region is zero-based", ErrRights)
@@ -90,10 +96,23 @@ func checkBind(w *Window, b *Bind) error {
 // a local one or a peer's. The window must be bound to that QP. Nothing else
 // can be invalidated.
 func (t *Table) Invalidate(key uint32, pd PD, qpn uint32) error {
+	if err := t.CheckInvalidate(key, pd, qpn); err != nil {
+		return err
+	}
+	r, w := t.named(key)
+	if r != nil {
+		r.invalid = true
+	} else {
+		t.unbind(w)
+	}
+	return nil
+}
+
+// CheckInvalidate says what Invalidate would, and changes nothing.
+func (t *Table) CheckInvalidate(key uint32, pd PD, qpn uint32) error {
 	r, w := t.named(key)
 	switch {
 	case r != nil && t.Lax.InvalidateAnything:
-		r.invalid = true
 		return nil
 	case r != nil:
 		return fmt.Errorf("%w: a region's key cannot be invalidated", ErrState)
@@ -110,14 +129,27 @@ func (t *Table) Invalidate(key uint32, pd PD, qpn uint32) error {
 	case w.Type == verbs.MWType2 && w.qpn != qpn && !t.Lax.ForeignInvalidate:
 		return ErrOwner
 	}
-	t.unbind(w)
 	return nil
+}
+
+// Owns reports whether windows are bound to a QP.
+func (t *Table) Owns(qpn uint32) bool {
+	for i := 0; i < len(t.slots) && t.owned > 0; i++ {
+		if t.slots[i].window.boundTo(qpn) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *Window) boundTo(qpn uint32) bool {
+	return w != nil && w.Bound() && w.Type == verbs.MWType2 && w.qpn == qpn
 }
 
 // UnbindQP closes every window bound to a QP that goes away.
 func (t *Table) UnbindQP(qpn uint32) {
 	for i := 0; i < len(t.slots) && t.owned > 0; i++ {
-		if w := t.slots[i].window; w != nil && w.Bound() && w.Type == verbs.MWType2 && w.qpn == qpn {
+		if w := t.slots[i].window; w.boundTo(qpn) {
 			t.unbind(w)
 		}
 	}

@@ -45,7 +45,7 @@ func (b *Base) DestroyCQ(c *CQ) error {
 	if c.gone {
 		return OpError("destroy_cq", "", "%w: it is gone already", verbs.ErrInvalid)
 	}
-	if c.users > 0 {
+	if c.users > 0 && !b.Lax.InUseDestroyed {
 		return OpError("destroy_cq", "", "%w by %d queues", verbs.ErrBusy, c.users)
 	}
 	c.gone = true
@@ -83,6 +83,7 @@ func (c *CQ) Poll(into []verbs.WC) (int, error) {
 // Arm asks for one event: at the next completion, or at the next solicited one.
 func (c *CQ) Arm(solicitedOnly bool) {
 	switch {
+	case !solicitedOnly && c.arm == armSolicited && c.nic.Lax.ArmLost:
 	case !solicitedOnly:
 		c.arm = armNext
 	case c.arm == armNone:
@@ -107,7 +108,9 @@ func (c *CQ) Resize(depth int) error {
 // there is no room: the caller's QP must then fail.
 func (c *CQ) Push(wc *verbs.WC, solicited bool) bool {
 	if c.gone {
-		return true // of an XRC SRQ that went in the midst of a message: nobody waits
+		// Of an XRC SRQ that went in the midst of a message, or by Lax.InUseDestroyed:
+		// nobody waits.
+		return true
 	}
 	if c.count == len(c.ring) || c.overrun {
 		if c.nic.Lax.CQOverrunSilent {
@@ -127,7 +130,9 @@ func (c *CQ) Push(wc *verbs.WC, solicited bool) bool {
 	c.ring[tail] = *wc
 	c.count++
 	if c.arm == armNext || c.arm == armSolicited && (solicited || wc.Status != verbs.WCSuccess) {
-		c.arm = armNone
+		if !c.nic.Lax.ArmStays {
+			c.arm = armNone
+		}
 		c.nic.fired = append(c.nic.fired, c)
 	}
 	return true

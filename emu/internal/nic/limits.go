@@ -93,6 +93,11 @@ type Lax struct {
 	CapsUnchecked   bool `defect:"mlx5, irdma" does:"queues may be deeper than the device's limits"`
 	CQOverrunSilent bool `defect:"irdma" does:"a full CQ loses completions and nobody is told"`
 	NoEmptyMR       bool `defect:"irdma" does:"memory regions of no bytes are refused"`
+	SRQDoubleUse    bool `defect:"srq/1, srq/6" does:"one receive of an SRQ serves two messages"`
+	SRQLimitRepeats bool `defect:"srq/2" does:"the limit of an SRQ raises an event each time"`
+	ArmLost         bool `defect:"cq/7" does:"arming for any completion does not override arming for solicited ones"`
+	ArmStays        bool `defect:"cq/7" does:"an armed CQ reports every completion from then on"`
+	InUseDestroyed  bool `defect:"cq/8, ud/14" does:"CQs in use and QPs in multicast groups can be destroyed"`
 }
 
 // uncheckedCaps is how far beyond its limits a NIC goes that forgets them.

@@ -74,8 +74,14 @@ func (b *Base) DeallocMW(w *core.Window) {
 // Writable reports whether length bytes may be written to the memory that sgl
 // names.
 func (b *Base) Writable(sgl []verbs.SGE, pd core.PD, length int) bool {
+	return b.Opens(sgl, pd, length, verbs.AccessLocalWrite)
+}
+
+// Opens reports whether the keys in sgl open the length bytes that it names, and
+// grant need.
+func (b *Base) Opens(sgl []verbs.SGE, pd core.PD, length int, need verbs.Access) bool {
 	return EachSGE(sgl, 0, length, func(s *verbs.SGE, off uint32, _, size int) error {
-		_, _, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), verbs.AccessLocalWrite)
+		_, _, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), need)
 		return err
 	}) == nil
 }
@@ -108,17 +114,22 @@ func (b *Base) Gather(dst []byte, sgl []verbs.SGE, pd core.PD, off uint32) error
 // Scatter writes src into the memory that sgl names, from byte off on. It checks
 // every entry that it touches before it writes to the first.
 func (b *Base) Scatter(sgl []verbs.SGE, pd core.PD, off uint32, src []byte) error {
+	return b.ScatterWith(sgl, pd, off, src, verbs.AccessLocalWrite)
+}
+
+// ScatterWith is Scatter to memory that must grant need.
+func (b *Base) ScatterWith(sgl []verbs.SGE, pd core.PD, off uint32, src []byte, need verbs.Access) error {
 	if len(src) == 0 {
 		return nil
 	}
 	if err := EachSGE(sgl, off, len(src), func(s *verbs.SGE, off uint32, _, size int) error {
-		_, _, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), verbs.AccessLocalWrite)
+		_, _, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), need)
 		return err
 	}); err != nil {
 		return err
 	}
 	return EachSGE(sgl, off, len(src), func(s *verbs.SGE, off uint32, at, size int) error {
-		mem, pos, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), verbs.AccessLocalWrite)
+		mem, pos, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), need)
 		if err != nil {
 			return err
 		}

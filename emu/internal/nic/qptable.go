@@ -1,6 +1,10 @@
 package nic
 
-import "github.com/fabrictest/fabrictest/verbs"
+import (
+	"iter"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
 
 // QPTable finds queue pairs by their numbers, which it hands out in turn, so that
 // one is not used again while packets for its last owner may still be under way.
@@ -24,6 +28,17 @@ func (t *QPTable[QP]) At(num uint32) *QP {
 		return nil
 	}
 	return t.qps[i]
+}
+
+// All are the QPs there are, in the order of their numbers.
+func (t *QPTable[QP]) All() iter.Seq[*QP] {
+	return func(yield func(*QP) bool) {
+		for _, q := range t.qps {
+			if q != nil && !yield(q) {
+				return
+			}
+		}
+	}
 }
 
 // Next is the number of the QP that is added next. It fails if there is no room

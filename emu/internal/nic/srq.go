@@ -21,6 +21,7 @@ type SRQ struct {
 	rq    RecvQueue
 	limit uint32
 	users int
+	spare bool // Lax.SRQDoubleUse: the oldest receive has served once
 }
 
 // SRQConfig asks for a shared receive queue.
@@ -86,6 +87,17 @@ func (b *Base) allocSRQN() uint32 {
 
 // SRQ finds a shared receive queue by its number; nil if there is none.
 func (b *Base) SRQ(num uint32) *SRQ { return b.srqs[num] }
+
+// OldestSRQ finds the shared receive queue of a type that was made first; nil if
+// there is none.
+func (b *Base) OldestSRQ(typ verbs.SRQType) *SRQ {
+	for num := uint32(1); num < b.nextSRQ; num++ {
+		if s := b.srqs[num]; s != nil && s.Type == typ {
+			return s
+		}
+	}
+	return nil
+}
 
 // DestroySRQ removes an SRQ that no QP receives from.
 func (b *Base) DestroySRQ(s *SRQ) error {
@@ -171,9 +183,16 @@ func (s *SRQ) Peek() *Receive { return s.rq.Peek() }
 // Take removes the oldest receive. Falling below the limit raises one event and
 // disarms it.
 func (s *SRQ) Take() {
+	if s.nic.Lax.SRQDoubleUse {
+		if s.spare = !s.spare; s.spare {
+			return
+		}
+	}
 	s.rq.Take()
 	if s.limit > 0 && s.rq.Count() < s.limit {
-		s.limit = 0
+		if !s.nic.Lax.SRQLimitRepeats {
+			s.limit = 0
+		}
 		s.nic.Report(Event{Type: verbs.EventSRQLimitReached, SRQ: s})
 	}
 }

@@ -38,4 +38,7 @@ type Quirks struct {
 	// DetourLocal and DetourRemote, if valid, replace the addresses of every MAD
 	// about an IPv6 connection: a device that does its management over IPv4.
 	DetourLocal, DetourRemote netip.Addr
+	// OverIPv4 manages IPv6 connections over IPv4: between the addresses of the
+	// detour or, where there is none, with nobody.
+	OverIPv4 bool
 }

@@ -12,7 +12,7 @@ import (
 // peer would take them for lost.
 func (q *QP) answer(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
-	if q.state == verbs.QPStateErr && !r.fatal {
+	if q.state == verbs.QPStateErr && !r.fatal && !q.nic.q.AnswersInError {
 		r.forget()
 		return false
 	}

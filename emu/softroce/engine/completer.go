@@ -16,6 +16,9 @@ func (q *QP) takeResponse(now mono.Time, p *wire.Packet) {
 	}
 	r := &q.req
 	psn := p.BTH.PSN
+	if q.nic.q.OldAnswerCompletes && psn.Sub(r.una) < 0 {
+		psn = q.passFor(p)
+	}
 	if q.nic.q.PSNUnsigned && psn < r.una || !q.nic.q.PSNUnsigned && psn.Sub(r.una) < 0 {
 		q.stale(p)
 		return
@@ -65,22 +68,34 @@ func (q *QP) takeAck(now mono.Time, p *wire.Packet) {
 	switch s.Kind() {
 	case wire.SyndromeAck:
 		q.credit(p.AETH)
-		q.acknowledge(now, psn, false)
+		q.takeCover(now, psn)
 	case wire.SyndromeRNR:
 		q.nic.Count.RNRNAKsRecvd++
+		if q.nic.q.NAKAcksNothing {
+			psn = q.req.una
+		}
 		if q.acknowledge(now, psn.Add(-1), false) {
 			q.receiverNotReady(now, psn, s.Value())
 		}
 	case wire.SyndromeNak:
+		code := wire.NakCode(s.Value())
+		switch {
+		case q.nic.q.NAKFlushesAll && code != wire.NakPSNSequence:
+			q.nic.Count.FatalNAKs++
+			q.fail()
+			return
+		case q.nic.q.NAKAcksNothing && code == wire.NakPSNSequence:
+			psn = q.req.una
+		}
 		if !q.acknowledge(now, psn.Add(-1), false) {
 			return
 		}
-		if code := wire.NakCode(s.Value()); code == wire.NakPSNSequence {
+		if code == wire.NakPSNSequence {
 			q.nic.Count.SeqNAKsRecvd++
 			q.resend(psn)
 		} else {
 			q.nic.Count.FatalNAKs++
-			q.refused(psn, nakStatus(code))
+			q.takeRefusal(now, psn, nakStatus(code))
 		}
 	default:
 		q.senseless(now, psn)
@@ -174,7 +189,9 @@ func (q *QP) progress(now mono.Time) {
 	if r.flight(r.next) > halfSpace {
 		q.rewind(r.una) // answered while being sent again: skip ahead
 	}
-	r.retries, r.rnrRetries = q.attr.RetryCnt, q.attr.RNRRetry
+	if !q.nic.q.RetryCountShared {
+		q.loadRetries()
+	}
 	r.nakSeen = r.nakSeen && q.nic.q.IgnoreSecondNAK && r.una.Less(r.nakEnd)
 	r.timer, r.rnrUntil = mono.Never, mono.Never
 	q.armTimer(now)
@@ -255,6 +272,9 @@ func (q *QP) answerFor(now mono.Time, p *wire.Packet) *sendWQE {
 		q.badResponse(psn)
 		return nil
 	}
+	if q.nic.q.LastCompletesRead && psn == w.last {
+		w.answered = w.packets - 1
+	}
 	if due := w.first.Add(w.answered); psn != due {
 		// One before it is missing: no need to wait for the timer.
 		q.nic.countImpliedNAK()
@@ -302,7 +322,7 @@ func (q *QP) takeReadResponse(now mono.Time, p *wire.Packet) {
 		return
 	}
 	op := p.BTH.Opcode.Operation()
-	if !w.inPlace(op) {
+	if !w.inPlace(op) || q.nic.q.ReadRestartRefused && w.restart == w.answered+1 && op != wire.OpReadResponseOnly {
 		q.badResponse(p.BTH.PSN)
 		return
 	}
@@ -332,11 +352,14 @@ func (q *QP) takeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 		q.req.stalled = true
 		q.req.timer = mono.Never
 		return
+	case got > n && q.nic.q.LongReadOverflows:
+		q.spill(w, p.Payload[n:])
+		p.Payload = p.Payload[:n]
 	case got != n:
 		q.badResponse(p.BTH.PSN)
 		return
 	}
-	if err := q.nic.Scatter(w.SGL, q.pd, off, p.Payload); err != nil {
+	if err := q.nic.ScatterWith(w.SGL, q.pd, off, p.Payload, q.sinkAccess()); err != nil {
 		q.refused(p.BTH.PSN, verbs.WCLocProtErr)
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"time"
 
@@ -49,6 +50,10 @@ type Config struct {
 	Congestion  dcqcn.Params
 	CNPInterval time.Duration
 	LineRateBps uint64
+
+	// UCAwaitsAck has a send of UC complete when an acknowledgement comes, which
+	// UC does not have: half of a defect whose other half is flaw.Quirks.UCLikeRC.
+	UCAwaitsAck bool
 
 	Quirks Quirks
 }
@@ -152,6 +157,10 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if err := c.Congestion.Validate(); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if c.Quirks.RateNeverRecovers {
+		const never = 100 * 365 * 24 * time.Hour
+		c.Congestion.IncreaseInterval, c.Congestion.ByteCounter = never, math.MaxUint64
 	}
 	return c, nil
 }

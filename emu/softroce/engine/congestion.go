@@ -125,14 +125,22 @@ func (n *NIC) takeCNP(now mono.Time, d *link.Datagram, p *wire.Packet) {
 		n.Count.DropLength++
 	case q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr:
 		n.Count.DropQPState++
-	case (q.pkey^p.BTH.PKey)&^member != 0:
-		n.Count.DropPKey++
-		n.badPKeys++
+	case (q.pkey^p.BTH.PKey)&^member != 0 && !n.q.KeysIgnored:
+		n.dropPKey()
 	case q.typ != verbs.QPTypeUD && !q.path.joins(d):
 		n.Count.DropAddress++
+	case n.q.CNPSlowsAll:
+		n.Count.CNPsHandled++
+		for all := range n.QPs() {
+			all.slowDown(now)
+		}
 	default:
 		n.Count.CNPsHandled++
-		q.limiter.OnCNP(now, &n.cfg.Congestion)
-		q.rearm()
+		q.slowDown(now)
 	}
+}
+
+func (q *QP) slowDown(now mono.Time) {
+	q.limiter.OnCNP(now, &q.nic.cfg.Congestion)
+	q.rearm()
 }

@@ -33,6 +33,14 @@ type Counters struct {
 	BlindICRC uint64 // packets whose ICRC could be checked only in part
 }
 
+// Dropped is how many packets were not executed, for whatever reason.
+func (c *Counters) Dropped() uint64 {
+	return c.DropShort + c.DropICRC + c.DropOpcode + c.DropVersion + c.DropPad +
+		c.DropAddress + c.DropQPN + c.DropQPType + c.DropQPState +
+		c.DropPKey + c.DropQKey + c.DropSequence + c.DropLength +
+		c.DropNoReceive + c.DropTooLong + c.DropAccess + c.DropReplay + c.DropQueue + c.DropDead
+}
+
 func (n *NIC) countImpliedNAK() {
 	if !n.q.ImpliedNAKCounterStuck {
 		n.Count.ImpliedNAKs++

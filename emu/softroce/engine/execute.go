@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+
 	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -9,6 +11,9 @@ import (
 
 // execute carries out the request at the expected PSN.
 func (q *QP) execute(p *wire.Packet) verdict {
+	if q.nic.q.OpcodeOrderIgnored && q.forceOrder(p) {
+		return accepted
+	}
 	info, _ := p.BTH.Opcode.Info()
 	if !q.inSequence(info.Class) || !q.lengthOK(info.Class, p) {
 		return refusedInvalid
@@ -17,6 +22,11 @@ func (q *QP) execute(p *wire.Packet) verdict {
 		return refusedInvalid
 	}
 	switch {
+	case q.nic.q.EmptyMessagesIgnored && info.Class.Has(wire.Only|wire.CompletesRecv) && len(p.Payload) == 0 &&
+		(info.Class.Has(wire.Send) || p.RETH.DMALen == 0):
+		q.resp.advance(1)
+		q.countMessage()
+		return accepted
 	case info.Class.Has(wire.Send):
 		return q.executeSend(p, info.Class)
 	case info.Class.Has(wire.Write):
@@ -58,8 +68,11 @@ func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 
 // accessPD is the protection domain that remote keys are checked in.
 func (q *QP) accessPD() core.PD {
-	if q.typ == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil {
+	switch {
+	case q.typ == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil:
 		return q.resp.xrcSRQ.PD
+	case q.srq != nil && q.nic.q.SRQDomainForWrites:
+		return q.srq.PD
 	}
 	return q.pd
 }
@@ -68,6 +81,12 @@ func (q *QP) accessPD() core.PD {
 // packets of a message name the same.
 func (q *QP) selectSRQ(num uint32) bool {
 	s := q.nic.SRQ(num)
+	if q.nic.q.XRCAnySRQ {
+		if s = q.nic.OldestSRQ(verbs.SRQXRC); s != nil {
+			q.resp.xrcSRQ, q.resp.xrcCQ = s, s.CQ
+		}
+		return s != nil
+	}
 	if s == nil || s.Type != verbs.SRQXRC || s.XRCD != q.xrcd || q.resp.open != messageNone && s != q.resp.xrcSRQ {
 		return false
 	}
@@ -146,7 +165,11 @@ func (q *QP) place(payload []byte) verdict {
 		return refusedInvalid
 	}
 	if err := q.nic.Scatter(h.sges, h.pd, h.filled, payload); err != nil {
-		q.blameReceive(verbs.WCLocProtErr)
+		status := verbs.WCLocProtErr
+		if q.nic.q.RecvErrorIsQPOp {
+			status = verbs.WCLocQPOpErr
+		}
+		q.blameReceive(status)
 		return refusedOperational
 	}
 	h.filled += uint32(len(payload))
@@ -186,7 +209,13 @@ func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 		wc.Flags, wc.InvalidatedRKey = verbs.WCWithInv, verbs.RKey(p.IETH.RKey)
 	}
 	r.held.active = false
-	return q.deliver(p, &wc)
+	v := q.deliver(p, &wc)
+	if q.nic.q.LastCompletesTwice && wc.Flags != 0 && c.Has(wire.Last) && v == accepted && q.hold() {
+		r.held.active = false
+		wc.WRID, wc.ByteLen = r.held.wrID, 0
+		q.pushRecv(&wc)
+	}
+	return v
 }
 
 // deliver completes a receive. A CQ without room means that the message did
@@ -196,16 +225,23 @@ func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 	ok := q.pushRecv(wc)
 	q.resp.solicited = false
 	if !ok {
+		if q.nic.q.OverrunAcked {
+			q.respond(answer{psn: q.resp.ackPSN, ack: true})
+			q.resp.fatal = true
+		}
 		return silentlyFailed
 	}
-	q.resp.msn = q.resp.msn.Add(1)
+	q.countMessage()
 	return accepted
 }
 
 // remoteInvalidate does what a SEND with invalidate asks. Failure ends the
 // receive and the QP, and the peer hears nothing of it.
 func (q *QP) remoteInvalidate(rkey uint32) verdict {
-	err := q.nic.Mem.Invalidate(rkey, q.accessPD(), q.num)
+	err := q.nic.Mem.CheckInvalidate(rkey, q.accessPD(), q.num)
+	if err == nil && !q.nic.q.InvalidateLate {
+		err = q.nic.Mem.Invalidate(rkey, q.accessPD(), q.num)
+	}
 	if err == nil {
 		return accepted
 	}
@@ -230,7 +266,8 @@ func (q *QP) remoteInvalidate(rkey uint32) verdict {
 // executeWrite takes one packet of an RDMA WRITE.
 func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	r := &q.resp
-	n := uint32(len(p.Payload))
+	payload := p.Payload
+	n := uint32(len(payload))
 	va, rkey, remaining := r.write.va, r.write.rkey, r.write.remaining
 	if c.Has(wire.Start) {
 		va, rkey, remaining = p.RETH.VA, p.RETH.RKey, p.RETH.DMALen
@@ -238,7 +275,10 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 			return v
 		}
 	}
-	if !q.nic.q.NoLengthChecks && (c.Has(wire.End) && n != remaining || !c.Has(wire.End) && n >= remaining) {
+	if q.nic.q.WriteSumUnchecked {
+		n = min(n, remaining)
+		payload = payload[:n]
+	} else if !q.nic.q.NoLengthChecks && (c.Has(wire.End) && n != remaining || !c.Has(wire.End) && n >= remaining) {
 		return refusedInvalid
 	}
 	imm := c.Has(wire.CompletesRecv)
@@ -250,13 +290,14 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 		return refusedAccess
 	}
 	// Without a receive nothing is placed, and nothing placed uses up none.
-	if imm && !q.receiveReady() {
-		return notReady
-	}
-	if n > 0 {
-		if err := mem.WriteAt(p.Payload, at); err != nil {
+	ready := !imm || q.receiveReady()
+	if n > 0 && (ready || q.reliable() && q.nic.q.RNRLeavesTraces) {
+		if err := mem.WriteAt(payload, at); err != nil {
 			return refusedOperational
 		}
+	}
+	if !ready {
+		return notReady
 	}
 	if imm {
 		q.hold()
@@ -272,7 +313,10 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	}
 	r.open = messageNone
 	if !imm {
-		r.msn = r.msn.Add(1)
+		if q.nic.q.WriteConsumes && q.hold() {
+			r.held.active = false
+		}
+		q.countMessage()
 		return accepted
 	}
 	r.held.active = false
@@ -286,7 +330,7 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 // of the memory.
 func (q *QP) admitWrite(p *wire.Packet) verdict {
 	switch {
-	case q.attr.Access&verbs.AccessRemoteWrite == 0, p.RETH.DMALen > maxMessage:
+	case !q.grants(verbs.AccessRemoteWrite), p.RETH.DMALen > maxMessage:
 		return refusedInvalid
 	}
 	if _, _, err := q.remote(p.RETH.RKey, p.RETH.VA, uint64(p.RETH.DMALen), verbs.AccessRemoteWrite); err != nil {
@@ -294,9 +338,17 @@ func (q *QP) admitWrite(p *wire.Packet) verdict {
 		if q.nic.q.FailedImmConsumes && info.Class.Has(wire.CompletesRecv) {
 			q.hold()
 		}
+		if q.nic.q.PlacedBeforeCheck && errors.Is(err, core.ErrRights) {
+			q.placeAnyway(p)
+		}
 		return refusedAccess
 	}
 	return accepted
+}
+
+// grants reports whether the QP lets its peer have an access.
+func (q *QP) grants(need verbs.Access) bool {
+	return q.attr.Access&need != 0 || q.nic.q.Memory.RightsIgnored
 }
 
 // remote resolves a remote key for this QP. Nothing is checked for no bytes.

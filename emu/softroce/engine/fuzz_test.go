@@ -43,7 +43,10 @@ const (
 
 func newVictim(t testing.TB, addr, peer string) *victim {
 	v := &victim{peer: netip.MustParseAddr(peer), now: 1, batch: newNetwork().batch}
-	v.host = newHost(t, addr, func(c *Config) { c.WindowPackets = fuzzWindowPackets })
+	v.host = newHost(t, addr, func(c *Config) {
+		c.WindowPackets = fuzzWindowPackets
+		switchOn(c, *quirk)
+	})
 	if err := v.nic.DeregMR(v.mr); err != nil { // which covers it all
 		t.Fatal(err)
 	}

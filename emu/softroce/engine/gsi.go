@@ -42,12 +42,10 @@ func (n *NIC) takeMAD(d *link.Datagram, p *wire.Packet, known bool) {
 		n.Count.DropOpcode++
 		return
 	case !n.inAnyPartition(p.BTH.PKey):
-		n.Count.DropPKey++
-		n.badPKeys++
+		n.dropPKey()
 		return
-	case p.DETH.QKey != gsiQKey:
-		n.Count.DropQKey++
-		n.badQKeys++
+	case !n.qkeyOK(gsiQKey, p.DETH.QKey):
+		n.dropQKey()
 		return
 	case len(p.Payload) != MADLen || d.Dst.Addr().IsMulticast():
 		n.Count.DropLength++
@@ -63,7 +61,10 @@ func (n *NIC) takeMAD(d *link.Datagram, p *wire.Packet, known bool) {
 }
 
 func (n *NIC) inAnyPartition(pkey uint16) bool {
-	for _, own := range n.cfg.PKeys {
+	for i, own := range n.cfg.PKeys {
+		if n.q.PKeyExact && i > 0 {
+			break
+		}
 		if n.pkeyOK(own, pkey) {
 			return true
 		}

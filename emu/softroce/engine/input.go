@@ -17,6 +17,7 @@ import (
 // transport has a say vanishes and is counted; nothing is ever answered to one
 // whose ICRC is wrong.
 func (n *NIC) Input(now mono.Time, d *link.Datagram) {
+	n.now = now
 	n.Count.Received++
 	n.Count.ReceivedBytes += uint64(len(d.Payload))
 	if n.dead || n.portDown {
@@ -43,6 +44,9 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 func (n *NIC) intact(d *link.Datagram) bool {
 	if n.cfg.ICRC == ICRCOffloaded || n.q.ICRCIgnored {
 		return true
+	}
+	if d.Unlike&link.MayFragment != 0 {
+		return false // DF is covered, and set in every sound packet
 	}
 	if d.Src != n.rxSrc || d.Dst != n.rxDst {
 		n.rxSrc, n.rxDst = d.Src, d.Dst
@@ -111,15 +115,14 @@ func (n *NIC) toQP(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) 
 		n.Count.DropQPState++
 		return
 	case !n.pkeyOK(q.partition(p.BTH.MigReq), p.BTH.PKey):
-		n.Count.DropPKey++
-		n.badPKeys++
+		n.dropPKey()
 		return
 	}
 	if q.typ == verbs.QPTypeUD {
 		n.toDatagramQP(now, q, d, p, known)
 		return
 	}
-	if q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr {
+	if q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr && !n.q.AnswersInError {
 		if q.state == verbs.QPStateInit && n.q.BuffersBeforeRTR && len(q.resp.early) < 16 {
 			q.resp.early = append(q.resp.early, append([]byte(nil), d.Payload...))
 			return
@@ -139,6 +142,10 @@ func (n *NIC) toQP(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) 
 func (q *QP) take(now mono.Time, p *wire.Packet, known bool) {
 	info, _ := p.BTH.Opcode.Info()
 	switch {
+	case q.nic.cfg.UCAwaitsAck && q.typ == verbs.QPTypeUC && p.BTH.Opcode.Operation() == wire.OpAcknowledge:
+		if r := &q.req; p.BTH.PSN.Sub(r.una) >= 0 && p.BTH.PSN.Sub(r.max) < 0 {
+			q.acknowledge(now, p.BTH.PSN, true)
+		}
 	case known && info.Class.Has(wire.Response):
 		if !sends(q.typ) || !q.reliable() {
 			q.nic.Count.DropOpcode++
@@ -147,6 +154,9 @@ func (q *QP) take(now mono.Time, p *wire.Packet, known bool) {
 		q.takeResponse(now, p)
 	case !receives(q.typ):
 		q.nic.Count.DropOpcode++
+		return
+	case q.nic.q.RTSOnly && q.state != verbs.QPStateRTS:
+		q.nic.Count.DropQPState++
 		return
 	default:
 		q.takeRequest(p, known)
@@ -171,5 +181,28 @@ func (q *QP) replayEarly(now mono.Time) {
 // be a full member.
 func (n *NIC) pkeyOK(own, got uint16) bool {
 	const full = 0x8000
+	switch {
+	case n.q.KeysIgnored:
+		return true
+	case n.q.PKeyExact:
+		return own == got
+	}
 	return own&^full == got&^full && (own|got)&full != 0
+}
+
+func (n *NIC) qkeyOK(own, got uint32) bool { return own == got || n.q.KeysIgnored }
+
+// dropPKey and dropQKey count a packet that is refused for its key.
+func (n *NIC) dropPKey() {
+	if !n.q.KeyViolationsUncounted {
+		n.Count.DropPKey++
+		n.badPKeys++
+	}
+}
+
+func (n *NIC) dropQKey() {
+	if !n.q.KeyViolationsUncounted {
+		n.Count.DropQKey++
+		n.badQKeys++
+	}
 }

@@ -18,6 +18,11 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 		return nic.OpError("modify_qp", q.name(), "%w: it is gone", verbs.ErrInvalid)
 	}
 	to, err := qpstate.Transition(q.typ, from, &a, mask)
+	if err != nil && q.nic.q.ModifyUnchecked && a.State <= verbs.QPStateErr {
+		if err = nil; mask&verbs.QPAttrState != 0 {
+			to = a.State
+		}
+	}
 	if err != nil {
 		return &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: err}
 	}
@@ -48,7 +53,7 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 			return path{}, path{}, err
 		}
 	}
-	if from == verbs.QPStateSQD && (to == verbs.QPStateRTS || to == verbs.QPStateSQD) && q.draining() {
+	if from == verbs.QPStateSQD && (to == verbs.QPStateRTS && !q.nic.q.SQDIgnored || to == verbs.QPStateSQD) && q.draining() {
 		return path{}, path{}, nic.OpError("modify_qp", q.name(), "%w: the send queue is still draining", verbs.ErrInvalid)
 	}
 	main, alt = q.path, q.alt
@@ -61,6 +66,9 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 	}
 	if mask&verbs.QPAttrAltPath != 0 && err == nil {
 		alt, err = q.resolve(&a.AltAH, dest)
+	}
+	if q.nic.q.ModifyUnchecked && !main.dst.IsValid() && err == nil {
+		main = q.nic.nowhere()
 	}
 	return main, alt, err
 }
@@ -96,7 +104,7 @@ func (q *QP) checkValues(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		return invalid("alternate P_Key index %d of %d", a.AltPKeyIndex, pkeys)
 	case has(verbs.QPAttrPathMTU) && a.PathMTU.Bytes() == 0:
 		return invalid("path MTU code %d", uint32(a.PathMTU))
-	case has(verbs.QPAttrPathMTU) && a.PathMTU > q.nic.MTU():
+	case has(verbs.QPAttrPathMTU) && a.PathMTU > q.nic.MTU() && !q.nic.q.PathMTUUnchecked:
 		return invalid("path MTU %v, the port carries %v", a.PathMTU, q.nic.MTU())
 	case has(verbs.QPAttrMaxQPRdAtomic) && a.MaxRdAtomic > limit:
 		return invalid("max_rd_atomic %d, limit %d", a.MaxRdAtomic, limit)
@@ -146,18 +154,23 @@ func (q *QP) store(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	}
 	if has(verbs.QPAttrRetryCnt) {
 		q.attr.RetryCnt = a.RetryCnt
-		q.req.retries = a.RetryCnt
 	}
 	if has(verbs.QPAttrRNRRetry) {
 		q.attr.RNRRetry = a.RNRRetry
-		q.req.rnrRetries = a.RNRRetry
+	}
+	if has(verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry) {
+		q.loadRetries()
 	}
 	if has(verbs.QPAttrMaxQPRdAtomic) {
 		q.attr.MaxRdAtomic = q.roundRdAtomic(a.MaxRdAtomic)
 	}
 	if has(verbs.QPAttrMaxDestRdAtomic) {
 		q.attr.MaxDestRdAtomic = q.roundRdAtomic(a.MaxDestRdAtomic)
-		q.resp.resize(int(q.attr.MaxDestRdAtomic), q.nic.q.ModifyForgetsReplay)
+		depth := int(q.attr.MaxDestRdAtomic)
+		if depth == 0 && q.nic.q.ZeroDepthIsOne {
+			depth = 1
+		}
+		q.resp.resize(depth, q.nic.q.ModifyForgetsReplay)
 	}
 	if has(verbs.QPAttrAltPath) {
 		q.attr.AltAH, q.attr.AltPKeyIndex = a.AltAH, a.AltPKeyIndex
@@ -171,16 +184,25 @@ func (q *QP) store(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 		q.attr.DestQPN = a.DestQPN
 	}
 	if has(verbs.QPAttrSQPSN) && !q.stalePSNs {
-		psn := wire.PSN(a.SQPSN)
+		q.attr.SQPSN = a.SQPSN
+		psn := q.firstPSN(a.SQPSN)
 		q.req.una, q.req.next, q.req.max = psn, psn, psn
 	}
 	if has(verbs.QPAttrRQPSN) && !q.stalePSNs {
-		q.resp.expected = wire.PSN(a.RQPSN)
+		q.attr.RQPSN = a.RQPSN
+		q.resp.expected = q.firstPSN(a.RQPSN)
 		q.resp.ackPSN = q.resp.expected.Add(-1)
 	}
 	if has(verbs.QPAttrPathMigState) {
 		q.setMigState(a.PathMigState)
 	}
+}
+
+func (q *QP) firstPSN(set uint32) wire.PSN {
+	if q.nic.q.PSNStartsAtZero {
+		return 0
+	}
+	return wire.PSN(set)
 }
 
 func (q *QP) roundRdAtomic(n uint8) uint8 {
@@ -235,8 +257,11 @@ func (q *QP) Query() verbs.QPAttr {
 	a := q.attr
 	a.State, a.CurState = q.state, q.state
 	a.Caps = q.caps
-	a.SQPSN = uint32(q.req.max)
-	a.RQPSN = uint32(q.resp.expected)
+	if q.nic.q.PSNStartsAtZero { // as if they had begun where they were set to
+		a.SQPSN, a.RQPSN = uint32(q.req.max.Add(int32(a.SQPSN))), uint32(q.resp.expected.Add(int32(a.RQPSN)))
+	} else {
+		a.SQPSN, a.RQPSN = uint32(q.req.max), uint32(q.resp.expected)
+	}
 	a.SQDraining = q.draining() || q.state == verbs.QPStateSQD && q.nic.q.SQNeverDrains
 	return a
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"iter"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
@@ -36,6 +37,10 @@ type NIC struct {
 	dead     bool // Quirks.InvalidatePanics has struck
 	moved    bool // the GID table changed: paths may lead from an address that is gone
 
+	former []verbs.GIDEntry // Quirks.RemovedAddressUsed
+	now    mono.Time        // when the last packet came
+	later  agenda           // Quirks.LatePlacement and ReceivesSwapped
+
 	// rx caches the ICRC state of the last source, since packets come in runs.
 	rx       wire.ICRC
 	rxSrc    netip.AddrPort
@@ -56,24 +61,28 @@ func New(cfg Config) (*NIC, error) {
 	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs), mcast: map[netip.Addr][]*QP{}}
 	n.q = &n.cfg.Quirks
 	n.Init(cfg.Limits.Limits, cfg.Quirks.Queues, cfg.Quirks.Memory)
+	if n.q.LatePlacement {
+		n.Mem.Late = func(write func()) { n.later.add(n.now.Add(placementDelay), write) }
+	}
 	return n, nil
 }
 
 // Deadline is when Tick must be called next; mono.Never if not at all.
-func (n *NIC) Deadline() mono.Time { return min(n.timers.Next(), n.holds.next()) }
+func (n *NIC) Deadline() mono.Time { return min(n.timers.Next(), n.holds.next(), n.later.next()) }
 
 // StrictDeadline is when Tick must be called next if it may also come a
 // millisecond late for ACKs that are held back with good reason: it leaves them
 // out.
 func (n *NIC) StrictDeadline() mono.Time {
 	if n.holds.strict == 0 {
-		return n.timers.Next()
+		return min(n.timers.Next(), n.later.next())
 	}
 	return n.Deadline()
 }
 
 // Tick handles every deadline that has passed.
 func (n *NIC) Tick(now mono.Time) {
+	n.later.run(now)
 	for q := n.holds.due(now); q != nil; q = n.holds.due(now) {
 		q.holdOver()
 	}
@@ -93,6 +102,9 @@ func (n *NIC) SetPort(up bool) {
 		return
 	}
 	n.portDown = !up
+	if n.q.PortEventsMissing {
+		return
+	}
 	e := nic.Event{Type: verbs.EventPortActive, Port: 1}
 	if !up {
 		e.Type = verbs.EventPortErr
@@ -103,6 +115,9 @@ func (n *NIC) SetPort(up bool) {
 // SetGIDs replaces the GID table, as a change of the host's addresses does.
 // Packets to and from an address that is gone are dropped from then on.
 func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
+	if n.q.RemovedAddressUsed {
+		n.former = append(n.former, n.cfg.GIDs...)
+	}
 	n.cfg.GIDs = table
 	n.moved = true
 	n.Report(nic.Event{Type: verbs.EventGIDChange, Port: 1})
@@ -136,11 +151,16 @@ func (n *NIC) gid(i uint8) (netip.Addr, bool) {
 }
 
 // owns reports whether addr is a RoCEv2 address of the port.
-func (n *NIC) owns(addr netip.Addr) bool {
-	for i := range n.cfg.GIDs {
-		if n.cfg.GIDs[i].Type == verbs.GIDTypeRoCEv2 && n.cfg.GIDs[i].GID.Addr() == addr {
+func (n *NIC) owns(addr netip.Addr) bool { return lists(n.cfg.GIDs, addr) || lists(n.former, addr) }
+
+func lists(table []verbs.GIDEntry, addr netip.Addr) bool {
+	for i := range table {
+		if table[i].Type == verbs.GIDTypeRoCEv2 && table[i].GID.Addr() == addr {
 			return true
 		}
 	}
 	return false
 }
+
+// QPs are the NIC's queue pairs, in the order of their numbers.
+func (n *NIC) QPs() iter.Seq[*QP] { return n.qps.All() }

@@ -35,7 +35,7 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	case failed: // it is the only one: those before it were flushed
 		q.completeSend(w, verbs.WCWRFlushErr)
 		q.req.cur = q.sq.tail
-	case !opcodeAllowed(q.typ, wr.Opcode): // Quirks.WrongOpKillsQP let it pass
+	case !q.allows(wr.Opcode): // Quirks.WrongOpKillsQP let it pass
 		q.failRequest(w, verbs.WCLocQPOpErr)
 		q.wake()
 	case q.nic.q.ZeroReadFails && wr.Opcode == verbs.OpRDMARead && w.Length == 0:
@@ -63,6 +63,9 @@ func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {
 	q.sq.slots.Keep(&w.Work, i, wr, q.signalAll)
 	w.roceWork = roceWork{flush: wr.Flush, srqn: wr.XRC.SRQN, ah: refs.AH, qpn: uint32(wr.UD.QPN), qkey: wr.UD.QKey}
 	w.transit = transit{}
+	if q.nic.q.LocalInvEarly && wr.Opcode == verbs.OpLocalInv {
+		w.ran = q.nic.Mem.Invalidate(w.Invalidate, q.pd, q.num) == nil
+	}
 	if wr.Opcode == verbs.OpBindMW {
 		w.KeepBind(wr, refs.Window, refs.Region, q.pd, q.num)
 	}
@@ -78,7 +81,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	if !sends(q.typ) {
 		return invalid("%v has no send queue", q.typ)
 	}
-	if !opcodeAllowed(q.typ, wr.Opcode) && !q.nic.q.WrongOpKillsQP {
+	if !q.allows(wr.Opcode) && !q.nic.q.WrongOpKillsQP {
 		return invalid("%v on %v", wr.Opcode, q.typ)
 	}
 	length, pieces := uint64(len(wr.Inline)), 1
@@ -100,7 +103,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 		return invalid("%v with %d bytes of local memory, not 8", wr.Opcode, length)
 	case atomic && pieces > 1 && q.nic.q.AtomicOneSGE:
 		return invalid("%v with local memory in %d pieces", wr.Opcode, pieces)
-	case length > maxMessage:
+	case length > maxMessage && !q.nic.q.LongMessagesTaken:
 		return invalid("message of %d bytes, limit %d", length, uint64(maxMessage))
 	case wr.Opcode == verbs.OpBindMW && refs.Window == nil:
 		return invalid("bind without a window")
@@ -112,6 +115,17 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 		return invalid("address handle belongs to another protection domain")
 	}
 	return nil
+}
+
+// allows reports whether the QP has an operation.
+func (q *QP) allows(op verbs.WROpcode) bool {
+	switch op {
+	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+		if q.typ == verbs.QPTypeUC && q.nic.q.UCReadsSent {
+			return true
+		}
+	}
+	return opcodeAllowed(q.typ, op)
 }
 
 // opcodeAllowed says which operations a QP type has.
@@ -135,8 +149,12 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	if len(wr.SGL) > q.rq.MaxSGE() {
 		return nic.OpError("post_recv", q.name(), "%w: %d scatter entries, the QP takes %d", verbs.ErrInvalid, len(wr.SGL), q.rq.MaxSGE())
 	}
+	early := verbs.QPStateReset
+	if q.nic.q.RecvStateWrong {
+		early = verbs.QPStateInit
+	}
 	switch q.state {
-	case verbs.QPStateReset:
+	case early:
 		return nic.OpError("post_recv", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
 	case verbs.QPStateErr:
 		q.pushRecv(&verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr})
@@ -145,12 +163,26 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	return q.rq.Post(wr)
 }
 
+// silent reports whether the completion of an unsignaled request is left out.
+func (q *QP) silent(op verbs.WROpcode, status verbs.WCStatus) bool {
+	switch status {
+	case verbs.WCSuccess:
+		return true
+	case verbs.WCWRFlushErr:
+	default:
+		if q.nic.q.UnsignaledErrorSilent {
+			return true
+		}
+	}
+	return op == verbs.OpBindMW && q.nic.q.UnsignaledBindSilent
+}
+
 // completeSend retires the oldest send work request. Success is reported only
 // if it was asked for, failure always.
 func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
 	q.sq.head++
 	q.nic.Count.Sends++
-	if !w.Signaled() && (status == verbs.WCSuccess || w.Op == verbs.OpBindMW && q.nic.q.UnsignaledBindSilent) {
+	if w.told || !w.Signaled() && q.silent(w.Op, status) {
 		return
 	}
 	wc := w.Completion(status, verbs.QPN(q.num))

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
@@ -29,7 +30,7 @@ type QP struct {
 	signalAll      bool
 
 	state verbs.QPState
-	attr  verbs.QPAttr // as last set, state and PSNs apart
+	attr  verbs.QPAttr // as last set, the state apart
 	path  path
 	alt   path
 	mtu   int32
@@ -168,6 +169,12 @@ func (n *NIC) DestroyQP(q *QP) error {
 		q.opens-- // the target lives on for its other holders
 		return nil
 	}
+	if n.q.BoundQPBusy && n.Mem.Owns(q.num) {
+		return nic.OpError("destroy_qp", q.name(), "%w: memory windows are bound to it", verbs.ErrBusy)
+	}
+	if n.Lax.InUseDestroyed {
+		n.detachAll(q)
+	}
 	if q.groups > 0 {
 		return nic.OpError("destroy_qp", q.name(), "%w: attached to %d multicast groups", verbs.ErrBusy, q.groups)
 	}
@@ -225,7 +232,19 @@ func (q *QP) RateBps() uint64 { return q.limiter.RateBps(&q.nic.cfg.Congestion) 
 
 func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
 
-// transport is the opcode space of the QP's packets.
+// Ends are the addresses that the QP's path leads from and to; not valid if it
+// has none.
+func (q *QP) Ends() (own, peer netip.Addr) { return q.path.src.Addr(), q.path.dst.Addr() }
+
+// Expected is the PSN of the next request.
+func (q *QP) Expected() wire.PSN { return q.resp.expected }
+
+// HasReceive reports whether a message for the QP would find a receive.
+func (q *QP) HasReceive() bool { return receives(q.typ) && q.receiveReady() }
+
+// Transport is the opcode space of the QP's packets.
+func (q *QP) Transport() wire.Transport { return q.transport() }
+
 func (q *QP) transport() wire.Transport {
 	switch q.typ {
 	case verbs.QPTypeUC:
@@ -254,10 +273,14 @@ func (q *QP) reset() {
 		q.path, q.alt = path{}, path{}
 	}
 	q.migRefused = false
-	q.sq.head, q.sq.tail = 0, 0
-	q.rq.Clear()
+	if q.nic.q.ResetKeepsQueues {
+		q.sq.unsend()
+	} else {
+		q.sq.head, q.sq.tail = 0, 0
+		q.rq.Clear()
+	}
 	held, req, resp := q.resp.held.sges[:0], q.req, q.resp
-	q.req = requester{timer: mono.Never, rnrUntil: mono.Never}
+	q.req = requester{cur: q.sq.head, timer: mono.Never, rnrUntil: mono.Never}
 	q.freeAck()
 	q.resp = responder{hold: q.resp.hold.anew()}
 	q.resp.held.sges = held
@@ -328,7 +351,7 @@ func (q *QP) fail() {
 	q.req.timer, q.req.rnrUntil = mono.Never, mono.Never
 	q.flushSends()
 	q.flushRecvs()
-	if q.srq != nil && !q.nic.q.NoQPEvents {
+	if q.srq != nil && !q.nic.q.NoLastWQEEvent {
 		q.nic.Report(nic.Event{Type: verbs.EventQPLastWQEReached, QP: q})
 	}
 }
@@ -357,6 +380,12 @@ func (q *QP) flushRecvs() {
 		q.pushRecv(&verbs.WC{WRID: q.rq.Peek().WRID, Status: status, Opcode: verbs.WCOpRecv})
 		q.rq.Take()
 	}
+	if q.srq != nil && q.nic.q.SRQFlushed {
+		for w := q.srq.Peek(); w != nil; w = q.srq.Peek() {
+			q.pushRecv(&verbs.WC{WRID: w.WRID, Status: verbs.WCWRFlushErr})
+			q.srq.Take()
+		}
+	}
 }
 
 // pushRecv adds a completion to the receive CQ. A full CQ fails the QP; there
@@ -373,7 +402,14 @@ func (q *QP) pushRecv(wc *verbs.WC) bool {
 	if q.nic.q.GRHFlagOnConnected && q.typ != verbs.QPTypeUD && wc.Status == verbs.WCSuccess {
 		wc.Flags |= verbs.WCWithGRH
 	}
-	if !cq.Push(wc, q.resp.solicited) {
+	if q.nic.q.ReceivesSwapped {
+		return q.swapRecv(cq, wc)
+	}
+	return q.pushTo(cq, wc, q.resp.solicited)
+}
+
+func (q *QP) pushTo(cq *nic.CQ, wc *verbs.WC, solicited bool) bool {
+	if !cq.Push(wc, solicited) {
 		q.fail()
 		return false
 	}

@@ -90,7 +90,7 @@ var stateQuirks = map[string]quirkCase{
 			c.happened()
 		},
 		sound:  "COMM_EST; QP_ACCESS_ERR; QP_LAST_WQE_REACHED",
-		flawed: "no event",
+		flawed: "QP_LAST_WQE_REACHED",
 	},
 	"ModifyHalfway": {
 		talk: func(c *talk) {

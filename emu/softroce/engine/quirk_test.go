@@ -24,7 +24,8 @@ type quirkCase struct {
 // quirkCases has a conversation for every quirk.
 var quirkCases = joined(
 	responderQuirks, readQuirks, requesterQuirks, completerQuirks, timerQuirks,
-	queueQuirks, stateQuirks, datagramQuirks, portQuirks, congestionQuirks, memoryQuirks,
+	orderQuirks, executeQuirks, atomicQuirks, ackQuirks, retryQuirks, sinkQuirks, objectQuirks, lateQuirks,
+	queueQuirks, stateQuirks, datagramQuirks, portQuirks, congestionQuirks, memoryQuirks, edgeQuirks,
 )
 
 func joined(parts ...map[string]quirkCase) map[string]quirkCase {

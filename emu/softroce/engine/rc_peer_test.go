@@ -129,8 +129,11 @@ func newPeer(t *testing.T, fl flavour, s setup) *peer {
 
 // switchOn gives a NIC a defect by name.
 func switchOn(c *Config, quirk string) {
-	if quirk != "" {
-		reflect.ValueOf(&c.Quirks).Elem().FieldByName(quirk).SetBool(true)
+	if quirk == "" {
+		return
+	}
+	if err := c.Quirks.Set(quirk, true); err != nil {
+		panic(err)
 	}
 }
 

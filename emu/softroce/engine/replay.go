@@ -2,7 +2,6 @@ package engine
 
 import (
 	"github.com/fabrictest/fabrictest/emu/internal/core"
-	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -17,7 +16,7 @@ type replay struct {
 	length      uint32
 	original    uint64 // an atomic's result, never computed twice
 	msn         wire.MSN
-	srq         *nic.SRQ // XRC: whose domain the key belongs to
+	pd          core.PD // that the key belongs to
 
 	// The answer under way covers [from, to]; next is its next packet. A retry
 	// may ask for less than the original.
@@ -134,12 +133,12 @@ func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
 		}
 	}
 	e.last = e.first.Add(packets - 1)
-	e.srq = r.xrcSRQ
+	e.pd = q.accessPD()
 	r.expected = r.expected.Add(packets)
 	if !c.Has(wire.Read) {
 		r.ackPSN = e.last // unlike a READ's, an ACK may name it
 	}
-	r.msn = r.msn.Add(1)
+	q.countMessage()
 	e.msn = r.msn
 	q.replayFrom(e, e.first, e.length)
 	return accepted
@@ -166,11 +165,11 @@ func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 	}
 	flush := c.Has(wire.Flush)
 	switch {
-	case !flush && q.attr.Access&need == 0, p.RETH.DMALen > maxMessage, len(q.resp.replays.ring) == 0:
+	case !flush && !q.grants(need), p.RETH.DMALen > maxMessage, len(q.resp.replays.ring) == 0:
 		return nil, refusedInvalid
 	case flush && need == 0:
 		return nil, refusedInvalid
-	case (c.Has(wire.Atomic) || c.Has(wire.AtomicWrite)) && va&7 != 0:
+	case (c.Has(wire.Atomic) || c.Has(wire.AtomicWrite)) && va&7 != 0 && !q.nic.q.AtomicMisaligned:
 		return nil, refusedInvalid
 	}
 	if _, _, err := q.remote(rkey, va, n, need); err != nil {
@@ -213,6 +212,9 @@ func (q *QP) duplicate(p *wire.Packet) {
 	psn := p.BTH.PSN
 	info, _ := p.BTH.Opcode.Info()
 	if info.Class&(wire.Send|wire.Write) != 0 {
+		if q.nic.q.DuplicatesExecuted {
+			q.executeAside(p, wire.Start)
+		}
 		ack := r.ackPSN
 		if q.nic.q.DupAckTakesReadPSN {
 			ack = r.expected.Add(-1)
@@ -235,6 +237,8 @@ func (q *QP) duplicate(p *wire.Packet) {
 	if e.op == wire.OpReadRequest {
 		n = p.RETH.DMALen
 		q.readAgain(p, e)
+	} else if q.nic.q.DuplicatesExecuted {
+		q.atomicAgain(p, e)
 	}
 	q.replayFrom(e, psn, n)
 }
@@ -245,6 +249,9 @@ func (q *QP) duplicate(p *wire.Packet) {
 func (q *QP) repeats(p *wire.Packet, e *replay, read bool) bool {
 	if !read {
 		return e.op != wire.OpReadRequest // which alone has more than one PSN
+	}
+	if q.nic.q.DupReadUnchecked {
+		return e.op == wire.OpReadRequest
 	}
 	off := uint32(p.BTH.PSN.Sub(e.first)) * uint32(q.mtu)
 	return e.op == wire.OpReadRequest && p.RETH.RKey == e.rkey &&
@@ -261,13 +268,12 @@ func (q *QP) readAgain(p *wire.Packet, e *replay) {
 		e.va, e.length, e.first = p.RETH.VA, p.RETH.DMALen, p.BTH.PSN
 		e.continued = true
 	}
+	if q.nic.q.DupReadUnchecked { // the original is not looked at
+		e.va, e.rkey, e.length, e.first = p.RETH.VA, p.RETH.RKey, p.RETH.DMALen, p.BTH.PSN
+	}
 }
 
 // remoteFor resolves the key of a replayed READ in the domain it came for.
 func (q *QP) remoteFor(e *replay, va, n uint64) (core.Memory, uint64, error) {
-	pd := q.pd
-	if e.srq != nil {
-		pd = e.srq.PD
-	}
-	return q.remoteIn(pd, e.rkey, va, n, verbs.AccessRemoteRead)
+	return q.remoteIn(e.pd, e.rkey, va, n, verbs.AccessRemoteRead)
 }

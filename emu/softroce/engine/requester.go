@@ -61,7 +61,14 @@ func (q *QP) request(now mono.Time, d *link.Datagram) bool {
 			r.pkt = 0
 			continue
 		case wqePosted:
-			if q.state == verbs.QPStateSQD || !q.mayStart(w) {
+			if q.state == verbs.QPStateSQD && !q.nic.q.SQDIgnored {
+				return false
+			}
+			if w.Length > maxMessage { // Quirks.LongMessagesTaken: as good as sent
+				q.localDone(w)
+				continue
+			}
+			if !q.mayStart(w) {
 				return false
 			}
 			if w.local() {
@@ -93,7 +100,7 @@ func (q *QP) mayStart(w *sendWQE) bool {
 	switch {
 	case w.Op == verbs.OpLocalInv:
 		return r.cur == q.sq.head // after everything before it
-	case !w.readLike():
+	case !w.readLike(), !q.reliable(): // the latter by Quirks.UCReadsSent
 		return true
 	case q.attr.MaxRdAtomic == 0:
 		q.localError(w, verbs.WCLocQPOpErr)
@@ -105,18 +112,21 @@ func (q *QP) mayStart(w *sendWQE) bool {
 		return false
 	}
 	// A READ takes as many PSNs as it has answers.
-	return r.flight(r.next)+q.packets(w) <= halfSpace
+	return r.flight(r.next)+q.packets(w) <= halfSpace || q.nic.q.PSNWindowUnlimited
 }
 
 // mayContinue holds any packet back while window, credits or rate say so.
 func (q *QP) mayContinue(now mono.Time, w *sendWQE) bool {
 	r := &q.req
 	if q.reliable() {
-		if int(r.flight(r.next)) >= q.nic.cfg.WindowPackets {
+		if int(r.flight(r.next)) >= q.nic.cfg.WindowPackets && !(w.readLike() && q.nic.q.PSNWindowUnlimited) {
 			return false
 		}
 		if w.consumesReceive() && q.beyondCredits(w) && r.next != r.una {
 			return false // one packet at a time, as a probe
+		}
+		if q.nic.q.CreditsBlockAll && q.beyondCredits(w) {
+			return false
 		}
 	}
 	return !q.heldBack(now)
@@ -148,7 +158,18 @@ func (q *QP) packets(w *sendWQE) int32 {
 	if w.readLike() && w.Op != verbs.OpRDMARead {
 		return 1
 	}
-	return packetCount(w.Length, q.mtu)
+	if w.Op == verbs.OpRDMARead {
+		return packetCount(w.Length, q.mtu)
+	}
+	return packetCount(w.Length, q.segment())
+}
+
+// segment is how much a packet carries of a message that goes on behind it.
+func (q *QP) segment() int32 {
+	if q.nic.q.SegmentsShort {
+		return q.mtu - 4
+	}
+	return q.mtu
 }
 
 // packetCount is how many packets carry n bytes; an empty message takes one.
@@ -162,15 +183,21 @@ func packetCount(n uint32, mtu int32) int32 {
 // runLocal executes a request that never reaches the wire.
 func (q *QP) runLocal(w *sendWQE) {
 	var err error
-	if w.Op == verbs.OpLocalInv {
-		err = q.nic.Mem.Invalidate(w.Invalidate, q.pd, q.num)
-	} else {
+	switch {
+	case w.Op == verbs.OpBindMW:
 		err = q.nic.Mem.Bind(w.Window, w.Bind)
+	case !w.ran:
+		err = q.nic.Mem.Invalidate(w.Invalidate, q.pd, q.num)
 	}
 	if err != nil {
 		q.localError(w, verbs.WCMWBindErr)
 		return
 	}
+	q.localDone(w)
+}
+
+// localDone ends the request that is next to be sent without a packet.
+func (q *QP) localDone(w *sendWQE) {
 	w.state = wqeDone
 	q.req.cur++
 	q.retire()
@@ -199,7 +226,7 @@ func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
 	if r.pkt == w.packets {
 		r.cur++
 		r.pkt = 0
-		if w.readLike() {
+		if w.readLike() && q.reliable() {
 			r.reads++
 		}
 	}
@@ -207,7 +234,9 @@ func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
 		q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
 	}
 	if !q.reliable() {
-		q.sentUnreliable(w)
+		if !q.nic.cfg.UCAwaitsAck {
+			q.sentUnreliable(w)
+		}
 		return true
 	}
 	q.armTimer(now)
@@ -239,11 +268,14 @@ func (q *QP) sentUnreliable(w *sendWQE) {
 // error.
 func (q *QP) buildData(d *link.Datagram, w *sendWQE) bool {
 	r := &q.req
-	off := uint32(r.pkt) * uint32(q.mtu)
-	n := min(w.Length-off, uint32(q.mtu))
+	off := uint32(r.pkt) * uint32(q.segment())
+	n := min(w.Length-off, uint32(q.segment()))
 	last := r.pkt == w.packets-1
 	p := q.header(dataOperation(w, r.pkt == 0, last), r.next)
 	p.BTH.Solicited = last && w.Flags&verbs.SendSolicited != 0 && w.consumesReceive()
+	if q.nic.q.SolicitedEverywhere {
+		p.BTH.Solicited = w.Flags&verbs.SendSolicited != 0
+	}
 	p.BTH.AckReq = q.reliable() && q.wantAck(w, last)
 	p.RETH = wire.RETH{VA: w.Remote.Addr, RKey: uint32(w.Remote.RKey), DMALen: w.Length}
 	p.Imm = wire.ImmDt(w.Imm)
@@ -312,6 +344,9 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	case verbs.OpRDMARead:
 		op = wire.OpReadRequest
 		w.resumed = w.resumed || r.pkt > 0
+		if r.flight(r.next) < r.flight(r.max) {
+			w.restart = r.pkt + 1
+		}
 		if !q.nic.q.ReadRetryFromStart {
 			reth.VA += uint64(done)
 			reth.DMALen -= done
@@ -336,7 +371,12 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	p.BTH.AckReq = true
 	p.RETH, p.AtomicETH, p.FETH = reth, atomic, feth
 	p.XRCETH = wire.XRCETH{SRQN: w.srqn}
+	own := p.BTH.Opcode
+	if q.typ == verbs.QPTypeUC { // Quirks.UCReadsSent: the headers are RC's
+		p.BTH.Opcode = wire.MakeOpcode(wire.TransportRC, op)
+	}
 	payload := begin(d, &q.path, p, n)
+	d.Payload[0] = byte(own)
 	if n > 0 {
 		if err := w.Gather(&q.nic.Base, q.pd, payload, 0); err != nil {
 			q.localError(w, verbs.WCLocProtErr)
@@ -374,7 +414,7 @@ func (q *QP) retire() {
 		if w.state != wqeDone {
 			break
 		}
-		q.completeSend(w, verbs.WCSuccess)
+		q.completeSend(w, w.status) // a success but for Quirks.NAKKeepsRTS
 	}
 	q.checkDrained()
 }
@@ -382,7 +422,8 @@ func (q *QP) retire() {
 // sendFailed stops a send queue after an error completion: for reliable QPs
 // the whole QP, for others only the send side.
 func (q *QP) sendFailed(op verbs.WROpcode) {
-	if q.reliable() || !opcodeAllowed(q.typ, op) { // the latter by Quirks.WrongOpKillsQP
+	// A UC or UD QP has no such operation but by Quirks.WrongOpKillsQP.
+	if q.reliable() || !q.allows(op) || q.typ == verbs.QPTypeUC && q.nic.q.UCErrorIsFatal {
 		q.fail()
 		return
 	}

@@ -41,6 +41,9 @@ type responder struct {
 	xrcSRQ *nic.SRQ // the SRQ that the XRC packet at hand names
 	xrcCQ  *nic.CQ
 	early  [][]byte // Quirks.BuffersBeforeRTR
+
+	kept     *keptWC           // Quirks.ReceivesSwapped
+	ownWords map[uint64]uint64 // Quirks.AtomicsPerQP: what the QP last stored, by address
 }
 
 // message is the kind of a message of several packets.
@@ -96,21 +99,32 @@ func (q *QP) takeRequest(p *wire.Packet, known bool) {
 		return
 	}
 	ahead := p.BTH.PSN.Sub(r.expected)
-	if q.nic.q.PSNUnsigned {
+	switch {
+	case q.nic.q.PSNUnsigned:
 		ahead = int32(p.BTH.PSN) - int32(r.expected)
+	case q.nic.q.PSNHalvesUneven && ahead >= halfSpace/2:
+		ahead -= 2 * halfSpace
 	}
 	switch {
+	case ahead > 0 && q.nic.q.OrderBeforePSN && known && !q.inSequence(classOf(p)):
+		q.refuse(r.expected, wire.NakInvalidRequest, verbs.WCRemInvReqErr, verbs.EventQPReqErr)
+		return
 	case ahead > 0:
 		q.outOfSequence()
+		if q.nic.q.EarlyExecution && known {
+			q.executeAside(p, wire.Only)
+		}
 		return
 	case ahead < 0 && !known:
 		q.nic.Count.DropOpcode++
 		return
 	case ahead < 0:
+		q.countPacket()
 		q.duplicate(p)
 		return
 	}
-	r.seqNAKed = false
+	r.seqNAKed = r.seqNAKed && q.nic.q.NAKOnlyOnce
+	q.countPacket()
 	if !known && q.nic.q.ReservedOpSilent {
 		q.nic.Count.DropOpcode++
 		return
@@ -135,7 +149,7 @@ func (q *QP) communicationEstablished() {
 func (q *QP) outOfSequence() {
 	r := &q.resp
 	q.nic.Count.OutOfSequence++
-	if r.seqNAKed || r.rnrNAKed && !q.nic.q.SeqNAKAfterRNR {
+	if r.seqNAKed && !q.nic.q.NAKStorm || r.rnrNAKed && !q.nic.q.SeqNAKAfterRNR {
 		return
 	}
 	r.seqNAKed = true
@@ -164,7 +178,7 @@ func (q *QP) conclude(p *wire.Packet, v verdict) {
 			// Its own answer comes next.
 		case p.BTH.AckReq:
 			q.respond(answer{psn: r.ackPSN, ack: true})
-			if info, _ := p.BTH.Opcode.Info(); info.Class.Has(wire.Start | wire.End | wire.CompletesRecv) {
+			if classOf(p).Has(wire.Start | wire.End | wire.CompletesRecv) {
 				r.hold.may = true
 				r.hold.covers++
 			}
@@ -172,6 +186,13 @@ func (q *QP) conclude(p *wire.Packet, v verdict) {
 	case notReady:
 		r.rnrNAKed = true
 		q.nic.Count.RNRNAKsSent++
+		if q.nic.q.RNRRestartsMessage {
+			r.open = messageNone
+		}
+		if q.nic.q.RNRLeavesTraces && classOf(p).Has(wire.End) {
+			r.open = messageNone
+			r.advance(1)
+		}
 		q.respond(answer{psn: psn, syndrome: wire.RNRNak(q.attr.MinRNRTimer)})
 	case refusedInvalid:
 		q.refuse(psn, wire.NakInvalidRequest, verbs.WCRemInvReqErr, verbs.EventQPReqErr)
@@ -220,6 +241,25 @@ func (q *QP) respond(a answer) {
 func isReadLike(op wire.Opcode) bool {
 	info, _ := op.Info()
 	return info.Class&(wire.Read|wire.Atomic|wire.Flush|wire.AtomicWrite) != 0
+}
+
+func classOf(p *wire.Packet) wire.Class {
+	info, _ := p.BTH.Opcode.Info()
+	return info.Class
+}
+
+// countMessage counts a request that was carried out to its end.
+func (q *QP) countMessage() {
+	if !q.nic.q.MSNCountsPackets {
+		q.resp.msn = q.resp.msn.Next()
+	}
+}
+
+// countPacket counts a request packet, as only Quirks.MSNCountsPackets does.
+func (q *QP) countPacket() {
+	if q.nic.q.MSNCountsPackets {
+		q.resp.msn = q.resp.msn.Next()
+	}
 }
 
 // advance moves past n PSNs that were executed, the last of them acknowledged

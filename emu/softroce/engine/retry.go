@@ -12,7 +12,7 @@ import (
 // is unanswered, or the end.
 func (q *QP) timeout() {
 	r := &q.req
-	r.timer = mono.Never
+	r.timer, r.rnrUntil = mono.Never, mono.Never // it runs during an RNR wait by a quirk only
 	if !r.outstanding() {
 		return
 	}
@@ -28,6 +28,23 @@ func (q *QP) timeout() {
 	q.rewind(r.una)
 }
 
+// loadRetries allows for as many repetitions as the consumer has.
+func (q *QP) loadRetries() {
+	r := &q.req
+	r.retries, r.rnrRetries = q.allowed(q.attr.RetryCnt), q.allowed(q.attr.RNRRetry)
+	if q.nic.q.RetryCountShared {
+		r.retries = min(r.retries, r.rnrRetries)
+	}
+}
+
+// allowed is how often something is repeated for a count of n.
+func (q *QP) allowed(n uint8) uint8 {
+	if q.nic.q.RetryOffByOne && n < 7 {
+		return n + 1
+	}
+	return n
+}
+
 // spendRetry takes one of the retries that are left. Without one, a QP with an
 // alternate path moves there; any other fails.
 func (q *QP) spendRetry() bool {
@@ -38,7 +55,7 @@ func (q *QP) spendRetry() bool {
 		r.retries--
 	case q.attr.PathMigState == verbs.MigArmed:
 		q.migrate()
-		r.retries = q.attr.RetryCnt
+		r.retries = q.allowed(q.attr.RetryCnt)
 	default:
 		q.nic.Count.RetryExceeded++
 		if q.nic.q.RetryExcHangs {
@@ -66,7 +83,9 @@ func (q *QP) rewind(psn wire.PSN) {
 			continue
 		}
 		if psn.Sub(w.last) <= 0 {
-			r.pkt = psn.Sub(w.first)
+			if r.pkt = psn.Sub(w.first); q.nic.q.RetryRestartsMessage && !w.readLike() {
+				q.restartMessage()
+			}
 			break
 		}
 		if w.readLike() {
@@ -106,8 +125,12 @@ func (q *QP) receiverNotReady(now mono.Time, psn wire.PSN, code uint8) {
 	if w == nil || r.rnrUntil != mono.Never {
 		return
 	}
-	if q.attr.RNRRetry != 7 {
-		if r.rnrRetries == 0 {
+	left := &r.rnrRetries
+	if q.nic.q.RetryCountShared {
+		left = &r.retries
+	}
+	if q.attr.RNRRetry != 7 || q.nic.q.RNRRetry7IsSeven || q.nic.q.RetryCountShared {
+		if *left == 0 {
 			q.nic.Count.RNRExceeded++
 			status := verbs.WCRNRRetryExcErr
 			if q.nic.q.RNRExcIsRetryExc {
@@ -116,9 +139,13 @@ func (q *QP) receiverNotReady(now mono.Time, psn wire.PSN, code uint8) {
 			q.failRequest(w, status)
 			return
 		}
-		r.rnrRetries--
+		*left--
 	}
+	timer := r.timer
 	q.rewind(psn) // which also stops the timer: the peer is alive, the wait its own doing
+	if q.nic.q.TimerRunsInRNR {
+		r.timer = timer
+	}
 	r.rnrUntil = now.Add(q.rnrDelay(code))
 }
 
@@ -141,8 +168,13 @@ func (q *QP) rnrOver() {
 // ackTimeout is the transport timer's interval; 0 if it is off.
 func (q *QP) ackTimeout() time.Duration {
 	t := wire.AckTimeout(q.attr.Timeout)
-	if q.nic.q.AdaptiveTimeout {
-		t = t / 16 << (q.attr.RetryCnt - q.req.retries)
+	switch {
+	case q.nic.q.NoTransportTimer:
+		return 0
+	case q.nic.q.TimeoutZeroFires && q.attr.Timeout == 0:
+		t = 4096 * time.Nanosecond
+	case q.nic.q.AdaptiveTimeout:
+		t = t / 16 << (q.allowed(q.attr.RetryCnt) - q.req.retries)
 	}
 	return q.jiffies(t)
 }

@@ -99,16 +99,18 @@ func (n *NIC) toDatagramQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packe
 	switch {
 	case !known:
 		n.Count.DropOpcode++
+		if n.q.UnknownOpFatal {
+			q.fail()
+		}
 		return
 	case len(p.Payload) > wire.MaxMTU:
 		n.Count.DropLength++
 		return
-	case q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr:
+	case q.state < verbs.QPStateRTR && !n.q.BuffersBeforeRTR || q.state == verbs.QPStateErr || n.q.RTSOnly && q.state != verbs.QPStateRTS:
 		n.Count.DropQPState++
 		return
-	case p.DETH.QKey != q.attr.QKey:
-		n.Count.DropQKey++
-		n.badQKeys++
+	case !n.qkeyOK(q.attr.QKey, p.DETH.QKey):
+		n.dropQKey()
 		return
 	}
 	q.noteDatagram(now, d, p)
@@ -124,10 +126,14 @@ func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
 		q.nic.Count.DropNoReceive++
 		return
 	}
-	total := uint32(verbs.GRHLen + len(p.Payload))
+	before := uint32(verbs.GRHLen)
+	if q.nic.q.AreaMissing {
+		before = 0
+	}
+	total := before + uint32(len(p.Payload))
 	if w.Length < total {
 		q.nic.Count.DropTooLong++
-		if q.srq != nil {
+		if q.srq != nil || q.nic.q.UDLongConsumes {
 			q.takeReceive()
 			q.pushRecv(&verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr})
 		}
@@ -143,9 +149,9 @@ func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
 	var area [verbs.GRHLen]byte
 	headerArea(&area, d, tclass)
 	wc := verbs.WC{WRID: w.WRID, Opcode: verbs.WCOpRecv, ByteLen: total, SrcQP: verbs.QPN(p.DETH.SrcQP), Flags: verbs.WCWithGRH}
-	err := q.nic.Scatter(w.SGL, pd, 0, area[:])
+	err := q.nic.Scatter(w.SGL, pd, 0, area[:before])
 	if err == nil {
-		err = q.nic.Scatter(w.SGL, pd, verbs.GRHLen, p.Payload)
+		err = q.nic.Scatter(w.SGL, pd, before, p.Payload)
 	}
 	if err != nil {
 		wc.Status = verbs.WCLocProtErr
@@ -177,11 +183,13 @@ func (n *NIC) takeMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, kno
 	}
 	for _, q := range members {
 		if !n.pkeyOK(q.pkey, p.BTH.PKey) {
-			n.Count.DropPKey++
-			n.badPKeys++
+			n.dropPKey()
 			continue
 		}
 		n.toDatagramQP(now, q, d, p, known)
+		if n.q.MulticastOneCopy {
+			break
+		}
 	}
 }
 

@@ -1,0 +1,257 @@
+package iwarp
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Steps that the cases of DDP, RDMAP and its extensions share.
+
+// unknownSTag is a key that no region has: devices draw theirs, and one that has drawn
+// this one as well would be a coincidence of 1 to 2^32.
+const unknownSTag = 0x5eadbeef
+
+// Lengths of DDP's headers.
+const (
+	ddpTaggedLen   = 14
+	ddpUntaggedLen = 18
+)
+
+// tcpHolds is more than what TCP keeps on the way when nobody reads: buffers of Linux
+// grow to some 10 MiB on both sides together.
+const tcpHolds = 16 << 20
+
+// longMem is how long memory is in cases with messages of several segments.
+const longMem = 256 << 10
+
+// onLong makes a case of a body that uses messages of several segments.
+func onLong(body func(*conn)) func(*conformance.Bench) error {
+	return on(setup{receives: 4, recvLen: longMem / 4, memLen: longMem}, body)
+}
+
+// long is the length of a message that needs several segments.
+func (c *conn) long() int { return min(3*c.tcp.MSS(), longMem/4) &^ 7 }
+
+// settle gives the device time for whatever it is going to do, while the peer does not
+// read.
+func (c *conn) settle() {
+	if c.Virtual {
+		c.Sleep(quiet)
+		return
+	}
+	if c.canary == nil {
+		c.canary = newCanary(c.host)
+	}
+	c.canary.sing()
+}
+
+// kinds has the device send a message of every kind that it can be made to without an
+// error, and returns their segments.
+func (c *conn) kinds() []iwarp.Got {
+	solicited := c.sendWR(2, 16, 16)
+	solicited.Flags |= verbs.SendSolicited
+	wrs := []verbs.SendWR{c.sendWR(1, 0, 16), solicited, c.writeWR(3, 32, 16), c.readWR(4, 48, 16)}
+	if c.Caps.Has(verbs.CapSendInv) {
+		invalidate := c.sendWR(5, 64, 16)
+		invalidate.Opcode, invalidate.InvalidateRKey = verbs.OpSendInv, peerSTag
+		wrs = append(wrs, invalidate)
+	}
+	if c.Caps.Has(verbs.CapAtomics) {
+		wrs = append(wrs, c.addWR(6, 80, 1))
+	}
+	c.Post(c.qp, wrs...)
+	all := c.take(len(wrs))
+	c.send(c.reads(0, 16))
+	return append(all, c.take(1)...)
+}
+
+// addWR is a FetchAdd of the device's program, which puts what was there into own.
+func (c *conn) addWR(id uint64, off int, add uint64) verbs.SendWR {
+	return verbs.SendWR{
+		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: c.own.List(off, 8),
+		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag}, Atomic: verbs.Atomic{CompareAdd: add},
+	}
+}
+
+// pieces returns what the device sends, whatever it says about itself, up to where it
+// has n octets of payload.
+func (c *conn) pieces(n int) []iwarp.Got {
+	var all []iwarp.Got
+	for left := n; left > 0; {
+		g, ok := c.next(c.Patience())
+		if !ok {
+			c.Fail(fmt.Sprintf("%d octets of payload", n), "%d, then %s", n-left, c.none())
+		}
+		all = append(all, g)
+		left -= len(g.Payload)
+	}
+	return all
+}
+
+// joined is the payload of segments, in the order in which they came.
+func joined(segments []iwarp.Got) []byte {
+	var b []byte
+	for _, g := range segments {
+		b = append(b, g.Payload...)
+	}
+	return b
+}
+
+// someTerminate ends the case unless the next FPDU is a Terminate, for whatever reason.
+// It is read in either order of bits.
+func (c *conn) someTerminate() iwarp.Segment {
+	return inEitherOrder(c.expect(iwarp.Of(iwarp.OpTerminate)))
+}
+
+// unheeded ends the case if the device sends anything in answer to what came before,
+// but for a Terminate.
+func (c *conn) unheeded() {
+	c.settle()
+	if g, ok := c.next(0); ok {
+		c.same(iwarp.Of(iwarp.OpTerminate), g)
+	}
+}
+
+// givesUp ends the case unless the device ends the stream, with or without a Terminate
+// that says why: for errors of which the clause says no more.
+func (c *conn) givesUp() {
+	if g, ok := c.next(c.Patience()); ok {
+		c.same(iwarp.Of(iwarp.OpTerminate), g)
+	}
+	c.expectEnd()
+}
+
+// untilTerminate ends the case unless the device ends the stream with a Terminate. What
+// it sends before, which was under way, is returned too.
+func (c *conn) untilTerminate() (before []iwarp.Got, t iwarp.Segment) {
+	for {
+		g, ok := c.next(c.Patience())
+		switch {
+		case !ok:
+			c.Fail("TERMINATE", "%s behind %d segments", c.none(), len(before))
+		case g.Op() == iwarp.OpTerminate:
+			c.expectEnd()
+			return before, inEitherOrder(g)
+		}
+		before = append(before, g)
+	}
+}
+
+// terminatedAmid is untilTerminate for one of these reasons, where nothing but segments
+// of op is under way.
+func (c *conn) terminatedAmid(op iwarp.Opcode, causes ...iwarp.Cause) (before []iwarp.Got, t iwarp.Segment) {
+	before, t = c.untilTerminate()
+	for _, g := range before {
+		c.same(iwarp.Of(op), g)
+	}
+	c.oneOf(t, causes)
+	return before, t
+}
+
+// inEitherOrder reads a Terminate in the order of bits that it has.
+func inEitherOrder(g iwarp.Got) iwarp.Segment {
+	if t, ok := g.SiwReading(true); ok {
+		return t
+	}
+	return g.Segment
+}
+
+// oneOf ends the case unless a Terminate is for one of these reasons, or any if there
+// are none.
+func (c *conn) oneOf(t iwarp.Segment, causes []iwarp.Cause) {
+	if len(causes) == 0 {
+		return
+	}
+	for _, cause := range causes {
+		if t.Terminate != nil && iwarp.Val(t.Terminate.Cause) == cause {
+			return
+		}
+	}
+	c.Fail(fmt.Sprintf("TERMINATE %v", causes), "%v", t)
+}
+
+// quotes ends the case unless a Terminate quotes the DDP header of the segment that was
+// wrong.
+func (c *conn) quotes(t, wrong iwarp.Segment) {
+	want := iwarp.Terminate(0).About(wrong).Terminate.DDPHeader
+	got := t.Terminate.DDPHeader
+	c.Check(bytes.Equal(got, want), fmt.Sprintf("the DDP header % x in the Terminate", want), "% x", got)
+}
+
+// undelivered ends the case if any request or receive has completed with success by
+// now. See to it that the device has had its time: wait for the end of the stream.
+func (c *conn) undelivered() {
+	for {
+		wc, ok := c.WaitCompletion(0)
+		if !ok {
+			return
+		}
+		c.Check(wc.Status != verbs.WCSuccess, "no success", "%s", rig.Describe(&wc))
+	}
+}
+
+// allFail ends the case unless n requests or receives complete, all of them in error. If
+// the device has ended its direction, the peer ends its own first: a device may well
+// wait for that.
+func (c *conn) allFail(n int) {
+	if c.end != nil {
+		c.closeWrite()
+	}
+	for i := range n {
+		wc, ok := c.WaitCompletion(c.Patience())
+		if !ok {
+			c.Fail(fmt.Sprintf("%d requests and receives that complete in error", n), "%d", i)
+		}
+		c.Check(wc.Status != verbs.WCSuccess, "a completion in error", "%s", rig.Describe(&wc))
+	}
+}
+
+// bindID is the ID of requests that bind windows.
+const bindID = 0xb1d
+
+// bindable is memory that windows can be bound to, and that no peer may use otherwise.
+func (h *host) bindable(n int) *rig.Memory {
+	return h.Memory(n, verbs.AccessLocalWrite|verbs.AccessMWBind)
+}
+
+// window binds a window of type 2 to n octets of m from off on, and returns its key.
+func (c *conn) window(m *rig.Memory, off, n int, access verbs.Access) uint32 {
+	mw, err := c.PD.AllocMW(verbs.MWType2)
+	c.Do("a window", err)
+	key := verbs.NextRKey(mw.RKey())
+	c.Post(c.qp, verbs.SendWR{
+		WRID: bindID, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
+		Bind: verbs.Bind{MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr() + uint64(off), Length: uint64(n), Access: access}},
+	})
+	c.Completes(bindID, verbs.WCSuccess)
+	return uint32(key)
+}
+
+// together sends n messages in one write. Each is made when those before it have been
+// numbered.
+func (c *conn) together(n int, message func(i int) iwarp.Segment) {
+	const usual = 64 // octets of a request with its frame, more or less
+	b := make([]byte, 0, n*usual)
+	for i := range n {
+		b = append(b, c.octets(message(i))...)
+	}
+	c.write(b)
+}
+
+// place is where an octet of a region is.
+func place(m *rig.Memory, off int) iwarp.Addr {
+	return iwarp.At(uint32(m.RKey()), m.Addr()+uint64(off))
+}
+
+// writeTo is a Write of the peer's to a place.
+func writeTo(at iwarp.Addr, b []byte) iwarp.Segment { return iwarp.Write(at.STag, at.TO, b) }
+
+// readFrom is a Read Request of the peer's, to a sink of its own.
+func (c *conn) readFrom(at iwarp.Addr, n int) iwarp.Segment {
+	return iwarp.ReadRequest(c.nextRequest(), iwarp.At(peerSTag, peerTO), uint32(n), at)
+}

@@ -1,0 +1,172 @@
+package iwarp
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+)
+
+// inapplicable ends the case: the device does not do what the clause is about, and
+// need not.
+func inapplicable(why string) { rig.End(&conformance.SetupError{Reason: why}) }
+
+// expectTerminate ends the case unless the next FPDU is a Terminate for one of these
+// reasons. It is read in the RFC's order of bits, or in that of Linux's siw: which of
+// the two a device has, other cases say.
+func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
+	names := make([]string, len(causes))
+	for i, cause := range causes {
+		names[i] = cause.String()
+	}
+	want := "TERMINATE " + strings.Join(names, ", or ")
+	g, ok := c.next(c.Patience())
+	if !ok {
+		c.Fail(want, "%s", c.none())
+	}
+	t := g.Segment
+	if siw, ok := t.SiwReading(c.cm != nil); ok {
+		t = siw
+	}
+	if t.Terminate == nil || !slices.Contains(causes, iwarp.Val(t.Terminate.Cause)) {
+		c.Fail(want, "%v", g)
+	}
+	return t
+}
+
+// terminated ends the case unless the device sends a Terminate for one of these
+// reasons, and ends its direction behind it.
+func (c *conn) terminated(causes ...iwarp.Cause) iwarp.Segment {
+	t := c.expectTerminate(causes...)
+	c.expectEnd()
+	return t
+}
+
+// expectClose ends the case unless the device ends its direction in order, and says
+// nothing more.
+func (c *conn) expectClose() {
+	c.expectEnd()
+	c.Check(errors.Is(c.end, io.EOF), "the stream ended in order", "%s", ending(c.end))
+}
+
+// expectEnd ends the case unless the device ends the stream, in order or not, and
+// says nothing more.
+func (c *conn) expectEnd() { c.endsWithin(c.Patience()) }
+
+// endsWithin is expectEnd for what takes its time.
+func (c *conn) endsWithin(timeout time.Duration) {
+	want := "the end of the stream"
+	if g, ok := c.next(timeout); ok {
+		c.Fail(want, "%v", g)
+	}
+	switch n := len(c.in.Pending()); {
+	case c.end == nil && n == 0:
+		c.Fail(want, "nothing in %v", timeout)
+	case n != 0:
+		c.Fail(want, "%s", told(c.in.Pending()))
+	}
+}
+
+// atOnce is less than any timer of start-up runs.
+const atOnce = time.Second
+
+// mayTerminate takes a Terminate for one of these reasons, if there is one, and ends
+// the case unless the stream then ends.
+func (c *conn) mayTerminate(causes ...iwarp.Cause) {
+	g, ok := c.next(c.Patience())
+	if ok {
+		t := g.Segment
+		if siw, swapped := t.SiwReading(c.cm != nil); swapped {
+			t = siw
+		}
+		if t.Terminate == nil || !slices.Contains(causes, iwarp.Val(t.Terminate.Cause)) {
+			c.Fail("the end of the stream, or a Terminate that says why", "%v", g)
+		}
+	}
+	c.expectEnd()
+}
+
+// silence ends the case if the device sends anything, or ends the stream. In virtual
+// time it is proven by time that passes; in real time by a canary: a connection of
+// its own, on which reads are answered meanwhile.
+func (c *conn) silence(quiet time.Duration) { c.mute(c.listen(quiet)) }
+
+// listen gives the device the time that silence takes, and returns how long to wait
+// for what it says in it.
+func (c *conn) listen(quiet time.Duration) time.Duration {
+	if c.Virtual {
+		return quiet
+	}
+	if c.canary == nil {
+		c.canary = newCanary(c.host)
+	}
+	c.canary.sing()
+	return 0
+}
+
+// drain returns what the device sends until it falls silent.
+func (c *conn) drain(quiet time.Duration) (all []iwarp.Got) {
+	timeout := c.listen(quiet)
+	for {
+		g, ok := c.next(timeout)
+		if !ok {
+			return all
+		}
+		all = append(all, g)
+	}
+}
+
+// mute ends the case if the device sends anything in some time.
+func (c *conn) mute(timeout time.Duration) {
+	want := "nothing is sent"
+	if len(c.early) > 0 {
+		c.Fail(want, "%s", told(c.early))
+	}
+	if g, ok := c.next(timeout); ok {
+		c.Fail(want, "%v", g)
+	}
+	if len(c.in.Pending()) > 0 {
+		c.Fail(want, "%s", told(c.in.Pending()))
+	}
+	if c.end != nil {
+		c.Fail(want, "%s", ending(c.end))
+	}
+}
+
+// fence ends the case unless the next thing that the device sends answers a read on
+// the same stream: it has dealt with all that came before, and said nothing to it.
+func (c *conn) fence() {
+	const n = 8
+	sink := iwarp.At(peerSTag, peerTO)
+	c.send(iwarp.ReadRequest(c.nextRequest(), sink, n, c.at(len(c.mem.Buf)-n)))
+	c.expect(iwarp.ReadResponse(sink.STag, sink.TO, c.mem.Buf[len(c.mem.Buf)-n:]))
+}
+
+// closeWrite ends the peer's direction, in order.
+func (c *conn) closeWrite() {
+	if err := c.tcp.CloseWrite(); err != nil {
+		c.Note("close: %v", err)
+	}
+}
+
+// reset breaks the stream.
+func (c *conn) reset() {
+	if err := c.tcp.Reset(); err != nil {
+		c.Note("reset: %v", err)
+	}
+}
+
+// disconnected ends the case unless the device's program is told that its connection
+// has ended. If the device has ended its direction, the peer ends its own first, as
+// peers do: else a device may well wait for that.
+func (c *conn) disconnected() {
+	if c.end != nil {
+		c.closeWrite()
+	}
+	c.Do("a program that is told of the end", c.cm.WaitDisconnect(c.Patience()))
+}

@@ -1,0 +1,110 @@
+package iwarp
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var enhancedRTRCases = []conformance.Case{
+	{
+		ID:    "enhanced/rtr/comes-first",
+		Title: "An initiator in the peer-to-peer model sends the RTR before anything else",
+		Cite:  cite(rfc6581, "5", "rfc6581/5/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Reply that agrees on a Write; the device's program sends as soon as it may",
+		Expects: "a Write of no octets, then the program's Send",
+		Mutants: []string{"RTRLate"},
+		Run: onConnecting(setup{}, func(st *start) {
+			if !st.agreeOn(iwarp.RTRWrite) {
+				inapplicable("the device does not offer a Write as RTR")
+			}
+			c := st.full()
+			st.connected()
+			c.Post(c.qp, c.sendWR(1, 0, 16))
+			c.expect(iwarp.Of(iwarp.OpWrite).WithPayload(nil))
+			c.expect(iwarp.Send(1, c.own.Buf[:16]))
+		}),
+	},
+	{
+		ID:    "enhanced/rtr/request-names-a-type",
+		Title: "A Request for the peer-to-peer model names a kind of RTR",
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Reply",
+		Expects: "a Request with A and at least one of B, C and D",
+		Mutants: []string{"NoRTROffered"},
+		Run: onConnecting(setup{}, func(st *start) {
+			f := flagsOf(st.heardEnhanced())
+			if !f.a {
+				st.Check(!f.offers(), "no RTR where A is not set", "%v", f)
+				inapplicable("the device does not ask for the peer-to-peer model")
+			}
+			st.Check(f.offers(), "A and at least one of B, C and D", "%v", f)
+			st.reply(nil)
+			st.full().takeRTR()
+			st.connected()
+		}),
+	},
+	{
+		ID:    "enhanced/rtr/agreed-type-is-sent",
+		Title: "An initiator sends the RTR that was agreed on",
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/6"), Level: conformance.Must, Needs: needed,
+		Sends:   "Replies that agree on each kind of RTR that the Request names, alone",
+		Expects: "that RTR, of no octets",
+		Mutants: []string{"RTRUnasked"},
+		Run: onHost(func(h *host) {
+			for _, rtr := range rtrs {
+				st := h.connecting(setup{})
+				if !st.agreeOn(rtr.kind) {
+					continue
+				}
+				c := st.full()
+				g := c.expect(rtr.want)
+				if rtr.kind == iwarp.RTRRead {
+					c.send(iwarp.ReadResponseTo(g.Segment, nil))
+				}
+				st.connected()
+				c.fence()
+			}
+		}),
+	},
+	{
+		ID:    "enhanced/rtr/no-common-type-is-terminated",
+		Title: "An initiator that has no RTR in common with the Reply says so, and ends",
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/7", "rfc6581/8/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Reply with A and those kinds of RTR that the Request does not name, if any",
+		Expects: "a Terminate for no matching RTR, the end of the stream, and a connect that fails",
+		Mutants: []string{"RTRUnasked", "ErrorResets"},
+		Run: onConnecting(setup{}, func(st *start) {
+			st.nothingInCommon().terminated(iwarp.MPANoMatchingRTR)
+			st.fails()
+		}),
+	},
+	{
+		ID:    "enhanced/rtr/read-counts-as-a-read",
+		Title: "A Read as RTR is the first of the Read Requests",
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/12"), Level: conformance.Should, Needs: needed,
+		Sends:   "a Reply that agrees on a Read, and the answer to it; the device reads",
+		Expects: "Read Requests with the numbers 1 and 2",
+		Mutants: []string{"RTRUncounted"},
+		Run: onAgreed(iwarp.RTRRead, func(c *conn, rtr iwarp.Got) {
+			c.same(iwarp.Of(iwarp.OpReadRequest).MSN(1), rtr)
+			c.Post(c.qp, c.readWR(1, 0, 8))
+			g := c.expect(iwarp.Of(iwarp.OpReadRequest).MSN(2))
+			c.send(iwarp.ReadResponseTo(g.Segment, data(8)))
+			c.Completes(1, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "enhanced/rtr/send-counts-as-a-send",
+		Title: "A Send as RTR is the first of the Sends",
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/12"), Level: conformance.Should, Needs: needed,
+		Sends:   "a Reply that agrees on a Send; the device sends",
+		Expects: "Sends with the numbers 1 and 2",
+		Mutants: []string{"RTRUncounted"},
+		Run: onAgreed(iwarp.RTRSend, func(c *conn, rtr iwarp.Got) {
+			c.same(iwarp.Send(1, nil), rtr)
+			c.Post(c.qp, c.sendWR(1, 0, 16))
+			c.expect(iwarp.Send(2, c.own.Buf[:16]))
+		}),
+	},
+}

@@ -1,0 +1,164 @@
+package iwarp
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// host is an application on the device, and the peer's TCP around it: what there is
+// before a connection is.
+type host struct {
+	*rig.Rig
+	canary *canary
+}
+
+// onHost makes a case of a body that makes its connections itself.
+func onHost(body func(*host)) func(*conformance.Bench) error {
+	return rig.Straight(func(r *rig.Rig) { body(&host{Rig: r}) })
+}
+
+// setup is how a connection is made. The zero value is one to a device that listens,
+// with CRCs, without markers, enhanced, in the peer-to-peer model.
+type setup struct {
+	// active has the device connect; else it listens.
+	active bool
+	// frame changes the peer's start-up frame: its Request if the device listens, its
+	// Reply if the device connects.
+	frame func(startup) startup
+	// param is what the device's program asks for; 16 reads each way if nil.
+	param *verbs.ConnParam
+	// answer is what the device's program does with a request, instead of accepting it.
+	// It runs beside the case: it may not use the steps of a rig.
+	answer func(verbs.ConnRequest, verbs.QP) (verbs.Conn, error)
+
+	caps verbs.QPCaps
+	// receives are posted at the start, with IDs from 1 on and recvLen bytes each (64 if
+	// zero), one behind the other in own.
+	receives, recvLen int
+	// memLen is how long mem and own are; 16 KiB if zero.
+	memLen int
+	// access is what the peer may do with mem and with the queue pair; everything if
+	// zero.
+	access verbs.Access
+	srq    verbs.SRQ
+	// signalAll has every request complete.
+	signalAll bool
+	// prepare works on the queue pair before it is connected.
+	prepare func(*conn)
+}
+
+const (
+	allAccess  = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+	memLen     = 16 << 10
+	defaultOrd = 16
+)
+
+// connParam is what the device's program asks for.
+func (s *setup) connParam() verbs.ConnParam {
+	if s.param != nil {
+		return *s.param
+	}
+	return verbs.ConnParam{ResponderResources: defaultOrd, InitiatorDepth: defaultOrd}
+}
+
+// depths are what the device's program asks for: how many reads it answers and asks
+// for at a time.
+func depths(answers, asks uint8) *verbs.ConnParam {
+	return &verbs.ConnParam{ResponderResources: answers, InitiatorDepth: asks}
+}
+
+// queuePair makes what a connection needs on the device.
+func (h *host) queuePair(s *setup) *conn {
+	c := &conn{host: h}
+	access := s.access
+	if access == 0 {
+		access = allAccess
+	}
+	n := s.memLen
+	if n == 0 {
+		n = memLen
+	}
+	if s.caps == (verbs.QPCaps{}) {
+		s.caps = verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2}
+	}
+	c.mem, c.own = h.Memory(n, access|verbs.AccessLocalWrite), h.Memory(n, verbs.AccessLocalWrite)
+	var err error
+	c.qp, err = h.Device.CreateQP(verbs.QPInit{
+		Type: verbs.QPTypeRC, PD: h.PD, SendCQ: h.CQ, RecvCQ: h.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
+	})
+	h.Do("a queue pair", err)
+	h.Do("a queue pair in INIT", c.qp.Modify(
+		verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access &^ verbs.AccessLocalWrite},
+		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
+	if s.recvLen == 0 {
+		s.recvLen = 64
+	}
+	for i := range s.receives {
+		c.Recv(c.qp, uint64(i+1), c.own.SGE(i*s.recvLen, s.recvLen))
+	}
+	if s.prepare != nil {
+		s.prepare(c)
+	}
+	return c
+}
+
+// manager is the device's connection manager.
+func (h *host) manager() verbs.CM {
+	cm, err := h.Device.CM()
+	h.Do("a connection manager", err)
+	return cm
+}
+
+// serve has the device listen at an address of its own.
+func (h *host) serve() verbs.Listener {
+	l, err := h.manager().Listen(netip.AddrPortFrom(h.Local[0], 0), verbs.PortSpaceTCP, 16)
+	h.Do("a listener", err)
+	h.Note("the device listens at %v", l.Addr())
+	return l
+}
+
+// dial connects the peer to a device that listens.
+func (h *host) dial(l verbs.Listener) conformance.Stream {
+	s, err := h.Streams.Dial(l.Addr(), h.Patience())
+	h.stream("a stream to a device that listens", err)
+	return s
+}
+
+// stream ends the case if there is no stream: by the device's fault if it refuses it
+// or does not make it.
+func (h *host) stream(want string, err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, conformance.ErrReset), errors.Is(err, verbs.ErrTimeout):
+		h.Fail(want, "%v", err)
+	default:
+		rig.End(err)
+	}
+}
+
+// programPatience is how long the device's program waits for what the peer does: much
+// longer than a case waits, so that it is never the program that gives up.
+const programPatience = 10 * time.Minute
+
+// knock has the peer dial a device that listens, and say something.
+func (h *host) knock(l verbs.Listener, octets []byte) *conn {
+	c := &conn{host: h, tcp: h.dial(l)}
+	c.write(octets)
+	return c
+}
+
+// unasked ends the case if the device's program has been given a request by now. See
+// to it that the device has had its time: wait for the end of the stream first.
+func (h *host) unasked(l verbs.Listener) {
+	_, err := l.Next(soon)
+	h.Check(err != nil, "no request for the program", "one")
+	h.Check(errors.Is(err, verbs.ErrTimeout), "a listener that goes on", "%v", err)
+}
+
+// soon is a time in which everything happens that waits for no timer.
+const soon = 10 * time.Millisecond

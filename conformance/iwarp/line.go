@@ -1,0 +1,78 @@
+package iwarp
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+)
+
+// line tells an event in a few words.
+func line(e *conformance.Event) string {
+	words := e.Text
+	switch e.Kind {
+	case conformance.EventSent, conformance.EventCame:
+		words = told(e.Data)
+	case conformance.EventSentEnd, conformance.EventCameEnd:
+		words = "FIN"
+	case conformance.EventReset:
+		words = "RST"
+	}
+	if e.Stream > 1 {
+		words = fmt.Sprintf("(stream %d) %s", e.Stream, words)
+	}
+	return words
+}
+
+// told is what octets of a stream are. What came before is not known here, so
+// markers are found by trial: their pointers hardly ever agree by chance.
+func told(b []byte) string {
+	if bytes.HasPrefix(b, []byte(iwarp.KeyRequest[:7])) {
+		s, rest, ok := iwarp.ParseStartup(b)
+		switch {
+		case !ok:
+			return fmt.Sprintf("%d octets of a start-up frame", len(b))
+		case len(rest) > 0:
+			return s.String() + " | " + told(rest)
+		}
+		return s.String()
+	}
+	if words, ok := framed(b, iwarp.Deframer{}); ok {
+		return words
+	}
+	for at := uint64(0); at < 512; at += 4 {
+		if words, ok := framed(b, iwarp.Deframer{Markers: true, Position: at}); ok {
+			return words + " (with markers)"
+		}
+	}
+	return fmt.Sprintf("%d octets: % x", len(b), head(b))
+}
+
+// framed tells whole FPDUs; false if the octets are none.
+func framed(b []byte, d iwarp.Deframer) (string, bool) {
+	var words []string
+	d.Feed(b)
+	for {
+		g, ok := d.Next()
+		if !ok {
+			break
+		}
+		if g.Verbatim != nil || !plausible(g) {
+			return "", false
+		}
+		words = append(words, g.String())
+	}
+	return strings.Join(words, " | "), len(d.Pending()) == 0 && len(words) > 0
+}
+
+// plausible reports whether octets read as an FPDU are likely to be one.
+func plausible(g iwarp.Got) bool {
+	for _, m := range g.Markers {
+		if m.Ptr != m.Want || m.Reserved != 0 {
+			return false
+		}
+	}
+	return iwarp.Val(g.DDP.Version) == 1 || iwarp.Val(g.MPA.CRCIs) == iwarp.CRCRight
+}

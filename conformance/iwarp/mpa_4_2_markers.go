@@ -1,0 +1,170 @@
+package iwarp
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// wantsMarkers is a device that asks its peers for markers.
+var wantsMarkers = conformance.Setup{Markers: true}
+
+// onToMarkers makes a case of a body that sends markers to a device that wants them.
+func onToMarkers(body func(*conn)) func(*conformance.Bench) error {
+	return on(setup{receives: 4, recvLen: 2048}, func(c *conn) {
+		c.Check(c.out.Markers, "a Reply that asks for markers", "%v", c.device)
+		body(c)
+	})
+}
+
+// onFromMarkers makes a case of a body that gets markers from a device. One that
+// refuses to send any has a case of its own against it, and nothing to say in others.
+func onFromMarkers(body func(*conn)) func(*conformance.Bench) error {
+	return onListening(setup{}, func(st *start) {
+		st.say(withMarkers(request()))
+		if iwarp.Val(st.hear().R) {
+			inapplicable("the device refuses to send markers")
+		}
+		st.full().sendRTR()
+		body(st.connected())
+	})
+}
+
+// edited sends a message across the next marker, which is changed.
+func (c *conn) edited(edit func(*iwarp.Marker)) {
+	c.send(iwarp.Send(c.nextSend(), data(600)).EditMarkers(edit))
+	c.Received(1, 600)
+	c.Holds(c.own, 0, data(600))
+	c.fence()
+}
+
+// marked has the device write n octets, with markers, and returns those.
+func (c *conn) marked(n int) (markers []iwarp.Marker) {
+	c.lax = true
+	c.Post(c.qp, c.writeWR(1, 0, n))
+	for _, g := range c.message(iwarp.OpWrite) {
+		markers = append(markers, g.Markers...)
+	}
+	return markers
+}
+
+// beginsWithMarker ends the case unless the device's stream, of which nothing has been
+// looked at, begins with a marker and a length.
+func (c *conn) beginsWithMarker() {
+	for len(c.in.Pending()) < 6 {
+		if !c.pull(c.Patience()) {
+			c.Fail("a stream that begins", "%s", c.none())
+		}
+	}
+	b := c.in.Pending()
+	c.Check([4]byte(b) == [4]byte{} && b[4]|b[5] != 0, "a marker of zeros, then a length", "% x", head(b))
+}
+
+var mpaMarkerCases = []conformance.Case{
+	{
+		ID:    "mpa/marker/reserved-half-is-zero",
+		Title: "The first two octets of a marker are zero",
+		Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Request for markers; the device writes 3000 octets",
+		Expects: "markers that begin with two zeros",
+		Mutants: []string{"MarkerReservedSet"},
+		Run: onFromMarkers(func(c *conn) {
+			for _, m := range c.marked(3000) {
+				c.Check(m.Reserved == 0, fmt.Sprintf("zeros in the first half of the marker at %d", m.Offset), "%04x", m.Reserved)
+			}
+		}),
+	},
+	{
+		ID:    "mpa/marker/reserved-half-is-ignored",
+		Title: "What the first two octets of a marker are does not matter",
+		Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/2"), Level: conformance.Must, Needs: needed,
+		Setup:   wantsMarkers,
+		Sends:   "a Send with a marker that begins with ffff, and the CRC that is right for it",
+		Expects: "it is delivered",
+		Mutants: []string{"MPAReservedRefused"},
+		Run: onToMarkers(func(c *conn) {
+			c.edited(func(m *iwarp.Marker) { m.Reserved = 0xffff })
+		}),
+	},
+	{
+		ID:    "mpa/marker/low-bits-of-the-pointer-are-ignored",
+		Title: "The two lowest bits of a marker's pointer are taken for zeros",
+		Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/3"), Level: conformance.Must, Needs: needed,
+		Setup:   wantsMarkers,
+		Sends:   "a Send with a marker whose pointer has the two bits set, and the CRC that is right for it",
+		Expects: "it is delivered",
+		Mutants: []string{"MPAReservedRefused"},
+		Run: onToMarkers(func(c *conn) {
+			c.edited(func(m *iwarp.Marker) { m.Ptr |= 3 })
+		}),
+	},
+	{
+		ID:    "mpa/marker/request-for-markers-is-granted",
+		Title: "A responder sends markers to an initiator that asks for them",
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/1", "rfc5044/7.1.1/6"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Request with M set; the device writes 2000 octets",
+		Expects: "a Reply that accepts, and a stream with markers",
+		Mutants: []string{"RefusesMarkers"},
+		Run: on(setup{frame: withMarkers}, func(c *conn) {
+			c.Check(len(c.marked(2000)) >= 3, "a stream with markers", "none")
+		}),
+	},
+	{
+		ID:    "mpa/marker/reply-for-markers-is-granted",
+		Title: "An initiator sends markers to a responder that asks for them",
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/1", "rfc5044/7.1.1/6"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Reply with M set; the device writes 2000 octets",
+		Expects: "a connection, and a stream with markers",
+		Mutants: []string{"RefusesMarkers"},
+		Run: on(setup{active: true, frame: withMarkers}, func(c *conn) {
+			c.Check(len(c.marked(2000)) >= 3, "a stream with markers", "none")
+		}),
+	},
+	{
+		ID:    "mpa/marker/none-unless-asked-for",
+		Title: "A peer that does not ask for markers gets none",
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/5", "rfc5044/7.1.2/10"), Level: conformance.Must, Needs: needed,
+		Sends:   "start-up frames with M not set, as initiator and as responder; the device writes 2000 octets",
+		Expects: "octets without markers",
+		Mutants: []string{"MarkersAlways"},
+		Run: onHost(func(h *host) {
+			for _, active := range []bool{false, true} {
+				c := h.connect(setup{
+					active: active, prepare: func(c *conn) { c.lax = true },
+					frame: func(f startup) startup { return f.Markers(false) },
+				})
+				c.Post(c.qp, c.writeWR(1, 0, 2000))
+				c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[:2000]))
+				c.Completes(1, verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "mpa/marker/first-is-before-the-first-fpdu",
+		Title: "A stream with markers begins with one, of zeros",
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/3", "rfc5044/7.1.2/10"), Level: conformance.Must, Needs: needed,
+		Sends:   "start-up frames with M set, as initiator and as responder; the device sends 16 octets",
+		Expects: "four zeros and then a length, as the first octets of the stream",
+		Mutants: []string{"MarkersStartLate"},
+		Run: onFromMarkers(func(c *conn) {
+			c.Post(c.qp, c.sendWR(1, 0, 16))
+			c.beginsWithMarker()
+			c.expect(iwarp.Send(1, c.own.Buf[:16]))
+			c.Completes(1, verbs.WCSuccess)
+
+			st := c.connecting(setup{})
+			st.hear()
+			st.reply(withMarkers)
+			c = st.full()
+			if e := enhanced(st.sent); !iwarp.Val(e.PeerToPeer) { // the program has to speak first
+				st.connected()
+				c.Post(c.qp, c.sendWR(1, 0, 16))
+			}
+			c.beginsWithMarker()
+			c.expect(iwarp.Any())
+			st.connected()
+		}),
+	},
+}

@@ -1,0 +1,165 @@
+package iwarp
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// rightCRC ends the case unless the CRC of an FPDU is right.
+func (c *conn) rightCRC(g iwarp.Got) {
+	c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x", g.RightCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g.Segment)
+}
+
+// crcInUse ends the case unless the device sends CRCs and wants them.
+func crcInUse(c *conn) {
+	c.lax = true
+	c.Post(c.qp, c.sendWR(9, 0, 16))
+	c.rightCRC(c.expect(iwarp.Of(iwarp.OpSend).Length(16)))
+	c.Completes(9, verbs.WCSuccess)
+	c.send(iwarp.Send(c.nextSend(), data(16)))
+	c.Received(1, 16)
+	c.send(iwarp.Send(c.nextSend(), data(16)).BadCRC())
+	c.terminated(iwarp.MPACRC)
+}
+
+// vector is an FPDU that is known to be right.
+func vector(octets string) []byte {
+	b, err := hex.DecodeString(octets)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// Sends with the number 1, one as Linux's siw sent it, of 16 zeros; one as it took it,
+// of an address, a key and a length.
+var (
+	sentBySiw  = vector("00224143000000000000000000000001000000000000000000000000000000000000000084609a12")
+	takenBySiw = vector("0022414300000000000000000000000100000000000000000000100011223344000000142171acce")
+)
+
+var mpaCRCCases = []conformance.Case{
+	{
+		ID:    "mpa/crc/is-computed",
+		Title: "CRCs are right in all kinds of messages",
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Read Request; the device sends, writes and reads",
+		Expects: "FPDUs with right CRCs",
+		Mutants: []string{"CRCBigEndian"},
+		Run: onConn(func(c *conn) {
+			c.lax = true
+			c.Post(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 2000), c.readWR(3, 0, 100))
+			c.rightCRC(c.expect(iwarp.Of(iwarp.OpSend)))
+			for _, g := range c.message(iwarp.OpWrite) {
+				c.rightCRC(g)
+			}
+			c.rightCRC(c.expect(iwarp.Of(iwarp.OpReadRequest)))
+			c.send(c.reads(0, 100))
+			c.rightCRC(c.expect(iwarp.Of(iwarp.OpReadResponse)))
+		}),
+	},
+	{
+		ID:    "mpa/crc/asked-for-by-default",
+		Title: "A device that is not told otherwise asks for CRCs",
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/2"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Reply",
+		Expects: "a Request with C set",
+		Mutants: []string{"NeverAsksCRC"},
+		Run: onConnecting(setup{}, func(st *start) {
+			st.hears(iwarp.Request().CRC(true))
+			st.reply(nil)
+			st.full().takeRTR()
+			st.connected()
+		}),
+	},
+	{
+		ID:    "mpa/crc/asked-for-by-default-in-a-reply",
+		Title: "A responder that is not told otherwise asks for CRCs even if the initiator does not",
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/2"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Request with C not set",
+		Expects: "a Reply with C set, and CRCs both ways",
+		Mutants: []string{"NeverRaisesCRC", "NeverAsksCRC"},
+		Run: on(setup{receives: 2, frame: withoutCRC}, func(c *conn) {
+			c.Check(iwarp.Val(c.device.C), "a Reply with C set", "%v", c.device)
+			crcInUse(c)
+		}),
+	},
+	{
+		ID:    "mpa/crc/on-if-the-request-asks",
+		Title: "CRCs are used if the Request asks for them and the Reply does not",
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7", "rfc5044/4.4/3"), Level: conformance.Must, Needs: needed,
+		Setup:   crcOff,
+		Sends:   "a Request with C set, to a device that does not care for CRCs; a Send, and one with a wrong CRC",
+		Expects: "right CRCs, and a Terminate for the wrong one",
+		Mutants: []string{"CRCNeedsBoth"},
+		Run:     on(setup{receives: 2}, crcInUse),
+	},
+	{
+		ID:    "mpa/crc/on-if-the-reply-asks",
+		Title: "CRCs are used if the Reply asks for them and the Request does not",
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7", "rfc5044/4.4/3"), Level: conformance.Must, Needs: needed,
+		Setup:   crcOff,
+		Sends:   "a Reply with C set, to a device that does not care for CRCs; a Send, and one with a wrong CRC",
+		Expects: "right CRCs, and a Terminate for the wrong one",
+		Mutants: []string{"CRCNeedsBoth"},
+		Run:     on(setup{active: true, receives: 2}, crcInUse),
+	},
+	{
+		ID:    "mpa/crc/on-though-the-reply-does-not-ask",
+		Title: "An initiator that asked for CRCs uses them even if the Reply does not ask",
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Reply with C not set to a Request with C set; a Send, and one with a wrong CRC",
+		Expects: "a connection, right CRCs, and a Terminate for the wrong one",
+		Mutants: []string{"RefusesPlainReply", "CRCNeedsBoth"},
+		Run: on(setup{active: true, receives: 2, frame: withoutCRC}, func(c *conn) {
+			if !iwarp.Val(c.device.C) {
+				inapplicable("the device does not ask for CRCs")
+			}
+			crcInUse(c)
+		}),
+	},
+	{
+		ID:    "mpa/crc/off-if-nobody-asks",
+		Title: "CRCs are not checked if neither side asks for them",
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/4", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needed,
+		Setup:   crcOff,
+		Sends:   "start-up frames with C not set, as initiator and as responder, then Sends with wrong CRCs",
+		Expects: "each is delivered",
+		Mutants: []string{"CRCAlwaysChecked"},
+		Run: onHost(func(h *host) {
+			for _, active := range []bool{false, true} {
+				c := h.connect(setup{active: active, receives: 2, frame: withoutCRC})
+				c.send(iwarp.Send(c.nextSend(), data(16)).BadCRC())
+				c.Received(1, 16)
+				c.send(iwarp.Send(c.nextSend(), data(16)).CRC(0xdeadbeef))
+				c.Received(2, 16)
+				c.fence()
+			}
+		}),
+	},
+	{
+		ID:    "mpa/crc/is-crc32c-least-significant-first",
+		Title: "The CRC is CRC32c, its least significant octet first",
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/6"), Level: conformance.Must, Needs: needed,
+		Sends:   "a frame that other stacks have taken; the device sends one that others have sent",
+		Expects: "the frame is taken, and the other has the octets 84 60 9a 12 for its CRC",
+		Mutants: []string{"CRCBigEndian"},
+		Run: onConn(func(c *conn) {
+			c.lax = true
+			if c.nextSend() == 1 { // no RTR has taken the number
+				c.write(takenBySiw)
+				c.Received(1, 16)
+				c.Holds(c.own, 0, takenBySiw[20:36])
+			}
+			clear(c.own.Buf[64:80])
+			c.Post(c.qp, c.sendWR(9, 64, 16))
+			g := c.expect(iwarp.Send(1, make([]byte, 16)))
+			c.Check(bytes.Equal(g.Raw, sentBySiw), fmt.Sprintf("% x at the end", sentBySiw[36:]), "% x", g.Raw[len(g.Raw)-4:])
+		}),
+	},
+}

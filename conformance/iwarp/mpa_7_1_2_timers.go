@@ -1,0 +1,70 @@
+package iwarp
+
+import (
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+)
+
+// startupLimit is when start-up with a peer that says nothing must have been given up.
+// RFC 5044 names no time; known stacks have 5 to 20 seconds.
+const startupLimit = 2 * time.Minute
+
+// onSlowRequest makes a case of a peer that sends n octets of a Request and no more.
+func onSlowRequest(n int) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		l := h.serve()
+		h.knock(l, plain().Append(nil)[:n]).endsWithin(startupLimit)
+		h.unasked(l)
+	})
+}
+
+// onSlowReply makes a case of a peer that sends n octets of a Reply and no more.
+func onSlowReply(n int) func(*conformance.Bench) error {
+	return onConnecting(setup{}, func(st *start) {
+		st.hear()
+		st.write(iwarp.Reply().Append(nil)[:n])
+		st.endsWithin(startupLimit)
+		st.fails()
+	})
+}
+
+var mpaTimerCases = []conformance.Case{
+	{
+		ID:    "mpa/timer/no-request",
+		Title: "A responder that hears no Request gives up in time",
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/12"), Level: conformance.Should, Needs: needed,
+		Sends:   "nothing",
+		Expects: "the end of the stream within two minutes",
+		Mutants: []string{"NoTimers"},
+		Run:     onSlowRequest(0),
+	},
+	{
+		ID:    "mpa/timer/part-of-a-request",
+		Title: "A responder that hears part of a Request gives up in time",
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/13"), Level: conformance.Should, Needs: needed,
+		Sends:   "ten octets of a Request",
+		Expects: "the end of the stream within two minutes",
+		Mutants: []string{"TimerStopsEarly"},
+		Run:     onSlowRequest(10),
+	},
+	{
+		ID:    "mpa/timer/no-reply",
+		Title: "An initiator that hears no Reply gives up in time",
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/13"), Level: conformance.Should, Needs: needed,
+		Sends:   "nothing",
+		Expects: "the end of the stream within two minutes, and a connect that fails",
+		Mutants: []string{"NoTimers"},
+		Run:     onSlowReply(0),
+	},
+	{
+		ID:    "mpa/timer/part-of-a-reply",
+		Title: "An initiator that hears part of a Reply gives up in time",
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/13"), Level: conformance.Should, Needs: needed,
+		Sends:   "ten octets of a Reply",
+		Expects: "the end of the stream within two minutes, and a connect that fails",
+		Mutants: []string{"TimerStopsEarly"},
+		Run:     onSlowReply(10),
+	},
+}

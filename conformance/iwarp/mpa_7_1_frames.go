@@ -1,0 +1,190 @@
+package iwarp
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// wrongKeys are keys that are none: with a bit, a letter or a word of the right ones.
+var wrongKeys = []string{"MPA ID Xeq Frame", "MPA ID Req FramE", "mpa id req frame", "MPA ID Req\x00Frame", "MPA ID "}
+
+// turnsAway ends the case unless the device ends a stream that begins with these
+// octets, answers nothing and does not bother its program.
+func (h *host) turnsAway(l verbs.Listener, octets []byte) {
+	h.knock(l, octets).expectEnd()
+	h.unasked(l)
+}
+
+// onTurnedAway makes a case of Requests, each of which has to be turned away. At the
+// end an ordinary one is accepted.
+func onTurnedAway(requests ...startup) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		l := h.serve()
+		for _, f := range requests {
+			h.turnsAway(l, f.Append(nil))
+		}
+		h.connect(setup{}).fence()
+	})
+}
+
+// onBadReply makes a case of Replies, none of which may make a connection.
+func onBadReply(edits ...func(startup) startup) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		for _, edit := range edits {
+			st := h.connecting(setup{})
+			st.hear()
+			st.reply(edit)
+			// What is wrong with the Reply may be said, in a Terminate.
+			st.full().mayTerminate(iwarp.MPAStartupFrame)
+			st.fails()
+		}
+	})
+}
+
+// works ends the case unless a connection carries messages both ways.
+func (c *conn) works() {
+	c.Recv(c.qp, 70, c.own.SGE(0, 16))
+	c.send(iwarp.Send(c.nextSend(), data(16)))
+	c.Received(70, 16)
+	c.Post(c.qp, c.sendWR(71, 0, 16))
+	c.expect(iwarp.Of(iwarp.OpSend).WithPayload(data(16)))
+	c.Completes(71, verbs.WCSuccess)
+}
+
+var mpaFrameCases = []conformance.Case{
+	{
+		ID:    "mpa/start/frames-are-bare",
+		Title: "Start-up frames are as long as they say, without CRC and markers, and FPDUs follow at once",
+		Cite:  cite(rfc5044, "7.1", "rfc5044/7.1/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Reply and a Request, each of which asks for CRCs, then messages",
+		Expects: "frames with nothing behind them but FPDUs",
+		Mutants: []string{"EnhancedUncounted"},
+		Run: onHost(func(h *host) {
+			for _, active := range []bool{false, true} {
+				st := h.start(setup{active: active})
+				if active {
+					st.hear()
+					st.Check(len(st.early) == 0, "nothing behind a Request", "%s", told(st.early))
+					st.reply(nil)
+					st.full().takeRTR()
+				} else {
+					st.say(request())
+					st.hear()
+					st.Check(len(st.early) == 0, "nothing behind a Reply until the initiator has spoken", "%s", told(st.early))
+					st.full().sendRTR()
+				}
+				st.connected().works()
+			}
+		}),
+	},
+	{
+		ID:    "mpa/start/key-of-the-request",
+		Title: "A Request has its key, to the letter",
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Reply",
+		Expects: "a Request that begins with MPA ID Req Frame",
+		Mutants: []string{"KeysExchanged"},
+		Run: onConnecting(setup{}, func(st *start) {
+			st.hears(startup{Key: new(iwarp.KeyRequest)})
+			st.reply(nil)
+			st.full().takeRTR()
+			st.connected()
+		}),
+	},
+	{
+		ID:    "mpa/start/key-of-the-reply",
+		Title: "A Reply has its key, to the letter",
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/3"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Request",
+		Expects: "a Reply that begins with MPA ID Rep Frame",
+		Mutants: []string{"KeysExchanged"},
+		Run: onListening(setup{}, func(st *start) {
+			st.say(request())
+			st.hears(startup{Key: new(iwarp.KeyReply)})
+			st.full().sendRTR()
+			st.connected()
+		}),
+	},
+	{
+		ID:    "mpa/start/wrong-key-in-a-request-closes",
+		Title: "A responder closes a stream that begins with another key",
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/2", "rfc5044/7.1.2/3", "rfc5044/8/4"), Level: conformance.Must, Needs: needed,
+		Sends:   "Requests with wrong keys, and one with the key of a Reply",
+		Expects: "the end of the stream, without an answer, and no request for the program",
+		Mutants: []string{"KeyPrefixOnly"},
+		Run: onHost(func(h *host) {
+			l := h.serve()
+			for _, key := range append(wrongKeys, iwarp.KeyReply) {
+				h.turnsAway(l, request().WithKey(key).Append(nil))
+			}
+		}),
+	},
+	{
+		ID:    "mpa/start/wrong-key-in-a-reply-closes",
+		Title: "An initiator closes a stream on which another key is answered",
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/4"), Level: conformance.Must, Needs: needed,
+		Sends:   "Replies with wrong keys",
+		Expects: "the end of the stream, and a connect that fails",
+		Mutants: []string{"KeyPrefixOnly"},
+		Run: onBadReply(
+			func(f startup) startup { return f.WithKey("MPA ID Xep Frame") },
+			func(f startup) startup { return f.WithKey("MPA ID Rep FramE") },
+			func(f startup) startup { return f.WithKey("MPA ID Rep") },
+		),
+	},
+	{
+		ID:    "mpa/start/two-initiators-are-found-out",
+		Title: "An initiator that hears a Request closes the stream",
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/11", "rfc5044/7.1.1/4"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Request in answer to a Request",
+		Expects: "the end of the stream, and a connect that fails",
+		Mutants: []string{"KeyPrefixOnly"},
+		Run:     onBadReply(func(f startup) startup { return f.WithKey(iwarp.KeyRequest) }),
+	},
+	{
+		ID:    "mpa/start/reject-flag-of-a-request-is-ignored",
+		Title: "The R flag of a Request means nothing, and is not repeated",
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/8"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Request with R set",
+		Expects: "a Reply with R not set, and a connection that works",
+		Mutants: []string{"EchoesFlags"},
+		Run: on(setup{frame: func(f startup) startup { return f.Reject(true) }}, func(c *conn) {
+			c.works()
+		}),
+	},
+	{
+		ID:    "mpa/start/reserved-flags-are-zero",
+		Title: "The reserved flags of start-up frames are zero",
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/9"), Level: conformance.Must, Needs: needed,
+		Sends:   "Requests with the reserved flags set, all of them and one by one; the device sends a Request of its own",
+		Expects: "zeros in the device's Replies and in its Request",
+		Mutants: []string{"EchoesFlags"},
+		Run: onHost(func(h *host) {
+			for _, bits := range []uint8{0xf, 0x8, 0x4, 0x2, 0x1} {
+				c := h.connect(setup{frame: func(f startup) startup { return f.ReservedBits(bits) }})
+				c.noReserved()
+			}
+			h.connect(setup{active: true}).noReserved()
+		}),
+	},
+	{
+		ID:    "mpa/start/reserved-flags-are-ignored",
+		Title: "Reserved flags in start-up frames change nothing",
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/10"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Request, and a Reply, with all reserved flags set",
+		Expects: "connections that work",
+		Mutants: []string{"MPAReservedRefused"},
+		Run: onHost(func(h *host) {
+			for _, active := range []bool{false, true} {
+				h.connect(setup{active: active, frame: func(f startup) startup { return f.ReservedBits(0xf) }}).works()
+			}
+		}),
+	},
+}
+
+// noReserved ends the case if the device's start-up frame has a reserved flag set.
+func (c *conn) noReserved() {
+	bits := iwarp.Val(c.device.Reserved)
+	c.Check(bits == 0, "no reserved flag", "%#x in %v", bits, c.device)
+}

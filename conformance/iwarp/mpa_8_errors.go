@@ -1,0 +1,119 @@
+package iwarp
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+)
+
+// onWrongMarkers makes a case of messages with a marker that points elsewhere, each on
+// a connection of its own.
+func onWrongMarkers(edits ...func(*iwarp.Marker)) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		for _, edit := range edits {
+			c := h.connect(setup{receives: 1, recvLen: 2048})
+			c.Check(c.out.Markers, "a Reply that asks for markers", "%v", c.device)
+			c.send(iwarp.Send(c.nextSend(), data(600)).EditMarkers(edit))
+			c.terminated(iwarp.MPAMarker)
+			c.failed(1)
+		}
+	})
+}
+
+var mpaErrorCases = []conformance.Case{
+	{
+		ID:    "mpa/error/fin-reaches-the-program",
+		Title: "A program is told that the peer has ended the stream",
+		Cite:  cite(rfc5044, "7.2", "rfc5044/7.2/1"), Level: conformance.Should, Needs: needed,
+		Sends:   "the end of the stream, in order",
+		Expects: "a program that is told",
+		Mutants: []string{"EndUnreported"},
+		Run: onConn(func(c *conn) {
+			c.closeWrite()
+			c.disconnected()
+		}),
+	},
+	{
+		ID:    "mpa/error/reset-reaches-the-program",
+		Title: "A program is told that the peer has broken the stream",
+		Cite:  cite(rfc5044, "8", "rfc5044/8/1", "rfc5041/6.2.2/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a reset",
+		Expects: "a program that is told, and a receive that fails",
+		Mutants: []string{"EndUnreported"},
+		Run: on(setup{receives: 1}, func(c *conn) {
+			c.reset()
+			c.disconnected()
+			c.failed(1)
+		}),
+	},
+	{
+		ID:    "mpa/error/nothing-is-taken-after-one",
+		Title: "Behind an FPDU with a wrong CRC nothing is taken any more",
+		Cite:  cite(rfc5044, "8", "rfc5044/8/2"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Write with a wrong CRC, and 400 good Writes and Sends behind it, the first of them in the same segment",
+		Expects: "a Terminate, memory as it was, and receives that fail",
+		Mutants: []string{"Resynchronises"},
+		Run: on(setup{receives: 2}, func(c *conn) {
+			first := c.nextSend()
+			c.sendTogether(c.writes(0, data(64)).BadCRC(), c.writes(64, data(64)), iwarp.Send(first, data(16)))
+			for i := range uint32(199) {
+				c.sendTogether(c.writes(128, data(64)), iwarp.Send(first+1+i, data(16)))
+			}
+			c.terminated(iwarp.MPACRC)
+			c.Untouched(c.mem, 0, 64) // whether the wrong one itself was placed, another case says
+			c.failed(1)
+			c.failed(2)
+		}),
+	},
+	{
+		ID:    "mpa/error/wrong-crc-is-said-before-the-end",
+		Title: "A wrong CRC is said in a Terminate before the stream ends",
+		Cite:  cite(rfc5044, "8", "rfc5044/8/3", "rfc5044/8/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Write with a wrong CRC",
+		Expects: "a Terminate that names the CRC, then the end of the stream; a program that is told",
+		Mutants: []string{"ErrorResets"},
+		Run: onConn(func(c *conn) {
+			c.send(c.writes(0, data(64)).BadCRC())
+			c.terminated(iwarp.MPACRC)
+			c.disconnected()
+		}),
+	},
+	{
+		ID:    "mpa/error/wrong-marker-is-said-before-the-end",
+		Title: "A marker that does not point to a length is said in a Terminate before the stream ends",
+		Cite:  cite(rfc5044, "8", "rfc5044/8/3", "rfc5044/8/5", "rfc5044/8/1"), Level: conformance.Must, Needs: needed,
+		Setup:   wantsMarkers,
+		Sends:   "a Send with a marker that points four octets too far, and the CRC that is right for it",
+		Expects: "a Terminate that names the marker, then the end of the stream",
+		Mutants: []string{"ErrorResets", "MarkersUnchecked"},
+		Run:     onWrongMarkers(func(m *iwarp.Marker) { m.Ptr += 4 }),
+	},
+	{
+		ID:    "mpa/error/marker-beside-the-length",
+		Title: "A marker that points beside the length of its FPDU is found out, wherever it points",
+		Cite:  cite(rfc5044, "8", "rfc5044/8/5"), Level: conformance.Should, Needs: needed,
+		Setup:   wantsMarkers,
+		Sends:   "Sends with markers that point four octets short, at nothing, and far away, each on a connection of its own",
+		Expects: "a Terminate that names the marker, each time",
+		Mutants: []string{"MarkersUnchecked"},
+		Run: onWrongMarkers(
+			func(m *iwarp.Marker) { m.Ptr -= 4 },
+			func(m *iwarp.Marker) { m.Ptr = 0 },
+			func(m *iwarp.Marker) { m.Ptr = 0xfffc },
+		),
+	},
+	{
+		ID:    "mpa/error/fin-inside-an-fpdu",
+		Title: "A stream that ends inside an FPDU has failed, and the FPDU is not delivered",
+		Cite:  cite(rfc5044, "8", "rfc5044/8/1", "rfc5041/6.2.2/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Send without its CRC, and the end of the stream",
+		Expects: "a program that is told, and a receive that fails",
+		Mutants: []string{"EndUnreported"},
+		Run: on(setup{receives: 1}, func(c *conn) {
+			b := c.octets(iwarp.Send(c.nextSend(), data(16)))
+			c.write(b[:len(b)-4])
+			c.closeWrite()
+			c.disconnected()
+			c.failed(1)
+		}),
+	},
+}

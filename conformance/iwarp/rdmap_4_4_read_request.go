@@ -1,0 +1,138 @@
+package iwarp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var rdmapRequestCases = []conformance.Case{
+	{
+		ID:    "rdmap/read/request-with-payload-is-refused",
+		Title: "A Read Request with octets behind its header is not carried out",
+		Cite:  cite(rfc5040, "4.2", "rfc5040/4.2/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Read Request with four octets too many",
+		Expects: "the end of the stream, and no answer",
+		Mutants: []string{"BadSegmentsDropped"},
+		Run: onConn(func(c *conn) {
+			c.send(c.reads(0, 16).WithPayload(data(4)))
+			c.givesUp()
+		}),
+	},
+	{
+		ID:    "rdmap/read/request-with-payload-is-terminated",
+		Title: "A Read Request with octets behind its header draws a Terminate",
+		Cite:  cite(rfc5040, "6.2.1", "rfc5040/4.2/1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needed,
+		Sends:   "a Read Request with four octets too many",
+		Expects: "a Terminate, for whatever reason: no code is made for this",
+		Mutants: []string{"ReadPayloadSilent"},
+		Run: onConn(func(c *conn) {
+			c.send(c.reads(0, 16).WithPayload(data(4)))
+			c.someTerminate()
+			c.expectEnd()
+		}),
+	},
+	{
+		ID:    "rdmap/read/request-layout",
+		Title: "A Read Request names sink, size and source in this order, and has no payload",
+		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/1", "rfc5040/4.2/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Read Response to the sink that the first twelve octets name; the device reads 100 octets",
+		Expects: "28 octets of header, each in its place, and a read that completes",
+		Mutants: []string{"FieldsSwapped"},
+		Run: onConn(func(c *conn) {
+			c.Post(c.qp, c.readWR(1, 512, 100))
+			g := c.take(1)[0]
+			c.Check(len(g.ULPDU) == ddpUntaggedLen+28, "a ULPDU of 46 octets", "%d", len(g.ULPDU))
+			header := g.ULPDU[ddpUntaggedLen:]
+			want := binary.BigEndian.AppendUint32(nil, 100)
+			want = binary.BigEndian.AppendUint32(want, peerSTag)
+			want = binary.BigEndian.AppendUint64(want, peerTO)
+			c.Check(string(header[12:]) == string(want), fmt.Sprintf("% x behind the sink", want), "% x", header[12:])
+			c.send(iwarp.ReadResponse(binary.BigEndian.Uint32(header), binary.BigEndian.Uint64(header[4:]), data(100)))
+			c.Completes(1, verbs.WCSuccess)
+			c.Holds(c.own, 512, data(100))
+		}),
+	},
+	{
+		ID:    "rdmap/read/sink-is-copied",
+		Title: "A Read Response names the sink of its request, whatever that is",
+		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/2"), Level: conformance.Must, Needs: needed,
+		Sends:   "Read Requests with sinks that mean nothing to the device: a key it does not know, and a key of its own",
+		Expects: "the same sinks in the answers",
+		Mutants: []string{"SinkChecked"},
+		Run: onConn(func(c *conn) {
+			for _, sink := range []iwarp.Addr{iwarp.At(0xaaaa5555, 0x1122334455667788), c.at(5), iwarp.At(0, ^uint64(0)-63)} {
+				c.send(iwarp.ReadRequest(c.nextRequest(), sink, 20, c.at(40)))
+				c.expect(iwarp.ReadResponse(sink.STag, sink.TO, c.mem.Buf[40:60]))
+			}
+			c.Untouched(c.mem, 0, 0)
+		}),
+	},
+	{
+		ID:    "rdmap/read/sizes",
+		Title: "Reads of any size are answered in full",
+		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/3"), Level: conformance.Must, Needs: needed,
+		Sends:   "Read Requests for 0, 1, 65535, 65536, 65540 and 1048576 octets",
+		Expects: "as many octets in the answers",
+		Mutants: []string{"ReadSize16"},
+		Run: on(setup{memLen: 1 << 20}, func(c *conn) {
+			c.lax = true // one octet needs a pad, of which the case says nothing
+			for _, n := range []int{0, 1, 65535, 65536, 65540, 1 << 20} {
+				c.send(c.reads(0, n))
+				c.answered(c.mem.Buf[:n])
+			}
+		}),
+	},
+	{
+		ID:    "rdmap/read/one-request-one-response",
+		Title: "A Read Request is answered by one message, however long it is",
+		Cite:  cite(rfc5040, "5.2", "rfc5040/5.2/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "two Read Requests of several segments",
+		Expects: "two messages, each with one last segment",
+		Mutants: []string{"LastOnEvery"},
+		Run: onLong(func(c *conn) {
+			n := c.long()
+			c.send(c.reads(0, n))
+			c.send(c.reads(16, n))
+			for _, off := range []int{0, 16} {
+				segments := c.pieces(n)
+				c.lastOnce(segments)
+				c.complete(segments, c.mem.Buf[off:][:n])
+			}
+			c.fence()
+		}),
+	},
+	{
+		ID:    "rdmap/read/takes-no-receive",
+		Title: "A Read Request uses up no receive of the device's program",
+		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/3"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Read Request, and a Send",
+		Expects: "an answer and no completion, then a completion for the Send",
+		Mutants: []string{"EverythingTakesReceive"},
+		Run: onConn(func(c *conn) {
+			c.send(c.reads(0, 16))
+			c.expect(iwarp.Of(iwarp.OpReadResponse))
+			c.fence()
+			c.Incomplete()
+			c.send(iwarp.Send(c.nextSend(), data(16)))
+			c.Received(1, 16)
+		}),
+	},
+	{
+		ID:    "rdmap/read/requests-in-order",
+		Title: "Read Requests are sent in the order in which they were posted",
+		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/4"), Level: conformance.Must, Needs: needed,
+		Sends:   "nothing: the device's program posts four reads at once",
+		Expects: "their sizes in that order, numbered 1 to 4",
+		Mutants: []string{"LIFOQueue"},
+		Run: onConn(func(c *conn) {
+			c.Post(c.qp, c.readWR(1, 0, 16), c.readWR(2, 64, 8), c.readWR(3, 128, 32), c.readWR(4, 192, 4))
+			for i, n := range []uint32{16, 8, 32, 4} {
+				c.expect(iwarp.Of(iwarp.OpReadRequest).MSN(uint32(i + 1)).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = &n }))
+			}
+		}),
+	},
+}

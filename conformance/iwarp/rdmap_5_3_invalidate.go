@@ -1,0 +1,142 @@
+package iwarp
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// uninvalidated are the two ways to say that a key cannot be invalidated: the RFC lists
+// the code under both types.
+var uninvalidated = []iwarp.Cause{iwarp.RDMAPCannotInvalidate, iwarp.RDMAPCannotInvalidateRemote}
+
+// endsInvalidating ends the case unless a Send that is to invalidate a key ends the
+// stream and is not delivered.
+func (c *conn) endsInvalidating(s iwarp.Segment) {
+	c.send(s)
+	c.terminated(uninvalidated...)
+	c.undelivered()
+}
+
+// refusesToInvalidate ends the case unless the receive of a Send that is to invalidate a
+// key fails. How the peer is told is not looked at: endsInvalidating does.
+func (c *conn) refusesToInvalidate(s iwarp.Segment) {
+	c.send(s)
+	wc := c.Completion()
+	c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("a receive that fails, as %#x cannot be invalidated", *s.RDMAP.InvalidateSTag), "%s", rig.Describe(&wc))
+}
+
+var rdmapInvalidateCases = []conformance.Case{
+	{
+		ID:    "rdmap/invalidate/takes-effect",
+		Title: "A window that a Send has invalidated is closed when the Send is delivered",
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8"), Level: conformance.Must, Needs: invalidating,
+		Sends:   "a Read Request through a window, a Send with solicited event that invalidates it, and another Read Request",
+		Expects: "an answer to the first Read Request; the second ends the stream",
+		Mutants: []string{"InvalidateIgnored"},
+		Run: onConn(func(c *conn) {
+			m := c.bindable(64)
+			at := iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteRead), m.Addr())
+			c.send(c.readFrom(at, 16))
+			c.expect(iwarp.ReadResponse(peerSTag, peerTO, m.Buf[:16]))
+			c.send(iwarp.SendSEInvalidate(c.nextSend(), at.STag, data(16)))
+			c.Received(1, 16)
+			c.send(c.readFrom(at, 16))
+			c.terminated(iwarp.RDMAPInvalidSTag, iwarp.RDMAPSTagNotAssociated)
+		}),
+	},
+	{
+		ID:    "rdmap/invalidate/is-reported",
+		Title: "A receive says which key its Send has invalidated",
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8"), Level: conformance.Must, Needs: invalidating,
+		Sends:   "a Send that invalidates a window, and one that does not",
+		Expects: "the key in the first receive, and none in the second",
+		Mutants: []string{"InvalidateUnreported"},
+		Run: onConn(func(c *conn) {
+			key := c.window(c.bindable(64), 0, 64, verbs.AccessRemoteWrite)
+			c.send(iwarp.SendInvalidate(c.nextSend(), key, data(16)))
+			wc := c.Received(1, 16)
+			c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == key, "a receive that tells the key", "flags %#x, key %#x", wc.Flags, wc.InvalidatedRKey)
+			c.send(iwarp.Send(c.nextSend(), data(16)))
+			wc = c.Received(2, 16)
+			c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive that tells none", "key %#x", wc.InvalidatedRKey)
+		}),
+	},
+	{
+		ID:    "rdmap/invalidate/unknown-key-ends-the-stream",
+		Title: "A Send that is to invalidate a key that there is not ends the stream",
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/9", "rfc5040/7.2/3"), Level: conformance.Must, Needs: needed,
+		Sends:   "Sends with Invalidate: of an unknown key, and of one of another domain",
+		Expects: "a Terminate: the STag cannot be invalidated; no receive",
+		Mutants: []string{"InvalidateErrorKept"},
+		Run: onHost(func(h *host) {
+			c := h.connect(setup{receives: 2})
+			c.endsInvalidating(iwarp.SendInvalidate(c.nextSend(), unknownSTag, data(16)))
+			c = h.connect(setup{receives: 2})
+			c.endsInvalidating(iwarp.SendInvalidate(c.nextSend(), place(h.foreign(allAccess), 0).STag, data(16)))
+		}),
+	},
+	{
+		ID:    "rdmap/invalidate/solicited-is-checked-too",
+		Title: "A Send with solicited event that is to invalidate a key that there is not is not delivered",
+		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3", "rfc5040/5.3/9"), Level: conformance.Must, Needs: needed,
+		Sends:   "Sends with solicited event and Invalidate: of an unknown key, and of one of another domain",
+		Expects: "receives that fail",
+		Mutants: []string{"SolicitedInvalidateUnchecked"},
+		Run: onHost(func(h *host) {
+			c := h.connect(setup{receives: 2})
+			c.refusesToInvalidate(iwarp.SendSEInvalidate(c.nextSend(), unknownSTag, data(16)))
+			c = h.connect(setup{receives: 2})
+			c.refusesToInvalidate(iwarp.SendSEInvalidate(c.nextSend(), place(h.foreign(allAccess), 0).STag, data(16)))
+		}),
+	},
+	{
+		ID:    "rdmap/invalidate/window-of-another-stream",
+		Title: "A window of one stream cannot be invalidated through another",
+		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3"), Level: conformance.Must, Needs: invalidating,
+		Sends:   "a Send with Invalidate of a window that is bound to another stream of the same domain",
+		Expects: "a receive that fails, and a window that stays open",
+		Mutants: []string{"ForeignInvalidate"},
+		Run: onHost(func(h *host) {
+			mine, other, m := h.connect(setup{}), h.connect(setup{receives: 2}), h.bindable(64)
+			at := iwarp.At(mine.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+			other.refusesToInvalidate(iwarp.SendInvalidate(other.nextSend(), at.STag, data(16)))
+			mine.send(writeTo(at, data(16)))
+			mine.fence()
+			h.Holds(m, 0, data(16))
+		}),
+	},
+	{
+		ID:    "rdmap/invalidate/free-window",
+		Title: "A window that is not bound cannot be invalidated",
+		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3"), Level: conformance.Must, Needs: invalidating,
+		Sends:   "a Send with Invalidate of a window that never was bound",
+		Expects: "a receive that fails",
+		Mutants: []string{"UnboundInvalidate"},
+		Run: onConn(func(c *conn) {
+			mw, err := c.PD.AllocMW(verbs.MWType2)
+			c.Do("a window", err)
+			c.refusesToInvalidate(iwarp.SendInvalidate(c.nextSend(), uint32(mw.RKey()), data(16)))
+		}),
+	},
+	{
+		ID:    "rdmap/invalidate/shared-region",
+		Title: "A region that several streams can use cannot be invalidated through one of them",
+		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/3", "rfc5042/6.4.5/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Send with Invalidate of a region, and a Write to it on another stream",
+		Expects: "a receive that fails, and another stream that still writes",
+		Mutants: []string{"InvalidateAnything"},
+		Run: onHost(func(h *host) {
+			one, other, m := h.connect(setup{receives: 2}), h.connect(setup{}), h.Memory(64, allAccess)
+			other.send(writeTo(place(m, 0), data(16)))
+			other.fence()
+			one.refusesToInvalidate(iwarp.SendInvalidate(one.nextSend(), place(m, 0).STag, data(16)))
+			other.send(writeTo(place(m, 16), data(16)))
+			other.fence()
+			h.Holds(m, 16, data(16))
+		}),
+	},
+}

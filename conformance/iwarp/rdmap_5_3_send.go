@@ -1,0 +1,131 @@
+package iwarp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// notified has the queue pairs that are made from now on complete to a queue with a
+// channel for events.
+func (h *host) notified() verbs.CompChannel {
+	ch, err := h.Device.CreateCompChannel()
+	h.Do("a completion channel", err)
+	h.CQ, err = h.Device.CreateCQ(verbs.CQInit{Depth: 64, Channel: ch})
+	h.Do("a completion queue with a channel", err)
+	return ch
+}
+
+// armed has the completion queue raise an event at what is solicited.
+func (h *host) armed() { h.Do("a completion queue that can be armed", h.CQ.Arm(true)) }
+
+// eventful ends the case unless there is an event.
+func (h *host) eventful(ch verbs.CompChannel) {
+	_, err := ch.Wait(h.Patience())
+	h.Check(err == nil, "an event of the completion queue", "%v", fmt.Sprint(err))
+}
+
+// eventless ends the case if there is an event by now.
+func (h *host) eventless(ch verbs.CompChannel) {
+	_, err := ch.Wait(0)
+	h.Check(errors.Is(err, verbs.ErrTimeout), "no event of the completion queue", "%v", outcomeOf(err))
+}
+
+func outcomeOf(err error) string {
+	if err == nil {
+		return "one"
+	}
+	return err.Error()
+}
+
+var rdmapSendCases = []conformance.Case{
+	{
+		ID:    "rdmap/send/one-receive-each",
+		Title: "Every Send takes one receive, one of no octets too",
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/2"), Level: conformance.Must, Needs: needed,
+		Sends:   "Sends of 16, 0, 0 and 32 octets",
+		Expects: "four receives",
+		Mutants: []string{"ZeroSendSkipsReceive"},
+		Run: onConn(func(c *conn) {
+			for i, n := range []int{16, 0, 0, 32} {
+				c.send(iwarp.Send(c.nextSend(), data(n)))
+				c.Received(uint64(i+1), n)
+			}
+			c.Holds(c.own, 3*64, data(32))
+		}),
+	},
+	{
+		ID:    "rdmap/send/longer-than-the-receive",
+		Title: "A receive whose Send does not fit fails, and the stream ends",
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/4"), Level: conformance.Must, Needs: needed,
+		Sends:   "Sends of 100 octets to receives of 64: in one segment, and in several of which the first ones fit",
+		Expects: "a Terminate, receives that fail, and no octet behind the first",
+		Mutants: []string{"LongTruncated"},
+		Run: onHost(func(h *host) {
+			for _, ulpdu := range []int{1000, 18 + 40} {
+				c := h.connect(setup{receives: 2})
+				for _, part := range iwarp.Send(c.nextSend(), data(100)).Segments(ulpdu) {
+					c.send(part)
+				}
+				c.someTerminate()
+				c.expectEnd()
+				c.allFail(2)
+				c.Untouched(c.own, 0, 64)
+			}
+		}),
+	},
+	{
+		ID:    "rdmap/send/in-order-of-posting",
+		Title: "Sends are sent in the order in which they were posted",
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/7"), Level: conformance.Must, Needs: needed,
+		Sends:   "nothing: the device's program posts ten Sends at once",
+		Expects: "the ten in that order, numbered 1 to 10",
+		Mutants: []string{"LIFOQueue"},
+		Run: onConn(func(c *conn) {
+			wrs := make([]verbs.SendWR, 10)
+			for i := range wrs {
+				wrs[i] = c.sendWR(uint64(i+1), 16*i, 16)
+			}
+			c.Post(c.qp, wrs...)
+			for i := range wrs {
+				c.expect(iwarp.Send(uint32(i+1), c.own.Buf[16*i:][:16]))
+			}
+		}),
+	},
+	{
+		ID:    "rdmap/send/solicited-raises-an-event",
+		Title: "A Send with solicited event raises one",
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/6"), Level: conformance.May, Needs: needed,
+		Sends:   "a Send with solicited event, to a program that waits for such",
+		Expects: "an event",
+		Mutants: []string{"NeverSolicited"},
+		Run: onHost(func(h *host) {
+			ch := h.notified()
+			c := h.connect(setup{receives: 4})
+			h.armed()
+			c.send(iwarp.SendSE(c.nextSend(), data(16)))
+			h.eventful(ch)
+			c.Received(1, 16)
+		}),
+	},
+	{
+		ID:    "rdmap/send/unsolicited-raises-none",
+		Title: "A Send without solicited event raises none for who waits for solicited ones",
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/6"), Level: conformance.May, Needs: needed,
+		Sends:   "a Send, to a program that waits for solicited events",
+		Expects: "a receive, and no event",
+		Mutants: []string{"EverySendSolicited"},
+		Run: onHost(func(h *host) {
+			ch := h.notified()
+			c := h.connect(setup{receives: 4})
+			h.armed()
+			c.send(iwarp.Send(c.nextSend(), data(16)))
+			c.Received(1, 16)
+			c.fence()
+			h.eventless(ch)
+		}),
+	},
+}

@@ -1,0 +1,156 @@
+package iwarp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var rdmapxResponseCases = []conformance.Case{
+	{
+		ID:    "rdmapx/atomic/response-on-queue-3",
+		Title: "An Atomic Response is untagged, on queue 3, and has twelve octets of header",
+		Cite:  cite(rfc7306, "5", "rfc7306/5/3", "rfc7306/4.1/2"), Level: conformance.Must, Needs: atomics,
+		Sends:   "a FetchAdd",
+		Expects: "T=0, queue 3, the identifier and what was there before, and nothing else",
+		Mutants: []string{"QueuesMixed"},
+		// Section 4 of the RFC says that the header has 32 octets. Its own figure, and its
+		// appendix, have twelve.
+		Run: onConn(func(c *conn) {
+			c.setWord(c.slot(), 42)
+			c.send(c.adds(0x11, c.slot(), 5))
+			g := c.take(1)[0]
+			want := binary.BigEndian.AppendUint32(untaggedOctets(0x41, 0x4b, 3, 0), 0x11)
+			c.layout(g, binary.BigEndian.AppendUint64(want, 42))
+			c.Check(len(g.ULPDU) == ddpUntaggedLen+12, "a ULPDU of 30 octets", "%d", len(g.ULPDU))
+		}),
+	},
+	{
+		ID:    "rdmapx/atomic/response-names-the-request",
+		Title: "An Atomic Response has the identifier of its request",
+		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/1"), Level: conformance.Must, Needs: atomics,
+		Sends:   "FetchAdds with the identifiers cafebabe, 0, ffffffff and cafebabe again",
+		Expects: "the same in the answers",
+		Mutants: []string{"AtomicIdIsMSN"},
+		Run: onConn(func(c *conn) {
+			for i, id := range []uint32{0xcafebabe, 0, 0xffffffff, 0xcafebabe} {
+				c.send(c.adds(id, c.slot(), 0))
+				c.was(uint32(i+1), id, c.word(c.slot()))
+			}
+		}),
+	},
+	{
+		ID:    "rdmapx/atomic/responses-are-numbered",
+		Title: "Atomic Responses are numbered for themselves, from 1 on",
+		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/2"), Level: conformance.Must, Needs: atomics,
+		Sends:   "a Read Request, a FetchAdd, a Read Request and a FetchAdd",
+		Expects: "numbers 1 and 2 in the Atomic Responses",
+		Mutants: []string{"AtomicIdIsMSN"},
+		Run: onConn(func(c *conn) {
+			for i := range uint32(2) {
+				c.fence()
+				c.send(c.adds(7, c.slot(), 0))
+				c.expect(iwarp.Of(iwarp.OpAtomicResponse).QN(3).MSN(i + 1))
+			}
+		}),
+	},
+	{
+		ID:    "rdmapx/atomic/unasked-for-response",
+		Title: "An Atomic Response that nobody asked for ends the stream",
+		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/3"), Level: conformance.Must, Needs: atomics,
+		Sends:   "an Atomic Response, with no request outstanding, and with a read outstanding",
+		Expects: "the end of the stream, with whatever Terminate, and a read that fails",
+		Mutants: []string{"AtomicResponseUnchecked"},
+		Run: onHost(func(h *host) {
+			c := h.connect(setup{})
+			c.send(iwarp.AtomicResponse(1, 1, 7))
+			c.givesUp()
+			c = h.connect(setup{})
+			c.asks(1, 64, 16)
+			c.send(iwarp.AtomicResponse(1, 1, 7))
+			c.givesUp()
+			c.allFail(1)
+		}),
+	},
+	{
+		ID:    "rdmapx/atomic/response-to-another-request",
+		Title: "An Atomic Response that does not belong to the request ends the stream",
+		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/3"), Level: conformance.Must, Needs: atomics,
+		Sends:   "Atomic Responses with another identifier, with four octets missing, and with four too many",
+		Expects: "the end of the stream, with whatever Terminate, and an atomic that fails",
+		Mutants: []string{"AtomicResponseUnchecked"},
+		Run: onHost(func(h *host) {
+			for _, answer := range []func(id uint32) iwarp.Segment{
+				func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id+1, 7) },
+				func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).Cut(ddpUntaggedLen + 8) },
+				func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).WithPayload(data(4)) },
+			} {
+				c := h.connect(setup{})
+				request := c.asksToAdd(1, 64)
+				c.send(answer(*request.AtomicRequest.ID))
+				c.givesUp()
+				c.allFail(1)
+				c.Untouched(c.own, 64, 8)
+			}
+		}),
+	},
+	{
+		ID:    "rdmapx/atomic/completes-with-its-response",
+		Title: "An atomic completes when it is answered, with what was there before",
+		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/1"), Level: conformance.Must, Needs: atomics,
+		Sends:   "the answer to a FetchAdd, late",
+		Expects: "no completion before the answer; one behind it, and its number in the memory",
+		Mutants: []string{"CompletesEarly"},
+		Run: onConn(func(c *conn) {
+			request := c.asksToAdd(11, 64)
+			c.silence(quiet)
+			c.Incomplete()
+			c.send(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 0x0102030405060708))
+			c.Completes(11, verbs.WCSuccess)
+			c.Holds(c.own, 64, binary.NativeEndian.AppendUint64(nil, 0x0102030405060708))
+		}),
+	},
+	{
+		ID:    "rdmapx/atomic/request-waits-for-its-end",
+		Title: "An Atomic Request without L is not carried out",
+		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/2"), Level: conformance.Must, Needs: atomics,
+		Sends:   "a FetchAdd with L not set",
+		Expects: "no answer, and memory that is left alone; to end the stream is as good",
+		Mutants: []string{"DeliversFirstSegment"},
+		Run: onConn(func(c *conn) {
+			c.send(c.adds(1, c.slot(), 5).Last(false))
+			c.unheeded()
+			c.Untouched(c.mem, 0, 0)
+		}),
+	},
+	{
+		ID:    "rdmapx/atomic/answered-in-order-with-reads",
+		Title: "Atomics and reads are carried out and answered in the order in which they came",
+		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/3", "rfc7306/5.2.2/2"), Level: conformance.Must, Needs: atomics,
+		Sends:   "a long Read Request, two FetchAdds and a Read Request for what they change, at once",
+		Expects: "answers in that order, the last with both effects",
+		Mutants: []string{"SmallReadsFirst"},
+		Run: onLong(func(c *conn) {
+			off, n := c.slot(), c.long()
+			c.setWord(off, 40)
+			c.together(4, func(i int) iwarp.Segment {
+				switch i {
+				case 0:
+					return c.reads(1024, n)
+				case 3:
+					return c.reads(off, 8)
+				}
+				return c.adds(uint32(i), off, 1)
+			})
+			c.answered(c.mem.Buf[1024:][:n])
+			c.was(1, 1, 40)
+			c.was(2, 2, 41)
+			g := c.expect(iwarp.Of(iwarp.OpReadResponse))
+			want := binary.NativeEndian.AppendUint64(nil, 42)
+			c.Check(string(g.Payload) == string(want), fmt.Sprintf("a Read Response of % x", want), "% x", g.Payload)
+		}),
+	},
+}

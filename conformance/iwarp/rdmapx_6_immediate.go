@@ -1,0 +1,176 @@
+package iwarp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// There is no capability for immediate data: a device that does not take the verb does
+// not have it, and one that does is held to the RFC.
+
+// immediateWR is a Write with immediate data of the device's program.
+func (c *conn) immediateWR(id uint64, off, n int, imm uint32) verbs.SendWR {
+	wr := c.writeWR(id, off, n)
+	wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, imm
+	return wr
+}
+
+// onImmediate makes a case of a body for devices that have immediate data.
+func onImmediate(body func(*conn)) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		probe := h.connect(setup{})
+		_, err := probe.qp.PostSend([]verbs.SendWR{probe.immediateWR(1, 0, 16, 7)})
+		if errors.Is(err, verbs.ErrNotSupported) {
+			rig.End(fmt.Errorf("immediate data: %w: %w", err, conformance.ErrCannot))
+		}
+		h.Do("a Write with immediate data that is taken", err)
+		probe.Completes(1, verbs.WCSuccess)
+		body(h.connect(setup{receives: 4}))
+	})
+}
+
+// twice is immediate data both halves of which are the same: which of them a program of
+// InfiniBand's verbs gets, where there is room for one only, no RFC says.
+func twice(half uint32) uint64 { return uint64(half)<<32 | uint64(half) }
+
+// receivedImmediate ends the case unless the next completion is of this receive, and
+// has the immediate data.
+func (c *conn) receivedImmediate(id uint64, half uint32) {
+	wc := c.Completes(id, verbs.WCSuccess)
+	c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == half, fmt.Sprintf("receive %d with the immediate data %#x", id, half), "%s", rig.Describe(&wc))
+}
+
+var rdmapxImmediateCases = []conformance.Case{
+	{
+		ID:    "rdmapx/immediate/takes-a-receive-and-a-number",
+		Title: "Immediate data takes a receive, and a number of those of Sends",
+		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Send, immediate data and a Send, numbered one after the other",
+		Expects: "three receives, the second with the data",
+		Mutants: []string{"ImmediateTakesNoReceive"},
+		Run: onImmediate(func(c *conn) {
+			c.send(iwarp.Send(c.nextSend(), data(16)))
+			c.send(iwarp.Immediate(c.nextSend(), twice(0xfeedf00d)))
+			c.send(iwarp.Send(c.nextSend(), data(32)))
+			c.Received(1, 16)
+			c.receivedImmediate(2, 0xfeedf00d)
+			c.Received(3, 32)
+			c.Holds(c.own, 128, data(32))
+		}),
+	},
+	{
+		ID:    "rdmapx/immediate/eight-octets",
+		Title: "Immediate data is sent as eight octets",
+		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/2"), Level: conformance.Must, Needs: needed,
+		Sends:   "nothing: the device's program writes with immediate data",
+		Expects: "a Write, and a message to queue 0 with eight octets, in which the data is",
+		Mutants: []string{"ImmediateOfFour"},
+		Run: onImmediate(func(c *conn) {
+			c.Post(c.qp, c.immediateWR(1, 0, 16, 0xfeedf00d))
+			c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[:16]))
+			g := c.take(1)[0]
+			c.Check(g.Op() == iwarp.OpImmediate && len(g.ULPDU) == ddpUntaggedLen+8, "IMMEDIATE in a ULPDU of 26 octets", "%v in one of %d", g, len(g.ULPDU))
+			c.layout(g, untaggedOctets(0x41, 0x48, 0, 0))
+			v := iwarp.Val(g.Immediate.Value)
+			c.Check(uint32(v) == 0xfeedf00d || uint32(v>>32) == 0xfeedf00d, "feedf00d in one half of the data", "%#x", v)
+		}),
+	},
+	{
+		ID:    "rdmapx/immediate/other-lengths-are-refused",
+		Title: "Immediate data of other than eight octets ends the stream",
+		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/3"), Level: conformance.Must, Needs: needed,
+		Sends:   "immediate data of 0, 4, 7, 9 and 12 octets",
+		Expects: "the end of the stream, with whatever Terminate, and no receive",
+		Mutants: []string{"ImmediateAnyLength"},
+		Run: onImmediate(func(first *conn) {
+			for _, n := range []int{0, 4, 7, 9, 12} {
+				c := first.connect(setup{receives: 2})
+				c.send(iwarp.Of(iwarp.OpImmediate).MSN(c.nextSend()).WithPayload(data(n)))
+				c.givesUp()
+				c.undelivered()
+			}
+		}),
+	},
+	{
+		ID:    "rdmapx/immediate/in-order-with-sends",
+		Title: "Immediate data is sent in the order in which it was posted with Sends",
+		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/4"), Level: conformance.Must, Needs: needed,
+		Sends:   "nothing: the device's program posts a Send, a Write with immediate data, and a Send, at once",
+		Expects: "a Send, a Write, immediate data and a Send, the untagged ones numbered 1 to 3",
+		Mutants: []string{"LIFOQueue"},
+		Run: onImmediate(func(c *conn) {
+			c.Post(c.qp, c.sendWR(1, 0, 16), c.immediateWR(2, 16, 16, 7), c.sendWR(3, 32, 16))
+			c.expect(iwarp.Send(1, c.own.Buf[:16]))
+			c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[16:32]))
+			c.expect(iwarp.Of(iwarp.OpImmediate).QN(0).MSN(2))
+			c.expect(iwarp.Send(3, c.own.Buf[32:48]))
+		}),
+	},
+	{
+		ID:    "rdmapx/immediate/delivered-in-order-with-sends",
+		Title: "Immediate data is delivered in the order in which it came with Sends",
+		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/4", "rfc7306/6.3/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Send of several segments, immediate data, a Send of several segments and a short one",
+		Expects: "four receives in that order",
+		Mutants: []string{"LongDeliveredLate"},
+		Run: onImmediate(func(c *conn) {
+			long := func() {
+				for _, part := range iwarp.Send(c.nextSend(), data(64)).Segments(18 + 16) {
+					c.send(part)
+				}
+			}
+			long()
+			c.send(iwarp.Immediate(c.nextSend(), twice(1)))
+			long()
+			c.send(iwarp.Send(c.nextSend(), data(16)))
+			c.Received(1, 64)
+			c.receivedImmediate(2, 1)
+			c.Received(3, 64)
+			c.Received(4, 16)
+		}),
+	},
+	{
+		ID:    "rdmapx/immediate/waits-for-the-write",
+		Title: "Immediate data is delivered when the Write before it has been placed",
+		Cite:  cite(rfc7306, "6.4", "rfc7306/6.4/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "Writes of several segments, and immediate data behind each, at once",
+		Expects: "all octets of a Write in the memory when its receive completes",
+		Mutants: []string{"WritesPlacedLate"},
+		Run: onImmediate(func(c *conn) {
+			for i := range 4 {
+				var frames []iwarp.Frame
+				for _, part := range c.writes(2048*i, data(2000)).Segments(14 + 400) {
+					frames = append(frames, part)
+				}
+				c.sendTogether(append(frames, iwarp.Immediate(c.nextSend(), twice(uint32(i))))...)
+				c.receivedImmediate(uint64(i+1), uint32(i))
+				c.Holds(c.mem, 2048*i, data(2000))
+			}
+		}),
+	},
+	{
+		ID:    "rdmapx/immediate/solicited-raises-an-event",
+		Title: "Immediate data with solicited event raises one, and without it none",
+		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1", "rfc5040/5.3/6"), Level: conformance.May, Needs: needed,
+		Sends:   "immediate data, and immediate data with solicited event, to a program that waits for such",
+		Expects: "no event for the first, and one for the second",
+		Mutants: []string{"NeverSolicited"},
+		Run: onImmediate(func(first *conn) {
+			ch := first.notified()
+			c := first.connect(setup{receives: 2})
+			c.armed()
+			c.send(iwarp.Immediate(c.nextSend(), twice(1)))
+			c.receivedImmediate(1, 1)
+			c.fence()
+			c.eventless(ch)
+			c.send(iwarp.ImmediateSE(c.nextSend(), twice(2)))
+			c.eventful(ch)
+			c.receivedImmediate(2, 2)
+		}),
+	},
+}

@@ -1,0 +1,160 @@
+package iwarp
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// closedTo ends the case unless a segment ends the stream, whatever the reason given, and
+// nothing is answered.
+func (h *host) closedTo(wrong func(*conn) iwarp.Segment) {
+	c := h.connect(setup{receives: 2})
+	c.send(wrong(c))
+	c.givesUp()
+	c.undelivered()
+}
+
+// Reasons to refuse an access through a window: that it is out of bounds, or that it is
+// not among the rights. DDP has no code for the latter.
+var (
+	outOfWindow = []iwarp.Cause{iwarp.DDPTaggedBounds, iwarp.RDMAPBounds}
+	noRight     = []iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPAccess}
+)
+
+var securityMemoryCases = []conformance.Case{
+	{
+		ID:    "security/domain/write-read-and-invalidate",
+		Title: "Memory of another protection domain is out of reach in every way",
+		Cite:  cite(rfc5042, "6.1.1", "rfc5042/6.1.1/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Write, a Read Request and a Send with Invalidate that name memory of a domain that is not the stream's",
+		Expects: "the end of the stream for the first two, a receive that fails for the third, and memory that is left alone",
+		Mutants: []string{"IgnorePD"},
+		Run: onHost(func(h *host) {
+			m := h.foreign(allAccess)
+			at := place(m, 0)
+			h.closedTo(func(*conn) iwarp.Segment { return writeTo(at, data(16)) })
+			h.closedTo(func(c *conn) iwarp.Segment { return c.readFrom(at, 16) })
+			c := h.connect(setup{receives: 2})
+			c.refusesToInvalidate(iwarp.SendInvalidate(c.nextSend(), at.STag, data(16)))
+			h.Untouched(m, 0, 0)
+			h.Do("a region that can be closed", m.Close())
+		}),
+	},
+	{
+		ID:    "security/bounds/octet-granular",
+		Title: "Of the memory around a region no octet can be reached, and of the region every one",
+		Cite:  cite(rfc5042, "6.2.1", "rfc5042/6.2.1/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "Writes and Read Requests of one octet: the first and the last of a region in the middle of a page, and those before and behind",
+		Expects: "the inner ones carried out; for the outer ones the end of the stream, and a page that is left alone",
+		Mutants: []string{"PageBounds"},
+		Run: onHost(func(h *host) {
+			p := h.inPage()
+			c := h.connect(setup{})
+			c.lax = true // one octet needs a pad, of which the case says nothing
+			for _, off := range []int{0, pageRegionLen - 1} {
+				c.send(writeTo(p.at(off), p.octets(off, 1)), c.readFrom(p.at(off), 1))
+				c.expect(iwarp.ReadResponse(peerSTag, peerTO, p.octets(off, 1)))
+			}
+			for _, off := range []int{-1, pageRegionLen, -pageMargin, pageRegionLen + pageMargin - 1} {
+				h.closedTo(func(*conn) iwarp.Segment { return writeTo(p.at(off), []byte{^p.octets(off, 1)[0]}) })
+				h.closedTo(func(c *conn) iwarp.Segment { return c.readFrom(p.at(off), 1) })
+			}
+			h.leftAlone(p)
+		}),
+	},
+	{
+		ID:    "security/bounds/window-within-its-region",
+		Title: "Through a window no more of its region can be reached than it opens",
+		Cite:  cite(rfc5042, "6.2.1", "rfc5042/6.2.1/1"), Level: conformance.Must, Needs: windows,
+		Sends:   "Writes and Read Requests that begin one octet before, and go one octet beyond, a window in the middle of a region",
+		Expects: "a Terminate: base or bounds; the memory as it was",
+		Mutants: []string{"WindowBounds"},
+		Run: onHost(func(h *host) {
+			m := h.bindable(256)
+			for _, off := range []int{63, 64 + 113} {
+				for _, wrong := range []func(*conn, iwarp.Addr) iwarp.Segment{
+					func(_ *conn, at iwarp.Addr) iwarp.Segment { return writeTo(at, data(16)) },
+					func(c *conn, at iwarp.Addr) iwarp.Segment { return c.readFrom(at, 16) },
+				} {
+					c := h.connect(setup{})
+					key := c.window(m, 64, 128, verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
+					c.send(wrong(c, iwarp.At(key, m.Addr()+uint64(off))))
+					c.terminated(outOfWindow...)
+				}
+			}
+			h.Untouched(m, 0, 0)
+		}),
+	},
+	{
+		ID:    "security/revoke/nothing-changes-afterwards",
+		Title: "Memory does not change any more when its region has been closed",
+		Cite:  cite(rfc5042, "6.2.2", "rfc5042/6.2.2/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Write of many segments, half of them before the device's program closes the region and half after",
+		Expects: "the end of the stream, and memory that stays as it was when the region was closed",
+		Mutants: []string{"StaleKeys"},
+		Run: onConn(func(c *conn) {
+			m := c.Memory(640, allAccess)
+			parts := writeTo(place(m, 0), data(640)).Segments(14 + 64)
+			for _, part := range parts[:5] {
+				c.send(part)
+			}
+			c.settle()
+			c.Do("a region that can be closed", m.Close())
+			m.Accept()
+			for _, part := range parts[5:] {
+				c.send(part)
+			}
+			c.givesUp()
+			c.Untouched(m, 0, 0)
+		}),
+	},
+	{
+		ID:    "security/rights/write-only-is-not-readable",
+		Title: "Memory that is open for Writes gives nothing away",
+		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Write to memory that is open for Writes only, and a Read Request for it",
+		Expects: "the Write is placed; the Read Request ends the stream, and no octet is sent",
+		Mutants: []string{"ReadRightsUnchecked"},
+		Run: onConn(func(c *conn) {
+			m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+			c.send(writeTo(place(m, 0), data(16)))
+			c.fence()
+			c.Holds(m, 0, data(16))
+			c.send(c.readFrom(place(m, 0), 16))
+			c.givesUp()
+		}),
+	},
+	{
+		ID:    "security/rights/window-grants-its-own",
+		Title: "A window grants the rights that it was bound with, not those of its region",
+		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: windows,
+		Sends:   "a Read Request through a window for Writes, and a Write through a window for reads, to a region that is open for both",
+		Expects: "a Terminate each time; no octet is sent, or placed",
+		Mutants: []string{"WindowRights"},
+		Run: onHost(func(h *host) {
+			m := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessMWBind)
+			c := h.connect(setup{})
+			c.send(c.readFrom(iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr()), 16))
+			c.terminated(noRight...)
+			c = h.connect(setup{})
+			c.send(writeTo(iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteRead), m.Addr()), data(16)))
+			c.terminated(noRight...)
+			h.Untouched(m, 0, 0)
+		}),
+	},
+	{
+		ID:    "security/rights/empty-read-needs-none",
+		Title: "A read of no octets needs no right",
+		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/2"), Level: conformance.Should, Needs: needed,
+		Sends:   "a Read Request for no octets of memory that is open for Writes only",
+		Expects: "an answer of no octets",
+		Mutants: []string{"ZeroLengthChecked"},
+		Run: onConn(func(c *conn) {
+			m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+			c.send(c.readFrom(place(m, 0), 0))
+			c.expect(iwarp.ReadResponse(peerSTag, peerTO, nil))
+			c.fence()
+		}),
+	},
+}

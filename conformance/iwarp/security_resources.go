@@ -1,0 +1,213 @@
+package iwarp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// overrun ends the case unless the device's program is told that a completion queue has
+// lost completions: by an event, or by the queue itself.
+func (h *host) overrun(cq verbs.CQ) {
+	for {
+		e, err := h.Device.WaitAsync(soon)
+		if errors.Is(err, verbs.ErrTimeout) {
+			break
+		}
+		h.Do("events", err)
+		h.Note("event %v", e.Type)
+		if e.Type == verbs.EventCQErr {
+			return
+		}
+	}
+	wcs := make([]verbs.WC, cq.Depth()+1)
+	for {
+		n, err := cq.Poll(wcs)
+		switch {
+		case errors.Is(err, verbs.ErrOverrun):
+			return
+		case err != nil:
+			h.Do("a completion queue that can be polled", err)
+		case n == 0:
+			h.Fail("an event of the completion queue, or its error", "neither")
+		}
+	}
+}
+
+// hungUp ends the case unless the device ends a stream on which it has been sent
+// something. It returns what the device has said before.
+func (c *conn) hungUp(what string) (said []byte) {
+	until := c.Now() + c.Patience()
+	for {
+		b, err := c.tcp.Read(max(0, until-c.Now()))
+		if err != nil {
+			c.Check(!errors.Is(err, verbs.ErrTimeout), "the end of a stream with "+what, "nothing in %v", c.Patience())
+			return said
+		}
+		said = append(said, b...)
+	}
+}
+
+// oddFrame is a start-up frame with something wrong about it.
+type oddFrame struct {
+	what   string
+	octets []byte
+	// part says that more would have to come: the peer ends the stream instead.
+	part bool
+}
+
+// throws sends a start-up frame with something wrong about it.
+func (c *conn) throws(f oddFrame) {
+	c.Note("a frame with %s", f.what)
+	c.write(f.octets)
+	if f.part {
+		c.closeWrite()
+	}
+}
+
+// hostile are start-up frames that are wrong in ways that have upset parsers: each
+// begins like a good one.
+func hostile(good startup) []oddFrame {
+	frames := append(make([]oddFrame, 0, 16),
+		oddFrame{"a wrong key", good.WithKey("MPA ID Rex Frame").Append(nil), false},
+		oddFrame{"a key of zeros", good.WithKey("").Append(nil), false},
+		oddFrame{"513 octets of private data", good.Private(data(509)).Append(nil), false},
+		oddFrame{"65535 octets of private data to come", good.Private(data(400)).PrivateLength(65535).Append(nil), true},
+		oddFrame{"no octet of its enhanced data", cutEnhanced(good, 0), false},
+		oddFrame{"one octet of its enhanced data", cutEnhanced(good, 1), false},
+		oddFrame{"three octets of its enhanced data", cutEnhanced(good, 3), false},
+		oddFrame{"revision 255", good.Revision(255).Append(nil), false},
+	)
+	whole := good.Private(data(100)).Append(nil)
+	for _, n := range []int{1, 15, 16, 19, 20, 23, 24, len(whole) - 1} {
+		frames = append(frames, oddFrame{fmt.Sprintf("%d of its %d octets", n, len(whole)), whole[:n], true})
+	}
+	return frames
+}
+
+// cutEnhanced is a frame that says it is enhanced and has only n octets behind its
+// header.
+func cutEnhanced(f startup, n int) []byte {
+	const header = 20
+	return f.PrivateLength(uint16(n)).Append(nil)[:header+n]
+}
+
+var securityResourceCases = []conformance.Case{
+	{
+		ID:    "security/resource/shared-receives-run-low",
+		Title: "A program is told when one peer has used up most of its shared receives",
+		Cite:  cite(rfc5042, "6.4.3.1", "rfc5042/6.4.3.1/1"), Level: conformance.Must, Needs: needed | verbs.CapSRQ,
+		Sends:   "Sends, until less shared receives are left than the limit is",
+		Expects: "an event then, and not before",
+		Mutants: []string{"SRQLimitSilent"},
+		Run: onHost(func(h *host) {
+			srq, err := h.Device.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
+			h.Do("a shared receive queue", err)
+			m := h.Memory(8*64, verbs.AccessLocalWrite)
+			for i := range 8 {
+				h.Recv(srq, uint64(i+1), m.SGE(64*i, 64))
+			}
+			h.Do("a limit", srq.Modify(verbs.SRQAttr{Limit: 4}, verbs.SRQLimit))
+			c := h.connect(setup{srq: srq})
+			for i := range 4 {
+				c.send(iwarp.Send(c.nextSend(), data(16)))
+				c.Received(uint64(i+1), 16)
+			}
+			h.NoEvent()
+			c.send(iwarp.Send(c.nextSend(), data(16)))
+			c.Received(5, 16)
+			h.Event(verbs.EventSRQLimitReached)
+		}),
+	},
+	{
+		ID:    "security/resource/read-places-of-each-stream",
+		Title: "A stream with as many reads as it may have takes none from another",
+		Cite:  cite(rfc5042, "6.4.3.3", "rfc5042/6.4.3.3/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "as many Read Requests on one stream as were granted, of which none can be answered; as many on another",
+		Expects: "answers on the other, and then on the first",
+		Mutants: []string{"ReadQueueShared"},
+		Run: onHost(func(h *host) {
+			greedy, other := h.connect(few), h.connect(few)
+			greedy.floods(greedy.granted())
+			for range 2 {
+				other.together(other.granted(), func(int) iwarp.Segment { return other.reads(0, 16) })
+				for range other.granted() {
+					other.answered(other.mem.Buf[:16])
+				}
+			}
+			greedy.answered(greedy.mem.Buf)
+		}),
+	},
+	{
+		ID:    "security/resource/full-completion-queue",
+		Title: "A completion queue that overflows is told to the program, and harms no other queue pair",
+		Cite:  cite(rfc5042, "6.4.6", "rfc5042/6.4.6/1", "rfc5040/8.1.1/2"), Level: conformance.Must, Needs: needed,
+		Sends:   "more Sends on one stream than its completion queue holds, and a Send and a Read Request on another",
+		Expects: "an event, or an error of the queue; the other stream goes on",
+		Mutants: []string{"CQOverrunSpreads", "CQOverrunSilent"},
+		Run: onHost(func(h *host) {
+			roomy := h.CQ
+			small, err := h.Device.CreateCQ(verbs.CQInit{Depth: 4})
+			h.Do("a small completion queue", err)
+			n := small.Depth() + 4
+			h.CQ = small
+			caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: n, MaxSendSGE: 1, MaxRecvSGE: 1}
+			flooded := h.connect(setup{receives: n, recvLen: 16, caps: caps})
+			h.CQ = roomy
+			other := h.connect(setup{receives: 2})
+			for range n {
+				flooded.send(iwarp.Send(flooded.nextSend(), data(16)))
+			}
+			flooded.settle()
+			h.overrun(small)
+			other.send(iwarp.Send(other.nextSend(), data(16)))
+			other.Received(1, 16)
+			other.fence()
+			other.StateIs(other.qp, verbs.QPStateRTS)
+		}),
+	},
+	{
+		ID:    "security/hostile/requests",
+		Title: "A listener survives Requests that are wrong, and those that break off",
+		Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1"), Level: conformance.Should, Needs: needed,
+		Labels:  []string{conformance.Dangerous},
+		Sends:   "Requests with wrong keys, lengths and revisions, and parts of good ones and then the end of the stream",
+		Expects: "the end of each stream, no request for the program, and a good connection afterwards",
+		Mutants: []string{"BadRequestHangs"},
+		Run: onHost(func(h *host) {
+			l := h.serve()
+			for _, f := range hostile(request()) {
+				c := h.knock(l, nil)
+				c.throws(f)
+				said := c.hungUp("a Request with " + f.what)
+				r, _, ok := iwarp.ParseStartup(said)
+				c.Check(len(said) == 0 || ok && iwarp.Val(r.R), "no Reply to a Request with "+f.what+", or one that rejects it", "% x", head(said))
+			}
+			h.unasked(l)
+			h.connect(setup{}).fence()
+		}),
+	},
+	{
+		ID:    "security/hostile/replies",
+		Title: "A program that connects is told when the Reply is wrong, or breaks off",
+		Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1", "rfc5044/7.1.1/14", "rfc6581/6/4"), Level: conformance.Must, Needs: needed,
+		Labels:  []string{conformance.Dangerous},
+		Sends:   "Replies with wrong keys, lengths and revisions, and parts of good ones and then the end of the stream",
+		Expects: "the end of each stream, a program that is told, and a good connection afterwards",
+		Mutants: []string{"BadReplyHangs"},
+		Run: onHost(func(h *host) {
+			good := iwarp.Reply().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRWrite)
+			for _, f := range hostile(good) {
+				st := h.connecting(setup{})
+				st.hear()
+				st.throws(f)
+				st.hungUp("a Reply with " + f.what) // a Terminate may come before
+				st.fails()
+			}
+			h.connect(setup{active: true}).fence()
+		}),
+	},
+}

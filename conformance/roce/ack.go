@@ -1,0 +1,185 @@
+package roce
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var ackCases = []conformance.Case{
+	{
+		ID:    "rc/ack/asked-for-is-sent",
+		Title: "A SEND or WRITE that asks for an ACK gets one",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.5", Rows: []string{"roce/rc/ack/1"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "packets of every kind of SEND and WRITE, one at a time and all with AckReq, among them messages of no bytes",
+		Expects: "an ACK with the PSN of each",
+		Mutants: []string{"NoAcks"},
+		Run: on(setup{receives: 7, recvLen: 2048}, func(c *conn) {
+			ops := []ib.Opcode{
+				ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst, ib.OpSendLast, ib.OpSendFirst, ib.OpSendLastImm,
+				ib.OpWriteOnly, ib.OpWriteOnlyImm, ib.OpWriteFirst, ib.OpWriteLast, ib.OpWriteFirst, ib.OpWriteLastImm,
+			}
+			for k, op := range ops {
+				c.send(seqPart(c, op, k))
+				c.expects(ib.Ack(c.psn(k), ib.AnyMSN))
+			}
+			k := len(ops)
+			c.send(ib.SendOnly(c.psn(k), nil).AckReq())
+			c.expects(ib.Ack(c.psn(k), ib.AnyMSN))
+			c.send(ib.WriteOnly(c.psn(k+1), c.at(0, 0), nil).AckReq())
+			c.expects(ib.Ack(c.psn(k+1), ib.AnyMSN))
+		}),
+	},
+	{
+		ID:    "rc/ack/not-asked-for-may-be-left-out",
+		Title: "If an ACK is sent that nobody asked for it is right, and if not the next one stands for it",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.5", Rows: []string{"roce/rc/ack/2"}}, Level: conformance.May, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND and a WRITE without AckReq, and a SEND with it",
+		Expects: "nothing, or right ACKs, for the first two; an ACK for the last, which counts all",
+		Mutants: []string{"AckPSNOff"},
+		Run: onRC(func(c *conn) {
+			c.send(ib.SendOnly(c.psn(0), data(16)))
+			c.unaskedAcks(0, 1)
+			c.send(ib.WriteOnly(c.psn(1), c.at(0, 16), data(16)))
+			c.unaskedAcks(1, 2)
+			c.send(ib.SendOnly(c.psn(2), data(16)).AckReq())
+			c.expects(ib.Ack(c.psn(2), 3))
+			c.Received(1, 16)
+			c.Received(2, 16)
+			c.Holds(c.mem, 0, data(16))
+		}),
+	},
+	{
+		ID:    "rc/ack/read-answered-unasked",
+		Title: "A READ is answered whether it asks for an ACK or not",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.5", Rows: []string{"roce/rc/ack/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a READ without AckReq and one with it",
+		Expects: "the same kind of answer to both, and no ACK besides",
+		Mutants: []string{"ReadNeedsAckReq"},
+		Run: onRC(func(c *conn) {
+			c.send(ib.ReadRequest(c.psn(0), c.at(0, 2500)).NoAckReq())
+			c.expectsAll(ib.ReadResponses(c.psn(0), ib.AnyMSN, c.mem.Buf[:2500], pathMTU.Bytes()))
+			c.send(ib.ReadRequest(c.psn(3), c.at(0, 64)).AckReq())
+			c.expects(ib.ReadResponseOnly(c.psn(3), ib.AnyMSN, c.mem.Buf[:64]))
+			c.silence(quiet)
+		}),
+	},
+	{
+		ID:    "rc/ack/atomic-answered-unasked",
+		Title: "An atomic is answered whether it asks for an ACK or not",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.5", Rows: []string{"roce/rc/ack/3"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
+		Labels:  []string{"service:rc"},
+		Sends:   "a FETCH_ADD and a COMPARE_SWAP without AckReq, and a FETCH_ADD with it",
+		Expects: "an atomic ACK for each, and no other",
+		Mutants: []string{"ReadNeedsAckReq"},
+		Run: onRC(func(c *conn) {
+			c.send(ib.FetchAdd(c.psn(0), c.at(0, 8), 1).NoAckReq())
+			c.expects(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.psn(0)))
+			c.send(ib.CompareSwap(c.psn(1), c.at(0, 8), 1, 2).NoAckReq())
+			c.expects(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.psn(1)))
+			c.send(ib.FetchAdd(c.psn(2), c.at(0, 8), 1).AckReq())
+			c.expects(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.psn(2)))
+			c.silence(quiet)
+		}),
+	},
+	{
+		ID:    "rc/ack/ack-waits-for-earlier-read-responses",
+		Title: "The ACK of a WRITE comes behind all responses of a READ before it",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a READ of 64 responses with a WRITE right behind it, first at full speed, then slowed down by CNPs",
+		Expects: "64 responses in order, then the ACK",
+		Mutants: []string{"AckOvertakesRead"},
+		Run: on(setup{change: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
+			for i := range 2 {
+				first := c.psn(65 * i)
+				c.send(
+					ib.ReadRequest(first, c.at(0, memLen)).AckReq(),
+					ib.WriteOnly(first.Add(64), c.at(0, 0), nil).AckReq(),
+				)
+				c.expectsAll(ib.ReadResponses(first, ib.AnyMSN, c.mem.Buf, 256))
+				c.expects(ib.Ack(first.Add(64), ib.AnyMSN))
+				c.slowDown()
+			}
+		}),
+	},
+	{
+		ID:    "rc/ack/requester-asks-at-the-end-of-a-message",
+		Title: "The last packet of a SEND or WRITE asks for an ACK",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/8"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an ACK to each message of the device's: SENDs and WRITEs of one packet and of three, with and without immediate",
+		Expects: "AckReq in LAST and ONLY; it may be set in others too",
+		Mutants: []string{"AckReqNever"},
+		Run: on(setup{}, func(c *conn) {
+			k := 0
+			for i, n := range []int{16, 2500, 0} {
+				for j, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
+					// One at a time: of messages that follow one another, the last may
+					// ask for all.
+					wr := c.writing(1, n)
+					wr.Opcode = op
+					c.Post(c.qp, wr)
+					k += ib.Packets(n, pathMTU.Bytes())
+					all := c.take(ib.Packets(n, pathMTU.Bytes()))
+					last := all[len(all)-1]
+					c.Check(last.HasAckReq(), "AckReq in the last packet of the message", "%v", last)
+					c.send(ib.Ack(c.sq(k-1), uint32(4*i+j+1)))
+					c.Completes(1, verbs.WCSuccess)
+				}
+			}
+		}),
+	},
+	{
+		ID:    "rc/ack/one-ack-covers-all-before-it",
+		Title: "An ACK completes all SENDs and WRITEs up to its PSN, in order",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.5.1.2", Rows: []string{"roce/rc/ack/4"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "one ACK, with the PSN of the last of two SENDs and two WRITEs, one of them of three packets",
+		Expects: "four completions in order",
+		Mutants: []string{"AckCoversOne"},
+		Run: on(setup{}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 8), c.writing(2, 2500), c.sending(3, 0), c.writing(4, 8))
+			c.expectsAll(c.wantSend(0, 8), c.wantWrite(1, 2500), c.wantSend(4, 0), c.wantWrite(5, 8))
+			c.send(ib.Ack(c.sq(5), 4))
+			for id := range uint64(4) {
+				c.Completes(id+1, verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "rc/ack/ack-inside-a-message-completes-nothing",
+		Title: "An ACK with a PSN inside a message completes what came before the message, and not the message",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/7"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "ACKs with the PSN of each packet of a WRITE of five that follows a SEND",
+		Expects: "the SEND completes at the first, the WRITE at the last",
+		Mutants: []string{"AckInsideCompletes"},
+		Run: on(setup{}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 8), c.writing(2, 5000))
+			c.expectsAll(c.wantSend(0, 8), c.wantWrite(1, 5000))
+			c.send(ib.Ack(c.sq(1), 1))
+			c.Completes(1, verbs.WCSuccess)
+			for k := 2; k <= 4; k++ {
+				c.send(ib.Ack(c.sq(k), 1))
+				c.settle()
+				c.Incomplete()
+			}
+			c.send(ib.Ack(c.sq(5), 2))
+			c.Completes(2, verbs.WCSuccess)
+		}),
+	},
+}
+
+// unaskedAcks ends the case if the device answers the peer's packets up to the k-th,
+// of which none asked for it, by something else than right ACKs.
+func (c *conn) unaskedAcks(k int, msn uint32) {
+	for _, p := range c.drained() {
+		if p.DestQP() == peerQPN {
+			c.same(ib.Ack(c.psn(k), msn), p)
+		}
+	}
+}

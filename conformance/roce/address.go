@@ -1,0 +1,162 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var addressCases = []conformance.Case{
+	{
+		ID:    "pkt/ip/source-address-is-that-of-the-chosen-gid",
+		Title: "Packets leave from the address of the GID that the connection names, to that of its peer",
+		Cite:  annexA17("CA17-11, CA17-12, CA17-18, CA17-19", "roce/pkt/ip/9"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{TwoAddresses: true},
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND to the device's second address, and an ACK for its own",
+		Expects: "an ACK and a SEND from the second address to the peer's",
+		Mutants: []string{"PrimaryAddressUsed"},
+		Run: onPort(func(p *port) {
+			p.device = p.Local[1]
+			index := p.gidIndex(p.device)
+			c := p.connect(setup{receives: 1, change: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
+			c.accepts(0)
+			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+			c.expects(ib.SendOnly(c.sq(0), c.own.Buf[:8]))
+			c.send(ib.Ack(c.sq(0), 1))
+			c.Completes(100, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "pkt/addr/packet-from-another-host-dropped",
+		Title: "A packet that comes from another address than the peer's is dropped",
+		Cite:  ibta("9.6.1.2.3", "roce/pkt/addr/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND and a WRITE, right in everything but their source address; an ACK from another address for the device's own SEND",
+		Expects: "nothing: no answer, no completion, no byte in memory, and the PSN is still due",
+		Mutants: []string{"SourceUnchecked"},
+		Run: onRC(func(c *conn) {
+			other := c.Peers[1]
+			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().From(other))
+			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().From(other))
+			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+			c.expects(ib.SendOnly(c.sq(0), nil))
+			c.drops(ib.Ack(c.sq(0), 1).From(other))
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "pkt/addr/uc-packet-from-another-host-dropped",
+		Title: "A packet of UC that comes from another address than the peer's is dropped",
+		Cite:  ibta("9.6.1.2.3", "roce/pkt/addr/2"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
+		Labels:  []string{"service:uc"},
+		Sends:   "a SEND and a WRITE of UC from another address, then a SEND from the peer's",
+		Expects: "a completion of the last only",
+		Mutants: []string{"SourceUnchecked"},
+		Run: on(setup{kind: verbs.QPTypeUC, receives: 2}, func(c *conn) {
+			other := c.Peers[1]
+			c.drops(ib.SendOnly(c.psn(0), data(16)).On(ib.UC).From(other))
+			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).On(ib.UC).From(other))
+			c.send(ib.SendOnly(c.psn(0), data(24)).On(ib.UC))
+			c.Received(1, 24)
+		}),
+	},
+	{
+		ID:    "pkt/addr/packet-to-another-local-address-dropped",
+		Title: "A packet for another address of the device than the connection's is dropped",
+		Cite:  ibta("9.6.1.2.3", "roce/pkt/addr/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{TwoAddresses: true},
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND and a WRITE for a connection at the device's first address, sent to its second",
+		Expects: "nothing: no answer, no completion, no byte in memory, and the PSN is still due",
+		Mutants: []string{"IPUnchecked"},
+		Run: onRC(func(c *conn) {
+			second := c.Local[1]
+			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().Via(c.peer, second))
+			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().Via(c.peer, second))
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "pkt/addr/gid-of-rocev1-only-receives-nothing",
+		Title: "A packet for an address that is in the GID table for RoCEv1 only is dropped",
+		Cite:  annexA17("CA17-41", "roce/pkt/addr/4"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "a datagram to the address of a GID of RoCEv1, then one to an address of RoCEv2",
+		Expects: "a completion of the second only",
+		Mutants: []string{"IPUnchecked"},
+		Run: onPort(func(p *port) {
+			v1 := p.addressOfRoCEv1()
+			d := p.bthDatagrams(2)
+			d.drops(d.datagram(data(16)).Via(p.peer, v1))
+			d.accepts(0)
+		}),
+	},
+	{
+		ID:    "pkt/addr/mad-to-qp0-dropped",
+		Title: "A management datagram for QP 0 is dropped, and does not reach QP 1",
+		Cite:  annexA17("CA17-33", "roce/pkt/addr/5"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "a REQ for a service that nobody has, to QP 0, with the Q_Keys of QP 1 and of none; then to QP 1",
+		Expects: "nothing, nothing, and a REJ",
+		Mutants: []string{"QPNLoose"},
+		Run: onPort(func(p *port) {
+			req := ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001))
+			p.put(req.To(0))
+			p.silence(quiet)
+			p.put(req.WithDETH(0, 0).To(0))
+			p.silence(quiet)
+			p.put(req)
+			p.cmExpect(ib.REJ{RemoteCommID: new(uint32(0x1001))})
+		}),
+	},
+}
+
+// gids returns the GID table of port 1.
+func (p *port) gids() (table []verbs.GIDEntry) {
+	attr, err := p.Device.QueryPort(1)
+	p.Do("a port that can be queried", err)
+	for i := range attr.GIDs {
+		e, err := p.Device.QueryGID(1, i)
+		if errors.Is(err, verbs.ErrNotFound) {
+			continue // a place that is free
+		}
+		p.Do("a GID table that can be read", err)
+		table = append(table, e)
+	}
+	return table
+}
+
+// gidIndex is where the GID table has an address, for RoCEv2.
+func (p *port) gidIndex(a netip.Addr) uint8 {
+	for _, e := range p.gids() {
+		if e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 {
+			return uint8(e.Index)
+		}
+	}
+	p.Fail(fmt.Sprintf("a GID of RoCEv2 for %v, an address of the device", a), "none")
+	return 0
+}
+
+// addressOfRoCEv1 is one that the GID table has for RoCEv1 and not for RoCEv2. A
+// device without does not know the other protocol at all.
+func (p *port) addressOfRoCEv1() netip.Addr {
+	two := make(map[netip.Addr]bool)
+	for _, e := range p.gids() {
+		if e.Type == verbs.GIDTypeRoCEv2 {
+			two[e.GID.Addr()] = true
+		}
+	}
+	for _, e := range p.gids() {
+		if a := e.GID.Addr(); e.Type == verbs.GIDTypeRoCEv1 && !two[a] && a.Is4() == p.device.Is4() {
+			return a
+		}
+	}
+	rig.End(fmt.Errorf("the device has no GID of RoCEv1 alone: %w", conformance.ErrCannot))
+	return netip.Addr{}
+}

@@ -1,0 +1,145 @@
+package roce
+
+import (
+	"math"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// needsAtomics is what the cases of atomics need.
+const needsAtomics = verbs.CapRC | verbs.CapAtomics
+
+var atomicCases = []conformance.Case{
+	{
+		ID:    "rc/atm/cas-stores-only-if-equal",
+		Title: "COMPARE_SWAP stores its value if memory equals the compare value, and returns the original either way",
+		Cite:  ibta("", "roce/rc/atm/1"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Sends:   "a COMPARE_SWAP that differs from memory in one bit, then one that is equal",
+		Expects: "the original value in both answers; memory changed by the second only",
+		Mutants: []string{"AtomicsWrong"},
+		Run: on(setup{}, func(c *conn) {
+			const was, swap = 0x0123456789abcdef, 0xfedcba9876543210
+			setWord(c.mem, 2, was)
+			c.send(ib.CompareSwap(c.psn(0), wordAt(c.mem, 2), was^1<<40, swap))
+			c.expects(ib.AtomicAck(c.psn(0), ib.AnyMSN, was))
+			c.hasWord(c.mem, 2, was)
+			c.send(ib.CompareSwap(c.psn(1), wordAt(c.mem, 2), was, swap))
+			c.expects(ib.AtomicAck(c.psn(1), ib.AnyMSN, was))
+			c.hasWord(c.mem, 2, swap)
+		}),
+	},
+	{
+		ID:    "rc/atm/fetch-add-wraps",
+		Title: "FETCH_ADD adds modulo 2^64 and returns the original",
+		Cite:  ibta("", "roce/rc/atm/2"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Sends:   "FETCH_ADDs of 5, of 2^64-1, and of as much as takes memory to 2^64-1, then of 1",
+		Expects: "the values that were there before, and sums modulo 2^64",
+		Mutants: []string{"AtomicsWrong"},
+		Run: on(setup{}, func(c *conn) {
+			value := uint64(1) << 60
+			setWord(c.mem, 2, value)
+			for i, add := range []uint64{5, math.MaxUint64, math.MaxUint64 - value - 4, 1} {
+				c.send(ib.FetchAdd(c.psn(i), wordAt(c.mem, 2), add))
+				c.expects(ib.AtomicAck(c.psn(i), ib.AnyMSN, value))
+				value += add
+				c.hasWord(c.mem, 2, value)
+			}
+		}),
+	},
+	{
+		ID:    "rc/atm/misaligned-address-refused",
+		Title: "An atomic at an address that is no multiple of 8 is refused as an invalid request and not executed",
+		Cite:  ibta("9.4.5", "roce/rc/atm/3"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Sends:   "FETCH_ADD and COMPARE_SWAP 1, 2 and 4 bytes behind a multiple of 8",
+		Expects: "a NAK for an invalid request, memory as it was",
+		Mutants: []string{"AtomicMisaligned"},
+		Run: onPort(onEachConn(setup{}, []int{1, 2, 4}, func(c *conn, off int) {
+			at := wordAt(c.mem, 2).Skip(off)
+			c.atomicRefused(ib.FetchAdd(c.psn(0), at, 1), ib.NakInvalidRequest)
+			c = c.anotherConn(setup{})
+			c.atomicRefused(ib.CompareSwap(c.psn(0), at, 0, 1), ib.NakInvalidRequest)
+		})),
+	},
+	{
+		ID:    "rc/atm/qp-without-the-right-refuses",
+		Title: "A QP without the right of remote atomic refuses atomics as invalid requests",
+		Cite:  ibta("", "roce/rc/atm/8"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Sends:   "a FETCH_ADD to a region that grants atomics on a QP that does not",
+		Expects: "a NAK for an invalid request, memory as it was",
+		Mutants: []string{"RightsIgnored"},
+		Run: on(setup{access: allAccess &^ verbs.AccessRemoteAtomic}, func(c *conn) {
+			m := c.Memory(64, allAccess)
+			c.atomicRefused(ib.FetchAdd(c.psn(0), wordAt(m, 2), 1), ib.NakInvalidRequest)
+			c.Untouched(m, 0, 0)
+		}),
+	},
+	{
+		ID:    "rc/atm/region-without-the-right-refuses",
+		Title: "A region without the right of remote atomic refuses atomics with a remote access NAK",
+		Cite:  ibta("", "roce/rc/atm/8", "roce/rc/atm/13"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Sends:   "a FETCH_ADD to a region that may be read and written but grants no atomics, and one to a region that may only be read",
+		Expects: "a NAK for a remote access error, memory as it was",
+		Mutants: []string{"RightsIgnored"},
+		Run: onPort(onEachConn(setup{}, []verbs.Access{
+			allAccess &^ verbs.AccessRemoteAtomic, verbs.AccessRemoteRead,
+		}, func(c *conn, access verbs.Access) {
+			m := c.Memory(64, access)
+			c.atomicRefused(ib.FetchAdd(c.psn(0), wordAt(m, 2), 1), ib.NakRemoteAccess)
+			c.Untouched(m, 0, 0)
+		})),
+	},
+	{
+		ID:    "rc/atm/end-of-the-region-refused",
+		Title: "An atomic that does not lie wholly inside the region is refused with a remote access NAK and changes nothing",
+		Cite:  ibta("", "roce/rc/atm/13"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Sends:   "FETCH_ADDs to the last four bytes of a region, and to the eight behind it",
+		Expects: "a NAK for a remote access error, memory as it was",
+		Mutants: []string{"RangeSlack"},
+		Run: onPort(onEachConn(setup{}, []int{4, 0}, func(c *conn, inside int) {
+			// Another region on the same memory, so that what is behind it can be seen.
+			n := word(c.mem, 2) + inside
+			mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.mem.Buf[:n:n], Addr: c.mem.Addr(), Access: allAccess})
+			c.Do("a region at chosen addresses", err)
+			at := wordAt(c.mem, 2)
+			at.RKey = new(uint32(mr.RKey()))
+			c.atomicRefused(ib.FetchAdd(c.psn(0), at, 1<<33+1), ib.NakRemoteAccess)
+		})),
+	},
+	{
+		ID:    "rc/atm/qps-do-not-lose-updates",
+		Title: "Atomics of several QPs on one address lose no update",
+		Cite:  ibta("", "roce/rc/atm/9"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Sends:   "400 FETCH_ADDs of 1, four at a time on each of two QPs in turn",
+		Expects: "400 different original values, one behind the other, and their number added to memory",
+		Mutants: []string{"AtomicsPerQP"},
+		Run: on(setup{}, func(c *conn) {
+			const rounds, atATime, start = 50, 4, 1 << 40
+			setWord(c.mem, 2, start)
+			other, seen := c.anotherConn(setup{}), make(map[uint64]bool)
+			for n := 0; n < rounds*atATime; n += atATime {
+				for i := range atATime {
+					c.send(ib.FetchAdd(c.psn(n+i), wordAt(c.mem, 2), 1))
+					other.send(ib.FetchAdd(other.psn(n+i), wordAt(c.mem, 2), 1))
+				}
+				for _, p := range c.take(2 * atATime) {
+					c.same(ib.Op(ib.OpAtomicAcknowledge), p)
+					was := *p.AtomicAck.Original
+					c.Check(!seen[was] && was-start < 2*rounds*atATime, "a value that no other atomic has found", "%v", p)
+					seen[was] = true
+				}
+			}
+			c.hasWord(c.mem, 2, start+2*rounds*atATime)
+		}),
+	},
+}
+
+// atomicRefused sends an atomic with the first PSN that must be refused and change
+// nothing.
+func (c *conn) atomicRefused(atomic ib.Packet, code ib.NakCode) {
+	c.send(atomic)
+	c.rdmaNaked(c.psn(0), code)
+	c.settle()
+	c.Untouched(c.mem, 0, 0)
+}

@@ -1,0 +1,146 @@
+package roce
+
+import (
+	"encoding/binary"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var atomicPostCases = []conformance.Case{
+	{
+		ID:    "rc/atm/late-answer-leaves-the-result-alone",
+		Title: "A repeated answer to an atomic that has completed changes no result, and completes nothing",
+		Cite:  ibta("", "roce/rc/atm/10"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Sends:   "the answer to an atomic; while the next one is outstanding, that answer again with another value; then the right one",
+		Expects: "each result is that of its own answer",
+		Mutants: []string{"OldAnswerCompletes"},
+		Run: on(setup{}, func(c *conn) {
+			c.postAdd(1, c.own.SGE(0, 8))
+			c.expects(ib.Op(ib.OpFetchAdd).WithPSN(c.sq(0)))
+			c.send(ib.AtomicAck(c.sq(0), 1, 10))
+			c.Completes(1, verbs.WCSuccess)
+			c.own.Accept()
+			c.postAdd(2, c.own.SGE(8, 8))
+			c.expects(ib.Op(ib.OpFetchAdd).WithPSN(c.sq(1)))
+			c.send(ib.AtomicAck(c.sq(0), 1, 666))
+			c.silence(quiet)
+			c.Incomplete()
+			c.Untouched(c.own, 0, 0)
+			c.send(ib.AtomicAck(c.sq(1), 2, 20))
+			c.Completes(2, verbs.WCSuccess)
+			c.Holds(c.own, 8, hostOrder(20))
+		}),
+	},
+	{
+		ID:    "rc/atm/result-is-in-host-order",
+		Title: "The result of an atomic is stored in the byte order of the host",
+		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Sends:   "to a FETCH_ADD and a COMPARE_SWAP: an answer with 0x1122334455667788",
+		Expects: "that number in memory, and nothing around it changed",
+		Mutants: []string{"ByteOrderWrong"},
+		Run: on(setup{}, func(c *conn) {
+			for i, op := range []verbs.WROpcode{verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
+				c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.List(64, 8), Remote: far})
+				c.resultOf(i, 0x1122334455667788+uint64(i))
+				c.Holds(c.own, 64, hostOrder(0x1122334455667788+uint64(i)))
+				c.Untouched(c.own, 64, 8)
+			}
+		}),
+	},
+	{
+		ID:    "rc/atm/result-may-be-in-two-pieces",
+		Title: "The eight bytes for the result of an atomic may lie in several pieces",
+		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Sends:   "posts a FETCH_ADD with pieces of three and five bytes, and answers it",
+		Expects: "the first three bytes of the result in one, the others in the other",
+		Mutants: []string{"AtomicOneSGE"},
+		Run: on(setup{}, func(c *conn) {
+			c.postAdd(1, c.own.SGE(256, 3), c.own.SGE(64, 5))
+			c.resultOf(0, 0x1122334455667788)
+			c.Holds(c.own, 256, hostOrder(0x1122334455667788)[:3])
+			c.Holds(c.own, 64, hostOrder(0x1122334455667788)[3:])
+		}),
+	},
+	{
+		ID:    "rc/atm/result-of-another-size-refused",
+		Title: "An atomic with local memory of another size than eight bytes is refused before anything is sent",
+		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Sends:   "posts FETCH_ADDs with 0, 4, 7 and 16 bytes of local memory",
+		Expects: "an error at the post or a completion in error, and nothing on the wire",
+		Mutants: []string{"AtomicAnySize"},
+		Run: onPort(onEachConn(setup{}, []int{0, 4, 7, 16}, func(c *conn, n int) {
+			c.addRefused(c.own.List(0, n))
+		})),
+	},
+	{
+		ID:    "rc/atm/result-without-a-place-sends-nothing",
+		Title: "An atomic whose result may not be stored where it is to go is refused before anything is sent",
+		Cite:  ibta("", "roce/rc/atm/11", "roce/rc/read/15"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Sends:   "posts FETCH_ADDs whose local memory may not be written, has a key that does not exist, or ends before them",
+		Expects: "an error at the post or a completion in error, and nothing on the wire",
+		Mutants: []string{"AtomicSinkUnchecked"},
+		Run: onPort(onEachConn(setup{}, []noPlace{
+			{"memory that may not be written", func(c *conn) verbs.SGE { return c.Memory(64, 0).SGE(0, 8) }},
+			{"a key that does not exist", func(c *conn) verbs.SGE {
+				return verbs.SGE{Addr: c.own.Addr(), Length: 8, LKey: verbs.LKey(strangeKey(verbs.RKey(c.own.LKey())))}
+			}},
+			{"the end of a region", func(c *conn) verbs.SGE { return c.own.SGE(memLen-7, 8) }},
+		}, func(c *conn, place noPlace) { c.addRefused([]verbs.SGE{place.of(c)}) })),
+	},
+	{
+		ID:    "rc/atm/unused-operand-is-zero",
+		Title: "The compare field that FETCH_ADD does not use is sent as zero",
+		Cite:  ibta("", "roce/rc/atm/12"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Sends:   "posts a COMPARE_SWAP and then a FETCH_ADD, with both operands of each set",
+		Expects: "both operands in the COMPARE_SWAP; in the FETCH_ADD what to add, and a compare field of 0",
+		Mutants: []string{"FetchAddLeaks"},
+		Run: on(setup{}, func(c *conn) {
+			operands := verbs.Atomic{CompareAdd: 0x1111222233334444, Swap: 0x5555666677778888}
+			for i, op := range []verbs.WROpcode{verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
+				c.Post(c.qp, verbs.SendWR{WRID: uint64(i), Opcode: op, SGL: c.own.List(0, 8), Remote: far, Atomic: operands})
+			}
+			c.expects(ib.CompareSwap(c.sq(0), farAt(8), operands.CompareAdd, operands.Swap))
+			c.expects(ib.FetchAdd(c.sq(1), farAt(8), operands.CompareAdd).WithCompare(0))
+		}),
+	},
+}
+
+// hostOrder is a number as it is in memory.
+func hostOrder(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
+
+// postAdd has the device add 1 to the peer's memory.
+func (c *conn) postAdd(id uint64, result ...verbs.SGE) { c.Post(c.qp, addWR(id, result)) }
+
+func addWR(id uint64, result []verbs.SGE) verbs.SendWR {
+	return verbs.SendWR{
+		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: result, Remote: far,
+		Atomic: verbs.Atomic{CompareAdd: 1},
+	}
+}
+
+// resultOf answers the device's n-th packet, an atomic, which then completes.
+func (c *conn) resultOf(n int, original uint64) {
+	c.expects(ib.Packet{}.WithPSN(c.sq(n)))
+	c.send(ib.AtomicAck(c.sq(n), uint32(n+1), original))
+	c.Completes(1, verbs.WCSuccess)
+}
+
+// addRefused posts an atomic with a place for its result that is none. The device
+// may see that at once, or when the request's turn comes.
+func (c *conn) addRefused(place []verbs.SGE) {
+	_, err := c.qp.PostSend([]verbs.SendWR{addWR(1, place)})
+	c.silence(soon)
+	if err == nil {
+		c.rdmaFails()
+	}
+}
+
+// noPlace is local memory that a result cannot go to.
+type noPlace struct {
+	name string
+	of   func(*conn) verbs.SGE
+}
+
+func (p noPlace) String() string { return p.name }

@@ -1,0 +1,283 @@
+package roce
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var bthCases = []conformance.Case{
+	{
+		ID:    "bth/tver/other-versions-dropped",
+		Title: "A packet of another version of the transport is dropped",
+		Cite:  ibta("", "roce/bth/tver/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs with TVer 1 to 15, then one with 0",
+		Expects: "an answer to the last only",
+		Mutants: []string{"BTHUnchecked"},
+		Run: onRC(func(c *conn) {
+			for v := range uint8(15) {
+				c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().WithTVer(v + 1))
+			}
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "bth/op/other-services-to-rc-dropped",
+		Title: "A packet of another service that comes to an RC queue pair is dropped",
+		Cite:  ibta("", "roce/bth/op/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs and WRITEs of UC, RD, UD, XRC and of services that do not exist",
+		Expects: "nothing, and the PSN is still due",
+		Mutants: []string{"BTHUnchecked"},
+		Run: onRC(func(c *conn) {
+			for _, service := range []ib.Transport{ib.UC, ib.RD, ib.UD, ib.Congestion, ib.XRC, 0xc0, 0xe0} {
+				// Once with the headers of RC, for who does not look at the service, and
+				// once with those of the service itself.
+				for _, pkt := range []ib.Packet{ib.SendOnly(c.psn(0), data(16)), ib.WriteOnly(c.psn(0), c.at(0, 16), data(16))} {
+					c.drops(pkt.On(service).WithBody(bodyOf(pkt)).AckReq())
+					c.drops(pkt.On(service).AckReq())
+				}
+			}
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "bth/op/other-services-to-uc-dropped",
+		Title: "A packet of another service that comes to a UC queue pair is dropped",
+		Cite:  ibta("", "roce/bth/op/1"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
+		Labels:  []string{"service:uc"},
+		Sends:   "SENDs and WRITEs of RC, RD, UD and XRC, then a SEND of UC",
+		Expects: "a completion of the last only",
+		Mutants: []string{"BTHUnchecked"},
+		Run: on(setup{kind: verbs.QPTypeUC, receives: 2}, func(c *conn) {
+			for _, service := range []ib.Transport{ib.RC, ib.RD, ib.UD, ib.XRC} {
+				c.drops(ib.SendOnly(c.psn(0), data(16)).On(service))
+				c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).On(service))
+			}
+			c.send(ib.SendOnly(c.psn(0), data(24)).On(ib.UC))
+			c.Received(1, 24)
+		}),
+	},
+	{
+		ID:    "bth/op/other-services-to-ud-dropped",
+		Title: "A packet of a connected service that comes to a UD queue pair is dropped",
+		Cite:  ibta("", "roce/bth/op/1"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "SENDs of RC, UC, RD and XRC with what would be the header of a datagram, then a datagram",
+		Expects: "a completion of the last only",
+		Mutants: []string{"BTHUnchecked"},
+		Run: onPort(func(p *port) {
+			d := p.bthDatagrams(2)
+			for _, service := range []ib.Transport{ib.RC, ib.UC, ib.RD, ib.XRC} {
+				d.drops(d.datagram(data(16)).On(service))
+				d.drops(d.datagram(data(16)).On(service).AckReq())
+			}
+			d.accepts(0)
+		}),
+	},
+	{
+		ID:    "bth/op/reserved-rc-opcodes-refused",
+		Title: "A request of RC with a reserved opcode is refused as invalid, and ends the connection",
+		Cite:  ibta("", "roce/bth/op/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "opcodes 0x15, 0x18 to 0x1b, 0x1e and 0x1f, 0x1c and 0x1d where the device does not claim them, each on a connection of its own at the PSN that is due",
+		Expects: "a NAK for an invalid request with that PSN, and a queue pair in the error state",
+		Mutants: []string{"ReservedOpSilent"},
+		Run: onPort(func(p *port) {
+			reserved := []ib.Opcode{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
+			if !p.Caps.Has(verbs.CapFlush) {
+				reserved = append(reserved, ib.OpFlush)
+			}
+			if !p.Caps.Has(verbs.CapAtomicWrite) {
+				reserved = append(reserved, ib.OpAtomicWrite)
+			}
+			for _, op := range reserved {
+				c := p.connect(setup{receives: 1})
+				c.send(ib.Op(op).WithPSN(c.psn(0)).WithPayload(data(16)).AckReq())
+				c.expects(ib.Nak(c.psn(0), ib.NakInvalidRequest, 0))
+				c.State(c.qp, verbs.QPStateErr)
+			}
+		}),
+	},
+	{
+		ID:    "bth/op/reserved-uc-opcodes-dropped",
+		Title: "A packet of UC with a reserved opcode is dropped, and does no harm",
+		Cite:  ibta("", "roce/bth/op/3"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
+		Labels:  []string{"service:uc"},
+		Sends:   "opcodes 0x2c to 0x3f at the PSN that is due, then a SEND",
+		Expects: "a completion of the last only",
+		Mutants: []string{"UnknownOpFatal"},
+		Run: on(setup{kind: verbs.QPTypeUC, receives: 2}, func(c *conn) {
+			for op := ib.UC.Op(ib.OpReadRequest); op <= 0x3f; op++ {
+				c.drops(ib.Op(op).WithPSN(c.psn(0)).WithPayload(data(16)))
+			}
+			c.StateIs(c.qp, verbs.QPStateRTS)
+			c.send(ib.SendOnly(c.psn(0), data(24)).On(ib.UC))
+			c.Received(1, 24)
+		}),
+	},
+	{
+		ID:    "bth/op/reserved-ud-opcodes-dropped",
+		Title: "A packet of UD with a reserved opcode is dropped, and does no harm",
+		Cite:  ibta("", "roce/bth/op/3"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "all opcodes of UD but 0x64 and 0x65, with the header of a datagram, then a datagram",
+		Expects: "a completion of the last only",
+		Mutants: []string{"UnknownOpFatal"},
+		Run: onPort(func(p *port) {
+			d := p.bthDatagrams(2)
+			for op := ib.Opcode(ib.UD); op < 0x80; op++ {
+				if op != ib.OpUDSendOnly && op != ib.OpUDSendOnlyImm {
+					d.drops(d.datagram(data(16)).WithOpcode(op))
+				}
+			}
+			d.StateIs(d.qp, verbs.QPStateRTS)
+			d.accepts(0)
+		}),
+	},
+	{
+		ID:    "bth/qpn/unknown-number-dropped",
+		Title: "A packet for a queue pair that does not exist is dropped, by all that do",
+		Cite:  ibta("", "roce/bth/qpn/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "good SENDs for the device's only connection with other queue pair numbers, among them that of one that was destroyed",
+		Expects: "nothing, and the PSN is still due",
+		Mutants: []string{"QPNLoose"},
+		Run: onRC(func(c *conn) {
+			gone := c.connect(setup{})
+			number := uint32(gone.qp.QPN())
+			c.Do("a queue pair that is destroyed", gone.qp.Close())
+			c.settle() // the canary has its number by now
+			used := []uint32{uint32(c.qp.QPN()), uint32(c.canary.qp.QPN())}
+			for _, qpn := range []uint32{number, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {
+				if qpn != used[0] && qpn != used[1] {
+					c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().To(qpn))
+				}
+			}
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "bth/qpn/multicast-number-means-nothing-to-rc",
+		Title: "A packet of RC for the queue pair number of multicast is dropped",
+		Cite:  ibta("", "roce/bth/qpn/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND and a WRITE for queue pair 0xffffff",
+		Expects: "nothing, and the PSN is still due",
+		Mutants: []string{"QPNLoose"},
+		Run: onRC(func(c *conn) {
+			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
+			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "bth/qpn/multicast-number-at-a-unicast-address-dropped",
+		Title: "A datagram for the queue pair number of multicast that comes to a unicast address is dropped",
+		Cite:  ibta("", "roce/bth/qpn/2"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "a datagram for queue pair 0xffffff at the device's address, then one for its only datagram queue pair",
+		Expects: "a completion of the second only",
+		Mutants: []string{"QPNLoose"},
+		Run: onPort(func(p *port) {
+			d := p.bthDatagrams(2)
+			d.drops(d.datagram(data(16)).To(uint32(verbs.MulticastQPN)))
+			d.accepts(0)
+		}),
+	},
+	{
+		ID:    "bth/len/packet-that-ends-in-its-headers-dropped",
+		Title: "A packet that ends before its extension headers do is dropped",
+		Cite:  ibta("", "roce/bth/len/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "requests of all kinds that have extension headers, cut off within these after every fourth byte",
+		Expects: "nothing, and the PSN is still due",
+		Mutants: []string{"MissingHeadersZero"},
+		Run: onRC(func(c *conn) {
+			requests := []ib.Packet{
+				ib.WriteOnly(c.psn(0), c.at(0, 0), nil),
+				ib.WriteFirst(c.psn(0), c.at(0, 2048), nil),
+				ib.WriteOnlyImm(c.psn(0), c.at(0, 0), 7, nil),
+				ib.ReadRequest(c.psn(0), c.at(0, 8)),
+				ib.SendOnlyImm(c.psn(0), 7, nil),
+			}
+			// What a device does not support may be refused for that.
+			if c.Caps.Has(verbs.CapAtomics) {
+				requests = append(requests, ib.FetchAdd(c.psn(0), c.at(0, 8), 1), ib.CompareSwap(c.psn(0), c.at(0, 8), 1, 2))
+			}
+			if c.Caps.Has(verbs.CapSendInv) {
+				requests = append(requests, ib.SendOnlyInv(c.psn(0), 7, nil))
+			}
+			for _, whole := range requests {
+				body := bodyOf(whole)
+				for n := 0; n < len(body); n += 4 {
+					c.drops(whole.WithBody(body[:n]).AckReq())
+				}
+			}
+			c.accepts(0)
+		}),
+	},
+}
+
+// bthUD is a UD queue pair of the device, in RTS, and a peer that plays others.
+type bthUD struct {
+	*conn // without a connection: qp, own and mem are those of the queue pair
+}
+
+const bthQKey = 0x11223344
+
+// bthDatagrams makes a UD queue pair with some receives of 64 bytes, with IDs from 1
+// on.
+func (p *port) bthDatagrams(receives int) *bthUD {
+	d := &bthUD{&conn{port: p, mem: p.Memory(memLen, allAccess), own: p.Memory(memLen, verbs.AccessLocalWrite)}}
+	var err error
+	d.qp, err = p.Device.CreateQP(verbs.QPInit{
+		Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ,
+		Caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1},
+	})
+	p.Do("a datagram queue pair", err)
+	p.Do("a datagram queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
+		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
+	for i := range receives {
+		d.Recv(d.qp, uint64(i+1), d.own.SGE(128*i, 128))
+	}
+	p.Do("a datagram queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+	p.Do("a datagram queue pair in RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
+	return d
+}
+
+// datagram is one for the queue pair.
+func (d *bthUD) datagram(payload []byte) ib.Packet {
+	return ib.Datagram(77, bthQKey, peerQPN, payload)
+}
+
+// accepts ends the case unless a datagram fills receive n+1.
+func (d *bthUD) accepts(n int) {
+	d.send(d.datagram(data(16)))
+	d.Received(uint64(n+1), verbs.GRHLen+16)
+	d.Holds(d.own, 128*n+verbs.GRHLen, data(16))
+	d.own.Accept()
+}
+
+// post has the device send a datagram of n bytes to the peer.
+func (d *bthUD) post(op verbs.WROpcode, n int) {
+	ah, err := d.PD.CreateAH(peerAttr(d.peer).AH)
+	d.Do("an address handle", err)
+	d.Post(d.qp, verbs.SendWR{
+		WRID: 900, Opcode: op, SGL: d.own.List(4096, n), Imm: 0x1234,
+		UD: verbs.UD{AH: ah, QPN: peerQPN, QKey: bthQKey},
+	})
+}
+
+// bodyOf is what a packet has between BTH and ICRC.
+func bodyOf(p ib.Packet) []byte {
+	ip := p.Build()
+	_, size, err := packet.ParseIPHeader(ip)
+	if err != nil {
+		rig.End(err)
+	}
+	return ip[size+8+12 : len(ip)-4]
+}

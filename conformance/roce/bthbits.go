@@ -1,0 +1,232 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var bthBitCases = []conformance.Case{
+	{
+		ID:    "bth/resv/sent-as-zero",
+		Title: "Reserved bits of the BTH are sent as 0",
+		Cite:  ibta("", "roce/bth/resv/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
+		Expects: "thirteen bits of 0 in every packet",
+		Mutants: []string{"ReservedBitsSent"},
+		Run: on(setup{receives: 1}, func(c *conn) {
+			for _, pkt := range c.varied() {
+				c.same(ib.Packet{}.WithReserved(0, 0), pkt)
+			}
+		}),
+	},
+	{
+		ID:    "bth/resv/ignored-on-receipt",
+		Title: "Reserved bits of the BTH are ignored on receipt",
+		Cite:  ibta("", "roce/bth/resv/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs, and an ACK, with the reserved bits of byte 4, of byte 8, and of both set",
+		Expects: "an ACK and a completion for each SEND, and the completion of what was acknowledged",
+		Mutants: []string{"ReservedBitsChecked"},
+		Run: onRC(func(c *conn) {
+			for n, bits := range [][2]uint8{{0x3f, 0}, {0, 0x7f}, {0x3f, 0x7f}} {
+				c.accepts(n, func(p ib.Packet) ib.Packet { return p.WithReserved(bits[0], bits[1]) })
+			}
+			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+			c.expects(ib.SendOnly(c.sq(0), nil))
+			c.send(ib.Ack(c.sq(0), 1).WithReserved(0x3f, 0x7f))
+			c.Completes(100, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "bth/mig/either-value-accepted",
+		Title: "MigReq 0 and 1 are accepted alike on a connection with one path",
+		Cite:  ibta("", "roce/bth/mig/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs with MigReq 0, 1, 0 and 1, and ACKs with either",
+		Expects: "an ACK and a completion for each SEND, and the completion of what was acknowledged",
+		Mutants: []string{"DropMigReqZero"},
+		Run: onRC(func(c *conn) {
+			for n := range 4 {
+				mig := n%2 == 1
+				c.accepts(n, func(p ib.Packet) ib.Packet { p.BTH.MigReq = &mig; return p })
+				c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+				c.expects(ib.SendOnly(c.sq(n), nil))
+				ack := ib.Ack(c.sq(n), uint32(n+1))
+				ack.BTH.MigReq = &mig
+				c.send(ack)
+				c.Completes(100, verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "bth/se/only-on-the-last-packet-of-a-solicited-send",
+		Title: "SE is on the last packet of a message that asks for it, and on no other",
+		Cite:  ibta("", "roce/bth/se/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "ACKs for SENDs and a WRITE with immediate data of three packets and of one, solicited and not",
+		Expects: "SE on the LAST or ONLY packet of the solicited ones only",
+		Mutants: []string{"SolicitedEverywhere"},
+		Run: on(setup{}, func(c *conn) {
+			for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
+				for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
+					c.solicits(op, flags, flags != 0)
+				}
+			}
+		}),
+	},
+	{
+		ID:    "bth/se/never-on-a-plain-write",
+		Title: "A plain WRITE and a READ never carry SE, whatever the request says",
+		Cite:  ibta("", "roce/bth/se/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "ACKs for WRITEs of three packets and of one that were posted as solicited",
+		Expects: "no packet with SE, if they are taken at all",
+		Mutants: []string{"SolicitedEverywhere"},
+		Run: on(setup{}, func(c *conn) {
+			wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.own.List(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
+			// The flag is for SENDs and for WRITEs with immediate data: a device may also
+			// refuse it elsewhere, and then has nothing to send.
+			if _, err := c.qp.PostSend([]verbs.SendWR{wr}); errors.Is(err, verbs.ErrInvalid) {
+				c.silence(quiet)
+				return
+			}
+			c.expects(ib.WriteOnly(c.sq(0), ib.At(0x1000, 0x55, 8), nil).NoSE())
+			c.send(ib.Ack(c.sq(0), 1))
+			c.solicits(verbs.OpRDMAWrite, verbs.SendSolicited, false)
+		}),
+	},
+	{
+		ID:    "bth/se/solicited-message-raises-the-event",
+		Title: "A message with SE raises the event of a queue that is armed for solicited completions",
+		Cite:  ibta("C11-31, C11-32", "roce/bth/se/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND with SE, a SEND of two packets with SE on the last, a WRITE with immediate data and SE",
+		Expects: "a completion and an event for each",
+		Mutants: []string{"SolicitedInverted"},
+		Run: onPort(func(p *port) {
+			channel := p.eventChannel()
+			c := p.connect(setup{receives: 3, recvLen: 2048})
+			p.Do("a queue that is armed", p.CQ.Arm(true))
+			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq().SE())
+			c.hasEvent(channel)
+			c.Received(1, 16)
+			p.Do("a queue that is armed", p.CQ.Arm(true))
+			c.send(ib.SendFirst(c.psn(1), data(1024)), ib.SendLast(c.psn(2), data(16)).AckReq().SE())
+			c.hasEvent(channel)
+			c.Received(2, 1040)
+			p.Do("a queue that is armed", p.CQ.Arm(true))
+			c.send(ib.WriteOnlyImm(c.psn(3), c.at(0, 16), 7, data(16)).AckReq().SE())
+			c.hasEvent(channel)
+			c.Received(3, 16)
+		}),
+	},
+	{
+		ID:    "bth/se/unsolicited-message-raises-none",
+		Title: "A message without SE does not raise the event of a queue that is armed for solicited completions",
+		Cite:  ibta("C11-31, C11-32", "roce/bth/se/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND without SE, then one with it",
+		Expects: "two completions, one event after the second",
+		Mutants: []string{"SolicitedInverted"},
+		Run: onPort(func(p *port) {
+			channel := p.eventChannel()
+			c := p.connect(setup{receives: 2})
+			p.Do("a queue that is armed", p.CQ.Arm(true))
+			c.accepts(0)
+			c.settle()
+			if _, err := channel.Wait(0); !errors.Is(err, verbs.ErrTimeout) {
+				c.Do("a channel that can be waited for", err)
+				c.Fail("no event for a message without SE", "one")
+			}
+			c.accepts(1, ib.Packet.SE)
+			c.hasEvent(channel)
+		}),
+	},
+	{
+		ID:    "bth/ackreq/zero-on-answers",
+		Title: "Answers do not ask for acknowledgements",
+		Cite:  ibta("", "roce/bth/ackreq/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
+		Labels:  []string{"service:rc"},
+		Sends:   "requests that are acknowledged, answered and refused, an atomic among them",
+		Expects: "AckReq 0 in every answer",
+		Mutants: []string{"AckReqOnResponses"},
+		Run: on(setup{receives: 1}, func(c *conn) {
+			c.send(ib.FetchAdd(c.psn(0), c.at(0, 8), 1).AckReq())
+			c.expects(ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
+			c.attr.RQPSN = uint32(c.psn(1)) // the rest begins behind the atomic
+			for _, pkt := range c.varied() {
+				if info, _ := pkt.Info(); info.Response {
+					c.same(ib.Packet{}.NoAckReq(), pkt)
+				}
+			}
+		}),
+	},
+	{
+		ID:    "bth/ackreq/zero-on-datagrams",
+		Title: "Datagrams do not ask for acknowledgements",
+		Cite:  ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "nothing",
+		Expects: "AckReq 0 in datagrams with and without immediate data",
+		Mutants: []string{"UnreliableAckReq"},
+		Run: onPort(func(p *port) {
+			d := p.bthDatagrams(0)
+			d.post(verbs.OpSend, 16)
+			d.expect(ib.Op(ib.OpUDSendOnly).NoAckReq())
+			d.post(verbs.OpSendImm, 16)
+			d.expect(ib.Op(ib.OpUDSendOnlyImm).NoAckReq())
+		}),
+	},
+	{
+		ID:    "bth/ackreq/zero-on-mads",
+		Title: "Datagrams of the communication manager do not ask for acknowledgements",
+		Cite:  ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "a REQ for a service that nobody has",
+		Expects: "AckReq 0 in the REJ",
+		Mutants: []string{"GSIAckReq"},
+		Run: onPort(func(p *port) {
+			p.put(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
+			pkt, _ := p.cmExpect(ib.REJ{})
+			p.same(ib.Packet{}.NoAckReq(), pkt)
+		}),
+	},
+}
+
+// solicits has the device send messages of three packets and of one, and sees to SE
+// on their ends.
+func (c *conn) solicits(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
+	for _, n := range []int{2500, 16} {
+		c.Post(c.qp, verbs.SendWR{WRID: 7, Opcode: op, Flags: flags | verbs.SendSignaled, SGL: c.own.List(0, n), Imm: 5, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
+		all := c.take(ib.Packets(n, pathMTU.Bytes()))
+		for i, pkt := range all {
+			se := want && i == len(all)-1
+			c.Check(pkt.HasSE() == se, fmt.Sprintf("%v with SE %v", pkt.Opcode(), se), "%v", pkt)
+		}
+		c.send(ib.Ack(all[len(all)-1].PSN(), 1))
+		c.Completes(7, verbs.WCSuccess)
+	}
+}
+
+// eventChannel gives the case a completion queue that reports to a channel.
+func (p *port) eventChannel() verbs.CompChannel {
+	channel, err := p.Device.CreateCompChannel()
+	p.Do("a completion channel", err)
+	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: 64, Channel: channel})
+	p.Do("a completion queue with a channel", err)
+	return channel
+}
+
+// hasEvent ends the case unless the queue has an event.
+func (c *conn) hasEvent(channel verbs.CompChannel) {
+	_, err := channel.Wait(c.Patience())
+	if errors.Is(err, verbs.ErrTimeout) {
+		c.Fail("an event for a message with SE", "none in %v", c.Patience())
+	}
+	c.Do("a channel that can be waited for", err)
+}

@@ -1,0 +1,251 @@
+package roce
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var bthKeyCases = []conformance.Case{
+	{
+		ID:    "bth/pkey/foreign-partition-dropped",
+		Title: "A packet of another partition is dropped",
+		Cite:  ibta("C9-43", "roce/bth/pkey/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs and an ACK whose P_Keys differ from the connection's in other bits than that of membership",
+		Expects: "nothing, and the PSN is still due",
+		Mutants: []string{"KeysIgnored"},
+		Run: onRC(func(c *conn) {
+			own := c.pkey(0)
+			for _, pkey := range []uint16{own ^ 0x6dcb, own ^ 1, own ^ 0x4000, own & 0x8000, 0} {
+				c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().WithPKey(pkey))
+			}
+			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+			c.expects(ib.SendOnly(c.sq(0), nil).WithPKey(own))
+			c.drops(ib.Ack(c.sq(0), 1).WithPKey(own ^ 0x6dcb))
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "bth/pkey/foreign-partition-counted",
+		Title: "Packets of another partition are counted",
+		Cite:  ibta("C9-43", "roce/bth/pkey/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "three SENDs of another partition, with a good one in between",
+		Expects: "a count of bad P_Keys that goes up by three",
+		Mutants: []string{"KeyViolationsUncounted"},
+		Run: onRC(func(c *conn) {
+			before := c.badPKeys()
+			for n := range 3 {
+				if n == 2 {
+					c.accepts(0)
+				}
+				c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().WithPKey(c.pkey(0) ^ 0x6dcb))
+			}
+			if got := c.badPKeys() - before; got != 3 {
+				c.Fail("3 bad P_Keys counted", "%d", got)
+			}
+		}),
+	},
+	{
+		ID:    "bth/pkey/limited-member-reaches-full-member",
+		Title: "A limited member of the partition reaches a full member",
+		Cite:  ibta("C9-43", "roce/bth/pkey/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs with the P_Key of the connection, and with that of a limited member",
+		Expects: "an ACK and a completion for each",
+		Mutants: []string{"PKeyExact"},
+		Run: onRC(func(c *conn) {
+			own := c.pkey(0)
+			if own&fullMember == 0 {
+				rig.End(fmt.Errorf("the first P_Key of the port, %#04x, is of a limited member: %w", own, conformance.ErrCannot))
+			}
+			for n, pkey := range []uint16{own, own &^ fullMember, own} {
+				c.accepts(n, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey) })
+			}
+		}),
+	},
+	{
+		ID:    "bth/pkey/two-limited-members-do-not-talk",
+		Title: "A limited member of the partition drops what another limited member sends",
+		Cite:  ibta("C9-43", "roce/bth/pkey/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND of a limited member to a connection of a limited member, then one of a full member",
+		Expects: "an answer to the second only",
+		Mutants: []string{"KeysIgnored"},
+		Run: onPort(func(p *port) {
+			index, pkey := p.limitedPKey()
+			c := p.connect(setup{receives: 2, state: verbs.QPStateInit})
+			c.Do("a queue pair with another P_Key", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: index}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
+			c.toRTR(c.qp, c.attr)
+			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().WithPKey(pkey))
+			c.accepts(0, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey | fullMember) })
+		}),
+	},
+	{
+		ID:    "bth/pkey/qp1-takes-every-key-of-the-table",
+		Title: "Queue pair 1 takes management datagrams of every partition of the port, and of no other",
+		Cite:  ibta("C9-42", "roce/bth/pkey/3"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "REQs for a service that nobody has, with each P_Key of the table, as full and as limited member, and with one that is not in it",
+		Expects: "a REJ for each that matches, nothing for the last",
+		Mutants: []string{"PKeyExact"},
+		Run: onPort(func(p *port) {
+			comm := uint32(0x2000)
+			foreign := uint16(0x9234)
+			for _, own := range p.pkeys() {
+				foreign ^= own &^ fullMember
+				for _, pkey := range []uint16{own | fullMember, own &^ fullMember} {
+					if (own|pkey)&fullMember == 0 || own&^fullMember == 0 {
+						continue // two limited members, and a free place of the table
+					}
+					comm++
+					p.put(ib.CM(uint64(comm), p.cmRequest(cmClosedPort, comm)).WithPKey(pkey))
+					p.cmExpect(ib.REJ{RemoteCommID: &comm})
+				}
+			}
+			if comm == 0x2000 {
+				p.Fail("a P_Key in the table of the port", "none")
+			}
+			for _, own := range p.pkeys() {
+				if own&^fullMember == foreign&^fullMember {
+					return // the table is full of surprises
+				}
+			}
+			p.put(ib.CM(1, p.cmRequest(cmClosedPort, comm+1)).WithPKey(foreign))
+			p.silence(quiet)
+		}),
+	},
+	{
+		ID:    "bth/pad/count-fills-up-to-four-bytes",
+		Title: "Payloads are padded to a multiple of four bytes, and PadCnt says by how many",
+		Cite:  ibta("", "roce/bth/pad/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "READs of 0 to 8 bytes, and ACKs for SENDs of as many",
+		Expects: "PadCnt 0, 3, 2, 1, 0 and so on, and packets of whole words",
+		Mutants: []string{"PadSloppy"},
+		Run: onRC(func(c *conn) {
+			c.padded(func(pkt ib.Packet, n int) {
+				pad := uint8(-n & 3)
+				c.same(ib.Packet{BTH: ib.BTH{PadCnt: &pad}}, pkt)
+				if size := len(pkt.Raw()); size%4 != 0 {
+					c.Fail(fmt.Sprintf("%v in a multiple of four bytes", pkt), "%d bytes", size)
+				}
+			})
+		}),
+	},
+	{
+		ID:    "bth/pad/bytes-are-zero",
+		Title: "Pad bytes are zero, whatever was in memory",
+		Cite:  ibta("", "roce/bth/pad/2"), Level: conformance.Should, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "READs of 0 to 8 bytes out of memory full of ones, and ACKs for SENDs of as many",
+		Expects: "pad bytes of 0",
+		Mutants: []string{"PadSloppy"},
+		Run: onRC(func(c *conn) {
+			for _, m := range []*rig.Memory{c.mem, c.own} {
+				copy(m.Buf, bytes.Repeat([]byte{0xff}, len(m.Buf)))
+			}
+			c.padded(func(pkt ib.Packet, n int) {
+				raw := pkt.Raw()
+				// Whatever PadCnt says, what is between payload and ICRC is padding.
+				end := raw[:len(raw)-4]
+				if pad := end[len(end)-len(pkt.Pad):]; len(bytes.Trim(pad, "\x00")) > 0 {
+					c.Fail(fmt.Sprintf("zeros behind the %d bytes of %v", n, pkt), "%x", pad)
+				}
+			})
+		}),
+	},
+	{
+		ID:    "bth/pad/count-beyond-the-payload-dropped",
+		Title: "A packet that claims more padding than it has bytes is dropped, and does no harm",
+		Cite:  ibta("", "roce/bth/pad/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs without payload, and WRITEs and READ requests without, with PadCnt 1 to 3",
+		Expects: "nothing, and the PSN is still due",
+		Mutants: []string{"PadUnderflow"},
+		Run: onRC(func(c *conn) {
+			for pad := range uint8(3) {
+				c.drops(ib.SendOnly(c.psn(0), nil).AckReq().WithPadCnt(pad + 1))
+				c.drops(ib.SendOnlyImm(c.psn(0), 7, nil).AckReq().WithPadCnt(pad + 1))
+				c.drops(ib.WriteOnly(c.psn(0), c.at(0, 0), nil).AckReq().WithPadCnt(pad + 1))
+			}
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "bth/pad/ragged-payload-not-delivered",
+		Title: "A payload that is no multiple of four bytes and has no padding is not delivered",
+		Cite:  ibta("", "roce/bth/pad/4"), Level: conformance.Should, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs of 5, 6 and 7 bytes with PadCnt 0 and no padding, each on a connection of its own",
+		Expects: "nothing, or a NAK for an invalid request; no message received",
+		Mutants: []string{"RaggedAccepted"},
+		Run: onPort(func(p *port) {
+			for n := 5; n < 8; n++ {
+				c := p.connect(setup{receives: 1})
+				c.send(ib.SendOnly(c.psn(0), data(n)).AckReq().WithPad([]byte{}))
+				if got, ok := c.noise(quiet); ok && !ib.Nak(c.psn(0), ib.NakInvalidRequest, 0).Matches(got) {
+					c.Fail("nothing, or a NAK for an invalid request", "%v", got)
+				}
+				if wc, ok := c.WaitCompletion(0); ok && wc.Status == verbs.WCSuccess {
+					c.Fail("no message received", "%s", rig.Describe(&wc))
+				}
+				c.Untouched(c.own, 0, 0)
+			}
+		}),
+	},
+}
+
+// padded has the device send payloads of 0 to 8 bytes as requests and as answers,
+// and looks at each packet.
+func (c *conn) padded(look func(pkt ib.Packet, n int)) {
+	for n := range 9 {
+		c.send(ib.ReadRequest(c.psn(n), c.at(0, n)))
+		look(c.take(1)[0], n)
+		c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: c.own.List(0, n)})
+		look(c.take(1)[0], n)
+		c.send(ib.Ack(c.sq(n), uint32(n+1)))
+	}
+}
+
+// fullMember is the bit of a P_Key that a full member of the partition has.
+const fullMember = 0x8000
+
+// pkeys is the P_Key table of the port.
+func (p *port) pkeys() (table []uint16) {
+	attr, err := p.Device.QueryPort(1)
+	p.Do("a port that can be queried", err)
+	for i := range attr.PKeys {
+		table = append(table, p.pkey(i))
+	}
+	return table
+}
+
+func (p *port) pkey(index int) uint16 {
+	pkey, err := p.Device.QueryPKey(1, index)
+	p.Do("a P_Key table that can be read", err)
+	return pkey
+}
+
+// limitedPKey is one of a limited member in the table.
+func (p *port) limitedPKey() (index, pkey uint16) {
+	for i, k := range p.pkeys() {
+		if k != 0 && k&fullMember == 0 {
+			return uint16(i), k
+		}
+	}
+	rig.End(fmt.Errorf("the P_Key table of the port has no key of a limited member: %w", conformance.ErrCannot))
+	return 0, 0
+}
+
+// badPKeys is how many packets were refused for their P_Keys.
+func (p *port) badPKeys() uint32 {
+	attr, err := p.Device.QueryPort(1)
+	p.Do("a port that can be queried", err)
+	return attr.BadPKeys
+}

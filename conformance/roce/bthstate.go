@@ -1,0 +1,103 @@
+package roce
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var bthStateCases = []conformance.Case{
+	{
+		ID:    "bth/state/request-before-rtr-dropped",
+		Title: "A request for a queue pair in RESET or INIT is dropped, and not kept",
+		Cite:  ibta("", "roce/bth/state/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND and a WRITE to a queue pair in RESET, then in INIT with a receive posted; nothing more when it is in RTR",
+		Expects: "nothing before, nothing after, and the PSN is still due",
+		Mutants: []string{"BuffersBeforeRTR"},
+		Run: on(setup{receives: 1, state: verbs.QPStateInit}, func(c *conn) {
+			fresh, err := c.Device.CreateQP(verbs.QPInit{
+				Type: verbs.QPTypeRC, PD: c.PD, SendCQ: c.CQ, RecvCQ: c.CQ,
+				Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+			})
+			c.Do("another queue pair", err)
+			for _, qpn := range []verbs.QPN{fresh.QPN(), c.qp.QPN()} {
+				c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().To(uint32(qpn)))
+				c.drops(ib.WriteOnly(c.psn(1), c.at(0, 16), data(16)).AckReq().To(uint32(qpn)))
+			}
+			c.toRTR(c.qp, c.attr)
+			c.silence(quiet)
+			c.Incomplete()
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "bth/state/datagram-before-rtr-dropped",
+		Title: "A datagram for a queue pair in INIT is dropped, and not kept",
+		Cite:  ibta("", "roce/bth/state/1"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "a datagram to a queue pair in INIT with a receive posted; nothing more when it is in RTR",
+		Expects: "no completion before or after, and the receive is there for the next",
+		Mutants: []string{"BuffersBeforeRTR"},
+		Run: onPort(func(p *port) {
+			d := p.bthDatagrams(0)
+			d.Do("a queue pair in RESET", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+			d.Do("a queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
+				verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
+			d.Recv(d.qp, 1, d.own.SGE(0, 128))
+			d.drops(d.datagram(data(32)))
+			d.Do("a queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+			d.settle()
+			d.Incomplete()
+			d.accepts(0)
+		}),
+	},
+	{
+		ID:    "bth/state/answers-before-rts-dropped",
+		Title: "An answer that comes before RTS means nothing to requests that are sent later",
+		Cite:  ibta("", "roce/bth/state/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an ACK, a READ response and an atomic acknowledgement to a queue pair in RTR, with the PSNs that it will use; later an ACK that is due",
+		Expects: "nothing; then requests that complete with their ACK, and not before",
+		Mutants: []string{"EarlyAckCounts"},
+		Run: on(setup{receives: 1, state: verbs.QPStateRTR}, func(c *conn) {
+			c.drops(ib.Ack(c.sq(1), 2))
+			c.drops(ib.ReadResponseOnly(c.sq(0), 1, data(8)))
+			c.drops(ib.AtomicAck(c.sq(0), 1, 5))
+			c.toRTS(c.qp, c.attr)
+			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+			c.expects(ib.SendOnly(c.sq(0), nil))
+			c.silence(quiet)
+			c.Incomplete()
+			c.send(ib.Ack(c.sq(0), 1))
+			c.Completes(100, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "bth/state/failed-qp-is-dead",
+		Title: "A queue pair in the error state neither executes nor answers requests",
+		Cite:  ibta("", "roce/bth/state/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a WRITE that is refused; then a SEND, WRITEs and READs with the PSN that is due, an earlier one and later ones. The same after the program has put a queue pair into that state",
+		Expects: "nothing after the NAK: no answer, and no byte in memory",
+		Mutants: []string{"AnswersInError"},
+		Run: onPort(func(p *port) {
+			refused := p.connect(setup{})
+			refused.send(ib.WriteOnly(refused.psn(0), refused.at(0, 8), data(8)).AckReq())
+			refused.expects(ib.Ack(refused.psn(0), 1))
+			refused.mem.Accept()
+			refused.send(ib.WriteOnly(refused.psn(1), refused.at(0, 4).Skip(-1<<40), data(4)).AckReq())
+			refused.expects(ib.Op(ib.OpAcknowledge).WithPSN(refused.psn(1)))
+			put := p.connect(setup{})
+			put.toError(put.qp)
+			for _, c := range []*conn{refused, put} {
+				c.State(c.qp, verbs.QPStateErr)
+				for _, n := range []int{1, 0, 2, 5} {
+					c.drops(ib.SendOnly(c.psn(n), data(16)).AckReq())
+					c.drops(ib.WriteOnly(c.psn(n), c.at(0, 16), data(16)).AckReq())
+					c.drops(ib.ReadRequest(c.psn(n), c.at(0, 16)))
+				}
+			}
+		}),
+	},
+}

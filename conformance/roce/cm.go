@@ -1,0 +1,170 @@
+package roce
+
+import (
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// The peer plays the communication manager by hand: a datagram for each message. The
+// device has a program with a listener, or one that connects.
+
+const (
+	cmPort       = 7174 // where the device's program listens
+	cmClosedPort = 7175 // where nobody does
+	cmSourcePort = 40000
+)
+
+// cmRequest is a REQ for a service of the device. Whoever makes several connections
+// gives each another queue pair number, as a real peer does: see [port.cmOpen].
+func (p *port) cmRequest(port uint16, comm uint32) ib.REQ {
+	return ib.REQ{
+		LocalCommID: &comm, ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, port)), LocalCAGUID: new(uint64(0x02005efffe000001)),
+		QPN: new(uint32(peerQPN)), StartingPSN: new(ib.PSN(firstPSN)), LocalGID: p.peer, RemoteGID: p.device,
+		RespResources: new(uint8(4)), InitiatorDepth: new(uint8(4)),
+		Private: ib.AddrHeader{SrcPort: cmSourcePort, Src: p.peer, Dst: p.device}.Append(nil),
+	}
+}
+
+// cmExpect ends the case unless the next packet carries a message as wanted. It
+// returns both.
+func (p *port) cmExpect(want ib.Message) (ib.Packet, ib.Message) {
+	return p.cmExpectIn(p.Patience(), want)
+}
+
+func (p *port) cmExpectIn(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
+	pkt, m := p.cmNext(timeout, want)
+	if d := ib.DiffCM(want, m); d != nil {
+		p.Fail(fmt.Sprintf("a %v with %s", want.Attr(), d.Want()), "%v with %s", pkt, d.Got())
+	}
+	p.same(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).Via(p.device, p.peer), pkt)
+	return pkt, m
+}
+
+// cmNext returns the next message. An MRA is left out unless it is wanted: a device
+// may send one whenever its program takes time.
+func (p *port) cmNext(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
+	for {
+		pkt, ok := p.next(timeout)
+		if !ok {
+			p.Fail(fmt.Sprintf("a %v", want.Attr()), "nothing in %v", timeout)
+		}
+		_, m, err := pkt.CM()
+		if err != nil {
+			p.Fail(fmt.Sprintf("a %v", want.Attr()), "%v (%v)", pkt, err)
+		}
+		if m.Attr() != ib.AttrMRA || want.Attr() == ib.AttrMRA {
+			return pkt, m
+		}
+	}
+}
+
+// cmManager is the device's connection manager.
+func (p *port) cmManager() verbs.CM {
+	cm, err := p.Device.CM()
+	p.Do("a connection manager", err)
+	return cm
+}
+
+// cmListen has a program on the device listen.
+func (p *port) cmListen(space verbs.PortSpace) verbs.Listener {
+	l, err := p.cmManager().Listen(netip.AddrPortFrom(p.device, cmPort), space, 16)
+	p.Do("a listener", err)
+	return l
+}
+
+// cmQP is a queue pair for a connection, with a receive.
+func (p *port) cmQP() *conn { return p.connect(setup{state: verbs.QPStateInit, receives: 1}) }
+
+// cmAccepting is a program on the device that takes a request and accepts it.
+type cmAccepting struct {
+	*conn
+	task conformance.Task
+	over atomic.Bool // the program has its connection, or knows that it gets none
+	made verbs.Conn
+}
+
+// cmParam is what the device's programs ask for and grant.
+func cmParam() verbs.ConnParam {
+	return verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4, RetryCount: 7, RNRRetryCount: 7}
+}
+
+// cmAccept starts a program that accepts the next request that the listener has.
+func (p *port) cmAccept(l verbs.Listener) *cmAccepting {
+	a := &cmAccepting{conn: p.cmQP()}
+	a.task = p.Go("accept", func() error {
+		defer a.over.Store(true)
+		req, err := l.Next(verbs.Forever)
+		if err != nil {
+			return err
+		}
+		a.made, err = req.Accept(a.qp, cmParam(), verbs.Forever)
+		return err
+	})
+	return a
+}
+
+// isMade ends the case unless the program has its connection.
+func (a *cmAccepting) isMade(by string) {
+	a.Do("a connection established by "+by, a.task.Wait(a.Patience()))
+	a.State(a.qp, verbs.QPStateRTS)
+}
+
+// cmLink is a connection that the peer has asked for: what both ends are called.
+type cmLink struct {
+	*cmAccepting
+	comm, remote uint32 // the peer's communication ID, and the device's
+	rep          ib.REP
+}
+
+// cmOpen asks for the n-th connection of a case, as far as the REP.
+func (p *port) cmOpen(l verbs.Listener, n uint32, change ...func(*ib.REQ)) *cmLink {
+	k := &cmLink{cmAccepting: p.cmAccept(l), comm: 0x4000_0000 + n}
+	req := p.cmRequest(cmPort, k.comm)
+	req.QPN = new(peerQPN + n)
+	for _, f := range change {
+		f(&req)
+	}
+	p.put(ib.CM(uint64(k.comm), req))
+	k.hasREP(p.Patience())
+	// Each end says which PSN it wants to see first.
+	k.attr.RQPSN, k.attr.SQPSN = uint32(*k.rep.StartingPSN), uint32(*req.StartingPSN)
+	return k
+}
+
+// hasREP waits for the REP.
+func (k *cmLink) hasREP(timeout time.Duration) {
+	_, m := k.cmExpectIn(timeout, ib.REP{RemoteCommID: &k.comm, QPN: new(uint32(k.qp.QPN()))})
+	rep, ok := m.(ib.REP)
+	if !ok {
+		rig.End(fmt.Errorf("a REP that is none: %v", m))
+	}
+	k.rep, k.remote = rep, *rep.LocalCommID
+}
+
+// ready sends the RTU.
+func (k *cmLink) ready() {
+	k.put(ib.CM(uint64(k.comm), ib.RTU{LocalCommID: &k.comm, RemoteCommID: &k.remote}))
+}
+
+// end sends a DREQ.
+func (k *cmLink) end() {
+	k.put(ib.CM(uint64(k.comm)|1<<32, ib.DREQ{LocalCommID: &k.comm, RemoteCommID: &k.remote, RemoteQPN: new(uint32(k.qp.QPN()))}))
+}
+
+// ended ends the case unless a DREP comes.
+func (k *cmLink) ended() { k.cmExpect(ib.DREP{LocalCommID: &k.remote, RemoteCommID: &k.comm}) }
+
+// carries ends the case unless a message of the peer's gets through. It needs the
+// receive of the queue pair.
+func (k *cmLink) carries(n uint32) {
+	k.send(ib.SendOnly(k.psn(0), data(16)).AckReq())
+	k.expect(ib.Ack(k.psn(0), 1).To(peerQPN+n).Via(k.device, k.peer))
+	k.Received(1, 16)
+}

@@ -1,0 +1,270 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var cmConnectCases = []conformance.Case{
+	{
+		ID:    "cm/req/listener-answers-in-time",
+		Title: "A request for a service that is there is answered within the time that it names",
+		Cite:  ibta("Table 106", "roce/cm/1"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "a REQ that gives the device 1.07 s, and an RTU",
+		Expects: "a REP within that time, and a connection that carries a message",
+		Mutants: []string{"cm.IgnoreREQ"},
+		Run: onPort(func(p *port) {
+			const code = 18
+			l := p.cmListen(verbs.PortSpaceTCP)
+			asked := p.Now()
+			k := p.cmOpen(l, 0, func(r *ib.REQ) { r.RemoteTimeout = new(uint8(code)) })
+			if took := p.Now() - asked; took > ib.AckTimeout(code) {
+				p.Fail(fmt.Sprintf("a REP within %v", ib.AckTimeout(code)), "it took %v", took)
+			}
+			k.ready()
+			k.isMade("an RTU")
+			k.carries(0)
+		}),
+	},
+	{
+		ID:    "cm/req/repeated-request-makes-no-second-connection",
+		Title: "A repeated request makes no second connection",
+		Cite:  ibta("chapter 12", "roce/cm/4"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "a REQ twice before the program accepts, twice before the RTU, and once after it",
+		Expects: "REPs, if any, with the same communication ID and queue pair number; one request for the program",
+		Mutants: []string{"cm.DuplicateREQSecondConn"},
+		Run: onPort(func(p *port) {
+			l := p.cmListen(verbs.PortSpaceTCP)
+			req := ib.CM(0x40000000, p.cmRequest(cmPort, 0x40000000))
+			p.put(req)
+			p.put(req)
+			p.settle()
+			k := &cmLink{cmAccepting: p.cmAccept(l), comm: 0x40000000}
+			k.hasREP(p.Patience())
+			p.put(req)
+			k.repeatsItself()
+			k.ready()
+			k.isMade("an RTU")
+			p.put(req)
+			k.repeatsItself()
+			if second, err := l.Next(cmMoment(p)); err == nil {
+				p.Fail("one request for the program", "a second one from %v", second.Remote())
+			} else if !errors.Is(err, verbs.ErrTimeout) {
+				p.Do("a listener", err)
+			}
+		}),
+	},
+	{
+		ID:    "cm/req/lids-ignored",
+		Title: "The LIDs of a request mean nothing",
+		Cite:  annexA17("CA17-34", "roce/cm/5"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "REQs whose LIDs are 0xffff, 0 and something else",
+		Expects: "a REP for each",
+		Mutants: []string{"cm.RejectZeroLID"},
+		Run: onPort(func(p *port) {
+			l := p.cmListen(verbs.PortSpaceTCP)
+			for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
+				k := p.cmOpen(l, uint32(n), func(r *ib.REQ) { r.LocalLID, r.RemoteLID = &lids[0], &lids[1] })
+				k.ready()
+				k.isMade("an RTU")
+			}
+		}),
+	},
+	{
+		ID:    "cm/req/mra-while-the-consumer-is-slow",
+		Title: "A request that is repeated while the program has not decided is answered by an MRA",
+		Cite:  ibta("chapter 12", "roce/cm/10"), Level: conformance.Should, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "a REQ, and the same again while the program waits; then an RTU for its REP",
+		Expects: "an MRA for the REQ, then a REP",
+		Mutants: []string{"cm.NoMRA"},
+		Run: onPort(func(p *port) {
+			l := p.cmListen(verbs.PortSpaceTCP)
+			const comm = 0x40000000
+			req := ib.CM(comm, p.cmRequest(cmPort, comm))
+			p.put(req)
+			p.settle() // an MRA may come at once
+			p.put(req)
+			p.cmExpect(ib.MRA{RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ))})
+			k := &cmLink{cmAccepting: p.cmAccept(l), comm: comm}
+			k.hasREP(p.Patience())
+			k.ready()
+			k.isMade("an RTU")
+		}),
+	},
+	{
+		ID:    "cm/rep/repeated-until-rtu",
+		Title: "A REP is sent again until the RTU comes, at the pace that the request sets",
+		Cite:  ibta("chapter 12", "roce/cm/3"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "a REQ that says that answers take 134 ms; the RTU after three REPs",
+		Expects: "REPs with the same numbers at least 134 ms apart, and none after the RTU",
+		Mutants: []string{"cm.NoRetransmitREP"},
+		Run: onPort(func(p *port) {
+			const code = 15
+			l := p.cmListen(verbs.PortSpaceTCP)
+			k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(15)) })
+			for range 2 {
+				k.repeats(code)
+			}
+			k.ready()
+			k.isMade("an RTU")
+			p.Sleep(5 * ib.AckTimeout(code))
+			p.silence(quiet)
+		}),
+	},
+	{
+		ID:    "cm/rep/given-up-when-the-retries-are-spent",
+		Title: "A REP is sent again as often as the request allows, and then no more",
+		Cite:  ibta("chapter 12", "roce/cm/3"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "a REQ that says that answers take 67 ms and allows three retries, and no RTU",
+		Expects: "four REPs, no fifth, and no connection",
+		Mutants: []string{"cm.NoRetransmitREP"},
+		Run: onPort(func(p *port) {
+			const code = 14
+			l := p.cmListen(verbs.PortSpaceTCP)
+			k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(3)) })
+			for range 3 {
+				k.repeats(code)
+			}
+			err := k.task.Wait(p.Patience())
+			p.Check(k.over.Load(), "a program that is told", "it still waits after %v", p.Patience())
+			p.Check(err != nil, "no connection without an RTU", "one")
+			// It may say that it gives up.
+			for {
+				pkt, ok := p.noise(8 * ib.AckTimeout(code))
+				if !ok {
+					return
+				}
+				if _, m, err := pkt.CM(); err != nil || m.Attr() == ib.AttrREP {
+					p.Fail("no REP beyond the third retry", "%v", pkt)
+				}
+			}
+		}),
+	},
+	{
+		ID:    "cm/rtu/first-message-stands-for-it",
+		Title: "If the RTU is lost, the first message establishes the connection",
+		Cite:  ibta("chapter 12", "roce/cm/8", "roce/qp/12"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "a REQ, no RTU, and a SEND",
+		Expects: "an ACK, a connection, and no more REPs",
+		Mutants: []string{"cm.IgnoreCommEst"},
+		Run: onPort(func(p *port) {
+			const code = 15
+			k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
+			k.carries(0)
+			k.isMade("the first message")
+			p.Sleep(5 * ib.AckTimeout(code))
+			p.silence(quiet)
+		}),
+	},
+	{
+		ID:    "cm/rtu/either-establishes-the-passive-side",
+		Title: "RTU and first message establish the connection alike, in either order",
+		Cite:  ibta("chapter 12", "roce/qp/12", "roce/async/2"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU",
+		Expects: "an ACK for each message, and three connections",
+		Mutants: []string{"NoQPEvents"},
+		Run: onPort(func(p *port) {
+			l := p.cmListen(verbs.PortSpaceTCP)
+			k := p.cmOpen(l, 0)
+			k.ready()
+			k.isMade("an RTU")
+			k.carries(0)
+
+			k = p.cmOpen(l, 1)
+			k.carries(1)
+			k.isMade("the first message")
+			k.ready() // late, and no harm
+			p.silence(soon)
+			k.StateIs(k.qp, verbs.QPStateRTS)
+
+			k = p.cmOpen(l, 2)
+			k.send(ib.WriteOnly(k.psn(0), k.at(0, 0), nil).AckReq())
+			k.expect(ib.Ack(k.psn(0), 1).To(peerQPN + 2))
+			k.isMade("a WRITE")
+		}),
+	},
+	{
+		ID:    "cm/family/ipv6-connection-is-managed-over-ipv6",
+		Title: "The messages about a connection over IPv6 travel over IPv6",
+		Cite:  annexA17("A17.6.1", "roce/cm/12"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Setup:   conformance.Setup{Family: 6},
+		Labels:  []string{"service:cm"},
+		Sends:   "a REQ, and a REP for the device's own",
+		Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
+		Mutants: []string{"cm.OverIPv4"},
+		Run: onPort(func(p *port) {
+			k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0)
+			k.ready()
+			k.isMade("an RTU")
+
+			c := p.cmQP()
+			dial := p.Go("connect", func() error {
+				_, err := p.cmManager().Connect(c.qp, netip.AddrPortFrom(p.peer, 9000), cmParam(), p.Patience())
+				return err
+			})
+			pkt, m := p.cmExpect(ib.REQ{ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 9000)), LocalGID: p.device, RemoteGID: p.peer})
+			req, _ := m.(ib.REQ)
+			h, _, err := ib.ParseAddrHeader(req.Private)
+			if err != nil || h.Src != p.device || h.Dst != p.peer {
+				p.Fail(fmt.Sprintf("private data that name %v and %v", p.device, p.peer), "%v and %v (%v)", h.Src, h.Dst, err)
+			}
+			mad, _, _ := pkt.CM()
+			p.put(ib.CM(*mad.TID, ib.REP{LocalCommID: new(uint32(0x77)), RemoteCommID: req.LocalCommID, QPN: new(uint32(0x12345)), StartingPSN: new(ib.PSN(5))}))
+			p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: new(uint32(0x77))})
+			p.Do("a connection", dial.Wait(p.Patience()))
+		}),
+	},
+}
+
+// repeatsItself ends the case if the device says anything but what it has said: the
+// same REP.
+func (k *cmLink) repeatsItself() {
+	for {
+		pkt, ok := k.noise(soon)
+		if !ok {
+			return
+		}
+		_, m, err := pkt.CM()
+		if err != nil {
+			k.Fail("nothing, or the same REP again", "%v", pkt)
+		}
+		if d := ib.DiffCM(ib.REP{LocalCommID: &k.remote, RemoteCommID: &k.comm, QPN: k.rep.QPN}, m); d != nil && m.Attr() != ib.AttrMRA {
+			k.Fail("nothing, or the REP again with "+d.Want(), "%v with %s", pkt, d.Got())
+		}
+	}
+}
+
+// repeats ends the case unless the REP comes again, with the same numbers, and no
+// sooner than it may. A clock that is read late on this side takes off a little.
+func (k *cmLink) repeats(code uint8) {
+	last, was := k.Now(), k.remote
+	k.hasREP(4*ib.AckTimeout(code) + k.Patience())
+	if k.remote != was {
+		k.Fail(fmt.Sprintf("the REP again, with communication ID %#08x", was), "%#08x", k.remote)
+	}
+	if pause := k.Now() - last; pause < ib.AckTimeout(code)*9/10 {
+		k.Fail(fmt.Sprintf("the REP again after %v", ib.AckTimeout(code)), "%v", pause)
+	}
+}
+
+// cmMoment is long enough for a program to be told of what is there.
+func cmMoment(p *port) time.Duration {
+	if p.Virtual {
+		return time.Second
+	}
+	return 100 * time.Millisecond
+}

@@ -1,0 +1,109 @@
+package roce
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var cmEndCases = []conformance.Case{
+	{
+		ID:    "cm/drep/answered-after-the-end",
+		Title: "A DREQ is answered by a DREP, also if the connection has ended",
+		Cite:  ibta("chapter 12", "roce/cm/7"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "a DREQ, and the same again; on another connection, which the device ends, a DREP and then a DREQ",
+		Expects: "a DREP for each DREQ, and both connections ended",
+		Mutants: []string{"cm.NoDREPWhenDisconnected"},
+		Run: onPort(func(p *port) {
+			l := p.cmListen(verbs.PortSpaceTCP)
+			k := p.cmMade(l, 0)
+			k.end()
+			k.ended()
+			p.Do("a connection that has ended", k.made.WaitDisconnect(p.Patience()))
+			k.State(k.qp, verbs.QPStateErr)
+			k.end()
+			k.ended()
+
+			k = p.cmMade(l, 1)
+			closing := p.Go("disconnect", k.made.Disconnect)
+			pkt, _ := p.cmExpect(ib.DREQ{LocalCommID: &k.remote, RemoteCommID: &k.comm, RemoteQPN: new(uint32(peerQPN + 1))})
+			mad, _, _ := pkt.CM()
+			p.put(ib.CM(*mad.TID, ib.DREP{LocalCommID: &k.comm, RemoteCommID: &k.remote}))
+			p.Do("a connection that has ended", closing.Wait(p.Patience()))
+			p.settle()
+			k.end()
+			k.ended()
+		}),
+	},
+	{
+		ID:    "cm/life/thousands-of-connections-leave-no-residue",
+		Title: "After thousands of connections the next one is made like the first",
+		Cite:  ibta("", "roce/cm/13"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time",
+		Expects: "a REP and a DREP for each",
+		Mutants: []string{"cm.StopAfterConns=1000"},
+		Run: onPort(func(p *port) {
+			conns := 1200
+			if p.Virtual {
+				conns = 10_000
+			}
+			l := p.cmListen(verbs.PortSpaceTCP)
+			for n := range uint32(conns) {
+				p.cmLife(l, n)
+			}
+		}),
+	},
+	{
+		ID:    "cm/life/time-wait-gives-its-connection-back",
+		Title: "A connection whose time wait is over is forgotten: its numbers may be used again",
+		Cite:  ibta("", "roce/cm/13"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "REQ, RTU and DREQ; the same again, with the same numbers, when time wait is over",
+		Expects: "a connection both times",
+		Mutants: []string{"cm.LeakTimeWait"},
+		Run: onPort(func(p *port) {
+			l := p.cmListen(verbs.PortSpaceTCP)
+			p.cmLife(l, 0)
+			p.cmTimeWait()
+			p.cmLife(l, 0)
+		}),
+	},
+}
+
+// cmMade makes the n-th connection of a case.
+func (p *port) cmMade(l verbs.Listener, n uint32) *cmLink {
+	k := p.cmOpen(l, n, func(r *ib.REQ) { r.AckTimeout = new(uint8(timeoutCode)) })
+	k.ready()
+	k.isMade("an RTU")
+	return k
+}
+
+// cmLife makes a connection, ends it, and takes away what it was made of.
+func (p *port) cmLife(l verbs.Listener, n uint32) {
+	k := p.cmMade(l, n)
+	k.end()
+	k.ended()
+	p.Do(fmt.Sprintf("connection %d that has ended", n), k.made.WaitDisconnect(p.Patience()))
+	p.Do("a queue pair that is destroyed", k.qp.Close())
+	p.Do("memory that is given back", k.mem.Close())
+	p.Do("memory that is given back", k.own.Close())
+	for _, ok := p.WaitCompletion(0); ok; _, ok = p.WaitCompletion(0) {
+		continue // receives that were flushed
+	}
+}
+
+// cmTimeWait is longer than time wait lasts, which is for packets of an ended
+// connection that are still on their way: twice what a packet lives, by the timeouts
+// of the request.
+func (p *port) cmTimeWait() {
+	if p.Virtual {
+		p.Sleep(10 * time.Minute)
+		return
+	}
+	p.Sleep(3 * time.Second)
+}

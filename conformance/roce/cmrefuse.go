@@ -1,0 +1,226 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var cmRefuseCases = []conformance.Case{
+	{
+		ID:    "cm/rej/unknown-service-refused",
+		Title: "A request for a service that nobody has is refused, and for that reason",
+		Cite:  ibta("chapter 12", "roce/cm/2"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "REQs for a port without listener, for the same port of another port space, and for a listener that was closed",
+		Expects: "a REJ of the REQ with reason 8 for each",
+		Mutants: []string{"cm.IgnoreUnknownService"},
+		Run: onPort(func(p *port) {
+			l := p.cmListen(verbs.PortSpaceTCP)
+			refused := func(comm uint32, service uint64) {
+				req := p.cmRequest(cmPort, comm)
+				req.ServiceID = &service
+				p.put(ib.CM(uint64(comm), req))
+				p.cmExpect(ib.REJ{Reason: new(ib.RejInvalidServiceID), About: new(uint8(ib.AboutREQ))})
+			}
+			refused(1, ib.ServiceID(ib.PortSpaceTCP, cmClosedPort))
+			refused(2, ib.ServiceID(ib.PortSpaceIB, cmPort))
+			p.Do("a listener that is closed", l.Close())
+			refused(3, ib.ServiceID(ib.PortSpaceTCP, cmPort))
+		}),
+	},
+	{
+		ID:    "cm/rej/names-the-refused-request",
+		Title: "A refusal names the request by its communication ID, and has none of its own",
+		Cite:  ibta("chapter 12", "roce/cm/2"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "REQs with different communication IDs for a service that nobody has",
+		Expects: "REJs with the ID of the REQ as the remote one, and 0 as the local one",
+		Mutants: []string{"cm.RejectWithoutCommID"},
+		Run: onPort(func(p *port) {
+			for _, comm := range []uint32{0x01020304, 0xfffffffe, p.Rand.Uint32()} {
+				p.put(ib.CM(0x1122, p.cmRequest(cmClosedPort, comm)))
+				p.cmExpect(ib.REJ{RemoteCommID: &comm, LocalCommID: new(uint32(0))})
+			}
+		}),
+	},
+	{
+		ID:    "cm/rej/refusal-of-the-program-is-told",
+		Title: "A request that the program refuses is answered in time, with what the program says",
+		Cite:  ibta("Table 106", "roce/cm/1"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "a REQ that a program on the device refuses with private data",
+		Expects: "a REJ of the REQ with reason 28, that the consumer refuses, and these data",
+		Mutants: []string{"cm.IgnoreREQ"},
+		Run: onPort(func(p *port) {
+			const comm = 0x0a0b0c0d
+			l := p.cmListen(verbs.PortSpaceTCP)
+			program := p.Go("refuse", func() error {
+				req, err := l.Next(verbs.Forever)
+				if err == nil {
+					err = req.Reject([]byte("not today"))
+				}
+				return err
+			})
+			p.put(ib.CM(comm, p.cmRequest(cmPort, comm)))
+			p.cmExpect(ib.REJ{
+				RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ)), Reason: new(ib.RejConsumer), Private: []byte("not today"),
+			})
+			p.Do("a request that can be refused", program.Wait(p.Patience()))
+		}),
+	},
+	{
+		ID:    "cm/rej/lid-reasons-never-sent",
+		Title: "Whatever is wrong with a request, LIDs are not given as the reason",
+		Cite:  annexA17("CA17-35", "roce/cm/6"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "200 REQs with LIDs, paths, limits and keys at random, for services that are there and that are not",
+		Expects: "no REJ with reason 13 or 19",
+		Mutants: []string{"cm.RejectZeroLID"},
+		Run: onPort(func(p *port) {
+			l := p.cmListen(verbs.PortSpaceTCP)
+			for n := range uint32(200) {
+				req := p.cmOddRequest(n)
+				p.put(ib.CM(uint64(n), req))
+				if n%16 == 0 { // the backlog of the listener is not to be the reason
+					p.cmRefuseAll(l)
+				}
+				for pkt, ok := p.noise(soon); ok; pkt, ok = p.noise(soon) {
+					_, m, err := pkt.CM()
+					if err != nil {
+						p.Fail("a message of the communication manager", "%v (%v)", pkt, err)
+					}
+					if rej, is := m.(ib.REJ); is && (*rej.Reason == ib.RejInvalidLID || *rej.Reason == ib.RejInvalidAltLID) {
+						p.Fail("a refusal for another reason than LIDs", "%v", pkt)
+					}
+				}
+			}
+		}),
+	},
+	{
+		ID:    "cm/rej/other-private-header-refused",
+		Title: "A request whose private data begin with another version of the address header is refused",
+		Cite:  ibta("Annex A11", "roce/cm/9"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "REQs with version 1 and 255 of the header, and with IP version 0, 5 and 15; then one that is right",
+		Expects: "a REJ for each of the REQ, which the program never sees; then a REP",
+		Mutants: []string{"cm.AcceptAnyPrivateVersion"},
+		Run: onPort(func(p *port) {
+			l := p.cmListen(verbs.PortSpaceTCP)
+			for n, h := range []ib.AddrHeader{{Version: 1}, {Version: 255}, {IPVersion: 5}, {IPVersion: 15}, {IPVersion: 16}} {
+				comm := uint32(0x100 + n)
+				h.SrcPort, h.Src, h.Dst = cmSourcePort, p.peer, p.device
+				req := p.cmRequest(cmPort, comm)
+				req.Private = h.Append(nil) // IP version 16 is 0 in the four bits that there are
+				p.put(ib.CM(uint64(comm), req))
+				p.cmExpect(ib.REJ{RemoteCommID: &comm, About: new(uint8(ib.AboutREQ))})
+			}
+			if req, err := l.Next(cmMoment(p)); !errors.Is(err, verbs.ErrTimeout) {
+				p.Do("a listener", err)
+				p.Fail("no request for the program", "one from %v", req.Remote())
+			}
+			k := p.cmOpen(l, 0)
+			k.ready()
+			k.isMade("an RTU")
+		}),
+	},
+	{
+		ID:    "cm/sidr/answered-with-qp-and-key",
+		Title: "Who asks for a datagram service learns its queue pair and its Q_Key",
+		Cite:  ibta("Tables 119, 120", "roce/cm/11"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:cm", "service:ud"},
+		Sends:   "a SIDR_REQ, then a datagram with the number and the key of the answer",
+		Expects: "a SIDR_REP with status 0, the queue pair's number and its Q_Key; the datagram received",
+		Mutants: []string{"cm.SIDRZeroQKey"},
+		Run: onPort(func(p *port) {
+			l := p.cmListen(verbs.PortSpaceUDP)
+			d := p.bthDatagrams(1)
+			p.Do("the Q_Key of rdma_cm", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
+			accept := p.Go("accept", func() error {
+				req, err := l.Next(verbs.Forever)
+				if err == nil {
+					_, err = req.Accept(d.qp, verbs.ConnParam{}, p.Patience())
+				}
+				return err
+			})
+			service := ib.ServiceID(ib.PortSpaceUDP, cmPort)
+			p.put(ib.CM(5, p.cmResolve(service, 0x0a0b0c0d)))
+			_, m := p.cmExpect(ib.SIDRREP{
+				RequestID: new(uint32(0x0a0b0c0d)), Status: new(uint8(ib.SIDRValid)), ServiceID: &service,
+				QPN: new(uint32(d.qp.QPN())), QKey: new(uint32(ib.UDQKey)),
+			})
+			p.Do("a request that is accepted", accept.Wait(p.Patience()))
+			rep, _ := m.(ib.SIDRREP)
+			p.put(ib.Datagram(9, *rep.QKey, peerQPN, data(16)).To(*rep.QPN))
+			p.Received(1, verbs.GRHLen+16)
+		}),
+	},
+	{
+		ID:    "cm/sidr/unknown-service-refused",
+		Title: "Who asks for a datagram service that nobody has is told so",
+		Cite:  ibta("Tables 119, 120", "roce/cm/11"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:cm", "service:ud"},
+		Sends:   "SIDR_REQs for a port without listener, and for one where a connected service listens",
+		Expects: "SIDR_REPs with the IDs of the requests and status 1, that the service is not supported",
+		Mutants: []string{"cm.IgnoreUnknownService"},
+		Run: onPort(func(p *port) {
+			p.cmListen(verbs.PortSpaceTCP)
+			for n, port := range []uint16{cmClosedPort, cmPort} {
+				id := uint32(0x500 + n)
+				p.put(ib.CM(uint64(id), p.cmResolve(ib.ServiceID(ib.PortSpaceUDP, port), id)))
+				p.cmExpect(ib.SIDRREP{RequestID: &id, Status: new(uint8(ib.SIDRUnsupported))})
+			}
+		}),
+	},
+}
+
+// cmResolve is a SIDR_REQ.
+func (p *port) cmResolve(service uint64, id uint32) ib.SIDRREQ {
+	return ib.SIDRREQ{
+		RequestID: &id, ServiceID: &service,
+		Private: ib.AddrHeader{SrcPort: cmSourcePort, Src: p.peer, Dst: p.device}.Append(nil),
+	}
+}
+
+// cmOddRequest is a REQ with something odd about it.
+func (p *port) cmOddRequest(n uint32) ib.REQ {
+	port := uint16(cmPort)
+	if n%3 == 0 {
+		port = cmClosedPort
+	}
+	req := p.cmRequest(port, 0x70000000+n)
+	req.QPN = new(peerQPN + n)
+	lid := func() *uint16 { return new([]uint16{0, 0xffff, uint16(p.Rand.Uint32())}[p.Rand.IntN(3)]) }
+	small := func(bits int) *uint8 { return new(uint8(p.Rand.IntN(1 << bits))) }
+	req.LocalLID, req.RemoteLID, req.AltLocalLID, req.AltRemoteLID = lid(), lid(), lid(), lid()
+	for _, odd := range []func(){
+		func() { req.PathMTU = small(4) },
+		func() { req.Transport = small(2) },
+		func() { req.HopLimit, req.TrafficClass, req.SL = small(8), small(8), small(4) },
+		func() { req.AltLocalGID, req.AltRemoteGID = p.device, p.peer },
+		func() { req.RespResources, req.InitiatorDepth = small(8), small(8) },
+		func() { req.RetryCount, req.RNRRetryCount, req.AckTimeout = small(3), small(3), small(5) },
+		func() { req.PKey = new(uint16(p.Rand.Uint32())) },
+		func() { req.RemoteGID = p.Peers[1] },
+	} {
+		if p.Rand.IntN(4) == 0 {
+			odd()
+		}
+	}
+	return req
+}
+
+// cmRefuseAll has the program refuse all requests that wait.
+func (p *port) cmRefuseAll(l verbs.Listener) {
+	for {
+		req, err := l.Next(0)
+		if errors.Is(err, verbs.ErrTimeout) {
+			return
+		}
+		p.Do("a listener", err)
+		p.Do(fmt.Sprintf("to refuse the request of %v", req.Remote()), req.Reject(nil))
+	}
+}

@@ -1,0 +1,285 @@
+package roce
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var cnpCases = []conformance.Case{
+	{
+		ID:    "ecn/cnp/marked-packet-answered",
+		Title: "A packet that is marked for congestion is answered with a CNP, be it a request or a response",
+		Cite:  annexA17("CA17-44", "roce/ecn/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
+		Labels:  []string{"service:rc"},
+		Sends:   "on connections of their own, a WRITE, a SEND and a READ response with ECN 11",
+		Expects: "a CNP for each, and what these packets ask for as ever",
+		Mutants: []string{"NoCongestion"},
+		Run: onPort(func(p *port) {
+			c := p.connect(setup{})
+			c.send(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().CE())
+			c.notified()
+			c.Sleep(cnpPause)
+			c = p.connect(setup{receives: 1})
+			c.send(ib.SendOnly(c.psn(0), data(16)).CE())
+			c.notified()
+			c.Received(1, 16)
+			c.Sleep(cnpPause)
+			c = p.connect(setup{signalAll: true})
+			c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.own.List(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+			c.skipsToRead()
+			c.send(ib.ReadResponseOnly(c.sq(0), 1, data(16)).CE())
+			c.notified()
+			c.Completes(1, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "ecn/cnp/names-the-senders-qp",
+		Title: "A CNP goes to the address that the marked packet came from, and to the queue pair that sent it",
+		Cite:  annexA17("CA17-44", "roce/ecn/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND with ECN 11",
+		Expects: "a CNP from the device's address to the peer's, for the peer's queue pair",
+		Mutants: []string{"CNPMisaddressed"},
+		Run: onRC(func(c *conn) {
+			c.send(ib.SendOnly(c.psn(0), data(16)).CE())
+			c.same(ib.CNP().To(peerQPN).Via(c.device, c.peer), c.notified())
+		}),
+	},
+	{
+		ID:    "ecn/cnp/copies-the-partition",
+		Title: "A CNP has the P_Key of the marked packet",
+		Cite:  annexA17("CA17-44", "roce/ecn/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND with ECN 11 of a limited member, with P_Key 0x7fff",
+		Expects: "a CNP with P_Key 0x7fff",
+		Mutants: []string{"CNPMisaddressed"},
+		Run: onRC(func(c *conn) {
+			c.send(ib.SendOnly(c.psn(0), data(16)).WithPKey(0x7fff).CE())
+			c.same(ib.CNP().WithPKey(0x7fff), c.notified())
+		}),
+	},
+	{
+		ID:    "ecn/cnp/each-marked-qp-has-its-own",
+		Title: "Each queue pair whose packets are marked gets a CNP of its own, however close together they come",
+		Cite:  annexA17("CA17-44", "roce/ecn/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
+		Labels:  []string{"service:rc"},
+		Sends:   "at once, a WRITE with ECN 11 on each of three connections, two of them with the same peer address",
+		Expects: "a CNP for each of the three queue pairs",
+		Mutants: []string{"CNPPerPort", "CNPPerPeer"},
+		Run: onPort(func(p *port) {
+			missing := make(map[uint32]bool)
+			var all []*conn
+			for i, peer := range []int{0, 0, 1} {
+				all = append(all, p.connect(setup{change: func(a *verbs.QPAttr) {
+					a.DestQPN = peerQPN + verbs.QPN(i)
+					a.AH.GRH.DGID = verbs.GIDFrom(p.Peers[peer])
+				}}))
+				missing[peerQPN+uint32(i)] = true
+			}
+			for i, c := range all {
+				c.send(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).CE().From(p.Peers[i/2]))
+			}
+			for len(missing) > 0 {
+				pkt, ok := p.next(p.Patience())
+				p.Check(ok, "a CNP for each of three queue pairs", "none for %d of them", len(missing))
+				if pkt.Opcode() == ib.OpCNP {
+					delete(missing, pkt.DestQP())
+				}
+			}
+		}),
+	},
+	{
+		ID:    "ecn/cnp/loss-is-no-mark",
+		Title: "What is not marked causes no CNP: neither a lost packet nor one that could be marked",
+		Cite:  annexA17("CA17-44", "roce/ecn/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
+		Labels:  []string{"service:rc"},
+		Sends:   "WRITEs with ECN 00, 01 and 10; then one behind a gap, and a duplicate",
+		Expects: "ACKs and a NAK, and no CNP",
+		Mutants: []string{"CNPOnNAK"},
+		Run: on(setup{}, func(c *conn) {
+			for i := range 3 {
+				c.send(ib.WriteOnly(c.psn(i), c.at(0, 16), data(16)).AckReq().WithTClass(uint8(i)))
+				c.expects(ib.Ack(c.psn(i), uint32(i+1)))
+			}
+			c.send(ib.WriteOnly(c.psn(5), c.at(0, 16), data(16)).AckReq())
+			c.expects(ib.Nak(c.psn(3), ib.NakSequence, 3))
+			c.silence(quiet)
+			c.send(ib.WriteOnly(c.psn(2), c.at(0, 16), data(16)).AckReq())
+			c.expects(ib.Ack(ib.AnyPSN, 3))
+			c.silence(quiet)
+		}),
+	},
+	{
+		ID:    "ecn/cnp/burst-of-marks-shares-cnps",
+		Title: "Marks that come close together share CNPs",
+		Cite:  annexA17("CA17-44", "roce/ecn/2"), Level: conformance.May, Needs: verbs.CapRC | verbs.CapCongestion,
+		Labels:  []string{"service:rc"},
+		Sends:   "at once, 100 WRITEs with ECN 11 on one connection",
+		Expects: "at least one CNP, and not 100",
+		Mutants: []string{"CNPBurst"},
+		Run: on(setup{}, func(c *conn) {
+			for i := range 100 {
+				c.send(ib.WriteOnly(c.psn(i), c.at(0, 16), data(16)).CE())
+			}
+			n := c.cnps()
+			c.Check(n >= 1 && n < 100, "between 1 and 99 CNPs for 100 marks in a moment", "%d", n)
+		}),
+	},
+	{
+		ID:    "ecn/cnp/bytes-without-meaning-are-zero",
+		Title: "A CNP has SE, MigReq, AckReq, PadCnt and PSN 0, and 16 zero bytes behind its BTH",
+		Cite:  annexA17("A17.9.3", "roce/ecn/6"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND with ECN 11, SE and MigReq",
+		Expects: "a CNP with all of these 0",
+		Mutants: []string{"CNPReservedUsed"},
+		Run: onRC(func(c *conn) {
+			c.send(ib.SendOnly(c.psn(0), data(16)).CE().SE().MigReq())
+			want := ib.CNP().NoSE().NoAckReq().WithPadCnt(0).WithTVer(0).WithPayload(make([]byte, 16))
+			want.BTH.MigReq, want.BTH.Resv6, want.BTH.Resv7 = new(false), new(uint8(0)), new(uint8(0))
+			c.same(want, c.notified())
+		}),
+	},
+	{
+		ID:    "ecn/cnp/bytes-without-meaning-are-ignored",
+		Title: "A CNP is heeded whatever its bytes without meaning contain",
+		Cite:  annexA17("A17.9.3", "roce/ecn/6"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
+		Labels:  []string{"service:rc"},
+		Sends:   "CNPs with SE, MigReq, a PSN, BECN 0 and 16 bytes 0xff, to a queue pair that sends",
+		Expects: "that it sends more slowly, and answers nothing",
+		Mutants: []string{"CNPReservedUsed"},
+		Run: onFlow(func(f *flow) {
+			ones := make([]byte, 16)
+			for i := range ones {
+				ones[i] = 0xff
+			}
+			odd := ib.CNP().SE().MigReq().WithPSN(0x123456).WithPayload(ones)
+			odd.BTH.BECN = new(false)
+			before := f.burst()
+			f.slower(before, f.burstUnder(f.slowedBy(odd)))
+		}),
+	},
+}
+
+// cnpPause is longer than any device waits between CNPs.
+const cnpPause = 20 * time.Millisecond
+
+// notified waits for a CNP, and returns it. What else comes is not looked at.
+func (c *conn) notified() ib.Packet {
+	for {
+		pkt, ok := c.next(c.Patience())
+		switch {
+		case !ok:
+			c.Fail("a CNP", "none in %v", c.Patience())
+		case pkt.Opcode() == ib.OpCNP:
+			return pkt
+		}
+	}
+}
+
+// cnps counts the CNPs that the device sends until it has dealt with all that was put
+// before, and a while longer where waiting costs nothing.
+func (c *conn) cnps() (n int) {
+	for {
+		pkt, more := c.noise(cnpPause)
+		if !more {
+			return n
+		}
+		if pkt.Opcode() == ib.OpCNP {
+			n++
+		}
+	}
+}
+
+// flow is a connection on which the device sends as fast as it can.
+type flow struct {
+	*conn
+	sent int // packets
+	mtu  int
+	from *rig.Memory
+}
+
+// flowPackets is how many packets a burst has: fewer than any window. They are as
+// long as the port allows, so that their length, and not their number, takes the time.
+const flowPackets = 64
+
+// onFlow makes a case of a body that measures how fast the device sends.
+func onFlow(body func(*flow)) func(*conformance.Bench) error {
+	return onPort(func(p *port) { body(p.flow(peerQPN)) })
+}
+
+// flow makes one to this queue pair of the peer's.
+func (p *port) flow(to verbs.QPN) *flow {
+	attr, err := p.Device.QueryPort(1)
+	p.Do("a port that can be queried", err)
+	c := p.connect(setup{signalAll: true, change: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, attr.ActiveMTU }})
+	mtu := attr.ActiveMTU.Bytes()
+	return &flow{conn: c, mtu: mtu, from: p.Memory(flowPackets*mtu, verbs.AccessLocalWrite)}
+}
+
+// burst has the device send, and returns how long it took from the first packet to the
+// last. It takes the shortest of some times: what the bench delays is not the device's.
+func (f *flow) burst() time.Duration { return f.burstUnder(func() {}) }
+
+// burstUnder is burst with something done at each packet.
+func (f *flow) burstUnder(do func()) time.Duration {
+	return min(f.burstOnce(do), f.burstOnce(do), f.burstOnce(do))
+}
+
+func (f *flow) burstOnce(do func()) time.Duration {
+	f.Post(f.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: f.from.List(0, flowPackets*f.mtu), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+	var first time.Duration
+	for i := range flowPackets {
+		pkt, ok := f.next(f.Patience())
+		f.Check(ok, fmt.Sprintf("a WRITE of %d packets", flowPackets), "%d", i)
+		f.same(ib.Packet{}.WithPSN(f.sq(f.sent)), pkt)
+		f.sent++
+		do()
+		if i == 0 {
+			first = f.Now()
+		}
+	}
+	took := f.Now() - first
+	f.send(ib.Ack(f.sq(f.sent-1), 0))
+	f.Completes(1, verbs.WCSuccess)
+	return took
+}
+
+// slowedBy sends some of these CNPs, a moment apart, and returns what goes on with it: a
+// rate that was reduced rises again at once if they stop.
+func (f *flow) slowedBy(cnp ib.Packet) func() {
+	for range 10 {
+		f.send(cnp)
+		f.Sleep(soon)
+	}
+	return func() { f.send(cnp) }
+}
+
+// Times of a burst between which rates can be told apart. Where bits take no time the
+// device's pace cannot be measured; where the device is slow by itself, or its
+// computer busy, a reduced rate would not show.
+const (
+	flowQuick = 100 * time.Microsecond
+	flowSlow  = time.Millisecond
+)
+
+// slower ends the case unless a burst took at least twice as long as before.
+func (f *flow) slower(before, after time.Duration) {
+	limit := 2 * max(before, flowQuick)
+	if after < limit && before > flowSlow {
+		rig.End(fmt.Errorf("the device takes %v for %d packets by itself, and may be slower than it was told to be: %w", before, flowPackets, conformance.ErrCannot))
+	}
+	f.Check(after >= limit, fmt.Sprintf("half the rate or less: %v or more for %d packets", limit, flowPackets), "%v", after)
+}
+
+// asFast ends the case if a burst took much longer than before: what was reduced by as
+// many CNPs takes far longer than a bench that has more to do.
+func (f *flow) asFast(before, after time.Duration) {
+	limit := 4 * max(before, flowSlow)
+	f.Check(after < limit, fmt.Sprintf("the same rate: less than %v for %d packets", limit, flowPackets), "%v", after)
+}

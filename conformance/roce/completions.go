@@ -1,0 +1,286 @@
+package roce
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var completionCases = []conformance.Case{
+	{
+		ID:    "wc/order/sends-complete-as-posted",
+		Title: "Requests complete in the order of posting, whatever their kind and in whatever order they are answered",
+		Cite:  ibta("", "roce/cq/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an ACK for the requests behind a READ, then the READ's response and the ACK again",
+		Expects: "no completion before the READ's; then those of the signaled requests, in order",
+		Mutants: []string{"CompletionsOvertake"},
+		Run: on(setup{}, func(c *conn) {
+			to := verbs.Remote{Addr: 0x1000, RKey: 7}
+			c.Post(c.qp,
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.List(0, 16), Remote: to},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(64, 8)},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.own.List(64, 8), Remote: to},
+				verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(64, 8)},
+			)
+			c.take(4)
+			c.send(ib.Ack(c.sq(3), 4))
+			// The ACK says that the READ's response was lost: the READ may be sent again,
+			// with all that is behind it, at once.
+			c.settle()
+			c.Incomplete()
+			c.send(ib.ReadResponseOnly(c.sq(0), 1, data(16)), ib.Ack(c.sq(3), 4))
+			for _, id := range []uint64{1, 2, 4} {
+				c.Completes(id, verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "wc/order/receives-complete-as-messages-came",
+		Title: "Receives complete in the order in which the messages were sent",
+		Cite:  ibta("", "roce/cq/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs of one packet and of several, WRITEs with immediate data between them",
+		Expects: "their completions in this order",
+		Mutants: []string{"ReceivesSwapped"},
+		Run: on(setup{receives: 6, recvLen: 2 << 10}, func(c *conn) {
+			long := ib.Send(c.psn(2), data(pathMTU.Bytes()+9), pathMTU.Bytes())
+			c.send(ib.SendOnly(c.psn(0), data(11)), ib.WriteOnlyImm(c.psn(1), c.at(0, 12), 1, data(12)))
+			c.send(long...)
+			c.send(ib.SendOnly(c.psn(4), data(14)), ib.SendOnlyImm(c.psn(5), 2, data(15)), ib.SendOnly(c.psn(6), data(16)).AckReq())
+			for i, n := range []int{11, 12, pathMTU.Bytes() + 9, 14, 15, 16} {
+				c.Received(uint64(i+1), n)
+			}
+		}),
+	},
+	fenceCase("reads", verbs.OpRDMARead, verbs.CapRC, func(psn ib.PSN) ib.Packet {
+		return ib.ReadResponseOnly(psn, 1, data(8))
+	}),
+	fenceCase("atomics", verbs.OpAtomicFetchAdd, verbs.CapRC|verbs.CapAtomics, func(psn ib.PSN) ib.Packet {
+		return ib.AtomicAck(psn, 1, 5)
+	}),
+	{
+		ID:    "wc/fence/unfenced-send-passes-a-read",
+		Title: "A request without a fence does not wait for the answers to earlier READs",
+		Cite:  ibta("", "roce/cq/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing, until a READ, a SEND and a WRITE have come; then their answers",
+		Expects: "all three before any answer",
+		Mutants: []string{"AlwaysFenced"},
+		Run: on(setup{signalAll: true}, func(c *conn) {
+			to := verbs.Remote{Addr: 0x1000, RKey: 7}
+			c.Post(c.qp,
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.own.List(0, 16), Remote: to},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.List(64, 8)},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.own.List(64, 8), Remote: to},
+			)
+			c.expects(ib.ReadRequest(c.sq(0), ib.At(0x1000, 7, 16)))
+			c.expects(ib.SendOnly(c.sq(1), nil))
+			c.expects(ib.WriteOnly(c.sq(2), ib.At(0x1000, 7, 8), nil))
+			c.send(ib.ReadResponseOnly(c.sq(0), 1, data(16)), ib.Ack(c.sq(2), 3))
+			for id := uint64(1); id <= 3; id++ {
+				c.Completes(id, verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "wc/signal/all-signaled-all-complete",
+		Title: "On a queue pair that signals all requests every request completes",
+		Cite:  ibta("", "roce/cq/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "answers to a SEND, a WRITE and a READ that are not marked as signaled; on another queue pair the same",
+		Expects: "three completions; on a queue pair that does not signal all, none",
+		Mutants: []string{"SignalAllIgnored"},
+		Run: onPort(func(p *port) {
+			for _, all := range []bool{true, false} {
+				c := p.connect(setup{signalAll: all})
+				to := verbs.Remote{Addr: 0x1000, RKey: 7}
+				c.Post(c.qp,
+					verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.List(64, 8)},
+					verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.own.List(64, 8), Remote: to},
+					verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.own.List(0, 16), Remote: to},
+				)
+				c.take(3)
+				c.send(ib.Ack(c.sq(1), 2), ib.ReadResponseOnly(c.sq(2), 3, data(16)))
+				for id := uint64(1); all && id <= 3; id++ {
+					c.Completes(id, verbs.WCSuccess)
+				}
+				c.settle()
+				c.Incomplete()
+			}
+		}),
+	},
+	{
+		ID:    "wc/len/read-has-its-length",
+		Title: "The length in the completion of a READ is what was read, and of a WRITE with immediate data what was written",
+		Cite:  ibta("", "roce/cq/9"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "responses to READs of 5 bytes and of three packets into two pieces of memory; a WRITE with immediate data of 100 bytes",
+		Expects: "these lengths in the completions",
+		Mutants: []string{"SparseCompletions"},
+		Run: on(setup{receives: 1, signalAll: true}, func(c *conn) {
+			psn := 0
+			for i, n := range []int{5, 2*pathMTU.Bytes() + 1} {
+				c.Post(c.qp, verbs.SendWR{
+					WRID: uint64(100 + i), Opcode: verbs.OpRDMARead, Remote: verbs.Remote{Addr: 0x1000, RKey: 7},
+					SGL: []verbs.SGE{c.own.SGE(1024, 2), c.own.SGE(4096, n-2)},
+				})
+				c.expects(ib.ReadRequest(c.sq(psn), ib.At(0x1000, 7, n)))
+				c.send(ib.ReadResponses(c.sq(psn), uint32(i+1), data(n), pathMTU.Bytes())...)
+				psn += ib.Packets(n, pathMTU.Bytes())
+				wc := c.Completes(uint64(100+i), verbs.WCSuccess)
+				c.Check(int(wc.ByteLen) == n, fmt.Sprintf("a READ of %d bytes", n), "%d", wc.ByteLen)
+				c.Holds(c.own, 1024, data(n)[:2])
+				c.Holds(c.own, 4096, data(n)[2:])
+			}
+			c.send(ib.WriteOnlyImm(c.psn(0), c.at(0, 100), 1, data(100)).AckReq())
+			c.Received(1, 100)
+		}),
+	},
+	{
+		ID:    "wc/flags/connected-receives-claim-no-header-area",
+		Title: "The completion of a receive of a connection claims no header area, and its data begin at the first byte",
+		Cite:  ibta("", "roce/cq/9"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND and a WRITE with immediate data",
+		Expects: "completions without the flag of the header area",
+		Mutants: []string{"GRHFlagOnConnected"},
+		Run: onRC(func(c *conn) {
+			c.send(ib.SendOnly(c.psn(0), data(16)), ib.WriteOnlyImm(c.psn(1), c.at(0, 8), 1, data(8)).AckReq())
+			for i, n := range []int{16, 8} {
+				wc := c.Received(uint64(i+1), n)
+				c.Check(wc.Flags&verbs.WCWithGRH == 0, "no flag of the header area", "flags %#x", uint32(wc.Flags))
+			}
+			c.Holds(c.own, 0, data(16))
+		}),
+	},
+	{
+		ID:    "wc/data/none-before-its-data",
+		Title: "When a completion is there, the data of its message are in place",
+		Cite:  ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs and WRITEs with immediate data of one and of three packets, and responses to READs",
+		Expects: "the data in memory at the very moment of the completion event",
+		Mutants: []string{"LatePlacement"},
+		Run: onPort(func(p *port) {
+			events := p.withChannel(64)
+			c := p.connect(setup{receives: 4, recvLen: 3 << 10, signalAll: true})
+			psn := 0
+			for i, n := range []int{100, 2*pathMTU.Bytes() + 100} {
+				c.armCQ(false)
+				msg := ib.Send(c.psn(psn), rig.Pattern(n, byte(i+1)), pathMTU.Bytes())
+				c.send(msg...)
+				c.completesAtOnce(events, uint64(2*i+1))
+				c.holdsNow(c.own, 2*i*3<<10, rig.Pattern(n, byte(i+1)))
+				psn += len(msg)
+				c.armCQ(false)
+				c.send(completionWriteImm(c, psn, rig.Pattern(n, byte(i+3)))...)
+				c.completesAtOnce(events, uint64(2*i+2))
+				c.holdsNow(c.mem, 0, rig.Pattern(n, byte(i+3)))
+				psn += len(msg)
+			}
+			c.armCQ(false)
+			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpRDMARead, SGL: c.own.List(0, 3<<10), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+			c.skipsToRead()
+			c.send(ib.ReadResponses(c.sq(0), 1, rig.Pattern(3<<10, 9), pathMTU.Bytes())...)
+			c.completesAtOnce(events, 100)
+			c.holdsNow(c.own, 0, rig.Pattern(3<<10, 9))
+		}),
+	},
+	{
+		ID:    "wc/data/read-completes-with-its-data-only",
+		Title: "An ACK does not complete a READ",
+		Cite:  ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an ACK with the PSN of a READ; then its response",
+		Expects: "no success before the response; and success only with its data",
+		Mutants: []string{"AckCompletesRead"},
+		Run: on(setup{signalAll: true}, func(c *conn) {
+			c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.own.List(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+			c.skipsToRead()
+			c.send(ib.Ack(c.sq(0), 1))
+			c.settle()
+			// A device may take an ACK where a response is due for a bad answer, or for
+			// none: but not for the data.
+			if wc, ok := c.WaitCompletion(0); ok {
+				c.Check(wc.Status != verbs.WCSuccess, "no success without data", "%s", rig.Describe(&wc))
+				return
+			}
+			c.send(ib.ReadResponseOnly(c.sq(0), 1, data(16)))
+			c.Completes(1, verbs.WCSuccess)
+			c.Holds(c.own, 0, data(16))
+		}),
+	},
+}
+
+// fenceCase is the case of a fenced SEND behind an operation with an answer.
+func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.PSN) ib.Packet) conformance.Case {
+	return conformance.Case{
+		ID:    "wc/fence/waits-for-earlier-" + what,
+		Title: fmt.Sprintf("A request with a fence is not sent before all earlier %s have been answered", what),
+		Cite:  ibta("10.8.3.3", "roce/cq/3"), Level: conformance.Must, Needs: needs,
+		Labels:  []string{"service:rc"},
+		Sends:   "the answers to two requests, late",
+		Expects: "the fenced SEND after the second answer, and not before",
+		Mutants: []string{"FenceIgnored"},
+		Run: on(setup{signalAll: true}, func(c *conn) {
+			for id := range uint64(2) {
+				c.Post(c.qp, verbs.SendWR{WRID: 1 + id, Opcode: op, SGL: c.own.List(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+			}
+			c.Post(c.qp, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendFence, SGL: c.own.List(64, 8)})
+			c.take(2)
+			c.silence(quiet)
+			c.send(answer(c.sq(0)))
+			c.Completes(1, verbs.WCSuccess)
+			c.silence(quiet)
+			c.send(answer(c.sq(1)).WithMSN(2))
+			c.Completes(2, verbs.WCSuccess)
+			c.expects(ib.SendOnly(c.sq(2), c.own.Buf[64:72]))
+			c.send(ib.Ack(c.sq(2), 3))
+			c.Completes(3, verbs.WCSuccess)
+		}),
+	}
+}
+
+// completionWriteImm is a WRITE with immediate data to the beginning of mem.
+func completionWriteImm(c *conn, psn int, payload []byte) []ib.Packet {
+	all := ib.Write(c.psn(psn), c.at(0, 0), payload, pathMTU.Bytes())
+	last := &all[len(all)-1]
+	op := ib.OpWriteLastImm
+	if len(all) == 1 {
+		op = ib.OpWriteOnlyImm
+	}
+	*last = last.WithOpcode(op).WithImm(5)
+	return all
+}
+
+// skipsToRead waits for the request of a READ; there may be ACKs before it.
+func (c *conn) skipsToRead() {
+	for {
+		pkt, ok := c.next(c.Patience())
+		switch {
+		case !ok:
+			c.Fail("a READ request", "nothing in %v", c.Patience())
+		case !pkt.IsAck(ib.AckPositive):
+			c.same(ib.Op(ib.OpReadRequest).WithPSN(c.sq(0)), pkt)
+			return
+		}
+	}
+}
+
+// completesAtOnce waits for the event of a completion and ends the case unless that
+// is there then, and of this request.
+func (c *conn) completesAtOnce(events verbs.CompChannel, id uint64) {
+	c.eventOf(events)
+	c.Completes(id, verbs.WCSuccess)
+}
+
+// holdsNow is Holds that gives the device no more time: the completion was polled, and
+// that is all that a program waits for.
+func (c *conn) holdsNow(m *rig.Memory, off int, want []byte) {
+	c.Check(bytes.Equal(m.Buf[off:][:len(want)], want), fmt.Sprintf("the %d bytes of the message in place with its completion", len(want)), "other bytes")
+}

@@ -1,0 +1,199 @@
+package roce
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var congestionCases = []conformance.Case{
+	{
+		ID:    "ecn/rate/named-qp-slows",
+		Title: "A queue pair that CNPs name sends more slowly",
+		Cite:  annexA17("CA17-45", "roce/ecn/3"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
+		Labels:  []string{"service:rc"},
+		Sends:   "CNPs to a queue pair that sends",
+		Expects: "the packets of a burst at half the rate or less",
+		Mutants: []string{"NoCongestion"},
+		Run: onFlow(func(f *flow) {
+			before := f.burst()
+			f.slower(before, f.burstUnder(f.slowedBy(ib.CNP())))
+		}),
+	},
+	{
+		ID:    "ecn/rate/other-qps-keep-theirs",
+		Title: "A CNP slows the queue pair that it names, and no other",
+		Cite:  annexA17("CA17-45", "roce/ecn/3"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
+		Labels:  []string{"service:rc"},
+		Sends:   "CNPs to one of two queue pairs with the same peer",
+		Expects: "the other at its rate",
+		Mutants: []string{"CNPSlowsAll"},
+		Run: onPort(func(p *port) {
+			named, other := p.flow(peerQPN), p.flow(peerQPN+1)
+			before := other.burst()
+			other.asFast(before, other.burstUnder(named.slowedBy(ib.CNP())))
+		}),
+	},
+	{
+		ID:    "ecn/rate/comes-back",
+		Title: "The rate of a queue pair rises again when no more CNPs come",
+		Cite:  annexA17("CA17-46", "roce/ecn/4"), Level: conformance.Should, Needs: verbs.CapRC | verbs.CapCongestion,
+		Labels:  []string{"service:rc"},
+		Sends:   "CNPs to a queue pair that sends, and then none",
+		Expects: "bursts at twice the lowest rate or more, in time",
+		Mutants: []string{"RateNeverRecovers"},
+		Run: onFlow(func(f *flow) {
+			before := f.burst()
+			slow := f.burstUnder(f.slowedBy(ib.CNP()))
+			if slow < 2*max(before, flowQuick) {
+				return // it did not slow, which another case is about
+			}
+			now := slow
+			for until := f.Now() + f.Patience(); now > slow/2; now = f.burst() {
+				f.Check(f.Now() < until, fmt.Sprintf("a rate that rises: %v or less for %d packets", slow/2, flowPackets), "%v, after %v", now, f.Patience())
+				f.Sleep(cnpPause)
+			}
+		}),
+	},
+	{
+		ID:    "ecn/drop/cnp-takes-no-psn",
+		Title: "A CNP takes no PSN: it is answered by nothing, wherever its PSN lies",
+		Cite:  ibta("", "roce/ecn/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "CNPs, with PSN 0, to connections on which a PSN above 0 is due, PSN 0 itself, and one shortly before it",
+		Expects: "nothing, and that the PSN is still due",
+		Mutants: []string{"CNPTakesPSN"},
+		Run: onPort(func(p *port) {
+			for _, due := range []uint32{firstPSN, 0, 0xffff00} {
+				c := p.connect(setup{receives: 1, change: func(a *verbs.QPAttr) { a.RQPSN = due }})
+				c.drops(ib.CNP())
+				c.accepts(0)
+			}
+		}),
+	},
+	{
+		ID:    "ecn/drop/cnp-for-nobody-slows-nobody",
+		Title: "A CNP for a queue pair that does not exist is dropped without effect",
+		Cite:  ibta("", "roce/ecn/5"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
+		Labels:  []string{"service:rc"},
+		Sends:   "CNPs for the number of no queue pair",
+		Expects: "no answer, and a queue pair that sends at its rate",
+		Mutants: []string{"QPNLoose"},
+		Run: onFlow(func(f *flow) {
+			before := f.burst()
+			f.asFast(before, f.burstUnder(f.slowedBy(ib.CNP().To(0xabcdef))))
+			f.silence(soon)
+		}),
+	},
+	{
+		ID:    "ecn/drop/cnp-with-wrong-icrc-slows-nobody",
+		Title: "A CNP with a wrong ICRC is dropped without effect",
+		Cite:  ibta("", "roce/ecn/5"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
+		Labels:  []string{"service:rc"},
+		Sends:   "CNPs with one bit of their ICRC turned",
+		Expects: "no answer, and a queue pair that sends at its rate",
+		Mutants: []string{"ICRCIgnored"},
+		Run: onFlow(func(f *flow) {
+			before := f.burst()
+			f.asFast(before, f.burstUnder(f.slowedBy(ib.CNP().BadICRC())))
+			f.silence(soon)
+		}),
+	},
+	{
+		ID:    "ecn/count/cnps-sent-agree-with-the-wire",
+		Title: "The counters of marks, of CNPs sent and of CNPs heeded agree with the wire",
+		Cite:  conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}, Level: conformance.Should, Needs: verbs.CapRC | verbs.CapCongestion,
+		Labels:  []string{"service:rc"},
+		Sends:   "three marked WRITEs, each when a CNP is due again; four CNPs",
+		Expects: "counts of 3 marks, of as many CNPs sent as came, and of 4 CNPs heeded; at least the second of these counters",
+		Mutants: []string{"CNPCounterStuck"},
+		Run: on(setup{}, func(c *conn) {
+			sent, marked, handled := c.counts(countCNPsSent), c.counts(countMarks), c.counts(countCNPsHandled)
+			came := 0
+			for i := range 3 {
+				c.send(ib.WriteOnly(c.psn(i), c.at(0, 16), data(16)).AckReq().CE())
+				came += c.cnps()
+				c.Sleep(cnpPause)
+			}
+			for range 4 {
+				c.send(ib.CNP())
+			}
+			came += c.cnps()
+			sent.are(c.port, came, true)
+			marked.are(c.port, 3, false)
+			handled.are(c.port, 4, false)
+		}),
+	},
+	{
+		ID:    "ecn/count/implied-naks-agree-with-the-wire",
+		Title: "The counter of implied NAKs agrees with the wire",
+		Cite:  conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}, Level: conformance.Should, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "twice, an ACK for a SEND behind a READ that was not answered; then the answer",
+		Expects: "a count of 2",
+		Mutants: []string{"ImpliedNAKCounterStuck"},
+		Run: on(setup{signalAll: true}, func(c *conn) {
+			implied := c.counts(countImpliedNAKs)
+			for i := range 2 {
+				c.Post(c.qp,
+					verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.own.List(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
+					verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.List(64, 8)},
+				)
+				c.take(2)
+				c.send(ib.Ack(c.sq(2*i+1), uint32(2*i+2)))
+				c.settle()
+				c.send(ib.ReadResponseOnly(c.sq(2*i), uint32(2*i+1), data(16)), ib.Ack(c.sq(2*i+1), uint32(2*i+2)))
+				c.Completes(1, verbs.WCSuccess)
+				c.Completes(2, verbs.WCSuccess)
+				c.settle()
+				c.early = nil // the READ, and what is behind it, may have been sent again
+			}
+			implied.are(c.port, 2, true)
+		}),
+	},
+}
+
+// Names of counters: ours, and those of mlx5 and irdma.
+var (
+	countCNPsSent    = []string{"cnps_sent", "np_cnp_sent", "cnpSent"}
+	countCNPsHandled = []string{"cnps_handled", "rp_cnp_handled", "cnpHandled"}
+	countMarks       = []string{"ecn_marked", "np_ecn_marked_roce_packets", "RxECNMrkd"}
+	countImpliedNAKs = []string{"implied_nak", "implied_nak_seq_err"}
+)
+
+// count is a counter of the device and what it showed at first.
+type count struct {
+	names []string
+	was   uint64
+}
+
+// counts begins to watch a counter, which has one of these names.
+func (p *port) counts(names []string) count {
+	was, _ := p.countOf(names)
+	return count{names, was}
+}
+
+func (p *port) countOf(names []string) (uint64, bool) {
+	for _, name := range names {
+		if v, ok := p.Counter(name); ok {
+			return v, true
+		}
+	}
+	return 0, false
+}
+
+// are ends the case unless the counter has gone up so far. A device without it does
+// not claim anything; if the case is about this counter, it cannot be judged then.
+func (k count) are(p *port, want int, needed bool) {
+	now, ok := p.countOf(k.names)
+	switch {
+	case ok:
+		p.Check(now-k.was == uint64(want), fmt.Sprintf("%s up by %d", k.names[0], want), "%d", now-k.was)
+	case needed:
+		rig.End(fmt.Errorf("the device has no counter %s: %w", strings.Join(k.names, " or "), conformance.ErrCannot))
+	}
+}

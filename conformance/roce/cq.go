@@ -1,0 +1,204 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var cqCases = []conformance.Case{
+	{
+		ID:    "wc/overrun/reported-and-fatal",
+		Title: "When a completion finds no room, the CQ raises an event and the queue pair goes to ERR",
+		Cite:  ibta("error class G", "roce/cq/6"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "one SEND more than the CQ has room for, of which nothing is polled",
+		Expects: "CQ_ERR of that CQ, and the state ERR",
+		Mutants: []string{"CQOverrunSilent"},
+		Run: onPort(func(p *port) {
+			c := p.overrun(0)
+			c.cqError()
+			c.State(c.qp, verbs.QPStateErr)
+		}),
+	},
+	{
+		ID:    "wc/overrun/reported-once",
+		Title: "A CQ that has lost a completion raises one event, however many more it loses",
+		Cite:  ibta("error class G", "roce/cq/6"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "one SEND more than the CQ has room for; the queue pair has three more receives to flush",
+		Expects: "CQ_ERR, once",
+		Mutants: []string{"CQErrRepeats"},
+		Run: onPort(func(p *port) {
+			c := p.overrun(3)
+			c.cqError()
+			c.State(c.qp, verbs.QPStateErr)
+			c.settle()
+			for {
+				e, err := p.Device.WaitAsync(0)
+				if errors.Is(err, verbs.ErrTimeout) {
+					return
+				}
+				p.Do("events", err)
+				p.Check(e.Type != verbs.EventCQErr, "one CQ_ERR", "another")
+			}
+		}),
+	},
+	{
+		ID:    "wc/overrun/message-not-acknowledged",
+		Title: "A message whose completion found no room is not acknowledged",
+		Cite:  ibta("error class G", "roce/cq/6"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "one SEND more than the CQ has room for",
+		Expects: "ACKs for all of them but the last",
+		Mutants: []string{"OverrunAcked"},
+		Run: onPort(func(p *port) {
+			c := p.overrun(0)
+			for {
+				pkt, more := c.noise(quiet)
+				if !more {
+					return
+				}
+				c.Check(!pkt.IsAck(ib.AckPositive), "no ACK for the message whose completion was lost", "%v", pkt)
+			}
+		}),
+	},
+	{
+		ID:    "wc/arm/any-overrides-solicited",
+		Title: "A CQ that is armed for any completion reports the next one, though it is armed for solicited ones as well",
+		Cite:  ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs that are not solicited, when the CQ was armed for solicited completions and for any, in either order",
+		Expects: "an event for each",
+		Mutants: []string{"ArmLost"},
+		Run: onPort(func(p *port) {
+			events := p.withChannel(16)
+			c := p.connect(setup{receives: 3})
+			c.armCQ(true)
+			c.accepts(0)
+			c.noEventOf(events)
+			c.armCQ(false)
+			c.accepts(1)
+			c.eventOf(events)
+			c.armCQ(false)
+			c.armCQ(true)
+			c.accepts(2)
+			c.eventOf(events)
+		}),
+	},
+	{
+		ID:    "wc/arm/one-event-for-one-arm",
+		Title: "An armed CQ raises one event, and the next when it is armed again",
+		Cite:  ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "two SENDs, and another two when the CQ is armed again",
+		Expects: "one event for each pair, at its first",
+		Mutants: []string{"ArmStays"},
+		Run: onPort(func(p *port) {
+			events := p.withChannel(16)
+			c := p.connect(setup{receives: 4})
+			for i := range 2 {
+				c.armCQ(false)
+				c.accepts(2 * i)
+				c.eventOf(events)
+				c.accepts(2*i + 1)
+				c.noEventOf(events)
+			}
+		}),
+	},
+	{
+		ID:    "wc/arm/without-a-channel-refused",
+		Title: "A CQ without a channel cannot be armed",
+		Cite:  ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Should, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "a refusal",
+		Mutants: []string{"ArmsWithoutChannel"},
+		Run: onPort(func(p *port) {
+			p.Refuses("arming a CQ without a channel", p.CQ.Arm(false), nil)
+			p.Refuses("arming a CQ without a channel", p.CQ.Arm(true), nil)
+		}),
+	},
+	{
+		ID:    "wc/cq/in-use-not-destroyed",
+		Title: "A CQ that a queue pair uses, for its sends or its receives, cannot be destroyed",
+		Cite:  ibta("C11-17", "roce/cq/8"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND, when closing the CQ was refused",
+		Expects: "a refusal as long as the queue pair is there, a completion, and no refusal afterwards",
+		Mutants: []string{"InUseDestroyed"},
+		Run: onPort(func(p *port) {
+			rest := p.CQ
+			p.withChannel(16)
+			c := p.connect(setup{receives: 1})
+			sender, err := p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: rest, Caps: qpSmall})
+			p.Do("a queue pair", err)
+			p.Refuses("closing a CQ of two queue pairs", p.CQ.Close(), nil)
+			c.accepts(0)
+			p.Do("a queue pair that can be closed", c.qp.Close())
+			p.Refuses("closing a CQ of a send queue", p.CQ.Close(), nil)
+			p.Do("a queue pair that can be closed", sender.Close())
+			p.Do("a CQ that nobody uses can be closed", p.CQ.Close())
+		}),
+	},
+}
+
+// withChannel has what is made from here on use a CQ with a channel for its events,
+// which it returns.
+func (p *port) withChannel(depth int) verbs.CompChannel {
+	events, err := p.Device.CreateCompChannel()
+	p.Do("a completion channel", err)
+	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: events})
+	p.Do("a completion queue with a channel", err)
+	return events
+}
+
+// armCQ arms the CQ.
+func (p *port) armCQ(solicitedOnly bool) { p.Do("a CQ that can be armed", p.CQ.Arm(solicitedOnly)) }
+
+// eventOf ends the case unless the channel has an event of the CQ.
+func (p *port) eventOf(events verbs.CompChannel) {
+	cq, err := events.Wait(p.Patience())
+	switch {
+	case errors.Is(err, verbs.ErrTimeout):
+		p.Fail("an event of the CQ", "none in %v", p.Patience())
+	case err != nil:
+		p.Do("events of completions", err)
+	}
+	p.Check(cq == p.CQ, "an event of the CQ", "one of another")
+}
+
+// noEventOf ends the case if the channel has an event. See to it that the device has had its
+// time.
+func (p *port) noEventOf(events verbs.CompChannel) {
+	_, err := events.Wait(0)
+	p.Check(errors.Is(err, verbs.ErrTimeout), "no event of the CQ", "one (%v)", err)
+}
+
+// overrun connects a queue pair to a CQ that it fills, by SENDs that are acknowledged,
+// and then sends one more. It has that many receives left.
+func (p *port) overrun(left int) *conn {
+	var err error
+	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: 1})
+	p.Do("a completion queue", err)
+	room := p.CQ.Depth()
+	c := p.connect(setup{receives: room + 1 + left, caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: room + 1 + left, MaxSendSGE: 1, MaxRecvSGE: 1}})
+	for i := range room + 1 {
+		c.send(ib.SendOnly(c.psn(i), data(16)).AckReq())
+		if i < room {
+			c.expects(ib.Ack(c.psn(i), uint32(i+1)))
+		}
+	}
+	return c
+}
+
+// cqError ends the case unless the CQ reports that it has lost a completion.
+func (c *conn) cqError() {
+	e := c.nextEvent(verbs.EventCQErr.String())
+	if e.Type != verbs.EventCQErr || e.CQ != c.CQ {
+		c.Fail(fmt.Sprintf("the event %v of the CQ", verbs.EventCQErr), "%v of %v", e.Type, e.CQ)
+	}
+}

@@ -1,0 +1,169 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var creditCases = []conformance.Case{
+	{
+		ID:    "rc/credit/advertised-where-claimed",
+		Title: "A responder that claims end-to-end flow control tells its credits",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/1"}}, Level: conformance.May, Needs: verbs.CapRC | verbs.CapCredits,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND to a queue pair with three receives",
+		Expects: "an ACK with a credit code",
+		Mutants: []string{"NoCreditReporting"},
+		Run: on(setup{receives: 3}, func(c *conn) {
+			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
+			ack := c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
+			_, told := ib.Credits(ack.Syndrome())
+			c.Check(told, "credits in the ACK", "code %d, which tells none", ack.Syndrome())
+		}),
+	},
+	{
+		ID:    "rc/credit/never-more-than-receives-posted",
+		Title: "Credits promise no more than there are receives",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/1"}}, Level: conformance.May, Needs: verbs.CapRC | verbs.CapCredits,
+		Labels:  []string{"service:rc"},
+		Sends:   "WRITEs and SENDs while receives are posted and used up: none, one, then thirteen, which has no code of its own",
+		Expects: "no more credits than there are receives, in any ACK",
+		Mutants: []string{"CreditsInvented"},
+		Run: on(setup{}, func(c *conn) {
+			k, posted := 0, 0
+			send := func(p ib.Packet) {
+				c.send(p.WithPSN(c.psn(k)).AckReq())
+				ack := c.expects(ib.Ack(ib.AnyPSN, ib.AnyMSN))
+				for ack.PSN() == c.psn(k-1) { // new credits, told as soon as there were any
+					creditsAtMost(c, posted+1, ack) // it left before this message came
+					ack = c.expects(ib.Ack(ib.AnyPSN, ib.AnyMSN))
+				}
+				c.same(ib.Ack(c.psn(k), ib.AnyMSN), ack)
+				creditsAtMost(c, posted, ack)
+				k++
+			}
+			for _, more := range []int{0, 1, 12} {
+				for range more {
+					c.Recv(c.qp, uint64(k), c.own.SGE(0, 64))
+					posted++
+				}
+				send(ib.WriteOnly(0, c.at(0, 0), nil))
+			}
+			for posted > 0 {
+				posted--
+				send(ib.SendOnly(0, data(8)))
+			}
+		}),
+	},
+	{
+		ID:    "rc/credit/none-advertised-with-an-srq",
+		Title: "A queue pair on a shared receive queue tells no credits",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/1"}}, Level: conformance.May, Needs: verbs.CapRC | verbs.CapSRQ,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND, a WRITE and a READ to a queue pair on an SRQ with four receives",
+		Expects: "credit code 31 in all answers",
+		Mutants: []string{"CreditsInvented"},
+		Run: onPort(func(p *port) {
+			srq, err := p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: 4, MaxSGE: 1})
+			p.Do("a shared receive queue", err)
+			c := p.connect(setup{srq: srq})
+			for id := range 4 {
+				c.Recv(srq, uint64(id+1), c.own.SGE(64*id, 64))
+			}
+			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
+			c.expects(ib.Ack(c.psn(0), ib.AnyMSN).WithCredits(ib.NoCredits))
+			c.send(ib.WriteOnly(c.psn(1), c.at(0, 8), data(8)).AckReq())
+			c.expects(ib.Ack(c.psn(1), ib.AnyMSN).WithCredits(ib.NoCredits))
+			c.send(ib.ReadRequest(c.psn(2), c.at(0, 8)).AckReq())
+			c.expects(ib.ReadResponseOnly(c.psn(2), ib.AnyMSN, nil).WithCredits(ib.NoCredits))
+		}),
+	},
+	{
+		ID:    "rc/credit/requester-stops-where-they-end",
+		Title: "A requester that heeds credits has at most one SEND under way beyond them",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/2"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCredits,
+		Labels:  []string{"service:rc"},
+		Sends:   "to a SEND an ACK with 0 credits, with three more SENDs to follow; later an ACK with 8",
+		Expects: "at most one packet before the second ACK, and all behind it",
+		Mutants: []string{"NoCreditHeeding"},
+		Run: on(setup{}, func(c *conn) {
+			creditsSpent(c)
+			c.Post(c.qp, c.sending(2, 8), c.sending(3, 8), c.sending(4, 8))
+			early := c.drained()
+			c.Check(len(early) <= 1, "at most one packet without credits", "%d", len(early))
+			c.silence(creditsQuiet)
+			// One packet was a probe, and is acknowledged; else the credits come by
+			// themselves, with an ACK of what was acknowledged before.
+			n := len(early)
+			c.send(ib.Ack(c.sq(n), uint32(n+1)).WithCredits(creditCode8))
+			for k := n + 1; k <= 3; k++ {
+				c.expectsAll(c.wantSend(k, 8))
+			}
+			c.send(ib.Ack(c.sq(3), 4).WithCredits(creditCode8))
+			for id := uint64(2); id <= 4; id++ {
+				c.Completes(id, verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "rc/credit/requester-probes-where-they-end",
+		Title: "A requester without credits does not wait for ever: it sends one packet to ask",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/2"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCredits,
+		Labels:  []string{"service:rc"},
+		Sends:   "an ACK with 0 credits to each of four SENDs",
+		Expects: "the next SEND, one at a time",
+		Mutants: []string{"CreditsBlockAll"},
+		Run: on(setup{}, func(c *conn) {
+			creditsSpent(c)
+			c.Post(c.qp, c.sending(2, 8), c.sending(3, 8), c.sending(4, 8))
+			for k := 1; k <= 3; k++ {
+				c.expectsAll(c.wantSend(k, 8))
+				c.send(ib.Ack(c.sq(k), uint32(k+1)).WithCredits(0))
+				c.Completes(uint64(k+1), verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "rc/credit/writes-and-reads-need-none",
+		Title: "Requests that use no receive are sent without credits",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/3"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCredits,
+		Labels:  []string{"service:rc"},
+		Sends:   "an ACK with 0 credits, with two WRITEs, a READ and, where there are atomics, a FETCH_ADD to follow",
+		Expects: "all of them at once",
+		Mutants: []string{"CreditsBlockAll"},
+		Run: on(setup{}, func(c *conn) {
+			creditsSpent(c)
+			c.Post(c.qp, c.writing(2, 2500), c.writing(3, 8), c.reading(4, 8))
+			c.expectsAll(c.wantWrite(1, 2500), c.wantWrite(4, 8), c.wantRead(5, 8))
+			if c.Caps.Has(verbs.CapAtomics) {
+				c.Post(c.qp, c.adding(5))
+				c.expectsAll(c.wantAdd(6))
+			}
+		}),
+	},
+}
+
+// creditsAtMost ends the case if an ACK promises more than so many receives.
+func creditsAtMost(c *conn, most int, ack ib.Packet) {
+	n, told := ib.Credits(ack.Syndrome())
+	c.Check(!told || n <= most, fmt.Sprintf("at most %d credits", most), "%d", n)
+}
+
+// creditCode8 is the code for eight credits.
+const creditCode8 = 6
+
+// creditsQuiet is how long a requester without credits is watched: not so long that it
+// might probe again.
+const creditsQuiet = soon
+
+// creditsSpent has the device send one message and tells it that there is no receive
+// for another.
+func creditsSpent(c *conn) {
+	c.Post(c.qp, c.sending(1, 8))
+	c.expectsAll(c.wantSend(0, 8))
+	c.send(ib.Ack(c.sq(0), 1).WithCredits(0))
+	c.Completes(1, verbs.WCSuccess)
+}

@@ -1,0 +1,50 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+)
+
+// drops ends the case if a packet has any effect that shows at once: an answer, a
+// completion, a byte in memory. Whether it has taken a PSN, only [conn.accepts] of
+// the next one tells.
+func (c *conn) drops(pkt ib.Packet) {
+	c.send(pkt)
+	if got, ok := c.noise(quiet); ok {
+		c.Fail(fmt.Sprintf("%v is dropped", pkt), "the answer %v", got)
+	}
+	if wc, ok := c.WaitCompletion(0); ok {
+		c.Fail(fmt.Sprintf("%v is dropped", pkt), "%s", rig.Describe(&wc))
+	}
+	c.Untouched(c.mem, 0, 0)
+	c.Untouched(c.own, 0, 0)
+}
+
+// accepts ends the case unless the peer's n-th message, which has one packet, is
+// executed: it has the PSN that is due, and fills the next receive. It is also how to
+// see that what was sent before has not moved the connection.
+func (c *conn) accepts(n int, change ...func(ib.Packet) ib.Packet) {
+	pkt := ib.SendOnly(c.psn(n), data(16)).AckReq()
+	for _, f := range change {
+		pkt = f(pkt)
+	}
+	c.send(pkt)
+	c.expects(ib.Ack(c.psn(n), uint32(n+1)))
+	c.Received(uint64(n+1), 16)
+	c.Holds(c.own, n*64, data(16))
+	c.own.Accept()
+}
+
+// annexA17 cites a clause of the annex on RoCEv2.
+func annexA17(section string, rows ...string) conformance.Cite {
+	return conformance.Cite{Doc: "Annex A17", Section: section, Rows: rows}
+}
+
+// ibta cites a clause of the base specification; an empty section is one that is not
+// publicly known.
+func ibta(section string, rows ...string) conformance.Cite {
+	return conformance.Cite{Doc: "IBTA", Section: section, Rows: rows}
+}

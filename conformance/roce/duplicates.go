@@ -1,0 +1,144 @@
+package roce
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var duplicateCases = []conformance.Case{
+	{
+		ID:    "rc/psn/duplicate-send-delivered-once",
+		Title: "A SEND that comes twice is delivered once",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND, the same packet again, and another SEND",
+		Expects: "one completion for the first, and the next receive for the other",
+		Mutants: []string{"DuplicatesExecuted"},
+		Run: onRC(func(c *conn) {
+			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
+			c.send(send)
+			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
+			c.send(send)
+			c.settle()
+			c.Received(1, 16)
+			c.Holds(c.own, 0, data(16))
+			c.Incomplete()
+			c.send(ib.SendOnly(c.psn(1), data(8)).AckReq())
+			c.Received(2, 8)
+		}),
+	},
+	{
+		ID:    "rc/psn/duplicate-write-not-placed-again",
+		Title: "A WRITE that comes again does not undo what was written since",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "two WRITEs to the same place, of one packet each and then of three, and the first of them again",
+		Expects: "what the second wrote, in memory",
+		Mutants: []string{"DuplicatesExecuted"},
+		Run: onPort(func(p *port) {
+			for _, n := range []int{64, 2500} {
+				c := p.connect(setup{})
+				k := ib.Packets(n, pathMTU.Bytes())
+				old, young := data(n), make([]byte, n)
+				first := ib.Write(c.psn(0), c.at(0, n), old, pathMTU.Bytes())
+				c.send(first...)
+				c.send(ib.Write(c.psn(k), c.at(0, n), young, pathMTU.Bytes())...)
+				c.settle()
+				c.Holds(c.mem, 0, young)
+				c.send(first...)
+				c.settle()
+				c.Holds(c.mem, 0, young)
+				c.Untouched(c.mem, 0, n)
+				c.early = nil
+			}
+		}),
+	},
+	{
+		ID:    "rc/psn/duplicate-acknowledged",
+		Title: "A duplicate SEND or WRITE is acknowledged",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/9", "roce/rc/psn/10"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND of one packet and a WRITE of three without AckReq, then each packet again with it",
+		Expects: "each time an ACK with the PSN of the last packet executed",
+		Mutants: []string{"NoAcks"},
+		Run: onRC(func(c *conn) {
+			all := []ib.Packet{ib.SendOnly(c.psn(0), data(16))}
+			for _, part := range ib.Write(c.psn(1), c.at(0, 0), data(2500), pathMTU.Bytes()) {
+				part.BTH.AckReq = nil
+				all = append(all, part)
+			}
+			c.send(all...)
+			c.drained() // the device may have acknowledged what did not ask for it
+			for _, again := range all {
+				c.send(again.AckReq())
+				c.expects(ib.Ack(c.psn(3), ib.AnyMSN))
+			}
+			c.silence(quiet)
+		}),
+	},
+	{
+		ID:    "rc/psn/duplicate-ack-never-has-the-psn-of-a-read",
+		Title: "The ACK of a duplicate WRITE does not acknowledge a READ that came later",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/10"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a WRITE, a READ of one response, one of three, and the WRITE again",
+		Expects: "an ACK with the PSN of the WRITE, which is that of the last request that is acknowledged so",
+		Mutants: []string{"DupAckTakesReadPSN"},
+		Run: onRC(func(c *conn) {
+			write := ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq()
+			c.send(write)
+			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
+			c.send(ib.ReadRequest(c.psn(1), c.at(0, 8)).AckReq(), ib.ReadRequest(c.psn(2), c.at(0, 2500)).AckReq())
+			c.take(4)
+			c.send(write)
+			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
+		}),
+	},
+	{
+		ID:    "rc/psn/earlier-duplicate-read-answered-first",
+		Title: "A duplicate READ is answered before the rest of a longer answer to a later one",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-110", Rows: []string{"roce/rc/psn/12"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a READ of one response; CNPs, so that answers take their time; then a READ of 1024 responses, and right behind it the first again",
+		Expects: "the response to the first READ before the last one to the second",
+		Mutants: []string{"DupReadWaits"},
+		Run: onRC(func(c *conn) {
+			long := c.Memory(1<<20, allAccess)
+			short := ib.ReadRequest(c.psn(0), c.at(0, 8)).AckReq()
+			answer := ib.ReadResponseOnly(c.psn(0), ib.AnyMSN, c.mem.Buf[:8])
+			c.send(short)
+			c.expects(answer)
+			c.slowDown()
+			c.send(ib.ReadRequest(c.psn(1), ib.At(long.Addr(), long.RKey(), len(long.Buf))).AckReq(), short)
+			begun := time.Duration(0)
+			for {
+				p := c.expects(ib.Packet{})
+				switch {
+				case p.PSN() == c.psn(0):
+					c.same(answer, p)
+					return // whether the rest follows, or has to be asked for again, is not said
+				case p.PSN() == c.psn(1):
+					begun = c.Now()
+				case p.Opcode() == ib.OpReadResponseLast && c.Virtual && c.Now() == begun:
+					rig.End(fmt.Errorf("a long answer takes no time: %w", conformance.ErrCannot))
+				case p.Opcode() == ib.OpReadResponseLast:
+					c.Fail("the response to the duplicate before the last one to the later READ", "%v", p)
+				}
+			}
+		}),
+	},
+}
+
+// slowDown has a queue pair that heeds congestion send slowly, so that a long answer is
+// under way for a while even on a cable of any speed.
+func (c *conn) slowDown() {
+	for range 8 {
+		c.send(ib.CNP())
+		c.Sleep(soon)
+	}
+}

@@ -1,0 +1,170 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var errorCases = []conformance.Case{
+	{
+		ID:    "wc/error/unsignaled-failure-completes",
+		Title: "A request that fails completes, whether it was signaled or not",
+		Cite:  ibta("10.7.3.1", "roce/err/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing for an unsignaled SEND with a bad L_Key; a NAK for an unsignaled WRITE",
+		Expects: "a completion in error for each",
+		Mutants: []string{"UnsignaledErrorSilent"},
+		Run: onPort(func(p *port) {
+			c := p.connect(setup{})
+			c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}})
+			c.failsFirst(1)
+			c = p.connect(setup{})
+			c.Post(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.own.List(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+			c.expects(ib.WriteOnly(c.sq(0), ib.At(0x1000, 7, 8), nil))
+			c.send(ib.Nak(c.sq(0), ib.NakRemoteAccess, 0))
+			c.failsFirst(2)
+		}),
+	},
+	{
+		ID:    "wc/error/first-names-the-cause",
+		Title: "The first completion in error has the status of the cause, and those behind it are flushed",
+		Cite:  ibta("", "roce/err/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an ACK for the first of three SENDs, of which the second has a bad L_Key",
+		Expects: "LOC_PROT_ERR for the second, WR_FLUSH_ERR for the third and for a receive",
+		Mutants: []string{"LocalErrFlushesAll"},
+		Run: on(setup{receives: 1}, func(c *conn) {
+			c.Post(c.qp,
+				verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)},
+				verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}},
+				verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)},
+			)
+			c.expects(ib.SendOnly(c.sq(0), nil))
+			c.send(ib.Ack(c.sq(0), 1))
+			// The first is not signaled: of it there is a completion only if it fails.
+			c.Completes(102, verbs.WCLocProtErr)
+			for range 2 {
+				wc := c.Completion()
+				c.Check(wc.Status == verbs.WCWRFlushErr && (wc.WRID == 103 || wc.WRID == 1), "send 103 and receive 1 flushed", "%s", rig.Describe(&wc))
+			}
+		}),
+	},
+	{
+		ID:    "wc/error/earlier-requests-still-succeed",
+		Title: "Requests before the one that fails complete with success when they are answered, though the failure was noticed before",
+		Cite:  ibta("", "roce/err/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "answers to a SEND, a WRITE and a READ, when the device has come to a request with a bad L_Key behind them",
+		Expects: "success for the three, LOC_PROT_ERR for the fourth",
+		Mutants: []string{"LocalErrFlushesAll"},
+		Run: on(setup{signalAll: true}, func(c *conn) {
+			to := verbs.Remote{Addr: 0x1000, RKey: 7}
+			c.Post(c.qp,
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.own.List(0, 8), Remote: to},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.own.List(64, 8), Remote: to},
+				verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}},
+			)
+			c.take(3)
+			c.settle() // it has had the time to come to the fourth
+			c.send(ib.Ack(c.sq(1), 2), ib.ReadResponseOnly(c.sq(2), 3, data(8)))
+			for id := uint64(1); id <= 3; id++ {
+				c.Completes(id, verbs.WCSuccess)
+			}
+			c.Holds(c.own, 64, data(8))
+			c.Completes(4, verbs.WCLocProtErr)
+		}),
+	},
+	{
+		ID:    "wc/error/names-request-and-qp",
+		Title: "A completion in error names its request and its queue pair",
+		Cite:  ibta("", "roce/err/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a NAK for the first of two SENDs; to another queue pair nothing, for its request fails by itself",
+		Expects: "the numbers of the requests, receives and queue pairs in all completions, be they of causes or of flushes",
+		Mutants: []string{"SparseCompletions"},
+		Run: onPort(func(p *port) {
+			c := p.connect(setup{receives: 1})
+			c.sendUnanswered(101)
+			c.sendUnanswered(102)
+			c.send(ib.Nak(c.sq(0), ib.NakInvalidRequest, 0))
+			c.namesAll(101, 102, 1)
+			c = p.connect(setup{receives: 2})
+			c.Post(c.qp, verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}})
+			c.namesAll(103, 1, 2)
+		}),
+	},
+	{
+		ID:    "wc/error/fatal-nak-takes-the-qp-to-error",
+		Title: "A fatal NAK takes the requester's queue pair to ERR",
+		Cite:  ibta("", "roce/err/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "NAKs of codes 1, 2 and 3 for WRITEs, each on its own connection",
+		Expects: "the status that the code stands for, the state ERR, and what is behind flushed and not sent again",
+		Mutants: []string{"NAKKeepsRTS"},
+		Run: onPort(func(p *port) {
+			for _, nak := range []struct {
+				code   ib.NakCode
+				status verbs.WCStatus
+			}{
+				{ib.NakInvalidRequest, verbs.WCRemInvReqErr}, {ib.NakRemoteAccess, verbs.WCRemAccessErr}, {ib.NakRemoteOp, verbs.WCRemOpErr},
+			} {
+				c := p.connect(setup{})
+				c.sendUnanswered(1)
+				c.sendUnanswered(2)
+				c.send(ib.Nak(c.sq(0), nak.code, 0))
+				c.Completes(1, nak.status)
+				c.State(c.qp, verbs.QPStateErr)
+				c.Completes(2, verbs.WCWRFlushErr)
+				c.silence(quiet)
+			}
+		}),
+	},
+}
+
+// failsFirst ends the case unless the next completion is of this request, and in error.
+func (c *conn) failsFirst(id uint64) {
+	wc, ok := c.WaitCompletion(c.Patience())
+	switch {
+	case !ok:
+		c.Fail(fmt.Sprintf("a completion in error of request %d", id), "none in %v", c.Patience())
+	case wc.WRID != id || wc.Status == verbs.WCSuccess:
+		c.Fail(fmt.Sprintf("a completion in error of request %d", id), "%s", rig.Describe(&wc))
+	}
+}
+
+// namesAll ends the case unless these requests complete in error, in any order, and
+// of the connection's queue pair.
+func (c *conn) namesAll(ids ...uint64) {
+	missing := make(map[uint64]bool)
+	for _, id := range ids {
+		missing[id] = true
+	}
+	for range ids {
+		wc := c.Completion()
+		if wc.Status == verbs.WCSuccess || wc.QPN != c.qp.QPN() || !missing[wc.WRID] {
+			c.Fail(fmt.Sprintf("completions in error of %v, queue pair %#x", ids, uint32(c.qp.QPN())), "%s, queue pair %#x", rig.Describe(&wc), uint32(wc.QPN))
+		}
+		delete(missing, wc.WRID)
+	}
+}
+
+// closedRKey returns the R_Key of a region that is no more.
+func (c *conn) closedRKey() verbs.RKey {
+	m := c.Memory(64, allAccess)
+	key := m.RKey()
+	c.Do("a region that can be closed", m.Close())
+	return key
+}
+
+// closedSGE is n bytes of a region that is no more.
+func (c *conn) closedSGE(n int) verbs.SGE {
+	m := c.Memory(n, verbs.AccessLocalWrite)
+	sge := m.SGE(0, n)
+	c.Do("a region that can be closed", m.Close())
+	return sge
+}

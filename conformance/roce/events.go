@@ -1,0 +1,272 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var eventCases = []conformance.Case{
+	{
+		ID:    "ev/qp/access-error-reported",
+		Title: "A request that is refused for its key raises QP_ACCESS_ERR at the responder",
+		Cite:  ibta("C9-222.1.1", "roce/async/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a WRITE with the key of a region that is gone; to another queue pair, such a READ",
+		Expects: "a NAK for the access, and the event of that queue pair, once",
+		Mutants: []string{"NoQPEvents"},
+		Run: onPort(func(p *port) {
+			c := p.connect(setup{})
+			c.send(ib.WriteOnly(c.psn(0), ib.At(c.mem.Addr(), c.closedRKey(), 16), data(16)).AckReq())
+			c.expects(ib.Nak(c.psn(0), ib.NakRemoteAccess, 0))
+			c.raises(verbs.EventQPAccessErr)
+			c = p.connect(setup{})
+			c.send(ib.ReadRequest(c.psn(0), ib.At(c.mem.Addr(), c.closedRKey(), 16)))
+			c.expects(ib.Nak(c.psn(0), ib.NakRemoteAccess, 0))
+			c.raises(verbs.EventQPAccessErr)
+			c.settle()
+			c.noMoreEvents()
+		}),
+	},
+	{
+		ID:    "ev/qp/request-error-reported",
+		Title: "A request that is refused as invalid raises QP_REQ_ERR at the responder",
+		Cite:  ibta("C9-222.1.1", "roce/async/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a WRITE_MIDDLE without a FIRST",
+		Expects: "a NAK for an invalid request, and the event of the queue pair, once",
+		Mutants: []string{"NoQPEvents"},
+		Run: on(setup{}, func(c *conn) {
+			c.send(ib.WriteMiddle(c.psn(0), data(pathMTU.Bytes())).AckReq())
+			c.expects(ib.Nak(c.psn(0), ib.NakInvalidRequest, 0))
+			c.raises(verbs.EventQPReqErr)
+			c.settle()
+			c.noMoreEvents()
+		}),
+	},
+	{
+		ID:    "ev/qp/communication-established-reported",
+		Title: "The first packet that a queue pair receives in RTR raises COMM_EST",
+		Cite:  ibta("", "roce/async/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND to a queue pair in RTR, and one to a queue pair in RTS",
+		Expects: "the event of the first queue pair",
+		Mutants: []string{"NoQPEvents"},
+		Run: onPort(func(p *port) {
+			rtr, rts := p.connect(setup{state: verbs.QPStateRTR, receives: 1}), p.connect(setup{receives: 1})
+			p.NoEvent()
+			rts.accepts(0)
+			p.NoEvent()
+			rtr.accepts(0)
+			rtr.raises(verbs.EventCommEst)
+			p.NoEvent()
+		}),
+	},
+	{
+		ID:    "ev/port/link-change-reported",
+		Title: "The port reports PORT_ERR when its link goes and PORT_ACTIVE when it comes back",
+		Cite:  ibta("", "roce/async/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing: the cable is taken out and put in; then a SEND",
+		Expects: "both events, a port state that agrees, and a connection that goes on",
+		Mutants: []string{"PortEventsMissing"},
+		Run: onRC(func(c *conn) {
+			c.portIs(true)
+			c.Do("a cable that can be taken out", c.SetLink(false))
+			e := c.Event(verbs.EventPortErr)
+			c.Check(e.Port == 1, "an event of port 1", "port %d", e.Port)
+			c.portIs(false)
+			c.Do("a cable that can be put in", c.SetLink(true))
+			e = c.Event(verbs.EventPortActive)
+			c.Check(e.Port == 1, "an event of port 1", "port %d", e.Port)
+			c.portIs(true)
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "ev/gid/removed-address-receives-nothing",
+		Title: "When an address is taken from the port, packets to it are dropped, and nothing is sent from another in its place",
+		Cite:  ibta("", "roce/async/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{TwoAddresses: true},
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs to a connection of the second address before and after it is taken away, then one to a connection of the first",
+		Expects: "an ACK, nothing at all, and an ACK; and nothing for the request that the device posts on the connection that is cut off",
+		Mutants: []string{"RemovedAddressUsed"},
+		Run: onPort(func(p *port) {
+			second := newPort(p.Rig)
+			second.device = p.Local[1]
+			index := p.gidIndex(second.device)
+			gone := second.connect(setup{receives: 2, change: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
+			stays := p.connect(setup{receives: 1})
+			gone.accepts(0)
+			p.takeAddress(second.device)
+			gone.send(ib.SendOnly(gone.psn(1), data(16)).AckReq())
+			p.silence(quiet)
+			// What becomes of a request there is the device's business, as long as it says
+			// nothing and does not succeed.
+			_, _ = gone.qp.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: gone.own.List(0, 8)}})
+			p.silence(quiet)
+			for wc, ok := p.WaitCompletion(0); ok; wc, ok = p.WaitCompletion(0) {
+				p.Check(wc.Status != verbs.WCSuccess, "no success on an address that is gone", "%s", rig.Describe(&wc))
+			}
+			stays.accepts(0)
+		}),
+	},
+	{
+		ID:    "ev/mig/migrated-sender-says-so",
+		Title: "A queue pair says with MigReq 1 that it has migrated, and with 0 that it would",
+		Cite:  ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapRC | verbs.CapAutoMigration,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND and ACKs, with MigReq 0 once an alternate path is set",
+		Expects: "MigReq 1 in requests and ACKs at first, 0 when the alternate path is armed, and 1 again, on the alternate path, when the program has it taken",
+		Mutants: []string{"MigReqZero"},
+		Run: onRC(func(c *conn) {
+			c.says(0, true)
+			c.armAlternate()
+			c.says(1, false)
+			c.migrationIs(verbs.MigArmed)
+			c.Do("a migration", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigMigrated}, verbs.QPAttrState|verbs.QPAttrPathMigState))
+			c.peer = c.Peers[1]
+			c.says(2, true)
+		}),
+	},
+	{
+		ID:    "ev/mig/migreq-moves-an-armed-qp",
+		Title: "A queue pair with an armed alternate path changes to it when its peer says that it has, and reports it",
+		Cite:  ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapRC | verbs.CapAutoMigration,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs with MigReq 0, then one with MigReq 1 from the alternate address",
+		Expects: "PATH_MIG, the answer and further requests on the alternate path, and the state MIGRATED",
+		Mutants: []string{"MigrationIgnored"},
+		Run: onRC(func(c *conn) {
+			c.armAlternate()
+			c.says(0, false)
+			c.migrationIs(verbs.MigArmed)
+			c.NoEvent()
+			c.peer = c.Peers[1]
+			c.accepts(1, ib.Packet.MigReq)
+			c.raises(verbs.EventPathMig)
+			c.migrationIs(verbs.MigMigrated)
+			c.Post(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)})
+			c.expects(ib.SendOnly(ib.AnyPSN, nil))
+		}),
+	},
+	{
+		ID:    "ev/mig/migreq-means-nothing-unarmed",
+		Title: "MigReq means nothing to a queue pair without an armed alternate path",
+		Cite:  ibta("", "roce/mig/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs with MigReq 0, 1, 0 and 1",
+		Expects: "an ACK on the same path and a completion for each, and no event",
+		Mutants: []string{"DropMigReqZero"},
+		Run: onRC(func(c *conn) {
+			for i := range 4 {
+				c.accepts(i, func(p ib.Packet) ib.Packet { p.BTH.MigReq = new(i%2 == 1); return p })
+			}
+			c.settle()
+			c.noMoreEvents()
+		}),
+	},
+}
+
+// takeAddress has the bench take an address from the device, if it can.
+func (p *port) takeAddress(a netip.Addr) {
+	lab, ok := p.World.(interface{ TakeAddress(a netip.Addr) error })
+	if !ok {
+		rig.End(fmt.Errorf("take %v from the device: %w", a, conformance.ErrCannot))
+	}
+	p.Do("an address that can be taken away", lab.TakeAddress(a))
+}
+
+// raises ends the case unless the next event is of this type and of the connection's
+// queue pair.
+func (c *conn) raises(want verbs.AsyncEventType) {
+	e := c.nextEvent(want.String())
+	if e.Type != want || e.QP != c.qp {
+		c.Fail(fmt.Sprintf("the event %v of queue pair %#x", want, uint32(c.qp.QPN())), "%v of %v", e.Type, e.QP)
+	}
+}
+
+// nextEvent waits for an event that is not about the canary: it is a queue pair in RTR,
+// and has its own.
+func (p *port) nextEvent(want string) verbs.AsyncEvent {
+	for {
+		e, err := p.Device.WaitAsync(p.Patience())
+		switch {
+		case errors.Is(err, verbs.ErrTimeout):
+			p.Fail("the event "+want, "none in %v", p.Patience())
+		case err != nil:
+			p.Do("events", err)
+		}
+		if !p.canarys(e) {
+			p.Note("event %v", e.Type)
+			return e
+		}
+	}
+}
+
+func (p *port) canarys(e verbs.AsyncEvent) bool {
+	return p.canary != nil && e.QP == p.canary.qp
+}
+
+// noMoreEvents ends the case if there is an event by now that is not the canary's.
+func (p *port) noMoreEvents() {
+	for {
+		e, err := p.Device.WaitAsync(0)
+		switch {
+		case errors.Is(err, verbs.ErrTimeout):
+			return
+		case err != nil:
+			p.Do("events", err)
+		case !p.canarys(e):
+			p.Fail("no event", "%v", e.Type)
+		}
+	}
+}
+
+// portIs ends the case unless the port soon says that its link is there, or not.
+func (p *port) portIs(active bool) {
+	for until := p.Now() + p.Patience(); ; p.Sleep(soon) {
+		a, err := p.Device.QueryPort(1)
+		p.Do("a port that can be queried", err)
+		switch {
+		case (a.State == verbs.PortActive) == active:
+			return
+		case p.Now() >= until:
+			p.Fail(fmt.Sprintf("that the port is active: %v", active), "%v", a.State)
+		}
+	}
+}
+
+// armAlternate gives the connection an alternate path, to the peer's second address, and has
+// it tell its peer that it is ready.
+func (c *conn) armAlternate() {
+	a := verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigRearm, AltAH: c.attr.AH, AltPort: 1}
+	a.AltAH.GRH.DGID = verbs.GIDFrom(c.Peers[1])
+	c.Do("an alternate path", c.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
+}
+
+// says ends the case unless the device sends MigReq so, in its n-th request and in its
+// answer to the peer's. What the peer sends has the same.
+func (c *conn) says(n int, migrated bool) {
+	mig := func(p ib.Packet) ib.Packet { p.BTH.MigReq = &migrated; return p }
+	c.send(mig(ib.SendOnly(c.psn(n), data(16)).AckReq()))
+	c.expects(mig(ib.Ack(c.psn(n), uint32(n+1))))
+	c.Received(uint64(n+1), 16)
+	c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+	c.expects(mig(ib.SendOnly(c.sq(n), nil)))
+	c.send(mig(ib.Ack(c.sq(n), uint32(n+1))))
+	c.Completes(100, verbs.WCSuccess)
+}
+
+// migrationIs ends the case unless a query tells this state of migration.
+func (c *conn) migrationIs(want verbs.MigState) {
+	a, err := c.qp.Query()
+	c.Do("a queue pair that can be queried", err)
+	c.Check(a.PathMigState == want, fmt.Sprintf("migration state %v", want), "%v", a.PathMigState)
+}

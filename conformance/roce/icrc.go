@@ -1,0 +1,202 @@
+package roce
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// That the ICRC of every packet is right, [port.next] sees to in all cases: those
+// here have the device send all kinds there are.
+var icrcCases = []conformance.Case{
+	{
+		ID:    "icrc/sent/requests-of-every-opcode-and-pad",
+		Title: "Requests of every kind and of every padding have a right ICRC",
+		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "ACKs for the device's requests",
+		Expects: "the ICRC by the specification in SENDs, WRITEs, READs and atomics of one and of several packets, with 0 to 3 pad bytes",
+		Mutants: []string{"ICRCWrong"},
+		Run:     on(setup{}, requestsOfAllKinds),
+	},
+	{
+		ID:    "icrc/sent/answers-of-every-kind",
+		Title: "ACK, NAKs, READ responses and atomic acknowledgements have a right ICRC",
+		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "requests that are acknowledged, answered and refused",
+		Expects: "the ICRC by the specification in every answer",
+		Mutants: []string{"ICRCWrong"},
+		Run:     on(setup{receives: 1}, answersOfAllKinds),
+	},
+	{
+		ID:    "icrc/sent/ipv6-packets",
+		Title: "Over IPv6, requests and answers have a right ICRC",
+		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
+		Setup:   conformance.Setup{Family: 6},
+		Labels:  []string{"service:rc"},
+		Sends:   "ACKs for the device's requests, then requests that are acknowledged, answered and refused",
+		Expects: "the ICRC by the specification, which leaves out traffic class, flow label and hop limit",
+		Mutants: []string{"ICRCWrong"},
+		Run: on(setup{receives: 1, change: func(a *verbs.QPAttr) {
+			a.AH.GRH.TrafficClass, a.AH.GRH.FlowLabel, a.AH.GRH.HopLimit = 0x28, 0xabcde, 9
+		}}, func(c *conn) {
+			requestsOfAllKinds(c)
+			answersOfAllKinds(c)
+		}),
+	},
+	{
+		ID:    "icrc/sent/datagrams-and-mads",
+		Title: "Datagrams, and those of the communication manager, have a right ICRC",
+		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC | verbs.CapCM,
+		Labels:  []string{"service:ud", "service:cm"},
+		Sends:   "a REQ for a service that nobody has",
+		Expects: "the ICRC by the specification in the REJ, and in datagrams of 0 to 5 bytes with and without immediate data",
+		Mutants: []string{"ICRCWrong"},
+		Run: onPort(func(p *port) {
+			p.put(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
+			p.cmExpect(ib.REJ{})
+			d := p.bthDatagrams(0)
+			for n := range 6 {
+				d.post(verbs.OpSend, n)
+				d.expect(ib.Op(ib.OpUDSendOnly))
+				d.post(verbs.OpSendImm, n)
+				d.expect(ib.Op(ib.OpUDSendOnlyImm))
+			}
+		}),
+	},
+	{
+		ID:    "icrc/sent/flush-counts-each-byte-once",
+		Title: "A FLUSH has a right ICRC: its headers are counted once",
+		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapFlush,
+		Labels:  []string{"service:rc"},
+		Sends:   "answers to the device's FLUSH and to its WRITE; a FLUSH",
+		Expects: "the ICRC by the specification, and an answer to the FLUSH that has it",
+		Mutants: []string{"FlushICRCDoubled"},
+		Run: on(setup{access: allAccess | verbs.AccessFlushGlobal}, func(c *conn) {
+			c.Post(c.qp, verbs.SendWR{
+				WRID: 1, Opcode: verbs.OpFlush, Flags: verbs.SendSignaled, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55},
+				Flush: verbs.Flush{Length: 64, Type: verbs.FlushGlobal},
+			})
+			c.expects(ib.Flush(c.sq(0), ib.FlushGlobal, ib.FlushRange, ib.At(0x1000, 0x55, 64)))
+			c.send(ib.ReadResponseOnly(c.sq(0), 1, nil))
+			c.Completes(1, verbs.WCSuccess)
+			c.send(ib.Flush(c.psn(0), ib.FlushGlobal, ib.FlushRange, c.at(0, 64)))
+			c.expects(ib.ReadResponseOnly(c.psn(0), 1, []byte{}))
+		}),
+	},
+	{
+		ID:    "icrc/received/wrong-icrc-changes-nothing",
+		Title: "A packet with a wrong ICRC is dropped: no NAK, no effect, and its PSN is still due",
+		Cite:  annexA17("CA17-24", "roce/icrc/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND, a WRITE, a READ and an ACK with one bit wrong in ICRC or payload, then a good SEND with the same PSN",
+		Expects: "an answer to the last only",
+		Mutants: []string{"ICRCIgnored"},
+		Run: onRC(func(c *conn) {
+			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().BadICRC())
+			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().InFlight(func(p *ib.Packet) { p.Payload[5] ^= 0x10 }))
+			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().BadICRC())
+			c.drops(ib.ReadRequest(c.psn(0), c.at(0, 16)).BadICRC())
+			c.drops(ib.SendOnly(c.psn(3), data(16)).AckReq().BadICRC()) // a gap, were it a packet
+			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+			c.expects(ib.SendOnly(c.sq(0), nil))
+			c.drops(ib.Ack(c.sq(0), 1).BadICRC())
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "icrc/order/byte-reversed-icrc-dropped",
+		Title: "The ICRC comes least significant byte first: one the other way round is wrong",
+		Cite:  ibta("7.8.1", "roce/icrc/6"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs with the bytes of the ICRC reversed, then one that is right",
+		Expects: "an answer to the last only",
+		Mutants: []string{"ICRCLax"},
+		Run: onRC(func(c *conn) {
+			for n := range 4 {
+				c.drops(ib.SendOnly(c.psn(0), data(16+n)).AckReq().SwappedICRC())
+			}
+			c.accepts(0)
+		}),
+	},
+}
+
+// requestsOfAllKinds has the device send requests of every kind that it claims, and
+// answers them.
+func requestsOfAllKinds(c *conn) {
+	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
+	var wrs []verbs.SendWR
+	for n := range 4 {
+		for _, size := range []int{n, 2048 + n} {
+			wrs = append(wrs,
+				verbs.SendWR{Opcode: verbs.OpSend, SGL: c.own.List(0, size)},
+				verbs.SendWR{Opcode: verbs.OpSendImm, SGL: c.own.List(0, size), Imm: 0x1234},
+				verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.own.List(0, size), Remote: at},
+				verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: c.own.List(0, size), Remote: at, Imm: 0x1234})
+			if c.Caps.Has(verbs.CapSendInv) {
+				wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.own.List(0, size), InvalidateRKey: 0x77})
+			}
+		}
+	}
+	psn := 0
+	for i, wr := range wrs {
+		wr.WRID, wr.Flags = uint64(1000+i), verbs.SendSignaled
+		c.Post(c.qp, wr)
+		n := ib.Packets(int(wr.SGL[0].Length), pathMTU.Bytes())
+		c.take(n)
+		psn += n
+		c.send(ib.Ack(c.sq(psn-1), uint32(i+1)))
+		c.Completes(wr.WRID, verbs.WCSuccess)
+	}
+	c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8), Remote: at})
+	c.expects(ib.ReadRequest(c.sq(psn), ib.At(at.Addr, at.RKey, 8)))
+	c.send(ib.ReadResponseOnly(c.sq(psn), uint32(len(wrs)+1), data(8)))
+	c.Completes(1, verbs.WCSuccess)
+	if !c.Caps.Has(verbs.CapAtomics) {
+		return
+	}
+	for i, op := range []verbs.WROpcode{verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
+		c.Post(c.qp, verbs.SendWR{
+			WRID: uint64(i), Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8), Remote: at,
+			Atomic: verbs.Atomic{CompareAdd: 5, Swap: 6},
+		})
+		c.take(1)
+		c.send(ib.AtomicAck(c.sq(psn+1+i), uint32(len(wrs)+2+i), 7))
+		c.Completes(uint64(i), verbs.WCSuccess)
+	}
+}
+
+// answersOfAllKinds has the device answer in every way, on a connection with one
+// receive; the last answer ends it.
+func answersOfAllKinds(c *conn) {
+	const anyMSN = ib.AnyMSN
+	c.send(ib.SendOnly(c.psn(0), data(8)).AckReq())
+	c.expects(ib.Ack(c.psn(0), anyMSN))
+	psn := 1
+	for n := range 4 {
+		c.send(ib.ReadRequest(c.psn(psn), c.at(0, n)))
+		c.expects(ib.ReadResponseOnly(c.psn(psn), anyMSN, c.mem.Buf[:n]))
+		c.send(ib.ReadRequest(c.psn(psn+1), c.at(0, 2048+n)))
+		answers := ib.ReadResponses(c.psn(psn+1), anyMSN, c.mem.Buf[:2048+n], pathMTU.Bytes())
+		for _, pkt := range answers {
+			c.expects(pkt)
+		}
+		psn += 1 + len(answers)
+	}
+	if c.Caps.Has(verbs.CapAtomics) {
+		c.send(ib.FetchAdd(c.psn(psn), c.at(0, 8), 1))
+		c.expects(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.psn(psn)))
+		c.send(ib.CompareSwap(c.psn(psn+1), c.at(0, 8), 1, 2))
+		c.expects(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.psn(psn + 1)))
+		psn += 2
+	}
+	c.send(ib.WriteOnly(c.psn(psn+1), c.at(0, 0), nil).AckReq())
+	c.expects(ib.Nak(c.psn(psn), ib.NakSequence, anyMSN))
+	c.send(ib.SendOnly(c.psn(psn), data(8)).AckReq())
+	c.expects(ib.RNR(c.psn(psn), c.attr.MinRNRTimer, anyMSN))
+	c.send(ib.WriteOnly(c.psn(psn), c.at(0, 4).Skip(-1<<40), data(4)).AckReq())
+	c.expect(ib.Op(ib.OpAcknowledge).WithPSN(c.psn(psn)))
+}

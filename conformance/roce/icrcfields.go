@@ -1,0 +1,232 @@
+package roce
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var icrcFieldCases = []conformance.Case{
+	{
+		ID:    "icrc/masked/tos-ttl-and-checksums-may-change",
+		Title: "What a network changes in an IPv4 packet leaves its ICRC right",
+		Cite:  annexA17("CA17-22(c)", "roce/icrc/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs whose type of service, time to live and UDP checksum change after their ICRC was computed, and the header checksum with them",
+		Expects: "an ACK and a completion for each",
+		Mutants: []string{"ICRCCheckUnmasked"},
+		Run: onRC(func(c *conn) {
+			c.accepts(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0x68)) }))
+			c.accepts(1, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(3)) }))
+			c.accepts(2, ib.Packet.WithUDPChecksum)
+		}),
+	},
+	{
+		ID:    "icrc/masked/ipv6-class-label-and-hop-limit-may-change",
+		Title: "What a network changes in an IPv6 packet leaves its ICRC right",
+		Cite:  annexA17("CA17-22(c)", "roce/icrc/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 6},
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs whose traffic class, flow label and hop limit change after their ICRC was computed",
+		Expects: "an ACK and a completion for each",
+		Mutants: []string{"ICRCCheckUnmasked"},
+		Run: onRC(func(c *conn) {
+			c.accepts(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0x68)) }))
+			c.accepts(1, inFlight(func(p *ib.Packet) { p.IP.FlowLabel = new(uint32(0xfedcb)) }))
+			c.accepts(2, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(3)) }))
+		}),
+	},
+	{
+		ID:    "icrc/masked/fecn-becn-and-their-reserved-bits-may-change",
+		Title: "FECN, BECN and the six bits beside them are outside the ICRC",
+		Cite:  ibta("7.8.1", "roce/icrc/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs with FECN, BECN, the reserved bits and all of them set after their ICRC was computed",
+		Expects: "an ACK and a completion for each",
+		Mutants: []string{"ICRCCheckUnmasked"},
+		Run: onRC(func(c *conn) {
+			for n, b := range []struct {
+				fecn, becn bool
+				resv       uint8
+			}{{fecn: true}, {becn: true}, {resv: 0x3f}, {true, true, 0x3f}} {
+				c.accepts(n, inFlight(func(p *ib.Packet) { p.BTH.FECN, p.BTH.BECN, p.BTH.Resv6 = &b.fecn, &b.becn, &b.resv }))
+			}
+		}),
+	},
+	{
+		ID:    "icrc/covered/ip-identification",
+		Title: "The identification of IPv4 is covered by the ICRC",
+		Cite:  annexA17("CA17-22", "roce/icrc/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs whose identification has another bit after their ICRC was computed; SENDs with identifications of all kinds that are right",
+		Expects: "nothing; an ACK and a completion for each",
+		Mutants: []string{"ICRCLax"},
+		Run: onRC(func(c *conn) {
+			const id = 0x5a3c
+			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
+			send.IP.ID = new(uint32(id))
+			for bit := range 16 {
+				c.drops(send.InFlight(func(p *ib.Packet) { p.IP.ID = new(uint32(id ^ 1<<bit)) }))
+			}
+			for n, id := range []uint32{0, id, 0xffff} {
+				c.accepts(n, func(p ib.Packet) ib.Packet { p.IP.ID = &id; return p })
+			}
+		}),
+	},
+	{
+		ID:    "icrc/covered/ip-flags",
+		Title: "The flags of IPv4 are covered by the ICRC",
+		Cite:  annexA17("CA17-22", "roce/icrc/5", "roce/pkt/ip/7"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs of which DF is cleared, or the reserved flag set, after their ICRC was computed",
+		Expects: "nothing, and the PSN is still due",
+		Mutants: []string{"ICRCIgnored"},
+		Run: onRC(func(c *conn) {
+			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
+			c.drops(send.InFlight(func(p *ib.Packet) { p.IP.DF = new(false) }))
+			c.drops(send.InFlight(func(p *ib.Packet) { p.IP.ReservedFlag = new(true) }))
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "icrc/covered/addresses-ports-and-lengths",
+		Title: "Addresses, ports and lengths are covered by the ICRC",
+		Cite:  annexA17("CA17-22", "roce/icrc/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs whose source address, source port or length is another after their ICRC was computed",
+		Expects: "nothing, and the PSN is still due",
+		Mutants: []string{"ICRCIgnored"},
+		Run: onRC(func(c *conn) {
+			send := ib.SendOnly(c.psn(0), data(32)).AckReq()
+			for bit := range 16 {
+				c.drops(send.InFlight(func(p *ib.Packet) { p.UDP.SrcPort = new(uint16(0xc000 ^ 1<<bit)) }))
+			}
+			// The packet is right, but for another pair of addresses.
+			c.drops(send.From(c.Peers[1]).InFlight(func(p *ib.Packet) { p.IP.Src = c.peer }))
+			c.drops(send.InFlight(func(p *ib.Packet) { p.Payload = p.Payload[:28] }))
+			c.drops(send.InFlight(func(p *ib.Packet) { p.Payload = append(p.Payload, 0, 0, 0, 0) }))
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "icrc/covered/every-bit-of-the-bth-but-byte-4",
+		Title: "Every bit of the BTH but those of byte 4 is covered by the ICRC",
+		Cite:  annexA17("CA17-22", "roce/icrc/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "88 SENDs, each with another bit of the BTH turned after its ICRC was computed",
+		Expects: "nothing, and the PSN is still due",
+		Mutants: []string{"ICRCLax"},
+		Run: onRC(func(c *conn) {
+			bth := c.beforeBTH()
+			for bit := range 12 * 8 {
+				if bit/8 != 4 {
+					c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().Damaged(turn(8*bth + bit)))
+				}
+			}
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "icrc/covered/extension-headers-and-payload",
+		Title: "Extension headers and payload are covered by the ICRC, to the last bit",
+		Cite:  annexA17("CA17-22", "roce/icrc/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a WRITE of 32 bytes with immediate data, with one bit turned in each byte behind the BTH in turn",
+		Expects: "nothing, and the PSN is still due",
+		Mutants: []string{"ICRCIgnored"},
+		Run: onRC(func(c *conn) {
+			const reth, imm, payload, icrc = 16, 4, 32, 4
+			begin := 8 * (c.beforeBTH() + 12)
+			for i := range reth + imm + payload + icrc {
+				bit := begin + 8*i + c.Rand.IntN(8)
+				c.drops(ib.WriteOnlyImm(c.psn(0), c.at(0, payload), 7, data(payload)).AckReq().Damaged(turn(bit)))
+			}
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "icrc/covered/pad-bytes",
+		Title: "Pad bytes are covered by the ICRC, and may be anything",
+		Cite:  ibta("7.8.1", "roce/icrc/7", "roce/icrc/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs of 13 bytes whose pad changes after their ICRC was computed, then one with a pad of ones that its ICRC covers",
+		Expects: "nothing; then an ACK, and 13 bytes received",
+		Mutants: []string{"ICRCLax"},
+		Run: onRC(func(c *conn) {
+			send := ib.SendOnly(c.psn(0), data(13)).AckReq()
+			for i := range 3 {
+				pad := make([]byte, 3)
+				pad[i] = 1 << c.Rand.IntN(8)
+				c.drops(send.InFlight(func(p *ib.Packet) { p.Pad = pad }))
+			}
+			c.send(send.WithPad([]byte{0xff, 0xff, 0xff}))
+			c.expects(ib.Ack(c.psn(0), 1))
+			c.Received(1, 13)
+			c.Holds(c.own, 0, data(13))
+			c.Untouched(c.own, 0, 13)
+		}),
+	},
+	{
+		ID:    "icrc/blind/random-icrcs-are-hardly-ever-accepted",
+		Title: "A receiver that cannot see all that the ICRC covers still accepts no more than one random ICRC in 32,768",
+		Cite:  annexA17("CA17-24", "roce/icrc/8"), Level: conformance.May, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "16,384 WRITEs of no bytes with random ICRCs, then a good one",
+		Expects: "at most four answers before the last",
+		Mutants: []string{"ICRCIgnored"},
+		Run: onRC(func(c *conn) {
+			const batch = 64
+			for range tryICRCs / batch {
+				for range batch {
+					c.send(ib.WriteOnly(c.psn(0), c.at(0, 0), nil).AckReq().Sealed(randomICRC(c.Rand)))
+				}
+				c.settle()
+				if n := len(c.early); n > luckyICRCs {
+					c.Fail(fmt.Sprintf("at most %d of %d random ICRCs accepted", luckyICRCs, tryICRCs), "%d already, the last %v", n, c.early[n-1])
+				}
+			}
+			c.early = nil
+			c.send(ib.WriteOnly(c.psn(0), c.at(0, 0), nil).AckReq())
+			c.expects(ib.Ack(c.psn(0), 1))
+		}),
+	},
+}
+
+// Of so many random ICRCs a receiver that is blind for 16 bits of the header takes
+// one in four runs; more than four happen once in 150,000 runs. One that sees all of
+// the header takes none.
+const (
+	tryICRCs   = 1 << 14
+	luckyICRCs = 4
+)
+
+// randomICRC draws a wrong one.
+func randomICRC(r *rand.Rand) func(uint32) uint32 {
+	return func(right uint32) uint32 { return right ^ (1 + r.Uint32N(1<<32-1)) }
+}
+
+// inFlight changes a packet after its ICRC was computed.
+func inFlight(change func(*ib.Packet)) func(ib.Packet) ib.Packet {
+	return func(p ib.Packet) ib.Packet { return p.InFlight(change) }
+}
+
+// beforeBTH is how many bytes of an IP packet there are in front of the BTH.
+func (c *conn) beforeBTH() int {
+	if c.device.Is4() {
+		return 20 + 8
+	}
+	return 40 + 8
+}
+
+// turn turns a bit of an IP packet, counting from the most significant of the first
+// byte.
+func turn(bit int) func([]byte) {
+	return func(ip []byte) { ip[bit/8] ^= 0x80 >> (bit % 8) }
+}

@@ -1,0 +1,84 @@
+package roce
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// rdmaImm is immediate data that looks different in every byte order.
+const rdmaImm = 0x0a0b0c0d
+
+var immediateCases = []conformance.Case{
+	{
+		ID:    "rc/imm/send-carries-it-as-posted",
+		Title: "The immediate data of a SEND travel behind the BTH of its last packet, in the order posted",
+		Cite:  ibta("", "roce/rc/imm/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "posts SENDs of 16 and of 2500 bytes with immediate data 0x0a0b0c0d",
+		Expects: "0a 0b 0c 0d behind the BTH in SEND_ONLY_IMM and SEND_LAST_IMM, then the payload",
+		Mutants: []string{"ByteOrderWrong"},
+		Run: on(setup{}, func(c *conn) {
+			c.postImm(verbs.OpSendImm, 16)
+			c.expects(ib.SendOnlyImm(c.sq(0), rdmaImm, c.own.Buf[:16]))
+			c.send(ib.Ack(c.sq(0), 1)) // the next one may need the credit
+			c.postImm(verbs.OpSendImm, 2500)
+			c.expects(ib.SendFirst(c.sq(1), c.own.Buf[:rdmaMTU]))
+			c.expects(ib.SendMiddle(c.sq(2), c.own.Buf[rdmaMTU:2*rdmaMTU]))
+			c.expects(ib.SendLastImm(c.sq(3), rdmaImm, c.own.Buf[2*rdmaMTU:2500]))
+		}),
+	},
+	{
+		ID:    "rc/imm/write-carries-it-behind-the-reth",
+		Title: "The immediate data of a WRITE travel in its last packet, behind the RETH if that has one, in the order posted",
+		Cite:  ibta("", "roce/rc/imm/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "posts WRITEs of 16 and of 1500 bytes with immediate data 0x0a0b0c0d",
+		Expects: "RETH and 0a 0b 0c 0d in WRITE_ONLY_IMM; 0a 0b 0c 0d behind the BTH in WRITE_LAST_IMM",
+		Mutants: []string{"ByteOrderWrong"},
+		Run: on(setup{}, func(c *conn) {
+			c.postImm(verbs.OpRDMAWriteImm, 16)
+			c.expects(ib.WriteOnlyImm(c.sq(0), farAt(16), rdmaImm, c.own.Buf[:16]))
+			c.send(ib.Ack(c.sq(0), 1))
+			c.postImm(verbs.OpRDMAWriteImm, 1500)
+			c.expects(ib.WriteFirst(c.sq(1), farAt(1500), c.own.Buf[:rdmaMTU]))
+			c.expects(ib.WriteLastImm(c.sq(2), rdmaImm, c.own.Buf[rdmaMTU:1500]))
+		}),
+	},
+	{
+		ID:    "rc/imm/receiver-gets-it-as-sent",
+		Title: "The receiver of immediate data finds them in its completion as they were sent",
+		Cite:  ibta("", "roce/rc/imm/1", "roce/rc/wr/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "a SEND and a WRITE with immediate data 0x0a0b0c0d",
+		Expects: "completions with the flag for immediate data, and 0x0a0b0c0d",
+		Mutants: []string{"ByteOrderWrong"},
+		Run: on(setup{receives: 2}, func(c *conn) {
+			c.send(ib.SendOnlyImm(c.psn(0), rdmaImm, data(16)), ib.WriteOnlyImm(c.psn(1), c.at(0, 16), rdmaImm, data(16)))
+			c.receivedImm(1, 16)
+			c.receivedImm(2, 16)
+		}),
+	},
+	{
+		ID:    "rc/imm/empty-message-completes-a-receive",
+		Title: "A SEND or WRITE with immediate data and nothing else completes a receive",
+		Cite:  ibta("", "roce/rc/imm/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "a SEND and a WRITE with immediate data and no payload",
+		Expects: "two completions of no bytes, with the immediate data",
+		Mutants: []string{"EmptyMessagesIgnored"},
+		Run: on(setup{receives: 2}, func(c *conn) {
+			c.send(ib.SendOnlyImm(c.psn(0), rdmaImm, nil), ib.WriteOnlyImm(c.psn(1), ib.At(0, 0, 0), rdmaImm, nil).AckReq())
+			c.rdmaAcked(c.psn(1))
+			c.receivedImm(1, 0)
+			c.receivedImm(2, 0)
+		}),
+	},
+}
+
+// postImm has the device send or write n bytes with immediate data.
+func (c *conn) postImm(op verbs.WROpcode, n int) {
+	c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: op, SGL: c.own.List(0, n), Imm: rdmaImm, Remote: far})
+}
+
+// receivedImm is Received of a message with immediate data.
+func (c *conn) receivedImm(id uint64, n int) {
+	wc := c.Received(id, n)
+	c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == rdmaImm, "immediate data 0x0a0b0c0d", "flags %#x, %#08x", wc.Flags, wc.Imm)
+}

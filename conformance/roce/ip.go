@@ -1,0 +1,298 @@
+package roce
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var ipCases = []conformance.Case{
+	{
+		ID:    "pkt/ip/ipv4-carries-a-connection",
+		Title: "A connection over IPv4 carries data both ways",
+		Cite:  annexA17("CA17-1", "roce/pkt/ip/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND, a WRITE and a READ, and the answers to the device's own",
+		Expects: "all six done, in packets of IPv4 between the two addresses",
+		Mutants: []string{"ICRCWrong"},
+		Run:     onRC(bothWays),
+	},
+	{
+		ID:    "pkt/ip/ipv6-carries-a-connection",
+		Title: "A connection over IPv6 carries data both ways",
+		Cite:  annexA17("CA17-1", "roce/pkt/ip/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 6},
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND, a WRITE and a READ, and the answers to the device's own",
+		Expects: "all six done, in packets of IPv6 between the two addresses",
+		Mutants: []string{"IPv6Dead"},
+		Run:     onRC(bothWays),
+	},
+	{
+		ID:    "pkt/ip/packet-with-options-dropped",
+		Title: "A packet with IPv4 options is dropped, though its ICRC is right",
+		Cite:  annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND behind four options that do nothing, which the ICRC covers",
+		Expects: "nothing, and the PSN is still due",
+		Mutants: []string{"ICRCIgnored"},
+		Run: onRC(func(c *conn) {
+			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
+			send.IP.Options = nops
+			c.drops(send)
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "pkt/ip/packet-that-got-options-on-its-way-dropped",
+		Title: "A packet into which something on its way has put IPv4 options is dropped",
+		Cite:  annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND with an ICRC for the packet without options, behind four options that do nothing",
+		Expects: "nothing, and the PSN is still due",
+		Mutants: []string{"ICRCIgnored"},
+		Run: onRC(func(c *conn) {
+			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().InFlight(func(p *ib.Packet) { p.IP.Options = nops }))
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "pkt/ip/dscp-of-requests-and-answers-is-the-traffic-class",
+		Title: "The DSCP of every packet, answers included, is that of the traffic class of the connection",
+		Cite:  annexA17("CA17-4, CA17-13", "roce/pkt/ip/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "requests of DSCP 0 that are acknowledged, answered and refused, and answers to the device's own",
+		Expects: "DSCP 26 in every packet",
+		Mutants: []string{"AnswersNoDSCP"},
+		Run: on(setup{receives: 1, change: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 }}, func(c *conn) {
+			for _, pkt := range c.varied() {
+				tc := *pkt.IP.TClass
+				c.Check(tc>>2 == 0x68>>2, fmt.Sprintf("%v with DSCP 26", pkt), "DSCP %d", tc>>2)
+			}
+		}),
+	},
+	{
+		ID:    "pkt/ip/ecn-bits-not-taken-from-the-traffic-class",
+		Title: "The ECN bits do not come from the traffic class: 00 without congestion management, never 11",
+		Cite:  annexA17("CA17-5, CA17-14", "roce/pkt/ip/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "requests, and answers to the device's own, on four connections whose traffic classes end in 00, 01, 10 and 11",
+		Expects: "the same ECN bits on all four: 00, or an ECN-capable transport if the device manages congestion",
+		Mutants: []string{"ECNFromTClass"},
+		Run: onPort(func(p *port) {
+			ecn := make(map[ib.Opcode]uint8)
+			for low := range uint8(4) {
+				c := p.connect(setup{receives: 1, change: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 | low }})
+				for _, pkt := range c.varied() {
+					bits := *pkt.IP.TClass & 3
+					was, seen := ecn[pkt.Opcode()]
+					ecn[pkt.Opcode()] = bits
+					c.Check(bits != 3, fmt.Sprintf("%v without the mark of congestion", pkt), "ECN 11")
+					c.Check(bits == 0 || c.Caps.Has(verbs.CapCongestion), fmt.Sprintf("%v with ECN 00", pkt), "%02b", bits)
+					c.Check(!seen || was == bits, fmt.Sprintf("%v with ECN %02b as with another traffic class", pkt, was), "%02b", bits)
+				}
+			}
+		}),
+	},
+	{
+		ID:    "pkt/ip/ipv4-lengths-end-at-the-icrc",
+		Title: "The lengths of IPv4 and UDP end at the ICRC",
+		Cite:  annexA17("CA17-6, CA17-21", "roce/pkt/ip/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
+		Expects: "lengths that count the headers, the payload, its padding and the ICRC, and nothing else",
+		Mutants: []string{"TrailingBytes"},
+		Run:     onRC(lengthsEndAtICRC),
+	},
+	{
+		ID:    "pkt/ip/ipv6-payload-length-ends-at-the-icrc",
+		Title: "The payload length of IPv6 counts from the UDP header to the ICRC",
+		Cite:  annexA17("CA17-15, CA17-21", "roce/pkt/ip/10", "roce/pkt/ip/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 6},
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
+		Expects: "lengths that count the UDP header, the BTH, the payload, its padding and the ICRC, and nothing else",
+		Mutants: []string{"TrailingBytes"},
+		Run:     onRC(lengthsEndAtICRC),
+	},
+	{
+		ID:    "pkt/ip/every-packet-forbids-fragmentation",
+		Title: "Every IPv4 packet has DF set, is no fragment, and has no options",
+		Cite:  annexA17("CA17-3, CA17-7, CA17-8", "roce/pkt/ip/6", "roce/pkt/ip/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
+		Expects: "DF, no MF, offset 0 and IHL 5 in every packet",
+		Mutants: []string{"PlainSocket"},
+		Run: onRC(func(c *conn) {
+			whole := ib.Packet{IP: packet.IP{DF: new(true), MF: new(false), FragOff: new(uint16(0)), ReservedFlag: new(false), IHL: new(uint8(5))}}
+			for _, pkt := range c.varied() {
+				c.same(whole, pkt)
+			}
+		}),
+	},
+	{
+		ID:    "pkt/ip/fragments-dropped",
+		Title: "Fragments are dropped, and not put together",
+		Cite:  annexA17("CA17-24", "roce/pkt/ip/7"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND that says more fragments follow; SENDs in two fragments, of which the ICRC is that of the whole packet",
+		Expects: "nothing, and the PSN is still due",
+		Mutants: []string{"ICRCIgnored"},
+		Run: onRC(func(c *conn) {
+			send := ib.SendOnly(c.psn(0), data(64)).AckReq()
+			more := send
+			more.IP.MF, more.IP.ID = new(true), new(uint32(0x1100))
+			c.drops(more)
+			// Who fragments is not to set DF in the fragments. What the whole packet has
+			// had, and the ICRC covers, is either.
+			for id, df := range []bool{true, false} {
+				whole := send.Or(ib.Packet{}.To(uint32(c.qp.QPN())).Via(c.peer, c.device))
+				whole.IP.DF, whole.IP.ID = &df, new(uint32(0x1101+id))
+				for _, part := range fragments(whole.Build()) {
+					if err := c.Wire.Send(part); err != nil {
+						rig.End(err)
+					}
+				}
+				c.silence(quiet)
+				c.Incomplete()
+			}
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "pkt/ip/packet-without-df-dropped",
+		Title: "A packet with DF clear is dropped, though its ICRC is right",
+		Cite:  annexA17("CA17-24", "roce/pkt/ip/7"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND with DF clear, which the ICRC covers",
+		Expects: "nothing, and the PSN is still due",
+		Mutants: []string{"DFUnchecked"},
+		Run: onRC(func(c *conn) {
+			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
+			send.IP.DF = new(false)
+			c.drops(send)
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "pkt/ip/ttl-is-the-hop-limit-of-the-path",
+		Title: "The time to live of every packet is the hop limit of the connection",
+		Cite:  annexA17("CA17-9, CA17-17", "roce/pkt/ip/8"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
+		Expects: "a hop limit of 7 in every packet",
+		Mutants: []string{"FixedHopLimit"},
+		Run: on(setup{receives: 1, change: func(a *verbs.QPAttr) { a.AH.GRH.HopLimit = 7 }}, func(c *conn) {
+			for _, pkt := range c.varied() {
+				c.same(ib.Packet{IP: packet.IP{HopLimit: new(uint8(7))}}, pkt)
+			}
+		}),
+	},
+}
+
+// nops are options of IPv4 that do nothing.
+var nops = []byte{1, 1, 1, 1}
+
+// bothWays has the peer and the device send, write and read.
+func bothWays(c *conn) {
+	c.accepts(0)
+	c.send(ib.WriteOnly(c.psn(1), c.at(0, 100), data(100)).AckReq())
+	c.expects(ib.Ack(c.psn(1), 2))
+	c.Holds(c.mem, 0, data(100))
+	c.send(ib.ReadRequest(c.psn(2), c.at(0, 50)))
+	c.expects(ib.ReadResponseOnly(c.psn(2), 3, data(100)[:50]))
+
+	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
+	c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(1024, 33)},
+		verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.own.List(2048, 5), Remote: at},
+		verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.List(4096, 10), Remote: at})
+	c.expects(ib.SendOnly(c.sq(0), c.own.Buf[1024:][:33]))
+	c.expects(ib.WriteOnly(c.sq(1), ib.At(at.Addr, at.RKey, 5), c.own.Buf[2048:][:5]))
+	c.expects(ib.ReadRequest(c.sq(2), ib.At(at.Addr, at.RKey, 10)))
+	c.send(ib.Ack(c.sq(1), 2), ib.ReadResponseOnly(c.sq(2), 3, data(10)))
+	for id := range uint64(3) {
+		c.Completes(id+1, verbs.WCSuccess)
+	}
+	c.Holds(c.own, 4096, data(10))
+}
+
+// varied has the device send packets of many kinds on a connection with one receive,
+// and returns them: requests of one and of several packets, one of them repeated;
+// ACK, READ responses, sequence NAK, RNR NAK, and the NAK that ends it.
+func (c *conn) varied() []ib.Packet {
+	c.Post(c.qp,
+		verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.own.List(0, 1)},
+		verbs.SendWR{WRID: 102, Opcode: verbs.OpRDMAWrite, SGL: c.own.List(0, 2500), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}},
+		verbs.SendWR{WRID: 103, Opcode: verbs.OpRDMARead, SGL: c.own.List(8192, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
+	all := c.take(5)
+	c.send(ib.Nak(c.sq(4), ib.NakSequence, 2)) // which has the READ come again
+	all = append(all, c.take(1)...)
+	c.send(ib.ReadResponseOnly(c.sq(4), 3, data(8)))
+
+	one := func(pkt ib.Packet) {
+		c.send(pkt)
+		all = append(all, c.take(1)...)
+	}
+	one(ib.SendOnly(c.psn(0), data(16)).AckReq())
+	c.send(ib.ReadRequest(c.psn(1), c.at(0, 2500)))
+	all = append(all, c.take(3)...)
+	one(ib.WriteOnly(c.psn(9), c.at(0, 0), nil).AckReq()) // behind a gap
+	one(ib.SendOnly(c.psn(4), data(16)).AckReq())         // no receive is left
+	one(ib.WriteOnly(c.psn(4), c.at(0, 4).Skip(-1<<40), data(4)).AckReq())
+	return all
+}
+
+// lengthsEndAtICRC looks at the lengths of packets whose payload is known.
+func lengthsEndAtICRC(c *conn) {
+	const headers, icrc, aeth = 8 + 12, 4, 4
+	check := func(body int) {
+		f, err := c.Wire.Recv(c.Patience())
+		c.Do("a packet", err)
+		// What the lengths say is in question: the ICRC, which is found by them, is
+		// looked at by nobody yet.
+		pkt, _ := ib.Parse(f.Packet)
+		want := headers + body + icrc
+		ip := want
+		if !pkt.IP.Is6() {
+			ip += 20
+		}
+		c.same(ib.Packet{IP: packet.IP{Length: new(uint16(ip))}, UDP: packet.UDP{Length: new(uint16(want))}}, pkt)
+		if err := pkt.CheckICRC(); err != nil {
+			c.Fail("the ICRC at the end by the lengths", "%v", err)
+		}
+	}
+	c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
+	check(aeth)
+	for i, n := range []int{0, 1, 2, 3, 4, pathMTU.Bytes()} {
+		c.Post(c.qp, verbs.SendWR{WRID: uint64(100 + i), Opcode: verbs.OpSend, SGL: c.own.List(0, n)})
+		check((n + 3) &^ 3)
+		c.send(ib.Ack(c.sq(i), uint32(i+1)))
+	}
+}
+
+// fragments cuts an IPv4 packet into two, the first with the transport headers and
+// some of the payload.
+func fragments(ip []byte) [][]byte {
+	const n = 48
+	h, payload, _, err := packet.ParseIP(ip)
+	if err != nil {
+		rig.End(fmt.Errorf("the packet to be cut: %w", err))
+	}
+	h = h.Fresh()
+	first, rest := h, h
+	first.DF, first.MF = new(false), new(true)
+	rest.DF, rest.FragOff = new(false), new(uint16(n/8))
+	return [][]byte{first.Append(nil, bytes.Clone(payload[:n])), rest.Append(nil, bytes.Clone(payload[n:]))}
+}

@@ -1,0 +1,255 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var lengthCases = []conformance.Case{
+	{
+		ID:    "rc/len/only-beyond-the-mtu-refused",
+		Title: "An ONLY packet with more than the path MTU is refused as invalid",
+		Cite:  ibta("C9-92", "roce/rc/len/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND and a WRITE of one packet with 1028 bytes where the path MTU is 1024",
+		Expects: "a NAK for an invalid request, no message, no byte in memory",
+		Mutants: []string{"NoLengthChecks"},
+		Run: refusesEach(
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendOnly(c.psn(0), data(1028))} },
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendOnlyImm(c.psn(0), 5, data(2048))} },
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 1028), data(1028))} },
+		),
+	},
+	{
+		ID:    "rc/len/first-and-middle-are-full",
+		Title: "A FIRST or MIDDLE packet of another length than the path MTU is refused as invalid",
+		Cite:  ibta("C9-92", "roce/rc/len/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "FIRST and MIDDLE packets of SENDs and WRITEs with 0, 512, 1020 and 1028 bytes where the path MTU is 1024",
+		Expects: "a NAK for an invalid request with the packet's PSN",
+		Mutants: []string{"NoLengthChecks"},
+		Run: refusesEach(
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.psn(0), data(512))} },
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.psn(0), nil)} },
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.psn(0), data(1028))} },
+			func(c *conn) []ib.Packet {
+				return []ib.Packet{ib.SendFirst(c.psn(0), data(1024)), ib.SendMiddle(c.psn(1), data(1020))}
+			},
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 4000), data(512))} },
+			func(c *conn) []ib.Packet {
+				return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 4000), data(1024)), ib.WriteMiddle(c.psn(1), data(1028))}
+			},
+		),
+	},
+	{
+		ID:    "rc/len/last-has-one-byte-to-the-mtu",
+		Title: "A LAST packet without payload, or with more than the path MTU, is refused as invalid",
+		Cite:  ibta("C9-92", "roce/rc/len/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "LAST packets of SENDs and WRITEs with 0 and 1028 bytes; LAST packets with 1 and 1024",
+		Expects: "a NAK for an invalid request for the former, an ACK for the latter",
+		Mutants: []string{"NoLengthChecks"},
+		Run: onPort(func(p *port) {
+			for _, n := range []int{1, 1024} {
+				c := p.connect(setup{receives: 1, recvLen: 4096})
+				c.send(ib.SendFirst(c.psn(0), data(1024)), ib.SendLast(c.psn(1), data(n)).AckReq())
+				c.expects(ib.Ack(c.psn(1), 1))
+				c.Received(1, 1024+n)
+			}
+			for _, n := range []int{0, 1028} {
+				p.refuses(func(c *conn) []ib.Packet {
+					return []ib.Packet{ib.SendFirst(c.psn(0), data(1024)), ib.SendLast(c.psn(1), data(n))}
+				})
+				p.refuses(func(c *conn) []ib.Packet {
+					return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 1024+max(n, 1)), data(1024)), ib.WriteLast(c.psn(1), data(n))}
+				})
+			}
+		}),
+	},
+	{
+		ID:    "rc/len/announced-beyond-two-gib-refused",
+		Title: "A RETH that announces more than 2 GiB is refused as invalid, whatever its key",
+		Cite:  ibta("C9-94", "roce/rc/len/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "WRITEs and READs that announce 0x80000001 and 0xffffffff bytes, with a good key and a bad one",
+		Expects: "a NAK for an invalid request",
+		Mutants: []string{"HugeLengthIsAccess"},
+		Run: onPort(func(p *port) {
+			for _, n := range []int{0x8000_0001, 0xffff_ffff} {
+				p.refuses(func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, n), data(1024))} })
+				p.refuses(func(c *conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.psn(0), c.at(0, n))} })
+				p.refuses(func(c *conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.psn(0), ib.At(0x1000, 0x7f00, n))} })
+			}
+		}),
+	},
+	{
+		ID:    "rc/len/write-of-another-sum-refused",
+		Title: "A WRITE that brings more or less than it announced is refused as invalid",
+		Cite:  ibta("", "roce/rc/len/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "ONLY packets of 4 bytes that announce 8, and of 8 that announce 4; LAST packets that end before and behind what was announced, and in a MIDDLE",
+		Expects: "a NAK for an invalid request with the PSN of the packet that does not fit",
+		Mutants: []string{"WriteSumUnchecked"},
+		Run: refusesEach(
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 8), data(4))} },
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 4), data(8))} },
+			func(c *conn) []ib.Packet {
+				return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 1100), data(1024)), ib.WriteLast(c.psn(1), data(72))}
+			},
+			func(c *conn) []ib.Packet {
+				return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 1100), data(1024)), ib.WriteLast(c.psn(1), data(80))}
+			},
+			func(c *conn) []ib.Packet {
+				return []ib.Packet{
+					ib.WriteFirst(c.psn(0), c.at(0, 3000), data(1024)), ib.WriteMiddle(c.psn(1), data(1024)),
+					ib.WriteMiddle(c.psn(2), data(1024)),
+				}
+			},
+		),
+	},
+	{
+		ID:    "rc/len/write-first-announcing-less-refused",
+		Title: "The FIRST packet of a WRITE that announces no more than the path MTU is refused as invalid",
+		Cite:  ibta("", "roce/rc/len/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "FIRST packets of 1024 bytes that announce 1024, 1000 and 0, where the path MTU is 1024",
+		Expects: "a NAK for an invalid request, and no byte in memory",
+		Mutants: []string{"WriteSumUnchecked"},
+		Run: onPort(func(p *port) {
+			for _, n := range []int{1024, 1000, 0} {
+				p.refuses(func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, n), data(1024))} })
+			}
+		}),
+	},
+	{
+		ID:    "rc/len/pad-of-a-write-agrees-with-its-length",
+		Title: "A WRITE whose padding does not agree with the announced length is refused",
+		Cite:  ibta("", "roce/rc/len/6"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "WRITEs that announce 4 bytes and bring 4 with PadCnt 1 to 3, or announce 3 with PadCnt 0",
+		Expects: "a NAK for an invalid request, and no byte in memory",
+		Mutants: []string{"WriteSumUnchecked"},
+		Run: onPort(func(p *port) {
+			for pad := range uint8(3) {
+				p.refuses(func(c *conn) []ib.Packet {
+					return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 4), data(4)).WithPadCnt(pad + 1)}
+				})
+			}
+			p.refuses(func(c *conn) []ib.Packet {
+				return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 3), data(4))}
+			})
+		}),
+	},
+	{
+		ID:    "rc/mtu/path-beyond-the-port-refused",
+		Title: "A path MTU above that of the port is refused",
+		Cite:  ibta("11.2.4.2", "roce/rc/mtu/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{MTU: 1500},
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing: the program asks for every path MTU, on a cable that carries 1500 bytes",
+		Expects: "those above the port's are refused, and that of the port is not",
+		Mutants: []string{"PathMTUUnchecked"},
+		Run: onPort(func(p *port) {
+			attr, err := p.Device.QueryPort(1)
+			p.Do("a port that can be queried", err)
+			if attr.ActiveMTU.Bytes() > p.MTU {
+				p.Fail(fmt.Sprintf("an active MTU that fits into packets of %d bytes", p.MTU), "%v", attr.ActiveMTU)
+			}
+			for mtu := verbs.MTU256; mtu <= verbs.MTU4096; mtu++ {
+				c := p.connect(setup{state: verbs.QPStateInit})
+				c.attr.PathMTU, c.attr.State = mtu, verbs.QPStateRTR
+				err := c.qp.Modify(c.attr, toRTRMask|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer)
+				if mtu <= attr.ActiveMTU {
+					p.Do(fmt.Sprintf("a path MTU of %v, where the port has %v", mtu, attr.ActiveMTU), err)
+					continue
+				}
+				p.Refuses(fmt.Sprintf("a path MTU of %v, where the port has %v,", mtu, attr.ActiveMTU), err, nil)
+				c.StateIs(c.qp, verbs.QPStateInit)
+			}
+		}),
+	},
+	{
+		ID:    "rc/mtu/messages-are-cut-at-the-path-mtu",
+		Title: "Messages are cut at the path MTU: every packet but the last is full",
+		Cite:  ibta("", "roce/rc/mtu/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "ACKs for SENDs and WRITEs around the bounds of one and two packets, and of many, at path MTUs of 256, 1024 and the port's",
+		Expects: "packets of the path MTU, and what is left in the last",
+		Mutants: []string{"SegmentsShort"},
+		Run: onPort(func(p *port) {
+			attr, err := p.Device.QueryPort(1)
+			p.Do("a port that can be queried", err)
+			for _, mtu := range []verbs.MTU{verbs.MTU256, verbs.MTU1024, attr.ActiveMTU} {
+				c := p.connect(setup{change: func(a *verbs.QPAttr) { a.PathMTU = mtu }})
+				c.cutAt(mtu.Bytes())
+			}
+		}),
+	},
+}
+
+// refuses ends the case unless the last of some packets, on a connection of its own,
+// is answered by a NAK for an invalid request, without a message received or a byte
+// of that packet in memory.
+func (p *port) refuses(packets func(*conn) []ib.Packet) {
+	c := p.connect(setup{receives: 1, recvLen: 4096})
+	pkts := packets(c)
+	last := len(pkts) - 1
+	c.send(pkts[:last]...)
+	if last > 0 {
+		c.settle()
+		c.early = nil // what comes before may be acknowledged
+		c.mem.Accept()
+		c.own.Accept()
+	}
+	c.send(pkts[last].AckReq())
+	c.expects(ib.Nak(c.psn(last), ib.NakInvalidRequest, 0))
+	c.State(c.qp, verbs.QPStateErr)
+	c.Untouched(c.mem, 0, 0)
+	c.Untouched(c.own, 0, 0)
+	for {
+		wc, ok := c.WaitCompletion(0)
+		switch {
+		case !ok:
+			return
+		case wc.Status == verbs.WCSuccess:
+			c.Fail(fmt.Sprintf("no message from %v", pkts[last]), "receive %d of %d bytes", wc.WRID, wc.ByteLen)
+		}
+	}
+}
+
+// refusesEach makes a case of packets that are to be refused, each on its own.
+func refusesEach(all ...func(*conn) []ib.Packet) func(*conformance.Bench) error {
+	return onPort(func(p *port) {
+		for _, packets := range all {
+			p.refuses(packets)
+		}
+	})
+}
+
+// cutAt has the device send messages of many lengths.
+func (c *conn) cutAt(mtu int) {
+	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
+	psn, msn := 0, uint32(0)
+	for _, n := range []int{0, mtu - 1, mtu, mtu + 1, 2 * mtu, 2*mtu + 3, min(40*mtu, memLen) - 5} {
+		for _, want := range [][]ib.Packet{
+			ib.Send(c.sq(psn), c.own.Buf[:n], mtu),
+			ib.Write(c.sq(psn+ib.Packets(n, mtu)), ib.At(at.Addr, at.RKey, n), c.own.Buf[:n], mtu),
+		} {
+			op := verbs.OpSend
+			if want[0].RETH != nil {
+				op = verbs.OpRDMAWrite
+			}
+			c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.List(0, n), Remote: at})
+			for _, pkt := range want {
+				pkt.BTH.AckReq = nil // which may be asked for more often
+				c.expects(pkt)
+			}
+			psn, msn = psn+len(want), msn+1
+			c.send(ib.Ack(c.sq(psn-1), msn))
+			c.Completes(1, verbs.WCSuccess)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package roce
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var modifyCases = []conformance.Case{
+	{
+		ID:    "qp/modify/rc-takes-what-it-must-and-may-and-nothing-else",
+		Title: "Each transition of an RC queue pair demands its attributes, takes the optional ones and refuses all others",
+		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "for each transition: success with what it demands, alone and with each optional attribute and with all of them; a refusal without each that it demands, and with each other attribute",
+		Mutants: []string{"ModifyUnchecked"},
+		Run:     onTransitions(verbs.QPTypeRC, (*mover).masks),
+	},
+	{
+		ID:    "qp/modify/rc-refuses-other-transitions",
+		Title: "An RC queue pair refuses every change of state that is not in the table",
+		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "a refusal of each pair of states that is no transition, with the state alone and with all that the target state otherwise demands",
+		Mutants: []string{"ModifyUnchecked"},
+		Run:     onTransitions(verbs.QPTypeRC, (*mover).strangers),
+	},
+	{
+		ID:    "qp/modify/uc-table",
+		Title: "A UC queue pair changes its state along its own table, with its own attributes",
+		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapUC,
+		Labels:  []string{"service:uc"},
+		Sends:   "nothing",
+		Expects: "every transition with what it demands and each optional attribute; a refusal of everything else",
+		Mutants: []string{"ModifyUnchecked"},
+		Run: onTransitions(verbs.QPTypeUC, func(m *mover) {
+			m.masks()
+			m.strangers()
+		}),
+	},
+	{
+		ID:    "qp/modify/ud-table",
+		Title: "A UD queue pair changes its state along its own table, with its own attributes",
+		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapUD,
+		Labels:  []string{"service:ud"},
+		Sends:   "nothing",
+		Expects: "every transition with what it demands and each optional attribute; a refusal of everything else",
+		Mutants: []string{"ModifyUnchecked"},
+		Run: onTransitions(verbs.QPTypeUD, func(m *mover) {
+			m.masks()
+			m.strangers()
+		}),
+	},
+	{
+		ID:    "qp/modify/reset-does-not-lead-to-error",
+		Title: "A queue pair in RESET cannot be taken to ERR",
+		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/9"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "a refusal, and the state RESET, of a fresh queue pair and of one that was taken back to RESET",
+		Mutants: []string{"ModifyUnchecked"},
+		Run: on(setup{}, func(c *conn) {
+			c.toReset()
+			m := &mover{port: c.port, kind: verbs.QPTypeRC}
+			fresh, _ := m.at(verbs.QPStateReset)
+			for _, qp := range []verbs.QP{fresh, c.qp} {
+				c.Refuses("RESET to ERR", qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState), nil)
+				c.StateIs(qp, verbs.QPStateReset)
+			}
+		}),
+	},
+	{
+		ID:    "qp/modify/refused-change-changes-nothing",
+		Title: "A modify that is refused has changed nothing, neither the state nor any attribute",
+		Cite:  conformance.Cite{Doc: "ibv_modify_qp(3)", Rows: []string{"roce/qp/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND, when the queue pair has come to RTS in spite of all",
+		Expects: "the same attributes from a query before and after each of: a bad MTU on the way to RTR, a missing attribute, an attribute too many, a port that there is not; then an ACK",
+		Mutants: []string{"ModifyHalfway"},
+		Run: on(setup{state: verbs.QPStateInit, receives: 1}, func(c *conn) {
+			m := &mover{port: c.port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
+			toRTR := m.row(verbs.QPStateInit, verbs.QPStateRTR)
+			good := m.attr(*toRTR)
+			for _, bad := range []struct {
+				what  string
+				mask  verbs.QPAttrMask
+				wrong func(*verbs.QPAttr)
+			}{
+				{"a path MTU of 77", toRTR.must, func(a *verbs.QPAttr) { a.PathMTU = 77 }},
+				{"a path MTU of 0", toRTR.must, func(a *verbs.QPAttr) { a.PathMTU = 0 }},
+				{"a P_Key that there is not", toRTR.must | verbs.QPAttrPKeyIndex, func(a *verbs.QPAttr) { a.PKeyIndex = 0xffff }},
+				{"no path", toRTR.must &^ verbs.QPAttrAV, nil},
+				{"a timeout", toRTR.must | verbs.QPAttrTimeout, func(a *verbs.QPAttr) { a.Timeout = 9 }},
+			} {
+				a, before := good, c.queried()
+				a.DestQPN, a.RQPSN, a.MaxDestRdAtomic, a.Access = 0x777, 0x888, 2, verbs.AccessRemoteRead
+				if bad.wrong != nil {
+					bad.wrong(&a)
+				}
+				c.Refuses("INIT to RTR with "+bad.what, c.qp.Modify(a, bad.mask|verbs.QPAttrState|verbs.QPAttrAccessFlags), nil)
+				after := c.queried()
+				c.Check(after == before, fmt.Sprintf("attributes as before: %+v", before), "%+v", after)
+			}
+			c.toRTR(c.qp, c.attr)
+			c.toRTS(c.qp, c.attr)
+			c.accepts(0)
+		}),
+	},
+	{
+		ID:    "qp/query/state-and-psns-are-the-present-ones",
+		Title: "A query returns the PSNs to be sent and expected next, and the state as it is",
+		Cite:  ibta("", "roce/qp/10"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND of three packets and a READ; an ACK for the device's own SEND; in the end a NAK",
+		Expects: "the PSNs behind what was sent and received; and ERR behind the NAK",
+		Mutants: []string{"QueryStale"},
+		Run: on(setup{receives: 1, recvLen: 3 << 10}, func(c *conn) {
+			c.psnsAre(0, 0)
+			c.send(ib.Send(c.psn(0), data(2*pathMTU.Bytes()+1), pathMTU.Bytes())...)
+			c.expects(ib.Ack(c.psn(2), 1))
+			c.send(ib.ReadRequest(c.psn(3), c.at(0, 16)))
+			c.expects(ib.ReadResponseOnly(c.psn(3), 2, nil))
+			c.psnsAre(0, 4)
+			c.Post(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 2*pathMTU.Bytes())})
+			c.expects(ib.SendFirst(c.sq(0), nil))
+			c.expects(ib.SendLast(c.sq(1), nil))
+			c.psnsAre(2, 4)
+			c.send(ib.Nak(c.sq(1), ib.NakRemoteOp, 0))
+			c.Received(1, 2*pathMTU.Bytes()+1)
+			c.Completes(9, verbs.WCRemOpErr)
+			c.State(c.qp, verbs.QPStateErr)
+		}),
+	},
+	{
+		ID:    "qp/query/read-depths-are-as-set",
+		Title: "A query returns max_rd_atomic and max_dest_rd_atomic as they were set",
+		Cite:  ibta("", "roce/qp/11"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "1, 3, 5 and 7 as 1, 3, 5 and 7",
+		Mutants: []string{"RdAtomicRoundsUp"},
+		Run: onPort(func(p *port) {
+			for _, depth := range []uint8{1, 3, 5, 7} {
+				c := p.connect(setup{change: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = depth, 8-depth }})
+				a := c.queried()
+				c.Check(a.MaxRdAtomic == depth && a.MaxDestRdAtomic == 8-depth,
+					fmt.Sprintf("max_rd_atomic %d, max_dest_rd_atomic %d", depth, 8-depth), "%d, %d", a.MaxRdAtomic, a.MaxDestRdAtomic)
+			}
+		}),
+	},
+}
+
+// masks ends the case unless every transition takes what it must and may, and nothing
+// else.
+func (m *mover) masks() {
+	for _, t := range m.table {
+		qp, ok := m.at(t.from)
+		if !ok {
+			continue
+		}
+		what := fmt.Sprintf("%v to %v", t.from, t.to)
+		eachAttr(t.must, func(missing verbs.QPAttrMask) {
+			m.Refuses(fmt.Sprintf("%s without %v", what, missing), m.modify(qp, t, t.must&^missing), nil)
+			m.StateIs(qp, t.from)
+		})
+		eachAttr(everyAttr&^(t.must|t.may|m.open), func(extra verbs.QPAttrMask) {
+			m.Refuses(fmt.Sprintf("%s with %v", what, extra), m.modify(qp, t, t.must|extra), nil)
+			m.StateIs(qp, t.from)
+		})
+		m.Do(what, m.modify(qp, t, t.must))
+		m.StateIs(qp, t.to)
+		optional := t.may &^ m.open
+		eachAttr(optional, func(extra verbs.QPAttrMask) {
+			if extra == verbs.QPAttrPathMigState {
+				extra |= verbs.QPAttrAltPath // there is nothing to be armed without
+			}
+			m.takes(t, t.must|extra)
+		})
+		if bits.OnesCount32(uint32(optional)) > 1 {
+			m.takes(t, t.must|optional)
+		}
+	}
+}
+
+// takes ends the case unless a fresh queue pair takes a transition with these
+// attributes.
+func (m *mover) takes(t transition, mask verbs.QPAttrMask) {
+	qp, _ := m.at(t.from)
+	m.Do(fmt.Sprintf("%v to %v with %v", t.from, t.to, mask), m.modify(qp, t, mask))
+	m.StateIs(qp, t.to)
+}
+
+// strangers ends the case unless every way between two states that is none is
+// refused. RESET to ERR has a case of its own.
+func (m *mover) strangers() {
+	for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {
+		if from == verbs.QPStateSQE && m.kind == verbs.QPTypeRC {
+			continue
+		}
+		qp, ok := m.at(from)
+		for to := verbs.QPStateReset; ok && to <= verbs.QPStateErr; to++ {
+			if m.row(from, to) != nil || from == verbs.QPStateReset && to == verbs.QPStateErr {
+				continue
+			}
+			t := transition{from: from, to: to}
+			for _, mask := range append(m.demanded(to), 0) {
+				m.Refuses(fmt.Sprintf("%v to %v with %v", from, to, mask), m.modify(qp, t, mask), nil)
+				m.StateIs(qp, from)
+			}
+		}
+	}
+}
+
+// demanded are the sets of attributes that lead to a state from elsewhere.
+func (m *mover) demanded(to verbs.QPState) (sets []verbs.QPAttrMask) {
+	for _, t := range m.table {
+		if t.to == to && t.must != 0 {
+			sets = append(sets, t.must)
+		}
+	}
+	return sets
+}
+
+// psnsAre ends the case unless a query tells that the device has sent and received so
+// many packets.
+func (c *conn) psnsAre(sent, received int) {
+	a := c.queried()
+	c.Check(ib.PSN(a.SQPSN) == c.sq(sent) && ib.PSN(a.RQPSN) == c.psn(received),
+		fmt.Sprintf("sq_psn %d, rq_psn %d", c.sq(sent), c.psn(received)), "%d, %d", a.SQPSN, a.RQPSN)
+}

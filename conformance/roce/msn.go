@@ -1,0 +1,116 @@
+package roce
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var msnCases = []conformance.Case{
+	{
+		ID:    "rc/msn/first-message-counts-one",
+		Title: "The MSN begins at 0 and counts the messages completed, the one that is acknowledged included",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-148", Rows: []string{"roce/rc/msn/1"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs and WRITEs by turns, on a connection that begins with each",
+		Expects: "MSN 1 in the first ACK, and one more in each further",
+		Mutants: []string{"MSNLate"},
+		Run: onPort(func(p *port) {
+			ops := []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpSendOnlyImm, ib.OpWriteOnlyImm}
+			for i := range ops {
+				c := p.connect(setup{receives: 4})
+				for k := range ops {
+					c.send(seqPart(c, ops[(i+k)%len(ops)], k))
+					c.expects(ib.Ack(c.psn(k), uint32(k+1)))
+				}
+			}
+		}),
+	},
+	{
+		ID:    "rc/msn/duplicates-do-not-count",
+		Title: "The MSN does not count duplicates",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-148", Rows: []string{"roce/rc/msn/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND and a READ, both again, and another SEND",
+		Expects: "the same MSN for the duplicates, and one more for the new SEND",
+		Mutants: []string{"MSNCountsPackets"},
+		Run: onRC(func(c *conn) {
+			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
+			read := ib.ReadRequest(c.psn(1), c.at(0, 16)).AckReq()
+			c.send(send)
+			c.expects(ib.Ack(c.psn(0), 1))
+			c.send(read)
+			c.expects(ib.ReadResponseOnly(c.psn(1), 2, nil))
+			c.send(send)
+			c.expects(ib.Ack(ib.AnyPSN, 2))
+			c.send(read)
+			c.expects(ib.ReadResponseOnly(c.psn(1), 2, nil))
+			c.send(ib.SendOnly(c.psn(2), data(16)).AckReq())
+			c.expects(ib.Ack(c.psn(2), 3))
+		}),
+	},
+	{
+		ID:    "rc/msn/read-counted-by-its-last-response",
+		Title: "A READ is counted at the latest in the response that ends it",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-148", Rows: []string{"roce/rc/msn/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND, a READ of three responses and one of one",
+		Expects: "MSN 1; 1 or 2 in the first response of the READ and 2 in its last; 3 in the only one of the other",
+		Mutants: []string{"MSNLate"},
+		Run: onRC(func(c *conn) {
+			c.send(ib.SendOnly(c.psn(0), data(16)))
+			c.drained()
+			c.send(ib.ReadRequest(c.psn(1), c.at(0, 2500)).AckReq())
+			first := c.expects(ib.ReadResponseFirst(c.psn(1), ib.AnyMSN, nil))
+			c.Check(first.MSN() == 1 || first.MSN() == 2, "MSN 1 or 2 in the first response", "%d", first.MSN())
+			c.expects(ib.ReadResponseMiddle(c.psn(2), nil))
+			c.expects(ib.ReadResponseLast(c.psn(3), 2, nil))
+			c.send(ib.ReadRequest(c.psn(4), c.at(0, 16)).AckReq())
+			c.expects(ib.ReadResponseOnly(c.psn(4), 3, nil))
+		}),
+	},
+	{
+		ID:    "rc/msn/message-of-many-packets-counts-once",
+		Title: "A message counts once, when it ends, however many packets it has",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-148", Rows: []string{"roce/rc/msn/4"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND of three packets and a WRITE of three, all with AckReq, one at a time",
+		Expects: "MSN 0, 0, 1 and 1, 1, 2",
+		Mutants: []string{"MSNCountsPackets"},
+		Run: on(setup{receives: 1, recvLen: 4096}, func(c *conn) {
+			messages := [][]ib.Packet{
+				ib.Send(c.psn(0), data(2500), pathMTU.Bytes()),
+				ib.Write(c.psn(3), c.at(0, 0), data(2500), pathMTU.Bytes()),
+			}
+			for done, parts := range messages {
+				for i, part := range parts {
+					c.send(part.AckReq())
+					c.expects(ib.Ack(part.PSN(), uint32(done+i/2)))
+				}
+			}
+		}),
+	},
+	{
+		ID:    "rc/msn/naks-carry-the-count-reached",
+		Title: "NAKs carry the MSN of what was completed before, and what they refuse does not count",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/msn/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "after two SENDs, one behind a gap, one without a receive, twice, and a WRITE with a key that opens nothing",
+		Expects: "MSN 2 in the NAK for a sequence error, in both RNR NAKs, and in the NAK of the WRITE",
+		Mutants: []string{"MSNCountsPackets"},
+		Run: on(setup{receives: 2}, func(c *conn) {
+			c.send(ib.SendOnly(c.psn(0), data(8)).AckReq())
+			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
+			c.send(ib.SendOnly(c.psn(1), data(8)).AckReq())
+			c.expects(ib.Ack(c.psn(1), ib.AnyMSN))
+			c.send(ib.SendOnly(c.psn(4), data(8)).AckReq())
+			c.expectsBesideCNPs(ib.Nak(c.psn(2), ib.NakSequence, 2))
+			for range 2 {
+				c.send(ib.SendOnly(c.psn(2), data(8)).AckReq())
+				c.expectsBesideCNPs(rnrAny(c.psn(2)).WithMSN(2))
+			}
+			c.send(ib.WriteOnly(c.psn(2), ib.At(c.mem.Addr(), ^uint32(c.mem.RKey()), 8), data(8)).AckReq())
+			c.expects(nakAny(c.psn(2), 2))
+		}),
+	},
+}

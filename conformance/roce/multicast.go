@@ -1,0 +1,87 @@
+package roce
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var multicastCases = []conformance.Case{
+	{
+		ID:    "ud/mcast/each-attached-qp-gets-a-copy",
+		Title: "A datagram to a multicast group is delivered once to each queue pair that is attached to it, and to no other",
+		Cite:  ibta("", "roce/ud/13"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapMulticast | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "a datagram for QP 0xFFFFFF to a group of which two of four queue pairs are members; another when one of them has left",
+		Expects: "one completion for each member",
+		Mutants: []string{"MulticastOneCopy"},
+		Run: onPort(func(p *port) {
+			group, other := multicastGroup(p.device, 1), multicastGroup(p.device, 2)
+			var all []*udPort
+			for range 4 {
+				all = append(all, p.datagrams(3, nil))
+			}
+			a, b := all[0], all[1]
+			for _, member := range []*udPort{a, b} {
+				p.Do("a queue pair that joins a group", member.qp.AttachMulticast(verbs.GIDFrom(group)))
+			}
+			p.Do("a queue pair that joins a group", all[2].qp.AttachMulticast(verbs.GIDFrom(other)))
+			pkt := ib.Datagram(0, udQKey, udPeerQPN, data(32)).To(uint32(verbs.MulticastQPN)).Via(p.peer, group)
+			p.put(pkt)
+			p.copies(a, b)
+			p.Do("a queue pair that leaves a group", a.qp.DetachMulticast(verbs.GIDFrom(group)))
+			p.put(pkt)
+			p.copies(b)
+			p.Do("a queue pair that leaves a group", b.qp.DetachMulticast(verbs.GIDFrom(group)))
+			p.Do("a queue pair that leaves a group", all[2].qp.DetachMulticast(verbs.GIDFrom(other)))
+		}),
+	},
+	{
+		ID:    "ud/mcast/attached-qp-not-destroyed",
+		Title: "A queue pair that is attached to a multicast group cannot be destroyed",
+		Cite:  ibta("o10-2.2.3", "roce/ud/14"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapMulticast,
+		Labels:  []string{"service:ud"},
+		Sends:   "nothing",
+		Expects: "that closing the queue pair is refused until it has left the group",
+		Mutants: []string{"InUseDestroyed"},
+		Run: onUD(0, func(d *udPort) {
+			group := verbs.GIDFrom(multicastGroup(d.device, 1))
+			d.Do("a queue pair that joins a group", d.qp.AttachMulticast(group))
+			d.Refuses("closing a queue pair in a group", d.qp.Close(), nil)
+			d.Do("a queue pair that leaves a group", d.qp.DetachMulticast(group))
+			d.Do("a queue pair in no group that can be closed", d.qp.Close())
+		}),
+	},
+}
+
+// multicastGroup is the n-th group of the family of an address.
+func multicastGroup(family netip.Addr, n byte) netip.Addr {
+	if family.Is4() {
+		return netip.AddrFrom4([4]byte{239, 77, 0, n})
+	}
+	return netip.AddrFrom16([16]byte{0: 0xff, 1: 0x0e, 14: 0x77, 15: n})
+}
+
+// copies ends the case unless each of these queue pairs receives one datagram, and
+// nobody else does.
+func (p *port) copies(members ...*udPort) {
+	missing := make(map[verbs.QPN]bool)
+	for _, m := range members {
+		missing[m.qp.QPN()] = true
+	}
+	for len(missing) > 0 {
+		wc, ok := p.WaitCompletion(p.Patience())
+		switch {
+		case !ok:
+			p.Fail(fmt.Sprintf("a copy for each of %d members", len(members)), "%d", len(members)-len(missing))
+		case wc.Status != verbs.WCSuccess || !missing[wc.QPN]:
+			p.Fail("one copy for each member", "a completion with %v of queue pair %#x, which is none or has one", wc.Status, uint32(wc.QPN))
+		}
+		delete(missing, wc.QPN)
+	}
+	p.settle()
+	p.Incomplete()
+}

@@ -1,0 +1,266 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var psnRequesterCases = []conformance.Case{
+	{
+		ID:    "rc/psn/requests-count-by-one",
+		Title: "Every packet of SENDs, WRITEs and atomics has the PSN after that of the packet before",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.2", Rows: []string{"roce/rc/psn/1"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
+		Labels:  []string{"service:rc"},
+		Sends:   "answers to a SEND of 3 packets, a WRITE of 1, a FETCH_ADD, and a WRITE of 2, which begin at 0xFFFFFD",
+		Expects: "PSNs 0xFFFFFD to 3 in order, and completions",
+		Mutants: []string{"PSNUnsigned"},
+		Run: on(setup{change: psnFrom(0xfffffd)}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 2500), c.writing(2, 16), c.adding(3), c.writing(4, 1500))
+			c.expectsAll(c.wantSend(0, 2500), c.wantWrite(3, 16), c.wantAdd(4), c.wantWrite(5, 1500))
+			c.send(ib.Ack(c.sq(3), 2), ib.AtomicAck(c.sq(4), 3, 7), ib.Ack(c.sq(6), 4))
+			for id := range uint64(4) {
+				c.Completes(id+1, verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "rc/psn/read-takes-one-for-each-response",
+		Title: "A READ takes as many PSNs as its answer has packets, and at least one",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.2", Rows: []string{"roce/rc/psn/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing: the device sends READs of 2500, 1024, 1025 and 0 bytes, and a SEND",
+		Expects: "the requests 3, 1, 2 and 1 PSNs after one another",
+		Mutants: []string{"ReadTakesOnePSN"},
+		Run: on(setup{}, func(c *conn) {
+			c.Post(c.qp, c.reading(1, 2500), c.reading(2, 1024), c.reading(3, 1025), c.reading(4, 0), c.sending(5, 8))
+			c.expectsAll(c.wantRead(0, 2500), c.wantRead(3, 1024), c.wantRead(4, 1025), c.wantRead(6, 0), c.wantSend(7, 8))
+		}),
+	},
+	{
+		ID:    "rc/psn/requester-passes-the-wrap",
+		Title: "A requester goes from PSN 0xFFFFFF to 0, and understands ACKs and NAKs beyond it",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "to SENDs with PSNs 0xFFFFFE to 1: an ACK for the first, a NAK for a sequence error with 0, an ACK for 1",
+		Expects: "one completion, one more and the SENDs with 0 and 1 again, the last two completions",
+		Mutants: []string{"PSNUnsigned"},
+		Run: on(setup{change: func(a *verbs.QPAttr) {
+			a.SQPSN, a.Timeout = 0xfffffe, timeoutCode
+		}}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24), c.sending(4, 32))
+			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
+			c.send(ib.Ack(0xfffffe, 1))
+			c.Completes(1, verbs.WCSuccess)
+			c.send(ib.Nak(0, ib.NakSequence, 2))
+			c.Completes(2, verbs.WCSuccess)
+			c.repeats(all, 2)
+			c.send(ib.Ack(1, 4))
+			c.Completes(3, verbs.WCSuccess)
+			c.Completes(4, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "rc/psn/first-sent-is-sq-psn",
+		Title: "The first PSN that a queue pair sends is the one that it was set up with",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "11.2.4.2", Rows: []string{"roce/rc/psn/16"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing: queue pairs with several values of sq_psn send",
+		Expects: "that PSN in the first packet",
+		Mutants: []string{"PSNStartsAtZero"},
+		Run: onPort(func(p *port) {
+			for _, first := range psnStarts(p) {
+				c := p.connect(setup{change: psnFrom(first)})
+				c.Post(c.qp, c.sending(1, 8))
+				c.expects(ib.SendOnly(ib.PSN(first), c.own.Buf[:8]))
+			}
+		}),
+	},
+	{
+		ID:    "rc/psn/ack-of-what-was-never-sent-ignored",
+		Title: "An ACK with a PSN that was never sent completes nothing",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.2", Rows: []string{"roce/rc/psn/13"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "while one SEND is outstanding, ACKs with PSNs 1, 100 and 2^22 beyond it, then its own",
+		Expects: "no completion before its own ACK",
+		Mutants: []string{"GhostAckCompletes"},
+		Run:     on(setup{}, func(c *conn) { psnGhosts(c, func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) }) }),
+	},
+	{
+		ID:    "rc/psn/fatal-nak-of-what-was-never-sent-ignored",
+		Title: "A NAK with a PSN that was never sent completes nothing and harms nothing",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.2", Rows: []string{"roce/rc/psn/13"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "while one SEND is outstanding, NAKs for an invalid request with PSNs 1, 100 and 2^22 beyond it, then its ACK",
+		Expects: "no completion before its ACK, and success then",
+		Mutants: []string{"GhostAckCompletes"},
+		Run: on(setup{}, func(c *conn) {
+			psnGhosts(c, func(psn ib.PSN) ib.Packet { return ib.Nak(psn, ib.NakInvalidRequest, 0) })
+		}),
+	},
+	{
+		ID:    "rc/psn/read-response-before-the-oldest-ignored",
+		Title: "Answers with a PSN before the oldest outstanding one complete nothing and write nothing",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "while a READ is outstanding, a READ response and an ACK with the PSN before, then the right response",
+		Expects: "no completion and memory as it was, then the right data",
+		Mutants: []string{"OldAnswerCompletes"},
+		Run: on(setup{}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 8), c.reading(2, 8))
+			c.expectsAll(c.wantSend(0, 8), c.wantRead(1, 8))
+			c.send(ib.Ack(c.sq(0), 1))
+			c.Completes(1, verbs.WCSuccess)
+			c.send(ib.ReadResponseOnly(c.sq(0), 1, make([]byte, 8)), ib.Ack(c.sq(0), 1))
+			c.settle()
+			c.Incomplete()
+			c.Untouched(c.own, 0, 0)
+			c.send(ib.ReadResponseOnly(c.sq(1), 2, data(8)))
+			c.Completes(2, verbs.WCSuccess)
+			c.Holds(c.own, sink, data(8))
+			c.StateIs(c.qp, verbs.QPStateRTS)
+		}),
+	},
+	{
+		ID:    "rc/psn/no-more-than-half-the-space-open",
+		Title: "No more than 2^23 PSNs are open at a time",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/15"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing: the device is to READ five times 2^29 bytes with a path MTU of 256, 2^21 PSNs each",
+		Expects: "at most four of them on the wire",
+		Mutants: []string{"PSNWindowUnlimited"},
+		Run: on(setup{
+			caps:   verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 4, MaxRecvSGE: 1},
+			change: func(a *verbs.QPAttr) { a.PathMTU, a.MaxRdAtomic = verbs.MTU256, 8 },
+		}, func(c *conn) {
+			const size = 1 << 29
+			// Nothing of it is ever touched, so that it costs no memory.
+			m, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, size/4), Access: verbs.AccessLocalWrite})
+			c.Do("a large memory region", err)
+			part := verbs.SGEOf(m, 0, size/4)
+			for id := range uint64(5) {
+				wr := c.reading(id+1, 0)
+				wr.SGL = []verbs.SGE{part, part, part, part}
+				c.Post(c.qp, wr)
+			}
+			sent := c.drained()
+			c.Check(len(sent) > 0, "a READ that fits", "no packet")
+			for i, p := range sent {
+				c.same(ib.Op(ib.OpReadRequest).WithPSN(c.sq(i<<21)).WithRETH(ib.RETH{Len: new(uint32(size))}), p)
+			}
+			c.Check(len(sent) <= 4, "at most 2^23 PSNs open", "%d READs of 2^21 PSNs each", len(sent))
+		}),
+	},
+}
+
+// psnFrom has the device begin with a PSN.
+func psnFrom(first uint32) func(*verbs.QPAttr) { return func(a *verbs.QPAttr) { a.SQPSN = first } }
+
+// psnGhosts sends answers to what the device never sent while a SEND is outstanding,
+// and then the ACK of that.
+func psnGhosts(c *conn, ghost func(ib.PSN) ib.Packet) {
+	c.Post(c.qp, c.sending(1, 8))
+	c.expectsAll(c.wantSend(0, 8))
+	for _, beyond := range []int{1, 100, halfPSNs / 2} {
+		c.send(ghost(c.sq(beyond)))
+		c.settle()
+		c.Incomplete()
+	}
+	c.send(ib.Ack(c.sq(0), 1))
+	c.Completes(1, verbs.WCSuccess)
+	c.StateIs(c.qp, verbs.QPStateRTS)
+}
+
+// What follows are the device's own requests, and what the wire has to show of them.
+
+// sink is where in own the results of READs and atomics go; what is sent is from its
+// beginning.
+const sink = 8 << 10
+
+// theirs is memory of the peer's, which has none: what is read from it, the case says.
+var theirs = verbs.Remote{Addr: 0x7f00_1000, RKey: 0x00c0_ffee}
+
+func (c *conn) pieces(off, n int) []verbs.SGE {
+	if n == 0 {
+		return nil
+	}
+	return c.own.List(off, n)
+}
+
+// sending is a SEND of n bytes.
+func (c *conn) sending(id uint64, n int) verbs.SendWR {
+	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.pieces(0, n)}
+}
+
+// writing is a WRITE of n bytes.
+func (c *conn) writing(id uint64, n int) verbs.SendWR {
+	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.pieces(0, n), Remote: theirs}
+}
+
+// reading is a READ of n bytes.
+func (c *conn) reading(id uint64, n int) verbs.SendWR {
+	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.pieces(sink, n), Remote: theirs}
+}
+
+// adding is a FETCH_ADD of 1.
+func (c *conn) adding(id uint64) verbs.SendWR {
+	return verbs.SendWR{
+		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: c.pieces(sink, 8),
+		Remote: theirs, Atomic: verbs.Atomic{CompareAdd: 1},
+	}
+}
+
+// wantSend are the packets of a SEND of n bytes, the first being the device's k-th.
+// Whether they ask for an ACK is left open.
+func (c *conn) wantSend(k, n int) []ib.Packet {
+	return unasked(ib.Send(c.sq(k), c.own.Buf[:n], c.attr.PathMTU.Bytes()))
+}
+
+func (c *conn) wantWrite(k, n int) []ib.Packet {
+	return unasked(ib.Write(c.sq(k), ib.At(theirs.Addr, theirs.RKey, n), c.own.Buf[:n], c.attr.PathMTU.Bytes()))
+}
+
+func (c *conn) wantRead(k, n int) []ib.Packet {
+	return []ib.Packet{ib.ReadRequest(c.sq(k), ib.At(theirs.Addr, theirs.RKey, n))}
+}
+
+func (c *conn) wantAdd(k int) []ib.Packet {
+	return []ib.Packet{ib.FetchAdd(c.sq(k), ib.At(theirs.Addr, theirs.RKey, 8), 1)}
+}
+
+func unasked(ps []ib.Packet) []ib.Packet {
+	for i := range ps {
+		ps[i].BTH.AckReq = nil
+	}
+	return ps
+}
+
+// expectsAll ends the case unless these packets come, in order. It returns them as one
+// list.
+func (c *conn) expectsAll(lists ...[]ib.Packet) []ib.Packet {
+	var all []ib.Packet
+	for _, list := range lists {
+		for _, want := range list {
+			c.expects(want)
+			all = append(all, want)
+		}
+	}
+	return all
+}
+
+// repeats ends the case unless the device sends again what it has sent from the from-th
+// packet on, or from an earlier one, up to the last. Each has to be what it was.
+func (c *conn) repeats(all []ib.Packet, from int) {
+	want := fmt.Sprintf("%v again, or what came before it", all[from])
+	got, ok := c.next(c.Patience())
+	c.Check(ok, want, "nothing in %v", c.Patience())
+	at := 0
+	for at < from && all[at].PSN() != got.PSN() {
+		at++
+	}
+	c.Check(all[at].PSN() == got.PSN(), want, "%v", got)
+	c.same(all[at], got)
+	c.expectsAll(all[at+1:])
+}

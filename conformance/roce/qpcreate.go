@@ -1,0 +1,82 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var qpCreateCases = []conformance.Case{
+	{
+		ID:    "qp/create/unknown-type-refused",
+		Title: "A queue pair of a type that there is not is refused",
+		Cite:  ibta("", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "a refusal of types 0, 5, 11 and 77",
+		Mutants: []string{"AnyQPType"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			for _, kind := range []verbs.QPType{0, 5, 11, 77} {
+				_, err := r.Device.CreateQP(qpInit(r, kind, qpSmall))
+				r.Refuses(fmt.Sprintf("a queue pair of type %d", kind), err, nil)
+			}
+		}),
+	},
+	{
+		ID:    "qp/create/deeper-than-the-device-refused",
+		Title: "A queue pair with queues or lists beyond the device's limits is refused",
+		Cite:  ibta("", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "a refusal of one request, receive or list entry more than the device claims, and a queue pair with as many as it claims",
+		Mutants: []string{"CapsUnchecked"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			attr, err := r.Device.QueryDevice()
+			r.Do("a device that can be queried", err)
+			for _, more := range []struct {
+				what string
+				caps verbs.QPCaps
+			}{
+				{"sends", verbs.QPCaps{MaxSendWR: attr.MaxQPWR + 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}},
+				{"receives", verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: attr.MaxQPWR + 1, MaxSendSGE: 1, MaxRecvSGE: 1}},
+				{"entries a send", verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: attr.MaxSGE + 1, MaxRecvSGE: 1}},
+				{"entries a receive", verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: attr.MaxSGE + 1}},
+			} {
+				_, err := r.Device.CreateQP(qpInit(r, verbs.QPTypeRC, more.caps))
+				r.Refuses("a queue pair with more "+more.what+" than the device claims", err, nil)
+			}
+			_, err = r.Device.CreateQP(qpInit(r, verbs.QPTypeRC, verbs.QPCaps{MaxSendWR: attr.MaxQPWR, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}))
+			r.Do("a queue pair with as many sends as the device claims", err)
+		}),
+	},
+	{
+		ID:    "qp/create/as-many-as-claimed",
+		Title: "A device makes as many address handles as it claims",
+		Cite:  ibta("", "roce/qp/1"), Level: conformance.Should, Needs: verbs.CapUD,
+		Labels:  []string{"service:ud"},
+		Sends:   "nothing",
+		Expects: "that many handles",
+		Mutants: []string{"LimitsOverstated"},
+		Run: onPort(func(p *port) {
+			attr, err := p.Device.QueryDevice()
+			p.Do("a device that can be queried", err)
+			const patience = 1 << 17
+			if attr.MaxAH <= 0 || attr.MaxAH > patience {
+				rig.End(fmt.Errorf("the device claims %d address handles, and at most %d are tried: %w", attr.MaxAH, patience, conformance.ErrCannot))
+			}
+			for i := range attr.MaxAH {
+				_, err := p.PD.CreateAH(peerAttr(p.peer).AH)
+				p.Do(fmt.Sprintf("address handle %d of %d", i+1, attr.MaxAH), err)
+			}
+		}),
+	},
+}
+
+// qpSmall is a queue pair that any device can make.
+var qpSmall = verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
+
+func qpInit(r *rig.Rig, kind verbs.QPType, caps verbs.QPCaps) verbs.QPInit {
+	return verbs.QPInit{Type: kind, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps}
+}

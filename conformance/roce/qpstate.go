@@ -1,0 +1,286 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var qpStateCases = []conformance.Case{
+	{
+		ID:    "qp/post/send-before-rts-refused",
+		Title: "A request that is posted in RESET, INIT or RTR is refused at once",
+		Cite:  ibta("C10-96", "roce/qp/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "an error from the post in each of these states, and no request taken",
+		Mutants: []string{"EarlySendSwallowed"},
+		Run: onPort(func(p *port) {
+			for _, state := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateReset} {
+				c := p.connect(setup{state: max(state, verbs.QPStateInit)})
+				if state == verbs.QPStateReset {
+					c.toReset()
+				}
+				c.refusesEarly(1)
+			}
+		}),
+	},
+	{
+		ID:    "qp/post/refused-send-leaves-nothing-queued",
+		Title: "Of a request that was refused for the state nothing is sent, and nothing flushed, later",
+		Cite:  ibta("C10-96", "roce/qp/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an ACK for the one request that is posted in RTS",
+		Expects: "no packet when the queue pair comes to RTS; then this request, with the first PSN; and no completion but its own",
+		Mutants: []string{"RefusedWRStays"},
+		Run: on(setup{state: verbs.QPStateInit}, func(c *conn) {
+			c.tryEarly(1)
+			c.toRTR(c.qp, c.attr)
+			c.tryEarly(2)
+			c.toRTS(c.qp, c.attr)
+			c.silence(quiet)
+			c.Post(c.qp, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(8, 16)})
+			c.expects(ib.SendOnly(c.sq(0), c.own.Buf[8:24]))
+			c.send(ib.Ack(c.sq(0), 1))
+			c.Completes(3, verbs.WCSuccess)
+			c.toError(c.qp)
+			c.settle()
+			c.Incomplete()
+		}),
+	},
+	{
+		ID:    "qp/post/send-beyond-the-queue-refused",
+		Title: "Of more requests than the send queue has room for, those that are too many are refused, and no other is lost",
+		Cite:  ibta("C10-96", "roce/qp/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an ACK for all requests that come",
+		Expects: "as many requests taken as the queue has room for; these are sent and complete, and no other; then there is room again",
+		Mutants: []string{"OverflowSendQueue"},
+		Run: on(setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(c *conn) {
+			room := c.queried().Caps.MaxSendWR // which may be more than was asked for
+			wrs := make([]verbs.SendWR, room+2)
+			for i := range wrs {
+				wrs[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)}
+			}
+			n, err := c.qp.PostSend(wrs)
+			c.Refuses("a request too many", err, nil)
+			c.Check(n == room, fmt.Sprintf("%d requests taken", room), "%d", n)
+			n, err = c.qp.PostSend(wrs[room:])
+			c.Refuses("another request too many", err, nil)
+			c.Check(n == 0, "none taken", "%d", n)
+			for i := range room {
+				c.expects(ib.SendOnly(c.sq(i), nil))
+			}
+			c.silence(quiet)
+			c.send(ib.Ack(c.sq(room-1), uint32(room)))
+			for i := range room {
+				c.Completes(uint64(i), verbs.WCSuccess)
+			}
+			c.Post(c.qp, wrs[room])
+			c.expects(ib.SendOnly(c.sq(room), nil))
+		}),
+	},
+	{
+		ID:    "qp/post/receive-taken-from-init-on",
+		Title: "Receives can be posted in INIT, RTR, RTS and SQD, and are used in the order of posting",
+		Cite:  ibta("C10-97.2.1", "roce/qp/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "four SENDs, for receives posted in four states",
+		Expects: "an ACK for each, and the receives in order",
+		Mutants: []string{"RecvStateWrong"},
+		Run: on(setup{state: verbs.QPStateInit}, func(c *conn) {
+			c.Recv(c.qp, 1, c.own.SGE(0, 64))
+			c.toRTR(c.qp, c.attr)
+			c.Recv(c.qp, 2, c.own.SGE(64, 64))
+			c.toRTS(c.qp, c.attr)
+			c.Recv(c.qp, 3, c.own.SGE(128, 64))
+			c.toSQD(false)
+			c.Recv(c.qp, 4, c.own.SGE(192, 64))
+			for i := range 4 {
+				c.accepts(i)
+			}
+		}),
+	},
+	{
+		ID:    "qp/post/receive-in-reset-refused",
+		Title: "A receive that is posted in RESET is refused",
+		Cite:  ibta("C10-97.2.1", "roce/qp/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "an error from the post, on a fresh queue pair and on one that was taken back to RESET",
+		Mutants: []string{"RecvStateWrong"},
+		Run: on(setup{}, func(c *conn) {
+			fresh, err := c.Device.CreateQP(verbs.QPInit{
+				Type: verbs.QPTypeRC, PD: c.PD, SendCQ: c.CQ, RecvCQ: c.CQ,
+				Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+			})
+			c.Do("a queue pair", err)
+			c.toReset()
+			for _, qp := range []verbs.QP{fresh, c.qp} {
+				n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: c.own.List(0, 64)}})
+				c.Refuses("a receive in RESET", err, nil)
+				c.Check(n == 0, "no receive taken", "%d", n)
+			}
+		}),
+	},
+	{
+		ID:    "qp/rtr/receives-and-answers",
+		Title: "A queue pair in RTR receives messages and answers them",
+		Cite:  ibta("", "roce/qp/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs, WRITEs and READs to a queue pair in RTR",
+		Expects: "an answer to each, and nothing else",
+		Mutants: []string{"RTSOnly"},
+		Run: on(setup{state: verbs.QPStateRTR, receives: 2}, func(c *conn) {
+			c.servesRound(0)
+			c.servesRound(1)
+			c.silence(quiet)
+			c.StateIs(c.qp, verbs.QPStateRTR)
+		}),
+	},
+	{
+		ID:    "qp/reset/psns-and-results-forgotten",
+		Title: "RESET forgets PSNs, MSN and the results of atomics: brought up with the same PSNs, a queue pair takes new packets as new",
+		Cite:  ibta("", "roce/qp/6"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
+		Labels:  []string{"service:rc"},
+		Sends:   "a FETCH_ADD and a WRITE; the same PSNs with another FETCH_ADD and WRITE after RESET",
+		Expects: "each executed, and answered with MSNs from 1 on; own requests from the first PSN on",
+		Mutants: []string{"ResetKeepsState"},
+		Run: on(setup{}, func(c *conn) {
+			clear(c.mem.Buf[:8])
+			was := uint64(0)
+			for round := range uint64(3) {
+				c.send(ib.FetchAdd(c.psn(0), c.at(0, 8), 5+round))
+				c.expects(ib.AtomicAck(c.psn(0), 1, was))
+				was += 5 + round
+				c.send(ib.WriteOnly(c.psn(1), c.at(64, 16), rig.Pattern(16, byte(round))).AckReq())
+				c.expects(ib.Ack(c.psn(1), 2))
+				c.Holds(c.mem, 64, rig.Pattern(16, byte(round)))
+				c.Post(c.qp, verbs.SendWR{WRID: 7, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)})
+				c.expects(ib.SendOnly(c.sq(0), nil))
+				c.toReset()
+				c.upAgain()
+			}
+		}),
+	},
+	{
+		ID:    "qp/reset/queues-emptied",
+		Title: "RESET forgets posted work: neither sends nor receives of before are used, or flushed, afterwards",
+		Cite:  ibta("", "roce/qp/6"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND, when a queue pair with posted sends and receives was reset and brought up again",
+		Expects: "an RNR NAK, for there is no receive; no packet of the old requests; no completion",
+		Mutants: []string{"ResetKeepsQueues"},
+		Run: on(setup{receives: 4, signalAll: true, change: timeouts(7)}, func(c *conn) {
+			c.sendUnanswered(100)
+			c.sendUnanswered(101)
+			c.toReset()
+			c.upAgain()
+			c.silence(quiet)
+			c.Incomplete()
+			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
+			c.expects(ib.RNR(c.psn(0), c.attr.MinRNRTimer, 0))
+			c.Incomplete()
+		}),
+	},
+	{
+		ID:    "qp/error/posted-work-flushed-in-order",
+		Title: "When a queue pair goes to ERR, every posted send and receive completes as flushed, in the order of posting",
+		Cite:  ibta("", "roce/qp/7"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "WR_FLUSH_ERR for four sends, signaled or not, in order, and for three receives, in order",
+		Mutants: []string{"FlushReversed"},
+		Run: on(setup{receives: 3}, func(c *conn) {
+			for id := range uint64(4) {
+				c.Post(c.qp, verbs.SendWR{WRID: 101 + id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled * verbs.SendFlags(id%2), SGL: c.own.List(0, 8)})
+			}
+			c.toError(c.qp)
+			c.flushesAll(4, 3)
+		}),
+	},
+	{
+		ID:    "qp/error/pending-receives-are-no-messages",
+		Title: "Receives that are pending when a queue pair fails do not complete as if a message had come",
+		Cite:  ibta("", "roce/qp/7"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a READ with a bad key, which the queue pair refuses and fails of; to another, a NAK for its own request",
+		Expects: "WR_FLUSH_ERR for each receive",
+		Mutants: []string{"ErrCompletesRecvs"},
+		Run: onPort(func(p *port) {
+			c := p.connect(setup{receives: 3})
+			c.send(ib.ReadRequest(c.psn(0), ib.At(c.mem.Addr(), c.closedRKey(), 16)))
+			c.expects(ib.Nak(c.psn(0), ib.NakRemoteAccess, 0))
+			c.flushesAll(0, 3)
+			c = p.connect(setup{receives: 3})
+			c.sendUnanswered(101)
+			c.send(ib.Nak(c.sq(0), ib.NakRemoteOp, 0))
+			c.Completes(101, verbs.WCRemOpErr)
+			c.flushesAll(0, 3)
+		}),
+	},
+	{
+		ID:    "qp/error/work-posted-afterwards-flushed",
+		Title: "Sends and receives that are posted to a queue pair in ERR are taken, and complete as flushed",
+		Cite:  ibta("", "roce/qp/8"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "WR_FLUSH_ERR for two sends and two receives, and no packet",
+		Mutants: []string{"NoFlushInError"},
+		Run: on(setup{}, func(c *conn) {
+			c.toError(c.qp)
+			for i := range uint64(2) {
+				c.Post(c.qp, verbs.SendWR{WRID: 101 + i, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)})
+				c.Recv(c.qp, 1+i, c.own.SGE(64, 64))
+			}
+			c.flushesAll(2, 2)
+			c.silence(quiet)
+		}),
+	},
+}
+
+// toReset takes the queue pair to RESET.
+func (c *conn) toReset() {
+	c.Do("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+}
+
+// upAgain takes the queue pair from RESET to RTS, connected as it was.
+func (c *conn) upAgain() {
+	c.toInit(c.qp, allAccess&^verbs.AccessLocalWrite)
+	c.toRTR(c.qp, c.attr)
+	c.toRTS(c.qp, c.attr)
+}
+
+// tryEarly posts a send too early.
+func (c *conn) tryEarly(id uint64) (int, error) {
+	return c.qp.PostSend([]verbs.SendWR{{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)}})
+}
+
+// refusesEarly ends the case unless a send is refused that is posted too early.
+func (c *conn) refusesEarly(id uint64) {
+	n, err := c.tryEarly(id)
+	c.Refuses(fmt.Sprintf("a send in %v", c.queried().State), err, nil)
+	c.Check(n == 0, "no request taken", "%d", n)
+}
+
+// flushesAll ends the case unless so many sends, with IDs from 101 on, and receives, with
+// IDs from 1 on, are flushed, each in order, and nothing else completes.
+func (c *conn) flushesAll(sends, recvs int) {
+	next, end := [2]uint64{101, 1}, [2]uint64{101 + uint64(sends), 1 + uint64(recvs)}
+	for next != end {
+		wc := c.Completion()
+		q := 1
+		if wc.WRID > 100 {
+			q = 0
+		}
+		if wc.Status != verbs.WCWRFlushErr || wc.WRID != next[q] || next[q] == end[q] {
+			c.Fail(fmt.Sprintf("send %d or receive %d flushed", next[0], next[1]), "%s", rig.Describe(&wc))
+		}
+		next[q]++
+	}
+	c.settle()
+	c.Incomplete()
+}

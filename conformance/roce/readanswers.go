@@ -1,0 +1,120 @@
+package roce
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var readAnswerCases = []conformance.Case{
+	{
+		ID:    "rc/read/short-response-ends-or-is-retried",
+		Title: "A response shorter than what was read is an error or causes a retry: the READ neither hangs nor succeeds",
+		Cite:  ibta("", "roce/rc/read/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 4; to one of 2500 a LAST that is 4 bytes short",
+		Expects: "a completion in error, or a repetition of the READ and, after a right answer, SUCCESS",
+		Mutants: []string{"ShortReadHangs"},
+		Run: onPort(onEachConn(setup{change: timeouts(7)}, []int{8, 2500}, func(c *conn, n int) {
+			bytes := data(n)
+			c.send(cutLast(c.readOf(bytes), 4)...)
+			c.settle()
+			if wc, ok := c.WaitCompletion(0); ok {
+				c.Check(wc.Status != verbs.WCSuccess, "an error, or a retry", "%s", rig.Describe(&wc))
+				return
+			}
+			// Where it asks again, it may count what has come or not.
+			again := c.expects(ib.Op(ib.OpReadRequest))
+			from := int(*again.RETH.VA - far.Addr)
+			c.Check(from >= 0 && from+int(*again.RETH.Len) == n, "a READ_REQUEST up to the end of what was read", "%v", again)
+			c.send(ib.ReadResponses(again.PSN(), 1, bytes[from:], rdmaMTU)...)
+			c.readDone(bytes)
+		})),
+	},
+	{
+		ID:    "rc/read/long-response-stays-in-its-buffers",
+		Title: "A response longer than what was read completes the READ in error and changes no byte outside its buffers",
+		Cite:  ibta("", "roce/rc/read/14"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 16; to one of 1028 bytes a LAST of 12; to one of 8 bytes a FIRST",
+		Expects: "a completion in error, and no byte changed behind the buffer",
+		Mutants: []string{"LongReadOverflows"},
+		Run: onPort(onEachConn(setup{}, []tooMuch{
+			{8, []int{16}}, {1028, []int{rdmaMTU, 12}}, {8, []int{rdmaMTU, 4}},
+		}, func(c *conn, t tooMuch) {
+			c.readOf(data(t.asked))
+			c.send(t.responses(c.sq(0))...)
+			c.rdmaFails()
+			c.settle()
+			c.Untouched(c.own, 0, t.asked)
+		})),
+	},
+	{
+		ID:    "rc/read/sink-must-be-writable",
+		Title: "A READ into memory that may not be written completes with LOC_PROT_ERR and writes nothing",
+		Cite:  ibta("", "roce/rc/read/15"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "posts a READ into a region without local write, and answers it if it is sent",
+		Expects: "LOC_PROT_ERR, the memory as it was",
+		Mutants: []string{"SinkUnchecked"},
+		Run: on(setup{}, func(c *conn) {
+			m := c.Memory(64, 0)
+			c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: m.List(0, 64), Remote: far})
+			if _, sent := c.noise(soon); sent {
+				c.send(ib.ReadResponseOnly(c.sq(0), 1, data(64)))
+			}
+			c.Completes(1, verbs.WCLocProtErr)
+			c.Untouched(m, 0, 0)
+		}),
+	},
+	{
+		ID:    "rc/read/nak-among-responses-ends-the-read",
+		Title: "A fatal NAK behind some responses completes the READ with the status that its code stands for",
+		Cite:  ibta("", "roce/rc/read/19"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "to READs of three packets: a FIRST, then a NAK with the second PSN, with codes 1, 2 and 3",
+		Expects: "REM_INV_REQ_ERR, REM_ACCESS_ERR, REM_OP_ERR",
+		Mutants: []string{"NAKInReadSucceeds"},
+		Run: onPort(onEachConn(setup{}, fatalNAKs, func(c *conn, n nakStatus) {
+			c.send(c.readOf(data(2500))[0], ib.Nak(c.sq(1), n.code, 0))
+			c.Completes(1, n.status)
+		})),
+	},
+	{
+		ID:    "rc/read/nak-in-a-response-is-a-bad-response",
+		Title: "A READ response whose AETH has the syndrome of a NAK is a bad response",
+		Cite:  ibta("", "roce/rc/read/20"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "to READs of one and of three packets: the right responses, with syndrome 0x62 in the first or in the last",
+		Expects: "a completion in error",
+		Mutants: []string{"BadRespSucceeds"},
+		// The timer is there for devices that drop such a response: then nothing comes
+		// until they give up.
+		Run: onPort(onEachConn(setup{change: timeouts(1)}, []badSyndrome{{8, 0}, {2500, 0}, {2500, 2}}, func(c *conn, b badSyndrome) {
+			responses := c.readOf(data(b.n))
+			responses[b.at] = responses[b.at].WithSyndrome(0x62)
+			c.send(responses...)
+			c.rdmaFails()
+		})),
+	},
+}
+
+// tooMuch is a READ and the lengths of the responses that it gets.
+type tooMuch struct {
+	asked int
+	got   []int
+}
+
+func (t tooMuch) responses(psn ib.PSN) []ib.Packet {
+	total := 0
+	for _, n := range t.got {
+		total += n
+	}
+	return ib.ReadResponses(psn, 1, data(total), rdmaMTU)
+}
+
+// badSyndrome is a READ of n bytes, and which response has the wrong syndrome.
+type badSyndrome struct{ n, at int }
+
+// cutLast takes the last n bytes away from the last packet.
+func cutLast(pkts []ib.Packet, n int) []ib.Packet {
+	last := &pkts[len(pkts)-1]
+	*last = last.WithPayload(last.Payload[:len(last.Payload)-n])
+	return pkts
+}

@@ -1,0 +1,259 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var retryCases = []conformance.Case{
+	{
+		ID:    "rc/tmo/nak-resends-from-inside-the-message",
+		Title: "After a NAK inside a message its packets come again from there on, each as it was",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/7"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a NAK for a sequence error to the third packet of a WRITE, or SEND, of five, then an ACK",
+		Expects: "MIDDLE, MIDDLE, LAST with the PSNs and data that they had, and success; the repetition may begin earlier",
+		Mutants: []string{"RetryRestartsMessage"},
+		Run: onPort(func(p *port) {
+			c := p.connect(setup{change: timeouts(7)})
+			retryNaked(c, c.writing(1, 5000), c.wantWrite(0, 5000))
+			c = p.connect(setup{change: timeouts(7)})
+			retryNaked(c, c.sending(1, 5000), c.wantSend(0, 5000))
+		}),
+	},
+	{
+		ID:    "rc/tmo/timer-resends-from-the-oldest-unacknowledged",
+		Title: "When the timer expires, packets come again from the oldest unacknowledged one on, each as it was",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/7"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an ACK to the second packet of a WRITE of five, with a SEND behind it; after a while an ACK to the SEND",
+		Expects: "MIDDLE, MIDDLE, LAST and the SEND with the PSNs and data that they had, and success; the repetition may begin earlier",
+		Mutants: []string{"RetryRestartsMessage"},
+		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
+			c.Post(c.qp, c.writing(1, 5000), c.sending(2, 8))
+			all := c.expectsAll(c.wantWrite(0, 5000), c.wantSend(5, 8))
+			c.send(ib.Ack(c.sq(1), 0))
+			c.repeats(all, 2)
+			c.send(ib.Ack(c.sq(5), 2))
+			c.Completes(1, verbs.WCSuccess)
+			c.Completes(2, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "rc/tmo/nak-acted-on-at-once",
+		Title: "A NAK for a sequence error starts the repetition without waiting for the timer",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.5", Rows: []string{"roce/rc/tmo/8"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a NAK for a sequence error to the second of three SENDs of a queue pair with a timeout of 1.07 s",
+		Expects: "two SENDs again, within a tenth of the timeout",
+		Mutants: []string{"NAKWaitsForTimer"},
+		Run: on(setup{change: timesOut(18, 7)}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24))
+			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
+			begun := c.Now()
+			c.send(ib.Nak(c.sq(1), ib.NakSequence, 1))
+			c.repeats(all, 1)
+			took, most := c.Now()-begun, ib.AckTimeout(18)/10
+			c.Check(took <= most, fmt.Sprintf("the repetition within %v of the NAK", most), "after %v", took)
+			c.send(ib.Ack(c.sq(2), 3))
+			for id := range uint64(3) {
+				c.Completes(id+1, verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "rc/tmo/second-nak-of-a-window-acted-on",
+		Title: "A second NAK, for a later packet of those that were sent again, is acted on as well",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/9"}}, Level: conformance.Should, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "to five SENDs of a queue pair without timer: a NAK for the second; when they have come again, one for the fourth",
+		Expects: "repetitions from the second, then from the fourth",
+		Mutants: []string{"IgnoreSecondNAK"},
+		Run: on(setup{}, func(c *conn) {
+			all := c.sendsEach(5)
+			c.send(ib.Nak(c.sq(1), ib.NakSequence, 1))
+			c.repeats(all, 1)
+			c.send(ib.Nak(c.sq(3), ib.NakSequence, 3))
+			c.repeats(all, 3)
+			c.send(ib.Ack(c.sq(4), 5))
+			for id := range uint64(5) {
+				c.Completes(id+1, verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "rc/tmo/nak-acknowledges-what-came-before",
+		Title: "A NAK for a sequence error acknowledges what came before its PSN",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/10"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a NAK for a sequence error to the third of five SENDs",
+		Expects: "two completions, and no more",
+		Mutants: []string{"NAKAcksNothing"},
+		Run: on(setup{}, func(c *conn) {
+			c.sendsEach(5)
+			c.send(ib.Nak(c.sq(2), ib.NakSequence, 2))
+			c.Completes(1, verbs.WCSuccess)
+			c.Completes(2, verbs.WCSuccess)
+			c.settle()
+			c.Incomplete()
+		}),
+	},
+	{
+		ID:    "rc/tmo/copies-of-a-nak-cause-one-resend",
+		Title: "Several copies of a NAK cause one repetition",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "eight copies of a NAK for a sequence error to the second of five SENDs, all at once",
+		Expects: "four SENDs again, once",
+		Mutants: []string{"DuplicateNAKsResend"},
+		Run: on(setup{}, func(c *conn) {
+			all := c.sendsEach(5)
+			for range 8 {
+				c.send(ib.Nak(c.sq(1), ib.NakSequence, 1))
+			}
+			c.repeats(all, 1)
+			c.silence(quiet)
+		}),
+	},
+	{
+		ID:    "rc/tmo/resent-bytes-are-the-same",
+		Title: "A packet that is sent again has the headers and the data that it had",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/12"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "NAKs for a sequence error in the middle of a SEND with immediate, a WRITE of two pieces of memory and one with immediate, and nothing",
+		Expects: "every packet byte by byte as it was, from the BTH to the last byte of the padding; AckReq may differ",
+		Mutants: []string{"RetryRestartsMessage"},
+		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
+			send, write, imm := c.sending(1, 2501), c.writing(2, 0), c.writing(3, 2503)
+			send.Opcode, send.Imm, send.Flags = verbs.OpSendImm, 0x01020304, verbs.SendSignaled|verbs.SendSolicited
+			write.SGL = []verbs.SGE{c.own.SGE(3000, 1501), c.own.SGE(100, 1001)}
+			imm.Opcode, imm.Imm = verbs.OpRDMAWriteImm, 0x05060708
+			c.Post(c.qp, send, write, imm)
+			first := c.take(9)
+			for i, p := range first {
+				first[i] = retryExpected(p)
+			}
+			for _, k := range []int{1, 4, 8} {
+				c.send(ib.Nak(c.sq(k), ib.NakSequence, uint32(k/3)))
+				c.repeats(first, k)
+			}
+			c.repeats(first, 8) // by the timer
+		}),
+	},
+	{
+		ID:    "rc/tmo/destroyed-qp-sends-nothing",
+		Title: "A queue pair that is destroyed while a timer runs sends nothing any more",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/13"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing, or an RNR NAK, to a SEND, whose queue pair is destroyed then; a late ACK",
+		Expects: "nothing on the wire though the time for repetitions passes, and no completion",
+		Mutants: []string{"SendAfterDestroy"},
+		Run: onPort(func(p *port) {
+			for _, refused := range []bool{false, true} {
+				c := p.connect(setup{change: timesOut(shortTimeout, 7)})
+				c.Post(c.qp, c.sending(1, 8))
+				c.expectsAll(c.wantSend(0, 8))
+				if refused {
+					c.send(ib.RNR(c.sq(0), rnrTimer5ms, 0))
+					c.settle()
+				}
+				qpn := uint32(c.qp.QPN())
+				c.Do("a queue pair that can be destroyed", c.qp.Close())
+				c.Sleep(4 * ib.AckTimeout(shortTimeout))
+				c.put(ib.Ack(c.sq(0), 1).To(qpn))
+				c.silence(quiet)
+				c.Incomplete()
+			}
+		}),
+	},
+	{
+		ID:    "rc/tmo/reset-qp-sends-nothing",
+		Title: "A queue pair that is reset forgets what it was about to send and to answer",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/13"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "CNPs, so that answers take their time; a READ of 1024 responses and a WRITE to a queue pair with an unanswered SEND, which is reset then",
+		Expects: "nothing more on the wire, though the answer is not at its end and the time for repetitions passes, and no completion",
+		Mutants: []string{"AnswerAfterReset"},
+		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
+			long := c.Memory(1<<20, allAccess)
+			c.slowDown()
+			c.Post(c.qp, c.sending(1, 8))
+			c.expectsAll(c.wantSend(0, 8))
+			c.send(
+				ib.ReadRequest(c.psn(0), ib.At(long.Addr(), long.RKey(), len(long.Buf))).AckReq(),
+				ib.WriteOnly(c.psn(1024), c.at(0, 8), data(8)).AckReq(),
+			)
+			c.expects(ib.ReadResponseFirst(c.psn(0), ib.AnyMSN, nil))
+			c.Do("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+			retryOnItsWay(c, c.drained())
+			c.Sleep(4 * ib.AckTimeout(shortTimeout))
+			c.silence(quiet)
+			c.Incomplete()
+		}),
+	},
+	{
+		ID:    "rc/tmo/number-of-a-destroyed-qp-rests",
+		Title: "The number of a queue pair that was destroyed does not go to the next one",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/13"}}, Level: conformance.Should, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing: queue pairs are made and destroyed",
+		Expects: "each with another number than the one before, so that late packets find nobody",
+		Mutants: []string{"QPNReusedAtOnce"},
+		Run: onPort(func(p *port) {
+			last := verbs.QPN(0)
+			for range 8 {
+				qp := p.connect(setup{}).qp
+				p.Check(qp.QPN() != last, "another number than the last queue pair had", "%#x again", last)
+				last = qp.QPN()
+				p.Do("a queue pair that can be destroyed", qp.Close())
+			}
+		}),
+	},
+}
+
+// rnrTimer5ms is the timer code for 5.12 ms.
+const rnrTimer5ms = 18
+
+// retryNaked has the device send a message of five packets and refuses the third.
+func retryNaked(c *conn, wr verbs.SendWR, message []ib.Packet) {
+	c.Post(c.qp, wr)
+	all := c.expectsAll(message)
+	c.send(ib.Nak(c.sq(2), ib.NakSequence, 0))
+	c.repeats(all, 2)
+	c.send(ib.Ack(c.sq(4), 1))
+	c.Completes(wr.WRID, verbs.WCSuccess)
+}
+
+// sendsEach has the device send so many SENDs, of different lengths, and returns their
+// packets.
+func (c *conn) sendsEach(n int) []ib.Packet {
+	all := make([]ib.Packet, 0, n)
+	for k := range n {
+		c.Post(c.qp, c.sending(uint64(k+1), 8*(k+1)))
+		all = append(all, c.expectsAll(c.wantSend(k, 8*(k+1)))...)
+	}
+	return all
+}
+
+// retryOnItsWay ends the case if what came right behind a reset cannot have been sent
+// before it: an ACK for a WRITE whose turn is behind a READ that has not been answered
+// to its end.
+func retryOnItsWay(c *conn, came []ib.Packet) {
+	for _, p := range came {
+		if p.Opcode() == ib.OpReadResponseLast {
+			return // the device was quick enough to answer everything
+		}
+		c.Check(p.Opcode() == ib.OpReadResponseMiddle, "nothing but READ responses that were on their way", "%v", p)
+	}
+}
+
+// retryExpected makes an expectation of a packet that came: all that its sender chose,
+// but for whether it asks for an ACK.
+func retryExpected(p ib.Packet) ib.Packet {
+	want := ib.Packet{BTH: p.BTH, RETH: p.RETH, Imm: p.Imm, Payload: p.Payload, Pad: p.Pad}
+	want.BTH.AckReq, want.BTH.FECN, want.BTH.BECN = nil, nil, nil
+	return want
+}

@@ -1,0 +1,97 @@
+package roce
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const noRemoteWrite = allAccess &^ verbs.AccessRemoteWrite
+
+var rightsCases = []conformance.Case{
+	{
+		ID:    "acc/rights/region-without-remote-write-refuses",
+		Title: "A WRITE to a region without the right of remote write is refused with a remote access NAK",
+		Cite:  ibta("", "roce/acc/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "WRITEs to a region that grants everything else, and to one that grants nothing",
+		Expects: "a NAK for a remote access error, memory as it was",
+		Mutants: []string{"RightsIgnored"},
+		Run: onPort(onEachConn(setup{}, []verbs.Access{noRemoteWrite, verbs.AccessLocalWrite}, func(c *conn, access verbs.Access) {
+			m := c.Memory(64, access)
+			c.opRefused(writeOp, rdmaTo(m, 0, 8), ib.NakRemoteAccess)
+			c.Untouched(m, 0, 0)
+		})),
+	},
+	{
+		ID:    "acc/rights/qp-without-remote-write-refuses",
+		Title: "A WRITE to a QP without the right of remote write is refused, whatever the region grants",
+		Cite:  ibta("", "roce/acc/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "a WRITE of one packet and one of three to a region that grants everything, on a QP that does not",
+		Expects: "a NAK, and memory as it was",
+		Mutants: []string{"RightsIgnored"},
+		Run: onPort(onEachConn(setup{access: noRemoteWrite}, []int{8, 2500}, func(c *conn, n int) {
+			m := c.Memory(memLen, allAccess)
+			c.send(ib.Write(c.psn(0), rdmaTo(m, 0, n), data(n), rdmaMTU)...)
+			got := c.expects(ib.Op(ib.OpAcknowledge).WithPSN(c.psn(0)))
+			// Which NAK is for another case to say.
+			c.Check(got.IsAck(ib.AckNegative) && !got.IsNak(ib.NakSequence), "a NAK that refuses", "%v", got)
+			c.settle()
+			c.Untouched(m, 0, 0)
+		})),
+	},
+	{
+		ID:    "acc/rights/qp-without-the-right-is-an-invalid-request",
+		Title: "What a QP does not grant is refused as an invalid request",
+		Cite:  ibta("", "roce/acc/4"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Sends:   "a WRITE, a READ and a FETCH_ADD to a region that grants everything, on a QP that grants nothing",
+		Expects: "a NAK for an invalid request for each",
+		Mutants: []string{"AccessNAKsSwapped"},
+		// Local write is no right of a QP: it stands for none at all.
+		Run: onPort(onEachConn(setup{access: verbs.AccessLocalWrite}, []remoteOp{writeOp, readOp, addOp}, func(c *conn, op remoteOp) {
+			m := c.Memory(64, allAccess)
+			c.opRefused(op, wordAt(m, 2), ib.NakInvalidRequest)
+			c.Untouched(m, 0, 0)
+		})),
+	},
+	{
+		ID:    "acc/event/refused-write-reported-to-the-responder",
+		Title: "A request that is refused for its key is reported to the consumer of the responder by an event of the QP",
+		Cite:  ibta("C9-222.1.1", "roce/acc/7", "roce/async/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "a WRITE, and to another QP a READ, with a key that does not exist",
+		Expects: "the event QP_ACCESS_ERR with each QP",
+		Mutants: []string{"NoQPEvents"},
+		Run: onPort(func(p *port) {
+			// No canary here: it has events of its own.
+			for _, op := range []remoteOp{writeOp, readOp} {
+				c := p.connect(setup{})
+				c.send(op.packet(c.psn(0), ib.At(c.mem.Addr(), uint32(strangeKey(c.mem.RKey())), 8)))
+				c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
+				e := c.Event(verbs.EventQPAccessErr)
+				c.Check(e.QP != nil && e.QP.QPN() == c.qp.QPN(), "the event of the QP that refused it", "%+v", e)
+			}
+		}),
+	},
+	{
+		ID:    "acc/place/refused-write-places-nothing",
+		Title: "No byte of a WRITE that is refused is placed",
+		Cite:  ibta("", "roce/acc/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "WRITEs of one packet to a region without remote write, and to one that ends a byte before; one of three packets to the first",
+		Expects: "a NAK; no byte in or around the region has changed, also not of those that lie inside",
+		Mutants: []string{"PlacedBeforeCheck"},
+		// A WRITE of several packets of which only the end is beyond the region is not
+		// here: what comes before the refused packet may be placed.
+		Run: onPort(onEachConn(setup{}, []refusedWrite{{noRemoteWrite, 0, 16}, {noRemoteWrite, 0, 2500}, {allAccess, memLen - 15, 16}}, func(c *conn, w refusedWrite) {
+			m := c.Memory(memLen, w.access)
+			c.send(ib.Write(c.psn(0), rdmaTo(m, w.off, w.n), data(w.n), rdmaMTU)...)
+			c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
+			c.settle()
+			c.Untouched(m, 0, 0)
+		})),
+	},
+}
+
+// refusedWrite is a WRITE of n bytes to an offset of a region that grants this.
+type refusedWrite struct {
+	access verbs.Access
+	off, n int
+}

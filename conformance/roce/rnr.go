@@ -1,0 +1,127 @@
+package roce
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var rnrCases = []conformance.Case{
+	{
+		ID:    "rc/rnr/send-without-receive-refused",
+		Title: "A SEND for which there is no receive is answered by an RNR NAK with its PSN",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/rnr/1", "roce/rc/psn/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a WRITE and SEND_ONLY, with immediate or without, or SEND_FIRST",
+		Expects: "an RNR NAK with the PSN of the SEND",
+		Mutants: []string{"RNRSilent"},
+		Run:     rnrRefuses(ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst),
+	},
+	{
+		ID:    "rc/rnr/write-with-immediate-without-receive-refused",
+		Title: "A WRITE with immediate for which there is no receive is answered by an RNR NAK with its PSN",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/rnr/1", "roce/rc/psn/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a WRITE and WRITE_ONLY with immediate",
+		Expects: "an RNR NAK with the PSN of the second",
+		Mutants: []string{"RNRSilent"},
+		Run:     rnrRefuses(ib.OpWriteOnlyImm),
+	},
+	{
+		ID:    "rc/rnr/nak-carries-the-configured-timer",
+		Title: "An RNR NAK carries the timer code that the queue pair was set up with",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/rnr/1", "roce/rc/rnr/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND without a receive, to queue pairs with timer codes 0, 1, 12, 25 and 31",
+		Expects: "that code in the RNR NAK",
+		Mutants: []string{"RNRTimerIgnored"},
+		Run: onPort(func(p *port) {
+			for _, code := range []uint8{0, 1, 12, 25, 31} {
+				c := p.connect(setup{change: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
+				c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
+				c.expects(ib.RNR(c.psn(0), code, ib.AnyMSN))
+			}
+		}),
+	},
+	{
+		ID:    "rc/rnr/refused-write-leaves-no-trace",
+		Title: "What an RNR NAK refuses has not happened, and is accepted when there is a receive",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/rnr/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a WRITE with immediate that finds no receive, and the same again when there is one",
+		Expects: "an RNR NAK with memory as it was, then an ACK with MSN 1, the data and one completion",
+		Mutants: []string{"RNRLeavesTraces"},
+		Run: on(setup{}, func(c *conn) {
+			write := ib.WriteOnlyImm(c.psn(0), c.at(0, 64), 7, data(64)).AckReq()
+			c.send(write)
+			c.expects(rnrAny(c.psn(0)).WithMSN(0))
+			c.settle()
+			c.Untouched(c.mem, 0, 0)
+			c.Incomplete()
+			c.Recv(c.qp, 1)
+			c.send(write)
+			c.expects(ib.Ack(c.psn(0), 1))
+			c.Received(1, 64)
+			c.Holds(c.mem, 0, data(64))
+		}),
+	},
+	{
+		ID:    "rc/rnr/long-write-goes-on-at-the-refused-packet",
+		Title: "A WRITE of several packets that is refused at its end, for want of a receive, goes on there",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "WRITE_FIRST, WRITE_MIDDLE and WRITE_LAST with immediate, the last again when there is a receive",
+		Expects: "an RNR NAK with the PSN of the last, then an ACK, all the data and one completion",
+		Mutants: []string{"RNRRestartsMessage"},
+		Run: on(setup{}, func(c *conn) {
+			parts := ib.Write(c.psn(0), c.at(0, 0), data(2500), pathMTU.Bytes())
+			last := ib.WriteLastImm(c.psn(2), 7, parts[2].Payload).AckReq()
+			c.send(parts[:2]...)
+			c.drained()
+			c.send(last)
+			c.expects(rnrAny(c.psn(2)))
+			c.Recv(c.qp, 1)
+			c.send(last)
+			c.expects(ib.Ack(c.psn(2), ib.AnyMSN))
+			c.Received(1, 2500)
+			c.Holds(c.mem, 0, data(2500))
+		}),
+	},
+	{
+		ID:    "rc/rnr/no-sequence-nak-behind-it",
+		Title: "Packets behind one that was refused for want of a receive are dropped without a NAK",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/4"}}, Level: conformance.Should, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "three SENDs at once, for which there is no receive",
+		Expects: "one RNR NAK, with the PSN of the first, and nothing else",
+		Mutants: []string{"SeqNAKAfterRNR"},
+		Run: on(setup{}, func(c *conn) {
+			for k := range 3 {
+				c.send(ib.SendOnly(c.psn(k), data(16)).AckReq())
+			}
+			c.expects(rnrAny(c.psn(0)))
+			c.silence(quiet)
+		}),
+	},
+}
+
+// rnrAny is an RNR NAK with any timer.
+func rnrAny(psn ib.PSN) ib.Packet {
+	p := ib.RNR(psn, 0, ib.AnyMSN)
+	p.AETH.Value = nil
+	return p
+}
+
+// rnrRefuses has each of the opcodes come where there is no receive, behind a WRITE.
+func rnrRefuses(ops ...ib.Opcode) func(*conformance.Bench) error {
+	return onPort(func(p *port) {
+		for _, op := range ops {
+			c := p.connect(setup{})
+			c.send(ib.WriteOnly(c.psn(0), c.at(0, 8), data(8)).AckReq())
+			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
+			c.send(seqPart(c, op, 1))
+			c.expects(rnrAny(c.psn(1)))
+			c.StateIs(c.qp, verbs.QPStateRTS)
+		}
+	})
+}

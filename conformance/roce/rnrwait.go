@@ -1,0 +1,221 @@
+package roce
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var rnrWaitCases = []conformance.Case{
+	{
+		ID:    "rc/rnr/requester-waits-as-long-as-told",
+		Title: "After an RNR NAK nothing is sent before its timer has expired",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "Table 45", Rows: []string{"roce/rc/rnr/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an RNR NAK of 10.24 ms to the first of three SENDs, later ACKs",
+		Expects: "all three again, and not before that time",
+		Mutants: []string{"RNRNoWait"},
+		Run: on(setup{}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24))
+			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
+			rnrWaits(c, all, 20)
+			c.send(ib.Ack(c.sq(2), 3))
+			for id := range uint64(3) {
+				c.Completes(id+1, verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "rc/rnr/timer-table-is-exact-for-every-code",
+		Title: "The time to wait is that of the timer code, for each of the 32",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "Table 45", Rows: []string{"roce/rc/rnr/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "to one SEND an RNR NAK with each timer code, then an ACK",
+		Expects: "the SEND again after each, and not before the time of the code, to the microsecond",
+		Mutants: []string{"RNRTimerTypo"},
+		Run: on(setup{}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 8))
+			all := c.expectsAll(c.wantSend(0, 8))
+			for code := range uint8(32) {
+				rnrWaits(c, all, code)
+			}
+			c.send(ib.Ack(c.sq(0), 1))
+			c.Completes(1, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "rc/rnr/code-zero-is-the-longest-wait",
+		Title: "Timer code 0 is a wait of 655.36 ms, and not none",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an RNR NAK with timer code 0 to a WRITE with immediate",
+		Expects: "the WRITE again, not before 655.36 ms",
+		Mutants: []string{"RNRNoWait"},
+		Run: on(setup{}, func(c *conn) {
+			wr := c.writing(1, 8)
+			wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 7
+			c.Post(c.qp, wr)
+			all := c.expectsAll([]ib.Packet{ib.Op(ib.OpWriteOnlyImm).WithPSN(c.sq(0))})
+			rnrWaits(c, all, 0)
+			c.send(ib.Ack(c.sq(0), 1))
+			c.Completes(1, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "rc/rnr/gives-up-after-rnr-retry",
+		Title: "A request is repeated rnr_retry times after RNR NAKs, and no more",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/6"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "RNR NAKs to a SEND, as long as it comes again, with rnr_retry 0, 1, 3 and 6",
+		Expects: "the SEND again so many times, then an error and nothing more on the wire",
+		Mutants: []string{"RetryOffByOne"},
+		Run: onPort(func(p *port) {
+			for _, n := range []uint8{0, 1, 3, 6} {
+				c := p.connect(setup{change: func(a *verbs.QPAttr) { a.RNRRetry = n }})
+				rnrGivesUp(c)
+				c.silence(quiet)
+				wc := c.Completion()
+				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d repetitions", n), "success")
+			}
+		}),
+	},
+	{
+		ID:    "rc/rnr/giving-up-has-a-status-of-its-own",
+		Title: "A request that ends by RNR NAKs completes with RNR_RETRY_EXC_ERR, and the queue pair fails",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/6"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "two RNR NAKs to a SEND with rnr_retry 1",
+		Expects: "RNR_RETRY_EXC_ERR, and the queue pair in ERR",
+		Mutants: []string{"RNRExcIsRetryExc"},
+		Run: on(setup{change: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
+			rnrGivesUp(c)
+			c.Completes(1, verbs.WCRNRRetryExcErr)
+			c.State(c.qp, verbs.QPStateErr)
+		}),
+	},
+	{
+		ID:    "rc/rnr/seven-means-forever",
+		Title: "With rnr_retry 7 a request is repeated as often as it takes",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "11.2.4.2", Rows: []string{"roce/rc/rnr/7"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "20 RNR NAKs to a SEND, then an ACK",
+		Expects: "the SEND again after each, and success",
+		Mutants: []string{"RNRRetry7IsSeven"},
+		Run: on(setup{}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 8))
+			all := c.expectsAll(c.wantSend(0, 8))
+			for range 20 {
+				rnrRepeats(c, all, 1)
+			}
+			c.StateIs(c.qp, verbs.QPStateRTS)
+			c.send(ib.Ack(c.sq(0), 1))
+			c.Completes(1, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "rc/rnr/counted-apart-from-losses",
+		Title: "RNR NAKs do not use up the retries for losses, nor losses those for RNR NAKs",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/8"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "with retry_cnt 2 and rnr_retry 2, to one SEND: an RNR NAK and nothing, by turns, twice each; then an ACK",
+		Expects: "the SEND again each time, and success",
+		Mutants: []string{"RetryCountShared"},
+		Run: on(setup{change: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = shortTimeout, 2, 2 }}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 8))
+			all := c.expectsAll(c.wantSend(0, 8))
+			for range 2 {
+				rnrRepeats(c, all, 1)
+				c.repeats(all, 0) // by the transport timer
+			}
+			c.send(ib.Ack(c.sq(0), 1))
+			c.Completes(1, verbs.WCSuccess)
+			c.StateIs(c.qp, verbs.QPStateRTS)
+		}),
+	},
+	{
+		ID:    "rc/rnr/progress-reloads-the-count",
+		Title: "Any progress loads the count of RNR retries anew",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/8"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "with rnr_retry 1, to each of six SENDs first an RNR NAK and then an ACK",
+		Expects: "success for each",
+		Mutants: []string{"RetryCountShared"},
+		Run: on(setup{change: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
+			all := c.sendsEach(6)
+			for k := range all {
+				rnrRepeats(c, all[k:], 1)
+				c.send(ib.Ack(c.sq(k), uint32(k+1)))
+				c.Completes(uint64(k+1), verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "rc/rnr/acknowledges-what-came-before",
+		Title: "An RNR NAK acknowledges what came before its PSN, and the repetition begins there",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an RNR NAK to the third of four SENDs, then an ACK for the last",
+		Expects: "two completions, then the third SEND and the fourth again, and two more completions",
+		Mutants: []string{"NAKAcksNothing"},
+		Run: on(setup{}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24), c.sending(4, 32))
+			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
+			rnrRepeats(c, all[2:], 12)
+			c.Completes(1, verbs.WCSuccess)
+			c.Completes(2, verbs.WCSuccess)
+			c.Incomplete()
+			c.send(ib.Ack(c.sq(3), 4))
+			c.Completes(3, verbs.WCSuccess)
+			c.Completes(4, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "rc/rnr/transport-timer-rests-meanwhile",
+		Title: "While a requester waits for an RNR timer its transport timer repeats nothing",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/10"}}, Level: conformance.Should, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an RNR NAK of 655.36 ms to a SEND of a queue pair with a timeout of 67 ms and retry_cnt 3, then an ACK",
+		Expects: "the SEND again, not before 655.36 ms, and success",
+		Mutants: []string{"TimerRunsInRNR"},
+		Run: on(setup{change: timeouts(3)}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 8))
+			all := c.expectsAll(c.wantSend(0, 8))
+			rnrWaits(c, all, 0)
+			c.send(ib.Ack(c.sq(0), 1))
+			c.Completes(1, verbs.WCSuccess)
+		}),
+	},
+}
+
+// rnrRepeats sends an RNR NAK to the first of the packets and ends the case unless they
+// all come again. It returns how long that took; what the bench adds makes it later,
+// never sooner.
+func rnrRepeats(c *conn, again []ib.Packet, code uint8) time.Duration {
+	begun := c.Now()
+	c.send(ib.RNR(again[0].PSN(), code, 0))
+	c.expects(again[0])
+	took := c.Now() - begun
+	c.expectsAll(again[1:])
+	return took
+}
+
+// rnrWaits is rnrRepeats that ends the case also if they come sooner than the timer
+// code allows.
+func rnrWaits(c *conn, again []ib.Packet, code uint8) {
+	took, least := rnrRepeats(c, again, code), ib.RNRTimer(code)
+	c.Check(took >= least, fmt.Sprintf("a wait of at least %v for timer code %d", least, code), "%v", took)
+}
+
+// rnrGivesUp has the device send a message and refuses it as often as its count of RNR
+// retries allows, and once more.
+func rnrGivesUp(c *conn) {
+	c.Post(c.qp, c.sending(1, 8))
+	all := c.expectsAll(c.wantSend(0, 8))
+	for range c.attr.RNRRetry {
+		rnrRepeats(c, all, 1)
+	}
+	c.send(ib.RNR(c.sq(0), 1, 0))
+}

@@ -1,0 +1,305 @@
+package roce
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// The ways in which a message is open: at its beginning, and further on.
+var (
+	seqNone   = [][]ib.Opcode{nil}
+	seqSends  = [][]ib.Opcode{{ib.OpSendFirst}, {ib.OpSendFirst, ib.OpSendMiddle}}
+	seqWrites = [][]ib.Opcode{{ib.OpWriteFirst}, {ib.OpWriteFirst, ib.OpWriteMiddle}}
+	seqOpen   = append(append([][]ib.Opcode{}, seqSends...), seqWrites...)
+)
+
+var sequenceCases = []conformance.Case{
+	{
+		ID:    "rc/seq/middle-or-last-without-first-refused",
+		Title: "A packet that goes on with a message, or ends it, is refused if none has begun",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "Table 63", Rows: []string{"roce/rc/seq/1"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "MIDDLE, LAST and LAST with immediate of SEND and WRITE, each as the first packet of a connection",
+		Expects: "a NAK for an invalid request with its PSN; the queue pair fails",
+		Mutants: []string{"OpcodeOrderIgnored"},
+		Run: seqRefuses(seqNone,
+			ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm),
+	},
+	{
+		ID:    "rc/seq/new-message-inside-an-open-one-refused",
+		Title: "A message that begins before the one under way has ended is refused",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then FIRST or ONLY of either",
+		Expects: "a NAK for an invalid request with the PSN of the intruder, which is not executed; the queue pair fails",
+		Mutants: []string{"OpcodeOrderIgnored"},
+		Run: seqRefuses(seqOpen,
+			ib.OpSendFirst, ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpWriteFirst, ib.OpWriteOnly, ib.OpWriteOnlyImm),
+	},
+	{
+		ID:    "rc/seq/send-and-write-do-not-mix",
+		Title: "A SEND is not continued by a packet of a WRITE, nor a WRITE by one of a SEND",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "the beginning of a WRITE, then MIDDLE or LAST of a SEND, and the reverse",
+		Expects: "a NAK for an invalid request with the PSN of the packet of the other kind; the queue pair fails",
+		Mutants: []string{"OpcodeOrderIgnored"},
+		Run: func(b *conformance.Bench) error {
+			if err := seqRefuses(seqWrites, ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm)(b); err != nil {
+				return err
+			}
+			return seqRefuses(seqSends, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm)(b)
+		},
+	},
+	{
+		ID:    "rc/seq/read-inside-an-open-message-refused",
+		Title: "A READ between the packets of a message is refused, and not answered",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/4"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then a READ",
+		Expects: "a NAK for an invalid request with the PSN of the READ, and no response; the queue pair fails",
+		Mutants: []string{"OpcodeOrderIgnored"},
+		Run:     seqRefuses(seqOpen, ib.OpReadRequest),
+	},
+	{
+		ID:    "rc/seq/atomic-inside-an-open-message-refused",
+		Title: "An atomic between the packets of a message is refused, and not executed",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/4"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
+		Labels:  []string{"service:rc"},
+		Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then COMPARE_SWAP or FETCH_ADD",
+		Expects: "a NAK for an invalid request with the PSN of the atomic, memory as it was; the queue pair fails",
+		Mutants: []string{"OpcodeOrderIgnored"},
+		Run:     seqRefuses(seqOpen, ib.OpCompareSwap, ib.OpFetchAdd),
+	},
+	{
+		ID:    "rc/seq/requester-keeps-messages-apart",
+		Title: "The packets of a message follow one another, at first and when they are sent again",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.4.1/9.4.3", Rows: []string{"roce/rc/seq/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing but a NAK in the middle of what the device sends: a SEND of 3 packets, a WRITE of 1, one of 3, a SEND of 1",
+		Expects: "no packet of another message between FIRST and LAST of one, neither before the NAK nor behind it",
+		Mutants: []string{"Interleaves"},
+		Run: on(setup{change: timeouts(7)}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 2500), c.writing(2, 16), c.writing(3, 2500), c.sending(4, 16))
+			seqApart(c, c.take(8))
+			c.send(ib.Nak(c.sq(1), ib.NakSequence, 0))
+			var again []ib.Packet
+			for len(again) == 0 || again[len(again)-1].PSN() != c.sq(7) {
+				again = append(again, c.take(1)...)
+			}
+			seqApart(c, again)
+			c.send(ib.Ack(c.sq(7), 4))
+			for id := range uint64(4) {
+				c.Completes(id+1, verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "rc/seq/duplicate-read-leaves-the-open-message-alone",
+		Title: "A duplicate READ between the packets of a message is answered, and the message goes on",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/6"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a READ of 3 responses and WRITE_FIRST, both of them again, and the rest of the WRITE",
+		Expects: "responses for both READs, an ACK for every packet of the WRITE, and its data in memory",
+		Mutants: []string{"DupReadResetsMessage"},
+		Run: onRC(func(c *conn) {
+			read := ib.ReadRequest(c.psn(0), c.at(0, 2500)).AckReq()
+			write := ib.Write(c.psn(3), c.at(8<<10, 0), data(2500), pathMTU.Bytes())
+			answers := ib.ReadResponses(c.psn(0), ib.AnyMSN, c.mem.Buf[:2500], pathMTU.Bytes())
+			for range 2 {
+				c.send(read)
+				c.expectsAll(answers)
+				c.send(write[0].AckReq())
+				c.expects(ib.Ack(c.psn(3), ib.AnyMSN))
+			}
+			c.send(read)
+			c.expectsAll(answers)
+			for _, part := range write[1:] {
+				c.send(part.AckReq())
+				c.expects(ib.Ack(part.PSN(), ib.AnyMSN))
+			}
+			c.Holds(c.mem, 8<<10, data(2500))
+		}),
+	},
+	{
+		ID:    "rc/seq/order-is-judged-at-the-expected-psn-only",
+		Title: "A packet that comes early is one behind a gap, whatever it is",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/7"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "MIDDLE or LAST five PSNs ahead where no message is open, FIRST or ONLY five ahead where one is; then what was due",
+		Expects: "a NAK for a sequence error with the expected PSN; what was due is acknowledged",
+		Mutants: []string{"OrderBeforePSN"},
+		Run: onPort(func(p *port) {
+			for _, early := range []ib.Opcode{ib.OpSendMiddle, ib.OpSendLast, ib.OpWriteMiddle, ib.OpWriteLast} {
+				seqEarly(p, nil, early, ib.OpSendOnly)
+			}
+			for _, early := range []ib.Opcode{ib.OpSendFirst, ib.OpSendOnly, ib.OpWriteOnly, ib.OpReadRequest} {
+				seqEarly(p, []ib.Opcode{ib.OpWriteFirst}, early, ib.OpWriteLast)
+			}
+		}),
+	},
+	{
+		ID:    "rc/seq/last-with-immediate-completes-once",
+		Title: "A SEND of several packets with immediate data completes one receive",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/8"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SEND_FIRST, SEND_LAST with immediate data, then a SEND of one packet",
+		Expects: "one completion with the immediate data, and the next receive for the next message",
+		Mutants: []string{"LastCompletesTwice"},
+		Run: on(setup{receives: 3, recvLen: 2048}, func(c *conn) {
+			wc := seqTwoPackets(c, ib.SendLastImm(c.psn(1), 0x01020304, data(16)))
+			c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 0x01020304, "the immediate data 0x1020304", "flags %#x, %#x", wc.Flags, wc.Imm)
+		}),
+	},
+	{
+		ID:    "rc/seq/last-with-invalidate-completes-once",
+		Title: "A SEND of several packets that invalidates a key completes one receive",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/8"}}, Level: conformance.Must,
+		Needs:   verbs.CapRC | verbs.CapMWType2 | verbs.CapSendInv,
+		Labels:  []string{"service:rc"},
+		Sends:   "SEND_FIRST, SEND_LAST with the key of a window, then a SEND of one packet",
+		Expects: "one completion with the key, and the next receive for the next message",
+		Mutants: []string{"LastCompletesTwice"},
+		Run: on(setup{receives: 3, recvLen: 2048}, func(c *conn) {
+			key := seqWindow(c)
+			wc := seqTwoPackets(c, ib.SendLastInv(c.psn(1), key, data(16)))
+			c.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "the key that was invalidated", "flags %#x, %#x", wc.Flags, wc.InvalidatedRKey)
+		}),
+	},
+	{
+		ID:    "rc/seq/refusal-completes-the-open-receive-first",
+		Title: "When a packet is refused, the receive under way tells the cause, and the others are flushed in order",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SEND_FIRST, then SEND_ONLY, with four receives posted",
+		Expects: "the first receive completes with an error of its own, then the others with WR_FLUSH_ERR in the order of posting",
+		Mutants: []string{"FlushReversed"},
+		Run: on(setup{receives: 4, recvLen: 2048}, func(c *conn) {
+			c.send(ib.SendFirst(c.psn(0), data(pathMTU.Bytes())).AckReq())
+			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
+			c.send(ib.SendOnly(c.psn(1), data(16)).AckReq())
+			// Which status it is, is not said: the one that a requester would see is
+			// usual, but a receiver has others that tell the cause.
+			wc := c.Completion()
+			c.Check(wc.WRID == 1 && wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr,
+				"receive 1, with an error that tells the cause", "receive %d: %v", wc.WRID, wc.Status)
+			for id := range uint64(3) {
+				c.Completes(id+2, verbs.WCWRFlushErr)
+			}
+		}),
+	},
+}
+
+// seqPart returns a packet of the opcode as the peer's k-th one. What it writes to, or
+// reads from, is the second half of the memory.
+func seqPart(c *conn, op ib.Opcode, k int) ib.Packet {
+	info, _ := op.Info()
+	p := ib.Op(op).WithPSN(c.psn(k)).AckReq()
+	switch info.Payload {
+	case ib.PayloadFull:
+		p = p.WithPayload(data(pathMTU.Bytes()))
+	case ib.PayloadSome, ib.PayloadAny:
+		p = p.WithPayload(data(16))
+	}
+	switch {
+	case info.Kind == ib.KindAtomic:
+		at := c.at(8<<10, 8)
+		p.AtomicETH = &ib.AtomicETH{VA: at.VA, RKey: at.RKey, SwapAdd: new(uint64(1)), Compare: new(uint64(0))}
+	case info.Has(ib.HdrRETH) && info.Position == ib.First:
+		p = p.WithRETH(c.at(8<<10, pathMTU.Bytes()+16))
+	case info.Has(ib.HdrRETH):
+		p = p.WithRETH(c.at(8<<10, 16))
+	}
+	return p
+}
+
+// seqBegin sends packets and waits for the ACK of each.
+func seqBegin(c *conn, ops []ib.Opcode) {
+	for k, op := range ops {
+		p := seqPart(c, op, k)
+		if op == ib.OpWriteFirst && len(ops) > 1 {
+			p = p.WithRETH(c.at(8<<10, len(ops)*pathMTU.Bytes()+16))
+		}
+		c.send(p)
+		c.expects(ib.Ack(c.psn(k), ib.AnyMSN))
+	}
+}
+
+// seqRefuses has each of the opcodes come behind each of the beginnings, on a
+// connection of its own.
+func seqRefuses(begun [][]ib.Opcode, then ...ib.Opcode) func(*conformance.Bench) error {
+	return onPort(func(p *port) {
+		for _, before := range begun {
+			for _, op := range then {
+				p.Note("%v behind %v", op, before)
+				c := p.connect(setup{receives: 2, recvLen: 4096})
+				seqBegin(c, before)
+				c.mem.Accept()
+				c.send(seqPart(c, op, len(before)))
+				c.expects(ib.Nak(c.psn(len(before)), ib.NakInvalidRequest, ib.AnyMSN))
+				c.State(c.qp, verbs.QPStateErr)
+				c.silence(soon)
+				c.Untouched(c.mem, 0, 0)
+			}
+		}
+	})
+}
+
+// seqEarly has an opcode come too early that could not follow the packets before, and
+// then the one that is due.
+func seqEarly(p *port, before []ib.Opcode, early, due ib.Opcode) {
+	p.Note("%v early behind %v", early, before)
+	c := p.connect(setup{receives: 2, recvLen: 2048})
+	seqBegin(c, before)
+	c.send(seqPart(c, early, len(before)+5))
+	c.expectsBesideCNPs(ib.Nak(c.psn(len(before)), ib.NakSequence, ib.AnyMSN))
+	c.send(seqPart(c, due, len(before)))
+	c.expectsBesideCNPs(ib.Ack(c.psn(len(before)), ib.AnyMSN))
+	c.StateIs(c.qp, verbs.QPStateRTS)
+}
+
+// seqTwoPackets sends a SEND of which this is the end, and another one, and returns
+// the completion of the first.
+func seqTwoPackets(c *conn, end ib.Packet) verbs.WC {
+	c.send(ib.SendFirst(c.psn(0), data(pathMTU.Bytes())), end.AckReq())
+	wc := c.Received(1, pathMTU.Bytes()+16)
+	c.settle()
+	c.Incomplete()
+	c.send(ib.SendOnly(c.psn(2), data(8)).AckReq())
+	c.Received(2, 8)
+	c.settle()
+	c.Incomplete()
+	return wc
+}
+
+// seqWindow binds a window to memory and returns its key.
+func seqWindow(c *conn) verbs.RKey {
+	m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessMWBind)
+	mw, err := c.PD.AllocMW(verbs.MWType2)
+	c.Do("a memory window", err)
+	key := verbs.NextRKey(mw.RKey())
+	c.Post(c.qp, verbs.SendWR{WRID: 99, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{
+		MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr(), Length: 64, Access: verbs.AccessRemoteRead},
+	}})
+	c.Completes(99, verbs.WCSuccess)
+	return key
+}
+
+// seqApart ends the case if a packet is between those of a message to which it does
+// not belong. The first packet may be in the middle of one.
+func seqApart(c *conn, all []ib.Packet) {
+	open, kind := false, ib.KindSend
+	for i, p := range all {
+		info, _ := p.Info()
+		begins := info.Position == ib.First || info.Position == ib.Only
+		switch {
+		case i == 0:
+		case p.PSN() != all[i-1].PSN().Add(1):
+			c.Fail("packets in the order of their PSNs", "%v behind %v", p, all[i-1])
+		case begins == open, !begins && info.Kind != kind:
+			c.Fail("the packets of a message one behind the other", "%v behind %v", p, all[i-1])
+		}
+		open, kind = info.Position == ib.First || info.Position == ib.Middle, info.Kind
+	}
+}

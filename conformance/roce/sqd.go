@@ -1,0 +1,171 @@
+package roce
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var sqdCases = []conformance.Case{
+	{
+		ID:    "qp/sqd/nothing-new-begins",
+		Title: "In SQD a message that is under way is finished, and no other is begun",
+		Cite:  ibta("", "roce/sqd/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "ACKs for a long SEND of the device's, which is taken to SQD after its first packet",
+		Expects: "the rest of the SEND and its completion; nothing for the request that is posted in SQD",
+		Mutants: []string{"SQDIgnored"},
+		Run: on(setup{signalAll: true, change: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
+			long := c.Memory(1<<17, verbs.AccessLocalWrite) // more packets than a window, most likely
+			c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: long.List(0, 1<<17)})
+			pkt := c.expects(ib.SendFirst(c.sq(0), nil))
+			c.toSQD(false)
+			c.Post(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)})
+			for n := 1; pkt.Opcode() != ib.OpSendLast; n++ {
+				if pkt.HasAckReq() {
+					c.send(ib.Ack(pkt.PSN(), 0))
+				}
+				pkt = c.expects(ib.Packet{}.WithPSN(c.sq(n)))
+			}
+			c.send(ib.Ack(pkt.PSN(), 1))
+			c.Completes(1, verbs.WCSuccess)
+			c.silence(quiet)
+			c.Incomplete()
+			c.StateIs(c.qp, verbs.QPStateSQD)
+		}),
+	},
+	{
+		ID:    "qp/sqd/drained-is-reported",
+		Title: "A queue pair in SQD reports that it is drained when its last request is acknowledged, if that was asked for",
+		Cite:  ibta("", "roce/sqd/2"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "ACKs for two SENDs of the device's, one by one",
+		Expects: "SQ_DRAINED after the second, and not before; none from a queue pair that was not asked to tell",
+		Mutants: []string{"SQNeverDrains"},
+		Run: onPort(func(p *port) {
+			for _, asked := range []bool{true, false} {
+				c := p.connect(setup{signalAll: true})
+				c.sendUnanswered(1)
+				c.sendUnanswered(2)
+				c.toSQD(asked)
+				c.send(ib.Ack(c.sq(0), 1))
+				c.Completes(1, verbs.WCSuccess)
+				c.settle()
+				c.noMoreEvents()
+				c.send(ib.Ack(c.sq(1), 2))
+				c.Completes(2, verbs.WCSuccess)
+				if asked {
+					c.raises(verbs.EventSQDrained)
+				}
+				c.settle()
+				c.noMoreEvents()
+			}
+		}),
+	},
+	{
+		ID:    "qp/sqd/cannot-be-left-while-draining",
+		Title: "As long as its send queue drains, a queue pair does not go from SQD to RTS",
+		Cite:  ibta("", "roce/sqd/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an ACK for a SEND of the device's, late",
+		Expects: "that RTS is refused before the ACK and granted after it; ERR is granted at any time",
+		Mutants: []string{"SQDIgnored"},
+		Run: onPort(func(p *port) {
+			toRTS := verbs.QPAttr{State: verbs.QPStateRTS}
+			c := p.connect(setup{signalAll: true})
+			c.sendUnanswered(1)
+			c.toSQD(false)
+			c.Refuses("SQD to RTS while it drains", c.qp.Modify(toRTS, verbs.QPAttrState), nil)
+			a := c.queried()
+			c.Check(a.State == verbs.QPStateSQD && a.SQDraining, "a queue pair in SQD that drains", "%v, draining %v", a.State, a.SQDraining)
+			c.send(ib.Ack(c.sq(0), 1))
+			c.Completes(1, verbs.WCSuccess)
+			c.sqDrained()
+			c.Do("SQD to RTS when it has drained", c.qp.Modify(toRTS, verbs.QPAttrState))
+			c = p.connect(setup{signalAll: true})
+			c.sendUnanswered(1)
+			c.toSQD(false)
+			c.toError(c.qp)
+			c.Completes(1, verbs.WCWRFlushErr)
+		}),
+	},
+	{
+		ID:    "qp/sqd/rts-resumes-by-itself",
+		Title: "Requests that waited in SQD are sent when the queue pair is in RTS again, without another being posted",
+		Cite:  ibta("", "roce/sqd/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an ACK for the requests that come",
+		Expects: "the two SENDs that were posted in SQD, in their order, and their completions",
+		Mutants: []string{"SQDNoResume"},
+		Run: on(setup{signalAll: true}, func(c *conn) {
+			c.toSQD(false)
+			c.sqDrained()
+			c.Post(c.qp,
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.List(8, 16)},
+			)
+			c.Do("SQD to RTS", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+			c.expects(ib.SendOnly(c.sq(0), c.own.Buf[:8]))
+			c.expects(ib.SendOnly(c.sq(1), c.own.Buf[8:24]))
+			c.send(ib.Ack(c.sq(1), 2))
+			c.Completes(1, verbs.WCSuccess)
+			c.Completes(2, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "qp/sqd/receiving-goes-on",
+		Title: "A queue pair in SQD receives and answers as in RTS",
+		Cite:  ibta("", "roce/sqd/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND, a WRITE and a READ, while the send queue drains and when it has",
+		Expects: "an answer to each",
+		Mutants: []string{"RTSOnly"},
+		Run: on(setup{signalAll: true, receives: 2}, func(c *conn) {
+			c.sendUnanswered(100)
+			c.toSQD(false)
+			c.servesRound(0)
+			c.send(ib.Ack(c.sq(0), 1))
+			c.Completes(100, verbs.WCSuccess)
+			c.sqDrained()
+			c.servesRound(1)
+			c.StateIs(c.qp, verbs.QPStateSQD)
+		}),
+	},
+}
+
+// toSQD takes the queue pair from RTS to SQD.
+func (c *conn) toSQD(tell bool) {
+	c.Do("a queue pair in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: tell}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
+}
+
+// sqDrained waits until the send queue has drained.
+func (c *conn) sqDrained() {
+	for until := c.Now() + c.Patience(); c.queried().SQDraining; c.Sleep(soon) {
+		c.Check(c.Now() < until, "a send queue that has drained", "it drains still, after %v", c.Patience())
+	}
+}
+
+// queried returns the attributes of the queue pair.
+func (c *conn) queried() verbs.QPAttr {
+	a, err := c.qp.Query()
+	c.Do("a queue pair that can be queried", err)
+	return a
+}
+
+// sendUnanswered posts a SEND and waits for its packet.
+func (c *conn) sendUnanswered(id uint64) {
+	c.Post(c.qp, verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)})
+	c.expects(ib.SendOnly(ib.AnyPSN, nil))
+}
+
+// servesRound ends the case unless the device answers the peer's n-th SEND, WRITE and READ.
+func (c *conn) servesRound(n int) {
+	msn := uint32(3 * n)
+	c.send(ib.SendOnly(c.psn(3*n), data(16)).AckReq())
+	c.expects(ib.Ack(c.psn(3*n), msn+1))
+	c.Received(uint64(n+1), 16)
+	c.send(ib.WriteOnly(c.psn(3*n+1), c.at(64*n, 24), data(24)).AckReq())
+	c.expects(ib.Ack(c.psn(3*n+1), msn+2))
+	c.send(ib.ReadRequest(c.psn(3*n+2), c.at(64*n, 24)))
+	c.expects(ib.ReadResponseOnly(c.psn(3*n+2), msn+3, data(24)))
+}

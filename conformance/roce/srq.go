@@ -1,0 +1,264 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var srqCases = []conformance.Case{
+	{
+		ID:    "srq/use/qps-share-its-receives",
+		Title: "Queue pairs on one SRQ share its receives, and each message uses one of them",
+		Cite:  ibta("", "roce/srq/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs to two queue pairs in turn, as many as there are receives",
+		Expects: "each message in a receive of its own, reported of the queue pair that it came to",
+		Mutants: []string{"SRQDoubleUse"},
+		Run: onPort(func(p *port) {
+			q := p.sharedQueue(4)
+			pair := q.connections(2)
+			for i := range 4 {
+				c := pair[i%2]
+				c.send(ib.SendOnly(c.psn(i/2), data(10+i)).AckReq())
+				c.expects(ib.Ack(c.psn(i/2), uint32(i/2+1)))
+				q.delivered(c, data(10+i))
+			}
+			q.usedUp()
+		}),
+	},
+	{
+		ID:    "srq/use/each-receive-serves-one-message",
+		Title: "Two messages that come at the same time have receives of their own, whichever ends first",
+		Cite:  ibta("10.8.3.2", "roce/srq/6"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs of three packets to two queue pairs, packet by packet in turn, and single ones to a third in between",
+		Expects: "each message in a receive of its own, whole and unmixed",
+		Mutants: []string{"SRQDoubleUse"},
+		Run: onPort(func(p *port) {
+			q := p.sharedQueue(4)
+			all := q.connections(3)
+			n := 2*pathMTU.Bytes() + 8
+			one, two := rig.Pattern(n, 0x11), rig.Pattern(n, 0x77)
+			first, second := ib.Send(firstPSN, one, pathMTU.Bytes()), ib.Send(firstPSN, two, pathMTU.Bytes())
+			for i := range 2 {
+				all[0].send(first[i])
+				all[1].send(second[i])
+				all[2].send(ib.SendOnly(all[2].psn(i), data(20+i)).AckReq())
+				all[2].expects(ib.Ack(all[2].psn(i), uint32(i+1)))
+				q.delivered(all[2], data(20+i))
+			}
+			all[1].send(second[2])
+			q.delivered(all[1], two)
+			all[0].send(first[2])
+			q.delivered(all[0], one)
+			q.usedUp()
+		}),
+	},
+	{
+		ID:    "srq/use/own-receives-refused",
+		Title: "A queue pair on an SRQ takes no receives of its own",
+		Cite:  ibta("", "roce/srq/3"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "that posting a receive to the queue pair is refused",
+		Mutants: []string{"SRQUnchecked"},
+		Run: onPort(func(p *port) {
+			c := p.sharedQueue(1).connections(1)[0]
+			n, err := c.qp.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.own.List(0, 64)}})
+			c.Refuses("a receive of a queue pair on an SRQ", err, nil)
+			c.Check(n == 0, "no receive taken", "%d", n)
+		}),
+	},
+	{
+		ID:    "srq/empty/rc-gets-an-rnr-nak",
+		Title: "A SEND of RC that finds the SRQ empty is answered by an RNR NAK, and delivered when it comes again",
+		Cite:  ibta("", "roce/srq/4"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
+		Labels:  []string{"service:rc"},
+		Sends:   "two SENDs to a queue pair on an SRQ with one receive; the second again when there is another",
+		Expects: "an ACK, an RNR NAK, then an ACK",
+		Mutants: []string{"RNRSilent"},
+		Run: onPort(func(p *port) {
+			q := p.sharedQueue(1)
+			c := q.connections(1)[0]
+			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
+			c.expects(ib.Ack(c.psn(0), 1))
+			q.delivered(c, data(16))
+			c.send(ib.SendOnly(c.psn(1), data(20)).AckReq())
+			c.expects(ib.RNR(c.psn(1), c.attr.MinRNRTimer, 1))
+			q.post(1)
+			c.send(ib.SendOnly(c.psn(1), data(20)).AckReq())
+			c.expects(ib.Ack(c.psn(1), 2))
+			q.delivered(c, data(20))
+		}),
+	},
+	{
+		ID:    "srq/empty/datagram-vanishes",
+		Title: "A datagram, or a message of UC, that finds the SRQ empty is dropped without a word",
+		Cite:  ibta("", "roce/srq/4"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapSRQ | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "a datagram to a queue pair on an empty SRQ, and a SEND to one of UC where there is UC; when there is a receive, another of each",
+		Expects: "nothing for the first ones, a completion for each of the others",
+		Mutants: []string{"UDWaitsForReceive"},
+		Run: onPort(func(p *port) {
+			q := p.sharedQueue(0)
+			d := p.datagrams(0, q.srq)
+			d.put(d.datagram(data(16)))
+			d.silence(quiet)
+			q.post(1)
+			d.settle()
+			d.Incomplete()
+			d.put(d.datagram(data(24)))
+			d.Received(1, ib.GRHLen+24)
+			if !p.Caps.Has(verbs.CapUC) {
+				return
+			}
+			c := p.connect(setup{kind: verbs.QPTypeUC, srq: q.srq})
+			c.send(ucOnly(c.psn(0), 16))
+			c.silence(quiet)
+			q.post(1)
+			c.settle()
+			c.Incomplete()
+			c.send(ucOnly(c.psn(1), 24))
+			c.Received(2, 24)
+		}),
+	},
+	{
+		ID:    "srq/limit/event-comes-once",
+		Title: "One event is raised when the receives of an SRQ become fewer than its limit, and the limit is then disarmed",
+		Cite:  ibta("", "roce/srq/2"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
+		Labels:  []string{"service:rc"},
+		Sends:   "five SENDs to a queue pair on an SRQ with six receives and a limit of five; more when the limit is armed again",
+		Expects: "no event at five, one at four, none after it; and one more when it is armed again",
+		Mutants: []string{"SRQLimitRepeats"},
+		Run: onPort(func(p *port) {
+			q := p.sharedQueue(6)
+			c := q.connections(1)[0]
+			for round, sent := 0, 0; round < 2; round++ {
+				p.Do("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
+				for left := 5; left >= 2; left-- {
+					c.send(ib.SendOnly(c.psn(sent), data(16)).AckReq())
+					sent++
+					c.expects(ib.Ack(c.psn(sent-1), uint32(sent)))
+					q.delivered(c, data(16))
+					if left == 4 {
+						e := p.Event(verbs.EventSRQLimitReached)
+						p.Check(e.SRQ == q.srq, "the SRQ in its event", "%v", e.SRQ)
+					}
+					p.NoEvent()
+				}
+				q.post(4)
+			}
+		}),
+	},
+	{
+		ID:    "srq/error/failed-qp-leaves-the-receives",
+		Title: "The receives of an SRQ are not flushed when a queue pair on it fails, and serve the others",
+		Cite:  ibta("", "roce/srq/5"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs to another queue pair on the SRQ when one has gone to ERR",
+		Expects: "no completion of a receive for the failed queue pair, and both receives used by the other",
+		Mutants: []string{"SRQFlushed"},
+		Run: onPort(func(p *port) {
+			q := p.sharedQueue(2)
+			pair := q.connections(2)
+			p.toError(pair[0].qp)
+			p.settle()
+			p.Incomplete()
+			c := pair[1]
+			for i := range 2 {
+				c.send(ib.SendOnly(c.psn(i), data(16+i)).AckReq())
+				c.expects(ib.Ack(c.psn(i), uint32(i+1)))
+				q.delivered(c, data(16+i))
+			}
+		}),
+	},
+	{
+		ID:    "srq/error/last-wqe-reached-reported",
+		Title: "A queue pair on an SRQ that has failed reports that it uses no more receives",
+		Cite:  ibta("", "roce/srq/5"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "the event LAST_WQE_REACHED of the queue pair that was taken to ERR, once",
+		Mutants: []string{"NoLastWQEEvent"},
+		Run: onPort(func(p *port) {
+			pair := p.sharedQueue(2).connections(2)
+			p.NoEvent()
+			p.toError(pair[1].qp)
+			e := p.Event(verbs.EventQPLastWQEReached)
+			p.Check(e.QP == pair[1].qp, fmt.Sprintf("an event of queue pair %#x", uint32(pair[1].qp.QPN())), "%v", e.QP)
+			p.settle()
+			p.noMoreEvents()
+		}),
+	},
+}
+
+// sharedQueue is a shared receive queue whose receives may be used in any order, but
+// each once.
+type sharedQueue struct {
+	p    *port
+	srq  verbs.SRQ
+	mem  *rig.Memory
+	free map[uint64]bool // by ID
+	next uint64
+}
+
+const (
+	srqRecvLen = 3 << 10 // of each receive
+	srqMaxWR   = 16
+)
+
+// sharedQueue makes one with so many receives, with IDs from 1 on.
+func (p *port) sharedQueue(receives int) *sharedQueue {
+	q := &sharedQueue{p: p, mem: p.Memory(srqMaxWR*srqRecvLen, verbs.AccessLocalWrite), free: make(map[uint64]bool), next: 1}
+	var err error
+	q.srq, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: srqMaxWR, MaxSGE: 1})
+	p.Do("a shared receive queue", err)
+	q.post(receives)
+	return q
+}
+
+// post posts n receives.
+func (q *sharedQueue) post(n int) {
+	for range n {
+		id := q.next
+		q.next++
+		q.p.Recv(q.srq, id, q.mem.SGE(q.at(id), srqRecvLen))
+		q.free[id] = true
+	}
+}
+
+// at is where in the memory a receive is; they are used again, not at once.
+func (q *sharedQueue) at(id uint64) int { return int(id-1) % srqMaxWR * srqRecvLen }
+
+// connections are n of RC on the queue. Their peer has one number for all: what is
+// answered to one has to be read before another is talked to.
+func (q *sharedQueue) connections(n int) []*conn {
+	all := make([]*conn, n)
+	for i := range all {
+		all[i] = q.p.connect(setup{srq: q.srq})
+	}
+	return all
+}
+
+// delivered ends the case unless the next completion is that of a message which came
+// to this connection, in a receive that is free.
+func (q *sharedQueue) delivered(c *conn, want []byte) {
+	wc := c.Completion()
+	switch {
+	case wc.Status != verbs.WCSuccess || int(wc.ByteLen) != len(want) || wc.QPN != c.qp.QPN():
+		c.Fail(fmt.Sprintf("%d bytes of queue pair %#x", len(want), uint32(c.qp.QPN())), "%s, queue pair %#x", rig.Describe(&wc), uint32(wc.QPN))
+	case !q.free[wc.WRID]:
+		c.Fail("a receive that no other message has used", "receive %d", wc.WRID)
+	}
+	delete(q.free, wc.WRID)
+	c.Holds(q.mem, q.at(wc.WRID), want)
+}
+
+// usedUp ends the case unless all receives have been used.
+func (q *sharedQueue) usedUp() {
+	q.p.Check(len(q.free) == 0, "all receives used", "%d left", len(q.free))
+}

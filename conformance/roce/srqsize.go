@@ -1,0 +1,110 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var srqSizeCases = []conformance.Case{
+	{
+		ID:    "srq/limit/beyond-the-size-refused",
+		Title: "A limit that is larger than the SRQ is refused, and changes nothing",
+		Cite:  ibta("", "roce/srq/8"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "that a limit of the size and one is refused, that of the size is taken, and that the refused one has not been set",
+		Mutants: []string{"SRQUnchecked"},
+		Run: onPort(func(p *port) {
+			srq := p.sharedQueue(4).srq
+			was := p.srqAttr(srq)
+			p.Refuses("a limit beyond the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR + 1}, verbs.SRQLimit), nil)
+			now := p.srqAttr(srq)
+			p.Check(now == was, fmt.Sprintf("the attributes %+v as before", was), "%+v", now)
+			p.Do("a limit of the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR}, verbs.SRQLimit))
+		}),
+	},
+	{
+		ID:    "srq/size/below-what-is-queued-refused",
+		Title: "An SRQ cannot be made smaller than what it holds, and loses nothing by the attempt",
+		Cite:  ibta("", "roce/srq/8"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs, when a size below the receives that are posted was asked for",
+		Expects: "that the size is refused, and that every receive is still there",
+		Mutants: []string{"SRQUnchecked"},
+		Run: onPort(func(p *port) {
+			q := p.sharedQueue(4)
+			for _, size := range []int{3, 1, 0} {
+				p.Refuses(fmt.Sprintf("a size of %d for an SRQ with 4 receives", size), q.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR), nil)
+			}
+			c := q.connections(1)[0]
+			for i := range 4 {
+				c.send(ib.SendOnly(c.psn(i), data(16)).AckReq())
+				c.expects(ib.Ack(c.psn(i), uint32(i+1)))
+				q.delivered(c, data(16))
+			}
+		}),
+	},
+	{
+		ID:    "srq/size/beyond-the-device-refused",
+		Title: "An SRQ with more receives, or longer lists, than the device claims is refused",
+		Cite:  ibta("", "roce/srq/8"), Level: conformance.Must, Needs: verbs.CapSRQ,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "that SRQs of one receive and of one list entry too many are refused, and one of as many as claimed is made",
+		Mutants: []string{"CapsUnchecked"},
+		Run: onPort(func(p *port) {
+			attr, err := p.Device.QueryDevice()
+			p.Do("a device that can be queried", err)
+			_, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: attr.MaxSRQWR + 1, MaxSGE: 1})
+			p.Refuses("an SRQ of more receives than claimed", err, nil)
+			_, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: 1, MaxSGE: attr.MaxSRQSGE + 1})
+			p.Refuses("an SRQ of longer lists than claimed", err, nil)
+			_, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: attr.MaxSRQWR, MaxSGE: 1})
+			p.Do("an SRQ of as many receives as claimed", err)
+		}),
+	},
+	{
+		ID:    "srq/size/excess-receive-refused",
+		Title: "Of more receives than an SRQ has room for, those that are too many are refused, and no other is lost",
+		Cite:  ibta("", "roce/srq/9"), Level: conformance.Must, Needs: verbs.CapSRQ | verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs, when two receives too many were posted",
+		Expects: "as many receives taken as there is room, and each of them, with its own memory, for one SEND",
+		Mutants: []string{"OverflowSRQ"},
+		Run: onPort(func(p *port) {
+			q := p.sharedQueue(0)
+			room := p.srqAttr(q.srq).MaxWR
+			// The device may have made more room than was asked for.
+			var wrs []verbs.RecvWR
+			for i := range room + 2 {
+				wrs = append(wrs, verbs.RecvWR{WRID: uint64(i + 1), SGL: q.mem.List(i%srqMaxWR*srqRecvLen, srqRecvLen)})
+			}
+			n, err := q.srq.PostRecv(wrs)
+			p.Refuses("a receive too many", err, nil)
+			p.Check(n == room, fmt.Sprintf("%d receives taken", room), "%d", n)
+			n, err = q.srq.PostRecv(wrs[room:])
+			p.Refuses("another one", err, nil)
+			p.Check(n == 0, "none taken", "%d", n)
+			for i := range room {
+				q.free[uint64(i+1)] = true
+			}
+			c := q.connections(1)[0]
+			for i := range room {
+				c.send(ib.SendOnly(c.psn(i), data(16+i%32)).AckReq())
+				c.expects(ib.Ack(c.psn(i), uint32(i+1)))
+				q.delivered(c, data(16+i%32))
+			}
+			q.usedUp()
+		}),
+	},
+}
+
+// srqAttr returns the attributes of a shared receive queue.
+func (p *port) srqAttr(srq verbs.SRQ) verbs.SRQAttr {
+	a, err := srq.Query()
+	p.Do("an SRQ that can be queried", err)
+	return a
+}

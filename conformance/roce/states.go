@@ -1,0 +1,60 @@
+package roce
+
+import (
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// pathMTU is that of connections that a case does not care about.
+const pathMTU = verbs.MTU1024
+
+// toInit takes a connected queue pair to INIT.
+func (p *port) toInit(qp verbs.QP, access verbs.Access) {
+	p.Do("a queue pair in INIT", qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access},
+		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
+}
+
+// peerAttr are the attributes of a connection with the raw peer. There are no
+// timers: a request that is not answered waits for ever, unless the case says
+// otherwise.
+func peerAttr(peer netip.Addr) verbs.QPAttr {
+	return verbs.QPAttr{
+		PathMTU: pathMTU, MaxRdAtomic: 4, MaxDestRdAtomic: 4, MinRNRTimer: 12, RetryCnt: 7, RNRRetry: 7,
+		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(peer), HopLimit: 64}},
+	}
+}
+
+// masks of the transitions, by type: what each demands.
+const (
+	toRTRMask = verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	toRTSMask = verbs.QPAttrState | verbs.QPAttrSQPSN
+)
+
+// toRTR takes a connected queue pair from INIT to RTR.
+func (p *port) toRTR(qp verbs.QP, a verbs.QPAttr) {
+	mask := toRTRMask
+	if t := qp.Type(); t == verbs.QPTypeRC || t == verbs.QPTypeXRCRecv {
+		mask |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
+	}
+	a.State = verbs.QPStateRTR
+	p.Do("a queue pair in RTR", qp.Modify(a, mask))
+}
+
+// toRTS takes a connected queue pair from RTR to RTS.
+func (p *port) toRTS(qp verbs.QP, a verbs.QPAttr) {
+	mask := toRTSMask
+	switch qp.Type() {
+	case verbs.QPTypeRC, verbs.QPTypeXRCSend:
+		mask |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
+	case verbs.QPTypeXRCRecv:
+		mask |= verbs.QPAttrTimeout
+	}
+	a.State = verbs.QPStateRTS
+	p.Do("a queue pair in RTS", qp.Modify(a, mask))
+}
+
+// toError takes a queue pair to the error state.
+func (p *port) toError(qp verbs.QP) {
+	p.Do("a queue pair in ERR", qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+}

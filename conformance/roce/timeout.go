@@ -1,0 +1,206 @@
+package roce
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// shortTimeout is a local ACK timeout of 4.2 ms.
+const shortTimeout = 10
+
+// timesOut has the device repeat what is not acknowledged after such a timeout, so
+// many times.
+func timesOut(code, retries uint8) func(*verbs.QPAttr) {
+	return func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = code, retries }
+}
+
+var timeoutCases = []conformance.Case{
+	{
+		ID:    "rc/tmo/unanswered-request-is-repeated",
+		Title: "A request that is not answered is sent again",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-139", Rows: []string{"roce/rc/tmo/1"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing to a SEND, a WRITE and a READ, each on its own; when it comes again, what it is due",
+		Expects: "the request again, and success",
+		Mutants: []string{"NoTransportTimer"},
+		Run: onPort(func(p *port) {
+			connect := func() *conn { return p.connect(setup{change: timesOut(shortTimeout, 7)}) }
+			c := connect()
+			tmoRepeated(c, c.sending(1, 8), c.wantSend(0, 8), ib.Ack(c.sq(0), 1))
+			c = connect()
+			tmoRepeated(c, c.writing(1, 2500), c.wantWrite(0, 2500), ib.Ack(c.sq(2), 1))
+			c = connect()
+			tmoRepeated(c, c.reading(1, 8), c.wantRead(0, 8), ib.ReadResponseOnly(c.sq(0), 1, data(8)))
+		}),
+	},
+	{
+		ID:    "rc/tmo/not-before-the-timeout",
+		Title: "Nothing is repeated before the timeout has passed",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-140", Rows: []string{"roce/rc/tmo/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing to a SEND, with timeout codes 8, 12 and 15",
+		Expects: "its n-th repetition not before n times 4.096 us * 2^code",
+		Mutants: []string{"AdaptiveTimeout"},
+		Run: onPort(func(p *port) {
+			for _, code := range []uint8{8, 12, 15} {
+				c := p.connect(setup{change: timesOut(code, 7)})
+				begun := c.Now() // before it is sent: the bench can make it later only
+				c.Post(c.qp, c.sending(1, 8))
+				c.expectsAll(c.wantSend(0, 8))
+				for n := range 4 {
+					c.expectsAll(c.wantSend(0, 8))
+					took, least := c.Now()-begun, time.Duration(n+1)*ib.AckTimeout(code)
+					c.Check(took >= least, fmt.Sprintf("repetition %d not before %v with timeout code %d", n+1, least, code), "after %v", took)
+				}
+				c.send(ib.Ack(c.sq(0), 1))
+				c.Completes(1, verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "rc/tmo/not-after-four-timeouts",
+		Title: "What is not answered is repeated before four timeouts have passed",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-140", Rows: []string{"roce/rc/tmo/2"}}, Level: conformance.Should, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing to a SEND, with timeout codes 7 and 12",
+		Expects: "repetitions no more than four timeouts apart: 2.1 ms and 67 ms",
+		Mutants: []string{"JiffyTimers"},
+		Run: onPort(func(p *port) {
+			for _, code := range []uint8{7, 12} {
+				c := p.connect(setup{change: timesOut(code, 7)})
+				c.Post(c.qp, c.sending(1, 8))
+				c.expectsAll(c.wantSend(0, 8))
+				// The shortest of several: a busy bench makes some of them long.
+				last, shortest := c.Now(), c.Patience()
+				for range 7 {
+					c.expectsAll(c.wantSend(0, 8))
+					last, shortest = c.Now(), min(shortest, c.Now()-last)
+				}
+				most := 4 * ib.AckTimeout(code)
+				c.send(ib.Ack(c.sq(0), 1))
+				c.Check(shortest <= most, fmt.Sprintf("repetitions at most %v apart with timeout code %d", most, code), "%v", shortest)
+			}
+		}),
+	},
+	{
+		ID:    "rc/tmo/zero-switches-the-timer-off",
+		Title: "With timeout 0 nothing is repeated, however long it takes",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-140", Rows: []string{"roce/rc/tmo/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing to a SEND for a long time, then its ACK",
+		Expects: "nothing, then success",
+		Mutants: []string{"TimeoutZeroFires"},
+		Run: on(setup{}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 8))
+			c.expectsAll(c.wantSend(0, 8))
+			c.Sleep(50 * time.Millisecond) // where time is real, silence does not wait
+			c.silence(time.Minute)
+			c.send(ib.Ack(c.sq(0), 1))
+			c.Completes(1, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "rc/tmo/retry-count-is-exact",
+		Title: "A request that is never answered is repeated retry_cnt times, and no more",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/4"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing to a SEND, with retry_cnt 0, 1, 2, 3 and 6",
+		Expects: "the SEND so many times again, then an error, and nothing more on the wire",
+		Mutants: []string{"RetryOffByOne"},
+		Run: onPort(func(p *port) {
+			for _, n := range []uint8{0, 1, 2, 3, 6} {
+				c := p.connect(setup{change: timesOut(shortTimeout, n)})
+				tmoExhausts(c)
+				wc := c.Completion()
+				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d repetitions", n), "success")
+			}
+		}),
+	},
+	{
+		ID:    "rc/tmo/exhausted-retries-end-the-request-and-the-qp",
+		Title: "When its retries are used up a request completes with RETRY_EXC_ERR, what follows is flushed, and the queue pair fails",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/4"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing to a SEND, a READ and a WRITE, with retry_cnt 1",
+		Expects: "RETRY_EXC_ERR for the first, WR_FLUSH_ERR for the others, and the queue pair in ERR",
+		Mutants: []string{"RetryExcHangs"},
+		Run: on(setup{change: timesOut(shortTimeout, 1)}, func(c *conn) {
+			c.Post(c.qp, c.sending(1, 8), c.reading(2, 8), c.writing(3, 8))
+			c.Completes(1, verbs.WCRetryExcErr)
+			c.Completes(2, verbs.WCWRFlushErr)
+			c.Completes(3, verbs.WCWRFlushErr)
+			c.State(c.qp, verbs.QPStateErr)
+		}),
+	},
+	{
+		ID:    "rc/tmo/seven-retries-are-seven",
+		Title: "A retry_cnt of 7 is a number like others: eight transmissions, then an error",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing to a SEND, with retry_cnt 7",
+		Expects: "the SEND seven times again and no more, then RETRY_EXC_ERR",
+		Mutants: []string{"RetryCount7Forever"},
+		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
+			tmoExhausts(c)
+			c.Completes(1, verbs.WCRetryExcErr)
+		}),
+	},
+	{
+		ID:    "rc/tmo/progress-reloads-the-count",
+		Title: "Any progress loads the count of retries anew",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/6"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "with retry_cnt 1, to a WRITE of five packets, an ACK for one packet more after each repetition",
+		Expects: "five repetitions, and success",
+		Mutants: []string{"RetryCountShared"},
+		Run: on(setup{change: timesOut(shortTimeout, 1)}, func(c *conn) {
+			c.Post(c.qp, c.writing(1, 5000))
+			all := c.expectsAll(c.wantWrite(0, 5000))
+			for k := range all {
+				c.repeats(all, k)
+				c.send(ib.Ack(c.sq(k), uint32(k/4)))
+			}
+			c.Completes(1, verbs.WCSuccess)
+			c.StateIs(c.qp, verbs.QPStateRTS)
+		}),
+	},
+	{
+		ID:    "rc/tmo/every-request-ends-on-a-lossy-link",
+		Title: "On a link that loses packets, and not all of them, every request completes",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "what a sound responder answers to 48 requests of several kinds; of both directions 1, 5 and 15 % are lost",
+		Expects: "a completion for every request, in order, and right data where they succeed",
+		Mutants: []string{"NoTransportTimer"},
+		Run: onPort(func(p *port) {
+			for _, percent := range []int{1, 5, 15} {
+				newLossyLink(p.connect(setup{change: timesOut(shortTimeout, 7)}), percent).run()
+			}
+		}),
+	},
+}
+
+// tmoRepeated leaves a request without answer until it has come again.
+func tmoRepeated(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) {
+	c.Post(c.qp, wr)
+	c.expectsAll(request)
+	c.repeats(request, 0)
+	c.send(answer)
+	c.Completes(wr.WRID, verbs.WCSuccess)
+}
+
+// tmoExhausts has the device send a message that is not answered, and ends the case
+// unless it is repeated as often as its count of retries says, and no more.
+func tmoExhausts(c *conn) {
+	c.Post(c.qp, c.sending(1, 8))
+	for range int(c.attr.RetryCnt) + 1 {
+		c.expectsAll(c.wantSend(0, 8))
+	}
+	if more, ok := c.next(8 * ib.AckTimeout(c.attr.Timeout)); ok {
+		c.Fail(fmt.Sprintf("no more than %d repetitions", c.attr.RetryCnt), "%v once more", more)
+	}
+}

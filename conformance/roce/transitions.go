@@ -1,0 +1,187 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// transition is a way from one state to another: what a modify has to name and what
+// it may name besides.
+type transition struct {
+	from, to  verbs.QPState
+	must, may verbs.QPAttrMask
+}
+
+// Sets of attributes that the tables below have in common.
+const (
+	pathAttrs = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	migAttrs  = verbs.QPAttrAltPath | verbs.QPAttrPathMigState
+	portAttrs = verbs.QPAttrPKeyIndex | verbs.QPAttrPort
+	// liveAttrs may be changed on the way to RTS, and in it.
+	liveAttrs = verbs.QPAttrCurState | migAttrs | verbs.QPAttrAccessFlags
+	keyAttrs  = verbs.QPAttrCurState | verbs.QPAttrQKey
+)
+
+// transitions returns the table of a service, after Table 91 of the base
+// specification.
+func transitions(kind verbs.QPType) []transition {
+	const (
+		reset, start, rtr, rts = verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS
+		sqd, sqe, failed       = verbs.QPStateSQD, verbs.QPStateSQE, verbs.QPStateErr
+	)
+	all := []transition{{rts, sqd, 0, verbs.QPAttrEnSQDAsyncNotify}}
+	for _, from := range []verbs.QPState{reset, start, rtr, rts, sqd, sqe, failed} {
+		all = append(all, transition{from: from, to: reset})
+		if from != reset {
+			all = append(all, transition{from: from, to: failed})
+		}
+	}
+	switch kind {
+	case verbs.QPTypeUD:
+		return append(all,
+			transition{reset, start, portAttrs | verbs.QPAttrQKey, 0},
+			transition{start, start, 0, portAttrs | verbs.QPAttrQKey},
+			transition{start, rtr, 0, verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
+			transition{rtr, rts, verbs.QPAttrSQPSN, keyAttrs},
+			transition{rts, rts, 0, keyAttrs},
+			transition{sqd, sqd, 0, verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
+			transition{sqd, rts, 0, keyAttrs},
+			transition{sqe, rts, 0, keyAttrs},
+		)
+	case verbs.QPTypeUC:
+		return append(all,
+			transition{reset, start, portAttrs | verbs.QPAttrAccessFlags, 0},
+			transition{start, start, 0, portAttrs | verbs.QPAttrAccessFlags},
+			transition{start, rtr, pathAttrs, verbs.QPAttrAltPath | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex},
+			transition{rtr, rts, verbs.QPAttrSQPSN, liveAttrs},
+			transition{rts, rts, 0, liveAttrs},
+			transition{sqd, sqd, 0, verbs.QPAttrAV | migAttrs | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex},
+			transition{sqd, rts, 0, liveAttrs},
+			transition{sqe, rts, 0, verbs.QPAttrCurState | verbs.QPAttrAccessFlags},
+		)
+	default: // RC
+		const timers = verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
+		return append(all,
+			transition{reset, start, portAttrs | verbs.QPAttrAccessFlags, 0},
+			transition{start, start, 0, portAttrs | verbs.QPAttrAccessFlags},
+			transition{
+				start, rtr, pathAttrs | verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer,
+				verbs.QPAttrAltPath | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex,
+			},
+			transition{rtr, rts, verbs.QPAttrSQPSN | timers, liveAttrs | verbs.QPAttrMinRNRTimer},
+			transition{rts, rts, 0, liveAttrs | verbs.QPAttrMinRNRTimer},
+			transition{
+				sqd, sqd, 0, portAttrs | verbs.QPAttrAV | timers | verbs.QPAttrMaxDestRdAtomic | migAttrs |
+					verbs.QPAttrAccessFlags | verbs.QPAttrMinRNRTimer,
+			},
+			transition{sqd, rts, 0, liveAttrs | verbs.QPAttrMinRNRTimer},
+		)
+	}
+}
+
+// every attribute there is, but for the state.
+const everyAttr = verbs.QPAttrDestQPN<<1 - 1 - verbs.QPAttrState
+
+// eachAttr calls f with the bits of a mask.
+func eachAttr(mask verbs.QPAttrMask, f func(verbs.QPAttrMask)) {
+	for bit := verbs.QPAttrMask(1); bit != 0 && bit <= mask; bit <<= 1 {
+		if mask&bit != 0 {
+			f(bit)
+		}
+	}
+}
+
+// mover takes queue pairs of a service along their transitions.
+type mover struct {
+	*port
+	kind  verbs.QPType
+	table []transition
+	// open are attributes that the device need neither take nor refuse.
+	open verbs.QPAttrMask
+}
+
+// onTransitions makes a case of a body that moves queue pairs of a service.
+func onTransitions(kind verbs.QPType, body func(*mover)) func(*conformance.Bench) error {
+	return onPort(func(p *port) {
+		m := &mover{port: p, kind: kind, table: transitions(kind)}
+		if !p.Caps.Has(verbs.CapAutoMigration) {
+			m.open = migAttrs
+		}
+		body(m)
+	})
+}
+
+// attr are the attributes of a transition: right ones, whatever the mask is.
+func (m *mover) attr(t transition) verbs.QPAttr {
+	a := peerAttr(m.peer)
+	a.State, a.CurState = t.to, t.from
+	a.DestQPN, a.RQPSN, a.SQPSN, a.Port, a.QKey = peerQPN, firstPSN, ownPSN, 1, udQKey
+	a.Access = verbs.AccessRemoteRead | verbs.AccessRemoteWrite
+	a.AltAH, a.AltPort, a.PathMigState = a.AH, 1, verbs.MigRearm
+	a.AltAH.GRH.DGID = verbs.GIDFrom(m.Peers[1])
+	a.Caps = verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}
+	return a
+}
+
+// modify tries a transition with these attributes besides the state.
+func (m *mover) modify(qp verbs.QP, t transition, mask verbs.QPAttrMask) error {
+	return qp.Modify(m.attr(t), mask|verbs.QPAttrState)
+}
+
+// at returns a fresh queue pair in a state. There is none in SQE if the device's go
+// to ERR instead: whether they may, another case asks.
+func (m *mover) at(state verbs.QPState) (verbs.QP, bool) {
+	qp, err := m.Device.CreateQP(verbs.QPInit{
+		Type: m.kind, PD: m.PD, SendCQ: m.CQ, RecvCQ: m.CQ,
+		Caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1},
+	})
+	m.Do("a queue pair", err)
+	at := verbs.QPStateReset
+	for _, next := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD} {
+		switch {
+		case at == state:
+			return qp, true
+		case state == verbs.QPStateErr && at == verbs.QPStateInit:
+			m.toError(qp)
+			return qp, true
+		case state == verbs.QPStateSQE && at == verbs.QPStateRTS:
+			return qp, m.failsSend(qp)
+		}
+		t := m.row(at, next)
+		m.Do(fmt.Sprintf("%v to %v", at, next), m.modify(qp, *t, t.must))
+		at = next
+	}
+	return qp, true
+}
+
+// row is the way between two states; nil if there is none.
+func (m *mover) row(from, to verbs.QPState) *transition {
+	for i := range m.table {
+		if t := &m.table[i]; t.from == from && t.to == to {
+			return t
+		}
+	}
+	return nil
+}
+
+// failsSend has a queue pair of an unreliable service fail at a request, and reports
+// whether it is in SQE then.
+func (m *mover) failsSend(qp verbs.QP) bool {
+	mem := m.Memory(8, verbs.AccessLocalWrite)
+	sge := mem.SGE(0, 8)
+	m.Do("a region that can be closed", mem.Close())
+	wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{sge}}
+	if m.kind == verbs.QPTypeUD {
+		ah, err := m.PD.CreateAH(peerAttr(m.peer).AH)
+		m.Do("an address handle", err)
+		wr.UD = verbs.UD{AH: ah, QPN: udPeerQPN, QKey: udQKey}
+	}
+	m.Post(qp, wr)
+	wc := m.Completion()
+	m.Check(wc.Status != verbs.WCSuccess, "a request with a bad key that fails", "it succeeds")
+	a, err := qp.Query()
+	m.Do("a queue pair that can be queried", err)
+	return a.State == verbs.QPStateSQE
+}

@@ -1,0 +1,203 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var ucCases = []conformance.Case{
+	{
+		ID:    "uc/answer/nothing-is-answered",
+		Title: "A UC queue pair answers nothing, whatever comes",
+		Cite:  ibta("", "roce/uc/1"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
+		Labels:  []string{"service:uc"},
+		Sends:   "SENDs and WRITEs that ask for an acknowledgement, a copy, a jump in the PSNs, a packet out of order, a WRITE with a bad key and a message that finds no receive",
+		Expects: "no packet at all, and the completions of the good messages",
+		Mutants: []string{"UCLikeRC"},
+		Run: onUC(3, func(c *conn) {
+			good := ucOnly(c.psn(0), 16).AckReq()
+			c.send(good)
+			c.Received(1, 16)
+			c.silence(quiet)
+			c.send(
+				ib.WriteOnly(c.psn(1), c.at(0, 16), data(16)).On(ib.UC).AckReq(),
+				ib.WriteOnlyImm(c.psn(2), c.at(0, 16), 0x1234, data(16)).On(ib.UC).AckReq(),
+			)
+			c.Received(2, 16)
+			c.send(
+				ib.SendMiddle(c.psn(3), data(ucMTU)).On(ib.UC).AckReq(),
+				ib.WriteOnly(c.psn(4), ib.At(c.mem.Addr(), c.closedRKey(), 16), data(16)).On(ib.UC).AckReq(),
+				good,
+				ucOnly(c.psn(20), 16).AckReq(),
+				ucOnly(c.psn(21), 16).AckReq(),
+				ucOnly(c.psn(22), 16).AckReq(),
+			)
+			c.silence(quiet)
+		}),
+	},
+	{
+		ID:    "uc/send/completes-when-it-has-left",
+		Title: "A request on UC completes with success when its last packet has been sent, though nobody answers",
+		Cite:  ibta("", "roce/uc/7"), Level: conformance.Must, Needs: verbs.CapUC,
+		Labels:  []string{"service:uc"},
+		Sends:   "nothing",
+		Expects: "the packets of a SEND, of a WRITE and of a SEND of three packets, and a completion with success for each",
+		Mutants: []string{"UCLikeRC"},
+		Run: onUC(0, func(c *conn) {
+			n := 2*ucMTU + 100
+			c.Post(c.qp,
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 32)},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.own.List(0, 32), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, n)},
+			)
+			c.expects(ib.SendOnly(c.sq(0), c.own.Buf[:32]).On(ib.UC))
+			c.expects(ib.WriteOnly(c.sq(1), ib.At(0x1000, 7, 32), c.own.Buf[:32]).On(ib.UC))
+			c.expects(ib.SendFirst(c.sq(2), nil).On(ib.UC))
+			c.expects(ib.SendMiddle(c.sq(3), nil).On(ib.UC))
+			c.expects(ib.SendLast(c.sq(4), c.own.Buf[n-100:n]).On(ib.UC))
+			for id := uint64(1); id <= 3; id++ {
+				c.Completes(id, verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "uc/send/no-ackreq-on-any-packet",
+		Title: "No packet of UC asks for an acknowledgement",
+		Cite:  ibta("", "roce/uc/8"), Level: conformance.Must, Needs: verbs.CapUC,
+		Labels:  []string{"service:uc"},
+		Sends:   "nothing",
+		Expects: "AckReq 0 in every packet of SENDs and WRITEs, with and without immediate data, of one packet and of three",
+		Mutants: []string{"UnreliableAckReq"},
+		Run: onUC(0, func(c *conn) {
+			psn := 0
+			for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm} {
+				for _, n := range []int{0, 40, 2*ucMTU + 8} {
+					c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.List(0, n), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+					for _, pkt := range c.take(ib.Packets(n, ucMTU)) {
+						c.same(ib.Packet{}.WithPSN(c.sq(psn)).NoAckReq(), pkt)
+						c.Check(pkt.Opcode().Transport() == ib.UC, "a packet of UC", "%v", pkt)
+						psn++
+					}
+					c.Completes(1, verbs.WCSuccess)
+				}
+			}
+		}),
+	},
+	{
+		ID:    "uc/send/reads-and-atomics-never-sent",
+		Title: "A READ or an atomic that is posted to a UC queue pair is an error, and is not sent",
+		Cite:  ibta("", "roce/uc/8"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
+		Labels:  []string{"service:uc"},
+		Sends:   "nothing",
+		Expects: "that the post is refused, or that the request completes in error; and no packet",
+		Mutants: []string{"UCReadsSent"},
+		Run: onPort(func(p *port) {
+			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
+				c := p.connect(ucSetup(0))
+				_, err := c.qp.PostSend([]verbs.SendWR{{
+					WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7},
+				}})
+				c.silence(quiet)
+				if err == nil {
+					wc := c.Completion()
+					c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("%v on UC is an error", op), "%s", rig.Describe(&wc))
+				}
+				c.Do("a queue pair that can be closed", c.qp.Close())
+			}
+		}),
+	},
+	{
+		ID:    "uc/error/local-error-stops-the-send-queue-only",
+		Title: "A request with a bad L_Key takes a UC queue pair to SQE: it goes on receiving, and can be taken back to RTS",
+		Cite:  ibta("", "roce/uc/9"), Level: conformance.Must, Needs: verbs.CapUC,
+		Labels:  []string{"service:uc"},
+		Sends:   "a SEND, when the device's own has failed; and another when the queue pair is in RTS again",
+		Expects: "LOC_PROT_ERR for the bad request and a flush for the next one, the state SQE, a completion for the SEND that comes, and that RTS lets requests out again",
+		Mutants: []string{"UCErrorIsFatal"},
+		Run: onUC(2, func(c *conn) {
+			c.Post(c.qp,
+				verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}},
+				verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)},
+			)
+			c.Completes(100, verbs.WCLocProtErr)
+			c.Completes(101, verbs.WCWRFlushErr)
+			c.State(c.qp, verbs.QPStateSQE)
+			c.send(ucOnly(c.psn(0), 24))
+			c.Received(1, 24)
+			c.Do("SQE to RTS", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+			c.Post(c.qp, verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+			c.expects(ib.SendOnly(ib.AnyPSN, c.own.Buf[:8]).On(ib.UC))
+			c.Completes(102, verbs.WCSuccess)
+			c.send(ucOnly(c.psn(1), 32))
+			c.Received(2, 32)
+		}),
+	},
+	{
+		ID:    "uc/drop/write-with-a-bad-key-vanishes",
+		Title: "A WRITE of UC that may not be executed is dropped without a word, and harms nothing",
+		Cite:  ibta("", "roce/uc/5"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
+		Labels:  []string{"service:uc"},
+		Sends:   "WRITEs with the key of a region that is gone, to memory that may not be written, and beyond a region; each followed by a SEND",
+		Expects: "no answer, no byte in memory, the state RTS, and a completion for each SEND",
+		Mutants: []string{"UCDropsFatal"},
+		Run: onUC(3, func(c *conn) {
+			closed, guarded := c.closedRKey(), c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
+			for i, to := range []ib.RETH{
+				ib.At(c.mem.Addr(), closed, 16), ib.At(guarded.Addr(), guarded.RKey(), 16), c.at(memLen-8, 16),
+			} {
+				c.send(ib.WriteOnly(c.psn(2*i), to, data(16)).On(ib.UC))
+				c.silence(quiet)
+				c.StateIs(c.qp, verbs.QPStateRTS)
+				c.send(ucOnly(c.psn(2*i+1), 20+i))
+				c.Received(uint64(i+1), 20+i)
+			}
+			c.Untouched(c.mem, 0, 0)
+			c.Untouched(guarded, 0, 0)
+		}),
+	},
+	{
+		ID:    "uc/drop/message-without-receive-vanishes",
+		Title: "A message of UC that finds no receive is dropped without a word, and the next one is delivered",
+		Cite:  ibta("", "roce/uc/6"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
+		Labels:  []string{"service:uc"},
+		Sends:   "a SEND to a queue pair without receives; when one is posted, another SEND",
+		Expects: "nothing for the first, a completion with the bytes of the second",
+		Mutants: []string{"UCLikeRC"},
+		Run: onUC(0, func(c *conn) {
+			c.send(ucOnly(c.psn(0), 16))
+			c.silence(quiet)
+			c.Recv(c.qp, 1, c.own.SGE(0, 64))
+			c.settle()
+			c.Incomplete()
+			c.send(ucOnly(c.psn(1), 24))
+			c.Received(1, 24)
+			c.Holds(c.own, 0, data(24))
+		}),
+	},
+}
+
+// Messages of UC are cut small, so that many receives that take one of three packets
+// fit into the memory of a connection.
+const (
+	ucMTU     = 256
+	ucRecvLen = 3 * ucMTU
+)
+
+// onUC makes a case of a body that uses a UC connection with so many receives.
+func onUC(receives int, body func(*conn)) func(*conformance.Bench) error {
+	return on(ucSetup(receives), body)
+}
+
+func ucSetup(receives int) setup {
+	return setup{
+		kind: verbs.QPTypeUC, receives: receives, recvLen: ucRecvLen,
+		change: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 },
+	}
+}
+
+// ucOnly is a SEND of UC in one packet.
+func ucOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, data(n)).On(ib.UC) }

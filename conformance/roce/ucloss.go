@@ -1,0 +1,159 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var ucLossCases = []conformance.Case{
+	{
+		ID:    "uc/loss/incomplete-message-uses-no-receive",
+		Title: "A message of UC of which a packet is lost completes nothing, and its receive serves a later one",
+		Cite:  ibta("error class D1", "roce/uc/2"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
+		Labels:  []string{"service:uc"},
+		Sends:   "messages of three packets, of which the first, the one in the middle or the last is missing; then whole ones",
+		Expects: "no completion for a message with a hole; the first receive completes with a whole one",
+		Mutants: []string{"UCPartialDelivered"},
+		Run: onPort(func(p *port) {
+			for lost := range 3 {
+				c := p.connect(ucSetup(3))
+				c.send(ucWithout(c.psn(0), lost)...)
+				c.settle()
+				c.Incomplete()
+				// Whether the very next message arrives is another case's question: two
+				// are sent, and the first that comes has to be in the first receive.
+				c.send(ucOnly(c.psn(3), 48), ucOnly(c.psn(4), 48))
+				c.Received(1, 48)
+				c.Holds(c.own, 0, data(48))
+				c.settle()
+				for _, more := c.WaitCompletion(0); more; _, more = c.WaitCompletion(0) {
+				}
+				c.Do("a queue pair that can be closed", c.qp.Close())
+			}
+		}),
+	},
+	{
+		ID:    "uc/loss/next-message-delivered",
+		Title: "The first message of UC behind one that lost a packet is delivered",
+		Cite:  ibta("9.9.3.1.5, error class D1", "roce/uc/3"), Level: conformance.Must, Needs: verbs.CapUC,
+		Labels:  []string{"service:uc"},
+		Sends:   "FIRST, LAST without the MIDDLE, then ONLY; and the same with a message of two packets behind",
+		Expects: "a completion for the message behind each damaged one",
+		Mutants: []string{"UCLosesNext"},
+		Run: onUC(2, func(c *conn) {
+			c.send(ucWithout(c.psn(0), 1)...)
+			c.send(ucOnly(c.psn(3), 48))
+			c.Received(1, 48)
+			c.Holds(c.own, 0, data(48))
+			c.send(ucWithout(c.psn(4), 1)...)
+			n := ucMTU + 20
+			c.send(ucSend(c.psn(7), n)...)
+			c.Received(2, n)
+			c.Holds(c.own, ucRecvLen, data(n))
+		}),
+	},
+	{
+		ID:    "uc/loss/queue-goes-on-after-a-lost-packet",
+		Title: "A queue pair of UC goes on receiving after any number of lost packets",
+		Cite:  ibta("9.9.3.1.5, error class D1", "roce/uc/3"), Level: conformance.Must, Needs: verbs.CapUC,
+		Labels:  []string{"service:uc"},
+		Sends:   "damaged messages, SENDs and WRITEs, each followed by whole ones; single packets of which every second is lost",
+		Expects: "messages that are completed, to the last one",
+		Mutants: []string{"UCLossLocksUp"},
+		Run: onUC(20, func(c *conn) {
+			psn := 0
+			for range 3 {
+				c.send(ucWithout(c.psn(psn), 1)...)
+				write := ib.Write(c.psn(psn+3), c.at(0, 0), data(3*ucMTU), ucMTU)
+				c.send(write[0].On(ib.UC), write[2].On(ib.UC))
+				psn += 6
+				for i := range 3 {
+					c.send(ucOnly(c.psn(psn+2*i), 8+i))
+				}
+				psn += 7
+			}
+			// That one more is lost than need be is another case's question: here the
+			// last has to come.
+			c.send(ucOnly(c.psn(psn), 60))
+			for wc := c.Completion(); wc.ByteLen != 60; wc = c.Completion() {
+				c.Check(wc.Status == verbs.WCSuccess, "receives that complete with success", "%s", rig.Describe(&wc))
+			}
+		}),
+	},
+	{
+		ID:    "uc/psn/message-may-begin-at-any-psn",
+		Title: "A message of UC may begin at any PSN ahead, which becomes the one that counts",
+		Cite:  ibta("", "roce/uc/4"), Level: conformance.Must, Needs: verbs.CapUC,
+		Labels:  []string{"service:uc"},
+		Sends:   "SENDs of one and of three packets, and a WRITE, that begin 10, 1000 and 2^22 PSNs ahead, also across the end of the PSNs; each is followed by a SEND at the next PSN",
+		Expects: "all of them delivered, in order",
+		Mutants: []string{"UCStrictPSN"},
+		Run: onPort(func(p *port) {
+			s := ucSetup(8)
+			s.change = func(a *verbs.QPAttr) { a.PathMTU, a.RQPSN = verbs.MTU256, 0xfffffa }
+			c := p.connect(s)
+			id, psn := uint64(0), 10
+			for i, n := range []int{30, 2*ucMTU + 7, 31} {
+				msg := ucSend(c.psn(psn), n)
+				c.send(msg...)
+				id++
+				c.Received(id, n)
+				psn += len(msg)
+				c.send(ucOnly(c.psn(psn), 5+i))
+				id++
+				c.Received(id, 5+i)
+				psn += []int{1000, 1 << 22, 5}[i]
+			}
+			c.send(ib.WriteOnly(c.psn(psn), c.at(0, 16), data(16)).On(ib.UC), ucOnly(c.psn(psn+1), 9))
+			c.Received(id+1, 9)
+			c.Holds(c.mem, 0, data(16))
+		}),
+	},
+	{
+		ID:    "uc/psn/copied-message-does-no-harm",
+		Title: "A message of UC that the network has copied is delivered once or twice, and nothing else comes of it",
+		Cite:  ibta("", "roce/uc/10"), Level: conformance.May, Needs: verbs.CapUC | verbs.CapRC,
+		Labels:  []string{"service:uc"},
+		Sends:   "a SEND of one packet and one of two, each twice; then a SEND at the next PSN",
+		Expects: "each whole message once or twice, then the last; the state RTS",
+		Mutants: []string{"UCDropsFatal"},
+		Run: onUC(4, func(c *conn) {
+			one, two := ucOnly(c.psn(0), 32), ucSend(c.psn(1), ucMTU+8)
+			for _, msg := range [][]ib.Packet{{one}, two} {
+				c.send(msg...)
+				first := c.Completion()
+				c.Check(first.Status == verbs.WCSuccess, "the message is delivered", "%s", rig.Describe(&first))
+				c.send(msg...)
+				c.settle()
+				if again, ok := c.WaitCompletion(0); ok {
+					c.Check(again.Status == verbs.WCSuccess && again.ByteLen == first.ByteLen,
+						fmt.Sprintf("the same %d bytes again", first.ByteLen), "%s", rig.Describe(&again))
+				}
+			}
+			c.StateIs(c.qp, verbs.QPStateRTS)
+			c.Recv(c.qp, 5, c.own.SGE(3*ucRecvLen, ucRecvLen))
+			c.send(ucOnly(c.psn(3), 33))
+			wc := c.Completion()
+			c.Check(wc.Status == verbs.WCSuccess && wc.ByteLen == 33, "the next message is delivered", "%s", rig.Describe(&wc))
+		}),
+	},
+}
+
+// ucSend is a SEND of UC of n bytes.
+func ucSend(psn ib.PSN, n int) []ib.Packet {
+	all := ib.Send(psn, data(n), ucMTU)
+	for i := range all {
+		all[i] = all[i].NoAckReq().On(ib.UC)
+	}
+	return all
+}
+
+// ucWithout is a SEND of UC of three packets, of which one is lost.
+func ucWithout(psn ib.PSN, lost int) []ib.Packet {
+	all := ucSend(psn, 2*ucMTU+100)
+	return append(all[:lost], all[lost+1:]...)
+}

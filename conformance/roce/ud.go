@@ -1,0 +1,232 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var udCases = []conformance.Case{
+	udAreaCase(4, "ud/area/ipv4-header-at-offset-20", "A datagram over IPv4 has its IPv4 header at byte 20 of the receive, and its payload at byte 40"),
+	udAreaCase(6, "ud/area/ipv6-header-at-offset-0", "A datagram over IPv6 has its IPv6 header at the beginning of the receive, and its payload at byte 40"),
+	{
+		ID:    "ud/area/traffic-class-arrives",
+		Title: "The traffic class of a datagram is in the header area of the receive",
+		Cite:  annexA17("A17.9.2", "roce/ud/15"), Level: conformance.Should, Needs: verbs.CapUD,
+		Labels:  []string{"service:ud"},
+		Sends:   "datagrams with traffic classes 0, 0x68 and 0xfc",
+		Expects: "these in the headers of the receives",
+		Mutants: []string{"NoTClassInArea"},
+		Run: onUD(3, func(d *udPort) {
+			// ECN stays out of it: a mark is answered, and may be changed on the way.
+			for i, tclass := range []uint8{0, 0x68, 0xfc} {
+				d.put(d.datagram(data(16)).WithTClass(tclass))
+				d.Received(uint64(i+1), ib.GRHLen+16)
+				d.header(i, packet.IP{TClass: &tclass})
+			}
+		}),
+	},
+	{
+		ID:    "ud/wc/names-the-sending-qp",
+		Title: "The completion of a datagram names the queue pair that sent it and the one that it is of, and says that there is a header area",
+		Cite:  ibta("", "roce/ud/9"), Level: conformance.Must, Needs: verbs.CapUD,
+		Labels:  []string{"service:ud"},
+		Sends:   "datagrams from several queue pairs",
+		Expects: "their numbers as the source in the completions, and the flag of the header area",
+		Mutants: []string{"SparseCompletions"},
+		Run: onUD(3, func(d *udPort) {
+			for i, from := range []uint32{udPeerQPN, 1, 0xfffffe} {
+				d.put(d.datagram(data(16)).WithDETH(udQKey, from))
+				wc := d.Received(uint64(i+1), ib.GRHLen+16)
+				d.Check(uint32(wc.SrcQP) == from, fmt.Sprintf("source queue pair %#x", from), "%#x", uint32(wc.SrcQP))
+				d.Check(wc.Flags&verbs.WCWithGRH != 0, "the flag of the header area", "flags %#x", uint32(wc.Flags))
+				d.Check(wc.QPN == d.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(d.qp.QPN())), "%#x", uint32(wc.QPN))
+			}
+		}),
+	},
+	{
+		ID:    "ud/wc/has-the-immediate",
+		Title: "Immediate data of a datagram arrive as they were sent, in both directions",
+		Cite:  ibta("", "roce/ud/9"), Level: conformance.Must, Needs: verbs.CapUD,
+		Labels:  []string{"service:ud"},
+		Sends:   "datagrams with and without immediate data",
+		Expects: "the number in the completion of the one that has it; and the number that is posted, most significant byte first, in the device's own",
+		Mutants: []string{"ByteOrderWrong"},
+		Run: onUD(2, func(d *udPort) {
+			const imm = 0x01020304
+			d.put(ib.DatagramImm(0, udQKey, udPeerQPN, imm, data(8)).To(uint32(d.qp.QPN())))
+			wc := d.Received(1, ib.GRHLen+8)
+			d.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == imm, fmt.Sprintf("immediate %#x", imm), "flags %#x, immediate %#x", uint32(wc.Flags), wc.Imm)
+			d.put(d.datagram(data(8)))
+			wc = d.Received(2, ib.GRHLen+8)
+			d.Check(wc.Flags&verbs.WCWithImm == 0, "no immediate data", "flags %#x", uint32(wc.Flags))
+			d.Post(d.qp, d.sendTo(d.handle(d.PD), verbs.SendWR{WRID: 9, Opcode: verbs.OpSendImm, Imm: imm, SGL: d.own.List(0, 8)}))
+			d.expect(ib.DatagramImm(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), imm, d.own.Buf[:8]).To(udPeerQPN))
+		}),
+	},
+	{
+		ID:    "ud/psn/means-nothing",
+		Title: "Datagrams are delivered whatever their PSNs are",
+		Cite:  ibta("", "roce/ud/8"), Level: conformance.Must, Needs: verbs.CapUD,
+		Labels:  []string{"service:ud"},
+		Sends:   "datagrams of one sender with PSNs that repeat, go back and jump",
+		Expects: "all of them, in order",
+		Mutants: []string{"UDPSNChecked"},
+		Run: onUD(7, func(d *udPort) {
+			for i, psn := range []ib.PSN{5, 5, 3, 0x800003, 0xffffff, 0, 5} {
+				d.put(d.datagram(data(10 + i)).WithPSN(psn))
+				d.Received(uint64(i+1), ib.GRHLen+10+i)
+			}
+		}),
+	},
+	{
+		ID:    "ud/qkey/high-bit-stands-for-the-own-key",
+		Title: "A Q_Key with the highest bit set in a request stands for that of the queue pair, and is not sent",
+		Cite:  ibta("C10-15", "roce/ud/3"), Level: conformance.Must, Needs: verbs.CapUD,
+		Labels:  []string{"service:ud"},
+		Sends:   "nothing",
+		Expects: "the queue pair's own Q_Key in datagrams posted with Q_Keys 0x80000005 and 0xffffffff, and the one that is posted without the bit",
+		Mutants: []string{"PrivilegedQKey"},
+		Run: onUD(0, func(d *udPort) {
+			ah := d.handle(d.PD)
+			for _, key := range []struct{ posted, sent uint32 }{{0x80000005, udQKey}, {0xffffffff, udQKey}, {0x7654321, 0x7654321}} {
+				wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.own.List(0, 8)})
+				wr.UD.QKey = key.posted
+				d.Post(d.qp, wr)
+				d.expect(ib.Datagram(ib.AnyPSN, key.sent, uint32(d.qp.QPN()), nil))
+			}
+		}),
+	},
+	{
+		ID:    "ud/qkey/mads-are-sent-with-the-well-known-key",
+		Title: "Management datagrams come from QP 1, go to QP 1 and have the Q_Key 0x80010000",
+		Cite:  ibta("", "roce/ud/4"), Level: conformance.Must, Needs: verbs.CapCM,
+		Labels:  []string{"service:cm"},
+		Sends:   "a REQ for a service that nobody has",
+		Expects: "an answer with that Q_Key, from QP 1 to QP 1",
+		Mutants: []string{"GSIQKeyZero"},
+		Run: onPort(func(p *port) {
+			p.put(p.udREQ())
+			p.expect(ib.Op(ib.OpUDSendOnly).WithDETH(ib.GSIQKey, ib.GSIQPN).To(ib.GSIQPN))
+		}),
+	},
+}
+
+// udAreaCase is the case of the header area in an IP family.
+func udAreaCase(family int, id, title string) conformance.Case {
+	return conformance.Case{
+		ID: id, Title: title,
+		Cite: annexA17("A17.4.5.1, A17.4.5.2", "roce/ud/1", "roce/ud/10"), Level: conformance.Must, Needs: verbs.CapUD,
+		Setup:   conformance.Setup{Family: family},
+		Labels:  []string{"service:ud"},
+		Sends:   "datagrams of 4, 0 and 1000 bytes with a hop limit of their own",
+		Expects: "completions of 40 bytes more each; an area with the header that was sent: version, addresses, length, hop limit; and the payload behind it",
+		Mutants: []string{"AreaMissing"},
+		Run: onUD(3, func(d *udPort) {
+			for i, n := range []int{4, 0, 1000} {
+				pkt := d.datagram(data(n)).Via(d.peer, d.device).WithHopLimit(37)
+				d.put(pkt)
+				d.Received(uint64(i+1), ib.GRHLen+n)
+				d.Holds(d.own, i*udRecvLen+ib.GRHLen, data(n))
+				sent, _, err := packet.ParseIPHeader(pkt.Build())
+				d.Do("a packet that can be parsed", err)
+				d.header(i, packet.IP{
+					Src: sent.Src, Dst: sent.Dst, Version: sent.Version, Length: sent.Length, Protocol: sent.Protocol, HopLimit: sent.HopLimit,
+				})
+			}
+		}),
+	}
+}
+
+// udPort is a UD queue pair of the device and a peer that sends it datagrams by hand.
+type udPort struct {
+	*port
+	qp verbs.QP
+	// own is for the queue pair's receives and sends.
+	own *rig.Memory
+}
+
+const (
+	udQKey    = 0x11223344 // of the queue pairs of either side
+	udPeerQPN = 0x0b0e0e
+	udRecvLen = 1200 // of each receive
+	udMemLen  = 16 << 10
+)
+
+// onUD makes a case of a body that uses a UD queue pair with so many receives, with
+// IDs from 1 on, one behind the other in own.
+func onUD(receives int, body func(*udPort)) func(*conformance.Bench) error {
+	return onPort(func(p *port) { body(p.datagrams(receives, nil)) })
+}
+
+// datagrams makes a UD queue pair, on a shared receive queue if there is one.
+func (p *port) datagrams(receives int, srq verbs.SRQ) *udPort {
+	d := &udPort{port: p, own: p.Memory(udMemLen, verbs.AccessLocalWrite)}
+	var err error
+	d.qp, err = p.Device.CreateQP(verbs.QPInit{
+		Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, SRQ: srq,
+		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2},
+	})
+	p.Do("a queue pair", err)
+	p.Do("a queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: udQKey},
+		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
+	for i := range receives {
+		d.Recv(d.qp, uint64(i+1), d.own.SGE(i*udRecvLen, udRecvLen))
+	}
+	p.Do("a queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+	p.Do("a queue pair in RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: ownPSN}, toRTSMask))
+	return d
+}
+
+// datagram is one for the queue pair.
+func (d *udPort) datagram(payload []byte) ib.Packet {
+	return ib.Datagram(0, udQKey, udPeerQPN, payload).To(uint32(d.qp.QPN()))
+}
+
+// handle is an address handle of the peer's.
+func (d *udPort) handle(pd verbs.PD) verbs.AH {
+	ah, err := pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(d.peer), HopLimit: 64}})
+	d.Do("an address handle", err)
+	return ah
+}
+
+// sendTo addresses a request, a plain SEND if it does not say otherwise, to the
+// peer's queue pair.
+func (d *udPort) sendTo(ah verbs.AH, wr verbs.SendWR) verbs.SendWR {
+	if wr.Opcode == 0 {
+		wr.Opcode = verbs.OpSend
+	}
+	wr.UD = verbs.UD{AH: ah, QPN: udPeerQPN, QKey: udQKey}
+	return wr
+}
+
+// header ends the case unless the header area of a receive is as wanted.
+func (d *udPort) header(receive int, want packet.IP) {
+	family := 6
+	if d.device.Is4() {
+		family = 4
+	}
+	got, err := ib.ParseGRH(d.own.Buf[receive*udRecvLen:], family)
+	if err != nil {
+		d.Fail("the header that the datagram came with", "%v", err)
+	}
+	var diff packet.Differences
+	if want.Diff(&diff, got); len(diff) > 0 {
+		d.Fail("a header area with "+diff.Want(), "%s", diff.Got())
+	}
+}
+
+// udREQ is a request for a connection with a service that nobody has: what is
+// answered for certain.
+func (p *port) udREQ() ib.Packet {
+	const nobody = 9
+	header := ib.AddrHeader{SrcPort: 40000, Src: p.peer, Dst: p.device}
+	return ib.CM(0x77, ib.REQ{
+		LocalCommID: new(uint32(0x4711)), ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, nobody)), LocalCAGUID: new(uint64(0x1234)),
+		QPN: new(uint32(peerQPN)), LocalGID: p.peer, RemoteGID: p.device, Private: header.Append(nil),
+	})
+}

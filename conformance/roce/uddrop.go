@@ -1,0 +1,141 @@
+package roce
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var udDropCases = []conformance.Case{
+	{
+		ID:    "ud/qkey/other-key-dropped",
+		Title: "A datagram with another Q_Key than the queue pair's is dropped without a word",
+		Cite:  ibta("9.6.1.4.1", "roce/ud/2"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "datagrams with Q_Keys that differ in one bit, are 0 or those of QP 1; then one with the right one",
+		Expects: "a completion of the last only, in the first receive",
+		Mutants: []string{"KeysIgnored"},
+		Run: onUD(2, func(d *udPort) {
+			for _, key := range udWrongKeys {
+				d.drops(d.datagram(data(16)).WithDETH(key, udPeerQPN))
+			}
+			d.put(d.datagram(data(24)))
+			d.Received(1, ib.GRHLen+24)
+		}),
+	},
+	{
+		ID:    "ud/qkey/other-key-counted",
+		Title: "The port counts the datagrams that were dropped for their Q_Key",
+		Cite:  ibta("9.6.1.4.1", "roce/ud/2"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "datagrams with wrong Q_Keys, and one with the right one",
+		Expects: "a count of Q_Key violations that goes up by one for each wrong one",
+		Mutants: []string{"KeyViolationsUncounted"},
+		Run: onUD(1, func(d *udPort) {
+			before := d.qkeyViolations()
+			for _, key := range udWrongKeys {
+				d.put(d.datagram(data(16)).WithDETH(key, udPeerQPN))
+			}
+			d.put(d.datagram(data(24)))
+			d.settle()
+			got := d.qkeyViolations() - before
+			d.Check(int(got) == len(udWrongKeys), "one Q_Key violation more for each wrong datagram", "%d for %d", got, len(udWrongKeys))
+		}),
+	},
+	{
+		ID:    "ud/qkey/mad-with-another-key-dropped",
+		Title: "QP 1 drops datagrams with another Q_Key than 0x80010000",
+		Cite:  ibta("", "roce/ud/4"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
+		Labels:  []string{"service:cm"},
+		Sends:   "a REQ for a service that nobody has, with Q_Keys that are 0 and differ in one bit; then with the right one",
+		Expects: "an answer to the last only",
+		Mutants: []string{"KeysIgnored"},
+		Run: onPort(func(p *port) {
+			for _, key := range []uint32{0, 0x80010001, 0x00010000, ib.UDQKey} {
+				p.put(p.udREQ().WithDETH(key, ib.GSIQPN))
+				p.silence(quiet)
+			}
+			p.put(p.udREQ())
+			p.expect(ib.Op(ib.OpUDSendOnly).To(ib.GSIQPN))
+		}),
+	},
+	{
+		ID:    "ud/drop/too-long-for-the-receive-leaves-the-qp-alive",
+		Title: "A datagram that does not fit its receive brings no queue pair down",
+		Cite:  ibta("error class D", "roce/ud/6"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "datagrams that are longer than a receive by one byte and by many, then one that fits",
+		Expects: "no answer, the state RTS, and the last is delivered",
+		Mutants: []string{"UDLongKillsQP"},
+		Run: onUD(0, func(d *udPort) {
+			for id := range uint64(3) {
+				d.Recv(d.qp, id+1, d.own.SGE(int(id)*200, 200))
+			}
+			d.put(d.datagram(data(161)))
+			d.put(d.datagram(data(1000)))
+			d.silence(quiet)
+			d.StateIs(d.qp, verbs.QPStateRTS)
+			d.put(d.datagram(data(160)))
+			// Whether a receive is lost is another case's question.
+			for wc := d.Completion(); wc.Status != verbs.WCSuccess || wc.ByteLen != 200; wc = d.Completion() {
+				d.Check(wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr, "the datagram that fits", "a completion with %v, %d bytes", wc.Status, wc.ByteLen)
+			}
+			d.StateIs(d.qp, verbs.QPStateRTS)
+		}),
+	},
+	{
+		ID:    "ud/drop/too-long-for-the-receive-uses-no-receive",
+		Title: "A datagram that does not fit its receive leaves it for the next one",
+		Cite:  ibta("error class D", "roce/ud/6"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "a datagram that is longer, with its header area, than the only receive; then one that fills it",
+		Expects: "no completion, then one with the second datagram",
+		Mutants: []string{"UDLongConsumes"},
+		Run: onUD(0, func(d *udPort) {
+			d.Recv(d.qp, 1, d.own.SGE(0, 200))
+			d.put(d.datagram(data(164)))
+			d.settle()
+			d.Incomplete()
+			d.Untouched(d.own, 0, 200)
+			d.put(d.datagram(data(160)))
+			d.Received(1, 200)
+			d.Holds(d.own, ib.GRHLen, data(160))
+		}),
+	},
+	{
+		ID:    "ud/drop/without-receive-vanishes",
+		Title: "A datagram that finds no receive is dropped without a word, and does not appear later",
+		Cite:  ibta("error class D", "roce/ud/7"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "a datagram to a queue pair without receives; when one is posted, another",
+		Expects: "no answer; a completion with the second datagram only",
+		Mutants: []string{"UDWaitsForReceive"},
+		Run: onUD(0, func(d *udPort) {
+			d.put(d.datagram(data(16)))
+			d.silence(quiet)
+			d.Recv(d.qp, 1, d.own.SGE(0, udRecvLen))
+			d.settle()
+			d.Incomplete()
+			d.put(d.datagram(data(24)))
+			d.Received(1, ib.GRHLen+24)
+		}),
+	},
+}
+
+// udWrongKeys are none of a queue pair's.
+var udWrongKeys = []uint32{udQKey ^ 1, udQKey ^ 1<<31, 0, ib.GSIQKey}
+
+// drops ends the case if a datagram has any effect.
+func (d *udPort) drops(pkt ib.Packet) {
+	d.put(pkt)
+	d.silence(quiet)
+	d.Incomplete()
+	d.Untouched(d.own, 0, 0)
+}
+
+// qkeyViolations is the port's count of them.
+func (d *udPort) qkeyViolations() uint32 {
+	attr, err := d.Device.QueryPort(1)
+	d.Do("a port that can be queried", err)
+	return attr.QKeyViolations
+}

@@ -1,0 +1,214 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var udpCases = []conformance.Case{
+	{
+		ID:    "pkt/udp/destination-port-is-4791",
+		Title: "RoCEv2 is at UDP port 4791, and nowhere else",
+		Cite:  annexA17("CA17-20", "roce/pkt/udp/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "good SENDs to ports 4790, 4792 and 49152, then one to 4791",
+		Expects: "an answer to the last only, which goes to port 4791",
+		Mutants: []string{"IPUnchecked"},
+		Run: onRC(func(c *conn) {
+			for _, port := range []uint16{4790, 4792, 0xc000} {
+				c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().WithDstPort(port))
+			}
+			// Whatever port a packet came from, its answer goes to the one of RoCEv2:
+			// others are not seen as packets of RoCEv2 at all.
+			c.accepts(0, func(p ib.Packet) ib.Packet { return p.WithSrcPort(5000) })
+		}),
+	},
+	{
+		ID:    "pkt/udp/requests-and-resends-keep-one-source-port",
+		Title: "A queue pair sends its requests, and sends them again, from one UDP port",
+		Cite:  annexA17("A17.3.2.1, A17.9.4", "roce/pkt/udp/2"), Level: conformance.Should, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "NAKs that have some of 120 requests come again, ACKs for the rest",
+		Expects: "one source port in all packets",
+		Mutants: []string{"SourcePortPerPacket"},
+		Run: on(setup{signalAll: true}, func(c *conn) {
+			var ports sourcePorts
+			for i := range 30 {
+				var wrs []verbs.SendWR
+				for k := range 4 {
+					wrs = append(wrs, verbs.SendWR{WRID: uint64(4*i + k), Opcode: verbs.OpSend, SGL: c.own.List(k, 32+k)})
+				}
+				c.Post(c.qp, wrs...)
+				ports.add(c.port, c.take(4))
+				if i%3 == 0 {
+					c.send(ib.Nak(c.sq(4*i+2), ib.NakSequence, uint32(4*i+2)))
+					ports.add(c.port, c.take(2))
+				}
+				c.send(ib.Ack(c.sq(4*i+3), uint32(4*i+4)))
+				for k := range 4 {
+					c.Completes(uint64(4*i+k), verbs.WCSuccess)
+				}
+			}
+		}),
+	},
+	{
+		ID:    "pkt/udp/answers-keep-one-source-port",
+		Title: "A queue pair answers from the UDP port that it sends its requests from, wherever those that it answers come from",
+		Cite:  annexA17("A17.3.2.1, A17.9.4", "roce/pkt/udp/2"), Level: conformance.Should, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "WRITEs, READs and duplicates from changing source ports; answers to the device's own request",
+		Expects: "one source port in all packets of the device's",
+		Mutants: []string{"SourcePortPerPacket"},
+		Run: onRC(func(c *conn) {
+			var ports sourcePorts
+			for i := range 50 {
+				from := uint16(0xc000 + 37*i)
+				write := ib.WriteOnly(c.psn(2*i), c.at(0, 8), data(8)).AckReq().WithSrcPort(from)
+				c.send(write)
+				ports.add(c.port, c.take(1))
+				c.send(ib.ReadRequest(c.psn(2*i+1), c.at(0, 8)).WithSrcPort(from + 1))
+				ports.add(c.port, c.take(1))
+				if i%10 == 0 {
+					c.send(write.WithSrcPort(from + 2))
+					ports.add(c.port, c.take(1))
+				}
+			}
+			c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)})
+			ports.add(c.port, c.take(1))
+		}),
+	},
+	{
+		ID:    "pkt/udp/checksum-is-left-out",
+		Title: "The UDP checksum is sent as 0, over IPv4",
+		Cite:  annexA17("A17.3.2.4", "roce/pkt/udp/3"), Level: conformance.Should, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
+		Expects: "a UDP checksum of 0 in every packet",
+		Mutants: []string{"PlainSocket"},
+		Run:     on(setup{receives: 1}, leavesChecksumOut),
+	},
+	{
+		ID:    "pkt/udp/ipv6-checksum-is-left-out",
+		Title: "The UDP checksum is sent as 0, over IPv6",
+		Cite:  annexA17("A17.3.2.4", "roce/pkt/udp/3"), Level: conformance.Should, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 6},
+		Labels:  []string{"service:rc"},
+		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
+		Expects: "a UDP checksum of 0 in every packet",
+		Mutants: []string{"PlainSocket"},
+		Run:     on(setup{receives: 1}, leavesChecksumOut),
+	},
+	{
+		ID:    "pkt/udp/packet-with-checksum-accepted",
+		Title: "A packet with a right UDP checksum is accepted, over IPv4",
+		Cite:  annexA17("CA17-22(d)", "roce/pkt/udp/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs with a UDP checksum",
+		Expects: "an ACK and a completion for each",
+		Mutants: []string{"ICRCCheckUnmasked"},
+		Run:     onRC(acceptsChecksummed),
+	},
+	{
+		ID:    "pkt/udp/ipv6-packet-with-checksum-accepted",
+		Title: "A packet with a right UDP checksum is accepted, over IPv6",
+		Cite:  annexA17("CA17-22(d)", "roce/pkt/udp/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 6},
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs with a UDP checksum",
+		Expects: "an ACK and a completion for each",
+		Mutants: []string{"ICRCCheckUnmasked"},
+		Run:     onRC(acceptsChecksummed),
+	},
+	{
+		ID:    "pkt/udp/packet-without-checksum-accepted",
+		Title: "A packet without UDP checksum is accepted, over IPv4",
+		Cite:  annexA17("CA17-22(d)", "roce/pkt/udp/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs with a UDP checksum of 0",
+		Expects: "an ACK and a completion for each",
+		Mutants: []string{"UDPChecksumRequired"},
+		Run:     onRC(acceptsUnsummed),
+	},
+	{
+		ID:    "pkt/udp/ipv6-packet-without-checksum-accepted",
+		Title: "A packet without UDP checksum is accepted, over IPv6",
+		Cite:  annexA17("CA17-22(d)", "roce/pkt/udp/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 6},
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs with a UDP checksum of 0",
+		Expects: "an ACK and a completion for each",
+		Mutants: []string{"UDPChecksumRequired"},
+		Run:     onRC(acceptsUnsummed),
+	},
+	{
+		ID:    "pkt/udp/padding-of-the-frame-ignored",
+		Title: "What follows the end by the lengths in a frame is ignored",
+		Cite:  annexA17("CA17-24", "roce/pkt/udp/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND without payload, 44 bytes of IPv4, in a frame of the least length; SENDs in frames with 6 and 20 bytes too many",
+		Expects: "an ACK and a completion for each, and no byte of the padding in memory",
+		Mutants: []string{"FrameEndICRC"},
+		Run: onRC(func(c *conn) {
+			for i, padding := range []int{46 - 44, 6, 20} {
+				payload := data(16 * min(i, 1))
+				trailer := make([]byte, padding)
+				for k := range trailer {
+					trailer[k] = 0xee
+				}
+				c.send(ib.SendOnly(c.psn(i), payload).AckReq().WithTrailer(trailer))
+				c.expects(ib.Ack(c.psn(i), uint32(i+1)))
+				c.Received(uint64(i+1), len(payload))
+				c.Holds(c.own, 64*i, payload)
+				c.Untouched(c.own, 64*i, len(payload))
+				c.own.Accept()
+			}
+		}),
+	},
+}
+
+// leavesChecksumOut looks at the checksums of packets of many kinds.
+func leavesChecksumOut(c *conn) {
+	for _, pkt := range c.varied() {
+		c.same(ib.Packet{UDP: packet.UDP{Checksum: new(uint16(0))}}, pkt)
+	}
+}
+
+// acceptsChecksummed sends SENDs with a checksum.
+func acceptsChecksummed(c *conn) {
+	for n := range 3 {
+		c.accepts(n, ib.Packet.WithUDPChecksum)
+	}
+}
+
+// acceptsUnsummed sends SENDs without.
+func acceptsUnsummed(c *conn) {
+	for n := range 3 {
+		c.accepts(n, func(p ib.Packet) ib.Packet { p.UDP.Checksum = new(uint16(0)); return p })
+	}
+}
+
+// sourcePorts sees to it that all packets have one.
+type sourcePorts struct {
+	port uint16
+	seen int
+}
+
+func (s *sourcePorts) add(p *port, pkts []ib.Packet) {
+	for _, pkt := range pkts {
+		if s.seen == 0 {
+			s.port = *pkt.UDP.SrcPort
+		}
+		s.seen++
+		if got := *pkt.UDP.SrcPort; got != s.port {
+			p.Fail(fmt.Sprintf("source port %d in all packets", s.port), "%d in packet %d, %v", got, s.seen, pkt)
+		}
+	}
+}

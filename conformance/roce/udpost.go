@@ -1,0 +1,136 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var udPostCases = []conformance.Case{
+	{
+		ID:    "ud/post/beyond-the-mtu-not-sent",
+		Title: "A datagram that is longer than the port's MTU is not sent, neither whole nor cut, and does the queue pair no harm",
+		Cite:  ibta("C10-93.1.1", "roce/ud/5"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "nothing",
+		Expects: "no packet for requests of 1, 4 and 2000 bytes too many; then a datagram that fills the MTU",
+		Mutants: []string{"UDOversizeCut"},
+		Run: onUD(0, func(d *udPort) {
+			attr, err := d.Device.QueryPort(1)
+			d.Do("a port that can be queried", err)
+			mtu, ah := attr.ActiveMTU.Bytes(), d.handle(d.PD)
+			for _, more := range []int{1, 4, 2000} {
+				d.postsNothing(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.own.List(0, mtu+more)}),
+					// The clause has it vanish without an error. Suites of others want
+					// LOC_LEN_ERR, and a device may know the length when it is posted.
+					verbs.WCSuccess, verbs.WCLocLenErr)
+				d.outOfSQE()
+			}
+			d.Post(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.own.List(0, mtu)}))
+			d.expect(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), d.own.Buf[:mtu]))
+			d.Completes(2, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "ud/post/handle-of-another-domain-refused",
+		Title: "A datagram with an address handle of another protection domain is an error, and is not sent",
+		Cite:  ibta("C10-10", "roce/ud/11"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "nothing",
+		Expects: "that the post is refused, or a completion in error; and no packet",
+		Mutants: []string{"AHOtherPD"},
+		Run: onUD(0, func(d *udPort) {
+			other, err := d.Device.AllocPD()
+			d.Do("another protection domain", err)
+			d.postsNothing(d.sendTo(d.handle(other), verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.own.List(0, 16)}),
+				verbs.WCLocQPOpErr, verbs.WCLocProtErr)
+		}),
+	},
+	{
+		ID:    "ud/post/other-operations-refused",
+		Title: "Operations that UD does not have are refused when they are posted, and the queue pair stays as it is",
+		Cite:  ibta("", "roce/ud/12"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "nothing",
+		Expects: "that WRITEs, READs and atomics are refused, no packet, and the state RTS; then a datagram",
+		Mutants: []string{"WrongOpKillsQP"},
+		Run: onUD(0, func(d *udPort) {
+			ah := d.handle(d.PD)
+			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpRDMAWrite} {
+				wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.own.List(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+				wr.Opcode = op
+				n, err := d.qp.PostSend([]verbs.SendWR{wr})
+				d.Refuses(fmt.Sprintf("%v on UD", op), err, nil)
+				d.Check(n == 0, "no request taken", "%d", n)
+			}
+			d.silence(quiet)
+			d.Incomplete()
+			d.StateIs(d.qp, verbs.QPStateRTS)
+			d.Post(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.own.List(0, 8)}))
+			d.expect(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), d.own.Buf[:8]))
+			d.Completes(2, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "ud/post/handle-keeps-its-domain",
+		Title: "A protection domain cannot go before its address handles",
+		Cite:  ibta("C10-10", "roce/ud/11"), Level: conformance.Should, Needs: verbs.CapUD,
+		Labels:  []string{"service:ud"},
+		Sends:   "nothing",
+		Expects: "that closing the domain is refused until the handle is closed",
+		Mutants: []string{"AHsUncounted"},
+		Run: onUD(0, func(d *udPort) {
+			other, err := d.Device.AllocPD()
+			d.Do("another protection domain", err)
+			ah := d.handle(other)
+			d.Refuses("closing the domain of an address handle", other.Close(), nil)
+			d.Do("an address handle that can be closed", ah.Close())
+			d.Do("a domain without handles that can be closed", other.Close())
+		}),
+	},
+	{
+		ID:    "ud/post/closed-handle-is-closed",
+		Title: "An address handle can be closed once, and is of no use afterwards",
+		Cite:  ibta("C10-10", "roce/ud/11"), Level: conformance.Should, Needs: verbs.CapUD | verbs.CapRC,
+		Labels:  []string{"service:ud"},
+		Sends:   "nothing",
+		Expects: "that a second close is refused, and a datagram with the closed handle is an error and not sent",
+		Mutants: []string{"AHClosesTwice"},
+		Run: onUD(0, func(d *udPort) {
+			ah := d.handle(d.PD)
+			d.Do("an address handle that can be closed", ah.Close())
+			d.Refuses("closing a closed address handle", ah.Close(), nil)
+			d.postsNothing(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.own.List(0, 16)}),
+				verbs.WCLocQPOpErr, verbs.WCLocProtErr)
+		}),
+	},
+}
+
+// outOfSQE takes the queue pair back to RTS, if an error has stopped its send queue.
+func (d *udPort) outOfSQE() {
+	a, err := d.qp.Query()
+	d.Do("a queue pair that can be queried", err)
+	if a.State == verbs.QPStateSQE {
+		d.Do("SQE to RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+	}
+}
+
+// postsNothing ends the case if a request has anything sent. It may be refused; if it
+// is taken, it has to complete with one of these.
+func (d *udPort) postsNothing(wr verbs.SendWR, statuses ...verbs.WCStatus) {
+	_, err := d.qp.PostSend([]verbs.SendWR{wr})
+	d.silence(quiet)
+	if err != nil {
+		return
+	}
+	wc := d.Completion()
+	for _, s := range statuses {
+		if wc.WRID == wr.WRID && wc.Status == s {
+			return
+		}
+	}
+	d.Fail(fmt.Sprintf("that the post is refused, or completes with one of %v", statuses), "%s", rig.Describe(&wc))
+}

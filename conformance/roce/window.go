@@ -1,0 +1,197 @@
+package roce
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var windowCases = []conformance.Case{
+	{
+		ID:    "mw/access/range-of-the-window-only",
+		Title: "A type 2 window opens its own bytes and no others of its region",
+		Cite:  ibta("", "roce/mw/5"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
+		Sends:   "READs and WRITEs by the key of a window of 256 bytes: of its last eight, then of bytes 252 to 259, or -4 to 3",
+		Expects: "the first is executed; to the second a NAK for a remote access error",
+		Mutants: []string{"WindowBounds"},
+		Run:     onPort(windowRange(verbs.MWType2)),
+	},
+	{
+		ID:    "mw/access/range-of-a-type-1-window-only",
+		Title: "A type 1 window opens its own bytes and no others of its region",
+		Cite:  ibta("", "roce/mw/5"), Level: conformance.Must, Needs: needsMW1, Labels: rdmaLabels,
+		Sends:   "READs and WRITEs by the key of a window of 256 bytes: of its last eight, then of bytes 252 to 259, or -4 to 3",
+		Expects: "the first is executed; to the second a NAK for a remote access error",
+		Mutants: []string{"WindowBounds"},
+		Run:     onPort(windowRange(verbs.MWType1)),
+	},
+	{
+		ID:    "mw/access/rights-of-the-window-only",
+		Title: "An access through a window has the rights of the window, whatever the region grants",
+		Cite:  ibta("", "roce/mw/6"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
+		Sends:   "a READ and then a WRITE through a window that may be read; a WRITE and then a READ through one that may be written",
+		Expects: "the first is executed; to the second a NAK for a remote access error, and memory as it was",
+		Mutants: []string{"WindowRights"},
+		Run: onPort(onEachConn(setup{}, []windowRight{
+			{verbs.AccessRemoteRead, readOp, writeOp}, {verbs.AccessRemoteWrite, writeOp, readOp},
+		}, func(c *conn, w windowRight) {
+			m := c.windowed()
+			info := windowOn(m, 1024, 256, w.access)
+			key := c.bind(c.newWindow(verbs.MWType2), info)
+			c.opWorks(w.granted, through(info, key, 0, 8))
+			m.Accept()
+			c.send(w.refused.packet(c.psn(1), through(info, key, 0, 8)))
+			c.rdmaNaked(c.psn(1), ib.NakRemoteAccess)
+			c.settle()
+			c.Untouched(m, 0, 0)
+		})),
+	},
+	{
+		ID:    "mw/access/atomics-through-a-window",
+		Title: "An atomic through a window is executed if the window grants it, and refused if not",
+		Cite:  ibta("", "roce/mw/6"), Level: conformance.Must, Needs: needsMW2 | verbs.CapAtomics, Labels: rdmaLabels,
+		Sends:   "a FETCH_ADD through a window with remote atomic, and one through a window with everything else",
+		Expects: "the first is executed; to the second a NAK for a remote access error",
+		Mutants: []string{"NoWindowAtomics"},
+		Run: on(setup{}, func(c *conn) {
+			m := c.windowed()
+			at := word(m, 128)
+			setWord(m, 128, 41)
+			granting := windowOn(m, at, 64, verbs.AccessRemoteAtomic)
+			key := c.bind(c.newWindow(verbs.MWType2), granting)
+			c.send(ib.FetchAdd(c.psn(0), through(granting, key, 0, 8), 1))
+			c.expects(ib.AtomicAck(c.psn(0), ib.AnyMSN, 41))
+			c.hasWord(m, 128, 42)
+			other := windowOn(m, at, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+			key = c.bind(c.newWindow(verbs.MWType2), other)
+			c.send(ib.FetchAdd(c.psn(1), through(other, key, 0, 8), 1))
+			c.rdmaNaked(c.psn(1), ib.NakRemoteAccess)
+			c.hasWord(m, 128, 42)
+		}),
+	},
+	{
+		ID:    "mw/access/type-2-on-its-own-qp-only",
+		Title: "A type 2 window opens for requests on the QP that bound it only",
+		Cite:  ibta("", "roce/mw/7"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
+		Sends:   "a READ through a window on its own QP, and one on another QP of the same domain",
+		Expects: "the bytes for the first, a NAK for a remote access error for the second",
+		Mutants: []string{"WindowOwner"},
+		Run: on(setup{}, func(c *conn) {
+			m := c.windowed()
+			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead)
+			key := c.bind(c.newWindow(verbs.MWType2), info)
+			c.readsThrough(0, through(info, key, 0, 8), m.Buf[1024:1032])
+			c.anotherConn(setup{}).opRefused(readOp, through(info, key, 0, 8), ib.NakRemoteAccess)
+		}),
+	},
+	{
+		ID:    "mw/access/zero-based-window-begins-at-zero",
+		Title: "The addresses in a zero-based window begin at 0",
+		Cite:  ibta("o10-36.2.2", "roce/mw/10"), Level: conformance.Must, Needs: needsMW2 | verbs.CapZeroBased, Labels: rdmaLabels,
+		Sends:   "READs through a zero-based window of 256 bytes: at 0, at 248, then at the address that the region has there",
+		Expects: "the first and the last bytes of the window, then a NAK for a remote access error",
+		Mutants: []string{"ZeroBasedIgnored"},
+		Run: on(setup{}, func(c *conn) {
+			m := c.windowed()
+			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased)
+			key := c.bind(c.newWindow(verbs.MWType2), info)
+			c.readsThrough(0, ib.At(0, key, 8), m.Buf[1024:1032])
+			c.readsThrough(1, ib.At(248, key, 8), m.Buf[1272:1280])
+			c.readsThroughNot(2, through(info, key, 0, 8))
+		}),
+	},
+	{
+		ID:    "mw/access/zero-based-region-begins-at-zero",
+		Title: "The addresses in a zero-based region begin at 0",
+		Cite:  ibta("o10-36.2.2", "roce/mw/10", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapZeroBased, Labels: rdmaLabels,
+		Sends:   "READs of a zero-based region of 64 bytes at 0, at 56 and at 57",
+		Expects: "its first and last eight bytes, then a NAK for a remote access error",
+		Mutants: []string{"ZeroBasedIgnored"},
+		Run: on(setup{}, func(c *conn) {
+			m := c.Memory(64, allAccess|verbs.AccessZeroBased)
+			c.readsThrough(0, ib.At(0, m.RKey(), 8), m.Buf[:8])
+			c.readsThrough(1, ib.At(56, m.RKey(), 8), m.Buf[56:])
+			c.readsThroughNot(2, ib.At(57, m.RKey(), 8))
+		}),
+	},
+	{
+		ID:    "mw/life/region-with-windows-is-not-left-open",
+		Title: "Deregistering a region with bound windows is refused or closes them: none stays open on memory that is gone",
+		Cite:  ibta("10.6.7.2.6", "roce/mw/11"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
+		Sends:   "binds a window, deregisters its region, then READs by the key of the window",
+		Expects: "an error and a window that works, or success and a NAK for a remote access error",
+		Mutants: []string{"DeregBound"},
+		Run: on(setup{}, func(c *conn) {
+			m := c.windowed()
+			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead)
+			key := c.bind(c.newWindow(verbs.MWType2), info)
+			if err := m.Close(); err != nil {
+				c.readsThrough(0, through(info, key, 0, 8), m.Buf[1024:1032])
+				return
+			}
+			c.opRefused(readOp, through(info, key, 0, 8), ib.NakRemoteAccess)
+		}),
+	},
+	{
+		ID:    "mw/life/qp-with-windows-can-be-destroyed",
+		Title: "A QP to which type 2 windows are bound can be destroyed, and the windows then open nothing",
+		Cite:  ibta("o10-2.2.5", "roce/mw/12"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
+		Sends:   "binds a window, destroys the QP, then a READ by the key of the window on another QP",
+		Expects: "the QP can be destroyed; a NAK for a remote access error; the window can be freed",
+		Mutants: []string{"BoundQPBusy"},
+		Run: on(setup{}, func(c *conn) {
+			info, mw := windowOn(c.windowed(), 1024, 256, verbs.AccessRemoteRead), c.newWindow(verbs.MWType2)
+			key := c.bind(mw, info)
+			c.Do("a QP with a bound window that can be destroyed", c.qp.Close())
+			c.anotherConn(setup{}).opRefused(readOp, through(info, key, 0, 8), ib.NakRemoteAccess)
+			c.Do("a window that can be freed", mw.Close())
+		}),
+	},
+	{
+		ID:    "mw/life/local-invalidate-waits-for-earlier-requests",
+		Title: "A local invalidate takes effect when all earlier requests of its QP have been carried out, and not before",
+		Cite:  ibta("10.6.5.1", "roce/mw/14"), Level: conformance.Must, Needs: needsMW2 | verbs.CapLocalInv, Labels: rdmaLabels,
+		Sends:   "posts a READ, which is not answered yet, and a local invalidate of a window; a READ through the window; the answer; another READ through the window",
+		Expects: "the bytes of the window; completions of READ and invalidate; a NAK for a remote access error",
+		Mutants: []string{"LocalInvEarly"},
+		Run: on(setup{}, func(c *conn) {
+			m := c.windowed()
+			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead)
+			key := c.bind(c.newWindow(verbs.MWType2), info)
+			c.postRead(8)
+			c.expects(ib.ReadRequest(c.sq(0), farAt(8)))
+			c.Post(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
+			c.readsThrough(0, through(info, key, 0, 8), m.Buf[1024:1032])
+			c.Incomplete()
+			c.send(ib.ReadResponseOnly(c.sq(0), 1, data(8)))
+			c.Completes(1, verbs.WCSuccess)
+			c.Completes(2, verbs.WCSuccess)
+			c.readsThroughNot(1, through(info, key, 0, 8))
+		}),
+	},
+}
+
+// windowRight is what a window grants, and operations that it does and does not.
+type windowRight struct {
+	access           verbs.Access
+	granted, refused remoteOp
+}
+
+// windowRange is the body of the cases about the range of a window.
+func windowRange(kind verbs.MWType) func(*port) {
+	return func(p *port) {
+		for _, outside := range []int{252, -4} {
+			onEachConn(setup{}, []remoteOp{readOp, writeOp}, func(c *conn, op remoteOp) {
+				m := c.windowed()
+				info := windowOn(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+				key := c.bind(c.newWindow(kind), info)
+				c.opWorks(op, through(info, key, 248, 8))
+				m.Accept()
+				c.send(op.packet(c.psn(1), through(info, key, outside, 8)))
+				c.rdmaNaked(c.psn(1), ib.NakRemoteAccess)
+				c.settle()
+				c.Untouched(m, 0, 0)
+			})(p)
+		}
+	}
+}

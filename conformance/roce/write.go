@@ -1,0 +1,163 @@
+package roce
+
+import (
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var writeCases = []conformance.Case{
+	{
+		ID:    "rc/wr/one-reth-with-the-length-of-the-message",
+		Title: "A WRITE has one RETH, in its first packet, with the length of the whole message",
+		Cite:  ibta("9.4.3", "roce/rc/wr/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "posts WRITEs of 2500 and of 100 bytes",
+		Expects: "FIRST with a RETH for 2500 bytes, MIDDLE and LAST with nothing but data; ONLY with a RETH for 100",
+		Mutants: []string{"RETHPerPacket"},
+		Run: on(setup{}, func(c *conn) {
+			c.postWrite(1, 2500)
+			c.postWrite(2, 100)
+			for _, want := range ib.Write(c.sq(0), farAt(2500), c.own.Buf[:2500], rdmaMTU) {
+				want.BTH.AckReq = nil // who asks where is for the requester to say
+				c.expects(want)
+			}
+			c.expects(ib.WriteOnly(c.sq(3), farAt(100), c.own.Buf[:100]))
+		}),
+	},
+	{
+		ID:    "rc/wr/of-nothing-looks-at-no-key",
+		Title: "A WRITE of no bytes is acknowledged without a look at its key and address",
+		Cite:  ibta("C9-88", "roce/rc/wr/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "a WRITE of no bytes with a key that does not exist, and an address that is nobody's",
+		Expects: "an ACK",
+		Mutants: []string{"ZeroLengthChecksKey"},
+		Run: on(setup{}, func(c *conn) {
+			c.send(ib.WriteOnly(c.psn(0), ib.At(uint64(3), uint32(strangeKey(c.mem.RKey())), 0), nil).AckReq())
+			c.rdmaAcked(c.psn(0))
+		}),
+	},
+	{
+		ID:    "rc/wr/plain-write-uses-no-receive",
+		Title: "A WRITE without immediate data uses no receive",
+		Cite:  ibta("C10-87", "roce/rc/wr/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "to a QP with one receive: WRITEs of one and of three packets, then a SEND",
+		Expects: "no completion for the WRITEs; the SEND finds the receive",
+		Mutants: []string{"WriteConsumes"},
+		Run: on(setup{receives: 1}, func(c *conn) {
+			c.send(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)))
+			c.send(ib.Write(c.psn(1), c.at(0, 0), data(2500), rdmaMTU)...)
+			c.rdmaAcked(c.psn(3))
+			c.Incomplete()
+			c.send(ib.SendOnly(c.psn(4), data(8)).AckReq())
+			c.rdmaAcked(c.psn(4))
+			c.Received(1, 8)
+		}),
+	},
+	{
+		ID:    "rc/wr/refused-write-with-immediate-uses-no-receive",
+		Title: "A WRITE with immediate data that is refused uses no receive: receives are flushed",
+		Cite:  ibta("C10-87", "roce/rc/wr/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "to a QP with two receives: a WRITE with immediate data and a key that does not exist",
+		Expects: "a NAK for a remote access error; both receives complete with WR_FLUSH_ERR",
+		Mutants: []string{"FailedImmConsumes"},
+		Run: on(setup{receives: 2}, func(c *conn) {
+			c.send(ib.WriteOnlyImm(c.psn(0), ib.At(c.mem.Addr(), uint32(strangeKey(c.mem.RKey())), 8), 7, data(8)).AckReq())
+			c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
+			c.Completes(1, verbs.WCWRFlushErr)
+			c.Completes(2, verbs.WCWRFlushErr)
+		}),
+	},
+	{
+		ID:    "rc/wr/completion-of-immediate-has-the-bytes-written",
+		Title: "A WRITE with immediate data completes a receive as such, with the number of bytes written",
+		Cite:  ibta("", "roce/rc/wr/5", "roce/cq/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "WRITEs with immediate data of 1028 bytes in two packets, and of 12 bytes",
+		Expects: "RECV_RDMA_WITH_IMM with 1028 and 12 bytes; the bytes in the region, and none in the receive's buffer",
+		Mutants: []string{"SparseCompletions"},
+		Run: on(setup{receives: 2}, func(c *conn) {
+			bytes := data(1028)
+			c.send(ib.WriteFirst(c.psn(0), c.at(0, 1028), bytes[:rdmaMTU]), ib.WriteLastImm(c.psn(1), 7, bytes[rdmaMTU:]),
+				ib.WriteOnlyImm(c.psn(2), c.at(2048, 12), 8, bytes[:12]))
+			for i, n := range []int{1028, 12} {
+				wc := c.Received(uint64(i+1), n)
+				c.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm, "the opcode of a WRITE with immediate data", "%v", wc.Opcode)
+				c.Holds(c.mem, 2048*i, bytes[:n])
+			}
+			c.Untouched(c.own, 0, 0)
+		}),
+	},
+	{
+		ID:    "rc/wr/data-visible-before-a-later-send-completes",
+		Title: "When a SEND completes, its data and those of all WRITEs before it are in memory",
+		Cite:  ibta("", "roce/rc/wr/6", "roce/cq/10"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "eight times a WRITE of three packets and a SEND, the completion of which is looked for all the time",
+		Expects: "at the completion: the bytes of the WRITE and those of the SEND",
+		Mutants: []string{"LatePlacement"},
+		Run: on(setup{receives: 8}, func(c *conn) {
+			for i := range 8 {
+				bytes := data(2500 + i)[i:] // other bytes each time
+				c.send(ib.Write(c.psn(4*i), c.at(0, 0), bytes, rdmaMTU)...)
+				c.send(ib.SendOnly(c.psn(4*i+3), bytes[:60]))
+				c.receivedAtOnce(uint64(i+1), 60)
+				c.Holds(c.mem, 0, bytes)
+				c.Holds(c.own, 64*i, bytes[:60])
+			}
+		}),
+	},
+	{
+		ID:    "rc/wr/more-than-two-gib-refused-when-posted",
+		Title: "A message of more than 2^31 bytes is refused and nothing of it is sent",
+		Cite:  ibta("9.4.3", "roce/rc/wr/7"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "posts a WRITE, a SEND and a READ of 2^31+1 bytes, in many pieces of one region",
+		Expects: "an error at the post or, from devices that do not look there, a completion in error; nothing on the wire",
+		Mutants: []string{"LongMessagesTaken"},
+		Run: onPort(func(p *port) {
+			sgl := p.longList()
+			caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 1, MaxSendSGE: len(sgl), MaxRecvSGE: 1}
+			onEachConn(setup{caps: caps}, []verbs.WROpcode{verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMARead}, func(c *conn, op verbs.WROpcode) {
+				_, err := c.qp.PostSend([]verbs.SendWR{{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: sgl, Remote: far}})
+				c.silence(soon)
+				if err == nil {
+					c.rdmaFails()
+				}
+			})(p)
+		}),
+	},
+}
+
+// receivedAtOnce is Received that looks so often that it sees a completion as soon as
+// there is one.
+func (c *conn) receivedAtOnce(id uint64, n int) {
+	const step, looks = 100 * time.Nanosecond, 1000
+	var wcs [1]verbs.WC
+	for range looks {
+		k, err := c.CQ.Poll(wcs[:])
+		c.Do("a completion queue that can be polled", err)
+		if k > 0 {
+			c.Check(wcs[0].WRID == id && wcs[0].Status == verbs.WCSuccess && int(wcs[0].ByteLen) == n, "the receive of the SEND", "%+v", wcs[0])
+			return
+		}
+		c.Sleep(step)
+	}
+	c.Received(id, n) // slow, but it may come
+}
+
+// longList is 2^31+1 bytes, in as many pieces as the device takes: the more of them,
+// the less memory.
+func (p *port) longList() (sgl []verbs.SGE) {
+	attr, err := p.Device.QueryDevice()
+	p.Do("a device that can be queried", err)
+	pieces := 1
+	for pieces < 16 && 2*pieces < attr.MaxSGE && 2*pieces < attr.MaxSGERead {
+		pieces *= 2
+	}
+	// Nobody touches the memory, so that it need not be there.
+	mr, err := p.PD.RegMR(verbs.MRInit{Buf: make([]byte, 1<<31/pieces), Access: verbs.AccessLocalWrite})
+	p.Do("a large region", err)
+	for range pieces {
+		sgl = append(sgl, verbs.SGEOf(mr, 0, mr.Len()))
+	}
+	return append(sgl, verbs.SGEOf(mr, 0, 1))
+}

@@ -1,0 +1,195 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var xrcCases = []conformance.Case{
+	{
+		ID:    "xrc/pkt/requests-carry-the-srq-number",
+		Title: "Requests of XRC have opcodes of their own and the number of the SRQ behind the BTH",
+		Cite:  ibta("", "roce/xrc/1"), Level: conformance.Must, Needs: verbs.CapXRC,
+		Labels:  []string{"service:xrc"},
+		Sends:   "ACKs and a READ response to the device's SENDs, WRITE and READ",
+		Expects: "opcode 0xA0 and the operation, and the number of the SRQ in every packet; completions with success",
+		Mutants: []string{"XRCETHMisplaced"},
+		Run: on(setup{kind: verbs.QPTypeXRCSend, signalAll: true}, func(c *conn) {
+			n := 2*pathMTU.Bytes() + 4
+			xrc, to := verbs.XRC{SRQN: 0xabc123}, verbs.Remote{Addr: 0x1000, RKey: 7}
+			c.Post(c.qp,
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.List(0, 24), XRC: xrc},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.List(0, n), XRC: xrc},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.own.List(0, 24), XRC: xrc, Remote: to},
+				verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMARead, SGL: c.own.List(0, 24), XRC: xrc, Remote: to},
+			)
+			for i, want := range []ib.Packet{
+				ib.SendOnly(c.sq(0), c.own.Buf[:24]), ib.SendFirst(c.sq(1), nil), ib.SendMiddle(c.sq(2), nil), ib.SendLast(c.sq(3), nil),
+				ib.WriteOnly(c.sq(4), ib.At(0x1000, 7, 24), c.own.Buf[:24]), ib.ReadRequest(c.sq(5), ib.At(0x1000, 7, 24)),
+			} {
+				c.expects(want.OnXRC(xrc.SRQN))
+				if i == 4 {
+					c.send(ib.Ack(c.sq(4), 3).On(ib.XRC))
+				}
+			}
+			c.send(ib.ReadResponseOnly(c.sq(5), 4, data(24)).On(ib.XRC))
+			for id := uint64(1); id <= 4; id++ {
+				c.Completes(id, verbs.WCSuccess)
+			}
+			c.Holds(c.own, 0, data(24))
+		}),
+	},
+	{
+		ID:    "xrc/pkt/answers-carry-none",
+		Title: "Answers of XRC have opcodes of their own, and no number of an SRQ",
+		Cite:  ibta("", "roce/xrc/1"), Level: conformance.Must, Needs: verbs.CapXRC,
+		Labels:  []string{"service:xrc"},
+		Sends:   "a SEND, a WRITE and a READ of XRC",
+		Expects: "two ACKs and a READ response of XRC, with an AETH directly behind the BTH and nothing else but what was read",
+		Mutants: []string{"XRCETHMisplaced"},
+		Run: onXRC(func(x *xrcTarget) {
+			x.send(ib.SendOnly(x.psn(0), data(16)).OnXRC(x.srqs[0].Number()).AckReq())
+			x.expects(ib.Ack(x.psn(0), 1).On(ib.XRC).WithPayload([]byte{}))
+			x.send(ib.WriteOnly(x.psn(1), x.at(0, 16), data(16)).OnXRC(x.srqs[0].Number()).AckReq())
+			x.expects(ib.Ack(x.psn(1), 2).On(ib.XRC).WithPayload([]byte{}))
+			x.send(ib.ReadRequest(x.psn(2), x.at(0, 16)).OnXRC(x.srqs[0].Number()))
+			x.expects(ib.ReadResponseOnly(x.psn(2), 3, data(16)).On(ib.XRC))
+			x.delivered(0, 16)
+		}),
+	},
+	{
+		ID:    "xrc/srq/unknown-number-refused",
+		Title: "A message of XRC for an SRQ that does not exist is refused as an invalid request",
+		Cite:  ibta("", "roce/xrc/2"), Level: conformance.Must, Needs: verbs.CapXRC,
+		Labels:  []string{"service:xrc"},
+		Sends:   "a SEND for an SRQ of a number that none has",
+		Expects: "a NAK for an invalid request, and no completion",
+		Mutants: []string{"XRCAnySRQ"},
+		Run:     onXRC(func(x *xrcTarget) { x.refuses(0xfffff0) }),
+	},
+	{
+		ID:    "xrc/srq/number-of-another-domain-refused",
+		Title: "A message of XRC for an SRQ of another domain than the target's is refused as an invalid request",
+		Cite:  ibta("", "roce/xrc/2"), Level: conformance.Must, Needs: verbs.CapXRC,
+		Labels:  []string{"service:xrc"},
+		Sends:   "a SEND for an SRQ of another XRC domain",
+		Expects: "a NAK for an invalid request, and no completion",
+		Mutants: []string{"XRCAnySRQ"},
+		Run: onXRC(func(x *xrcTarget) {
+			domain, err := x.Device.OpenXRCD()
+			x.Do("another XRC domain", err)
+			x.refuses(x.queue(domain, 3).Number())
+		}),
+	},
+	{
+		ID:    "xrc/srq/one-initiator-reaches-many",
+		Title: "One connection of XRC reaches every SRQ of the target's domain by its number",
+		Cite:  ibta("", "roce/xrc/3"), Level: conformance.Must, Needs: verbs.CapXRC,
+		Labels:  []string{"service:xrc"},
+		Sends:   "SENDs of one connection, in turn for two SRQs",
+		Expects: "each in a receive of the SRQ that it names",
+		Mutants: []string{"XRCAnySRQ"},
+		Run: onXRC(func(x *xrcTarget) {
+			for i := range 4 {
+				which := (i + 1) % 2
+				x.send(ib.SendOnly(x.psn(i), data(16+i)).OnXRC(x.srqs[which].Number()).AckReq())
+				x.expects(ib.Ack(x.psn(i), uint32(i+1)).On(ib.XRC))
+				x.delivered(which, 16+i)
+			}
+		}),
+	},
+	{
+		ID:    "xrc/qp/target-survives-its-creator",
+		Title: "A target of XRC lives on when the handle that made it is closed and another is open",
+		Cite:  ibta("", "roce/xrc/3"), Level: conformance.Must, Needs: verbs.CapXRC,
+		Labels:  []string{"service:xrc"},
+		Sends:   "a SEND before and one after the first handle is closed",
+		Expects: "both acknowledged and delivered",
+		Mutants: []string{"XRCTargetDies"},
+		Run: onXRC(func(x *xrcTarget) {
+			number := x.srqs[0].Number()
+			x.send(ib.SendOnly(x.psn(0), data(16)).OnXRC(number).AckReq())
+			x.expects(ib.Ack(x.psn(0), 1).On(ib.XRC))
+			x.delivered(0, 16)
+			second, err := x.Device.OpenQP(x.domain, x.qp.QPN())
+			x.Do("a second handle of the target", err)
+			qpn := uint32(x.qp.QPN())
+			x.Do("a first handle that can be closed", x.qp.Close())
+			x.put(ib.SendOnly(x.psn(1), data(24)).OnXRC(number).AckReq().To(qpn))
+			x.expects(ib.Ack(x.psn(1), 2).On(ib.XRC))
+			x.delivered(0, 24)
+			x.StateIs(second, verbs.QPStateRTR)
+		}),
+	},
+}
+
+// xrcTarget is a target of XRC with a peer that plays its initiator by hand.
+type xrcTarget struct {
+	*conn
+	domain verbs.XRCD
+	// srqs are two shared receive queues of its domain, each with its own memory and
+	// four receives: those of the first have IDs from 100 on, of the second from 200.
+	srqs [2]verbs.SRQ
+	mems []*rig.Memory
+}
+
+const xrcRecvLen = 64
+
+// onXRC makes a case of a body that uses a target of XRC.
+func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
+	return onPort(func(p *port) {
+		x := &xrcTarget{conn: &conn{port: p, mem: p.Memory(memLen, allAccess)}}
+		var err error
+		x.domain, err = p.Device.OpenXRCD()
+		p.Do("an XRC domain", err)
+		for i := range x.srqs {
+			x.srqs[i] = x.queue(x.domain, i+1)
+		}
+		x.qp, err = p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
+		p.Do("a target", err)
+		p.toInit(x.qp, allAccess&^verbs.AccessLocalWrite)
+		x.attr = peerAttr(p.peer)
+		x.attr.DestQPN, x.attr.RQPSN = peerQPN, firstPSN
+		p.toRTR(x.qp, x.attr)
+		body(x)
+	})
+}
+
+// queue makes a shared receive queue with four receives, with IDs from hundreds·100
+// on.
+func (x *xrcTarget) queue(domain verbs.XRCD, hundreds int) verbs.SRQ {
+	srq, err := x.Device.CreateSRQ(verbs.SRQInit{PD: x.PD, Type: verbs.SRQXRC, MaxWR: 4, MaxSGE: 1, XRCD: domain, CQ: x.CQ})
+	x.Do("an SRQ of XRC", err)
+	mem := x.Memory(4*xrcRecvLen, verbs.AccessLocalWrite)
+	x.mems = append(x.mems, mem)
+	for i := range 4 {
+		x.Recv(srq, uint64(100*hundreds+i), mem.SGE(i*xrcRecvLen, xrcRecvLen))
+	}
+	return srq
+}
+
+// delivered ends the case unless the next completion is that of a message in a
+// receive of one of the two queues.
+func (x *xrcTarget) delivered(which, n int) {
+	wc := x.Completion()
+	if got := int(wc.WRID)/100 - 1; wc.Status != verbs.WCSuccess || int(wc.ByteLen) != n || got != which {
+		x.Fail(fmt.Sprintf("%d bytes in a receive of SRQ %d", n, which), "%s", rig.Describe(&wc))
+	}
+	x.Holds(x.mems[which], int(wc.WRID)%100*xrcRecvLen, data(n))
+}
+
+// refuses ends the case unless a SEND for this queue is refused as an invalid
+// request, and uses no receive.
+func (x *xrcTarget) refuses(srq uint32) {
+	x.send(ib.SendOnly(x.psn(0), data(16)).OnXRC(srq).AckReq())
+	x.expects(ib.Nak(x.psn(0), ib.NakInvalidRequest, 0).On(ib.XRC))
+	x.settle()
+	x.Incomplete()
+	for _, m := range x.mems {
+		x.Untouched(m, 0, 0)
+	}
+}

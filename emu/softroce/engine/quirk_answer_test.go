@@ -1,0 +1,336 @@
+package engine
+
+import (
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// ackQuirks are about what a requester takes an ACK or a NAK for.
+var ackQuirks = map[string]quirkCase{
+	"OldAnswerCompletes": {
+		talk: func(c *talk) {
+			c.post(1, verbs.OpAtomicFetchAdd, 8)
+			c.post(2, verbs.OpSend, 8)
+			c.skip()
+			c.send(wire.OpAtomicAcknowledge, -3)
+			c.ack(-2)
+			c.done()
+		},
+		sound:  "no completion",
+		flawed: "1 SUCCESS FETCH_ADD 8B; 2 SUCCESS SEND",
+	},
+	"PSNWindowUnlimited": {
+		setup: setup{attr: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }},
+		talk: func(c *talk) {
+			mr, err := c.h.nic.RegMR(c.h.pd, endless(maxMessage), 0, allAccess)
+			c.must(err)
+			for id := range uint64(2) {
+				c.post(id, verbs.OpRDMARead, 0, func(wr *verbs.SendWR) {
+					wr.SGL[0] = verbs.SGE{Addr: mr.Addr, Length: maxMessage, LKey: verbs.LKey(mr.Key)}
+				})
+			}
+			c.skip()
+			c.note("%d READs", len(c.got))
+		},
+		sound:  "1 READs",
+		flawed: "2 READs",
+	},
+	"AckCoversOne": {
+		talk: func(c *talk) {
+			for id := range uint64(3) {
+				c.post(id, verbs.OpSend, 8)
+			}
+			c.skip()
+			c.ack(1)
+			c.done()
+			c.ack(0)
+			c.done()
+		},
+		sound:  "0 SUCCESS SEND; 1 SUCCESS SEND; no completion",
+		flawed: "no completion; 0 SUCCESS SEND; 1 SUCCESS SEND",
+	},
+	"AckInsideCompletes": {
+		talk: func(c *talk) {
+			c.post(1, verbs.OpSend, 2048+8)
+			c.skip()
+			c.ack(1)
+			c.done()
+		},
+		sound:  "no completion",
+		flawed: "1 SUCCESS SEND",
+	},
+	"NAKFlushesAll": {
+		talk:   refusedSecond,
+		sound:  "0 SUCCESS SEND; 1 REM_INV_REQ_ERR; 2 WR_FLUSH_ERR; ERR",
+		flawed: "0 WR_FLUSH_ERR; 1 WR_FLUSH_ERR; 2 WR_FLUSH_ERR; ERR",
+	},
+	"NAKKeepsRTS": {
+		talk: func(c *talk) {
+			refusedSecond(c)
+			c.ack(2)
+			c.done()
+		},
+		sound:  "0 SUCCESS SEND; 1 REM_INV_REQ_ERR; 2 WR_FLUSH_ERR; ERR; no completion",
+		flawed: "0 SUCCESS SEND; 1 REM_INV_REQ_ERR; RTS; 2 SUCCESS SEND",
+	},
+	"NAKAcksNothing": {
+		talk: func(c *talk) {
+			for id := range uint64(2) {
+				c.post(id, verbs.OpSend, 8)
+			}
+			c.skip()
+			c.nak(1, wire.NakPSNSequence)
+			c.hear()
+			c.done()
+			c.rnr(1, 1)
+			c.listen(time.Millisecond)
+			c.done()
+		},
+		sound: "SEND_ONLY 1 8B ackreq; 0 SUCCESS SEND; after 10µs: SEND_ONLY 1 8B ackreq; no completion",
+		flawed: "SEND_ONLY 0 8B ackreq; SEND_ONLY 1 8B ackreq; no completion; " +
+			"after 10µs: SEND_ONLY 0 8B ackreq; after 10µs: SEND_ONLY 1 8B ackreq; no completion",
+	},
+	"CreditsBlockAll": {
+		talk: func(c *talk) {
+			c.post(1, verbs.OpSend, 8)
+			c.skip()
+			credits := func(n uint32) edit {
+				return func(k *wire.Packet) { k.AETH = wire.AETH{Syndrome: wire.Ack(wire.CreditCode(n)), MSN: 1} }
+			}
+			c.send(wire.OpAcknowledge, 0, credits(0))
+			c.post(2, verbs.OpRDMAWrite, 8)
+			c.post(3, verbs.OpSend, 8)
+			c.hear()
+			c.send(wire.OpAcknowledge, 0, credits(2))
+			c.hear()
+		},
+		sound:  "WRITE_ONLY 1 8B va+0 len 8 ackreq; SEND_ONLY 2 8B ackreq",
+		flawed: "silence; WRITE_ONLY 1 8B va+0 len 8 ackreq; SEND_ONLY 2 8B ackreq",
+	},
+	"CompletionsOvertake": {
+		talk: func(c *talk) {
+			c.post(1, verbs.OpRDMARead, 8)
+			c.post(2, verbs.OpRDMAWrite, 8)
+			c.skip()
+			c.ack(1)
+			c.done()
+			c.send(wire.OpReadResponseOnly, 0, data(8))
+			c.ack(1)
+			c.done()
+		},
+		sound:  "no completion; 1 SUCCESS RDMA_READ 8B; 2 SUCCESS RDMA_WRITE",
+		flawed: "2 SUCCESS RDMA_WRITE; 1 SUCCESS RDMA_READ 8B",
+	},
+}
+
+// refusedSecond has the second of three SENDs refused.
+func refusedSecond(c *talk) {
+	for id := range uint64(3) {
+		c.post(id, verbs.OpSend, 8)
+	}
+	c.skip()
+	c.nak(1, wire.NakInvalidRequest)
+	c.done()
+	c.standing()
+}
+
+// repetitions counts how often a SEND leaves that is never answered, or answered by
+// an RNR NAK each time.
+func repetitions(c *talk, rnr bool) {
+	n := 0
+	c.post(1, verbs.OpSend, 8)
+	for c.skip(); len(c.heard) > 0 && n < 50; n++ {
+		if rnr {
+			c.rnr(0, 1)
+		}
+		c.now = max(c.now, min(c.h.nic.Deadline(), c.now.Add(time.Second)))
+		c.h.nic.Tick(c.now)
+		c.skip()
+	}
+	c.note("sent %d times", n)
+	c.done()
+}
+
+// retryQuirks are about how often and how a request is repeated.
+var retryQuirks = map[string]quirkCase{
+	"RetryOffByOne": {
+		talk: func(c *talk) {
+			repetitions(c, false)
+			c.q = c.another(nil)
+			repetitions(c, true)
+		},
+		sound:  "sent 4 times; 1 RETRY_EXC_ERR; sent 4 times; 1 RNR_RETRY_EXC_ERR",
+		flawed: "sent 5 times; 1 RETRY_EXC_ERR; sent 5 times; 1 RNR_RETRY_EXC_ERR",
+	},
+	"RNRRetry7IsSeven": {
+		setup:  setup{attr: func(a *verbs.QPAttr) { a.RNRRetry = 7 }},
+		talk:   func(c *talk) { repetitions(c, true) },
+		sound:  "sent 50 times; no completion",
+		flawed: "sent 8 times; 1 RNR_RETRY_EXC_ERR",
+	},
+	"RetryCountShared": {
+		setup: setup{attr: func(a *verbs.QPAttr) { a.RetryCnt, a.RNRRetry = 3, 2 }},
+		talk: func(c *talk) {
+			c.post(1, verbs.OpSend, 8)
+			c.post(2, verbs.OpSend, 8)
+			c.skip()
+			c.listen(wire.AckTimeout(14)) // one is gone
+			c.log = nil
+			c.ack(0)
+			for range 2 {
+				c.rnr(1, 1)
+				c.listen(10 * time.Microsecond)
+			}
+			c.done()
+		},
+		sound:  "after 10µs: SEND_ONLY 1 8B ackreq; after 10µs: SEND_ONLY 1 8B ackreq; 1 SUCCESS SEND",
+		flawed: "after 10µs: SEND_ONLY 1 8B ackreq; silence; 1 SUCCESS SEND; 2 RNR_RETRY_EXC_ERR",
+	},
+	"TimerRunsInRNR": {
+		talk: func(c *talk) {
+			c.post(1, verbs.OpSend, 8)
+			c.skip()
+			c.rnr(0, 0) // 655 ms
+			c.listen(100 * time.Millisecond)
+		},
+		sound:  "silence",
+		flawed: "after 67.108864ms: SEND_ONLY 0 8B ackreq",
+	},
+	"NoTransportTimer": {
+		talk: func(c *talk) {
+			c.post(1, verbs.OpSend, 8)
+			c.skip()
+			c.listen(100 * time.Millisecond)
+		},
+		sound:  "after 67.108864ms: SEND_ONLY 0 8B ackreq",
+		flawed: "silence",
+	},
+	"TimeoutZeroFires": {
+		setup: setup{attr: func(a *verbs.QPAttr) { a.Timeout = 0 }},
+		talk: func(c *talk) {
+			c.post(1, verbs.OpSend, 8)
+			c.skip()
+			c.listen(5 * time.Microsecond)
+		},
+		sound:  "silence",
+		flawed: "after 4.096µs: SEND_ONLY 0 8B ackreq",
+	},
+	"RetryRestartsMessage": {
+		talk: func(c *talk) {
+			c.post(1, verbs.OpSend, 2048+8)
+			c.post(2, verbs.OpSend, 4)
+			c.skip()
+			c.nak(1, wire.NakPSNSequence)
+			c.hear()
+			c.ack(3)
+			c.done()
+		},
+		sound: "SEND_MIDDLE 1 1024B; SEND_LAST 2 8B ackreq; SEND_ONLY 3 4B ackreq; 1 SUCCESS SEND; 2 SUCCESS SEND",
+		flawed: "SEND_FIRST 1 1024B; SEND_MIDDLE 2 1024B; SEND_LAST 3 8B ackreq; SEND_ONLY 4 4B ackreq; " +
+			"1 SUCCESS SEND",
+	},
+	"ReadRestartRefused": {
+		talk: func(c *talk) {
+			c.post(1, verbs.OpRDMARead, 2500)
+			c.skip()
+			c.send(wire.OpReadResponseFirst, 0, data(1024))
+			c.listen(wire.AckTimeout(14))
+			c.log = nil
+			c.send(wire.OpReadResponseFirst, 1, data(1024))
+			c.send(wire.OpReadResponseLast, 2, data(2500-2048))
+			c.done()
+		},
+		sound:  "1 SUCCESS RDMA_READ 2500B",
+		flawed: "1 BAD_RESP_ERR",
+	},
+}
+
+// sinkQuirks are about the answers to READs, and what is posted.
+var sinkQuirks = map[string]quirkCase{
+	"LastCompletesRead": {
+		talk: func(c *talk) {
+			c.post(1, verbs.OpRDMARead, 2500)
+			c.skip()
+			c.send(wire.OpReadResponseFirst, 0, data(1024))
+			c.send(wire.OpReadResponseLast, 2, data(2500-2048))
+			c.done()
+		},
+		sound:  "no completion",
+		flawed: "1 SUCCESS RDMA_READ 2500B",
+	},
+	"LongReadOverflows": {
+		talk: func(c *talk) {
+			c.post(1, verbs.OpRDMARead, 8)
+			c.skip()
+			c.send(wire.OpReadResponseOnly, 0, payload([]byte("as asked and more")))
+			c.done()
+			c.note("%q", strings.TrimRight(string(c.h.mem[sinkAt:][:32]), "\x00"))
+		},
+		sound:  `1 BAD_RESP_ERR; ""`,
+		flawed: `1 SUCCESS RDMA_READ 8B; "as asked and more"`,
+	},
+	"SinkUnchecked": {
+		talk: func(c *talk) {
+			c.post(1, verbs.OpRDMARead, 8, func(wr *verbs.SendWR) { wr.SGL[0].LKey = verbs.LKey(c.region(verbs.AccessRemoteRead)) })
+			c.hear()
+			c.send(wire.OpReadResponseOnly, 0, payload([]byte("unwanted")))
+			c.done()
+			c.note("written: %v", string(c.h.mem[sinkAt:][:8]) == "unwanted")
+		},
+		sound:  "silence; 1 LOC_PROT_ERR; written: false",
+		flawed: "READ_REQUEST 0 va+0 len 8 ackreq; 1 SUCCESS RDMA_READ 8B; written: true",
+	},
+	"NAKInReadSucceeds": {
+		talk: func(c *talk) {
+			c.post(1, verbs.OpRDMARead, 2500)
+			c.skip()
+			c.send(wire.OpReadResponseFirst, 0, data(1024))
+			c.nak(1, wire.NakRemoteAccess)
+			c.done()
+			c.standing()
+		},
+		sound:  "1 REM_ACCESS_ERR; ERR",
+		flawed: "1 SUCCESS RDMA_READ 2500B; ERR",
+	},
+	"LongMessagesTaken": {
+		talk: func(c *talk) {
+			c.try(1, verbs.OpSend, c.h.sge(0, 8))
+			c.try(2, verbs.OpRDMAWrite, verbs.SGE{Addr: c.h.mr.Addr, Length: maxMessage + 1, LKey: verbs.LKey(c.h.mr.Key)})
+			c.try(3, verbs.OpSend, c.h.sge(0, 8))
+			c.hear()
+			c.ack(1)
+			c.done()
+		},
+		sound:  "taken; refused; taken; SEND_ONLY 0 8B ackreq; SEND_ONLY 1 8B ackreq; 1 SUCCESS SEND; 3 SUCCESS SEND",
+		flawed: "taken; taken; taken; SEND_ONLY 0 8B ackreq; SEND_ONLY 1 8B ackreq; 1 SUCCESS SEND; 2 SUCCESS RDMA_WRITE; 3 SUCCESS SEND",
+	},
+	"LocalInvEarly": {
+		talk: func(c *talk) {
+			key := c.bindWindow(256)
+			c.post(1, verbs.OpSend, 8)
+			c.post(2, verbs.OpLocalInv, 0, func(wr *verbs.SendWR) { wr.SGL, wr.InvalidateRKey = nil, verbs.RKey(key) })
+			c.skip()
+			c.note("bound: %v", !c.h.nic.Mem.Unbound(key))
+			c.ack(0)
+			c.skip()
+			c.done()
+			c.note("bound: %v", !c.h.nic.Mem.Unbound(key))
+		},
+		sound:  "bound: true; 1 SUCCESS SEND; 2 SUCCESS LOCAL_INV; bound: false",
+		flawed: "bound: false; 1 SUCCESS SEND; 2 SUCCESS LOCAL_INV; bound: false",
+	},
+	"UnsignaledErrorSilent": {
+		talk: func(c *talk) {
+			c.post(1, verbs.OpSend, 8, func(wr *verbs.SendWR) { wr.Flags, wr.SGL[0].LKey = 0, bogusKey })
+			c.post(2, verbs.OpSend, 8)
+			c.skip()
+			c.done()
+			c.standing()
+		},
+		sound:  "1 LOC_PROT_ERR; 2 WR_FLUSH_ERR; ERR",
+		flawed: "2 WR_FLUSH_ERR; ERR",
+	},
+}

@@ -1,0 +1,82 @@
+package flaw
+
+import "github.com/fabrictest/fabrictest/emu/internal/nic"
+
+// Quirks are the defects of a NIC that can be told from its packets. Tags say
+// what each does, and whose defect it is or which requirement it breaks.
+type Quirks struct {
+	// IP, UDP and the ICRC.
+	IPv6Dead            bool `defect:"pkt/ip/1" does:"packets over IPv6 are neither sent nor taken"`
+	AnswersNoDSCP       bool `defect:"pkt/ip/3" does:"answers leave with traffic class 0"`
+	TrailingBytes       bool `defect:"pkt/ip/5, pkt/ip/10" does:"four zero bytes follow the ICRC of every packet"`
+	PlainSocket         bool `defect:"pkt/ip/6, pkt/udp/3" does:"packets leave as from an ordinary socket: fragmentation allowed, UDP checksum filled in"`
+	UDPChecksumRequired bool `defect:"pkt/udp/4" does:"packets without UDP checksum are dropped"`
+	DFUnchecked         bool `defect:"pkt/ip/7, rxe" does:"packets with DF clear are taken"`
+	IPUnchecked         bool `defect:"pkt/udp/1, pkt/addr/3, pkt/addr/4" does:"packets are taken at any UDP port, at any address of the device and of any GID type"`
+	PrimaryAddressUsed  bool `defect:"pkt/ip/9" does:"everything leaves from the first address"`
+	QPNLoose            bool `defect:"pkt/addr/5, bth/qpn/1, bth/qpn/2, ecn/5" does:"a packet for a QP that does not exist goes to another one"`
+	SourcePortPerPacket bool `defect:"pkt/udp/2" does:"every packet has another UDP source port"`
+	FrameEndICRC        bool `defect:"pkt/udp/5" does:"the ICRC is looked for at the end of the frame"`
+	ICRCCheckUnmasked   bool `defect:"icrc/3, icrc/4, pkt/udp/4" does:"packets whose fields outside the ICRC have changed on the way are dropped"`
+	ICRCLax             bool `defect:"icrc/5, icrc/6, icrc/7" does:"the ICRC check leaves out the IP identification, byte 8 of the BTH and the pad, and takes either byte order"`
+
+	// The BTH.
+	BTHUnchecked        bool `defect:"bth/tver/1, bth/op/1, irdma" does:"neither the version nor the service of a packet is looked at"`
+	MissingHeadersZero  bool `defect:"bth/len/1" does:"extension headers that a packet lacks are read as zeros"`
+	ReservedBitsSent    bool `defect:"bth/resv/1" does:"reserved bits of the BTH are sent as ones"`
+	ReservedBitsChecked bool `defect:"bth/resv/2" does:"packets with reserved bits set are dropped"`
+	SolicitedInverted   bool `defect:"bth/se/2" does:"a CQ armed for solicited completions reports the others"`
+	UnreliableAckReq    bool `defect:"bth/ackreq/2, uc/8" does:"requests of UC and UD carry AckReq"`
+	PadSloppy           bool `defect:"bth/pad/1, bth/pad/2" does:"payloads are padded to two bytes only, with whatever was there"`
+	EarlyAckCounts      bool `defect:"bth/state/2" does:"an ACK that comes before RTS acknowledges what is sent later"`
+
+	// Answers of a responder.
+	AckPSNOff          bool `defect:"rc/psn/5, rc/psn/11, rc/ack/2" does:"acknowledgements carry the PSN after the right one"`
+	NoAcks             bool `defect:"rc/ack/1, rc/psn/9" does:"SENDs and WRITEs are not acknowledged"`
+	ReadNeedsAckReq    bool `defect:"rc/ack/3" does:"READs and atomics that do not ask are not answered"`
+	AckOvertakesRead   bool `defect:"rc/ack/11" does:"the ACK of a later request overtakes READ responses"`
+	MSNLate            bool `defect:"rc/msn/1, rc/msn/3" does:"the MSN in an answer does not count what it answers"`
+	CreditsInvented    bool `defect:"rc/credit/1" does:"advertised credits have nothing to do with receives"`
+	RNRSilent          bool `defect:"rc/rnr/1, srq/4" does:"a message without a receive is dropped"`
+	RNRTimerIgnored    bool `defect:"rc/rnr/1, rc/rnr/11" does:"RNR NAKs always have timer code 1"`
+	AETHInMiddle       bool `defect:"rc/read/1, rc/read/2" does:"MIDDLE responses of a READ carry an AETH and four bytes less"`
+	ReadPSNStuck       bool `defect:"rc/read/3" does:"all responses of a READ carry the PSN of the request"`
+	DupReadDropped     bool `defect:"rc/read/5" does:"a duplicate READ is not answered"`
+	SubReadWhole       bool `defect:"rc/read/6" does:"a READ repeated in part is answered with the whole original"`
+	ReplayKeepsOne     bool `defect:"rc/atm/5" does:"only the result of the last atomic is kept"`
+	BadRecvKeyIsAccess bool `defect:"rc/send/2" does:"a receive with a bad key is reported to the peer as an access error"`
+	HugeLengthIsAccess bool `defect:"rc/len/4, rxe 6.1" does:"a length beyond 2^31 is an access error"`
+	PadDelivered       bool `defect:"rc/send/3" does:"pad bytes are delivered as data"`
+	AccessNAKsSwapped  bool `defect:"acc/1, acc/4" does:"refusals name the wrong cause"`
+
+	// Requests, and what a requester makes of answers.
+	Interleaves      bool `defect:"rc/seq/5" does:"a request posted behind goes out before the last packet of a long one"`
+	ReadTakesOnePSN  bool `defect:"rc/psn/2" does:"a READ takes one PSN"`
+	AckReqNever      bool `defect:"rc/ack/8" does:"requests never ask for an ACK"`
+	ReservedNAKIsAck bool `defect:"rc/ack/14" does:"reserved NAK codes count as ACK"`
+	NAKWaitsForTimer bool `defect:"rc/tmo/8" does:"a sequence NAK is acted on when the timer expires"`
+	ByteOrderWrong   bool `defect:"rc/imm/1, rc/atm/11, ud/9" does:"immediate data and results of atomics are in the wrong byte order"`
+	RETHPerPacket    bool `defect:"rc/wr/1" does:"every packet of a WRITE has a RETH of its own"`
+	XRCETHMisplaced  bool `defect:"xrc/1" does:"the XRC header is on the answers, not on the requests"`
+
+	// Unreliable services, and management.
+	UCLikeRC          bool `defect:"uc/1, uc/6, uc/7" does:"UC acknowledges what comes and waits for acknowledgements"`
+	UDPSNChecked      bool `defect:"ud/8" does:"datagrams are filtered by PSN"`
+	UDWaitsForReceive bool `defect:"ud/7, srq/4" does:"datagrams without a receive wait for one"`
+	GSIQKeyZero       bool `defect:"ud/4" does:"MADs are sent with Q_Key 0"`
+
+	// Migration and congestion.
+	MigrationIgnored bool `defect:"mig/1, rxe" does:"MigReq does not move a QP that is armed"`
+	CNPMisaddressed  bool `defect:"ecn/1" does:"CNPs name the QP that was marked, in the default partition"`
+	CNPReservedUsed  bool `defect:"ecn/6" does:"the bytes of a CNP without meaning are set, and checked"`
+	CNPTakesPSN      bool `defect:"ecn/5" does:"a CNP is a packet out of order"`
+}
+
+// AllQuirks lists every quirk in the order of the struct.
+func AllQuirks() []nic.QuirkInfo { return nic.AllQuirks(new(Quirks)) }
+
+// Set switches a quirk on or off by its name.
+func (q *Quirks) Set(name string, on bool) error { return nic.SetQuirk(q, name, on) }
+
+// Names lists the quirks that are switched on.
+func (q *Quirks) Names() []string { return nic.QuirksOn(q) }
