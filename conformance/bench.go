@@ -43,6 +43,20 @@ type Bench struct {
 	// SetLink takes the device's cable out and puts it in; ErrCannot where that is
 	// impossible.
 	SetLink func(up bool) error
+	// SetPath has the way between the device and its partners be like that;
+	// ErrCannot where that is impossible. At first it loses nothing.
+	SetPath func(Path) error
+}
+
+// Path is what a network does to packets on their way, in both directions. The zero
+// value is nothing.
+type Path struct {
+	// LossPPM and DuplicatePPM of a million packets are lost, or come twice.
+	LossPPM, DuplicatePPM uint32
+	// Jitter is how much longer a packet may be on its way than another. Some then
+	// overtake others, unless KeepOrder is set.
+	Jitter    time.Duration
+	KeepOrder bool
 }
 
 // World is the time that a case lives in.

@@ -6,7 +6,7 @@ import (
 )
 
 // Violation says that a device does not do what a clause demands.
-type Violation struct {
+type Violation struct { //nolint:errname // it is a verdict that happens to be an error
 	// Want is what the clause demands, Got what the device did.
 	Want, Got string
 }

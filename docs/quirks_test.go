@@ -29,8 +29,13 @@ func TestQuirksAreListed(t *testing.T) {
 		"\n### Connection management\n\n`softroce/cm.Quirks`\n" + quirkTables(t, "emu/softroce/cm", "Quirks", "", "") +
 		"\n## Soft-iWARP\n" +
 		quirkTables(t, "emu/softiwarp/engine", "Quirks", "`softiwarp/engine.Quirks`", "") +
+		quirkTables(t, "emu/softiwarp/flaw", "Quirks", "`softiwarp/flaw.Quirks`", "On the wire: ") +
 		quirkTables(t, "emu/softiwarp/mpa", "Quirks", "`softiwarp/engine.Quirks.MPA`", "MPA: ") +
 		quirkTables(t, "emu/internal/iwarp", "Lax", "`softiwarp/engine.Quirks.Stream`", "DDP and RDMAP: ") +
+		"\n## Datagram-iWARP\n" +
+		quirkTables(t, "emu/dgiwarp/flaw", "Quirks", "`dgiwarp/flaw.Quirks`", "") +
+		quirkTables(t, "emu/dgiwarp/engine", "Quirks", "`dgiwarp/engine.Quirks`", "") +
+		quirkTables(t, "emu/dgiwarp/rd", "Quirks", "`dgiwarp/engine.Quirks.Flows`", "Flows: ") +
 		"\n## What all of them share\n" +
 		quirkTables(t, "emu/flawed", "Quirks", "`flawed.Quirks`", "Verbs: ") +
 		"\n### Objects and their limits\n\n`engine.Quirks.Queues`\n" + quirkTables(t, "emu/internal/nic", "Lax", "", "") +
@@ -87,7 +92,9 @@ func TestIWARPQuirksNameWhatTheyBreak(t *testing.T) {
 		t.Fatalf("found only %d requirements in the tests: have they moved?", len(tested))
 	}
 	quirks := 0
-	for dir, name := range map[string]string{"emu/softiwarp/engine": "Quirks", "emu/softiwarp/mpa": "Quirks", "emu/internal/iwarp": "Lax"} {
+	for dir, name := range map[string]string{
+		"emu/softiwarp/engine": "Quirks", "emu/softiwarp/flaw": "Quirks", "emu/softiwarp/mpa": "Quirks", "emu/internal/iwarp": "Lax",
+	} {
 		for _, f := range structFields(t, dir, name) {
 			quirks++
 			defect := reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("defect")
@@ -99,6 +106,26 @@ func TestIWARPQuirksNameWhatTheyBreak(t *testing.T) {
 		}
 	}
 	if quirks < 50 {
+		t.Errorf("found only %d quirks", quirks)
+	}
+}
+
+// TestDatagramQuirksNameWhatTheyBreak: each names requirements of the specification,
+// which has no other implementation whose defects could be imitated.
+func TestDatagramQuirksNameWhatTheyBreak(t *testing.T) {
+	spec := read(t, "docs/spec/datagram-iwarp.md")
+	quirks := 0
+	for _, dir := range []string{"emu/dgiwarp/flaw", "emu/dgiwarp/engine", "emu/dgiwarp/rd"} {
+		for _, f := range structFields(t, dir, "Quirks") {
+			quirks++
+			for _, id := range strings.Split(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("defect"), ", ") {
+				if !strings.Contains(spec, "| `"+id+"` |") {
+					t.Errorf("%s: %s breaks %q, which is no requirement", dir, f.Names[0].Name, id)
+				}
+			}
+		}
+	}
+	if quirks < 88 {
 		t.Errorf("found only %d quirks", quirks)
 	}
 }

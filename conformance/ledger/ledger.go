@@ -55,9 +55,10 @@ type Row struct {
 }
 
 // Documents reads the ledger.
-func Documents() ([]*Document, error) { return read(files) }
+func Documents() ([]*Document, error) { return Read(files) }
 
-func read(from fs.FS) ([]*Document, error) {
+// Read reads a ledger from another place.
+func Read(from fs.FS) ([]*Document, error) {
 	names, err := fs.Glob(from, "*.yaml")
 	if err != nil {
 		return nil, err

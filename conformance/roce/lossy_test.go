@@ -34,8 +34,10 @@ func TestGoBackAnswers(t *testing.T) {
 		{"a READ is answered", read, responses(2)},
 		{"and has taken two PSNs", add, atomicAck},
 		{"a duplicate READ is answered again", read, responses(3)},
-		{"the end of one is a READ of its own", ib.ReadRequest(first.Add(4), ib.At(theirs.Addr, theirs.RKey, 1500).Skip(1024)),
-			ib.ReadResponses(first.Add(4), 3, g.memory[1024:1500], 1024)},
+		{
+			"the end of one is a READ of its own", ib.ReadRequest(first.Add(4), ib.At(theirs.Addr, theirs.RKey, 1500).Skip(1024)),
+			ib.ReadResponses(first.Add(4), 3, g.memory[1024:1500], 1024),
+		},
 		{"a duplicate atomic has the answer that it had", add, atomicAck},
 		{"a duplicate SEND is acknowledged with what is newest", ib.SendMiddle(first.Add(1), make([]byte, 1024)), ack(5, 3)},
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/flaw"
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -22,6 +23,7 @@ type Device struct {
 	shared
 	cfg  Config
 	nic  *engine.NIC
+	edge *flaw.Edge // nil if the device has no flaws at its wire
 	link link.PacketLink
 	udp  *udplink.Link // below link, for its counters; nil in a simulated world
 }
@@ -35,7 +37,13 @@ var (
 // events around it.
 
 // Input takes a datagram.
-func (d *Device) Input(now mono.Time, dg *link.Datagram) { d.nic.Input(now, dg) }
+func (d *Device) Input(now mono.Time, dg *link.Datagram) {
+	if d.edge != nil {
+		d.edge.Input(now, dg)
+		return
+	}
+	d.nic.Input(now, dg)
+}
 
 // Tick handles deadlines that have passed.
 func (d *Device) Tick(now mono.Time) { d.nic.Tick(now) }
@@ -57,11 +65,19 @@ func (d *Device) Settle(mono.Time) { d.Fire() }
 // is reported here: the driver settles before it sends and may go to sleep behind
 // it.
 func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
-	n := d.nic.Output(now, ds)
+	n := d.fill(now, ds)
 	if d.nic.CompletionEvents() > 0 {
 		d.Fire()
 	}
 	return n
+}
+
+// fill is Output without the report.
+func (d *Device) fill(now mono.Time, ds []link.Datagram) int {
+	if d.edge != nil {
+		return d.edge.Output(now, ds)
+	}
+	return d.nic.Output(now, ds)
 }
 
 // hooks are what the parts that all providers share have to know of this one.
@@ -80,6 +96,9 @@ func (d *Device) Info() verbs.DeviceInfo {
 // QueryDevice returns what the device can do, with queue pairs that CreateQP
 // makes: those of RD have more operations, and no groups.
 func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
+	if err := d.Live("query_device"); err != nil {
+		return verbs.DeviceAttr{}, err
+	}
 	caps := verbs.CapUD | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapZeroBased | verbs.CapResizeCQ
 	a := d.Attr()
 	if d.cfg.QP.Reliable {

@@ -22,6 +22,7 @@ import (
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/flaw"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/simdrive"
@@ -45,6 +46,9 @@ type Config struct {
 	QP QPOptions
 	// NIC configures the engine. GIDs is filled in; Secret and LinkMTU are if zero.
 	NIC engine.Config
+	// Flaws make the packets of the device wrong on purpose; what else can be wrong
+	// is NIC.Quirks.
+	Flaws flaw.Quirks
 	// Decorate, if not nil, is what OnUDP puts around its socket: a capture, say.
 	Decorate func(link.Waiter) link.Waiter
 	// Costs is what verb calls take in a simulated world; zero for the defaults.
@@ -61,6 +65,9 @@ const startTime mono.Time = 1
 // largestMTU bounds packets where the link does not: a loopback interface takes
 // packets of 64 KB, of which hardly any fit into a socket's buffer.
 const largestMTU = 9216
+
+// noErrorLimit is more error messages than anybody draws.
+const noErrorLimit = 1 << 20
 
 // InWorld opens a device in a simulated world. l is port or a decorator of it.
 func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Device, error) {
@@ -102,12 +109,12 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 		return nil, fmt.Errorf("dgiwarp: a UDP device has one address, not %d: open one device for each", len(cfg.Addrs))
 	}
 	addr := cfg.Addrs[0].Unmap()
-	sock.Local = netip.AddrPortFrom(addr, cmp.Or(cfg.NIC.Port, DefaultPort))
+	sock.Local = netip.AddrPortFrom(addr, cmp.Or(cfg.NIC.Port, cfg.NIC.Quirks.Port()))
 	sock.FixID = func([]byte, uint16) {} // the CRC does not cover the identification
 	sock.Broadcast = addr.Is4()          // who names that address means it
 	sock.OwnSource = false               // peers answer to where packets come from
 	sock.HopLimit = cmp.Or(sock.HopLimit, engine.DefaultHopLimit)
-	if cfg.QP.Reliable {
+	if cfg.QP.Reliable && !cfg.Flaws.MarksIgnored {
 		sock.TClass |= link.ECT0 // which packets with data carry
 	}
 	s, err := udplink.Open(sock)
@@ -143,11 +150,17 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	if cfg.NIC.GUID == 0 {
 		cfg.NIC.GUID = guidOf(cfg.Addrs[0])
 	}
+	if cfg.Flaws.ErrorsFlood {
+		cfg.NIC.ErrorRate, cfg.NIC.ErrorBurst = noErrorLimit, noErrorLimit
+	}
 	nic, err := engine.New(cfg.NIC)
 	if err != nil {
 		return nil, fmt.Errorf("dgiwarp %s: %w", cfg.Name, err)
 	}
 	d := &Device{cfg: cfg, nic: nic, link: l}
+	if cfg.Flaws != (flaw.Quirks{}) {
+		d.edge = flaw.New(cfg.Flaws, flawed{nic})
+	}
 	d.Init(cfg.Name, &nic.Base, d.hooks())
 	d.Start(start(d))
 	return d, nil

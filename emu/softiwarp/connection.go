@@ -19,8 +19,9 @@ import (
 type connection struct {
 	m        *manager
 	c        *engine.Conn
-	qp       *queuePair // nil until there is one
-	listener *listener  // where it came in, until Next has given it out
+	wire     drive.StreamConn // c, behind what is wrong with the device's wire
+	qp       *queuePair       // nil until there is one
+	listener *listener        // where it came in, until Next has given it out
 	gate     drive.Gate
 	remote   netip.AddrPort
 	param    verbs.ConnParam // what the peer asked for or granted
@@ -28,7 +29,10 @@ type connection struct {
 
 // own makes a connection of the engine's c.
 func (m *manager) own(c *engine.Conn, qp *queuePair, remote netip.AddrPort, what string) *connection {
-	x := &connection{m: m, c: c, qp: qp, remote: remote, gate: m.d.streams.NewGate(drive.Name(what))}
+	x := &connection{m: m, c: c, wire: c, qp: qp, remote: remote, gate: m.d.streams.NewGate(drive.Name(what))}
+	if m.d.edge != nil {
+		x.wire = m.d.edge.Conn(c, qp != nil)
+	}
 	c.Owner = x
 	return x
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/flaw"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -23,6 +24,7 @@ type Device struct {
 	shared
 	cfg     Config
 	nic     *engine.NIC
+	edge    *flaw.Edge // nil if the device has no flaws at its wire
 	net     link.StreamNet
 	tcp     *tcplink.Net // below net, for its counters; nil in a simulated world
 	streams drive.StreamDriver
@@ -37,13 +39,29 @@ var _ verbs.Context = (*Device)(nil)
 // manager and the delivery of events around it.
 
 // Tick handles deadlines that have passed.
-func (d *Device) Tick(now mono.Time) { d.nic.Tick(now) }
+func (d *Device) Tick(now mono.Time) {
+	d.nic.Tick(now)
+	if d.edge != nil {
+		d.edge.Tick(now)
+	}
+}
 
 // Deadline is the next deadline.
-func (d *Device) Deadline() mono.Time { return d.nic.Deadline() }
+func (d *Device) Deadline() mono.Time {
+	at := d.nic.Deadline()
+	if d.edge != nil {
+		at = min(at, d.edge.Deadline())
+	}
+	return at
+}
 
 // Settle hands on what the NIC has to report.
-func (d *Device) Settle(mono.Time) { d.report() }
+func (d *Device) Settle(now mono.Time) {
+	if d.edge != nil {
+		d.edge.Settle(now)
+	}
+	d.report()
+}
 
 // NextOutput returns the next connection that may have something to write. When
 // there is none, all is written: what that has completed is reported, since the
@@ -51,7 +69,12 @@ func (d *Device) Settle(mono.Time) { d.report() }
 func (d *Device) NextOutput() (drive.StreamConn, bool) {
 	for {
 		if c, ok := d.nic.NextOutput(); ok {
-			return c, true
+			return c.Owner.(*connection).wire, true
+		}
+		if d.edge != nil {
+			if c, ok := d.edge.NextOutput(); ok {
+				return c, true
+			}
 		}
 		if !d.report() {
 			return nil, false
@@ -92,11 +115,11 @@ func (d *Device) Info() verbs.DeviceInfo {
 
 // QueryDevice returns what the device can do.
 func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
+	if err := d.Live("query_device"); err != nil {
+		return verbs.DeviceAttr{}, err
+	}
 	caps := verbs.CapRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapAtomics |
 		verbs.CapSendInv | verbs.CapLocalInv | verbs.CapCM | verbs.CapZeroBased | verbs.CapResizeCQ
-	if d.nic.Config().Quirks.Stream.NoExtensions {
-		caps &^= verbs.CapAtomics
-	}
 	a := d.Attr()
 	a.FirmwareVersion, a.NodeGUID, a.Caps, a.MaxPKeys = "softiwarp", d.cfg.NIC.GUID, caps, 1
 	a.MaxAH, a.MaxXRCD, a.MaxMcastGroups, a.MaxMcastQPs = 0, 0, 0, 0

@@ -25,6 +25,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/flaw"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -43,6 +44,9 @@ type Config struct {
 	// markers, CRCs, the revision, kinds of RTR, alignment to segments.
 	// MPA.PeerToPeer is filled in: see ClientServer.
 	NIC engine.Config
+	// Flaws are defects of what the device writes and reads: see package flaw. Those
+	// of the device itself are in NIC.Quirks.
+	Flaws flaw.Quirks
 	// ClientServer asks for connections of the model that RFC 5044 has: whoever
 	// accepts may not send before a message has come from the one who connected,
 	// and what he posts waits until then. Otherwise connections are peer-to-peer
@@ -128,6 +132,9 @@ func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.Strea
 		cfg.Addrs[i] = a.Unmap()
 	}
 	d := &Device{cfg: cfg, nic: nic, net: n, mtu: verbs.MTUFor(mtu)}
+	if cfg.Flaws != (flaw.Quirks{}) {
+		d.edge = flaw.New(cfg.Flaws, cfg.NIC.MPA.NoCRC)
+	}
 	d.cm.init(d)
 	d.Init(cfg.Name, &nic.Base, d.hooks())
 	d.streams = start(d)

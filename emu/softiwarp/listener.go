@@ -112,7 +112,7 @@ func (l *listener) accept(remote netip.AddrPort) drive.StreamConn {
 	x := l.m.own(c, nil, remote, fmt.Sprintf("confirmation of %v", remote))
 	x.listener = l
 	l.starting = append(l.starting, x)
-	return c
+	return x.wire
 }
 
 // changed hears of a connection that was not given out yet: it has its Request,
@@ -156,7 +156,7 @@ func (l *listener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
 func (l *listener) Close() error {
 	return l.m.d.Control("close_listener", func() error {
 		if l.closed {
-			return nil
+			return connError("close_listener", l.addr, verbs.ErrClosed)
 		}
 		l.closed = true
 		l.closeEnds()

@@ -248,7 +248,9 @@ func TestClosingTheListenerRefusesWhoWaits(t *testing.T) {
 			return nil
 		})
 		p.Sleep(2 * time.Millisecond)
-		return errors.Join(l.Close(), l.Close(), other.Close())
+		err = errors.Join(l.Close(), other.Close())
+		refused(t, "close again", l.Close(), verbs.ErrClosed, "close_listener [fd00::2]:7")
+		return err
 	})
 }
 

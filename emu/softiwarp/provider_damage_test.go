@@ -67,7 +67,7 @@ func startDamaged(t *testing.T, cfg Config, reply bool, bit int) (o startupOutco
 		}
 		began := p.Now()
 		c, err := a.cm.Connect(e.qp, at(5), connParam, time.Minute)
-		o.connect, o.took = err, time.Duration(p.Now()-began)
+		o.connect, o.took = err, p.Now()-began
 		if err != nil {
 			return e.qp.Close() // it was left as it was
 		}

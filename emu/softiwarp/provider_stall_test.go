@@ -69,7 +69,7 @@ func TestDamagedLengthIsWaitedFor(t *testing.T) {
 				if err := c.cb.WaitDisconnect(time.Minute); err != nil {
 					return err
 				}
-				if took := time.Duration(c.p.Now() - began); took > tc.within {
+				if took := c.p.Now() - began; took > tc.within {
 					t.Errorf("took %v", took)
 				}
 				if got := c.mustFail(c.b, verbs.WCWRFlushErr); got.VendorErr != tc.vendor {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/flaw"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 )
 
@@ -14,26 +15,30 @@ func TestFlawsAreFoundAtRandom(t *testing.T) {
 		t.Skip("a world is one goroutine: the race detector finds nothing in it that TestRandomPair does not show it")
 	}
 	both := func(q Quirks) [2]Quirks { return [2]Quirks{q, q} }
-	for _, flaw := range []struct {
+	for _, mutant := range []struct {
 		name   string
 		quirks [2]Quirks
+		flaws  flaw.Quirks // of the first
 	}{
-		{"CRC not checked", both(Quirks{MPA: mpa.Quirks{CRCIgnored: true}})},
-		{"CRC in the wrong order", [2]Quirks{{MPA: mpa.Quirks{CRCBigEndian: true}}, {}}},
-		{"CRC without the marker before the length", [2]Quirks{{MPA: mpa.Quirks{CRCSkipsMarker: true}}, {}}},
-		{"markers drift", [2]Quirks{{MPA: mpa.Quirks{MarkersDrift: true}}, {}}},
-		{"a cut trailer", [2]Quirks{{MPA: mpa.Quirks{TrailerCut: true}}, {}}},
-		{"handed up before the check", both(Quirks{MPA: mpa.Quirks{HandsUpFirst: true}})},
-		{"first FPDU stuck", both(Quirks{MPA: mpa.Quirks{FirstFPDUStuck: true}})},
-		{"sends overtake reads", both(Quirks{Stream: iwarp.Lax{SendsOvertake: true}})},
+		{name: "CRC not checked", quirks: both(Quirks{MPA: mpa.Quirks{CRCIgnored: true}})},
+		{name: "CRC in the wrong order", quirks: [2]Quirks{{MPA: mpa.Quirks{CRCBigEndian: true}}, {}}},
+		{name: "CRC without the marker before the length", flaws: flaw.Quirks{CRCSkipsMarker: true}},
+		{name: "markers drift", quirks: [2]Quirks{{MPA: mpa.Quirks{MarkersDrift: true}}, {}}},
+		{name: "a cut trailer", quirks: [2]Quirks{{MPA: mpa.Quirks{TrailerCut: true}}, {}}},
+		{name: "first FPDU stuck", quirks: both(Quirks{MPA: mpa.Quirks{FirstFPDUStuck: true}})},
+		{name: "sends overtake reads", quirks: both(Quirks{Stream: iwarp.Lax{SendsOvertake: true}})},
+		{name: "a message delivered twice", quirks: both(Quirks{Stream: iwarp.Lax{DeliversTwice: true}})},
+		{name: "the last segment first", flaws: flaw.Quirks{TailFirst: true}},
+		{name: "a Write placed late", flaws: flaw.Quirks{WritesPlacedLate: true}},
 	} {
-		t.Run(flaw.name, func(t *testing.T) {
+		t.Run(mutant.name, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(100) {
 				c := newRandomCase(seed)
 				for i := range c.cfg {
-					c.cfg[i].NIC.Quirks = flaw.quirks[i]
+					c.cfg[i].NIC.Quirks = mutant.quirks[i]
 				}
+				c.cfg[0].Flaws = mutant.flaws
 				if _, err := c.run(); err != nil {
 					t.Logf("found: %v", err)
 					return

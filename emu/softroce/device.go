@@ -46,7 +46,17 @@ func (d *Device) Tick(now mono.Time) {
 }
 
 // Deadline is the next deadline of NIC or connection manager.
-func (d *Device) Deadline() mono.Time { return min(d.nic.Deadline(), d.cm.agent.NextTimer()) }
+func (d *Device) Deadline() mono.Time {
+	return min(d.nic.Deadline(), d.cm.agent.NextTimer(), d.edgeDeadline())
+}
+
+// edgeDeadline is that of the flaws at the wire.
+func (d *Device) edgeDeadline() mono.Time {
+	if d.edge == nil {
+		return mono.Never
+	}
+	return d.edge.Deadline()
+}
 
 // Settle carries MADs between NIC and connection manager, and hands on what the
 // NIC has to report.
@@ -60,7 +70,7 @@ func (d *Device) Release() bool { return d.nic.ReleaseAcks() }
 
 // StrictDeadline is the next deadline but for those that may be missed a little.
 func (d *Device) StrictDeadline() mono.Time {
-	return min(d.nic.StrictDeadline(), d.cm.agent.NextTimer())
+	return min(d.nic.StrictDeadline(), d.cm.agent.NextTimer(), d.edgeDeadline())
 }
 
 // Output fills ds with what is to be sent.
@@ -96,6 +106,9 @@ func (d *Device) Info() verbs.DeviceInfo {
 
 // QueryDevice returns what the device can do.
 func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
+	if err := d.Live("query_device"); err != nil {
+		return verbs.DeviceAttr{}, err
+	}
 	caps := verbs.CapRC | verbs.CapUC | verbs.CapUD | verbs.CapXRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 |
 		verbs.CapAtomics | verbs.CapMulticast | verbs.CapSendInv | verbs.CapLocalInv | verbs.CapFlush | verbs.CapAtomicWrite |
 		verbs.CapCM | verbs.CapCongestion | verbs.CapAutoMigration | verbs.CapCredits | verbs.CapZeroBased | verbs.CapResizeCQ

@@ -73,7 +73,7 @@ func (l *listener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
 func (l *listener) Close() error {
 	return l.m.d.Control("close_listener", func() error {
 		if l.closed {
-			return nil
+			return &verbs.OpError{Op: "close_listener", Obj: l.addr.String(), Err: verbs.ErrClosed}
 		}
 		l.closed = true
 		delete(l.m.listeners, l.id)

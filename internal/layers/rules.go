@@ -47,9 +47,11 @@ var engines = []string{
 	"./emu/softiwarp/wire",
 	"./emu/softiwarp/mpa",
 	"./emu/softiwarp/engine",
+	"./emu/softiwarp/flaw",
 	"./emu/dgiwarp/wire",
 	"./emu/dgiwarp/rd",
 	"./emu/dgiwarp/engine",
+	"./emu/dgiwarp/flaw",
 }
 
 // drivers are the exceptions among them: they bring time and goroutines, or call

@@ -121,7 +121,7 @@ func (p *played) play(ctx context.Context, job *conformance.Job, body func(*conf
 	}
 	b := &conformance.Bench{
 		World: p.world, Local: p.wish.local, Peers: p.wish.peers, MTU: p.wish.mtu,
-		Rand: caseRand(job.Seed), Record: job.Record, Partner: p.partner, SetLink: p.table.setLink,
+		Rand: caseRand(job.Seed), Record: job.Record, Partner: p.partner, SetLink: p.table.setLink, SetPath: p.table.setPath,
 	}
 	if err := p.open(b, job.Record); err != nil {
 		return err

@@ -100,7 +100,7 @@ func (p *played) cleanUp() (clean bool, err error) {
 			clean = false
 		}
 	}
-	return clean, errors.Join(err, p.table.setLink(true))
+	return clean, errors.Join(err, p.table.setLink(true), p.table.setPath(conformance.Path{}))
 }
 
 func (p *played) closeDevices() error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -128,9 +129,10 @@ func (s *simulated) build(p *nics.Provider, job *conformance.Job) (*conformance.
 	at := w.place()
 	b := &conformance.Bench{
 		World: s.world, Local: w.local, Peers: w.peers, Virtual: true, MTU: w.mtu,
-		Rand: caseRand(job.Seed), Record: job.Record, Partner: s.partner, SetLink: s.setLink,
+		Rand: caseRand(job.Seed), Record: job.Record, Partner: s.partner, SetLink: s.setLink, SetPath: s.setPath,
 	}
 	if p.Streams {
+		b.SetPath = unshakenStreams
 		b.Streams = job.Record.RecordedStreams(s.world, newSimStreams(s.world, peer, w.peers[0]))
 	} else {
 		s.wire = &simWire{w: s.world, device: s.port, peer: peer, wish: w}
@@ -183,6 +185,23 @@ func (s *simulated) setLink(up bool) error {
 		s.wire.cut()
 	}
 	return nil
+}
+
+// setPath has packets meet with all that on the device's cable.
+func (s *simulated) setPath(p conformance.Path) error {
+	spec := impair.Spec{LossPPM: p.LossPPM, DuplicatePPM: p.DuplicatePPM, Jitter: p.Jitter, KeepOrder: p.KeepOrder}
+	if p == (conformance.Path{}) {
+		return s.port.SetImpair(nil, nil)
+	}
+	return s.port.SetImpair([]impair.Spec{spec}, []impair.Spec{spec})
+}
+
+// unshakenStreams is setPath where there are no packets: streams arrive as they are.
+func unshakenStreams(p conformance.Path) error {
+	if p == (conformance.Path{}) {
+		return nil
+	}
+	return cannot("a bad path for streams, which have no packets here")
 }
 
 // finish closes what the case leaves open, as a program of the world. What the case

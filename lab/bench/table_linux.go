@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/etherwire"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
@@ -24,13 +25,15 @@ type table struct {
 	device, peer, partner *netns.NS
 	wire                  *etherwire.Wire // nil for streams
 	mtu                   int
+	shaken                bool // the path is not the one at first
 }
 
 const (
 	deviceHost, peerHost, partnerHost = "host0", "host1", "host2"
 
-	nic        = "rdma0"
-	devicePort = deviceHost + "/" + nic
+	nic         = "rdma0"
+	devicePort  = deviceHost + "/" + nic
+	partnerPort = partnerHost + "/" + nic
 
 	leastMTU = 1280 // IPv6 is switched off below that
 	partners = 4
@@ -180,6 +183,25 @@ func (t *table) setMTU(mtu int) error {
 
 // setLink takes the device's cable out, or puts it in.
 func (t *table) setLink(up bool) error { return t.fabric.SetLink(devicePort, up) }
+
+// setPath has the kernel's netem shake what the device and its partners send.
+func (t *table) setPath(p conformance.Path) error {
+	spec := netns.NetemSpec{LossPPM: p.LossPPM, DuplicatePPM: p.DuplicatePPM, Jitter: p.Jitter, Delay: p.Jitter}
+	if p == (conformance.Path{}) && !t.shaken {
+		return nil
+	}
+	if p.Jitter > 0 && p.KeepOrder {
+		return cannot("jitter that keeps the order, which netem's does not")
+	}
+	for _, port := range []string{devicePort, partnerPort} {
+		if err := t.fabric.Netem(port, spec); err != nil {
+			return fmt.Errorf("%w: %w", conformance.ErrCannot, err)
+		}
+		t.shaken = true
+	}
+	t.shaken = p != (conformance.Path{})
+	return nil
+}
 
 func (t *table) close() error {
 	var err error

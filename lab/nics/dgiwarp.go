@@ -2,8 +2,13 @@ package nics
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/flaw"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
@@ -13,7 +18,7 @@ import (
 
 func datagramIWARP() *Provider {
 	const caps = verbs.CapUD | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapZeroBased | verbs.CapResizeCQ
-	return &Provider{
+	p := &Provider{
 		Name: "dgiwarp", Title: "datagram-iWARP", Stack: "iWARP over UDP", Transport: verbs.TransportIWARP,
 		Caps:         caps | verbs.CapMulticast,
 		ReliableCaps: caps | verbs.CapRD | verbs.CapAtomics | verbs.CapSendInv | verbs.CapCongestion,
@@ -22,18 +27,37 @@ func datagramIWARP() *Provider {
 			o, err := newDatagrams(s)
 			return o, err
 		},
-		// It has no quirks, so that nobody asks.
-		setQuirk: func(spec string) error { return &UnknownQuirkError{Name: spec} },
+		setQuirk: func(spec string) error { return setDatagrams(new(dgiwarp.Config), spec) },
 	}
+	for _, q := range slices.Concat(flaw.AllQuirks(), engine.AllQuirks()) {
+		p.Quirks = append(p.Quirks, Quirk{Name: q.Name, Defect: q.Defect, Does: q.Does})
+	}
+	return p
+}
+
+// setDatagrams switches a quirk on: one of the packets, or one of the NIC itself.
+func setDatagrams(cfg *dgiwarp.Config, spec string) error {
+	name, _, hasNumber := strings.Cut(spec, "=")
+	switch {
+	case cfg.Flaws.Set(name, true) != nil && cfg.NIC.Quirks.Set(name, true) != nil:
+		return &UnknownQuirkError{Name: name}
+	case hasNumber:
+		return fmt.Errorf("quirk %s: it takes no number", spec)
+	}
+	return nil
 }
 
 // datagrams opens datagram-iWARP NICs.
 type datagrams struct{ cfg dgiwarp.Config }
 
 func newDatagrams(s Setup) (*datagrams, error) {
+	o := new(datagrams)
+	for _, name := range s.Quirks {
+		if err := setDatagrams(&o.cfg, name); err != nil {
+			return nil, err
+		}
+	}
 	switch {
-	case len(s.Quirks) > 0:
-		return nil, &UnknownQuirkError{Name: s.Quirks[0]}
 	case s.ICRCOffloaded:
 		return nil, errors.New("iWARP has no ICRC, which is RoCE's")
 	case s.IgnoreMarks:
@@ -41,7 +65,6 @@ func newDatagrams(s Setup) (*datagrams, error) {
 	case s.Markers || s.NoCRC:
 		return nil, errors.New("datagram-iWARP has neither markers nor a CRC to do without, which are MPA's")
 	}
-	o := new(datagrams)
 	o.cfg.QP = dgiwarp.QPOptions{Reliable: s.Reliable, Isolate: s.Isolate}
 	o.cfg.NIC.Timing = timing(&s.Budget)
 	return o, nil

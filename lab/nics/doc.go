@@ -186,12 +186,17 @@ func (p *Provider) CapsWith(s Setup) verbs.Caps {
 // With returns how to open NICs that are made like that.
 func (p *Provider) With(s Setup) (Opener, error) {
 	var q flawed.Quirks
-	if s.Quirks = p.takeVerbQuirks(&q, s.Quirks); q == (flawed.Quirks{}) {
-		return p.with(s)
+	others, err := p.takeVerbQuirks(&q, s.Quirks)
+	if err != nil {
+		return nil, err
 	}
+	s.Quirks = others
 	o, err := p.with(s)
 	if err != nil {
 		return nil, err
+	}
+	if q == (flawed.Quirks{}) {
+		return o, nil
 	}
 	return &verbFlaws{o, q}, nil
 }

@@ -95,7 +95,8 @@ func TestQuirksAreToldApartByName(t *testing.T) {
 			if q.Does == "" {
 				t.Errorf("%s: nobody says what it does", q.Name)
 			}
-			if err := p.CheckQuirk(strings.Replace(q.Name, "=N", "=3", 1)); err != nil {
+			spec := strings.NewReplacer("=NAME", "="+p.counters()[0].Name, "=N", "=3").Replace(q.Name)
+			if err := p.CheckQuirk(spec); err != nil {
 				t.Errorf("%s is listed by %s and not taken: %v", q.Name, p.Name, err)
 			}
 			if other, twice := seen[q.Name]; twice && other.Does != q.Does {
@@ -176,6 +177,8 @@ func TestQuirksRefuse(t *testing.T) {
 		"CRCIgnored=1":        "it takes no number",
 		"cm.DetourLocal":      `no quirk "cm.DetourLocal"`,
 		"":                    `no quirk ""`,
+		"CounterStuck":        "it takes the name of a counter, CounterStuck=sent_pkts say",
+		"CounterStuck=sheep":  `no device has a counter "sheep"`,
 		"Memory":              `no quirk "Memory"`,
 	} {
 		err := CheckQuirk(spec)
@@ -187,7 +190,7 @@ func TestQuirksRefuse(t *testing.T) {
 			t.Errorf("%q: %T", spec, err)
 		}
 	}
-	for name, p := range map[string]*Provider{"AckSkipsRead": softIWARP(), "CRCIgnored": softRoCE()} {
+	for name, p := range map[string]*Provider{"AckSkipsRead": softIWARP(), "CRCIgnored": softRoCE(), "CounterStuck=sent_pkts": All()[1]} {
 		var foreign *ForeignQuirkError
 		if err := p.CheckQuirk(name); !errors.As(err, &foreign) || len(foreign.Of) != 1 {
 			t.Errorf("%s with %s: %v", name, p.Name, err)

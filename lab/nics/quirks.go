@@ -33,7 +33,7 @@ func AllQuirks() (all []Quirk) {
 	return all
 }
 
-// QuirkNames lists the names that there are, without numbers.
+// QuirkNames lists the names that there are, without what they take.
 func QuirkNames() (names []string) {
 	for _, q := range AllQuirks() {
 		names = append(names, plain(q.Name))
@@ -41,7 +41,11 @@ func QuirkNames() (names []string) {
 	return names
 }
 
-func plain(name string) string { return strings.TrimSuffix(name, "=N") }
+// plain is the name of a quirk without what it takes.
+func plain(name string) string {
+	name, _, _ = strings.Cut(name, "=")
+	return name
+}
 
 // UnknownQuirkError is a quirk that no provider has.
 type UnknownQuirkError struct{ Name string }
@@ -62,14 +66,15 @@ func (e *ForeignQuirkError) Error() string {
 }
 
 // CheckQuirk says what is wrong with a quirk as it was given: NAME, or NAME=NUMBER
-// for one that takes a number. The error may be an *UnknownQuirkError or a
+// for one that takes a number, or CounterStuck=COUNTER. The error may be an *UnknownQuirkError or a
 // *ForeignQuirkError.
 func (p *Provider) CheckQuirk(spec string) error {
 	name, _, _ := strings.Cut(spec, "=")
 	named := func(q Quirk) bool { return plain(q.Name) == name }
 	if slices.ContainsFunc(p.Quirks, named) {
-		if len(p.takeVerbQuirks(new(flawed.Quirks), []string{spec})) == 0 {
-			return nil
+		others, err := p.takeVerbQuirks(new(flawed.Quirks), []string{spec})
+		if err != nil || len(others) == 0 {
+			return err
 		}
 		return p.setQuirk(spec)
 	}

@@ -3,6 +3,7 @@ package nics
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -10,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/flaw"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -25,9 +27,9 @@ func softIWARP() *Provider {
 			verbs.WCRemInvReqErr:   "the peer says by a Terminate what it did not like",
 		},
 		with:     func(s Setup) (Opener, error) { return newIWARP(s) },
-		setQuirk: func(spec string) error { return setIWARP(new(softiwarp.Quirks), spec) },
+		setQuirk: func(spec string) error { return setIWARP(new(softiwarp.Config), spec) },
 	}
-	for _, q := range engine.AllQuirks() {
+	for _, q := range slices.Concat(engine.AllQuirks(), flaw.AllQuirks()) {
 		p.Quirks = append(p.Quirks, Quirk{Name: q.Name, Defect: q.Defect, Does: q.Does})
 	}
 	return p
@@ -39,7 +41,7 @@ type iwarp struct{ cfg softiwarp.Config }
 func newIWARP(s Setup) (*iwarp, error) {
 	o := new(iwarp)
 	for _, name := range s.Quirks {
-		if err := setIWARP(&o.cfg.NIC.Quirks, name); err != nil {
+		if err := setIWARP(&o.cfg, name); err != nil {
 			return nil, err
 		}
 	}
@@ -55,10 +57,11 @@ func newIWARP(s Setup) (*iwarp, error) {
 	return o, nil
 }
 
-func setIWARP(q *softiwarp.Quirks, spec string) error {
+// setIWARP adds a flaw, of the NIC itself or of its wire.
+func setIWARP(cfg *softiwarp.Config, spec string) error {
 	name, _, hasNumber := strings.Cut(spec, "=")
 	switch {
-	case q.Set(name, true) != nil:
+	case cfg.NIC.Quirks.Set(name, true) != nil && cfg.Flaws.Set(name, true) != nil:
 		return &UnknownQuirkError{Name: name}
 	case hasNumber:
 		return fmt.Errorf("quirk %s: it takes no number", spec)

@@ -1,6 +1,12 @@
 package nics
 
 import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
 	"github.com/fabrictest/fabrictest/emu/flawed"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -9,8 +15,48 @@ import (
 // verbNeeds are what a device must be able to do to have a quirk of its verbs;
 // those that are not here every device can have.
 var verbNeeds = map[string]verbs.Caps{
-	"SRQUnchecked":  verbs.CapSRQ,
-	"XRCTargetDies": verbs.CapXRC,
+	"BindKeepsKey": verbs.CapMWType1,
+	"MWKeyStale":   verbs.CapMWType1,
+	"MWTypesMixed": verbs.CapMWType1 | verbs.CapMWType2,
+	"BoundMWBusy":  verbs.CapMWType1,
+	"LocalInvNoop": verbs.CapLocalInv,
+
+	"ResizeLoses":     verbs.CapResizeCQ,
+	"ResizeUnchecked": verbs.CapResizeCQ,
+	"ResizeNoop":      verbs.CapResizeCQ,
+
+	"AtomicOperandsSwapped": verbs.CapAtomics,
+	"AtomicAddendCut":       verbs.CapAtomics,
+	"AtomicSinkCut":         verbs.CapAtomics,
+	"AtomicAligned":         verbs.CapAtomics,
+
+	"SRQUnchecked":   verbs.CapSRQ,
+	"SRQBypassed":    verbs.CapSRQ,
+	"SRQModifyLies":  verbs.CapSRQ,
+	"SRQResizeNoop":  verbs.CapSRQ,
+	"SRQNumberWrong": verbs.CapXRC,
+	"XRCTargetDies":  verbs.CapXRC,
+	"OpenQPAny":      verbs.CapXRC,
+
+	"SrcQPLost":       verbs.CapUD,
+	"AHAttrForgotten": verbs.CapUD,
+	"AHUnchecked":     verbs.CapUD,
+	"AHsAnyDomain":    verbs.CapUD,
+	"ResolvedKeyLost": verbs.CapUD | verbs.CapCM,
+
+	"ListenAddrZero":       verbs.CapCM,
+	"PortsShared":          verbs.CapCM,
+	"ListenerServesOne":    verbs.CapCM,
+	"AnswersTwice":         verbs.CapCM,
+	"CMTakesAnyQP":         verbs.CapCM | verbs.CapRC,
+	"ConnParamLost":        verbs.CapCM | verbs.CapRC,
+	"PrivateDataLost":      verbs.CapCM,
+	"PrivateDataUnchecked": verbs.CapCM,
+	"RemoteUnknown":        verbs.CapCM,
+	"RejectIsTimeout":      verbs.CapCM,
+	"CMTimeoutsTenfold":    verbs.CapCM,
+	"DisconnectSilent":     verbs.CapCM | verbs.CapRC,
+	"EndUnnoticed":         verbs.CapCM | verbs.CapRC,
 }
 
 // verbQuirks are the quirks of the verbs of devices that can do so much.
@@ -25,13 +71,74 @@ func verbQuirks(caps verbs.Caps) (all []Quirk) {
 
 // takeVerbQuirks switches on what of names are quirks of the provider's verbs, and
 // returns the others.
-func (p *Provider) takeVerbQuirks(q *flawed.Quirks, names []string) (others []string) {
+func (p *Provider) takeVerbQuirks(q *flawed.Quirks, names []string) (others []string, err error) {
 	for _, name := range names {
+		if plain(name) == flawed.CounterStuck {
+			if err := p.checkCounter(name); err != nil {
+				return nil, err
+			}
+		}
 		if !(p.Caps | p.ReliableCaps).Has(verbNeeds[name]) || q.Set(name, true) != nil {
 			others = append(others, name)
 		}
 	}
-	return others
+	return others, nil
+}
+
+// checkCounter refuses a quirk of a counter that the provider's NICs do not have.
+func (p *Provider) checkCounter(spec string) error {
+	_, counter, _ := strings.Cut(spec, "=")
+	if counter == "" {
+		return fmt.Errorf("quirk %s: it takes the name of a counter, %s=%s say", spec, flawed.CounterStuck, p.counters()[0].Name)
+	}
+	has := func(p *Provider) bool {
+		return slices.ContainsFunc(p.counters(), func(c verbs.Counter) bool { return c.Name == counter })
+	}
+	if has(p) {
+		return nil
+	}
+	foreign := &ForeignQuirkError{Name: spec, Provider: p}
+	for _, other := range All() {
+		if has(other) {
+			foreign.Of = append(foreign.Of, other.Name)
+		}
+	}
+	if len(foreign.Of) == 0 {
+		return fmt.Errorf("quirk %s: no device has a counter %q", spec, counter)
+	}
+	return foreign
+}
+
+// counters are those of the provider's NICs: of one that is opened to be asked.
+func (p *Provider) counters() []verbs.Counter {
+	w := sim.New(sim.Config{})
+	defer w.Close()
+	d, err := p.sample(w)
+	if err != nil {
+		panic(fmt.Sprintf("nics: %s cannot be opened in an empty world: %v", p.Name, err))
+	}
+	all := d.Counters()
+	_ = d.Close() // nothing was done with it
+	return all
+}
+
+// sample opens a NIC of the provider that is alone in a world.
+func (p *Provider) sample(w *sim.World) (verbs.Context, error) {
+	const rate = 1e9
+	n, err := sim.NewNet(w, sim.NetConfig{})
+	if err != nil {
+		return nil, err
+	}
+	addr := netip.IPv6Loopback()
+	port, err := n.Attach(sim.PortConfig{Name: "sample", Addrs: []netip.Addr{addr}, Link: sim.LinkConfig{RateBps: rate, Latency: time.Microsecond, MTU: 1500}})
+	if err != nil {
+		return nil, err
+	}
+	o, err := p.with(Setup{})
+	if err != nil {
+		return nil, err
+	}
+	return o.InWorld(w, port, Place{Name: "sample", Addr: addr, LineRateBps: rate})
 }
 
 // verbFlaws opens NICs whose verbs have flaws.
@@ -46,7 +153,7 @@ func (o *verbFlaws) InWorld(w *sim.World, port *sim.Port, at Place) (verbs.Conte
 	if err != nil {
 		return nil, err
 	}
-	return flawed.Device(d, o.q), nil
+	return flawed.Device(d, o.q, func() time.Duration { return time.Duration(w.Now()) }), nil
 }
 
 // OnSockets implements Opener.
@@ -55,5 +162,6 @@ func (o *verbFlaws) OnSockets(at Place) (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	return flawed.Device(d, o.q), nil
+	start := time.Now()
+	return flawed.Device(d, o.q, func() time.Duration { return time.Since(start) }), nil
 }

@@ -44,6 +44,8 @@ type Config struct {
 	// Reads is how many reads and atomics to one peer may be under way on RD, and
 	// how many of one peer are taken.
 	Reads uint16
+	// Quirks make the NIC misbehave on purpose.
+	Quirks Quirks
 }
 
 const (
@@ -69,7 +71,7 @@ func (c Config) withDefaults() (Config, error) {
 	if len(c.GIDs) == 0 {
 		return c, fmt.Errorf("%w: no GIDs: a NIC needs at least one IP address", ErrConfig)
 	}
-	c.Port = cmp.Or(c.Port, wire.Port)
+	c.Port = cmp.Or(c.Port, c.Quirks.Port())
 	c.LinkMTU = cmp.Or(c.LinkMTU, defaultLinkMTU)
 	c.FirstQPN = cmp.Or(c.FirstQPN, defaultFirstQPN)
 	c.Messages, c.Records = cmp.Or(c.Messages, defaultMessages), cmp.Or(c.Records, defaultMessages)
@@ -91,6 +93,7 @@ func (c Config) withDefaults() (Config, error) {
 	if last := int(c.FirstQPN) + c.Limits.QPs - 1; last >= int(wire.MulticastQP) {
 		return c, fmt.Errorf("%w: %d QPs from number %#x on end at %#x, where multicast begins", ErrConfig, c.Limits.QPs, c.FirstQPN, last)
 	}
+	c.distort()
 	return c, nil
 }
 

@@ -8,6 +8,7 @@ type Counters struct {
 	Sent, SentBytes         uint64
 	Received, ReceivedBytes uint64
 	Sends, Recvs            uint64 // work requests completed
+	Messages                uint64 // of them Sends that succeeded
 
 	DropDown      uint64 // the port is down
 	DropAddress   uint64 // not to an address of the NIC, or from none that could be answered
@@ -38,7 +39,8 @@ func (n *NIC) Counters() []verbs.Counter {
 		{Name: "sent_bytes", Value: c.SentBytes},
 		{Name: "rcvd_packets", Value: c.Received},
 		{Name: "rcvd_bytes", Value: c.ReceivedBytes},
-		{Name: "rdma_sends", Value: c.Sends},
+		{Name: "send_requests", Value: c.Sends},
+		{Name: "rdma_sends", Value: c.Messages},
 		{Name: "rdma_recvs", Value: c.Recvs},
 		{Name: "drop_down", Value: c.DropDown},
 		{Name: "drop_address", Value: c.DropAddress},

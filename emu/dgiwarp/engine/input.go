@@ -23,7 +23,7 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	case n.portDown:
 		n.Count.DropDown++
 		return
-	case d.Dst.Port() != n.cfg.Port || !group && !n.owns(dst) || !answerable(d.Src):
+	case d.Dst.Port() != n.cfg.Port || !group && !n.owns(dst) || !answerable(d.Src) && !n.cfg.Quirks.StrangersHeard:
 		n.Count.DropAddress++
 		return
 	case !wire.Intact(d.Payload):
@@ -35,8 +35,11 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 		n.Count.DropMalformed++
 		return
 	}
+	if n.cfg.Quirks.UDWaitsForPeer {
+		n.heard(d.Src)
+	}
 	switch {
-	case group:
+	case group && !(n.cfg.Quirks.GroupAnswered && k.Kind != wire.KindUD):
 		n.takeGroup(d, k)
 	case k.Kind == wire.KindUD:
 		n.takeUD(d, k)
@@ -70,15 +73,21 @@ func (n *NIC) takeGroup(d *link.Datagram, k *wire.Packet) {
 		n.Count.DropQPN++
 		return
 	}
+	if n.cfg.Quirks.GroupsMixed {
+		members = members[:1]
+	}
 	n.arrived = sourceOf(d, k.SrcQP)
 	for _, q := range members {
-		n.toUD(q, k, true)
+		n.toUD(q, k, !n.cfg.Quirks.GroupAnswered)
 	}
 }
 
 // takeUD delivers an unreliable packet.
 func (n *NIC) takeUD(d *link.Datagram, k *wire.Packet) {
 	q := n.find(k.DstQP)
+	if q == nil && n.cfg.Quirks.GroupsMixed && k.DstQP == wire.MulticastQP {
+		q = n.someQP(func(q *QP) bool { return q.groups > 0 })
+	}
 	switch {
 	case q == nil:
 		n.Count.DropQPN++

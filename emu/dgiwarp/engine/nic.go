@@ -3,11 +3,11 @@ package engine
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/fifo"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
@@ -44,6 +44,7 @@ type NIC struct {
 	segment iwarp.Segment
 	area    [verbs.GRHLen]byte
 	arrived source // of the packet that came last
+	flaws   *flaws // what quirks have to remember; nil without them
 }
 
 // New returns a NIC with its port up.
@@ -53,14 +54,20 @@ func New(cfg Config) (*NIC, error) {
 		return nil, err
 	}
 	n := &NIC{cfg: cfg, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
-	n.Init(cfg.Limits, nic.Lax{}, core.Lax{})
+	n.Init(cfg.Limits, cfg.Quirks.Queues, cfg.Quirks.Memory)
 	n.Mem.Scramble(binary.LittleEndian.Uint64(cfg.Secret[:]))
-	n.layer = iwarp.Layer{NIC: &n.Base}
-	n.rd, err = rd.New(rd.Config{Secret: cfg.Secret, MaxPacket: maxPacket(cfg.LinkMTU, false), Limits: cfg.RD, Timing: cfg.Timing})
+	n.layer = iwarp.Layer{NIC: &n.Base, Lax: iwarp.Lax{NoExtensions: cfg.Quirks.RDWithoutExtensions}}
+	n.rd, err = rd.New(rd.Config{
+		Secret: cfg.Secret, MaxPacket: maxPacket(cfg.LinkMTU, false), Limits: cfg.RD, Timing: cfg.Timing, Quirks: cfg.Quirks.Flows,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	n.messages.limit, n.records.limit = cfg.Messages, cfg.Records
+	n.messages.counts = cfg.Quirks.PiecesUnchecked
+	if cfg.Quirks != (Quirks{}) {
+		n.flaws = newFlaws()
+	}
 	n.errors.tokens = int64(cfg.ErrorBurst) * errorToken
 	return n, nil
 }
@@ -127,4 +134,26 @@ func (n *NIC) owns(a netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// someQP returns the QP of the lowest number among those that ok has nothing
+// against, or nil.
+func (n *NIC) someQP(ok func(*QP) bool) *QP {
+	for q := range n.QPs() {
+		if ok(q) {
+			return q
+		}
+	}
+	return nil
+}
+
+// QPs goes through the queue pairs in the order of their numbers.
+func (n *NIC) QPs() iter.Seq[*QP] {
+	return func(yield func(*QP) bool) {
+		for i := range uint32(n.cfg.Limits.QPs) {
+			if q := n.qps.At(n.cfg.FirstQPN + i); q != nil && !yield(q) {
+				return
+			}
+		}
+	}
 }

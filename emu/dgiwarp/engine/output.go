@@ -20,6 +20,9 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 		n.layBehind(ds, filled)
 	}
 	filled = n.takeTurns(ds, filled)
+	if n.cfg.Quirks.UDReads {
+		filled = n.emitReads(ds, filled)
+	}
 	n.feed(now)
 	for filled < len(ds) {
 		p, ok := n.rd.Output(now, ds[filled].Payload[:0])
@@ -35,6 +38,9 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	}
 	for i := range filled {
 		n.Count.SentBytes += uint64(len(ds[i].Payload))
+		if n.cfg.Quirks.PathMTUIgnored {
+			ds[i].Unlike |= link.MayFragment
+		}
 	}
 	n.Count.Sent += uint64(filled)
 	return filled
@@ -83,7 +89,7 @@ func (n *NIC) layBehind(ds []link.Datagram, i int) {
 
 // emit builds the next packet of a UD QP, if it has one.
 func (q *QP) emit(d *link.Datagram) bool {
-	for q.state == verbs.QPStateRTS {
+	for q.sends() {
 		if q.pending.Len() == 0 {
 			return false
 		}
@@ -91,6 +97,11 @@ func (q *QP) emit(d *link.Datagram) bool {
 		if r.Op == verbs.OpLocalInv || r.Op == verbs.OpBindMW {
 			q.pending.Pop()
 			q.doLocally(r)
+			continue
+		}
+		if asks(r.Op) {
+			q.pending.Pop()
+			q.ask(r)
 			continue
 		}
 		if !q.buildDatagram(d, r) {
@@ -103,7 +114,11 @@ func (q *QP) emit(d *link.Datagram) bool {
 		if q.sent == r.Length {
 			q.pending.Pop()
 			q.sent = 0
-			q.complete(r, verbs.WCSuccess)
+			if q.nic.cfg.Quirks.UDWaitsForPeer {
+				q.hold(r)
+			} else {
+				q.complete(r, verbs.WCSuccess)
+			}
 		}
 		return true
 	}

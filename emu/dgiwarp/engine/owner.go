@@ -15,10 +15,11 @@ func (h *half) NextReceive() *iwarp.Receive {
 	if w == nil {
 		return nil
 	}
+	q.promised = max(q.promised-1, 0)
 	r := &h.held
 	r.WRID, r.PD, r.SGL = w.WRID, pd, append(r.SGL[:0], w.SGL...)
 	if !h.filled {
-		h.from.fill(&h.area, 0)
+		q.nic.tellSource(&h.from, &h.area, 0)
 		h.filled = true
 	}
 	if w.Length < verbs.GRHLen || q.nic.Scatter(r.SGL, pd, 0, h.area[:]) != nil {
@@ -45,6 +46,9 @@ func (h *half) NextReceive() *iwarp.Receive {
 // Received completes a receive.
 func (h *half) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q := h.peer.qp
+	if q.nic.cfg.Quirks.HalfSendLosesReceive && wc.Status == verbs.WCWRFlushErr && q.state != verbs.QPStateErr {
+		return
+	}
 	wc.WRID = r.WRID
 	if wc.Status == verbs.WCSuccess {
 		wc.ByteLen += verbs.GRHLen
@@ -56,15 +60,28 @@ func (h *half) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 
 // Completed reports how a request ended, and frees its place. It is the oldest: a
 // stream keeps the order of posting.
-func (h *half) Completed(_ *iwarp.Request, status verbs.WCStatus) {
+func (h *half) Completed(r *iwarp.Request, status verbs.WCStatus) {
 	if status == verbs.WCWRFlushErr && h.cause != verbs.WCSuccess {
 		status, h.cause = h.cause, verbs.WCSuccess
 	}
-	h.peer.qp.complete(h.peer.oldest(), status)
+	q := h.peer.qp
+	if q.nic.cfg.Quirks.ErrorFailsAll && blamed(status) {
+		status = verbs.WCWRFlushErr
+	}
+	if q.nic.cfg.Quirks.RDCompletesAtOnce {
+		q.tell(h.peer.find(r), status)
+		return
+	}
+	q.complete(h.peer.oldest(), status)
 }
 
-// Retired has nothing to do: nothing here is reported before it is over.
-func (h *half) Retired(*iwarp.Request) {}
+// Retired has nothing to do: nothing here is reported before it is over, unless
+// Quirks.RDCompletesAtOnce is set.
+func (h *half) Retired(*iwarp.Request) {
+	if q := h.peer.qp; q.nic.cfg.Quirks.RDCompletesAtOnce {
+		q.free = append(q.free, h.peer.oldest().place)
+	}
+}
 
 // Ended says that a stream has failed.
 func (h *half) Ended(end iwarp.End) {
@@ -73,6 +90,9 @@ func (h *half) Ended(end iwarp.End) {
 	switch end.Cause {
 	case iwarp.ByPeer:
 		q.nic.Count.ErrorsFound++
+		if q.nic.cfg.Quirks.ErrorsSilent {
+			return
+		}
 		q.nic.Report(nic.Event{Type: accusation(end.Error), QP: q})
 		if !q.isolate {
 			q.fail()

@@ -79,7 +79,7 @@ func (n *NIC) peerOf(r *rd.Peer) *peer {
 
 // distribute hands the requests of an RD QP to the peers that they are for.
 func (q *QP) distribute(now mono.Time) {
-	for q.state == verbs.QPStateRTS {
+	for q.sends() {
 		place, ok := q.pending.Pop()
 		if !ok {
 			return
@@ -109,7 +109,7 @@ func (p *peer) post(now mono.Time, r *request) {
 		p.asks = &half{peer: p}
 	}
 	ready := p.ready(now)
-	if p.qp.state == verbs.QPStateErr {
+	if p.qp.failed() {
 		p.qp.complete(r, verbs.WCWRFlushErr) // ready has failed requests, and the CQ was full
 		return
 	}
@@ -119,12 +119,11 @@ func (p *peer) post(now mono.Time, r *request) {
 		p.last.next = r
 	}
 	p.last = r
-	switch {
-	case ready:
-		p.asks.stream.Post(&r.Request)
-		p.speak()
-	case p.waiting == nil:
+	if p.waiting == nil {
 		p.waiting = r
+	}
+	if ready { // r takes its turn behind what waited already
+		p.retry(now)
 	}
 }
 
@@ -157,7 +156,7 @@ func (p *peer) ready(now mono.Time) bool {
 		panic("engine: a peer is not the one of its own key")
 	}
 	h.flow = p.rd.Epoch()
-	h.stream.Open(&q.endpoint, h, iwarp.Options{IRD: q.nic.cfg.Reads, ORD: q.nic.cfg.Reads})
+	h.stream.Open(&q.endpoint, h, q.nic.streamOptions())
 	return true
 }
 

@@ -21,7 +21,7 @@ func (q *QP) PostSend(now mono.Time, wr *verbs.SendWR, refs Refs) error {
 		return err
 	}
 	switch {
-	case q.state == verbs.QPStateErr:
+	case q.failed():
 		q.push(q.sendCQ, &verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: nic.CompletionOpcode(wr.Opcode)}, false)
 		return nil
 	case q.state < verbs.QPStateRTS:
@@ -39,6 +39,12 @@ func (q *QP) PostSend(now mono.Time, wr *verbs.SendWR, refs Refs) error {
 	}
 	if wr.Opcode == verbs.OpBindMW {
 		r.KeepBind(wr, refs.Window, refs.Region, q.endpoint.PD, q.num)
+	}
+	if r.Op == verbs.OpRDMAWriteImm && q.nic.cfg.Quirks.RecordIsWrite {
+		r.Op = verbs.OpRDMAWrite
+	}
+	if q.nic.cfg.Quirks.PeersWait && q.reliable {
+		q.nic.flaws.posted(q, place)
 	}
 	q.pending.Push(place)
 	q.wake()
@@ -68,6 +74,9 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	limit := uint64(maxMessage)
 	if !q.reliable && wr.Opcode == verbs.OpSend {
 		limit = MaxUDSend
+		if q.nic.cfg.Quirks.LongSendsLeave {
+			limit = longestSend
+		}
 	}
 	local := wr.Opcode == verbs.OpLocalInv || wr.Opcode == verbs.OpBindMW
 	atomic := wr.Opcode == verbs.OpAtomicCmpAndSwp || wr.Opcode == verbs.OpAtomicFetchAdd
@@ -103,7 +112,9 @@ func (q *QP) allows(op verbs.WROpcode) bool {
 	switch op {
 	case verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpLocalInv, verbs.OpBindMW:
 		return true
-	case verbs.OpSendInv, verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+		return q.reliable || q.nic.cfg.Quirks.UDReads
+	case verbs.OpSendInv:
 		return q.reliable
 	}
 	return false
@@ -116,7 +127,7 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 		return nic.OpError("post_recv", q.name(), "%w: receives come from a shared queue", verbs.ErrInvalid)
 	case q.state == verbs.QPStateReset:
 		return nic.OpError("post_recv", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
-	case q.state == verbs.QPStateErr:
+	case q.failed():
 		q.push(q.recvCQ, &verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv}, false)
 		return nil
 	}
@@ -128,7 +139,7 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 func (q *QP) receive() (*nic.Receive, core.PD) {
 	if q.srq != nil {
 		w := q.srq.Peek()
-		if w == nil {
+		if w == nil || !q.reliable && q.nic.cfg.Quirks.UDIgnoresSRQ {
 			return nil, 0
 		}
 		return w, q.srq.Domain(w)
@@ -155,7 +166,7 @@ func (q *QP) receivesLeft() int {
 
 // wake has Output look at the QP.
 func (q *QP) wake() {
-	if !q.queued && q.pending.Len() > 0 && q.state == verbs.QPStateRTS {
+	if !q.queued && q.pending.Len() > 0 && q.sends() {
 		q.queued = true
 		q.nic.sending.Push(q)
 	}

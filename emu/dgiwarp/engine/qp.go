@@ -46,6 +46,8 @@ type QP struct {
 	state  verbs.QPState
 	attr   verbs.QPAttr
 	groups int
+	// promised is how many receives peers were told of that had waited for one.
+	promised int
 
 	work     []request // the places of the send queue
 	slots    nic.Slots
@@ -89,7 +91,7 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 		return nil, err
 	}
 	q := &QP{
-		nic: n, num: num, reliable: c.Reliable, isolate: c.Isolate, signalAll: c.SignalAll, caps: c.Caps,
+		nic: n, num: num, reliable: c.Reliable, isolate: c.Isolate && !n.cfg.Quirks.IsolationIgnored, signalAll: c.SignalAll, caps: c.Caps,
 		sendCQ: c.SendCQ, recvCQ: c.RecvCQ, srq: c.SRQ,
 		endpoint: iwarp.Endpoint{Layer: &n.layer, PD: c.PD, QPN: num, Access: iwarp.RemoteAccess},
 	}
@@ -133,6 +135,9 @@ func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.num) != q {
 		return nic.OpError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
 	}
+	if q.groups > 0 && n.Lax.InUseDestroyed {
+		n.leaveGroups(q)
+	}
 	if q.groups > 0 {
 		return nic.OpError("destroy_qp", q.name(), "%w by %d multicast groups", verbs.ErrBusy, q.groups)
 	}
@@ -148,17 +153,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 	n.qps.Remove(q.num)
 	n.count--
 	if n.only == q {
-		n.only = n.someQP()
-	}
-	return nil
-}
-
-// someQP returns the QP of the lowest number, or nil.
-func (n *NIC) someQP() *QP {
-	for i := range uint32(n.cfg.Limits.QPs) {
-		if q := n.qps.At(n.cfg.FirstQPN + i); q != nil {
-			return q
-		}
+		n.only = n.someQP(func(*QP) bool { return true })
 	}
 	return nil
 }
@@ -192,8 +187,11 @@ func (q *QP) reset() {
 	}
 	n.messages.forget(q)
 	n.records.forget(q)
+	if n.flaws != nil {
+		n.flaws.forget(q)
+	}
 	q.state, q.attr = verbs.QPStateReset, verbs.QPAttr{}
-	q.msn, q.sent, q.reported = ddp.FirstMSN, 0, ErrorReport{}
+	q.msn, q.sent, q.reported, q.promised = ddp.FirstMSN, 0, ErrorReport{}, 0
 	q.rq.Clear()
 	q.pending.Drop()
 	q.free = q.free[:0]
@@ -253,10 +251,17 @@ func (q *QP) fail() {
 		return
 	}
 	q.state = verbs.QPStateErr
+	if q.nic.cfg.Quirks.ErrorQPGoesOn {
+		return
+	}
 	q.nic.messages.forget(q)
 	q.nic.records.forget(q)
 	if q.reliable {
 		q.nic.failPeers(q)
+	}
+	if q.nic.flaws != nil {
+		q.flushHeld()
+		q.failExchanges()
 	}
 	for place, ok := q.pending.Pop(); ok; place, ok = q.pending.Pop() {
 		q.complete(&q.work[place], verbs.WCWRFlushErr)
@@ -275,6 +280,9 @@ func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 	wc.QPN = verbs.QPN(q.num)
 	if cq == q.recvCQ {
 		q.nic.Count.Recvs++
+		if q.nic.cfg.Quirks.SourceLost {
+			wc.SrcQP = 0
+		}
 	}
 	if !cq.Push(wc, solicited) && q.state != verbs.QPStateErr {
 		q.nic.Report(nic.Event{Type: verbs.EventQPFatal, QP: q})
@@ -285,10 +293,22 @@ func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 // complete reports how a request ended, if that is of interest, and frees its
 // place.
 func (q *QP) complete(r *request, status verbs.WCStatus) {
+	if q.nic.cfg.Quirks.PeersWait && q.reliable {
+		q.completeInTurn(r, status)
+		return
+	}
+	q.tell(r, status)
+	q.free = append(q.free, r.place)
+}
+
+// tell reports how a request ended, if that is of interest.
+func (q *QP) tell(r *request, status verbs.WCStatus) {
 	q.nic.Count.Sends++
+	if r.Sent(status) {
+		q.nic.Count.Messages++
+	}
 	if status != verbs.WCSuccess || r.Signaled() {
 		wc := r.Completion(status, verbs.QPN(q.num))
 		q.push(q.sendCQ, &wc, false)
 	}
-	q.free = append(q.free, r.place)
 }

@@ -24,7 +24,7 @@ func TestRDOverflowWhileRequestsFail(t *testing.T) {
 		a.send(dead, uint64(i), 10)
 	}
 	w.run(15 * time.Second)
-	if a.State() != verbs.QPStateErr || len(a.free) != int(a.caps.MaxSendWR) || h.nic.Count.Sends != 8 {
+	if a.State() != verbs.QPStateErr || len(a.free) != a.caps.MaxSendWR || h.nic.Count.Sends != 8 {
 		t.Errorf("state %v, %d of %d places free, %d requests ended, want 8", a.State(), len(a.free), a.caps.MaxSendWR, h.nic.Count.Sends)
 	}
 }
@@ -59,7 +59,7 @@ func TestRDOverflowWhenAFlowBeginsAnew(t *testing.T) {
 	a.send(b, 3, 10)
 	seen := h.nic.Count.Sent
 	w.run(time.Second)
-	if a.State() != verbs.QPStateErr || len(a.free) != int(a.caps.MaxSendWR) || h.nic.Count.Sends != 4 || h.nic.Count.Sent != seen {
+	if a.State() != verbs.QPStateErr || len(a.free) != a.caps.MaxSendWR || h.nic.Count.Sends != 4 || h.nic.Count.Sent != seen {
 		t.Errorf("state %v, %d of %d places free, %d requests ended, want 4, %d packets left", a.State(), len(a.free), a.caps.MaxSendWR, h.nic.Count.Sends, h.nic.Count.Sent-seen)
 	}
 }

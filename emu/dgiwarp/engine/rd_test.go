@@ -171,6 +171,30 @@ func TestRDWaitsForReceives(t *testing.T) {
 	}
 }
 
+// Each receive that is posted wakes one of those who wait, also if more were told
+// to wait than have been woken.
+func TestRDReceivesWakeOneAfterTheOther(t *testing.T) {
+	w := newWorld(t)
+	b := w.host().own(true)
+	var waiting []*end
+	for range 3 {
+		e := w.host().own(true)
+		e.send(b, 1, 10)
+		w.run(time.Millisecond)
+		waiting = append(waiting, e)
+	}
+	w.run(time.Second) // by now they ask every 128 ms
+	for i, e := range waiting {
+		b.recv(uint64(i), 0, 100)
+		w.run(200 * time.Microsecond)
+		b.ok(1)
+		e.ok(1)
+		for _, other := range waiting[i+1:] {
+			other.got(0)
+		}
+	}
+}
+
 func TestRDPeersDoNotWaitForEachOther(t *testing.T) {
 	w, a, b := pair(t, true)
 	dead := w.host().own(true)

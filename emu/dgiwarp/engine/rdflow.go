@@ -5,7 +5,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
@@ -22,7 +21,7 @@ func (n *NIC) takeRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 		n.Count.DropQPN++
 		n.rd.Refuse(src, k, wire.ReasonNoQP)
 		return
-	case !q.receives() && (data || q.state < verbs.QPStateRTR):
+	case !q.receives() && (data || q.state < verbs.QPStateRTR) && !(q.state == verbs.QPStateErr && n.cfg.Quirks.ErrorQPGoesOn):
 		n.Count.DropState++
 		n.rd.Refuse(src, k, wire.ReasonState)
 		return
@@ -57,13 +56,15 @@ func (n *NIC) drain(now mono.Time) {
 			}
 		case rd.EventAcked:
 			p.acked(e.Acked)
-			p.retry(now)
 		case rd.EventFailed:
 			p.flowFailed(failed(e.Err))
-			p.retry(now)
+			if n.cfg.Quirks.FailureStopsQP {
+				p.qp.fail()
+			}
 		case rd.EventGone:
 			p.gone()
 		}
+		p.retry(now) // any of these may be what requests waited for
 		p.speak()
 	}
 }
@@ -75,7 +76,10 @@ func (p *peer) begins() {
 	}
 	h := p.serve
 	h.fail(verbs.WCWRFlushErr) // what had begun to arrive will not end
-	h.stream.Open(&p.qp.endpoint, h, iwarp.Options{IRD: p.qp.nic.cfg.Reads, ORD: p.qp.nic.cfg.Reads})
+	h.stream.Open(&p.qp.endpoint, h, p.qp.nic.streamOptions())
+	if p.qp.nic.flaws != nil {
+		p.qp.nic.flaws.begins(h)
+	}
 	if !p.path.dst.IsValid() {
 		n := p.qp.nic
 		dst := p.rd.Key.Remote
@@ -95,17 +99,31 @@ func (p *peer) take(segment []byte) bool {
 			h = p.asks
 		case c.Opcode == ddp.OpTerminate:
 			h = p.accused(body)
-		case !c.Tagged && d.Untagged.QN == ddp.QueueSend && d.Untagged.MO == 0 && h != nil && h.stream.Live() && q.receivesLeft() == 0:
+		case begins(&d) && h != nil && h.stream.Live() && q.receivesLeft() == 0 && !q.nic.takesAnyway():
 			return false
 		}
 	}
-	if h == nil {
-		q.nic.Count.DropSegment++ // an answer to nothing
+	if q.nic.flaws != nil {
+		return p.takeFlawed(h, &d, segment)
+	}
+	return p.hand(h, segment)
+}
+
+// hand gives a segment to a half, if there is one. It is taken in any case.
+func (p *peer) hand(h *half, segment []byte) bool {
+	q := p.qp
+	if h == nil || !h.stream.Opened() {
+		q.nic.Count.DropSegment++ // an answer to nothing, or to what was in a flow that failed
 		return true
 	}
 	h.comesFrom(q.nic.arrived)
 	h.stream.Input(segment)
 	return true
+}
+
+// begins reports whether a segment is the first of a message that takes a receive.
+func begins(d *ddp.Header) bool {
+	return !d.Control.Tagged && d.Untagged.QN == ddp.QueueSend && d.Untagged.MO == 0
 }
 
 // comesFrom notes where a segment came from, given what is known of the packet
@@ -140,7 +158,7 @@ func (p *peer) accused(body []byte) *half {
 func (p *peer) acked(count int) {
 	asks, serve := 0, 0
 	for range count {
-		if p.origin.pop() {
+		if p.popOrigin() {
 			serve++
 		} else {
 			asks++
@@ -157,6 +175,9 @@ func (p *peer) acked(count int) {
 // flowFailed ends what was under way to the peer.
 func (p *peer) flowFailed(status verbs.WCStatus) {
 	p.origin = origins{}
+	if p.qp.nic.flaws != nil {
+		delete(p.qp.nic.flaws.origins, p)
+	}
 	if p.asks != nil {
 		p.asks.fail(status)
 	}
@@ -184,9 +205,7 @@ func (n *NIC) feed(now mono.Time) {
 	for range n.starving.Len() {
 		q, _ := n.starving.Pop()
 		q.starving = false
-		if left := q.receivesLeft(); left > 0 && q.receives() {
-			n.rd.Resume(q.num, left)
-		} else if q.receives() {
+		if q.receives() && n.resume(q) {
 			q.starve()
 		}
 	}
@@ -198,6 +217,18 @@ func (n *NIC) feed(now mono.Time) {
 			p.talk(now)
 		}
 	}
+}
+
+// resume tells peers that were told to wait to go on, as many as there are
+// receives that nobody was told of yet. It reports whether there may be more.
+func (n *NIC) resume(q *QP) (more bool) {
+	left := q.receivesLeft() - q.promised
+	if left <= 0 {
+		return true
+	}
+	told, more := n.rd.Resume(q.num, left)
+	q.promised += told
+	return more
 }
 
 // starve has feed see whether the QP has receives again.
@@ -236,7 +267,7 @@ func (p *peer) talk(now mono.Time) {
 			continue
 		}
 		idle = 0
-		p.origin.push(serve)
+		p.pushOrigin(serve)
 		p.rd.Send(now, n.segment.Header, n.segment.Payload)
 	}
 	if p.rd.Room() == 0 && p.rd.Waiting() == 0 {
@@ -250,6 +281,9 @@ func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
 	if out.Peer != nil {
 		if p, ok := out.Peer.Owner.(*peer); ok && p.path.dst == out.Dst {
 			pa = p.path
+		}
+		if n.cfg.Quirks.RDCompletesAtOnce && out.Data {
+			n.presume(out.Peer)
 		}
 	}
 	if !pa.src.IsValid() {

@@ -20,6 +20,7 @@ type record struct {
 	length uint32
 	imm    uint32
 	have   ranges
+	pieces []span // Quirks.RangesUnjoined
 }
 
 // recordTable holds the records that are open, oldest first.
@@ -86,7 +87,7 @@ func (q *QP) takeWriteRecord(in *inbound) {
 	}
 	k := messageKey{src: in.from.src, srcQP: in.from.qp, msn: h.MSN, qp: q}
 	r := n.records.find(&k)
-	if r != nil && (r.stag != t.STag || r.base != t.TO-uint64(h.MO) || r.length != h.Length) {
+	if r != nil && !n.cfg.Quirks.PiecesUnchecked && (r.stag != t.STag || r.base != t.TO-uint64(h.MO) || r.length != h.Length) {
 		n.Count.DropSegment++
 		return
 	}
@@ -97,7 +98,10 @@ func (q *QP) takeWriteRecord(in *inbound) {
 		}
 		*r = record{
 			key: k, until: n.clock.Add(n.cfg.RecordTime), from: *in.from,
-			stag: t.STag, base: t.TO - uint64(h.MO), length: h.Length, imm: h.Imm, have: ranges{r.have.spans[:0]},
+			stag: t.STag, base: t.TO - uint64(h.MO), length: h.Length, imm: h.Imm, have: ranges{r.have.spans[:0], n.cfg.Quirks.PiecesUnchecked}, pieces: r.pieces[:0],
+		}
+		if n.cfg.Quirks.RecordWaitsForLast {
+			r.until = mono.Never
 		}
 	}
 	s := span{h.MO, h.MO + uint32(len(payload))}
@@ -110,9 +114,21 @@ func (q *QP) takeWriteRecord(in *inbound) {
 		return
 	}
 	r.have.add(s)
-	if r.have.whole(r.length) {
+	if n.cfg.Quirks.RangesUnjoined {
+		r.note(s)
+	}
+	if n.ends(r, in.header.Control.Last) {
 		n.finishRecord(slices.Index(n.records.open, r))
 	}
+}
+
+// ends reports whether a record ends with the segment that just came, which
+// may be the last one.
+func (n *NIC) ends(r *record, last bool) bool {
+	if n.cfg.Quirks.RecordWaitsForLast {
+		return last
+	}
+	return r.have.whole(r.length)
 }
 
 // dropEmpty takes a record back in which nothing has been noted.
@@ -140,19 +156,23 @@ func (n *NIC) finishRecord(i int) {
 	w, pd := q.receive()
 	if w == nil || w.Length < verbs.GRHLen+recordHead {
 		n.Count.DropNoReceive++
+		if w == nil && n.cfg.Quirks.NoReceiveIsError {
+			q.offendRecord(r)
+		}
 		return
 	}
-	count := min(len(r.have.spans), int(w.Length-verbs.GRHLen-recordHead)/recordRange)
+	spans := n.claims(r)
+	count := min(len(spans), int(w.Length-verbs.GRHLen-recordHead)/recordRange)
 	var buf [recordHead + maxRanges*recordRange]byte
 	b := binary.BigEndian.AppendUint32(buf[:0], uint32(r.stag))
 	b = binary.BigEndian.AppendUint64(b, r.base)
 	b = binary.BigEndian.AppendUint32(b, r.length)
 	b = binary.BigEndian.AppendUint32(b, uint32(count))
-	for _, s := range r.have.spans[:count] {
+	for _, s := range spans[:count] {
 		b = binary.BigEndian.AppendUint32(b, s.from)
 		b = binary.BigEndian.AppendUint32(b, s.to-s.from)
 	}
-	r.from.fill(&n.area, len(b))
+	n.tellSource(&r.from, &n.area, len(b))
 	wc := verbs.WC{
 		WRID: w.WRID, Opcode: verbs.WCOpRecvRDMAWithImm, ByteLen: uint32(verbs.GRHLen + len(b)), Imm: r.imm,
 		Flags: verbs.WCWithGRH | verbs.WCWithImm, SrcQP: verbs.QPN(r.from.qp),

@@ -21,11 +21,18 @@ func (q *QP) takeSegment(in *inbound) {
 	case c.RDMAPVersion != ddp.RDMAPVersion:
 		q.offend(in, ddp.TermOpVersion)
 	case c.Tagged && op == ddp.OpWrite:
-		q.place(in, in.header.Tagged.TO, in.body)
+		if !q.place(in, in.header.Tagged.TO, in.body) || !c.Last {
+			return
+		}
+		q.nic.layer.Count.WritesReceived++
+		if q.nic.cfg.Quirks.WriteTakesReceive {
+			q.deliver(in, nil, &verbs.WC{Opcode: verbs.WCOpRecv})
+		}
 	case c.Tagged && op == wire.OpWriteRecord:
 		q.takeWriteRecord(in)
 	case !c.Tagged && (op == ddp.OpSend || op == ddp.OpSendSE || op == ddp.OpImmediate || op == ddp.OpImmediateSE):
 		q.takeUntagged(in)
+	case q.nic.cfg.Quirks.UDReads && q.exchange(in):
 	default:
 		q.offend(in, ddp.TermOpOpcode)
 	}
@@ -40,6 +47,9 @@ func (q *QP) place(in *inbound, to uint64, payload []byte) bool {
 	if to+uint64(len(payload)) < to {
 		q.offend(in, ddp.TermTaggedWrap)
 		return false
+	}
+	if q.nic.cfg.Quirks.FirstSegmentChecked && q.placeUnchecked(in, to, payload) {
+		return true
 	}
 	mem, at, err := q.nic.Mem.Remote(uint32(in.header.Tagged.STag), q.endpoint.PD, q.num, to, uint64(len(payload)), verbs.AccessRemoteWrite)
 	if err == nil {
@@ -95,20 +105,23 @@ func (q *QP) takeUntagged(in *inbound) {
 func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 	n := q.nic
 	w, pd := q.receive()
-	if w == nil {
+	if w == nil || n.cfg.Quirks.ReceiveTakenWrong && n.allTaken(q) {
 		n.Count.DropNoReceive++
+		if n.cfg.Quirks.NoReceiveIsError {
+			q.offend(in, ddp.TermUntaggedNoBuffer)
+		}
 		return
 	}
 	total := uint32(verbs.GRHLen + len(message))
 	if w.Length < total {
-		if !q.isolate {
+		if !q.isolate && !n.cfg.Quirks.ErrorsSilent {
 			q.takeReceive()
 			q.push(q.recvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr, Opcode: verbs.WCOpRecv}, false)
 		}
 		q.offend(in, ddp.TermUntaggedTooLong)
 		return
 	}
-	in.from.fill(&n.area, len(message))
+	n.tellSource(in.from, &n.area, len(message))
 	err := n.Scatter(w.SGL, pd, 0, n.area[:])
 	if err == nil {
 		err = n.Scatter(w.SGL, pd, verbs.GRHLen, message)
@@ -123,5 +136,6 @@ func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 		q.fail()
 		return
 	}
+	n.layer.Count.SendsReceived++
 	q.push(q.recvCQ, wc, solicited)
 }

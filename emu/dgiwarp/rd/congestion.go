@@ -53,7 +53,7 @@ func (p *Peer) interval() time.Duration {
 // paced reports whether the pace forbids another packet now. It lets a burst
 // leave too early, and then waits until half of one would have left.
 func (p *Peer) paced(now mono.Time) bool {
-	allowed := burst * p.interval()
+	allowed := (burst - 1) * p.interval() // one more is out by the time that it is exceeded
 	if p.has(flagPaced) {
 		allowed /= 2
 	}

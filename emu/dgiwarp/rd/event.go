@@ -133,11 +133,16 @@ func (l *Layer) Defer(now mono.Time) {
 
 // Resume tells up to n peers of a queue pair that were deferred, those that have
 // waited longest first, that it has receives again. Not all of them, lest
-// thousands send what only one receive waits for.
-func (l *Layer) Resume(local uint32, n int) {
-	for p := l.blocked.first; p != nil && n > 0; {
+// thousands send what only one receive waits for. It reports how many it told, and
+// whether there are more.
+func (l *Layer) Resume(local uint32, n int) (told int, more bool) {
+	for p := l.blocked.first; p != nil; {
 		follow := p.follow
 		if p.Key.Local == local {
+			if told == n {
+				return told, true
+			}
+			told++
 			l.blocked.remove(p)
 			if p.nextStored() {
 				l.ready.Push(p)
@@ -145,10 +150,10 @@ func (l *Layer) Resume(local uint32, n int) {
 			if !l.cfg.Quirks.NoResume {
 				p.ackNow()
 			}
-			n--
 		}
 		p = follow
 	}
+	return told, false
 }
 
 // blockedList holds the peers whose next segment was deferred, in that order.

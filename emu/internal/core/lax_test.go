@@ -2,6 +2,7 @@ package core
 
 import (
 	"bytes"
+	"errors"
 	"reflect"
 	"testing"
 
@@ -238,6 +239,9 @@ func TestALaxTableStillKeepsItsSlotsApart(t *testing.T) {
 	bind.Region = nil
 	if err := b.tab.Bind(b.free, bind); err == nil {
 		t.Error("a window was bound to nothing")
+	}
+	if err := b.tab.Invalidate(b.r.Key, pdB, qpA); !errors.Is(err, ErrState) {
+		t.Errorf("a region of another domain was invalidated: %v", err)
 	}
 	if err := b.tab.Invalidate(b.r.Key, pdA, qpA); err != nil {
 		t.Fatal(err)

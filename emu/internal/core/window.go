@@ -111,14 +111,15 @@ func (t *Table) Invalidate(key uint32, pd PD, qpn uint32) error {
 // CheckInvalidate says what Invalidate would, and changes nothing.
 func (t *Table) CheckInvalidate(key uint32, pd PD, qpn uint32) error {
 	r, w := t.named(key)
+	anything := func(of PD) bool { return t.Lax.InvalidateAnything && (of == pd || t.Lax.IgnorePD) }
 	switch {
-	case r != nil && t.Lax.InvalidateAnything:
+	case r != nil && anything(r.PD):
 		return nil
 	case r != nil:
 		return fmt.Errorf("%w: a region's key cannot be invalidated", ErrState)
 	case w == nil:
 		return ErrKey
-	case w.Type != verbs.MWType2 && !t.Lax.InvalidateAnything:
+	case w.Type != verbs.MWType2 && !anything(w.PD):
 		return fmt.Errorf("%w: a type 1 window cannot be invalidated", ErrState)
 	case w.PD != pd && !t.Lax.IgnorePD:
 		return ErrPD

@@ -18,6 +18,9 @@ func (d *Device) BindRefs(wr *verbs.SendWR) (w *core.Window, r *core.Region, err
 	if !ok || mw.D != d {
 		return nil, nil, Foreign("post_send", "memory window")
 	}
+	if mw.W.Type == verbs.MWType1 && wr != &mw.wr[0] { // which BindMW posts
+		return nil, nil, &verbs.OpError{Op: "post_send", Err: fmt.Errorf("%w: a type 1 window is bound by BindMW", verbs.ErrInvalid)}
+	}
 	if wr.Bind.Info.MR == nil {
 		return mw.W, nil, nil
 	}

@@ -205,8 +205,20 @@ func (d *Device) Attr() verbs.DeviceAttr {
 	}
 }
 
-// OnlyPort refuses a port other than the first.
+// Live refuses a verb that asks for what never changes, once the device is closed.
+func (d *Device) Live(op string) error {
+	if err := d.Enter(op, drive.CallWait); err != nil {
+		return err
+	}
+	d.drv.Unlock()
+	return nil
+}
+
+// OnlyPort refuses a port other than the first, and all of them on a closed device.
 func (d *Device) OnlyPort(op string, port uint8) error {
+	if err := d.Live(op); err != nil {
+		return err
+	}
 	if port != 1 {
 		return d.opError(op, fmt.Errorf("%w: port %d, there is only port 1", verbs.ErrInvalid, port))
 	}

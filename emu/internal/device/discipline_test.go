@@ -303,7 +303,7 @@ func TestQueriesOfWhatThereIsOneOf(t *testing.T) {
 	if depth := r.cq.Depth(); depth != 4 {
 		t.Errorf("depth %d", depth)
 	}
-	r.did("lock wait", "unlock")
+	r.did("lock wait", "unlock", "lock wait", "unlock", "lock wait", "unlock", "lock wait", "unlock") // three ports and a depth
 	l := nic.Limits{QPs: 1, QPWR: 2, SGE: 3, Inline: 4, CQs: 5, CQE: 6, MRs: 7, PDs: 8, AHs: 9, SRQs: 10, SRQWR: 11, XRCDs: 12, RdAtomic: 13, McastGroups: 14, McastQPs: 15}
 	r.base.Limits = l
 	want := verbs.DeviceAttr{

@@ -178,7 +178,8 @@ func TestBindMW(t *testing.T) {
 // The handles in a bind become the objects behind them, if they are the device's.
 func TestBindRefs(t *testing.T) {
 	r, other := newRig(t, Hooks{}), newRig(t, Hooks{})
-	mr, mw, _, _ := r.others()
+	mr, type1, _, _ := r.others()
+	mw := made[*MW](t)(r.pd.AllocMW(verbs.MWType2))
 	foreignMR, foreignMW, _, _ := other.others()
 	for _, c := range []struct {
 		name   string
@@ -190,6 +191,7 @@ func TestBindRefs(t *testing.T) {
 	}{
 		{"no bind", verbs.OpSend, verbs.Bind{MW: foreignMW}, nil, nil, ""},
 		{"a bind", verbs.OpBindMW, verbs.Bind{MW: mw, Info: verbs.BindInfo{MR: mr}}, mw.W, mr.R, ""},
+		{"of a type 1 window", verbs.OpBindMW, verbs.Bind{MW: type1, Info: verbs.BindInfo{MR: mr}}, nil, nil, "by BindMW"},
 		{"to no region", verbs.OpBindMW, verbs.Bind{MW: mw}, mw.W, nil, ""},
 		{"of no window", verbs.OpBindMW, verbs.Bind{Info: verbs.BindInfo{MR: mr}}, nil, nil, "memory window"},
 		{"of another device's window", verbs.OpBindMW, verbs.Bind{MW: foreignMW}, nil, nil, "memory window"},

@@ -14,8 +14,9 @@ import (
 // Channel is a verbs.CompChannel.
 type Channel struct {
 	Object
-	gate  drive.Gate
-	ready []*CQ
+	gate   drive.Gate
+	ready  []*CQ
+	queues int // that tell it their events
 }
 
 // CreateCompChannel makes a completion channel.
@@ -52,9 +53,12 @@ func (c *Channel) Wait(timeout time.Duration) (verbs.CQ, error) {
 	return q, nil
 }
 
-// Close removes the channel. Who waits at it learns that.
+// Close removes the channel, once no queue has it. Who waits at it learns that.
 func (c *Channel) Close() error {
 	return c.Destroy("destroy_comp_channel", func() error {
+		if c.queues > 0 {
+			return c.D.opError("destroy_comp_channel", fmt.Errorf("%w: %d completion queues", verbs.ErrBusy, c.queues))
+		}
 		c.ready = nil
 		c.gate.Notify()
 		return nil
@@ -79,6 +83,9 @@ func (d *Device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 		}
 		if c.Q, err = d.base.CreateCQ(in.Depth); err == nil {
 			c.Q.Owner = c
+			if c.channel != nil {
+				c.channel.queues++
+			}
 		}
 		return err
 	})
@@ -153,6 +160,7 @@ func (c *CQ) Close() error {
 	return c.Destroy("destroy_cq", func() error {
 		err := c.D.base.DestroyCQ(c.Q)
 		if err == nil && c.channel != nil {
+			c.channel.queues--
 			c.channel.ready = slices.DeleteFunc(c.channel.ready, func(q *CQ) bool { return q == c })
 		}
 		return err

@@ -58,7 +58,7 @@ func (s *Stream) execute(p *pending) {
 		s.refuseRead(wire.TermOpOpcode, p)
 		return
 	}
-	if req.TO%atomicLen != 0 {
+	if req.TO%atomicLen != 0 && !(s.lax().AtomicAlignedTo4 && req.TO%4 == 0) {
 		s.refuseRead(wire.TermOpStream, p)
 		return
 	}
@@ -67,8 +67,15 @@ func (s *Stream) execute(p *pending) {
 		s.refuseRead(protection(err, req.TO, atomicLen), p)
 		return
 	}
+	if s.flaws != nil {
+		mem = s.updateWrongly(mem, req)
+	}
 	if p.orig, err = s.ep.Layer.atomics.update(mem, at, req); err != nil {
 		s.refuseRead(wire.TermRDMAPLocal, p)
+		return
+	}
+	if s.lax().AtomicReturnsNew && req.Op == wire.AtomicFetchAdd {
+		p.orig = s.ep.Layer.atomics.result(p.orig)
 	}
 }
 
@@ -78,12 +85,14 @@ func (s *Stream) atomicResponse(a *arrival, msg []byte) {
 	if _, err := h.Parse(msg); err != nil {
 		panic("iwarp: an Atomic Response of the right length does not parse")
 	}
-	r := s.reading
+	r, unchecked := s.reading, s.lax().AtomicResponseUnchecked
 	switch {
+	case (r == nil || r.Op == verbs.OpRDMARead) && unchecked:
+		return
 	case r == nil || r.Op == verbs.OpRDMARead:
 		s.refuseResponse(wire.TermOpOpcode, a)
 		return
-	case h.RequestID != uint32(r.msn):
+	case h.RequestID != uint32(r.msn) && !unchecked:
 		s.refuseResponse(wire.TermOpUnspecified, a)
 		return
 	}

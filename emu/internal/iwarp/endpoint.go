@@ -12,8 +12,11 @@ type Layer struct {
 	NIC   *nic.Base
 	Lax   Lax
 	Count Counters
+	// Later, if not nil, is given what a layer that is Lax does later than it should.
+	Later func(do func())
 
 	atomics atomicUnit
+	pool    []*Stream // that share their places for reads, by Lax.ReadQueueShared
 }
 
 // Endpoint is what all streams of a queue pair share.

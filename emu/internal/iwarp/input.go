@@ -19,6 +19,9 @@ func (s *Stream) Input(segment []byte) {
 	c.OctetsReceived += uint64(len(segment))
 	if s.state != open {
 		c.SegmentsDropped++
+		if s.lax().TermRepeated {
+			s.complainAgain(segment)
+		}
 		return
 	}
 	a := arrival{raw: segment}

@@ -21,10 +21,47 @@ type Lax struct {
 	NoExtensions           bool `defect:"siw, rfc7306/1.1/1" does:"atomics and immediate data are unknown opcodes"`
 	IRDRoundedUp           bool `defect:"siw, rfc5040/6.1/3" does:"one more read than the next power of two is taken"`
 
+	// Memory that the peer names.
+	ZeroLengthChecked    bool `defect:"rfc5041/5.2/6, rfc5040/5.2.1/8, rfc5040/5.1/4, rfc6581/9.2/11, rfc5042/6.3.5/2" does:"operations of no octets need a valid key"`
+	KeyOctetIgnored      bool `defect:"rfc5041/7.1/6" does:"the lowest octet of keys is ignored"`
+	WriteRightsUnchecked bool `defect:"rfc5041/7.1/7" does:"memory can be written without the right to"`
+	PageBounds           bool `defect:"rfc5041/7.1/8, rfc5041/7.1/9, rfc5040/5.2.1/7, rfc5042/6.2.1/1" does:"bounds are checked in pages of 4096 octets"`
+	PlacesWhatFits       bool `defect:"rfc5041/7.1/11" does:"of a segment that exceeds its memory the part that fits is placed"`
+	SinkChecked          bool `defect:"rfc5040/4.4/2" does:"a Read Request must name a sink that the answerer knows"`
+	ResponseUnmatched    bool `defect:"rfc5040/5.2.2/5" does:"a Read Response is placed where it says, whatever was asked"`
+
+	// Receives.
+	DeliversFirstSegment         bool `defect:"rfc5041/4.1/5, rfc5041/5.4/1, rfc5040/5.2.2/3, rfc7306/5.4/2" does:"a message is delivered with its first segment"`
+	DeliversTwice                bool `defect:"rfc5041/5.3/3" does:"a Send that is followed by nothing is delivered twice"`
+	LongDeliveredLate            bool `defect:"rfc5041/5.3/4, rfc5041/4.1/5, rfc5040/5.3/5, rfc5040/5.5/1, rfc5040/5.5/2, rfc7306/6.3/4" does:"what came in several segments is delivered after what came behind it"`
+	LongTruncated                bool `defect:"rfc5041/7.1/4, rfc5040/5.3/4" does:"a message that is too long for its receive is cut off"`
+	ZeroSendSkipsReceive         bool `defect:"rfc5040/5.3/2" does:"a Send of no octets takes no receive"`
+	ImmediateTakesNoReceive      bool `defect:"rfc7306/6.3/1" does:"immediate data takes no receive"`
+	EverythingTakesReceive       bool `defect:"rfc5040/5.1/1, rfc5040/5.2.1/3, rfc7306/5.2.1/4" does:"Writes and requests for reads and atomics use up a receive"`
+	InvalidateIgnored            bool `defect:"rfc5041/8.3.1/1, rfc5040/5.3/8" does:"Send with Invalidate invalidates nothing"`
+	AnySendInvalidates           bool `defect:"rfc5040/4.1/5" does:"every Send invalidates the key in its header"`
+	SolicitedInvalidateUnchecked bool `defect:"rfc5040/7.2/3" does:"Send with Invalidate and solicited event does not check its key"`
+
+	// Reads and atomics of the peer.
+	IRDLeaks         bool `defect:"rfc5040/5.2.1/2, rfc5040/5.2.2/2" does:"the place of a read is not given back"`
+	IRDUnlimited     bool `defect:"rfc5040/8.1.1/4, rfc5040/6.1/3" does:"any number of reads is taken"`
+	ReadQueueShared  bool `defect:"rfc5042/6.4.3.3/1" does:"all streams share one pool of places for reads"`
+	SmallReadsFirst  bool `defect:"rfc5040/5.2.1/5, rfc5040/5.2.2/4, rfc5040/5.5/8, rfc7306/5.4/3" does:"of reads that wait the shortest is answered first, and atomics last"`
+	AtomicAlignedTo4 bool `defect:"rfc7306/5.1.1/1, rfc7306/5.1.2/3" does:"atomics need addresses that are multiples of four only"`
+	AtomicReturnsNew bool `defect:"rfc7306/5.1.1/3" does:"FetchAdd returns the new value"`
+	FetchAddCompares bool `defect:"rfc7306/5.2.1/2" does:"FetchAdd happens only if the compare fields match"`
+	AtomicTorn       bool `defect:"rfc7306/5/2" does:"an atomic reads at once and writes when its answer has left"`
+	AtomicIdIsMSN    bool `defect:"rfc7306/5.2.2/1, rfc7306/5.2.2/2" does:"an Atomic Response names and numbers itself by the MSN of its request"`
+
 	// What is sent.
 	ORDRoundedUp    bool `defect:"siw, rfc5040/6.1/2" does:"the limit of reads under way is rounded up to a power of two"`
 	ZeroReadRepeats bool `defect:"siw, rfc5040/5.2.1/9" does:"a Read of nothing behind another answers with the other's octets"`
 	SendsOvertake   bool `defect:"siw, rfc5040/5.5/6" does:"a send or write completes before a read that was posted earlier"`
+	WritePerSGE     bool `defect:"rfc5040/5.1/3" does:"a Write goes out as one message for each piece of local memory"`
+	CompletesEarly  bool `defect:"rfc5040/5.5/5, rfc5040/5.5/7, rfc7306/5.4/1" does:"requests of every kind complete when they are posted"`
+	AtomicsApart    bool `defect:"rfc7306/5.2/1, rfc7306/5.2/2" does:"atomics are numbered and limited apart from reads"`
+
+	AtomicResponseUnchecked bool `defect:"rfc7306/5.2.2/3" does:"any Atomic Response is taken for the next"`
 
 	// How errors are told.
 	LongIsNoBuffer      bool `defect:"siw, rfc5041/7.1/4" does:"a message too long for its buffer is reported as one without"`
@@ -36,4 +73,7 @@ type Lax struct {
 	TermReadStale       bool `defect:"siw, rfc5040/4.8/6" does:"the Terminate of a Read shows it as it came, with its size in place of its number"`
 	TermInvalidateFlag  bool `defect:"siw, rfc5040/4.8/4" does:"the Terminate of a Send with Invalidate claims a header that is not there"`
 	TermSkipped         bool `defect:"siw, rfc5040/6.2.1/1" does:"no Terminate is sent if a message is half out"`
+	TermRepeated        bool `defect:"rfc5041/7.1/12, rfc5040/7.1/5" does:"every wrong segment draws a Terminate"`
+	TalksAfterTerminate bool `defect:"rfc5040/5.4/2" does:"requests that wait still leave after a Terminate"`
+	BadSegmentsDropped  bool `defect:"rfc5041/7.1/2, rfc5041/7.1/6, rfc5041/7.1/12, rfc5040/7.2/1, rfc5040/5.2.2/6" does:"segments that are wrong are dropped, and the stream goes on"`
 }

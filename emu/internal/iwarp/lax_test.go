@@ -3,6 +3,7 @@ package iwarp
 import (
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"strings"
@@ -42,6 +43,9 @@ func (s *side) log() string {
 			parts = append(parts, fmt.Sprintf("%v %d", g.Control.Opcode, len(g.Payload)))
 		}
 	}
+	if s.note != nil {
+		parts = append(parts, s.note())
+	}
 	if !s.stream.Live() && !strings.Contains(strings.Join(parts, ""), "Terminate") {
 		parts = append(parts, "silence")
 	}
@@ -50,7 +54,18 @@ func (s *side) log() string {
 
 const flushed = "IBV_WC_WR_FLUSH_ERR"
 
-var laxCases = map[string]laxCase{
+// laxCases has a conversation for every switch.
+var laxCases = allCases(siwCases, placeCases, deliverCases, requestCases, endCases)
+
+func allCases(parts ...map[string]laxCase) map[string]laxCase {
+	all := map[string]laxCase{}
+	for _, part := range parts {
+		maps.Copy(all, part)
+	}
+	return all
+}
+
+var siwCases = map[string]laxCase{
 	"TaggedFlagIgnored": {
 		talk: func(s *side) {
 			s.recv(1)

@@ -12,13 +12,21 @@ import (
 // should, but need not, send them in the order of their offsets.
 func (s *Stream) write(a *arrival) {
 	t, last := &a.hdr.Tagged, a.hdr.Control.Last
-	if n := uint64(len(a.body)); n > 0 {
+	if n := uint64(len(a.body)); n == 0 && s.lax().ZeroLengthChecked {
+		if _, _, err := s.remote(t.STag, t.TO, 1, verbs.AccessRemoteWrite); err != nil {
+			s.refuse(s.placement(err, t.TO, 1), a)
+			return
+		}
+	} else if n > 0 {
 		if s.lax().TaggedInOrder && s.writing && (t.STag != s.flaws.nextSTag || t.TO != s.flaws.nextTO) {
 			s.refuse(wire.TermTaggedBounds, a)
 			return
 		}
-		mem, at, err := s.remote(t.STag, t.TO, n, verbs.AccessRemoteWrite)
+		mem, at, err := s.remote(t.STag, t.TO, n, s.writeRight())
 		if err != nil {
+			if s.lax().PlacesWhatFits {
+				s.placeFitting(t, a.body)
+			}
 			s.refuse(s.placement(err, t.TO, n), a)
 			return
 		}
@@ -37,20 +45,9 @@ func (s *Stream) write(a *arrival) {
 	s.writing, s.wroteLast = !last, last && !(s.rtr && s.wrote == 0)
 	if last {
 		s.count().WritesReceived++
-	}
-}
-
-// PlaceEarly imitates a stack that does not wait for segments: of one that has come
-// in part, what is there of a Write is placed. All else waits for Input, as it
-// should, and so does every complaint.
-func (s *Stream) PlaceEarly(part []byte) {
-	var h wire.Header
-	body, err := h.Parse(part)
-	if err != nil || s.state != open || h.Control.Opcode != wire.OpWrite || !h.Control.Tagged || len(body) == 0 {
-		return
-	}
-	if mem, at, err := s.remote(h.Tagged.STag, h.Tagged.TO, uint64(len(body)), verbs.AccessRemoteWrite); err == nil {
-		_ = mem.WriteAt(body, at) // Input will tell
+		if s.lax().EverythingTakesReceive {
+			s.takeAnyway()
+		}
 	}
 }
 
@@ -59,6 +56,9 @@ func (s *Stream) PlaceEarly(part []byte) {
 func (s *Stream) remote(stag wire.STag, to, n uint64, need verbs.Access) (core.Memory, uint64, error) {
 	ep := s.ep
 	mem, at, err := ep.Layer.NIC.Mem.Remote(uint32(stag), ep.PD, ep.QPN, to, n, need)
+	if err != nil && s.flaws != nil {
+		mem, at, err = s.remoteWrongly(stag, to, n, need, err)
+	}
 	if err == nil && ep.Access&need != need {
 		return nil, 0, core.ErrRights
 	}

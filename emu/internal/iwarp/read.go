@@ -38,10 +38,17 @@ func sink(r *Request) (wire.STag, uint64) {
 
 // asks starts a request that the peer answers.
 func (s *Stream) asks(r *Request, g *Segment, op wire.Opcode) {
+	if op == wire.OpAtomicRequest && s.lax().AtomicsApart {
+		s.countApart()
+		defer s.countApart()
+	}
 	r.msn = s.ours[wire.QueueReadRequest]
 	g.Header = s.untagged(g.Header, op, wire.QueueReadRequest)
 	r.stage = asked
 	s.outstanding++
+	if s.flaws != nil && op == wire.OpAtomicRequest {
+		s.flaws.atomics++
+	}
 	if s.reading == nil {
 		s.reading = r
 	}
@@ -52,6 +59,9 @@ func (s *Stream) asks(r *Request, g *Segment, op wire.Opcode) {
 // read that waits.
 func (s *Stream) readResponse(a *arrival) {
 	r, lax := s.reading, s.lax()
+	if s.flaws != nil && s.placeRest(a) {
+		return
+	}
 	if r == nil || r.Op != verbs.OpRDMARead {
 		e := wire.TermOpOpcode
 		if lax.UnaskedIsLocal {
@@ -61,6 +71,9 @@ func (s *Stream) readResponse(a *arrival) {
 		return
 	}
 	off, n := r.got, uint32(len(a.body))
+	if lax.ResponseUnmatched && s.placeAnywhere(r, a) {
+		return
+	}
 	if n > 0 && (off == 0 || !lax.LaterResponseUnchecked) {
 		var e wire.TermError
 		var ok bool
@@ -85,6 +98,9 @@ func (s *Stream) readResponse(a *arrival) {
 	}
 	r.got += n
 	if !a.hdr.Control.Last {
+		if s.flaws != nil {
+			s.readGoesOn(r)
+		}
 		return
 	}
 	if r.got != r.Length && !lax.ShortResponseTaken {
@@ -112,7 +128,7 @@ func (s *Stream) sinkOffset(r *Request, a *arrival) (uint32, wire.TermError, boo
 // refuseResponse ends the stream for a response that fits no request. The
 // request that waits for one fails with it.
 func (s *Stream) refuseResponse(e wire.TermError, a *arrival) {
-	if s.reading != nil {
+	if s.reading != nil && !s.lax().BadSegmentsDropped {
 		s.reading.status = verbs.WCBadRespErr
 	}
 	s.refuse(e, a)
@@ -123,6 +139,9 @@ func (s *Stream) response(r *Request) {
 	s.count().ResponsesReceived++
 	r.stage = done
 	s.outstanding--
+	if s.flaws != nil && r.Op != verbs.OpRDMARead {
+		s.flaws.atomics--
+	}
 	next := r.next
 	for next != nil && next != s.sending && next.stage != asked {
 		next = next.next

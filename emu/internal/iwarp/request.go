@@ -46,6 +46,10 @@ func (s *Stream) Post(r *Request) {
 	if s.sending == nil {
 		s.sending = r
 	}
+	if s.lax().CompletesEarly {
+		r.reported = true
+		s.owner.Completed(r, verbs.WCSuccess)
+	}
 }
 
 // answered reports whether op is one that the peer answers.
@@ -93,7 +97,11 @@ func (s *Stream) retire(status verbs.WCStatus) {
 		s.sending = r.next
 	}
 	r.next = nil
-	if !r.reported {
+	switch {
+	case r.reported:
+	case s.lax().LongDeliveredLate:
+		s.completeLate(r, status)
+	default:
 		s.owner.Completed(r, status)
 	}
 	s.owner.Retired(r)
@@ -113,6 +121,9 @@ func (s *Stream) completeEarly() {
 // flush completes all that is under way in error: the requests in the order of
 // posting, then the receive.
 func (s *Stream) flush(recv verbs.WCStatus) {
+	if s.flaws != nil {
+		s.giveBack()
+	}
 	for s.first != nil {
 		status := s.first.status
 		if status == verbs.WCSuccess {

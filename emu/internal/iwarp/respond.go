@@ -39,6 +39,9 @@ func (q *readQueue) pop() {
 
 // inboundLimit is how many reads and atomics the peer may have under way.
 func (s *Stream) inboundLimit() int {
+	if s.lax().IRDUnlimited {
+		return unlimitedReads
+	}
 	if s.lax().IRDRoundedUp && s.ird > 0 {
 		return int(ceilPow2(s.ird)) + 1
 	}
@@ -52,7 +55,7 @@ func (s *Stream) enqueue(a *arrival) *pending {
 	if s.reads == nil && limit > 0 {
 		s.reads = &readQueue{ring: make([]pending, limit)}
 	}
-	if s.reads == nil || s.reads.count == limit {
+	if s.reads == nil || s.reads.count == limit || s.flaws != nil && s.placesGone(limit) {
 		e := wire.TermUntaggedNoBuffer
 		if s.lax().ReadOverflowsStream {
 			e = wire.TermOpStream
@@ -85,12 +88,19 @@ func (s *Stream) readRequest(a *arrival, msg []byte) {
 // begin starts to answer the first of the peer's requests: reads are checked,
 // atomics carried out. behind says that it had to wait for another.
 func (s *Stream) begin(behind bool) {
+	if s.lax().SmallReadsFirst && !s.flaws.choosing {
+		return
+	}
 	p := s.reads.front()
 	if p.atomic {
 		s.execute(p)
 		return
 	}
 	if f := s.flaws; f != nil {
+		if s.lax().SinkChecked && !s.knows(p.read.SinkSTag) {
+			s.refuseRead(wire.TermProtInvalidSTag, p)
+			return
+		}
 		if behind && p.read.Size == 0 && s.lax().ZeroReadRepeats {
 			p.read.Size, p.read.SrcSTag, p.read.SrcTO = f.previous.Size, f.previous.SrcSTag, f.previous.SrcTO
 		}
@@ -98,6 +108,8 @@ func (s *Stream) begin(behind bool) {
 	}
 	if p.read.Size > 0 {
 		s.source(p, p.read.Size)
+	} else if s.lax().ZeroLengthChecked {
+		s.source(p, 1)
 	}
 }
 
@@ -117,8 +129,14 @@ func (s *Stream) finish() {
 // sendResponse makes the next segment of what answers the first of the peer's
 // requests. It reports false if that can be answered no longer.
 func (s *Stream) sendResponse(limit int, g *Segment) bool {
+	if s.lax().SmallReadsFirst && s.busy == nobody && !s.choose() {
+		return false
+	}
 	p := s.reads.front()
 	if p.atomic {
+		if s.lax().AtomicIdIsMSN {
+			p.req.RequestID, s.ours[wire.QueueAtomicResponse] = uint32(p.msn), p.msn
+		}
 		g.Header = s.untagged(g.Header, wire.OpAtomicResponse, wire.QueueAtomicResponse)
 		g.Header = wire.AtomicResponse{RequestID: p.req.RequestID, Original: p.orig}.Append(g.Header)
 		s.finish()

@@ -29,7 +29,8 @@ type side struct {
 	retired  []uint64
 	ended    []End
 	seg      Segment
-	fullCQ   bool // completions find no room
+	fullCQ   bool          // completions find no room
+	note     func() string // what else a conversation has to tell
 }
 
 // wc is a completion, and whether it was solicited.

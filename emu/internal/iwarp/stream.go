@@ -94,9 +94,13 @@ func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
 		s.ours[q], s.theirs[q] = wire.FirstMSN, wire.FirstMSN
 	}
 	if ep.Layer.Lax != (Lax{}) {
-		s.flaws = new(flaws)
+		s.flaws = &flaws{atomicMSN: wire.FirstMSN}
 	}
 }
+
+// Opened reports whether the stream has been opened. One that has not, as the zero
+// value is, takes nothing.
+func (s *Stream) Opened() bool { return s.state != closed }
 
 // Live reports whether the stream is in full operation.
 func (s *Stream) Live() bool { return s.state == open }
@@ -149,6 +153,28 @@ type flaws struct {
 	nextTO   uint64
 	current  wire.ReadRequest // the read being answered, as it came
 	previous wire.ReadRequest // the one before
+
+	// Of receives.
+	delivered bool      // the message that fills recv was reported with its first segment
+	segments  int       // of it that have come, before the last
+	cut       uint32    // octets of it that found no place
+	spare     *Receive  // was taken for a message that was dropped
+	late      *lateRecv // a receive that waits to be overtaken
+
+	// Of our reads and atomics.
+	rest      *Request // a read that was reported with its first segment
+	long      *Request // one whose answer has several
+	lateRead  *Request // one that waits to be overtaken
+	atomics   uint16   // without a response
+	atomicMSN wire.MSN // of the next
+
+	// Of the peer's.
+	asked    int  // ever
+	choosing bool // the next to be answered is being chosen
+
+	again    []*wire.Terminate // what is still to be complained of
+	behind   [][]byte          // segments that follow a Terminate
+	draining bool              // they are being made
 }
 
 func (s *Stream) lax() *Lax        { return &s.ep.Layer.Lax }

@@ -53,6 +53,9 @@ func (s *Stream) refuse(e wire.TermError, a *arrival) {
 // refuseReceive is refuse where the receive under way has a status of its own.
 func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *arrival) {
 	switch {
+	case s.lax().BadSegmentsDropped:
+		s.drop(a)
+		return
 	case a == nil:
 		s.end(ByPeer, &wire.Terminate{Error: e}, recv)
 		return
@@ -73,6 +76,10 @@ func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *arrival
 // refuseRead ends the stream because a read or an atomic of the peer cannot be
 // answered, or no longer: of a read what is left of it is shown.
 func (s *Stream) refuseRead(e wire.TermError, p *pending) {
+	if s.lax().BadSegmentsDropped {
+		s.finish()
+		return
+	}
 	var h wire.Header
 	if _, err := h.Control.Parse(p.control[:]); err != nil {
 		panic("iwarp: two octets do not make a control field")
@@ -125,6 +132,9 @@ func (s *Stream) end(cause Cause, t *wire.Terminate, recv verbs.WCStatus) {
 		if s.lax().TermBitsSwapped {
 			t.Order = wire.OrderSiw
 		}
+		if s.lax().TalksAfterTerminate && !s.drainBehind() {
+			return
+		}
 		s.term, s.state = t, terminating
 	}
 	s.conclude(cause, t.Error, recv)
@@ -145,6 +155,9 @@ func (s *Stream) sendTerminate(g *Segment) {
 	s.count().TerminatesSent.Add(s.term.Error)
 	g.Header = s.untagged(g.Header, wire.OpTerminate, wire.QueueTerminate)
 	g.Header = s.term.Append(g.Header)
+	if f := s.flaws; f != nil && len(f.again) > 0 {
+		s.term, f.again, s.state = f.again[0], f.again[1:], terminating
+	}
 }
 
 // terminate takes the peer's Terminate. Whatever is wrong with it, it ends the

@@ -33,14 +33,22 @@ func (s *Stream) send(a *arrival, info *wire.Info) {
 	case s.recv != nil && op != s.opcode, s.parts != nil && s.parts[wire.QueueSend].begun:
 		s.refuseChange(a)
 		return
-	case a.hdr.Untagged.MO != s.filled:
+	case a.hdr.Untagged.MO != s.filled+s.overlong():
 		s.refuse(wire.TermUntaggedMO, a)
+		return
+	case s.recv == nil && n == 0 && a.hdr.Control.Last && s.lax().ZeroSendSkipsReceive:
+		s.arrived(wire.QueueSend)
 		return
 	}
 	if s.recv == nil && !s.takeReceive(a) {
 		return
 	}
 	r := s.recv
+	if n > r.Length-s.filled && s.lax().LongTruncated {
+		s.flaws.cut += n - (r.Length - s.filled)
+		n = r.Length - s.filled
+		a.body = a.body[:n]
+	}
 	if n > r.Length-s.filled {
 		e := wire.TermUntaggedTooLong
 		if s.lax().LongIsNoBuffer {
@@ -57,10 +65,16 @@ func (s *Stream) send(a *arrival, info *wire.Info) {
 		return
 	}
 	s.filled += n
+	wc := verbs.WC{Opcode: verbs.WCOpRecv, ByteLen: s.filled}
 	if !a.hdr.Control.Last {
+		if s.flaws != nil {
+			s.goesOn(wc, info)
+		}
 		return
 	}
-	wc := verbs.WC{Opcode: verbs.WCOpRecv, ByteLen: s.filled}
+	if s.lax().AnySendInvalidates && a.hdr.Untagged.Invalidate != 0 {
+		_ = s.ep.Layer.NIC.Mem.Invalidate(uint32(a.hdr.Untagged.Invalidate), s.ep.PD, s.ep.QPN) // if it can be
+	}
 	if info.Class.Has(wire.Invalidates) {
 		wc.Flags, wc.InvalidatedRKey = verbs.WCWithInv, verbs.RKey(a.hdr.Untagged.Invalidate)
 	}
@@ -70,7 +84,12 @@ func (s *Stream) send(a *arrival, info *wire.Info) {
 
 // takeReceive finds the buffer for a message that begins.
 func (s *Stream) takeReceive(a *arrival) bool {
-	if s.recv = s.owner.NextReceive(); s.recv == nil {
+	if s.flaws != nil && s.flaws.spare != nil {
+		s.recv, s.flaws.spare = s.flaws.spare, nil
+	} else {
+		s.recv = s.owner.NextReceive()
+	}
+	if s.recv == nil {
 		s.refuse(wire.TermUntaggedNoBuffer, a)
 		return false
 	}
@@ -80,10 +99,14 @@ func (s *Stream) takeReceive(a *arrival) bool {
 
 // deliver completes the receive of a message that has arrived.
 func (s *Stream) deliver(wc verbs.WC, info *wire.Info) {
-	r := s.recv
+	r, solicited := s.recv, info.Class.Has(wire.Solicited) && !s.lax().NeverSolicited
 	s.recv, s.filled = nil, 0
 	s.arrived(wire.QueueSend)
-	s.owner.Received(r, wc, info.Class.Has(wire.Solicited) && !s.lax().NeverSolicited)
+	if s.flaws != nil {
+		s.deliverWrongly(r, wc, solicited)
+		return
+	}
+	s.owner.Received(r, wc, solicited)
 }
 
 // arrived counts a message that has arrived as a whole.
@@ -96,9 +119,16 @@ func (s *Stream) arrived(q wire.QN) {
 
 // invalidate closes the window that the end of a Send names.
 func (s *Stream) invalidate(a *arrival) bool {
-	ep := s.ep
-	if ep.Layer.NIC.Mem.Invalidate(uint32(a.hdr.Untagged.Invalidate), ep.PD, ep.QPN) == nil {
+	ep, lax := s.ep, s.lax()
+	invalidate := ep.Layer.NIC.Mem.Invalidate
+	if lax.InvalidateIgnored {
+		invalidate = ep.Layer.NIC.Mem.CheckInvalidate
+	}
+	if invalidate(uint32(a.hdr.Untagged.Invalidate), ep.PD, ep.QPN) == nil {
 		s.count().Invalidations++
+		return true
+	}
+	if lax.SolicitedInvalidateUnchecked && a.hdr.Control.Opcode == wire.OpSendSEInv {
 		return true
 	}
 	if s.lax().InvalidateErrorKept {
@@ -138,6 +168,9 @@ func (s *Stream) controlMessage(a *arrival, info *wire.Info) {
 	if info.Queue != wire.QueueSend {
 		s.arrived(info.Queue)
 	}
+	if info.Queue == wire.QueueReadRequest && s.lax().EverythingTakesReceive {
+		s.takeAnyway()
+	}
 	switch op {
 	case wire.OpReadRequest:
 		s.readRequest(a, msg)
@@ -170,7 +203,7 @@ func (s *Stream) collect(a *arrival, info *wire.Info) (msg []byte, whole bool) {
 	case have+len(a.body) > info.Header:
 		s.refuseLong(a)
 		return nil, false
-	case c.Last && !begun:
+	case c.Last && !begun, s.lax().DeliversFirstSegment && len(a.body) == info.Header:
 		return a.body, true
 	}
 	if s.parts == nil {
@@ -213,6 +246,10 @@ func (s *Stream) refuseChange(a *arrival) {
 // that verbs have no place for. Right behind a Write it is what verbs call a
 // write with immediate data.
 func (s *Stream) immediate(a *arrival, info *wire.Info, msg []byte) {
+	if s.lax().ImmediateTakesNoReceive {
+		s.arrived(wire.QueueSend)
+		return
+	}
 	behindWrite, wrote := s.wroteLast, s.wrote
 	if !s.takeReceive(a) {
 		return

@@ -11,7 +11,7 @@ import (
 
 // An engine's quirks are a struct of bools, and of structs of bools such as Lax,
 // with tags that say what each does and whose defect it is. The functions here
-// take a pointer to one.
+// take a pointer to one. Fields of other kinds are for their owner to read.
 
 // QuirkInfo describes a quirk.
 type QuirkInfo struct {
@@ -83,12 +83,13 @@ func eachQuirk(quirks any, f func(reflect.StructField, reflect.Value)) {
 	v := reflect.ValueOf(quirks).Elem()
 	for i := range v.NumField() {
 		field, value := v.Type().Field(i), v.Field(i)
-		if value.Kind() == reflect.Bool {
+		switch value.Kind() {
+		case reflect.Bool:
 			f(field, value)
-			continue
-		}
-		for j := range value.NumField() {
-			f(value.Type().Field(j), value.Field(j))
+		case reflect.Struct:
+			for j := range value.NumField() {
+				f(value.Type().Field(j), value.Field(j))
+			}
 		}
 	}
 }

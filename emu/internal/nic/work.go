@@ -26,6 +26,12 @@ type Work struct {
 // Signaled reports whether success is reported too.
 func (w *Work) Signaled() bool { return w.Flags&verbs.SendSignaled != 0 }
 
+// Sent reports whether this ending of the request means that a message was sent
+// which takes a receive.
+func (w *Work) Sent(status verbs.WCStatus) bool {
+	return status == verbs.WCSuccess && (w.Op == verbs.OpSend || w.Op == verbs.OpSendImm || w.Op == verbs.OpSendInv)
+}
+
 // Gather fills dst with the payload of w from byte off on.
 func (w *Work) Gather(b *Base, pd core.PD, dst []byte, off uint32) error {
 	if w.Inline != nil {

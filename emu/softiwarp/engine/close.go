@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
-	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
@@ -36,6 +35,9 @@ func (c *Conn) drain() {
 			c.leave()
 		case mpa.EventError, mpa.EventTimeout:
 			c.fallback = e.Fallback
+			if e.ULPDU != nil && c.qp != nil {
+				c.qp.stream.PlaceUnchecked(e.ULPDU)
+			}
 			c.mpaFailed(&e)
 		case mpa.EventEOF:
 			c.fallback = e.Fallback
@@ -49,6 +51,9 @@ func (c *Conn) drain() {
 // learn keeps what the peer's start-up frame says.
 func (c *Conn) learn(e *mpa.Event) {
 	c.peer = *e.Params
+	if c.nic.q.OwnDepthsReported {
+		c.showOwnDepths()
+	}
 	c.private = append([]byte(nil), e.PrivateData...)
 }
 
@@ -80,7 +85,7 @@ func (c *Conn) mpaFailed(e *mpa.Event) {
 		}
 		switch {
 		case q.stream.Live():
-			c.nic.Report(nic.Event{Type: verbs.EventQPFatal, QP: q})
+			q.report(verbs.EventQPFatal)
 			q.stream.Fail(e.Term, speaks)
 		case c.state < Accepted:
 			c.detach()
@@ -133,6 +138,9 @@ func (c *Conn) Disconnect(now mono.Time) {
 	case c.state < Closing:
 		c.quiet = true
 		c.qp.state = verbs.QPStateSQD
+		if c.nic.q.DisconnectDropsQueue {
+			c.qp.stream.Close()
+		}
 		c.startClosing()
 		c.progress()
 	}
@@ -142,11 +150,13 @@ func (c *Conn) Disconnect(now mono.Time) {
 // answers nothing more. What it has asked for it still gets.
 func (c *Conn) hangUp() {
 	if q := c.qp; q != nil && q.stream.Live() {
-		q.state = verbs.QPStateSQD
+		if !c.nic.q.EndUnreported {
+			q.state = verbs.QPStateSQD
+		}
 		switch {
 		case q.stream.Receiving():
 			c.err = errTruncated
-			c.nic.Report(nic.Event{Type: verbs.EventQPFatal, QP: q})
+			q.report(verbs.EventQPFatal)
 			q.stream.Fail(wire.TermMPAClosed, true)
 		case c.nic.q.FINDropsAnswers:
 			q.stream.Close()

@@ -21,7 +21,7 @@ type Conn struct {
 	err   error // why it ended, or is to end; nil if in order
 
 	initiator bool
-	param     ConnParam // ours, until MPA has it
+	param     ConnParam // ours, without private data once MPA has it
 	depths    struct{ ird, ord uint16 }
 
 	local, remote netip.AddrPort
@@ -50,7 +50,12 @@ type Conn struct {
 }
 
 // State is how far the connection has got.
-func (c *Conn) State() ConnState { return c.state }
+func (c *Conn) State() ConnState {
+	if c.made && c.nic.q.EndUnreported {
+		return Established
+	}
+	return c.state
+}
 
 // WasEstablished reports whether the connection has got as far as Established,
 // whatever became of it since.
@@ -120,7 +125,7 @@ func (c *Conn) Connected(now mono.Time, local, remote netip.AddrPort, mss int) {
 	} else {
 		c.mpa = mpa.NewResponder(now, cfg)
 	}
-	c.param = ConnParam{}
+	c.param.PrivateData = nil
 	c.move(Starting)
 	c.rearm()
 	c.wake()

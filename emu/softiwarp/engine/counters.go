@@ -6,6 +6,7 @@ import "github.com/fabrictest/fabrictest/verbs"
 // NIC.Counters.
 type Counters struct {
 	Sends, Recvs uint64 // work requests completed
+	Messages     uint64 // of them Sends that succeeded
 
 	Conns         uint64 // connections, of either role
 	Established   uint64
@@ -31,7 +32,8 @@ func (c *Counters) conn(s ConnState) {
 func (n *NIC) Counters() []verbs.Counter {
 	c, m := &n.Count, &n.mpa
 	return append([]verbs.Counter{
-		{Name: "rdma_sends", Value: c.Sends},
+		{Name: "send_requests", Value: c.Sends},
+		{Name: "rdma_sends", Value: c.Messages},
 		{Name: "rdma_recvs", Value: c.Recvs},
 		{Name: "conns", Value: c.Conns},
 		{Name: "conns_established", Value: c.Established},

@@ -84,7 +84,7 @@ func (q *QP) enter(now mono.Time, to verbs.QPState) {
 	case verbs.QPStateInit:
 		q.state = to
 	case verbs.QPStateSQD:
-		if q.sq.count() > 0 {
+		if q.sq.count() > 0 || q.conn == nil {
 			q.breakOff() // the RDMA Consortium's verbs close only what is at rest
 			return
 		}

@@ -27,6 +27,8 @@ type NIC struct {
 
 	clock mono.Time // the latest that anybody has said
 
+	late []appointment // of quirks
+
 	segment iwarp.Segment // that is being made
 	vectors [][]byte      // that MPA gives
 }
@@ -40,8 +42,10 @@ func New(cfg Config) (*NIC, error) {
 	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
 	n.q = &n.cfg.Quirks
 	n.Init(cfg.Limits, cfg.Quirks.Queues, cfg.Quirks.Memory)
-	n.Mem.Scramble(cfg.KeySecret)
-	n.layer = iwarp.Layer{NIC: &n.Base, Lax: cfg.Quirks.Stream}
+	if !n.q.KeysCount {
+		n.Mem.Scramble(cfg.KeySecret)
+	}
+	n.layer = iwarp.Layer{NIC: &n.Base, Lax: cfg.Quirks.Stream, Later: n.later}
 	return n, nil
 }
 
@@ -49,11 +53,17 @@ func New(cfg Config) (*NIC, error) {
 func (n *NIC) Config() *Config { return &n.cfg }
 
 // Deadline is when Tick must be called next; mono.Never if not at all.
-func (n *NIC) Deadline() mono.Time { return n.timers.Next() }
+func (n *NIC) Deadline() mono.Time {
+	if len(n.late) > 0 {
+		return min(n.late[0].at, n.timers.Next())
+	}
+	return n.timers.Next()
+}
 
 // Tick handles every deadline that has passed.
 func (n *NIC) Tick(now mono.Time) {
 	n.clock = now
+	n.doLate(now)
 	for c := n.timers.Due(now); c != nil; c = n.timers.Due(now) {
 		c.tick(now)
 		c.rearm()

@@ -29,6 +29,9 @@ func (o *streamOwner) NextReceive() *iwarp.Receive {
 	if q.srq != nil {
 		h.PD = q.srq.Domain(w)
 		q.srq.Take()
+		if q.nic.q.SRQLimitSilent {
+			q.nic.Retract(func(e *nic.Event) bool { return e.Type == verbs.EventSRQLimitReached })
+		}
 	} else {
 		q.rq.Take()
 	}
@@ -45,6 +48,9 @@ func (o *streamOwner) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 		wc.Flags &^= verbs.WCWithInv
 		wc.InvalidatedRKey = 0
 	}
+	if wc.Status == verbs.WCSuccess && q.nic.q.BufferSizeReported {
+		wc.ByteLen = r.Length
+	}
 	q.nic.Count.Recvs++
 	q.push(q.recvCQ, &wc, solicited)
 }
@@ -56,6 +62,9 @@ func (o *streamOwner) Completed(r *iwarp.Request, status verbs.WCStatus) {
 		return
 	}
 	q.nic.Count.Sends++
+	if r.Sent(status) {
+		q.nic.Count.Messages++
+	}
 	if status == verbs.WCSuccess && !r.Signaled() {
 		return
 	}
@@ -88,16 +97,42 @@ func (o *streamOwner) Ended(end iwarp.End) {
 
 // push queues a completion. If there is no room, the QP fails.
 func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
+	if wc.Status == verbs.WCWRFlushErr && (q.nic.q.FlushForgets || q.nic.q.EndUnreported) {
+		return
+	}
 	wc.QPN = verbs.QPN(q.num)
-	if !cq.Push(wc, solicited) && q.stream.Live() {
-		q.nic.Report(nic.Event{Type: verbs.EventQPFatal, QP: q})
+	if cq.Push(wc, solicited) {
+		return
+	}
+	q.overrun()
+	if q.nic.q.CQOverrunSpreads {
+		for other := range q.nic.qps.All() {
+			other.overrun()
+		}
+	}
+}
+
+// overrun fails a QP whose completion found no room.
+func (q *QP) overrun() {
+	if q.stream.Live() {
+		q.report(verbs.EventQPFatal)
 		q.stream.Fail(wire.TermRDMAPLocal, true)
+	}
+}
+
+// report raises an event about the QP's connection.
+func (q *QP) report(e verbs.AsyncEventType) {
+	if !q.nic.q.EndUnreported {
+		q.nic.Report(nic.Event{Type: e, QP: q})
 	}
 }
 
 // fail flushes the receives and leaves the QP in a state of error. Its sends the
 // stream has flushed.
 func (q *QP) fail(state verbs.QPState) {
+	if q.nic.q.EndUnreported {
+		return
+	}
 	q.state = state
 	for w := q.rq.Peek(); w != nil; w = q.rq.Peek() {
 		q.rq.Take()
@@ -106,7 +141,7 @@ func (q *QP) fail(state verbs.QPState) {
 	}
 	if q.srq != nil && !q.last {
 		q.last = true
-		q.nic.Report(nic.Event{Type: verbs.EventQPLastWQEReached, QP: q})
+		q.report(verbs.EventQPLastWQEReached)
 	}
 }
 
@@ -115,10 +150,10 @@ func (q *QP) fail(state verbs.QPState) {
 func (n *NIC) reportEnd(q *QP, end iwarp.End) {
 	switch end.Cause {
 	case iwarp.ByPeer:
-		n.Report(nic.Event{Type: accusation(end.Error), QP: q})
+		q.report(accusation(end.Error))
 	case iwarp.ByTerminate:
 		if !n.q.TerminateUnreported {
-			n.Report(nic.Event{Type: verbs.EventQPFatal, QP: q})
+			q.report(verbs.EventQPFatal)
 		}
 	}
 }

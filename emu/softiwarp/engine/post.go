@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -10,6 +12,16 @@ import (
 type Refs struct {
 	Window *core.Window
 	Region *core.Region
+}
+
+// InOrder is the order in which requests that are posted together are to be
+// queued.
+func (q *QP) InOrder(wrs []verbs.SendWR) []verbs.SendWR {
+	if q.nic.q.LIFOQueue {
+		wrs = slices.Clone(wrs)
+		slices.Reverse(wrs)
+	}
+	return wrs
 }
 
 // PostSend queues one send work request.
@@ -24,6 +36,9 @@ func (q *QP) PostSend(wr *verbs.SendWR, refs *Refs) error {
 		}, false)
 		return nil
 	case verbs.QPStateRTS:
+		if !q.stream.Live() { // by Quirks.EndUnreported
+			return nil
+		}
 	default:
 		return nic.OpError("post_send", q.name(), "%w: it is not connected, its state is %v", verbs.ErrInvalid, q.state)
 	}
@@ -33,6 +48,12 @@ func (q *QP) PostSend(wr *verbs.SendWR, refs *Refs) error {
 	i := q.sq.tail
 	r := &q.sq.ring[int(i)&(len(q.sq.ring)-1)]
 	q.sq.slots.Keep(&r.Work, i, wr, q.signalAll)
+	if q.nic.q.LengthModulo && r.Inline == nil {
+		r.Length = 0
+		for i := range wr.SGL {
+			r.Length += wr.SGL[i].Length
+		}
+	}
 	if wr.Opcode == verbs.OpBindMW {
 		r.KeepBind(wr, refs.Window, refs.Region, q.endpoint.PD, q.num)
 	}
@@ -72,14 +93,14 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 		return invalid("%d gather entries, the QP takes %d", len(wr.SGL), q.sq.slots.MaxSGE())
 	case atomic && length != 8:
 		return invalid("%v with %d bytes of local memory, not 8", wr.Opcode, length)
-	case length >= 1<<32:
+	case length >= 1<<32 && !q.nic.q.LengthModulo:
 		return invalid("message of %d bytes: the length has 32 bits", length)
 	case wr.Opcode == verbs.OpSendImm && length > 0:
 		return nic.OpError("post_send", q.name(), "%w: %v with a payload: iWARP sends immediate data as a message of its own, "+
 			"behind a write or alone", verbs.ErrNotSupported, wr.Opcode)
 	case wr.Opcode == verbs.OpBindMW && (refs == nil || refs.Window == nil):
 		return invalid("bind without a window")
-	case (atomic || read) && q.state == verbs.QPStateRTS && q.conn.depths.ord == 0:
+	case (atomic || read) && q.state == verbs.QPStateRTS && q.conn != nil && q.conn.depths.ord == 0:
 		return invalid("%v: the peer takes none (ORD is 0)", wr.Opcode)
 	}
 	return nil

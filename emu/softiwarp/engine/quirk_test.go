@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -22,7 +23,13 @@ type quirkCase struct {
 
 // quirkCases has a conversation for every quirk of the engine's own. The others
 // have theirs where they are.
-var quirkCases = map[string]quirkCase{
+var quirkCases = func() map[string]quirkCase {
+	all := maps.Clone(siwQuirkCases)
+	maps.Copy(all, moreQuirkCases)
+	return all
+}()
+
+var siwQuirkCases = map[string]quirkCase{
 	"FINDropsAnswers": {
 		talk: func(t *testing.T, h *host) string {
 			k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})

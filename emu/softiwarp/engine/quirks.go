@@ -23,8 +23,19 @@ type Quirks struct {
 	RTRIgnored          bool `defect:"siw" does:"a modify to RTR succeeds and changes nothing"`
 	TerminateUnreported bool `defect:"siw, rfc5040/5.4/3" does:"nobody is told of a Terminate that comes in, nor of its reason"`
 
-	// Completions.
+	EndUnreported        bool `defect:"rfc5044/7.2/1, rfc5044/8/1, rfc5041/6.2.2/1, rfc5040/7.1/1" does:"that a connection has ended, nobody is told"`
+	DisconnectDropsQueue bool `defect:"rfc5041/6.2.1/1" does:"disconnecting drops what was posted"`
+	OwnDepthsReported    bool `defect:"rfc6581/9.1/1, rfc6581/9.1/8" does:"the program is shown its own depths in place of the peer's"`
+	CQOverrunSpreads     bool `defect:"rfc5040/8.1.1/2, rfc5042/6.4.6/1" does:"a completion queue that is full fails every queue pair"`
+
+	// Requests and completions.
 	InvalidateUnreported bool `defect:"siw" does:"a receive completion does not say what the sender invalidated"`
+	FlushForgets         bool `defect:"rfc5041/6.2.2/2, rfc5041/6.2.1/2, rfc5040/6.2.1/2, rfc5040/5.4/5" does:"requests that are outstanding when a connection ends never complete, nor do later ones"`
+	LIFOQueue            bool `defect:"rfc5041/5.3/1, rfc5040/5.1/2, rfc5040/5.2.1/4, rfc5040/5.3/7, rfc5040/5.5/4, rfc7306/5.2.1/5, rfc7306/6.3/4" does:"what is posted in one call leaves in reverse"`
+	LengthModulo         bool `defect:"rfc5041/5.2/4" does:"lengths are added up in 32 bits"`
+	BufferSizeReported   bool `defect:"rfc5041/5.4/2, rfc5040/5.3/3" does:"receives report the size of their memory"`
+	SRQLimitSilent       bool `defect:"rfc5042/6.4.3.1/1" does:"a shared receive queue that falls below its limit raises no event"`
+	KeysCount            bool `defect:"rfc5040/8.1.1/1" does:"keys count up"`
 
 	// MPA, DDP and RDMAP have their own.
 	MPA    mpa.Quirks

@@ -79,9 +79,14 @@ func conversation(b *besieged) (all [][]byte) {
 		{write(b.open.Key, b.open.Addr, bytes.Repeat([]byte("w"), 200)), segment(wire.OpImmediateSE, 1, nil)},
 		{write(b.open.Key, b.open.Addr+openLen-4, []byte("over the end"))},
 		{write(b.open.Key, b.open.Addr-4, []byte("before it"))},
-		{read, atomic}, {beyond},
+		{read, atomic},
+		{beyond},
 		{answer, found, answer},
-		{term, segment(wire.OpSend, 1, nil)}, {blames}, {invalidates}, {long}, {aside},
+		{term, segment(wire.OpSend, 1, nil)},
+		{blames},
+		{invalidates},
+		{long},
+		{aside},
 	} {
 		all = append(all, chunks(segs...))
 	}

@@ -1,6 +1,8 @@
 package mpa
 
 import (
+	"math"
+
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
@@ -41,7 +43,6 @@ type Conn struct {
 	fenced   bool // a responder has to be silent until a valid FPDU has come
 	stuck    bool // of a quirk: hold the next input back
 	cut      bool // of a quirk: the trailer under way was cut
-	belated  bool // of a quirk: the ULPDU just handed up was wrong
 
 	out    output
 	at     uint64 // where in the stream the next FPDU will be, from the octet after the start-up frame on
@@ -79,7 +80,7 @@ func newConn(cfg Config) *Conn {
 	c := &Conn{cfg: cfg.withDefaults(), deadline: mono.Never}
 	c.q, c.count = &c.cfg.Quirks, c.cfg.Counters
 	c.cfg.PrivateData = nil // the Request has its own copy
-	c.out.align = c.cfg.Align
+	c.out.align = c.cfg.Align || c.q.MSSRoundedDown
 	c.params.IRD, c.params.ORD = c.cfg.IRD, c.cfg.ORD
 	c.SetMSS(c.cfg.MSS)
 	return c
@@ -121,10 +122,6 @@ func (c *Conn) Lost(now mono.Time) { c.lost = true }
 
 // Next returns what happened next, if anything did.
 func (c *Conn) Next() (e Event, ok bool) {
-	if c.belated {
-		c.belated = false
-		return c.fail(wire.TermMPACRC, TerminateThenClose, ErrCRC), true
-	}
 	if len(c.in) > 0 {
 		if c.state == full {
 			e, ok = c.nextFPDU()
@@ -227,11 +224,21 @@ func (c *Conn) SetMSS(mss int) {
 		mss = defaultMSS
 	}
 	c.cfg.MSS = mss
-	if c.q.MSSRoundedDown {
+	markers := c.params.Out.Markers && !c.q.MarkersForgotten
+	switch {
+	case c.q.MSSRoundedDown:
 		mss &^= 7
+	case c.q.MSSIgnored:
+		mss, markers = math.MaxUint16, false
+	case c.q.MULPDUUnbounded:
+		c.mulpdu = min(max(wire.UnboundedMULPDU(mss, markers), leastULPDU), wire.MaxULPDU)
+		return
 	}
-	c.mulpdu = wire.MULPDU(mss, c.params.Out.Markers)
+	c.mulpdu = wire.MULPDU(mss, markers)
 }
+
+// leastULPDU has room for any header and an octet behind it.
+const leastULPDU = wire.MaxHeaderLen + 1
 
 // MULPDU is the longest ULPDU whose FPDU fits into a segment. It may change with
 // EventAccepted, Accept and SetMSS.

@@ -44,9 +44,6 @@ func (c *Conn) frameMarked(header []byte, payload [][]byte, load int) {
 	if w.toMarker() == 0 {
 		w.start += wire.MarkerLen // the marker before the length points nowhere
 		w.mark()
-		if c.q.CRCSkipsMarker {
-			w.crc = 0
-		}
 	}
 	length := w.own(wire.ULPDULengthLen)
 	binary.BigEndian.PutUint16(length, uint16(n))

@@ -99,7 +99,7 @@ var quirkCases = map[string]quirkCase{
 		},
 		"request -> 40010000request -> 40010000", "request -> 00010000request -> 40010000",
 	},
-	"RefusesNoCRC": {
+	"RefusesPlainReply": {
 		func(t *testing.T, q Quirks) string {
 			silent := plainConfig()
 			silent.NoCRC = true
@@ -229,9 +229,10 @@ var quirkCases = map[string]quirkCase{
 	},
 	"HandsUpFirst": {
 		func(t *testing.T, q Quirks) string {
-			return told(give(responding(t, Config{Quirks: q}, crcOn, crcOn), damaged()))
+			es := give(responding(t, Config{Quirks: q}, crcOn, crcOn), damaged())
+			return fmt.Sprintf("%s, ULPDU of %d", told(es), len(es[0].ULPDU))
 		},
-		"error 2, terminate, then close", "ULPDU of 18; error 2, terminate, then close",
+		"error 2, terminate, then close, ULPDU of 0", "error 2, terminate, then close, ULPDU of 18",
 	},
 	"PlacesEarly": {
 		func(t *testing.T, q Quirks) string {
@@ -252,9 +253,66 @@ var quirkCases = map[string]quirkCase{
 			c := sending(t, Config{Quirks: q, MSS: 1460}, crcOn)
 			n := c.MULPDU()
 			c.SetMSS(1448)
+			c.Send(send(1), nil)
+			c.Send(send(2), nil)
+			return fmt.Sprint(n, c.MULPDU(), len(c.Output(nil)[0]))
+		},
+		"1454 1442 48", "1450 1442 24",
+	},
+	"MULPDUUnbounded": {
+		func(t *testing.T, q Quirks) string {
+			c := sending(t, Config{Quirks: q, MSS: 88}, crcOn)
+			n := c.MULPDU()
+			c.SetMSS(65495)
 			return fmt.Sprint(n, c.MULPDU())
 		},
-		"1454 1442", "1450 1442",
+		"128 64768", "82 65486",
+	},
+	"MSSIgnored": {
+		func(t *testing.T, q Quirks) string {
+			return fmt.Sprint(sending(t, Config{Quirks: q, MSS: 1460}, crcOn).MULPDU())
+		},
+		"1454", "64768",
+	},
+	"MarkersForgotten": {
+		func(t *testing.T, q Quirks) string {
+			return fmt.Sprint(sending(t, Config{Quirks: q, MSS: 1460}, marked1).MULPDU())
+		},
+		"1442", "1454",
+	},
+	"NoTimers": {
+		func(t *testing.T, q Quirks) string {
+			r, i := NewResponder(0, Config{Quirks: q}), NewInitiator(0, Config{Quirks: q})
+			return fmt.Sprint(r.Deadline() == mono.Never, i.Deadline() == mono.Never)
+		},
+		"false false", "true true",
+	},
+	"FlagsLeak": {
+		func(t *testing.T, q Quirks) string {
+			e := wire.Enhanced{PeerToPeer: true, RTRWrite: true, IRD: 2, ORD: 3}
+			c, ev := asks(t, Config{Quirks: q}, enhance(request(), e))
+			if err := c.Accept(0, AcceptParam{IRD: 4, ORD: 4}); err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprint(ev.Params.PeerIRD, ev.Params.PeerORD, ev.Params.RTR, c.Params().ORD)
+		},
+		"2 3 write 2", "32770 32771 write 4",
+	},
+	"ORDNotLowered": {
+		func(t *testing.T, q Quirks) string {
+			return respond(t, Config{}, q, enhance(request(), wire.Enhanced{IRD: 2, ORD: 3}))
+		},
+		"request -> 5002000400100002", "request -> 5002000400100010",
+	},
+	"IRDNotRaised": {
+		func(t *testing.T, q Quirks) string {
+			c, _ := asks(t, Config{Quirks: q, MaxIRD: 64}, enhance(request(), wire.Enhanced{PeerToPeer: true, RTRRead: true, ORD: 30}))
+			if err := c.Accept(0, AcceptParam{}); err != nil {
+				t.Fatal(err)
+			}
+			return replyIn(written(c))
+		},
+		" -> 50020004801e4000", " -> 5002000480004000",
 	},
 	"CRCIgnored": {
 		func(t *testing.T, q Quirks) string {
@@ -267,13 +325,6 @@ var quirkCases = map[string]quirkCase{
 			return fmt.Sprintf("%x", sent(sending(t, Config{Quirks: q}, crcOn), send(1))[20:])
 		},
 		"587be8c4", "c4e87b58",
-	},
-	"CRCSkipsMarker": {
-		func(t *testing.T, q Quirks) string {
-			c := sending(t, Config{Quirks: q}, marked1)
-			return told(give(responding(t, Config{}, marked1, crcOn), sent(c, send(1))))
-		},
-		"ULPDU of 18", "error 2, terminate, then close",
 	},
 	"MarkersUnchecked": {
 		func(t *testing.T, q Quirks) string {
@@ -296,12 +347,6 @@ var quirkCases = map[string]quirkCase{
 			return told(drain(c))
 		},
 		"timeout 1, close now", "",
-	},
-	"Resynchronises": {
-		func(t *testing.T, q Quirks) string {
-			return told(give(responding(t, Config{Quirks: q}, crcOn, crcOn), damaged()))
-		},
-		"error 2, terminate, then close", "error 2, terminate, then close; ULPDU of 30",
 	},
 }
 

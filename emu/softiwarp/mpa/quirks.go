@@ -7,7 +7,7 @@ type Quirks struct {
 	// Start-up.
 	NeverAsksCRC      bool `defect:"siw, rfc5044/4.4/2" does:"start-up frames never ask for CRCs"`
 	NeverRaisesCRC    bool `defect:"siw, rfc5044/7.1.1/7" does:"a responder that wants CRCs leaves them off if the Request does not ask"`
-	RefusesNoCRC      bool `defect:"siw, rfc5044/7.1.1/7" does:"an initiator that wants CRCs ends the connection if the Reply does not ask for them too"`
+	RefusesPlainReply bool `defect:"siw, rfc5044/7.1.1/7" does:"an initiator that wants CRCs ends the connection if the Reply does not ask for them too"`
 	RefusesMarkers    bool `defect:"siw, rfc5044/4.3/1" does:"a Request for markers is rejected, a Reply with one ends the connection"`
 	EchoesFlags       bool `defect:"siw, rfc5044/7.1.1/8, rfc5044/7.1.1/9" does:"a Reply repeats the R and the reserved flags of the Request"`
 	TakesRevision0    bool `defect:"siw, rfc5044/7.1.1/11" does:"a Request of revision 0 is treated like one of revision 1"`
@@ -24,16 +24,23 @@ type Quirks struct {
 	FirstFPDUStuck bool `defect:"siw, rfc5044/7.1.2/6" does:"what comes first after a Reply waits until more comes"`
 	StalePad       bool `defect:"siw, rfc5044/4.1/3" does:"the pad of short FPDUs is what an earlier one left there"`
 	TrailerCut     bool `defect:"siw, rfc5044/5.1/3" does:"a segment that ends inside pad or CRC makes the CRC wrong"`
-	HandsUpFirst   bool `defect:"siw, rfc5044/6/1" does:"a ULPDU is handed up before its CRC is checked"`
+	HandsUpFirst   bool `defect:"siw, rfc5044/6/1" does:"an FPDU is placed before its CRC is checked"`
 	PlacesEarly    bool `defect:"siw, rfc5044/6/2" does:"octets of a Write are placed as they come, before its FPDU is whole"`
-	MSSRoundedDown bool `defect:"siw, rfc5044/4.5/1" does:"FPDUs fill segments only to a multiple of eight octets"`
+	MSSRoundedDown bool `defect:"siw, rfc5044/4.5/1" does:"FPDUs fill segments only to a multiple of eight octets, and each is written by itself"`
 
 	// Rules of the RFC that no known stack breaks. A test has to notice all the same.
 	CRCIgnored       bool `defect:"rfc5044/4.4/9" does:"wrong CRCs are not noticed"`
 	CRCBigEndian     bool `defect:"rfc5044/4.4/6" does:"CRCs are sent most significant octet first"`
-	CRCSkipsMarker   bool `defect:"rfc5044/4.4/8" does:"the CRC does not cover a marker before the length"`
 	MarkersUnchecked bool `defect:"rfc5044/8/5" does:"markers that point elsewhere are not noticed"`
 	MarkersDrift     bool `defect:"rfc5044/4.3/2" does:"the distance between markers does not count the markers"`
 	TimerStopsEarly  bool `defect:"rfc5044/7.1.2/13" does:"the timer stops at the first octet of a start-up frame"`
-	Resynchronises   bool `defect:"rfc5044/8/2" does:"FPDUs after a wrong one are still handed up"`
+
+	// Lengths, timers and depths.
+	MULPDUUnbounded  bool `defect:"rfc5044/3/2, rfc5044/4.5/3" does:"the longest ULPDU is not kept between 128 and 64768 octets"`
+	MSSIgnored       bool `defect:"rfc5044/3/3, rfc5041/5.2/1" does:"FPDUs are cut at 64768 octets, whatever a TCP segment holds"`
+	MarkersForgotten bool `defect:"rfc5044/4.5/2" does:"the longest ULPDU leaves no room for markers"`
+	NoTimers         bool `defect:"rfc5044/7.1.2/12, rfc5044/7.1.2/13" does:"start-up waits for ever"`
+	FlagsLeak        bool `defect:"rfc6581/9/1" does:"depths are read in 16 bits"`
+	ORDNotLowered    bool `defect:"rfc6581/9.1/2, rfc6581/9.1/5" does:"a Reply names an ORD above the peer's IRD"`
+	IRDNotRaised     bool `defect:"rfc6581/9.1/3, rfc6581/9.1/4" does:"a responder grants no more reads than its program asked for, whatever the peer needs"`
 }

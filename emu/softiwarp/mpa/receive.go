@@ -12,28 +12,19 @@ func (c *Conn) nextFPDU() (e Event, ok bool) {
 	}
 	// An FPDU with a wrong CRC says nothing, not even that its markers are wrong.
 	if f.Check == wire.CheckBad && !c.q.CRCIgnored || c.cut && c.params.In.CRC {
+		e = c.fail(wire.TermMPACRC, TerminateThenClose, ErrCRC)
 		if c.q.HandsUpFirst {
-			c.belated = true
-			return Event{Kind: EventULPDU, ULPDU: f.ULPDU}, true
+			e.ULPDU = f.ULPDU
 		}
-		return c.badFPDU(wire.TermMPACRC, ErrCRC), true
+		return e, true
 	}
 	if f.MarkerFault && !c.q.MarkersUnchecked {
-		return c.badFPDU(wire.TermMPAMarker, ErrMarker), true
+		return c.fail(wire.TermMPAMarker, TerminateThenClose, ErrMarker), true
 	}
 	c.fenced = false
 	c.count.FPDUsReceived++
 	c.count.MarkersTaken += uint64(f.Markers)
 	return Event{Kind: EventULPDU, ULPDU: f.ULPDU}, true
-}
-
-func (c *Conn) badFPDU(term wire.TermError, why error) Event {
-	if c.q.Resynchronises {
-		c.cut = false
-		c.countFailure(why)
-		return Event{Kind: EventError, Reaction: TerminateThenClose, Term: term, Err: why}
-	}
-	return c.fail(term, TerminateThenClose, why)
 }
 
 // Begun is of a quirk: what has come of a ULPDU that is not there as a whole yet,

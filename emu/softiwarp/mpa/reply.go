@@ -5,6 +5,7 @@ import "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 // takeReply acts on a valid Reply.
 func (c *Conn) takeReply(f *wire.StartFrame) Event {
 	e, private, enhanced := f.Split()
+	c.leak(&e)
 	s := &c.params
 	s.Revision, s.Enhanced = f.Revision, enhanced
 	s.PeerIRD, s.PeerORD = e.IRD, e.ORD
@@ -17,7 +18,7 @@ func (c *Conn) takeReply(f *wire.StartFrame) Event {
 	if f.Markers && c.q.RefusesMarkers {
 		return c.fail(wire.TermMPAFrame, CloseNow, ErrMarkersUnwanted)
 	}
-	if !f.CRC && c.wantsCRC() && c.q.RefusesNoCRC {
+	if !f.CRC && c.wantsCRC() && c.q.RefusesPlainReply {
 		return c.fail(wire.TermMPAFrame, CloseNow, ErrNoCRC)
 	}
 	c.enterFull(&c.request, f)

@@ -32,8 +32,8 @@ func (c *Conn) Send(header []byte, payload [][]byte) {
 	for _, p := range payload {
 		load += len(p)
 	}
-	if len(header)+load > wire.MaxMULPDU {
-		panic(fmt.Sprintf("mpa: ULPDU of %d octets exceeds %d", len(header)+load, wire.MaxMULPDU))
+	if n := len(header) + load; n > wire.MaxMULPDU && n > c.mulpdu {
+		panic(fmt.Sprintf("mpa: ULPDU of %d octets exceeds %d", n, wire.MaxMULPDU))
 	}
 	if c.state == lastWord {
 		c.state = over // once it is written

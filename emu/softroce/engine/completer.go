@@ -68,7 +68,7 @@ func (q *QP) takeAck(now mono.Time, p *wire.Packet) {
 	switch s.Kind() {
 	case wire.SyndromeAck:
 		q.credit(p.AETH)
-		q.takeCover(now, psn)
+		q.takePlainAck(now, psn)
 	case wire.SyndromeRNR:
 		q.nic.Count.RNRNAKsRecvd++
 		if q.nic.q.NAKAcksNothing {

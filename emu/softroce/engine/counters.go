@@ -8,6 +8,7 @@ type Counters struct {
 	Sent, Received             uint64
 	SentBytes, ReceivedBytes   uint64
 	Sends, Recvs               uint64 // work requests completed
+	Messages                   uint64 // of them Sends that succeeded
 	AcksSent, AcksReceived     uint64
 	CNPsSent, CNPsHandled      uint64
 	ECNMarked                  uint64
@@ -55,7 +56,8 @@ func (n *NIC) Counters() []verbs.Counter {
 		{Name: "rcvd_pkts", Value: c.Received},
 		{Name: "sent_bytes", Value: c.SentBytes},
 		{Name: "rcvd_bytes", Value: c.ReceivedBytes},
-		{Name: "rdma_sends", Value: c.Sends},
+		{Name: "send_requests", Value: c.Sends},
+		{Name: "rdma_sends", Value: c.Messages},
 		{Name: "rdma_recvs", Value: c.Recvs},
 		{Name: "acks_sent", Value: c.AcksSent},
 		{Name: "acks_rcvd", Value: c.AcksReceived},

@@ -24,7 +24,7 @@ func (q *QP) execute(p *wire.Packet) verdict {
 	switch {
 	case q.nic.q.EmptyMessagesIgnored && info.Class.Has(wire.Only|wire.CompletesRecv) && len(p.Payload) == 0 &&
 		(info.Class.Has(wire.Send) || p.RETH.DMALen == 0):
-		q.resp.advance(1)
+		q.resp.advance()
 		q.countMessage()
 		return accepted
 	case info.Class.Has(wire.Send):
@@ -192,7 +192,7 @@ func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 	if v := q.place(p.Payload); v != accepted {
 		return v
 	}
-	r.advance(1)
+	r.advance()
 	r.open = messageSend
 	if !c.Has(wire.End) {
 		return accepted
@@ -302,7 +302,7 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	if imm {
 		q.hold()
 	}
-	r.advance(1)
+	r.advance()
 	r.open = messageWrite
 	r.write.va, r.write.rkey, r.write.remaining = va+uint64(n), rkey, remaining-min(n, remaining)
 	if c.Has(wire.Start) {

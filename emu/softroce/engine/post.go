@@ -182,6 +182,9 @@ func (q *QP) silent(op verbs.WROpcode, status verbs.WCStatus) bool {
 func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
 	q.sq.head++
 	q.nic.Count.Sends++
+	if w.Sent(status) {
+		q.nic.Count.Messages++
+	}
 	if w.told || !w.Signaled() && q.silent(w.Op, status) {
 		return
 	}

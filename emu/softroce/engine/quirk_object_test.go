@@ -231,7 +231,7 @@ var lateQuirks = map[string]quirkCase{
 			c.hear()
 			c.done()
 			here()
-			c.listen(time.Microsecond)
+			c.listen(placementDelay)
 			here()
 		},
 		sound:  "ACK 1 msn 2; 1 SUCCESS RECV 4B; 2 SUCCESS RDMA_READ 4B; true true true; silence; true true true",

@@ -34,9 +34,13 @@ var readQuirks = map[string]quirkCase{
 			c.note("word is %d", c.wordValue(c.target(0, 8)))
 			c.send(wire.OpFetchAdd, 0, c.word(0, 5, 0))
 			c.hear()
+			// To who has no resources at all, none are added.
+			c.q = c.h.qp(verbs.QPTypeRC, nil)
+			c.h.ready(c.q, c.addr, peerQPN, func(a *verbs.QPAttr) { *a, a.MaxDestRdAtomic = c.attr(), 0 })
+			c.readFrom(c.h.mr.Key, 0, 8)
 		},
-		sound:  "ATOMIC_ACKNOWLEDGE 0 was 0 msn 1; NAK 1 invalid msn 1; word is 5; silence",
-		flawed: "ATOMIC_ACKNOWLEDGE 1 was 5 msn 2; word is 12; silence",
+		sound:  "ATOMIC_ACKNOWLEDGE 0 was 0 msn 1; NAK 1 invalid msn 1; word is 5; silence; NAK 0 invalid msn 0",
+		flawed: "ATOMIC_ACKNOWLEDGE 1 was 5 msn 2; word is 12; silence; NAK 0 invalid msn 0",
 	},
 	"SubReadContinues": {
 		talk: func(c *talk) {

@@ -31,8 +31,8 @@ func (q *QP) passFor(p *wire.Packet) wire.PSN {
 // sentWhole reports whether all of a request has left.
 func (q *QP) sentWhole(w *sendWQE) bool { return q.req.flight(w.last) < q.req.flight(q.req.max) }
 
-// takeCover completes what an ACK covers: all up to its PSN, on a sound NIC.
-func (q *QP) takeCover(now mono.Time, psn wire.PSN) {
+// takePlainAck completes what an ACK covers: all up to its PSN, on a sound NIC.
+func (q *QP) takePlainAck(now mono.Time, psn wire.PSN) {
 	switch {
 	case q.nic.q.AckCoversOne:
 		q.acknowledgeOne(now, psn)

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	placementDelay = time.Microsecond // Quirks.LatePlacement
-	swapWait       = time.Millisecond // Quirks.ReceivesSwapped
+	placementDelay = 10 * time.Microsecond // Quirks.LatePlacement
+	swapWait       = time.Millisecond      // Quirks.ReceivesSwapped
 )
 
 // agenda is what a NIC does later than it should, in the order of time.

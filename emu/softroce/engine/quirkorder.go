@@ -18,7 +18,7 @@ func (q *QP) forceOrder(p *wire.Packet) bool {
 	case c.Has(wire.Start):
 		r.open = messageNone
 	case r.open == messageNone && c.Has(wire.Write):
-		r.advance(1)
+		r.advance()
 		if c.Has(wire.End) {
 			q.countMessage()
 		}

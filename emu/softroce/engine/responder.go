@@ -191,7 +191,7 @@ func (q *QP) conclude(p *wire.Packet, v verdict) {
 		}
 		if q.nic.q.RNRLeavesTraces && classOf(p).Has(wire.End) {
 			r.open = messageNone
-			r.advance(1)
+			r.advance()
 		}
 		q.respond(answer{psn: psn, syndrome: wire.RNRNak(q.attr.MinRNRTimer)})
 	case refusedInvalid:
@@ -262,11 +262,10 @@ func (q *QP) countPacket() {
 	}
 }
 
-// advance moves past n PSNs that were executed, the last of them acknowledged
-// by an ACK.
-func (r *responder) advance(n int32) {
-	r.expected = r.expected.Add(n)
-	r.ackPSN = r.expected.Add(-1)
+// advance moves past a PSN that was executed, and is acknowledged by an ACK.
+func (r *responder) advance() {
+	r.ackPSN = r.expected
+	r.expected = r.expected.Add(1)
 }
 
 func (q *QP) remoteIn(pd core.PD, rkey uint32, va, n uint64, need verbs.Access) (core.Memory, uint64, error) {

@@ -66,6 +66,7 @@ type Edge struct {
 	talks map[peer]*talk
 	dgram map[sender]wire.PSN // UDPSNChecked
 	wait  []packet            // UDWaitsForReceive
+	late  []packet            // NAKLate, CNPLate
 	ports uint16              // SourcePortPerPacket
 	marks map[netip.Addr]uint32
 }
@@ -161,6 +162,8 @@ func (e *Edge) plan() {
 		{q.ReservedBitsSent, &e.out, setReserved},
 		{q.TrailingBytes, &e.out, trail},
 		{q.PlainSocket, &e.out, plainly},
+		{q.NAKLate, &e.out, holdNAK},
+		{q.CNPLate, &e.out, holdCNP},
 	} {
 		if f.on {
 			*f.list = append(*f.list, f.do)
@@ -209,6 +212,7 @@ func (e *Edge) hand(p *packet) {
 // Output fills ds with what is to leave, as the NIC's does.
 func (e *Edge) Output(now mono.Time, ds []link.Datagram) int {
 	e.deliverWaiting(now)
+	e.releaseLate(now)
 	for len(e.queue) < len(ds)+e.ahead {
 		k := e.nic.Output(now, e.batch)
 		if k == 0 {

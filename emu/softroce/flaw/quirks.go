@@ -24,7 +24,7 @@ type Quirks struct {
 	BTHUnchecked        bool `defect:"bth/tver/1, bth/op/1, irdma" does:"neither the version nor the service of a packet is looked at"`
 	MissingHeadersZero  bool `defect:"bth/len/1" does:"extension headers that a packet lacks are read as zeros"`
 	ReservedBitsSent    bool `defect:"bth/resv/1" does:"reserved bits of the BTH are sent as ones"`
-	ReservedBitsChecked bool `defect:"bth/resv/2" does:"packets with reserved bits set are dropped"`
+	ReservedBitsChecked bool `defect:"bth/resv/2" does:"reserved bits must be zero"`
 	SolicitedInverted   bool `defect:"bth/se/2" does:"a CQ armed for solicited completions reports the others"`
 	UnreliableAckReq    bool `defect:"bth/ackreq/2, uc/8" does:"requests of UC and UD carry AckReq"`
 	PadSloppy           bool `defect:"bth/pad/1, bth/pad/2" does:"payloads are padded to two bytes only, with whatever was there"`
@@ -67,6 +67,8 @@ type Quirks struct {
 
 	// Migration and congestion.
 	MigrationIgnored bool `defect:"mig/1, rxe" does:"MigReq does not move a QP that is armed"`
+	NAKLate          bool `defect:"rc/psn/5, E810" does:"a sequence NAK is sent 10 ms late"`
+	CNPLate          bool `defect:"ecn/1" does:"a CNP is sent 10 ms late"`
 	CNPMisaddressed  bool `defect:"ecn/1" does:"CNPs name the QP that was marked, in the default partition"`
 	CNPReservedUsed  bool `defect:"ecn/6" does:"the bytes of a CNP without meaning are set, and checked"`
 	CNPTakesPSN      bool `defect:"ecn/5" does:"a CNP is a packet out of order"`

@@ -153,6 +153,16 @@ var requestFlaws = map[string]flawCase{
 		sound:  "got SEND_ONLY 100 M; got SEND_ONLY 101 M",
 		flawed: "got SEND_ONLY 100 M; got SEND_ONLY 101",
 	},
+	"NAKLate": {
+		talk:   func(r *rig) { r.out(rcAck, 7, says(wire.Nak(wire.NakPSNSequence))); r.hearLate() },
+		sound:  "sent ACK 7 0x60 msn 7; now",
+		flawed: "now; sent ACK 7 0x60 msn 7",
+	},
+	"CNPLate": {
+		talk:   func(r *rig) { r.out(wire.CNP, 0, bytesOf(16)); r.hearLate() },
+		sound:  "sent CNP 0 16B; now",
+		flawed: "now; sent CNP 0 16B",
+	},
 	"CNPMisaddressed": {
 		talk: func(r *rig) {
 			r.in(rcSend, 100, func(d *link.Datagram, _ *wire.Packet) { d.TClass = link.CE })

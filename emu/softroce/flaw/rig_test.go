@@ -123,9 +123,20 @@ func (r *rig) out(op wire.Opcode, psn wire.PSN, edits ...edit) {
 }
 
 // hear notes what leaves.
-func (r *rig) hear() {
+func (r *rig) hear() { r.hearAt(0) }
+
+// hearLate notes what leaves at once, and what when the edge is due.
+func (r *rig) hearLate() {
+	r.hear()
+	r.note("now")
+	if due := r.edge.Deadline(); due != mono.Never {
+		r.hearAt(due)
+	}
+}
+
+func (r *rig) hearAt(now mono.Time) {
 	ds := make([]link.Datagram, 4)
-	for n := r.edge.Output(0, ds); n > 0; n = r.edge.Output(0, ds) {
+	for n := r.edge.Output(now, ds); n > 0; n = r.edge.Output(now, ds) {
 		for i := range ds[:n] {
 			r.log = append(r.log, "sent "+r.render(&ds[i]))
 		}
@@ -235,10 +246,13 @@ func asking(_ *link.Datagram, p *wire.Packet) { p.BTH.AckReq = true }
 func says(s wire.Syndrome) edit {
 	return func(_ *link.Datagram, p *wire.Packet) { p.AETH.Syndrome = s }
 }
+
 func about(va uint64, n uint32) edit {
 	return func(_ *link.Datagram, p *wire.Packet) { p.RETH = wire.RETH{VA: va, RKey: 5, DMALen: n} }
 }
+
 func toward(qpn uint32) edit { return func(_ *link.Datagram, p *wire.Packet) { p.BTH.DestQP = qpn } }
+
 func overIPv6(d *link.Datagram, _ *wire.Packet) {
 	d.Src, d.Dst = netip.MustParseAddrPort("[fd00::9]:49443"), netip.MustParseAddrPort("[fd00::1]:4791")
 }

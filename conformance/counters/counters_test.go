@@ -1,0 +1,73 @@
+package counters_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/counters"
+	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// changed is a lab whose devices have a counter that is not as it should be.
+type changed struct {
+	conformance.Lab
+	name   string
+	change func(uint64) uint64
+}
+
+func (l changed) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) error {
+	return l.Lab.Try(ctx, job, func(b *conformance.Bench) error {
+		b.Device = device{b.Device, l}
+		return body(b)
+	})
+}
+
+type device struct {
+	verbs.Context
+	lab changed
+}
+
+func (d device) Counters() []verbs.Counter {
+	all := d.Context.Counters()
+	for i := range all {
+		if all[i].Name == d.lab.name {
+			all[i].Value = d.lab.change(all[i].Value)
+		}
+	}
+	return all
+}
+
+// Each case notices when a counter that it is about stands still, or counts too much.
+func TestCountersThatLieAreNoticed(t *testing.T) {
+	for provider, cases := range map[string][]conformance.Case{
+		"softroce": counters.RoCE(), "softiwarp": counters.IWARP(), "dgiwarp": counters.DatagramIWARP(),
+	} {
+		p, err := nics.Find(provider)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lab := bench.InSimulation(p, bench.SimOptions{})
+		for i := range cases {
+			c := &cases[i]
+			for _, m := range c.Mutants {
+				name, ok := strings.CutPrefix(m, "CounterStuck=")
+				if !ok {
+					continue
+				}
+				for lie, change := range map[string]func(uint64) uint64{
+					"stands still":  func(uint64) uint64 { return 0 },
+					"counts thrice": func(n uint64) uint64 { return 3 * n },
+				} {
+					r := conformance.Judge(t.Context(), changed{lab, name, change}, c, conformance.Options{Seed: 1})
+					if r.Verdict != conformance.VerdictFail || !strings.Contains(r.Err.Error(), name) && !strings.Contains(r.Err.Error(), "up by") {
+						t.Errorf("%s: %s with %s, which %s: %v", c.ID, r.Verdict, name, lie, r.Err)
+					}
+				}
+			}
+		}
+	}
+}

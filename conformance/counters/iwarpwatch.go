@@ -1,0 +1,262 @@
+package counters
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// iwarpHost is an application on a device of iWARP whose streams are counted.
+type iwarpHost struct {
+	*rig.Rig
+	about   []quantity
+	before  values
+	first   int // of the events of the record that count
+	streams []*iwarpStream
+}
+
+// onIWARP makes the body of a case that is about some quantities.
+func onIWARP(about []quantity, body func(*iwarpHost) found) func(*conformance.Bench) error {
+	return rig.Straight(func(r *rig.Rig) {
+		iwarpNames.has(r, about...)
+		events, _ := r.Record.Events()
+		h := &iwarpHost{Rig: r, about: about, before: look(r), first: len(events)}
+		h.judge(body(h))
+	})
+}
+
+// iwarpStream is a connection whose other end is played by hand.
+type iwarpStream struct {
+	*iwarpHost
+	qp       verbs.QP
+	mem, own *rig.Memory
+	tcp      conformance.Stream
+	out      iwarp.Framer
+	in       iwarp.Deframer
+	sends    uint32 // messages of the peer on queue 0
+	requests uint32 // and on queue 1
+	answers  uint32 // to those
+	ended    bool
+}
+
+// Memory of the peer's, which nobody has.
+var theirSink = iwarp.At(0x0bad5eed, 0x7000)
+
+// depth is how many reads both sides take and ask for.
+const depth = 8
+
+// connect makes a connection: the peer dials, and sends first.
+func (h *iwarpHost) connect(receives int) *iwarpStream {
+	s := &iwarpStream{iwarpHost: h}
+	access := verbs.AccessRemoteRead | verbs.AccessRemoteWrite
+	if h.Caps.Has(verbs.CapAtomics) {
+		access |= verbs.AccessRemoteAtomic
+	}
+	s.mem, s.own = h.Memory(4096, access|verbs.AccessLocalWrite), h.Memory(4096, verbs.AccessLocalWrite)
+	var err error
+	s.qp, err = h.Device.CreateQP(verbs.QPInit{
+		Type: verbs.QPTypeRC, PD: h.PD, SendCQ: h.CQ, RecvCQ: h.CQ, SignalAll: true,
+		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1},
+	})
+	h.Do("a queue pair", err)
+	h.Do("a queue pair in INIT", s.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access},
+		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
+	for i := range receives {
+		h.Recv(s.qp, uint64(i+1), s.own.SGE(64*i, 64))
+	}
+	h.dial(s, func(r verbs.ConnRequest) error {
+		_, err := r.Accept(s.qp, verbs.ConnParam{ResponderResources: depth, InitiatorDepth: depth}, h.Patience())
+		return err
+	})
+	s.put(iwarp.Write(theirSink.STag, 0, nil))
+	return s
+}
+
+// dial has a program of the device's do something with the peer's request.
+func (h *iwarpHost) dial(s *iwarpStream, answer func(verbs.ConnRequest) error) {
+	cm, err := h.Device.CM()
+	h.Do("a connection manager", err)
+	l, err := cm.Listen(netip.AddrPortFrom(h.Local[0], 0), verbs.PortSpaceTCP, 1)
+	h.Do("a listener", err)
+	program := h.Go("program", func() error {
+		r, err := l.Next(h.Patience())
+		if err != nil {
+			return err
+		}
+		return answer(r)
+	})
+	if s.tcp, err = h.Streams.Dial(l.Addr(), h.Patience()); err != nil {
+		rig.End(fmt.Errorf("dial: %w", err))
+	}
+	request := iwarp.Request().Depths(depth, depth)
+	s.write(request.Append(nil))
+	var came []byte
+	reply, rest, ok := iwarp.ParseStartup(came)
+	for ; !ok; reply, rest, ok = iwarp.ParseStartup(came) {
+		b, err := s.tcp.Read(h.Patience())
+		h.Do("a Reply", err)
+		came = append(came, b...)
+	}
+	crc := iwarp.Val(reply.C) || iwarp.Val(request.Strict().C)
+	s.out, s.in = iwarp.Framer{Markers: iwarp.Val(reply.M), CRC: crc}, iwarp.Deframer{CRC: crc}
+	s.in.Feed(rest)
+	h.Do("an answer of the program", program.Wait(h.Patience()))
+	h.Do("a listener that is closed", l.Close())
+	h.streams = append(h.streams, s)
+}
+
+func (s *iwarpStream) write(b []byte) {
+	if err := s.tcp.Write(b); err != nil {
+		s.Note("write: %v", err) // what the device said before it broke the stream, the case finds
+	}
+}
+
+// put sends frames.
+func (s *iwarpStream) put(frames ...iwarp.Frame) {
+	for _, f := range frames {
+		s.write(s.out.Append(nil, f))
+	}
+}
+
+// next returns the next FPDU of the device's, if the stream does not end before.
+func (s *iwarpStream) next() (iwarp.Got, bool) {
+	for {
+		if g, ok := s.in.Next(); ok {
+			if op := g.Segment.Op(); op == iwarp.OpReadResponse || op == iwarp.OpAtomicResponse {
+				s.answers++
+			}
+			return g, true
+		}
+		b, err := s.tcp.Read(s.Patience())
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, conformance.ErrReset):
+			s.ended = true
+			return iwarp.Got{}, false
+		case err != nil:
+			s.Fail("an FPDU", "%v", err)
+		}
+		s.in.Feed(b)
+	}
+}
+
+// send is the peer's next Send.
+func (s *iwarpStream) send(n int) iwarp.Segment {
+	s.sends++
+	return iwarp.Send(s.sends, rig.Pattern(n, 0x5a))
+}
+
+// at is a place in the memory that the peer works on.
+func (s *iwarpStream) at(off int) iwarp.Addr {
+	return iwarp.At(uint32(s.mem.RKey()), s.mem.Addr()+uint64(off))
+}
+
+// read is the peer's next Read, of n octets.
+func (s *iwarpStream) read(n int) iwarp.Segment {
+	s.requests++
+	return iwarp.ReadRequest(s.requests, theirSink, uint32(n), s.at(0))
+}
+
+// settle waits until the device has dealt with all that was put before.
+func (s *iwarpStream) settle() {
+	for s.put(s.read(8)); s.answers < s.requests; {
+		_, ok := s.next()
+		s.Check(ok, "a stream that goes on", "its end")
+	}
+}
+
+// untilEnd reads all that the device has to say.
+func (s *iwarpStream) untilEnd() {
+	for {
+		if _, more := s.next(); !more {
+			return
+		}
+	}
+}
+
+// judge holds the counters against the record, and what the case says besides.
+func (h *iwarpHost) judge(happened found) {
+	for _, s := range h.streams {
+		if !s.ended {
+			s.settle()
+		}
+	}
+	events, beyond := h.Record.Events()
+	if beyond > 0 {
+		rig.End(fmt.Errorf("the record lacks %d events", beyond))
+	}
+	f := make(found)
+	talks := make(map[int]*iwarp.Dialogue)
+	for i := range events[h.first:] {
+		e := &events[h.first+i]
+		if e.Kind != conformance.EventSent && e.Kind != conformance.EventCame {
+			continue
+		}
+		if talks[e.Stream] == nil {
+			talks[e.Stream] = new(iwarp.Dialogue)
+		}
+		side := 0 // the peer's
+		if e.Kind == conformance.EventCame {
+			side = 1
+		}
+		for _, heard := range talks[e.Stream].Feed(side, e.Data) {
+			f.hear(&heard)
+		}
+	}
+	for q, n := range happened {
+		f[q] = f[q].plus(n)
+	}
+	judged := func(q quantity) bool { return slices.Contains(h.about, q) || still[q] }
+	iwarpNames.agree(h.Rig, judged, h.before, look(h.Rig), f, nil)
+}
+
+func (f found) add(q quantity) { f[q] = f[q].plus(exactly(1)) }
+
+// hear counts what was said. A message counts when its last segment has come.
+func (f found) hear(h *iwarp.Heard) {
+	device := h.Side == 1
+	which := func(sent, rcvd quantity) quantity {
+		if device {
+			return sent
+		}
+		return rcvd
+	}
+	if h.Startup != nil {
+		if !device {
+			f.add(requestsRcvd)
+		}
+		return
+	}
+	if h.FPDU.MPA.CRCIs != nil && *h.FPDU.MPA.CRCIs == iwarp.CRCWrong {
+		return // it is nothing then
+	}
+	f.add(which(fpdusSent, fpdusRcvd))
+	f.add(which(segmentsSent, segmentsRcvd))
+	s := h.FPDU.Segment
+	if device || !iwarp.Val(s.DDP.Last) {
+		if device && s.Op() == iwarp.OpTerminate {
+			f.add(terminatesSent)
+		}
+		return
+	}
+	switch s.Op() {
+	case iwarp.OpSend, iwarp.OpSendSE, iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate:
+		f.add(sendsRcvd)
+	case iwarp.OpWrite:
+		f.add(writesRcvd)
+	case iwarp.OpReadRequest:
+		f.add(readsRcvd)
+	case iwarp.OpAtomicRequest:
+		f.add(atomicsRcvd)
+	case iwarp.OpReadResponse, iwarp.OpAtomicResponse:
+		f.add(responsesRcvd)
+	case iwarp.OpTerminate:
+		f.add(terminatesRcvd)
+	}
+}

@@ -1,0 +1,144 @@
+package dgiwarp
+
+import (
+	"bytes"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/dg"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var taggedCases = []conformance.Case{
+	{
+		ID:    "dg/write/placed-in-any-order",
+		Title: "The segments of a Write are placed as they come, in whatever order",
+		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "a Write of five segments out of order, of which one never comes, and a Send behind it",
+		Expects: "all that came is in memory, and nothing else",
+		Mutants: []string{"SegmentsInOrder"},
+		Run: onPeer(func(p *peer) {
+			message, before := data(500), bytes.Clone(p.mem.Buf[1200:1300])
+			segments := p.writes(1000, message).Segments(taggedLen + 100)
+			for _, i := range []int{3, 0, 4, 1} {
+				p.sendSegments(segments[i])
+			}
+			p.sendSegments(iwarp.Send(1, nil))
+			p.gets(1, nil)
+			p.Holds(p.mem, 1000, message[:200])
+			p.Holds(p.mem, 1200, before)
+			p.Holds(p.mem, 1300, message[300:])
+			p.Untouched(p.mem, 1000, 500)
+		}),
+	},
+	{
+		ID:    "dg/write/longer-than-any-send",
+		Title: "A Write may be longer than any Send of UD, and is placed all the same",
+		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "a Write of 128 KiB, in reverse order; the device sends one as long",
+		Expects: "all of it in memory; all of it on the wire, each segment where it belongs",
+		Mutants: []string{"SegmentsInOrder"},
+		Run: on(setup{receives: 1, memLen: 2 * maxSend}, func(p *peer) {
+			message := data(2 * maxSend)
+			segments := p.writes(0, message).Segments(taggedLen + 4096)
+			for i := range segments {
+				p.sendSegments(segments[len(segments)-1-i])
+			}
+			p.sendSegments(iwarp.Send(1, nil))
+			p.gets(1, nil)
+			p.Holds(p.mem, 0, message)
+			p.Post(p.qp, p.wr(2, verbs.OpRDMAWrite, 0, 2*maxSend))
+			at := 0
+			for _, a := range p.message() {
+				n := len(a.Segment.Payload)
+				p.same(dg.UD(iwarp.Write(peerSTag, peerTO+uint64(at), p.own.Buf[at:at+n])), a)
+				at += n
+			}
+			p.Check(at == 2*maxSend, "all of 131072 octets", "%d", at)
+		}),
+	},
+	{
+		ID:    "dg/write/nobody-is-told",
+		Title: "The target of a Write is told nothing of it",
+		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "Writes of one and of several segments to a queue pair with receives",
+		Expects: "no completion, no event, no answer; the octets are in memory",
+		Mutants: []string{"WriteTakesReceive"},
+		Run: onPeer(func(p *peer) {
+			p.sendSegments(p.writes(0, data(8)), emptyWrite())
+			p.sendSegments(p.writes(8, data(300)).Segments(taggedLen + 100)...)
+			p.leavesNothingElse()
+			p.Holds(p.mem, 0, data(8))
+			p.Holds(p.mem, 8, data(300))
+			p.Untouched(p.own, 0, 0)
+		}),
+	},
+	{
+		ID:    "dg/write/every-segment-is-checked",
+		Title: "Every segment of a Write is checked by itself, before the first octet of it is written",
+		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "Writes whose first segment is good, and whose second begins or ends out of bounds, has another key, or one without the right to write",
+		Expects: "the first is in memory, and nothing of the second; an error message about it",
+		Mutants: []string{"FirstSegmentChecked"},
+		Run: onHost(func(h *host) {
+			locked := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
+			for _, second := range []func(*queue) iwarp.Segment{
+				func(q *queue) iwarp.Segment { return q.writes(len(q.mem.Buf), data(64)) },
+				func(q *queue) iwarp.Segment { return q.writes(len(q.mem.Buf)-1, data(64)) },
+				func(q *queue) iwarp.Segment { return q.writes(-1, data(64)) },
+				func(q *queue) iwarp.Segment { return q.writes(0, data(64)).STag(unknownSTag) },
+				func(*queue) iwarp.Segment { return writeTo(place(locked, 0), data(64)) },
+			} {
+				q := h.queuePair(setup{receives: 1})
+				p := q.peer(0)
+				wrong := second(q)
+				p.sendSegments(q.writes(64, data(64)).Last(false), wrong)
+				p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+				p.Holds(q.mem, 64, data(64))
+				p.Untouched(q.mem, 64, 64)
+				p.Untouched(locked, 0, 0)
+			}
+		}),
+	},
+	{
+		ID:    "dg/write/key-of-another-domain",
+		Title: "A key opens memory only through queue pairs of its own protection domain",
+		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "a Write with the key of a region of another domain",
+		Expects: "an error message, and memory as it was",
+		Mutants: []string{"IgnorePD"},
+		Run: onPeer(func(p *peer) {
+			pd, err := p.Device.AllocPD()
+			p.Do("another protection domain", err)
+			foreign := p.MemoryIn(pd, 64, allAccess)
+			p.sendSegments(writeTo(place(foreign, 0), data(64)))
+			p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+			p.Untouched(foreign, 0, 0)
+			p.stopped()
+		}),
+	},
+	{
+		ID:    "dg/write/closed-region",
+		Title: "The key of a region that was closed opens nothing",
+		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "a Write, and the same when the region has been closed",
+		Expects: "an error message, and memory as it was when it was closed",
+		Mutants: []string{"StaleKeys"},
+		Run: onPeer(func(p *peer) {
+			m := p.Memory(64, allAccess)
+			at := place(m, 0)
+			p.sendSegments(writeTo(at, data(8)), iwarp.Send(1, nil))
+			p.gets(1, nil)
+			p.Holds(m, 0, data(8))
+			m.Accept()
+			p.Do("a region that is closed", m.Close())
+			p.sendSegments(writeTo(at, make([]byte, 64)))
+			p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+			p.Untouched(m, 0, 0)
+			p.stopped()
+		}),
+	},
+}
+
+// taggedLen is the length of the header of a tagged segment.
+const taggedLen = 14

@@ -1,0 +1,304 @@
+package dgiwarp
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/dg"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// isolated has the device's queue pairs survive what a peer does wrong.
+var isolated = conformance.Setup{Isolate: true}
+
+// Bounds of error messages.
+const (
+	errorsAtOnce   = 16
+	errorsASecond  = 100
+	errorAmplifies = 30 // octets
+)
+
+// mistake is a segment that is wrong, and what may be said of it: DDP and RDMAP have
+// several names for some errors.
+type mistake struct {
+	name   string
+	make   func(*queue) iwarp.Segment
+	causes []iwarp.Cause
+}
+
+var mistakes = []mistake{
+	{
+		"a key that opens nothing", func(*queue) iwarp.Segment { return badWrite() },
+		[]iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPInvalidSTag},
+	},
+	{
+		"memory out of bounds", func(q *queue) iwarp.Segment { return q.writes(len(q.mem.Buf)-4, data(8)) },
+		[]iwarp.Cause{iwarp.DDPTaggedBounds, iwarp.RDMAPBounds},
+	},
+	{"memory without the right", func(q *queue) iwarp.Segment {
+		return writeTo(place(q.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead), 0), data(8))
+	}, []iwarp.Cause{iwarp.RDMAPAccess, iwarp.DDPTaggedInvalidSTag}},
+	{
+		"an opcode that is not assigned", func(*queue) iwarp.Segment { return iwarp.Send(1, data(8)).Opcode(12) },
+		[]iwarp.Cause{iwarp.RDMAPUnexpectedOpcode},
+	},
+	{
+		"a Read Response to nothing", func(q *queue) iwarp.Segment { return q.writes(0, data(8)).Opcode(iwarp.OpReadResponse) },
+		[]iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPAccess},
+	},
+	{
+		"a queue that there is not", func(*queue) iwarp.Segment { return iwarp.Send(1, data(8)).QN(9) },
+		[]iwarp.Cause{iwarp.DDPUntaggedInvalidQN},
+	},
+	{
+		"the queue of something else", func(*queue) iwarp.Segment { return iwarp.Send(1, data(8)).QN(1) },
+		[]iwarp.Cause{iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode},
+	},
+	{
+		"an offset beyond any message", func(*queue) iwarp.Segment { return iwarp.Send(1, data(8)).MO(maxSend) },
+		[]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
+	},
+	{
+		"another version of DDP", func(*queue) iwarp.Segment { return iwarp.Send(1, data(8)).DV(2) },
+		[]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
+	},
+	{
+		"another version of DDP in a Write", func(q *queue) iwarp.Segment { return q.writes(0, data(8)).DV(2) },
+		[]iwarp.Cause{iwarp.DDPTaggedInvalidVersion},
+	},
+	{
+		"another version of RDMAP", func(*queue) iwarp.Segment { return iwarp.Send(1, data(8)).RV(2) },
+		[]iwarp.Cause{iwarp.RDMAPInvalidVersion},
+	},
+	{
+		"a message longer than the receive", func(q *queue) iwarp.Segment { return iwarp.Send(1, data(q.recvLen-areaLen+1)) },
+		[]iwarp.Cause{iwarp.DDPUntaggedTooLong},
+	},
+}
+
+var errorCases = []conformance.Case{
+	{
+		ID:    "dg/error/stops-the-queue-pair-and-is-told",
+		Title: "An error of a segment is an event for the program, and takes the queue pair to the error state",
+		Cite:  cite("6", "dg/err/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "a Write with a key that opens nothing, to one of two queue pairs",
+		Expects: "an event, the error state, and flushed receives; the other queue pair goes on",
+		Mutants: []string{"ErrorsSilent"},
+		Run: onHost(func(h *host) {
+			q, other := h.queuePair(setup{receives: 2}), h.queuePair(setup{receives: 2})
+			q.peer(0).sendSegments(badWrite())
+			q.stopped()
+			q.Completes(1, verbs.WCWRFlushErr)
+			q.Completes(2, verbs.WCWRFlushErr)
+			other.peer(0).sendSegments(iwarp.Send(1, data(8)))
+			other.gets(1, data(8))
+		}),
+	},
+	{
+		ID:    "dg/error/every-kind-is-an-error",
+		Title: "What DDP and RDMAP call an error of a segment is one, and is told to the peer by its name",
+		Cite:  cite("6", "dg/err/1", "dg/addr/2", "dg/err/3"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "segments with each kind of error, to a queue pair each",
+		Expects: "an error message with the reason, an event, the error state, and nothing delivered",
+		Mutants: []string{"QueueNumberIgnored", "ErrorsSilent"},
+		Run: onHost(func(h *host) {
+			for _, m := range mistakes {
+				h.Note("%s", m.name)
+				q := h.queuePair(setup{receives: 1})
+				p := q.peer(0)
+				wrong := m.make(q)
+				p.sendSegments(wrong)
+				p.errorMessage(wrong, m.causes...)
+				p.stopped()
+				p.fails(1)
+				p.Untouched(q.mem, 0, 0)
+			}
+		}),
+	},
+	{
+		ID:    "dg/error/can-be-isolated",
+		Title: "A queue pair can be made so that an error stops nothing but its message",
+		Cite:  cite("6", "dg/err/2"), Level: conformance.Should, Needs: ud, Setup: isolated, Labels: labelUD,
+		Sends:   "each kind of error to one queue pair, and a Send behind each",
+		Expects: "an error message for each, and a receive of every Send",
+		Mutants: []string{"IsolationIgnored"},
+		Run: on(setup{receives: 16}, func(p *peer) {
+			id := uint64(1)
+			for _, m := range mistakes[:len(mistakes)-1] {
+				wrong := m.make(p.queue)
+				p.sendSegments(wrong)
+				p.errorMessage(wrong, m.causes...)
+				p.sendSegments(iwarp.Send(uint32(id+1), data(8)))
+				p.gets(id, data(8))
+				id++
+			}
+			p.StateIs(p.qp, verbs.QPStateRTS)
+			p.Post(p.qp, p.sendWR(99, 0, 8))
+			p.expect(dg.UD(iwarp.Send(1, p.own.Buf[:8])))
+		}),
+	},
+	{
+		ID:    "dg/error/message-names-the-offender",
+		Title: "An error message is a Terminate on queue 2 with the DDP header of what was wrong, in a packet of UD",
+		Cite:  cite("6", "dg/err/3"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "a Send of message 77 that is longer than the receive, and a Write with a key that opens nothing",
+		Expects: "a Terminate with length and DDP header of the segment",
+		Mutants: []string{"ErrorWithoutHeader"},
+		Run: onHost(func(h *host) {
+			for _, t := range []struct {
+				wrong iwarp.Segment
+				cause iwarp.Cause
+			}{
+				{iwarp.Send(77, data(65)), iwarp.DDPUntaggedTooLong},
+				{badWrite(), iwarp.DDPTaggedInvalidSTag},
+			} {
+				p := h.queuePair(setup{receives: 1}).peer(0)
+				p.sendSegments(t.wrong)
+				p.expect(dg.UD(iwarp.Terminate(t.cause).About(t.wrong).QN(2).MO(0).Last(true)))
+			}
+		}),
+	},
+	{
+		ID:    "dg/error/message-is-sent-once",
+		Title: "An error message on UD is sent once",
+		Cite:  cite("6", "dg/err/4"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "a Write with a key that opens nothing, and nothing for a minute",
+		Expects: "one error message",
+		Mutants: []string{"ErrorsFlood"},
+		Run: onPeer(func(p *peer) {
+			p.sendSegments(badWrite())
+			p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+			p.silence(time.Minute)
+		}),
+	},
+	{
+		ID:    "dg/error/messages-are-limited",
+		Title: "At most 16 error messages leave at once, and 100 in a second",
+		Cite:  cite("6", "dg/err/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "a segment that is wrong to each of 200 queue pairs: 50 at once, the others over a second",
+		Expects: "some error messages: 16 at most at first, and 116 in all",
+		Mutants: []string{"ErrorsFlood"},
+		Run: onHost(func(h *host) {
+			const all, first = 200, 50
+			var peers []*peer
+			for range all {
+				peers = append(peers, h.queuePair(setup{memLen: 64}).peer(0))
+			}
+			h.settle()
+			begun := h.Now()
+			for _, p := range peers[:first] {
+				p.sendSegments(badWrite())
+			}
+			sent := len(h.drained(0))
+			may := errorsAtOnce + int((h.Now()-begun)*errorsASecond/time.Second) + 1
+			h.Check(sent > 0 && sent <= may, fmt.Sprintf("1 to %d error messages", may), "%d", sent)
+			for _, p := range peers[first:] {
+				p.sendSegments(badWrite())
+				h.Sleep(time.Second / (all - first))
+			}
+			sent += len(h.drained(0))
+			may = errorsAtOnce + int((h.Now()-begun)*errorsASecond/time.Second) + 1
+			h.Check(sent <= may, fmt.Sprintf("at most %d error messages in %v", may, h.Now()-begun), "%d", sent)
+		}),
+	},
+	{
+		ID:    "dg/error/message-is-no-amplifier",
+		Title: "An error message is at most 30 octets longer than what it answers",
+		Cite:  cite("6", "dg/err/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "segments with each kind of error, as short as they can be",
+		Expects: "error messages that are not much longer",
+		Mutants: []string{"ErrorsFlood"},
+		Run: onHost(func(h *host) {
+			for _, wrong := range []iwarp.Segment{
+				iwarp.Write(unknownSTag, 0, data(1)),
+				iwarp.Send(1, nil).QN(9),
+				iwarp.Send(1, nil).DV(2),
+				iwarp.Of(iwarp.OpReadRequest),
+				iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, iwarp.At(unknownSTag, 0)),
+			} {
+				p := h.queuePair(setup{receives: 1}).peer(0)
+				octets := len(dg.UD(wrong).Append(nil))
+				p.sendSegments(wrong)
+				a := p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+				p.Check(len(a.Raw) <= octets+errorAmplifies, fmt.Sprintf("at most %d octets in answer to %d", octets+errorAmplifies, octets), "%d", len(a.Raw))
+			}
+		}),
+	},
+	{
+		ID:    "dg/error/message-is-not-answered",
+		Title: "No error message answers an error message, whatever is wrong with that",
+		Cite:  cite("6", "dg/err/5", "dg/err/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "error messages, one without a header, of other versions, with an offset, with octets behind, cut short",
+		Expects: "no packet",
+		Mutants: []string{"ErrorsFlood"},
+		Run: onHost(func(h *host) {
+			good := iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(iwarp.Send(1, data(8)))
+			for _, s := range []iwarp.Segment{
+				good, iwarp.Terminate(iwarp.RDMAPInvalidSTag), good.DV(2), good.RV(2), good.MO(8),
+				good.WithPayload(data(8)), iwarp.Of(iwarp.OpTerminate),
+			} {
+				h.queuePair(setup{receives: 1}).peer(0).sendSegments(s)
+				h.silence(quiet)
+			}
+		}),
+	},
+	{
+		ID:    "dg/error/message-changes-no-state",
+		Title: "An error message that comes on UD is an event, and changes no state",
+		Cite:  cite("6", "dg/err/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "error messages about what the device has sent, and a Send",
+		Expects: "an event for each, a queue pair that goes on, a receive, and no completion in error",
+		Mutants: []string{"ErrorMessageStops"},
+		Run: onPeer(func(p *peer) {
+			p.Post(p.qp, p.sendWR(9, 0, 8))
+			sent := p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
+			p.Completes(9, verbs.WCSuccess)
+			for range 3 {
+				p.send(errorAbout(*sent.Segment))
+				p.hearsOfError()
+				p.StateIs(p.qp, verbs.QPStateRTS)
+			}
+			p.sendSegments(iwarp.Send(1, data(8)))
+			p.gets(1, data(8))
+			p.Post(p.qp, p.sendWR(10, 0, 8))
+			p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
+			p.Completes(10, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "dg/error/failed-queue-pair-sends-nothing",
+		Title: "A queue pair in error takes and sends nothing",
+		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "a segment that is wrong; then a Send and a Write, and the device's program posts a Send",
+		Expects: "an error message, then nothing: memory as it was, no packet, the Send flushed",
+		Mutants: []string{"ErrorQPGoesOn"},
+		Run: on(setup{receives: 2}, func(p *peer) {
+			p.sendSegments(badWrite())
+			p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+			p.stopped()
+			p.Completes(1, verbs.WCWRFlushErr)
+			p.Completes(2, verbs.WCWRFlushErr)
+			if n, err := p.qp.PostSend([]verbs.SendWR{p.sendWR(3, 0, 8)}); err == nil && n == 1 {
+				p.Completes(3, verbs.WCWRFlushErr)
+			}
+			p.sendSegments(iwarp.Send(1, data(8)), p.writes(0, data(8)))
+			p.leavesNothingElse()
+			p.Untouched(p.mem, 0, 0)
+			p.Untouched(p.own, 0, 0)
+		}),
+	},
+}
+
+// errorMessage ends the case unless the next packet is an error message about a segment
+// for one of these reasons.
+func (p *peer) errorMessage(wrong iwarp.Segment, causes ...iwarp.Cause) {
+	a := p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+	for _, c := range causes {
+		if dg.Matches(dg.UD(iwarp.Terminate(c).Quoting(wrong)), a.Got) {
+			return
+		}
+	}
+	p.Fail(fmt.Sprintf("a Terminate for %v about %v", causes, wrong), "%v", a.Packet)
+}

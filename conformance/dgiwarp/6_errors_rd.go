@@ -1,0 +1,96 @@
+package dgiwarp
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/dg"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var errorRDCases = []conformance.Case{
+	{
+		ID:    "dg/error/of-a-flow-names-the-request",
+		Title: "An error message on RD fails the request that it names with the reason, and flushes those behind it",
+		Cite:  cite("6", "dg/err/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "an Ack for the first of four Sends, and an error message about the second",
+		Expects: "a success, a failure that is no flush, and two flushes",
+		Mutants: []string{"ErrorFailsAll"},
+		Run: onFlow(setup{receives: 1}, func(p *peer) {
+			p.Post(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 8, 8), p.sendWR(3, 16, 8), p.sendWR(4, 24, 8))
+			p.welcome()
+			second := p.expectData(1)
+			p.expectData(2)
+			p.expectData(3)
+			p.send(p.ack(1))
+			p.Completes(1, verbs.WCSuccess)
+			p.send(p.following(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(*second.Segment)).AckNow())
+			status := p.fails(2)
+			p.Check(status != verbs.WCWRFlushErr, "a reason", "%v", status)
+			p.Completes(3, verbs.WCWRFlushErr)
+			p.Completes(4, verbs.WCWRFlushErr)
+		}),
+	},
+	{
+		ID:    "dg/error/is-the-last-of-its-flow",
+		Title: "On RD an error message is the last segment of the flow, and has the DDP header of what was wrong",
+		Cite:  cite("6", "dg/err/3", "dg/err/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "a Write with a key that opens nothing, in a flow; Acks for what comes",
+		Expects: "a Terminate on queue 2 in the device's flow that quotes the Write, and nothing more; an event, and the error state",
+		Mutants: []string{"ErrorWithoutHeader"},
+		Run: onFlow(setup{receives: 1}, func(p *peer) {
+			p.established()
+			wrong := badWrite()
+			p.send(p.following(wrong).AckNow())
+			a := p.expectData(1)
+			p.same(dg.Any().With(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag).Quoting(wrong).QN(2)), a)
+			p.acks()
+			p.stopped()
+			for _, a := range p.drained(quiet) {
+				p.Check(a.Data == nil || *a.Data.Seq == 1, "nothing behind the error message", "%v", a.Packet)
+			}
+		}),
+	},
+	{
+		ID:    "dg/error/of-a-flow-can-be-isolated",
+		Title: "A queue pair can be made so that an error stops nothing but its flow",
+		Cite:  cite("6", "dg/err/2"), Level: conformance.Should, Needs: rd, Labels: labelRD,
+		Setup:   conformance.Setup{Reliable: true, Isolate: true},
+		Sends:   "a Write with a key that opens nothing in one of two flows, then Sends in the other",
+		Expects: "an error message; the other flow and the queue pair go on",
+		Mutants: []string{"IsolationIgnored"},
+		Run: onFlow(setup{receives: 4}, func(p *peer) {
+			other := p.peer(1)
+			other.begin(iwarp.Send(1, data(8)))
+			p.gets(1, data(8))
+			wrong := badWrite()
+			p.send(p.following(wrong).AckNow())
+			a, ok := p.nextData(p.Patience())
+			p.Check(ok, "an error message", "nothing in %v", p.Patience())
+			p.same(dg.Any().With(iwarp.Of(iwarp.OpTerminate)), a)
+			other.send(other.following(iwarp.Send(2, data(16))))
+			p.gets(2, data(16))
+			p.StateIs(p.qp, verbs.QPStateRTS)
+			p.Post(p.qp, other.sendWR(9, 0, 8))
+			other.nextData(p.Patience())
+		}),
+	},
+	{
+		ID:    "dg/error/failed-queue-pair-refuses",
+		Title: "A queue pair in error refuses packets of RD, because it is not ready",
+		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "data of a flow that was taken before, and the start of another, when the queue pair is in error",
+		Expects: "a Refusal with reason 3 of each, and memory as it was",
+		Mutants: []string{"ErrorQPGoesOn"},
+		Run: onFlow(setup{receives: 2}, func(p *peer) {
+			p.to(verbs.QPStateErr)
+			p.send(p.following(p.writes(0, data(8))).AckNow())
+			p.refused(dg.ReasonNotReady)
+			other := p.peer(1)
+			other.out.epoch = p.out.epoch + 1
+			other.send(other.starting(0, other.packet(0, p.writes(8, data(8)))))
+			other.refused(dg.ReasonNotReady)
+			p.silence(quiet)
+			p.Untouched(p.mem, 0, 0)
+		}),
+	},
+}

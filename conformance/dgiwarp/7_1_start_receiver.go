@@ -1,0 +1,228 @@
+package dgiwarp
+
+import (
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/dg"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// cookieSlot is the unit in which the age of cookies is told: one is good in the slot in
+// which it was made, and in the next.
+const cookieSlot = 5 * time.Second
+
+var startReceiverCases = []conformance.Case{
+	{
+		ID:    "dg/start/without-proof-is-challenged",
+		Title: "A start without a good proof is answered with a Challenge, and nothing of it is kept",
+		Cite:  cite("7.1", "dg/start/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "starts without proof, with one that nobody has given, and of a packet that is not the first, each with a Send",
+		Expects: "a Challenge of the epoch each time, and no receive; data without the start flag is of an unknown flow",
+		Mutants: []string{"NoChallenge"},
+		Run: onPeer(func(p *peer) {
+			p.out.epoch = p.Rand.Uint32()
+			for _, proof := range []uint64{0, 0, 1, peerCookie, uint64(p.out.epoch)} {
+				for seq := range uint32(2) {
+					p.send(p.starting(proof, p.packet(seq, iwarp.Send(1, data(8)))).AckNow())
+					p.expectChallenge()
+				}
+			}
+			p.silence(quiet)
+			p.Incomplete()
+			p.send(p.packet(1, iwarp.Send(1, data(8))))
+			p.refused(dg.ReasonUnknownFlow)
+		}),
+	},
+	{
+		ID:    "dg/start/good-cookie-starts",
+		Title: "A start with the cookie of its Challenge is taken",
+		Cite:  cite("7.1", "dg/start/5", "dg/start/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "a start with a Send, the same with the cookie, and a second packet",
+		Expects: "a Challenge, then Acks, and one receive of each Send",
+		Mutants: []string{"NoChallenge"},
+		Run: onPeer(func(p *peer) {
+			p.begin(iwarp.Send(1, data(8)))
+			p.gets(1, data(8))
+			p.delivers(iwarp.Send(2, data(16)))
+			p.gets(2, data(16))
+			p.silence(quiet)
+			p.Incomplete()
+		}),
+	},
+	{
+		ID:    "dg/start/cookie-is-bound-to-its-source",
+		Title: "A cookie is good for the address, the port and the queue pair that it was given to only",
+		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "a start with the cookie from another host, another port and another queue pair, then from where it was given to",
+		Expects: "Challenges, then an Ack",
+		Mutants: []string{"CookieUnbound"},
+		Run: onPeer(func(p *peer) {
+			cookie := p.challenged(emptyWrite())
+			host, port, pair := *p, *p, *p
+			host.way = p.usual(1)
+			port.way = p.way.fromPort(peerPort + 1)
+			pair.qpn++
+			for _, thief := range []*peer{&host, &port, &pair} {
+				thief.send(thief.starting(cookie, thief.packet(0, emptyWrite())).AckNow())
+				thief.expectChallenge()
+			}
+			p.send(p.starting(cookie, p.following(emptyWrite())).AckNow())
+			p.expectAck(1)
+		}),
+	},
+	{
+		ID:    "dg/start/cookie-is-bound-to-its-epoch",
+		Title: "A cookie is good for the epoch that it was given for, and in the life of the queue pair that gave it",
+		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "a start of another epoch with the cookie, and the right one when the queue pair has been set up anew",
+		Expects: "Challenges",
+		Mutants: []string{"CookieUnbound"},
+		Run: onPeer(func(p *peer) {
+			cookie := p.challenged(emptyWrite())
+			p.out.epoch ^= 1
+			p.send(p.starting(cookie, p.packet(0, emptyWrite())).AckNow())
+			p.expectChallenge()
+			p.out.epoch ^= 1
+			p.to(verbs.QPStateReset)
+			p.toRTS()
+			p.send(p.starting(cookie, p.packet(0, emptyWrite())).AckNow())
+			p.expectChallenge()
+		}),
+	},
+	{
+		ID:    "dg/start/cookie-grows-old",
+		Title: "A cookie is good for 5 s at least, and for 10 s at most",
+		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "starts with cookies that are almost 5 s and more than 10 s old, at several times",
+		Expects: "an Ack for each of the former, a Challenge for each of the latter",
+		Mutants: []string{"CookieUnbound"},
+		Run: onPeer(func(p *peer) {
+			for i := range 4 {
+				young, old := p.peer(2*i), p.peer(2*i+1)
+				cookies := []uint64{young.challenged(emptyWrite()), old.challenged(emptyWrite())}
+				p.Sleep(cookieSlot - 100*time.Millisecond)
+				young.send(young.starting(cookies[0], young.packet(0, emptyWrite())).AckNow())
+				young.expectAck(1)
+				p.Sleep(cookieSlot + 200*time.Millisecond)
+				old.send(old.starting(cookies[1], old.packet(0, emptyWrite())).AckNow())
+				old.expectChallenge()
+				p.Sleep(1300 * time.Millisecond) // so that slots begin elsewhere
+			}
+		}),
+	},
+	{
+		ID:    "dg/start/cookie-starts-once",
+		Title: "A cookie starts its flow once: when another has taken its place, it is worth nothing",
+		Cite:  cite("7.1", "dg/start/5", "dg/start/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "a start with a cookie, a start of another flow with its own, then the first start again",
+		Expects: "Acks for the flows and one receive of each; a Challenge for what was sent again",
+		Mutants: []string{"CookieUnbound"},
+		Run: onPeer(func(p *peer) {
+			cookie := p.challenged(iwarp.Send(1, data(8)))
+			start := p.starting(cookie, p.following(iwarp.Send(1, data(8)))).AckNow()
+			p.send(start)
+			p.expectAck(1)
+			p.gets(1, data(8))
+			first := p.out
+			p.begin(iwarp.Send(1, data(16)))
+			p.gets(2, data(16))
+			p.out = first
+			p.send(start)
+			p.expectChallenge()
+			p.settle()
+			p.Incomplete()
+		}),
+	},
+	{
+		ID:    "dg/start/own-epoch-is-a-proof",
+		Title: "The epoch of the device's own flow to a peer is a proof for the flow in the other direction, if none is known",
+		Cite:  cite("7.1", "dg/start/6"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "a start with the epoch of the device's flow; another one when the first flow is known; one with another epoch",
+		Expects: "an Ack for the first, Challenges for the others",
+		Mutants: []string{"AnswersChallenged"},
+		Run: onPeer(func(p *peer) {
+			p.established()
+			p.out = flow{epoch: p.Rand.Uint32()}
+			p.send(p.starting(uint64(p.in.epoch)^1, p.packet(0, iwarp.Send(1, data(8)))).AckNow())
+			p.expectChallenge()
+			p.send(p.starting(uint64(p.in.epoch), p.following(iwarp.Send(1, data(8)))).AckNow())
+			p.expectAck(1)
+			p.gets(1, data(8))
+			p.out = flow{epoch: p.out.epoch + 1}
+			p.send(p.starting(uint64(p.in.epoch), p.packet(0, iwarp.Send(1, data(8)))).AckNow())
+			p.expectChallenge()
+		}),
+	},
+	{
+		ID:    "dg/start/new-flow-replaces-the-old",
+		Title: "A flow that starts takes the place of the one that was known from its source, and what waits of that is dropped",
+		Cite:  cite("7.1", "dg/start/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "a packet behind a gap, a new flow, then the packet of the old one that was missing",
+		Expects: "an Ack and a receive for the new flow, a Refusal for the old one, and nothing of that delivered",
+		Mutants: []string{"OldFlowKept"},
+		Run: onFlow(setup{receives: 4}, func(p *peer) {
+			old := p.out
+			p.send(p.packet(2, iwarp.Send(2, data(32))))
+			p.expect(dg.Ack(p.out.epoch, 1))
+			p.begin(iwarp.Send(1, data(8)))
+			p.gets(1, data(8))
+			fresh := p.out
+			p.out = old
+			p.send(p.packet(1, iwarp.Send(1, data(16))).AckNow())
+			p.refused(dg.ReasonUnknownFlow)
+			p.out = fresh
+			p.delivers(iwarp.Send(2, data(24)))
+			p.gets(2, data(24))
+			p.silence(quiet)
+			p.Incomplete()
+		}),
+	},
+	{
+		ID:    "dg/start/unknown-flow-is-refused",
+		Title: "Data of a flow that is not known, without the start flag, is answered with a Refusal",
+		Cite:  cite("7.1", "dg/start/11"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "data of another epoch from a peer with a flow and from one without, and data to a queue pair that there is not",
+		Expects: "Refusals: an unknown flow twice, and no such queue pair",
+		Mutants: []string{"UnknownFlowSilent"},
+		Run: onFlow(setup{receives: 4}, func(p *peer) {
+			known := p.out
+			p.out = flow{epoch: known.epoch ^ 1}
+			p.send(p.packet(0, iwarp.Send(1, data(8))))
+			p.refused(dg.ReasonUnknownFlow)
+			stranger := p.peer(1)
+			stranger.out.epoch = known.epoch
+			stranger.send(stranger.packet(0, iwarp.Send(1, data(8))))
+			stranger.refused(dg.ReasonUnknownFlow)
+			nobody := uint32(p.qp.QPN()) + 100
+			stranger.send(stranger.packet(0, iwarp.Send(1, data(8))).ToQP(nobody))
+			a, ok := p.next(p.Patience())
+			p.Check(ok, "a Refusal", "nothing in %v", p.Patience())
+			p.same(dg.Refusal(known.epoch, dg.ReasonNoQP).ToQP(stranger.qpn).FromQP(nobody), a)
+			p.out = known
+			p.delivers(iwarp.Send(1, data(8)))
+			p.gets(1, data(8))
+			p.Incomplete()
+		}),
+	},
+	{
+		ID:    "dg/start/only-data-is-refused",
+		Title: "Nothing but packets with data is answered with a Refusal",
+		Cite:  cite("7.1", "dg/start/12"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "Acks, Challenges and Refusals of epochs that nobody knows, from a stranger and from a peer with a flow, to the queue pair and to one that there is not",
+		Expects: "no packet",
+		Mutants: []string{"RefusesEverything"},
+		Run: onFlow(setup{receives: 4}, func(p *peer) {
+			for _, from := range []*peer{p, p.peer(1)} {
+				for _, pkt := range []dg.Packet{
+					dg.Ack(1, 0), dg.Ack(1, 5).SACK(3), dg.Ack(1, 0).AckNow(), dg.Challenge(1, 1, 1),
+					dg.Refusal(1, dg.ReasonUnknownFlow), dg.Refusal(1, dg.ReasonNoQP),
+				} {
+					from.send(pkt, pkt.ToQP(uint32(p.qp.QPN())+100))
+				}
+			}
+			p.silence(quiet)
+		}),
+	},
+}

@@ -1,0 +1,246 @@
+package dgiwarp
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/dg"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// The timeouts.
+const (
+	firstTimeout = 10 * time.Millisecond
+	minTimeout   = time.Millisecond
+	maxTimeout   = time.Second
+	giveUp       = 10 * time.Second
+)
+
+var lossCases = []conformance.Case{
+	{
+		ID:    "dg/loss/round-trips-set-the-timeout",
+		Title: "The timeout follows the round trips that are measured: 1 ms where they are short, longer than they are where they are long",
+		Cite:  cite("7.3", "dg/loss/1", "dg/loss/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "Acks at once for some packets and none for the next; Acks of another peer 20 ms after each packet, then none",
+		Expects: "the former again after 1 ms to 5 ms, the latter not before 20 ms",
+		Mutants: []string{"TimeoutFixed"},
+		Run: onPeer(func(p *peer) {
+			p.established()
+			for i := range 16 {
+				p.Post(p.qp, p.sendWR(uint64(i), 0, 8))
+				p.expectData(uint32(i + 1))
+				p.acks()
+				p.Completes(uint64(i), verbs.WCSuccess)
+			}
+			p.Post(p.qp, p.sendWR(16, 0, 8))
+			gap := p.repeatGap(p.expectData(17))
+			p.Check(gap >= minTimeout && (!p.Virtual || gap < 5*time.Millisecond), "packet 17 again after 1 ms to 5 ms", "after %v", gap)
+			p.acks()
+			p.Completes(16, verbs.WCSuccess)
+
+			slow := p.peer(1)
+			slow.slowly()
+			p.Post(p.qp, slow.sendWR(200, 0, 8))
+			gap = slow.repeatGap(slow.expectData(slow.in.next))
+			p.Check(gap >= slowTrip, fmt.Sprintf("a packet not again before %v", slowTrip), "after %v", gap)
+		}),
+	},
+	{
+		ID:    "dg/loss/timeout-doubles",
+		Title: "The timeout is 10 ms before anything was measured, and doubles each time that it ends without news, up to 1 s",
+		Cite:  cite("7.3", "dg/loss/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "nothing in answer to a start",
+		Expects: "it again after 10, 20, 40 … 640 ms, then after 1 s",
+		Mutants: []string{"TimeoutFixed"},
+		Run: onPeer(func(p *peer) {
+			p.Post(p.qp, p.sendWR(1, 0, 8))
+			last := p.first()
+			for want := firstTimeout; want < 2*maxTimeout; want *= 2 {
+				due := min(want, maxTimeout)
+				a := p.expectData(0)
+				gap := a.At - last.At
+				// A machine that is busy is late now and then, never early.
+				p.Check(gap >= due*9/10 && (!p.Virtual || gap <= due*11/10), fmt.Sprintf("packet 0 again after %v", due), "after %v", gap)
+				last = a
+			}
+		}),
+	},
+	{
+		ID:    "dg/loss/all-is-lost-at-a-timeout",
+		Title: "At a timeout all that was not acknowledged counts as lost, and is sent again",
+		Cite:  cite("7.3", "dg/loss/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "no Ack for eight packets; when the first has come again an Ack for the first four",
+		Expects: "packets 1 to 4 again at once, and 5 to 8 again behind the Ack",
+		Mutants: []string{"TimeoutLosesOne"},
+		Run: onPeer(func(p *peer) {
+			p.established()
+			for id := range uint64(8) {
+				p.Post(p.qp, p.sendWR(id, 0, 8))
+			}
+			for seq := range uint32(8) {
+				p.expectData(seq + 1)
+			}
+			first := p.expectData(1)
+			for seq := range uint32(3) {
+				a := p.expectData(seq + 2)
+				p.Check(a.At-first.At < minTimeout, "all of them again at one timeout", "packet %d after %v", seq+2, a.At-first.At)
+			}
+			begun := p.Now()
+			p.send(p.ack(5))
+			for seq := range uint32(4) {
+				a := p.expectData(seq + 5)
+				p.Check(!p.Virtual || a.At-begun < minTimeout, "the rest behind the Ack, without another timeout", "packet %d after %v", seq+5, a.At-begun)
+			}
+		}),
+	},
+	{
+		ID:    "dg/loss/three-later-ones-tell",
+		Title: "A packet counts as lost when three that were sent later have arrived",
+		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "Acks without the first of eight packets: with one, two and three of those behind it",
+		Expects: "the first again at once, without a timeout",
+		Mutants: []string{"NoEarlyResend"},
+		Run: onPeer(func(p *peer) {
+			p.slowly()
+			for id := range uint64(8) {
+				p.Post(p.qp, p.sendWR(100+id, 0, 8))
+			}
+			base := p.in.next
+			for seq := range uint32(4) {
+				p.expectData(base + seq)
+			}
+			for i := range 3 {
+				p.send(p.ack(base).SACK(1<<(i+1) - 1))
+			}
+			p.comesAgain(base, slowTrip)
+		}),
+	},
+	{
+		ID:    "dg/loss/reordering-is-learned",
+		Title: "Behind an Ack that says that something was sent again for nothing, it takes six later packets to count one as lost",
+		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Sends:   "an Ack without one packet and with three behind it; when it has come again an Ack for all with the repeats flag; then Acks without one packet, with five behind it, and with all that were sent",
+		Expects: "the packet again behind the first of them, not behind five, and again behind all",
+		Mutants: []string{"RepeatsUnheeded"},
+		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
+			if !p.Virtual {
+				inapplicable("that no timeout comes between is certain in exact time only")
+			}
+			p.established()
+			p.Post(p.qp, p.wr(100, verbs.OpRDMAWrite, 0, 1<<20))
+			missing := p.flightEnd() - 4
+			p.send(p.ack(missing).SACK(1<<3 - 1))
+			p.comesAgain(missing, minTimeout/2)
+			p.send(p.ack(p.in.next).Repeats())
+			missing = p.flightEnd() - 6
+			p.send(p.ack(missing).SACK(1<<5 - 1))
+			p.notAgain(missing)
+			var behind []uint32
+			for seq, end := missing+1, p.flightEnd(); seq != end; seq++ {
+				behind = append(behind, seq)
+			}
+			p.send(p.ack(missing).SACK(dg.SACKOf(missing, behind...)...))
+			p.comesAgain(missing, minTimeout/2)
+		}),
+	},
+	{
+		ID:    "dg/loss/gives-up-after-ten-seconds",
+		Title: "A flow fails when nothing was acknowledged for 10 s while something was under way",
+		Cite:  cite("7.3", "dg/loss/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "an Ack for a first Send, and none for two others",
+		Expects: "both fail after 10 s, and not before; the queue pair goes on",
+		Mutants: []string{"NeverGivesUp"},
+		Run: onPeer(func(p *peer) {
+			p.established()
+			begun := p.Now()
+			p.Post(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
+			for id := range uint64(2) {
+				wc, ok := p.WaitCompletion(3 * giveUp)
+				took := p.Now() - begun
+				p.Check(ok, "a failure after 10 s", "none in %v", took)
+				// Whether those behind the first have the same reason or are flushed, the document
+				// does not say.
+				p.Check(wc.WRID == id+1 && (wc.Status == verbs.WCRetryExcErr || id > 0 && wc.Status == verbs.WCWRFlushErr),
+					fmt.Sprintf("request %d fails: retries exceeded", id+1), "completion of %d: %v", wc.WRID, wc.Status)
+				p.Check(took >= giveUp && took < giveUp+2*maxTimeout, "a failure after 10 s", "after %v", took)
+			}
+			p.StateIs(p.qp, verbs.QPStateRTS)
+		}),
+	},
+}
+
+// repeatGap is how long after a packet the device sends it again.
+func (p *peer) repeatGap(a arrival) time.Duration { return p.expectData(*a.Data.Seq).At - a.At }
+
+// skipRepeats lets pass what the device has sent again of a packet by now, until its
+// request has completed.
+func (p *peer) skipRepeats(seq uint32) {
+	p.Completion()
+	for _, a := range p.drained(0) {
+		if a.Data != nil {
+			p.Check(*a.Data.Seq == seq, fmt.Sprintf("nothing but packet %d", seq), "%v", a.Packet)
+		}
+	}
+}
+
+// slowTrip is a round trip that is long against everything but waiting, so that no
+// timeout comes between.
+const slowTrip = 20 * time.Millisecond
+
+// slowly begins the device's flow to the peer, and has the device believe that round
+// trips take long: each a little longer than the one before, so that none is taken for
+// a loss.
+func (p *peer) slowly() {
+	p.Post(p.qp, p.sendWR(establishingID, 0, 8))
+	p.welcome()
+	p.Sleep(firstTimeout / 2)
+	p.acks()
+	p.skipRepeats(0)
+	for i := range 12 {
+		seq := p.in.next
+		p.Post(p.qp, p.sendWR(uint64(i), 0, 8))
+		p.expectData(seq)
+		p.Sleep(min(time.Duration(i+2)*4*time.Millisecond, slowTrip))
+		p.acks()
+		p.skipRepeats(seq)
+	}
+}
+
+// comesAgain ends the case unless the device sends a packet again in less than some time.
+// What it sends for the first time passes. Where time is real, the least timeout is less
+// than what a busy machine needs to answer.
+func (p *peer) comesAgain(seq uint32, within time.Duration) {
+	if !p.Virtual {
+		within = max(within, slowTrip)
+	}
+	begun := p.Now()
+	for {
+		a, ok := p.nextData(p.Patience())
+		p.Check(ok && a.At-begun < within, fmt.Sprintf("packet %d again at once", seq), "not in %v", p.Now()-begun)
+		if *a.Data.Seq == seq {
+			return
+		}
+	}
+}
+
+// notAgain ends the case if the device sends a packet again that is not due, where round
+// trips are short.
+func (p *peer) notAgain(seq uint32) {
+	for until := p.Now() + minTimeout/4; p.Now() < until; {
+		if a, ok := p.nextData(until - p.Now()); ok {
+			p.Check(*a.Data.Seq != seq, fmt.Sprintf("packet %d not again yet", seq), "%v", a.Packet)
+		}
+	}
+}
+
+// flightEnd waits until the device has sent all that it may before the next Ack, where
+// round trips are short, and returns the number of the packet that would follow. A case
+// that leaves little of it under way has made room for whatever is to be sent next.
+func (p *peer) flightEnd() uint32 {
+	for {
+		if _, ok := p.nextData(minTimeout / 20); !ok {
+			return p.in.next
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package dgiwarp
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Sizes of the congestion window, in packets.
+const (
+	firstWindow = 16
+	leastWindow = 4
+	burst       = 32
+	anyWindow   = 1 << 20 // for cases that are not about how large it is
+)
+
+// ECN's two bits in the traffic class.
+const (
+	ecnMask = 3
+	ect0    = 2
+	ce      = 3
+)
+
+var congestionCases = []conformance.Case{
+	{
+		ID:    "dg/congestion/sixteen-at-first",
+		Title: "At most 16 packets are under way before anything was acknowledged",
+		Cite:  cite("7.5", "dg/cc/1"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Sends:   "a Challenge for a flow with much to send, and no Ack",
+		Expects: "packets 0 to 15, and none behind",
+		Mutants: []string{"NoWindow"},
+		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
+			p.Post(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
+			p.welcome()
+			p.underWay(0, 1, firstWindow)
+		}),
+	},
+	{
+		ID:    "dg/congestion/window-grows",
+		Title: "The window grows by one for each packet that is acknowledged, up to the first loss",
+		Cite:  cite("7.5", "dg/cc/1"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Sends:   "Acks for a whole window, three times",
+		Expects: "more packets each time, and at most twice as many",
+		Mutants: []string{"NoWindow"},
+		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
+			p.Post(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
+			p.welcome()
+			n := p.underWay(0, 1, anyWindow)
+			for range 3 {
+				oldest := p.in.next
+				p.acks()
+				n = p.underWay(oldest, n+1, 2*n)
+			}
+		}),
+	},
+	{
+		ID:    "dg/congestion/loss-cuts-the-window",
+		Title: "A loss cuts the window to seven tenths, and a timeout to 4",
+		Cite:  cite("7.5", "dg/cc/2"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Sends:   "an Ack for all of a window but its first packet; an Ack when that has come again; then none",
+		Expects: "at most seven tenths of twice the window under way; behind the timeout at most 4 packets",
+		Mutants: []string{"NoWindow"},
+		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
+			p.Post(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
+			p.welcome()
+			p.underWay(0, firstWindow, anyWindow)
+			p.send(p.ack(0).SACK(1<<(firstWindow-1) - 1))
+			p.comesAgain(0, minTimeout)
+			const oldest = firstWindow
+			p.send(p.ack(oldest))
+			// Whether those that arrived count before the loss or not, the window is at most
+			// seven tenths of what it would have been without it.
+			p.underWay(oldest, 1, 2*firstWindow*7/10)
+			p.atTimeout(oldest)
+		}),
+	},
+	{
+		ID:    "dg/congestion/mark-cuts-the-window",
+		Title: "An Ack with the marked flag cuts the window to seven tenths",
+		Cite:  cite("7.5", "dg/cc/2", "dg/cc/3"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Sends:   "an Ack for a whole window with the marked flag",
+		Expects: "at most seven tenths of twice the window under way",
+		Mutants: []string{"MarksIgnored"},
+		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
+			p.Post(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
+			p.welcome()
+			n := p.underWay(0, 1, anyWindow)
+			oldest := p.in.next
+			p.send(p.ack(oldest).Marked())
+			p.underWay(oldest, 1, 2*n*7/10)
+		}),
+	},
+	{
+		ID:    "dg/congestion/data-is-ecn-capable",
+		Title: "Packets of RD with data are sent as ECN-capable",
+		Cite:  cite("7.5", "dg/cc/3"), Level: conformance.Should, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "a Challenge, Acks, and none for the last Send, which comes again",
+		Expects: "ECT(0) in all packets with data",
+		Mutants: []string{"MarksIgnored"},
+		Run: onPeer(func(p *peer) {
+			capable := func(a arrival) {
+				p.Check(iwarp.Val(a.IP.TClass)&ecnMask == ect0, "ECT(0)", "%d in %v", iwarp.Val(a.IP.TClass)&ecnMask, a.Packet)
+			}
+			p.Post(p.qp, p.sendWR(1, 0, 8))
+			capable(p.welcome())
+			p.acks()
+			p.Post(p.qp, p.sendWR(2, 0, 8))
+			capable(p.expectData(1))
+			capable(p.expectData(1))
+		}),
+	},
+	{
+		ID:    "dg/congestion/marks-are-echoed",
+		Title: "A packet that was marked on its way sets the marked flag of the next Ack",
+		Cite:  cite("7.5", "dg/cc/3"), Level: conformance.Should, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "packets with ECT(0), with CE, and with ECT(0) again",
+		Expects: "Acks without, with and without the marked flag",
+		Mutants: []string{"MarksIgnored"},
+		Run: onFlow(setup{}, func(p *peer) {
+			for _, ecn := range []uint8{ect0, ce, ect0, ce, ce} {
+				p.way.tclass = ecn
+				p.send(p.following(emptyWrite()).AckNow())
+				a := p.expectAck(p.out.next)
+				p.Check(*a.Header.Marked == (ecn == ce), fmt.Sprintf("the marked flag %v", ecn == ce), "%v", *a.Header.Marked)
+			}
+		}),
+	},
+	{
+		ID:    "dg/congestion/packets-are-spread",
+		Title: "Packets are spread over the round trip: at most 32 leave at once",
+		Cite:  cite("7.5", "dg/cc/4"), Level: conformance.Should, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Sends:   "Acks for whole windows, each 20 ms after its packets",
+		Expects: "at most 32 packets at one instant, though the window is larger",
+		Mutants: []string{"NoPacing"},
+		Run: on(setup{memLen: 4 << 20}, func(p *peer) {
+			if !p.Virtual {
+				inapplicable("what leaves at once is seen in exact time only")
+			}
+			p.slowly()
+			p.Post(p.qp, p.wr(100, verbs.OpRDMAWrite, 0, 4<<20))
+			for p.in.next < 400 {
+				var all []arrival
+				for until := p.Now() + slowTrip; p.Now() < until; {
+					if a, ok := p.nextData(until - p.Now()); ok {
+						all = append(all, a)
+					}
+				}
+				p.Check(len(all) > 0, "packets behind an Ack", "none")
+				for i := range all {
+					if k := i + burst; k < len(all) {
+						gap := all[k].At - all[i].At
+						p.Check(gap > instant, "at most 32 packets at once", "33 in %v", gap)
+					}
+				}
+				p.acks()
+			}
+		}),
+	},
+}
+
+// instant is less than any pause between packets at these rates.
+const instant = 10 * time.Microsecond
+
+// underWay ends the case unless the device has from least to most packets under way,
+// from oldest on, while nothing is acknowledged. It returns how many it has.
+func (p *peer) underWay(oldest uint32, least, most int) int {
+	more := true
+	if p.in.next == oldest {
+		_, more = p.nextData(p.Patience()) // the first may take its time
+	}
+	for more {
+		_, more = p.nextData(minTimeout * 9 / 10)
+	}
+	n := int(p.in.next - oldest)
+	p.Check(n <= most, fmt.Sprintf("at most %d packets under way", most), "%d, from %d on", n, oldest)
+	// A busy machine answers late, which counts as a loss, and the window is less for it.
+	p.Check(n >= least || !p.Virtual && n > 0, fmt.Sprintf("at least %d packets under way", least), "%d, from %d on", n, oldest)
+	return n
+}
+
+// atTimeout ends the case unless the device sends at most 4 packets again at a timeout,
+// from oldest on.
+func (p *peer) atTimeout(oldest uint32) {
+	for again := false; !again; { // what was still on its way passes
+		a, ok := p.nextData(p.Patience())
+		p.Check(ok, fmt.Sprintf("packet %d again at a timeout", oldest), "nothing in %v", p.Patience())
+		again = *a.Data.Seq == oldest
+	}
+	n := 1
+	for {
+		a, ok := p.nextData(minTimeout * 9 / 10)
+		if !ok {
+			break
+		}
+		n++
+		p.Check(int(*a.Data.Seq-oldest) < leastWindow, fmt.Sprintf("at most %d packets at a timeout", leastWindow), "packet %d when %d is the oldest", *a.Data.Seq, oldest)
+	}
+	p.Check(n <= leastWindow, fmt.Sprintf("at most %d packets at a timeout", leastWindow), "%d", n)
+}

@@ -1,0 +1,111 @@
+package dgiwarp
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/dg"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// How long flows are used and remembered in silence, and how many peers are.
+const (
+	flowFresh   = 10 * time.Second
+	flowKept    = 30 * time.Second
+	peersOfANIC = 65536
+)
+
+var idleCases = []conformance.Case{
+	{
+		ID:    "dg/idle/new-flow-after-silence",
+		Title: "A sender that has heard nothing of a peer for 10 s starts a new flow",
+		Cite:  cite("7.6", "dg/idle/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "an Ack for a Send, then nothing for more than 10 s, in which the device has nothing to send",
+		Expects: "a start with another epoch for the next Send",
+		Mutants: []string{"FlowGoesOn"},
+		Run: onPeer(func(p *peer) {
+			p.established()
+			old := p.in.epoch
+			p.Sleep(flowFresh + 500*time.Millisecond)
+			p.established() // which begins with a start
+			p.Check(p.in.epoch != old, "a new flow", "the old epoch %#x", old)
+		}),
+	},
+	{
+		ID:    "dg/idle/remembered-for-thirty-seconds",
+		Title: "A flow is remembered for 30 s after something was heard of its source",
+		Cite:  cite("7.6", "dg/idle/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "packets of a flow 29 s apart, the second of them twice",
+		Expects: "Acks, and no second receive of what was sent again",
+		Mutants: []string{"ForgetsEarly"},
+		Run: onFlow(setup{receives: 4}, func(p *peer) {
+			p.Sleep(flowKept - time.Second)
+			s := p.following(iwarp.Send(1, data(8))).AckNow()
+			p.send(s)
+			p.expectAck(p.out.next)
+			p.gets(1, data(8))
+			p.Sleep(flowKept - time.Second)
+			p.send(s)
+			p.expectAck(p.out.next)
+			p.Incomplete()
+		}),
+	},
+	{
+		ID:    "dg/idle/forgotten-after-thirty-seconds",
+		Title: "A flow is forgotten when nothing was heard of its source for 30 s",
+		Cite:  cite("7.6", "dg/idle/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "a packet of a flow after 40 s of silence; a new flow",
+		Expects: "a Refusal; a Challenge and an Ack",
+		Mutants: []string{"FlowGoesOn"},
+		Run: onFlow(setup{receives: 4}, func(p *peer) {
+			p.Sleep(flowKept + 10*time.Second)
+			p.send(p.following(iwarp.Send(1, data(8))).AckNow())
+			p.refused(dg.ReasonUnknownFlow)
+			p.begin(iwarp.Send(1, data(8)))
+			p.gets(1, data(8))
+		}),
+	},
+	{
+		ID:    "dg/idle/full-table-refuses",
+		Title: "A peer more than there may be is refused for want of room, and none is dropped for it",
+		Cite:  cite("7.6", "dg/idle/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "flows of 65,536 peers and of one more, then a packet of one of the first, and of the last",
+		Expects: "a Refusal with reason 4 of the one, and Acks for the others",
+		Mutants: []string{"EvictsOldest"},
+		Run: on(setup{receives: 1}, func(p *peer) {
+			if !p.Virtual {
+				rig.End(fmt.Errorf("270,000 packets in less than the 30 s for which peers are remembered: %w", conformance.ErrCannot))
+			}
+			from := func(n int) *peer {
+				x := *p
+				x.qpn, x.out.epoch = uint32(n+1), uint32(n+1)
+				return &x
+			}
+			starts := func(x *peer) arrival {
+				x.send(x.starting(0, x.packet(0, emptyWrite())).AckNow())
+				a, ok := x.next(x.Patience())
+				if ok && a.Challenge != nil {
+					x.send(x.starting(*a.Challenge.Cookie, x.packet(0, emptyWrite())).AckNow())
+					a, ok = x.next(x.Patience())
+				}
+				x.Check(ok, "an answer to a start", "nothing in %v", x.Patience())
+				return a
+			}
+			for n := range peersOfANIC {
+				x := from(n)
+				p.same(x.fromQueue(dg.Ack(x.out.epoch, 1)), starts(x))
+			}
+			late := from(peersOfANIC)
+			p.same(late.fromQueue(dg.Refusal(late.out.epoch, dg.ReasonNoRoom)), starts(late))
+			for _, n := range []int{0, 1, peersOfANIC / 2, peersOfANIC - 1} {
+				x := from(n)
+				x.send(x.packet(1, emptyWrite()).AckNow())
+				x.expectAck(2)
+			}
+			p.StateIs(p.qp, verbs.QPStateRTS)
+		}),
+	},
+}

@@ -1,0 +1,170 @@
+package dgiwarp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/dg"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var verbsCases = []conformance.Case{
+	{
+		ID:    "dg/verbs/reliable-queue-pairs-are-of-type-ud",
+		Title: "A queue pair of RD is one of type UD, of which a Send completes when it was acknowledged",
+		Cite:  cite("8", "dg/verbs/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "a Challenge, and an Ack after a while",
+		Expects: "the type UD, packets of RD, no completion before the Ack",
+		Mutants: []string{"RDCompletesAtOnce"},
+		Run: onPeer(func(p *peer) {
+			p.Check(p.qp.Type() == verbs.QPTypeUD, "a queue pair of type UD", "%v", p.qp.Type())
+			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.welcome()
+			p.settle()
+			p.Incomplete()
+			p.acks()
+			p.Completes(1, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "dg/verbs/address-area",
+		Title: "The first 40 octets of a receive are the IPv6 header that the packet had, with the UDP source port in octets 2 and 3",
+		Cite:  cite("8", "dg/verbs/2"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Setup:   conformance.Setup{Family: 6},
+		Sends:   "Sends from several ports",
+		Expects: "version, protocol, addresses and port",
+		Mutants: []string{"SourceLost"},
+		Run:     onPeer(func(p *peer) { p.areaTells(0) }),
+	},
+	{
+		ID:    "dg/verbs/address-area-of-ipv4",
+		Title: "The last 20 of the first 40 octets of a receive are the IPv4 header that the packet had, and octets 2 and 3 the UDP source port",
+		Cite:  cite("8", "dg/verbs/2"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Setup:   conformance.Setup{Family: 4},
+		Sends:   "Sends from several ports",
+		Expects: "version, protocol, addresses and port",
+		Mutants: []string{"SourceLost"},
+		Run:     onPeer(func(p *peer) { p.areaTells(20) }),
+	},
+	{
+		ID:    "dg/verbs/write-with-immediate-on-rd",
+		Title: "RDMA Write with immediate data is a Write and an Immediate Data message on RD",
+		Cite:  cite("8", "dg/verbs/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "Acks; the device's program posts one of 32 octets, and a Send",
+		Expects: "a Write, immediate data, the Send; completions behind the Acks",
+		Mutants: []string{"RecordIsWrite"},
+		Run: onFlow(setup{}, func(p *peer) {
+			p.established()
+			p.Post(p.qp, p.recordWR(1, 0, 32), p.sendWR(2, 0, 8))
+			p.same(dg.Any().With(iwarp.Write(peerSTag, peerTO, p.own.Buf[:32])), p.expectData(1))
+			a := p.expectData(2)
+			p.same(dg.Any().With(iwarp.Of(iwarp.OpImmediate).MSN(2)), a)
+			value := *a.Segment.Immediate.Value
+			p.Check(value == immediate || value == immediate<<32, fmt.Sprintf("immediate data %#x", immediate), "%#x", value)
+			p.same(dg.Any().With(iwarp.Send(3, p.own.Buf[:8])), p.expectData(3))
+			p.send(p.ack(2)) // of the Write alone
+			p.settle()
+			p.Incomplete()
+			p.acks()
+			p.Completes(1, verbs.WCSuccess)
+			p.Completes(2, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "dg/verbs/failure-stays-with-its-peer",
+		Title: "When a flow fails, its requests and those behind them to the same peer fail; the queue pair and the flows to others go on",
+		Cite:  cite("8", "dg/verbs/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "a Refusal of one of two flows with several requests; Acks for the other",
+		Expects: "failures of all requests to the one peer, successes of those to the other, then a new flow to the first",
+		Mutants: []string{"FailureStopsQP"},
+		Run: onPeer(func(p *peer) {
+			other := p.peer(1)
+			p.established()
+			other.established()
+			p.Post(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), other.sendWR(3, 0, 8))
+			p.expectData(1)
+			p.send(dg.Refusal(p.in.epoch, dg.ReasonUnknownFlow))
+			p.fails(1)
+			p.fails(2)
+			p.settle()
+			for _, a := range p.drained(0) {
+				if iwarp.Val(a.Header.DestQP) == other.qpn && a.Data != nil {
+					other.saw(a)
+				}
+			}
+			other.acks()
+			p.Completes(3, verbs.WCSuccess)
+			p.StateIs(p.qp, verbs.QPStateRTS)
+			p.NoEvent()
+			p.established()
+			p.begin(iwarp.Send(1, data(8)))
+			p.gets(1, data(8))
+		}),
+	},
+	{
+		ID:    "dg/verbs/flow-label-is-the-port",
+		Title: "The flow label of an address is the UDP port that packets go to, and 0 is the sender's own",
+		Cite:  cite("8", "dg/verbs/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "nothing; the device sends to ports 1, 1024, 65535 and 0",
+		Expects: "packets to these ports, and to 65041 for 0",
+		Mutants: []string{"FlowLabelIgnored"},
+		Run: onPeer(func(p *peer) {
+			for i, port := range []uint16{1, 1024, 65535, 0} {
+				p.ah = p.handle(address(p.Peers[0], uint32(port)))
+				want := port
+				if port == 0 {
+					want = devicePort
+				}
+				p.way = p.way.fromPort(want)
+				p.Post(p.qp, p.sendWR(uint64(i), 0, 8))
+				p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
+				p.Completes(uint64(i), verbs.WCSuccess)
+			}
+		}),
+	},
+	{
+		ID:    "dg/verbs/flow-label-of-more-than-16-bits",
+		Title: "An address whose flow label is no port is refused",
+		Cite:  cite("8", "dg/verbs/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Sends:   "nothing; the device's program makes addresses with the flow labels 0x10000 and 0xfffff, and sends to them",
+		Expects: "a refusal of the address, or of the Send, and nothing on the wire",
+		Mutants: []string{"FlowLabelIgnored"},
+		Run: onPeer(func(p *peer) {
+			for _, label := range []uint32{0x10000, 0xfffff, 0x10000 | peerPort} {
+				ah, err := p.PD.CreateAH(address(p.Peers[0], label))
+				if err == nil {
+					p.ah = ah
+					_, err = p.qp.PostSend([]verbs.SendWR{p.sendWR(1, 0, 8)})
+				}
+				p.Refuses(fmt.Sprintf("the flow label %#x", label), err, nil)
+			}
+			p.silence(quiet)
+			p.Incomplete()
+		}),
+	},
+}
+
+// areaTells ends the case unless the address area of receives has the IP header at
+// offset at, as far as it says where packets came from.
+func (p *peer) areaTells(at int) {
+	for i, port := range []uint16{peerPort, 1025, 65535} {
+		from := p.peer(i)
+		from.way = from.way.fromPort(port)
+		from.sendSegments(iwarp.Send(1, data(8)))
+		p.gets(uint64(i+1), data(8))
+		area := p.own.Buf[i*p.recvLen:][:areaLen]
+		got := binary.BigEndian.Uint16(area[2:])
+		p.Check(got == port, fmt.Sprintf("port %d in octets 2 and 3", port), "%d: % x", got, area)
+		header := area[at:]
+		src, dst, version, protocol := header[8:24], header[24:40], byte(6), header[6]
+		if at != 0 {
+			src, dst, version, protocol = header[12:16], header[16:20], 4, header[9]
+		}
+		p.Check(header[0]>>4 == version && protocol == 17, fmt.Sprintf("a header of IPv%d and UDP", version), "% x", header)
+		p.Check(bytes.Equal(src, from.way.from.Addr().AsSlice()) && bytes.Equal(dst, from.way.to.Addr().AsSlice()),
+			fmt.Sprintf("from %v to %v", from.way.from.Addr(), from.way.to.Addr()), "% x", header)
+	}
+}

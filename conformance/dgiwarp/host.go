@@ -1,0 +1,193 @@
+package dgiwarp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/conformance/packet/dg"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// host is an application on the device and a peer on its wire that talks
+// datagram-iWARP: what there is before there is a queue pair.
+type host struct {
+	*rig.Rig
+	canary *canary
+	// early are packets that came while something else was waited for.
+	early []arrival
+}
+
+// The ports: that of the protocol is the device's, and the peer has another, so that
+// one taken for the other shows.
+const (
+	devicePort = 65041
+	peerPort   = 52049
+)
+
+// onHost makes a case of a body that makes its queue pairs itself.
+func onHost(body func(*host)) func(*conformance.Bench) error {
+	return rig.Straight(func(r *rig.Rig) { body(&host{Rig: r}) })
+}
+
+// way is how a packet gets to the device.
+type way struct {
+	from, to netip.AddrPort
+	// tclass is what IP says besides: its lower two bits are ECN's.
+	tclass uint8
+}
+
+// usual is the way from the n-th of the peer's addresses.
+func (h *host) usual(n int) way {
+	return way{from: netip.AddrPortFrom(h.Peers[n], peerPort), to: netip.AddrPortFrom(h.Local[0], devicePort)}
+}
+
+// under has packets arrive under another address of the device.
+func (w way) under(dst netip.Addr) way {
+	w.to = netip.AddrPortFrom(dst, w.to.Port())
+	return w
+}
+
+// put sends the octets of a packet.
+func (h *host) put(w way, octets []byte) {
+	ip := packet.IP{Src: w.from.Addr(), Dst: w.to.Addr(), TClass: &w.tclass}
+	udp := packet.UDP{SrcPort: new(w.from.Port()), DstPort: new(w.to.Port())}
+	if err := h.Wire.Send(ip.Append(nil, udp.Append(nil, ip, octets))); err != nil {
+		rig.End(fmt.Errorf("send %v from %v to %v: %w", dg.Parse(octets).Packet, w.from, w.to, err))
+	}
+}
+
+// arrival is a packet of the device's.
+type arrival struct {
+	dg.Got
+	IP  packet.IP
+	UDP packet.UDP
+	At  time.Duration
+	// size is how many octets the IP packet has.
+	size int
+}
+
+// next returns the next packet that the device sends, if it does in time.
+func (h *host) next(timeout time.Duration) (arrival, bool) {
+	if len(h.early) > 0 {
+		a := h.early[0]
+		h.early = h.early[1:]
+		return a, true
+	}
+	return h.nextOnWire(timeout)
+}
+
+// nextOnWire looks at nothing but UDP of the device's. All that a device sends has to
+// have a right CRC, whatever a case is about.
+func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
+	until := h.Now() + timeout
+	for {
+		f, err := h.Wire.Recv(max(0, until-h.Now()))
+		switch {
+		case errors.Is(err, verbs.ErrTimeout):
+			return arrival{}, false
+		case err != nil:
+			rig.End(err)
+		}
+		a, ok := read(f)
+		if !ok {
+			continue
+		}
+		if packet.Get(a.CRCIs, iwarp.CRCWrong) != iwarp.CRCRight {
+			h.Fail(fmt.Sprintf("the CRC %08x", a.RightCRC), "%08x in %v", iwarp.Val(a.CRC), a)
+		}
+		return a, true
+	}
+}
+
+// read takes a frame apart; false if it is no whole datagram of UDP.
+func read(f conformance.Frame) (a arrival, ok bool) {
+	ip, payload, _, err := packet.ParseIP(f.Packet)
+	if err != nil || packet.Get(ip.Protocol, 0) != packet.ProtocolUDP {
+		return a, false
+	}
+	udp, octets, _, err := packet.ParseUDP(payload)
+	if err != nil {
+		return a, false
+	}
+	return arrival{Got: dg.Parse(octets), IP: ip, UDP: udp, At: f.At, size: len(f.Packet)}, true
+}
+
+// same ends the case unless a packet is as wanted.
+func (h *host) same(want dg.Packet, got arrival) {
+	if d := dg.Diff(want, got.Got); d != nil {
+		h.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got.Packet, d.Got())
+	}
+}
+
+// take returns the next n packets; fewer end the case.
+func (h *host) take(n int) []arrival {
+	all := make([]arrival, n)
+	for i := range all {
+		var ok bool
+		if all[i], ok = h.next(h.Patience()); !ok {
+			h.Fail(fmt.Sprintf("%d packets", n), "%d", i)
+		}
+	}
+	return all
+}
+
+// silence ends the case if the device sends anything. That it does not is proven by a
+// canary: another queue pair, which answers behind whatever the device was about to
+// send. In virtual time quiet passes besides, so that what a timer would send is seen
+// as well; keep it below the timers that may run.
+func (h *host) silence(quiet time.Duration) {
+	if a, ok := h.noise(quiet); ok {
+		h.Fail("nothing is sent", "%v", a.Packet)
+	}
+}
+
+// quiet is how long silence lasts where no timer runs.
+const quiet = time.Second
+
+// noise returns the first packet that the device sends besides the canary's answer.
+func (h *host) noise(quiet time.Duration) (arrival, bool) {
+	h.settle()
+	if len(h.early) == 0 && !h.Virtual {
+		return arrival{}, false
+	}
+	return h.next(quiet)
+}
+
+// settle waits until the device has dealt with all that was put before. What it sends
+// meanwhile is kept.
+func (h *host) settle() {
+	if h.canary == nil {
+		h.canary = newCanary(h)
+	}
+	h.canary.sing()
+	for {
+		a, ok := h.nextOnWire(h.Patience())
+		switch {
+		case !ok:
+			h.Fail("a device whose other queue pairs answer", "nothing in %v", h.Patience())
+		case h.canary.answered(a):
+			return
+		}
+		h.early = append(h.early, a)
+	}
+}
+
+// drained returns all that the device has sent by now, and in some time from now on if
+// that is virtual.
+func (h *host) drained(quiet time.Duration) (all []arrival) {
+	for {
+		a, ok := h.noise(quiet)
+		if !ok {
+			return all
+		}
+		all = append(all, a)
+		all = append(all, h.early...)
+		h.early = nil
+	}
+}

@@ -1,0 +1,142 @@
+package dgiwarp
+
+import (
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// queue is a queue pair of the device.
+type queue struct {
+	*host
+	qp  verbs.QP
+	key uint32
+	// mem is memory that peers may write to, read from and do atomics on; own is for
+	// the device's own requests and receives.
+	mem, own *rig.Memory
+	// recvLen is how long its receives are.
+	recvLen int
+}
+
+// setup is how a queue pair is made. The zero value is one that is ready to send, and
+// has no receives.
+type setup struct {
+	// receives are posted at the start, with IDs from 1 on and room for recvLen octets
+	// behind the address area (64 if zero), one behind the other in own.
+	receives, recvLen int
+	// access is what peers may do with mem; everything if zero.
+	access verbs.Access
+	// memLen is how long mem and own are; 16 KiB if zero.
+	memLen int
+	key    uint32
+	cq     verbs.CQ
+	srq    verbs.SRQ
+}
+
+const (
+	allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+	// areaLen is that of the address area in front of what is received.
+	areaLen = verbs.GRHLen
+	// deviceKey is the Q_Key of queue pairs that need no other. Its first bit is 0: with
+	// a 1 there, verbs take the key of a request for none.
+	deviceKey = 0x0badcafe
+)
+
+// queuePair makes a queue pair.
+func (h *host) queuePair(s setup) *queue {
+	q := &queue{host: h, key: s.key, recvLen: s.recvLen + areaLen}
+	if s.access == 0 {
+		s.access = allAccess
+	}
+	if s.recvLen == 0 {
+		q.recvLen = 64 + areaLen
+	}
+	if s.memLen == 0 {
+		s.memLen = 16 << 10
+	}
+	if s.key == 0 {
+		q.key = deviceKey
+	}
+	if s.cq == nil {
+		s.cq = h.CQ
+	}
+	q.mem = h.Memory(s.memLen, s.access|verbs.AccessLocalWrite)
+	q.own = h.Memory(max(s.memLen, s.receives*q.recvLen), verbs.AccessLocalWrite)
+	var err error
+	q.qp, err = h.Device.CreateQP(verbs.QPInit{
+		Type: verbs.QPTypeUD, PD: h.PD, SendCQ: s.cq, RecvCQ: s.cq, SRQ: s.srq,
+		Caps: verbs.QPCaps{MaxSendWR: 512, MaxRecvWR: 256, MaxSendSGE: 2, MaxRecvSGE: 2},
+	})
+	h.Do("a queue pair", err)
+	q.toRTS()
+	for i := range s.receives {
+		q.Recv(q.qp, uint64(i+1), q.own.SGE(i*q.recvLen, q.recvLen))
+	}
+	return q
+}
+
+// toRTS takes the queue pair from RESET to where it may send.
+func (q *queue) toRTS() {
+	q.Do("a queue pair in INIT", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: q.key},
+		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
+	q.Do("a queue pair in RTR", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+	q.Do("a queue pair in RTS", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
+}
+
+// to takes the queue pair to RESET or ERR.
+func (q *queue) to(state verbs.QPState) {
+	q.Do("a queue pair in "+state.String(), q.qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
+}
+
+// address is where a host is that listens at a port.
+func address(host netip.Addr, port uint32) verbs.AHAttr {
+	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(host), FlowLabel: port, HopLimit: 64}}
+}
+
+// handle is an address that requests can name.
+func (h *host) handle(a verbs.AHAttr) verbs.AH {
+	ah, err := h.PD.CreateAH(a)
+	h.Do("an address handle", err)
+	return ah
+}
+
+// gets ends the case unless the next completion is of this receive of the queue pair's,
+// with a message of these octets. It returns the completion.
+func (q *queue) gets(id uint64, message []byte) verbs.WC {
+	wc := q.Received(id, areaLen+len(message))
+	q.Check(wc.QPN == q.qp.QPN(), "a receive of the queue pair that the packet names", "one of %#x", uint32(wc.QPN))
+	q.Holds(q.own, int(id-1)*q.recvLen+areaLen, message)
+	return wc
+}
+
+// at is a place in the memory that peers work on: an STag is a region's key.
+func (q *queue) at(off int) iwarp.Addr { return place(q.mem, off) }
+
+// place is where an octet of a region is.
+func place(m *rig.Memory, off int) iwarp.Addr {
+	return iwarp.At(uint32(m.RKey()), m.Addr()+uint64(off))
+}
+
+// writes is a Write to mem.
+func (q *queue) writes(off int, b []byte) iwarp.Segment { return writeTo(q.at(off), b) }
+
+func writeTo(at iwarp.Addr, b []byte) iwarp.Segment { return iwarp.Write(at.STag, at.TO, b) }
+
+// emptyWrite is a message that changes nothing, and needs no receive and no number.
+func emptyWrite() iwarp.Segment { return iwarp.Write(0, 0, nil) }
+
+// unknownSTag is a key that no region has.
+const unknownSTag = 0x5eadbeef
+
+// badWrite is an error, on whatever queue pair.
+func badWrite() iwarp.Segment { return iwarp.Write(unknownSTag, 0, data(8)) }
+
+// data is n octets to send.
+func data(n int) []byte { return rig.Pattern(n, 0x5a) }
+
+// inapplicable ends the case: the device does not do what the clause is about, and need
+// not.
+func inapplicable(why string) { rig.End(&conformance.SetupError{Reason: why}) }

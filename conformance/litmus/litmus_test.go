@@ -1,0 +1,96 @@
+package litmus
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/lab/nics"
+)
+
+// Every outcome of a test's table names its registers and places, all of them and in
+// order: one with a typing error would never be seen.
+func TestOutcomesAreWellFormed(t *testing.T) {
+	for _, test := range []Test{
+		writeThenRead, writeThenWrite, sendBehindWrites, fencedWriteBehindRead, fencedAddBehindRead, addBehindWrite,
+		readBehindAdd, completionBehindRead, readsInOrder, addsOfTwo, swapsOfTwo,
+	} {
+		regs, places := test.names()
+		for _, outcome := range slices.Concat(test.Allowed, test.Unfenced) {
+			var names []string
+			for _, part := range strings.Fields(outcome) {
+				name, _, _ := strings.Cut(part, "=")
+				names = append(names, name)
+			}
+			if want := slices.Concat(regs, places); !slices.Equal(names, want) {
+				t.Errorf("%s: the outcome %q has %v, the test %v", test.Name, outcome, names, want)
+			}
+		}
+	}
+}
+
+func TestFencesAreLeftOutInSomeSchedules(t *testing.T) {
+	if fencedWriteBehindRead.may("r0=1 x=1", true) || !fencedWriteBehindRead.may("r0=1 x=1", false) || !fencedWriteBehindRead.may("r0=0 x=1", true) {
+		t.Error("what a fence forbids is what may be without it")
+	}
+	if got := fencedWriteBehindRead.Threads[0].String(); got != "read x -> r0; fence, write x=1" {
+		t.Error(got)
+	}
+}
+
+// seen runs a test on sound devices.
+func seen(t *testing.T, provider string, test Test) Seen {
+	t.Helper()
+	p, err := nics.Find(provider)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var outcomes Seen
+	err = bench.InSimulation(p, bench.SimOptions{}).Try(t.Context(), conformance.Job{Seed: 1}, func(b *conformance.Bench) (err error) {
+		outcomes, err = test.Run(b, 500)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outcomes
+}
+
+// The schedules bring about what is allowed and rare. If they did not, it would say
+// little that they never bring about what is not allowed.
+func TestSchedulesFindRareOutcomes(t *testing.T) {
+	for _, c := range []struct {
+		provider string
+		test     Test
+		want     []string
+	}{
+		{"softroce", fencedWriteBehindRead, []string{"r0=1 x=1", "r0=torn x=1"}},
+		{"softroce", readsInOrder, readsInOrder.Allowed},
+		{"softroce", addsOfTwo, addsOfTwo.Allowed},
+		{"softiwarp", fencedWriteBehindRead, []string{"r0=1 x=1"}},
+		{"softiwarp", readsInOrder, readsInOrder.Allowed},
+	} {
+		got := seen(t, c.provider, c.test)
+		for _, o := range c.want {
+			if got[o] == 0 {
+				t.Errorf("%s, %s: %q was never seen: %v", c.provider, c.test.Name, o, got)
+			}
+		}
+	}
+}
+
+// A test whose table is wrong is found out, with the schedule.
+func TestForbiddenOutcomesAreViolations(t *testing.T) {
+	p, err := nics.Find("softroce")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := writeThenRead
+	wrong.Allowed = []string{"r0=0 x=1"}
+	err = bench.InSimulation(p, bench.SimOptions{}).Try(t.Context(), conformance.Job{Seed: 1}, func(b *conformance.Bench) error { return wrong.Judge(b, 10) })
+	if !conformance.IsViolation(err) || !strings.Contains(err.Error(), "r0=1 x=1, in schedule 0") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,207 @@
+// Package pair connects the device under test with a partner of its own kind, for
+// cases in which two devices work together and neither is played by hand. The queue
+// pairs between them are made by whatever the transport needs: by hand over
+// InfiniBand's, by the connection manager over iWARP, and by addresses where
+// datagrams are reliable.
+//
+// It judges nothing. What fails on the way ends the case, as in package rig, whose
+// rules hold here as well: an [End] belongs to one task at a time.
+package pair
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Pair is two devices, each with an application: Near is the one under test.
+type Pair struct{ Near, Far *rig.Rig }
+
+// On makes the body of a case from one that uses two devices.
+func On(body func(*Pair)) func(*conformance.Bench) error {
+	return rig.Straight(func(r *rig.Rig) { body(New(r)) })
+}
+
+// New opens a partner for the device of r.
+func New(r *rig.Rig) *Pair {
+	other, err := r.Partner()
+	if err != nil {
+		rig.End(fmt.Errorf("the partner: %w", err))
+	}
+	bench := *r.Bench
+	bench.Device = other
+	return &Pair{Near: r, Far: rig.New(&bench)}
+}
+
+// Shake makes the way between the two worse, and reports whether this bench can.
+func (p *Pair) Shake(path conformance.Path) bool {
+	err := p.Near.SetPath(path)
+	if err != nil && !errors.Is(err, conformance.ErrCannot) {
+		rig.End(fmt.Errorf("shake the path: %w", err))
+	}
+	return err == nil
+}
+
+// End is a queue pair and what belongs to it.
+type End struct {
+	*rig.Rig
+	QP verbs.QP
+	// CQ is its own, for sends and receives.
+	CQ verbs.CQ
+	// to is where its requests go; the zero value if it is connected.
+	to verbs.UD
+}
+
+// Limits of a queue pair: how many requests, receives, and reads or atomics may be
+// under way.
+const (
+	Depth   = 64
+	Readers = 8
+)
+
+// Link makes two queue pairs that talk to each other.
+func (p *Pair) Link() (near, far *End) {
+	near, far = newEnd(p.Near), newEnd(p.Far)
+	switch {
+	case near.QP.Type() == verbs.QPTypeUD:
+		near.addressed(far)
+		far.addressed(near)
+	case near.Device.Info().Transport == verbs.TransportIB:
+		near.joined(far)
+		far.joined(near)
+	default:
+		managed(near, far)
+	}
+	return near, far
+}
+
+const qKey = 0x0a0b0c0d
+
+func newEnd(r *rig.Rig) *End {
+	e := &End{Rig: r}
+	var err error
+	e.CQ, err = r.Device.CreateCQ(verbs.CQInit{Depth: 4 * Depth})
+	r.Do("a completion queue", err)
+	kind := verbs.QPTypeUD
+	if r.Caps.Has(verbs.CapRC) {
+		kind = verbs.QPTypeRC
+	}
+	e.QP, err = r.Device.CreateQP(verbs.QPInit{
+		Type: kind, PD: r.PD, SendCQ: e.CQ, RecvCQ: e.CQ,
+		Caps: verbs.QPCaps{MaxSendWR: Depth, MaxRecvWR: Depth, MaxSendSGE: 1, MaxRecvSGE: 2},
+	})
+	r.Do(fmt.Sprintf("a queue pair of %v", kind), err)
+	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: qKey, Access: Rights(r)}
+	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags
+	if kind == verbs.QPTypeUD {
+		mask ^= verbs.QPAttrAccessFlags ^ verbs.QPAttrQKey
+	}
+	r.Do("a queue pair in INIT", e.QP.Modify(attr, mask))
+	return e
+}
+
+// Rights are all that a peer can have on the device.
+func Rights(r *rig.Rig) verbs.Access {
+	a := verbs.AccessRemoteRead | verbs.AccessRemoteWrite
+	if r.Caps.Has(verbs.CapAtomics) {
+		a |= verbs.AccessRemoteAtomic
+	}
+	return a
+}
+
+// Memory registers n bytes that peers may do everything with.
+func Memory(r *rig.Rig, n int) *rig.Memory { return r.Memory(n, Rights(r)|verbs.AccessLocalWrite) }
+
+// timeout is that of connections by hand: 1 ms, so that what was lost comes soon. Who
+// has no receive is given up soon, too: receives are to be posted before messages.
+const timeout = 8
+
+// joined connects a queue pair by hand.
+func (e *End) joined(other *End) {
+	a := verbs.QPAttr{
+		State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: other.QP.QPN(), AH: path(e.Rig, other.Rig),
+		RQPSN: uint32(other.QP.QPN()) << 8 & 0xffffff, SQPSN: uint32(e.QP.QPN()) << 8 & 0xffffff,
+		MaxDestRdAtomic: Readers, MaxRdAtomic: Readers, MinRNRTimer: 12, Timeout: timeout, RetryCnt: 7, RNRRetry: 3,
+	}
+	if !e.Virtual {
+		a.Timeout = 14 // 67 ms: a busy computer is no lost packet
+	}
+	e.Do("a queue pair in RTR", e.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|
+		verbs.QPAttrRQPSN|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer))
+	a.State = verbs.QPStateRTS
+	e.Do("a queue pair in RTS", e.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrSQPSN|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|
+		verbs.QPAttrRNRRetry|verbs.QPAttrMaxQPRdAtomic))
+}
+
+// addressed makes a queue pair of datagrams ready, and gives it its peer.
+func (e *End) addressed(other *End) {
+	e.Do("a queue pair in RTR", e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+	e.Do("a queue pair in RTS", e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
+	ah, err := e.PD.CreateAH(path(e.Rig, other.Rig))
+	e.Do("an address handle", err)
+	e.to = verbs.UD{AH: ah, QPN: other.QP.QPN(), QKey: qKey}
+}
+
+// path leads from one device to another.
+func path(from, to *rig.Rig) verbs.AHAttr {
+	src, dst := address(from), address(to)
+	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: dst.GID, SGIDIndex: uint8(src.Index), HopLimit: 64}}
+}
+
+// address is the first entry of a GID table that RoCEv2 can use, or the first of all.
+func address(r *rig.Rig) (first verbs.GIDEntry) {
+	port, err := r.Device.QueryPort(1)
+	r.Do("a port that can be queried", err)
+	for i := range port.GIDs {
+		g, err := r.Device.QueryGID(1, i)
+		r.Do("a GID table that can be queried", err)
+		switch {
+		case g.Type == verbs.GIDTypeRoCEv2:
+			return g
+		case i == 0:
+			first = g
+		}
+	}
+	return first
+}
+
+// Area is how many bytes come before the payload in a receive: those of the address
+// that a datagram is from.
+func (e *End) Area() int {
+	if e.QP.Type() == verbs.QPTypeUD {
+		return verbs.GRHLen
+	}
+	return 0
+}
+
+// Post posts requests, to the peer.
+func (e *End) Post(wrs ...verbs.SendWR) {
+	for i := range wrs {
+		wrs[i].UD = e.to
+	}
+	n, err := e.QP.PostSend(wrs)
+	e.Do("send requests that are taken", err)
+	e.Check(n == len(wrs), fmt.Sprintf("%d requests taken", len(wrs)), "%d", n)
+}
+
+// Wait returns the next completion of the end's queue, which has to be a success. It
+// looks often: when a completion is seen is what cases of order are about.
+func (e *End) Wait() verbs.WC {
+	var wcs [1]verbs.WC
+	pause := time.Microsecond
+	for until := e.Now() + e.Patience(); ; {
+		n, err := e.CQ.Poll(wcs[:])
+		e.Do("a completion queue that can be polled", err)
+		if n > 0 {
+			e.Check(wcs[0].Status == verbs.WCSuccess, "a success", "%s", rig.Describe(&wcs[0]))
+			return wcs[0]
+		}
+		e.Check(e.Now() < until, "a completion", "none in %v", e.Patience())
+		e.Sleep(pause)
+		pause = min(2*pause, 50*time.Microsecond)
+	}
+}

@@ -1,0 +1,139 @@
+// Package rcpeer plays the other end of RC connections by hand, and knows when each
+// packet came: for cases that measure what a device does in time, or count what it
+// does at all. It loses and marks packets itself, by leaving out what it would have
+// sent, or by not looking at what came: there is no switch between it and the device.
+//
+// It judges nothing but that a packet is one of RoCEv2. A [Conn] keeps no state: it
+// neither answers nor repeats anything by itself. All of it belongs to one case.
+package rcpeer
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Port is an application on the device, and a peer at the other end of its cable.
+type Port struct {
+	*rig.Rig
+	// Peer is where packets come from that do not say so.
+	Peer netip.Addr
+	// early are packets that came while others were waited for.
+	early  []Arrival
+	canary *Conn
+	conns  uint32
+}
+
+// Arrival is a packet that the device sent.
+type Arrival struct {
+	ib.Packet
+	// At is when it was seen.
+	At time.Duration
+}
+
+// On makes the body of a case from one that uses a port.
+func On(body func(*Port)) func(*conformance.Bench) error {
+	return rig.Straight(func(r *rig.Rig) { body(New(r)) })
+}
+
+// New returns a port on the rig's bench.
+func New(r *rig.Rig) *Port { return &Port{Rig: r, Peer: r.Peers[0]} }
+
+// Put sends packets, with what they leave open about their way filled in, and returns
+// when the last of them was about to be sent.
+func (p *Port) Put(pkts ...ib.Packet) (at time.Duration) {
+	for _, pkt := range pkts {
+		way := ib.Packet{}.Via(p.Peer, p.Local[0])
+		if pkt.Opcode() != ib.OpCNP { // which has no such bit
+			way = way.MigReq()
+		}
+		octets := pkt.Or(way).Build()
+		at = p.Now()
+		if err := p.Wire.Send(octets); err != nil {
+			rig.End(fmt.Errorf("send %v: %w", pkt, err))
+		}
+	}
+	return at
+}
+
+// Next returns the next packet that the device sends, if it does in time.
+func (p *Port) Next(timeout time.Duration) (Arrival, bool) {
+	if len(p.early) > 0 {
+		a := p.early[0]
+		p.early = p.early[1:]
+		return a, true
+	}
+	return p.onWire(timeout)
+}
+
+func (p *Port) onWire(timeout time.Duration) (Arrival, bool) {
+	for until := p.Now() + timeout; ; {
+		f, err := p.Wire.Recv(max(0, until-p.Now()))
+		switch {
+		case errors.Is(err, verbs.ErrTimeout):
+			return Arrival{}, false
+		case err != nil:
+			rig.End(err)
+		}
+		pkt, err := ib.Parse(f.Packet)
+		switch {
+		case errors.Is(err, ib.ErrNotRoCE):
+		case err != nil:
+			p.Fail("a packet of RoCEv2", "%v (%v)", pkt, err)
+		default:
+			return Arrival{pkt, f.At}, true
+		}
+	}
+}
+
+// NextOf returns the next packet that is wanted, if it comes in time. Others are kept.
+func (p *Port) NextOf(wanted func(*Arrival) bool, timeout time.Duration) (Arrival, bool) {
+	for i := range p.early {
+		if a := p.early[i]; wanted(&a) {
+			p.early = slices.Delete(p.early, i, i+1)
+			return a, true
+		}
+	}
+	for until := p.Now() + timeout; ; {
+		a, ok := p.onWire(max(0, until-p.Now()))
+		if !ok || wanted(&a) {
+			return a, ok
+		}
+		p.early = append(p.early, a)
+	}
+}
+
+// Settle waits until the device has dealt with all that was put before. What it sends
+// meanwhile is kept, but for the answer that shows it.
+func (p *Port) Settle() {
+	if p.canary == nil {
+		p.canary = p.Connect(Setup{})
+	}
+	c := p.canary
+	c.Put(ib.WriteOnly(c.PSN(c.puts), c.At(0, 0), nil).AckReq())
+	c.puts++
+	c.Await("a device that answers its other connections", func(a *Arrival) bool { return a.PSN() == c.PSN(c.puts-1) })
+}
+
+// Drain settles, and returns all that the device has sent by then, and in quiet from
+// then on where time is virtual.
+func (p *Port) Drain(quiet time.Duration) (all []Arrival) {
+	p.Settle()
+	if !p.Virtual {
+		quiet = 0
+	}
+	for {
+		a, ok := p.Next(quiet)
+		if !ok {
+			return all
+		}
+		all = append(all, a)
+	}
+}

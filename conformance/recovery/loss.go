@@ -1,0 +1,117 @@
+package recovery
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rcpeer"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// lossTimer is the timeout of windows that lose a packet: 4.2 ms, and more where a
+// computer that is busy must not look like a loss.
+func lossTimer(p *rcpeer.Port) uint8 {
+	if p.Virtual {
+		return 10
+	}
+	return 13
+}
+
+// tries is how often something is measured that takes a timeout.
+const tries = 4
+
+// lossRecovery measures, for the loss of one packet of a window, how long it takes
+// from the lost packet to the one that replaces it, how many packets of the window are
+// sent again, and what that costs in all. The peer tells of the gap as soon as it sees
+// one; there is none behind the last packet, which is for the timer.
+func lossRecovery(p *rcpeer.Port) (all []Measurement) {
+	code := lossTimer(p)
+	for _, place := range places {
+		times, again := make([]time.Duration, 0, tries), make([]float64, 0, tries)
+		c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(code)})
+		for i := range tries {
+			c.Post(c.QP, c.Writing(1, window))
+			var lost, early time.Duration
+			for k := range window {
+				a := c.Take(1)[0]
+				switch k {
+				case place.at:
+					lost = a.At
+				case place.at + 1:
+					early = c.Put(ib.Nak(c.SQ(i*window+place.at), ib.NakSequence, uint32(i)))
+				}
+			}
+			a := resent(c, i*window+place.at)
+			sameBytes(c, a, place.at)
+			times = append(times, a.At-lost)
+			c.Note("lost at %v, told at %v, again at %v", lost, early, a.At)
+			again = append(again, float64(1+finish(c, (i+1)*window, i+1)))
+		}
+		all = append(all, timed("loss/"+place.name+"/retransmission", times), measured("loss/"+place.name+"/sent-again", Packets, again))
+	}
+	return append(all, measured("loss/last/timeout", Nominal, multiples(all[len(all)-2].Samples, ib.AckTimeout(code))))
+}
+
+// sameBytes ends the case unless a packet that is sent again has the bytes that it had
+// at first: the k-th of a window.
+func sameBytes(c *rcpeer.Conn, a rcpeer.Arrival, k int) {
+	c.Check(bytes.Equal(a.Payload, c.Own.Buf[k*rcpeer.MTU:][:rcpeer.MTU]), fmt.Sprintf("the bytes of packet %d of the window again", k), "others, in %v", a.Packet)
+}
+
+// multiples are times, in microseconds, as multiples of a nominal one.
+func multiples(us []float64, nominal time.Duration) []float64 {
+	all := make([]float64, len(us))
+	for i, t := range us {
+		all[i] = t * float64(time.Microsecond) / float64(nominal)
+	}
+	return all
+}
+
+// timeoutCodes are those of which the timer is measured: 0.5, 4.2 and 16.8 ms.
+var timeoutCodes = []uint8{7, 10, 12}
+
+// timeouts measures the time between repetitions of a request that nobody answers, as
+// multiples of what the code of the timeout stands for. The first sample is that from
+// the request to its first repetition.
+func timeouts(p *rcpeer.Port) (all []Measurement) {
+	for _, code := range timeoutCodes {
+		c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(code)})
+		c.Post(c.QP, c.Sending(1, 8))
+		last := c.Take(1)[0].At
+		between := make([]float64, 0, c.Attr.RetryCnt)
+		for range c.Attr.RetryCnt {
+			a := c.Take(1)[0]
+			between = append(between, float64(a.At-last)/float64(ib.AckTimeout(code)))
+			last = a.At
+		}
+		c.Put(ib.Ack(c.SQ(0), 1))
+		c.Completes(1, verbs.WCSuccess)
+		all = append(all, measured(fmt.Sprintf("timeout/code-%d", code), Nominal, between))
+	}
+	return all
+}
+
+// rnrCodes are those of which the wait is measured: 10 us, 0.64 ms, 10.24 ms and
+// 61.44 ms.
+var rnrCodes = []uint8{1, 12, 20, 25}
+
+// rnrWaits measures how long a requester waits after an RNR NAK, as multiples of what
+// it was told to.
+func rnrWaits(p *rcpeer.Port) (all []Measurement) {
+	for _, code := range rnrCodes {
+		c := p.Connect(rcpeer.Setup{})
+		c.Post(c.QP, c.Sending(1, 8))
+		c.Take(1)
+		waits := make([]float64, 0, tries)
+		for range tries {
+			told := c.Put(ib.RNR(c.SQ(0), code, 0))
+			waits = append(waits, float64(c.Take(1)[0].At-told)/float64(ib.RNRTimer(code)))
+		}
+		c.Put(ib.Ack(c.SQ(0), 1))
+		c.Completes(1, verbs.WCSuccess)
+		all = append(all, measured(fmt.Sprintf("rnr/wait/code-%d", code), Nominal, waits))
+	}
+	return all
+}

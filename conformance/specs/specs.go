@@ -1,0 +1,47 @@
+// Package specs wraps conformance cases as Ginkgo specs: labels, parallel runs,
+// JUnit and JSON reports are Ginkgo's then. Nothing is decided here; a spec passes,
+// is skipped or fails by the verdict of [conformance.Judge].
+//
+//	ginkgo --label-filter='service:rc && level:must' ./conformance/specs
+package specs
+
+import (
+	"fmt"
+
+	"github.com/onsi/ginkgo/v2"
+
+	"github.com/fabrictest/fabrictest/conformance"
+)
+
+// Add makes a spec of every case of the suite. It is called within a container.
+func Add(s *conformance.Suite, lab func() conformance.Lab, opt conformance.Options) {
+	for i := range s.Cases {
+		c := &s.Cases[i]
+		if c.Dangerous() {
+			continue
+		}
+		ginkgo.It(c.ID+": "+c.Title, ginkgo.Label(append(c.AllLabels(), "suite:"+s.Name)...), func(ctx ginkgo.SpecContext) {
+			res := conformance.Judge(ctx, lab(), c, opt)
+			ginkgo.AddReportEntry("verdict", string(res.Verdict), ginkgo.ReportEntryVisibilityFailureOrVerbose)
+			switch {
+			case res.Verdict == conformance.VerdictUnsupported:
+				ginkgo.Skip(res.Err.Error())
+			case !res.Verdict.Good():
+				ginkgo.AddReportEntry("what happened", ginkgo.ReportEntryVisibilityFailureOrVerbose, story(s, &res))
+				ginkgo.Fail(fmt.Sprintf("%s: %s [%s]: %v", res.Verdict, c.ID, c.Cite, res.Err))
+			}
+		})
+	}
+}
+
+// story tells what happened on the wire.
+func story(s *conformance.Suite, res *conformance.Result) (text string) {
+	events, beyond := res.Record.Events()
+	for i := range events {
+		text += fmt.Sprintf("%12v %s\n", events[i].At, s.Line(&events[i]))
+	}
+	if beyond > 0 {
+		text += fmt.Sprintf("and %d more\n", beyond)
+	}
+	return text
+}

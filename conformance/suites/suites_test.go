@@ -1,0 +1,40 @@
+package suites_test
+
+import (
+	"testing"
+
+	"github.com/fabrictest/fabrictest/conformance/suites"
+)
+
+func TestCasesAreWellFormed(t *testing.T) {
+	taken := make(map[string]string)
+	for _, s := range suites.All() {
+		for _, err := range s.Check() {
+			t.Errorf("%s: %v", s.Name, err)
+		}
+		for _, c := range s.Cases {
+			if other := taken[c.ID]; other != "" && other != s.Name {
+				t.Errorf("%s is a case of %s and of %s", c.ID, other, s.Name)
+			}
+			taken[c.ID] = s.Name
+		}
+	}
+}
+
+func TestEveryProtocolsSuitesAreListed(t *testing.T) {
+	all := make(map[string]bool)
+	for _, s := range suites.All() {
+		all[s.Name] = true
+	}
+	for _, p := range []suites.Protocol{suites.RoCE, suites.IWARP, suites.DatagramIWARP} {
+		of := suites.Of(p)
+		if len(of) == 0 {
+			t.Errorf("devices of %s are judged by nothing", p)
+		}
+		for _, s := range of {
+			if !all[s.Name] {
+				t.Errorf("All does not have %s", s.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package verbsapi
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var addressCases = []conformance.Case{
+	{
+		ID:    "verbs/ah/as-it-was-made",
+		Title: "An address handle keeps the address that it was made with",
+		Cite:  manual("ibv_create_ah(3)", "verbs/ah/1"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		Sends:   "nothing",
+		Expects: "destination, source index, hop limit, traffic class, service level and port as they were given",
+		Mutants: []string{"AHAttrForgotten"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			want := path(r, r)
+			want.SL, want.GRH.TrafficClass, want.GRH.HopLimit = 3, 0x48, 17
+			ah, err := r.PD.CreateAH(want)
+			r.Do("an address handle", err)
+			r.Check(ah.Attr() == want, fmt.Sprintf("%+v", want), "%+v", ah.Attr())
+		}),
+	},
+	{
+		ID:    "verbs/ah/impossible-addresses-refused",
+		Title: "An address with a port or a source that there is not is refused",
+		Cite:  manual("ibv_create_ah(3)", "verbs/ah/2"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		Sends:   "nothing",
+		Expects: "a refusal of port 0, of a port behind the last, and of a source index behind the table",
+		Mutants: []string{"AHUnchecked"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			port := portOf(r)
+			for _, bad := range []struct {
+				what  string
+				wrong func(*verbs.AHAttr)
+			}{
+				{"port 0", func(a *verbs.AHAttr) { a.Port = 0 }},
+				{"a port behind the last", func(a *verbs.AHAttr) { a.Port = device(r).Ports + 1 }},
+				{"a source index behind the table", func(a *verbs.AHAttr) { a.GRH.SGIDIndex = uint8(port.GIDs) }},
+			} {
+				attr := path(r, r)
+				bad.wrong(&attr)
+				_, err := r.PD.CreateAH(attr)
+				r.Refuses("an address handle with "+bad.what, err, verbs.ErrInvalid)
+			}
+		}),
+	},
+	{
+		ID:    "verbs/ah/answer-to-a-datagram",
+		Title: "A datagram can be answered by what its completion and its header area say",
+		Cite:  manual("ibv_init_ah_from_wc(3)", "verbs/ah/3"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		Sends:   "a datagram of the peer, and an answer to where it came from",
+		Expects: "the answer at the peer",
+		Mutants: []string{"SrcQPLost", "WCFlagsLost"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			d := r2(r)
+			l := d.link(setup{kind: verbs.QPTypeUD})
+			// The peer has a second queue pair: over datagram-iWARP number 0 names the only one.
+			d.link(setup{kind: verbs.QPTypeUD})
+			l.near.recv(1, toOff, 64)
+			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 24))
+			l.far.Completes(2, verbs.WCSuccess)
+			wc := l.near.got(1, toOff, l.far.mem.Buf[:24])
+			attr, err := verbs.ReplyAH(1, uint8(address(l.near.Rig).Index), &wc, l.near.mem.Buf[toOff:])
+			l.near.Do("an address in the header area", err)
+			ah, err := l.near.PD.CreateAH(attr)
+			l.near.Do("a handle of that address", err)
+			l.far.recv(3, toOff, 64)
+			wr := l.near.sendWR(4, 0, 32)
+			wr.UD = verbs.UD{AH: ah, QPN: wc.SrcQP, QKey: qKey}
+			l.near.Post(l.near.qp, wr)
+			l.far.got(3, toOff, l.near.mem.Buf[:32])
+		}),
+	},
+	{
+		ID:    "verbs/ah/of-another-domain",
+		Title: "A datagram with an address handle of another domain is refused or fails, and is not sent",
+		Cite:  manual("C10-10", "verbs/ah/4"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		Sends:   "a datagram with such a handle; then a good one",
+		Expects: "that the first does not succeed, and that only the second arrives",
+		Mutants: []string{"AHsAnyDomain"},
+		Run: onLink(setup{kind: verbs.QPTypeUD}, func(l *link) {
+			ah, err := otherPD(l.near.Rig).CreateAH(l.near.pathTo(l.far))
+			l.near.Do("an address handle in another domain", err)
+			l.far.recv(1, toOff, 64)
+			wr := l.near.sendWR(2, 64, 32)
+			wr.UD.AH = ah
+			l.near.failsWith("a datagram with a handle of another domain", wr, verbs.WCLocQPOpErr, verbs.WCLocProtErr)
+			if query(l.near.Rig, l.near.qp).State == sqe {
+				l.near.Do("SQE to RTS", l.near.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
+			}
+			l.near.Post(l.near.qp, l.near.sendWR(3, 0, 24))
+			l.near.Completes(3, verbs.WCSuccess)
+			l.far.got(1, toOff, l.near.mem.Buf[:24])
+		}),
+	},
+	{
+		ID:    "verbs/ah/missing",
+		Title: "A datagram without an address handle is refused, and does the queue pair no harm",
+		Cite:  manual("ibv_post_send(3)", "verbs/ah/5"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		Sends:   "a datagram without a handle; then a good one",
+		Expects: "a refusal, and that the second arrives",
+		Mutants: []string{"BadPostsSwallowed"},
+		Run: onLink(setup{kind: verbs.QPTypeUD}, func(l *link) {
+			wr := l.near.sendWR(2, 0, 32)
+			wr.UD.AH = nil
+			l.near.refusesPost("a datagram without an address handle", wr, verbs.ErrInvalid)
+			l.carries(l.near, l.far, 24)
+		}),
+	},
+}

@@ -1,0 +1,147 @@
+package verbsapi
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var asyncCases = []conformance.Case{
+	{
+		ID:    "verbs/async/wait-waits",
+		Title: "A wait for an asynchronous event lasts as long as it was told to, and ends as soon as there is one",
+		Cite:  manual("ibv_get_async_event(3)", "verbs/async/1"), Level: conformance.Must,
+		Sends:   "a wait for nothing; a wait for an overrun that comes 30 ms later",
+		Expects: "a timeout, not before its time; then the event",
+		Mutants: []string{"WaitImpatient", "AsyncEventsLost"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			const while = 30 * time.Millisecond
+			began := r.Now()
+			_, err := r.Device.WaitAsync(while)
+			r.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
+			r.Check(r.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", r.Now()-began)
+			cq := newCQ(r, 1, nil)
+			s := newSource(r, cq)
+			later := r.Go("an overrun", func() error {
+				r.Sleep(while)
+				for range cq.Depth() + 2 {
+					_, _ = s.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: s.mem.List(0, 64)}})
+				}
+				return nil
+			})
+			r.Event(verbs.EventCQErr)
+			r.Do("an overrun", later.Wait(r.Patience()))
+		}),
+	},
+	{
+		ID:    "verbs/async/communication-established",
+		Title: "A queue pair in RTR reports that its peer has begun to talk",
+		Cite:  manual("ibv_get_async_event(3)", "verbs/async/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		Sends:   "a message of the peer to a queue pair in RTR",
+		Expects: "COMM_EST that names the queue pair, and the message",
+		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			needsByHand(r)
+			d := r2(r)
+			s := setup{kind: verbs.QPTypeRC}
+			l := &link{near: newEnd(d.near, &s), far: newEnd(d.far, &s)}
+			attr := linkAttrs()
+			attr.DestQPN, attr.AH = l.far.qp.QPN(), l.near.pathTo(l.far)
+			toRTR(r, l.near.qp, attr)
+			l.far.joined(l.near, linkAttrs())
+			l.near.recv(1, toOff, 64)
+			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 16))
+			l.near.got(1, toOff, l.far.mem.Buf[:16])
+			e := r.Event(verbs.EventCommEst)
+			r.Check(e.QP == l.near.qp, "an event that names the queue pair", "%v", e.QP)
+		}),
+	},
+	{
+		ID:    "verbs/async/access-error",
+		Title: "A queue pair that fails because its peer asked for what it may not have reports it",
+		Cite:  manual("ibv_get_async_event(3)", "verbs/async/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		Sends:   "a READ of the peer with a key of nothing",
+		Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL that names the queue pair, and ERR",
+		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+		Run: onRC(func(l *link) {
+			// Which of them is for the transport to say: InfiniBand has one for access and one
+			// for requests, iWARP's providers use the fatal one too.
+			m := l.near.Memory(64, verbs.AccessRemoteRead)
+			at := m.Remote(0)
+			l.near.Do("a region that can be closed", m.Close())
+			l.refuses("read a closed region", l.far.readWR(1, toOff, 16, at))
+			for {
+				e, err := l.near.Device.WaitAsync(l.near.Patience())
+				l.near.Do("an event of the failed queue pair", err)
+				if e.Type == verbs.EventCommEst { // of before
+					continue
+				}
+				l.near.Check(e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal,
+					"QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL", "%v", e.Type)
+				l.near.Check(e.QP == l.near.qp, "an event that names the queue pair", "%v", e.QP)
+				break
+			}
+			l.near.State(l.near.qp, failed)
+		}),
+	},
+	{
+		ID:    "verbs/async/port-goes-and-comes",
+		Title: "A port reports that its link went and that it came, and its state is accordingly",
+		Cite:  manual("ibv_get_async_event(3)", "verbs/async/4"), Level: conformance.Must,
+		Sends:   "nothing: the cable is taken out and put in",
+		Expects: "PORT_ERR of port 1 and another state than ACTIVE; PORT_ACTIVE of port 1 and ACTIVE",
+		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			for _, step := range []struct {
+				up   bool
+				want verbs.AsyncEventType
+			}{{false, verbs.EventPortErr}, {true, verbs.EventPortActive}} {
+				if err := r.SetLink(step.up); err != nil {
+					rig.End(err)
+				}
+				e := r.Event(step.want)
+				r.Check(e.Port == 1, "an event of port 1", "of port %d", e.Port)
+				p := portOf(r)
+				r.Check((p.State == verbs.PortActive) == step.up, fmt.Sprintf("that the port is active: %v", step.up), "%v", p.State)
+			}
+		}),
+	},
+}
+
+// event is Rig.Event of the device, but for the events of a connection that has been
+// established, which some queue pairs have and others not.
+func (l *link) event(want verbs.AsyncEventType) verbs.AsyncEvent {
+	for {
+		e, err := l.near.Device.WaitAsync(l.near.Patience())
+		switch {
+		case errors.Is(err, verbs.ErrTimeout):
+			l.near.Fail(fmt.Sprintf("the event %v", want), "none in %v", l.near.Patience())
+		case err != nil:
+			l.near.Do("events", err)
+		case e.Type == want:
+			return e
+		case e.Type != verbs.EventCommEst:
+			l.near.Fail(fmt.Sprintf("the event %v", want), "%v", e.Type)
+		}
+	}
+}
+
+// noEvent ends the case if there is an event by now, but for those of a connection that
+// has been established.
+func (l *link) noEvent() {
+	for {
+		e, err := l.near.Device.WaitAsync(soon)
+		switch {
+		case errors.Is(err, verbs.ErrTimeout):
+			return
+		case err != nil:
+			l.near.Do("events", err)
+		case e.Type != verbs.EventCommEst:
+			l.near.Fail("no event", "%v", e.Type)
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package verbsapi
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var channelCases = []conformance.Case{
+	{
+		ID:    "verbs/channel/event-for-each-arm",
+		Title: "Every time a completion queue is armed, its next completion makes an event that names it",
+		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/1"), Level: conformance.Must,
+		Sends:   "five rounds of: arm, a completion, wait",
+		Expects: "an event in each round",
+		Mutants: []string{"EventsHalved"},
+		Run: onChannel(func(c *channel) {
+			for range 5 {
+				c.arm(c.cq, false)
+				c.source.complete(1)
+				c.event(c.cq)
+				completions(c.Rig, c.cq, 1, 4)
+			}
+		}),
+	},
+	{
+		ID:    "verbs/channel/one-event-per-arm",
+		Title: "Arming a completion queue asks for one event, however many completions follow",
+		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/2"), Level: conformance.Must,
+		Sends:   "an arm and three completions",
+		Expects: "one event",
+		Mutants: []string{"ArmStays"},
+		Run: onChannel(func(c *channel) {
+			c.arm(c.cq, false)
+			c.source.complete(1)
+			c.event(c.cq)
+			c.source.complete(2)
+			c.quiet()
+		}),
+	},
+	{
+		ID:    "verbs/channel/arming-twice-is-arming-once",
+		Title: "A completion queue that is armed again before its event makes one event",
+		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/3"), Level: conformance.Should,
+		// The page could be read as one event for each call. What devices have is one
+		// bit a queue, and IBTA speaks of the state that a queue is armed in.
+		Sends:   "three arms and three completions",
+		Expects: "one event",
+		Mutants: []string{"ArmsCount"},
+		Run: onChannel(func(c *channel) {
+			c.arm(c.cq, false)
+			c.arm(c.cq, false)
+			c.arm(c.cq, false)
+			c.source.complete(3)
+			c.event(c.cq)
+			c.quiet()
+		}),
+	},
+	{
+		ID:    "verbs/channel/silent-until-armed",
+		Title: "A completion queue that was never armed makes no events",
+		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/4"), Level: conformance.Must,
+		Sends:   "three completions",
+		Expects: "no event",
+		Mutants: []string{"ArmedFromBirth"},
+		Run: onChannel(func(c *channel) {
+			c.source.complete(3)
+			c.quiet()
+		}),
+	},
+	{
+		ID:    "verbs/channel/earlier-completions-make-no-event",
+		Title: "Arming asks about completions that are added afterwards, not about those that are there",
+		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/5"), Level: conformance.Should,
+		// It is why programs poll once more after they have armed. The page says it of
+		// new entries; devices exist that report those which were not yet polled, to the
+		// harm of nobody but of who counts events.
+		Sends:   "a completion, an arm, a wait; then another completion",
+		Expects: "no event for the first; one for the second",
+		Mutants: []string{"ArmLooksBack"},
+		Run: onChannel(func(c *channel) {
+			c.source.complete(1)
+			c.Sleep(soon)
+			c.arm(c.cq, false)
+			c.quiet()
+			c.source.complete(1)
+			c.event(c.cq)
+			completions(c.Rig, c.cq, 2, 4)
+		}),
+	},
+	{
+		ID:    "verbs/channel/solicited-only",
+		Title: "A completion queue that is armed for solicited completions is silent about others that succeed, and tells of a solicited one",
+		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/6"), Level: conformance.Must,
+		Sends:   "a message of the peer that does not solicit an event, one of the device's own, and one of the peer that does",
+		Expects: "an event for the last only",
+		Mutants: []string{"SolicitedIsAny", "SolicitedMisses"},
+		Run: onChannel(func(c *channel) {
+			l := newLink(c.Rig, setup{change: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
+			c.arm(c.cq, true)
+			say := func(from, to *end, flags verbs.SendFlags) {
+				to.recv(1, toOff, 64)
+				wr := from.sendWR(2, 0, 16)
+				wr.Flags |= flags
+				from.Post(from.qp, wr)
+				from.next()
+				to.next()
+			}
+			say(l.far, l.near, 0)
+			say(l.near, l.far, 0)
+			c.quiet()
+			l.near.recv(1, toOff, 64)
+			wr := l.far.sendWR(2, 0, 16)
+			wr.Flags |= verbs.SendSolicited
+			l.far.Post(l.far.qp, wr)
+			c.event(c.cq)
+		}),
+	},
+	{
+		ID:    "verbs/channel/errors-are-solicited",
+		Title: "A completion in error makes an event also where only solicited ones were asked for",
+		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/7"), Level: conformance.Must,
+		Sends:   "an arm for solicited completions, and one in error",
+		Expects: "an event",
+		Mutants: []string{"SolicitedMisses"},
+		Run: onChannel(func(c *channel) {
+			c.arm(c.cq, true)
+			c.source.complete(1)
+			c.event(c.cq)
+		}),
+	},
+	{
+		ID:    "verbs/channel/all-overrides-solicited",
+		Title: "Arming for all completions overrides arming for solicited ones",
+		Cite:  manual("C11-31, C11-32", "verbs/channel/8"), Level: conformance.Must,
+		Sends:   "an arm for solicited completions, one for all, and a message that does not solicit an event",
+		Expects: "an event",
+		Mutants: []string{"ArmLost"},
+		Run: onChannel(func(c *channel) {
+			l := newLink(c.Rig, setup{change: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
+			c.arm(c.cq, true)
+			c.arm(c.cq, false)
+			l.near.recv(1, toOff, 64)
+			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 16))
+			c.event(c.cq)
+		}),
+	},
+	{
+		ID:    "verbs/channel/several-queues",
+		Title: "A channel of several completion queues names the one that has the event",
+		Cite:  manual("ibv_get_cq_event(3)", "verbs/channel/9"), Level: conformance.Must,
+		Sends:   "a completion on each of three queues of a channel, the last first",
+		Expects: "an event that names each",
+		Mutants: []string{"EventNamesFirst"},
+		Run: onChannel(func(c *channel) {
+			queues := []verbs.CQ{c.cq, newCQ(c.Rig, 8, c.CompChannel), newCQ(c.Rig, 8, c.CompChannel)}
+			for _, cq := range queues {
+				c.arm(cq, false)
+			}
+			for _, i := range []int{2, 0, 1} {
+				newSource(c.Rig, queues[i]).complete(1)
+				c.event(queues[i])
+			}
+		}),
+	},
+	{
+		ID:    "verbs/channel/wait-waits",
+		Title: "A wait for an event lasts as long as it was told to, and ends as soon as there is one",
+		Cite:  manual(packageVerbs, "verbs/channel/10"), Level: conformance.Must,
+		Sends:   "a wait for nothing; a wait for a completion that comes 30 ms later",
+		Expects: "a timeout, not before its time; then the event, not before the completion",
+		Mutants: []string{"WaitImpatient"},
+		Run: onChannel(func(c *channel) {
+			const while = 30 * time.Millisecond
+			began := c.Now()
+			_, err := c.Wait(while)
+			c.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
+			c.Check(c.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", c.Now()-began)
+			c.arm(c.cq, false)
+			later := c.Go("a completion", func() error {
+				return rig.Caught(func() { c.Sleep(while); c.source.complete(1) })
+			})
+			c.event(c.cq)
+			c.Do("a completion", later.Wait(c.Patience()))
+		}),
+	},
+	{
+		ID:    "verbs/channel/busy-with-a-queue",
+		Title: "A channel cannot be closed while a completion queue is on it",
+		Cite:  manual("ibv_destroy_comp_channel(3)", "verbs/channel/11"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "EBUSY, until the queue is closed",
+		Mutants: []string{"BusyClosed"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			ch := newChannel(r)
+			cq := newCQ(r, 8, ch)
+			r.Refuses("closing a channel with a completion queue", ch.Close(), verbs.ErrBusy)
+			r.Do("a completion queue that can be closed", cq.Close())
+			r.Do("a channel that can be closed", ch.Close())
+		}),
+	},
+	{
+		ID:    "verbs/channel/close-ends-a-wait",
+		Title: "Closing a channel ends a wait on it",
+		Cite:  manual(packageVerbs, "verbs/channel/12"), Level: conformance.Must,
+		Sends:   "a task that waits for ever; the channel is closed meanwhile",
+		Expects: "that the wait ends with ErrClosed",
+		Mutants: []string{"CloseLeavesWaiting"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			ch := newChannel(r)
+			waiter := r.Go("wait", func() error { _, err := ch.Wait(verbs.Forever); return err })
+			r.Sleep(soon)
+			r.Do("a channel that can be closed", ch.Close())
+			err := waiter.Wait(r.Patience())
+			r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
+		}),
+	},
+}
+
+// channel is a completion channel with one queue, and something that completes there.
+type channel struct {
+	*rig.Rig
+	verbs.CompChannel
+	cq     verbs.CQ
+	source *source
+}
+
+// onChannel makes a case of a body that uses a completion channel.
+func onChannel(body func(*channel)) func(*conformance.Bench) error {
+	return rig.Straight(func(r *rig.Rig) {
+		c := &channel{Rig: r, CompChannel: newChannel(r)}
+		c.cq = newCQ(r, 64, c.CompChannel)
+		c.source = newSource(r, c.cq)
+		body(c)
+	})
+}
+
+func newChannel(r *rig.Rig) verbs.CompChannel {
+	ch, err := r.Device.CreateCompChannel()
+	r.Do("a completion channel", err)
+	return ch
+}
+
+// arm arms a queue.
+func (c *channel) arm(cq verbs.CQ, solicited bool) {
+	c.Do("a completion queue that can be armed", cq.Arm(solicited))
+}
+
+// event ends the case unless the next event is there in time, and of this queue.
+func (c *channel) event(want verbs.CQ) {
+	got, err := c.Wait(c.Patience())
+	switch {
+	case errors.Is(err, verbs.ErrTimeout):
+		c.Fail("a completion event", "none in %v", c.Patience())
+	case err != nil:
+		c.Do("completion events", err)
+	case got != want:
+		c.Fail("an event of the queue that has the completion", "of another")
+	}
+}
+
+// quiet ends the case if there is an event in a time in which one would have come.
+func (c *channel) quiet() {
+	_, err := c.Wait(soon)
+	c.Check(err != nil, "no completion event", "one")
+	c.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
+}
+
+// next ends the case unless the end's next completion is there in time, with
+// success.
+func (e *end) next() {
+	wc, ok := e.WaitOn(e.ownCQ, e.Patience())
+	e.Check(ok && wc.Status == verbs.WCSuccess, "a completion", "%s", rig.Describe(&wc))
+}

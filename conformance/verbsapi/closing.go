@@ -1,0 +1,204 @@
+package verbsapi
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// verb is something that can be asked of an object.
+type verb struct {
+	name string
+	call func() error
+}
+
+// closingCases ask what closed objects say.
+var closingCases = []conformance.Case{
+	closedObject("pd", "protection domain", 0, func(r *rig.Rig) (closer, []verb) {
+		pd := otherPD(r)
+		all := []verb{{"reg_mr", func() error { _, err := pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}); return err }}}
+		if r.Caps.Has(verbs.CapMWType2) {
+			all = append(all, verb{"alloc_mw", func() error { _, err := pd.AllocMW(verbs.MWType2); return err }})
+		}
+		if r.Caps.Has(verbs.CapUD) {
+			all = append(all, verb{"create_ah", func() error { _, err := pd.CreateAH(path(r, r)); return err }})
+		}
+		return pd, all
+	}),
+	closedObject("cq", "completion queue", 0, func(r *rig.Rig) (closer, []verb) {
+		cq := newCQ(r, 8, newChannel(r))
+		return cq, []verb{
+			{"poll_cq", func() error { _, err := cq.Poll(make([]verbs.WC, 1)); return err }},
+			{"req_notify_cq", func() error { return cq.Arm(false) }},
+		}
+	}),
+	closedObject("channel", "completion channel", 0, func(r *rig.Rig) (closer, []verb) {
+		ch := newChannel(r)
+		return ch, []verb{
+			{"get_cq_event", func() error { _, err := ch.Wait(time.Second); return err }},
+			{"create_cq", func() error { _, err := r.Device.CreateCQ(verbs.CQInit{Depth: 8, Channel: ch}); return err }},
+		}
+	}),
+	closedObject("srq", "shared receive queue", verbs.CapSRQ, func(r *rig.Rig) (closer, []verb) {
+		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
+		return srq, []verb{
+			{"post_srq_recv", func() error { _, err := srq.PostRecv([]verbs.RecvWR{{SGL: m.List(0, 64)}}); return err }},
+			{"modify_srq", func() error { return srq.Modify(verbs.SRQAttr{Limit: 1}, verbs.SRQLimit) }},
+			{"query_srq", func() error { _, err := srq.Query(); return err }},
+		}
+	}),
+	closedObject("qp", "queue pair", 0, func(r *rig.Rig) (closer, []verb) {
+		qp, m := plainQP(r), r.Memory(64, verbs.AccessLocalWrite)
+		toInit(r, qp, 0)
+		return qp, []verb{
+			{"modify_qp", func() error { return qp.Modify(verbs.QPAttr{State: failed}, verbs.QPAttrState) }},
+			{"query_qp", func() error { _, err := qp.Query(); return err }},
+			{"post_recv", func() error { _, err := qp.PostRecv([]verbs.RecvWR{{SGL: m.List(0, 64)}}); return err }},
+			{"post_send", func() error {
+				_, err := qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, SGL: m.List(0, 8)}})
+				return err
+			}},
+		}
+	}),
+	closedObject("mr", "memory region", 0, func(r *rig.Rig) (closer, []verb) { return r.Memory(64, 0), nil }),
+	closedObject("mw", "memory window", verbs.CapMWType2, func(r *rig.Rig) (closer, []verb) {
+		mw, err := r.PD.AllocMW(verbs.MWType2)
+		r.Do("a window", err)
+		return mw, nil
+	}),
+	closedObject("ah", "address handle", verbs.CapUD, func(r *rig.Rig) (closer, []verb) {
+		ah, err := r.PD.CreateAH(path(r, r))
+		r.Do("an address handle", err)
+		return ah, nil
+	}),
+	closedObject("xrcd", "XRC domain", verbs.CapXRC, func(r *rig.Rig) (closer, []verb) {
+		d := xrcDomain(r)
+		return d, []verb{
+			{"create_qp", func() error {
+				_, err := r.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: d})
+				return err
+			}},
+			{"open_qp", func() error { _, err := r.Device.OpenQP(d, 77); return err }},
+		}
+	}),
+	closedObject("listener", "listener", verbs.CapCM, func(r *rig.Rig) (closer, []verb) {
+		l := listen(r)
+		return l, []verb{{"get_cm_event", func() error { _, err := l.Next(time.Second); return err }}}
+	}),
+	{
+		ID:    "verbs/close/device-closes-everything",
+		Title: "Closing a device closes all that was made from it: every verb says so from then on",
+		Cite:  manual(packageVerbs, "verbs/close/2"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "ErrClosed from the verbs of the device, and from those of a domain, completion queue, channel and queue pair that were open",
+		Mutants: []string{"DeviceCloseShallow"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			ch, qp := newChannel(r), plainQP(r)
+			r.Do("a device that can be closed", r.Device.Close())
+			for _, v := range []verb{
+				{"alloc_pd", func() error { _, err := r.Device.AllocPD(); return err }},
+				{"create_comp_channel", func() error { _, err := r.Device.CreateCompChannel(); return err }},
+				{"create_cq", func() error { _, err := r.Device.CreateCQ(verbs.CQInit{Depth: 8}); return err }},
+				{"create_qp", func() error { _, err := r.Device.CreateQP(verbs.QPInit{Type: qp.Type(), PD: r.PD}); return err }},
+				{"get_async_event", func() error { _, err := r.Device.WaitAsync(time.Second); return err }},
+				{"reg_mr", func() error { _, err := r.PD.RegMR(verbs.MRInit{Buf: make([]byte, 8)}); return err }},
+				{"poll_cq", func() error { _, err := r.CQ.Poll(make([]verbs.WC, 1)); return err }},
+				{"get_cq_event", func() error { _, err := ch.Wait(time.Second); return err }},
+				{"query_qp", func() error { _, err := qp.Query(); return err }},
+				{"modify_qp", func() error { return qp.Modify(verbs.QPAttr{State: reset}, verbs.QPAttrState) }},
+			} {
+				r.Refuses(v.name+" after the device was closed", v.call(), verbs.ErrClosed)
+			}
+		}),
+	},
+	{
+		ID:    "verbs/close/device-answers-no-queries",
+		Title: "A closed device answers no queries",
+		Cite:  manual(packageVerbs, "verbs/close/2"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "ErrClosed from every query",
+		Mutants: []string{"DeviceCloseShallow"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			r.Do("a device that can be closed", r.Device.Close())
+			for _, v := range []verb{
+				{"query_port", func() error { _, err := r.Device.QueryPort(1); return err }},
+				{"query_pkey", func() error { _, err := r.Device.QueryPKey(1, 0); return err }},
+				{"query_gid", func() error { _, err := r.Device.QueryGID(1, 0); return err }},
+				{"query_device", func() error { _, err := r.Device.QueryDevice(); return err }},
+			} {
+				r.Refuses(v.name+" after the device was closed", v.call(), verbs.ErrClosed)
+			}
+		}),
+	},
+	{
+		ID:    "verbs/close/device-ends-waits",
+		Title: "Closing a device ends the waits for its events",
+		Cite:  manual(packageVerbs, "verbs/close/3"), Level: conformance.Must,
+		Sends:   "tasks that wait for ever, for an asynchronous event and for a completion event; the device is closed meanwhile",
+		Expects: "that both waits end with ErrClosed",
+		Mutants: []string{"CloseLeavesWaiting"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			ch := newChannel(r)
+			waits := []conformance.Task{
+				r.Go("wait for an asynchronous event", func() error { _, err := r.Device.WaitAsync(verbs.Forever); return err }),
+				r.Go("wait for a completion event", func() error { _, err := ch.Wait(verbs.Forever); return err }),
+			}
+			r.Sleep(soon)
+			r.Do("a device that can be closed", r.Device.Close())
+			for _, w := range waits {
+				err := w.Wait(r.Patience())
+				r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
+			}
+		}),
+	},
+	{
+		ID:    "verbs/close/closed-objects-do-not-count",
+		Title: "What was closed is gone: a device makes objects again and again, however many there were before",
+		Cite:  manual(packageVerbs, "verbs/close/4"), Level: conformance.Must,
+		Sends:   "six hundred rounds of: a domain, a region, a channel, a completion queue, a queue pair, and closing them",
+		Expects: "all of them",
+		Mutants: []string{"ClosedCount"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			for i := range 600 {
+				pd, ch := otherPD(r), newChannel(r)
+				cq := newCQ(r, 4, ch)
+				mr := r.MemoryIn(pd, 16, 0)
+				qp := newQP(r, verbs.QPInit{Type: service(r), PD: pd, SendCQ: cq, RecvCQ: cq, Caps: small})
+				for _, c := range []closer{qp, mr, cq, ch, pd} {
+					r.Do(fmt.Sprintf("objects that can be closed, in round %d", i+1), c.Close())
+				}
+			}
+		}),
+	},
+}
+
+// closedObject is the case of an object that has been closed. made returns one that can
+// be, and what can be asked of it.
+func closedObject(name, what string, needs verbs.Caps, made func(*rig.Rig) (closer, []verb)) conformance.Case {
+	mutants := []string{"ClosesTwice"}
+	expects := "ErrClosed from a second close"
+	if name != "mr" && name != "mw" && name != "ah" {
+		mutants = append(mutants, "ClosedAnswers")
+		expects = "ErrClosed from each of its verbs, and from a second close"
+	}
+	return conformance.Case{
+		ID:    "verbs/close/" + name,
+		Title: fmt.Sprintf("A closed %s says that it is closed, whatever is asked of it", what),
+		Cite:  manual(packageVerbs, "verbs/close/1"), Level: conformance.Must, Needs: needs,
+		Sends:   "nothing",
+		Expects: expects,
+		Mutants: mutants,
+		Run: rig.Straight(func(r *rig.Rig) {
+			object, verbsOf := made(r)
+			r.Do("a "+what+" that can be closed", object.Close())
+			for _, v := range verbsOf {
+				r.Refuses(v.name+" of a closed "+what, v.call(), verbs.ErrClosed)
+			}
+			r.Refuses("closing a closed "+what, object.Close(), verbs.ErrClosed)
+		}),
+	}
+}

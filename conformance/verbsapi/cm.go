@@ -1,0 +1,170 @@
+package verbsapi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const cmNeeds = verbs.CapCM | verbs.CapRC
+
+var cmLabels = []string{"service:rc"}
+
+var cmCases = []conformance.Case{
+	{
+		ID:    "verbs/cm/listen-at-any-port",
+		Title: "A listener at port 0 gets a port of its own, and tells it",
+		Cite:  manual("rdma_bind_addr(3)", "verbs/cm/1"), Level: conformance.Must, Needs: verbs.CapCM,
+		Sends:   "nothing",
+		Expects: "three listeners with the address that was asked for, at three ports that are not 0",
+		Mutants: []string{"ListenAddrZero"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			ports := make(map[uint16]bool)
+			for range 3 {
+				at := listen(r).Addr()
+				r.Check(at.Addr() == r.Local[0] && at.Port() != 0 && !ports[at.Port()], fmt.Sprintf("a port of its own at %v", r.Local[0]), "%v", at)
+				ports[at.Port()] = true
+			}
+		}),
+	},
+	{
+		ID:    "verbs/cm/port-in-use",
+		Title: "A port that is listened to cannot be listened to again, until its listener is closed",
+		Cite:  manual("rdma_bind_addr(3)", "verbs/cm/2"), Level: conformance.Must, Needs: verbs.CapCM,
+		Sends:   "nothing",
+		Expects: "a refusal of a second listener; a listener at the same port when the first is closed",
+		Mutants: []string{"PortsShared"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			first := listen(r)
+			_, err := manager(r).Listen(first.Addr(), verbs.PortSpaceTCP, 1)
+			r.Refuses("a second listener at a port", err, nil)
+			at := first.Addr()
+			r.Do("a listener that can be closed", first.Close())
+			again, err := manager(r).Listen(at, verbs.PortSpaceTCP, 1)
+			r.Do("a listener at a port that is free again", err)
+			r.Check(again.Addr() == at, at.String(), "%v", again.Addr())
+		}),
+	},
+	{
+		ID:    "verbs/cm/connects",
+		Title: "A connection that is asked for and accepted leaves both queue pairs ready to send, and each side knows the other's address",
+		Cite:  manual("rdma_accept(3)", "verbs/cm/3"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
+		Sends:   "a request and its acceptance, in each direction; messages both ways",
+		Expects: "RTS on both sides, the messages, and the peer's address",
+		Mutants: []string{"RemoteUnknown"},
+		Run: onDial(func(d *dial) {
+			d.ask(depths, d.near.Patience())
+			req := d.heard()
+			d.near.Check(d.deviceAsks() || req.Remote().Addr() == address(d.far).GID.Addr(), "the requester's address", "%v", req.Remote())
+			d.accept(req, depths)
+			d.near.StateIs(d.asks.qp, rts)
+			d.near.State(d.answers.qp, rts)
+			if d.deviceAsks() {
+				d.near.Check(d.conn.Remote() == d.ears.Addr(), fmt.Sprintf("a peer at %v", d.ears.Addr()), "%v", d.conn.Remote())
+			}
+			l := d.link()
+			// Over iWARP it may be that only who asked may speak first.
+			l.carries(d.asks, d.answers, 24)
+			l.carries(d.answers, d.asks, 40)
+		}),
+	},
+	{
+		ID:    "verbs/cm/what-was-asked-for",
+		Title: "A request says how many reads and atomics its sender takes and asks for at a time",
+		Cite:  manual("rdma_connect(3)", "verbs/cm/4"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
+		Sends:   "a request of the peer for depths of 3 and 5",
+		Expects: "these in the request",
+		Mutants: []string{"ConnParamLost"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			d := between(r, false)
+			d.ask(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, r.Patience())
+			req := d.heard()
+			p := req.Param()
+			r.Check(p.ResponderResources == 3 && p.InitiatorDepth == 5, "responder resources 3, initiator depth 5", "%d, %d", p.ResponderResources, p.InitiatorDepth)
+			d.accept(req, depths)
+		}),
+	},
+	{
+		ID:    "verbs/cm/private-data",
+		Title: "Private data travels with a request and with its answer, as much as the transport has room for",
+		Cite:  manual("rdma_connect(3)", "verbs/cm/5"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
+		Sends:   "as much as goes with a request, and with its acceptance, in each direction",
+		Expects: "the same at the other side; there may be zeros behind it, where the transport's messages have a fixed size",
+		Mutants: []string{"PrivateDataLost"},
+		Run: onDial(func(d *dial) {
+			most := privateLimits(d.near)
+			ask, answer := rig.Pattern(most.request, 1), rig.Pattern(most.reply, 7)
+			param := depths
+			param.PrivateData = ask
+			d.ask(param, d.near.Patience())
+			req := d.heard()
+			param.PrivateData = answer
+			d.accept(req, param)
+			told(d.near, "the request", req.Param().PrivateData, ask)
+			told(d.near, "the answer", d.conn.Param().PrivateData, answer)
+		}),
+	},
+	{
+		ID:    "verbs/cm/private-data-too-long",
+		Title: "More private data than the transport has room for is refused, and the queue pair stays as it was",
+		Cite:  manual("rdma_connect(3)", "verbs/cm/6"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
+		Sends:   "nothing: the device connects with a byte too much",
+		Expects: "EINVAL; then a connection with what fits",
+		Mutants: []string{"PrivateDataUnchecked"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			d := between(r, true)
+			param := depths
+			param.PrivateData = make([]byte, privateLimits(r).tooLong)
+			_, err := d.asks.manager().Connect(d.asks.qp, d.ears.Addr(), param, r.Patience())
+			r.Refuses("a connection with too much private data", err, verbs.ErrInvalid)
+			d.ask(depths, r.Patience())
+			d.accept(d.heard(), depths)
+		}),
+	},
+	{
+		ID:    "verbs/cm/rejected",
+		Title: "Who is refused gets told, with the private data of who refused",
+		Cite:  manual("rdma_reject(3)", "verbs/cm/7"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
+		Sends:   "a request of the device, which the partner refuses; and the other way round",
+		Expects: "a RejectError with the private data; queue pairs that can be connected afterwards",
+		Mutants: []string{"RejectIsTimeout", "PrivateDataLost"},
+		Run: onDial(func(d *dial) {
+			why := rig.Pattern(20, 5)
+			d.ask(depths, d.near.Patience())
+			d.near.Do("a request that can be refused", d.heard().Reject(why))
+			err := d.task.Wait(d.near.Patience())
+			var rejected *verbs.RejectError
+			d.near.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
+			told(d.near, "the refusal", rejected.PrivateData, why)
+			again := between(d.near, d.deviceAsks())
+			again.ask(depths, d.near.Patience())
+			again.accept(again.heard(), depths)
+		}),
+	},
+	{
+		ID:    "verbs/cm/nobody-listens",
+		Title: "A connection to a port that nobody listens to is refused",
+		Cite:  manual("rdma_connect(3)", "verbs/cm/8"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
+		Sends:   "a request of the device to a port of the partner's that has been closed",
+		Expects: "ErrRejected, and the queue pair not ready",
+		Mutants: []string{"RejectIsTimeout"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			d := between(r, true)
+			at := d.ears.Addr()
+			r.Do("a listener that can be closed", d.ears.Close())
+			_, err := d.asks.manager().Connect(d.asks.qp, at, depths, r.Patience())
+			r.Refuses("a connection to nobody", err, verbs.ErrRejected)
+			r.Check(query(r, d.asks.qp).State != rts, "a queue pair that is not ready", "RTS")
+		}),
+	},
+}
+
+// told ends the case unless private data arrived: exactly, or with zeros behind.
+func told(r *rig.Rig, what string, got, want []byte) {
+	ok := bytes.HasPrefix(got, want) && len(bytes.Trim(got[min(len(want), len(got)):], "\x00")) == 0
+	r.Check(ok, fmt.Sprintf("%d bytes of private data with %s, % .8x …", len(want), what, want), "%d bytes, % .8x …", len(got), got)
+}

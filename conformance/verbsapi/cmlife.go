@@ -1,0 +1,213 @@
+package verbsapi
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// cmLifeCases are about what becomes of requests, and how connections end.
+var cmLifeCases = []conformance.Case{
+	{
+		ID:    "verbs/cm/patience",
+		Title: "Waiting for an answer and waiting for a request take as long as they were told to",
+		Cite:  manual(packageVerbs, "verbs/cm/9"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
+		Sends:   "a request that is not answered for 300 ms; a wait for a request for 100 ms",
+		Expects: "ErrTimeout, not before its time and not long after",
+		Mutants: []string{"CMTimeoutsTenfold"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			// Long after: a machine that is busy with others has some slack.
+			takes := func(what string, limit time.Duration, call func() error) {
+				began := r.Now()
+				err := call()
+				took := r.Now() - began
+				r.Refuses(what, err, verbs.ErrTimeout)
+				r.Check(took >= limit && took < 5*limit, fmt.Sprintf("%s to end after %v", what, limit), "after %v", took)
+			}
+			d := between(r, true)
+			takes("a request that is not answered", 300*time.Millisecond, func() error {
+				_, err := d.asks.manager().Connect(d.asks.qp, d.ears.Addr(), depths, 300*time.Millisecond)
+				return err
+			})
+			takes("a wait for a request", 100*time.Millisecond, func() error {
+				_, err := listen(r).Next(100 * time.Millisecond)
+				return err
+			})
+		}),
+	},
+	{
+		ID:    "verbs/cm/several-requests",
+		Title: "A listener hands out every request, also those that came while it was busy with another",
+		Cite:  manual("rdma_listen(3)", "verbs/cm/10"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
+		Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four",
+		Expects: "three requests, told apart by their private data, and three connections",
+		Mutants: []string{"ListenerServesOne"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			d := between(r, false)
+			s := setup{kind: verbs.QPTypeRC}
+			tasks := make([]conformance.Task, 0, 3)
+			for i := range 3 {
+				caller := newEnd(d.far, &s)
+				param := depths
+				param.PrivateData = []byte{byte(i + 1)}
+				tasks = append(tasks, r.Go(fmt.Sprintf("caller %d", i), func() error {
+					_, err := caller.manager().Connect(caller.qp, d.ears.Addr(), param, r.Patience())
+					return err
+				}))
+			}
+			r.Sleep(soon)
+			seen := make(map[byte]bool)
+			for range 3 {
+				req := d.heard()
+				who := req.Param().PrivateData
+				r.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
+				seen[who[0]] = true
+				_, err := req.Accept(newEnd(r, &s).qp, depths, r.Patience())
+				r.Do("a request that can be accepted", err)
+			}
+			for _, t := range tasks {
+				r.Do("a connection", t.Wait(r.Patience()))
+			}
+		}),
+	},
+	{
+		ID:    "verbs/cm/answered-once",
+		Title: "A request is answered once",
+		Cite:  manual("rdma_reject(3)", "verbs/cm/11"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
+		Sends:   "a request of the peer that is accepted, and then refused; one that is refused, and then accepted",
+		Expects: "that the second answers are refused, and the connection goes on",
+		Mutants: []string{"AnswersTwice"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			d := between(r, false)
+			d.ask(depths, r.Patience())
+			req := d.heard()
+			d.accept(req, depths)
+			r.Refuses("refusing a request that was accepted", req.Reject(nil), nil)
+			d.link().works()
+			d = between(r, false)
+			d.ask(depths, r.Patience())
+			req = d.heard()
+			r.Do("a request that can be refused", req.Reject(nil))
+			err := d.task.Wait(r.Patience())
+			r.Check(errors.Is(err, verbs.ErrRejected), "a request that was refused", "%v", err)
+			_, err = req.Accept(d.answers.qp, depths, r.Patience())
+			r.Refuses("accepting a request that was refused", err, nil)
+		}),
+	},
+	{
+		ID:    "verbs/cm/queue-pair-in-use",
+		Title: "A queue pair that is connected already cannot be connected again, and its connection goes on",
+		Cite:  manual(packageVerbs, "verbs/cm/12"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
+		Sends:   "a second connect of a connected queue pair; then messages over the first",
+		Expects: "a refusal, and the messages",
+		Mutants: []string{"CMTakesAnyQP"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			d := between(r, true)
+			d.ask(depths, r.Patience())
+			d.accept(d.heard(), depths)
+			_, err := d.asks.manager().Connect(d.asks.qp, d.ears.Addr(), depths, soon)
+			r.Refuses("connecting a connected queue pair", err, nil)
+			r.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
+			d.link().works()
+		}),
+	},
+	{
+		ID:    "verbs/cm/disconnect",
+		Title: "Who disconnects ends the connection on both sides: both queue pairs fail, and what was posted is flushed",
+		Cite:  manual("rdma_disconnect(3)", "verbs/cm/13"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
+		Sends:   "a disconnect of the device",
+		Expects: "the end at the partner; ERR and flushed receives on both sides",
+		Mutants: []string{"DisconnectSilent"},
+		Run: onDial(func(d *dial) {
+			l := d.managed(2)
+			l.near.Do("a connection that can be ended", l.near.conn.Disconnect())
+			l.near.Do("the end of the connection at the partner", l.far.conn.WaitDisconnect(l.near.Patience()))
+			l.ended(2)
+		}),
+	},
+	{
+		ID:    "verbs/cm/disconnected-by-the-peer",
+		Title: "The end of a connection that the peer disconnects is told, and the queue pair fails",
+		Cite:  manual("rdma_disconnect(3)", "verbs/cm/14"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
+		Sends:   "a disconnect of the partner",
+		Expects: "the end; ERR and flushed receives on both sides",
+		Mutants: []string{"EndUnnoticed"},
+		Run: onDial(func(d *dial) {
+			l := d.managed(2)
+			l.far.Do("a connection that can be ended", l.far.conn.Disconnect())
+			l.near.Do("the end of the connection", l.near.conn.WaitDisconnect(l.near.Patience()))
+			l.ended(2)
+		}),
+	},
+	{
+		ID:    "verbs/cm/no-end-before-the-end",
+		Title: "Waiting for the end of a connection that goes on times out",
+		Cite:  manual(packageVerbs, "verbs/cm/15"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
+		Sends:   "a wait of 100 ms on a connection in use",
+		Expects: "ErrTimeout, not before its time, and a connection that works",
+		Mutants: []string{"WaitImpatient"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			d := between(r, true)
+			d.ask(depths, r.Patience())
+			d.accept(d.heard(), depths)
+			const while = 100 * time.Millisecond
+			began := r.Now()
+			r.Refuses("waiting for the end", d.conn.WaitDisconnect(while), verbs.ErrTimeout)
+			r.Check(r.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", r.Now()-began)
+			d.link().works()
+		}),
+	},
+	{
+		ID:    "verbs/cm/close-ends-listening",
+		Title: "Closing a listener ends a wait on it",
+		Cite:  manual(packageVerbs, "verbs/cm/16"), Level: conformance.Must, Needs: verbs.CapCM,
+		Sends:   "a task that waits for ever for a request; the listener is closed meanwhile",
+		Expects: "that the wait ends with ErrClosed",
+		Mutants: []string{"CloseLeavesWaiting"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			l := listen(r)
+			waiter := r.Go("wait", func() error { _, err := l.Next(verbs.Forever); return err })
+			r.Sleep(soon)
+			r.Do("a listener that can be closed", l.Close())
+			err := waiter.Wait(r.Patience())
+			r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
+		}),
+	},
+	{
+		ID:    "verbs/cm/datagram-service",
+		Title: "A datagram service can be found by its address, and be talked to",
+		Cite:  manual("rdma_connect(3)", "verbs/cm/17"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapUD, Labels: []string{"service:ud"},
+		Sends:   "a question of the device for a service of the partner's, and a datagram to what it answers",
+		Expects: "number, key and private data of the service; the datagram",
+		Mutants: []string{"ResolvedKeyLost", "PrivateDataLost"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			l := newLink(r, setup{kind: verbs.QPTypeUD})
+			ears, err := l.far.manager().Listen(netip.AddrPortFrom(address(l.far.Rig).GID.Addr(), 0), verbs.PortSpaceUDP, 1)
+			r.Do("a datagram service", err)
+			service := r.Go("service", func() error {
+				req, err := ears.Next(r.Patience())
+				if err != nil {
+					return err
+				}
+				_, err = req.Accept(l.far.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.Patience())
+				return err
+			})
+			peer, err := l.near.manager().Resolve(ears.Addr(), []byte("where"), r.Patience())
+			r.Do("a service that is found", err)
+			r.Do("a service that answers", service.Wait(r.Patience()))
+			told(r, "the answer", peer.PrivateData, []byte("here"))
+			ah, err := r.PD.CreateAH(peer.AH)
+			r.Do("a handle of the service's address", err)
+			l.far.recv(1, toOff, 64)
+			wr := l.near.sendWR(2, 0, 24)
+			wr.UD = verbs.UD{AH: ah, QPN: peer.QPN, QKey: peer.QKey}
+			l.near.Post(l.near.qp, wr)
+			l.far.got(1, toOff, l.near.mem.Buf[:24])
+		}),
+	},
+}

@@ -1,0 +1,182 @@
+package verbsapi
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// connect makes both ends ready to send.
+func (l *link) connect(s *setup) {
+	switch {
+	case s.kind == verbs.QPTypeUD:
+		l.near.addressed(l.far)
+		l.far.addressed(l.near)
+	case byHand(l.near.Rig):
+		attr := linkAttrs()
+		if s.attr != nil {
+			s.attr(&attr)
+		}
+		l.near.joined(l.far, attr)
+		l.far.joined(l.near, attr)
+	default:
+		l.managed()
+	}
+}
+
+// byHand reports whether queue pairs are connected by modify. Over iWARP a connection
+// is a TCP stream, which only the connection manager can make.
+func byHand(r *rig.Rig) bool { return r.Device.Info().Transport == verbs.TransportIB }
+
+// needsByHand ends a case as unsupported that connects by hand.
+func needsByHand(r *rig.Rig) {
+	needsIB(r, "queue pairs of this transport are connected by the connection manager only")
+}
+
+// needsIB ends a case as unsupported that asks for what only InfiniBand's transport has,
+// and says what is different elsewhere.
+func needsIB(r *rig.Rig, elsewhere string) {
+	if !byHand(r) {
+		rig.End(fmt.Errorf("%s: %w", elsewhere, conformance.ErrCannot))
+	}
+}
+
+// Attributes that a change of state names.
+const (
+	initAttrs     = verbs.QPAttrPKeyIndex | verbs.QPAttrPort
+	rtrAttrs      = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	responderSide = verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
+	requesterSide = verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
+)
+
+// toInit takes a queue pair from RESET to INIT.
+func toInit(r *rig.Rig, qp verbs.QP, remote verbs.Access) {
+	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: remote, QKey: qKey}
+	mask := verbs.QPAttrState | initAttrs | verbs.QPAttrAccessFlags
+	if qp.Type() == verbs.QPTypeUD {
+		mask = verbs.QPAttrState | initAttrs | verbs.QPAttrQKey
+	}
+	r.Do("RESET to INIT", qp.Modify(attr, mask))
+}
+
+// toState takes a queue pair to a state that needs no attributes: RESET, ERR, SQD.
+func toState(r *rig.Rig, qp verbs.QP, state verbs.QPState) {
+	r.Do(fmt.Sprintf("a queue pair that goes to %v", state), qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
+}
+
+// linkAttrs are those of a connection by hand, but for whom it is with.
+func linkAttrs() verbs.QPAttr {
+	return verbs.QPAttr{
+		PathMTU: verbs.MTU1024, RQPSN: 0x1000, SQPSN: 0x1000, MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 12,
+		Timeout: 14, RetryCnt: 7, RNRRetry: 7,
+	}
+}
+
+// joined connects a queue pair in INIT with another.
+func (e *end) joined(other *end, attr verbs.QPAttr) {
+	attr.DestQPN, attr.AH = other.qp.QPN(), e.pathTo(other)
+	toRTR(e.Rig, e.qp, attr)
+	toRTS(e.Rig, e.qp, attr)
+}
+
+// toRTR and toRTS take a connected queue pair on.
+func toRTR(r *rig.Rig, qp verbs.QP, attr verbs.QPAttr) {
+	attr.State = verbs.QPStateRTR
+	mask := verbs.QPAttrState | rtrAttrs
+	if qp.Type() == verbs.QPTypeRC || qp.Type() == verbs.QPTypeXRCRecv {
+		mask |= responderSide
+	}
+	r.Do("INIT to RTR", qp.Modify(attr, mask))
+}
+
+func toRTS(r *rig.Rig, qp verbs.QP, attr verbs.QPAttr) {
+	attr.State = verbs.QPStateRTS
+	mask := verbs.QPAttrState | verbs.QPAttrSQPSN
+	if qp.Type() == verbs.QPTypeRC || qp.Type() == verbs.QPTypeXRCSend {
+		mask |= requesterSide
+	}
+	r.Do("RTR to RTS", qp.Modify(attr, mask))
+}
+
+// pathTo is the address of another end.
+func (e *end) pathTo(other *end) verbs.AHAttr { return path(e.Rig, other.Rig) }
+
+// path leads from one device to another.
+func path(from, to *rig.Rig) verbs.AHAttr {
+	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: address(to).GID, SGIDIndex: uint8(address(from).Index), HopLimit: 64}}
+}
+
+// address is the entry of a device's GID table that the bench uses: the first that
+// routes. There may be others before it, of RoCE's first version.
+func address(r *rig.Rig) verbs.GIDEntry {
+	port := portOf(r)
+	var first verbs.GIDEntry
+	for i := range port.GIDs {
+		g, err := r.Device.QueryGID(1, i)
+		r.Do(fmt.Sprintf("entry %d of a GID table of %d", i, port.GIDs), err)
+		switch {
+		case g.Type == verbs.GIDTypeRoCEv2:
+			return g
+		case i == 0:
+			first = g
+		}
+	}
+	return first
+}
+
+// addressed makes a datagram queue pair in INIT ready, and gives it somebody to talk
+// to.
+func (e *end) addressed(other *end) {
+	ready(e.Rig, e.qp)
+	ah, err := e.PD.CreateAH(e.pathTo(other))
+	e.Do("an address handle", err)
+	e.to = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: qKey}
+}
+
+// ready takes a datagram queue pair from INIT to RTS.
+func ready(r *rig.Rig, qp verbs.QP) {
+	r.Do("INIT to RTR", qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+	r.Do("RTR to RTS", qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x2000}, verbs.QPAttrState|verbs.QPAttrSQPSN))
+}
+
+// managed connects the two by the connection manager. The device listens, at an
+// address that the bench knows.
+func (l *link) managed() {
+	ears := listen(l.near.Rig)
+	partner := l.near.Go("partner connects", func() (err error) {
+		cm, err := l.far.Device.CM()
+		if err == nil {
+			l.far.conn, err = cm.Connect(l.far.qp, ears.Addr(), depths, l.near.Patience())
+		}
+		return err
+	})
+	req, err := ears.Next(l.near.Patience())
+	l.near.Do("a request for a connection", err)
+	l.near.conn, err = req.Accept(l.near.qp, depths, l.near.Patience())
+	l.near.Do("a connection that can be accepted", err)
+	l.near.Do("a connection", partner.Wait(l.near.Patience()))
+	l.near.Do("a listener that can be closed", ears.Close())
+}
+
+// depths are how many reads and atomics both ends of a connection take and ask for,
+// with the patience that connections by hand have.
+var depths = verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4, RetryCount: 7, RNRRetryCount: 7}
+
+// manager is the device's connection manager.
+func (e *end) manager() verbs.CM { return manager(e.Rig) }
+
+func manager(r *rig.Rig) verbs.CM {
+	cm, err := r.Device.CM()
+	r.Do("a connection manager", err)
+	return cm
+}
+
+// listen has the device listen at its first address, for connections.
+func listen(r *rig.Rig) verbs.Listener {
+	l, err := manager(r).Listen(netip.AddrPortFrom(r.Local[0], 0), verbs.PortSpaceTCP, 4)
+	r.Do("a listener", err)
+	return l
+}

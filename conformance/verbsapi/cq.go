@@ -1,0 +1,251 @@
+package verbsapi
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var cqCases = []conformance.Case{
+	{
+		ID:    "verbs/cq/depth-within-the-limits",
+		Title: "A completion queue of no entries, or of more than the device claims, is refused",
+		Cite:  manual("ibv_create_cq(3)", "verbs/cq/1"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "a refusal of depths 0, -1 and one above the limit; a queue of depth 1",
+		Mutants: []string{"CQDepthUnchecked"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			for _, depth := range []int{0, -1, device(r).MaxCQE + 1} {
+				_, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth})
+				r.Refuses(fmt.Sprintf("a completion queue of depth %d", depth), err, nil)
+			}
+			newCQ(r, 1, nil)
+		}),
+	},
+	{
+		ID:    "verbs/cq/depth-at-least-as-asked",
+		Title: "A completion queue is at least as deep as was asked for, and takes as many completions as it says",
+		Cite:  manual("ibv_create_cq(3)", "verbs/cq/2"), Level: conformance.Must,
+		Sends:   "as many completions as fit",
+		Expects: "all of them, and no overrun",
+		Mutants: []string{"CQDepthShort"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			for _, asked := range []int{1, 5, 12} {
+				cq := newCQ(r, asked, nil)
+				r.Check(cq.Depth() >= asked, fmt.Sprintf("a depth of %d or more", asked), "%d", cq.Depth())
+				newSource(r, cq).complete(cq.Depth())
+				inOrder(r, completions(r, cq, cq.Depth(), 64), 1, verbs.WCWRFlushErr)
+			}
+			r.NoEvent()
+		}),
+	},
+	{
+		ID:    "verbs/cq/empty-poll",
+		Title: "Polling an empty completion queue finds nothing, and is no error",
+		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/3"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "0 and no error, of a fresh queue, of one that has been emptied, and where there is room for none",
+		Mutants: []string{"PollEmptyFails"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			cq := newCQ(r, 8, nil)
+			empty := func(into []verbs.WC) {
+				n, err := cq.Poll(into)
+				r.Check(n == 0 && err == nil, "0 completions and no error", "%d, %v", n, err)
+			}
+			empty(make([]verbs.WC, 4))
+			newSource(r, cq).complete(1)
+			empty(nil) // and what is there is still there
+			completions(r, cq, 1, 1)
+			empty(make([]verbs.WC, 4))
+		}),
+	},
+	{
+		ID:    "verbs/cq/partial-polls",
+		Title: "A poll takes as many completions as there is room for; the others stay, and each is returned once",
+		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/4"), Level: conformance.Must,
+		Sends:   "ten completions, polled by three",
+		Expects: "all ten, once each",
+		Mutants: []string{"PollDiscards"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			cq := newCQ(r, 16, nil)
+			newSource(r, cq).complete(10)
+			inOrder(r, completions(r, cq, 10, 3), 1, verbs.WCWRFlushErr)
+			drained(r, cq)
+		}),
+	},
+	{
+		ID:    "verbs/cq/oldest-first",
+		Title: "Completions come oldest first, also of one poll",
+		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/5"), Level: conformance.Must,
+		Sends:   "ten completions, polled together",
+		Expects: "them in the order of posting",
+		Mutants: []string{"PollReversed"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			cq := newCQ(r, 16, nil)
+			newSource(r, cq).complete(10)
+			r.Sleep(soon)
+			inOrder(r, completions(r, cq, 10, 10), 1, verbs.WCWRFlushErr)
+		}),
+	},
+	{
+		ID:    "verbs/cq/one-for-each-direction",
+		Title: "Sends complete on the send queue's completion queue, and receives on the receive queue's",
+		Cite:  manual("ibv_create_qp(3)", "verbs/cq/6"), Level: conformance.Must,
+		Sends:   "a message in each direction, over a queue pair with two completion queues",
+		Expects: "a completion on each, of its kind",
+		Mutants: []string{"CQsSwapped"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
+			l := newLink(r, setup{change: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = sends, recvs }})
+			l.far.recv(1, toOff, 64)
+			l.near.recv(2, toOff, 64)
+			l.near.Post(l.near.qp, l.near.sendWR(3, 0, 16))
+			l.far.Completes(1, verbs.WCSuccess)
+			l.far.Post(l.far.qp, l.far.sendWR(4, 0, 16))
+			for _, on := range []struct {
+				what string
+				cq   verbs.CQ
+				id   uint64
+			}{{"the send's completion on the send queue's CQ", sends, 3}, {"the receive's completion on the receive queue's CQ", recvs, 2}} {
+				wc, ok := r.WaitOn(on.cq, r.Patience())
+				r.Check(ok && wc.WRID == on.id && wc.Status == verbs.WCSuccess, on.what, "%s", rig.Describe(&wc))
+				drained(r, on.cq)
+			}
+		}),
+	},
+	{
+		ID:    "verbs/cq/shared-by-queue-pairs",
+		Title: "The completions of queue pairs that share a completion queue say which one each is of",
+		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/7"), Level: conformance.Must,
+		Sends:   "completions of four queue pairs on one completion queue",
+		Expects: "the number of its queue pair in each",
+		Mutants: []string{"WCQPNWrong"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			cq := newCQ(r, 64, nil)
+			left := make(map[verbs.QPN]int)
+			for i := range 4 {
+				s := newSource(r, cq)
+				s.complete(i + 1)
+				left[s.qp.QPN()] = i + 1
+			}
+			for _, wc := range completions(r, cq, 10, 4) {
+				r.Check(left[wc.QPN] > 0, fmt.Sprintf("a completion of one of %v", left), "of %#x", uint32(wc.QPN))
+				left[wc.QPN]--
+			}
+		}),
+	},
+	{
+		ID:    "verbs/cq/overrun-is-reported",
+		Title: "A completion queue that overruns is reported, once, and cannot be used any more",
+		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/8"), Level: conformance.Must,
+		Sends:   "more completions than a queue has room for",
+		Expects: "one CQ_ERR that names the queue; then polls that fail",
+		Mutants: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			cq := newCQ(r, 4, nil)
+			s := newSource(r, cq)
+			for range cq.Depth() + 3 {
+				// A device may refuse posts to a queue pair that cannot report them.
+				_, _ = s.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: s.mem.List(0, 64)}})
+			}
+			e := r.Event(verbs.EventCQErr)
+			r.Check(e.CQ == cq, "an event that names the queue", "%v", e.CQ)
+			// Others may follow, of the queue pair, but no second one of the queue.
+			for {
+				e, err := r.Device.WaitAsync(soon)
+				if errors.Is(err, verbs.ErrTimeout) {
+					break
+				}
+				r.Do("events", err)
+				r.Check(e.Type != verbs.EventCQErr, "one CQ_ERR", "a second one")
+			}
+			// What it had taken before, it may still hand out.
+			n, err := 1, error(nil)
+			for n > 0 && err == nil {
+				n, err = cq.Poll(make([]verbs.WC, 64))
+			}
+			r.Refuses("polling a queue that has lost completions", err, verbs.ErrOverrun)
+		}),
+	},
+	{
+		ID:    "verbs/cq/busy-with-a-queue-pair",
+		Title: "A completion queue cannot be closed while a queue pair uses it, for either direction",
+		Cite:  manual("ibv_destroy_cq(3)", "verbs/cq/9"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "EBUSY, until the queue pair is closed",
+		Mutants: []string{"BusyClosed", "InUseDestroyed"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
+			qp := newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: sends, RecvCQ: recvs, Caps: small})
+			r.Refuses("closing the send queue's CQ", sends.Close(), verbs.ErrBusy)
+			r.Refuses("closing the receive queue's CQ", recvs.Close(), verbs.ErrBusy)
+			r.Do("a queue pair that can be closed", qp.Close())
+			r.Do("a CQ that can be closed", sends.Close())
+			r.Do("a CQ that can be closed", recvs.Close())
+		}),
+	},
+	{
+		ID:    "verbs/cq/resize-keeps-completions",
+		Title: "Resizing a completion queue keeps what is in it, in order, whether it grows or shrinks",
+		Cite:  manual("ibv_resize_cq(3)", "verbs/cq/10"), Level: conformance.Must, Needs: verbs.CapResizeCQ,
+		Sends:   "five completions before a queue grows, and five before it shrinks",
+		Expects: "all of them, in order",
+		Mutants: []string{"ResizeLoses"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			cq := newCQ(r, 16, nil)
+			s := newSource(r, cq)
+			s.complete(5)
+			r.Sleep(soon)
+			r.Do("a queue that can grow", cq.Resize(64))
+			s.complete(5)
+			r.Sleep(soon)
+			r.Do("a queue that can shrink to what is in it", cq.Resize(10))
+			inOrder(r, completions(r, cq, 10, 64), 1, verbs.WCWRFlushErr)
+		}),
+	},
+	{
+		ID:    "verbs/cq/resize-below-what-is-there-refused",
+		Title: "A completion queue cannot become smaller than what it holds, nor larger than the device allows",
+		Cite:  manual("ibv_resize_cq(3)", "verbs/cq/11"), Level: conformance.Must, Needs: verbs.CapResizeCQ,
+		Sends:   "six completions, then sizes of 5, 0 and one above the limit",
+		Expects: "that each is refused, the depth as it was, and the completions in place",
+		Mutants: []string{"ResizeUnchecked"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			cq := newCQ(r, 16, nil)
+			was := cq.Depth()
+			newSource(r, cq).complete(6)
+			r.Sleep(soon)
+			for _, depth := range []int{5, 0, device(r).MaxCQE + 1} {
+				r.Refuses(fmt.Sprintf("a size of %d for a queue with 6 completions", depth), cq.Resize(depth), nil)
+				r.Check(cq.Depth() == was, fmt.Sprintf("a depth of %d still", was), "%d", cq.Depth())
+			}
+			inOrder(r, completions(r, cq, 6, 64), 1, verbs.WCWRFlushErr)
+		}),
+	},
+	{
+		ID:    "verbs/cq/resize-makes-room",
+		Title: "A completion queue that was made larger has the room",
+		Cite:  manual("ibv_resize_cq(3)", "verbs/cq/12"), Level: conformance.Must, Needs: verbs.CapResizeCQ,
+		Sends:   "as many completions as the queue has room for now",
+		Expects: "a depth of at least what was asked for, all of the completions, and no overrun",
+		Mutants: []string{"ResizeNoop"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			cq := newCQ(r, 2, nil)
+			r.Do("a queue that can grow", cq.Resize(40))
+			r.Check(cq.Depth() >= 40, "a depth of 40 or more", "%d", cq.Depth())
+			newSource(r, cq).complete(40)
+			inOrder(r, completions(r, cq, 40, 64), 1, verbs.WCWRFlushErr)
+			r.NoEvent()
+		}),
+	},
+}
+
+// newCQ makes a completion queue.
+func newCQ(r *rig.Rig, depth int, channel verbs.CompChannel) verbs.CQ {
+	cq, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: channel})
+	r.Do(fmt.Sprintf("a completion queue of depth %d", depth), err)
+	return cq
+}

@@ -1,0 +1,92 @@
+package verbsapi
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var domainCases = []conformance.Case{
+	domainBusy("regions", 0, func(r *rig.Rig, pd verbs.PD) closer { return r.MemoryIn(pd, 64, 0) }),
+	domainBusy("windows", verbs.CapMWType2, func(r *rig.Rig, pd verbs.PD) closer {
+		mw, err := pd.AllocMW(verbs.MWType2)
+		r.Do("a window", err)
+		return mw
+	}),
+	domainBusy("queue-pairs", 0, func(r *rig.Rig, pd verbs.PD) closer {
+		return newQP(r, verbs.QPInit{Type: service(r), PD: pd, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small})
+	}),
+	domainBusy("shared-receive-queues", verbs.CapSRQ, func(r *rig.Rig, pd verbs.PD) closer {
+		init := srqInit(r)
+		init.PD = pd
+		srq, err := r.Device.CreateSRQ(init)
+		r.Do("a shared receive queue", err)
+		return srq
+	}),
+	domainBusy("address-handles", verbs.CapUD, func(r *rig.Rig, pd verbs.PD) closer {
+		ah, err := pd.CreateAH(path(r, r))
+		r.Do("an address handle", err)
+		return ah
+	}),
+	{
+		ID:    "verbs/pd/local-key-of-another-domain",
+		Title: "A queue pair does not send from memory of another domain",
+		Cite:  manual("ibv_alloc_pd(3)", "verbs/pd/2"), Level: conformance.Must,
+		Sends:   "a request whose list names a region of another domain",
+		Expects: "that it is refused or completes in error, and that the peer's receive is not used",
+		Mutants: []string{"IgnorePD"},
+		Run: onLink(setup{}, func(l *link) {
+			l.far.recv(1, toOff, 64)
+			wr := l.near.sendWR(2, 0, 16)
+			wr.SGL = l.near.MemoryIn(otherPD(l.near.Rig), 64, 0).List(0, 16)
+			l.near.failsWith("a send from another domain's memory", wr, verbs.WCLocProtErr)
+			if wc, ok := l.far.WaitCompletion(soon); ok && wc.Status == verbs.WCSuccess {
+				l.near.Fail("nothing sent", "%s", rig.Describe(&wc))
+			}
+		}),
+	},
+	{
+		ID:    "verbs/pd/remote-key-of-another-domain",
+		Title: "A peer reaches through a queue pair only memory of its domain",
+		Cite:  manual("ibv_alloc_pd(3)", "verbs/pd/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Sends:   "a WRITE of the peer to a region of another domain, with its right key",
+		Expects: "that it fails, and memory as it was",
+		Mutants: []string{"IgnorePD"},
+		Run: onRC(func(l *link) {
+			other := l.near.MemoryIn(otherPD(l.near.Rig), 64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
+			l.refuses("write to memory of another domain", l.far.writeWR(1, 0, 16, other.Remote(0)))
+			l.near.Untouched(other, 0, 0)
+		}),
+	},
+}
+
+// closer is anything that is made in a domain.
+type closer interface{ Close() error }
+
+// domainBusy is the case that a domain cannot go before things of a kind that are made
+// in it.
+func domainBusy(kind string, needs verbs.Caps, made func(*rig.Rig, verbs.PD) closer) conformance.Case {
+	return conformance.Case{
+		ID:    "verbs/pd/busy-with-" + kind,
+		Title: "A protection domain cannot be closed while there are " + spaced(kind) + " in it",
+		Cite:  manual("ibv_dealloc_pd(3)", "verbs/pd/1"), Level: conformance.Must, Needs: needs,
+		Sends:   "nothing",
+		Expects: "EBUSY, until the last is closed; the domain can be used meanwhile",
+		Mutants: []string{"BusyClosed"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			pd := otherPD(r)
+			in := made(r, pd)
+			r.Refuses("closing a domain in use", pd.Close(), verbs.ErrBusy)
+			r.Do("a region in the domain", r.MemoryIn(pd, 16, 0).Close())
+			r.Do("what is in the domain can be closed", in.Close())
+			r.Do("an empty domain that can be closed", pd.Close())
+		}),
+	}
+}
+
+// otherPD makes another protection domain.
+func otherPD(r *rig.Rig) verbs.PD {
+	pd, err := r.Device.AllocPD()
+	r.Do("another protection domain", err)
+	return pd
+}

@@ -1,0 +1,73 @@
+package verbsapi
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Completions without a peer: receives of a queue pair that fails are flushed, on
+// every transport and whatever the service.
+
+// source makes completions on a queue of the case's choice.
+type source struct {
+	*rig.Rig
+	qp  verbs.QP
+	mem *rig.Memory
+	n   uint64
+}
+
+// newSource returns a source for a completion queue. Its queue pair is in ERR.
+func newSource(r *rig.Rig, cq verbs.CQ) *source {
+	s := &source{Rig: r, mem: r.Memory(64, verbs.AccessLocalWrite)}
+	s.qp = newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: cq, RecvCQ: cq, Caps: small})
+	toInit(r, s.qp, 0)
+	toState(r, s.qp, verbs.QPStateErr)
+	return s
+}
+
+// complete makes n completions, whose IDs go on from those before, beginning with 1.
+func (s *source) complete(n int) {
+	for range n {
+		s.n++
+		s.Recv(s.qp, s.n, s.mem.SGE(0, 64))
+	}
+}
+
+// completions polls a queue until it has given n completions, as many at a time as
+// fit into a batch, or patience ends.
+func completions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
+	var all []verbs.WC
+	into := make([]verbs.WC, batch)
+	pause, until := soon, r.Now()+r.Patience()
+	for len(all) < n {
+		k, err := cq.Poll(into)
+		r.Do("a completion queue that can be polled", err)
+		r.Check(k <= batch, fmt.Sprintf("at most %d completions from a poll for so many", batch), "%d", k)
+		all = append(all, into[:k]...)
+		if k > 0 {
+			continue
+		}
+		r.Check(r.Now() < until, fmt.Sprintf("%d completions", n), "%d", len(all))
+		r.Sleep(pause)
+	}
+	return all
+}
+
+// inOrder ends the case unless completions have these IDs one after the other, from
+// first on, and this status.
+func inOrder(r *rig.Rig, wcs []verbs.WC, first uint64, status verbs.WCStatus) {
+	for i := range wcs {
+		want := first + uint64(i)
+		r.Check(wcs[i].WRID == want && wcs[i].Status == status,
+			fmt.Sprintf("completion %d to be of request %d, with %v", i+1, want, status), "%s", rig.Describe(&wcs[i]))
+	}
+}
+
+// drained ends the case if a queue has a completion by now.
+func drained(r *rig.Rig, cq verbs.CQ) {
+	if wc, ok := r.WaitOn(cq, soon); ok {
+		r.Fail("no further completion", "%s", rig.Describe(&wc))
+	}
+}

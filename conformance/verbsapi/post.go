@@ -1,0 +1,264 @@
+package verbsapi
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var postCases = []conformance.Case{
+	{
+		ID:    "verbs/post/send-before-ready-refused",
+		Title: "A send that is posted in RESET or INIT is refused at once, and nothing is left of it",
+		Cite:  manual("C10-96", "verbs/post/1"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "an error from the post in both states, and no request taken; no completion when the queue pair then fails",
+		Mutants: []string{"BadPostsSwallowed"},
+		Run: onLink(setup{}, func(l *link) {
+			e := &end{Rig: l.near.Rig, qp: plainQP(l.near.Rig), mem: l.near.mem, to: l.near.to}
+			e.refusesPost("a send in RESET", e.sendWR(1, 0, 16), nil)
+			toInit(e.Rig, e.qp, 0)
+			e.refusesPost("a send in INIT", e.sendWR(2, 0, 16), nil)
+			e.toState(failed)
+			drained(e.Rig, e.CQ)
+		}),
+	},
+	{
+		ID:    "verbs/post/receive-from-init-on",
+		Title: "A receive can be posted in INIT, and is there when the queue pair is ready",
+		Cite:  manual("C10-97.2.1", "verbs/post/2"), Level: conformance.Must,
+		Sends:   "a message of the peer for a receive that was posted in INIT",
+		Expects: "the message in that receive",
+		Mutants: []string{"RecvNeedsReady"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			d := r2(r)
+			l := &link{near: newEnd(d.near, &setup{kind: service(r)}), far: newEnd(d.far, &setup{kind: service(r)})}
+			l.near.recv(7, toOff, 64)
+			l.connect(&setup{kind: service(r)})
+			l.far.Post(l.far.qp, l.far.sendWR(1, 0, 16))
+			l.near.got(7, toOff, l.far.mem.Buf[:16])
+		}),
+	},
+	{
+		ID:    "verbs/post/receive-in-reset-refused",
+		Title: "A receive that is posted in RESET is refused",
+		Cite:  manual("C10-97.2.1", "verbs/post/3"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "an error from the post, and no receive taken",
+		Mutants: []string{"BadPostsSwallowed"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			needsIB(r, "iWARP has one state, Idle, for RESET and INIT, and takes receives in it")
+			qp := plainQP(r)
+			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).List(0, 64)}})
+			r.Refuses("a receive in RESET", err, nil)
+			r.Check(n == 0, "no receive taken", "%d", n)
+		}),
+	},
+	{
+		ID:    "verbs/post/full-receive-queue",
+		Title: "A full receive queue refuses the receive that is too many, and says how many it took before",
+		Cite:  manual("ibv_post_recv(3)", "verbs/post/4"), Level: conformance.Must,
+		Sends:   "two receives more than there is room for, in one call and then alone",
+		Expects: "as many taken as there is room, and ENOMEM; none taken afterwards; and that those taken, and no other, are flushed",
+		Mutants: []string{"PostCountWrong", "FullIsInvalid"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			qp, m := plainQP(r), r.Memory(64, verbs.AccessLocalWrite)
+			toInit(r, qp, 0)
+			room := query(r, qp).Caps.MaxRecvWR
+			wrs := make([]verbs.RecvWR, room+2)
+			for i := range wrs {
+				wrs[i] = verbs.RecvWR{WRID: uint64(i + 1), SGL: m.List(0, 64)}
+			}
+			n, err := qp.PostRecv(wrs)
+			r.Refuses("a receive too many", err, verbs.ErrNoMemory)
+			r.Check(n == room, fmt.Sprintf("%d receives taken", room), "%d", n)
+			n, err = qp.PostRecv(wrs[room:])
+			r.Refuses("another receive too many", err, verbs.ErrNoMemory)
+			r.Check(n == 0, "none taken", "%d", n)
+			toState(r, qp, failed)
+			inOrder(r, completions(r, r.CQ, room, 64), 1, verbs.WCWRFlushErr)
+			drained(r, r.CQ)
+		}),
+	},
+	{
+		ID:    "verbs/post/full-send-queue",
+		Title: "A full send queue refuses the request that is too many, says how many it took before, and has room again when they are done",
+		Cite:  manual("ibv_post_send(3)", "verbs/post/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Sends:   "two requests more than there is room for, to a peer without receives; then the receives",
+		Expects: "as many taken as there is room, and ENOMEM; those and no other arrive; then one more",
+		Mutants: []string{"PostCountWrong", "FullIsInvalid"},
+		Run: onRC(func(l *link) {
+			needsIB(l.near.Rig, "over iWARP nothing makes a sender wait for a receive, which would keep its queue full")
+			room := query(l.near.Rig, l.near.qp).Caps.MaxSendWR
+			wrs := make([]verbs.SendWR, room+2)
+			for i := range wrs {
+				wrs[i] = l.near.sendWR(uint64(i+1), 0, 16)
+			}
+			n, err := l.near.qp.PostSend(wrs)
+			l.near.Refuses("a request too many", err, verbs.ErrNoMemory)
+			l.near.Check(n == room, fmt.Sprintf("%d requests taken", room), "%d", n)
+			for i := range room {
+				l.far.recv(uint64(i+1), toOff, 64)
+				l.near.Completes(uint64(i+1), verbs.WCSuccess)
+				l.far.Received(uint64(i+1), 16)
+			}
+			l.carries(l.near, l.far, 16)
+		}),
+	},
+	{
+		ID:    "verbs/post/stops-at-the-first-bad-request",
+		Title: "Of a list with a bad request those before it are taken, and it and those behind it are not",
+		Cite:  manual("ibv_post_send(3)", "verbs/post/6"), Level: conformance.Must,
+		Sends:   "three sends in one call, of which the second has a list that is too long",
+		Expects: "one taken, and EINVAL; the first completes, and nothing else",
+		Mutants: []string{"PostCountWrong", "BadPostsSwallowed"},
+		Run: onLink(setup{}, func(l *link) {
+			l.far.recv(1, toOff, 64)
+			l.far.recv(2, toOff+1024, 64)
+			bad := l.near.sendWR(2, 0, 16)
+			bad.SGL = pieces(l.near.mem, query(l.near.Rig, l.near.qp).Caps.MaxSendSGE+1, 4)
+			n, err := l.near.qp.PostSend([]verbs.SendWR{l.near.sendWR(1, 0, 16), bad, l.near.sendWR(3, 0, 16)})
+			l.near.Refuses("a request with too long a list", err, verbs.ErrInvalid)
+			l.near.Check(n == 1, "one request taken", "%d", n)
+			l.near.Completes(1, verbs.WCSuccess)
+			l.far.got(1, toOff, l.near.mem.Buf[:16])
+			l.near.Post(l.near.qp, l.near.sendWR(4, 32, 8)) // and nothing was in between
+			l.near.Completes(4, verbs.WCSuccess)
+			l.far.got(2, toOff+1024, l.near.mem.Buf[32:40])
+		}),
+	},
+	{
+		ID:    "verbs/post/lists-that-are-too-long-refused",
+		Title: "A request or a receive with more list entries than the queue pair has is refused",
+		Cite:  manual("ibv_post_send(3)", "verbs/post/7"), Level: conformance.Must,
+		Sends:   "a send and a receive with one entry too many, and with as many as there are",
+		Expects: "that the former are refused and the latter taken",
+		Mutants: []string{"SGECut"},
+		Run: onLink(setup{}, func(l *link) {
+			caps := query(l.near.Rig, l.near.qp).Caps
+			long := l.near.sendWR(1, 0, 0)
+			long.SGL = pieces(l.near.mem, caps.MaxSendSGE+1, 4)
+			l.near.refusesPost("a send with too long a list", long, verbs.ErrInvalid)
+			n, err := l.near.qp.PostRecv([]verbs.RecvWR{{WRID: 2, SGL: pieces(l.near.mem, caps.MaxRecvSGE+1, 64)}})
+			l.near.Refuses("a receive with too long a list", err, verbs.ErrInvalid)
+			l.near.Check(n == 0, "no receive taken", "%d", n)
+			l.near.Recv(l.near.qp, 3, pieces(l.near.mem, caps.MaxRecvSGE, 64)...)
+			l.far.recv(4, toOff, 64)
+			long.SGL = pieces(l.near.mem, caps.MaxSendSGE, 4)
+			l.near.Post(l.near.qp, long)
+			l.near.Completes(1, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "verbs/post/lists-are-taken-in-order",
+		Title: "A message is gathered from its list in order, and scattered over the receive's in order",
+		Cite:  manual("ibv_post_send(3)", "verbs/post/8"), Level: conformance.Must,
+		Sends:   "a message of two pieces, in each direction",
+		Expects: "the pieces one behind the other, cut where the receive's first entry ends",
+		Mutants: []string{"SGEsReversed"},
+		Run: onLink(setup{}, func(l *link) {
+			for _, way := range []struct{ from, to *end }{{l.near, l.far}, {l.far, l.near}} {
+				first := way.to.area() + 10
+				way.to.Recv(way.to.qp, 1, way.to.mem.SGE(toOff, first), way.to.mem.SGE(toOff+1024, 64))
+				wr := way.from.sendWR(2, 0, 0)
+				wr.SGL = []verbs.SGE{way.from.mem.SGE(100, 7), way.from.mem.SGE(40, 20)}
+				way.from.Post(way.from.qp, wr)
+				way.from.Completes(2, verbs.WCSuccess)
+				way.to.Received(1, way.to.area()+27)
+				buf := way.from.mem.Buf
+				way.to.Holds(way.to.mem, toOff+way.to.area(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
+				way.to.Holds(way.to.mem, toOff+1024, buf[43:60])
+			}
+		}),
+	},
+	{
+		ID:    "verbs/post/empty-message",
+		Title: "A message of no bytes is sent and uses a receive",
+		Cite:  manual("ibv_post_send(3)", "verbs/post/9"), Level: conformance.Must,
+		Sends:   "sends without a list, and with an entry of no bytes",
+		Expects: "a receive of no bytes for each",
+		Mutants: []string{"EmptySendRefused"},
+		Run: onLink(setup{}, func(l *link) {
+			for i, sgl := range [][]verbs.SGE{nil, l.near.mem.List(0, 0)} {
+				l.far.recv(uint64(i+1), toOff, 64)
+				wr := l.near.sendWR(9, 0, 0)
+				wr.SGL = sgl
+				l.near.Post(l.near.qp, wr)
+				l.near.Completes(9, verbs.WCSuccess)
+				l.far.got(uint64(i+1), toOff, nil)
+			}
+		}),
+	},
+	{
+		ID:    "verbs/post/order-of-completions",
+		Title: "Sends complete in the order of posting, whatever kinds they are of",
+		Cite:  manual("ibv_post_send(3)", "verbs/post/10"), Level: conformance.Must, Needs: verbs.CapRC,
+		Sends:   "writes, reads and sends in turn, in one call",
+		Expects: "their completions in order, polled together",
+		Mutants: []string{"PollReversed"},
+		Run: onRC(func(l *link) {
+			wrs := make([]verbs.SendWR, 0, 12)
+			for i := range 4 {
+				l.far.recv(uint64(i+1), toOff, 64)
+				id := uint64(3*i + 1)
+				wrs = append(wrs, l.near.readWR(id, toOff, 2000, l.far.remote(0)), l.near.sendWR(id+1, 0, 16), l.near.writeWR(id+2, 0, 16, l.far.remote(4096)))
+			}
+			l.near.Post(l.near.qp, wrs...)
+			for range 4 {
+				l.far.Completion()
+			}
+			l.near.Sleep(soon)
+			inOrder(l.near.Rig, completions(l.near.Rig, l.near.CQ, 12, 64), 1, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "verbs/post/unknown-operation-refused",
+		Title: "An operation that there is not is refused, and does the queue pair no harm",
+		Cite:  manual("ibv_post_send(3)", "verbs/post/11"), Level: conformance.Must,
+		Sends:   "requests with opcodes 13 and 200",
+		Expects: "that each is refused; then a message",
+		Mutants: []string{"BadPostsSwallowed", "OpsDowngraded"},
+		Run: onLink(setup{}, func(l *link) {
+			for _, op := range []verbs.WROpcode{13, 200} {
+				wr := l.near.sendWR(1, 0, 8)
+				wr.Opcode = op
+				l.near.refusesPost(fmt.Sprintf("operation %d", op), wr, nil)
+			}
+			l.carries(l.near, l.far, 16)
+		}),
+	},
+	{
+		ID:    "verbs/post/operations-of-other-services",
+		Title: "Reads and atomics do not succeed on a service that has none, and nothing is sent in their place",
+		Cite:  manual("ibv_post_send(3)", "verbs/post/12"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		Sends:   "a READ, a compare-and-swap and a fetch-and-add on a datagram queue pair",
+		Expects: "that each is refused or completes in error, and the peer's receive is not used",
+		Mutants: []string{"OpsDowngraded"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			if r.Caps.Has(verbs.CapRD) {
+				rig.End(fmt.Errorf("datagrams of this device are reliable, and have these operations: %w", conformance.ErrCannot))
+			}
+			d := r2(r)
+			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
+				l := d.link(setup{kind: verbs.QPTypeUD})
+				l.far.recv(1, toOff, 64)
+				wr := l.near.sendWR(2, 0, 8)
+				wr.Opcode, wr.Remote = op, l.far.remote(0)
+				l.near.fails(fmt.Sprintf("%v on UD", op), wr)
+				if wc, ok := l.far.WaitCompletion(soon); ok {
+					r.Fail("nothing sent", "%s", rig.Describe(&wc))
+				}
+			}
+		}),
+	},
+}
+
+// pieces is a list of n entries of size bytes each.
+func pieces(m *rig.Memory, n, size int) (sgl []verbs.SGE) {
+	for i := range n {
+		sgl = append(sgl, m.SGE(i*size, size))
+	}
+	return sgl
+}

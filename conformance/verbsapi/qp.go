@@ -1,0 +1,217 @@
+package verbsapi
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var qpCases = []conformance.Case{
+	{
+		ID:    "verbs/qp/sizes-at-least-as-asked",
+		Title: "A queue pair has at least the sizes that were asked for, and its type, and is in RESET",
+		Cite:  manual("ibv_create_qp(3)", "verbs/qp/1"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "requests, receives, list entries and inline bytes of at least what was asked for",
+		Mutants: []string{"CapsShort", "ResetReadsInit"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			limit := device(r)
+			asked := verbs.QPCaps{
+				MaxSendWR: min(33, limit.MaxQPWR), MaxRecvWR: min(21, limit.MaxQPWR),
+				MaxSendSGE: min(3, limit.MaxSGE), MaxRecvSGE: min(2, limit.MaxSGE), MaxInline: min(28, limit.MaxInline),
+			}
+			qp := newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: asked})
+			a := query(r, qp)
+			got := a.Caps
+			r.Check(got.MaxSendWR >= asked.MaxSendWR && got.MaxRecvWR >= asked.MaxRecvWR && got.MaxSendSGE >= asked.MaxSendSGE &&
+				got.MaxRecvSGE >= asked.MaxRecvSGE && got.MaxInline >= asked.MaxInline, fmt.Sprintf("%+v or more", asked), "%+v", got)
+			r.Check(qp.Type() == service(r), service(r).String(), "%v", qp.Type())
+			r.Check(a.State == verbs.QPStateReset, "a new queue pair in RESET", "%v", a.State)
+		}),
+	},
+	{
+		ID:    "verbs/qp/sizes-within-the-limits",
+		Title: "A queue pair with queues or lists beyond the device's limits is refused, and one that has all of them is not",
+		Cite:  manual("ibv_create_qp(3)", "verbs/qp/2"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "a refusal of one request, receive or list entry more than the device claims",
+		Mutants: []string{"CapsUnchecked"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			limit := device(r)
+			try := func(change func(*verbs.QPCaps)) error {
+				caps := verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
+				change(&caps)
+				qp, err := r.Device.CreateQP(verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps})
+				if err == nil {
+					r.Do("a queue pair that can be closed", qp.Close())
+				}
+				return err
+			}
+			for _, f := range []struct {
+				what  string
+				limit int
+				field func(*verbs.QPCaps) *int
+			}{
+				{"sends", limit.MaxQPWR, func(c *verbs.QPCaps) *int { return &c.MaxSendWR }},
+				{"receives", limit.MaxQPWR, func(c *verbs.QPCaps) *int { return &c.MaxRecvWR }},
+				{"entries a send", limit.MaxSGE, func(c *verbs.QPCaps) *int { return &c.MaxSendSGE }},
+				{"entries a receive", limit.MaxSGE, func(c *verbs.QPCaps) *int { return &c.MaxRecvSGE }},
+			} {
+				r.Do(fmt.Sprintf("a queue pair with %d %s", f.limit, f.what), try(func(c *verbs.QPCaps) { *f.field(c) = f.limit }))
+				r.Refuses(fmt.Sprintf("a queue pair with %d %s", f.limit+1, f.what), try(func(c *verbs.QPCaps) { *f.field(c) = f.limit + 1 }), nil)
+			}
+		}),
+	},
+	{
+		ID:    "verbs/qp/needs-domain-and-queues",
+		Title: "A queue pair without a domain or without a completion queue is refused",
+		Cite:  manual("ibv_create_qp(3)", "verbs/qp/3"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "a refusal of a queue pair without each of them",
+		Mutants: []string{"ObjectsUnchecked"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			good := verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small}
+			for _, k := range []struct {
+				what    string
+				without func(*verbs.QPInit)
+			}{
+				{"a domain", func(i *verbs.QPInit) { i.PD = nil }},
+				{"a CQ to send", func(i *verbs.QPInit) { i.SendCQ = nil }},
+				{"a CQ to receive", func(i *verbs.QPInit) { i.RecvCQ = nil }},
+			} {
+				init := good
+				k.without(&init)
+				_, err := r.Device.CreateQP(init)
+				r.Refuses("a queue pair without "+k.what, err, nil)
+			}
+		}),
+	},
+	{
+		ID:    "verbs/qp/objects-of-its-own-device",
+		Title: "A queue pair cannot be made of the objects of another device",
+		Cite:  manual("ibv_create_qp(3)", "verbs/qp/4"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "a refusal of a domain, a completion queue and a shared receive queue of the partner",
+		Mutants: []string{"ObjectsUnchecked"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			far := r2(r).far
+			good := verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small}
+			try := func(what string, foreign func(*verbs.QPInit)) {
+				init := good
+				foreign(&init)
+				_, err := r.Device.CreateQP(init)
+				r.Refuses("a queue pair with "+what+" of another device", err, nil)
+			}
+			try("a domain", func(i *verbs.QPInit) { i.PD = far.PD })
+			try("a CQ to send", func(i *verbs.QPInit) { i.SendCQ = far.CQ })
+			try("a CQ to receive", func(i *verbs.QPInit) { i.RecvCQ = far.CQ })
+			if r.Caps.Has(verbs.CapSRQ) {
+				srq := newSRQ(far, srqInit(far))
+				try("a shared receive queue", func(i *verbs.QPInit) { i.SRQ = srq })
+			}
+		}),
+	},
+	{
+		ID:    "verbs/qp/numbers-of-their-own",
+		Title: "Every queue pair has a number of 24 bits of its own",
+		Cite:  manual("ibv_create_qp(3)", "verbs/qp/5"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "64 different numbers, none of them 0, 1 or 0xffffff, which are taken",
+		Mutants: []string{"QPNsRepeat"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			seen := make(map[verbs.QPN]bool)
+			for range 64 {
+				n := plainQP(r).QPN()
+				r.Check(!seen[n] && n > 1 && n < verbs.MulticastQPN, "a number of its own between 2 and 0xfffffe", "%#x", uint32(n))
+				seen[n] = true
+			}
+		}),
+	},
+	{
+		ID:    "verbs/qp/receives-of-a-shared-queue-are-posted-there",
+		Title: "A queue pair on a shared receive queue takes no receives of its own",
+		Cite:  manual("ibv_post_recv(3)", "verbs/qp/6"), Level: conformance.Must, Needs: verbs.CapSRQ,
+		Sends:   "nothing",
+		Expects: "that a receive posted to the queue pair is refused",
+		Mutants: []string{"SRQBypassed"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			qp := newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small, SRQ: newSRQ(r, srqInit(r))})
+			toInit(r, qp, 0)
+			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).List(0, 64)}})
+			r.Refuses("a receive to a queue pair on a shared receive queue", err, nil)
+			r.Check(n == 0, "no receive taken", "%d", n)
+		}),
+	},
+	{
+		ID:    "verbs/qp/busy-in-a-multicast-group",
+		Title: "A queue pair cannot be closed while it is in a multicast group",
+		Cite:  manual("ibv_destroy_qp(3)", "verbs/qp/7"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapMulticast,
+		Sends:   "nothing",
+		Expects: "EBUSY, until it has left the group; a group that it is not in cannot be left",
+		Mutants: []string{"BusyClosed", "InUseDestroyed"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small})
+			toInit(r, qp, 0)
+			ready(r, qp)
+			group := groupOf(r)
+			r.Do("a queue pair that can join a group", qp.AttachMulticast(group))
+			r.Refuses("closing a queue pair in a group", qp.Close(), verbs.ErrBusy)
+			r.Do("a queue pair that can leave the group", qp.DetachMulticast(group))
+			r.Refuses("leaving a group twice", qp.DetachMulticast(group), nil)
+			r.Do("a queue pair in no group that can be closed", qp.Close())
+		}),
+	},
+	{
+		ID:    "verbs/qp/closed-with-work-outstanding",
+		Title: "A queue pair can be closed with work outstanding, and what it used can be closed then",
+		Cite:  manual("ibv_destroy_qp(3)", "verbs/qp/8"), Level: conformance.Must,
+		Sends:   "receives that nothing comes for",
+		Expects: "that the queue pair, then its memory and its completion queue can be closed",
+		Mutants: []string{"BusyQPStays"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			cq := newCQ(r, 16, nil)
+			l := newLink(r, setup{change: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = cq, cq }})
+			m := r.Memory(64, verbs.AccessLocalWrite)
+			r.Recv(l.near.qp, 1, m.SGE(0, 64))
+			r.Recv(l.near.qp, 2, m.SGE(0, 64))
+			r.Do("a queue pair with receives outstanding that can be closed", l.near.qp.Close())
+			r.Do("memory that can be closed", m.Close())
+			r.Do("a completion queue that can be closed", cq.Close())
+		}),
+	},
+	{
+		ID:    "verbs/qp/reset-empties-the-queues",
+		Title: "RESET takes posted work away without a completion, and the queues are empty afterwards",
+		Cite:  manual("ibv_modify_qp(3)", "verbs/qp/9"), Level: conformance.Must,
+		Sends:   "as many receives as fit, RESET, INIT, and as many again",
+		Expects: "no completion for those before; room for all of those after, which alone are flushed in the end",
+		Mutants: []string{"ResetFlushes"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			qp, m := plainQP(r), r.Memory(64, verbs.AccessLocalWrite)
+			room := query(r, qp).Caps.MaxRecvWR
+			for round := range 2 {
+				toInit(r, qp, 0)
+				for i := range room {
+					r.Recv(qp, uint64(1+1000*round+i), m.SGE(0, 64))
+				}
+				if round == 0 {
+					toState(r, qp, verbs.QPStateReset)
+				}
+			}
+			toState(r, qp, verbs.QPStateErr)
+			inOrder(r, completions(r, r.CQ, room, 64), 1001, verbs.WCWRFlushErr)
+			drained(r, r.CQ)
+		}),
+	},
+}
+
+// groupOf is a multicast group of the family that the device talks.
+func groupOf(r *rig.Rig) verbs.GID {
+	g := verbs.GID{0: 0xff, 1: 0x0e, 15: 0x42}
+	if r.Local[0].Is4() {
+		g = verbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}
+	}
+	return g
+}

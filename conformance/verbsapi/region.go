@@ -1,0 +1,240 @@
+package verbsapi
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var regionCases = []conformance.Case{
+	{
+		ID:    "verbs/mr/address-as-asked",
+		Title: "A region has the length of its memory and the address that was asked for, and works under it",
+		Cite:  manual("ibv_reg_mr_iova(3)", "verbs/mr/1"), Level: conformance.Must,
+		Sends:   "a message from a region that was registered at an address of the caller's choice",
+		Expects: "that address, that length, and the bytes at the peer",
+		Mutants: []string{"MRAddrIgnored"},
+		Run: onLink(setup{}, func(l *link) {
+			const at = 0x7_0000_1000
+			buf := rig.Pattern(100, 3)
+			mr, err := l.near.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at})
+			l.near.Do("a region at an address of our choice", err)
+			l.near.Check(mr.Addr() == at && mr.Len() == len(buf), fmt.Sprintf("%d bytes at %#x", len(buf), uint64(at)), "%d at %#x", mr.Len(), mr.Addr())
+			l.far.recv(1, toOff, 64)
+			wr := l.near.sendWR(2, 0, 0)
+			wr.SGL = []verbs.SGE{{Addr: at + 10, Length: 50, LKey: mr.LKey()}}
+			l.near.Post(l.near.qp, wr)
+			l.near.Completes(2, verbs.WCSuccess)
+			l.far.got(1, toOff, buf[10:60])
+		}),
+	},
+	{
+		ID:    "verbs/mr/keys-of-their-own",
+		Title: "Every region has keys of its own: no two that exist at a time share an L_Key or an R_Key",
+		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/2"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "200 different L_Keys and 200 different R_Keys",
+		Mutants: []string{"MRKeysRepeat"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			// A region may well use one number for both: the page does not forbid it.
+			lkeys, rkeys := make(map[verbs.LKey]bool), make(map[verbs.RKey]bool)
+			for i := range 200 {
+				m := r.Memory(16, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
+				r.Check(!lkeys[m.LKey()] && !rkeys[m.RKey()], fmt.Sprintf("new keys for region %d", i+1), "L_Key %#x, R_Key %#x of an earlier one", m.LKey(), m.RKey())
+				lkeys[m.LKey()], rkeys[m.RKey()] = true, true
+			}
+		}),
+	},
+	{
+		ID:    "verbs/mr/remote-write-needs-local-write",
+		Title: "Memory that a peer may write to, or do atomics on, must be writable locally",
+		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/3"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "that remote write and remote atomic without local write are refused as invalid; that remote read alone, and no right at all, are not",
+		Mutants: []string{"MRAccessUnchecked"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			buf := make([]byte, 64)
+			for _, access := range []verbs.Access{verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic, verbs.AccessRemoteWrite | verbs.AccessRemoteRead} {
+				_, err := r.PD.RegMR(verbs.MRInit{Buf: buf, Access: access})
+				r.Refuses(fmt.Sprintf("a region with rights %#x and no local write", uint32(access)), err, verbs.ErrInvalid)
+			}
+			for _, access := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessLocalWrite, verbs.AccessLocalWrite | remoteRights(r)} {
+				_, err := r.PD.RegMR(verbs.MRInit{Buf: buf, Access: access})
+				r.Do(fmt.Sprintf("a region with rights %#x", uint32(access)), err)
+			}
+		}),
+	},
+	{
+		ID:    "verbs/mr/hints-are-no-rights",
+		Title: "Flags that a device may ignore do not keep a region from being made",
+		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/4"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "a region with relaxed ordering and with the other flags of the optional range",
+		Mutants: []string{"HintsRefused"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			r.Memory(64, verbs.AccessLocalWrite|verbs.AccessRelaxedOrdering)
+			r.Memory(64, verbs.AccessLocalWrite|verbs.AccessOptionalMask)
+		}),
+	},
+	{
+		ID:    "verbs/mr/read-only-is-not-written",
+		Title: "A receive into memory without the right to local write fails, and leaves the memory alone",
+		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Sends:   "a message of the peer for a receive in such memory",
+		Expects: "that the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and memory as it was",
+		Mutants: []string{"LocalWriteUnchecked"},
+		Run: onRC(func(l *link) {
+			m := l.near.Memory(64, verbs.AccessRemoteRead)
+			if n, err := l.near.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.List(0, 64)}}); err != nil {
+				l.near.Check(n == 0, "no receive taken if it is refused", "%d", n)
+				return
+			}
+			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 32))
+			wc := l.near.Completion()
+			l.near.Check(wc.Status == verbs.WCLocProtErr || wc.Status == verbs.WCLocAccessErr,
+				"a receive that fails for want of the right to write", "%s", rig.Describe(&wc))
+			l.near.Untouched(m, 0, 0)
+		}),
+	},
+	{
+		ID:    "verbs/mr/empty-region",
+		Title: "A region of no bytes can be made, and names no memory",
+		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/6"), Level: conformance.Should,
+		Sends:   "a message of no bytes from it, and one of a byte",
+		Expects: "a region of length 0; a message of no bytes at the peer; that a byte from it is refused or fails",
+		Mutants: []string{"NoEmptyMR"},
+		Run: onLink(setup{}, func(l *link) {
+			m := l.near.Memory(0, verbs.AccessLocalWrite)
+			l.near.Check(m.Len() == 0, "a region of 0 bytes", "%d", m.Len())
+			l.far.recv(1, toOff, 64)
+			wr := l.near.sendWR(2, 0, 0)
+			wr.SGL = m.List(0, 0)
+			l.near.Post(l.near.qp, wr)
+			l.near.Completes(2, verbs.WCSuccess)
+			l.far.got(1, toOff, nil)
+			wr.SGL = m.List(0, 1)
+			l.near.fails("a byte of an empty region", wr)
+		}),
+	},
+	{
+		ID:    "verbs/mr/overlapping-regions-stand-alone",
+		Title: "The same memory can be registered several times; each region has its own life and rights",
+		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/7"), Level: conformance.Must,
+		Sends:   "messages from a region when another one over the same memory has been closed",
+		Expects: "the message at the peer",
+		Mutants: []string{"DeregOverlapping"},
+		Run: onLink(setup{}, func(l *link) {
+			buf := rig.Pattern(128, 9)
+			var regions [3]verbs.MR
+			for i := range regions {
+				var err error
+				regions[i], err = l.near.PD.RegMR(verbs.MRInit{Buf: buf[16*i:]})
+				l.near.Do(fmt.Sprintf("region %d over the same memory", i+1), err)
+			}
+			l.near.Do("a region that can be closed", regions[0].Close())
+			l.far.recv(1, toOff, 64)
+			wr := l.near.sendWR(2, 0, 0)
+			wr.SGL = []verbs.SGE{verbs.SGEOf(regions[1], 4, 60)}
+			l.near.Post(l.near.qp, wr)
+			l.near.Completes(2, verbs.WCSuccess)
+			l.far.got(1, toOff, buf[20:80])
+		}),
+	},
+	{
+		ID:    "verbs/mr/beyond-its-end",
+		Title: "A list entry that leaves its region fails, on either side and by a byte",
+		Cite:  manual("ibv_post_send(3)", "verbs/mr/8"), Level: conformance.Must,
+		Sends:   "requests that begin a byte before a region, or end a byte behind it",
+		Expects: "that each is refused or completes with LOC_PROT_ERR",
+		Mutants: []string{"SGEClamped"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			d := r2(r)
+			for _, off := range []int{-1, 1} {
+				l := d.link(setup{})
+				m := r.Memory(64, verbs.AccessLocalWrite)
+				l.far.recv(1, toOff, 128)
+				wr := l.near.sendWR(2, 0, 0)
+				wr.SGL = []verbs.SGE{{Addr: m.Addr() + uint64(off), Length: 64, LKey: m.LKey()}}
+				l.near.failsWith(fmt.Sprintf("64 bytes from %d on of 64", off), wr, verbs.WCLocProtErr)
+			}
+		}),
+	},
+	{
+		ID:    "verbs/mr/closed-local-key",
+		Title: "The L_Key of a region is worth nothing when the region is closed",
+		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Must,
+		Sends:   "a request with the L_Key of a closed region",
+		Expects: "that it is refused or completes with LOC_PROT_ERR",
+		Mutants: []string{"StaleKeys"},
+		Run: onLink(setup{}, func(l *link) {
+			m := l.near.Memory(64, verbs.AccessLocalWrite)
+			wr := l.near.sendWR(2, 0, 0)
+			wr.SGL = m.List(0, 64)
+			l.far.recv(1, toOff, 64)
+			l.near.Do("a region that can be closed", m.Close())
+			l.near.failsWith("a request from a closed region", wr, verbs.WCLocProtErr)
+		}),
+	},
+	{
+		ID:    "verbs/mr/closed-remote-key",
+		Title: "The R_Key of a region is worth nothing when the region is closed",
+		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Must, Needs: verbs.CapRC,
+		Sends:   "a WRITE of the peer before the region is closed, and one afterwards",
+		Expects: "that the first is executed and the second fails, with memory as it was",
+		Mutants: []string{"StaleKeys"},
+		Run: onRC(func(l *link) {
+			m := l.near.Memory(64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
+			at := m.Remote(0)
+			l.far.Post(l.far.qp, l.far.writeWR(1, 0, 16, at), l.far.readWR(2, toOff, 16, at))
+			l.far.Completes(1, verbs.WCSuccess)
+			l.far.Completes(2, verbs.WCSuccess) // by now the write is in place, whatever the transport
+			l.near.Holds(m, 0, l.far.mem.Buf[:16])
+			l.near.Do("a region that can be closed", m.Close())
+			m.Accept()
+			l.refuses("write to a closed region", l.far.writeWR(3, 32, 16, at))
+			l.near.Untouched(m, 0, 0)
+		}),
+	},
+	{
+		ID:    "verbs/mr/old-keys-open-nothing-new",
+		Title: "The keys of a closed region do not open the same memory when it is registered anew",
+		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Should,
+		Sends:   "a request with address and L_Key of a closed region, whose memory has been registered again",
+		Expects: "other keys for the new region, and that the request is refused or fails",
+		Mutants: []string{"StaleKeys"},
+		Run: onLink(setup{}, func(l *link) {
+			// Keys may be used again some day: that the very next registration gets them
+			// is what would make a late request of before work on memory of now.
+			buf := make([]byte, 64)
+			old, err := l.near.PD.RegMR(verbs.MRInit{Buf: buf})
+			l.near.Do("a region", err)
+			was, rkey := verbs.SGEOf(old, 0, 64), old.RKey()
+			l.near.Do("a region that can be closed", old.Close())
+			again, err := l.near.PD.RegMR(verbs.MRInit{Buf: buf, Addr: was.Addr})
+			l.near.Do("the region again", err)
+			l.near.Check(again.LKey() != was.LKey && again.RKey() != rkey, "other keys than before", "L_Key %#x, R_Key %#x", again.LKey(), again.RKey())
+			wr := l.near.sendWR(2, 0, 0)
+			wr.SGL = []verbs.SGE{was}
+			l.far.recv(1, toOff, 64)
+			l.near.fails("a request with the key of before", wr)
+		}),
+	},
+	{
+		ID:    "verbs/mr/busy-with-a-window",
+		Title: "A region cannot be closed while a window is bound to it",
+		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/10"), Level: conformance.Must, Needs: verbs.CapMWType2,
+		Sends:   "nothing",
+		Expects: "EBUSY, until the window is freed",
+		Mutants: []string{"BusyClosed", "DeregBound"},
+		Run: onLink(setup{}, func(l *link) {
+			m := l.near.Memory(64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
+			mw := l.near.window(verbs.MWType2)
+			l.near.bind(mw, whole(m, verbs.AccessRemoteRead))
+			l.near.Refuses("closing a region with a bound window", m.Close(), verbs.ErrBusy)
+			l.near.Do("a window that can be freed", mw.Close())
+			l.near.Do("a region without windows that can be closed", m.Close())
+		}),
+	},
+}

@@ -1,0 +1,275 @@
+package verbsapi
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var sharedCases = []conformance.Case{
+	{
+		ID:    "verbs/srq/sizes-at-least-as-asked",
+		Title: "A shared receive queue has at least the sizes that were asked for",
+		Cite:  manual("ibv_create_srq(3)", "verbs/srq/1"), Level: conformance.Must, Needs: verbs.CapSRQ,
+		Sends:   "nothing",
+		Expects: "receives and list entries of at least what was asked for",
+		Mutants: []string{"CapsShort"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			limit := device(r)
+			init := srqInit(r)
+			init.MaxWR, init.MaxSGE = min(13, limit.MaxSRQWR), min(3, limit.MaxSRQSGE)
+			a := srqAttr(r, newSRQ(r, init))
+			r.Check(a.MaxWR >= init.MaxWR && a.MaxSGE >= init.MaxSGE, fmt.Sprintf("%d receives of %d entries or more", init.MaxWR, init.MaxSGE), "%d of %d", a.MaxWR, a.MaxSGE)
+		}),
+	},
+	{
+		ID:    "verbs/srq/sizes-within-the-limits",
+		Title: "A shared receive queue beyond the device's limits is refused",
+		Cite:  manual("ibv_create_srq(3)", "verbs/srq/2"), Level: conformance.Must, Needs: verbs.CapSRQ,
+		Sends:   "nothing",
+		Expects: "a refusal of one receive and of one list entry more than the device claims",
+		Mutants: []string{"CapsUnchecked"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			limit := device(r)
+			deep, wide := srqInit(r), srqInit(r)
+			deep.MaxWR, wide.MaxSGE = limit.MaxSRQWR+1, limit.MaxSRQSGE+1
+			_, err := r.Device.CreateSRQ(deep)
+			r.Refuses("a shared receive queue with more receives than the device claims", err, nil)
+			_, err = r.Device.CreateSRQ(wide)
+			r.Refuses("a shared receive queue with longer lists than the device claims", err, nil)
+		}),
+	},
+	{
+		ID:    "verbs/srq/each-receive-serves-once",
+		Title: "Queue pairs share the receives of a queue: each receive serves one message, of either",
+		Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/3"), Level: conformance.Must, Needs: verbs.CapSRQ,
+		Sends:   "six messages of the peer, over two queue pairs in turn, for six receives",
+		Expects: "each message in a receive of its own, whose completion names the queue pair that it came over",
+		Mutants: []string{"SRQDoubleUse"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			d := r2(r)
+			srq := newSRQ(r, srqInit(r))
+			links := [2]*link{onSRQ(d, srq), onSRQ(d, srq)}
+			mem := links[0].near.mem
+			used := make(map[uint64]bool)
+			for i := range 6 {
+				r.Recv(srq, uint64(i), mem.SGE(512*i, 512))
+			}
+			for i := range 6 {
+				l := links[i%2]
+				l.far.Post(l.far.qp, l.far.sendWR(9, 16*i, 100+i))
+				l.far.Completes(9, verbs.WCSuccess)
+				wc := r.Completion()
+				r.Check(wc.Status == verbs.WCSuccess && !used[wc.WRID] && wc.WRID < 6, "a receive that was not used", "%s", rig.Describe(&wc))
+				r.Check(wc.QPN == l.near.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.near.qp.QPN())), "%#x", uint32(wc.QPN))
+				r.Holds(mem, 512*int(wc.WRID)+l.near.area(), l.far.mem.Buf[16*i:][:100+i])
+				used[wc.WRID] = true
+			}
+		}),
+	},
+	{
+		ID:    "verbs/srq/full",
+		Title: "A full shared receive queue refuses the receive that is too many, and says how many it took before",
+		Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/4"), Level: conformance.Must, Needs: verbs.CapSRQ,
+		Sends:   "two receives more than there is room for, in one call and then alone",
+		Expects: "as many taken as there is room, and ENOMEM; none taken afterwards",
+		Mutants: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
+			room := srqAttr(r, srq).MaxWR
+			wrs := make([]verbs.RecvWR, room+2)
+			for i := range wrs {
+				wrs[i] = verbs.RecvWR{WRID: uint64(i), SGL: m.List(0, 64)}
+			}
+			n, err := srq.PostRecv(wrs)
+			r.Refuses("a receive too many", err, verbs.ErrNoMemory)
+			r.Check(n == room, fmt.Sprintf("%d receives taken", room), "%d", n)
+			n, err = srq.PostRecv(wrs[room:])
+			r.Refuses("another receive too many", err, verbs.ErrNoMemory)
+			r.Check(n == 0, "none taken", "%d", n)
+		}),
+	},
+	{
+		ID:    "verbs/srq/lists-that-are-too-long-refused",
+		Title: "A receive with more list entries than the shared receive queue has is refused",
+		Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/5"), Level: conformance.Must, Needs: verbs.CapSRQ,
+		Sends:   "a receive with one entry too many, and one with as many as there are",
+		Expects: "EINVAL for the former, and that the latter is taken",
+		Mutants: []string{"SGECut"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			srq, m := newSRQ(r, srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
+			most := srqAttr(r, srq).MaxSGE
+			n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: pieces(m, most+1, 8)}})
+			r.Refuses("a receive with too long a list", err, verbs.ErrInvalid)
+			r.Check(n == 0, "no receive taken", "%d", n)
+			r.Recv(srq, 2, pieces(m, most, 8)...)
+		}),
+	},
+	{
+		ID:    "verbs/srq/limit-reported-once",
+		Title: "A shared receive queue reports when its receives fall below the limit, once, and again when it was told a limit again",
+		Cite:  manual("ibv_modify_srq(3)", "verbs/srq/6"), Level: conformance.Must, Needs: verbs.CapSRQ,
+		Sends:   "four messages for four receives, with a limit of 3; then a limit of 2 and two messages for two receives",
+		Expects: "SRQ_LIMIT_REACHED that names the queue, after the second message and not before, and no other; then one more",
+		Mutants: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			srq := newSRQ(r, srqInit(r))
+			l := onSRQ(r2(r), srq)
+			use := func() {
+				l.far.Post(l.far.qp, l.far.sendWR(9, 0, 16))
+				l.far.Completes(9, verbs.WCSuccess)
+				wc := r.Completion()
+				r.Check(wc.Status == verbs.WCSuccess, "a receive", "%s", rig.Describe(&wc))
+			}
+			reached := func() {
+				e := l.event(verbs.EventSRQLimitReached)
+				r.Check(e.SRQ == srq, "an event that names the queue", "%v", e.SRQ)
+			}
+			for i := range 4 {
+				r.Recv(srq, uint64(i), l.near.mem.SGE(toOff, 512))
+			}
+			r.Do("a limit", srq.Modify(verbs.SRQAttr{Limit: 3}, verbs.SRQLimit))
+			use() // 3 are left
+			l.noEvent()
+			use()
+			reached()
+			use()
+			use()
+			l.noEvent()
+			r.Recv(srq, 5, l.near.mem.SGE(toOff, 512))
+			r.Recv(srq, 6, l.near.mem.SGE(toOff, 512))
+			r.Do("a limit again", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
+			use()
+			reached()
+		}),
+	},
+	{
+		ID:    "verbs/srq/limit-beyond-the-size-refused",
+		Title: "A limit that is larger than the shared receive queue is refused, and changes nothing",
+		Cite:  manual("ibv_modify_srq(3)", "verbs/srq/7"), Level: conformance.Must, Needs: verbs.CapSRQ,
+		Sends:   "nothing",
+		Expects: "that a limit of the size and one is refused, and that the limit is as before",
+		Mutants: []string{"SRQModifyLies"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			srq := newSRQ(r, srqInit(r))
+			r.Do("a limit", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
+			was := srqAttr(r, srq)
+			r.Refuses("a limit beyond the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR + 1}, verbs.SRQLimit), nil)
+			now := srqAttr(r, srq)
+			r.Check(now == was, fmt.Sprintf("%+v still", was), "%+v", now)
+		}),
+	},
+	{
+		ID:    "verbs/srq/resize",
+		Title: "A shared receive queue that can be resized has the room then, keeps what is in it, and refuses to become smaller than that",
+		Cite:  manual("ibv_modify_srq(3)", "verbs/srq/8"), Level: conformance.Must, Needs: verbs.CapSRQ,
+		Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them",
+		Expects: "a size of at least what was asked for, room for that many, and a refusal of the last; or that sizes cannot be changed",
+		Mutants: []string{"SRQResizeNoop", "SRQModifyLies"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
+			was := srqAttr(r, srq).MaxWR
+			fill := func(n int) {
+				for i := range n {
+					r.Recv(srq, uint64(i), m.SGE(0, 64))
+				}
+			}
+			fill(was)
+			err := srq.Modify(verbs.SRQAttr{MaxWR: was + 8}, verbs.SRQMaxWR)
+			if errors.Is(err, verbs.ErrNotSupported) {
+				rig.End(fmt.Errorf("the device cannot resize shared receive queues, as it may: %w", conformance.ErrCannot))
+			}
+			r.Do("a larger size", err)
+			now := srqAttr(r, srq).MaxWR
+			r.Check(now >= was+8, fmt.Sprintf("%d receives or more", was+8), "%d", now)
+			fill(8)
+			r.Refuses("a size below what is posted", srq.Modify(verbs.SRQAttr{MaxWR: was}, verbs.SRQMaxWR), nil)
+		}),
+	},
+	{
+		ID:    "verbs/srq/busy-with-a-queue-pair",
+		Title: "A shared receive queue cannot be closed while a queue pair uses it",
+		Cite:  manual("ibv_destroy_srq(3)", "verbs/srq/9"), Level: conformance.Must, Needs: verbs.CapSRQ,
+		Sends:   "nothing",
+		Expects: "EBUSY, until the queue pair is closed; then it can be closed with receives in it",
+		Mutants: []string{"BusyClosed"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			srq := newSRQ(r, srqInit(r))
+			r.Recv(srq, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
+			qp := newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small, SRQ: srq})
+			r.Refuses("closing a shared receive queue in use", srq.Close(), verbs.ErrBusy)
+			r.Do("a queue pair that can be closed", qp.Close())
+			r.Do("a shared receive queue that can be closed", srq.Close())
+		}),
+	},
+	{
+		ID:    "verbs/srq/survives-its-queue-pairs",
+		Title: "A queue pair that fails leaves the receives of its shared queue to the others, and reports its last",
+		Cite:  manual("ibv_get_async_event(3)", "verbs/srq/10"), Level: conformance.Must, Needs: verbs.CapSRQ,
+		Sends:   "ERR to one of two queue pairs; a message of the peer over the other",
+		Expects: "QP_LAST_WQE_REACHED that names the failed one, no receive flushed, and the message in a receive",
+		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			d := r2(r)
+			srq := newSRQ(r, srqInit(r))
+			goes, stays := onSRQ(d, srq), onSRQ(d, srq)
+			r.Recv(srq, 1, stays.near.mem.SGE(toOff, 512))
+			goes.near.toState(failed)
+			e := stays.event(verbs.EventQPLastWQEReached)
+			r.Check(e.QP == goes.near.qp, "an event that names the failed queue pair", "%v", e.QP)
+			drained(r, r.CQ)
+			stays.far.Post(stays.far.qp, stays.far.sendWR(2, 0, 16))
+			stays.near.got(1, toOff, stays.far.mem.Buf[:16])
+		}),
+	},
+	{
+		ID:    "verbs/srq/memory-of-its-own-domain",
+		Title: "Receives of a shared queue name memory of its domain, whichever the queue pair's is",
+		Cite:  manual("ibv_create_srq(3)", "verbs/srq/11"), Level: conformance.Must, Needs: verbs.CapSRQ | verbs.CapRC,
+		Sends:   "messages of the peer for a receive in memory of the queue's domain, and for one in memory of the queue pair's",
+		Expects: "the first in its receive; that the second is refused or completes in error",
+		Mutants: []string{"SRQReceiveAnyPD"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			d := r2(r)
+			init := srqInit(r)
+			init.PD = otherPD(r)
+			srq := newSRQ(r, init)
+			l := onSRQ(d, srq)
+			m := r.MemoryIn(init.PD, 64, verbs.AccessLocalWrite)
+			r.Recv(srq, 1, m.SGE(0, 64))
+			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 16))
+			r.Received(1, 16)
+			r.Holds(m, 0, l.far.mem.Buf[:16])
+			if n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 3, SGL: l.near.mem.List(toOff, 64)}}); err != nil {
+				r.Check(n == 0, "no receive taken if it is refused", "%d", n)
+				return
+			}
+			l.far.Post(l.far.qp, l.far.sendWR(4, 0, 16))
+			wc := r.Completion()
+			r.Check(wc.WRID == 3 && wc.Status != verbs.WCSuccess, "a receive in memory of another domain that fails", "%s", rig.Describe(&wc))
+		}),
+	},
+}
+
+// srqInit is a small shared receive queue.
+func srqInit(r *rig.Rig) verbs.SRQInit { return verbs.SRQInit{PD: r.PD, MaxWR: 8, MaxSGE: 1} }
+
+func newSRQ(r *rig.Rig, init verbs.SRQInit) verbs.SRQ {
+	srq, err := r.Device.CreateSRQ(init)
+	r.Do("a shared receive queue", err)
+	return srq
+}
+
+func srqAttr(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
+	a, err := srq.Query()
+	r.Do("a shared receive queue that can be queried", err)
+	return a
+}
+
+// onSRQ makes a link whose near end receives from a shared queue.
+func onSRQ(d *sides, srq verbs.SRQ) *link {
+	return d.link(setup{change: func(init *verbs.QPInit) { init.SRQ = srq }})
+}

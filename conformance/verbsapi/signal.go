@@ -1,0 +1,230 @@
+package verbsapi
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var signalCases = []conformance.Case{
+	{
+		ID:    "verbs/signal/unsignaled-is-silent",
+		Title: "A request that is not signaled makes no completion if it succeeds",
+		Cite:  manual("ibv_post_send(3)", "verbs/signal/1"), Level: conformance.Must,
+		Sends:   "three sends that are not signaled, and one that is",
+		Expects: "all four at the peer, and one completion, of the last",
+		Mutants: []string{"SignalsAll"},
+		Run: onLink(setup{}, func(l *link) {
+			l.sendFour()
+			l.near.Completes(4, verbs.WCSuccess)
+			drained(l.near.Rig, l.near.CQ)
+		}),
+	},
+	{
+		ID:    "verbs/signal/signal-all",
+		Title: "Every request of a queue pair that was made to signal all makes a completion",
+		Cite:  manual("ibv_create_qp(3)", "verbs/signal/2"), Level: conformance.Must,
+		Sends:   "three sends that are not signaled, and one that is",
+		Expects: "four completions, in order",
+		Mutants: []string{"SignalAllIgnored"},
+		Run: onLink(setup{change: func(init *verbs.QPInit) { init.SignalAll = true }}, func(l *link) {
+			l.sendFour()
+			inOrder(l.near.Rig, completions(l.near.Rig, l.near.CQ, 4, 8), 1, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "verbs/signal/unsignaled-error-completes",
+		Title: "A request that fails makes a completion, signaled or not",
+		Cite:  manual("10.7.3.1", "verbs/signal/3"), Level: conformance.Must,
+		Sends:   "a send that is not signaled, from a closed region",
+		Expects: "that it is refused, or completes in error with its ID and the number of its queue pair",
+		Mutants: []string{"UnsignaledErrorsLost"},
+		Run: onLink(setup{}, func(l *link) {
+			m := l.near.Memory(64, 0)
+			wr := l.near.sendWR(11, 0, 0)
+			wr.Flags, wr.SGL = 0, m.List(0, 64)
+			l.near.Do("a region that can be closed", m.Close())
+			if wc, completed := l.near.fails("a request from a closed region", wr); completed {
+				l.near.Check(wc.QPN == l.near.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.near.qp.QPN())), "%#x", uint32(wc.QPN))
+			}
+		}),
+	},
+	{
+		ID:    "verbs/signal/wr-id-returned-whole",
+		Title: "A completion returns the request's ID, all 64 bits of it",
+		Cite:  manual("ibv_poll_cq(3)", "verbs/signal/4"), Level: conformance.Must,
+		Sends:   "sends and receives with IDs of all kinds",
+		Expects: "these IDs",
+		Mutants: []string{"WRID32"},
+		Run: onLink(setup{}, func(l *link) {
+			for _, id := range []uint64{0, 1, math.MaxUint32, 1 << 32, 1<<63 | 5, math.MaxUint64} {
+				l.near.recv(id, toOff, 64)
+				l.far.Post(l.far.qp, l.far.sendWR(1, 0, 8))
+				l.far.Completes(1, verbs.WCSuccess)
+				l.near.Received(id, l.near.area()+8)
+				l.far.recv(1, toOff, 64)
+				l.near.Post(l.near.qp, l.near.sendWR(id, 0, 8))
+				l.near.Completes(id, verbs.WCSuccess)
+				l.far.Completion()
+			}
+		}),
+	},
+	{
+		ID:    "verbs/inline/buffer-is-the-callers-again",
+		Title: "The buffer of inline data may be used again as soon as the post has returned",
+		Cite:  manual("ibv_post_send(3)", "verbs/inline/1"), Level: conformance.Must,
+		Sends:   "eight inline messages from one buffer, which is filled anew after each post",
+		Expects: "eight messages as the buffer was at the time of their posts",
+		Mutants: []string{"InlineLate"},
+		Run: onLink(inline, func(l *link) {
+			n := l.inlineLimit()
+			buf := make([]byte, n)
+			for i := range 8 {
+				l.far.recv(uint64(i+1), toOff+i*128, n)
+				copy(buf, rig.Pattern(n, byte(10*i)))
+				wr := l.near.sendWR(uint64(i+1), 0, 0)
+				wr.SGL, wr.Inline, wr.Flags = nil, buf, wr.Flags|verbs.SendInline
+				l.near.Post(l.near.qp, wr)
+				clear(buf)
+			}
+			for i := range 8 {
+				l.near.Completes(uint64(i+1), verbs.WCSuccess)
+				l.far.got(uint64(i+1), toOff+i*128, rig.Pattern(n, byte(10*i)))
+			}
+		}),
+	},
+	{
+		ID:    "verbs/inline/limit",
+		Title: "Inline data up to the limit of the queue pair is taken, and a byte more is refused",
+		Cite:  manual("ibv_create_qp(3)", "verbs/inline/2"), Level: conformance.Must,
+		Sends:   "inline messages of the limit, and of a byte more",
+		Expects: "the first at the peer, and EINVAL for the second",
+		Mutants: []string{"InlineCut"},
+		Run: onLink(inline, func(l *link) {
+			most := query(l.near.Rig, l.near.qp).Caps.MaxInline
+			wr := l.near.sendWR(2, 0, 0)
+			wr.SGL, wr.Inline, wr.Flags = nil, make([]byte, most+1), wr.Flags|verbs.SendInline
+			l.near.refusesPost("inline data beyond the limit", wr, verbs.ErrInvalid)
+			wr.Inline = rig.Pattern(most, 3)
+			l.far.recv(1, toOff, most)
+			l.near.Post(l.near.qp, wr)
+			l.near.Completes(2, verbs.WCSuccess)
+			l.far.got(1, toOff, rig.Pattern(most, 3))
+		}),
+	},
+	{
+		ID:    "verbs/flush/in-order",
+		Title: "When a queue pair fails, everything that was posted completes as flushed, in order",
+		Cite:  manual("ibv_modify_qp(3)", "verbs/flush/1"), Level: conformance.Must,
+		Sends:   "receives, ERR",
+		Expects: "WR_FLUSH_ERR for each, in the order of posting, polled together",
+		Mutants: []string{"PollReversed", "FlushesLost"},
+		Run: onLink(setup{}, func(l *link) {
+			for id := range uint64(8) {
+				l.near.recv(id+1, toOff, 64)
+			}
+			l.near.toState(failed)
+			l.near.Sleep(soon)
+			inOrder(l.near.Rig, completions(l.near.Rig, l.near.CQ, 8, 16), 1, verbs.WCWRFlushErr)
+		}),
+	},
+	{
+		ID:    "verbs/flush/posted-afterwards",
+		Title: "What is posted to a failed queue pair is taken and completes as flushed",
+		Cite:  manual("ibv_modify_qp(3)", "verbs/flush/2"), Level: conformance.Must,
+		Sends:   "two sends and two receives after ERR",
+		Expects: "WR_FLUSH_ERR for each, signaled or not",
+		Mutants: []string{"FlushesLost"},
+		Run: onLink(setup{}, func(l *link) {
+			l.near.toState(failed)
+			quiet := l.near.sendWR(2, 0, 8)
+			quiet.Flags = 0
+			l.near.Post(l.near.qp, l.near.sendWR(1, 0, 8), quiet)
+			inOrder(l.near.Rig, completions(l.near.Rig, l.near.CQ, 2, 1), 1, verbs.WCWRFlushErr)
+			l.near.recv(3, toOff, 64)
+			l.near.recv(4, toOff, 64)
+			inOrder(l.near.Rig, completions(l.near.Rig, l.near.CQ, 2, 1), 3, verbs.WCWRFlushErr)
+		}),
+	},
+	{
+		ID:    "verbs/flush/behind-the-cause",
+		Title: "The request that fails names the cause, and those behind it are flushed",
+		Cite:  manual("10.7.3.1", "verbs/flush/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		Sends:   "a good send, one from a closed region, and two more, in one call",
+		Expects: "success (over iWARP it may be flushed), LOC_PROT_ERR, and WR_FLUSH_ERR twice; the queue pair in ERR",
+		Mutants: []string{"FlushesLost"},
+		Run: onRC(func(l *link) {
+			m := l.near.Memory(64, 0)
+			bad := l.near.sendWR(2, 0, 0)
+			bad.SGL = m.List(0, 64)
+			l.near.Do("a region that can be closed", m.Close())
+			for id := range uint64(4) {
+				l.far.recv(id+1, toOff, 64)
+			}
+			n, err := l.near.qp.PostSend([]verbs.SendWR{l.near.sendWR(1, 0, 8), bad, l.near.sendWR(3, 0, 8), l.near.sendWR(4, 0, 8)})
+			if err != nil { // it was found out at once: nothing is there to be flushed
+				l.near.Check(n == 1, "one request taken", "%d", n)
+				l.near.Completes(1, verbs.WCSuccess)
+				return
+			}
+			l.near.beforeTheCause(1)
+			l.near.Completes(2, verbs.WCLocProtErr)
+			l.near.Completes(3, verbs.WCWRFlushErr)
+			l.near.Completes(4, verbs.WCWRFlushErr)
+			l.near.State(l.near.qp, failed)
+		}),
+	},
+	{
+		ID:    "verbs/flush/too-long-for-the-receive",
+		Title: "A message that does not fit its receive completes it in error, and writes nothing beyond it",
+		Cite:  manual("ibv_poll_cq(3)", "verbs/flush/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Sends:   "a message of 65 bytes of the peer for a receive of 64",
+		Expects: "LOC_LEN_ERR, and nothing behind the receive changed",
+		Mutants: []string{"LengthErrorsHidden"},
+		Run: onRC(func(l *link) {
+			m := l.near.Memory(128, verbs.AccessLocalWrite)
+			l.near.Recv(l.near.qp, 1, m.SGE(0, 64))
+			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 65))
+			l.near.Completes(1, verbs.WCLocLenErr)
+			l.near.Untouched(m, 0, 64)
+			l.near.State(l.near.qp, failed)
+		}),
+	},
+}
+
+// sendFour sends four messages that arrive, of which the last is signaled.
+func (l *link) sendFour() {
+	for id := uint64(1); id <= 4; id++ {
+		l.far.recv(id, toOff, 64)
+		wr := l.near.sendWR(id, 0, 16)
+		if id < 4 {
+			wr.Flags = 0
+		}
+		l.near.Post(l.near.qp, wr)
+	}
+	for id := uint64(1); id <= 4; id++ {
+		l.far.Received(id, l.far.area()+16)
+	}
+}
+
+// inline is a link whose near queue pair takes some inline data.
+var inline = setup{change: func(init *verbs.QPInit) { init.Caps.MaxInline = 32 }}
+
+// inlineLimit is how much it takes, up to what the cases use.
+func (l *link) inlineLimit() int {
+	return min(32, query(l.near.Rig, l.near.qp).Caps.MaxInline)
+}
+
+// beforeTheCause takes the completion of a request in front of one that fails. Over
+// InfiniBand it was acknowledged before, and has succeeded. An iWARP connection ends
+// with the local error at once, and no public text says that what TCP has not taken
+// yet must leave first.
+func (e *end) beforeTheCause(id uint64) {
+	wc := e.Completion()
+	iwarp := e.Device.Info().Transport == verbs.TransportIWARP
+	ok := wc.Status == verbs.WCSuccess || iwarp && wc.Status == verbs.WCWRFlushErr
+	e.Check(wc.WRID == id && ok, "the request in front to complete first", "%s", rig.Describe(&wc))
+}

@@ -1,0 +1,124 @@
+package verbsapi
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// area is how many bytes come before the payload in a receive: datagrams bring the
+// address that they are from.
+func (e *end) area() int {
+	if e.qp.Type() == verbs.QPTypeUD {
+		return verbs.GRHLen
+	}
+	return 0
+}
+
+// sendWR is a request to send n bytes of the end's memory, from off on.
+func (e *end) sendWR(id uint64, off, n int) verbs.SendWR {
+	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: e.mem.List(off, n), UD: e.to}
+}
+
+// recvWR is a receive for n bytes. What it brings is to be found at off, behind the
+// area.
+func (e *end) recvWR(id uint64, off, n int) verbs.RecvWR {
+	return verbs.RecvWR{WRID: id, SGL: e.mem.List(off, e.area()+n)}
+}
+
+// recv posts a receive for n bytes that has to be taken.
+func (e *end) recv(id uint64, off, n int) { e.Recv(e.qp, id, e.recvWR(id, off, n).SGL...) }
+
+// got ends the case unless the next completion is of this receive, with these bytes at
+// off.
+func (e *end) got(id uint64, off int, want []byte) verbs.WC {
+	wc := e.Received(id, e.area()+len(want))
+	e.Holds(e.mem, off+e.area(), want)
+	return wc
+}
+
+// Where in its memory an end sends from and receives to, if nothing else matters.
+const (
+	fromOff = 0
+	toOff   = 8 << 10
+)
+
+// carries ends the case unless a message of n bytes gets from one end to the other.
+// Both must have nothing outstanding.
+func (l *link) carries(from, to *end, n int) {
+	const id = 77
+	to.recv(id, toOff, n)
+	from.Post(from.qp, from.sendWR(id, fromOff, n))
+	from.Completes(id, verbs.WCSuccess)
+	to.got(id, toOff, from.mem.Buf[fromOff:][:n])
+}
+
+// works ends the case unless messages get from each end to the other.
+func (l *link) works() {
+	l.carries(l.near, l.far, 24)
+	l.carries(l.far, l.near, 40)
+}
+
+// remote names n bytes of the end's memory to its peer.
+func (e *end) remote(off int) verbs.Remote { return e.mem.Remote(off) }
+
+// toState takes the end's queue pair to a state that needs no attributes.
+func (e *end) toState(state verbs.QPState) { toState(e.Rig, e.qp, state) }
+
+// query returns the attributes of a queue pair.
+func query(r *rig.Rig, qp verbs.QP) verbs.QPAttr {
+	a, err := qp.Query()
+	r.Do("a queue pair that can be queried", err)
+	return a
+}
+
+// device returns the attributes of the device.
+func device(r *rig.Rig) verbs.DeviceAttr {
+	a, err := r.Device.QueryDevice()
+	r.Do("a device that can be queried", err)
+	return a
+}
+
+// portOf returns the attributes of the device's first port.
+func portOf(r *rig.Rig) verbs.PortAttr {
+	p, err := r.Device.QueryPort(1)
+	r.Do("a port that can be queried", err)
+	return p
+}
+
+// fails ends the case unless a request that the device need not refuse at once is
+// refused, or completes in error. It returns the completion, if there was one.
+//
+// A device may know that a request is wrong when it is posted, or find out when its
+// turn comes: manual pages and IBTA allow both for most errors.
+func (e *end) fails(what string, wr verbs.SendWR) (verbs.WC, bool) {
+	n, err := e.qp.PostSend([]verbs.SendWR{wr})
+	if err != nil {
+		e.Check(n == 0, what+" not to be taken if it is refused", "%d taken", n)
+		return verbs.WC{}, false
+	}
+	wc := e.Completion()
+	if wc.WRID != wr.WRID || wc.Status == verbs.WCSuccess {
+		e.Fail(fmt.Sprintf("%s (request %d) to be refused, or to complete in error", what, wr.WRID), "%s", rig.Describe(&wc))
+	}
+	return wc, true
+}
+
+// failsWith is fails for errors whose completion has to have one of these statuses.
+func (e *end) failsWith(what string, wr verbs.SendWR, statuses ...verbs.WCStatus) {
+	wc, completed := e.fails(what, wr)
+	for _, s := range statuses {
+		if !completed || wc.Status == s {
+			return
+		}
+	}
+	e.Fail(fmt.Sprintf("%s to fail with one of %v", what, statuses), "%s", rig.Describe(&wc))
+}
+
+// refusesPost ends the case unless a request is refused when it is posted.
+func (e *end) refusesPost(what string, wr verbs.SendWR, reason error) {
+	n, err := e.qp.PostSend([]verbs.SendWR{wr})
+	e.Refuses(what, err, reason)
+	e.Check(n == 0, "no request taken", "%d", n)
+}

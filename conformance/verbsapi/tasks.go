@@ -1,0 +1,159 @@
+package verbsapi
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var taskCases = []conformance.Case{
+	{
+		ID:    "verbs/tasks/one-queue-pair",
+		Title: "Several tasks may post to one queue pair: every request is carried out, once, and in each task's order",
+		Cite:  manual(packageVerbs, "verbs/tasks/1"), Level: conformance.Must,
+		Sends:   "four tasks with eight messages each, posted beside each other",
+		Expects: "32 completions, one for each request, and 32 messages, those of a task in its order",
+		Mutants: []string{"WCDoubled", "WCLost"},
+		Run: onLink(setup{caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(l *link) {
+			const tasks, each = 4, 8
+			for i := range tasks * each {
+				l.far.recv(uint64(i), toOff+i*64, 8)
+			}
+			running := make([]conformance.Task, 0, tasks)
+			for t := range tasks {
+				running = append(running, l.near.Go(fmt.Sprintf("poster %d", t), func() error {
+					return rig.Caught(func() {
+						for i := range each {
+							l.near.Post(l.near.qp, l.near.sendWR(uint64(100*t+i), 16*t+i, 1))
+						}
+					})
+				}))
+			}
+			next := make([]int, tasks)
+			for range tasks * each {
+				wc := l.far.Completion()
+				l.far.Check(wc.Status == verbs.WCSuccess, "a message", "%s", rig.Describe(&wc))
+				got := l.far.mem.Buf[toOff+int(wc.WRID)*64+l.far.area()]
+				l.near.inItsOrder(got, next)
+			}
+			for _, task := range running {
+				l.near.Do("posts that are taken", task.Wait(l.near.Patience()))
+			}
+			left := make(map[uint64]bool)
+			for t := range tasks {
+				for i := range each {
+					left[uint64(100*t+i)] = true
+				}
+			}
+			for _, wc := range completions(l.near.Rig, l.near.CQ, tasks*each, 5) {
+				l.near.Check(wc.Status == verbs.WCSuccess && left[wc.WRID], "the completion of a request that has not completed yet", "%s", rig.Describe(&wc))
+				delete(left, wc.WRID)
+			}
+			drained(l.near.Rig, l.near.CQ)
+		}),
+	},
+	{
+		ID:    "verbs/tasks/one-completion-queue",
+		Title: "Several tasks may poll one completion queue: every completion goes to one of them",
+		Cite:  manual(packageVerbs, "verbs/tasks/2"), Level: conformance.Must,
+		Sends:   "64 completions, and four tasks that poll",
+		Expects: "each of them once",
+		Mutants: []string{"WCDoubled", "WCLost"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			const all = 64
+			cq := newCQ(r, 2*all, nil)
+			s := newSource(r, cq)
+			counts := make([][all + 1]int, 4)
+			running := make([]conformance.Task, 0, len(counts))
+			until := r.Now() + r.Patience()
+			for t := range counts {
+				running = append(running, r.Go(fmt.Sprintf("poller %d", t), func() error {
+					into := make([]verbs.WC, 3)
+					for idle := 0; idle < 5 && r.Now() < until; {
+						n, err := cq.Poll(into)
+						if err != nil {
+							return err
+						}
+						for _, wc := range into[:n] {
+							counts[t][min(wc.WRID, all)]++
+						}
+						if idle++; n > 0 {
+							idle = 0
+						}
+						r.Sleep(soon / 10)
+					}
+					return nil
+				}))
+			}
+			s.complete(all - 1)
+			for _, task := range running {
+				r.Do("polls", task.Wait(2*r.Patience()))
+			}
+			for id := 1; id < all; id++ {
+				seen := 0
+				for t := range counts {
+					seen += counts[t][id]
+				}
+				r.Check(seen == 1, fmt.Sprintf("completion %d once", id), "%d times", seen)
+			}
+		}),
+	},
+	{
+		ID:    "verbs/tasks/objects-beside-each-other",
+		Title: "Several tasks may make, use and close objects of a device beside each other",
+		Cite:  manual(packageVerbs, "verbs/tasks/3"), Level: conformance.Must,
+		Sends:   "four tasks that make queues, fail them, and look for their flushed receives, forty times each",
+		Expects: "in every round the completions of the task's own requests, and no others",
+		Mutants: []string{"WCLost", "WCQPNWrong"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			running := make([]conformance.Task, 0, 4)
+			for t := range cap(running) {
+				r := ofTask(r)
+				running = append(running, r.Go(fmt.Sprintf("maker %d", t), func() error {
+					return rig.Caught(func() {
+						for range 40 {
+							cq := newCQ(r, 8, nil)
+							s := newSource(r, cq)
+							s.complete(5)
+							for _, wc := range completions(r, cq, 5, 2) {
+								r.Check(wc.QPN == s.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(s.qp.QPN())), "%#x", uint32(wc.QPN))
+							}
+							r.Do("a queue pair that can be closed", s.qp.Close())
+							r.Do("a completion queue that can be closed", cq.Close())
+						}
+					})
+				}))
+			}
+			for _, task := range running {
+				if err := task.Wait(2 * r.Patience()); err != nil {
+					rig.End(err)
+				}
+			}
+		}),
+	},
+}
+
+// ofTask is the application for a task of its own: what it draws at random does not
+// depend on what others draw meanwhile.
+func ofTask(r *rig.Rig) *rig.Rig {
+	bench := *r.Bench
+	bench.Rand = rand.New(rand.NewPCG(r.Rand.Uint64(), r.Rand.Uint64()))
+	own := *r
+	own.Bench = &bench
+	return &own
+}
+
+// inItsOrder ends the case unless a byte of the near memory is the next of a task's:
+// task t sends those from 16·t on, one after the other.
+func (e *end) inItsOrder(got byte, next []int) {
+	for t, n := range next {
+		if e.mem.Buf[16*t+n] == got {
+			next[t]++
+			return
+		}
+	}
+	e.Fail("the next message of one of the tasks", "%#02x, and they are at %v", got, next)
+}

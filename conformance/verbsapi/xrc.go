@@ -1,0 +1,135 @@
+package verbsapi
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const xrcNeeds = verbs.CapXRC | verbs.CapSRQ
+
+var xrcLabels = []string{"service:xrc"}
+
+var xrcCases = []conformance.Case{
+	{
+		ID:    "verbs/xrc/delivers-to-the-queue-that-is-named",
+		Title: "A message of XRC goes to the shared receive queue that it names by its number, and completes on that queue's CQ",
+		Cite:  manual("ibv_create_srq_ex(3)", "verbs/xrc/1"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
+		Sends:   "messages of the peer for each of two queues of a domain, over one target",
+		Expects: "each in a receive of its queue",
+		Mutants: []string{"SRQNumberWrong"},
+		Run: onXRC(func(x *xrc) {
+			for _, which := range []int{1, 0, 1} {
+				wr := x.far.sendWR(9, 0, 24)
+				wr.XRC.SRQN = x.srqs[which].Number()
+				x.far.Post(x.far.qp, wr)
+				x.far.Completes(9, verbs.WCSuccess)
+				wc := x.near.Received(uint64(which), 24)
+				x.near.Check(wc.QPN == x.near.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(x.near.qp.QPN())), "%#x", uint32(wc.QPN))
+			}
+		}),
+	},
+	{
+		ID:    "verbs/xrc/domain-in-use",
+		Title: "An XRC domain cannot be closed while a target or a shared receive queue is in it",
+		Cite:  manual("ibv_close_xrcd(3)", "verbs/xrc/2"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
+		Sends:   "nothing",
+		Expects: "EBUSY, until both are closed",
+		Mutants: []string{"BusyClosed"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			domain := xrcDomain(r)
+			target := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
+			srq := xrcSRQ(r, domain)
+			r.Refuses("closing a domain in use", domain.Close(), verbs.ErrBusy)
+			r.Do("a target that can be closed", target.Close())
+			r.Refuses("closing a domain with a shared receive queue", domain.Close(), verbs.ErrBusy)
+			r.Do("a shared receive queue that can be closed", srq.Close())
+			r.Do("an empty domain that can be closed", domain.Close())
+		}),
+	},
+	{
+		ID:    "verbs/xrc/target-opened-by-number",
+		Title: "A target can be opened by its number in its domain, and lives until its last handle is closed",
+		Cite:  manual("ibv_open_qp(3)", "verbs/xrc/3"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
+		Sends:   "nothing",
+		Expects: "a second handle of the same number; a refusal in another domain, and of a number that there is not; a handle that works when the first is closed",
+		Mutants: []string{"OpenQPAny"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			domain, other := xrcDomain(r), xrcDomain(r)
+			first := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
+			toInit(r, first, 0)
+			second, err := r.Device.OpenQP(domain, first.QPN())
+			r.Do("a second handle", err)
+			r.Check(second.QPN() == first.QPN(), fmt.Sprintf("queue pair %#x", uint32(first.QPN())), "%#x", uint32(second.QPN()))
+			_, err = r.Device.OpenQP(other, first.QPN())
+			r.Refuses("a target of another domain", err, nil)
+			_, err = r.Device.OpenQP(domain, first.QPN()+77)
+			r.Refuses("a target that there is not", err, nil)
+			r.Do("a first handle that can be closed", first.Close())
+			r.StateIs(second, start)
+			r.Do("a second handle that can be closed", second.Close())
+			r.Do("an empty domain that can be closed", domain.Close())
+		}),
+	},
+	{
+		ID:    "verbs/xrc/target-takes-no-work",
+		Title: "A target takes neither sends nor receives",
+		Cite:  manual("ibv_create_qp_ex(3)", "verbs/xrc/4"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
+		Sends:   "nothing",
+		Expects: "that a send and a receive posted to a target are refused",
+		Mutants: []string{"BadPostsSwallowed"},
+		Run: onXRC(func(x *xrc) {
+			x.near.refusesPost("a send on a target", x.near.sendWR(1, 0, 8), nil)
+			n, err := x.near.qp.PostRecv([]verbs.RecvWR{x.near.recvWR(2, 0, 64)})
+			x.near.Refuses("a receive on a target", err, nil)
+			x.near.Check(n == 0, "no receive taken", "%d", n)
+		}),
+	},
+}
+
+// xrc is a target of the device with two shared receive queues, and an initiator of the
+// partner. Each queue has two receives whose ID is its index.
+type xrc struct {
+	*link
+	srqs [2]verbs.SRQ
+}
+
+// onXRC makes a case of a body that uses a target.
+func onXRC(body func(*xrc)) func(*conformance.Bench) error {
+	return rig.Straight(func(r *rig.Rig) {
+		needsByHand(r)
+		d := r2(r)
+		domain := xrcDomain(r)
+		x := &xrc{link: &link{
+			near: &end{Rig: d.near, mem: d.near.Memory(memLen, verbs.AccessLocalWrite)},
+			far:  &end{Rig: d.far, mem: d.far.Memory(memLen, verbs.AccessLocalWrite)},
+		}}
+		for i := range x.srqs {
+			x.srqs[i] = xrcSRQ(r, domain)
+			r.Recv(x.srqs[i], uint64(i), x.near.mem.SGE(4096*i, 64))
+			r.Recv(x.srqs[i], uint64(i), x.near.mem.SGE(4096*i+64, 64))
+		}
+		x.near.qp = newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
+		x.far.qp = newQP(d.far, verbs.QPInit{Type: verbs.QPTypeXRCSend, PD: d.far.PD, SendCQ: d.far.CQ, Caps: verbs.QPCaps{MaxSendWR: 16, MaxSendSGE: 2}})
+		attr := linkAttrs()
+		for _, e := range []struct{ one, other *end }{{x.near, x.far}, {x.far, x.near}} {
+			toInit(e.one.Rig, e.one.qp, 0)
+			attr.DestQPN, attr.AH = e.other.qp.QPN(), e.one.pathTo(e.other)
+			toRTR(e.one.Rig, e.one.qp, attr)
+		}
+		toRTS(d.far, x.far.qp, attr)
+		body(x)
+	})
+}
+
+func xrcDomain(r *rig.Rig) verbs.XRCD {
+	d, err := r.Device.OpenXRCD()
+	r.Do("an XRC domain", err)
+	return d
+}
+
+func xrcSRQ(r *rig.Rig, domain verbs.XRCD) verbs.SRQ {
+	return newSRQ(r, verbs.SRQInit{PD: r.PD, Type: verbs.SRQXRC, MaxWR: 8, MaxSGE: 1, XRCD: domain, CQ: r.CQ})
+}

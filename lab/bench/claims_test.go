@@ -1,0 +1,44 @@
+package bench
+
+import (
+	"testing"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// The device under test claims no more than it is to, and its partners all that they
+// can.
+func TestOnlyTheDeviceUnderTestIsModest(t *testing.T) {
+	p, err := nics.Find("softroce")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab := InSimulation(p, SimOptions{Claims: nics.Claims{Without: verbs.CapXRC, PKeys: []uint16{0xffff}}})
+	err = lab.Try(t.Context(), conformance.Job{Case: "a/b/c", Seed: 1}, func(b *conformance.Bench) error {
+		own, err := b.Device.QueryDevice()
+		if err != nil {
+			return err
+		}
+		port, err := b.Device.QueryPort(1)
+		if err != nil {
+			return err
+		}
+		if b.Caps.Has(verbs.CapXRC) || own.Caps != b.Caps || !b.Caps.Has(verbs.CapRC) || port.PKeys != 1 {
+			t.Errorf("the bench has %#x, the device %#x and %d partitions", b.Caps, own.Caps, port.PKeys)
+		}
+		partner, err := b.Partner()
+		if err != nil {
+			return err
+		}
+		other, err := partner.QueryDevice()
+		if !other.Caps.Has(verbs.CapXRC) {
+			t.Errorf("its partner has %#x", other.Caps)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
