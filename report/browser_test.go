@@ -4,8 +4,6 @@ package report_test
 
 import (
 	"bytes"
-	_ "embed"
-	"image/png"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,12 +11,10 @@ import (
 
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/internal/browser"
 	"github.com/fabrictest/fabrictest/report/internal/fabrics"
 	"github.com/fabrictest/fabrictest/report/internal/sample"
 )
-
-//go:embed testdata/audit.js
-var audit string
 
 // pageFile writes a run's page into a folder.
 func pageFile(t *testing.T, name string, run *report.Run) string {
@@ -38,42 +34,38 @@ func pageFile(t *testing.T, name string, run *report.Run) string {
 // telephone, on paper, with and without scripts. FABRICTEST_SHOTS names a folder
 // for pictures of what it saw.
 func TestPageInABrowser(t *testing.T) {
-	b := startBrowser(t)
+	b := browser.Start(t)
 	page := pageFile(t, "sample", sample.Run())
-	looks := []look{
-		{name: "light", width: 1280, scheme: "light"},
-		{name: "dark", width: 1280, scheme: "dark"},
-		{name: "phone", width: 390, scheme: "dark"},
-		{name: "paper", width: 718, scheme: "dark", media: "print"}, // A4 less its margins,
+	looks := []browser.Look{
+		{Name: "light", Width: 1280, Scheme: "light"},
+		{Name: "dark", Width: 1280, Scheme: "dark"},
+		{Name: "phone", Width: 390, Scheme: "dark"},
+		{Name: "paper", Width: 718, Scheme: "dark", Media: "print"}, // A4 less its margins,
 	}
 	shade := map[string]float64{}
 	for _, l := range looks {
-		b.open(page, l)
-		shade[l.name] = b.shoot(l, 1400)
-		var wrong []string
-		b.eval(audit, &wrong)
-		for _, w := range wrong {
-			t.Errorf("%s: %s", l.name, w)
+		b.Open(page, l)
+		shade[l.Name] = b.Shoot(l, 1400)
+		for _, w := range b.Audit() {
+			t.Errorf("%s: %s", l.Name, w)
 		}
 	}
 	if shade["light"] < 0.8 || shade["dark"] > 0.3 || shade["paper"] < 0.8 {
 		t.Errorf("how bright the pages are: %v", shade)
 	}
 
-	shapes := look{name: "shapes", width: 1280, scheme: "light"}
-	b.open(pageFile(t, "shapes", shapesRun()), shapes)
-	var wrong []string
-	b.eval(audit, &wrong)
-	for _, w := range wrong {
+	shapes := browser.Look{Name: "shapes", Width: 1280, Scheme: "light"}
+	b.Open(pageFile(t, "shapes", shapesRun()), shapes)
+	for _, w := range b.Audit() {
 		t.Errorf("shapes: %s", w)
 	}
-	b.shoot(shapes, 1400)
+	b.Shoot(shapes, 1400)
 
-	t.Run("wordy", func(t *testing.T) { b.wordy(t) })
-	t.Run("comfort", func(t *testing.T) { b.comfort(t, page) })
-	t.Run("hostile", func(t *testing.T) { b.hostile(t) })
-	t.Run("without scripts", func(t *testing.T) { b.scriptless(t, page) })
-	for _, p := range b.problems {
+	t.Run("wordy", func(t *testing.T) { wordy(t, b) })
+	t.Run("comfort", func(t *testing.T) { comfort(t, b, page) })
+	t.Run("hostile", func(t *testing.T) { hostilePage(t, b) })
+	t.Run("without scripts", func(t *testing.T) { scriptless(t, b, page) })
+	for _, p := range b.Problems {
 		t.Errorf("the console, or the network: %s", p)
 	}
 }
@@ -94,14 +86,14 @@ func shapesRun() *report.Run {
 }
 
 // wordy shows a check with much to say: it must leave room for what was wanted.
-func (b *browser) wordy(t *testing.T) {
+func wordy(t *testing.T, b *browser.Browser) {
 	t.Helper()
 	page := pageFile(t, "wordy", wordyRun())
-	for _, l := range []look{{name: "wordy", width: 1280, scheme: "light"}, {name: "wordy phone", width: 390, scheme: "light"}} {
-		b.open(page, l)
-		b.shoot(l, 1400)
+	for _, l := range []browser.Look{{Name: "wordy", Width: 1280, Scheme: "light"}, {Name: "wordy phone", Width: 390, Scheme: "light"}} {
+		b.Open(page, l)
+		b.Shoot(l, 1400)
 		var seen struct{ Want, Got, Em float64 }
-		b.eval(`(() => {
+		b.Eval(`(() => {
 			const cells = document.querySelector(".checks tbody").rows[1].cells;
 			return {
 				want: cells[1].getBoundingClientRect().width, got: cells[2].getBoundingClientRect().width,
@@ -109,22 +101,22 @@ func (b *browser) wordy(t *testing.T) {
 			};
 		})()`, &seen)
 		if seen.Want < 9*seen.Em || seen.Got < 240 {
-			t.Errorf("%s: columns of %.0f and %.0f pixels, at letters of %.0f", l.name, seen.Want, seen.Got, seen.Em)
+			t.Errorf("%s: columns of %.0f and %.0f pixels, at letters of %.0f", l.Name, seen.Want, seen.Got, seen.Em)
 		}
 	}
 }
 
 // comfort tries what the script is for.
-func (b *browser) comfort(t *testing.T, page string) {
+func comfort(t *testing.T, b *browser.Browser, page string) {
 	t.Helper()
-	b.open(page, look{width: 1280, scheme: "light"})
+	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
 		Open, All, Loss, Broken, None, Nothing int
 		Opened                                 bool
 		Readout, When                          string
 		Values                                 []string
 	}
-	b.eval(`(() => {
+	b.Eval(`(() => {
 		const shown = () => [...document.querySelectorAll(".result")].filter((d) => !d.hidden).length;
 		const find = document.querySelector("#find");
 		const type = (s) => { find.value = s; find.dispatchEvent(new Event("input")); return shown(); };
@@ -153,17 +145,17 @@ func (b *browser) comfort(t *testing.T, page string) {
 	}
 }
 
-// hostile shows a page whose every text is an attack.
-func (b *browser) hostile(t *testing.T) {
+// hostilePage shows a page whose every text is an attack.
+func hostilePage(t *testing.T, b *browser.Browser) {
 	t.Helper()
 	page := pageFile(t, "hostile", hostileRun())
-	for _, l := range []look{{name: "hostile", width: 1280, scheme: "light"}, {name: "hostile phone", width: 390, scheme: "light"}} {
-		b.open(page, l)
+	for _, l := range []browser.Look{{Name: "hostile", Width: 1280, Scheme: "light"}, {Name: "hostile phone", Width: 390, Scheme: "light"}} {
+		b.Open(page, l)
 		var seen struct {
 			Scripts, Images, Handlers, Links, Wide int
 			Title                                  string
 		}
-		b.eval(`(() => {
+		b.Eval(`(() => {
 			const all = [...document.querySelectorAll("*")];
 			for (const d of document.querySelectorAll("details")) d.open = true;
 			return {
@@ -175,22 +167,22 @@ func (b *browser) hostile(t *testing.T) {
 			};
 		})()`, &seen)
 		if seen.Scripts != 1 || seen.Images != 0 || seen.Handlers != 0 || seen.Links != 0 || seen.Wide != 0 || !strings.HasPrefix(seen.Title, "fabrictest: ") {
-			t.Errorf("%s: %+v", l.name, seen)
+			t.Errorf("%s: %+v", l.Name, seen)
 		}
 	}
 }
 
 // scriptless opens the page in a browser that runs no scripts.
-func (b *browser) scriptless(t *testing.T, page string) {
+func scriptless(t *testing.T, b *browser.Browser, page string) {
 	t.Helper()
-	b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
-	defer b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
-	b.open(page, look{width: 1280, scheme: "light"})
+	b.Call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+	defer b.Call("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
+	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
 		Buttons int
 		Text    string
 	}
-	b.eval(`({
+	b.Eval(`({
 		buttons: [...document.querySelectorAll("button, input")].filter((e) => e.offsetParent).length,
 		text: document.querySelector("main").innerText,
 	})`, &seen)
@@ -205,33 +197,4 @@ func (b *browser) scriptless(t *testing.T, page string) {
 			t.Errorf("%q cannot be read", want)
 		}
 	}
-}
-
-// shoot takes a picture and returns how bright it is, from 0 to 1.
-func (b *browser) shoot(l look, height int) float64 {
-	b.t.Helper()
-	data := b.screenshot(l, 0, height)
-	if dir := os.Getenv("FABRICTEST_SHOTS"); dir != "" {
-		if err := os.WriteFile(filepath.Join(dir, l.name+".png"), data, 0o666); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-	img, err := png.Decode(bytes.NewReader(data))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	sum, n := 0.0, 0.0
-	colours := map[uint32]bool{}
-	for y := img.Bounds().Min.Y; y < img.Bounds().Max.Y; y += 4 {
-		for x := img.Bounds().Min.X; x < img.Bounds().Max.X; x += 4 {
-			r, g, bl, _ := img.At(x, y).RGBA()
-			sum += float64(r+g+bl) / 3 / 0xffff
-			n++
-			colours[r>>12<<8|g>>12<<4|bl>>12] = true
-		}
-	}
-	if len(colours) < 8 {
-		b.t.Errorf("%s: a picture of %d colours: is anything on it?", l.name, len(colours))
-	}
-	return sum / n
 }

@@ -3,15 +3,14 @@ package report
 import (
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
-	"reflect"
 	"slices"
 
 	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/report/internal/strict"
 )
 
 //go:embed schema.json
@@ -25,18 +24,10 @@ const MaxSize = 1 << 30
 
 // ErrVersion is found in what Read returns of a result whose layout it does not
 // know.
-var ErrVersion = errors.New("unknown version")
+var ErrVersion = strict.ErrVersion
 
 // KeyError says which key of a file is wrong.
-type KeyError struct {
-	Key string // its place: scenarios[3].links[0].packets
-	Err error
-}
-
-func (e *KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
-
-// Unwrap returns what is wrong with it.
-func (e *KeyError) Unwrap() error { return e.Err }
+type KeyError = strict.KeyError
 
 // Write writes a run as JSON. A version of 0 is written as Version.
 func Write(w io.Writer, r *Run) error {
@@ -85,40 +76,19 @@ func Read(r io.Reader) (*Run, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("longer than %d bytes: no run writes that", MaxSize)
 	}
-	if err := checkVersion(text); err != nil {
+	if err := strict.Version(text, Version, "the result of a run"); err != nil {
 		return nil, err
 	}
 	var run Run
-	if err := decodeStrict(text, reflect.ValueOf(&run).Elem()); err != nil {
+	if err := strict.Decode(text, &run); err != nil {
 		return nil, err
 	}
 	for i := range run.Scenarios {
 		if v := run.Scenarios[i].Verdict; !slices.Contains(Verdicts(), v) {
-			return nil, &KeyError{fmt.Sprintf("scenarios[%d].verdict", i), fmt.Errorf("%q is none of %q", v, Verdicts())}
+			return nil, &KeyError{Key: fmt.Sprintf("scenarios[%d].verdict", i), Err: fmt.Errorf("%q is none of %q", v, Verdicts())}
 		}
 	}
 	return &run, nil
-}
-
-// checkVersion looks at the version alone, because the keys of another one are
-// not known.
-func checkVersion(text []byte) error {
-	var head struct {
-		Version *json.Number `json:"version"`
-	}
-	err := json.Unmarshal(text, &head)
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &syntax):
-		return fmt.Errorf("not JSON after %d of %d bytes: %w", syntax.Offset, len(text), err)
-	case err != nil:
-		return &KeyError{"version", fmt.Errorf("want the number %d: %w", Version, err)}
-	case head.Version == nil:
-		return &KeyError{"version", errors.New("missing: this is not the result of a run")}
-	case head.Version.String() != fmt.Sprint(Version):
-		return &KeyError{"version", fmt.Errorf("%w %v: this fabrictest reads version %d", ErrVersion, *head.Version, Version)}
-	}
-	return nil
 }
 
 // ReadFile reads the result.json of a run.

@@ -2,13 +2,14 @@ package report
 
 import (
 	"bytes"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
 	"strings"
+
+	"github.com/fabrictest/fabrictest/report/internal/look"
+	"github.com/fabrictest/fabrictest/report/internal/visible"
 )
 
 // The page is one file: style and script are in it, and drawings are inline.
@@ -34,15 +35,13 @@ func WriteHTML(w io.Writer, r *Run) error {
 	}
 	// The template escapes what could be taken for HTML. What controls or hides
 	// instead of being seen is spelled out last, wherever it came from.
-	_, err := io.WriteString(w, visible(b.String()))
+	_, err := io.WriteString(w, visible.Text(b.String()))
 	return err
 }
 
 // page is what the template sees of a run.
 type page struct {
-	CSS      template.CSS
-	JS       template.JS
-	JSHash   string // the only script that the browser may run
+	look.Style
 	Title    string
 	Headline string
 	Good     bool
@@ -77,10 +76,9 @@ type matrixRow struct {
 }
 
 func newPage(r *Run) *page {
-	hash := sha256.Sum256([]byte(pageJS))
 	p := &page{
-		CSS: template.CSS(pageCSS), JS: template.JS(pageJS), JSHash: base64.StdEncoding.EncodeToString(hash[:]),
-		Good: len(r.Bad()) == 0, Headline: headline(r), Tiers: r.tiers(), Facts: runFacts(r),
+		Style: look.With(pageCSS, pageJS),
+		Good:  len(r.Bad()) == 0, Headline: headline(r), Tiers: r.tiers(), Facts: runFacts(r),
 	}
 	p.Title = "fabrictest: " + p.Headline
 	counts := r.Counts()

@@ -64,7 +64,7 @@ func newResultView(r *Result, id string, maxRows int) *resultView {
 		ID: id, Name: r.Name, Title: r.Title, Description: r.Description, Tier: r.Tier, Tags: r.Tags,
 		Verdict: r.Verdict, Bad: r.Verdict.Bad(), Reason: cut(r.Reason, maxLine), Why: clip(r.why(), maxReason), Detail: clip(r.Detail, maxDetail), Replay: r.Replay,
 		Checks: r.Checks, Time: newTimeView(r), Faults: faultTable(r, maxRows), Links: linkTable(r, maxRows), Ranks: rankTable(r, maxRows),
-		Figures: figures(r), Waits: waits(r.Ranks), Problems: problems(r), Files: files(r.Files),
+		Figures: figures(r), Waits: waits(r.Ranks), Problems: problems(r), Files: fileViews(r.Files),
 		Text: strings.ToLower(strings.Join(append([]string{r.Name, r.Title, r.Tier, r.Provider}, r.Tags...), " ")),
 	}
 	for _, c := range r.Checks {
@@ -200,7 +200,7 @@ func problems(r *Result) []problemView {
 // maxFiles is how many files of a scenario are listed.
 const maxFiles = 80
 
-func files(all []File) []fileView {
+func fileViews(all []File) []fileView {
 	var out []fileView
 	for i, f := range all {
 		if i == maxFiles {

@@ -1,51 +1,7 @@
 package report
 
-import (
-	"fmt"
-	"strings"
-	"unicode"
-	"unicode/utf8"
-)
-
-// visible makes a text from elsewhere fit to be shown: what would control a
-// terminal, end a document or change the direction of a line is spelled out.
-// Line ends and tabs stay.
-func visible(s string) string {
-	if strings.IndexFunc(s, hidden) < 0 && utf8.ValidString(s) {
-		return s
-	}
-	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case !hidden(r):
-			b.WriteRune(r)
-		case r < utf8.RuneSelf:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-		s = s[n:]
-	}
-	return b.String()
-}
-
-// hidden are the characters that do something instead of being seen. Of the
-// formatting ones only those are left that join the parts of one character.
-func hidden(r rune) bool {
-	switch {
-	case r >= ' ' && r < 0x7f || r == '\n' || r == '\t':
-		return false
-	case r == '\u200c' || r == '\u200d':
-		return false
-	}
-	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == '\ufffe' || r == '\uffff'
-}
+import "github.com/fabrictest/fabrictest/report/internal/visible"
 
 // Visible is the text with everything spelled out that would control a terminal
 // or hide in a page, in one line.
-func Visible(s string) string {
-	return strings.NewReplacer("\n", " ", "\t", " ").Replace(visible(s))
-}
+func Visible(s string) string { return visible.Line(s) }

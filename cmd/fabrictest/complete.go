@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -73,10 +74,10 @@ func completeRuns(cmd *cobra.Command, args []string, typed string) ([]cobra.Comp
 		return completeScenarios(cmd, args, typed)
 	}
 	words := []cobra.Completion{cobra.CompletionWithDesc("last", "the latest run")}
-	if folder, err := runsFolder(); err == nil {
-		runs := endedRuns(folder)
-		slices.Reverse(runs)
-		for _, r := range runs {
+	if folder, err := runs.root(); err == nil {
+		ended := runs.ended(folder)
+		slices.Reverse(ended)
+		for _, r := range ended {
 			words = append(words, folder+"/"+r)
 		}
 	}
@@ -152,4 +153,19 @@ func completeSet(cmd *cobra.Command, args []string, typed string) ([]cobra.Compl
 		}
 	}
 	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeCases offers the IDs of cases, area by area.
+func completeCases(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var words []cobra.Completion
+	for _, s := range suites.All() {
+		for i := range s.Cases {
+			words = append(words, cobra.CompletionWithDesc(s.Cases[i].ID, s.Cases[i].Title))
+		}
+	}
+	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
+}
+
+func completeLabels(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return beginning(typed, labelsOf(suites.All())), cobra.ShellCompDirectiveNoFileComp
 }

@@ -18,6 +18,12 @@ func TestCompletionsBeginAsTyped(t *testing.T) {
 		{"up --like", "incast", "incast-ecn"},
 		{"exec --like", "incast", "incast-ecn"},
 		{"up --fabric", "f", "fat-tree"},
+		{"conform", "rc/psn/gap", "rc/psn/gap-naked-once"},
+		{"conform show", "mpa/fpdu", "mpa/fpdu/layout"},
+		{"conform --label", "service:r", "service:rc"},
+		{"conform --as", "rxe", "rxe-6.12"},
+		{"conform --device", "softi", "softiwarp"},
+		{"conform --quirk", "NAKS", "NAKStorm"},
 		{"replay", "la", "last"},
 		{"replay last", "loss", "loss-1-percent"},
 	} {

@@ -54,7 +54,7 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 	if code, out := run("run", "loss-5-percent", "pingpong", "--on", "sim", "--capture", "none", "--out", "saved"); code != exitOK {
 		t.Fatal(out)
 	}
-	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "labs", "down", "quirks", "doctor", "version"} {
+	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "labs", "down", "quirks", "doctor", "version", "conform", "conform list", "conform show", "conform coverage"} {
 		cmd, _, err := newRootCommand("fabrictest").Find(strings.Fields(words))
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 				continue
 			}
 			want := exitOK
-			if strings.Contains(line, "--quirk") {
+			if strings.Contains(line, "--quirk") || strings.Contains(line, "--as") {
 				want = exitFailed // it is found out
 			}
 			if code, out := run(args...); code != want && !strings.HasPrefix(line, "doctor") {
@@ -103,6 +103,11 @@ func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
 			args = append(args, "--on", "sim")
 		}
 		return append(args, "--capture", "none"), needsNamespaces
+	case "conform":
+		if len(args) == 1 || args[1] == "--mutants" {
+			args = append(args, "rc/psn") // in place of all
+		}
+		return args, slices.Contains(args, "netns")
 	case "replay":
 		for i, a := range args {
 			switch a {

@@ -13,16 +13,31 @@ import (
 	"time"
 )
 
-// runsKept is how many runs stay in the user's cache.
+// runsKept is how many runs of each kind stay in the user's cache.
 const runsKept = 20
 
-// resultFile is what makes a folder one of a run that ended.
-const resultFile = "result.json"
+// resultFile is what makes a folder one of a run of scenarios that ended, and
+// verdictFile one of a judgement of devices.
+const (
+	resultFile  = "result.json"
+	verdictFile = "conformance.json"
+)
+
+// cache is where runs of a kind go that were not told where to.
+type cache struct {
+	folder string // in the user's cache
+	result string // the file that makes a folder one of a run that ended
+}
+
+var (
+	runs       = cache{"runs", resultFile}
+	judgements = cache{"conform", verdictFile}
+)
 
 // newFolder makes the folder of a run: out, or a new one in the user's cache.
-func newFolder(out string, now time.Time) (dir string, err error) {
+func (c cache) newFolder(out string, now time.Time) (dir string, err error) {
 	if out == "" {
-		return newCached(now)
+		return c.newCached(now)
 	}
 	entries, err := os.ReadDir(out)
 	switch {
@@ -37,24 +52,24 @@ func newFolder(out string, now time.Time) (dir string, err error) {
 	return out, nil
 }
 
-// runsFolder is where runs go that were not told where to.
-func runsFolder() (string, error) {
-	cache, err := os.UserCacheDir()
+// root is the folder of all of them.
+func (c cache) root() (string, error) {
+	user, err := os.UserCacheDir()
 	if err == nil {
-		dir := filepath.Join(cache, "fabrictest", "runs")
+		dir := filepath.Join(user, "fabrictest", c.folder)
 		if os.MkdirAll(dir, 0o777) == nil {
 			return dir, nil
 		}
 	}
 	// No home, or none that can be written to: a system user's, in a container.
 	base := filepath.Join(os.TempDir(), fmt.Sprintf("fabrictest-%d", os.Getuid()))
-	runs := filepath.Join(base, "runs")
-	for _, dir := range []string{base, runs} {
+	all := filepath.Join(base, c.folder)
+	for _, dir := range []string{base, all} {
 		if err := ownFolder(dir); err != nil {
 			return "", fmt.Errorf("%w: say with --out where results go, or set XDG_CACHE_HOME", err)
 		}
 	}
-	return runs, nil
+	return all, nil
 }
 
 // ownFolder makes a folder where anybody may make one, or sees to it that the one
@@ -81,15 +96,15 @@ func ownFolder(dir string) error {
 
 // newCached makes a folder named by the time; of several runs that begin in the
 // same second each gets its own.
-func newCached(now time.Time) (string, error) {
-	root, err := runsFolder()
+func (c cache) newCached(now time.Time) (string, error) {
+	root, err := c.root()
 	if err != nil {
 		// Somebody took the name before us, but nobody can take this one.
 		if root, err = os.MkdirTemp("", "fabrictest-"); err != nil {
 			return "", fmt.Errorf("%w: say with --out where results go", err)
 		}
 	}
-	prune(root)
+	c.prune(root)
 	name := now.Format("20060102-150405")
 	for i := 1; ; i++ {
 		dir := filepath.Join(root, name)
@@ -106,14 +121,14 @@ func newCached(now time.Time) (string, error) {
 // runName is what newCached calls folders: nothing else in there is ours.
 var runName = regexp.MustCompile(`^\d{8}-\d{6}(-\d+)?$`)
 
-// endedRuns are the runs in a folder that have a result, the oldest first.
-func endedRuns(folder string) (names []string) {
+// ended are the runs in a folder that have a result, the oldest first.
+func (c cache) ended(folder string) (names []string) {
 	entries, _ := os.ReadDir(folder) // sorted by name; no folder, no runs
 	for _, e := range entries {
 		if !e.IsDir() || !runName.MatchString(e.Name()) {
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(folder, e.Name(), resultFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(folder, e.Name(), c.result)); err == nil {
 			names = append(names, e.Name())
 		}
 	}
@@ -132,13 +147,13 @@ func byTime(a, b string) int {
 
 // prune removes the oldest runs. A folder without a result is one of a run that
 // still goes on, or that was killed: it goes after a day.
-func prune(folder string) {
+func (c cache) prune(folder string) {
 	root, err := os.OpenRoot(folder) // so that no link leads out of it
 	if err != nil {
 		return
 	}
 	defer root.Close()
-	ended := endedRuns(folder)
+	ended := c.ended(folder)
 	entries, _ := os.ReadDir(folder)
 	for _, e := range entries {
 		if !runName.MatchString(e.Name()) || slices.Contains(ended, e.Name()) {

@@ -36,7 +36,7 @@ func TestRunsDoNotGoWhereOthersWrite(t *testing.T) {
 		if err := prepare(base, elsewhere); err != nil {
 			t.Fatal(err)
 		}
-		dir, err := newFolder("", now)
+		dir, err := runs.newFolder("", now)
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 			continue
@@ -84,7 +84,7 @@ func TestPruneLeavesAllElseAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	prune(root)
+	runs.prune(root)
 	for name, stays := range map[string]bool{"thesis": true, "20010101-000000-draft": true, "20010101-000001": false, "20010101-000002": true} {
 		if _, err := os.Lstat(filepath.Join(root, name)); (err == nil) != stays {
 			t.Errorf("%s: %v", name, err)
@@ -102,7 +102,7 @@ func TestRunsAreOrderedByTime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := strings.Join(endedRuns(root), " "); got != "20300102-030405 20300102-030405-2 20300102-030405-10 20300102-030406" {
+	if got := strings.Join(runs.ended(root), " "); got != "20300102-030405 20300102-030405-2 20300102-030405-10 20300102-030406" {
 		t.Error(got)
 	}
 }

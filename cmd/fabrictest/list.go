@@ -70,7 +70,7 @@ format, for whoever writes one: editors complete and check with it.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&sel.tags, "tag", nil, "only scenarios with this `TAG`; may be repeated")
-	f.StringVar(&provider, "provider", "", "with the NICs of `NAME`: "+strings.Join(nics.Names(), " or "))
+	f.StringVar(&provider, "provider", "", "with the NICs of `NAME`: "+eitherOf(nics.Names()))
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&schema, "schema", false, "print the JSON schema of scenario files")
 	_ = cmd.RegisterFlagCompletionFunc("tag", completeTags)

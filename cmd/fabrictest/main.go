@@ -163,12 +163,16 @@ func newRootCommand(program string) *cobra.Command {
 A scenario is a fabric of hosts with emulated RDMA NICs, what happens to it, and
 what must come of it. It runs in simulation, where the same seed gives the same
 run byte for byte, and in network namespaces with a process a host, without
-privileges. A failure prints the command that replays it.`,
+privileges. A failure prints the command that replays it.
+
+A case asks a device one thing that a specification demands. The conformance suites
+hold devices against RoCEv2, iWARP and datagram-iWARP, clause by clause.`,
 		Example: `  fabrictest run                                 the standard scenarios
   fabrictest run flap-short --on netns           one of them, in namespaces
   fabrictest list --tag loss                     what there is
   fabrictest exec -n 4 -- ./my-program           any program, in the hosts of a fabric
   fabrictest up --hosts 4                        a fabric to play with
+  fabrictest conform rc/psn                      what the specification says of PSNs, asked
   fabrictest doctor                              what this machine can do`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -178,6 +182,7 @@ privileges. A failure prints the command that replays it.`,
 	root.AddGroup(
 		&cobra.Group{ID: groupScenarios, Title: "Scenarios:"},
 		&cobra.Group{ID: groupLab, Title: "A fabric of one's own:"},
+		&cobra.Group{ID: groupDevices, Title: "Devices:"},
 		&cobra.Group{ID: groupOther, Title: "Other:"},
 	)
 	root.SetFlagErrorFunc(flagMistake)
@@ -191,7 +196,8 @@ privileges. A failure prints the command that replays it.`,
 	}
 	add(groupScenarios, newRunCommand(program), newListCommand(), newReplayCommand(program))
 	add(groupLab, newUpCommand(program), newExecCommand(), newSetCommand(), newLabsCommand(), newDownCommand())
-	add(groupOther, newDoctorCommand(), newPerfCommand(), newPcapCommand(), newQuirksCommand(), newInteropCommand(), newVersionCommand())
+	add(groupDevices, newConformCommand(program), newInteropCommand(), newQuirksCommand())
+	add(groupOther, newDoctorCommand(), newPerfCommand(), newPcapCommand(), newFuzzCommand(), newVersionCommand())
 	root.AddCommand(processCommands()...)
 	return root
 }
@@ -200,6 +206,7 @@ privileges. A failure prints the command that replays it.`,
 const (
 	groupScenarios = "scenarios"
 	groupLab       = "lab"
+	groupDevices   = "devices"
 	groupOther     = "other"
 )
 

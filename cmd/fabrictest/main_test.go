@@ -12,6 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nslab"
+	"github.com/fabrictest/fabrictest/netns"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
@@ -26,6 +27,10 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case nslab.LabCommand, nslab.RankCommand, live.ServeCommand, live.OnceCommand:
 			main()
+		case "conform":
+			if netns.Enclosed() {
+				main()
+			}
 		}
 	}
 	os.Exit(m.Run())
@@ -60,7 +65,7 @@ func golden(t *testing.T, name, got string) {
 
 // Help is what people read first: it changes on purpose only.
 func TestHelpIsGolden(t *testing.T) {
-	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "down", "labs", "doctor", "quirks", "pcap", "perf", "perf quick", "perf iwarp"} {
+	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "down", "labs", "doctor", "quirks", "pcap", "perf", "perf quick", "perf iwarp", "conform", "conform list", "conform show", "conform coverage"} {
 		code, out, stderr := call(t, append(strings.Fields(words), "--help")...)
 		if code != exitOK || stderr != "" {
 			t.Fatalf("%s --help: exit code %d, %q", words, code, stderr)

@@ -26,26 +26,40 @@ type overrides struct {
 
 const maxMessages = 1_000_000
 
+// eitherOf lists names to choose from: a, b or c.
+func eitherOf(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 func (o *overrides) flags(f *pflag.FlagSet) {
 	o.given = f.Changed
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that happens by chance; \"random\" draws one (default: each scenario's own)")
 	f.IntVar(&o.messages, "messages", 0, "messages of each flow (default: as the scenario says)")
-	f.StringVar(&o.provider, "provider", "", "run every scenario with the NICs of `NAME`: "+strings.Join(nics.Names(), " or ")+" (default: each scenario's own)")
+	f.StringVar(&o.provider, "provider", "", "run every scenario with the NICs of `NAME`: "+eitherOf(nics.Names())+" (default: each scenario's own)")
 	f.StringArrayVar(&o.quirks, "quirk", nil, "give every NIC the flaw `NAME` (see 'fabrictest quirks'); may be repeated")
+}
+
+// parseSeed reads the value of --seed, and draws one if it is to be random.
+func parseSeed(text string, unsaid uint64) (seed uint64, err error) {
+	switch text {
+	case "":
+		return unsaid, nil
+	case "random":
+		var b [4]byte // short enough to be typed
+		_, _ = rand.Read(b[:])
+		return uint64(binary.LittleEndian.Uint32(b[:])) | 1, nil
+	}
+	if seed, err = strconv.ParseUint(text, 0, 64); err != nil || seed == 0 {
+		return 0, usagef("--seed %s: give a number from 1 on, or \"random\"", text)
+	}
+	return seed, nil
 }
 
 // check refuses what makes no sense, and draws a random seed.
 func (o *overrides) check() (seed uint64, err error) {
-	switch o.seed {
-	case "":
-	case "random":
-		var b [4]byte // short enough to be typed
-		_, _ = rand.Read(b[:])
-		seed = uint64(binary.LittleEndian.Uint32(b[:])) | 1
-	default:
-		if seed, err = strconv.ParseUint(o.seed, 0, 64); err != nil || seed == 0 {
-			return 0, usagef("--seed %s: give a number from 1 on, or \"random\"", o.seed)
-		}
+	if seed, err = parseSeed(o.seed, 0); err != nil {
+		return 0, err
 	}
 	if o.given("messages") && o.messages < 1 || o.messages > maxMessages {
 		return 0, usagef("--messages %d: give a number in 1..%d", o.messages, maxMessages)
@@ -60,14 +74,19 @@ func (o *overrides) check() (seed uint64, err error) {
 	}
 	for _, q := range o.quirks {
 		if err := check(q); err != nil {
-			var unknown *nics.UnknownQuirkError
-			if errors.As(err, &unknown) {
-				return 0, usagef("--quirk: no quirk %q; %s", unknown.Name, didYouMean(unknown.Name, nics.QuirkNames(), "fabrictest quirks"))
-			}
-			return 0, usagef("--quirk: %w", err)
+			return 0, quirkMistake(err)
 		}
 	}
 	return seed, nil
+}
+
+// quirkMistake says what is wrong with a --quirk, and what may have been meant.
+func quirkMistake(err error) error {
+	var unknown *nics.UnknownQuirkError
+	if errors.As(err, &unknown) {
+		return usagef("--quirk: no quirk %q; %s", unknown.Name, didYouMean(unknown.Name, nics.QuirkNames(), "fabrictest quirks"))
+	}
+	return usagef("--quirk: %w", err)
 }
 
 // apply is a scenario with what is changed about it.

@@ -24,12 +24,38 @@ func TestRunWithOtherNICs(t *testing.T) {
 				t.Errorf("not over iWARP: %v", r.Ranks[0].Counters)
 			}
 		}
-		if r.Verdict != want || !strings.Contains(r.Reason, why) || !strings.Contains(r.Replay, "--provider softiwarp") {
+		if r.Verdict != want || !strings.Contains(r.Reason, why) || !strings.Contains(r.Replay, "--provider softiwarp") || r.Provider != "softiwarp" {
 			t.Errorf("%s: %s, %q; repeated by %s", r.Name, r.Verdict, r.Reason, r.Replay)
 		}
 	}
 	if !strings.Contains(run.Command, "--provider softiwarp") {
 		t.Errorf("the run is repeated by %s", run.Command)
+	}
+}
+
+// Over datagrams, what names no service has the reliable one, and what names a
+// connection is not run as something else.
+func TestRunOverDatagrams(t *testing.T) {
+	code, out, stderr := call(t, "run", "pingpong", "clean-ud", "slow-receiver", "clean-rc", "qp-error-reconnect", "--on", "sim", "--provider", "dgiwarp", "--json")
+	var run report.Run
+	if err := json.Unmarshal([]byte(out), &run); err != nil || code != exitOK {
+		t.Fatalf("exit code %d, %q: %v\n%s", code, stderr, err, out)
+	}
+	for _, r := range run.Scenarios {
+		want, why := report.Passed, map[string]string{
+			"clean-rc":           "datagram-iWARP has no rc: there are no connections, and its reliable service is rd",
+			"qp-error-reconnect": "it connects anew, and datagram-iWARP has no connections",
+		}[r.Name]
+		if why != "" {
+			want = report.Skipped
+		}
+		if r.Verdict != want || r.Reason != why || r.Provider != "dgiwarp" {
+			t.Errorf("%s with %s: %s, %q", r.Name, r.Provider, r.Verdict, r.Reason)
+			continue
+		}
+		if reliable := r.Name == "pingpong" || r.Name == "slow-receiver"; want == report.Passed && reliable != (r.Ranks[0].Counters["rd_peers_made"] == 1) {
+			t.Errorf("%s: %v", r.Name, r.Ranks[0].Counters)
+		}
 	}
 }
 

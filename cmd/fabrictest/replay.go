@@ -75,7 +75,7 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "Everything passed in that run: --all runs it again all the same.")
 		return err
 	}
-	dir, err := newFolder(o.out, began)
+	dir, err := runs.newFolder(o.out, began)
 	if err != nil {
 		return err
 	}
@@ -111,11 +111,11 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 // savedRun reads the result of a run, and says in which folder it lies.
 func savedRun(from string) (*report.Run, string, error) {
 	if from == "last" {
-		folder, err := runsFolder()
+		folder, err := runs.root()
 		if err != nil {
 			return nil, "", err
 		}
-		dirs := endedRuns(folder)
+		dirs := runs.ended(folder)
 		if len(dirs) == 0 {
 			return nil, "", usagef("there is no run in %s", folder)
 		}

@@ -62,6 +62,7 @@ Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
   fabrictest run ./mine.yaml --on netns
   fabrictest run loss-5-percent --quirk AckSkipsRead   a flawed NIC, and how it is found out
   fabrictest run --provider softiwarp                  all that makes sense over iWARP
+  fabrictest run --provider dgiwarp                    and over iWARP in datagrams
   fabrictest run --json | jq '.scenarios[] | select(.verdict != "passed") | .replay'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.patterns = args
@@ -102,7 +103,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	dir, err := newFolder(o.out, began)
+	dir, err := runs.newFolder(o.out, began)
 	if err != nil {
 		return err
 	}

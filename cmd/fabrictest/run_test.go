@@ -152,7 +152,7 @@ func TestOldRunsGo(t *testing.T) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	var first, last string
 	for i := range runsKept + 5 {
-		dir, err := newFolder("", now)
+		dir, err := runs.newFolder("", now)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,7 @@
-package report
+// Package strict reads JSON that a program of ours wrote, and nothing else: every
+// key must be known, be there and be given once, and a mistake is named by its
+// place. It keeps nothing between calls.
+package strict
 
 import (
 	"bytes"
@@ -12,13 +15,25 @@ import (
 	"strings"
 )
 
-// decodeStrict fills v from a JSON document. The decoder of the standard library
-// passes over keys that are missing or spelled with other capitals, takes a null
-// for anything, and does not say which element of a list was wrong.
-func decodeStrict(text []byte, v reflect.Value) error {
-	d := strictDecoder{json.NewDecoder(bytes.NewReader(text)), map[reflect.Type][]field{}}
+// KeyError says which key of a file is wrong.
+type KeyError struct {
+	Key string // its place: scenarios[3].links[0].packets
+	Err error
+}
+
+func (e *KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
+
+// Unwrap returns what is wrong with it.
+func (e *KeyError) Unwrap() error { return e.Err }
+
+// Decode fills what into points to from a JSON document. The decoder of the
+// standard library passes over keys that are missing or spelled with other
+// capitals, takes a null for anything, and does not say which element of a list
+// was wrong.
+func Decode(text []byte, into any) error {
+	d := decoder{json.NewDecoder(bytes.NewReader(text)), map[reflect.Type][]field{}}
 	d.UseNumber()
-	if err := d.value(v, ""); err != nil {
+	if err := d.value(reflect.ValueOf(into).Elem(), ""); err != nil {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -27,12 +42,12 @@ func decodeStrict(text []byte, v reflect.Value) error {
 	return nil
 }
 
-type strictDecoder struct {
+type decoder struct {
 	*json.Decoder
 	known map[reflect.Type][]field
 }
 
-func (d strictDecoder) value(v reflect.Value, path string) error {
+func (d decoder) value(v reflect.Value, path string) error {
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
 		return d.value(v.Elem(), path)
@@ -57,7 +72,7 @@ func (d strictDecoder) value(v reflect.Value, path string) error {
 }
 
 // scalar is a string, number or truth value.
-func (d strictDecoder) scalar(v reflect.Value, tok json.Token, path string) error {
+func (d decoder) scalar(v reflect.Value, tok json.Token, path string) error {
 	ok := false
 	switch tok := tok.(type) {
 	case string:
@@ -102,7 +117,7 @@ func setNumber(v reflect.Value, text string) bool {
 	return false
 }
 
-func (d strictDecoder) object(v reflect.Value, tok json.Token, path string) error {
+func (d decoder) object(v reflect.Value, tok json.Token, path string) error {
 	if tok != json.Delim('{') {
 		return wrongKind(path, tok, "an object")
 	}
@@ -137,7 +152,7 @@ func (d strictDecoder) object(v reflect.Value, tok json.Token, path string) erro
 	return d.close(path)
 }
 
-func (d strictDecoder) list(v reflect.Value, tok json.Token, path string) error {
+func (d decoder) list(v reflect.Value, tok json.Token, path string) error {
 	if tok != json.Delim('[') {
 		return wrongKind(path, tok, "a list")
 	}
@@ -151,7 +166,7 @@ func (d strictDecoder) list(v reflect.Value, tok json.Token, path string) error 
 	return d.close(path)
 }
 
-func (d strictDecoder) table(v reflect.Value, tok json.Token, path string) error {
+func (d decoder) table(v reflect.Value, tok json.Token, path string) error {
 	if tok != json.Delim('{') {
 		return wrongKind(path, tok, "an object")
 	}
@@ -176,7 +191,7 @@ func (d strictDecoder) table(v reflect.Value, tok json.Token, path string) error
 	return d.close(path)
 }
 
-func (d strictDecoder) key(path string) (string, error) {
+func (d decoder) key(path string) (string, error) {
 	tok, err := d.Token()
 	if err != nil {
 		return "", &KeyError{path, err}
@@ -186,7 +201,7 @@ func (d strictDecoder) key(path string) (string, error) {
 }
 
 // close takes the bracket at the end.
-func (d strictDecoder) close(path string) error {
+func (d decoder) close(path string) error {
 	if _, err := d.Token(); err != nil {
 		return &KeyError{path, err}
 	}
@@ -199,7 +214,7 @@ type field struct {
 	optional bool
 }
 
-func (d strictDecoder) fields(t reflect.Type) []field {
+func (d decoder) fields(t reflect.Type) []field {
 	if f, ok := d.known[t]; ok {
 		return f
 	}

@@ -1,31 +1,37 @@
 //go:build unix
 
-package report_test
+// Package browser looks at the pages of reports in Chromium, for their tests: one
+// process for all pages, spoken to through a pair of pipes in the DevTools protocol.
+package browser
 
 import (
 	"bufio"
+	"bytes"
+	_ "embed"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"image/png"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// browser is a Chromium that is spoken to through a pair of pipes, in the
+// Browser is a Chromium that is spoken to through a pair of pipes, in the
 // DevTools protocol: one process for all pages, no port, no window.
-type browser struct {
+type Browser struct {
 	t       *testing.T
 	to      *os.File
 	from    *bufio.Reader
 	session string
 	last    int
-	// problems are what the pages wrote to the console or asked of the network.
-	problems []string
+	// Problems are what the pages wrote to the console or asked of the network.
+	Problems []string
 }
 
 // message is a reply, or an event if it has a Method.
@@ -39,8 +45,8 @@ type message struct {
 	} `json:"error"`
 }
 
-// startBrowser skips the test where there is no browser.
-func startBrowser(t *testing.T) *browser {
+// Start starts one, and skips the test where there is no browser.
+func Start(t *testing.T) *Browser {
 	t.Helper()
 	if os.Getenv("FABRICTEST_NO_BROWSER") != "" {
 		t.Skip("FABRICTEST_NO_BROWSER is set: the page is not looked at in a browser")
@@ -72,7 +78,7 @@ func startBrowser(t *testing.T) *browser {
 	}
 	in.Close()
 	out.Close()
-	b := &browser{t: t, to: to, from: bufio.NewReaderSize(from, 1<<20)}
+	b := &Browser{t: t, to: to, from: bufio.NewReaderSize(from, 1<<20)}
 	// A browser that hangs must not hang the tests: its group ends with them.
 	deadline := time.AfterFunc(2*time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	t.Cleanup(func() {
@@ -87,20 +93,20 @@ func startBrowser(t *testing.T) *browser {
 }
 
 // attach opens the one tab that is used for everything.
-func (b *browser) attach() {
+func (b *Browser) attach() {
 	b.t.Helper()
 	var target struct{ TargetID string }
-	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	b.Call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
 	var session struct{ SessionID string }
-	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &session)
+	b.Call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &session)
 	b.session = session.SessionID
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
-		b.call(domain+".enable", nil, nil)
+		b.Call(domain+".enable", nil, nil)
 	}
 }
 
-// call asks for something and waits for the answer.
-func (b *browser) call(method string, params, result any) {
+// Call asks for something and waits for the answer.
+func (b *Browser) Call(method string, params, result any) {
 	b.t.Helper()
 	b.last++
 	id := b.last
@@ -130,7 +136,7 @@ func (b *browser) call(method string, params, result any) {
 }
 
 // until reads messages up to one that is wanted, and keeps an eye on the others.
-func (b *browser) until(wanted func(*message) bool) *message {
+func (b *Browser) until(wanted func(*message) bool) *message {
 	b.t.Helper()
 	for {
 		text, err := b.from.ReadBytes(0)
@@ -152,45 +158,45 @@ func (b *browser) until(wanted func(*message) bool) *message {
 }
 
 // watch notes what a page should not do.
-func (b *browser) watch(m *message) {
+func (b *Browser) watch(m *message) {
 	switch m.Method {
 	case "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded", "Page.javascriptDialogOpening":
-		b.problems = append(b.problems, m.Method+": "+string(m.Params))
+		b.Problems = append(b.Problems, m.Method+": "+string(m.Params))
 	case "Network.requestWillBeSent":
 		var p struct{ Request struct{ URL string } }
 		if json.Unmarshal(m.Params, &p) == nil && !strings.HasSuffix(p.Request.URL, ".html") && p.Request.URL != "about:blank" {
-			b.problems = append(b.problems, "asked for "+p.Request.URL)
+			b.Problems = append(b.Problems, "asked for "+p.Request.URL)
 		}
 	}
 }
 
-// look is how a page is looked at.
-type look struct {
-	name   string
-	width  int
-	scheme string // light, dark
-	media  string // "" for a screen, or print
+// Look is how a page is looked at.
+type Look struct {
+	Name   string
+	Width  int
+	Scheme string // light, dark
+	Media  string // "" for a screen, or print
 }
 
-// open shows a file.
-func (b *browser) open(path string, l look) {
+// Open shows a file.
+func (b *Browser) Open(path string, l Look) {
 	b.t.Helper()
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": l.width, "height": 900, "deviceScaleFactor": 1, "mobile": l.width < 600}, nil)
-	b.call("Emulation.setEmulatedMedia", map[string]any{
-		"media": l.media, "features": []map[string]string{{"name": "prefers-color-scheme", "value": l.scheme}},
+	b.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": l.Width, "height": 900, "deviceScaleFactor": 1, "mobile": l.Width < 600}, nil)
+	b.Call("Emulation.setEmulatedMedia", map[string]any{
+		"media": l.Media, "features": []map[string]string{{"name": "prefers-color-scheme", "value": l.Scheme}},
 	}, nil)
-	b.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
+	b.Call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
 	b.until(func(m *message) bool { return m.Method == "Page.loadEventFired" })
 }
 
-// eval evaluates an expression in the page, and decodes its value.
-func (b *browser) eval(expression string, into any) {
+// Eval evaluates an expression in the page, and decodes its value.
+func (b *Browser) Eval(expression string, into any) {
 	b.t.Helper()
 	var r struct {
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails *struct{ Exception struct{ Description string } }
 	}
-	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
+	b.Call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
 	if r.ExceptionDetails != nil {
 		b.t.Fatalf("in the page: %s", r.ExceptionDetails.Exception.Description)
 	}
@@ -201,19 +207,59 @@ func (b *browser) eval(expression string, into any) {
 	}
 }
 
-// screenshot is the whole page as PNG, down to maxHeight.
-func (b *browser) screenshot(l look, y, maxHeight int) []byte {
+// Screenshot is the whole page as PNG, down to maxHeight.
+func (b *Browser) Screenshot(l Look, y, maxHeight int) []byte {
 	b.t.Helper()
 	height := 0
-	b.eval("Math.ceil(document.documentElement.scrollHeight)", &height)
+	b.Eval("Math.ceil(document.documentElement.scrollHeight)", &height)
 	var r struct{ Data string }
-	b.call("Page.captureScreenshot", map[string]any{
+	b.Call("Page.captureScreenshot", map[string]any{
 		"captureBeyondViewport": true,
-		"clip":                  map[string]any{"x": 0, "y": y, "width": l.width, "height": min(height-y, maxHeight), "scale": 1},
+		"clip":                  map[string]any{"x": 0, "y": y, "width": l.Width, "height": min(height-y, maxHeight), "scale": 1},
 	}, &r)
 	png, err := base64.StdEncoding.DecodeString(r.Data)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return png
+}
+
+// Shoot takes a picture and returns how bright it is, from 0 to 1.
+// FABRICTEST_SHOTS names a folder for the pictures.
+func (b *Browser) Shoot(l Look, height int) float64 {
+	b.t.Helper()
+	data := b.Screenshot(l, 0, height)
+	if dir := os.Getenv("FABRICTEST_SHOTS"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, l.Name+".png"), data, 0o666); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	img, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	sum, n := 0.0, 0.0
+	colours := map[uint32]bool{}
+	for y := img.Bounds().Min.Y; y < img.Bounds().Max.Y; y += 4 {
+		for x := img.Bounds().Min.X; x < img.Bounds().Max.X; x += 4 {
+			r, g, bl, _ := img.At(x, y).RGBA()
+			sum += float64(r+g+bl) / 3 / 0xffff
+			n++
+			colours[r>>12<<8|g>>12<<4|bl>>12] = true
+		}
+	}
+	if len(colours) < 8 {
+		b.t.Errorf("%s: a picture of %d colours: is anything on it?", l.Name, len(colours))
+	}
+	return sum / n
+}
+
+//go:embed audit.js
+var audit string
+
+// Audit looks at the page as a picky reader would, and returns what is wrong with it.
+func (b *Browser) Audit() (wrong []string) {
+	b.t.Helper()
+	b.Eval(audit, &wrong)
+	return wrong
 }

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/report/console"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// conformOptions are those of `fabrictest conform`.
+type conformOptions struct {
+	conformance.Choice
+	program    string // how we were called
+	devices    []string
+	level      string
+	on         string
+	seed       string
+	quirks     []string
+	profile    string
+	mutants    bool
+	matrix     bool
+	deviations string
+	capture    evidenceMode
+	out        string
+	json       bool
+	packets    bool
+	workers    int
+	given      func(flag string) bool // on the command line
+}
+
+func newConformCommand(program string) *cobra.Command {
+	o := &conformOptions{program: program, capture: evidenceFailing}
+	cmd := &cobra.Command{
+		Use:   "conform [CASE...]",
+		Short: "Judge devices clause by clause",
+		Long: `Judge devices clause by clause.
+
+A case asks one thing that a specification demands: it plays the peer of the device
+by hand, packet by packet, and an application on it. CASE is the ID of one, the
+beginning of some (rc/psn), or a pattern ('rc/*/duplicate-*'). Without any, all run
+that the devices claim to support; those that can crash or wedge a real device run
+only with --dangerous.
+
+Verdicts: pass, the clause is met; fail, it is not; unsupported, the device does not
+claim it, or the bench cannot ask; deviates, it is not met, which is on record in
+--deviations; stale, a deviation is on record and the clause is met; broken, the case
+could not be run, which says nothing of the device.
+
+--as has the device behave, and be judged, like that of a Linux kernel: with its
+defects, and without what it does not claim. --mutants judges the cases: each must
+pass on the device as it is, and fail on one with each of the defects that it is to
+catch, and every defect that the device can have must be caught by some case.
+
+Every run leaves a folder with conformance.json, junit.xml, report.html and, for
+what is not met, captures for Wireshark. --out says where; otherwise it is one of the
+last ` + fmt.Sprint(runsKept) + ` in the user's cache.
+
+Exit codes: 0 all that was asked is met, 1 something is not, 2 called wrongly; 130
+ended by Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
+		Example: `  fabrictest conform
+  fabrictest conform rc/psn --device softroce
+  fabrictest conform 'rc/*/duplicate-*' --level must --packets
+  fabrictest conform mpa --on netns                       in network namespaces, in real time
+  fabrictest conform rc/psn --quirk PSNUnsigned           a flawed device, and how it is found out
+  fabrictest conform --as rxe-6.12 --out out/             what a kernel would be told
+  fabrictest conform --mutants --dangerous                judge the judge
+  fabrictest conform rc/atm --json | jq '.devices[].results[] | select(.verdict != "pass") | .id'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.IDs = args
+			return o.run(cmd, args)
+		},
+		ValidArgsFunction: completeCases,
+	}
+	f := cmd.Flags()
+	o.given = f.Changed
+	f.StringSliceVar(&o.devices, "device", nil, "the `DEVICE` to judge: "+eitherOf(nics.Names())+"; may be repeated (default: all)")
+	f.StringVar(&o.level, "level", "", "only requirements of this `LEVEL` or stronger: must, should or may")
+	f.StringSliceVar(&o.Labels, "label", nil, "only cases with this `LABEL`; may be repeated")
+	f.BoolVar(&o.Dangerous, "dangerous", false, "also run cases that can crash or wedge a real device")
+	f.StringVar(&o.on, "on", string(scenarios.Sim), "`TIER` to run on: sim or netns")
+	f.StringVar(&o.seed, "seed", "", "`N` decides all that cases choose by chance; \"random\" draws one (default 1)")
+	f.StringArrayVar(&o.quirks, "quirk", nil, "give the device the flaw `NAME` (see 'fabrictest quirks'); may be repeated")
+	f.StringVar(&o.profile, "as", "", "have the device behave like `PROFILE`: "+eitherOf(nics.ProfileNames()))
+	f.BoolVar(&o.mutants, "mutants", false, "judge the cases: on the device as it is, and on one with each defect that they are to catch")
+	f.BoolVar(&o.matrix, "matrix", false, "with --mutants, run every case on devices with every defect")
+	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, and their reasons")
+	f.Var(&o.capture, "capture", "whose packets to keep: failing, all or none")
+	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
+	f.BoolVar(&o.json, "json", false, "print conformance.json instead of a table")
+	f.BoolVar(&o.packets, "packets", false, "print what happened in every case, and not in failing ones alone")
+	f.IntVar(&o.workers, "workers", 0, "how many cases run at a time (default: one for each processor; in namespaces one)")
+	_ = cmd.RegisterFlagCompletionFunc("device", fixed(nics.Names()...))
+	_ = cmd.RegisterFlagCompletionFunc("level", fixed("must", "should", "may"))
+	_ = cmd.RegisterFlagCompletionFunc("label", completeLabels)
+	_ = cmd.RegisterFlagCompletionFunc("on", fixed(string(scenarios.Sim), string(scenarios.NetNS)))
+	_ = cmd.RegisterFlagCompletionFunc("quirk", completeQuirks)
+	_ = cmd.RegisterFlagCompletionFunc("as", fixed(nics.ProfileNames()...))
+	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(evidenceFailing), string(evidenceAll), string(evidenceNone)))
+	cmd.AddCommand(newConformListCommand(), newConformShowCommand(program), newConformCoverageCommand())
+	return cmd
+}
+
+func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
+	began := time.Now()
+	j, err := o.plan()
+	if err != nil {
+		return err
+	}
+	dir, err := judgements.newFolder(o.out, began)
+	if err != nil {
+		return err
+	}
+	if o.mustEnclose() {
+		return enclosed(cmd, args, dir)
+	}
+	out := cmd.OutOrStdout()
+	if o.json {
+		out = io.Discard
+	}
+	j.dir, j.began = dir, began
+	j.show = console.NewVerdicts(console.Config{Out: out, Status: cmd.ErrOrStderr(), Total: j.trials()}, o.packets)
+	defer j.show.Close()
+	run := &conform.Run{
+		Version: conform.Version, Tool: toolVersion(), Command: o.command(j.seed), Seed: j.seed,
+		Started: began, Machine: thisMachine(), Tier: o.on, Part: o.part(),
+	}
+	if run.Documents, err = ledgerDocuments(); err != nil {
+		return err
+	}
+	if err := j.judge(cmd.Context(), run); err != nil && cmd.Context().Err() == nil {
+		return err
+	}
+	run.Wall = time.Since(began)
+	if err := o.finish(cmd, run, j); err != nil {
+		return err
+	}
+	return o.verdict(cmd.Context(), run, j)
+}
+
+// finish leaves the results behind and says what they are. What cannot be written
+// does not keep what was found out from being shown.
+func (o *conformOptions) finish(cmd *cobra.Command, run *conform.Run, j *judgement) error {
+	paths, err := conform.WriteFolder(j.dir, run)
+	if o.json {
+		return errors.Join(err, conform.Write(cmd.OutOrStdout(), run))
+	}
+	return errors.Join(err, j.show.Finish(run, paths))
+}
+
+// verdict is what the exit code says.
+func (o *conformOptions) verdict(ctx context.Context, run *conform.Run, j *judgement) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted: %d of %d had ended", j.ended, j.trials())
+	case !run.Good():
+		return errFailed
+	}
+	return nil
+}
+
+// width is how many cases run at a time: in real time only one, unless more are asked
+// for, since those that measure time need the machine for themselves.
+func (o *conformOptions) width() int {
+	switch {
+	case o.workers > 0:
+		return o.workers
+	case o.on == string(scenarios.NetNS):
+		return 1
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// evidenceMode is whose packets are kept.
+type evidenceMode string
+
+const (
+	evidenceFailing evidenceMode = "failing"
+	evidenceAll     evidenceMode = "all"
+	evidenceNone    evidenceMode = "none"
+)
+
+func (m *evidenceMode) String() string { return string(*m) }
+
+// Type names the flag's value.
+func (m *evidenceMode) Type() string { return "WHICH" }
+
+// Set reads the flag's value.
+func (m *evidenceMode) Set(s string) error {
+	switch v := evidenceMode(s); v {
+	case evidenceFailing, evidenceAll, evidenceNone:
+		*m = v
+		return nil
+	}
+	return fmt.Errorf("give failing, all or none")
+}
+
+// keeps reports whether the packets of a case are kept that ended like that.
+func (m evidenceMode) keeps(v conform.Verdict) bool {
+	return m == evidenceAll || m == evidenceFailing && v.Bad()
+}

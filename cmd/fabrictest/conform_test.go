@@ -1,0 +1,303 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// judged calls the command with --json and returns what came of it.
+func judged(t *testing.T, words ...string) (int, *conform.Run) {
+	t.Helper()
+	code, out, stderr := call(t, append([]string{"conform", "--json", "--capture", "none"}, words...)...)
+	run, err := conform.Read(strings.NewReader(out))
+	if err != nil {
+		t.Fatalf("exit code %d, %q: %v", code, stderr, err)
+	}
+	return code, run
+}
+
+func TestConformPasses(t *testing.T) {
+	code, out, stderr := call(t, "conform", "rc/psn/gap-naked-once", "mpa/fpdu/layout")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, %q\n%s", code, stderr, out)
+	}
+	out = reportPath.ReplaceAllString(wallTime.ReplaceAllString(out, "in a moment."), "Report: …")
+	golden(t, "conform", out)
+}
+
+// A flaw is found out, and what is said of it is enough to see it again.
+func TestConformFindsAFlawOut(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	code, out, _ := call(t, "conform", "rc/psn", "--quirk", "NAKStorm", "--seed", "7", "--out", dir)
+	for _, want := range []string{
+		"FAIL rc/psn/gap-naked-once, softroce", "MUST, IBTA", "roce/rc/psn/6", "want  ", "got   ", "NAK psn",
+		goRun + " conform rc/psn/gap-naked-once --device softroce --on sim --seed 7 --quirk NAKStorm",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	for _, name := range []string{"conformance.json", "junit.xml", "report.html"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	run, err := conform.ReadFile(filepath.Join(dir, verdictFile))
+	if err != nil || len(run.Bad()) == 0 {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	for _, r := range run.Bad() {
+		b, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(r.Capture)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all, err := packet.ReadCapture(bytes.NewReader(b)); err != nil || len(all) == 0 || r.Ladder == nil {
+			t.Errorf("%s: %d packets, %v, ladder %v", r.ID, len(all), err, r.Ladder)
+		}
+	}
+	if code, _, stderr := call(t, "conform", "rc/psn", "--out", dir); code != exitUsage || !strings.Contains(stderr, "holds something already") {
+		t.Errorf("into a folder in use: exit code %d, %q", code, stderr)
+	}
+}
+
+// The same seed says the same of a device, down to the packets.
+func TestConformRepeats(t *testing.T) {
+	essence := func() string {
+		_, run := judged(t, "rc/rnr", "rc/tmo", "--device", "softroce", "--quirk", "JiffyTimers", "--seed", "3")
+		text, err := json.Marshal(run.Devices)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return took.ReplaceAllString(string(text), "")
+	}
+	if a, b := essence(), essence(); a != b {
+		t.Error("two runs of one seed differ")
+	}
+}
+
+var took = regexp.MustCompile(`"took":\d+,`)
+
+func TestConformChoosesDevices(t *testing.T) {
+	for words, want := range map[string]string{
+		"rc/psn/gap-naked-once mpa/fpdu/layout":                    "softroce softiwarp",
+		"rc/psn/gap-naked-once mpa/fpdu/layout --device softiwarp": "",
+		"mpa/fpdu/layout": "softiwarp",
+		"--label area:icrc --level must --quirk ICRCIgnored":     "softroce",
+		"rc/psn/gap-naked-once --as rxe-6.1":                     "softroce as rxe-6.1",
+		"mpa/fpdu/layout --device softiwarp --device softiwarp":  "softiwarp",
+		"rc/inv/free-window-leaves-the-device-alive --dangerous": "softroce",
+	} {
+		if want == "" {
+			if code, _, stderr := call(t, append([]string{"conform"}, strings.Fields(words)...)...); code != exitUsage || !strings.Contains(stderr, "no case for softiwarp") {
+				t.Errorf("%s: exit code %d, %q", words, code, stderr)
+			}
+			continue
+		}
+		_, run := judged(t, strings.Fields(words)...)
+		var names []string
+		for i := range run.Devices {
+			names = append(names, run.Devices[i].Label())
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %s, want %s", words, got, want)
+		}
+	}
+}
+
+func TestWrongConformCalls(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "deviations.yaml")
+	for words, want := range map[string]string{
+		"rc/psm":                                     "did you mean rc/psn",
+		"rc/psn/gap-naked-onec":                      "did you mean rc/psn/gap-naked-once",
+		"--label service:rx":                         "did you mean service:rc",
+		"--level most":                               "give must, should or may",
+		"--on hardware":                              "give sim or netns",
+		"--device softrocee":                         "did you mean softroce",
+		"--quirk NAKStrom":                           "did you mean NAKStorm",
+		"--as rxe-6.13":                              "did you mean rxe-6.12",
+		"--as siw-6.1 --device softroce":             "that is a softiwarp",
+		"--quirk NAKStorm --device softiwarp":        "is one of softroce",
+		"--quirk NAKStorm --quirk StalePad":          "--quirk: ",
+		"--mutants --quirk NAKStorm":                 "leave out --quirk",
+		"--matrix":                                   "give both",
+		"--workers 0":                                "give a number from 1 on",
+		"--seed soon":                                "give a number from 1 on",
+		"--capture some":                             "give failing, all or none",
+		"rc/inv/free-window-leaves-the-device-alive": "add --dangerous",
+		"rc/psn --label area:icrc":                   "no case has all that is asked for",
+		"--deviations " + file:                       "--device",
+		"list rc/psm":                                "did you mean rc/psn",
+		"show":                                       "name a case",
+		"show rc/psn/gap-naked-onec":                 "did you mean rc/psn/gap-naked-once",
+		"coverage roc":                               "did you mean roce",
+	} {
+		code, out, stderr := call(t, append([]string{"conform"}, strings.Fields(words)...)...)
+		if code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("conform %s: exit code %d, stderr %q, stdout %q; want %q", words, code, stderr, out, want)
+		}
+	}
+}
+
+func TestDeviationsAreKnown(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "deviations.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"rc/psn/gap-naked-once", "rc/psn/gap-naked-with-the-expected-psn", "--device", "softroce", "--deviations", file}
+	write("rc/psn/gap-naked-once: {reason: storms are fun, seen-on: this test}\n")
+	code, run := judged(t, append(args, "--quirk", "NAKStorm")...)
+	if r := run.Devices[0].Results; code != exitOK || r[1].Verdict != conform.Deviates || !strings.Contains(r[1].Reason, "storms are fun (seen on this test)") {
+		t.Errorf("exit code %d, %+v", code, r)
+	}
+	code, run = judged(t, args...)
+	if r := run.Devices[0].Results; code != exitFailed || r[1].Verdict != conform.Stale {
+		t.Errorf("exit code %d, %+v", code, r)
+	}
+	for text, want := range map[string]string{
+		"rc/psn/gap-naked-onec: {reason: x}": "did you mean rc/psn/gap-naked-once",
+		"rc/psn/gap-naked-once: {why: x}":    "field why not found",
+		"rc/psn/gap-naked-once: {}":          "a deviation has a reason",
+		"- rc":                               "cannot unmarshal",
+	} {
+		write(text)
+		if code, _, stderr := call(t, append([]string{"conform"}, args...)...); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %q", text, code, stderr)
+		}
+	}
+}
+
+// A case that cannot fail is found out, and so is a defect that nobody notices.
+func TestMutantsJudgeTheCases(t *testing.T) {
+	code, run := judged(t, "rc/psn", "--device", "softroce", "--mutants")
+	if code != exitOK || len(run.Faults) > 0 {
+		t.Errorf("exit code %d: %+v", code, run.Faults)
+	}
+	for _, r := range run.Devices[0].Results {
+		if len(r.Flawed) == 0 {
+			t.Errorf("%s was tried on no mutant", r.ID)
+		}
+		for _, f := range r.Flawed {
+			if f.Verdict != conform.Fail {
+				t.Errorf("%s: %s with %s", r.ID, f.Verdict, f.Quirk)
+			}
+		}
+	}
+	noticed := 0
+	for _, m := range run.Devices[0].Mutants {
+		if len(m.Caught) > 0 {
+			noticed++
+		}
+	}
+	if noticed < 10 || noticed == len(run.Devices[0].Mutants) {
+		t.Errorf("%d of %d defects are noticed by a part of the cases", noticed, len(run.Devices[0].Mutants))
+	}
+}
+
+func TestMatrixTriesAllWithAll(t *testing.T) {
+	_, run := judged(t, "rc/psn/gap-naked-once", "rc/psn/requests-count-by-one", "--device", "softroce", "--mutants", "--matrix")
+	p, err := nics.Find("softroce")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range run.Devices[0].Mutants {
+		if m.Tried != 2 && p.CheckQuirk(m.Quirk) == nil { // some take a value, which nobody here gives
+			t.Errorf("%s: %d cases were tried", m.Quirk, m.Tried)
+		}
+	}
+}
+
+func TestFaultsOfCases(t *testing.T) {
+	d := &conform.Device{Name: "x"}
+	r := &conform.Result{ID: "a/b/c", Verdict: conform.Broken, Flawed: []conform.Flawed{{Quirk: "Q", Verdict: conform.Pass}, {Quirk: "R", Verdict: conform.Fail}, {Quirk: "S", Verdict: conform.Broken, Reason: "panic"}}}
+	faults := unproven(d, r)
+	if len(faults) != 3 || faults[0].Kind != conform.Unsound || faults[1].Quirk != "Q" || faults[2].What != "a/b/c: broken with S, which it is to catch: panic" {
+		t.Errorf("%+v", faults)
+	}
+	if r.Verdict = conform.Unsupported; len(unproven(d, r)) != 0 {
+		t.Error("a case that is not supported has something to prove")
+	}
+}
+
+func TestListShowAndCoverage(t *testing.T) {
+	_, out, _ := call(t, "conform", "list", "rc/psn")
+	if !strings.Contains(out, "rc/psn/gap-naked-once ") || strings.Contains(out, "mpa/") {
+		t.Error(out)
+	}
+	_, out, _ = call(t, "conform", "list", "--json")
+	var all []catalogued
+	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) < 500 {
+		t.Fatalf("%d cases, %v", len(all), err)
+	}
+	_, out, _ = call(t, "conform", "show", "rc/psn/gap-naked-once")
+	golden(t, "conform-show", out)
+	_, out, _ = call(t, "conform", "coverage")
+	if !strings.Contains(out, "roce  RoCEv2") || strings.Contains(out, "RC: PSNs") {
+		t.Error(out)
+	}
+	_, out, _ = call(t, "conform", "coverage", "roce")
+	if !strings.Contains(out, "  RC: PSNs") || strings.Contains(out, "rfc5044") {
+		t.Error(out)
+	}
+}
+
+func TestConformInNamespaces(t *testing.T) {
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	dir := filepath.Join(t.TempDir(), "out")
+	code, out, stderr := call(t, "conform", "rc/psn/gap-naked-once", "mpa/fpdu/layout", "--on", "netns", "--out", dir, "--quirk", "NAKStorm", "--device", "softroce")
+	if code != exitUsage || !strings.Contains(stderr, "no case for softroce") {
+		t.Errorf("exit code %d, %q, %q", code, out, stderr)
+	}
+	code, out, stderr = call(t, "conform", "rc/psn/gap-naked-once", "mpa/fpdu/layout", "--on", "netns", "--out", dir)
+	if code != exitOK || !strings.Contains(out, "All 2 cases pass") {
+		t.Errorf("exit code %d, %q, %q", code, out, stderr)
+	}
+	if run, err := conform.ReadFile(filepath.Join(dir, verdictFile)); err != nil || run.Tier != "netns" || strings.Contains(run.Command, "--out") {
+		t.Errorf("%+v, %v", run, err)
+	}
+	if code, out, stderr = call(t, "conform", "rc/psn/gap-naked-once", "--on", "netns", "--quirk", "NAKStorm"); code != exitFailed || !strings.Contains(out, "--on netns") {
+		t.Errorf("exit code %d, %q, %q", code, out, stderr)
+	}
+}
+
+func TestInterruptedConform(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(interruptedError{syscall.SIGINT})
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	var out, errs bytes.Buffer
+	if code := execute(ctx, goRun, []string{"conform", "rc/psn"}, &out, &errs); code != 130 || !strings.Contains(errs.String(), "interrupted: 0 of") {
+		t.Errorf("exit code %d, %q", code, errs.String())
+	}
+}
+
+func TestEveryCapabilityHasAName(t *testing.T) {
+	var all verbs.Caps
+	for _, n := range capNames {
+		if all&n.cap != 0 || n.cap == 0 {
+			t.Errorf("%s: %#x has a name already", n.name, n.cap)
+		}
+		all |= n.cap
+	}
+	if all != verbs.CapRD<<1-1 {
+		t.Errorf("names are for %#x of %#x", all, verbs.CapRD<<1-1)
+	}
+}

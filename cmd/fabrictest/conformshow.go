@@ -1,0 +1,245 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/ledger"
+	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/lab/nics"
+)
+
+// catalogued is a case as --json lists it.
+type catalogued struct {
+	ID      string   `json:"id"`
+	Suite   string   `json:"suite"`
+	Title   string   `json:"title"`
+	Level   string   `json:"level"`
+	Clause  string   `json:"clause"`
+	Rows    []string `json:"rows"`
+	Labels  []string `json:"labels"`
+	Sends   string   `json:"sends"`
+	Expects string   `json:"expects"`
+	Mutants []string `json:"mutants"`
+	Devices []string `json:"devices"`
+}
+
+func newConformListCommand() *cobra.Command {
+	var choice conformance.Choice
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list [CASE...]",
+		Short: "List the cases, and what each demands",
+		Example: `  fabrictest conform list
+  fabrictest conform list rc/psn
+  fabrictest conform list 'mpa/*' --json | jq -r '.[].id'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			choice.IDs, choice.Dangerous = args, true
+			found, err := findCases(&choice)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return catalogue(cmd.OutOrStdout(), found)
+			}
+			return listCases(cmd.OutOrStdout(), found)
+		},
+		ValidArgsFunction: completeCases,
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&choice.Labels, "label", nil, "only cases with this `LABEL`; may be repeated")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	_ = cmd.RegisterFlagCompletionFunc("label", completeLabels)
+	return cmd
+}
+
+// findCases returns the cases of all suites that are chosen.
+func findCases(choice *conformance.Choice) (found []question, err error) {
+	for _, p := range choice.IDs {
+		one := conformance.Choice{IDs: []string{p}}
+		if one.Unused(suites.All()...) != nil {
+			return nil, noSuchCase(p)
+		}
+	}
+	for _, l := range choice.Labels {
+		if known := labelsOf(suites.All()); !slices.Contains(known, l) {
+			return nil, usagef("--label %s: no case has it%s", l, guess(l, known))
+		}
+	}
+	for _, s := range suites.All() {
+		for _, c := range choice.From(s) {
+			found = append(found, question{s, c})
+		}
+	}
+	if len(found) == 0 {
+		return nil, usagef("no case has all that is asked for")
+	}
+	return found, nil
+}
+
+func catalogue(w io.Writer, found []question) error {
+	all := make([]catalogued, 0, len(found))
+	for _, q := range found {
+		all = append(all, catalogued{
+			ID: q.ID, Suite: q.suite.Name, Title: q.Title, Level: string(q.Level), Clause: q.Cite.String(), Rows: q.Cite.Rows,
+			Labels: q.AllLabels(), Sends: q.Sends, Expects: q.Expects, Mutants: q.Mutants, Devices: devicesOf(q.suite),
+		})
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(all)
+}
+
+// devicesOf are those that a suite is for.
+func devicesOf(s *conformance.Suite) (names []string) {
+	for _, n := range nics.Names() {
+		if slices.ContainsFunc(suites.Of(protocols[n]), func(o *conformance.Suite) bool { return o.Name == s.Name }) {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+func listCases(w io.Writer, found []question) error {
+	idWidth, clauseWidth := 0, 0
+	for _, q := range found {
+		idWidth, clauseWidth = max(idWidth, len(q.ID)), max(clauseWidth, len(q.Cite.String()))
+	}
+	idWidth, clauseWidth = min(idWidth, 56), min(clauseWidth, 24)
+	var b strings.Builder
+	for _, q := range found {
+		risk := ""
+		if q.Dangerous() {
+			risk = " (dangerous)"
+		}
+		fmt.Fprintf(&b, "%-*s  %-6s  %-*s  %s%s\n", idWidth, q.ID, q.Level, clauseWidth, q.Cite, q.Title, risk)
+	}
+	fmt.Fprintf(&b, "\n%d cases. 'fabrictest conform show CASE' tells what one does.\n", len(found))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func newConformShowCommand(program string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show CASE...",
+		Short: "Show what cases demand, send and expect, and which defects they catch",
+		Example: `  fabrictest conform show rc/psn/gap-naked-once
+  fabrictest conform show 'mpa/fpdu/*'`,
+		Args: atLeast(1, "name a case: 'fabrictest conform list' lists all"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, err := findCases(&conformance.Choice{IDs: args, Dangerous: true})
+			if err != nil {
+				return err
+			}
+			rows, err := rowsByID()
+			if err != nil {
+				return err
+			}
+			for i, q := range found {
+				if i > 0 {
+					fmt.Fprintln(cmd.OutOrStdout())
+				}
+				showCase(cmd.OutOrStdout(), q, rows, program)
+			}
+			return nil
+		},
+		ValidArgsFunction: completeCases,
+	}
+}
+
+// showCase prints all that there is to know of a case.
+func showCase(w io.Writer, q question, rows map[string]ledger.Row, program string) {
+	fmt.Fprintf(w, "%s\n%s\n\n", q.ID, indent(q.Title+".", "  "))
+	fact := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%s\n", indent(value, fmt.Sprintf("  %-9s", name)))
+		}
+	}
+	fact("clause", fmt.Sprintf("%s, %s", q.Cite, q.Level))
+	fact("sends", q.Sends)
+	fact("expects", q.Expects)
+	fact("needs", capWords(q.Needs))
+	fact("setup", setupWords(&q.Setup))
+	fact("labels", strings.Join(q.AllLabels(), ", "))
+	fact("devices", strings.Join(devicesOf(q.suite), ", "))
+	fmt.Fprintf(w, "\n  Requirements in the ledger\n")
+	for _, id := range q.Cite.Rows {
+		r, ok := rows[id]
+		if !ok {
+			fmt.Fprintf(w, "    %s  (the ledger has no such row)\n", id)
+			continue
+		}
+		fmt.Fprintf(w, "    %s  %s%s\n%s\n", id, r.Level, behind(", ", r.Clause), indent(r.Text, "      "))
+	}
+	fmt.Fprintf(w, "\n  Defects that it catches\n")
+	for _, m := range q.Mutants {
+		fmt.Fprintf(w, "%s\n", indent(m+": "+quirkDoes(m), "    "))
+	}
+	fmt.Fprintf(w, "\n  To run it\n    %s conform %s --packets\n", program, q.ID)
+	if len(q.Mutants) > 0 && nics.CheckQuirk(q.Mutants[0]) == nil {
+		fmt.Fprintf(w, "    %s conform %s --quirk %s\n", program, q.ID, q.Mutants[0])
+	}
+}
+
+func behind(sep, s string) string {
+	if s == "" {
+		return ""
+	}
+	return sep + s
+}
+
+// quirkDoes tells what a defect does, and what it imitates.
+func quirkDoes(spec string) string {
+	for _, q := range nics.AllQuirks() {
+		if plainQuirk(q.Name) == plainQuirk(spec) {
+			return fmt.Sprintf("%s%s (%s)", q.Does, behind("; as ", q.Defect), strings.Join(q.Of, ", "))
+		}
+	}
+	return "no device can have it yet"
+}
+
+// setupWords tell how a device has to be set up.
+func setupWords(s *conformance.Setup) string {
+	var words []string
+	say := func(yes bool, text string) {
+		if yes {
+			words = append(words, text)
+		}
+	}
+	say(s.Family != 0, fmt.Sprintf("IPv%d", s.Family))
+	say(s.TwoAddresses, "two addresses")
+	say(s.Markers, "asks for markers")
+	say(s.NoCRC, "asks for no CRC")
+	say(s.Reliable, "reliable datagrams")
+	say(s.Isolate, "survives what a peer does wrong")
+	say(s.MTU != 0, fmt.Sprintf("an MTU of %d", s.MTU))
+	return strings.Join(words, ", ")
+}
+
+// indent breaks a text into lines of a readable length. The first begins with the
+// given text, and the others stand under where it ends.
+func indent(text, first string) string {
+	const room = 88
+	var b strings.Builder
+	line := first
+	blank := strings.Repeat(" ", len(first))
+	empty := true
+	for _, word := range strings.Fields(text) {
+		if !empty && len([]rune(line))+1+len([]rune(word)) > room {
+			b.WriteString(line + "\n")
+			line, empty = blank, true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	return b.String() + line
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/roce"
+	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/report/conform"
+)
+
+// outcome is what is to come of judging a profile, by rows of the ledger.
+type outcome struct {
+	Fail    []string          `yaml:"fail"`
+	Also    map[string]string `yaml:"also"`
+	Unasked map[string]string `yaml:"unasked"`
+}
+
+// A device with the profile of a kernel is judged like that kernel: what it breaks
+// fails, and nothing else does for which there is no reason.
+func TestProfilesAreJudgedLikeTheirKernels(t *testing.T) {
+	b, err := os.ReadFile("testdata/profiles.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]outcome)
+	if err := yaml.Unmarshal(b, &all); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range all {
+		t.Run(name, func(t *testing.T) {
+			_, run := judged(t, append(wireAreas(t, name), "--as", name, "--dangerous")...)
+			failed := failedRows(run)
+			for _, row := range want.Fail {
+				if failed[row] == "" {
+					t.Errorf("%s passes, and the kernel breaks it: does a quirk do too little?", row)
+				}
+			}
+			for row, why := range want.Unasked {
+				if failed[row] != "" {
+					t.Errorf("%s can be asked after all: move it to fail (%s)", row, why)
+				}
+			}
+			for row, why := range want.Also {
+				if failed[row] == "" {
+					t.Errorf("%s passes: delete it from also (%s)", row, why)
+				}
+			}
+			for row, how := range failed {
+				if _, known := want.Also[row]; !known && !slices.Contains(want.Fail, row) {
+					t.Errorf("%s fails, and the kernel was not seen to break it: a quirk does too much, or a case asks for more than the row: %s", row, how)
+				}
+			}
+		})
+	}
+	for _, p := range nics.Profiles() {
+		if _, ok := all[p.Name]; !ok && p.Name != "siw-6.1" {
+			t.Errorf("testdata/profiles.yaml has no %s", p.Name)
+		}
+	}
+	// What holds for one version of siw holds for the other.
+	a, errA := nics.FindProfile("siw-6.1")
+	c, errC := nics.FindProfile("siw-6.12")
+	if errA != nil || errC != nil || !slices.Equal(a.Quirks, c.Quirks) || a.Claims.Without != c.Claims.Without {
+		t.Error("siw-6.1 and siw-6.12 differ: testdata/profiles.yaml needs both")
+	}
+}
+
+// wireAreas are the areas of the cases that play the peer of a device by hand.
+// Profiles are of what peers meet on the wire; what programs meet in a kernel's verbs,
+// and what two of its devices make of a bad network, is for a kernel to show.
+func wireAreas(t *testing.T, profile string) (areas []string) {
+	t.Helper()
+	p, err := nics.FindProfile(profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	suite := map[suites.Protocol]func() *conformance.Suite{suites.RoCE: roce.Suite, suites.IWARP: iwarp.Suite}[protocols[p.Provider]]()
+	for i := range suite.Cases {
+		if a := suite.Cases[i].Area(); !slices.Contains(areas, a) {
+			areas = append(areas, a)
+		}
+	}
+	return areas
+}
+
+// failedRows are those with a case that fails, and how.
+func failedRows(run *conform.Run) map[string]string {
+	rows := make(map[string]string)
+	for _, r := range run.Bad() {
+		for _, row := range r.Rows {
+			rows[row] = strings.TrimSpace(rows[row] + " " + r.ID + ": " + r.Reason)
+		}
+	}
+	return rows
+}

@@ -1,0 +1,92 @@
+package fuzz_test
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp"
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
+)
+
+// Devices that have been under attack for long hold no more memory than after a
+// while: what a hostile peer makes them remember, they forget.
+func TestAttacksDoNotAddUp(t *testing.T) {
+	quiet := newProgram(nil)
+	for name, attack := range map[string]func(t *testing.T) (once func(round int)){
+		"RoCE": func(t *testing.T) func(int) {
+			p := rocePair(t, quiet, false)
+			return func(i int) {
+				p.again(uint64(i))
+				s := roceSiege(t, p, byte(i))
+				s.rounds(newProgram(noise(uint64(i), 48)))
+				s.finish()
+			}
+		},
+		"datagrams": func(t *testing.T) func(int) {
+			p := datagramPair(t, quiet, false, dgiwarp.QPOptions{}, rd.DefaultTiming())
+			return func(i int) {
+				p.again(uint64(i))
+				s := datagramSiege(t, p, byte(i))
+				s.rounds(newProgram(noise(uint64(i), 48)))
+				s.finish()
+			}
+		},
+		"streams": func(t *testing.T) func(int) {
+			a := newAssault(t, 0)
+			a.Go("server", a.serve)
+			a.pass(time.Millisecond)
+			return func(i int) {
+				a.lines, a.now = nil, nil
+				a.dial()
+				for prog := newProgram(noise(uint64(i), 200)); !prog.ended(); {
+					a.step(prog)
+				}
+				a.leave()
+				a.forget()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			once := attack(t)
+			const warm, more = 20, 120
+			var before, after runtime.MemStats
+			for i := range warm {
+				once(i)
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			for i := range more {
+				once(warm + i)
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			grown := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+			t.Logf("%d KiB after %d attacks, %d KiB more after %d more", before.HeapAlloc>>10, warm, grown>>10, more)
+			// Less than a KiB an attack are the books of the test itself.
+			if grown > more<<10 {
+				t.Errorf("%d more attacks have left %d KiB more", more, grown>>10)
+			}
+			runtime.KeepAlive(once)
+		})
+	}
+}
+
+// again has the path follow another program.
+func (p *pair) again(seed uint64) {
+	p.prog, p.skip, p.lose = newProgram(noise(seed, 300)), 0, 0
+	p.values, p.regions = nil, nil
+}
+
+// forget closes the queue pairs of the attacked, so that the next attack finds none.
+func (a *assault) forget() {
+	a.t.Helper()
+	a.v.fail()
+	a.pass(time.Second)
+	for _, q := range a.v.queues {
+		if err := q.qp.Close(); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	a.v.queues = nil
+}

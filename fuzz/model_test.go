@@ -1,0 +1,302 @@
+package fuzz_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// The model of verbs: what objects there are, who uses whom, which states queue
+// pairs are in and what was posted. Before each call it says what must come of it,
+// from what the API promises and not from what a device does; where that leaves a
+// choice, either will do.
+
+// verdict is what the model says of a call before it is made.
+type verdict int
+
+const (
+	may     verdict = iota // succeed or fail
+	must                   // succeed
+	mustNot                // succeed
+)
+
+func (v verdict) String() string { return [...]string{"may do either", "must succeed", "must fail"}[v] }
+
+// and is must only where both are, and mustNot where one is.
+func (v verdict) and(w verdict) verdict {
+	switch {
+	case v == mustNot || w == mustNot:
+		return mustNot
+	case v == must && w == must:
+		return must
+	default:
+		return may
+	}
+}
+
+// only is must if ok, and mustNot otherwise.
+func only(ok bool) verdict {
+	if ok {
+		return must
+	}
+	return mustNot
+}
+
+// object is what all objects of the model have: whether they are there, and who
+// makes use of them.
+type object struct {
+	gone  bool
+	users int
+	uses  []*object
+}
+
+// born and died count an object with those that it needs.
+func (o *object) born(needs ...*object) {
+	o.uses = needs
+	for _, n := range needs {
+		n.users++
+	}
+}
+
+func (o *object) died() {
+	o.gone = true
+	for _, n := range o.uses {
+		n.users--
+	}
+}
+
+// closing is what comes of closing it: not twice, and not while it is in use.
+func (o *object) closing() verdict { return only(!o.gone && o.users == 0) }
+
+type (
+	modelPD struct {
+		object
+		verbs.PD
+	}
+	modelAH struct {
+		object
+		verbs.AH
+		pd *modelPD
+	}
+	modelChannel struct {
+		object
+		verbs.CompChannel
+		arms int // that no event has answered
+	}
+	modelCQ struct {
+		object
+		verbs.CQ
+		channel *modelChannel
+		armed   int
+		lossy   bool // it may be too short for what completes there
+	}
+	modelXRCD struct {
+		object
+		verbs.XRCD
+	}
+	modelMR struct {
+		object
+		verbs.MR
+		pd     *modelPD
+		buf    []byte
+		access verbs.Access
+		held   []byte // what it held when the device lost the right to write it
+		bound  bool   // a window may have been bound to it
+	}
+	modelMW struct {
+		object
+		verbs.MW
+		pd *modelPD
+	}
+	modelSRQ struct {
+		object
+		verbs.SRQ
+		pd     *modelPD
+		books  *ledger
+		maxWR  int
+		maxSGE int
+		xrc    bool
+	}
+)
+
+// machine is a device, and the model of it.
+type machine struct {
+	world *sim.World
+	dev   verbs.Context
+	attr  verbs.DeviceAttr
+	addr  netip.Addr
+	iwarp bool // connections are the connection manager's to make
+	rd    bool
+	books books
+
+	pds   []*modelPD
+	ahs   []*modelAH
+	chans []*modelChannel
+	cqs   []*modelCQ
+	xrcds []*modelXRCD
+	mrs   []*modelMR
+	mws   []*modelMW
+	srqs  []*modelSRQ
+	qps   []*modelQP
+	// arena is all memory that is ever registered, with bytes between.
+	arena, before []byte
+	taken         int
+	// plain has the first of every choice made, which is what a sensible program does.
+	plain bool
+}
+
+// kinds are the devices that there are to be modelled.
+var kinds = []struct {
+	name  string
+	setup nics.Setup
+}{
+	{"softroce", nics.Setup{}},
+	{"softiwarp", nics.Setup{}},
+	{"dgiwarp", nics.Setup{}},
+	{"dgiwarp", nics.Setup{Reliable: true}},
+}
+
+func newMachine(kind int) (*machine, error) {
+	k := kinds[kind]
+	m := &machine{world: newWorld(), addr: netip.MustParseAddr("fd00::1"), arena: make([]byte, 1<<15)}
+	net, err := sim.NewNet(m.world, sim.NetConfig{})
+	if err != nil {
+		return nil, err
+	}
+	port, err := net.Attach(sim.PortConfig{Addrs: []netip.Addr{m.addr}, Link: sim.LinkConfig{Latency: time.Microsecond, MTU: 4200}})
+	if err != nil {
+		return nil, err
+	}
+	p, err := nics.Find(k.name)
+	if err != nil {
+		return nil, err
+	}
+	setup := k.setup
+	setup.Quirks = defects
+	opener, err := p.With(setup)
+	if err != nil {
+		return nil, err
+	}
+	if m.dev, err = opener.InWorld(m.world, port, nics.Place{Name: "nic", Addr: m.addr}); err != nil {
+		return nil, err
+	}
+	if m.attr, err = m.dev.QueryDevice(); err != nil {
+		return nil, err
+	}
+	m.iwarp = k.name == "softiwarp"
+	m.rd = m.attr.Caps.Has(verbs.CapRD)
+	for i := range m.arena {
+		m.arena[i] = byte(i * 11)
+	}
+	m.before = slices.Clone(m.arena)
+	return m, nil
+}
+
+// has is only of a capability.
+func (m *machine) has(c verbs.Caps) verdict { return only(m.attr.Caps.Has(c)) }
+
+// check holds what came of a call against what the model said. Errors are those of
+// verbs, and name one of their causes.
+func (m *machine) check(t *rapid.T, call string, want verdict, err error) {
+	t.Helper()
+	if want == must && err != nil || want == mustNot && err == nil {
+		t.Fatalf("%s %v: %v", call, want, err)
+	}
+	if err == nil {
+		return
+	}
+	var op *verbs.OpError
+	if !errors.As(err, &op) && !errors.Is(err, verbs.ErrOverrun) {
+		t.Fatalf("%s: the error names no verb: %v", call, err)
+	}
+	for _, cause := range []error{
+		verbs.ErrNotSupported, verbs.ErrInvalid, verbs.ErrNoMemory, verbs.ErrBusy, verbs.ErrPerm,
+		verbs.ErrNotFound, verbs.ErrTimeout, verbs.ErrClosed, verbs.ErrOverrun,
+	} {
+		if errors.Is(err, cause) {
+			return
+		}
+	}
+	t.Fatalf("%s: an error without a cause: %v", call, err)
+}
+
+// gone checks that a call on a closed handle says so.
+func (m *machine) gone(t *rapid.T, call string, isGone bool, err error) {
+	t.Helper()
+	if isGone && !errors.Is(err, verbs.ErrClosed) {
+		t.Fatalf("%s on a closed handle: %v, want ErrClosed", call, err)
+	}
+}
+
+// closes closes an object and checks what comes of it.
+func (m *machine) closes(t *rapid.T, call string, o *object, want verdict, close func() error) bool {
+	t.Helper()
+	err := close()
+	m.check(t, call, want, err)
+	m.gone(t, call, o.gone, err)
+	if !o.gone && o.users > 0 && want == mustNot && !errors.Is(err, verbs.ErrBusy) {
+		t.Fatalf("%s, with %d users: %v, want ErrBusy", call, o.users, err)
+	}
+	if err != nil {
+		return false
+	}
+	o.died()
+	return true
+}
+
+// memory checks that nothing has changed but regions that the device may write.
+func (m *machine) memory() error {
+	now := slices.Clone(m.arena)
+	for _, r := range m.mrs {
+		at := cap(m.arena) - cap(r.buf)
+		if r.held != nil && !bytes.Equal(r.buf, r.held) {
+			return fmt.Errorf("the %d bytes of a region at %#x, closed or not writable, have changed", len(r.buf), at)
+		}
+		copy(now[at:at+len(r.buf)], m.before[at:])
+	}
+	for i := range now {
+		if now[i] != m.before[i] {
+			return fmt.Errorf("byte %#x of memory is of no region, and has changed", i)
+		}
+	}
+	return nil
+}
+
+// pick draws one of a list, and false if it is empty.
+func pick[T any](t *rapid.T, what string, all []T) (x T, ok bool) {
+	if len(all) == 0 {
+		return x, false
+	}
+	return all[rapid.IntRange(0, len(all)-1).Draw(t, what)], true
+}
+
+// live is pick that prefers what is not gone: a sequence of calls on dead handles
+// goes nowhere.
+func live[T any](t *rapid.T, what string, all []T, gone func(T) bool) (x T, ok bool) {
+	if rapid.IntRange(0, 7).Draw(t, "any "+what) > 0 {
+		all = slices.DeleteFunc(slices.Clone(all), gone)
+	}
+	return pick(t, what, all)
+}
+
+// choose draws one of some values, of which the first is the sensible one.
+func choose[T any](m *machine, t *rapid.T, what string, values ...T) T {
+	if m.plain {
+		return values[0]
+	}
+	return rapid.SampledFrom(values).Draw(t, what)
+}
+
+// oneIn is true now and then, and never where all is plain.
+func (m *machine) oneIn(t *rapid.T, n int, what string) bool {
+	return !m.plain && rapid.IntRange(0, n-1).Draw(t, what) == n-1
+}

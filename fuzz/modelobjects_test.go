@@ -1,0 +1,397 @@
+package fuzz_test
+
+import (
+	"errors"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func (m *machine) pd(t *rapid.T) (*modelPD, bool) {
+	return live(t, "pd", m.pds, func(o *modelPD) bool { return o.gone })
+}
+
+func (m *machine) cq(t *rapid.T) (*modelCQ, bool) {
+	return live(t, "cq", m.cqs, func(o *modelCQ) bool { return o.gone })
+}
+
+func (m *machine) allocPD(t *rapid.T) {
+	pd, err := m.dev.AllocPD()
+	m.check(t, "AllocPD", must, err)
+	m.pds = append(m.pds, &modelPD{PD: pd})
+}
+
+func (m *machine) closePD(t *rapid.T) {
+	if o, ok := m.pd(t); ok {
+		m.closes(t, "PD.Close", &o.object, o.closing(), o.PD.Close)
+	}
+}
+
+// accesses are rights worth asking for.
+var accesses = []verbs.Access{
+	everyRight | verbs.AccessMWBind, everyRight, 0, verbs.AccessLocalWrite, verbs.AccessRemoteRead,
+	verbs.AccessLocalWrite | verbs.AccessMWBind, verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic,
+	everyRight | verbs.AccessZeroBased, everyRight | verbs.AccessRelaxedOrdering, 1 << 15,
+}
+
+func (m *machine) regMR(t *rapid.T) {
+	pd, ok := m.pd(t)
+	if !ok {
+		return
+	}
+	size := choose(m, t, "size", 256, 1, 64, 0)
+	at := m.taken + 16
+	if at+size > len(m.arena) {
+		return
+	}
+	in := verbs.MRInit{
+		Buf:    m.arena[at : at+size],
+		Addr:   choose(m, t, "addr", 0, 0x1000, ^uint64(0)-8),
+		Access: choose(m, t, "access", accesses...),
+	}
+	want := only(!pd.gone)
+	const stores = verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	switch {
+	case in.Access&stores != 0 && in.Access&verbs.AccessLocalWrite == 0:
+		want = mustNot
+	case size == 0 || in.Access&(1<<15) != 0 || in.Access&verbs.AccessZeroBased != 0:
+		want = want.and(may)
+	case in.Addr > 1<<60:
+		want = want.and(may)
+	}
+	mr, err := pd.RegMR(in)
+	m.check(t, "RegMR", want, err)
+	m.gone(t, "RegMR", pd.gone, err)
+	if err != nil {
+		return
+	}
+	if mr.Len() != size || in.Addr != 0 && in.Access&verbs.AccessZeroBased == 0 && mr.Addr() != in.Addr {
+		t.Fatalf("a region of %d bytes at %#x, asked for %d at %#x", mr.Len(), mr.Addr(), size, in.Addr)
+	}
+	for _, other := range m.mrs {
+		if !other.gone && (other.LKey() == mr.LKey() || other.RKey() == mr.RKey()) {
+			t.Fatalf("two regions have key %#x", mr.RKey())
+		}
+	}
+	m.taken = at + size
+	r := &modelMR{MR: mr, pd: pd, buf: in.Buf, access: in.Access}
+	if in.Access&verbs.AccessLocalWrite == 0 {
+		r.held = slices.Clone(r.buf)
+	}
+	r.born(&pd.object)
+	m.mrs = append(m.mrs, r)
+}
+
+func (m *machine) closeMR(t *rapid.T) {
+	o, ok := live(t, "mr", m.mrs, func(o *modelMR) bool { return o.gone })
+	if !ok {
+		return
+	}
+	want := o.closing()
+	if o.bound && !o.gone {
+		want = may // a window may be open on it still
+	}
+	if m.closes(t, "MR.Close", &o.object, want, o.MR.Close) {
+		o.held = slices.Clone(o.buf)
+	}
+}
+
+func (m *machine) allocMW(t *rapid.T) {
+	pd, ok := m.pd(t)
+	if !ok {
+		return
+	}
+	typ := choose(m, t, "type", verbs.MWType1, verbs.MWType2, 0, 3)
+	want := only(!pd.gone)
+	switch typ {
+	case verbs.MWType1:
+		want = want.and(m.has(verbs.CapMWType1))
+	case verbs.MWType2:
+		want = want.and(m.has(verbs.CapMWType2))
+	default:
+		want = mustNot
+	}
+	mw, err := pd.AllocMW(typ)
+	m.check(t, "AllocMW", want, err)
+	if err == nil {
+		o := &modelMW{MW: mw, pd: pd}
+		o.born(&pd.object)
+		m.mws = append(m.mws, o)
+	}
+}
+
+func (m *machine) closeMW(t *rapid.T) {
+	if o, ok := live(t, "mw", m.mws, func(o *modelMW) bool { return o.gone }); ok {
+		m.closes(t, "MW.Close", &o.object, o.closing(), o.MW.Close)
+	}
+}
+
+func (m *machine) createAH(t *rapid.T) {
+	pd, ok := m.pd(t)
+	if !ok {
+		return
+	}
+	attr := m.toSelf()
+	want := only(!pd.gone && m.attr.Caps&(verbs.CapUD|verbs.CapRD) != 0)
+	switch choose(m, t, "wrong", 0, 0, 0, 0, 0, 1, 2, 3) {
+	case 1:
+		attr.Port, want = 9, want.and(may)
+	case 2:
+		attr.GRH.SGIDIndex, want = 200, want.and(may)
+	case 3:
+		attr.GRH.DGID, want = verbs.GID{}, want.and(may)
+	}
+	ah, err := pd.CreateAH(attr)
+	m.check(t, "CreateAH", want, err)
+	if err == nil {
+		o := &modelAH{AH: ah, pd: pd}
+		o.born(&pd.object)
+		m.ahs = append(m.ahs, o)
+	}
+}
+
+// toSelf is the address of the device itself: what it sends comes back.
+func (m *machine) toSelf() verbs.AHAttr {
+	return verbs.AHAttr{GRH: verbs.GRH{DGID: verbs.GIDFrom(m.addr), HopLimit: 64}, Port: 1}
+}
+
+func (m *machine) closeAH(t *rapid.T) {
+	if o, ok := live(t, "ah", m.ahs, func(o *modelAH) bool { return o.gone }); ok {
+		m.closes(t, "AH.Close", &o.object, o.closing(), o.AH.Close)
+	}
+}
+
+func (m *machine) createChannel(t *rapid.T) {
+	ch, err := m.dev.CreateCompChannel()
+	m.check(t, "CreateCompChannel", must, err)
+	m.chans = append(m.chans, &modelChannel{CompChannel: ch})
+}
+
+func (m *machine) closeChannel(t *rapid.T) {
+	o, ok := live(t, "channel", m.chans, func(o *modelChannel) bool { return o.gone })
+	if !ok {
+		return
+	}
+	want := o.closing()
+	if !o.gone && o.users > 0 {
+		want = may // libibverbs refuses; a device may also tell its queues
+	}
+	m.closes(t, "CompChannel.Close", &o.object, want, o.CompChannel.Close)
+}
+
+// waitEvent looks for a completion event. There is none that nobody has armed for.
+func (m *machine) waitEvent(t *rapid.T) {
+	o, ok := live(t, "channel", m.chans, func(o *modelChannel) bool { return o.gone })
+	if !ok {
+		return
+	}
+	cq, err := o.Wait(0)
+	m.check(t, "CompChannel.Wait", only(!o.gone).and(may), err)
+	if err != nil {
+		m.gone(t, "CompChannel.Wait", o.gone, err)
+		return
+	}
+	i := slices.IndexFunc(m.cqs, func(c *modelCQ) bool { return c.CQ == cq })
+	if i < 0 || m.cqs[i].channel != o || m.cqs[i].gone {
+		t.Fatalf("an event of a completion queue that is gone, or of another channel")
+	}
+	if m.cqs[i].armed--; m.cqs[i].armed < 0 {
+		t.Fatalf("an event of a completion queue that was not armed")
+	}
+}
+
+func (m *machine) createCQ(t *rapid.T) {
+	depth := choose(m, t, "depth", 512, 512, 512, 512, 512, 4, 1, 0, -1, m.attr.MaxCQE+1)
+	in := verbs.CQInit{Depth: depth}
+	want := only(depth >= 1 && depth <= m.attr.MaxCQE)
+	ch, with := live(t, "channel", m.chans, func(o *modelChannel) bool { return o.gone })
+	if with = with && choose(m, t, "with a channel", true, false); with {
+		in.Channel = ch.CompChannel
+		want = want.and(only(!ch.gone))
+	}
+	cq, err := m.dev.CreateCQ(in)
+	m.check(t, "CreateCQ", want, err)
+	if err != nil {
+		return
+	}
+	if cq.Depth() < depth {
+		t.Fatalf("a completion queue of %d, asked for %d", cq.Depth(), depth)
+	}
+	o := &modelCQ{CQ: cq, lossy: depth < 512}
+	if with {
+		o.channel = ch
+		o.born(&ch.object)
+	}
+	m.cqs = append(m.cqs, o)
+}
+
+func (m *machine) closeCQ(t *rapid.T) {
+	if o, ok := m.cq(t); ok {
+		m.closes(t, "CQ.Close", &o.object, o.closing(), o.CQ.Close)
+	}
+}
+
+func (m *machine) armCQ(t *rapid.T) {
+	o, ok := m.cq(t)
+	if !ok {
+		return
+	}
+	want := only(!o.gone && o.channel != nil)
+	if o.channel != nil && o.channel.gone {
+		want = want.and(may)
+	}
+	err := o.Arm(rapid.Bool().Draw(t, "solicited only"))
+	m.check(t, "CQ.Arm", want, err)
+	m.gone(t, "CQ.Arm", o.gone && o.channel != nil, err)
+	if err == nil {
+		o.armed++
+	}
+}
+
+func (m *machine) resizeCQ(t *rapid.T) {
+	o, ok := m.cq(t)
+	if !ok {
+		return
+	}
+	depth := rapid.SampledFrom([]int{600, 3, 0, m.attr.MaxCQE + 1}).Draw(t, "depth")
+	want := only(!o.gone && depth >= 1 && depth <= m.attr.MaxCQE).and(m.has(verbs.CapResizeCQ))
+	if depth < 512 {
+		want = want.and(may) // what waits in it must still fit
+	}
+	err := o.Resize(depth)
+	m.check(t, "CQ.Resize", want, err)
+	m.gone(t, "CQ.Resize", o.gone, err)
+	if err == nil {
+		o.lossy = o.lossy || depth < 512
+		if o.Depth() < depth {
+			t.Fatalf("a completion queue of %d, resized to %d", o.Depth(), depth)
+		}
+	}
+}
+
+// pollCQ takes completions, each of which must be of a request that waits for one.
+func (m *machine) pollCQ(t *rapid.T) {
+	if o, ok := m.cq(t); ok {
+		m.poll(t, o, rapid.IntRange(0, 9).Draw(t, "room"))
+	}
+}
+
+func (m *machine) poll(t *rapid.T, o *modelCQ, room int) int {
+	wcs := make([]verbs.WC, room)
+	n, err := o.Poll(wcs)
+	want := only(!o.gone)
+	if o.lossy {
+		want = want.and(may)
+	}
+	m.check(t, "CQ.Poll", want, err)
+	m.gone(t, "CQ.Poll", o.gone, err)
+	if n > room || err != nil && n > 0 {
+		t.Fatalf("CQ.Poll into %d: %d, %v", room, n, err)
+	}
+	for i := range wcs[:n] {
+		if err := m.books.complete(&wcs[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+func (m *machine) openXRCD(t *rapid.T) {
+	x, err := m.dev.OpenXRCD()
+	m.check(t, "OpenXRCD", m.has(verbs.CapXRC), err)
+	if err == nil {
+		m.xrcds = append(m.xrcds, &modelXRCD{XRCD: x})
+	}
+}
+
+func (m *machine) closeXRCD(t *rapid.T) {
+	if o, ok := live(t, "xrcd", m.xrcds, func(o *modelXRCD) bool { return o.gone }); ok {
+		m.closes(t, "XRCD.Close", &o.object, o.closing(), o.XRCD.Close)
+	}
+}
+
+func (m *machine) createSRQ(t *rapid.T) {
+	pd, ok := m.pd(t)
+	if !ok {
+		return
+	}
+	in := verbs.SRQInit{
+		PD:     pd.PD,
+		MaxWR:  choose(m, t, "max wr", 8, 8, 1, 0, m.attr.MaxSRQWR+1),
+		MaxSGE: choose(m, t, "max sge", 2, 2, 1, m.attr.MaxSRQSGE+1),
+	}
+	o := &modelSRQ{pd: pd, maxWR: in.MaxWR, maxSGE: in.MaxSGE}
+	uses := []*object{&pd.object}
+	want := only(!pd.gone && in.MaxWR >= 1 && in.MaxWR <= m.attr.MaxSRQWR && in.MaxSGE <= m.attr.MaxSRQSGE).and(m.has(verbs.CapSRQ))
+	if o.xrc = m.oneIn(t, 4, "xrc"); o.xrc {
+		in.Type = verbs.SRQXRC
+		want = want.and(m.has(verbs.CapXRC))
+		x, hasX := live(t, "xrcd", m.xrcds, func(o *modelXRCD) bool { return o.gone })
+		cq, hasCQ := m.cq(t)
+		if hasX {
+			in.XRCD = x.XRCD
+			want = want.and(only(!x.gone))
+			uses = append(uses, &x.object)
+		}
+		if hasCQ {
+			in.CQ = cq.CQ
+			want = want.and(only(!cq.gone))
+			uses = append(uses, &cq.object)
+		}
+		want = want.and(only(hasX && hasCQ))
+	}
+	srq, err := m.dev.CreateSRQ(in)
+	m.check(t, "CreateSRQ", want, err)
+	if err != nil {
+		return
+	}
+	o.SRQ = srq
+	o.born(uses...)
+	o.books = m.books.open("shared receive queue", false)
+	m.srqs = append(m.srqs, o)
+}
+
+func (m *machine) closeSRQ(t *rapid.T) {
+	if o, ok := live(t, "srq", m.srqs, func(o *modelSRQ) bool { return o.gone }); ok {
+		m.closes(t, "SRQ.Close", &o.object, o.closing(), o.SRQ.Close)
+	}
+}
+
+func (m *machine) modifySRQ(t *rapid.T) {
+	o, ok := live(t, "srq", m.srqs, func(o *modelSRQ) bool { return o.gone })
+	if !ok {
+		return
+	}
+	limit := rapid.SampledFrom([]int{0, 1, 1 << 20, -1}).Draw(t, "limit")
+	want := only(!o.gone && limit >= 0 && limit < 1<<20)
+	if limit > 0 && limit < 1<<20 && o.maxWR < limit {
+		want = want.and(may)
+	}
+	err := o.Modify(verbs.SRQAttr{Limit: limit}, verbs.SRQLimit)
+	m.check(t, "SRQ.Modify", want, err)
+	m.gone(t, "SRQ.Modify", o.gone, err)
+	attr, err := o.Query()
+	m.check(t, "SRQ.Query", only(!o.gone), err)
+	if err == nil && (attr.MaxWR < o.maxWR || attr.MaxSGE < o.maxSGE) {
+		t.Fatalf("a shared receive queue of %d with %d entries, asked for %d and %d", attr.MaxWR, attr.MaxSGE, o.maxWR, o.maxSGE)
+	}
+}
+
+func (m *machine) waitAsync(t *rapid.T) {
+	e, err := m.dev.WaitAsync(0)
+	m.check(t, "WaitAsync", may, err)
+	if err != nil {
+		if !errors.Is(err, verbs.ErrTimeout) {
+			t.Fatalf("WaitAsync: %v", err)
+		}
+		return
+	}
+	if e.QP != nil && !slices.ContainsFunc(m.qps, func(q *modelQP) bool { return q.QP == e.QP && !q.gone }) {
+		t.Fatalf("an event %v of a queue pair that is gone", e.Type)
+	}
+	if e.CQ != nil && !slices.ContainsFunc(m.cqs, func(c *modelCQ) bool { return c.CQ == e.CQ && !c.gone }) {
+		t.Fatalf("an event %v of a completion queue that is gone", e.Type)
+	}
+}

@@ -1,0 +1,145 @@
+package fuzz_test
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// defects are what is wrong on purpose with the devices that are opened: none, but
+// where it is proved that a target can fail.
+var defects []string
+
+// flaw gives a device its defects.
+func flaw(t testing.TB, quirks interface {
+	Set(name string, on bool) error
+},
+) {
+	t.Helper()
+	for _, name := range defects {
+		if err := quirks.Set(name, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// trial is a test that may fail without its parent's failing.
+type trial struct {
+	testing.TB
+	failure string
+}
+
+func (t *trial) Helper() {}
+
+func (t *trial) Name() string                      { return t.TB.Name() }
+func (t *trial) Log(...any)                        {}
+func (t *trial) Logf(string, ...any)               {}
+func (t *trial) Error(args ...any)                 { t.failure = fmt.Sprint(args...) }
+func (t *trial) Errorf(format string, args ...any) { t.failure = fmt.Sprintf(format, args...) }
+func (t *trial) Failed() bool                      { return t.failure != "" }
+func (t *trial) FailNow()                          { runtime.Goexit() }
+
+func (t *trial) Fatal(args ...any) {
+	t.failure = fmt.Sprint(args...)
+	runtime.Goexit()
+}
+
+func (t *trial) Fatalf(format string, args ...any) {
+	t.failure = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// try runs f on its own and returns how it failed.
+func try(parent testing.TB, f func(t *trial)) (failure string) {
+	t := &trial{TB: parent}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if r := recover(); r != nil {
+				t.failure = fmt.Sprint("panic: ", r)
+			}
+		}()
+		f(t)
+	}()
+	<-done
+	return t.failure
+}
+
+// Each target finds devices wrong that are, by one of its seeds or by a little noise:
+// what it checks can fail, and for the reason given.
+func TestTargetsFindDefects(t *testing.T) {
+	for _, c := range []struct {
+		target string
+		run    func(testing.TB, []byte)
+		seeds  func(func([]byte))
+		defect string
+		says   string
+	}{
+		{"RoCEPath", rocePath, honestSeeds, "DuplicatesExecuted", ""},
+		{"RoCEPath", rocePath, honestSeeds, "AckCompletesRead", ""},
+		{"RoCEPath", rocePath, honestSeeds, "RetryExcHangs", ""},
+		{"RoCEPeer", rocePeer, hostileSeeds, "IgnorePD", ""},
+		{"RoCEPeer", rocePeer, hostileSeeds, "WindowBounds", "outside of the window"},
+		{"RoCEPeer", rocePeer, hostileSeeds, "CompletionsOvertake", "completes before"},
+		{"DatagramPath", datagramPath, honestSeeds, "DeliversAsTheyCome", ""},
+		{"DatagramPath", datagramPath, honestSeeds, "GapsForgotten", ""},
+		{"DatagramPeer", datagramPeer, hostileSeeds, "NeverGivesUp", "long been in ERR"},
+		{"DatagramPeer", datagramPeer, hostileSeeds, "IgnorePD", ""},
+		{"DatagramPeer", datagramPeer, hostileSeeds, "WindowBounds", ""},
+		{"StreamPeer", streamPeer, streamSeeds, "IgnorePD", "of another protection domain"},
+		{"RoCEPath", rocePath, honestSeeds, "LastCompletesTwice", ""},
+	} {
+		t.Run(c.target+"/"+c.defect, func(t *testing.T) {
+			defects = []string{c.defect}
+			defer func() { defects = nil }()
+			tried := 0
+			failure := ""
+			attempt := func(b []byte) {
+				if failure == "" {
+					tried++
+					failure = try(t, func(t *trial) { c.run(t, b) })
+				}
+			}
+			c.seeds(attempt)
+			for seed := range uint64(200) {
+				attempt(noise(1000+seed, 400))
+			}
+			if failure == "" || !strings.Contains(failure, c.says) {
+				t.Fatalf("%d inputs, and it said %q; want %q", tried, failure, c.says)
+			}
+			t.Logf("input %d: %s", tried, failure)
+		})
+	}
+}
+
+// The model of verbs finds devices wrong that are.
+func TestTheModelFindsDefects(t *testing.T) {
+	for name, value := range map[string]string{"rapid.seed": "1", "rapid.checks": "3000", "rapid.shrinktime": "0s"} {
+		was := flag.Lookup(name).Value.String()
+		if err := flag.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = flag.Set(name, was) })
+	}
+	for _, name := range []string{
+		"InUseDestroyed", "AHClosesTwice", "FlushReversed", "ArmsWithoutChannel", "SignalAllIgnored", "RecvStateWrong",
+		"ModifyHalfway", "StaleKeys", "NoFlushInError", "AnyQPType", "RefusedWRStays", "ArmStays",
+	} {
+		t.Run(name, func(t *testing.T) {
+			defects = []string{name}
+			defer func() { defects = nil }()
+			failure := try(t, func(t *trial) {
+				rapid.Check(t, func(t *rapid.T) { sequenceOn(t, 0) })
+			})
+			if failure == "" {
+				t.Fatal("it keeps to the model")
+			}
+			t.Log(failure)
+		})
+	}
+}

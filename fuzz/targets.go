@@ -1,0 +1,57 @@
+package fuzz
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+)
+
+// ListFile is where the list is, in the folder of the module.
+const ListFile = "fuzz/targets.txt"
+
+//go:embed targets.txt
+var list string
+
+// Target is one fuzz target.
+type Target struct {
+	Package string // its folder in the module, as the go command takes it: "./emu/softroce/engine"
+	Name    string // of its function
+}
+
+// String is how a target is named on a command line: "emu/softroce/engine.FuzzInput".
+func (t Target) String() string { return strings.TrimPrefix(t.Package, "./") + "." + t.Name }
+
+// Targets lists the targets that the program was built with.
+func Targets() []Target {
+	all, err := ParseList(list)
+	if err != nil {
+		panic(err) // a test reads the same list
+	}
+	return all
+}
+
+// ParseList reads a list: a line for each target, its package and its name, and
+// comments behind #.
+func ParseList(text string) (all []Target, err error) {
+	seen := map[Target]bool{}
+	for i, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		t := Target{Package: words[0]}
+		if len(words) == 2 {
+			t.Name = words[1]
+		}
+		switch {
+		case len(words) != 2 || !strings.HasPrefix(t.Package, "./") || !strings.HasPrefix(t.Name, "Fuzz"):
+			return nil, fmt.Errorf("%s:%d: want a package such as ./scenarios and the name of a target such as FuzzParse, not %q", ListFile, i+1, strings.TrimSpace(line))
+		case seen[t]:
+			return nil, fmt.Errorf("%s:%d: %v is there twice", ListFile, i+1, t)
+		}
+		seen[t] = true
+		all = append(all, t)
+	}
+	return all, nil
+}

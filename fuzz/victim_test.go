@@ -1,0 +1,297 @@
+package fuzz_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// victim is a device whose peer may say anything: memory with fences around it,
+// and queue pairs whose requests are all accounted for.
+type victim struct {
+	t      testing.TB
+	name   string
+	dev    verbs.Context
+	pd     verbs.PD
+	cq     verbs.CQ
+	mem    *memory
+	books  books
+	queues []*queue
+	srq    verbs.SRQ
+	shared *ledger
+	seed   int
+	// received is how many messages have arrived.
+	received int
+}
+
+// queue is a queue pair of a victim.
+type queue struct {
+	v    *victim
+	qp   verbs.QP
+	kind verbs.QPType
+	sq   *ledger
+	rq   *ledger // nil if receives are shared
+	// aside, if not nil, is of requests that have no peer, and so no place in the order
+	// of those that do: on RD.
+	aside *ledger
+	// to addresses the peer's queue pair in requests of datagrams.
+	to verbs.UD
+	// at is what the peer has to offer.
+	at []verbs.Remote
+}
+
+// cqDepth is more than there can be completions.
+const cqDepth = 1 << 10
+
+func newVictim(t testing.TB, name string, dev verbs.Context) *victim {
+	t.Helper()
+	v := &victim{t: t, name: name, dev: dev}
+	var err error
+	var other verbs.PD
+	if v.pd, err = dev.AllocPD(); err == nil {
+		other, err = dev.AllocPD()
+	}
+	if err == nil {
+		v.mem, err = newMemory(v.pd, other)
+	}
+	if err == nil {
+		v.cq, err = dev.CreateCQ(verbs.CQInit{Depth: cqDepth})
+	}
+	if err == nil {
+		v.srq, err = dev.CreateSRQ(verbs.SRQInit{PD: v.pd, MaxWR: 16, MaxSGE: 2})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.shared = v.books.open(name+", shared receives", false)
+	return v
+}
+
+// queue makes a queue pair. Receives come from the shared queue if that is asked
+// for.
+func (v *victim) queue(kind verbs.QPType, shared bool) *queue {
+	v.t.Helper()
+	in := verbs.QPInit{
+		Type: kind, PD: v.pd, SendCQ: v.cq, RecvCQ: v.cq,
+		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 32},
+	}
+	if shared {
+		in.SRQ, in.Caps.MaxRecvWR, in.Caps.MaxRecvSGE = v.srq, 0, 0
+	}
+	qp, err := v.dev.CreateQP(in)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	name := fmt.Sprintf("%s, queue pair %d (%v)", v.name, len(v.queues), kind)
+	q := &queue{v: v, qp: qp, kind: kind, sq: v.books.open(name+", sends", true)}
+	if !shared {
+		q.rq = v.books.open(name+", receives", true)
+	}
+	v.queues = append(v.queues, q)
+	return q
+}
+
+// knows tells a queue what its peer has to offer.
+func (q *queue) knows(peer *victim) {
+	m := peer.mem
+	at := func(mr verbs.MR, off int) verbs.Remote {
+		return verbs.Remote{Addr: mr.Addr() + uint64(off), RKey: mr.RKey()}
+	}
+	window := at(m.behind, windowAt-behindAt)
+	window.RKey = verbs.NextRKey(m.window.RKey())
+	q.at = []verbs.Remote{at(m.open, 0), at(m.open, 64), at(m.open, 0x400), at(m.shown, 8), window}
+}
+
+// send posts a request, if the queue takes it.
+func (q *queue) send(wr verbs.SendWR) {
+	wr.WRID = q.sq.nextID()
+	wr.UD = q.to
+	if n, _ := q.qp.PostSend([]verbs.SendWR{wr}); n == 1 {
+		q.sq.add(wr.Flags&verbs.SendSignaled != 0)
+	}
+}
+
+// fetch posts a request whose result comes to a sink of n bytes.
+func (q *queue) fetch(n int, wr verbs.SendWR) {
+	id := q.sq.nextID()
+	sgl, ok := q.v.mem.sink(id, n)
+	if !ok {
+		return
+	}
+	wr.WRID, wr.SGL, wr.UD = id, sgl, q.to
+	wr.Flags |= verbs.SendSignaled
+	if taken, _ := q.qp.PostSend([]verbs.SendWR{wr}); taken == 1 {
+		q.sq.add(true)
+		return
+	}
+	q.v.mem.complete(id)
+}
+
+// recv posts a receive of n bytes.
+func (q *queue) recv(n int) {
+	l, post := q.rq, q.qp.PostRecv
+	if l == nil {
+		l, post = q.v.shared, q.v.srq.PostRecv
+	}
+	id := l.nextID()
+	sgl, ok := q.v.mem.sink(id, n)
+	if !ok {
+		return
+	}
+	if taken, _ := post([]verbs.RecvWR{{WRID: id, SGL: sgl}}); taken == 1 {
+		l.add(true)
+		return
+	}
+	q.v.mem.complete(id)
+}
+
+// bind opens the window: what is behind it can be reached from then on, through it.
+func (q *queue) bind() {
+	if sq := q.sq; q.aside != nil {
+		q.sq = q.aside
+		defer func() { q.sq = sq }()
+	}
+	m := q.v.mem
+	key := verbs.NextRKey(m.window.RKey())
+	q.send(verbs.SendWR{Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{MW: m.window, RKey: key, Info: verbs.BindInfo{
+		MR: m.behind, Addr: m.behind.Addr() + windowAt - behindAt, Length: windowLen, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite,
+	}}})
+}
+
+// work posts one thing, of which number says what.
+func (q *queue) work(number byte) {
+	m := q.v.mem
+	q.v.seed += 24
+	// Requests are mostly good: whoever is in between makes them bad, and a queue pair
+	// that has failed shows nothing more. What may only be read, or only partly, is the
+	// last of them.
+	at := q.at[int(number>>4)%8%len(q.at)]
+	good := q.at[int(number>>4)%3%len(q.at)]
+	signaled := verbs.SendSignaled
+	if number&0x80 != 0 {
+		signaled = 0
+	}
+	switch number & 15 {
+	case 0, 1:
+		q.recv(300)
+	case 2:
+		q.recv(1200)
+	case 3:
+		q.send(verbs.SendWR{Opcode: verbs.OpSend, Flags: signaled, SGL: m.source(q.v.seed, 100)})
+	case 4:
+		q.send(verbs.SendWR{Opcode: verbs.OpSend, Flags: signaled | verbs.SendSolicited, SGL: m.source(q.v.seed, 700)})
+	case 5:
+		q.send(verbs.SendWR{Opcode: verbs.OpSendImm, Flags: signaled | verbs.SendInline, Inline: []byte("inline"), Imm: 5})
+	case 6:
+		q.send(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: signaled, SGL: m.source(q.v.seed, 600), Remote: good})
+	case 7:
+		q.send(verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, Flags: signaled, SGL: m.source(q.v.seed, 40), Remote: at, Imm: 7})
+	case 8:
+		q.fetch(500, verbs.SendWR{Opcode: verbs.OpRDMARead, Remote: at})
+	case 9:
+		q.fetch(24, verbs.SendWR{Opcode: verbs.OpRDMARead, Remote: at})
+	case 10:
+		q.fetch(8, verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, Remote: good, Atomic: verbs.Atomic{CompareAdd: 3}})
+	case 11:
+		q.fetch(8, verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, Remote: good, Atomic: verbs.Atomic{Swap: 9}})
+	case 12:
+		q.bind()
+	case 13:
+		if number&0x40 != 0 {
+			q.send(verbs.SendWR{Opcode: verbs.OpSendInv, Flags: signaled, SGL: m.source(q.v.seed, 16), InvalidateRKey: q.at[len(q.at)-1].RKey})
+		} else {
+			q.send(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: signaled, SGL: m.source(q.v.seed, windowLen), Remote: q.at[len(q.at)-1]})
+		}
+	case 14:
+		q.send(verbs.SendWR{Opcode: verbs.OpFlush, Flags: signaled, Remote: good, Flush: verbs.Flush{Length: 16, Type: verbs.FlushGlobal}})
+	case 15:
+		q.send(verbs.SendWR{Opcode: verbs.OpAtomicWrite, Flags: signaled, SGL: m.source(q.v.seed, 8), Remote: good})
+	}
+}
+
+// look takes the completions that there are, and checks everything.
+func (v *victim) look() {
+	v.t.Helper()
+	var wcs [32]verbs.WC
+	for {
+		n, err := v.cq.Poll(wcs[:])
+		if err != nil {
+			v.t.Fatalf("%s: polling: %v", v.name, err)
+		}
+		for i := range wcs[:n] {
+			if err := v.books.complete(&wcs[i]); err != nil {
+				v.t.Fatal(err)
+			}
+			v.mem.complete(wcs[i].WRID)
+			if wcs[i].Status == verbs.WCSuccess && wcs[i].Opcode == verbs.WCOpRecv {
+				v.received++
+			}
+		}
+		if n == 0 {
+			break
+		}
+	}
+	if err := v.mem.check(); err != nil {
+		v.t.Fatalf("%s: %v", v.name, err)
+	}
+}
+
+// fail moves all queue pairs to ERR, where all that is posted completes.
+func (v *victim) fail() {
+	v.t.Helper()
+	for i, q := range v.queues {
+		attr, err := q.qp.Query()
+		if err != nil {
+			v.t.Fatalf("%s, queue pair %d: query: %v", v.name, i, err)
+		}
+		if attr.State == verbs.QPStateReset { // what was posted is gone, and nobody waits for it
+			q.forget()
+			continue
+		}
+		if err := q.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
+			v.t.Fatalf("%s, queue pair %d: to ERR: %v", v.name, i, err)
+		}
+	}
+}
+
+// forget gives up what was posted to a queue pair that was reset.
+func (q *queue) forget() {
+	for _, l := range []*ledger{q.sq, q.rq} {
+		for i := range l.posted {
+			l.posted[i].over = true
+			q.v.mem.complete(l.first + uint64(i))
+		}
+	}
+}
+
+// close takes everything down: nothing is left that has no completion, and nothing
+// is in use any more.
+func (v *victim) close() {
+	v.t.Helper()
+	v.look()
+	for _, l := range v.books.all {
+		if l == v.shared {
+			continue // what no message has taken stays there
+		}
+		if err := l.left(); err != nil {
+			v.t.Fatal(err)
+		}
+	}
+	var errs []error
+	for _, q := range v.queues {
+		errs = append(errs, q.qp.Close())
+		if q.to.AH != nil {
+			errs = append(errs, q.to.AH.Close())
+		}
+	}
+	m := v.mem
+	errs = append(errs, v.srq.Close(), m.window.Close())
+	for _, mr := range m.regions() {
+		errs = append(errs, mr.Close())
+	}
+	if err := errors.Join(append(errs, v.cq.Close(), v.pd.Close(), m.other.Close())...); err != nil {
+		v.t.Fatalf("%s: closing what it made: %v", v.name, err)
+	}
+}

@@ -1,0 +1,249 @@
+package conform
+
+import (
+	"fmt"
+	"html"
+	"html/template"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report/internal/visible"
+)
+
+// The columns of a ladder: times, the application on the device, the device, and the
+// judge that plays its peer.
+const (
+	ladderWidth = 1080
+	timeEnd     = 78
+	appLane     = 104
+	deviceLane  = 430
+	peerLane    = 1050
+
+	ladderTop  = 34
+	lineHeight = 14
+	stepPad    = 16  // of a step, besides its lines
+	charWidth  = 6.7 // of the fixed-width letters of a ladder
+	pauseFrom  = 10 * time.Millisecond
+)
+
+// ladder is a drawing that grows downwards.
+type ladder struct {
+	strings.Builder
+	y float64
+}
+
+// drawLadder draws what happened in a case. Every text goes through esc.
+func drawLadder(r *Result) template.HTML {
+	d := &ladder{y: ladderTop}
+	culprit := culpritOf(r)
+	last := time.Duration(0)
+	for i, s := range r.Ladder.Steps {
+		if i > 0 && s.Kind != Gap && s.At-last >= pauseFrom {
+			d.pause(units.Duration((s.At - last).Round(time.Microsecond)))
+		}
+		last = s.At
+		d.step(&s, i == culprit)
+		if i == culprit {
+			d.wanted(r.Want)
+		}
+	}
+	if culprit < 0 {
+		d.outcome(r)
+	}
+	var head strings.Builder
+	height := d.y + 8
+	fmt.Fprintf(&head, `<svg class="ladder" viewBox="0 0 %d %.0f" role="img" aria-label="what happened, step by step">`, ladderWidth, height)
+	for _, lane := range []struct {
+		x      float64
+		name   string
+		anchor string
+	}{{appLane, "application", "start"}, {deviceLane, "device", "middle"}, {peerLane, "peer", "end"}} {
+		x := lane.x
+		if lane.anchor != "middle" {
+			x += map[string]float64{"start": -14, "end": 14}[lane.anchor]
+		}
+		fmt.Fprintf(&head, `<text class="lane" x="%.0f" y="14" text-anchor="%s">%s</text><path class="life" d="M%.0f 22V%.0f"/>`, x, lane.anchor, lane.name, lane.x, height)
+	}
+	return template.HTML(head.String() + d.String() + "</svg>")
+}
+
+// culpritOf is the last step that is told of in what was got: it is what the judge did
+// not like; -1 if none is.
+func culpritOf(r *Result) int {
+	for i := len(r.Ladder.Steps) - 1; i >= 0; i-- {
+		s := &r.Ladder.Steps[i]
+		if len(s.Text) > 3 && s.Kind != Sent && s.Kind != Gap && strings.Contains(r.Got, s.Text) {
+			return i
+		}
+	}
+	return -1
+}
+
+func esc(s string) string { return html.EscapeString(visible.Line(s)) }
+
+// letters is how many letters have room in a width.
+func letters(width float64) int { return int(width / charWidth) }
+
+func (d *ladder) step(s *Step, culprit bool) {
+	class := "step " + cssName(s.Kind)
+	if culprit {
+		class += " culprit"
+	}
+	fmt.Fprintf(d, `<g class="%s">`, class)
+	switch s.Kind {
+	case Gap:
+		fmt.Fprintf(d, `<text class="pause" x="%d" y="%.1f" text-anchor="middle">⋮ %s ⋮</text>`, (deviceLane+peerLane)/2, d.y+12, esc(s.Text))
+		d.y += 24
+	case Sent, FinSent:
+		d.arrow(s, peerLane, deviceLane)
+	case Came, FinCame:
+		d.arrow(s, deviceLane, peerLane)
+	case Reset:
+		d.arrow(s, deviceLane, peerLane)
+	default:
+		d.note(s)
+	}
+	d.WriteString("</g>")
+}
+
+func cssName(kind string) string {
+	switch kind {
+	case Sent, Came, Note, FinSent, FinCame, Reset, Gap:
+		return kind
+	}
+	return Note
+}
+
+func (d *ladder) time(at time.Duration, y float64) {
+	fmt.Fprintf(d, `<text class="at" x="%d" y="%.1f" text-anchor="end">%s</text>`, timeEnd, y, Clock(at))
+}
+
+// arrow draws a message between two lanes, with its words above it.
+func (d *ladder) arrow(s *Step, from, to float64) {
+	lo, hi := min(from, to), max(from, to)
+	lines := wrap(visible.Line(s.Text), letters(hi-lo-28), 4)
+	for i, l := range lines {
+		fmt.Fprintf(d, `<text x="%.0f" y="%.1f" text-anchor="middle">%s</text>`, (lo+hi)/2, d.y+10+float64(i*lineHeight), html.EscapeString(l))
+	}
+	y := d.y + float64(len(lines)*lineHeight) + 3
+	tip := to - 7
+	if to < from {
+		tip = to + 7
+	}
+	fmt.Fprintf(d, `<path class="wire" d="M%.0f %.1fH%.0f"/><path class="tip" d="M%.0f %.1fL%.0f %.1fV%.1fZ"/>`, from, y, tip, to, y, tip+sign(from, to)*2, y-4.5, y+4.5)
+	if s.Kind == Reset {
+		fmt.Fprintf(d, `<path class="wire" d="M%.0f %.1fl10 10m0 -10l-10 10"/>`, (lo+hi)/2-5, y-5)
+	}
+	d.time(s.At, y+3.5)
+	d.y += float64(len(lines)*lineHeight) + stepPad - 2
+}
+
+func sign(from, to float64) float64 {
+	if to < from {
+		return 1
+	}
+	return -1
+}
+
+// note is what the application did, to the device, or what it was told by it.
+func (d *ladder) note(s *Step) {
+	lines := wrap(visible.Line(s.Text), letters(deviceLane-appLane-34), 5)
+	for i, l := range lines {
+		fmt.Fprintf(d, `<text x="%d" y="%.1f">%s</text>`, appLane+16, d.y+10+float64(i*lineHeight), html.EscapeString(l))
+	}
+	y := d.y + 6
+	switch {
+	case strings.HasPrefix(s.Text, "post "):
+		y = d.y + float64(len(lines)*lineHeight) + 3
+		fmt.Fprintf(d, `<path class="call" d="M%d %.1fH%d"/><path class="tip" d="M%d %.1fl-9 -4v8z"/>`, appLane, y, deviceLane-8, deviceLane, y)
+	case strings.HasPrefix(s.Text, "completion ") || strings.HasPrefix(s.Text, "event "):
+		y = d.y + float64(len(lines)*lineHeight) + 3
+		fmt.Fprintf(d, `<path class="call" d="M%d %.1fH%d"/><path class="tip" d="M%d %.1fl9 -4v8z"/>`, deviceLane, y, appLane+8, appLane, y)
+	default:
+		fmt.Fprintf(d, `<circle class="dot" cx="%d" cy="%.1f" r="3.2"/>`, appLane, y)
+	}
+	d.time(s.At, y+3.5)
+	d.y += float64(len(lines)*lineHeight) + stepPad - 4
+}
+
+// pause is time in which nothing happened.
+func (d *ladder) pause(text string) {
+	for _, x := range []int{appLane, deviceLane, peerLane} {
+		fmt.Fprintf(d, `<path class="cut" d="M%d %.1fv12"/>`, x, d.y+1)
+	}
+	fmt.Fprintf(d, `<text class="pause" x="%d" y="%.1f" text-anchor="middle">%s pass</text>`, (deviceLane+peerLane)/2, d.y+11, esc(text))
+	d.y += 22
+}
+
+// wanted says beside a step what should have been there instead.
+func (d *ladder) wanted(want string) {
+	lines := wrap("want "+visible.Line(want), letters(peerLane-deviceLane-28), 4)
+	d.WriteString(`<g class="wanted">`)
+	for i, l := range lines {
+		fmt.Fprintf(d, `<text x="%d" y="%.1f" text-anchor="middle">%s</text>`, (deviceLane+peerLane)/2, d.y+9+float64(i*lineHeight), html.EscapeString(l))
+	}
+	d.WriteString("</g>")
+	d.y += float64(len(lines)*lineHeight) + 8
+}
+
+// outcome ends the ladder with what was wanted and what was got.
+func (d *ladder) outcome(r *Result) {
+	if r.Want == "" && r.Got == "" {
+		return
+	}
+	const left, pad, label = appLane, 12, 52
+	room := letters(peerLane - left - 2*pad - label)
+	want, got := wrap(visible.Line(r.Want), room, 5), wrap(visible.Line(r.Got), room, 5)
+	top := d.y + 8
+	height := float64((len(want)+len(got))*lineHeight) + 2*pad + 4
+	fmt.Fprintf(d, `<g class="outcome"><rect x="%d" y="%.1f" width="%d" height="%.1f" rx="6"/>`, left, top, peerLane-left, height)
+	y := top + pad + 9
+	for _, part := range []struct {
+		name  string
+		lines []string
+	}{{"want", want}, {"got", got}} {
+		fmt.Fprintf(d, `<text class="%s label" x="%d" y="%.1f">%s</text>`, part.name, left+pad, y, part.name)
+		for _, l := range part.lines {
+			fmt.Fprintf(d, `<text class="%s" x="%d" y="%.1f">%s</text>`, part.name, left+pad+label, y, html.EscapeString(l))
+			y += lineHeight
+		}
+		y += 4
+	}
+	d.WriteString("</g>")
+	d.y = top + height
+}
+
+// wrap breaks a text into lines of at most n characters, and no more than a few.
+func wrap(s string, n, most int) (lines []string) {
+	line := ""
+	for _, w := range strings.Fields(s) {
+		for utf8.RuneCountInString(w) > n { // a word that fits no line
+			r := []rune(w)
+			if line != "" {
+				lines, line = append(lines, line), ""
+			}
+			lines, w = append(lines, string(r[:n])), string(r[n:])
+		}
+		switch {
+		case line == "":
+			line = w
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(w) <= n:
+			line += " " + w
+		default:
+			lines, line = append(lines, line), w
+		}
+	}
+	if line != "" || len(lines) == 0 {
+		lines = append(lines, line)
+	}
+	if len(lines) > most {
+		lines = lines[:most]
+		if r := []rune(lines[most-1]); len(r) > n-2 {
+			lines[most-1] = string(r[:n-2])
+		}
+		lines[most-1] += " …"
+	}
+	return lines
+}

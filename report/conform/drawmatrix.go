@@ -1,0 +1,182 @@
+package conform
+
+import (
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+)
+
+// matrixView is which cases notice which defects of a device.
+type matrixView struct {
+	Device         string
+	Noticed, Total int
+	Full           bool // every case was tried with every defect
+	SVG            template.HTML
+	Rows           []*mutantView
+}
+
+// mutantView is a defect, and who notices it.
+type mutantView struct {
+	Quirk, Defect, Does string
+	State               string // caught, uncaught, excused
+	Why                 string
+	Caught              []string
+	More                int
+	Text                string // for the filter
+}
+
+// maxCatchers is how many cases of a defect are named; the drawing has them all.
+const maxCatchers = 12
+
+func newMatrix(d *Device) *matrixView {
+	if len(d.Mutants) == 0 {
+		return nil
+	}
+	v := &matrixView{Device: d.Label(), Total: len(d.Mutants), Full: true}
+	for i := range d.Mutants {
+		m := &d.Mutants[i]
+		row := &mutantView{Quirk: m.Quirk, Defect: m.Defect, Does: m.Does, State: mutantState(m), Why: m.Excused, Caught: m.Caught}
+		if len(m.Caught) > 0 {
+			v.Noticed++
+		}
+		if len(row.Caught) > maxCatchers {
+			row.Caught, row.More = row.Caught[:maxCatchers], len(row.Caught)-maxCatchers
+		}
+		row.Text = strings.Join(append([]string{m.Quirk, m.Defect, m.Does}, m.Caught...), " ")
+		v.Full = v.Full && (m.Tried >= len(d.Results) || m.Excused != "")
+		v.Rows = append(v.Rows, row)
+	}
+	v.SVG = drawMatrix(d)
+	return v
+}
+
+func mutantState(m *Mutant) string {
+	switch {
+	case len(m.Caught) > 0:
+		return "caught"
+	case m.Excused != "":
+		return "excused"
+	}
+	return "uncaught"
+}
+
+// The grid: a row for each defect, a column for each case, cases of a topic side by
+// side.
+const (
+	gridLeft  = 208
+	gridTop   = 92
+	gridRow   = 13
+	gridWidth = 818 // as near to it as whole columns allow
+)
+
+// gridColumn is a case in the grid.
+type gridColumn struct {
+	id, topic string
+}
+
+func drawMatrix(d *Device) template.HTML {
+	columns := make([]gridColumn, 0, len(d.Results))
+	at := make(map[string]int, len(d.Results))
+	for i := range d.Results {
+		parts := strings.SplitN(d.Results[i].ID, "/", 3)
+		columns = append(columns, gridColumn{d.Results[i].ID, strings.Join(parts[:min(2, len(parts))], "/")})
+	}
+	// A topic may be in several files.
+	first := make(map[string]int)
+	for i, c := range columns {
+		if _, ok := first[c.topic]; !ok {
+			first[c.topic] = i
+		}
+	}
+	slices.SortStableFunc(columns, func(a, b gridColumn) int { return first[a.topic] - first[b.topic] })
+	for i, c := range columns {
+		at[c.id] = i
+	}
+	mute := make(map[string]bool) // cases of which nothing came
+	for i := range d.Results {
+		mute[d.Results[i].ID] = d.Results[i].Verdict == Unsupported
+	}
+	cell := min(14, max(1.6, gridWidth/float64(max(1, len(columns)))))
+	width, height := gridLeft+cell*float64(len(columns))+30, gridTop+gridRow*float64(len(d.Mutants))+8
+	var b strings.Builder
+	ids := make([]string, len(columns))
+	for i, c := range columns {
+		ids[i] = esc(c.id)
+	}
+	fmt.Fprintf(&b, `<svg class="grid-drawing" viewBox="0 0 %.0f %.0f" style="width:%.0fpx" role="img" aria-label="defects and the cases that notice them" data-cell="%.2f" data-left="%d" data-top="%d" data-row="%d" data-cases="%s">`,
+		width, height, width, cell, gridLeft, gridTop, gridRow, strings.Join(ids, " "))
+	drawTopics(&b, columns, cell, height)
+	for y, m := range inColumnOrder(d.Mutants, at) {
+		drawMutant(&b, m, float64(gridTop+gridRow*y), cell, len(columns), at, mute)
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String())
+}
+
+// inColumnOrder sorts defects by the first case that notices them, so that those of
+// one topic are together. What nobody notices comes first, where it is seen.
+func inColumnOrder(all []Mutant, at map[string]int) []*Mutant {
+	rows := make([]*Mutant, len(all))
+	first := make(map[*Mutant]int, len(all))
+	for i := range all {
+		m := &all[i]
+		rows[i], first[m] = m, -1
+		for _, id := range slices.Concat(m.Expects, m.Caught) {
+			if x, ok := at[id]; ok && slices.Contains(m.Caught, id) && (first[m] < 0 || slices.Contains(m.Expects, id) && x < first[m]) {
+				first[m] = x
+			}
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b *Mutant) int { return first[a] - first[b] })
+	return rows
+}
+
+// drawTopics marks where the cases of each topic are. A name that has no room between
+// its neighbours is left out: the line is there, and the read-out names each case.
+func drawTopics(b *strings.Builder, columns []gridColumn, cell, height float64) {
+	const room = 11 // that a slanted name takes
+	end := -room * 1.0
+	for i := 0; i < len(columns); {
+		j := i
+		for j < len(columns) && columns[j].topic == columns[i].topic {
+			j++
+		}
+		x := gridLeft + cell*float64(i)
+		fmt.Fprintf(b, `<path class="topic" d="M%.1f %dV%.0f"/>`, x, gridTop-4, height-8)
+		mid := x + cell*float64(j-i)/2
+		if mid-end >= room {
+			fmt.Fprintf(b, `<text class="topic" transform="translate(%.1f %d) rotate(-60)">%s</text>`, mid+3, gridTop-8, esc(columns[i].topic))
+			end = mid
+		}
+		i = j
+	}
+}
+
+func drawMutant(b *strings.Builder, m *Mutant, y, cell float64, columns int, at map[string]int, mute map[string]bool) {
+	state := mutantState(m)
+	fmt.Fprintf(b, `<g class="m %s"><rect class="row" x="%d" y="%.0f" width="%.1f" height="%d"/><text x="%d" y="%.1f" text-anchor="end">%s<title>%s</title></text>`,
+		state, gridLeft, y, cell*float64(columns), gridRow-1, gridLeft-8, y+gridRow-3, esc(m.Quirk), esc(m.Does))
+	mark := func(id, class string) {
+		if i, ok := at[id]; ok {
+			fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%.0f" width="%.1f" height="%d"/>`, class, gridLeft+cell*float64(i), y, max(cell-0.5, 2), gridRow-1)
+		}
+	}
+	for _, id := range m.Caught {
+		class := "also"
+		if slices.Contains(m.Expects, id) {
+			class = "hit"
+		}
+		mark(id, class)
+	}
+	for _, id := range m.Expects {
+		switch {
+		case slices.Contains(m.Caught, id):
+		case mute[id]:
+			mark(id, "mute")
+		default:
+			mark(id, "miss")
+		}
+	}
+	b.WriteString("</g>")
+}

@@ -1,0 +1,109 @@
+package conform
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/internal/strict"
+)
+
+//go:embed schema.json
+var schema []byte
+
+// Schema is the JSON schema (draft 2020-12) of what Write writes.
+func Schema() []byte { return slices.Clone(schema) }
+
+// Write writes a run as JSON. A version of 0 is written as Version.
+func Write(w io.Writer, r *Run) error {
+	out := *r
+	if out.Version == 0 {
+		out.Version = Version
+	}
+	// A list that is nil would be written as null.
+	out.Devices = append([]Device{}, r.Devices...)
+	for i := range out.Devices {
+		d := &out.Devices[i]
+		d.Results = append([]Result{}, d.Results...)
+		for j := range d.Results {
+			d.Results[j].Rows = append([]string{}, d.Results[j].Rows...)
+			if l := d.Results[j].Ladder; l != nil && l.Steps == nil {
+				d.Results[j].Ladder = &Ladder{[]Step{}, l.Beyond}
+			}
+		}
+	}
+	out.Documents = append([]Document{}, r.Documents...)
+	for i := range out.Documents {
+		d := &out.Documents[i]
+		d.Sections = append([]Section{}, d.Sections...)
+		for j := range d.Sections {
+			d.Sections[j].Rows = append([]Row{}, d.Sections[j].Rows...)
+		}
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(&out)
+}
+
+// Read reads what Write wrote. It takes no unknown version, no key that it does
+// not know and none that is missing or given twice; the error is a
+// *report.KeyError that names the key.
+func Read(r io.Reader) (*Run, error) {
+	text, err := io.ReadAll(io.LimitReader(r, report.MaxSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > report.MaxSize {
+		return nil, fmt.Errorf("longer than %d bytes: no run writes that", report.MaxSize)
+	}
+	if err := strict.Version(text, Version, "the result of fabrictest conform"); err != nil {
+		return nil, err
+	}
+	var run Run
+	if err := strict.Decode(text, &run); err != nil {
+		return nil, err
+	}
+	for i := range run.Devices {
+		for j := range run.Devices[i].Results {
+			if err := run.Devices[i].Results[j].check(); err != nil {
+				err.Key = fmt.Sprintf("devices[%d].results[%d].%s", i, j, err.Key)
+				return nil, err
+			}
+		}
+	}
+	return &run, nil
+}
+
+// check looks for verdicts that are none.
+func (r *Result) check() *report.KeyError {
+	wrong := func(key string, v Verdict) *report.KeyError {
+		return &report.KeyError{Key: key, Err: fmt.Errorf("%q is none of %q", v, Verdicts())}
+	}
+	if !slices.Contains(Verdicts(), r.Verdict) {
+		return wrong("verdict", r.Verdict)
+	}
+	for i, f := range r.Flawed {
+		if !slices.Contains(Verdicts(), f.Verdict) {
+			return wrong(fmt.Sprintf("flawed[%d].verdict", i), f.Verdict)
+		}
+	}
+	return nil
+}
+
+// ReadFile reads the conformance.json of a run.
+func ReadFile(path string) (*Run, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	run, err := Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return run, nil
+}

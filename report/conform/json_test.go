@@ -1,0 +1,197 @@
+package conform_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/fabrictest/fabrictest/internal/jsonschema"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/conform"
+)
+
+var update = flag.Bool("update", false, "rewrite schema.json and the golden files in testdata")
+
+// golden compares with a file, or writes it.
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, got, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs; it would be\n%s\nIf it should: go test ./report/conform -update", file, got)
+	}
+}
+
+func written(t *testing.T, run *conform.Run) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := conform.Write(&b, run); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func generateSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	src, err := jsonschema.ReadSource(".", "..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := jsonschema.Generator{
+		Tag: "json", Source: src,
+		Types: map[reflect.Type]jsonschema.Schema{reflect.TypeFor[time.Duration](): {Type: "integer", Description: "Nanoseconds."}},
+		Refine: func(path string, s *jsonschema.Schema) {
+			switch path {
+			case "conform.Run.Version":
+				s.Const = conform.Version
+			case "conform.Run.Wall", "conform.Result.Took", "conform.Step.At":
+				s.Description += " In nanoseconds."
+			}
+		},
+	}
+	s, err := g.Generate(reflect.TypeFor[conform.Run]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ID = "https://github.com/fabrictest/fabrictest/report/conform/schema.json"
+	s.Title = "conformance.json: what a judgement of devices leaves behind"
+	return s
+}
+
+func TestSchemaIsThatOfTheTypes(t *testing.T) {
+	text, err := generateSchema(t).Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "schema.json", text)
+	if !*update && !bytes.Equal(conform.Schema(), text) {
+		t.Error("Schema() is not the file")
+	}
+}
+
+func compileSchema(t *testing.T) *validator.Schema {
+	t.Helper()
+	doc, err := validator.UnmarshalJSON(bytes.NewReader(conform.Schema()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := validator.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("conformance.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("conformance.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestResultsAreValidAndReadAgain(t *testing.T) {
+	s := compileSchema(t)
+	for name, run := range map[string]*conform.Run{"everything": sample(), "empty": {}, "bare": {Devices: []conform.Device{{Results: []conform.Result{{Verdict: conform.Pass, Ladder: &conform.Ladder{}}}}}, Documents: []conform.Document{{Sections: []conform.Section{{}}}}}} {
+		text := written(t, run)
+		doc, err := validator.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate(doc); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		got, err := conform.Read(bytes.NewReader(text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if again := written(t, got); !bytes.Equal(again, text) {
+			t.Errorf("%s changed:\n%s\n%s", name, text, again)
+		}
+	}
+}
+
+// What a reader refuses it names, and the schema refuses it as well.
+func TestWhatIsWrongIsNamed(t *testing.T) {
+	s := compileSchema(t)
+	good := string(written(t, sample()))
+	for _, c := range []struct{ key, old, new string }{
+		{"version", `"version":1`, `"version":2`},
+		{"version", `"version":1,`, ``},
+		{"colour", `"tier":"sim"`, `"tier":"sim","colour":"red"`},
+		{"devices[0].name", `"name":"softroce",`, ``},
+		{"devices[0].results[0].verdict", `"verdict":"fail"`, `"verdict":"fine"`},
+		{"devices[0].results[1].flawed[0].verdict", `"quirk":"NAKStorm","verdict":"fail"`, `"quirk":"NAKStorm","verdict":"fine"`},
+		{"devices[0].results[0].ladder.steps[0].at", `"at":8200`, `"at":"soon"`},
+		{"documents[0].sections[0].rows", `"rows":[{"id":"roce/rc/psn/1"`, `"rows":null,"x":[{"id":"roce/rc/psn/1"`},
+	} {
+		text := strings.Replace(good, c.old, c.new, 1)
+		if text == good {
+			t.Fatalf("%s: nothing was changed", c.key)
+		}
+		_, err := conform.Read(strings.NewReader(text))
+		var ke *report.KeyError
+		if !errors.As(err, &ke) || ke.Key != c.key {
+			t.Errorf("%s: %v", c.key, err)
+		}
+		doc, err := validator.UnmarshalJSON(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Validate(doc) == nil {
+			t.Errorf("the schema takes a wrong %s", c.key)
+		}
+	}
+	for _, text := range []string{"", "{", "[]", good + "x", `{"version":1}`} {
+		if run, err := conform.Read(strings.NewReader(text)); err == nil {
+			t.Errorf("%.20q is read as %+v", text, run)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	var b bytes.Buffer
+	_ = conform.Write(&b, sample())
+	f.Add(b.Bytes())
+	f.Add([]byte(`{"version":1,"devices":[{"results":[]}],"documents":[]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		run, err := conform.Read(bytes.NewReader(text))
+		if err != nil {
+			return
+		}
+		// What can be read can be written, shown, and read again.
+		again, err := conform.Read(bytes.NewReader(written(t, run)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(asJSON(t, run), asJSON(t, again)) {
+			t.Fatalf("%+v\n%+v", run, again)
+		}
+		if err := errors.Join(conform.WriteHTML(&b, run), conform.WriteJUnit(&b, run)); err != nil {
+			t.Fatal(err)
+		}
+		b.Reset()
+	})
+}
+
+func asJSON(t *testing.T, run *conform.Run) (v any) {
+	t.Helper()
+	if err := json.Unmarshal(written(t, run), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

@@ -1,0 +1,119 @@
+package conform
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/report/internal/junit"
+	"github.com/fabrictest/fabrictest/report/internal/visible"
+)
+
+// WriteJUnit writes a run as JUnit XML: a suite for each device, a case for each
+// case, in classes by area. What fails is a failure, and so is a deviation that is
+// stale; what is broken is an error; what is not supported is skipped. What is wrong
+// with the cases themselves is in a suite of its own.
+func WriteJUnit(w io.Writer, r *Run) error {
+	all := junit.Suites{Name: "fabrictest conform", Time: junit.Seconds(r.Wall)}
+	for i := range r.Devices {
+		all.Add(r.junitSuite(&r.Devices[i]))
+	}
+	if len(r.Faults) > 0 {
+		all.Add(r.junitFaults())
+	}
+	return all.Write(w)
+}
+
+func (r *Run) newSuite(name string) junit.Suite {
+	return junit.Suite{
+		Name: "fabrictest.conform." + visible.Line(name), Timestamp: r.Started.UTC().Format(time.DateOnly + "T15:04:05"),
+		Properties: []junit.Property{
+			junit.Fact("fabrictest.version", visible.Line(r.Tool)),
+			junit.Fact("seed", strconv.FormatUint(r.Seed, 10)),
+			junit.Fact("tier", visible.Line(r.Tier)),
+			junit.Fact("command", visible.Line(r.Command)),
+			junit.Fact("machine", visible.Line(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
+		},
+	}
+}
+
+func (r *Run) junitSuite(d *Device) junit.Suite {
+	s := r.newSuite(d.Label())
+	if len(d.Quirks) > 0 {
+		s.Properties = append(s.Properties, junit.Fact("quirks", visible.Line(strings.Join(d.Quirks, " "))))
+	}
+	took := time.Duration(0)
+	for i := range d.Results {
+		took += d.Results[i].Took
+		s.Add(d.Results[i].junitCase(s.Name))
+	}
+	s.Time = junit.Seconds(took)
+	return s
+}
+
+func (r *Result) junitCase(class string) junit.Case {
+	area, _, _ := strings.Cut(r.ID, "/")
+	c := junit.Case{
+		Name: visible.Line(r.ID), Class: class + "." + visible.Line(area), Time: junit.Seconds(r.Took),
+		Properties: []junit.Property{
+			junit.Fact("title", visible.Line(r.Title)),
+			junit.Fact("clause", visible.Line(r.Cite)),
+			junit.Fact("level", visible.Line(r.Level)),
+			junit.Fact("rows", visible.Line(strings.Join(r.Rows, " "))),
+			junit.Fact("verdict", string(r.Verdict)),
+		},
+		SystemOut: junit.Text{Text: visible.Text("replay: " + r.Replay + "\n")},
+	}
+	if r.Capture != "" {
+		c.SystemOut.Text += visible.Text("capture: " + r.Capture + "\n")
+	}
+	problem := &junit.Problem{Message: visible.Line(r.Reason), Type: visible.Line(string(r.Verdict)), Text: "\n" + visible.Text(r.explanation()) + "\n"}
+	switch r.Verdict {
+	case Pass:
+	case Unsupported, Deviates:
+		c.Skipped = &junit.Problem{Message: visible.Line(r.Reason)}
+	case Fail, Stale:
+		c.Failure = problem
+	default:
+		problem.Type = string(Broken)
+		c.Error = problem
+	}
+	return c
+}
+
+// explanation is why a result is bad, for whoever sees nothing else of it.
+func (r *Result) explanation() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n%s, %s\n", r.Title, r.Level, r.Cite)
+	if r.Want != "" || r.Got != "" {
+		fmt.Fprintf(&b, "\nwant %s\ngot  %s\n", r.Want, r.Got)
+	} else {
+		b.WriteString("\n" + r.Reason + "\n")
+	}
+	if r.Detail != "" {
+		b.WriteString("\n" + strings.TrimRight(r.Detail, "\n") + "\n")
+	}
+	if r.Ladder != nil {
+		b.WriteString("\n" + r.Ladder.Text())
+	}
+	if r.Replay != "" {
+		b.WriteString("\nTo repeat it alone: " + r.Replay)
+	}
+	return b.String()
+}
+
+func (r *Run) junitFaults() junit.Suite {
+	s := r.newSuite("mutants")
+	for _, f := range r.Faults {
+		name := visible.Line(strings.TrimSpace(f.Case + " " + f.Quirk))
+		s.Add(junit.Case{
+			Name: name, Class: s.Name + "." + visible.Line(f.Kind), Time: junit.Seconds(0),
+			Failure:   &junit.Problem{Message: visible.Line(f.What), Type: visible.Line(f.Kind), Text: visible.Text(f.What)},
+			SystemOut: junit.Text{Text: visible.Text("device: " + f.Device + "\n")},
+		})
+	}
+	s.Time = junit.Seconds(0)
+	return s
+}

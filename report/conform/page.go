@@ -1,0 +1,213 @@
+package conform
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report/internal/look"
+	"github.com/fabrictest/fabrictest/report/internal/visible"
+)
+
+// The page is one file: style and script are in it, and drawings are inline.
+var (
+	//go:embed page/page.gohtml
+	pageText string
+	//go:embed page/parts.gohtml
+	partsText string
+	//go:embed page/page.css
+	pageCSS string
+	//go:embed page/page.js
+	pageJS string
+
+	pageTemplate = template.Must(template.Must(template.New("page").Parse(pageText)).Parse(partsText))
+)
+
+// WriteHTML writes a run as one page that needs nothing else: no network, no
+// fonts, and a script only for comfort.
+func WriteHTML(w io.Writer, r *Run) error {
+	var b bytes.Buffer
+	if err := pageTemplate.Execute(&b, newPage(r)); err != nil {
+		return fmt.Errorf("report.html: %w", err)
+	}
+	// The template escapes what could be taken for HTML. What controls or hides
+	// instead of being seen is spelled out last, wherever it came from.
+	_, err := io.WriteString(w, visible.Text(b.String()))
+	return err
+}
+
+// page is what the template sees of a run.
+type page struct {
+	look.Style
+	Title    string
+	Headline string
+	Counts   []countView
+	Facts    []fact
+	Bad      []*caseView
+	MoreBad  []*caseView // beyond what is listed at once
+	Faults   []faultGroup
+	Docs     []*docView // that something was asked about
+	Others   []*docView // that nothing was
+	Devices  []*deviceView
+	Matrices []*matrixView
+	Several  bool // devices
+}
+
+// countView is a part of the bar of verdicts.
+type countView struct {
+	Verdict Verdict
+	N       int
+}
+
+// fact is a name and a value.
+type fact struct {
+	Name, Value string
+	Code        bool // to be copied
+}
+
+func newPage(r *Run) *page {
+	p := &page{Style: look.With(pageCSS, pageJS), Headline: headline(r), Facts: facts(r), Several: len(r.Devices) > 1}
+	p.Title = "fabrictest conform: " + p.Headline
+	counts := r.Counts()
+	for _, v := range Verdicts() {
+		if counts[v] > 0 {
+			p.Counts = append(p.Counts, countView{v, counts[v]})
+		}
+	}
+	cases := p.addDevices(r)
+	p.addDocs(r, cases)
+	p.Faults = faultGroups(r.Faults)
+	for i := range r.Devices {
+		if m := newMatrix(&r.Devices[i]); m != nil {
+			p.Matrices = append(p.Matrices, m)
+		}
+	}
+	return p
+}
+
+// headline says in a few words how it went.
+func headline(r *Run) string {
+	c := r.Counts()
+	total, bad := c.Total(), len(r.Bad())
+	switch {
+	case total == 0:
+		return "Nothing was judged"
+	case bad > 0 && total == 1:
+		return "The clause is not met"
+	case bad > 0 && bad == c[Fail]:
+		return fmt.Sprintf("%d of %s fail", bad, units.Plural(total, "case"))
+	case bad > 0:
+		return fmt.Sprintf("%d of %s want attention", bad, units.Plural(total, "case"))
+	case len(r.Faults) > 0:
+		return fmt.Sprintf("All is met, and the cases have %s", units.Plural(len(r.Faults), "fault"))
+	case c[Pass] == total && total == 1:
+		return "The clause is met"
+	case c[Pass] == total:
+		return fmt.Sprintf("All %d cases pass", total)
+	case c[Pass] == 0:
+		return fmt.Sprintf("None of %s could say anything", units.Plural(total, "case"))
+	default:
+		return fmt.Sprintf("All %d cases pass that could be asked", c[Pass]+c[Deviates])
+	}
+}
+
+func facts(r *Run) (all []fact) {
+	add := func(name, value string, code bool) {
+		if value != "" {
+			all = append(all, fact{name, value, code})
+		}
+	}
+	add("Command", r.Command, true)
+	var devices, quirks []string
+	for i := range r.Devices {
+		d := &r.Devices[i]
+		devices = append(devices, d.Label())
+		if d.As == "" {
+			quirks = append(quirks, d.Quirks...)
+		}
+	}
+	name := "Device"
+	if len(devices) != 1 {
+		name = "Devices"
+	}
+	add(name, strings.Join(devices, ", "), false)
+	add("Defects", strings.Join(quirks, ", "), false)
+	add("Bench", map[string]string{"sim": "simulation, virtual time", "netns": "network namespaces, real time"}[r.Tier], false)
+	add("Seed", fmt.Sprint(r.Seed), false)
+	add("Started", r.Started.UTC().Format("2 Jan 2006, 15:04:05 UTC"), false)
+	add("Took", units.Duration(r.Wall.Round(time.Millisecond)), false)
+	m := r.Machine
+	var machine []string
+	for _, s := range []string{m.OS + "/" + m.Arch, m.Kernel, units.Plural(m.CPUs, "CPU")} {
+		if s != "" && s != "/" {
+			machine = append(machine, s)
+		}
+	}
+	add("Machine", strings.Join(machine, ", "), false)
+	add("fabrictest", r.Tool, false)
+	return all
+}
+
+// faultGroup is faults of a kind.
+type faultGroup struct {
+	Title  string
+	Texts  []string
+	Folded []string // beyond what is listed at once
+}
+
+// maxFaults is how many faults of a kind are listed at once.
+const maxFaults = 12
+
+func faultGroups(faults []Fault) (groups []faultGroup) {
+	for _, k := range []struct{ kind, title string }{
+		{Unsound, "Fail on the sound device"},
+		{Unproven, "Do not notice the defect that they are to catch"},
+		{UnknownQuirk, "Name a defect that there is not"},
+		{Uncaught, "Defects that no case notices"},
+	} {
+		g := faultGroup{Title: k.title}
+		for _, f := range faults {
+			text := f.What
+			if f.Device != "" {
+				text = f.Device + ": " + text
+			}
+			switch {
+			case f.Kind != k.kind:
+			case len(g.Texts) < maxFaults:
+				g.Texts = append(g.Texts, text)
+			default:
+				g.Folded = append(g.Folded, text)
+			}
+		}
+		if len(g.Texts) > 0 {
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+// anchors gives things on the page names that are safe everywhere, each its own.
+type anchors map[string]int
+
+func (a anchors) of(parts ...string) string {
+	id := strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
+			return c
+		}
+		return '-'
+	}, strings.Join(parts, "."))
+	if len(id) > 100 {
+		id = id[:100]
+	}
+	a[id]++
+	if n := a[id]; n > 1 {
+		return fmt.Sprintf("%s.%d", id, n)
+	}
+	return id
+}

@@ -1,0 +1,186 @@
+package conform_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"io"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/fabrictest/fabrictest/report/conform"
+)
+
+func html(t testing.TB, run *conform.Run) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := conform.WriteHTML(&b, run); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestPageSaysEverything(t *testing.T) {
+	page := html(t, sample())
+	for _, want := range []string{
+		"4 of 47 cases want attention", "fabrictest conform --on sim --seed 7", "softroce as rxe-6.12", "15 Nov 2025, 09:30:12 UTC",
+		"rc/psn/behaviour-0", `href="captures/softroce/rc/psn/behaviour-0.pcapng"`, "<mark>257</mark>", "want ACK psn 256 with PSN 256",
+		"60 s pass", "⋮ 31 more ⋮", "completion of 1: IBV_WC_RECV, 8 bytes", "(stream 2) RST", "goroutine 7 [running]",
+		"it is about a light on the front", "no case checks it yet", "Not asked about: Another document (1 requirement)",
+		"softroce as rxe-6.12: 1 of 3 defects are noticed", "which this bench cannot ask", "Defects that no case notices", "data come late",
+		"want one NAK, got three", "not noticed: pass", "it is known: the kernel does so since 4.8", "1 not met, 1 not supported, 1 not asked, 1 without a case, 1 untestable",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not on the page", want)
+		}
+	}
+}
+
+// hostile is what somebody might call a case who wishes the reader ill.
+const hostile = `</script></style></pre></title>--><script>alert(1)</script><img src=x onerror=alert(2)>` +
+	"\"'`{{.}}${1}]]>&amp; javascript:alert(3) \x1b[2J\x1b]0;x\x07\x00\xff\u202egnp.exe\u2028"
+
+// hostileRun is a run whose every string is hostile, but for verdicts.
+func hostileRun() *conform.Run {
+	run := sample()
+	poison(reflect.ValueOf(run).Elem())
+	return run
+}
+
+func poison(v reflect.Value) {
+	switch {
+	case v.Type() == reflect.TypeFor[conform.Verdict]():
+	case v.Kind() == reflect.String:
+		v.SetString(hostile)
+	case v.Kind() == reflect.Pointer:
+		if !v.IsNil() {
+			poison(v.Elem())
+		}
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			poison(v.Index(i))
+		}
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			if v.Field(i).CanSet() {
+				poison(v.Field(i))
+			}
+		}
+	}
+}
+
+// TestPageNeedsNothing: no address that a browser would fetch, no script but the
+// page's own.
+func TestPageNeedsNothing(t *testing.T) {
+	for name, run := range map[string]*conform.Run{"sample": sample(), "hostile": hostileRun()} {
+		page := html(t, run)
+		if n := strings.Count(page, "<script"); n != 1 {
+			t.Errorf("%s: %d scripts", name, n)
+		}
+		for _, bad := range []string{"<link", "<img", "<iframe", "<object", "@import", "url(", "http://", "https://", `src="`, "ZgotmplZ"} {
+			if i := strings.Index(page, bad); i >= 0 {
+				t.Errorf("%s: %s in …%s…", name, bad, page[max(0, i-80):i+40])
+			}
+		}
+		for _, r := range page {
+			if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.In(r, unicode.Bidi_Control) {
+				t.Fatalf("%s: %q on the page", name, r)
+			}
+		}
+	}
+}
+
+func TestAnchorsAreUniqueAndLinked(t *testing.T) {
+	run := sample()
+	run.Devices = append(run.Devices, run.Devices[0]) // as a case of several devices is
+	page := html(t, run)
+	ids := map[string]bool{}
+	for _, m := range regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if ids[m[1]] {
+			t.Errorf("two elements are called %s", m[1])
+		}
+		ids[m[1]] = true
+	}
+	for _, m := range regexp.MustCompile(`href="#([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if !ids[m[1]] {
+			t.Errorf("a link leads to %s, which is not there", m[1])
+		}
+	}
+}
+
+func TestHeadlines(t *testing.T) {
+	for want, verdicts := range map[string][]conform.Verdict{
+		"Nothing was judged":                   {},
+		"The clause is met":                    {conform.Pass},
+		"The clause is not met":                {conform.Fail},
+		"All 2 cases pass":                     {conform.Pass, conform.Pass},
+		"All 2 cases pass that could be asked": {conform.Pass, conform.Deviates, conform.Unsupported},
+		"None of 2 cases could say anything":   {conform.Unsupported, conform.Unsupported},
+		"1 of 3 cases fail":                    {conform.Fail, conform.Pass, conform.Unsupported},
+		"2 of 3 cases want attention":          {conform.Fail, conform.Pass, conform.Stale},
+	} {
+		run := &conform.Run{Devices: []conform.Device{{}}}
+		for _, v := range verdicts {
+			run.Devices[0].Results = append(run.Devices[0].Results, conform.Result{Verdict: v})
+		}
+		if page := html(t, run); !strings.Contains(page, "<h1>"+want+"</h1>") {
+			t.Errorf("%v: no %q", verdicts, want)
+		}
+	}
+	if run := (&conform.Run{Devices: []conform.Device{{Results: []conform.Result{{Verdict: conform.Pass}}}}, Faults: []conform.Fault{{}}}); !strings.Contains(html(t, run), "the cases have 1 fault") || run.Good() {
+		t.Error("a fault is not heard of")
+	}
+}
+
+// A page must open fast, however much was judged.
+func TestLargeRunStaysSmall(t *testing.T) {
+	run := sample()
+	d := &run.Devices[0]
+	bad := d.Results[0]
+	for range 2000 {
+		d.Results = append(d.Results, bad, result("uc/psn", 1, conform.Pass))
+	}
+	if page := html(t, run); len(page) > 12<<20 || strings.Count(page, `<svg class="ladder"`) > 150 {
+		t.Errorf("%d bytes, %d ladders", len(page), strings.Count(page, `<svg class="ladder"`))
+	}
+}
+
+func TestJUnitIsGolden(t *testing.T) {
+	run := sample()
+	run.Devices[0].Results = run.Devices[0].Results[:7]
+	var b bytes.Buffer
+	if err := conform.WriteJUnit(&b, run); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/junit.golden.xml", b.Bytes())
+	for _, run := range []*conform.Run{sample(), hostileRun(), {}} {
+		b.Reset()
+		if err := conform.WriteJUnit(&b, run); err != nil {
+			t.Fatal(err)
+		}
+		d := xml.NewDecoder(&b)
+		for {
+			if _, err := d.Token(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestRowVerdictIsTheWorst(t *testing.T) {
+	for want, all := range map[conform.Verdict][]conform.Verdict{
+		"":                  nil,
+		conform.Pass:        {conform.Unsupported, conform.Pass},
+		conform.Unsupported: {conform.Unsupported},
+		conform.Fail:        {conform.Pass, conform.Fail, conform.Deviates},
+		conform.Broken:      {conform.Fail, conform.Broken},
+	} {
+		if got := conform.RowVerdict(all); got != want {
+			t.Errorf("%v: %q, want %q", all, got, want)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package conform
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+)
+
+// The states of a requirement: a verdict, or why there is none.
+const (
+	notAsked   = "not-asked"  // it has cases, and none was run
+	untestable = "untestable" // it can have none
+	open       = "open"       // it has none yet
+)
+
+// docView is a document of the ledger, and what came of it.
+type docView struct {
+	ID, Key, Title string
+	Name, Rest     string // the title, up to a colon and behind it
+	Revision       string
+	Bar            []share
+	Words          string
+	Sections       []*sectionView
+}
+
+// sectionView is a part of it.
+type sectionView struct {
+	ID, Title string
+	Bar       []share
+	Words     string
+	Rows      []*rowView
+	Open      bool
+	Verdicts  string
+}
+
+// share is a part of a bar.
+type share struct {
+	State string
+	N     int
+}
+
+// rowView is a requirement, and what came of it.
+type rowView struct {
+	ID, Level, Clause string
+	Paragraph         string
+	State             string
+	Why               string // there is no verdict
+	Cases             []*caseRef
+	Text              string // for the filter
+}
+
+// caseRef is a case of a requirement: on one device, or on none.
+type caseRef struct {
+	Name, Title string
+	State       string
+	Href        string
+	Device      string
+}
+
+// barOrder is that of the parts of a bar: what needs attention comes first.
+var barOrder = []string{
+	string(Broken), string(Fail), string(Stale), string(Deviates), string(Pass), string(Unsupported), notAsked, open, untestable,
+}
+
+// stateWords are the states in words.
+var stateWords = map[string]string{
+	string(Pass): "met", string(Fail): "not met", string(Unsupported): "not supported", string(Deviates): "deviating", string(Stale): "stale",
+	string(Broken): "broken", notAsked: "not asked", untestable: "untestable", open: "without a case",
+}
+
+func bar(n map[string]int) (shares []share, words string) {
+	var parts []string
+	for _, s := range barOrder {
+		if n[s] > 0 {
+			shares = append(shares, share{s, n[s]})
+			parts = append(parts, fmt.Sprintf("%d %s", n[s], stateWords[s]))
+		}
+	}
+	return shares, strings.Join(parts, ", ")
+}
+
+func (p *page) addDocs(r *Run, cases map[string][]*caseView) {
+	ids := anchors{}
+	for i := range r.Documents {
+		d := &r.Documents[i]
+		doc := &docView{ID: ids.of("d", d.Key), Key: d.Key, Title: d.Title, Revision: d.Revision}
+		doc.Name, doc.Rest, _ = strings.Cut(d.Title, ": ")
+		all := make(map[string]int)
+		asked := false
+		for j := range d.Sections {
+			s := &d.Sections[j]
+			sec := &sectionView{ID: ids.of("s", d.Key, s.Title), Title: s.Title}
+			n := make(map[string]int)
+			for k := range s.Rows {
+				row := newRowView(&s.Rows[k], cases, p.Several)
+				sec.Rows = append(sec.Rows, row)
+				n[row.State]++
+				all[row.State]++
+				_, ran := stateOfVerdict(row.State)
+				asked = asked || ran
+				sec.Open = sec.Open || Verdict(row.State).Bad() && ran
+			}
+			sec.Bar, sec.Words = bar(n)
+			doc.Sections = append(doc.Sections, sec)
+		}
+		doc.Bar, doc.Words = bar(all)
+		if asked {
+			p.Docs = append(p.Docs, doc)
+		} else {
+			p.Others = append(p.Others, doc)
+		}
+	}
+}
+
+// stateOfVerdict reports whether a state is a verdict.
+func stateOfVerdict(state string) (Verdict, bool) {
+	switch state {
+	case notAsked, untestable, open:
+		return "", false
+	}
+	return Verdict(state), true
+}
+
+func newRowView(r *Row, cases map[string][]*caseView, several bool) *rowView {
+	v := &rowView{ID: r.ID, Level: r.Level, Clause: r.Clause, Paragraph: r.Text}
+	var said []Verdict
+	names := make([]string, 0, len(r.Cases))
+	for _, id := range r.Cases {
+		names = append(names, id)
+		ran := cases[id]
+		if len(ran) == 0 {
+			v.Cases = append(v.Cases, &caseRef{Name: id, State: notAsked})
+		}
+		for _, c := range ran {
+			said = append(said, c.Verdict)
+			ref := &caseRef{Name: id, Title: c.Title, State: string(c.Verdict), Href: c.ID}
+			if several {
+				ref.Device = c.Device
+			}
+			v.Cases = append(v.Cases, ref)
+		}
+	}
+	switch {
+	case len(said) > 0:
+		v.State = string(RowVerdict(said))
+	case r.Untestable != "":
+		v.State, v.Why = untestable, r.Untestable
+	case len(r.Cases) > 0:
+		v.State = notAsked
+	default:
+		v.State, v.Why = open, "no case checks it yet"
+	}
+	v.Text = strings.Join(append([]string{r.ID, r.Level, r.Clause, r.Text}, names...), " ")
+	return v
+}
+
+// Asked is how many requirements of a document there are, in words.
+func (d *docView) Asked() string {
+	n := 0
+	for _, s := range d.Sections {
+		n += len(s.Rows)
+	}
+	return units.Plural(n, "requirement")
+}

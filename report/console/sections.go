@@ -1,0 +1,123 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/conform"
+)
+
+// part is a line of the table of verdicts: a document, or a section of one.
+type part struct {
+	title  string
+	counts conform.Counts
+	parts  []*part
+}
+
+func (p *part) bad() (n int) {
+	for v, k := range p.counts {
+		if v.Bad() {
+			n += k
+		}
+	}
+	return n
+}
+
+// verdictTable counts verdicts by document and section. A case counts where the first
+// of its rows stands. Of several devices, only those sections are shown in which
+// something is not met.
+func (d *Verdicts) verdictTable(b *strings.Builder, run *conform.Run) {
+	shown := shownVerdicts(run.Counts())
+	if len(shown) == 0 {
+		return
+	}
+	const room = 52
+	head := pad("", room) + fmt.Sprintf("%7s", "cases")
+	for _, v := range shown {
+		head += fmt.Sprintf("  %11s", v)
+	}
+	b.WriteString(strings.TrimRight(head, " ") + "\n")
+	line := func(indent int, p *part) {
+		text := pad(cut(strings.Repeat(" ", indent)+report.Visible(p.title), room), room) + fmt.Sprintf("%7d", p.counts.Total())
+		for _, v := range shown {
+			cell := fmt.Sprintf("  %11d", p.counts[v])
+			switch {
+			case p.counts[v] == 0:
+				cell = fmt.Sprintf("  %11s", "·")
+			case v.Bad():
+				cell = d.tint(v, cell)
+			}
+			text += cell
+		}
+		b.WriteString(text + "\n")
+	}
+	for i := range run.Devices {
+		dev := &run.Devices[i]
+		fmt.Fprintln(b, d.bold(report.Visible(dev.Label())))
+		for _, doc := range partsOf(run, dev) {
+			line(2, doc)
+			for _, s := range doc.parts {
+				if len(run.Devices) == 1 || s.bad() > 0 {
+					line(4, s)
+				}
+			}
+		}
+	}
+}
+
+// shownVerdicts are those that occur, the best first.
+func shownVerdicts(c conform.Counts) (shown []conform.Verdict) {
+	all := conform.Verdicts()
+	for i := len(all) - 1; i >= 0; i-- {
+		if c[all[i]] > 0 {
+			shown = append(shown, all[i])
+		}
+	}
+	return shown
+}
+
+// partsOf sorts a device's results into documents and sections, in the order of the
+// ledger.
+func partsOf(run *conform.Run, dev *conform.Device) (docs []*part) {
+	at := make(map[string]*part) // by row
+	under := make(map[*part]*part)
+	var all []*part
+	for i := range run.Documents {
+		doc := &part{title: run.Documents[i].Title, counts: conform.Counts{}}
+		all = append(all, doc)
+		for j := range run.Documents[i].Sections {
+			s := &run.Documents[i].Sections[j]
+			p := &part{title: s.Title, counts: conform.Counts{}}
+			doc.parts = append(doc.parts, p)
+			under[p] = doc
+			for k := range s.Rows {
+				at[s.Rows[k].ID] = p
+			}
+		}
+	}
+	elsewhere := &part{title: "not in the ledger", counts: conform.Counts{}}
+	for i := range dev.Results {
+		r := &dev.Results[i]
+		p := elsewhere
+		if len(r.Rows) > 0 && at[r.Rows[0]] != nil {
+			p = at[r.Rows[0]]
+			under[p].counts[r.Verdict]++
+		}
+		p.counts[r.Verdict]++
+	}
+	for _, doc := range append(all, elsewhere) {
+		if doc.counts.Total() == 0 {
+			continue
+		}
+		kept := doc.parts[:0]
+		for _, s := range doc.parts {
+			if s.counts.Total() > 0 {
+				kept = append(kept, s)
+			}
+		}
+		doc.parts = kept
+		docs = append(docs, doc)
+	}
+	return docs
+}

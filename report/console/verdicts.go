@@ -1,0 +1,236 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/conform"
+)
+
+// Verdicts is a judgement of devices on a terminal. Close must be called; Finish
+// does.
+type Verdicts struct {
+	panel
+	cfg Config
+	// all shows what happened in every case, and not in those alone that fail.
+	all   bool
+	lines bool // there are some above the table
+}
+
+// NewVerdicts begins to show one. Ladders has it show what happened in every case.
+func NewVerdicts(cfg Config, ladders bool) *Verdicts {
+	d := &Verdicts{all: ladders}
+	d.open(&cfg)
+	d.cfg = cfg
+	return d
+}
+
+// More adds to what is to be done.
+func (d *Verdicts) More(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.total += n
+}
+
+// Start says that a case is being judged.
+func (d *Verdicts) Start(what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.start(report.Visible(what))
+	d.draw()
+}
+
+// End says that it has been, and is not shown: one on a device with a defect.
+func (d *Verdicts) End(what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end(report.Visible(what))
+	d.draw()
+}
+
+// Done shows a result, if there is something to see.
+func (d *Verdicts) Done(what string, r *conform.Result) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end(report.Visible(what))
+	switch {
+	case d.cfg.Quiet:
+	case d.all:
+		d.lines = true
+		d.print(d.verdictLine(r, what) + ladderText(r.Ladder, 0))
+	case r.Verdict.Bad():
+		d.lines = true
+		d.print(d.verdictLine(r, what))
+	}
+	d.draw()
+}
+
+// verdictWords are the verdicts as they are shown: what must be seen stands out
+// without colours too.
+var verdictWords = map[conform.Verdict]string{
+	conform.Pass: "ok", conform.Fail: "FAIL", conform.Broken: "BROKEN", conform.Stale: "STALE", conform.Deviates: "deviates", conform.Unsupported: "skip",
+}
+
+func (d *Verdicts) verdictLine(r *conform.Result, what string) string {
+	s := d.tint(r.Verdict, verdictWords[r.Verdict]) + strings.Repeat(" ", max(0, verdictWidth-len(verdictWords[r.Verdict]))) + "  " + report.Visible(what)
+	if r.Verdict.Bad() {
+		return s + "\n"
+	}
+	return s + "  " + report.Visible(r.Title) + "\n"
+}
+
+// tint colours a text by a verdict.
+func (d *Verdicts) tint(v conform.Verdict, s string) string {
+	if !d.colour {
+		return s
+	}
+	code := map[conform.Verdict]string{
+		conform.Pass: "32", conform.Fail: "1;31", conform.Broken: "1;35", conform.Stale: "1;33", conform.Deviates: "33", conform.Unsupported: "2",
+	}[v]
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+func (d *Verdicts) bold(s string) string {
+	if !d.colour {
+		return s
+	}
+	return "\x1b[1m" + s + "\x1b[0m"
+}
+
+// Finish shows what came of it and where the report is, and closes the display. It
+// returns the first error of writing.
+func (d *Verdicts) Finish(run *conform.Run, paths conform.Paths) error {
+	d.Close()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var b strings.Builder
+	if d.lines {
+		b.WriteString("\n")
+	}
+	d.verdictTable(&b, run)
+	bad := run.Bad()
+	for i, r := range bad {
+		if i == maxBad {
+			fmt.Fprintf(&b, "\nand %d more that are not met.\n", len(bad)-maxBad)
+			break
+		}
+		d.explain(&b, r)
+	}
+	d.faults(&b, run)
+	fmt.Fprintf(&b, "\n%s\n", d.tally(run))
+	for _, p := range []struct{ name, path string }{{"Report", paths.HTML}, {"Result", paths.Result}, {"JUnit", paths.JUnit}} {
+		if p.path != "" {
+			fmt.Fprintf(&b, "%s: %s\n", p.name, report.Visible(p.path))
+			break // it links to the others' folder
+		}
+	}
+	d.print(b.String())
+	return d.err
+}
+
+// explain says what a device does wrong, where that is written, what happened, and
+// how to have it again.
+func (d *Verdicts) explain(b *strings.Builder, r conform.Judged) {
+	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictWords[r.Verdict]), d.bold(report.Visible(r.ID)), report.Visible(r.Device.Label()))
+	fmt.Fprintf(b, "    %s\n", report.Visible(r.Title))
+	fmt.Fprintf(b, "    %s, %s", report.Visible(r.Level), report.Visible(r.Cite))
+	if len(r.Rows) > 0 {
+		fmt.Fprintf(b, " (%s)", report.Visible(strings.Join(r.Rows, ", ")))
+	}
+	b.WriteString("\n")
+	if r.Want != "" || r.Got != "" {
+		fmt.Fprintf(b, "    want  %s\n    got   %s\n", report.Visible(r.Want), d.tint(conform.Fail, report.Visible(r.Got)))
+	} else {
+		fmt.Fprintf(b, "    %s\n", report.Visible(r.Reason))
+	}
+	if !d.all { // else it was shown already
+		b.WriteString(ladderText(r.Ladder, maxLadder))
+	}
+	if r.Capture != "" {
+		fmt.Fprintf(b, "    Packets: %s in the folder of the report\n", report.Visible(r.Capture))
+	}
+	if r.Replay != "" {
+		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", report.Visible(r.Replay))
+	}
+}
+
+// maxLadder is how many steps of a case are printed where nobody asked for them all:
+// the last ones, where it went wrong.
+const maxLadder = 16
+
+// ladderText is what happened, the last steps of it if there is a limit.
+func ladderText(l *conform.Ladder, limit int) string {
+	if l == nil || len(l.Steps) == 0 {
+		return ""
+	}
+	shown := *l
+	before := ""
+	if n := len(l.Steps) - limit; limit > 0 && n > 1 {
+		shown.Steps = l.Steps[n:]
+		before = fmt.Sprintf("%18s  %d steps before are in the report\n", "", n)
+	}
+	text := fmt.Sprintf("\n%18s  %s\n%s", "", "device    peer", before)
+	for line := range strings.Lines(shown.Text()) {
+		text += "    " + line
+	}
+	return text + "\n"
+}
+
+// tally counts.
+func (d *Verdicts) tally(run *conform.Run) string {
+	c := run.Counts()
+	wall := units.Duration(run.Wall.Round(time.Millisecond))
+	total := c.Total()
+	switch {
+	case total == 0:
+		return "Nothing was judged."
+	case c[conform.Pass] == total && total == 1:
+		return fmt.Sprintf("The case %s, in %s.", d.tint(conform.Pass, "passes"), wall)
+	case c[conform.Pass] == total:
+		return fmt.Sprintf("All %d cases %s, in %s.", total, d.tint(conform.Pass, "pass"), wall)
+	}
+	var parts []string
+	for _, v := range conform.Verdicts() {
+		if c[v] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c[v], d.tint(v, string(v))))
+		}
+	}
+	return fmt.Sprintf("%s: %s, in %s.", units.Plural(total, "case"), strings.Join(parts, ", "), wall)
+}
+
+// maxFaults is how many faults of the cases are told; the report has them all.
+const maxFaults = 40
+
+// faults tells what is wrong with the cases, and who catches how much.
+func (d *Verdicts) faults(b *strings.Builder, run *conform.Run) {
+	for i := range run.Devices {
+		dev := &run.Devices[i]
+		if len(dev.Mutants) == 0 {
+			continue
+		}
+		caught := 0
+		for _, m := range dev.Mutants {
+			if len(m.Caught) > 0 {
+				caught++
+			}
+		}
+		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have.\n", dev.Name, caught, len(dev.Mutants))
+	}
+	for i, f := range run.Faults {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		if i == maxFaults {
+			fmt.Fprintf(b, "and %d more.\n", len(run.Faults)-maxFaults)
+			return
+		}
+		where := ""
+		if f.Device != "" {
+			where = report.Visible(f.Device) + ": "
+		}
+		fmt.Fprintf(b, "%s %s%s\n", d.tint(conform.Fail, strings.ToUpper(f.Kind)), where, report.Visible(f.What))
+	}
+}

@@ -1,0 +1,93 @@
+package console
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/report/conform"
+)
+
+// judged is a run of a few verdicts on two devices.
+func judged() *conform.Run {
+	rows := []conform.Row{{ID: "roce/rc/psn/1"}, {ID: "roce/uc/1"}}
+	run := &conform.Run{
+		Wall: 1234 * time.Millisecond,
+		Documents: []conform.Document{
+			{Key: "roce", Title: "RoCEv2", Sections: []conform.Section{{Title: "RC: PSNs", Rows: rows[:1]}, {Title: "UC", Rows: rows[1:]}}},
+			{Key: "rfc5044", Title: "RFC 5044", Sections: []conform.Section{{Title: "4.1", Rows: []conform.Row{{ID: "rfc5044/4.1/1"}}}}},
+		},
+	}
+	one := func(id, row string, v conform.Verdict) conform.Result {
+		return conform.Result{ID: id, Title: "The device does what " + id + " says", Cite: "IBTA C9-1", Level: "MUST", Rows: []string{row}, Verdict: v, Replay: "fabrictest conform " + id + " --seed 1"}
+	}
+	roce := conform.Device{Name: "softroce", Results: []conform.Result{
+		one("rc/psn/a", "roce/rc/psn/1", conform.Pass), one("rc/psn/b", "roce/rc/psn/1", conform.Fail), one("uc/x/y", "roce/uc/1", conform.Unsupported), one("q/q/q", "nowhere", conform.Stale),
+	}}
+	bad := &roce.Results[1]
+	bad.Reason, bad.Want, bad.Got, bad.Capture = "want one, got two\x1b[2J", "one", "two\x1b[2J", "captures/rc/psn/b.pcapng"
+	bad.Ladder = new(conform.Ladder)
+	for i := range 20 {
+		bad.Ladder.Steps = append(bad.Ladder.Steps, conform.Step{At: time.Duration(i) * time.Microsecond, Kind: conform.Came, Text: fmt.Sprintf("ACK psn %d", i)})
+	}
+	roce.Results[3].Reason = "q/q/q passes: delete its deviation"
+	roce.Mutants = []conform.Mutant{{Quirk: "A", Caught: []string{"rc/psn/a"}}, {Quirk: "B"}}
+	run.Faults = []conform.Fault{{Kind: conform.Uncaught, Device: "softroce", Quirk: "B", What: "no case notices B"}}
+	run.Devices = []conform.Device{roce, {Name: "softiwarp", As: "siw-6.12", Results: []conform.Result{one("mpa/x/y", "rfc5044/4.1/1", conform.Pass)}}}
+	return run
+}
+
+func judge(t *testing.T, cfg Config, ladders bool, run *conform.Run) {
+	t.Helper()
+	d := NewVerdicts(cfg, ladders)
+	for i := range run.Devices {
+		for j := range run.Devices[i].Results {
+			r := &run.Devices[i].Results[j]
+			d.Start(r.ID)
+			d.Done(r.ID, r)
+		}
+	}
+	d.Start("rc/psn/a with B")
+	d.End("rc/psn/a with B")
+	if err := d.Finish(run, conform.Paths{HTML: "runs/7/report.html", Result: "runs/7/conformance.json"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestVerdictsAreGolden(t *testing.T) {
+	var out, status bytes.Buffer
+	judge(t, Config{Out: &out, Status: &status}, false, judged())
+	golden(t, "verdicts.golden", out.String())
+	if status.Len() > 0 || strings.Contains(out.String(), "\x1b") {
+		t.Errorf("progress or colours where there is no terminal: %q", status.String())
+	}
+	// Of one device every section is told.
+	run := judged()
+	run.Devices, run.Faults = run.Devices[:1], nil
+	run.Devices[0].Results = run.Devices[0].Results[:1]
+	run.Devices[0].Mutants = nil
+	out.Reset()
+	judge(t, Config{Out: &out, Status: &status}, true, run)
+	golden(t, "verdicts-passing.golden", out.String())
+}
+
+func TestVerdictsOnATerminal(t *testing.T) {
+	s := &screen{cols: 90}
+	d := NewVerdicts(Config{Out: s, Status: s, Total: 7, Getenv: func(string) string { return "" }}, false)
+	d.More(3)
+	d.Start("rc/psn/a")
+	d.Start("rc/psn/b")
+	if got := s.last(); got != "0 of 10 done, 0:00: rc/psn/a, rc/psn/b" {
+		t.Errorf("%q", got)
+	}
+	r := judged().Devices[0].Results[1]
+	d.Done("rc/psn/b", &r)
+	if got := s.last(); got != "1 of 10 done, 0:00: rc/psn/a" {
+		t.Errorf("%q", got)
+	}
+	if err := d.Finish(judged(), conform.Paths{}); err != nil || len(s.bad) > 0 {
+		t.Errorf("%v, %q", err, s.bad)
+	}
+}
