@@ -18,6 +18,8 @@ type subject struct {
 	profile  *nics.Profile // that it behaves like; nil for itself
 	quirks   []string      // all that it has, the profile's too
 	asked    []question
+	// deviations are known, by case, with their reasons.
+	deviations map[string]string
 }
 
 // question is a case and the suite that it is of.
@@ -71,7 +73,11 @@ func (o *conformOptions) plan() (*judgement, error) {
 		if len(j.subjects) > 1 {
 			return nil, usagef("--deviations: a file is about one device: name it with --device")
 		}
-		if j.deviations, err = readDeviations(o.deviations, j.subjects[0].provider); err != nil {
+		j.subjects[0].deviations, err = readDeviations(o.deviations, j.subjects[0].provider)
+		return j, err
+	}
+	for _, s := range j.subjects {
+		if s.deviations, err = o.knownOf(s); err != nil {
 			return nil, err
 		}
 	}

@@ -1,23 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"fmt"
 	"os"
 	"slices"
 
-	"go.yaml.in/yaml/v3"
-
+	"github.com/fabrictest/fabrictest/conformance/deviations"
 	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
-
-// deviation is what is known of a case that a device does not pass.
-type deviation struct {
-	Reason string `yaml:"reason"`
-	SeenOn string `yaml:"seen-on,omitempty"`
-	Link   string `yaml:"link,omitempty"`
-}
 
 // readDeviations reads a file of deviations, by case. A case that the device is not
 // judged by is a mistake, and so is a deviation without a reason.
@@ -26,11 +16,9 @@ func readDeviations(file string, p *nics.Provider) (map[string]string, error) {
 	if err != nil {
 		return nil, usagef("--deviations: %w", err)
 	}
-	known := make(map[string]deviation)
-	dec := yaml.NewDecoder(bytes.NewReader(b))
-	dec.KnownFields(true)
-	if err := dec.Decode(&known); err != nil {
-		return nil, usagef("--deviations %s: %w: it has a case a key, as in 'rc/psn/gap-naked-once: {reason: …}'", file, err)
+	known, err := deviations.Parse(b)
+	if err != nil {
+		return nil, usagef("--deviations %s: %w", file, err)
 	}
 	var ids []string
 	for _, s := range suites.Of(protocols[p.Name]) {
@@ -38,18 +26,18 @@ func readDeviations(file string, p *nics.Provider) (map[string]string, error) {
 			ids = append(ids, s.Cases[i].ID)
 		}
 	}
-	reasons := make(map[string]string, len(known))
-	for id, d := range known {
-		switch {
-		case !slices.Contains(ids, id):
+	for id := range known {
+		if !slices.Contains(ids, id) {
 			return nil, usagef("--deviations %s: %s is judged by no case %q%s", file, p.Name, id, guess(id, ids))
-		case d.Reason == "":
-			return nil, usagef("--deviations %s: %s: a deviation has a reason", file, id)
-		}
-		reasons[id] = d.Reason
-		if d.SeenOn != "" {
-			reasons[id] += fmt.Sprintf(" (seen on %s)", d.SeenOn)
 		}
 	}
-	return reasons, nil
+	return known, nil
+}
+
+// knownOf returns the deviations that ship with us: those of a device as it comes.
+func (o *conformOptions) knownOf(s *subject) (map[string]string, error) {
+	if len(s.quirks) > 0 || o.profile != "" {
+		return nil, nil
+	}
+	return deviations.Of(s.provider.Name)
 }

@@ -19,14 +19,13 @@ import (
 
 // judgement is the judging of some devices.
 type judgement struct {
-	opts       *conformOptions
-	seed       uint64
-	subjects   []*subject
-	deviations map[string]string
-	dir        string // for what it leaves behind
-	began      time.Time
-	show       *console.Verdicts
-	ended      int
+	opts     *conformOptions
+	seed     uint64
+	subjects []*subject
+	dir      string // for what it leaves behind
+	began    time.Time
+	show     *console.Verdicts
+	ended    int
 }
 
 // trials is how many there will be.
@@ -87,7 +86,7 @@ func (j *judgement) run(ctx context.Context, lab conformance.Lab, s *subject, as
 	kept := make([]*conform.Result, len(asked))
 	r := conformance.Runner{
 		Lab: &watched{lab, j, s, quirks}, Workers: j.opts.width(),
-		Options: conformance.Options{Quirks: quirks, Seed: j.seed, Deviations: j.deviations},
+		Options: conformance.Options{Quirks: quirks, Seed: j.seed, Deviations: s.deviations},
 		Done: func(res conformance.Result) {
 			i := at[res.Case]
 			one := keep(s, asked[i], &res)

@@ -54,6 +54,9 @@ func Parse(b []byte) (map[string]string, error) {
 			return nil, fmt.Errorf("%s: a deviation has a reason", id)
 		}
 		known[id] = d.Reason
+		if d.SeenOn != "" {
+			known[id] += fmt.Sprintf(" (seen on %s)", d.SeenOn)
+		}
 	}
 	return known, nil
 }

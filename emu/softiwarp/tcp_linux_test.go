@@ -203,7 +203,7 @@ func TestCaptureOfSockets(t *testing.T) {
 // Streams that say nothing take places in a listener's backlog, each for as long
 // as a Request may take, and no more than there are.
 func TestSilentStreamsFillTheBacklog(t *testing.T) {
-	d := loopback(t, "127.81.0.9", Config{NIC: engine.Config{MPA: mpa.Config{RequestTimeout: 200 * time.Millisecond}}})
+	d := loopback(t, "127.81.0.9", Config{NIC: engine.Config{MPA: mpa.Config{RequestTimeout: time.Second}}})
 	l, err := d.cm.Listen(netip.AddrPortFrom(d.cfg.Addrs[0], 0), verbs.PortSpaceTCP, 2)
 	if err != nil {
 		t.Fatal(err)
