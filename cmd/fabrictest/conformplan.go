@@ -163,7 +163,7 @@ func checkQuirks(p *nics.Provider, quirks []string) error {
 
 // unknown says which of the cases and labels that were named there are not.
 func (o *conformOptions) unknown(subjects []*subject) error {
-	var all []*conformance.Suite
+	all := make([]*conformance.Suite, 0, 2*len(subjects))
 	for _, s := range subjects {
 		all = append(all, suites.Of(protocols[s.provider.Name])...)
 	}

@@ -88,7 +88,7 @@ func runFuzz(ctx context.Context, o *fuzzOptions, args []string, out, status io.
 	if each == 0 {
 		each = max(o.total/time.Duration(len(targets)), time.Second)
 	}
-	shown := io.Writer(out)
+	shown := out
 	if o.json {
 		shown = io.Discard
 	}

@@ -49,7 +49,7 @@ func (j *judgement) judge(ctx context.Context, run *conform.Run) error {
 		if s.profile != nil {
 			d.As = s.profile.Name
 		}
-		err := j.device(ctx, s, &d, run)
+		err := j.device(ctx, s, &d)
 		run.Devices = append(run.Devices, d)
 		if err != nil {
 			return err
@@ -61,7 +61,7 @@ func (j *judgement) judge(ctx context.Context, run *conform.Run) error {
 	return nil
 }
 
-func (j *judgement) device(ctx context.Context, s *subject, d *conform.Device, run *conform.Run) (err error) {
+func (j *judgement) device(ctx context.Context, s *subject, d *conform.Device) (err error) {
 	lab, err := j.opts.open(s)
 	if err != nil {
 		return err

@@ -123,7 +123,8 @@ func facts(r *Run) (all []fact) {
 		}
 	}
 	add("Command", r.Command, true)
-	var devices, quirks []string
+	var quirks []string
+	devices := make([]string, 0, len(r.Devices))
 	for i := range r.Devices {
 		d := &r.Devices[i]
 		devices = append(devices, d.Label())

@@ -82,7 +82,7 @@ func shownVerdicts(c conform.Counts) (shown []conform.Verdict) {
 func partsOf(run *conform.Run, dev *conform.Device) (docs []*part) {
 	at := make(map[string]*part) // by row
 	under := make(map[*part]*part)
-	var all []*part
+	all := make([]*part, 0, len(run.Documents))
 	for i := range run.Documents {
 		doc := &part{title: run.Documents[i].Title, counts: conform.Counts{}}
 		all = append(all, doc)
