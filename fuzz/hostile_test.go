@@ -289,7 +289,7 @@ func hostileSeeds(add func([]byte)) {
 	for i := range byte(96) {
 		busy = append(busy, i*29)
 	}
-	for how := range byte(8) {
+	for _, how := range []byte{0, 3, 5, 6} {
 		head := append([]byte{how, byte(len(busy))}, busy...)
 		add(head)
 		for op := range byte(pathAll) {

@@ -90,7 +90,6 @@ type (
 	modelChannel struct {
 		object
 		verbs.CompChannel
-		arms int // that no event has answered
 	}
 	modelCQ struct {
 		object
@@ -238,9 +237,9 @@ func (m *machine) gone(t *rapid.T, call string, isGone bool, err error) {
 }
 
 // closes closes an object and checks what comes of it.
-func (m *machine) closes(t *rapid.T, call string, o *object, want verdict, close func() error) bool {
+func (m *machine) closes(t *rapid.T, call string, o *object, want verdict, end func() error) bool {
 	t.Helper()
-	err := close()
+	err := end()
 	m.check(t, call, want, err)
 	m.gone(t, call, o.gone, err)
 	if !o.gone && o.users > 0 && want == mustNot && !errors.Is(err, verbs.ErrBusy) {

@@ -82,7 +82,6 @@ func TestTargetsFindDefects(t *testing.T) {
 	}{
 		{"RoCEPath", rocePath, honestSeeds, "DuplicatesExecuted", ""},
 		{"RoCEPath", rocePath, honestSeeds, "AckCompletesRead", ""},
-		{"RoCEPath", rocePath, honestSeeds, "RetryExcHangs", ""},
 		{"RoCEPeer", rocePeer, hostileSeeds, "IgnorePD", ""},
 		{"RoCEPeer", rocePeer, hostileSeeds, "WindowBounds", "outside of the window"},
 		{"RoCEPeer", rocePeer, hostileSeeds, "CompletionsOvertake", "completes before"},
