@@ -136,15 +136,15 @@ func (s *Stream) segment(h, back *half, g segment) {
 	if h.passed {
 		s.giveUp(h, back)
 	}
-	switch ahead := int32(g.seq - h.next); {
-	case ahead < 0 && int(-ahead) >= g.len():
+	switch ahead := int(int32(g.seq - h.next)); { // of an int32, the least number has no opposite
+	case ahead < 0 && -ahead >= g.len():
 		p.mark(MarkRetransmission, fmt.Sprintf("TCP octets %d-%d have been seen", g.seq, g.seq+uint32(g.len())-1))
 		return
 	case ahead < 0:
 		p.mark(MarkRetransmission, fmt.Sprintf("the first %d TCP octets have been seen", -ahead))
-		g.trim(int(-ahead))
+		g.trim(-ahead)
 	case ahead > 0:
-		s.hold(h, back, g, int(ahead))
+		s.hold(h, back, g, ahead)
 		return
 	}
 	if len(h.held) > 0 {
