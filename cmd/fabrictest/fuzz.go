@@ -46,7 +46,7 @@ done.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&o.total, "for", 10*time.Minute, "how long to fuzz, all targets together")
+	flags.DurationVar(&o.total, "for", 10*time.Minute, "how long to fuzz, all targets together; those of whole stacks get a larger share")
 	flags.DurationVar(&o.each, "each", 0, "how long to fuzz each target, instead of --for")
 	flags.BoolVar(&o.list, "list", false, "list the targets and do nothing")
 	flags.BoolVar(&o.json, "json", false, "print the result as JSON")
@@ -84,20 +84,17 @@ func runFuzz(ctx context.Context, o *fuzzOptions, args []string, out, status io.
 		return err
 	}
 	defer tree.clean()
-	each := o.each
-	if each == 0 {
-		each = max(o.total/time.Duration(len(targets)), time.Second)
-	}
+	times := fuzzTimes(o, targets)
 	shown := out
 	if o.json {
 		shown = io.Discard
 	}
-	table := newFuzzTable(shown, status, targets, each)
-	for _, t := range targets {
+	table := newFuzzTable(shown, status, targets)
+	for i, t := range targets {
 		if ctx.Err() != nil {
 			break
 		}
-		table.done(tree.fuzz(ctx, t, each, table.progress))
+		table.done(tree.fuzz(ctx, t, times[i], table.progress))
 	}
 	table.finish()
 	if o.json {
@@ -114,6 +111,29 @@ func runFuzz(ctx context.Context, o *fuzzOptions, args []string, out, status io.
 		return errFailed
 	}
 	return nil
+}
+
+// wholeStackShares is how much more of the time a target of whole stacks gets: each
+// of its inputs takes that much longer than a codec's.
+const wholeStackShares = 4
+
+// fuzzTimes is how long each target is fuzzed.
+func fuzzTimes(o *fuzzOptions, targets []fuzz.Target) []time.Duration {
+	shares := make([]int, len(targets))
+	sum := 0
+	for i, t := range targets {
+		if shares[i] = 1; t.Package == "./fuzz" {
+			shares[i] = wholeStackShares
+		}
+		sum += shares[i]
+	}
+	times := make([]time.Duration, len(targets))
+	for i := range times {
+		if times[i] = o.each; o.each == 0 {
+			times[i] = max(o.total*time.Duration(shares[i])/time.Duration(sum), time.Second).Round(time.Millisecond)
+		}
+	}
+	return times
 }
 
 // selectTargets returns those that are named, in the order of the list; all if

@@ -15,7 +15,6 @@ import (
 type fuzzTable struct {
 	out, status io.Writer
 	terminal    bool
-	each        time.Duration
 	count       int
 	width       int
 	results     []*fuzzResult
@@ -23,8 +22,8 @@ type fuzzTable struct {
 	said        bool // the header has been printed
 }
 
-func newFuzzTable(out, status io.Writer, targets []fuzz.Target, each time.Duration) *fuzzTable {
-	t := &fuzzTable{out: out, status: status, each: each, count: len(targets), began: time.Now(), width: len("target")}
+func newFuzzTable(out, status io.Writer, targets []fuzz.Target) *fuzzTable {
+	t := &fuzzTable{out: out, status: status, count: len(targets), began: time.Now(), width: len("target")}
 	for _, x := range targets {
 		t.width = max(t.width, len(x.String()))
 	}
@@ -32,7 +31,6 @@ func newFuzzTable(out, status io.Writer, targets []fuzz.Target, each time.Durati
 		info, err := f.Stat()
 		t.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
-	fmt.Fprintf(status, "%d targets, %v each\n", t.count, each.Round(time.Millisecond))
 	return t
 }
 
@@ -117,14 +115,13 @@ func (t *fuzzTable) finish() {
 
 // fuzzRun is what came of all.
 type fuzzRun struct {
-	Each       string        `json:"each"`
 	Seconds    float64       `json:"seconds"`
 	Executions uint64        `json:"executions"`
 	Targets    []*fuzzResult `json:"targets"`
 }
 
 func (t *fuzzTable) result() fuzzRun {
-	r := fuzzRun{Each: t.each.String(), Seconds: time.Since(t.began).Seconds(), Targets: t.results}
+	r := fuzzRun{Seconds: time.Since(t.began).Seconds(), Targets: t.results}
 	for _, x := range t.results {
 		r.Executions += x.Executions
 	}
