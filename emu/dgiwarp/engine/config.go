@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
@@ -83,7 +84,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	switch {
-	case maxPacket(c.LinkMTU, false) < wire.MinPacket:
+	case c.surePacket() < wire.MinPacket:
 		return c, fmt.Errorf("%w: link MTU %d carries no packets of %d octets", ErrConfig, c.LinkMTU, wire.MinPacket)
 	case c.Messages < 0 || c.Records < 0 || c.MessageTime < 0 || c.RecordTime < 0 || c.ErrorRate < 0 || c.ErrorBurst < 0:
 		return c, fmt.Errorf("%w: a limit or a time is negative", ErrConfig)
@@ -97,10 +98,15 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// MaxUDPayload is how much of a Send fits into one packet of UD, whatever the IP
-// version.
-func (n *NIC) MaxUDPayload() int {
-	return maxPacket(n.cfg.LinkMTU, false) - wire.UDOverhead - untaggedHeader
+// MaxUDPayload is how much of a Send fits into one packet of UD, over each IP version
+// that the NIC has.
+func (n *NIC) MaxUDPayload() int { return n.cfg.surePacket() - wire.UDOverhead - untaggedHeader }
+
+// surePacket is the largest payload of UDP that fits whichever address of the NIC's
+// it is sent from.
+func (c *Config) surePacket() int {
+	has6 := slices.ContainsFunc(c.GIDs, func(g verbs.GIDEntry) bool { return g.GID.Addr().Is6() })
+	return maxPacket(c.LinkMTU, !has6)
 }
 
 // maxPacket is the largest payload of UDP that a link carries in one IP packet.

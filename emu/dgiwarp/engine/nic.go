@@ -58,7 +58,7 @@ func New(cfg Config) (*NIC, error) {
 	n.Mem.Scramble(binary.LittleEndian.Uint64(cfg.Secret[:]))
 	n.layer = iwarp.Layer{NIC: &n.Base, Lax: iwarp.Lax{NoExtensions: cfg.Quirks.RDWithoutExtensions}}
 	n.rd, err = rd.New(rd.Config{
-		Secret: cfg.Secret, MaxPacket: maxPacket(cfg.LinkMTU, false), Limits: cfg.RD, Timing: cfg.Timing, Quirks: cfg.Quirks.Flows,
+		Secret: cfg.Secret, MaxPacket: cfg.surePacket(), Limits: cfg.RD, Timing: cfg.Timing, Quirks: cfg.Quirks.Flows,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)

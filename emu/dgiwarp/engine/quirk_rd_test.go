@@ -97,7 +97,7 @@ var flowQuirks = map[string]quirkCase{
 			other.send(c.x, 1, 4)
 			return c.rest(c.x, time.Millisecond)
 		},
-		sound: "2:44B", flawed: "1:1430B",
+		sound: "2:44B", flawed: "1:1450B",
 	},
 	"ReceiveTakenWrong on RD": {
 		reliable: true,
