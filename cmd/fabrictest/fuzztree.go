@@ -24,8 +24,8 @@ type fuzzTree struct {
 	root    string
 	targets []fuzz.Target
 	goCmd   string
-	cache   string // where the go command keeps inputs
-	dir     string // of test programs, by package
+	cache   string   // where the go command keeps inputs
+	dir     *fuzzDir // of test programs
 	built   map[string]string
 }
 
@@ -68,11 +68,15 @@ func (f *fuzzTree) findGo(ctx context.Context) (err error) {
 		return fmt.Errorf("go env GOCACHE: %w", err)
 	}
 	f.cache = filepath.Join(strings.TrimSpace(string(out)), "fuzz")
-	f.dir, err = os.MkdirTemp("", "fabrictest-fuzz-")
+	f.dir, err = newFuzzDir()
 	return err
 }
 
-func (f *fuzzTree) clean() { _ = os.RemoveAll(f.dir) }
+func (f *fuzzTree) clean() {
+	if f.dir != nil {
+		f.dir.close()
+	}
+}
 
 func (f *fuzzTree) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, f.goCmd, args...)
@@ -85,7 +89,7 @@ func (f *fuzzTree) build(ctx context.Context, pkg string) (program string, outpu
 	if program, ok := f.built[pkg]; ok {
 		return program, nil, nil
 	}
-	program = filepath.Join(f.dir, fmt.Sprintf("%d.test", len(f.built)))
+	program = filepath.Join(f.dir.path, fmt.Sprintf("%d.test", len(f.built)))
 	// Asking for any target has the code instrumented.
 	output, err = f.goCommand(ctx, "test", "-c", "-fuzz=^Fuzz", "-o", program, pkg).CombinedOutput()
 	if err != nil {

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+)
+
+// What a run that was killed has left, the next one removes; what another holds, not.
+func TestFuzzDirsAreSwept(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	killed, err := newFuzzDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := newFuzzDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.close()
+	_ = killed.lock.Close() // as the kernel does for the dead
+	next, err := newFuzzDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(killed.path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is still there: %v", killed.path, err)
+	}
+	if _, err := os.Stat(held.path); err != nil {
+		t.Errorf("it took a folder in use: %v", err)
+	}
+	next.close()
+	if _, err := os.Stat(next.path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is still there: %v", next.path, err)
+	}
+}
