@@ -1,6 +1,6 @@
 # Short names for what anyone can also type. Steps of .ci/run do the work.
 
-.PHONY: build test race vet lint fmt fuzz cross docs bench kernel kernel-siw check all
+.PHONY: build test race vet lint fmt fuzz cross conform docs bench kernel kernel-siw check all
 
 build: ; go build ./...
 test:  ; .ci/run test
@@ -10,6 +10,7 @@ lint:  ; .ci/run format modules lint
 fmt:   ; .ci/lint fmt
 fuzz:  ; FUZZTIME=$(or $(T),3s) .ci/run fuzz
 cross: ; .ci/run cross
+conform: ; .ci/run conform
 docs:  ; .ci/run docs
 bench: ; go test -run '^$$' -bench . -benchmem $(or $(P),./...)
 kernel: ; conformance/kernel/run

@@ -43,6 +43,10 @@ type Bench struct {
 	// SetLink takes the device's cable out and puts it in; ErrCannot where that is
 	// impossible.
 	SetLink func(up bool) error
+	// SetAddress takes one of Local from the device's port, as when a host loses an
+	// address, and gives it back; ErrCannot where that is impossible. What the device
+	// makes of it takes a moment.
+	SetAddress func(addr netip.Addr, present bool) error
 	// SetPath has the way between the device and its partners be like that;
 	// ErrCannot where that is impossible. At first it loses nothing.
 	SetPath func(Path) error

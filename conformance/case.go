@@ -21,7 +21,7 @@ type Case struct {
 	Needs verbs.Caps
 	// Setup is how the device has to be set up.
 	Setup Setup
-	// Labels sort cases: "service:rc", [Dangerous].
+	// Labels sort cases: "service:rc", [Dangerous], [Slow].
 	Labels []string
 	// Sends and Expects tell people what the judge does and what it wants to see.
 	Sends, Expects string
@@ -36,6 +36,10 @@ type Case struct {
 // Dangerous labels cases that can crash or wedge a real device. They run only when
 // asked for.
 const Dangerous = "dangerous"
+
+// Slow labels cases that wait for timers of five seconds or more, or take much memory. In
+// a simulated world they are as quick as others.
+const Slow = "slow"
 
 // Dangerous reports whether the case may harm a real device.
 func (c *Case) Dangerous() bool { return slices.Contains(c.Labels, Dangerous) }

@@ -42,8 +42,8 @@ func (v Verdict) Good() bool {
 type Lab interface {
 	// Try makes a bench as the job wants it, runs the body on it, and takes it down
 	// again. It returns what the body returned. An error of its own is one that the
-	// bench could not be made, or could not go on: a *SetupError if a device of the
-	// lab cannot be set up so, a *HangError if the case came to no end.
+	// bench could not be made, or could not go on: a *SetupError if the device
+	// refuses to be set up so, a *HangError if the case came to no end.
 	Try(ctx context.Context, job Job, body func(*Bench) error) error
 }
 
@@ -59,12 +59,6 @@ type Job struct {
 	Record *Record
 }
 
-// SetupError says that the devices of a lab cannot be set up as a case wants them.
-type SetupError struct{ Reason string }
-
-// Error gives the reason.
-func (e *SetupError) Error() string { return e.Reason }
-
 // HangError says that a case came to no end.
 type HangError struct{ Waiting string }
 
@@ -77,6 +71,11 @@ type Options struct {
 	Seed   uint64
 	// Deviations are the known ones of the device, with their reasons.
 	Deviations map[string]string
+	// Schedules is how many schedules cases explore that explore several; 0 for as many
+	// as each usually does. Progress, if not nil, is told how far they are, by whoever
+	// runs them.
+	Schedules int
+	Progress  func(c *Case, done, total int)
 }
 
 // Result is what came of a case.
@@ -84,33 +83,44 @@ type Result struct {
 	Case    *Case
 	Verdict Verdict
 	// Err is what was not met, or went wrong; nil for a pass. For an unsupported case
-	// and a deviation it is the reason.
-	Err    error
-	Quirks []string
-	Seed   uint64
+	// it is the reason.
+	Err error
+	// Deviation is why it is known not to be met, of a case that deviates or is stale.
+	Deviation string
+	Quirks    []string
+	Seed      uint64
 	// Took is how long it took to find out, in real time.
 	Took   time.Duration
 	Record *Record
 }
 
-// Judge runs a case in a lab.
+// Judge runs a case in a lab. A case is unsupported only if the device does not claim
+// what the case needs, or what it has to be set up for, or if the bench cannot ask. What
+// a device claims and refuses is a failure.
 func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 	res := Result{Case: c, Quirks: opt.Quirks, Seed: opt.Seed, Record: new(Record)}
 	job := Job{Case: c.ID, Setup: c.Setup, Needs: c.Needs, Quirks: opt.Quirks, Seed: opt.Seed, Record: res.Record}
 	begun := time.Now()
+	opened := false
 	err := lab.Try(ctx, job, func(b *Bench) error {
-		if !b.Caps.Has(c.Needs) {
-			return &SetupError{"the device does not claim what the case needs"}
+		opened = true
+		if lacks := c.Needs &^ b.Caps; lacks != 0 {
+			return &UnclaimedError{CapWords(lacks)}
 		}
+		opt.explore(b, c)
 		return c.Run(b)
 	})
+	if setup := new(SetupError); !opened && errors.As(err, &setup) {
+		err = refused(ctx, lab, job, setup)
+	}
 	res.Took = time.Since(begun)
 	reason, known := opt.Deviations[c.ID]
 	res.Verdict, res.Err = verdict(err, known)
 	switch res.Verdict {
 	case VerdictDeviates:
-		res.Err = fmt.Errorf("%s (%w)", reason, err)
+		res.Deviation = reason
 	case VerdictStale:
+		res.Deviation = reason
 		res.Err = fmt.Errorf("%s passes: delete its deviation (%s)", c.ID, reason)
 	}
 	return res
@@ -118,20 +128,21 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 
 // verdict says what an outcome means.
 func verdict(err error, known bool) (Verdict, error) {
-	var setup *SetupError
+	failed := VerdictFail
+	if known {
+		failed = VerdictDeviates
+	}
 	switch {
 	case err == nil && known:
 		return VerdictStale, nil
 	case err == nil:
 		return VerdictPass, nil
-	case errors.As(err, &setup), errors.Is(err, ErrCannot):
+	case errors.As(err, new(*UnclaimedError)), errors.As(err, new(*SetupError)), errors.Is(err, ErrCannot):
 		return VerdictUnsupported, err
-	case IsViolation(err) && known:
-		return VerdictDeviates, nil
 	case IsViolation(err):
-		return VerdictFail, err
+		return failed, err
 	case errors.Is(err, verbs.ErrNotSupported):
-		return VerdictFail, fmt.Errorf("the device claims the capability and refuses: %w", err)
+		return failed, fmt.Errorf("the device claims the capability and refuses: %w", err)
 	default:
 		return VerdictBroken, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,13 +12,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// paperLab has benches without anything on them, but for the quirks of the device.
+// paperLab has benches with nothing on them but a device that says what it is.
 type paperLab struct {
-	caps verbs.Caps
-	fail error // what Try returns instead
+	caps      verbs.Caps
+	transport verbs.Transport
+	fail      error // what Try returns instead
+	// picky devices refuse to be set up in any way, and stubborn ones to be opened.
+	picky, stubborn bool
 }
 
-type paperWorld struct{ quirks []string }
+// paperDevice says what it is, and has nothing else.
+type paperDevice struct {
+	verbs.Context
+	transport verbs.Transport
+}
+
+func (d paperDevice) Info() verbs.DeviceInfo { return verbs.DeviceInfo{Transport: d.transport} }
+
+type paperWorld struct{}
 
 func (paperWorld) Now() time.Duration    { return 0 }
 func (paperWorld) Sleep(time.Duration)   {}
@@ -29,30 +39,19 @@ func (paperWorld) Go(string, func() error) conformance.Task {
 }
 
 func (l *paperLab) Try(_ context.Context, job conformance.Job, body func(*conformance.Bench) error) error {
-	if l.fail != nil {
+	switch {
+	case l.fail != nil:
 		return l.fail
+	case l.stubborn, l.picky && job.Setup != conformance.Setup{}:
+		return &conformance.SetupError{Reason: "not I"}
 	}
-	return body(&conformance.Bench{World: paperWorld{job.Quirks}, Caps: l.caps, Record: job.Record})
-}
-
-// without is a body that is violated on a device with the quirk.
-func without(quirk string) func(*conformance.Bench) error {
-	return func(b *conformance.Bench) error {
-		if slices.Contains(b.World.(paperWorld).quirks, quirk) {
-			return conformance.Violated("a sound device", quirk)
-		}
-		return nil
-	}
+	return body(&conformance.Bench{World: paperWorld{}, Device: paperDevice{transport: l.transport}, Caps: l.caps, Record: job.Record})
 }
 
 func paperCase(id string, mutants ...string) *conformance.Case {
-	run := func(*conformance.Bench) error { return nil }
-	if len(mutants) > 0 {
-		run = without(mutants[0])
-	}
 	return &conformance.Case{
 		ID: id, Title: "t", Cite: conformance.Cite{Doc: "RFC 1", Section: "2.3", Rows: []string{"r/1"}}, Level: conformance.Must,
-		Sends: "s", Expects: "e", Mutants: mutants, Run: run,
+		Sends: "s", Expects: "e", Mutants: mutants, Run: func(*conformance.Bench) error { return nil },
 	}
 }
 
@@ -70,13 +69,15 @@ func TestVerdicts(t *testing.T) {
 		{name: "met though it is known not to be", deviates: true, want: conformance.VerdictStale, says: "delete its deviation (firmware 7)"},
 		{name: "not met", body: violated, want: conformance.VerdictFail, says: "want one ACK, got two"},
 		{name: "not met, wrapped", body: fmt.Errorf("second round: %w", violated), want: conformance.VerdictFail, says: "second round"},
-		{name: "known not to be met", body: violated, deviates: true, want: conformance.VerdictDeviates, says: "firmware 7 (want one ACK"},
+		{name: "known not to be met", body: violated, deviates: true, want: conformance.VerdictDeviates, says: "want one ACK, got two"},
+		{name: "claimed and refused, which is known", body: &verbs.OpError{Op: "create_srq", Err: verbs.ErrNotSupported}, deviates: true, want: conformance.VerdictDeviates, says: "claims the capability and refuses"},
 		{name: "claimed and refused", body: &verbs.OpError{Op: "create_srq", Err: verbs.ErrNotSupported}, want: conformance.VerdictFail, says: "claims the capability and refuses"},
 		{name: "a wire that cannot carry it", body: fmt.Errorf("IP options: %w", conformance.ErrCannot), want: conformance.VerdictUnsupported, says: "IP options"},
-		{name: "a device that cannot be set up so", lab: &conformance.SetupError{Reason: "it has no markers"}, want: conformance.VerdictUnsupported, says: "no markers"},
+		{name: "a lab that cannot set it up so", lab: fmt.Errorf("cables of 9000: %w", conformance.ErrCannot), want: conformance.VerdictUnsupported, says: "cables"},
+		{name: "a choice that it is not about", body: &conformance.SetupError{Reason: "it asks for no CRC"}, want: conformance.VerdictUnsupported, says: "no CRC"},
 		{name: "a case at fault", body: errors.New("index out of range"), want: conformance.VerdictBroken, says: "index"},
 		{name: "a case without end", lab: &conformance.HangError{Waiting: "main in poll"}, deviates: true, want: conformance.VerdictBroken, says: "main in poll"},
-		{name: "a capability that is not claimed", caps: verbs.CapXRC, want: conformance.VerdictUnsupported, says: "does not claim"},
+		{name: "a capability that is not claimed", caps: verbs.CapXRC, want: conformance.VerdictUnsupported, says: "does not claim XRC"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := paperCase("a/b/c")
@@ -90,8 +91,49 @@ func TestVerdicts(t *testing.T) {
 			if res.Verdict != tc.want {
 				t.Errorf("verdict %s, want %s (%v)", res.Verdict, tc.want, res.Err)
 			}
+			if known := res.Verdict == conformance.VerdictDeviates || res.Verdict == conformance.VerdictStale; known != (res.Deviation == "firmware 7") {
+				t.Errorf("%s with the deviation %q", res.Verdict, res.Deviation)
+			}
 			if got := fmt.Sprint(res.Err); tc.says != "" && !strings.Contains(got, tc.says) || (res.Err == nil) != (tc.says == "") {
 				t.Errorf("it says %q, want %q in it", got, tc.says)
+			}
+		})
+	}
+}
+
+// A refusal says that something is not supported only if it was never claimed.
+func TestRefusalsAreHeldAgainstClaims(t *testing.T) {
+	const iwarp = verbs.TransportIWARP
+	for name, tc := range map[string]struct {
+		lab      paperLab
+		setup    conformance.Setup
+		needs    verbs.Caps
+		deviates bool
+		want     conformance.Verdict
+		says     string
+	}{
+		"markers, and it talks MPA":         {lab: paperLab{transport: iwarp, caps: verbs.CapRC}, setup: conformance.Setup{Markers: true}, want: conformance.VerdictFail, says: "as it claims to: asks for markers, got it refuses: not I"},
+		"which is known":                    {lab: paperLab{transport: iwarp, caps: verbs.CapRC}, setup: conformance.Setup{Markers: true}, deviates: true, want: conformance.VerdictDeviates, says: "refuses"},
+		"no CRC, and it is of InfiniBand":   {lab: paperLab{caps: verbs.CapRC}, setup: conformance.Setup{NoCRC: true}, want: conformance.VerdictUnsupported, says: "does not claim MPA"},
+		"no CRC, and it is for datagrams":   {lab: paperLab{transport: iwarp, caps: verbs.CapUD}, setup: conformance.Setup{NoCRC: true}, want: conformance.VerdictUnsupported, says: "does not claim MPA"},
+		"reliable, and it is for datagrams": {lab: paperLab{transport: iwarp, caps: verbs.CapUD}, setup: conformance.Setup{Reliable: true}, want: conformance.VerdictFail, says: "refuses"},
+		"isolated, and it is not":           {lab: paperLab{transport: iwarp, caps: verbs.CapRC}, setup: conformance.Setup{Isolate: true}, want: conformance.VerdictUnsupported, says: "datagram-iWARP"},
+		"IPv4":                              {lab: paperLab{caps: verbs.CapRC}, setup: conformance.Setup{Family: 4}, want: conformance.VerdictFail, says: "IPv4"},
+		"two addresses and an MTU":          {lab: paperLab{}, setup: conformance.Setup{TwoAddresses: true, MTU: 1500}, want: conformance.VerdictFail, says: "two addresses, an MTU of 1500"},
+		"nothing at all":                    {lab: paperLab{stubborn: true}, want: conformance.VerdictBroken, says: "to be as it comes: not I"},
+		"and it needs what it has not":      {lab: paperLab{caps: verbs.CapRC}, needs: verbs.CapRC | verbs.CapUD | verbs.CapAtomics, want: conformance.VerdictUnsupported, says: "does not claim UD, atomics"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := paperCase("a/b/c")
+			c.Setup, c.Needs = tc.setup, tc.needs
+			tc.lab.picky = true
+			opt := conformance.Options{}
+			if tc.deviates {
+				opt.Deviations = map[string]string{"a/b/c": "firmware 7"}
+			}
+			res := conformance.Judge(t.Context(), &tc.lab, c, opt)
+			if res.Verdict != tc.want || !strings.Contains(fmt.Sprint(res.Err), tc.says) {
+				t.Errorf("%s: %v; want %s: %q", res.Verdict, res.Err, tc.want, tc.says)
 			}
 		})
 	}
@@ -127,33 +169,31 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestProofs(t *testing.T) {
-	good := paperCase("a/b/good", "Flaw", "Foreign")
-	blind := paperCase("a/b/blind", "Flaw")
-	blind.Run = func(*conformance.Bench) error { return nil }
-	sour := paperCase("a/b/sour", "Flaw")
-	sour.Run = func(*conformance.Bench) error { return conformance.Violated("x", "y") }
-	absent := paperCase("a/b/absent", "Flaw")
-	absent.Needs = verbs.CapXRC
-	r := conformance.Runner{Lab: new(paperLab), Workers: 2}
-	proofs, err := r.Prove(t.Context(), []*conformance.Case{good, blind, sour, absent}, func(q string) bool { return q == "Flaw" })
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]string{"a/b/blind": "pass with Flaw, which it is to catch", "a/b/sour": "fail on the sound device"}
-	for _, p := range proofs {
-		if len(p.Flawed) != 1 {
-			t.Errorf("%s was tried with %d mutants", p.Case.ID, len(p.Flawed))
+func TestSchedulesAreThoseAskedFor(t *testing.T) {
+	const usual = 7
+	for _, asked := range []int{0, 3} {
+		c := paperCase("a/b/c")
+		want := usual
+		if asked > 0 {
+			want = asked
 		}
-		if got := errors.Join(p.Errs()...); (got == nil) != (want[p.Case.ID] == "") || !strings.Contains(fmt.Sprint(got), want[p.Case.ID]) {
-			t.Errorf("%s: %v, want %q", p.Case.ID, got, want[p.Case.ID])
+		rounds := 0
+		c.Run = func(b *conformance.Bench) error {
+			total := b.Schedules(usual)
+			for i := range total {
+				b.Progress(i, total)
+				rounds++
+			}
+			return nil
 		}
-	}
-	if len(proofs) != 4 {
-		t.Errorf("%d proofs", len(proofs))
-	}
-	caught, err := r.Matrix(t.Context(), []*conformance.Case{good, blind}, []string{"Flaw", "Other"})
-	if err != nil || !slices.Equal(caught["Flaw"], []string{"a/b/good"}) || len(caught["Other"]) != 0 {
-		t.Errorf("caught %v, %v", caught, err)
+		var told []string
+		opt := conformance.Options{Schedules: asked, Progress: func(of *conformance.Case, done, total int) {
+			told = append(told, fmt.Sprintf("%s %d/%d", of.ID, done, total))
+		}}
+		if res := conformance.Judge(t.Context(), new(paperLab), c, opt); res.Verdict != conformance.VerdictPass || rounds != want || len(told) != want || told[1] != fmt.Sprintf("a/b/c 1/%d", want) {
+			t.Errorf("asked for %d: %d schedules, told of %q", asked, rounds, told)
+		}
+		opt.Progress = nil // nobody listens
+		conformance.Judge(t.Context(), new(paperLab), c, opt)
 	}
 }

@@ -90,9 +90,10 @@ type recordedWire struct {
 }
 
 func (w *recordedWire) Send(packet []byte) error {
+	at := w.clock.Now() // before the answer can be seen
 	err := w.Wire.Send(packet)
 	if err == nil {
-		w.r.add(Event{At: w.clock.Now(), Kind: EventSent, Data: append([]byte(nil), packet...)})
+		w.r.add(Event{At: at, Kind: EventSent, Data: append([]byte(nil), packet...)})
 	}
 	return err
 }

@@ -35,6 +35,7 @@ type conformOptions struct {
 	json       bool
 	packets    bool
 	workers    int
+	schedules  int
 	given      func(flag string) bool // on the command line
 }
 
@@ -51,10 +52,10 @@ beginning of some (rc/psn), or a pattern ('rc/*/duplicate-*'). Without any, all 
 that the devices claim to support; those that can crash or wedge a real device run
 only with --dangerous.
 
-Verdicts: pass, the clause is met; fail, it is not; unsupported, the device does not
-claim it, or the bench cannot ask; deviates, it is not met, which is on record in
---deviations; stale, a deviation is on record and the clause is met; broken, the case
-could not be run, which says nothing of the device.
+Verdicts: pass, the clause is met; fail, it is not, or the device refuses what it
+claims; unsupported, the device does not claim it, or the bench cannot ask; deviates,
+it is not met, which is on record with a reason; stale, a deviation is on record and
+the clause is met; broken, the case could not be run, which says nothing of the device.
 
 --as has the device behave, and be judged, like that of a Linux kernel: with its
 defects, and without what it does not claim. --mutants judges the cases: each must
@@ -74,6 +75,7 @@ ended by Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
   fabrictest conform rc/psn --quirk PSNUnsigned           a flawed device, and how it is found out
   fabrictest conform --as rxe-6.12 --out out/             what a kernel would be told
   fabrictest conform --mutants --dangerous                judge the judge
+  fabrictest conform litmus linear --schedules 50000      look longer for what must not be seen
   fabrictest conform rc/atm --json | jq '.devices[].results[] | select(.verdict != "pass") | .id'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.IDs = args
@@ -93,11 +95,12 @@ ended by Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
 	f.StringVar(&o.profile, "as", "", "have the device behave like `PROFILE`: "+eitherOf(nics.ProfileNames()))
 	f.BoolVar(&o.mutants, "mutants", false, "judge the cases: on the device as it is, and on one with each defect that they are to catch")
 	f.BoolVar(&o.matrix, "matrix", false, "with --mutants, run every case on devices with every defect")
-	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, and their reasons")
+	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, and their reasons (default: those that are known of emulated devices)")
 	f.Var(&o.capture, "capture", "whose packets to keep: failing, all or none")
 	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
 	f.BoolVar(&o.json, "json", false, "print conformance.json instead of a table")
 	f.BoolVar(&o.packets, "packets", false, "print what happened in every case, and not in failing ones alone")
+	f.IntVar(&o.schedules, "schedules", 0, "explore `N` schedules in each case that explores several: litmus/*, linear/* (default: 1000 and 4; in namespaces 24 and 4)")
 	f.IntVar(&o.workers, "workers", 0, "how many cases run at a time (default: one for each processor; in namespaces one)")
 	_ = cmd.RegisterFlagCompletionFunc("device", fixed(nics.Names()...))
 	_ = cmd.RegisterFlagCompletionFunc("level", fixed("must", "should", "may"))
@@ -106,7 +109,7 @@ ended by Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
 	_ = cmd.RegisterFlagCompletionFunc("quirk", completeQuirks)
 	_ = cmd.RegisterFlagCompletionFunc("as", fixed(nics.ProfileNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(evidenceFailing), string(evidenceAll), string(evidenceNone)))
-	cmd.AddCommand(newConformListCommand(), newConformShowCommand(program), newConformCoverageCommand())
+	cmd.AddCommand(newConformListCommand(), newConformShowCommand(program), newConformCoverageCommand(), newConformMeasureCommand(program))
 	return cmd
 }
 

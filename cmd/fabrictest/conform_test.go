@@ -4,18 +4,22 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/verbs"
+	"github.com/fabrictest/fabrictest/report/console"
 )
 
 // judged calls the command with --json and returns what came of it.
@@ -141,6 +145,7 @@ func TestWrongConformCalls(t *testing.T) {
 		"--capture some":                             "give failing, all or none",
 		"rc/inv/free-window-leaves-the-device-alive": "add --dangerous",
 		"rc/psn --label area:icrc":                   "no case has all that is asked for",
+		"rc/psn --schedules 0":                       "give a number from 1 on",
 		"--deviations " + file:                       "--device",
 		"list rc/psm":                                "did you mean rc/psn",
 		"show":                                       "name a case",
@@ -164,18 +169,27 @@ func TestDeviationsAreKnown(t *testing.T) {
 	args := []string{"rc/psn/gap-naked-once", "rc/psn/gap-naked-with-the-expected-psn", "--device", "softroce", "--deviations", file}
 	write("rc/psn/gap-naked-once: {reason: storms are fun, seen-on: this test}\n")
 	code, run := judged(t, append(args, "--quirk", "NAKStorm")...)
-	if r := run.Devices[0].Results; code != exitOK || r[1].Verdict != conform.Deviates || !strings.Contains(r[1].Reason, "storms are fun (seen on this test)") {
+	if r := run.Devices[0].Results; code != exitOK || r[1].Verdict != conform.Deviates || r[1].Deviation != "storms are fun (seen on this test)" || r[1].Got == "" {
 		t.Errorf("exit code %d, %+v", code, r)
 	}
 	code, run = judged(t, args...)
 	if r := run.Devices[0].Results; code != exitFailed || r[1].Verdict != conform.Stale {
 		t.Errorf("exit code %d, %+v", code, r)
 	}
+	// What is known of another tier excuses nothing here, and is not stale here either.
+	write("rc/psn/gap-naked-once: {reason: sockets storm, on: netns}\n")
+	if code, run = judged(t, append(args, "--quirk", "NAKStorm")...); code != exitFailed || run.Devices[0].Results[1].Verdict != conform.Fail {
+		t.Errorf("exit code %d, %+v", code, run.Devices[0].Results)
+	}
+	if code, run = judged(t, args...); code != exitOK || run.Devices[0].Results[1].Verdict != conform.Pass {
+		t.Errorf("exit code %d, %+v", code, run.Devices[0].Results)
+	}
 	for text, want := range map[string]string{
-		"rc/psn/gap-naked-onec: {reason: x}": "did you mean rc/psn/gap-naked-once",
-		"rc/psn/gap-naked-once: {why: x}":    "field why not found",
-		"rc/psn/gap-naked-once: {}":          "a deviation has a reason",
-		"- rc":                               "cannot unmarshal",
+		"rc/psn/gap-naked-once: {reason: x, on: hw}": "give sim or netns",
+		"rc/psn/gap-naked-onec: {reason: x}":         "did you mean rc/psn/gap-naked-once",
+		"rc/psn/gap-naked-once: {why: x}":            "field why not found",
+		"rc/psn/gap-naked-once: {}":                  "a deviation has a reason",
+		"- rc":                                       "cannot unmarshal",
 	} {
 		write(text)
 		if code, _, stderr := call(t, append([]string{"conform"}, args...)...); code != exitUsage || !strings.Contains(stderr, want) {
@@ -236,6 +250,58 @@ func TestFaultsOfCases(t *testing.T) {
 	}
 }
 
+// A defect that nobody notices is red, unless nobody could: only cases are to notice it
+// that were not run, or that could not be asked.
+func TestUncaughtDefectsAreRed(t *testing.T) {
+	p, err := nics.Find("softroce")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dangerous := ""
+	for _, suite := range suites.Of(suites.RoCE) {
+		for i := range suite.Cases {
+			if c := &suite.Cases[i]; c.Dangerous() && dangerous == "" {
+				dangerous = plainQuirk(c.Mutants[0])
+			}
+		}
+	}
+	device := func() *conform.Device {
+		return &conform.Device{
+			Name:    "softroce",
+			Results: []conform.Result{{ID: "a/b/asked", Verdict: conform.Pass}, {ID: "a/b/unasked", Verdict: conform.Unsupported}},
+			Mutants: []conform.Mutant{
+				{Quirk: "Noticed", Expects: []string{"a/b/asked"}, Caught: []string{"a/b/asked"}},
+				{Quirk: "Unnoticed", Expects: []string{"a/b/asked"}, Does: "wrong"},
+				{Quirk: "Nobodys", Does: "wrong"},
+				{Quirk: "Unasked", Expects: []string{"a/b/unasked"}},
+				{Quirk: dangerous},
+			},
+		}
+	}
+	show := console.NewVerdicts(console.Config{Out: io.Discard, Status: io.Discard}, false)
+	defer show.Close()
+	for _, everything := range []bool{false, true} {
+		j := &judgement{opts: &conformOptions{}, show: show}
+		j.opts.Dangerous = everything
+		d := device()
+		run := &conform.Run{Devices: []conform.Device{*d}, Faults: j.uncaught(&subject{provider: p}, d)}
+		var red []string
+		for _, f := range run.Faults {
+			red = append(red, f.Quirk)
+		}
+		want := []string{"Unnoticed", "Nobodys"}
+		if everything {
+			want = append(want, dangerous)
+		}
+		if !slices.Equal(red, want) || d.Mutants[3].Excused == "" || (d.Mutants[4].Excused == "") != everything {
+			t.Errorf("dangerous cases %v: %q are red, want %q; %+v", everything, red, want, d.Mutants)
+		}
+		if err := j.opts.verdict(t.Context(), run, j); !errors.Is(err, errFailed) {
+			t.Errorf("the exit code says %v", err)
+		}
+	}
+}
+
 func TestListShowAndCoverage(t *testing.T) {
 	_, out, _ := call(t, "conform", "list", "rc/psn")
 	if !strings.Contains(out, "rc/psn/gap-naked-once ") || strings.Contains(out, "mpa/") {
@@ -289,15 +355,51 @@ func TestInterruptedConform(t *testing.T) {
 	}
 }
 
-func TestEveryCapabilityHasAName(t *testing.T) {
-	var all verbs.Caps
-	for _, n := range capNames {
-		if all&n.cap != 0 || n.cap == 0 {
-			t.Errorf("%s: %#x has a name already", n.name, n.cap)
+// What is measured is shown, written and drawn; a device that is flawed is seen to be.
+func TestMeasure(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	code, out, stderr := call(t, "conform", "measure", "--out", dir)
+	if code != exitOK || !strings.Contains(out, "nak/generation") || !strings.Contains(out, "from the packet behind a gap to the NAK") {
+		t.Fatalf("exit code %d, %q, %q", code, out, stderr)
+	}
+	sound, err := conform.ReadFile(filepath.Join(dir, verdictFile))
+	if err != nil || len(sound.Devices) != 1 || !strings.HasPrefix(sound.Command, goRun+" conform measure --device softroce") {
+		t.Fatalf("%+v, %v", sound, err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	if err != nil || !strings.Contains(string(page), "position of the packet that is lost, of 8") {
+		t.Errorf("no chart on a page of %d bytes, %v", len(page), err)
+	}
+	_, out, _ = call(t, "conform", "measure", "--json", "--quirk", "NAKWaitsForTimer")
+	flawed, err := conform.Read(strings.NewReader(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"nak/reaction/first", "loss/at-3/retransmission"} {
+		if a, b := measured(sound, name), measured(flawed, name); b < 100*a {
+			t.Errorf("%s: %g us, and %g us on a device that waits for its timer", name, a, b)
 		}
-		all |= n.cap
 	}
-	if all != verbs.CapRD<<1-1 {
-		t.Errorf("names are for %#x of %#x", all, verbs.CapRD<<1-1)
+	for words, want := range map[string]string{
+		"--device softiwarp":     "softiwarp cannot be measured",
+		"--as siw-6.12":          "softiwarp cannot be measured",
+		"--device x":             "no provider",
+		"--quirk Nonsense":       "Nonsense",
+		"--on moon":              "give sim or netns",
+		"nak/generation":         "unknown command",
+		"--device softroce --as": "needs an argument",
+	} {
+		if code, _, stderr := call(t, append([]string{"conform", "measure"}, strings.Fields(words)...)...); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("measure %s: exit code %d, %q", words, code, stderr)
+		}
 	}
+}
+
+func measured(run *conform.Run, name string) float64 {
+	for _, m := range run.Devices[0].Measured {
+		if m.Name == name {
+			return m.Median
+		}
+	}
+	return -1
 }

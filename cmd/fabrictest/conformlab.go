@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -73,7 +74,7 @@ func enclosed(cmd *cobra.Command, args []string, dir string) error {
 
 // repeated is the command line of a command as it was understood, but for --out.
 func repeated(cmd *cobra.Command, args []string) []string {
-	words := []string{cmd.Name()}
+	words := strings.Fields(cmd.CommandPath())[1:]
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Name == "out" {
 			return

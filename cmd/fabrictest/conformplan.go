@@ -73,7 +73,7 @@ func (o *conformOptions) plan() (*judgement, error) {
 		if len(j.subjects) > 1 {
 			return nil, usagef("--deviations: a file is about one device: name it with --device")
 		}
-		j.subjects[0].deviations, err = readDeviations(o.deviations, j.subjects[0].provider)
+		j.subjects[0].deviations, err = readDeviations(o.deviations, o.on, j.subjects[0].provider)
 		return j, err
 	}
 	for _, s := range j.subjects {
@@ -94,6 +94,8 @@ func (o *conformOptions) check() error {
 		return usagef("--on %s: give sim or netns", o.on)
 	case o.given("workers") && o.workers < 1:
 		return usagef("--workers %d: give a number from 1 on", o.workers)
+	case o.given("schedules") && o.schedules < 1:
+		return usagef("--schedules %d: give a number from 1 on", o.schedules)
 	case o.matrix && !o.mutants:
 		return usagef("--matrix: it is about --mutants: give both")
 	case o.mutants && (len(o.quirks) > 0 || o.profile != ""):
@@ -257,6 +259,9 @@ func (o *conformOptions) conditions(seed uint64) string {
 	}
 	if o.Dangerous {
 		words = append(words, "--dangerous")
+	}
+	if o.schedules > 0 {
+		words = append(words, fmt.Sprintf("--schedules %d", o.schedules))
 	}
 	return strings.Join(words, " ")
 }

@@ -165,8 +165,8 @@ func showCase(w io.Writer, q question, rows map[string]ledger.Row, program strin
 	fact("clause", fmt.Sprintf("%s, %s", q.Cite, q.Level))
 	fact("sends", q.Sends)
 	fact("expects", q.Expects)
-	fact("needs", capWords(q.Needs))
-	fact("setup", setupWords(&q.Setup))
+	fact("needs", conformance.CapWords(q.Needs))
+	fact("setup", q.Setup.String())
 	fact("labels", strings.Join(q.AllLabels(), ", "))
 	fact("devices", strings.Join(devicesOf(q.suite), ", "))
 	fmt.Fprintf(w, "\n  Requirements in the ledger\n")
@@ -203,24 +203,6 @@ func quirkDoes(spec string) string {
 		}
 	}
 	return "no device can have it yet"
-}
-
-// setupWords tell how a device has to be set up.
-func setupWords(s *conformance.Setup) string {
-	var words []string
-	say := func(yes bool, text string) {
-		if yes {
-			words = append(words, text)
-		}
-	}
-	say(s.Family != 0, fmt.Sprintf("IPv%d", s.Family))
-	say(s.TwoAddresses, "two addresses")
-	say(s.Markers, "asks for markers")
-	say(s.NoCRC, "asks for no CRC")
-	say(s.Reliable, "reliable datagrams")
-	say(s.Isolate, "survives what a peer does wrong")
-	say(s.MTU != 0, fmt.Sprintf("an MTU of %d", s.MTU))
-	return strings.Join(words, ", ")
 }
 
 // indent breaks a text into lines of a readable length. The first begins with the

@@ -9,9 +9,10 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// readDeviations reads a file of deviations, by case. A case that the device is not
-// judged by is a mistake, and so is a deviation without a reason.
-func readDeviations(file string, p *nics.Provider) (map[string]string, error) {
+// readDeviations reads a file of deviations, and returns the reasons of those that hold
+// on a tier, by case. A case that the device is not judged by is a mistake, and so is a
+// deviation without a reason.
+func readDeviations(file, tier string, p *nics.Provider) (map[string]string, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, usagef("--deviations: %w", err)
@@ -31,7 +32,7 @@ func readDeviations(file string, p *nics.Provider) (map[string]string, error) {
 			return nil, usagef("--deviations %s: %s is judged by no case %q%s", file, p.Name, id, guess(id, ids))
 		}
 	}
-	return known, nil
+	return known.On(tier), nil
 }
 
 // knownOf returns the deviations that ship with us: those of a device as it comes.
@@ -39,5 +40,5 @@ func (o *conformOptions) knownOf(s *subject) (map[string]string, error) {
 	if len(s.quirks) > 0 || o.profile != "" {
 		return nil, nil
 	}
-	return deviations.Of(s.provider.Name)
+	return deviations.Of(s.provider.Name, o.on)
 }

@@ -45,10 +45,7 @@ func (j *judgement) trials() (n int) {
 // leaves what there is in the run.
 func (j *judgement) judge(ctx context.Context, run *conform.Run) error {
 	for _, s := range j.subjects {
-		d := conform.Device{Name: s.provider.Name, Title: s.provider.Title, Quirks: s.quirks}
-		if s.profile != nil {
-			d.As = s.profile.Name
-		}
+		d := j.newDevice(s)
 		err := j.device(ctx, s, &d)
 		run.Devices = append(run.Devices, d)
 		if err != nil {
@@ -59,6 +56,15 @@ func (j *judgement) judge(ctx context.Context, run *conform.Run) error {
 		j.complain(run)
 	}
 	return nil
+}
+
+// newDevice is a subject for the report.
+func (j *judgement) newDevice(s *subject) conform.Device {
+	d := conform.Device{Name: s.provider.Name, Title: s.provider.Title, Quirks: s.quirks, Results: []conform.Result{}}
+	if s.profile != nil {
+		d.As = s.profile.Name
+	}
+	return d
 }
 
 func (j *judgement) device(ctx context.Context, s *subject, d *conform.Device) (err error) {
@@ -86,7 +92,10 @@ func (j *judgement) run(ctx context.Context, lab conformance.Lab, s *subject, as
 	kept := make([]*conform.Result, len(asked))
 	r := conformance.Runner{
 		Lab: &watched{lab, j, s, quirks}, Workers: j.opts.width(),
-		Options: conformance.Options{Quirks: quirks, Seed: j.seed, Deviations: s.deviations},
+		Options: conformance.Options{
+			Quirks: quirks, Seed: j.seed, Deviations: s.deviations, Schedules: j.opts.schedules,
+			Progress: func(c *conformance.Case, done, total int) { j.show.Part(j.label(s, c.ID, quirks), done, total) },
+		},
 		Done: func(res conformance.Result) {
 			i := at[res.Case]
 			one := keep(s, asked[i], &res)
@@ -151,6 +160,7 @@ func (j *judgement) result(s *subject, q question, res *conformance.Result) conf
 	r := conform.Result{
 		ID: q.ID, Suite: q.suite.Name, Title: q.Title, Cite: q.Cite.String(), Rows: q.Cite.Rows, Level: string(q.Level), Labels: q.Labels,
 		Sends: q.Sends, Expects: q.Expects, Verdict: conform.Verdict(res.Verdict), Took: res.Took, Replay: j.opts.replay(s, q.ID, j.seed),
+		Deviation: res.Deviation,
 	}
 	if res.Err == nil {
 		return r
@@ -158,6 +168,9 @@ func (j *judgement) result(s *subject, q question, res *conformance.Result) conf
 	// A stack follows the line that says what happened.
 	r.Reason, r.Detail, _ = strings.Cut(res.Err.Error(), "\n")
 	r.Detail = strings.TrimSpace(r.Detail)
+	if res.Verdict == conformance.VerdictUnsupported {
+		r.Reason = conformance.Inability(res.Err)
+	}
 	var v *conformance.Violation
 	if errors.As(res.Err, &v) {
 		r.Want, r.Got = v.Want, v.Got

@@ -74,8 +74,8 @@ func countingIWARP(name, title, sends string, about []quantity, body func(*iwarp
 	}
 }
 
-// countUp is where it says that counters count.
-var countUp = conformance.Cite{Doc: "package verbs", Rows: []string{"verbs/counters/2"}}
+// countUp is where it says that counters count what happens.
+var countUp = conformance.Cite{Doc: "package verbs", Rows: []string{"verbs/counters/3"}}
 
 // IWARP returns the cases for devices of iWARP.
 func IWARP() []conformance.Case { return iwarpCases }

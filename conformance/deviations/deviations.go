@@ -1,5 +1,6 @@
 // Package deviations knows what devices are known not to meet, and why. A file for
-// each device has its cases; one that is met again is stale, and must go.
+// each device has its cases; one that is met again is stale, and must go. Some hold
+// on one tier alone: what a simulated world shows a device, a socket may hide from it.
 package deviations
 
 import (
@@ -9,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -16,16 +19,22 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
+// Tiers are where cases run, and so where a deviation can be known to hold.
+func Tiers() []string { return []string{"sim", "netns"} }
+
 // Deviation is what is known of a case that a device does not pass.
 type Deviation struct {
 	Reason string `yaml:"reason"`
+	// On is the tier on which the device deviates; empty for all. Elsewhere it has to
+	// pass.
+	On     string `yaml:"on,omitempty"`
 	SeenOn string `yaml:"seen-on,omitempty"`
 	Link   string `yaml:"link,omitempty"`
 }
 
-// Of returns the reasons for what a device is known not to meet, by case. A device
-// without a file has none.
-func Of(device string) (map[string]string, error) {
+// Of returns the reasons for what a device is known not to meet on a tier, by case.
+// A device without a file has none.
+func Of(device, tier string) (map[string]string, error) {
 	b, err := files.ReadFile(device + ".yaml")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -37,26 +46,45 @@ func Of(device string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("deviations/%s.yaml: %w", device, err)
 	}
+	return known.On(tier), nil
+}
+
+// Known are deviations, by case.
+type Known map[string]Deviation
+
+// Parse reads a file of deviations: a case a key. Each has a reason.
+func Parse(b []byte) (Known, error) {
+	known := make(Known)
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	dec.KnownFields(true)
+	if err := dec.Decode(&known); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: it has a case a key, as in 'rc/psn/gap-naked-once: {reason: …}'", err)
+	}
+	for id, d := range known {
+		switch {
+		case d.Reason == "":
+			return nil, fmt.Errorf("%s: a deviation has a reason", id)
+		case d.On != "" && !slices.Contains(Tiers(), d.On):
+			return nil, fmt.Errorf("%s: on: %s is no tier: give %s, or leave it out if it holds on all", id, d.On, strings.Join(Tiers(), " or "))
+		}
+	}
 	return known, nil
 }
 
-// Parse reads a file of deviations: a case a key. Each has a reason.
-func Parse(b []byte) (map[string]string, error) {
-	all := make(map[string]Deviation)
-	dec := yaml.NewDecoder(bytes.NewReader(b))
-	dec.KnownFields(true)
-	if err := dec.Decode(&all); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: it has a case a key, as in 'rc/psn/gap-naked-once: {reason: …}'", err)
-	}
-	known := make(map[string]string, len(all))
-	for id, d := range all {
-		if d.Reason == "" {
-			return nil, fmt.Errorf("%s: a deviation has a reason", id)
+// On returns the reasons of those that hold on a tier.
+func (k Known) On(tier string) map[string]string {
+	reasons := make(map[string]string, len(k))
+	for id, d := range k {
+		if d.On != "" && d.On != tier {
+			continue
 		}
-		known[id] = d.Reason
+		reasons[id] = d.Reason
 		if d.SeenOn != "" {
-			known[id] += fmt.Sprintf(" (seen on %s)", d.SeenOn)
+			reasons[id] += fmt.Sprintf(" (seen on %s)", d.SeenOn)
+		}
+		if d.Link != "" {
+			reasons[id] += fmt.Sprintf(" (see %s)", d.Link)
 		}
 	}
-	return known, nil
+	return reasons
 }

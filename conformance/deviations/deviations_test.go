@@ -2,6 +2,8 @@ package deviations
 
 import (
 	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,24 +14,55 @@ func TestEveryFileIsRead(t *testing.T) {
 		t.Fatal(names, err)
 	}
 	for _, name := range names {
-		known, err := Of(strings.TrimSuffix(name, ".yaml"))
-		if err != nil || len(known) == 0 {
-			t.Errorf("%s: %v, %v", name, known, err)
+		all := 0
+		for _, tier := range Tiers() {
+			known, err := Of(strings.TrimSuffix(name, ".yaml"), tier)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			all += len(known)
+		}
+		if all == 0 {
+			t.Errorf("%s: it has no deviation on any tier", name)
 		}
 	}
-	if known, err := Of("nobody"); known != nil || err != nil {
+	if known, err := Of("nobody", "sim"); known != nil || err != nil {
 		t.Errorf("a device without a file: %v, %v", known, err)
 	}
 }
 
 func TestWhatIsNoDeviation(t *testing.T) {
 	for text, says := range map[string]string{
-		"a/b/c: {}":                  "a deviation has a reason",
-		"a/b/c: {reason: x, why: y}": "field why not found",
-		"- a/b/c":                    "it has a case a key",
+		"a/b/c: {}":                        "a deviation has a reason",
+		"a/b/c: {reason: x, why: y}":       "field why not found",
+		"- a/b/c":                          "it has a case a key",
+		"a/b/c: {reason: x, on: hardware}": "on: hardware is no tier: give sim or netns",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", text, err, says)
+		}
+	}
+}
+
+func TestATierHasItsOwn(t *testing.T) {
+	known, err := Parse([]byte(`
+a/b/everywhere: {reason: it cannot, seen-on: firmware 7, link: a page}
+a/b/sockets: {reason: a socket does not tell, on: netns}
+a/b/worlds: {reason: no world has it, on: sim}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tier, want := range map[string][]string{
+		"sim":   {"a/b/everywhere", "a/b/worlds"},
+		"netns": {"a/b/everywhere", "a/b/sockets"},
+	} {
+		got := known.On(tier)
+		if ids := slices.Sorted(maps.Keys(got)); !slices.Equal(ids, want) {
+			t.Errorf("on %s: %v, want %v", tier, ids, want)
+		}
+		if r := got["a/b/everywhere"]; r != "it cannot (seen on firmware 7) (see a page)" {
+			t.Errorf("on %s: %q", tier, r)
 		}
 	}
 }

@@ -79,7 +79,7 @@ var taggedCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "Writes whose first segment is good, and whose second begins or ends out of bounds, has another key, or one without the right to write",
 		Expects: "the first is in memory, and nothing of the second; an error message about it",
-		Mutants: []string{"FirstSegmentChecked"},
+		Mutants: []string{"FirstSegmentChecked", "RangeSlack", "RightsIgnored"},
 		Run: onHost(func(h *host) {
 			locked := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 			for _, second := range []func(*queue) iwarp.Segment{

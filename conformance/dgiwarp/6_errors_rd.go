@@ -93,4 +93,22 @@ var errorRDCases = []conformance.Case{
 			p.Untouched(p.mem, 0, 0)
 		}),
 	},
+	{
+		ID:    "dg/error/refuses-behind-its-own-error",
+		Title: "A queue pair that an error of a flow has failed refuses what comes behind it in the flow",
+		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Sends:   "a Write with a key that opens nothing, an Ack for the error message, and a Read Request",
+		Expects: "an error message, and a Refusal with reason 3 of the Read Request",
+		Mutants: []string{"ErrorQPGoesOn"},
+		Run: onFlow(setup{receives: 1}, func(p *peer) {
+			p.established()
+			p.send(p.following(badWrite()).AckNow())
+			p.expectData(1)
+			p.acks()
+			p.stopped()
+			p.drained(0)
+			p.send(p.following(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.at(0))).AckNow())
+			p.refused(dg.ReasonNotReady)
+		}),
+	},
 }

@@ -147,7 +147,7 @@ var lossCases = []conformance.Case{
 	{
 		ID:    "dg/loss/gives-up-after-ten-seconds",
 		Title: "A flow fails when nothing was acknowledged for 10 s while something was under way",
-		Cite:  cite("7.3", "dg/loss/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.3", "dg/loss/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
 		Sends:   "an Ack for a first Send, and none for two others",
 		Expects: "both fail after 10 s, and not before; the queue pair goes on",
 		Mutants: []string{"NeverGivesUp"},

@@ -72,7 +72,7 @@ var busyCases = []conformance.Case{
 	{
 		ID:    "dg/busy/sender-does-not-give-up",
 		Title: "A sender does not give up while a busy peer answers, and goes on when it is told to",
-		Cite:  cite("7.4", "dg/busy/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.4", "dg/busy/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
 		Sends:   "Acks with window 0 for 12 s, then one that takes the Send",
 		Expects: "no failure, then a success",
 		Mutants: []string{"BusyHammers"},

@@ -40,6 +40,8 @@ var reliable = conformance.Setup{Reliable: true}
 var (
 	labelUD = []string{"service:ud"}
 	labelRD = []string{"service:rd"}
+	// labelSlow is for cases of RD that wait for its long timers.
+	labelSlow = []string{"service:rd", conformance.Slow}
 )
 
 // cite names a section of the document and the rows of the ledger that a case covers.

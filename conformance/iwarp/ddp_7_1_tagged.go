@@ -43,7 +43,7 @@ var ddpTaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/7"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write to memory that is open for reads",
 		Expects: "a Terminate, and no octet in the memory",
-		Mutants: []string{"WriteRightsUnchecked"},
+		Mutants: []string{"WriteRightsUnchecked", "RightsIgnored"},
 		// DDP has no code for rights. That the key is none for a Write is one way to say
 		// it, RDMAP's code for rights another.
 		Run: onConn(func(c *conn) {
@@ -68,7 +68,7 @@ var ddpTaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/9"), Level: conformance.Must, Needs: needed,
 		Sends:   "Writes that go one octet, and eight octets beyond a region in the middle of a page, and that begin behind it",
 		Expects: "a Terminate: base or bounds, and no octet anywhere in the page",
-		Mutants: []string{"PageBounds"},
+		Mutants: []string{"PageBounds", "RangeSlack"},
 		Run: outOfPage(
 			func(p *pageRegion) iwarp.Segment { return writeTo(p.at(pageRegionLen-15), data(16)) },
 			func(p *pageRegion) iwarp.Segment { return writeTo(p.at(pageRegionLen-8), data(16)) },
@@ -80,7 +80,7 @@ var ddpTaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/10"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write of 16 octets, the first of which is the eighth from the last that 64 bits can name",
 		Expects: "a Terminate: offset wraps, or base or bounds, both of which are true",
-		Mutants: []string{"WrapUnchecked"},
+		Mutants: []string{"WrapUnchecked", "WrappingRange"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Write(c.at(0).STag, ^uint64(0)-7, data(16)))
 			c.terminated(iwarp.DDPTaggedTOWrap, iwarp.DDPTaggedBounds)

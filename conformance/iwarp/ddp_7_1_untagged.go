@@ -163,6 +163,20 @@ var ddpUntaggedCases = []conformance.Case{
 		}),
 	},
 	{
+		ID:    "ddp/untagged/number-of-a-read-request",
+		Title: "A Read Request whose number is not the next of its queue is refused",
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needed,
+		Sends:   "Read Requests with the number after the next, and with that before the first",
+		Expects: "a Terminate: number out of range, and no answer",
+		Mutants: []string{"ReadNumberUnchecked"},
+		Run: onHost(func(h *host) {
+			number := func(ahead uint32) func(*conn) iwarp.Segment {
+				return func(c *conn) iwarp.Segment { return c.reads(0, 16).MSN(c.nextRequest() + ahead) }
+			}
+			h.refusedOn([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff))
+		}),
+	},
+	{
 		ID:    "ddp/untagged/number-repeated",
 		Title: "A Send with the number of the one before it is refused",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needed,

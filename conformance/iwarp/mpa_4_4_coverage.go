@@ -110,7 +110,7 @@ var mpaCoverageCases = []conformance.Case{
 	{
 		ID:    "mpa/crc/mismatch-of-an-answer-completes-nothing",
 		Title: "A Read Response with a wrong CRC neither reaches the memory nor completes the read",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/9"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/9", "rfc5044/6/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Response with one bit of its CRC wrong",
 		Expects: "a Terminate for a wrong CRC, a read that fails, and memory as it was",
 		Mutants: []string{"CRCIgnored", "HandsUpFirst"},

@@ -44,7 +44,7 @@ var rdmapStreamCases = []conformance.Case{
 		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request that takes three reads at a time; the device's program posts eight",
 		Expects: "three Read Requests, and another one for each that is answered",
-		Mutants: []string{"ORDRoundedUp"},
+		Mutants: []string{"ORDRoundedUp", "AlwaysFenced"},
 		Run: on(setup{frame: func(f startup) startup { return f.Depths(3, defaultOrd) }}, func(c *conn) {
 			const limit, all = 3, 8
 			wrs := make([]verbs.SendWR, all)

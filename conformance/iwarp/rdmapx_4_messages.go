@@ -25,8 +25,9 @@ func (c *conn) setWord(off int, v uint64) {
 // wordIs ends the case unless eight octets of mem are this number, and the rest of the
 // memory is as it was.
 func (c *conn) wordIs(off int, want uint64) {
-	c.Check(c.word(off) == want, fmt.Sprintf("%#x in the memory", want), "%#x", c.word(off))
+	// First what has the device's writes be seen, then the word itself.
 	c.Untouched(c.mem, off, 8)
+	c.Check(c.word(off) == want, fmt.Sprintf("%#x in the memory", want), "%#x", c.word(off))
 }
 
 // adds is a FetchAdd of the peer's to mem.

@@ -37,7 +37,7 @@ func DatagramIWARP() []conformance.Case {
 		Cite:  conformance.Cite{Doc: "datagram-iWARP", Section: "7.7", Rows: []string{"dg/rdmap/2", "dg/ack/1"}},
 		Needs: verbs.CapUD | verbs.CapRD | verbs.CapAtomics, Labels: []string{"service:rd"},
 		Setup: conformance.Setup{Reliable: true},
-	}, "DeliversAsTheyCome")
+	}, "DeliversAsTheyCome", "RDCompletesAtOnce", "AtomicOperandsSwapped")
 }
 
 // cases makes the same cases for each transport.

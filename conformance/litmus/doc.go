@@ -173,10 +173,11 @@ func (t Test) Case(prefix string, c conformance.Case) conformance.Case {
 	return c
 }
 
-// schedules is how many are tried, in virtual and in real time.
+// schedules is how many are tried, in virtual and in real time, unless somebody has
+// asked for another number.
 func schedules(b *conformance.Bench) int {
 	if b.Virtual {
-		return 1000
+		return b.Schedules(1000)
 	}
-	return 24
+	return b.Schedules(24)
 }

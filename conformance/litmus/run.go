@@ -44,6 +44,7 @@ func (t *Test) Run(b *conformance.Bench, schedules int) (seen Seen, err error) {
 		p := pair.New(rig.New(b))
 		l := newLitmus(t, p)
 		for i := range schedules {
+			b.Progress(i, schedules)
 			s := l.draw(i)
 			outcome := l.run(s)
 			seen[outcome]++
@@ -54,7 +55,7 @@ func (t *Test) Run(b *conformance.Bench, schedules int) (seen Seen, err error) {
 			}
 		}
 	})
-	b.Note("outcomes: %v", seen)
+	b.Note("outcomes of up to %d schedules: %v", schedules, seen)
 	return seen, err
 }
 

@@ -3,7 +3,7 @@
 // does at all. It loses and marks packets itself, by leaving out what it would have
 // sent, or by not looking at what came: there is no switch between it and the device.
 //
-// It judges nothing but that a packet is one of RoCEv2. A [Conn] keeps no state: it
+// It judges nothing but what every packet has to be like: see [Watch]. A [Conn] keeps no state: it
 // neither answers nor repeats anything by itself. All of it belongs to one case.
 package rcpeer
 
@@ -24,7 +24,8 @@ import (
 type Port struct {
 	*rig.Rig
 	// Peer is where packets come from that do not say so.
-	Peer netip.Addr
+	Peer  netip.Addr
+	watch *Watch
 	// early are packets that came while others were waited for.
 	early  []Arrival
 	canary *Conn
@@ -44,7 +45,7 @@ func On(body func(*Port)) func(*conformance.Bench) error {
 }
 
 // New returns a port on the rig's bench.
-func New(r *rig.Rig) *Port { return &Port{Rig: r, Peer: r.Peers[0]} }
+func New(r *rig.Rig) *Port { return &Port{Rig: r, Peer: r.Peers[0], watch: NewWatch(r)} }
 
 // Put sends packets, with what they leave open about their way filled in, and returns
 // when the last of them was about to be sent.
@@ -54,6 +55,7 @@ func (p *Port) Put(pkts ...ib.Packet) (at time.Duration) {
 		if pkt.Opcode() != ib.OpCNP { // which has no such bit
 			way = way.MigReq()
 		}
+		p.watch.Sent(pkt)
 		octets := pkt.Or(way).Build()
 		at = p.Now()
 		if err := p.Wire.Send(octets); err != nil {
@@ -88,6 +90,7 @@ func (p *Port) onWire(timeout time.Duration) (Arrival, bool) {
 		case err != nil:
 			p.Fail("a packet of RoCEv2", "%v (%v)", pkt, err)
 		default:
+			p.watch.Sound(p.Rig, pkt)
 			return Arrival{pkt, f.At}, true
 		}
 	}

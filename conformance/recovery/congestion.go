@@ -121,12 +121,23 @@ func (f *flow) burst() time.Duration {
 	return all[len(all)-1].At - all[0].At
 }
 
-// notify sends CNPs, each when the one before it has had its effect.
+// cnpInterval is how often a receiver answers the marks of a flow, as published: after
+// that the one before it has had its effect, and a sender has not raised its rate yet.
+const cnpInterval = 50 * time.Microsecond
+
+// attention is how long it takes at most until a device in software looks at its wire by
+// itself, when its program has just stopped to: CNPs that it sees at once count as one.
+const attention = 3 * time.Millisecond
+
+// notify sends CNPs as dense as a receiver does, and waits until the device has seen
+// them.
 func (f *flow) notify(n int) {
+	f.Sleep(attention)
 	for range n {
 		f.Put(ib.CNP())
-		f.Sleep(100 * time.Microsecond)
+		f.Compute(cnpInterval)
 	}
+	f.Settle()
 }
 
 // rates measures how long a burst takes before a CNP, right behind one and behind ten,

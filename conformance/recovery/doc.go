@@ -33,6 +33,9 @@ type Measurement struct {
 	Unit  string  `json:"unit"`
 	// Samples are in the order in which they were taken.
 	Samples []float64 `json:"samples"`
+	// Position is where in a window of eight packets the one was that was lost, from 1
+	// on; 0 if it is about none.
+	Position int `json:"position,omitempty"`
 }
 
 // Least is the smallest sample.
@@ -77,7 +80,9 @@ var probes = []probe{
 	{0, nakGeneration},
 	{0, nakReaction},
 	{0, lossRecovery},
+	{0, lossByPosition},
 	{0, readRecovery},
+	{0, readByPosition},
 	{0, impliedNAK},
 	{0, timeouts},
 	{0, rnrWaits},

@@ -14,38 +14,51 @@ import (
 // to the READ for what is missing. A requester may take a response out of order for a
 // NAK, or wait for its timer.
 func readRecovery(p *rcpeer.Port) (all []Measurement) {
-	code := lossTimer(p)
 	for _, place := range places {
-		times, asked := make([]time.Duration, 0, tries), make([]float64, 0, tries)
-		c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(code)})
-		for i := range tries {
-			base := i * window
-			clear(c.Own.Buf[:window*rcpeer.MTU])
-			c.Post(c.QP, c.Reading(1, window))
-			c.Take(1)
-			data := rcpeer.Data(window * rcpeer.MTU)
-			var seen time.Duration
-			for k, r := range ib.ReadResponses(c.SQ(base), uint32(i+1), data, rcpeer.MTU) {
-				switch {
-				case k == place.at:
-				case k == place.at+1, place.at == window-1:
-					seen = c.Put(r)
-				default:
-					c.Put(r)
-				}
-			}
-			again := nextRead(c)
-			times = append(times, again.At-seen)
-			from := missing(c, again, base, place.at)
-			asked = append(asked, float64(window-from))
-			c.Put(ib.ReadResponses(c.SQ(base+from), uint32(i+1), data[from*rcpeer.MTU:], rcpeer.MTU)...)
-			c.Completes(1, verbs.WCSuccess)
-			c.Holds(c.Own, 0, data)
-			c.Drain(0)
-		}
+		times, asked := readAt(p, place.at)
 		all = append(all, timed("read/"+place.name+"/reaction", times), measured("read/"+place.name+"/asked-again", Packets, asked))
 	}
 	return all
+}
+
+// readByPosition is readRecovery for every response, without a judgement.
+func readByPosition(p *rcpeer.Port) (all []Measurement) {
+	for at := range window {
+		times, _ := readAt(p, at)
+		all = append(all, timed(fmt.Sprintf("read/at-%d/reaction", at+1), times).of(at))
+	}
+	return all
+}
+
+// readAt measures the loss of one response to a READ.
+func readAt(p *rcpeer.Port, at int) (times []time.Duration, asked []float64) {
+	c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(lossTimer(p))})
+	for i := range tries {
+		base := i * window
+		clear(c.Own.Buf[:window*rcpeer.MTU])
+		c.Post(c.QP, c.Reading(1, window))
+		c.Take(1)
+		data := rcpeer.Data(window * rcpeer.MTU)
+		var seen time.Duration
+		for k, r := range ib.ReadResponses(c.SQ(base), uint32(i+1), data, rcpeer.MTU) {
+			switch {
+			case k == at:
+			case k == at+1, at == window-1:
+				seen = c.Put(r)
+			default:
+				c.Put(r)
+			}
+		}
+		again := nextRead(c)
+		times = append(times, again.At-seen)
+		from := missing(c, again, base, at)
+		asked = append(asked, float64(window-from))
+		c.Put(ib.ReadResponses(c.SQ(base+from), uint32(i+1), data[from*rcpeer.MTU:], rcpeer.MTU)...)
+		c.Completes(1, verbs.WCSuccess)
+		c.Holds(c.Own, 0, data)
+		c.Drain(0)
+	}
+	return times, asked
 }
 
 // nextRead waits for a READ of the device's.

@@ -50,6 +50,28 @@ func TestSoundDeviceInVirtualTime(t *testing.T) {
 			t.Errorf("%s is %g, want %g", name, got, want)
 		}
 	}
+	positions := make(map[string]int)
+	for i := range all {
+		if all[i].About() == "" {
+			t.Errorf("nobody knows what %s is", all[i].Name)
+		}
+		if all[i].Position > 0 {
+			kind, _, _ := strings.Cut(all[i].Name, "/")
+			if positions[kind]++; all[i].Position != positions[kind] {
+				t.Errorf("%s is of position %d", all[i].Name, all[i].Position)
+			}
+		}
+	}
+	if positions["loss"] != window || positions["read"] != window {
+		t.Errorf("measured at %v of %d positions", positions, window)
+	}
+	// A gap is seen by what comes behind it, but for the last packet.
+	timer := find(all, "loss/timer").Value
+	for i := range all {
+		if m := &all[i]; strings.HasPrefix(m.Name, "loss/at-") && (m.Value < timer) != (m.Position < window) {
+			t.Errorf("%s is %g us, and the timer %g", m.Name, m.Value, timer)
+		}
+	}
 	if m := all[len(all)-1]; m.Name != "rate/comes-back" {
 		t.Errorf("the rate does not come back: %+v", m)
 	}

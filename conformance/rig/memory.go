@@ -13,7 +13,7 @@ const guard = 64
 // Memory is a registered region with memory around it that nobody may touch.
 type Memory struct {
 	verbs.MR
-	// Buf is the region's memory. It is filled with a pattern at first.
+	// Buf is the region's memory. It is filled at first, with what no [Pattern] has.
 	Buf []byte
 	all []byte
 	was []byte
@@ -22,12 +22,12 @@ type Memory struct {
 	seen func()
 }
 
-// Memory registers n bytes, filled with a pattern.
+// Memory registers n bytes, filled with what no [Pattern] has.
 func (r *Rig) Memory(n int, access verbs.Access) *Memory { return r.MemoryIn(r.PD, n, access) }
 
 // MemoryIn registers n bytes in another protection domain.
 func (r *Rig) MemoryIn(pd verbs.PD, n int, access verbs.Access) *Memory {
-	m := &Memory{all: Pattern(n+2*guard, byte(r.Rand.Uint32())), seen: r.see}
+	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32())), seen: r.see}
 	m.Buf = m.all[guard:][:n:n]
 	m.was = bytes.Clone(m.all)
 	var err error
@@ -45,6 +45,17 @@ func (m *Memory) List(off, n int) []verbs.SGE { return []verbs.SGE{m.SGE(off, n)
 // Remote names the region to a peer, from off on.
 func (m *Memory) Remote(off int) verbs.Remote {
 	return verbs.Remote{Addr: m.Addr() + uint64(off), RKey: m.RKey()}
+}
+
+// fill returns what memory contains at first. It rises in threes where a [Pattern] rises
+// by one, so that of bytes in a row at most every 128th is what a message would have put
+// there: one that was not placed shows.
+func fill(n int, which byte) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = which + 3*byte(i) + byte(i>>8)*89
+	}
+	return b
 }
 
 // Pattern returns n bytes that tell where in which pattern they are from.

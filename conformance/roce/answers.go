@@ -15,7 +15,7 @@ var answerCases = []conformance.Case{
 		Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then what the requests from the READ on are due",
 		Expects: "the first WRITE completes and no more; all from the READ on comes again, and completes with the READ's data",
 		Mutants: []string{"AckSkipsRead"},
-		Run: on(setup{change: timeouts(7)}, func(c *conn) {
+		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			answersSkipped(c, c.reading(2, 8), c.wantRead(1, 8), ib.ReadResponseOnly(c.sq(1), 2, data(8)))
 		}),
 	},
@@ -27,7 +27,7 @@ var answerCases = []conformance.Case{
 		Sends:   "an ACK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; then what the requests from the atomic on are due",
 		Expects: "the first WRITE completes and no more; all from the atomic on comes again, and completes",
 		Mutants: []string{"AckSkipsRead"},
-		Run: on(setup{change: timeouts(7)}, func(c *conn) {
+		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			answersSkipped(c, c.adding(2), c.wantAdd(1), ib.AtomicAck(c.sq(1), 2, 7))
 		}),
 	},
@@ -74,7 +74,7 @@ var answerCases = []conformance.Case{
 		Sends:   "an ACK with the PSN of a READ; if the READ comes again, its answer",
 		Expects: "the READ again, which completes with its data, or an error",
 		Mutants: []string{"AckCompletesRead"},
-		Run: on(setup{change: timeouts(7)}, func(c *conn) {
+		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			answersPlain(c, c.reading(1, 8), c.wantRead(0, 8), ib.ReadResponseOnly(c.sq(0), 1, data(8)))
 		}),
 	},
@@ -86,7 +86,7 @@ var answerCases = []conformance.Case{
 		Sends:   "an ACK with the PSN of a FETCH_ADD; if that comes again, its answer",
 		Expects: "the FETCH_ADD again, which completes with its answer, or an error",
 		Mutants: []string{"AckCompletesRead"},
-		Run: on(setup{change: timeouts(7)}, func(c *conn) {
+		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			answersPlain(c, c.adding(1), c.wantAdd(0), ib.AtomicAck(c.sq(0), 1, 7))
 		}),
 	},
@@ -119,7 +119,7 @@ var answerCases = []conformance.Case{
 		Sends:   "after a WRITE and a READ of three responses have been repeated: the answers without the second response, then all of them",
 		Expects: "the READ completes with all its data",
 		Mutants: []string{"StaleAckBreaksRead"},
-		Run: on(setup{change: timeouts(7)}, func(c *conn) {
+		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			c.Post(c.qp, c.writing(1, 4), c.reading(2, 2500))
 			all := c.expectsAll(c.wantWrite(0, 4), c.wantRead(1, 2500))
 			c.repeats(all, 0) // answers take longer than the device waits

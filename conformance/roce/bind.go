@@ -32,7 +32,7 @@ var bindCases = []conformance.Case{
 	badBinds("mw/bind/beyond-the-region-refused", "A bind beyond the region, at either end, fails", "C10-75", "roce/mw/1", beyondBinds),
 	badBinds("mw/bind/region-without-mw-bind-refused", "A bind to a region without the right to bind windows fails", "C10-73", "roce/mw/2", rightlessBinds),
 	badBinds("mw/bind/write-window-needs-local-write", "A window with remote write or atomic cannot be bound to a region without local write", "C10-74", "roce/mw/3", readOnlyBinds),
-	badBinds("mw/bind/other-domain-refused", "A bind fails unless QP, window and region are in one protection domain", "C10-72", "roce/mw/4", foreignBinds),
+	badBinds("mw/bind/other-domain-refused", "A bind fails unless QP, window and region are in one protection domain", "C10-72", "roce/mw/4", foreignBinds, "BindForeignRegion"),
 	{
 		ID:    "mw/bind/type-1-refused-likewise",
 		Title: "What cannot be bound to a type 2 window cannot be bound to one of type 1, and its key opens nothing",
@@ -139,11 +139,11 @@ var bindCases = []conformance.Case{
 }
 
 // badBinds is the case of a type 2 window for some binds that must fail.
-func badBinds(id, title, section, row string, binds []badBind) conformance.Case {
+func badBinds(id, title, section, row string, binds []badBind, more ...string) conformance.Case {
 	return conformance.Case{
 		ID: id, Title: title, Cite: ibta(section, row), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
 		Sends: "binds a type 2 window to " + listed(binds), Expects: "an error at the post, or MW_BIND_ERR",
-		Mutants: []string{"BindUnchecked"},
+		Mutants: append([]string{"BindUnchecked"}, more...),
 		Run: onPort(onEachConn(setup{}, binds, func(c *conn, b badBind) {
 			mw, info := b.of(c, verbs.MWType2)
 			c.bindRefused(mw, verbs.SendSignaled, info)

@@ -79,9 +79,7 @@ var bthKeyCases = []conformance.Case{
 		Mutants: []string{"KeysIgnored"},
 		Run: onPort(func(p *port) {
 			index, pkey := p.limitedPKey()
-			c := p.connect(setup{receives: 2, state: verbs.QPStateInit})
-			c.Do("a queue pair with another P_Key", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: index}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
-			c.toRTR(c.qp, c.attr)
+			c := p.connectIn(setup{receives: 2}, index, pkey)
 			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().WithPKey(pkey))
 			c.accepts(0, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey | fullMember) })
 		}),
@@ -113,7 +111,7 @@ var bthKeyCases = []conformance.Case{
 			}
 			for _, own := range p.pkeys() {
 				if own&^fullMember == foreign&^fullMember {
-					return // the table is full of surprises
+					rig.End(fmt.Errorf("the P_Key table of the port happens to hold %#04x, which was to be one that it has not: %w", foreign, conformance.ErrCannot))
 				}
 			}
 			p.put(ib.CM(1, p.cmRequest(cmClosedPort, comm+1)).WithPKey(foreign))

@@ -50,7 +50,7 @@ var congestionCases = []conformance.Case{
 			before := f.burst()
 			slow := f.burstUnder(f.slowedBy(ib.CNP()))
 			if slow < 2*max(before, flowQuick) {
-				return // it did not slow, which another case is about
+				rig.End(fmt.Errorf("the device does not slow, which another case is about: %w", conformance.ErrCannot))
 			}
 			now := slow
 			for until := f.Now() + f.Patience(); now > slow/2; now = f.burst() {

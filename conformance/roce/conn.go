@@ -116,8 +116,12 @@ func (c *conn) send(pkts ...ib.Packet) {
 }
 
 // expects is port.expect for packets of this connection.
-func (c *conn) expects(want ib.Packet) ib.Packet {
-	return c.expect(want.Or(ib.Packet{}.To(uint32(c.attr.DestQPN)).Via(c.device, c.peer)))
+func (c *conn) expects(want ib.Packet) ib.Packet { return c.expect(c.ofDevice(want)) }
+
+// ofDevice is an expectation with the way that the device's packets take on this
+// connection.
+func (c *conn) ofDevice(want ib.Packet) ib.Packet {
+	return want.Or(ib.Packet{}.To(uint32(c.attr.DestQPN)).Via(c.device, c.peer))
 }
 
 // at is n bytes of the memory that the peer works on, from off on.
@@ -127,11 +131,6 @@ func (c *conn) at(off, n int) ib.RETH {
 
 // timeoutCode is a local ACK timeout of 67 ms: long against everything but waiting.
 const timeoutCode = 14
-
-// timeouts has the device repeat what is not acknowledged, retries times.
-func timeouts(retries uint8) func(*verbs.QPAttr) {
-	return func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = timeoutCode, retries }
-}
 
 // data is n bytes to send.
 func data(n int) []byte { return rig.Pattern(n, 0x5a) }

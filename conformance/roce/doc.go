@@ -18,7 +18,7 @@ import (
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
 		Name: "roce", Title: "RoCEv2 and the InfiniBand transport", Line: line,
-		Cases: slices.Concat(ipCases, udpCases, addressCases, icrcCases, icrcFieldCases, bthCases, bthBitCases, bthKeyCases, bthStateCases, lengthCases,
+		Cases: slices.Concat(ipCases, udpCases, addressCases, icrcCases, icrcFieldCases, bthCases, bthBitCases, bthKeyCases, bthStateCases, bthAnswerCases, lengthCases,
 			cmConnectCases, cmRefuseCases, cmEndCases,
 			sequenceCases, psnCases, duplicateCases, psnRequesterCases, ackCases, answerCases, msnCases, creditCases, rnrCases, rnrWaitCases, timeoutCases, retryCases, badAnswerCases,
 			readCases, readAgainCases, readRetryCases, readAnswerCases,

@@ -33,6 +33,43 @@ var duplicateCases = []conformance.Case{
 		}),
 	},
 	{
+		ID:    "rc/psn/duplicate-with-immediate-delivered-once",
+		Title: "A message with immediate data that comes twice, or whose end does, is delivered once",
+		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "SENDs and WRITEs with immediate data, of one packet and of two; the last packet of each again, and all of it again; another SEND",
+		Expects: "an ACK for each duplicate, one completion for each message, and the next receive for the other",
+		Mutants: []string{"DuplicateImmReceives"},
+		Run: onPort(onEachConn(setup{receives: 2, recvLen: 2048}, []ib.Opcode{ib.OpSendOnlyImm, ib.OpWriteOnlyImm, ib.OpSendLastImm, ib.OpWriteLastImm}, func(c *conn, op ib.Opcode) {
+			mtu := pathMTU.Bytes()
+			var all []ib.Packet
+			switch op {
+			case ib.OpSendOnlyImm:
+				all = []ib.Packet{ib.SendOnlyImm(c.psn(0), 7, data(16))}
+			case ib.OpWriteOnlyImm:
+				all = []ib.Packet{ib.WriteOnlyImm(c.psn(0), c.at(0, 16), 7, data(16))}
+			case ib.OpSendLastImm:
+				all = []ib.Packet{ib.SendFirst(c.psn(0), data(mtu)), ib.SendLastImm(c.psn(1), 7, data(16))}
+			case ib.OpWriteLastImm:
+				all = []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, mtu+16), data(mtu)), ib.WriteLastImm(c.psn(1), 7, data(16))}
+			}
+			last := len(all) - 1
+			all[last] = all[last].AckReq()
+			c.send(all...)
+			c.rdmaAcked(c.psn(last))
+			for _, again := range [][]ib.Packet{all[last:], all} {
+				c.send(again...)
+				c.rdmaAcked(c.psn(last))
+				c.drained()
+			}
+			wc := c.Received(1, last*mtu+16)
+			c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 7, "immediate data 7", "%s", rig.Describe(&wc))
+			c.Incomplete()
+			c.send(ib.SendOnly(c.psn(last+1), data(8)).AckReq())
+			c.Received(2, 8)
+		})),
+	},
+	{
 		ID:    "rc/psn/duplicate-write-not-placed-again",
 		Title: "A WRITE that comes again does not undo what was written since",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
@@ -136,9 +173,4 @@ var duplicateCases = []conformance.Case{
 
 // slowDown has a queue pair that heeds congestion send slowly, so that a long answer is
 // under way for a while even on a cable of any speed.
-func (c *conn) slowDown() {
-	for range 8 {
-		c.send(ib.CNP())
-		c.Sleep(soon)
-	}
-}
+func (c *conn) slowDown() { c.congest(ib.CNP()) }

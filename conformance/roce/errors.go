@@ -36,7 +36,7 @@ var errorCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK for the first of three SENDs, of which the second has a bad L_Key",
 		Expects: "LOC_PROT_ERR for the second, WR_FLUSH_ERR for the third and for a receive",
-		Mutants: []string{"LocalErrFlushesAll"},
+		Mutants: []string{"LocalErrFlushesAll", "LocalErrIsQPOp"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			c.Post(c.qp,
 				verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)},

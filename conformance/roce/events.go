@@ -3,7 +3,6 @@ package roce
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
@@ -104,7 +103,7 @@ var eventCases = []conformance.Case{
 			gone := second.connect(setup{receives: 2, change: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
 			stays := p.connect(setup{receives: 1})
 			gone.accepts(0)
-			p.takeAddress(second.device)
+			p.setAddress(second.device, false)
 			gone.send(ib.SendOnly(gone.psn(1), data(16)).AckReq())
 			p.silence(quiet)
 			// What becomes of a request there is the device's business, as long as it says
@@ -116,6 +115,28 @@ var eventCases = []conformance.Case{
 			}
 			stays.accepts(0)
 		}),
+	},
+	{
+		ID:    "ev/gid/only-address-goes-and-comes",
+		Title: "A port that loses its only address says so, is silent, and comes back with it, over IPv6",
+		Cite:  ibta("", "roce/async/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 6},
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND before the address is taken away, one while it is gone, and one to another connection when it is back",
+		Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
+		Mutants: []string{"RemovedAddressUsed"},
+		Run:     onRC(goesAndComes),
+	},
+	{
+		ID:    "ev/gid/only-ipv4-address-goes-and-comes",
+		Title: "A port that loses its only address says so, is silent, and comes back with it, over IPv4",
+		Cite:  ibta("", "roce/async/4"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 4},
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND before the address is taken away, one while it is gone, and one to another connection when it is back",
+		Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
+		Mutants: []string{"RemovedAddressUsed"},
+		Run:     onRC(goesAndComes),
 	},
 	{
 		ID:    "ev/mig/migrated-sender-says-so",
@@ -172,15 +193,6 @@ var eventCases = []conformance.Case{
 			c.noMoreEvents()
 		}),
 	},
-}
-
-// takeAddress has the bench take an address from the device, if it can.
-func (p *port) takeAddress(a netip.Addr) {
-	lab, ok := p.World.(interface{ TakeAddress(a netip.Addr) error })
-	if !ok {
-		rig.End(fmt.Errorf("take %v from the device: %w", a, conformance.ErrCannot))
-	}
-	p.Do("an address that can be taken away", lab.TakeAddress(a))
 }
 
 // raises ends the case unless the next event is of this type and of the connection's

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rcpeer"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -19,8 +20,11 @@ type port struct {
 	// peer and device are where packets come from and go to if they do not say so.
 	peer, device netip.Addr
 	canary       *canary
+	watch        *rcpeer.Watch
 	// early are packets that came while something else was waited for.
 	early []ib.Packet
+	// cameAt is when the packet came that was read last.
+	cameAt time.Duration
 }
 
 // onPort makes a case of a body that uses the bare wire.
@@ -29,7 +33,7 @@ func onPort(body func(*port)) func(*conformance.Bench) error {
 }
 
 func newPort(r *rig.Rig) *port {
-	return &port{Rig: r, peer: r.Peers[0], device: r.Local[0]}
+	return &port{Rig: r, peer: r.Peers[0], device: r.Local[0], watch: rcpeer.NewWatch(r)}
 }
 
 // put sends a packet, with what it leaves open about its way filled in. It comes over
@@ -40,13 +44,14 @@ func (p *port) put(pkt ib.Packet) {
 		way = way.MigReq()
 	}
 	pkt = pkt.Or(way)
+	p.watch.Sent(pkt)
 	if err := p.Wire.Send(pkt.Build()); err != nil {
 		rig.End(fmt.Errorf("send %v: %w", pkt, err))
 	}
 }
 
 // next returns the next RoCE packet that the device sends, if it does in time.
-// Everything that any device sends has to have a right ICRC, whatever a case is about.
+// What every packet has to be like is looked at here, whatever a case is about.
 func (p *port) next(timeout time.Duration) (ib.Packet, bool) {
 	if len(p.early) > 0 {
 		pkt := p.early[0]
@@ -60,6 +65,7 @@ func (p *port) nextOnWire(timeout time.Duration) (ib.Packet, bool) {
 	until := p.Now() + timeout
 	for {
 		f, err := p.Wire.Recv(max(0, until-p.Now()))
+		p.cameAt = f.At
 		switch {
 		case errors.Is(err, verbs.ErrTimeout):
 			return ib.Packet{}, false
@@ -73,9 +79,7 @@ func (p *port) nextOnWire(timeout time.Duration) (ib.Packet, bool) {
 		case err != nil:
 			p.Fail("a packet of RoCEv2", "%v (%v)", pkt, err)
 		}
-		if err := pkt.CheckICRC(); err != nil {
-			p.Fail("a right ICRC", "%v: %v", pkt, err)
-		}
+		p.watch.Sound(p.Rig, pkt)
 		return pkt, true
 	}
 }
@@ -150,7 +154,10 @@ func (p *port) noise(quiet time.Duration) (ib.Packet, bool) {
 func (p *port) skipCanary() {
 	for {
 		pkt, ok := p.nextOnWire(p.Patience())
-		if !ok || p.canary.answered(pkt) {
+		switch {
+		case !ok:
+			p.Fail("a device that answers its other connections", "nothing in %v", p.Patience())
+		case p.canary.answered(pkt):
 			return
 		}
 		p.early = append(p.early, pkt)

@@ -250,7 +250,7 @@ func (c *conn) expectsBesideCNPs(want ib.Packet) {
 		got, ok := c.next(c.Patience())
 		c.Check(ok, want.String(), "nothing in %v", c.Patience())
 		if got.Opcode() != ib.OpCNP {
-			c.same(want.Or(ib.Packet{}.To(peerQPN)), got)
+			c.same(c.ofDevice(want), got)
 			return
 		}
 	}

@@ -124,6 +124,64 @@ var psnRequesterCases = []conformance.Case{
 		}),
 	},
 	{
+		ID:    "rc/psn/fatal-nak-before-the-oldest-ignored",
+		Title: "A fatal NAK with a PSN before the oldest outstanding one harms nothing",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "while the second of two SENDs is outstanding, a NAK for an invalid request with the PSN of the first, then the ACK",
+		Expects: "no completion before the ACK, and success then",
+		Mutants: []string{"OldNAKFatal"},
+		Run: on(setup{}, func(c *conn) {
+			c.oneOfTwoAcked()
+			c.send(ib.Nak(c.sq(0), ib.NakInvalidRequest, 1))
+			c.settle()
+			c.Incomplete()
+			c.send(ib.Ack(c.sq(1), 2))
+			c.Completes(2, verbs.WCSuccess)
+			c.StateIs(c.qp, verbs.QPStateRTS)
+		}),
+	},
+	{
+		ID:    "rc/psn/sequence-nak-before-the-oldest-ignored",
+		Title: "A sequence NAK with a PSN before the oldest outstanding one has nothing sent again",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "while the second of two SENDs is outstanding, a NAK for a sequence error with the PSN of the first, then the ACK",
+		Expects: "nothing, then success",
+		Mutants: []string{"StaleNAKRepeats"},
+		Run: on(setup{}, func(c *conn) {
+			c.oneOfTwoAcked()
+			c.send(ib.Nak(c.sq(0), ib.NakSequence, 1))
+			c.silence(quiet)
+			c.Incomplete()
+			c.send(ib.Ack(c.sq(1), 2))
+			c.Completes(2, verbs.WCSuccess)
+		}),
+	},
+	{
+		ID:    "rc/psn/rnr-nak-before-the-oldest-ignored",
+		Title: "An RNR NAK with a PSN before the oldest outstanding one stops nothing, and has nothing sent again",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "while the second of two SENDs is outstanding, an RNR NAK of 655.36 ms with the PSN of the first; when a third has come, the ACK",
+		Expects: "the third SEND long before that time, and nothing else; then success",
+		Mutants: []string{"StaleRNRWaits"},
+		Run: on(setup{}, func(c *conn) {
+			c.oneOfTwoAcked()
+			c.send(ib.RNR(c.sq(0), 0, 1))
+			c.settle()
+			posted := c.Now()
+			c.Post(c.qp, c.sending(3, 16))
+			c.expectsAll(c.wantSend(2, 16))
+			took, most := c.Now()-posted, ib.RNRTimer(0)/2
+			c.Check(took < most, fmt.Sprintf("a SEND that waits for no timer: within %v", most), "after %v", took)
+			c.silence(quiet)
+			c.send(ib.Ack(c.sq(2), 3))
+			c.Completes(2, verbs.WCSuccess)
+			c.Completes(3, verbs.WCSuccess)
+		}),
+	},
+	{
 		ID:    "rc/psn/no-more-than-half-the-space-open",
 		Title: "No more than 2^23 PSNs are open at a time",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/15"}}, Level: conformance.Must, Needs: verbs.CapRC,
@@ -171,6 +229,15 @@ func psnGhosts(c *conn, ghost func(ib.PSN) ib.Packet) {
 	c.send(ib.Ack(c.sq(0), 1))
 	c.Completes(1, verbs.WCSuccess)
 	c.StateIs(c.qp, verbs.QPStateRTS)
+}
+
+// oneOfTwoAcked has the device send two SENDs and acknowledges the first, so that an
+// answer to that is one from the past.
+func (c *conn) oneOfTwoAcked() {
+	c.Post(c.qp, c.sending(1, 8), c.sending(2, 8))
+	c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 8))
+	c.send(ib.Ack(c.sq(0), 1))
+	c.Completes(1, verbs.WCSuccess)
 }
 
 // What follows are the device's own requests, and what the wire has to show of them.

@@ -174,7 +174,7 @@ var qpStateCases = []conformance.Case{
 		Sends:   "a SEND, when a queue pair with posted sends and receives was reset and brought up again",
 		Expects: "an RNR NAK, for there is no receive; no packet of the old requests; no completion",
 		Mutants: []string{"ResetKeepsQueues"},
-		Run: on(setup{receives: 4, signalAll: true, change: timeouts(7)}, func(c *conn) {
+		Run: on(setup{receives: 4, signalAll: true, change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			c.sendUnanswered(100)
 			c.sendUnanswered(101)
 			c.toReset()

@@ -2,10 +2,10 @@ package roce
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -171,22 +171,14 @@ func responderResources(n uint8) func(*verbs.QPAttr) {
 // crowded is a READ long enough to be unfinished when what was sent behind it comes.
 const crowded = 1 << 20
 
-// A simulated wire has no end of room, and a READ takes no time on it: congestion
-// control makes it. Devices without any take no notice.
-const (
-	slowingCNPs  = 8
-	slowingPause = 60 * time.Microsecond
-)
-
 // crowd sends a READ that takes its time, and n more that wait behind it. It returns
-// the PSN of what comes next.
+// the PSN of what comes next. A simulated wire has no end of room, and a READ takes no
+// time on it: congestion control makes it. Devices without any take no notice.
 func (c *conn) crowd(n int) ib.PSN {
 	long := c.Memory(crowded, allAccess)
-	for range slowingCNPs {
-		c.send(ib.CNP())
-		c.Sleep(slowingPause)
-	}
-	c.send(ib.ReadRequest(c.psn(0), rdmaTo(long, 0, crowded)))
+	c.slowDown()
+	// Once more right before it, should the bench have been away: a rate comes back.
+	c.send(ib.CNP(), ib.ReadRequest(c.psn(0), rdmaTo(long, 0, crowded)))
 	next := ib.Packets(crowded, rdmaMTU)
 	for range n {
 		c.send(ib.ReadRequest(c.psn(next), c.at(0, 8)))
@@ -195,14 +187,18 @@ func (c *conn) crowd(n int) ib.PSN {
 	return c.psn(next)
 }
 
-// refusedBehindReads waits for a NAK of an invalid request with this PSN. READs from
-// before it may be answered or not: a queue pair that fails owes nothing.
+// refusedBehindReads waits for a NAK of an invalid request with this PSN, which was just
+// sent. READs from before it may be answered or not: a queue pair that fails owes nothing.
 func (c *conn) refusedBehindReads(psn ib.PSN) {
+	sent := c.Now()
 	for {
 		got := c.expects(ib.Packet{})
 		if info, _ := got.Info(); info.Kind != ib.KindReadResponse || !got.PSN().Less(psn) {
 			c.same(ib.Nak(psn, ib.NakInvalidRequest, ib.AnyMSN), got)
 			return
+		}
+		if got.PSN().Add(1) == psn && c.cameAt < sent {
+			rig.End(fmt.Errorf("the READs were answered before the next request was sent, by a bench that was slow: %w", conformance.ErrCannot))
 		}
 	}
 }

@@ -15,20 +15,32 @@ var readAnswerCases = []conformance.Case{
 		Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 4; to one of 2500 a LAST that is 4 bytes short",
 		Expects: "a completion in error, or a repetition of the READ and, after a right answer, SUCCESS",
 		Mutants: []string{"ShortReadHangs"},
-		Run: onPort(onEachConn(setup{change: timeouts(7)}, []int{8, 2500}, func(c *conn, n int) {
+		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{8, 2500}, func(c *conn, n int) {
 			bytes := data(n)
 			c.send(cutLast(c.readOf(bytes), 4)...)
-			c.settle()
-			if wc, ok := c.WaitCompletion(0); ok {
-				c.Check(wc.Status != verbs.WCSuccess, "an error, or a retry", "%s", rig.Describe(&wc))
-				return
+			c.failsOrAsksAgain(bytes)
+		})),
+	},
+	{
+		ID:    "rc/read/response-inside-is-as-long-as-the-mtu",
+		Title: "A FIRST or MIDDLE response shorter than the path MTU is an error or causes a retry, whether the LAST makes up for it or not",
+		Cite:  ibta("", "roce/rc/read/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Sends:   "to a READ of 2500 bytes a FIRST, MIDDLE and LAST of 1000, 1024 and 452 bytes, of 1024, 1000 and 452, of 1021, 1024 and 452; and with a LAST that has the missing bytes",
+		Expects: "a completion in error, or a repetition of the READ and, after a right answer, SUCCESS",
+		Mutants: []string{"ResponseLengthUnchecked"},
+		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []shortInside{{1000, 1024, false}, {1024, 1000, false}, {1021, 1024, false}, {1000, 1024, true}, {1024, 1000, true}}, func(c *conn, s shortInside) {
+			bytes := data(2500)
+			c.readOf(bytes)
+			second, third := rdmaMTU, 2*rdmaMTU // where their bytes begin
+			if s.made {
+				second, third = s.first, s.first+s.middle
 			}
-			// Where it asks again, it may count what has come or not.
-			again := c.expects(ib.Op(ib.OpReadRequest))
-			from := int(*again.RETH.VA - far.Addr)
-			c.Check(from >= 0 && from+int(*again.RETH.Len) == n, "a READ_REQUEST up to the end of what was read", "%v", again)
-			c.send(ib.ReadResponses(again.PSN(), 1, bytes[from:], rdmaMTU)...)
-			c.readDone(bytes)
+			c.send(
+				ib.ReadResponseFirst(c.sq(0), 1, bytes[:s.first]),
+				ib.ReadResponseMiddle(c.sq(1), bytes[second:][:s.middle]),
+				ib.ReadResponseLast(c.sq(2), 1, bytes[third:]),
+			)
+			c.failsOrAsksAgain(bytes)
 		})),
 	},
 	{
@@ -86,13 +98,29 @@ var readAnswerCases = []conformance.Case{
 		Mutants: []string{"BadRespSucceeds"},
 		// The timer is there for devices that drop such a response: then nothing comes
 		// until they give up.
-		Run: onPort(onEachConn(setup{change: timeouts(1)}, []badSyndrome{{8, 0}, {2500, 0}, {2500, 2}}, func(c *conn, b badSyndrome) {
+		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 1)}, []badSyndrome{{8, 0}, {2500, 0}, {2500, 2}}, func(c *conn, b badSyndrome) {
 			responses := c.readOf(data(b.n))
 			responses[b.at] = responses[b.at].WithSyndrome(0x62)
 			c.send(responses...)
 			c.rdmaFails()
 		})),
 	},
+}
+
+// failsOrAsksAgain ends the case unless the READ, of which an answer was wrong, fails, or
+// is sent again and succeeds with the right one.
+func (c *conn) failsOrAsksAgain(bytes []byte) {
+	c.settle()
+	if wc, ok := c.WaitCompletion(0); ok {
+		c.Check(wc.Status != verbs.WCSuccess, "an error, or a retry", "%s", rig.Describe(&wc))
+		return
+	}
+	// Where it asks again, it may count what has come or not.
+	again := c.expects(ib.Op(ib.OpReadRequest))
+	from := int(*again.RETH.VA - far.Addr)
+	c.Check(from >= 0 && from+int(*again.RETH.Len) == len(bytes), "a READ_REQUEST up to the end of what was read", "%v", again)
+	c.send(ib.ReadResponses(again.PSN(), 1, bytes[from:], rdmaMTU)...)
+	c.readDone(bytes)
 }
 
 // tooMuch is a READ and the lengths of the responses that it gets.
@@ -107,6 +135,13 @@ func (t tooMuch) responses(psn ib.PSN) []ib.Packet {
 		total += n
 	}
 	return ib.ReadResponses(psn, 1, data(total), rdmaMTU)
+}
+
+// shortInside is how long the first two of three responses are, and whether the last
+// makes up for what they lack.
+type shortInside struct {
+	first, middle int
+	made          bool
 }
 
 // badSyndrome is a READ of n bytes, and which response has the wrong syndrome.

@@ -19,7 +19,7 @@ var readRetryCases = []conformance.Case{
 		Sends:   "to READs of three packets: all responses but the first, the second or the last",
 		Expects: "a READ_REQUEST with PSN, address and length of what was lost and all behind it",
 		Mutants: []string{"ReadRetryFromStart"},
-		Run: onPort(onEachConn(setup{change: timeouts(7)}, []int{0, 1, 2}, func(c *conn, lost int) {
+		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{0, 1, 2}, func(c *conn, lost int) {
 			bytes := data(2500)
 			responses := c.readOf(bytes)
 			c.send(slices.Delete(responses, lost, lost+1)...)
@@ -35,7 +35,7 @@ var readRetryCases = []conformance.Case{
 		Sends:   "to the repetition of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
 		Expects: "SUCCESS, and all bytes in place",
 		Mutants: []string{"ReadRestartRefused"},
-		Run: onPort(onEachConn(setup{change: timeouts(7)}, []int{1, 2}, func(c *conn, got int) {
+		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{1, 2}, func(c *conn, got int) {
 			bytes := data(2500)
 			c.repeatFrom(got, bytes)
 			c.send(ib.ReadResponses(c.sq(got), 1, bytes[got*rdmaMTU:], rdmaMTU)...)
@@ -49,7 +49,7 @@ var readRetryCases = []conformance.Case{
 		Sends:   "to the repetition of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
 		Expects: "SUCCESS, and all bytes in place",
 		Mutants: []string{"ReadRestartRefused"},
-		Run: onPort(onEachConn(setup{change: timeouts(7)}, []int{1, 2}, func(c *conn, got int) {
+		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{1, 2}, func(c *conn, got int) {
 			bytes := data(2500)
 			c.repeatFrom(got, bytes)
 			c.send(ib.ReadResponses(c.sq(0), 1, bytes, rdmaMTU)[got:]...)
@@ -63,7 +63,7 @@ var readRetryCases = []conformance.Case{
 		Sends:   "to a READ of three packets: FIRST and LAST; when it is repeated, what was missing",
 		Expects: "no completion before, SUCCESS and all bytes in place after",
 		Mutants: []string{"LastCompletesRead"},
-		Run: on(setup{change: timeouts(7)}, func(c *conn) {
+		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			bytes := data(2500)
 			responses := c.readOf(bytes)
 			c.send(responses[0], responses[2])
@@ -82,7 +82,7 @@ var readRetryCases = []conformance.Case{
 		Sends:   "to a READ of six packets: all responses but the third and fourth",
 		Expects: "a READ_REQUEST for the last four packets",
 		Mutants: []string{"ReadRetryFromStart"},
-		Run: on(setup{change: timeouts(7)}, func(c *conn) {
+		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			bytes := data(6 * rdmaMTU)
 			responses := c.readOf(bytes)
 			c.send(slices.Delete(responses, 2, 4)...)

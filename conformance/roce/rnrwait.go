@@ -173,6 +173,29 @@ var rnrWaitCases = []conformance.Case{
 		}),
 	},
 	{
+		ID:    "rc/rnr/repetition-begins-inside-the-message",
+		Title: "After an RNR NAK inside a message the repetition begins with the packet that was refused",
+		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "an RNR NAK to the last packet of a WRITE with immediate data of three, with a SEND behind it; then an ACK for both",
+		Expects: "that packet and the SEND again, and nothing before them; then success",
+		Mutants: []string{"RNRInsideRestarts"},
+		Run: on(setup{}, func(c *conn) {
+			n := 2*pathMTU.Bytes() + 16
+			write := c.writing(1, n)
+			write.Opcode, write.Imm = verbs.OpRDMAWriteImm, 7
+			c.Post(c.qp, write, c.sending(2, 8))
+			message := c.wantWrite(0, n)
+			message[2] = ib.WriteLastImm(c.sq(2), 7, message[2].Payload)
+			all := c.expectsAll(message, c.wantSend(3, 8))
+			rnrRepeats(c, all[2:], 12)
+			c.Incomplete()
+			c.send(ib.Ack(c.sq(3), 2))
+			c.Completes(1, verbs.WCSuccess)
+			c.Completes(2, verbs.WCSuccess)
+		}),
+	},
+	{
 		ID:    "rc/rnr/transport-timer-rests-meanwhile",
 		Title: "While a requester waits for an RNR timer its transport timer repeats nothing",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/10"}}, Level: conformance.Should, Needs: verbs.CapRC,
@@ -180,7 +203,7 @@ var rnrWaitCases = []conformance.Case{
 		Sends:   "an RNR NAK of 655.36 ms to a SEND of a queue pair with a timeout of 67 ms and retry_cnt 3, then an ACK",
 		Expects: "the SEND again, not before 655.36 ms, and success",
 		Mutants: []string{"TimerRunsInRNR"},
-		Run: on(setup{change: timeouts(3)}, func(c *conn) {
+		Run: on(setup{change: timesOut(timeoutCode, 3)}, func(c *conn) {
 			c.Post(c.qp, c.sending(1, 8))
 			all := c.expectsAll(c.wantSend(0, 8))
 			rnrWaits(c, all, 0)

@@ -80,7 +80,7 @@ var sequenceCases = []conformance.Case{
 		Sends:   "nothing but a NAK in the middle of what the device sends: a SEND of 3 packets, a WRITE of 1, one of 3, a SEND of 1",
 		Expects: "no packet of another message between FIRST and LAST of one, neither before the NAK nor behind it",
 		Mutants: []string{"Interleaves"},
-		Run: on(setup{change: timeouts(7)}, func(c *conn) {
+		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			c.Post(c.qp, c.sending(1, 2500), c.writing(2, 16), c.writing(3, 2500), c.sending(4, 16))
 			seqApart(c, c.take(8))
 			c.send(ib.Nak(c.sq(1), ib.NakSequence, 0))

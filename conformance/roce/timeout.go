@@ -2,6 +2,7 @@ package roce
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -68,21 +69,25 @@ var timeoutCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing to a SEND, with timeout codes 7 and 12",
 		Expects: "repetitions no more than four timeouts apart: 2.1 ms and 67 ms",
-		Mutants: []string{"JiffyTimers"},
+		Mutants: []string{"JiffyTimers", "TimeoutBacksOff"},
 		Run: onPort(func(p *port) {
 			for _, code := range []uint8{7, 12} {
 				c := p.connect(setup{change: timesOut(code, 7)})
 				c.Post(c.qp, c.sending(1, 8))
 				c.expectsAll(c.wantSend(0, 8))
-				// The shortest of several: a busy bench makes some of them long.
-				last, shortest := c.Now(), c.Patience()
-				for range 7 {
+				var apart []time.Duration
+				for last := c.Now(); len(apart) < 7; last = c.Now() {
 					c.expectsAll(c.wantSend(0, 8))
-					last, shortest = c.Now(), min(shortest, c.Now()-last)
+					apart = append(apart, c.Now()-last)
 				}
-				most := 4 * ib.AckTimeout(code)
 				c.send(ib.Ack(c.sq(0), 1))
-				c.Check(shortest <= most, fmt.Sprintf("repetitions at most %v apart with timeout code %d", most, code), "%v", shortest)
+				most, longest := 4*ib.AckTimeout(code), slices.Max(apart)
+				if !c.Virtual {
+					// A busy bench makes some of them long, and seldom two in a row: what the
+					// device does by itself is the shortest of the first and that of the last.
+					longest = max(slices.Min(apart[:4]), slices.Min(apart[4:]))
+				}
+				c.Check(longest <= most, fmt.Sprintf("repetitions at most %v apart with timeout code %d", most, code), "%v", longest)
 			}
 		}),
 	},

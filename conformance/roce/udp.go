@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -156,22 +157,32 @@ var udpCases = []conformance.Case{
 		Sends:   "a SEND without payload, 44 bytes of IPv4, in a frame of the least length; SENDs in frames with 6 and 20 bytes too many",
 		Expects: "an ACK and a completion for each, and no byte of the padding in memory",
 		Mutants: []string{"FrameEndICRC"},
-		Run: onRC(func(c *conn) {
-			for i, padding := range []int{46 - 44, 6, 20} {
-				payload := data(16 * min(i, 1))
-				trailer := make([]byte, padding)
-				for k := range trailer {
-					trailer[k] = 0xee
-				}
-				c.send(ib.SendOnly(c.psn(i), payload).AckReq().WithTrailer(trailer))
-				c.expects(ib.Ack(c.psn(i), uint32(i+1)))
-				c.Received(uint64(i+1), len(payload))
-				c.Holds(c.own, 64*i, payload)
-				c.Untouched(c.own, 64*i, len(payload))
-				c.own.Accept()
-			}
-		}),
+		Run:     onRC(func(c *conn) { c.ignoresPadding(46-44, 6, 20) }),
 	},
+	{
+		ID:    "pkt/udp/ipv6-padding-of-the-frame-ignored",
+		Title: "What follows the end by the lengths in a frame is ignored, over IPv6",
+		Cite:  annexA17("CA17-24", "roce/pkt/udp/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Setup:   conformance.Setup{Family: 6},
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND without payload and SENDs with some, in frames with 2, 6 and 20 bytes too many, as switches that cut off a tag leave them",
+		Expects: "an ACK and a completion for each, and no byte of the padding in memory",
+		Mutants: []string{"FrameEndICRC"},
+		Run:     onRC(func(c *conn) { c.ignoresPadding(2, 6, 20) }),
+	},
+}
+
+// ignoresPadding sends SENDs, the first without payload, with so many bytes behind each.
+func (c *conn) ignoresPadding(paddings ...int) {
+	for i, padding := range paddings {
+		payload := data(16 * min(i, 1))
+		c.send(ib.SendOnly(c.psn(i), payload).AckReq().WithTrailer(bytes.Repeat([]byte{0xee}, padding)))
+		c.expects(ib.Ack(c.psn(i), uint32(i+1)))
+		c.Received(uint64(i+1), len(payload))
+		c.Holds(c.own, 64*i, payload)
+		c.Untouched(c.own, 64*i, len(payload))
+		c.own.Accept()
+	}
 }
 
 // leavesChecksumOut looks at the checksums of packets of many kinds.

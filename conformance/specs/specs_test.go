@@ -29,7 +29,7 @@ var _ = Describe("in simulation", func() {
 			if err != nil {
 				panic(err)
 			}
-			known, err := deviations.Of(d.name)
+			known, err := deviations.Of(d.name, "sim")
 			if err != nil {
 				panic(err)
 			}

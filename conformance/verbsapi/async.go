@@ -61,34 +61,6 @@ var asyncCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "verbs/async/access-error",
-		Title: "A queue pair that fails because its peer asked for what it may not have reports it",
-		Cite:  manual("ibv_get_async_event(3)", "verbs/async/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
-		Sends:   "a READ of the peer with a key of nothing",
-		Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL that names the queue pair, and ERR",
-		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing"},
-		Run: onRC(func(l *link) {
-			// Which of them is for the transport to say: InfiniBand has one for access and one
-			// for requests, iWARP's providers use the fatal one too.
-			m := l.near.Memory(64, verbs.AccessRemoteRead)
-			at := m.Remote(0)
-			l.near.Do("a region that can be closed", m.Close())
-			l.refuses("read a closed region", l.far.readWR(1, toOff, 16, at))
-			for {
-				e, err := l.near.Device.WaitAsync(l.near.Patience())
-				l.near.Do("an event of the failed queue pair", err)
-				if e.Type == verbs.EventCommEst { // of before
-					continue
-				}
-				l.near.Check(e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal,
-					"QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL", "%v", e.Type)
-				l.near.Check(e.QP == l.near.qp, "an event that names the queue pair", "%v", e.QP)
-				break
-			}
-			l.near.State(l.near.qp, failed)
-		}),
-	},
-	{
 		ID:    "verbs/async/port-goes-and-comes",
 		Title: "A port reports that its link went and that it came, and its state is accordingly",
 		Cite:  manual("ibv_get_async_event(3)", "verbs/async/4"), Level: conformance.Must,
@@ -111,6 +83,37 @@ var asyncCases = []conformance.Case{
 		}),
 	},
 }
+
+var asyncPeerCases = overBoth([]conformance.Case{
+	{
+		ID:    "verbs/async/access-error",
+		Title: "A queue pair that fails because its peer asked for what it may not have reports it",
+		Cite:  manual("ibv_get_async_event(3)", "verbs/async/3"), Level: conformance.Must,
+		Sends:   "a READ of the peer with a key of nothing",
+		Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL that names the queue pair, and ERR",
+		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing", "QueryStale"},
+		Run: onReliable(func(l *link) {
+			// Which of them is for the transport to say: InfiniBand has one for access and one
+			// for requests, iWARP's providers use the fatal one too.
+			m := l.near.Memory(64, verbs.AccessRemoteRead)
+			at := m.Remote(0)
+			l.near.Do("a region that can be closed", m.Close())
+			l.refuses("read a closed region", l.far.readWR(1, toOff, 16, at))
+			for {
+				e, err := l.near.Device.WaitAsync(l.near.Patience())
+				l.near.Do("an event of the failed queue pair", err)
+				if e.Type == verbs.EventCommEst { // of before
+					continue
+				}
+				l.near.Check(e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal,
+					"QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL", "%v", e.Type)
+				l.near.Check(e.QP == l.near.qp, "an event that names the queue pair", "%v", e.QP)
+				break
+			}
+			l.near.State(l.near.qp, failed)
+		}),
+	},
+})
 
 // event is Rig.Event of the device, but for the events of a connection that has been
 // established, which some queue pairs have and others not.

@@ -10,17 +10,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-const atomicNeeds = verbs.CapRC | verbs.CapAtomics
-
-var atomicCases = []conformance.Case{
+var atomicCases = overBoth([]conformance.Case{
 	{
 		ID:    "verbs/atomic/compare-and-swap",
 		Title: "A compare-and-swap stores its operand where the word is as expected, and returns the word of before either way",
-		Cite:  manual("9.4.5", "verbs/atomic/1"), Level: conformance.Must, Needs: atomicNeeds, Labels: []string{"service:rc"},
+		Cite:  manual("9.4.5", "verbs/atomic/1"), Level: conformance.Must, Needs: verbs.CapAtomics,
 		Sends:   "one that expects what is there, and one that does not",
 		Expects: "the first swapped, the second not; the word of before as the result of both, in the byte order of the host",
 		Mutants: []string{"AtomicOperandsSwapped"},
-		Run: onRC(func(l *link) {
+		Run: onReliable(func(l *link) {
 			at := l.far.word()
 			l.far.setWord(100)
 			l.near.does(verbs.OpAtomicCmpAndSwp, at, verbs.Atomic{CompareAdd: 100, Swap: 1<<40 + 7}, 100)
@@ -31,11 +29,11 @@ var atomicCases = []conformance.Case{
 	{
 		ID:    "verbs/atomic/fetch-and-add",
 		Title: "A fetch-and-add adds its operand, around the end of the numbers, and returns the word of before",
-		Cite:  manual("9.4.5", "verbs/atomic/1"), Level: conformance.Must, Needs: atomicNeeds, Labels: []string{"service:rc"},
+		Cite:  manual("9.4.5", "verbs/atomic/1"), Level: conformance.Must, Needs: verbs.CapAtomics,
 		Sends:   "additions of 1, of 2^40 and of the number that makes 0",
 		Expects: "the sums, and the word of before as each result",
 		Mutants: []string{"AtomicAddendCut"},
-		Run: onRC(func(l *link) {
+		Run: onReliable(func(l *link) {
 			at := l.far.word()
 			l.far.setWord(41)
 			l.near.does(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1}, 41)
@@ -48,21 +46,21 @@ var atomicCases = []conformance.Case{
 	{
 		ID:    "verbs/atomic/result-is-eight-bytes",
 		Title: "The local memory of an atomic is eight bytes, in as many pieces as one likes",
-		Cite:  manual("ibv_post_send(3)", "verbs/atomic/2"), Level: conformance.Must, Needs: atomicNeeds, Labels: []string{"service:rc"},
+		Cite:  manual("ibv_post_send(3)", "verbs/atomic/2"), Level: conformance.Must, Needs: verbs.CapAtomics,
 		Sends:   "fetch-and-adds with local memory of 4 and 16 bytes; and of 3 and 5 bytes",
 		Expects: "that the former are refused or fail, the word as it was; the result in both pieces of the latter",
 		Mutants: []string{"AtomicSinkCut"},
 		Run: rig.Straight(func(r *rig.Rig) {
 			d := r2(r)
 			for _, size := range []int{4, 16} {
-				l := d.link(setup{kind: verbs.QPTypeRC})
+				l := d.link(setup{})
 				l.far.setWord(7)
 				wr := l.near.atomicWR(1, verbs.OpAtomicFetchAdd, l.far.word(), verbs.Atomic{CompareAdd: 1})
 				wr.SGL = l.near.mem.List(toOff, size)
 				l.near.fails(fmt.Sprintf("an atomic with local memory of %d bytes", size), wr)
 				r.Check(l.far.theWord() == 7, "the word as it was, 7", "%d", l.far.theWord())
 			}
-			l := d.link(setup{kind: verbs.QPTypeRC})
+			l := d.link(setup{})
 			l.far.setWord(0x1122334455667788)
 			wr := l.near.atomicWR(1, verbs.OpAtomicFetchAdd, l.far.word(), verbs.Atomic{CompareAdd: 1})
 			wr.SGL = []verbs.SGE{l.near.mem.SGE(toOff, 3), l.near.mem.SGE(toOff+64, 5)}
@@ -76,11 +74,11 @@ var atomicCases = []conformance.Case{
 	{
 		ID:    "verbs/atomic/aligned-only",
 		Title: "An atomic on a word that is not aligned to eight bytes fails, and changes nothing",
-		Cite:  manual("9.4.5", "verbs/atomic/3"), Level: conformance.Must, Needs: atomicNeeds, Labels: []string{"service:rc"},
+		Cite:  manual("9.4.5", "verbs/atomic/3"), Level: conformance.Must, Needs: verbs.CapAtomics,
 		Sends:   "a fetch-and-add four bytes into a word",
 		Expects: "that it is refused or fails; the word, and the next, as they were",
 		Mutants: []string{"AtomicAligned"},
-		Run: onRC(func(l *link) {
+		Run: onReliable(func(l *link) {
 			l.far.setWord(7)
 			at := l.far.word()
 			at.Addr += 4
@@ -88,7 +86,7 @@ var atomicCases = []conformance.Case{
 			l.near.Check(l.far.theWord() == 7, "the word as it was, 7", "%d", l.far.theWord())
 		}),
 	},
-}
+})
 
 // wordOff is where in its memory an end has a word for atomics; the memory need not be
 // aligned itself.
@@ -112,7 +110,7 @@ func (e *end) theWord() uint64 {
 
 // atomicWR is a request for an atomic whose result comes to toOff.
 func (e *end) atomicWR(id uint64, op verbs.WROpcode, at verbs.Remote, operands verbs.Atomic) verbs.SendWR {
-	return verbs.SendWR{WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: e.mem.List(toOff, 8), Remote: at, Atomic: operands}
+	return verbs.SendWR{WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: e.mem.List(toOff, 8), Remote: at, Atomic: operands, UD: e.to}
 }
 
 // does ends the case unless an atomic returns this.

@@ -122,7 +122,7 @@ var cqCases = []conformance.Case{
 		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/7"), Level: conformance.Must,
 		Sends:   "completions of four queue pairs on one completion queue",
 		Expects: "the number of its queue pair in each",
-		Mutants: []string{"WCQPNWrong"},
+		Mutants: []string{"WCQPNWrong", "SparseCompletions"},
 		Run: rig.Straight(func(r *rig.Rig) {
 			cq := newCQ(r, 64, nil)
 			left := make(map[verbs.QPN]int)

@@ -25,8 +25,12 @@ import (
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
 		Name: "verbs", Title: "The verbs API", Line: line,
-		Cases: slices.Concat(deviceCases, domainCases, regionCases, windowCases, cqCases, channelCases, qpCases, transitionCases,
-			postCases, signalCases, wcCases, atomicCases, sharedCases, addressCases, xrcCases, asyncCases, cmCases, cmLifeCases, closingCases, taskCases),
+		Cases: slices.Concat(
+			deviceCases, limitCases, domainCases, regionCases, regionPeerCases, windowCases, windowPeerCases,
+			invalidateCases, cqCases, channelCases, qpCases, transitionCases, postCases, signalCases, wcCases, atomicCases,
+			sharedCases, sharedPeerCases, addressCases, xrcCases, asyncCases, asyncPeerCases, cmCases, cmLifeCases,
+			closingCases, taskCases,
+		),
 	}
 }
 

@@ -47,9 +47,31 @@ func onLink(s setup, body func(*link)) func(*conformance.Bench) error {
 	return rig.Straight(func(r *rig.Rig) { body(newLink(r, s)) })
 }
 
-// onRC is onLink for cases that need a connection.
-func onRC(body func(*link)) func(*conformance.Bench) error {
-	return onLink(setup{kind: verbs.QPTypeRC}, body)
+// onReliable is onLink for cases that need a connection, or reliable datagrams: see
+// [overBoth].
+func onReliable(body func(*link)) func(*conformance.Bench) error { return onLink(setup{}, body) }
+
+// onSides makes a case of a body that makes its links itself.
+func onSides(body func(*sides)) func(*conformance.Bench) error {
+	return rig.Straight(func(r *rig.Rig) { body(r2(r)) })
+}
+
+// overBoth makes each case twice: for connections, and for datagrams where they are
+// reliable, which have the same operations and the same rules for memory.
+func overBoth(cases []conformance.Case) []conformance.Case {
+	both := make([]conformance.Case, 0, 2*len(cases))
+	for _, c := range cases {
+		rd := c
+		c.Needs |= verbs.CapRC
+		c.Labels = append([]string{"service:rc"}, c.Labels...)
+		rd.ID += "-over-rd"
+		rd.Title += ", also over reliable datagrams"
+		rd.Needs |= verbs.CapUD | verbs.CapRD
+		rd.Setup.Reliable = true
+		rd.Labels = []string{"service:rd"} // there is no hardware to harm
+		both = append(both, c, rd)
+	}
+	return both
 }
 
 // newLink makes a link.

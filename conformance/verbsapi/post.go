@@ -89,7 +89,7 @@ var postCases = []conformance.Case{
 		Sends:   "two requests more than there is room for, to a peer without receives; then the receives",
 		Expects: "as many taken as there is room, and ENOMEM; those and no other arrive; then one more",
 		Mutants: []string{"PostCountWrong", "FullIsInvalid"},
-		Run: onRC(func(l *link) {
+		Run: onReliable(func(l *link) {
 			needsIB(l.near.Rig, "over iWARP nothing makes a sender wait for a receive, which would keep its queue full")
 			room := query(l.near.Rig, l.near.qp).Caps.MaxSendWR
 			wrs := make([]verbs.SendWR, room+2)
@@ -198,7 +198,7 @@ var postCases = []conformance.Case{
 		Sends:   "writes, reads and sends in turn, in one call",
 		Expects: "their completions in order, polled together",
 		Mutants: []string{"PollReversed"},
-		Run: onRC(func(l *link) {
+		Run: onReliable(func(l *link) {
 			wrs := make([]verbs.SendWR, 0, 12)
 			for i := range 4 {
 				l.far.recv(uint64(i+1), toOff, 64)

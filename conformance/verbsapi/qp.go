@@ -135,7 +135,7 @@ var qpCases = []conformance.Case{
 		Cite:  manual("ibv_post_recv(3)", "verbs/qp/6"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "nothing",
 		Expects: "that a receive posted to the queue pair is refused",
-		Mutants: []string{"SRQBypassed"},
+		Mutants: []string{"SRQBypassed", "SRQUnchecked"},
 		Run: rig.Straight(func(r *rig.Rig) {
 			qp := newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small, SRQ: newSRQ(r, srqInit(r))})
 			toInit(r, qp, 0)

@@ -10,7 +10,7 @@ import (
 
 // writeWR and readWR are requests between n bytes of the end's memory and its peer's.
 func (e *end) writeWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR {
-	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: e.mem.List(off, n), Remote: at}
+	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: e.mem.List(off, n), Remote: at, UD: e.to}
 }
 
 func (e *end) readWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR {
@@ -32,16 +32,20 @@ func (e *end) reads(at verbs.Remote, want []byte) {
 //
 // InfiniBand answers a request, so that it fails by itself. iWARP confirms no write:
 // it may have completed by the time the refusal is there, which ends the connection;
-// so a good read behind it has to fail.
+// so a good read behind it has to fail. Reliable datagrams confirm that a write has
+// arrived, not that it was carried out, and the device's queue pair fails.
 func (l *link) refuses(what string, wr verbs.SendWR) {
 	far := l.far
 	far.Post(far.qp, wr)
 	wc := far.Completion()
-	if wc.Status != verbs.WCSuccess {
+	switch {
+	case wc.Status != verbs.WCSuccess:
 		return
-	}
-	if byHand(far.Rig) || wr.Opcode == verbs.OpRDMARead {
+	case byHand(far.Rig) || wr.Opcode != verbs.OpRDMAWrite:
 		far.Fail("that a peer cannot "+what, "%s", rig.Describe(&wc))
+	case far.qp.Type() == verbs.QPTypeUD:
+		l.near.State(l.near.qp, failed)
+		return
 	}
 	n, err := far.qp.PostSend([]verbs.SendWR{far.readWR(wr.WRID+1, toOff, 1, l.near.remote(0))})
 	if n == 0 && err != nil {

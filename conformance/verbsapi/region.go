@@ -79,26 +79,6 @@ var regionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "verbs/mr/read-only-is-not-written",
-		Title: "A receive into memory without the right to local write fails, and leaves the memory alone",
-		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/5"), Level: conformance.Must, Needs: verbs.CapRC,
-		Sends:   "a message of the peer for a receive in such memory",
-		Expects: "that the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and memory as it was",
-		Mutants: []string{"LocalWriteUnchecked"},
-		Run: onRC(func(l *link) {
-			m := l.near.Memory(64, verbs.AccessRemoteRead)
-			if n, err := l.near.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.List(0, 64)}}); err != nil {
-				l.near.Check(n == 0, "no receive taken if it is refused", "%d", n)
-				return
-			}
-			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 32))
-			wc := l.near.Completion()
-			l.near.Check(wc.Status == verbs.WCLocProtErr || wc.Status == verbs.WCLocAccessErr,
-				"a receive that fails for want of the right to write", "%s", rig.Describe(&wc))
-			l.near.Untouched(m, 0, 0)
-		}),
-	},
-	{
 		ID:    "verbs/mr/empty-region",
 		Title: "A region of no bytes can be made, and names no memory",
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/6"), Level: conformance.Should,
@@ -175,26 +155,6 @@ var regionCases = []conformance.Case{
 			l.far.recv(1, toOff, 64)
 			l.near.Do("a region that can be closed", m.Close())
 			l.near.failsWith("a request from a closed region", wr, verbs.WCLocProtErr)
-		}),
-	},
-	{
-		ID:    "verbs/mr/closed-remote-key",
-		Title: "The R_Key of a region is worth nothing when the region is closed",
-		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Must, Needs: verbs.CapRC,
-		Sends:   "a WRITE of the peer before the region is closed, and one afterwards",
-		Expects: "that the first is executed and the second fails, with memory as it was",
-		Mutants: []string{"StaleKeys"},
-		Run: onRC(func(l *link) {
-			m := l.near.Memory(64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
-			at := m.Remote(0)
-			l.far.Post(l.far.qp, l.far.writeWR(1, 0, 16, at), l.far.readWR(2, toOff, 16, at))
-			l.far.Completes(1, verbs.WCSuccess)
-			l.far.Completes(2, verbs.WCSuccess) // by now the write is in place, whatever the transport
-			l.near.Holds(m, 0, l.far.mem.Buf[:16])
-			l.near.Do("a region that can be closed", m.Close())
-			m.Accept()
-			l.refuses("write to a closed region", l.far.writeWR(3, 32, 16, at))
-			l.near.Untouched(m, 0, 0)
 		}),
 	},
 	{

@@ -152,7 +152,7 @@ var sharedCases = []conformance.Case{
 		Cite:  manual("ibv_modify_srq(3)", "verbs/srq/7"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "nothing",
 		Expects: "that a limit of the size and one is refused, and that the limit is as before",
-		Mutants: []string{"SRQModifyLies"},
+		Mutants: []string{"SRQModifyLies", "SRQUnchecked"},
 		Run: rig.Straight(func(r *rig.Rig) {
 			srq := newSRQ(r, srqInit(r))
 			r.Do("a limit", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
@@ -225,15 +225,18 @@ var sharedCases = []conformance.Case{
 			stays.near.got(1, toOff, stays.far.mem.Buf[:16])
 		}),
 	},
+}
+
+var sharedPeerCases = overBoth([]conformance.Case{
 	{
 		ID:    "verbs/srq/memory-of-its-own-domain",
 		Title: "Receives of a shared queue name memory of its domain, whichever the queue pair's is",
-		Cite:  manual("ibv_create_srq(3)", "verbs/srq/11"), Level: conformance.Must, Needs: verbs.CapSRQ | verbs.CapRC,
+		Cite:  manual("ibv_create_srq(3)", "verbs/srq/11"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "messages of the peer for a receive in memory of the queue's domain, and for one in memory of the queue pair's",
 		Expects: "the first in its receive; that the second is refused or completes in error",
 		Mutants: []string{"SRQReceiveAnyPD"},
-		Run: rig.Straight(func(r *rig.Rig) {
-			d := r2(r)
+		Run: onSides(func(d *sides) {
+			r := d.near
 			init := srqInit(r)
 			init.PD = otherPD(r)
 			srq := newSRQ(r, init)
@@ -241,8 +244,8 @@ var sharedCases = []conformance.Case{
 			m := r.MemoryIn(init.PD, 64, verbs.AccessLocalWrite)
 			r.Recv(srq, 1, m.SGE(0, 64))
 			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 16))
-			r.Received(1, 16)
-			r.Holds(m, 0, l.far.mem.Buf[:16])
+			r.Received(1, l.near.area()+16)
+			r.Holds(m, l.near.area(), l.far.mem.Buf[:16])
 			if n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 3, SGL: l.near.mem.List(toOff, 64)}}); err != nil {
 				r.Check(n == 0, "no receive taken if it is refused", "%d", n)
 				return
@@ -252,7 +255,7 @@ var sharedCases = []conformance.Case{
 			r.Check(wc.WRID == 3 && wc.Status != verbs.WCSuccess, "a receive in memory of another domain that fails", "%s", rig.Describe(&wc))
 		}),
 	},
-}
+})
 
 // srqInit is a small shared receive queue.
 func srqInit(r *rig.Rig) verbs.SRQInit { return verbs.SRQInit{PD: r.PD, MaxWR: 8, MaxSGE: 1} }

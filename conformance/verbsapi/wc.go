@@ -76,7 +76,7 @@ var wcCases = []conformance.Case{
 		Sends:   "a write with immediate data of the peer",
 		Expects: "RECV_RDMA_WITH_IMM, the length, the data; the bytes where they were written, and none in the receive",
 		Mutants: []string{"WCOpcodeZero", "WCFlagsLost", "ImmSwapped", "WCLengthZero"},
-		Run: onRC(func(l *link) {
+		Run: onReliable(func(l *link) {
 			m := l.near.Memory(64, verbs.AccessLocalWrite)
 			l.near.Recv(l.near.qp, 1, m.SGE(0, 64))
 			wr := l.far.writeWR(2, 0, 40, l.near.remote(512))

@@ -33,7 +33,7 @@ var windowCases = []conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/mw/2"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "a bind with the next key of the window",
 		Expects: "a completion of BIND_MW, and a window that tells this key",
-		Mutants: []string{"MWKeyStale"},
+		Mutants: []string{"MWKeyStale", "MW2Refused"},
 		Run: onLink(setup{}, func(l *link) {
 			mw := l.near.window(verbs.MWType2)
 			key := l.near.bind(mw, part(l.near.mem, 0, 64, verbs.AccessRemoteRead))
@@ -112,64 +112,48 @@ var windowCases = []conformance.Case{
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/6"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "a bind to a region of another domain",
 		Expects: "that it is refused or completes with MW_BIND_ERR",
-		Mutants: []string{"BindUnchecked"},
+		Mutants: []string{"BindUnchecked", "BindForeignRegion"},
 		Run: onLink(setup{}, func(l *link) {
 			m := l.near.MemoryIn(otherPD(l.near.Rig), 64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
 			l.near.bindFails("a region of another domain", whole(m, verbs.AccessRemoteRead))
 		}),
 	},
 	{
-		ID:    "verbs/mw/free-while-bound",
-		Title: "A bound window can be freed, and opens nothing any more",
-		Cite:  manual("ibv_dealloc_mw(3)", "verbs/mw/7"), Level: conformance.Must, Needs: verbs.CapMWType2 | verbs.CapRC,
-		Sends:   "a READ of the peer through a window; another when the window has been freed",
-		Expects: "the bytes for the first, and that the second fails",
-		Mutants: []string{"BoundMWBusy"},
-		Run: onRC(func(l *link) {
-			mw := l.near.window(verbs.MWType2)
-			at := l.near.opens(mw, 256, 64)
-			l.far.reads(at, l.near.mem.Buf[256:320])
-			l.near.Do("a bound window that can be freed", mw.Close())
-			l.refuses("read through a window that has been freed", l.far.readWR(9, toOff, 16, at))
+		ID:    "verbs/mw/type-1-is-not-zero-based",
+		Title: "A type 1 window cannot be zero-based",
+		Cite:  manual("o10-36.2.2", "verbs/mw/13"), Level: conformance.Must, Needs: verbs.CapMWType1 | verbs.CapZeroBased,
+		Sends:   "a bind of a type 1 window with the flag for addresses from 0 on",
+		Expects: "that it is refused or completes with MW_BIND_ERR",
+		Mutants: []string{"BindLax"},
+		Run: onLink(setup{}, func(l *link) {
+			_, err := l.near.qp.BindMW(l.near.window(verbs.MWType1), bindID, verbs.SendSignaled, part(l.near.mem, 0, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
+			if err == nil {
+				l.near.Completes(bindID, verbs.WCMWBindErr)
+			}
 		}),
 	},
 	{
-		ID:    "verbs/mw/local-invalidate",
-		Title: "A local invalidate completes as such and takes its right from the peer; the window can be bound again",
-		Cite:  manual("ibv_post_send(3)", "verbs/mw/8"), Level: conformance.Must, Needs: verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapRC,
-		Sends:   "a bind, a local invalidate, a bind with the next key; a READ of the peer by the new key, and one by the old",
-		Expects: "a completion of LOCAL_INV; the bytes for the new key, and that the old one fails",
-		Mutants: []string{"LocalInvNoop"},
-		Run: onRC(func(l *link) {
+		ID:    "verbs/mw/type-2-is-bound-when-free",
+		Title: "A type 2 window that is bound cannot be bound again",
+		Cite:  manual("o10-37.2.30", "verbs/mw/14"), Level: conformance.Must, Needs: verbs.CapMWType2,
+		Sends:   "a bind, and another one of the same window with the next key",
+		Expects: "that the second is taken, since what is before it might have freed the window, and completes with MW_BIND_ERR",
+		Mutants: []string{"RebindBound"},
+		Run: onLink(setup{}, func(l *link) {
 			mw := l.near.window(verbs.MWType2)
-			old := l.near.opens(mw, 256, 64)
-			l.near.Post(l.near.qp, verbs.SendWR{WRID: 5, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: old.RKey})
-			wc := l.near.Completes(5, verbs.WCSuccess)
-			l.near.Check(wc.Opcode == verbs.WCOpLocalInv, verbs.WCOpLocalInv.String(), "%v", wc.Opcode)
-			fresh := l.near.opens(mw, 512, 64)
-			l.far.reads(fresh, l.near.mem.Buf[512:576])
-			l.refuses("read by a key that was invalidated", l.far.readWR(9, toOff, 16, old))
+			key := l.near.bind(mw, part(l.near.mem, 0, 64, verbs.AccessRemoteRead))
+			l.near.Post(l.near.qp, bindWR(mw, verbs.NextRKey(key), part(l.near.mem, 256, 64, verbs.AccessRemoteRead)))
+			l.near.Completes(bindID, verbs.WCMWBindErr)
 		}),
 	},
 	{
-		ID:    "verbs/mw/invalidated-by-the-peer",
-		Title: "The completion of a message that invalidates names the key",
-		Cite:  manual("ibv_poll_cq(3)", "verbs/mw/9"), Level: conformance.Must, Needs: verbs.CapMWType2 | verbs.CapSendInv | verbs.CapRC,
-		Sends:   "a SEND with invalidate of the peer, with the key of a bound window; then a READ by this key",
-		Expects: "a receive with the flag and the key; and that the READ fails",
-		Mutants: []string{"WCFlagsLost"},
-		Run: onRC(func(l *link) {
-			at := l.near.opens(l.near.window(verbs.MWType2), 256, 64)
-			l.near.recv(1, toOff, 64)
-			wr := l.far.sendWR(2, 0, 16)
-			wr.Opcode, wr.InvalidateRKey = verbs.OpSendInv, at.RKey
-			l.far.Post(l.far.qp, wr)
-			l.far.Completes(2, verbs.WCSuccess)
-			wc := l.near.Received(1, 16)
-			l.near.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == at.RKey,
-				fmt.Sprintf("a completion that names the key %#x", at.RKey), "flags %#x, key %#x", uint32(wc.Flags), wc.InvalidatedRKey)
-			l.refuses("read by a key that it has invalidated", l.far.readWR(9, toOff, 16, at))
-		}),
+		ID:    "verbs/mw/type-2-opens-some-bytes",
+		Title: "A type 2 window cannot be bound to no bytes",
+		Cite:  manual("o10-37.2.40", "verbs/mw/15"), Level: conformance.Must, Needs: verbs.CapMWType2,
+		Sends:   "a bind to 0 bytes of a region",
+		Expects: "that it is refused or completes with MW_BIND_ERR",
+		Mutants: []string{"BindLax"},
+		Run:     onLink(setup{}, func(l *link) { l.near.bindFails("no bytes", part(l.near.mem, 0, 0, verbs.AccessRemoteRead)) }),
 	},
 }
 
@@ -221,4 +205,9 @@ func (e *end) bindFails(what string, info verbs.BindInfo) {
 func (e *end) opens(mw verbs.MW, off, n int) verbs.Remote {
 	info := part(e.mem, off, n, verbs.AccessRemoteRead)
 	return verbs.Remote{Addr: info.Addr, RKey: e.bind(mw, info)}
+}
+
+// opensAs binds a new window, and names what it opens to the peer.
+func (e *end) opensAs(kind verbs.MWType, info verbs.BindInfo) verbs.Remote {
+	return verbs.Remote{Addr: info.Addr, RKey: e.bind(e.window(kind), info)}
 }

@@ -3,6 +3,7 @@ package dgiwarp
 import (
 	"fmt"
 	"math"
+	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/flaw"
@@ -26,6 +27,8 @@ type Device struct {
 	edge *flaw.Edge // nil if the device has no flaws at its wire
 	link link.PacketLink
 	udp  *udplink.Link // below link, for its counters; nil in a simulated world
+
+	addrs device.Addresses
 }
 
 var (
@@ -88,6 +91,19 @@ func (d *Device) hooks() device.Hooks {
 	}
 }
 
+// observer is a Device as it hears of its port.
+type observer Device
+
+// LinkChanged implements link.PortObserver.
+func (o *observer) LinkChanged(up bool) { o.nic.SetPort(up) }
+
+// AddrChanged implements link.PortObserver.
+func (o *observer) AddrChanged(addr netip.Addr, present bool) {
+	if o.addrs.Set(addr, present) {
+		o.nic.SetGIDs(o.addrs.Table(o.cfg.NIC.GIDs))
+	}
+}
+
 // Info names the device.
 func (d *Device) Info() verbs.DeviceInfo {
 	return verbs.DeviceInfo{Name: d.cfg.Name, Provider: "dgiwarp", Transport: verbs.TransportIWARP, GUID: d.cfg.NIC.GUID}
@@ -137,15 +153,21 @@ func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 	return a, err
 }
 
-// QueryGID returns an entry of the GID table: one of the device's addresses.
+// QueryGID returns an entry of the GID table: one of the device's addresses. That of
+// one which was taken away is empty.
 func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 	if err := d.OnlyPort("query_gid", port); err != nil {
 		return e, err
 	}
-	if err := d.InTable("query_gid", index, len(d.cfg.NIC.GIDs)); err != nil {
-		return e, err
-	}
-	return d.cfg.NIC.GIDs[index], nil
+	err = d.Control("query_gid", func() error {
+		table := d.nic.Config().GIDs
+		if err := d.InTable("query_gid", index, len(table)); err != nil {
+			return err
+		}
+		e = table[index]
+		return nil
+	})
+	return e, err
 }
 
 // QueryPKey returns the only entry of the partition table. There are no

@@ -24,6 +24,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/flaw"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/simdrive"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -85,7 +86,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 		binary.LittleEndian.PutUint64(cfg.NIC.Secret[8:], r.Uint64())
 	}
 	return open(cfg, l, func(d *Device) drive.Driver {
-		return simdrive.New(w, d, l, port, cfg.Costs, d.nic.SetPort)
+		return simdrive.New(w, d, l, port, cfg.Costs, (*observer)(d))
 	})
 }
 
@@ -131,6 +132,7 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 		return nil, err
 	}
 	d.udp = s
+	d.WatchPort(cfg.Addrs, (*observer)(d))
 	return d, nil
 }
 
@@ -157,7 +159,7 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	if err != nil {
 		return nil, fmt.Errorf("dgiwarp %s: %w", cfg.Name, err)
 	}
-	d := &Device{cfg: cfg, nic: nic, link: l}
+	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewAddresses(cfg.Addrs)}
 	if cfg.Flaws != (flaw.Quirks{}) {
 		d.edge = flaw.New(cfg.Flaws, flawed{nic})
 	}

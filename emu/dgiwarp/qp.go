@@ -68,13 +68,6 @@ func (d *Device) CreateQPWith(in verbs.QPInit, opt QPOptions) (verbs.QP, error) 
 	return h, nil
 }
 
-// Reliable reports whether a queue pair is one of RD. One of another provider's
-// is not.
-func Reliable(qp verbs.QP) bool {
-	q, ok := qp.(*queuePair)
-	return ok && q.q.Reliable()
-}
-
 // LastError returns what a peer last said was wrong with a message of the queue
 // pair, and whether one has. verbs.EventQPReqErr announces it.
 func LastError(qp verbs.QP) (r ErrorReport, ok bool) {

@@ -1,6 +1,7 @@
 package flawed
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -41,9 +42,23 @@ func (c *channel) Wait(timeout time.Duration) (verbs.CQ, error) {
 			return nil, c.answers(err)
 		}
 		if q := c.tell(ours(c.d, sound)); q != nil {
+			if err := c.linger(); err != nil {
+				return nil, err
+			}
 			return q, nil
 		}
 	}
+}
+
+// linger waits for a minute by EventsLate.
+func (c *channel) linger() error {
+	if !c.d.q.EventsLate {
+		return nil
+	}
+	if err := c.d.sleep(time.Minute); !errors.Is(err, verbs.ErrTimeout) {
+		return c.answers(err)
+	}
+	return nil
 }
 
 // due takes an event that is owed; nil if there is none.

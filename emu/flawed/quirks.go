@@ -59,6 +59,7 @@ type Quirks struct {
 	ResizeNoop         bool `defect:"ibv_resize_cq(3)" does:"resizing a CQ changes nothing"`
 	ArmsWithoutChannel bool `defect:"rxe, mlx4, mlx5, irdma" does:"a CQ without channel can be armed"`
 	EventsHalved       bool `defect:"ibv_get_cq_event(3)" does:"every second completion event is lost"`
+	EventsLate         bool `defect:"ibv_get_cq_event(3)" does:"waiting for a completion event ends a minute after the event has come"`
 	ArmedFromBirth     bool `defect:"ibv_req_notify_cq(3)" does:"a CQ is armed when it is made"`
 	ArmLooksBack       bool `defect:"ibv_req_notify_cq(3)" does:"arming reports completions of before"`
 	SolicitedIsAny     bool `defect:"ibv_req_notify_cq(3)" does:"arming for solicited completions arms for all"`

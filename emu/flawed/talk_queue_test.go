@@ -105,6 +105,15 @@ var queueTalks = map[string]quirkTalk{
 		sound:  "event; event; event; 0s",
 		flawed: "event; none; event; 10ms",
 	},
+	"EventsLate": {
+		talk: func(c *talk) {
+			c.connect()
+			c.event(true)
+			c.note("%v", c.proc.Now().Round(time.Second))
+		},
+		sound:  "event; 0s",
+		flawed: "event; 1m0s",
+	},
 	"ArmedFromBirth": {
 		talk: func(c *talk) {
 			c.connect()

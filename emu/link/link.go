@@ -52,14 +52,15 @@ type Datagram struct {
 	Payload []byte
 }
 
-// Unlikeness is how a datagram's headers differ from those that a socket makes,
-// which forbids fragmentation and fills in the checksum.
+// Unlikeness is how a datagram's headers, and its frame, differ from those that a
+// socket makes, which forbids fragmentation and fills in the checksum.
 type Unlikeness uint8
 
 // The differences.
 const (
 	NoChecksum  Unlikeness = 1 << iota // the UDP checksum is left out
 	MayFragment                        // DF is clear
+	Padded                             // bytes that are not the packet's follow it in its frame
 )
 
 // ECNBits returns the datagram's ECN code point.

@@ -1,6 +1,12 @@
 package sim
 
-import "github.com/fabrictest/fabrictest/emu/impair"
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+)
 
 // What can be changed about a port while the world runs, besides its carrier.
 
@@ -71,5 +77,43 @@ func (p *Port) Thaw() {
 	}
 	if p.host != nil {
 		p.host.thaw()
+	}
+}
+
+// RemoveAddr takes an address from the port: what is sent to it from then on finds
+// nobody. Streams that are open go on.
+func (p *Port) RemoveAddr(a netip.Addr) error {
+	a = plain(a)
+	i := slices.Index(p.cfg.Addrs, a)
+	if i < 0 || p.closed {
+		return fmt.Errorf("port %s: remove address %v: it has %v", p.cfg.Name, a, p.cfg.Addrs)
+	}
+	delete(p.net.byAddr, a)
+	p.setAddrs(slices.Concat(p.cfg.Addrs[:i], p.cfg.Addrs[i+1:]))
+	p.net.w.Tracef("%s loses %v", p.cfg.Name, a)
+	return nil
+}
+
+// AddAddr gives the port one more address, behind those that it has.
+func (p *Port) AddAddr(a netip.Addr) error {
+	a = plain(a)
+	switch owner := p.net.byAddr[a]; {
+	case p.closed:
+		return p.errClosed("AddAddr")
+	case !a.IsValid() || a.IsUnspecified() || isGroup(a):
+		return fmt.Errorf("port %s: add address %v: no host can have it", p.cfg.Name, a)
+	case owner != nil:
+		return fmt.Errorf("port %s: add address %v: it is taken by port %s", p.cfg.Name, a, owner.cfg.Name)
+	}
+	p.net.byAddr[a] = p
+	p.setAddrs(slices.Concat(p.cfg.Addrs, []netip.Addr{a}))
+	p.net.w.Tracef("%s gets %v", p.cfg.Name, a)
+	return nil
+}
+
+func (p *Port) setAddrs(all []netip.Addr) {
+	p.cfg.Addrs = all
+	if k := p.addrChange; k.h != nil {
+		p.net.w.At(p.net.w.now, k.h, k.arg)
 	}
 }

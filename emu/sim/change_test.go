@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -97,3 +98,42 @@ func TestFreeze(t *testing.T) {
 		t.Errorf("%d arrived, writable %d times: thawing what is not frozen does nothing", len(a.got), writable)
 	}
 }
+
+// Packets to an address that was taken away find nobody, until it is somebody's again.
+func TestAddressesGoAndCome(t *testing.T) {
+	w := New(Config{})
+	a, b := pair(t, w, LinkConfig{})
+	own, was := b.addr.Addr(), b.Addrs()
+	told := 0
+	b.OnAddrChange(handlerFunc(func() { told++ }), 0)
+	send := func(i int) {
+		a.must(t, a.to(b, numbered(i)))
+		mustRun(t, w)
+	}
+	send(0)
+	if err := b.RemoveAddr(own); err != nil {
+		t.Fatal(err)
+	}
+	send(1)
+	for what, err := range map[string]error{
+		"taken twice": b.RemoveAddr(own), "given to a group": b.AddAddr(netip.MustParseAddr("ff02::1")), "another's": b.AddAddr(a.addr.Addr()),
+	} {
+		if err == nil {
+			t.Error(what)
+		}
+	}
+	if err := b.AddAddr(own); err != nil {
+		t.Fatal(err)
+	}
+	send(2)
+	if got := b.numbers(); !slices.Equal(got, []int{0, 2}) || a.Stats().Drops.NoRoute != 1 || told != 2 {
+		t.Errorf("arrived %v, %+v, told %d times", got, a.Stats().Drops, told)
+	}
+	if !slices.Equal(was, []netip.Addr{own}) {
+		t.Errorf("what was asked for before has changed to %v", was)
+	}
+}
+
+type handlerFunc func()
+
+func (f handlerFunc) HandleEvent(mono.Time, uint64) { f() }

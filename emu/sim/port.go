@@ -37,8 +37,8 @@ type Port struct {
 	ephemeral    int         // port numbers given to dialers and listeners so far
 	host         *StreamHost // nil until it is asked for
 
-	readable, writable, linkChange hook
-	writableTimer                  Timer
+	readable, writable, linkChange, addrChange hook
+	writableTimer                              Timer
 
 	stats              Stats   // without drops
 	upDrops, downDrops Drops   // of what it sent, and of what it was to receive
@@ -120,6 +120,10 @@ func (p *Port) OnWritable(h Handler, arg uint64) { p.writable = hook{h, arg} }
 // OnLinkChange runs h, in an event, when the link has gone down or come up; Up
 // says which it is by then.
 func (p *Port) OnLinkChange(h Handler, arg uint64) { p.linkChange = hook{h, arg} }
+
+// OnAddrChange runs h, in an event, when the port has got an address or lost one;
+// Addrs says which it has by then.
+func (p *Port) OnAddrChange(h Handler, arg uint64) { p.addrChange = hook{h, arg} }
 
 // Send implements link.PacketLink. now is the world's time in any case. A
 // datagram without a source gets the port's address; one with a source that is
@@ -287,7 +291,8 @@ func (n *Net) removeMember(group netip.Addr, p *Port) {
 // Name returns the port's name.
 func (p *Port) Name() string { return p.cfg.Name }
 
-// Addrs returns the port's addresses. The slice is the port's own.
+// Addrs returns the port's addresses. The slice is the port's own, and stays as it
+// is when they change.
 func (p *Port) Addrs() []netip.Addr { return p.cfg.Addrs }
 
 // Net returns the network that the port is on.

@@ -3,6 +3,7 @@ package softiwarp
 import (
 	"fmt"
 	"math"
+	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
@@ -31,6 +32,7 @@ type Device struct {
 	cm      manager
 	mtu     verbs.MTU
 	down    bool // the link is
+	addrs   device.Addresses
 }
 
 var _ verbs.Context = (*Device)(nil)
@@ -95,17 +97,28 @@ func (d *Device) hooks() device.Hooks {
 	return device.Hooks{Owner: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) }}
 }
 
-// setPort notes that the link went up or down, and reports it.
-func (d *Device) setPort(up bool) {
-	if d.down == !up {
+// observer is a Device as it hears of its port.
+type observer Device
+
+// LinkChanged implements link.PortObserver.
+func (o *observer) LinkChanged(up bool) {
+	if o.down == !up {
 		return
 	}
-	d.down = !up
+	o.down = !up
 	e := nic.Event{Type: verbs.EventPortActive, Port: 1}
-	if d.down {
+	if o.down {
 		e.Type = verbs.EventPortErr
 	}
-	d.nic.Report(e)
+	o.nic.Report(e)
+}
+
+// AddrChanged implements link.PortObserver. Connections from an address that is gone
+// are TCP's to end.
+func (o *observer) AddrChanged(addr netip.Addr, present bool) {
+	if o.addrs.Set(addr, present) {
+		o.nic.Report(device.GIDChange())
+	}
 }
 
 // Info names the device.
@@ -145,7 +158,8 @@ func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 	return a, err
 }
 
-// QueryGID returns an entry of the GID table: one of the device's addresses.
+// QueryGID returns an entry of the GID table: one of the device's addresses. That of
+// one which was taken away is empty.
 func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 	if err := d.OnlyPort("query_gid", port); err != nil {
 		return e, err
@@ -153,7 +167,14 @@ func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 	if err := d.InTable("query_gid", index, len(d.cfg.Addrs)); err != nil {
 		return e, err
 	}
-	return verbs.GIDEntry{GID: verbs.GIDFrom(d.cfg.Addrs[index]), Index: index, Type: verbs.GIDTypeIB}, nil
+	err = d.Control("query_gid", func() error {
+		e = verbs.GIDEntry{Index: index, Type: verbs.GIDTypeIB}
+		if d.addrs.Has(index) {
+			e.GID = verbs.GIDFrom(d.cfg.Addrs[index])
+		}
+		return nil
+	})
+	return e, err
 }
 
 // QueryPKey returns the only entry of the partition table. iWARP has no

@@ -18,6 +18,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/simdrive"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -75,7 +76,7 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 		cfg.Costs = simdrive.DefaultCosts()
 	}
 	return open(cfg, n, port.MTU(), func(d *Device) drive.StreamDriver {
-		return simdrive.NewStreams(w, d, n, port, cfg.Costs, d.setPort)
+		return simdrive.NewStreams(w, d, n, port, cfg.Costs, (*observer)(d))
 	})
 }
 
@@ -108,6 +109,7 @@ func OnTCP(sock tcplink.Config, cfg Config) (*Device, error) {
 		return nil, err
 	}
 	d.tcp = tcp
+	d.WatchPort(cfg.Addrs, (*observer)(d))
 	return d, nil
 }
 
@@ -131,7 +133,7 @@ func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.Strea
 	for i, a := range cfg.Addrs {
 		cfg.Addrs[i] = a.Unmap()
 	}
-	d := &Device{cfg: cfg, nic: nic, net: n, mtu: verbs.MTUFor(mtu)}
+	d := &Device{cfg: cfg, nic: nic, net: n, mtu: verbs.MTUFor(mtu), addrs: device.NewAddresses(cfg.Addrs)}
 	if cfg.Flaws != (flaw.Quirks{}) {
 		d.edge = flaw.New(cfg.Flaws, cfg.NIC.MPA.NoCRC)
 	}

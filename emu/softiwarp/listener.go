@@ -63,7 +63,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 // listen opens a stream listener on each address, all with the same port.
 func (l *listener) listen(addr netip.AddrPort) (err error) {
 	at := []netip.Addr{addr.Addr().Unmap()}
-	switch own := l.m.d.cfg.Addrs; {
+	switch own := l.m.d.addrs.Present(); {
 	case at[0].IsUnspecified():
 		at = own
 	case !slices.Contains(own, at[0]):

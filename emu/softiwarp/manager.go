@@ -100,7 +100,7 @@ func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam,
 
 // local chooses our address towards a peer.
 func (m *manager) local(peer netip.Addr) (netip.Addr, error) {
-	for _, a := range m.d.cfg.Addrs {
+	for _, a := range m.d.addrs.Present() {
 		if a.Is4() == peer.Unmap().Is4() {
 			return a, nil
 		}

@@ -3,6 +3,7 @@ package softiwarp
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -66,6 +67,35 @@ func TestPortEventsFollowTheLink(t *testing.T) {
 				t.Errorf("got %v, %v; want %v", e.Type, err, want)
 			}
 			portOf(d).SetUp()
+		}
+		return nil
+	}, idle)
+}
+
+func TestAddressThatIsTakenAway(t *testing.T) {
+	inWorld(t, func(_ *sim.Proc, d *Device) error {
+		own := d.cfg.Addrs[0]
+		for _, present := range []bool{false, true} {
+			set := portOf(d).RemoveAddr
+			if present {
+				set = portOf(d).AddAddr
+			}
+			if err := set(own); err != nil {
+				return err
+			}
+			if e, err := d.WaitAsync(time.Second); err != nil || e.Type != verbs.EventGIDChange || e.Port != 1 {
+				t.Errorf("event %v, %v", e.Type, err)
+			}
+			if e, err := d.QueryGID(1, 0); err != nil || (e.GID == verbs.GIDFrom(own)) != present {
+				t.Errorf("present %v: %v, %v", present, e.GID, err)
+			}
+			l, err := d.cm.Listen(netip.AddrPortFrom(own, 7), verbs.PortSpaceTCP, 1)
+			if (err == nil) != present || err != nil && !errors.Is(err, verbs.ErrNotFound) {
+				t.Errorf("present %v: listen %v", present, err)
+			}
+			if err == nil {
+				l.Close()
+			}
 		}
 		return nil
 	}, idle)

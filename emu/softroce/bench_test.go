@@ -11,7 +11,10 @@ import (
 )
 
 // connect joins two ends by hand, as a program with a channel of its own does.
-func connect(a, b *end) error {
+func connect(a, b *end) error { return connectWith(a, b, 14) }
+
+// connectWith is connect with a timeout of 4.096 µs times that power of two.
+func connectWith(a, b *end, timeout uint8) error {
 	for _, s := range []struct{ from, to *end }{{a, b}, {b, a}} {
 		gid, err := s.to.dev.QueryGID(1, 0)
 		if err != nil {
@@ -24,7 +27,7 @@ func connect(a, b *end) error {
 		attr := verbs.QPAttr{
 			State: verbs.QPStateInit, Port: 1, Access: remoteAccess, PathMTU: port.ActiveMTU, DestQPN: s.to.qp.QPN(),
 			AH:              verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: gid.GID, HopLimit: 64}},
-			MaxDestRdAtomic: 16, MaxRdAtomic: 16, MinRNRTimer: 1, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
+			MaxDestRdAtomic: 16, MaxRdAtomic: 16, MinRNRTimer: 1, Timeout: timeout, RetryCnt: 7, RNRRetry: 7,
 		}
 		steps := []struct {
 			state verbs.QPState

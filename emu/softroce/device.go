@@ -1,6 +1,8 @@
 package softroce
 
 import (
+	"net/netip"
+
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
@@ -23,6 +25,8 @@ type Device struct {
 	edge *flaw.Edge // nil if the device has no flaws at its wire
 	link link.PacketLink
 	cm   manager
+
+	addrs device.Addresses
 }
 
 var _ verbs.Context = (*Device)(nil)
@@ -99,6 +103,19 @@ func (d *Device) payAcks() {
 	}
 }
 
+// observer is a Device as it hears of its port.
+type observer Device
+
+// LinkChanged implements link.PortObserver.
+func (o *observer) LinkChanged(up bool) { o.nic.SetPort(up) }
+
+// AddrChanged implements link.PortObserver.
+func (o *observer) AddrChanged(addr netip.Addr, present bool) {
+	if o.addrs.Set(addr, present) {
+		o.nic.SetGIDs(o.addrs.Table(gidTable(&o.cfg)))
+	}
+}
+
 // Info names the device.
 func (d *Device) Info() verbs.DeviceInfo {
 	return verbs.DeviceInfo{Name: d.cfg.Name, Provider: "softroce", Transport: verbs.TransportIB, GUID: d.cfg.NIC.GUID}
@@ -129,7 +146,8 @@ func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 	return a, err
 }
 
-// QueryGID returns an entry of the GID table.
+// QueryGID returns an entry of the GID table. That of an address which was taken
+// away is empty.
 func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 	if err := d.OnlyPort("query_gid", port); err != nil {
 		return e, err

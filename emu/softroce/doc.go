@@ -8,9 +8,12 @@
 package softroce
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"time"
 
+	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/simdrive"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -54,6 +57,12 @@ type Costs = simdrive.Costs
 // that a time can be told from one never set.
 const startTime mono.Time = 1
 
+// wakeSlack is by how much a thread is late that sleeps until the next packet may
+// leave: the kernel's timer slack, 50 µs, and about as long until it runs. At rates
+// at which packets are closer than that a sender that could not catch up would send
+// one for each sleep.
+const wakeSlack = 100 * time.Microsecond
+
 // InWorld opens a device in a simulated world. l is port or a decorator of it.
 func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) == 0 {
@@ -63,13 +72,14 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 		cfg.Costs = simdrive.DefaultCosts()
 	}
 	return open(cfg, l, func(d *Device) drive.Driver {
-		return simdrive.New(w, d, l, port, cfg.Costs, d.nic.SetPort)
+		return simdrive.New(w, d, l, port, cfg.Costs, (*observer)(d))
 	})
 }
 
 // OnLink opens a device in real time on a link that is already open. The
 // device closes the link.
 func OnLink(l link.Waiter, cfg Config) (*Device, error) {
+	cfg.NIC.Congestion.CatchUp = cmp.Or(cfg.NIC.Congestion.CatchUp, wakeSlack)
 	return open(cfg, l, func(d *Device) drive.Driver {
 		return drive.NewReal(d, l, startTime)
 	})
@@ -103,6 +113,7 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 		l.Close()
 		return nil, err
 	}
+	d.WatchPort(cfg.Addrs, (*observer)(d))
 	return d, nil
 }
 
@@ -152,7 +163,7 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 		cfg.CM.PKeys = nic.Config().PKeys
 	}
 	cfg.CM.MaxMTU = uint8(nic.MTU())
-	d := &Device{cfg: cfg, nic: nic, link: l}
+	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewAddresses(cfg.Addrs)}
 	if cfg.Flaws != (flaw.Quirks{}) {
 		d.edge = flaw.New(cfg.Flaws, flawed{nic}, cfg.NIC.ICRC == engine.ICRCChecked)
 	}

@@ -26,7 +26,6 @@ func TestFlawsAreFoundAtRandom(t *testing.T) {
 		{"more reads than granted", [2]Quirks{{RdAtomicRoundsUp: true}, {}}},
 		{"no limit on reads", [2]Quirks{{RdAtomicRoundsUp: true}, {NoRdAtomicLimit: true}}},
 		{"UC stops after a loss", both(Quirks{UCLossLocksUp: true})},
-		{"UC loses one more", both(Quirks{UCLosesNext: true})},
 		{"no traffic class in the header area", both(Quirks{NoTClassInArea: true})},
 	}
 	if testing.Short() {

@@ -9,6 +9,7 @@ const (
 	firstPeer    = 16 // peers are four hosts in one
 	peers        = 4
 	firstPartner = 32
+	cable        = 254 // where a simulated network finds the device's end, whatever its addresses are
 )
 
 // hostAddr is the address of a host in a family.

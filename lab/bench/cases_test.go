@@ -239,11 +239,14 @@ func unplug(b *conformance.Bench) error {
 		if err := b.SetLink(step.up); err != nil {
 			return err
 		}
-		if b.Virtual { // devices on sockets do not look
-			b.Sleep(time.Millisecond)
+		err := soon(b, func() error {
 			if a, err := b.Device.QueryPort(1); err != nil || a.State != step.state {
 				return fmt.Errorf("up %v: the port is in state %v, %w", step.up, a.State, err)
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 		_, packet := rawSend(b.Peers[0], b.Local[0], u.qp.QPN(), fmt.Sprint(step.up))
 		if err := b.Wire.Send(packet); err != nil {
@@ -256,6 +259,58 @@ func unplug(b *conformance.Bench) error {
 	}
 	if got := string(u.buf[verbs.GRHLen:wc.ByteLen]); got != "true" {
 		return fmt.Errorf("received %q", got)
+	}
+	return nil
+}
+
+// soon waits until all is well.
+func soon(b *conformance.Bench, well func() error) error {
+	for until := b.Now() + b.Patience(); ; b.Sleep(100 * time.Microsecond) {
+		if err := well(); err == nil || b.Now() > until {
+			return err
+		}
+	}
+}
+
+// readdress takes the device's address away and gives it back.
+func readdress(b *conformance.Bench) error {
+	if err := b.SetAddress(b.Peers[0], false); err == nil {
+		return errors.New("another host's address was taken from the device")
+	}
+	u, err := newDatagrams(b, b.Device)
+	if err != nil {
+		return err
+	}
+	for _, present := range []bool{false, false, true, true} {
+		if err := b.SetAddress(b.Local[0], present); err != nil {
+			return err
+		}
+		err := soon(b, func() error {
+			if e, err := b.Device.QueryGID(1, 0); err != nil || (e.GID.Addr() == b.Local[0]) != present {
+				return fmt.Errorf("present %v: entry 0 is %v, %w", present, e.GID, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		_, packet := rawSend(b.Peers[0], b.Local[0], u.qp.QPN(), fmt.Sprint(present))
+		if err := b.Wire.Send(packet); err != nil {
+			return err
+		}
+		b.Sleep(time.Millisecond) // until it has arrived
+	}
+	wc, err := u.next(b.Patience())
+	if err != nil {
+		return err
+	}
+	if got := string(u.buf[verbs.GRHLen:wc.ByteLen]); got != "true" {
+		return fmt.Errorf("received %q", got)
+	}
+	for range 2 {
+		if e, err := b.Device.WaitAsync(b.Patience()); err != nil || e.Type != verbs.EventGIDChange {
+			return fmt.Errorf("event %v, %w", e.Type, err)
+		}
 	}
 	return nil
 }

@@ -15,7 +15,6 @@ const (
 	protocolUDP  = 17
 	dontFragment = 0x4000
 	flowLabel    = 1<<20 - 1 // mask
-	leastFrame   = 46        // what Ethernet pads shorter packets to
 )
 
 // appendPacket appends the IP packet that a socket would send d as.
@@ -62,7 +61,8 @@ func cannot(format string, args ...any) error {
 	return fmt.Errorf("a simulated wire carries datagrams of UDP as they should be: %w: %s", conformance.ErrCannot, fmt.Sprintf(format, args...))
 }
 
-// parsePacket makes a datagram of an IP packet, whose payload stays where it is.
+// parsePacket makes a datagram of an IP packet, whose payload stays where it is. What
+// follows the packet, as in a frame that Ethernet has padded, is left out.
 func parsePacket(b []byte) (d link.Datagram, err error) {
 	if len(b) == 0 {
 		return d, cannot("the packet is empty")
@@ -109,7 +109,7 @@ func parseIPv4(d *link.Datagram, b []byte) (udp []byte, err error) {
 	switch {
 	case b[0] != 0x45:
 		return nil, cannot("an IPv4 header of %d bytes", int(b[0]&0xf)*4)
-	case length != len(b) && (length > len(b) || len(b) > leastFrame):
+	case length > len(b):
 		return nil, cannot("IPv4 length %d in a packet of %d bytes", length, len(b))
 	case flags&^dontFragment != 0:
 		return nil, cannot("IPv4 flags and fragment offset %#04x", flags)
@@ -121,6 +121,9 @@ func parseIPv4(d *link.Datagram, b []byte) (udp []byte, err error) {
 	if flags == 0 {
 		d.Unlike |= link.MayFragment
 	}
+	if length < len(b) {
+		d.Unlike |= link.Padded
+	}
 	d.TClass, d.HopLimit, d.IPID = b[1], b[8], uint32(binary.BigEndian.Uint16(b[4:]))
 	d.Src = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[12:16])), 0)
 	d.Dst = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[16:20])), 0)
@@ -131,10 +134,14 @@ func parseIPv6(d *link.Datagram, b []byte) (udp []byte, err error) {
 	if len(b) < link.IPv6HeaderLen {
 		return nil, cannot("%d bytes are no IPv6 header", len(b))
 	}
-	switch length := int(binary.BigEndian.Uint16(b[4:])); {
-	case length != len(b)-link.IPv6HeaderLen:
+	length := int(binary.BigEndian.Uint16(b[4:]))
+	switch {
+	case length > len(b)-link.IPv6HeaderLen:
 		return nil, cannot("IPv6 payload length %d in front of %d bytes", length, len(b)-link.IPv6HeaderLen)
-	case b[6] != protocolUDP:
+	case length < len(b)-link.IPv6HeaderLen:
+		d.Unlike |= link.Padded
+	}
+	if b[6] != protocolUDP {
 		return nil, cannot("IPv6 next header %d", b[6])
 	}
 	head := binary.BigEndian.Uint32(b)
@@ -144,7 +151,7 @@ func parseIPv6(d *link.Datagram, b []byte) (udp []byte, err error) {
 		return nil, cannot("IPv4 addresses mapped into an IPv6 packet, from %v to %v", src, dst)
 	}
 	d.Src, d.Dst = netip.AddrPortFrom(src, 0), netip.AddrPortFrom(dst, 0)
-	return b[link.IPv6HeaderLen:], nil
+	return b[link.IPv6HeaderLen:][:length], nil
 }
 
 // sum is the one's complement sum of b on top of another.

@@ -93,7 +93,7 @@ func (l *Namespaces) Try(ctx context.Context, job conformance.Job, body func(*co
 		return err
 	}
 	if wish.mtu < leastMTU || wish.mtu > defaultMTU {
-		return &conformance.SetupError{Reason: fmt.Sprintf("an MTU of %d: the cables of this bench carry from %d, which IPv6 wants, to %d", wish.mtu, leastMTU, defaultMTU)}
+		return fmt.Errorf("%w: an MTU of %d: the cables of this bench carry from %d, which IPv6 wants, to %d", conformance.ErrCannot, wish.mtu, leastMTU, defaultMTU)
 	}
 	if job.Record == nil {
 		job.Record = new(conformance.Record)
@@ -121,7 +121,7 @@ func (p *played) play(ctx context.Context, job *conformance.Job, body func(*conf
 	}
 	b := &conformance.Bench{
 		World: p.world, Local: p.wish.local, Peers: p.wish.peers, MTU: p.wish.mtu,
-		Rand: caseRand(job.Seed), Record: job.Record, Partner: p.partner, SetLink: p.table.setLink, SetPath: p.table.setPath,
+		Rand: caseRand(job.Seed), Record: job.Record, Partner: p.partner, SetLink: p.table.setLink, SetAddress: p.setAddress, SetPath: p.table.setPath,
 	}
 	if err := p.open(b, job.Record); err != nil {
 		return err

@@ -47,6 +47,7 @@ var realCases = map[string][]realCase{
 		{"toNobody", toNobody},
 		{"elsewhere", elsewhere},
 		{"unplug", unplug},
+		{"readdress", readdress},
 		{"twoDevices", twoDevices},
 		{"tasks", tasks},
 		{"echo again", echo},
@@ -79,8 +80,11 @@ func TestSetupsInNamespaces(t *testing.T) {
 		}
 	}
 	refused("softroce", conformance.Setup{TwoAddresses: true}, "one address")
-	refused("softroce", conformance.Setup{MTU: 1000}, "1280")
 	refused("softroce", conformance.Setup{Markers: true}, "markers")
+	err := lab(t, "softroce", NamespaceOptions{}).Try(t.Context(), conformance.Job{Setup: conformance.Setup{MTU: 1000}}, func(*conformance.Bench) error { return nil })
+	if !errors.Is(err, conformance.ErrCannot) || !strings.Contains(err.Error(), "1280") {
+		t.Errorf("an MTU that is the bench's to refuse, not the device's: %v", err)
+	}
 
 	l := lab(t, "softiwarp", NamespaceOptions{})
 	for _, setup := range []conformance.Setup{{TwoAddresses: true, Markers: true}, {MTU: 1500}, {}} {
@@ -228,6 +232,7 @@ func TestTrouble(t *testing.T) {
 			func(err error) bool { return errors.Is(err, context.Canceled) }, "",
 		},
 		{"the link left down", t.Context(), func(b *conformance.Bench) error { return b.SetLink(false) }, func(err error) bool { return err == nil }, ""},
+		{"an address left taken", t.Context(), func(b *conformance.Bench) error { return b.SetAddress(b.Local[0], false) }, func(err error) bool { return err == nil }, ""},
 	} {
 		err := l.Try(c.ctx, conformance.Job{}, c.body)
 		if !c.is(err) || c.want != "" && !strings.Contains(err.Error(), c.want) {
@@ -298,5 +303,33 @@ func BenchmarkTryInNamespaces(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// What a case has sent last, and never looked after, does not reach the device of the
+// next one.
+func TestFence(t *testing.T) {
+	l := lab(t, "softroce", NamespaceOptions{})
+	if n, err := onEachProcessor(func() error { return nil }); err != nil || n < 1 {
+		t.Fatal(n, err)
+	}
+	for range 20 {
+		err := l.Try(t.Context(), conformance.Job{}, func(b *conformance.Bench) error {
+			for _, c := range b.Device.Counters() {
+				if c.Name == "rcvd_pkts" && c.Value != 0 {
+					return fmt.Errorf("%d packets before the first was sent", c.Value)
+				}
+			}
+			_, packet := rawSend(b.Peers[0], b.Local[0], 77, "late")
+			for range 50 {
+				if err := b.Wire.Send(packet); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

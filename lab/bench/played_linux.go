@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -25,7 +27,10 @@ type played struct {
 
 // open opens the device and the peer's end of its cable.
 func (p *played) open(b *conformance.Bench, record *conformance.Record) (err error) {
-	at := p.wish.place()
+	if err := p.table.fence(p.wish.peers[0], p.wish.local[0]); err != nil {
+		return err
+	}
+	at := p.wish.place(socketRateBps)
 	at.Single = true // as packets are on the wire
 	if b.Device, err = p.openDevice(p.table.device, p.wish.device, at); err != nil {
 		return err
@@ -64,7 +69,7 @@ func (p *played) partner() (verbs.Context, error) {
 	if n > partners {
 		return nil, fmt.Errorf("a partner more than %d: %w", partners, conformance.ErrCannot)
 	}
-	at := nics.Place{Name: fmt.Sprintf("partner%d", n), Addr: hostAddr(p.wish.family, firstPartner+byte(n-1)), LineRateBps: lineRateBps, PKeys: partitions()}
+	at := nics.Place{Name: fmt.Sprintf("partner%d", n), Addr: hostAddr(p.wish.family, firstPartner+byte(n-1)), LineRateBps: socketRateBps, PKeys: partitions()}
 	return p.openDevice(p.table.partner, p.wish.partner, at)
 }
 
@@ -100,7 +105,15 @@ func (p *played) cleanUp() (clean bool, err error) {
 			clean = false
 		}
 	}
-	return clean, errors.Join(err, p.table.setLink(true), p.table.setPath(conformance.Path{}))
+	return clean, errors.Join(err, p.table.setLink(true), p.table.restoreAddrs(), p.table.setPath(conformance.Path{}))
+}
+
+// setAddress takes an address from the device's interface, or gives it back.
+func (p *played) setAddress(a netip.Addr, present bool) error {
+	if !slices.Contains(p.wish.local, a) {
+		return notLocal(a, p.wish.local)
+	}
+	return p.table.setAddress(a, present)
 }
 
 func (p *played) closeDevices() error {

@@ -14,8 +14,13 @@ import (
 // of most fabrics do.
 const defaultMTU = 9000
 
-// lineRateBps is what a device takes its cable for.
-const lineRateBps = 100_000_000_000
+// What a device takes its cable for, from which its control of congestion begins. On
+// sockets that is less than the device sends by itself: who is told to slow down then
+// has to, however seldom a busy machine lets the device look.
+const (
+	simRateBps    = 100_000_000_000
+	socketRateBps = 500_000_000
+)
 
 // wish is a job as the hardware of a bench has to be.
 type wish struct {
@@ -53,7 +58,7 @@ func read(p *nics.Provider, claims nics.Claims, job *conformance.Job) (*wish, er
 	if w.partner, err = p.With(made); err != nil {
 		return nil, &conformance.SetupError{Reason: err.Error()}
 	}
-	made.Quirks = job.Quirks
+	made.Quirks, made.ClientServer = job.Quirks, claims.ClientServer
 	if w.device, err = p.With(made); err != nil {
 		return nil, &conformance.SetupError{Reason: err.Error()}
 	}
@@ -75,10 +80,10 @@ func (w *wish) tooLong(packet []byte) error {
 // full member, and a third as a limited one.
 func partitions() []uint16 { return []uint16{0xffff, 0x8001, 0x0002} }
 
-// place is where the device is.
-func (w *wish) place() nics.Place {
+// place is where the device is, at a cable of that rate.
+func (w *wish) place(rateBps uint64) nics.Place {
 	p := nics.Place{
-		Name: "device", Addr: w.local[0], More: w.local[1:], LineRateBps: lineRateBps,
+		Name: "device", Addr: w.local[0], More: w.local[1:], LineRateBps: rateBps,
 		V1: []netip.Addr{hostAddr(w.family, versionOne)}, PKeys: partitions(),
 	}
 	if len(w.claims.PKeys) > 0 {

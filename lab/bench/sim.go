@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,7 +118,7 @@ func (s *simulated) build(p *nics.Provider, job *conformance.Job) (*conformance.
 	if s.net, err = sim.NewNet(s.world.World, sim.NetConfig{Name: "net"}); err != nil {
 		return nil, err
 	}
-	if s.port, err = s.attach("device", w.local, 0); err != nil {
+	if s.port, err = s.attach("device", append(w.local[:len(w.local):len(w.local)], hostAddr(w.family, cable)), 0); err != nil {
 		return nil, w.refused(err)
 	}
 	// The wire sees what comes for the peer before it is there: it keeps nothing.
@@ -126,13 +127,13 @@ func (s *simulated) build(p *nics.Provider, job *conformance.Job) (*conformance.
 	if err != nil {
 		return nil, err
 	}
-	at := w.place()
+	at := w.place(simRateBps)
 	b := &conformance.Bench{
 		World: s.world, Local: w.local, Peers: w.peers, Virtual: true, MTU: w.mtu,
-		Rand: caseRand(job.Seed), Record: job.Record, Partner: s.partner, SetLink: s.setLink, SetPath: s.setPath,
+		Rand: caseRand(job.Seed), Record: job.Record, Partner: s.partner, SetLink: s.setLink, SetAddress: s.setAddress, SetPath: s.setPath,
 	}
 	if p.Streams {
-		b.SetPath = unshakenStreams
+		b.SetPath, b.SetAddress = unshakenStreams, settledStreams
 		b.Streams = job.Record.RecordedStreams(s.world, newSimStreams(s.world, peer, w.peers[0]))
 	} else {
 		s.wire = &simWire{w: s.world, device: s.port, peer: peer, wish: w}
@@ -166,7 +167,7 @@ func (s *simulated) partner() (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.wish.partner.InWorld(s.world.World, port, nics.Place{Name: name, Addr: addr, LineRateBps: lineRateBps, PKeys: partitions()})
+	d, err := s.wish.partner.InWorld(s.world.World, port, nics.Place{Name: name, Addr: addr, LineRateBps: simRateBps, PKeys: partitions()})
 	if err != nil {
 		return nil, s.wish.refused(err)
 	}
@@ -185,6 +186,29 @@ func (s *simulated) setLink(up bool) error {
 		s.wire.cut()
 	}
 	return nil
+}
+
+// setAddress takes an address from the device's port, or gives it back.
+func (s *simulated) setAddress(a netip.Addr, present bool) error {
+	switch has := slices.Contains(s.port.Addrs(), a); {
+	case !slices.Contains(s.wish.local, a):
+		return notLocal(a, s.wish.local)
+	case has == present:
+		return nil
+	case present:
+		return s.port.AddAddr(a)
+	}
+	return s.port.RemoveAddr(a)
+}
+
+// notLocal refuses an address that is none of the device's.
+func notLocal(a netip.Addr, local []netip.Addr) error {
+	return fmt.Errorf("%v is none of the device's addresses, which are %v", a, local)
+}
+
+// settledStreams is setAddress where streams go on without their addresses.
+func settledStreams(netip.Addr, bool) error {
+	return cannot("a host that loses an address, without which its streams would go on here")
 }
 
 // setPath has packets meet with all that on the device's cable.

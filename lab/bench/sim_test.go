@@ -19,7 +19,7 @@ func TestSimulatedCases(t *testing.T) {
 		body     func(*conformance.Bench) error
 	}{
 		"echo": {"softroce", echo}, "toNobody": {"softroce", toNobody}, "elsewhere": {"softroce", elsewhere},
-		"unplug": {"softroce", unplug}, "twoDevices": {"softroce", twoDevices}, "tasks": {"softroce", tasks},
+		"unplug": {"softroce", unplug}, "readdress": {"softroce", readdress}, "twoDevices": {"softroce", twoDevices}, "tasks": {"softroce", tasks},
 		"garbage": {"softiwarp", garbage}, "dialed": {"softiwarp", dialed},
 	} {
 		for _, family := range []int{0, 4, 6} {

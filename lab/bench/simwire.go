@@ -101,8 +101,8 @@ func (x *simWire) cut() { x.coming = nil }
 
 // A network finds a port by its address. On a cable a packet comes to the device
 // whatever its address is, for the frame has one of its own: so what is sent to
-// nobody's goes to the device's first address, and says behind the flow label which
-// it was.
+// nobody's goes to the address of the device's end of the cable, which no device
+// knows, and says behind the flow label which it was.
 const (
 	strangeShift = 20
 	maxStrange   = 1<<12 - 1
@@ -119,8 +119,8 @@ func (x *simWire) divert(d *link.Datagram) error {
 			return nil
 		}
 	}
-	if to.Is4() != x.device.Addrs()[0].Is4() {
-		return cannot("to %v, and the device has %v", to, x.device.Addrs())
+	if to.Is4() != (x.wish.family == 4) {
+		return cannot("to %v, and the device has %v", to, x.wish.local)
 	}
 	i := slices.Index(x.strange, to)
 	if i < 0 {
@@ -130,7 +130,7 @@ func (x *simWire) divert(d *link.Datagram) error {
 		x.strange = append(x.strange, to)
 	}
 	d.FlowLabel |= uint32(i+1) << strangeShift
-	d.Dst = netip.AddrPortFrom(x.device.Addrs()[0], d.Dst.Port())
+	d.Dst = netip.AddrPortFrom(hostAddr(x.wish.family, cable), d.Dst.Port())
 	return nil
 }
 

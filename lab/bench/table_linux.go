@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -25,7 +26,8 @@ type table struct {
 	device, peer, partner *netns.NS
 	wire                  *etherwire.Wire // nil for streams
 	mtu                   int
-	shaken                bool // the path is not the one at first
+	shaken                bool         // the path is not the one at first
+	taken                 []netip.Addr // from the device
 }
 
 const (
@@ -107,25 +109,73 @@ func configure(first byte, n int) error {
 		return err
 	}
 	for _, family := range []int{4, 6} {
-		bits := 24
 		all := net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
 		if family == 6 {
-			bits, all = 64, net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
+			all = net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
 		}
 		for _, a := range hostAddrs(family, first, n) {
-			addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(bits, a.BitLen())}}
-			if a.Is6() {
-				addr.Flags = unix.IFA_F_NODAD // it would take a second
-			}
-			if err := netlink.AddrAdd(dev, addr); err != nil {
-				return fmt.Errorf("give %s the address %v: %w", nic, a, err)
-			}
-			if err := awaitLocal(a); err != nil {
+			if err := addAddr(dev, a); err != nil {
 				return err
 			}
 		}
 		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: dev.Attrs().Index, Dst: &all, Scope: netlink.SCOPE_LINK}); err != nil {
 			return fmt.Errorf("route everything over %s: %w", nic, err)
+		}
+	}
+	return nil
+}
+
+// interfaceAddr is an address as an interface has it. Those of IPv4 have a network
+// each: Linux takes all of a network away together with the first of them.
+func interfaceAddr(a netip.Addr) *netlink.Addr {
+	if a.Is4() {
+		return &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(32, 32)}}
+	}
+	return &netlink.Addr{
+		IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(64, 128)},
+		Flags: unix.IFA_F_NODAD, // it would take a second
+	}
+}
+
+func addAddr(dev netlink.Link, a netip.Addr) error {
+	if err := netlink.AddrAdd(dev, interfaceAddr(a)); err != nil {
+		return fmt.Errorf("give %s the address %v: %w", nic, a, err)
+	}
+	return awaitLocal(a)
+}
+
+// setAddress takes an address from the device's interface, or gives it back.
+func (t *table) setAddress(a netip.Addr, present bool) error {
+	i := slices.Index(t.taken, a)
+	if present == (i < 0) {
+		return nil
+	}
+	err := t.device.Do(func() error {
+		dev, err := netlink.LinkByName(nic)
+		if err != nil {
+			return err
+		}
+		if present {
+			return addAddr(dev, a)
+		}
+		return netlink.AddrDel(dev, interfaceAddr(a))
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("set address %v of the device: %w", a, err)
+	case present:
+		t.taken = slices.Delete(t.taken, i, i+1)
+	default:
+		t.taken = append(t.taken, a)
+	}
+	return nil
+}
+
+// restoreAddrs gives back what was taken.
+func (t *table) restoreAddrs() error {
+	for len(t.taken) > 0 {
+		if err := t.setAddress(t.taken[0], true); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -11,6 +11,9 @@ type Claims struct {
 	// PKeys are the partitions that it is in; as they are if empty. They are for
 	// whoever opens the device.
 	PKeys []uint16
+	// ClientServer is Setup's, for whoever opens the device: of the two models of
+	// connections that iWARP has, it asks for the older one only.
+	ClientServer bool
 }
 
 // Of returns a device that claims no more than that.

@@ -62,8 +62,8 @@ func newDatagrams(s Setup) (*datagrams, error) {
 		return nil, errors.New("iWARP has no ICRC, which is RoCE's")
 	case s.IgnoreMarks:
 		return nil, errors.New("datagram-iWARP heeds congestion marks: its control of congestion cannot be switched off")
-	case s.Markers || s.NoCRC:
-		return nil, errors.New("datagram-iWARP has neither markers nor a CRC to do without, which are MPA's")
+	case s.Markers || s.NoCRC || s.ClientServer:
+		return nil, errors.New("datagram-iWARP has neither markers, nor a CRC to do without, nor models of connections, which are MPA's")
 	}
 	o.cfg.QP = dgiwarp.QPOptions{Reliable: s.Reliable, Isolate: s.Isolate}
 	o.cfg.NIC.Timing = timing(&s.Budget)

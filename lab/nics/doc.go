@@ -105,6 +105,9 @@ type Setup struct {
 	Markers bool
 	// NoCRC does not ask peers for the CRC of MPA. There is one if they do.
 	NoCRC bool
+	// ClientServer has connections of iWARP made by the model of RFC 5044, in which who
+	// accepts may not speak first. As acceptors they do what they are asked to.
+	ClientServer bool
 	// Calls bounds how many connections the connection manager of a RoCE NIC keeps,
 	// those in time wait included; 0 for many. Others have nothing that waits.
 	Calls int

@@ -217,11 +217,11 @@ func TestSetupsOfRoCE(t *testing.T) {
 }
 
 func TestSetupsOfIWARP(t *testing.T) {
-	o, err := newIWARP(Setup{Quirks: []string{"CRCIgnored"}, Markers: true, Calls: 16})
+	o, err := newIWARP(Setup{Quirks: []string{"CRCIgnored"}, Markers: true, ClientServer: true, Calls: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg := o.at(Place{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.NIC.Quirks.MPA.CRCIgnored || cfg.Name != "x" {
+	if cfg := o.at(Place{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.ClientServer || !cfg.NIC.Quirks.MPA.CRCIgnored || cfg.Name != "x" {
 		t.Errorf("%+v", cfg)
 	}
 	if _, err := newIWARP(Setup{IgnoreMarks: true}); err == nil {
@@ -245,7 +245,7 @@ func TestSetupsOfDatagrams(t *testing.T) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	for want, s := range map[string]Setup{
-		"no quirk": {Quirks: []string{"AckSkipsRead"}}, "no ICRC": {ICRCOffloaded: true}, "cannot be switched off": {IgnoreMarks: true}, "neither markers": {Markers: true}, "nor a CRC": {NoCRC: true},
+		"no quirk": {Quirks: []string{"AckSkipsRead"}}, "no ICRC": {ICRCOffloaded: true}, "cannot be switched off": {IgnoreMarks: true}, "neither markers": {Markers: true}, "nor a CRC": {NoCRC: true}, "nor models": {ClientServer: true},
 	} {
 		if _, err := newDatagrams(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

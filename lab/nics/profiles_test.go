@@ -1,7 +1,9 @@
 package nics
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/verbs"
@@ -51,4 +53,79 @@ func TestClaimsAreTakenBack(t *testing.T) {
 	if d := (Claims{}).Of(device{}); d != (device{}) {
 		t.Errorf("a device that takes nothing back is %T", d)
 	}
+}
+
+// knownDefects is how many numbered ones there are: see docs/spec/defects.md.
+const knownDefects = 48
+
+// Of the known defects rxe has these, and no others: in both versions or in one. The
+// rest it had once (R1 to R8, R11, R12, R14, R48), or others have (R10, R13, R15).
+func TestRxeHasItsDefects(t *testing.T) {
+	only := map[int]string{17: "rxe-6.12", 35: "rxe-6.12", 43: "rxe-6.1"}
+	for _, profile := range []string{"rxe-6.12", "rxe-6.1"} {
+		p, err := FindProfile(profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := 1; n <= knownDefects; n++ {
+			want := n == 9 || n == 16 || n >= 18 && n < knownDefects
+			if v, one := only[n]; one {
+				want = v == profile
+			}
+			defect := fmt.Sprintf("R%d", n)
+			if of := imitating(t, p, defect); len(of) == 0 {
+				t.Errorf("no quirk imitates %s", defect)
+			} else if has := slices.ContainsFunc(of, func(q string) bool { return slices.Contains(p.Quirks, q) }); has != want {
+				t.Errorf("%s has one of %q: %v, want %v", profile, of, has, want)
+			}
+		}
+	}
+}
+
+// What is said to be a defect of a kernel's is in its profile, and nothing else is.
+func TestProfilesHaveWhatIsSaidOfTheirKernels(t *testing.T) {
+	apart := map[string]string{
+		"BusyCloseIsIdle":   "it is coarser than siw",
+		"NeverRaisesCRC":    "of a siw that wants CRCs",
+		"RefusesPlainReply": "of a siw that wants CRCs",
+
+		"InvalidateAnything": "it is named after what it breaks, over RoCE too",
+		"cm.IgnoreCommEst":   "it follows from R41, of the NIC",
+	}
+	for _, p := range Profiles() {
+		kernel, version, _ := strings.Cut(p.Name, "-")
+		said := slices.Concat(imitating(t, &p, kernel), imitating(t, &p, kernel+" "+version))
+		for n := 1; n <= knownDefects && kernel == "rxe"; n++ {
+			for _, q := range imitating(t, &p, fmt.Sprintf("R%d", n)) {
+				if slices.Contains(p.Quirks, q) { // whether it should be is for the test above
+					said = append(said, q)
+				}
+			}
+		}
+		for _, q := range said {
+			if !slices.Contains(p.Quirks, q) && apart[q] == "" {
+				t.Errorf("%s has no %s, which is said to imitate it", p.Name, q)
+			}
+		}
+		for _, q := range p.Quirks {
+			if !slices.Contains(said, q) && apart[q] == "" {
+				t.Errorf("%s has %s, of which nobody says that it imitates %s", p.Name, q, kernel)
+			}
+		}
+	}
+}
+
+// imitating lists the quirks of a profile's provider that are said to imitate something.
+func imitating(t *testing.T, p *Profile, what string) (names []string) {
+	t.Helper()
+	of, err := Find(p.Provider)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range of.Quirks {
+		if slices.Contains(strings.Split(q.Defect, ", "), what) {
+			names = append(names, q.Name)
+		}
+	}
+	return names
 }

@@ -53,7 +53,7 @@ func newIWARP(s Setup) (*iwarp, error) {
 	case s.Reliable || s.Isolate:
 		return nil, errOnlyDatagramIWARP
 	}
-	o.cfg.NIC.MPA.Markers, o.cfg.NIC.MPA.NoCRC = s.Markers, s.NoCRC
+	o.cfg.NIC.MPA.Markers, o.cfg.NIC.MPA.NoCRC, o.cfg.ClientServer = s.Markers, s.NoCRC, s.ClientServer
 	return o, nil
 }
 

@@ -45,8 +45,8 @@ func newRoCE(s Setup) (*roce, error) {
 		}
 	}
 	switch {
-	case s.Markers || s.NoCRC:
-		return nil, errors.New("RoCE has neither markers nor a CRC to do without, which are MPA's")
+	case s.Markers || s.NoCRC || s.ClientServer:
+		return nil, errors.New("RoCE has neither markers, nor a CRC to do without, nor models of connections, which are MPA's")
 	case s.Reliable || s.Isolate:
 		return nil, errOnlyDatagramIWARP
 	}

@@ -47,7 +47,32 @@ type Device struct {
 	// Mutants say, for each defect that the device can have, which cases notice it; of
 	// a run with mutants.
 	Mutants []Mutant `json:"mutants,omitempty"`
+	// Measured is how it gets over losses and congestion; of a run that measures.
+	Measured []Measured `json:"measured,omitempty"`
 }
+
+// Measured is something that was measured of a device, several times.
+type Measured struct {
+	Name  string `json:"name"`  // as in nak/generation
+	About string `json:"about"` // what it is, in words
+	// Unit is that of the numbers: us, packets, or "x nominal" for multiples of what a
+	// timer is set to.
+	Unit    string    `json:"unit"`
+	Median  float64   `json:"median"`
+	Least   float64   `json:"least"`
+	Most    float64   `json:"most"`
+	Samples []float64 `json:"samples"` // in the order in which they were taken
+	// Position is where in a window of packets the one was that was lost, from 1 on; 0
+	// if it is about none.
+	Position int `json:"position,omitempty"`
+}
+
+// The units of what is measured.
+const (
+	Microseconds = "us"
+	Packets      = "packets"
+	Nominal      = "x nominal"
+)
 
 // Verdict is what is said of a device and a case.
 type Verdict string
@@ -78,6 +103,8 @@ type Result struct {
 	Verdict Verdict  `json:"verdict"`
 	// Reason says in one line why it is no pass.
 	Reason string `json:"reason,omitempty"`
+	// Deviation is why the device is known not to meet the clause.
+	Deviation string `json:"deviation,omitempty"`
 	// Want and Got are what a clause demands that is not met, and what the device did.
 	Want string `json:"want,omitempty"`
 	Got  string `json:"got,omitempty"`

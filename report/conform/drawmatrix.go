@@ -12,6 +12,7 @@ type matrixView struct {
 	Device         string
 	Noticed, Total int
 	Full           bool // every case was tried with every defect
+	Left           int  // defects that are for cases which were not asked for
 	SVG            template.HTML
 	Rows           []*mutantView
 }
@@ -23,19 +24,26 @@ type mutantView struct {
 	Why                 string
 	Caught              []string
 	More                int
-	Text                string // for the filter
 }
 
 // maxCatchers is how many cases of a defect are named; the drawing has them all.
 const maxCatchers = 12
 
-func newMatrix(d *Device) *matrixView {
+func newMatrix(d *Device, part bool) *matrixView {
 	if len(d.Mutants) == 0 {
 		return nil
 	}
 	v := &matrixView{Device: d.Label(), Total: len(d.Mutants), Full: true}
+	shown := *d
+	shown.Mutants = nil
 	for i := range d.Mutants {
 		m := &d.Mutants[i]
+		// Of a part of the cases nobody expects that they notice what is for others.
+		if part && len(m.Expects) == 0 && len(m.Caught) == 0 {
+			v.Left++
+			continue
+		}
+		shown.Mutants = append(shown.Mutants, *m)
 		row := &mutantView{Quirk: m.Quirk, Defect: m.Defect, Does: m.Does, State: mutantState(m), Why: m.Excused, Caught: m.Caught}
 		if len(m.Caught) > 0 {
 			v.Noticed++
@@ -43,11 +51,10 @@ func newMatrix(d *Device) *matrixView {
 		if len(row.Caught) > maxCatchers {
 			row.Caught, row.More = row.Caught[:maxCatchers], len(row.Caught)-maxCatchers
 		}
-		row.Text = strings.Join(append([]string{m.Quirk, m.Defect, m.Does}, m.Caught...), " ")
-		v.Full = v.Full && (m.Tried >= len(d.Results) || m.Excused != "")
+		v.Full = v.Full && (m.Tried >= len(d.Results) || m.Tried == 0)
 		v.Rows = append(v.Rows, row)
 	}
-	v.SVG = drawMatrix(d)
+	v.SVG = drawMatrix(&shown)
 	return v
 }
 
@@ -106,6 +113,7 @@ func drawMatrix(d *Device) template.HTML {
 	}
 	fmt.Fprintf(&b, `<svg class="grid-drawing" viewBox="0 0 %.0f %.0f" style="width:%.0fpx" role="img" aria-label="defects and the cases that notice them" data-cell="%.2f" data-left="%d" data-top="%d" data-row="%d" data-cases="%s">`,
 		width, height, width, cell, gridLeft, gridTop, gridRow, strings.Join(ids, " "))
+	fmt.Fprintf(&b, `<rect class="row" x="%d" y="%d" width="%.1f" height="%d"/>`, gridLeft, gridTop, cell*float64(len(columns)), gridRow*len(d.Mutants))
 	drawTopics(&b, columns, cell, height)
 	for y, m := range inColumnOrder(d.Mutants, at) {
 		drawMutant(&b, m, float64(gridTop+gridRow*y), cell, len(columns), at, mute)
@@ -153,14 +161,26 @@ func drawTopics(b *strings.Builder, columns []gridColumn, cell, height float64) 
 	}
 }
 
+// drawMutant draws a row: its name, and a path for the cells of each kind. What is as it
+// should be lies on the background of all rows.
 func drawMutant(b *strings.Builder, m *Mutant, y, cell float64, columns int, at map[string]int, mute map[string]bool) {
 	state := mutantState(m)
-	fmt.Fprintf(b, `<g class="m %s"><rect class="row" x="%d" y="%.0f" width="%.1f" height="%d"/><text x="%d" y="%.1f" text-anchor="end">%s<title>%s</title></text>`,
-		state, gridLeft, y, cell*float64(columns), gridRow-1, gridLeft-8, y+gridRow-3, esc(m.Quirk), esc(m.Does))
+	fmt.Fprintf(b, `<g class="m %s">`, state)
+	if state != "caught" {
+		fmt.Fprintf(b, `<rect class="row" x="%d" y="%.0f" width="%.1f" height="%d"/>`, gridLeft, y, cell*float64(columns), gridRow-1)
+	}
+	fmt.Fprintf(b, `<text x="%d" y="%.0f">%s</text>`, gridLeft-8, y+gridRow-3, esc(m.Quirk))
+	cells := make(map[string]*strings.Builder)
 	mark := func(id, class string) {
-		if i, ok := at[id]; ok {
-			fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%.0f" width="%.1f" height="%d"/>`, class, gridLeft+cell*float64(i), y, max(cell-0.5, 2), gridRow-1)
+		i, ok := at[id]
+		if !ok {
+			return
 		}
+		if cells[class] == nil {
+			cells[class] = new(strings.Builder)
+		}
+		w := max(cell-0.5, 2)
+		fmt.Fprintf(cells[class], "M%.1f %.0fh%.1fv%dh-%.1fz", gridLeft+cell*float64(i), y, w, gridRow-1, w)
 	}
 	for _, id := range m.Caught {
 		class := "also"
@@ -176,6 +196,11 @@ func drawMutant(b *strings.Builder, m *Mutant, y, cell float64, columns int, at 
 			mark(id, "mute")
 		default:
 			mark(id, "miss")
+		}
+	}
+	for _, class := range []string{"also", "hit", "mute", "miss"} {
+		if cells[class] != nil {
+			fmt.Fprintf(b, `<path class="%s" d="%s"/>`, class, cells[class])
 		}
 	}
 	b.WriteString("</g>")

@@ -35,6 +35,10 @@ func Write(w io.Writer, r *Run) error {
 				d.Results[j].Ladder = &Ladder{[]Step{}, l.Beyond}
 			}
 		}
+		d.Measured = slices.Clone(d.Measured)
+		for j := range d.Measured {
+			d.Measured[j].Samples = append([]float64{}, d.Measured[j].Samples...)
+		}
 	}
 	out.Documents = append([]Document{}, r.Documents...)
 	for i := range out.Documents {

@@ -13,8 +13,9 @@ import (
 
 // WriteJUnit writes a run as JUnit XML: a suite for each device, a case for each
 // case, in classes by area. What fails is a failure, and so is a deviation that is
-// stale; what is broken is an error; what is not supported is skipped. What is wrong
-// with the cases themselves is in a suite of its own.
+// stale; what is broken is an error; what is not supported is skipped, and so is a
+// deviation, with a message that says from what it deviates. What is wrong with the cases
+// themselves is in a suite of its own.
 func WriteJUnit(w io.Writer, r *Run) error {
 	all := junit.Suites{Name: "fabrictest conform", Time: junit.Seconds(r.Wall)}
 	for i := range r.Devices {
@@ -44,6 +45,9 @@ func (r *Run) junitSuite(d *Device) junit.Suite {
 	if len(d.Quirks) > 0 {
 		s.Properties = append(s.Properties, junit.Fact("quirks", visible.Line(strings.Join(d.Quirks, " "))))
 	}
+	if words := (&Run{Devices: []Device{*d}}).DeviationWords(); words != "" {
+		s.Properties = append(s.Properties, junit.Fact("deviates", words))
+	}
 	took := time.Duration(0)
 	for i := range d.Results {
 		took += d.Results[i].Took
@@ -72,8 +76,11 @@ func (r *Result) junitCase(class string) junit.Case {
 	problem := &junit.Problem{Message: visible.Line(r.Reason), Type: visible.Line(string(r.Verdict)), Text: "\n" + visible.Text(r.explanation()) + "\n"}
 	switch r.Verdict {
 	case Pass:
-	case Unsupported, Deviates:
+	case Unsupported:
 		c.Skipped = &junit.Problem{Message: visible.Line(r.Reason)}
+	case Deviates:
+		c.Skipped = &junit.Problem{Message: visible.Line(r.deviation())}
+		c.Properties = append(c.Properties, junit.Fact("deviation", visible.Line(r.Deviation)))
 	case Fail, Stale:
 		c.Failure = problem
 	default:

@@ -50,12 +50,29 @@ type page struct {
 	Facts    []fact
 	Bad      []*caseView
 	MoreBad  []*caseView // beyond what is listed at once
+	Known    []*caseView // deviations on record
+	Levels   string      // of what they deviate from
+	Unasked  []unaskedView
 	Faults   []faultGroup
 	Docs     []*docView // that something was asked about
 	Others   []*docView // that nothing was
 	Devices  []*deviceView
+	Areas    []*areaView
 	Matrices []*matrixView
+	Measured []*measuredView
 	Several  bool // devices
+
+	rows   map[string]rowText
+	placed map[string]bool // anchors of rows
+}
+
+// unaskedView is why some cases of a device could not be asked.
+type unaskedView struct {
+	Device string
+	N      int
+	Why    string
+	Cases  []string
+	More   int
 }
 
 // countView is a part of the bar of verdicts.
@@ -71,7 +88,7 @@ type fact struct {
 }
 
 func newPage(r *Run) *page {
-	p := &page{Style: look.With(pageCSS, pageJS), Headline: headline(r), Facts: facts(r), Several: len(r.Devices) > 1}
+	p := &page{Style: look.With(pageCSS, pageJS), Headline: headline(r), Facts: facts(r), Several: len(r.Devices) > 1, placed: map[string]bool{}}
 	p.Title = "fabrictest conform: " + p.Headline
 	counts := r.Counts()
 	for _, v := range Verdicts() {
@@ -81,10 +98,19 @@ func newPage(r *Run) *page {
 	}
 	cases := p.addDevices(r)
 	p.addDocs(r, cases)
+	p.Levels = r.DeviationWords()
+	for i := range r.Devices {
+		for _, u := range r.Devices[i].Unasked() {
+			p.Unasked = append(p.Unasked, unaskedView{r.Devices[i].Label(), len(u.Cases), clip(u.Why), u.Cases[:min(len(u.Cases), maxCatchers)], max(0, len(u.Cases)-maxCatchers)})
+		}
+	}
 	p.Faults = faultGroups(r.Faults)
 	for i := range r.Devices {
-		if m := newMatrix(&r.Devices[i]); m != nil {
+		if m := newMatrix(&r.Devices[i], r.Part); m != nil {
 			p.Matrices = append(p.Matrices, m)
+		}
+		if m := newMeasured(&r.Devices[i]); m != nil {
+			p.Measured = append(p.Measured, m)
 		}
 	}
 	return p
@@ -95,6 +121,8 @@ func headline(r *Run) string {
 	c := r.Counts()
 	total, bad := c.Total(), len(r.Bad())
 	switch {
+	case total == 0 && r.measured() > 0:
+		return fmt.Sprintf("%s of recovery", units.Plural(r.measured(), "measurement"))
 	case total == 0:
 		return "Nothing was judged"
 	case bad > 0 && total == 1:
@@ -103,16 +131,24 @@ func headline(r *Run) string {
 		return fmt.Sprintf("%d of %s fail", bad, units.Plural(total, "case"))
 	case bad > 0:
 		return fmt.Sprintf("%d of %s want attention", bad, units.Plural(total, "case"))
+	case len(r.Faults) > 0 && c[Deviates] > 0:
+		return fmt.Sprintf("%s, and the cases have %s", units.Plural(c[Deviates], "known deviation"), units.Plural(len(r.Faults), "fault"))
 	case len(r.Faults) > 0:
 		return fmt.Sprintf("All is met, and the cases have %s", units.Plural(len(r.Faults), "fault"))
+	case c[Deviates] > 0 && total == 1:
+		return "The clause is not met, for a reason on record"
+	case c[Deviates] > 0:
+		return fmt.Sprintf("%d pass, with %s", c[Pass], units.Plural(c[Deviates], "known deviation"))
 	case c[Pass] == total && total == 1:
 		return "The clause is met"
 	case c[Pass] == total:
 		return fmt.Sprintf("All %d cases pass", total)
 	case c[Pass] == 0:
 		return fmt.Sprintf("None of %s could say anything", units.Plural(total, "case"))
+	case c[Pass] == 1:
+		return "The one case passes that could be asked"
 	default:
-		return fmt.Sprintf("All %d cases pass that could be asked", c[Pass]+c[Deviates])
+		return fmt.Sprintf("All %d cases pass that could be asked", c[Pass])
 	}
 }
 

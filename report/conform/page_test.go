@@ -30,11 +30,25 @@ func TestPageSaysEverything(t *testing.T) {
 		"60 s pass", "⋮ 31 more ⋮", "completion of 1: IBV_WC_RECV, 8 bytes", "(stream 2) RST", "goroutine 7 [running]",
 		"it is about a light on the front", "no case checks it yet", "Not asked about: Another document (1 requirement)",
 		"softroce as rxe-6.12: 1 of 3 defects are noticed", "which this bench cannot ask", "Defects that no case notices", "data come late",
-		"want one NAK, got three", "not noticed: pass", "it is known: the kernel does so since 4.8", "1 not met, 1 not supported, 1 not asked, 1 without a case, 1 untestable",
+		"not PSNUnsigned: pass", "Not met, for reasons on record: 1 MUST", "Known: the kernel acknowledges twice (seen on every version)", "Why cases could not be asked",
+		"How it gets over losses and congestion", "nak/generation: 2.5", "timeout 4.19 ms", "position of the packet that is lost, of 8", "what timeout/code-10 is", "it is known: the kernel does so since 4.8", "1 not met, 1 not supported, 1 not asked, 1 without a case, 1 untestable",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not on the page", want)
 		}
+	}
+}
+
+// A part of the cases is not blamed for defects that are for others.
+func TestPartsAreNotBlamed(t *testing.T) {
+	run := sample()
+	run.Devices[0].Mutants = append(run.Devices[0].Mutants, conform.Mutant{Quirk: "ForOthers", Does: "something else"})
+	if page := html(t, run); !strings.Contains(page, "ForOthers") {
+		t.Error("a defect that nobody notices is not on the page")
+	}
+	run.Part = true
+	if page := html(t, run); strings.Contains(page, "ForOthers") || !strings.Contains(page, "1 defects are for cases that were not asked for") || !strings.Contains(page, "PSNUnsigned") {
+		t.Error("a defect that is for other cases is on the page, or one that is not for others is not")
 	}
 }
 
@@ -112,14 +126,17 @@ func TestAnchorsAreUniqueAndLinked(t *testing.T) {
 
 func TestHeadlines(t *testing.T) {
 	for want, verdicts := range map[string][]conform.Verdict{
-		"Nothing was judged":                   {},
-		"The clause is met":                    {conform.Pass},
-		"The clause is not met":                {conform.Fail},
-		"All 2 cases pass":                     {conform.Pass, conform.Pass},
-		"All 2 cases pass that could be asked": {conform.Pass, conform.Deviates, conform.Unsupported},
-		"None of 2 cases could say anything":   {conform.Unsupported, conform.Unsupported},
-		"1 of 3 cases fail":                    {conform.Fail, conform.Pass, conform.Unsupported},
-		"2 of 3 cases want attention":          {conform.Fail, conform.Pass, conform.Stale},
+		"Nothing was judged":                            {},
+		"The clause is met":                             {conform.Pass},
+		"The clause is not met":                         {conform.Fail},
+		"All 2 cases pass":                              {conform.Pass, conform.Pass},
+		"The one case passes that could be asked":       {conform.Pass, conform.Unsupported},
+		"1 pass, with 1 known deviation":                {conform.Pass, conform.Deviates, conform.Unsupported},
+		"2 pass, with 2 known deviations":               {conform.Pass, conform.Pass, conform.Deviates, conform.Deviates},
+		"The clause is not met, for a reason on record": {conform.Deviates},
+		"None of 2 cases could say anything":            {conform.Unsupported, conform.Unsupported},
+		"1 of 3 cases fail":                             {conform.Fail, conform.Pass, conform.Unsupported},
+		"2 of 3 cases want attention":                   {conform.Fail, conform.Pass, conform.Stale},
 	} {
 		run := &conform.Run{Devices: []conform.Device{{}}}
 		for _, v := range verdicts {
@@ -144,6 +161,22 @@ func TestLargeRunStaysSmall(t *testing.T) {
 	}
 	if page := html(t, run); len(page) > 12<<20 || strings.Count(page, `<svg class="ladder"`) > 150 {
 		t.Errorf("%d bytes, %d ladders", len(page), strings.Count(page, `<svg class="ladder"`))
+	}
+}
+
+// Of what passes there is little to say, and there are thousands of it.
+func TestPassingCasesTakeLittleRoom(t *testing.T) {
+	size := func(cases int) int {
+		run := sample()
+		d := &run.Devices[0]
+		for i := range cases {
+			d.Results = append(d.Results, result("uc/psn", 100+i, conform.Pass))
+		}
+		run.Devices = append(run.Devices, conform.Device{Name: "another", Results: d.Results})
+		return len(html(t, run))
+	}
+	if each := (size(1000) - size(0)) / 1000; each > 800 {
+		t.Errorf("a case that passes on two devices takes %d bytes of the page", each)
 	}
 }
 

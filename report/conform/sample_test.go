@@ -2,6 +2,7 @@ package conform_test
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/report"
@@ -35,6 +36,7 @@ func sample() *conform.Run {
 		{Quirk: "PSNUnsigned", Does: "PSNs are compared as numbers", Tried: 1, Expects: []string{"rc/psn/behaviour-1"}},
 		{Quirk: "Late", Does: "answers come late", Excused: "rc/slow is to notice it, which this bench cannot ask", Expects: []string{"rc/psn/behaviour-2"}},
 	}
+	roce.Measured = measurements()
 	iwarp := conform.Device{Name: "softiwarp", Title: "soft-iWARP", Results: []conform.Result{stream()}}
 	r.Devices = []conform.Device{roce, iwarp}
 	return r
@@ -69,6 +71,9 @@ func result(topic string, i int, v conform.Verdict) conform.Result {
 	case conform.Broken:
 		r.Reason, r.Detail = "panic: index out of range", "goroutine 7 [running]:\nmain.main()"
 		r.Ladder = &conform.Ladder{Steps: []conform.Step{}}
+	case conform.Deviates:
+		r.Reason, r.Want, r.Got = "want one ACK, got two", "one ACK", "two"
+		r.Deviation = "the kernel acknowledges twice (seen on every version)"
 	default:
 		r.Reason = "it is known: the kernel does so since 4.8"
 	}
@@ -97,4 +102,23 @@ func stream() conform.Result {
 		{At: 4, Kind: conform.Reset, Stream: 2, Text: "(stream 2) RST"},
 	}}
 	return r
+}
+
+func measurements() []conform.Measured {
+	one := func(name, unit string, position int, samples ...float64) conform.Measured {
+		sorted := slices.Sorted(slices.Values(samples))
+		return conform.Measured{Name: name, About: "what " + name + " is", Unit: unit, Median: sorted[len(sorted)/2], Least: sorted[0], Most: sorted[len(sorted)-1], Samples: samples, Position: position}
+	}
+	all := []conform.Measured{
+		one("nak/generation", conform.Microseconds, 0, 2, 2.5, 3), one("nak/for-a-gap", conform.Packets, 0, 1, 1, 1),
+		one("loss/timer", conform.Microseconds, 0, 4194.304), one("timeout/code-10", conform.Nominal, 0, 1, 1.25, 3.5),
+	}
+	for i := range 8 {
+		t := 2 + float64(i)/10
+		if i == 7 {
+			t = 4200
+		}
+		all = append(all, one(fmt.Sprintf("loss/at-%d/retransmission", i+1), conform.Microseconds, i+1, t, t*1.1), one(fmt.Sprintf("read/at-%d/reaction", i+1), conform.Microseconds, i+1, t*1.2, t*1.5))
+	}
+	return all
 }

@@ -42,20 +42,20 @@ type share struct {
 
 // rowView is a requirement, and what came of it.
 type rowView struct {
-	ID, Level, Clause string
-	Paragraph         string
-	State             string
-	Why               string // there is no verdict
-	Cases             []*caseRef
-	Text              string // for the filter
+	ID, Anchor    string
+	Level, Clause string
+	Paragraph     string
+	State         string
+	Why           string // there is no verdict
+	Cases         []*caseRef
 }
 
-// caseRef is a case of a requirement: on one device, or on none.
+// caseRef is a case of a requirement: on some devices, or on none.
 type caseRef struct {
-	Name, Title string
-	State       string
-	Href        string
-	Device      string
+	Name    string
+	State   string
+	Href    string
+	Devices string
 }
 
 // barOrder is that of the parts of a bar: what needs attention comes first.
@@ -93,7 +93,7 @@ func (p *page) addDocs(r *Run, cases map[string][]*caseView) {
 			sec := &sectionView{ID: ids.of("s", d.Key, s.Title), Title: s.Title}
 			n := make(map[string]int)
 			for k := range s.Rows {
-				row := newRowView(&s.Rows[k], cases, p.Several)
+				row := p.newRowView(&s.Rows[k], cases)
 				sec.Rows = append(sec.Rows, row)
 				n[row.State]++
 				all[row.State]++
@@ -122,21 +122,23 @@ func stateOfVerdict(state string) (Verdict, bool) {
 	return Verdict(state), true
 }
 
-func newRowView(r *Row, cases map[string][]*caseView, several bool) *rowView {
+func (p *page) newRowView(r *Row, cases map[string][]*caseView) *rowView {
 	v := &rowView{ID: r.ID, Level: r.Level, Clause: r.Clause, Paragraph: r.Text}
+	if at := p.rows[r.ID].Href; !p.placed[at] { // a name stands for the first that has it
+		v.Anchor = at
+		p.placed[at] = true
+	}
 	var said []Verdict
-	names := make([]string, 0, len(r.Cases))
 	for _, id := range r.Cases {
-		names = append(names, id)
 		ran := cases[id]
 		if len(ran) == 0 {
 			v.Cases = append(v.Cases, &caseRef{Name: id, State: notAsked})
 		}
 		for _, c := range ran {
 			said = append(said, c.Verdict)
-			ref := &caseRef{Name: id, Title: c.Title, State: string(c.Verdict), Href: c.ID}
-			if several {
-				ref.Device = c.Device
+			ref := &caseRef{Name: id, State: string(c.Verdict), Href: c.ID}
+			if len(ran) > 1 || len(c.On) > 1 {
+				ref.Devices = c.devices()
 			}
 			v.Cases = append(v.Cases, ref)
 		}
@@ -151,8 +153,18 @@ func newRowView(r *Row, cases map[string][]*caseView, several bool) *rowView {
 	default:
 		v.State, v.Why = open, "no case checks it yet"
 	}
-	v.Text = strings.Join(append([]string{r.ID, r.Level, r.Clause, r.Text}, names...), " ")
 	return v
+}
+
+// devices are those that the verdict of a case is of.
+func (c *caseView) devices() string {
+	var names []string
+	for _, o := range c.On {
+		if o.Verdict == c.Verdict {
+			names = append(names, o.Device)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // Asked is how many requirements of a document there are, in words.

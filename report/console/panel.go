@@ -23,7 +23,8 @@ type panel struct {
 	total   int // how much is to be done
 	done    int
 	running []string
-	shown   bool // a line of progress stands there
+	parts   map[string]string // how far some of them are
+	shown   bool              // a line of progress stands there
 	err     error
 	stop    chan struct{}
 	stopped sync.WaitGroup
@@ -67,6 +68,7 @@ func (d *panel) start(name string) { d.running = append(d.running, name) }
 
 func (d *panel) end(name string) {
 	d.done++
+	delete(d.parts, name)
 	for i := range d.running {
 		if d.running[i] == name {
 			d.running = append(d.running[:i], d.running[i+1:]...)
@@ -139,10 +141,10 @@ func (d *panel) progress(room int) string {
 		if left := len(d.running) - i - 1; left > 0 {
 			more = fmt.Sprintf(" and %d more", left)
 		}
-		if i > 0 && width(s+sep+name+more) > room {
+		if i > 0 && width(s+sep+name+d.parts[name]+more) > room {
 			return s + fmt.Sprintf(" and %d more", len(d.running)-i)
 		}
-		s += sep + name
+		s += sep + name + d.parts[name]
 	}
 	return s
 }

@@ -43,6 +43,17 @@ func (d *Verdicts) Start(what string) {
 	d.draw()
 }
 
+// Part says how far a case is that is being judged. The line of progress shows it when
+// it is drawn next.
+func (d *Verdicts) Part(what string, done, total int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.parts == nil {
+		d.parts = make(map[string]string)
+	}
+	d.parts[report.Visible(what)] = fmt.Sprintf(" (%d of %d)", done, total)
+}
+
 // End says that it has been, and is not shown: one on a device with a defect.
 func (d *Verdicts) End(what string) {
 	d.mu.Lock()
@@ -110,7 +121,10 @@ func (d *Verdicts) Finish(run *conform.Run, paths conform.Paths) error {
 	if d.lines {
 		b.WriteString("\n")
 	}
+	d.measured(&b, run)
 	d.verdictTable(&b, run)
+	d.unasked(&b, run)
+	d.deviations(&b, run)
 	bad := run.Bad()
 	for i, r := range bad {
 		if i == maxBad {
@@ -184,7 +198,13 @@ func (d *Verdicts) tally(run *conform.Run) string {
 	c := run.Counts()
 	wall := units.Duration(run.Wall.Round(time.Millisecond))
 	total := c.Total()
+	measured := 0
+	for i := range run.Devices {
+		measured += len(run.Devices[i].Measured)
+	}
 	switch {
+	case total == 0 && measured > 0:
+		return fmt.Sprintf("%s, in %s.", units.Plural(measured, "measurement"), wall)
 	case total == 0:
 		return "Nothing was judged."
 	case c[conform.Pass] == total && total == 1:
@@ -194,9 +214,14 @@ func (d *Verdicts) tally(run *conform.Run) string {
 	}
 	var parts []string
 	for _, v := range conform.Verdicts() {
-		if c[v] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", c[v], d.tint(v, string(v))))
+		if c[v] == 0 {
+			continue
 		}
+		part := fmt.Sprintf("%d %s", c[v], d.tint(v, string(v)))
+		if v == conform.Deviates {
+			part += " (" + run.DeviationWords() + ")"
+		}
+		parts = append(parts, part)
 	}
 	return fmt.Sprintf("%s: %s, in %s.", units.Plural(total, "case"), strings.Join(parts, ", "), wall)
 }
@@ -211,13 +236,20 @@ func (d *Verdicts) faults(b *strings.Builder, run *conform.Run) {
 		if len(dev.Mutants) == 0 {
 			continue
 		}
-		caught := 0
+		caught, excused := 0, 0
 		for _, m := range dev.Mutants {
-			if len(m.Caught) > 0 {
+			switch {
+			case len(m.Caught) > 0:
 				caught++
+			case m.Excused != "":
+				excused++
 			}
 		}
-		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have.\n", dev.Name, caught, len(dev.Mutants))
+		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have", dev.Name, caught, len(dev.Mutants))
+		if excused > 0 {
+			fmt.Fprintf(b, "; of %d they could not be asked here", excused)
+		}
+		b.WriteString(".\n")
 	}
 	for i, f := range run.Faults {
 		if i == 0 {

@@ -25,6 +25,7 @@ func judged() *conform.Run {
 	}
 	roce := conform.Device{Name: "softroce", Results: []conform.Result{
 		one("rc/psn/a", "roce/rc/psn/1", conform.Pass), one("rc/psn/b", "roce/rc/psn/1", conform.Fail), one("uc/x/y", "roce/uc/1", conform.Unsupported), one("q/q/q", "nowhere", conform.Stale),
+		one("rc/psn/c", "roce/rc/psn/1", conform.Deviates), one("uc/x/z", "roce/uc/1", conform.Unsupported),
 	}}
 	bad := &roce.Results[1]
 	bad.Reason, bad.Want, bad.Got, bad.Capture = "want one, got two\x1b[2J", "one", "two\x1b[2J", "captures/rc/psn/b.pcapng"
@@ -32,8 +33,11 @@ func judged() *conform.Run {
 	for i := range 20 {
 		bad.Ladder.Steps = append(bad.Ladder.Steps, conform.Step{At: time.Duration(i) * time.Microsecond, Kind: conform.Came, Text: fmt.Sprintf("ACK psn %d", i)})
 	}
+	roce.Results[2].Reason, roce.Results[5].Reason = "the device does not claim UC", "the device does not claim UC"
+	known := &roce.Results[4]
+	known.Want, known.Got, known.Deviation = "one\x1b", "three", "A reason that is so long that it does not fit into a line of a terminal by any means, and so is broken: firmware 7 (seen on\x1b firmware 7)"
 	roce.Results[3].Reason = "q/q/q passes: delete its deviation"
-	roce.Mutants = []conform.Mutant{{Quirk: "A", Caught: []string{"rc/psn/a"}}, {Quirk: "B"}}
+	roce.Mutants = []conform.Mutant{{Quirk: "A", Caught: []string{"rc/psn/a"}}, {Quirk: "B"}, {Quirk: "C", Excused: "this bench cannot ask"}}
 	run.Faults = []conform.Fault{{Kind: conform.Uncaught, Device: "softroce", Quirk: "B", What: "no case notices B"}}
 	run.Devices = []conform.Device{roce, {Name: "softiwarp", As: "siw-6.12", Results: []conform.Result{one("mpa/x/y", "rfc5044/4.1/1", conform.Pass)}}}
 	return run
@@ -82,9 +86,15 @@ func TestVerdictsOnATerminal(t *testing.T) {
 	if got := s.last(); got != "0 of 10 done, 0:00: rc/psn/a, rc/psn/b" {
 		t.Errorf("%q", got)
 	}
+	d.Part("rc/psn/a", 3, 1000)
+	d.Start("rc/psn/c")
+	if got := s.last(); got != "0 of 10 done, 0:00: rc/psn/a (3 of 1000), rc/psn/b, rc/psn/c" {
+		t.Errorf("%q", got)
+	}
+	d.End("rc/psn/c")
 	r := judged().Devices[0].Results[1]
 	d.Done("rc/psn/b", &r)
-	if got := s.last(); got != "1 of 10 done, 0:00: rc/psn/a" {
+	if got := s.last(); got != "2 of 10 done, 0:00: rc/psn/a (3 of 1000)" {
 		t.Errorf("%q", got)
 	}
 	if err := d.Finish(judged(), conform.Paths{}); err != nil || len(s.bad) > 0 {

@@ -10,7 +10,9 @@
 //	want := ib.Ack(psn, 1)                  // an expectation
 //	if d := want.Diff(got); d != nil { … }  // PSN: want 100, got 101
 //
-// What is not said is nil: an ordinary value when building, anything when comparing.
+// What is not said is nil: an ordinary value when building, anything when comparing. So
+// a payload that is nil is built as none and expected as any; one that is empty is none
+// in either. Acknowledgements of all kinds have none.
 // Where packets go, [Packet.Or] fills in for all packets of a connection.
 //
 // All of it is written from the specification (IBTA volume 1, chapters 7, 9 and 12,

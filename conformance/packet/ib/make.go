@@ -108,6 +108,9 @@ func DatagramImm(psn PSN, qkey, srcQP, imm uint32, payload []byte) Packet {
 	return request(OpUDSendOnlyImm, psn, payload).WithDETH(qkey, srcQP).WithImm(imm)
 }
 
+// none is no payload, be it built or expected: nil would be any.
+var none = []byte{}
+
 func response(op Opcode, psn PSN, msn uint32, payload []byte) Packet {
 	p := request(op, psn, payload)
 	p.AETH = &AETH{Kind: new(AckPositive)}
@@ -115,18 +118,18 @@ func response(op Opcode, psn PSN, msn uint32, payload []byte) Packet {
 }
 
 // Ack acknowledges all packets up to psn. Any credits are expected, and none told.
-func Ack(psn PSN, msn uint32) Packet { return response(OpAcknowledge, psn, msn, nil) }
+func Ack(psn PSN, msn uint32) Packet { return response(OpAcknowledge, psn, msn, none) }
 
 // Nak refuses the packet psn.
 func Nak(psn PSN, code NakCode, msn uint32) Packet {
-	p := response(OpAcknowledge, psn, msn, nil)
+	p := response(OpAcknowledge, psn, msn, none)
 	p.AETH.Kind, p.AETH.Value = new(AckNegative), new(uint8(code))
 	return p
 }
 
 // RNR says that the receiver is not ready for the packet psn.
 func RNR(psn PSN, timer uint8, msn uint32) Packet {
-	p := response(OpAcknowledge, psn, msn, nil)
+	p := response(OpAcknowledge, psn, msn, none)
 	p.AETH.Kind, p.AETH.Value = new(AckRNR), &timer
 	return p
 }
@@ -153,7 +156,7 @@ func ReadResponseOnly(psn PSN, msn uint32, payload []byte) Packet {
 
 // AtomicAck answers an atomic.
 func AtomicAck(psn PSN, msn uint32, original uint64) Packet {
-	p := response(OpAtomicAcknowledge, psn, msn, nil)
+	p := response(OpAtomicAcknowledge, psn, msn, none)
 	p.AtomicAck = &AtomicAckETH{Original: &original}
 	return p
 }

@@ -152,11 +152,14 @@ func checksum(words *[link.IPv4HeaderLen / 4]uint32) uint32 {
 	return ^sum & 0xffff
 }
 
-// sourceAddr is the address of this side that a peer is spoken to from.
+// sourceAddr is the address of this side that a peer is spoken to from. While all of
+// its family are gone it is one that may come back.
 func (n *NIC) sourceAddr(dst netip.Addr) netip.Addr {
-	for i := range n.cfg.GIDs {
-		if a := n.cfg.GIDs[i].GID.Addr(); a.Is4() == dst.Is4() {
-			return a
+	for _, table := range [...][]verbs.GIDEntry{n.cfg.GIDs, n.home} {
+		for i := range table {
+			if g := table[i].GID; g.Addr().Is4() == dst.Is4() && g != (verbs.GID{}) {
+				return g.Addr()
+			}
 		}
 	}
 	return netip.Addr{}

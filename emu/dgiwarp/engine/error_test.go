@@ -115,3 +115,31 @@ func TestErrorMessagesAreLimited(t *testing.T) {
 		t.Errorf("%d packets for two error messages", w.seen-before)
 	}
 }
+
+// A receive that has no room for the address area, or may not be written, fails with
+// the right reason, even for a message of no length.
+func TestReceivesThatTakeNothing(t *testing.T) {
+	for _, length := range []int{0, 10} {
+		for name, c := range map[string]struct {
+			sgl  func(e *end) []verbs.SGE
+			want verbs.WCStatus
+		}{
+			"too short for the area": {func(e *end) []verbs.SGE { return e.sge(recvAt, verbs.GRHLen-1) }, verbs.WCLocLenErr},
+			"nobody's memory": {func(e *end) []verbs.SGE {
+				sgl := e.sge(recvAt, 100)
+				sgl[0].LKey ^= 0xff00
+				return sgl
+			}, verbs.WCLocProtErr},
+		} {
+			w, a, b := pair(t, true)
+			if err := b.PostRecv(&verbs.RecvWR{WRID: 1, SGL: c.sgl(b)}); err != nil {
+				t.Fatal(err)
+			}
+			a.send(b, 2, length)
+			w.run(10 * time.Millisecond)
+			if done := b.got(1); done[0].WRID != 1 || done[0].Status != c.want {
+				t.Errorf("%s, %d bytes: %+v, want %v", name, length, done[0], c.want)
+			}
+		}
+	}
+}

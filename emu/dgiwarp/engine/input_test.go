@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -155,6 +156,46 @@ func TestPortDown(t *testing.T) {
 	b.got(0)
 	if b.h.nic.Count.DropDown != 1 {
 		t.Errorf("%d dropped", b.h.nic.Count.DropDown)
+	}
+}
+
+// Without its address a NIC neither sends nor receives, and says that it is gone. What
+// is reliable goes on when the address is back.
+func TestAddressGone(t *testing.T) {
+	for _, reliable := range []bool{false, true} {
+		w, a, b := pair(t, reliable)
+		b.recv(1, 0, 100)
+		b.recv(2, 0, 100)
+		full := a.h.nic.Config().GIDs
+		empty := []verbs.GIDEntry{{Index: 0}}
+		a.send(b, 1, 10)
+		a.h.nic.SetGIDs(empty)
+		if e, ok := a.h.nic.NextEvent(); !ok || e.Type != verbs.EventGIDChange || e.Port != 1 {
+			t.Errorf("event %+v, %v", e, ok)
+		}
+		w.run(time.Millisecond)
+		if w.seen != 0 || a.h.nic.Count.Sent != 0 {
+			t.Errorf("reliable %v: %d packets left, %d counted", reliable, w.seen, a.h.nic.Count.Sent)
+		}
+		if _, err := a.h.nic.CreateAH(a.h.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(b.h.addr)}}, 0); !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("an address from nowhere: %v", err)
+		}
+		a.h.nic.SetGIDs(full)
+		if !reliable {
+			a.ok(1) // lost
+			a.send(b, 2, 10)
+		}
+		w.run(time.Second)
+		b.got(1)
+		a.ok(1)
+
+		b.h.nic.SetGIDs(empty)
+		before := b.h.nic.Count.DropAddress
+		a.send(b, 3, 10)
+		w.run(10 * time.Millisecond)
+		if b.h.nic.Count.DropAddress == before {
+			t.Errorf("reliable %v: nothing was dropped for want of an address", reliable)
+		}
 	}
 }
 

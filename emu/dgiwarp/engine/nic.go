@@ -37,6 +37,8 @@ type NIC struct {
 	records  recordTable
 	errors   errorQueue
 	portDown bool
+	moved    bool             // the GID table changed: paths may lead from an address that is gone
+	home     []verbs.GIDEntry // the table of the beginning
 
 	clock   mono.Time // the latest that anybody has said
 	parsed  wire.Packet
@@ -53,10 +55,10 @@ func New(cfg Config) (*NIC, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &NIC{cfg: cfg, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
+	n := &NIC{cfg: cfg, home: cfg.GIDs, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
 	n.Init(cfg.Limits, cfg.Quirks.Queues, cfg.Quirks.Memory)
 	n.Mem.Scramble(binary.LittleEndian.Uint64(cfg.Secret[:]))
-	n.layer = iwarp.Layer{NIC: &n.Base, Lax: iwarp.Lax{NoExtensions: cfg.Quirks.RDWithoutExtensions}}
+	n.layer = iwarp.Layer{NIC: &n.Base, Lax: cfg.Quirks.stream()}
 	n.rd, err = rd.New(rd.Config{
 		Secret: cfg.Secret, MaxPacket: cfg.surePacket(), Limits: cfg.RD, Timing: cfg.Timing, Quirks: cfg.Quirks.Flows,
 	})
@@ -112,14 +114,22 @@ func (n *NIC) SetPort(up bool) {
 	n.Report(e)
 }
 
+// SetGIDs replaces the GID table, as a change of the host's addresses does. Packets
+// to and from an address that is gone are dropped from then on. An empty entry keeps
+// the place of one.
+func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
+	n.cfg.GIDs, n.moved = table, true
+	n.Report(nic.Event{Type: verbs.EventGIDChange, Port: 1})
+}
+
 // PortDown reports whether the port is down.
 func (n *NIC) PortDown() bool { return n.portDown }
 
 // gid returns the address that an entry of the GID table stands for.
 func (n *NIC) gid(index uint8) (netip.Addr, bool) {
 	for i := range n.cfg.GIDs {
-		if n.cfg.GIDs[i].Index == int(index) {
-			return n.cfg.GIDs[i].GID.Addr(), true
+		if e := &n.cfg.GIDs[i]; e.Index == int(index) && e.GID != (verbs.GID{}) {
+			return e.GID.Addr(), true
 		}
 	}
 	return netip.Addr{}, false
@@ -129,7 +139,7 @@ func (n *NIC) gid(index uint8) (netip.Addr, bool) {
 func (n *NIC) owns(a netip.Addr) bool {
 	a = a.Unmap()
 	for i := range n.cfg.GIDs {
-		if n.cfg.GIDs[i].GID.Addr() == a {
+		if g := n.cfg.GIDs[i].GID; g.Addr() == a && g != (verbs.GID{}) {
 			return true
 		}
 	}

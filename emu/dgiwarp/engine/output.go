@@ -16,8 +16,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	n.clock = now
 	filled := 0
 	for filled < len(ds) && n.emitError(&ds[filled]) {
-		filled++
-		n.layBehind(ds, filled)
+		filled = n.keep(ds, filled)
 	}
 	filled = n.takeTurns(ds, filled)
 	if n.cfg.Quirks.UDReads {
@@ -30,8 +29,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 			break
 		}
 		n.addressRD(&ds[filled], &p)
-		filled++
-		n.layBehind(ds, filled)
+		filled = n.keep(ds, filled)
 	}
 	if n.portDown {
 		return 0 // as lost as on a cable that is not plugged in
@@ -62,14 +60,24 @@ func (n *NIC) takeTurns(ds []link.Datagram, filled int) int {
 		quota := turn
 		for quota > 0 && filled < len(ds) && q.emit(&ds[filled]) {
 			quota--
-			filled++
-			n.layBehind(ds, filled)
+			filled = n.keep(ds, filled)
 		}
 		q.wake()
 		if filled == len(ds) {
 			break
 		}
 	}
+	return filled
+}
+
+// keep adds the packet behind the first so many to them, unless its address is gone:
+// then it is lost.
+func (n *NIC) keep(ds []link.Datagram, filled int) int {
+	if n.moved && !n.owns(ds[filled].Src.Addr()) {
+		return filled
+	}
+	filled++
+	n.layBehind(ds, filled)
 	return filled
 }
 

@@ -22,10 +22,15 @@ func (h *half) NextReceive() *iwarp.Receive {
 		q.nic.tellSource(&h.from, &h.area, 0)
 		h.filled = true
 	}
-	if w.Length < verbs.GRHLen || q.nic.Scatter(r.SGL, pd, 0, h.area[:]) != nil {
-		// No room for the area, none for the message: the stream finds it too long.
-		r.SGL = r.SGL[:0]
-		r.Length = 0
+	r.Unfit = verbs.WCSuccess
+	switch {
+	case w.Length < verbs.GRHLen: // no room for the area, none for the message
+		r.Unfit = verbs.WCLocLenErr
+	case q.nic.Scatter(r.SGL, pd, 0, h.area[:]) != nil:
+		r.Unfit = verbs.WCLocProtErr
+	}
+	if r.Unfit != verbs.WCSuccess {
+		r.SGL, r.Length = r.SGL[:0], 0
 		q.takeReceive()
 		return r
 	}

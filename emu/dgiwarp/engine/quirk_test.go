@@ -119,7 +119,7 @@ func (c *duo) ranges() []Range {
 
 func TestQuirksMisbehaveAsDocumented(t *testing.T) {
 	cases := map[string]quirkCase{}
-	for _, part := range []map[string]quirkCase{addressQuirks, pieceQuirks, taggedQuirks, errorQuirks, flowQuirks} {
+	for _, part := range []map[string]quirkCase{addressQuirks, pieceQuirks, taggedQuirks, errorQuirks, flowQuirks, segmentQuirks} {
 		maps.Copy(cases, part)
 	}
 	own := 0

@@ -115,8 +115,7 @@ func (n *NIC) emitReads(ds []link.Datagram, filled int) int {
 		}
 		p.path.address(&ds[filled])
 		ds[filled].Payload = append(ds[filled].Payload[:0], p.payload...)
-		filled++
-		n.layBehind(ds, filled)
+		filled = n.keep(ds, filled)
 	}
 	return filled
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 )
 
@@ -63,6 +64,15 @@ type Quirks struct {
 	ReadsUnlimited       bool `defect:"dg/rdmap/5" does:"as many as 1024 reads are sent and taken"`
 	FailureStopsQP       bool `defect:"dg/verbs/4" does:"a flow that fails stops its QP"`
 
+	// Segments on RD.
+	SecondSegmentOffset    bool `defect:"dg/err/1" does:"the offset of a Send is checked in its first segment only"`
+	SecondSegmentNumber    bool `defect:"dg/rdmap/1" does:"the number of a Send is checked in its first segment only"`
+	SecondSegmentRights    bool `defect:"dg/err/1" does:"the right to write is checked for the first segment of a Write only"`
+	AnswerNumberUnchecked  bool `defect:"dg/rdmap/1" does:"the numbers of Atomic Responses and of immediate data are ignored"`
+	TaggedVersionUnchecked bool `defect:"dg/err/1" does:"the RDMAP version of Writes and Read Responses is not looked at"`
+	ReadResponseDDPVersion bool `defect:"dg/err/1" does:"the DDP version of Read Responses is not looked at"`
+	EmptySendKeepsKey      bool `defect:"dg/rdmap/2" does:"Send with Invalidate of no octets invalidates nothing"`
+
 	// Flows is what is wrong below.
 	Flows rd.Quirks
 	// Queues and Memory switch off checks of queues, keys, windows and ranges.
@@ -85,6 +95,16 @@ func (q *Quirks) Port() uint16 {
 		return 50000
 	}
 	return wire.Port
+}
+
+// stream is what is wrong with the streams that flows carry.
+func (q *Quirks) stream() iwarp.Lax {
+	return iwarp.Lax{
+		NoExtensions:        q.RDWithoutExtensions,
+		SecondSegmentOffset: q.SecondSegmentOffset, SecondSegmentNumber: q.SecondSegmentNumber, SecondSegmentRights: q.SecondSegmentRights,
+		AnswerNumberUnchecked: q.AnswerNumberUnchecked, TaggedVersionUnchecked: q.TaggedVersionUnchecked, ReadResponseDDPVersion: q.ReadResponseDDPVersion,
+		EmptySendKeepsKey: q.EmptySendKeepsKey,
+	}
 }
 
 const (

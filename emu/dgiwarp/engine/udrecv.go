@@ -18,7 +18,7 @@ func (q *QP) takeSegment(in *inbound) {
 		q.offend(in, ddp.TermTaggedVersion)
 	case c.DDPVersion != ddp.DDPVersion:
 		q.offend(in, ddp.TermUntaggedVersion)
-	case c.RDMAPVersion != ddp.RDMAPVersion:
+	case c.RDMAPVersion != ddp.RDMAPVersion && !(c.Tagged && q.nic.cfg.Quirks.TaggedVersionUnchecked):
 		q.offend(in, ddp.TermOpVersion)
 	case c.Tagged && op == ddp.OpWrite:
 		if !q.place(in, in.header.Tagged.TO, in.body) || !c.Last {

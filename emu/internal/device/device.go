@@ -12,6 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/link/portwatch"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -26,6 +27,7 @@ type Device struct {
 	async   drive.Gate   // for asynchronous events, which wait in the NIC
 	waiting []drive.Gate // where calls wait, one entry for each
 	closed  bool
+	watch   *portwatch.Watch // nil where nobody watches the port
 }
 
 // Hooks are what a provider has to say. All but Owner may be left out.
@@ -190,6 +192,9 @@ func (d *Device) Shut(last func()) bool {
 	}
 	d.drv.Unlock()
 	d.drv.Close()
+	if d.watch != nil {
+		d.watch.Close() // it has been told nothing since
+	}
 	return true
 }
 

@@ -38,13 +38,19 @@ func inWorld(tb testing.TB, cfg sim.Config, stream sim.StreamConfig) *simulated 
 		tb.Fatal(err)
 	}
 	start := func(t *toy, p *sim.Port) *simdrive.StreamDriver {
-		d := simdrive.NewStreams(w, t, p.StreamHost(), p, simdrive.DefaultCosts(), func(bool) {})
+		d := simdrive.NewStreams(w, t, p.StreamHost(), p, simdrive.DefaultCosts(), deaf{})
 		t.start(d)
 		return d
 	}
 	s.da, s.db = start(s.a, s.pa), start(s.b, s.pb)
 	return s
 }
+
+// deaf does not care what becomes of its port.
+type deaf struct{}
+
+func (deaf) LinkChanged(bool)             {}
+func (deaf) AddrChanged(netip.Addr, bool) {}
 
 func (s *simulated) run(tb testing.TB, program func(p *sim.Proc)) {
 	tb.Helper()

@@ -55,6 +55,9 @@ type Owner interface {
 type Receive struct {
 	nic.Receive
 	PD core.PD // that its memory is in
+	// Unfit says why nothing can be received into it, be it of no length; WCSuccess
+	// if something can.
+	Unfit verbs.WCStatus
 }
 
 // End is how a stream failed.

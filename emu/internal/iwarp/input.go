@@ -42,11 +42,11 @@ func (s *Stream) dispatch(a *arrival) {
 	h := &a.hdr.Control
 	info, known := h.Opcode.Info()
 	switch {
-	case h.DDPVersion != s.version && h.Tagged:
+	case h.DDPVersion != s.version && h.Tagged && !(h.Opcode == wire.OpReadResponse && s.lax().ReadResponseDDPVersion):
 		s.refuse(wire.TermTaggedVersion, a)
-	case h.DDPVersion != s.version:
+	case h.DDPVersion != s.version && !h.Tagged:
 		s.refuse(wire.TermUntaggedVersion, a)
-	case h.RDMAPVersion != s.version:
+	case h.RDMAPVersion != s.version && !(h.Tagged && s.lax().TaggedVersionUnchecked):
 		s.refuse(wire.TermOpVersion, a)
 	case !known || h.Opcode > wire.OpTerminate && s.lax().NoExtensions || h.Tagged != info.Tagged:
 		s.refuse(wire.TermOpOpcode, a)

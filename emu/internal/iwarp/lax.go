@@ -8,6 +8,12 @@ type Lax struct {
 	// What is taken from the peer.
 	TaggedFlagIgnored      bool `defect:"siw, rfc5041/4.1/2" does:"the T flag is ignored: the opcode decides which header follows"`
 	ReadQueueUnchecked     bool `defect:"siw, rfc5041/7.1/1" does:"queue number and offset of a Read Request are ignored"`
+	ReadNumberUnchecked    bool `defect:"rfc5041/7.1/5" does:"the number of a Read Request is ignored"`
+	AnswerNumberUnchecked  bool `defect:"rfc7306/8.2/1" does:"the numbers of Atomic Responses and of immediate data are ignored"`
+	SecondSegmentOffset    bool `defect:"rfc5041/7.1/3" does:"the offset of a Send is checked in its first segment only"`
+	SecondSegmentNumber    bool `defect:"rfc5041/7.1/5" does:"the number of a Send is checked in its first segment only"`
+	TaggedVersionUnchecked bool `defect:"rfc5040/7.2/2" does:"the RDMAP version of Writes and Read Responses is not looked at"`
+	ReadResponseDDPVersion bool `defect:"rfc5041/7.2/2" does:"the DDP version of Read Responses is not looked at"`
 	TaggedInOrder          bool `defect:"siw, rfc5041/5.3/5" does:"a Write whose offsets do not follow one another is refused"`
 	WrapUnchecked          bool `defect:"siw, rfc5041/7.1/10" does:"a Write that wraps is a local error, and a Read that wraps ends the stream in silence"`
 	ReadRightsUnchecked    bool `defect:"siw, rfc5040/5.2.1/10" does:"memory can be read without the right to"`
@@ -25,6 +31,8 @@ type Lax struct {
 	ZeroLengthChecked    bool `defect:"rfc5041/5.2/6, rfc5040/5.2.1/8, rfc5040/5.1/4, rfc6581/9.2/11, rfc5042/6.3.5/2" does:"operations of no octets need a valid key"`
 	KeyOctetIgnored      bool `defect:"rfc5041/7.1/6" does:"the lowest octet of keys is ignored"`
 	WriteRightsUnchecked bool `defect:"rfc5041/7.1/7" does:"memory can be written without the right to"`
+	SecondSegmentRights  bool `defect:"rfc5041/7.1/7" does:"the right to write is checked for the first segment of a Write only"`
+	QPRightsIgnored      bool `defect:"rfc5041/7.1/7, rfc5040/5.2.1/10" does:"what a queue pair permits its peer does not count, only what the memory does"`
 	PageBounds           bool `defect:"rfc5041/7.1/8, rfc5041/7.1/9, rfc5040/5.2.1/7, rfc5042/6.2.1/1" does:"bounds are checked in pages of 4096 octets"`
 	PlacesWhatFits       bool `defect:"rfc5041/7.1/11" does:"of a segment that exceeds its memory the part that fits is placed"`
 	SinkChecked          bool `defect:"rfc5040/4.4/2" does:"a Read Request must name a sink that the answerer knows"`
@@ -37,8 +45,10 @@ type Lax struct {
 	LongTruncated                bool `defect:"rfc5041/7.1/4, rfc5040/5.3/4" does:"a message that is too long for its receive is cut off"`
 	ZeroSendSkipsReceive         bool `defect:"rfc5040/5.3/2" does:"a Send of no octets takes no receive"`
 	ImmediateTakesNoReceive      bool `defect:"rfc7306/6.3/1" does:"immediate data takes no receive"`
+	ImmediateDropped             bool `defect:"rfc5041/7.1/2, rfc7306/6.3/1" does:"immediate data that finds no receive vanishes"`
 	EverythingTakesReceive       bool `defect:"rfc5040/5.1/1, rfc5040/5.2.1/3, rfc7306/5.2.1/4" does:"Writes and requests for reads and atomics use up a receive"`
 	InvalidateIgnored            bool `defect:"rfc5041/8.3.1/1, rfc5040/5.3/8" does:"Send with Invalidate invalidates nothing"`
+	EmptySendKeepsKey            bool `defect:"rfc5040/5.3/8" does:"Send with Invalidate of no octets invalidates nothing"`
 	AnySendInvalidates           bool `defect:"rfc5040/4.1/5" does:"every Send invalidates the key in its header"`
 	SolicitedInvalidateUnchecked bool `defect:"rfc5040/7.2/3" does:"Send with Invalidate and solicited event does not check its key"`
 

@@ -55,7 +55,7 @@ func (s *side) log() string {
 const flushed = "IBV_WC_WR_FLUSH_ERR"
 
 // laxCases has a conversation for every switch.
-var laxCases = allCases(siwCases, placeCases, deliverCases, requestCases, endCases)
+var laxCases = allCases(siwCases, segmentCases, placeCases, deliverCases, requestCases, endCases)
 
 func allCases(parts ...map[string]laxCase) map[string]laxCase {
 	all := map[string]laxCase{}
@@ -84,6 +84,14 @@ var siwCases = map[string]laxCase{
 			s.in(g)
 		},
 		sound:  "Terminate 1201c000002e414100000000000000000000000100000004",
+		flawed: "RDMA Read Response 0",
+	},
+	"ReadNumberUnchecked": {
+		talk: func(s *side) {
+			g := readRequest(2, wire.ReadRequest{})
+			s.in(g)
+		},
+		sound:  "Terminate 1203c000002e414100000000000000010000000200000000",
 		flawed: "RDMA Read Response 0",
 	},
 	"TaggedInOrder": {

@@ -54,7 +54,7 @@ func (s *Stream) PlaceUnchecked(segment []byte) {
 
 // writeRight is what a Write needs.
 func (s *Stream) writeRight() verbs.Access {
-	if s.lax().WriteRightsUnchecked {
+	if lax := s.lax(); lax.WriteRightsUnchecked || lax.SecondSegmentRights && s.writing {
 		return 0
 	}
 	return verbs.AccessRemoteWrite

@@ -14,7 +14,7 @@ func (s *Stream) message(a *arrival, info *wire.Info) {
 	switch {
 	case u.QN != info.Queue && !loose:
 		s.refuse(wire.TermUntaggedQN, a)
-	case u.MSN != s.theirs[info.Queue]:
+	case u.MSN != s.theirs[info.Queue] && !s.numberIgnored(a.hdr.Control.Opcode):
 		s.refuse(wire.TermUntaggedMSN, a)
 	case info.Class.Has(wire.HasPayload):
 		s.send(a, info)
@@ -33,7 +33,7 @@ func (s *Stream) send(a *arrival, info *wire.Info) {
 	case s.recv != nil && op != s.opcode, s.parts != nil && s.parts[wire.QueueSend].begun:
 		s.refuseChange(a)
 		return
-	case a.hdr.Untagged.MO != s.filled+s.overlong():
+	case a.hdr.Untagged.MO != s.filled+s.overlong() && !(s.recv != nil && s.lax().SecondSegmentOffset):
 		s.refuse(wire.TermUntaggedMO, a)
 		return
 	case s.recv == nil && n == 0 && a.hdr.Control.Last && s.lax().ZeroSendSkipsReceive:
@@ -44,24 +44,24 @@ func (s *Stream) send(a *arrival, info *wire.Info) {
 		return
 	}
 	r := s.recv
+	if r.Unfit != verbs.WCSuccess {
+		s.refuseUnfit(r.Unfit, a)
+		return
+	}
 	if n > r.Length-s.filled && s.lax().LongTruncated {
 		s.flaws.cut += n - (r.Length - s.filled)
 		n = r.Length - s.filled
 		a.body = a.body[:n]
 	}
 	if n > r.Length-s.filled {
-		e := wire.TermUntaggedTooLong
-		if s.lax().LongIsNoBuffer {
-			e = wire.TermUntaggedNoBuffer
-		}
-		s.refuseReceive(verbs.WCLocLenErr, e, a)
+		s.refuseUnfit(verbs.WCLocLenErr, a)
 		return
 	}
 	if a.hdr.Control.Last && info.Class.Has(wire.Invalidates) && !s.invalidate(a) {
 		return
 	}
 	if s.ep.Layer.NIC.Scatter(r.SGL, r.PD, s.filled, a.body) != nil {
-		s.refuseReceive(verbs.WCLocProtErr, wire.TermDDPLocal, a)
+		s.refuseUnfit(verbs.WCLocProtErr, a)
 		return
 	}
 	s.filled += n
@@ -82,6 +82,19 @@ func (s *Stream) send(a *arrival, info *wire.Info) {
 	s.deliver(wc, info)
 }
 
+// refuseUnfit fails the receive for what is wrong with it: its length, or its memory.
+func (s *Stream) refuseUnfit(status verbs.WCStatus, a *arrival) {
+	e := wire.TermDDPLocal
+	switch {
+	case status != verbs.WCLocLenErr:
+	case s.lax().LongIsNoBuffer:
+		e = wire.TermUntaggedNoBuffer
+	default:
+		e = wire.TermUntaggedTooLong
+	}
+	s.refuseReceive(status, e, a)
+}
+
 // takeReceive finds the buffer for a message that begins.
 func (s *Stream) takeReceive(a *arrival) bool {
 	if s.flaws != nil && s.flaws.spare != nil {
@@ -89,7 +102,11 @@ func (s *Stream) takeReceive(a *arrival) bool {
 	} else {
 		s.recv = s.owner.NextReceive()
 	}
-	if s.recv == nil {
+	switch {
+	case s.recv == nil && s.lax().ImmediateDropped && a.hdr.Control.Opcode > wire.OpTerminate:
+		s.arrived(wire.QueueSend)
+		return false
+	case s.recv == nil:
 		s.refuse(wire.TermUntaggedNoBuffer, a)
 		return false
 	}
@@ -121,7 +138,7 @@ func (s *Stream) arrived(q wire.QN) {
 func (s *Stream) invalidate(a *arrival) bool {
 	ep, lax := s.ep, s.lax()
 	invalidate := ep.Layer.NIC.Mem.Invalidate
-	if lax.InvalidateIgnored {
+	if lax.InvalidateIgnored || lax.EmptySendKeepsKey && s.filled == 0 && len(a.body) == 0 {
 		invalidate = ep.Layer.NIC.Mem.CheckInvalidate
 	}
 	if invalidate(uint32(a.hdr.Untagged.Invalidate), ep.PD, ep.QPN) == nil {

@@ -14,14 +14,6 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Required returns the attributes that a change from one state to another must
-// and may carry; ok is false if a consumer may not ask for that change at all.
-// QPAttrState itself is in neither set: the change implies it.
-func Required(typ verbs.QPType, from, to verbs.QPState) (required, optional verbs.QPAttrMask, ok bool) {
-	r, ok := lookup(edge{typ, from, to})
-	return r.required, r.optional, ok
-}
-
 // Check says whether a consumer may take a QP of this type from one state to
 // another with these attributes.
 func Check(typ verbs.QPType, from, to verbs.QPState, mask verbs.QPAttrMask) error {

@@ -48,10 +48,9 @@ func TestMatrixOfTypesAndStates(t *testing.T) {
 	legalCount := 0
 	eachEdge(func(e edge) {
 		exp, ok := rules[e]
-		required, optional, got := Required(e.typ, e.from, e.to)
-		if got != ok || required != exp.required || optional != exp.optional {
+		if r, got := lookup(e); got != ok || r != exp {
 			t.Errorf("%v %v to %v: got %v, must %v, may %v; want %v, %v, %v",
-				e.typ, e.from, e.to, got, required, optional, ok, exp.required, exp.optional)
+				e.typ, e.from, e.to, got, r.required, r.optional, ok, exp.required, exp.optional)
 		}
 		if ok {
 			legalCount++
@@ -115,7 +114,7 @@ func TestUnknownTypesAndStatesAreRefused(t *testing.T) {
 		{rc, beyond, verbs.QPStateErr},
 		{rc, verbs.QPStateRTS, beyond},
 	} {
-		if _, _, ok := Required(e.typ, e.from, e.to); ok {
+		if _, ok := lookup(e); ok {
 			t.Errorf("%v %v to %v is legal", e.typ, e.from, e.to)
 		}
 		refuses(t, Check(e.typ, e.from, e.to, 0), e.typ, e.from)
@@ -170,13 +169,13 @@ func TestTransition(t *testing.T) {
 // A walk through all attribute sets of one change shows that Check looks at
 // each bit on its own.
 func TestCheckOfAllSubsets(t *testing.T) {
-	required, optional, _ := Required(verbs.QPTypeRC, verbs.QPStateRTR, verbs.QPStateRTS)
+	r, _ := lookup(edge{rc, verbs.QPStateRTR, verbs.QPStateRTS})
 	bad := verbs.QPAttrAV | verbs.QPAttrQKey
-	universe := required | optional | bad
+	universe := r.required | r.optional | bad
 	granted := 0
 	for sub := universe; ; sub = (sub - 1) & universe {
 		ok := Check(verbs.QPTypeRC, verbs.QPStateRTR, verbs.QPStateRTS, sub) == nil
-		if ok != (sub&required == required && sub&bad == 0) {
+		if ok != (sub&r.required == r.required && sub&bad == 0) {
 			t.Fatalf("mask %v: granted %v", sub, ok)
 		}
 		if ok {
@@ -186,7 +185,7 @@ func TestCheckOfAllSubsets(t *testing.T) {
 			break
 		}
 	}
-	if n := 1 << bits.OnesCount32(uint32(optional)); granted != n {
+	if n := 1 << bits.OnesCount32(uint32(r.optional)); granted != n {
 		t.Errorf("%d masks granted, want %d", granted, n)
 	}
 }

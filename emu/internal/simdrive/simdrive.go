@@ -5,6 +5,8 @@ package simdrive
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
@@ -27,8 +29,15 @@ func DefaultCosts() Costs {
 type Port interface {
 	OnReadable(h sim.Handler, arg uint64)
 	OnWritable(h sim.Handler, arg uint64)
+	News
+}
+
+// News is where a port tells what becomes of it.
+type News interface {
 	OnLinkChange(h sim.Handler, arg uint64)
+	OnAddrChange(h sim.Handler, arg uint64)
 	Up() bool
+	Addrs() []netip.Addr
 }
 
 // Driver drives one engine.
@@ -38,9 +47,12 @@ type Driver struct {
 	net    network
 	timer  *sim.Timer
 	costs  Costs
-	up     func() bool
-	onLink func(up bool)
 	closed bool
+
+	news     News
+	observer link.PortObserver
+	addrs    []netip.Addr // that the port has had from the start
+	missing  []bool       // of these
 }
 
 // machine is what all engines have in common, whatever their network is made of.
@@ -65,17 +77,26 @@ const (
 	eventWritable
 	eventTimer
 	eventLink
+	eventAddr
 )
 
-// New drives e on l, which is port or a decorator of it. onLink is told when
-// the link goes down or comes up.
-func New(w *sim.World, e drive.Engine, l link.PacketLink, port Port, costs Costs, onLink func(up bool)) *Driver {
+// New drives e on l, which is port or a decorator of it. The observer is told what
+// becomes of the port, with the engine's lock held.
+func New(w *sim.World, e drive.Engine, l link.PacketLink, port Port, costs Costs, o link.PortObserver) *Driver {
 	d := newDriver(w, e, &datagrams{engine: e, link: l, in: make([]link.Datagram, drive.Batch), out: drive.NewOutbox(l.MTU())}, costs)
-	d.up, d.onLink = port.Up, onLink
 	port.OnReadable(d, eventReadable)
 	port.OnWritable(d, eventWritable)
-	port.OnLinkChange(d, eventLink)
+	d.observe(d, port, o)
 	return d
+}
+
+// observe has the observer told of the port's news, which h handles.
+func (d *Driver) observe(h sim.Handler, port News, o link.PortObserver) {
+	d.news, d.observer = port, o
+	d.addrs = port.Addrs()
+	d.missing = make([]bool, len(d.addrs))
+	port.OnLinkChange(h, eventLink)
+	port.OnAddrChange(h, eventAddr)
 }
 
 func newDriver(w *sim.World, e machine, n network, costs Costs) *Driver {
@@ -93,10 +114,24 @@ func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 	case eventReadable:
 		d.Progress()
 	case eventLink:
-		d.onLink(d.up())
+		d.observer.LinkChanged(d.news.Up())
+		d.Pump()
+	case eventAddr:
+		d.tellAddrs()
 		d.Pump()
 	default:
 		d.Pump()
+	}
+}
+
+// tellAddrs tells which addresses have gone or come since it was called last.
+func (d *Driver) tellAddrs() {
+	has := d.news.Addrs()
+	for i, a := range d.addrs {
+		if missing := !slices.Contains(has, a); missing != d.missing[i] {
+			d.missing[i] = missing
+			d.observer.AddrChanged(a, !missing)
+		}
 	}
 }
 

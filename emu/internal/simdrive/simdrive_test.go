@@ -1,6 +1,7 @@
 package simdrive
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -60,6 +61,13 @@ type side struct {
 	d    *Driver
 	port *sim.Port
 	ups  []bool
+	news []string // of addresses
+}
+
+func (s *side) LinkChanged(up bool) { s.ups = append(s.ups, up) }
+
+func (s *side) AddrChanged(a netip.Addr, present bool) {
+	s.news = append(s.news, fmt.Sprintf("%v %v", a, present))
 }
 
 var costs = Costs{Control: 300, Post: 20, Poll: 1}
@@ -80,7 +88,7 @@ func twoSides(t *testing.T, cfg sim.LinkConfig) (w *sim.World, a, b *side) {
 	}
 	start := func(p *sim.Port, peer netip.Addr) *side {
 		s := &side{e: &echo{peer: netip.AddrPortFrom(peer, 7), deadline: mono.Never}, port: p}
-		s.d = New(w, s.e, p, p, costs, func(up bool) { s.ups = append(s.ups, up) })
+		s.d = New(w, s.e, p, p, costs, s)
 		s.e.gate = s.d.NewGate(drive.Name("pong"))
 		return s
 	}
@@ -251,6 +259,30 @@ func TestLinkChangesAreTold(t *testing.T) {
 	})
 	if !slices.Equal(a.ups, []bool{false, true}) {
 		t.Errorf("told %v", a.ups)
+	}
+}
+
+func TestAddressChangesAreTold(t *testing.T) {
+	w, a, _ := twoSides(t, sim.LinkConfig{})
+	own, other := netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::9")
+	run(t, w, func(p *sim.Proc) {
+		for _, change := range []func() error{
+			func() error { return a.port.RemoveAddr(own) },
+			func() error { return a.port.AddAddr(other) }, // which the driver was not opened with
+			func() error { return a.port.AddAddr(own) },
+		} {
+			settled := a.e.settled
+			if err := change(); err != nil {
+				t.Fatal(err)
+			}
+			p.Sleep(time.Microsecond)
+			if a.e.settled == settled {
+				t.Error("the engine did not get to act on it")
+			}
+		}
+	})
+	if !slices.Equal(a.news, []string{"fd00::1 false", "fd00::1 true"}) {
+		t.Errorf("told %v", a.news)
 	}
 }
 

@@ -12,8 +12,7 @@ import (
 // StreamPort is the end of a simulated link as a driver of streams needs it.
 type StreamPort interface {
 	StreamHost() *sim.StreamHost
-	OnLinkChange(h sim.Handler, arg uint64)
-	Up() bool
+	News
 }
 
 // StreamDriver drives one engine on byte streams: a drive.StreamDriver.
@@ -25,13 +24,12 @@ type StreamDriver struct {
 var _ drive.StreamDriver = (*StreamDriver)(nil)
 
 // NewStreams drives e on n, which is the port's StreamHost or a decorator of it.
-// onLink is told when the link goes down or comes up.
-func NewStreams(w *sim.World, e drive.StreamEngine, n link.StreamNet, port StreamPort, costs Costs, onLink func(up bool)) *StreamDriver {
+// The observer is told what becomes of the port, with the engine's lock held.
+func NewStreams(w *sim.World, e drive.StreamEngine, n link.StreamNet, port StreamPort, costs Costs, o link.PortObserver) *StreamDriver {
 	s := drive.NewStreams(e, n)
 	d := &StreamDriver{Driver: newDriver(w, e, (*streams)(s), costs), Streams: s}
-	d.up, d.onLink = port.Up, onLink
 	port.StreamHost().OnReady(d, eventReadable)
-	port.OnLinkChange(d, eventLink)
+	d.observe(d, port, o)
 	return d
 }
 

@@ -35,35 +35,38 @@ func speakAtOnce(t *testing.T, a, b *host) *pair {
 	return p
 }
 
+// A peer that waits for an RTR takes it, and what comes with it.
+func TestNothingBehindAnRTRIsOverlooked(t *testing.T) {
+	a, b := newHost(t, peerToPeer), newHost(t, lateReceiver)
+	speakAtOnce(t, a, b)
+	b.wantRecvs("7:0")
+}
+
 func TestNudgeWakesPeerThatOverlooksWhatComesFirst(t *testing.T) {
-	for name, model := range map[string]hostOption{
-		"peer-to-peer": peerToPeer, "client-server": func(*Config, *QPConfig) {},
-	} {
-		for _, on := range []bool{false, true} {
-			opts := []hostOption{model}
-			if on {
-				opts = append(opts, nudging)
-			}
-			a, b := newHost(t, opts...), newHost(t, lateReceiver)
-			p := speakAtOnce(t, a, b)
-			b.wantRecvs()
-			p.later(testNudge-1, a.nic, b.nic)
-			p.run()
-			b.wantRecvs()
-			p.later(1, a.nic, b.nic)
-			p.run()
-			got := poll(b.recvCQ)
-			if cured := len(got) == 1; cured != on || (a.nic.Count.Nudges == 1) != on {
-				t.Errorf("%s, nudging %v: receives %q, %d nudges", name, on, got, a.nic.Count.Nudges)
-			}
-			if b.nic.Count.Nudges != 0 {
-				t.Error("the responder nudges too")
-			}
-			// Without it, all the time in the world does not help, and neither side
-			// has anything to wait for.
-			if !on && (a.nic.Deadline() != mono.Never || b.nic.Deadline() != mono.Never) {
-				t.Errorf("%s: deadlines %v and %v", name, a.nic.Deadline(), b.nic.Deadline())
-			}
+	for _, on := range []bool{false, true} {
+		var opts []hostOption
+		if on {
+			opts = append(opts, nudging)
+		}
+		a, b := newHost(t, opts...), newHost(t, lateReceiver)
+		p := speakAtOnce(t, a, b)
+		b.wantRecvs()
+		p.later(testNudge-1, a.nic, b.nic)
+		p.run()
+		b.wantRecvs()
+		p.later(1, a.nic, b.nic)
+		p.run()
+		got := poll(b.recvCQ)
+		if cured := len(got) == 1; cured != on || (a.nic.Count.Nudges == 1) != on {
+			t.Errorf("nudging %v: receives %q, %d nudges", on, got, a.nic.Count.Nudges)
+		}
+		if b.nic.Count.Nudges != 0 {
+			t.Error("the responder nudges too")
+		}
+		// Without it, all the time in the world does not help, and neither side
+		// has anything to wait for.
+		if !on && (a.nic.Deadline() != mono.Never || b.nic.Deadline() != mono.Never) {
+			t.Errorf("deadlines %v and %v", a.nic.Deadline(), b.nic.Deadline())
 		}
 	}
 }
@@ -146,7 +149,7 @@ func with(op wire.Opcode) wire.Segment { return segment(op, 1, nil) }
 // all the same; and the connection that the program closes meanwhile too is
 // helped to its end.
 func TestNudgeOvertakesWhatWaits(t *testing.T) {
-	a, b := newHost(t, peerToPeer, nudging), newHost(t, lateReceiver)
+	a, b := newHost(t, nudging), newHost(t, lateReceiver)
 	r, _ := a.region(16, allAccess)
 	src, mem := b.region(16, allAccess)
 	copy(mem, "0123456789abcdef")

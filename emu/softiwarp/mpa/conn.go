@@ -96,9 +96,7 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 		return
 	}
 	c.count.OctetsReceived += uint64(len(b))
-	if c.stuck {
-		c.stuck = false
-		c.held = append([]byte(nil), b...)
+	if c.stuck && c.overlooks(b) {
 		return
 	}
 	if c.held != nil {
@@ -112,6 +110,17 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 		c.fenced = false
 	}
 	c.in = b
+}
+
+// overlooks is Quirks.FirstFPDUStuck: what comes is held back, until more comes. TCP may
+// bring that together with the first.
+func (c *Conn) overlooks(b []byte) bool {
+	c.stuck = false
+	if _, rest, whole := wire.NewDeframer(c.params.In).Next(b); whole && len(rest) > 0 {
+		return false
+	}
+	c.held = append([]byte(nil), b...)
+	return true
 }
 
 // InputEOF says that the peer has closed its half of the stream.

@@ -56,3 +56,11 @@ func TestStuckOctetsAreMissedAtTheEnd(t *testing.T) {
 	c.InputEOF(0)
 	failsWith(t, one(t, drain(c)), wire.TermMPAClosed, ErrTruncatedFPDU)
 }
+
+// What comes together with the first FPDU wakes a responder that has overlooked it.
+func TestTwoFPDUsAtOnceAreNotStuck(t *testing.T) {
+	c := responding(t, Config{Quirks: Quirks{FirstFPDUStuck: true}}, crcOn, crcOn)
+	if got := give(c, stream(crcOn, pattern(18, 0), pattern(14, 0))); len(got) != 2 {
+		t.Errorf("%d events, want 2", len(got))
+	}
+}

@@ -196,10 +196,10 @@ var quirkCases = map[string]quirkCase{
 		func(t *testing.T, q Quirks) string {
 			c := responding(t, Config{Quirks: q}, crcOn, crcOn)
 			s := told(give(c, stream(crcOn, pattern(18, 0)))) + "|" + told(give(c, stream(crcOn, pattern(14, 0))))
-			c, _ = replies(t, Config{Quirks: q}, withRTR(RTRWrite, 1), AcceptParam{}) // peer to peer too
+			c, _ = replies(t, Config{Quirks: q}, withRTR(RTRWrite, 1), AcceptParam{}) // peer to peer, an RTR is waited for
 			return s + "|" + told(give(c, stream(crcOn, pattern(14, 0))))
 		},
-		"ULPDU of 18|ULPDU of 14|ULPDU of 14", "|ULPDU of 18; ULPDU of 14|",
+		"ULPDU of 18|ULPDU of 14|ULPDU of 14", "|ULPDU of 18; ULPDU of 14|ULPDU of 14",
 	},
 	"StalePad": { // vectors V14 and V15: octets that siw sent
 		func(t *testing.T, q Quirks) string {

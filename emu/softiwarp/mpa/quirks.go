@@ -21,7 +21,7 @@ type Quirks struct {
 	// Full operation.
 	NoFence        bool `defect:"siw, rfc5044/7.1.2/9" does:"a responder sends before the first FPDU has come"`
 	EarlyFence     bool `defect:"siw, rfc6581/9.2/10" does:"a responder may send after the first octets, whether or not they become an FPDU"`
-	FirstFPDUStuck bool `defect:"siw, rfc5044/7.1.2/6" does:"what comes first after a Reply waits until more comes"`
+	FirstFPDUStuck bool `defect:"siw, rfc5044/7.1.2/6" does:"the first FPDU after a Reply waits until more comes, unless an RTR was agreed on"`
 	StalePad       bool `defect:"siw, rfc5044/4.1/3" does:"the pad of short FPDUs is what an earlier one left there"`
 	TrailerCut     bool `defect:"siw, rfc5044/5.1/3" does:"a segment that ends inside pad or CRC makes the CRC wrong"`
 	HandsUpFirst   bool `defect:"siw, rfc5044/6/1" does:"an FPDU is placed before its CRC is checked"`

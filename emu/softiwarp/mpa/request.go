@@ -46,7 +46,7 @@ func (c *Conn) Accept(now mono.Time, p AcceptParam) error {
 	request := c.request
 	c.enterFull(&f, &request) // before the Reply, which is what lets the peer send
 	c.fenced = !c.q.NoFence
-	c.stuck = c.q.FirstFPDUStuck
+	c.stuck = c.q.FirstFPDUStuck && !c.params.PeerToPeer // siw does wait for an RTR
 	c.sendFrame(&f, &e, p.PrivateData)
 	c.request.PrivateData = nil
 	c.count.Accepted++

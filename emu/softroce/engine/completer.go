@@ -15,12 +15,15 @@ func (q *QP) takeResponse(now mono.Time, p *wire.Packet) {
 		return
 	}
 	r := &q.req
+	if r.stalled && q.nic.q.LocalErrIsQPOp {
+		return
+	}
 	psn := p.BTH.PSN
 	if q.nic.q.OldAnswerCompletes && psn.Sub(r.una) < 0 {
 		psn = q.passFor(p)
 	}
 	if q.nic.q.PSNUnsigned && psn < r.una || !q.nic.q.PSNUnsigned && psn.Sub(r.una) < 0 {
-		q.stale(p)
+		q.stale(now, p)
 		return
 	}
 	if psn.Sub(r.max) >= 0 {
@@ -43,11 +46,16 @@ func (q *QP) takeResponse(now mono.Time, p *wire.Packet) {
 
 // stale is an answer to what was answered before. The last ACK over again may
 // bring new credits; anything else has nothing to say.
-func (q *QP) stale(p *wire.Packet) {
+func (q *QP) stale(now mono.Time, p *wire.Packet) {
 	q.nic.Count.StaleResponses++
 	if p.BTH.Opcode.Operation() != wire.OpAcknowledge {
 		return
 	}
+	if q.nic.q.OldNAKFatal && q.req.outstanding() && p.AETH.Syndrome.Kind() == wire.SyndromeNak {
+		q.failRequest(q.sq.at(q.sq.head), nakStatus(wire.NakCode(p.AETH.Syndrome.Value())))
+		return
+	}
+	q.heedStale(now, p.AETH.Syndrome)
 	if p.BTH.PSN.Next() == q.req.una && p.AETH.Syndrome.Kind() == wire.SyndromeAck {
 		q.credit(p.AETH)
 		q.wake()
@@ -71,8 +79,11 @@ func (q *QP) takeAck(now mono.Time, p *wire.Packet) {
 		q.takePlainAck(now, psn)
 	case wire.SyndromeRNR:
 		q.nic.Count.RNRNAKsRecvd++
-		if q.nic.q.NAKAcksNothing {
+		switch {
+		case q.nic.q.NAKAcksNothing:
 			psn = q.req.una
+		case q.nic.q.RNRInsideRestarts:
+			psn = q.toStart(psn)
 		}
 		if q.acknowledge(now, psn.Add(-1), false) {
 			q.receiverNotReady(now, psn, s.Value())
@@ -163,7 +174,7 @@ func (q *QP) finish(psn wire.PSN, wanted int32, force bool) (clean bool, reached
 		if w.state != wqeSent {
 			break
 		}
-		if w.readLike() && !force && !q.nic.q.AckSkipsRead && !(q.nic.q.AckCompletesRead && psn == w.last) {
+		if w.readLike() && !force && !q.nic.q.AckSkipsRead && !(q.req.plainAck && psn == w.last) {
 			return false, reached
 		}
 		end := r.flight(w.last) + 1
@@ -322,6 +333,10 @@ func (q *QP) takeReadResponse(now mono.Time, p *wire.Packet) {
 		return
 	}
 	op := p.BTH.Opcode.Operation()
+	if q.exceeds(w, p, op) {
+		q.refused(p.BTH.PSN, verbs.WCLocProtErr)
+		return
+	}
 	if !w.inPlace(op) || q.nic.q.ReadRestartRefused && w.restart == w.answered+1 && op != wire.OpReadResponseOnly {
 		q.badResponse(p.BTH.PSN)
 		return

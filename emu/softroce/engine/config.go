@@ -45,8 +45,9 @@ type Config struct {
 	// UDOversizeError fails a datagram beyond the MTU with a local length
 	// error. The specification has it vanish; devices and suites differ.
 	UDOversizeError bool
-	// Congestion configures ECN and DCQCN; the zero value of its Params means
-	// the published defaults for LineRateBps.
+	// Congestion configures ECN and DCQCN; the zero value of its Params, but for
+	// CatchUp, means the published defaults for LineRateBps. CatchUp is the
+	// driver's: how late it may wake.
 	Congestion  dcqcn.Params
 	CNPInterval time.Duration
 	LineRateBps uint64
@@ -152,8 +153,10 @@ func (c Config) withDefaults() (Config, error) {
 	if c.LineRateBps == 0 {
 		c.LineRateBps = defaultLineRate
 	}
-	if c.Congestion == (dcqcn.Params{}) {
+	if c.Congestion == (dcqcn.Params{CatchUp: c.Congestion.CatchUp}) {
+		slack := c.Congestion.CatchUp
 		c.Congestion = dcqcn.DefaultParams(c.LineRateBps)
+		c.Congestion.CatchUp = slack
 	}
 	if err := c.Congestion.Validate(); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrConfig, err)

@@ -28,6 +28,9 @@ func (q *QP) congested(now mono.Time, d *link.Datagram, own *dcqcn.Notifier) boo
 // unheeded reports whether a datagram has no congestion mark that matters.
 func (n *NIC) unheeded(d *link.Datagram) bool { return d.ECNBits() != link.CE || n.q.NoCongestion }
 
+// losesMarked reports whether a datagram is lost for its mark, on a flawed NIC.
+func (n *NIC) losesMarked(d *link.Datagram) bool { return n.q.MarkedDropped && !n.unheeded(d) }
+
 // flow is what CNPs are paced by where that is not one of our QPs: a QP that
 // sends datagrams to whichever of them, or a pair of addresses.
 type flow struct {
@@ -93,6 +96,7 @@ type pendingCNP struct {
 
 func (n *NIC) queueCNP(d *link.Datagram, pkey uint16, qpn uint32) {
 	if len(n.cnps) >= n.cfg.Limits.MADsQueue {
+		n.Count.CNPsLost++
 		return
 	}
 	pa := n.plainPath(d.Dst.Addr(), d.Src.Addr())

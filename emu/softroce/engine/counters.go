@@ -11,6 +11,7 @@ type Counters struct {
 	Messages                   uint64 // of them Sends that succeeded
 	AcksSent, AcksReceived     uint64
 	CNPsSent, CNPsHandled      uint64
+	CNPsLost                   uint64 // never sent: too many were waiting
 	ECNMarked                  uint64
 	MADsSent, MADsReceived     uint64
 	Duplicates, OutOfSequence  uint64
@@ -63,6 +64,7 @@ func (n *NIC) Counters() []verbs.Counter {
 		{Name: "acks_rcvd", Value: c.AcksReceived},
 		{Name: "cnps_sent", Value: c.CNPsSent},
 		{Name: "cnps_handled", Value: c.CNPsHandled},
+		{Name: "cnps_lost", Value: c.CNPsLost},
 		{Name: "ecn_marked", Value: c.ECNMarked},
 		{Name: "mads_sent", Value: c.MADsSent},
 		{Name: "mads_rcvd", Value: c.MADsReceived},

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -239,5 +240,56 @@ func TestCongestionCountersAgreeWithThePackets(t *testing.T) {
 	}
 	if sent := ca.Sent + cb.Sent; sent != uint64(net.sent) || ca.Received+cb.Received != sent-cnps/5 {
 		t.Errorf("%d packets sent and %d received, %d seen", sent, ca.Received+cb.Received, net.sent)
+	}
+}
+
+// A driver that wakes late must not cost a QP its rate: what the clock allowed
+// meanwhile leaves together. Without leave to catch up one packet leaves at a time.
+func TestALateDriverKeepsTheRate(t *testing.T) {
+	const (
+		rate  = 4e9 // half the line's
+		slack = 100 * time.Microsecond
+		late  = 70 * time.Microsecond // more than 30 packets
+		steps = 20
+	)
+	for _, catchUp := range []time.Duration{0, slack} {
+		p := newPeer(t, flavours[0], setup{nic: func(c *Config) {
+			slow(c)
+			c.WindowPackets = 1 << 12
+			c.Congestion = dcqcn.DefaultParams(8e9)
+			c.Congestion.IncreaseInterval = time.Second // the rate stays
+			c.Congestion.CatchUp = catchUp
+		}})
+		p.to(1000)
+		p.cnp()
+		p.wait(slack) // what it may save up
+		p.post(1, verbs.OpRDMAWrite, 900*p.mtu)
+		p.count()
+		sent := 0
+		for range steps {
+			p.now = p.now.Add(late)
+			p.h.nic.Tick(p.now)
+			sent += p.count()
+		}
+		packet := wire.BTHLen + p.mtu + wire.ICRCLen
+		allowed := int(rate / 8 * (steps * late).Seconds() / float64(packet))
+		t.Logf("catching up %v: %d packets, and the rate allows %d", catchUp, sent, allowed)
+		switch {
+		case catchUp == 0 && sent > 2*steps:
+			t.Errorf("%d packets without catching up, in %d sleeps", sent, steps)
+		case catchUp != 0 && (sent < allowed-2 || sent > allowed+1):
+			t.Errorf("%d packets, and the rate allows %d", sent, allowed)
+		}
+	}
+}
+
+// count returns how many packets leave now.
+func (p *peer) count() (n int) {
+	ds := make([]link.Datagram, 64)
+	for {
+		k := p.h.nic.Output(p.now, ds)
+		if n += k; k < len(ds) {
+			return n
+		}
 	}
 }

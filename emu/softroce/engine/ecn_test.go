@@ -237,8 +237,8 @@ func TestCNPsToDatagramSendersAreBounded(t *testing.T) {
 		for i := range uint32(5000) {
 			p.mark(wire.OpSendOnly, 0, datagram, data(8), from(i+2))
 		}
-		if got, _ := p.cnps(); len(got) != 3 {
-			p.Errorf("%d CNPs sent", len(got))
+		if got, _ := p.cnps(); len(got) != 3 || p.h.nic.Count.CNPsLost != 5000-3 {
+			p.Errorf("%d CNPs sent, %d counted as lost", len(got), p.h.nic.Count.CNPsLost)
 		}
 		if n := len(p.h.nic.flows); n > 1<<12 {
 			p.Errorf("%d senders remembered", n)

@@ -51,7 +51,7 @@ func (q *QP) inSequence(c wire.Class) bool {
 // lengthOK checks a packet's payload against its place in the message.
 func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 	n := int32(len(p.Payload))
-	if q.nic.q.NoLengthChecks {
+	if q.nic.q.NoLengthChecks && c.Has(wire.Send) {
 		return true
 	}
 	switch {
@@ -278,7 +278,7 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	if q.nic.q.WriteSumUnchecked {
 		n = min(n, remaining)
 		payload = payload[:n]
-	} else if !q.nic.q.NoLengthChecks && (c.Has(wire.End) && n != remaining || !c.Has(wire.End) && n >= remaining) {
+	} else if c.Has(wire.End) && n != remaining || !c.Has(wire.End) && n >= remaining {
 		return refusedInvalid
 	}
 	imm := c.Has(wire.CompletesRecv)

@@ -135,7 +135,9 @@ func (n *NIC) toQP(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) 
 		return
 	}
 	q.noteCongestion(now, d, p.BTH.PKey)
-	q.take(now, p, known)
+	if !n.losesMarked(d) {
+		q.take(now, p, known)
+	}
 }
 
 // take hands a packet to the half of the QP it is meant for.

@@ -26,6 +26,9 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 	if err != nil {
 		return &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: err}
 	}
+	if q.nic.q.ValuesUnchecked {
+		q.pretend(&a)
+	}
 	newPath, newAlt, err := q.checkModify(&a, from, to, mask)
 	if err != nil {
 		if q.nic.q.ModifyHalfway {

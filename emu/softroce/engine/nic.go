@@ -37,9 +37,8 @@ type NIC struct {
 	dead     bool // Quirks.InvalidatePanics has struck
 	moved    bool // the GID table changed: paths may lead from an address that is gone
 
-	former []verbs.GIDEntry // Quirks.RemovedAddressUsed
-	now    mono.Time        // when the last packet came
-	later  agenda           // Quirks.LatePlacement and ReceivesSwapped
+	now   mono.Time // when the last packet came
+	later agenda    // Quirks.LatePlacement and ReceivesSwapped
 
 	// rx caches the ICRC state of the last source, since packets come in runs.
 	rx       wire.ICRC
@@ -116,7 +115,7 @@ func (n *NIC) SetPort(up bool) {
 // Packets to and from an address that is gone are dropped from then on.
 func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
 	if n.q.RemovedAddressUsed {
-		n.former = append(n.former, n.cfg.GIDs...)
+		return
 	}
 	n.cfg.GIDs = table
 	n.moved = true
@@ -151,11 +150,9 @@ func (n *NIC) gid(i uint8) (netip.Addr, bool) {
 }
 
 // owns reports whether addr is a RoCEv2 address of the port.
-func (n *NIC) owns(addr netip.Addr) bool { return lists(n.cfg.GIDs, addr) || lists(n.former, addr) }
-
-func lists(table []verbs.GIDEntry, addr netip.Addr) bool {
-	for i := range table {
-		if table[i].Type == verbs.GIDTypeRoCEv2 && table[i].GID.Addr() == addr {
+func (n *NIC) owns(addr netip.Addr) bool {
+	for i := range n.cfg.GIDs {
+		if e := &n.cfg.GIDs[i]; e.Type == verbs.GIDTypeRoCEv2 && e.GID.Addr() == addr {
 			return true
 		}
 	}

@@ -36,7 +36,11 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 		q.completeSend(w, verbs.WCWRFlushErr)
 		q.req.cur = q.sq.tail
 	case !q.allows(wr.Opcode): // Quirks.WrongOpKillsQP let it pass
-		q.failRequest(w, verbs.WCLocQPOpErr)
+		status := verbs.WCLocQPOpErr
+		if q.nic.q.LocalErrFlushesAll {
+			status = verbs.WCWRFlushErr
+		}
+		q.failRequest(w, status)
 		q.wake()
 	case q.nic.q.ZeroReadFails && wr.Opcode == verbs.OpRDMARead && w.Length == 0:
 		q.failRequest(w, verbs.WCLocQPOpErr)

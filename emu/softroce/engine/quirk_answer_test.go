@@ -22,6 +22,52 @@ var ackQuirks = map[string]quirkCase{
 		sound:  "no completion",
 		flawed: "1 SUCCESS FETCH_ADD 8B; 2 SUCCESS SEND",
 	},
+	"OldNAKFatal": {
+		talk: func(c *talk) {
+			c.post(1, verbs.OpSend, 8)
+			c.skip()
+			c.nak(-2, wire.NakInvalidRequest)
+			c.done()
+		},
+		sound:  "no completion",
+		flawed: "1 REM_INV_REQ_ERR",
+	},
+	"StaleNAKRepeats": {
+		talk: func(c *talk) {
+			firstAcknowledged(c)
+			c.nak(0, wire.NakPSNSequence)
+			c.hear()
+		},
+		sound:  "silence",
+		flawed: "SEND_ONLY 1 8B ackreq; SEND_ONLY 2 8B ackreq",
+	},
+	"StaleRNRWaits": {
+		talk: func(c *talk) {
+			firstAcknowledged(c)
+			c.ack(2)
+			c.rnr(0, 1)
+			c.post(3, verbs.OpSend, 8)
+			c.hear()
+			c.listen(10 * time.Microsecond)
+		},
+		sound:  "SEND_ONLY 3 8B ackreq; silence",
+		flawed: "silence; after 10µs: SEND_ONLY 3 8B ackreq",
+	},
+	"RNRInsideRestarts": {
+		talk: func(c *talk) {
+			c.post(0, verbs.OpSend, 8)
+			c.post(1, verbs.OpSend, 2048+8)
+			c.skip()
+			c.ack(1) // the first packet of the second message
+			c.rnr(2, 1)
+			c.listen(10 * time.Microsecond)
+			c.ack(3)
+			c.done()
+		},
+		sound: "after 10µs: SEND_MIDDLE 2 1024B; after 10µs: SEND_LAST 3 8B ackreq; 0 SUCCESS SEND; 1 SUCCESS SEND",
+		flawed: "after 10µs: SEND_FIRST 1 1024B; after 10µs: SEND_MIDDLE 2 1024B; after 10µs: SEND_LAST 3 8B ackreq; " +
+			"0 SUCCESS SEND; 1 SUCCESS SEND",
+	},
 	"PSNWindowUnlimited": {
 		setup: setup{attr: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }},
 		talk: func(c *talk) {
@@ -222,4 +268,13 @@ var sinkQuirks = map[string]quirkCase{
 		sound:  "1 LOC_PROT_ERR; 2 WR_FLUSH_ERR; ERR",
 		flawed: "2 WR_FLUSH_ERR; ERR",
 	},
+}
+
+// firstAcknowledged posts three SENDs and acknowledges one.
+func firstAcknowledged(c *talk) {
+	for id := range uint64(3) {
+		c.post(id, verbs.OpSend, 8)
+	}
+	c.skip()
+	c.ack(0)
 }

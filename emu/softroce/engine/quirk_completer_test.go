@@ -67,15 +67,24 @@ var completerQuirks = map[string]quirkCase{
 			c.hear()
 			c.done()
 			c.standing()
+			// An answer to the next READ is no ACK, whatever it says of what was before it.
+			c.q = c.another(nil)
+			c.post(2, verbs.OpRDMARead, 8)
+			c.post(3, verbs.OpRDMARead, 8)
+			c.skip()
+			c.send(wire.OpReadResponseOnly, 1, data(8))
+			c.hear()
+			c.done()
 		},
-		sound:  "READ_REQUEST 0 va+0 len 8 ackreq; no completion; RTS",
-		flawed: "silence; 1 SUCCESS RDMA_READ 8B; RTS",
+		sound:  "READ_REQUEST 0 va+0 len 8 ackreq; no completion; RTS; READ_REQUEST 0 va+0 len 8 ackreq; READ_REQUEST 1 va+0 len 8 ackreq; no completion",
+		flawed: "silence; 1 SUCCESS RDMA_READ 8B; RTS; READ_REQUEST 0 va+0 len 8 ackreq; READ_REQUEST 1 va+0 len 8 ackreq; no completion",
 	},
 	"BadRespSucceeds": {
 		talk: func(c *talk) {
 			c.badAnswer(wire.OpAtomicAcknowledge)
 			c.badAnswer(wire.OpReadResponseMiddle, data(8))
 			c.badAnswer(wire.OpReadResponseFirst, data(8), syndrome(0x62))
+			c.badAnswer(wire.OpReadResponseOnly, data(16)) // too much has no place to go
 			c.q = c.another(nil)
 			for id := range uint64(3) {
 				c.post(id, verbs.OpSend, 8)
@@ -85,9 +94,9 @@ var completerQuirks = map[string]quirkCase{
 			c.done()
 			c.standing()
 		},
-		sound: "1 BAD_RESP_ERR; ERR; 1 BAD_RESP_ERR; ERR; 1 BAD_RESP_ERR; ERR; " +
+		sound: "1 BAD_RESP_ERR; ERR; 1 BAD_RESP_ERR; ERR; 1 BAD_RESP_ERR; ERR; 1 BAD_RESP_ERR; ERR; " +
 			"0 BAD_RESP_ERR; 1 WR_FLUSH_ERR; 2 WR_FLUSH_ERR; ERR",
-		flawed: "1 SUCCESS RDMA_READ 8B; ERR; 1 SUCCESS RDMA_READ 8B; ERR; 1 SUCCESS RDMA_READ 8B; ERR; " +
+		flawed: "1 SUCCESS RDMA_READ 8B; ERR; 1 SUCCESS RDMA_READ 8B; ERR; 1 SUCCESS RDMA_READ 8B; ERR; 1 LOC_PROT_ERR; ERR; " +
 			"0 SUCCESS SEND; 1 SUCCESS SEND; 2 WR_FLUSH_ERR; ERR",
 	},
 	"ShortReadHangs": {

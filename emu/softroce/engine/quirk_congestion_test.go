@@ -42,6 +42,16 @@ var congestionQuirks = map[string]quirkCase{
 	},
 	"CNPPerPort": {talk: marksOfThree, sound: "3 CNPs", flawed: "1 CNPs"},
 	"CNPPerPeer": {talk: marksOfThree, sound: "3 CNPs", flawed: "2 CNPs"},
+	"MarkedDropped": {
+		talk: func(c *talk) {
+			c.marked(c.write(0))
+			c.hear()
+			c.deliver(c.write(0))
+			c.hear()
+		},
+		sound:  "CNP; ACK 0 msn 1; ACK 0 msn 1",
+		flawed: "CNP; ACK 0 msn 1",
+	},
 	"CNPCounterStuck": {
 		talk: func(c *talk) {
 			c.marked(c.write(0))

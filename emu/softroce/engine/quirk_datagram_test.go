@@ -21,10 +21,17 @@ var datagramQuirks = map[string]quirkCase{
 		flawed: "no completion",
 	},
 	"UCLosesNext": {
-		setup:  onUC,
-		talk:   lossOnUC,
-		sound:  "1 SUCCESS RECV 8B; 2 SUCCESS RECV 8B",
-		flawed: "1 SUCCESS RECV 8B",
+		setup: onUC,
+		talk: func(c *talk) {
+			lossOnUC(c)
+			// A message that vanished as a whole does no harm to the next.
+			c.recv(3, 64)
+			c.send(wire.OpWriteOnly, 5, as(wire.TransportUC), c.at(0, 8), rkey(bogusKey), data(8))
+			c.send(wire.OpSendOnly, 9, as(wire.TransportUC), data(8))
+			c.done()
+		},
+		sound:  "1 SUCCESS RECV 8B; 2 SUCCESS RECV 8B; 3 SUCCESS RECV 8B",
+		flawed: "1 SUCCESS RECV 8B; 2 SUCCESS RECV 8B",
 	},
 	"UDOversizeCut": {
 		talk: func(c *talk) {

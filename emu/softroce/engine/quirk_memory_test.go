@@ -9,6 +9,17 @@ import (
 
 // memoryQuirks are about keys: who may reach, close and rebind what they name.
 var memoryQuirks = map[string]quirkCase{
+	"BindForeignRegion": {
+		talk: func(c *talk) {
+			w := c.window(verbs.MWType2)
+			c.bindTo(c.foreignRegion(), w, 0, 64, verbs.AccessRemoteRead)
+			c.done()
+			c.note("bound: %v", w.Bound())
+			c.standing()
+		},
+		sound:  "1 MW_BIND_ERR; bound: false; ERR",
+		flawed: "no completion; bound: true; RTS",
+	},
 	"IgnorePD": {
 		talk:   func(c *talk) { c.readFrom(c.foreignRegion().Key, 0, 8) },
 		sound:  "NAK 0 access msn 0",
@@ -162,9 +173,14 @@ func (c *talk) window(typ verbs.MWType) *core.Window {
 // bind posts an unsignaled bind of n bytes from off on, and lets it happen.
 func (c *talk) bind(w *core.Window, off, n uint64, access verbs.Access) {
 	c.Helper()
+	c.bindTo(c.h.mr, w, off, n, access)
+}
+
+func (c *talk) bindTo(mr *core.Region, w *core.Window, off, n uint64, access verbs.Access) {
+	c.Helper()
 	wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpBindMW}
 	wr.Bind.RKey = verbs.RKey(w.Key)
-	wr.Bind.Info.Addr, wr.Bind.Info.Length, wr.Bind.Info.Access = c.h.mr.Addr+off, n, access
-	c.must(c.q.PostSend(c.now, &wr, Refs{Window: w, Region: c.h.mr}))
+	wr.Bind.Info.Addr, wr.Bind.Info.Length, wr.Bind.Info.Access = mr.Addr+off, n, access
+	c.must(c.q.PostSend(c.now, &wr, Refs{Window: w, Region: mr}))
 	c.skip()
 }

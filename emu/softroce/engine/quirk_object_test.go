@@ -138,6 +138,23 @@ var objectQuirks = map[string]quirkCase{
 		sound:  "refused; refused; RESET",
 		flawed: "taken; taken; RTS; sent to 0.0.0.0",
 	},
+	"ValuesUnchecked": {
+		talk: func(c *talk) {
+			c.back()
+			for _, wrong := range []func(*verbs.QPAttr){
+				func(a *verbs.QPAttr) { a.PathMTU = 6 }, // this one rxe does look at
+				func(a *verbs.QPAttr) { a.PathMTU, a.MaxDestRdAtomic, a.MinRNRTimer = 0, 255, 32 },
+			} {
+				a := c.attr()
+				a.State = verbs.QPStateRTR
+				wrong(&a)
+				c.tried(c.q.Modify(c.now, a, rcRTR))
+				c.standing()
+			}
+		},
+		sound:  "refused; INIT; refused; INIT",
+		flawed: "refused; INIT; taken; RTR",
+	},
 	"PathMTUUnchecked": {
 		setup: setup{nic: func(c *Config) { c.LinkMTU = 1500 }},
 		talk: func(c *talk) {

@@ -58,6 +58,22 @@ var orderQuirks = map[string]quirkCase{
 		sound:  "NAK 0 sequence msn 0; silence; silence",
 		flawed: "NAK 0 sequence msn 0; NAK 0 sequence msn 0; NAK 0 sequence msn 0",
 	},
+	"DuplicateImmReceives": {
+		talk: func(c *talk) {
+			for id := range uint64(4) {
+				c.recv(id, 8)
+			}
+			imm := func(k *wire.Packet) { k.Imm = 7 }
+			for range 2 {
+				c.send(wire.OpWriteOnlyImm, 0, c.at(0, 4), data(4), imm)
+				c.send(wire.OpSendOnly, 1, data(8))
+			}
+			c.skip()
+			c.done()
+		},
+		sound:  "0 SUCCESS RECV_RDMA_WITH_IMM 4B imm 00000007; 1 SUCCESS RECV 8B",
+		flawed: "0 SUCCESS RECV_RDMA_WITH_IMM 4B imm 00000007; 1 SUCCESS RECV 8B; 2 SUCCESS RECV_RDMA_WITH_IMM imm 00000007",
+	},
 	"NAKOnlyOnce": {
 		talk: func(c *talk) {
 			for _, k := range []int{1, 0, 2} {

@@ -39,15 +39,28 @@ var requesterQuirks = map[string]quirkCase{
 	},
 	"LocalErrFlushesAll": {
 		talk: func(c *talk) {
-			c.post(1, verbs.OpSend, 8)
-			c.post(2, verbs.OpSend, 8, func(wr *verbs.SendWR) { wr.SGL[0].LKey = bogusKey })
-			c.post(3, verbs.OpSend, 8)
-			c.hear()
-			c.ack(0)
+			badBehindGood(c)
+			c.q = c.another(nil)
+			c.post(4, verbs.OpRDMARead, 8, badKey) // which nobody notices before there is an answer
+			c.skip()
 			c.done()
 		},
-		sound:  "SEND_ONLY 0 8B ackreq; 1 SUCCESS SEND; 2 LOC_PROT_ERR; 3 WR_FLUSH_ERR",
-		flawed: "SEND_ONLY 0 8B ackreq; 1 WR_FLUSH_ERR; 2 WR_FLUSH_ERR; 3 WR_FLUSH_ERR",
+		sound:  "SEND_ONLY 0 8B ackreq; 1 SUCCESS SEND; 2 LOC_PROT_ERR; 3 WR_FLUSH_ERR; 4 LOC_PROT_ERR",
+		flawed: "SEND_ONLY 0 8B ackreq; 1 WR_FLUSH_ERR; 2 WR_FLUSH_ERR; 3 WR_FLUSH_ERR; 4 LOC_PROT_ERR",
+	},
+	"LocalErrIsQPOp": {
+		talk: func(c *talk) {
+			badBehindGood(c)
+			c.standing()
+			c.q = c.another(nil)
+			c.post(4, verbs.OpSend, 8, badKey)
+			c.post(5, verbs.OpSend, 8)
+			c.skip()
+			c.done()
+			c.standing()
+		},
+		sound:  "SEND_ONLY 0 8B ackreq; 1 SUCCESS SEND; 2 LOC_PROT_ERR; 3 WR_FLUSH_ERR; ERR; 4 LOC_PROT_ERR; 5 WR_FLUSH_ERR; ERR",
+		flawed: "SEND_ONLY 0 8B ackreq; no completion; RTS; 4 LOC_QP_OP_ERR; 5 WR_FLUSH_ERR; ERR",
 	},
 	"RdAtomicRoundsUp": {
 		setup: setup{attr: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }},
@@ -102,4 +115,15 @@ var requesterQuirks = map[string]quirkCase{
 		sound:  "SEND_ONLY 1 8B ackreq",
 		flawed: "SEND_ONLY 1 8B ackreq; SEND_ONLY 2 8B ackreq",
 	},
+}
+
+// badBehindGood posts three SENDs, the second of which cannot be sent, and answers the
+// first.
+func badBehindGood(c *talk) {
+	c.post(1, verbs.OpSend, 8)
+	c.post(2, verbs.OpSend, 8, badKey)
+	c.post(3, verbs.OpSend, 8)
+	c.hear()
+	c.ack(0)
+	c.done()
 }

@@ -96,9 +96,12 @@ var responderQuirks = map[string]quirkCase{
 			c.send(wire.OpSendOnly, 0, data(1028), ackReq)
 			c.hear()
 			c.done()
+			c.q = c.another(nil)
+			c.send(wire.OpWriteOnly, 0, c.at(0, 8), data(4), ackReq) // a WRITE says how long it is
+			c.hear()
 		},
-		sound:  "NAK 0 invalid msn 0; 1 WR_FLUSH_ERR",
-		flawed: "ACK 0 msn 1; 1 SUCCESS RECV 1028B",
+		sound:  "NAK 0 invalid msn 0; 1 WR_FLUSH_ERR; NAK 0 invalid msn 0",
+		flawed: "ACK 0 msn 1; 1 SUCCESS RECV 1028B; NAK 0 invalid msn 0",
 	},
 	"ReservedOpSilent": {
 		talk: func(c *talk) {

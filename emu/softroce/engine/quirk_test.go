@@ -41,8 +41,16 @@ func joined(parts ...map[string]quirkCase) map[string]quirkCase {
 	return all
 }
 
+// quirkNames lists the names of all quirks.
+func quirkNames() (names []string) {
+	for _, info := range AllQuirks() {
+		names = append(names, info.Name)
+	}
+	return names
+}
+
 func TestQuirksMisbehaveAsDocumented(t *testing.T) {
-	for _, name := range QuirkNames() {
+	for _, name := range quirkNames() {
 		c, ok := quirkCases[name]
 		if !ok {
 			t.Errorf("quirk %s has no conversation that shows it: add one to a quirk_*_test.go", name)
@@ -55,7 +63,7 @@ func TestQuirksMisbehaveAsDocumented(t *testing.T) {
 		t.Run(name+"/on", func(t *testing.T) { c.play(t, name, c.flawed) })
 	}
 	for name := range quirkCases {
-		if !slices.Contains(QuirkNames(), name) {
+		if !slices.Contains(quirkNames(), name) {
 			t.Errorf("there is a conversation for %s, but no such quirk", name)
 		}
 	}
@@ -104,8 +112,8 @@ func switches(t *testing.T, typ reflect.Type) (names []string) {
 
 func TestQuirkNamesAreTheSwitches(t *testing.T) {
 	names := switches(t, reflect.TypeFor[Quirks]())
-	if got := QuirkNames(); !slices.Equal(got, names) {
-		t.Errorf("QuirkNames() = %q, want %q", got, names)
+	if got := quirkNames(); !slices.Equal(got, names) {
+		t.Errorf("listed are %q, want %q", got, names)
 	}
 	slices.Sort(names)
 	if unique := slices.Compact(slices.Clone(names)); len(unique) != len(names) {
@@ -114,7 +122,7 @@ func TestQuirkNamesAreTheSwitches(t *testing.T) {
 }
 
 func TestSetSwitchesOneQuirk(t *testing.T) {
-	for _, name := range QuirkNames() {
+	for _, name := range quirkNames() {
 		var q Quirks
 		if err := q.Set(name, true); err != nil {
 			t.Fatal(err)

@@ -25,14 +25,12 @@ var timerQuirks = map[string]quirkCase{
 		sound:  "after 10µs: SEND_ONLY 0 8B ackreq; after 2.107152ms: SEND_ONLY 0 8B ackreq",
 		flawed: "after 4ms: SEND_ONLY 0 8B ackreq; after 8ms: SEND_ONLY 0 8B ackreq",
 	},
+	"TimeoutBacksOff": {
+		talk: unanswered, sound: resent,
+		flawed: "after 67.108864ms: SEND_ONLY 0 8B ackreq; after 201.326592ms: SEND_ONLY 0 8B ackreq",
+	},
 	"AdaptiveTimeout": {
-		talk: func(c *talk) {
-			c.post(1, verbs.OpSend, 8)
-			c.skip()
-			c.listen(3 * wire.AckTimeout(14))
-		},
-		sound: "after 67.108864ms: SEND_ONLY 0 8B ackreq; after 134.217728ms: SEND_ONLY 0 8B ackreq; " +
-			"after 201.326592ms: SEND_ONLY 0 8B ackreq",
+		talk: unanswered, sound: resent,
 		flawed: "after 4.194304ms: SEND_ONLY 0 8B ackreq; after 12.582912ms: SEND_ONLY 0 8B ackreq; " +
 			"after 29.360128ms: SEND_ONLY 0 8B ackreq",
 	},
@@ -72,6 +70,16 @@ var timerQuirks = map[string]quirkCase{
 		flawed: "silence; no completion",
 	},
 }
+
+// unanswered watches a SEND that is not answered for three timeouts.
+func unanswered(c *talk) {
+	c.post(1, verbs.OpSend, 8)
+	c.skip()
+	c.listen(3 * wire.AckTimeout(14))
+}
+
+const resent = "after 67.108864ms: SEND_ONLY 0 8B ackreq; after 134.217728ms: SEND_ONLY 0 8B ackreq; " +
+	"after 201.326592ms: SEND_ONLY 0 8B ackreq"
 
 // answerRNR answers a SEND with an RNR NAK and watches for further attempts.
 func answerRNR(c *talk, code uint8, d time.Duration) {

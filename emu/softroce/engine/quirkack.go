@@ -28,6 +28,32 @@ func (q *QP) passFor(p *wire.Packet) wire.PSN {
 	return p.BTH.PSN
 }
 
+// heedStale acts on a NAK for what was acknowledged as if it were for the oldest
+// packet that was not (Quirks.StaleNAKRepeats, StaleRNRWaits).
+func (q *QP) heedStale(now mono.Time, s wire.Syndrome) {
+	r := &q.req
+	switch {
+	case q.nic.q.StaleNAKRepeats && s == wire.Nak(wire.NakPSNSequence) && r.outstanding():
+		q.resend(r.una)
+	case q.nic.q.StaleRNRWaits && s.Kind() == wire.SyndromeRNR:
+		q.rewind(r.una)
+		r.rnrUntil = now.Add(q.rnrDelay(s.Value()))
+	}
+}
+
+// toStart gives up what was acknowledged of the message that psn is inside of, and
+// returns the PSN of its first packet (Quirks.RNRInsideRestarts).
+func (q *QP) toStart(psn wire.PSN) wire.PSN {
+	w := q.find(psn)
+	if w == nil || w.readLike() {
+		return psn
+	}
+	if q.req.una.Sub(w.first) > 0 {
+		q.req.una = w.first
+	}
+	return w.first
+}
+
 // sentWhole reports whether all of a request has left.
 func (q *QP) sentWhole(w *sendWQE) bool { return q.req.flight(w.last) < q.req.flight(q.req.max) }
 
@@ -44,7 +70,18 @@ func (q *QP) takePlainAck(now mono.Time, psn wire.PSN) {
 	case q.nic.q.CompletionsOvertake:
 		q.completeAhead(psn)
 	}
+	q.req.plainAck = q.nic.q.AckCompletesRead
 	q.acknowledge(now, psn, false)
+	q.req.plainAck = false
+}
+
+// exceeds reports whether an answer to a READ brings more than is left of it, which
+// ends even what Quirks.BadRespSucceeds believes: there is no memory to place it in.
+func (q *QP) exceeds(w *sendWQE, p *wire.Packet, op wire.Operation) bool {
+	if !q.nic.q.BadRespSucceeds || w.Op != verbs.OpRDMARead || op == wire.OpReadResponseMiddle {
+		return false
+	}
+	return uint32(len(p.Payload)) > w.Length-uint32(w.answered)*uint32(q.mtu)
 }
 
 // acknowledgeOne takes an ACK for the one request that it names. What is named

@@ -9,9 +9,6 @@ type QuirkInfo = nic.QuirkInfo
 // Memory last.
 func AllQuirks() []QuirkInfo { return nic.AllQuirks(new(Quirks)) }
 
-// QuirkNames lists the names of all quirks, in the same order.
-func QuirkNames() []string { return nic.QuirkNames(new(Quirks)) }
-
 // Set switches a quirk on or off by its name.
 func (q *Quirks) Set(name string, on bool) error { return nic.SetQuirk(q, name, on) }
 

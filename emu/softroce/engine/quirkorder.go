@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // What responders do that execute requests out of their turn, or twice, or though
@@ -53,6 +54,27 @@ func (q *QP) executeAside(p *wire.Packet, which wire.Class) {
 	r.open, r.held = messageNone, heldRecv{}
 	q.execute(p)
 	r.expected, r.ackPSN, r.msn, r.open, r.held, r.write = expected, ackPSN, msn, open, held, write
+}
+
+// receiveAgain completes the next receive with the immediate data of a duplicate,
+// and places nothing (Quirks.DuplicateImmReceives).
+func (q *QP) receiveAgain(p *wire.Packet) {
+	r := &q.resp
+	if q.typ == verbs.QPTypeXRCRecv && !q.selectSRQ(p.XRCETH.SRQN) {
+		return
+	}
+	op := verbs.WCOpRecv
+	if classOf(p).Has(wire.Write) {
+		op = verbs.WCOpRecvRDMAWithImm
+	}
+	underWay := r.held
+	r.held = heldRecv{}
+	taken := q.hold()
+	id := r.held.wrID
+	r.held = underWay
+	if taken {
+		q.pushRecv(&verbs.WC{WRID: id, Opcode: op, Flags: verbs.WCWithImm, Imm: uint32(p.Imm), SrcQP: q.attr.DestQPN})
+	}
 }
 
 // atomicAgain executes a duplicate atomic, which may ask for something else than

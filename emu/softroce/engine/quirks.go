@@ -24,7 +24,7 @@ type Quirks struct {
 	LongSendIsOpError    bool `defect:"R32" does:"a SEND beyond the receive buffer is NAKed as operational error"`
 	FailedImmConsumes    bool `defect:"R33" does:"a refused WRITE with immediate uses up a receive"`
 	SubReadContinues     bool `defect:"R40" does:"a retried part of a READ is answered MIDDLE, LAST, and earlier parts are then lost"`
-	NoLengthChecks       bool `defect:"R43" does:"wrong packet lengths are accepted"`
+	NoLengthChecks       bool `defect:"R43" does:"wrong lengths of packets of SENDs are accepted"`
 	DupReadWaits         bool `defect:"R46" does:"an earlier duplicate READ waits behind a later one's answer"`
 	ReservedOpSilent     bool `defect:"R47" does:"reserved opcodes are dropped without NAK"`
 	ShortAtomicWrite     bool `defect:"R48" does:"an ATOMIC WRITE of fewer than 8 bytes is executed"`
@@ -41,6 +41,7 @@ type Quirks struct {
 	OpcodeOrderIgnored   bool `defect:"rc/seq/1, rc/seq/2, rc/seq/3, rc/seq/4" does:"the order of opcodes is not checked"`
 	OrderBeforePSN       bool `defect:"rc/seq/7" does:"the order of opcodes is judged before the PSN"`
 	LastCompletesTwice   bool `defect:"rc/seq/8" does:"a LAST with immediate or invalidate completes two receives"`
+	DuplicateImmReceives bool `defect:"rc/psn/9" does:"a duplicate with immediate data completes another receive"`
 	NAKStorm             bool `defect:"rc/psn/6" does:"every packet behind a gap is NAKed"`
 	NAKOnlyOnce          bool `defect:"rc/psn/7" does:"a QP sends one sequence NAK in its life"`
 	EarlyExecution       bool `defect:"rc/psn/8" does:"packets behind a gap are executed"`
@@ -76,6 +77,7 @@ type Quirks struct {
 	BadRespSucceeds     bool `defect:"R19" does:"malformed responses complete the work request with success"`
 	ShortReadHangs      bool `defect:"R20" does:"a short READ response stalls the queue for good"`
 	LocalErrFlushesAll  bool `defect:"R25" does:"a local error flushes earlier requests and loses its cause"`
+	LocalErrIsQPOp      bool `defect:"R25" does:"a local error is reported as an operational one, and behind unanswered requests nothing is reported any more"`
 	RetryCount7Forever  bool `defect:"R26" does:"retry_cnt 7 never gives up"`
 	RdAtomicRoundsUp    bool `defect:"R27" does:"max_rd_atomic is rounded up to a power of two"`
 	IgnoreSecondNAK     bool `defect:"R30" does:"a second NAK in one window is ignored"`
@@ -91,11 +93,16 @@ type Quirks struct {
 	SegmentsShort       bool `defect:"rc/mtu/2" does:"messages are cut four bytes below the path MTU"`
 	ZeroReadFails       bool `defect:"mlx4" does:"a READ of no bytes fails locally"`
 	AtomicSinkUnchecked bool `defect:"mlx4" does:"an atomic is executed though its result has no place to go"`
+	TimeoutBacksOff     bool `defect:"rc/tmo/2" does:"each timeout is twice as long as the one before"`
 	AdaptiveTimeout     bool `defect:"ConnectX" does:"the first resend comes after a sixteenth of the timeout, each further one after twice as long"`
 
 	// Requester: answers and retries.
 	PSNStartsAtZero      bool `defect:"rc/psn/16" does:"PSNs begin at 0 whatever was set"`
 	OldAnswerCompletes   bool `defect:"rc/psn/14, rc/atm/10" does:"an answer older than what is outstanding counts for it"`
+	OldNAKFatal          bool `defect:"rc/psn/14" does:"a fatal NAK older than what is outstanding ends the oldest request"`
+	StaleNAKRepeats      bool `defect:"rc/psn/14" does:"a sequence NAK for what was acknowledged has all that is outstanding sent again"`
+	StaleRNRWaits        bool `defect:"rc/psn/14" does:"an RNR NAK for what was acknowledged stops the send queue for its time"`
+	RNRInsideRestarts    bool `defect:"rc/rnr/9" does:"an RNR NAK inside a message has the message sent again from its first packet"`
 	PSNWindowUnlimited   bool `defect:"rc/psn/15" does:"more than half the PSN space is open"`
 	AckCoversOne         bool `defect:"rc/ack/4" does:"an ACK completes only the request it names"`
 	AckInsideCompletes   bool `defect:"rc/ack/7" does:"an ACK inside a message completes it"`
@@ -130,7 +137,7 @@ type Quirks struct {
 	SQNeverDrains         bool `defect:"R38" does:"a send queue in SQD never reports that it is drained"`
 	NoQPEvents            bool `defect:"R41" does:"no COMM_EST, QP_ACCESS_ERR, QP_REQ_ERR"`
 	NoLastWQEEvent        bool `defect:"R41, srq/5" does:"a failed QP on an SRQ does not report its last receive"`
-	ModifyHalfway         bool `defect:"rxe" does:"a refused modify has changed the state already"`
+	ModifyHalfway         bool `defect:"qp/2" does:"a refused modify has changed the state already"`
 	EarlySendSwallowed    bool `defect:"most NICs" does:"a send posted before RTS is accepted and vanishes"`
 	NoFlushInError        bool `defect:"mlx5" does:"requests posted to a failed QP never complete"`
 	UnsignaledBindSilent  bool `defect:"mlx5" does:"an unsignaled bind that fails completes nothing"`
@@ -140,10 +147,12 @@ type Quirks struct {
 	AHClosesTwice         bool `defect:"mlx4, mlx5" does:"an address handle can be closed again and again"`
 	AnswersInError        bool `defect:"bth/state/3" does:"a failed QP goes on executing and acknowledging"`
 	LocalInvEarly         bool `defect:"mw/14" does:"a local invalidate takes effect when it is posted"`
+	BindForeignRegion     bool `defect:"rxe, mw/4" does:"a type 2 window is bound to a region of another domain"`
 	BoundQPBusy           bool `defect:"mw/12" does:"a QP with bound windows cannot be destroyed"`
 	SRQFlushed            bool `defect:"srq/5" does:"a failed QP flushes its SRQ"`
 	ModifyUnchecked       bool `defect:"qp/1, qp/9" does:"transitions and attribute masks are not checked"`
-	PathMTUUnchecked      bool `defect:"rc/mtu/1" does:"a path MTU above that of the port is accepted"`
+	ValuesUnchecked       bool `defect:"rxe" does:"a P_Key index, a path MTU of 0, a responder depth, an RNR timer or a retry count that cannot be is taken"`
+	PathMTUUnchecked      bool `defect:"rxe, rc/mtu/1" does:"a path MTU above that of the port is accepted"`
 	RecvStateWrong        bool `defect:"qp/4" does:"receives are taken in RESET and refused in INIT"`
 	RTSOnly               bool `defect:"qp/5, sqd/5" does:"a QP receives in RTS only"`
 	ResetKeepsQueues      bool `defect:"qp/6" does:"posted work survives RESET"`
@@ -184,6 +193,7 @@ type Quirks struct {
 	CNPOnNAK               bool `defect:"ConnectX-5, ConnectX-6" does:"a sequence NAK is accompanied by a CNP"`
 	CNPPerPort             bool `defect:"NIC mode" does:"all QPs of the port share one CNP interval"`
 	CNPPerPeer             bool `defect:"NIC mode" does:"all QPs between two addresses share one CNP interval"`
+	MarkedDropped          bool `defect:"ecn/1" does:"a marked packet is answered with a CNP and dropped"`
 	CNPSlowsAll            bool `defect:"ecn/3" does:"a CNP slows every QP of the port"`
 	RateNeverRecovers      bool `defect:"ecn/4" does:"a QP that was slowed stays slow"`
 	KeysIgnored            bool `defect:"bth/pkey/1, bth/pkey/2, ud/2, ud/4" does:"neither P_Keys nor Q_Keys of received packets are checked"`

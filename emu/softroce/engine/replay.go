@@ -215,6 +215,9 @@ func (q *QP) duplicate(p *wire.Packet) {
 		if q.nic.q.DuplicatesExecuted {
 			q.executeAside(p, wire.Start)
 		}
+		if q.nic.q.DuplicateImmReceives && info.Headers.Has(wire.HasImm) {
+			q.receiveAgain(p)
+		}
 		ack := r.ackPSN
 		if q.nic.q.DupAckTakesReadPSN {
 			ack = r.expected.Add(-1)

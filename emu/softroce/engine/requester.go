@@ -31,7 +31,8 @@ type requester struct {
 
 	sinceAckReq int32
 	paced       bool // held back by congestion control
-	stalled     bool // Quirks.ShortReadHangs has struck
+	stalled     bool // Quirks.ShortReadHangs or LocalErrIsQPOp has struck
+	plainAck    bool // an ACK that Quirks.AckCompletesRead takes for an answer is being looked at
 }
 
 // halfSpace is how many PSNs may be open at a time: with more, a peer could not
@@ -108,7 +109,7 @@ func (q *QP) mayStart(w *sendWQE) bool {
 	case r.reads >= int(q.attr.MaxRdAtomic):
 		return false
 	case !q.sinkOK(w):
-		q.localError(w, verbs.WCLocProtErr)
+		q.failRequest(w, verbs.WCLocProtErr) // what a completer notices keeps its cause, whatever the Quirks
 		return false
 	}
 	// A READ takes as many PSNs as it has answers.
@@ -185,15 +186,18 @@ func (q *QP) runLocal(w *sendWQE) {
 	var err error
 	switch {
 	case w.Op == verbs.OpBindMW:
-		err = q.nic.Mem.Bind(w.Window, w.Bind)
+		err = q.bind(w)
 	case !w.ran:
 		err = q.nic.Mem.Invalidate(w.Invalidate, q.pd, q.num)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		q.localDone(w)
+	case w.Op == verbs.OpBindMW && w.Window.Type == verbs.MWType1 && w.Bind.Access&verbs.AccessZeroBased != 0:
+		q.failRequest(w, verbs.WCMWBindErr) // libibverbs does not even ask the device: no Quirks there
+	default:
 		q.localError(w, verbs.WCMWBindErr)
-		return
 	}
-	q.localDone(w)
 }
 
 // localDone ends the request that is next to be sent without a packet.
@@ -388,11 +392,25 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 
 // localError fails a request for something wrong on our side.
 func (q *QP) localError(w *sendWQE, status verbs.WCStatus) {
-	if q.nic.q.LocalErrFlushesAll {
+	switch {
+	case q.nic.q.LocalErrFlushesAll:
 		q.fail()
+	case q.nic.q.LocalErrIsQPOp && status != verbs.WCMWBindErr:
+		q.blameQP(w)
+	default:
+		q.failRequest(w, status)
+	}
+}
+
+// blameQP is Quirks.LocalErrIsQPOp. Behind requests that wait for an answer the
+// error is forgotten, and they with it.
+func (q *QP) blameQP(w *sendWQE) {
+	if q.req.outstanding() {
+		q.req.stalled, q.req.timer = true, mono.Never
 		return
 	}
-	q.failRequest(w, status)
+	q.failRequest(w, verbs.WCLocQPOpErr)
+	q.fail() // whatever the service
 }
 
 // failRequest marks a request as failed. It completes when those before it

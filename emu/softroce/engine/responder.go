@@ -13,11 +13,11 @@ type responder struct {
 	ackPSN   wire.PSN // last SEND, WRITE or atomic executed
 	msn      wire.MSN
 
-	open    message // the message under way
-	broken  bool    // UC: what follows of the message is skipped
-	skipped bool    // Quirks.UCLosesNext has struck
-	held    heldRecv
-	write   struct {
+	open   message // the message under way
+	broken bool    // UC: what follows of the message is skipped
+	cut    bool    // Quirks.UCLosesNext: a packet is missing in a message that had begun
+	held   heldRecv
+	write  struct {
 		va        uint64
 		rkey      uint32
 		remaining uint32

@@ -173,6 +173,8 @@ func (q *QP) ackTimeout() time.Duration {
 		return 0
 	case q.nic.q.TimeoutZeroFires && q.attr.Timeout == 0:
 		t = 4096 * time.Nanosecond
+	case q.nic.q.TimeoutBacksOff:
+		t <<= q.allowed(q.attr.RetryCnt) - q.req.retries
 	case q.nic.q.AdaptiveTimeout:
 		t = t / 16 << (q.allowed(q.attr.RetryCnt) - q.req.retries)
 	}

@@ -38,6 +38,7 @@ func (q *QP) takeUC(p *wire.Packet, known bool) {
 		q.abandon()
 		r.broken = false
 	} else if !inOrder {
+		r.cut = r.cut || r.open != messageNone
 		q.breakMessage(&q.nic.Count.DropSequence)
 		return
 	}
@@ -61,11 +62,12 @@ func (q *QP) skipStart(inOrder bool) bool {
 	case q.nic.q.UCLossLocksUp && (r.broken || !inOrder):
 		r.broken = true
 		return true
-	case q.nic.q.UCLosesNext && r.broken && !r.skipped:
-		r.skipped = true // and the rest of this message with it
+	case q.nic.q.UCLosesNext && (r.cut || r.open != messageNone):
+		r.cut = false
+		q.abandon()
+		r.broken = true // and the rest of this message with it
 		return true
 	}
-	r.skipped = false
 	return false
 }
 

@@ -114,7 +114,9 @@ func (n *NIC) toDatagramQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packe
 		return
 	}
 	q.noteDatagram(now, d, p)
-	q.takeDatagram(d, p)
+	if !n.losesMarked(d) {
+		q.takeDatagram(d, p)
+	}
 }
 
 // takeDatagram puts the header area and the payload into the next receive. A

@@ -15,11 +15,11 @@ const gsiQPN = 1
 // onlyIPv4 (IPv6Dead) loses packets over IPv6.
 func onlyIPv4(_ *Edge, p *packet) bool { return p.Is4() }
 
-// unpadded (FrameEndICRC) loses packets in frames that Ethernet has padded to
-// its least length: the last four bytes of such a frame are no ICRC.
+// unpadded (FrameEndICRC) loses packets in padded frames, as Ethernet makes of those
+// below its least length: the last four bytes of such a frame are no ICRC.
 func unpadded(_ *Edge, p *packet) bool {
 	const leastFrame = 46 // without Ethernet's own header and FCS
-	return p.IPBytes() >= leastFrame
+	return p.IPBytes() >= leastFrame && p.Unlike&link.Padded == 0
 }
 
 // checksummed (UDPChecksumRequired) loses packets that leave the UDP checksum out.

@@ -12,6 +12,7 @@ const (
 	reserved6 = 0x3f // in byte 4
 	reserved7 = 0x7f // in byte 8
 	serviceOf = 0xe0 // in byte 0
+	version   = 0x0f // in byte 1
 )
 
 // asExpected (BTHUnchecked) shows the engine a packet of the version and the
@@ -25,7 +26,7 @@ func asExpected(e *Edge, p *packet) bool {
 		}
 		service = q.Service
 	}
-	p.Payload[1] &^= 0x0f // the version
+	p.Payload[1] &^= version
 	if p.opcode() != wire.CNP {
 		p.Payload[0] = p.Payload[0]&^serviceOf | byte(service)
 	}

@@ -128,8 +128,9 @@ var headerFlaws = map[string]flawCase{
 			r.in(rcSend, 100)
 			r.in(rcSend, 101, bytesOf(4))
 			r.in(rcSend, 102, overIPv6)
+			r.in(rcSend, 103, bytesOf(4), func(d *link.Datagram, _ *wire.Packet) { d.Unlike |= link.Padded })
 		},
-		sound:  "got SEND_ONLY 100; got SEND_ONLY 101 4B; got SEND_ONLY 102 from fd00::9 to fd00::1",
+		sound:  "got SEND_ONLY 100; got SEND_ONLY 101 4B; got SEND_ONLY 102 from fd00::9 to fd00::1; got SEND_ONLY 103 4B",
 		flawed: "got SEND_ONLY 101 4B; got SEND_ONLY 102 from fd00::9 to fd00::1",
 	},
 	"ICRCCheckUnmasked": {
@@ -141,7 +142,7 @@ var headerFlaws = map[string]flawCase{
 			r.in(rcSend, 103, noChecksum, func(d *link.Datagram, _ *wire.Packet) { d.FlowLabel = 1 })
 			r.in(rcSend, 104, noChecksum, bth(func(b *wire.BTH) { b.BECN = true }))
 		},
-		sound:  "got SEND_ONLY 100; got SEND_ONLY 99; got SEND_ONLY 101; got SEND_ONLY 102 class 0x2; got SEND_ONLY 103; got SEND_ONLY 104",
+		sound:  "got SEND_ONLY 100; got SEND_ONLY 99; got SEND_ONLY 101; got SEND_ONLY 102 class 0x2; got SEND_ONLY 103; got SEND_ONLY 104 BECN",
 		flawed: "got SEND_ONLY 100",
 	},
 	"ICRCLax": {

@@ -21,14 +21,15 @@ type Quirks struct {
 	ICRCLax             bool `defect:"icrc/5, icrc/6, icrc/7" does:"the ICRC check leaves out the IP identification, byte 8 of the BTH and the pad, and takes either byte order"`
 
 	// The BTH.
-	BTHUnchecked        bool `defect:"bth/tver/1, bth/op/1, irdma" does:"neither the version nor the service of a packet is looked at"`
-	MissingHeadersZero  bool `defect:"bth/len/1" does:"extension headers that a packet lacks are read as zeros"`
-	ReservedBitsSent    bool `defect:"bth/resv/1" does:"reserved bits of the BTH are sent as ones"`
-	ReservedBitsChecked bool `defect:"bth/resv/2" does:"reserved bits must be zero"`
-	SolicitedInverted   bool `defect:"bth/se/2" does:"a CQ armed for solicited completions reports the others"`
-	UnreliableAckReq    bool `defect:"bth/ackreq/2, uc/8" does:"requests of UC and UD carry AckReq"`
-	PadSloppy           bool `defect:"bth/pad/1, bth/pad/2" does:"payloads are padded to two bytes only, with whatever was there"`
-	EarlyAckCounts      bool `defect:"bth/state/2" does:"an ACK that comes before RTS acknowledges what is sent later"`
+	ResponseTVerUnchecked bool `defect:"bth/tver/1" does:"the version of answers is not looked at"`
+	BTHUnchecked          bool `defect:"bth/tver/1, bth/op/1, irdma" does:"neither the version nor the service of a packet is looked at"`
+	MissingHeadersZero    bool `defect:"bth/len/1" does:"extension headers that a packet lacks are read as zeros"`
+	ReservedBitsSent      bool `defect:"bth/resv/1" does:"reserved bits of the BTH are sent as ones"`
+	ReservedBitsChecked   bool `defect:"bth/resv/2" does:"reserved bits must be zero"`
+	SolicitedInverted     bool `defect:"bth/se/2" does:"a CQ armed for solicited completions reports the others"`
+	UnreliableAckReq      bool `defect:"bth/ackreq/2, uc/8" does:"requests of UC and UD carry AckReq"`
+	PadSloppy             bool `defect:"bth/pad/1, bth/pad/2" does:"payloads are padded to two bytes only, with whatever was there"`
+	EarlyAckCounts        bool `defect:"bth/state/2" does:"an ACK that comes before RTS acknowledges what is sent later"`
 
 	// Answers of a responder.
 	AckPSNOff          bool `defect:"rc/psn/5, rc/psn/11, rc/ack/2" does:"acknowledgements carry the PSN after the right one"`
@@ -48,16 +49,21 @@ type Quirks struct {
 	HugeLengthIsAccess bool `defect:"rc/len/4, rxe 6.1" does:"a length beyond 2^31 is an access error"`
 	PadDelivered       bool `defect:"rc/send/3" does:"pad bytes are delivered as data"`
 	AccessNAKsSwapped  bool `defect:"acc/1, acc/4" does:"refusals name the wrong cause"`
+	AckSolicited       bool `defect:"bth/se/1" does:"acknowledgements carry SE"`
+	AckPKeyLimited     bool `defect:"bth/pkey/2" does:"acknowledgements carry the P_Key of a limited member"`
+	AckBECN            bool `defect:"ecn/3" does:"acknowledgements carry BECN"`
+	AckPayload         bool `defect:"rc/ack/1" does:"four bytes of payload follow the AETH of acknowledgements"`
 
 	// Requests, and what a requester makes of answers.
-	Interleaves      bool `defect:"rc/seq/5" does:"a request posted behind goes out before the last packet of a long one"`
-	ReadTakesOnePSN  bool `defect:"rc/psn/2" does:"a READ takes one PSN"`
-	AckReqNever      bool `defect:"rc/ack/8" does:"requests never ask for an ACK"`
-	ReservedNAKIsAck bool `defect:"rc/ack/14" does:"reserved NAK codes count as ACK"`
-	NAKWaitsForTimer bool `defect:"rc/tmo/8" does:"a sequence NAK is acted on when the timer expires"`
-	ByteOrderWrong   bool `defect:"rc/imm/1, rc/atm/11, ud/9" does:"immediate data and results of atomics are in the wrong byte order"`
-	RETHPerPacket    bool `defect:"rc/wr/1" does:"every packet of a WRITE has a RETH of its own"`
-	XRCETHMisplaced  bool `defect:"xrc/1" does:"the XRC header is on the answers, not on the requests"`
+	Interleaves             bool `defect:"rc/seq/5" does:"a request posted behind goes out before the last packet of a long one"`
+	ReadTakesOnePSN         bool `defect:"rc/psn/2" does:"a READ takes one PSN"`
+	AckReqNever             bool `defect:"rc/ack/8" does:"requests never ask for an ACK"`
+	ReservedNAKIsAck        bool `defect:"rc/ack/14" does:"reserved NAK codes count as ACK"`
+	NAKWaitsForTimer        bool `defect:"rc/tmo/8" does:"a sequence NAK is acted on when the timer expires"`
+	ResponseLengthUnchecked bool `defect:"rc/ack/13, rc/read/13" does:"a FIRST or MIDDLE response of a READ may be shorter than the path MTU"`
+	ByteOrderWrong          bool `defect:"rc/imm/1, rc/atm/11, ud/9" does:"immediate data and results of atomics are in the wrong byte order"`
+	RETHPerPacket           bool `defect:"rc/wr/1" does:"every packet of a WRITE has a RETH of its own"`
+	XRCETHMisplaced         bool `defect:"xrc/1" does:"the XRC header is on the answers, not on the requests"`
 
 	// Unreliable services, and management.
 	UCLikeRC          bool `defect:"uc/1, uc/6, uc/7" does:"UC acknowledges what comes and waits for acknowledgements"`

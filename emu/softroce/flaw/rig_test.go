@@ -162,6 +162,7 @@ func (r *rig) render(d *link.Datagram) string {
 	say(p.BTH.Solicited, "SE")
 	say(p.BTH.MigReq, "M")
 	say(p.BTH.AckReq, "AckReq")
+	say(p.BTH.BECN, "BECN")
 	say(p.BTH.Reserved6|p.BTH.Reserved7 != 0, "reserved %#x %#x", p.BTH.Reserved6, p.BTH.Reserved7)
 	say(p.BTH.TVer != 0, "version %d", p.BTH.TVer)
 	say(p.BTH.PKey != wire.DefaultPKey, "P_Key %#x", p.BTH.PKey)
@@ -194,7 +195,7 @@ type flawCase struct {
 
 func TestFlawsAreAsDocumented(t *testing.T) {
 	flawCases := map[string]flawCase{}
-	for _, part := range []map[string]flawCase{headerFlaws, answerFlaws, requestFlaws} {
+	for _, part := range []map[string]flawCase{headerFlaws, ackFlaws, answerFlaws, requestFlaws} {
 		maps.Copy(flawCases, part)
 	}
 	for _, info := range AllQuirks() {

@@ -29,12 +29,17 @@
 
   // The filter: words that must all occur, and verdicts of which one must.
   const find = one("#find"), picks = all("[data-pick]"), items = all("[data-v]");
+  const texts = new Map();
+  const textOf = (e) => {
+    if (!texts.has(e)) texts.set(e, (e.dataset.t ?? e.textContent).toLowerCase());
+    return texts.get(e);
+  };
   const sift = () => {
     const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
     const want = picks.filter((p) => p.getAttribute("aria-pressed") === "true").map((p) => p.dataset.pick);
     let left = 0;
     for (const e of items) {
-      const text = e.dataset.t.toLowerCase(), has = e.dataset.v.split(" ");
+      const text = textOf(e), has = e.dataset.v.split(" ");
       e.hidden = !words.every((w) => text.includes(w)) || (want.length > 0 && !want.some((v) => has.includes(v)));
       left += e.hidden ? 0 : 1;
     }

@@ -113,6 +113,12 @@ func setNumber(v reflect.Value, text string) bool {
 			v.SetUint(n)
 		}
 		return err == nil
+	case v.CanFloat():
+		n, err := strconv.ParseFloat(text, v.Type().Bits())
+		if err == nil {
+			v.SetFloat(n)
+		}
+		return err == nil
 	}
 	return false
 }
@@ -268,6 +274,8 @@ func kindOf(v reflect.Value) string {
 		return "true or false"
 	case reflect.Int, reflect.Int64:
 		return "a whole number"
+	case reflect.Float64:
+		return "a number"
 	case reflect.Uint32, reflect.Uint64:
 		return "a whole number of no more than 64 bits"
 	default:

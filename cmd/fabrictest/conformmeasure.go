@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/recovery"
+	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/report/console"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+func newConformMeasureCommand(program string) *cobra.Command {
+	o := &conformOptions{program: program, capture: evidenceNone}
+	cmd := &cobra.Command{
+		Use:   "measure",
+		Short: "Measure how devices get over losses and congestion",
+		Long: `Measure how devices get over losses and congestion: how long it takes to tell of a
+gap by a NAK and to react to one, what a loss costs by the packet that is lost, how
+true timers are, how soon and how often congestion is told by CNPs, and what a sender
+does about it. Nothing is judged; what the specification demands of the same numbers is
+asked by the cases recovery/*.
+
+The peer is the lossy network: it leaves out what it would have sent, does not look at
+what came, marks packets, and knows when each passed. All times are as it sees them.
+
+It is about devices of RoCE: those of iWARP leave losses to TCP.
+
+Every run leaves a folder with conformance.json and report.html, which has the charts.`,
+		Example: `  fabrictest conform measure
+  fabrictest conform measure --on netns --out out/
+  fabrictest conform measure --as rxe-6.12 --json | jq '.devices[].measured[] | {name, median, unit}'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.runMeasure(cmd, args) },
+	}
+	f := cmd.Flags()
+	o.given = f.Changed
+	f.StringSliceVar(&o.devices, "device", nil, "the `DEVICE` to measure: "+eitherOf(measurable())+"; may be repeated (default: all)")
+	f.StringVar(&o.on, "on", string(scenarios.Sim), "`TIER` to run on: sim or netns")
+	f.StringVar(&o.seed, "seed", "", "`N` decides all that is chosen by chance; \"random\" draws one (default 1)")
+	f.StringArrayVar(&o.quirks, "quirk", nil, "give the device the flaw `NAME` (see 'fabrictest quirks'); may be repeated")
+	f.StringVar(&o.profile, "as", "", "have the device behave like `PROFILE`: "+eitherOf(nics.ProfileNames()))
+	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
+	f.BoolVar(&o.json, "json", false, "print conformance.json instead of a table")
+	_ = cmd.RegisterFlagCompletionFunc("device", fixed(measurable()...))
+	_ = cmd.RegisterFlagCompletionFunc("on", fixed(string(scenarios.Sim), string(scenarios.NetNS)))
+	_ = cmd.RegisterFlagCompletionFunc("quirk", completeQuirks)
+	_ = cmd.RegisterFlagCompletionFunc("as", fixed(nics.ProfileNames()...))
+	return cmd
+}
+
+// measurable are the providers of devices that can be measured.
+func measurable() (names []string) {
+	for _, n := range nics.Names() {
+		if protocols[n] == suites.RoCE {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// planMeasure works out what is to be measured, or says what is wrong with how it was
+// asked.
+func (o *conformOptions) planMeasure() (*judgement, error) {
+	seed, err := parseSeed(o.seed, 1)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if len(o.devices) == 0 && o.profile == "" {
+		o.devices = measurable()
+	}
+	subjects, err := o.subjects()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range subjects {
+		if protocols[s.provider.Name] != suites.RoCE {
+			return nil, usagef("%s cannot be measured: what is lost is not for its device to repeat, or not to be left out by its peer; %s can", s.provider.Name, strings.Join(measurable(), ", "))
+		}
+	}
+	return &judgement{opts: o, seed: seed, subjects: subjects}, nil
+}
+
+func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
+	began := time.Now()
+	j, err := o.planMeasure()
+	if err != nil {
+		return err
+	}
+	dir, err := judgements.newFolder(o.out, began)
+	if err != nil {
+		return err
+	}
+	if o.mustEnclose() {
+		return enclosed(cmd, args, dir)
+	}
+	out := cmd.OutOrStdout()
+	if o.json {
+		out = io.Discard
+	}
+	j.dir, j.began = dir, began
+	j.show = console.NewVerdicts(console.Config{Out: out, Status: cmd.ErrOrStderr(), Total: len(j.subjects)}, false)
+	defer j.show.Close()
+	run := &conform.Run{
+		Version: conform.Version, Tool: toolVersion(), Command: o.measureCommand(j.seed), Seed: j.seed,
+		Started: began, Machine: thisMachine(), Tier: o.on, Part: true,
+	}
+	var failed error
+	for _, s := range j.subjects {
+		d := j.newDevice(s)
+		j.show.Start(s.provider.Name)
+		var err error
+		d.Measured, err = j.measure(cmd.Context(), s)
+		j.show.End(s.provider.Name)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("measure %s: %w", d.Label(), err))
+		}
+		run.Devices = append(run.Devices, d)
+	}
+	run.Wall = time.Since(began)
+	return errors.Join(o.finish(cmd, run, j), failed)
+}
+
+// measure measures a device, and returns what there is until something goes wrong.
+func (j *judgement) measure(ctx context.Context, s *subject) (all []conform.Measured, err error) {
+	lab, err := j.opts.open(s)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lab.Close()) }()
+	var found []recovery.Measurement
+	err = lab.Try(ctx, conformance.Job{Case: "measure", Quirks: s.quirks, Seed: j.seed}, func(b *conformance.Bench) (err error) {
+		found, err = recovery.Measure(b)
+		return err
+	})
+	for i := range found {
+		m := &found[i]
+		all = append(all, conform.Measured{
+			Name: m.Name, About: m.About(), Unit: m.Unit, Median: m.Value, Least: m.Least(), Most: m.Most(), Samples: m.Samples, Position: m.Position,
+		})
+	}
+	return all, err
+}
+
+// measureCommand is the command line that repeats the run.
+func (o *conformOptions) measureCommand(seed uint64) string {
+	words := []string{o.program + " conform measure"}
+	for _, d := range o.devices {
+		words = append(words, "--device "+d)
+	}
+	return strings.Join(append(words, o.conditions(seed)), " ")
+}

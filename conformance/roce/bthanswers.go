@@ -1,0 +1,136 @@
+package roce
+
+import (
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// What the headers of answers have to be like: of those that the device gives, which
+// every case looks at besides, and of those that it gets.
+var bthAnswerCases = []conformance.Case{
+	{
+		ID:    "bth/tver/answers-of-other-versions-dropped",
+		Title: "An answer of another version of the transport is dropped",
+		Cite:  ibta("", "roce/bth/tver/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "to a WRITE and a READ ACKs and READ responses with TVer 1 to 15, then with 0",
+		Expects: "no completion, and memory as it was, before the last",
+		Mutants: []string{"ResponseTVerUnchecked"},
+		Run: on(setup{}, func(c *conn) {
+			c.Post(c.qp, c.writing(1, 8), c.reading(2, 8))
+			c.expectsAll(c.wantWrite(0, 8), c.wantRead(1, 8))
+			answers := []ib.Packet{ib.Ack(c.sq(0), 1), ib.ReadResponseOnly(c.sq(1), 2, data(8))}
+			for i, answer := range answers {
+				for v := range uint8(15) {
+					c.drops(answer.WithTVer(v + 1))
+				}
+				c.send(answer)
+				c.Completes(uint64(i+1), verbs.WCSuccess)
+			}
+			c.Holds(c.own, sink, data(8))
+		}),
+	},
+	{
+		ID:    "bth/pkey/sent-is-that-of-the-queue-pair",
+		Title: "Requests and answers carry the P_Key of their queue pair, bit of membership included",
+		Cite:  ibta("", "roce/bth/pkey/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own; some of limited members; where the port has the key of a limited member, the same to a queue pair with that",
+		Expects: "in every packet the P_Key that the queue pair was set up with",
+		Mutants: []string{"AckPKeyLimited"},
+		Run: onPort(func(p *port) {
+			c := p.connect(setup{receives: 2})
+			if own := p.pkey(0); own&fullMember != 0 {
+				// What a limited member asks for is no reason to answer as one.
+				c.send(ib.SendOnly(c.psn(0), data(16)).AckReq().WithPKey(own &^ fullMember))
+				c.expects(ib.Ack(c.psn(0), 1).WithPKey(own))
+				c.attr.RQPSN = uint32(c.psn(1))
+			}
+			for _, pkt := range c.varied() {
+				c.same(ib.Packet{}.WithPKey(p.pkey(0)), pkt)
+			}
+			for i, pkey := range p.pkeys() {
+				if pkey == 0 || pkey&fullMember != 0 {
+					continue
+				}
+				c := p.connectIn(setup{receives: 1}, uint16(i), pkey)
+				c.send(ib.SendOnly(c.psn(0), data(16)).AckReq().WithPKey(pkey | fullMember))
+				c.expects(ib.Ack(c.psn(0), 1).WithPKey(pkey))
+				c.Post(c.qp, c.sending(1, 8))
+				c.expects(ib.SendOnly(c.sq(0), nil).WithPKey(pkey))
+			}
+		}),
+	},
+	{
+		ID:    "bth/se/never-on-answers",
+		Title: "Answers do not carry SE, be the request solicited or not",
+		Cite:  ibta("", "roce/bth/se/1"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND and a WRITE with immediate data with SE; requests that are acknowledged, answered and refused without",
+		Expects: "SE 0 in every answer",
+		Mutants: []string{"AckSolicited"},
+		Run: on(setup{receives: 3}, func(c *conn) {
+			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq().SE())
+			c.expects(ib.Ack(c.psn(0), 1).NoSE())
+			c.send(ib.WriteOnlyImm(c.psn(1), c.at(0, 16), 7, data(16)).AckReq().SE())
+			c.expects(ib.Ack(c.psn(1), 2).NoSE())
+			c.attr.RQPSN = uint32(c.psn(2))
+			for _, pkt := range c.varied() {
+				c.same(ib.Packet{}.NoSE(), pkt)
+			}
+		}),
+	},
+	{
+		ID:    "ecn/bits/none-where-nothing-was-marked",
+		Title: "Neither FECN nor BECN is set in what a queue pair sends that has seen no congestion",
+		Cite:  ibta("", "roce/ecn/8"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own, none of them marked",
+		Expects: "both bits 0 in every packet",
+		Mutants: []string{"AckBECN"},
+		Run: on(setup{receives: 1}, func(c *conn) {
+			for _, pkt := range c.varied() {
+				c.same(ib.Packet{BTH: ib.BTH{FECN: new(false), BECN: new(false)}}, pkt)
+			}
+		}),
+	},
+	{
+		ID:    "rc/ack/carries-no-payload",
+		Title: "An acknowledgement of any kind ends with its header",
+		Cite:  ibta("", "roce/rc/ack/16"), Level: conformance.Must, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "a SEND, one behind a gap, one without a receive, a WRITE with a key that opens nothing and, where there are any, an atomic",
+		Expects: "an ACK, a sequence NAK, an RNR NAK, a NAK for a remote access error and an atomic acknowledge, all without a payload and with PadCnt 0",
+		Mutants: []string{"AckPayload"},
+		Run: on(setup{receives: 1}, func(c *conn) {
+			bare := func(want ib.Packet) { c.expectsBesideCNPs(want.WithPayload([]byte{}).WithPadCnt(0)) }
+			c.send(ib.SendOnly(c.psn(0), data(5)).AckReq())
+			bare(ib.Ack(c.psn(0), 1))
+			n := 1
+			if c.Caps.Has(verbs.CapAtomics) {
+				setWord(c.mem, 0, 0x0102030405060708)
+				c.send(ib.FetchAdd(c.psn(n), wordAt(c.mem, 0), 1).AckReq())
+				bare(ib.AtomicAck(c.psn(n), 2, 0x0102030405060708))
+				n++
+			}
+			c.send(ib.SendOnly(c.psn(n+1), data(5)).AckReq())
+			bare(ib.Nak(c.psn(n), ib.NakSequence, uint32(n)))
+			c.send(ib.SendOnly(c.psn(n), data(5)).AckReq())
+			bare(rnrAny(c.psn(n)))
+			c.send(ib.WriteOnly(c.psn(n), ib.At(c.mem.Addr(), strangeKey(c.mem.RKey()), 5), data(5)).AckReq())
+			bare(ib.Nak(c.psn(n), ib.NakRemoteAccess, uint32(n)))
+		}),
+	},
+}
+
+// connectIn makes a connection in another partition of the port.
+func (p *port) connectIn(s setup, index, pkey uint16) *conn {
+	s.state = verbs.QPStateInit
+	c := p.connect(s)
+	p.Do("a queue pair with another P_Key", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: index}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
+	p.toRTR(c.qp, c.attr)
+	p.toRTS(c.qp, c.attr)
+	p.watch.Expect(uint32(c.attr.DestQPN), pkey)
+	return c
+}

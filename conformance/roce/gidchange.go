@@ -1,0 +1,74 @@
+package roce
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// setAddress has the bench take an address from the device or give it back, if it can.
+func (p *port) setAddress(a netip.Addr, present bool) {
+	if p.SetAddress == nil {
+		rig.End(fmt.Errorf("take %v from the device: %w", a, conformance.ErrCannot))
+	}
+	p.Note("the address %v is there: %v", a, present)
+	p.Do("an address that can be taken away and given back", p.SetAddress(a, present))
+}
+
+// deaf is how long a port without an address is listened to: no connection is left that
+// could prove its silence, but for the one that is made when the address is back. It is
+// longer than the timers of requests.
+const deaf = 50 * time.Millisecond
+
+// goesAndComes takes the only address of the port away while a connection uses it.
+func goesAndComes(c *conn) {
+	entry := int(c.gidIndex(c.device))
+	c.accepts(0)
+
+	c.setAddress(c.device, false)
+	c.gidChanged()
+	c.hasGID(entry, false)
+	// What becomes of a request there is the device's business, as long as it says
+	// nothing and does not succeed.
+	_, _ = c.qp.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)}})
+	c.send(ib.SendOnly(c.psn(1), data(16)).AckReq())
+	if pkt, ok := c.next(deaf); ok {
+		c.Fail("nothing is sent by a port without an address", "%v", pkt)
+	}
+	for wc, ok := c.WaitCompletion(0); ok; wc, ok = c.WaitCompletion(0) {
+		c.Check(wc.Status != verbs.WCSuccess, "no success on an address that is gone", "%s", rig.Describe(&wc))
+	}
+	c.Do("a queue pair that can be given up", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+	for _, ok := c.WaitCompletion(soon); ok; _, ok = c.WaitCompletion(soon) { // what it flushes
+	}
+
+	c.setAddress(c.device, true)
+	c.gidChanged()
+	c.hasGID(entry, true)
+	c.connect(setup{receives: 1}).accepts(0)
+}
+
+// gidChanged ends the case unless the port reports that its GIDs have changed.
+func (p *port) gidChanged() {
+	e := p.nextEvent(verbs.EventGIDChange.String())
+	p.Check(e.Type == verbs.EventGIDChange && e.Port == 1, "GID_CHANGE of port 1", "%v of port %d", e.Type, e.Port)
+}
+
+// hasGID ends the case unless this entry of the GID table soon has the device's address,
+// or another, or none. An entry that is empty may be refused, or be zero.
+func (p *port) hasGID(entry int, want bool) {
+	for until := p.Now() + p.Patience(); ; p.Sleep(soon) {
+		e, err := p.Device.QueryGID(1, entry)
+		switch {
+		case (err == nil && e.GID.Addr() == p.device) == want:
+			return
+		case p.Now() >= until:
+			p.Fail(fmt.Sprintf("that entry %d of the GID table is %v: %v", entry, p.device, want), "%v, %v", e.GID, err)
+		}
+	}
+}

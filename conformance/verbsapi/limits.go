@@ -1,0 +1,53 @@
+package verbsapi
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var limitCases = []conformance.Case{
+	asManyAsClaimed("queue-pairs", 0,
+		func(a *verbs.DeviceAttr) int { return a.MaxQP },
+		func(r *rig.Rig) error {
+			_, err := r.Device.CreateQP(verbs.QPInit{
+				Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ,
+				Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+			})
+			return err
+		}),
+	asManyAsClaimed("address-handles", verbs.CapUD,
+		func(a *verbs.DeviceAttr) int { return a.MaxAH },
+		func(r *rig.Rig) error { _, err := r.PD.CreateAH(path(r, r)); return err }),
+}
+
+// mostMade is up to how many objects of a kind are made: a hundred times as many would
+// be as good a proof, and take the memory of a machine.
+const mostMade = 1 << 17
+
+// asManyAsClaimed is the case that a device makes as many objects of a kind as it says.
+func asManyAsClaimed(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, another func(*rig.Rig) error) conformance.Case {
+	return conformance.Case{
+		ID:    "verbs/device/as-many-" + kind + "-as-claimed",
+		Title: "A device makes as many " + spaced(kind) + " as it claims",
+		// The page calls its numbers upper limits, which memory that is used up may not
+		// let anybody reach. A device of which nobody else asks anything has no such excuse.
+		Cite: manual("ibv_query_device(3)", "verbs/device/4"), Level: conformance.Should, Needs: needs,
+		Labels:  []string{conformance.Slow},
+		Sends:   "nothing",
+		Expects: "that many",
+		Mutants: []string{"LimitsOverstated"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			attr := device(r)
+			n := limit(&attr)
+			if n > mostMade {
+				rig.End(fmt.Errorf("the device claims %d %s, and at most %d are tried: %w", n, spaced(kind), mostMade, conformance.ErrCannot))
+			}
+			for i := range n {
+				r.Do(fmt.Sprintf("number %d of %d %s", i+1, n, spaced(kind)), another(r))
+			}
+		}),
+	}
+}

@@ -1,0 +1,200 @@
+package verbsapi
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// What a queue pair is told, and what it tells.
+var setCases = []conformance.Case{
+	{
+		ID:    "verbs/modify/rc-query-tells-what-was-set",
+		Title: "A query tells every attribute of a connection as it was set",
+		Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "path, MTU, numbers, PSNs, timers, counts, depths, rights, port and P_Key as they were set",
+		Mutants: []string{"QueryForgets"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			m := newMover(r, verbs.QPTypeRC)
+			want, got := m.attr(rtr, rts), query(r, m.at(rts))
+			for _, f := range []struct {
+				what      string
+				want, got any
+			}{
+				{"state", want.State, got.State},
+				{"path_mtu", want.PathMTU, got.PathMTU},
+				{"dest_qp_num", want.DestQPN, got.DestQPN},
+				{"rq_psn", want.RQPSN, got.RQPSN},
+				{"sq_psn", want.SQPSN, got.SQPSN},
+				{"max_dest_rd_atomic", want.MaxDestRdAtomic, got.MaxDestRdAtomic},
+				{"max_rd_atomic", want.MaxRdAtomic, got.MaxRdAtomic},
+				{"min_rnr_timer", want.MinRNRTimer, got.MinRNRTimer},
+				{"timeout", want.Timeout, got.Timeout},
+				{"retry_cnt", want.RetryCnt, got.RetryCnt},
+				{"rnr_retry", want.RNRRetry, got.RNRRetry},
+				{"qp_access_flags", want.Access, got.Access},
+				{"port_num", want.Port, got.Port},
+				{"pkey_index", want.PKeyIndex, got.PKeyIndex},
+				{"ah_attr", want.AH, got.AH},
+			} {
+				r.Check(f.want == f.got, fmt.Sprintf("%s %v", f.what, f.want), "%v", f.got)
+			}
+		}),
+	},
+	{
+		ID:    "verbs/modify/ud-query-tells-what-was-set",
+		Title: "A query tells the key and the PSN of a datagram queue pair as they were set, and the key again when it was changed",
+		Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		Sends:   "nothing",
+		Expects: "Q_Key, port and PSN as they were set",
+		Mutants: []string{"QueryForgets"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			m := newMover(r, verbs.QPTypeUD)
+			qp := m.at(rts)
+			got := query(r, qp)
+			r.Check(got.QKey == qKey && got.Port == 1, fmt.Sprintf("Q_Key %#x, port 1", qKey), "%#x, %d", got.QKey, got.Port)
+			r.Do("a key that can be changed", qp.Modify(verbs.QPAttr{State: rts, QKey: 0x777}, verbs.QPAttrState|verbs.QPAttrQKey))
+			got = query(r, qp)
+			r.Check(got.QKey == 0x777, "Q_Key 0x777", "%#x", got.QKey)
+		}),
+	},
+	{
+		ID:    "verbs/modify/rights-can-be-changed",
+		Title: "The rights that peers have through a queue pair can be changed before it is connected, and a query tells them",
+		Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "the rights as they were set on the way to INIT, then as they were set there, and port 1",
+		Mutants: []string{"QueryForgets", "OptionalAttrsRefused"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small})
+			tells := func(want verbs.Access) {
+				got := query(r, qp)
+				r.Check(got.Access == want && got.Port == 1, fmt.Sprintf("rights %#x, port 1", uint32(want)), "%#x, port %d", uint32(got.Access), got.Port)
+			}
+			toInit(r, qp, verbs.AccessRemoteRead)
+			tells(verbs.AccessRemoteRead)
+			attr := verbs.QPAttr{State: start, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}
+			r.Do("rights that can be changed", qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrAccessFlags))
+			tells(attr.Access)
+		}),
+	},
+	{
+		ID:    "verbs/modify/failed-can-be-reset",
+		Title: "A queue pair that has failed can be reset, and takes work again",
+		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/3"), Level: conformance.Must,
+		Sends:   "nothing: INIT, ERR, RESET, INIT, a receive, and ERR",
+		Expects: "each of the states; the receive flushed in the end",
+		Mutants: []string{"ErrorIsFinal"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			qp := plainQP(r)
+			toInit(r, qp, 0)
+			toState(r, qp, failed)
+			toState(r, qp, reset)
+			r.StateIs(qp, reset)
+			toInit(r, qp, 0)
+			r.Recv(qp, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
+			toState(r, qp, failed)
+			r.Completes(1, verbs.WCWRFlushErr)
+		}),
+	},
+	{
+		ID:    "verbs/modify/values-out-of-range-refused",
+		Title: "Attributes that cannot be are refused, and change nothing",
+		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/5"), Level: conformance.Must,
+		Sends:   "nothing",
+		Expects: "a refusal of port 0, of a port that there is not, and of a P_Key that there is not, each on the way to INIT; the state RESET",
+		Mutants: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			qp := plainQP(r)
+			mask := verbs.QPAttrState | initAttrs | verbs.QPAttrAccessFlags
+			if qp.Type() == verbs.QPTypeUD {
+				mask = verbs.QPAttrState | initAttrs | verbs.QPAttrQKey
+			}
+			port := portOf(r)
+			for _, bad := range []struct {
+				what string
+				attr verbs.QPAttr
+			}{
+				{"port 0", verbs.QPAttr{Port: 0}},
+				{"a port behind the last", verbs.QPAttr{Port: device(r).Ports + 1}},
+				{"a P_Key behind the last", verbs.QPAttr{Port: 1, PKeyIndex: uint16(port.PKeys)}},
+			} {
+				bad.attr.State = start
+				r.Refuses("RESET to INIT with "+bad.what, qp.Modify(bad.attr, mask), verbs.ErrInvalid)
+				r.StateIs(qp, reset)
+			}
+			toInit(r, qp, 0)
+		}),
+	},
+	{
+		ID:    "verbs/modify/path-out-of-range-refused",
+		Title: "A connection with an MTU, a depth, a timer or a source that cannot be is refused, and changes nothing",
+		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "a refusal of MTUs 0 and 6, of more reads than the device answers, of RNR timer 32 and of a source address behind the table, on the way to RTR; the state INIT",
+		Mutants: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			m := newMover(r, verbs.QPTypeRC)
+			qp := m.at(start)
+			port := portOf(r)
+			for _, bad := range []struct {
+				what  string
+				wrong func(*verbs.QPAttr)
+			}{
+				{"an MTU of 0", func(a *verbs.QPAttr) { a.PathMTU = 0 }},
+				{"an MTU of 6", func(a *verbs.QPAttr) { a.PathMTU = 6 }},
+				{"more reads than the device answers", func(a *verbs.QPAttr) { a.MaxDestRdAtomic = device(r).MaxQPRdAtomic + 1 }},
+				{"an RNR timer of 32", func(a *verbs.QPAttr) { a.MinRNRTimer = 32 }},
+				{"a source address behind the table", func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = uint8(port.GIDs) }},
+			} {
+				attr := m.attr(start, rtr)
+				bad.wrong(&attr)
+				r.Refuses("INIT to RTR with "+bad.what, qp.Modify(attr, verbs.QPAttrState|rtrAttrs|responderSide), verbs.ErrInvalid)
+				r.StateIs(qp, start)
+			}
+			r.Do("INIT to RTR", m.modify(qp, start, rtr, rtrAttrs|responderSide))
+		}),
+	},
+	{
+		ID:    "verbs/modify/drained-is-reported",
+		Title: "A queue pair that is asked to report that its sends are drained does, once it has stopped",
+		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/6"), Level: conformance.Must,
+		Sends:   "a message; then RTS to SQD with the request to be told; and SQD without it",
+		Expects: "SQ_DRAINED that names the queue pair for the first, and nothing for the second",
+		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+		Run: onLink(setup{}, func(l *link) {
+			if l.near.qp.Type() != verbs.QPTypeUD {
+				needsIB(l.near.Rig, "SQD closes a connection of iWARP")
+			}
+			l.carries(l.near, l.far, 16)
+			l.near.Do("RTS to SQD", l.near.qp.Modify(verbs.QPAttr{State: sqd, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
+			e := l.near.Event(verbs.EventSQDrained)
+			l.near.Check(e.QP == l.near.qp, "an event that names the queue pair", "%v", e.QP)
+			l.near.Do("SQD to RTS", l.near.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
+			l.near.toState(sqd)
+			l.near.Sleep(soon)
+			l.near.NoEvent()
+		}),
+	},
+	{
+		ID:    "verbs/modify/connection-makes-ready",
+		Title: "A queue pair whose transport needs a connection is not ready to send before there is one",
+		Cite:  manual("rdma_connect(3)", "verbs/modify/7"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"},
+		Sends:   "nothing: INIT to RTS by modify",
+		Expects: "a refusal, and the state as before",
+		Mutants: []string{"ModifyLies"},
+		Run: rig.Straight(func(r *rig.Rig) {
+			// Over InfiniBand's transport it is not even a way of the table; over iWARP there
+			// is nothing that it could talk to.
+			qp := plainQP(r)
+			toInit(r, qp, 0)
+			r.Refuses("INIT to RTS", qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState), nil)
+			r.StateIs(qp, start)
+			toState(r, qp, failed)
+			r.StateIs(qp, failed)
+		}),
+	},
+}

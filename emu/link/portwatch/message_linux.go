@@ -1,0 +1,126 @@
+package portwatch
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Messages are in the byte order of the machine.
+var order = binary.NativeEndian
+
+// message is one of rtnetlink's, its payload still to be read.
+type message struct {
+	typ, flags uint16
+	seq        uint32
+	payload    []byte
+}
+
+// align rounds up to where the next part of a message begins: headers and
+// attributes alike start at multiples of four.
+func align(n int) int { return (n + 3) &^ 3 }
+
+// next cuts the first message off b. It reports false at the end, or where what
+// follows is none.
+func next(b []byte) (m message, rest []byte, ok bool) {
+	if len(b) < unix.SizeofNlMsghdr {
+		return m, nil, false
+	}
+	length := int(order.Uint32(b))
+	if length < unix.SizeofNlMsghdr || length > len(b) {
+		return m, nil, false
+	}
+	m = message{typ: order.Uint16(b[4:]), flags: order.Uint16(b[6:]), seq: order.Uint32(b[8:]), payload: b[unix.SizeofNlMsghdr:length]}
+	return m, b[min(align(length), len(b)):], true
+}
+
+// linkMessage is what is of interest about an interface.
+type linkMessage struct {
+	index int
+	flags uint32
+}
+
+// parseLink reads the payload of RTM_NEWLINK and RTM_DELLINK.
+func parseLink(b []byte) (m linkMessage, ok bool) {
+	if len(b) < unix.SizeofIfInfomsg {
+		return m, false
+	}
+	return linkMessage{index: int(int32(order.Uint32(b[4:]))), flags: order.Uint32(b[8:])}, true
+}
+
+// addrMessage is an address of an interface.
+type addrMessage struct {
+	addr  netip.Addr
+	bits  int
+	index int
+	// gone: it cannot be used, or no longer.
+	gone bool
+}
+
+// network is what the address is one of.
+func (m *addrMessage) network() netip.Prefix { return netip.PrefixFrom(m.addr, m.bits).Masked() }
+
+// parseAddr reads the payload of RTM_NEWADDR and RTM_DELADDR. The latter says
+// that the address is gone, the former may: while nobody knows whether another host
+// has it too, and when one has.
+func parseAddr(b []byte, deleted bool) (m addrMessage, ok bool) {
+	if len(b) < unix.SizeofIfAddrmsg {
+		return m, false
+	}
+	m.bits, m.index = int(b[1]), int(order.Uint32(b[4:]))
+	flags := uint32(b[2])
+	var local, addr netip.Addr
+	for rest := b[unix.SizeofIfAddrmsg:]; len(rest) >= unix.SizeofRtAttr; {
+		length := int(order.Uint16(rest))
+		if length < unix.SizeofRtAttr || length > len(rest) {
+			return m, false
+		}
+		value := rest[unix.SizeofRtAttr:length]
+		switch order.Uint16(rest[2:]) {
+		case unix.IFA_LOCAL:
+			local, _ = netip.AddrFromSlice(value)
+		case unix.IFA_ADDRESS:
+			addr, _ = netip.AddrFromSlice(value)
+		case unix.IFA_FLAGS:
+			if len(value) == 4 {
+				flags = order.Uint32(value) // those above, and more
+			}
+		}
+		rest = rest[min(align(length), len(rest)):]
+	}
+	// Where there are both, as at an end of a point-to-point link, the other is the
+	// peer's.
+	if m.addr = local; !local.IsValid() {
+		m.addr = addr
+	}
+	if !m.addr.IsValid() || m.bits > m.addr.BitLen() {
+		return m, false
+	}
+	unsure := flags&unix.IFA_F_TENTATIVE != 0 && flags&unix.IFA_F_OPTIMISTIC == 0
+	m.gone = deleted || unsure || flags&unix.IFA_F_DADFAILED != 0
+	return m, true
+}
+
+// request asks for something. seq comes back with the answer.
+func request(typ, flags uint16, seq uint32, payload []byte) []byte {
+	b := make([]byte, 0, unix.SizeofNlMsghdr+len(payload))
+	b = order.AppendUint32(b, uint32(unix.SizeofNlMsghdr+len(payload)))
+	b = order.AppendUint16(b, typ)
+	b = order.AppendUint16(b, unix.NLM_F_REQUEST|flags)
+	b = order.AppendUint32(b, seq)
+	b = order.AppendUint32(b, 0) // our port: the kernel knows it
+	return append(b, payload...)
+}
+
+// listAddrs asks for all addresses of all interfaces.
+func listAddrs(seq uint32) []byte {
+	return request(unix.RTM_GETADDR, unix.NLM_F_DUMP, seq, make([]byte, unix.SizeofIfAddrmsg))
+}
+
+// getLink asks for an interface.
+func getLink(seq uint32, index int) []byte {
+	b := make([]byte, unix.SizeofIfInfomsg)
+	order.PutUint32(b[4:], uint32(index))
+	return request(unix.RTM_GETLINK, 0, seq, b)
+}

@@ -1,0 +1,227 @@
+package conform
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strings"
+)
+
+// measuredView is what was measured of a device.
+type measuredView struct {
+	Device  string
+	ByPlace template.HTML // times by the position of what was lost
+	Times   template.HTML
+	Timers  template.HTML
+	Rows    []measuredRow
+}
+
+// measuredRow is a measurement in the table.
+type measuredRow struct {
+	Name, About, Median, Least, Most string
+	Samples                          int
+}
+
+func newMeasured(d *Device) *measuredView {
+	if len(d.Measured) == 0 {
+		return nil
+	}
+	v := &measuredView{Device: d.Label()}
+	var times, timers []*Measured
+	for i := range d.Measured {
+		m := &d.Measured[i]
+		v.Rows = append(v.Rows, measuredRow{m.Name, m.About, m.In(m.Median), m.In(m.Least), m.In(m.Most), len(m.Samples)})
+		switch {
+		case len(m.Samples) == 0 || m.Position > 0:
+		case m.Unit == Microseconds:
+			times = append(times, m)
+		case m.Unit == Nominal:
+			timers = append(timers, m)
+		}
+	}
+	v.ByPlace, v.Times, v.Timers = drawByPlace(d.Measured), drawTimes(times), drawTimers(timers)
+	return v
+}
+
+// scale maps values to places. Times are on scales of powers of ten: a NAK takes
+// microseconds, and a timer milliseconds.
+type scale struct {
+	from, to float64 // values, or their logarithms
+	at, len  float64 // where the first is, and how far the last is from it
+	log      bool
+}
+
+// decades is a scale of powers of ten for some times.
+func decades(values []float64, at, length float64) scale {
+	least, most := math.Inf(1), 0.0
+	for _, v := range values {
+		if v > 0 {
+			least, most = min(least, v), max(most, v)
+		}
+	}
+	if most == 0 {
+		least, most = 1, 10
+	}
+	from, to := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most))
+	return scale{from, max(to, from+1), at, length, true}
+}
+
+func (s scale) place(v float64) float64 {
+	if s.log {
+		v = math.Log10(max(v, math.Pow(10, s.from)))
+	}
+	return s.at + s.len*(v-s.from)/(s.to-s.from)
+}
+
+// marks are the values that a scale has lines at.
+func (s scale) marks() (values []float64) {
+	step := 1.0
+	if !s.log && s.to-s.from > 10 {
+		step = 4
+	}
+	for e := s.from; e <= s.to; e += step {
+		if s.log {
+			values = append(values, math.Pow(10, e))
+		} else {
+			values = append(values, e)
+		}
+	}
+	return values
+}
+
+// The chart of losses by position.
+const (
+	placeLeft, placeTop     = 84, 14
+	placeWidth, placeHeight = 846, 240
+)
+
+// placeSeries are what it shows, by what names begin with.
+var placeSeries = []struct{ prefix, class, name string }{
+	{"loss/", "write", "WRITE: until the packet comes again"},
+	{"read/", "read", "READ: until the response is asked for again"},
+}
+
+// drawByPlace draws the time that a loss costs, by the position of the packet that was
+// lost: a dot for each sample, a line for the median.
+func drawByPlace(all []Measured) template.HTML {
+	var values []float64
+	places := 0
+	timer := 0.0
+	for i := range all {
+		switch m := &all[i]; {
+		case m.Position > 0:
+			places = max(places, m.Position)
+			values = append(values, m.Samples...)
+		case m.Name == "loss/timer":
+			timer = m.Median
+			values = append(values, timer)
+		}
+	}
+	if places == 0 || places > 64 {
+		return ""
+	}
+	y := decades(values, placeTop+placeHeight, -placeHeight)
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="time by the position of the lost packet">`, placeLeft+placeWidth+10, placeTop+placeHeight+70)
+	for _, v := range y.marks() {
+		fmt.Fprintf(&b, `<path class="grid" d="M%d %.1fh%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, placeLeft, y.place(v), placeWidth, placeLeft-8, y.place(v)+4, esc(timeOf(v)))
+	}
+	if timer > 0 {
+		fmt.Fprintf(&b, `<path class="limit" d="M%d %.1fh%d"/><text class="limit" x="%d" y="%.1f">timeout %s</text>`, placeLeft, y.place(timer), placeWidth, placeLeft+6, y.place(timer)-5, esc(timeOf(timer)))
+	}
+	band := float64(placeWidth) / float64(places)
+	for p := range places {
+		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%d</text>`, placeLeft+band*(float64(p)+.5), placeTop+placeHeight+18, p+1)
+	}
+	fmt.Fprintf(&b, `<text class="axis" x="%d" y="%d" text-anchor="middle">position of the packet that is lost, of %d</text>`, placeLeft+placeWidth/2, placeTop+placeHeight+36, places)
+	for k, s := range placeSeries {
+		fmt.Fprintf(&b, `<g class="%s">`, s.class)
+		for i := range all {
+			if m := &all[i]; m.Position > 0 && strings.HasPrefix(m.Name, s.prefix) {
+				mid := placeLeft + band*(float64(m.Position)-.5) + (float64(k)-.5)*min(band*.42, 30)
+				drawSamples(&b, m, func(v, aside float64) (float64, float64) { return mid + aside, y.place(v) }, true)
+			}
+		}
+		x := placeLeft + float64(k)*placeWidth/3
+		fmt.Fprintf(&b, `<circle cx="%.0f" cy="%d" r="3.5"/><text x="%.0f" y="%d">%s</text></g>`, x+4, placeTop+placeHeight+58, x+13, placeTop+placeHeight+62, esc(s.name))
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String())
+}
+
+// timeOf is a number of microseconds, for people.
+func timeOf(us float64) string { return (&Measured{Unit: Microseconds}).In(us) }
+
+// drawSamples draws a dot for each sample, some apart so that they are seen, and a line
+// for the median. at says where, and upright whether values go upwards.
+func drawSamples(b *strings.Builder, m *Measured, at func(v, aside float64) (x, y float64), upright bool) {
+	const most = 60 // dots; more cover each other
+	shown := m.Samples
+	if len(shown) > most {
+		shown = slices.Concat(shown[:most-2], []float64{m.Least, m.Most})
+	}
+	fmt.Fprintf(b, `<g><title>%s: %s (%s to %s)</title>`, esc(m.Name), esc(m.In(m.Median)), esc(m.In(m.Least)), esc(m.In(m.Most)))
+	for i, v := range shown {
+		aside := float64(i%5-2) * 1.3
+		x, y := at(v, aside)
+		fmt.Fprintf(b, `<circle class="s" cx="%.1f" cy="%.1f" r="2.2"/>`, x, y)
+	}
+	x, y := at(m.Median, 0)
+	if upright {
+		fmt.Fprintf(b, `<path class="median" d="M%.1f %.1fh14"/>`, x-7, y)
+	} else {
+		fmt.Fprintf(b, `<path class="median" d="M%.1f %.1fv12"/>`, x, y-6)
+	}
+	b.WriteString("</g>")
+}
+
+// The charts with a row a measurement.
+const (
+	stripLeft, stripTop = 230, 8
+	stripWidth          = 600
+	stripRow            = 19
+)
+
+func drawTimes(all []*Measured) template.HTML {
+	if len(all) == 0 {
+		return ""
+	}
+	var values []float64
+	for _, m := range all {
+		values = append(values, m.Samples...)
+	}
+	return drawStrips(all, decades(values, stripLeft, stripWidth), timeOf, "")
+}
+
+// drawTimers draws times as multiples of what timers are set to.
+func drawTimers(all []*Measured) template.HTML {
+	if len(all) == 0 {
+		return ""
+	}
+	most := 4.0
+	for _, m := range all {
+		most = max(most, m.Most)
+	}
+	x := scale{from: 0, to: min(math.Ceil(most), 20), at: stripLeft, len: stripWidth}
+	height := stripRow * len(all)
+	band := fmt.Sprintf(`<rect class="fine" x="%.1f" y="%d" width="%.1f" height="%d"/>`, x.place(1), stripTop, x.place(4)-x.place(1), height)
+	return drawStrips(all, x, func(v float64) string { return fmt.Sprintf("%.0f ×", v) }, band)
+}
+
+func drawStrips(all []*Measured, x scale, word func(float64) string, behind string) template.HTML {
+	var b strings.Builder
+	height := stripRow * len(all)
+	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="samples of each measurement">%s`, stripLeft+stripWidth+110, stripTop+height+26, behind)
+	for _, v := range x.marks() {
+		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %dv%d"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`, x.place(v), stripTop, height, x.place(v), stripTop+height+18, esc(word(v)))
+	}
+	for i, m := range all {
+		y := stripTop + stripRow*(float64(i)+.5)
+		fmt.Fprintf(&b, `<g class="write"><text x="%d" y="%.1f" text-anchor="end">%s</text>`, stripLeft-10, y+4, esc(m.Name))
+		drawSamples(&b, m, func(v, aside float64) (float64, float64) { return min(x.place(v), stripLeft+stripWidth), y + aside }, false)
+		fmt.Fprintf(&b, `<text class="axis" x="%d" y="%.1f">%s</text></g>`, stripLeft+stripWidth+12, y+4, esc(m.In(m.Median)))
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String())
+}

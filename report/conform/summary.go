@@ -1,0 +1,103 @@
+package conform
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+)
+
+// levels are those of requirements, the strongest first.
+var levels = []string{"MUST", "SHOULD", "MAY"}
+
+// Deviating are the results that are not met for a reason that is on record: those of
+// the strongest requirements first.
+func (r *Run) Deviating() (all []Judged) {
+	for i := range r.Devices {
+		d := &r.Devices[i]
+		for j := range d.Results {
+			if d.Results[j].Verdict == Deviates {
+				all = append(all, Judged{d, &d.Results[j]})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Judged) int { return slices.Index(levels, a.Level) - slices.Index(levels, b.Level) })
+	return all
+}
+
+// deviationWords say how many requirements of each level are deviated from: "1 MUST,
+// 2 SHOULDs"; empty if none is.
+func deviationWords(all []Judged) string {
+	var words []string
+	for _, l := range levels {
+		n := 0
+		for _, r := range all {
+			if r.Level == l {
+				n++
+			}
+		}
+		if n > 0 {
+			words = append(words, units.Plural(n, l))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// DeviationWords say how many requirements of each level the run's devices deviate
+// from; empty if there is none.
+func (r *Run) DeviationWords() string { return deviationWords(r.Deviating()) }
+
+// Unasked is why cases are unsupported, and how many.
+type Unasked struct {
+	Why   string
+	Cases []string
+}
+
+// Unasked are the reasons why cases could not be asked of the device, the most frequent
+// first.
+func (d *Device) Unasked() []Unasked {
+	cases := make(map[string][]string)
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Verdict == Unsupported {
+			cases[r.Reason] = append(cases[r.Reason], r.ID)
+		}
+	}
+	all := make([]Unasked, 0, len(cases))
+	for _, why := range slices.Sorted(maps.Keys(cases)) {
+		all = append(all, Unasked{why, cases[why]})
+	}
+	slices.SortStableFunc(all, func(a, b Unasked) int { return cmp.Compare(len(b.Cases), len(a.Cases)) })
+	return all
+}
+
+// measured is how much was.
+func (r *Run) measured() (n int) {
+	for i := range r.Devices {
+		n += len(r.Devices[i].Measured)
+	}
+	return n
+}
+
+// In writes a number in the unit of a measurement, for people.
+func (m *Measured) In(v float64) string {
+	switch m.Unit {
+	case Microseconds:
+		const aDay = 24 * 3600 * 1e6 // what is longer comes from nowhere, and overflows
+		return units.Duration(time.Duration(min(max(v, -aDay), aDay) * float64(time.Microsecond)))
+	case Nominal:
+		return fmt.Sprintf("%.3g ×", v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}
+
+// deviation is why a result is known not to be met, in one line, with what is not.
+func (r *Result) deviation() string {
+	if r.Reason == "" {
+		return fmt.Sprintf("deviates from a %s: %s", r.Level, r.Deviation)
+	}
+	return fmt.Sprintf("deviates from a %s: %s (%s)", r.Level, cmp.Or(r.Deviation, "no reason"), r.Reason)
+}

@@ -1,0 +1,45 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/conform"
+)
+
+// The columns of the table of what was measured.
+const (
+	nameRoom  = 30
+	valueRoom = 11
+)
+
+// measured tells what was measured, a line each, and what it is.
+func (d *Verdicts) measured(b *strings.Builder, run *conform.Run) {
+	for i := range run.Devices {
+		dev := &run.Devices[i]
+		if len(dev.Measured) == 0 {
+			continue
+		}
+		name := report.Visible(dev.Label())
+		fmt.Fprintf(b, "%s%*s%*s%*s%9s\n", d.bold(name)+strings.Repeat(" ", max(0, nameRoom-width(name))), valueRoom, "median", valueRoom, "least", valueRoom, "most", "samples")
+		group := ""
+		for k := range dev.Measured {
+			m := &dev.Measured[k]
+			of, _, _ := strings.Cut(m.Name, "/")
+			if group != "" && group != of {
+				b.WriteString("\n")
+			}
+			group = of
+			line := pad(cut("  "+report.Visible(m.Name), nameRoom), nameRoom)
+			for _, v := range []float64{m.Median, m.Least, m.Most} {
+				line += strings.Repeat(" ", max(1, valueRoom-width(m.In(v)))) + m.In(v)
+			}
+			about := "  " + report.Visible(m.About)
+			if m.Position > 1 {
+				about = "" // as for the first
+			}
+			fmt.Fprintf(b, "%s%9d%s\n", line, len(m.Samples), about)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/conform"
+)
+
+// deviations tells what is not met for a reason that is on record. It is no failure,
+// and nobody shall take it for a pass.
+func (d *Verdicts) deviations(b *strings.Builder, run *conform.Run) {
+	all := run.Deviating()
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nNot met, for reasons on record: %s\n", run.DeviationWords())
+	for i, r := range all {
+		if i == maxBad {
+			fmt.Fprintf(b, "  and %d more, in the report.\n", len(all)-maxBad)
+			return
+		}
+		fmt.Fprintf(b, "  %s %s, %s\n", d.tint(conform.Deviates, fmt.Sprintf("%-6s", report.Visible(r.Level))), d.bold(report.Visible(r.ID)), report.Visible(r.Device.Label()))
+		if r.Want != "" || r.Got != "" {
+			fmt.Fprintf(b, "         want  %s\n         got   %s\n", report.Visible(r.Want), report.Visible(r.Got))
+		}
+		b.WriteString(wrap("         ", report.Visible(r.Deviation)))
+	}
+}
+
+// unasked tells why cases could not be asked, a line a reason.
+func (d *Verdicts) unasked(b *strings.Builder, run *conform.Run) {
+	first := true
+	for i := range run.Devices {
+		dev := &run.Devices[i]
+		for _, u := range dev.Unasked() {
+			if first {
+				b.WriteString("\nNot asked, and why\n")
+				first = false
+			}
+			line := fmt.Sprintf("  %-9s %4d  %s", report.Visible(dev.Label()), len(u.Cases), report.Visible(u.Why))
+			if len(u.Cases) == 1 {
+				line += " (" + report.Visible(u.Cases[0]) + ")"
+			}
+			b.WriteString(line + "\n")
+		}
+	}
+}
+
+// wrap breaks a text into indented lines of a readable length.
+func wrap(indent, text string) string {
+	const room = 100
+	var b strings.Builder
+	line := indent
+	for _, word := range strings.Fields(text) {
+		switch {
+		case line == indent:
+			line += word
+		case width(line)+1+width(word) > room:
+			b.WriteString(line + "\n")
+			line = indent + word
+		default:
+			line += " " + word
+		}
+	}
+	return b.String() + line + "\n"
+}
