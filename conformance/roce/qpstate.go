@@ -151,6 +151,7 @@ var qpStateCases = []conformance.Case{
 		Mutants: []string{"ResetKeepsState"},
 		Run: on(setup{}, func(c *conn) {
 			clear(c.mem.Buf[:8])
+			c.mem.Accept() // by a verb, so that the device sees it
 			was := uint64(0)
 			for round := range uint64(3) {
 				c.send(ib.FetchAdd(c.psn(0), c.at(0, 8), 5+round))

@@ -82,7 +82,6 @@ func Rules() RuleSet {
 		},
 		Later: []string{
 			"./mpi/...",
-			"./verbs/ibv",
 		},
 	}
 }
@@ -92,6 +91,10 @@ func boundaries() []Boundary {
 		{
 			Name: "verbs stands alone", From: []string{"./verbs/..."}, Only: []string{"std", "./verbs/..."}, Tests: true,
 			Why: "the API that programs are written against knows no implementation and drags nothing in",
+		},
+		{
+			Name: "the agent knows verbs only", From: []string{"./agent"}, Only: []string{"std", "./verbs", "./agent"}, Tests: true,
+			Why: "it runs beside devices of any kind, and carries what a program asks of them",
 		},
 		{
 			Name: "codecs stand alone", From: []string{"./emu/softroce/wire", "./emu/softroce/mad", "./emu/softiwarp/wire", "./emu/dgiwarp/wire"},

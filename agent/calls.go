@@ -1,0 +1,248 @@
+package agent
+
+import (
+	"fmt"
+	"hash/fnv"
+	"reflect"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// verb is a call as both ends know it: the client makes it, and a session carries it
+// out.
+type verb[In, Out any] struct {
+	name   string
+	number int // its place in calls
+	do     func(*session, *In) (Out, error)
+}
+
+func define[In, Out any](name string, do func(*session, *In) (Out, error)) *verb[In, Out] {
+	return &verb[In, Out]{name: name, do: do}
+}
+
+// servant is a verb of any type.
+type servant interface {
+	// serve carries the call out, and returns the reply's end: the failure and the
+	// results.
+	serve(s *session, args, reply []byte) []byte
+	describe(*strings.Builder)
+	setNumber(int)
+}
+
+func (v *verb[In, Out]) setNumber(n int) { v.number = n }
+
+func (v *verb[In, Out]) describe(w *strings.Builder) {
+	w.WriteString(v.name)
+	planOf(reflect.TypeFor[In]()).describe(w)
+	planOf(reflect.TypeFor[Out]()).describe(w)
+}
+
+func (v *verb[In, Out]) serve(s *session, args, reply []byte) []byte {
+	var (
+		in  In
+		out Out
+	)
+	err := decode(args, &in, s)
+	if err == nil {
+		err = hasReceiver(&in)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %w", v.name, verbs.ErrInvalid, err)
+	} else {
+		out, err = v.do(s, &in)
+	}
+	f := failureOf(err)
+	return encode(encode(reply, &f, s), &out, s)
+}
+
+// hasReceiver refuses arguments without the object that the call is made on.
+func hasReceiver(in any) error {
+	if f := reflect.ValueOf(in).Elem().FieldByName("On"); f.IsValid() && f.IsNil() {
+		return fmt.Errorf("%w: no object to call", errBadMessage)
+	}
+	return nil
+}
+
+// Calls to the host.
+var (
+	callIdentity = define("identity", func(s *session, _ *none) (Identity, error) { return s.host.Identity() })
+	callOpen     = define("open_device", func(s *session, in *deviceNamed) (opened, error) { return s.open(in.Device) })
+	callSetLink  = define("set_link", func(s *session, in *linkTo) (none, error) {
+		return none{}, s.alone(in.Device, func() error { return s.host.SetLink(in.Device, in.Up) })
+	})
+	callSetAddress = define("set_address", func(s *session, in *addressTo) (none, error) {
+		return none{}, s.alone(in.Device, func() error { return s.host.SetAddress(in.Device, in.Addr, in.Present) })
+	})
+	callRestart = define("restart", func(s *session, in *deviceNamed) (none, error) {
+		return none{}, s.alone(in.Device, func() error {
+			if err := s.closeDevice(in.Device); err != nil {
+				return err
+			}
+			return s.host.Restart(in.Device)
+		})
+	})
+)
+
+// Calls to a device.
+var (
+	callQueryDevice = define("query_device", func(_ *session, in *on[verbs.Context]) (verbs.DeviceAttr, error) { return in.On.QueryDevice() })
+	callQueryPort   = define("query_port", func(_ *session, in *onPort) (verbs.PortAttr, error) { return in.On.QueryPort(in.Port) })
+	callQueryGID    = define("query_gid", func(_ *session, in *onEntry) (verbs.GIDEntry, error) { return in.On.QueryGID(in.Port, in.Index) })
+	callQueryPKey   = define("query_pkey", func(_ *session, in *onEntry) (depth, error) {
+		k, err := in.On.QueryPKey(in.Port, in.Index)
+		return depth{int(k)}, err
+	})
+	callAllocPD = define("alloc_pd", func(s *session, in *on[verbs.Context]) (made, error) {
+		pd, err := in.On.AllocPD()
+		return keep(s, in.On, pd, err, func(h handle) made { return made{h} })
+	})
+	callCreateChannel = define("create_comp_channel", func(s *session, in *on[verbs.Context]) (made, error) {
+		ch, err := in.On.CreateCompChannel()
+		return keep(s, in.On, ch, err, func(h handle) made { return made{h} })
+	})
+	callCreateCQ = define("create_cq", func(s *session, in *newCQ) (made, error) {
+		cq, err := in.On.CreateCQ(in.Init)
+		return keep(s, in.On, cq, err, func(h handle) made { return made{h} })
+	})
+	callCreateSRQ = define("create_srq", func(s *session, in *newSRQ) (madeSRQ, error) {
+		srq, err := in.On.CreateSRQ(in.Init)
+		return keep(s, in.On, srq, err, func(h handle) madeSRQ { return madeSRQ{h, srq.Number()} })
+	})
+	callCreateQP = define("create_qp", func(s *session, in *newQP) (madeQP, error) {
+		qp, err := in.On.CreateQP(in.Init)
+		return keep(s, in.On, qp, err, func(h handle) madeQP { return madeQP{h, qp.QPN(), qp.Type()} })
+	})
+	callOpenXRCD = define("open_xrcd", func(s *session, in *on[verbs.Context]) (made, error) {
+		d, err := in.On.OpenXRCD()
+		return keep(s, in.On, d, err, func(h handle) made { return made{h} })
+	})
+	callOpenQP = define("open_qp", func(s *session, in *secondQP) (madeQP, error) {
+		qp, err := in.On.OpenQP(in.XRCD, in.QPN)
+		return keep(s, in.On, qp, err, func(h handle) madeQP { return madeQP{h, qp.QPN(), qp.Type()} })
+	})
+	callWaitAsync = define("get_async_event", func(_ *session, in *waitOn[verbs.Context]) (verbs.AsyncEvent, error) {
+		return in.On.WaitAsync(in.Timeout)
+	})
+	callCounters = define("counters", func(_ *session, in *on[verbs.Context]) (counted, error) {
+		return counted{in.On.Counters()}, nil
+	})
+	callCM = define("cm", func(s *session, in *on[verbs.Context]) (made, error) {
+		cm, err := in.On.CM()
+		return keep(s, in.On, cm, err, func(h handle) made { return made{h} })
+	})
+	callClose = define("close", func(s *session, in *on[closer]) (none, error) { return none{}, s.close(in.On) })
+)
+
+// Calls to memory and addresses.
+var (
+	callRegMR   = define("reg_mr", func(s *session, in *newMR) (madeMR, error) { return s.regMR(in) })
+	callAllocMW = define("alloc_mw", func(s *session, in *newMW) (madeMW, error) {
+		mw, err := in.On.AllocMW(in.Type)
+		return keep(s, in.On, mw, err, func(h handle) madeMW { return madeMW{h, mw.Type()} })
+	})
+	callCreateAH = define("create_ah", func(s *session, in *newAH) (madeAH, error) {
+		ah, err := in.On.CreateAH(in.Attr)
+		return keep(s, in.On, ah, err, func(h handle) madeAH { return madeAH{h, ah.Attr()} })
+	})
+	callMWKey = define("mw_rkey", func(_ *session, in *on[verbs.MW]) (key, error) { return key{in.On.RKey()}, nil })
+)
+
+// Calls to queues.
+var (
+	callWaitChannel = define("get_cq_event", func(_ *session, in *waitOn[verbs.CompChannel]) (eventOf, error) {
+		cq, err := in.On.Wait(in.Timeout)
+		return eventOf{cq}, err
+	})
+	callPoll = define("poll_cq", func(_ *session, in *pollCQ) (polled, error) {
+		wcs := make([]verbs.WC, min(max(in.Max, 0), maxPoll))
+		n, err := in.On.Poll(wcs)
+		return polled{wcs[:max(0, min(n, len(wcs)))]}, err
+	})
+	callArm      = define("req_notify_cq", func(_ *session, in *armCQ) (none, error) { return none{}, in.On.Arm(in.SolicitedOnly) })
+	callDepth    = define("cq_depth", func(_ *session, in *on[verbs.CQ]) (depth, error) { return depth{in.On.Depth()}, nil })
+	callResize   = define("resize_cq", func(_ *session, in *resizeCQ) (none, error) { return none{}, in.On.Resize(in.Depth) })
+	callPostRecv = define("post_recv", func(_ *session, in *postRecvs) (posted, error) {
+		n, err := in.On.PostRecv(in.WRs)
+		return posted{n}, err
+	})
+	callPostSend = define("post_send", func(_ *session, in *postSends) (posted, error) {
+		n, err := in.On.PostSend(in.WRs)
+		return posted{n}, err
+	})
+	callModifySRQ = define("modify_srq", func(_ *session, in *changeSRQ) (none, error) { return none{}, in.On.Modify(in.Attr, in.Mask) })
+	callQuerySRQ  = define("query_srq", func(_ *session, in *on[verbs.SRQ]) (verbs.SRQAttr, error) { return in.On.Query() })
+	callModifyQP  = define("modify_qp", func(_ *session, in *changeQP) (none, error) { return none{}, in.On.Modify(in.Attr, in.Mask) })
+	callQueryQP   = define("query_qp", func(_ *session, in *on[verbs.QP]) (verbs.QPAttr, error) { return in.On.Query() })
+	callBindMW    = define("bind_mw", func(_ *session, in *bindMW) (key, error) {
+		k, err := in.On.BindMW(in.MW, in.WRID, in.Flags, in.Info)
+		return key{k}, err
+	})
+	callAttach = define("attach_mcast", func(_ *session, in *groupFor) (none, error) { return none{}, in.On.AttachMulticast(in.Group) })
+	callDetach = define("detach_mcast", func(_ *session, in *groupFor) (none, error) { return none{}, in.On.DetachMulticast(in.Group) })
+)
+
+// Calls to connection managers.
+var (
+	callListen = define("listen", func(s *session, in *newListener) (madeListener, error) {
+		l, err := in.On.Listen(in.Addr, in.Space, in.Backlog)
+		return keep(s, in.On, l, err, func(h handle) madeListener { return madeListener{h, l.Addr()} })
+	})
+	callConnect = define("connect", func(s *session, in *connectTo) (peered, error) {
+		c, err := in.On.Connect(in.QP, in.Addr, in.Param, in.Timeout)
+		return keep(s, in.On, c, err, connOf(c))
+	})
+	callResolve = define("resolve", func(_ *session, in *resolveAt) (verbs.DatagramPeer, error) {
+		return in.On.Resolve(in.Addr, in.Private, in.Timeout)
+	})
+	callNext = define("get_request", func(s *session, in *waitOn[verbs.Listener]) (peered, error) {
+		r, err := in.On.Next(in.Timeout)
+		return keep(s, in.On, r, err, func(h handle) peered { return peered{h, r.Remote(), r.Param()} })
+	})
+	callAccept = define("accept", func(s *session, in *acceptWith) (peered, error) {
+		c, err := in.On.Accept(in.QP, in.Param, in.Timeout)
+		return keep(s, in.On, c, err, connOf(c))
+	})
+	callReject         = define("reject", func(_ *session, in *rejectWith) (none, error) { return none{}, in.On.Reject(in.Private) })
+	callDisconnect     = define("disconnect", func(_ *session, in *on[verbs.Conn]) (none, error) { return none{}, in.On.Disconnect() })
+	callWaitDisconnect = define("wait_disconnect", func(_ *session, in *waitOn[verbs.Conn]) (none, error) {
+		return none{}, in.On.WaitDisconnect(in.Timeout)
+	})
+)
+
+func connOf(c verbs.Conn) func(handle) peered {
+	return func(h handle) peered { return peered{h, c.Remote(), c.Param()} }
+}
+
+// maxPoll is how many completions one call brings.
+const maxPoll = 4096
+
+// calls are all that there are. A place is a number on the wire.
+var calls = numbered(
+	callIdentity, callOpen, callSetLink, callSetAddress, callRestart,
+	callQueryDevice, callQueryPort, callQueryGID, callQueryPKey, callAllocPD, callCreateChannel, callCreateCQ, callCreateSRQ,
+	callCreateQP, callOpenXRCD, callOpenQP, callWaitAsync, callCounters, callCM, callClose,
+	callRegMR, callAllocMW, callCreateAH, callMWKey,
+	callWaitChannel, callPoll, callArm, callDepth, callResize, callPostRecv, callPostSend, callModifySRQ, callQuerySRQ,
+	callModifyQP, callQueryQP, callBindMW, callAttach, callDetach,
+	callListen, callConnect, callResolve, callNext, callAccept, callReject, callDisconnect, callWaitDisconnect,
+)
+
+func numbered(all ...servant) []servant {
+	for i, v := range all {
+		v.setNumber(i)
+	}
+	return all
+}
+
+// protocolShape tells builds apart whose messages differ.
+var protocolShape = func() uint64 {
+	var w strings.Builder
+	planOf(reflect.TypeFor[failure]()).describe(&w)
+	for _, v := range calls {
+		v.describe(&w)
+	}
+	h := fnv.New64a()
+	h.Write([]byte(w.String()))
+	return h.Sum64()
+}()

@@ -1,0 +1,288 @@
+package agent
+
+import (
+	"encoding"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+)
+
+// handle names an object at the agent. 0 is none.
+type handle uint32
+
+// foreign is the handle of objects that are not the agent's: of another device, or of
+// the program's own making.
+const foreign handle = ^handle(0)
+
+// objects is what a codec asks about values of interface types.
+type objects interface {
+	handleOf(object any) handle
+	// objectOf returns the object that a handle names, as a value of interface type t.
+	objectOf(h handle, t reflect.Type) (reflect.Value, error)
+}
+
+// Values are written field by field, in the order of their declaration: numbers as
+// varints, of slices and strings the length first. Nothing is said of types: both ends
+// have the same, or different shapes (see protocolShape).
+
+var errBadMessage = errors.New("malformed message")
+
+var (
+	binaryMarshaler   = reflect.TypeFor[encoding.BinaryMarshaler]()
+	binaryUnmarshaler = reflect.TypeFor[encoding.BinaryUnmarshaler]()
+)
+
+// plan is how values of a type are written.
+type plan struct {
+	t    reflect.Type
+	kind reflect.Kind // Invalid for types that write themselves
+	// least is how many bytes a value has at least.
+	least  int
+	fields []*plan // of a struct
+	elem   *plan   // of a slice or an array
+	octets bool    // the elements are bytes
+}
+
+var plans sync.Map // of types
+
+func planOf(t reflect.Type) *plan {
+	if p, ok := plans.Load(t); ok {
+		return p.(*plan)
+	}
+	p := &plan{t: t, kind: t.Kind(), least: 1}
+	switch p.kind {
+	case reflect.Struct:
+		if t.Implements(binaryMarshaler) && reflect.PointerTo(t).Implements(binaryUnmarshaler) {
+			p.kind = reflect.Invalid
+			break
+		}
+		p.least = 0
+		for i := range t.NumField() {
+			f := planOf(t.Field(i).Type)
+			p.fields = append(p.fields, f)
+			p.least += f.least
+		}
+	case reflect.Array, reflect.Slice:
+		p.elem = planOf(t.Elem())
+		p.octets = p.elem.kind == reflect.Uint8
+		if p.kind == reflect.Array {
+			p.least = t.Len() * p.elem.least
+		}
+	case reflect.Bool, reflect.String, reflect.Interface,
+		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	default:
+		panic(fmt.Sprintf("agent: values of type %v do not travel", t))
+	}
+	plans.Store(t, p)
+	return p
+}
+
+// append appends v to b.
+func (p *plan) append(b []byte, v reflect.Value, objs objects) []byte {
+	switch p.kind {
+	case reflect.Invalid:
+		text, err := v.Interface().(encoding.BinaryMarshaler).MarshalBinary()
+		if err != nil {
+			panic(fmt.Sprintf("agent: %v: %v", p.t, err)) // addresses never fail
+		}
+		return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+	case reflect.Bool:
+		if v.Bool() {
+			return append(b, 1)
+		}
+		return append(b, 0)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return binary.AppendVarint(b, v.Int())
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return binary.AppendUvarint(b, v.Uint())
+	case reflect.String:
+		return append(binary.AppendUvarint(b, uint64(v.Len())), v.String()...)
+	case reflect.Slice:
+		if v.IsNil() {
+			return append(b, 0)
+		}
+		b = binary.AppendUvarint(b, uint64(v.Len())+1)
+		if p.octets {
+			return append(b, v.Bytes()...)
+		}
+		fallthrough
+	case reflect.Array:
+		for i := range v.Len() {
+			b = p.elem.append(b, v.Index(i), objs)
+		}
+		return b
+	case reflect.Struct:
+		for i, f := range p.fields {
+			b = f.append(b, v.Field(i), objs)
+		}
+		return b
+	default: // reflect.Interface
+		h := handle(0)
+		if !v.IsNil() {
+			h = objs.handleOf(v.Interface())
+		}
+		return binary.AppendUvarint(b, uint64(h))
+	}
+}
+
+// parse sets v from the front of b and returns what is left.
+func (p *plan) parse(b []byte, v reflect.Value, objs objects) (_ []byte, err error) {
+	switch p.kind {
+	case reflect.Invalid:
+		text, rest, err := parseBytes(b)
+		if err != nil {
+			return nil, err
+		}
+		if err := v.Addr().Interface().(encoding.BinaryUnmarshaler).UnmarshalBinary(text); err != nil {
+			return nil, fmt.Errorf("%w: %w", errBadMessage, err)
+		}
+		return rest, nil
+	case reflect.Bool:
+		if len(b) == 0 || b[0] > 1 {
+			return nil, fmt.Errorf("%w: a bool", errBadMessage)
+		}
+		v.SetBool(b[0] == 1)
+		return b[1:], nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		n, size := binary.Varint(b)
+		if size <= 0 || v.OverflowInt(n) {
+			return nil, fmt.Errorf("%w: a number of type %v", errBadMessage, p.t)
+		}
+		v.SetInt(n)
+		return b[size:], nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		n, size := binary.Uvarint(b)
+		if size <= 0 || v.OverflowUint(n) {
+			return nil, fmt.Errorf("%w: a number of type %v", errBadMessage, p.t)
+		}
+		v.SetUint(n)
+		return b[size:], nil
+	case reflect.String:
+		text, rest, err := parseBytes(b)
+		if err != nil {
+			return nil, err
+		}
+		v.SetString(string(text))
+		return rest, nil
+	case reflect.Slice:
+		return p.parseSlice(b, v, objs)
+	case reflect.Array:
+		for i := range v.Len() {
+			if b, err = p.elem.parse(b, v.Index(i), objs); err != nil {
+				return nil, err
+			}
+		}
+		return b, nil
+	case reflect.Struct:
+		for i, f := range p.fields {
+			if b, err = f.parse(b, v.Field(i), objs); err != nil {
+				return nil, fmt.Errorf("%s: %w", p.t.Field(i).Name, err)
+			}
+		}
+		return b, nil
+	default: // reflect.Interface
+		n, size := binary.Uvarint(b)
+		if size <= 0 || n > uint64(foreign) {
+			return nil, fmt.Errorf("%w: a handle", errBadMessage)
+		}
+		if n == 0 {
+			v.SetZero()
+			return b[size:], nil
+		}
+		object, err := objs.objectOf(handle(n), p.t)
+		if err != nil {
+			return nil, err
+		}
+		v.Set(object)
+		return b[size:], nil
+	}
+}
+
+func (p *plan) parseSlice(b []byte, v reflect.Value, objs objects) ([]byte, error) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 {
+		return nil, fmt.Errorf("%w: a length", errBadMessage)
+	}
+	b = b[size:]
+	if n == 0 {
+		v.SetZero()
+		return b, nil
+	}
+	n--
+	// What is claimed to follow must be able to: nobody makes us allocate by a number.
+	if n > uint64(len(b)/max(1, p.elem.least)) {
+		return nil, fmt.Errorf("%w: %d elements in %d bytes", errBadMessage, n, len(b))
+	}
+	v.Set(reflect.MakeSlice(p.t, int(n), int(n)))
+	if p.octets {
+		reflect.Copy(v, reflect.ValueOf(b[:n]))
+		return b[n:], nil
+	}
+	var err error
+	for i := range int(n) {
+		if b, err = p.elem.parse(b, v.Index(i), objs); err != nil {
+			return nil, fmt.Errorf("element %d: %w", i, err)
+		}
+	}
+	return b, nil
+}
+
+func parseBytes(b []byte) (text, rest []byte, err error) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 || n > uint64(len(b)-size) {
+		return nil, nil, fmt.Errorf("%w: a text longer than its message", errBadMessage)
+	}
+	b = b[size:]
+	return b[:n], b[n:], nil
+}
+
+// describe writes what a type looks like on the wire, so that two ends can tell
+// whether they mean the same.
+func (p *plan) describe(w *strings.Builder) {
+	switch p.kind {
+	case reflect.Struct:
+		w.WriteByte('{')
+		for i, f := range p.fields {
+			w.WriteString(p.t.Field(i).Name)
+			w.WriteByte(' ')
+			f.describe(w)
+			w.WriteByte(';')
+		}
+		w.WriteByte('}')
+	case reflect.Slice:
+		w.WriteString("[]")
+		p.elem.describe(w)
+	case reflect.Array:
+		fmt.Fprintf(w, "[%d]", p.t.Len())
+		p.elem.describe(w)
+	case reflect.Interface, reflect.Invalid:
+		w.WriteString(p.t.String())
+	default:
+		w.WriteString(p.kind.String())
+	}
+}
+
+// encode and decode are append and parse of whole messages. m is a pointer
+// to the message.
+func encode(b []byte, m any, objs objects) []byte {
+	v := reflect.ValueOf(m).Elem()
+	return planOf(v.Type()).append(b, v, objs)
+}
+
+func decode(b []byte, m any, objs objects) error {
+	rest, err := decodeFront(b, m, objs)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%w: %d bytes too many", errBadMessage, len(rest))
+	}
+	return err
+}
+
+// decodeFront is decode of a message with more behind it.
+func decodeFront(b []byte, m any, objs objects) ([]byte, error) {
+	v := reflect.ValueOf(m).Elem()
+	return planOf(v.Type()).parse(b, v, objs)
+}

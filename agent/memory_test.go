@@ -1,0 +1,325 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// twoEnds is a program's memory and a device's copy, with frames on their way.
+type twoEnds struct {
+	near            *programMemories
+	far             *hostMemories
+	there, back     [][]byte // frames
+	program, device []byte
+}
+
+func newTwoEnds(t *testing.T, n int) *twoEnds {
+	t.Helper()
+	e := &twoEnds{program: make([]byte, n)}
+	e.near, e.far = newProgramMemories(func(f []byte) { e.there = append(e.there, f) }), newHostMemories()
+	mem, off := e.near.use(e.program)
+	e.near.tell()
+	e.deliver(t, len(e.there), 0)
+	if e.device = e.far.all[mem.id].live; off != 0 || len(e.device) != n {
+		t.Fatalf("offset %d, %d bytes", off, len(e.device))
+	}
+	return e
+}
+
+// deliver has so many frames arrive at the device's end, and at the program's.
+func (e *twoEnds) deliver(t *testing.T, there, back int) {
+	t.Helper()
+	for range min(there, len(e.there)) {
+		if err := e.far.take(e.there[0][frameHeaderLen:]); err != nil {
+			t.Fatal(err)
+		}
+		e.there = e.there[1:]
+	}
+	for range min(back, len(e.back)) {
+		if err := e.near.take(e.back[0][frameHeaderLen:]); err != nil {
+			t.Fatal(err)
+		}
+		e.back = e.back[1:]
+	}
+}
+
+func (e *twoEnds) tellBack(t *testing.T) {
+	t.Helper()
+	if err := e.far.tell(func(f []byte) { e.back = append(e.back, f) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settle delivers everything.
+func (e *twoEnds) settle(t *testing.T) {
+	t.Helper()
+	for range 3 {
+		got := e.near.tell()
+		e.deliver(t, len(e.there), 0)
+		e.far.seen(got)
+		e.tellBack(t)
+		e.deliver(t, 0, len(e.back))
+	}
+	if len(e.far.order) > 0 { // the last answer is confirmed by the next call
+		e.far.seen(e.near.tell())
+	}
+}
+
+// However frames cross, both ends come to have the same memory: what only one of them
+// wrote is as it wrote it last.
+func TestMemoryConverges(t *testing.T) {
+	const n = 300
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		e := newTwoEnds(t, n)
+		// Who writes which byte: the program, the device, or both. Neighbours differ.
+		owner := make([]int, n)
+		for i := range owner {
+			owner[i] = rng.IntN(3)
+		}
+		want := make([]byte, n)
+		for range 200 {
+			i, v := rng.IntN(n), byte(rng.IntN(4))
+			switch k := rng.IntN(8); {
+			case k < 2 && owner[i] != 1:
+				e.program[i], want[i] = v, v
+			case k < 4 && owner[i] != 0:
+				e.device[i], want[i] = v, v
+			case k == 4:
+				e.near.tell()
+			case k == 5:
+				e.tellBack(t)
+			case k == 6:
+				e.deliver(t, rng.IntN(3), 0)
+			case k == 7:
+				e.deliver(t, 0, rng.IntN(3))
+			}
+		}
+		e.settle(t)
+		if !bytes.Equal(e.program, e.device) {
+			t.Fatalf("seed %d: the ends differ:\n% x\n% x", seed, e.program, e.device)
+		}
+		for i := range want {
+			if owner[i] != 2 && e.program[i] != want[i] {
+				t.Fatalf("seed %d: byte %d of owner %d is %d, not %d", seed, i, owner[i], e.program[i], want[i])
+			}
+		}
+		if len(e.far.unseen)+len(e.far.order) != 0 {
+			t.Fatalf("seed %d: %d changes are unseen for ever", seed, len(e.far.order))
+		}
+	}
+}
+
+// Where both wrote, the device's change stays, whoever tells first.
+func TestDevicesChangeStays(t *testing.T) {
+	for name, order := range map[string]func(*testing.T, *twoEnds){
+		"the program tells first": func(t *testing.T, e *twoEnds) {
+			e.near.tell()
+			e.deliver(t, 1, 0)
+			e.tellBack(t)
+			e.deliver(t, 0, 1)
+		},
+		"they cross": func(t *testing.T, e *twoEnds) {
+			e.near.tell()
+			e.tellBack(t)
+			e.deliver(t, 1, 1)
+		},
+		"the device tells first": func(t *testing.T, e *twoEnds) {
+			e.tellBack(t)
+			e.deliver(t, 0, 1)
+			e.near.tell()
+			e.deliver(t, 1, 0)
+		},
+		"the device takes it back": func(t *testing.T, e *twoEnds) {
+			e.near.tell()
+			e.deliver(t, 1, 0)
+			e.device[5] = 2
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newTwoEnds(t, 64)
+			copy(e.program[4:7], "ppp")
+			e.device[5] = 'd'
+			order(t, e)
+			want := "pdp"
+			if e.device[5] == 2 {
+				want = "p\x02p"
+			}
+			e.settle(t)
+			if string(e.program[4:7]) != want || string(e.device[4:7]) != want {
+				t.Errorf("%q and %q, not %q", e.program[4:7], e.device[4:7], want)
+			}
+			e.program[5] = 'q' // it has seen the device's
+			e.settle(t)
+			if e.device[5] != 'q' {
+				t.Errorf("the program's later change is lost: %q", e.device[5])
+			}
+		})
+	}
+}
+
+// Whoever sees what was written last sees what was written before it, also if both were
+// written while memory was looked at, and the first where nobody looked any more.
+func TestMemoryIsSeenInOrder(t *testing.T) {
+	const n = 2 * memoryFrameLen
+	e := newTwoEnds(t, n)
+	for i := 64; i < n-64; i++ {
+		e.device[i] = 1 // so much that a frame is sent amid the look
+	}
+	err := e.far.tell(func(f []byte) {
+		if len(e.back) == 0 {
+			e.device[0] = 'D'   // the data
+			e.device[n-1] = 'F' // then the flag that says so
+		}
+		e.back = append(e.back, f)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.deliver(t, 0, len(e.back))
+	if e.program[n-1] != 'F' || e.program[0] != 'D' {
+		t.Errorf("the flag is %q, and the data are %q", e.program[n-1], e.program[0])
+	}
+}
+
+// A device that never rests does not keep the caller from its answer.
+func TestMemoryThatNeverRests(t *testing.T) {
+	e := newTwoEnds(t, memoryFrameLen*5/4)
+	frames := 0
+	increment(e.device)
+	if err := e.far.tell(func([]byte) { frames++; increment(e.device) }); err != nil || frames < steadyLooks {
+		t.Errorf("%d frames, %v", frames, err)
+	}
+}
+
+//go:norace
+func increment(b []byte) {
+	for i := range b {
+		b[i]++
+	}
+}
+
+func TestMemoryThroughAnAgent(t *testing.T) {
+	s := newStage(t)
+	c, dev, fake := s.dev(t)
+	pd := must[verbs.PD](t)(dev.AllocPD())
+	all := make([]byte, 3<<20)
+	for i := range all {
+		all[i] = byte(i * 7 >> 3)
+	}
+	was := bytes.Clone(all)
+	buf := all[1<<10+3:][: 2<<20 : 2<<20]
+	mr := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: buf}))
+	far := fake.last.buf
+	at := func(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) % pageLen }
+	if !bytes.Equal(far, buf) || at(far) != at(buf) {
+		t.Fatalf("the device has other memory, at %#x of its page rather than %#x", at(far), at(buf))
+	}
+	copy(far[1<<20:], "written by the device")
+	copy(buf[1<<20+30:], "written by the program")
+	must[verbs.PortAttr](t)(dev.QueryPort(1))
+	if !bytes.Equal(far, buf) || string(far[1<<20+30:][:10]) != "written by" || string(buf[1<<20:][:10]) != "written by" {
+		t.Error("the changes did not get through")
+	}
+	if !bytes.Equal(all[:1<<10+3], was[:1<<10+3]) || !bytes.Equal(all[1<<10+3+2<<20:], was[1<<10+3+2<<20:]) {
+		t.Error("memory around the region has changed")
+	}
+
+	// A part of it shares the copy.
+	part := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: buf[100:200]}))
+	if fake.last.buf[0] = 'P'; far[100] != 'P' || len(c.memory.all) != 1 {
+		t.Error("a part of registered memory has a copy of its own")
+	}
+	// What overlaps in another way does so from call to call.
+	over := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: all[1<<10 : 1<<10+50]}))
+	fake.last.buf[10] = 'O'
+	must[verbs.PortAttr](t)(dev.QueryPort(1))
+	must[verbs.PortAttr](t)(dev.QueryPort(1))
+	if far[7] != 'O' || buf[7] != 'O' {
+		t.Errorf("%q at the device, %q here", far[7], buf[7])
+	}
+
+	for _, m := range []verbs.MR{mr, over} {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	buf[101] = 'x'
+	must[verbs.PortAttr](t)(dev.QueryPort(1))
+	if far[101] != 'x' || len(c.memory.all) != 1 {
+		t.Error("the part lost its memory with the whole")
+	}
+	if err := part.Close(); err != nil || len(c.memory.all) != 0 {
+		t.Errorf("%v, %d pieces of memory", err, len(c.memory.all))
+	}
+	if err := part.Close(); !errors.Is(err, verbs.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+func TestStrangeRegions(t *testing.T) {
+	s := newStage(t)
+	c, dev, fake := s.dev(t)
+	pd := must[verbs.PD](t)(dev.AllocPD())
+	for _, buf := range [][]byte{nil, {}} {
+		fake.last.buf = []byte("x")
+		if mr := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: buf})); mr.Len() != 0 || len(fake.last.buf) != 0 || (fake.last.buf == nil) != (buf == nil) {
+			t.Errorf("%d bytes, %#v", mr.Len(), fake.last.buf)
+		}
+	}
+	fake.fail = verbs.ErrPerm
+	if _, err := pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}); !errors.Is(err, verbs.ErrPerm) || len(c.memory.all) != 0 {
+		t.Errorf("%v, %d pieces of memory", err, len(c.memory.all))
+	}
+	fake.fail = nil
+	// What is more than an agent keeps is refused as memory that there is not.
+	for i := range maxMemories {
+		c.memory.record(&record{kind: recordNew, id: memoryID(1000 + i), length: 1})
+	}
+	if _, err := pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}); !errors.Is(err, verbs.ErrNoMemory) {
+		t.Error(err)
+	}
+}
+
+// Closing a device gives its memory back at both ends.
+func TestClosedDeviceHasNoMemory(t *testing.T) {
+	far := newFakeDevice()
+	dev, err := Joined(far)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pd := must[verbs.PD](t)(dev.AllocPD())
+	mr := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: make([]byte, 10)}))
+	c := dev.(*remoteContext).c
+	s := c.out.(joint).session
+	if len(c.memory.all) != 1 || len(s.memory.all) != 1 {
+		t.Errorf("%d and %d pieces of memory", len(c.memory.all), len(s.memory.all))
+	}
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(c.memory.all) != 0 || len(s.memory.all) != 0 || s.memory.bytes != 0 {
+		t.Errorf("%d and %d pieces of memory, %d bytes", len(c.memory.all), len(s.memory.all), s.memory.bytes)
+	}
+	if err := mr.Close(); err == nil {
+		t.Error("a region of a closed device can be closed")
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	for _, n := range []int{4 << 10, 1 << 20, 16 << 20} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			m := mirror{make([]byte, n), make([]byte, n)}
+			b.SetBytes(int64(n))
+			for b.Loop() {
+				m.changes(func(*change) { b.Error("a change") })
+			}
+		})
+	}
+}

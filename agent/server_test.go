@@ -1,0 +1,366 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestHostCalls(t *testing.T) {
+	s := newStage(t)
+	c := s.client(t)
+	id := must[Identity](t)(c.Identity())
+	want, _ := s.fakeHost.Identity()
+	if id.Hostname != want.Hostname || id.Devices[0].Info != fakeInfo || id.Devices[0].Addrs[0] != want.Devices[0].Addrs[0] {
+		t.Errorf("%+v", id)
+	}
+	if infos := must[[]verbs.DeviceInfo](t)(c.Devices()); len(infos) != 1 || infos[0] != fakeInfo || c.Agent() == "" {
+		t.Errorf("%+v of %s", infos, c.Agent())
+	}
+	if _, err := c.Open("fake9"); !errors.Is(err, verbs.ErrNotFound) || !strings.Contains(err.Error(), "fake9") {
+		t.Error(err)
+	}
+	if err := errors.Join(c.SetLink("fake0", true), c.SetAddress("fake0", netip.MustParsePrefix("fd00::1/64"), false)); err != nil {
+		t.Error(err)
+	}
+	dev := must[verbs.Context](t)(c.Open("fake0"))
+	if err := c.Restart("fake0"); !errors.Is(err, ErrCannot) || !errors.Is(err, verbs.ErrNotSupported) {
+		t.Error(err)
+	}
+	if n := s.device(0).isOpen(); len(n) != 0 {
+		t.Errorf("restarted with %v open", n)
+	}
+	if err := dev.Close(); !errors.Is(err, verbs.ErrClosed) {
+		t.Error(err)
+	}
+	if got := []string{"link fake0 true", "address fake0 fd00::1/64 false", "restart fake0"}; !slices.Equal(s.asked, got) {
+		t.Errorf("asked for %q", s.asked)
+	}
+}
+
+// Who has another key learns nothing, and does no harm.
+func TestWrongKeys(t *testing.T) {
+	var log bytes.Buffer
+	s := newStage(t, func(s *Server) { s.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	for range 3 {
+		if _, err := Dial(t.Context(), s.addr, NewKey()); !errors.Is(err, ErrKey) {
+			t.Errorf("another key: %v", err)
+		}
+	}
+	// An agent must not be taken in by another agent, nor a caller by a caller: the two
+	// ends have different keys under one secret.
+	wrong := must[*tls.Config](t)(secured(s.Key, roleAgent, roleCaller))
+	conn, err := tls.Dial("tcp", s.addr, wrong)
+	if err == nil {
+		_, err = conn.Read(make([]byte, 1))
+		conn.Close()
+	}
+	if err == nil {
+		t.Error("an agent is a caller")
+	}
+	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", string((&greeting{Version: Version}).frame()), strings.Repeat("\xff", 4096)} {
+		raw := must[net.Conn](t)(net.Dial("tcp", s.addr))
+		io.WriteString(raw, first) // it may have hung up already
+		answer, _ := io.ReadAll(raw)
+		if bytes.Contains(answer, greetingMark) {
+			t.Errorf("%q is greeted", first)
+		}
+		raw.Close()
+	}
+	eventually(t, "all are counted", func() bool { return s.Stats().Refused >= 5 })
+	if st := s.Stats(); st.Callers != 0 || len(s.opened) != 0 {
+		t.Errorf("%+v", st)
+	}
+	s.client(t) // it still works
+	s.stop()
+	if n := strings.Count(log.String(), "refused a connection"); n == 0 || n > 3 {
+		t.Errorf("%d lines about strangers:\n%s", n, log.String())
+	}
+}
+
+// No caller without the key keeps others away for longer than a handshake may take.
+func TestSlowStrangers(t *testing.T) {
+	s := newStage(t, func(s *Server) { s.Timing.Handshake = 200 * time.Millisecond })
+	strangers := make([]net.Conn, 0, 2*maxStrangers)
+	for range 2 * maxStrangers {
+		raw := must[net.Conn](t)(net.Dial("tcp", s.addr))
+		defer raw.Close()
+		raw.Write([]byte{22, 3, 1}) // the beginning of a handshake, for ever
+		strangers = append(strangers, raw)
+	}
+	eventually(t, "some are not even looked at", func() bool { return s.Stats().Crowded > 0 })
+	eventually(t, "the others had their time", func() bool { return s.Stats().Refused == uint64(len(strangers))-s.Stats().Crowded })
+	s.client(t)
+}
+
+// One caller has a device at a time, and keeps it as long as it is there.
+func TestOneCallerADevice(t *testing.T) {
+	s := newStage(t)
+	one, two := s.client(t), s.client(t)
+	first := must[verbs.Context](t)(one.Open("fake0"))
+	second := must[verbs.Context](t)(one.Open("fake0"))
+	for _, err := range []error{
+		func() error { _, err := two.Open("fake0"); return err }(),
+		two.SetLink("fake0", false), two.Restart("fake0"),
+	} {
+		if !errors.Is(err, verbs.ErrBusy) {
+			t.Errorf("a second caller: %v", err)
+		}
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := two.Open("fake0"); !errors.Is(err, verbs.ErrBusy) {
+		t.Error(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	must[verbs.Context](t)(two.Open("fake0"))
+	two.Close()
+	eventually(t, "the device is free", func() bool { _, err := one.Open("fake0"); return err == nil })
+}
+
+// populate opens one of everything, and waits in several ways.
+func populate(t *testing.T, dev verbs.Context) (waits []chan error) {
+	t.Helper()
+	pd := must[verbs.PD](t)(dev.AllocPD())
+	ch := must[verbs.CompChannel](t)(dev.CreateCompChannel())
+	cq := must[verbs.CQ](t)(dev.CreateCQ(verbs.CQInit{Channel: ch}))
+	must[verbs.XRCD](t)(dev.OpenXRCD())
+	must[verbs.SRQ](t)(dev.CreateSRQ(verbs.SRQInit{PD: pd}))
+	must[verbs.QP](t)(dev.CreateQP(verbs.QPInit{PD: pd, SendCQ: cq, RecvCQ: cq}))
+	must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: make([]byte, 100)}))
+	must[verbs.MW](t)(pd.AllocMW(verbs.MWType1))
+	must[verbs.AH](t)(pd.CreateAH(verbs.AHAttr{}))
+	cm := must[verbs.CM](t)(dev.CM())
+	l := must[verbs.Listener](t)(cm.Listen(netip.AddrPort{}, verbs.PortSpaceTCP, 1))
+	conn := must[verbs.Conn](t)(cm.Connect(nil, netip.AddrPort{}, verbs.ConnParam{}, time.Second))
+	for _, wait := range []func() error{
+		func() error { _, err := dev.WaitAsync(verbs.Forever); return err },
+		func() error { _, err := ch.Wait(verbs.Forever); return err },
+		func() error { _, err := l.Next(verbs.Forever); return err },
+		func() error { return conn.WaitDisconnect(verbs.Forever) },
+	} {
+		done := make(chan error, 1)
+		go func() { done <- wait() }()
+		waits = append(waits, done)
+	}
+	must[verbs.PortAttr](t)(dev.QueryPort(1)) // waiting keeps nobody
+	return waits
+}
+
+const populated = 11 // objects, the device among them
+
+// However a connection ends, everything that was opened over it is closed, and all
+// calls at the caller's end.
+func TestEnds(t *testing.T) {
+	for name, end := range map[string]struct {
+		do   func(*stage, *Client, net.Conn)
+		told string
+	}{
+		"the caller closes":  {func(_ *stage, c *Client, _ net.Conn) { c.Close() }, "closed by this program"},
+		"the cable is cut":   {func(_ *stage, _ *Client, raw net.Conn) { raw.Close() }, ""},
+		"the agent stops":    {func(s *stage, _ *Client, _ net.Conn) { s.stop() }, "told to stop"},
+		"the caller babbles": {func(_ *stage, c *Client, _ net.Conn) { c.out.send(newFrame(99, 0)) }, "kind 99"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			raw := must[net.Conn](t)(net.Dial("tcp", s.addr))
+			c := must[*Client](t)(NewClient(t.Context(), raw, s.Key, testTiming))
+			dev := must[verbs.Context](t)(c.Open("fake0"))
+			fake := s.device(0)
+			waits := populate(t, dev)
+			if n := len(fake.isOpen()); n != populated {
+				t.Errorf("%d objects are open: %v", n, fake.isOpen())
+			}
+			end.do(s, c, raw)
+			for _, w := range waits {
+				if err := <-w; !errors.Is(err, ErrLost) || !errors.Is(err, verbs.ErrClosed) {
+					t.Errorf("a wait ended with %v", err)
+				}
+			}
+			<-c.Lost()
+			if !strings.Contains(c.Err().Error(), end.told) {
+				t.Errorf("the caller is told %q", c.Err())
+			}
+			if _, err := dev.QueryPort(1); !errors.Is(err, ErrLost) || !errors.Is(c.Err(), ErrLost) {
+				t.Errorf("%v, and the client says %v", err, c.Err())
+			}
+			eventually(t, "everything is closed", func() bool { return len(fake.isOpen()) == 0 })
+			fake.mu.Lock()
+			defer fake.mu.Unlock()
+			// Each by itself, and what was made from others before them.
+			if n := len(fake.closed); n != populated || fake.closed[n-1] != "device" || fake.closed[n-2] != "pd" {
+				t.Errorf("closed in this order: %v", fake.closed)
+			}
+		})
+	}
+}
+
+// handMade is a caller that has said who it is, and says nothing that it is not told to.
+func (s *stage) handMade(t *testing.T) *link {
+	t.Helper()
+	config := must[*tls.Config](t)(secured(s.Key, roleCaller, roleAgent))
+	conn := must[*tls.Conn](t)(tls.Dial("tcp", s.addr, config))
+	t.Cleanup(func() { conn.Close() })
+	l := newLink(conn, testTiming)
+	l.send(ours("", testTiming.Silence).frame())
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A caller that says nothing is taken for dead.
+func TestSilence(t *testing.T) {
+	s := newStage(t, func(s *Server) { s.Timing.Silence, s.Timing.Beat = 150*time.Millisecond, 20*time.Millisecond })
+	mute := s.handMade(t)
+	mute.send(encode(append(newFrame(frameCall, 64), 0, 1, byte(callOpen.number)), &deviceNamed{"fake0"}, nil))
+	if err := mute.flush(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the device is opened", func() bool { return s.fakeHost.count() == 1 })
+	eventually(t, "the device is closed", func() bool { return len(s.device(0).isOpen()) == 0 })
+
+	// Whatever a caller takes for often enough, it says so as often as the agent wants.
+	alive := must[*Client](t)(NewClient(t.Context(), must[net.Conn](t)(net.Dial("tcp", s.addr)), s.Key, Timing{Beat: time.Hour}))
+	defer alive.Close()
+	dev := must[verbs.Context](t)(alive.Open("fake0"))
+	if _, err := dev.WaitAsync(400 * time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
+		t.Errorf("who waits for longer than silence may last: %v", err)
+	}
+
+	// One that is for ever at one frame is no better.
+	slow := s.handMade(t).conn
+	for b := []byte{0, 1, 0, 0}; ; b = []byte{0} {
+		if _, err := slow.Write(b); err != nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+
+	// An agent that says nothing is too.
+	near, far := net.Pipe()
+	go func() {
+		config, _ := secured(s.Key, roleAgent, roleCaller)
+		conn := tls.Server(far, config)
+		frame := ours("", testTiming.Silence).frame()
+		seal(frame)
+		conn.Write(frame)         // the other end notices
+		io.Copy(io.Discard, conn) // until it hangs up
+	}()
+	lonely := must[*Client](t)(NewClient(t.Context(), near, s.Key, Timing{Silence: 100 * time.Millisecond}))
+	if _, err := lonely.Identity(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "silent") {
+		t.Error(err)
+	}
+}
+
+// A device whose software crashes costs the caller one call, and the agent nothing.
+func TestCrash(t *testing.T) {
+	s := newStage(t)
+	_, dev, fake := s.dev(t)
+	fake.panic = true
+	if _, err := dev.QueryPort(1); err == nil || !strings.Contains(err.Error(), "fake trouble") {
+		t.Error(err)
+	}
+	fake.panic = false
+	must[verbs.PortAttr](t)(dev.QueryPort(1))
+	if s.Stats().Crashes != 1 {
+		t.Errorf("%+v", s.Stats())
+	}
+}
+
+// A device that does not come back from a call is not given to others until it does, and
+// does not hold up the agent.
+func TestStuckDevice(t *testing.T) {
+	s := newStage(t, func(s *Server) { s.Timing.Grace = 50 * time.Millisecond })
+	c, dev, fake := s.dev(t)
+	fake.hang, fake.hung = make(chan struct{}), make(chan struct{})
+	go dev.QueryDevice() // it ends with the connection
+	<-fake.hung
+	c.Close()
+	eventually(t, "it is given up", func() bool { return s.Stats().Stuck == 1 })
+	other := s.client(t)
+	if _, err := other.Open("fake0"); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("a stuck device for another caller: %v", err)
+	}
+	close(fake.hang)
+	eventually(t, "it is free", func() bool { _, err := other.Open("fake0"); return err == nil })
+}
+
+func TestVersions(t *testing.T) {
+	k := NewKey()
+	meet := func(g *greeting) error {
+		near, far := net.Pipe()
+		go func() {
+			config, _ := secured(k, roleAgent, roleCaller)
+			conn := tls.Server(far, config)
+			frame := g.frame()
+			seal(frame)
+			conn.Write(frame)         // the other end notices
+			io.Copy(io.Discard, conn) // until it hangs up
+		}()
+		c, err := NewClient(t.Context(), near, k, testTiming)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	for _, c := range []struct {
+		g    *greeting
+		want string
+	}{
+		{&greeting{Version + 1, protocolShape, "new", time.Hour}, "update this program"},
+		{&greeting{Version - 1, protocolShape, "old", time.Hour}, "update the agent"},
+		{&greeting{Version, protocolShape + 1, "other 1.7", time.Hour}, "other 1.7"},
+	} {
+		if err := meet(c.g); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c.g, err)
+		}
+	}
+	if err := meet(ours("", testTiming.Silence)); err != nil {
+		t.Error(err)
+	}
+
+	// The agent tells an old caller the same.
+	s := newStage(t)
+	config := must[*tls.Config](t)(secured(s.Key, roleCaller, roleAgent))
+	conn := must[*tls.Conn](t)(tls.Dial("tcp", s.addr, config))
+	defer conn.Close()
+	l := newLink(conn, testTiming)
+	l.send((&greeting{Version: Version - 1}).frame())
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.hear(time.Second, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	if kind, body, err := l.next(); err != nil || kind != frameBye || !strings.Contains(string(body), "update the caller") {
+		t.Errorf("%d %q %v", kind, body, err)
+	}
+}
+
+func TestDialInVain(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	defer ln.Close()
+	if _, err := Dial(ctx, ln.Addr().String(), NewKey()); err == nil || !strings.Contains(err.Error(), ln.Addr().String()) {
+		t.Errorf("a listener that never answers: %v", err)
+	}
+	if _, err := Dial(ctx, "127.0.0.1:1", Key{}); err == nil {
+		t.Error("nobody is there")
+	}
+}

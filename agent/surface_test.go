@@ -1,0 +1,284 @@
+package agent
+
+import (
+	"errors"
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// must returns v, or ends the test.
+func must[T any](tb testing.TB) func(v T, err error) T {
+	return func(v T, err error) T {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return v
+	}
+}
+
+// Every verb arrives with its arguments, and its results come back.
+func TestEveryVerb(t *testing.T) {
+	s := newStage(t)
+	_, dev, fake := s.dev(t)
+	same := func(what string, got, want any) {
+		t.Helper()
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, not %+v", what, got, want)
+		}
+	}
+	same("info", dev.Info(), fakeInfo)
+	for _, q := range []struct {
+		name string
+		ask  func(verbs.Context) (any, error)
+	}{
+		{"device", func(d verbs.Context) (any, error) { return d.QueryDevice() }},
+		{"port", func(d verbs.Context) (any, error) { return d.QueryPort(3) }},
+		{"gid", func(d verbs.Context) (any, error) { return d.QueryGID(1, -7) }},
+		{"pkey", func(d verbs.Context) (any, error) { return d.QueryPKey(1, 4) }},
+		{"counters", func(d verbs.Context) (any, error) { return d.Counters(), nil }},
+	} {
+		far := must[any](t)(q.ask(dev))
+		same(q.name, far, must[any](t)(q.ask(fake)))
+	}
+
+	pd := must[verbs.PD](t)(dev.AllocPD())
+	ch := must[verbs.CompChannel](t)(dev.CreateCompChannel())
+	cq := must[verbs.CQ](t)(dev.CreateCQ(verbs.CQInit{Depth: 5, Channel: ch}))
+	same("depth", cq.Depth(), 5)
+	if err := cq.Resize(9); err != nil || cq.Depth() != 9 {
+		t.Errorf("resized to %d, %v", cq.Depth(), err)
+	}
+	x := must[verbs.XRCD](t)(dev.OpenXRCD())
+	srq := must[verbs.SRQ](t)(dev.CreateSRQ(verbs.SRQInit{PD: pd, Type: verbs.SRQXRC, MaxWR: 3, XRCD: x, CQ: cq}))
+	same("srq", srq.Number(), uint32(77))
+	if l := fake.last.srq; l.MaxWR != 3 || l.PD == nil || l.XRCD == nil || l.CQ == nil {
+		t.Errorf("%+v", l)
+	}
+	same("query srq", must[verbs.SRQAttr](t)(srq.Query()), verbs.SRQAttr{MaxWR: 7})
+	if err := srq.Modify(verbs.SRQAttr{Limit: 1}, verbs.SRQLimit); err != nil {
+		t.Error(err)
+	}
+	qp := must[verbs.QP](t)(dev.CreateQP(verbs.QPInit{Type: verbs.QPTypeUD, PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: srq, Caps: verbs.QPCaps{MaxInline: 4}, SignalAll: true}))
+	same("qpn", qp.QPN(), verbs.QPN(0xabcdef))
+	same("type", qp.Type(), verbs.QPTypeUD)
+	if i := fake.last.qp; i.SendCQ == nil || i.SendCQ != i.RecvCQ || i.SRQ == nil || i.XRCD != nil || i.Caps.MaxInline != 4 || !i.SignalAll {
+		t.Errorf("%+v", i)
+	}
+	same("opened type", must[verbs.QP](t)(dev.OpenQP(x, 5)).Type(), verbs.QPTypeXRCRecv)
+	attr := verbs.QPAttr{State: verbs.QPStateRTS, AH: verbs.AHAttr{GRH: verbs.GRH{DGID: verbs.GID{1, 2, 3}, FlowLabel: 99}}, SQDraining: true, AltTimeout: 255}
+	if err := qp.Modify(attr, verbs.QPAttrDestQPN); err != nil || fake.last.mask != verbs.QPAttrDestQPN {
+		t.Errorf("%v, %v", err, fake.last.mask)
+	}
+	same("attributes", must[verbs.QPAttr](t)(qp.Query()), attr)
+
+	mr := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: make([]byte, 100), Addr: 7}))
+	same("mr", []any{mr.LKey(), mr.RKey(), mr.Addr(), mr.Len()}, []any{verbs.LKey(1), verbs.RKey(0x100), uint64(7 + 1<<50), 100})
+	mw := must[verbs.MW](t)(pd.AllocMW(verbs.MWType1))
+	same("mw", []any{mw.Type(), mw.RKey()}, []any{verbs.MWType1, verbs.RKey(0x100)})
+	info := verbs.BindInfo{MR: mr, Addr: 1, Length: 2, Access: verbs.AccessRemoteRead}
+	if k := must[verbs.RKey](t)(qp.BindMW(mw, 1, 0, info)); k != 0x101 || mw.RKey() != k {
+		t.Errorf("key %#x, then %#x", k, mw.RKey())
+	}
+	if l := fake.last; l.bind.MR.Len() != 100 || l.bind.Length != 2 {
+		t.Errorf("%+v", l.bind)
+	}
+	ah := must[verbs.AH](t)(pd.CreateAH(attr.AH))
+	same("ah", ah.Attr(), attr.AH)
+	sends := []verbs.SendWR{
+		{WRID: 1 << 63, Opcode: verbs.OpAtomicWrite, Flags: verbs.SendInline, Inline: []byte{}, SGL: []verbs.SGE{{Addr: 1, Length: 2, LKey: 3}}, Imm: 4},
+		{Remote: verbs.Remote{Addr: 1, RKey: 2}, Atomic: verbs.Atomic{CompareAdd: 3, Swap: 4}, XRC: verbs.XRC{SRQN: 5}, Flush: verbs.Flush{Length: 6, Type: 7, Level: 8}},
+	}
+	same("posted", must[int](t)(qp.PostSend(sends)), 2)
+	same("sends", fake.last.send, sends)
+	same("posted", must[int](t)(qp.PostSend([]verbs.SendWR{{UD: verbs.UD{AH: ah, QPN: 1, QKey: 2}, Bind: verbs.Bind{MW: mw, RKey: 3, Info: info}}})), 1)
+	if wr := fake.last.send[0]; wr.UD.AH.Attr() != attr.AH || wr.Bind.MW.Type() != verbs.MWType1 || wr.Bind.Info.MR.Len() != 100 {
+		t.Errorf("%+v", wr)
+	}
+	recvs := []verbs.RecvWR{{WRID: 1}, {SGL: []verbs.SGE{}}}
+	same("receives", must[int](t)(qp.PostRecv(recvs)), 2)
+	same("receives", fake.last.recv, recvs)
+	fake.last.recv = nil
+	same("receives", must[int](t)(srq.PostRecv(recvs)), 2)
+	same("receives", fake.last.recv, recvs)
+	if err := errors.Join(qp.AttachMulticast(verbs.GID{1}), qp.DetachMulticast(verbs.GID{2})); err != nil {
+		t.Error(err)
+	}
+	testConnections(t, dev, qp, fake)
+}
+
+func testConnections(t *testing.T, dev verbs.Context, qp verbs.QP, fake *fakeDevice) {
+	t.Helper()
+	cm := must[verbs.CM](t)(dev.CM())
+	if again := must[verbs.CM](t)(dev.CM()); again != cm {
+		t.Error("the connection manager is another the second time")
+	}
+	at := netip.MustParseAddrPort("[fd00::2%eth0]:99")
+	l := must[verbs.Listener](t)(cm.Listen(at, verbs.PortSpaceTCP, 3))
+	if l.Addr() != at {
+		t.Errorf("listens at %v", l.Addr())
+	}
+	req := must[verbs.ConnRequest](t)(l.Next(time.Hour))
+	param := verbs.ConnParam{PrivateData: []byte{1}, ResponderResources: 2, FlowControl: true}
+	if string(req.Param().PrivateData) != "hello" || req.Remote().Port() != 9 {
+		t.Errorf("%+v from %v", req.Param(), req.Remote())
+	}
+	conn := must[verbs.Conn](t)(req.Accept(qp, param, time.Second))
+	if !reflect.DeepEqual(conn.Param(), param) || !reflect.DeepEqual(fake.last.param, param) || conn.Remote().Addr().Zone() != "zone" {
+		t.Errorf("%+v with %v", conn.Param(), conn.Remote())
+	}
+	if c, err := req.Accept(nil, param, 0); c != nil || err != nil {
+		t.Errorf("a datagram service has the connection %v, %v", c, err)
+	}
+	if err := errors.Join(req.Reject(nil), conn.Disconnect()); err != nil {
+		t.Error(err)
+	}
+	if err := conn.WaitDisconnect(time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
+		t.Error(err)
+	}
+	_, err := cm.Connect(qp, at, param, 0)
+	var r *verbs.RejectError
+	if !errors.As(err, &r) || !errors.Is(err, verbs.ErrRejected) || r.Reason != 28 || string(r.PrivateData) != "sorry" {
+		t.Errorf("refused with %v", err)
+	}
+	if c := must[verbs.Conn](t)(cm.Connect(qp, at, param, time.Second)); !reflect.DeepEqual(c.Param(), param) {
+		t.Errorf("%+v", c.Param())
+	}
+	if p := must[verbs.DatagramPeer](t)(cm.Resolve(at, []byte("x"), 0)); p.QKey != 6 || string(p.PrivateData) != "x" {
+		t.Errorf("%+v", p)
+	}
+}
+
+// What a failing device says besides its error comes too.
+func TestFailures(t *testing.T) {
+	s := newStage(t)
+	_, dev, fake := s.dev(t)
+	qp := must[verbs.QP](t)(dev.CreateQP(verbs.QPInit{}))
+	cq := must[verbs.CQ](t)(dev.CreateCQ(verbs.CQInit{}))
+	fake.fail = &verbs.OpError{Op: "fake", Obj: "it", Err: verbs.ErrOverrun}
+	n, err := qp.PostSend(make([]verbs.SendWR, 5))
+	var op *verbs.OpError
+	if n != 4 || !errors.Is(err, verbs.ErrOverrun) || !errors.As(err, &op) || op.Op != "fake" || op.Obj != "it" || err.Error() != fake.fail.Error() {
+		t.Errorf("%d taken, %v", n, err)
+	}
+	fake.wcs = make([]verbs.WC, 2)
+	if n, err := cq.Poll(make([]verbs.WC, 3)); n != 2 || !errors.Is(err, verbs.ErrOverrun) {
+		t.Errorf("%d polled, %v", n, err)
+	}
+}
+
+func TestPollOfManyCompletions(t *testing.T) {
+	s := newStage(t)
+	_, dev, fake := s.dev(t)
+	cq := must[verbs.CQ](t)(dev.CreateCQ(verbs.CQInit{}))
+	fake.wcs = make([]verbs.WC, 3*maxPoll)
+	for i := range fake.wcs {
+		fake.wcs[i] = verbs.WC{WRID: uint64(i), Status: verbs.WCGeneralErr, Flags: verbs.WCWithInv, QPN: 1 << 23}
+	}
+	want := slices.Clone(fake.wcs)
+	got := make([]verbs.WC, 2*maxPoll+5)
+	if n, err := cq.Poll(got); err != nil || n != len(got) || !slices.Equal(got, want[:n]) {
+		t.Errorf("%d, %v", n, err)
+	}
+	if n, err := cq.Poll(nil); n != 0 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if n, err := cq.Poll(make([]verbs.WC, 2*maxPoll)); err != nil || n != maxPoll-5 {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// Events name the very objects that the program has.
+func TestEventsNameTheProgramsObjects(t *testing.T) {
+	s := newStage(t)
+	_, dev, fake := s.dev(t)
+	ch := must[verbs.CompChannel](t)(dev.CreateCompChannel())
+	one, two := must[verbs.CQ](t)(dev.CreateCQ(verbs.CQInit{Channel: ch})), must[verbs.CQ](t)(dev.CreateCQ(verbs.CQInit{Channel: ch}))
+	for _, want := range []verbs.CQ{two, one} {
+		if err := want.Arm(false); err != nil {
+			t.Fatal(err)
+		}
+		if got := must[verbs.CQ](t)(ch.Wait(time.Second)); got != want {
+			t.Errorf("an event of %p, not %p", got, want)
+		}
+	}
+	qp, srq := must[verbs.QP](t)(dev.CreateQP(verbs.QPInit{})), must[verbs.SRQ](t)(dev.CreateSRQ(verbs.SRQInit{}))
+	here := fake.find(t, "qp", "srq", "cq")
+	fake.events <- verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: here[0].(verbs.QP)}
+	fake.events <- verbs.AsyncEvent{Type: verbs.EventSRQErr, SRQ: here[1].(verbs.SRQ), Port: 3}
+	fake.events <- verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: &fakeQP{}} // that nobody has made
+	for _, want := range []verbs.AsyncEvent{{Type: verbs.EventQPFatal, QP: qp}, {Type: verbs.EventSRQErr, SRQ: srq, Port: 3}, {Type: verbs.EventQPFatal}} {
+		if got := must[verbs.AsyncEvent](t)(dev.WaitAsync(time.Second)); got != want {
+			t.Errorf("%+v, not %+v", got, want)
+		}
+	}
+	if _, err := dev.WaitAsync(0); !errors.Is(err, verbs.ErrTimeout) {
+		t.Error(err)
+	}
+}
+
+// find returns objects of the device by their names.
+func (d *fakeDevice) find(tb testing.TB, names ...string) (all []any) {
+	tb.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, n := range names {
+		for o, name := range d.open {
+			if name == n {
+				all = append(all, d.whole[o])
+				break
+			}
+		}
+	}
+	return all
+}
+
+// Objects of somebody else's reach the device as such, for it to refuse.
+func TestForeignObjects(t *testing.T) {
+	s := newStage(t)
+	_, dev, fake := s.dev(t)
+	if _, err := dev.CreateCQ(verbs.CQInit{Channel: &fakeChannel{}}); !errors.Is(err, verbs.ErrInvalid) {
+		t.Error(err)
+	}
+	other := newStage(t)
+	_, elsewhere, _ := other.dev(t)
+	pd := must[verbs.PD](t)(elsewhere.AllocPD())
+	must[verbs.QP](t)(dev.CreateQP(verbs.QPInit{PD: pd}))
+	if _, ok := fake.last.qp.PD.(*fakePD); ok || fake.last.qp.PD == nil {
+		t.Errorf("the device got %T", fake.last.qp.PD)
+	}
+}
+
+// What was closed answers for itself, as at the device.
+func TestClosedObjects(t *testing.T) {
+	s := newStage(t)
+	c, dev, fake := s.dev(t)
+	pd := must[verbs.PD](t)(dev.AllocPD())
+	mr := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: make([]byte, 10)}))
+	if err := errors.Join(mr.Close(), pd.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := pd.Close(); !errors.Is(err, verbs.ErrClosed) || err.Error() != "close it: closed" {
+		t.Error(err)
+	}
+	// It is forgotten at last.
+	for range keptObjects + 1 {
+		if err := must[verbs.PD](t)(dev.AllocPD()).Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := pd.Close(); !errors.Is(err, verbs.ErrClosed) {
+		t.Error(err)
+	}
+	if n := len(c.objects); n > keptObjects+1 {
+		t.Errorf("the client keeps %d objects", n)
+	}
+	if err := dev.Close(); err != nil || len(fake.isOpen()) != 0 {
+		t.Errorf("%v, %v", err, fake.isOpen())
+	}
+}

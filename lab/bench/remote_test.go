@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/suites"
+)
+
+var agentAll = flag.Bool("agent-all", false, "compare the verdicts on all cases with and without an agent, not on a part of them")
+
+// joinedLab has the devices of another lab behind an agent that works in the case's own
+// goroutines, as it must in a simulated world.
+type joinedLab struct{ conformance.Lab }
+
+func (l joinedLab) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) error {
+	return l.Lab.Try(ctx, job, func(b *conformance.Bench) error {
+		far := *b
+		var err error
+		if far.Device, err = agent.Joined(b.Device); err != nil {
+			return fmt.Errorf("the device through an agent: %w", err)
+		}
+		return body(&far)
+	})
+}
+
+var protocols = []struct {
+	provider string
+	protocol suites.Protocol
+}{{"softroce", suites.RoCE}, {"softiwarp", suites.IWARP}, {"dgiwarp", suites.DatagramIWARP}}
+
+// someCases are one of so many of the cases that devices of a protocol are judged by; all
+// if the flag says so.
+func someCases(p suites.Protocol, of uint32) (some []*conformance.Case) {
+	for _, s := range suites.Of(p) {
+		for i := range s.Cases {
+			h := fnv.New32a()
+			h.Write([]byte(s.Cases[i].ID))
+			if *agentAll || h.Sum32()%of == 1 {
+				some = append(some, &s.Cases[i])
+			}
+		}
+	}
+	return some
+}
+
+// compare fails the test where a case has another verdict in the second lab than in the
+// first, also when it is tried again so often: in real time, a busy machine changes
+// verdicts too.
+func compare(t *testing.T, cases []*conformance.Case, near, far conformance.Lab, workers, again int) {
+	t.Helper()
+	var (
+		results [2][]conformance.Result
+		took    [2]time.Duration
+	)
+	for i, l := range []conformance.Lab{near, far} {
+		began := time.Now()
+		r := &conformance.Runner{Lab: l, Workers: workers}
+		var err error
+		if results[i], err = r.Run(t.Context(), cases); err != nil {
+			t.Fatal(err)
+		}
+		took[i] = time.Since(began)
+	}
+	passed := 0
+	for i, n := range results[0] {
+		f := results[1][i]
+		for k := 0; k < again && n.Verdict != f.Verdict; k++ {
+			n, f = conformance.Judge(t.Context(), near, n.Case, conformance.Options{}), conformance.Judge(t.Context(), far, n.Case, conformance.Options{})
+		}
+		if n.Verdict != f.Verdict {
+			t.Errorf("%s: %s without an agent (%v), %s with one (%v)", n.Case.ID, n.Verdict, n.Err, f.Verdict, f.Err)
+		}
+		if f.Verdict == conformance.VerdictPass {
+			passed++
+		}
+	}
+	if passed == 0 {
+		t.Error("not a case passes")
+	}
+	t.Logf("%d cases, %d pass: %v without an agent, %v with one", len(cases), passed, took[0].Round(time.Millisecond), took[1].Round(time.Millisecond))
+}
+
+func TestAgentInSimulation(t *testing.T) {
+	for _, p := range protocols {
+		t.Run(p.provider, func(t *testing.T) {
+			near := InSimulation(provider(t, p.provider), SimOptions{})
+			compare(t, someCases(p.protocol, 20), near, joinedLab{near}, 2, 0)
+		})
+	}
+}

@@ -1,0 +1,273 @@
+//go:build ibverbs && linux && cgo
+
+package ibv
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// The tests below do real work on every RDMA device of the machine, with itself as the
+// peer. FABRICTEST_IBV_DEVICE names one, if not all are to be used.
+
+// onDevices runs a test on every device.
+func onDevices(t *testing.T, f func(*testing.T, *bench)) {
+	infos, err := Provider{}.Devices()
+	if err != nil {
+		t.Skipf("no RDMA device: %v", err)
+	}
+	if len(infos) == 0 {
+		t.Skip("no RDMA device: " + whatThereIs(nil))
+	}
+	only := os.Getenv("FABRICTEST_IBV_DEVICE")
+	for _, info := range infos {
+		if only != "" && only != info.Name {
+			continue
+		}
+		t.Run(info.Name, func(t *testing.T) { f(t, newBench(t, info)) })
+	}
+}
+
+// bench is an opened device with what most tests need.
+type bench struct {
+	*testing.T
+	verbs.Context
+	info verbs.DeviceInfo
+	attr verbs.DeviceAttr
+	pd   verbs.PD
+	cq   verbs.CQ
+	buf  []byte
+	mr   verbs.MR
+	gid  verbs.GIDEntry
+}
+
+const (
+	patience = 10 * time.Second
+	bufLen   = 1 << 16
+)
+
+func newBench(t *testing.T, info verbs.DeviceInfo) *bench {
+	t.Helper()
+	b := &bench{T: t, info: info, buf: make([]byte, bufLen)}
+	var err error
+	b.Context, err = Provider{}.Open(info.Name)
+	b.ok("open", err)
+	t.Cleanup(func() {
+		if err := b.Context.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
+			t.Errorf("close: %v", err)
+		}
+	})
+	b.attr, err = b.QueryDevice()
+	b.ok("query_device", err)
+	b.pd, err = b.AllocPD()
+	b.ok("alloc_pd", err)
+	b.cq, err = b.CreateCQ(verbs.CQInit{Depth: 128})
+	b.ok("create_cq", err)
+	access := verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite
+	if b.attr.Caps.Has(verbs.CapAtomics) {
+		access |= verbs.AccessRemoteAtomic
+	}
+	if b.attr.Caps.Has(verbs.CapMWType1) {
+		access |= verbs.AccessMWBind
+	}
+	for i := range b.buf {
+		b.buf[i] = byte(i * 7)
+	}
+	b.mr, err = b.pd.RegMR(verbs.MRInit{Buf: b.buf, Access: access})
+	b.ok("reg_mr", err)
+	port, err := b.QueryPort(1)
+	b.ok("query_port", err)
+	for i := range port.GIDs {
+		g, err := b.QueryGID(1, i)
+		b.ok("query_gid", err)
+		if i == 0 || g.Type == verbs.GIDTypeRoCEv2 && g.GID.Addr().Is4() {
+			b.gid = g
+		}
+		if g.Type == verbs.GIDTypeRoCEv2 && g.GID.Addr().Is4() || i > 16 {
+			break
+		}
+	}
+	return b
+}
+
+// ok ends the test if something failed that must not.
+func (b *bench) ok(what string, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatalf("%s: %v", what, err)
+	}
+}
+
+// refused fails the test unless err is of this kind; any kind will do if it is nil.
+func (b *bench) refused(what string, err, kind error) {
+	b.Helper()
+	if err == nil || kind != nil && !errors.Is(err, kind) {
+		b.Errorf("%s: %v, want %v", what, err, kind)
+	}
+}
+
+// needs skips the test if the device does not claim something.
+func (b *bench) needs(caps verbs.Caps, what string) {
+	b.Helper()
+	if !b.attr.Caps.Has(caps) {
+		b.Skipf("%s does not claim %s", b.info.Name, what)
+	}
+}
+
+// byHand skips the test if queue pairs cannot be connected by modify.
+func (b *bench) byHand() {
+	b.Helper()
+	if b.info.Transport != verbs.TransportIB {
+		b.Skipf("%s is connected by the connection manager only", b.info.Name)
+	}
+}
+
+func (b *bench) newQP(kind verbs.QPType, change func(*verbs.QPInit)) verbs.QP {
+	b.Helper()
+	init := verbs.QPInit{
+		Type: kind, PD: b.pd, SendCQ: b.cq, RecvCQ: b.cq,
+		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: min(64, b.attr.MaxInline)},
+	}
+	if change != nil {
+		change(&init)
+	}
+	qp, err := b.CreateQP(init)
+	b.ok("create_qp", err)
+	return qp
+}
+
+const (
+	everyRight = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	testKey    = 0x11111111
+)
+
+// up takes a queue pair to RTS: a connected one to another of the same device.
+func (b *bench) up(qp verbs.QP, peer verbs.QPN) {
+	b.Helper()
+	const toInit = verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
+	a := verbs.QPAttr{
+		State: verbs.QPStateInit, Port: 1, Access: everyRight, QKey: testKey, PathMTU: verbs.MTU1024, DestQPN: peer, RQPSN: 77, SQPSN: 77,
+		MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 12, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
+		AH: b.self(),
+	}
+	init, rtr, rts := toInit|verbs.QPAttrAccessFlags, verbs.QPAttrState, verbs.QPAttrState|verbs.QPAttrSQPSN
+	switch qp.Type() {
+	case verbs.QPTypeUD:
+		init = toInit | verbs.QPAttrQKey
+	case verbs.QPTypeRC:
+		rtr |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
+		rts |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
+		fallthrough
+	default:
+		rtr |= verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	}
+	b.ok("to INIT", qp.Modify(a, init))
+	a.State = verbs.QPStateRTR
+	b.ok("to RTR", qp.Modify(a, rtr))
+	a.State = verbs.QPStateRTS
+	b.ok("to RTS", qp.Modify(a, rts))
+}
+
+// self is the way to the device itself.
+func (b *bench) self() verbs.AHAttr {
+	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: b.gid.GID, SGIDIndex: uint8(b.gid.Index), HopLimit: 64}}
+}
+
+// pair makes two queue pairs that are connected to each other. The first speaks first.
+func (b *bench) pair(kind verbs.QPType, change func(*verbs.QPInit)) (one, other verbs.QP) {
+	b.Helper()
+	one, other = b.newQP(kind, nil), b.newQP(kind, change)
+	if b.info.Transport == verbs.TransportIWARP {
+		cm, at := b.manager()
+		b.connected(cm, at, one, other)
+		return one, other
+	}
+	b.up(one, other.QPN())
+	b.up(other, one.QPN())
+	return one, other
+}
+
+func (b *bench) sge(off, n int) []verbs.SGE { return []verbs.SGE{verbs.SGEOf(b.mr, off, n)} }
+
+func (b *bench) remote(off int) verbs.Remote {
+	return verbs.Remote{Addr: b.mr.Addr() + uint64(off), RKey: b.mr.RKey()}
+}
+
+func (b *bench) post(qp verbs.QP, wrs ...verbs.SendWR) {
+	b.Helper()
+	n, err := qp.PostSend(wrs)
+	b.ok("post_send", err)
+	if n != len(wrs) {
+		b.Fatalf("post_send took %d of %d", n, len(wrs))
+	}
+}
+
+func (b *bench) recv(qp interface {
+	PostRecv([]verbs.RecvWR) (int, error)
+}, id uint64, off, n int,
+) {
+	b.Helper()
+	_, err := qp.PostRecv([]verbs.RecvWR{{WRID: id, SGL: b.sge(off, n)}})
+	b.ok("post_recv", err)
+}
+
+// completions polls until there are n, by the IDs of their requests.
+func (b *bench) completions(cq verbs.CQ, n int) map[uint64]verbs.WC {
+	b.Helper()
+	all := make(map[uint64]verbs.WC)
+	into := make([]verbs.WC, 8)
+	for until := time.Now().Add(patience); len(all) < n; time.Sleep(100 * time.Microsecond) {
+		got, err := cq.Poll(into)
+		b.ok("poll_cq", err)
+		for _, wc := range into[:got] {
+			all[wc.WRID] = wc
+		}
+		if time.Now().After(until) {
+			b.Fatalf("%d completions of %d in %v: %+v", len(all), n, patience, all)
+		}
+	}
+	return all
+}
+
+// succeeds waits for these requests' completions.
+func (b *bench) succeeds(ids ...uint64) map[uint64]verbs.WC {
+	b.Helper()
+	all := b.completions(b.cq, len(ids))
+	for _, id := range ids {
+		if wc, ok := all[id]; !ok || wc.Status != verbs.WCSuccess {
+			b.Fatalf("request %d: %+v (there: %v)", id, wc, ok)
+		}
+	}
+	return all
+}
+
+// manager returns the connection manager and an address that it listens at.
+func (b *bench) manager() (verbs.CM, netip.Addr) {
+	b.Helper()
+	b.needs(verbs.CapCM, "a connection manager")
+	cm, err := b.CM()
+	b.ok("cm", err)
+	addrs, err := net.InterfaceAddrs()
+	b.ok("addresses", err)
+	var last error
+	for _, a := range addrs {
+		p, err := netip.ParsePrefix(a.String())
+		if err != nil || !p.Addr().Is4() || p.Addr().IsLoopback() {
+			continue
+		}
+		l, err := cm.Listen(netip.AddrPortFrom(p.Addr(), 0), verbs.PortSpaceTCP, 1)
+		if err == nil {
+			b.ok("close the listener", l.Close())
+			return cm, p.Addr()
+		}
+		last = err
+	}
+	b.Skipf("the connection manager finds %s at none of %v: %v", b.info.Name, addrs, last)
+	return nil, netip.Addr{}
+}

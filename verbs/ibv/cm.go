@@ -1,0 +1,238 @@
+//go:build ibverbs && linux && cgo
+
+package ibv
+
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// manager is the connection manager of an opened device. librdmacm opens the devices once
+// more for itself, so that a queue pair of ours can never be one of its own: the manager
+// only tells the library its number, and takes it from state to state by itself.
+type manager struct {
+	ctx    *Context
+	events *C.struct_rdma_event_channel
+	waits  *waiter
+	done   chan struct{} // closed when the dispatcher has ended
+
+	mu      sync.Mutex
+	ids     map[*C.struct_rdma_cm_id]*cmID // mu
+	stopped bool                           // mu; no new identifiers
+}
+
+// hasCM reports whether the kernel lets this program use its connection manager.
+func hasCM() bool {
+	ch := C.rdma_create_event_channel()
+	if ch != nil {
+		C.rdma_destroy_event_channel(ch)
+	}
+	return ch != nil
+}
+
+// CM returns the connection manager; it is one for all who ask.
+func (c *Context) CM() (verbs.CM, error) {
+	const op = "cm"
+	if err := c.enter(op); err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cm != nil {
+		return c.cm, nil
+	}
+	ch, errno := C.rdma_create_event_channel()
+	if ch == nil {
+		const hint = "there is no /dev/infiniband/rdma_cm; modprobe rdma_ucm"
+		return nil, failed("create_event_channel", c.info.Name, hinted(cause(errno), hint, syscall.ENOENT, syscall.ENODEV))
+	}
+	waits, err := newWaiter(ch.fd)
+	if err != nil {
+		C.rdma_destroy_event_channel(ch)
+		return nil, failed("create_event_channel", c.info.Name, err)
+	}
+	c.cm = &manager{ctx: c, events: ch, waits: waits, ids: make(map[*C.struct_rdma_cm_id]*cmID), done: make(chan struct{})}
+	go c.cm.dispatch()
+	return c.cm, nil
+}
+
+// dispatch takes the events of all identifiers and hands each to whom it is for.
+func (m *manager) dispatch() {
+	defer close(m.done)
+	for {
+		var e C.struct_shim_cm_event
+		err := m.waits.wait(verbs.Forever, func() (bool, error) {
+			ret, errno := C.shim_cm_event_next(m.events, &e)
+			if ret != 0 {
+				return false, unlessAgain(errno)
+			}
+			return true, nil
+		})
+		if err != nil {
+			return // it was stopped; or the kernel's part is gone, and nothing will come any more
+		}
+		m.handle(&e)
+	}
+}
+
+// handle hands over an event. It is acknowledged when it is known whose it is and before
+// anything else: until then nobody can destroy the identifier, and from then on
+// everybody can.
+func (m *manager) handle(e *C.struct_shim_cm_event) {
+	m.mu.Lock()
+	to := m.ids[e.id]
+	var from *cmID
+	if e.listener != nil {
+		from = m.ids[e.listener]
+	}
+	m.mu.Unlock()
+	C.rdma_ack_cm_event(e.raw)
+	e.raw = nil
+	switch {
+	case e._type == C.RDMA_CM_EVENT_CONNECT_REQUEST:
+		m.requested(from, e)
+	case to == nil:
+	case e._type == C.RDMA_CM_EVENT_DISCONNECTED || e._type == C.RDMA_CM_EVENT_DEVICE_REMOVAL:
+		to.deliver(e)
+		if c := to.conn.Load(); c != nil {
+			c.ended()
+		}
+	default:
+		to.deliver(e)
+	}
+}
+
+// requested hands a request to its listener, if it still listens and the request came in
+// over our device.
+func (m *manager) requested(from *cmID, e *C.struct_shim_cm_event) {
+	id := &cmID{m: m, c: e.id, events: make(chan cmEvent, 16), gone: make(chan struct{})}
+	if from == nil || id.device() != m.ctx.info.Name || !m.adopt(id) || !m.queued(from, eventOf(e, id)) {
+		id.destroy() // which refuses the request
+	}
+}
+
+// queued puts a request where Next finds it, unless its listener is gone or has more
+// waiting than any backlog allows.
+func (m *manager) queued(from *cmID, e cmEvent) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ids[from.c] != from {
+		return false
+	}
+	select {
+	case from.events <- e:
+		return true
+	default:
+		return false
+	}
+}
+
+// adopt makes events of an identifier find it.
+func (m *manager) adopt(id *cmID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped {
+		return false
+	}
+	m.ids[id.c] = id
+	return true
+}
+
+// stop ends all waits and destroys everything; the device is being closed.
+func (m *manager) stop() {
+	m.mu.Lock()
+	m.stopped = true
+	all := make([]*cmID, 0, len(m.ids))
+	for _, id := range m.ids {
+		all = append(all, id)
+	}
+	m.mu.Unlock()
+	for _, id := range all {
+		if c := id.conn.Load(); c != nil {
+			c.finish()
+		}
+		id.destroy() // waits until its events were acknowledged: the dispatcher still runs
+	}
+	m.waits.stop()
+	<-m.done
+	C.rdma_destroy_event_channel(m.events)
+}
+
+// Listen waits for requests.
+func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
+	const op = "listen"
+	id, err := m.create(op, space, listenQueue)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) (verbs.Listener, error) {
+		id.destroy()
+		return nil, failed(op, addr.String(), err)
+	}
+	sa, err := m.sockaddr(addr)
+	if err != nil {
+		return fail(err)
+	}
+	if err := answered(C.shim_bind_addr(id.c, &sa)); err != nil {
+		return fail(err)
+	}
+	if !addr.Addr().IsUnspecified() {
+		if err := id.isOurs(addr); err != nil {
+			return fail(err)
+		}
+	}
+	if err := answered(C.shim_listen(id.c, C.int(max(backlog, 1)))); err != nil {
+		return fail(err)
+	}
+	return &listener{id: id, space: space, addr: addressOf(C.rdma_get_local_addr(id.c))}, nil
+}
+
+// Resolve asks for a datagram service.
+func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Duration) (verbs.DatagramPeer, error) {
+	const op = "resolve"
+	until := newDeadline(timeout)
+	fail := func(err error) (verbs.DatagramPeer, error) {
+		return verbs.DatagramPeer{}, failed(op, addr.String(), err)
+	}
+	param, err := paramTo(verbs.ConnParam{PrivateData: private})
+	if err != nil {
+		return fail(err)
+	}
+	id, err := m.create(op, verbs.PortSpaceUDP, 0)
+	if err != nil {
+		return verbs.DatagramPeer{}, err
+	}
+	defer id.destroy()
+	if err := id.route(addr, until); err != nil {
+		return fail(err)
+	}
+	if err := id.call(func() error { return answered(C.shim_cm_answer(id.c, &param, 0)) }); err != nil {
+		return fail(err)
+	}
+	e, err := id.next(until)
+	switch {
+	case err != nil:
+		return fail(err)
+	case e.kind != C.RDMA_CM_EVENT_ESTABLISHED:
+		return fail(e.refusal())
+	}
+	return verbs.DatagramPeer{AH: e.ah, QPN: e.qpn, QKey: e.qkey, PrivateData: e.param.PrivateData}, nil
+}
+
+// whose explains an address that belongs to another device.
+func whose(addr netip.AddrPort, has, wanted string) error {
+	if has == "" {
+		return fmt.Errorf("%w: no RDMA device has a way to %v", verbs.ErrNotFound, addr.Addr())
+	}
+	return fmt.Errorf("%w: the kernel's connection manager goes to %v by %s and not by %s; where both have the address, delete one (rdma link delete %s)",
+		verbs.ErrNotFound, addr.Addr(), has, wanted, has)
+}

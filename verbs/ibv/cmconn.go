@@ -1,0 +1,272 @@
+//go:build ibverbs && linux && cgo
+
+package ibv
+
+// #include "shim.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// conn is a connection. It lives until it ends, or its queue pair is closed.
+type conn struct {
+	id     *cmID
+	q      *qp
+	param  verbs.ConnParam
+	remote netip.AddrPort
+
+	once sync.Once
+	over chan struct{} // closed when it has ended
+}
+
+// Connect connects a queue pair.
+func (m *manager) Connect(pair verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
+	const op = "connect"
+	until := newDeadline(timeout)
+	q, err := m.free(op, pair)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) (verbs.Conn, error) {
+		return nil, failed(op, fmt.Sprintf("%s to %v", q.name(), addr), err)
+	}
+	say, err := paramTo(param)
+	if err != nil {
+		return fail(err)
+	}
+	id, err := m.create(op, verbs.PortSpaceTCP, 0)
+	if err != nil {
+		return nil, err
+	}
+	c := newConn(id, q)
+	if err := c.dial(addr, &say, param, until); err != nil {
+		// The kernel's iWARP does not let go of a request before the peer has answered, or
+		// ten seconds have passed: whose time is up does not wait for that.
+		go id.destroy()
+		return fail(refusedAtOnce(err))
+	}
+	c.remote = addr
+	return c.made(), nil
+}
+
+// refusedAtOnce is err as a refusal, if the request never got further than to the
+// network that refused it.
+func refusedAtOnce(err error) error {
+	var e *deviceError
+	if errors.As(err, &e) && e.errno == syscall.ECONNREFUSED {
+		return &verbs.RejectError{Text: e.errno.Error()}
+	}
+	return err
+}
+
+func newConn(id *cmID, q *qp) *conn { return &conn{id: id, q: q, over: make(chan struct{})} }
+
+// made makes the connection known to its queue pair and to the dispatcher. It may have
+// ended by then.
+func (c *conn) made() *conn {
+	c.q.asked.Store(uint32(verbs.QPStateRTS))
+	c.q.conn.Store(c)
+	c.id.conn.Store(c)
+	for {
+		select {
+		case e := <-c.id.events:
+			if e.kind == C.RDMA_CM_EVENT_DISCONNECTED || e.kind == C.RDMA_CM_EVENT_DEVICE_REMOVAL {
+				c.ended()
+			}
+		default:
+			return c
+		}
+	}
+}
+
+// dial asks for the connection and makes the queue pair ready when it is granted.
+func (c *conn) dial(addr netip.AddrPort, say *C.struct_shim_cm_param, param verbs.ConnParam, until deadline) error {
+	if err := c.id.route(addr, until); err != nil {
+		return err
+	}
+	if err := c.begin(param.ResponderResources > 0); err != nil {
+		return err
+	}
+	c.ofPair(say)
+	if err := c.id.call(func() error { return answered(C.shim_cm_answer(c.id.c, say, 0)) }); err != nil {
+		return err
+	}
+	e, err := c.id.next(until)
+	if err != nil {
+		return err
+	}
+	switch e.kind {
+	case C.RDMA_CM_EVENT_CONNECT_RESPONSE: // InfiniBand: it is for us to make it ready, and to say so
+		if err := c.ready(nil); err != nil {
+			return err
+		}
+		if err := c.id.call(func() error { return answered(C.shim_rdma_establish(c.id.c)) }); err != nil {
+			return err
+		}
+	case C.RDMA_CM_EVENT_ESTABLISHED: // iWARP: the kernel has made it ready
+	default:
+		return e.refusal()
+	}
+	c.param = e.param
+	return nil
+}
+
+// free returns a queue pair of ours that can be connected.
+func (m *manager) free(op string, pair verbs.QP) (*qp, error) {
+	if err := m.ctx.enter(op); err != nil {
+		return nil, err
+	}
+	defer m.ctx.leave()
+	q, err := mine[*qp](m.ctx, op, "queue pair", pair)
+	if err != nil {
+		return nil, err
+	}
+	s, err := q.now()
+	if err != nil {
+		return nil, failed(op, q.name(), err)
+	}
+	if s != verbs.QPStateReset && s != verbs.QPStateInit {
+		return nil, invalid(op, q.name(), "it is in %v, and only from RESET or INIT can be connected", s)
+	}
+	return q, nil
+}
+
+// ofPair tells the peer of our queue pair.
+func (c *conn) ofPair(say *C.struct_shim_cm_param) {
+	say.qp_num = C.uint32_t(c.q.num)
+	if c.q.onSRQ {
+		say.srq = 1
+	}
+}
+
+// begin takes the queue pair from RESET to INIT with what the connection manager
+// proposes, and the rights that it gives to connections when it knows the depths. One in
+// INIT has been given its rights already, and keeps them.
+func (c *conn) begin(reads bool) error {
+	return c.move(C.IBV_QPS_INIT, func(now verbs.QPState, a *C.struct_ibv_qp_attr) bool {
+		a.qp_access_flags |= C.IBV_ACCESS_REMOTE_WRITE
+		if reads {
+			a.qp_access_flags |= C.IBV_ACCESS_REMOTE_READ | C.IBV_ACCESS_REMOTE_ATOMIC
+		}
+		return now == verbs.QPStateReset
+	})
+}
+
+// ready takes the queue pair from INIT to RTS. The depths are those that the messages
+// have agreed on, or the accepting side's own.
+func (c *conn) ready(own *verbs.ConnParam) error {
+	if c.id.m.ctx.info.Transport == verbs.TransportIWARP {
+		return nil // its queue pairs become ready by the stream that the kernel gives them
+	}
+	for _, state := range []uint32{C.IBV_QPS_RTR, C.IBV_QPS_RTS} {
+		err := c.move(state, func(_ verbs.QPState, a *C.struct_ibv_qp_attr) bool {
+			if own != nil {
+				a.max_dest_rd_atomic, a.max_rd_atomic = C.uint8_t(own.ResponderResources), C.uint8_t(own.InitiatorDepth)
+			}
+			return true
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move takes the queue pair to a state with the attributes that the connection manager
+// has for it, changed; unless change says that nothing is to be done.
+func (c *conn) move(state uint32, change func(verbs.QPState, *C.struct_ibv_qp_attr) bool) error {
+	var a C.struct_ibv_qp_attr
+	var mask C.int
+	a.qp_state = state
+	if err := c.id.call(func() error { return answered(C.shim_init_qp_attr(c.id.c, &a, &mask)) }); err != nil {
+		return fmt.Errorf("attributes for %v: %w", verbs.QPState(state), err)
+	}
+	if err := enter(c.q, "modify_qp"); err != nil {
+		return err
+	}
+	defer c.q.leave()
+	now, err := c.q.now()
+	if err != nil {
+		return err
+	}
+	if !change(now, &a) {
+		return nil
+	}
+	// Older kernels set bits here that are their own.
+	if err := c.q.modify(&a, mask&C.int(everyAttr)); err != nil {
+		return fmt.Errorf("%s to %v: %w", c.q.name(), verbs.QPState(state), err)
+	}
+	return nil
+}
+
+// fail takes the queue pair to the error state, if that is not the kernel's to do.
+func (c *conn) fail() error {
+	if c.id.m.ctx.info.Transport == verbs.TransportIWARP || enter(c.q, "modify_qp") != nil {
+		return nil
+	}
+	defer c.q.leave()
+	a := C.struct_ibv_qp_attr{qp_state: C.IBV_QPS_ERR}
+	return c.q.modify(&a, C.IBV_QP_STATE)
+}
+
+// Param is what the peer said.
+func (c *conn) Param() verbs.ConnParam { return c.param }
+
+// Remote is the peer's address.
+func (c *conn) Remote() netip.AddrPort { return c.remote }
+
+// Disconnect ends the connection; one that has ended has.
+func (c *conn) Disconnect() error {
+	const op = "disconnect"
+	select {
+	case <-c.over:
+		return nil
+	default:
+	}
+	if err := c.fail(); err != nil {
+		return failed(op, c.q.name(), err)
+	}
+	return failed(op, c.q.name(), c.id.call(func() error { return answered(C.shim_rdma_disconnect(c.id.c)) }))
+}
+
+// WaitDisconnect waits for the end.
+func (c *conn) WaitDisconnect(timeout time.Duration) error {
+	timer, stop := newDeadline(timeout).timer()
+	defer stop()
+	select {
+	case <-c.over:
+		return nil
+	default:
+	}
+	select {
+	case <-c.over:
+		return nil
+	case <-timer:
+		return failed("wait_disconnect", c.q.name(), verbs.ErrTimeout)
+	}
+}
+
+// ended is told by the dispatcher that the connection has ended. The peer, if it was the
+// peer, gets its answer.
+func (c *conn) ended() {
+	_ = c.fail() // it may be in that state, or closed
+	_ = c.id.call(func() error { return answered(C.shim_rdma_disconnect(c.id.c)) })
+	c.finish()
+}
+
+// finish gives up what the connection holds.
+func (c *conn) finish() {
+	c.once.Do(func() {
+		close(c.over)
+		c.q.conn.CompareAndSwap(c, nil)
+		go c.id.destroy() // it waits for the dispatcher, who may be the caller
+	})
+}

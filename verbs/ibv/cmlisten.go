@@ -1,0 +1,200 @@
+//go:build ibverbs && linux && cgo
+
+package ibv
+
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// mostPrivate is how much private data librdmacm can carry: it counts in eight bits.
+const mostPrivate = 255
+
+// paramTo translates what goes with a message.
+func paramTo(p verbs.ConnParam) (c C.struct_shim_cm_param, err error) {
+	if len(p.PrivateData) > mostPrivate {
+		return c, fmt.Errorf("%w: %d bytes of private data, of which librdmacm carries %d", verbs.ErrInvalid, len(p.PrivateData), mostPrivate)
+	}
+	for i, b := range p.PrivateData {
+		c.private_data[i] = C.uint8_t(b)
+	}
+	c.private_data_len = C.uint8_t(len(p.PrivateData))
+	c.responder_resources, c.initiator_depth = C.uint8_t(p.ResponderResources), C.uint8_t(p.InitiatorDepth)
+	c.retry_count, c.rnr_retry_count = C.uint8_t(p.RetryCount), C.uint8_t(p.RNRRetryCount)
+	if p.FlowControl {
+		c.flow_control = 1
+	}
+	return c, nil
+}
+
+// listener receives requests.
+type listener struct {
+	id     *cmID
+	space  verbs.PortSpace
+	addr   netip.AddrPort
+	closed atomic.Bool
+}
+
+// Addr is where it listens.
+func (l *listener) Addr() netip.AddrPort { return l.addr }
+
+// Next returns the next request.
+func (l *listener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
+	until := newDeadline(timeout)
+	for {
+		if l.closed.Load() {
+			return nil, failed("get_cm_event", l.addr.String(), verbs.ErrClosed)
+		}
+		e, err := l.id.next(until)
+		if err != nil {
+			return nil, failed("get_cm_event", l.addr.String(), err)
+		}
+		if e.request == nil {
+			continue // a change of addresses, or a device that went: requests are what is asked for
+		}
+		r := &request{id: e.request, space: l.space, param: e.param}
+		err = r.id.call(func() error {
+			r.remote = addressOf(C.rdma_get_peer_addr(r.id.c))
+			return nil
+		})
+		if err == nil {
+			return r, nil
+		}
+	}
+}
+
+// Close ends listening. Requests that were not handed out are refused.
+func (l *listener) Close() error {
+	if l.closed.Swap(true) {
+		return failed("destroy_id", l.addr.String(), verbs.ErrClosed)
+	}
+	select {
+	case <-l.id.gone:
+		return failed("destroy_id", l.addr.String(), verbs.ErrClosed) // with its device
+	default:
+	}
+	l.id.destroy()
+	return nil
+}
+
+// request is a connection request.
+type request struct {
+	id       *cmID
+	space    verbs.PortSpace
+	param    verbs.ConnParam
+	remote   netip.AddrPort
+	answered atomic.Bool
+}
+
+// Remote is the requester's address.
+func (r *request) Remote() netip.AddrPort { return r.remote }
+
+// Param is what the requester said.
+func (r *request) Param() verbs.ConnParam { return r.param }
+
+// Accept connects a queue pair, or tells of a datagram service.
+func (r *request) Accept(pair verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
+	const op = "accept"
+	until := newDeadline(timeout)
+	fail := func(err error) (verbs.Conn, error) { return nil, failed(op, r.remote.String(), err) }
+	say, err := paramTo(param)
+	if err != nil {
+		return fail(err)
+	}
+	if r.space == verbs.PortSpaceUDP {
+		err := r.serve(pair, &say)
+		if r.answered.Load() {
+			r.id.destroy()
+		}
+		return nil, err
+	}
+	q, err := r.id.m.free(op, pair)
+	if err != nil {
+		return nil, err
+	}
+	if r.answered.Swap(true) {
+		return fail(errAnswered)
+	}
+	c := newConn(r.id, q)
+	if err := c.grant(&say, param, until); err != nil {
+		r.id.destroy()
+		return fail(err)
+	}
+	c.param, c.remote = r.param, r.remote
+	return c.made(), nil
+}
+
+var errAnswered = fmt.Errorf("%w: the request has been answered", verbs.ErrInvalid)
+
+// grant makes the queue pair ready and the connection with it.
+func (c *conn) grant(say *C.struct_shim_cm_param, param verbs.ConnParam, until deadline) error {
+	if err := c.begin(param.ResponderResources > 0); err != nil {
+		return err
+	}
+	if err := c.ready(&param); err != nil {
+		return err
+	}
+	c.ofPair(say)
+	if err := c.id.call(func() error { return answered(C.shim_cm_answer(c.id.c, say, 1)) }); err != nil {
+		return err
+	}
+	e, err := c.id.next(until)
+	switch {
+	case err != nil:
+		return err
+	case e.kind != C.RDMA_CM_EVENT_ESTABLISHED:
+		return e.refusal()
+	}
+	return nil
+}
+
+// serve answers with the number of a datagram queue pair. The kernel adds the key, which
+// for addresses of IP is a constant; so that is made the queue pair's.
+func (r *request) serve(pair verbs.QP, say *C.struct_shim_cm_param) error {
+	const op = "accept"
+	m := r.id.m
+	if err := m.ctx.enter(op); err != nil {
+		return err
+	}
+	defer m.ctx.leave()
+	q, err := mine[*qp](m.ctx, op, "queue pair", pair)
+	if err != nil {
+		return err
+	}
+	var a C.struct_ibv_qp_attr
+	if err := answered(C.shim_query_qp(q.c, &a, C.IBV_QP_STATE|C.IBV_QP_QKEY)); err != nil {
+		return failed(op, q.name(), err)
+	}
+	if r.answered.Swap(true) {
+		return failed(op, r.remote.String(), errAnswered)
+	}
+	if a.qkey != C.RDMA_UDP_QKEY {
+		a.qkey = C.RDMA_UDP_QKEY
+		if err := q.modify(&a, C.IBV_QP_STATE|C.IBV_QP_QKEY); err != nil {
+			return failed(op, q.name(), fmt.Errorf("the key of datagram services, %#x: %w", uint32(C.RDMA_UDP_QKEY), err))
+		}
+	}
+	say.qp_num = C.uint32_t(q.num)
+	return failed(op, r.remote.String(), r.id.call(func() error { return answered(C.shim_cm_answer(r.id.c, say, 1)) }))
+}
+
+// Reject refuses the request.
+func (r *request) Reject(private []byte) error {
+	say, err := paramTo(verbs.ConnParam{PrivateData: private})
+	if err != nil {
+		return failed("reject", r.remote.String(), err)
+	}
+	if r.answered.Swap(true) {
+		return failed("reject", r.remote.String(), errAnswered)
+	}
+	err = r.id.call(func() error { return answered(C.shim_reject(r.id.c, &say)) })
+	r.id.destroy()
+	return failed("reject", r.remote.String(), err)
+}

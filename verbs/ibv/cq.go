@@ -1,0 +1,183 @@
+//go:build ibverbs && linux && cgo
+
+package ibv
+
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// cq is a completion queue.
+type cq struct {
+	object
+	c       *C.struct_ibv_cq
+	channel *channel // nil if it has none
+	// lost is set when the device has said that completions were lost. The library's
+	// poll does not know it.
+	lost atomic.Bool
+
+	mu  sync.Mutex // over got
+	got *[pollBatch]C.struct_ibv_wc
+}
+
+// pollBatch is how many completions are taken from the library at a time.
+const pollBatch = 64
+
+// CreateCQ makes a completion queue.
+func (c *Context) CreateCQ(init verbs.CQInit) (verbs.CQ, error) {
+	const op = "create_cq"
+	if err := c.enter(op); err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	if init.Depth > math.MaxInt32 || init.Depth < math.MinInt32 {
+		return nil, invalid(op, c.info.Name, "a depth of %d", init.Depth)
+	}
+	q := &cq{object: object{ctx: c}}
+	var on *C.struct_ibv_comp_channel
+	if init.Channel != nil {
+		var err error
+		if q.channel, err = mine[*channel](c, op, "completion channel", init.Channel); err != nil {
+			return nil, err
+		}
+		on = q.channel.c
+	}
+	var errno error
+	q.c, errno = C.ibv_create_cq(c.dev, C.int(init.Depth), nil, on, 0)
+	if q.c == nil {
+		return nil, failed(op, c.info.Name, cause(errno))
+	}
+	q.got = (*[pollBatch]C.struct_ibv_wc)(C.calloc(pollBatch, C.sizeof_struct_ibv_wc))
+	if q.channel != nil {
+		q.channel.queues.Add(1)
+	}
+	c.adopt(q)
+	return q, nil
+}
+
+func (q *cq) name() string { return fmt.Sprintf("cq %d", q.c.handle) }
+func (q *cq) rank() int    { return rankCQ }
+
+func (q *cq) destroy() error {
+	if err := answered(C.shim_ibv_destroy_cq(q.c)); err != nil {
+		return err
+	}
+	C.free(unsafe.Pointer(q.got))
+	q.got = nil
+	if q.channel != nil {
+		q.channel.queues.Add(-1)
+	}
+	return nil
+}
+
+// Close destroys the queue.
+func (q *cq) Close() error { return closeObject(q, "destroy_cq") }
+
+// Poll takes completions.
+func (q *cq) Poll(into []verbs.WC) (int, error) {
+	if err := enter(q, "poll_cq"); err != nil {
+		return 0, err
+	}
+	defer q.leave()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	taken := 0
+	for taken < len(into) {
+		room := min(len(into)-taken, pollBatch)
+		n := C.shim_poll_cq(q.c, C.int(room), &q.got[0])
+		if n < 0 {
+			if taken > 0 {
+				return taken, nil // the next poll says it again
+			}
+			return 0, failed("poll_cq", q.name(), errnoError(int(n)))
+		}
+		for i := range n {
+			completion(&into[taken+int(i)], &q.got[i])
+		}
+		taken += int(n)
+		if int(n) < room {
+			break
+		}
+	}
+	if taken == 0 && len(into) > 0 && q.lost.Load() {
+		return 0, failed("poll_cq", q.name(), verbs.ErrOverrun)
+	}
+	return taken, nil
+}
+
+// completion copies a completion. Of one in error only some fields are valid, and what
+// libraries leave in the others is of no use to anybody.
+func completion(out *verbs.WC, in *C.struct_ibv_wc) {
+	*out = verbs.WC{
+		WRID: uint64(in.wr_id), Status: verbs.WCStatus(in.status), VendorErr: uint32(in.vendor_err), QPN: verbs.QPN(in.qp_num),
+	}
+	if out.Status != verbs.WCSuccess {
+		return
+	}
+	out.Opcode, out.ByteLen = verbs.WCOpcode(in.opcode), uint32(in.byte_len)
+	out.SrcQP, out.Flags = verbs.QPN(in.src_qp), verbs.WCFlags(in.wc_flags)
+	out.PKeyIndex, out.SL = uint16(in.pkey_index), uint8(in.sl)
+	word := *(*uint32)(unsafe.Pointer(&in.anon0))
+	switch {
+	case out.Flags&verbs.WCWithImm != 0:
+		out.Imm = fromNetwork(word)
+	case out.Flags&verbs.WCWithInv != 0:
+		out.InvalidatedRKey = verbs.RKey(word)
+	}
+}
+
+// fromNetwork is ntohl.
+func fromNetwork(word uint32) uint32 {
+	b := *(*[4]byte)(unsafe.Pointer(&word))
+	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+}
+
+// Arm asks for an event.
+func (q *cq) Arm(solicitedOnly bool) error {
+	if err := enter(q, "req_notify_cq"); err != nil {
+		return err
+	}
+	defer q.leave()
+	var only C.int
+	if solicitedOnly {
+		only = 1
+	}
+	if err := answered(C.shim_req_notify_cq(q.c, only)); err != nil {
+		return failed("req_notify_cq", q.name(), err)
+	}
+	return nil
+}
+
+// Depth is how many completions it has room for.
+func (q *cq) Depth() int {
+	if enter(q, "depth") != nil {
+		return 0
+	}
+	defer q.leave()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return int(q.c.cqe)
+}
+
+// Resize changes the depth.
+func (q *cq) Resize(depth int) error {
+	const op = "resize_cq"
+	if err := enter(q, op); err != nil {
+		return err
+	}
+	defer q.leave()
+	if depth > math.MaxInt32 || depth < math.MinInt32 {
+		return invalid(op, q.name(), "a depth of %d", depth)
+	}
+	q.mu.Lock() // nobody reads the depth while the library changes it
+	defer q.mu.Unlock()
+	return failed(op, q.name(), answered(C.shim_resize_cq(q.c, C.int(depth))))
+}

@@ -1,0 +1,170 @@
+//go:build ibverbs && linux && cgo
+
+package ibv
+
+// #include "shim.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"syscall"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// QueryDevice tells what the device claims and its limits.
+func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
+	const op = "query_device"
+	if err := c.enter(op); err != nil {
+		return verbs.DeviceAttr{}, err
+	}
+	defer c.leave()
+	var x C.struct_ibv_device_attr_ex
+	if err := answered(C.shim_query_device(c.dev, &x)); err != nil {
+		return verbs.DeviceAttr{}, failed(op, c.info.Name, err)
+	}
+	found, err := c.probe()
+	if err != nil {
+		return verbs.DeviceAttr{}, failed(op, c.info.Name, err)
+	}
+	a := &x.orig_attr
+	attr := verbs.DeviceAttr{
+		FirmwareVersion: C.GoString(&a.fw_ver[0]), VendorID: uint32(a.vendor_id), VendorPartID: uint32(a.vendor_part_id),
+		NodeGUID: uint64(C.shim_be64(a.node_guid)), Caps: claims(&x) | found.caps,
+		MaxQP: int(a.max_qp), MaxQPWR: int(a.max_qp_wr), MaxSGE: int(a.max_sge), MaxSGERead: int(a.max_sge_rd), MaxInline: found.inline,
+		MaxCQ: int(a.max_cq), MaxCQE: int(a.max_cqe), MaxMR: int(a.max_mr), MaxMRSize: uint64(a.max_mr_size), MaxMW: int(a.max_mw),
+		MaxPD: int(a.max_pd), MaxAH: int(a.max_ah), MaxSRQ: int(a.max_srq), MaxSRQWR: int(a.max_srq_wr), MaxSRQSGE: int(a.max_srq_sge),
+		MaxQPRdAtomic: atMost255(a.max_qp_rd_atom), MaxQPInitAtomic: atMost255(a.max_qp_init_rd_atom),
+		MaxMcastGroups: int(a.max_mcast_grp), MaxMcastQPs: int(a.max_mcast_qp_attach), MaxPKeys: int(a.max_pkeys),
+		LocalAckDelay: uint8(a.local_ca_ack_delay), Ports: uint8(a.phys_port_cnt),
+	}
+	if attr.Caps.Has(verbs.CapXRC) {
+		attr.MaxXRCD = attr.MaxPD // the library tells no limit of these; drivers count them like domains
+	}
+	return attr, nil
+}
+
+func atMost255(n C.int) uint8 { return uint8(min(max(n, 0), math.MaxUint8)) }
+
+// capAtomicWrite is the kernel's bit for atomic writes, which not all headers of libibverbs
+// name.
+const capAtomicWrite = 1 << 40
+
+// claims are the capabilities that the device tells of itself. A flush is not among them,
+// whatever the device says: the library has no way to ask for one.
+func claims(x *C.struct_ibv_device_attr_ex) (caps verbs.Caps) {
+	a := &x.orig_attr
+	flags := uint64(a.device_cap_flags) | uint64(x.device_cap_flags_ex)
+	for _, k := range []struct {
+		claimed bool
+		caps    verbs.Caps
+	}{
+		{flags&C.IBV_DEVICE_XRC != 0, verbs.CapXRC},
+		{a.max_srq > 0, verbs.CapSRQ},
+		{flags&C.IBV_DEVICE_MEM_WINDOW != 0, verbs.CapMWType1},
+		{flags&(C.IBV_DEVICE_MEM_WINDOW_TYPE_2A|C.IBV_DEVICE_MEM_WINDOW_TYPE_2B) != 0, verbs.CapMWType2},
+		{a.atomic_cap != C.IBV_ATOMIC_NONE, verbs.CapAtomics},
+		{a.max_mcast_grp > 0, verbs.CapMulticast},
+		{flags&C.IBV_DEVICE_MEM_MGT_EXTENSIONS != 0, verbs.CapSendInv | verbs.CapLocalInv},
+		{flags&C.IBV_DEVICE_AUTO_PATH_MIG != 0, verbs.CapAutoMigration},
+		{flags&capAtomicWrite != 0, verbs.CapAtomicWrite},
+	} {
+		if k.claimed {
+			caps |= k.caps
+		}
+	}
+	return caps
+}
+
+// hasAtomicWrite reports whether queue pairs should be made to take atomic writes.
+func (c *Context) hasAtomicWrite() bool {
+	found, err := c.probe()
+	return err == nil && found.atomicWrite
+}
+
+// QueryPort tells the attributes of a port.
+func (c *Context) QueryPort(port uint8) (verbs.PortAttr, error) {
+	const op = "query_port"
+	if err := c.enter(op); err != nil {
+		return verbs.PortAttr{}, err
+	}
+	defer c.leave()
+	var a C.struct_ibv_port_attr
+	if err := answered(C.shim_query_port(c.dev, C.uint8_t(port), &a)); err != nil {
+		return verbs.PortAttr{}, failed(op, c.portName(port), err)
+	}
+	return verbs.PortAttr{
+		State: verbs.PortState(a.state), MaxMTU: verbs.MTU(a.max_mtu), ActiveMTU: verbs.MTU(a.active_mtu),
+		GIDs: int(a.gid_tbl_len), PKeys: int(a.pkey_tbl_len), MaxMsg: uint32(a.max_msg_sz),
+		BadPKeys: uint32(a.bad_pkey_cntr), QKeyViolations: uint32(a.qkey_viol_cntr),
+		RateBps: signalling(uint8(a.active_speed), uint8(a.active_width)),
+	}, nil
+}
+
+func (c *Context) portName(port uint8) string { return fmt.Sprintf("%s port %d", c.info.Name, port) }
+
+// signalling is the rate of a link from IBTA's codes of lane speed and lane count; 0 if
+// one is unknown.
+func signalling(speed, width uint8) uint64 {
+	lane := map[uint8]uint64{ // in kb/s
+		1: 2_500_000, 2: 5_000_000, 4: 10_000_000, 8: 10_312_500, 16: 14_062_500, 32: 25_781_250, 64: 53_125_000, 128: 106_250_000,
+	}[speed]
+	lanes := map[uint8]uint64{1: 1, 2: 4, 4: 8, 8: 12, 16: 2}[width]
+	return lane * lanes * 1000
+}
+
+// QueryGID tells an entry of a port's GID table. An entry that is not in use has no
+// address.
+func (c *Context) QueryGID(port uint8, index int) (verbs.GIDEntry, error) {
+	const op = "query_gid"
+	if err := c.enter(op); err != nil {
+		return verbs.GIDEntry{}, err
+	}
+	defer c.leave()
+	what := func() string { return fmt.Sprintf("%s gid %d", c.portName(port), index) }
+	if index < 0 || index > math.MaxInt32 {
+		return verbs.GIDEntry{}, failed(op, what(), verbs.ErrNotFound)
+	}
+	var e C.struct_ibv_gid_entry
+	switch err := answered(C.shim_query_gid(c.dev, C.uint32_t(port), C.uint32_t(index), &e)); {
+	case errors.Is(err, syscall.ENODATA):
+		return verbs.GIDEntry{Index: index}, nil
+	case err != nil:
+		return verbs.GIDEntry{}, failed(op, what(), err)
+	}
+	return verbs.GIDEntry{GID: gidFrom(&e.gid), Index: index, Type: verbs.GIDType(e.gid_type)}, nil
+}
+
+// netIndex is the index of the network interface that the device's first address is of; 0
+// if it has none.
+func (c *Context) netIndex() int {
+	if c.enter("query_gid") != nil {
+		return 0
+	}
+	defer c.leave()
+	var e C.struct_ibv_gid_entry
+	if C.shim_query_gid(c.dev, 1, 0, &e) != 0 {
+		return 0
+	}
+	return int(e.ndev_ifindex)
+}
+
+// QueryPKey tells an entry of a port's P_Key table.
+func (c *Context) QueryPKey(port uint8, index int) (uint16, error) {
+	const op = "query_pkey"
+	if err := c.enter(op); err != nil {
+		return 0, err
+	}
+	defer c.leave()
+	what := func() string { return fmt.Sprintf("%s pkey %d", c.portName(port), index) }
+	if index < 0 || index > math.MaxInt32 {
+		return 0, failed(op, what(), verbs.ErrNotFound)
+	}
+	var key C.uint16_t
+	if err := answered(C.shim_query_pkey(c.dev, C.uint8_t(port), C.int(index), &key)); err != nil {
+		return 0, failed(op, what(), err)
+	}
+	return uint16(key), nil
+}

@@ -1,0 +1,115 @@
+//go:build ibverbs && linux && cgo
+
+package ibv
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// deviceError is what the library or the kernel answered. errors.Is finds the errno in
+// it, and the error of package verbs that means the same.
+type deviceError struct {
+	errno syscall.Errno
+	kind  error  // nil if package verbs has none
+	hint  string // what can be done about it
+}
+
+func (e *deviceError) Error() string {
+	s := e.errno.Error()
+	if e.kind != nil && e.kind.Error() != s {
+		s = fmt.Sprintf("%v (%s)", e.kind, s)
+	}
+	if e.hint != "" {
+		s += ": " + e.hint
+	}
+	return s
+}
+
+func (e *deviceError) Unwrap() []error {
+	if e.kind == nil {
+		return []error{e.errno}
+	}
+	return []error{e.kind, e.errno}
+}
+
+// kinds are the errnos that devices, libraries and kernel use for what package verbs has
+// an error for.
+var kinds = map[syscall.Errno]error{
+	syscall.EINVAL:          verbs.ErrInvalid,
+	syscall.EFAULT:          verbs.ErrInvalid,
+	syscall.ERANGE:          verbs.ErrInvalid,
+	syscall.EMSGSIZE:        verbs.ErrInvalid,
+	syscall.ENOMEM:          verbs.ErrNoMemory,
+	syscall.ENOSPC:          verbs.ErrNoMemory,
+	syscall.ENOBUFS:         verbs.ErrNoMemory,
+	syscall.EMFILE:          verbs.ErrNoMemory,
+	syscall.ENFILE:          verbs.ErrNoMemory,
+	syscall.EBUSY:           verbs.ErrBusy,
+	syscall.EADDRINUSE:      verbs.ErrBusy,
+	syscall.EISCONN:         verbs.ErrBusy,
+	syscall.EPERM:           verbs.ErrPerm,
+	syscall.EACCES:          verbs.ErrPerm,
+	syscall.ENOENT:          verbs.ErrNotFound,
+	syscall.ENODEV:          verbs.ErrNotFound,
+	syscall.ENXIO:           verbs.ErrNotFound,
+	syscall.ENODATA:         verbs.ErrNotFound,
+	syscall.EADDRNOTAVAIL:   verbs.ErrNotFound,
+	syscall.EOPNOTSUPP:      verbs.ErrNotSupported,
+	syscall.ENOSYS:          verbs.ErrNotSupported,
+	syscall.EPROTONOSUPPORT: verbs.ErrNotSupported,
+	syscall.EAFNOSUPPORT:    verbs.ErrNotSupported,
+	syscall.ETIMEDOUT:       verbs.ErrTimeout,
+	syscall.ECONNREFUSED:    verbs.ErrRejected,
+}
+
+// errnoError returns the error of an errno; its sign does not matter.
+func errnoError(errno int) *deviceError {
+	if errno < 0 {
+		errno = -errno
+	}
+	return &deviceError{errno: syscall.Errno(errno), kind: kinds[syscall.Errno(errno)]}
+}
+
+// answered is the error in what a call of the shim has returned.
+func answered[T ~int32](errno T) error {
+	if errno == 0 {
+		return nil
+	}
+	return errnoError(int(errno))
+}
+
+// cause is the error of a call that has failed and left its reason in errno.
+func cause(errno error) error {
+	var e syscall.Errno
+	if errors.As(errno, &e) && e != 0 {
+		return errnoError(int(e))
+	}
+	return errors.New("the library gave no reason")
+}
+
+// hinted adds what can be done about an error, if it is one of these errnos.
+func hinted(err error, hint string, errnos ...syscall.Errno) error {
+	var e *deviceError
+	if errors.As(err, &e) && slices.Contains(errnos, e.errno) {
+		e.hint = hint
+	}
+	return err
+}
+
+// failed says which verb failed, of which object.
+func failed(op, obj string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &verbs.OpError{Op: op, Obj: obj, Err: err}
+}
+
+// invalid is an argument that libibverbs could not have survived.
+func invalid(op, obj, format string, args ...any) error {
+	return failed(op, obj, fmt.Errorf("%w: %s", verbs.ErrInvalid, fmt.Sprintf(format, args...)))
+}

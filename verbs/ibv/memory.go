@@ -1,0 +1,155 @@
+//go:build ibverbs && linux && cgo
+
+package ibv
+
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// pd is a protection domain.
+type pd struct {
+	object
+	c *C.struct_ibv_pd
+}
+
+// AllocPD makes a protection domain.
+func (c *Context) AllocPD() (verbs.PD, error) {
+	if err := c.enter("alloc_pd"); err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	p, errno := C.ibv_alloc_pd(c.dev)
+	if p == nil {
+		return nil, failed("alloc_pd", c.info.Name, cause(errno))
+	}
+	d := &pd{object: object{ctx: c}, c: p}
+	c.adopt(d)
+	return d, nil
+}
+
+func (d *pd) name() string   { return fmt.Sprintf("pd %d", d.c.handle) }
+func (d *pd) rank() int      { return rankDomain }
+func (d *pd) destroy() error { return answered(C.shim_ibv_dealloc_pd(d.c)) }
+
+// Close frees the domain.
+func (d *pd) Close() error { return closeObject(d, "dealloc_pd") }
+
+// mr is a memory region.
+type mr struct {
+	object
+	c    *C.struct_ibv_mr
+	lkey verbs.LKey
+	rkey verbs.RKey
+	addr uint64
+	size int
+	buf  []byte
+	pin  runtime.Pinner
+}
+
+// aByte stands for the memory of a region of none.
+var aByte [1]byte
+
+// RegMR registers memory.
+func (d *pd) RegMR(init verbs.MRInit) (verbs.MR, error) {
+	if err := enter(d, "reg_mr"); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	first := unsafe.SliceData(init.Buf)
+	if first == nil {
+		first = &aByte[0]
+	}
+	m := &mr{object: object{ctx: d.ctx}, size: len(init.Buf), buf: init.Buf}
+	m.pin.Pin(first)
+	at := uintptr(unsafe.Pointer(first))
+	m.addr = uint64(at)
+	if init.Addr != 0 || init.Access&verbs.AccessZeroBased != 0 {
+		m.addr = init.Addr
+	}
+	var errno error
+	m.c, errno = C.shim_reg_mr(d.c, C.uintptr_t(at), C.size_t(m.size), C.uint64_t(m.addr), C.uint(init.Access))
+	if m.c == nil {
+		m.pin.Unpin()
+		return nil, failed("reg_mr", d.name(), whyNoRegion(cause(errno), uint64(at), m))
+	}
+	m.lkey, m.rkey = verbs.LKey(m.c.lkey), verbs.RKey(m.c.rkey)
+	d.ctx.adopt(m)
+	return m, nil
+}
+
+// whyNoRegion adds to the kernel's refusal what is known to be behind it.
+func whyNoRegion(err error, at uint64, m *mr) error {
+	page := uint64(os.Getpagesize())
+	if at%page != m.addr%page {
+		err = hinted(err, fmt.Sprintf("the kernel wants memory for address %#x that begins %#x into its page, and this begins %#x into it",
+			m.addr, m.addr%page, at%page), syscall.EINVAL)
+	}
+	if os.Geteuid() != 0 {
+		err = hinted(err, fmt.Sprintf("%d bytes may be beyond the limit of locked memory; see ulimit -l", m.size), syscall.ENOMEM)
+	}
+	return err
+}
+
+func (m *mr) LKey() verbs.LKey { return m.lkey }
+func (m *mr) RKey() verbs.RKey { return m.rkey }
+func (m *mr) Addr() uint64     { return m.addr }
+func (m *mr) Len() int         { return m.size }
+func (m *mr) name() string     { return fmt.Sprintf("mr %#x", uint32(m.lkey)) }
+func (m *mr) rank() int        { return rankLeaf }
+
+func (m *mr) destroy() error {
+	if err := answered(C.shim_ibv_dereg_mr(m.c)); err != nil {
+		return err
+	}
+	m.pin.Unpin()
+	return nil
+}
+
+// Close ends the registration.
+func (m *mr) Close() error { return closeObject(m, "dereg_mr") }
+
+// mw is a memory window.
+type mw struct {
+	object
+	c    *C.struct_ibv_mw
+	kind verbs.MWType
+	rkey atomic.Uint32
+}
+
+// AllocMW makes a window that opens nothing yet.
+func (d *pd) AllocMW(kind verbs.MWType) (verbs.MW, error) {
+	if err := enter(d, "alloc_mw"); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	if kind > 0xff {
+		return nil, invalid("alloc_mw", d.name(), "%v", kind) // the kernel counts types in eight bits
+	}
+	c, errno := C.ibv_alloc_mw(d.c, uint32(kind))
+	if c == nil {
+		return nil, failed("alloc_mw", d.name(), cause(errno))
+	}
+	w := &mw{object: object{ctx: d.ctx}, c: c, kind: kind}
+	w.rkey.Store(uint32(c.rkey))
+	d.ctx.adopt(w)
+	return w, nil
+}
+
+func (w *mw) Type() verbs.MWType { return w.kind }
+func (w *mw) RKey() verbs.RKey   { return verbs.RKey(w.rkey.Load()) }
+func (w *mw) name() string       { return fmt.Sprintf("mw %#x", w.rkey.Load()) }
+func (w *mw) rank() int          { return rankWindow }
+func (w *mw) destroy() error     { return answered(C.shim_ibv_dealloc_mw(w.c)) }
+
+// Close frees the window, bound or not.
+func (w *mw) Close() error { return closeObject(w, "dealloc_mw") }

@@ -1,0 +1,239 @@
+//go:build ibverbs && linux && cgo
+
+package ibv
+
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// postBatch is how many requests go to the library in one call.
+const postBatch = 64
+
+// room returns n zeroed or used elements of C memory, s if it has as many. What has been
+// grown once serves all posts that follow.
+func room[T any](s []T, n int) []T {
+	if cap(s) >= n {
+		return s[:n]
+	}
+	release(s)
+	size := max(n, 2*cap(s), 16)
+	var t T
+	return unsafe.Slice((*T)(C.calloc(C.size_t(size), C.size_t(unsafe.Sizeof(t)))), size)[:n]
+}
+
+func release[T any](s []T) {
+	C.free(unsafe.Pointer(unsafe.SliceData(s)))
+}
+
+// recvQueue turns receives into what the library wants, in memory that it keeps.
+type recvQueue struct {
+	mu  sync.Mutex
+	in  []C.struct_shim_recv
+	wr  []C.struct_ibv_recv_wr
+	sge []C.struct_ibv_sge
+}
+
+// post posts receives to a queue pair or to a shared receive queue.
+func (r *recvQueue) post(q *C.struct_ibv_qp, s *C.struct_ibv_srq, wrs []verbs.RecvWR) (posted int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(wrs) > 0 {
+		n, pieces := min(len(wrs), postBatch), 0
+		for i := range wrs[:n] {
+			pieces += len(wrs[i].SGL)
+		}
+		r.in, r.wr, r.sge = room(r.in, n), room(r.wr, n), room(r.sge, max(pieces, 1))
+		at := 0
+		for i := range wrs[:n] {
+			w := &wrs[i]
+			r.in[i] = C.struct_shim_recv{wr_id: C.uint64_t(w.WRID), first_sge: C.uint32_t(at), num_sge: C.uint32_t(len(w.SGL))}
+			at += gather(r.sge[at:], w.SGL)
+		}
+		var taken C.int
+		ret := C.shim_post_recv(q, s, &r.in[0], &r.wr[0], &r.sge[0], C.int(n), &taken)
+		posted += int(taken)
+		if ret != 0 {
+			return posted, errnoError(int(ret))
+		}
+		wrs = wrs[n:]
+	}
+	return posted, nil
+}
+
+func (r *recvQueue) free() {
+	release(r.in)
+	release(r.wr)
+	release(r.sge)
+	r.in, r.wr, r.sge = nil, nil, nil
+}
+
+// gather copies a list.
+func gather(into []C.struct_ibv_sge, sgl []verbs.SGE) int {
+	for i := range sgl {
+		into[i] = C.struct_ibv_sge{addr: C.uint64_t(sgl[i].Addr), length: C.uint32_t(sgl[i].Length), lkey: C.uint32_t(sgl[i].LKey)}
+	}
+	return len(sgl)
+}
+
+// sendQueue is recvQueue for send requests.
+type sendQueue struct {
+	mu   sync.Mutex
+	in   []C.struct_shim_send
+	wr   []C.struct_ibv_send_wr
+	sge  []C.struct_ibv_sge
+	data []byte // inline data, so that the library never sees memory that is Go's
+}
+
+func (s *sendQueue) free() {
+	release(s.in)
+	release(s.wr)
+	release(s.sge)
+	release(s.data)
+	s.in, s.wr, s.sge, s.data = nil, nil, nil, nil
+}
+
+// post posts send requests in order.
+func (s *sendQueue) post(q *qp, wrs []verbs.SendWR) (posted int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(wrs) > 0 {
+		var n int
+		var taken C.int
+		var ret C.int
+		if wrs[0].Opcode == verbs.OpAtomicWrite {
+			if n, err = 1, s.atomicWrite(q, &wrs[0]); err != nil {
+				return posted, err
+			}
+			taken = 1
+		} else {
+			n, err = s.fill(q, wrs)
+			if n > 0 {
+				ret = C.shim_post_send(q.c, &s.in[0], &s.wr[0], &s.sge[0], C.int(n), &taken)
+			}
+		}
+		posted += int(taken)
+		if ret != 0 {
+			return posted, errnoError(int(ret))
+		}
+		if err != nil {
+			return posted, err
+		}
+		if last := &wrs[n-1]; last.Opcode == verbs.OpBindMW {
+			bound(last)
+		}
+		wrs = wrs[n:]
+	}
+	return posted, nil
+}
+
+// batchOf returns the requests that go to the library together: a bind is the last, since
+// its window has the new key only when it is posted, and an atomic write is not among them,
+// since it is posted in another way.
+func batchOf(wrs []verbs.SendWR) []verbs.SendWR {
+	for i := range wrs[:min(len(wrs), postBatch)] {
+		switch {
+		case wrs[i].Opcode == verbs.OpBindMW:
+			return wrs[:i+1]
+		case wrs[i].Opcode == verbs.OpAtomicWrite:
+			return wrs[:i]
+		}
+	}
+	return wrs[:min(len(wrs), postBatch)]
+}
+
+// fill prepares the first requests, and says how many. The error is that of the one
+// behind them, if it cannot be given to the library at all.
+func (s *sendQueue) fill(q *qp, wrs []verbs.SendWR) (n int, err error) {
+	wrs = batchOf(wrs)
+	pieces, bytes := 0, 0
+	for i := range wrs {
+		if wrs[i].Flags&verbs.SendInline != 0 {
+			pieces++
+			bytes += len(wrs[i].Inline)
+		} else {
+			pieces += len(wrs[i].SGL)
+		}
+	}
+	s.in, s.wr, s.sge, s.data = room(s.in, len(wrs)), room(s.wr, len(wrs)), room(s.sge, max(pieces, 1)), room(s.data, bytes)
+	at, used := 0, 0
+	for i := range wrs {
+		w, out := &wrs[i], &s.in[i]
+		*out = C.struct_shim_send{wr_id: C.uint64_t(w.WRID), opcode: C.uint32_t(w.Opcode), flags: C.uint32_t(w.Flags), first_sge: C.uint32_t(at)}
+		if err := operands(q, w, out); err != nil {
+			return i, err
+		}
+		if w.Flags&verbs.SendInline == 0 {
+			out.num_sge = C.uint32_t(gather(s.sge[at:], w.SGL))
+		} else if len(w.Inline) > 0 {
+			copy(s.data[used:], w.Inline)
+			s.sge[at] = C.struct_ibv_sge{addr: C.uint64_t(uintptr(unsafe.Pointer(&s.data[used]))), length: C.uint32_t(len(w.Inline))}
+			out.num_sge = 1
+			used += len(w.Inline)
+		}
+		at += int(out.num_sge)
+	}
+	return len(wrs), nil
+}
+
+// operands copies what a request has besides its memory.
+func operands(q *qp, w *verbs.SendWR, out *C.struct_shim_send) (err error) {
+	out.remote_srqn = C.uint32_t(w.XRC.SRQN)
+	switch w.Opcode {
+	case verbs.OpSend:
+	case verbs.OpSendImm:
+		out.imm = C.uint32_t(w.Imm)
+	case verbs.OpSendInv, verbs.OpLocalInv:
+		out.imm = C.uint32_t(w.InvalidateRKey)
+	case verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpAtomicWrite:
+		out.imm = C.uint32_t(w.Imm)
+		out.remote_addr, out.rkey = C.uint64_t(w.Remote.Addr), C.uint32_t(w.Remote.RKey)
+		out.compare_add, out.swap = C.uint64_t(w.Atomic.CompareAdd), C.uint64_t(w.Atomic.Swap)
+	case verbs.OpBindMW:
+		err = bindOperands(q.ctx, "post_send", &w.Bind, out)
+	case verbs.OpFlush:
+		return fmt.Errorf("%w: the libibverbs that this was built with has no flush", verbs.ErrNotSupported)
+	default:
+		return fmt.Errorf("%w: there is no operation %d", verbs.ErrInvalid, uint32(w.Opcode))
+	}
+	if err == nil && q.kind == verbs.QPTypeUD {
+		var to *ah
+		if to, err = mine[*ah](q.ctx, "post_send", "address handle", w.UD.AH); err == nil {
+			out.ah, out.remote_qpn, out.remote_qkey = to.c, C.uint32_t(w.UD.QPN), C.uint32_t(w.UD.QKey)
+		}
+	}
+	return err
+}
+
+// bindOperands copies what a bind opens. A bind of nothing has no region.
+func bindOperands(c *Context, op string, b *verbs.Bind, out *C.struct_shim_send) error {
+	w, err := mine[*mw](c, op, "memory window", b.MW)
+	if err != nil {
+		return err
+	}
+	if b.Info.MR != nil {
+		m, err := mine[*mr](c, op, "memory region", b.Info.MR)
+		if err != nil {
+			return err
+		}
+		out.mr = m.c
+	}
+	out.mw, out.mw_rkey = w.c, C.uint32_t(b.RKey)
+	out.bind_addr, out.bind_length = C.uint64_t(b.Info.Addr), C.uint64_t(b.Info.Length)
+	out.bind_access = C.uint32_t(b.Info.Access)
+	return nil
+}
+
+// bound notes the key of a type 2 window whose bind was posted: the library leaves that
+// to its caller, and takes the window's key of now from it at the next bind.
+func bound(w *verbs.SendWR) {
+	m := w.Bind.MW.(*mw)
+	m.c.rkey = C.uint32_t(w.Bind.RKey)
+	m.rkey.Store(uint32(w.Bind.RKey))
+}

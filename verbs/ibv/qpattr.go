@@ -1,0 +1,99 @@
+//go:build ibverbs && linux && cgo
+
+package ibv
+
+// #include "shim.h"
+import "C"
+
+import "github.com/fabrictest/fabrictest/verbs"
+
+// everyAttr is what a query asks for.
+const everyAttr = verbs.QPAttrDestQPN<<1 - 1
+
+// Modify changes attributes.
+func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
+	const op = "modify_qp"
+	if err := enter(q, op); err != nil {
+		return err
+	}
+	defer q.leave()
+	in, err := attrTo(op, &attr)
+	if err != nil {
+		return err
+	}
+	return failed(op, q.name(), q.modify(&in, C.int(mask)))
+}
+
+// modify changes attributes in the library's words. life is held for reading.
+func (q *qp) modify(a *C.struct_ibv_qp_attr, mask C.int) error {
+	err := answered(C.shim_modify_qp(q.c, a, mask))
+	if err == nil && mask&C.IBV_QP_STATE != 0 {
+		q.asked.Store(uint32(a.qp_state))
+	}
+	return err
+}
+
+// now is the state that the queue pair is in. Linux's siw (6.1 and 6.12) leaves it out of its
+// answer, which then has whatever was there; iWARP's are where we took them, or connected.
+func (q *qp) now() (verbs.QPState, error) {
+	if q.ctx.info.Transport == verbs.TransportIWARP {
+		return verbs.QPState(q.asked.Load()), nil
+	}
+	var a C.struct_ibv_qp_attr
+	err := answered(C.shim_query_qp(q.c, &a, C.IBV_QP_STATE))
+	return verbs.QPState(a.qp_state), err
+}
+
+// Query tells all attributes.
+func (q *qp) Query() (verbs.QPAttr, error) {
+	const op = "query_qp"
+	if err := enter(q, op); err != nil {
+		return verbs.QPAttr{}, err
+	}
+	defer q.leave()
+	var a C.struct_ibv_qp_attr
+	if err := answered(C.shim_query_qp(q.c, &a, C.int(everyAttr))); err != nil {
+		return verbs.QPAttr{}, failed(op, q.name(), err)
+	}
+	return attrFrom(&a), nil
+}
+
+func attrTo(op string, a *verbs.QPAttr) (c C.struct_ibv_qp_attr, err error) {
+	if c.cap, err = capsTo(op, a.Caps); err != nil {
+		return c, err
+	}
+	c.qp_state, c.cur_qp_state = uint32(a.State), uint32(a.CurState)
+	c.path_mtu, c.path_mig_state = uint32(a.PathMTU), uint32(a.PathMigState)
+	c.qkey, c.dest_qp_num = C.uint32_t(a.QKey), C.uint32_t(a.DestQPN)
+	c.rq_psn, c.sq_psn = C.uint32_t(a.RQPSN), C.uint32_t(a.SQPSN)
+	c.qp_access_flags = C.uint(a.Access)
+	c.ah_attr, c.alt_ah_attr = addressTo(a.AH), addressTo(a.AltAH)
+	c.pkey_index, c.alt_pkey_index = C.uint16_t(a.PKeyIndex), C.uint16_t(a.AltPKeyIndex)
+	if a.EnSQDAsyncNotify {
+		c.en_sqd_async_notify = 1
+	}
+	c.max_rd_atomic, c.max_dest_rd_atomic = C.uint8_t(a.MaxRdAtomic), C.uint8_t(a.MaxDestRdAtomic)
+	c.min_rnr_timer, c.timeout = C.uint8_t(a.MinRNRTimer), C.uint8_t(a.Timeout)
+	c.retry_cnt, c.rnr_retry = C.uint8_t(a.RetryCnt), C.uint8_t(a.RNRRetry)
+	c.port_num, c.alt_port_num, c.alt_timeout = C.uint8_t(a.Port), C.uint8_t(a.AltPort), C.uint8_t(a.AltTimeout)
+	return c, nil
+}
+
+func attrFrom(c *C.struct_ibv_qp_attr) verbs.QPAttr {
+	return verbs.QPAttr{
+		State: verbs.QPState(c.qp_state), CurState: verbs.QPState(c.cur_qp_state),
+		PathMTU: verbs.MTU(c.path_mtu), PathMigState: verbs.MigState(c.path_mig_state),
+		QKey: uint32(c.qkey), RQPSN: uint32(c.rq_psn), SQPSN: uint32(c.sq_psn), DestQPN: verbs.QPN(c.dest_qp_num),
+		Access: verbs.Access(c.qp_access_flags),
+		Caps: verbs.QPCaps{
+			MaxSendWR: int(c.cap.max_send_wr), MaxRecvWR: int(c.cap.max_recv_wr), MaxSendSGE: int(c.cap.max_send_sge),
+			MaxRecvSGE: int(c.cap.max_recv_sge), MaxInline: int(c.cap.max_inline_data),
+		},
+		AH: addressFrom(&c.ah_attr), AltAH: addressFrom(&c.alt_ah_attr),
+		PKeyIndex: uint16(c.pkey_index), AltPKeyIndex: uint16(c.alt_pkey_index),
+		EnSQDAsyncNotify: c.en_sqd_async_notify != 0, SQDraining: c.sq_draining != 0,
+		MaxRdAtomic: uint8(c.max_rd_atomic), MaxDestRdAtomic: uint8(c.max_dest_rd_atomic),
+		MinRNRTimer: uint8(c.min_rnr_timer), Port: uint8(c.port_num), Timeout: uint8(c.timeout),
+		RetryCnt: uint8(c.retry_cnt), RNRRetry: uint8(c.rnr_retry), AltPort: uint8(c.alt_port_num), AltTimeout: uint8(c.alt_timeout),
+	}
+}

@@ -1,0 +1,26 @@
+//go:build !(ibverbs && linux && cgo)
+
+package ibv
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Linked says whether this program was built with libibverbs.
+const Linked = false
+
+// Devices says how to build a program that has any.
+func (Provider) Devices() ([]verbs.DeviceInfo, error) { return nil, notLinked("get_device_list", "") }
+
+// Open says how to build a program that can.
+func (Provider) Open(device string) (verbs.Context, error) {
+	return nil, notLinked("open_device", device)
+}
+
+func notLinked(op, device string) error {
+	return &verbs.OpError{Op: op, Obj: device, Err: fmt.Errorf(
+		"%w: this program was built without libibverbs; on Linux: apt install libibverbs-dev librdmacm-dev, then go build -tags ibverbs with cgo enabled",
+		verbs.ErrNotSupported)}
+}
