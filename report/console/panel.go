@@ -17,7 +17,8 @@ import (
 type panel struct {
 	mu      sync.Mutex
 	out     io.Writer
-	status  Terminal // nil if there is none
+	status  Terminal  // nil if there is none
+	plain   io.Writer // that stands in for it, for those who read a log
 	colour  bool
 	begun   time.Time
 	total   int // how much is to be done
@@ -30,8 +31,12 @@ type panel struct {
 	stopped sync.WaitGroup
 }
 
-// tick is how often the line of progress is drawn anew while nothing happens.
+// tick is how often the line of progress is drawn anew while nothing happens, and
+// logTick how often it is written where there is no terminal: somebody who looks into
+// the log of a long run is to see that it gets on.
 const tick = 200 * time.Millisecond
+
+var logTick = time.Minute
 
 // open begins to show something.
 func (d *panel) open(cfg *Config) {
@@ -41,15 +46,20 @@ func (d *panel) open(cfg *Config) {
 	d.out, d.total, d.begun, d.stop = cfg.Out, cfg.Total, time.Now(), make(chan struct{})
 	dumb := cfg.Getenv("TERM") == "dumb"
 	d.colour = columns(cfg.Out) > 0 && !dumb && cfg.Getenv("NO_COLOR") == ""
-	if columns(cfg.Status) > 0 && !dumb && !cfg.Quiet {
+	switch {
+	case cfg.Quiet || cfg.Status == nil:
+	case columns(cfg.Status) > 0 && !dumb:
 		d.status = terminal(cfg.Status)
-		d.stopped.Go(d.animate)
+		d.stopped.Go(func() { d.animate(tick, d.draw) })
+	default:
+		d.plain = cfg.Status
+		d.stopped.Go(func() { d.animate(logTick, d.log) })
 	}
 }
 
-// animate keeps the time in the line of progress going.
-func (d *panel) animate() {
-	t := time.NewTicker(tick)
+// animate keeps the line of progress going.
+func (d *panel) animate(every time.Duration, step func()) {
+	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
 		select {
@@ -57,7 +67,7 @@ func (d *panel) animate() {
 			return
 		case <-t.C:
 			d.mu.Lock()
-			d.draw()
+			step()
 			d.mu.Unlock()
 		}
 	}
@@ -129,6 +139,9 @@ func (d *panel) draw() {
 	d.shown = true
 	io.WriteString(d.status, "\r\x1b[K"+cut(d.progress(room), room))
 }
+
+// log writes the line of progress under those before.
+func (d *panel) log() { fmt.Fprintln(d.plain, d.progress(100)) }
 
 // progress names as many of the running ones as there is room for.
 func (d *panel) progress(room int) string {
