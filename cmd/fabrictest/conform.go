@@ -75,7 +75,7 @@ ended by Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
   fabrictest conform rc/psn --quirk PSNUnsigned           a flawed device, and how it is found out
   fabrictest conform --as rxe-6.12 --out out/             what a kernel would be told
   fabrictest conform --mutants --dangerous                judge the judge
-  fabrictest conform litmus linear --schedules 50000      look longer for what must not be seen
+  fabrictest conform linear --schedules 100               look longer for what must not be seen
   fabrictest conform rc/atm --json | jq '.devices[].results[] | select(.verdict != "pass") | .id'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.IDs = args

@@ -26,12 +26,29 @@ type benches interface {
 	io.Closer
 }
 
+// What a case may take that is told how many schedules to explore, before it counts as
+// one that comes to no end: some for itself, and some for each schedule, of which the
+// longest has a few thousand events and waits for a few timers.
+const (
+	caseEvents, scheduleEvents     = 20_000_000, 50_000
+	caseTime, scheduleTime         = 2 * time.Hour, 10 * time.Second
+	realCaseTime, realScheduleTime = 2 * time.Minute, 5 * time.Second
+)
+
 // open opens the lab that a subject is judged in.
 func (o *conformOptions) open(s *subject) (benches, error) {
 	if o.on == string(scenarios.Sim) {
-		return bench.InSimulation(s.provider, bench.SimOptions{Claims: s.claims()}), nil
+		opt := bench.SimOptions{Claims: s.claims()}
+		if o.schedules > 0 {
+			opt.MaxEvents, opt.MaxTime = caseEvents+uint64(o.schedules)*scheduleEvents, caseTime+time.Duration(o.schedules)*scheduleTime
+		}
+		return bench.InSimulation(s.provider, opt), nil
 	}
-	return bench.InNamespaces(s.provider, bench.NamespaceOptions{Parallel: o.width(), Claims: s.claims()})
+	opt := bench.NamespaceOptions{Parallel: o.width(), Claims: s.claims()}
+	if o.schedules > 0 {
+		opt.MaxTime = realCaseTime + time.Duration(o.schedules)*realScheduleTime
+	}
+	return bench.InNamespaces(s.provider, opt)
 }
 
 // mustEnclose reports whether the program has to start itself in namespaces of its

@@ -14,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -90,6 +91,7 @@ with * for any part and the rest left out: rc, 'ud/*/ipv6', srq/server/ipv4/even
 	f.BoolVar(&list, "list", false, "print the cases' names and run none")
 	addrVar(cmd, &m.Guest.IPv4, "guest4", "10.77.0.11", "the guest's IPv4 address")
 	addrVar(cmd, &m.Guest.IPv6, "guest6", "fd77::11", "the guest's IPv6 address")
+	f.TextVar(&m.Guest.Control, "control", netip.AddrPortFrom(guest.Control(1).Addr(), guest.Port), "where the guest runs programs for us")
 	addrVar(cmd, &m.IPv4, "local4", "10.77.0.1", "our IPv4 address")
 	addrVar(cmd, &m.IPv6, "local6", "fd77::1", "our IPv6 address")
 	f.IntVar(&m.Iters, "iters", 50, "messages each way in a case; a tenth with programs that connect by rdma_cm")
@@ -100,7 +102,6 @@ with * for any part and the rest left out: rc, 'ud/*/ipv6', srq/server/ipv4/even
 func runMatrix(ctx context.Context, w io.Writer, m *kernel.Matrix, cases []kernel.Case) error {
 	table := &kernel.Table{W: w}
 	m.Report = table.Add
-	m.Guest.Shell = netip.AddrPortFrom(m.Guest.IPv4, kernel.GuestShellPort)
 	failed, err := m.Run(ctx, cases)
 	table.Close()
 	if err == nil && failed > 0 {

@@ -195,10 +195,10 @@ hold devices against RoCEv2, iWARP and datagram-iWARP, clause by clause.`,
 		}
 	}
 	add(groupScenarios, newRunCommand(program), newListCommand(), newReplayCommand(program))
-	add(groupLab, newUpCommand(program), newExecCommand(), newSetCommand(), newLabsCommand(), newDownCommand())
+	add(groupLab, newUpCommand(program), newExecCommand(), newSetCommand(), newLabsCommand(), newDownCommand(), newLabCommand(program))
 	add(groupDevices, newConformCommand(program), newInteropCommand(), newQuirksCommand())
 	add(groupOther, newDoctorCommand(), newPerfCommand(), newPcapCommand(), newFuzzCommand(), newVersionCommand())
-	root.AddCommand(processCommands()...)
+	root.AddCommand(append(processCommands(), kernelProcessCommands()...)...)
 	return root
 }
 

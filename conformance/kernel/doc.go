@@ -7,7 +7,7 @@
 // The package plays the other end of those programs, in either role, over
 // verbs.Context and verbs.CM alone, and checks every byte that comes back. It
 // also runs the whole matrix of programs, roles, address families and sizes
-// against a guest that the script lab boots; the script run does it all.
+// against a guest of lab/kernel; the script run does it all.
 //
 // It measures nothing (an emulated guest is slow) and it is not a conformance
 // suite: a kernel that completes these programs may still break the rules, and

@@ -6,8 +6,11 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 // What a guest of the lab prints for the GIDs of its device.
@@ -27,19 +30,7 @@ func TestFindGuestGID(t *testing.T) {
 	}
 }
 
-func TestSplitExit(t *testing.T) {
-	out, code, err := splitExit("no newline at the endlab-exit 3\n")
-	if out != "no newline at the end" || code != 3 || err != nil {
-		t.Errorf("splitExit = %q, %d, %v", out, code, err)
-	}
-	for _, cut := range []string{"", "output", "output\nlab-exit ", "lab-exit x\n"} {
-		if _, _, err := splitExit(cut); err == nil {
-			t.Errorf("splitExit(%q) found a code", cut)
-		}
-	}
-}
-
-// shellServer does what a guest does: a shell for each connection.
+// shellServer does what a guest does.
 func shellServer(t *testing.T) Guest {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,28 +40,20 @@ func shellServer(t *testing.T) Guest {
 	t.Cleanup(func() { listener.Close() })
 	// A guest of its own: its files and programs are not those of the machine.
 	env := []string{"TMPDIR=" + t.TempDir(), "PATH=/usr/bin:/bin"}
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			// The shell gets the socket itself: it alone decides when that ends.
-			socket, err := conn.(*net.TCPConn).File()
-			conn.Close()
-			if err != nil {
-				return
-			}
-			shell := exec.Command("/bin/sh")
-			shell.Env = env
-			shell.Stdin, shell.Stdout = socket, socket
-			if err := shell.Start(); err == nil {
-				go func() { _ = shell.Wait() }() // how it went is what the client reads
-			}
-			socket.Close()
+	s := &guest.Server{Start: func(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
+		cmd.Env = env
+		if err := cmd.Start(); err != nil {
+			return nil, err
 		}
-	}()
-	return Guest{Shell: listener.Addr().(*net.TCPAddr).AddrPort()}
+		ended := make(chan syscall.WaitStatus, 1)
+		go func() {
+			_ = cmd.Wait() // the state says how it went
+			ended <- cmd.ProcessState.Sys().(syscall.WaitStatus)
+		}()
+		return ended, nil
+	}}
+	go func() { _ = s.Serve(listener) }() // it ends with the test
+	return Guest{Control: listener.Addr().(*net.TCPAddr).AddrPort()}
 }
 
 func TestGuestRun(t *testing.T) {
@@ -89,8 +72,12 @@ func TestGuestRun(t *testing.T) {
 			t.Errorf("%q: %q, %d, %v; want %q, %d", command, output, code, err, want.output, want.code)
 		}
 	}
-	if _, _, err := g.Run(t.Context(), "kill -9 $$"); err == nil {
-		t.Error("a shell that dies is no error")
+	if _, code, err := g.Run(t.Context(), "kill -9 $$"); err != nil || code != 128+9 {
+		t.Errorf("of a shell that dies: %d, %v", code, err)
+	}
+	nobody := Guest{Control: netip.MustParseAddrPort("127.0.0.1:1")}
+	if _, _, err := nobody.Run(t.Context(), "true"); err == nil {
+		t.Error("a guest that is not there obeyed")
 	}
 }
 

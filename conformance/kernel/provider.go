@@ -32,8 +32,8 @@ func (p *Provider) String() string { return string(*p) }
 // Type is what a flag's help calls it.
 func (*Provider) Type() string { return "provider" }
 
-// Device is what a guest's kernel has on its interface, as the guest's command
-// guest-device names it.
+// Device is what a guest's kernel has on its interface, as lab/kernel/guest names
+// it.
 type Device string
 
 // The devices that a guest may have.

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/lab/kernel"
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+)
+
+// hostWord is our own side of the wire, where a guest is asked for.
+const hostWord = "host"
+
+func guestNumber(word string) (int, error) {
+	id, err := strconv.Atoi(word)
+	if err != nil || id < 1 || id > guest.MaxGuests {
+		return 0, usagef("%q is no guest: give its number, 1 for the first", word)
+	}
+	return id, nil
+}
+
+func newLabKernelExecCommand(lab *string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "exec {GUEST | host} -- PROGRAM [ARGUMENT...]",
+		Short: "Run a program in a guest, or on our side of its wire",
+		Long: `Run a program in a guest, by its number, or on our side of its wire. Input, outputs
+and signals are passed on; the exit code is the program's, or 128 and the number of the
+signal that ended it. A guest has busybox, ip, rdma, ethtool, and the programs of
+rdma-core and perftest.`,
+		Example: `  fabrictest lab kernel exec 1 -- sh -c 'rping -s -a 10.77.0.11 -C 10 -v' &
+  fabrictest lab kernel exec 2 -- rping -c -a 10.77.0.11 -C 10 -v
+  fabrictest lab kernel exec host -- tcpdump -i wire`,
+		ValidArgsFunction: fixed("1", "2", hostWord),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
+				return usagef("name one guest, or %s, and put the program behind --, as in 'fabrictest lab kernel exec 1 -- ibv_devinfo'", hostWord)
+			}
+			remote, err := kernel.Connect(*lab)
+			if err != nil {
+				return err
+			}
+			signals := make(chan os.Signal, 8)
+			signal.Reset(os.Interrupt, syscall.SIGTERM) // they are the program's
+			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+			var code int
+			if args[0] == hostWord {
+				code, err = remote.Run(cmd.Context(), args[1:], signals)
+			} else {
+				var id int
+				if id, err = guestNumber(args[0]); err != nil {
+					return err
+				}
+				code, err = remote.Exec(cmd.Context(), id, guest.Command{
+					Args: args[1:], Stdin: os.Stdin, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Signals: signals,
+				})
+			}
+			var missing *exec.Error
+			switch {
+			case errors.As(err, &missing):
+				return &usageError{err}
+			case err == nil && code != 0:
+				return exitError(code)
+			}
+			return err
+		},
+	}
+	return cmd
+}
+
+func newLabKernelPutCommand(lab *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "put GUEST FILE [PATH]",
+		Short: "Copy a file into a guest",
+		Long: `Copy a file into a guest, with its mode. Without a path, or with one that ends in a
+slash, it keeps its name, in /tmp or there. Guests keep files in memory: they are
+gone when the guest is.`,
+		Example: "  fabrictest lab kernel put 1 ./my-program /usr/bin/my-program",
+		Args:    cobra.RangeArgs(2, 3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := guestNumber(args[0])
+			if err != nil {
+				return err
+			}
+			f, err := os.Open(args[1])
+			if err != nil {
+				return usagef("%w", err)
+			}
+			defer f.Close()
+			info, err := f.Stat()
+			if err != nil {
+				return err
+			}
+			if !info.Mode().IsRegular() {
+				return usagef("%s is no file", args[1])
+			}
+			to := append(args, "/tmp/")[2]
+			if strings.HasSuffix(to, "/") {
+				to += path.Base(args[1])
+			}
+			remote, err := kernel.Connect(*lab)
+			if err != nil {
+				return err
+			}
+			return remote.Put(cmd.Context(), id, to, info.Mode(), info.Size(), f)
+		},
+	}
+}
+
+func newLabKernelDevicesCommand(lab *string) *cobra.Command {
+	return &cobra.Command{
+		Use:       "devices GUEST DEVICES",
+		Short:     "Give a guest other RDMA devices, in place of those it has",
+		Example:   "  fabrictest lab kernel devices 1 siw-crc",
+		Args:      cobra.ExactArgs(2),
+		ValidArgs: []string{"rxe", "siw", "siw-crc", "both", "none"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := guestNumber(args[0])
+			if err != nil {
+				return err
+			}
+			devices, err := guest.ParseDevices(args[1])
+			if err != nil {
+				return &usageError{err}
+			}
+			remote, err := kernel.Connect(*lab)
+			if err != nil {
+				return err
+			}
+			return remote.SetDevices(cmd.Context(), id, devices)
+		},
+	}
+}
+
+func newLabKernelRestartCommand(lab *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "restart GUEST",
+		Short: "Switch a guest off, if it is not, and on again",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := guestNumber(args[0])
+			if err != nil {
+				return err
+			}
+			remote, err := kernel.Connect(*lab)
+			if err != nil {
+				return err
+			}
+			return remote.Restart(cmd.Context(), id)
+		},
+	}
+}
+
+func newLabKernelConsoleCommand(lab *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "console GUEST",
+		Short: "Print what a guest's kernel has printed since it was switched on",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := guestNumber(args[0])
+			if err != nil {
+				return err
+			}
+			remote, err := kernel.Connect(*lab)
+			if err != nil {
+				return err
+			}
+			text, err := remote.Console(cmd.Context(), id)
+			if err == nil {
+				_, err = io.WriteString(cmd.OutOrStdout(), text)
+			}
+			return err
+		},
+	}
+}
+
+func newLabKernelStatusCommand(lab *string) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Say how a lab and its guests are",
+		Long:    "Say how a lab and its guests are. The exit code is 1 if there is no such lab, or one of its guests is off.",
+		Example: "  fabrictest lab kernel status --json | jq '.guests[].up'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			remote, err := kernel.Connect(*lab)
+			if err != nil {
+				return err
+			}
+			info, err := remote.Info(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				e.SetIndent("", "  ")
+				err = e.Encode(info)
+			} else {
+				err = tellKernelLab(cmd.OutOrStdout(), info)
+			}
+			for _, g := range info.Guests {
+				if err == nil && !g.Up {
+					return errFailed // it is said above
+				}
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newLabKernelDownCommand(lab *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "Switch all guests off",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			remote, err := kernel.Connect(*lab)
+			if err != nil {
+				return err
+			}
+			if err := remote.Down(cmd.Context()); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Kernel lab %s is down.\n", *lab)
+			return err
+		},
+	}
+}

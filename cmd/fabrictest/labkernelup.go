@@ -1,0 +1,233 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/lab/kernel"
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/kernel/image"
+)
+
+// imageFlags say which image guests boot, and where it is kept.
+type imageFlags struct {
+	series string
+	cache  image.Cache
+}
+
+func (o *imageFlags) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.series, "kernel", string(image.Linux612), "`SERIES` of kernels: 6.1 or 6.12")
+	f.StringVar(&o.cache.Dir, "cache", "", "`FOLDER` to keep images in (default: fabrictest/kernel in the user's cache)")
+	f.StringArrayVar(&o.cache.Debs, "debs", nil, "`FOLDER` with packages that need not be fetched any more; may be given again")
+	f.StringVar(&o.cache.Mirror, "mirror", image.DefaultMirror, "`URL` of Debian's packages, where this machine's own lists do not have them")
+	_ = cmd.RegisterFlagCompletionFunc("kernel", fixed(string(image.Linux61), string(image.Linux612)))
+}
+
+// prepare checks the flags, and has what takes time told.
+func (o *imageFlags) prepare(cmd *cobra.Command) (err error) {
+	if err := image.Series(o.series).Check(); err != nil {
+		return usagef("--kernel: %w", err)
+	}
+	if o.cache.Dir == "" {
+		o.cache.Dir, err = image.DefaultDir()
+	}
+	o.cache.Say = func(what string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s …\n", what) }
+	return err
+}
+
+func newLabKernelBuildCommand() *cobra.Command {
+	var o imageFlags
+	noSIW := false
+	cmd := &cobra.Command{
+		Use:   "build",
+		Short: "Make the guests' kernel and files of what Debian has now",
+		Long: `Make the guests' kernel and files of the packages that Debian has now, unless that was
+done already, and print what they are. 'up' does it too, where there are none; this
+brings them up to date.`,
+		Example: `  fabrictest lab kernel build --kernel 6.1
+  fabrictest lab kernel build --no-siw          # which takes no compiler, and 150 MB less to fetch`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.prepare(cmd); err != nil {
+				return err
+			}
+			img, err := o.cache.Build(cmd.Context(), image.Series(o.series), !noSIW)
+			if err != nil {
+				return err
+			}
+			w := cmd.OutOrStdout()
+			fmt.Fprintf(w, "Linux %s, of Debian's package version %s, made %s\n", img.Release, img.Version, img.Built.Format(time.DateTime))
+			fmt.Fprintf(w, "  kernel  %s\n", img.Kernel)
+			for _, a := range img.Archives {
+				fmt.Fprintf(w, "  files   %s\n", a)
+			}
+			return nil
+		},
+	}
+	o.flags(cmd)
+	cmd.Flags().BoolVar(&noSIW, "no-siw", false, "leave out siw, which is compiled")
+	return cmd
+}
+
+// guestFlags describe guests to be.
+type guestFlags struct {
+	imageFlags
+	cfg            kernel.Config
+	devices, accel string
+}
+
+func (o *guestFlags) flags(cmd *cobra.Command) {
+	o.imageFlags.flags(cmd)
+	f := cmd.Flags()
+	f.IntVar(&o.cfg.Guests, "guests", 1, "how many guests")
+	f.StringVar(&o.devices, "devices", "rxe", "what each has on the wire: rxe, siw, siw-crc (which asks for MPA's CRC), both, none")
+	f.IntVar(&o.cfg.MTU, "mtu", 1500, "largest IP packet on the wire")
+	f.IntVar(&o.cfg.Memory, "memory", 512, "MiB of each guest")
+	f.IntVar(&o.cfg.CPUs, "cpus", 1, "processors of each guest")
+	f.StringVar(&o.cfg.Append, "append", "", "`WORDS` for the kernel's command line")
+	f.StringVar(&o.accel, "accel", "auto", "how processors are made: kvm, tcg (emulated), or auto: kvm where it works")
+	f.BoolVar(&o.cfg.Instructions, "count-instructions", false, "have time pass in a guest by a nanosecond an instruction, however slow this machine is")
+	f.DurationVar(&o.cfg.BootTimeout, "boot-timeout", 3*time.Minute, "how long a guest may take to be ready")
+	_ = cmd.RegisterFlagCompletionFunc("devices", fixed("rxe", "siw", "siw-crc", "both", "none"))
+	_ = cmd.RegisterFlagCompletionFunc("accel", fixed("auto", "kvm", "tcg"))
+}
+
+// config checks the flags and the machine, and finds the image, or makes it.
+func (o *guestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
+	cfg = o.cfg
+	if cfg.Devices, err = guest.ParseDevices(o.devices); err != nil {
+		return cfg, usagef("--devices: %w", err)
+	}
+	if cfg.Devices == nil {
+		cfg.Devices = []guest.Device{} // none, not the default
+	}
+	if cfg.Accel = kernel.Accel(o.accel); o.accel == "auto" {
+		cfg.Accel = kernel.Auto
+	}
+	if err := o.prepare(cmd); err != nil {
+		return cfg, err
+	}
+	if err := kernel.Check(); err != nil {
+		return cfg, err
+	}
+	cfg.Image, err = o.cache.Ensure(cmd.Context(), image.Series(o.series), guest.NeedsSIW(cfg.Devices))
+	return cfg, err
+}
+
+func newLabKernelUpCommand(program string, lab *string) *cobra.Command {
+	var o guestFlags
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Boot guests, to stay up",
+		Long: `Boot guests on one wire, and return when all of them are ready: ten seconds where
+processors are emulated, two with KVM. They stay up until 'fabrictest lab kernel
+down'.
+
+With two devices on one interface, rdma_cm takes the first: give one for programs that
+connect by it.`,
+		Example: `  fabrictest lab kernel up
+  fabrictest lab kernel up --kernel 6.1 --devices both --guests 2
+  fabrictest lab kernel up --devices siw --mtu 9000 --append 'slub_debug=FZPU'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := kernel.CheckName(*lab); err != nil {
+				return usagef("--lab: %w", err)
+			}
+			cfg, err := o.config(cmd)
+			if err != nil {
+				return err
+			}
+			if err := kernel.Start(cmd.Context(), *lab, cfg); err != nil {
+				return err
+			}
+			remote, err := kernel.Connect(*lab)
+			if err != nil {
+				return err
+			}
+			info, err := remote.Info(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := tellKernelLab(cmd.OutOrStdout(), info); err != nil {
+				return err
+			}
+			flag := ""
+			if *lab != kernel.DefaultName {
+				flag = " --lab " + *lab
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "\n  %s lab kernel%s exec 1 -- ibv_devinfo\n  %[1]s lab kernel%[2]s down\n", program, flag)
+			return err
+		},
+	}
+	o.flags(cmd)
+	return cmd
+}
+
+func newLabKernelRunCommand() *cobra.Command {
+	var o guestFlags
+	cmd := &cobra.Command{
+		Use:   "run -- PROGRAM [ARGUMENT...]",
+		Short: "Boot guests, run a program on their network, and switch them off",
+		Long: `Boot guests for the duration of a program that runs on our side of their wire. All
+of it ends with the program, with this command, however it does, and when a guest
+does. From within, 'fabrictest lab kernel exec' and 'put' reach the guests.
+
+The exit code is the program's.`,
+		Example: `  fabrictest lab kernel run --devices siw --guests 2 -- bash
+  fabrictest lab kernel run -- fabrictest interop matrix rc`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 {
+				return usagef("put the program to run behind --, as in 'fabrictest lab kernel run -- bash'")
+			}
+			cfg, err := o.config(cmd)
+			if err != nil {
+				return err
+			}
+			code, err := kernel.RunOnce(cmd.Context(), cfg, args)
+			var missing *exec.Error
+			switch {
+			case errors.As(err, &missing):
+				return &usageError{err}
+			case err == nil && code != 0:
+				return exitError(code)
+			}
+			return err
+		},
+	}
+	o.flags(cmd)
+	return cmd
+}
+
+func newLabKernelCheckCommand() *cobra.Command {
+	var o imageFlags
+	built, noSIW := false, false
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say what this machine lacks to boot guests, and how to get it",
+		Long: `Say what this machine lacks to boot guests, or to make what they boot, and how to get
+it. Nothing is made. The exit code is 0 if nothing is missing, and else 1.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.prepare(cmd); err != nil {
+				return err
+			}
+			if err := kernel.Check(); err != nil {
+				return err
+			}
+			if !built {
+				return o.cache.Check(image.Series(o.series), !noSIW)
+			}
+			_, err := o.cache.Find(image.Series(o.series), !noSIW)
+			return err
+		},
+	}
+	o.flags(cmd)
+	cmd.Flags().BoolVar(&built, "built", false, "the image must have been made, too")
+	cmd.Flags().BoolVar(&noSIW, "no-siw", false, "leave out siw")
+	return cmd
+}

@@ -1,0 +1,95 @@
+package kernel
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/kernel/image"
+)
+
+// bootVariable has real guests booted: it takes a minute, QEMU, and an image that
+// was made before.
+const bootVariable = "FABRICTEST_KERNEL"
+
+func TestRealGuests(t *testing.T) {
+	if os.Getenv(bootVariable) != "1" {
+		t.Skipf("no real guests are booted: set %s=1", bootVariable)
+	}
+	if err := Check(); err != nil {
+		t.Skip("no real guests are booted: ", err)
+	}
+	dir, err := image.DefaultDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, series := range image.All() {
+		t.Run(string(series), func(t *testing.T) {
+			img, err := image.Cache{Dir: dir}.Find(series, true)
+			var missing *image.NotBuiltError
+			if errors.As(err, &missing) {
+				t.Skip("no real guests are booted: ", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			testRealGuest(t, img)
+		})
+	}
+}
+
+func testRealGuest(t *testing.T, img *image.Image) {
+	l := up(t, Config{Image: img, Devices: []guest.Device{guest.RXE, guest.SIW}, MTU: 4200})
+	t.Logf("Linux %s is ready after %.1f s (%s)", img.Release, l.Status()[0].BootSecs, l.Accel())
+	run := func(line, want string) {
+		t.Helper()
+		out, code, err := l.Output(t.Context(), 1, guest.Shell(line))
+		if err != nil || code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: code %d, %v\n%s\nwant %q", line, code, err, out, want)
+		}
+	}
+	run("uname -r", img.Release+"\n")
+	run("rdma link", "link rxe0/1 state ACTIVE")
+	run("rdma link", "link siw0/1 state ACTIVE")
+	run("ibv_devinfo -d rxe0", "active_mtu:\t\t4096")
+	run("ip addr show eth0", "fd77::11/64")
+	run("ib_send_bw --version; rping -h 2>&1; true", "rping -s")
+	run("su user -c 'ulimit -l'", "unlimited")
+	run("ping -c 1 10.77.0.1 && ping -c 1 fd77::1", "1 packets received")
+	run("modprobe -a veth bridge tun sch_netem sch_tbf && grep -c veth /proc/modules", "1")
+
+	// A program of rdma-core, with itself: it needs its libraries, its driver and the
+	// device.
+	run("ibv_rc_pingpong -d rxe0 -g 1 -n 10 >/tmp/server 2>&1 & sleep 1; ibv_rc_pingpong -d rxe0 -g 1 -n 10 127.0.0.1", "10 iters")
+	if err := l.SetDevices(t.Context(), 1, []guest.Device{guest.SIWCRC}); err != nil {
+		t.Fatal(err)
+	}
+	run("rdma link", "link siw0/1 state ACTIVE")
+	run("timeout 20 rping -s -a 10.77.0.11 -C 3 >/tmp/server 2>&1 & sleep 1; timeout 20 rping -c -a 10.77.0.11 -C 3 -v", "ping data: rdma-ping-2")
+
+	file := make([]byte, 3<<20)
+	_, _ = rand.Read(file) // it never fails
+	if err := l.Put(t.Context(), 1, "/root/file", 0o644, int64(len(file)), bytes.NewReader(file)); err != nil {
+		t.Fatal(err)
+	}
+	run("sha256sum /root/file", fmt.Sprintf("%x", sha256.Sum256(file)))
+
+	_, _, err := l.Output(t.Context(), 1, guest.Shell("echo c >/proc/sysrq-trigger"))
+	var e *GuestError
+	if !errors.As(err, &e) || !e.Panic || !strings.Contains(e.Reason, "sysrq triggered crash") {
+		t.Errorf("of a crash: %v", err)
+	}
+	began := time.Now()
+	if err := l.Restart(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("restarted in %.1f s", time.Since(began).Seconds())
+	run("rdma link", "link rxe0/1 state ACTIVE")
+}

@@ -1,0 +1,78 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// sendFiles sends one octet, and descriptors with it.
+func sendFiles(conn *net.UnixConn, files ...*os.File) error {
+	var rights []byte
+	if len(files) > 0 {
+		fds := make([]int, 0, len(files))
+		for _, f := range files {
+			fds = append(fds, int(f.Fd()))
+		}
+		rights = unix.UnixRights(fds...)
+	}
+	_, _, err := conn.WriteMsgUnix([]byte{'F'}, rights, nil)
+	return err
+}
+
+// maxFiles is how many descriptors are taken at once.
+const maxFiles = 4
+
+// receiveFiles takes what sendFiles sent.
+func receiveFiles(conn *net.UnixConn) (files []*os.File, err error) {
+	var one [1]byte
+	room := make([]byte, unix.CmsgSpace(4*maxFiles))
+	n, oobn, flags, _, err := conn.ReadMsgUnix(one[:], room)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(room[:oobn])
+	if err != nil {
+		return nil, err
+	}
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), fmt.Sprintf("descriptor %d", len(files))))
+		}
+	}
+	if n != 1 || flags&unix.MSG_CTRUNC != 0 {
+		closeAll(files)
+		return nil, errors.New("descriptors were lost on the way")
+	}
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// peer is who is at the other end of a connection: the client, or the process that
+// listened last. Who is not of our user namespace is nobody.
+func peer(conn *net.UnixConn) (*unix.Ucred, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	var cerr error
+	err = raw.Control(func(fd uintptr) { cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err == nil {
+		err = cerr
+	}
+	return cred, err
+}

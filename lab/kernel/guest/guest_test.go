@@ -1,0 +1,262 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// serving is a server, and how to reach it.
+func serving(t *testing.T, s *Server) func() net.Conn {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		l.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return func() net.Conn {
+		t.Helper()
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+}
+
+func TestProgramsRun(t *testing.T) {
+	dial := serving(t, &Server{})
+	for _, c := range []struct {
+		command   Command
+		out, errs string
+		code      int
+	}{
+		{Shell("echo one; echo two >&2; exit 7"), "one\n", "two\n", 7},
+		{Shell("kill -9 $$"), "", "", 128 + 9},
+		{Command{Args: []string{"tr", "a-z", "A-Z"}, Stdin: strings.NewReader("words")}, "WORDS", "", 0},
+		{Command{Args: []string{"true"}, Stdin: bytes.NewReader(make([]byte, 1<<20))}, "", "", 0}, // it reads nothing
+		{Command{Args: []string{"sh", "-c", `echo "$X"; pwd`}, Env: []string{"X=y"}, Dir: "/"}, "y\n/\n", "", 0},
+		{Shell("head -c 1000000 /dev/zero | tr '\\0' x"), strings.Repeat("x", 1000000), "", 0},
+		{Shell("sleep 100 & echo left behind"), "left behind\n", "", 0}, // and holds the outputs
+	} {
+		var out, errs bytes.Buffer
+		c.command.Stdout, c.command.Stderr = &out, &errs
+		code, err := Exec(t.Context(), dial(), c.command)
+		if err != nil || code != c.code || out.String() != c.out || errs.String() != c.errs {
+			t.Errorf("%v: code %d, %v, out %.100q, errors %.100q", c.command.Args, code, err, out.String(), errs.String())
+		}
+	}
+	out, code, err := Output(t.Context(), dial(), Shell("echo a; echo b >&2"))
+	if err != nil || code != 0 || !strings.Contains(out, "a\n") || !strings.Contains(out, "b\n") {
+		t.Errorf("%q, %d, %v", out, code, err)
+	}
+	for want, c := range map[string]Command{
+		"no program no-such: put it there": {Args: []string{"no-such"}},
+		"no folder /no/such":               {Args: []string{"true"}, Dir: "/no/such"},
+		"no program to run":                {},
+		"are more than the":                {Args: []string{strings.Repeat("x", 2*maxFrame)}},
+	} {
+		if _, err := Exec(t.Context(), dial(), c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// running starts a program that says its number, and returns that.
+func running(ctx context.Context, t *testing.T, dial func() net.Conn, signals chan os.Signal) (pid int, ended chan error, code *int) {
+	t.Helper()
+	r, w := io.Pipe()
+	ended, code = make(chan error, 1), new(int)
+	c := Shell("echo $$; sleep 100 & wait; wait")
+	c.Stdout, c.Signals = w, signals
+	go func() {
+		var err error
+		*code, err = Exec(ctx, dial(), c)
+		ended <- err
+	}()
+	b := make([]byte, 32)
+	n, err := r.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid, err = strconv.Atoi(strings.TrimSpace(string(b[:n]))); err != nil {
+		t.Fatal(err)
+	}
+	return pid, ended, code
+}
+
+func TestProgramsEndWithTheirContext(t *testing.T) {
+	why := errors.New("no patience")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	pid, ended, _ := running(ctx, t, serving(t, &Server{}), nil)
+	cancel(why)
+	if err := <-ended; !errors.Is(err, why) {
+		t.Errorf("got %v", err)
+	}
+	// Its child too: that is in its group.
+	for end := time.Now().Add(5 * time.Second); syscall.Kill(-pid, 0) == nil; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the program lives on")
+		}
+	}
+}
+
+func TestSignalsArePassedOn(t *testing.T) {
+	signals := make(chan os.Signal, 1)
+	_, ended, code := running(t.Context(), t, serving(t, &Server{}), signals)
+	signals <- syscall.SIGTERM
+	if err := <-ended; err != nil || *code != 128+15 {
+		t.Errorf("got %d, %v", *code, err)
+	}
+}
+
+func TestFilesArriveWhole(t *testing.T) {
+	dial, dir := serving(t, &Server{}), t.TempDir()
+	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // many frames
+	path := filepath.Join(dir, "new", "file")
+	for range 2 { // the second replaces the first
+		if err := Put(t.Context(), dial(), path, 0o751, int64(len(text)), bytes.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		info, _ := os.Stat(path)
+		if err != nil || !bytes.Equal(got, text) || info.Mode() != fs.FileMode(0o751) {
+			t.Errorf("%d octets of %d, mode %v, %v", len(got), len(text), info.Mode(), err)
+		}
+	}
+	if err := Put(t.Context(), dial(), path+"-empty", 0o600, 0, nil); err != nil {
+		t.Error(err)
+	}
+	for want, put := range map[string]func() error{
+		"by its whole path":          func() error { return Put(t.Context(), dial(), "rel", 0o644, 1, strings.NewReader("x")) },
+		"ended after 3 of 10 octets": func() error { return Put(t.Context(), dial(), path, 0o644, 10, strings.NewReader("abc")) },
+		"not a directory":            func() error { return Put(t.Context(), dial(), path+"/x", 0o644, 1, strings.NewReader("x")) },
+	} {
+		if err := put(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	// Half a file is left nowhere, and what was there stays.
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		names, _ := filepath.Glob(filepath.Join(dir, "new", ".*"))
+		if len(names) == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("left behind: %v", names)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, text) {
+		t.Errorf("the old file is %d octets, %v", len(got), err)
+	}
+}
+
+func TestDevicesAreChanged(t *testing.T) {
+	var asked []Device
+	dial := serving(t, &Server{Devices: func(all []Device) error { asked = all; return nil }})
+	if err := SetDevices(t.Context(), dial(), []Device{SIWCRC}); err != nil || !slices.Equal(asked, []Device{SIWCRC}) {
+		t.Errorf("got %v, %v", asked, err)
+	}
+	if err := SetDevices(t.Context(), dial(), []Device{SIW, SIWCRC}); err == nil || !strings.Contains(err.Error(), "two devices of kind siw") {
+		t.Errorf("got %v", err)
+	}
+	if err := SetDevices(t.Context(), serving(t, &Server{})(), nil); err == nil {
+		t.Error("a server without devices changed them")
+	}
+}
+
+// A server survives whatever is said to it.
+func TestNonsenseIsRefused(t *testing.T) {
+	dial := serving(t, &Server{})
+	for _, said := range [][]byte{
+		{}, {1}, {1, 0, 0, 0, 2, '{'}, {1, 0xff, 0xff, 0xff, 0xff}, {1, 0, 0, 0, 2, '{', '}'}, {9, 0, 0, 0, 0}, []byte("GET / HTTP/1.0\r\n\r\n"),
+	} {
+		conn := dial()
+		if _, err := conn.Write(said); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.(*net.TCPConn).CloseWrite()
+		k, payload, err := readFrame(conn)
+		if err != nil || k != kindError {
+			t.Errorf("%q: frame %d, %q, %v", said, k, payload, err)
+		}
+		conn.Close()
+	}
+	if _, code, err := Output(t.Context(), dial(), Shell("exit 3")); code != 3 || err != nil {
+		t.Errorf("afterwards: %d, %v", code, err)
+	}
+}
+
+func TestFramesAreWholeOrErrors(t *testing.T) {
+	var b bytes.Buffer
+	if err := writeFrame(&b, kindStdout, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	all := b.Bytes()
+	for n := range all {
+		if _, _, err := readFrame(bytes.NewReader(all[:n])); err == nil || (n > 0 && !errors.Is(err, io.ErrUnexpectedEOF)) {
+			t.Errorf("%d of %d octets: %v", n, len(all), err)
+		}
+	}
+	if k, payload, err := readFrame(bytes.NewReader(all)); k != kindStdout || string(payload) != "hello" || err != nil {
+		t.Errorf("got %d, %q, %v", k, payload, err)
+	}
+}
+
+func TestOptionsPassThroughTheKernel(t *testing.T) {
+	for _, o := range []Options{
+		{ID: 1, MTU: 1500, Devices: []Device{RXE}}, {ID: 9, MTU: 9000, Devices: []Device{RXE, SIWCRC}}, {ID: 2, MTU: 1280},
+	} {
+		got, err := parseCommandLine("quiet panic=-1 " + o.CommandLine() + " slub_debug=F\n")
+		if err != nil || got.ID != o.ID || got.MTU != o.MTU || !slices.Equal(got.Devices, o.Devices) {
+			t.Errorf("%+v became %+v, %v", o, got, err)
+		}
+	}
+	for _, line := range []string{"quiet", "fabrictest.id=x", "fabrictest.id=1 fabrictest.mtu=1500 fabrictest.devices=mlx5", "fabrictest.id=10 fabrictest.mtu=1500"} {
+		if _, err := parseCommandLine(line); err == nil {
+			t.Errorf("%q was taken", line)
+		}
+	}
+}
+
+func TestParseDevices(t *testing.T) {
+	for list, want := range map[string][]Device{"rxe": {RXE}, "both": {RXE, SIW}, "siw-crc,rxe": {SIWCRC, RXE}, "none": nil} {
+		if got, err := ParseDevices(list); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v", list, got, err)
+		}
+	}
+	for _, list := range []string{"", "mlx5", "rxe,rxe", "siw,siw-crc", "rxe,"} {
+		if got, err := ParseDevices(list); err == nil {
+			t.Errorf("%q: %v", list, got)
+		}
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for got, want := range map[string]string{
+		Wire4(1).String(): "10.77.0.11/24", Wire6(1).String(): "fd77::11/64", Wire4(9).String(): "10.77.0.19/24", Wire6(9).String(): "fd77::19/64",
+		Control(2).String(): "10.78.2.2/24", ControlHost(2).String(): "10.78.2.1/24", WireMAC(1): "52:54:00:77:00:11", ControlMAC(9): "52:54:00:78:00:19",
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// wire is the interface that the RDMA devices are over.
+const wire = "eth0"
+
+// patience is how long the kernel has to do what it does by itself.
+const patience = 10 * time.Second
+
+// await calls f until it is true.
+func await(what string, f func() bool) error {
+	for end := time.Now().Add(patience); !f(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			return errors.New(what)
+		}
+	}
+	return nil
+}
+
+// configure gives the wire, the control link and the loopback their names and
+// addresses. They are known by their Ethernet addresses: the kernel names them as it
+// finds them.
+func configure(o Options) error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return err
+	}
+	byMAC := map[string]netlink.Link{}
+	if err := await("there are not two network interfaces", func() bool {
+		all, err := netlink.LinkList()
+		if err != nil {
+			return false
+		}
+		for _, l := range all {
+			byMAC[l.Attrs().HardwareAddr.String()] = l
+		}
+		return byMAC[WireMAC(o.ID)] != nil && byMAC[ControlMAC(o.ID)] != nil
+	}); err != nil {
+		return err
+	}
+	// Out of the way first: the names may be the other way round.
+	for _, l := range []netlink.Link{byMAC[ControlMAC(o.ID)], byMAC[WireMAC(o.ID)]} {
+		if err := netlink.LinkSetName(l, fmt.Sprintf("was%d", l.Attrs().Index)); err != nil {
+			return err
+		}
+	}
+	if err := raise(byMAC[ControlMAC(o.ID)], "control0", 0, Control(o.ID)); err != nil {
+		return err
+	}
+	return raise(byMAC[WireMAC(o.ID)], wire, o.MTU, Wire4(o.ID), Wire6(o.ID))
+}
+
+// raise names an interface, brings it up and gives it addresses.
+func raise(l netlink.Link, name string, mtu int, addrs ...netip.Prefix) error {
+	fail := func(err error) error { return fmt.Errorf("interface %s: %w", name, err) }
+	if err := netlink.LinkSetName(l, name); err != nil {
+		return fail(err)
+	}
+	six := "0"
+	if len(addrs) < 2 {
+		six = "1"
+	}
+	// The addresses are ours alone: no need to wait for duplicate detection.
+	for key, value := range map[string]string{"disable_ipv6": six, "accept_dad": "0", "accept_ra": "0"} {
+		if err := sysctl("net/ipv6/conf/"+name+"/"+key, value); err != nil {
+			return fail(err)
+		}
+	}
+	if mtu != 0 {
+		if err := netlink.LinkSetMTU(l, mtu); err != nil {
+			return fail(fmt.Errorf("MTU %d: %w", mtu, err))
+		}
+	}
+	if err := netlink.LinkSetUp(l); err != nil {
+		return fail(err)
+	}
+	for _, a := range addrs {
+		addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.Addr().AsSlice(), Mask: net.CIDRMask(a.Bits(), a.Addr().BitLen())}}
+		if err := netlink.AddrAdd(l, addr); err != nil {
+			return fail(fmt.Errorf("address %v: %w", a, err))
+		}
+	}
+	return nil
+}
+
+// setDevices takes all RDMA devices away and makes others.
+func setDevices(all []Device, run func(args ...string) error) error {
+	if err := os.RemoveAll(DevicesFile); err != nil {
+		return err
+	}
+	old, err := os.ReadDir("/sys/class/infiniband")
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	for _, d := range old {
+		if err := netlink.RdmaLinkDel(d.Name()); err != nil {
+			return fmt.Errorf("remove device %s: %w", d.Name(), err)
+		}
+	}
+	for _, d := range all {
+		if err := load(d, run); err != nil {
+			return err
+		}
+		if err := netlink.RdmaLinkAdd(d.Name(), d.Kind(), wire); err != nil {
+			return fmt.Errorf("make device %s over %s: %w", d.Name(), wire, err)
+		}
+		state := "/sys/class/infiniband/" + d.Name() + "/ports/1/state"
+		if err := await(fmt.Sprintf("device %s does not become active", d.Name()), func() bool {
+			text, err := os.ReadFile(state)
+			return err == nil && strings.Contains(string(text), "ACTIVE")
+		}); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(DevicesFile, []byte(join(all)+"\n"), 0o644)
+}
+
+// load loads the module of a device. The two of siw exclude each other.
+func load(d Device, run func(args ...string) error) error {
+	if d.Kind() != string(SIW) {
+		return run("/bin/modprobe", "rdma_rxe")
+	}
+	if err := unix.DeleteModule("siw", 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unload siw: %w", err)
+	}
+	f, err := os.Open("/lib/siw/" + string(d) + ".ko")
+	if err != nil {
+		return fmt.Errorf("the guest was started without siw: bring it up with that device: %w", err)
+	}
+	defer f.Close()
+	if err := run("/bin/modprobe", "-a", "iw_cm", "libcrc32c", "crc32c_generic"); err != nil { // it asks for no others
+		return err
+	}
+	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil {
+		return fmt.Errorf("load %s: %w", d, err)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package guest
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// InitPath is the first program that a guest's kernel starts, and its name: the
+// kernel is told with rdinit=.
+const InitPath = "/fabrictest-kernel-guest"
+
+// Options are what a guest is told on its kernel's command line.
+type Options struct {
+	ID      int // from 1 on
+	MTU     int // of the wire
+	Devices []Device
+}
+
+// CommandLine is for the kernel.
+func (o Options) CommandLine() string {
+	return fmt.Sprintf("rdinit=%s fabrictest.id=%d fabrictest.mtu=%d fabrictest.devices=%s", InitPath, o.ID, o.MTU, join(o.Devices))
+}
+
+// parseCommandLine finds the options among what else the kernel was told.
+func parseCommandLine(line string) (o Options, err error) {
+	for word := range strings.FieldsSeq(line) {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "fabrictest.id":
+			o.ID, err = strconv.Atoi(value)
+		case "fabrictest.mtu":
+			o.MTU, err = strconv.Atoi(value)
+		case "fabrictest.devices":
+			o.Devices, err = ParseDevices(value)
+		}
+		if err != nil {
+			return o, fmt.Errorf("%s: %w", word, err)
+		}
+	}
+	if o.ID < 1 || o.ID > MaxGuests || o.MTU == 0 {
+		return o, fmt.Errorf("the kernel's command line has no fabrictest.id and fabrictest.mtu: %s", line)
+	}
+	return o, nil
+}
+
+// MaxGuests is how many guests have addresses on one wire.
+const MaxGuests = 9
+
+// Addresses of the wire, and of the control links, each of which joins one guest to
+// the lab and nothing else.
+
+// WireHost4 and WireHost6 are the lab's own on the wire, with their prefix.
+var (
+	WireHost4 = netip.MustParsePrefix("10.77.0.1/24")
+	WireHost6 = netip.MustParsePrefix("fd77::1/64")
+)
+
+// Wire4 is a guest's IPv4 address on the wire: 10.77.0.11 for the first.
+func Wire4(id int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, 0, byte(10 + id)}), WireHost4.Bits())
+}
+
+// Wire6 is a guest's IPv6 address on the wire: fd77::11 for the first.
+func Wire6(id int) netip.Prefix {
+	a := WireHost6.Addr().As16()
+	a[15] = byte(0x10 + id)
+	return netip.PrefixFrom(netip.AddrFrom16(a), WireHost6.Bits())
+}
+
+// WireMAC is the Ethernet address of a guest on the wire.
+func WireMAC(id int) string { return fmt.Sprintf("52:54:00:77:00:%02x", 0x10+id) }
+
+// ControlMAC is the Ethernet address of a guest on its control link.
+func ControlMAC(id int) string { return fmt.Sprintf("52:54:00:78:00:%02x", 0x10+id) }
+
+// Control is a guest's address on its control link.
+func Control(id int) netip.Prefix { return control(id, 2) }
+
+// ControlHost is the lab's address on a guest's control link.
+func ControlHost(id int) netip.Prefix { return control(id, 1) }
+
+func control(id int, end byte) netip.Prefix {
+	const bits = 24
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 78, byte(id), end}), bits)
+}
+
+// What a guest says on its console, for the lab to wait for.
+const (
+	// ReadyMark is followed by the seconds since it was switched on.
+	ReadyMark = "fabrictest-guest: ready after "
+	// FailedMark is followed by why it is not.
+	FailedMark = "fabrictest-guest: failed: "
+)

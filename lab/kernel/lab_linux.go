@@ -1,0 +1,311 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/kernel/image"
+	"github.com/fabrictest/fabrictest/netns"
+)
+
+// Lab is guests on a wire.
+type Lab struct {
+	cfg    Config
+	qemu   string
+	accel  Accel
+	ns     *netns.NS
+	initrd *os.File // without a name: it goes with the processes that hold it
+
+	mu       sync.Mutex
+	machines []*machine
+	down     bool
+	restarts []sync.Mutex // one a guest
+}
+
+// Check says why this machine can have no guests: what is missing, and how to get
+// it. It asks nothing of the user's rights that Start does not need.
+func Check() error { return check("qemu-system-x86_64") }
+
+func check(qemu string) error {
+	if err := image.Need("virtual machines", qemu); err != nil {
+		return err
+	}
+	if err := netns.Available(); err != nil {
+		return err
+	}
+	return checkTun()
+}
+
+// Up brings guests up and returns when all are ready, or one will never be.
+func Up(ctx context.Context, cfg Config) (*Lab, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := image.Need("virtual machines", cfg.QEMU); err != nil {
+		return nil, err
+	}
+	if err := checkTun(); err != nil {
+		return nil, err
+	}
+	l := &Lab{cfg: cfg, restarts: make([]sync.Mutex, cfg.Guests), machines: make([]*machine, cfg.Guests)}
+	if l.qemu, err = exec.LookPath(cfg.QEMU); err != nil {
+		return nil, err
+	}
+	if l.accel, err = chooseAccel(cfg); err != nil {
+		return nil, err
+	}
+	if l.initrd, err = archives(cfg); err != nil {
+		return nil, err
+	}
+	if l.ns, err = newNamespace(cfg); err != nil {
+		l.initrd.Close()
+		return nil, err
+	}
+	if err := l.bootAll(ctx); err != nil {
+		return nil, errors.Join(err, l.Down())
+	}
+	return l, nil
+}
+
+// archives are what guests unpack as their first file system, in memory.
+func archives(c Config) (*os.File, error) {
+	program := c.Program
+	if program == "" {
+		program = "/proc/self/exe"
+	}
+	if err := checkProgram(program); err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("fabrictest-initrd", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memory for the guests' files: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "initrd")
+	if err := writeArchives(f, c.Image.Archives, program); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (l *Lab) bootAll(ctx context.Context) error {
+	for i := range l.machines {
+		m, err := l.boot(i + 1)
+		if m != nil {
+			l.machines[i] = m
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, m := range l.machines {
+		if err := m.await(ctx, l.cfg.BootTimeout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NS is the namespace that the wire is in: sockets that are opened there reach the
+// guests. It is the lab's own.
+func (l *Lab) NS() *netns.NS { return l.ns }
+
+// Accel is how the guests' processors are made.
+func (l *Lab) Accel() Accel { return l.accel }
+
+// Guests are where the guests are found.
+func (l *Lab) Guests() []Guest {
+	all := make([]Guest, 0, l.cfg.Guests)
+	for i := range l.cfg.Guests {
+		all = append(all, guestAt(i+1))
+	}
+	return all
+}
+
+// machine is a guest as it is now.
+func (l *Lab) machine(id int) (*machine, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.down:
+		return nil, errors.New("the lab is down")
+	case id < 1 || id > len(l.machines):
+		return nil, fmt.Errorf("no guest %d: there are 1 to %d", id, len(l.machines))
+	}
+	return l.machines[id-1], nil
+}
+
+// dialTimeout is how long a guest has to take a connection: it may be busy.
+const dialTimeout = 20 * time.Second
+
+// dial connects to what serves in a guest. The context that it returns ends with the
+// guest too: a connection to a machine that is off would stay for ever.
+func (l *Lab) dial(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
+	m, err := l.machine(id)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if !m.alive() {
+		return nil, nil, nil, m.obituary()
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		select {
+		case <-m.ended:
+			cancel(m.obituary())
+		case <-watched:
+		}
+	}()
+	var once sync.Once
+	stop := func() {
+		once.Do(func() {
+			close(watched)
+			cancel(nil)
+		})
+	}
+	var conn net.Conn
+	err = l.ns.Do(func() (err error) {
+		d := net.Dialer{Timeout: dialTimeout}
+		conn, err = d.DialContext(ctx, "tcp", netip.AddrPortFrom(guest.Control(id).Addr(), guest.Port).String())
+		return err
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		stop()
+		return nil, nil, nil, fmt.Errorf("guest %d does not answer: %w", id, err)
+	}
+	return ctx, stop, conn, nil
+}
+
+// Exec runs a program in a guest and returns its exit code; see guest.Exec. A guest
+// that goes meanwhile is a GuestError.
+func (l *Lab) Exec(ctx context.Context, id int, c guest.Command) (code int, err error) {
+	ctx, stop, conn, err := l.dial(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	defer stop()
+	code, err = guest.Exec(ctx, conn, c)
+	return code, lateNews(ctx, err)
+}
+
+// Output runs a program in a guest and returns what it printed.
+func (l *Lab) Output(ctx context.Context, id int, c guest.Command) (output string, code int, err error) {
+	ctx, stop, conn, err := l.dial(ctx, id)
+	if err != nil {
+		return "", 0, err
+	}
+	defer stop()
+	output, code, err = guest.Output(ctx, conn, c)
+	return output, code, lateNews(ctx, err)
+}
+
+// Put writes a file in a guest; see guest.Put.
+func (l *Lab) Put(ctx context.Context, id int, path string, mode os.FileMode, size int64, from io.Reader) error {
+	ctx, stop, conn, err := l.dial(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return lateNews(ctx, guest.Put(ctx, conn, path, mode, size, from))
+}
+
+// SetDevices gives a guest's wire other RDMA devices.
+func (l *Lab) SetDevices(ctx context.Context, id int, devices []guest.Device) error {
+	ctx, stop, conn, err := l.dial(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return lateNews(ctx, guest.SetDevices(ctx, conn, devices))
+}
+
+// Restart switches a guest off, if it is not, and on again, and returns when it is
+// ready. All that ran there, and all files that were put there, are gone.
+func (l *Lab) Restart(ctx context.Context, id int) error {
+	if _, err := l.machine(id); err != nil {
+		return err
+	}
+	l.restarts[id-1].Lock()
+	defer l.restarts[id-1].Unlock()
+	m, err := l.machine(id)
+	if err != nil {
+		return err
+	}
+	m.stop("was restarted")
+	l.mu.Lock()
+	if l.down {
+		l.mu.Unlock()
+		return errors.New("the lab went down")
+	}
+	next, err := l.boot(id)
+	if next != nil {
+		l.machines[id-1] = next
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return next.await(ctx, l.cfg.BootTimeout)
+}
+
+// Console is the end of what a guest has printed since it was switched on.
+func (l *Lab) Console(id int) (string, error) {
+	m, err := l.machine(id)
+	if err != nil {
+		return "", err
+	}
+	return m.console.all(), nil
+}
+
+// Status is how all guests are.
+func (l *Lab) Status() []Status {
+	all := make([]Status, 0, l.cfg.Guests)
+	for _, g := range l.Guests() {
+		s := Status{Guest: g}
+		if m, err := l.machine(g.ID); err != nil {
+			s.Why = err.Error()
+		} else if s.Up, s.BootSecs = m.alive(), m.bootTime().Seconds(); !s.Up {
+			var e *GuestError
+			if errors.As(m.obituary(), &e) {
+				s.Why = e.Reason
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// Down switches all guests off and takes the wire away.
+func (l *Lab) Down() error {
+	l.mu.Lock()
+	if l.down {
+		l.mu.Unlock()
+		return nil
+	}
+	l.down = true
+	all := l.machines
+	l.mu.Unlock()
+	for _, m := range all {
+		if m != nil {
+			m.stop("was switched off")
+		}
+	}
+	l.initrd.Close()
+	return l.ns.Close()
+}

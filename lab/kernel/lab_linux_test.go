@@ -1,0 +1,264 @@
+package kernel
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/kernel/image"
+)
+
+func up(t *testing.T, c Config) *Lab {
+	t.Helper()
+	l, err := Up(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+func TestLabRunsProgramsInItsGuests(t *testing.T) {
+	needLab(t)
+	c := fakeConfig(t, "good")
+	c.Guests, c.Consoles = 2, t.TempDir()
+	l := up(t, c)
+	for id := 1; id <= 2; id++ {
+		out, code, err := l.Output(t.Context(), id, guest.Shell("echo here; exit 3"))
+		if err != nil || code != 3 || out != "here\n" {
+			t.Errorf("guest %d: %q, %d, %v", id, out, code, err)
+		}
+		if text, err := l.Console(id); err != nil || !strings.Contains(text, "Linux\n") {
+			t.Errorf("console of guest %d: %q, %v", id, text, err)
+		}
+		kept, err := os.ReadFile(filepath.Join(c.Consoles, ConsoleName(id)))
+		if err != nil || !strings.Contains(string(kept), guest.ReadyMark) {
+			t.Errorf("console of guest %d on disk: %q, %v", id, kept, err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "file")
+	if err := l.Put(t.Context(), 1, path, 0o644, 5, strings.NewReader("hello")); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(path); string(text) != "hello" {
+		t.Errorf("%q, %v", text, err)
+	}
+	for _, id := range []int{0, 3} {
+		if _, _, err := l.Output(t.Context(), id, guest.Shell("true")); err == nil || !strings.Contains(err.Error(), "there are 1 to 2") {
+			t.Errorf("guest %d: %v", id, err)
+		}
+	}
+	if err := l.Down(); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := l.Output(t.Context(), 1, guest.Shell("true")); err == nil {
+		t.Error("a lab that is down ran something")
+	}
+}
+
+func TestUpSaysWhyAGuestDoesNotComeUp(t *testing.T) {
+	needLab(t)
+	for behaviour, want := range map[string]string{
+		"refuses": "guest 1 is off (exit status 1): qemu-system-x86_64: could not set up host tap",
+		"panics":  "guest 1 panicked: Kernel panic - not syncing: Fatal exception; the last of its console:\n  [    0.1] Linux\n  [    0.2] BUG",
+		"fails":   "guest 1 did not come up: make device siw0: no such thing",
+		"hangs":   "guest 1 was not ready after 200ms; the last of its console:\n  [    0.1] Linux",
+	} {
+		c := fakeConfig(t, behaviour)
+		if behaviour == "hangs" {
+			c.BootTimeout = 200 * time.Millisecond
+		}
+		_, err := Up(t.Context(), c)
+		var e *GuestError
+		if !errors.As(err, &e) || e.ID != 1 || e.Panic != (behaviour == "panics") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v\nwant %q", behaviour, err, want)
+		}
+	}
+}
+
+func TestUpEndsWithItsContext(t *testing.T) {
+	needLab(t)
+	why := errors.New("no patience")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(100*time.Millisecond, func() { cancel(why) })
+	if _, err := Up(ctx, fakeConfig(t, "hangs")); !errors.Is(err, why) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A guest that panics ends what waits for it, and comes back with Restart.
+func TestAPanicIsReportedAndRestartMendsIt(t *testing.T) {
+	needLab(t)
+	l := up(t, fakeConfig(t, "good"))
+	waiting := make(chan error)
+	r, w := io.Pipe()
+	go func() {
+		c := guest.Shell("echo begun; sleep 100")
+		c.Stdout = w
+		_, err := l.Exec(t.Context(), 1, c)
+		waiting <- err
+	}()
+	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	doomed := l.SetDevices(t.Context(), 1, nil)
+	for _, err := range []error{doomed, <-waiting} {
+		var e *GuestError
+		if !errors.As(err, &e) || !e.Panic || !strings.Contains(e.Reason, "no devices") || !strings.Contains(e.Console, "Kernel panic") {
+			t.Errorf("got %v", err)
+		}
+	}
+	var e *GuestError
+	if _, _, err := l.Output(t.Context(), 1, guest.Shell("true")); !errors.As(err, &e) || !e.Panic {
+		t.Errorf("afterwards: %v", err)
+	}
+	if s := l.Status()[0]; s.Up || !strings.Contains(s.Why, "panicked") {
+		t.Errorf("status %+v", s)
+	}
+	if err := l.Restart(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, code, err := l.Output(t.Context(), 1, guest.Shell("exit 5")); code != 5 || err != nil {
+		t.Errorf("after a restart: %d, %v", code, err)
+	}
+	if s := l.Status()[0]; !s.Up || s.Why != "" {
+		t.Errorf("status %+v", s)
+	}
+	if err := l.Restart(t.Context(), 2); err == nil {
+		t.Error("a guest was restarted that there is not")
+	}
+}
+
+func TestWhatMakesNoLabIsRefused(t *testing.T) {
+	good := fakeConfig(t, "good")
+	for want, change := range map[string]func(*Config){
+		"guests 10: give 1 to 9":      func(c *Config) { c.Guests = 10 },
+		"MTU 100: give 1280 to 9216":  func(c *Config) { c.MTU = 100 },
+		"memory 1: give 128":          func(c *Config) { c.Memory = 1 },
+		"CPUs 100: give":              func(c *Config) { c.CPUs = 100 },
+		"no image to boot":            func(c *Config) { c.Image = nil },
+		"\"xen\" makes no processor":  func(c *Config) { c.Accel = "xen" },
+		"does not count instructions": func(c *Config) { c.Accel, c.Instructions = KVM, true },
+		"is one line":                 func(c *Config) { c.Append = "a\nb" },
+		"no device \"mlx5\"":          func(c *Config) { c.Devices = []guest.Device{"mlx5"} },
+		"no image of Linux 6.12 with siw": func(c *Config) {
+			c.Devices = []guest.Device{guest.SIW}
+		},
+		"no-such-qemu is missing, for virtual machines": func(c *Config) { c.QEMU = "no-such-qemu" },
+	} {
+		c := good
+		change(&c)
+		if _, err := Up(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	var missing *image.MissingError
+	if err := check("no-such-qemu-system"); !errors.As(err, &missing) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A guest that is on again is reached at once: nobody asks who it is, and so nobody
+// remembers that there was no answer.
+func TestGuestsAreKnownOnTheirControlLinks(t *testing.T) {
+	needLab(t)
+	l := up(t, fakeConfig(t, "silent"))
+	err := l.ns.Do(func() error {
+		all, err := netlink.NeighList(0, netlink.FAMILY_V4)
+		for _, n := range all {
+			if n.IP.String() == "10.78.1.2" && n.State == netlink.NUD_PERMANENT && n.HardwareAddr.String() == guest.ControlMAC(1) {
+				return nil
+			}
+		}
+		return fmt.Errorf("neighbours are %v, %w", all, err)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	// And one that says nothing is waited for no longer than the caller wants.
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("no patience"))
+	defer cancel()
+	if _, _, err := l.Output(ctx, 1, guest.Shell("true")); err == nil || !strings.Contains(err.Error(), "guest 1 does not answer: no patience") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// own is a process with a lab that waits to be killed.
+func own(qemu string) error {
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		return err
+	}
+	l, err := Up(context.Background(), Config{QEMU: qemu, Image: &image.Image{Kernel: file, Archives: []string{file}}})
+	os.RemoveAll(dir)
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.machines[0].cmd.Process.Pid)
+	select {}
+}
+
+// Guests die with the process that brought them up, also by a kill -9.
+func TestNothingOutlivesItsOwner(t *testing.T) {
+	needLab(t)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), ownerRole+"="+fake(t, "good"))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, 0); err != nil {
+		t.Fatalf("the guest is not there: %v", err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	await(t, "the guest is gone", func() bool { return !alive(pid) })
+}
+
+// alive says that a process runs: one that nobody has waited for does not.
+func alive(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(text), ") Z ")
+}
+
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package kernel
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/kernel/image"
+)
+
+// guestLibC is the version of the C library that guests have: Debian 12's.
+const guestLibC = 36 // 2.36
+
+// checkProgram says that a guest cannot run a program: one that was linked against a
+// later C library than the guest's. Static ones run anywhere.
+func checkProgram(path string) error {
+	f, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("guests cannot run %s: %w", path, err)
+	}
+	defer f.Close()
+	if f.Machine != elf.EM_X86_64 {
+		return fmt.Errorf("guests cannot run %s: it is for %s, and they are x86-64", path, f.Machine)
+	}
+	needs, err := f.DynamicVersionNeeds()
+	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	for _, need := range needs {
+		for _, v := range need.Needs {
+			if n, ok := libCVersion(v.Dep); ok && n > guestLibC {
+				return fmt.Errorf("guests cannot run %s: it was linked on a later system, and needs %s of %s, where they have GLIBC_2.%d: "+
+					"build it with CGO_ENABLED=0", path, v.Dep, need.Name, guestLibC)
+			}
+		}
+	}
+	return nil
+}
+
+var libCSymbol = regexp.MustCompile(`^GLIBC_2\.(\d+)`)
+
+func libCVersion(symbol string) (int, bool) {
+	m := libCSymbol.FindStringSubmatch(symbol)
+	if m == nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(m[1])
+	return n, err == nil
+}
+
+// writeArchives writes the image's archives and one with the program that guests run
+// first: Linux unpacks them one after the other. It is not part of the image, which
+// would have to be made anew with every build of this program.
+func writeArchives(w io.Writer, archives []string, program string) error {
+	for _, name := range archives {
+		if err := copyFile(w, name); err != nil {
+			return err
+		}
+	}
+	f, err := os.Open(program)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	a := image.NewArchive(w)
+	a.File(guest.InitPath, 0o755, info.Size(), f)
+	return a.Close()
+}
+
+func copyFile(w io.Writer, name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
+}

@@ -1,0 +1,309 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+)
+
+var labs atomic.Int64
+
+// start brings up a lab that goes with the test.
+func start(t *testing.T, c Config) (*Remote, string) {
+	t.Helper()
+	needLab(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	name := fmt.Sprintf("test-%d-%d", os.Getpid(), labs.Add(1))
+	if err := Start(t.Context(), name, c); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r, err := Connect(name)
+		if err == nil {
+			err = r.Down(context.Background())
+		}
+		var gone *NotUpError
+		if err != nil && !errors.As(err, &gone) {
+			t.Error(err)
+		}
+	})
+	r, err := Connect(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, name
+}
+
+func TestALabStaysUpUntilItIsTakenDown(t *testing.T) {
+	c := fakeConfig(t, "good")
+	c.Guests = 2
+	r, name := start(t, c)
+	if err := Start(t.Context(), name, c); !errors.Is(err, ErrUp) {
+		t.Errorf("a second time: %v", err)
+	}
+	if names, err := List(); err != nil || !slices.Contains(names, name) {
+		t.Errorf("there are %v, %v", names, err)
+	}
+	info, err := r.Info(t.Context())
+	if err != nil || info.Name != name || info.PID == 0 || info.Release != "6.12.0-fake" || len(info.Guests) != 2 || !info.Guests[1].Up {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	if kept, err := os.ReadFile(filepath.Join(info.Consoles, ConsoleName(2))); !strings.Contains(string(kept), guest.ReadyMark) {
+		t.Errorf("console on disk: %q, %v", kept, err)
+	}
+	var out bytes.Buffer
+	code, err := r.Exec(t.Context(), 2, guest.Command{Args: []string{"tr", "a-z", "A-Z"}, Stdin: strings.NewReader("words"), Stdout: &out})
+	if err != nil || code != 0 || out.String() != "WORDS" {
+		t.Errorf("%q, %d, %v", out.String(), code, err)
+	}
+	path := filepath.Join(t.TempDir(), "file")
+	if err := r.Put(t.Context(), 1, path, 0o644, 5, strings.NewReader("hello")); err != nil {
+		t.Error(err)
+	}
+	if err := r.Restart(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+	if text, err := r.Console(t.Context(), 1); err != nil || !strings.Contains(text, guest.ReadyMark) {
+		t.Errorf("console: %q, %v", text, err)
+	}
+	if _, _, err := r.Output(t.Context(), 3, guest.Shell("true")); err == nil || !strings.Contains(err.Error(), "there are 1 to 2") {
+		t.Errorf("guest 3: %v", err)
+	}
+	if err := r.Down(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if alive(info.PID) {
+		t.Error("the lab's process is still there")
+	}
+	_, err = r.Info(t.Context())
+	var gone *NotUpError
+	if !errors.As(err, &gone) {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// A guest that goes takes nobody's time.
+func TestARemotePanicIsReported(t *testing.T) {
+	r, _ := start(t, fakeConfig(t, "good"))
+	begun, w := io.Pipe()
+	waiting := make(chan error)
+	go func() {
+		_, err := r.Exec(t.Context(), 1, guest.Command{Args: []string{"sh", "-c", "echo begun; sleep 100"}, Stdout: w})
+		waiting <- err
+	}()
+	if _, err := begun.Read(make([]byte, 16)); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.SetDevices(t.Context(), 1, nil)
+	var e *GuestError
+	if err := <-waiting; !errors.As(err, &e) || !e.Panic {
+		t.Errorf("got %v", err)
+	}
+	if info, err := r.Info(t.Context()); err != nil || info.Guests[0].Up || !strings.Contains(info.Guests[0].Why, "panicked") {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+func TestStartSaysWhyAGuestDoesNotComeUp(t *testing.T) {
+	needLab(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	var e *GuestError
+	err := Start(t.Context(), "panics", fakeConfig(t, "panics"))
+	if !errors.As(err, &e) || !e.Panic || !strings.Contains(err.Error(), "Fatal exception") {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("no patience"))
+	defer cancel()
+	if err := Start(ctx, "hangs", fakeConfig(t, "hangs")); err == nil || err.Error() != "no patience" {
+		t.Errorf("got %v", err)
+	}
+	if names, err := List(); err != nil || slices.Contains(names, "panics") || slices.Contains(names, "hangs") {
+		t.Errorf("still there: %v, %v", names, err)
+	}
+	if err := Start(t.Context(), "no/name", fakeConfig(t, "good")); err == nil {
+		t.Error("a lab has a name that is none")
+	}
+}
+
+// Sockets of the lab's network are used by who is not in it.
+func TestSocketsAreHandedOut(t *testing.T) {
+	r, _ := start(t, fakeConfig(t, "good"))
+	raw, err := r.PacketSocket(t.Context(), JudgeDevice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	l, err := r.Listen(t.Context(), "tcp", net.JoinHostPort(HostIPv6.String(), "7000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			io.WriteString(conn, "hello")
+			conn.Close()
+		}
+	}()
+	conn, err := r.Dial(t.Context(), "tcp", net.JoinHostPort(HostIPv6.String(), "7000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said, err := io.ReadAll(conn); string(said) != "hello" {
+		t.Errorf("%q, %v", said, err)
+	}
+	conn.Close()
+	udp, err := r.ListenPacket(t.Context(), "udp", HostIPv4.String()+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	// Nobody has this address: the question for it is on the wire, and the judge sees it.
+	if _, err := udp.WriteTo([]byte("x"), &net.UDPAddr{IP: net.IPv4(10, 77, 0, 99), Port: 9}); err != nil {
+		t.Fatal(err)
+	}
+	seen := false
+	frame := make([]byte, 2048)
+	for end := time.Now().Add(5 * time.Second); !seen && time.Now().Before(end); {
+		n, err := syscall.Read(int(raw.Fd()), frame)
+		if err != nil {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		seen = n >= 42 && bytes.Equal(frame[12:14], []byte{8, 6}) && bytes.Equal(frame[38:42], []byte{10, 77, 0, 99})
+	}
+	if !seen {
+		t.Error("the judge saw no ARP request")
+	}
+	if _, err := r.Dial(t.Context(), "tcp", "10.77.0.1:1"); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := r.PacketSocket(t.Context(), "nowhere"); err == nil {
+		t.Error("a socket on an interface that is not there")
+	}
+}
+
+func TestProgramsRunOnTheLabsNetwork(t *testing.T) {
+	r, _ := start(t, fakeConfig(t, "good"))
+	for want, script := range map[int]string{
+		0:       "grep -q wire /proc/net/dev",
+		7:       "exit 7",
+		128 + 9: "kill -9 $$",
+	} {
+		if code, err := r.Run(t.Context(), []string{"sh", "-c", script}, nil); code != want || err != nil {
+			t.Errorf("%s: %d, %v", script, code, err)
+		}
+	}
+	signals := make(chan os.Signal, 1)
+	time.AfterFunc(200*time.Millisecond, func() { signals <- syscall.SIGTERM })
+	if code, err := r.Run(t.Context(), []string{"sleep", "100"}, signals); code != 128+15 || err != nil {
+		t.Errorf("%d, %v", code, err)
+	}
+	if _, err := r.Run(t.Context(), []string{"no-such-program"}, nil); err == nil {
+		t.Error("a program ran that is not there")
+	}
+}
+
+// A lab for one program is there for it alone, and from within its guests are reached.
+func TestALabForOneProgram(t *testing.T) {
+	needLab(t)
+	c := fakeConfig(t, "good")
+	c.Guests = 2
+	for want, script := range map[int]string{
+		9: "grep -q wire /proc/net/dev && exit 9",
+		2: fmt.Sprintf(`exit "$%s"`, insideVariable),
+	} {
+		if code, err := RunOnce(t.Context(), c, []string{"sh", "-c", script}); code != want || err != nil {
+			t.Errorf("%s: %d, %v", script, code, err)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(insiderRole, "1")
+	if code, err := RunOnce(t.Context(), c, []string{self}); code != 0 || err != nil {
+		t.Errorf("from within: %d, %v", code, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if code, err := RunOnce(ctx, c, []string{"sleep", "100"}); code != 128+15 || err != nil {
+		t.Errorf("of a program that was ended: %d, %v", code, err)
+	}
+	if _, err := RunOnce(t.Context(), c, []string{"no-such-program"}); err == nil {
+		t.Error("a program ran that is not there")
+	}
+	if code, _ := RunOnce(t.Context(), fakeConfig(t, "panics"), []string{"true"}); code == 0 {
+		t.Error("a program ran without its guest")
+	}
+}
+
+// insideTest is a program on a lab's network.
+func insideTest() error {
+	ctx := context.Background()
+	r, err := Connect("whatever")
+	if err != nil {
+		return err
+	}
+	if out, code, err := r.Output(ctx, 2, guest.Shell("echo here; exit 3")); out != "here\n" || code != 3 || err != nil {
+		return fmt.Errorf("%q, %d, %w", out, code, err)
+	}
+	if _, _, err := r.Output(ctx, 3, guest.Shell("true")); err == nil || !strings.Contains(err.Error(), "there are 1 to 2") {
+		return fmt.Errorf("guest 3: %w", err)
+	}
+	if err := r.Down(ctx); !errors.Is(err, errInside) {
+		return fmt.Errorf("down: %w", err)
+	}
+	if err := r.Restart(ctx, 1); !errors.Is(err, errInside) {
+		return fmt.Errorf("restart: %w", err)
+	}
+	return nil
+}
+
+// With the process of a lab all of it is gone.
+func TestNothingOutlivesTheLabsProcess(t *testing.T) {
+	r, name := start(t, fakeConfig(t, "good"))
+	info, err := r.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if n := countFakes(cache); n != 1 {
+		t.Fatalf("%d guests before", n)
+	}
+	if err := syscall.Kill(info.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the lab is gone", func() bool {
+		_, err := Connect(name)
+		var gone *NotUpError
+		return errors.As(err, &gone)
+	})
+	await(t, "its guest is gone", func() bool { return countFakes(cache) == 0 })
+}
+
+// countFakes counts fakes of QEMU whose environment has a word: each test's cache is
+// another.
+func countFakes(word string) (n int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, f := range all {
+		env, err := os.ReadFile(f)
+		if err == nil && bytes.Contains(env, []byte(fakeQEMU)) && bytes.Contains(env, []byte(word)) {
+			n++
+		}
+	}
+	return n
+}
