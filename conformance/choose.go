@@ -9,13 +9,15 @@ import (
 
 // Choice says which cases to run.
 type Choice struct {
-	// IDs are identifiers, their beginnings ("rc/psn") or patterns with *, ? and [].
-	// None means all.
+	// IDs are identifiers, their beginnings ("rc/psn"), patterns with *, ? and [], or
+	// names of suites. None means all.
 	IDs []string
 	// Level is the weakest level wanted; empty for all.
 	Level Level
 	// Labels must all be there: those of [Case.AllLabels].
 	Labels []string
+	// Without are labels none of which may be there.
+	Without []string
 	// Dangerous takes cases that can harm a real device, too.
 	Dangerous bool
 }
@@ -31,7 +33,7 @@ func (e *NoCaseError) Error() string {
 // From returns the cases of a suite that are chosen, in the suite's order.
 func (c *Choice) From(s *Suite) (chosen []*Case) {
 	for i := range s.Cases {
-		if k := &s.Cases[i]; c.takes(k) {
+		if k := &s.Cases[i]; c.takes(s, k) {
 			chosen = append(chosen, k)
 		}
 	}
@@ -43,7 +45,7 @@ func (c *Choice) Unused(suites ...*Suite) error {
 	for _, p := range c.IDs {
 		used := false
 		for _, s := range suites {
-			used = used || slices.ContainsFunc(s.Cases, func(k Case) bool { return matches(p, k.ID) })
+			used = used || p == s.Name || slices.ContainsFunc(s.Cases, func(k Case) bool { return matches(p, k.ID) })
 		}
 		if !used {
 			return &NoCaseError{p}
@@ -52,8 +54,8 @@ func (c *Choice) Unused(suites ...*Suite) error {
 	return nil
 }
 
-func (c *Choice) takes(k *Case) bool {
-	if len(c.IDs) > 0 && !slices.ContainsFunc(c.IDs, func(p string) bool { return matches(p, k.ID) }) {
+func (c *Choice) takes(s *Suite, k *Case) bool {
+	if len(c.IDs) > 0 && !slices.ContainsFunc(c.IDs, func(p string) bool { return p == s.Name || matches(p, k.ID) }) {
 		return false
 	}
 	if c.Level != "" && rank(k.Level) > rank(c.Level) || k.Dangerous() && !c.Dangerous {
@@ -65,7 +67,7 @@ func (c *Choice) takes(k *Case) bool {
 			return false
 		}
 	}
-	return true
+	return !slices.ContainsFunc(c.Without, func(l string) bool { return slices.Contains(has, l) })
 }
 
 // matches reports whether a pattern means an ID, or what it is below.

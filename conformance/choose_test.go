@@ -31,6 +31,8 @@ func TestChoice(t *testing.T) {
 		{conformance.Choice{IDs: []string{"*/len"}}, "ud/len/long"},
 		{conformance.Choice{IDs: []string{"*/*/wrap", "ud"}}, "rc/psn/wrap ud/len/long"},
 		{conformance.Choice{IDs: []string{"rc/ps"}}, ""},
+		{conformance.Choice{IDs: []string{"s"}, Dangerous: true}, "rc/psn/gap rc/psn/wrap rc/psnx/odd ud/len/long ud/len/panics"},
+		{conformance.Choice{Dangerous: true, Without: []string{"level:may", "service:ud"}}, "rc/psn/gap rc/psn/wrap"},
 		{conformance.Choice{Labels: []string{"spec:rfc1", "level:may"}}, "rc/psnx/odd"},
 	} {
 		var got []string
@@ -42,7 +44,7 @@ func TestChoice(t *testing.T) {
 		}
 	}
 	var none *conformance.NoCaseError
-	c := conformance.Choice{IDs: []string{"rc", "uc"}}
+	c := conformance.Choice{IDs: []string{"s", "rc", "uc"}}
 	if err := c.Unused(s); !errors.As(err, &none) || none.Pattern != "uc" {
 		t.Errorf("Unused: %v", err)
 	}

@@ -48,7 +48,7 @@ func newConformCommand(program string) *cobra.Command {
 
 A case asks one thing that a specification demands: it plays the peer of the device
 by hand, packet by packet, and an application on it. CASE is the ID of one, the
-beginning of some (rc/psn), or a pattern ('rc/*/duplicate-*'). Without any, all run
+beginning of some (rc/psn), a pattern ('rc/*/duplicate-*'), or a suite (iwarp). Without any, all run
 that the devices claim to support; those that can crash or wedge a real device run
 only with --dangerous.
 
@@ -71,7 +71,7 @@ ended by Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
 		Example: `  fabrictest conform
   fabrictest conform rc/psn --device softroce
   fabrictest conform 'rc/*/duplicate-*' --level must --packets
-  fabrictest conform mpa --on netns                       in network namespaces, in real time
+  fabrictest conform mpa --on netns --without slow        in network namespaces, in real time
   fabrictest conform rc/psn --quirk PSNUnsigned           a flawed device, and how it is found out
   fabrictest conform --as rxe-6.12 --out out/             what a kernel would be told
   fabrictest conform --mutants --dangerous                judge the judge
@@ -88,6 +88,7 @@ ended by Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
 	f.StringSliceVar(&o.devices, "device", nil, "the `DEVICE` to judge: "+eitherOf(nics.Names())+"; may be repeated (default: all)")
 	f.StringVar(&o.level, "level", "", "only requirements of this `LEVEL` or stronger: must, should or may")
 	f.StringSliceVar(&o.Labels, "label", nil, "only cases with this `LABEL`; may be repeated")
+	f.StringSliceVar(&o.Without, "without", nil, "no cases with this `LABEL`, as in slow; may be repeated")
 	f.BoolVar(&o.Dangerous, "dangerous", false, "also run cases that can crash or wedge a real device")
 	f.StringVar(&o.on, "on", string(scenarios.Sim), "`TIER` to run on: sim or netns")
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that cases choose by chance; \"random\" draws one (default 1)")
@@ -105,6 +106,7 @@ ended by Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
 	_ = cmd.RegisterFlagCompletionFunc("device", fixed(nics.Names()...))
 	_ = cmd.RegisterFlagCompletionFunc("level", fixed("must", "should", "may"))
 	_ = cmd.RegisterFlagCompletionFunc("label", completeLabels)
+	_ = cmd.RegisterFlagCompletionFunc("without", completeLabels)
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed(string(scenarios.Sim), string(scenarios.NetNS)))
 	_ = cmd.RegisterFlagCompletionFunc("quirk", completeQuirks)
 	_ = cmd.RegisterFlagCompletionFunc("as", fixed(nics.ProfileNames()...))

@@ -169,9 +169,14 @@ func (o *conformOptions) unknown(subjects []*subject) error {
 	for _, s := range subjects {
 		all = append(all, suites.Of(protocols[s.provider.Name])...)
 	}
-	for _, l := range o.Labels {
-		if known := labelsOf(all); !slices.Contains(known, l) {
-			return usagef("--label %s: no case has it; %s", l, didYouMean(l, known, "fabrictest conform list --json"))
+	for _, named := range []struct {
+		flag   string
+		labels []string
+	}{{"--label", o.Labels}, {"--without", o.Without}} {
+		for _, l := range named.labels {
+			if known := labelsOf(all); !slices.Contains(known, l) {
+				return usagef("%s %s: no case has it; %s", named.flag, l, didYouMean(l, known, "fabrictest conform list --json"))
+			}
 		}
 	}
 	var none *conformance.NoCaseError
@@ -207,12 +212,12 @@ func (o *conformOptions) nothing(subjects []*subject) error {
 			}
 		}
 	}
-	return usagef("no case has all that is asked for by name, --level and --label: 'fabrictest conform list' shows all")
+	return usagef("no case has all that is asked for by name, --level, --label and --without: 'fabrictest conform list' shows all")
 }
 
 // part reports whether some of the cases are left out.
 func (o *conformOptions) part() bool {
-	return len(o.IDs) > 0 || o.level != "" || len(o.Labels) > 0
+	return len(o.IDs) > 0 || o.level != "" || len(o.Labels) > 0 || len(o.Without) > 0
 }
 
 // command is the command line that repeats the run.
@@ -229,6 +234,9 @@ func (o *conformOptions) command(seed uint64) string {
 	}
 	for _, l := range o.Labels {
 		words = append(words, "--label "+quote(l))
+	}
+	for _, l := range o.Without {
+		words = append(words, "--without "+quote(l))
 	}
 	words = append(words, o.conditions(seed))
 	if o.mutants {

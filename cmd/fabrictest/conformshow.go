@@ -54,8 +54,10 @@ func newConformListCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&choice.Labels, "label", nil, "only cases with this `LABEL`; may be repeated")
+	f.StringSliceVar(&choice.Without, "without", nil, "no cases with this `LABEL`; may be repeated")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	_ = cmd.RegisterFlagCompletionFunc("label", completeLabels)
+	_ = cmd.RegisterFlagCompletionFunc("without", completeLabels)
 	return cmd
 }
 
@@ -67,9 +69,9 @@ func findCases(choice *conformance.Choice) (found []question, err error) {
 			return nil, noSuchCase(p)
 		}
 	}
-	for _, l := range choice.Labels {
+	for _, l := range slices.Concat(choice.Labels, choice.Without) {
 		if known := labelsOf(suites.All()); !slices.Contains(known, l) {
-			return nil, usagef("--label %s: no case has it%s", l, guess(l, known))
+			return nil, usagef("no case has the label %s%s", l, guess(l, known))
 		}
 	}
 	for _, s := range suites.All() {

@@ -54,7 +54,7 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 	if code, out := run("run", "loss-5-percent", "pingpong", "--on", "sim", "--capture", "none", "--out", "saved"); code != exitOK {
 		t.Fatal(out)
 	}
-	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "labs", "down", "quirks", "doctor", "version", "conform", "conform list", "conform show", "conform coverage"} {
+	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "labs", "down", "quirks", "doctor", "version", "conform", "conform list", "conform show", "conform coverage", "conform measure"} {
 		cmd, _, err := newRootCommand("fabrictest").Find(strings.Fields(words))
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 				continue
 			}
 			want := exitOK
-			if strings.Contains(line, "--quirk") || strings.Contains(line, "--as") {
+			if (strings.Contains(line, "--quirk") || strings.Contains(line, "--as")) && !strings.Contains(line, "measure") {
 				want = exitFailed // it is found out
 			}
 			if code, out := run(args...); code != want && !strings.HasPrefix(line, "doctor") {
@@ -106,6 +106,12 @@ func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
 	case "conform":
 		if len(args) == 1 || args[1] == "--mutants" {
 			args = append(args, "rc/psn") // in place of all
+		}
+		if i := slices.Index(args, "--schedules"); i > 0 {
+			args[i+1] = "10"
+		}
+		if i := slices.Index(args, "--out"); i > 0 {
+			args[i+1] = t.TempDir() // an example before may have written there
 		}
 		return args, slices.Contains(args, "netns")
 	case "replay":
