@@ -192,9 +192,11 @@ func (j *judgement) uncaught(s *subject, d *conform.Device) (faults []conform.Fa
 		case len(m.Expects) > 0 && allUnsupported(d, m.Expects):
 			m.Excused = fmt.Sprintf("%s is to notice it, which this bench cannot ask", strings.Join(m.Expects, ", "))
 		default:
-			faults = append(faults, conform.Fault{
-				Kind: conform.Uncaught, Device: d.Name, Quirk: m.Quirk, What: fmt.Sprintf("no case notices %s: %s", m.Quirk, m.Does),
-			})
+			what := fmt.Sprintf("no case notices %s: %s", m.Quirk, m.Does)
+			if m.Tried == 0 {
+				what = fmt.Sprintf("no case names %s among its mutants (--matrix tells who would notice it): %s", m.Quirk, m.Does)
+			}
+			faults = append(faults, conform.Fault{Kind: conform.Uncaught, Device: d.Name, Quirk: m.Quirk, What: what})
 		}
 		if m.Excused != "" {
 			j.show.Note(fmt.Sprintf("%s: nobody notices %s: %s", d.Name, m.Quirk, m.Excused))

@@ -20,64 +20,6 @@ const (
 	errorAmplifies = 30 // octets
 )
 
-// mistake is a segment that is wrong, and what may be said of it: DDP and RDMAP have
-// several names for some errors.
-type mistake struct {
-	name   string
-	make   func(*queue) iwarp.Segment
-	causes []iwarp.Cause
-}
-
-var mistakes = []mistake{
-	{
-		"a key that opens nothing", func(*queue) iwarp.Segment { return badWrite() },
-		[]iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPInvalidSTag},
-	},
-	{
-		"memory out of bounds", func(q *queue) iwarp.Segment { return q.writes(len(q.mem.Buf)-4, data(8)) },
-		[]iwarp.Cause{iwarp.DDPTaggedBounds, iwarp.RDMAPBounds},
-	},
-	{"memory without the right", func(q *queue) iwarp.Segment {
-		return writeTo(place(q.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead), 0), data(8))
-	}, []iwarp.Cause{iwarp.RDMAPAccess, iwarp.DDPTaggedInvalidSTag}},
-	{
-		"an opcode that is not assigned", func(*queue) iwarp.Segment { return iwarp.Send(1, data(8)).Opcode(12) },
-		[]iwarp.Cause{iwarp.RDMAPUnexpectedOpcode},
-	},
-	{
-		"a Read Response to nothing", func(q *queue) iwarp.Segment { return q.writes(0, data(8)).Opcode(iwarp.OpReadResponse) },
-		[]iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPAccess},
-	},
-	{
-		"a queue that there is not", func(*queue) iwarp.Segment { return iwarp.Send(1, data(8)).QN(9) },
-		[]iwarp.Cause{iwarp.DDPUntaggedInvalidQN},
-	},
-	{
-		"the queue of something else", func(*queue) iwarp.Segment { return iwarp.Send(1, data(8)).QN(1) },
-		[]iwarp.Cause{iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode},
-	},
-	{
-		"an offset beyond any message", func(*queue) iwarp.Segment { return iwarp.Send(1, data(8)).MO(maxSend) },
-		[]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
-	},
-	{
-		"another version of DDP", func(*queue) iwarp.Segment { return iwarp.Send(1, data(8)).DV(2) },
-		[]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
-	},
-	{
-		"another version of DDP in a Write", func(q *queue) iwarp.Segment { return q.writes(0, data(8)).DV(2) },
-		[]iwarp.Cause{iwarp.DDPTaggedInvalidVersion},
-	},
-	{
-		"another version of RDMAP", func(*queue) iwarp.Segment { return iwarp.Send(1, data(8)).RV(2) },
-		[]iwarp.Cause{iwarp.RDMAPInvalidVersion},
-	},
-	{
-		"a message longer than the receive", func(q *queue) iwarp.Segment { return iwarp.Send(1, data(q.recvLen-areaLen+1)) },
-		[]iwarp.Cause{iwarp.DDPUntaggedTooLong},
-	},
-}
-
 var errorCases = []conformance.Case{
 	{
 		ID:    "dg/error/stops-the-queue-pair-and-is-told",
@@ -126,7 +68,10 @@ var errorCases = []conformance.Case{
 		Mutants: []string{"IsolationIgnored"},
 		Run: on(setup{receives: 16}, func(p *peer) {
 			id := uint64(1)
-			for _, m := range mistakes[:len(mistakes)-1] {
+			for _, m := range mistakes {
+				if m.takesReceive {
+					continue // receives are counted here, and what becomes of this one is not said
+				}
 				wrong := m.make(p.queue)
 				p.sendSegments(wrong)
 				p.errorMessage(wrong, m.causes...)

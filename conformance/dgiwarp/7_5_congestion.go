@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -137,7 +138,7 @@ var congestionCases = []conformance.Case{
 		Mutants: []string{"NoPacing"},
 		Run: on(setup{memLen: 4 << 20}, func(p *peer) {
 			if !p.Virtual {
-				inapplicable("what leaves at once is seen in exact time only")
+				rig.Inapplicable("what leaves at once is seen in exact time only")
 			}
 			p.slowly()
 			p.Post(p.qp, p.wr(100, verbs.OpRDMAWrite, 0, 4<<20))

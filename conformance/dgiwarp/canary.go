@@ -1,6 +1,9 @@
 package dgiwarp
 
 import (
+	"bytes"
+	"encoding/binary"
+
 	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -44,10 +47,28 @@ func (c *canary) sing() {
 	if _, ok := c.p.WaitOn(c.cq, c.p.Patience()); !ok {
 		c.p.Fail("a device whose other queue pairs receive", "nothing in %v", c.p.Patience())
 	}
+	copy(c.p.own.Buf[canaryRoom:], c.verse())
 	song := c.p.sendWR(uint64(c.songs), canaryRoom, 8)
 	song.Flags = 0
 	c.p.Post(c.p.qp, song)
 }
 
-// answered reports whether a packet is what the canary waits for.
-func (c *canary) answered(a arrival) bool { return iwarp.Val(a.Header.DestQP) == canaryQPN }
+// verse is what the device's program answers to the present song, and to no other.
+func (c *canary) verse() []byte { return binary.BigEndian.AppendUint64(nil, uint64(c.songs)) }
+
+// hers reports whether a packet is for the canary, whichever song it answers.
+func (c *canary) hers(a arrival) bool { return iwarp.Val(a.Header.DestQP) == canaryQPN }
+
+// answered reports whether a packet answers the present song. One that was under way
+// since an earlier one says nothing of what came behind that.
+func (c *canary) answered(a arrival) bool {
+	switch {
+	case !c.hers(a):
+		return false
+	case a.Challenge != nil:
+		return iwarp.Val(a.Challenge.Epoch) == c.songs
+	case a.Refusal != nil:
+		return iwarp.Val(a.Refusal.Epoch) == c.songs
+	}
+	return a.Segment != nil && bytes.Equal(a.Segment.Payload, c.verse())
+}

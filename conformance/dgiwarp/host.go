@@ -148,7 +148,7 @@ func (h *host) silence(quiet time.Duration) {
 }
 
 // quiet is how long silence lasts where no timer runs.
-const quiet = time.Second
+const quiet = rig.Quiet
 
 // noise returns the first packet that the device sends besides the canary's answer.
 func (h *host) noise(quiet time.Duration) (arrival, bool) {
@@ -173,8 +173,9 @@ func (h *host) settle() {
 			h.Fail("a device whose other queue pairs answer", "nothing in %v", h.Patience())
 		case h.canary.answered(a):
 			return
+		case !h.canary.hers(a):
+			h.early = append(h.early, a)
 		}
-		h.early = append(h.early, a)
 	}
 }
 

@@ -3,7 +3,6 @@ package dgiwarp
 import (
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -135,8 +134,4 @@ const unknownSTag = 0x5eadbeef
 func badWrite() iwarp.Segment { return iwarp.Write(unknownSTag, 0, data(8)) }
 
 // data is n octets to send.
-func data(n int) []byte { return rig.Pattern(n, 0x5a) }
-
-// inapplicable ends the case: the device does not do what the clause is about, and need
-// not.
-func inapplicable(why string) { rig.End(&conformance.SetupError{Reason: why}) }
+func data(n int) []byte { return rig.Data(n) }

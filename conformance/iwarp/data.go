@@ -7,7 +7,7 @@ import (
 )
 
 // data is n bytes to send.
-func data(n int) []byte { return rig.Pattern(n, 0x5a) }
+func data(n int) []byte { return rig.Data(n) }
 
 // at is a place in the memory that the peer works on: an STag is a region's key.
 func (c *conn) at(off int) iwarp.Addr {

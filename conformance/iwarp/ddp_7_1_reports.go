@@ -128,6 +128,29 @@ var ddpReportCases = []conformance.Case{
 			}
 		}),
 	},
+	{
+		ID:    "ddp/error/wrong-version-of-a-read-response",
+		Title: "A Read Response of another version of DDP is refused as such",
+		Cite:  cite(rfc5041, "7.2", "rfc5041/7.2/2"), Level: conformance.Must, Needs: needed,
+		Sends:   "Read Responses with DV 0, 2 and 3 to reads of the device's",
+		Expects: "a Terminate: invalid version of a tagged segment; the read fails, and nothing is placed",
+		Mutants: []string{"ReadResponseDDPVersion"},
+		Run: onHost(func(h *host) {
+			for _, v := range []uint8{0, 2, 3} {
+				h.responseRefused(iwarp.DDPTaggedInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.DV(v) })
+			}
+		}),
+	},
+}
+
+// responseRefused ends the case unless the answer to a read, changed like that, ends the
+// stream for this reason, fails the read and is not placed.
+func (h *host) responseRefused(cause iwarp.Cause, change func(iwarp.Segment) iwarp.Segment) {
+	c := h.connect(setup{})
+	c.send(change(iwarp.ReadResponseTo(c.asks(1, 64, 16), data(16))))
+	c.terminated(cause)
+	c.allFail(1)
+	c.Untouched(c.own, 0, 0)
 }
 
 // orNone prints a field that may not be there.

@@ -23,7 +23,7 @@ func Suite() *conformance.Suite {
 			mpaFrameCases, mpaRevisionCases, mpaPrivateCases, mpaOrderCases, mpaRejectCases, mpaTimerCases, mpaErrorCases,
 			enhancedFrameCases, enhancedResponderCases, enhancedInitiatorCases, enhancedRTRCases, enhancedRTRTakenCases, registryCases,
 			ddpControlCases, ddpHeaderCases, ddpSegmentCases, ddpOrderCases, ddpEndCases,
-			ddpUntaggedCases, ddpTaggedCases, ddpReportCases, ddpProtectionCases,
+			ddpUntaggedCases, ddpTaggedCases, ddpLaterCases, ddpReportCases, ddpProtectionCases,
 			rdmapControlCases, rdmapRequestCases, rdmapTerminateCases, rdmapReadHeaderCases, rdmapWriteCases,
 			rdmapSourceCases, rdmapResponseCases, rdmapSendCases, rdmapInvalidateCases, rdmapEndCases,
 			rdmapOrderCases, rdmapStreamCases, rdmapCheckCases,

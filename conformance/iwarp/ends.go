@@ -7,14 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 )
-
-// inapplicable ends the case: the device does not do what the clause is about, and
-// need not.
-func inapplicable(why string) { rig.End(&conformance.SetupError{Reason: why}) }
 
 // expectTerminate ends the case unless the next FPDU is a Terminate for one of these
 // reasons. It is read in the RFC's order of bits, or in that of Linux's siw: which of

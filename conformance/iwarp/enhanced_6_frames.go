@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -150,7 +151,7 @@ var enhancedFrameCases = []conformance.Case{
 			c.Check(iwarp.Val(ord) <= 5, "an ORD of at most 5", "%d", iwarp.Val(ord))
 			c = h.connect(setup{active: true, frame: func(f startup) startup { return f.Depths(2, 0) }})
 			if c.device.Enhanced == nil {
-				inapplicable("the device's Request is not enhanced")
+				rig.Inapplicable("the device's Request is not enhanced")
 			}
 			c.readsUnderWay(4, 2)
 		}),
@@ -167,7 +168,7 @@ var enhancedFrameCases = []conformance.Case{
 			st.hear()
 			if !st.again() {
 				st.fails()
-				inapplicable("the device does not fall back to revision 1")
+				rig.Inapplicable("the device does not fall back to revision 1")
 			}
 			st.hears(iwarp.Request().Revision(1).SFlag(false).PrivateLength(8).Private(data(8)))
 			st.say(iwarp.Reply())

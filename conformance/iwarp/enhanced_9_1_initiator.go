@@ -5,13 +5,14 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // heardEnhanced returns the enhanced data of the device's Request.
 func (st *start) heardEnhanced() iwarp.Enhanced {
 	if st.hear(); st.got.Enhanced == nil {
-		inapplicable("the device's Request is not enhanced")
+		rig.Inapplicable("the device's Request is not enhanced")
 	}
 	return *st.got.Enhanced
 }
@@ -41,7 +42,7 @@ func offered(e iwarp.Enhanced) (r iwarp.RTR) {
 func (st *start) nothingInCommon() *conn {
 	e := st.heardEnhanced()
 	if !iwarp.Val(e.PeerToPeer) {
-		inapplicable("the device does not ask for the peer-to-peer model")
+		rig.Inapplicable("the device does not ask for the peer-to-peer model")
 	}
 	st.reply(func(f startup) startup { return f.PeerToPeer(anyRTR &^ offered(e)) })
 	return st.full()
@@ -156,7 +157,7 @@ var rtrs = []struct {
 func (st *start) agreeOn(kind iwarp.RTR) bool {
 	e := st.heardEnhanced()
 	if !iwarp.Val(e.PeerToPeer) {
-		inapplicable("the device does not ask for the peer-to-peer model")
+		rig.Inapplicable("the device does not ask for the peer-to-peer model")
 	}
 	ok := offered(e)&kind != 0
 	st.reply(func(f startup) startup {
@@ -176,7 +177,7 @@ func (st *start) agreeOn(kind iwarp.RTR) bool {
 func onAgreed(kind iwarp.RTR, body func(c *conn, rtr iwarp.Got)) func(*conformance.Bench) error {
 	return onConnecting(setup{}, func(st *start) {
 		if !st.agreeOn(kind) {
-			inapplicable(fmt.Sprintf("the device does not offer RTR %d", kind))
+			rig.Inapplicable(fmt.Sprintf("the device does not offer RTR %d", kind))
 		}
 		c := st.full()
 		g := c.expect(iwarp.Any())

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -127,7 +128,7 @@ var enhancedResponderCases = []conformance.Case{
 			st.say(iwarp.Request().Depths(0, 0).PeerToPeer(iwarp.RTRRead))
 			e := st.replied()
 			if !iwarp.Val(e.ReadRTR) {
-				inapplicable("the device takes no Read as RTR")
+				rig.Inapplicable("the device takes no Read as RTR")
 			}
 			st.Check(iwarp.Val(e.IRD) >= 1, "an IRD of at least 1", "%d", iwarp.Val(e.IRD))
 			c := st.full()

@@ -3,6 +3,7 @@ package iwarp
 import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -16,7 +17,7 @@ var enhancedRTRCases = []conformance.Case{
 		Mutants: []string{"RTRLate"},
 		Run: onConnecting(setup{}, func(st *start) {
 			if !st.agreeOn(iwarp.RTRWrite) {
-				inapplicable("the device does not offer a Write as RTR")
+				rig.Inapplicable("the device does not offer a Write as RTR")
 			}
 			c := st.full()
 			st.connected()
@@ -36,7 +37,7 @@ var enhancedRTRCases = []conformance.Case{
 			f := flagsOf(st.heardEnhanced())
 			if !f.a {
 				st.Check(!f.offers(), "no RTR where A is not set", "%v", f)
-				inapplicable("the device does not ask for the peer-to-peer model")
+				rig.Inapplicable("the device does not ask for the peer-to-peer model")
 			}
 			st.Check(f.offers(), "A and at least one of B, C and D", "%v", f)
 			st.reply(nil)

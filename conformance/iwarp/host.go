@@ -107,16 +107,9 @@ func (h *host) queuePair(s *setup) *conn {
 	return c
 }
 
-// manager is the device's connection manager.
-func (h *host) manager() verbs.CM {
-	cm, err := h.Device.CM()
-	h.Do("a connection manager", err)
-	return cm
-}
-
 // serve has the device listen at an address of its own.
 func (h *host) serve() verbs.Listener {
-	l, err := h.manager().Listen(netip.AddrPortFrom(h.Local[0], 0), verbs.PortSpaceTCP, 16)
+	l, err := h.Manager().Listen(netip.AddrPortFrom(h.Local[0], 0), verbs.PortSpaceTCP, 16)
 	h.Do("a listener", err)
 	h.Note("the device listens at %v", l.Addr())
 	return l

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 )
 
 // segmentsOf is a setup in which a TCP segment holds so many octets, if it has
@@ -69,7 +70,7 @@ var mpaRecordCases = []conformance.Case{
 		Mutants: []string{"MULPDUUnbounded"},
 		Run: on(setup{memLen: 256 << 10}, func(c *conn) {
 			if mss := c.tcp.MSS(); mulpdu(mss, false) < maxULPDU {
-				inapplicable(fmt.Sprintf("TCP segments hold %d octets here", mss))
+				rig.Inapplicable(fmt.Sprintf("TCP segments hold %d octets here", mss))
 			}
 			c.lax = true
 			got := c.longest(256 << 10)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -25,7 +26,7 @@ func onFromMarkers(body func(*conn)) func(*conformance.Bench) error {
 	return onListening(setup{}, func(st *start) {
 		st.say(withMarkers(request()))
 		if iwarp.Val(st.hear().R) {
-			inapplicable("the device refuses to send markers")
+			rig.Inapplicable("the device refuses to send markers")
 		}
 		st.full().sendRTR()
 		body(st.connected())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -118,7 +119,7 @@ var mpaCRCCases = []conformance.Case{
 		Mutants: []string{"RefusesPlainReply", "CRCNeedsBoth"},
 		Run: on(setup{active: true, receives: 2, frame: withoutCRC}, func(c *conn) {
 			if !iwarp.Val(c.device.C) {
-				inapplicable("the device does not ask for CRCs")
+				rig.Inapplicable("the device does not ask for CRCs")
 			}
 			crcInUse(c)
 		}),

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 )
 
 // cut writes octets in pieces that end at these places, each in a segment of its own,
@@ -46,7 +47,7 @@ func (c *conn) aligned(messages int) {
 			c.Fail("a message", "%s", c.none())
 		}
 		if n, mss := len(c.in.Pending()), c.tcp.MSS(); n > mss {
-			inapplicable(fmt.Sprintf("%d octets were read at once, of segments of %d", n, mss))
+			rig.Inapplicable(fmt.Sprintf("%d octets were read at once, of segments of %d", n, mss))
 		}
 		for g, ok := c.in.Next(); ok; g, ok = c.in.Next() {
 			if iwarp.Val(g.DDP.Last) {

@@ -3,6 +3,7 @@ package iwarp
 import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -14,7 +15,7 @@ func onMuted(f startup, first iwarp.Frame, cut func(octets []byte) [][]byte) fun
 		st.say(f)
 		st.hears(iwarp.Reply().Reject(false))
 		if e := enhanced(st.got); iwarp.Val(e.PeerToPeer) && !iwarp.Val(e.WriteRTR) {
-			inapplicable("the device takes no Write as RTR")
+			rig.Inapplicable("the device takes no Write as RTR")
 		}
 		c := st.full()
 		taken := 0

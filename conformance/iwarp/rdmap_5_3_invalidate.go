@@ -49,6 +49,26 @@ var rdmapInvalidateCases = []conformance.Case{
 		}),
 	},
 	{
+		ID:    "rdmap/invalidate/by-an-empty-send",
+		Title: "A Send of no octets invalidates its key like any other",
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8", "rfc5040/5.3/2"), Level: conformance.Must, Needs: invalidating,
+		Sends:   "Sends of no octets that invalidate a window, with and without solicited event, and a Write through the window behind each",
+		Expects: "a receive of no octets that tells the key; the Write ends the stream, and no octet changes",
+		Mutants: []string{"EmptySendKeepsKey"},
+		Run: onHost(func(h *host) {
+			for _, send := range []func(msn, stag uint32, b []byte) iwarp.Segment{iwarp.SendInvalidate, iwarp.SendSEInvalidate} {
+				c, m := h.connect(setup{receives: 1}), h.bindable(64)
+				at := iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+				c.send(send(c.nextSend(), at.STag, nil))
+				wc := c.Received(1, 0)
+				c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == at.STag, "a receive that tells the key", "%s", rig.Describe(&wc))
+				c.send(writeTo(at, data(16)))
+				c.terminated(notMine...)
+				h.Untouched(m, 0, 0)
+			}
+		}),
+	},
+	{
 		ID:    "rdmap/invalidate/is-reported",
 		Title: "A receive says which key its Send has invalidated",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8"), Level: conformance.Must, Needs: invalidating,

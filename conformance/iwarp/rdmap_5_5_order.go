@@ -56,14 +56,20 @@ var rdmapOrderCases = []conformance.Case{
 		ID:    "rdmap/order/reads-complete-in-order",
 		Title: "Reads complete in the order in which they were posted, whatever their size",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/2"), Level: conformance.Must, Needs: needed,
-		Sends:   "answers to three reads, the first of them in several segments",
+		Sends:   "answers to three reads that are under way together, the first of them in several segments",
 		Expects: "three completions in that order",
 		Mutants: []string{"LongDeliveredLate"},
 		Run: onConn(func(c *conn) {
 			sizes := []int{64, 16, 4}
+			var reads []verbs.SendWR
 			for i, n := range sizes {
-				request := c.asks(uint64(11+i), 1024+64*i, n)
-				for _, part := range iwarp.ReadResponseTo(request, data(n)).Segments(14 + 16) {
+				reads = append(reads, c.readWR(uint64(11+i), 1024+64*i, n))
+			}
+			c.Post(c.qp, reads...)
+			requests := c.take(len(reads))
+			for i, g := range requests {
+				c.same(iwarp.Of(iwarp.OpReadRequest), g)
+				for _, part := range iwarp.ReadResponseTo(g.Segment, data(sizes[i])).Segments(ddpTaggedLen + 16) {
 					c.send(part)
 				}
 			}

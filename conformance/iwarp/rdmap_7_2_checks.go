@@ -44,6 +44,20 @@ var rdmapCheckCases = []conformance.Case{
 		}),
 	},
 	{
+		ID:    "rdmap/check/version-of-a-tagged-message",
+		Title: "A Write or a Read Response of another version of RDMAP ends the stream",
+		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Level: conformance.Must, Needs: needed,
+		Sends:   "Writes, and Read Responses to reads of the device's, of RDMAP's versions 0, 2 and 3",
+		Expects: "a Terminate: invalid version; nothing is placed, and the reads fail",
+		Mutants: []string{"TaggedVersionUnchecked"},
+		Run: onHost(func(h *host) {
+			for _, v := range []uint8{0, 2, 3} {
+				h.refusedOn([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, func(c *conn) iwarp.Segment { return c.writes(0, data(16)).RV(v) })
+				h.responseRefused(iwarp.RDMAPInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.RV(v) })
+			}
+		}),
+	},
+	{
 		ID:    "rdmap/resource/keys-do-not-count",
 		Title: "The keys of memory cannot be foretold from earlier ones",
 		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/1"), Level: conformance.Must, Needs: needed,

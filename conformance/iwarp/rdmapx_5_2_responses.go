@@ -98,6 +98,31 @@ var rdmapxResponseCases = []conformance.Case{
 		}),
 	},
 	{
+		ID:    "rdmapx/atomic/number-of-a-response",
+		Title: "An Atomic Response whose number is not the next of its queue is refused",
+		Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: atomics,
+		Sends:   "first Atomic Responses with the numbers 2, 0 and 80000001 hex; and a second one with number 1 again",
+		Expects: "a Terminate: number out of range, and an atomic that fails",
+		Mutants: []string{"AnswerNumberUnchecked"},
+		Run: onHost(func(h *host) {
+			refused := func(c *conn, id uint64, number uint32) {
+				request := c.asksToAdd(id, 64)
+				c.send(iwarp.AtomicResponse(number, *request.AtomicRequest.ID, 7))
+				c.terminated(iwarp.DDPUntaggedMSNRange)
+				c.allFail(1)
+				c.Untouched(c.own, 0, 8)
+			}
+			for _, number := range []uint32{2, 0, 0x80000001} {
+				refused(h.connect(setup{}), 1, number)
+			}
+			c := h.connect(setup{})
+			request := c.asksToAdd(1, 0)
+			c.send(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 7))
+			c.Completes(1, verbs.WCSuccess)
+			refused(c, 2, 1)
+		}),
+	},
+	{
 		ID:    "rdmapx/atomic/completes-with-its-response",
 		Title: "An atomic completes when it is answered, with what was there before",
 		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/1"), Level: conformance.Must, Needs: atomics,

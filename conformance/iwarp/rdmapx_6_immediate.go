@@ -64,6 +64,37 @@ var rdmapxImmediateCases = []conformance.Case{
 		}),
 	},
 	{
+		ID:    "rdmapx/immediate/number-is-checked",
+		Title: "Immediate data whose number is not the next is refused",
+		Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needed,
+		Sends:   "immediate data with the number after the next, with that before, and with one far away",
+		Expects: "a Terminate: number out of range, and no receive",
+		Mutants: []string{"AnswerNumberUnchecked"},
+		Run: onImmediate(func(c *conn) {
+			number := func(ahead uint32) func(*conn) iwarp.Segment {
+				return func(c *conn) iwarp.Segment { return iwarp.Immediate(c.nextSend()+ahead, twice(7)) }
+			}
+			c.refusedOn([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff), number(0x80000000))
+		}),
+	},
+	{
+		ID:    "rdmapx/immediate/no-receive",
+		Title: "Immediate data for which there is no receive ends the stream",
+		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1", "rfc5041/7.1/2"), Level: conformance.Must, Needs: needed,
+		Sends:   "immediate data, with and without solicited event, where no receive is left",
+		Expects: "a Terminate: no buffer",
+		Mutants: []string{"ImmediateDropped"},
+		Run: onImmediate(func(first *conn) {
+			for _, immediate := range []func(uint32, uint64) iwarp.Segment{iwarp.Immediate, iwarp.ImmediateSE} {
+				c := first.connect(setup{receives: 1})
+				c.send(iwarp.Immediate(c.nextSend(), twice(1)))
+				c.receivedImmediate(1, 1)
+				c.send(immediate(c.nextSend(), twice(2)))
+				c.terminated(iwarp.DDPUntaggedNoBuffer)
+			}
+		}),
+	},
+	{
 		ID:    "rdmapx/immediate/eight-octets",
 		Title: "Immediate data is sent as eight octets",
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/2"), Level: conformance.Must, Needs: needed,

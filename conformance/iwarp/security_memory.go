@@ -144,6 +144,54 @@ var securityMemoryCases = []conformance.Case{
 		}),
 	},
 	{
+		ID:    "security/rights/queue-pair-permits-writes",
+		Title: "A queue pair that does not permit Writes places none, whatever the memory permits",
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/7", "verbs/modify/8"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Write to memory that is open for everything, to a queue pair that permits reads only",
+		Expects: "a Terminate, and no octet in the memory",
+		Mutants: []string{"QPRightsIgnored"},
+		Run: on(setup{access: verbs.AccessRemoteRead}, func(c *conn) {
+			m := c.Memory(64, allAccess)
+			c.send(writeTo(place(m, 0), data(16)))
+			c.terminated(noRight...)
+			c.Untouched(m, 0, 0)
+		}),
+	},
+	{
+		ID:    "security/rights/queue-pair-permits-reads",
+		Title: "A queue pair that does not permit reads answers none, whatever the memory permits",
+		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/10", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: needed,
+		Sends:   "a Read Request for memory that is open for everything, to a queue pair that permits Writes only",
+		Expects: "a Terminate, and no octet of the memory",
+		Mutants: []string{"QPRightsIgnored"},
+		Run: on(setup{access: verbs.AccessRemoteWrite}, func(c *conn) {
+			m := c.Memory(64, allAccess)
+			c.send(c.readFrom(place(m, 0), 16))
+			c.terminated(noRight...)
+		}),
+	},
+	{
+		ID:    "security/rights/queue-pair-permits-atomics",
+		Title: "A queue pair that does not permit atomics carries none out, whatever the memory permits",
+		Cite:  cite("libibverbs", "ibv_modify_qp(3)", "verbs/modify/8"), Level: conformance.Must, Needs: atomics,
+		Sends:   "a FetchAdd and a CmpSwap to memory that is open for everything, each to a queue pair that permits reads and Writes only",
+		Expects: "a Terminate, and a number that stays as it was",
+		Mutants: []string{"QPRightsIgnored"},
+		Run: onHost(func(h *host) {
+			m := h.Memory(4096, allAccess)
+			at := place(m, int(-m.Addr()&7))
+			for _, request := range []func(*conn) iwarp.Segment{
+				func(c *conn) iwarp.Segment { return iwarp.FetchAdd(c.nextRequest(), 1, at, 5) },
+				func(c *conn) iwarp.Segment { return iwarp.CompareSwap(c.nextRequest(), 1, at, 0, 5) },
+			} {
+				c := h.connect(setup{access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite})
+				c.send(request(c))
+				c.terminated(noRight...)
+				h.Untouched(m, 0, 0)
+			}
+		}),
+	},
+	{
 		ID:    "security/rights/empty-read-needs-none",
 		Title: "A read of no octets needs no right",
 		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/2"), Level: conformance.Should, Needs: needed,

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
@@ -89,7 +88,7 @@ func (h *host) connectingTo(s setup) *start {
 	if st.door, err = h.Streams.Listen(0); err != nil {
 		rig.End(fmt.Errorf("listen: %w", err))
 	}
-	cm := h.manager()
+	cm := h.Manager()
 	st.task = h.Go("connect", func() error {
 		var err error
 		st.result, err = cm.Connect(st.qp, st.door.Addr(), s.connParam(), programPatience)
@@ -206,4 +205,4 @@ func ending(err error) string {
 }
 
 // quiet is how long silence lasts where no timer runs.
-const quiet = time.Second
+const quiet = rig.Quiet

@@ -10,13 +10,13 @@ import (
 // managed connects two ends by the connection manager. The partner listens: devices are
 // known that do not see the first message of who connects to them before the second.
 func managed(near, far *End) {
-	at := address(far.Rig).GID.Addr()
-	listener, err := manager(far.Rig).Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 1)
+	at := far.Address().GID.Addr()
+	listener, err := far.Manager().Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 1)
 	far.Do("a listener", err)
 	param := verbs.ConnParam{ResponderResources: Readers, InitiatorDepth: Readers, RetryCount: 7, RNRRetryCount: 7}
 	dialing := near.Go("the device connects", func() error {
 		return rig.Caught(func() {
-			_, err := manager(near.Rig).Connect(near.QP, listener.Addr(), param, near.Patience())
+			_, err := near.Manager().Connect(near.QP, listener.Addr(), param, near.Patience())
 			near.Do("a connection", err)
 		})
 	})
@@ -26,10 +26,4 @@ func managed(near, far *End) {
 	far.Do("a connection that can be accepted", err)
 	near.Do("a connection", dialing.Wait(near.Patience()))
 	far.Do("a listener that can be closed", listener.Close())
-}
-
-func manager(r *rig.Rig) verbs.CM {
-	cm, err := r.Device.CM()
-	r.Do("a connection manager", err)
-	return cm
 }

@@ -123,7 +123,7 @@ const timeout = 8
 // joined connects a queue pair by hand.
 func (e *End) joined(other *End) {
 	a := verbs.QPAttr{
-		State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: other.QP.QPN(), AH: path(e.Rig, other.Rig),
+		State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: other.QP.QPN(), AH: e.PathTo(other.Rig),
 		RQPSN: uint32(other.QP.QPN()) << 8 & 0xffffff, SQPSN: uint32(e.QP.QPN()) << 8 & 0xffffff,
 		MaxDestRdAtomic: Readers, MaxRdAtomic: Readers, MinRNRTimer: 12, Timeout: timeout, RetryCnt: 7, RNRRetry: 3,
 	}
@@ -141,32 +141,9 @@ func (e *End) joined(other *End) {
 func (e *End) addressed(other *End) {
 	e.Do("a queue pair in RTR", e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
 	e.Do("a queue pair in RTS", e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
-	ah, err := e.PD.CreateAH(path(e.Rig, other.Rig))
+	ah, err := e.PD.CreateAH(e.PathTo(other.Rig))
 	e.Do("an address handle", err)
 	e.to = verbs.UD{AH: ah, QPN: other.QP.QPN(), QKey: qKey}
-}
-
-// path leads from one device to another.
-func path(from, to *rig.Rig) verbs.AHAttr {
-	src, dst := address(from), address(to)
-	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: dst.GID, SGIDIndex: uint8(src.Index), HopLimit: 64}}
-}
-
-// address is the first entry of a GID table that RoCEv2 can use, or the first of all.
-func address(r *rig.Rig) (first verbs.GIDEntry) {
-	port, err := r.Device.QueryPort(1)
-	r.Do("a port that can be queried", err)
-	for i := range port.GIDs {
-		g, err := r.Device.QueryGID(1, i)
-		r.Do("a GID table that can be queried", err)
-		switch {
-		case g.Type == verbs.GIDTypeRoCEv2:
-			return g
-		case i == 0:
-			first = g
-		}
-	}
-	return first
 }
 
 // Area is how many bytes come before the payload in a receive: those of the address

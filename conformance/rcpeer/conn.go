@@ -20,7 +20,6 @@ type Conn struct {
 	// receives of the device's.
 	Mem, Own *rig.Memory
 	from     netip.Addr
-	puts     int
 }
 
 // Setup is how a connection is made. The zero value has no receives and no timer.
@@ -48,6 +47,15 @@ const (
 // Theirs is memory of the peer's, as the device names it.
 var Theirs = verbs.Remote{Addr: 0x1000, RKey: 0x77}
 
+// What each transition of an RC queue pair demands.
+const (
+	toInit = verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags
+	toRTR  = verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN |
+		verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
+	toRTS = verbs.QPAttrState | verbs.QPAttrSQPSN | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry |
+		verbs.QPAttrMaxQPRdAtomic
+)
+
 const rights = verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 
 // Connect makes a connection. It has no timer unless Change says so.
@@ -64,8 +72,7 @@ func (p *Port) Connect(s Setup) *Conn {
 		Caps: verbs.QPCaps{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
 	p.Do("a queue pair", err)
-	p.Do("a queue pair in INIT", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access},
-		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
+	p.Do("a queue pair in INIT", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access}, toInit))
 	for i := range s.Receives {
 		c.Recv(c.QP, uint64(i+1), c.Own.SGE(MemLen-64*(i+1), 64))
 	}
@@ -78,11 +85,9 @@ func (p *Port) Connect(s Setup) *Conn {
 	if s.Change != nil {
 		s.Change(&c.Attr)
 	}
-	p.Do("a queue pair in RTR", c.QP.Modify(c.Attr, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|
-		verbs.QPAttrRQPSN|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer))
+	p.Do("a queue pair in RTR", c.QP.Modify(c.Attr, toRTR))
 	c.Attr.State = verbs.QPStateRTS
-	p.Do("a queue pair in RTS", c.QP.Modify(c.Attr, verbs.QPAttrState|verbs.QPAttrSQPSN|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|
-		verbs.QPAttrRNRRetry|verbs.QPAttrMaxQPRdAtomic))
+	p.Do("a queue pair in RTS", c.QP.Modify(c.Attr, toRTS))
 	return c
 }
 

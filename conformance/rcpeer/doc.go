@@ -1,10 +1,12 @@
-// Package rcpeer plays the other end of RC connections by hand, and knows when each
-// packet came: for cases that measure what a device does in time, or count what it
-// does at all. It loses and marks packets itself, by leaving out what it would have
-// sent, or by not looking at what came: there is no switch between it and the device.
+// Package rcpeer plays the other end of RoCE by hand, and knows when each packet came. A
+// [Port] is the wire of all its cases, with what a case needs to say that nothing was
+// sent; a [Conn] is an RC connection for those that measure what a device does in time,
+// or count what it does at all. It loses and marks packets itself, by leaving out what it
+// would have sent, or by not looking at what came: there is no switch between it and the
+// device.
 //
-// It judges nothing but what every packet has to be like: see [Watch]. A [Conn] keeps no state: it
-// neither answers nor repeats anything by itself. All of it belongs to one case.
+// It judges nothing but what every packet has to be like: see [Watch]. A Conn keeps no
+// state: it neither answers nor repeats anything by itself. All of it belongs to one case.
 package rcpeer
 
 import (
@@ -24,11 +26,12 @@ import (
 type Port struct {
 	*rig.Rig
 	// Peer is where packets come from that do not say so.
-	Peer  netip.Addr
-	watch *Watch
+	Peer netip.Addr
+	// Watch judges every packet that the device sends.
+	Watch *Watch
 	// early are packets that came while others were waited for.
 	early  []Arrival
-	canary *Conn
+	canary *canary
 	conns  uint32
 }
 
@@ -45,7 +48,7 @@ func On(body func(*Port)) func(*conformance.Bench) error {
 }
 
 // New returns a port on the rig's bench.
-func New(r *rig.Rig) *Port { return &Port{Rig: r, Peer: r.Peers[0], watch: NewWatch(r)} }
+func New(r *rig.Rig) *Port { return &Port{Rig: r, Peer: r.Peers[0], Watch: NewWatch(r)} }
 
 // Put sends packets, with what they leave open about their way filled in, and returns
 // when the last of them was about to be sent.
@@ -55,7 +58,7 @@ func (p *Port) Put(pkts ...ib.Packet) (at time.Duration) {
 		if pkt.Opcode() != ib.OpCNP { // which has no such bit
 			way = way.MigReq()
 		}
-		p.watch.Sent(pkt)
+		p.Watch.Sent(pkt)
 		octets := pkt.Or(way).Build()
 		at = p.Now()
 		if err := p.Wire.Send(octets); err != nil {
@@ -90,11 +93,17 @@ func (p *Port) onWire(timeout time.Duration) (Arrival, bool) {
 		case err != nil:
 			p.Fail("a packet of RoCEv2", "%v (%v)", pkt, err)
 		default:
-			p.watch.Sound(p.Rig, pkt)
+			p.Watch.Sound(p.Rig, pkt)
 			return Arrival{pkt, f.At}, true
 		}
 	}
 }
+
+// Early returns what came while other packets were waited for.
+func (p *Port) Early() []Arrival { return p.early }
+
+// Forget drops what came while other packets were waited for.
+func (p *Port) Forget() { p.early = nil }
 
 // NextOf returns the next packet that is wanted, if it comes in time. Others are kept.
 func (p *Port) NextOf(wanted func(*Arrival) bool, timeout time.Duration) (Arrival, bool) {
@@ -110,33 +119,5 @@ func (p *Port) NextOf(wanted func(*Arrival) bool, timeout time.Duration) (Arriva
 			return a, ok
 		}
 		p.early = append(p.early, a)
-	}
-}
-
-// Settle waits until the device has dealt with all that was put before. What it sends
-// meanwhile is kept, but for the answer that shows it.
-func (p *Port) Settle() {
-	if p.canary == nil {
-		p.canary = p.Connect(Setup{})
-	}
-	c := p.canary
-	c.Put(ib.WriteOnly(c.PSN(c.puts), c.At(0, 0), nil).AckReq())
-	c.puts++
-	c.Await("a device that answers its other connections", func(a *Arrival) bool { return a.PSN() == c.PSN(c.puts-1) })
-}
-
-// Drain settles, and returns all that the device has sent by then, and in quiet from
-// then on where time is virtual.
-func (p *Port) Drain(quiet time.Duration) (all []Arrival) {
-	p.Settle()
-	if !p.Virtual {
-		quiet = 0
-	}
-	for {
-		a, ok := p.Next(quiet)
-		if !ok {
-			return all
-		}
-		all = append(all, a)
 	}
 }

@@ -96,12 +96,13 @@ var timeoutCodes = []uint8{7, 10, 12}
 
 // timeouts measures the time between repetitions of a request that nobody answers, as
 // multiples of what the code of the timeout stands for. The first sample is that from
-// the request to its first repetition.
+// posting the request to its first repetition.
 func timeouts(p *rcpeer.Port) (all []Measurement) {
 	for _, code := range timeoutCodes {
 		c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(code)})
+		last := c.Now() // before it is sent: the bench can see it later only
 		c.Post(c.QP, c.Sending(1, 8))
-		last := c.Take(1)[0].At
+		c.Take(1)
 		between := make([]float64, 0, c.Attr.RetryCnt)
 		for range c.Attr.RetryCnt {
 			a := c.Take(1)[0]

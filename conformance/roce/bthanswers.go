@@ -32,6 +32,20 @@ var bthAnswerCases = []conformance.Case{
 		}),
 	},
 	{
+		ID:    "bth/pad/ragged-response-not-taken",
+		Title: "A READ response whose payload is no multiple of four bytes and has no padding does not complete the READ with success",
+		Cite:  ibta("", "roce/bth/pad/4"), Level: conformance.Should, Needs: verbs.CapRC,
+		Labels:  []string{"service:rc"},
+		Sends:   "to READs of 5, 6 and 7 bytes, each on a connection of its own, a response of as many with PadCnt 0 and no padding; if the READ comes again, a right one",
+		Expects: "an error; or nothing, and success with the right response",
+		Mutants: []string{"RaggedAccepted"},
+		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{5, 6, 7}, func(c *conn, n int) {
+			bytes := data(n)
+			c.send(c.readOf(bytes)[0].WithPad([]byte{}))
+			c.failsOrAsksAgain(bytes)
+		})),
+	},
+	{
 		ID:    "bth/pkey/sent-is-that-of-the-queue-pair",
 		Title: "Requests and answers carry the P_Key of their queue pair, bit of membership included",
 		Cite:  ibta("", "roce/bth/pkey/5"), Level: conformance.Must, Needs: verbs.CapRC,
@@ -131,6 +145,6 @@ func (p *port) connectIn(s setup, index, pkey uint16) *conn {
 	p.Do("a queue pair with another P_Key", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: index}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
 	p.toRTR(c.qp, c.attr)
 	p.toRTS(c.qp, c.attr)
-	p.watch.Expect(uint32(c.attr.DestQPN), pkey)
+	p.Watch.Expect(uint32(c.attr.DestQPN), pkey)
 	return c
 }

@@ -150,7 +150,7 @@ var congestionCases = []conformance.Case{
 				c.Completes(1, verbs.WCSuccess)
 				c.Completes(2, verbs.WCSuccess)
 				c.settle()
-				c.early = nil // the READ, and what is behind it, may have been sent again
+				c.Forget() // the READ, and what is behind it, may have been sent again
 			}
 			implied.are(c.port, 2, true)
 		}),

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rcpeer"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -133,7 +134,7 @@ func (c *conn) at(off, n int) ib.RETH {
 const timeoutCode = 14
 
 // data is n bytes to send.
-func data(n int) []byte { return rig.Pattern(n, 0x5a) }
+func data(n int) []byte { return rcpeer.Data(n) }
 
 // quiet is how long silence lasts where no timer runs.
 const quiet = time.Second

@@ -91,7 +91,7 @@ var duplicateCases = []conformance.Case{
 				c.settle()
 				c.Holds(c.mem, 0, young)
 				c.Untouched(c.mem, 0, n)
-				c.early = nil
+				c.Forget()
 			}
 		}),
 	},

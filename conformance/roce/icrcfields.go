@@ -188,11 +188,11 @@ var icrcFieldCases = []conformance.Case{
 					c.send(ib.WriteOnly(c.psn(0), c.at(0, 0), nil).AckReq().Sealed(randomICRC(c.Rand)))
 				}
 				c.settle()
-				if n := len(c.early); n > luckyICRCs {
-					c.Fail(fmt.Sprintf("at most %d of %d random ICRCs accepted", luckyICRCs, tryICRCs), "%d already, the last %v", n, c.early[n-1])
+				if n := len(c.Early()); n > luckyICRCs {
+					c.Fail(fmt.Sprintf("at most %d of %d random ICRCs accepted", luckyICRCs, tryICRCs), "%d already, the last %v", n, c.Early()[n-1].Packet)
 				}
 			}
-			c.early = nil
+			c.Forget()
 			c.send(ib.WriteOnly(c.psn(0), c.at(0, 0), nil).AckReq())
 			c.expects(ib.Ack(c.psn(0), 1))
 		}),

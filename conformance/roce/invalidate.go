@@ -135,7 +135,7 @@ var invalidateCases = []conformance.Case{
 			c.send(ib.SendOnlyInv(c.psn(0), mw.RKey(), data(8)).AckReq())
 			other := c.anotherConn(setup{})
 			c.noise(soon) // what the SEND gets is for another case
-			c.early = nil
+			c.Forget()
 			c.Completion()
 			other.opWorksAt(0, writeOp, other.at(0, 8))
 			other.opWorksAt(1, readOp, other.at(0, 8))

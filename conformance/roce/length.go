@@ -200,7 +200,7 @@ func (p *port) refuses(packets func(*conn) []ib.Packet) {
 	c.send(pkts[:last]...)
 	if last > 0 {
 		c.settle()
-		c.early = nil // what comes before may be acknowledged
+		c.Forget() // what comes before may be acknowledged
 		c.mem.Accept()
 		c.own.Accept()
 	}

@@ -227,15 +227,6 @@ func psnStarts(p *port) []uint32 {
 	return []uint32{1, 0x7fffff, 0x800000, 0xffffff, p.Rand.Uint32N(1 << 24)}
 }
 
-// drained waits until the device has dealt with all that was put before, and returns
-// what else it has sent by then.
-func (p *port) drained() []ib.Packet {
-	p.settle()
-	all := p.early
-	p.early = nil
-	return all
-}
-
 // nakAny is a NAK with any code.
 func nakAny(psn ib.PSN, msn uint32) ib.Packet {
 	p := ib.Nak(psn, 0, msn)

@@ -35,7 +35,7 @@ func onEachConn[T any](s setup, things []T, body func(*conn, T)) func(*port) {
 			body(p.connect(s), thing)
 			// Whatever the device had to say to the old connection is not for the new.
 			p.settle()
-			p.early = nil
+			p.Forget()
 		}
 	}
 }

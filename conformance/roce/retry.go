@@ -163,6 +163,7 @@ var retryCases = []conformance.Case{
 				}
 				qpn := uint32(c.qp.QPN())
 				c.Do("a queue pair that can be destroyed", c.qp.Close())
+				c.drained() // on a busy bench a timer may have expired before
 				c.Sleep(4 * ib.AckTimeout(shortTimeout))
 				c.put(ib.Ack(c.sq(0), 1).To(qpn))
 				c.silence(quiet)
@@ -194,10 +195,13 @@ var retryCases = []conformance.Case{
 			c.Check(ok, "an answer to the READ", "nothing in %v", c.Patience())
 			c.same(ib.ReadResponseFirst(c.psn(0), ib.AnyMSN, nil), first)
 			c.Do("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
-			retryOnItsWay(c, c.drained())
+			answered := retryOnItsWay(c, c.drained())
 			c.Sleep(4 * ib.AckTimeout(shortTimeout))
 			c.silence(quiet)
 			c.Incomplete()
+			if answered {
+				rig.End(fmt.Errorf("the device has answered everything before it was reset: %w", conformance.ErrCannot))
+			}
 		}),
 	},
 	{
@@ -245,15 +249,17 @@ func (c *conn) sendsEach(n int) []ib.Packet {
 }
 
 // retryOnItsWay ends the case if what came right behind a reset cannot have been sent
-// before it, as READ responses and a repeated SEND can: an ACK for a WRITE whose turn is behind a READ that has not been answered
-// to its end.
-func retryOnItsWay(c *conn, came []ib.Packet) {
+// before it, as READ responses and a repeated SEND can: an ACK for a WRITE whose turn is
+// behind a READ that has not been answered to its end. It reports whether that was
+// answered, so that nothing was left to forget.
+func retryOnItsWay(c *conn, came []ib.Packet) (answered bool) {
 	for _, p := range came {
 		if p.Opcode() == ib.OpReadResponseLast {
-			rig.End(fmt.Errorf("the device has answered everything before it was reset: %w", conformance.ErrCannot))
+			return true
 		}
 		c.Check(p.Opcode() == ib.OpReadResponseMiddle || p.Opcode() == ib.OpSendOnly, "nothing but what was on its way", "%v", p)
 	}
+	return false
 }
 
 // retryExpected makes an expectation of a packet that came: all that its sender chose,

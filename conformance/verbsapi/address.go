@@ -17,7 +17,7 @@ var addressCases = []conformance.Case{
 		Expects: "destination, source index, hop limit, traffic class, service level and port as they were given",
 		Mutants: []string{"AHAttrForgotten"},
 		Run: rig.Straight(func(r *rig.Rig) {
-			want := path(r, r)
+			want := r.PathTo(r)
 			want.SL, want.GRH.TrafficClass, want.GRH.HopLimit = 3, 0x48, 17
 			ah, err := r.PD.CreateAH(want)
 			r.Do("an address handle", err)
@@ -41,7 +41,7 @@ var addressCases = []conformance.Case{
 				{"a port behind the last", func(a *verbs.AHAttr) { a.Port = device(r).Ports + 1 }},
 				{"a source index behind the table", func(a *verbs.AHAttr) { a.GRH.SGIDIndex = uint8(port.GIDs) }},
 			} {
-				attr := path(r, r)
+				attr := r.PathTo(r)
 				bad.wrong(&attr)
 				_, err := r.PD.CreateAH(attr)
 				r.Refuses("an address handle with "+bad.what, err, verbs.ErrInvalid)
@@ -64,7 +64,7 @@ var addressCases = []conformance.Case{
 			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 24))
 			l.far.Completes(2, verbs.WCSuccess)
 			wc := l.near.got(1, toOff, l.far.mem.Buf[:24])
-			attr, err := verbs.ReplyAH(1, uint8(address(l.near.Rig).Index), &wc, l.near.mem.Buf[toOff:])
+			attr, err := verbs.ReplyAH(1, uint8(l.near.Address().Index), &wc, l.near.mem.Buf[toOff:])
 			l.near.Do("an address in the header area", err)
 			ah, err := l.near.PD.CreateAH(attr)
 			l.near.Do("a handle of that address", err)

@@ -16,7 +16,7 @@ var asyncCases = []conformance.Case{
 		Title: "A wait for an asynchronous event lasts as long as it was told to, and ends as soon as there is one",
 		Cite:  manual("ibv_get_async_event(3)", "verbs/async/1"), Level: conformance.Must,
 		Sends:   "a wait for nothing; a wait for an overrun that comes 30 ms later",
-		Expects: "a timeout, not before its time; then the event",
+		Expects: "a timeout, not before its time; then the event, not before the overrun and within a second of it",
 		Mutants: []string{"WaitImpatient", "AsyncEventsLost"},
 		Run: rig.Straight(func(r *rig.Rig) {
 			const while = 30 * time.Millisecond
@@ -26,6 +26,7 @@ var asyncCases = []conformance.Case{
 			r.Check(r.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", r.Now()-began)
 			cq := newCQ(r, 1, nil)
 			s := newSource(r, cq)
+			began = r.Now()
 			later := r.Go("an overrun", func() error {
 				r.Sleep(while)
 				for range cq.Depth() + 2 {
@@ -34,6 +35,8 @@ var asyncCases = []conformance.Case{
 				return nil
 			})
 			r.Event(verbs.EventCQErr)
+			took := r.Now() - began
+			r.Check(took >= while && took < while+time.Second, fmt.Sprintf("the event of an overrun after %v, at once", while), "after %v", took)
 			r.Do("an overrun", later.Wait(r.Patience()))
 		}),
 	},

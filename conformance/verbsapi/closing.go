@@ -25,7 +25,7 @@ var closingCases = []conformance.Case{
 			all = append(all, verb{"alloc_mw", func() error { _, err := pd.AllocMW(verbs.MWType2); return err }})
 		}
 		if r.Caps.Has(verbs.CapUD) {
-			all = append(all, verb{"create_ah", func() error { _, err := pd.CreateAH(path(r, r)); return err }})
+			all = append(all, verb{"create_ah", func() error { _, err := pd.CreateAH(r.PathTo(r)); return err }})
 		}
 		return pd, all
 	}),
@@ -71,7 +71,7 @@ var closingCases = []conformance.Case{
 		return mw, nil
 	}),
 	closedObject("ah", "address handle", verbs.CapUD, func(r *rig.Rig) (closer, []verb) {
-		ah, err := r.PD.CreateAH(path(r, r))
+		ah, err := r.PD.CreateAH(r.PathTo(r))
 		r.Do("an address handle", err)
 		return ah, nil
 	}),

@@ -40,11 +40,11 @@ var cmCases = []conformance.Case{
 		Mutants: []string{"PortsShared"},
 		Run: rig.Straight(func(r *rig.Rig) {
 			first := listen(r)
-			_, err := manager(r).Listen(first.Addr(), verbs.PortSpaceTCP, 1)
+			_, err := r.Manager().Listen(first.Addr(), verbs.PortSpaceTCP, 1)
 			r.Refuses("a second listener at a port", err, nil)
 			at := first.Addr()
 			r.Do("a listener that can be closed", first.Close())
-			again, err := manager(r).Listen(at, verbs.PortSpaceTCP, 1)
+			again, err := r.Manager().Listen(at, verbs.PortSpaceTCP, 1)
 			r.Do("a listener at a port that is free again", err)
 			r.Check(again.Addr() == at, at.String(), "%v", again.Addr())
 		}),
@@ -59,7 +59,7 @@ var cmCases = []conformance.Case{
 		Run: onDial(func(d *dial) {
 			d.ask(depths, d.near.Patience())
 			req := d.heard()
-			d.near.Check(d.deviceAsks() || req.Remote().Addr() == address(d.far).GID.Addr(), "the requester's address", "%v", req.Remote())
+			d.near.Check(d.deviceAsks() || req.Remote().Addr() == d.far.Address().GID.Addr(), "the requester's address", "%v", req.Remote())
 			d.accept(req, depths)
 			d.near.StateIs(d.asks.qp, rts)
 			d.near.State(d.answers.qp, rts)
@@ -119,7 +119,7 @@ var cmCases = []conformance.Case{
 			d := between(r, true)
 			param := depths
 			param.PrivateData = make([]byte, privateLimits(r).tooLong)
-			_, err := d.asks.manager().Connect(d.asks.qp, d.ears.Addr(), param, r.Patience())
+			_, err := d.asks.Manager().Connect(d.asks.qp, d.ears.Addr(), param, r.Patience())
 			r.Refuses("a connection with too much private data", err, verbs.ErrInvalid)
 			d.ask(depths, r.Patience())
 			d.accept(d.heard(), depths)
@@ -156,7 +156,7 @@ var cmCases = []conformance.Case{
 			d := between(r, true)
 			at := d.ears.Addr()
 			r.Do("a listener that can be closed", d.ears.Close())
-			_, err := d.asks.manager().Connect(d.asks.qp, at, depths, r.Patience())
+			_, err := d.asks.Manager().Connect(d.asks.qp, at, depths, r.Patience())
 			r.Refuses("a connection to nobody", err, verbs.ErrRejected)
 			r.Check(query(r, d.asks.qp).State != rts, "a queue pair that is not ready", "RTS")
 		}),

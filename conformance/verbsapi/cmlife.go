@@ -31,7 +31,7 @@ var cmLifeCases = []conformance.Case{
 			}
 			d := between(r, true)
 			takes("a request that is not answered", 300*time.Millisecond, func() error {
-				_, err := d.asks.manager().Connect(d.asks.qp, d.ears.Addr(), depths, 300*time.Millisecond)
+				_, err := d.asks.Manager().Connect(d.asks.qp, d.ears.Addr(), depths, 300*time.Millisecond)
 				return err
 			})
 			takes("a wait for a request", 100*time.Millisecond, func() error {
@@ -56,7 +56,7 @@ var cmLifeCases = []conformance.Case{
 				param := depths
 				param.PrivateData = []byte{byte(i + 1)}
 				tasks = append(tasks, r.Go(fmt.Sprintf("caller %d", i), func() error {
-					_, err := caller.manager().Connect(caller.qp, d.ears.Addr(), param, r.Patience())
+					_, err := caller.Manager().Connect(caller.qp, d.ears.Addr(), param, r.Patience())
 					return err
 				}))
 			}
@@ -110,7 +110,7 @@ var cmLifeCases = []conformance.Case{
 			d := between(r, true)
 			d.ask(depths, r.Patience())
 			d.accept(d.heard(), depths)
-			_, err := d.asks.manager().Connect(d.asks.qp, d.ears.Addr(), depths, soon)
+			_, err := d.asks.Manager().Connect(d.asks.qp, d.ears.Addr(), depths, soon)
 			r.Refuses("connecting a connected queue pair", err, nil)
 			r.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
 			d.link().works()
@@ -187,7 +187,7 @@ var cmLifeCases = []conformance.Case{
 		Mutants: []string{"ResolvedKeyLost", "PrivateDataLost"},
 		Run: rig.Straight(func(r *rig.Rig) {
 			l := newLink(r, setup{kind: verbs.QPTypeUD})
-			ears, err := l.far.manager().Listen(netip.AddrPortFrom(address(l.far.Rig).GID.Addr(), 0), verbs.PortSpaceUDP, 1)
+			ears, err := l.far.Manager().Listen(netip.AddrPortFrom(l.far.Address().GID.Addr(), 0), verbs.PortSpaceUDP, 1)
 			r.Do("a datagram service", err)
 			service := r.Go("service", func() error {
 				req, err := ears.Next(r.Patience())
@@ -197,7 +197,7 @@ var cmLifeCases = []conformance.Case{
 				_, err = req.Accept(l.far.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.Patience())
 				return err
 			})
-			peer, err := l.near.manager().Resolve(ears.Addr(), []byte("where"), r.Patience())
+			peer, err := l.near.Manager().Resolve(ears.Addr(), []byte("where"), r.Patience())
 			r.Do("a service that is found", err)
 			r.Do("a service that answers", service.Wait(r.Patience()))
 			told(r, "the answer", peer.PrivateData, []byte("here"))

@@ -102,30 +102,7 @@ func toRTS(r *rig.Rig, qp verbs.QP, attr verbs.QPAttr) {
 }
 
 // pathTo is the address of another end.
-func (e *end) pathTo(other *end) verbs.AHAttr { return path(e.Rig, other.Rig) }
-
-// path leads from one device to another.
-func path(from, to *rig.Rig) verbs.AHAttr {
-	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: address(to).GID, SGIDIndex: uint8(address(from).Index), HopLimit: 64}}
-}
-
-// address is the entry of a device's GID table that the bench uses: the first that
-// routes. There may be others before it, of RoCE's first version.
-func address(r *rig.Rig) verbs.GIDEntry {
-	port := portOf(r)
-	var first verbs.GIDEntry
-	for i := range port.GIDs {
-		g, err := r.Device.QueryGID(1, i)
-		r.Do(fmt.Sprintf("entry %d of a GID table of %d", i, port.GIDs), err)
-		switch {
-		case g.Type == verbs.GIDTypeRoCEv2:
-			return g
-		case i == 0:
-			first = g
-		}
-	}
-	return first
-}
+func (e *end) pathTo(other *end) verbs.AHAttr { return e.PathTo(other.Rig) }
 
 // addressed makes a datagram queue pair in INIT ready, and gives it somebody to talk
 // to.
@@ -165,18 +142,9 @@ func (l *link) managed() {
 // with the patience that connections by hand have.
 var depths = verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4, RetryCount: 7, RNRRetryCount: 7}
 
-// manager is the device's connection manager.
-func (e *end) manager() verbs.CM { return manager(e.Rig) }
-
-func manager(r *rig.Rig) verbs.CM {
-	cm, err := r.Device.CM()
-	r.Do("a connection manager", err)
-	return cm
-}
-
 // listen has the device listen at its first address, for connections.
 func listen(r *rig.Rig) verbs.Listener {
-	l, err := manager(r).Listen(netip.AddrPortFrom(r.Local[0], 0), verbs.PortSpaceTCP, 4)
+	l, err := r.Manager().Listen(netip.AddrPortFrom(r.Local[0], 0), verbs.PortSpaceTCP, 4)
 	r.Do("a listener", err)
 	return l
 }

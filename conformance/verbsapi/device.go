@@ -60,7 +60,7 @@ var deviceCases = []conformance.Case{
 				{"a shared receive queue", verbs.CapSRQ, func() error { _, err := r.Device.CreateSRQ(srqInit(r)); return err }},
 				{"a window of type 1", verbs.CapMWType1, func() error { _, err := r.PD.AllocMW(verbs.MWType1); return err }},
 				{"a window of type 2", verbs.CapMWType2, func() error { _, err := r.PD.AllocMW(verbs.MWType2); return err }},
-				{"an address handle", verbs.CapUD, func() error { _, err := r.PD.CreateAH(path(r, r)); return err }},
+				{"an address handle", verbs.CapUD, func() error { _, err := r.PD.CreateAH(r.PathTo(r)); return err }},
 				{"an XRC domain", verbs.CapXRC, func() error { _, err := r.Device.OpenXRCD(); return err }},
 				{"a larger completion queue", verbs.CapResizeCQ, func() error { return r.CQ.Resize(r.CQ.Depth() + 1) }},
 				{"a connection manager", verbs.CapCM, func() error { _, err := r.Device.CM(); return err }},

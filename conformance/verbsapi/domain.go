@@ -24,7 +24,7 @@ var domainCases = []conformance.Case{
 		return srq
 	}),
 	domainBusy("address-handles", verbs.CapUD, func(r *rig.Rig, pd verbs.PD) closer {
-		ah, err := pd.CreateAH(path(r, r))
+		ah, err := pd.CreateAH(r.PathTo(r))
 		r.Do("an address handle", err)
 		return ah
 	}),

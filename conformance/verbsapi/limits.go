@@ -20,7 +20,7 @@ var limitCases = []conformance.Case{
 		}),
 	asManyAsClaimed("address-handles", verbs.CapUD,
 		func(a *verbs.DeviceAttr) int { return a.MaxAH },
-		func(r *rig.Rig) error { _, err := r.PD.CreateAH(path(r, r)); return err }),
+		func(r *rig.Rig) error { _, err := r.PD.CreateAH(r.PathTo(r)); return err }),
 }
 
 // mostMade is up to how many objects of a kind are made: a hundred times as many would

@@ -29,10 +29,10 @@ func between(r *rig.Rig, deviceAsks bool) *dial {
 	at := r.Local[0]
 	if deviceAsks {
 		d.asks, d.answers = near, far
-		at = address(d.far).GID.Addr()
+		at = d.far.Address().GID.Addr()
 	}
 	var err error
-	d.ears, err = d.answers.manager().Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4)
+	d.ears, err = d.answers.Manager().Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4)
 	r.Do("a listener", err)
 	return d
 }

@@ -197,7 +197,7 @@ var postCases = []conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/post/10"), Level: conformance.Must, Needs: verbs.CapRC,
 		Sends:   "writes, reads and sends in turn, in one call",
 		Expects: "their completions in order, polled together",
-		Mutants: []string{"PollReversed"},
+		Mutants: []string{"PollReversed", "SendsOvertake"},
 		Run: onReliable(func(l *link) {
 			wrs := make([]verbs.SendWR, 0, 12)
 			for i := range 4 {

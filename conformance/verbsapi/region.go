@@ -100,7 +100,7 @@ var regionCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/mr/overlapping-regions-stand-alone",
-		Title: "The same memory can be registered several times; each region has its own life and rights",
+		Title: "The same memory can be registered several times; each region has its own life",
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/7"), Level: conformance.Must,
 		Sends:   "messages from a region when another one over the same memory has been closed",
 		Expects: "the message at the peer",

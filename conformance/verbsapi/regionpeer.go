@@ -73,6 +73,33 @@ var regionPeerCases = overBoth([]conformance.Case{
 		}),
 	},
 	{
+		ID:    "verbs/mr/overlapping-regions-rights",
+		Title: "Of several regions over the same memory each has its own rights",
+		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/7"), Level: conformance.Must,
+		Sends:   "WRITEs of the peer to the same bytes by the keys of three regions: one without rights between two that may be written",
+		Expects: "the bytes by the first and the last; by the one between that it fails, with memory as it was",
+		Mutants: []string{"RightsIgnored"},
+		Run: onSides(func(d *sides) {
+			const local = verbs.AccessLocalWrite
+			m := d.near.Memory(64, local|verbs.AccessRemoteWrite)
+			places := []verbs.Remote{m.Remote(0)}
+			for i, rights := range []verbs.Access{local, local | verbs.AccessRemoteWrite} {
+				mr, err := d.near.PD.RegMR(verbs.MRInit{Buf: m.Buf, Access: rights})
+				d.near.Do(fmt.Sprintf("region %d over the same memory", i+2), err)
+				places = append(places, verbs.Remote{Addr: mr.Addr(), RKey: mr.RKey()})
+			}
+			for i, at := range places {
+				l := d.link(setup{})
+				if i == 1 {
+					l.refuses("write memory by a key without rights", l.far.rdmaWR(verbs.OpRDMAWrite, 9, 8, at))
+					d.near.Untouched(m, 0, 0)
+					continue
+				}
+				l.carriesOut(verbs.OpRDMAWrite, m, at, 0)
+			}
+		}),
+	},
+	{
 		ID:    "verbs/mr/zero-based",
 		Title: "The addresses of a zero-based region begin at 0",
 		Cite:  manual("o10-36.2.2", "verbs/mr/13"), Level: conformance.Must, Needs: verbs.CapZeroBased,

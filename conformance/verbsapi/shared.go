@@ -166,15 +166,19 @@ var sharedCases = []conformance.Case{
 		ID:    "verbs/srq/resize",
 		Title: "A shared receive queue that can be resized has the room then, keeps what is in it, and refuses to become smaller than that",
 		Cite:  manual("ibv_modify_srq(3)", "verbs/srq/8"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them",
-		Expects: "a size of at least what was asked for, room for that many, and a refusal of the last; or that sizes cannot be changed",
+		Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them; then a message of the peer for each",
+		Expects: "a size of at least what was asked for, room for that many, a refusal of the last, and a completion of each receive; or that sizes cannot be changed",
 		Mutants: []string{"SRQResizeNoop", "SRQModifyLies"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: onSides(func(d *sides) {
+			r := d.near
 			srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 			was := srqAttr(r, srq).MaxWR
+			waiting := make(map[uint64]bool)
 			fill := func(n int) {
-				for i := range n {
-					r.Recv(srq, uint64(i), m.SGE(0, 64))
+				for range n {
+					id := uint64(len(waiting) + 1)
+					waiting[id] = true
+					r.Recv(srq, id, m.SGE(0, 64))
 				}
 			}
 			fill(was)
@@ -187,6 +191,14 @@ var sharedCases = []conformance.Case{
 			r.Check(now >= was+8, fmt.Sprintf("%d receives or more", was+8), "%d", now)
 			fill(8)
 			r.Refuses("a size below what is posted", srq.Modify(verbs.SRQAttr{MaxWR: was}, verbs.SRQMaxWR), nil)
+			l := onSRQ(d, srq)
+			for range was + 8 {
+				l.far.Post(l.far.qp, l.far.sendWR(1, 0, 8))
+				l.far.Completes(1, verbs.WCSuccess)
+				wc := l.near.Completion()
+				r.Check(wc.Status == verbs.WCSuccess && waiting[wc.WRID], "a receive that was posted and has not completed yet", "%s", rig.Describe(&wc))
+				delete(waiting, wc.WRID)
+			}
 		}),
 	},
 	{

@@ -119,16 +119,36 @@ var signalCases = []conformance.Case{
 		ID:    "verbs/flush/in-order",
 		Title: "When a queue pair fails, everything that was posted completes as flushed, in order",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/flush/1"), Level: conformance.Must,
-		Sends:   "receives, ERR",
-		Expects: "WR_FLUSH_ERR for each, in the order of posting, polled together",
+		Sends:   "eight receives, four sends to a peer that has no receive, ERR",
+		Expects: "WR_FLUSH_ERR for each, receives and sends in the order of posting each; where sends need nobody's leave the first of them may have succeeded",
 		Mutants: []string{"PollReversed", "FlushesLost", "FlushReversed"},
 		Run: onLink(setup{}, func(l *link) {
 			for id := range uint64(8) {
 				l.near.recv(id+1, toOff, 64)
 			}
+			const firstSend = 101
+			for id := range uint64(4) {
+				l.near.Post(l.near.qp, l.near.sendWR(firstSend+id, 0, 8))
+			}
 			l.near.toState(failed)
 			l.near.Sleep(soon)
-			inOrder(l.near.Rig, completions(l.near.Rig, l.near.CQ, 8, 16), 1, verbs.WCWRFlushErr)
+			var sends, receives []verbs.WC
+			for _, wc := range completions(l.near.Rig, l.near.CQ, 12, 16) {
+				if wc.WRID >= firstSend {
+					sends = append(sends, wc)
+				} else {
+					receives = append(receives, wc)
+				}
+			}
+			inOrder(l.near.Rig, receives, 1, verbs.WCWRFlushErr)
+			gone := 0
+			if !byHand(l.near.Rig) || l.near.qp.Type() != verbs.QPTypeRC {
+				for gone < len(sends) && sends[gone].Status == verbs.WCSuccess {
+					gone++
+				}
+			}
+			inOrder(l.near.Rig, sends[:gone], firstSend, verbs.WCSuccess)
+			inOrder(l.near.Rig, sends[gone:], firstSend+uint64(gone), verbs.WCWRFlushErr)
 		}),
 	},
 	{

@@ -104,7 +104,7 @@ func newMover(r *rig.Rig, kind verbs.QPType) *mover {
 
 // attr are right attributes for a transition, whatever the mask is.
 func (m *mover) attr(from, to verbs.QPState) verbs.QPAttr {
-	path := path(m.Rig, m.Rig)
+	path := m.PathTo(m.Rig)
 	return verbs.QPAttr{
 		State: to, CurState: from, Port: 1, QKey: qKey, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite,
 		AH: path, PathMTU: verbs.MTU512, DestQPN: 0x345, RQPSN: 0x111111, SQPSN: 0x222222,

@@ -193,8 +193,15 @@ func ladderText(l *conform.Ladder, limit int) string {
 	return text + "\n"
 }
 
-// tally counts.
+// tally counts: what devices did, and what is wrong with the cases.
 func (d *Verdicts) tally(run *conform.Run) string {
+	if n := len(run.Faults); n > 0 {
+		return d.tallyDevices(run) + fmt.Sprintf(" The cases have %s.", d.tint(conform.Fail, units.Plural(n, "fault")))
+	}
+	return d.tallyDevices(run)
+}
+
+func (d *Verdicts) tallyDevices(run *conform.Run) string {
 	c := run.Counts()
 	wall := units.Duration(run.Wall.Round(time.Millisecond))
 	total := c.Total()

@@ -29,7 +29,7 @@ const (
 	FaultPadBytes   FaultRule = "pad bytes are zero"
 	FaultTVer       FaultRule = "TVer is 0"
 	FaultReserved   FaultRule = "reserved bits are 0"
-	FaultPayload    FaultRule = "the opcode has a payload of that length"
+	FaultPayload    FaultRule = "the payload is as long as the opcode allows"
 	FaultAckReq     FaultRule = "responses and CNPs do not ask for acknowledgements"
 	FaultUnreliable FaultRule = "unreliable services do not ask for acknowledgements"
 	FaultSolicited  FaultRule = "only the end of a SEND or of a WRITE with immediate data is solicited"
@@ -134,7 +134,10 @@ func (fs *faults) payload(p Packet, mtu int) {
 	case PayloadCNP:
 		bad = n != 16
 	}
-	if bad {
+	switch {
+	case bad && mtu == 0:
+		fs.add(FaultPayload, "%v with %d bytes", p.Opcode(), n)
+	case bad:
 		fs.add(FaultPayload, "%v with %d bytes, path MTU %d", p.Opcode(), n, mtu)
 	}
 }

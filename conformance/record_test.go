@@ -1,0 +1,35 @@
+package conformance
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// slowWire takes a second to send, in which the answer may come.
+type slowWire struct {
+	Wire
+	clock *testClock
+}
+
+func (w slowWire) Send([]byte) error { w.clock.now += time.Second; return nil }
+
+type testClock struct {
+	verbs.Proc
+	now time.Duration
+}
+
+func (c *testClock) Now() time.Duration { return c.now }
+
+func TestAPacketIsRecordedBeforeItsAnswerCanCome(t *testing.T) {
+	var r Record
+	clock := &testClock{now: time.Minute}
+	if err := r.Recorded(clock, slowWire{clock: clock}).Send([]byte{1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	events, _ := r.Events()
+	if len(events) != 1 || events[0].Kind != EventSent || events[0].At != time.Minute || len(events[0].Data) != 2 {
+		t.Errorf("recorded as %+v, want two bytes sent at 1m0s", events)
+	}
+}
