@@ -11,7 +11,8 @@ import (
 func TestAddressesKeepTheirPlaces(t *testing.T) {
 	one, two, old := netip.MustParseAddr("fd00::1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::9")
 	full := []verbs.GIDEntry{
-		{GID: verbs.GIDFrom(one), Type: verbs.GIDTypeRoCEv2}, {GID: verbs.GIDFrom(two), Index: 1, Type: verbs.GIDTypeRoCEv2},
+		{GID: verbs.GIDFrom(one), Type: verbs.GIDTypeRoCEv2},
+		{GID: verbs.GIDFrom(two), Index: 1, Type: verbs.GIDTypeRoCEv2},
 		{GID: verbs.GIDFrom(old), Index: 2, Type: verbs.GIDTypeRoCEv1},
 	}
 	a := NewAddresses([]netip.Addr{one, two})
