@@ -99,6 +99,8 @@ var verbsCases = []conformance.Case{
 			p.Completes(3, verbs.WCSuccess)
 			p.StateIs(p.qp, verbs.QPStateRTS)
 			p.NoEvent()
+			p.settle()
+			p.drained(0) // what the device sent again before it had the Ack
 			p.established()
 			p.begin(iwarp.Send(1, data(8)))
 			p.gets(1, data(8))
