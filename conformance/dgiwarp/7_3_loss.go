@@ -101,7 +101,7 @@ var lossCases = []conformance.Case{
 		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Acks without the first of eight packets: with one, two and three of those behind it",
 		Expects: "the first again behind the third of them, at once and without a timeout, and not before",
-		Mutants: []string{"NoEarlyResend"},
+		Mutants: []string{"NoEarlyResend", "OneLaterTells"},
 		Run: onPeer(func(p *peer) {
 			p.slowly()
 			for id := range uint64(8) {

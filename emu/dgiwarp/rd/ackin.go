@@ -116,6 +116,9 @@ func (p *Peer) seekLosses() {
 	if p.unsent == nil {
 		enough = min(enough, max(p.outstanding()-1, 1))
 	}
+	if p.layer.cfg.Quirks.OneLaterTells {
+		enough = 1
+	}
 	for s := p.oldest; s != p.unsent; s = s.next {
 		if !s.sacked && !s.lost && int32(p.arrivedNo-s.sentNo) >= enough {
 			s.lost = true

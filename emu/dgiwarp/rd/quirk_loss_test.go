@@ -72,6 +72,24 @@ var lossQuirks = map[string]quirkCase{
 		},
 		sound: "1 9", flawed: "0 1",
 	},
+	"OneLaterTells": {
+		talk: func(c *talking) string {
+			c.meet()
+			// The first of three comes behind the second; the third is on its way.
+			late := true
+			c.lose = func(from *host, k *wire.Packet) bool {
+				was := from == c.x && isData(k) && (k.Data.Seq == 1 && late || k.Data.Seq > 2)
+				late = late && !was
+				return was
+			}
+			for range 8 {
+				c.x.send(c.y, 10)
+			}
+			c.sleep(300 * time.Microsecond)
+			return fmt.Sprint(c.x.layer.Count.LossesSeen > 0)
+		},
+		sound: "false", flawed: "true",
+	},
 	"NeverGivesUp": {
 		talk: func(c *talking) string {
 			c.meet()

@@ -32,6 +32,7 @@ type Quirks struct {
 	TimeoutFixed    bool `defect:"dg/loss/2" does:"the timeout is 10 ms, always"`
 	TimeoutLosesOne bool `defect:"dg/loss/3" does:"at a timeout only the oldest packet is sent again"`
 	NoEarlyResend   bool `defect:"dg/loss/4" does:"losses are found by timeout only"`
+	OneLaterTells   bool `defect:"dg/loss/4" does:"a packet counts as lost as soon as one that was sent later has arrived"`
 	NeverGivesUp    bool `defect:"dg/loss/5" does:"a peer that is silent is tried for ever"`
 	BusyHammers     bool `defect:"dg/busy/2" does:"a busy peer is tried every 100 µs, and given up after a second"`
 	NoResume        bool `defect:"dg/busy/3" does:"nobody is told when receives are posted"`
