@@ -68,10 +68,10 @@ func inParallel(ctx context.Context, width int, tasks []task, show audience) (re
 				}
 				show.Start(tasks[i].scenario.Name, string(tasks[i].tier))
 				done[i] = tasks[i].run(ctx)
-				show.Done(done[i])
-				if ctx.Err() == nil {
+				if ctx.Err() == nil { // asked before anybody can have seen the result, and interrupts
 					whole.Add(1)
 				}
+				show.Done(done[i])
 			}
 		})
 	}

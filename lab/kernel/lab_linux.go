@@ -183,6 +183,11 @@ func (l *Lab) dial(ctx context.Context, id int) (context.Context, context.Cancel
 		return err
 	})
 	if err != nil {
+		// A dialer keeps the deadline of the context by a clock of its own, and may
+		// be a moment ahead of it.
+		if until, ok := ctx.Deadline(); ok && !time.Now().Before(until) {
+			<-ctx.Done()
+		}
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
