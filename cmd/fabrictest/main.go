@@ -196,7 +196,7 @@ hold devices against RoCEv2, iWARP and datagram-iWARP, clause by clause.`,
 	}
 	add(groupScenarios, newRunCommand(program), newListCommand(), newReplayCommand(program))
 	add(groupLab, newUpCommand(program), newExecCommand(), newSetCommand(), newLabsCommand(), newDownCommand(), newLabCommand(program))
-	add(groupDevices, newConformCommand(program), newInteropCommand(), newQuirksCommand())
+	add(groupDevices, newConformCommand(program), newAgentCommand(program), newCertifyCommand(program), newInteropCommand(), newQuirksCommand())
 	add(groupOther, newDoctorCommand(), newPerfCommand(), newPcapCommand(), newFuzzCommand(), newVersionCommand())
 	root.AddCommand(append(processCommands(), kernelProcessCommands()...)...)
 	return root

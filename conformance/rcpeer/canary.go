@@ -35,7 +35,7 @@ func newCanary(p *Port) *canary {
 	p.Do("another queue pair in INIT", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: verbs.AccessRemoteWrite}, toInit))
 	p.Do("another queue pair in RTR", c.qp.Modify(verbs.QPAttr{
 		State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: canaryQPN, RQPSN: canaryPSN, MaxDestRdAtomic: 4, MinRNRTimer: 12,
-		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(p.Peer), HopLimit: 64}},
+		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(p.Peer), SGIDIndex: p.SourceIndex(), HopLimit: 64}},
 	}, toRTR))
 	return c
 }

@@ -79,7 +79,7 @@ func (p *Port) Connect(s Setup) *Conn {
 	c.Attr = verbs.QPAttr{
 		State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: verbs.QPN(firstQPN + 0x111*p.conns), RQPSN: theirPSN, SQPSN: ownPSN,
 		MaxRdAtomic: 4, MaxDestRdAtomic: 4, MinRNRTimer: 12, RetryCnt: 7, RNRRetry: 7,
-		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(c.from), HopLimit: 64}},
+		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(c.from), SGIDIndex: p.SourceIndex(), HopLimit: 64}},
 	}
 	p.conns++
 	if s.Change != nil {

@@ -264,7 +264,7 @@ func (d *bthUD) accepts(n int) {
 
 // post has the device send a datagram of n bytes to the peer.
 func (d *bthUD) post(op verbs.WROpcode, n int) {
-	ah, err := d.PD.CreateAH(peerAttr(d.peer).AH)
+	ah, err := d.PD.CreateAH(d.peerAttr(d.peer).AH)
 	d.Do("an address handle", err)
 	d.Post(d.qp, verbs.SendWR{
 		WRID: 900, Opcode: op, SGL: d.own.List(4096, n), Imm: 0x1234,

@@ -89,7 +89,7 @@ func (p *port) connect(s setup) *conn {
 	for i := range s.receives {
 		c.Recv(c.qp, uint64(i+1), c.own.SGE(i*s.recvLen, s.recvLen))
 	}
-	c.attr = peerAttr(p.peer)
+	c.attr = p.peerAttr(p.peer)
 	c.attr.DestQPN, c.attr.RQPSN, c.attr.SQPSN = peerQPN, firstPSN, ownPSN
 	if s.change != nil {
 		s.change(&c.attr)

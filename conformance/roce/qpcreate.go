@@ -67,7 +67,7 @@ var qpCreateCases = []conformance.Case{
 				rig.End(fmt.Errorf("the device claims %d address handles, and at most %d are tried: %w", attr.MaxAH, patience, conformance.ErrCannot))
 			}
 			for i := range attr.MaxAH {
-				_, err := p.PD.CreateAH(peerAttr(p.peer).AH)
+				_, err := p.PD.CreateAH(p.peerAttr(p.peer).AH)
 				p.Do(fmt.Sprintf("address handle %d of %d", i+1, attr.MaxAH), err)
 			}
 		}),

@@ -18,10 +18,10 @@ func (p *port) toInit(qp verbs.QP, access verbs.Access) {
 // peerAttr are the attributes of a connection with the raw peer. There are no
 // timers: a request that is not answered waits for ever, unless the case says
 // otherwise.
-func peerAttr(peer netip.Addr) verbs.QPAttr {
+func (p *port) peerAttr(peer netip.Addr) verbs.QPAttr {
 	return verbs.QPAttr{
 		PathMTU: pathMTU, MaxRdAtomic: 4, MaxDestRdAtomic: 4, MinRNRTimer: 12, RetryCnt: 7, RNRRetry: 7,
-		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(peer), HopLimit: 64}},
+		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(peer), SGIDIndex: p.SourceIndex(), HopLimit: 64}},
 	}
 }
 

@@ -115,7 +115,7 @@ func onTransitions(kind verbs.QPType, body func(*mover)) func(*conformance.Bench
 
 // attr are the attributes of a transition: right ones, whatever the mask is.
 func (m *mover) attr(t transition) verbs.QPAttr {
-	a := peerAttr(m.peer)
+	a := m.peerAttr(m.peer)
 	a.State, a.CurState = t.to, t.from
 	a.DestQPN, a.RQPSN, a.SQPSN, a.Port, a.QKey = peerQPN, firstPSN, ownPSN, 1, udQKey
 	a.Access = verbs.AccessRemoteRead | verbs.AccessRemoteWrite
@@ -174,7 +174,7 @@ func (m *mover) failsSend(qp verbs.QP) bool {
 	m.Do("a region that can be closed", mem.Close())
 	wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{sge}}
 	if m.kind == verbs.QPTypeUD {
-		ah, err := m.PD.CreateAH(peerAttr(m.peer).AH)
+		ah, err := m.PD.CreateAH(m.peerAttr(m.peer).AH)
 		m.Do("an address handle", err)
 		wr.UD = verbs.UD{AH: ah, QPN: udPeerQPN, QKey: udQKey}
 	}

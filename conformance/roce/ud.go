@@ -189,7 +189,7 @@ func (d *udPort) datagram(payload []byte) ib.Packet {
 
 // handle is an address handle of the peer's.
 func (d *udPort) handle(pd verbs.PD) verbs.AH {
-	ah, err := pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(d.peer), HopLimit: 64}})
+	ah, err := pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(d.peer), SGIDIndex: d.SourceIndex(), HopLimit: 64}})
 	d.Do("an address handle", err)
 	return ah
 }

@@ -152,7 +152,7 @@ func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
 		x.qp, err = p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
 		p.Do("a target", err)
 		p.toInit(x.qp, allAccess&^verbs.AccessLocalWrite)
-		x.attr = peerAttr(p.peer)
+		x.attr = p.peerAttr(p.peer)
 		x.attr.DestQPN, x.attr.RQPSN = peerQPN, firstPSN
 		p.toRTR(x.qp, x.attr)
 		body(x)

@@ -20,11 +20,18 @@ func Schema() []byte { return slices.Clone(schema) }
 
 // Write writes a run as JSON. A version of 0 is written as Version.
 func Write(w io.Writer, r *Run) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(Filled(r))
+}
+
+// Filled is a run as it is written: a version of 0 is Version, and lists that are nil,
+// which would be written as null, are empty. It shares with r what is not changed.
+func Filled(r *Run) *Run {
 	out := *r
 	if out.Version == 0 {
 		out.Version = Version
 	}
-	// A list that is nil would be written as null.
 	out.Devices = append([]Device{}, r.Devices...)
 	for i := range out.Devices {
 		d := &out.Devices[i]
@@ -48,9 +55,7 @@ func Write(w io.Writer, r *Run) error {
 			d.Sections[j].Rows = append([]Row{}, d.Sections[j].Rows...)
 		}
 	}
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return e.Encode(&out)
+	return &out
 }
 
 // Read reads what Write wrote. It takes no unknown version, no key that it does

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/agent/host"
+	"github.com/fabrictest/fabrictest/verbs"
+	"github.com/fabrictest/fabrictest/verbs/ibv"
+)
+
+// agentOptions are those of `fabrictest agent`.
+type agentOptions struct {
+	listen    string
+	key       string
+	devices   []string
+	emulate   string
+	intf      string
+	invisible bool // nothing is said of who comes and goes
+}
+
+func newAgentCommand(program string) *cobra.Command {
+	o := new(agentOptions)
+	cmd := &cobra.Command{
+		Use:   "agent --listen ADDR:PORT --key FILE",
+		Short: "Let 'fabrictest certify' on another host use the RDMA devices of this one",
+		Long: `Let 'fabrictest certify' on another host use the RDMA devices of this one.
+
+The agent posts verbs on request of whoever has its key, and nobody else: who has the
+key may do to the devices whatever root's programs can. 'agent key FILE' makes one;
+copy the file to the other host. The connection is TLS 1.3, both ends prove that they
+have the key, and the agent listens only at the address that it is told.
+
+The devices are those of the kernel, by libibverbs, for which the program must be built
+with -tags ibverbs. To put links and addresses down and up, and to restart soft-RoCE
+and soft-iWARP devices, it needs CAP_NET_ADMIN; without, cases about these are
+unsupported. --emulate has an emulated device on an interface instead, to try things
+out without RDMA hardware; for soft-RoCE the interface's offloads are switched off.`,
+		Example: `  fabrictest agent key agent.key
+  fabrictest agent --listen 192.0.2.7:7471 --key agent.key --device mlx5_0
+  fabrictest agent --listen 192.0.2.7:7471 --key agent.key --emulate softroce --interface eth1`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, program) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.listen, "listen", "", "`ADDR:PORT` to listen at: one of this host's addresses, or 0.0.0.0 or [::] for all of them")
+	f.StringVar(&o.key, "key", "", "`FILE` with the key that callers must have")
+	f.StringSliceVar(&o.devices, "device", nil, "only this device, by `NAME`; may be repeated (default: all)")
+	f.StringVar(&o.emulate, "emulate", "", "have an emulated device instead of the kernel's: softroce or softiwarp")
+	f.StringVar(&o.intf, "interface", "", "the network interface `NAME` of the emulated device")
+	f.BoolVar(&o.invisible, "quiet", false, "do not tell who comes and goes")
+	_ = cmd.RegisterFlagCompletionFunc("emulate", fixed(emulable...))
+	cmd.AddCommand(newAgentKeyCommand())
+	return cmd
+}
+
+func newAgentKeyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "key FILE",
+		Short:   "Make a key for an agent and its callers",
+		Example: "  fabrictest agent key agent.key",
+		Args:    cobra.MatchAll(atLeast(1, "name the file for the key"), cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := agent.NewKey().WriteFile(args[0]); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s has a new key. Both hosts need it, and nobody else may have it.\n", args[0])
+			return err
+		},
+	}
+}
+
+func (o *agentOptions) run(cmd *cobra.Command, program string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	key, err := agent.ReadKey(o.key)
+	if err != nil {
+		return fmt.Errorf("%w; '%s agent key FILE' makes a new one", err, program)
+	}
+	h, err := o.host()
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	shown := &chosenDevices{h, o.devices}
+	id, err := shown.Identity()
+	if err != nil {
+		return err
+	}
+	if len(id.Devices) == 0 {
+		return errors.New("this host has no such RDMA device: 'ibv_devices' lists what there is; soft-RoCE makes one: modprobe rdma_rxe, rdma link add rxe0 type rxe netdev eth0")
+	}
+	ln, err := new(net.ListenConfig).Listen(cmd.Context(), "tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	names := make([]string, 0, len(id.Devices))
+	for _, d := range id.Devices {
+		names = append(names, d.Info.Name)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %v. On the other host:\n  %s certify --agent %v --key %s --device %s --interface IF\n",
+		strings.Join(names, ", "), ln.Addr(), program, ln.Addr(), quote(o.key), names[0])
+	s := &agent.Server{Key: key, Host: shown, Program: "fabrictest " + toolVersion()}
+	if !o.invisible {
+		s.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	}
+	err = s.Serve(cmd.Context(), ln)
+	if errors.As(context.Cause(cmd.Context()), new(interruptedError)) {
+		return nil // that is how agents end
+	}
+	return err
+}
+
+// check refuses what makes no sense by itself.
+func (o *agentOptions) check() error {
+	at, _, err := net.SplitHostPort(o.listen)
+	switch {
+	case o.listen == "":
+		return usagef("--listen: say at which address of this host callers are to come: --listen 192.0.2.7:7471")
+	case err != nil:
+		return usagef("--listen %s: %w", o.listen, err)
+	case at == "":
+		return usagef("--listen %s: it names no address; 0.0.0.0 or [::] is all of this host's", o.listen)
+	case o.key == "":
+		return usagef("--key: name the file with the key; 'agent key FILE' makes one")
+	case o.emulate != "" && !slices.Contains(emulable, o.emulate):
+		return usagef("--emulate %s: give %s", o.emulate, eitherOf(emulable))
+	case (o.emulate == "") != (o.intf == ""):
+		return usagef("--emulate and --interface go together: the one says what, the other where")
+	case o.emulate == "" && !ibv.Linked:
+		return usagef("this program was built without libibverbs, and has no devices but emulated ones (--emulate). On Linux: apt install libibverbs-dev librdmacm-dev, then build it with go build -tags ibverbs ./cmd/fabrictest")
+	}
+	return nil
+}
+
+// closable is a host that is to be closed.
+type closable interface {
+	agent.Host
+	Close()
+}
+
+func (o *agentOptions) host() (closable, error) {
+	if o.emulate != "" {
+		return newEmulatedHost(o.emulate, o.intf)
+	}
+	return host.New(ibv.Provider{}, host.Options{Program: "fabrictest " + toolVersion()})
+}
+
+// chosenDevices is a host of which only some devices are to be had; all if none is named.
+type chosenDevices struct {
+	agent.Host
+	names []string
+}
+
+func (c *chosenDevices) has(name string) bool {
+	return len(c.names) == 0 || slices.Contains(c.names, name)
+}
+
+func (c *chosenDevices) check(name string) error {
+	if !c.has(name) {
+		return fmt.Errorf("device %s: the agent was told to serve %s only: %w", name, strings.Join(c.names, ", "), verbs.ErrNotFound)
+	}
+	return nil
+}
+
+// Identity implements agent.Host.
+func (c *chosenDevices) Identity() (agent.Identity, error) {
+	id, err := c.Host.Identity()
+	id.Devices = slices.DeleteFunc(id.Devices, func(d agent.DeviceIdentity) bool { return !c.has(d.Info.Name) })
+	return id, err
+}
+
+// Open implements agent.Host.
+func (c *chosenDevices) Open(device string) (verbs.Context, error) {
+	if err := c.check(device); err != nil {
+		return nil, err
+	}
+	return c.Host.Open(device)
+}
+
+// SetLink implements agent.Host.
+func (c *chosenDevices) SetLink(device string, up bool) error {
+	if err := c.check(device); err != nil {
+		return err
+	}
+	return c.Host.SetLink(device, up)
+}
+
+// SetAddress implements agent.Host.
+func (c *chosenDevices) SetAddress(device string, addr netip.Prefix, present bool) error {
+	if err := c.check(device); err != nil {
+		return err
+	}
+	return c.Host.SetAddress(device, addr, present)
+}
+
+// Restart implements agent.Host.
+func (c *chosenDevices) Restart(device string) error {
+	if err := c.check(device); err != nil {
+		return err
+	}
+	return c.Host.Restart(device)
+}

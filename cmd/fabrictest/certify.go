@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/report/certificate"
+	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/report/console"
+)
+
+// wireTier is where certification takes place: on the device's own wire.
+const wireTier = "wire"
+
+// certifyOptions are those of `fabrictest certify`.
+type certifyOptions struct {
+	conformance.Choice
+	program    string
+	agent      string
+	key        string
+	device     string
+	intf       string
+	peers      []string
+	level      string
+	seed       string
+	deviations string
+	sign       string
+	out        string
+	caseTime   time.Duration
+
+	networks []netip.Prefix // of peers
+}
+
+func newCertifyCommand(program string) *cobra.Command {
+	o := &certifyOptions{program: program}
+	cmd := &cobra.Command{
+		Use:   "certify [CASE...] --agent HOST:PORT --key FILE --device NAME --interface IF --out FOLDER",
+		Short: "Judge a device of another host on its own wire, and write a certificate",
+		Long: `Judge a device of another host on its own wire, and write a certificate.
+
+An agent on the device's host ('fabrictest agent') posts verbs; this program is the
+other end of the device's cable, and judges it by the same cases as 'conform'. --interface
+is the network interface that the cable ends at.
+
+RoCEv2 is judged by raw packets, which takes CAP_NET_RAW. The judge is a host of its
+own there: --peer ADDR/LEN is the first of four addresses in a row that nobody has, in a
+network of the device's, and may be given for IPv4 and for IPv6. Without one for IPv6 the
+judge makes up link-local ones. iWARP is judged over the TCP of this host, at the
+addresses that the interface has.
+
+What the device does not claim is unsupported, and so is what this bench cannot ask, with
+the reason; what it claims and refuses fails. --deviations names a file with what is known
+not to be met and why, or those that come with fabrictest, as in rxe-6.12.
+
+The folder is fit for a file: certificate.json and certificate.html, the packets of every
+case, junit.xml, the hashes of all of it and, with --sign, a signature by an SSH key.
+'certify verify' checks such a folder, 'certify compare' puts several side by side.
+
+Exit codes: 0 nothing that was asked speaks against the device, 1 something does, 2
+called wrongly; 130 ended by Ctrl-C, 143 by SIGTERM, with a certificate of what there was.`,
+		Example: `  fabrictest certify --agent 192.0.2.7:7471 --key agent.key --device mlx5_0 --interface eth1 \
+      --peer 198.51.100.20/24 --out certificate/
+  fabrictest certify rc/psn --agent 192.0.2.7:7471 --key agent.key --device rxe0 --interface eth1 --out psn/
+  fabrictest certify verify certificate/ --signers allowed_signers
+  fabrictest certify compare rxe-6.1/ rxe-6.12/ --html matrix.html`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.IDs = args
+			return o.run(cmd)
+		},
+		ValidArgsFunction: completeCases,
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.agent, "agent", "", "`HOST:PORT` of the agent")
+	f.StringVar(&o.key, "key", "", "`FILE` with the agent's key")
+	f.StringVar(&o.device, "device", "", "the device to judge, by the `NAME` that its host has for it")
+	f.StringVar(&o.intf, "interface", "", "the network interface `NAME` here that the device's cable ends at")
+	f.StringSliceVar(&o.peers, "peer", nil, "the judge's address in a network of the device's, as `ADDR/LEN`; may be repeated")
+	f.StringVar(&o.level, "level", "", "only requirements of this `LEVEL` or stronger: must, should or may")
+	f.StringSliceVar(&o.Labels, "label", nil, "only cases with this `LABEL`; may be repeated")
+	f.BoolVar(&o.Dangerous, "dangerous", false, "also run cases that can crash or wedge the device, and restart it after each")
+	f.StringVar(&o.seed, "seed", "", "`N` decides all that cases choose by chance; \"random\" draws one (default 1)")
+	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, or the name of those that come with fabrictest")
+	f.StringVar(&o.sign, "sign", "", "sign with the SSH key in this `FILE`: a private one, or a public one whose private half an SSH agent has")
+	f.StringVar(&o.out, "out", "", "`FOLDER` for the certificate, to be made")
+	f.DurationVar(&o.caseTime, "case-time", 0, "how long a case may take before it counts as one that comes to no end (default 2m)")
+	_ = cmd.RegisterFlagCompletionFunc("level", fixed("must", "should", "may"))
+	_ = cmd.RegisterFlagCompletionFunc("label", completeLabels)
+	cmd.AddCommand(newCertifyVerifyCommand(), newCertifyCompareCommand())
+	return cmd
+}
+
+// check refuses what makes no sense by itself.
+func (o *certifyOptions) check() error {
+	for _, need := range []struct{ value, flag, what string }{
+		{o.agent, "--agent", "where the agent of the device's host is: HOST:PORT"},
+		{o.key, "--key", "the file with the agent's key; 'agent key FILE' makes one"},
+		{o.device, "--device", "the device, by the name that its host has for it"},
+		{o.intf, "--interface", "the network interface here that the device's cable ends at"},
+		{o.out, "--out", "the folder for the certificate"},
+	} {
+		if need.value == "" {
+			return usagef("%s: name %s", need.flag, need.what)
+		}
+	}
+	for _, text := range o.peers {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return usagef("--peer %s: give an address and the length of its network's prefix, as in 198.51.100.20/24", text)
+		}
+		o.networks = append(o.networks, p)
+	}
+	o.Level = conformance.Level(strings.ToUpper(o.level))
+	if o.level != "" && !slices.Contains([]conformance.Level{conformance.Must, conformance.Should, conformance.May}, o.Level) {
+		return usagef("--level %s: give must, should or may", o.level)
+	}
+	return nil
+}
+
+func (o *certifyOptions) run(cmd *cobra.Command) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	seed, err := parseSeed(o.seed, 1)
+	if err != nil {
+		return err
+	}
+	key, err := agent.ReadKey(o.key)
+	if err != nil {
+		return err
+	}
+	dial := func(ctx context.Context) (*agent.Client, error) { return agent.Dial(ctx, o.agent, key) }
+	client, err := dial(cmd.Context())
+	if err != nil {
+		return err
+	}
+	host, err := client.Identity()
+	if err != nil {
+		return errors.Join(err, client.Close())
+	}
+	c := &certification{opts: o, host: host, library: client.Agent(), began: time.Now()}
+	c.lab, err = bench.OnDevice(client, o.device, bench.DeviceOptions{
+		Interface: o.intf, Peers: o.networks, Agent: o.agentAddr(), Redial: dial, MaxTime: o.caseTime,
+		RestartAfter: c.dangerous, Note: func(text string) { c.judgement.show.Note(text) },
+	})
+	if err != nil {
+		return err
+	}
+	defer c.lab.Close()
+	if err := c.plan(seed); err != nil {
+		return err
+	}
+	if c.judgement.dir, err = judgements.newFolder(o.out, c.began); err != nil {
+		return err
+	}
+	c.judgement.show = console.NewVerdicts(console.Config{Out: cmd.OutOrStdout(), Status: cmd.ErrOrStderr(), Total: len(c.subject.asked)}, false)
+	defer c.judgement.show.Close()
+	run, err := c.judge(cmd.Context())
+	if err != nil {
+		return err
+	}
+	return c.finish(cmd, run)
+}
+
+// agentAddr is where the agent is reached, if that is known.
+func (o *certifyOptions) agentAddr() netip.Addr {
+	a, err := net.ResolveTCPAddr("tcp", o.agent)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a.AddrPort().Addr().Unmap()
+}
+
+// finish leaves the certificate behind and says what it is.
+func (c *certification) finish(cmd *cobra.Command, run *conform.Run) error {
+	dir := c.judgement.dir
+	cert, err := certificate.Draw(run, c.identity(), c.judgeIdentity())
+	if err != nil {
+		return err
+	}
+	if err := cert.WriteFolder(dir); err != nil {
+		return err
+	}
+	paths := conform.Paths{HTML: filepath.Join(dir, certificate.PageFile), Result: filepath.Join(dir, certificate.File)}
+	if err := c.judgement.show.Finish(run, paths); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "Certificate: %s: %s\n", cert.Outcome, cert.Why)
+	if c.opts.sign != "" {
+		// Not the context of the run: what was interrupted is signed as it is.
+		if err := certificate.Sign(context.WithoutCancel(cmd.Context()), dir, c.opts.sign); err != nil {
+			return fmt.Errorf("the certificate is written, and not signed: %w", err)
+		}
+	}
+	switch {
+	case c.lab.Gone() != nil:
+		return c.lab.Gone()
+	case cmd.Context().Err() != nil:
+		return fmt.Errorf("interrupted: %d of %d had ended", c.judgement.ended, len(c.subject.asked))
+	case !run.Good():
+		return errFailed
+	}
+	return nil
+}

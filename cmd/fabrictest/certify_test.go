@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs/ibv"
+)
+
+// told is output that can be read while it is written.
+type told struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *told) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(b)
+}
+
+func (o *told) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// startAgent starts the program as an agent on the loopback interface, and returns where
+// it is.
+func startAgent(t *testing.T, key string) string {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	out, ended := new(told), make(chan int, 1)
+	go func() {
+		ended <- execute(ctx, goRun, []string{"agent", "--listen", "127.0.0.1:0", "--key", key, "--emulate", "softiwarp", "--interface", "lo"}, out, out)
+	}()
+	t.Cleanup(func() {
+		cancel(interruptedError{syscall.SIGTERM})
+		if code := <-ended; code != exitOK {
+			t.Errorf("the agent ended with %d: %s", code, out)
+		}
+	})
+	at := regexp.MustCompile(`Serving emu0 at (\S+)\. `)
+	for range 500 {
+		if m := at.FindStringSubmatch(out.String()); m != nil {
+			return m[1]
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("no agent: %s", out)
+	return ""
+}
+
+func TestCertifyOverAnAgent(t *testing.T) {
+	dir := t.TempDir()
+	key, folder := filepath.Join(dir, "key"), filepath.Join(dir, "certificate")
+	if code, _, stderr := call(t, "agent", "key", key); code != exitOK {
+		t.Fatal(stderr)
+	}
+	at := startAgent(t, key)
+	certify := func(more ...string) (int, string, string) {
+		return call(t, append([]string{"certify", "--agent", at, "--key", key, "--interface", "lo"}, more...)...)
+	}
+	code, out, stderr := certify("mpa/fpdu", "--device", "emu0", "--out", folder)
+	if code != exitOK || !strings.Contains(out, "Certificate: incomplete: of ") || !strings.Contains(out, "7 pass") {
+		t.Errorf("exit code %d\n%s\n%s", code, out, stderr)
+	}
+	if code, out, stderr = call(t, "certify", "verify", folder); code != exitOK || !strings.Contains(out, "holds") || !strings.Contains(out, "fabrictest softiwarp") {
+		t.Errorf("verify: exit code %d\n%s\n%s", code, out, stderr)
+	}
+	if code, out, stderr = call(t, "certify", "compare", folder, folder); code != exitOK || !strings.Contains(out, "| MUST: pass |") {
+		t.Errorf("compare: exit code %d\n%s\n%s", code, out, stderr)
+	}
+	captures, err := filepath.Glob(filepath.Join(folder, "captures", "mpa", "fpdu", "*.pcapng"))
+	if err != nil || len(captures) != 7 {
+		t.Errorf("captures: %v, %v", captures, err)
+	}
+	if err := os.Truncate(captures[0], 100); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr = call(t, "certify", "verify", folder); code != exitFailed || !strings.Contains(stderr, "has been changed") {
+		t.Errorf("verify of a changed folder: exit code %d, %s", code, stderr)
+	}
+	// A deviation on record that is met is stale, and red.
+	known := filepath.Join(dir, "known.yaml")
+	if err := os.WriteFile(known, []byte("mpa/fpdu/length-counts-the-record-only: {reason: made up}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ = certify("mpa/fpdu", "--device", "emu0", "--out", folder+"2", "--deviations", known); code != exitFailed || !strings.Contains(out, "1 stale") {
+		t.Errorf("a stale deviation: exit code %d\n%s", code, out)
+	}
+	if code, _, stderr = certify("mpa/fpdu", "--device", "other", "--out", folder+"3"); code != exitFailed || !strings.Contains(stderr, `it has ["emu0"]`) {
+		t.Errorf("another device: exit code %d, %s", code, stderr)
+	}
+	stranger := filepath.Join(dir, "stranger")
+	call(t, "agent", "key", stranger)
+	if code, _, stderr = call(t, "certify", "--agent", at, "--key", stranger, "--device", "emu0", "--interface", "lo", "--out", folder+"4"); code != exitFailed || !strings.Contains(stderr, "same key") {
+		t.Errorf("another key: exit code %d, %s", code, stderr)
+	}
+}
+
+func TestAgentAndCertifyCalledWrongly(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"agent --key k", "--listen"},
+		{"agent --listen :7471 --key k", "names no address"},
+		{"agent --listen localhost:0", "--key"},
+		{"agent --listen localhost:0 --key k --emulate softroce", "go together"},
+		{"agent --listen localhost:0 --key k --emulate dgiwarp --interface lo", "softroce or softiwarp"},
+		{"certify --key k", "--agent"},
+		{"certify --agent a:1 --key k --device d --interface i --out o --peer 10.0.0.1", "--peer 10.0.0.1"},
+		{"certify --agent a:1 --key k --device d --interface i --out o --level most", "--level"},
+		{"certify verify", "name the folder"},
+	} {
+		if code, _, stderr := call(t, strings.Fields(c.args)...); code != exitUsage || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s: exit code %d, %s", c.args, code, stderr)
+		}
+	}
+	if ibv.Linked {
+		return
+	}
+	if code, _, stderr := call(t, "agent", "--listen", "localhost:0", "--key", "k"); code != exitUsage || !strings.Contains(stderr, "-tags ibverbs") {
+		t.Errorf("without libibverbs: exit code %d, %s", code, stderr)
+	}
+}

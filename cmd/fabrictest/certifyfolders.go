@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/report/certificate"
+)
+
+func newCertifyVerifyCommand() *cobra.Command {
+	var signers string
+	cmd := &cobra.Command{
+		Use:   "verify FOLDER",
+		Short: "Check that a certificate is whole, says what its results say, and who signed it",
+		Long: `Check a folder that certify wrote: that nothing in it was changed, added or taken
+away, that the certificate says what its results say, and that the packets of every
+case are there. With --signers it also checks who signed it.
+
+A certificate that is whole may well say that a device does not conform: the exit code
+is about the folder.`,
+		Example: `  fabrictest certify verify certificate/
+  fabrictest certify verify certificate/ --signers allowed_signers`,
+		Args: cobra.MatchAll(atLeast(1, "name the folder of a certificate"), cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := certificate.Verify(cmd.Context(), args[0], signers)
+			if err != nil {
+				return fmt.Errorf("%s does not hold: %w", args[0], err)
+			}
+			signed := "nobody was asked who signed it (--signers)"
+			if v.Signer != "" {
+				signed = "signed by " + v.Signer
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds: %d files, %s.\n%s (%s, kernel %s): %s: %s\n",
+				args[0], v.Files, signed, v.Subject.Device, v.Subject.Driver, v.Subject.Kernel, v.Outcome, v.Why)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&signers, "signers", "", "`FILE` of who may sign, as ssh-keygen(1) describes allowed signers")
+	return cmd
+}
+
+func newCertifyCompareCommand() *cobra.Command {
+	var markdown, asJSON, html string
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "compare FOLDER...",
+		Short: "Put the results of several devices side by side, clause by clause",
+		Long: `Put the results of several devices side by side, clause by clause. Folders are those
+of certify and of conform. Without a file to write to, it prints Markdown: how many
+clauses met which fate, and those in which the devices differ.`,
+		Example: `  fabrictest certify compare rxe-6.1/ rxe-6.12/
+  fabrictest certify compare emulated/ rxe-6.12/ --html matrix.html --json matrix.json`,
+		Args: atLeast(1, "name the folders of what to compare"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := certificate.Compare(args)
+			if err != nil {
+				return err
+			}
+			if markdown == "" && asJSON == "" && html == "" {
+				return c.WriteMarkdown(cmd.OutOrStdout(), all)
+			}
+			return errors.Join(
+				writeFile(markdown, func(w io.Writer) error { return c.WriteMarkdown(w, all) }),
+				writeFile(asJSON, c.WriteJSON), writeFile(html, c.WriteHTML))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&markdown, "markdown", "", "`FILE` for Markdown")
+	f.StringVar(&asJSON, "json", "", "`FILE` for JSON")
+	f.StringVar(&html, "html", "", "`FILE` for a page")
+	f.BoolVar(&all, "all", false, "in Markdown, list all clauses, and not only those in which the devices differ")
+	return cmd
+}
+
+// writeFile writes a file, if one is named.
+func writeFile(name string, write func(io.Writer) error) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/deviations"
+	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/report/certificate"
+	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/report/evidence"
+)
+
+// certification is the judging of a device of another host.
+type certification struct {
+	opts      *certifyOptions
+	host      agent.Identity
+	library   string
+	lab       *bench.Device
+	began     time.Time
+	subject   *subject
+	judgement *judgement
+	risky     map[string]bool // the dangerous cases, by ID
+}
+
+// protocol is what the device talks.
+func (c *certification) protocol() suites.Protocol {
+	if c.lab.Streams() {
+		return suites.IWARP
+	}
+	return suites.RoCE
+}
+
+// transport is that, for people.
+func (c *certification) transport() string {
+	if c.lab.Streams() {
+		return "iWARP"
+	}
+	return "RoCEv2"
+}
+
+// plan works out what is asked, or says what is wrong with how it was.
+func (c *certification) plan(seed uint64) error {
+	o := c.opts
+	all := suites.Of(c.protocol())
+	for _, l := range o.Labels {
+		if known := labelsOf(all); !slices.Contains(known, l) {
+			return usagef("--label %s: no case has it; %s", l, didYouMean(l, known, "fabrictest conform list --json"))
+		}
+	}
+	var none *conformance.NoCaseError
+	if err := o.Unused(all...); errors.As(err, &none) {
+		return noSuchCase(none.Pattern)
+	}
+	c.subject = &subject{provider: &nics.Provider{Name: o.device, Title: c.transport()}}
+	c.risky = make(map[string]bool)
+	for _, s := range all {
+		for _, k := range o.From(s) {
+			c.subject.asked = append(c.subject.asked, question{s, k})
+			if k.Dangerous() {
+				c.risky[k.ID] = true
+			}
+		}
+	}
+	if len(c.subject.asked) == 0 {
+		return usagef("no case has all that is asked for by name, --level and --label, without --dangerous: 'fabrictest conform list' shows all")
+	}
+	var err error
+	if c.subject.deviations, err = o.knownDeviations(all); err != nil {
+		return err
+	}
+	c.judgement = &judgement{
+		opts: &conformOptions{program: o.program, on: wireTier, capture: evidenceAll, workers: 1},
+		seed: seed, subjects: []*subject{c.subject}, began: c.began,
+	}
+	return nil
+}
+
+// dangerous reports whether a case may have harmed the device.
+func (c *certification) dangerous(id string) bool { return c.risky[id] }
+
+// knownDeviations reads a file, or what comes with us.
+func (o *certifyOptions) knownDeviations(all []*conformance.Suite) (map[string]string, error) {
+	if o.deviations == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(o.deviations)
+	if err != nil {
+		known, ofErr := deviations.Of(o.deviations, wireTier)
+		if ofErr != nil || known == nil {
+			return nil, usagef("--deviations %s: it is neither a file (%w) nor the name of deviations that come with fabrictest", o.deviations, err)
+		}
+		return known, nil
+	}
+	known, err := deviations.Parse(b)
+	if err != nil {
+		return nil, usagef("--deviations %s: %w", o.deviations, err)
+	}
+	var ids []string
+	for _, s := range all {
+		for i := range s.Cases {
+			ids = append(ids, s.Cases[i].ID)
+		}
+	}
+	for id := range known {
+		if !slices.Contains(ids, id) {
+			return nil, usagef("--deviations %s: the device is judged by no case %q%s", o.deviations, id, guess(id, ids))
+		}
+	}
+	return known.On(wireTier), nil
+}
+
+// judge runs the cases. When the agent is gone for good, nothing more can be asked.
+func (c *certification) judge(ctx context.Context) (*conform.Run, error) {
+	run := &conform.Run{
+		Version: conform.Version, Tool: toolVersion(), Command: c.opts.command(c.opts.IDs, c.judgement.seed), Seed: c.judgement.seed,
+		Started: c.began, Machine: thisMachine(), Tier: wireTier, Part: len(c.opts.IDs) > 0 || c.opts.level != "" || len(c.opts.Labels) > 0,
+	}
+	var err error
+	if run.Documents, err = ledgerDocuments(); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	keep := func(s *subject, q question, res *conformance.Result) conform.Result {
+		if c.lab.Gone() != nil {
+			stop()
+		}
+		return c.keep(s, q, res)
+	}
+	results, err := c.judgement.run(ctx, c.lab, c.subject, c.subject.asked, nil, keep)
+	if err != nil && ctx.Err() == nil {
+		return nil, err
+	}
+	run.Part = run.Part || len(results) < len(c.subject.asked)
+	d := conform.Device{Name: c.opts.device, Title: c.transport(), Results: results}
+	if d.Results == nil {
+		d.Results = []conform.Result{}
+	}
+	run.Devices, run.Wall = []conform.Device{d}, time.Since(c.began)
+	return run, nil
+}
+
+// keep makes a result of what a case left, with its packets, which prove it.
+func (c *certification) keep(s *subject, q question, res *conformance.Result) conform.Result {
+	j := c.judgement
+	r := j.result(s, q, res)
+	r.Replay = c.opts.command([]string{q.ID}, j.seed)
+	r.Ladder = evidence.Ladder(res.Record, q.suite.Line)
+	name, err := j.saveCapture(s, q.ID, res.Record)
+	if err != nil {
+		j.show.Note(fmt.Sprintf("The packets of %s are not kept: %v", q.ID, err))
+	}
+	r.Capture = name
+	j.show.Done(q.ID, &r)
+	return r
+}
+
+// command is the command line that runs these cases again.
+func (o *certifyOptions) command(ids []string, seed uint64) string {
+	words := []string{o.program + " certify"}
+	for _, id := range ids {
+		words = append(words, quote(id))
+	}
+	words = append(words, "--agent "+quote(o.agent), "--key "+quote(o.key), "--device "+quote(o.device), "--interface "+quote(o.intf))
+	for _, p := range o.peers {
+		words = append(words, "--peer "+p)
+	}
+	if o.level != "" {
+		words = append(words, "--level "+strings.ToLower(o.level))
+	}
+	for _, l := range o.Labels {
+		words = append(words, "--label "+quote(l))
+	}
+	if o.Dangerous {
+		words = append(words, "--dangerous")
+	}
+	if o.deviations != "" {
+		words = append(words, "--deviations "+quote(o.deviations))
+	}
+	return strings.Join(append(words, fmt.Sprintf("--seed %d --out FOLDER", seed)), " ")
+}
+
+// identity is the device for the certificate.
+func (c *certification) identity() certificate.Subject {
+	id, attr := c.lab.Identity(), c.lab.Attr()
+	device, _ := c.lab.Addresses()
+	s := certificate.Subject{
+		Device: c.opts.device, Transport: c.transport(), Driver: strings.TrimSpace(id.Driver + " " + id.DriverVersion), Firmware: id.Firmware,
+		VendorID: attr.VendorID, PartID: attr.VendorPartID, GUID: fmt.Sprintf("%016x", attr.NodeGUID), Addresses: texts(device),
+		Host: c.host.Hostname, Kernel: strings.TrimSpace(c.host.Kernel + " " + c.host.Arch), Library: id.Info.Provider + ", " + c.library,
+	}
+	if s.Firmware == "" {
+		s.Firmware = attr.FirmwareVersion
+	}
+	if c.host.OS != "" {
+		s.Kernel += ", " + c.host.OS
+	}
+	if claims := conformance.CapWords(attr.Caps); claims != "" {
+		s.Claims = strings.Split(claims, ", ")
+	}
+	if c.opts.deviations != "" {
+		s.Kind = strings.TrimSuffix(filepath.Base(c.opts.deviations), ".yaml")
+	}
+	return s
+}
+
+// judgeIdentity is the judge for the certificate.
+func (c *certification) judgeIdentity() certificate.Judge {
+	_, own := c.lab.Addresses()
+	j := certificate.Judge{
+		Wire: "AF_PACKET on " + c.opts.intf, Addresses: texts(own), Agent: c.opts.agent, Started: c.began, Ended: time.Now(),
+	}
+	if c.lab.Streams() {
+		j.Wire = "TCP of Linux " + kernelRelease() + " on " + c.opts.intf
+		j.Blind = []string{"TCP itself: segments, options and timers are between the kernels, and the judge sees what was written and read"}
+	}
+	j.Wire += fmt.Sprintf(", MTU %d", c.lab.MTU())
+	return j
+}
+
+func texts(addrs []netip.Addr) (all []string) {
+	for _, a := range addrs {
+		all = append(all, a.String())
+	}
+	return all
+}

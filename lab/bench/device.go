@@ -1,0 +1,188 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// DeviceOptions is how a device of another host is judged. Interface is needed.
+type DeviceOptions struct {
+	// Interface is the judge's end of the device's cable.
+	Interface string
+	// Peers say at which addresses the judge is, and in which network. For RoCE each is
+	// the first of four in a row, which nobody else may have, the judge's kernel
+	// included; without one of IPv6, the judge makes up link-local ones. For iWARP they
+	// are the kernel's own, on the interface; without any, those that it has there.
+	Peers []netip.Prefix
+	// Agent is where the agent is reached: a link or an address that its connection
+	// needs is left alone.
+	Agent netip.Addr
+	// Redial reaches the agent again after it was lost; nil if nobody can.
+	Redial func(context.Context) (*agent.Client, error)
+	// RestartAfter says after which cases, by ID, the device is restarted; nil for none.
+	RestartAfter func(id string) bool
+	// Note is told what happens to the device beside the cases; nil if nobody cares.
+	Note func(string)
+	// MaxTime ends a case that comes to no end; 2 min if 0.
+	MaxTime time.Duration
+}
+
+// ends are the addresses of a family: those of the device, and the judge's that reach
+// them.
+type ends struct{ local, peers []netip.Addr }
+
+// linkLocalPeers is the first of the judge's link-local addresses, and their network.
+var linkLocalPeers = netip.MustParsePrefix("fe80::fab:7e57:0:1/64")
+
+// datagramEnds finds out at which addresses a RoCE device and the judge meet, by family.
+// The device's are those of RoCEv2 in its GID table, in its order.
+func datagramEnds(table []verbs.GIDEntry, networks []netip.Prefix) (map[int]ends, error) {
+	var has []netip.Addr
+	for _, e := range table {
+		if a := e.GID.Addr(); e.Type == verbs.GIDTypeRoCEv2 && !a.IsUnspecified() && !slices.Contains(has, a) {
+			has = append(has, a)
+		}
+	}
+	met := make(map[int]ends)
+	for _, n := range append(slices.Clone(networks), linkLocalPeers) {
+		family := familyOf(n.Addr())
+		local := within(n, has)
+		if _, found := met[family]; found || len(local) == 0 {
+			continue
+		}
+		e := ends{local: local}
+		for a := n.Addr(); len(e.peers) < peers; a = a.Next() {
+			switch {
+			case !n.Contains(a):
+				return nil, fmt.Errorf("the judge at %v: it needs %d addresses from there on, and %v is in another network", n, peers, a)
+			case slices.Contains(has, a):
+				return nil, fmt.Errorf("the judge at %v: it needs %d addresses from there on, and %v is the device's", n, peers, a)
+			}
+			e.peers = append(e.peers, a)
+		}
+		met[family] = e
+	}
+	if len(met) == 0 {
+		return nil, fmt.Errorf("the device has no RoCEv2 address in %v, only %v: name an address of the judge in a network of one of these", networks, has)
+	}
+	return met, nil
+}
+
+// streamEnds is the same for iWARP. The device's addresses are those of its network
+// interface, the judge's those of its own.
+func streamEnds(device, own, wanted []netip.Prefix) (map[int]ends, error) {
+	has := make([]netip.Addr, 0, len(device))
+	for _, p := range device {
+		if !p.Addr().IsLinkLocalUnicast() { // a connection manager would need its scope
+			has = append(has, p.Addr())
+		}
+	}
+	met := make(map[int]ends)
+	for _, n := range own {
+		if len(wanted) > 0 && !slices.ContainsFunc(wanted, func(w netip.Prefix) bool { return w.Addr() == n.Addr() }) {
+			continue
+		}
+		family := familyOf(n.Addr())
+		if local := within(n, has); len(local) > 0 {
+			e := met[family]
+			e.local, e.peers = local, append(e.peers, n.Addr())
+			met[family] = e
+		}
+	}
+	if len(met) == 0 {
+		return nil, fmt.Errorf("the judge's interface has the addresses %v, none of which is in a network of the device's %v: give it one (ip address add)", own, has)
+	}
+	return met, nil
+}
+
+// within are the addresses in a network.
+func within(n netip.Prefix, all []netip.Addr) (in []netip.Addr) {
+	for _, a := range all {
+		if n.Contains(a) {
+			in = append(in, a)
+		}
+	}
+	return in
+}
+
+func familyOf(a netip.Addr) int {
+	if a.Is4() {
+		return 4
+	}
+	return 6
+}
+
+// meeting is where a case with this setup takes place. What a device as it comes is not
+// cannot be had here: a lab of emulated devices makes others, this one has the one.
+func meeting(s conformance.Setup, met map[int]ends, mtu int) (e ends, err error) {
+	never := func(format string, args ...any) (ends, error) {
+		return e, fmt.Errorf("%w: the device is judged as it is: %s", conformance.ErrCannot, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case s.Markers, s.NoCRC:
+		return never("verbs have no way to choose markers and CRCs of MPA")
+	case s.Reliable, s.Isolate:
+		return never("verbs have no way to choose the service of datagram-iWARP")
+	case s.MTU != 0 && s.MTU != mtu:
+		return never("its cable has an MTU of %d, and the case wants %d", mtu, s.MTU)
+	}
+	family := s.Family
+	if family == 0 {
+		family = 6
+		if len(met[family].local) == 0 {
+			family = 4
+		}
+	}
+	e, n := met[family], 1
+	if s.TwoAddresses {
+		n = 2
+	}
+	if len(e.local) < n {
+		return never("it has %d addresses of IPv%d that the judge can reach, and the case wants %d", len(e.local), family, n)
+	}
+	e.local = e.local[:n]
+	return e, nil
+}
+
+// identityOf finds a device at an agent.
+func identityOf(client *agent.Client, name string) (agent.Identity, agent.DeviceIdentity, error) {
+	id, err := client.Identity()
+	if err != nil {
+		return id, agent.DeviceIdentity{}, err
+	}
+	names := make([]string, 0, len(id.Devices))
+	for _, d := range id.Devices {
+		if d.Info.Name == name {
+			return id, d, nil
+		}
+		names = append(names, d.Info.Name)
+	}
+	return id, agent.DeviceIdentity{}, fmt.Errorf("the agent's host has no device %q: it has %q", name, names)
+}
+
+// gidTable reads the GID table of a device's first port.
+func gidTable(dev verbs.Context) (table []verbs.GIDEntry, err error) {
+	attr, err := dev.QueryPort(1)
+	if err != nil {
+		return nil, err
+	}
+	for i := range attr.GIDs {
+		e, err := dev.QueryGID(1, i)
+		if errors.Is(err, verbs.ErrNotFound) {
+			continue // a place that is free
+		}
+		if err != nil {
+			return nil, err
+		}
+		table = append(table, e)
+	}
+	return table, nil
+}

@@ -1,0 +1,245 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/etherwire"
+	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// farHost is the host of an emulated device, which an agent serves.
+type farHost struct {
+	id       agent.DeviceIdentity
+	open     func() (verbs.Context, error)
+	restarts atomic.Int32
+	wedged   chan struct{} // until it is closed, the device does not restart
+
+	key    agent.Key
+	addr   string
+	killed func() // ends the agent
+}
+
+func (h *farHost) Identity() (agent.Identity, error) {
+	return agent.Identity{Devices: []agent.DeviceIdentity{h.id}}, nil
+}
+func (h *farHost) Open(string) (verbs.Context, error)          { return h.open() }
+func (h *farHost) SetLink(string, bool) error                  { return agent.ErrCannot }
+func (h *farHost) SetAddress(string, netip.Prefix, bool) error { return agent.ErrCannot }
+func (h *farHost) Restart(string) error {
+	h.restarts.Add(1)
+	if h.wedged != nil {
+		<-h.wedged
+	}
+	return nil
+}
+
+// serve starts an agent at an address; at any if it is empty.
+func (h *farHost) serve(t *testing.T) {
+	t.Helper()
+	if h.addr == "" {
+		h.addr, h.key = "localhost:0", agent.NewKey()
+	}
+	ln, err := net.Listen("tcp", h.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.addr = ln.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := start(func() error { return (&agent.Server{Key: h.key, Host: h}).Serve(ctx, ln) })
+	h.killed = sync.OnceFunc(func() { cancel(); <-ended })
+	t.Cleanup(h.killed)
+}
+
+func (h *farHost) dial(ctx context.Context) (*agent.Client, error) {
+	return agent.Dial(ctx, h.addr, h.key)
+}
+
+// farRoCE is a lab of a device in a namespace, with the judge in another.
+func farRoCE(t *testing.T, quirks ...string) (*farHost, *Device) {
+	t.Helper()
+	if why := nstest.Unavailable(); why != nil {
+		t.Skipf("no network namespaces here: %v", why)
+	}
+	drawn, err := topology.Star(2, topology.Options{Link: topology.Link{MTU: defaultMTU}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := netns.Build(drawn, netns.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	own := drawn.Hosts[0].NICs[0].Addr(false)
+	maker, err := provider(t, "softroce").With(nics.Setup{Quirks: quirks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := f.Host(deviceHost).NS
+	h := &farHost{id: agent.DeviceIdentity{
+		Info: verbs.DeviceInfo{Name: "far0", Transport: verbs.TransportIB}, MTU: defaultMTU,
+		MAC: drawn.MAC(topology.Port{Node: deviceHost, NIC: nic}).String(), Addrs: []netip.Prefix{netip.PrefixFrom(own, 64)},
+	}}
+	h.open = func() (d verbs.Context, err error) {
+		err = ns.Do(func() error {
+			d, err = maker.OnSockets(nics.Place{Name: "far0", Addr: own, Single: true})
+			return err
+		})
+		return d, err
+	}
+	if err := ns.Do(func() error { return etherwire.OffloadsOff(nic) }); err != nil {
+		t.Fatal(err)
+	}
+	h.serve(t)
+	client, err := h.dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge := netip.PrefixFrom(netip.MustParsePrefix(own.String()+"/64").Masked().Addr().Next(), 64)
+	for a := judge.Addr(); ; a = a.Next() { // behind the hosts' own
+		if a.As16()[15] == 0x80 {
+			judge = netip.PrefixFrom(a, 64)
+			break
+		}
+	}
+	var d *Device
+	err = f.Host(peerHost).NS.Do(func() error {
+		d, err = OnDevice(client, "far0", DeviceOptions{
+			Interface: nic, Peers: []netip.Prefix{judge}, Redial: h.dial, Note: func(s string) { t.Log(s) },
+			RestartAfter: func(id string) bool { return strings.HasPrefix(id, "risky/") },
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h, d
+}
+
+func TestCasesOnAFarDevice(t *testing.T) {
+	h, d := farRoCE(t)
+	for _, c := range []realCase{{"echo", echo}, {"tasks", tasks}, {"echo again", echo}} {
+		if err := d.Try(t.Context(), conformance.Job{Case: "some/" + c.name}, c.body); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	err := d.Try(t.Context(), conformance.Job{Setup: conformance.Setup{TwoAddresses: true}}, echo)
+	if !errors.Is(err, conformance.ErrCannot) {
+		t.Errorf("two addresses: %v", err)
+	}
+	err = d.Try(t.Context(), conformance.Job{}, func(b *conformance.Bench) error { return b.SetLink(false) })
+	if !errors.Is(err, conformance.ErrCannot) {
+		t.Errorf("a host that cannot take the link down: %v", err)
+	}
+	if n := h.restarts.Load(); n != 0 {
+		t.Errorf("the device was restarted %d times for nothing", n)
+	}
+	if err := d.Try(t.Context(), conformance.Job{Case: "risky/echo"}, echo); err != nil || h.restarts.Load() != 1 {
+		t.Errorf("%v, and %d restarts", err, h.restarts.Load())
+	}
+}
+
+// A case in which the agent is lost says nothing of the device, and the next one runs.
+func TestAgentIsReachedAgain(t *testing.T) {
+	h, d := farRoCE(t)
+	err := d.Try(t.Context(), conformance.Job{Case: "some/loss"}, func(b *conformance.Bench) error {
+		h.killed()
+		h.serve(t)
+		_, err := b.Device.QueryPort(1)
+		return conformance.Violatedf("an answer", "%v", err)
+	})
+	if !errors.Is(err, agent.ErrLost) || conformance.IsViolation(err) {
+		t.Errorf("the device is blamed for its agent: %v", err)
+	}
+	if err := d.Try(t.Context(), conformance.Job{Case: "some/echo"}, echo); err != nil || h.restarts.Load() != 1 {
+		t.Errorf("afterwards: %v, and %d restarts", err, h.restarts.Load())
+	}
+}
+
+// A device that does not restart any more is not asked any more.
+func TestWedgedDeviceEndsTheLab(t *testing.T) {
+	h, d := farRoCE(t)
+	h.wedged, d.patience = make(chan struct{}), 20*time.Millisecond
+	defer close(h.wedged)
+	if err := d.Try(t.Context(), conformance.Job{Case: "risky/echo"}, echo); err != nil || d.Gone() == nil {
+		t.Errorf("the case before: %v, and then: %v", err, d.Gone())
+	}
+	if err := d.Try(t.Context(), conformance.Job{Case: "some/echo"}, echo); err == nil || !strings.Contains(err.Error(), "wedged in risky/echo") {
+		t.Errorf("the case behind: %v", err)
+	}
+}
+
+func TestFarDeviceIsFoundOut(t *testing.T) {
+	for _, c := range []struct {
+		quirks []string
+		want   conformance.Verdict
+	}{{nil, conformance.VerdictPass}, {[]string{"NAKStorm"}, conformance.VerdictFail}} {
+		_, d := farRoCE(t, c.quirks...)
+		for _, k := range someCases("roce", 1) {
+			if k.ID != "rc/psn/gap-naked-once" {
+				continue
+			}
+			if r := conformance.Judge(t.Context(), d, k, conformance.Options{}); r.Verdict != c.want {
+				t.Errorf("with %v: %s (%v), want %s", c.quirks, r.Verdict, r.Err, c.want)
+			}
+		}
+	}
+}
+
+func TestStreamsOnAFarDevice(t *testing.T) {
+	own := netip.MustParseAddr("127.0.0.2")
+	maker, err := provider(t, "softiwarp").With(nics.Setup{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &farHost{
+		id:   agent.DeviceIdentity{Info: verbs.DeviceInfo{Name: "far0", Transport: verbs.TransportIWARP}, Addrs: []netip.Prefix{netip.PrefixFrom(own, 8)}},
+		open: func() (verbs.Context, error) { return maker.OnSockets(nics.Place{Name: "far0", Addr: own}) },
+	}
+	h.serve(t)
+	client, err := h.dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := OnDevice(client, "far0", DeviceOptions{Interface: "lo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	beside := func(b *conformance.Bench) error {
+		if _, err := b.Partner(); err != nil {
+			return err
+		}
+		if _, err := b.Partner(); !errors.Is(err, conformance.ErrCannot) {
+			t.Errorf("a second partner at one address: %v", err)
+		}
+		return nil
+	}
+	for _, c := range []realCase{{"garbage", garbage}, {"dialed", dialed}, {"beside", beside}, {"beside again", beside}} {
+		if err := d.Try(t.Context(), conformance.Job{Case: "some/" + c.name}, c.body); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}

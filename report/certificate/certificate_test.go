@@ -1,0 +1,252 @@
+package certificate
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/report/conform"
+)
+
+// judged is a run of a device: cases c0, c1, … with these verdicts, each about a row of
+// its own, and two rows more that nothing is or can be asked about.
+func judged(verdicts ...conform.Verdict) *conform.Run {
+	doc := conform.Document{Key: "roce", Title: "RoCEv2", Sections: []conform.Section{{Title: "PSNs"}}}
+	d := conform.Device{Name: "rxe0", Title: "RoCEv2"}
+	for i, v := range verdicts {
+		id := "rc/psn/c" + string(rune('0'+i))
+		row := "roce/rc/psn/" + string(rune('0'+i))
+		doc.Sections[0].Rows = append(doc.Sections[0].Rows, conform.Row{ID: row, Level: "MUST", Text: "One | of them.", Cases: []string{id}})
+		r := conform.Result{ID: id, Suite: "roce", Title: "It works", Level: "MUST", Rows: []string{row}, Verdict: v}
+		if v != conform.Unsupported {
+			r.Capture = "captures/" + id + ".pcapng"
+			r.Ladder = &conform.Ladder{Steps: []conform.Step{{Kind: conform.Came, Text: "ACK"}}}
+		}
+		d.Results = append(d.Results, r)
+	}
+	doc.Sections[0].Rows = append(doc.Sections[0].Rows, conform.Row{ID: "roce/rc/psn/x", Level: "MUST", Text: "A light is green.", Untestable: "nobody sees it"})
+	other := conform.Document{Key: "other", Title: "Another", Sections: []conform.Section{{Title: "1", Rows: []conform.Row{{ID: "other/1", Level: "MUST", Text: "Something."}}}}}
+	return &conform.Run{Version: conform.Version, Tool: "v1", Seed: 1, Tier: "wire", Started: time.Unix(0, 0).UTC(), Devices: []conform.Device{d}, Documents: []conform.Document{doc, other}}
+}
+
+func TestOutcomes(t *testing.T) {
+	const pass, fail, dev, stale, broken, uns = conform.Pass, conform.Fail, conform.Deviates, conform.Stale, conform.Broken, conform.Unsupported
+	for _, c := range []struct {
+		verdicts []conform.Verdict
+		want     Outcome
+	}{
+		{[]conform.Verdict{pass, pass, uns}, Conforms},
+		{[]conform.Verdict{pass, dev}, WithDeviations},
+		{[]conform.Verdict{dev, fail, broken}, DoesNotConform},
+		{[]conform.Verdict{pass, broken}, Incomplete},
+		{[]conform.Verdict{pass, stale}, Incomplete},
+	} {
+		got, err := Draw(judged(c.verdicts...), Subject{}, Judge{})
+		if err != nil || got.Outcome != c.want || len(got.Clauses) != len(c.verdicts)+1 {
+			t.Errorf("%v: %v %v, want %s", c.verdicts, got, err, c.want)
+		}
+	}
+	part := judged(pass)
+	part.Documents[0].Sections[0].Rows = append(part.Documents[0].Sections[0].Rows, conform.Row{ID: "roce/rc/psn/y", Level: "MUST"})
+	if got, err := Draw(part, Subject{}, Judge{}); err != nil || got.Outcome != Incomplete || !strings.Contains(got.Why, "1 not asked") {
+		t.Errorf("a clause that was not asked about: %v %v", got, err)
+	}
+	flawed := judged(pass)
+	flawed.Devices[0].Quirks = []string{"NAKStorm"}
+	if _, err := Draw(flawed, Subject{}, Judge{}); err == nil {
+		t.Error("a device with defects on purpose is certified")
+	}
+}
+
+// written is the folder of a certificate.
+func written(t *testing.T, verdicts ...conform.Verdict) (*Certificate, string) {
+	t.Helper()
+	dir := t.TempDir()
+	run := judged(verdicts...)
+	c, err := Draw(run, Subject{Device: "rxe0", Kind: "rxe-6.1", Firmware: "1.2.3", Driver: "rdma_rxe"}, Judge{Wire: "AF_PACKET on eth1", Blind: []string{"<nothing> much"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range run.Devices[0].Results {
+		if r.Capture != "" {
+			put(t, dir, r.Capture, "packets of "+r.ID)
+		}
+	}
+	if err := c.WriteFolder(dir); err != nil {
+		t.Fatal(err)
+	}
+	return c, dir
+}
+
+func put(t *testing.T, dir, name, text string) {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// again writes the manifest of what is there now, as a forger would.
+func again(t *testing.T, dir string) {
+	t.Helper()
+	text, err := manifest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, ManifestFile, string(text))
+}
+
+func TestFolderHolds(t *testing.T) {
+	_, dir := written(t, conform.Pass, conform.Fail, conform.Unsupported)
+	v, err := Verify(t.Context(), dir, "")
+	if err != nil || v.Outcome != DoesNotConform || v.Files != 5 {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, PageFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Does not conform", "1.2.3", "AF_PACKET on eth1", "&lt;nothing&gt; much", "of 3 clauses of level MUST, 1 not met", `href="certificate.json"`} {
+		if !bytes.Contains(page, []byte(want)) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	if sum, err := exec.LookPath("sha256sum"); err == nil {
+		cmd := exec.CommandContext(t.Context(), sum, "-c", "--quiet", ManifestFile)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("sha256sum: %v: %s", err, out)
+		}
+	}
+}
+
+func TestTamperingIsNoticed(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(t *testing.T, dir string)
+		want string
+	}{
+		"a capture is changed":  {func(t *testing.T, dir string) { put(t, dir, "captures/rc/psn/c0.pcapng", "other packets") }, "has been changed"},
+		"a file is added":       {func(t *testing.T, dir string) { put(t, dir, "more.txt", "more") }, "has been added"},
+		"the page is gone":      {func(t *testing.T, dir string) { remove(t, dir, PageFile) }, "is gone"},
+		"the manifest is gone":  {func(t *testing.T, dir string) { remove(t, dir, ManifestFile) }, ManifestFile},
+		"a proof is taken away": {func(t *testing.T, dir string) { remove(t, dir, "captures/rc/psn/c1.pcapng"); again(t, dir) }, "the capture of rc/psn/c1"},
+		"the outcome is better than the results": {func(t *testing.T, dir string) {
+			c, err := Read(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Outcome = Conforms
+			var text bytes.Buffer
+			if err := c.write(&text); err != nil {
+				t.Fatal(err)
+			}
+			put(t, dir, File, text.String())
+			again(t, dir)
+		}, `it says "conforms"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, dir := written(t, conform.Pass, conform.Fail)
+			c.do(t, dir)
+			if _, err := Verify(t.Context(), dir, ""); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func remove(t *testing.T, dir, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSignature(t *testing.T) {
+	keygen, err := exec.LookPath("ssh-keygen")
+	if err != nil {
+		t.Skip("no ssh-keygen here")
+	}
+	keys := t.TempDir()
+	for _, name := range []string{"lab", "stranger"} {
+		if out, err := exec.CommandContext(t.Context(), keygen, "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(keys, name)).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	public, err := os.ReadFile(filepath.Join(keys, "lab.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, keys, "signers", "lab@example.com "+string(public))
+	signers := filepath.Join(keys, "signers")
+
+	c, dir := written(t, conform.Pass)
+	if _, err := Verify(t.Context(), dir, signers); err == nil || !strings.Contains(err.Error(), "not signed") {
+		t.Errorf("not signed: %v", err)
+	}
+	if err := Sign(t.Context(), dir, filepath.Join(keys, "lab")); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := Verify(t.Context(), dir, signers); err != nil || v.Signer != "lab@example.com" {
+		t.Errorf("signed: %+v, %v", v, err)
+	}
+	put(t, dir, "junit.xml", "<testsuites/>")
+	again(t, dir)
+	if _, err := Verify(t.Context(), dir, signers); err == nil || !strings.Contains(err.Error(), "does not fit") {
+		t.Errorf("the manifest was written again: %v", err)
+	}
+	if err := c.WriteFolder(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := Sign(t.Context(), dir, filepath.Join(keys, "stranger")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Verify(t.Context(), dir, signers); err == nil || !strings.Contains(err.Error(), "nobody whom") {
+		t.Errorf("signed by a stranger: %v", err)
+	}
+}
+
+func TestComparison(t *testing.T) {
+	_, a := written(t, conform.Pass, conform.Fail, conform.Pass)
+	_, b := written(t, conform.Pass, conform.Pass)
+	c, err := Compare([]string{a, b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	differ := map[string]bool{"roce/rc/psn/0": false, "roce/rc/psn/1": true, "roce/rc/psn/2": false, "roce/rc/psn/x": false}
+	if len(c.Columns) != 2 || len(c.Clauses) != len(differ) {
+		t.Fatalf("%+v", c)
+	}
+	for i := range c.Clauses {
+		if e := &c.Clauses[i]; e.Differs() != differ[e.Row] || len(e.States) != 2 {
+			t.Errorf("%s: %v", e.Row, e.States)
+		}
+	}
+	var text, page, out bytes.Buffer
+	if err := c.WriteMarkdown(&text, false); err != nil {
+		t.Fatal(err)
+	}
+	if s := text.String(); !strings.Contains(s, `| roce/rc/psn/1 | MUST |  | One \| of them. | **FAIL** | pass |`) || strings.Contains(s, "psn/0") {
+		t.Errorf("Markdown:\n%s", s)
+	}
+	if err := c.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "2 devices, and 1 clause in which they differ") {
+		t.Errorf("page: %v", err)
+	}
+	if err := c.WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var read Comparison
+	if err := json.Unmarshal(out.Bytes(), &read); err != nil || len(read.Clauses) != len(c.Clauses) {
+		t.Errorf("JSON: %v", err)
+	}
+	if _, err := Compare([]string{t.TempDir()}); err == nil || !strings.Contains(err.Error(), "neither") {
+		t.Errorf("an empty folder: %v", err)
+	}
+}

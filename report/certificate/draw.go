@@ -1,0 +1,123 @@
+package certificate
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report/conform"
+)
+
+// Draw draws a certificate from the results of a run. A run of more than one device,
+// or of one that was given defects, certifies nothing.
+func Draw(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
+	if len(run.Devices) != 1 {
+		return nil, fmt.Errorf("a certificate is about one device, and %s were judged", units.Plural(len(run.Devices), "device"))
+	}
+	if q := run.Devices[0].Quirks; len(q) > 0 {
+		return nil, fmt.Errorf("the device was given the defects %v: a certificate is about devices as they are", q)
+	}
+	c := &Certificate{Version: Version, Subject: subject, Judge: judge, Run: *run}
+	c.Clauses = clauses(run)
+	c.Counts = counts(c.Clauses)
+	c.Outcome, c.Why = outcome(run, c.Clauses)
+	return c, nil
+}
+
+// clauses are those of every document that the cases that were run belong to: what
+// they say nothing about, others of the same document would.
+func clauses(run *conform.Run) (all []Clause) {
+	said := make(map[string][]*conform.Result)
+	for i := range run.Devices[0].Results {
+		r := &run.Devices[0].Results[i]
+		for _, row := range r.Rows {
+			said[row] = append(said[row], r)
+		}
+	}
+	for i := range run.Documents {
+		var rows []Clause
+		touched := false
+		for j := range run.Documents[i].Sections {
+			for _, row := range run.Documents[i].Sections[j].Rows {
+				c := Clause{Row: row.ID, Level: row.Level, Clause: row.Clause, State: NotAsked}
+				switch {
+				case len(said[row.ID]) > 0:
+					c.State, c.Cases = worst(said[row.ID])
+					touched = true
+				case row.Untestable != "":
+					c.State = Untestable
+				}
+				rows = append(rows, c)
+			}
+		}
+		if touched {
+			all = append(all, rows...)
+		}
+	}
+	return all
+}
+
+// worst is the verdict of the case that speaks most against a device. Cases that it
+// does not support say nothing where others pass.
+func worst(results []*conform.Result) (s State, cases []string) {
+	at := len(states)
+	for _, r := range results {
+		cases = append(cases, r.ID)
+		at = min(at, slices.Index(states, State(r.Verdict)))
+	}
+	slices.Sort(cases)
+	return states[at], cases
+}
+
+func counts(clauses []Clause) (all []Count) {
+	for _, level := range levels {
+		for _, s := range states {
+			n := 0
+			for i := range clauses {
+				if clauses[i].Level == level && clauses[i].State == s {
+					n++
+				}
+			}
+			if n > 0 {
+				all = append(all, Count{Level: level, State: s, N: n})
+			}
+		}
+	}
+	return all
+}
+
+// outcome sums up. What is not met weighs more than what was not asked: that cannot
+// mend it. A deviation on record that has passed again is no deviation, but the
+// record is wrong, so that nothing is said before it has been put right.
+func outcome(run *conform.Run, clauses []Clause) (Outcome, string) {
+	n := make(map[State]int)
+	for i := range clauses {
+		if clauses[i].Level == "MUST" {
+			n[clauses[i].State]++
+		}
+	}
+	testable := 0
+	for s, k := range n {
+		if s != Untestable {
+			testable += k
+		}
+	}
+	said := func(s State, what string) string {
+		return fmt.Sprintf("of %d clauses of level MUST, %d %s", testable, n[s], what)
+	}
+	switch {
+	case n[Fail] > 0:
+		return DoesNotConform, said(Fail, "not met")
+	case n[Broken] > 0:
+		return Incomplete, said(Broken, "could not be judged")
+	case n[Stale] > 0:
+		return Incomplete, said(Stale, "met though a deviation is on record: mend the record")
+	case n[NotAsked] > 0:
+		return Incomplete, said(NotAsked, "not asked about")
+	case run.Part:
+		return Incomplete, "only some of the cases were run"
+	case n[Deviates] > 0:
+		return WithDeviations, said(Deviates, "not met for reasons that are on record")
+	}
+	return Conforms, said(Pass, "met and none violated")
+}

@@ -1,0 +1,130 @@
+package certificate
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ManifestFile lists the hashes of all other files, as sha256sum writes and checks
+// them. SignatureFile is a signature of that list.
+const (
+	ManifestFile  = "manifest.sha256"
+	SignatureFile = ManifestFile + ".sig"
+)
+
+// maxFiles and maxFileSize are more than any certification writes.
+const (
+	maxFiles    = 20_000
+	maxFileSize = 1 << 30
+)
+
+// hashes are those of the regular files below a folder, by path with slashes. Other
+// kinds of files have no business there.
+func hashes(dir string) (map[string]string, error) {
+	sums := make(map[string]string)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		switch {
+		case name == ManifestFile || name == SignatureFile:
+			return nil
+		case !d.Type().IsRegular():
+			return fmt.Errorf("%s is no regular file: a certificate has no others", path)
+		case strings.ContainsAny(name, "\n\r\\"):
+			return fmt.Errorf("%q: the name does not fit in a line of a manifest", name)
+		case len(sums) == maxFiles:
+			return fmt.Errorf("%s has more than %d files: no certification writes that", dir, maxFiles)
+		}
+		sums[name], err = hash(path)
+		return err
+	})
+	return sums, err
+}
+
+func hash(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, io.LimitReader(f, maxFileSize+1))
+	if err == nil && n > maxFileSize {
+		err = fmt.Errorf("%s is longer than %d bytes: no certification writes that", path, maxFileSize)
+	}
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// manifest is what the manifest of a folder has to be.
+func manifest(dir string) ([]byte, error) {
+	sums, err := hashes(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(sums))
+	for name := range sums {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var b bytes.Buffer
+	for _, name := range names {
+		fmt.Fprintf(&b, "%s  %s\n", sums[name], name)
+	}
+	return b.Bytes(), nil
+}
+
+// checkManifest compares a folder with its manifest, and says everything that is
+// different.
+func checkManifest(dir string) (files int, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, ManifestFile))
+	if err != nil {
+		return 0, err
+	}
+	have, err := hashes(dir)
+	if err != nil {
+		return 0, err
+	}
+	var errs []error
+	listed := make(map[string]bool)
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		sum, name, ok := strings.Cut(lines.Text(), "  ")
+		switch {
+		case !ok || len(sum) != 2*sha256.Size:
+			return 0, fmt.Errorf("%s, line %d is not a hash, two spaces and a name", ManifestFile, n)
+		case listed[name]:
+			return 0, fmt.Errorf("%s, line %d names %s again", ManifestFile, n, name)
+		case have[name] == "":
+			errs = append(errs, fmt.Errorf("%s is gone", name))
+		case have[name] != sum:
+			errs = append(errs, fmt.Errorf("%s has been changed", name))
+		}
+		listed[name] = true
+	}
+	if err := lines.Err(); err != nil {
+		return 0, fmt.Errorf("%s: %w", ManifestFile, err)
+	}
+	for name := range have {
+		if !listed[name] {
+			errs = append(errs, fmt.Errorf("%s has been added", name))
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return len(listed), errors.Join(errs...)
+}

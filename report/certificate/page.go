@@ -1,0 +1,127 @@
+package certificate
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/report/internal/visible"
+)
+
+var (
+	//go:embed page/cover.gohtml
+	coverText string
+	//go:embed page/cover.css
+	coverCSS string
+
+	coverTemplate = template.Must(template.New("cover").Parse(coverText))
+)
+
+// cover is what the template sees of a certificate.
+type cover struct {
+	*Certificate
+	Words          string
+	Tables         []table
+	States         []State
+	Counts         []levelView
+	Blind          []string
+	File, Manifest string
+}
+
+type table struct {
+	Title string
+	Facts []fact
+}
+
+type fact struct {
+	Name   string
+	Values []string
+}
+
+// levelView is a line of the table of clauses.
+type levelView struct {
+	Level string
+	N     []int // in the order of the states
+}
+
+// words are the outcomes, for people.
+var words = map[Outcome]string{
+	Conforms: "Conforms", WithDeviations: "Conforms, with deviations", DoesNotConform: "Does not conform", Incomplete: "Not complete",
+}
+
+func newCover(c *Certificate) *cover {
+	v := &cover{Certificate: c, Words: words[c.Outcome], Blind: c.Judge.Blind, File: File, Manifest: ManifestFile}
+	s, j := &c.Subject, &c.Judge
+	v.table("The device",
+		said("Device", s.Device), said("Kind", s.Kind), said("Transport", s.Transport), said("Driver", s.Driver), said("Firmware", s.Firmware),
+		said("Vendor, part", fmt.Sprintf("%#06x, %d", s.VendorID, s.PartID)), said("GUID", s.GUID), said("Addresses", s.Addresses...),
+		said("Host", s.Host), said("Kernel", s.Kernel), said("Driven by", s.Library), said("Claims", strings.Join(s.Claims, ", ")))
+	v.table("The judge",
+		said("fabrictest", c.Run.Tool), said("Wire", j.Wire), said("Addresses", j.Addresses...), said("Agent", j.Agent),
+		said("Seed", fmt.Sprint(c.Run.Seed)), said("Started", stamp(j.Started)), said("Ended", stamp(j.Ended)))
+	for _, st := range states {
+		if st != Untestable {
+			v.States = append(v.States, st)
+		}
+	}
+	for _, l := range levels {
+		line := levelView{Level: l}
+		for _, st := range v.States {
+			line.N = append(line.N, (&Column{Counts: c.Counts}).count(l, st))
+		}
+		v.Counts = append(v.Counts, line)
+	}
+	return v
+}
+
+func (v *cover) table(title string, facts ...fact) {
+	t := table{Title: title}
+	for _, f := range facts {
+		if len(f.Values) > 0 && f.Values[0] != "" {
+			t.Facts = append(t.Facts, f)
+		}
+	}
+	v.Tables = append(v.Tables, t)
+}
+
+func said(name string, values ...string) fact { return fact{name, values} }
+
+func stamp(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC") }
+
+// The places of conform's page where a certificate differs: it has a cover, and its
+// results are in another file.
+const (
+	beforeStyle = "</style>"
+	beforePage  = "<main>\n"
+	elsewhere   = `<a href="conformance.json">conformance.json</a>`
+)
+
+// writePage writes the page of the results behind a cover.
+func (c *Certificate) writePage(w io.Writer) error {
+	var front, page bytes.Buffer
+	if err := coverTemplate.Execute(&front, newCover(c)); err != nil {
+		return fmt.Errorf("%s: %w", PageFile, err)
+	}
+	if err := conform.WriteHTML(&page, &c.Run); err != nil {
+		return err
+	}
+	text := page.String()
+	for _, change := range []struct{ at, to string }{
+		{beforeStyle, coverCSS + beforeStyle},
+		{beforePage, beforePage + visible.Text(front.String())},
+		{elsewhere, strings.ReplaceAll(elsewhere, "conformance.json", File)},
+	} {
+		if strings.Count(text, change.at) != 1 {
+			return errors.New(PageFile + ": the page of results is not as it was: it has no single place for " + change.at)
+		}
+		text = strings.Replace(text, change.at, change.to, 1)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
