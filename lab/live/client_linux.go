@@ -32,10 +32,7 @@ func Up(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: prefix() + cfg.Name, Net: "unix"})
-	if errors.Is(err, unix.EADDRINUSE) {
-		return taken(ctx, cfg.Name)
-	}
+	l, err := claim(ctx, cfg.Name)
 	if err != nil {
 		return err
 	}
@@ -88,17 +85,28 @@ func awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, trace string
 	return fmt.Errorf("the lab's process ended at once: %w", err)
 }
 
-// taken says by whom a name is.
-func taken(ctx context.Context, name string) error {
-	conn, _, err := dial(ctx, name)
-	if err == nil {
-		conn.Close()
+// claim takes a name. A lab that has just died takes no calls any more, and may hold
+// its name for a moment longer, until the kernel has cleared away the last of it.
+func claim(ctx context.Context, name string) (*net.UnixListener, error) {
+	const dying, again = 2 * time.Second, 5 * time.Millisecond
+	for begun := time.Now(); ; time.Sleep(again) {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: prefix() + name, Net: "unix"})
+		if !errors.Is(err, unix.EADDRINUSE) {
+			return l, err
+		}
+		conn, _, err := dial(ctx, name)
+		if err == nil {
+			conn.Close()
+		}
+		var foreign *foreignError
+		var gone *NotUpError
+		switch {
+		case errors.As(err, &foreign):
+			return nil, err
+		case !errors.As(err, &gone) || time.Since(begun) > dying:
+			return nil, ErrUp
+		}
 	}
-	var foreign *foreignError
-	if errors.As(err, &foreign) {
-		return err
-	}
-	return ErrUp
 }
 
 // startDetached starts cmd in namespaces of its own, to live on without us.
