@@ -3,10 +3,14 @@
 // is skipped or fails by the verdict of [conformance.Judge].
 //
 //	ginkgo --label-filter='service:rc && level:must' ./conformance/specs
+//
+// Cases that can crash or wedge a real device are skipped unless the filter names
+// them: --label-filter='dangerous || level:must'.
 package specs
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/onsi/ginkgo/v2"
 
@@ -17,10 +21,10 @@ import (
 func Add(s *conformance.Suite, lab func() conformance.Lab, opt conformance.Options) {
 	for i := range s.Cases {
 		c := &s.Cases[i]
-		if c.Dangerous() {
-			continue
-		}
 		ginkgo.It(c.ID+": "+c.Title, ginkgo.Label(append(c.AllLabels(), "suite:"+s.Name)...), func(ctx ginkgo.SpecContext) {
+			if c.Dangerous() && !strings.Contains(ginkgo.GinkgoLabelFilter(), conformance.Dangerous) {
+				ginkgo.Skip("it can crash or wedge a real device, and runs only if --label-filter names " + conformance.Dangerous)
+			}
 			res := conformance.Judge(ctx, lab(), c, opt)
 			ginkgo.AddReportEntry("verdict", string(res.Verdict), ginkgo.ReportEntryVisibilityFailureOrVerbose)
 			switch {
