@@ -110,7 +110,7 @@ func FuzzClient(f *testing.F) {
 	f.Add([]byte{frameMemory, 0, recordChange, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'x'})
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		c := newClient(joint{to: func(byte, []byte) error { return nil }})
-		c.memory.use(make([]byte, 100))
+		c.memory.use(&verbs.MRInit{Buf: make([]byte, 100)})
 		for range 3 {
 			go callNext.callThen(c, waitOn[verbs.Listener]{}, func(*peered) {}) // whatever comes of it
 		}

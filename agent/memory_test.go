@@ -23,7 +23,7 @@ func newTwoEnds(t *testing.T, n int) *twoEnds {
 	t.Helper()
 	e := &twoEnds{program: make([]byte, n)}
 	e.near, e.far = newProgramMemories(func(f []byte) { e.there = append(e.there, f) }), newHostMemories()
-	mem, off := e.near.use(e.program)
+	mem, off := e.near.use(&verbs.MRInit{Buf: e.program})
 	e.near.tell()
 	e.deliver(t, len(e.there), 0)
 	if e.device = e.far.all[mem.id].live; off != 0 || len(e.device) != n {
@@ -321,5 +321,27 @@ func BenchmarkScan(b *testing.B) {
 				m.changes(func(*change) { b.Error("a change") })
 			}
 		})
+	}
+}
+
+// Where a program chooses the address of a region, the device's memory lies in its page
+// as that address does: Linux registers it nowhere else.
+func TestMemoryLiesAsItsAddress(t *testing.T) {
+	s := newStage(t)
+	_, dev, fake := s.dev(t)
+	pd := must[verbs.PD](t)(dev.AllocPD())
+	for _, init := range []verbs.MRInit{
+		{Buf: make([]byte, 64), Addr: 0x7000_0000_0123},
+		{Buf: make([]byte, 64), Access: verbs.AccessZeroBased},
+		{Buf: make([]byte, 64), Addr: 0x1000, Access: verbs.AccessZeroBased},
+	} {
+		mr := must[verbs.MR](t)(pd.RegMR(init))
+		at := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(fake.last.buf)))) % pageLen
+		if want := init.Addr % pageLen; at != want {
+			t.Errorf("a region at %#x has memory at %#x of its page, want %#x", init.Addr, at, want)
+		}
+		if err := mr.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

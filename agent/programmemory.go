@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"unsafe"
+
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // programMemory is memory of the program that the agent has a copy of.
@@ -40,9 +42,12 @@ func (m *programMemories) unlock() {
 	m.turn.Unlock()
 }
 
-// use returns the memory that buf is in, and where. The agent is told of it if it is
-// new.
-func (m *programMemories) use(buf []byte) (mem *programMemory, offset int) {
+// use returns the memory that a region is in, and where. The agent is told of it if it
+// is new: what the device gets lies in its page as the program's memory does or, where
+// the program chooses the region's address, as that does, for devices of Linux register
+// memory at no other.
+func (m *programMemories) use(init *verbs.MRInit) (mem *programMemory, offset int) {
+	buf := init.Buf
 	if len(buf) == 0 {
 		return nil, 0
 	}
@@ -58,7 +63,11 @@ func (m *programMemories) use(buf []byte) (mem *programMemory, offset int) {
 	m.last++
 	mem = &programMemory{mirror: mirror{live: buf[:len(buf):len(buf)], shadow: make([]byte, len(buf))}, id: m.last, base: base, regions: 1}
 	m.all[mem.id] = mem
-	m.record(&record{kind: recordNew, id: mem.id, length: uint64(len(buf)), align: uint64(base % pageLen)})
+	align := uint64(base)
+	if init.Addr != 0 || init.Access&verbs.AccessZeroBased != 0 {
+		align = init.Addr
+	}
+	m.record(&record{kind: recordNew, id: mem.id, length: uint64(len(buf)), align: align % pageLen})
 	return mem, 0
 }
 

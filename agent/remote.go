@@ -147,7 +147,7 @@ type remotePD struct {
 }
 
 func (p *remotePD) RegMR(init verbs.MRInit) (verbs.MR, error) {
-	mem, offset := p.c.memory.use(init.Buf)
+	mem, offset := p.c.memory.use(&init)
 	in := newMR{On: p, Offset: offset, Length: len(init.Buf), Nil: init.Buf == nil, Addr: init.Addr, Access: init.Access}
 	if mem != nil {
 		in.Memory = mem.id
