@@ -12,7 +12,7 @@ import (
 // stays as it is, and in the end everything can be closed.
 func FuzzVerbs(f *testing.F) {
 	for seed := range uint64(48) {
-		f.Add(noise(seed, 1<<13))
+		f.Add(noise(seed, 1<<15))
 	}
 	f.Fuzz(rapid.MakeFuzz(verbsSequence))
 }
