@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -21,6 +20,7 @@ import (
 
 // Lab is guests on a wire.
 type Lab struct {
+	guestCalls
 	cfg    Config
 	qemu   string
 	accel  Accel
@@ -60,6 +60,7 @@ func Up(ctx context.Context, cfg Config) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{cfg: cfg, restarts: make([]sync.Mutex, cfg.Guests), machines: make([]*machine, cfg.Guests)}
+	l.guestCalls.dial = l.dialGuest
 	if l.qemu, err = exec.LookPath(cfg.QEMU); err != nil {
 		return nil, err
 	}
@@ -150,9 +151,9 @@ func (l *Lab) machine(id int) (*machine, error) {
 // dialTimeout is how long a guest has to take a connection: it may be busy.
 const dialTimeout = 20 * time.Second
 
-// dial connects to what serves in a guest. The context that it returns ends with the
+// dialGuest connects to what serves in a guest. The context that it returns ends with the
 // guest too: a connection to a machine that is off would stay for ever.
-func (l *Lab) dial(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
+func (l *Lab) dialGuest(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
 	m, err := l.machine(id)
 	if err != nil {
 		return nil, nil, nil, err
@@ -195,49 +196,6 @@ func (l *Lab) dial(ctx context.Context, id int) (context.Context, context.Cancel
 		return nil, nil, nil, fmt.Errorf("guest %d does not answer: %w", id, err)
 	}
 	return ctx, stop, conn, nil
-}
-
-// Exec runs a program in a guest and returns its exit code; see guest.Exec. A guest
-// that goes meanwhile is a GuestError.
-func (l *Lab) Exec(ctx context.Context, id int, c guest.Command) (code int, err error) {
-	ctx, stop, conn, err := l.dial(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	defer stop()
-	code, err = guest.Exec(ctx, conn, c)
-	return code, lateNews(ctx, err)
-}
-
-// Output runs a program in a guest and returns what it printed.
-func (l *Lab) Output(ctx context.Context, id int, c guest.Command) (output string, code int, err error) {
-	ctx, stop, conn, err := l.dial(ctx, id)
-	if err != nil {
-		return "", 0, err
-	}
-	defer stop()
-	output, code, err = guest.Output(ctx, conn, c)
-	return output, code, lateNews(ctx, err)
-}
-
-// Put writes a file in a guest; see guest.Put.
-func (l *Lab) Put(ctx context.Context, id int, path string, mode os.FileMode, size int64, from io.Reader) error {
-	ctx, stop, conn, err := l.dial(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	return lateNews(ctx, guest.Put(ctx, conn, path, mode, size, from))
-}
-
-// SetDevices gives a guest's wire other RDMA devices.
-func (l *Lab) SetDevices(ctx context.Context, id int, devices []guest.Device) error {
-	ctx, stop, conn, err := l.dial(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	return lateNews(ctx, guest.SetDevices(ctx, conn, devices))
 }
 
 // Restart switches a guest off, if it is not, and on again, and returns when it is

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -20,10 +19,17 @@ import (
 // Remote is a lab that stays up, in a process of its own. It needs no closing: each
 // call is a connection, and ends early with its context.
 type Remote struct {
+	guestCalls
 	name string
 	// guests is how many there are, for a program that runs on the lab's network, where
 	// the lab's own socket is not: it reaches guests directly, and nothing else.
 	guests int
+}
+
+func newRemote(name string, guests int) *Remote {
+	r := &Remote{name: name, guests: guests}
+	r.dial = r.borrow
+	return r
 }
 
 // Connect finds a lab by its name; that there is none is a NotUpError. A program
@@ -31,13 +37,13 @@ type Remote struct {
 // Put and SetDevices.
 func Connect(name string) (*Remote, error) {
 	if n, err := strconv.Atoi(os.Getenv(insideVariable)); err == nil {
-		return &Remote{name: name, guests: n}, nil
+		return newRemote(name, n), nil
 	}
 	conn, _, err := dial(name)
 	if err != nil {
 		return nil, err
 	}
-	return &Remote{name: name}, conn.Close()
+	return newRemote(name, 0), conn.Close()
 }
 
 // one sends a request and takes its one answer.
@@ -107,48 +113,6 @@ func (r *Remote) reach(ctx context.Context, id int) (context.Context, context.Ca
 	d := net.Dialer{Timeout: dialTimeout}
 	conn, err := d.DialContext(ctx, "tcp", netip.AddrPortFrom(guest.Control(id).Addr(), guest.Port).String())
 	return ctx, func() {}, conn, err
-}
-
-// Exec is Lab's.
-func (r *Remote) Exec(ctx context.Context, id int, c guest.Command) (code int, err error) {
-	ctx, stop, conn, err := r.borrow(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	defer stop()
-	code, err = guest.Exec(ctx, conn, c)
-	return code, lateNews(ctx, err)
-}
-
-// Output is Lab's.
-func (r *Remote) Output(ctx context.Context, id int, c guest.Command) (output string, code int, err error) {
-	ctx, stop, conn, err := r.borrow(ctx, id)
-	if err != nil {
-		return "", 0, err
-	}
-	defer stop()
-	output, code, err = guest.Output(ctx, conn, c)
-	return output, code, lateNews(ctx, err)
-}
-
-// Put is Lab's.
-func (r *Remote) Put(ctx context.Context, id int, path string, mode os.FileMode, size int64, from io.Reader) error {
-	ctx, stop, conn, err := r.borrow(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	return lateNews(ctx, guest.Put(ctx, conn, path, mode, size, from))
-}
-
-// SetDevices is Lab's.
-func (r *Remote) SetDevices(ctx context.Context, id int, devices []guest.Device) error {
-	ctx, stop, conn, err := r.borrow(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	return lateNews(ctx, guest.SetDevices(ctx, conn, devices))
 }
 
 // Restart is Lab's.
