@@ -82,9 +82,12 @@ func TestLabStaysUpUntilItIsTakenDown(t *testing.T) {
 		{"", "set --lab NAME host1/rdma0 down", "", 0},
 		{"", "set --lab NAME host1 up", "", 0},
 		{"", "set --lab NAME host* clean", "", 0},
-		{"", "labs", name + "  3 hosts  0 programs", 0},
+		{"", "labs", name + " 3 hosts 0 programs", 0},
 	} {
 		code, out := shell(t, c.stdin, words(strings.ReplaceAll(c.args, "NAME", name))...)
+		if c.args == "labs" {
+			out = strings.Join(strings.Fields(out), " ") // the columns are as wide as the labs of other tests need
+		}
 		if code != c.code || !strings.Contains(out, c.want) {
 			t.Errorf("%s: exit code %d\n%s\nwant %d and %q", c.args, code, out, c.code, c.want)
 		}

@@ -51,7 +51,7 @@ func Exec(ctx context.Context, name, host string, args []string) (code int, err 
 	defer c.close()
 	files, err := receiveFiles(c.conn)
 	if err != nil {
-		return 0, c.explain(err)
+		return 0, c.wentDown(c.explain(err))
 	}
 	defer closeAll(files)
 	if len(files) == 0 && !c.stop() {
@@ -78,20 +78,28 @@ func Exec(ctx context.Context, name, host string, args []string) (code int, err 
 func (c *call) exit() (code int, err error) {
 	for {
 		a, err := c.answer()
-		var gone *NotUpError
 		switch {
-		case errors.As(err, &gone) && gone.Trace != "":
-			return 0, fmt.Errorf("lab %s crashed: see %s", c.name, gone.Trace)
-		case errors.As(err, &gone):
-			return 0, fmt.Errorf("lab %s went down", c.name)
 		case err != nil:
-			return 0, err
+			return 0, c.wentDown(err)
 		case a.Exit != nil:
 			return *a.Exit, nil
 		case a.Heard:
 			_ = c.conn.SetDeadline(time.Time{})
 		}
 	}
+}
+
+// wentDown says of a lab that is no longer there that it was: it has taken our
+// program, so that advice to start one would mislead.
+func (c *call) wentDown(err error) error {
+	var gone *NotUpError
+	switch {
+	case !errors.As(err, &gone):
+		return err
+	case gone.Trace != "":
+		return fmt.Errorf("lab %s crashed: see %s", c.name, gone.Trace)
+	}
+	return fmt.Errorf("lab %s went down", c.name)
 }
 
 // forward passes signals on to the program, which is no child of ours. A lab that

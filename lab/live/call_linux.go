@@ -103,7 +103,7 @@ func (c *call) explain(err error) error {
 		return context.Cause(c.ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &SilentError{Name: c.name, PID: c.pid}
-	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
 		return &NotUpError{Name: c.name, Trace: crashTrace(c.name)} // it goes down just now
 	}
 	return fmt.Errorf("lab %s: %w", c.name, err)
