@@ -1,0 +1,168 @@
+package match
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// model is both queues as MPI defines them: in order, and searched from the front.
+type model struct{ posted, unexpected []*Node[int] }
+
+func take(q *[]*Node[int], takes func(*Node[int]) bool) *Node[int] {
+	i := slices.IndexFunc(*q, takes)
+	if i < 0 {
+		return nil
+	}
+	n := (*q)[i]
+	*q = slices.Delete(*q, i, i+1)
+	return n
+}
+
+// However messages, receives, wildcards and cancels interleave, the queues agree
+// with a search from the front.
+func TestQueuesSearchFromTheFront(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		var posted Posted[int]
+		var unexpected Unexpected[int]
+		var m model
+		maybe := func(n int) int32 {
+			if r.IntN(4) == 0 {
+				return Any
+			}
+			return int32(r.IntN(n))
+		}
+		for step := range 2000 {
+			switch r.IntN(5) {
+			case 0, 1: // a message comes
+				e := Envelope{uint32(r.IntN(2)), int32(r.IntN(3)), int32(r.IntN(3))}
+				want := take(&m.posted, func(n *Node[int]) bool { return n.Envelope.Takes(e) })
+				got := posted.First(e)
+				if got != want {
+					t.Fatalf("seed %d, step %d: message %v goes to %v, want %v", seed, step, e, got, want)
+				}
+				if got != nil {
+					posted.Remove(got)
+					continue
+				}
+				n := &Node[int]{Envelope: e, Value: step}
+				unexpected.Add(n)
+				m.unexpected = append(m.unexpected, n)
+			case 2, 3: // a receive is posted
+				e := Envelope{uint32(r.IntN(2)), maybe(3), maybe(3)}
+				want := take(&m.unexpected, func(n *Node[int]) bool { return e.Takes(n.Envelope) })
+				got := unexpected.First(e)
+				if got != want {
+					t.Fatalf("seed %d, step %d: receive %v takes %v, want %v", seed, step, e, got, want)
+				}
+				if got != nil {
+					unexpected.Remove(got)
+					continue
+				}
+				n := &Node[int]{Envelope: e, Value: step}
+				posted.Add(n)
+				m.posted = append(m.posted, n)
+			case 4: // one is cancelled
+				if len(m.posted) == 0 {
+					continue
+				}
+				i := r.IntN(len(m.posted))
+				posted.Remove(m.posted[i])
+				m.posted = slices.Delete(m.posted, i, i+1)
+			}
+			e := Envelope{uint32(r.IntN(2)), int32(r.IntN(3)), int32(r.IntN(3))}
+			var last *Node[int]
+			wild := false
+			for _, n := range m.posted {
+				if n.Envelope == e {
+					last = n
+				} else {
+					wild = wild || n.Envelope.Takes(e)
+				}
+			}
+			if posted.Last(e) != last || posted.Wild(e) != wild {
+				t.Fatalf("seed %d, step %d: the last receive of %v is %v, with wildcards %v", seed, step, e, posted.Last(e), posted.Wild(e))
+			}
+			if posted.Len() != len(m.posted) || unexpected.Len() != len(m.unexpected) {
+				t.Fatalf("seed %d, step %d: %d and %d are queued, want %d and %d", seed, step, posted.Len(), unexpected.Len(), len(m.posted), len(m.unexpected))
+			}
+		}
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	all := []Envelope{{0, 1, 2}, {0, 1, Any}, {0, Any, 2}, {0, Any, Any}, {0, 3, 2}, {0, 1, 4}, {5, 1, 2}}
+	for _, a := range all {
+		for _, b := range all {
+			want := false
+			for src := range int32(5) {
+				for tag := range int32(6) {
+					e := Envelope{a.Context, src, tag}
+					want = want || a.Takes(e) && b.Takes(e)
+				}
+			}
+			if a.Overlaps(b) != want {
+				t.Errorf("%v overlaps %v: %v", a, b, !want)
+			}
+		}
+	}
+}
+
+// A program that never uses a tag twice does not make the queues grow.
+func TestTagsThatAreUsedOnce(t *testing.T) {
+	var q Unexpected[int]
+	for i := range int32(20 * maxEmpty) {
+		n := &Node[int]{Envelope: Envelope{Source: 1, Tag: i}}
+		q.Add(n)
+		q.Remove(n)
+	}
+	for w := range ways {
+		if n := len(q.byWay[w].lists); n > maxEmpty {
+			t.Errorf("%d lists are kept", n)
+		}
+	}
+}
+
+func TestNodesAreInOneQueue(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("a node was queued twice")
+		}
+	}()
+	var q Posted[int]
+	n := new(Node[int])
+	q.Add(n)
+	q.Add(n)
+}
+
+// What a match costs does not depend on how many others wait.
+func BenchmarkMatch(b *testing.B) {
+	for _, waiting := range []int{0, 10, 10_000} {
+		b.Run(fmt.Sprintf("posted=%d", waiting), func(b *testing.B) {
+			var q Posted[int]
+			for i := range waiting {
+				q.Add(&Node[int]{Envelope: Envelope{Source: int32(i % 100), Tag: int32(i)}})
+			}
+			n := &Node[int]{Envelope: Envelope{Source: 7, Tag: 1 << 20}}
+			b.ReportAllocs()
+			for b.Loop() {
+				q.Add(n)
+				q.Remove(q.First(n.Envelope))
+			}
+		})
+		b.Run(fmt.Sprintf("unexpected=%d", waiting), func(b *testing.B) {
+			var q Unexpected[int]
+			for i := range waiting {
+				q.Add(&Node[int]{Envelope: Envelope{Source: int32(i % 100), Tag: int32(i)}})
+			}
+			n := &Node[int]{Envelope: Envelope{Source: 7, Tag: 1 << 20}}
+			b.ReportAllocs()
+			for b.Loop() {
+				q.Add(n)
+				q.Remove(q.First(Envelope{Source: Any, Tag: 1 << 20}))
+			}
+		})
+	}
+}

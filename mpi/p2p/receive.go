@@ -1,0 +1,181 @@
+package p2p
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/mpi/match"
+	"github.com/fabrictest/fabrictest/mpi/wire"
+)
+
+// Irecv begins a receive.
+func (e *Engine) Irecv(r *Request) {
+	r.begin()
+	speculates := e.cfg.Protocol == Speculative && len(r.Buf) > e.cfg.EagerLimit
+	if speculates && !e.cfg.NoEarlyProgress {
+		e.early()
+	}
+	e.names.add(r)
+	r.node = match.Node[*Request]{Envelope: r.envelope(), Value: r}
+	if n := e.unexpected.First(r.node.Envelope); n != nil {
+		a := n.Value
+		e.serve(r, a.peer, &a.header, a.data)
+		e.forget(a)
+		return
+	}
+	if err := e.unserved(r.Peer); err != nil {
+		e.fail(r, err)
+		return
+	}
+	r.state, r.since = posted, e.fabric.Now()
+	// Before it is posted: it is not behind itself.
+	speak := speculates && e.maySpeak(r.node.Envelope)
+	e.posted.Add(&r.node)
+	e.Stats.MaxPosted = max(e.Stats.MaxPosted, e.posted.Len())
+	if speak {
+		e.speak(r)
+	}
+}
+
+// unserved says why nobody can serve a receive any more.
+func (e *Engine) unserved(peer int) error {
+	if peer == match.Any {
+		return e.firstLost
+	}
+	return e.lost[peer]
+}
+
+// Probe returns what a receive with this envelope would take now: the rank, the tag
+// and the size of a message. It is not taken.
+func (e *Engine) Probe(envelope match.Envelope) (source int, tag int32, size int, ok bool) {
+	n := e.unexpected.First(envelope)
+	if n == nil {
+		return 0, 0, 0, false
+	}
+	a := n.Value
+	if a.header.Kind == wire.Eager {
+		return a.peer, a.header.Tag, len(a.data), true
+	}
+	return a.peer, a.header.Tag, int(a.header.Size), true
+}
+
+// eagerCame takes a message with its data.
+func (e *Engine) eagerCame(peer int, h *wire.Header, data []byte) error {
+	n := e.posted.First(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
+	if n == nil {
+		e.late(h)
+		e.expectLater(peer, h, data)
+		return nil
+	}
+	r := n.Value
+	e.posted.Remove(n)
+	if r.speaks {
+		e.mispredicted(n.Envelope)
+	}
+	e.serve(r, peer, h, data)
+	return nil
+}
+
+// late counts messages whose sender was wrong to say that the receive is there.
+func (e *Engine) late(h *wire.Header) {
+	if h.Flags&wire.Ready != 0 {
+		e.Stats.NotReady++
+	}
+}
+
+// rtsCame takes the offer of a message.
+func (e *Engine) rtsCame(peer int, h *wire.Header) error {
+	envelope := match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
+	if e.cfg.Protocol == Speculative {
+		e.heed(envelope, h.Flags)
+	}
+	n := e.posted.First(envelope)
+	if n == nil {
+		e.late(h)
+		e.expectLater(peer, h, nil)
+		return nil
+	}
+	e.posted.Remove(n)
+	e.serve(n.Value, peer, h, nil)
+	return nil
+}
+
+// serve gives a message to its receive.
+func (e *Engine) serve(r *Request, peer int, h *wire.Header, data []byte) {
+	r.Source, r.GotTag = peer, h.Tag
+	if h.Kind == wire.Eager {
+		r.Size = len(data)
+		copy(r.Buf, data)
+		if h.Flags&wire.Sync != 0 {
+			e.word(peer, &wire.Header{Kind: wire.SyncAck, Send: h.Send})
+		}
+		e.received(r)
+		return
+	}
+	r.Size = int(h.Size)
+	n := min(r.Size, len(r.Buf))
+	early := e.fabric.Now() - r.since
+	if r.state != posted {
+		early = 0
+	}
+	r.state, r.asker = moving, h.Send
+	if r.Err = e.register(r, n); r.Err != nil {
+		n = 0 // the sender goes on without us
+	}
+	if e.cfg.Protocol == RPUT {
+		cts := wire.Header{Kind: wire.CTS, Send: h.Send, Recv: r.name, Size: uint64(n)}
+		if n > 0 {
+			cts.Memory = r.region.Memory()
+		}
+		e.word(peer, &cts)
+		return
+	}
+	if e.cfg.Protocol == Speculative && !r.speaks {
+		// Its sender would otherwise wait for our RTR, and take another's for it.
+		e.word(peer, &wire.Header{Kind: wire.RTSAck, Send: h.Send, Early: uint64(early)})
+	}
+	if n == 0 {
+		e.Read(r, nil)
+		return
+	}
+	e.fabric.Read(peer, r.region, n, h.Memory, r)
+}
+
+// Read says that the data of a receive is there, or why not.
+func (e *Engine) Read(r *Request, err error) {
+	if r.state != moving {
+		return
+	}
+	if err != nil {
+		e.fail(r, fmt.Errorf("rank %d: read: %w", r.Source, err))
+		return
+	}
+	e.word(r.Source, &wire.Header{Kind: wire.Done, Send: r.asker})
+	e.received(r)
+}
+
+// received ends a receive that has what it can have.
+func (e *Engine) received(r *Request) {
+	if r.Err == nil && r.Size > len(r.Buf) {
+		r.Err = fmt.Errorf("rank %d: %w: %d bytes for %d", r.Source, ErrTruncated, r.Size, len(r.Buf))
+	}
+	e.finish(r)
+}
+
+// Cancel ends a receive that no message has come for. One whose RTR is out ends
+// when its peer has said that it will not be used, or with the message.
+func (e *Engine) Cancel(r *Request) {
+	switch {
+	case r.state != posted || r.revoking:
+	case r.speaks:
+		r.revoking = true
+		e.word(r.Peer, &wire.Header{Kind: wire.Revoke, Context: r.Context, Tag: r.Tag, Recv: r.name})
+	default:
+		e.cancelled(r)
+	}
+}
+
+func (e *Engine) cancelled(r *Request) {
+	e.posted.Remove(&r.node)
+	r.Cancelled = true
+	e.finish(r)
+}

@@ -1,0 +1,119 @@
+package wire
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+)
+
+func samples() []Header {
+	memory := Memory{Addr: 0x1234_5678_9abc, Keys: [MaxRails]uint32{7, 8}, Rails: 2}
+	return []Header{
+		{Kind: Eager, Context: 3, Tag: 9},
+		{Kind: Eager, Context: 3, Tag: 9},
+		{Kind: Eager, Flags: Sync, Context: 3, Tag: 9, Send: 5},
+		{Kind: Eager, Flags: Sync, Context: 3, Tag: 9, Send: 6},
+		{Kind: SyncAck, Send: 5},
+		{Kind: RTS, Flags: StopRTR | Ready, Context: 1, Tag: 1 << 30, Size: 1 << 40, Send: 8, Memory: memory},
+		{Kind: Eager, Flags: Sync, Context: 3, Tag: 9, Send: 7},
+		{Kind: CTS, Send: 8, Recv: 4, Size: 99, Memory: memory},
+		{Kind: Done, Send: 8},
+		{Kind: Done, Recv: 4},
+		{Kind: RTR, Context: 2, Tag: 7, Size: 1 << 20, Recv: 11, Memory: memory},
+		{Kind: RTRAck, Context: 2, Tag: 7, Size: 5, Recv: 11},
+		{Kind: RTSAck, Send: 8, Early: 1e9},
+		{Kind: Revoke, Context: 2, Tag: 7, Recv: 11},
+		{Kind: Revoked, Recv: 11},
+	}
+}
+
+func TestHeadersArriveAsTheyWere(t *testing.T) {
+	var e Encoder
+	var d Decoder
+	var all []byte
+	for _, h := range samples() {
+		before := len(all)
+		all = e.Append(all, &h)
+		if n := len(all) - before; n > MaxLen {
+			t.Errorf("%v has %d bytes", h.Kind, n)
+		}
+	}
+	rest := append(all, "data"...)
+	for _, want := range samples() {
+		var got Header
+		var err error
+		if got, rest, err = d.Next(rest); err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("%+v arrives as %+v, %v", want, got, err)
+		}
+	}
+	if string(rest) != "data" {
+		t.Errorf("%q is left", rest)
+	}
+}
+
+func TestTheSameEnvelopeIsOneByte(t *testing.T) {
+	var e Encoder
+	h := Header{Kind: Eager, Context: 1, Tag: 2}
+	full := len(e.Append(nil, &h))
+	if again := len(e.Append(nil, &h)); full != 10 || again != 1 {
+		t.Errorf("a header has %d bytes, and %d when it is the same again", full, again)
+	}
+	h.Tag++
+	if other := len(e.Append(nil, &h)); other != full {
+		t.Errorf("another has %d", other)
+	}
+}
+
+func TestNothingIsReadBeyondTheEnd(t *testing.T) {
+	for _, h := range samples() {
+		var e Encoder
+		b := e.Append(nil, &h)
+		for n := range b {
+			var d Decoder
+			if got, _, err := d.Next(b[:n]); !errors.Is(err, ErrMalformed) {
+				t.Errorf("%d of %d bytes of %v are %+v, %v", n, len(b), h.Kind, got, err)
+			}
+		}
+	}
+}
+
+func FuzzHeader(f *testing.F) {
+	var e Encoder
+	for _, h := range samples() {
+		f.Add(e.Append(nil, &h))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var d Decoder
+		var enc Encoder
+		for rest := b; len(rest) > 0; {
+			h, next, err := d.Next(rest)
+			if err != nil {
+				return
+			}
+			if len(next) >= len(rest) {
+				t.Fatalf("%d bytes are left of %d", len(next), len(rest))
+			}
+			var again Decoder
+			if enc.last.Kind == Eager {
+				again.last = enc.last
+			}
+			if got, _, err := again.Next(enc.Append(nil, &h)); err != nil || got != h {
+				t.Fatalf("%+v is written as %+v, %v", h, got, err)
+			}
+			rest = next
+		}
+	})
+}
+
+func BenchmarkHeader(b *testing.B) {
+	var e Encoder
+	var d Decoder
+	h := Header{Kind: RTS, Context: 1, Tag: 5, Size: 1 << 20, Send: 8, Memory: Memory{Rails: 1}}
+	buf := make([]byte, 0, MaxLen)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := d.Next(e.Append(buf[:0], &h)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
