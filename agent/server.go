@@ -33,7 +33,10 @@ type Server struct {
 	// Program is what the agent says that it is; what the binary knows of itself if
 	// empty.
 	Program string
-	Timing  Timing
+	// MaxMemory is how many bytes of memory a caller may have here, each of which
+	// takes two; no more than 2 GiB, and so many if 0.
+	MaxMemory uint64
+	Timing    Timing
 
 	log       *slog.Logger
 	timing    Timing
@@ -184,6 +187,9 @@ func (s *Server) serve(ctx context.Context, conn net.Conn, log *slog.Logger) err
 	go l.write()
 	defer context.AfterFunc(ctx, func() { l.bye(errStopped) })()
 	own := newSession(s.Host, s, l)
+	if s.MaxMemory > 0 {
+		own.memory.limit = min(s.MaxMemory, maxMemory)
+	}
 	own.crash = func(what any, stack []byte) {
 		s.stats.crashes.Add(1)
 		log.Error("the device's software crashed", "panic", what, "stack", string(stack))

@@ -364,3 +364,15 @@ func TestDialInVain(t *testing.T) {
 		t.Error("nobody is there")
 	}
 }
+
+// A caller that wants more memory than an agent has for it is told so when it registers
+// it, and goes on.
+func TestMemoryThatTheAgentHasNotGot(t *testing.T) {
+	s := newStage(t, func(s *Server) { s.MaxMemory = 1 << 20 })
+	dev := must[verbs.Context](t)(s.client(t).Open("fake0"))
+	pd := must[verbs.PD](t)(dev.AllocPD())
+	if _, err := pd.RegMR(verbs.MRInit{Buf: make([]byte, 1<<20+1)}); !errors.Is(err, verbs.ErrNoMemory) {
+		t.Errorf("a byte too much: %v", err)
+	}
+	must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: make([]byte, 1<<19)}))
+}
