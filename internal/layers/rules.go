@@ -55,6 +55,7 @@ var engines = []string{
 	"./mpi/match",
 	"./mpi/wire",
 	"./mpi/p2p",
+	"./mpi/reuse",
 }
 
 // drivers are the exceptions among them: they bring time and goroutines, or call

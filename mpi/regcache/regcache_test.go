@@ -1,0 +1,216 @@
+package regcache
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+)
+
+// device counts what is registered, and has so much room.
+type device struct {
+	t    *testing.T
+	live map[int][]byte
+	next int
+	room int
+}
+
+var errFull = errors.New("no room")
+
+func (d *device) config(count, bytes int) Config[int] {
+	return Config[int]{Register: d.register, Deregister: d.deregister, MaxIdle: count, MaxIdleBytes: bytes}
+}
+
+func (d *device) register(buf []byte) (int, error) {
+	if d.room > 0 && len(d.live) == d.room {
+		return 0, errFull
+	}
+	d.next++
+	d.live[d.next] = buf
+	return d.next, nil
+}
+
+func (d *device) deregister(r int) error {
+	if d.live[r] == nil {
+		d.t.Errorf("region %d is deregistered twice", r)
+	}
+	delete(d.live, r)
+	return nil
+}
+
+func newDevice(t *testing.T) *device { return &device{t: t, live: make(map[int][]byte)} }
+
+func get(t *testing.T, c *Cache[int], buf []byte) *Entry[int] {
+	t.Helper()
+	e, err := c.Get(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func release(t *testing.T, c *Cache[int], e *Entry[int]) {
+	t.Helper()
+	if err := c.Release(e); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestUsedAgain(t *testing.T) {
+	d := newDevice(t)
+	c := New(d.config(10, 1000))
+	buf := make([]byte, 100)
+	for range 5 {
+		release(t, c, get(t, c, buf))
+	}
+	e := get(t, c, buf[20:50])
+	if e.Offset(buf[20:50]) != 20 || d.next != 1 {
+		t.Errorf("a part is at %d, after %d registrations", e.Offset(buf[20:50]), d.next)
+	}
+	if c.Stats.Hits != 5 || c.Stats.Misses != 1 {
+		t.Errorf("%+v", c.Stats)
+	}
+}
+
+func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
+	d := newDevice(t)
+	c := New(d.config(2, 1000))
+	bufs := [][]byte{make([]byte, 10), make([]byte, 10), make([]byte, 10)}
+	for _, i := range []int{0, 1, 0, 2} {
+		release(t, c, get(t, c, bufs[i]))
+	}
+	for i, want := range []bool{true, false, true} {
+		if found := c.Find(bufs[i]) != nil; found != want {
+			t.Errorf("buffer %d is registered: %v", i, found)
+		}
+	}
+	held := get(t, c, bufs[0])
+	if err := c.Flush(); err != nil || c.Find(bufs[0]) == nil || len(d.live) != 1 {
+		t.Errorf("after a flush %d are registered, %v", len(d.live), err)
+	}
+	release(t, c, held)
+	c2 := New(d.config(0, 0))
+	release(t, c2, get(t, c2, bufs[1]))
+	if c2.Stats.Regions != 0 {
+		t.Error("a cache that keeps nothing keeps something")
+	}
+}
+
+func TestBytesAreLimited(t *testing.T) {
+	d := newDevice(t)
+	c := New(d.config(100, 250))
+	for range 5 {
+		release(t, c, get(t, c, make([]byte, 100)))
+	}
+	if c.Stats.Bytes != 200 || len(d.live) != 2 || c.Stats.Evictions != 3 {
+		t.Errorf("%+v, %d regions", c.Stats, len(d.live))
+	}
+}
+
+// A device that has no room gets it from what is idle.
+func TestFullDevice(t *testing.T) {
+	d := newDevice(t)
+	d.room = 2
+	c := New(d.config(10, 1000))
+	held := get(t, c, make([]byte, 10))
+	release(t, c, get(t, c, make([]byte, 10)))
+	e := get(t, c, make([]byte, 10))
+	if _, err := c.Get(make([]byte, 10)); !errors.Is(err, errFull) {
+		t.Errorf("a device that is full: %v", err)
+	}
+	release(t, c, e)
+	release(t, c, held)
+}
+
+func TestForget(t *testing.T) {
+	d := newDevice(t)
+	c := New(d.config(10, 1000))
+	buf := make([]byte, 100)
+	release(t, c, get(t, c, buf[:50]))
+	held := get(t, c, buf[50:])
+	if inUse, err := c.Forget(buf[10:20]); inUse || err != nil || c.Find(buf[:50]) != nil {
+		t.Errorf("the idle half is in use: %v, %v", inUse, err)
+	}
+	if inUse, err := c.Forget(buf); !inUse || err != nil || c.Find(buf[50:]) != nil {
+		t.Errorf("the other half is in use: %v, %v", inUse, err)
+	}
+	again := get(t, c, buf[50:])
+	if again == held {
+		t.Error("memory that was freed is found")
+	}
+	release(t, c, held)
+	release(t, c, again)
+	if len(d.live) != 1 {
+		t.Errorf("%d regions are left", len(d.live))
+	}
+}
+
+// Whatever is got, released and forgotten, an entry has its buffer in it and is
+// registered as long as it is used, and nothing is left in the end.
+func TestAnything(t *testing.T) {
+	for seed := range uint64(30) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		d := newDevice(t)
+		c := New(d.config(r.IntN(6), r.IntN(500)))
+		heap := make([]byte, 300)
+		var held []*Entry[int]
+		for range 500 {
+			from := r.IntN(len(heap))
+			part := heap[from : from+1+r.IntN(len(heap)-from)]
+			switch r.IntN(5) {
+			case 0, 1:
+				e := get(t, c, part)
+				if b := d.live[e.Region]; b == nil || e.Offset(part) < 0 || e.Offset(part)+len(part) > len(b) || &b[e.Offset(part)] != &part[0] {
+					t.Fatalf("seed %d: the region is not there, or not of this memory", seed)
+				}
+				held = append(held, e)
+			case 2, 3:
+				if len(held) > 0 {
+					i := r.IntN(len(held))
+					release(t, c, held[i])
+					held = append(held[:i], held[i+1:]...)
+				}
+			case 4:
+				if _, err := c.Forget(part); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, e := range held {
+				if d.live[e.Region] == nil {
+					t.Fatalf("seed %d: a region in use was deregistered", seed)
+				}
+			}
+			for i := 1; i < len(c.all); i++ {
+				if a, b := c.all[i-1], c.all[i]; a.from >= b.from || a.to >= b.to {
+					t.Fatalf("seed %d: one entry contains another", seed)
+				}
+			}
+			if len(d.live) != c.Stats.Regions {
+				t.Fatalf("seed %d: %d regions, counted %d", seed, len(d.live), c.Stats.Regions)
+			}
+		}
+		for _, e := range held {
+			release(t, c, e)
+		}
+		if err := c.Flush(); err != nil || len(d.live) != 0 || c.Stats.Bytes != 0 {
+			t.Fatalf("seed %d: %d regions are left, %d bytes, %v", seed, len(d.live), c.Stats.Bytes, err)
+		}
+	}
+}
+
+func BenchmarkGetAgain(b *testing.B) {
+	c := New(Config[int]{Register: func([]byte) (int, error) { return 0, nil }, Deregister: func(int) error { return nil }, MaxIdle: 1 << 20, MaxIdleBytes: 1 << 40})
+	heap := make([]byte, 1<<20)
+	for i := range 1000 {
+		e, _ := c.Get(heap[i*1000 : i*1000+500])
+		if err := c.Release(e); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		e, _ := c.Get(heap[500_100:500_200])
+		if err := c.Release(e); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

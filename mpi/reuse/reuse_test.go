@@ -1,0 +1,123 @@
+package reuse
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// ns makes a cost that grows with the size.
+func ns(fixed, perKiB float64) func(int) time.Duration {
+	return func(n int) time.Duration { return time.Duration(fixed + perKiB*float64(n)/1024) }
+}
+
+func TestThresholdsFollowTheCosts(t *testing.T) {
+	c := Costs{Register: ns(10_000, 500), Copy: ns(20, 180), LookUp: 60}
+	got := Measured(c, 8192)
+	if len(got) != 9 {
+		t.Fatalf("%d classes of sizes", len(got))
+	}
+	for i, n := range got {
+		size := max(i*1024, 512)
+		// That many uses pay, and one fewer does not.
+		pays := func(n int) bool {
+			with := time.Duration(n)*c.LookUp + c.Register(size)
+			return with < time.Duration(n)*c.Copy(size)
+		}
+		if !pays(n) || pays(n-1) {
+			t.Errorf("%d bytes: %d uses", size, n)
+		}
+		if i > 0 && n > got[i-1] {
+			t.Errorf("%d bytes need more uses than fewer bytes do: %v", size, got)
+		}
+	}
+	if n := Measured(Costs{Register: ns(1, 1), Copy: ns(5, 0), LookUp: 10}, 1024); n[0] != Never || n[1] != Never {
+		t.Errorf("where copying is cheaper than looking up: %v", n)
+	}
+	if Thresholds(nil).of(5) != Never || (Thresholds{7, 3}).of(1<<20) != 3 {
+		t.Error("the threshold of sizes beyond the table is not that of its end")
+	}
+}
+
+func TestFrequentFromAPartOfTheThreshold(t *testing.T) {
+	tab := New(Config{Thresholds: Thresholds{432, 200, 110, 76, 60}})
+	for i := 1; i <= 30; i++ {
+		if got, want := tab.Use(0x1000, 4096), i > 15; got != want {
+			t.Fatalf("use %d of 4 KiB, whose threshold is 60: frequent is %v", i, got)
+		}
+	}
+	for i := range 1000 {
+		if tab.Use(0x2000, 127) {
+			t.Fatalf("a buffer below the smallest size is frequent after %d uses", i)
+		}
+	}
+	if s := tab.Stats; s.Uses != 30 || s.Frequent != 15 || s.Buffers != 1 || s.Often != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Buffers that are used once do not fill the table: when they begin to chain it
+// stops to grow, and those in it go on being counted.
+func TestGrowthStops(t *testing.T) {
+	tab := New(Config{Thresholds: Thresholds{4}, Buckets: 64})
+	for i := range 10_000 {
+		tab.Use(uintptr(0x1000+i*4096), 512)
+	}
+	s := tab.Stats
+	if !s.Stopped || s.Buffers > 64 || s.TooMany == 0 {
+		t.Errorf("after 10,000 buffers: %+v", s)
+	}
+	for range 5 {
+		tab.Use(0x1000, 512)
+	}
+	if tab.Stats.Often != 1 {
+		t.Error("a buffer in the table is not frequent after many uses")
+	}
+
+	used := New(Config{Thresholds: Thresholds{4}, Buckets: 64})
+	for i := range 500 {
+		for range 8 {
+			used.Use(uintptr(0x1000+i*4096), 512)
+		}
+	}
+	if s := used.Stats; s.Stopped || s.Buffers < 200 {
+		t.Errorf("with buffers that are used often: %+v", s)
+	}
+	if used.Stats.Buffers > 4*64 {
+		t.Errorf("%d buffers, with a limit of %d", used.Stats.Buffers, 4*64)
+	}
+}
+
+func TestForget(t *testing.T) {
+	tab := New(Config{Thresholds: Thresholds{4}, Buckets: 1, Frequent: -1, MaxBuffers: 100})
+	for i := range 10 {
+		for range 5 {
+			tab.Use(uintptr(i+1), 512)
+		}
+	}
+	for _, i := range []int{0, 9, 4, 4} {
+		tab.Forget(uintptr(i + 1))
+	}
+	if s := tab.Stats; s.Buffers != 7 || s.Often != 7 || s.Chained != 6 {
+		t.Errorf("%+v", s)
+	}
+	if tab.Use(5, 512) {
+		t.Error("a buffer that was forgotten is still frequent")
+	}
+}
+
+func BenchmarkUse(b *testing.B) {
+	for _, n := range []int{1, 1000, 100_000} {
+		b.Run(fmt.Sprintf("buffers=%d", n), func(b *testing.B) {
+			tab := New(Config{Thresholds: Thresholds{4}, Buckets: 1 << 20, Frequent: -1})
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				tab.Use(uintptr(0x1000+i*4096), 512)
+				if i++; i == n {
+					i = 0
+				}
+			}
+		})
+	}
+}
