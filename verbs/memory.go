@@ -30,7 +30,9 @@ const (
 // MRInit asks for memory to be registered.
 type MRInit struct {
 	// Buf is the memory. The device reads and writes it until the region is
-	// closed; look at what it wrote only after a completion says so.
+	// closed; look at what it wrote only after a completion says so. Of a write of a
+	// connected peer that ends with an aligned 8-byte word, the word comes last and
+	// in one step: a program may also poll for it, with an atomic load.
 	Buf []byte
 	// Addr is the address that work requests and peers use for Buf[0]. Zero
 	// leaves the choice to the device, unless Access has AccessZeroBased.

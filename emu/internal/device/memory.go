@@ -50,7 +50,7 @@ type MR struct {
 func (p *PD) RegMR(in verbs.MRInit) (verbs.MR, error) {
 	m := &MR{Object: Object{D: p.D}}
 	err := p.Control("reg_mr", func() (err error) {
-		m.R, err = p.D.base.RegMR(p.ID, core.Bytes(in.Buf), in.Addr, in.Access)
+		m.R, err = p.D.base.RegMR(p.ID, polled{in.Buf}, in.Addr, in.Access)
 		return err
 	})
 	if err != nil {
