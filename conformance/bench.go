@@ -26,8 +26,16 @@ type Bench struct {
 	Peers []netip.Addr
 	// Wire is the peer's end of the cable for protocols of datagrams; nil else.
 	Wire Wire
+	// Sockets says that the wire is made of ordinary UDP sockets. Of what the device
+	// sends, it then shows payload, addresses, ports, traffic class, flow label and hop
+	// limit; the rest of the headers is made up, and no verdict may rest on it. And Peers
+	// may have one address only.
+	Sockets bool
 	// Streams is the peer's TCP for protocols of byte streams; nil else.
 	Streams Streams
+	// Segments opens the peer's other TCP, which is made by hand, for cases about segments;
+	// ErrCannot, or nil, where there is none. It may be that of Streams.
+	Segments func() (Segments, error)
 	// Virtual says that time is.
 	Virtual bool
 	// MTU is the largest IP packet that the cable carries.

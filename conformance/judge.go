@@ -69,13 +69,22 @@ func (e *HangError) Error() string { return "the case came to no end: " + e.Wait
 type Options struct {
 	Quirks []string
 	Seed   uint64
-	// Deviations are the known ones of the device, with their reasons.
-	Deviations map[string]string
+	// Deviations are the known ones of the device, by case.
+	Deviations map[string]Deviation
 	// Schedules is how many schedules cases explore that explore several; 0 for as many
 	// as each usually does. Progress, if not nil, is told how far they are, by whoever
 	// runs them.
 	Schedules int
 	Progress  func(c *Case, done, total int)
+}
+
+// Deviation is what is known of a case that a device does not pass.
+type Deviation struct {
+	// Reason is why, for people.
+	Reason string
+	// Sometimes says that what the device does wrong shows by chance: a case that it
+	// passes proves nothing then, and does not make the deviation stale.
+	Sometimes bool
 }
 
 // Result is what came of a case.
@@ -114,26 +123,26 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 		err = refused(ctx, lab, job, setup)
 	}
 	res.Took = time.Since(begun)
-	reason, known := opt.Deviations[c.ID]
-	res.Verdict, res.Err = verdict(err, known)
+	known, deviates := opt.Deviations[c.ID]
+	res.Verdict, res.Err = verdict(err, deviates, known.Sometimes)
 	switch res.Verdict {
 	case VerdictDeviates:
-		res.Deviation = reason
+		res.Deviation = known.Reason
 	case VerdictStale:
-		res.Deviation = reason
-		res.Err = fmt.Errorf("%s passes: delete its deviation (%s)", c.ID, reason)
+		res.Deviation = known.Reason
+		res.Err = fmt.Errorf("%s passes: delete its deviation (%s)", c.ID, known.Reason)
 	}
 	return res
 }
 
-// verdict says what an outcome means.
-func verdict(err error, known bool) (Verdict, error) {
+// verdict says what an outcome means where a deviation is known, or none.
+func verdict(err error, known, sometimes bool) (Verdict, error) {
 	failed := VerdictFail
 	if known {
 		failed = VerdictDeviates
 	}
 	switch {
-	case err == nil && known:
+	case err == nil && known && !sometimes:
 		return VerdictStale, nil
 	case err == nil:
 		return VerdictPass, nil

@@ -62,11 +62,14 @@ func TestVerdicts(t *testing.T) {
 		caps      verbs.Caps
 		lab, body error
 		deviates  bool
+		sometimes bool
 		want      conformance.Verdict
 		says      string
 	}{
 		{name: "met", want: conformance.VerdictPass},
 		{name: "met though it is known not to be", deviates: true, want: conformance.VerdictStale, says: "delete its deviation (firmware 7)"},
+		{name: "met by chance", deviates: true, sometimes: true, want: conformance.VerdictPass},
+		{name: "not met by chance", body: violated, deviates: true, sometimes: true, want: conformance.VerdictDeviates, says: "want one ACK, got two"},
 		{name: "not met", body: violated, want: conformance.VerdictFail, says: "want one ACK, got two"},
 		{name: "not met, wrapped", body: fmt.Errorf("second round: %w", violated), want: conformance.VerdictFail, says: "second round"},
 		{name: "known not to be met", body: violated, deviates: true, want: conformance.VerdictDeviates, says: "want one ACK, got two"},
@@ -85,7 +88,7 @@ func TestVerdicts(t *testing.T) {
 			c.Run = func(*conformance.Bench) error { return tc.body }
 			opt := conformance.Options{}
 			if tc.deviates {
-				opt.Deviations = map[string]string{"a/b/c": "firmware 7"}
+				opt.Deviations = map[string]conformance.Deviation{"a/b/c": {Reason: "firmware 7", Sometimes: tc.sometimes}}
 			}
 			res := conformance.Judge(t.Context(), &paperLab{fail: tc.lab}, c, opt)
 			if res.Verdict != tc.want {
@@ -129,7 +132,7 @@ func TestRefusalsAreHeldAgainstClaims(t *testing.T) {
 			tc.lab.picky = true
 			opt := conformance.Options{}
 			if tc.deviates {
-				opt.Deviations = map[string]string{"a/b/c": "firmware 7"}
+				opt.Deviations = map[string]conformance.Deviation{"a/b/c": {Reason: "firmware 7"}}
 			}
 			res := conformance.Judge(t.Context(), &tc.lab, c, opt)
 			if res.Verdict != tc.want || !strings.Contains(fmt.Sprint(res.Err), tc.says) {

@@ -50,7 +50,12 @@ type Record struct {
 }
 
 // StreamEnds are the addresses of a stream in a record.
-type StreamEnds struct{ Peer, Device netip.AddrPort }
+type StreamEnds struct {
+	Peer, Device netip.AddrPort
+	// InPackets says that the packets of the stream are in the record as well: it tells
+	// then twice what was said.
+	InPackets bool
+}
 
 // Events returns what happened, in order, and how much more did that was not kept.
 func (r *Record) Events() (events []Event, beyond int) {

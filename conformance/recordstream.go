@@ -11,14 +11,27 @@ import (
 
 // RecordedStreams returns a TCP that keeps in the record what passes through it.
 func (r *Record) RecordedStreams(clock verbs.Proc, s Streams) Streams {
-	return &recordedStreams{s, clock, r}
+	return &recordedStreams{Streams: s, clock: clock, r: r}
+}
+
+// RecordedSegments is the same for a TCP that is made by hand, on a wire that is recorded.
+func (r *Record) RecordedSegments(clock verbs.Proc, s Segments) Segments {
+	return &recordedSegments{recordedStreams{Streams: s, clock: clock, r: r, inPackets: true}, s}
 }
 
 type recordedStreams struct {
 	Streams
-	clock verbs.Proc
-	r     *Record
+	clock     verbs.Proc
+	r         *Record
+	inPackets bool
 }
+
+type recordedSegments struct {
+	recordedStreams
+	by Segments
+}
+
+func (n *recordedSegments) Shape(s TCPShape) { n.by.Shape(s) }
 
 func (n *recordedStreams) Dial(to netip.AddrPort, timeout time.Duration) (Stream, error) {
 	s, err := n.Streams.Dial(to, timeout)
@@ -38,10 +51,14 @@ func (n *recordedStreams) Listen(port uint16) (Listener, error) {
 
 func (n *recordedStreams) recorded(s Stream) Stream {
 	n.r.mu.Lock()
-	n.r.streams = append(n.r.streams, StreamEnds{Peer: s.Local(), Device: s.Remote()})
+	n.r.streams = append(n.r.streams, StreamEnds{Peer: s.Local(), Device: s.Remote(), InPackets: n.inPackets})
 	num := len(n.r.streams)
 	n.r.mu.Unlock()
-	return &recordedStream{s, n, num}
+	recorded := &recordedStream{s, n, num}
+	if by, ok := s.(Segmented); ok {
+		return &recordedSegmented{recorded, by}
+	}
+	return recorded
 }
 
 type recordedListener struct {
@@ -94,3 +111,16 @@ func (s *recordedStream) Reset() error {
 	s.add(EventReset, nil)
 	return s.Stream.Reset()
 }
+
+type recordedSegmented struct {
+	*recordedStream
+	by Segmented
+}
+
+// Hold is recorded as what was said: how it was sent is in the packets.
+func (s *recordedSegmented) Hold(b []byte) error {
+	s.add(EventSent, b)
+	return s.by.Hold(b)
+}
+
+func (s *recordedSegmented) Release(from, to int) error { return s.by.Release(from, to) }

@@ -108,9 +108,16 @@ func (o *agentOptions) run(cmd *cobra.Command, program string) error {
 	for _, d := range id.Devices {
 		names = append(names, d.Info.Name)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %v. On the other host:\n  %s certify --agent %v --key %s --device %s --interface IF\n",
-		strings.Join(names, ", "), ln.Addr(), program, ln.Addr(), quote(o.key), names[0])
+	peer := " --peer ADDR/LEN"
+	if id.Devices[0].Info.Transport == verbs.TransportIWARP {
+		peer = ""
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %v. On the other host, with a copy of the key:\n  %s certify --agent %v --key FILE --device %s --interface IF%s --out FOLDER\n",
+		strings.Join(names, ", "), ln.Addr(), program, ln.Addr(), names[0], peer)
 	s := &agent.Server{Key: key, Host: shown, Program: "fabrictest " + toolVersion()}
+	if free, err := host.AvailableMemory(); err == nil { // a caller gets ENOMEM, rather than us killed
+		s.MaxMemory = free * 2 / 5
+	}
 	if !o.invisible {
 		s.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,6 +35,7 @@ type certifyOptions struct {
 	key        string
 	device     string
 	intf       string
+	wire       string
 	peers      []string
 	level      string
 	seed       string
@@ -39,20 +43,31 @@ type certifyOptions struct {
 	sign       string
 	out        string
 	caseTime   time.Duration
+	guest      guestSubject
 
 	networks []netip.Prefix // of peers
 }
 
 func newCertifyCommand(program string) *cobra.Command {
-	o := &certifyOptions{program: program}
-	cmd := &cobra.Command{
-		Use:   "certify [CASE...] --agent HOST:PORT --key FILE --device NAME --interface IF --out FOLDER",
-		Short: "Judge a device of another host on its own wire, and write a certificate",
-		Long: `Judge a device of another host on its own wire, and write a certificate.
+	return newCertifyCommandOf(&certifyOptions{program: program})
+}
 
-An agent on the device's host ('fabrictest agent') posts verbs; this program is the
-other end of the device's cable, and judges it by the same cases as 'conform'. --interface
-is the network interface that the cable ends at.
+func newCertifyCommandOf(o *certifyOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "certify [CASE...] {--guest KIND | --agent HOST:PORT --key FILE --device NAME --interface IF} --out FOLDER",
+		Short: "Judge a device on its own wire, a Linux kernel's or a NIC, and write a certificate",
+		Long: `Judge a device on its own wire, by the same cases as 'conform', and write a certificate.
+
+With --guest it is a Linux kernel's own, soft-RoCE (rxe) or soft-iWARP (siw): a virtual
+machine is booted for it, as 'lab kernel' does, and switched off again. A guest that
+crashes or hangs is switched off and on, and judging goes on: the case in which that
+happened is broken, with what the kernel said. This takes no root where /dev/net/tun may
+be opened. The program must have been built with -tags ibverbs, or --agent-program names
+one that was: it runs in the guest.
+
+Otherwise it is a device of another host. An agent there ('fabrictest agent') posts
+verbs; this program is the other end of the device's cable. --interface is the network
+interface that the cable ends at.
 
 RoCEv2 is judged by raw packets, which takes CAP_NET_RAW. The judge is a host of its
 own there: --peer ADDR/LEN is the first of four addresses in a row that nobody has, in a
@@ -65,12 +80,15 @@ the reason; what it claims and refuses fails. --deviations names a file with wha
 not to be met and why, or those that come with fabrictest, as in rxe-6.12.
 
 The folder is fit for a file: certificate.json and certificate.html, the packets of every
-case, junit.xml, the hashes of all of it and, with --sign, a signature by an SSH key.
-'certify verify' checks such a folder, 'certify compare' puts several side by side.
+case, junit.xml, the hashes of all of it and, with --sign, a signature by an SSH key; of a
+guest, also all that it printed. 'certify verify' checks such a folder, 'certify compare'
+puts several side by side.
 
 Exit codes: 0 nothing that was asked speaks against the device, 1 something does, 2
 called wrongly; 130 ended by Ctrl-C, 143 by SIGTERM, with a certificate of what there was.`,
-		Example: `  fabrictest certify --agent 192.0.2.7:7471 --key agent.key --device mlx5_0 --interface eth1 \
+		Example: `  fabrictest certify --guest rxe --kernel 6.12 --out rxe-6.12/
+  fabrictest certify mpa/fpdu --guest siw --kernel 6.1 --out fpdu/
+  fabrictest certify --agent 192.0.2.7:7471 --key agent.key --device mlx5_0 --interface eth1 \
       --peer 198.51.100.20/24 --out certificate/
   fabrictest certify rc/psn --agent 192.0.2.7:7471 --key agent.key --device rxe0 --interface eth1 --out psn/
   fabrictest certify verify certificate/ --signers allowed_signers
@@ -86,6 +104,7 @@ called wrongly; 130 ended by Ctrl-C, 143 by SIGTERM, with a certificate of what 
 	f.StringVar(&o.key, "key", "", "`FILE` with the agent's key")
 	f.StringVar(&o.device, "device", "", "the device to judge, by the `NAME` that its host has for it")
 	f.StringVar(&o.intf, "interface", "", "the network interface `NAME` here that the device's cable ends at")
+	f.StringVar(&o.wire, "wire", "", "how the judge is there, `WIRE`: packet or udp for RoCEv2, tcp or segments for iWARP (default packet, and tcp)")
 	f.StringSliceVar(&o.peers, "peer", nil, "the judge's address in a network of the device's, as `ADDR/LEN`; may be repeated")
 	f.StringVar(&o.level, "level", "", "only requirements of this `LEVEL` or stronger: must, should or may")
 	f.StringSliceVar(&o.Labels, "label", nil, "only cases with this `LABEL`; may be repeated")
@@ -94,7 +113,9 @@ called wrongly; 130 ended by Ctrl-C, 143 by SIGTERM, with a certificate of what 
 	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, or the name of those that come with fabrictest")
 	f.StringVar(&o.sign, "sign", "", "sign with the SSH key in this `FILE`: a private one, or a public one whose private half an SSH agent has")
 	f.StringVar(&o.out, "out", "", "`FOLDER` for the certificate, to be made")
+	o.guest.flags(cmd)
 	f.DurationVar(&o.caseTime, "case-time", 0, "how long a case may take before it counts as one that comes to no end (default 2m)")
+	_ = cmd.RegisterFlagCompletionFunc("wire", fixed("packet", "udp", "tcp", "segments"))
 	_ = cmd.RegisterFlagCompletionFunc("level", fixed("must", "should", "may"))
 	_ = cmd.RegisterFlagCompletionFunc("label", completeLabels)
 	cmd.AddCommand(newCertifyVerifyCommand(), newCertifyCompareCommand())
@@ -102,15 +123,18 @@ called wrongly; 130 ended by Ctrl-C, 143 by SIGTERM, with a certificate of what 
 }
 
 // check refuses what makes no sense by itself.
-func (o *certifyOptions) check() error {
+func (o *certifyOptions) check(cmd *cobra.Command) error {
+	if err := o.guest.check(cmd); err != nil {
+		return err
+	}
 	for _, need := range []struct{ value, flag, what string }{
-		{o.agent, "--agent", "where the agent of the device's host is: HOST:PORT"},
+		{o.agent, "--agent", "where the agent of the device's host is, HOST:PORT; or, with --guest, a device of Linux's to boot a guest with"},
 		{o.key, "--key", "the file with the agent's key; 'agent key FILE' makes one"},
 		{o.device, "--device", "the device, by the name that its host has for it"},
 		{o.intf, "--interface", "the network interface here that the device's cable ends at"},
 		{o.out, "--out", "the folder for the certificate"},
 	} {
-		if need.value == "" {
+		if need.value == "" && (o.guest.kind == "" || need.flag == "--out") {
 			return usagef("%s: name %s", need.flag, need.what)
 		}
 	}
@@ -121,6 +145,9 @@ func (o *certifyOptions) check() error {
 		}
 		o.networks = append(o.networks, p)
 	}
+	if err := o.checkKey(); err != nil {
+		return err
+	}
 	o.Level = conformance.Level(strings.ToUpper(o.level))
 	if o.level != "" && !slices.Contains([]conformance.Level{conformance.Must, conformance.Should, conformance.May}, o.Level) {
 		return usagef("--level %s: give must, should or may", o.level)
@@ -128,13 +155,30 @@ func (o *certifyOptions) check() error {
 	return nil
 }
 
+// checkKey says that nothing can be signed, before there is anything to sign.
+func (o *certifyOptions) checkKey() error {
+	if o.sign == "" {
+		return nil
+	}
+	if _, err := os.Stat(o.sign); err != nil {
+		return usagef("--sign: %w", err)
+	}
+	if _, err := exec.LookPath("ssh-keygen"); err != nil {
+		return usagef("--sign: %w; install OpenSSH (Debian: apt install openssh-client)", err)
+	}
+	return nil
+}
+
 func (o *certifyOptions) run(cmd *cobra.Command) error {
-	if err := o.check(); err != nil {
+	if err := o.check(cmd); err != nil {
 		return err
 	}
 	seed, err := parseSeed(o.seed, 1)
 	if err != nil {
 		return err
+	}
+	if o.guest.kind != "" {
+		return o.runGuest(cmd, seed)
 	}
 	key, err := agent.ReadKey(o.key)
 	if err != nil {
@@ -145,32 +189,49 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	host, err := client.Identity()
-	if err != nil {
-		return errors.Join(err, client.Close())
-	}
-	c := &certification{opts: o, host: host, library: client.Agent(), began: time.Now()}
-	c.lab, err = bench.OnDevice(client, o.device, bench.DeviceOptions{
-		Interface: o.intf, Peers: o.networks, Agent: o.agentAddr(), Redial: dial, MaxTime: o.caseTime,
-		RestartAfter: c.dangerous, Note: func(text string) { c.judgement.show.Note(text) },
-	})
-	if err != nil {
-		return err
-	}
-	defer c.lab.Close()
-	if err := c.plan(seed); err != nil {
-		return err
-	}
-	if c.judgement.dir, err = judgements.newFolder(o.out, c.began); err != nil {
-		return err
-	}
-	c.judgement.show = console.NewVerdicts(console.Config{Out: cmd.OutOrStdout(), Status: cmd.ErrOrStderr(), Total: len(c.subject.asked)}, false)
-	defer c.judgement.show.Close()
-	run, err := c.judge(cmd.Context())
+	c := &certification{opts: o, seed: seed}
+	run, err := c.judged(cmd, client, bench.DeviceOptions{Interface: o.intf, Peers: o.networks, Agent: o.agentAddr(), Redial: dial})
 	if err != nil {
 		return err
 	}
 	return c.finish(cmd, run)
+}
+
+// judged judges a device through its agent. What was planned already, and the folder that
+// is there, it leaves as it is.
+func (c *certification) judged(cmd *cobra.Command, client *agent.Client, opt bench.DeviceOptions) (*conform.Run, error) {
+	c.began, c.library = time.Now(), client.Agent()
+	var err error
+	if c.host, err = client.Identity(); err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	opt.Wire, opt.MaxTime, opt.RestartAfter = bench.DeviceWire(c.opts.wire), c.opts.caseTime, c.dangerous
+	opt.Note = func(text string) { c.judgement.show.Note(text) }
+	if c.lab, err = bench.OnDevice(client, c.opts.device, opt); err != nil {
+		return nil, c.opts.refused(err)
+	}
+	defer c.lab.Close()
+	if c.judgement == nil {
+		if err := c.plan(c.protocol()); err != nil {
+			return nil, err
+		}
+		if c.judgement.dir, err = judgements.newFolder(c.opts.out, c.began); err != nil {
+			return nil, err
+		}
+	}
+	c.judgement.began = c.began
+	c.judgement.show = console.NewVerdicts(console.Config{Out: cmd.OutOrStdout(), Status: cmd.ErrOrStderr(), Total: len(c.subject.asked)}, false)
+	defer c.judgement.show.Close()
+	return c.judge(cmd.Context())
+}
+
+// refused says what to do about a wire that is not permitted.
+func (o *certifyOptions) refused(err error) error {
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	streams := bench.DeviceWire(o.wire) == bench.WireSegments
+	return fmt.Errorf("%w; --wire %s takes no permission, and sees less", err, bench.Unprivileged(streams))
 }
 
 // agentAddr is where the agent is reached, if that is known.
@@ -197,11 +258,8 @@ func (c *certification) finish(cmd *cobra.Command, run *conform.Run) error {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "Certificate: %s: %s\n", cert.Outcome, cert.Why)
-	if c.opts.sign != "" {
-		// Not the context of the run: what was interrupted is signed as it is.
-		if err := certificate.Sign(context.WithoutCancel(cmd.Context()), dir, c.opts.sign); err != nil {
-			return fmt.Errorf("the certificate is written, and not signed: %w", err)
-		}
+	if err := c.opts.signIn(cmd, dir); err != nil {
+		return err
 	}
 	switch {
 	case c.lab.Gone() != nil:
@@ -210,6 +268,18 @@ func (c *certification) finish(cmd *cobra.Command, run *conform.Run) error {
 		return fmt.Errorf("interrupted: %d of %d had ended", c.judgement.ended, len(c.subject.asked))
 	case !run.Good():
 		return errFailed
+	}
+	return nil
+}
+
+// signIn signs the certificate in a folder, if that was asked for.
+func (o *certifyOptions) signIn(cmd *cobra.Command, dir string) error {
+	if o.sign == "" {
+		return nil
+	}
+	// Not the context of the run: what was interrupted is signed as it is.
+	if err := certificate.Sign(context.WithoutCancel(cmd.Context()), dir, o.sign); err != nil {
+		return fmt.Errorf("the certificate is written, and not signed: %w", err)
 	}
 	return nil
 }

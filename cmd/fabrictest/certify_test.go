@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -76,7 +77,7 @@ func TestCertifyOverAnAgent(t *testing.T) {
 	if code, out, stderr = call(t, "certify", "verify", folder); code != exitOK || !strings.Contains(out, "holds") || !strings.Contains(out, "fabrictest softiwarp") {
 		t.Errorf("verify: exit code %d\n%s\n%s", code, out, stderr)
 	}
-	if code, out, stderr = call(t, "certify", "compare", folder, folder); code != exitOK || !strings.Contains(out, "| MUST: pass |") {
+	if code, out, stderr = call(t, "certify", "compare", folder, folder); code != exitOK || !strings.Contains(out, "| MUST | 6 | 2 | ") {
 		t.Errorf("compare: exit code %d\n%s\n%s", code, out, stderr)
 	}
 	captures, err := filepath.Glob(filepath.Join(folder, "captures", "mpa", "fpdu", "*.pcapng"))
@@ -104,6 +105,42 @@ func TestCertifyOverAnAgent(t *testing.T) {
 	call(t, "agent", "key", stranger)
 	if code, _, stderr = call(t, "certify", "--agent", at, "--key", stranger, "--device", "emu0", "--interface", "lo", "--out", folder+"4"); code != exitFailed || !strings.Contains(stderr, "same key") {
 		t.Errorf("another key: exit code %d, %s", code, stderr)
+	}
+}
+
+func TestCertifySigns(t *testing.T) {
+	if _, err := exec.LookPath("ssh-keygen"); err != nil {
+		t.Skip("nothing is signed here: ", err)
+	}
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", in("ssh")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	public, err := os.ReadFile(in("ssh.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(in("signers"), []byte("lab@example.com "+string(public)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	call(t, "agent", "key", in("key"))
+	at := startAgent(t, in("key"))
+	code, out, stderr := call(t, "certify", "mpa/fpdu", "--agent", at, "--key", in("key"), "--interface", "lo", "--device", "emu0", "--out", in("certificate"), "--sign", in("ssh"))
+	if code != exitOK {
+		t.Fatalf("exit code %d\n%s\n%s", code, out, stderr)
+	}
+	verify := func() (int, string, string) {
+		return call(t, "certify", "verify", in("certificate"), "--signers", in("signers"))
+	}
+	if code, out, stderr = verify(); code != exitOK || !strings.Contains(out, "signed by lab@example.com") {
+		t.Errorf("verify: exit code %d\n%s\n%s", code, out, stderr)
+	}
+	if err := os.WriteFile(filepath.Join(in("certificate"), "more"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr = verify(); code != exitFailed || !strings.Contains(stderr, "more has been added") {
+		t.Errorf("verify of a folder with more: exit code %d, %s", code, stderr)
 	}
 }
 

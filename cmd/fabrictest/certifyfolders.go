@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -65,7 +66,8 @@ clauses met which fate, and those in which the devices differ.`,
 			}
 			return errors.Join(
 				writeFile(markdown, func(w io.Writer) error { return c.WriteMarkdown(w, all) }),
-				writeFile(asJSON, c.WriteJSON), writeFile(html, c.WriteHTML))
+				writeFile(asJSON, c.WriteJSON),
+				writeFile(html, func(w io.Writer) error { return c.WriteHTML(w, filepath.Dir(html)) }))
 		},
 	}
 	f := cmd.Flags()

@@ -25,6 +25,7 @@ import (
 // certification is the judging of a device of another host.
 type certification struct {
 	opts      *certifyOptions
+	seed      uint64
 	host      agent.Identity
 	library   string
 	lab       *bench.Device
@@ -32,6 +33,7 @@ type certification struct {
 	subject   *subject
 	judgement *judgement
 	risky     map[string]bool // the dangerous cases, by ID
+	machine   string          // that the device's host is, if it is a guest of ours
 }
 
 // protocol is what the device talks.
@@ -51,9 +53,9 @@ func (c *certification) transport() string {
 }
 
 // plan works out what is asked, or says what is wrong with how it was.
-func (c *certification) plan(seed uint64) error {
+func (c *certification) plan(protocol suites.Protocol) error {
 	o := c.opts
-	all := suites.Of(c.protocol())
+	all := suites.Of(protocol)
 	for _, l := range o.Labels {
 		if known := labelsOf(all); !slices.Contains(known, l) {
 			return usagef("--label %s: no case has it; %s", l, didYouMean(l, known, "fabrictest conform list --json"))
@@ -63,7 +65,7 @@ func (c *certification) plan(seed uint64) error {
 	if err := o.Unused(all...); errors.As(err, &none) {
 		return noSuchCase(none.Pattern)
 	}
-	c.subject = &subject{provider: &nics.Provider{Name: o.device, Title: c.transport()}}
+	c.subject = &subject{provider: &nics.Provider{Name: o.device}}
 	c.risky = make(map[string]bool)
 	for _, s := range all {
 		for _, k := range o.From(s) {
@@ -82,7 +84,7 @@ func (c *certification) plan(seed uint64) error {
 	}
 	c.judgement = &judgement{
 		opts: &conformOptions{program: o.program, on: wireTier, capture: evidenceAll, workers: 1},
-		seed: seed, subjects: []*subject{c.subject}, began: c.began,
+		seed: c.seed, subjects: []*subject{c.subject},
 	}
 	return nil
 }
@@ -91,7 +93,7 @@ func (c *certification) plan(seed uint64) error {
 func (c *certification) dangerous(id string) bool { return c.risky[id] }
 
 // knownDeviations reads a file, or what comes with us.
-func (o *certifyOptions) knownDeviations(all []*conformance.Suite) (map[string]string, error) {
+func (o *certifyOptions) knownDeviations(all []*conformance.Suite) (map[string]conformance.Deviation, error) {
 	if o.deviations == "" {
 		return nil, nil
 	}
@@ -167,15 +169,31 @@ func (c *certification) keep(s *subject, q question, res *conformance.Result) co
 	return r
 }
 
+// where are the words of a command line that say which device is judged.
+func (o *certifyOptions) where() []string {
+	if o.guest.kind != "" {
+		return o.guest.words()
+	}
+	words := []string{"--agent " + quote(o.agent), "--key " + quote(o.key), "--device " + quote(o.device), "--interface " + quote(o.intf)}
+	for _, p := range o.peers {
+		words = append(words, "--peer "+p)
+	}
+	return words
+}
+
 // command is the command line that runs these cases again.
 func (o *certifyOptions) command(ids []string, seed uint64) string {
-	words := []string{o.program + " certify"}
+	program := o.program
+	if program == goRun && o.guest.kind != "" && o.guest.program == "" {
+		program = goRunIbverbs
+	}
+	words := []string{program + " certify"}
 	for _, id := range ids {
 		words = append(words, quote(id))
 	}
-	words = append(words, "--agent "+quote(o.agent), "--key "+quote(o.key), "--device "+quote(o.device), "--interface "+quote(o.intf))
-	for _, p := range o.peers {
-		words = append(words, "--peer "+p)
+	words = append(words, o.where()...)
+	if o.wire != "" {
+		words = append(words, "--wire "+quote(o.wire))
 	}
 	if o.level != "" {
 		words = append(words, "--level "+strings.ToLower(o.level))
@@ -201,6 +219,9 @@ func (c *certification) identity() certificate.Subject {
 		VendorID: attr.VendorID, PartID: attr.VendorPartID, GUID: fmt.Sprintf("%016x", attr.NodeGUID), Addresses: texts(device),
 		Host: c.host.Hostname, Kernel: strings.TrimSpace(c.host.Kernel + " " + c.host.Arch), Library: id.Info.Provider + ", " + c.library,
 	}
+	if c.machine != "" {
+		s.Host += ", " + c.machine
+	}
 	if s.Firmware == "" {
 		s.Firmware = attr.FirmwareVersion
 	}
@@ -219,12 +240,12 @@ func (c *certification) identity() certificate.Subject {
 // judgeIdentity is the judge for the certificate.
 func (c *certification) judgeIdentity() certificate.Judge {
 	_, own := c.lab.Addresses()
+	wire := c.lab.Wire()
 	j := certificate.Judge{
-		Wire: "AF_PACKET on " + c.opts.intf, Addresses: texts(own), Agent: c.opts.agent, Started: c.began, Ended: time.Now(),
+		Wire: wire.String() + " on " + c.opts.intf, Blind: wire.Blind(), Addresses: texts(own), Agent: c.opts.agent, Started: c.began, Ended: time.Now(),
 	}
-	if c.lab.Streams() {
-		j.Wire = "TCP of Linux " + kernelRelease() + " on " + c.opts.intf
-		j.Blind = []string{"TCP itself: segments, options and timers are between the kernels, and the judge sees what was written and read"}
+	if wire == bench.WireTCP || wire == bench.WireUDP {
+		j.Wire += ", Linux " + kernelRelease()
 	}
 	j.Wire += fmt.Sprintf(", MTU %d", c.lab.MTU())
 	return j

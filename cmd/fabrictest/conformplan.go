@@ -19,7 +19,7 @@ type subject struct {
 	quirks   []string      // all that it has, the profile's too
 	asked    []question
 	// deviations are known, by case, with their reasons.
-	deviations map[string]string
+	deviations map[string]conformance.Deviation
 }
 
 // question is a case and the suite that it is of.

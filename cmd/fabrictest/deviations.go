@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/deviations"
 	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -12,7 +13,7 @@ import (
 // readDeviations reads a file of deviations, and returns the reasons of those that hold
 // on a tier, by case. A case that the device is not judged by is a mistake, and so is a
 // deviation without a reason.
-func readDeviations(file, tier string, p *nics.Provider) (map[string]string, error) {
+func readDeviations(file, tier string, p *nics.Provider) (map[string]conformance.Deviation, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, usagef("--deviations: %w", err)
@@ -36,7 +37,7 @@ func readDeviations(file, tier string, p *nics.Provider) (map[string]string, err
 }
 
 // knownOf returns the deviations that ship with us: those of a device as it comes.
-func (o *conformOptions) knownOf(s *subject) (map[string]string, error) {
+func (o *conformOptions) knownOf(s *subject) (map[string]conformance.Deviation, error) {
 	if len(s.quirks) > 0 || o.profile != "" {
 		return nil, nil
 	}

@@ -27,7 +27,7 @@ Exit codes: 0 namespaces work, 1 they do not.`,
   fabrictest doctor --json | jq '.[] | select(.state != "yes")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found := append(netns.Probe(), programs()...)
+			found := append(append(netns.Probe(), kernels()...), programs()...)
 			var err error
 			if asJSON {
 				e := json.NewEncoder(cmd.OutOrStdout())
@@ -51,7 +51,6 @@ Exit codes: 0 namespaces work, 1 they do not.`,
 func programs() (found []netns.Capability) {
 	for _, p := range []struct{ names, purpose, cure string }{
 		{"tshark", "a second opinion on captures", "Debian: apt install tshark"},
-		{"qemu-system-x86_64", "the kernel's own soft-RoCE as a peer (conformance/kernel)", "Debian: apt install qemu-system-x86"},
 		{"chromium google-chrome", "the tests of the report page", "Debian: apt install chromium"},
 	} {
 		c := netns.Capability{Name: strings.Fields(p.names)[0], For: p.purpose, State: netns.No, Reason: "it is not on PATH", Cure: p.cure}

@@ -159,7 +159,7 @@ func TestSetImpairsBothWays(t *testing.T) {
 	for words, want := range map[string]struct{ out, in bool }{
 		"loss=5%": {true, true}, "loss=5% way=out": {true, false}, "way=in delay=1ms": {false, true}, "way=both loss=1%": {true, true},
 	} {
-		text, err := impairText("host1", strings.Fields(words), info)
+		text, err := impairText(info.Fabric, "host1", "host1", strings.Fields(words))
 		if err != nil {
 			t.Fatal(err)
 		}

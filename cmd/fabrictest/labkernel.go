@@ -73,7 +73,7 @@ over another link, so that nothing else is on the wire.`,
 	cmd.AddCommand(
 		newLabKernelBuildCommand(), newLabKernelCheckCommand(), newLabKernelUpCommand(program, &lab), newLabKernelRunCommand(),
 		newLabKernelExecCommand(&lab), newLabKernelPutCommand(&lab),
-		newLabKernelDevicesCommand(&lab), newLabKernelRestartCommand(&lab), newLabKernelConsoleCommand(&lab),
+		newLabKernelDevicesCommand(&lab), newLabKernelSetCommand(&lab), newLabKernelRestartCommand(&lab), newLabKernelConsoleCommand(&lab),
 		newLabKernelStatusCommand(&lab), newLabKernelDownCommand(&lab),
 	)
 	return cmd
@@ -100,6 +100,9 @@ func tellKernelLab(w io.Writer, info *kernel.Info) error {
 		state := fmt.Sprintf("ready after %.1f s", g.BootSecs)
 		if !g.Up {
 			state = g.Why
+		}
+		if link := tellLink(&g.Link); link != "" {
+			state += "; " + link
 		}
 		fmt.Fprintf(t, "  guest %d\t%v\t%v\t%s\n", g.ID, g.IPv4, g.IPv6, state)
 	}

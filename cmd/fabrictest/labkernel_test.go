@@ -26,6 +26,15 @@ func TestKernelLabWrongCalls(t *testing.T) {
 		"lab kernel put 1 testdata":                         {exitUsage, "testdata is no file"},
 		"lab kernel put --lab test-none 1 labkernel.go":     {exitFailed, none},
 		"lab kernel devices 1 mlx5":                         {exitUsage, "no device \"mlx5\": there are rxe, siw and siw-crc"},
+		"lab kernel set 1":                                  {exitUsage, "as in 'fabrictest lab kernel set 1 loss=5%'"},
+		"lab kernel set zero down":                          {exitUsage, "\"zero\" is no guest: give its number"},
+		"lab kernel set 1 loss=5":                           {exitUsage, "loss=5: 5 is not a share"},
+		"lab kernel set 1 los=5%":                           {exitUsage, "los=5%: there is no such key; did you mean loss?"},
+		"lab kernel set 1 reorder=1%":                       {exitUsage, "guest 1 reorder=1%: reorder_delay: is missing"},
+		"lab kernel set 1 clean now":                        {exitUsage, "\"clean\": give up, down, clean, or KEY=VALUE"},
+		"lab kernel set --lab test-none * loss=5%":          {exitFailed, none},
+		"lab kernel set --lab test-none 1 down":             {exitFailed, none},
+		"lab kernel up --impair loss=5":                     {exitUsage, "loss=5: 5 is not a share"},
 		"lab kernel restart 0":                              {exitUsage, "\"0\" is no guest"},
 		"lab kernel console 10":                             {exitUsage, "\"10\" is no guest"},
 		"lab kernel status --lab test-none":                 {exitFailed, none},
@@ -68,5 +77,21 @@ func TestKernelLabCommandsSayWhatTheyDo(t *testing.T) {
 		if c.Short == "" || c.RunE == nil {
 			t.Errorf("%s says nothing of itself, or does nothing", c.Name())
 		}
+	}
+}
+
+// The words of 'set' say of a guest's link what they say of a port.
+func TestKernelLabImpairsBothWays(t *testing.T) {
+	for words, want := range map[string]struct{ out, in int }{
+		"loss=5%": {1, 1}, "loss=5% way=out": {1, 0}, "way=in delay=1ms": {0, 1}, "clean": {0, 0},
+	} {
+		m, err := impairmentOf("guest 1", strings.Fields(words))
+		if err != nil || len(m.Out) != want.out || len(m.In) != want.in {
+			t.Errorf("%s: %+v, %v", words, m, err)
+		}
+	}
+	m, err := impairFlag("loss=5% duplicate=1%")
+	if err != nil || m.Out[0].LossPPM != 50_000 || m.In[0].DuplicatePPM != 10_000 {
+		t.Errorf("%+v, %v", m, err)
 	}
 }

@@ -79,6 +79,7 @@ type guestFlags struct {
 	imageFlags
 	cfg            kernel.Config
 	devices, accel string
+	impair         string
 }
 
 func (o *guestFlags) flags(cmd *cobra.Command) {
@@ -92,6 +93,8 @@ func (o *guestFlags) flags(cmd *cobra.Command) {
 	f.StringVar(&o.cfg.Append, "append", "", "`WORDS` for the kernel's command line")
 	f.StringVar(&o.accel, "accel", "auto", "how processors are made: kvm, tcg (emulated), or auto: kvm where it works")
 	f.BoolVar(&o.cfg.Instructions, "count-instructions", false, "have time pass in a guest by a nanosecond an instruction, however slow this machine is")
+	f.StringVar(&o.impair, "impair", "", "`WORDS` for what packets meet on guests' links from the start, as in 'lab kernel set': 'loss=5% delay=1ms'")
+	f.Uint64Var(&o.cfg.Seed, "seed", 1, "of all chance on the links")
 	f.DurationVar(&o.cfg.BootTimeout, "boot-timeout", 3*time.Minute, "how long a guest may take to be ready")
 	_ = cmd.RegisterFlagCompletionFunc("devices", fixed("rxe", "siw", "siw-crc", "both", "none"))
 	_ = cmd.RegisterFlagCompletionFunc("accel", fixed("auto", "kvm", "tcg"))
@@ -108,6 +111,9 @@ func (o *guestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
 	}
 	if cfg.Accel = kernel.Accel(o.accel); o.accel == "auto" {
 		cfg.Accel = kernel.Auto
+	}
+	if cfg.Impair, err = impairFlag(o.impair); err != nil {
+		return cfg, err
 	}
 	if err := o.prepare(cmd); err != nil {
 		return cfg, err

@@ -44,7 +44,7 @@ way=out or way=in on that way only, and not at all on the other.`,
 			if err != nil {
 				return err
 			}
-			text, err := impairText(port, how, info)
+			text, err := impairText(info.Fabric, port, port, how)
 			if err != nil {
 				return err
 			}
@@ -56,11 +56,12 @@ way=out or way=in on that way only, and not at all on the other.`,
 	return cmd
 }
 
-// impairText is a scenario that says of a port what the words do.
-func impairText(port string, words []string, info *live.Info) (string, error) {
+// impairText is a scenario that says of a port what the words do. The user knows the
+// port by another name, maybe.
+func impairText(fabric scenarios.Fabric, port, known string, words []string) (string, error) {
 	s := &scenarios.Scenario{
 		Version: scenarios.FormatVersion, Name: "set", Title: "What packets meet", Workload: workload.Config{Kind: workload.AllToAll},
-		Fabric: info.Fabric,
+		Fabric: fabric,
 	}
 	text, err := s.Marshal()
 	if err != nil {
@@ -85,7 +86,7 @@ func impairText(port string, words []string, info *live.Info) (string, error) {
 	}
 	// Whatever is wrong with it is found here, where it can be said best.
 	if _, err := scenarios.Parse("set.yaml", []byte(b.String())); err != nil {
-		return "", setMistake(err, port, words)
+		return "", setMistake(err, known, words)
 	}
 	return b.String(), nil
 }
@@ -102,6 +103,9 @@ func setMistake(err error, port string, words []string) error {
 			if k, _, _ := strings.Cut(w, "="); k == name {
 				return w
 			}
+		}
+		if ok && name != "" { // a key that is missing
+			return port + " " + strings.Join(words, " ") + ": " + name
 		}
 		return port + " " + strings.Join(words, " ")
 	})

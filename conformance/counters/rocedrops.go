@@ -28,7 +28,7 @@ var dropKinds = []drop{
 		return ib.SendOnly(c.PSN(0), nil).WithPad([]byte{}).WithPadCnt(3)
 	}},
 	{"ends-in-its-headers", tooShort, "half of its RETH", func(_ *rcpeer.Conn, p ib.Packet) ib.Packet { return p.WithBody(make([]byte, 8)) }},
-	{"other-address", badAddress, "another source address than the peer's", func(c *rcpeer.Conn, p ib.Packet) ib.Packet { return p.From(c.Peers[2]) }},
+	{"other-address", badAddress, "another source address than the peer's", func(c *rcpeer.Conn, p ib.Packet) ib.Packet { return p.From(c.PeerAt(2)) }},
 	{"no-queue-pair", badQPN, "the number of no queue pair", func(_ *rcpeer.Conn, p ib.Packet) ib.Packet { return p.To(0xfedcba) }},
 	{"other-service", badService, "an opcode of UC", func(_ *rcpeer.Conn, p ib.Packet) ib.Packet { return p.On(ib.UC).NoAckReq() }},
 }

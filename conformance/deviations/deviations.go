@@ -1,6 +1,7 @@
 // Package deviations knows what devices are known not to meet, and why. A file for
-// each device has its cases; one that is met again is stale, and must go. Some hold
-// on one tier alone: what a simulated world shows a device, a socket may hide from it.
+// each device has its cases; one that is met again is stale, and must go, unless it is
+// known to show by chance. Some hold on one tier alone: what a simulated world shows a
+// device, a socket may hide from it.
 package deviations
 
 import (
@@ -14,27 +15,32 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fabrictest/fabrictest/conformance"
 )
 
 //go:embed *.yaml
 var files embed.FS
 
 // Tiers are where cases run, and so where a deviation can be known to hold.
-func Tiers() []string { return []string{"sim", "netns"} }
+func Tiers() []string { return []string{"sim", "netns", "wire"} }
 
 // Deviation is what is known of a case that a device does not pass.
 type Deviation struct {
 	Reason string `yaml:"reason"`
 	// On is the tier on which the device deviates; empty for all. Elsewhere it has to
 	// pass.
-	On     string `yaml:"on,omitempty"`
-	SeenOn string `yaml:"seen-on,omitempty"`
-	Link   string `yaml:"link,omitempty"`
+	On string `yaml:"on,omitempty"`
+	// Sometimes says that the device passes now and then: what it does wrong depends on
+	// chance, as what is left in memory that it sends unwritten. It is not stale then.
+	Sometimes bool   `yaml:"sometimes,omitempty"`
+	SeenOn    string `yaml:"seen-on,omitempty"`
+	Link      string `yaml:"link,omitempty"`
 }
 
-// Of returns the reasons for what a device is known not to meet on a tier, by case.
-// A device without a file has none.
-func Of(device, tier string) (map[string]string, error) {
+// Of returns what a device is known not to meet on a tier, by case. A device without a
+// file has none.
+func Of(device, tier string) (map[string]conformance.Deviation, error) {
 	b, err := files.ReadFile(device + ".yaml")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -65,26 +71,30 @@ func Parse(b []byte) (Known, error) {
 		case d.Reason == "":
 			return nil, fmt.Errorf("%s: a deviation has a reason", id)
 		case d.On != "" && !slices.Contains(Tiers(), d.On):
-			return nil, fmt.Errorf("%s: on: %s is no tier: give %s, or leave it out if it holds on all", id, d.On, strings.Join(Tiers(), " or "))
+			return nil, fmt.Errorf("%s: on: %s is no tier: give %s, or leave it out if it holds on all", id, d.On, strings.Join(Tiers(), ", "))
 		}
 	}
 	return known, nil
 }
 
-// On returns the reasons of those that hold on a tier.
-func (k Known) On(tier string) map[string]string {
-	reasons := make(map[string]string, len(k))
+// On returns those that hold on a tier.
+func (k Known) On(tier string) map[string]conformance.Deviation {
+	on := make(map[string]conformance.Deviation, len(k))
 	for id, d := range k {
 		if d.On != "" && d.On != tier {
 			continue
 		}
-		reasons[id] = d.Reason
+		reason := d.Reason
+		if d.Sometimes {
+			reason += " (at times)"
+		}
 		if d.SeenOn != "" {
-			reasons[id] += fmt.Sprintf(" (seen on %s)", d.SeenOn)
+			reason += fmt.Sprintf(" (seen on %s)", d.SeenOn)
 		}
 		if d.Link != "" {
-			reasons[id] += fmt.Sprintf(" (see %s)", d.Link)
+			reason += fmt.Sprintf(" (see %s)", d.Link)
 		}
+		on[id] = conformance.Deviation{Reason: reason, Sometimes: d.Sometimes}
 	}
-	return reasons
+	return on
 }

@@ -36,7 +36,7 @@ func TestWhatIsNoDeviation(t *testing.T) {
 		"a/b/c: {}":                        "a deviation has a reason",
 		"a/b/c: {reason: x, why: y}":       "field why not found",
 		"- a/b/c":                          "it has a case a key",
-		"a/b/c: {reason: x, on: hardware}": "on: hardware is no tier: give sim or netns",
+		"a/b/c: {reason: x, on: hardware}": "on: hardware is no tier: give sim, netns, wire",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", text, err, says)
@@ -49,6 +49,7 @@ func TestATierHasItsOwn(t *testing.T) {
 a/b/everywhere: {reason: it cannot, seen-on: firmware 7, link: a page}
 a/b/sockets: {reason: a socket does not tell, on: netns}
 a/b/worlds: {reason: no world has it, on: sim}
+a/b/cables: {reason: what was there before is sent, on: wire, sometimes: true}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -56,13 +57,17 @@ a/b/worlds: {reason: no world has it, on: sim}
 	for tier, want := range map[string][]string{
 		"sim":   {"a/b/everywhere", "a/b/worlds"},
 		"netns": {"a/b/everywhere", "a/b/sockets"},
+		"wire":  {"a/b/cables", "a/b/everywhere"},
 	} {
 		got := known.On(tier)
 		if ids := slices.Sorted(maps.Keys(got)); !slices.Equal(ids, want) {
 			t.Errorf("on %s: %v, want %v", tier, ids, want)
 		}
-		if r := got["a/b/everywhere"]; r != "it cannot (seen on firmware 7) (see a page)" {
-			t.Errorf("on %s: %q", tier, r)
+		if d := got["a/b/everywhere"]; d.Reason != "it cannot (seen on firmware 7) (see a page)" || d.Sometimes {
+			t.Errorf("on %s: %+v", tier, d)
+		}
+		if d := got["a/b/cables"]; tier == "wire" && (d.Reason != "what was there before is sent (at times)" || !d.Sometimes) {
+			t.Errorf("on %s: %+v", tier, d)
 		}
 	}
 }

@@ -17,6 +17,8 @@ import (
 type conn struct {
 	*host
 	qp verbs.QP
+	// task is the device's program that connects, or accepts.
+	task conformance.Task
 	// cm is the connection as the device's program has it.
 	cm  verbs.Conn
 	tcp conformance.Stream

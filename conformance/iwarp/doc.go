@@ -19,7 +19,7 @@ func Suite() *conformance.Suite {
 	return &conformance.Suite{
 		Name: "iwarp", Title: "iWARP: MPA, DDP and RDMAP over TCP", Line: line,
 		Cases: slices.Concat(
-			mpaRecordCases, mpaFPDUCases, mpaMarkerCases, mpaPositionCases, mpaCRCCases, mpaCoverageCases, mpaSegmentCases,
+			mpaRecordCases, mpaFPDUCases, mpaMarkerCases, mpaPositionCases, mpaCRCCases, mpaCoverageCases, mpaSegmentCases, segmentCases,
 			mpaFrameCases, mpaRevisionCases, mpaPrivateCases, mpaOrderCases, mpaRejectCases, mpaTimerCases, mpaErrorCases,
 			enhancedFrameCases, enhancedResponderCases, enhancedInitiatorCases, enhancedRTRCases, enhancedRTRTakenCases, registryCases,
 			ddpControlCases, ddpHeaderCases, ddpSegmentCases, ddpOrderCases, ddpEndCases,

@@ -74,16 +74,18 @@ var enhancedInitiatorCases = []conformance.Case{
 		Expects: "a Terminate for an insufficient IRD, the end of the stream, and a connect that fails",
 		Mutants: []string{"ReplyDepthsIgnored", "ErrorResets"},
 		Run: onConnecting(setup{}, func(st *start) {
-			st.tooMany().terminated(iwarp.MPAInsufficientIRD)
+			c := st.tooMany()
+			c.lax = true // that the Terminate has the CRC which the Reply asked for, the next case says
+			c.terminated(iwarp.MPAInsufficientIRD)
 			st.fails()
 		}),
 	},
 	{
 		ID:    "enhanced/depth/errors-are-of-layer-2",
 		Title: "Errors of enhanced start-up are of layer 2, type 0, with their codes",
-		Cite:  cite(rfc6581, "8", "rfc6581/8/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "8", "rfc6581/8/1", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply with ORD 16382, and one without a common RTR",
-		Expects: "Terminates that begin with the octets 20 06 and 20 07, and quote nothing",
+		Expects: "Terminates that begin with the octets 20 06 and 20 07, quote nothing, and have the CRC that the Reply asked for",
 		Mutants: []string{"MPAErrorType"},
 		Run: onHost(func(h *host) {
 			st := h.connecting(setup{})

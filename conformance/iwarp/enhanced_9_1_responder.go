@@ -133,7 +133,7 @@ var enhancedResponderCases = []conformance.Case{
 			st.Check(iwarp.Val(e.IRD) >= 1, "an IRD of at least 1", "%d", iwarp.Val(e.IRD))
 			c := st.full()
 			c.send(c.emptyRead())
-			c.nudge()
+			c.wake()
 			c.expect(iwarp.ReadResponse(peerSTag, peerTO, nil))
 			st.connected()
 		}),

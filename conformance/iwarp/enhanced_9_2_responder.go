@@ -128,7 +128,7 @@ var enhancedRTRTakenCases = []conformance.Case{
 			st.replied()
 			c := st.full()
 			c.send(iwarp.Send(1, data(16)))
-			c.nudge()
+			c.wake()
 			c.Received(1, 16)
 			st.connected().works()
 		}),
@@ -160,7 +160,7 @@ var enhancedRTRTakenCases = []conformance.Case{
 		Mutants: []string{"ZeroLengthChecked"},
 		Run: anyKey(func(c *conn, stag uint32, to uint64) {
 			c.send(iwarp.Write(stag, to, nil))
-			c.nudge()
+			c.wake()
 		}),
 	},
 	{
@@ -172,7 +172,7 @@ var enhancedRTRTakenCases = []conformance.Case{
 		Mutants: []string{"ZeroLengthChecked"},
 		Run: anyKey(func(c *conn, stag uint32, to uint64) {
 			c.send(iwarp.ReadRequest(c.nextRequest(), iwarp.At(stag^0x5555, to), 0, iwarp.At(stag, to)))
-			c.nudge()
+			c.wake()
 			c.expect(iwarp.ReadResponse(stag^0x5555, to, nil))
 		}),
 	},

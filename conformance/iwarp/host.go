@@ -15,11 +15,17 @@ import (
 type host struct {
 	*rig.Rig
 	canary *canary
+	// accepting are the starts of a device that listens.
+	accepting []*start
 }
 
 // onHost makes a case of a body that makes its connections itself.
 func onHost(body func(*host)) func(*conformance.Bench) error {
-	return rig.Straight(func(r *rig.Rig) { body(&host{Rig: r}) })
+	return rig.Straight(func(r *rig.Rig) {
+		h := &host{Rig: r}
+		defer h.leave()
+		body(h)
+	})
 }
 
 // setup is how a connection is made. The zero value is one to a device that listens,

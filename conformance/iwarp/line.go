@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/tcpwire"
 )
 
 // line tells an event in a few words.
@@ -14,6 +15,9 @@ func line(e *conformance.Event) string {
 	words := e.Text
 	switch e.Kind {
 	case conformance.EventSent, conformance.EventCame:
+		if e.Stream == 0 {
+			return toldSegment(e.Data)
+		}
 		words = told(e.Data)
 	case conformance.EventSentEnd, conformance.EventCameEnd:
 		words = "FIN"
@@ -24,6 +28,18 @@ func line(e *conformance.Event) string {
 		words = fmt.Sprintf("(stream %d) %s", e.Stream, words)
 	}
 	return words
+}
+
+// toldSegment is what a packet of a TCP is that was made by hand.
+func toldSegment(packet []byte) string {
+	words, octets, ok := tcpwire.Tell(packet)
+	switch {
+	case !ok:
+		return fmt.Sprintf("%d bytes that are no TCP segment", len(packet))
+	case len(octets) == 0:
+		return words
+	}
+	return words + ": " + told(octets)
 }
 
 // told is what octets of a stream are. What came before is not known here, so

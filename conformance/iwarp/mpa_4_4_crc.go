@@ -135,6 +135,7 @@ var mpaCRCCases = []conformance.Case{
 		Run: onHost(func(h *host) {
 			for _, active := range []bool{false, true} {
 				c := h.connect(setup{active: active, receives: 2, frame: withoutCRC})
+				c.noCRC()
 				c.send(iwarp.Send(c.nextSend(), data(16)).BadCRC())
 				c.Received(1, 16)
 				c.send(iwarp.Send(c.nextSend(), data(16)).CRC(0xdeadbeef))

@@ -35,8 +35,11 @@ func onBadReply(edits ...func(startup) startup) func(*conformance.Bench) error {
 			st := h.connecting(setup{})
 			st.hear()
 			st.reply(edit)
-			// What is wrong with the Reply may be said, in a Terminate.
-			st.full().mayTerminate(iwarp.MPAStartupFrame)
+			// What is wrong with the Reply may be said, in a Terminate. What is no Reply has
+			// not asked for CRCs.
+			c := st.full()
+			c.in.CRC = iwarp.Val(st.got.C)
+			c.mayTerminate(iwarp.MPAStartupFrame)
 			st.fails()
 		}
 	})

@@ -1,6 +1,12 @@
 package iwarp
 
-import "github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+import (
+	"errors"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
 
 // request is the peer's ordinary Request: enhanced, 16 reads each way, peer-to-peer
 // with every kind of RTR.
@@ -45,22 +51,57 @@ func (c *conn) sendRTR() {
 	switch easiest(c.device.Enhanced) {
 	case iwarp.RTRRead:
 		c.send(iwarp.ReadRequest(c.nextRequest(), iwarp.At(peerSTag, peerTO), 0, iwarp.At(peerSTag, 0)))
-		c.nudge()
+		c.wake()
 		c.expect(iwarp.ReadResponse(peerSTag, peerTO, nil))
 	case iwarp.RTRSend:
 		c.send(iwarp.Send(c.nextSend(), nil))
-		c.nudge()
+		c.wake()
 		c.Received(1, 0)
 	default:
 		c.send(iwarp.Write(peerSTag, 0, nil))
-		c.nudge()
+		c.wake()
 	}
 }
 
-// nudge sends a write of no octets behind the first message. There are devices that
-// overlook what comes right behind their Reply until more comes; which they are, one
-// case says, and not every one.
+// wake sends writes of no octets behind the first message. There are devices that
+// overlook what comes right behind their Reply until more comes, and that for as long as
+// their program takes to accept; which they are, one case says, and not every one. It
+// returns when the program has accepted, or does not.
+func (c *conn) wake() {
+	c.nudge()
+	for range wakings {
+		if err := c.task.Wait(wakeEvery); !errors.Is(err, verbs.ErrTimeout) {
+			break
+		}
+		c.nudge()
+	}
+	c.nudge() // for what came before it had accepted
+}
+
+// nudge sends a write of no octets, which no device has anything to say to.
 func (c *conn) nudge() { c.send(iwarp.Write(peerSTag, 0, nil)) }
+
+// How often a device is woken, and for how long at most.
+const (
+	wakeEvery = 20 * time.Millisecond
+	wakings   = 50
+)
+
+// leave gives a device whose program still accepts what it waits for, so that it has a
+// connection that can be closed. Linux's siw has no other way out: a program that wants to
+// give up sleeps until the first message comes, and the kernel panics if the stream ends
+// before that.
+func (h *host) leave() {
+	for _, st := range h.accepting {
+		if st.got.Rev == nil || !errors.Is(st.task.Wait(soon), verbs.ErrTimeout) {
+			continue // it has sent no Reply, or needs none any more
+		}
+		if st.device.Rev == nil {
+			st.full()
+		}
+		st.wake()
+	}
+}
 
 // takeRTR takes the first message of a device that connected in the peer-to-peer
 // model, and answers it if need be.

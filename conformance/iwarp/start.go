@@ -26,7 +26,6 @@ type start struct {
 
 	listener verbs.Listener       // of a device that listens
 	door     conformance.Listener // of a peer that does
-	task     conformance.Task
 	result   verbs.Conn
 }
 
@@ -53,6 +52,7 @@ func (h *host) start(s setup) *start {
 // listening has the device listen, its program wait for a request, and the peer dial.
 func (h *host) listening(s setup) *start {
 	st := &start{conn: h.queuePair(&s), setup: s, listener: h.serve()}
+	h.accepting = append(h.accepting, st)
 	st.task = h.Go("accept", func() error {
 		r, err := st.listener.Next(programPatience)
 		if err != nil {

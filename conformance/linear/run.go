@@ -86,6 +86,7 @@ func (s *sides) clear() {
 	for _, h := range s.hosts {
 		h.words.Accept() // the device has finished what it is at
 		clear(h.words.Buf)
+		h.words.Accept() // by a verb, so that a device of another host sees it before its peers work on it
 	}
 }
 

@@ -60,7 +60,7 @@ const rights = verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 
 // Connect makes a connection. It has no timer unless Change says so.
 func (p *Port) Connect(s Setup) *Conn {
-	c := &Conn{Port: p, from: p.Peers[s.Peer]}
+	c := &Conn{Port: p, from: p.PeerAt(s.Peer)}
 	access := rights
 	if p.Caps.Has(verbs.CapAtomics) {
 		access |= verbs.AccessRemoteAtomic

@@ -88,6 +88,9 @@ func (p *Port) onWire(timeout time.Duration) (Arrival, bool) {
 			rig.End(err)
 		}
 		pkt, err := ib.Parse(f.Packet)
+		if p.Sockets {
+			pkt = pkt.Unseen()
+		}
 		switch {
 		case errors.Is(err, ib.ErrNotRoCE):
 		case err != nil:

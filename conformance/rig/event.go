@@ -3,24 +3,30 @@ package rig
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Event ends the case unless the next asynchronous event is of this type. It returns
-// the event.
-func (r *Rig) Event(want verbs.AsyncEventType) verbs.AsyncEvent {
-	e, err := r.Device.WaitAsync(r.Patience())
-	switch {
-	case errors.Is(err, verbs.ErrTimeout):
-		r.Fail(fmt.Sprintf("the event %v", want), "none in %v", r.Patience())
-	case err != nil:
-		r.Do("events", err)
-	case e.Type != want:
-		r.Fail(fmt.Sprintf("the event %v", want), "%v", e.Type)
+// the event. Those of the types beside it may come before.
+func (r *Rig) Event(want verbs.AsyncEventType, beside ...verbs.AsyncEventType) verbs.AsyncEvent {
+	for {
+		e, err := r.Device.WaitAsync(r.Patience())
+		switch {
+		case errors.Is(err, verbs.ErrTimeout):
+			r.Fail(fmt.Sprintf("the event %v", want), "none in %v", r.Patience())
+		case err != nil:
+			r.Do("events", err)
+		}
+		r.Note("event %v", e.Type)
+		switch {
+		case e.Type == want:
+			return e
+		case !slices.Contains(beside, e.Type):
+			r.Fail(fmt.Sprintf("the event %v", want), "%v", e.Type)
+		}
 	}
-	r.Note("event %v", e.Type)
-	return e
 }
 
 // NoEvent ends the case if there is an asynchronous event by now.

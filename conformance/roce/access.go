@@ -97,9 +97,9 @@ var accessCases = []conformance.Case{
 		Expects: "an ACK for nothing; a NAK for a remote access error for a byte",
 		Mutants: []string{"NoEmptyMR"},
 		Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
-			mr, err := c.PD.RegMR(verbs.MRInit{Buf: []byte{}, Addr: c.mem.Addr(), Access: allAccess})
+			mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.mem.Buf[:0], Access: allAccess})
 			c.Do("a region of no bytes", err)
-			at := ib.At(c.mem.Addr(), uint32(mr.RKey()), 0)
+			at := ib.At(mr.Addr(), uint32(mr.RKey()), 0)
 			c.send(ib.WriteOnly(c.psn(0), at, nil).AckReq())
 			c.rdmaAcked(c.psn(0))
 			c.send(op.packet(c.psn(1), at.Sized(1)))

@@ -41,7 +41,7 @@ var addressCases = []conformance.Case{
 		Expects: "nothing: no answer, no completion, no byte in memory, and the PSN is still due",
 		Mutants: []string{"SourceUnchecked"},
 		Run: onRC(func(c *conn) {
-			other := c.Peers[1]
+			other := c.PeerAt(1)
 			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().From(other))
 			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().From(other))
 			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
@@ -59,7 +59,7 @@ var addressCases = []conformance.Case{
 		Expects: "a completion of the last only",
 		Mutants: []string{"SourceUnchecked"},
 		Run: on(setup{kind: verbs.QPTypeUC, receives: 2}, func(c *conn) {
-			other := c.Peers[1]
+			other := c.PeerAt(1)
 			c.drops(ib.SendOnly(c.psn(0), data(16)).On(ib.UC).From(other))
 			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).On(ib.UC).From(other))
 			c.send(ib.SendOnly(c.psn(0), data(24)).On(ib.UC))

@@ -93,18 +93,28 @@ var atomicPostCases = []conformance.Case{
 		ID:    "rc/atm/unused-operand-is-zero",
 		Title: "The compare field that FETCH_ADD does not use is sent as zero",
 		Cite:  ibta("", "roce/rc/atm/12"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
-		Sends:   "posts a COMPARE_SWAP and then a FETCH_ADD, with both operands of each set",
-		Expects: "both operands in the COMPARE_SWAP; in the FETCH_ADD what to add, and a compare field of 0",
+		Sends:   "posts a COMPARE_SWAP and then a FETCH_ADD, with both operands of each set, sixteen times",
+		Expects: "both operands in each COMPARE_SWAP; in each FETCH_ADD what to add, and a compare field of 0",
 		Mutants: []string{"FetchAddLeaks"},
 		Run: on(setup{}, func(c *conn) {
+			// A field that is never written has what was there before, by chance: each packet
+			// is answered before the next is made, so that its memory comes to be used again.
 			operands := verbs.Atomic{CompareAdd: 0x1111222233334444, Swap: 0x5555666677778888}
-			for i, op := range []verbs.WROpcode{verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
-				c.Post(c.qp, verbs.SendWR{WRID: uint64(i), Opcode: op, SGL: c.own.List(0, 8), Remote: far, Atomic: operands})
+			for n := 0; n < 32; n += 2 {
+				c.Post(c.qp, operating(verbs.OpAtomicCmpAndSwp, operands, c.own.List(0, 8)))
+				c.expects(ib.CompareSwap(c.sq(n), farAt(8), operands.CompareAdd, operands.Swap))
+				c.answerAtomic(n, 0)
+				c.Post(c.qp, operating(verbs.OpAtomicFetchAdd, operands, c.own.List(0, 8)))
+				c.expects(ib.FetchAdd(c.sq(n+1), farAt(8), operands.CompareAdd).WithCompare(0))
+				c.answerAtomic(n+1, 0)
 			}
-			c.expects(ib.CompareSwap(c.sq(0), farAt(8), operands.CompareAdd, operands.Swap))
-			c.expects(ib.FetchAdd(c.sq(1), farAt(8), operands.CompareAdd).WithCompare(0))
 		}),
 	},
+}
+
+// operating is an atomic with both operands set, whichever it uses.
+func operating(op verbs.WROpcode, operands verbs.Atomic, result []verbs.SGE) verbs.SendWR {
+	return verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: result, Remote: far, Atomic: operands}
 }
 
 // hostOrder is a number as it is in memory.
@@ -120,9 +130,14 @@ func addWR(id uint64, result []verbs.SGE) verbs.SendWR {
 	}
 }
 
-// resultOf answers the device's n-th packet, an atomic, which then completes.
+// resultOf takes the device's n-th packet, an atomic, and answers it.
 func (c *conn) resultOf(n int, original uint64) {
 	c.expects(ib.Packet{}.WithPSN(c.sq(n)))
+	c.answerAtomic(n, original)
+}
+
+// answerAtomic answers the device's n-th packet, an atomic that has been seen.
+func (c *conn) answerAtomic(n int, original uint64) {
 	c.send(ib.AtomicAck(c.sq(n), uint32(n+1), original))
 	c.Completes(1, verbs.WCSuccess)
 }

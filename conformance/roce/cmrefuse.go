@@ -204,7 +204,7 @@ func (p *port) cmOddRequest(n uint32) ib.REQ {
 		func() { req.RespResources, req.InitiatorDepth = small(8), small(8) },
 		func() { req.RetryCount, req.RNRRetryCount, req.AckTimeout = small(3), small(3), small(5) },
 		func() { req.PKey = new(uint16(p.Rand.Uint32())) },
-		func() { req.RemoteGID = p.Peers[1] },
+		func() { req.RemoteGID = p.PeerAt(1) },
 	} {
 		if p.Rand.IntN(4) == 0 {
 			odd()

@@ -79,12 +79,12 @@ var cnpCases = []conformance.Case{
 			for i, peer := range []int{0, 0, 1} {
 				all = append(all, p.connect(setup{change: func(a *verbs.QPAttr) {
 					a.DestQPN = peerQPN + verbs.QPN(i)
-					a.AH.GRH.DGID = verbs.GIDFrom(p.Peers[peer])
+					a.AH.GRH.DGID = verbs.GIDFrom(p.PeerAt(peer))
 				}}))
 				missing[peerQPN+uint32(i)] = true
 			}
 			for i, c := range all {
-				c.send(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).CE().From(p.Peers[i/2]))
+				c.send(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).CE().From(p.PeerAt(i / 2)))
 			}
 			for len(missing) > 0 {
 				pkt, ok := p.next(p.Patience())

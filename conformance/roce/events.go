@@ -70,6 +70,9 @@ var eventCases = []conformance.Case{
 		ID:    "ev/port/link-change-reported",
 		Title: "The port reports PORT_ERR when its link goes and PORT_ACTIVE when it comes back",
 		Cite:  ibta("", "roce/async/3"), Level: conformance.Must, Needs: verbs.CapRC,
+		// Over IPv4: hosts exist that take the addresses of IPv6 from a port that is down, and
+		// with them the connection.
+		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing: the cable is taken out and put in; then a SEND",
 		Expects: "both events, a port state that agrees, and a connection that goes on",
@@ -77,12 +80,10 @@ var eventCases = []conformance.Case{
 		Run: onRC(func(c *conn) {
 			c.portIs(true)
 			c.Do("a cable that can be taken out", c.SetLink(false))
-			e := c.Event(verbs.EventPortErr)
-			c.Check(e.Port == 1, "an event of port 1", "port %d", e.Port)
+			c.portReports(verbs.EventPortErr)
 			c.portIs(false)
 			c.Do("a cable that can be put in", c.SetLink(true))
-			e = c.Event(verbs.EventPortActive)
-			c.Check(e.Port == 1, "an event of port 1", "port %d", e.Port)
+			c.portReports(verbs.EventPortActive)
 			c.portIs(true)
 			c.accepts(0)
 		}),
@@ -152,7 +153,7 @@ var eventCases = []conformance.Case{
 			c.says(1, false)
 			c.migrationIs(verbs.MigArmed)
 			c.Do("a migration", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigMigrated}, verbs.QPAttrState|verbs.QPAttrPathMigState))
-			c.peer = c.Peers[1]
+			c.peer = c.PeerAt(1)
 			c.says(2, true)
 		}),
 	},
@@ -169,7 +170,7 @@ var eventCases = []conformance.Case{
 			c.says(0, false)
 			c.migrationIs(verbs.MigArmed)
 			c.NoEvent()
-			c.peer = c.Peers[1]
+			c.peer = c.PeerAt(1)
 			c.accepts(1, ib.Packet.MigReq)
 			c.raises(verbs.EventPathMig)
 			c.migrationIs(verbs.MigMigrated)
@@ -222,6 +223,17 @@ func (p *port) nextEvent(want string) verbs.AsyncEvent {
 	}
 }
 
+// portReports ends the case unless the next event is of this type and of port 1. A host
+// may take addresses from a port whose link is gone, and give them back later: that the
+// GID table has changed is no answer, and no harm.
+func (p *port) portReports(want verbs.AsyncEventType) {
+	e := p.nextEvent(want.String())
+	for e.Type == verbs.EventGIDChange {
+		e = p.nextEvent(want.String())
+	}
+	p.Check(e.Type == want && e.Port == 1, fmt.Sprintf("%v of port 1", want), "%v of port %d", e.Type, e.Port)
+}
+
 func (p *port) canarys(e verbs.AsyncEvent) bool {
 	return p.canary != nil && e.QP == p.canary.qp
 }
@@ -259,7 +271,7 @@ func (p *port) portIs(active bool) {
 // it tell its peer that it is ready.
 func (c *conn) armAlternate() {
 	a := verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigRearm, AltAH: c.attr.AH, AltPort: 1}
-	a.AltAH.GRH.DGID = verbs.GIDFrom(c.Peers[1])
+	a.AltAH.GRH.DGID = verbs.GIDFrom(c.PeerAt(1))
 	c.Do("an alternate path", c.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
 }
 

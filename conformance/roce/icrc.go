@@ -56,6 +56,7 @@ var icrcCases = []conformance.Case{
 		Expects: "the ICRC by the specification in the REJ, and in datagrams of 0 to 5 bytes with and without immediate data",
 		Mutants: []string{"ICRCWrong"},
 		Run: onPort(func(p *port) {
+			p.AllOfICRC()
 			p.put(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
 			p.cmExpect(ib.REJ{})
 			d := p.bthDatagrams(0)
@@ -76,6 +77,7 @@ var icrcCases = []conformance.Case{
 		Expects: "the ICRC by the specification, and an answer to the FLUSH that has it",
 		Mutants: []string{"FlushICRCDoubled"},
 		Run: on(setup{access: allAccess | verbs.AccessFlushGlobal}, func(c *conn) {
+			c.AllOfICRC()
 			c.Post(c.qp, verbs.SendWR{
 				WRID: 1, Opcode: verbs.OpFlush, Flags: verbs.SendSignaled, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55},
 				Flush: verbs.Flush{Length: 64, Type: verbs.FlushGlobal},
@@ -127,6 +129,7 @@ var icrcCases = []conformance.Case{
 // requestsOfAllKinds has the device send requests of every kind that it claims, and
 // answers them.
 func requestsOfAllKinds(c *conn) {
+	c.AllOfICRC()
 	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
 	var wrs []verbs.SendWR
 	for n := range 4 {
@@ -172,6 +175,7 @@ func requestsOfAllKinds(c *conn) {
 // answersOfAllKinds has the device answer in every way, on a connection with one
 // receive; the last answer ends it.
 func answersOfAllKinds(c *conn) {
+	c.AllOfICRC()
 	const anyMSN = ib.AnyMSN
 	c.send(ib.SendOnly(c.psn(0), data(8)).AckReq())
 	c.expects(ib.Ack(c.psn(0), anyMSN))

@@ -108,7 +108,7 @@ var icrcFieldCases = []conformance.Case{
 				c.drops(send.InFlight(func(p *ib.Packet) { p.UDP.SrcPort = new(uint16(0xc000 ^ 1<<bit)) }))
 			}
 			// The packet is right, but for another pair of addresses.
-			c.drops(send.From(c.Peers[1]).InFlight(func(p *ib.Packet) { p.IP.Src = c.peer }))
+			c.drops(send.From(c.PeerAt(1)).InFlight(func(p *ib.Packet) { p.IP.Src = c.peer }))
 			c.drops(send.InFlight(func(p *ib.Packet) { p.Payload = p.Payload[:28] }))
 			c.drops(send.InFlight(func(p *ib.Packet) { p.Payload = append(p.Payload, 0, 0, 0, 0) }))
 			c.accepts(0)

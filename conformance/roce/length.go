@@ -112,16 +112,17 @@ var lengthCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/len/write-first-announcing-less-refused",
-		Title: "The FIRST packet of a WRITE that announces no more than the path MTU is refused as invalid",
+		Title: "A WRITE whose FIRST packet announces less than it brings is refused as invalid, and one that announces no more when more comes",
 		Cite:  ibta("", "roce/rc/len/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "FIRST packets of 1024 bytes that announce 1024, 1000 and 0, where the path MTU is 1024",
-		Expects: "a NAK for an invalid request, and no byte in memory",
+		Sends:   "where the path MTU is 1024: FIRST packets of 1024 bytes that announce 1000 and 0; and one that announces 1024, with a LAST behind it",
+		Expects: "a NAK for an invalid request, and no byte in memory; for the third, to its FIRST or, from devices that count when the message ends, to its LAST, of which no byte is in memory",
 		Mutants: []string{"WriteSumUnchecked"},
 		Run: onPort(func(p *port) {
-			for _, n := range []int{1024, 1000, 0} {
+			for _, n := range []int{1000, 0} {
 				p.refuses(func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, n), data(1024))} })
 			}
+			p.refusesMore()
 		}),
 	},
 	{
@@ -218,6 +219,24 @@ func (p *port) refuses(packets func(*conn) []ib.Packet) {
 			c.Fail(fmt.Sprintf("no message from %v", pkts[last]), "receive %d of %d bytes", wc.WRID, wc.ByteLen)
 		}
 	}
+}
+
+// refusesMore ends the case unless a WRITE is refused that goes on behind all that it has
+// announced, at the latest where that shows.
+func (p *port) refusesMore() {
+	c := p.connect(setup{})
+	c.send(ib.WriteFirst(c.psn(0), c.at(0, 1024), data(1024)).AckReq())
+	got, ok := c.next(c.Patience())
+	c.Check(ok, "an answer to the FIRST packet", "nothing in %v", c.Patience())
+	if ib.Ack(c.psn(0), 0).Diff(got) == nil {
+		c.send(ib.WriteLast(c.psn(1), data(16)).AckReq())
+		c.expects(ib.Nak(c.psn(1), ib.NakInvalidRequest, 0))
+		c.Untouched(c.mem, 0, 1024)
+	} else {
+		c.same(ib.Nak(c.psn(0), ib.NakInvalidRequest, 0), got)
+		c.Untouched(c.mem, 0, 0)
+	}
+	c.State(c.qp, verbs.QPStateErr)
 }
 
 // refusesEach makes a case of packets that are to be refused, each on its own.

@@ -16,7 +16,7 @@ var modifyCases = []conformance.Case{
 		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
-		Expects: "for each transition: success with what it demands, alone and with each optional attribute and with all of them; a refusal without each that it demands, and with each other attribute",
+		Expects: "for each transition: success with what it demands, alone and with each optional attribute and with all of them, but for an alternate path; a refusal without each that it demands, and with each other attribute",
 		Mutants: []string{"ModifyUnchecked"},
 		Run:     onTransitions(verbs.QPTypeRC, (*mover).masks),
 	},
@@ -36,7 +36,7 @@ var modifyCases = []conformance.Case{
 		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapUC,
 		Labels:  []string{"service:uc"},
 		Sends:   "nothing",
-		Expects: "every transition with what it demands and each optional attribute; a refusal of everything else",
+		Expects: "every transition with what it demands and each optional attribute but an alternate path; a refusal of everything else",
 		Mutants: []string{"ModifyUnchecked"},
 		Run: onTransitions(verbs.QPTypeUC, func(m *mover) {
 			m.masks()
@@ -55,6 +55,26 @@ var modifyCases = []conformance.Case{
 			m.masks()
 			m.strangers()
 		}),
+	},
+	{
+		ID:    "qp/modify/rc-alternate-path",
+		Title: "Each transition of an RC queue pair that may have an alternate path takes one",
+		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAutoMigration,
+		Labels:  []string{"service:rc"},
+		Sends:   "nothing",
+		Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
+		Mutants: []string{"OptionalAttrsRefused"},
+		Run:     onTransitions(verbs.QPTypeRC, (*mover).alternatePaths),
+	},
+	{
+		ID:    "qp/modify/uc-alternate-path",
+		Title: "Each transition of a UC queue pair that may have an alternate path takes one",
+		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapAutoMigration,
+		Labels:  []string{"service:uc"},
+		Sends:   "nothing",
+		Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
+		Mutants: []string{"OptionalAttrsRefused"},
+		Run:     onTransitions(verbs.QPTypeUC, (*mover).alternatePaths),
 	},
 	{
 		ID:    "qp/modify/reset-does-not-lead-to-error",
@@ -174,16 +194,25 @@ func (m *mover) masks() {
 		})
 		m.Do(what, m.modify(qp, t, t.must))
 		m.StateIs(qp, t.to)
-		optional := t.may &^ m.open
-		eachAttr(optional, func(extra verbs.QPAttrMask) {
-			if extra == verbs.QPAttrPathMigState {
-				extra |= verbs.QPAttrAltPath // there is nothing to be armed without
-			}
-			m.takes(t, t.must|extra)
-		})
+		optional := t.may &^ migAttrs
+		eachAttr(optional, func(extra verbs.QPAttrMask) { m.takes(t, t.must|extra) })
 		if bits.OnesCount32(uint32(optional)) > 1 {
 			m.takes(t, t.must|optional)
 		}
+	}
+}
+
+// alternatePaths ends the case unless every transition takes an alternate path that may
+// have one, and has it armed where that may be asked for. Devices are known that claim
+// automatic path migration and take none, which is all that this is about.
+func (m *mover) alternatePaths() {
+	for _, t := range m.table {
+		if t.may&verbs.QPAttrAltPath == 0 {
+			continue
+		}
+		m.takes(t, t.must|verbs.QPAttrAltPath)
+		m.takes(t, t.must|t.may&migAttrs)
+		m.takes(t, t.must|t.may)
 	}
 }
 

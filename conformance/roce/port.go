@@ -3,6 +3,7 @@ package roce
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -60,6 +61,9 @@ func (p *port) expect(want ib.Packet) ib.Packet {
 
 // same ends the case unless a packet is as wanted.
 func (p *port) same(want, got ib.Packet) {
+	if unseen := want.About(got); len(unseen) > 0 {
+		rig.End(fmt.Errorf("%w: sockets do not show %s", conformance.ErrCannot, strings.Join(unseen, ", ")))
+	}
 	if d := want.Diff(got); d != nil {
 		p.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got, d.Got())
 	}

@@ -120,7 +120,7 @@ func (m *mover) attr(t transition) verbs.QPAttr {
 	a.DestQPN, a.RQPSN, a.SQPSN, a.Port, a.QKey = peerQPN, firstPSN, ownPSN, 1, udQKey
 	a.Access = verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 	a.AltAH, a.AltPort, a.PathMigState = a.AH, 1, verbs.MigRearm
-	a.AltAH.GRH.DGID = verbs.GIDFrom(m.Peers[1])
+	a.AltAH.GRH.DGID = verbs.GIDFrom(m.PeerAt(1))
 	a.Caps = verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}
 	return a
 }

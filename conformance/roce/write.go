@@ -150,7 +150,7 @@ func (p *port) longList() (sgl []verbs.SGE) {
 	attr, err := p.Device.QueryDevice()
 	p.Do("a device that can be queried", err)
 	pieces := 1
-	for pieces < 16 && 2*pieces < attr.MaxSGE && 2*pieces < attr.MaxSGERead {
+	for pieces < 64 && 2*pieces < attr.MaxSGE && 2*pieces < attr.MaxSGERead {
 		pieces *= 2
 	}
 	// Nobody touches the memory, so that it need not be there.

@@ -1,7 +1,9 @@
 package verbsapi
 
 import (
+	"errors"
 	"fmt"
+	"math"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -29,17 +31,17 @@ var addressCases = []conformance.Case{
 		Title: "An address with a port or a source that there is not is refused",
 		Cite:  manual("ibv_create_ah(3)", "verbs/ah/2"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Sends:   "nothing",
-		Expects: "a refusal of port 0, of a port behind the last, and of a source index behind the table",
+		Expects: "a refusal of port 0, of a port behind the last, and of a source index behind the table, or of an empty entry where none is behind it",
 		Mutants: []string{"AHUnchecked"},
 		Run: rig.Straight(func(r *rig.Rig) {
-			port := portOf(r)
+			nowhere := noSource(r)
 			for _, bad := range []struct {
 				what  string
 				wrong func(*verbs.AHAttr)
 			}{
 				{"port 0", func(a *verbs.AHAttr) { a.Port = 0 }},
 				{"a port behind the last", func(a *verbs.AHAttr) { a.Port = device(r).Ports + 1 }},
-				{"a source index behind the table", func(a *verbs.AHAttr) { a.GRH.SGIDIndex = uint8(port.GIDs) }},
+				{"a source index that stands for no address", func(a *verbs.AHAttr) { a.GRH.SGIDIndex = nowhere }},
 			} {
 				attr := r.PathTo(r)
 				bad.wrong(&attr)
@@ -111,4 +113,22 @@ var addressCases = []conformance.Case{
 			l.carries(l.near, l.far, 24)
 		}),
 	},
+}
+
+// noSource is an index that stands for no address of the device's: the first behind its
+// GID table or, where the table goes on behind what an index can name, that of an entry
+// which is empty.
+func noSource(r *rig.Rig) uint8 {
+	n := portOf(r).GIDs
+	if n <= math.MaxUint8 {
+		return uint8(n)
+	}
+	for i := range math.MaxUint8 + 1 {
+		g, err := r.Device.QueryGID(1, i)
+		if errors.Is(err, verbs.ErrNotFound) || err == nil && g.GID == (verbs.GID{}) {
+			return uint8(i)
+		}
+	}
+	rig.End(fmt.Errorf("all entries of the GID table that an index can name are in use: %w", conformance.ErrCannot))
+	return 0
 }

@@ -181,9 +181,10 @@ var channelCases = []conformance.Case{
 			c.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
 			c.Check(c.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", c.Now()-began)
 			c.arm(c.cq, false)
+			c.source.load(1)
 			began = c.Now()
 			later := c.Go("a completion", func() error {
-				return rig.Caught(func() { c.Sleep(while); c.source.complete(1) })
+				return rig.Caught(func() { c.Sleep(while); c.source.fire() })
 			})
 			c.event(c.cq)
 			took := c.Now() - began

@@ -90,7 +90,7 @@ var cmCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cm/private-data",
-		Title: "Private data travels with a request and with its answer, as much as the transport has room for",
+		Title: "Private data travels with a request and with its answer, as much as rdma_cm and the transport have room for",
 		Cite:  manual("rdma_connect(3)", "verbs/cm/5"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "as much as goes with a request, and with its acceptance, in each direction",
 		Expects: "the same at the other side; there may be zeros behind it, where the transport's messages have a fixed size",

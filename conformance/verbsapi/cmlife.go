@@ -50,9 +50,10 @@ var cmLifeCases = []conformance.Case{
 		Run: rig.Straight(func(r *rig.Rig) {
 			d := between(r, false)
 			s := setup{kind: verbs.QPTypeRC}
-			tasks := make([]conformance.Task, 0, 3)
+			tasks, callers := make([]conformance.Task, 0, 3), make([]*end, 3)
 			for i := range 3 {
 				caller := newEnd(d.far, &s)
+				callers[i] = caller
 				param := depths
 				param.PrivateData = []byte{byte(i + 1)}
 				tasks = append(tasks, r.Go(fmt.Sprintf("caller %d", i), func() error {
@@ -67,8 +68,7 @@ var cmLifeCases = []conformance.Case{
 				who := req.Param().PrivateData
 				r.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
 				seen[who[0]] = true
-				_, err := req.Accept(newEnd(r, &s).qp, depths, r.Patience())
-				r.Do("a request that can be accepted", err)
+				newEnd(r, &s).accept(req, depths, callers[who[0]-1])
 			}
 			for _, t := range tasks {
 				r.Do("a connection", t.Wait(r.Patience()))

@@ -7,32 +7,48 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Completions without a peer: receives of a queue pair that fails are flushed, on
+// Completions without a peer: the receives of a queue pair are flushed when it fails, on
 // every transport and whatever the service.
 
 // source makes completions on a queue of the case's choice.
+//
+// Receives are posted before the queue pair fails: whether those are flushed that are
+// posted afterwards is a question of its own (verbs/flush/posted-afterwards), and no case
+// about something else shall depend on it. So every batch has a queue pair of its own; one
+// that is reset and used again may lose the completions that it has made.
 type source struct {
 	*rig.Rig
-	qp  verbs.QP
+	cq  verbs.CQ
 	mem *rig.Memory
-	n   uint64
+	// qp is the queue pair of the last batch.
+	qp verbs.QP
+	n  uint64
 }
 
-// newSource returns a source for a completion queue. Its queue pair is in ERR.
+// newSource returns a source for a completion queue.
 func newSource(r *rig.Rig, cq verbs.CQ) *source {
-	s := &source{Rig: r, mem: r.Memory(64, verbs.AccessLocalWrite)}
-	s.qp = newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: cq, RecvCQ: cq, Caps: small})
-	toInit(r, s.qp, 0)
-	toState(r, s.qp, verbs.QPStateErr)
-	return s
+	return &source{Rig: r, cq: cq, mem: r.Memory(64, verbs.AccessLocalWrite)}
 }
 
-// complete makes n completions, whose IDs go on from those before, beginning with 1.
-func (s *source) complete(n int) {
+// load readies n completions, whose IDs go on from those before, beginning with 1.
+func (s *source) load(n int) {
+	caps := small
+	caps.MaxRecvWR = max(caps.MaxRecvWR, n)
+	s.qp = newQP(s.Rig, verbs.QPInit{Type: service(s.Rig), PD: s.PD, SendCQ: s.cq, RecvCQ: s.cq, Caps: caps})
+	toInit(s.Rig, s.qp, 0)
 	for range n {
 		s.n++
 		s.Recv(s.qp, s.n, s.mem.SGE(0, 64))
 	}
+}
+
+// fire makes the completions that are ready.
+func (s *source) fire() { toState(s.Rig, s.qp, failed) }
+
+// complete makes n completions.
+func (s *source) complete(n int) {
+	s.load(n)
+	s.fire()
 }
 
 // completions polls a queue until it has given n completions, as many at a time as

@@ -11,16 +11,19 @@ import (
 var limitCases = []conformance.Case{
 	asManyAsClaimed("queue-pairs", 0,
 		func(a *verbs.DeviceAttr) int { return a.MaxQP },
-		func(r *rig.Rig) error {
-			_, err := r.Device.CreateQP(verbs.QPInit{
+		func(r *rig.Rig) func() error {
+			init := verbs.QPInit{
 				Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ,
 				Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
-			})
-			return err
+			}
+			return func() error { _, err := r.Device.CreateQP(init); return err }
 		}),
 	asManyAsClaimed("address-handles", verbs.CapUD,
 		func(a *verbs.DeviceAttr) int { return a.MaxAH },
-		func(r *rig.Rig) error { _, err := r.PD.CreateAH(r.PathTo(r)); return err }),
+		func(r *rig.Rig) func() error {
+			path := r.PathTo(r)
+			return func() error { _, err := r.PD.CreateAH(path); return err }
+		}),
 }
 
 // mostMade is up to how many objects of a kind are made: a hundred times as many would
@@ -28,7 +31,8 @@ var limitCases = []conformance.Case{
 const mostMade = 1 << 17
 
 // asManyAsClaimed is the case that a device makes as many objects of a kind as it says.
-func asManyAsClaimed(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, another func(*rig.Rig) error) conformance.Case {
+// maker returns what makes another.
+func asManyAsClaimed(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, maker func(*rig.Rig) func() error) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/device/as-many-" + kind + "-as-claimed",
 		Title: "A device makes as many " + spaced(kind) + " as it claims",
@@ -45,8 +49,9 @@ func asManyAsClaimed(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr
 			if n > mostMade {
 				rig.End(fmt.Errorf("the device claims %d %s, and at most %d are tried: %w", n, spaced(kind), mostMade, conformance.ErrCannot))
 			}
+			another := maker(r)
 			for i := range n {
-				r.Do(fmt.Sprintf("number %d of %d %s", i+1, n, spaced(kind)), another(r))
+				r.Do(fmt.Sprintf("number %d of %d %s", i+1, n, spaced(kind)), another())
 			}
 		}),
 	}

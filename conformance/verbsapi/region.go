@@ -168,11 +168,12 @@ var regionCases = []conformance.Case{
 			// Keys may be used again some day: that the very next registration gets them
 			// is what would make a late request of before work on memory of now.
 			buf := make([]byte, 64)
-			old, err := l.near.PD.RegMR(verbs.MRInit{Buf: buf})
+			// Peers may read it: memory that they may not reach needs no key for them.
+			old, err := l.near.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead})
 			l.near.Do("a region", err)
 			was, rkey := verbs.SGEOf(old, 0, 64), old.RKey()
 			l.near.Do("a region that can be closed", old.Close())
-			again, err := l.near.PD.RegMR(verbs.MRInit{Buf: buf, Addr: was.Addr})
+			again, err := l.near.PD.RegMR(verbs.MRInit{Buf: buf, Addr: was.Addr, Access: verbs.AccessRemoteRead})
 			l.near.Do("the region again", err)
 			l.near.Check(again.LKey() != was.LKey && again.RKey() != rkey, "other keys than before", "L_Key %#x, R_Key %#x", again.LKey(), again.RKey())
 			wr := l.near.sendWR(2, 0, 0)
@@ -186,13 +187,13 @@ var regionCases = []conformance.Case{
 		Title: "A region cannot be closed while a window is bound to it",
 		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/10"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "nothing",
-		Expects: "EBUSY, until the window is freed",
+		Expects: "a refusal, for whatever reason, until the window is freed",
 		Mutants: []string{"BusyClosed", "DeregBound"},
 		Run: onLink(setup{}, func(l *link) {
 			m := l.near.Memory(64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
 			mw := l.near.window(verbs.MWType2)
 			l.near.bind(mw, whole(m, verbs.AccessRemoteRead))
-			l.near.Refuses("closing a region with a bound window", m.Close(), verbs.ErrBusy)
+			l.near.Refuses("closing a region with a bound window", m.Close(), nil) // the page names no error
 			l.near.Do("a window that can be freed", mw.Close())
 			l.near.Do("a region without windows that can be closed", m.Close())
 		}),

@@ -134,12 +134,12 @@ var setCases = []conformance.Case{
 		Title: "A connection with an MTU, a depth, a timer or a source that cannot be is refused, and changes nothing",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Sends:   "nothing",
-		Expects: "a refusal of MTUs 0 and 6, of more reads than the device answers, of RNR timer 32 and of a source address behind the table, on the way to RTR; the state INIT",
+		Expects: "a refusal of MTUs 0 and 6, of more reads than the device answers, of RNR timer 32 and of an index that stands for no address of the device's, on the way to RTR; the state INIT",
 		Mutants: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
 		Run: rig.Straight(func(r *rig.Rig) {
 			m := newMover(r, verbs.QPTypeRC)
 			qp := m.at(start)
-			port := portOf(r)
+			nowhere := noSource(r)
 			for _, bad := range []struct {
 				what  string
 				wrong func(*verbs.QPAttr)
@@ -148,7 +148,7 @@ var setCases = []conformance.Case{
 				{"an MTU of 6", func(a *verbs.QPAttr) { a.PathMTU = 6 }},
 				{"more reads than the device answers", func(a *verbs.QPAttr) { a.MaxDestRdAtomic = device(r).MaxQPRdAtomic + 1 }},
 				{"an RNR timer of 32", func(a *verbs.QPAttr) { a.MinRNRTimer = 32 }},
-				{"a source address behind the table", func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = uint8(port.GIDs) }},
+				{"a source that there is not", func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = nowhere }},
 			} {
 				attr := m.attr(start, rtr)
 				bad.wrong(&attr)

@@ -22,13 +22,16 @@ const (
 // everyState lists them in the order in which a queue pair goes through them.
 var everyState = []verbs.QPState{reset, start, rtr, rts, sqd, sqe, failed}
 
+// migration are the attributes of an alternate path. Whether a way takes them is a question
+// of its own: they belong to a feature that devices claim, and are known to refuse.
+const migration = verbs.QPAttrAltPath | verbs.QPAttrPathMigState
+
 // forward returns the ways of a service that lead on: those to RESET and ERR are the
 // same for all. It follows the table of ibv_modify_qp(3), which is IBTA's.
 func forward(kind verbs.QPType) []transition {
 	const (
-		migration = verbs.QPAttrAltPath | verbs.QPAttrPathMigState
-		live      = verbs.QPAttrCurState | verbs.QPAttrAccessFlags | migration
-		keyed     = verbs.QPAttrCurState | verbs.QPAttrQKey
+		live  = verbs.QPAttrCurState | verbs.QPAttrAccessFlags | migration
+		keyed = verbs.QPAttrCurState | verbs.QPAttrQKey
 	)
 	switch kind {
 	case verbs.QPTypeUD:
@@ -97,7 +100,7 @@ func newMover(r *rig.Rig, kind verbs.QPType) *mover {
 		needsByHand(r)
 	}
 	if !r.Caps.Has(verbs.CapAutoMigration) {
-		m.open = verbs.QPAttrAltPath | verbs.QPAttrPathMigState
+		m.open = migration
 	}
 	return m
 }

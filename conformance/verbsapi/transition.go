@@ -31,16 +31,27 @@ var transitionCases = slices.Concat(waysOf(services[0]), waysOf(services[1]), wa
 func waysOf(s serviceOf) []conformance.Case {
 	label := []string{"service:" + s.name}
 	ways := forward(s.kind)
-	cases := make([]conformance.Case, 0, len(ways)+2)
+	cases := make([]conformance.Case, 0, len(ways)+3)
 	for _, t := range ways {
 		cases = append(cases, conformance.Case{
 			ID:    "verbs/modify/" + s.name + "-" + short(t.from) + "-to-" + short(t.to),
 			Title: fmt.Sprintf("%s: %v to %v takes what it must have and may have, and refuses everything else", strings.ToUpper(s.name), t.from, t.to),
 			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Level: conformance.Must, Needs: s.needs, Labels: label,
 			Sends:   "nothing",
-			Expects: "a refusal without each attribute that is demanded, and with each that is neither demanded nor optional, and the state as before; success with those demanded, alone and with each optional one",
+			Expects: "a refusal without each attribute that is demanded, and with each that is neither demanded nor optional, and the state as before; success with those demanded, alone and with each optional one but those of an alternate path",
 			Mutants: mutantsOf(t),
 			Run:     rig.Straight(func(r *rig.Rig) { newMover(r, s.kind).way(t) }),
+		})
+	}
+	if s.kind != verbs.QPTypeUD {
+		cases = append(cases, conformance.Case{
+			ID:    "verbs/modify/" + s.name + "-alternate-path",
+			Title: strings.ToUpper(s.name) + ": every way that may have an alternate path takes one",
+			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Level: conformance.Must, Needs: s.needs | verbs.CapAutoMigration, Labels: label,
+			Sends:   "nothing",
+			Expects: "for each way that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes; the state asked for",
+			Mutants: []string{"OptionalAttrsRefused"},
+			Run:     rig.Straight(func(r *rig.Rig) { newMover(r, s.kind).alternatePaths() }),
 		})
 	}
 	return append(cases, conformance.Case{
@@ -97,15 +108,31 @@ func (m *mover) way(t transition) {
 	})
 	m.Do(what, m.modify(qp, t.from, t.to, t.must))
 	m.StateIs(qp, t.to)
-	each(t.may&^m.open, func(extra verbs.QPAttrMask) {
-		if extra == verbs.QPAttrPathMigState {
-			extra |= verbs.QPAttrAltPath // there is nothing to be armed without
+	each(t.may&^migration, func(extra verbs.QPAttrMask) { m.takes(t, extra) })
+}
+
+// takes ends the case unless a fresh queue pair takes a way with attributes besides those
+// that it must have.
+func (m *mover) takes(t transition, extra verbs.QPAttrMask) {
+	qp := m.at(t.from)
+	m.Do(fmt.Sprintf("%v to %v with %v", t.from, t.to, extra), m.modify(qp, t.from, t.to, t.must|extra))
+	m.StateIs(qp, t.to)
+	m.Do("a queue pair that can be closed", qp.Close())
+}
+
+// alternatePaths ends the case unless every way takes an alternate path that may have
+// one, and has it armed where that may be asked for: there is nothing to be armed without.
+func (m *mover) alternatePaths() {
+	for _, t := range forward(m.kind) {
+		switch t.may & migration {
+		case migration:
+			m.takes(t, migration)
+			fallthrough
+		case verbs.QPAttrAltPath:
+			m.takes(t, verbs.QPAttrAltPath)
+			m.takes(t, t.may)
 		}
-		qp := m.at(t.from)
-		m.Do(fmt.Sprintf("%s with %v", what, extra), m.modify(qp, t.from, t.to, t.must|extra))
-		m.StateIs(qp, t.to)
-		m.Do("a queue pair that can be closed", qp.Close())
-	})
+	}
 }
 
 // noOtherWays ends the case unless every pair of states that is no way is refused.

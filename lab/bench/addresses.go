@@ -9,6 +9,7 @@ const (
 	firstPeer    = 16 // peers are four hosts in one
 	peers        = 4
 	firstPartner = 32
+	segmentPeer  = 48  // whose TCP is made by hand
 	cable        = 254 // where a simulated network finds the device's end, whatever its addresses are
 )
 

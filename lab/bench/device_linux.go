@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,8 +26,10 @@ type Device struct {
 	attr verbs.DeviceAttr
 	mtu  int
 	met  map[int]ends
-	own  []netip.Prefix  // the addresses of the judge's kernel
-	wire *etherwire.Wire // nil for streams
+	own  []netip.Prefix // the addresses of the judge's kernel, at the judge's interface
+	free []netip.Prefix // and those for partners
+	way  DeviceWire
+	wire openWire // nil where the kernel's TCP is
 	turn chan struct{}
 	// patience is how long the device may take to be opened or restarted.
 	patience time.Duration
@@ -38,10 +41,10 @@ type Device struct {
 
 var _ conformance.Lab = (*Device)(nil)
 
-// OnDevice returns a lab of a device that an agent has. RoCE takes CAP_NET_RAW. The lab
-// owns the agent's client from then on, also if it fails.
+// OnDevice returns a lab of a device that an agent has. Some wires take CAP_NET_RAW: see
+// [DeviceWire]. The lab owns the agent's client from then on, also if it fails.
 func OnDevice(client *agent.Client, device string, opt DeviceOptions) (*Device, error) {
-	opt.MaxTime = cmp.Or(opt.MaxTime, defaultMaxRealTime)
+	opt.MaxTime, opt.Partners = cmp.Or(opt.MaxTime, defaultMaxRealTime), cmp.Or(opt.Partners, opt.Interface)
 	if opt.Note == nil {
 		opt.Note = func(string) {}
 	}
@@ -57,15 +60,14 @@ func (d *Device) find() (err error) {
 	if _, d.id, err = identityOf(d.client, d.name); err != nil {
 		return err
 	}
-	intf, err := net.InterfaceByName(d.opt.Interface)
-	if err != nil {
+	if d.mtu, d.own, err = lookAt(d.opt.Interface); err != nil {
 		return fmt.Errorf("the judge's interface %s: %w", d.opt.Interface, err)
 	}
-	if d.own, err = prefixesOf(intf); err != nil {
-		return err
-	}
-	if d.mtu = intf.MTU; d.id.MTU > 0 {
+	if d.id.MTU > 0 {
 		d.mtu = min(d.mtu, d.id.MTU)
+	}
+	if _, d.free, err = lookAt(d.opt.Partners); err != nil {
+		return fmt.Errorf("the partners' interface %s: %w", d.opt.Partners, err)
 	}
 	dev, err := d.client.Open(d.name)
 	if err != nil {
@@ -77,45 +79,81 @@ func (d *Device) find() (err error) {
 		return err
 	}
 	d.attr = attr
-	if d.Streams() {
+	if d.way, err = wireFor(d.opt.Wire, d.Streams()); err != nil {
+		return err
+	}
+	switch d.way {
+	case WireTCP:
 		d.met, err = streamEnds(d.id.Addrs, d.own, d.opt.Peers)
 		return err
+	case WireSegments:
+		if d.met, err = segmentEnds(d.id.Addrs, d.opt.Peers); err != nil {
+			return err
+		}
+		return d.openSegments()
+	case WirePackets, WireUDP:
 	}
 	table, err := gidTable(dev)
 	if err != nil {
 		return err
 	}
-	if d.met, err = datagramEnds(table, d.opt.Peers); err != nil {
+	if d.met, err = d.meetAt(table); err != nil {
 		return err
 	}
+	if d.way == WireUDP {
+		return d.openSockets()
+	}
 	return d.openWire()
+}
+
+// meetAt is where a RoCE device with that GID table and the judge meet.
+func (d *Device) meetAt(table []verbs.GIDEntry) (map[int]ends, error) {
+	if d.way == WireUDP {
+		return d.meetSockets(table)
+	}
+	return datagramEnds(table, d.opt.Peers)
 }
 
 // Streams says that the device talks over TCP.
 func (d *Device) Streams() bool { return d.id.Info.Transport == verbs.TransportIWARP }
 
-func (d *Device) openWire() error {
-	var addrs []netip.Addr
+// ownPeers are the addresses of a judge who is a host of his own: the kernel may have none
+// of them.
+func (d *Device) ownPeers() (addrs []netip.Addr, err error) {
 	for _, family := range []int{6, 4} {
 		for _, a := range d.met[family].peers {
-			for _, p := range d.own {
-				if p.Addr() == a {
-					return fmt.Errorf("the kernel here has the address %v and would answer in the judge's place: name another, or take it from %s", a, d.opt.Interface)
-				}
+			if slices.ContainsFunc(slices.Concat(d.own, d.free), func(p netip.Prefix) bool { return p.Addr() == a }) {
+				return nil, fmt.Errorf("the kernel here has the address %v and would answer in the judge's place: name another, or take it from its interface", a)
 			}
 			addrs = append(addrs, a)
 		}
+	}
+	return addrs, nil
+}
+
+func (d *Device) openWire() error {
+	addrs, err := d.ownPeers()
+	if err != nil {
+		return err
 	}
 	mac, err := net.ParseMAC(d.id.MAC)
 	if err != nil {
 		return fmt.Errorf("the Ethernet address of the device's interface %q, as the agent tells it: %w", d.id.NetDevice, err)
 	}
-	d.wire, err = etherwire.Open(etherwire.Config{Interface: d.opt.Interface, Device: mac, Addrs: addrs})
-	return err
+	w, err := etherwire.Open(etherwire.Config{Interface: d.opt.Interface, Device: mac, Addrs: addrs})
+	if err != nil {
+		return err
+	}
+	d.wire = w
+	return nil
 }
 
-// prefixesOf are the addresses of an interface here, with their networks.
-func prefixesOf(intf *net.Interface) (all []netip.Prefix, err error) {
+// lookAt returns the MTU of an interface here, and its addresses with their networks.
+func lookAt(name string) (mtu int, all []netip.Prefix, err error) {
+	intf, err := net.InterfaceByName(name)
+	if err != nil {
+		return 0, nil, err
+	}
 	addrs, err := intf.Addrs()
 	for _, a := range addrs {
 		n, ok := a.(*net.IPNet)
@@ -127,11 +165,14 @@ func prefixesOf(intf *net.Interface) (all []netip.Prefix, err error) {
 			all = append(all, netip.PrefixFrom(ip.Unmap(), bits))
 		}
 	}
-	return all, err
+	return intf.MTU, all, err
 }
 
 // Identity is what the agent said of the device.
 func (d *Device) Identity() agent.DeviceIdentity { return d.id }
+
+// Wire is how the judge is at the other end of the device's cable.
+func (d *Device) Wire() DeviceWire { return d.way }
 
 // Attr is what the device says of itself.
 func (d *Device) Attr() verbs.DeviceAttr { return d.attr }
@@ -187,115 +228,26 @@ func (d *Device) Try(ctx context.Context, job conformance.Job, body func(*confor
 	if err := d.Gone(); err != nil {
 		return err
 	}
-	e, err := meeting(job.Setup, d.met, d.mtu)
+	mtu := d.mtu
+	if want := job.Setup.MTU; d.way == WireSegments && want > 0 {
+		mtu = min(mtu, want) // who makes his TCP himself may ask for shorter segments
+	}
+	e, err := meeting(job.Setup, d.met, mtu)
 	if err != nil {
 		return err
 	}
-	r := &remotePlay{lab: d, client: d.agent(), ends: e, world: newRealWorld()}
+	r := &remotePlay{lab: d, client: d.agent(), ends: e, mtu: mtu, world: newRealWorld()}
 	outcome := r.play(ctx, &job, body)
 	why, outcome := r.cleanUp(outcome)
+	trouble := d.trouble(r.hung, outcome)
+	if trouble != nil {
+		outcome = troubled(outcome, trouble)
+	}
 	if why == "" && d.opt.RestartAfter != nil && d.opt.RestartAfter(job.Case) {
 		why = "as after each case of its kind"
 	}
-	if why != "" {
-		d.renew(ctx, job.Case, why)
+	if why != "" || trouble != nil {
+		d.renew(ctx, job.Case, why, trouble)
 	}
 	return outcome
-}
-
-// How long the agent's host may take to be reached again, the device to be opened or
-// restarted, and its addresses to come back.
-const (
-	hostPatience    = time.Minute
-	restartPatience = 30 * time.Second
-	devicePatience  = 10 * time.Second
-)
-
-// renew has the device be as new after something happened to it, and tells of it.
-func (d *Device) renew(ctx context.Context, id, why string) {
-	client := d.agent()
-	if client.Err() != nil {
-		fresh, err := d.redial(ctx)
-		if err != nil {
-			d.lose(fmt.Errorf("the agent was lost in %s, and is not reached again: %w", id, err))
-			return
-		}
-		d.mu.Lock()
-		d.client, client = fresh, fresh
-		d.mu.Unlock()
-		d.opt.Note(fmt.Sprintf("The agent was lost in %s, and is reached again", id))
-	}
-	var err error
-	select {
-	case err = <-start(func() error { return client.Restart(d.name) }):
-	case <-time.After(d.patience):
-		// Most likely the driver has crashed, and the kernel waits for it.
-		d.lose(fmt.Errorf("%s wedged in %s (%s): it does not restart within %v, and its host has to be restarted", d.name, id, why, d.patience))
-		return
-	}
-	if err == nil {
-		err = d.awaitAddrs(client)
-	}
-	if err != nil {
-		d.opt.Note(fmt.Sprintf("%s should be restarted after %s (%s): %v", d.name, id, why, err))
-		return
-	}
-	d.opt.Note(fmt.Sprintf("%s was restarted after %s (%s)", d.name, id, why))
-}
-
-// lose notes that there is no device any more.
-func (d *Device) lose(why error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.gone = why
-}
-
-// redial reaches the agent again.
-func (d *Device) redial(ctx context.Context) (*agent.Client, error) {
-	if d.opt.Redial == nil {
-		return nil, errors.New("nobody says how")
-	}
-	ctx, stop := context.WithTimeout(ctx, hostPatience)
-	defer stop()
-	for {
-		c, err := d.opt.Redial(ctx)
-		if err == nil {
-			return c, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-// awaitAddrs returns when a device that was restarted has the addresses that it had.
-func (d *Device) awaitAddrs(client *agent.Client) error {
-	if d.Streams() {
-		return nil // its interface was not restarted
-	}
-	for deadline := time.Now().Add(devicePatience); ; time.Sleep(50 * time.Millisecond) {
-		met, err := d.meet(client)
-		if err == nil && len(met) == len(d.met) {
-			d.met = met
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return cmp.Or(err, fmt.Errorf("it has lost addresses: it had %v, and has %v", d.met, met))
-		}
-	}
-}
-
-func (d *Device) meet(client *agent.Client) (met map[int]ends, err error) {
-	dev, err := client.Open(d.name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, dev.Close()) }()
-	table, err := gidTable(dev)
-	if err != nil {
-		return nil, err
-	}
-	return datagramEnds(table, d.opt.Peers)
 }

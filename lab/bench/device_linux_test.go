@@ -14,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/etherwire"
+	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
@@ -68,9 +69,19 @@ func (h *farHost) dial(ctx context.Context) (*agent.Client, error) {
 	return agent.Dial(ctx, h.addr, h.key)
 }
 
-// farRoCE is a lab of a device in a namespace, with the judge in another.
+// farRoCE is a lab of a RoCE device in a namespace, with the judge in another.
 func farRoCE(t *testing.T, quirks ...string) (*farHost, *Device) {
 	t.Helper()
+	return farBy(t, WirePackets, quirks...)
+}
+
+// farBy is the same for a device that is judged by that wire.
+func farBy(t *testing.T, way DeviceWire, quirks ...string) (*farHost, *Device) {
+	t.Helper()
+	kind, transport := "softroce", verbs.TransportIB
+	if way == WireSegments {
+		kind, transport = "softiwarp", verbs.TransportIWARP
+	}
 	if why := nstest.Unavailable(); why != nil {
 		t.Skipf("no network namespaces here: %v", why)
 	}
@@ -88,13 +99,13 @@ func farRoCE(t *testing.T, quirks ...string) (*farHost, *Device) {
 		}
 	})
 	own := drawn.Hosts[0].NICs[0].Addr(false)
-	maker, err := provider(t, "softroce").With(nics.Setup{Quirks: quirks})
+	maker, err := provider(t, kind).With(nics.Setup{Quirks: quirks})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ns := f.Host(deviceHost).NS
 	h := &farHost{id: agent.DeviceIdentity{
-		Info: verbs.DeviceInfo{Name: "far0", Transport: verbs.TransportIB}, MTU: defaultMTU,
+		Info: verbs.DeviceInfo{Name: "far0", Transport: transport}, MTU: defaultMTU,
 		MAC: drawn.MAC(topology.Port{Node: deviceHost, NIC: nic}).String(), Addrs: []netip.Prefix{netip.PrefixFrom(own, 64)},
 	}}
 	h.open = func() (d verbs.Context, err error) {
@@ -119,12 +130,18 @@ func farRoCE(t *testing.T, quirks ...string) (*farHost, *Device) {
 			break
 		}
 	}
+	peer := f.Host(peerHost).NS
+	opt := DeviceOptions{
+		Interface: nic, Wire: way, Peers: []netip.Prefix{judge}, Redial: h.dial, Note: func(s string) { t.Log(s) },
+		Within:       func(f func() error) error { return peer.Do(f) },
+		RestartAfter: func(id string) bool { return strings.HasPrefix(id, "risky/") },
+	}
+	if way == WireUDP {
+		opt.Peers = nil // the kernel's own
+	}
 	var d *Device
-	err = f.Host(peerHost).NS.Do(func() error {
-		d, err = OnDevice(client, "far0", DeviceOptions{
-			Interface: nic, Peers: []netip.Prefix{judge}, Redial: h.dial, Note: func(s string) { t.Log(s) },
-			RestartAfter: func(id string) bool { return strings.HasPrefix(id, "risky/") },
-		})
+	err = peer.Do(func() error {
+		d, err = OnDevice(client, "far0", opt)
 		return err
 	})
 	if err != nil {
@@ -197,13 +214,9 @@ func TestFarDeviceIsFoundOut(t *testing.T) {
 		want   conformance.Verdict
 	}{{nil, conformance.VerdictPass}, {[]string{"NAKStorm"}, conformance.VerdictFail}} {
 		_, d := farRoCE(t, c.quirks...)
-		for _, k := range someCases("roce", 1) {
-			if k.ID != "rc/psn/gap-naked-once" {
-				continue
-			}
-			if r := conformance.Judge(t.Context(), d, k, conformance.Options{}); r.Verdict != c.want {
-				t.Errorf("with %v: %s (%v), want %s", c.quirks, r.Verdict, r.Err, c.want)
-			}
+		k := caseOf(t, suites.RoCE, "rc/psn/gap-naked-once")
+		if r := conformance.Judge(t.Context(), d, k, conformance.Options{}); r.Verdict != c.want {
+			t.Errorf("with %v: %s (%v), want %s", c.quirks, r.Verdict, r.Err, c.want)
 		}
 	}
 }

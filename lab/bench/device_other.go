@@ -25,6 +25,9 @@ func OnDevice(client *agent.Client, _ string, _ DeviceOptions) (*Device, error) 
 // Streams is false.
 func (*Device) Streams() bool { return false }
 
+// Wire is none.
+func (*Device) Wire() DeviceWire { return "" }
+
 // Identity is empty.
 func (*Device) Identity() agent.DeviceIdentity { return agent.DeviceIdentity{} }
 

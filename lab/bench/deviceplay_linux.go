@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/tcpwire"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -19,8 +20,10 @@ type remotePlay struct {
 	lab     *Device
 	client  *agent.Client
 	ends    ends
+	mtu     int // of the path, by the case's wish
 	world   *realWorld
 	streams *hostStreams
+	byHand  *tcpwire.Host
 	dev     verbs.Context
 	others  []verbs.Context // partners
 	left    <-chan error    // of the body that has not ended; nil if it has
@@ -32,7 +35,7 @@ type remotePlay struct {
 // play makes the bench and runs the body on it.
 func (r *remotePlay) play(ctx context.Context, job *conformance.Job, body func(*conformance.Bench) error) error {
 	b := &conformance.Bench{
-		World: r.world, Caps: r.lab.attr.Caps, Local: r.ends.local, Peers: r.ends.peers, MTU: r.lab.mtu, Rand: caseRand(job.Seed), Record: job.Record,
+		World: r.world, Caps: r.lab.attr.Caps, Local: r.ends.local, Peers: r.ends.peers, MTU: r.mtu, Rand: caseRand(job.Seed), Record: job.Record,
 		Partner: r.partner,
 		SetLink: r.setLink, SetAddress: r.setAddress,
 		SetPath: func(p conformance.Path) error {
@@ -94,8 +97,15 @@ func (r *remotePlay) open(b *conformance.Bench, record *conformance.Record) erro
 		return fmt.Errorf("the device was not opened within %v", r.lab.patience)
 	}
 	b.Device = r.dev
+	if w := r.lab.wire; w != nil && r.lab.Streams() {
+		r.byHand = newSegments(r.world, w, record, r.ends.peers[0], r.lab.mtu, r.mtu)
+		tcp := record.RecordedSegments(r.world, r.byHand)
+		b.Streams, b.Segments = tcp, func() (conformance.Segments, error) { return tcp, nil }
+		return nil
+	}
 	if w := r.lab.wire; w != nil {
 		w.Forget()
+		b.Sockets = r.lab.way == WireUDP
 		b.Wire = record.Recorded(r.world, &realWire{w, r.world, &wish{mtu: r.lab.mtu}})
 		return nil
 	}
@@ -108,14 +118,14 @@ func (r *remotePlay) open(b *conformance.Bench, record *conformance.Record) erro
 // has in the device's network: one for each of these.
 func (r *remotePlay) partner() (verbs.Context, error) {
 	var free []netip.Addr
-	for _, p := range r.lab.own {
+	for _, p := range r.lab.free {
 		if p.Contains(r.ends.local[0]) && !p.Addr().IsLinkLocalUnicast() {
 			free = append(free, p.Addr())
 		}
 	}
 	n := len(r.others)
 	if n >= len(free) {
-		return nil, fmt.Errorf("%w: a partner of the device would be at an address that %s has in the network of %v, of which there are %d", conformance.ErrCannot, r.lab.opt.Interface, r.ends.local[0], len(free))
+		return nil, fmt.Errorf("%w: a partner of the device would be at an address that %s has in the network of %v, of which there are %d", conformance.ErrCannot, r.lab.opt.Partners, r.ends.local[0], len(free))
 	}
 	kind := "softroce"
 	if r.lab.Streams() {
@@ -189,7 +199,10 @@ func (r *remotePlay) cleanUp(outcome error) (restart string, _ error) {
 	if r.streams != nil {
 		r.streams.close()
 	}
-	late, stop := context.WithTimeout(context.Background(), grace)
+	if r.byHand != nil {
+		r.byHand.Close()
+	}
+	late, stop := context.WithTimeout(context.Background(), hostGrace)
 	defer stop()
 	closed := start(r.restore)
 	select {
@@ -201,7 +214,7 @@ func (r *remotePlay) cleanUp(outcome error) (restart string, _ error) {
 			restart = err.Error()
 		}
 	case <-late.Done():
-		restart = fmt.Sprintf("it was not closed within %v", grace)
+		restart = fmt.Sprintf("it was not closed within %v", hostGrace)
 		if outcome == nil {
 			outcome = errors.New("close the device: " + restart)
 		}

@@ -10,6 +10,11 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
+// hostGrace is what a case on a device of another host has to end, and the device to be
+// closed: Linux's iWARP lets go of a connection that is being made when the peer has
+// answered, or after ten seconds.
+const hostGrace = 15 * time.Second
+
 // hostStreams is the TCP of the kernel that the judge itself runs on.
 type hostStreams struct{ kernelStreams }
 

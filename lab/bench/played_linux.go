@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/etherwire"
+	"github.com/fabrictest/fabrictest/conformance/tcpwire"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -21,6 +21,7 @@ type played struct {
 	wish    *wish
 	world   *realWorld
 	streams *kernelStreams
+	byHand  *tcpwire.Host // nil if the case did not ask for it
 	devices []verbs.Context
 	left    <-chan error // of the body that has not ended; nil if it has
 }
@@ -46,6 +47,7 @@ func (p *played) open(b *conformance.Bench, record *conformance.Record) (err err
 		b.Wire = record.Recorded(p.world, &realWire{w, p.world, p.wish})
 		return nil
 	}
+	b.Segments = func() (conformance.Segments, error) { return p.segments(record) }
 	p.streams = &kernelStreams{w: p.world, ns: p.table.peer, from: p.wish.peers[0]}
 	b.Streams = record.RecordedStreams(p.world, p.streams)
 	return nil
@@ -79,6 +81,9 @@ func (p *played) cleanUp() (clean bool, err error) {
 	close(p.world.end)
 	if p.streams != nil {
 		p.streams.close()
+	}
+	if p.byHand != nil {
+		p.byHand.Close()
 	}
 	late, stop := context.WithTimeout(context.Background(), grace)
 	defer stop()
@@ -116,6 +121,18 @@ func (p *played) setAddress(a netip.Addr, present bool) error {
 	return p.table.setAddress(a, present)
 }
 
+// segments opens the peer's TCP that is made by hand.
+func (p *played) segments(record *conformance.Record) (conformance.Segments, error) {
+	if p.byHand == nil {
+		wire, err := p.table.segmentWire()
+		if err != nil {
+			return nil, err
+		}
+		p.byHand = newSegments(p.world, wire, record, hostAddr(p.wish.family, segmentPeer), p.wish.mtu, p.wish.mtu)
+	}
+	return record.RecordedSegments(p.world, p.byHand), nil
+}
+
 func (p *played) closeDevices() error {
 	var errs []error
 	for _, d := range p.devices {
@@ -126,9 +143,19 @@ func (p *played) closeDevices() error {
 	return errors.Join(errs...)
 }
 
+// openWire is a wire that outlives cases.
+type openWire interface {
+	conformance.Wire
+	// Epoch is time 0 of its frames.
+	Epoch() time.Time
+	// Forget begins anew, for another case.
+	Forget()
+	Close() error
+}
+
 // realWire is a wire whose frames have the times of the case.
 type realWire struct {
-	*etherwire.Wire
+	openWire
 	w    *realWorld
 	wish *wish
 }
@@ -138,7 +165,7 @@ func (x *realWire) Send(packet []byte) error {
 	if err := x.wish.tooLong(packet); err != nil {
 		return err
 	}
-	return x.Wire.Send(packet)
+	return x.openWire.Send(packet)
 }
 
 // recvStep is how long a case is not looked after while it waits.
@@ -152,7 +179,7 @@ func (x *realWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 		if timeout >= 0 {
 			step = min(step, max(0, time.Until(deadline)))
 		}
-		f, err := x.Wire.Recv(step)
+		f, err := x.openWire.Recv(step)
 		f.At -= x.w.epoch.Sub(x.Epoch())
 		last := timeout >= 0 && step < recvStep
 		if err == nil || last || !errors.Is(err, verbs.ErrTimeout) || x.w.over() {

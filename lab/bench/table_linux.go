@@ -25,6 +25,7 @@ type table struct {
 	fabric                *netns.Fabric
 	device, peer, partner *netns.NS
 	wire                  *etherwire.Wire // nil for streams
+	segments              *etherwire.Wire // for a TCP by hand; nil if nobody asked for it yet
 	mtu                   int
 	shaken                bool         // the path is not the one at first
 	taken                 []netip.Addr // from the device
@@ -74,8 +75,20 @@ func (t *table) furnish(streams bool) error {
 	if streams {
 		return nil
 	}
+	drawn := t.fabric.Topology()
+	var err error
+	t.wire, err = t.tap(etherwire.Config{
+		Addrs:  append(hostAddrs(6, firstPeer, peers), hostAddrs(4, firstPeer, peers)...),
+		Claims: unclaimed(&drawn),
+	})
+	return err
+}
+
+// tap opens a wire at the switch's port towards the device, whose packets are from then on
+// as they are on the cable.
+func (t *table) tap(cfg etherwire.Config) (w *etherwire.Wire, err error) {
 	var far int
-	err := t.device.Do(func() error {
+	err = t.device.Do(func() error {
 		dev, err := netlink.LinkByName(nic)
 		if err != nil {
 			return err
@@ -84,21 +97,30 @@ func (t *table) furnish(streams bool) error {
 		return etherwire.OffloadsOff(nic)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	drawn := t.fabric.Topology()
-	return t.fabric.Core().Do(func() error {
+	err = t.fabric.Core().Do(func() error {
 		port, err := net.InterfaceByIndex(far)
 		if err != nil {
 			return fmt.Errorf("find the switch's port towards the device: %w", err)
 		}
-		t.wire, err = etherwire.Open(etherwire.Config{
-			Interface: port.Name, Device: drawn.MAC(topology.Port{Node: deviceHost, NIC: nic}),
-			Addrs:  append(hostAddrs(6, firstPeer, peers), hostAddrs(4, firstPeer, peers)...),
-			Claims: unclaimed(&drawn),
-		})
+		cfg.Interface, cfg.Device = port.Name, drawn.MAC(topology.Port{Node: deviceHost, NIC: nic})
+		w, err = etherwire.Open(cfg)
 		return err
 	})
+	return w, err
+}
+
+// segmentWire is where a TCP by hand is, which it opens when it is first asked for.
+func (t *table) segmentWire() (*etherwire.Wire, error) {
+	if t.segments != nil {
+		return t.segments, nil
+	}
+	addrs := []netip.Addr{hostAddr(6, segmentPeer), hostAddr(4, segmentPeer)}
+	var err error
+	t.segments, err = t.tap(etherwire.Config{Addrs: addrs, Keep: tcpTo(addrs)})
+	return t.segments, err
 }
 
 // configure gives the NIC of the calling thread's namespace its addresses, and leads
@@ -254,9 +276,11 @@ func (t *table) setPath(p conformance.Path) error {
 }
 
 func (t *table) close() error {
-	var err error
-	if t.wire != nil {
-		err = t.wire.Close()
+	var errs []error
+	for _, w := range []*etherwire.Wire{t.wire, t.segments} {
+		if w != nil {
+			errs = append(errs, w.Close())
+		}
 	}
-	return errors.Join(err, t.fabric.Close())
+	return errors.Join(append(errs, t.fabric.Close())...)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
@@ -64,6 +65,25 @@ func testRealGuest(t *testing.T, img *image.Image) {
 	run("su user -c 'ulimit -l'", "unlimited")
 	run("ping -c 1 10.77.0.1 && ping -c 1 fd77::1", "1 packets received")
 	run("modprobe -a veth bridge tun sch_netem sch_tbf && grep -c veth /proc/modules", "1")
+
+	// Through the switch: nothing, all of it, and nothing was lost by the switch itself.
+	for _, step := range []struct {
+		m    Impairment
+		want string
+	}{
+		{lossy(impair.PPM), "0 packets received"}, {Impairment{}, "3 packets received"}, {Impairment{In: []impair.Spec{{Delay: time.Millisecond}}}, "3 packets received"},
+	} {
+		if err := l.Impair(1, step.m); err != nil {
+			t.Fatal(err)
+		}
+		run("ping -c 3 -i 0.2 -W 1 10.77.0.1; true", step.want)
+	}
+	if link := l.Status()[0].Link; link.Sent.Lost < 3 || link.Received.Packets < 3 || link.Sent.Dropped+link.Received.Dropped != 0 {
+		t.Errorf("the link is %+v", link)
+	}
+	if err := l.Impair(1, Impairment{}); err != nil {
+		t.Fatal(err)
+	}
 
 	// A program of rdma-core, with itself: it needs its libraries, its driver and the
 	// device.

@@ -36,6 +36,11 @@ type Config struct {
 	// and with the machine's while it sleeps. So its timers are fair to it, and a slow or
 	// busy machine makes a run longer, but not another.
 	Instructions bool
+	// Impair is what packets meet on every guest's link from the start; see Lab.Impair.
+	Impair Impairment
+	// Seed is that of all chance on the links: the same packets in the same order meet
+	// the same fate.
+	Seed uint64
 	// BootTimeout is how long a guest may take to be ready; 3 minutes.
 	BootTimeout time.Duration
 	// Consoles is a folder for what guests print, a file each; empty is none: the last
@@ -104,7 +109,7 @@ func (c Config) check() error {
 	case guest.NeedsSIW(c.Devices) && !c.Image.SIW:
 		return &image.NotBuiltError{Series: c.Image.Series, SIW: true, Dir: filepath.Dir(filepath.Dir(c.Image.Kernel))}
 	}
-	return guest.CheckDevices(c.Devices)
+	return errors.Join(c.Impair.check(), guest.CheckDevices(c.Devices))
 }
 
 // absolute has files found by a process that is elsewhere.
@@ -143,6 +148,7 @@ type Status struct {
 	Up       bool    `json:"up"`
 	Why      string  `json:"why,omitempty"` // it is not
 	BootSecs float64 `json:"boot_seconds"`
+	Link     Link    `json:"link"`
 }
 
 // Interfaces of a lab's namespace.

@@ -21,6 +21,7 @@ const consoleLimit = 256 << 10
 type console struct {
 	mu    sync.Mutex
 	text  []byte
+	total int64  // octets that were printed, kept or not
 	line  []byte // that is not ended
 	panic string // the line with which the kernel gave up
 
@@ -53,6 +54,7 @@ func (c *console) add(b []byte) {
 	defer c.mu.Unlock()
 	b = bytes.ReplaceAll(b, []byte("\r"), nil)
 	c.text = append(c.text, b...)
+	c.total += int64(len(b))
 	if over := len(c.text) - consoleLimit; over > 0 {
 		c.text = append(c.text[:0], c.text[over:]...)
 	}
@@ -98,6 +100,15 @@ func (c *console) all() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return string(c.text)
+}
+
+// since is what was printed after so many octets, as far as it is kept, and how many that
+// makes.
+func (c *console) since(after int64) (text string, upTo int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	skip := int64(len(c.text)) - (c.total - after)
+	return string(c.text[min(max(skip, 0), int64(len(c.text))):]), c.total
 }
 
 func (c *console) panicked() string {

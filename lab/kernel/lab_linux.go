@@ -24,7 +24,8 @@ type Lab struct {
 	cfg    Config
 	qemu   string
 	accel  Accel
-	ns     *netns.NS
+	ns     place
+	patch  *patch
 	initrd *os.File // without a name: it goes with the processes that hold it
 
 	mu       sync.Mutex
@@ -48,7 +49,14 @@ func check(qemu string) error {
 }
 
 // Up brings guests up and returns when all are ready, or one will never be.
-func Up(ctx context.Context, cfg Config) (*Lab, error) {
+func Up(ctx context.Context, cfg Config) (*Lab, error) { return upIn(ctx, cfg, newPlace) }
+
+// UpHere is Up with the wire in the network namespace that this process is in, so that
+// whatever it opens is on the guests' network. It has to be that of an enclosure (see
+// netns.StartEnclosed), with nothing in it: all of it ends with the process.
+func UpHere(ctx context.Context, cfg Config) (*Lab, error) { return upIn(ctx, cfg, layHere) }
+
+func upIn(ctx context.Context, cfg Config, find func(Config) (place, error)) (*Lab, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
@@ -70,9 +78,15 @@ func Up(ctx context.Context, cfg Config) (*Lab, error) {
 	if l.initrd, err = archives(cfg); err != nil {
 		return nil, err
 	}
-	if l.ns, err = newNamespace(cfg); err != nil {
+	if l.ns, err = find(cfg); err != nil {
 		l.initrd.Close()
 		return nil, err
+	}
+	l.patch = newPatch(l.ns, cfg.Guests, cfg.Seed)
+	for id := 1; id <= cfg.Guests; id++ {
+		if err := l.patch.impair(id, cfg.Impair); err != nil {
+			return nil, errors.Join(err, l.Down())
+		}
 	}
 	if err := l.bootAll(ctx); err != nil {
 		return nil, errors.Join(err, l.Down())
@@ -118,10 +132,6 @@ func (l *Lab) bootAll(ctx context.Context) error {
 	}
 	return nil
 }
-
-// NS is the namespace that the wire is in: sockets that are opened there reach the
-// guests. It is the lab's own.
-func (l *Lab) NS() *netns.NS { return l.ns }
 
 // Accel is how the guests' processors are made.
 func (l *Lab) Accel() Accel { return l.accel }
@@ -227,6 +237,14 @@ func (l *Lab) Restart(ctx context.Context, id int) error {
 	return next.await(ctx, l.cfg.BootTimeout)
 }
 
+// Impair replaces what packets meet by chance on a guest's link. The first time, the
+// link is taken from the bridge and put through a switch in user space, where it
+// stays.
+func (l *Lab) Impair(id int, m Impairment) error { return l.patch.impair(id, m) }
+
+// SetLink takes a guest's cable out, or puts it back.
+func (l *Lab) SetLink(id int, up bool) error { return l.patch.setLink(id, up) }
+
 // Console is the end of what a guest has printed since it was switched on.
 func (l *Lab) Console(id int) (string, error) {
 	m, err := l.machine(id)
@@ -236,11 +254,22 @@ func (l *Lab) Console(id int) (string, error) {
 	return m.console.all(), nil
 }
 
+// Printed is what a guest has printed since it was switched on and had printed so many
+// octets, and how many that makes now.
+func (l *Lab) Printed(id int, after int64) (text string, upTo int64, err error) {
+	m, err := l.machine(id)
+	if err != nil {
+		return "", after, err
+	}
+	text, upTo = m.console.since(after)
+	return text, upTo, nil
+}
+
 // Status is how all guests are.
 func (l *Lab) Status() []Status {
 	all := make([]Status, 0, l.cfg.Guests)
 	for _, g := range l.Guests() {
-		s := Status{Guest: g}
+		s := Status{Guest: g, Link: l.patch.link(g.ID)}
 		if m, err := l.machine(g.ID); err != nil {
 			s.Why = err.Error()
 		} else if s.Up, s.BootSecs = m.alive(), m.bootTime().Seconds(); !s.Up {
@@ -270,5 +299,5 @@ func (l *Lab) Down() error {
 		}
 	}
 	l.initrd.Close()
-	return l.ns.Close()
+	return errors.Join(l.patch.close(), l.ns.Close())
 }

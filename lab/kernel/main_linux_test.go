@@ -25,6 +25,7 @@ const (
 	ownerRole = "FABRICTEST_KERNEL_LAB" // a process with a lab, of the QEMU that the value names
 
 	insiderRole = "FABRICTEST_KERNEL_INSIDER" // a program on a lab's network
+	hereRole    = "FABRICTEST_KERNEL_HERE"    // a process with a lab in its own network, of that QEMU
 )
 
 func TestMain(m *testing.M) {
@@ -41,6 +42,8 @@ func TestMain(m *testing.M) {
 		exitWith(beGuest(os.Getenv(fakeQEMU)))
 	case os.Getenv(ownerRole) != "":
 		exitWith(own(os.Getenv(ownerRole)))
+	case os.Getenv(hereRole) != "":
+		exitWith(hereTest(os.Getenv(hereRole)))
 	case os.Getenv(insiderRole) != "":
 		exitWith(insideTest())
 	}

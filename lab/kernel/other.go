@@ -59,6 +59,12 @@ func (*Remote) SetDevices(context.Context, int, []guest.Device) error { return e
 // Restart says that there are no kernel labs here.
 func (*Remote) Restart(context.Context, int) error { return errLinux }
 
+// Impair says that there are no kernel labs here.
+func (*Remote) Impair(context.Context, int, Impairment) error { return errLinux }
+
+// SetLink says that there are no kernel labs here.
+func (*Remote) SetLink(context.Context, int, bool) error { return errLinux }
+
 // Console says that there are no kernel labs here.
 func (*Remote) Console(context.Context, int) (string, error) { return "", errLinux }
 
@@ -67,3 +73,33 @@ func (*Remote) Run(context.Context, []string, <-chan os.Signal) (int, error) { r
 
 // Down says that there are no kernel labs here.
 func (*Remote) Down(context.Context) error { return errLinux }
+
+// Bare is false.
+func Bare() (bool, error) { return false, nil }
+
+// Lab cannot be had.
+type Lab struct{}
+
+// UpHere says that there are no kernel labs here.
+func UpHere(context.Context, Config) (*Lab, error) { return nil, errLinux }
+
+// Exec says that there are no kernel labs here.
+func (*Lab) Exec(context.Context, int, guest.Command) (int, error) { return 0, errLinux }
+
+// Put says that there are no kernel labs here.
+func (*Lab) Put(context.Context, int, string, os.FileMode, int64, io.Reader) error { return errLinux }
+
+// Restart says that there are no kernel labs here.
+func (*Lab) Restart(context.Context, int) error { return errLinux }
+
+// Printed says that there are no kernel labs here.
+func (*Lab) Printed(int, int64) (string, int64, error) { return "", 0, errLinux }
+
+// Status is empty.
+func (*Lab) Status() []Status { return nil }
+
+// Accel is none.
+func (*Lab) Accel() Accel { return Auto }
+
+// Down does nothing.
+func (*Lab) Down() error { return nil }

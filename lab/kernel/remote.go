@@ -82,6 +82,7 @@ const (
 	askGuest   verb = "guest" // for a connection to what serves there
 	askRestart verb = "restart"
 	askConsole verb = "console"
+	askSet     verb = "set"
 	askSocket  verb = "socket"
 	askRun     verb = "run"
 	askDown    verb = "down"
@@ -91,6 +92,9 @@ const (
 type request struct {
 	Verb  verb `json:"verb"`
 	Guest int  `json:"guest,omitempty"`
+	// Of set: what packets meet, or else whether the link is up.
+	Impair *Impairment `json:"impair,omitempty"`
+	Link   bool        `json:"link,omitempty"`
 	// Of socket:
 	Network string `json:"network,omitempty"`
 	Address string `json:"address,omitempty"`

@@ -121,6 +121,18 @@ func (r *Remote) Restart(ctx context.Context, id int) error {
 	return err
 }
 
+// Impair is Lab's.
+func (r *Remote) Impair(ctx context.Context, id int, m Impairment) error {
+	_, _, _, err := r.one(ctx, promptly, request{Verb: askSet, Guest: id, Impair: &m})
+	return err
+}
+
+// SetLink is Lab's.
+func (r *Remote) SetLink(ctx context.Context, id int, up bool) error {
+	_, _, _, err := r.one(ctx, promptly, request{Verb: askSet, Guest: id, Link: up})
+	return err
+}
+
 // Console is Lab's.
 func (r *Remote) Console(ctx context.Context, id int) (string, error) {
 	a, _, _, err := r.one(ctx, promptly, request{Verb: askConsole, Guest: id})

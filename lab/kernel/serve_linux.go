@@ -198,6 +198,12 @@ func (s *server) obey(c *client, r *request) error {
 			return err
 		}
 		c.answer(answer{Text: text})
+	case askSet:
+		if r.Impair == nil {
+			c.answer(failed(s.lab.SetLink(r.Guest, r.Link)))
+		} else {
+			c.answer(failed(s.lab.Impair(r.Guest, *r.Impair)))
+		}
 	case askSocket:
 		return s.open(c, r)
 	case askRun:

@@ -2,7 +2,6 @@ package certificate
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -210,43 +209,5 @@ func TestSignature(t *testing.T) {
 	}
 	if _, err := Verify(t.Context(), dir, signers); err == nil || !strings.Contains(err.Error(), "nobody whom") {
 		t.Errorf("signed by a stranger: %v", err)
-	}
-}
-
-func TestComparison(t *testing.T) {
-	_, a := written(t, conform.Pass, conform.Fail, conform.Pass)
-	_, b := written(t, conform.Pass, conform.Pass)
-	c, err := Compare([]string{a, b})
-	if err != nil {
-		t.Fatal(err)
-	}
-	differ := map[string]bool{"roce/rc/psn/0": false, "roce/rc/psn/1": true, "roce/rc/psn/2": false, "roce/rc/psn/x": false}
-	if len(c.Columns) != 2 || len(c.Clauses) != len(differ) {
-		t.Fatalf("%+v", c)
-	}
-	for i := range c.Clauses {
-		if e := &c.Clauses[i]; e.Differs() != differ[e.Row] || len(e.States) != 2 {
-			t.Errorf("%s: %v", e.Row, e.States)
-		}
-	}
-	var text, page, out bytes.Buffer
-	if err := c.WriteMarkdown(&text, false); err != nil {
-		t.Fatal(err)
-	}
-	if s := text.String(); !strings.Contains(s, `| roce/rc/psn/1 | MUST |  | One \| of them. | **FAIL** | pass |`) || strings.Contains(s, "psn/0") {
-		t.Errorf("Markdown:\n%s", s)
-	}
-	if err := c.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "2 devices, and 1 clause in which they differ") {
-		t.Errorf("page: %v", err)
-	}
-	if err := c.WriteJSON(&out); err != nil {
-		t.Fatal(err)
-	}
-	var read Comparison
-	if err := json.Unmarshal(out.Bytes(), &read); err != nil || len(read.Clauses) != len(c.Clauses) {
-		t.Errorf("JSON: %v", err)
-	}
-	if _, err := Compare([]string{t.TempDir()}); err == nil || !strings.Contains(err.Error(), "neither") {
-		t.Errorf("an empty folder: %v", err)
 	}
 }

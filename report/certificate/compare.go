@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/report/conform"
 )
@@ -20,12 +21,18 @@ type Comparison struct {
 
 // Column is a device.
 type Column struct {
-	Name string `json:"name"` // as in rxe-6.12
-	// From is the folder of its results.
-	From   string  `json:"from"`
-	Tool   string  `json:"tool"` // the version of fabrictest that judged it
-	Tier   string  `json:"tier"`
-	Counts []Count `json:"counts"`
+	// Name is what it is called here, and nothing else is: as in rxe-6.12.
+	Name      string  `json:"name"`
+	Device    string  `json:"device"`             // as its host calls it
+	Transport string  `json:"transport"`          // RoCEv2, iWARP or datagram-iWARP
+	Kernel    string  `json:"kernel,omitempty"`   // of its host, where that matters
+	Firmware  string  `json:"firmware,omitempty"` // as the device tells it
+	From      string  `json:"from"`               // the folder of its results
+	Page      string  `json:"page"`               // the page in that folder
+	Tool      string  `json:"tool"`               // the version of fabrictest that judged it
+	Tier      string  `json:"tier"`               // sim, netns or wire
+	Outcome   Outcome `json:"outcome,omitempty"`  // of a certificate
+	Counts    []Count `json:"counts"`
 }
 
 // Compared is a requirement, and what came of it on each device.
@@ -41,21 +48,39 @@ type Compared struct {
 	States []State `json:"states"`
 	// Cases say it: those that any of the devices was asked.
 	Cases []string `json:"cases,omitempty"`
+	// Remarks are what there is to say where it is not met, or not supported.
+	Remarks []Remark `json:"remarks,omitempty"`
 }
 
-// Differs reports whether devices that were asked behave differently.
+// Remark is what a case has to say of a device that does not pass it.
+type Remark struct {
+	Column  int             `json:"column"` // of Comparison.Columns, from 0 on
+	Case    string          `json:"case"`
+	Verdict conform.Verdict `json:"verdict"`
+	Reason  string          `json:"reason"`
+	// Deviation is why it is known.
+	Deviation string `json:"deviation,omitempty"`
+}
+
+// Differs reports whether one device meets what another does not. Whether that is on
+// record makes no difference to what a device does.
 func (c *Compared) Differs() bool {
-	var first State
+	met, not := false, false
 	for _, s := range c.States {
-		switch {
-		case s == "" || s == NotAsked || s == Untestable || s == Unsupported:
-		case first == "":
-			first = s
-		case s != first:
-			return true
-		}
+		met = met || s == Pass || s == Stale
+		not = not || s == Fail || s == Deviates
 	}
-	return false
+	return met && not
+}
+
+// Applies reports whether a device falls under the clause's document.
+func (c *Compared) Applies(column int) bool { return c.States[column] != "" }
+
+// judgedDevice is a device of a folder.
+type judgedDevice struct {
+	run  conform.Run // of the one device
+	cert *Certificate
+	dir  string
 }
 
 // Compare reads result folders, of certifications or of conform, each of which may
@@ -64,49 +89,119 @@ func Compare(dirs []string) (*Comparison, error) {
 	c := &Comparison{Version: Version}
 	at := make(map[string]int) // of rows in c.Clauses
 	for _, dir := range dirs {
-		run, kind, err := readRun(dir)
+		run, cert, err := readRun(dir)
 		if err != nil {
 			return nil, err
 		}
 		for i := range run.Devices {
-			one := *run
-			one.Devices = run.Devices[i : i+1]
-			c.add(&one, kind, dir, at)
+			d := &judgedDevice{run: *run, cert: cert, dir: dir}
+			d.run.Devices = run.Devices[i : i+1]
+			c.add(d, at)
 		}
+	}
+	c.tellApart()
+	c.fillIn()
+	for k := range c.Columns {
+		c.Columns[k].Counts = c.count(k)
 	}
 	return c, nil
 }
 
+// fillIn says "not asked" of clauses that the ledger of a device's run did not have yet,
+// of documents that the device falls under.
+func (c *Comparison) fillIn() {
+	type under struct {
+		column   int
+		document string
+	}
+	falls := make(map[under]bool)
+	for i := range c.Clauses {
+		for k := range c.Columns {
+			if e := &c.Clauses[i]; e.Applies(k) {
+				falls[under{k, e.Document}] = true
+			}
+		}
+	}
+	for i := range c.Clauses {
+		for k := range c.Columns {
+			if e := &c.Clauses[i]; !e.Applies(k) && falls[under{k, e.Document}] {
+				e.States[k] = NotAsked
+			}
+		}
+	}
+}
+
+// count sums a column up.
+func (c *Comparison) count(column int) []Count {
+	said := make([]Clause, 0, len(c.Clauses))
+	for i := range c.Clauses {
+		if e := &c.Clauses[i]; e.Applies(column) {
+			said = append(said, Clause{Level: e.Level, State: e.States[column]})
+		}
+	}
+	return counts(said)
+}
+
 // readRun reads the results of a folder of either kind.
-func readRun(dir string) (run *conform.Run, kind string, err error) {
+func readRun(dir string) (*conform.Run, *Certificate, error) {
 	cert, err := Read(dir)
 	switch {
 	case err == nil:
-		return &cert.Run, cert.Subject.Kind, nil
+		return &cert.Run, cert, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, "", err
+		return nil, nil, err
 	}
-	file := filepath.Join(dir, "conformance.json")
+	file := filepath.Join(dir, conform.ResultFile)
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return nil, "", fmt.Errorf("%s has neither %s nor conformance.json: name the folder that certify or conform wrote", dir, File)
+		return nil, nil, fmt.Errorf("%s has neither %s nor %s: name the folder that certify or conform wrote", dir, File, conform.ResultFile)
 	}
-	run, err = conform.ReadFile(file)
-	return run, "", err
+	run, err := conform.ReadFile(file)
+	return run, nil, err
+}
+
+// column is the head of a device's column.
+func (d *judgedDevice) column() Column {
+	dev := &d.run.Devices[0]
+	col := Column{Name: dev.Label(), Device: dev.Name, Transport: dev.Title, From: d.dir, Page: conform.PageFile, Tool: d.run.Tool, Tier: d.run.Tier}
+	if d.cert != nil {
+		s := &d.cert.Subject
+		col.Transport, col.Kernel, col.Firmware, col.Page, col.Outcome = s.Transport, s.Kernel, s.Firmware, PageFile, d.cert.Outcome
+		if s.Kind != "" {
+			col.Name = s.Kind
+		}
+	}
+	return col
+}
+
+// tellApart gives devices of one name those of their folders, and numbers as a last
+// resort.
+func (c *Comparison) tellApart() {
+	count := func() map[string]int {
+		n := make(map[string]int)
+		for i := range c.Columns {
+			n[c.Columns[i].Name]++
+		}
+		return n
+	}
+	same := count()
+	for i := range c.Columns {
+		if col := &c.Columns[i]; same[col.Name] > 1 {
+			col.Name += " of " + filepath.Base(filepath.Clean(col.From))
+		}
+	}
+	same = count()
+	for i := range c.Columns {
+		if col := &c.Columns[i]; same[col.Name] > 1 {
+			col.Name += fmt.Sprintf(", column %d", i+1)
+		}
+	}
 }
 
 // add adds a column.
-func (c *Comparison) add(run *conform.Run, kind, dir string, at map[string]int) {
-	d := &run.Devices[0]
-	name := d.Name
-	switch {
-	case kind != "":
-		name = kind
-	case d.As != "":
-		name += " as " + d.As
-	}
-	said := clauses(run)
+func (c *Comparison) add(d *judgedDevice, at map[string]int) {
+	said := clauses(&d.run)
 	column := len(c.Columns)
-	c.Columns = append(c.Columns, Column{Name: name, From: dir, Tool: run.Tool, Tier: run.Tier, Counts: counts(said)})
+	c.Columns = append(c.Columns, d.column())
 	state := make(map[string]*Clause, len(said))
 	for i := range said {
 		state[said[i].Row] = &said[i]
@@ -114,8 +209,13 @@ func (c *Comparison) add(run *conform.Run, kind, dir string, at map[string]int) 
 	for i := range c.Clauses {
 		c.Clauses[i].States = append(c.Clauses[i].States, "")
 	}
-	for i := range run.Documents {
-		doc := &run.Documents[i]
+	results := make(map[string]*conform.Result)
+	for i := range d.run.Devices[0].Results {
+		r := &d.run.Devices[0].Results[i]
+		results[r.ID] = r
+	}
+	for i := range d.run.Documents {
+		doc := &d.run.Documents[i]
 		for j := range doc.Sections {
 			for _, row := range doc.Sections[j].Rows {
 				s := state[row.ID]
@@ -131,10 +231,24 @@ func (c *Comparison) add(run *conform.Run, kind, dir string, at map[string]int) 
 						States: make([]State, column+1),
 					})
 				}
-				e := &c.Clauses[k]
-				e.States[column] = s.State
-				e.Cases = merge(e.Cases, s.Cases)
+				c.Clauses[k].add(column, s, results)
 			}
 		}
+	}
+}
+
+// add adds what came of a clause on a device. What is not supported is remarked on
+// where nothing else is known.
+func (c *Compared) add(column int, s *Clause, results map[string]*conform.Result) {
+	c.States[column] = s.State
+	c.Cases = append(c.Cases, s.Cases...)
+	slices.Sort(c.Cases)
+	c.Cases = slices.Compact(c.Cases)
+	for _, id := range s.Cases {
+		r := results[id]
+		if r.Verdict == conform.Pass || r.Verdict == conform.Unsupported && s.State != Unsupported {
+			continue
+		}
+		c.Remarks = append(c.Remarks, Remark{column, id, r.Verdict, r.Reason, r.Deviation})
 	}
 }

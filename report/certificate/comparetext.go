@@ -6,13 +6,9 @@ import (
 	"io"
 	"slices"
 	"strings"
-)
 
-func merge(a, b []string) []string {
-	all := append(slices.Clone(a), b...)
-	slices.Sort(all)
-	return slices.Compact(all)
-}
+	"github.com/fabrictest/fabrictest/internal/units"
+)
 
 // WriteJSON writes the comparison for programs.
 func (c *Comparison) WriteJSON(w io.Writer) error {
@@ -24,49 +20,75 @@ func (c *Comparison) WriteJSON(w io.Writer) error {
 
 // marks are the states in a cell.
 var marks = map[State]string{
-	Pass: "pass", Fail: "**FAIL**", Deviates: "deviates", Stale: "stale", Broken: "broken",
+	Pass: "met", Fail: "**not met**", Deviates: "*on record*", Stale: "**stale**", Broken: "**broken**",
 	Unsupported: "–", NotAsked: "?", Untestable: "", "": "",
 }
 
-// WriteMarkdown writes a summary and a table of the clauses in which the devices
-// differ; of all of them if asked for.
+// WriteMarkdown writes a table of the devices, and for each document one of the clauses
+// in which those that fall under it differ; of all clauses if asked for.
 func (c *Comparison) WriteMarkdown(w io.Writer, all bool) error {
 	var b strings.Builder
-	b.WriteString("| clauses |")
-	for _, col := range c.Columns {
-		fmt.Fprintf(&b, " %s |", cell(col.Name))
+	c.summarize(&b)
+	want, what := (*Compared).Differs, "that some meet and others do not"
+	if all {
+		want, what = func(*Compared) bool { return true }, "in all"
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(c.Columns)) + "\n")
-	for _, level := range levels {
-		for _, s := range states {
-			if s == Untestable || !c.counts(level, s) {
-				continue
+	docs := c.documents(make([]string, len(c.Columns)), want)
+	n := 0
+	for _, d := range docs {
+		n += d.N
+	}
+	fmt.Fprintf(&b, "\n%s %s. – is not supported, ? not asked; *on record* is not met for a reason that is known.\n", units.Plural(n, "clause"), what)
+	for _, d := range docs {
+		fmt.Fprintf(&b, "\n### %s\n\n| row | level | clause | what it demands |", cell(d.Title))
+		for _, name := range d.Names {
+			fmt.Fprintf(&b, " %s |", cell(name))
+		}
+		b.WriteString("\n|---|---|---|---|" + strings.Repeat("---|", len(d.Names)) + "\n")
+		for _, s := range d.Sections {
+			for _, e := range s.Clauses {
+				fmt.Fprintf(&b, "| %s | %s | %s | %s |", cell(e.Row), e.Level, cell(e.Clause), cell(e.Text))
+				for _, st := range e.Cells {
+					fmt.Fprintf(&b, " %s |", marks[st])
+				}
+				b.WriteByte('\n')
 			}
-			fmt.Fprintf(&b, "| %s: %s |", level, s)
-			for i := range c.Columns {
-				fmt.Fprintf(&b, " %d |", c.Columns[i].count(level, s))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// summarize writes a line for each device and level.
+func (c *Comparison) summarize(b *strings.Builder) {
+	var seen []State
+	for _, s := range barOrder {
+		if slices.ContainsFunc(c.Columns, func(col Column) bool {
+			return slices.ContainsFunc(levels, func(l string) bool { return col.count(l, s) > 0 })
+		}) {
+			seen = append(seen, s)
+		}
+	}
+	b.WriteString("| device | | level |")
+	for _, s := range seen {
+		fmt.Fprintf(b, " %s |", stateWords[s])
+	}
+	b.WriteString("\n|---|---|---|" + strings.Repeat("---:|", len(seen)) + "\n")
+	for i := range c.Columns {
+		col := newDeviceLine(&c.Columns[i], "")
+		name, about := "**"+cell(col.Name)+"**", cell(strings.Join(col.About, ", "))
+		if col.Words != "" {
+			about += ": " + strings.ToLower(col.Words)
+		}
+		for _, l := range col.Levels {
+			fmt.Fprintf(b, "| %s | %s | %s |", name, about, l.Level)
+			name, about = "", ""
+			for _, s := range seen {
+				fmt.Fprintf(b, " %d |", col.count(l.Level, s))
 			}
 			b.WriteByte('\n')
 		}
 	}
-	b.WriteString("\n| row | level | clause | what it demands |")
-	for _, col := range c.Columns {
-		fmt.Fprintf(&b, " %s |", cell(col.Name))
-	}
-	b.WriteString("\n|---|---|---|---|" + strings.Repeat("---|", len(c.Columns)) + "\n")
-	for i := range c.Clauses {
-		e := &c.Clauses[i]
-		if !all && !e.Differs() {
-			continue
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |", cell(e.Row), e.Level, cell(e.Clause), cell(e.Text))
-		for _, s := range e.States {
-			fmt.Fprintf(&b, " %s |", marks[s])
-		}
-		b.WriteByte('\n')
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // cell keeps a text from ending its cell.
@@ -81,8 +103,4 @@ func (c *Column) count(level string, s State) int {
 		}
 	}
 	return 0
-}
-
-func (c *Comparison) counts(level string, s State) bool {
-	return slices.ContainsFunc(c.Columns, func(col Column) bool { return col.count(level, s) > 0 })
 }

@@ -1,9 +1,7 @@
 package certificate
 
 import (
-	"bytes"
 	_ "embed"
-	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -11,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/internal/visible"
 )
 
 var (
@@ -28,7 +25,7 @@ type cover struct {
 	*Certificate
 	Words          string
 	Tables         []table
-	States         []State
+	States         []sign
 	Counts         []levelView
 	Blind          []string
 	File, Manifest string
@@ -47,7 +44,7 @@ type fact struct {
 // levelView is a line of the table of clauses.
 type levelView struct {
 	Level string
-	N     []int // in the order of the states
+	N     []share // in the order of the states
 }
 
 // words are the outcomes, for people.
@@ -67,13 +64,13 @@ func newCover(c *Certificate) *cover {
 		said("Seed", fmt.Sprint(c.Run.Seed)), said("Started", stamp(j.Started)), said("Ended", stamp(j.Ended)))
 	for _, st := range states {
 		if st != Untestable {
-			v.States = append(v.States, st)
+			v.States = append(v.States, sign{st, shortWords[st]})
 		}
 	}
 	for _, l := range levels {
 		line := levelView{Level: l}
 		for _, st := range v.States {
-			line.N = append(line.N, (&Column{Counts: c.Counts}).count(l, st))
+			line.N = append(line.N, share{st.State, (&Column{Counts: c.Counts}).count(l, st.State)})
 		}
 		v.Counts = append(v.Counts, line)
 	}
@@ -94,34 +91,12 @@ func said(name string, values ...string) fact { return fact{name, values} }
 
 func stamp(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC") }
 
-// The places of conform's page where a certificate differs: it has a cover, and its
-// results are in another file.
-const (
-	beforeStyle = "</style>"
-	beforePage  = "<main>\n"
-	elsewhere   = `<a href="conformance.json">conformance.json</a>`
-)
-
 // writePage writes the page of the results behind a cover.
 func (c *Certificate) writePage(w io.Writer) error {
-	var front, page bytes.Buffer
+	var front strings.Builder
 	if err := coverTemplate.Execute(&front, newCover(c)); err != nil {
 		return fmt.Errorf("%s: %w", PageFile, err)
 	}
-	if err := conform.WriteHTML(&page, &c.Run); err != nil {
-		return err
-	}
-	text := page.String()
-	for _, change := range []struct{ at, to string }{
-		{beforeStyle, coverCSS + beforeStyle},
-		{beforePage, beforePage + visible.Text(front.String())},
-		{elsewhere, strings.ReplaceAll(elsewhere, "conformance.json", File)},
-	} {
-		if strings.Count(text, change.at) != 1 {
-			return errors.New(PageFile + ": the page of results is not as it was: it has no single place for " + change.at)
-		}
-		text = strings.Replace(text, change.at, change.to, 1)
-	}
-	_, err := io.WriteString(w, text)
-	return err
+	// The template has escaped it.
+	return conform.WriteHTMLBehind(w, &c.Run, conform.Cover{HTML: template.HTML(front.String()), CSS: coverCSS, Results: File})
 }

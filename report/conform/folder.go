@@ -6,6 +6,12 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/files"
 )
 
+// The files of a folder of results: for programs, and for people.
+const (
+	ResultFile = "conformance.json"
+	PageFile   = "report.html"
+)
+
 // Paths are the files that WriteFolder wrote.
 type Paths struct {
 	Result string // conformance.json
@@ -19,9 +25,9 @@ type Paths struct {
 // *report.FolderError, and paths then holds those that were written.
 func WriteFolder(dir string, r *Run) (paths Paths, err error) {
 	err = files.WriteAll(dir, []files.File{
-		{Name: "conformance.json", Write: func(w io.Writer) error { return Write(w, r) }, Path: &paths.Result},
+		{Name: ResultFile, Write: func(w io.Writer) error { return Write(w, r) }, Path: &paths.Result},
 		{Name: "junit.xml", Write: func(w io.Writer) error { return WriteJUnit(w, r) }, Path: &paths.JUnit},
-		{Name: "report.html", Write: func(w io.Writer) error { return WriteHTML(w, r) }, Path: &paths.HTML},
+		{Name: PageFile, Write: func(w io.Writer) error { return WriteHTML(w, r) }, Path: &paths.HTML},
 	})
 	return paths, err
 }

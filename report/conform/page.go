@@ -28,12 +28,27 @@ var (
 	pageTemplate = template.Must(template.Must(template.New("page").Parse(pageText)).Parse(partsText))
 )
 
+// Cover is what stands before the results on a page that is more than a report.
+type Cover struct {
+	// HTML comes first on the page. What it says of others must have been escaped, as
+	// html/template does.
+	HTML template.HTML
+	CSS  string // what it looks like
+	// Results is the file beside the page that holds all of it, for programs.
+	Results string
+}
+
 // WriteHTML writes a run as one page that needs nothing else: no network, no
 // fonts, and a script only for comfort.
-func WriteHTML(w io.Writer, r *Run) error {
+func WriteHTML(w io.Writer, r *Run) error { return WriteHTMLBehind(w, r, Cover{Results: ResultFile}) }
+
+// WriteHTMLBehind writes the same page behind a cover.
+func WriteHTMLBehind(w io.Writer, r *Run, c Cover) error {
+	p := newPage(r)
+	p.Style, p.Cover, p.Results = look.With(look.VerdictCSS()+pageCSS+c.CSS, pageJS), c.HTML, c.Results
 	var b bytes.Buffer
-	if err := pageTemplate.Execute(&b, newPage(r)); err != nil {
-		return fmt.Errorf("report.html: %w", err)
+	if err := pageTemplate.Execute(&b, p); err != nil {
+		return fmt.Errorf("the page of results: %w", err)
 	}
 	// The template escapes what could be taken for HTML. What controls or hides
 	// instead of being seen is spelled out last, wherever it came from.
@@ -44,6 +59,8 @@ func WriteHTML(w io.Writer, r *Run) error {
 // page is what the template sees of a run.
 type page struct {
 	look.Style
+	Cover    template.HTML
+	Results  string
 	Title    string
 	Headline string
 	Counts   []countView
@@ -88,7 +105,7 @@ type fact struct {
 }
 
 func newPage(r *Run) *page {
-	p := &page{Style: look.With(pageCSS, pageJS), Headline: headline(r), Facts: facts(r), Several: len(r.Devices) > 1, placed: map[string]bool{}}
+	p := &page{Headline: headline(r), Facts: facts(r), Several: len(r.Devices) > 1, placed: map[string]bool{}}
 	p.Title = "fabrictest conform: " + p.Headline
 	counts := r.Counts()
 	for _, v := range Verdicts() {
@@ -174,7 +191,7 @@ func facts(r *Run) (all []fact) {
 	}
 	add(name, strings.Join(devices, ", "), false)
 	add("Defects", strings.Join(quirks, ", "), false)
-	add("Bench", map[string]string{"sim": "simulation, virtual time", "netns": "network namespaces, real time"}[r.Tier], false)
+	add("Bench", map[string]string{"sim": "simulation, virtual time", "netns": "network namespaces, real time", "wire": "the wire of the device, real time"}[r.Tier], false)
 	add("Seed", fmt.Sprint(r.Seed), false)
 	add("Started", r.Started.UTC().Format("2 Jan 2006, 15:04:05 UTC"), false)
 	add("Took", units.Duration(r.Wall.Round(time.Millisecond)), false)
@@ -227,6 +244,10 @@ func faultGroups(faults []Fault) (groups []faultGroup) {
 	}
 	return groups
 }
+
+// CaseAnchor is where on the page of a run a case of a device is told, if it was not
+// met.
+func CaseAnchor(device, id string) string { return anchors{}.of("c", device, id) }
 
 // anchors gives things on the page names that are safe everywhere, each its own.
 type anchors map[string]int

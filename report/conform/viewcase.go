@@ -228,5 +228,5 @@ func clip(s string) string {
 	if len(s) <= maxText {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxText], "") + " … more in conformance.json"
+	return strings.ToValidUTF8(s[:maxText], "") + " … and more, which is in the results for programs"
 }

@@ -30,7 +30,9 @@ var kinds = map[conformance.EventKind]string{
 // where the judge looked at it, which may be later than it came.
 func inOrder(r *conformance.Record) (events []conformance.Event, beyond int) {
 	kept, beyond := r.Events()
-	events = slices.Clone(kept)
+	events = slices.DeleteFunc(slices.Clone(kept), func(e conformance.Event) bool {
+		return e.Stream > 0 && r.Ends(e.Stream).InPackets // its packets say more
+	})
 	slices.SortStableFunc(events, func(a, b conformance.Event) int { return cmp.Compare(a.At, b.At) })
 	return events, beyond
 }

@@ -49,7 +49,9 @@ func (p Packet) Faults(mtu int) []Fault {
 	if p.raw == nil || p.ICRC == nil {
 		return fs // there is nothing more to look at
 	}
-	fs.network(p)
+	if !p.unseen {
+		fs.network(p)
+	}
 	fs.bth(p)
 	fs.payload(p, mtu)
 	fs.extensions(p)

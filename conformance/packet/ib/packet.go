@@ -53,6 +53,7 @@ type Packet struct {
 	damage    []func([]byte)
 	seal      func(right uint32) uint32
 	udpSummed bool
+	unseen    bool // by the wire, in part: see Unseen
 }
 
 // Opcode of the packet.

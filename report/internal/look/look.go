@@ -13,6 +13,8 @@ import (
 var (
 	//go:embed base.css
 	baseCSS string
+	//go:embed verdicts.css
+	verdictCSS string
 	//go:embed base.js
 	baseJS string
 )
@@ -23,6 +25,10 @@ type Style struct {
 	JS     template.JS
 	JSHash string // the only script that the browser may run
 }
+
+// VerdictCSS is for pages about verdicts on clauses: their signs and colours, and bars
+// of their shares.
+func VerdictCSS() string { return verdictCSS }
 
 // With adds what a page has of its own.
 func With(css, js string) Style {

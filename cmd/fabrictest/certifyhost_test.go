@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/lab/kernel"
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+)
+
+// fakeGuest is a guest without a machine: its agent runs here, with an emulated device on the
+// loopback interface.
+type fakeGuest struct {
+	mu      sync.Mutex
+	key     string
+	console string
+	stuck   string // what tasks are
+	off     chan error
+	boots   int
+	told    [][]string // programs that were run, but for agents
+	dumb    bool       // the agent ends at once
+}
+
+func newFakeGuest() *fakeGuest { return &fakeGuest{off: make(chan error, 1), boots: 1} }
+
+func (f *fakeGuest) Put(_ context.Context, _ int, path string, mode os.FileMode, _ int64, from io.Reader) error {
+	if path != keyPath || mode != 0o600 {
+		return fmt.Errorf("put %s with mode %v", path, mode)
+	}
+	b, err := io.ReadAll(from)
+	f.key = strings.TrimSpace(string(b))
+	return err
+}
+
+func (f *fakeGuest) Exec(ctx context.Context, _ int, c guest.Command) (int, error) {
+	if c.Args[0] != agentProgram {
+		f.told = append(f.told, c.Args)
+		if c.Stdout != nil {
+			_, _ = io.WriteString(c.Stdout, f.stuck)
+		}
+		return 0, nil
+	}
+	if f.dumb {
+		_, _ = io.WriteString(c.Stderr, "no such device\n")
+		return 1, nil
+	}
+	key, err := agent.ParseKey(f.key)
+	if err != nil {
+		return 0, err
+	}
+	h, err := newEmulatedHost("softiwarp", "lo")
+	if err != nil {
+		return 0, err
+	}
+	ln, err := net.Listen("tcp", c.Args[slices.Index(c.Args, "--listen")+1])
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = (&agent.Server{Key: key, Host: h}).Serve(ctx, ln)
+	}()
+	defer func() { cancel(); <-ended }()
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case why := <-f.off:
+		return 0, why
+	}
+}
+
+func (f *fakeGuest) Restart(context.Context, int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.boots++
+	f.console = "[    1.0] Linux\n"
+	return nil
+}
+
+func (f *fakeGuest) Printed(_ int, after int64) (string, int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.console[min(after, int64(len(f.console))):], int64(len(f.console)), nil
+}
+
+func (f *fakeGuest) print(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.console += text
+}
+
+// startedGuest is one with its agent, and a connection to that.
+func startedGuest(t *testing.T) (*fakeGuest, *guestHost, *agent.Client) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close() // its port is free
+	f := newFakeGuest()
+	f.print("[    0.1] BUG: of no interest, at boot\n")
+	g := newGuestHost(f, 1)
+	g.addr, g.patience, g.news = ln.Addr().String(), 10*time.Second, 5*time.Second
+	g.addresses = []netip.Prefix{netip.MustParsePrefix("fd77::2:11/64")}
+	client, err := g.start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.stop)
+	return f, g, client
+}
+
+const oops = "[   12.3] BUG: kernel NULL pointer dereference, address: 0000000000000008\n[   12.3] RIP: 0010:rxe_completer+0x1\n[   12.4] Kernel panic - not syncing: Fatal exception\n"
+
+func TestGuestThatPanicsIsFoundOutAndRestarted(t *testing.T) {
+	f, g, client := startedGuest(t)
+	if want := "ip address replace fd77::2:11/64 dev eth0 nodad"; len(f.told) != 1 || strings.Join(f.told[0], " ") != want {
+		t.Errorf("it was told %q", f.told)
+	}
+	if err := g.Trouble(nil); err != nil {
+		t.Errorf("of a guest that is well: %v", err)
+	}
+	f.print(oops)
+	f.off <- &kernel.GuestError{ID: 1, Reason: "panicked: Kernel panic - not syncing: Fatal exception", Panic: true}
+	select {
+	case <-client.Lost(): // at once, and not when it has been silent for long
+	case <-time.After(5 * time.Second):
+		t.Fatal("the connection to the agent of a guest that is off is still there")
+	}
+	err := g.Trouble(client.Err())
+	if err == nil || !strings.HasPrefix(err.Error(), "its kernel crashed: BUG: kernel NULL pointer dereference, address: 0000000000000008 (Kernel panic - not syncing: Fatal exception)\n") ||
+		!strings.Contains(err.Error(), "RIP: 0010:rxe_completer+0x1") || strings.Contains(err.Error(), "at boot") {
+		t.Errorf("of a panic: %v", err)
+	}
+	again, err := g.Restart(t.Context())
+	if err != nil || f.boots != 2 {
+		t.Fatalf("restarted %d times: %v", f.boots-1, err)
+	}
+	defer again.Close()
+	if id, err := again.Identity(); err != nil || len(id.Devices) != 1 {
+		t.Errorf("the agent of the next boot: %+v, %v", id, err)
+	}
+	if err := g.Trouble(nil); err != nil {
+		t.Errorf("of a guest that is well again: %v", err)
+	}
+}
+
+func TestTroubleOfAGuest(t *testing.T) {
+	hang := &conformance.HangError{Waiting: "it waits"}
+	for _, c := range []struct {
+		name  string
+		sign  error
+		spoil func(*fakeGuest)
+		want  []string // nothing is no trouble
+	}{
+		{"a case without end, and nothing else", hang, func(*fakeGuest) {}, nil},
+		{"a case without end, and a task that is stuck", hang, func(f *fakeGuest) { f.stuck = "task 7, exe, waits in the kernel:\n[<0>] rxe_destroy_qp" },
+			[]string{"does not come back", "\ntask 7", "rxe_destroy_qp"}},
+		{"a word of alarm", nil, func(f *fakeGuest) { f.print("[    9.9] BUG: workqueue lockup\n[   10.0] more\n") },
+			[]string{"its kernel says: BUG: workqueue lockup\n", "[   10.0] more"}},
+		{"a word of no alarm", nil, func(f *fakeGuest) { f.print("[    9.9] siw: something\n") }, nil},
+		{"a machine that was killed", agent.ErrLost, func(f *fakeGuest) {
+			f.off <- &kernel.GuestError{ID: 1, Reason: "is off (signal: killed)", Console: "the last of it"}
+		}, []string{"guest 1 is off (signal: killed)\n", "the last of it"}},
+		{"an agent that ended", agent.ErrLost, func(f *fakeGuest) { f.off <- errors.New("ended with code 2") }, []string{"ended with code 2"}},
+		{"an agent that says nothing", agent.ErrLost, func(f *fakeGuest) { f.print("[    9.9] siw: something\n") }, []string{"lost", "siw: something"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, g, _ := startedGuest(t)
+			if g.news = 5 * time.Second; c.name == "an agent that says nothing" {
+				g.news = 10 * time.Millisecond
+			}
+			c.spoil(f)
+			err := g.Trouble(c.sign)
+			if (err != nil) != (len(c.want) > 0) {
+				t.Fatalf("got %v", err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v is without %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestAgentThatDoesNotStartSaysWhy(t *testing.T) {
+	f := newFakeGuest()
+	f.dumb = true
+	if _, err := newGuestHost(f, 1).start(t.Context()); err == nil || !strings.Contains(err.Error(), "ended with code 1: no such device") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/lab/kernel"
+	"github.com/fabrictest/fabrictest/lab/kernel/image"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/verbs/ibv"
+)
+
+// kernels says whether Linux's own devices can be judged here: guests that have them, and
+// an agent for them.
+func kernels() []netns.Capability {
+	dir, err := image.DefaultDir()
+	if err == nil {
+		err = kernel.Check()
+	}
+	return []netns.Capability{kernelGuests(image.Cache{Dir: dir}, err), agentLibrary(ibv.Linked)}
+}
+
+// kernelGuests says which kernels can be booted, and why not, or how, the others. why is
+// what keeps guests from running at all.
+func kernelGuests(cache image.Cache, why error) netns.Capability {
+	c := netns.Capability{
+		Name: "kernel guests", State: netns.Yes,
+		For: "Linux's own soft-RoCE and soft-iWARP as devices and as peers (lab kernel, certify)",
+	}
+	if why != nil {
+		c.State = netns.No
+		c.Reason, c.Cure = reasonAndCure(why)
+		return c
+	}
+	var built, missing []string
+	var cannot error
+	for _, series := range []image.Series{image.Linux61, image.Linux612} {
+		if _, err := cache.Find(series, true); err == nil {
+			built = append(built, string(series))
+			continue
+		}
+		missing = append(missing, string(series))
+		cannot = cache.Check(series, true)
+	}
+	switch {
+	case len(missing) == 0:
+		return c
+	case cannot != nil:
+		c.State = netns.No
+		c.Reason, c.Cure = reasonAndCure(cannot)
+	default:
+		c.State = netns.Limited
+		c.Reason = fmt.Sprintf("no image of Linux %s yet: the first that needs it makes it, which takes some minutes and a network", strings.Join(missing, ", "))
+		c.Cure = "fabrictest lab kernel build --kernel " + missing[0]
+	}
+	if len(built) > 0 {
+		c.State = netns.Limited
+		c.Reason = fmt.Sprintf("Linux %s is there; %s", strings.Join(built, ", "), c.Reason)
+	}
+	return c
+}
+
+// reasonAndCure takes apart what knows its cure.
+func reasonAndCure(err error) (reason, cure string) {
+	var missing *image.MissingError
+	var none *netns.UnavailableError
+	switch {
+	case errors.As(err, &missing):
+		return fmt.Sprintf("missing: %s", strings.Join(missing.What, ", ")), missing.Cure
+	case errors.As(err, &none):
+		return none.Reason, none.Cure
+	}
+	return err.Error(), ""
+}
+
+// agentLibrary says whether this program can be the agent beside a device.
+func agentLibrary(linked bool) netns.Capability {
+	c := netns.Capability{Name: "libibverbs", For: "this program as the agent on the host of a real device (agent)", State: netns.Yes}
+	if !linked {
+		c.State, c.Reason = netns.No, "this program was built without it"
+		c.Cure = "Debian: apt install gcc libibverbs-dev librdmacm-dev, then go build -tags ibverbs ./cmd/fabrictest"
+	}
+	return c
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/kernel"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// allGuests is every guest, where one is asked for.
+const allGuests = "*"
+
+func newLabKernelSetCommand(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "set GUEST up|down|clean|KEY=VALUE...",
+		Short: "Break the link of a guest, or mend it",
+		Long: `Change the link of a guest, by its number, or of all with '*'. The words are those of
+'fabrictest set'.
+
+down takes the cable out, up puts it back: the guest is not told. KEY=VALUE sets what
+packets meet from now on, in place of what they met before: the keys are those of a
+scenario's impair section (loss, burst, duplicate, reorder, delay, jitter, corrupt,
+truncate, mark, rate, queue, way). clean lets everything pass.
+
+Packets are impaired both ways, on their way out of the guest and in to it: with
+way=out or way=in on that way only, and not at all on the other. The same packets in the
+same order meet the same fate again, by the seed that 'up' was given.
+
+The first impairment puts the link through a switch in user space, which takes an
+instant, and where it stays; 'status' tells what it has done.`,
+		Example: `  fabrictest lab kernel set 1 loss=5%
+  fabrictest lab kernel set 1 delay=2ms jitter=1ms way=in
+  fabrictest lab kernel set 1 down
+  fabrictest lab kernel set '*' clean`,
+		Args:              atLeast(2, "name a guest and what is to become of its link, as in 'fabrictest lab kernel set 1 loss=5%'"),
+		ValidArgsFunction: completeKernelSet(name),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			who, how := args[0], args[1:]
+			id := 0
+			if who != allGuests {
+				var err error
+				if id, err = guestNumber(who); err != nil {
+					return err
+				}
+			}
+			link := len(how) == 1 && (how[0] == "up" || how[0] == "down")
+			var m kernel.Impairment
+			if !link {
+				var err error
+				if m, err = impairmentOf("guest "+who, how); err != nil {
+					return err
+				}
+			}
+			remote, err := kernel.Connect(*name)
+			if err != nil {
+				return err
+			}
+			ids := []int{id}
+			if who == allGuests {
+				info, err := remote.Info(ctx)
+				if err != nil {
+					return err
+				}
+				ids = ids[:0]
+				for _, g := range info.Guests {
+					ids = append(ids, g.ID)
+				}
+			}
+			for _, id := range ids {
+				if link {
+					err = remote.SetLink(ctx, id, how[0] == "up")
+				} else {
+					err = remote.Impair(ctx, id, m)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// impairmentOf is what the words of 'set' say of a guest's link. They are read as
+// those of a scenario are, of a port that the user never sees.
+func impairmentOf(known string, words []string) (m kernel.Impairment, err error) {
+	const port = "host0"
+	text, err := impairText(scenarios.Fabric{Kind: scenarios.Star, Hosts: 2}, port, known, words)
+	if err != nil {
+		return m, err
+	}
+	sc, err := scenarios.Parse("set.yaml", []byte(text))
+	if err != nil {
+		return m, err
+	}
+	plan, err := lab.NewPlan(sc, lab.Options{})
+	if err != nil {
+		return m, setMistake(err, known, words)
+	}
+	for i := range plan.Ports {
+		if p := &plan.Ports[i]; p.Node == port {
+			return kernel.Impairment{Out: p.Out.Specs, In: p.In.Specs}, nil
+		}
+	}
+	return m, fmt.Errorf("%s: a fabric without a port", known)
+}
+
+// completeKernelSet offers guests, and then what can become of their links.
+func completeKernelSet(name *string) completer {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return completeSet(cmd, args, typed)
+		}
+		words := []cobra.Completion{allGuests}
+		if remote, err := kernel.Connect(*name); err == nil {
+			if info, err := remote.Info(cmd.Context()); err == nil {
+				for _, g := range info.Guests {
+					words = append(words, fmt.Sprint(g.ID))
+				}
+			}
+		}
+		return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// impairFlag is --impair: the words of 'set', in one.
+func impairFlag(text string) (kernel.Impairment, error) {
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return kernel.Impairment{}, nil
+	}
+	return impairmentOf("--impair", words)
+}
+
+// tellLink says what is to be known of a guest's link; nothing of one that is as it
+// should be.
+func tellLink(l *kernel.Link) string {
+	var said []string
+	if l.Down {
+		said = append(said, "link down")
+	}
+	if !l.None() {
+		said = append(said, "link impaired")
+	}
+	for _, way := range []struct {
+		name string
+		c    *kernel.LinkCounters
+	}{{"out", &l.Sent}, {"in", &l.Received}} {
+		if lost := way.c.Lost + way.c.Dropped; lost > 0 {
+			said = append(said, fmt.Sprintf("%d of %d packets lost %s", lost, way.c.Packets, way.name))
+		}
+	}
+	return strings.Join(said, ", ")
+}

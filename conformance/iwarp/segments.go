@@ -1,0 +1,117 @@
+package iwarp
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+)
+
+// byHand is a connection whose segments the case makes itself.
+type byHand struct {
+	*conn
+	segments conformance.Segmented
+}
+
+// onSegments makes a case of a body that uses a connection over a TCP that is made by hand.
+func onSegments(shape conformance.TCPShape, s setup, body func(*byHand)) func(*conformance.Bench) error {
+	return withSegments(func(h *host, tcp conformance.Segments) {
+		tcp.Shape(shape)
+		body(h.connectByHand(s))
+	})
+}
+
+// withSegments makes a case of a body that makes such connections itself.
+func withSegments(body func(*host, conformance.Segments)) func(*conformance.Bench) error {
+	return func(b *conformance.Bench) error {
+		if b.Segments == nil {
+			return fmt.Errorf("%w: the peer's TCP here is none that the case could make segments of", conformance.ErrCannot)
+		}
+		tcp, err := b.Segments()
+		if err != nil {
+			return err
+		}
+		by := *b
+		by.Streams = tcp
+		return onHost(func(h *host) { body(h, tcp) })(&by)
+	}
+}
+
+func (h *host) connectByHand(s setup) *byHand {
+	c := h.connect(s)
+	segments, ok := c.tcp.(conformance.Segmented)
+	if !ok {
+		rig.End(fmt.Errorf("a TCP by hand whose streams are %T", c.tcp))
+	}
+	return &byHand{c, segments}
+}
+
+// hold keeps the octets of frames back, and returns where each ends.
+func (c *byHand) hold(frames ...iwarp.Frame) (ends []int) {
+	var b []byte
+	for _, f := range frames {
+		b = append(b, c.octets(f)...)
+		ends = append(ends, len(b))
+	}
+	if err := c.segments.Hold(b); err != nil {
+		rig.End(fmt.Errorf("hold octets back: %w", err))
+	}
+	return ends
+}
+
+// release sends pieces of what is held back, a segment each, and gives the device time to
+// take each by itself.
+func (c *byHand) release(pieces ...[2]int) {
+	for _, p := range pieces {
+		c.Note("octets %d to %d of what is held back, in a segment", p[0], p[1])
+		if err := c.segments.Release(p[0], p[1]); err != nil {
+			c.Note("release: %v", err) // the device may have broken the stream
+		}
+		c.Sleep(segmentPause)
+	}
+}
+
+// sends are Sends of these lengths.
+func (c *byHand) sendsOf(lengths ...int) (frames []iwarp.Frame) {
+	for i, n := range lengths {
+		frames = append(frames, iwarp.Send(c.nextSend()+uint32(i), rig.Pattern(n, byte(i))))
+	}
+	return frames
+}
+
+// deliversOnce ends the case unless Sends of these lengths are delivered, in order, into
+// receives of so many octets each, and nothing else is.
+func (c *byHand) deliversOnce(room int, lengths ...int) {
+	for i, n := range lengths {
+		c.Received(uint64(i+1), n)
+		c.Holds(c.own, room*i, rig.Pattern(n, byte(i)))
+	}
+	c.fence()
+	c.Incomplete()
+}
+
+// mixed cuts n octets into pieces as networks do that cut and join segments, lose some and
+// deliver others late: of random lengths, each a few places from its own, some of them
+// twice and some beginning before the one before has ended.
+func mixed(c *byHand, n int) (pieces [][2]int) {
+	for at := 0; at < n; {
+		end := min(n, at+1+c.Rand.IntN(200))
+		pieces = append(pieces, [2]int{max(0, at-c.Rand.IntN(30)), end})
+		if c.Rand.IntN(4) == 0 {
+			pieces = append(pieces, [2]int{at, end})
+		}
+		at = end
+	}
+	for i := range pieces {
+		k := min(len(pieces)-1, i+c.Rand.IntN(4))
+		pieces[i], pieces[k] = pieces[k], pieces[i]
+	}
+	return pieces
+}
+
+// beforeWrap is a first sequence number that leaves so many octets up to where the numbers
+// begin anew.
+func beforeWrap(octets uint32) conformance.TCPShape {
+	return conformance.TCPShape{First: new(-octets - 1)}
+}

@@ -1,0 +1,143 @@
+package tcpwire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+)
+
+// seq is a sequence number. Order wraps around: use sub.
+type seq uint32
+
+// sub is the signed distance from t to s.
+func (s seq) sub(t seq) int { return int(int32(s - t)) }
+
+// add is the number n octets behind.
+func (s seq) add(n int) seq { return s + seq(uint32(n)) }
+
+type flags uint8
+
+// The flags of a segment, as bits of its header.
+const (
+	fin flags = 1 << iota
+	syn
+	rst
+	psh
+	ack
+	urg
+)
+
+// segment is one of TCP, with the addresses of its packet.
+type segment struct {
+	src, dst netip.AddrPort
+	seq, ack seq
+	flags    flags
+	window   uint16
+	mss      uint16 // the option; 0 if there is none
+	payload  []byte
+}
+
+const (
+	headerLen = 20
+	mssKind   = 2
+)
+
+// len is how much of the sequence numbers a segment takes.
+func (s *segment) len() int {
+	n := len(s.payload)
+	if s.flags&syn != 0 {
+		n++
+	}
+	if s.flags&fin != 0 {
+		n++
+	}
+	return n
+}
+
+// String tells a segment in a few words.
+func (s *segment) String() string {
+	words, _, _ := Tell(s.packet())
+	return fmt.Sprintf("%v > %v %s, %d octets", s.src, s.dst, words, len(s.payload))
+}
+
+// packet is the IP packet with the segment.
+func (s *segment) packet() []byte {
+	size := headerLen
+	if s.mss != 0 {
+		size += 4
+	}
+	b := make([]byte, size, size+len(s.payload))
+	binary.BigEndian.PutUint16(b, s.src.Port())
+	binary.BigEndian.PutUint16(b[2:], s.dst.Port())
+	binary.BigEndian.PutUint32(b[4:], uint32(s.seq))
+	binary.BigEndian.PutUint32(b[8:], uint32(s.ack))
+	b[12], b[13] = byte(size/4)<<4, byte(s.flags)
+	binary.BigEndian.PutUint16(b[14:], s.window)
+	if s.mss != 0 {
+		b[20], b[21] = mssKind, 4
+		binary.BigEndian.PutUint16(b[22:], s.mss)
+	}
+	b = append(b, s.payload...)
+	ip := packet.IP{Src: s.src.Addr(), Dst: s.dst.Addr(), Protocol: new(uint8(packet.ProtocolTCP))}
+	binary.BigEndian.PutUint16(b[16:], checksum(ip.Src, ip.Dst, b))
+	return ip.Append(nil, b)
+}
+
+// checksum is that of a TCP segment, header included.
+func checksum(src, dst netip.Addr, b []byte) uint16 {
+	pseudo := append(src.AsSlice(), dst.AsSlice()...)
+	pseudo = binary.BigEndian.AppendUint32(pseudo, uint32(len(b)))
+	return packet.Checksum(append(pseudo, 0, 0, 0, packet.ProtocolTCP), b)
+}
+
+var errNotTCP = errors.New("not TCP")
+
+// parse reads an IP packet with what follows it in its frame. The payload is a part of it.
+func parse(b []byte) (s segment, err error) {
+	ip, t, _, err := packet.ParseIP(b)
+	if err != nil {
+		return s, err
+	}
+	if *ip.Protocol != packet.ProtocolTCP || ip.Fragmented() {
+		return s, errNotTCP
+	}
+	if len(t) < headerLen {
+		return s, fmt.Errorf("TCP header: %w: %d of %d bytes", packet.ErrShort, len(t), headerLen)
+	}
+	size := int(t[12]>>4) * 4
+	if size < headerLen || size > len(t) {
+		return s, fmt.Errorf("a TCP header of %d bytes in a segment of %d", size, len(t))
+	}
+	if checksum(ip.Src, ip.Dst, t) != 0 {
+		return s, errors.New("a wrong TCP checksum")
+	}
+	s = segment{
+		src: netip.AddrPortFrom(ip.Src, binary.BigEndian.Uint16(t)), dst: netip.AddrPortFrom(ip.Dst, binary.BigEndian.Uint16(t[2:])),
+		seq: seq(binary.BigEndian.Uint32(t[4:])), ack: seq(binary.BigEndian.Uint32(t[8:])),
+		flags: flags(t[13]), window: binary.BigEndian.Uint16(t[14:]), payload: t[size:],
+	}
+	s.mss = mssOf(t[headerLen:size])
+	return s, nil
+}
+
+// mssOf is the MSS among options; 0 if there is none.
+func mssOf(options []byte) uint16 {
+	for len(options) > 0 {
+		switch kind := options[0]; {
+		case kind == 0:
+			return 0
+		case kind == 1:
+			options = options[1:]
+		case len(options) < 2 || options[1] < 2 || int(options[1]) > len(options):
+			return 0
+		case kind == mssKind && options[1] == 4:
+			return binary.BigEndian.Uint16(options[2:])
+		default:
+			options = options[options[1]:]
+		}
+	}
+	return 0
+}

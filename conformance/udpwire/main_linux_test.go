@@ -1,0 +1,9 @@
+package udpwire
+
+import (
+	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/nstest"
+)
+
+func TestMain(m *testing.M) { nstest.Main(m) }

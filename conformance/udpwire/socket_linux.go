@@ -1,0 +1,167 @@
+package udpwire
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// socket is one of the kernel's, bound to an address of ours, or to a group.
+type socket struct {
+	at   netip.AddrPort
+	file *os.File // keeps it
+	conn syscall.RawConn
+	// unsummed is what the socket was last told: to leave UDP checksums out.
+	unsummed bool
+}
+
+type option struct {
+	level, name, value int
+	what               string
+}
+
+// ipv6FlowInfo is IPV6_FLOWINFO of linux/in6.h, which package unix does not have.
+const ipv6FlowInfo = 11
+
+// options have a socket send packets as they are asked for, and tell of those that come
+// all that it can.
+func options(six bool, index int) []option {
+	all := []option{
+		{unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1, "SO_TIMESTAMPNS"},
+		{unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1, "SO_RXQ_OVFL"},
+	}
+	if six {
+		return append(all,
+			option{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1, "IPV6_V6ONLY"},
+			option{unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT, 1, "IPV6_RECVHOPLIMIT"},
+			option{unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1, "IPV6_RECVTCLASS"},
+			option{unix.IPPROTO_IPV6, ipv6FlowInfo, 1, "IPV6_FLOWINFO"},
+			option{unix.IPPROTO_IPV6, unix.IPV6_AUTOFLOWLABEL, 0, "IPV6_AUTOFLOWLABEL"},
+			option{unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO, "IPV6_MTU_DISCOVER"},
+			option{unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1, "IPV6_DONTFRAG"},
+			option{unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, index, "IPV6_MULTICAST_IF"},
+			option{unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_LOOP, 0, "IPV6_MULTICAST_LOOP"},
+			// RoCEv2 sends no checksums, which IPv6 would drop.
+			option{unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_RX, 1, "UDP_NO_CHECK6_RX"})
+	}
+	return append(all,
+		option{unix.IPPROTO_IP, unix.IP_RECVTTL, 1, "IP_RECVTTL"},
+		option{unix.IPPROTO_IP, unix.IP_RECVTOS, 1, "IP_RECVTOS"},
+		// DF, and so an identification of 0: a socket that is not connected has none then.
+		option{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO, "IP_MTU_DISCOVER"},
+		option{unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 0, "IP_MULTICAST_LOOP"})
+}
+
+const bufferBytes = 8 << 20
+
+// bind makes a socket at an address.
+func bind(at netip.AddrPort, index int) (*socket, error) {
+	six := at.Addr().Is6()
+	family := unix.AF_INET
+	if six {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	s := &socket{at: at}
+	if err := s.setUp(fd, six, index); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	s.file = os.NewFile(uintptr(fd), "udp:"+at.String())
+	if s.conn, err = s.file.SyscallConn(); err != nil {
+		s.file.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *socket) setUp(fd int, six bool, index int) error {
+	for _, o := range options(six, index) {
+		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
+			return fmt.Errorf("%s: %w", o.what, err)
+		}
+	}
+	if !six {
+		if err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: int32(index)}); err != nil {
+			return fmt.Errorf("IP_MULTICAST_IF: %w", err)
+		}
+	}
+	// The kernel gives less to whoever may not have so much.
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bufferBytes) != nil {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferBytes); err != nil {
+			return fmt.Errorf("SO_RCVBUF: %w", err)
+		}
+	}
+	switch err := unix.Bind(fd, sockaddr(s.at, index)); {
+	case errors.Is(err, unix.EADDRINUSE):
+		return fmt.Errorf("another program has UDP port %d at %v, or a soft-RoCE device of this host's kernel has it everywhere: %w", s.at.Port(), s.at.Addr(), err)
+	case err != nil:
+		return fmt.Errorf("bind to %v: %w", s.at, err)
+	}
+	return nil
+}
+
+// sockaddr is an address as the kernel has it. Those of a link need their interface.
+func sockaddr(a netip.AddrPort, index int) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+	}
+	to := &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+	if a.Addr().IsLinkLocalUnicast() || a.Addr().IsMulticast() {
+		to.ZoneId = uint32(index)
+	}
+	return to
+}
+
+// join has the socket get what is sent to the group that it is bound to.
+func (s *socket) join(index int) (err error) {
+	group := s.at.Addr()
+	cerr := s.conn.Control(func(fd uintptr) {
+		if group.Is4() {
+			err = unix.SetsockoptIPMreqn(int(fd), unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(index)})
+			return
+		}
+		err = unix.SetsockoptIPv6Mreq(int(fd), unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, &unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(index)})
+	})
+	return errors.Join(cerr, err)
+}
+
+// send sends a datagram from the socket's address.
+func (s *socket) send(d *datagram, index int) (err error) {
+	if err := s.sum(d.summed); err != nil {
+		return err
+	}
+	control := sendControl(d)
+	cerr := s.conn.Write(func(fd uintptr) bool {
+		err = unix.Sendmsg(int(fd), d.payload, control, sockaddr(d.dst, index), 0)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	return errors.Join(cerr, err)
+}
+
+// sum has what is sent have UDP checksums, or not.
+func (s *socket) sum(wanted bool) (err error) {
+	if s.unsummed == !wanted {
+		return nil
+	}
+	level, name, off := unix.SOL_SOCKET, unix.SO_NO_CHECK, 0
+	if s.at.Addr().Is6() {
+		level, name = unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_TX
+	}
+	if !wanted {
+		off = 1
+	}
+	cerr := s.conn.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, name, off) })
+	if err = errors.Join(cerr, err); err != nil {
+		return fmt.Errorf("leave out UDP checksums: %w", err)
+	}
+	s.unsummed = !wanted
+	return nil
+}

@@ -1,0 +1,37 @@
+//go:build !linux
+
+package udpwire
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+)
+
+// Wire cannot be had.
+type Wire struct{}
+
+var errNotLinux = errors.New("the socket options that this takes are Linux's")
+
+// Open fails.
+func Open(Config) (*Wire, error) { return nil, errNotLinux }
+
+// Send fails.
+func (*Wire) Send([]byte) error { return errNotLinux }
+
+// Recv fails.
+func (*Wire) Recv(time.Duration) (conformance.Frame, error) { return conformance.Frame{}, errNotLinux }
+
+// Join fails.
+func (*Wire) Join(netip.Addr) error { return errNotLinux }
+
+// Epoch is the zero Time.
+func (*Wire) Epoch() time.Time { return time.Time{} }
+
+// Forget does nothing.
+func (*Wire) Forget() {}
+
+// Close does nothing.
+func (*Wire) Close() error { return nil }

@@ -1,0 +1,247 @@
+package udpwire
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/etherwire"
+	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const patience = 5 * time.Second
+
+var (
+	device4 = netip.MustParseAddr("10.77.0.50")
+	device6 = netip.MustParseAddr("fd77::50")
+)
+
+// cable has a wire of sockets at one end, and one that sees every bit at the other.
+type cable struct {
+	host *nstest.Host
+	wire *Wire
+	far  *etherwire.Wire
+}
+
+func newCable(t *testing.T) *cable {
+	t.Helper()
+	c := &cable{}
+	var far *nstest.Host
+	c.host, far = nstest.Pair(t, 9000)
+	var mac net.HardwareAddr
+	must(t, c.host.Do(func() error {
+		intf, err := net.InterfaceByName(nstest.Device)
+		if err != nil {
+			return err
+		}
+		mac = intf.HardwareAddr
+		if err := etherwire.OffloadsOff(nstest.Device); err != nil {
+			return err
+		}
+		c.wire, err = Open(Config{
+			Interface: nstest.Device, Port: 4791, Addrs: []netip.Addr{c.host.V6, c.host.V4}, Device: []netip.Addr{device4, device6},
+			Within:   func(f func() error) error { return c.host.Do(f) },
+			Identify: func(p []byte) (uint16, bool, bool) { return 0x1234, false, p[len(p)-1] == 7 },
+		})
+		return err
+	}))
+	t.Cleanup(func() { must(t, c.wire.Close()) })
+	must(t, far.Do(func() (err error) {
+		c.far, err = etherwire.Open(etherwire.Config{Interface: nstest.Device, Device: mac, Addrs: []netip.Addr{device4, device6}})
+		return err
+	}))
+	t.Cleanup(func() { must(t, c.far.Close()) })
+	return c
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// usual is a packet as RoCEv2 has it.
+func usual(src, dst netip.Addr, payload []byte, change ...func(*packet.IP, *packet.UDP)) []byte {
+	ip, udp := packet.IP{Src: src, Dst: dst}, packet.UDP{SrcPort: new(uint16(0xc000)), DstPort: new(uint16(4791)), Checksum: new(uint16(0))}
+	for _, f := range change {
+		f(&ip, &udp)
+	}
+	return ip.Append(nil, udp.Append(nil, ip, payload))
+}
+
+// What is sent is on the wire to the bit what was asked for.
+func TestPacketsAreSentAsTheyAre(t *testing.T) {
+	c := newCable(t)
+	changes := map[string]func(*packet.IP, *packet.UDP){
+		"usual":            func(*packet.IP, *packet.UDP) {},
+		"a checksum":       func(_ *packet.IP, u *packet.UDP) { u.Checksum = nil },
+		"no checksum":      func(*packet.IP, *packet.UDP) {},
+		"the port's own":   func(_ *packet.IP, u *packet.UDP) { u.SrcPort = new(uint16(4791)) },
+		"another port":     func(_ *packet.IP, u *packet.UDP) { u.DstPort = new(uint16(77)) },
+		"a traffic class":  func(h *packet.IP, _ *packet.UDP) { h.TClass = new(uint8(0x6b)) },
+		"another":          func(h *packet.IP, _ *packet.UDP) { h.TClass = new(uint8(0xff)) },
+		"a short life":     func(h *packet.IP, _ *packet.UDP) { h.HopLimit = new(uint8(1)) },
+		"the longest life": func(h *packet.IP, _ *packet.UDP) { h.HopLimit = new(uint8(255)) },
+	}
+	for _, at := range []struct{ src, dst netip.Addr }{{c.host.V4, device4}, {c.host.V6, device6}, {c.host.V4, netip.MustParseAddr("239.1.2.3")}, {c.host.V6, netip.MustParseAddr("ff15::77")}} {
+		for name, change := range changes {
+			for _, n := range []int{0, 1, 24, 4096 + 60} {
+				asked := usual(at.src, at.dst, bytes.Repeat([]byte{0xa5}, n), change)
+				must(t, c.wire.Send(asked))
+				f, err := c.far.Recv(patience)
+				if err != nil || !bytes.HasPrefix(f.Packet, asked) || len(f.Packet) > max(46, len(asked)) {
+					t.Fatalf("%s to %v, %d bytes: %v\nsent %x\nwant %x", name, at.dst, n, err, f.Packet, asked)
+				}
+			}
+		}
+	}
+}
+
+// What no socket sends is refused, with a reason, and nothing is sent in its place.
+func TestWhatASocketCannotSend(t *testing.T) {
+	c := newCable(t)
+	v4 := usual(c.host.V4, device4, []byte("xy"))
+	with := func(f func(*packet.IP, *packet.UDP)) []byte { return usual(c.host.V4, device4, []byte("xy"), f) }
+	six := func(f func(*packet.IP, *packet.UDP)) []byte { return usual(c.host.V6, device6, []byte("xy"), f) }
+	fragment := func(h *packet.IP, _ *packet.UDP) { h.MF, h.ID = new(true), new(uint32(7)) }
+	for name, x := range map[string]struct {
+		packet []byte
+		says   string
+	}{
+		"an identification":  {with(func(h *packet.IP, _ *packet.UDP) { h.ID = new(uint32(1)) }), "IP identification 0x0, not IP identification 0x1"},
+		"without DF":         {with(func(h *packet.IP, _ *packet.UDP) { h.DF = new(false) }), "DF true"},
+		"the reserved flag":  {with(func(h *packet.IP, _ *packet.UDP) { h.ReservedFlag = new(true) }), "reserved"},
+		"a fragment":         {with(fragment), "MF"},
+		"options":            {with(func(h *packet.IP, _ *packet.UDP) { h.Options = []byte{1, 1, 1, 1} }), "options"},
+		"a wrong checksum":   {with(func(h *packet.IP, _ *packet.UDP) { h.Checksum = new(uint16(1)) }), "IP checksum"},
+		"a wrong UDP sum":    {with(func(_ *packet.IP, u *packet.UDP) { u.Checksum = new(uint16(1)) }), "UDP Checksum"},
+		"a wrong length":     {with(func(h *packet.IP, _ *packet.UDP) { h.Length = new(uint16(29)) }), "UDP"},
+		"a wrong UDP length": {with(func(_ *packet.IP, u *packet.UDP) { u.Length = new(uint16(9)) }), "behind the datagram"},
+		"padding":            {append(bytes.Clone(v4), 0), "behind the packet"},
+		"a hop limit of 0":   {with(func(h *packet.IP, _ *packet.UDP) { h.HopLimit = new(uint8(0)) }), "hop limit"},
+		"port 0":             {with(func(_ *packet.IP, u *packet.UDP) { u.SrcPort = new(uint16(0)) }), "port 0"},
+		"another protocol":   {with(func(h *packet.IP, _ *packet.UDP) { h.Protocol = new(uint8(6)) }), "protocol 6"},
+		"a flow label":       {six(func(h *packet.IP, _ *packet.UDP) { h.FlowLabel = new(uint32(7)) }), "flow label 0x0"},
+		"a fragment of IPv6": {six(fragment), "IP length"},
+		"from elsewhere":     {usual(netip.MustParseAddr("10.77.0.9"), device4, nil), "from 10.77.0.9"},
+		"to elsewhere":       {usual(c.host.V4, netip.MustParseAddr("10.77.0.9"), nil), "to 10.77.0.9"},
+		"too long":           {usual(c.host.V4, device4, make([]byte, 9000)), "MTU"},
+		"nothing":            {nil, "no byte"},
+	} {
+		if err := c.wire.Send(x.packet); !errors.Is(err, conformance.ErrCannot) || !strings.Contains(err.Error(), x.says) {
+			t.Errorf("%s: %v, want %q", name, err, x.says)
+		}
+	}
+	if f, err := c.far.Recv(20 * time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
+		t.Errorf("sent all the same: %x, %v", f.Packet, err)
+	}
+}
+
+// What is told of a packet is true; what is not seen is as if it were usual.
+func TestWhatASocketTells(t *testing.T) {
+	c := newCable(t)
+	must(t, c.wire.Join(netip.MustParseAddr("ff15::77")))
+	for _, x := range []struct {
+		src, dst  netip.Addr
+		came, was func(*packet.IP, *packet.UDP)
+	}{
+		{device4, c.host.V4, func(h *packet.IP, u *packet.UDP) {
+			h.TClass, h.HopLimit, h.ID, h.Options = new(uint8(0x69)), new(uint8(9)), new(uint32(77)), []byte{1, 1, 1, 1}
+		}, func(h *packet.IP, u *packet.UDP) { h.TClass, h.HopLimit = new(uint8(0x69)), new(uint8(9)) }},
+		{device4, c.host.V4, func(h *packet.IP, u *packet.UDP) { u.SrcPort, u.Checksum = new(uint16(50000)), nil },
+			func(h *packet.IP, u *packet.UDP) { u.SrcPort = new(uint16(50000)) }},
+		{device6, c.host.V6, func(h *packet.IP, u *packet.UDP) {
+			h.TClass, h.HopLimit, h.FlowLabel = new(uint8(3)), new(uint8(255)), new(uint32(0xabcde))
+		}, nil},
+		{device6, c.host.V6, func(*packet.IP, *packet.UDP) {}, nil}, // no checksum, and all zero
+		{device6, netip.MustParseAddr("ff15::77"), func(h *packet.IP, u *packet.UDP) { h.HopLimit = new(uint8(1)) }, nil},
+	} {
+		sent, want := usual(x.src, x.dst, []byte("hello"), x.came), x.was
+		if want == nil {
+			want = x.came
+		}
+		must(t, c.far.Send(sent))
+		f, err := c.wire.Recv(patience)
+		if whole := usual(x.src, x.dst, []byte("hello"), want); err != nil || !bytes.Equal(f.Packet, whole) {
+			t.Errorf("to %v: %v\ntold %x\nwant %x", x.dst, err, f.Packet, whole)
+		}
+		if age := time.Since(c.wire.Epoch()) - f.At; age < 0 || age > patience {
+			t.Errorf("seen %v ago", age)
+		}
+	}
+	// Who knows what the identification was is believed.
+	must(t, c.far.Send(usual(device4, c.host.V4, []byte{7})))
+	f, err := c.wire.Recv(patience)
+	want := usual(device4, c.host.V4, []byte{7}, func(h *packet.IP, _ *packet.UDP) { h.ID, h.DF = new(uint32(0x1234)), new(false) })
+	if err != nil || !bytes.Equal(f.Packet, want) {
+		t.Errorf("identified: %x, %v", f.Packet, err)
+	}
+}
+
+// What has a wrong checksum, or is for another port, never comes; what was forgotten
+// neither, and the order is that of the wire.
+func TestWhatNeverComes(t *testing.T) {
+	c := newCable(t)
+	say := func(text string, f func(*packet.IP, *packet.UDP)) {
+		must(t, c.far.Send(usual(device6, c.host.V6, []byte(text), f)))
+	}
+	plain := func(*packet.IP, *packet.UDP) {}
+	say("old", plain)
+	time.Sleep(50 * time.Millisecond)
+	c.wire.Forget()
+	say("wrong", func(_ *packet.IP, u *packet.UDP) { u.Checksum = new(uint16(1)) })
+	say("elsewhere", func(_ *packet.IP, u *packet.UDP) { u.DstPort = new(uint16(4792)) })
+	for _, text := range []string{"one", "two", "three"} {
+		say(text, plain)
+	}
+	for _, text := range []string{"one", "two", "three"} {
+		if f, err := c.wire.Recv(patience); err != nil || !bytes.HasSuffix(f.Packet, []byte(text)) {
+			t.Errorf("%q, %v, want %s", f.Packet, err, text)
+		}
+	}
+	if f, err := c.wire.Recv(10 * time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
+		t.Errorf("%x, %v", f.Packet, err)
+	}
+}
+
+func TestOpeningAndClosing(t *testing.T) {
+	c := newCable(t)
+	err := c.host.Do(func() error { _, err := Open(c.wire.cfg); return err })
+	if err == nil || !strings.Contains(err.Error(), "another program has UDP port 4791") {
+		t.Errorf("a port that is taken: %v", err)
+	}
+	for want, cfg := range map[string]Config{
+		"no such network interface": {Interface: "nothere"},
+		"no Port":                   {Interface: nstest.Device},
+		"no Addrs":                  {Interface: nstest.Device, Port: 4791},
+	} {
+		if err := c.host.Do(func() error { _, err := Open(cfg); return err }); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	done := make(chan error)
+	w := c.wire
+	must(t, c.host.Do(func() (err error) {
+		cfg := w.cfg
+		cfg.Port = 4999
+		w, err = Open(cfg)
+		return err
+	}))
+	go func() {
+		_, err := w.Recv(verbs.Forever)
+		done <- err
+	}()
+	time.Sleep(10 * time.Millisecond)
+	must(t, w.Close())
+	if err := <-done; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,101 @@
+package bench
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/suites"
+)
+
+// judgedBy is what is said of a device with these quirks, by a case and over a wire.
+func judgedBy(t *testing.T, way DeviceWire, suite suites.Protocol, id string, quirks ...string) conformance.Result {
+	t.Helper()
+	_, d := farBy(t, way, quirks...)
+	return conformance.Judge(t.Context(), d, caseOf(t, suite, id), conformance.Options{})
+}
+
+func caseOf(t *testing.T, p suites.Protocol, id string) *conformance.Case {
+	t.Helper()
+	for _, s := range suites.Of(p) {
+		for i := range s.Cases {
+			if s.Cases[i].ID == id {
+				return &s.Cases[i]
+			}
+		}
+	}
+	t.Fatalf("no case %s", id)
+	return nil
+}
+
+// Over sockets a sound device passes, one with a defect that they show is found out, and
+// what they do not show is no verdict, whatever the device does.
+func TestJudgedOverSockets(t *testing.T) {
+	for _, c := range []struct {
+		id, quirk string
+		want      conformance.Verdict
+		says      string
+	}{
+		{"rc/psn/gap-naked-once", "", conformance.VerdictPass, ""},
+		{"rc/psn/gap-naked-once", "NAKStorm", conformance.VerdictFail, ""},
+		{"pkt/ip/ttl-is-the-hop-limit-of-the-path", "", conformance.VerdictPass, ""},
+		{"pkt/ip/ttl-is-the-hop-limit-of-the-path", "FixedHopLimit", conformance.VerdictFail, "hop limit"},
+		{"pkt/ip/dscp-of-requests-and-answers-is-the-traffic-class", "AnswersNoDSCP", conformance.VerdictFail, "DSCP"},
+		{"icrc/sent/ipv6-packets", "ICRCWrong", conformance.VerdictFail, "ICRC"},
+		{"pkt/udp/ipv6-checksum-is-left-out", "PlainSocket", conformance.VerdictUnsupported, "UDP checksum"},
+		{"pkt/ip/ipv6-payload-length-ends-at-the-icrc", "TrailingBytes", conformance.VerdictUnsupported, "lengths"},
+		{"pkt/udp/ipv6-padding-of-the-frame-ignored", "FrameEndICRC", conformance.VerdictUnsupported, "behind the packet"},
+		{"pkt/addr/packet-from-another-host-dropped", "", conformance.VerdictUnsupported, "1 addresses"},
+	} {
+		var quirks []string
+		if c.quirk != "" {
+			quirks = append(quirks, c.quirk)
+		}
+		r := judgedBy(t, WireUDP, suites.RoCE, c.id, quirks...)
+		if r.Verdict != c.want || c.says != "" && !strings.Contains(r.Err.Error(), c.says) {
+			t.Errorf("%s with %q: %s (%v), want %s because of %q", c.id, c.quirk, r.Verdict, r.Err, c.want, c.says)
+		}
+	}
+}
+
+// A TCP by hand carries what the kernel's carries, shows segments, and can ask for short
+// ones where the cable is what it is.
+func TestJudgedBySegments(t *testing.T) {
+	_, d := farBy(t, WireSegments)
+	for _, c := range []realCase{{"garbage", garbage}, {"dialed", dialed}} {
+		if err := d.Try(t.Context(), conformance.Job{Case: "some/" + c.name}, c.body); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	short := conformance.Job{Case: "some/short", Setup: conformance.Setup{MTU: 1500}}
+	err := d.Try(t.Context(), short, func(b *conformance.Bench) error {
+		if tcp, err := b.Segments(); err != nil || tcp != b.Streams || b.MTU != 1500 {
+			t.Errorf("%v, %v, MTU %d", tcp, err, b.MTU)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := d.Try(t.Context(), conformance.Job{Setup: conformance.Setup{MTU: 1 << 15}}, garbage); !errors.Is(err, conformance.ErrCannot) {
+		t.Errorf("longer packets than the cable carries: %v", err)
+	}
+	for _, c := range []struct {
+		id, quirk string
+		want      conformance.Verdict
+	}{
+		{"mpa/segment/what-is-missing-is-waited-for", "", conformance.VerdictPass},
+		{"mpa/segment/what-is-missing-is-waited-for", "OneFPDUPerSegment", conformance.VerdictFail},
+		{"mpa/segment/repeated-write-is-placed-once", "OneFPDUPerSegment", conformance.VerdictFail},
+		{"mpa/segment/begins-with-an-fpdu", "SegmentsUnaligned", conformance.VerdictUnsupported}, // it wants IPv4
+	} {
+		var quirks []string
+		if c.quirk != "" {
+			quirks = append(quirks, c.quirk)
+		}
+		if r := judgedBy(t, WireSegments, suites.IWARP, c.id, quirks...); r.Verdict != c.want {
+			t.Errorf("%s with %q: %s (%v), want %s", c.id, c.quirk, r.Verdict, r.Err, c.want)
+		}
+	}
+}

@@ -1,0 +1,363 @@
+package kernel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+)
+
+// plugged is the test in a guest's place: at the other end of its tap, as QEMU is.
+type plugged struct {
+	t   *testing.T
+	lab *Lab
+	tap *os.File
+}
+
+// vnetLen is the header that a tap of ours puts before each frame; zeros say nothing.
+const vnetLen = 10
+
+func playGuest(t *testing.T, c Config) *plugged {
+	t.Helper()
+	needLab(t)
+	p := &plugged{t: t, lab: up(t, c)}
+	err := p.lab.ns.Do(func() error {
+		fd, err := unix.Open(tunDevice, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		r, err := unix.NewIfreq(wirePort(1))
+		if err != nil {
+			return err
+		}
+		r.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+		if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, r); err != nil {
+			return err
+		}
+		p.tap = os.NewFile(uintptr(fd), "tap")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.tap.Close() })
+	return p
+}
+
+// frame is a UDP datagram to the lab, numbered.
+func (p *plugged) frame(number uint16) []byte {
+	dst, err := net.ParseMAC("02:00:00:00:00:01") // nobody's: it is flooded
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	src, _ := net.ParseMAC(guest.WireMAC(1))
+	b := slices.Concat(dst, src, []byte{0x08, 0x00})
+	ip := []byte{0x45, 0, 0, 32, 0, 0, 0x40, 0, 64, unix.IPPROTO_UDP, 0, 0}
+	ip = slices.Concat(ip, guest.Wire4(1).Addr().AsSlice(), guest.WireHost4.Addr().AsSlice())
+	sum := uint32(0)
+	for i := 0; i < len(ip); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(ip[i:]))
+	}
+	binary.BigEndian.PutUint16(ip[10:], ^uint16(sum+sum>>16))
+	b = slices.Concat(b, ip, []byte{0x30, 0x39, 0x30, 0x39, 0, 12, 0, 0}) // port 12345, no checksum
+	return binary.BigEndian.AppendUint32(b, 0xfab00000|uint32(number))
+}
+
+func (p *plugged) send(frame []byte) {
+	p.t.Helper()
+	if _, err := p.tap.Write(append(make([]byte, vnetLen), frame...)); err != nil && !errors.Is(err, unix.EIO) { // it is down
+		p.t.Fatal(err)
+	}
+}
+
+// arriving is what a packet socket on the judge's port sees of frames, by number.
+func (p *plugged) arriving(n int) (seen []uint16) {
+	p.t.Helper()
+	socket := p.judge()
+	defer socket.Close()
+	for i := range n {
+		p.send(p.frame(uint16(i)))
+	}
+	b := make([]byte, 2048)
+	last := uint16(n - 1)
+	for quiet := 300 * time.Millisecond; ; {
+		_ = socket.SetReadDeadline(time.Now().Add(quiet))
+		k, err := socket.Read(b)
+		if err != nil {
+			return seen
+		}
+		if word := uint32(0xfab0); k >= 46 && uint32(binary.BigEndian.Uint16(b[42:])) == word {
+			number := binary.BigEndian.Uint16(b[44:])
+			seen = append(seen, number)
+			if number == last {
+				quiet = 30 * time.Millisecond // what else comes is a copy
+			}
+		}
+	}
+}
+
+func (p *plugged) judge() (f *os.File) {
+	p.t.Helper()
+	err := p.lab.ns.Do(func() (err error) {
+		f, err = openPacket(JudgeDevice)
+		return err
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return f
+}
+
+func lossy(ppm uint32) Impairment { return Impairment{Out: []impair.Spec{{LossPPM: ppm}}} }
+
+func (p *plugged) impair(m Impairment) {
+	p.t.Helper()
+	if err := p.lab.Impair(1, m); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// everyNumber is what arrives where nothing is lost.
+func everyNumber(n int) (all []uint16) {
+	for i := range n {
+		all = append(all, uint16(i))
+	}
+	return all
+}
+
+func TestALinkIsImpairedAndMended(t *testing.T) {
+	const n = 200
+	p := playGuest(t, fakeConfig(t, "good"))
+	pass := func(when string) {
+		t.Helper()
+		if seen := p.arriving(n); !slices.Equal(seen, everyNumber(n)) {
+			t.Errorf("%s: %d of %d frames: %v", when, len(seen), n, seen)
+		}
+	}
+	pass("at the bridge")
+	p.impair(Impairment{})
+	if l := p.lab.Status()[0].Link; l.Switched || l.Down {
+		t.Errorf("nothing was impaired, and the link is %+v", l)
+	}
+	p.impair(lossy(impair.PPM / 2))
+	seen := p.arriving(n)
+	if len(seen) < n/4 || len(seen) > 3*n/4 {
+		t.Errorf("of %d frames, %d passed a link that loses one of two", n, len(seen))
+	}
+	l := p.lab.Status()[0].Link
+	if want := (LinkCounters{Packets: n, Lost: uint64(n - len(seen))}); !l.Switched || l.Sent != want || l.Received != (LinkCounters{}) {
+		t.Errorf("the link is %+v; want %+v to have been sent", l, want)
+	}
+	p.impair(Impairment{})
+	pass("mended")
+	if l := p.lab.Status()[0].Link; !l.None() || l.Sent.Packets != n {
+		t.Errorf("a link that was mended is %+v", l)
+	}
+	if err := p.lab.SetLink(1, false); err != nil {
+		t.Fatal(err)
+	}
+	if seen := p.arriving(5); len(seen) != 0 || !p.lab.Status()[0].Link.Down {
+		t.Errorf("through a cable that is out came %v", seen)
+	}
+	if err := p.lab.SetLink(1, true); err != nil {
+		t.Fatal(err)
+	}
+	pass("the cable back in")
+}
+
+// A cable at the bridge can be taken out as well.
+func TestACableIsTakenOutOfTheBridge(t *testing.T) {
+	p := playGuest(t, fakeConfig(t, "good"))
+	for _, want := range []int{0, 5} {
+		if err := p.lab.SetLink(1, want > 0); err != nil {
+			t.Fatal(err)
+		}
+		if seen := p.arriving(5); len(seen) != want {
+			t.Errorf("%d frames, want %d", len(seen), want)
+		}
+	}
+}
+
+func TestTheSameSeedLosesTheSamePackets(t *testing.T) {
+	fate := func(seed uint64) []uint16 {
+		c := fakeConfig(t, "good")
+		c.Seed, c.Impair = seed, lossy(impair.PPM/2)
+		p := playGuest(t, c)
+		defer p.lab.Down()
+		return p.arriving(100)
+	}
+	one := fate(7)
+	if again := fate(7); !slices.Equal(one, again) {
+		t.Errorf("seed 7 let pass %v, and then %v", one, again)
+	}
+	if other := fate(8); slices.Equal(one, other) {
+		t.Errorf("seeds 7 and 8 let pass the same: %v", one)
+	}
+}
+
+// The lab's kernel has an address on the wire, and must not answer in the bridge's
+// place at an interface that is the switch's.
+func TestNobodyAnswersAtTheSwitch(t *testing.T) {
+	p := playGuest(t, fakeConfig(t, "good"))
+	p.impair(Impairment{Out: []impair.Spec{{Delay: time.Microsecond}}})
+	src, _ := net.ParseMAC(guest.WireMAC(1))
+	all := bytes.Repeat([]byte{0xff}, 6)
+	p.send(slices.Concat(all, src, []byte{0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1}, src, guest.Wire4(1).Addr().AsSlice(),
+		make([]byte, 6), guest.WireHost4.Addr().AsSlice()))
+	var bridge net.HardwareAddr
+	if err := p.lab.ns.Do(func() error {
+		l, err := netlink.LinkByName(WireDevice)
+		if err == nil {
+			bridge = l.Attrs().HardwareAddr
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var answers []string
+	for _, f := range p.frames(200 * time.Millisecond) {
+		if len(f) >= 42 && f[12] == 0x08 && f[13] == 0x06 && f[21] == 2 {
+			answers = append(answers, net.HardwareAddr(f[22:28]).String())
+		}
+	}
+	if !slices.Equal(answers, []string{bridge.String()}) {
+		t.Errorf("who has the lab's address: %v, want %v once", answers, bridge)
+	}
+}
+
+// frames are those that the guest gets, until none comes for a while.
+func (p *plugged) frames(quiet time.Duration) (all [][]byte) {
+	b := make([]byte, 1<<16)
+	for {
+		_ = p.tap.SetReadDeadline(time.Now().Add(quiet))
+		n, err := p.tap.Read(b)
+		if err != nil {
+			return all
+		}
+		all = append(all, bytes.Clone(b[vnetLen:n]))
+	}
+}
+
+// What the lab's kernel sends as one super-packet comes to a guest in frames that its
+// cable carries, with checksums, also through the switch.
+func TestSuperPacketsAreCutBehindTheSwitch(t *testing.T) {
+	p := playGuest(t, fakeConfig(t, "good"))
+	p.impair(Impairment{In: []impair.Spec{{Delay: time.Microsecond}}})
+	mac, _ := net.ParseMAC(guest.WireMAC(1))
+	const size, segments = 1000, 4
+	err := p.lab.ns.Do(func() error {
+		l, err := netlink.LinkByName(WireDevice)
+		if err != nil {
+			return err
+		}
+		known := &netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: guest.Wire4(1).Addr().AsSlice(), HardwareAddr: mac}
+		if err := netlink.NeighSet(known); err != nil {
+			return err
+		}
+		to := netip.AddrPortFrom(guest.Wire4(1).Addr(), 9999)
+		conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		oob := make([]byte, unix.CmsgSpace(2))
+		h := oob[:unix.CmsgLen(2)]
+		binary.NativeEndian.PutUint64(h, uint64(unix.CmsgLen(2)))
+		binary.NativeEndian.PutUint32(h[8:], unix.SOL_UDP)
+		binary.NativeEndian.PutUint32(h[12:], unix.UDP_SEGMENT)
+		binary.NativeEndian.PutUint16(h[16:], size)
+		_, _, err = conn.WriteMsgUDP(bytes.Repeat([]byte{0x5a}, size*segments), oob, nil)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range p.frames(200 * time.Millisecond) {
+		if len(f) < 42 || f[12] != 0x08 || f[13] != 0 || f[23] != unix.IPPROTO_UDP {
+			continue
+		}
+		sum := uint32(unix.IPPROTO_UDP) + uint32(len(f)-34)
+		for i := 26; i < len(f); i += 2 { // addresses, UDP header, data
+			sum += uint32(binary.BigEndian.Uint16(f[i:]))
+		}
+		for sum > 0xffff {
+			sum = sum&0xffff + sum>>16
+		}
+		got = append(got, fmt.Sprintf("%d bytes, checksum %#x", len(f)-42, sum))
+	}
+	want := slices.Repeat([]string{fmt.Sprintf("%d bytes, checksum 0xffff", size)}, segments)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestWhatMakesNoImpairmentIsRefused(t *testing.T) {
+	c := fakeConfig(t, "good")
+	c.Impair = lossy(2 * impair.PPM)
+	if _, err := Up(t.Context(), c); err == nil || !strings.Contains(err.Error(), "impairment out[0]: loss_ppm: 2000000") {
+		t.Errorf("got %v", err)
+	}
+	needLab(t)
+	l := up(t, fakeConfig(t, "good"))
+	for want, err := range map[string]error{
+		"impairment out[0]: loss_ppm":    l.Impair(1, c.Impair),
+		"no guest 2: there are 1 to 1":   l.Impair(2, lossy(1)),
+		"no guest 0: there are 1 to 1":   l.SetLink(0, true),
+		"impairment in[0]: from 0s, unt": l.Impair(1, Impairment{In: []impair.Spec{{Until: -1}}}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if l.Status()[0].Link.Switched {
+		t.Error("the link was put through the switch for nothing")
+	}
+	if err := l.Down(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Impair(1, lossy(1)); err == nil || !strings.Contains(err.Error(), "down") {
+		t.Errorf("of a lab that is down: %v", err)
+	}
+}
+
+// A lab that stays up is told from outside.
+func TestARemoteLabIsImpaired(t *testing.T) {
+	r, _ := start(t, fakeConfig(t, "good"))
+	link := func() Link {
+		t.Helper()
+		info, err := r.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Guests[0].Link
+	}
+	if err := r.Impair(t.Context(), 1, lossy(1000)); err != nil {
+		t.Fatal(err)
+	}
+	if l := link(); !l.Switched || l.Down || len(l.Out) != 1 || l.Out[0].LossPPM != 1000 || len(l.In) != 0 {
+		t.Errorf("the link is %+v", l)
+	}
+	if err := r.SetLink(t.Context(), 1, false); err != nil || !link().Down {
+		t.Errorf("the link is %+v, %v", link(), err)
+	}
+	if err := errors.Join(r.SetLink(t.Context(), 1, true), r.Impair(t.Context(), 1, Impairment{})); err != nil || link().Down || !link().None() {
+		t.Errorf("the link is %+v, %v", link(), err)
+	}
+	if err := r.Impair(t.Context(), 2, lossy(1)); err == nil || !strings.Contains(err.Error(), "no guest 2") {
+		t.Errorf("guest 2: %v", err)
+	}
+}

@@ -1,0 +1,75 @@
+//go:build unix
+
+package certificate
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/report/internal/browser"
+)
+
+// TestPagesInABrowser looks at a certificate and at a comparison in Chromium: bright and
+// dark, wide and on a telephone, on paper. FABRICTEST_SHOTS names a folder for
+// pictures of what it saw.
+func TestPagesInABrowser(t *testing.T) {
+	b := browser.Start(t)
+	_, dir := written(t, conform.Pass, conform.Fail, conform.Deviates, conform.Unsupported, conform.Broken, conform.Stale)
+	c, _, _ := compared(t)
+	matrix := filepath.Join(t.TempDir(), "matrix.html")
+	f, err := os.Create(matrix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WriteHTML(f, dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, page := range map[string]string{"certificate": filepath.Join(dir, PageFile), "matrix": matrix} {
+		for _, l := range []browser.Look{
+			{Name: name + " light", Width: 1280, Scheme: "light"}, {Name: name + " dark", Width: 1280, Scheme: "dark"},
+			{Name: name + " phone", Width: 390, Scheme: "dark"}, {Name: name + " paper", Width: 718, Scheme: "dark", Media: "print"},
+		} {
+			b.Open(page, l)
+			bright := b.Shoot(l, 2600)
+			if dark := l.Scheme == "dark" && l.Media == ""; dark != (bright < 0.5) {
+				t.Errorf("%s: how bright it is: %v", l.Name, bright)
+			}
+			for _, w := range b.Audit() {
+				t.Errorf("%s: %s", l.Name, w)
+			}
+		}
+	}
+	t.Run("filter", func(t *testing.T) { filter(t, b, matrix) })
+	for _, p := range b.Problems {
+		t.Errorf("the console, or the network: %s", p)
+	}
+}
+
+// filter sifts the clauses of a comparison by words, states and devices.
+func filter(t *testing.T, b *browser.Browser, page string) {
+	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
+	var seen struct{ All, Word, None, Fail, FailThere, FailElsewhere, Titles int }
+	b.Eval(`(() => {
+		const shown = () => [...document.querySelectorAll("#clauses tr[data-v]")].filter((e) => !e.hidden && !e.closest("[hidden]")).length;
+		const find = document.querySelector("#find"), device = document.querySelector("#device");
+		const type = (s) => { find.value = s; find.dispatchEvent(new Event("input")); return shown(); };
+		const on = (s) => { device.value = s; device.dispatchEvent(new Event("change")); return shown(); };
+		const r = { all: shown(), word: type("PSN/1"), none: type("no such thing") };
+		type("");
+		document.querySelector("[data-state=fail]").click();
+		r.fail = shown();
+		r.titles = [...document.querySelectorAll("#clauses .doc-title")].filter((e) => !e.hidden).length;
+		r.failThere = on("3");
+		r.failElsewhere = on("0");
+		return r;
+	})()`, &seen)
+	// Clause 1 fails on the first certificate, clause 3 on the second; nothing on the emulated device.
+	if seen.All != 6 || seen.Word != 1 || seen.None != 0 || seen.Fail != 2 || seen.Titles != 1 || seen.FailThere != 1 || seen.FailElsewhere != 0 {
+		t.Errorf("%+v", seen)
+	}
+}
