@@ -65,6 +65,19 @@ type HangError struct{ Waiting string }
 // Error says what was waited for.
 func (e *HangError) Error() string { return "the case came to no end: " + e.Waiting }
 
+// CrashError says that the device's host did not outlive a case. Of a case that is known to
+// crash devices ([Dangerous]) it is the device's answer, and a failure; during any other it
+// may be what an earlier one has left behind, and nothing is said of the device.
+type CrashError struct{ Cause error }
+
+// Error says how it ended.
+func (e *CrashError) Error() string {
+	return "the device's host did not outlive the case: " + e.Cause.Error()
+}
+
+// Unwrap is what is known of it.
+func (e *CrashError) Unwrap() error { return e.Cause }
+
 // Options is how a case is judged.
 type Options struct {
 	Quirks []string
@@ -123,6 +136,9 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 		err = refused(ctx, lab, job, setup)
 	}
 	res.Took = time.Since(begun)
+	if c.Dangerous() && errors.As(err, new(*CrashError)) {
+		err = Violated("a device that is alive", err.Error())
+	}
 	known, deviates := opt.Deviations[c.ID]
 	res.Verdict, res.Err = verdict(err, deviates, known.Sometimes)
 	switch res.Verdict {

@@ -57,12 +57,14 @@ func paperCase(id string, mutants ...string) *conformance.Case {
 
 func TestVerdicts(t *testing.T) {
 	violated := conformance.Violated("one ACK", "two")
+	crash := fmt.Errorf("case: %w", &conformance.CrashError{Cause: errors.New("kernel panic")})
 	for _, tc := range []struct {
 		name      string
 		caps      verbs.Caps
 		lab, body error
 		deviates  bool
 		sometimes bool
+		dangerous bool
 		want      conformance.Verdict
 		says      string
 	}{
@@ -80,11 +82,17 @@ func TestVerdicts(t *testing.T) {
 		{name: "a choice that it is not about", body: &conformance.SetupError{Reason: "it asks for no CRC"}, want: conformance.VerdictUnsupported, says: "no CRC"},
 		{name: "a case at fault", body: errors.New("index out of range"), want: conformance.VerdictBroken, says: "index"},
 		{name: "a case without end", lab: &conformance.HangError{Waiting: "main in poll"}, deviates: true, want: conformance.VerdictBroken, says: "main in poll"},
+		{name: "a crash of a case that may crash", lab: crash, dangerous: true, want: conformance.VerdictFail, says: "want a device that is alive, got case: the device's host did not outlive the case: kernel panic"},
+		{name: "a crash that is known", lab: crash, dangerous: true, deviates: true, want: conformance.VerdictDeviates, says: "kernel panic"},
+		{name: "a crash out of nowhere", lab: crash, want: conformance.VerdictBroken, says: "kernel panic"},
 		{name: "a capability that is not claimed", caps: verbs.CapXRC, want: conformance.VerdictUnsupported, says: "does not claim XRC"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := paperCase("a/b/c")
 			c.Needs = tc.caps
+			if tc.dangerous {
+				c.Labels = []string{conformance.Dangerous}
+			}
 			c.Run = func(*conformance.Bench) error { return tc.body }
 			opt := conformance.Options{}
 			if tc.deviates {

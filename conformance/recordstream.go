@@ -124,3 +124,8 @@ func (s *recordedSegmented) Hold(b []byte) error {
 }
 
 func (s *recordedSegmented) Release(from, to int) error { return s.by.Release(from, to) }
+
+func (s *recordedSegmented) ReleaseEnd(from int) error {
+	s.add(EventSentEnd, nil)
+	return s.by.ReleaseEnd(from)
+}

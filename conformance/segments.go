@@ -28,4 +28,7 @@ type Segmented interface {
 	// order, and as often as it is called. Once each was sent, all is as if it had been
 	// written, what the network loses is repeated, and Release sends it once more.
 	Release(from, to int) error
+	// ReleaseEnd sends what is held from an octet on, and ends the judge's side in the same
+	// segment. Nothing may have been written since.
+	ReleaseEnd(from int) error
 }

@@ -72,8 +72,14 @@ interface that the cable ends at.
 RoCEv2 is judged by raw packets, which takes CAP_NET_RAW. The judge is a host of its
 own there: --peer ADDR/LEN is the first of four addresses in a row that nobody has, in a
 network of the device's, and may be given for IPv4 and for IPv6. Without one for IPv6 the
-judge makes up link-local ones. iWARP is judged over the TCP of this host, at the
-addresses that the interface has.
+judge makes up link-local ones. With --wire udp it is an ordinary program with UDP sockets
+at the addresses that the interface has (or at those that --peer names of them), which
+takes no permission: what a socket neither shows nor sends is unsupported, and the
+certificate lists it. Of several addresses the last is left to the device's partners.
+
+iWARP is judged over the TCP of this host, at the addresses that the interface has. With
+--wire segments the judge makes TCP by hand, as a host of its own at --peer, which takes
+CAP_NET_RAW: it sees the device's segments, and chooses its own and their size.
 
 What the device does not claim is unsupported, and so is what this bench cannot ask, with
 the reason; what it claims and refuses fails. --deviations names a file with what is known
@@ -86,7 +92,7 @@ puts several side by side.
 
 Exit codes: 0 nothing that was asked speaks against the device, 1 something does, 2
 called wrongly; 130 ended by Ctrl-C, 143 by SIGTERM, with a certificate of what there was.`,
-		Example: `  fabrictest certify --guest rxe --kernel 6.12 --out rxe-6.12/
+		Example: `  fabrictest certify --guest rxe --kernel 6.12 --deviations rxe-6.12 --out rxe-6.12/
   fabrictest certify mpa/fpdu --guest siw --kernel 6.1 --out fpdu/
   fabrictest certify --agent 192.0.2.7:7471 --key agent.key --device mlx5_0 --interface eth1 \
       --peer 198.51.100.20/24 --out certificate/
@@ -147,6 +153,9 @@ func (o *certifyOptions) check(cmd *cobra.Command) error {
 	}
 	if err := o.checkKey(); err != nil {
 		return err
+	}
+	if known := slices.Concat(bench.DeviceWires(false), bench.DeviceWires(true)); o.wire != "" && !slices.Contains(known, bench.DeviceWire(o.wire)) {
+		return usagef("--wire %s: give packet or udp for RoCEv2, tcp or segments for iWARP", o.wire)
 	}
 	o.Level = conformance.Level(strings.ToUpper(o.level))
 	if o.level != "" && !slices.Contains([]conformance.Level{conformance.Must, conformance.Should, conformance.May}, o.Level) {

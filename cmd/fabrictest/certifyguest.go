@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/lab/bench"
@@ -165,8 +166,13 @@ func (g *guestSubject) config(cmd *cobra.Command) (kernel.Config, error) {
 	// What kernels warn of belongs to the evidence, too.
 	cfg.Append = strings.TrimSpace("loglevel=5 " + cfg.Append)
 	var err error
-	cfg.Image, err = g.cache.Ensure(cmd.Context(), image.Series(g.series), guest.NeedsSIW(cfg.Devices))
-	return cfg, err
+	if cfg.Image, err = g.cache.Ensure(cmd.Context(), image.Series(g.series), guest.NeedsSIW(cfg.Devices)); err != nil {
+		return cfg, err
+	}
+	if err := cfg.Check(); err != nil {
+		return cfg, usagef("--guest %s: %w", g.kind, err)
+	}
+	return cfg, nil
 }
 
 // words are those of a command line that has the same guest.
@@ -226,7 +232,7 @@ func (c *certification) inGuest(cmd *cobra.Command, cfg kernel.Config) error {
 	run, err := c.judgeGuest(cmd, cfg)
 	if err != nil {
 		// Nobody looks for anything in the folder of what came to nothing.
-		_ = os.Remove(filepath.Join(c.judgement.dir, kernel.ConsoleName(1)))
+		_ = os.Remove(filepath.Join(c.judgement.dir, kernel.ConsoleName(onlyGuest)))
 		_ = os.Remove(c.judgement.dir)
 		return err
 	}
@@ -245,7 +251,7 @@ func (c *certification) judgeGuest(cmd *cobra.Command, cfg kernel.Config) (run *
 	}
 	defer func() { err = errors.Join(err, lab.Down()) }()
 	tell("The guest is ready after %.1f s.", lab.Status()[0].BootSecs)
-	g := newGuestHost(lab, 1)
+	g := newGuestHost(lab)
 	if o.guest.protocol() == suites.RoCE {
 		g.addresses = secondAddresses
 	}
@@ -259,7 +265,11 @@ func (c *certification) judgeGuest(cmd *cobra.Command, cfg kernel.Config) (run *
 	if o.guest.rawWire(o.wire) {
 		o.intf, o.networks = kernel.JudgeDevice, judgeNetworks
 	}
-	return c.judged(cmd, client, bench.DeviceOptions{Interface: o.intf, Peers: o.networks, Partners: kernel.WireDevice, Host: g})
+	run, err = c.judged(cmd, client, bench.DeviceOptions{Interface: o.intf, Peers: o.networks, Partners: kernel.WireDevice, Host: g})
+	if errors.Is(err, agent.ErrLost) { // before any case could tell of it
+		err = errors.Join(err, g.Trouble(err))
+	}
+	return run, err
 }
 
 // rawWire reports whether the judge is a host of its own on this wire, and not a program

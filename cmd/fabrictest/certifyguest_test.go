@@ -55,8 +55,8 @@ func TestCommandLinesOfGuests(t *testing.T) {
 		{"fabrictest", "--guest rxe --kernel 6.1", "fabrictest certify 'pkt/ip/*' --guest rxe --kernel 6.1 --seed 7 --out FOLDER"},
 		{goRun, "--guest siw", "go run -tags ibverbs ./cmd/fabrictest certify 'pkt/ip/*' --guest siw --kernel 6.12 --seed 7 --out FOLDER"},
 		{
-			goRun, "--guest siw --agent-program p --mtu 1500 --count-instructions --append a=1 --dangerous --level must",
-			"go run ./cmd/fabrictest certify 'pkt/ip/*' --guest siw --kernel 6.12 --agent-program p --mtu 1500 --append a=1 --count-instructions=true --level must --dangerous --seed 7 --out FOLDER",
+			goRun, "--guest siw --agent-program p --mtu 1500 --count-instructions --append a=1 --dangerous --level must --case-time 6m",
+			"go run ./cmd/fabrictest certify 'pkt/ip/*' --guest siw --kernel 6.12 --agent-program p --mtu 1500 --append a=1 --count-instructions=true --level must --dangerous --case-time 6m0s --seed 7 --out FOLDER",
 		},
 	} {
 		o := &certifyOptions{program: c.program}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -28,7 +29,6 @@ type guestLab interface {
 // one goroutine at a time.
 type guestHost struct {
 	lab  guestLab
-	id   int
 	key  agent.Key
 	addr string // of the agent
 	// addresses are for the guest's interface on the wire, besides its own.
@@ -63,9 +63,16 @@ const (
 	stuckPatience = 15 * time.Second
 )
 
-func newGuestHost(lab guestLab, id int) *guestHost {
+// onlyGuest is the number of a guest that is alone.
+const onlyGuest = 1
+
+// guestTiming is more patient than agents of hosts are met: that a guest is off is known
+// otherwise, and one whose processor is emulated by a busy machine may say nothing for long.
+var guestTiming = agent.Timing{Handshake: 20 * time.Second, Silence: 45 * time.Second}
+
+func newGuestHost(lab guestLab) *guestHost {
 	return &guestHost{
-		lab: lab, id: id, key: agent.NewKey(), addr: netip.AddrPortFrom(guest.Control(id).Addr(), agentPort).String(),
+		lab: lab, key: agent.NewKey(), addr: netip.AddrPortFrom(guest.Control(onlyGuest).Addr(), agentPort).String(),
 		patience: agentPatience, news: agentNews,
 	}
 }
@@ -74,7 +81,7 @@ func newGuestHost(lab guestLab, id int) *guestHost {
 // of a machine that is off, no connection says so.
 func (g *guestHost) start(ctx context.Context) (*agent.Client, error) {
 	key := g.key.Text() + "\n"
-	if err := g.lab.Put(ctx, g.id, keyPath, 0o600, int64(len(key)), strings.NewReader(key)); err != nil {
+	if err := g.lab.Put(ctx, onlyGuest, keyPath, 0o600, int64(len(key)), strings.NewReader(key)); err != nil {
 		return nil, fmt.Errorf("give the guest the agent's key: %w", err)
 	}
 	for _, p := range g.addresses {
@@ -89,7 +96,7 @@ func (g *guestHost) start(ctx context.Context) (*agent.Client, error) {
 		return nil, err
 	}
 	g.running = a
-	if _, g.printed, err = g.lab.Printed(g.id, 0); err != nil { // how it came up is of no interest
+	if _, g.printed, err = g.lab.Printed(onlyGuest, 0); err != nil { // how it came up is of no interest
 		return nil, errors.Join(err, client.Close())
 	}
 	go func() {
@@ -101,12 +108,12 @@ func (g *guestHost) start(ctx context.Context) (*agent.Client, error) {
 
 // addAddress gives the guest another address on the wire.
 func (g *guestHost) addAddress(ctx context.Context, p netip.Prefix) error {
-	said := new(lastWords)
+	said := new(saying)
 	args := []string{"ip", "address", "replace", p.String(), "dev", "eth0"}
 	if p.Addr().Is6() {
 		args = append(args, "nodad") // nobody else has it
 	}
-	code, err := g.lab.Exec(ctx, g.id, guest.Command{Args: args, Stdout: said, Stderr: said})
+	code, err := g.lab.Exec(ctx, onlyGuest, guest.Command{Args: args, Stdout: said, Stderr: said})
 	if err == nil && code != 0 {
 		err = fmt.Errorf("%s: exit code %d: %s", strings.Join(args, " "), code, said)
 	}
@@ -120,9 +127,9 @@ func (g *guestHost) launch(ctx context.Context) *guestAgent {
 	a := &guestAgent{kill: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(a.ended)
-		said := new(lastWords)
-		code, err := g.lab.Exec(ctx, g.id, guest.Command{
-			Args: []string{agentProgram, "agent", "--listen", g.addr, "--key", keyPath, "--quiet"}, Stdout: said, Stderr: said,
+		said := new(saying)
+		code, err := g.lab.Exec(ctx, onlyGuest, guest.Command{
+			Args: []string{agentProgram, "agent", "--listen", g.addr, "--key", keyPath, "--quiet"}, Stderr: said,
 		})
 		if a.why = err; err == nil {
 			a.why = fmt.Errorf("the agent in the guest ended with code %d: %s", code, said)
@@ -143,9 +150,12 @@ func (g *guestHost) dial(ctx context.Context, a *guestAgent) (*agent.Client, err
 		}
 	}()
 	for {
-		client, err := agent.Dial(ctx, g.addr, g.key)
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", g.addr)
 		if err == nil {
-			return client, nil
+			var client *agent.Client
+			if client, err = agent.NewClient(ctx, conn, g.key, guestTiming); err == nil {
+				return client, nil
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -177,7 +187,7 @@ func (g *guestHost) stop() {
 // Restart implements bench.DeviceHost.
 func (g *guestHost) Restart(ctx context.Context) (*agent.Client, error) {
 	g.stop()
-	if err := g.lab.Restart(ctx, g.id); err != nil {
+	if err := g.lab.Restart(ctx, onlyGuest); err != nil {
 		return nil, err
 	}
 	return g.start(ctx)
@@ -193,7 +203,7 @@ func (g *guestHost) Trouble(sign error) error {
 	if lost {
 		sign = g.obituary(sign)
 	}
-	text, upTo, err := g.lab.Printed(g.id, g.printed)
+	text, upTo, err := g.lab.Printed(onlyGuest, g.printed)
 	if err != nil {
 		return errors.Join(sign, err)
 	}
@@ -250,23 +260,27 @@ done 2>/dev/null`
 func (g *guestHost) stuck() string {
 	ctx, stop := context.WithTimeout(context.Background(), stuckPatience)
 	defer stop()
-	said := new(lastWords)
+	said := new(saying)
 	c := guest.Shell(stuckScript)
 	c.Stdout = said
-	if _, err := g.lab.Exec(ctx, g.id, c); err != nil {
+	if _, err := g.lab.Exec(ctx, onlyGuest, c); err != nil {
 		return ""
 	}
 	return said.String()
 }
 
-// lastWords keeps the end of what is written.
-type lastWords struct{ text []byte }
+// saying keeps the beginning and the end of what is written: a program that crashes says why
+// first, and where last.
+type saying struct{ head, tail []byte }
 
-func (w *lastWords) Write(b []byte) (int, error) {
-	const limit = 4 << 10
-	w.text = append(w.text, b...)
-	w.text = w.text[max(0, len(w.text)-limit):]
-	return len(b), nil
+func (w *saying) Write(b []byte) (n int, err error) {
+	const most = 4 << 10 // of each
+	n = len(b)
+	room := min(most-len(w.head), len(b))
+	w.head = append(w.head, b[:room]...)
+	w.tail = append(w.tail, b[room:]...)
+	w.tail = w.tail[max(0, len(w.tail)-most):]
+	return n, nil
 }
 
-func (w *lastWords) String() string { return strings.TrimSpace(string(w.text)) }
+func (w *saying) String() string { return strings.TrimSpace(string(w.head) + string(w.tail)) }

@@ -113,7 +113,7 @@ func startedGuest(t *testing.T) (*fakeGuest, *guestHost, *agent.Client) {
 	ln.Close() // its port is free
 	f := newFakeGuest()
 	f.print("[    0.1] BUG: of no interest, at boot\n")
-	g := newGuestHost(f, 1)
+	g := newGuestHost(f)
 	g.addr, g.patience, g.news = ln.Addr().String(), 10*time.Second, 5*time.Second
 	g.addresses = []netip.Prefix{netip.MustParsePrefix("fd77::2:11/64")}
 	client, err := g.start(t.Context())
@@ -168,10 +168,14 @@ func TestTroubleOfAGuest(t *testing.T) {
 		want  []string // nothing is no trouble
 	}{
 		{"a case without end, and nothing else", hang, func(*fakeGuest) {}, nil},
-		{"a case without end, and a task that is stuck", hang, func(f *fakeGuest) { f.stuck = "task 7, exe, waits in the kernel:\n[<0>] rxe_destroy_qp" },
-			[]string{"does not come back", "\ntask 7", "rxe_destroy_qp"}},
-		{"a word of alarm", nil, func(f *fakeGuest) { f.print("[    9.9] BUG: workqueue lockup\n[   10.0] more\n") },
-			[]string{"its kernel says: BUG: workqueue lockup\n", "[   10.0] more"}},
+		{
+			"a case without end, and a task that is stuck", hang, func(f *fakeGuest) { f.stuck = "task 7, exe, waits in the kernel:\n[<0>] rxe_destroy_qp" },
+			[]string{"does not come back", "\ntask 7", "rxe_destroy_qp"},
+		},
+		{
+			"a word of alarm", nil, func(f *fakeGuest) { f.print("[    9.9] BUG: workqueue lockup\n[   10.0] more\n") },
+			[]string{"its kernel says: BUG: workqueue lockup\n", "[   10.0] more"},
+		},
 		{"a word of no alarm", nil, func(f *fakeGuest) { f.print("[    9.9] siw: something\n") }, nil},
 		{"a machine that was killed", agent.ErrLost, func(f *fakeGuest) {
 			f.off <- &kernel.GuestError{ID: 1, Reason: "is off (signal: killed)", Console: "the last of it"}
@@ -201,7 +205,26 @@ func TestTroubleOfAGuest(t *testing.T) {
 func TestAgentThatDoesNotStartSaysWhy(t *testing.T) {
 	f := newFakeGuest()
 	f.dumb = true
-	if _, err := newGuestHost(f, 1).start(t.Context()); err == nil || !strings.Contains(err.Error(), "ended with code 1: no such device") {
+	if _, err := newGuestHost(f).start(t.Context()); err == nil || !strings.Contains(err.Error(), "ended with code 1: no such device") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestSayingKeepsBeginningAndEnd(t *testing.T) {
+	w := new(saying)
+	for range 10_000 {
+		_, _ = io.WriteString(w, "x")
+	}
+	_, _ = io.WriteString(w, "end")
+	short := new(saying)
+	for _, s := range []string{"fatal: ", "no memory\n"} {
+		_, _ = io.WriteString(short, s)
+		_, _ = io.WriteString(w, s)
+	}
+	if got := short.String(); got != "fatal: no memory" {
+		t.Errorf("got %q", got)
+	}
+	if got := w.String(); len(got) != 8<<10-1 || !strings.HasPrefix(got, "xxx") || !strings.HasSuffix(got, "endfatal: no memory") {
+		t.Errorf("got %d octets, %.5q…%q", len(got), got, got[len(got)-20:])
 	}
 }

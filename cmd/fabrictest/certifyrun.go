@@ -204,6 +204,9 @@ func (o *certifyOptions) command(ids []string, seed uint64) string {
 	if o.Dangerous {
 		words = append(words, "--dangerous")
 	}
+	if o.caseTime != 0 {
+		words = append(words, "--case-time "+o.caseTime.String())
+	}
 	if o.deviations != "" {
 		words = append(words, "--deviations "+quote(o.deviations))
 	}
@@ -242,7 +245,7 @@ func (c *certification) judgeIdentity() certificate.Judge {
 	_, own := c.lab.Addresses()
 	wire := c.lab.Wire()
 	j := certificate.Judge{
-		Wire: wire.String() + " on " + c.opts.intf, Blind: wire.Blind(), Addresses: texts(own), Agent: c.opts.agent, Started: c.began, Ended: time.Now(),
+		Wire: wire.Words() + " on " + c.opts.intf, Blind: wire.Blind(), Addresses: texts(own), Agent: c.opts.agent, Started: c.began, Ended: time.Now(),
 	}
 	if wire == bench.WireTCP || wire == bench.WireUDP {
 		j.Wire += ", Linux " + kernelRelease()

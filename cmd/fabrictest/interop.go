@@ -27,15 +27,16 @@ func newInteropCommand() *cobra.Command {
 		Short: "Prove soft-RoCE against the kernel's, over UDP sockets",
 		Long: `Prove soft-RoCE and soft-iWARP against the kernel's, over UDP and TCP sockets.
 
-conformance/kernel/run boots a guest with the Linux kernel's soft-RoCE or soft-iWARP
-and runs "interop matrix" on its network. The other commands are one end of one
-program, for any peer: the program of that name with the same options, on a machine
+"interop verbs" boots a guest with the Linux kernel's soft-RoCE or soft-iWARP, and
+exchanges with it every operation that both have. conformance/kernel/run boots one, too,
+and runs "interop matrix" on its network: the programs that come with rdma-core in either
+role. The other commands are one end of one program, for any peer: the program of that name with the same options, on a machine
 with an RDMA device. Over soft-iWARP there are those that connect by rdma_cm: rping,
 ucmatose and rdma.`,
 	}
 	cmd.PersistentFlags().Var(&provider, "provider", "our device: softroce or softiwarp")
 	cmd.AddCommand(
-		newInteropMatrixCommand(&provider), newInteropPingPongCommand(&provider), newInteropRPingCommand(&provider),
+		newInteropMatrixCommand(&provider), newInteropVerbsCommand(), newInteropPingPongCommand(&provider), newInteropRPingCommand(&provider),
 		newInteropUDAddyCommand(&provider), newInteropUCMatoseCommand(&provider), newInteropRDMACommand(&provider),
 	)
 	return cmd

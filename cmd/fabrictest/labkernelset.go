@@ -144,6 +144,9 @@ func tellLink(l *kernel.Link) string {
 	if l.Down {
 		said = append(said, "link down")
 	}
+	if l.Broken != "" {
+		said = append(said, l.Broken)
+	}
 	if !l.None() {
 		said = append(said, "link impaired")
 	}

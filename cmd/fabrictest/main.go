@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,6 +43,10 @@ type interruptedError struct{ syscall.Signal }
 
 func (e interruptedError) Error() string { return "interrupted" }
 
+// oneSignal is how close two signals are that were meant as one: timeout(1) sends one
+// to its program and another to the group that it is in.
+const oneSignal = 100 * time.Millisecond
+
 // interruptible is a context that ends with the first Ctrl-C or SIGTERM; the
 // second one ends us at once.
 func interruptible() context.Context {
@@ -50,8 +55,9 @@ func interruptible() context.Context {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		s := <-signals
-		signal.Stop(signals)
 		cancel(interruptedError{s.(syscall.Signal)})
+		time.Sleep(oneSignal)
+		signal.Stop(signals)
 	}()
 	return ctx
 }

@@ -25,6 +25,15 @@ var files embed.FS
 // Tiers are where cases run, and so where a deviation can be known to hold.
 func Tiers() []string { return []string{"sim", "netns", "wire"} }
 
+// Devices are those that have a file.
+func Devices() []string {
+	names, _ := fs.Glob(files, "*.yaml") // the pattern is a good one
+	for i := range names {
+		names[i] = strings.TrimSuffix(names[i], ".yaml")
+	}
+	return names
+}
+
 // Deviation is what is known of a case that a device does not pass.
 type Deviation struct {
 	Reason string `yaml:"reason"`

@@ -6,7 +6,8 @@
 // It is a host of its own there, with an Ethernet address and IP addresses that the
 // kernel at this end need not have, and should not: a kernel would answer what is
 // meant for the judge, with an ICMP error most likely. Whoever asks by ARP or
-// neighbour discovery where these addresses are is told by this package.
+// neighbour discovery where these addresses are is told by this package, and all are
+// told when a wire is opened.
 //
 // It refuses to be a stack: nothing is reassembled, checked or answered else. And it
 // shows frames only as they were on the wire. Offloads at the sending end of a

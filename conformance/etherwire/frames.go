@@ -155,3 +155,23 @@ func (s *station) answerNeighbor(from packet.Ethernet, b []byte) []byte {
 	h := packet.Ethernet{Dst: from.Src, Src: s.mac, Type: packet.EtherTypeIPv6}
 	return h.Append(nil, n.Answer(nil, q, s.mac))
 }
+
+// everybody is the group of all hosts of a link.
+var everybody = netip.MustParseAddr("ff02::1")
+
+// announcements are the frames that tell the device's host, and switches between, where
+// our addresses are now. A host that knew another station at one of them, such as a judge
+// before us, would go on sending there for as long as a minute.
+func (s *station) announcements() (frames [][]byte) {
+	for _, a := range s.addrs {
+		h := packet.Ethernet{Dst: packet.Broadcast, Src: s.mac, Type: packet.EtherTypeARP}
+		if a.Is4() {
+			frames = append(frames, h.Append(nil, packet.ARP{Op: packet.ARPRequest, SenderMAC: s.mac, Sender: a, Target: a}.Append(nil)))
+			continue
+		}
+		n := packet.Neighbor{Type: packet.NeighborAdvertisement, Override: true, Target: a, MAC: s.mac}
+		h.Dst, h.Type = packet.MulticastMAC(everybody), packet.EtherTypeIPv6
+		frames = append(frames, h.Append(nil, n.Append(nil, a, everybody)))
+	}
+	return frames
+}

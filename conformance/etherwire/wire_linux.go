@@ -56,6 +56,11 @@ func Open(cfg Config) (*Wire, error) {
 		return nil, fmt.Errorf("wire at %s: %w", cfg.Interface, err)
 	}
 	go w.read()
+	for _, f := range w.announcements() {
+		if err := w.send(f); err != nil {
+			return nil, errors.Join(fmt.Errorf("wire at %s: tell where it is: %w", cfg.Interface, err), w.Close())
+		}
+	}
 	return w, nil
 }
 

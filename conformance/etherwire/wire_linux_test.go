@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/internal/nstest"
@@ -207,6 +209,54 @@ func TestTooLongAndClosed(t *testing.T) {
 	if err := w.Send([]byte{0x45}); err == nil {
 		t.Error("a closed wire sends")
 	}
+}
+
+// A host that knows another station at the addresses of a wire is told of the wire when
+// it is opened: it would find out for itself in a minute or so.
+func TestAnotherStationAtTheSameAddresses(t *testing.T) {
+	c := newCable(t, false)
+	for _, at := range []struct{ from, to netip.Addr }{{c.host.V4, ours4}, {c.host.V6, ours6}} {
+		s := c.socket(t, at.from)
+		must(t, c.host.Do(func() error {
+			_, err := s.WriteToUDPAddrPort([]byte("hello"), netip.AddrPortFrom(at.to, 4791))
+			return err
+		}))
+		if _, err := c.wire.Recv(patience); err != nil {
+			t.Fatalf("to %v: %v", at.to, err)
+		}
+	}
+	c.knows(t, ourMAC)
+	must(t, c.wire.Close())
+	next := net.HardwareAddr{2, 0xee, 0, 0, 0, 2}
+	must(t, c.far.Do(func() (err error) {
+		c.wire, err = Open(Config{Interface: nstest.Device, MAC: next, Device: c.mac, Addrs: []netip.Addr{ours4, ours6}})
+		return err
+	}))
+	c.knows(t, next)
+}
+
+// knows waits until the host knows a station at our addresses.
+func (c *cable) knows(t *testing.T, mac net.HardwareAddr) {
+	t.Helper()
+	var known map[string]string
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		known = make(map[string]string)
+		must(t, c.host.Do(func() error {
+			intf, err := net.InterfaceByName(nstest.Device)
+			if err != nil {
+				return err
+			}
+			all, err := netlink.NeighList(intf.Index, netlink.FAMILY_ALL)
+			for _, n := range all {
+				known[n.IP.String()] = n.HardwareAddr.String()
+			}
+			return err
+		}))
+		if known[ours4.String()] == mac.String() && known[ours6.String()] == mac.String() {
+			return
+		}
+	}
+	t.Fatalf("the host does not know %v at %v and %v: %v", mac, ours4, ours6, known)
 }
 
 func TestConfigsThatMakeNoSense(t *testing.T) {

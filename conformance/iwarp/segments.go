@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
@@ -72,7 +73,16 @@ func (c *byHand) release(pieces ...[2]int) {
 	}
 }
 
-// sends are Sends of these lengths.
+// releaseEnd sends the rest of what is held back from an octet on, and FIN in the same
+// segment.
+func (c *byHand) releaseEnd(from int) {
+	c.Note("octets from %d on of what is held back, with FIN, in a segment", from)
+	if err := c.segments.ReleaseEnd(from); err != nil {
+		rig.End(fmt.Errorf("end the peer's side: %w", err))
+	}
+}
+
+// sendsOf are Sends of these lengths.
 func (c *byHand) sendsOf(lengths ...int) (frames []iwarp.Frame) {
 	for i, n := range lengths {
 		frames = append(frames, iwarp.Send(c.nextSend()+uint32(i), rig.Pattern(n, byte(i))))
@@ -91,12 +101,16 @@ func (c *byHand) deliversOnce(room int, lengths ...int) {
 	c.Incomplete()
 }
 
-// mixed cuts n octets into pieces as networks do that cut and join segments, lose some and
-// deliver others late: of random lengths, each a few places from its own, some of them
-// twice and some beginning before the one before has ended.
-func mixed(c *byHand, n int) (pieces [][2]int) {
-	for at := 0; at < n; {
-		end := min(n, at+1+c.Rand.IntN(200))
+// mixed cuts FPDUs that end at these places into pieces as networks do that cut and join
+// segments, lose some and deliver others late: of random lengths, each a few places from
+// its own, some of them twice and some beginning before the one before has ended. None ends
+// in pad or CRC: there are devices that lose their way there, which other cases tell.
+func mixed(c *byHand, ends []int) (pieces [][2]int) {
+	for at := 0; at < ends[len(ends)-1]; {
+		end := min(ends[len(ends)-1], at+1+c.Rand.IntN(200))
+		if i, _ := slices.BinarySearch(ends, end); end > ends[i]-7 {
+			end = ends[i]
+		}
 		pieces = append(pieces, [2]int{max(0, at-c.Rand.IntN(30)), end})
 		if c.Rand.IntN(4) == 0 {
 			pieces = append(pieces, [2]int{at, end})

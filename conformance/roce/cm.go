@@ -40,11 +40,16 @@ func (p *port) cmExpect(want ib.Message) (ib.Packet, ib.Message) {
 
 func (p *port) cmExpectIn(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
 	pkt, m := p.cmNext(timeout, want)
+	p.cmSame(want, pkt, m)
+	return pkt, m
+}
+
+// cmSame ends the case unless a message is as wanted, and came from the device to the peer.
+func (p *port) cmSame(want ib.Message, pkt ib.Packet, m ib.Message) {
 	if d := ib.DiffCM(want, m); d != nil {
 		p.Fail(fmt.Sprintf("a %v with %s", want.Attr(), d.Want()), "%v with %s", pkt, d.Got())
 	}
 	p.same(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).Via(p.device, p.peer), pkt)
-	return pkt, m
 }
 
 // cmNext returns the next message. An MRA is left out unless it is wanted: a device

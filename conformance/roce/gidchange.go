@@ -63,7 +63,7 @@ func (p *port) gidChanged() {
 // wherever, or has it nowhere: an address that comes back need not get its old place.
 func (p *port) hasGID(want bool) {
 	for until := p.Now() + p.Patience(); ; p.Sleep(soon) {
-		has := slices.ContainsFunc(p.gids(), func(e verbs.GIDEntry) bool { return e.GID.Addr() == p.device && e.Type == verbs.GIDTypeRoCEv2 })
+		has := p.hasGIDNow(p.device)
 		switch {
 		case has == want:
 			return
@@ -71,4 +71,9 @@ func (p *port) hasGID(want bool) {
 			p.Fail(fmt.Sprintf("that the GID table has %v: %v", p.device, want), "%v", has)
 		}
 	}
+}
+
+// hasGIDNow reports whether the GID table has an address for RoCEv2.
+func (p *port) hasGIDNow(a netip.Addr) bool {
+	return slices.ContainsFunc(p.gids(), func(e verbs.GIDEntry) bool { return e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 })
 }

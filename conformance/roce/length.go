@@ -115,15 +115,28 @@ var lengthCases = []conformance.Case{
 		Title: "A WRITE whose FIRST packet announces less than it brings is refused as invalid, and one that announces no more when more comes",
 		Cite:  ibta("", "roce/rc/len/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "where the path MTU is 1024: FIRST packets of 1024 bytes that announce 1000 and 0; and one that announces 1024, with a LAST behind it",
-		Expects: "a NAK for an invalid request, and no byte in memory; for the third, to its FIRST or, from devices that count when the message ends, to its LAST, of which no byte is in memory",
+		Sends:   "where the path MTU is 1024: a FIRST packet of 1024 bytes that announces 1000; and one that announces 1024, with a LAST behind it",
+		Expects: "a NAK for an invalid request, and no byte in memory; for the second, to its FIRST or, from devices that count when the message ends, to its LAST, of which no byte is in memory",
 		Mutants: []string{"WriteSumUnchecked"},
 		Run: onPort(func(p *port) {
-			for _, n := range []int{1000, 0} {
-				p.refuses(func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, n), data(1024))} })
-			}
+			p.refuses(func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 1000), data(1024))} })
 			p.refusesMore()
 		}),
+	},
+	{
+		ID:    "rc/len/write-announcing-nothing-refused",
+		Title: "A WRITE that announces no bytes and brings some is refused as invalid",
+		Cite:  ibta("", "roce/rc/len/5"), Level: conformance.Must, Needs: verbs.CapRC,
+		// Whoever announces nothing need not have a key, so that a device may have looked up
+		// no region when the bytes come. Linux 6.1 does not outlive it.
+		Labels:  []string{"service:rc", conformance.Dangerous},
+		Sends:   "a FIRST packet of 1024 bytes, where that is the path MTU, and an ONLY packet of 16, which announce 0",
+		Expects: "a NAK for an invalid request, and no byte in memory",
+		Mutants: []string{"WriteSumUnchecked"},
+		Run: refusesEach(
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 0), data(1024))} },
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 0), data(16))} },
+		),
 	},
 	{
 		ID:    "rc/len/pad-of-a-write-agrees-with-its-length",

@@ -85,12 +85,13 @@ type lossyLink struct {
 	reads map[uint64]int
 }
 
-// READs over a lossy link: how long they are, and how many places they go to by turns.
-// These are more than there are READs under way, so that whoever has completed leaves
-// its place alone.
+// READs over a lossy link: how long they are, how many places they go to by turns, and how
+// many requests may be posted that have not been seen to complete. At most every second of
+// these is a READ, so that each has its place to itself until its data has been looked at.
 const (
 	lossyReadLen = 1500
 	lossyPlaces  = 5
+	lossyWindow  = 8
 )
 
 func newLossyLink(c *conn, percent int) *lossyLink {
@@ -102,16 +103,16 @@ func (l *lossyLink) loses() bool { return l.Rand.IntN(100) < l.percent }
 // run has the device post requests, of which each has to complete in its turn.
 func (l *lossyLink) run() {
 	const requests = 120
-	for i := range requests {
-		l.Post(l.qp, l.request(i))
-	}
 	progress := l.Now()
-	for done := 0; done < requests; {
-		if p, ok := l.next(soon); ok && !l.loses() {
-			for _, a := range l.peer.answer(p) {
-				if !l.loses() {
-					l.send(a)
-				}
+	for done, posted := 0, 0; done < requests; {
+		for ; posted < requests && posted-done < lossyWindow; posted++ {
+			l.Post(l.qp, l.request(posted))
+		}
+		// To look for completions may take longer than packets do: who looked after each
+		// would answer later and later, and be asked again and again.
+		for range 16 {
+			if !l.answers() {
+				break
 			}
 		}
 		for {
@@ -133,6 +134,20 @@ func (l *lossyLink) run() {
 		}
 		l.Check(l.Now()-progress < l.Patience(), "every request to complete", "none in %v, %d of %d before", l.Patience(), done, requests)
 	}
+}
+
+// answers answers the next packet, if there is one soon, and reports whether there was.
+func (l *lossyLink) answers() bool {
+	p, ok := l.next(soon)
+	if !ok || l.loses() {
+		return ok
+	}
+	for _, a := range l.peer.answer(p) {
+		if !l.loses() {
+			l.send(a)
+		}
+	}
+	return true
 }
 
 // request is one of several kinds.

@@ -3,7 +3,6 @@ package tcpwire
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"slices"
 	"time"
@@ -33,6 +32,8 @@ type conn struct {
 	backoff         time.Duration
 	tries           int
 	repeated        int // acknowledgements that say nothing new
+	losing          bool
+	lost            seq // while losing: what was sent before this may be lost
 	hold            *piece
 	ended           bool // we have said FIN
 
@@ -204,8 +205,16 @@ func (c *conn) tick(now time.Time) {
 		c.breakOff(fmt.Errorf("the device acknowledges nothing of what was sent it %d times: %w", c.tries, errSilent))
 		return
 	}
+	c.resend(now, p)
+}
+
+// resend sends a piece again. More of what was sent with it may be lost: see acked.
+func (c *conn) resend(now time.Time, p *piece) {
+	if !c.losing {
+		c.losing, c.lost = true, c.sent
+	}
 	c.emit(p.at, p.data, p.flags)
-	c.arm(now)
+	c.timer = now.Add(c.backoff)
 }
 
 // errSilent is how a connection ends whose other side is not there any more.
@@ -272,6 +281,9 @@ func (c *conn) acked(now time.Time, s *segment) {
 	if n > 0 {
 		c.una, c.backoff, c.tries, c.repeated, c.timer = s.ack, firstBackoff, 0, 0, time.Time{}
 		c.drop()
+		if c.losing = c.losing && c.una.sub(c.lost) < 0; c.losing && len(c.pieces) > 0 && c.pieces[0].sent {
+			c.resend(now, &c.pieces[0]) // the one behind is lost as well, most likely
+		}
 		if !c.established {
 			c.established = true
 			if !c.passive {
@@ -291,8 +303,7 @@ func (c *conn) again(now time.Time, s *segment) {
 		return
 	}
 	if c.repeated++; c.repeated == 3 && c.pieces[0].sent && !c.pieces[0].held {
-		c.emit(c.pieces[0].at, c.pieces[0].data, c.pieces[0].flags)
-		c.timer = now.Add(c.backoff)
+		c.resend(now, &c.pieces[0])
 	}
 }
 
@@ -312,86 +323,4 @@ func (c *conn) drop() {
 		}
 		return
 	}
-}
-
-// hear takes octets and FIN.
-func (c *conn) hear(s *segment) {
-	room := max(0, maxWindow-c.unread)
-	p := piece{at: s.seq, data: s.payload, flags: s.flags & fin}
-	if n := c.want.sub(p.at); n > 0 { // a part was heard before
-		if n > len(p.data) {
-			n = len(p.data)
-		}
-		p.at, p.data = p.at.add(n), p.data[n:]
-	}
-	switch n := p.at.sub(c.want); {
-	case p.end().sub(c.want) <= 0: // all of it was heard before
-	case p.end().sub(c.want) > room+1, c.shut: // no room for it
-	case n > 0:
-		c.keep(p)
-	default:
-		c.take(p)
-		c.takeEarly()
-	}
-	c.acknowledge()
-}
-
-// keep keeps what came before its time.
-func (c *conn) keep(p piece) {
-	if len(c.early) >= maxEarly {
-		return
-	}
-	p.data = slices.Clone(p.data)
-	i, _ := slices.BinarySearchFunc(c.early, p, func(x, y piece) int {
-		if d := x.at.sub(y.at); d != 0 {
-			return d
-		}
-		return y.end().sub(x.end()) // the longer one first
-	})
-	c.early = slices.Insert(c.early, i, p)
-}
-
-// take takes the next octets.
-func (c *conn) take(p piece) {
-	if len(p.data) > 0 {
-		c.arrived = append(c.arrived, slices.Clone(p.data))
-		c.unread += len(p.data)
-	}
-	c.want = p.end()
-	c.shut = p.flags&fin != 0
-}
-
-// takeEarly takes what came before its time, and now is next.
-func (c *conn) takeEarly() {
-	for len(c.early) > 0 && !c.shut {
-		p := c.early[0]
-		n := c.want.sub(p.at)
-		if n < 0 {
-			return
-		}
-		c.early = c.early[1:]
-		if p.end().sub(c.want) <= 0 {
-			continue
-		}
-		p.at, p.data = p.at.add(min(n, len(p.data))), p.data[min(n, len(p.data)):]
-		c.take(p)
-	}
-}
-
-// read returns what came in the next segment; nil if nothing has, and an error behind all
-// that did.
-func (c *conn) read() ([]byte, error) {
-	if len(c.arrived) > 0 {
-		b := c.arrived[0]
-		c.arrived, c.unread = c.arrived[1:], c.unread-len(b)
-		// Who was told of no room, or of little, is told of more.
-		if c.err == nil && !c.shut && c.told < maxWindow/2 && maxWindow-c.unread >= maxWindow/2 {
-			c.acknowledge()
-		}
-		return b, nil
-	}
-	if c.shut { // which a RST behind it does not undo
-		return nil, io.EOF
-	}
-	return nil, c.err
 }

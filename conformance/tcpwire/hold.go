@@ -21,6 +21,25 @@ func (c *conn) holdBack(b []byte) error {
 // release sends a part of what is held back, or was, as one segment. When every octet was
 // sent at least once, what is lost of them is sent again as of others.
 func (c *conn) release(now time.Time, from, to int) error {
+	return c.releaseAs(now, from, to, 0)
+}
+
+// releaseEnd sends the rest of what is held back, and our FIN with it.
+func (c *conn) releaseEnd(now time.Time, from int) error {
+	if c.hold == nil || c.next != c.hold.end() || c.ended {
+		return errors.New("the end of the stream is not behind what is held back")
+	}
+	n := len(c.hold.data)
+	if err := c.releaseAs(now, from, n, fin); err != nil {
+		return err
+	}
+	c.ended = true
+	c.push(piece{flags: fin, sent: true})
+	c.arm(now)
+	return nil
+}
+
+func (c *conn) releaseAs(now time.Time, from, to int, f flags) error {
 	p := c.hold
 	switch {
 	case c.err != nil:
@@ -30,7 +49,7 @@ func (c *conn) release(now time.Time, from, to int) error {
 	case from < 0 || to > len(p.data) || from >= to:
 		return fmt.Errorf("octets %d to %d of %d that are held back", from, to, len(p.data))
 	}
-	c.emit(p.at.add(from), p.data[from:to], 0)
+	c.emit(p.at.add(from), p.data[from:to], f)
 	if !p.held {
 		return nil
 	}

@@ -195,6 +195,13 @@ func (s *stream) Hold(b []byte) error {
 	return s.c.holdBack(b)
 }
 
+// ReleaseEnd implements conformance.Segmented.
+func (s *stream) ReleaseEnd(from int) error {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	return s.c.releaseEnd(time.Now(), from)
+}
+
 // Release implements conformance.Segmented.
 func (s *stream) Release(from, to int) error {
 	s.h.mu.Lock()

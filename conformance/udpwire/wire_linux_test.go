@@ -156,8 +156,10 @@ func TestWhatASocketTells(t *testing.T) {
 		{device4, c.host.V4, func(h *packet.IP, u *packet.UDP) {
 			h.TClass, h.HopLimit, h.ID, h.Options = new(uint8(0x69)), new(uint8(9)), new(uint32(77)), []byte{1, 1, 1, 1}
 		}, func(h *packet.IP, u *packet.UDP) { h.TClass, h.HopLimit = new(uint8(0x69)), new(uint8(9)) }},
-		{device4, c.host.V4, func(h *packet.IP, u *packet.UDP) { u.SrcPort, u.Checksum = new(uint16(50000)), nil },
-			func(h *packet.IP, u *packet.UDP) { u.SrcPort = new(uint16(50000)) }},
+		{
+			device4, c.host.V4, func(h *packet.IP, u *packet.UDP) { u.SrcPort, u.Checksum = new(uint16(50000)), nil },
+			func(h *packet.IP, u *packet.UDP) { u.SrcPort = new(uint16(50000)) },
+		},
 		{device6, c.host.V6, func(h *packet.IP, u *packet.UDP) {
 			h.TClass, h.HopLimit, h.FlowLabel = new(uint8(3)), new(uint8(255)), new(uint32(0xabcde))
 		}, nil},

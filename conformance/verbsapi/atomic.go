@@ -2,7 +2,6 @@ package verbsapi
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -119,11 +118,4 @@ func (e *end) does(op verbs.WROpcode, at verbs.Remote, operands verbs.Atomic, wa
 	e.Completes(79, verbs.WCSuccess)
 	got := binary.NativeEndian.Uint64(e.mem.Buf[toOff:])
 	e.Check(got == want, fmt.Sprintf("%#x as the result of %v", want, op), "%#x", got)
-}
-
-// noImmediate ends a case as unsupported if the transport has no immediate data.
-func noImmediate(err error) {
-	if errors.Is(err, verbs.ErrNotSupported) {
-		rig.End(fmt.Errorf("this transport has no immediate data (%w): %w", err, conformance.ErrCannot))
-	}
 }

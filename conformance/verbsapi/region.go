@@ -126,8 +126,9 @@ var regionCases = []conformance.Case{
 		ID:    "verbs/mr/beyond-its-end",
 		Title: "A list entry that leaves its region fails, on either side and by a byte",
 		Cite:  manual("ibv_post_send(3)", "verbs/mr/8"), Level: conformance.Must,
-		Sends:   "requests that begin a byte before a region, or end a byte behind it",
-		Expects: "that each is refused or completes with LOC_PROT_ERR",
+		Sends: "requests that begin a byte before a region, or end a byte behind it",
+		// With which status is a question of its own: see verbs/flush/behind-the-cause.
+		Expects: "that each is refused or completes in error",
 		Mutants: []string{"SGEClamped"},
 		Run: rig.Straight(func(r *rig.Rig) {
 			d := r2(r)
@@ -137,7 +138,7 @@ var regionCases = []conformance.Case{
 				l.far.recv(1, toOff, 128)
 				wr := l.near.sendWR(2, 0, 0)
 				wr.SGL = []verbs.SGE{{Addr: m.Addr() + uint64(off), Length: 64, LKey: m.LKey()}}
-				l.near.failsWith(fmt.Sprintf("64 bytes from %d on of 64", off), wr, verbs.WCLocProtErr)
+				l.near.fails(fmt.Sprintf("64 bytes from %d on of 64", off), wr)
 			}
 		}),
 	},
@@ -146,7 +147,7 @@ var regionCases = []conformance.Case{
 		Title: "The L_Key of a region is worth nothing when the region is closed",
 		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Must,
 		Sends:   "a request with the L_Key of a closed region",
-		Expects: "that it is refused or completes with LOC_PROT_ERR",
+		Expects: "that it is refused or completes in error",
 		Mutants: []string{"StaleKeys"},
 		Run: onLink(setup{}, func(l *link) {
 			m := l.near.Memory(64, verbs.AccessLocalWrite)
@@ -154,7 +155,7 @@ var regionCases = []conformance.Case{
 			wr.SGL = m.List(0, 64)
 			l.far.recv(1, toOff, 64)
 			l.near.Do("a region that can be closed", m.Close())
-			l.near.failsWith("a request from a closed region", wr, verbs.WCLocProtErr)
+			l.near.fails("a request from a closed region", wr)
 		}),
 	},
 	{

@@ -152,7 +152,11 @@ var setCases = []conformance.Case{
 			} {
 				attr := m.attr(start, rtr)
 				bad.wrong(&attr)
-				r.Refuses("INIT to RTR with "+bad.what, qp.Modify(attr, verbs.QPAttrState|rtrAttrs|responderSide), verbs.ErrInvalid)
+				reason := verbs.ErrInvalid
+				if attr.AH.GRH.SGIDIndex == nowhere {
+					reason = nil // it may as well not be found
+				}
+				r.Refuses("INIT to RTR with "+bad.what, qp.Modify(attr, verbs.QPAttrState|rtrAttrs|responderSide), reason)
 				r.StateIs(qp, start)
 			}
 			r.Do("INIT to RTR", m.modify(qp, start, rtr, rtrAttrs|responderSide))

@@ -119,12 +119,19 @@ var signalCases = []conformance.Case{
 		ID:    "verbs/flush/in-order",
 		Title: "When a queue pair fails, everything that was posted completes as flushed, in order",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/flush/1"), Level: conformance.Must,
-		Sends:   "eight receives, four sends to a peer that has no receive, ERR",
+		Sends:   "eight receives, four sends to a peer that has no receive (over iWARP it has), ERR",
 		Expects: "WR_FLUSH_ERR for each, receives and sends in the order of posting each; where sends need nobody's leave the first of them may have succeeded",
 		Mutants: []string{"PollReversed", "FlushesLost", "FlushReversed"},
 		Run: onLink(setup{}, func(l *link) {
 			for id := range uint64(8) {
 				l.near.recv(id+1, toOff, 64)
+			}
+			if !byHand(l.near.Rig) {
+				// Over iWARP who has no receive ends the stream, and what is posted behind that is
+				// another question.
+				for id := range uint64(4) {
+					l.far.recv(id+1, toOff, 64)
+				}
 			}
 			const firstSend = 101
 			for id := range uint64(4) {
@@ -175,7 +182,7 @@ var signalCases = []conformance.Case{
 		Cite:  manual("10.7.3.1", "verbs/flush/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		Sends:   "a good send, one from a closed region, and two more, in one call",
 		Expects: "success (over iWARP it may be flushed), LOC_PROT_ERR, and WR_FLUSH_ERR twice; the queue pair in ERR",
-		Mutants: []string{"FlushesLost"},
+		Mutants: []string{"FlushesLost", "LocalErrIsQPOp"},
 		Run: onReliable(func(l *link) {
 			m := l.near.Memory(64, 0)
 			bad := l.near.sendWR(2, 0, 0)

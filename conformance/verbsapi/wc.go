@@ -1,6 +1,7 @@
 package verbsapi
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -59,11 +60,12 @@ var wcCases = []conformance.Case{
 		Expects: "RECV, the flag, and the data",
 		Mutants: []string{"WCFlagsLost", "ImmSwapped"},
 		Run: onLink(setup{}, func(l *link) {
+			l.needsImmediate()
 			for _, imm := range []uint32{0x01020304, 0, 0xfffefdfc} {
 				l.near.recv(1, toOff, 64)
 				wr := l.far.sendWR(2, 0, 0)
 				wr.Opcode, wr.Imm, wr.SGL = verbs.OpSendImm, imm, nil
-				l.far.hasImmediate(wr)
+				l.far.sendsImmediate(wr)
 				wc := l.near.Received(1, l.near.area())
 				l.near.brings(wc, imm)
 			}
@@ -77,11 +79,12 @@ var wcCases = []conformance.Case{
 		Expects: "RECV_RDMA_WITH_IMM, the length, the data; the bytes where they were written, and none in the receive",
 		Mutants: []string{"WCOpcodeZero", "WCFlagsLost", "ImmSwapped", "WCLengthZero"},
 		Run: onReliable(func(l *link) {
+			l.needsImmediate()
 			m := l.near.Memory(64, verbs.AccessLocalWrite)
 			l.near.Recv(l.near.qp, 1, m.SGE(0, 64))
 			wr := l.far.writeWR(2, 0, 40, l.near.remote(512))
 			wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 0x0a0b0c0d
-			l.far.hasImmediate(wr)
+			l.far.sendsImmediate(wr)
 			wc := l.near.Received(1, 40)
 			l.near.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm, verbs.WCOpRecvRDMAWithImm.String(), "%v", wc.Opcode)
 			l.near.brings(wc, 0x0a0b0c0d)
@@ -126,7 +129,7 @@ func requested(name string, needs verbs.Caps, mutants []string, op verbs.WCOpcod
 			wr := request(l)
 			n, err := l.near.qp.PostSend([]verbs.SendWR{wr})
 			if err != nil && wr.Opcode == verbs.OpRDMAWriteImm {
-				noImmediate(err)
+				l.near.noImmediate(wr, err)
 			}
 			l.near.Do("a request that is taken", err)
 			l.near.Check(n == 1, "one request taken", "%d", n)
@@ -139,14 +142,46 @@ func requested(name string, needs verbs.Caps, mutants []string, op verbs.WCOpcod
 	}
 }
 
-// hasImmediate sends a message of the partner with immediate data, which ends the case
+// sendsImmediate sends a message of the partner with immediate data, which ends the case
 // as unsupported where the transport has none: there is no capability that says so.
-func (e *end) hasImmediate(wr verbs.SendWR) {
+func (e *end) sendsImmediate(wr verbs.SendWR) {
 	if _, err := e.qp.PostSend([]verbs.SendWR{wr}); err != nil {
-		noImmediate(err)
+		e.noImmediate(wr, err)
 		e.Do("a message with immediate data", err)
 	}
 	e.Completes(wr.WRID, verbs.WCSuccess)
+}
+
+// needsImmediate ends a case as unsupported if the device has no immediate data. Over
+// iWARP it is an option (RFC 7306), and who cannot send it does not take it either.
+func (l *link) needsImmediate() {
+	if byHand(l.near.Rig) {
+		return
+	}
+	const id = 0x1dd
+	l.far.recv(id, toOff, 8)
+	wr := l.near.sendWR(id, 0, 0)
+	wr.Opcode, wr.Imm, wr.SGL = verbs.OpSendImm, 7, nil
+	if _, err := l.near.qp.PostSend([]verbs.SendWR{wr}); err != nil {
+		l.near.noImmediate(wr, err)
+		l.near.Do("a message with immediate data", err)
+	}
+	l.near.Completes(id, verbs.WCSuccess)
+	l.far.Received(id, l.far.area())
+}
+
+// noImmediate ends a case as unsupported if a request was refused because there is no
+// immediate data here. A library that does not know the verb may say no more than that
+// something is wrong with the request: without immediate data nothing is.
+func (e *end) noImmediate(wr verbs.SendWR, err error) {
+	if errors.Is(err, verbs.ErrInvalid) && !byHand(e.Rig) {
+		wr.Opcode, wr.Imm = map[verbs.WROpcode]verbs.WROpcode{verbs.OpSendImm: verbs.OpSend, verbs.OpRDMAWriteImm: verbs.OpRDMAWrite}[wr.Opcode], 0
+		e.Post(e.qp, wr)
+		e.Completes(wr.WRID, verbs.WCSuccess)
+	} else if !errors.Is(err, verbs.ErrNotSupported) {
+		return
+	}
+	rig.End(fmt.Errorf("this transport, or its library, has no immediate data (%w): %w", err, conformance.ErrCannot))
 }
 
 // brings ends the case unless a completion brings immediate data.

@@ -4,6 +4,7 @@ package bench_test
 
 import (
 	"context"
+	"maps"
 	"os"
 	"slices"
 	"testing"
@@ -30,9 +31,16 @@ func TestVerbsAPIOverLibibverbs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	known, err := deviations.Of(os.Getenv("FABRICTEST_IBV_DEVIATIONS"), "wire")
-	if err != nil {
-		t.Fatal(err)
+	known := map[string]conformance.Deviation{
+		// An agent chooses where the memory of its caller lies in its page.
+		"verbs/mr/address-as-asked": {Reason: "the kernel wants memory that lies in its page as the address that is asked for, and a Go program does not choose that"},
+	}
+	if name := os.Getenv("FABRICTEST_IBV_DEVIATIONS"); name != "" {
+		of, err := deviations.Of(name, "wire")
+		if err != nil || of == nil {
+			t.Fatalf("FABRICTEST_IBV_DEVIATIONS=%s: nothing is known of that: %v", name, err)
+		}
+		maps.Copy(known, of)
 	}
 	only := os.Getenv("FABRICTEST_IBV_DEVICE")
 	for _, info := range infos {
@@ -62,6 +70,9 @@ func judgeAlone(t *testing.T, lab conformance.Lab, known map[string]conformance.
 			counts[res.Verdict]++
 			switch res.Verdict {
 			case conformance.VerdictPass:
+			case conformance.VerdictStale:
+				// What is on record was found from a wire. A device that talks to itself may do better.
+				t.Logf("passes here: %s", res.Deviation)
 			case conformance.VerdictUnsupported:
 				t.Skipf("%s: %v", res.Verdict, res.Err)
 			case conformance.VerdictDeviates:

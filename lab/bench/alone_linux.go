@@ -130,6 +130,32 @@ func (p *lonePlay) open() (verbs.Context, error) {
 	return dev, err
 }
 
+// partner opens the device once more.
+func (p *lonePlay) partner() (verbs.Context, error) {
+	dev, err := p.open()
+	if err == nil && p.lab.id.Info.Transport == verbs.TransportIWARP {
+		dev = &named{dev, p.ends.local[0]}
+	}
+	return dev, err
+}
+
+// named is an iWARP device whose first GID is its address, by which cases know where
+// their partner is. A GID means nothing to iWARP: kernels make it of the Ethernet
+// address.
+type named struct {
+	verbs.Context
+	addr netip.Addr
+}
+
+// QueryGID implements verbs.Context.
+func (n *named) QueryGID(port uint8, index int) (verbs.GIDEntry, error) {
+	e, err := n.Context.QueryGID(port, index)
+	if err == nil && index == 0 {
+		e.GID = verbs.GIDFrom(n.addr)
+	}
+	return e, err
+}
+
 func (p *lonePlay) play(ctx context.Context, job *conformance.Job, body func(*conformance.Bench) error) error {
 	dev, err := p.open()
 	if err != nil {
@@ -137,7 +163,7 @@ func (p *lonePlay) play(ctx context.Context, job *conformance.Job, body func(*co
 	}
 	b := &conformance.Bench{
 		World: p.world, Device: dev, Caps: p.lab.caps, Local: p.ends.local, MTU: p.lab.mtu, Rand: caseRand(job.Seed), Record: job.Record,
-		Partner: p.open, SetLink: p.setLink, SetAddress: p.setAddress,
+		Partner: p.partner, SetLink: p.setLink, SetAddress: p.setAddress,
 		SetPath: func(path conformance.Path) error {
 			if path == (conformance.Path{}) {
 				return nil
@@ -164,6 +190,10 @@ func (p *lonePlay) play(ctx context.Context, job *conformance.Job, body func(*co
 	return errors.Join(outcome, p.cleanUp())
 }
 
+// closePatience is how long a device may take to be closed. A kernel may have to wait for
+// a connection that nobody has answered: siw gives such a one 20 seconds.
+const closePatience = 30 * time.Second
+
 // cleanUp closes what the case leaves open, and gives back what was taken. A device that
 // cannot be closed is wedged, and nothing more can be said of it.
 func (p *lonePlay) cleanUp() error {
@@ -171,8 +201,8 @@ func (p *lonePlay) cleanUp() error {
 	select {
 	case err := <-closed:
 		return err
-	case <-time.After(grace):
-		p.lab.gone = fmt.Errorf("%s was not closed within %v, and is wedged: its host has to be restarted", p.lab.id.Info.Name, grace)
+	case <-time.After(closePatience):
+		p.lab.gone = fmt.Errorf("%s was not closed within %v, and is wedged: its host has to be restarted", p.lab.id.Info.Name, closePatience)
 		return p.lab.gone
 	}
 }

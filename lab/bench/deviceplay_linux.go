@@ -123,8 +123,11 @@ func (r *remotePlay) partner() (verbs.Context, error) {
 			free = append(free, p.Addr())
 		}
 	}
-	n := len(r.others)
-	if n >= len(free) {
+	n, at := len(r.others), len(r.others)
+	if r.lab.Streams() && len(free) > 0 {
+		at %= len(free) // streams are told apart by their ports
+	}
+	if at >= len(free) {
 		return nil, fmt.Errorf("%w: a partner of the device would be at an address that %s has in the network of %v, of which there are %d", conformance.ErrCannot, r.lab.opt.Partners, r.ends.local[0], len(free))
 	}
 	kind := "softroce"
@@ -139,9 +142,9 @@ func (r *remotePlay) partner() (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	dev, err := maker.OnSockets(nics.Place{Name: fmt.Sprintf("partner%d", n+1), Addr: free[n], LineRateBps: socketRateBps, Single: true})
+	dev, err := maker.OnSockets(nics.Place{Name: fmt.Sprintf("partner%d", n+1), Addr: free[at], LineRateBps: socketRateBps, Single: true})
 	if err != nil {
-		return nil, fmt.Errorf("a partner of the device at %v: %w", free[n], err)
+		return nil, fmt.Errorf("a partner of the device at %v: %w", free[at], err)
 	}
 	r.others = append(r.others, dev)
 	return dev, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/conformance"
 )
 
 // How long the agent's host may take to be reached again, the device to be opened or
@@ -36,9 +37,9 @@ func (d *Device) trouble(hung bool, outcome error) error {
 // of what the case itself found can be trusted.
 func troubled(outcome, trouble error) error {
 	if outcome == nil || errors.Is(outcome, agent.ErrLost) {
-		return fmt.Errorf("the device's host did not outlive the case: %w", trouble)
+		return &conformance.CrashError{Cause: trouble}
 	}
-	return fmt.Errorf("%v; the device's host did not outlive the case: %w", outcome, trouble) //nolint:errorlint // no violation any more
+	return fmt.Errorf("%v; %w", outcome, &conformance.CrashError{Cause: trouble}) //nolint:errorlint // no violation any more
 }
 
 // renew has the device be as new after something happened to it, and tells of it.

@@ -44,8 +44,8 @@ func Unprivileged(streams bool) DeviceWire {
 	return WireUDP
 }
 
-// String tells it to people.
-func (w DeviceWire) String() string {
+// Words tell it to people.
+func (w DeviceWire) Words() string {
 	switch w {
 	case WirePackets:
 		return "AF_PACKET"

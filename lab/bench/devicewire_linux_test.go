@@ -99,3 +99,26 @@ func TestJudgedBySegments(t *testing.T) {
 		}
 	}
 }
+
+// In namespaces cases have a TCP by hand beside the kernel's, and are able to fail over it.
+func TestSegmentsInNamespaces(t *testing.T) {
+	lab, err := InNamespaces(provider(t, "softiwarp"), NamespaceOptions{})
+	if err != nil {
+		t.Skipf("no network namespaces here: %v", err)
+	}
+	defer lab.Close()
+	for _, id := range []string{
+		"mpa/segment/what-is-missing-is-waited-for", "mpa/segment/repeated-is-delivered-once", "mpa/segment/repeated-write-is-placed-once",
+		"mpa/segment/cut-joined-and-mixed-by-the-network", "mpa/segment/sequence-numbers-wrap", "mpa/marker/sequence-numbers-wrap",
+	} {
+		k := caseOf(t, suites.IWARP, id)
+		if r := conformance.Judge(t.Context(), lab, k, conformance.Options{Seed: 1}); r.Verdict != conformance.VerdictPass {
+			t.Errorf("%s: %s (%v)", id, r.Verdict, r.Err)
+		}
+		for _, m := range k.Mutants {
+			if r := conformance.Judge(t.Context(), lab, k, conformance.Options{Seed: 1, Quirks: []string{m}}); r.Verdict != conformance.VerdictFail {
+				t.Errorf("%s with %s: %s (%v)", id, m, r.Verdict, r.Err)
+			}
+		}
+	}
+}

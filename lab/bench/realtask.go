@@ -40,13 +40,17 @@ func (t *realTask) Wait(timeout time.Duration) error {
 	}
 	select {
 	case <-t.ended:
-		t.waited.Store(true)
-		return t.err
 	case <-out:
-		return fmt.Errorf("task %s: %w", t.name, verbs.ErrTimeout)
+		if !t.over() { // of both at once, its end counts
+			return fmt.Errorf("task %s: %w", t.name, verbs.ErrTimeout)
+		}
 	case <-t.w.end:
-		return errEndOfWorld
+		if !t.over() {
+			return errEndOfWorld
+		}
 	}
+	t.waited.Store(true)
+	return t.err
 }
 
 // isCrash reports whether an error is what guard made of a panic.

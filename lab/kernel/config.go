@@ -83,6 +83,12 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.check()
 }
 
+// Check says what cannot be of a lab, before anything is brought up.
+func (c Config) Check() error {
+	_, err := c.withDefaults()
+	return err
+}
+
 func (c Config) check() error {
 	for _, n := range []struct {
 		name               string

@@ -95,6 +95,14 @@ func (*Lab) Restart(context.Context, int) error { return errLinux }
 // Printed says that there are no kernel labs here.
 func (*Lab) Printed(int, int64) (string, int64, error) { return "", 0, errLinux }
 
+// Output says that there are no kernel labs here.
+func (*Lab) Output(context.Context, int, guest.Command) (string, int, error) {
+	return "", 0, errLinux
+}
+
+// Guests is empty.
+func (*Lab) Guests() []Guest { return nil }
+
 // Status is empty.
 func (*Lab) Status() []Status { return nil }
 

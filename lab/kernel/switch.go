@@ -39,6 +39,8 @@ type Link struct {
 	// Switched says that the link passes through user space, as it does from its first
 	// impairment on.
 	Switched bool `json:"switched,omitempty"`
+	// Broken is why nothing passes any more, if the switch itself has failed.
+	Broken string `json:"broken,omitempty"`
 	Impairment
 	// Sent and Received count what came to a switched link, from the guest and for it.
 	Sent     LinkCounters `json:"sent,omitzero"`

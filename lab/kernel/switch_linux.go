@@ -26,7 +26,9 @@ func spliceWire(id int) string { return fmt.Sprintf("splice%d-wire", id) }
 // patch is where guests' links end: at the bridge, or in the user-space switch, from
 // where a cable leads on to the bridge. A link is put through the switch when it is
 // first impaired, and stays there: until then nothing stands between a guest and
-// the bridge.
+// the bridge. (With emulated processors it makes no difference that could be measured:
+// 0.12 ms there and back and 0.35 Gb/s to a guest both ways, for it is the guest that is
+// slow. With those of the machine it would.)
 type patch struct {
 	ns   place
 	seed uint64
@@ -47,7 +49,8 @@ type spliced struct {
 	out, in *ethernet.Path
 	set     Impairment
 	cancel  context.CancelFunc
-	ended   chan error
+	ended   chan struct{}
+	failed  error // why it ended, when it has
 }
 
 // Ports of a switch.
@@ -104,7 +107,7 @@ func (p *patch) splice(id int) (*spliced, error) {
 
 // open opens the switch of a link whose ends are ready.
 func (p *patch) open(id int) (s *spliced, err error) {
-	s = &spliced{ended: make(chan error, 1)}
+	s = &spliced{ended: make(chan struct{})}
 	name := fmt.Sprintf("guest%d", id)
 	epoch := time.Now()
 	for _, way := range []struct {
@@ -127,7 +130,12 @@ func (p *patch) open(id int) (s *spliced, err error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	go func() { s.ended <- s.at.Run(ctx) }()
+	go func() {
+		defer close(s.ended)
+		if err := s.at.Run(ctx); err != nil && ctx.Err() == nil {
+			s.failed = err
+		}
+	}()
 	return s, nil
 }
 
@@ -159,6 +167,11 @@ func (s *spliced) impair(m Impairment) error {
 // counters are what the link has done.
 func (s *spliced) counters(l *Link) {
 	l.Switched, l.Impairment = true, s.set
+	select {
+	case <-s.ended:
+		l.Broken = fmt.Sprintf("the switch has ended: %v", s.failed)
+	default:
+	}
 	var out, in impair.Counters
 	s.at.Quiesced(func() { out, in = s.out.Pipe().Counters(), s.in.Pipe().Counters() })
 	ports := s.at.Stats().Ports
@@ -219,10 +232,8 @@ func (p *patch) close() error {
 			continue
 		}
 		s.cancel()
-		if err := <-s.ended; err != nil && !errors.Is(err, context.Canceled) {
-			errs = append(errs, err)
-		}
-		errs = append(errs, s.at.Close())
+		<-s.ended
+		errs = append(errs, s.failed, s.at.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -31,8 +31,10 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 	for name, page := range map[string]string{"certificate": filepath.Join(dir, PageFile), "matrix": matrix} {
 		for _, l := range []browser.Look{
-			{Name: name + " light", Width: 1280, Scheme: "light"}, {Name: name + " dark", Width: 1280, Scheme: "dark"},
-			{Name: name + " phone", Width: 390, Scheme: "dark"}, {Name: name + " paper", Width: 718, Scheme: "dark", Media: "print"},
+			{Name: name + " light", Width: 1280, Scheme: "light"},
+			{Name: name + " dark", Width: 1280, Scheme: "dark"},
+			{Name: name + " phone", Width: 390, Scheme: "dark"},
+			{Name: name + " paper", Width: 718, Scheme: "dark", Media: "print"},
 		} {
 			b.Open(page, l)
 			bright := b.Shoot(l, 2600)

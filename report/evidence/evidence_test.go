@@ -211,3 +211,33 @@ func TestNotesStandBesidePackets(t *testing.T) {
 type world struct{ *clock }
 
 func (world) Go(string, func() error) conformance.Task { return nil }
+
+// byHand is a TCP whose packets are on a wire.
+type byHand struct {
+	conformance.Segments
+	pipe *pipe
+}
+
+func (b *byHand) Dial(netip.AddrPort, time.Duration) (conformance.Stream, error) { return b.pipe, nil }
+
+// A stream whose packets are in the record is shown by these alone.
+func TestPacketsOfATCPByHandSayItAll(t *testing.T) {
+	c, r := &clock{now: 7}, new(conformance.Record)
+	p := &pipe{local: netip.MustParseAddrPort("10.0.0.2:40000"), remote: netip.MustParseAddrPort("10.0.0.1:4791")}
+	s, err := r.RecordedSegments(c, &byHand{pipe: p}).Dial(p.remote, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Write([]byte(mpaRequest))
+	_ = r.Recorded(c, &wire{}).Send(udp(3))
+	if l := evidence.Ladder(r, words); len(l.Steps) != 1 || l.Steps[0].Stream != 0 {
+		t.Errorf("%+v", l)
+	}
+	var out bytes.Buffer
+	if err := evidence.WriteCapture(&out, r, time.Unix(0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := packet.ReadCapture(&out); err != nil || len(all) != 1 || !bytes.Equal(all[0].Data, udp(3)) {
+		t.Errorf("%+v, %v", all, err)
+	}
+}

@@ -174,10 +174,7 @@ func (id *cmID) route(addr netip.AddrPort, until deadline) error {
 		{C.RDMA_CM_EVENT_ADDR_RESOLVED, func(ms C.int) C.int { return C.shim_resolve_addr(id.c, &sa, ms) }},
 		{C.RDMA_CM_EVENT_ROUTE_RESOLVED, func(ms C.int) C.int { return C.shim_resolve_route(id.c, ms) }},
 	} {
-		if err := id.call(func() error { return answered(step.call(C.int(until.millis()))) }); err != nil {
-			return err
-		}
-		e, err := id.next(until)
+		e, err := id.step(step.call, until)
 		switch {
 		case err != nil:
 			return err
@@ -186,6 +183,24 @@ func (id *cmID) route(addr netip.AddrPort, until deadline) error {
 		}
 	}
 	return id.isOurs(addr)
+}
+
+// step asks the kernel for something and returns its answer. An address whose owner is not
+// known yet may be looked up once only in the time that the kernel is given, and at the
+// end of it: so that is short, and it is asked again.
+func (id *cmID) step(call func(ms C.int) C.int, until deadline) (cmEvent, error) {
+	const most = 250
+	for {
+		left := until.millis()
+		if err := id.call(func() error { return answered(call(C.int(min(left, most)))) }); err != nil {
+			return cmEvent{}, err
+		}
+		e, err := id.next(until)
+		late := e.status == -int(syscall.ETIMEDOUT) && (e.kind == C.RDMA_CM_EVENT_ADDR_ERROR || e.kind == C.RDMA_CM_EVENT_ROUTE_ERROR)
+		if err != nil || !late || left <= most {
+			return e, err
+		}
+	}
 }
 
 // refusal is the error in an event that is not the one that was waited for.

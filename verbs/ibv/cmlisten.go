@@ -124,7 +124,16 @@ func (r *request) Accept(pair verbs.QP, param verbs.ConnParam, timeout time.Dura
 	}
 	c := newConn(r.id, q)
 	if err := c.grant(&say, param, until); err != nil {
-		r.id.destroy()
+		if q.accepting.Load() {
+			// Whose time is up does not wait for the peer, without whom the kernel lets go of
+			// nothing.
+			go func() {
+				r.id.destroy()
+				q.accepting.Store(false)
+			}()
+		} else {
+			r.id.destroy()
+		}
 		return fail(err)
 	}
 	c.param, c.remote = r.param, r.remote
@@ -142,10 +151,15 @@ func (c *conn) grant(say *C.struct_shim_cm_param, param verbs.ConnParam, until d
 		return err
 	}
 	c.ofPair(say)
+	c.q.accepting.Store(c.id.m.ctx.info.Transport == verbs.TransportIWARP)
 	if err := c.id.call(func() error { return answered(C.shim_cm_answer(c.id.c, say, 1)) }); err != nil {
+		c.q.accepting.Store(false)
 		return err
 	}
 	e, err := c.id.next(until)
+	if err == nil {
+		c.q.accepting.Store(false)
+	}
 	switch {
 	case err != nil:
 		return err

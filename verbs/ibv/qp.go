@@ -30,6 +30,9 @@ type qp struct {
 
 	conn  atomic.Pointer[conn] // what the connection manager has made of it
 	asked atomic.Uint32        // the state that it was last taken to by us
+	// accepting says that the kernel waits for the first word of a peer whose request was
+	// accepted with it.
+	accepting atomic.Bool
 }
 
 // CreateQP makes a queue pair.
@@ -144,6 +147,9 @@ func (q *qp) destroy() error {
 
 // Close destroys the queue pair with what is in it, and the connection that it has.
 func (q *qp) Close() error {
+	if err := q.settled(); err != nil {
+		return failed("destroy_qp", q.name(), err)
+	}
 	if err := closeObject(q, "destroy_qp"); err != nil {
 		return err
 	}

@@ -5,7 +5,11 @@ package ibv
 // #include "shim.h"
 import "C"
 
-import "github.com/fabrictest/fabrictest/verbs"
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
 
 // everyAttr is what a query asks for.
 const everyAttr = verbs.QPAttrDestQPN<<1 - 1
@@ -24,8 +28,23 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return failed(op, q.name(), q.modify(&in, C.int(mask)))
 }
 
+// settled returns an error while a connection is being accepted. Linux's iWARP has no way
+// back from there: rdma_destroy_id sleeps until the peer has said something, and a queue
+// pair that fails or goes before that is a BUG to the kernel, which panics (6.1, 6.12).
+func (q *qp) settled() error {
+	if q.accepting.Load() {
+		return fmt.Errorf("%w: a connection is being accepted with it, which the kernel cannot take back: wait for the peer", verbs.ErrBusy)
+	}
+	return nil
+}
+
 // modify changes attributes in the library's words. life is held for reading.
 func (q *qp) modify(a *C.struct_ibv_qp_attr, mask C.int) error {
+	if mask&C.IBV_QP_STATE != 0 {
+		if err := q.settled(); err != nil {
+			return err
+		}
+	}
 	err := answered(C.shim_modify_qp(q.c, a, mask))
 	if err == nil && mask&C.IBV_QP_STATE != 0 {
 		q.asked.Store(uint32(a.qp_state))
@@ -33,8 +52,8 @@ func (q *qp) modify(a *C.struct_ibv_qp_attr, mask C.int) error {
 	return err
 }
 
-// now is the state that the queue pair is in. Linux's siw (6.1 and 6.12) leaves it out of its
-// answer, which then has whatever was there; iWARP's are where we took them, or connected.
+// now is the state that the queue pair is in. Linux's siw leaves it out of its answer until
+// 6.1, and then there is what was there; iWARP's are where we took them, or connected.
 func (q *qp) now() (verbs.QPState, error) {
 	if q.ctx.info.Transport == verbs.TransportIWARP {
 		return verbs.QPState(q.asked.Load()), nil

@@ -29,9 +29,18 @@ func (p Packet) About(got Packet) (unseen []string) {
 		asked bool
 		name  string
 	}{
-		{h.IHL != nil, "IHL"}, {h.Length != nil, "IP length"}, {h.ID != nil, "IP identification"}, {h.ReservedFlag != nil, "reserved IP flag"},
-		{h.DF != nil, "DF"}, {h.MF != nil, "MF"}, {h.FragOff != nil, "fragment offset"}, {h.Checksum != nil, "IP checksum"},
-		{h.Options != nil, "IP options"}, {u.Length != nil, "UDP length"}, {u.Checksum != nil, "UDP checksum"}, {p.Behind != nil, "what is behind the datagram"},
+		{h.IHL != nil, "IHL"},
+		{h.Length != nil, "IP length"},
+		{h.ID != nil, "IP identification"},
+		{h.ReservedFlag != nil, "reserved IP flag"},
+		{h.DF != nil, "DF"},
+		{h.MF != nil, "MF"},
+		{h.FragOff != nil, "fragment offset"},
+		{h.Checksum != nil, "IP checksum"},
+		{h.Options != nil, "IP options"},
+		{u.Length != nil, "UDP length"},
+		{u.Checksum != nil, "UDP checksum"},
+		{p.Behind != nil, "what is behind the datagram"},
 	} {
 		if f.asked {
 			unseen = append(unseen, f.name)

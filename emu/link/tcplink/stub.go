@@ -28,6 +28,7 @@ func Open(Config) (*Net, error) {
 func (*Net) Dial(mono.Time, netip.AddrPort, netip.AddrPort) (link.StreamLink, error) {
 	return nil, link.ErrClosed
 }
+
 func (*Net) Listen(netip.AddrPort, int) (link.StreamListener, error) {
 	return nil, link.ErrClosed
 }

@@ -36,6 +36,8 @@ type Agent struct {
 	byQP       map[remoteKey]*conn // by the peer's queue pair, until time wait
 	lookups    map[sidrKey]*conn   // received, not yet answered
 
+	sidrAnswers []sidrAnswer // given lately
+
 	nextListen ListenID
 	listeners  map[listenKey]*listener
 	listenIDs  map[ListenID]*listener

@@ -29,7 +29,7 @@ func (a *Agent) Close(now mono.Time, id ConnID) error {
 	case StateSIDRREQSent:
 		a.release(c)
 	case StateSIDRREQRcvd:
-		return a.answerSIDR(c, SIDRReplyParam{Status: mad.SIDRRejected})
+		return a.answerSIDR(now, c, SIDRReplyParam{Status: mad.SIDRRejected})
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package cm
 
 import (
+	"time"
+
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
@@ -42,6 +44,9 @@ func (a *Agent) handleSIDRREQ(in *incoming, m *mad.SIDRREQ) {
 		return
 	}
 	l := a.listenerFor(m.ServiceID, in.to)
+	if l != nil && a.answerAgain(in, key) {
+		return
+	}
 	ip, user, ok := a.userData(in, m.ServiceID, m.PrivateData[:])
 	switch {
 	case l == nil && a.cfg.Quirks.IgnoreUnknownService:
@@ -82,17 +87,59 @@ func (a *Agent) refuseSIDR(in *incoming, m *mad.SIDRREQ, status mad.SIDRStatus) 
 	a.sendOnce(a.reply(in), mad.AttrSIDRREP, in.tid, &rep)
 }
 
+// sidrAnswer is an answer that may have been lost. Its consumer has given it, and
+// expects to be asked no more.
+type sidrAnswer struct {
+	key sidrKey
+	tid uint64
+	at  mono.Time
+	to  route
+	msg [mad.Len]byte
+}
+
+const (
+	// maxSIDRAnswers is how many answers are kept, the newest of all.
+	maxSIDRAnswers = 64
+	// sidrAnswerLife is for how long: a peer repeats its question for a minute at most,
+	// and later one of the same name is another.
+	sidrAnswerLife = mono.Time(time.Minute)
+)
+
+// keepAnswer sends an answer, and keeps it.
+func (a *Agent) keepAnswer(now mono.Time, c *conn, rep *mad.SIDRREP) {
+	c.keep(mad.AttrSIDRREP, c.tid, rep)
+	a.transmit(c)
+	if len(a.sidrAnswers) == maxSIDRAnswers {
+		a.sidrAnswers = a.sidrAnswers[:copy(a.sidrAnswers, a.sidrAnswers[1:])]
+	}
+	a.sidrAnswers = append(a.sidrAnswers, sidrAnswer{sidrKey{c.madRoute.remote, c.remoteID}, c.tid, now, c.madRoute, c.msg})
+}
+
+// answerAgain repeats the answer to a question that is asked again, if it is kept.
+func (a *Agent) answerAgain(in *incoming, key sidrKey) bool {
+	for i := range a.sidrAnswers {
+		k := &a.sidrAnswers[i]
+		if k.key == key && k.tid == in.tid && in.now-k.at < sidrAnswerLife {
+			a.counters.Duplicates.count(mad.AttrSIDRREQ)
+			a.counters.Resent.count(mad.AttrSIDRREP)
+			a.post(k.to, mad.AttrSIDRREP, &k.msg)
+			return true
+		}
+	}
+	return false
+}
+
 // SIDRReply answers EventSIDRRequest. The ID means nothing afterwards: a peer
-// that misses the answer asks anew.
+// that misses the answer and asks again is given it again.
 func (a *Agent) SIDRReply(now mono.Time, id ConnID, p SIDRReplyParam) error {
 	c, err := a.lookUp("SIDR reply of", id, StateSIDRREQRcvd)
 	if err != nil {
 		return err
 	}
-	return a.answerSIDR(c, p)
+	return a.answerSIDR(now, c, p)
 }
 
-func (a *Agent) answerSIDR(c *conn, p SIDRReplyParam) error {
+func (a *Agent) answerSIDR(now mono.Time, c *conn, p SIDRReplyParam) error {
 	if p.QPN >= 1<<24 {
 		return badParam("SIDR reply", "QPN exceeds 24 bits:", p.QPN)
 	}
@@ -107,7 +154,7 @@ func (a *Agent) answerSIDR(c *conn, p SIDRReplyParam) error {
 		return err
 	}
 	rep.InfoLen = uint8(len(p.Info))
-	a.sendOnce(c.madRoute, mad.AttrSIDRREP, c.tid, &rep)
+	a.keepAnswer(now, c, &rep)
 	a.release(c)
 	return nil
 }

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/conformance/interop"
+	"github.com/fabrictest/fabrictest/lab/kernel"
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// guestObjects counts what exists on a device of a guest: what the kernel's rdma tool
+// tells.
+func guestObjects(ctx context.Context, lab *kernel.Lab, device string) (map[string]int, error) {
+	out, code, err := lab.Output(ctx, 1, guest.Command{Args: []string{"rdma", "resource", "show", device}})
+	if err != nil || code != 0 {
+		return nil, fmt.Errorf("rdma resource show %s: code %d, %w: %s", device, code, err, out)
+	}
+	return parseResources(out)
+}
+
+// parseResources reads a line like "0: rxe0: pd 1 cq 2 qp 1 cm_id 0 mr 0 ctx 1 srq 0".
+func parseResources(line string) (map[string]int, error) {
+	words := strings.Fields(line)
+	all := make(map[string]int)
+	for i := 2; i+1 < len(words); i += 2 {
+		n, err := strconv.Atoi(words[i+1])
+		if err != nil {
+			return nil, fmt.Errorf("what the kernel says of resources cannot be read: %q", line)
+		}
+		all[words[i]] = n
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("the kernel says nothing of resources: %q", line)
+	}
+	return all, nil
+}
+
+// ownObjects counts what emulated devices are made of in this process: connections and
+// queues that were left over would have descriptors, or somebody who attends to them.
+func ownObjects() (map[string]int, error) {
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil, err
+	}
+	return map[string]int{"descriptors": len(files), "goroutines": runtime.NumGoroutine()}, nil
+}
+
+// kernelLacks is what the kernel's devices have not, and do not say so.
+func kernelLacks(t verbs.Transport) map[string]string {
+	if t != verbs.TransportIWARP {
+		return nil
+	}
+	const imm = "it has no immediate data (RFC 7306)"
+	return map[string]string{"send-imm": imm, "write-imm": imm}
+}
+
+// kernelExceptions are failures whose cause is known to be the kernel's, or its
+// library's.
+func kernelExceptions(kind string) []interop.Exception {
+	const silent = "does not say that a key was invalidated"
+	if kind == string(guest.RXE) {
+		return []interop.Exception{
+			{
+				Pattern: "send-inv/ours", Says: silent,
+				Reason: "rxe tells programs by the kernel's own flag, 4, where libibverbs has 8 for it, and 4 for a good checksum; the key is invalidated",
+			},
+			{
+				Pattern: "atomic-write/theirs", Says: verbs.WCRemAccessErr.String(), Sometimes: true,
+				Reason: "an atomic write that rxe sends again, because the first was lost, is for address 0",
+			},
+		}
+	}
+	return []interop.Exception{
+		{
+			Pattern: "send-inv/ours", Says: silent,
+			Reason: "siw's library never tells a program that a message has invalidated a key; the key is invalidated",
+		},
+		{
+			Pattern: "send-inv/theirs", Says: verbs.WCRemInvReqErr.String(),
+			Reason: "siw's library sends the key of a remote address in place of the one that the request is to invalidate, and that is none",
+		},
+	}
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/interop"
+	"github.com/fabrictest/fabrictest/lab/kernel"
+)
+
+// interopReport is what came of it.
+type interopReport struct {
+	Ours        string            `json:"ours"`
+	Theirs      string            `json:"theirs"`
+	Impair      kernel.Impairment `json:"impair"`
+	Seed        uint64            `json:"seed"`
+	Began       time.Time         `json:"began"`
+	Seconds     float64           `json:"seconds"`
+	Counts      map[string]int    `json:"counts"`
+	Exchanges   []exchangeReport  `json:"exchanges"`
+	Connections *interop.Turns    `json:"connections,omitempty"`
+	Link        kernel.Link       `json:"link"`
+
+	w   io.Writer
+	o   *interopVerbs
+	row []interop.Result
+}
+
+type exchangeReport struct {
+	Name    string          `json:"name"`
+	Verdict interop.Verdict `json:"verdict"`
+	Seconds float64         `json:"seconds"`
+	Why     string          `json:"why,omitempty"`
+	Command string          `json:"command,omitempty"` // that runs it alone
+}
+
+func newInteropReport(w io.Writer, s *interop.Suite, o *interopVerbs) *interopReport {
+	r := &interopReport{
+		Ours: s.Ours.Name, Theirs: s.Theirs.Name, Impair: o.guest.cfg.Impair, Seed: o.seed, Began: time.Now(), Counts: make(map[string]int), w: w, o: o,
+	}
+	fmt.Fprintf(w, "%s with %s\n", r.Ours, r.Theirs)
+	return r
+}
+
+// add takes a result. A row is printed when it is complete.
+func (r *interopReport) add(res interop.Result) {
+	e := exchangeReport{Name: res.Case.Name(), Verdict: res.Verdict, Seconds: res.Took.Seconds(), Why: res.Why}
+	if res.Verdict == interop.Fail || res.Verdict == interop.Stale {
+		e.Command = r.command(res.Case.Name())
+	}
+	r.Exchanges = append(r.Exchanges, e)
+	r.Counts[string(res.Verdict)]++
+	if len(r.row) > 0 && r.row[0].Case.Row() != res.Case.Row() {
+		r.tellRow()
+	}
+	r.row = append(r.row, res)
+}
+
+// command is the one that runs an exchange alone.
+func (r *interopReport) command(name string) string {
+	words := append([]string{"fabrictest interop verbs " + name}, r.o.guest.words()...)
+	if r.o.loss != "" {
+		words = append(words, "--loss "+quote(r.o.loss))
+	}
+	if r.o.impair != "" {
+		words = append(words, "--impair "+quote(r.o.impair))
+	}
+	return strings.Join(append(words, fmt.Sprintf("--seed %d", r.o.seed)), " ")
+}
+
+// tellRow prints the row that has ended: its name, what became of each size, and what
+// went wrong.
+func (r *interopReport) tellRow() {
+	if len(r.row) == 0 {
+		return
+	}
+	sizes := make([]string, 0, len(r.row))
+	var took time.Duration
+	for _, res := range r.row {
+		mark := "ok"
+		if res.Verdict != interop.Pass {
+			mark = string(res.Verdict)
+		}
+		sizes = append(sizes, fmt.Sprintf("%d %s", res.Case.Size, mark))
+		took += res.Took
+	}
+	if r.row[0].Verdict == interop.Unsupported {
+		sizes = []string{"unsupported: " + r.row[0].Why}
+	}
+	fmt.Fprintf(r.w, "%-34s %6.1f s  %s\n", r.row[0].Case.Row(), took.Seconds(), strings.Join(sizes, ", "))
+	for _, res := range r.row {
+		switch res.Verdict {
+		case interop.Fail, interop.Stale:
+			fmt.Fprintf(r.w, "    %s: %s\n      again: %s\n", res.Case.Name(), strings.ReplaceAll(res.Why, "\n", "\n      "), r.command(res.Case.Name()))
+		case interop.Known:
+			fmt.Fprintf(r.w, "    %s: %s\n", res.Case.Name(), res.Why)
+		}
+	}
+	r.row = nil
+}
+
+func (r *interopReport) endExchanges() {
+	r.tellRow()
+	r.Seconds = time.Since(r.Began).Seconds()
+	if len(r.Exchanges) == 0 {
+		return
+	}
+	c := func(v interop.Verdict) int { return r.Counts[string(v)] }
+	fmt.Fprintf(r.w, "%d exchanges in %.0f s: %d passed, %d failed, %d failed as known, %d stale, %d unsupported\n",
+		len(r.Exchanges), r.Seconds, c(interop.Pass), c(interop.Fail), c(interop.Known), c(interop.Stale), c(interop.Unsupported))
+}
+
+func (r *interopReport) tellConnections() {
+	t := r.Connections
+	if t == nil {
+		return
+	}
+	fmt.Fprintf(r.w, "%d connections in %.0f s, %d failed; objects before: %v, after: %v\n", t.Made, t.Took.Seconds(), len(t.Failed), t.Before, t.After)
+	for _, why := range append(t.Failed, t.Left...) {
+		fmt.Fprintf(r.w, "    %s\n", why)
+	}
+}
+
+func (r *interopReport) tellLink() {
+	if r.Link.Switched {
+		fmt.Fprintf(r.w, "the switch lost %d of %d packets from the guest, and %d of %d to it\n",
+			r.Link.Sent.Lost, r.Link.Sent.Packets, r.Link.Received.Lost, r.Link.Received.Packets)
+	}
+}
+
+func (r *interopReport) ok() bool {
+	return r.Counts[string(interop.Fail)] == 0 && r.Counts[string(interop.Stale)] == 0 && (r.Connections == nil || r.Connections.OK())
+}
+
+func (r *interopReport) write(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}

@@ -1,0 +1,224 @@
+package interop_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/interop"
+	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestMain(m *testing.M) { nstest.Main(m) }
+
+// end opens an emulated device at a host.
+func end(t *testing.T, h *nstest.Host, provider string, quirks ...string) *interop.End {
+	t.Helper()
+	p, err := nics.Find(provider)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maker, err := p.With(nics.Setup{Quirks: quirks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &interop.End{
+		Name: provider, Devices: make(map[interop.Family]verbs.Context), Addrs: map[interop.Family]netip.Addr{interop.IPv4: h.V4, interop.IPv6: h.V6},
+	}
+	for family, addr := range e.Addrs {
+		if !addr.IsValid() {
+			continue
+		}
+		if err := h.Do(func() (err error) {
+			e.Devices[family], err = maker.OnSockets(nics.Place{Name: provider, Addr: addr})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := e.Devices[family].Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return e
+}
+
+const mtu = 1500
+
+// suite is one of two emulated devices, of which theirs may have defects.
+func suite(t *testing.T, patience time.Duration, provider string, quirks ...string) (*interop.Suite, []interop.Case) {
+	t.Helper()
+	a, b := nstest.Pair(t, mtu)
+	return between(t, &interop.Suite{Ours: end(t, a, provider), Theirs: end(t, b, provider, quirks...), Patience: patience})
+}
+
+func between(t *testing.T, s *interop.Suite) (*interop.Suite, []interop.Case) {
+	t.Helper()
+	packet, err := s.Packet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := s.Ours.Devices[interop.IPv4].Info().Transport
+	if transport == verbs.TransportIWARP {
+		packet = mtu - 72
+	}
+	return s, interop.Cases(transport, packet)
+}
+
+// Two devices as they should be pass everything that there is.
+func TestSoundDevicesPass(t *testing.T) {
+	for _, provider := range []string{"softroce", "softiwarp"} {
+		t.Run(provider, func(t *testing.T) {
+			s, cases := suite(t, 10*time.Second, provider)
+			seen := make(map[string]bool)
+			s.Report = func(r interop.Result) {
+				seen[r.Case.Op] = seen[r.Case.Op] || r.Verdict == interop.Pass
+				if r.Verdict == interop.Fail {
+					t.Errorf("%s: %s", r.Case.Name(), r.Why)
+				}
+			}
+			began := time.Now()
+			failed, err := s.Run(t.Context(), cases)
+			if failed != 0 || err != nil {
+				t.Errorf("%d of %d failed, %v", failed, len(cases), err)
+			}
+			t.Logf("%d exchanges in %v", len(cases), time.Since(began))
+			for _, op := range interop.Operations() {
+				if !seen[op] && !(provider == "softiwarp" && slices.Contains([]string{"atomic-write", "flush", "uc-send", "uc-write-imm", "ud-send"}, op)) {
+					t.Errorf("no %s was seen to pass", op)
+				}
+			}
+		})
+	}
+}
+
+// impatience is how long is waited for what will not come.
+const impatience = 2 * time.Second
+
+// few runs the cases that match and returns what failed.
+func few(t *testing.T, s *interop.Suite, cases []interop.Case, pattern string) (failed []interop.Result) {
+	t.Helper()
+	some, err := interop.Matching(cases, pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Report = func(r interop.Result) {
+		if r.Verdict == interop.Fail {
+			failed = append(failed, r)
+		}
+	}
+	n, err := s.Run(t.Context(), some)
+	if err != nil && n == 0 || n != len(failed) {
+		t.Errorf("%s: %d failed, %d reported, %v", pattern, n, len(failed), err)
+	}
+	return failed
+}
+
+// A device with a defect is found out, by the exchange that is about it.
+func TestDefectsAreNoticed(t *testing.T) {
+	const roce, iwarp = "softroce", "softiwarp"
+	for _, m := range []struct{ provider, quirk, pattern, says string }{
+		{roce, "WCLost", "send/theirs/hand/ipv4", "no completion"},
+		{roce, "WCDoubled", "send/theirs/hand/ipv4", "completions that should not be"},
+		{roce, "WCLengthZero", "send/ours/hand/ipv6/1", "want {op:128 size:1 "},
+		{roce, "WCOpcodeZero", "read/theirs/hand/ipv6/1", "want a success of IBV_WC_RDMA_READ"},
+		{roce, "WCFlagsLost", "send-imm/ours/hand/ipv4/1", "flags:2 imm:27444196"},
+		{roce, "WCFlagsLost", "send-inv/ours/hand/ipv4/64", "does not say that a key was invalidated"},
+		{roce, "ImmSwapped", "write-imm/ours/hand/ipv4/1", "want {op:129 size:1 flags:2 imm:27444196"},
+		{roce, "SrcQPLost", "ud-send/ours/hand/ipv6/1", "the message is"},
+		{roce, "AtomicOperandsSwapped", "compare-swap/theirs/hand/ipv4", "octets are not what they should be"},
+		{roce, "AtomicAddendCut", "fetch-add/theirs/hand/ipv4", "octets are not what they should be"},
+		{roce, "AtomicsWrong", "compare-swap/ours/hand/ipv4", "octets are not what they should be"},
+		{roce, "FenceIgnored", "read-many/theirs/hand/ipv4/5000", "octets are not what they should be"},
+		{roce, "InlineLate", "send-inline/theirs/hand/ipv4/64", ""},
+		{roce, "LocalInvNoop", "window-2/ours/hand/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR]"},
+		{roce, "BindLax", "window-1/ours/hand/ipv4/5000", "want [IBV_WC_REM_ACCESS_ERR]"},
+		{roce, "MW2Refused", "window-2/ours/hand/ipv4/64", ""},
+		{roce, "InvalidateLate", "send-inv/ours/hand/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR]"},
+		{roce, "WriteConsumes", "write/ours/hand/ipv4/1", ""},
+		{roce, "EmptyMessagesIgnored", "send/ours/hand/ipv4/0", "no completion"},
+		{roce, "EmptySendRefused", "send/theirs/hand/ipv4/0", "could not post a request"},
+		{roce, "PrivateDataLost", "send/ours/cm-ours/ipv4/1", "with the request for a connection came"},
+		{roce, "EndUnnoticed", "send/ours/cm-ours/ipv4/1", "could not see the end of its connection"},
+		{iwarp, "WCLost", "write/theirs/cm-ours/ipv4", "no completion"},
+		{iwarp, "WCDoubled", "read/theirs/cm-theirs/ipv6", "completions that should not be"},
+		{iwarp, "LocalInvNoop", "window-2/ours/cm-ours/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR"},
+		{iwarp, "ListenAddrZero", "send/ours/cm-ours/ipv4/1", "could not connect"},
+	} {
+		t.Run(m.provider+"/"+m.quirk+"/"+strings.SplitN(m.pattern, "/", 2)[0], func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			s, cases := suite(t, impatience, m.provider, m.quirk)
+			failed := few(t, s, cases, m.pattern)
+			for _, r := range failed {
+				if strings.Contains(r.Why, m.says) {
+					return
+				}
+			}
+			t.Errorf("%s was not noticed as %q: %v", m.quirk, m.says, failed)
+		})
+	}
+}
+
+// spoiler is a device that changes memory behind the back of whoever polls.
+type spoiler struct {
+	verbs.Context
+	at  int    // which octet, from the area's beginning
+	buf []byte // of the last region
+}
+
+type spoiledPD struct {
+	verbs.PD
+	s *spoiler
+}
+
+type spoiledCQ struct {
+	verbs.CQ
+	s *spoiler
+}
+
+func (s *spoiler) AllocPD() (verbs.PD, error) {
+	pd, err := s.Context.AllocPD()
+	return &spoiledPD{pd, s}, err
+}
+
+func (p *spoiledPD) RegMR(init verbs.MRInit) (verbs.MR, error) {
+	p.s.buf = init.Buf
+	return p.PD.RegMR(init)
+}
+
+func (s *spoiler) CreateCQ(init verbs.CQInit) (verbs.CQ, error) {
+	cq, err := s.Context.CreateCQ(init)
+	return &spoiledCQ{cq, s}, err
+}
+
+func (c *spoiledCQ) Poll(into []verbs.WC) (int, error) {
+	n, err := c.CQ.Poll(into)
+	if n > 0 {
+		c.s.buf[64+c.s.at] ^= 0x10
+	}
+	return n, err
+}
+
+func (s *spoiler) CreateQP(init verbs.QPInit) (verbs.QP, error) {
+	init.PD, init.SendCQ, init.RecvCQ = init.PD.(*spoiledPD).PD, init.SendCQ.(*spoiledCQ).CQ, init.RecvCQ.(*spoiledCQ).CQ
+	return s.Context.CreateQP(init)
+}
+
+// A wrong bit is found wherever it is: in what arrived, and around it.
+func TestWrongBytesAreNoticed(t *testing.T) {
+	for at, want := range map[int]string{0: "+0", 1024: "+1024", -1: "-1", 1025: "+1025"} {
+		a, b := nstest.Pair(t, mtu)
+		theirs := end(t, b, "softroce")
+		theirs.Devices[interop.IPv4] = &spoiler{Context: theirs.Devices[interop.IPv4], at: at}
+		s, cases := between(t, &interop.Suite{Ours: end(t, a, "softroce"), Theirs: theirs, Patience: impatience})
+		failed := few(t, s, cases, "send/ours/hand/ipv4/1025")
+		if len(failed) != 1 || !strings.Contains(failed[0].Why, "1 of 1025 octets are not what they should be, the first at "+want+" of the area") {
+			t.Errorf("octet %d: %v", at, failed)
+		}
+	}
+}

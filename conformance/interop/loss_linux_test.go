@@ -1,0 +1,79 @@
+package interop_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/interop"
+	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/nslab"
+	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// lossyPair is two hosts with a switch between them that loses one packet in twenty.
+func lossyPair(t *testing.T) (hosts [2]*nstest.Host) {
+	t.Helper()
+	if why := nstest.Unavailable(); why != nil {
+		t.Skipf("no network namespaces here: %v", why)
+	}
+	const text = "version: 1\nname: lossy\ntitle: Lossy\nworkload: {kind: all-to-all}\nfabric: {kind: pair}\nimpair:\n  - {loss: 5%, way: both}\n"
+	s, err := scenarios.Parse("lossy.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := lab.NewPlan(s, lab.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stage, err := nslab.Open(plan, nslab.StageOptions{Spliced: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stage.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := stage.Begin(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"host0", "host1"} {
+		h := stage.Fabric.Host(name)
+		hosts[i] = &nstest.Host{NS: h.NS}
+		hosts[i].V4, hosts[i].V6 = addressesOf(h.Host)
+	}
+	return hosts
+}
+
+func addressesOf(h topology.Host) (v4, v6 netip.Addr) {
+	for _, a := range h.NICs[0].Addrs {
+		if a.Addr().Is4() {
+			v4 = a.Addr()
+		} else {
+			v6 = a.Addr()
+		}
+	}
+	return v4, v6
+}
+
+// Where packets are lost, what is repeated arrives all the same, and what is not
+// arrives when it is sent often enough.
+func TestSoundDevicesPassWherePacketsAreLost(t *testing.T) {
+	for provider, patterns := range map[string][]string{
+		"softroce":  {"write/*/hand/*/65536", "send-many/ours/hand", "ud-send/*/hand", "uc-send/ours/hand/*/65536", "refused/*/hand", "compare-swap/*/hand"},
+		"softiwarp": {"read/*/cm-ours/*/65536"},
+	} {
+		hosts := lossyPair(t)
+		s, cases := between(t, &interop.Suite{
+			Ours: end(t, hosts[0], provider), Theirs: end(t, hosts[1], provider), Patience: 30 * time.Second, AckTimeout: 13, Lossy: true,
+		})
+		for _, pattern := range patterns {
+			if failed := few(t, s, cases, pattern); len(failed) > 0 {
+				t.Errorf("%s: %v", pattern, failed)
+			}
+		}
+	}
+}

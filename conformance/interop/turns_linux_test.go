@@ -1,0 +1,70 @@
+package interop_test
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/interop"
+)
+
+func TestConnectionsInTurnLeaveNothing(t *testing.T) {
+	for _, provider := range []string{"softroce", "softiwarp"} {
+		s, _ := suite(t, 10*time.Second, provider)
+		s.Ours.Objects = func(context.Context) (map[string]int, error) {
+			return map[string]int{"goroutines": runtime.NumGoroutine()}, nil
+		}
+		done := 0
+		turns, err := s.Turn(t.Context(), 40, func(n int) { done = n })
+		if err != nil || !turns.OK() || turns.Made != 40 || done != 40 {
+			t.Errorf("%s: %+v, %v", provider, turns, err)
+		}
+	}
+}
+
+// What is left over is told, and so is a device that runs out of something.
+func TestWhatIsLeftOverIsNoticed(t *testing.T) {
+	s, _ := suite(t, 2*time.Second, "softroce")
+	s.Settle = time.Millisecond
+	n := 5
+	s.Theirs.Objects = func(context.Context) (map[string]int, error) {
+		n++
+		return map[string]int{"things": n}, nil
+	}
+	turns, err := s.Turn(t.Context(), 2, nil)
+	if err != nil || turns.OK() || len(turns.Left) != 1 || !strings.Contains(turns.Left[0], "theirs: ") || !strings.Contains(turns.Left[0], "more of things than before (6)") {
+		t.Errorf("%+v, %v", turns, err)
+	}
+	s, _ = suite(t, time.Second, "softroce", "ClosedCount") // of every kind there are 512
+	turns, err = s.Turn(t.Context(), 600, nil)
+	if err != nil || turns.OK() || !strings.Contains(turns.Failed[0], "out of resources") {
+		t.Errorf("%+v, %v", turns, err)
+	}
+}
+
+func TestFailuresThatAreKnown(t *testing.T) {
+	s, cases := suite(t, impatience, "softroce", "ImmSwapped")
+	s.Exceptions = []interop.Exception{
+		{Pattern: "write-imm/ours/hand/ipv4", Says: "imm", Reason: "it swaps"},
+		{Pattern: "send-imm/ours/hand/ipv4", Says: "something else", Reason: "it does not"},
+		{Pattern: "send/ours/hand/ipv4", Reason: "it was so"},
+		{Pattern: "send/ours/hand/ipv6", Sometimes: true, Reason: "now and then"},
+	}
+	got := make(map[string]interop.Verdict)
+	s.Report = func(r interop.Result) { got[r.Case.Name()] = r.Verdict }
+	for name, want := range map[string]interop.Verdict{
+		"write-imm/ours/hand/ipv4/1": interop.Known, "send-imm/ours/hand/ipv4/1": interop.Fail, "send/ours/hand/ipv4/1": interop.Stale,
+		"send/ours/hand/ipv6/1": interop.Pass, "write-imm/ours/hand/ipv6/1": interop.Fail,
+	} {
+		one, err := interop.Matching(cases, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed, err := s.Run(t.Context(), one)
+		if bad := want == interop.Fail || want == interop.Stale; err != nil || got[name] != want || (failed == 1) != bad {
+			t.Errorf("%s: %s, %d failed, %v; want %s", name, got[name], failed, err, want)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package suites_test
+
+import (
+	"testing"
+
+	"github.com/fabrictest/fabrictest/conformance/deviations"
+	"github.com/fabrictest/fabrictest/conformance/suites"
+)
+
+// A deviation of a case that there is not would never be missed.
+func TestDeviationsNameCases(t *testing.T) {
+	known := make(map[string]bool)
+	for _, s := range suites.All() {
+		for i := range s.Cases {
+			known[s.Cases[i].ID] = true
+		}
+	}
+	devices := deviations.Devices()
+	if len(devices) < 4 {
+		t.Errorf("deviations of %v only", devices)
+	}
+	for _, device := range devices {
+		for _, tier := range deviations.Tiers() {
+			of, err := deviations.Of(device, tier)
+			if err != nil {
+				t.Error(err)
+			}
+			for id := range of {
+				if !known[id] {
+					t.Errorf("deviations/%s.yaml: there is no case %s", device, id)
+				}
+			}
+		}
+	}
+}

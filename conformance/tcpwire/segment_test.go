@@ -1,0 +1,87 @@
+package tcpwire
+
+import (
+	"bytes"
+	"net/netip"
+	"reflect"
+	"testing"
+)
+
+var (
+	near = netip.MustParseAddrPort("10.0.0.1:40000")
+	far  = netip.MustParseAddrPort("10.0.0.2:7471")
+)
+
+func samples() []segment {
+	return []segment{
+		{src: near, dst: far, seq: 1, flags: syn, window: 65535, mss: 1460, payload: []byte{}},
+		{src: near, dst: far, seq: 1<<32 - 1, ack: 7, flags: ack | psh, window: 1, payload: []byte("odd")},
+		{
+			src: netip.MustParseAddrPort("[fd00::1]:1"), dst: netip.MustParseAddrPort("[fd00::2]:65535"),
+			seq: 5, ack: 9, flags: ack | fin, payload: []byte("even"),
+		},
+		{src: near, dst: far, flags: rst, payload: []byte{}},
+	}
+}
+
+func TestSegmentsAreReadAsTheyWereWritten(t *testing.T) {
+	for _, s := range samples() {
+		got, err := parse(append(s.packet(), 0, 0)) // and padding
+		if err != nil || !reflect.DeepEqual(got, s) {
+			t.Errorf("%+v\nis %+v, %v", s, got, err)
+		}
+	}
+}
+
+func TestWhatIsNoSegment(t *testing.T) {
+	whole := samples()[1].packet()
+	for n := range whole {
+		if _, err := parse(whole[:n]); err == nil {
+			t.Errorf("%d of %d bytes are a segment", n, len(whole))
+		}
+		b := bytes.Clone(whole)
+		b[n] ^= 0x10
+		if n < 20 { // of IP: some of it is not TCP's to look at
+			continue
+		}
+		if s, err := parse(b); err == nil {
+			t.Errorf("byte %d is another, and it is %v", n, &s)
+		}
+	}
+}
+
+func TestMSSAmongOptions(t *testing.T) {
+	for _, c := range []struct {
+		options []byte
+		want    uint16
+	}{
+		{[]byte{2, 4, 5, 180}, 1460},
+		{[]byte{1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0, 2, 4, 2, 24}, 536},
+		{[]byte{0, 2, 4, 5, 180}, 0},
+		{[]byte{3, 0, 2, 4}, 0},
+		{[]byte{3, 9, 2, 4}, 0},
+		{[]byte{2}, 0},
+		{nil, 0},
+	} {
+		if got := mssOf(c.options); got != c.want {
+			t.Errorf("%v: %d", c.options, got)
+		}
+	}
+}
+
+func FuzzSegment(f *testing.F) {
+	for _, s := range samples() {
+		f.Add(s.packet())
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := parse(b)
+		if err != nil {
+			return
+		}
+		again, err := parse(s.packet())
+		if err != nil || !reflect.DeepEqual(again, s) {
+			t.Fatalf("%+v\nis written as %+v, %v", s, again, err)
+		}
+		_ = s.String()
+	})
+}

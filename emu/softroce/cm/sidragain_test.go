@@ -1,0 +1,67 @@
+package cm
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+)
+
+// lookedUp has A ask for a service of B, and B answer; the answer is not delivered.
+func (w *world) lookedUp() (question, answer *sent) {
+	_, err := w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}})
+	must(w.t, err)
+	question = w.pass(w.a, mad.AttrSIDRREQ)
+	must(w.t, w.b.SIDRReply(w.now, w.b.event(EventSIDRRequest).Conn, SIDRReplyParam{QPN: 0x20, QKey: 7}))
+	return question, w.b.take(mad.AttrSIDRREP)
+}
+
+// A question whose answer was lost is answered again, by the same, without asking
+// the consumer again.
+func TestLostAnswerOfALookup(t *testing.T) {
+	w := newWorld(t, Config{}, Config{})
+	question, first := w.lookedUp()
+	w.deliver(question)
+	w.b.noEvent()
+	again := w.pass(w.b, mad.AttrSIDRREP)
+	if again.b != first.b {
+		t.Error("the second answer differs from the first")
+	}
+	if e := w.a.event(EventSIDRReply); e.SIDRReply.QPN != 0x20 || e.SIDRReply.QKey != 7 {
+		t.Errorf("the answer is %+v", e.SIDRReply)
+	}
+}
+
+// What was asked long ago, of a service that is gone, or by somebody else is not
+// answered from memory.
+func TestAnswersOfLookupsAreNotForEver(t *testing.T) {
+	t.Run("long ago", func(t *testing.T) {
+		w := newWorld(t, Config{}, Config{})
+		question, _ := w.lookedUp()
+		w.now += mono.Time(2 * time.Minute)
+		w.deliver(question)
+		w.b.silent()
+		w.b.event(EventSIDRRequest)
+	})
+	t.Run("another of the same name", func(t *testing.T) {
+		w := newWorld(t, Config{}, Config{})
+		question, _ := w.lookedUp()
+		question.b[15]++ // of the transaction
+		w.deliver(question)
+		w.b.silent()
+		w.b.event(EventSIDRRequest)
+	})
+	t.Run("many", func(t *testing.T) {
+		w := newWorld(t, Config{}, Config{})
+		question, _ := w.lookedUp()
+		for range maxSIDRAnswers {
+			w.lookedUp()
+		}
+		w.deliver(question)
+		w.b.silent()
+		if n := len(w.b.sidrAnswers); n != maxSIDRAnswers {
+			t.Errorf("%d answers are kept", n)
+		}
+	})
+}
