@@ -37,8 +37,8 @@ type Case struct {
 // asked for.
 const Dangerous = "dangerous"
 
-// Slow labels cases that wait for timers of five seconds or more, or take much memory. In
-// a simulated world they are as quick as others.
+// Slow labels cases that wait for timers of five seconds or more, or take much memory or
+// very many steps. In a simulated world most are as quick as others.
 const Slow = "slow"
 
 // Dangerous reports whether the case may harm a real device.

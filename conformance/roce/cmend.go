@@ -43,7 +43,7 @@ var cmEndCases = []conformance.Case{
 		ID:    "cm/life/thousands-of-connections-leave-no-residue",
 		Title: "After thousands of connections the next one is made like the first",
 		Cite:  ibta("", "roce/cm/13"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
+		Labels:  []string{"service:cm", conformance.Slow},
 		Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time",
 		Expects: "a REP and a DREP for each",
 		Mutants: []string{"cm.StopAfterConns=1000"},
