@@ -18,7 +18,8 @@ type Memory struct {
 	all []byte
 	was []byte
 	// seen has the device finish what it is at: what it wrote before, a program may
-	// look at then, whatever told it that there is something to see.
+	// look at then, whatever told it that there is something to see; and what it
+	// writes afterwards comes behind such a look.
 	seen func()
 }
 
@@ -72,6 +73,7 @@ func (r *Rig) Holds(m *Memory, off int, want []byte) {
 	m.seen()
 	got := m.Buf[off:][:len(want)]
 	if bytes.Equal(got, want) {
+		m.seen()
 		return
 	}
 	i := 0
@@ -91,12 +93,14 @@ func (r *Rig) Untouched(m *Memory, off, n int) {
 			r.Fail(fmt.Sprintf("byte %d of the memory (%d bytes) is left alone", k, len(m.Buf)), "%#02x in place of %#02x", m.all[i], m.was[i])
 		}
 	}
+	m.seen()
 }
 
 // Accept takes the memory as it is now for what Untouched compares with.
 func (m *Memory) Accept() {
 	m.seen()
 	copy(m.was, m.all)
+	m.seen()
 }
 
 // see calls a verb that changes nothing.
