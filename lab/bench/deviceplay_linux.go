@@ -22,7 +22,7 @@ type remotePlay struct {
 	ends    ends
 	mtu     int // of the path, by the case's wish
 	world   *realWorld
-	streams *hostStreams
+	streams *kernelStreams
 	byHand  *tcpwire.Host
 	dev     verbs.Context
 	others  []verbs.Context // partners
@@ -109,7 +109,7 @@ func (r *remotePlay) open(b *conformance.Bench, record *conformance.Record) erro
 		b.Wire = record.Recorded(r.world, &realWire{w, r.world, &wish{mtu: r.lab.mtu}})
 		return nil
 	}
-	r.streams = &hostStreams{kernelStreams{w: r.world, from: r.ends.peers[0]}}
+	r.streams = &kernelStreams{w: r.world, within: here, from: r.ends.peers[0]}
 	b.Streams = record.RecordedStreams(r.world, r.streams)
 	return nil
 }
@@ -194,6 +194,11 @@ func able(err error) error {
 	}
 	return err
 }
+
+// hostGrace is what a case on a device of another host has to end, and the device to be
+// closed: Linux's iWARP lets go of a connection that is being made when the peer has
+// answered, or after ten seconds.
+const hostGrace = 15 * time.Second
 
 // cleanUp closes what the case leaves open. It returns why the device has to be
 // restarted, which is empty if it has not, and what came of the case.

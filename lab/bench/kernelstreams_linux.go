@@ -14,19 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// kernelStreams is the kernel's TCP in the peer's namespace.
+// kernelStreams is the kernel's TCP, in the peer's namespace or where the judge is.
 type kernelStreams struct {
-	w    *realWorld
-	ns   *netns.NS
-	from netip.Addr
+	w *realWorld
+	// within runs what makes a socket, in the namespace that it is to be of.
+	within func(func() error) error
+	from   netip.Addr
 
 	mu   sync.Mutex
 	open []io.Closer
 }
+
+// here runs a function in the namespace that one is in.
+func here(f func() error) error { return f() }
 
 // keep remembers what has to be closed when the case has ended.
 func (n *kernelStreams) keep(c io.Closer) {
@@ -66,7 +69,7 @@ func (n *kernelStreams) Dial(to netip.AddrPort, timeout time.Duration) (conforma
 	}()
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.from, 0))}
 	var c net.Conn
-	err := n.ns.Do(func() (err error) {
+	err := n.within(func() (err error) {
 		c, err = d.DialContext(ctx, "tcp", to.String())
 		return err
 	})
@@ -80,7 +83,7 @@ func (n *kernelStreams) Dial(to netip.AddrPort, timeout time.Duration) (conforma
 // Listen implements conformance.Streams.
 func (n *kernelStreams) Listen(port uint16) (conformance.Listener, error) {
 	var l *net.TCPListener
-	err := n.ns.Do(func() (err error) {
+	err := n.within(func() (err error) {
 		l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.from, port)))
 		return err
 	})

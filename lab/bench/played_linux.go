@@ -48,7 +48,7 @@ func (p *played) open(b *conformance.Bench, record *conformance.Record) (err err
 		return nil
 	}
 	b.Segments = func() (conformance.Segments, error) { return p.segments(record) }
-	p.streams = &kernelStreams{w: p.world, ns: p.table.peer, from: p.wish.peers[0]}
+	p.streams = &kernelStreams{w: p.world, within: p.table.peer.Do, from: p.wish.peers[0]}
 	b.Streams = record.RecordedStreams(p.world, p.streams)
 	return nil
 }
