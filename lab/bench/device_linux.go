@@ -31,8 +31,8 @@ type Device struct {
 	way  DeviceWire
 	wire openWire // nil where the kernel's TCP is
 	turn chan struct{}
-	// patience is how long the device may take to be opened or restarted.
-	patience time.Duration
+	// opening and restarting are how long these may take the device.
+	opening, restarting time.Duration
 
 	mu     sync.Mutex
 	client *agent.Client
@@ -48,7 +48,7 @@ func OnDevice(client *agent.Client, device string, opt DeviceOptions) (*Device, 
 	if opt.Note == nil {
 		opt.Note = func(string) {}
 	}
-	d := &Device{name: device, opt: opt, client: client, turn: make(chan struct{}, 1), patience: restartPatience}
+	d := &Device{name: device, opt: opt, client: client, turn: make(chan struct{}, 1), opening: restartPatience, restarting: restartPatience}
 	if err := d.find(); err != nil {
 		return nil, errors.Join(fmt.Errorf("device %s: %w", device, err), d.Close())
 	}

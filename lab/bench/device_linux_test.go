@@ -198,7 +198,7 @@ func TestAgentIsReachedAgain(t *testing.T) {
 // A device that does not restart any more is not asked any more.
 func TestWedgedDeviceEndsTheLab(t *testing.T) {
 	h, d := farRoCE(t)
-	h.wedged, d.patience = make(chan struct{}), 500*time.Millisecond // also for opening it, on a busy machine
+	h.wedged, d.restarting = make(chan struct{}), 20*time.Millisecond
 	defer close(h.wedged)
 	if err := d.Try(t.Context(), conformance.Job{Case: "risky/echo"}, echo); err != nil || d.Gone() == nil {
 		t.Errorf("the case before: %v, and then: %v", err, d.Gone())

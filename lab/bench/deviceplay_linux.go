@@ -84,7 +84,7 @@ func (r *remotePlay) open(b *conformance.Bench, record *conformance.Record) erro
 		dev, err := r.client.Open(r.lab.name)
 		opened <- opening{dev, err}
 	}()
-	late := time.NewTimer(r.lab.patience)
+	late := time.NewTimer(r.lab.opening)
 	defer late.Stop()
 	select {
 	case o := <-opened:
@@ -94,7 +94,7 @@ func (r *remotePlay) open(b *conformance.Bench, record *conformance.Record) erro
 		r.dev = o.dev
 	case <-late.C:
 		r.hung = true
-		return fmt.Errorf("the device was not opened within %v", r.lab.patience)
+		return fmt.Errorf("the device was not opened within %v", r.lab.opening)
 	}
 	b.Device = r.dev
 	if w := r.lab.wire; w != nil && r.lab.Streams() {

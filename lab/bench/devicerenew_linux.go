@@ -65,9 +65,9 @@ func (d *Device) renew(ctx context.Context, id, why string, trouble error) {
 	wedged := false
 	select {
 	case err = <-start(func() error { return client.Restart(d.name) }):
-	case <-time.After(d.patience):
+	case <-time.After(d.restarting):
 		// Most likely the driver has crashed, and the kernel waits for it.
-		err, wedged = fmt.Errorf("it does not restart within %v", d.patience), true
+		err, wedged = fmt.Errorf("it does not restart within %v", d.restarting), true
 	}
 	if err == nil {
 		err = d.awaitAddrs(client)

@@ -106,11 +106,11 @@ func TestHostThatCrashesIsRestarted(t *testing.T) {
 // A device that does not restart any more takes its host with it, and is new then.
 func TestHostOfAWedgedDeviceIsRestarted(t *testing.T) {
 	s, d := farSwitchable(t)
-	s.h.wedged, d.patience = make(chan struct{}), 20*time.Millisecond
+	s.h.wedged, d.restarting = make(chan struct{}), 20*time.Millisecond
 	if err := d.Try(t.Context(), conformance.Job{Case: "risky/echo"}, echo); err != nil || s.restarts != 1 || d.Gone() != nil {
 		t.Fatalf("the case before: %v, %d restarts of the host, and then: %v", err, s.restarts, d.Gone())
 	}
-	d.patience = restartPatience
+	d.restarting = restartPatience
 	if err := d.Try(t.Context(), conformance.Job{Case: "risky/echo"}, echo); err != nil || s.restarts != 1 {
 		t.Errorf("the case behind: %v, and %d restarts of the host", err, s.restarts)
 	}
