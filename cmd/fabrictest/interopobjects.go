@@ -62,10 +62,10 @@ func kernelLacks(t verbs.Transport) map[string]string {
 
 // kernelExceptions are failures whose cause is known to be the kernel's, or its
 // library's.
-func kernelExceptions(kind string) []interop.Exception {
+func kernelExceptions(kind string, lossy bool) []interop.Exception {
 	const silent = "does not say that a key was invalidated"
 	if kind == string(guest.RXE) {
-		return []interop.Exception{
+		exceptions := []interop.Exception{
 			{
 				Pattern: "send-inv/ours", Says: silent,
 				Reason: "rxe tells programs by the kernel's own flag, 4, where libibverbs has 8 for it, and 4 for a good checksum; the key is invalidated",
@@ -75,6 +75,10 @@ func kernelExceptions(kind string) []interop.Exception {
 				Reason: "an atomic write that rxe sends again, because the first was lost, is for address 0",
 			},
 		}
+		if lossy {
+			exceptions = append(exceptions, rxeLosses...)
+		}
+		return exceptions
 	}
 	return []interop.Exception{
 		{
@@ -86,4 +90,12 @@ func kernelExceptions(kind string) []interop.Exception {
 			Reason: "siw's library sends the key of a remote address in place of the one that the request is to invalidate, and that is none",
 		},
 	}
+}
+
+// rxeLosses are failures of rxe where packets are lost.
+var rxeLosses = []interop.Exception{
+	{
+		Pattern: "uc-write-imm/ours", Says: "no completion of request", Sometimes: true,
+		Reason: "once a write over UC has lost a packet, rxe takes no later one on that queue pair, though each begins anew",
+	},
 }

@@ -213,7 +213,7 @@ func (o *interopVerbs) inside(cmd *cobra.Command, cfg kernel.Config) (err error)
 			Lacks:   kernelLacks(o.transport()),
 			Objects: func(ctx context.Context) (map[string]int, error) { return guestObjects(ctx, lab, name) },
 		},
-		Lossy: !cfg.Impair.None(), Patience: o.patience, Exceptions: kernelExceptions(o.guest.kind),
+		Lossy: !cfg.Impair.None(), Patience: o.patience, Exceptions: kernelExceptions(o.guest.kind, !cfg.Impair.None()),
 	}
 	r := newInteropReport(cmd.OutOrStdout(), s, o)
 	s.Report = r.add
