@@ -13,7 +13,7 @@ import (
 )
 
 // quitPatience is how long a Go program has to print its goroutines and die.
-const quitPatience = time.Second
+const quitPatience = 5 * time.Second
 
 // Dump asks every rank that runs what it is at. For one that does not answer
 // until ctx ends, or within Options.DumpWait, it returns what the kernel shows of

@@ -34,7 +34,7 @@ func TestRanksExchangeMessagesAndMeetAtBarriers(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			var r record
 			began := time.Now()
-			outcomes, err := run(t, exchangers(n), quick(func(o *launch.Options) { o.OnEvent = r.note; o.Patience = 20 * time.Second }))
+			outcomes, err := run(t, exchangers(n), quick(func(o *launch.Options) { o.OnEvent = r.note }))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +62,7 @@ func TestTenGroupsAtOnceDoNotMeet(t *testing.T) {
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
-			g, err := launch.Start(t.Context(), exchangers(3), quick(func(o *launch.Options) { o.Patience = 20 * time.Second }))
+			g, err := launch.Start(t.Context(), exchangers(3), quick())
 			if err != nil {
 				t.Error(err)
 				return

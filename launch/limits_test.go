@@ -18,9 +18,14 @@ import (
 // TestBusyRankIsNotHung: only a process that stands still as a whole is. That
 // there is no progress is for the caller's timeout to find, which shows why.
 func TestBusyRankIsNotHungAndEndsByTimeout(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
-	defer cancel()
-	outcomes, err := wait(t, start(ctx, t, cast("spin"), quick(func(o *launch.Options) { o.Patience = 300 * time.Millisecond })))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var r record
+	g := start(ctx, t, cast("spin"), quick(func(o *launch.Options) { o.OnEvent, o.Patience = r.note, patience }))
+	r.await(t, 0, launch.Marked, "ready")
+	time.Sleep(patience + patience/2)
+	cancel(context.DeadlineExceeded) // its time begins when it does: to start it takes some, too
+	outcomes, err := wait(t, g)
 	want(t, outcomes, launch.Stopped)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want the context's", err)
@@ -35,7 +40,9 @@ func TestCancellationEndsEverything(t *testing.T) {
 	why := errors.New("interrupted by the user")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	g := start(ctx, t, cast("family", "sleep", "order"), quick(func(o *launch.Options) { o.OnEvent = r.note }))
+	g := start(ctx, t, cast("family", "sleep", "order"), quick(func(o *launch.Options) {
+		o.OnEvent, o.Grace = r.note, 500*time.Millisecond
+	}))
 	pids := pidsIn(t, r.await(t, 0, launch.Marked, "family").Text)
 	r.await(t, 1, launch.Joined, "")
 	cancel(why)

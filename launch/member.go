@@ -17,7 +17,7 @@ const (
 	// group holds them. Such a one is looked for after strayPatience, and after
 	// restPatience they are read no longer.
 	strayPatience = 50 * time.Millisecond
-	restPatience  = time.Second
+	restPatience  = 5 * time.Second
 )
 
 // member is one rank, as the launcher sees it.

@@ -32,8 +32,8 @@ type Options struct {
 	Heartbeat time.Duration
 	Patience  time.Duration
 
-	Grace    time.Duration // from SIGTERM to SIGKILL; 2 s
-	DumpWait time.Duration // for ranks to say what they are at; 1 s
+	Grace    time.Duration // from SIGTERM to SIGKILL; 5 s
+	DumpWait time.Duration // for ranks to say what they are at; 3 s
 
 	// KeepGoing lets the others go on when a rank fails. By default the group
 	// ends: the others are asked what they are at, and stopped.
@@ -70,8 +70,8 @@ func (o Options) withDefaults() (Options, error) {
 	orElse(&o.JoinWait, 10*time.Second)
 	orElse(&o.Heartbeat, 500*time.Millisecond)
 	orElse(&o.Patience, 10*time.Second)
-	orElse(&o.Grace, 2*time.Second)
-	orElse(&o.DumpWait, time.Second)
+	orElse(&o.Grace, 5*time.Second)
+	orElse(&o.DumpWait, 3*time.Second)
 	orElse(&o.LogLimit, 16<<20)
 	orElse(&o.TailBytes, 64<<10)
 	orElse(&o.MaxMessage, 4<<20)

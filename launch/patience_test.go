@@ -14,8 +14,9 @@ import (
 )
 
 // patience is what these tests have with ranks: enough that none is blamed
-// because the machine is busy, and they wait side by side.
-const patience = 700 * time.Millisecond
+// because the machine is busy, and they wait side by side. To join takes a process
+// that has to be started first.
+const patience, joinPatience = 2 * time.Second, 5 * time.Second
 
 func TestPatience(t *testing.T) {
 	sideBySide(t, map[string]func(*testing.T){
@@ -102,9 +103,9 @@ func launcherThatSleptBlamesNobody(t *testing.T) {
 }
 
 func rankMustJoinInTime(t *testing.T) {
-	outcomes, err := run(t, cast("lurk", "sleep"), quick(func(o *launch.Options) { o.JoinWait = patience }))
+	outcomes, err := run(t, cast("lurk", "sleep"), quick(func(o *launch.Options) { o.JoinWait = joinPatience }))
 	want(t, outcomes, launch.Failed, launch.Stopped)
-	wantError(t, err, "rank 0", "did not join within 700ms")
+	wantError(t, err, "rank 0", "did not join within 5s")
 	if !strings.Contains(outcomes[0].Waiting, "goroutine 1") {
 		t.Errorf("what it did instead is not shown: %q", outcomes[0].Waiting)
 	}
@@ -182,7 +183,7 @@ func rankThatDoesNotReadIsCutOff(t *testing.T) {
 		o.Heartbeat, o.Patience = -1, patience
 	}))
 	want(t, outcomes, launch.Stopped, launch.Hung)
-	wantError(t, err, "rank 1", "did not read its control channel for 700ms")
+	wantError(t, err, "rank 1", "did not read its control channel for 2s")
 }
 
 func rankThatDoesNotAnswerHeartbeatsIsHung(t *testing.T) {

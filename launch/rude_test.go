@@ -65,7 +65,7 @@ func TestRankThatBreaksARuleHasFailed(t *testing.T) {
 			outcomes, err := run(t, []launch.Spec{spec(0, "sleep"), spec(1, "rude", name)}, quick(func(o *launch.Options) {
 				o.MaxReport = 1000
 				if name == "hang up" {
-					o.Patience = 200 * time.Millisecond
+					o.Patience = patience // of which the other rank needs some, too
 				}
 			}))
 			want(t, outcomes, launch.Stopped, launch.Failed)
@@ -108,7 +108,7 @@ func playParent() {
 // playNap is a launcher that is stopped for longer than its patience.
 func playNap() {
 	g, err := launch.Start(context.Background(), cast("brief"), launch.Options{
-		Heartbeat: 50 * time.Millisecond, Patience: patience,
+		Heartbeat: 50 * time.Millisecond, JoinWait: time.Minute, Patience: patience,
 		OnEvent: func(e launch.Event) { fmt.Println(e.Kind) },
 	})
 	check("launch", err)

@@ -56,6 +56,7 @@ var engines = []string{
 	"./mpi/wire",
 	"./mpi/p2p",
 	"./mpi/reuse",
+	"./mpi/window",
 }
 
 // drivers are the exceptions among them: they bring time and goroutines, or call
@@ -108,7 +109,7 @@ func boundaries() []Boundary {
 				"./verbs", "./emu/mono", "./emu/link", "./emu/internal/...",
 				"./emu/softroce/wire", "./emu/softroce/mad",
 				"./emu/softiwarp/wire", "./emu/softiwarp/mpa", "./emu/dgiwarp/wire", "./emu/dgiwarp/rd",
-				"./mpi/match", "./mpi/wire",
+				"./mpi/match", "./mpi/wire", "./mpi/p2p",
 			}, pureStd...),
 			Never: drivers,
 			Why:   "an engine uses pure packages only (pureStd lists those of the standard library)", Because: impure,

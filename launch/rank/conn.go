@@ -23,9 +23,9 @@ const (
 	// messageOverhead is what a message costs besides its bytes.
 	messageOverhead = 64
 	// farewellPatience is how long Close waits for the launcher to take note.
-	farewellPatience = 5 * time.Second
+	farewellPatience = 30 * time.Second
 	// orderPatience is how long it waits for an order that is under way.
-	orderPatience = 100 * time.Millisecond
+	orderPatience = 2 * time.Second
 	maxOrders     = 64
 )
 

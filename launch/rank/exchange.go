@@ -95,6 +95,14 @@ func (c *Conn) Barrier(timeout time.Duration) error {
 	return nil
 }
 
+// Gone reports whether a rank is known to have ended, in whatever way. Messages of
+// its may still lie here.
+func (c *Conn) Gone(rank int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return rank >= 0 && rank < len(c.from) && c.from[rank].gone
+}
+
 // over says whether waiting has become pointless. The caller holds the lock.
 func (c *Conn) over() (bool, error) {
 	switch {

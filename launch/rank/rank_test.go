@@ -27,7 +27,7 @@ func joined(t *testing.T) (*Conn, *launcher) {
 	t.Helper()
 	goroutines := runtime.NumGoroutine()
 	t.Cleanup(func() {
-		for deadline := time.Now().Add(2 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
 				return
@@ -71,7 +71,7 @@ func (l *launcher) send(f control.Frame) {
 
 func (l *launcher) want(k control.Kind) control.Frame {
 	l.t.Helper()
-	_ = l.file.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = l.file.SetReadDeadline(time.Now().Add(30 * time.Second))
 	f, err := control.Read(l.file, control.FromRank(terms))
 	if err != nil || f.Kind != k {
 		l.t.Fatalf("the rank sent %v (%v), want %v", f.Kind, err, k)
@@ -144,17 +144,20 @@ func TestMessagesOfTheGoneAreReceivedFirst(t *testing.T) {
 	}
 	l.send(control.Frame{Kind: control.Gone, Num: 2})
 	for i := range 3 {
-		if msg, err := c.Recv(2, time.Second); err != nil || len(msg) != 1 || msg[0] != byte(i) {
+		if msg, err := c.Recv(2, 30*time.Second); err != nil || len(msg) != 1 || msg[0] != byte(i) {
 			t.Fatalf("Recv = %v, %v", msg, err)
 		}
 	}
-	for _, timeout := range []time.Duration{time.Second, 0, -1} { // the first waits until that is known
+	for _, timeout := range []time.Duration{30 * time.Second, 0, -1} { // the first waits until that is known
 		if _, err := c.Recv(2, timeout); !errors.Is(err, ErrGone) || errors.Is(err, ErrTimeout) {
 			t.Errorf("Recv(%v) = %v, want ErrGone", timeout, err)
 		}
 	}
 	if err := c.Send(2, nil); !errors.Is(err, ErrGone) {
 		t.Errorf("Send = %v", err)
+	}
+	if !c.Gone(2) || c.Gone(0) || c.Gone(-1) || c.Gone(3) {
+		t.Errorf("gone: 2 %v, 0 %v, -1 %v, 3 %v", c.Gone(2), c.Gone(0), c.Gone(-1), c.Gone(3))
 	}
 	if _, err := c.Recv(0, time.Millisecond); !errors.Is(err, ErrTimeout) {
 		t.Errorf("Recv from the living = %v", err)

@@ -12,7 +12,7 @@ import (
 
 // dumpPatience is how long a program may take to say what it is at. If its
 // answer waits for a lock that it will never get, its stacks are the answer.
-const dumpPatience = 300 * time.Millisecond
+const dumpPatience = time.Second
 
 // OnDump sets what describes the state of this rank when the launcher asks. It
 // is called on a goroutine of its own, at any time. What the rank waits for on

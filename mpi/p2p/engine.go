@@ -97,6 +97,10 @@ var (
 type Engine struct {
 	// Stats counts what it did.
 	Stats Stats
+	// Concerns reports whether a receive in a context, from a rank or from match.Any,
+	// is in vain when another rank is lost. Without it, those from the rank are and
+	// those from anybody, whatever their context.
+	Concerns func(context uint32, from, lost int) bool
 
 	cfg        Config
 	fabric     Fabric
@@ -107,15 +111,17 @@ type Engine struct {
 	forgotten  bool                            // some of them were dropped
 	hushed     map[match.Envelope]*hush        // of envelopes that we receive
 	lost       map[int]error
-	firstLost  error // of any peer
+	losses     []int            // whom lost has, the first first
+	broken     map[uint32]error // contexts
 	idle       []*arrival
+	out        wire.Header // of what is being sent: one of its own would not stay on the stack
 }
 
 // New returns an engine.
 func New(cfg Config, f Fabric) *Engine {
 	cfg.setDefaults()
 	return &Engine{
-		cfg: cfg, fabric: f, lost: make(map[int]error),
+		cfg: cfg, fabric: f, lost: make(map[int]error), broken: make(map[uint32]error),
 		speculated: make(map[match.Envelope]*speculation), hushed: make(map[match.Envelope]*hush),
 	}
 }
@@ -126,6 +132,7 @@ type arrival struct {
 	peer   int
 	header wire.Header
 	data   []byte // of an eager one
+	heard  bool   // its sender knows that no RTR is to be expected for it
 }
 
 // expectLater keeps an arrival until somebody asks for it.
@@ -138,7 +145,7 @@ func (e *Engine) expectLater(peer int, h *wire.Header, data []byte) {
 		a.Value = a
 	}
 	a.Envelope = match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
-	a.peer, a.header = peer, *h
+	a.peer, a.header, a.heard = peer, *h, false
 	a.data = append(a.data[:0], data...)
 	e.unexpected.Add(&a.Node)
 	e.Stats.Unexpected++
@@ -146,9 +153,8 @@ func (e *Engine) expectLater(peer int, h *wire.Header, data []byte) {
 	e.Stats.MaxUnexpected = max(e.Stats.MaxUnexpected, e.unexpected.Len())
 }
 
-// forget takes an arrival out, for use by another.
+// forget has an arrival that is out used by another.
 func (e *Engine) forget(a *arrival) {
-	e.unexpected.Remove(&a.Node)
 	const worthKeeping = 64
 	if len(e.idle) < worthKeeping {
 		e.idle = append(e.idle, a)
@@ -194,13 +200,79 @@ func (e *Engine) Lost(peer int, cause error) {
 	}
 	err := fmt.Errorf("rank %d: %w: %w", peer, ErrLost, cause)
 	e.lost[peer] = err
-	if e.firstLost == nil {
-		e.firstLost = err
-	}
+	e.losses = append(e.losses, peer)
 	for _, r := range e.names.all() {
-		if r.Peer == peer || r.Peer == match.Any && r.state == posted {
+		switch {
+		case r.Peer == peer || r.receives && r.state == moving && r.Source == peer:
 			e.fail(r, err)
+		case r.receives && r.state == posted && e.concerns(r, peer):
+			e.giveUp(r, err)
 		}
 	}
 	maps.DeleteFunc(e.speculated, func(k match.Envelope, _ *speculation) bool { return int(k.Source) == peer })
+}
+
+// concerns reports whether a receive that waits is in vain without a peer.
+func (e *Engine) concerns(r *Request, lost int) bool {
+	if e.Concerns != nil {
+		return e.Concerns(r.Context, r.Peer, lost)
+	}
+	return r.Peer == match.Any || r.Peer == lost
+}
+
+// Break ends all receives that wait in a context, and those that are to come: what
+// they are part of has failed.
+func (e *Engine) Break(context uint32, cause error) {
+	if e.broken[context] != nil {
+		return
+	}
+	e.broken[context] = cause
+	for _, r := range e.names.all() {
+		if r.receives && r.state == posted && r.Context == context {
+			e.giveUp(r, cause)
+		}
+	}
+}
+
+// giveUp ends a receive that waits, though its peer may be there. If that was told
+// where to write, it is asked not to first; it may have done so.
+func (e *Engine) giveUp(r *Request, err error) {
+	if !r.speaks {
+		e.fail(r, err)
+		return
+	}
+	r.doomed = err
+	e.Cancel(r)
+}
+
+// unserved says why nobody can serve a receive any more.
+func (e *Engine) unserved(r *Request) error {
+	if err := e.broken[r.Context]; err != nil {
+		return err
+	}
+	for _, peer := range e.losses {
+		if e.concerns(r, peer) {
+			return e.lost[peer]
+		}
+	}
+	return nil
+}
+
+// Busy reports whether any request is under way.
+func (e *Engine) Busy() bool { return len(e.names.free) < len(e.names.slots) }
+
+// Unexpected is how many messages nobody has asked for.
+func (e *Engine) Unexpected() int { return e.unexpected.Len() }
+
+// CancelAll cancels all receives that no message has come for.
+func (e *Engine) CancelAll() {
+	for _, r := range e.names.all() {
+		e.Cancel(r)
+	}
+}
+
+// InVain says why nobody can send what a probe with this envelope waits for; nil if
+// somebody can.
+func (e *Engine) InVain(envelope match.Envelope) error {
+	return e.unserved(&Request{Context: envelope.Context, Peer: int(envelope.Source)})
 }

@@ -74,7 +74,7 @@ func (n *node) Send(peer int, h *wire.Header, data []byte, owner *Request) {
 	n.to[peer] = append(n.to[peer], letter{*h, bytes.Clone(data)})
 	n.w.log = append(n.w.log, fmt.Sprintf("%d>%d %v", n.rank, peer, h.Kind))
 	if owner != nil {
-		n.e.Sent(owner)
+		n.e.Sent(owner, nil)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 // Irecv begins a receive.
 func (e *Engine) Irecv(r *Request) {
 	r.begin()
+	r.receives = true
 	speculates := e.cfg.Protocol == Speculative && len(r.Buf) > e.cfg.EagerLimit
 	if speculates && !e.cfg.NoEarlyProgress {
 		e.early()
@@ -18,11 +19,12 @@ func (e *Engine) Irecv(r *Request) {
 	r.node = match.Node[*Request]{Envelope: r.envelope(), Value: r}
 	if n := e.unexpected.First(r.node.Envelope); n != nil {
 		a := n.Value
-		e.serve(r, a.peer, &a.header, a.data)
+		e.unexpected.Remove(n)
+		e.serve(r, a.peer, &a.header, a.data, false)
 		e.forget(a)
 		return
 	}
-	if err := e.unserved(r.Peer); err != nil {
+	if err := e.unserved(r); err != nil {
 		e.fail(r, err)
 		return
 	}
@@ -36,14 +38,6 @@ func (e *Engine) Irecv(r *Request) {
 	}
 }
 
-// unserved says why nobody can serve a receive any more.
-func (e *Engine) unserved(peer int) error {
-	if peer == match.Any {
-		return e.firstLost
-	}
-	return e.lost[peer]
-}
-
 // Probe returns what a receive with this envelope would take now: the rank, the tag
 // and the size of a message. It is not taken.
 func (e *Engine) Probe(envelope match.Envelope) (source int, tag int32, size int, ok bool) {
@@ -51,11 +45,16 @@ func (e *Engine) Probe(envelope match.Envelope) (source int, tag int32, size int
 	if n == nil {
 		return 0, 0, 0, false
 	}
-	a := n.Value
+	source, tag, size = n.Value.look()
+	return source, tag, size, true
+}
+
+// look says whose a message is, what it is about, and how long it is.
+func (a *arrival) look() (source int, tag int32, size int) {
 	if a.header.Kind == wire.Eager {
-		return a.peer, a.header.Tag, len(a.data), true
+		return a.peer, a.header.Tag, len(a.data)
 	}
-	return a.peer, a.header.Tag, int(a.header.Size), true
+	return a.peer, a.header.Tag, int(a.header.Size)
 }
 
 // eagerCame takes a message with its data.
@@ -71,7 +70,7 @@ func (e *Engine) eagerCame(peer int, h *wire.Header, data []byte) error {
 	if r.speaks {
 		e.mispredicted(n.Envelope)
 	}
-	e.serve(r, peer, h, data)
+	e.serve(r, peer, h, data, false)
 	return nil
 }
 
@@ -95,13 +94,18 @@ func (e *Engine) rtsCame(peer int, h *wire.Header) error {
 		return nil
 	}
 	e.posted.Remove(n)
-	e.serve(n.Value, peer, h, nil)
+	e.serve(n.Value, peer, h, nil, false)
 	return nil
 }
 
-// serve gives a message to its receive.
-func (e *Engine) serve(r *Request, peer int, h *wire.Header, data []byte) {
+// serve gives a message to its receive. Heard says that its sender knows already
+// that no RTR is to be expected for it.
+func (e *Engine) serve(r *Request, peer int, h *wire.Header, data []byte, heard bool) {
 	r.Source, r.GotTag = peer, h.Tag
+	if err := e.lost[peer]; err != nil && h.Kind != wire.Eager { // what came whole needs its sender no more
+		e.fail(r, err)
+		return
+	}
 	if h.Kind == wire.Eager {
 		r.Size = len(data)
 		copy(r.Buf, data)
@@ -129,7 +133,7 @@ func (e *Engine) serve(r *Request, peer int, h *wire.Header, data []byte) {
 		e.word(peer, &cts)
 		return
 	}
-	if e.cfg.Protocol == Speculative && !r.speaks {
+	if e.cfg.Protocol == Speculative && !r.speaks && !heard {
 		// Its sender would otherwise wait for our RTR, and take another's for it.
 		e.word(peer, &wire.Header{Kind: wire.RTSAck, Send: h.Send, Early: uint64(early)})
 	}
@@ -175,6 +179,10 @@ func (e *Engine) Cancel(r *Request) {
 }
 
 func (e *Engine) cancelled(r *Request) {
+	if r.doomed != nil {
+		e.fail(r, r.doomed)
+		return
+	}
 	e.posted.Remove(&r.node)
 	r.Cancelled = true
 	e.finish(r)

@@ -38,11 +38,14 @@ type Request struct {
 	node     match.Node[*Request]
 	name     uint32 // 0 if it is done
 	state    state
-	speaks   bool // a receive has sent an RTR
-	revoking bool // it is being cancelled, and its RTR with it
-	deaf     bool // a send that no RTR is for
-	heard    bool // a send whose receive has been heard of, by RTR or RTSAck
-	stops    bool // a send whose RTS has stopped RTRs
+	receives bool
+	speaks   bool  // a receive has sent an RTR
+	revoking bool  // it is being cancelled, and its RTR with it
+	deaf     bool  // a send that no RTR is for
+	heard    bool  // a send whose receive has been heard of, by RTR or RTSAck
+	stops    bool  // a send whose RTS has stopped RTRs
+	acked    bool  // a synchronous send whose SyncAck came while it was leaving
+	doomed   error // what a receive that is being cancelled ends with
 	region   Region
 	since    time.Duration
 	follows  *Request // the next send of the envelope that no receive has been heard of for
@@ -101,8 +104,12 @@ func (e *Engine) register(r *Request, n int) (err error) {
 
 // word sends one without data.
 func (e *Engine) word(peer int, h *wire.Header) {
+	if e.lost[peer] != nil {
+		return
+	}
 	e.Stats.Words[h.Kind]++
-	e.fabric.Send(peer, h, nil, nil)
+	e.out = *h
+	e.fabric.Send(peer, &e.out, nil, nil)
 }
 
 // table gives requests names that peers know them by: a place, and how often it was

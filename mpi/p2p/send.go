@@ -48,14 +48,18 @@ func (e *Engine) sendEagerly(r *Request) {
 	if e.cfg.Protocol == Speculative {
 		e.eagerSent(r.envelope())
 	}
-	e.fabric.Send(r.Peer, &h, r.Buf, r)
+	e.out = h
+	e.fabric.Send(r.Peer, &e.out, r.Buf, r)
 }
 
-// Sent says that the data of an eager send is the sender's again.
-func (e *Engine) Sent(r *Request) {
+// Sent says that the data of an eager send is the sender's again, or why it never
+// left.
+func (e *Engine) Sent(r *Request, err error) {
 	switch {
-	case r.state != leaving: // its SyncAck was faster, or it was lost
-	case r.Mode == Synchronous:
+	case r.state != leaving: // it was lost
+	case err != nil:
+		e.fail(r, fmt.Errorf("rank %d: send: %w", r.Peer, err))
+	case r.Mode == Synchronous && !r.acked:
 		r.state = synced
 	default:
 		e.finish(r)
@@ -120,10 +124,14 @@ func (e *Engine) answered(peer int, h *wire.Header) error {
 	}
 	switch h.Kind {
 	case wire.SyncAck:
-		if r.state != synced && r.state != leaving {
+		switch {
+		case r.state == synced:
+			e.finish(r)
+		case r.state == leaving && r.Mode == Synchronous && !r.acked:
+			r.acked = true // whoever carries its data still has it
+		default:
 			return confused(peer, h, "the message is not a synchronous one")
 		}
-		e.finish(r)
 	case wire.CTS:
 		if r.state != offered || e.cfg.Protocol != RPUT {
 			return confused(peer, h, "nothing is offered")

@@ -29,10 +29,28 @@ const (
 	RTSAck                  // an RTS has met a receive that has sent no RTR
 	Revoke                  // the receive of an RTR is being cancelled
 	Revoked                 // its RTR will not be used, unless an RTRAck came before
+
+	// Of windows, whose name is the Context:
+	Accumulate // elements, behind the header, to be combined with those of a window
+	Swap       // an element to be compared with, and one to take its place
+	Old        // what was there before either of these
+	Flush      // says that all before it was carried out, please
+	Flushed    // it was
+	Post       // a window is open to the peer
+	Complete   // the peer, to whom it was, is through with it
+	Lock       // asks for a lock
+	Granted    // the peer has it
+	Unlock     // gives it back
 	kinds
 )
 
-var names = [...]string{"", "EAGER", "SYNC-ACK", "RTS", "CTS", "DONE", "RTR", "RTR-ACK", "RTS-ACK", "REVOKE", "REVOKED"}
+// Windows is the first of the kinds that are about windows.
+const Windows = Accumulate
+
+var names = [...]string{
+	"", "EAGER", "SYNC-ACK", "RTS", "CTS", "DONE", "RTR", "RTR-ACK", "RTS-ACK", "REVOKE", "REVOKED",
+	"ACCUMULATE", "SWAP", "OLD", "FLUSH", "FLUSHED", "POST", "COMPLETE", "LOCK", "GRANTED", "UNLOCK",
+}
 
 func (k Kind) String() string {
 	if int(k) < len(names) && k > 0 {
@@ -54,6 +72,10 @@ const (
 	StopRTR
 	// ResumeRTR, of an RTS: do so again.
 	ResumeRTR
+	// Fetch, of an accumulate: its origin wants to know what was there before.
+	Fetch
+	// Exclusive, of a lock: nobody else may have one.
+	Exclusive
 	flagsEnd
 )
 
@@ -78,6 +100,9 @@ type Header struct {
 	Recv    uint32 // the receiver's
 	Early   uint64 // ns for which the receive of an RTS-ACK has waited
 	Memory  Memory
+	Offset  uint64 // in a window
+	Type    uint8  // of the elements there
+	Op      uint8  // what is done with them
 }
 
 // field says which fields a kind has.
@@ -90,6 +115,8 @@ const (
 	recv
 	early
 	memory
+	context // without a tag
+	elements
 )
 
 var fields = [kinds]field{
@@ -103,6 +130,29 @@ var fields = [kinds]field{
 	RTSAck:  send | early,
 	Revoke:  envelope | recv,
 	Revoked: recv,
+
+	Accumulate: context | elements | size, // Size only with Fetch: an accumulate that only looks has no data
+	Swap:       context | elements,
+	Old:        context,
+	Flush:      context,
+	Flushed:    context,
+	Post:       context,
+	Complete:   context,
+	Lock:       context,
+	Granted:    context,
+	Unlock:     context,
+}
+
+// of says which fields a header has.
+func of(kind Kind, flags Flags) field {
+	f := fields[kind]
+	switch {
+	case kind == Eager && flags&Sync == 0:
+		f &^= send
+	case kind == Accumulate && flags&Fetch == 0:
+		f &^= size
+	}
+	return f
 }
 
 // cached, in the byte of the kind, stands for the envelope and flags of the last
@@ -121,11 +171,8 @@ type Encoder struct{ last Header }
 // Append writes a header behind dst.
 func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	le := binary.LittleEndian
-	f := fields[h.Kind]
+	f := of(h.Kind, h.Flags)
 	if h.Kind == Eager {
-		if h.Flags&Sync == 0 {
-			f &^= send
-		}
 		if h.Flags == e.last.Flags && h.Context == e.last.Context && h.Tag == e.last.Tag && e.last.Kind == Eager {
 			dst = append(dst, byte(Eager)|cached)
 			if f&send != 0 {
@@ -139,6 +186,13 @@ func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	if f&envelope != 0 {
 		dst = le.AppendUint32(dst, h.Context)
 		dst = le.AppendUint32(dst, uint32(h.Tag))
+	}
+	if f&context != 0 {
+		dst = le.AppendUint32(dst, h.Context)
+	}
+	if f&elements != 0 {
+		dst = le.AppendUint64(dst, h.Offset)
+		dst = append(dst, h.Type, h.Op)
 	}
 	if f&size != 0 {
 		dst = le.AppendUint64(dst, h.Size)
@@ -183,12 +237,15 @@ func (d *Decoder) Next(b []byte) (h Header, rest []byte, err error) {
 	if h.Kind == 0 || h.Kind >= kinds || h.Flags >= flagsEnd {
 		return Header{}, nil, fmt.Errorf("%w: %v, flags %#x", ErrMalformed, h.Kind, uint8(h.Flags))
 	}
-	f := fields[h.Kind]
-	if h.Kind == Eager && h.Flags&Sync == 0 {
-		f &^= send
-	}
+	f := of(h.Kind, h.Flags)
 	if f&envelope != 0 {
 		h.Context, h.Tag = r.uint32(), int32(r.uint32())
+	}
+	if f&context != 0 {
+		h.Context = r.uint32()
+	}
+	if f&elements != 0 {
+		h.Offset, h.Type, h.Op = r.uint64(), r.byte(), r.byte()
 	}
 	if f&size != 0 {
 		h.Size = r.uint64()

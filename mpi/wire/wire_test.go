@@ -24,6 +24,18 @@ func samples() []Header {
 		{Kind: RTSAck, Send: 8, Early: 1e9},
 		{Kind: Revoke, Context: 2, Tag: 7, Recv: 11},
 		{Kind: Revoked, Recv: 11},
+		{Kind: Accumulate, Context: 6, Offset: 1 << 33, Type: 3, Op: 9},
+		{Kind: Accumulate, Flags: Fetch, Context: 6, Offset: 8, Type: 1, Op: 2, Size: 1024},
+		{Kind: Swap, Context: 6, Offset: 16, Type: 4},
+		{Kind: Old, Context: 6},
+		{Kind: Flush, Context: 6},
+		{Kind: Flushed, Context: 6},
+		{Kind: Post, Context: 1 << 31},
+		{Kind: Complete, Context: 6},
+		{Kind: Lock, Flags: Exclusive, Context: 6},
+		{Kind: Lock, Context: 6},
+		{Kind: Granted, Context: 6},
+		{Kind: Unlock, Context: 6},
 	}
 }
 
@@ -48,6 +60,19 @@ func TestHeadersArriveAsTheyWere(t *testing.T) {
 	}
 	if string(rest) != "data" {
 		t.Errorf("%q is left", rest)
+	}
+}
+
+// Every kind is among the samples, or the tests say nothing of it.
+func TestSamplesHaveAllKinds(t *testing.T) {
+	seen := make(map[Kind]bool)
+	for _, h := range samples() {
+		seen[h.Kind] = true
+	}
+	for k := Kind(1); k < kinds; k++ {
+		if !seen[k] || k.String() == "" || fields[k] == 0 {
+			t.Errorf("kind %d (%v) has no sample, no name or no fields", uint8(k), k)
+		}
 	}
 }
 

@@ -1,0 +1,101 @@
+package mpihost
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestWordsArriveInOrderAndTimeOut(t *testing.T) {
+	var outside env.Control
+	_, err := InWorld(Fabric{Ranks: 3}, func(e *env.Env) error {
+		c := e.Control
+		outside = c
+		switch e.Rank {
+		case 0:
+			e.Proc.Sleep(time.Millisecond)
+			msg := []byte("one")
+			err := c.Send(1, msg)
+			msg[0] = 'X' // it is the sender's again
+			return errors.Join(err, c.Send(1, []byte("two")), c.Send(1, []byte("three")))
+		case 1:
+			for _, d := range []time.Duration{0, 10 * time.Microsecond} {
+				began := e.Proc.Now()
+				if _, err := c.Recv(0, d); !errors.Is(err, verbs.ErrTimeout) || e.Proc.Now()-began != d {
+					return fmt.Errorf("Recv(%v) = %v after %v", d, err, e.Proc.Now()-began)
+				}
+			}
+			for i, want := range []string{"one", "two", "three"} {
+				if got, err := c.Recv(0, verbs.Forever); err != nil || string(got) != want {
+					return fmt.Errorf("word %d: %q, %v", i, got, err)
+				}
+			}
+			for _, rank := range []int{-1, 3} {
+				_, err := c.Recv(rank, 0)
+				if !errors.Is(err, verbs.ErrInvalid) || !errors.Is(c.Send(rank, nil), verbs.ErrInvalid) || c.Gone(rank) {
+					return fmt.Errorf("rank %d: %v", rank, err)
+				}
+			}
+		case 2: // words of others do not disturb whoever waits for one
+			e.Proc.Sleep(500 * time.Microsecond)
+			return c.Send(1, []byte("of another"))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := outside.Recv(1, verbs.Forever); !errors.Is(err, env.ErrGone) {
+		t.Errorf("Recv of one who has ended: %v", err)
+	}
+	if err := outside.Barrier(verbs.Forever); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("a barrier outside of the world: %v", err)
+	}
+}
+
+// A barrier opens when the last rank comes, or ends; who gave up does not count, and
+// may come again. It may be a task that waits.
+func TestBarrier(t *testing.T) {
+	const size = 4
+	var times []time.Duration
+	_, err := InWorld(Fabric{Ranks: size}, func(e *env.Env) error {
+		if e.Rank == 0 {
+			if err := e.Control.Barrier(time.Microsecond); !errors.Is(err, verbs.ErrTimeout) {
+				return fmt.Errorf("a barrier that nobody else came to: %v", err)
+			}
+		}
+		for round := range 3 {
+			e.Proc.Sleep(time.Duration(e.Rank+1) * time.Millisecond)
+			switch {
+			case e.Rank == size-1 && round == 2:
+				return nil
+			case e.Rank == 1:
+				var met sim.Signal
+				e.Go("meets", func(verbs.Proc) {
+					if e.Control.Barrier(verbs.Forever) == nil {
+						met.Broadcast()
+					}
+				})
+				if !e.Proc.(*sim.Proc).Wait(&met, sim.What("its task"), time.Second) {
+					return errors.New("the task met nobody")
+				}
+			default:
+				if err := e.Control.Barrier(verbs.Forever); err != nil {
+					return err
+				}
+			}
+			if e.Rank == 0 {
+				times = append(times, e.Proc.Now().Truncate(time.Millisecond))
+			}
+		}
+		return nil
+	})
+	if got, want := fmt.Sprint(times), "[4ms 8ms 12ms]"; err != nil || got != want {
+		t.Errorf("%v, rounds at %s, want %s", err, got, want)
+	}
+}

@@ -1,0 +1,72 @@
+package mpihost
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/launch/rank"
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestJobsBecomeFabrics(t *testing.T) {
+	text, err := json.Marshal(Job{Ranks: 6, PerHost: 2, Rails: 2, Provider: "dgiwarp", MTU: 9000, LossPPM: 100, Seed: 4, Limit: time.Second, Options: json.RawMessage(`{"a":1}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := parseJob(text)
+	if err != nil || j.Check() != nil || string(j.Options) != `{"a":1}` {
+		t.Fatalf("%+v, %v, %v", j, err, j.Check())
+	}
+	f, _, err := j.fabric().normal()
+	if err != nil || f.hosts() != 3 || f.Link.MTU != 9000 || f.Impair[0].LossPPM != 100 || f.Seed != 4 || f.Limit != time.Second || !f.Setup.Reliable {
+		t.Errorf("%+v, %v", f, err)
+	}
+	for want, j := range map[string]Job{
+		"0 ranks": {}, "no provider \"x\"": {Ranks: 1, Provider: "x"}, "9 rails": {Ranks: 1, Rails: 9}, "no ICRC": {Ranks: 1, Provider: "softiwarp", Offloaded: true},
+	} {
+		if err := j.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for want, text := range map[string]string{"was not started by": "", "the job from": "{"} {
+		if _, err := parseJob([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestAbortsAreUnderstood(t *testing.T) {
+	text, err := json.Marshal(&AbortError{Rank: 2, Code: 3, Why: "enough"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := ParseAbort(abortMark + string(text)); e == nil || *e != (AbortError{2, 3, "enough"}) || e.ExitCode() != 3 {
+		t.Errorf("%+v", e)
+	}
+	for _, mark := range []string{"connected", abortMark + "{", string(text)} {
+		if e := ParseAbort(mark); e != nil {
+			t.Errorf("%q is taken for %v", mark, e)
+		}
+	}
+	for _, code := range []int{0, -1, 256} {
+		if n := (&AbortError{Code: code}).ExitCode(); n != 1 {
+			t.Errorf("code %d becomes %d", code, n)
+		}
+	}
+}
+
+func TestErrorsHaveTheNamesThatRanksKnow(t *testing.T) {
+	if err := own(rank.ErrGone); !errors.Is(err, env.ErrGone) || !errors.Is(err, rank.ErrGone) {
+		t.Error(err)
+	}
+	if err := own(rank.ErrTimeout); !errors.Is(err, verbs.ErrTimeout) {
+		t.Error(err)
+	}
+	if err := own(rank.ErrLost); !errors.Is(err, rank.ErrLost) || own(nil) != nil {
+		t.Error(err)
+	}
+}

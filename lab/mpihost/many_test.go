@@ -1,0 +1,46 @@
+package mpihost
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func setupWithICRC() nics.Setup { return nics.Setup{ICRCOffloaded: true} }
+
+// A thousand ranks start with little memory: what a rank costs here must leave room for
+// what the runtime needs.
+func TestManyRanks(t *testing.T) {
+	const size, budget = 1024, 400 << 10 // bytes a rank
+	var most uint64
+	began := time.Now()
+	_, err := InWorld(Fabric{Ranks: size}, func(e *env.Env) error {
+		if err := e.Control.Send((e.Rank+1)%size, []byte{byte(e.Rank)}); err != nil {
+			return err
+		}
+		if _, err := e.Control.Recv((e.Rank+size-1)%size, verbs.Forever); err != nil {
+			return err
+		}
+		if err := e.Control.Barrier(verbs.Forever); err != nil {
+			return err
+		}
+		if e.Rank == 0 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			most = m.HeapAlloc + m.StackInuse
+		}
+		return e.Control.Barrier(verbs.Forever)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d ranks: %v, %d KiB a rank", size, time.Since(began), most/size>>10)
+	if most > size*budget {
+		t.Errorf("%d KiB a rank, the budget is %d", most/size>>10, budget>>10)
+	}
+}

@@ -1,0 +1,191 @@
+package mpirun
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/lab/nics"
+)
+
+// The NICs of ranks carry data on both tiers, whether ranks share a host or not, and
+// also while packets are lost.
+func TestRanksReachEachOther(t *testing.T) {
+	for _, provider := range nics.Names() {
+		r := runOf("exchange", 4, 2)
+		r.Provider, r.Rails, r.Seed = provider, 2, 5
+		if result, err := InWorld(t.Context(), r); err != nil || result.Code != 0 {
+			t.Errorf("%s, sim: %+v, %v", provider, result, err)
+		}
+		needNamespaces(t)
+		if result, err := InNamespaces(t.Context(), r); err != nil || result.Code != 0 {
+			t.Errorf("%s, netns: %+v, %v", provider, result, err)
+		}
+		if provider != nics.Default {
+			continue
+		}
+		r.LossPPM, r.Ranks, r.PerHost = 10_000, 3, 1
+		if result, err := InNamespaces(t.Context(), r); err != nil || result.Code != 0 {
+			t.Errorf("%s, netns, lossy: %+v, %v", provider, result, err)
+		}
+	}
+}
+
+func TestRanksShareMemoryAndTime(t *testing.T) {
+	needNamespaces(t)
+	for _, program := range []string{"share", "times"} {
+		if result, err := InNamespaces(t.Context(), runOf(program, 5, 3)); err != nil || result.Code != 0 {
+			t.Errorf("%s: %+v, %v", program, result, err)
+		}
+	}
+}
+
+// Reports come back from every rank, and options reach it.
+func TestReports(t *testing.T) {
+	needNamespaces(t)
+	for tier, run := range map[string]func(context.Context, Run) (Result, error){"sim": InWorld, "netns": InNamespaces} {
+		r := runOf("exchange", 3, 2)
+		r.Reports, r.Options = true, json.RawMessage(`{"design":"any"}`)
+		result, err := run(t.Context(), r)
+		if err != nil || result.Code != 0 || len(result.Reports) != 3 {
+			t.Fatalf("%s: %+v, %v", tier, result, err)
+		}
+		for i, text := range result.Reports {
+			var got struct {
+				Rank    int
+				Options string
+			}
+			if err := json.Unmarshal(text, &got); err != nil || got.Rank != i || got.Options != `{"design":"any"}` {
+				t.Errorf("%s: rank %d: %s, %v", tier, i, text, err)
+			}
+		}
+	}
+}
+
+func TestHowRunsEnd(t *testing.T) {
+	needNamespaces(t)
+	for _, c := range []struct {
+		args  string
+		code  int
+		wants []string
+		never string
+	}{
+		{"netns hello 3 2 label", 0, []string{"0: rank 0 of 3 on host 0: fd00:fab::1\n", "1: rank 1 of 3 on host 0: fd00:fab::1:1\n", "2: rank 2 of 3 on host 1: fd00:fab::2\n"}, ""},
+		{"netns bound 2 1 bind", 0, []string{"rank 0 has 1\n", "rank 1 has 1\n"}, ""},
+		{"netns hello 1 1", 0, []string{"rank 0 of 1 on host 0"}, "0: rank"},
+		{"sim hello 3 2", 0, []string{"rank 2 of 3 on host 1: fd00:fab::2\n"}, ""},
+		{"netns fails 3 1", 1, []string{"fabrictest: rank 1 on host1 failed: no more paper\n"}, ""},
+		{"netns fails 3 1 keep-going", 1, []string{"rank 1 on host1 failed: no more paper", "rank 0: it is gone", "rank 2: it is gone"}, ""},
+		{"sim fails 3 1", 1, []string{"rank 1 on host1: no more paper", "rank 0: it is gone", "rank 2: it is gone"}, "fabrictest: "},
+		{"netns abort 3 2", 7, []string{"fabrictest: rank 1 aborted all ranks with code 7: enough\n"}, "went on"},
+		{"netns abort 3 2 keep-going", 7, []string{"aborted all ranks with code 7: enough"}, "went on"},
+		{"sim abort 3 2", 7, []string{"rank 1 aborted all ranks with code 7: enough"}, "went on"},
+		{"netns dies 2 1", 2, []string{"panic: a bug", "rank 1 on host1 crashed: panic: a bug"}, ""},
+		{"sim dies 2 1", 1, []string{"program rank 1 on host1 panicked: a bug"}, ""},
+		{"sim forever 2 1", 1, []string{"rank 0 on host0 waits for a word of rank 0"}, ""},
+		{"netns forever 2 1 limit", 1, []string{"fabrictest: the limit of 1s is reached", "rank 1 on host1 was at:\n  waits for a message from rank 1"}, ""},
+		{"netns nothing 2 1", 1, []string{"fabrictest: rank 0 on host0 ended: it never asked which rank it is"}, ""},
+		{"sim nothing 2 1", 99, []string{"has ended: it never asked which rank it is: it must call mpi.Main"}, ""},
+		{"netns hello 0 1", 99, []string{"launcher: 0 ranks: there must be one at least"}, ""},
+		{"sim hello 0 1", 99, []string{"launcher: 0 ranks: there must be one at least"}, ""},
+	} {
+		code, out := launched(t, "", strings.Fields(c.args)...)
+		if code != c.code || (c.never != "" && strings.Contains(out, c.never)) {
+			t.Errorf("%s: code %d, want %d\n%s", c.args, code, c.code, out)
+		}
+		for _, want := range c.wants {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: no %q in\n%s", c.args, want, out)
+			}
+		}
+	}
+}
+
+func TestTheFirstRankReadsOurInput(t *testing.T) {
+	needNamespaces(t)
+	for _, tier := range []string{"sim", "netns"} {
+		if code, out := launched(t, "some words", tier, "reads", "2", "1"); code != 0 || !strings.Contains(out, "read some words") {
+			t.Errorf("%s: code %d\n%s", tier, code, out)
+		}
+	}
+}
+
+func TestProgramsStartedByHandAreTold(t *testing.T) {
+	cmd := exec.Command(os.Args[0], rankCommand, "hello")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "run it with 'fabrictest mpirun -n 4 PROGRAM'") {
+		t.Errorf("%v: %s", err, out)
+	}
+	cmd = exec.Command(os.Args[0], rankCommand, "hello")
+	cmd.Env = append(os.Environ(), "FABRICTEST_MPI_WORLD={")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "the job from 'fabrictest mpirun'") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Whoever ends the launcher ends all that it started, and is told so.
+func TestRunsAreInterrupted(t *testing.T) {
+	needNamespaces(t)
+	for tier, run := range map[string]func(context.Context, Run) (Result, error){"sim": InWorld, "netns": InNamespaces} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		r := runOf("forever", 2, 1)
+		if tier == "sim" {
+			r.Args = []string{"/bin/sleep", "1000"} // time passes at once in a world, so nothing in it takes long
+		}
+		began, pipe, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdout := os.Stdout
+		os.Stdout = pipe
+		done := make(chan error, 1)
+		go func() {
+			_, err := run(ctx, r)
+			done <- err
+		}()
+		if tier == "netns" {
+			if line, err := bufio.NewReader(began).ReadString('\n'); err != nil || line != "begun\n" {
+				t.Errorf("%q, %v", line, err)
+			}
+			if len(processes(t, "forever")) == 0 {
+				t.Error("the ranks are not seen, so neither would be what is left of them")
+			}
+		}
+		stop := errors.New("stop it")
+		cancel(stop)
+		if err := <-done; !errors.Is(err, stop) {
+			t.Errorf("%s: %v", tier, err)
+		}
+		os.Stdout = stdout
+		began.Close()
+		pipe.Close()
+	}
+	if left := processes(t, "forever"); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
+	}
+}
+
+// processes are those of the machine that have a word in their command line, and are
+// ranks of this test's own binary.
+func processes(t *testing.T, word string) (found []string) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%s/cmdline", e.Name()))
+		args := strings.Split(string(text), "\x00")
+		if err == nil && slices.Contains(args, word) && slices.Contains(args, rankCommand) && args[0] == os.Args[0] {
+			found = append(found, e.Name())
+		}
+	}
+	return found
+}

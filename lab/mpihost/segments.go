@@ -1,0 +1,36 @@
+package mpihost
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// segments is the memory that the ranks of one host of a world have in common.
+type segments map[string][]byte
+
+// Segment implements env.Shared.
+func (s segments) Segment(name string, size int) ([]byte, error) {
+	if size < 1 {
+		return nil, fmt.Errorf("segment %q: %w: %d bytes", name, verbs.ErrInvalid, size)
+	}
+	mem, made := s[name]
+	if !made {
+		mem = aligned(size)
+		s[name] = mem
+	}
+	if len(mem) != size {
+		return nil, fmt.Errorf("segment %q: %w: %d bytes are asked for, and another rank has made it of %d", name, verbs.ErrInvalid, size, len(mem))
+	}
+	return mem, nil
+}
+
+// aligned returns memory whose first word can be changed atomically, and is alone on
+// its cache line, as mapped memory is.
+func aligned(size int) []byte {
+	const line = 64
+	b := make([]byte, size+line)
+	skip := -int(uintptr(unsafe.Pointer(&b[0]))) & (line - 1)
+	return b[skip : skip+size : skip+size]
+}

@@ -1,0 +1,84 @@
+package mpihost
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Two ranks that inherit the file find each other's segments, and nobody another's.
+func TestSegmentsOfAFile(t *testing.T) {
+	f, err := NewShared("host0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	a, errA := openShared(int(f.Fd()))
+	b, errB := openShared(int(f.Fd()))
+	if err := errors.Join(errA, errB); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 50 {
+		name, size := fmt.Sprint("segment ", i), 1+i*1000
+		mine, err := a.Segment(name, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range mine {
+			if x != 0 {
+				t.Fatalf("%s is not of zeros", name)
+			}
+		}
+		mine[0], mine[size-1] = byte(i), byte(i)
+	}
+	for i := range 50 {
+		name, size := fmt.Sprint("segment ", i), 1+i*1000
+		theirs, err := b.Segment(name, size)
+		if err != nil || len(theirs) != size || theirs[0] != byte(i) || theirs[size-1] != byte(i) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if again, err := b.Segment(name, size); err != nil || &again[0] != &theirs[0] {
+			t.Errorf("%s again: %v", name, err)
+		}
+		if _, err := b.Segment(name, size+1); !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("%s of another size: %v", name, err)
+		}
+	}
+	for name, size := range map[string]int{"": 1, strings.Repeat("x", maxName+1): 1, "none": 0} {
+		if _, err := a.Segment(name, size); !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("%q of %d bytes: %v", name, size, err)
+		}
+	}
+	if _, err := a.Segment(strings.Repeat("x", maxName), 1); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSegmentsHaveALimit(t *testing.T) {
+	f, err := NewShared("host0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s, err := openShared(int(f.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.NativeEndian.PutUint64(s.(*sharedFile).index, maxSegments)
+	if _, err := s.Segment("one more", 1); err == nil || !strings.Contains(err.Error(), "as many as can be") {
+		t.Error(err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if _, err := openShared(int(null.Fd())); err == nil || !strings.Contains(err.Error(), "is not the memory of this host") {
+		t.Error(err)
+	}
+}

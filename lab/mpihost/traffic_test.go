@@ -1,0 +1,97 @@
+package mpihost
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/lab/mpihost/internal/exercise"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// All that ranks are given works, on every provider: between hosts, within one, on
+// every rail, and while packets are lost.
+func TestNICsCarryData(t *testing.T) {
+	for _, provider := range nics.Names() {
+		for name, f := range map[string]Fabric{
+			"clean": {Ranks: 5, PerHost: 2, Rails: 2},
+			"IPv4":  {Ranks: 3, IPv4: true},
+			"lossy": {Ranks: 4, PerHost: 2, Impair: []impair.Spec{{LossPPM: 20_000}}},
+		} {
+			f.Provider, f.Seed = provider, 3
+			run := func() (Outcome, error) {
+				return InWorld(f, func(e *env.Env) error { return exercise.AllToAll(e, 8) })
+			}
+			first, err := run()
+			if err != nil {
+				t.Errorf("%s, %s: %v", provider, name, err)
+				for i, r := range first.Ranks {
+					t.Logf("rank %d: %v", i, r.Err)
+				}
+				continue
+			}
+			again, err := run()
+			if err != nil || again.Elapsed != first.Elapsed || again.Events != first.Events {
+				t.Errorf("%s, %s: again: %v in %v with %d events, not %v with %d", provider, name, err,
+					again.Elapsed, again.Events, first.Elapsed, first.Events)
+			}
+		}
+	}
+}
+
+// Who talks to a rank that was killed learns from its NIC that nobody is there, though
+// the other ranks of that host go on.
+func TestQueuePairsEndWithTheirRank(t *testing.T) {
+	for _, provider := range []string{"softroce", "softiwarp"} {
+		f := Fabric{Ranks: 4, PerHost: 2, Provider: provider, Limit: time.Hour, Script: func(w *World) {
+			w.At(30*time.Microsecond, func() { w.Kill(3) })
+		}}
+		out, err := InWorld(f, func(e *env.Env) error { return exercise.AllToAll(e, 400) })
+		var h *HungError
+		if err == nil || errors.As(err, &h) || !out.Ranks[3].Killed || out.Ranks[0].Err == nil || out.Elapsed > time.Second {
+			t.Errorf("%s: %v after %v\n%+v", provider, err, out.Elapsed, out.Ranks)
+		}
+	}
+}
+
+// A cable that is cut is cut for all ranks of its host, and can be mended.
+func TestCablesAreCutAndMended(t *testing.T) {
+	f := Fabric{Ranks: 4, PerHost: 2, Script: func(w *World) {
+		w.At(20*time.Microsecond, func() { w.Cut(0, -1) })
+		w.At(3*time.Millisecond, func() { w.Mend(0, -1) })
+		w.Impair(-1, 0, impair.Spec{LossPPM: 10_000})
+		if w.Hosts() != 2 || w.Rails() != 1 || w.Host(3) != 1 || w.Now() != 0 || w.Device(1, 0).Info().Name != "host1/rdma0" || w.Program(2) == nil || w.Sim() == nil {
+			t.Errorf("%+v", w)
+		}
+	}}
+	out, err := InWorld(f, func(e *env.Env) error { return exercise.AllToAll(e, 60) })
+	if err != nil || out.Elapsed < 3*time.Millisecond {
+		t.Errorf("%v after %v", err, out.Elapsed)
+	}
+	f.Provider, f.Script = "softiwarp", func(w *World) { w.Impair(0, 0, impair.Spec{}) }
+	if _, err := InWorld(f, func(*env.Env) error { return nil }); err == nil {
+		t.Error("streams can be impaired at run time")
+	}
+}
+
+// A rank keeps only its own part of the host's device.
+func TestClosingADeviceLeavesTheHostsOwn(t *testing.T) {
+	_, err := InWorld(Fabric{Ranks: 2, PerHost: 2}, func(e *env.Env) error {
+		if e.Rank == 0 {
+			if err := e.NICs[0].Device.Close(); err != nil {
+				return err
+			}
+		}
+		if err := e.Control.Barrier(verbs.Forever); err != nil {
+			return err
+		}
+		_, err := e.NICs[0].Device.AllocPD()
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

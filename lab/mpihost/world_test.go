@@ -1,0 +1,218 @@
+package mpihost
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestRanksAreGivenTheirPlace(t *testing.T) {
+	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
+		seen := make([]*env.Env, 5)
+		var caps verbs.Caps
+		out, err := InWorld(Fabric{Ranks: 5, PerHost: 2, Rails: 2, Provider: provider, Seed: 9}, func(e *env.Env) error {
+			seen[e.Rank] = e
+			attr, err := e.NICs[1].Device.QueryDevice()
+			if err != nil {
+				return err
+			}
+			caps = attr.Caps
+			e.Proc.Sleep(time.Duration(e.Rank) * time.Millisecond)
+			return e.Control.Barrier(verbs.Forever)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range seen {
+			if e.Rank != i || e.Size != 5 || e.Seed != 9 || e.Concurrent || !slices.Equal(e.Nodes, []int{0, 0, 1, 1, 2}) || len(e.NICs) != 2 {
+				t.Errorf("%s: rank %d: %+v", provider, i, e)
+			}
+			for rail, nic := range e.NICs {
+				if want := fmt.Sprintf("fd00:fab:%x::%x", rail, e.Nodes[i]+1); nic.Addr.String() != strings.Replace(want, ":0::", "::", 1) {
+					t.Errorf("%s: rank %d rail %d is at %v, not %s", provider, i, rail, nic.Addr, want)
+				}
+				if info := nic.Device.Info(); info.Provider != provider || info.Name != fmt.Sprintf("host%d/rdma%d", e.Nodes[i], rail) {
+					t.Errorf("rank %d: %+v", i, info)
+				}
+			}
+			if out.Ranks[i].Ended != 4*time.Millisecond || out.Ranks[i].Killed {
+				t.Errorf("rank %d: %+v", i, out.Ranks[i])
+			}
+		}
+		if (provider == "dgiwarp") != caps.Has(verbs.CapRD) {
+			t.Errorf("%s: capabilities %#x", provider, caps)
+		}
+		if out.Elapsed != 4*time.Millisecond || out.Events == 0 {
+			t.Errorf("%+v", out)
+		}
+	}
+}
+
+func TestWrongFabricsAreRefused(t *testing.T) {
+	for want, f := range map[string]Fabric{
+		"0 ranks":           {},
+		"-1 ranks a host":   {Ranks: 1, PerHost: -1},
+		"no provider":       {Ranks: 1, Provider: "mlx5"},
+		"rails":             {Ranks: 1, Rails: 99},
+		"takes loss only":   {Ranks: 1, Provider: "softiwarp", Impair: []impair.Spec{{Delay: 1}}},
+		"loss_ppm":          {Ranks: 1, Impair: []impair.Spec{{LossPPM: impair.PPM + 1}}},
+		"iWARP has no ICRC": {Ranks: 1, Provider: "dgiwarp", Setup: setupWithICRC()},
+	} {
+		want = strings.Replace(want, "no provider", "there is no provider", 1)
+		ran := false
+		if _, err := InWorld(f, func(*env.Env) error { ran = true; return nil }); err == nil || !strings.Contains(err.Error(), want) || ran {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestErrorsNameTheRankThatFailedFirst(t *testing.T) {
+	boom := errors.New("boom")
+	out, err := InWorld(Fabric{Ranks: 4, PerHost: 2}, func(e *env.Env) error {
+		e.Proc.Sleep(time.Duration(10-e.Rank) * time.Microsecond)
+		if e.Rank == 0 {
+			return nil
+		}
+		return boom
+	})
+	var first *RankError
+	if !errors.As(err, &first) || !errors.Is(err, boom) || first.Rank != 3 || first.Host != 1 || first.Others != 2 {
+		t.Errorf("%v", err)
+	}
+	if out.Ranks[0].Err != nil || out.Ranks[1].Err != boom {
+		t.Errorf("%+v", out.Ranks)
+	}
+}
+
+func TestHangsNameWhatIsWaitedFor(t *testing.T) {
+	_, err := InWorld(Fabric{Ranks: 12}, func(e *env.Env) error {
+		if e.Rank == 1 {
+			e.Go("listens", func(verbs.Proc) { _ = e.Control.Barrier(verbs.Forever) })
+		}
+		_, err := e.Control.Recv(11-e.Rank%2, verbs.Forever)
+		return err
+	})
+	var h *HungError
+	if !errors.As(err, &h) || len(h.Waiting) != 3 {
+		t.Fatalf("%v", err)
+	}
+	for _, want := range []string{"deadlock at 0s", "rank 0 on host0", "wait for a word of rank 10", "wait for a word of rank 11", "rank 1: listens waits for the other ranks at a barrier"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %q", err, want)
+		}
+	}
+	_, err = InWorld(Fabric{Ranks: 1, Limit: time.Second}, func(e *env.Env) error {
+		for {
+			e.Proc.Sleep(time.Millisecond)
+		}
+	})
+	if !errors.As(err, &h) || !strings.Contains(err.Error(), "the limit of time is reached at 1s") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What a rank runs beside itself goes on while it does, and ends with it.
+func TestTasksEndWithTheirRank(t *testing.T) {
+	ticks, unwound := 0, false
+	_, err := InWorld(Fabric{Ranks: 2}, func(e *env.Env) error {
+		if e.Rank == 0 {
+			e.Go("ticks", func(p verbs.Proc) {
+				defer func() { unwound = true }()
+				for {
+					p.Sleep(time.Millisecond)
+					ticks++
+				}
+			})
+			e.Proc.Sleep(5500 * time.Microsecond)
+			return nil
+		}
+		e.Proc.Sleep(time.Second)
+		return nil
+	})
+	if err != nil || ticks != 5 || !unwound {
+		t.Errorf("%v, %d ticks, unwound %v", err, ticks, unwound)
+	}
+}
+
+func TestKilledRanksAreGone(t *testing.T) {
+	cleaned := false
+	out, err := InWorld(Fabric{Ranks: 3, Script: func(w *World) {
+		w.At(time.Millisecond, func() { w.Kill(1); w.Kill(1) })
+	}}, func(e *env.Env) error {
+		switch e.Rank {
+		case 0:
+			if _, err := e.Control.Recv(1, verbs.Forever); !errors.Is(err, env.ErrGone) {
+				return fmt.Errorf("Recv of one who was killed: %v", err)
+			}
+			if err := e.Control.Send(1, nil); !errors.Is(err, env.ErrGone) || !e.Control.Gone(1) || e.Control.Gone(2) {
+				return fmt.Errorf("Send to one who was killed: %v", err)
+			}
+		case 1:
+			defer func() { cleaned = true }()
+			e.Proc.Sleep(time.Hour)
+		case 2:
+			return e.Control.Barrier(verbs.Forever) // with 0, which ends
+		}
+		return nil
+	})
+	if err != nil || !out.Ranks[1].Killed || out.Ranks[1].Ended != time.Millisecond || out.Elapsed != time.Millisecond || !cleaned {
+		t.Errorf("%v, %+v, cleaned %v", err, out, cleaned)
+	}
+}
+
+func TestAbortEndsAll(t *testing.T) {
+	after := false
+	out, err := InWorld(Fabric{Ranks: 3}, func(e *env.Env) error {
+		if e.Rank == 1 {
+			e.Go("aborts", func(p verbs.Proc) {
+				p.Sleep(time.Millisecond)
+				e.Control.Abort(7, "enough")
+				after = true
+			})
+		}
+		e.Proc.Sleep(time.Hour)
+		return nil
+	})
+	var abort *AbortError
+	if !errors.As(err, &abort) || *abort != (AbortError{Rank: 1, Code: 7, Why: "enough"}) || out.Aborted == nil || after {
+		t.Errorf("%v, went on: %v", err, after)
+	}
+	for i, r := range out.Ranks {
+		if !r.Killed || r.Ended != time.Millisecond {
+			t.Errorf("rank %d: %+v", i, r)
+		}
+	}
+}
+
+func TestSegmentsBelongToHosts(t *testing.T) {
+	_, err := InWorld(Fabric{Ranks: 4, PerHost: 2}, func(e *env.Env) error {
+		mem, err := e.Shared.Segment("box", 100)
+		if err != nil {
+			return err
+		}
+		mem[e.Rank%2]++
+		if err := e.Control.Barrier(verbs.Forever); err != nil {
+			return err
+		}
+		if mem[0] != 1 || mem[1] != 1 {
+			return fmt.Errorf("it reads %v", mem[:2])
+		}
+		if _, err := e.Shared.Segment("box", 101); !errors.Is(err, verbs.ErrInvalid) {
+			return fmt.Errorf("another size: %v", err)
+		}
+		if _, err := e.Shared.Segment("none", 0); !errors.Is(err, verbs.ErrInvalid) {
+			return fmt.Errorf("no size: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

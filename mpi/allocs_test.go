@@ -1,0 +1,162 @@
+package mpi
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/wire"
+)
+
+// loop is a carrier of a rank that is alone, and allocates nothing itself: what it
+// sends arrives when it next progresses.
+type loop struct {
+	*nic
+	up    Upper
+	words [64]looped
+	first int
+	n     int
+}
+
+type looped struct {
+	h    wire.Header
+	data [64]byte
+	len  int
+}
+
+func (l *loop) Now() time.Duration { return 0 }
+func (l *loop) Room(int, int) bool { return true }
+func (l *loop) Wait(time.Duration) {}
+func (l *loop) Quiet() bool        { return l.n == 0 }
+func (l *loop) Close() error       { return nil }
+
+func (l *loop) Send(_ int, h *wire.Header, data []byte, owner any) {
+	w := &l.words[(l.first+l.n)%len(l.words)]
+	w.h, w.len = *h, copy(w.data[:], data)
+	l.n++
+	if owner != nil {
+		l.up.Finished(owner, 0, nil)
+	}
+}
+
+func (l *loop) Progress() bool {
+	if l.n == 0 {
+		return false
+	}
+	w := &l.words[l.first]
+	l.first, l.n = (l.first+1)%len(l.words), l.n-1
+	if err := l.up.Arrived(0, &w.h, w.data[:w.len]); err != nil {
+		panic(err)
+	}
+	return true
+}
+
+// alone runs a program as the one rank of a world.
+func alone(t testing.TB, program func(*World) error) {
+	f := newFabric(t, 1, 1, true)
+	e := f.environment(0, &proc{f: f})
+	o := Options{Open: func(_ *env.Env, up Upper) (Carrier, error) { return &loop{nic: f.nics[0], up: up}, nil }}
+	if err := Run(e, o, program); err != nil {
+		t.Error(err)
+	}
+}
+
+// Small messages cost no more memory than their requests, and none where there are no
+// requests to hand out.
+func TestAllocations(t *testing.T) {
+	alone(t, func(w *World) error {
+		out, in := make([]byte, 8), make([]byte, 8)
+		early := func() { // the receive is there before the message
+			r, _ := w.Irecv(in, 0, 1)
+			s, _ := w.Isend(out, 0, 1)
+			if _, err := s.Wait(); err != nil {
+				t.Error(err)
+			}
+			if _, err := r.Wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		late := func() {
+			if err := w.Send(out, 0, 1); err != nil {
+				t.Error(err)
+			}
+			if _, err := w.Probe(0, 1); err != nil {
+				t.Error(err)
+			}
+			if _, err := w.Recv(in, AnySource, 1); err != nil {
+				t.Error(err)
+			}
+		}
+		both := func() {
+			if _, err := w.Sendrecv(out, 0, 2, in, 0, AnyTag); err != nil {
+				t.Error(err)
+			}
+		}
+		p, _ := w.SendInit(out, 0, 3)
+		q, _ := w.RecvInit(in, 0, 3)
+		again := func() {
+			if p.Start() != nil || q.Start() != nil {
+				t.Error("not started")
+			}
+			if _, _, err := p.Test(); err != nil {
+				t.Error(err)
+			}
+			if _, err := q.Wait(); err != nil {
+				t.Error(err)
+			}
+			if p.Active() {
+				if _, err := p.Wait(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		for _, c := range []struct {
+			name string
+			do   func()
+			most float64
+		}{{"Isend, Irecv", early, 2}, {"Send, Recv", late, 0}, {"Sendrecv", both, 0}, {"persistent", again, 0}} {
+			c.do()
+			if n := testing.AllocsPerRun(100, c.do); n > c.most {
+				t.Errorf("%s: %v allocations, want %v", c.name, n, c.most)
+			}
+		}
+		return nil
+	})
+}
+
+func BenchmarkSmallMessage(b *testing.B) {
+	alone(b, func(w *World) error {
+		out, in := make([]byte, 8), make([]byte, 8)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := w.Sendrecv(out, 0, 1, in, 0, 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func BenchmarkIsendIrecvWait(b *testing.B) {
+	alone(b, func(w *World) error {
+		out, in := make([]byte, 8), make([]byte, 8)
+		b.ReportAllocs()
+		for b.Loop() {
+			r, err := w.Irecv(in, 0, 1)
+			if err != nil {
+				return err
+			}
+			s, err := w.Isend(out, 0, 1)
+			if err != nil {
+				return err
+			}
+			if _, err := s.Wait(); err != nil {
+				return err
+			}
+			if _, err := r.Wait(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,74 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+func TestBufferedSends(t *testing.T) {
+	everywhere(t, 2, func(w *World) error {
+		if w.Rank() == 1 {
+			if _, err := w.Recv(nil, 0, 9); err != nil {
+				return err
+			}
+			for _, tag := range []int{1, 3} {
+				buf := make([]byte, 600)
+				st, err := w.Recv(buf, 0, tag)
+				if err = errors.Join(err, is(buf, st, Status{0, tag, 600, false}, tag)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		big := message(1, 600)
+		if err := w.Bsend(big, 1, 1); !errors.Is(err, ErrBuffer) {
+			return fmt.Errorf("without a buffer: %v", err)
+		}
+		if err := w.DetachBuffer(); !errors.Is(err, ErrBuffer) {
+			return fmt.Errorf("none was detached: %v", err)
+		}
+		if err := w.AttachBuffer(1000); err != nil {
+			return err
+		}
+		if err := w.AttachBuffer(1000); !errors.Is(err, ErrBuffer) {
+			return fmt.Errorf("a second one was attached: %v", err)
+		}
+		if err := w.Bsend(big, 1, 1); err != nil { // nobody receives it yet
+			return err
+		}
+		clear(big) // it is ours again
+		if err := w.Bsend(big, 1, 2); !errors.Is(err, ErrBuffer) {
+			return fmt.Errorf("more than there is room for: %v", err)
+		}
+		if err := w.Send(nil, 1, 9); err != nil {
+			return err
+		}
+		if err := w.DetachBuffer(); err != nil { // waits
+			return err
+		}
+		if err := w.AttachBuffer(600); err != nil {
+			return err
+		}
+		return w.Bsend(message(3, 600), 1, 3) // leaves before the rank does
+	})
+}
+
+// Room is found again in the order in which it falls free.
+func TestPlacesInTheAttachedBuffer(t *testing.T) {
+	a := &attached{is: true, buf: make([]byte, 100)}
+	one, two, three := a.place(40), a.place(30), a.place(30)
+	if one.at != 0 || two.at != 40 || three.at != 70 || a.place(1) != nil {
+		t.Fatalf("placed at %d, %d, %d", one.at, two.at, three.at)
+	}
+	a.placed = []*placed{one, three}
+	if a.place(31) != nil {
+		t.Error("31 bytes fit in 30")
+	}
+	if p := a.place(20); p == nil || p.at != 40 {
+		t.Errorf("placed %+v", p)
+	}
+	if p := a.place(10); p == nil || p.at != 60 || len(a.placed) != 4 {
+		t.Errorf("placed %+v", p)
+	}
+}

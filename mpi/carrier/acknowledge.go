@@ -1,0 +1,142 @@
+package carrier
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Datagrams are made reliable by numbers: the receiver says up to which it has all, in
+// every packet that it sends, and in one of its own when there are many to speak of or
+// nothing else was sent for a while. What is not spoken of in time is sent again.
+
+// oweAck says that a packet came by datagram, of which its sender must learn.
+func (c *Carrier) oweAck(p *peer) {
+	if c.reliableDatagrams() {
+		return
+	}
+	p.taken++
+	switch {
+	case p.taken >= c.cfg.Datagrams.AckEvery:
+		p.ackAt = c.Now()
+	case p.ackAt == 0:
+		p.ackAt = c.Now() + c.cfg.Datagrams.AckDelay
+	}
+	c.hasDeadline(p)
+}
+
+func (c *Carrier) reliableDatagrams() bool { return c.rails[0].dg == nil || c.rails[0].dg.reliable }
+
+// acknowledged takes the peer's word that it has everything before a number.
+func (c *Carrier) acknowledged(p *peer, number uint32) {
+	n := 0
+	for n < len(p.unacked) && before(p.unacked[n].seq, number) {
+		pkt := p.unacked[n]
+		pkt.acked = true
+		c.dispose(pkt)
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	p.unacked = slices.Delete(p.unacked, 0, n)
+	p.tries, p.resendAt = 0, 0
+	if len(p.unacked) > 0 {
+		p.resendAt = c.Now() + c.cfg.Datagrams.Timeout
+		c.hasDeadline(p)
+	}
+}
+
+// hasDeadline has a peer be looked at when time has passed.
+func (c *Carrier) hasDeadline(p *peer) {
+	if !p.timed {
+		p.timed = true
+		c.timed = append(c.timed, p)
+	}
+}
+
+// deadline is when something must be done without anything coming in.
+func (c *Carrier) deadline() (at time.Duration, ok bool) {
+	for _, p := range c.timed {
+		for _, t := range [...]time.Duration{p.ackAt, p.resendAt} {
+			if t != 0 && (!ok || t < at) {
+				at, ok = t, true
+			}
+		}
+	}
+	return at, ok
+}
+
+// onTime does what is due.
+func (c *Carrier) onTime() {
+	if len(c.timed) == 0 {
+		return
+	}
+	now := c.Now()
+	kept := c.timed[:0]
+	for _, p := range c.timed {
+		if p.resendAt != 0 && p.resendAt <= now {
+			c.resend(p)
+		}
+		if p.ackAt != 0 && p.ackAt <= now {
+			c.sendBare(p, nil)
+		}
+		if p.timed = p.lost == nil && (p.ackAt != 0 || p.resendAt != 0); p.timed {
+			kept = append(kept, p)
+		}
+	}
+	clear(c.timed[len(kept):])
+	c.timed = kept
+}
+
+// resent is how many packets are sent again at once: what was lost is most likely a
+// part of them.
+const resent = 16
+
+func (c *Carrier) resend(p *peer) {
+	d := &c.cfg.Datagrams
+	if p.tries++; p.tries == 1 {
+		p.unanswered = c.Now()
+	}
+	if silent := c.Now() - p.unanswered; silent > c.cfg.Patience {
+		c.lose(p, fmt.Errorf("it does not answer: packet %d was sent %d times in %v", p.unacked[0].seq, p.tries, silent))
+		return
+	}
+	dg := c.rails[0].dg
+	for _, pkt := range p.unacked[:min(resent, len(p.unacked))] {
+		if pkt.posted > 0 || dg.free == 0 {
+			continue // it has not even left
+		}
+		c.stats.Resent++
+		c.restamp(pkt)
+		if err := dg.send(pkt); err != nil {
+			c.lose(p, err)
+			return
+		}
+	}
+	const most = time.Second
+	p.resendAt = c.Now() + min(most, d.Timeout<<min(p.tries, 16))
+}
+
+// restamp brings the acknowledgement in a packet up to date that is sent again.
+func (c *Carrier) restamp(pkt *packet) {
+	pre, _, _ := parsePrefix(pkt.buf.b) // we wrote it
+	pre.ack = pkt.peer.nextIn
+	pre.put(pkt.buf.b)
+	pkt.peer.taken, pkt.peer.ackAt = 0, 0
+}
+
+// sendBare tells a peer what it does not know yet of what came from it.
+func (c *Carrier) sendBare(p *peer, by *conn) {
+	var v via
+	switch dg := c.rails[0].dg; {
+	case by != nil && by.state == open && by.free > 0 && (by.credits > 0 || !by.limited):
+		v = by
+	case dg != nil && dg.free > 0:
+		v = dg
+	default:
+		return // it is said with the next packet
+	}
+	c.stats.Bare++
+	c.leaveBy(p, v, bare, nil, nil)
+}

@@ -1,0 +1,268 @@
+package carrier
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/regcache"
+	"github.com/fabrictest/fabrictest/mpi/reuse"
+	"github.com/fabrictest/fabrictest/mpi/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Op is something that a carrier was asked for.
+type Op uint8
+
+// The operations.
+const (
+	Sent    Op = iota // the data of a word is its owner's again
+	Read              // data was brought
+	Wrote             // data is in the peer's memory
+	Fetched           // an atomic was carried out
+)
+
+// Upper is the rank above a carrier. Arrived is called from within Progress only.
+type Upper interface {
+	// Arrived takes a word. The data is valid until it returns. An error is a peer
+	// that does not keep to the protocol; it is lost then.
+	Arrived(peer int, h *wire.Header, data []byte) error
+	// Finished says that an operation has ended. The owner is what was given with it.
+	Finished(owner any, op Op, err error)
+	// Lost says that a peer is not to be reached any more, after Finished of
+	// everything that was under way to it.
+	Lost(peer int, cause error)
+	// Awaited visits the peers that the rank waits for, or may have to.
+	Awaited(visit func(peer int))
+}
+
+// Fetcher is the owner of an atomic. It is told what was there before.
+type Fetcher interface{ Fetched(old uint64) }
+
+// Carrier is a rank's.
+type Carrier struct {
+	env   *env.Env
+	cfg   Config
+	up    Upper
+	rails []*rail
+	cards []card
+	peers []*peer
+
+	frequent    *reuse.Table // nil if small data is always copied
+	cache       *regcache.Cache[*registered]
+	regions     []*registered // of pools and rings
+	idleRegions []*Region
+	byKey       map[uint32]*registered
+	nextAddr    uint64
+	sendPool    *pool
+	ownPool     *pool // receives of connections
+	wordPool    *pool // results of atomics
+
+	works     []work
+	idleWorks []uint64
+	idlePkts  []*packet
+
+	own        []outgoing   // words to this rank itself
+	busy       []*peer      // that something waits for room to
+	timed      []*peer      // that have a deadline
+	rings      []*ringIn    // to be looked into
+	neighbours []*neighbour // ranks of this host
+
+	mail    mailbox       // from tasks that make connections
+	lookOut atomic.Bool   // something may come that wakes nobody
+	moving  atomic.Int64  // when anything moved last
+	looked  time.Duration // when peers were last asked whether they are there
+	swept   time.Duration // when idle connections were last looked for
+	parked  atomic.Bool
+	woken   atomic.Bool  // a completion has told of itself
+	due     atomic.Int64 // when something must be done; 0 if nothing must
+	scratch []byte
+	inside  bool // Progress is under way
+	broken  error
+	stats   Stats
+}
+
+// card is what others must know of a rank.
+type card struct {
+	Rails []railCard `json:"rails"`
+}
+
+type railCard struct {
+	GID  verbs.GID `json:"gid"`
+	QPN  verbs.QPN `json:"qpn,omitempty"`  // of its datagrams
+	Port uint16    `json:"port,omitempty"` // where it takes calls
+}
+
+// Open makes a rank able to talk with all others. All of them must do so.
+func Open(e *env.Env, cfg Config, up Upper) (*Carrier, error) {
+	cfg.setDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if len(e.NICs) == 0 || len(e.NICs) > wire.MaxRails {
+		return nil, fmt.Errorf("%d NICs: there must be 1 to %d", len(e.NICs), wire.MaxRails)
+	}
+	c := &Carrier{
+		env: e, cfg: cfg, up: up, peers: make([]*peer, e.Size),
+		byKey: make(map[uint32]*registered), nextAddr: firstAddr,
+	}
+	const maxIdle = 1024
+	c.cache = regcache.New(regcache.Config[*registered]{
+		Register: c.register, Deregister: c.deregister, MaxIdle: maxIdle, MaxIdleBytes: cfg.CacheBytes,
+	})
+	if err := c.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("rank %d: %w", e.Rank, err), c.Close())
+	}
+	return c, nil
+}
+
+func (c *Carrier) open() error {
+	for i, nic := range c.env.NICs {
+		r, err := c.openRail(i, nic)
+		c.rails = append(c.rails, r)
+		if err != nil {
+			return err
+		}
+	}
+	if err := c.cfg.fit(c.caps()); err != nil {
+		return err
+	}
+	const sendChunk = 16
+	c.sendPool = c.newPool(SendBuffers, c.cfg.Packet, sendChunk)
+	for _, r := range c.rails {
+		if r.attr.Caps.Has(verbs.CapUD) && (r.byWord() || r.attr.Caps.Has(verbs.CapRD)) {
+			if err := r.openDatagrams(&c.cfg); err != nil {
+				return err
+			}
+		} else if err := r.takeCalls(); err != nil {
+			return err
+		}
+		if c.cfg.Design.shares() && r.attr.Caps.Has(verbs.CapSRQ) {
+			if err := r.openShared(&c.cfg); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.openReuse(); err != nil {
+		return err
+	}
+	if err := c.openSegments(); err != nil {
+		return err
+	}
+	return c.exchange()
+}
+
+// caps are what all rails have.
+func (c *Carrier) caps() verbs.Caps {
+	all := ^verbs.Caps(0)
+	for _, r := range c.rails {
+		all &= r.attr.Caps
+	}
+	return all
+}
+
+// startUp is how long ranks may take to meet at their start.
+const startUp = time.Minute
+
+// exchange has all ranks know each other's cards. Rank 0 collects them.
+func (c *Carrier) exchange() error {
+	mine := card{}
+	for _, r := range c.rails {
+		rc := railCard{GID: r.gid}
+		if r.dg != nil {
+			rc.QPN = r.dg.qp.QPN()
+		}
+		if r.calls != nil {
+			rc.Port = r.calls.port()
+		}
+		mine.Rails = append(mine.Rails, rc)
+	}
+	c.cards = make([]card, c.env.Size)
+	c.cards[c.env.Rank] = mine
+	ctl := c.env.Control
+	if c.env.Rank != 0 {
+		text, err := json.Marshal(mine)
+		if err != nil {
+			return err
+		}
+		if err := ctl.Send(0, text); err != nil {
+			return err
+		}
+		all, err := ctl.Recv(0, startUp)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(all, &c.cards)
+	}
+	for i := 1; i < c.env.Size; i++ {
+		text, err := ctl.Recv(i, startUp)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, &c.cards[i]); err != nil {
+			return fmt.Errorf("the card of rank %d: %w", i, err)
+		}
+		if len(c.cards[i].Rails) != len(c.rails) {
+			return fmt.Errorf("rank %d has %d NICs, rank 0 has %d", i, len(c.cards[i].Rails), len(c.rails))
+		}
+	}
+	text, err := json.Marshal(c.cards)
+	if err != nil {
+		return err
+	}
+	for i := 1; i < c.env.Size; i++ {
+		if err := ctl.Send(i, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Now is the time.
+func (c *Carrier) Now() time.Duration { return c.env.Proc.Now() }
+
+// fault is something wrong with a NIC of ours, not with a peer: none can be reached.
+func (c *Carrier) fault(err error) {
+	if c.broken != nil {
+		return
+	}
+	c.broken = err
+	for rank := range c.peers {
+		if rank != c.env.Rank {
+			c.lose(c.peer(rank), err)
+		}
+	}
+}
+
+// Close gives everything back. What is under way is lost: see Quiet.
+func (c *Carrier) Close() error {
+	var errs []error
+	for _, p := range c.peers {
+		if p != nil {
+			for _, k := range p.conns {
+				if k != nil {
+					errs = append(errs, k.close())
+				}
+			}
+		}
+	}
+	for _, r := range c.rails {
+		errs = append(errs, r.close())
+	}
+	if c.cache != nil {
+		errs = append(errs, c.cache.Flush())
+	}
+	for _, m := range c.regions {
+		errs = append(errs, c.deregister(m))
+	}
+	for _, r := range c.rails {
+		if r.pd != nil {
+			errs = append(errs, r.pd.Close())
+		}
+	}
+	c.regions, c.rails = nil, nil
+	return errors.Join(errs...)
+}

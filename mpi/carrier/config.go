@@ -1,0 +1,163 @@
+package carrier
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Design is which ways a rank uses to its peers.
+type Design string
+
+// The designs.
+const (
+	// SendRecv: a connection a peer, each with receives of its own, and credits.
+	SendRecv Design = "sendrecv"
+	// SRQ: a connection a peer, and receives that all of them share.
+	SRQ Design = "srq"
+	// RingSendRecv and RingSRQ are these, with a ring in the memory of peers that one
+	// talks with often.
+	RingSendRecv Design = "ring-sendrecv"
+	RingSRQ      Design = "ring-srq"
+	// UD: datagrams only.
+	UD Design = "ud"
+	// Hybrid: datagrams, and connections to the peers that one talks with most.
+	Hybrid Design = "hybrid"
+)
+
+// Designs lists them.
+func Designs() []Design { return []Design{SendRecv, SRQ, RingSendRecv, RingSRQ, UD, Hybrid} }
+
+func (d Design) rings() bool    { return d == RingSendRecv || d == RingSRQ }
+func (d Design) shares() bool   { return d == SRQ || d == RingSRQ || d == Hybrid }
+func (d Design) connects() bool { return d != UD }
+
+// Config is how a carrier works. What is zero has a default.
+type Config struct {
+	Design Design `json:"design,omitempty"`
+	// Packet is the size of the largest packet, with what is around an eager message.
+	Packet int `json:"packet,omitempty"`
+	// Receives are those of each connection that has its own; also the credits that its
+	// peer has.
+	Receives int `json:"receives,omitempty"`
+	// SharedReceives are those that connections share; when fewer than LowWatermark are
+	// left, all that were used are posted again.
+	SharedReceives int `json:"shared_receives,omitempty"`
+	LowWatermark   int `json:"low_watermark,omitempty"`
+	// Datagrams is how datagrams are made reliable where the NIC does not.
+	Datagrams Datagrams `json:"datagrams"`
+	// Ring is for designs with rings.
+	Ring Ring `json:"ring"`
+	// HybridAfter is after how many packets to a peer Hybrid connects to it, and
+	// HybridPeers to how many at most.
+	HybridAfter int `json:"hybrid_after,omitempty"`
+	HybridPeers int `json:"hybrid_peers,omitempty"`
+	// Idle is how long a connection must not have been used to be given back; never if
+	// 0.
+	Idle time.Duration `json:"idle,omitempty"`
+	// Reuse is for small buffers that are used often.
+	Reuse Reuse `json:"reuse"`
+	// NoSegments has ranks of one host talk as those of different ones do.
+	NoSegments bool `json:"no_segments,omitempty"`
+	// StripeFrom is from which size on data is divided among rails.
+	StripeFrom int `json:"stripe_from,omitempty"`
+	// CacheBytes is how much memory stays registered that nothing uses at the moment.
+	CacheBytes int `json:"cache_bytes,omitempty"`
+	// Silence is after how much of it a peer that one waits for is asked whether it is
+	// still there.
+	Silence time.Duration `json:"silence,omitempty"`
+	// Patience is how long a peer may take to answer that its NIC does not answer for.
+	// It answers when its program communicates, or at once if it does so in the
+	// background.
+	Patience time.Duration `json:"patience,omitempty"`
+}
+
+// Datagrams is how unreliable datagrams become reliable.
+type Datagrams struct {
+	Receives int `json:"receives,omitempty"`
+	// Window is how many packets to a peer may be without acknowledgement.
+	Window int `json:"window,omitempty"`
+	// AckEvery is for how many packets one is sent, and AckDelay how long it waits for
+	// as many, or for something that it can travel with.
+	AckEvery int           `json:"ack_every,omitempty"`
+	AckDelay time.Duration `json:"ack_delay,omitempty"`
+	// Timeout is after which a packet is sent again, doubled each time up to a second.
+	Timeout time.Duration `json:"timeout,omitempty"`
+}
+
+// Ring is the fast way into a peer's memory.
+type Ring struct {
+	Slots int `json:"slots,omitempty"`
+	// Slot is the size of one, and so of the largest packet that goes that way.
+	Slot int `json:"slot,omitempty"`
+	// After is after how many packets from a peer it is offered a ring, and Peers to
+	// how many at most.
+	After int `json:"after,omitempty"`
+	Peers int `json:"peers,omitempty"`
+}
+
+func (c *Config) setDefaults() {
+	c.Design = cmp.Or(c.Design, RingSRQ)
+	c.Packet = cmp.Or(c.Packet, 8<<10)
+	c.Receives = cmp.Or(c.Receives, 32)
+	c.SharedReceives = cmp.Or(c.SharedReceives, 256)
+	c.LowWatermark = cmp.Or(c.LowWatermark, c.SharedReceives/4)
+	d := &c.Datagrams
+	d.Receives = cmp.Or(d.Receives, 256)
+	d.Window = cmp.Or(d.Window, 128)
+	d.AckEvery = cmp.Or(d.AckEvery, 50)
+	d.AckDelay = cmp.Or(d.AckDelay, time.Millisecond)
+	d.Timeout = cmp.Or(d.Timeout, 20*time.Millisecond)
+	r := &c.Ring
+	r.Slots = cmp.Or(r.Slots, 32)
+	r.Slot = cmp.Or(r.Slot, 2<<10)
+	r.After = cmp.Or(r.After, 16)
+	r.Peers = cmp.Or(r.Peers, 16)
+	c.HybridAfter = cmp.Or(c.HybridAfter, 64)
+	c.HybridPeers = cmp.Or(c.HybridPeers, 16)
+	c.StripeFrom = cmp.Or(c.StripeFrom, 64<<10)
+	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
+	c.Silence = cmp.Or(c.Silence, 500*time.Millisecond)
+	c.Patience = cmp.Or(c.Patience, 30*time.Second)
+}
+
+// minPacket has room for the longest header and some data.
+const minPacket = 256
+
+func (c *Config) check() error {
+	known := false
+	names := make([]string, 0, len(Designs()))
+	for _, d := range Designs() {
+		known = known || c.Design == d
+		names = append(names, string(d))
+	}
+	switch {
+	case !known:
+		return fmt.Errorf("no design %q: there are %s", c.Design, strings.Join(names, ", "))
+	case c.Packet < minPacket || c.Ring.Slot < minPacket || c.Packet%8 != 0 || c.Ring.Slot%8 != 0:
+		return fmt.Errorf("packets of %d bytes and slots of %d: either must be a multiple of 8 and at least %d", c.Packet, c.Ring.Slot, minPacket)
+	case c.Receives < minReceives:
+		return fmt.Errorf("%d receives a connection: at least %d are needed", c.Receives, minReceives)
+	case c.LowWatermark >= c.SharedReceives:
+		return fmt.Errorf("the low watermark %d must be below the %d shared receives", c.LowWatermark, c.SharedReceives)
+	case c.Datagrams.Window < 1 || c.Datagrams.AckEvery < 1:
+		return fmt.Errorf("datagrams: window and acknowledgements must be positive: %+v", c.Datagrams)
+	}
+	return nil
+}
+
+// fit has a configuration keep to what the NICs can do.
+func (c *Config) fit(caps verbs.Caps) error {
+	switch {
+	case caps.Has(verbs.CapRD): // one queue pair reaches all peers, and makes no difference between designs
+		c.Design = UD
+	case c.Design == UD && !caps.Has(verbs.CapUD):
+		return fmt.Errorf("design %s: %w: the NIC has no datagrams", c.Design, verbs.ErrNotSupported)
+	case c.Design == Hybrid && !caps.Has(verbs.CapUD):
+		return fmt.Errorf("design %s: %w: the NIC has no datagrams", c.Design, verbs.ErrNotSupported)
+	}
+	return nil
+}

@@ -1,0 +1,350 @@
+package carrier
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// state is that of a connection.
+type state uint8
+
+const (
+	asked    state = iota + 1 // we want it
+	answered                  // the peer wants it; it has not spoken on it yet
+	open
+	closing // we have said bye, or goodbye
+	failed
+)
+
+// conn is a connection to a peer on a rail.
+type conn struct {
+	c        *Carrier
+	rail     *rail
+	peer     *peer
+	qp       verbs.QP
+	state    state
+	recv     *receives // its own; nil if they are shared
+	limited  bool      // it may send as many packets as it has credits
+	credits  int
+	owed     int // credits that the peer does not know of
+	free     int // requests that can be posted
+	under    int // that the NIC has
+	used     time.Duration
+	leaving  bool // our last packet is under way
+	heardBye bool
+
+	// Of those that the connection manager makes:
+	manager    verbs.Conn
+	refused    bool              // our call was
+	superseded bool              // our call will be: the peer's counts
+	waiting    verbs.ConnRequest // which is this
+	wr         [1]verbs.SendWR
+	sges       [3]verbs.SGE
+}
+
+const (
+	// reserve are credits that are left to packets that give credits back: else two who
+	// have none would wait for each other.
+	reserve = 4
+	// minReceives lets credits be given back in halves.
+	minReceives = 4
+	// sendDepth is how many requests a connection has under way, and spare how many of
+	// those packets leave to data.
+	sendDepth = 128
+	spare     = 2
+)
+
+// newConn makes our end of a connection.
+func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
+	k := &conn{c: c, rail: r, peer: p, state: s, free: sendDepth, credits: c.cfg.Receives + reserve, used: c.Now()}
+	k.limited = r.srq == nil || r.limited()
+	init := verbs.QPInit{
+		Type: verbs.QPTypeRC, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq,
+		Caps: verbs.QPCaps{MaxSendWR: sendDepth, MaxSendSGE: 3},
+	}
+	count := c.cfg.Receives + reserve
+	promised := sendDepth
+	if r.srq != nil {
+		init.SRQ = r.srq.queue
+	} else {
+		init.Caps.MaxRecvWR, init.Caps.MaxRecvSGE = count, 1
+		promised += count
+	}
+	if err := r.promise(promised); err != nil {
+		return nil, err
+	}
+	var err error
+	if k.qp, err = r.dev.CreateQP(init); err != nil {
+		return nil, fmt.Errorf("a queue pair for rank %d: %w", p.rank, err)
+	}
+	if err := r.toInit(k.qp); err != nil {
+		return nil, errors.Join(err, k.qp.Close())
+	}
+	if r.srq == nil {
+		k.recv = &receives{c: c, rail: r, conn: k, post: k.qp.PostRecv, size: c.cfg.Packet}
+		if c.ownPool == nil {
+			c.ownPool = c.newPool(OwnReceives, c.cfg.Packet, count)
+		}
+		if err := k.recv.fill(c.ownPool, count); err != nil {
+			return nil, errors.Join(err, k.qp.Close())
+		}
+	}
+	p.conns[r.num] = k
+	r.conns[k.qp.QPN()] = k
+	c.stats.Connections++
+	c.stats.MaxConnections = max(c.stats.MaxConnections, c.stats.Connections)
+	return k, nil
+}
+
+// connection returns an open connection to a peer with room for a packet, if there
+// is one. If there is none at all it is made, where the design wants one.
+func (c *Carrier) connection(p *peer, n int) *conn {
+	if n > c.cfg.Packet {
+		return nil
+	}
+	for i := range c.rails {
+		k := p.conns[(p.turn+i)%len(c.rails)]
+		if k != nil && k.state == open && k.free > spare && k.hasCredit() {
+			return k
+		}
+	}
+	c.wantConnections(p)
+	return nil
+}
+
+// wantConnections makes those that the design wants and that are not there.
+func (c *Carrier) wantConnections(p *peer) {
+	if c.cfg.Design == Hybrid && p.conns[0] == nil && (p.packets < c.cfg.HybridAfter || c.stats.Connections >= c.cfg.HybridPeers) {
+		return
+	}
+	for _, r := range c.rails {
+		if p.conns[r.num] == nil && p.lost == nil {
+			if err := c.connect(p, r); err != nil {
+				c.lose(p, err)
+			}
+		}
+	}
+}
+
+// carry sends a packet. It is kept until the peer's NIC has it.
+func (k *conn) carry(pkt *packet) error {
+	c := k.c
+	id := c.newWork(work{task: sending, conn: k, pkt: pkt})
+	k.wr[0] = verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: pkt.gather(k.sges[:0], k.rail.num)}
+	if err := k.post(); err != nil {
+		c.endWork(id)
+		return err
+	}
+	c.stats.Packets[ByConnection]++
+	pkt.conn = k
+	pkt.posted++
+	k.credits--
+	if pkt.numbered {
+		k.peer.turn = (k.rail.num + 1) % len(c.rails)
+	}
+	return nil
+}
+
+// post posts the request that has been written.
+func (k *conn) post() error {
+	if _, err := k.qp.PostSend(k.wr[:]); err != nil {
+		return err
+	}
+	k.free--
+	k.under++
+	k.used = k.c.Now()
+	return nil
+}
+
+// done takes a completion: the NIC has one request less.
+func (k *conn) done(wc *verbs.WC) {
+	k.free++
+	k.under--
+	if wc.Status != verbs.WCSuccess {
+		k.broke(statusError{"a request", wc.Status})
+	}
+	switch {
+	case k.under > 0:
+	case k.state == failed || k.leaving:
+		k.c.end(k)
+	case k.state == closing:
+		k.depart()
+	}
+}
+
+// sent takes the completion of a packet.
+func (k *conn) sent(pkt *packet, wc *verbs.WC) {
+	p := pkt.peer
+	pkt.acked = wc.Status == verbs.WCSuccess || p.lost != nil || !pkt.numbered
+	k.done(wc)
+	if p.lost != nil {
+		pkt.acked = true
+	}
+	if pkt.acked {
+		k.c.dispose(pkt)
+		return
+	}
+	k.c.elsewhere(pkt)
+}
+
+// elsewhere sends a packet by another rail. If it came all the same, the peer knows by
+// its number.
+func (c *Carrier) elsewhere(pkt *packet) {
+	p := pkt.peer
+	for _, k := range p.conns {
+		if k != nil && k.state == open && k.free > 0 {
+			c.stats.Resent++
+			if err := k.carry(pkt); err == nil {
+				return
+			}
+		}
+	}
+	pkt.acked = true
+	c.dispose(pkt)
+	c.lose(p, fmt.Errorf("packet %d could not be delivered on any rail", pkt.seq))
+}
+
+// broke says that a connection is of no use any more. If it is the last to its peer,
+// so is the peer.
+func (k *conn) broke(why error) {
+	if k.state == failed || k.leaving || k.state == closing && k.heardBye {
+		return
+	}
+	c, p := k.c, k.peer
+	k.fail(why)
+	for _, other := range p.conns {
+		if other != nil && other.state != failed {
+			c.stats.RailsLost++
+			return
+		}
+	}
+	c.lose(p, why)
+}
+
+// fail has everything that is under way on a connection end.
+func (k *conn) fail(error) {
+	if k.state == failed {
+		return
+	}
+	k.state = failed
+	if err := k.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil && !errors.Is(err, verbs.ErrClosed) {
+		k.c.fault(fmt.Errorf("rank %d: %w", k.peer.rank, err))
+	}
+}
+
+// heard takes note that a packet came by the connection.
+func (k *conn) heard(pre *prefix, way Way) {
+	k.used = k.c.Now()
+	if k.state == answered {
+		k.state = open
+		k.c.isBusy(k.peer)
+	}
+	k.credits += int(pre.credits)
+	if way == ByConnection {
+		k.owed++
+	}
+}
+
+// settle tells the peer of receives and slots that it can use again, if there are many
+// and no packet has done so.
+func (k *conn) settle() {
+	p := k.peer
+	if p.lost == nil && (k.limited && k.owed >= k.c.cfg.Receives/2 || p.rung != nil && p.rung.owed >= p.rung.count/2) {
+		k.c.sendBare(p, k)
+	}
+}
+
+// giveCredits posts what receives were used, and returns how many more the peer may
+// use.
+func (k *conn) giveCredits() uint16 {
+	if !k.limited || k.owed == 0 {
+		return 0
+	}
+	recv := k.recv
+	if recv == nil {
+		recv = &k.rail.srq.recv
+	}
+	if err := recv.flush(); err != nil {
+		k.c.fault(err)
+		return 0
+	}
+	n := k.owed
+	k.owed = 0
+	return uint16(n)
+}
+
+// end gives a connection back, of which no request is under way.
+func (c *Carrier) end(k *conn) {
+	if k.peer.conns[k.rail.num] != k {
+		return
+	}
+	if k.state != failed { // a failed one stays, lest another be made on its rail
+		k.peer.conns[k.rail.num] = nil
+		c.stats.GivenBack++
+	}
+	c.stats.Connections--
+	c.isBusy(k.peer)
+	if err := k.close(); err != nil {
+		c.fault(err)
+	}
+}
+
+// close closes the queue pair. Its receives are free again.
+func (k *conn) close() error {
+	if k.qp == nil {
+		return nil
+	}
+	delete(k.rail.conns, k.qp.QPN())
+	var errs []error
+	if k.manager != nil {
+		errs = append(errs, ignoreClosed(k.manager.Disconnect()))
+	}
+	errs = append(errs, ignoreClosed(k.qp.Close()))
+	k.qp = nil
+	c := k.c
+	for i := range c.works {
+		if w := &c.works[i]; w.task == receiving && w.conn == k {
+			w.buf.giveBack()
+			c.endWork(uint64(i))
+		}
+	}
+	k.rail.promised -= sendDepth
+	return errors.Join(errs...)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, verbs.ErrClosed) || errors.Is(err, verbs.ErrInvalid) {
+		return nil
+	}
+	return err
+}
+
+// hand is what the ends of a connection tell each other.
+type hand struct {
+	rail    int
+	qpn     verbs.QPN
+	psn     uint32
+	credits int
+}
+
+const handLen = 1 + 4 + 4 + 2
+
+func (h hand) bytes() []byte {
+	le := binary.LittleEndian
+	b := append(make([]byte, 0, handLen), byte(h.rail))
+	b = le.AppendUint32(b, uint32(h.qpn))
+	b = le.AppendUint32(b, h.psn)
+	return le.AppendUint16(b, uint16(h.credits))
+}
+
+func (c *Carrier) parseHand(b []byte) (h hand, err error) {
+	if len(b) != handLen || int(b[0]) >= len(c.rails) {
+		return h, fmt.Errorf("%w: of a connection: % x", errMalformed, b)
+	}
+	le := binary.LittleEndian
+	return hand{int(b[0]), verbs.QPN(le.Uint32(b[1:])), le.Uint32(b[5:]), int(le.Uint16(b[9:]))}, nil
+}

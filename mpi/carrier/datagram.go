@@ -1,0 +1,109 @@
+package carrier
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// datagrams reach every peer from one queue pair. Where the NIC makes them reliable,
+// they can also be asked to move data.
+type datagrams struct {
+	rail     *rail
+	qp       verbs.QP
+	reliable bool
+	max      int // of a packet
+	recv     receives
+	free     int // requests that can be posted
+	ahs      map[int]verbs.AH
+	wr       [1]verbs.SendWR
+	sges     [2]verbs.SGE
+}
+
+// datagramKey keeps datagrams of others out.
+const datagramKey = 0x0fab7e57
+
+// maxDatagrams are under way at once.
+const maxDatagrams = 512
+
+func (r *rail) openDatagrams(cfg *Config) (err error) {
+	d := &datagrams{rail: r, reliable: r.attr.Caps.Has(verbs.CapRD), free: maxDatagrams, max: cfg.Packet, ahs: make(map[int]verbs.AH)}
+	r.dg = d
+	if !d.reliable {
+		d.max = min(cfg.Packet, r.mtu.Bytes())
+	}
+	count := cfg.Datagrams.Receives
+	if err := r.promise(count + maxDatagrams); err != nil {
+		return err
+	}
+	d.qp, err = r.dev.CreateQP(verbs.QPInit{
+		Type: verbs.QPTypeUD, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq,
+		Caps: verbs.QPCaps{MaxSendWR: maxDatagrams, MaxRecvWR: count, MaxSendSGE: 2, MaxRecvSGE: 1},
+	})
+	if err != nil {
+		return fmt.Errorf("a queue pair for datagrams: %w", err)
+	}
+	for _, to := range []struct {
+		attr verbs.QPAttr
+		mask verbs.QPAttrMask
+	}{
+		{verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: datagramKey}, verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey},
+		{verbs.QPAttr{State: verbs.QPStateRTR}, 0},
+		{verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrSQPSN},
+	} {
+		if err := d.qp.Modify(to.attr, verbs.QPAttrState|to.mask); err != nil {
+			return err
+		}
+	}
+	d.recv = receives{c: r.c, rail: r, post: d.qp.PostRecv, skip: verbs.GRHLen, size: d.max}
+	return d.recv.fill(r.c.newPool(DatagramBuffers, verbs.GRHLen+d.max, count), count)
+}
+
+// to says where a peer is.
+func (d *datagrams) to(p *peer) (verbs.UD, error) {
+	card := &d.rail.c.cards[p.rank].Rails[d.rail.num]
+	ah := d.ahs[p.rank]
+	if ah == nil {
+		var err error
+		if ah, err = d.rail.pd.CreateAH(d.rail.address(card.GID)); err != nil {
+			return verbs.UD{}, err
+		}
+		d.ahs[p.rank] = ah
+	}
+	return verbs.UD{AH: ah, QPN: card.QPN, QKey: datagramKey}, nil
+}
+
+// hasRoom reports whether a packet of n bytes can leave for a peer.
+func (d *datagrams) hasRoom(p *peer, n int) bool {
+	return n <= d.max && d.free > 0 && (d.reliable || len(p.unacked) < d.rail.c.cfg.Datagrams.Window)
+}
+
+// send posts a packet, which has been made.
+func (d *datagrams) send(pkt *packet) error {
+	to, err := d.to(pkt.peer)
+	if err != nil {
+		return err
+	}
+	c := d.rail.c
+	id := c.newWork(work{task: sending, dg: d, pkt: pkt})
+	d.wr[0] = verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: pkt.gather(d.sges[:0], d.rail.num), UD: to}
+	if _, err := d.qp.PostSend(d.wr[:]); err != nil {
+		c.endWork(id)
+		return err
+	}
+	pkt.posted++
+	d.free--
+	return nil
+}
+
+func (d *datagrams) close() error {
+	if d.qp == nil {
+		return nil
+	}
+	errs := []error{d.qp.Close()}
+	for _, ah := range d.ahs {
+		errs = append(errs, ah.Close())
+	}
+	return errors.Join(errs...)
+}

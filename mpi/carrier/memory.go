@@ -1,0 +1,136 @@
+package carrier
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/mpi/regcache"
+	"github.com/fabrictest/fabrictest/mpi/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// registered is memory that the NICs of all rails can reach, everywhere under the
+// same address.
+type registered struct {
+	addr uint64
+	buf  []byte
+	mrs  [wire.MaxRails]verbs.MR
+}
+
+// Peers may do everything: that memory is there for them is why it is registered.
+const peerAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+
+// Between the addresses of two regions is a gap: who goes beyond the end of one is not
+// in the next.
+const (
+	firstAddr = 1 << 20
+	addrGap   = 4 << 10
+)
+
+// register makes memory reachable. Addresses are given out in turn, since those that
+// memory has by chance would have no two runs be the same.
+func (c *Carrier) register(buf []byte) (m *registered, err error) {
+	m = &registered{addr: c.nextAddr, buf: buf}
+	c.nextAddr += uint64(len(buf)+2*addrGap-1) &^ (addrGap - 1)
+	for i, r := range c.rails {
+		if m.mrs[i], err = r.pd.RegMR(verbs.MRInit{Buf: buf, Addr: m.addr, Access: r.access}); err != nil {
+			return nil, errors.Join(fmt.Errorf("register %d bytes on rail %d: %w", len(buf), i, err), c.deregister(m))
+		}
+	}
+	c.byKey[uint32(m.mrs[0].RKey())] = m
+	return m, nil
+}
+
+func (c *Carrier) deregister(m *registered) (err error) {
+	if m.mrs[0] != nil {
+		delete(c.byKey, uint32(m.mrs[0].RKey()))
+	}
+	for _, mr := range m.mrs {
+		if mr != nil {
+			err = errors.Join(err, mr.Close())
+		}
+	}
+	return err
+}
+
+// sge is a part of it, for the NIC of a rail.
+func (m *registered) sge(rail, off, n int) verbs.SGE {
+	return verbs.SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.mrs[rail].LKey()}
+}
+
+// memory is what a peer must know to reach it from an offset on.
+func (m *registered) memory(rails, off int) wire.Memory {
+	w := wire.Memory{Addr: m.addr + uint64(off), Rails: uint8(rails)}
+	for i := range rails {
+		w.Keys[i] = uint32(m.mrs[i].RKey())
+	}
+	return w
+}
+
+// within returns the memory that a peer means, which is to be within a region of ours.
+func (c *Carrier) within(addr uint64, key uint32, n int) ([]byte, error) {
+	m := c.byKey[key]
+	if m == nil || addr < m.addr || addr-m.addr > uint64(len(m.buf)) || uint64(n) > uint64(len(m.buf))-(addr-m.addr) {
+		return nil, fmt.Errorf("%w: %d bytes at %#x with key %#x are no memory of ours", errMalformed, n, addr, key)
+	}
+	off := int(addr - m.addr)
+	return m.buf[off : off+n], nil
+}
+
+// Region is a buffer that peers can reach.
+type Region struct {
+	entry  *regcache.Entry[*registered] // nil if it is a copy
+	copied *buffer                      // then
+	mem    *registered
+	off    int
+	len    int
+	rails  int
+}
+
+// Memory is where it is, as peers see it.
+func (r *Region) Memory() wire.Memory { return r.mem.memory(r.rails, r.off) }
+
+// Register makes a buffer reachable, which must not be empty, until it is released.
+func (c *Carrier) Register(buf []byte) (*Region, error) {
+	e, err := c.cache.Get(buf)
+	if err != nil {
+		return nil, err
+	}
+	r := c.newRegion()
+	*r = Region{entry: e, mem: e.Region, off: e.Offset(buf), len: len(buf), rails: len(c.rails)}
+	return r, nil
+}
+
+func (c *Carrier) newRegion() *Region {
+	if n := len(c.idleRegions); n > 0 {
+		r := c.idleRegions[n-1]
+		c.idleRegions = c.idleRegions[:n-1]
+		return r
+	}
+	return new(Region)
+}
+
+// Release says that a region is not needed any more. It may stay registered for the
+// next who needs it.
+func (c *Carrier) Release(r *Region) {
+	if r.copied != nil {
+		r.copied.giveBack()
+	} else if err := c.cache.Release(r.entry); err != nil {
+		c.fault(fmt.Errorf("deregister: %w", err))
+	}
+	*r = Region{}
+	c.idleRegions = append(c.idleRegions, r)
+}
+
+// Forget says that a buffer is about to be freed or used for something else. Nothing
+// of it stays registered, unless something still uses it.
+func (c *Carrier) Forget(buf []byte) error {
+	if len(buf) == 0 {
+		return nil
+	}
+	inUse, err := c.cache.Forget(buf)
+	if err == nil && inUse {
+		err = fmt.Errorf("forget %d bytes: %w: a transfer is under way", len(buf), verbs.ErrBusy)
+	}
+	return err
+}

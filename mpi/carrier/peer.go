@@ -1,0 +1,260 @@
+package carrier
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/wire"
+)
+
+// peer is another rank, from the first thing that is said to it or by it.
+type peer struct {
+	rank int
+	enc  wire.Encoder
+	dec  wire.Decoder
+
+	nextOut, nextIn uint32            // numbers of packets
+	early           map[uint32][]byte // that came before their turn
+	queue           []outgoing        // words that wait for room
+	control         []outgoing        // words about connections that do
+	busy            bool              // it is among Carrier.busy
+
+	conns      [wire.MaxRails]*conn
+	turn       int // of the connection to be used next
+	packets    int // that were sent to it
+	came       int // that came from it by connection
+	packetSize int // of the largest
+	ring       *ringOut
+	rung       *ringIn
+	beside     *neighbour // nil if it is on another host
+	moves      []*piece   // that wait for a connection
+	streams    []*stream  // data for it that goes in packets
+	wishes     map[uint32]*move
+	wish       uint32
+
+	datagramState
+	heard  time.Duration // when something came last
+	pinged time.Duration // when it was asked whether it is there; 0 if it need not be
+	lost   error
+}
+
+// datagramState is what makes datagrams to and from a peer reliable.
+type datagramState struct {
+	unacked    []*packet // in the order of their numbers
+	tries      int
+	unanswered time.Duration // since when it has been tried
+	resendAt   time.Duration // 0 if there is nothing to send again
+	taken      int           // packets since the last acknowledgement of ours
+	ackAt      time.Duration // when there must be another; 0 if it need not
+	timed      bool          // it is among Carrier.timed
+}
+
+// outgoing is something that has not left yet. It gets its number when it does.
+type outgoing struct {
+	kind kind
+	word wire.Header
+	data []byte
+}
+
+// packet is on its way.
+type packet struct {
+	peer     *peer
+	conn     *conn // by which it went; nil for datagrams
+	buf      *buffer
+	len      int
+	seq      uint32
+	numbered bool
+	posted   int     // how often a NIC has it at the moment
+	acked    bool    // nobody needs it any more once no NIC has it
+	head     int     // of it that is in the buffer
+	from     *Region // where the rest is; nil if all is
+	owner    any     // whose that is
+}
+
+func (c *Carrier) peer(rank int) *peer {
+	p := c.peers[rank]
+	if p == nil {
+		p = &peer{rank: rank, nextOut: 1, nextIn: 1, packetSize: c.cfg.Packet, heard: c.Now()}
+		c.peers[rank] = p
+	}
+	return p
+}
+
+// enqueue has something wait for room.
+func (c *Carrier) enqueue(p *peer, o outgoing) {
+	c.stats.Waited++
+	p.queue = append(p.queue, o)
+	c.isBusy(p)
+}
+
+// isBusy has a peer be looked at until nothing waits there.
+func (c *Carrier) isBusy(p *peer) {
+	if !p.busy {
+		p.busy = true
+		c.busy = append(c.busy, p)
+	}
+}
+
+// pump lets leave what waits and has room now.
+func (c *Carrier) pump() (moved bool) {
+	kept := c.busy[:0]
+	for _, p := range c.busy {
+		if p.lost == nil {
+			moved = c.pumpPeer(p) || moved
+		}
+		if p.busy = p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.moves) > 0); p.busy {
+			kept = append(kept, p)
+		}
+	}
+	clear(c.busy[len(kept):])
+	c.busy = kept
+	return moved
+}
+
+func (c *Carrier) pumpPeer(p *peer) (moved bool) {
+	c.pumpControl(p)
+	for _, k := range p.conns {
+		if k != nil {
+			k.depart()
+		}
+	}
+	n := 0
+	for n < len(p.queue) && p.lost == nil {
+		o := &p.queue[n]
+		if !c.leave(p, o.kind, &o.word, o.data) {
+			break
+		}
+		n++
+	}
+	if n > 0 && p.lost == nil {
+		rest := copy(p.queue, p.queue[n:])
+		clear(p.queue[rest:])
+		p.queue = p.queue[:rest]
+	}
+	for len(p.moves) > 0 && p.lost == nil && c.begin(p, p.moves[0]) {
+		p.moves = p.moves[1:]
+		moved = true
+	}
+	if len(p.queue) == 0 && p.lost == nil {
+		moved = c.pumpStreams(p) || moved
+	}
+	return moved || n > 0
+}
+
+// took takes in a packet, from whatever way.
+func (c *Carrier) took(b []byte, by *conn, way Way) {
+	pre, body, err := parsePrefix(b)
+	if err != nil || int(pre.from) >= len(c.peers) || int(pre.from) == c.env.Rank {
+		c.stats.Foreign++
+		return
+	}
+	p := c.peer(int(pre.from))
+	if p.lost != nil {
+		return
+	}
+	p.heard, p.pinged = c.Now(), 0
+	if by != nil {
+		by.heard(&pre, way)
+		defer by.settle()
+	}
+	if p.ring != nil {
+		p.ring.free += int(pre.slots)
+	}
+	c.acknowledged(p, pre.ack)
+	switch {
+	case pre.kind == ping:
+		c.sendBare(p, by)
+		return
+	case pre.kind == bare:
+		return
+	}
+	switch way {
+	case ByDatagram:
+		c.oweAck(p)
+	case ByConnection:
+		if p.came++; c.cfg.Design.rings() {
+			c.offerRing(p)
+		}
+	}
+	if pre.seq != p.nextIn {
+		c.outOfTurn(p, pre, b)
+		return
+	}
+	c.inTurn(p, pre.kind, body, by)
+	for p.lost == nil && len(p.early) > 0 {
+		next, ok := p.early[p.nextIn]
+		if !ok {
+			break
+		}
+		delete(p.early, p.nextIn)
+		pre, body, _ := parsePrefix(next) // it was parsed before
+		c.inTurn(p, pre.kind, body, nil)
+	}
+}
+
+// maxEarly is how far before its turn a packet may come.
+const maxEarly = 4096
+
+func (c *Carrier) outOfTurn(p *peer, pre prefix, b []byte) {
+	switch {
+	case before(pre.seq, p.nextIn):
+		c.stats.Repeated++
+		p.ackAt = c.Now() // what we said of it was lost
+		return
+	case before(p.nextIn+maxEarly, pre.seq):
+		c.stats.Foreign++
+		return
+	}
+	c.stats.Early++
+	if p.early == nil {
+		p.early = make(map[uint32][]byte)
+	}
+	if p.early[pre.seq] == nil {
+		p.early[pre.seq] = append([]byte(nil), b...)
+	} else {
+		c.stats.Repeated++
+	}
+}
+
+// inTurn takes the packet that is next.
+func (c *Carrier) inTurn(p *peer, k kind, body []byte, by *conn) {
+	p.nextIn++
+	var err error
+	switch k {
+	case word:
+		var h wire.Header
+		if h, body, err = p.dec.Next(body); err == nil {
+			err = c.up.Arrived(p.rank, &h, body)
+		}
+	case ask, answer, ready, bye, goodbye:
+		err = c.connectionWord(p, k, body, by)
+	case offer:
+		err = c.ringOffered(p, body)
+	case put, get, got:
+		err = c.piece(p, k, body)
+	}
+	if err != nil {
+		c.lose(p, err)
+	}
+}
+
+// lose ends everything that has to do with a peer.
+func (c *Carrier) lose(p *peer, cause error) {
+	if p.lost != nil {
+		return
+	}
+	p.lost = cause
+	p.queue, p.control, p.early = nil, nil, nil
+	for _, pkt := range p.unacked {
+		pkt.acked = true
+		c.dispose(pkt)
+	}
+	p.unacked, p.resendAt, p.ackAt = nil, 0, 0
+	for _, k := range p.conns {
+		if k != nil {
+			k.fail(cause)
+		}
+	}
+	c.loseMoves(p, cause)
+	c.up.Lost(p.rank, fmt.Errorf("the way to it: %w", cause))
+}

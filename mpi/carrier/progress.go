@@ -1,0 +1,163 @@
+package carrier
+
+import (
+	"errors"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Progress takes in what has come and lets leave what can. It reports whether there
+// was anything.
+func (c *Carrier) Progress() (moved bool) {
+	if c.inside { // whoever is called from here wants what is being done
+		return false
+	}
+	c.inside = true
+	defer func() { c.inside = false }()
+	if c.woken.Swap(false) {
+		c.rails[0].armed = false
+	}
+	moved = c.once()
+	if !moved {
+		armed := false
+		for _, r := range c.rails {
+			armed = r.arm() || armed
+		}
+		if armed { // what came before was told to nobody
+			moved = c.once()
+		}
+	}
+	if moved {
+		c.moving.Store(int64(c.Now()))
+	} else {
+		c.listen()
+	}
+	at := c.nextLook()
+	if t, ok := c.deadline(); ok {
+		at = min(at, t)
+	}
+	c.due.Store(int64(at))
+	return moved
+}
+
+func (c *Carrier) once() (moved bool) {
+	for _, r := range c.rails {
+		moved = r.poll() || moved
+	}
+	for _, ring := range c.rings {
+		moved = ring.poll() || moved
+	}
+	for _, n := range c.neighbours {
+		moved = n.poll() || moved
+	}
+	moved = c.takeOwn() || moved
+	moved = c.takeMail() || moved
+	c.onTime()
+	c.giveBackIdle()
+	moved = c.pump() || moved
+	for _, r := range c.rails {
+		r.repost()
+	}
+	return moved
+}
+
+// takeOwn takes words of this rank to itself.
+func (c *Carrier) takeOwn() bool {
+	if len(c.own) == 0 {
+		return false
+	}
+	own := c.own
+	c.own = nil
+	for i := range own {
+		if err := c.up.Arrived(c.env.Rank, &own[i].word, own[i].data); err != nil {
+			c.fault(err)
+		}
+	}
+	return true
+}
+
+// repost posts receives that were used, all at once.
+func (r *rail) repost() {
+	if r.dg != nil {
+		if err := r.dg.recv.flush(); err != nil {
+			r.c.fault(err)
+		}
+	}
+	if r.srq != nil {
+		r.srq.refill()
+	}
+}
+
+// Quiet reports whether everything that was sent has arrived.
+func (c *Carrier) Quiet() bool {
+	if len(c.own) > 0 || len(c.busy) > 0 {
+		return false
+	}
+	for _, p := range c.peers {
+		if p == nil || p.lost != nil {
+			continue
+		}
+		if len(p.unacked) > 0 || p.ackAt != 0 {
+			return false
+		}
+		for _, k := range p.conns {
+			if k != nil && k.under > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Rings and mailboxes wake nobody. Who waits looks into them every now and then: at
+// first soon, and then after an eighth of what it has waited already.
+const (
+	firstLook = 500 * time.Nanosecond
+	lastLook  = 10 * time.Millisecond
+)
+
+// Wait returns when something may have come, or when so much time has passed. Several
+// may wait.
+func (c *Carrier) Wait(most time.Duration) {
+	for began := c.Now(); ; {
+		left := most - (c.Now() - began)
+		if most < 0 {
+			left = time.Hour
+		}
+		if left <= 0 {
+			return
+		}
+		if at := time.Duration(c.due.Load()); at != 0 {
+			left = min(left, max(at-c.Now(), 0))
+		}
+		idle := c.Now() - time.Duration(c.moving.Load())
+		look := max(firstLook, min(idle/8, lastLook))
+		looks := c.mustLook()
+		if looks {
+			left = min(left, look)
+		}
+		if c.park(left, look) || looks || left == 0 {
+			return
+		}
+	}
+}
+
+// mustLook reports whether something may come that wakes nobody.
+func (c *Carrier) mustLook() bool { return c.lookOut.Load() || len(c.rails) > 1 }
+
+// park waits for a completion. It reports whether there may be one.
+func (c *Carrier) park(d, look time.Duration) bool {
+	if !c.parked.CompareAndSwap(false, true) {
+		c.env.Proc.Sleep(min(d, look)) // another waits, and does what is to be done
+		return true
+	}
+	defer c.parked.Store(false)
+	r := c.rails[0]
+	_, err := r.channel.Wait(d)
+	if err == nil {
+		c.woken.Store(true)
+		return true
+	}
+	return !errors.Is(err, verbs.ErrTimeout)
+}

@@ -1,0 +1,295 @@
+package carrier
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/mpi/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// move is data on its way between our memory and a peer's.
+type move struct {
+	op    Op
+	peer  *peer
+	mem   *registered // ours
+	off   int
+	n     int
+	at    wire.Memory // the peer's
+	then  wire.Header // the word behind a write
+	says  bool        // there is one
+	said  bool        // it has left
+	owner any
+	left  int // pieces that are under way
+	err   error
+
+	atomic verbs.Atomic
+	opcode verbs.WROpcode
+	result *buffer
+}
+
+// piece is a part of it, on one rail.
+type piece struct {
+	move *move
+	off  int // in the move
+	n    int
+	rail int
+}
+
+// Read brings n bytes of a peer's memory; Finished follows.
+func (c *Carrier) Read(rank int, into *Region, n int, from wire.Memory, owner any) {
+	c.stats.Reads++
+	c.stats.ReadBytes += uint64(n)
+	c.start(&move{op: Read, peer: c.peerOrSelf(rank), mem: into.mem, off: into.off, n: n, at: from, owner: owner, opcode: verbs.OpRDMARead}, rank)
+}
+
+// Write takes n bytes to a peer's memory, and then a word, if there is one, that
+// arrives when they are there; Finished follows.
+func (c *Carrier) Write(rank int, from *Region, n int, to wire.Memory, then *wire.Header, owner any) {
+	c.stats.Writes++
+	c.stats.WrittenBytes += uint64(n)
+	m := &move{op: Wrote, peer: c.peerOrSelf(rank), mem: from.mem, off: from.off, n: n, at: to, owner: owner, opcode: verbs.OpRDMAWrite}
+	if then != nil {
+		m.then, m.says = *then, true
+	}
+	c.start(m, rank)
+}
+
+// Atomics reports whether NICs can change the memory of any peer atomically.
+func (c *Carrier) Atomics() bool {
+	return c.caps().Has(verbs.CapAtomics) && c.rdma()
+}
+
+// rdma reports whether every peer can be reached by RDMA.
+func (c *Carrier) rdma() bool {
+	return c.cfg.Design != UD && c.cfg.Design != Hybrid || c.caps().Has(verbs.CapRD)
+}
+
+// rdmaTo reports whether data to a peer is moved by the NICs.
+func (c *Carrier) rdmaTo(p *peer) bool { return p.beside == nil && c.rdma() }
+
+// FetchAdd adds to an aligned word of eight bytes. The owner is told what it was.
+func (c *Carrier) FetchAdd(rank int, at wire.Memory, add uint64, owner Fetcher) {
+	c.fetch(rank, at, verbs.OpAtomicFetchAdd, verbs.Atomic{CompareAdd: add}, owner)
+}
+
+// CompareSwap replaces an aligned word of eight bytes, if it is what it is compared
+// with.
+func (c *Carrier) CompareSwap(rank int, at wire.Memory, compare, swap uint64, owner Fetcher) {
+	c.fetch(rank, at, verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: compare, Swap: swap}, owner)
+}
+
+func (c *Carrier) fetch(rank int, at wire.Memory, op verbs.WROpcode, operands verbs.Atomic, owner Fetcher) {
+	c.stats.Atomics++
+	if c.wordPool == nil {
+		c.wordPool = c.newPool(SendBuffers, 8, 64)
+	}
+	buf, err := c.wordPool.take()
+	if err != nil {
+		c.finished(owner, Fetched, err)
+		return
+	}
+	c.start(&move{op: Fetched, peer: c.peer(rank), mem: buf.mem, off: buf.off, n: 8, at: at, owner: owner, opcode: op, atomic: operands, result: buf}, rank)
+}
+
+func (c *Carrier) peerOrSelf(rank int) *peer {
+	if rank == c.env.Rank {
+		return nil
+	}
+	return c.peer(rank)
+}
+
+// start begins a move.
+func (c *Carrier) start(m *move, rank int) {
+	p := m.peer
+	switch {
+	case p == nil:
+		c.copyOwn(m)
+		return
+	case p.lost != nil:
+		c.endMove(m, p.lost)
+		return
+	case !c.rdmaTo(p) && m.op != Fetched:
+		c.inPackets(m)
+		return
+	}
+	rails := 1
+	if m.n >= c.cfg.StripeFrom && m.op != Fetched {
+		rails = min(len(c.rails), int(m.at.Rails))
+	}
+	share := (m.n/rails + 7) &^ 7
+	for i, off := 0, 0; off < m.n || i == 0; i++ {
+		part := &piece{move: m, off: off, n: min(share, m.n-off), rail: i % len(c.rails)}
+		if i == rails-1 {
+			part.n = m.n - off
+		}
+		off += part.n
+		m.left++
+		if len(p.moves) > 0 || !c.begin(p, part) {
+			p.moves = append(p.moves, part)
+			c.isBusy(p)
+		}
+		if part.n == 0 {
+			break
+		}
+	}
+}
+
+// copyOwn moves data between two places of this rank's own memory.
+func (c *Carrier) copyOwn(m *move) {
+	there, err := c.within(m.at.Addr, m.at.Keys[0], m.n)
+	here := m.mem.buf[m.off : m.off+m.n]
+	if err == nil && m.op == Read {
+		copy(here, there)
+	} else if err == nil {
+		copy(there, here)
+	}
+	if err == nil && m.says {
+		c.Send(c.env.Rank, &m.then, nil, nil)
+	}
+	m.said = true
+	c.endMove(m, err)
+}
+
+// begin posts a piece, if it can be at once.
+func (c *Carrier) begin(p *peer, part *piece) bool {
+	if c.cfg.Design == UD {
+		return c.beginByDatagram(p, part)
+	}
+	k := p.conns[part.rail]
+	if k == nil || k.state == failed {
+		for _, other := range p.conns {
+			if other != nil && other.state == open {
+				k = other
+			}
+		}
+	}
+	if k == nil {
+		c.wantConnections(p)
+		return false
+	}
+	if k.state != open || k.free <= 1 {
+		return false
+	}
+	id := c.newWork(work{task: moving, conn: k, move: part})
+	k.wr[0] = part.request(id, k.rail.num)
+	k.sges[0] = part.move.mem.sge(k.rail.num, part.move.off+part.off, part.n)
+	k.wr[0].SGL = k.sges[:1]
+	if err := k.post(); err != nil {
+		c.endWork(id)
+		c.lose(p, err)
+		return true
+	}
+	if m := part.move; m.says && m.n == part.n && len(p.queue) == 0 && k.free > spare && k.hasCredit() {
+		m.said = c.leaveBy(p, k, word, &m.then, nil) // behind the data, on the same way
+	}
+	return true
+}
+
+// request is what a NIC is asked for.
+func (part *piece) request(id uint64, rail int) verbs.SendWR {
+	m := part.move
+	return verbs.SendWR{
+		WRID: id, Opcode: m.opcode, Flags: verbs.SendSignaled, Atomic: m.atomic,
+		Remote: verbs.Remote{Addr: m.at.Addr + uint64(part.off), RKey: verbs.RKey(m.at.Keys[min(rail, int(m.at.Rails)-1)])},
+	}
+}
+
+func (c *Carrier) beginByDatagram(p *peer, part *piece) bool {
+	d := c.rails[part.rail].dg
+	if d.free == 0 {
+		return false
+	}
+	to, err := d.to(p)
+	if err != nil {
+		c.lose(p, err)
+		return true
+	}
+	id := c.newWork(work{task: moving, dg: d, move: part})
+	d.wr[0] = part.request(id, d.rail.num)
+	d.wr[0].UD = to
+	d.sges[0] = part.move.mem.sge(d.rail.num, part.move.off+part.off, part.n)
+	d.wr[0].SGL = d.sges[:1]
+	if _, err := d.qp.PostSend(d.wr[:]); err != nil {
+		c.endWork(id)
+		c.lose(p, err)
+		return true
+	}
+	d.free--
+	if m := part.move; m.says && m.n == part.n && len(p.queue) == 0 && d.free > 0 {
+		m.said = c.leaveBy(p, d, word, &m.then, nil)
+	}
+	return true
+}
+
+// moved takes the completion of a piece.
+func (c *Carrier) moved(w work, wc *verbs.WC) {
+	part := w.move
+	m := part.move
+	p := m.peer
+	if w.conn != nil {
+		w.conn.done(wc)
+	} else {
+		w.dg.free++
+	}
+	if wc.Status != verbs.WCSuccess {
+		if p.lost == nil && w.conn != nil && c.anyOpen(p) { // by another rail
+			p.moves = append(p.moves, part)
+			c.isBusy(p)
+			return
+		}
+		m.err = fmt.Errorf("%w", statusError{"moving data", wc.Status})
+		if p.lost == nil {
+			c.lose(p, m.err)
+		}
+	}
+	if m.left--; m.left == 0 {
+		if m.says && !m.said && p.lost == nil {
+			m.said = true
+			c.Send(p.rank, &m.then, nil, nil)
+		}
+		c.endMove(m, m.err)
+	}
+}
+
+func (c *Carrier) anyOpen(p *peer) bool {
+	for _, k := range p.conns {
+		if k != nil && k.state == open {
+			return true
+		}
+	}
+	return false
+}
+
+// endMove says that a move has ended.
+func (c *Carrier) endMove(m *move, err error) {
+	if m.result != nil {
+		if f, ok := m.owner.(Fetcher); ok && err == nil {
+			f.Fetched(binary.NativeEndian.Uint64(m.result.b))
+		}
+		m.result.giveBack()
+		m.result = nil
+	}
+	c.finished(m.owner, m.op, err)
+}
+
+// loseMoves ends what waits to be moved; what NICs have ends with their completions.
+func (c *Carrier) loseMoves(p *peer, cause error) {
+	waiting, streams, wishes := p.moves, p.streams, p.wishes
+	p.moves, p.streams, p.wishes = nil, nil, nil
+	for _, part := range waiting {
+		m := part.move
+		m.err = cause
+		if m.left--; m.left == 0 {
+			c.endMove(m, cause)
+		}
+	}
+	for _, s := range streams {
+		if s.move != nil {
+			c.endMove(s.move, cause)
+		}
+	}
+	for _, id := range sortedKeys(wishes) {
+		c.endMove(wishes[id], cause)
+	}
+}

@@ -1,0 +1,51 @@
+package carrier
+
+import (
+	"errors"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Atomics on a rank's own memory must be done by its NIC, for that is who does those
+// of others. So a rank has a connection to itself, when it needs one: of two queue
+// pairs, the second of which only answers.
+
+// newAnswerer makes the second.
+func (r *rail) newAnswerer() (verbs.QP, error) {
+	qp, err := r.dev.CreateQP(verbs.QPInit{
+		Type: verbs.QPTypeRC, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq,
+		Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.toInit(qp); err != nil {
+		return nil, errors.Join(err, qp.Close())
+	}
+	r.answerers = append(r.answerers, qp)
+	return qp, nil
+}
+
+func (r *rail) toInit(qp verbs.QP) error {
+	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: r.access &^ verbs.AccessLocalWrite}
+	return qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags)
+}
+
+// connectSelf connects both by hand.
+func (c *Carrier) connectSelf(p *peer, r *rail) error {
+	k, err := c.newConn(p, r, open)
+	if err != nil {
+		return err
+	}
+	end, err := r.newAnswerer()
+	if err != nil {
+		return err
+	}
+	mine, theirs := k.hand(), hand{qpn: end.QPN(), psn: k.psn(p.rank) + 1, credits: k.credits}
+	if err := r.join(end, p, mine, theirs.psn); err != nil {
+		return err
+	}
+	c.stats.Connected++
+	c.isBusy(p)
+	return k.join(theirs)
+}

@@ -1,0 +1,78 @@
+package carrier
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A rank that waits for a peer that is gone, or cut off, would wait for ever: nobody
+// tells it. So when nothing has come for a while, those that it waits for are asked
+// whether they are there. A NIC answers for a program that is busy; where it does not,
+// a peer has some time to answer itself.
+
+var errGone = errors.New("its program has ended")
+
+// listen looks after peers that are silent.
+func (c *Carrier) listen() {
+	now := c.Now()
+	if now-time.Duration(c.moving.Load()) < c.cfg.Silence || now-c.looked < c.cfg.Silence {
+		return
+	}
+	c.looked = now
+	c.up.Awaited(func(rank int) {
+		if rank == c.env.Rank {
+			return
+		}
+		p := c.peer(rank)
+		switch {
+		case p.lost != nil:
+		case c.env.Control.Gone(rank):
+			c.lose(p, errGone)
+		case p.beside == nil && now-p.heard >= c.cfg.Silence:
+			c.ask(p)
+		}
+	})
+}
+
+// ask asks a peer whether it is there.
+func (c *Carrier) ask(p *peer) {
+	if p.pinged == 0 {
+		p.pinged = c.Now()
+	}
+	dg := c.rails[0].dg
+	connected := false
+	for _, k := range p.conns {
+		if k == nil || k.state == failed {
+			continue
+		}
+		connected = true
+		if k.state == open && k.free > spare && k.under == 0 && (k.credits > 0 || !k.limited) {
+			c.leaveBy(p, k, ping, nil, nil)
+		}
+		if p.lost != nil {
+			return
+		}
+	}
+	switch {
+	case connected && dg != nil: // the NIC tells if it is not
+		return
+	case dg != nil && dg.reliable:
+		if dg.free > 0 {
+			c.leaveBy(p, dg, ping, nil, nil)
+		}
+		return
+	case dg != nil && dg.free > 0:
+		c.leaveBy(p, dg, ping, nil, nil)
+	case dg == nil && !connected:
+		c.wantConnections(p)
+	}
+	if silent := c.Now() - p.pinged; silent > c.cfg.Patience {
+		c.lose(p, fmt.Errorf("it has not answered for %v", silent.Round(time.Millisecond)))
+	}
+}
+
+// nextLook is when silence becomes suspicious.
+func (c *Carrier) nextLook() time.Duration {
+	return max(time.Duration(c.moving.Load()), c.looked) + c.cfg.Silence
+}

@@ -1,0 +1,143 @@
+package carrier
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// task says what a work request is for.
+type task uint8
+
+const (
+	receiving task = iota + 1
+	sending        // a packet
+	moving         // data, by RDMA
+)
+
+// work is a request that a NIC has. Its index is what the request is known by.
+type work struct {
+	task task
+	conn *conn      // by which it goes; nil if it is one of datagrams
+	dg   *datagrams // then
+	from *receives
+	buf  *buffer // what a receive is filled into
+	pkt  *packet
+	move *piece
+}
+
+// newWork returns the name of a request that does not exist yet.
+func (c *Carrier) newWork(w work) uint64 {
+	if n := len(c.idleWorks); n > 0 {
+		i := c.idleWorks[n-1]
+		c.idleWorks = c.idleWorks[:n-1]
+		c.works[i] = w
+		return i
+	}
+	c.works = append(c.works, w)
+	return uint64(len(c.works) - 1)
+}
+
+func (c *Carrier) endWork(i uint64) {
+	c.works[i] = work{}
+	c.idleWorks = append(c.idleWorks, i)
+}
+
+// completed takes a completion.
+func (c *Carrier) completed(r *rail, wc *verbs.WC) {
+	if wc.WRID >= uint64(len(c.works)) {
+		c.fault(fmt.Errorf("rail %d: a completion of request %d, which nobody made", r.num, wc.WRID))
+		return
+	}
+	w := c.works[wc.WRID]
+	switch w.task {
+	case receiving:
+		w.from.came(wc, w)
+	case sending:
+		c.endWork(wc.WRID)
+		c.sent(w, wc)
+	case moving:
+		c.endWork(wc.WRID)
+		c.moved(w, wc)
+	default:
+		c.fault(fmt.Errorf("rail %d: request %d completed twice", r.num, wc.WRID))
+	}
+}
+
+// receives are those that packets from one or many peers are filled into.
+type receives struct {
+	c    *Carrier
+	post func([]verbs.RecvWR) (int, error)
+	conn *conn // of which they are; nil if they are shared
+	rail *rail
+	skip int // what the NIC puts before a packet
+	size int
+	used []verbs.RecvWR // to be posted again
+	sges []verbs.SGE    // of those
+	down bool           // the queue pair is gone: nothing is posted any more
+}
+
+// fill posts n receives for the first time.
+func (r *receives) fill(p *pool, n int) error {
+	for range n {
+		buf, err := p.take()
+		if err != nil {
+			return err
+		}
+		r.use(r.c.newWork(work{task: receiving, conn: r.conn, from: r, buf: buf}), buf)
+	}
+	return r.flush()
+}
+
+// use has a receive be posted at the next flush.
+func (r *receives) use(id uint64, buf *buffer) {
+	r.sges = append(r.sges, buf.mem.sge(r.rail.num, buf.off, r.skip+r.size))
+	r.used = append(r.used, verbs.RecvWR{WRID: id})
+}
+
+// flush posts all that were used.
+func (r *receives) flush() error {
+	if len(r.used) == 0 || r.down {
+		return nil
+	}
+	for i := range r.used {
+		r.used[i].SGL = r.sges[i : i+1 : i+1]
+	}
+	n, err := r.post(r.used)
+	if err != nil {
+		return fmt.Errorf("post receive %d of %d: %w", n, len(r.used), err)
+	}
+	r.used, r.sges = r.used[:0], r.sges[:0]
+	return nil
+}
+
+// came takes a receive that was filled, or flushed.
+func (r *receives) came(wc *verbs.WC, w work) {
+	c := r.c
+	if wc.Status != verbs.WCSuccess {
+		if r.conn != nil {
+			r.conn.broke(statusError{"a receive", wc.Status})
+		}
+		if wc.Status == verbs.WCWRFlushErr {
+			c.endWork(wc.WRID)
+			w.buf.giveBack()
+			return
+		}
+		r.use(wc.WRID, w.buf) // of a half message, which does not come any more
+		return
+	}
+	by := r.conn
+	if by == nil && r.skip == 0 {
+		by = r.rail.conns[wc.QPN]
+	}
+	r.use(wc.WRID, w.buf)
+	if n := int(wc.ByteLen); n <= len(w.buf.b) && n >= r.skip {
+		way := ByConnection
+		if r.skip > 0 {
+			way = ByDatagram
+		}
+		c.took(w.buf.b[r.skip:n], by, way)
+	} else {
+		c.stats.Foreign++
+	}
+}

@@ -1,0 +1,497 @@
+package carrier_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/reuse"
+	"github.com/fabrictest/fabrictest/mpi/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// rank is a rank with the protocols of point to point, and nothing else.
+type rank struct {
+	*env.Env
+	*carrier.Carrier
+	engine *p2p.Engine
+	lost   map[int]error
+}
+
+// fabric is a carrier as the engine sees it.
+type fabric struct{ *rank }
+
+func (f fabric) Send(peer int, h *wire.Header, data []byte, owner *p2p.Request) {
+	if owner == nil {
+		f.Carrier.Send(peer, h, data, nil)
+		return
+	}
+	f.Carrier.Send(peer, h, data, owner)
+}
+func (f fabric) Register(b []byte) (p2p.Region, error) { return f.Carrier.Register(b) }
+func (f fabric) Release(r p2p.Region)                  { f.Carrier.Release(r.(*carrier.Region)) }
+func (f fabric) Read(peer int, into p2p.Region, n int, from wire.Memory, owner *p2p.Request) {
+	f.Carrier.Read(peer, into.(*carrier.Region), n, from, owner)
+}
+func (f fabric) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner *p2p.Request) {
+	f.Carrier.Write(peer, from.(*carrier.Region), n, to, then, owner)
+}
+func (f fabric) Progress() { f.Carrier.Progress() }
+
+func (r *rank) Arrived(peer int, h *wire.Header, data []byte) error {
+	return r.engine.Arrived(peer, h, data)
+}
+func (r *rank) Lost(peer int, cause error) { r.lost[peer] = cause; r.engine.Lost(peer, cause) }
+func (r *rank) Awaited(visit func(int)) {
+	for i := range r.Size {
+		if i != r.Rank {
+			visit(i)
+		}
+	}
+}
+
+func (r *rank) Finished(owner any, op carrier.Op, err error) {
+	if a, ok := owner.(*adder); ok {
+		a.done++
+		a.err = errors.Join(a.err, err)
+		return
+	}
+	q := owner.(*p2p.Request)
+	switch op {
+	case carrier.Sent:
+		r.engine.Sent(q, err)
+	case carrier.Read:
+		r.engine.Read(q, err)
+	case carrier.Wrote:
+		r.engine.Wrote(q, err)
+	}
+}
+
+// wait progresses until a condition holds.
+func (r *rank) wait(what string, done func() bool) error {
+	for began := r.Now(); !done(); {
+		if !r.Carrier.Progress() {
+			r.Wait(time.Second)
+		}
+		if r.Now()-began > time.Minute {
+			return fmt.Errorf("rank %d: no end of waiting for %s", r.Rank, what)
+		}
+	}
+	return nil
+}
+
+func (r *rank) finish(qs ...*p2p.Request) error {
+	err := r.wait("requests", func() bool {
+		for _, q := range qs {
+			if !q.Done() {
+				return false
+			}
+		}
+		return true
+	})
+	for _, q := range qs {
+		if err == nil {
+			err = q.Err
+		}
+	}
+	return err
+}
+
+// leave waits until all that was sent has arrived, everywhere.
+func (r *rank) leave() error {
+	if err := r.wait("quiet", r.Quiet); err != nil {
+		return err
+	}
+	if err := r.meet(); err != nil {
+		return err
+	}
+	return r.Carrier.Close()
+}
+
+// meet waits for all others, and goes on meanwhile.
+func (r *rank) meet() error {
+	met := false
+	r.Env.Go("meet", func(verbs.Proc) { met = r.Control.Barrier(time.Minute) == nil })
+	return r.wait("the others", func() bool { return met })
+}
+
+type setting struct {
+	provider string
+	design   carrier.Design
+	protocol p2p.Protocol
+	loss     uint32
+}
+
+func (s setting) String() string {
+	return fmt.Sprintf("%s/%s/%s/loss=%d", s.provider, s.design, s.protocol, s.loss)
+}
+
+// in runs a program on every rank.
+func in(t *testing.T, ranks int, s setting, cfg carrier.Config, program func(*rank) error) mpihost.Outcome {
+	t.Helper()
+	out, err := try(mpihost.Fabric{Ranks: ranks}, s, cfg, program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// try does so on a fabric.
+func try(f mpihost.Fabric, s setting, cfg carrier.Config, program func(*rank) error) (mpihost.Outcome, error) {
+	f.Provider, f.Seed, f.Limit = s.provider, 1, time.Hour
+	if s.loss > 0 {
+		f.Impair = []impair.Spec{{LossPPM: s.loss}}
+	}
+	cfg.Design = s.design
+	return mpihost.InWorld(f, func(e *env.Env) error {
+		r := &rank{Env: e, lost: make(map[int]error)}
+		r.engine = p2p.New(p2p.Config{Protocol: s.protocol, EagerLimit: 1024}, fabric{r})
+		var err error
+		if r.Carrier, err = carrier.Open(e, cfg, r); err != nil {
+			return err
+		}
+		if err := program(r); err != nil {
+			return err
+		}
+		return r.leave()
+	})
+}
+
+func settings() (all []setting) {
+	for _, d := range carrier.Designs() {
+		for _, p := range []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative} {
+			for _, loss := range []uint32{0, 20_000} {
+				all = append(all, setting{"softroce", d, p, loss})
+			}
+			if d != carrier.UD && d != carrier.Hybrid {
+				all = append(all, setting{"softiwarp", d, p, 0})
+			}
+		}
+	}
+	for _, p := range []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative} {
+		all = append(all, setting{"dgiwarp", carrier.UD, p, 0}, setting{"dgiwarp", carrier.UD, p, 20_000})
+	}
+	return all
+}
+
+func pattern(n, seed int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*7 + seed*13 + i>>8)
+	}
+	return b
+}
+
+// Everybody sends messages of many sizes to everybody, in every design.
+func TestMessagesArrive(t *testing.T) {
+	sizes := []int{0, 1, 64, 1024, 1025, 5000, 70_000}
+	for _, s := range settings() {
+		t.Run(s.String(), func(t *testing.T) {
+			in(t, 4, s, carrier.Config{}, func(r *rank) error {
+				var qs []*p2p.Request
+				var checks []func() error
+				for peer := range r.Size {
+					for i, n := range sizes {
+						into := make([]byte, n)
+						q := &p2p.Request{Peer: peer, Tag: int32(i), Buf: into}
+						r.engine.Irecv(q)
+						qs = append(qs, q)
+						checks = append(checks, func() error {
+							if !bytes.Equal(into, pattern(n, peer*10+i)) {
+								return fmt.Errorf("rank %d: %d bytes of rank %d are wrong", r.Rank, n, peer)
+							}
+							return nil
+						})
+					}
+				}
+				for i, n := range sizes {
+					for peer := range r.Size {
+						q := &p2p.Request{Peer: peer, Tag: int32(i), Buf: pattern(n, r.Rank*10+i)}
+						r.engine.Isend(q)
+						qs = append(qs, q)
+					}
+				}
+				if err := r.finish(qs...); err != nil {
+					return err
+				}
+				for _, check := range checks {
+					if err := check(); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// A conversation of two goes over to a ring, whose slots are used again and again.
+func TestRingsAreUsed(t *testing.T) {
+	for _, d := range []carrier.Design{carrier.RingSendRecv, carrier.RingSRQ} {
+		for _, provider := range []string{"softroce", "softiwarp"} {
+			t.Run(provider+"/"+string(d), func(t *testing.T) {
+				in(t, 2, setting{provider, d, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+					if err := r.volley(500, 300); err != nil {
+						return err
+					}
+					s := r.Stats()
+					if s.Rings != 1 || s.Packets[carrier.ByRing] < 400 {
+						return fmt.Errorf("rank %d: %d rings, %v packets by way", r.Rank, s.Rings, s.Packets)
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// volley has ranks 0 and 1 send messages to each other in turn, and in bursts.
+func (r *rank) volley(n, size int) error {
+	const burst = 50
+	peer := 1 - r.Rank
+	for i := range n {
+		count := 1
+		if i%burst == 0 {
+			count = burst
+		}
+		var qs []*p2p.Request
+		var bufs [][]byte
+		for k := range count {
+			bufs = append(bufs, make([]byte, size))
+			in := &p2p.Request{Peer: peer, Tag: int32(k), Buf: bufs[k]}
+			out := &p2p.Request{Peer: peer, Tag: int32(k), Buf: pattern(size, i+k+r.Rank)}
+			r.engine.Irecv(in)
+			r.engine.Isend(out)
+			qs = append(qs, in, out)
+		}
+		if err := r.finish(qs...); err != nil {
+			return fmt.Errorf("message %d: %w", i, err)
+		}
+		for k, b := range bufs {
+			if !bytes.Equal(b, pattern(size, i+k+peer)) {
+				return fmt.Errorf("rank %d: message %d/%d is wrong", r.Rank, i, k)
+			}
+		}
+	}
+	return nil
+}
+
+// Ranks of one host talk through their memory, and no NIC has anything to do.
+func TestNeighbours(t *testing.T) {
+	_, err := try(mpihost.Fabric{Ranks: 2, PerHost: 2}, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+		for _, size := range []int{0, 300, 7000, 200_000} {
+			if err := r.volley(10, size); err != nil {
+				return err
+			}
+		}
+		if s := r.Stats(); s.Connections != 0 || s.Packets[carrier.ByMemory] == 0 || s.Packets[carrier.ByConnection] != 0 {
+			return fmt.Errorf("rank %d: %d connections, %v packets by way", r.Rank, s.Connections, s.Packets)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A connection that was not used for a while is given back, and made again.
+func TestIdleConnectionsAreGivenBack(t *testing.T) {
+	for _, d := range []carrier.Design{carrier.SendRecv, carrier.RingSRQ} {
+		t.Run(string(d), func(t *testing.T) {
+			in(t, 2, setting{"softroce", d, p2p.RGET, 0}, carrier.Config{Idle: 10 * time.Millisecond}, func(r *rank) error {
+				for round := range 3 {
+					if err := r.volley(60, 200); err != nil {
+						return err
+					}
+					if err := r.wait("the end of the connection", func() bool { return r.Stats().Connections == 0 }); err != nil {
+						return err
+					}
+					if s := r.Stats(); s.Connected != uint64(round+1) || s.GivenBack != uint64(round+1) {
+						return fmt.Errorf("rank %d, round %d: made %d, given back %d", r.Rank, round, s.Connected, s.GivenBack)
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// With two rails, one may fail at any time.
+func TestARailIsLost(t *testing.T) {
+	for _, size := range []int{300, 200_000} {
+		for _, protocol := range []p2p.Protocol{p2p.RGET, p2p.RPUT} {
+			t.Run(fmt.Sprintf("%d/%s", size, protocol), func(t *testing.T) {
+				f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
+					w.At(300*time.Microsecond, func() { w.Cut(1, 1) })
+				}}
+				_, err := try(f, setting{"softroce", carrier.SRQ, protocol, 0}, carrier.Config{}, func(r *rank) error {
+					if err := r.volley(400, size); err != nil {
+						return err
+					}
+					if s := r.Stats(); s.RailsLost != 1 {
+						return fmt.Errorf("rank %d: %d rails lost at %v: %+v", r.Rank, s.RailsLost, r.Now(), s)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+// Who waits for a peer that is gone is told, in whatever way it went.
+func TestPeersAreLost(t *testing.T) {
+	for _, s := range settings() {
+		if s.loss != 0 || s.protocol != p2p.RGET {
+			continue
+		}
+		for _, how := range []string{"killed", "cut"} {
+			t.Run(s.String()+"/"+how, func(t *testing.T) {
+				f := mpihost.Fabric{Ranks: 3, Script: func(w *mpihost.World) {
+					w.At(10*time.Millisecond, func() {
+						if how == "killed" {
+							w.Kill(2)
+						} else {
+							w.Cut(2, -1)
+						}
+					})
+				}}
+				_, err := try(f, s, carrier.Config{}, func(r *rank) error {
+					q := &p2p.Request{Peer: (r.Rank + 2) % 3, Buf: make([]byte, 8)}
+					if r.Rank == 2 {
+						q.Peer = 0
+					}
+					if r.Rank == 1 {
+						q.Peer = 2
+					}
+					r.engine.Irecv(q)
+					if err := r.wait("a request without end", q.Done); err != nil {
+						return err
+					}
+					if q.Err == nil {
+						return fmt.Errorf("rank %d: received something", r.Rank)
+					}
+					return errDone
+				})
+				if !errors.Is(err, errDone) || strings.Contains(err.Error(), "no end") {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+var errDone = errors.New("lost, as it should")
+
+// adder is the owner of atomics.
+type adder struct {
+	old  []uint64
+	done int
+	err  error
+}
+
+func (a *adder) Fetched(old uint64) { a.old = append(a.old, old) }
+
+// Every rank adds to a word of rank 0's, which does so as well.
+func TestAtomics(t *testing.T) {
+	const each = 20
+	for _, s := range []setting{{"softroce", carrier.SRQ, p2p.RGET, 0}, {"softiwarp", carrier.SendRecv, p2p.RGET, 0}, {"dgiwarp", carrier.UD, p2p.RGET, 0}} {
+		t.Run(s.String(), func(t *testing.T) {
+			var at wire.Memory // of the word: in a world all ranks see it
+			word := make([]uint64, 1)
+			in(t, 3, s, carrier.Config{}, func(r *rank) error {
+				if !r.Atomics() {
+					return errors.New("there are no atomics")
+				}
+				if r.Rank == 0 {
+					region, err := r.Carrier.Register(unsafe.Slice((*byte)(unsafe.Pointer(&word[0])), 8))
+					if err != nil {
+						return err
+					}
+					at = region.Memory()
+					defer r.Carrier.Release(region) // all have met again by then
+				}
+				if err := r.meet(); err != nil {
+					return err
+				}
+				a := &adder{}
+				for range each {
+					r.FetchAdd(0, at, 1, a)
+				}
+				if err := r.wait("atomics", func() bool { return a.done == each }); err != nil {
+					return err
+				}
+				if err := r.meet(); err != nil {
+					return err
+				}
+				for i := 1; i < each; i++ {
+					if a.old[i] <= a.old[i-1] {
+						return fmt.Errorf("rank %d found %v", r.Rank, a.old)
+					}
+				}
+				return a.err
+			})
+			if word[0] != 3*each {
+				t.Errorf("the word is %d", word[0])
+			}
+		})
+	}
+}
+
+// Ranks of one host can also talk by their NIC, which is then its own peer.
+func TestNeighboursByNIC(t *testing.T) {
+	for _, s := range []setting{{"softroce", carrier.RingSRQ, p2p.RPUT, 0}, {"softiwarp", carrier.SendRecv, p2p.RGET, 0}, {"dgiwarp", carrier.UD, p2p.RGET, 0}} {
+		t.Run(s.String(), func(t *testing.T) {
+			_, err := try(mpihost.Fabric{Ranks: 2, PerHost: 2}, s, carrier.Config{NoSegments: true}, func(r *rank) error { return r.volley(60, 5000) })
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// A buffer that is used again and again is not copied any more, on any way.
+func TestFrequentBuffersAreGathered(t *testing.T) {
+	const times, size = 200, 700
+	for _, s := range []setting{
+		{"softroce", carrier.SRQ, p2p.RGET, 0}, {"softroce", carrier.RingSRQ, p2p.RGET, 0}, {"softroce", carrier.UD, p2p.RGET, 20_000},
+		{"softiwarp", carrier.RingSendRecv, p2p.RGET, 0}, {"dgiwarp", carrier.UD, p2p.RGET, 0},
+	} {
+		t.Run(s.String(), func(t *testing.T) {
+			cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: reuse.Thresholds{8}}}
+			in(t, 2, s, cfg, func(r *rank) error {
+				buf := make([]byte, size)
+				for i := range times {
+					q := &p2p.Request{Peer: 1 - r.Rank, Buf: buf}
+					if copy(buf, pattern(size, i)); r.Rank == 0 {
+						r.engine.Isend(q)
+					} else {
+						clear(buf)
+						r.engine.Irecv(q)
+					}
+					if err := r.finish(q); err != nil {
+						return err
+					}
+					if r.Rank == 1 && !bytes.Equal(buf, pattern(size, i)) {
+						return fmt.Errorf("message %d is wrong", i)
+					}
+				}
+				if n := r.Stats().Gathered; r.Rank == 0 && n < times-8 {
+					return fmt.Errorf("%d of %d messages were gathered", n, times)
+				}
+				return nil
+			})
+		})
+	}
+}

@@ -1,0 +1,340 @@
+package mpi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+)
+
+// several runs a program with several numbers of ranks.
+func several(t *testing.T, program func(*World) error) {
+	t.Helper()
+	for _, size := range []int{1, 2, 3, 5, 8} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			for seed := range uint64(4) {
+				o := ways()[[]string{"rget polling", "rput background", "speculative polling", "speculative background"}[seed]]
+				f := newFabric(t, size, seed, false)
+				f.cramped = seed == 3
+				o.Bruck = []int{0, 64, -1, 8}[seed]
+				f.succeed(o, program)
+			}
+		})
+	}
+}
+
+// Nobody leaves a barrier before all have come.
+func TestBarrier(t *testing.T) {
+	const rounds = 5
+	var came [8][2 * rounds]time.Duration
+	several(t, func(w *World) error {
+		for round := range rounds {
+			w.Compute(time.Duration(1+(w.Rank()*7+round*3)%10) * time.Microsecond)
+			came[w.Rank()][round] = w.Wtime()
+			if round%2 == 0 {
+				if err := w.Barrier(); err != nil {
+					return err
+				}
+			} else {
+				r, err := w.Ibarrier()
+				if err != nil {
+					return err
+				}
+				if _, err := r.Wait(); err != nil {
+					return err
+				}
+			}
+			for other := range w.Size() {
+				if came[other][round] > w.Wtime() || came[other][round] == 0 {
+					return fmt.Errorf("round %d ends at %v, and rank %d came at %v", round, w.Wtime(), other, came[other][round])
+				}
+			}
+			if err := w.Barrier(); err != nil { // before the table is written again
+				return err
+			}
+			came[w.Rank()][round] = 0
+			if err := w.Barrier(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// A barrier that was begun goes on beside other calls, and several at once.
+func TestIbarrier(t *testing.T) {
+	everywhere(t, 5, func(w *World) error {
+		var reqs []*Request
+		for range 3 {
+			r, err := w.Ibarrier()
+			if err != nil {
+				return err
+			}
+			reqs = append(reqs, r)
+		}
+		if err := w.Barrier(); err != nil {
+			return err
+		}
+		buf := make([]byte, 8)
+		if _, err := w.Sendrecv(message(1, 8), (w.Rank()+1)%5, 1, buf, AnySource, 1); err != nil {
+			return err
+		}
+		if err := reqs[0].Cancel(); !errors.Is(err, ErrRequest) {
+			return fmt.Errorf("a barrier was cancelled: %v", err)
+		}
+		_, err := WaitAll(reqs)
+		return err
+	})
+}
+
+func TestIbarrierWaitsForAll(t *testing.T) {
+	everywhere(t, 3, func(w *World) error {
+		if w.Rank() == 2 {
+			if _, err := w.Recv(nil, 0, 1); err != nil {
+				return err
+			}
+			r, err := w.Ibarrier()
+			if err != nil {
+				return err
+			}
+			_, err = r.Wait()
+			return err
+		}
+		r, err := w.Ibarrier()
+		if err != nil {
+			return err
+		}
+		for range 50 {
+			if _, done, err := r.Test(); done || err != nil {
+				return fmt.Errorf("it is over without rank 2: %v, %v", done, err)
+			}
+		}
+		if w.Rank() == 0 {
+			if err := w.Send(nil, 2, 1); err != nil {
+				return err
+			}
+		}
+		_, err = r.Wait()
+		return err
+	})
+}
+
+func TestBcast(t *testing.T) {
+	several(t, func(w *World) error {
+		for root := range w.Size() {
+			for _, n := range []int{0, 5, 500} {
+				buf := make([]byte, n)
+				if w.Rank() == root {
+					buf = message(root, n)
+				}
+				if err := w.Bcast(buf, root); err != nil {
+					return err
+				}
+				if !bytes.Equal(buf, message(root, n)) {
+					return fmt.Errorf("%d bytes of rank %d are wrong", n, root)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// element is a rank's i-th, of a type.
+func element(t Type, rank, i int) []byte {
+	v := uint64((rank+1)*(i+3)%11 + 1)
+	switch t {
+	case Float32:
+		return binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(v)/2))
+	case Float64:
+		return binary.LittleEndian.AppendUint64(nil, math.Float64bits(float64(v)/4-1))
+	case Int32:
+		return binary.LittleEndian.AppendUint32(nil, uint32(int32(v)-5))
+	case Int64:
+		return binary.LittleEndian.AppendUint64(nil, uint64(int64(v)-5))
+	}
+	return binary.LittleEndian.AppendUint64(nil, v)[:t.Size()]
+}
+
+func elements(t Type, rank, n int) (all []byte) {
+	for i := range n {
+		all = append(all, element(t, rank, i)...)
+	}
+	return all
+}
+
+// reckon is an operation on two elements, as a plain program has it.
+func reckon(t Type, op Op, a, b []byte) []byte {
+	le := binary.LittleEndian
+	is := func(v bool) float64 {
+		if v {
+			return 1
+		}
+		return 0
+	}
+	number := func(x []byte) float64 {
+		switch t {
+		case Byte:
+			return float64(x[0])
+		case Int32:
+			return float64(int32(le.Uint32(x)))
+		case Uint32:
+			return float64(le.Uint32(x))
+		case Int64:
+			return float64(int64(le.Uint64(x)))
+		case Uint64:
+			return float64(le.Uint64(x))
+		case Float32:
+			return float64(math.Float32frombits(le.Uint32(x)))
+		}
+		return math.Float64frombits(le.Uint64(x))
+	}
+	back := func(v float64) []byte {
+		switch t {
+		case Byte:
+			return []byte{byte(int64(v))}
+		case Int32:
+			return le.AppendUint32(nil, uint32(int32(int64(v))))
+		case Uint32:
+			return le.AppendUint32(nil, uint32(int64(v)))
+		case Int64, Uint64:
+			return le.AppendUint64(nil, uint64(int64(v)))
+		case Float32:
+			return le.AppendUint32(nil, math.Float32bits(float32(v)))
+		}
+		return le.AppendUint64(nil, math.Float64bits(v))
+	}
+	x, y := number(a), number(b)
+	switch op {
+	case Sum:
+		return back(x + y)
+	case Prod:
+		return back(x * y)
+	case Min:
+		return back(math.Min(x, y))
+	case Max:
+		return back(math.Max(x, y))
+	case LAnd:
+		return back(is(x != 0 && y != 0))
+	case LOr:
+		return back(is(x != 0 || y != 0))
+	case LXor:
+		return back(is((x != 0) != (y != 0)))
+	case Replace:
+		return b
+	case NoOp:
+		return a
+	}
+	out := make([]byte, len(a))
+	for i := range a {
+		switch op {
+		case BAnd:
+			out[i] = a[i] & b[i]
+		case BOr:
+			out[i] = a[i] | b[i]
+		case BXor:
+			out[i] = a[i] ^ b[i]
+		}
+	}
+	return out
+}
+
+var allTypes = []Type{Byte, Int32, Uint32, Int64, Uint64, Float32, Float64}
+
+func TestAllreduce(t *testing.T) {
+	several(t, func(w *World) error {
+		const n = 5
+		for _, typ := range allTypes {
+			for op := Sum; op < Replace; op++ {
+				if !op.Fits(typ) {
+					continue
+				}
+				want := elements(typ, 0, n)
+				for r := 1; r < w.Size(); r++ {
+					for i := range n {
+						part := want[i*typ.Size() : (i+1)*typ.Size()]
+						copy(part, reckon(typ, op, part, element(typ, r, i)))
+					}
+				}
+				buf := elements(typ, w.Rank(), n)
+				if err := w.Allreduce(buf, typ, op); err != nil {
+					return err
+				}
+				if !bytes.Equal(buf, want) {
+					return fmt.Errorf("%v of %v among %d: %x, want %x", op, typ, w.Size(), buf, want)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Whatever the order in which floating-point numbers are added, all ranks get the
+// same.
+func TestAllreduceIsTheSameEverywhere(t *testing.T) {
+	several(t, func(w *World) error {
+		buf := binary.LittleEndian.AppendUint64(nil, math.Float64bits(1/float64(3+w.Rank()*w.Rank())*math.Pow(10, float64(w.Rank()))))
+		if err := w.Allreduce(buf, Float64, Sum); err != nil {
+			return err
+		}
+		all := make([]byte, 8*w.Size())
+		if err := w.Allgather(buf, all); err != nil {
+			return err
+		}
+		if !bytes.Equal(all, bytes.Repeat(buf, w.Size())) {
+			return fmt.Errorf("%x", all)
+		}
+		return nil
+	})
+}
+
+func TestAllgather(t *testing.T) {
+	several(t, func(w *World) error {
+		for _, n := range []int{0, 3, 100, ringFrom + 1} {
+			all := make([]byte, n*w.Size())
+			if err := w.Allgather(message(w.Rank(), n), all); err != nil {
+				return err
+			}
+			for r := range w.Size() {
+				if !bytes.Equal(all[r*n:(r+1)*n], message(r, n)) {
+					return fmt.Errorf("%d bytes of rank %d are wrong", n, r)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func TestAlltoall(t *testing.T) {
+	several(t, func(w *World) error {
+		for _, n := range []int{0, 1, 8, 64, 65, 300} {
+			send, recv := make([]byte, 0, n*w.Size()), make([]byte, n*w.Size())
+			for to := range w.Size() {
+				send = append(send, message(100*w.Rank()+to, n)...)
+			}
+			if err := w.Alltoall(send, recv); err != nil {
+				return err
+			}
+			for from := range w.Size() {
+				if !bytes.Equal(recv[from*n:(from+1)*n], message(100*from+w.Rank(), n)) {
+					return fmt.Errorf("%d bytes of rank %d are wrong", n, from)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Ranks that come with different sizes are told so.
+func TestUnequalSizes(t *testing.T) {
+	f := newFabric(t, 2, 1, false)
+	f.succeed(Options{}, func(w *World) error {
+		n := 8 + 8*w.Rank()
+		if err := w.Allreduce(make([]byte, n), Int64, Sum); !errors.Is(err, ErrArg) && !errors.Is(err, ErrTruncate) {
+			return fmt.Errorf("%d bytes: %v", n, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,259 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestSplit(t *testing.T) {
+	everywhere(t, 6, func(w *World) error {
+		color, key := w.Rank()%2, -w.Rank()
+		if w.Rank() == 5 {
+			color = Undefined
+		}
+		c, err := w.Split(color, key)
+		if err != nil {
+			return err
+		}
+		if color == Undefined {
+			if c != nil {
+				return errors.New("in a group though its colour is Undefined")
+			}
+			if err := c.Send(nil, 0, 0); !errors.Is(err, ErrComm) {
+				return fmt.Errorf("a send in no communicator: %v", err)
+			}
+			return nil
+		}
+		members := [][]int{{4, 2, 0}, {3, 1}}[color]
+		if c.Size() != len(members) || members[c.Rank()] != w.Rank() {
+			return fmt.Errorf("rank %d of %d", c.Rank(), c.Size())
+		}
+		for r, m := range members {
+			if c.Node(r) != m/2 {
+				return fmt.Errorf("rank %d is on host %d", r, c.Node(r))
+			}
+		}
+		// The same envelope in two communicators: each message stays in its own.
+		next, before := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
+		sub := make([]byte, 100)
+		r, err := c.Irecv(sub, AnySource, AnyTag)
+		if err != nil {
+			return err
+		}
+		all := make([]byte, 100)
+		q, err := w.Irecv(all, AnySource, AnyTag)
+		if err != nil {
+			return err
+		}
+		if err := w.Send(message(100+w.Rank(), 100), members[next], 1); err != nil {
+			return err
+		}
+		if err := c.Send(message(c.Rank(), 100), next, 1); err != nil {
+			return err
+		}
+		st, err := r.Wait()
+		if err = errors.Join(err, is(sub, st, Status{before, 1, 100, false}, before)); err != nil {
+			return err
+		}
+		st, err = q.Wait()
+		if err = errors.Join(err, is(all, st, Status{members[before], 1, 100, false}, 100+members[before])); err != nil {
+			return err
+		}
+		return c.Free()
+	})
+}
+
+func TestSplitNode(t *testing.T) {
+	everywhere(t, 5, func(w *World) error {
+		c, err := w.SplitNode(w.Rank())
+		if err != nil {
+			return err
+		}
+		if want := min(2, 5-w.Rank()/2*2); c.Size() != want || c.Rank() != w.Rank()%2 {
+			return fmt.Errorf("rank %d of %d, want %d", c.Rank(), c.Size(), want)
+		}
+		return c.Barrier()
+	})
+}
+
+// Communicators that overlap have contexts of their own, in whatever order they are
+// made; those of a freed one are not used again.
+func TestContexts(t *testing.T) {
+	everywhere(t, 4, func(w *World) error {
+		var comms []*Comm
+		low, err := w.Split(w.Rank()/2, 0)
+		if err != nil {
+			return err
+		}
+		comms = append(comms, low)
+		if w.Rank() < 2 { // only some make more
+			for range 3 {
+				d, err := low.Dup()
+				if err != nil {
+					return err
+				}
+				comms = append(comms, d)
+			}
+			if err := comms[2].Free(); err != nil {
+				return err
+			}
+		}
+		high, err := w.Dup()
+		if err != nil {
+			return err
+		}
+		cross, err := high.Split(w.Rank()%2, 0)
+		if err != nil {
+			return err
+		}
+		comms = append(comms, w.Comm, w.Self(), high, cross)
+		seen := make(map[uint32]bool)
+		for _, c := range comms {
+			if seen[c.context] || c.context&collective != 0 {
+				return fmt.Errorf("context %d is that of two communicators", c.context)
+			}
+			seen[c.context] = true
+		}
+		for _, c := range comms {
+			if c.freed {
+				if err := c.Barrier(); !errors.Is(err, ErrComm) {
+					return fmt.Errorf("a barrier of a freed communicator: %v", err)
+				}
+				continue
+			}
+			if err := c.Barrier(); err != nil {
+				return err
+			}
+		}
+		if err := w.Free(); !errors.Is(err, ErrComm) {
+			return fmt.Errorf("the world was freed: %v", err)
+		}
+		return nil
+	})
+}
+
+// What is under way in a communicator completes though it is freed.
+func TestFreeWithRequests(t *testing.T) {
+	everywhere(t, 2, func(w *World) error {
+		c, err := w.Dup()
+		if err != nil {
+			return err
+		}
+		buf := make([]byte, 500)
+		var r *Request
+		if w.Rank() == 0 {
+			r, err = c.Isend(message(1, 500), 1, 1)
+		} else {
+			r, err = c.Irecv(buf, AnySource, 1)
+		}
+		if err = errors.Join(err, c.Free()); err != nil {
+			return err
+		}
+		st, err := r.Wait()
+		if err == nil && w.Rank() == 1 {
+			err = is(buf, st, Status{0, 1, 500, false}, 1)
+		}
+		return err
+	})
+}
+
+func TestArguments(t *testing.T) {
+	f := newFabric(t, 2, 1, false)
+	f.succeed(Options{}, func(w *World) error {
+		b := make([]byte, 4)
+		ireq := func(_ *Request, err error) error { return err }
+		status := func(_ Status, err error) error { return err }
+		for i, c := range []struct {
+			err, want error
+		}{
+			{w.Send(b, 2, 0), ErrRank},
+			{w.Send(b, AnySource, 0), ErrRank},
+			{w.Send(b, 0, -1), ErrTag},
+			{w.Ssend(b, 0, TagMax+1), ErrTag},
+			{w.Bsend(b, -5, 0), ErrRank},
+			{status(w.Recv(b, 2, 0)), ErrRank},
+			{status(w.Recv(b, Undefined, 0)), ErrRank},
+			{status(w.Recv(b, 0, -2)), ErrTag},
+			{ireq(w.Irecv(b, 7, 0)), ErrRank},
+			{ireq(w.Isend(b, 0, AnyTag)), ErrTag},
+			{ireq(w.SendInit(b, 9, 0)), ErrRank},
+			{ireq(w.RecvInit(b, 0, -9)), ErrTag},
+			{status(w.Probe(4, 0)), ErrRank},
+			{status(w.Sendrecv(b, 0, 0, b, 0, -7)), ErrTag},
+			{w.Bcast(b, 2), ErrRank},
+			{w.Allreduce(b, Type(99), Sum), ErrType},
+			{w.Allreduce(b, Int32, Replace), ErrOp},
+			{w.Allreduce(b, Float32, BXor), ErrOp},
+			{w.Allreduce(b, Int64, Sum), ErrArg},
+			{w.Allgather(b, b), ErrArg},
+			{w.Alltoall(b[:3], b[:3]), ErrArg},
+			{w.AttachBuffer(-1), ErrArg},
+			{(*Request)(nil).Start(), ErrRequest},
+			{(*Request)(nil).Cancel(), ErrRequest},
+			{(*Request)(nil).Free(), ErrRequest},
+			{status((*Message)(nil).Recv(b)), ErrRequest},
+		} {
+			var e *Error
+			if !errors.Is(c.err, c.want) || !errors.As(c.err, &e) {
+				t.Errorf("call %d: %v, want %v", i, c.err, c.want)
+			}
+		}
+		if _, err := w.Split(-1, 0); !errors.Is(err, ErrArg) {
+			t.Errorf("a negative colour: %v", err)
+		}
+		r, err := w.Isend(nil, w.Rank(), 1)
+		if err = errors.Join(err, status(w.Recv(nil, w.Rank(), 1)), status(r.Wait())); err != nil {
+			return err
+		}
+		if err := r.Start(); !errors.Is(err, ErrRequest) {
+			t.Errorf("one that is not persistent was started: %v", err)
+		}
+		return nil
+	})
+}
+
+func TestErrorHandlers(t *testing.T) {
+	f := newFabric(t, 2, 1, false)
+	f.succeed(Options{}, func(w *World) error {
+		var heard []error
+		w.SetErrorHandler(func(c *Comm, err error) error {
+			heard = append(heard, err)
+			return nil
+		})
+		if err := w.Send(nil, 9, 0); err != nil || len(heard) != 1 || !errors.Is(heard[0], ErrRank) {
+			return fmt.Errorf("%v, %v", err, heard)
+		}
+		c, err := w.Dup() // has the same
+		if err != nil {
+			return err
+		}
+		if err := c.Send(nil, 9, 0); err != nil || len(heard) != 2 {
+			return fmt.Errorf("%v, %v", err, heard)
+		}
+		c.SetErrorHandler(ErrorsReturn)
+		if err := c.Send(nil, 9, 0); !errors.Is(err, ErrRank) || len(heard) != 2 {
+			return fmt.Errorf("%v, %v", err, heard)
+		}
+		return nil
+	})
+}
+
+func TestFatalErrorsEndAllRanks(t *testing.T) {
+	for _, mode := range []ProgressMode{Polling, Background} {
+		f := newFabric(t, 3, 1, false)
+		errs := f.run(Options{Progress: mode}, func(w *World) error {
+			if w.Rank() == 1 {
+				w.SetErrorHandler(ErrorsAreFatal)
+				return errors.Join(w.Send(nil, 9, 0), errors.New("a fatal error has returned"))
+			}
+			_, err := w.Recv(nil, 1, 0)
+			return err
+		})
+		var aborted *AbortError
+		if !errors.As(errs[1], &aborted) && errs[1] != errKilled || errs[0] != errKilled || errs[2] != errKilled || !strings.HasPrefix(f.aborted, "rank 1, code 1: mpi: Send at rank 1") {
+			t.Errorf("%v: ranks end with %v; %q", mode, errs, f.aborted)
+		}
+	}
+}

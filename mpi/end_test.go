@@ -1,0 +1,176 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/env"
+)
+
+// Messages that nobody receives keep nobody from ending.
+func TestLeftOvers(t *testing.T) {
+	left := make([]uint64, 3)
+	for name, o := range ways() {
+		t.Run(name, func(t *testing.T) {
+			f := newFabric(t, 3, 5, false)
+			var reqs [3]*Request
+			f.succeed(o, func(w *World) error {
+				for _, n := range sizes {
+					if _, err := w.Isend(message(1, n), (w.Rank()+1)%3, 1); err != nil {
+						return err
+					}
+					if _, err := w.Issend(message(1, n), (w.Rank()+2)%3, 2); err != nil {
+						return err
+					}
+				}
+				var err error
+				if reqs[w.Rank()], err = w.Irecv(make([]byte, 5), AnySource, 99); err != nil {
+					return err
+				}
+				if w.Rank() != 1 { // rank 1 never comes
+					_, err = w.Ibarrier()
+				}
+				left[w.Rank()] = w.Stats().NeverReceived
+				return err
+			})
+			if err := reqs[0].c.Send(nil, 0, 0); !errors.Is(err, ErrFinalized) {
+				t.Errorf("a send after the end: %v", err)
+			}
+			if _, err := WaitAll(reqs[:]); !errors.Is(err, ErrFinalized) {
+				t.Errorf("a wait after the end: %v", err)
+			}
+			if _, _, err := reqs[1].Test(); !errors.Is(err, ErrFinalized) {
+				t.Errorf("a test after the end: %v", err)
+			}
+			if st := reqs[0].c.received(&reqs[0].p); !st.Cancelled {
+				t.Errorf("the receive ended with %+v", st)
+			}
+			if k := reqs[0].c.k; k.unreceived != uint64(2*len(sizes)) {
+				t.Errorf("%d messages were never received", k.unreceived)
+			}
+		})
+	}
+}
+
+func TestPanicNamesTheRank(t *testing.T) {
+	for _, concurrent := range []bool{false, true} {
+		f := newFabric(t, 3, 5, concurrent)
+		errs := f.run(Options{}, func(w *World) error {
+			if w.Rank() == 1 {
+				panic("oops")
+			}
+			return w.Barrier()
+		})
+		if errs[1] == nil || !strings.Contains(errs[1].Error(), "rank 1 of 3") || !strings.Contains(errs[1].Error(), "oops") {
+			t.Errorf("rank 1 ends with %v", errs[1])
+		}
+		for _, i := range []int{0, 2} {
+			if !errors.Is(errs[i], ErrPeerLost) {
+				t.Errorf("rank %d ends with %v", i, errs[i])
+			}
+		}
+	}
+}
+
+func TestErrorOfTheProgram(t *testing.T) {
+	f := newFabric(t, 2, 5, false)
+	mine := errors.New("mine")
+	errs := f.run(Options{}, func(w *World) error {
+		if w.Rank() == 0 {
+			return mine
+		}
+		return nil // and finds nobody to meet
+	})
+	if !errors.Is(errs[0], mine) || !errors.Is(errs[1], ErrPeerLost) {
+		t.Errorf("ranks end with %v", errs)
+	}
+}
+
+// A rank that waits for the others at its end can be killed like any other.
+func TestKilledAtTheEnd(t *testing.T) {
+	for _, mode := range []ProgressMode{Polling, Background} {
+		for _, concurrent := range []bool{false, true} {
+			f := newFabric(t, 3, 5, concurrent)
+			errs := f.run(Options{Progress: mode}, func(w *World) error {
+				if w.Rank() == 1 {
+					w.Compute(100 * time.Microsecond) // rank 0 waits for us
+					f.kill(0)
+				}
+				return nil
+			})
+			if errs[0] != errKilled || !errors.Is(errs[1], ErrPeerLost) || !errors.Is(errs[2], ErrPeerLost) {
+				t.Errorf("%v, concurrent %v: ranks end with %v", mode, concurrent, errs)
+			}
+		}
+	}
+}
+
+func TestNoCarrier(t *testing.T) {
+	if err := Run(&env.Env{Size: 1}, Options{}, nil); err == nil { // it has no NIC
+		t.Error("a rank without a NIC")
+	}
+	mine := errors.New("no NIC")
+	o := Options{Open: func(*env.Env, Upper) (Carrier, error) { return nil, mine }}
+	if err := Run(&env.Env{Size: 1}, o, nil); !errors.Is(err, mine) {
+		t.Error(err)
+	}
+}
+
+// Main is run in a process of its own, for it ends it.
+func TestMain(m *testing.M) {
+	switch os.Getenv("MPI_TEST_MAIN") {
+	case "none":
+		Main(func(*World) error { return nil })
+	case "code":
+		RegisterHost("a test", func(func(*env.Env, Options) error) error { return fmt.Errorf("all: %w", seven{}) })
+		Main(nil)
+	case "good", "bad":
+		bad := os.Getenv("MPI_TEST_MAIN") == "bad"
+		RegisterHost("a test", func(rank func(*env.Env, Options) error) error {
+			if bad {
+				return fmt.Errorf("it failed")
+			}
+			f := newFabric(nil, 1, 1, true)
+			done := make(chan struct{})
+			defer close(done)
+			go f.happen(done)
+			return rank(f.environment(0, &proc{f: f}), Options{Open: f.open})
+		})
+		Main(func(w *World) error { return w.Barrier() })
+	}
+	os.Exit(m.Run())
+}
+
+// seven is an error that the user knows of already.
+type seven struct{}
+
+func (seven) Error() string  { return "not to be seen" }
+func (seven) Reported() bool { return true }
+func (seven) ExitCode() int  { return 7 }
+
+func TestMainEndsTheProcess(t *testing.T) {
+	for _, c := range []struct {
+		how, says string
+		code      int
+	}{{"code", "", 7}, {"none", "lab/mpihost/join", 1}, {"bad", "it failed", 1}, {"good", "", 0}} {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "MPI_TEST_MAIN="+c.how)
+		out, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.says) || strings.Contains(string(out), "not to be seen") {
+			t.Errorf("%s: code %d, %v: %s", c.how, code, err, out)
+		}
+	}
+	defer func() {
+		if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), "one") {
+			t.Errorf("a second host: %v", v)
+		}
+		host.run, host.name = nil, ""
+	}()
+	RegisterHost("one", func(func(*env.Env, Options) error) error { return nil })
+	RegisterHost("two", nil)
+}

@@ -1,0 +1,191 @@
+package mpi
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/wire"
+)
+
+// fabric joins ranks of this process. What travels takes a time that chance decides;
+// between two ranks words keep their order, and nothing else does.
+//
+// Ranks run one at a time in virtual time, so that a seed gives the same run again;
+// or, concurrently, as goroutines in real time, for the race detector.
+type fabric struct {
+	t          testing.TB
+	concurrent bool
+	mu         sync.Mutex
+	chance     *rand.Rand
+	began      time.Time
+	now        time.Duration
+	events     events
+	seq        int
+	kick       chan struct{} // concurrent: there is a new event
+	nics       []*nic
+	atomics    bool
+	cramped    bool // there is often no room for eager messages
+	met        int
+	round      int
+	aborted    string
+
+	procs   []*proc
+	current *proc
+	yielded chan struct{}
+}
+
+// event happens at a time.
+type event struct {
+	at  time.Duration
+	seq int
+	do  func()
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// nic is a rank's carrier.
+type nic struct {
+	f       *fabric
+	rank    int
+	up      Upper
+	inbox   []func(Upper)
+	came    chan struct{} // concurrent
+	lastTo  []time.Duration
+	onWay   int // words that have not arrived
+	regions map[uint32]*region
+	nextKey uint32
+	dead    bool
+	ended   bool
+	lost    []error // by peer
+	owned   []owned // what is under way, by peer
+}
+
+type owned struct {
+	peer  int
+	owner any
+	what  carrier.Op
+	id    int
+}
+
+type region struct {
+	n   *nic
+	buf []byte
+	key uint32
+}
+
+func (r *region) Memory() wire.Memory {
+	return wire.Memory{Addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(r.buf)))), Keys: [wire.MaxRails]uint32{r.key}, Rails: 1}
+}
+
+func newFabric(t testing.TB, size int, seed uint64, concurrent bool) *fabric {
+	f := &fabric{
+		t: t, concurrent: concurrent, chance: rand.New(rand.NewPCG(seed, 7)), began: time.Now(),
+		kick: make(chan struct{}, 1), yielded: make(chan struct{}), atomics: true,
+	}
+	for i := range size {
+		f.nics = append(f.nics, &nic{
+			f: f, rank: i, came: make(chan struct{}, 1), lastTo: make([]time.Duration, size),
+			regions: make(map[uint32]*region), lost: make([]error, size),
+		})
+	}
+	return f
+}
+
+// clock is the time; the lock is held.
+func (f *fabric) clock() time.Duration {
+	if f.concurrent {
+		return time.Since(f.began)
+	}
+	return f.now
+}
+
+// delay is how long something takes.
+func (f *fabric) delay() time.Duration {
+	if f.concurrent {
+		return time.Duration(f.chance.IntN(20)) * time.Microsecond
+	}
+	d := time.Duration(100+f.chance.IntN(3000)) * time.Nanosecond
+	if f.chance.IntN(20) == 0 {
+		d *= 20
+	}
+	return d
+}
+
+// at has something happen; the lock is held then.
+func (f *fabric) at(when time.Duration, do func()) {
+	f.seq++
+	heap.Push(&f.events, event{when, f.seq, do})
+	select {
+	case f.kick <- struct{}{}:
+	default:
+	}
+}
+
+// deliver puts something in a rank's inbox, and wakes it.
+func (n *nic) deliver(what func(Upper)) {
+	if n.ended || n.dead {
+		return
+	}
+	n.inbox = append(n.inbox, what)
+	n.wake()
+}
+
+func (n *nic) wake() {
+	select {
+	case n.came <- struct{}{}:
+	default:
+	}
+	for _, p := range n.f.procs {
+		if p.rank == n.rank && p.listens {
+			p.wake = 0
+		}
+	}
+}
+
+// begin notes what is under way to a peer, and returns what ends it.
+func (n *nic) begin(peer int, owner any, what carrier.Op) (end func(error)) {
+	n.f.seq++
+	id := n.f.seq
+	n.owned = append(n.owned, owned{peer, owner, what, id})
+	return func(err error) {
+		i := slices.IndexFunc(n.owned, func(o owned) bool { return o.id == id })
+		if i < 0 {
+			return // the peer was lost meanwhile
+		}
+		n.owned = slices.Delete(n.owned, i, i+1)
+		n.deliver(func(up Upper) { up.Finished(owner, what, err) })
+	}
+}
+
+// reach is memory of a rank's that another reaches for.
+func (n *nic) reach(m wire.Memory, size int) []byte {
+	r := n.regions[m.Keys[0]]
+	if r == nil {
+		n.f.t.Errorf("rank %d: key %d is not registered any more", n.rank, m.Keys[0])
+		return make([]byte, size)
+	}
+	at := int(m.Addr - r.Memory().Addr)
+	if at < 0 || at+size > len(r.buf) {
+		n.f.t.Errorf("rank %d: %d bytes at %d are not within a region of %d", n.rank, size, at, len(r.buf))
+		return make([]byte, size)
+	}
+	return r.buf[at : at+size]
+}

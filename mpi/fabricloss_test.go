@@ -1,0 +1,131 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// kill ends a rank in the middle of what it does. The others learn of it.
+func (f *fabric) kill(rank int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.killed(rank)
+}
+
+func (f *fabric) killed(rank int) {
+	dead := f.nics[rank]
+	if dead.dead {
+		return
+	}
+	dead.dead = true
+	f.gone(rank)
+	dead.wake()
+}
+
+// gone has all others lose a rank.
+func (f *fabric) gone(rank int) {
+	for _, n := range f.nics {
+		if n.rank != rank {
+			f.at(f.clock()+10*f.delay(), func() { n.lose(rank) })
+		}
+	}
+	f.meetAgain()
+}
+
+// lose has a rank lose a peer.
+func (n *nic) lose(peer int) {
+	if n.lost[peer] != nil {
+		return
+	}
+	n.lost[peer] = errUnreachable
+	for _, o := range slices.Clone(n.owned) {
+		if o.peer == peer {
+			n.deliver(func(up Upper) { up.Finished(o.owner, o.what, errUnreachable) })
+		}
+	}
+	n.owned = slices.DeleteFunc(n.owned, func(o owned) bool { return o.peer == peer })
+	n.deliver(func(up Upper) { up.Lost(peer, errors.New("it does not answer")) })
+}
+
+// cut parts two ranks for good.
+func (f *fabric) cut(a, b int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.nics[a].lose(b)
+	f.nics[b].lose(a)
+}
+
+var _ Carrier = (*nic)(nil)
+var _ verbs.Proc = (*proc)(nil)
+var _ env.Control = (*control)(nil)
+
+// control is one rank's.
+type control struct {
+	f    *fabric
+	rank int
+}
+
+func (c *control) Send(int, []byte) error { return fmt.Errorf("not used") }
+
+func (c *control) Recv(int, time.Duration) ([]byte, error) { return nil, fmt.Errorf("not used") }
+
+func (c *control) Gone(rank int) bool {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	return c.f.nics[rank].dead || c.f.nics[rank].ended
+}
+
+func (c *control) Barrier(timeout time.Duration) error {
+	f := c.f
+	f.mu.Lock()
+	round, until := f.round, f.clock()+timeout
+	f.met++
+	f.meetAgain()
+	defer f.mu.Unlock()
+	for f.round == round {
+		if f.clock() > until {
+			return verbs.ErrTimeout
+		}
+		f.mu.Unlock()
+		f.pause(c.rank)
+		f.mu.Lock()
+	}
+	return nil
+}
+
+// meetAgain ends a round of the barrier if nobody is missing.
+func (f *fabric) meetAgain() {
+	there := 0
+	for _, n := range f.nics {
+		if !n.dead && !n.ended {
+			there++
+		}
+	}
+	if f.met > 0 && f.met >= there {
+		f.met = 0
+		f.round++
+	}
+}
+
+func (f *fabric) pause(rank int) {
+	if f.concurrent {
+		time.Sleep(50 * time.Microsecond)
+		return
+	}
+	f.current.park(f.now + 10*time.Microsecond)
+}
+
+func (c *control) Abort(code int, why string) {
+	f := c.f
+	f.mu.Lock()
+	f.aborted = fmt.Sprintf("rank %d, code %d: %s", c.rank, code, why)
+	for i := range f.nics {
+		f.killed(i)
+	}
+	f.mu.Unlock()
+}

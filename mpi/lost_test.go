@@ -1,0 +1,205 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// When a rank is killed, everything that needs it ends with an error, wherever it
+// waits, and nothing else does.
+func TestKilledRank(t *testing.T) {
+	waits := map[string]func(*World) error{
+		"send": func(w *World) error { return w.Ssend(message(1, 1000), 1, 1) },
+		"receive": func(w *World) error {
+			_, err := w.Recv(nil, 1, 1)
+			return err
+		},
+		"receive from anybody": func(w *World) error {
+			_, err := w.Recv(nil, AnySource, AnyTag)
+			return err
+		},
+		"probe": func(w *World) error {
+			_, err := w.Probe(1, 1)
+			return err
+		},
+		"matched probe of anybody": func(w *World) error {
+			_, _, err := w.Mprobe(AnySource, 1)
+			return err
+		},
+		"wait any": func(w *World) error {
+			a, err := w.Irecv(nil, 1, 1)
+			if err != nil {
+				return err
+			}
+			_, _, err = WaitAny([]*Request{nil, a})
+			return err
+		},
+		"test": func(w *World) error {
+			a, err := w.Irecv(nil, 1, 1)
+			if err != nil {
+				return err
+			}
+			for {
+				if _, done, err := a.Test(); done {
+					return err
+				}
+			}
+		},
+		"barrier": func(w *World) error { return w.Barrier() },
+		"ibarrier": func(w *World) error {
+			r, err := w.Ibarrier()
+			if err != nil {
+				return err
+			}
+			_, err = r.Wait()
+			return err
+		},
+		"bcast":     func(w *World) error { return w.Bcast(make([]byte, 8), 1) },
+		"allreduce": func(w *World) error { return w.Allreduce(make([]byte, 800), Int64, Sum) },
+		"allgather": func(w *World) error { return w.Allgather(make([]byte, 8), make([]byte, 8*w.Size())) },
+		"alltoall":  func(w *World) error { return w.Alltoall(make([]byte, 8*w.Size()), make([]byte, 8*w.Size())) },
+		"dup": func(w *World) error {
+			_, err := w.Dup()
+			return err
+		},
+		"split": func(w *World) error {
+			_, err := w.Split(0, 0)
+			return err
+		},
+		"window": func(w *World) error {
+			_, err := w.WinAllocate(8)
+			return err
+		},
+		"end": func(*World) error { return nil },
+	}
+	for name, wait := range waits {
+		t.Run(name, func(t *testing.T) {
+			for way, o := range ways() {
+				for _, concurrent := range []bool{false, true} {
+					f := newFabric(t, 4, 3, concurrent)
+					errs := f.run(o, func(w *World) error {
+						if err := w.Barrier(); err != nil {
+							return err
+						}
+						if w.Rank() == 1 {
+							f.kill(1)
+							w.Compute(time.Hour)
+						}
+						err := wait(w)
+						if name != "end" && !errors.Is(err, ErrPeerLost) {
+							return fmt.Errorf("it ends with %v", err)
+						}
+						if err := w.Send(nil, 1, 1); err != nil && !errors.Is(err, ErrPeerLost) {
+							return err
+						}
+						return err
+					})
+					for i, err := range errs {
+						if i == 1 && err != errKilled || i != 1 && !errors.Is(err, ErrPeerLost) {
+							t.Errorf("%s, concurrent %v: rank %d ends with %v", way, concurrent, i, err)
+						}
+					}
+					if !concurrent && f.now > time.Second {
+						t.Errorf("%s: it took %v", way, f.now)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Who does not need the lost rank goes on: in communicators that it is not in, even
+// from anybody, and in all collective operations there.
+func TestOthersGoOnWithoutALostRank(t *testing.T) {
+	for name, o := range ways() {
+		t.Run(name, func(t *testing.T) {
+			f := newFabric(t, 4, 3, false)
+			errs := f.run(o, func(w *World) error {
+				color := 0
+				if w.Rank() == 3 {
+					color = Undefined
+				}
+				c, err := w.Split(color, 0)
+				if err != nil {
+					return err
+				}
+				if w.Rank() == 3 {
+					if _, err := w.Recv(nil, 0, 9); err != nil {
+						return err
+					}
+					f.kill(3)
+					w.Compute(time.Hour)
+				}
+				if err := c.Barrier(); err != nil {
+					return err
+				}
+				if w.Rank() == 0 {
+					if err := w.Send(nil, 3, 9); err != nil {
+						return err
+					}
+				}
+				if _, err := w.Recv(nil, 3, 0); !errors.Is(err, ErrPeerLost) {
+					return fmt.Errorf("a receive from the lost rank: %v", err)
+				}
+				right := (c.Rank() + 1) % 3
+				for _, n := range sizes {
+					buf := make([]byte, n)
+					st, err := c.Sendrecv(message(c.Rank(), n), right, 1, buf, AnySource, AnyTag)
+					if err = errors.Join(err, is(buf, st, Status{(c.Rank() + 2) % 3, 1, n, false}, (c.Rank()+2)%3)); err != nil {
+						return err
+					}
+					if err := c.Barrier(); err != nil {
+						return err
+					}
+				}
+				if _, err := w.Recv(nil, AnySource, 0); !errors.Is(err, ErrPeerLost) {
+					return fmt.Errorf("a receive from anybody, lost ranks included: %v", err)
+				}
+				return nil
+			})
+			for i, err := range errs {
+				if i < 3 && (!errors.Is(err, ErrPeerLost) || !strings.Contains(err.Error(), "not all ranks can be met")) {
+					t.Errorf("rank %d ends with %v", i, err)
+				}
+			}
+		})
+	}
+}
+
+// A link that is cut parts two ranks for good; others stay.
+func TestCutLink(t *testing.T) {
+	for name, o := range ways() {
+		f := newFabric(t, 3, 3, false)
+		errs := f.run(o, func(w *World) error {
+			if err := w.Barrier(); err != nil {
+				return err
+			}
+			if w.Rank() == 0 {
+				f.cut(0, 1)
+			}
+			if w.Rank() == 2 {
+				for from := range 2 {
+					if _, err := w.Recv(nil, from, 1); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			if _, err := w.Recv(nil, 1-w.Rank(), 0); !errors.Is(err, ErrPeerLost) {
+				return fmt.Errorf("a receive across the cut: %v", err)
+			}
+			return w.Send(nil, 2, 1)
+		})
+		for i, err := range errs { // they have done what they can, and cannot meet
+			if !errors.Is(err, ErrPeerLost) {
+				t.Errorf("%s: rank %d ends with %v", name, i, err)
+			}
+		}
+		if f.now > time.Second {
+			t.Errorf("%s: it took %v", name, f.now)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package mpi
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/wire"
+)
+
+func (n *nic) Now() time.Duration {
+	n.f.mu.Lock()
+	defer n.f.mu.Unlock()
+	return n.f.clock()
+}
+
+func (n *nic) MaxData() int { return 4096 }
+
+func (n *nic) Room(int, int) bool {
+	n.f.mu.Lock()
+	defer n.f.mu.Unlock()
+	return !n.f.cramped || n.f.chance.IntN(3) > 0
+}
+
+var errUnreachable = errors.New("unreachable")
+
+func (n *nic) Send(peer int, h *wire.Header, data []byte, owner any) {
+	f := n.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n.lost[peer] != nil {
+		if owner != nil {
+			n.begin(peer, owner, carrier.Sent)(errUnreachable)
+		}
+		return
+	}
+	if len(data) > 0 && owner == nil {
+		f.t.Errorf("rank %d: a word with data and without an owner", n.rank)
+	}
+	n.word(peer, *h, data, owner)
+}
+
+// word carries a word. Its data is looked at when it leaves, not before.
+func (n *nic) word(peer int, h wire.Header, data []byte, owner any) {
+	f := n.f
+	leaves := max(f.clock()+f.delay()/2, n.lastTo[peer])
+	arrives := leaves + f.delay()
+	n.lastTo[peer] = arrives
+	n.onWay++
+	end := func(error) {}
+	if owner != nil {
+		end = n.begin(peer, owner, carrier.Sent)
+	}
+	var left []byte
+	f.at(leaves, func() {
+		left = append(left, data...)
+		end(nil)
+	})
+	f.at(arrives, func() {
+		n.onWay--
+		if to := f.nics[peer]; to.lost[n.rank] == nil {
+			to.deliver(func(up Upper) {
+				if err := up.Arrived(n.rank, &h, left); err != nil {
+					f.t.Errorf("rank %d: %v", peer, err)
+				}
+				for i := range left { // it is valid no longer
+					left[i] = 0xee
+				}
+			})
+		}
+	})
+}
+
+func (n *nic) Register(buf []byte) (p2p.Region, error) {
+	n.f.mu.Lock()
+	defer n.f.mu.Unlock()
+	n.nextKey++
+	r := &region{n, buf, n.nextKey}
+	n.regions[r.key] = r
+	return r, nil
+}
+
+func (n *nic) Release(r p2p.Region) {
+	n.f.mu.Lock()
+	defer n.f.mu.Unlock()
+	delete(n.regions, r.(*region).key)
+}
+
+// remote does something with a peer's memory, some time from now.
+func (n *nic) remote(peer int, owner any, what carrier.Op, do func()) {
+	f := n.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	end := n.begin(peer, owner, what)
+	if n.lost[peer] != nil {
+		end(errUnreachable)
+		return
+	}
+	f.at(f.clock()+f.delay(), func() {
+		if n.lost[peer] != nil || n.dead || f.nics[peer].dead {
+			return
+		}
+		do()
+		f.at(f.clock()+f.delay(), func() { end(nil) })
+	})
+}
+
+func (n *nic) Read(peer int, into p2p.Region, count int, from wire.Memory, owner any) {
+	n.remote(peer, owner, carrier.Read, func() { copy(into.(*region).buf[:count], n.f.nics[peer].reach(from, count)) })
+}
+
+func (n *nic) Write(peer int, from p2p.Region, count int, to wire.Memory, then *wire.Header, owner any) {
+	var word wire.Header
+	if then != nil {
+		word = *then
+	}
+	n.remote(peer, owner, carrier.Wrote, func() {
+		copy(n.f.nics[peer].reach(to, count), from.(*region).buf[:count])
+		if word.Kind != 0 {
+			n.word(peer, word, nil, nil)
+		}
+	})
+}
+
+func (n *nic) Atomics() bool { return n.f.atomics }
+
+func (n *nic) atomic(peer int, at wire.Memory, owner carrier.Fetcher, change func(uint64) uint64) {
+	if at.Addr%8 != 0 || !n.f.atomics {
+		n.f.t.Errorf("rank %d: an atomic operation at %#x", n.rank, at.Addr)
+	}
+	n.remote(peer, owner, carrier.Fetched, func() {
+		word := n.f.nics[peer].reach(at, 8)
+		old := binary.LittleEndian.Uint64(word)
+		binary.LittleEndian.PutUint64(word, change(old))
+		n.deliver(func(Upper) { owner.Fetched(old) })
+	})
+}
+
+func (n *nic) FetchAdd(peer int, at wire.Memory, add uint64, owner carrier.Fetcher) {
+	n.atomic(peer, at, owner, func(old uint64) uint64 { return old + add })
+}
+
+func (n *nic) CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner carrier.Fetcher) {
+	n.atomic(peer, at, owner, func(old uint64) uint64 {
+		if old == compare {
+			return swap
+		}
+		return old
+	})
+}
+
+func (n *nic) Forget([]byte) error { return nil }
+
+func (n *nic) Progress() (moved bool) {
+	for {
+		n.f.mu.Lock()
+		if len(n.inbox) == 0 {
+			n.f.mu.Unlock()
+			return moved
+		}
+		next := n.inbox[0]
+		n.inbox = n.inbox[1:]
+		n.f.mu.Unlock()
+		next(n.up)
+		moved = true
+	}
+}
+
+func (n *nic) Quiet() bool {
+	n.f.mu.Lock()
+	defer n.f.mu.Unlock()
+	return n.onWay == 0
+}
+
+func (n *nic) Close() error {
+	n.f.mu.Lock()
+	defer n.f.mu.Unlock()
+	n.ended = true
+	return nil
+}
+
+func (n *nic) Stats() any { return nil }
+
+// unwound is how a program that waits is ended from outside.
+type unwound struct{}
+
+func (n *nic) Wait(most time.Duration) {
+	if n.f.concurrent {
+		n.f.mu.Lock()
+		dead, waiting := n.dead, len(n.inbox) > 0
+		n.f.mu.Unlock()
+		if dead {
+			panic(unwound{})
+		}
+		if waiting {
+			return
+		}
+		select {
+		case <-n.came:
+			n.wakeOther()
+		case <-time.After(most):
+		}
+		return
+	}
+	p := n.f.current
+	if len(n.inbox) == 0 {
+		p.listens = true
+		p.park(n.f.now + most)
+		p.listens = false
+	}
+}
+
+// wakeOther passes a wake-up on: the program and its task may both be waiting.
+func (n *nic) wakeOther() {
+	n.f.mu.Lock()
+	defer n.f.mu.Unlock()
+	if len(n.inbox) > 0 {
+		n.wake()
+	}
+}

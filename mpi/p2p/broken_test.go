@@ -1,0 +1,78 @@
+package p2p
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+)
+
+// A receive that is given up may have told its peer where to write. It does not end
+// before the peer has said that it will not, or has done so: memory that is the
+// program's again is not written to.
+func TestGivenUpReceives(t *testing.T) {
+	cause := errors.New("a rank is lost")
+	served, given := 0, 0
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		w := newWorld(t, 3, configs()["speculative"])
+		q := w.recv(1, 0, 7, long)
+		other := &Request{Peer: 0, Context: 2, Tag: 7, Buf: make([]byte, long)}
+		w.ranks[1].e.Irecv(other)
+		for range r.IntN(3) {
+			w.step(r)
+		}
+		if r.IntN(2) == 0 {
+			w.send(0, 1, 7, 1, long)
+		}
+		for range r.IntN(3) {
+			w.step(r)
+		}
+		w.ranks[1].e.Break(0, cause)
+		w.ranks[1].e.Break(0, errors.New("another")) // the first counts
+		if r.IntN(2) == 0 {
+			w.send(0, 1, 7, 1, long)
+		}
+		w.settle(r)
+		if !q.Done() || other.Done() {
+			t.Fatalf("seed %d: done: %v, that of another context: %v; %v", seed, q.Done(), other.Done(), w.log)
+		}
+		if q.Err == nil {
+			w.got(q, 1, long)
+			served++
+		} else if !errors.Is(q.Err, cause) || q.Cancelled {
+			t.Fatalf("seed %d: %v, cancelled %v", seed, q.Err, q.Cancelled)
+		} else {
+			given++
+		}
+		if later := w.recv(1, 2, 7, long); !errors.Is(later.Err, cause) {
+			t.Fatalf("a later receive ends with %v", later.Err)
+		}
+		// What comes for it is taken out, and its sender goes on.
+		for m := w.ranks[1].e.Take(anyOf); m != nil; m = w.ranks[1].e.Take(anyOf) {
+			w.ranks[1].e.Receive(new(Request), m)
+		}
+		w.settle(r)
+		if w.ranks[0].e.Busy() {
+			t.Fatalf("seed %d: a send is left; %v", seed, w.log)
+		}
+	}
+	if served == 0 || given == 0 {
+		t.Errorf("%d receives were served, %d given up", served, given)
+	}
+}
+
+func TestAwaited(t *testing.T) {
+	w := newWorld(t, 4, configs()["rget"])
+	w.send(0, 1, 7, 1, long)
+	w.recv(0, 2, 7, long)
+	w.recv(0, -1, 7, long)
+	peers, members := make(map[int]bool), 0
+	w.ranks[0].e.Awaited(func(peer int) { peers[peer] = true }, func(_ uint32, from int) {
+		if from == -1 {
+			members++
+		}
+	})
+	if len(peers) != 2 || !peers[1] || !peers[2] || members != 1 {
+		t.Errorf("awaited are %v, and all members %d times", peers, members)
+	}
+}

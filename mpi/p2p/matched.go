@@ -1,0 +1,42 @@
+package p2p
+
+import (
+	"github.com/fabrictest/fabrictest/mpi/match"
+	"github.com/fabrictest/fabrictest/mpi/wire"
+)
+
+// Message is one that was taken out of the queue, for a receive that is to come.
+type Message struct{ a *arrival }
+
+// Look says whose it is, what it is about, and how long it is.
+func (m *Message) Look() (source int, tag int32, size int) { return m.a.look() }
+
+// Take takes out what a receive with this envelope would take now; nil if there is
+// nothing. Nobody else gets it.
+func (e *Engine) Take(envelope match.Envelope) *Message {
+	n := e.unexpected.First(envelope)
+	if n == nil {
+		return nil
+	}
+	a := n.Value
+	e.unexpected.Remove(n)
+	if e.cfg.Protocol == Speculative && a.header.Kind == wire.RTS && e.lost[a.peer] == nil {
+		// Now, not when it is received: receives that are posted meanwhile may send
+		// RTRs, and its sender would take the first of them for this message's.
+		a.heard = true
+		e.word(a.peer, &wire.Header{Kind: wire.RTSAck, Send: a.header.Send})
+	}
+	return &Message{a}
+}
+
+// Receive begins the receive of a message that was taken out. Each is received once.
+func (e *Engine) Receive(r *Request, m *Message) {
+	a := m.a
+	m.a = nil
+	r.Context, r.Peer, r.Tag = a.header.Context, a.peer, a.header.Tag
+	r.begin()
+	r.receives = true
+	e.names.add(r)
+	e.serve(r, a.peer, &a.header, a.data, a.heard)
+	e.forget(a)
+}

@@ -1,0 +1,254 @@
+package mpi
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/match"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/window"
+	"github.com/fabrictest/fabrictest/mpi/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const (
+	// idleWait is how long a call that waits sleeps at most before it looks again by
+	// itself: what comes wakes it, and timers of the carrier's must not be missed.
+	idleWait = 10 * time.Millisecond
+	// sharedWait is the same where the task in the background may have taken in what
+	// the call waits for.
+	sharedWait = time.Millisecond
+	// yieldFor is for how long the task in the background leaves it to a program that
+	// waits to progress.
+	yieldFor = 100 * time.Microsecond
+	// pollCost is the time that a look in vain takes where time passes only in waits.
+	pollCost = time.Microsecond
+	// lockRetry is after how long a lock is tried again where nobody may block.
+	lockRetry = 100 * time.Nanosecond
+)
+
+// rank is all that a rank has. Whoever touches it holds its lock.
+type rank struct {
+	env  *env.Env
+	opts Options
+	mu   sync.Mutex
+
+	carrier Carrier
+	p2p     *p2p.Engine
+	windows *window.Engine
+	world   *Comm
+	self    *Comm
+
+	groups      map[uint32]*Comm // by context, of point-to-point messages
+	nextContext uint32
+	schedules   []*schedule // collective operations that go on by themselves
+	idle        []*Request  // for calls that hand out none
+	attached    attached
+	probing     []match.Envelope // what probes wait for
+	discarding  bool             // the program has ended: nobody will ask for what comes
+	broken      []uint32         // contexts of collective operations that nothing can come of
+	lost        []int            // ranks
+	unreceived  uint64
+
+	ended  atomic.Bool // no call may come any more
+	within atomic.Bool // the program is in a call of the runtime's, and may be ended there by its world
+	waits  atomic.Bool // it waits for what comes
+	beside atomic.Bool // the task in the background is there
+}
+
+// lock takes the rank for the program. Where only one task runs at a time, one that
+// blocked would keep its holder from letting go: it waits in the world's time.
+func (k *rank) lock() {
+	if k.env.Concurrent {
+		k.mu.Lock()
+	} else {
+		for !k.mu.TryLock() {
+			k.outside(func() { k.env.Proc.Sleep(lockRetry) })
+		}
+	}
+	k.within.Store(true)
+}
+
+// unlock lets go of it.
+func (k *rank) unlock() {
+	k.within.Store(false)
+	k.mu.Unlock()
+}
+
+// lockAs takes the rank for a task of the runtime's, which lets go of it by the mutex.
+func (k *rank) lockAs(p verbs.Proc) {
+	if k.env.Concurrent {
+		k.mu.Lock()
+		return
+	}
+	for !k.mu.TryLock() {
+		p.Sleep(lockRetry)
+	}
+}
+
+// progress takes in what has come, and reports whether there was anything.
+func (k *rank) progress() bool {
+	moved := k.carrier.Progress()
+	if len(k.schedules) > 0 && k.advance() {
+		moved = true
+	}
+	if k.discarding || len(k.broken) > 0 {
+		k.discard()
+	}
+	return moved
+}
+
+// until progresses until something is so. The lock is held before and after it, but
+// not while it waits.
+func (k *rank) until(so func() bool) {
+	for !so() {
+		if k.progress() || so() {
+			continue
+		}
+		k.unlock()
+		k.park(k.patience())
+		k.lock()
+	}
+}
+
+// patience is how long a wait may be.
+func (k *rank) patience() time.Duration {
+	if k.opts.Progress == Background {
+		return sharedWait
+	}
+	return idleWait
+}
+
+// park waits for something to come. The lock is not held.
+func (k *rank) park(most time.Duration) {
+	k.waits.Store(true)
+	k.outside(func() { k.carrier.Wait(most) })
+	k.waits.Store(false)
+}
+
+// outside does what the program waits in without the lock.
+func (k *rank) outside(do func()) {
+	k.within.Store(true)
+	do()
+	k.within.Store(false)
+}
+
+// look progresses once, for a call that does not wait. The lock is held before and
+// after it. Where time passes only in waits, a look in vain takes some, or a program
+// that looks for ever would stop it for all.
+func (k *rank) look(so func() bool) bool {
+	if so() {
+		return true
+	}
+	if moved := k.progress(); so() || moved || k.env.Concurrent {
+		return so()
+	}
+	k.unlock()
+	k.park(pollCost)
+	k.lock()
+	k.progress()
+	return so()
+}
+
+// inBackground is the task that progresses beside the program. When the program
+// itself waits for what comes, it progresses too, and one is enough.
+func (k *rank) inBackground(p verbs.Proc) {
+	defer k.beside.Store(false)
+	for !k.ended.Load() {
+		k.lockAs(p)
+		moved := k.progress()
+		k.mu.Unlock()
+		switch {
+		case moved:
+		case k.waits.Load():
+			p.Sleep(yieldFor)
+		default:
+			k.carrier.Wait(sharedWait)
+		}
+	}
+}
+
+// Arrived implements Upper.
+func (k *rank) Arrived(peer int, h *wire.Header, data []byte) error {
+	switch {
+	case h.Kind >= wire.Windows:
+		return k.windows.Arrived(peer, h, data)
+	case h.Kind == wire.Eager && h.Tag == tagBroken && h.Context&collective != 0:
+		k.brokenBy(h.Context, peer)
+		return nil
+	}
+	return k.p2p.Arrived(peer, h, data)
+}
+
+// Finished implements Upper.
+func (k *rank) Finished(owner any, what carrier.Op, err error) {
+	if err != nil {
+		err = &classified{p2p.ErrLost, err} // the carrier has tried all ways there are
+	}
+	switch o := owner.(type) {
+	case *p2p.Request:
+		switch what {
+		case carrier.Sent:
+			k.p2p.Sent(o, err)
+		case carrier.Read:
+			k.p2p.Read(o, err)
+		case carrier.Wrote:
+			k.p2p.Wrote(o, err)
+		}
+	case *window.Operation:
+		k.windows.Finished(o, err)
+	case *window.Atomic:
+		k.windows.FinishedAtomic(o, err)
+	}
+}
+
+// messageCarrier is the carrier as the engine of messages sees it.
+type messageCarrier struct{ Carrier }
+
+func (m messageCarrier) Send(peer int, h *wire.Header, data []byte, owner *p2p.Request) {
+	if owner == nil {
+		m.Carrier.Send(peer, h, data, nil)
+		return
+	}
+	m.Carrier.Send(peer, h, data, owner)
+}
+
+func (m messageCarrier) Read(peer int, into p2p.Region, n int, from wire.Memory, owner *p2p.Request) {
+	m.Carrier.Read(peer, into, n, from, owner)
+}
+
+func (m messageCarrier) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner *p2p.Request) {
+	m.Carrier.Write(peer, from, n, to, then, owner)
+}
+
+func (m messageCarrier) Progress() { m.Carrier.Progress() }
+
+// windowCarrier is the carrier as the engine of windows sees it.
+type windowCarrier struct{ Carrier }
+
+func (t windowCarrier) Send(peer int, h *wire.Header, data []byte, owner *window.Operation) {
+	if owner == nil {
+		t.Carrier.Send(peer, h, data, nil)
+		return
+	}
+	t.Carrier.Send(peer, h, data, owner)
+}
+
+func (t windowCarrier) Read(peer int, into p2p.Region, n int, from wire.Memory, owner *window.Operation) {
+	t.Carrier.Read(peer, into, n, from, owner)
+}
+
+func (t windowCarrier) Write(peer int, from p2p.Region, n int, to wire.Memory, owner *window.Operation) {
+	t.Carrier.Write(peer, from, n, to, nil, owner)
+}
+
+func (t windowCarrier) FetchAdd(peer int, at wire.Memory, add uint64, owner *window.Atomic) {
+	t.Carrier.FetchAdd(peer, at, add, owner)
+}
+
+func (t windowCarrier) CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner *window.Atomic) {
+	t.Carrier.CompareSwap(peer, at, compare, swap, owner)
+}

@@ -1,0 +1,262 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestProbe(t *testing.T) {
+	everywhere(t, 3, func(w *World) error {
+		if w.Rank() > 0 {
+			for id, n := range sizes {
+				if err := w.Send(message(id, n), 0, 10+id); err != nil {
+					return err
+				}
+			}
+			return w.Send(nil, 0, 5)
+		}
+		if _, found, err := w.Iprobe(AnySource, 99); found || err != nil {
+			return fmt.Errorf("a message of no one's is there: %v, %v", found, err)
+		}
+		for range 2 * len(sizes) {
+			st, err := w.Probe(AnySource, AnyTag)
+			if err != nil {
+				return err
+			}
+			again, found, err := w.Iprobe(st.Source, st.Tag)
+			if err != nil || !found || again != st {
+				return fmt.Errorf("a probe found %+v, and then %+v, %v, %v", st, again, found, err)
+			}
+			if st.Tag == 5 {
+				return fmt.Errorf("the last message of rank %d is the first", st.Source)
+			}
+			buf := make([]byte, st.Count)
+			got, err := w.Recv(buf, st.Source, st.Tag)
+			if err = errors.Join(err, is(buf, got, st, st.Tag-10)); err != nil {
+				return err
+			}
+			if st.Tag == 10+len(sizes)-1 {
+				if _, err := w.Recv(nil, st.Source, 5); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// A matched message is received by whoever probed it, though another receive for it
+// is posted meanwhile.
+func TestMatchedProbe(t *testing.T) {
+	everywhere(t, 2, func(w *World) error {
+		for id, n := range sizes {
+			if w.Rank() == 0 {
+				a, err := w.Isend(message(id, n), 1, 3)
+				if err != nil {
+					return err
+				}
+				b, err := w.Isend(message(id+100, n), 1, 3)
+				if err != nil {
+					return err
+				}
+				if _, err := WaitAll([]*Request{a, b}); err != nil {
+					return err
+				}
+				continue
+			}
+			var m *Message
+			var st Status
+			for found := false; !found; {
+				var err error
+				if m, st, found, err = w.Improbe(0, AnyTag); err != nil {
+					return err
+				}
+			}
+			second := make([]byte, n)
+			r, err := w.Irecv(second, 0, 3)
+			if err != nil {
+				return err
+			}
+			first := make([]byte, n)
+			var got Status
+			if id%2 == 0 {
+				got, err = m.Recv(first)
+			} else {
+				var q *Request
+				if q, err = m.Irecv(first); err == nil {
+					got, err = q.Wait()
+				}
+			}
+			if err = errors.Join(err, is(first, got, st, id)); err != nil {
+				return err
+			}
+			if got, err = r.Wait(); err != nil {
+				return err
+			}
+			if err := is(second, got, st, id+100); err != nil {
+				return err
+			}
+			if _, err := m.Recv(first); !errors.Is(err, ErrRequest) {
+				return fmt.Errorf("a message was received twice: %v", err)
+			}
+		}
+		return nil
+	})
+}
+
+func TestPersistent(t *testing.T) {
+	everywhere(t, 2, func(w *World) error {
+		if err := w.AttachBuffer(1 << 13); err != nil {
+			return err
+		}
+		const rounds = 4
+		for _, n := range sizes {
+			bufs := make([][]byte, 4)
+			reqs := make([]*Request, 4)
+			for i := range bufs {
+				bufs[i] = make([]byte, n)
+				make := []func([]byte, int, int) (*Request, error){w.SendInit, w.SsendInit, w.BsendInit, w.RsendInit}[i]
+				if w.Rank() == 1 {
+					make = w.RecvInit
+				}
+				var err error
+				if reqs[i], err = make(bufs[i], 1-w.Rank(), i); err != nil {
+					return err
+				}
+				if st, done, err := reqs[i].Test(); st != empty || !done || err != nil || reqs[i].Active() {
+					return fmt.Errorf("one that was not started: %+v, %v, %v", st, done, err)
+				}
+			}
+			for round := range rounds {
+				for i := range bufs {
+					if w.Rank() == 0 {
+						copy(bufs[i], message(round*4+i, n))
+					}
+				}
+				if w.Rank() == 1 {
+					if err := StartAll(reqs); err != nil {
+						return err
+					}
+				}
+				if err := w.Barrier(); err != nil {
+					return err
+				}
+				if w.Rank() == 0 {
+					if err := StartAll(reqs); err != nil {
+						return err
+					}
+					if err := reqs[0].Start(); !errors.Is(err, ErrRequest) {
+						return fmt.Errorf("one that is active was started: %v", err)
+					}
+				}
+				all, err := WaitAll(reqs)
+				if err != nil {
+					return err
+				}
+				for i := range bufs {
+					if w.Rank() == 1 {
+						if err := is(bufs[i], all[i], Status{0, i, n, false}, round*4+i); err != nil {
+							return err
+						}
+					}
+				}
+			}
+			for _, r := range reqs {
+				if err := r.Free(); err != nil {
+					return err
+				}
+				if err := r.Start(); !errors.Is(err, ErrRequest) {
+					return fmt.Errorf("one that was freed was started: %v", err)
+				}
+			}
+		}
+		return w.DetachBuffer()
+	})
+}
+
+func TestCancel(t *testing.T) {
+	everywhere(t, 2, func(w *World) error {
+		buf, other := make([]byte, 1000), make([]byte, 1000)
+		if w.Rank() == 1 {
+			if err := w.Barrier(); err != nil {
+				return err
+			}
+			return w.Send(message(1, 1000), 0, 1)
+		}
+		r, err := w.Irecv(buf, 1, 1)
+		if err != nil {
+			return err
+		}
+		if err := r.Cancel(); err != nil {
+			return err
+		}
+		if st, err := r.Wait(); err != nil || !st.Cancelled {
+			return fmt.Errorf("cancelled: %+v, %v", st, err)
+		}
+		if err := r.Cancel(); !errors.Is(err, ErrRequest) {
+			return fmt.Errorf("one that is inactive was cancelled: %v", err)
+		}
+		if r, err = w.Irecv(other, 1, 1); err != nil {
+			return err
+		}
+		if err := w.Barrier(); err != nil {
+			return err
+		}
+		st, err := r.Wait()
+		if err = errors.Join(err, is(other, st, Status{1, 1, 1000, false}, 1)); err != nil {
+			return err
+		}
+		for _, b := range buf {
+			if b != 0 {
+				return errors.New("a receive that was cancelled has received")
+			}
+		}
+		return nil
+	})
+}
+
+// However a cancel and its message cross, the receive is either served or cancelled,
+// and no message is lost.
+func TestCancelAgainstArrival(t *testing.T) {
+	cancelled := 0
+	everywhere(t, 2, func(w *World) error {
+		const rounds = 10
+		for i := range rounds {
+			if w.Rank() == 1 {
+				w.Compute(time.Duration(i) * time.Microsecond)
+				if err := w.Send(message(i, 200), 0, 1); err != nil {
+					return err
+				}
+				continue
+			}
+			buf := make([]byte, 200)
+			r, err := w.Irecv(buf, 1, 1)
+			if err != nil {
+				return err
+			}
+			w.Compute(5 * time.Microsecond)
+			if err := r.Cancel(); err != nil {
+				return err
+			}
+			st, err := r.Wait()
+			if err != nil {
+				return err
+			}
+			if st.Cancelled {
+				cancelled++
+				if st, err = w.Recv(buf, 1, 1); err != nil {
+					return err
+				}
+			}
+			if err := is(buf, st, Status{1, 1, 200, false}, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if cancelled == 0 {
+		t.Error("nothing was cancelled")
+	}
+}

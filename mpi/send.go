@@ -1,0 +1,69 @@
+package mpi
+
+import "github.com/fabrictest/fabrictest/mpi/p2p"
+
+// Send sends a message; it may return before it is received.
+func (c *Comm) Send(buf []byte, dest, tag int) error {
+	return c.send("Send", buf, dest, tag, p2p.Standard)
+}
+
+// Ssend sends a message, and returns when its receive has begun.
+func (c *Comm) Ssend(buf []byte, dest, tag int) error {
+	return c.send("Ssend", buf, dest, tag, p2p.Synchronous)
+}
+
+// Rsend sends a message whose receive is there already. If it is not, the message is
+// delivered all the same, and counted.
+func (c *Comm) Rsend(buf []byte, dest, tag int) error {
+	return c.send("Rsend", buf, dest, tag, p2p.Ready)
+}
+
+// send sends a message and waits.
+func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error {
+	err := c.checkSend(dest, tag)
+	if err == nil && dest != ProcNull {
+		c.k.lock()
+		r := c.k.borrow()
+		c.startSend(&r.p, c.context, buf, dest, tag, mode)
+		c.k.until(r.p.Done)
+		err = r.p.Err
+		c.k.giveBack(r)
+		c.k.unlock()
+	}
+	return c.raise(call, err)
+}
+
+// startSend begins a send.
+func (c *Comm) startSend(p *p2p.Request, context uint32, buf []byte, dest, tag int, mode p2p.Mode) {
+	p.Peer, p.Context, p.Tag, p.Buf, p.Mode = c.worldRank(dest), context, int32(tag), buf, mode
+	c.k.p2p.Isend(p)
+}
+
+// Isend begins a send.
+func (c *Comm) Isend(buf []byte, dest, tag int) (*Request, error) {
+	return c.isend("Isend", buf, dest, tag, p2p.Standard)
+}
+
+// Issend begins a synchronous send.
+func (c *Comm) Issend(buf []byte, dest, tag int) (*Request, error) {
+	return c.isend("Issend", buf, dest, tag, p2p.Synchronous)
+}
+
+// Irsend begins a ready send.
+func (c *Comm) Irsend(buf []byte, dest, tag int) (*Request, error) {
+	return c.isend("Irsend", buf, dest, tag, p2p.Ready)
+}
+
+func (c *Comm) isend(call string, buf []byte, dest, tag int, mode p2p.Mode) (*Request, error) {
+	if err := c.checkSend(dest, tag); err != nil {
+		return nil, c.raise(call, err)
+	}
+	if dest == ProcNull {
+		return &Request{c: c, call: call, active: true, found: empty}, nil
+	}
+	r := &Request{c: c, call: call, active: true, kind: sends}
+	c.k.lock()
+	c.startSend(&r.p, c.context, buf, dest, tag, mode)
+	c.k.unlock()
+	return r, nil
+}

@@ -1,0 +1,152 @@
+package mpi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+func u64(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
+
+func at64(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+
+// check is an error unless something is so.
+func check(is bool, format string, args ...any) error {
+	if is {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+func TestFence(t *testing.T) {
+	inBothModes(t, 4, func(w *World) error {
+		const n = 200
+		win, err := w.WinAllocate(n * w.Size())
+		if err != nil {
+			return err
+		}
+		copy(win.Memory(), bytes.Repeat([]byte{0xaa}, n*w.Size()))
+		if err := win.Fence(NoPrecede); err != nil {
+			return err
+		}
+		for round := range 3 {
+			// Everybody puts a part everywhere, and then gets one from everywhere.
+			for to := range w.Size() {
+				if err := win.Put(message(10*round+w.Rank(), n), to, n*w.Rank()); err != nil {
+					return err
+				}
+			}
+			if err := win.Fence(0); err != nil {
+				return err
+			}
+			for from := range w.Size() {
+				if !bytes.Equal(win.Memory()[n*from:n*(from+1)], message(10*round+from, n)) {
+					return fmt.Errorf("round %d: what rank %d has put is wrong", round, from)
+				}
+			}
+			got := make([]byte, n*w.Size())
+			for from := range w.Size() {
+				if err := win.Get(got[n*from:n*(from+1)], from, n*w.Rank()); err != nil {
+					return err
+				}
+			}
+			if err := win.Fence(NoPut); err != nil {
+				return err
+			}
+			if !bytes.Equal(got, bytes.Repeat(message(10*round+w.Rank(), n), w.Size())) {
+				return fmt.Errorf("round %d: what was got is wrong", round)
+			}
+		}
+		if err := win.Fence(NoSucceed); err != nil {
+			return err
+		}
+		if err := win.Put(nil, 0, 0); !errors.Is(err, ErrRMASync) {
+			return fmt.Errorf("a put after the last fence: %v", err)
+		}
+		return win.Free()
+	})
+}
+
+func TestPostStartCompleteWait(t *testing.T) {
+	inBothModes(t, 4, func(w *World) error {
+		win, err := w.WinAllocate(64 * w.Size())
+		if err != nil {
+			return err
+		}
+		// A ring: everybody is open to the one before, and writes to the one behind.
+		before, behind := (w.Rank()+3)%4, (w.Rank()+1)%4
+		for round := range 4 {
+			w.Compute(time.Duration((w.Rank()*5+round)%7) * time.Microsecond)
+			if round%2 == 0 {
+				if err := win.Post([]int{before}, 0); err != nil {
+					return err
+				}
+			}
+			if err := win.Start([]int{behind}, 0); err != nil {
+				return err
+			}
+			if err := win.Put(message(round*4+w.Rank(), 64), behind, 0); err != nil {
+				return err
+			}
+			if err := win.Accumulate(u64(5), behind, 64, Uint64, Sum); err != nil {
+				return err
+			}
+			if round%2 == 1 { // whoever starts first waits
+				if err := win.Post([]int{before}, 0); err != nil {
+					return err
+				}
+			}
+			if err := win.Put(nil, before, 0); !errors.Is(err, ErrRMASync) {
+				return fmt.Errorf("a put to one who is not in the group: %v", err)
+			}
+			if err := win.Complete(); err != nil {
+				return err
+			}
+			if round < 2 {
+				err = win.Wait()
+			} else {
+				for done := false; !done && err == nil; {
+					done, err = win.Test()
+				}
+			}
+			if err != nil {
+				return err
+			}
+			if !bytes.Equal(win.Memory()[:64], message(round*4+before, 64)) || at64(win.Memory(), 8) != uint64(5*(round+1)) {
+				return fmt.Errorf("round %d: %x", round, win.Memory()[:72])
+			}
+		}
+		return win.Free()
+	})
+}
+
+// Nobody's operation comes before the post, and several may be open at once.
+func TestStartWaitsForPost(t *testing.T) {
+	inBothModes(t, 3, func(w *World) error {
+		win, err := w.WinAllocate(16)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 0 {
+			for i := range 50 { // ours alone until we post
+				win.Memory()[0], win.Memory()[8] = byte(i), byte(i)
+				w.Compute(time.Microsecond)
+				if win.Memory()[0] != byte(i) || win.Memory()[8] != byte(i) {
+					return errors.New("somebody has written before the post")
+				}
+			}
+			if err := errors.Join(win.Post([]int{1, 2}, 0), win.Wait()); err != nil {
+				return err
+			}
+			if at64(win.Memory(), 0) != 1 || at64(win.Memory(), 1) != 2 {
+				return fmt.Errorf("%x", win.Memory())
+			}
+		} else if err := errors.Join(win.Start([]int{0}, 0), win.Put(u64(uint64(w.Rank())), 0, 8*(w.Rank()-1)), win.Complete()); err != nil {
+			return err
+		}
+		return win.Free()
+	})
+}

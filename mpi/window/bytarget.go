@@ -1,0 +1,128 @@
+package window
+
+import (
+	"bytes"
+
+	"github.com/fabrictest/fabrictest/mpi/wire"
+)
+
+// reply is one that a target owes: what was there, for a part of an operation's
+// result.
+type reply struct {
+	o        *Operation
+	from, to int
+}
+
+// sendAccumulate has the target carry out an accumulate, in parts that a word has
+// room for.
+func (w *Window) sendAccumulate(o *Operation) {
+	t := o.t
+	h := wire.Header{Kind: wire.Accumulate, Context: w.id, Type: uint8(o.typ), Op: uint8(o.op)}
+	if o.result != nil {
+		h.Flags = wire.Fetch
+	}
+	o.parts = 1 // ours, so that it does not end before all of it has begun
+	for at := 0; at < o.size; at += w.e.cfg.Chunk {
+		to := min(at+w.e.cfg.Chunk, o.size)
+		h.Offset = uint64(o.at + at)
+		if o.result != nil {
+			h.Size = uint64(to - at)
+			t.replies = append(t.replies, reply{o, at, to})
+			o.parts++
+		}
+		if o.origin == nil {
+			w.e.word(t, &h)
+			continue
+		}
+		o.parts++
+		w.e.Stats.Words[h.Kind-wire.Windows]++
+		w.e.fabric.Send(t.peer, &h, o.origin[at:to], o)
+	}
+	t.unflushed = t.unflushed || o.result == nil
+	o.part()
+}
+
+// sendSwap has the target carry out a swap.
+func (w *Window) sendSwap(o *Operation) {
+	t := o.t
+	h := wire.Header{Kind: wire.Swap, Context: w.id, Offset: uint64(o.at), Type: uint8(o.typ)}
+	t.replies = append(t.replies, reply{o, 0, o.size})
+	o.parts = 2
+	w.e.Stats.Words[h.Kind-wire.Windows]++
+	// Both elements must lie together until the word has left.
+	o.origin = append(bytes.Clone(o.compare), o.origin...)
+	w.e.fabric.Send(t.peer, &h, o.origin, o)
+}
+
+// oldCame takes what was there before an operation of ours.
+func (w *Window) oldCame(t *target, h *wire.Header, data []byte) error {
+	if len(t.replies) == 0 {
+		return confused(t.peer, h, "nobody has asked")
+	}
+	r := t.replies[0]
+	if len(data) != r.to-r.from {
+		return confused(t.peer, h, "it has another size than was asked for")
+	}
+	t.replies = t.replies[1:]
+	copy(r.o.result[r.from:r.to], data)
+	r.o.part()
+	return nil
+}
+
+// elements is the memory of ours that a word is about; nil if it is not about any.
+func (w *Window) elements(h *wire.Header, size uint64) []byte {
+	each := uint64(Type(h.Type).Size())
+	if each == 0 || size == 0 || size > maxSize || size%each != 0 || h.Offset%each != 0 {
+		return nil
+	}
+	if all := uint64(len(w.mem)); size > all || h.Offset > all-size {
+		return nil
+	}
+	return w.mem[h.Offset : h.Offset+size]
+}
+
+// carryOut carries out an accumulate of a peer's.
+func (w *Window) carryOut(t *target, h *wire.Header, data []byte) error {
+	size, op := uint64(len(data)), Op(h.Op)
+	if op == NoOp {
+		size = h.Size
+	}
+	there := w.elements(h, size)
+	if there == nil || !op.Fits(Type(h.Type)) || h.Flags&wire.Fetch != 0 && h.Size != size {
+		return confused(t.peer, h, "it is about what the window does not have")
+	}
+	w.e.Stats.Carried++
+	if h.Flags&wire.Fetch != 0 {
+		w.answer(t, there)
+	}
+	if op != NoOp {
+		Reduce(there, data, Type(h.Type), op)
+	}
+	return nil
+}
+
+// carryOutSwap carries out a swap of a peer's.
+func (w *Window) carryOutSwap(t *target, h *wire.Header, data []byte) error {
+	size := Type(h.Type).Size()
+	there := w.elements(h, uint64(size))
+	if there == nil || len(data) != 2*size {
+		return confused(t.peer, h, "it is about what the window does not have")
+	}
+	w.e.Stats.Carried++
+	w.answer(t, there)
+	if bytes.Equal(there, data[:size]) {
+		copy(there, data[size:])
+	}
+	return nil
+}
+
+// answer sends what is there now.
+func (w *Window) answer(t *target, there []byte) {
+	o := w.e.operation()
+	buf := append(o.origin[:0], there...)
+	*o = Operation{w: w, t: t, what: answer, origin: buf, parts: 1}
+	w.e.busy++
+	h := wire.Header{Kind: wire.Old, Context: w.id}
+	w.e.Stats.Words[h.Kind-wire.Windows]++
+	w.e.fabric.Send(t.peer, &h, buf, o)
+}

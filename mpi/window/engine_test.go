@@ -1,0 +1,301 @@
+package window
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/wire"
+)
+
+// stub is a fabric that keeps what it is asked for.
+type stub struct {
+	sent    []wire.Header
+	owners  []*Operation
+	regions int
+	atomics []*Atomic
+}
+
+type stubRegion struct{}
+
+func (stubRegion) Memory() wire.Memory { return wire.Memory{Addr: 1 << 20, Rails: 1} }
+
+func (s *stub) Send(_ int, h *wire.Header, _ []byte, owner *Operation) {
+	s.sent = append(s.sent, *h)
+	if owner != nil {
+		s.owners = append(s.owners, owner)
+	}
+}
+
+func (s *stub) Register([]byte) (p2p.Region, error) {
+	s.regions++
+	return stubRegion{}, nil
+}
+func (s *stub) Release(p2p.Region) { s.regions-- }
+func (s *stub) Read(_ int, _ p2p.Region, _ int, _ wire.Memory, owner *Operation) {
+	s.owners = append(s.owners, owner)
+}
+
+func (s *stub) Write(_ int, _ p2p.Region, _ int, _ wire.Memory, owner *Operation) {
+	s.owners = append(s.owners, owner)
+}
+
+func (s *stub) FetchAdd(_ int, _ wire.Memory, _ uint64, owner *Atomic) {
+	s.atomics = append(s.atomics, owner)
+}
+
+func (s *stub) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner *Atomic) {
+	s.atomics = append(s.atomics, owner)
+}
+
+// pair is a window of this rank, which is 10, and another, which is 11.
+func pair(atomics bool) (*stub, *Engine, *Window) {
+	s := &stub{}
+	e := New(Config{}, s)
+	mem := make([]byte, 64)
+	part, region, err := e.Own(mem, atomics)
+	if err != nil {
+		panic(err)
+	}
+	mine, other := part, part
+	mine.Peer, other.Peer = 10, 11
+	return s, e, e.Open(4, []Part{mine, other}, mem, region)
+}
+
+// Words that no engine says are refused, and change nothing.
+func TestConfusedPeer(t *testing.T) {
+	data := make([]byte, 16)
+	for i, h := range []wire.Header{
+		{Kind: wire.Accumulate, Context: 5},                                      // no such window
+		{Kind: wire.Lock, Context: 5},                                            // nor here
+		{Kind: wire.Accumulate, Context: 4, Offset: 56, Type: 3},                 // beyond the end
+		{Kind: wire.Accumulate, Context: 4, Offset: 1 << 63, Type: 3},            // far beyond
+		{Kind: wire.Accumulate, Context: 4, Offset: 4, Type: 3},                  // not aligned
+		{Kind: wire.Accumulate, Context: 4, Type: 99},                            // no such type
+		{Kind: wire.Accumulate, Context: 4, Type: 3, Op: 99},                     // no such operation
+		{Kind: wire.Accumulate, Context: 4, Type: 6, Op: uint8(BAnd)},            // that does not fit
+		{Kind: wire.Accumulate, Flags: wire.Fetch, Context: 4, Size: 8, Type: 3}, // with another size than it has
+		{Kind: wire.Accumulate, Flags: wire.Fetch, Context: 4, Size: 1 << 60, Type: 3, Op: uint8(NoOp)},
+		{Kind: wire.Swap, Context: 4, Type: 1},             // with too much
+		{Kind: wire.Swap, Context: 4, Type: 3, Offset: 64}, // beyond the end
+		{Kind: wire.Old, Context: 4},                       // of nothing
+		{Kind: wire.Flushed, Context: 4},                   // though nobody asked
+		{Kind: wire.Granted, Context: 4},                   // nor for this
+		{Kind: wire.Unlock, Context: 4},                    // of no lock
+		{Kind: wire.Eager, Context: 4},                     // not about windows
+	} {
+		s, e, w := pair(false)
+		if err := e.Arrived(11, &h, data); !errors.Is(err, ErrConfused) {
+			t.Errorf("word %d, %v: %v", i, h.Kind, err)
+		}
+		if len(s.sent) > 0 || e.Busy() || string(w.mem) != string(make([]byte, 64)) {
+			t.Errorf("word %d, %v, is answered: %v", i, h.Kind, s.sent)
+		}
+	}
+	_, e, _ := pair(false)
+	if err := e.Arrived(12, &wire.Header{Kind: wire.Flush, Context: 4}, nil); !errors.Is(err, ErrConfused) {
+		t.Errorf("a word of one who has no part: %v", err)
+	}
+	lock := wire.Header{Kind: wire.Lock, Context: 4}
+	if err := e.Arrived(11, &lock, nil); err != nil {
+		t.Error(err)
+	}
+	if err := e.Arrived(11, &lock, nil); !errors.Is(err, ErrConfused) {
+		t.Errorf("a second lock of one who has it: %v", err)
+	}
+	if err := e.Arrived(11, &wire.Header{Kind: wire.Unlock, Context: 99}, nil); err != nil {
+		t.Errorf("an unlock of a window that may have been freed: %v", err)
+	}
+}
+
+// Whatever words come, nothing panics, nothing outside of the window is touched, and
+// what is answered was asked.
+func FuzzArrived(f *testing.F) {
+	f.Add([]byte{11, 0, 0, 0, 3, 0, 16}, uint64(1))
+	f.Add([]byte{12, 0, 8, 0, 3, 0, 16, 18, 20, 19}, uint64(2))
+	f.Fuzz(func(t *testing.T, script []byte, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		around := make([]byte, 64+32)
+		s := &stub{}
+		e := New(Config{}, s)
+		mem := around[16:80:80]
+		part, region, _ := e.Own(mem, false)
+		mine, other := part, part
+		mine.Peer, other.Peer = 10, 11
+		e.Open(4, []Part{mine, other}, mem, region)
+		for len(script) >= 7 {
+			h := wire.Header{
+				Kind: wire.Kind(script[0]), Flags: wire.Flags(script[1]), Context: 4, Offset: uint64(script[2]) << (script[3] % 64),
+				Type: script[4], Op: script[5], Size: uint64(script[6]),
+			}
+			data := make([]byte, int(script[6]))
+			for i := range data {
+				data[i] = byte(r.Uint32())
+			}
+			_ = e.Arrived(10+r.IntN(3), &h, data)
+			script = script[7:]
+		}
+		for i, b := range around {
+			if (i < 16 || i >= 80) && b != 0 {
+				t.Fatalf("byte %d is outside of the window, and was changed", i)
+			}
+		}
+		for _, h := range s.sent {
+			if h.Kind != wire.Old && h.Kind != wire.Flushed && h.Kind != wire.Granted {
+				t.Fatalf("%v is no answer", h.Kind)
+			}
+		}
+	})
+}
+
+// Locks are granted in the order of asking: who asks for a shared one does not pass
+// over who waits for an exclusive one, and those who can share do.
+func TestLocksAreFair(t *testing.T) {
+	s := &stub{}
+	e := New(Config{}, s)
+	mem := make([]byte, 8)
+	part, region, _ := e.Own(mem, false)
+	parts := make([]Part, 6)
+	for i := range parts {
+		parts[i] = part
+		parts[i].Peer = i
+	}
+	w := e.Open(4, parts, mem, region)
+	ask := func(peer int, flags wire.Flags) {
+		if err := e.Arrived(peer, &wire.Header{Kind: wire.Lock, Flags: flags, Context: 4}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	giveBack := func(peer int) {
+		if err := e.Arrived(peer, &wire.Header{Kind: wire.Unlock, Context: 4}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has := func(want ...int) {
+		t.Helper()
+		if len(w.held) != len(want) {
+			t.Fatalf("%v have it, want %v", w.held, want)
+		}
+		for _, p := range want {
+			if _, ok := w.held[p]; !ok {
+				t.Fatalf("%v have it, want %v", w.held, want)
+			}
+		}
+	}
+	ask(0, 0)
+	ask(1, 0)
+	has(0, 1)
+	ask(2, wire.Exclusive)
+	ask(3, 0)
+	ask(4, 0)
+	ask(5, wire.Exclusive)
+	has(0, 1)
+	giveBack(0)
+	has(1)
+	giveBack(1)
+	has(2)
+	giveBack(2)
+	has(3, 4)
+	e.Lost(3, errors.New("it was killed")) // takes nothing with it
+	has(4)
+	e.Lost(5, errors.New("it was killed")) // nor its place
+	ask(0, 0)
+	has(4, 0)
+	if e.Stats.LocksWaited != 4 {
+		t.Errorf("%d had to wait", e.Stats.LocksWaited)
+	}
+}
+
+// Atomics that find something else than was guessed are tried again, with what they
+// found, and no more of them are under way than may be.
+func TestAtomicsAreTriedAgain(t *testing.T) {
+	s, e, w := pair(true)
+	e.cfg.InFlight = 2
+	if err := w.LockAll(NoCheck); err != nil {
+		t.Fatal(err)
+	}
+	origin := make([]byte, 32)
+	for i := range origin {
+		origin[i] = 1
+	}
+	o, err := w.Accumulate(origin, make([]byte, 32), 1, 4, Byte, Sum, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for turn := 0; len(s.atomics) > 0; turn++ {
+		if len(s.atomics) > 2 {
+			t.Fatalf("%d atomics are under way", len(s.atomics))
+		}
+		a := s.atomics[0]
+		s.atomics = s.atomics[1:]
+		a.Fetched(7) // never the first guess
+		e.FinishedAtomic(a, nil)
+	}
+	if !o.Done() || o.Err() != nil || e.Stats.Atomics != 10 || e.Stats.Retries != 5 { // five words of eight bytes
+		t.Errorf("done %v, %v, with %d atomics, %d of them again", o.Done(), o.Err(), e.Stats.Atomics, e.Stats.Retries)
+	}
+	if want := "\x00\x00\x00\x00\x07\x00"; string(o.result[:6]) != want {
+		t.Errorf("found %x, want %x", o.result[:6], want)
+	}
+	// One that fails ends the operation when all that is under way has ended.
+	o, err = w.Accumulate(origin, make([]byte, 32), 1, 0, Byte, Sum, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("no way")
+	e.FinishedAtomic(s.atomics[0], broken)
+	if o.Done() {
+		t.Error("it is done while the NIC still has a part of it")
+	}
+	e.FinishedAtomic(s.atomics[1], nil)
+	if !o.Done() || !errors.Is(o.Err(), broken) || len(s.atomics) != 2 || !w.Settled(1) || !errors.Is(w.Failed(1), broken) {
+		t.Errorf("done %v, %v; %d atomics", o.Done(), o.Err(), len(s.atomics))
+	}
+}
+
+// A fabric may carry out an atomic at once.
+func TestAtomicsThatEndAtOnce(t *testing.T) {
+	_, e, w := pair(true)
+	f := &quick{stub: &stub{}}
+	f.e, e.fabric = e, f
+	if err := w.LockAll(NoCheck); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range []int{8, 64, 64} {
+		f.broken = i == 2
+		o, err := w.Accumulate(make([]byte, n), make([]byte, n), 1, 0, Uint32, Max, true)
+		if err != nil || !o.Done() || (o.Err() != nil) != f.broken {
+			t.Errorf("%d bytes: %v, %v, %v", n, err, o.Done(), o.Err())
+		}
+	}
+	if e.Busy() || len(w.targets[1].accs) > 0 {
+		t.Error("something is left")
+	}
+}
+
+type quick struct {
+	*stub
+	e      *Engine
+	broken bool
+}
+
+func (q *quick) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner *Atomic) {
+	if q.broken {
+		q.e.FinishedAtomic(owner, errors.New("no way"))
+		return
+	}
+	owner.Fetched(0)
+	q.e.FinishedAtomic(owner, nil)
+}
+
+// Closing gives memory back.
+func TestClose(t *testing.T) {
+	s, e, w := pair(false)
+	if w.Close(); s.regions != 0 || len(e.windows) != 0 || len(e.order) != 0 {
+		t.Errorf("%d regions, %d windows are left", s.regions, len(e.windows))
+	}
+	if part, region, err := e.Own(nil, true); part.Size != 0 || region != nil || err != nil {
+		t.Errorf("no memory is %+v, %v, %v", part, region, err)
+	}
+}

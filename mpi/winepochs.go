@@ -1,0 +1,183 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/mpi/window"
+)
+
+// Fence closes an epoch of all ranks, and opens another unless nothing is to follow.
+// It is collective.
+func (w *Win) Fence(a Assert) error {
+	return w.call("Fence", func(e *window.Window) error {
+		if err := e.BeginFence(); err != nil {
+			return err
+		}
+		w.c.k.until(e.AllSettled)
+		var met error
+		if a&(NoPrecede|NoSucceed) != NoPrecede|NoSucceed {
+			met = w.c.meet()
+		}
+		return errors.Join(e.EndFence(a), met)
+	})
+}
+
+// Post opens this rank's window to a group of ranks of the window's communicator.
+func (w *Win) Post(group []int, a Assert) error {
+	return w.call("Post", func(e *window.Window) error {
+		if err := w.checkGroup(group); err != nil {
+			return err
+		}
+		return e.Post(group, a)
+	})
+}
+
+// Start begins operations on the windows of a group. It does not wait for their
+// posts; the operations do.
+func (w *Win) Start(group []int, a Assert) error {
+	return w.call("Start", func(e *window.Window) error {
+		if err := w.checkGroup(group); err != nil {
+			return err
+		}
+		return e.Start(group, a)
+	})
+}
+
+// Complete ends what Start began.
+func (w *Win) Complete() error {
+	return w.call("Complete", func(e *window.Window) (err error) {
+		w.c.k.until(func() (can bool) {
+			can, err = e.Completable()
+			return can || err != nil
+		})
+		if err != nil {
+			return err
+		}
+		return e.Complete()
+	})
+}
+
+// Wait returns when the group of Post has completed.
+func (w *Win) Wait() error {
+	return w.call("Win.Wait", func(e *window.Window) (err error) {
+		w.c.k.until(func() (done bool) {
+			done, err = e.Completed()
+			return done || err != nil
+		})
+		return err
+	})
+}
+
+// Test reports whether the group of Post has completed; if so, it does what Wait
+// does.
+func (w *Win) Test() (done bool, err error) {
+	err = w.call("Win.Test", func(e *window.Window) (err error) {
+		w.c.k.look(func() bool {
+			if !done && err == nil {
+				done, err = e.Completed()
+			}
+			return done || err != nil
+		})
+		return err
+	})
+	return done, err
+}
+
+// Lock begins operations on a rank's window, alone or with others, and returns when
+// it has the lock. Locks are granted in the order in which they were asked for.
+func (w *Win) Lock(kind LockKind, target int, a Assert) error {
+	return w.call("Lock", func(e *window.Window) error {
+		if target == ProcNull {
+			return nil
+		}
+		if err := w.checkTarget(target); err != nil {
+			return err
+		}
+		err := e.Lock(kind, target, a)
+		if err != nil {
+			return err
+		}
+		w.c.k.until(func() (held bool) {
+			held, err = e.Held(target)
+			return held || err != nil
+		})
+		return err
+	})
+}
+
+// Unlock ends them: all are complete at the target.
+func (w *Win) Unlock(target int) error {
+	return w.settle("Unlock", target, (*window.Window).Unlockable, (*window.Window).Settled, (*window.Window).Unlock)
+}
+
+// Flush returns when all operations on a rank's window are complete there.
+func (w *Win) Flush(target int) error {
+	return w.settle("Flush", target, (*window.Window).Flushable, (*window.Window).Settled, (*window.Window).Failed)
+}
+
+// FlushLocal returns when the buffers of all operations on a rank's window are the
+// program's again.
+func (w *Win) FlushLocal(target int) error {
+	return w.settle("FlushLocal", target, (*window.Window).Flushable, (*window.Window).SettledHere, (*window.Window).Failed)
+}
+
+// settle waits until operations on a target have come as far as is asked for.
+func (w *Win) settle(name string, target int, may func(*window.Window, int) error, so func(*window.Window, int) bool, end func(*window.Window, int) error) error {
+	return w.call(name, func(e *window.Window) error {
+		if target == ProcNull {
+			return nil
+		}
+		if err := w.checkTarget(target); err != nil {
+			return err
+		}
+		if err := may(e, target); err != nil {
+			return err
+		}
+		w.c.k.until(func() bool { return so(e, target) })
+		return end(e, target)
+	})
+}
+
+// LockAll begins operations on the windows of all ranks, with others.
+func (w *Win) LockAll(a Assert) error {
+	return w.call("LockAll", func(e *window.Window) error { return e.LockAll(a) })
+}
+
+// UnlockAll ends what LockAll began: all operations are complete at their targets.
+func (w *Win) UnlockAll() error {
+	return w.settleAll("UnlockAll", (*window.Window).UnlockableAll, (*window.Window).AllSettled, (*window.Window).UnlockAll)
+}
+
+// FlushAll returns when all operations are complete at their targets.
+func (w *Win) FlushAll() error {
+	return w.settleAll("FlushAll", (*window.Window).FlushableAll, (*window.Window).AllSettled, (*window.Window).AllFailed)
+}
+
+// FlushLocalAll returns when the buffers of all operations are the program's again.
+func (w *Win) FlushLocalAll() error {
+	return w.settleAll("FlushLocalAll", (*window.Window).FlushableAll, (*window.Window).AllSettledHere, (*window.Window).AllFailed)
+}
+
+func (w *Win) settleAll(name string, may func(*window.Window) error, so func(*window.Window) bool, end func(*window.Window) error) error {
+	return w.call(name, func(e *window.Window) error {
+		if err := may(e); err != nil {
+			return err
+		}
+		w.c.k.until(func() bool { return so(e) })
+		return end(e)
+	})
+}
+
+// Sync makes what others have done to this rank's window visible to it, and what it
+// has stored there to others. Memory here is one, so that a look at what has come is
+// all that it takes.
+func (w *Win) Sync() error {
+	return w.call("Sync", func(e *window.Window) error {
+		if err := e.FlushableAll(); err != nil {
+			return fmt.Errorf("Sync: %w", err)
+		}
+		w.c.k.look(func() bool { return false })
+		return nil
+	})
+}

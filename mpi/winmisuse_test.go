@@ -1,0 +1,328 @@
+package mpi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What an epoch does not allow is refused, and does no harm to it.
+func TestEpochs(t *testing.T) {
+	inBothModes(t, 2, func(w *World) error {
+		b := make([]byte, 8)
+		win, err := w.WinAllocate(16)
+		if err != nil {
+			return err
+		}
+		sync := func(what string, err error) error {
+			return check(errors.Is(err, ErrRMASync), "%s: %v", what, err)
+		}
+		req := func(_ *Request, err error) error { return err }
+		_, terr := win.Test()
+		if err := errors.Join(
+			sync("put without an epoch", win.Put(b, 0, 0)),
+			sync("get without an epoch", win.Get(b, 0, 0)),
+			sync("accumulate without an epoch", win.Accumulate(b, 0, 0, Int64, Sum)),
+			sync("swap without an epoch", win.CompareAndSwap(b, b, make([]byte, 8), 0, 0, Int64)),
+			sync("unlock without a lock", win.Unlock(0)),
+			sync("unlock of all without a lock", win.UnlockAll()),
+			sync("flush without a lock", win.Flush(0)),
+			sync("flush of all without a lock", win.FlushAll()),
+			sync("sync without a lock", win.Sync()),
+			sync("complete without start", win.Complete()),
+			sync("wait without post", win.Wait()),
+			sync("test without post", terr),
+		); err != nil {
+			return err
+		}
+		// Within a lock.
+		if err := errors.Join(
+			win.Lock(Shared, 0, 0),
+			sync("a second lock", win.Lock(Shared, 0, 0)),
+			sync("lock of all within a lock", win.LockAll(0)),
+			sync("start within a lock", win.Start([]int{0}, 0)),
+			sync("fence within a lock", win.Fence(0)),
+			sync("put to another", win.Put(b, 1, 0)),
+			sync("flush of another", win.Flush(1)),
+			sync("unlock of all", win.UnlockAll()),
+			sync("free", win.Free()),
+			win.Lock(Exclusive, 1, 0), // of another is another lock
+			win.Unlock(0), win.Unlock(1),
+		); err != nil {
+			return err
+		}
+		// Within a lock of all.
+		if err := errors.Join(
+			win.LockAll(0),
+			sync("lock within a lock of all", win.Lock(Shared, 0, 0)),
+			sync("unlock of one", win.Unlock(0)),
+			sync("fence", win.Fence(0)),
+			sync("free", win.Free()),
+			win.UnlockAll(),
+		); err != nil {
+			return err
+		}
+		// Within post and start.
+		other := []int{1 - w.Rank()}
+		if err := errors.Join(
+			win.Post(other, 0),
+			sync("a second post", win.Post(other, 0)),
+			win.Start(other, 0),
+			sync("a second start", win.Start(other, 0)),
+			sync("lock", win.Lock(Shared, 0, 0)),
+			sync("fence", win.Fence(0)),
+			sync("request", req(win.Rput(b, other[0], 0))),
+			sync("put to oneself", win.Put(b, w.Rank(), 0)),
+			win.Complete(), win.Wait(),
+		); err != nil {
+			return err
+		}
+		// Within fences.
+		if err := errors.Join(
+			win.Fence(0),
+			sync("request", req(win.Rget(b, 0, 0))),
+			sync("flush", win.Flush(0)),
+			win.Put(b, 0, 8),
+			sync("lock after an operation", win.Lock(Shared, 0, 0)),
+			sync("start after an operation", win.Start(other, 0)),
+			sync("post after an operation", win.Post(other, 0)),
+			sync("free after an operation", win.Free()),
+			win.Fence(0),
+			win.Lock(Shared, 0, 0), win.Unlock(0), // nothing has followed it
+		); err != nil {
+			return err
+		}
+		if err := win.Free(); err != nil {
+			return err
+		}
+		return errors.Join(
+			check(errors.Is(win.Free(), ErrWin), "freed twice"),
+			check(errors.Is(win.Put(b, 0, 0), ErrWin), "a put to what was freed"),
+			check(errors.Is((*Win)(nil).Fence(0), ErrWin), "a fence of no window"),
+		)
+	})
+}
+
+func TestRangesAndArguments(t *testing.T) {
+	inBothModes(t, 2, func(w *World) error {
+		win, err := w.WinAllocate(20 - 12*w.Rank())
+		if err != nil {
+			return err
+		}
+		if win.Size(0) != 20 || win.Size(1) != 8 || len(win.Memory()) != win.Size(w.Rank()) {
+			return fmt.Errorf("sizes %d, %d", win.Size(0), win.Size(1))
+		}
+		if err := win.LockAll(0); err != nil {
+			return err
+		}
+		b, c, d := make([]byte, 8), make([]byte, 8), make([]byte, 8)
+		for i, x := range []struct{ err, want error }{
+			{win.Put(b, 1, 1), ErrRMARange},
+			{win.Put(b, 0, 13), ErrRMARange},
+			{win.Get(b, 0, -1), ErrRMARange},
+			{win.Get(make([]byte, 21), 0, 0), ErrRMARange},
+			{win.Put(nil, 1, 9), ErrRMARange},
+			{win.Put(b, 0, 1<<62), ErrRMARange},
+			{win.Accumulate(b, 1, 8, Int64, Sum), ErrRMARange},
+			{win.Put(b, 2, 0), ErrRank},
+			{win.Put(b, -1, 0), ErrRank},
+			{win.Flush(5), ErrRank},
+			{win.Accumulate(b, 0, 4, Int64, Sum), ErrArg},
+			{win.Accumulate(b[:6], 0, 0, Int32, Sum), ErrArg},
+			{win.Accumulate(b, 0, 0, Float64, BAnd), ErrOp},
+			{win.Accumulate(b, 0, 0, Int64, Op(77)), ErrOp},
+			{win.Accumulate(b, 0, 0, Type(77), Sum), ErrType},
+			{win.GetAccumulate(b, c[:4], 0, 0, Int32, Sum), ErrArg},
+			{win.GetAccumulate(b, nil, 0, 0, Int32, Sum), ErrArg},
+			{win.GetAccumulate(b, b, 0, 0, Int32, Sum), ErrRMAConflict},
+			{win.FetchAndOp(b, c, 0, 0, Int32, Sum), ErrArg},
+			{win.CompareAndSwap(b[:4], c[:4], d, 0, 0, Int32), ErrArg},
+			{win.CompareAndSwap(b, c, c, 0, 0, Int64), ErrRMAConflict},
+			{win.Start([]int{0, 0}, 0), ErrArg},
+			{win.Post([]int{7}, 0), ErrRank},
+			{win.Lock(LockKind(9), 0, 0), ErrArg},
+		} {
+			var e *Error
+			if !errors.Is(x.err, x.want) || !errors.As(x.err, &e) {
+				return fmt.Errorf("call %d: %v, want %v", i, x.err, x.want)
+			}
+		}
+		// What is empty or for nobody is allowed.
+		r, err := win.Rput(b, ProcNull, 99)
+		if err != nil {
+			return err
+		}
+		q, err := win.Rget(nil, 0, 20)
+		if err != nil {
+			return err
+		}
+		if _, err := WaitAll([]*Request{r, q}); err != nil {
+			return err
+		}
+		return errors.Join(win.Put(nil, 0, 20), win.Get(b, ProcNull, -5), win.Accumulate(nil, 0, 8, Int64, Sum),
+			win.Accumulate(b, 0, 0, Int64, NoOp), win.Flush(ProcNull), win.UnlockAll(), win.Free())
+	})
+}
+
+// A window of memory that NICs cannot change as a whole is as atomic as any other.
+func TestWindowOfOddMemory(t *testing.T) {
+	inBothModes(t, 3, func(w *World) error {
+		mem := make([]byte, 64)
+		for _, part := range [][]byte{mem[1:14], mem[:13], nil} {
+			clear(mem)
+			win, err := w.WinCreate(part)
+			if err != nil {
+				return err
+			}
+			if err := win.Fence(0); err != nil {
+				return err
+			}
+			if len(part) > 0 {
+				for i := range 13 {
+					if err := win.Accumulate([]byte{byte(i)}, 1, i, Byte, Sum); err != nil {
+						return err
+					}
+				}
+			}
+			if err := win.Fence(0); err != nil {
+				return err
+			}
+			want := make([]byte, len(part))
+			for i := range part {
+				want[i] = byte(3 * i)
+			}
+			if w.Rank() == 1 && !bytes.Equal(part, want) {
+				return fmt.Errorf("%x, want %x", mem, want)
+			}
+			if err := win.Free(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// A rank that cannot make its part keeps nobody waiting.
+func TestWindowThatOneCannotMake(t *testing.T) {
+	inBothModes(t, 3, func(w *World) error {
+		size := 8
+		if w.Rank() == 2 {
+			size = -1
+		}
+		_, err := w.WinAllocate(size)
+		if w.Rank() == 2 {
+			return check(errors.Is(err, ErrArg), "%v", err)
+		}
+		return check(errors.Is(err, ErrWin), "%v", err)
+	})
+}
+
+// When a rank is lost, whoever waits for it in a window is told, locks that it had go
+// to others, and others go on.
+func TestLostRankOfAWindow(t *testing.T) {
+	program := func(f *fabric, what string, do func(w *World, win *Win) error) func(*World) error {
+		return func(w *World) error {
+			win, err := w.WinAllocate(64)
+			if err != nil {
+				return err
+			}
+			if w.Rank() == 1 {
+				if what == "lock of another" || what == "queue" {
+					if err := win.Lock(Exclusive, 2, 0); err != nil {
+						return err
+					}
+				}
+				for _, r := range []int{0, 2} { // it has the window
+					if _, err := w.Sendrecv(nil, r, 1, nil, r, 2); err != nil {
+						return err
+					}
+				}
+				w.Compute(5 * time.Microsecond)
+				f.kill(1)
+				w.Compute(time.Hour)
+			}
+			if _, err := w.Sendrecv(nil, 1, 2, nil, 1, 1); err != nil && !errors.Is(err, ErrPeerLost) {
+				return err
+			}
+			return do(w, win)
+		}
+	}
+	lost := func(err error) error { return check(errors.Is(err, ErrPeerLost), "it ends with %v", err) }
+	b := make([]byte, 64)
+	for what, do := range map[string]func(w *World, win *Win) error{
+		"fence": func(_ *World, win *Win) error { return lost(win.Fence(0)) },
+		"lock":  func(_ *World, win *Win) error { return lost(untilLost(func() error { return lockAndUnlock(win, 1) })) },
+		"put": func(_ *World, win *Win) error {
+			return lost(untilLost(func() error {
+				if err := win.LockAll(NoCheck); err != nil {
+					return err
+				}
+				err := win.Put(b, 1, 0)
+				return errors.Join(err, win.UnlockAll())
+			}))
+		},
+		"accumulate": func(_ *World, win *Win) error {
+			return lost(untilLost(func() error {
+				if err := win.LockAll(NoCheck); err != nil {
+					return err
+				}
+				err := win.GetAccumulate(make([]byte, 64), make([]byte, 64), 1, 0, Int64, Sum)
+				return errors.Join(err, win.UnlockAll())
+			}))
+		},
+		"start": func(_ *World, win *Win) error {
+			return errors.Join(win.Start([]int{1}, 0), lost(win.Complete()))
+		},
+		"put after start": func(w *World, win *Win) error {
+			if err := win.Start([]int{1}, 0); err != nil {
+				return err
+			}
+			err := win.Put(b, 1, 0)
+			return lost(errors.Join(err, win.Complete()))
+		},
+		"wait": func(_ *World, win *Win) error { return errors.Join(win.Post([]int{1}, 0), lost(win.Wait())) },
+		"lock of another": func(_ *World, win *Win) error {
+			return errors.Join(win.Lock(Exclusive, 2, 0), win.Put(b, 2, 0), win.Unlock(2))
+		},
+		"queue": func(_ *World, win *Win) error {
+			return errors.Join(win.Lock(Shared, 2, 0), win.Put(b[:8], 2, 0), win.Unlock(2))
+		},
+		"free": func(_ *World, win *Win) error { return lost(win.Free()) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			for way, o := range ways() {
+				for seed := range uint64(3) {
+					f := newFabric(t, 3, seed, false)
+					f.atomics = seed != 1
+					for i, err := range f.run(o, program(f, what, do)) {
+						if i != 1 && (!errors.Is(err, ErrPeerLost) || !strings.Contains(err.Error(), "not all ranks can be met")) {
+							t.Errorf("%s: rank %d ends with %v", way, i, err)
+						}
+					}
+					if f.now > time.Second {
+						t.Errorf("%s: it took %v", way, f.now)
+					}
+				}
+			}
+		})
+	}
+}
+
+// untilLost does something until it fails.
+func untilLost(do func() error) error {
+	for {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+}
+
+func lockAndUnlock(win *Win, target int) error {
+	if err := win.Lock(Shared, target, 0); err != nil {
+		return err
+	}
+	return win.Unlock(target)
+}

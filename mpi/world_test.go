@@ -1,0 +1,249 @@
+package mpi
+
+import (
+	"container/heap"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// proc is a program in virtual time: a rank, or what it runs beside itself.
+type proc struct {
+	f       *fabric
+	rank    int
+	resume  chan struct{}
+	wake    time.Duration
+	listens bool // it waits for what comes
+	over    bool
+}
+
+// hang is after how much virtual time a run counts as one that never ends.
+const hang = 20 * time.Second
+
+func (p *proc) Now() time.Duration { return p.f.nics[p.rank].Now() }
+
+func (p *proc) Sleep(d time.Duration) {
+	if p.f.concurrent {
+		for end := time.Now().Add(d); ; {
+			if p.f.isDead(p.rank) {
+				panic(unwound{})
+			}
+			left := time.Until(end)
+			if left <= 0 {
+				return
+			}
+			time.Sleep(min(left, 100*time.Microsecond))
+		}
+	}
+	p.f.current.park(p.f.now + d)
+}
+
+func (p *proc) Compute(d time.Duration) { p.Sleep(d) }
+
+func (f *fabric) isDead(rank int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.nics[rank].dead
+}
+
+// park lets others run until a time, or until something comes.
+func (p *proc) park(until time.Duration) {
+	if p.f.nics[p.rank].dead {
+		panic(unwound{})
+	}
+	p.wake = until
+	p.f.yielded <- struct{}{}
+	<-p.resume
+	if p.f.nics[p.rank].dead {
+		panic(unwound{})
+	}
+}
+
+// spawn adds a program.
+func (f *fabric) spawn(rank int, run func(*proc)) {
+	p := &proc{f: f, rank: rank, resume: make(chan struct{})}
+	f.procs = append(f.procs, p)
+	go func() {
+		<-p.resume
+		defer func() {
+			p.over = true
+			if v := recover(); v != nil && v != any(unwound{}) {
+				f.t.Errorf("rank %d: %v", rank, v)
+			}
+			f.yielded <- struct{}{}
+		}()
+		run(p)
+	}()
+}
+
+// simulate runs all programs to their ends, and reports whether they have any.
+func (f *fabric) simulate() bool {
+	for f.now < hang {
+		var ready []*proc
+		next, alive := hang, false
+		for _, p := range f.procs {
+			if p.over {
+				continue
+			}
+			alive = true
+			if p.wake <= f.now || f.nics[p.rank].dead {
+				ready = append(ready, p)
+			}
+			next = min(next, p.wake)
+		}
+		switch {
+		case !alive:
+			return true
+		case len(ready) > 0 && (len(f.events) == 0 || f.events[0].at > f.now || f.chance.IntN(2) == 0):
+			p := ready[f.chance.IntN(len(ready))]
+			f.current = p
+			p.resume <- struct{}{}
+			<-f.yielded
+		case len(f.events) > 0 && f.events[0].at <= max(f.now, next):
+			e := heap.Pop(&f.events).(event)
+			f.now = max(f.now, e.at)
+			e.do()
+		default:
+			f.now = next
+		}
+	}
+	return false
+}
+
+// happen lets events happen in real time until done.
+func (f *fabric) happen(done <-chan struct{}) {
+	for {
+		f.mu.Lock()
+		now, wait := f.clock(), time.Millisecond
+		for len(f.events) > 0 && f.events[0].at <= now {
+			heap.Pop(&f.events).(event).do()
+		}
+		if len(f.events) > 0 {
+			wait = f.events[0].at - now
+		}
+		f.mu.Unlock()
+		select {
+		case <-f.kick:
+		case <-time.After(wait):
+		case <-done:
+			return
+		}
+	}
+}
+
+// environment is a rank's. Ranks are two to a host.
+func (f *fabric) environment(rank int, p *proc) *env.Env {
+	e := &env.Env{
+		Rank: rank, Size: len(f.nics), Proc: p, Control: &control{f, rank}, Concurrent: f.concurrent,
+	}
+	for i := range f.nics {
+		e.Nodes = append(e.Nodes, i/2)
+	}
+	e.Go = func(_ string, run func(verbs.Proc)) {
+		if f.concurrent {
+			go func() {
+				defer func() {
+					if v := recover(); v != nil && v != any(unwound{}) {
+						panic(v)
+					}
+				}()
+				run(&proc{f: f, rank: rank})
+			}()
+			return
+		}
+		f.spawn(rank, func(p *proc) { run(p) })
+	}
+	return e
+}
+
+// open is an Opener.
+func (f *fabric) open(e *env.Env, up Upper) (Carrier, error) {
+	f.nics[e.Rank].up = up
+	return f.nics[e.Rank], nil
+}
+
+// errKilled is what a rank that was killed ends with.
+var errKilled = errors.New("killed")
+
+// run runs a program as all ranks, and returns what each ended with.
+func (f *fabric) run(o Options, program func(*World) error) []error {
+	f.t.Helper()
+	o.Open = f.open
+	errs := make([]error, len(f.nics))
+	rank := func(p *proc, i int) {
+		errs[i] = errKilled
+		defer func() {
+			f.mu.Lock()
+			f.nics[i].ended = true
+			if errs[i] != nil {
+				f.gone(i)
+			}
+			f.meetAgain()
+			f.mu.Unlock()
+		}()
+		errs[i] = Run(f.environment(i, p), o, program)
+	}
+	if !f.concurrent {
+		for i := range f.nics {
+			f.spawn(i, func(p *proc) { rank(p, i) })
+		}
+		if !f.simulate() {
+			f.t.Fatalf("ranks have not ended after %v; so far: %v", f.now, errs)
+		}
+		return errs
+	}
+	done := make(chan struct{})
+	go f.happen(done)
+	var all sync.WaitGroup
+	for i := range f.nics {
+		all.Go(func() {
+			defer func() {
+				if v := recover(); v != nil && v != any(unwound{}) {
+					f.t.Errorf("rank %d: %v", i, v)
+				}
+			}()
+			rank(&proc{f: f, rank: i}, i)
+		})
+	}
+	ended := make(chan struct{})
+	go func() { all.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(hang):
+		f.t.Fatal("ranks have not ended")
+	}
+	close(done)
+	return errs
+}
+
+// succeed runs a program that no rank may fail in.
+func (f *fabric) succeed(o Options, program func(*World) error) {
+	f.t.Helper()
+	for i, err := range f.run(o, program) {
+		if err != nil {
+			f.t.Errorf("rank %d: %v", i, err)
+		}
+	}
+	for _, n := range f.nics {
+		if len(n.regions) > 0 && !f.t.Failed() {
+			f.t.Errorf("rank %d: %d regions are left", n.rank, len(n.regions))
+		}
+	}
+}
+
+func TestRanksMeetAtTheEnd(t *testing.T) {
+	f := newFabric(t, 4, 1, false)
+	ends := make([]time.Duration, 4)
+	f.succeed(Options{}, func(w *World) error {
+		w.Compute(time.Duration(w.Rank()) * time.Millisecond)
+		ends[w.Rank()] = w.Wtime()
+		return nil
+	})
+	if f.now < ends[3] {
+		t.Errorf("ranks have ended at %v, and the last program at %v", f.now, ends[3])
+	}
+}
