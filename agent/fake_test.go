@@ -449,7 +449,8 @@ type stage struct {
 	stop func()
 }
 
-var testTiming = Timing{Handshake: 2 * time.Second, Beat: 50 * time.Millisecond, Silence: 2 * time.Second, Grace: 2 * time.Second}
+// testTiming is patient: none of this is waited for where all is well.
+var testTiming = Timing{Handshake: 30 * time.Second, Beat: 50 * time.Millisecond, Silence: 30 * time.Second, Grace: 30 * time.Second}
 
 func newStage(tb testing.TB, change ...func(*Server)) *stage {
 	tb.Helper()
@@ -497,9 +498,9 @@ func (s *stage) dev(tb testing.TB) (*Client, verbs.Context, *fakeDevice) {
 // eventually waits until something is so.
 func eventually(tb testing.TB, what string, is func() bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			tb.Fatalf("not in 10 s: %s", what)
+			tb.Fatalf("not in 30 s: %s", what)
 		}
 	}
 }

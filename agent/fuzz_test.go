@@ -90,7 +90,7 @@ func FuzzServer(f *testing.F) {
 		if err := l.read(s.receive); err == nil {
 			t.Error("it ended without a reason")
 		}
-		if err := s.end(5 * time.Second); err != nil {
+		if err := s.end(30 * time.Second); err != nil {
 			t.Error(err)
 		}
 		for _, d := range host.opened {

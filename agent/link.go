@@ -17,7 +17,7 @@ type sender interface {
 // Timing is how the two ends of a connection look after each other. The zero value is
 // how it should be.
 type Timing struct {
-	// Handshake is how long it may take until both ends know each other; 5 s if 0.
+	// Handshake is how long it may take until both ends know each other; 10 s if 0.
 	Handshake time.Duration
 	// Beat is how often an end says that it is there; 2 s if 0.
 	Beat time.Duration
@@ -33,7 +33,7 @@ func (t Timing) filled() Timing {
 	for _, f := range []struct {
 		d *time.Duration
 		v time.Duration
-	}{{&t.Handshake, 5 * time.Second}, {&t.Beat, 2 * time.Second}, {&t.Silence, 15 * time.Second}, {&t.Grace, 10 * time.Second}} {
+	}{{&t.Handshake, 10 * time.Second}, {&t.Beat, 2 * time.Second}, {&t.Silence, 15 * time.Second}, {&t.Grace, 10 * time.Second}} {
 		if *f.d <= 0 {
 			*f.d = f.v
 		}

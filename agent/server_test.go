@@ -91,7 +91,7 @@ func TestWrongKeys(t *testing.T) {
 
 // No caller without the key keeps others away for longer than a handshake may take.
 func TestSlowStrangers(t *testing.T) {
-	s := newStage(t, func(s *Server) { s.Timing.Handshake = 200 * time.Millisecond })
+	s := newStage(t, func(s *Server) { s.Timing.Handshake = 2 * time.Second }) // in which all of them can come, and a client be known
 	strangers := make([]net.Conn, 0, 2*maxStrangers)
 	for range 2 * maxStrangers {
 		raw := must[net.Conn](t)(net.Dial("tcp", s.addr))
@@ -223,47 +223,61 @@ func (s *stage) handMade(t *testing.T) *link {
 	return l
 }
 
-// A caller that says nothing is taken for dead.
+// Who says nothing is taken for dead, a caller as well as an agent.
 func TestSilence(t *testing.T) {
-	s := newStage(t, func(s *Server) { s.Timing.Silence, s.Timing.Beat = 150*time.Millisecond, 20*time.Millisecond })
-	mute := s.handMade(t)
-	mute.send(encode(append(newFrame(frameCall, 64), 0, 1, byte(callOpen.number)), &deviceNamed{"fake0"}, nil))
-	if err := mute.flush(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the device is opened", func() bool { return s.fakeHost.count() == 1 })
-	eventually(t, "the device is closed", func() bool { return len(s.device(0).isOpen()) == 0 })
-
-	// Whatever a caller takes for often enough, it says so as often as the agent wants.
-	alive := must[*Client](t)(NewClient(t.Context(), must[net.Conn](t)(net.Dial("tcp", s.addr)), s.Key, Timing{Beat: time.Hour}))
-	defer alive.Close()
-	dev := must[verbs.Context](t)(alive.Open("fake0"))
-	if _, err := dev.WaitAsync(400 * time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
-		t.Errorf("who waits for longer than silence may last: %v", err)
-	}
-
-	// One that is for ever at one frame is no better.
-	slow := s.handMade(t).conn
-	for b := []byte{0, 1, 0, 0}; ; b = []byte{0} {
-		if _, err := slow.Write(b); err != nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-
-	// An agent that says nothing is too.
-	near, far := net.Pipe()
-	go func() {
-		config, _ := secured(s.Key, roleAgent, roleCaller)
-		conn := tls.Server(far, config)
-		frame := ours("", testTiming.Silence).frame()
-		seal(frame)
-		conn.Write(frame)         // the other end notices
-		io.Copy(io.Discard, conn) // until it hangs up
-	}()
-	lonely := must[*Client](t)(NewClient(t.Context(), near, s.Key, Timing{Silence: 100 * time.Millisecond}))
-	if _, err := lonely.Identity(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "silent") {
-		t.Error(err)
+	const silence = 2 * time.Second // in which somebody alive has its turn on a busy machine, too
+	impatient := func(s *Server) { s.Timing.Silence = silence }
+	for name, test := range map[string]func(*testing.T){
+		"one that opens a device, and no more": func(t *testing.T) {
+			s := newStage(t, impatient)
+			mute := s.handMade(t)
+			mute.send(encode(append(newFrame(frameCall, 64), 0, 1, byte(callOpen.number)), &deviceNamed{"fake0"}, nil))
+			if err := mute.flush(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the device is opened", func() bool { return s.fakeHost.count() == 1 })
+			eventually(t, "the device is closed", func() bool { return len(s.device(0).isOpen()) == 0 })
+		},
+		// Whatever a caller takes for often enough, it says so as often as the agent wants.
+		"one that waits for longer": func(t *testing.T) {
+			s := newStage(t, impatient)
+			alive := must[*Client](t)(NewClient(t.Context(), must[net.Conn](t)(net.Dial("tcp", s.addr)), s.Key, Timing{Beat: time.Hour}))
+			defer alive.Close()
+			dev := must[verbs.Context](t)(alive.Open("fake0"))
+			if _, err := dev.WaitAsync(2 * silence); !errors.Is(err, verbs.ErrTimeout) {
+				t.Errorf("who waits for longer than silence may last: %v", err)
+			}
+		},
+		"one that is for ever at one frame": func(t *testing.T) {
+			slow := newStage(t, impatient).handMade(t).conn
+			for b := []byte{0, 1, 0, 0}; ; b = []byte{0} {
+				if _, err := slow.Write(b); err != nil {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		},
+		"an agent": func(t *testing.T) {
+			near, far := net.Pipe()
+			key := NewKey()
+			go func() {
+				config, _ := secured(key, roleAgent, roleCaller)
+				conn := tls.Server(far, config)
+				frame := ours("", testTiming.Silence).frame()
+				seal(frame)
+				conn.Write(frame)         // the other end notices
+				io.Copy(io.Discard, conn) // until it hangs up
+			}()
+			lonely := must[*Client](t)(NewClient(t.Context(), near, key, Timing{Silence: 100 * time.Millisecond}))
+			if _, err := lonely.Identity(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "silent") {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // all of them wait
+			test(t)
+		})
 	}
 }
 
@@ -344,7 +358,7 @@ func TestVersions(t *testing.T) {
 	if err := l.flush(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.hear(time.Second, "", ""); err != nil {
+	if _, err := l.hear(testTiming.Handshake, "", ""); err != nil {
 		t.Fatal(err)
 	}
 	if kind, body, err := l.next(); err != nil || kind != frameBye || !strings.Contains(string(body), "update the caller") {

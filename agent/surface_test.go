@@ -128,7 +128,7 @@ func testConnections(t *testing.T, dev verbs.Context, qp verbs.QP, fake *fakeDev
 	if string(req.Param().PrivateData) != "hello" || req.Remote().Port() != 9 {
 		t.Errorf("%+v from %v", req.Param(), req.Remote())
 	}
-	conn := must[verbs.Conn](t)(req.Accept(qp, param, time.Second))
+	conn := must[verbs.Conn](t)(req.Accept(qp, param, 30*time.Second))
 	if !reflect.DeepEqual(conn.Param(), param) || !reflect.DeepEqual(fake.last.param, param) || conn.Remote().Addr().Zone() != "zone" {
 		t.Errorf("%+v with %v", conn.Param(), conn.Remote())
 	}
@@ -146,7 +146,7 @@ func testConnections(t *testing.T, dev verbs.Context, qp verbs.QP, fake *fakeDev
 	if !errors.As(err, &r) || !errors.Is(err, verbs.ErrRejected) || r.Reason != 28 || string(r.PrivateData) != "sorry" {
 		t.Errorf("refused with %v", err)
 	}
-	if c := must[verbs.Conn](t)(cm.Connect(qp, at, param, time.Second)); !reflect.DeepEqual(c.Param(), param) {
+	if c := must[verbs.Conn](t)(cm.Connect(qp, at, param, 30*time.Second)); !reflect.DeepEqual(c.Param(), param) {
 		t.Errorf("%+v", c.Param())
 	}
 	if p := must[verbs.DatagramPeer](t)(cm.Resolve(at, []byte("x"), 0)); p.QKey != 6 || string(p.PrivateData) != "x" {
@@ -203,7 +203,7 @@ func TestEventsNameTheProgramsObjects(t *testing.T) {
 		if err := want.Arm(false); err != nil {
 			t.Fatal(err)
 		}
-		if got := must[verbs.CQ](t)(ch.Wait(time.Second)); got != want {
+		if got := must[verbs.CQ](t)(ch.Wait(30 * time.Second)); got != want {
 			t.Errorf("an event of %p, not %p", got, want)
 		}
 	}
@@ -213,7 +213,7 @@ func TestEventsNameTheProgramsObjects(t *testing.T) {
 	fake.events <- verbs.AsyncEvent{Type: verbs.EventSRQErr, SRQ: here[1].(verbs.SRQ), Port: 3}
 	fake.events <- verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: &fakeQP{}} // that nobody has made
 	for _, want := range []verbs.AsyncEvent{{Type: verbs.EventQPFatal, QP: qp}, {Type: verbs.EventSRQErr, SRQ: srq, Port: 3}, {Type: verbs.EventQPFatal}} {
-		if got := must[verbs.AsyncEvent](t)(dev.WaitAsync(time.Second)); got != want {
+		if got := must[verbs.AsyncEvent](t)(dev.WaitAsync(30 * time.Second)); got != want {
 			t.Errorf("%+v, not %+v", got, want)
 		}
 	}

@@ -87,13 +87,13 @@ var _ = Describe("a rank of a scenario", func() {
 
 	It("that stands still is found by the limit, and the kernel tells what it was at", func() {
 		slow()
-		r, ranks := s.startEndless("3s")
+		r, ranks := s.startEndless("6s")
 		Expect(syscall.Kill(ranks[2].pid, syscall.SIGSTOP)).To(Succeed())
 		o := r.wait()
 		Expect(o.code).To(Equal(1), o.String())
 		res := only(s.result(s.path("work", "out")))
 		Expect(res.Verdict).To(Equal(report.Failed))
-		Expect(res.Checks[0].Got).To(MatchRegexp("rank . on host. did not end: the limit of 3 ?s is reached"))
+		Expect(res.Checks[0].Got).To(MatchRegexp("rank . on host. did not end: the limit of 6 ?s is reached"))
 		stopped := 0
 		for _, k := range res.Ranks {
 			if strings.Contains(k.Waiting, "stopped") {
@@ -187,7 +187,7 @@ var _ = Describe("a program in the hosts of a fabric", func() {
 		r.interrupt()
 		o := r.wait()
 		Expect(o.code).NotTo(Equal(0), o.String())
-		Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
+		Expect(time.Since(began)).To(BeNumerically("<", patience))
 		s.expectNothingRemains()
 	})
 })

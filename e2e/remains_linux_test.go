@@ -44,7 +44,7 @@ func roleOf(args []string, ours bool) string {
 		return first
 	case args[0] == "fabrictest-guard":
 		return guard
-	case second == "lab-process", second == "live-process", second == "once-process":
+	case second == "lab-process", second == "live-process", second == "once-process", second == "mpi-process":
 		return lab
 	case second == "rank-process":
 		return rank

@@ -32,8 +32,11 @@ func (s *stage) in(steps []string, args ...string) *exec.Cmd {
 	a := cmd.SysProcAttr
 	a.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS
 	for _, step := range steps {
-		if step == newContainer {
+		switch step {
+		case newContainer:
 			a.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
+		case holdPort:
+			a.Cloneflags |= unix.CLONE_NEWNET
 		}
 	}
 	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
@@ -49,6 +52,7 @@ const (
 	tinyDisk         = "disk"      // folder, and its size in bytes
 	smallFiles       = "files"     // and their greatest size in bytes
 	newContainer     = "container" // with the folder to put its root
+	holdPort         = "port"      // RoCE's is in use, on all addresses of a network of its own
 )
 
 // enter makes a situation and becomes a program in it. It returns only if that
@@ -70,6 +74,8 @@ func enter(steps, program []string) error {
 			err = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 		case step == newContainer:
 			err = becomeContainer(filepath.Join(os.Getenv("HOME"), "root"))
+		case step == holdPort:
+			err = takePort()
 		case words[0] == noCapabilities:
 			err = keepOnly(words[1:])
 		case words[0] == tinyDisk:
@@ -112,6 +118,15 @@ func keepOnly(words []string) error {
 		}
 	}
 	return nil // root's program gets what the bounding set has
+}
+
+// takePort takes RoCE's UDP port, for good: the socket is the next program's, too.
+func takePort() error {
+	s, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	return unix.Bind(s, &unix.SockaddrInet6{Port: 4791})
 }
 
 func limitFiles(size string) error {

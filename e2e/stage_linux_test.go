@@ -126,7 +126,7 @@ func (s *stage) start(cmd *exec.Cmd) *running {
 	if cmd.Stderr == nil {
 		cmd.Stderr = &r.err
 	}
-	cmd.WaitDelay = time.Second // whoever still holds the output is found otherwise
+	cmd.WaitDelay = 10 * time.Second // whoever still holds the output is found otherwise
 	Expect(cmd.Start()).To(Succeed())
 	go func() {
 		defer close(r.done)

@@ -47,7 +47,7 @@ func scenarioSeeds(t testing.TB, add func([]byte)) {
 }
 
 // soon is far more than a plan takes, on a machine that does much else besides.
-const soon = 5 * time.Second
+const soon = 20 * time.Second
 
 func scenario(t testing.TB, b []byte) {
 	t.Helper()

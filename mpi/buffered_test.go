@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 )
 
 func TestBufferedSends(t *testing.T) {
@@ -12,7 +13,7 @@ func TestBufferedSends(t *testing.T) {
 			if _, err := w.Recv(nil, 0, 9); err != nil {
 				return err
 			}
-			for _, tag := range []int{1, 3} {
+			for _, tag := range []int{1, 3, 4} {
 				buf := make([]byte, 600)
 				st, err := w.Recv(buf, 0, tag)
 				if err = errors.Join(err, is(buf, st, Status{0, tag, 600, false}, tag)); err != nil {
@@ -50,7 +51,16 @@ func TestBufferedSends(t *testing.T) {
 		if err := w.AttachBuffer(600); err != nil {
 			return err
 		}
-		return w.Bsend(message(3, 600), 1, 3) // leaves before the rank does
+		if err := w.Bsend(message(3, 600), 1, 3); err != nil {
+			return err
+		}
+		for { // what has left gives its room to others
+			err := w.Bsend(message(4, 600), 1, 4) // leaves before the rank does
+			if !errors.Is(err, ErrBuffer) {
+				return err
+			}
+			w.Compute(time.Microsecond)
+		}
 	})
 }
 

@@ -104,6 +104,15 @@ func TestContexts(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		if w.Rank() >= 2 { // those who have made fewer do not come upon what the others have used
+			for range 4 {
+				d, err := low.Dup()
+				if err != nil {
+					return err
+				}
+				comms = append(comms, d)
+			}
+		}
 		cross, err := high.Split(w.Rank()%2, 0)
 		if err != nil {
 			return err

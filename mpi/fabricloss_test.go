@@ -60,9 +60,11 @@ func (f *fabric) cut(a, b int) {
 	f.nics[b].lose(a)
 }
 
-var _ Carrier = (*nic)(nil)
-var _ verbs.Proc = (*proc)(nil)
-var _ env.Control = (*control)(nil)
+var (
+	_ Carrier     = (*nic)(nil)
+	_ verbs.Proc  = (*proc)(nil)
+	_ env.Control = (*control)(nil)
+)
 
 // control is one rank's.
 type control struct {

@@ -21,7 +21,6 @@ type Request struct {
 	schedule *schedule         // of collectives
 	op       *window.Operation // of transfers
 	again    *persistent       // of persistent requests
-	room     []byte            // of buffered sends
 }
 
 // kind is what a request is about.

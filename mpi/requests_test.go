@@ -117,12 +117,12 @@ func TestPersistent(t *testing.T) {
 			reqs := make([]*Request, 4)
 			for i := range bufs {
 				bufs[i] = make([]byte, n)
-				make := []func([]byte, int, int) (*Request, error){w.SendInit, w.SsendInit, w.BsendInit, w.RsendInit}[i]
+				init := []func([]byte, int, int) (*Request, error){w.SendInit, w.SsendInit, w.BsendInit, w.RsendInit}[i]
 				if w.Rank() == 1 {
-					make = w.RecvInit
+					init = w.RecvInit
 				}
 				var err error
-				if reqs[i], err = make(bufs[i], 1-w.Rank(), i); err != nil {
+				if reqs[i], err = init(bufs[i], 1-w.Rank(), i); err != nil {
 					return err
 				}
 				if st, done, err := reqs[i].Test(); st != empty || !done || err != nil || reqs[i].Active() {

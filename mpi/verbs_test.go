@@ -40,6 +40,72 @@ func onNICs(t *testing.T, ranks int, program func(*mpi.World) error) {
 	}
 }
 
+// On every kind of NIC, whoever needs a rank that is killed, or cut off, learns of it
+// in time, whatever it waits in.
+func TestLossOverNICs(t *testing.T) {
+	waits := map[string]func(*mpi.World, *mpi.Win) error{
+		"receive": func(w *mpi.World, _ *mpi.Win) error {
+			_, err := w.Recv(nil, 1, 1)
+			return err
+		},
+		"send":    func(w *mpi.World, _ *mpi.Win) error { return w.Ssend(make([]byte, 100_000), 1, 1) },
+		"barrier": func(w *mpi.World, _ *mpi.Win) error { return w.Barrier() },
+		"fence":   func(_ *mpi.World, win *mpi.Win) error { return win.Fence(0) },
+		"lock": func(_ *mpi.World, win *mpi.Win) error {
+			for {
+				if err := win.Lock(mpi.Exclusive, 1, 0); err != nil {
+					return err
+				}
+				if err := errors.Join(win.Put(make([]byte, 64), 1, 0), win.Unlock(1)); err != nil {
+					return err
+				}
+			}
+		},
+	}
+	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
+		for name, wait := range waits {
+			for _, mode := range []mpi.ProgressMode{mpi.Polling, mpi.Background} {
+				for _, how := range []string{"killed", "cut off"} {
+					t.Run(fmt.Sprintf("%s %s %v %s", provider, name, mode, how), func(t *testing.T) {
+						f := mpihost.Fabric{Ranks: 3, Provider: provider, Limit: 5 * time.Minute}
+						f.Script = func(w *mpihost.World) {
+							w.At(time.Millisecond, func() {
+								if how == "killed" {
+									w.Kill(1)
+								} else {
+									w.Cut(1, -1)
+								}
+							})
+						}
+						out, err := mpihost.InWorld(f, func(e *env.Env) error {
+							return mpi.Run(e, mpi.Options{Progress: mode}, func(w *mpi.World) error {
+								win, err := w.WinAllocate(64)
+								if err != nil {
+									return err
+								}
+								if w.Rank() == 1 {
+									w.Compute(10 * time.Millisecond)
+									_, err := w.Recv(nil, 0, 99)
+									return err
+								}
+								return wait(w, win)
+							})
+						})
+						for i, r := range out.Ranks {
+							if i == 1 && how == "killed" {
+								continue
+							}
+							if !errors.Is(r.Err, mpi.ErrPeerLost) || r.Ended > 2*time.Minute {
+								t.Errorf("rank %d ends after %v with %v; all: %v", i, r.Ended, r.Err, err)
+							}
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
 func fill(id, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {

@@ -228,7 +228,7 @@ func (s *space) introduce() error {
 
 // poll asks until it is told yes.
 func poll(what string, ask func() (bool, error)) error {
-	const patience = 10 * time.Second
+	const patience = 30 * time.Second
 	pause := 50 * time.Microsecond
 	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
 		ok, err := ask()

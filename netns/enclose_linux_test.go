@@ -130,7 +130,7 @@ func TestEnclosurePassesOnSignals(t *testing.T) {
 func TestEnclosureReapsOrphans(t *testing.T) {
 	_, out := enclosed(t, `
 		for i in 1 2 3 4 5; do (true & true &) ; done
-		for i in $(seq 100); do
+		for i in $(seq 1000); do
 			z=$(grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l)
 			[ $z = 0 ] && break
 			sleep 0.02

@@ -186,8 +186,8 @@ func TestRateIsThatOfTheCable(t *testing.T) {
 }
 
 // testRate sends as fast as it can, and looks at what the kernel counts at the
-// other end. On a busy machine too little may be sent: it is tried again. Too
-// much must never pass.
+// other end. On a busy machine too little may be sent: it is tried again. It may
+// also count late what has passed before: too much must not pass for long.
 func testRate(t *testing.T, f *netns.Fabric, from, to string, least, most float64) {
 	t.Helper()
 	stop := make(chan struct{})
@@ -216,14 +216,19 @@ func testRate(t *testing.T, f *netns.Fabric, from, to string, least, most float6
 		})
 	}
 	time.Sleep(20 * time.Millisecond) // until the bucket, full at first, is empty
-	var got float64
-	for range 20 {
+	measure := func(during time.Duration) (mbps float64) {
 		start, before := time.Now(), stats(t, f, to+"/rdma0").RxBytes
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(during)
 		after, span := stats(t, f, to+"/rdma0").RxBytes, time.Since(start)
-		got = float64(after-before) * 8 / span.Seconds() / 1e6
+		return float64(after-before) * 8 / span.Seconds() / 1e6
+	}
+	var got float64
+	for range 100 {
+		got = measure(100 * time.Millisecond)
 		if slack := 1.1*most + 3; got > slack { // a bucket's worth
-			t.Fatalf("%s to %s: %.1f Mb/s, want up to %v", from, to, got, most)
+			if got = measure(2 * time.Second); got > slack {
+				t.Fatalf("%s to %s: %.1f Mb/s, want up to %v", from, to, got, most)
+			}
 		}
 		if got >= least {
 			return

@@ -89,7 +89,7 @@ func rankRole() int {
 }
 
 func sleepRole() int {
-	time.Sleep(time.Minute)
+	time.Sleep(10 * time.Minute)
 	return 0
 }
 

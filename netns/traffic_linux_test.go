@@ -40,7 +40,8 @@ func send(tb testing.TB, c *net.UDPConn, to netip.AddrPort, payload string) {
 	}
 }
 
-const patience = 5 * time.Second
+// patience is for what comes if all is well.
+const patience = 30 * time.Second
 
 // receive waits for one datagram.
 func receive(tb testing.TB, c *net.UDPConn) (string, netip.AddrPort) {

@@ -57,7 +57,7 @@ func sides(t *testing.T, service perf.Service, open opener) (client, server *per
 	t.Helper()
 	var s [2]*perf.Side
 	for i := range s {
-		addr := netip.AddrFrom4([4]byte{127, 72, byte(service), byte(2 + i)})
+		addr := netip.AddrFrom4([4]byte{127, 74, byte(service), byte(2 + i)})
 		d, err := open(addr)
 		if err != nil {
 			t.Fatal(err)

@@ -48,7 +48,7 @@ type Side struct {
 }
 
 // patience is how long a program waits for anything that should come at once.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // swap exchanges values as JSON.
 func swap[T any](ctx context.Context, s *Side, mine T) (theirs T, err error) {

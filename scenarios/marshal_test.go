@@ -138,7 +138,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		began := time.Now()
 		s, err := Parse("fuzz.yaml", data)
-		if took := time.Since(began); took > 2*time.Second {
+		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("%v to read %d bytes", took, len(data))
 		}
 		if err != nil {

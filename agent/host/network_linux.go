@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long the kernel may take to do what it was told.
-const patience = 5 * time.Second
+const patience = 30 * time.Second
 
 // network is the kernel's.
 type network struct {

@@ -50,7 +50,7 @@ func startAgent(t *testing.T, key string) string {
 		}
 	})
 	at := regexp.MustCompile(`Serving emu0 at (\S+)\. `)
-	for range 500 {
+	for range 6000 {
 		if m := at.FindStringSubmatch(out.String()); m != nil {
 			return m[1]
 		}

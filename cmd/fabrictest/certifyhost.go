@@ -59,7 +59,7 @@ const (
 	keyPath      = "/run/agent.key"
 	// Processors may be emulated, and the machine be busy.
 	agentPatience = time.Minute
-	agentNews     = 3 * time.Second
+	agentNews     = 10 * time.Second
 	stuckPatience = 15 * time.Second
 )
 

@@ -106,7 +106,7 @@ func (f *fakeGuest) print(text string) {
 // startedGuest is one with its agent, and a connection to that.
 func startedGuest(t *testing.T) (*fakeGuest, *guestHost, *agent.Client) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", "127.83.0.1:0") // where nobody else is
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func startedGuest(t *testing.T) (*fakeGuest, *guestHost, *agent.Client) {
 	f := newFakeGuest()
 	f.print("[    0.1] BUG: of no interest, at boot\n")
 	g := newGuestHost(f)
-	g.addr, g.patience, g.news = ln.Addr().String(), 10*time.Second, 5*time.Second
+	g.addr, g.patience, g.news = ln.Addr().String(), time.Minute, 30*time.Second
 	g.addresses = []netip.Prefix{netip.MustParsePrefix("fd77::2:11/64")}
 	client, err := g.start(t.Context())
 	if err != nil {
@@ -138,7 +138,7 @@ func TestGuestThatPanicsIsFoundOutAndRestarted(t *testing.T) {
 	f.off <- &kernel.GuestError{ID: 1, Reason: "panicked: Kernel panic - not syncing: Fatal exception", Panic: true}
 	select {
 	case <-client.Lost(): // at once, and not when it has been silent for long
-	case <-time.After(5 * time.Second):
+	case <-time.After(10 * time.Second): // 15 s is long
 		t.Fatal("the connection to the agent of a guest that is off is still there")
 	}
 	err := g.Trouble(client.Err())
@@ -185,7 +185,7 @@ func TestTroubleOfAGuest(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, g, _ := startedGuest(t)
-			if g.news = 5 * time.Second; c.name == "an agent that says nothing" {
+			if g.news = 30 * time.Second; c.name == "an agent that says nothing" {
 				g.news = 10 * time.Millisecond
 			}
 			c.spoil(f)

@@ -133,7 +133,7 @@ func TestProgramsEndWithTheirCaller(t *testing.T) {
 
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}
@@ -186,6 +186,10 @@ func TestLabsListsTheSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Kill(info.PID, syscall.SIGCONT)
+	await(t, "the lab is stopped", func() bool {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", info.PID))
+		return strings.Contains(string(stat), ") T ")
+	})
 	want := fmt.Sprintf("process %d\n", info.PID)
 	began := time.Now()
 	code, out := shell(t, "", "labs")

@@ -80,7 +80,7 @@ type labState struct {
 }
 
 // labsWait is how long `labs` waits for those that do not answer.
-const labsWait = 2 * time.Second
+const labsWait = 4 * time.Second
 
 // allLabs asks all labs at once: those that do not answer keep nobody waiting for
 // the others.

@@ -17,7 +17,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-const patience = 5 * time.Second
+const patience = 30 * time.Second
 
 var (
 	ourMAC  = net.HardwareAddr{2, 0xee, 0, 0, 0, 1}
@@ -177,7 +177,7 @@ func TestForgetting(t *testing.T) {
 		must(t, err)
 	}
 	say("old")
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // until it has arrived
 	c.wire.Forget()
 	say("new")
 	f, err := c.wire.Recv(patience)

@@ -49,7 +49,7 @@ func TestExchange(t *testing.T) {
 	for _, role := range []Role{Client, Server} {
 		for _, events := range []bool{false, true} {
 			for _, m := range []meeting{exchanges(role, here4, there4, events), exchanges(role, here6, there6, events)} {
-				if ours, peers := m.run(t, 5*time.Second); ours != nil || peers != nil {
+				if ours, peers := m.run(t, 30*time.Second); ours != nil || peers != nil {
 					t.Errorf("%s %v: ours: %v; the peer's: %v", role, m.here, ours, peers)
 				}
 			}
@@ -65,7 +65,7 @@ func TestExchangeNoticesOneBit(t *testing.T) {
 				payload[15] ^= 0x80
 			}
 		}
-		if ours, _ := m.run(t, time.Second); !strings.Contains(fmt.Sprint(ours), "byte 15 of 16 is 0x80") {
+		if ours, _ := m.run(t, 30*time.Second); !strings.Contains(fmt.Sprint(ours), "byte 15 of 16 is 0x80") {
 			t.Errorf("%s: got %v", role, ours)
 		}
 	}
@@ -96,7 +96,7 @@ func TestCourierNoticesAMessageTooMany(t *testing.T) {
 }
 
 func TestExchangeGivesUp(t *testing.T) {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errTooLong)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errTooLong)
 	defer cancel()
 	dev := newFabric().device(here4)
 	if _, err := (Exchange{Role: Server, Addr: netip.AddrPortFrom(here4, 1)}).Run(ctx, dev); err == nil || !strings.Contains(err.Error(), "nobody came") {

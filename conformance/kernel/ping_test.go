@@ -35,7 +35,7 @@ func TestPing(t *testing.T) {
 		{Size: 64, Count: 70}, {Size: MaxPingSize, Count: 3, Events: true}, {Size: 1025, Count: 5, Connections: 3},
 	} {
 		t.Run(fmt.Sprint(p.Size), func(t *testing.T) {
-			if ours, peers := pings(p).run(t, 5*time.Second); ours != nil || peers != nil {
+			if ours, peers := pings(p).run(t, 30*time.Second); ours != nil || peers != nil {
 				t.Errorf("client: %v; server: %v", ours, peers)
 			}
 		})
@@ -59,7 +59,7 @@ func TestPingNoticesOneBit(t *testing.T) {
 				payload[15] ^= 1 // the size in the client's offer
 			}
 		}
-		ours, peers := m.run(t, 500*time.Millisecond)
+		ours, peers := m.run(t, 5*time.Second)
 		if all := fmt.Sprint(ours, peers); !strings.Contains(all, want) {
 			t.Errorf("%s: got %s; want %q", direction, all, want)
 		}

@@ -54,7 +54,7 @@ func TestDatagrams(t *testing.T) {
 	for _, role := range []Role{Client, Server} {
 		for _, events := range []bool{false, true} {
 			for _, m := range []meeting{datagrams(role, here4, there4, events), datagrams(role, here6, there6, events)} {
-				if ours, peers := m.run(t, 5*time.Second); ours != nil || peers != nil {
+				if ours, peers := m.run(t, 30*time.Second); ours != nil || peers != nil {
 					t.Errorf("%s %v: ours: %v; the peer's: %v", role, m.here, ours, peers)
 				}
 			}
@@ -72,7 +72,7 @@ func TestDatagramsNoticeOneBit(t *testing.T) {
 		}
 		// On the way there the byte lies behind a header, on the way back before.
 		want := map[netip.Addr]string{there6: "byte 59 of 60", here6: "byte 19 of 60"}[to]
-		if ours, _ := m.run(t, time.Second); !strings.Contains(fmt.Sprint(ours), want) {
+		if ours, _ := m.run(t, 30*time.Second); !strings.Contains(fmt.Sprint(ours), want) {
 			t.Errorf("spoilt on the way to %v: got %v, want %q", to, ours, want)
 		}
 	}

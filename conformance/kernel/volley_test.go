@@ -44,7 +44,7 @@ func TestVolley(t *testing.T) {
 	} {
 		for _, v.Role = range []Role{Client, Server} {
 			for _, m := range []meeting{volleys(v, here4, there4), volleys(v, here6, there6)} {
-				if ours, peers := m.run(t, 5*time.Second); ours != nil || peers != nil {
+				if ours, peers := m.run(t, 30*time.Second); ours != nil || peers != nil {
 					t.Errorf("%s of %d: ours: %v; the peer's: %v", v.Role, v.Size, ours, peers)
 				}
 			}
@@ -73,7 +73,7 @@ func TestVolleyNoticesOneBit(t *testing.T) {
 				}
 			}
 		}
-		if ours, _ := m.run(t, time.Second); !strings.Contains(fmt.Sprint(ours), "byte 99 of 100") {
+		if ours, _ := m.run(t, 30*time.Second); !strings.Contains(fmt.Sprint(ours), "byte 99 of 100") {
 			t.Errorf("%+v: got %v", test, ours)
 		}
 	}

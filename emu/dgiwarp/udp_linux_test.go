@@ -122,7 +122,7 @@ func TestRandomDatagrams(t *testing.T) {
 			time.Sleep(time.Millisecond) // the socket's buffer is not what is tested
 		}
 	}
-	for deadline := time.Now().Add(5 * time.Second); counter(b, "rcvd_packets")+counter(b, "udp_dropped") < uint64(count); {
+	for deadline := time.Now().Add(30 * time.Second); counter(b, "rcvd_packets")+counter(b, "udp_dropped") < uint64(count); {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d datagrams were seen", counter(b, "rcvd_packets"), count)
 		}

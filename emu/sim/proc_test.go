@@ -17,7 +17,7 @@ func checkLeaks(t *testing.T) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
-		for range 100 { // a coroutine may need a moment to be gone
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); { // a coroutine may need a moment to be gone
 			if runtime.NumGoroutine() <= before {
 				return
 			}

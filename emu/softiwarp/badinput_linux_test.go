@@ -78,7 +78,7 @@ func (h *host) serve(t *testing.T) {
 				return
 			}
 			if c, err := req.Accept(e.qp, connParam, 300*time.Millisecond); err == nil {
-				if err := c.WaitDisconnect(10 * time.Second); err != nil {
+				if err := c.WaitDisconnect(30 * time.Second); err != nil {
 					t.Errorf("a connection does not end: %v", err)
 				}
 			}
@@ -172,7 +172,7 @@ func converse(seed uint64, c *net.TCPConn, clean []byte, first int) error {
 	select {
 	case <-over:
 		return c.Close()
-	case <-time.After(5 * time.Second):
+	case <-time.After(30 * time.Second):
 		return errors.Join(fmt.Errorf("seed %d: the stream does not end", seed), c.Close())
 	}
 }
@@ -181,7 +181,7 @@ func TestBadInputToAListener(t *testing.T) {
 	t.Parallel()
 	for i, crc := range []bool{true, false} {
 		cfg := Config{NIC: engine.Config{
-			MPA: mpa.Config{NoCRC: !crc, RequestTimeout: 200 * time.Millisecond}, CloseTimeout: 300 * time.Millisecond,
+			MPA: mpa.Config{NoCRC: !crc, RequestTimeout: time.Second}, CloseTimeout: 300 * time.Millisecond,
 		}}
 		sent, _ := recordEcho(t, cfg)
 		h := &host{d: loopback(t, fmt.Sprintf("127.81.2.%d", 2+i), cfg)}
@@ -230,7 +230,7 @@ func TestBadInputToAListener(t *testing.T) {
 // quiet waits until the device has no streams.
 func (h *host) quiet(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		h.d.Driver().Lock(drive.CallWait)
 		n := openStreams(h.d)
 		h.d.Driver().Unlock()
@@ -262,7 +262,7 @@ func (h *host) unharmed(t *testing.T) {
 func TestBadInputFromAListener(t *testing.T) {
 	t.Parallel()
 	cfg := Config{NIC: engine.Config{
-		MPA: mpa.Config{NoCRC: true, ReplyTimeout: 200 * time.Millisecond}, CloseTimeout: 300 * time.Millisecond,
+		MPA: mpa.Config{NoCRC: true, ReplyTimeout: time.Second}, CloseTimeout: 300 * time.Millisecond,
 	}}
 	_, got := recordEcho(t, cfg)
 	bad, err := net.Listen("tcp", "127.81.3.3:0")
@@ -295,11 +295,11 @@ func TestBadInputFromAListener(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := h.d.cm.Connect(e.qp, netip.MustParseAddrPort(bad.Addr().String()), connParam, 5*time.Second)
+		c, err := h.d.cm.Connect(e.qp, netip.MustParseAddrPort(bad.Addr().String()), connParam, 30*time.Second)
 		switch {
 		case err == nil:
 			made++
-			if err := c.WaitDisconnect(10 * time.Second); err != nil {
+			if err := c.WaitDisconnect(30 * time.Second); err != nil {
 				t.Errorf("a connection does not end: %v", err)
 			}
 		case errors.Is(err, verbs.ErrClosed):

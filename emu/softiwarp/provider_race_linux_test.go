@@ -113,7 +113,7 @@ func serveOne(d *Device, req verbs.ConnRequest) error {
 	if err := e.recv(0, 5000); err != nil {
 		return err
 	}
-	c, err := req.Accept(e.qp, connParam, 10*time.Second)
+	c, err := req.Accept(e.qp, connParam, 30*time.Second)
 	if err != nil {
 		return fmt.Errorf("accept: %w", err)
 	}
@@ -124,7 +124,7 @@ func serveOne(d *Device, req verbs.ConnRequest) error {
 			return err
 		}
 	}
-	if err := c.WaitDisconnect(10 * time.Second); err != nil {
+	if err := c.WaitDisconnect(30 * time.Second); err != nil {
 		return err
 	}
 	return e.qp.Close()

@@ -120,7 +120,7 @@ func (e *end) nextWC(block bool, wc []verbs.WC) (int, error) {
 		if n, err = e.cq.Poll(wc); err != nil || n > 0 {
 			return n, err
 		}
-		if _, err := e.ch.Wait(10 * time.Second); err != nil {
+		if _, err := e.ch.Wait(30 * time.Second); err != nil {
 			return 0, err
 		}
 	}

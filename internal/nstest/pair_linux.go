@@ -82,7 +82,8 @@ func join(a, b *Host, mtu int) error {
 // waitUp returns when the wire carries packets: the kernel says so a moment
 // after both ends were set up, and drops silently until then.
 func waitUp() error {
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	const patience = 30 * time.Second
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		dev, err := netlink.LinkByName(Device)
 		if err != nil {
 			return err
@@ -91,7 +92,7 @@ func waitUp() error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s is %v after 5 s", Device, dev.Attrs().OperState)
+			return fmt.Errorf("%s is %v after %v", Device, dev.Attrs().OperState, patience)
 		}
 	}
 }

@@ -298,7 +298,7 @@ func readdress(b *conformance.Bench) error {
 		if err := b.Wire.Send(packet); err != nil {
 			return err
 		}
-		b.Sleep(time.Millisecond) // until it has arrived
+		b.Sleep(100 * time.Millisecond) // until it has arrived, which the kernel may take its time for
 	}
 	wc, err := u.next(b.Patience())
 	if err != nil {

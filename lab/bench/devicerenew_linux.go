@@ -17,7 +17,7 @@ import (
 const (
 	hostPatience    = time.Minute
 	restartPatience = 30 * time.Second
-	devicePatience  = 10 * time.Second
+	devicePatience  = 30 * time.Second
 )
 
 // trouble is what has become of the device's host, as far as that is seen from outside, after

@@ -13,7 +13,7 @@ import (
 )
 
 // fencePatience is how long a frame may take to the device's host.
-const fencePatience = 5 * time.Second
+const fencePatience = 30 * time.Second
 
 // fence returns when nothing is on its way to the device's host any more that an
 // earlier case has sent: a device that is opened then would answer it. Each processor

@@ -21,5 +21,5 @@ type NamespaceOptions struct {
 const (
 	defaultMaxRealTime = 2 * time.Minute
 	// grace is what a case that is to end, and its tasks, have to do so.
-	grace = 5 * time.Second
+	grace = 15 * time.Second
 )

@@ -177,7 +177,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 
 // What goes wrong at a table does no harm to the next case.
 func TestTrouble(t *testing.T) {
-	l := lab(t, "softroce", NamespaceOptions{MaxTime: 100 * time.Millisecond})
+	l := lab(t, "softroce", NamespaceOptions{})
 	canceled, cancel := context.WithCancel(t.Context())
 	for _, c := range []struct {
 		name string
@@ -234,15 +234,18 @@ func TestTrouble(t *testing.T) {
 		{"the link left down", t.Context(), func(b *conformance.Bench) error { return b.SetLink(false) }, func(err error) bool { return err == nil }, ""},
 		{"an address left taken", t.Context(), func(b *conformance.Bench) error { return b.SetAddress(b.Local[0], false) }, func(err error) bool { return err == nil }, ""},
 	} {
+		// A hang is waited for; it has to have begun, and all else must come to its end.
+		if l.opt.MaxTime = defaultMaxRealTime; strings.HasPrefix(c.name, "a hang") {
+			l.opt.MaxTime = 500 * time.Millisecond
+		}
 		err := l.Try(c.ctx, conformance.Job{}, c.body)
 		if !c.is(err) || c.want != "" && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		l.opt.MaxTime = time.Minute
+		l.opt.MaxTime = defaultMaxRealTime
 		if err := l.Try(t.Context(), conformance.Job{}, echo); err != nil {
 			t.Errorf("after %s: %v", c.name, err)
 		}
-		l.opt.MaxTime = 100 * time.Millisecond
 	}
 	if n := len(l.free); n != 1 {
 		t.Errorf("%d tables are free", n)
@@ -281,9 +284,9 @@ func TestTimesOfFrames(t *testing.T) {
 		if err := u.send("hello", b.Peers[0], 1); err != nil {
 			return err
 		}
-		b.Sleep(100 * time.Millisecond)
+		b.Sleep(time.Second)
 		f, err := b.Wire.Recv(b.Patience())
-		if err != nil || f.At < before || f.At > b.Now()-50*time.Millisecond {
+		if err != nil || f.At < before || f.At > b.Now()-500*time.Millisecond {
 			return fmt.Errorf("sent after %v, seen at %v, now %v: %w", before, f.At, b.Now(), err)
 		}
 		return nil

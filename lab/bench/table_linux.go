@@ -206,7 +206,7 @@ func (t *table) restoreAddrs() error {
 // awaitLocal returns when the kernel takes packets to an address for its own. It
 // makes a new IPv6 address known in its own time, and loses what comes before.
 func awaitLocal(a netip.Addr) error {
-	const patience = 5 * time.Second
+	const patience = 30 * time.Second
 	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Microsecond) {
 		routes, err := netlink.RouteGet(a.AsSlice())
 		switch {

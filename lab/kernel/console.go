@@ -133,6 +133,9 @@ func (e *GuestError) Error() string {
 	return text
 }
 
+// newsPatience is how long a machine may take to end behind its connections.
+const newsPatience = 5 * time.Second
+
 // lateNews is err, or why the guest is gone, if that is what is behind it: a
 // connection may end a moment before the machine does. The context is one that ends
 // with the guest.
@@ -143,7 +146,7 @@ func lateNews(ctx context.Context, err error) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-time.After(time.Second):
+	case <-time.After(newsPatience):
 		return err
 	}
 }

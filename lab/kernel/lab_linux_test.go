@@ -79,11 +79,11 @@ func TestUpSaysWhyAGuestDoesNotComeUp(t *testing.T) {
 		"refuses": "guest 1 is off (exit status 1): qemu-system-x86_64: could not set up host tap",
 		"panics":  "guest 1 panicked: Kernel panic - not syncing: Fatal exception; the last of its console:\n  [    0.1] Linux\n  [    0.2] BUG",
 		"fails":   "guest 1 did not come up: make device siw0: no such thing",
-		"hangs":   "guest 1 was not ready after 200ms; the last of its console:\n  [    0.1] Linux",
+		"hangs":   "guest 1 was not ready after 3s; the last of its console:\n  [    0.1] Linux",
 	} {
 		c := fakeConfig(t, behaviour)
 		if behaviour == "hangs" {
-			c.BootTimeout = 200 * time.Millisecond
+			c.BootTimeout = 3 * time.Second // in which its console says something
 		}
 		_, err := Up(t.Context(), c)
 		var e *GuestError
@@ -256,7 +256,7 @@ func alive(pid int) bool {
 
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s", what)
 		}

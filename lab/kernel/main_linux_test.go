@@ -116,7 +116,7 @@ func fakeConfig(t *testing.T, behaviour string) Config {
 		Image: &image.Image{
 			Series: image.Linux612, Release: "6.12.0-fake", Kernel: filepath.Join(dir, "vmlinuz"), Archives: []string{filepath.Join(dir, "base.cpio")},
 		},
-		QEMU: fake(t, behaviour), BootTimeout: 10 * time.Second,
+		QEMU: fake(t, behaviour), BootTimeout: time.Minute,
 	}
 }
 

@@ -177,7 +177,7 @@ func TestSocketsAreHandedOut(t *testing.T) {
 	}
 	seen := false
 	frame := make([]byte, 2048)
-	for end := time.Now().Add(5 * time.Second); !seen && time.Now().Before(end); {
+	for end := time.Now().Add(30 * time.Second); !seen && time.Now().Before(end); {
 		n, err := syscall.Read(int(raw.Fd()), frame)
 		if err != nil {
 			time.Sleep(time.Millisecond)
@@ -196,8 +196,22 @@ func TestSocketsAreHandedOut(t *testing.T) {
 	}
 }
 
+// onceThere is a signal to a program that makes a file when it begins.
+func onceThere(t *testing.T, file string) os.Signal {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(file); err == nil {
+			return syscall.SIGTERM
+		}
+		if time.Now().After(end) {
+			t.Error("the program never began")
+			return syscall.SIGKILL
+		}
+	}
+}
+
 func TestProgramsRunOnTheLabsNetwork(t *testing.T) {
 	r, _ := start(t, fakeConfig(t, "good"))
+	begun := filepath.Join(t.TempDir(), "begun")
 	for want, script := range map[int]string{
 		0:       "grep -q wire /proc/net/dev",
 		7:       "exit 7",
@@ -208,8 +222,8 @@ func TestProgramsRunOnTheLabsNetwork(t *testing.T) {
 		}
 	}
 	signals := make(chan os.Signal, 1)
-	time.AfterFunc(200*time.Millisecond, func() { signals <- syscall.SIGTERM })
-	if code, err := r.Run(t.Context(), []string{"sleep", "100"}, signals); code != 128+15 || err != nil {
+	go func() { signals <- onceThere(t, begun) }()
+	if code, err := r.Run(t.Context(), []string{"sh", "-c", "touch " + begun + "; exec sleep 100"}, signals); code != 128+15 || err != nil {
 		t.Errorf("%d, %v", code, err)
 	}
 	if _, err := r.Run(t.Context(), []string{"no-such-program"}, nil); err == nil {
@@ -238,9 +252,14 @@ func TestALabForOneProgram(t *testing.T) {
 	if code, err := RunOnce(t.Context(), c, []string{self}); code != 0 || err != nil {
 		t.Errorf("from within: %d, %v", code, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if code, err := RunOnce(ctx, c, []string{"sleep", "100"}); code != 128+15 || err != nil {
+	begun := filepath.Join(t.TempDir(), "begun")
+	go func() {
+		onceThere(t, begun)
+		cancel()
+	}()
+	if code, err := RunOnce(ctx, c, []string{"sh", "-c", "touch " + begun + "; exec sleep 100"}); code != 128+15 || err != nil {
 		t.Errorf("of a program that was ended: %d, %v", code, err)
 	}
 	if _, err := RunOnce(t.Context(), c, []string{"no-such-program"}); err == nil {

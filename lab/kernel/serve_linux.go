@@ -124,7 +124,7 @@ func (s *server) stop() {
 // hurry is how long a client may take to say what it wants, and maxRequest how long
 // that may be: a program's environment is most of it.
 const (
-	hurry      = 5 * time.Second
+	hurry      = 10 * time.Second
 	maxRequest = 4 << 20
 )
 

@@ -272,12 +272,31 @@ func laySplice(id int) error {
 		},
 		func() error { return netlink.LinkSetMaster(tap, held) },
 		func() error { return plug(cable, WireDevice) },
+		func() error { return awaitUp(spliceWire(id)) },
+		func() error { return awaitUp(splicePort(id)) },
 	} {
 		if err := step(); err != nil {
 			return fmt.Errorf("interface %s: %w", splicePort(id), err)
 		}
 	}
 	return nil
+}
+
+// awaitUp returns when the kernel takes packets at an end of a cable: it finds out in its own
+// time that the other end is up too, and loses what comes before.
+func awaitUp(name string) error {
+	const patience = 30 * time.Second
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		l, err := netlink.LinkByName(name)
+		switch {
+		case err != nil:
+			return err
+		case l.Attrs().OperState == netlink.OperUp:
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("%s is %v after %v", name, l.Attrs().OperState, patience)
+		}
+	}
 }
 
 // unsplice undoes as much of it as was done.

@@ -88,16 +88,21 @@ func (p *plugged) arriving(n int) (seen []uint16) {
 	p.t.Helper()
 	socket := p.judge()
 	defer socket.Close()
+	before := p.lab.Status()[0].Link.Sent
 	for i := range n {
 		p.send(p.frame(uint16(i)))
 	}
 	b := make([]byte, 2048)
 	last := uint16(n - 1)
+	end := time.Now().Add(30 * time.Second)
 	for quiet := 300 * time.Millisecond; ; {
 		_ = socket.SetReadDeadline(time.Now().Add(quiet))
 		k, err := socket.Read(b)
-		if err != nil {
+		if err != nil && (p.accounted(before, n, len(seen)) || time.Now().After(end)) {
 			return seen
+		}
+		if err != nil {
+			continue
 		}
 		if word := uint32(0xfab0); k >= 46 && uint32(binary.BigEndian.Uint16(b[42:])) == word {
 			number := binary.BigEndian.Uint16(b[44:])
@@ -107,6 +112,19 @@ func (p *plugged) arriving(n int) (seen []uint16) {
 			}
 		}
 	}
+}
+
+// accounted says that nothing more of frames will arrive, of which so many were sent and
+// so many seen: the rest was lost, or the cable is out.
+func (p *plugged) accounted(before LinkCounters, sent, seen int) bool {
+	l := p.lab.Status()[0].Link
+	switch {
+	case l.Down:
+		return true
+	case l.None():
+		return seen >= sent
+	}
+	return l.Sent.Packets-before.Packets == uint64(sent) && l.Sent.Lost-before.Lost == uint64(sent-seen)
 }
 
 func (p *plugged) judge() (f *os.File) {
@@ -228,26 +246,32 @@ func TestNobodyAnswersAtTheSwitch(t *testing.T) {
 		t.Fatal(err)
 	}
 	var answers []string
-	for _, f := range p.frames(200 * time.Millisecond) {
-		if len(f) >= 42 && f[12] == 0x08 && f[13] == 0x06 && f[21] == 2 {
-			answers = append(answers, net.HardwareAddr(f[22:28]).String())
-		}
+	isAnswer := func(f []byte) bool { return len(f) >= 42 && f[12] == 0x08 && f[13] == 0x06 && f[21] == 2 }
+	for _, f := range p.frames(1, isAnswer) {
+		answers = append(answers, net.HardwareAddr(f[22:28]).String())
 	}
 	if !slices.Equal(answers, []string{bridge.String()}) {
 		t.Errorf("who has the lab's address: %v, want %v once", answers, bridge)
 	}
 }
 
-// frames are those that the guest gets, until none comes for a while.
-func (p *plugged) frames(quiet time.Duration) (all [][]byte) {
+// frames are those of a kind that the guest gets: so many, and what comes in a while
+// behind them.
+func (p *plugged) frames(want int, kind func([]byte) bool) (all [][]byte) {
 	b := make([]byte, 1<<16)
 	for {
-		_ = p.tap.SetReadDeadline(time.Now().Add(quiet))
+		until := time.Now().Add(30 * time.Second)
+		if len(all) >= want {
+			until = time.Now().Add(200 * time.Millisecond)
+		}
+		_ = p.tap.SetReadDeadline(until)
 		n, err := p.tap.Read(b)
 		if err != nil {
 			return all
 		}
-		all = append(all, bytes.Clone(b[vnetLen:n]))
+		if f := b[vnetLen:n]; kind(f) {
+			all = append(all, bytes.Clone(f))
+		}
 	}
 }
 
@@ -286,10 +310,8 @@ func TestSuperPacketsAreCutBehindTheSwitch(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, f := range p.frames(200 * time.Millisecond) {
-		if len(f) < 42 || f[12] != 0x08 || f[13] != 0 || f[23] != unix.IPPROTO_UDP {
-			continue
-		}
+	isUDP := func(f []byte) bool { return len(f) >= 42 && f[12] == 0x08 && f[13] == 0 && f[23] == unix.IPPROTO_UDP }
+	for _, f := range p.frames(segments, isUDP) {
 		sum := uint32(unix.IPPROTO_UDP) + uint32(len(f)-34)
 		for i := 26; i < len(f); i += 2 { // addresses, UDP header, data
 			sum += uint32(binary.BigEndian.Uint16(f[i:]))

@@ -14,19 +14,22 @@ import (
 )
 
 // drain is how long output may take to arrive once its program has ended.
-const drain = 200 * time.Millisecond
+const drain = 2 * time.Second
 
 // Exec runs a program in a host of a lab, with this process's standard
 // descriptors, environment and working folder, and returns its exit code. If they
 // are a terminal, the program has one too.
 //
-// On a terminal a cancelled context ends the call, and the program with it.
+// On a terminal a cancelled context ends the call, and the program with it; so does
+// a terminal that is closed, also if nobody hears the signal that says so.
 // Otherwise signals are for the program: they are passed on, and the context has
 // a say only until it runs.
 func Exec(ctx context.Context, name, host string, args []string) (code int, err error) {
 	if len(args) == 0 {
 		return 0, errors.New("no program to run")
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	r := &request{Verb: askExec, Host: host, Args: args, Env: os.Environ()}
 	if r.Path, err = exec.LookPath(args[0]); err != nil {
 		return 0, err
@@ -57,13 +60,14 @@ func Exec(ctx context.Context, name, host string, args []string) (code int, err 
 	if len(files) == 0 && !c.stop() {
 		return 0, context.Cause(ctx)
 	}
-	if ctx.Err() == nil {
-		_ = c.conn.SetDeadline(time.Time{})
+	_ = c.conn.SetDeadline(time.Time{})
+	if ctx.Err() != nil { // it may have ended just before
+		_ = c.conn.SetDeadline(time.Unix(1, 0))
 	}
 	done := make(chan struct{})
 	defer close(done)
 	if len(files) > 0 {
-		restore, err := attach(files[0], done)
+		restore, err := attach(files[0], done, func() { cancel(errors.New("the terminal was closed")) })
 		if err != nil {
 			return 0, err
 		}
@@ -119,8 +123,23 @@ func (c *call) forward(signals <-chan os.Signal, done <-chan struct{}) {
 	}
 }
 
-// attach joins our terminal to the program's.
-func attach(master *os.File, done <-chan struct{}) (restore func(), err error) {
+// watched is a file that tells of its end.
+type watched struct {
+	*os.File
+	ended func()
+}
+
+func (w watched) Read(b []byte) (int, error) {
+	n, err := w.File.Read(b)
+	if err != nil {
+		w.ended()
+	}
+	return n, err
+}
+
+// attach joins our terminal to the program's. It tells when ours is closed: one that
+// passes on every key has no other end.
+func attach(master *os.File, done <-chan struct{}, closed func()) (restore func(), err error) {
 	raw, err := makeRaw(os.Stdin)
 	if err != nil {
 		return nil, err
@@ -130,7 +149,7 @@ func attach(master *os.File, done <-chan struct{}) (restore func(), err error) {
 		defer close(shown)
 		_, _ = io.Copy(os.Stdout, master) // ends with the last program that has the terminal
 	}()
-	go func() { _, _ = io.Copy(master, os.Stdin) }() // ends with us
+	go func() { _, _ = io.Copy(master, struct{ io.Reader }{watched{os.Stdin, closed}}) }() // ends with us
 	changes := make(chan os.Signal, 1)
 	signal.Notify(changes, syscall.SIGWINCH)
 	go func() {

@@ -19,7 +19,7 @@ func prefix() string { return fmt.Sprintf("@fabrictest/%d/", os.Geteuid()) }
 
 // How long a lab has to answer: on a busy machine that takes longer than it does.
 // What takes time by its nature, as a change to all cables of a large fabric does,
-// has more. (Tests are less patient.)
+// has more. (Some tests are less patient.)
 var promptly = 10 * time.Second
 
 const patiently = time.Minute

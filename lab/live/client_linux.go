@@ -88,7 +88,7 @@ func awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, trace string
 // claim takes a name. A lab that has just died takes no calls any more, and may hold
 // its name for a moment longer, until the kernel has cleared away the last of it.
 func claim(ctx context.Context, name string) (*net.UnixListener, error) {
-	const dying, again = 2 * time.Second, 5 * time.Millisecond
+	const dying, again = 10 * time.Second, 5 * time.Millisecond
 	for begun := time.Now(); ; time.Sleep(again) {
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: prefix() + name, Net: "unix"})
 		if !errors.Is(err, unix.EADDRINUSE) {

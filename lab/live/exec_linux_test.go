@@ -94,6 +94,7 @@ func TestSignalsAreForwarded(t *testing.T) {
 }
 
 // onTerminal runs a program in a host on a terminal, and returns what that shows.
+// before may look at it and type, from the beginning.
 func onTerminal(t *testing.T, lab string, before func(master *os.File), args ...string) (code int, shown string) {
 	t.Helper()
 	master, slave, err := openTerminal(33, 77)
@@ -120,6 +121,19 @@ func onTerminal(t *testing.T, lab string, before func(master *os.File), args ...
 	return exitCode(cmd.ProcessState), <-text
 }
 
+// readReady reads a terminal until it has shown that its program is ready.
+func readReady(t *testing.T, master *os.File) {
+	t.Helper()
+	shown, b := "", make([]byte, 100)
+	for !strings.Contains(shown, "ready") {
+		n, err := master.Read(b)
+		if err != nil {
+			t.Fatalf("%v, after %q", err, shown)
+		}
+		shown += string(b[:n])
+	}
+}
+
 func TestExecOnATerminal(t *testing.T) {
 	name := up(t, 2)
 	code, shown := onTerminal(t, name, nil, "sh", "-c", "test -t 0 && test -t 1 && stty size; echo $FABRICTEST_HOST; exit 5")
@@ -132,10 +146,9 @@ func TestExecOnATerminal(t *testing.T) {
 	}
 	// The keys are the program's: it decides what Ctrl-C means.
 	code, shown = onTerminal(t, name, func(master *os.File) {
-		await(t, "the program runs", func() bool { return mustAnswer(t, name).Programs == 1 })
-		time.Sleep(100 * time.Millisecond) // until it has set its trap
+		readReady(t, master) // its trap is set
 		_, _ = master.WriteString("\x03")
-	}, "sh", "-c", "trap 'echo interrupted; exit 3' INT; while :; do sleep 0.01; done")
+	}, "sh", "-c", "trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.01; done")
 	if code != 3 || !strings.Contains(shown, "interrupted") {
 		t.Errorf("exit code %d, %q", code, shown)
 	}
@@ -144,7 +157,7 @@ func TestExecOnATerminal(t *testing.T) {
 // A shell's jobs hold its terminal open; they go when it does.
 func TestTerminalEndsWithItsProgram(t *testing.T) {
 	name := up(t, 2)
-	within(t, 10*time.Second, "the end of a shell with a job", func() {
+	within(t, time.Minute, "the end of a shell with a job", func() {
 		code, shown := onTerminal(t, name, nil, "sh", "-c", "set -m; FABRICTEST_TOKEN=job-of-"+name+" sleep 600 & exit 5")
 		if code != 5 {
 			t.Errorf("exit code %d, %q", code, shown)
@@ -153,13 +166,41 @@ func TestTerminalEndsWithItsProgram(t *testing.T) {
 	await(t, "the job is gone", func() bool { return !runsWith("job-of-" + name) })
 }
 
+// A terminal that is closed ends the call and its program, also where nobody hears the
+// signal that says so, as below nohup.
+func TestTerminalThatIsClosedEndsItsProgram(t *testing.T) {
+	name := up(t, 2)
+	master, slave, err := openTerminal(33, 77)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer master.Close()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := role(t, roleExec)
+	cmd.Path = "/bin/sh"
+	cmd.Args = []string{"sh", "-c", `trap '' HUP; exec "$0" "$@"`, self, name, "host0", "sh", "-c", "echo ready; sleep 600"}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
+	readReady(t, master)
+	master.Close()
+	_ = cmd.Wait() // it does not hang, that is all
+	await(t, "the program is gone", func() bool { return mustAnswer(t, name).Programs == 0 })
+}
+
 func TestRunOnceWithAChildThatDiesEarly(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
 	t.Setenv(dieVariable, "1")
 	before := openFiles(t, os.Getpid())
-	within(t, 10*time.Second, "the end", func() {
+	within(t, time.Minute, "the end", func() {
 		code, err := RunOnce(t.Context(), star(2), Once{Args: []string{"true", strings.Repeat("x", 1<<20)}})
 		if code != 7 && err == nil {
 			t.Errorf("exit code %d, %v", code, err)

@@ -1,11 +1,13 @@
 package live
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -78,6 +80,7 @@ func TestSilentLab(t *testing.T) {
 	}
 	stop(syscall.SIGSTOP)
 	defer stop(syscall.SIGCONT)
+	awaitStopped(t, pid)
 	for what, do := range map[string]func(context.Context) error{
 		"ask":  func(ctx context.Context) error { _, err := Ask(ctx, name); return err },
 		"down": func(ctx context.Context) error { return Down(ctx, name) },
@@ -85,7 +88,7 @@ func TestSilentLab(t *testing.T) {
 		"link": func(ctx context.Context) error { return SetLink(ctx, name, "host0", false) },
 	} {
 		soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		within(t, 2*time.Second, what, func() {
+		within(t, promptly/2, what, func() {
 			var silent *SilentError
 			if err := do(soon); !errors.As(err, &silent) || silent.PID != pid || !strings.Contains(err.Error(), fmt.Sprint(pid)) {
 				t.Errorf("%s: %v", what, err)
@@ -95,7 +98,7 @@ func TestSilentLab(t *testing.T) {
 		stopped, cancelNow := context.WithCancelCause(t.Context())
 		why := errors.New("somebody pressed Ctrl-C")
 		time.AfterFunc(100*time.Millisecond, func() { cancelNow(why) })
-		within(t, 2*time.Second, what, func() {
+		within(t, promptly/2, what, func() {
 			if err := do(stopped); !errors.Is(err, why) {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -103,7 +106,7 @@ func TestSilentLab(t *testing.T) {
 	}
 	defer func(usual time.Duration) { promptly = usual }(promptly)
 	promptly = 500 * time.Millisecond
-	within(t, promptly+2*time.Second, "an answer that does not come", func() {
+	within(t, 30*time.Second, "an answer that does not come", func() {
 		var silent *SilentError
 		if _, err := Ask(t.Context(), name); !errors.As(err, &silent) {
 			t.Error(err)
@@ -114,12 +117,22 @@ func TestSilentLab(t *testing.T) {
 	}
 }
 
+// awaitStopped returns when a process stands still: a signal takes its time.
+func awaitStopped(t *testing.T, pid int) {
+	t.Helper()
+	await(t, "the lab is stopped", func() bool {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return strings.Contains(string(stat), ") T ")
+	})
+}
+
 // Whoever wants to go while a lab is stuck can.
 func TestSignalToAStuckLabIsNotWaitedForForEver(t *testing.T) {
 	name := up(t, 2)
 	pid := mustAnswer(t, name).PID
 	cmd := role(t, roleExec, name, "host0", "sleep", "600")
-	words := filepath.Join(t.TempDir(), "words") // a pipe would have the program for a second writer
+	cmd.Env = append(cmd.Env, promptlyVariable+"=3s") // enough for a lab that is not stuck yet
+	words := filepath.Join(t.TempDir(), "words")      // a pipe would have the program for a second writer
 	out, err := os.Create(words)
 	if err != nil {
 		t.Fatal(err)
@@ -133,14 +146,11 @@ func TestSignalToAStuckLabIsNotWaitedForForEver(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the lab is stopped", func() bool {
-		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return strings.Contains(string(stat), ") T ")
-	})
+	awaitStopped(t, pid)
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 5*time.Second, "the end", func() { _ = cmd.Wait() }) // its words say how
+	within(t, time.Minute, "the end", func() { _ = cmd.Wait() }) // its words say how
 	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -275,12 +285,29 @@ func TestCaptureHasWhatPassed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := mustAnswer(t, name).Topology.Hosts[1].NICs[0].Addr(true)
-	cmd := role(t, roleExec, name, "host0", "env", roleVariable+"="+roleSend, self, fmt.Sprintf("%v:4791", to))
-	if out, err := cmd.CombinedOutput(); err != nil {
+	to := fmt.Sprintf("%v:4791", mustAnswer(t, name).Topology.Hosts[1].NICs[0].Addr(true))
+	in := func(host, part string) *exec.Cmd {
+		return role(t, roleExec, name, host, "env", roleVariable+"="+part, self, to)
+	}
+	taker := in("host1", roleTake)
+	said, err := taker.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	taker.Stderr = os.Stderr
+	if err := taker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(said)
+	if !lines.Scan() || lines.Text() != "listening" {
+		t.Fatalf("the taker says %q", lines.Text())
+	}
+	if out, err := in("host0", roleSend).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	time.Sleep(200 * time.Millisecond) // nobody says when it has passed
+	if err := taker.Wait(); err != nil { // it has passed
+		t.Fatal(err)
+	}
 	if err := Down(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}

@@ -25,14 +25,22 @@ const (
 	roleExec     = "exec"                // a client: LAB HOST PROGRAM...
 	roleDown     = "down"                // a client that wants a lab down, whoever owns it: SOCKET
 	roleSend     = "send"                // a program in a host, that sends a datagram: ADDRESS
+	roleTake     = "take"                // a program in a host, that ends with the first datagram: ADDRESS
 	roleSquat    = "squat"               // a listener that prints what it is told: SOCKET
 	dieVariable  = "FABRICTEST_LIVE_DIE" // be a fabric for one program that ends at once
+	// What a process is less patient with than others, and how much.
+	hurryVariable    = "FABRICTEST_LIVE_HURRY"
+	promptlyVariable = "FABRICTEST_LIVE_PROMPTLY"
 )
 
 func TestMain(m *testing.M) {
-	hurry = time.Second
-	if os.Getenv(roleVariable) != "" {
-		promptly = time.Second
+	for name, patience := range map[string]*time.Duration{hurryVariable: &hurry, promptlyVariable: &promptly} {
+		if text := os.Getenv(name); text != "" {
+			var err error
+			if *patience, err = time.ParseDuration(text); err != nil {
+				exitWith(0, err)
+			}
+		}
 	}
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -52,6 +60,8 @@ func TestMain(m *testing.M) {
 		exitWith(0, beRude(os.Args[1]))
 	case roleSend:
 		exitWith(0, send(os.Args[1]))
+	case roleTake:
+		exitWith(0, take(os.Args[1]))
 	case roleSquat:
 		exitWith(0, squat(os.Args[1]))
 	}
@@ -115,7 +125,7 @@ func mustAnswer(t *testing.T, name string) *Info {
 
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}
@@ -154,6 +164,19 @@ func send(addr string) error {
 	}
 	defer conn.Close()
 	_, err = conn.Write([]byte("a word to be found"))
+	return err
+}
+
+// take ends when a datagram has come.
+func take(addr string) error {
+	conn, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	fmt.Println("listening")
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+	_, _, err = conn.ReadFrom(make([]byte, 1500))
 	return err
 }
 

@@ -127,9 +127,9 @@ func (s *server) serve() error {
 
 func (s *server) stop() { s.down.Do(func() { s.listener.Close() }) }
 
-// hurry is how long a client may take to say what it wants. (Tests are less
+// hurry is how long a client may take to say what it wants. (A test is less
 // patient.)
-var hurry = 5 * time.Second
+var hurry = 10 * time.Second
 
 // maxRequest is how long that may be: a program's environment is most of it.
 const maxRequest = 4 << 20

@@ -66,7 +66,12 @@ func captures(r *report.Result) (names []string) {
 // A rank that is killed leaves half a packet behind; its capture is whole.
 func TestKilledRankLeavesAWholeCapture(t *testing.T) {
 	dir := t.TempDir()
-	r := run(t, "peer-killed", lab.Options{Dir: dir, Capture: true})
+	r := run(t, `
+fabric: {kind: pair}
+faults: [{at: 500ms, do: kill, on: [host1]}]
+workload: {kind: stream, op: send, messages: 2000, bytes: 4KiB, think: 1ms, timeout: 60ms}
+expect: {delivered: at-most-once, killed: [host1], errors: {host0: [retry exceeded]}}
+`, lab.Options{Dir: dir, Capture: true})
 	passed(t, r)
 	if names := strings.Join(captures(r), " "); names != "host0.pcapng host1.pcapng" { // nothing passes through user space
 		t.Fatalf("captures %s", names)
@@ -87,7 +92,7 @@ func TestFabricIsCaptured(t *testing.T) {
 	r := run(t, `
 fabric: {kind: star, hosts: 2}
 impair: [{on: [host0], way: out, loss: 10%}]
-workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 4ms}
+workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 60ms}
 `, lab.Options{Dir: dir, Capture: true, SnapLen: 96, Replay: "fabrictest run test"})
 	passed(t, r)
 	if names := strings.Join(captures(r), " "); names != "fabric.pcapng host0.pcapng host1.pcapng" {

@@ -15,7 +15,7 @@ func TestNetemInPlaceOfTheSwitch(t *testing.T) {
 	r := run(t, `
 fabric: {kind: pair}
 impair: [{way: out, loss: 5%}]
-workload: {kind: stream, op: send, messages: 200, bytes: 1KiB, timeout: 4ms}
+workload: {kind: stream, op: send, messages: 200, bytes: 1KiB, timeout: 60ms}
 expect: {retransmits: {min: 1}}
 `, lab.Options{Netem: true})
 	for _, c := range netns.Probe() {

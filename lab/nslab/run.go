@@ -44,7 +44,7 @@ const (
 	// the fabric and take it down, before it is given up.
 	overtime = 30 * time.Second
 	// grace is what it has to clean up once it is asked to stop.
-	grace = 5 * time.Second
+	grace = 15 * time.Second
 )
 
 // Run runs a scenario in namespaces and returns how it ended; never nil. A

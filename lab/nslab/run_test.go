@@ -120,7 +120,7 @@ func TestLossIsCounted(t *testing.T) {
 	r := run(t, `
 fabric: {kind: pair}
 impair: [{on: [host0], way: out, loss: 10%}]
-workload: {kind: stream, op: send, messages: 400, bytes: 1KiB, timeout: 4ms}
+workload: {kind: stream, op: send, messages: 400, bytes: 1KiB, timeout: 60ms}
 `, lab.Options{Seed: 3})
 	passed(t, r)
 	out, back := r.Links[0], r.Links[1]
@@ -133,7 +133,7 @@ func TestPartitionKeepsHostsApart(t *testing.T) {
 	r := run(t, `
 fabric: {kind: star, hosts: 4}
 faults: [{at: 50ms, for: 100ms, do: partition, groups: [[host0, host1], [host2, host3]]}]
-workload: {kind: all-to-all, messages: 100, bytes: 1KiB, think: 2ms, timeout: 30ms}
+workload: {kind: all-to-all, messages: 250, bytes: 1KiB, think: 2ms, timeout: 100ms}
 expect: {retransmits: {min: 1}}
 `, lab.Options{})
 	passed(t, r)

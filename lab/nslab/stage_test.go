@@ -71,14 +71,14 @@ func actImpair(plan func(string) *lab.Plan, _ string) error {
 	if err := stage.Begin(time.Now()); err != nil {
 		return err
 	}
-	if n, err := heard(stage, "host1", "host0", 20); err != nil || n == 0 {
+	if n, err := heard(stage, "host1", "host0", 20, 1); err != nil || n == 0 {
 		return fmt.Errorf("%d of 20 datagrams came: %w", n, err)
 	}
 	if err := stage.Impair(all, "host0"); err != nil {
 		return err
 	}
 	for _, way := range [][2]string{{"host1", "host0"}, {"host0", "host1"}} {
-		if n, err := heard(stage, way[0], way[1], 20); err != nil || n != 0 {
+		if n, err := heard(stage, way[0], way[1], 20, 0); err != nil || n != 0 {
 			return fmt.Errorf("from %s to %s all is lost, and %d datagrams came: %w", way[0], way[1], n, err)
 		}
 	}
@@ -113,7 +113,7 @@ func actCapture(plan func(string) *lab.Plan, file string) error {
 	err = stage.Begin(time.Now())
 	n := 0
 	if err == nil {
-		n, err = heard(stage, "host0", "host1", 200)
+		n, err = heard(stage, "host0", "host1", 200, 100)
 	}
 	if err = errors.Join(err, stage.Close()); err == nil && (n < 100 || len(cuts) != 1) {
 		err = fmt.Errorf("%d of 200 datagrams came, told %d times that the file is full", n, len(cuts))
@@ -121,8 +121,9 @@ func actCapture(plan func(string) *lab.Plan, file string) error {
 	return err
 }
 
-// heard sends datagrams from one host to another and returns how many came.
-func heard(stage *Stage, from, to string, send int) (n int, err error) {
+// heard sends datagrams from one host to another and returns how many came. So many are
+// waited for, and for more than that a little.
+func heard(stage *Stage, from, to string, send, want int) (n int, err error) {
 	a, err := listen(stage, from)
 	if err != nil {
 		return 0, err
@@ -138,11 +139,15 @@ func heard(stage *Stage, from, to string, send int) (n int, err error) {
 			return 0, err
 		}
 	}
-	if err := b.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
-		return 0, err
-	}
 	buf := make([]byte, 2000)
 	for {
+		wait := 300 * time.Millisecond
+		if n < want {
+			wait = 30 * time.Second
+		}
+		if err := b.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			return 0, err
+		}
 		if _, _, err := b.ReadFrom(buf); err != nil {
 			return n, nil // nothing more comes
 		}

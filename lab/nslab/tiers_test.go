@@ -29,7 +29,7 @@ func TestLinksCountAlike(t *testing.T) {
 	onBoth(t, `
 fabric: {kind: star, hosts: 2}
 impair: [{on: [host0, host1], way: both, loss: 5%}]
-workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 4ms}
+workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 60ms}
 `, func(t *testing.T, r *report.Result) {
 		passed(t, r)
 		for _, way := range [][2]string{{"host0/rdma0", "host1/rdma0"}, {"host1/rdma0", "host0/rdma0"}} {
@@ -51,7 +51,7 @@ func TestCutCablesCountWhatTheyLose(t *testing.T) {
 	onBoth(t, `
 fabric: {kind: star, hosts: 2}
 faults: [{at: 50ms, do: down, on: [host1], for: 60ms}]
-workload: {kind: stream, op: send, messages: 150, bytes: 4KiB, think: 1ms, timeout: 30ms, retries: 7}
+workload: {kind: stream, op: send, messages: 500, bytes: 4KiB, think: 1ms, timeout: 100ms, retries: 7}
 expect: {delivered: exactly-once, retransmits: {min: 1}, lost: {min: 1}}
 `, func(t *testing.T, r *report.Result) {
 		passed(t, r)
@@ -72,7 +72,7 @@ func TestCutCableOfAPair(t *testing.T) {
 	r := run(t, `
 fabric: {kind: pair}
 faults: [{at: 50ms, do: down, on: [host1], for: 60ms}]
-workload: {kind: all-to-all, messages: 150, bytes: 4KiB, think: 1ms, timeout: 30ms, retries: 7}
+workload: {kind: all-to-all, messages: 500, bytes: 4KiB, think: 1ms, timeout: 100ms, retries: 7}
 expect: {delivered: exactly-once, retransmits: {min: 1}}
 `, lab.Options{})
 	passed(t, r)
@@ -90,7 +90,7 @@ fabric: {kind: pair}
 faults:
   - {at: 30ms, do: freeze, on: [host1], for: 100ms}
   - {at: 60ms, do: kill, on: [host1]}
-workload: {kind: stream, op: send, messages: 300, bytes: 4KiB, think: 1ms, timeout: 30ms}
+workload: {kind: stream, op: send, messages: 600, bytes: 4KiB, think: 1ms, timeout: 100ms}
 expect: {delivered: at-most-once, killed: [host1], errors: {host0: [retry exceeded]}}
 `, func(t *testing.T, r *report.Result) {
 		passed(t, r)
@@ -108,7 +108,7 @@ fabric: {kind: pair}
 faults: [{at: 100ms, do: freeze, on: [host1], for: 25s}]
 workload: {kind: stream, op: send, messages: 2000, bytes: 1KiB, think: 1ms, timeout: 10s}
 `, func(t *testing.T, r *report.Result) {
-		if r.Verdict != report.Failed || r.Wall > 15*time.Second {
+		if r.Verdict != report.Failed || r.Wall > 20*time.Second {
 			t.Errorf("%s after %v: %s", r.Verdict, r.Wall, r.Reason)
 		}
 	})

@@ -32,7 +32,7 @@ const (
 	// overtime is what a run may take at most: several times what it should.
 	overtime = 5 * time.Minute
 	// grace is what a lab process has to clean up once it is asked to stop.
-	grace = 5 * time.Second
+	grace = 15 * time.Second
 )
 
 // job is what a lab process is to do, and news how it is getting on.

@@ -89,17 +89,18 @@ func TestAnIdleHostIsSmall(t *testing.T) {
 func TestCancellingEndsARun(t *testing.T) {
 	available(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	start := time.Now()
+	var cancelled time.Time
 	_, err := Quick(ctx, Options{Progress: func(doing string, _ float64) {
-		if strings.HasPrefix(doing, "write") {
+		if strings.HasPrefix(doing, "write") && ctx.Err() == nil {
+			cancelled = time.Now()
 			cancel()
 		}
 	}})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if took := time.Since(start); took > grace {
-		t.Errorf("ended after %v", took)
+	if took := time.Since(cancelled); took > 30*time.Second { // the whole takes minutes
+		t.Errorf("ended %v after it was cancelled", took)
 	}
 	noChildren(t)
 }
@@ -107,7 +108,7 @@ func TestCancellingEndsARun(t *testing.T) {
 // noChildren fails if processes of this one are left.
 func noChildren(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		lists, err := filepath.Glob("/proc/self/task/*/children")
 		if err != nil || len(lists) == 0 {
 			t.Skip("the kernel does not list children")

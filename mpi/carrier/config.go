@@ -66,6 +66,10 @@ type Config struct {
 	StripeFrom int `json:"stripe_from,omitempty"`
 	// CacheBytes is how much memory stays registered that nothing uses at the moment.
 	CacheBytes int `json:"cache_bytes,omitempty"`
+	// Spin is for how long a rank that waits looks again and again, in real time, before
+	// it lets itself be woken. It costs a processor, and saves the time that waking takes.
+	// Below 0 it never does.
+	Spin time.Duration `json:"spin,omitempty"`
 	// Silence is after how much of it a peer that one waits for is asked whether it is
 	// still there.
 	Silence time.Duration `json:"silence,omitempty"`
@@ -120,6 +124,7 @@ func (c *Config) setDefaults() {
 	c.HybridPeers = cmp.Or(c.HybridPeers, 16)
 	c.StripeFrom = cmp.Or(c.StripeFrom, 64<<10)
 	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
+	c.Spin = cmp.Or(c.Spin, 50*time.Microsecond)
 	c.Silence = cmp.Or(c.Silence, 500*time.Millisecond)
 	c.Patience = cmp.Or(c.Patience, 30*time.Second)
 }

@@ -76,6 +76,9 @@ func (c *Carrier) connectionWord(p *peer, what kind, body []byte, by *conn) erro
 	if err != nil {
 		return err
 	}
+	if c.rails[h.rail].dg == nil {
+		return fmt.Errorf("%w: connections are not made by word on rail %d", errMalformed, h.rail)
+	}
 	k := p.conns[h.rail]
 	if what == answer {
 		if k == nil || k.state != asked {

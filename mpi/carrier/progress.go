@@ -2,6 +2,7 @@ package carrier
 
 import (
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/fabrictest/fabrictest/verbs"
@@ -132,6 +133,10 @@ func (c *Carrier) Wait(most time.Duration) {
 			left = min(left, max(at-c.Now(), 0))
 		}
 		idle := c.Now() - time.Duration(c.moving.Load())
+		if c.env.Concurrent && idle < c.cfg.Spin {
+			runtime.Gosched()
+			return
+		}
 		look := max(firstLook, min(idle/8, lastLook))
 		looks := c.mustLook()
 		if looks {

@@ -76,3 +76,27 @@ func TestAwaited(t *testing.T) {
 		t.Errorf("awaited are %v, and all members %d times", peers, members)
 	}
 }
+
+// Without eager messages even empty ones meet their receives by rendezvous.
+func TestNothingIsEager(t *testing.T) {
+	for _, protocol := range []Protocol{RGET, RPUT, Speculative} {
+		w := newWorld(t, 2, Config{Protocol: protocol, EagerLimit: -1})
+		for id, n := range []int{0, 1, long, 0} {
+			early := w.recv(1, 0, 7, n)
+			w.finish()
+			s := w.send(0, 1, 7, id, n)
+			w.finish()
+			w.got(early, id, n)
+			w.send(0, 1, 7, id+10, n)
+			w.finish()
+			late := w.recv(1, 0, 7, n)
+			w.finish()
+			if w.got(late, id+10, n); !s.Done() {
+				t.Errorf("%v: a send of %d bytes is not done", protocol, n)
+			}
+		}
+		if got := w.ranks[0].e.Stats.Sent[Eager].Messages; got != 0 {
+			t.Errorf("%v: %d messages went eagerly", protocol, got)
+		}
+	}
+}

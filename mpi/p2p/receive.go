@@ -11,7 +11,7 @@ import (
 func (e *Engine) Irecv(r *Request) {
 	r.begin()
 	r.receives = true
-	speculates := e.cfg.Protocol == Speculative && len(r.Buf) > e.cfg.EagerLimit
+	speculates := e.cfg.Protocol == Speculative && len(r.Buf) > max(e.cfg.EagerLimit, 0) // there must be memory to speak of
 	if speculates && !e.cfg.NoEarlyProgress {
 		e.early()
 	}

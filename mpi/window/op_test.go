@@ -12,8 +12,8 @@ func TestTypesAndOps(t *testing.T) {
 			t.Errorf("%v has %d bytes", typ, typ.Size())
 		}
 		for op := Sum; op <= ops; op++ {
-			real := typ == Float32 || typ == Float64
-			want := typ < types && op < ops && !(real && op >= BAnd && op <= LXor)
+			isReal := typ == Float32 || typ == Float64
+			want := typ < types && op < ops && !(isReal && op >= BAnd && op <= LXor)
 			if op.Fits(typ) != want || op.String() == "" {
 				t.Errorf("%v of %v: %v", op, typ, !want)
 			}

@@ -3,7 +3,6 @@ package uswitch
 import (
 	"encoding/binary"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
@@ -30,7 +29,7 @@ func openTap(tb testing.TB, h *host) *tap {
 		return unix.Bind(t.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: dev.Attrs().Index})
 	}))
 	tb.Cleanup(func() { unix.Close(t.fd) })
-	tv := unix.NsecToTimeval((2 * time.Second).Nanoseconds())
+	tv := unix.NsecToTimeval(patience.Nanoseconds())
 	must(tb, unix.SetsockoptTimeval(t.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
 	return t
 }

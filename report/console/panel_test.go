@@ -35,7 +35,7 @@ func TestLogsShowProgress(t *testing.T) {
 	d := NewVerdicts(Config{Out: new(bytes.Buffer), Status: &log, Total: 7}, false)
 	d.Start("rc/psn/one")
 	want := regexp.MustCompile(`(?m)^0 of 7 done, 0:\d\d: rc/psn/one$`)
-	for range 2000 {
+	for range 20_000 {
 		if want.MatchString(log.String()) {
 			break
 		}

@@ -48,7 +48,7 @@ func TestTap(t *testing.T) {
 	}
 	// Both ends have the same address, so all is ours.
 	want := Report{Connections: 1, Ours: Side{FPDUs: 2, DirtyPads: 1}}
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		got := w.Report(local)
 		if got == want {
 			return

@@ -157,13 +157,16 @@ func (h *host) waitReady() error {
 }
 
 func await(what string, ok func() bool) error {
-	for deadline := time.Now().Add(5 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("not within 5 s: %s", what)
+			return fmt.Errorf("not within %v: %s", patience, what)
 		}
 	}
 	return nil
 }
+
+// patience is for what comes if all is well, and quiet for what must not come.
+const patience, quiet = 20 * time.Second, 300 * time.Millisecond
 
 // socket is a plain UDP socket of a host.
 type socket struct {
@@ -191,9 +194,14 @@ func openUDP(tb testing.TB, h *host, v6 bool, port uint16) *socket {
 		return unix.Bind(s.fd, sockaddr(s.addr))
 	}))
 	tb.Cleanup(func() { unix.Close(s.fd) })
-	tv := unix.NsecToTimeval((500 * time.Millisecond).Nanoseconds())
-	must(tb, unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
+	s.timeout(tb, patience)
 	return s
+}
+
+func (s *socket) timeout(tb testing.TB, d time.Duration) {
+	tb.Helper()
+	tv := unix.NsecToTimeval(d.Nanoseconds())
+	must(tb, unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
 }
 
 func sockaddr(a netip.AddrPort) unix.Sockaddr {
@@ -215,6 +223,15 @@ func (s *socket) send(tb testing.TB, to netip.AddrPort, b []byte, size int) {
 		control = nil
 	}
 	must(tb, unix.Sendmsg(s.fd, b, control, sockaddr(to), 0))
+}
+
+// nothing returns what comes in a while in which nothing should.
+func (s *socket) nothing(tb testing.TB) []byte {
+	tb.Helper()
+	s.timeout(tb, quiet)
+	defer s.timeout(tb, patience)
+	p, _ := s.receive(tb)
+	return p
 }
 
 // receive returns the next datagram and its traffic class; nil after a while.

@@ -106,26 +106,35 @@ func TestEveryKindOnRealFrames(t *testing.T) {
 func TestRateIsKept(t *testing.T) {
 	const rate = 200e6
 	path := specPath(t, impair.Spec{RateBps: rate, QueueBytes: 1 << 20})
-	_, ha, hb := wired(t, 1500, func(c *uswitch.Config) { c.Ports[0].In = path })
+	s, ha, hb := wired(t, 1500, nil)
 	a, b := openUDP(t, ha, true, 50000), openUDP(t, hb, true, 4791)
 	const size, n = 1000, 400
-	start := time.Now()
-	for range n / 10 {
-		a.send(t, b.addr, make([]byte, 10*size), size)
-	}
-	got := 0
-	for got < n {
-		if p, _ := b.receive(t); p == nil {
-			break
-		}
-		got++
-	}
-	took := time.Since(start)
 	const least = time.Duration(n * (size + 48) * 8 * 1e9 / rate)
-	t.Logf("%d datagrams in %v, %v at the rate", got, took, least)
-	if got != n || took < least || took > 5*least+100*time.Millisecond {
-		t.Errorf("%d of %d datagrams in %v, want all in %v", got, n, took, least)
+	transfer := func(path uswitch.Path) time.Duration {
+		t.Helper()
+		must(t, s.SetPath(0, uswitch.In, path))
+		start := time.Now()
+		for range n / 10 {
+			a.send(t, b.addr, make([]byte, 10*size), size)
+		}
+		for got := range n {
+			if p, _ := b.receive(t); p == nil {
+				t.Fatalf("%d of %d datagrams", got, n)
+			}
+		}
+		return time.Since(start)
 	}
+	for range 20 { // a busy machine takes its time now and then, with a limit and without
+		free, took := transfer(nil), transfer(path)
+		t.Logf("%d datagrams in %v, %v at the rate, %v without one", n, took, least, free)
+		if took < least {
+			t.Fatalf("%d datagrams in %v, want %v", n, took, least)
+		}
+		if took <= 5*least+100*time.Millisecond+4*free {
+			return
+		}
+	}
+	t.Errorf("%d datagrams always take far longer than %v", n, least)
 }
 
 func TestHostsFindEachOtherThroughTotalLoss(t *testing.T) {
@@ -134,7 +143,7 @@ func TestHostsFindEachOtherThroughTotalLoss(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		a, b := openUDP(t, ha, v6, 50000), openUDP(t, hb, v6, 4791)
 		a.send(t, b.addr, []byte("lost"), 100)
-		if p, _ := b.receive(t); p != nil {
+		if p := b.nothing(t); p != nil {
 			t.Fatalf("%q arrived", p)
 		}
 		// The neighbour is known by now, or this one would have to wait for it.
@@ -157,12 +166,16 @@ func TestPartitionAndHeal(t *testing.T) {
 		p, _ := to.receive(t)
 		return p != nil
 	}
+	isLost := func(from, to *socket) bool {
+		from.send(t, to.addr, []byte("x"), 100)
+		return to.nothing(t) == nil
+	}
 	if !reaches(a, b) || !reaches(b, a) {
 		t.Fatal("no way")
 	}
 	f := Block(nil, apart)
 	must(t, s.SetPath(0, uswitch.In, f))
-	if reaches(a, b) || !reaches(a4, b4) {
+	if !isLost(a, b) || !reaches(a4, b4) {
 		t.Error("the partition is not where it was meant to be")
 	}
 	must(t, s.SetPath(0, uswitch.In, nil))

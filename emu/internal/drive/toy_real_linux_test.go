@@ -111,7 +111,7 @@ func TestRealStreamsCarryMessages(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if !await(a, 20*time.Second, a.finished) || !await(b, 20*time.Second, b.finished) {
+				if !await(a, time.Minute, a.finished) || !await(b, time.Minute, b.finished) {
 					t.Fatalf("%s, %+v: not all came to an end", name, cfg)
 				}
 				for _, r := range []*socketed{a, b} {
@@ -152,7 +152,7 @@ func TestPassiveStreamsAnswer(t *testing.T) {
 		if err := a.dial(a.addr, l.Addr(), c); err != nil {
 			t.Fatal(err)
 		}
-		for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		for until := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 			a.drv.Lock(drive.CallPost)
 			over := c.over()
 			a.drv.Unlock()
@@ -179,7 +179,7 @@ func TestRealDialsFail(t *testing.T) {
 			if err := a.dial(a.addr, l.Addr(), c); err != nil {
 				t.Fatal(err)
 			}
-			if !a.await(5*time.Second, c.over) || !errors.Is(c.err, want) {
+			if !a.await(30*time.Second, c.over) || !errors.Is(c.err, want) {
 				t.Errorf("%v, want %v", c.err, want)
 			}
 			b.drv.Lock(drive.CallControl)
@@ -215,7 +215,7 @@ func TestStreamsUnderStress(t *testing.T) {
 				if g%2 == 0 {
 					await = a.spin
 				}
-				if !await(20*time.Second, c.over) {
+				if !await(time.Minute, c.over) {
 					t.Error("no end")
 					return
 				}
@@ -223,7 +223,7 @@ func TestStreamsUnderStress(t *testing.T) {
 		}()
 	}
 	wg.Wait()
-	if !b.await(20*time.Second, b.finished) {
+	if !b.await(time.Minute, b.finished) {
 		t.Error("the other side has no end")
 	}
 	for _, r := range []*socketed{a, b} {
@@ -251,7 +251,7 @@ func TestClosingAStreamDriverEndsWaits(t *testing.T) {
 	for range 3 {
 		select {
 		case <-ended:
-		case <-time.After(5 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatal("a wait survived Close")
 		}
 	}

@@ -30,7 +30,7 @@ const (
 	// bufBytes is the largest datagram that the kernel makes of its answers.
 	bufBytes = 32 << 10
 	// firstAnswer is how long Open waits to learn how things are.
-	firstAnswer = 5 * time.Second
+	firstAnswer = 30 * time.Second
 	// groups are what news the kernel is asked to send.
 	groups = 1<<(unix.RTNLGRP_LINK-1) | 1<<(unix.RTNLGRP_IPV4_IFADDR-1) | 1<<(unix.RTNLGRP_IPV6_IFADDR-1)
 )

@@ -29,9 +29,9 @@ func dialTo(tb testing.TB, n *Net, to netip.AddrPort) *Stream {
 // eventually waits until done says so.
 func eventually(tb testing.TB, what string, done func() bool) {
 	tb.Helper()
-	for until := time.Now().Add(5 * time.Second); !done(); time.Sleep(50 * time.Microsecond) {
+	for until := time.Now().Add(30 * time.Second); !done(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(until) {
-			tb.Fatalf("not within 5 s: %s", what)
+			tb.Fatalf("not within 30 s: %s", what)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func TestWaitReadyWakes(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case <-time.After(5 * time.Second):
+			case <-time.After(30 * time.Second):
 				t.Fatalf("coarse %v: not woken by %s", coarse, name)
 			}
 			dialed[0].Read(1, make([]byte, 10))
@@ -113,13 +113,13 @@ func TestWaitReadyWakes(t *testing.T) {
 		calm(a)
 		start := time.Now()
 		a.WaitReady(2 * time.Millisecond)
-		if took := time.Since(start); took < 2*time.Millisecond || took > time.Second {
+		if took := time.Since(start); took < 2*time.Millisecond || took > 30*time.Second {
 			t.Errorf("coarse %v: 2 ms took %v", coarse, took)
 		}
 		a.Wake() // nobody sleeps: the next one does not
 		start = time.Now()
 		a.WaitReady(time.Minute)
-		if took := time.Since(start); took > 10*time.Second {
+		if took := time.Since(start); took > 50*time.Second {
 			t.Errorf("coarse %v: a Wake before did not count", coarse)
 		}
 	}

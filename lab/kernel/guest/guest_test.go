@@ -112,7 +112,7 @@ func TestProgramsEndWithTheirContext(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	// Its child too: that is in its group.
-	for end := time.Now().Add(5 * time.Second); syscall.Kill(-pid, 0) == nil; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); syscall.Kill(-pid, 0) == nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the program lives on")
 		}
@@ -155,7 +155,7 @@ func TestFilesArriveWhole(t *testing.T) {
 		}
 	}
 	// Half a file is left nowhere, and what was there stays.
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		names, _ := filepath.Glob(filepath.Join(dir, "new", ".*"))
 		if len(names) == 0 {
 			break

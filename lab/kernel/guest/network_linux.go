@@ -17,7 +17,7 @@ import (
 const wire = "eth0"
 
 // patience is how long the kernel has to do what it does by itself.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // await calls f until it is true.
 func await(what string, f func() bool) error {

@@ -54,7 +54,7 @@ func reapHere() error {
 			return err
 		}
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		left := children()
 		if left == "" {
 			return nil

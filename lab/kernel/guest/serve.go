@@ -134,7 +134,7 @@ func startPlainly(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
 
 // linger is how long after a program's end its outputs are read: what it left
 // running may hold them for ever.
-const linger = 300 * time.Millisecond
+const linger = 2 * time.Second
 
 // exec runs a program. Its error is one of starting it.
 func (s *Server) exec(conn net.Conn, r request) error {

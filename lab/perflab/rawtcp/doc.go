@@ -53,7 +53,7 @@ const (
 	// no part of the result.
 	turns = 50
 	// patience is how long either side waits for the other.
-	patience = 5 * time.Second
+	patience = 20 * time.Second
 )
 
 func (c StreamConfig) check() error {

@@ -80,7 +80,7 @@ func Start(t *testing.T) *Browser {
 	out.Close()
 	b := &Browser{t: t, to: to, from: bufio.NewReaderSize(from, 1<<20)}
 	// A browser that hangs must not hang the tests: its group ends with them.
-	deadline := time.AfterFunc(2*time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	deadline := time.AfterFunc(5*time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	t.Cleanup(func() {
 		to.Close()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)

@@ -71,11 +71,11 @@ type player interface {
 	receive() error
 }
 
-var errNoReply = errors.New("no datagram within 2 s: one was lost, or the peer has stopped")
+var errNoReply = fmt.Errorf("no datagram within %v: one was lost, or the peer has stopped", replyTimeout)
 
 // replyTimeout ends a ping-pong whose datagram was lost. It is read seldom, so
 // that spinning stays a bare loop.
-const replyTimeout = 2 * time.Second
+const replyTimeout = 20 * time.Second
 
 // late reports whether replyTimeout has passed since its first call with
 // deadline.
