@@ -72,6 +72,7 @@ type nic struct {
 	onWay   int // words that have not arrived
 	regions map[uint32]*region
 	nextKey uint32
+	silent  bool // what it has just told of moves nothing
 	dead    bool
 	ended   bool
 	lost    []error // by peer

@@ -49,7 +49,10 @@ func (n *nic) lose(peer int) {
 		}
 	}
 	n.owned = slices.DeleteFunc(n.owned, func(o owned) bool { return o.peer == peer })
-	n.deliver(func(up Upper) { up.Lost(peer, errors.New("it does not answer")) })
+	n.deliver(func(up Upper) {
+		up.Lost(peer, errors.New("it does not answer"))
+		n.silent = true
+	})
 }
 
 // cut parts two ranks for good.

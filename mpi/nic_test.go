@@ -164,7 +164,8 @@ func (n *nic) Progress() (moved bool) {
 		n.inbox = n.inbox[1:]
 		n.f.mu.Unlock()
 		next(n.up)
-		moved = true
+		moved = moved || !n.silent
+		n.silent = false
 	}
 }
 

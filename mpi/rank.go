@@ -22,8 +22,9 @@ const (
 	// the call waits for.
 	sharedWait = time.Millisecond
 	// yieldFor is for how long the task in the background leaves it to a program that
-	// waits to progress.
-	yieldFor = 100 * time.Microsecond
+	// waits to progress, at first; yieldMost, at most.
+	yieldFor  = 100 * time.Microsecond
+	yieldMost = 10 * time.Millisecond
 	// pollCost is the time that a look in vain takes where time passes only in waits.
 	pollCost = time.Microsecond
 	// lockRetry is after how long a lock is tried again where nobody may block.
@@ -101,12 +102,15 @@ func (k *rank) progress() bool {
 	return moved
 }
 
-// until progresses until something is so. The lock is held before and after it, but
-// not while it waits.
+// until progresses until something is so, which may be asked no more once it is. The
+// lock is held before and after it, but not while it waits.
 func (k *rank) until(so func() bool) {
 	for !so() {
-		if k.progress() || so() {
+		if k.progress() {
 			continue
+		}
+		if so() { // a peer that is lost moves nothing
+			return
 		}
 		k.unlock()
 		k.park(k.patience())
@@ -143,8 +147,12 @@ func (k *rank) look(so func() bool) bool {
 	if so() {
 		return true
 	}
-	if moved := k.progress(); so() || moved || k.env.Concurrent {
-		return so()
+	moved := k.progress()
+	if so() {
+		return true
+	}
+	if moved || k.env.Concurrent {
+		return false
 	}
 	k.unlock()
 	k.park(pollCost)
@@ -154,20 +162,26 @@ func (k *rank) look(so func() bool) bool {
 }
 
 // inBackground is the task that progresses beside the program. When the program
-// itself waits for what comes, it progresses too, and one is enough.
+// itself waits for what comes, it progresses too, and one is enough: the task looks
+// again when an eighth of what the program has waited has passed.
 func (k *rank) inBackground(p verbs.Proc) {
 	defer k.beside.Store(false)
+	var since time.Duration // the program has waited; 0: it has not
 	for !k.ended.Load() {
 		k.lockAs(p)
 		moved := k.progress()
 		k.mu.Unlock()
-		switch {
-		case moved:
-		case k.waits.Load():
-			p.Sleep(yieldFor)
-		default:
-			k.carrier.Wait(sharedWait)
+		if !k.waits.Load() {
+			since = 0
+			if !moved {
+				k.carrier.Wait(sharedWait)
+			}
+			continue
 		}
+		if since == 0 || moved {
+			since = p.Now()
+		}
+		p.Sleep(min(max((p.Now()-since)/8, yieldFor), yieldMost))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 // onNICs runs a program over emulated NICs, in all designs and both modes.
 func onNICs(t *testing.T, ranks int, program func(*mpi.World) error) {
 	t.Helper()
+	oneAtATime(t)
 	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
 		for i, design := range carrier.Designs() {
 			if provider == "softiwarp" && (design == carrier.UD || design == carrier.Hybrid) {
@@ -48,6 +49,16 @@ func TestLossOverNICs(t *testing.T) {
 			_, err := w.Recv(nil, 1, 1)
 			return err
 		},
+		"probe": func(w *mpi.World, _ *mpi.Win) error {
+			_, err := w.Probe(1, 1)
+			return err
+		},
+		"receive from anybody": func(w *mpi.World, _ *mpi.Win) error {
+			_, err := w.Recv(nil, mpi.AnySource, 1)
+			return err
+		},
+		"start":   func(_ *mpi.World, win *mpi.Win) error { return errors.Join(win.Start([]int{1}, 0), win.Complete()) },
+		"wait":    func(_ *mpi.World, win *mpi.Win) error { return errors.Join(win.Post([]int{1}, 0), win.Wait()) },
 		"send":    func(w *mpi.World, _ *mpi.Win) error { return w.Ssend(make([]byte, 100_000), 1, 1) },
 		"barrier": func(w *mpi.World, _ *mpi.Win) error { return w.Barrier() },
 		"fence":   func(_ *mpi.World, win *mpi.Win) error { return win.Fence(0) },
@@ -62,6 +73,7 @@ func TestLossOverNICs(t *testing.T) {
 			}
 		},
 	}
+	oneAtATime(t)
 	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
 		for name, wait := range waits {
 			for _, mode := range []mpi.ProgressMode{mpi.Polling, mpi.Background} {
@@ -204,4 +216,13 @@ func TestWindowsOverNICs(t *testing.T) {
 		}
 		return win.Free()
 	})
+}
+
+// oneAtATime leaves out a test in a simulated world where races are looked for: only
+// one of its programs runs at a time.
+func oneAtATime(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it is long, and a short run is for races, which a simulated world has not")
+	}
 }

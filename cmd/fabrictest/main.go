@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"syscall"
 	"time"
 
@@ -201,10 +202,10 @@ hold devices against RoCEv2, iWARP and datagram-iWARP, clause by clause.`,
 		}
 	}
 	add(groupScenarios, newRunCommand(program), newListCommand(), newReplayCommand(program))
-	add(groupLab, newUpCommand(program), newExecCommand(), newSetCommand(), newLabsCommand(), newDownCommand(), newLabCommand(program))
+	add(groupLab, newUpCommand(program), newExecCommand(), newMPIRunCommand(), newSetCommand(), newLabsCommand(), newDownCommand(), newLabCommand(program))
 	add(groupDevices, newConformCommand(program), newAgentCommand(program), newCertifyCommand(program), newInteropCommand(), newQuirksCommand())
 	add(groupOther, newDoctorCommand(), newPerfCommand(), newPcapCommand(), newFuzzCommand(), newVersionCommand())
-	root.AddCommand(append(processCommands(), kernelProcessCommands()...)...)
+	root.AddCommand(slices.Concat(processCommands(), kernelProcessCommands(), mpiProcessCommands())...)
 	return root
 }
 

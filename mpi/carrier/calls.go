@@ -117,18 +117,18 @@ func (l *calls) called(k *conn, manager verbs.Conn, err error) {
 		return
 	case err == nil:
 		k.opened(manager, manager.Param().PrivateData)
-	case errors.Is(err, verbs.ErrRejected) && k.superseded:
-		// The peer called us at the same time, and its call counts.
+	case errors.Is(err, verbs.ErrRejected):
+		// The peer called us at the same time, and its call counts; or it has not seen
+		// the end of the last one yet, and is called again.
 		p.conns[l.rail.num] = nil
 		c.stats.Connections--
+		c.isBusy(p)
 		if err := k.close(); err != nil {
 			c.fault(err)
 		}
 		if k.waiting != nil {
 			l.accept(p, k.waiting)
 		}
-	case errors.Is(err, verbs.ErrRejected):
-		k.refused = true // what the peer's own call will explain
 	default:
 		c.lose(p, err)
 	}
@@ -156,15 +156,11 @@ func (l *calls) asked(req verbs.ConnRequest) {
 		l.accept(p, req)
 	case k.state == asked && c.env.Rank < p.rank: // ours counts
 		_ = req.Reject(nil)
-	case k.state == asked && k.refused: // as it should be
-		p.conns[l.rail.num] = nil
-		c.stats.Connections--
-		if err := k.close(); err != nil {
-			c.fault(err)
-		}
-		l.accept(p, req)
 	case k.state == asked: // ours will be refused
-		k.superseded, k.waiting = true, req
+		k.waiting = req
+	case k.leaving && k.state != failed: // the peer has seen its end
+		c.end(k)
+		l.accept(p, req)
 	default:
 		_ = req.Reject(nil)
 	}

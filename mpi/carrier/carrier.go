@@ -67,6 +67,7 @@ type Carrier struct {
 
 	own        []outgoing   // words to this rank itself
 	busy       []*peer      // that something waits for room to
+	graves     []*conn      // that have ended
 	timed      []*peer      // that have a deadline
 	rings      []*ringIn    // to be looked into
 	neighbours []*neighbour // ranks of this host

@@ -34,16 +34,17 @@ type conn struct {
 	free     int // requests that can be posted
 	under    int // that the NIC has
 	used     time.Duration
-	leaving  bool // our last packet is under way
+	leaving  bool // our last packet is under way, or the peer's has come
+	lingers  bool // until the peer has closed: what it was sent may still be under way
 	heardBye bool
+	ended    bool
+	behind   []*move // whose words must go behind their data, on this way
 
 	// Of those that the connection manager makes:
-	manager    verbs.Conn
-	refused    bool              // our call was
-	superseded bool              // our call will be: the peer's counts
-	waiting    verbs.ConnRequest // which is this
-	wr         [1]verbs.SendWR
-	sges       [3]verbs.SGE
+	manager verbs.Conn
+	waiting verbs.ConnRequest // a call of the peer's, which counts: ours will be refused
+	wr      [1]verbs.SendWR
+	sges    [3]verbs.SGE
 }
 
 const (
@@ -169,7 +170,7 @@ func (k *conn) done(wc *verbs.WC) {
 	}
 	switch {
 	case k.under > 0:
-	case k.state == failed || k.leaving:
+	case k.state == failed || k.leaving && !k.lingers:
 		k.c.end(k)
 	case k.state == closing:
 		k.depart()
@@ -211,7 +212,11 @@ func (c *Carrier) elsewhere(pkt *packet) {
 // broke says that a connection is of no use any more. If it is the last to its peer,
 // so is the peer.
 func (k *conn) broke(why error) {
-	if k.state == failed || k.leaving || k.state == closing && k.heardBye {
+	if k.state == failed || k.ended {
+		return
+	}
+	if k.leaving { // the peer has closed its end
+		k.c.end(k)
 		return
 	}
 	c, p := k.c, k.peer
@@ -277,23 +282,34 @@ func (k *conn) giveCredits() uint16 {
 	return uint16(n)
 }
 
-// end gives a connection back, of which no request is under way.
+// end is the end of a connection that nobody uses any more. Its queue pair is closed
+// when all completions that were taken have been looked at: some may be of it.
 func (c *Carrier) end(k *conn) {
-	if k.peer.conns[k.rail.num] != k {
+	if k.ended {
 		return
 	}
+	k.ended = true
 	if k.state != failed { // a failed one stays, lest another be made on its rail
 		k.peer.conns[k.rail.num] = nil
 		c.stats.GivenBack++
 	}
 	c.stats.Connections--
 	c.isBusy(k.peer)
-	if err := k.close(); err != nil {
-		c.fault(err)
+	c.graves = append(c.graves, k)
+}
+
+// bury closes what has ended.
+func (c *Carrier) bury() {
+	graves := c.graves
+	c.graves = nil
+	for _, k := range graves {
+		if err := k.close(); err != nil {
+			c.fault(err)
+		}
 	}
 }
 
-// close closes the queue pair. Its receives are free again.
+// close closes the queue pair. What it had is free again.
 func (k *conn) close() error {
 	if k.qp == nil {
 		return nil
@@ -307,9 +323,18 @@ func (k *conn) close() error {
 	k.qp = nil
 	c := k.c
 	for i := range c.works {
-		if w := &c.works[i]; w.task == receiving && w.conn == k {
+		w := c.works[i]
+		if w.conn != k {
+			continue
+		}
+		c.endWork(uint64(i))
+		switch w.task {
+		case receiving:
 			w.buf.giveBack()
-			c.endWork(uint64(i))
+		case sending:
+			w.pkt.posted--
+			w.pkt.acked = true
+			c.dispose(w.pkt)
 		}
 	}
 	k.rail.promised -= sendDepth

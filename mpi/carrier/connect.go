@@ -61,15 +61,17 @@ func (c *Carrier) pumpControl(p *peer) {
 }
 
 // connectionWord takes what a peer says about a connection.
-func (c *Carrier) connectionWord(p *peer, what kind, body []byte, by *conn) error {
+func (c *Carrier) connectionWord(p *peer, what kind, body []byte) error {
 	switch what {
 	case ready: // that it came is all that it says
 		return nil
 	case bye, goodbye:
-		if by == nil {
-			return fmt.Errorf("%w: a farewell by no connection", errMalformed)
+		if len(body) != 1 || int(body[0]) >= len(c.rails) {
+			return fmt.Errorf("%w: a farewell on no rail: % x", errMalformed, body)
 		}
-		by.farewell(what)
+		if k := p.conns[body[0]]; k != nil {
+			k.farewell(what)
+		}
 		return nil
 	}
 	h, err := c.parseHand(body)
@@ -92,6 +94,10 @@ func (c *Carrier) connectionWord(p *peer, what kind, body []byte, by *conn) erro
 		c.isBusy(p)
 		c.leaveBy(p, k, ready, nil, nil)
 		return nil
+	}
+	if k != nil && k.leaving && k.state != failed { // the peer has seen its end
+		c.end(k)
+		k = nil
 	}
 	switch {
 	case k == nil:
@@ -165,7 +171,7 @@ func (c *Carrier) giveBackIdle() {
 		for _, k := range p.conns {
 			if k != nil && k.state == open && k.under == 0 && k.hasCredit() && c.Now()-k.used >= c.cfg.Idle {
 				k.state = closing
-				c.leaveBy(p, k, bye, nil, nil)
+				c.leaveBy(p, k, bye, nil, []byte{byte(k.rail.num)})
 			}
 		}
 	}
@@ -176,16 +182,22 @@ func (k *conn) hasCredit() bool { return k.credits > reserve || !k.limited }
 // farewell takes a bye or a goodbye.
 func (k *conn) farewell(what kind) {
 	k.heardBye = true
-	if k.state == open {
+	switch {
+	case k.state == open || k.state == answered:
 		k.state = closing
 		k.c.isBusy(k.peer)
 		k.depart()
-		return
-	}
-	if k.leaving = true; k.under == 0 { // we have said bye too
+	case what == bye && k.rail.limited(): // both have said bye; one has to close first
+		if k.leaving = true; k.c.env.Rank < k.peer.rank {
+			k.lingers = true
+			return
+		}
 		k.c.end(k)
+	default:
+		if k.leaving = true; k.under == 0 || k.rail.limited() {
+			k.c.end(k)
+		}
 	}
-	_ = what
 }
 
 // depart says goodbye when nothing else is under way. The connection ends with it.
@@ -193,6 +205,7 @@ func (k *conn) depart() {
 	if k.state != closing || !k.heardBye || k.leaving || k.under > 0 || !k.hasCredit() {
 		return
 	}
-	k.leaving = true
-	k.c.leaveBy(k.peer, k, goodbye, nil, nil)
+	// A completion on iWARP says that TCP has it: who closes then may cut it off.
+	k.leaving, k.lingers = true, k.rail.limited()
+	k.c.leaveBy(k.peer, k, goodbye, nil, []byte{byte(k.rail.num)})
 }

@@ -102,7 +102,7 @@ func (c *Carrier) pump() (moved bool) {
 		if p.lost == nil {
 			moved = c.pumpPeer(p) || moved
 		}
-		if p.busy = p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.moves) > 0); p.busy {
+		if p.busy = p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.moves) > 0 || p.hasBehind()); p.busy {
 			kept = append(kept, p)
 		}
 	}
@@ -116,6 +116,7 @@ func (c *Carrier) pumpPeer(p *peer) (moved bool) {
 	for _, k := range p.conns {
 		if k != nil {
 			k.depart()
+			k.sayBehind()
 		}
 	}
 	n := 0
@@ -180,7 +181,7 @@ func (c *Carrier) took(b []byte, by *conn, way Way) {
 		c.outOfTurn(p, pre, b)
 		return
 	}
-	c.inTurn(p, pre.kind, body, by)
+	c.inTurn(p, pre.kind, body)
 	for p.lost == nil && len(p.early) > 0 {
 		next, ok := p.early[p.nextIn]
 		if !ok {
@@ -188,7 +189,7 @@ func (c *Carrier) took(b []byte, by *conn, way Way) {
 		}
 		delete(p.early, p.nextIn)
 		pre, body, _ := parsePrefix(next) // it was parsed before
-		c.inTurn(p, pre.kind, body, nil)
+		c.inTurn(p, pre.kind, body)
 	}
 }
 
@@ -217,7 +218,7 @@ func (c *Carrier) outOfTurn(p *peer, pre prefix, b []byte) {
 }
 
 // inTurn takes the packet that is next.
-func (c *Carrier) inTurn(p *peer, k kind, body []byte, by *conn) {
+func (c *Carrier) inTurn(p *peer, k kind, body []byte) {
 	p.nextIn++
 	var err error
 	switch k {
@@ -227,7 +228,7 @@ func (c *Carrier) inTurn(p *peer, k kind, body []byte, by *conn) {
 			err = c.up.Arrived(p.rank, &h, body)
 		}
 	case ask, answer, ready, bye, goodbye:
-		err = c.connectionWord(p, k, body, by)
+		err = c.connectionWord(p, k, body)
 	case offer:
 		err = c.ringOffered(p, body)
 	case put, get, got:

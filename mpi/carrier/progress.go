@@ -57,6 +57,7 @@ func (c *Carrier) once() (moved bool) {
 	c.onTime()
 	c.giveBackIdle()
 	moved = c.pump() || moved
+	c.bury()
 	for _, r := range c.rails {
 		r.repost()
 	}

@@ -34,6 +34,17 @@ type piece struct {
 	off  int // in the move
 	n    int
 	rail int
+	// probes is where a byte is read to that shows that a write has arrived; nil in all
+	// other pieces.
+	probes *buffer
+}
+
+// source is our memory of a piece.
+func (part *piece) source(rail int) verbs.SGE {
+	if part.probes != nil {
+		return part.probes.mem.sge(rail, part.probes.off, part.n)
+	}
+	return part.move.mem.sge(rail, part.move.off+part.off, part.n)
 }
 
 // Read brings n bytes of a peer's memory; Finished follows.
@@ -81,15 +92,20 @@ func (c *Carrier) CompareSwap(rank int, at wire.Memory, compare, swap uint64, ow
 
 func (c *Carrier) fetch(rank int, at wire.Memory, op verbs.WROpcode, operands verbs.Atomic, owner Fetcher) {
 	c.stats.Atomics++
-	if c.wordPool == nil {
-		c.wordPool = c.newPool(SendBuffers, 8, 64)
-	}
-	buf, err := c.wordPool.take()
+	buf, err := c.takeWord()
 	if err != nil {
 		c.finished(owner, Fetched, err)
 		return
 	}
 	c.start(&move{op: Fetched, peer: c.peer(rank), mem: buf.mem, off: buf.off, n: 8, at: at, owner: owner, opcode: op, atomic: operands, result: buf}, rank)
+}
+
+// takeWord returns eight bytes for what NICs bring.
+func (c *Carrier) takeWord() (*buffer, error) {
+	if c.wordPool == nil {
+		c.wordPool = c.newPool(SendBuffers, 8, 64)
+	}
+	return c.wordPool.take()
 }
 
 func (c *Carrier) peerOrSelf(rank int) *peer {
@@ -114,7 +130,7 @@ func (c *Carrier) start(m *move, rank int) {
 		return
 	}
 	rails := 1
-	if m.n >= c.cfg.StripeFrom && m.op != Fetched {
+	if m.n >= c.cfg.StripeFrom && m.op != Fetched && !c.rails[0].limited() {
 		rails = min(len(c.rails), int(m.at.Rails))
 	}
 	share := (m.n/rails + 7) &^ 7
@@ -124,15 +140,34 @@ func (c *Carrier) start(m *move, rank int) {
 			part.n = m.n - off
 		}
 		off += part.n
-		m.left++
-		if len(p.moves) > 0 || !c.begin(p, part) {
-			p.moves = append(p.moves, part)
-			c.isBusy(p)
-		}
+		c.add(p, part)
 		if part.n == 0 {
 			break
 		}
 	}
+	if m.op == Wrote && !m.says && m.n > 0 && c.rails[0].limited() && !c.rails[0].attr.Caps.Has(verbs.CapRD) {
+		c.readBehind(p, m)
+	}
+}
+
+// add has a piece of a move be carried out.
+func (c *Carrier) add(p *peer, part *piece) {
+	part.move.left++
+	if len(p.moves) > 0 || !c.begin(p, part) {
+		p.moves = append(p.moves, part)
+		c.isBusy(p)
+	}
+}
+
+// readBehind reads a byte behind a write: when that is answered, the data is there.
+func (c *Carrier) readBehind(p *peer, m *move) {
+	buf, err := c.takeWord()
+	if err != nil {
+		m.err = err
+		return
+	}
+	m.result = buf
+	c.add(p, &piece{move: m, n: 1, probes: buf})
 }
 
 // copyOwn moves data between two places of this rank's own memory.
@@ -173,14 +208,14 @@ func (c *Carrier) begin(p *peer, part *piece) bool {
 	}
 	id := c.newWork(work{task: moving, conn: k, move: part})
 	k.wr[0] = part.request(id, k.rail.num)
-	k.sges[0] = part.move.mem.sge(k.rail.num, part.move.off+part.off, part.n)
+	k.sges[0] = part.source(k.rail.num)
 	k.wr[0].SGL = k.sges[:1]
 	if err := k.post(); err != nil {
 		c.endWork(id)
 		c.lose(p, err)
 		return true
 	}
-	if m := part.move; m.says && m.n == part.n && len(p.queue) == 0 && k.free > spare && k.hasCredit() {
+	if m := part.move; m.says && m.n == part.n && len(p.queue) == 0 && k.free > spare && k.hasCredit() && len(k.behind) == 0 {
 		m.said = c.leaveBy(p, k, word, &m.then, nil) // behind the data, on the same way
 	}
 	return true
@@ -189,8 +224,12 @@ func (c *Carrier) begin(p *peer, part *piece) bool {
 // request is what a NIC is asked for.
 func (part *piece) request(id uint64, rail int) verbs.SendWR {
 	m := part.move
+	opcode := m.opcode
+	if part.probes != nil {
+		opcode = verbs.OpRDMARead
+	}
 	return verbs.SendWR{
-		WRID: id, Opcode: m.opcode, Flags: verbs.SendSignaled, Atomic: m.atomic,
+		WRID: id, Opcode: opcode, Flags: verbs.SendSignaled, Atomic: m.atomic,
 		Remote: verbs.Remote{Addr: m.at.Addr + uint64(part.off), RKey: verbs.RKey(m.at.Keys[min(rail, int(m.at.Rails)-1)])},
 	}
 }
@@ -208,7 +247,7 @@ func (c *Carrier) beginByDatagram(p *peer, part *piece) bool {
 	id := c.newWork(work{task: moving, dg: d, move: part})
 	d.wr[0] = part.request(id, d.rail.num)
 	d.wr[0].UD = to
-	d.sges[0] = part.move.mem.sge(d.rail.num, part.move.off+part.off, part.n)
+	d.sges[0] = part.source(d.rail.num)
 	d.wr[0].SGL = d.sges[:1]
 	if _, err := d.qp.PostSend(d.wr[:]); err != nil {
 		c.endWork(id)
@@ -246,6 +285,11 @@ func (c *Carrier) moved(w work, wc *verbs.WC) {
 	if m.left--; m.left == 0 {
 		if m.says && !m.said && p.lost == nil {
 			m.said = true
+			if w.conn != nil && w.conn.rail.limited() {
+				w.conn.behind = append(w.conn.behind, m)
+				c.isBusy(p)
+				return
+			}
 			c.Send(p.rank, &m.then, nil, nil)
 		}
 		c.endMove(m, m.err)
@@ -292,4 +336,30 @@ func (c *Carrier) loseMoves(p *peer, cause error) {
 	for _, id := range sortedKeys(wishes) {
 		c.endMove(wishes[id], cause)
 	}
+}
+
+// A write that has completed is in the peer's memory, but for iWARP, where it is on its
+// way there: a word about it must go behind it, and where there is no word, something
+// small is read behind it.
+
+// sayBehind sends words that wait for credit on the way of their data.
+func (k *conn) sayBehind() {
+	for len(k.behind) > 0 && k.state == open && k.free > spare && k.hasCredit() && k.peer.lost == nil {
+		m := k.behind[0]
+		k.behind = k.behind[1:]
+		if k.c.leaveBy(k.peer, k, word, &m.then, nil) {
+			k.c.endMove(m, nil)
+		} else {
+			k.c.endMove(m, k.peer.lost)
+		}
+	}
+}
+
+func (p *peer) hasBehind() bool {
+	for _, k := range p.conns {
+		if k != nil && len(k.behind) > 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -48,12 +48,16 @@ func TestMatchedProbeBeforeRTRs(t *testing.T) {
 		w.sees(0, 1, wire.RTS)
 		m := w.ranks[1].e.Take(anyOf)
 		var recvs []*Request
-		for i := range 4 {
-			recvs = append(recvs, w.recv(1, 0, 7, long))
-			for range r.IntN(3) {
+		for sends := 0; sends < 4; { // with some receives ahead of them
+			if len(recvs) < 4 && (len(recvs) == sends || r.IntN(2) == 0) {
+				recvs = append(recvs, w.recv(1, 0, 7, long))
+			} else {
+				w.send(0, 1, 7, 2+sends, long)
+				sends++
+			}
+			for range r.IntN(4) {
 				w.step(r)
 			}
-			w.send(0, 1, 7, 2+i, long)
 		}
 		first := &Request{Buf: make([]byte, long)}
 		w.ranks[1].e.Receive(first, m)

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/netns"
+)
+
+// testRanks has the test binary be a program of ranks; the next argument says which.
+const testRanks = "test-ranks"
+
+func init() {
+	if len(os.Args) > 2 && os.Args[1] == testRanks {
+		mpi.Main(rankPrograms[os.Args[2]])
+	}
+	if len(os.Args) > 1 && (os.Args[1] == mpirun.ProcessCommand || os.Args[1] == workloadCommand) {
+		main()
+	}
+}
+
+var rankPrograms = map[string]func(*mpi.World) error{
+	"swap": func(w *mpi.World) error {
+		var got [1]byte
+		other := w.Size() - 1 - w.Rank()
+		s, err := w.Sendrecv([]byte{byte(w.Rank())}, other, 1, got[:], other, 1)
+		if err == nil && (int(got[0]) != other || s.Source != other) {
+			err = fmt.Errorf("%d came from %d", got[0], other)
+		}
+		fmt.Printf("rank %d of %d\n", w.Rank(), w.Size())
+		return err
+	},
+	"fails": func(w *mpi.World) error {
+		if w.Rank() == 1 {
+			return errors.New("no more paper")
+		}
+		_, err := w.Recv(make([]byte, 1), 1, 1)
+		if !errors.Is(err, mpi.ErrPeerLost) {
+			return fmt.Errorf("rank 1 has failed: %v", err)
+		}
+		fmt.Printf("rank %d knows\n", w.Rank())
+		return nil
+	},
+	"abort": func(w *mpi.World) error {
+		if w.Rank() == 1 {
+			w.Abort(9, "enough")
+		}
+		_, err := w.Recv(make([]byte, 1), w.Rank(), 1)
+		return err
+	},
+	"forever": func(w *mpi.World) error {
+		fmt.Println("begun")
+		_, err := w.Recv(make([]byte, 1), w.Rank(), 1)
+		return err
+	},
+}
+
+// myRanks is a program of ranks in the working folder, as the help has it.
+func myRanks(t *testing.T, program string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	text := fmt.Sprintf("#!/bin/sh\nexec %s %s %s\n", self, testRanks, program)
+	if err := os.WriteFile("my-ranks", []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// launched runs the program as shell does, and not for ever: ranks that hang are what
+// such a test may find.
+func launched(t *testing.T, args ...string) (code int, out string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, testProgram(t), args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	text, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), string(text)
+}
+
+func TestMPIRunHelpIsGolden(t *testing.T) {
+	code, out, stderr := call(t, "mpirun", "--help")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, %q", code, stderr)
+	}
+	golden(t, "help-mpirun", out)
+}
+
+func TestExamplesOfMPIRunWork(t *testing.T) {
+	noNamespaces := netns.Available()
+	myRanks(t, "swap")
+	lines := examplesOf(newMPIRunCommand())
+	if len(lines) < 4 {
+		t.Errorf("%d examples: %q", len(lines), lines)
+	}
+	for _, line := range lines {
+		if noNamespaces != nil && !strings.Contains(line, onSim) {
+			continue
+		}
+		if code, out := launched(t, words(line)...); code != exitOK {
+			t.Errorf("fabrictest %s: exit code %d\n%s", line, code, out)
+		}
+	}
+}
+
+func TestMPIRunCalledWrongly(t *testing.T) {
+	for line, want := range map[string]string{
+		"mpirun":                                   "name a program",
+		"mpirun -n 0 true":                         "--ranks 0: give 1 to 4096",
+		"mpirun -n 2 --per-host -1 true":           "--per-host -1: give 1 to 4096",
+		"mpirun --rails 9 true":                    "--rails 9: give 1 to 8",
+		"mpirun --mtu 100 true":                    "--mtu 100: give 1280 to 65535",
+		"mpirun --eager -1 true":                   "--eager -1: give 0 to",
+		"mpirun --loss lots true":                  "--loss lots: ",
+		"mpirun --seed soon true":                  "--seed soon: give a number",
+		"mpirun --on hardware true":                "--on hardware: give sim or netns",
+		"mpirun --provider mlx5 true":              "there is no provider \"mlx5\"",
+		"mpirun --provider dgiwarp --no-icrc true": "iWARP has no ICRC",
+		"mpirun --design best true":                "--design best: give sendrecv, srq",
+		"mpirun --protocol rpt true":               "--protocol rpt: give rget, rput or speculative",
+		"mpirun --progress slow true":              "--progress slow: give polling or background",
+		"mpirun -n 2 no-such-program":              "there is no program no-such-program, and no workload",
+		"mpirun -n 2 ./no-such-program":            "no-such-program: no such file",
+		"mpirun -n 2 rng":                          "is it ring",
+		"mpirun -n 2 ring --class X":               "no class \"X\"",
+		"mpirun -n 2 ring --clas S":                "there are --class, --iterations",
+		"mpirun -n 2 ring twice":                   "twice is not one of its flags",
+		"mpirun -n 3 bt":                           "3 ranks: it needs a square",
+		"mpirun --rank 3 true":                     "did you mean --ranks",
+	} {
+		code, _, stderr := call(t, words(line)...)
+		if code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %q, want %q", line, code, stderr, want)
+		}
+	}
+}
+
+func TestMPIRunEnds(t *testing.T) {
+	needNamespaces(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args string
+		code int
+		want []string
+	}{
+		{"--on netns -n 4 --per-host 2 -l swap", 0, []string{"0: rank 0 of 4\n", "3: rank 3 of 4\n"}},
+		{"--on sim -n 4 swap", 0, []string{"rank 0 of 4\n", "rank 3 of 4\n"}},
+		{"--on sim -n 4 ring", 0, []string{"ring, class T, 4 ranks: "}},
+		{"--on netns -n 4 --stats ring", 0, []string{"ring, class T, 4 ranks: ", "4 of 4 ranks", "messages sent eagerly"}},
+		{"--on netns -n 3 fails", 1, []string{"fabrictest: rank 1 on host1 failed: mpi: rank 1 of 3: no more paper\n"}},
+		{"--on netns -n 3 --keep-going fails", 1, []string{"no more paper\n", "rank 0 knows\n", "rank 2 knows\n"}},
+		{"--on sim -n 3 fails", 1, []string{"rank 1 on host1: mpi: rank 1 of 3: no more paper", "rank 0 knows\n", "rank 2 knows\n"}},
+		{"--on netns -n 3 --keep-going abort", 9, []string{"rank 1 aborted all ranks with code 9: enough"}},
+		{"--on sim -n 3 abort", 9, []string{"rank 1 aborted all ranks with code 9: enough"}},
+		{"--on sim -n 2 --limit 10s forever", 1, []string{"the limit of time is reached at 9"}},
+	} {
+		args := append([]string{"mpirun"}, words(c.args)...)
+		if last := len(args) - 1; rankPrograms[args[last]] != nil {
+			args = append(args[:last:last], self, testRanks, args[last])
+		}
+		code, out := launched(t, args...)
+		if code != c.code {
+			t.Errorf("%s: exit code %d, want %d\n%s", c.args, code, c.code, out)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: no %q in\n%s", c.args, want, out)
+			}
+		}
+	}
+}
+
+// Ctrl-C ends the ranks, and the exit code says so as shells have it.
+func TestMPIRunIsInterrupted(t *testing.T) {
+	needNamespaces(t)
+	program := testProgram(t)
+	myRanks(t, "forever")
+	cmd := exec.Command(program, "mpirun", "--on", "netns", "-n", "2", "./my-ranks")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "begun\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	_ = cmd.Process.Signal(syscall.SIGINT)
+	_ = cmd.Wait() // the code tells
+	if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGINT) {
+		t.Errorf("exit code %d", code)
+	}
+	if left, err := filepath.Glob("/dev/shm/fabrictest*"); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
+func TestMPIRunCompletes(t *testing.T) {
+	for typed, want := range map[string]string{
+		"--on s": "sim", "--provider soft": "softiwarp", "--design s": "srq", "--protocol r": "rput", "--progress b": "background", "r": "ring\t",
+	} {
+		_, out, _ := call(t, append([]string{"__complete", "mpirun"}, strings.Fields(typed)...)...)
+		if !strings.Contains(out, want) {
+			t.Errorf("mpirun %s<TAB>: no %s in\n%s", typed, want, out)
+		}
+	}
+}

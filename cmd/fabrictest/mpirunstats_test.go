@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/lab/mpihost/join"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+)
+
+// Statistics come to the table as the runtime hands them in, by way of JSON.
+func TestRankStats(t *testing.T) {
+	var reports []json.RawMessage
+	for _, n := range []uint64{3, 5} {
+		var s mpi.Stats
+		s.P2P.Sent[p2p.Rendezvous] = p2p.Sizes{Messages: n, Bytes: n << 20}
+		c := carrier.Stats{MaxConnections: int(n)}
+		c.Packets[carrier.ByRing] = 10 * n
+		c.Memory.Max[carrier.RingBuffers] = int(n) << 10
+		s.Carrier = c
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reports = append(reports, text)
+	}
+	var b strings.Builder
+	if err := printRankStats(&b, append(reports, nil)); err != nil {
+		t.Fatal(err)
+	}
+	want := `2 of 3 ranks all least most
+messages sent by rendezvous 8 3 5
+their data 8.0 MiB 3.0 MiB 5.0 MiB
+packets by ring 80 30 50
+connections, at most 3 5
+memory of rings 8.0 KiB 3.0 KiB 5.0 KiB
+`
+	var got strings.Builder
+	for line := range strings.Lines(b.String()) {
+		got.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
+	}
+	if got.String() != want {
+		t.Errorf("%s\nwant\n%s", got.String(), want)
+	}
+	if err := printRankStats(&b, []json.RawMessage{[]byte("[]")}); err == nil || !strings.Contains(err.Error(), "rank 0") {
+		t.Error(err)
+	}
+}
+
+// Every figure has a name of its own, apart from those that belong to the one above.
+func TestRankStatsAreToldApart(t *testing.T) {
+	seen := map[string]bool{}
+	for _, row := range statRows() {
+		if seen[row.name] && !strings.HasPrefix(row.name, "  ") || row.of(new(join.Stats)) != 0 {
+			t.Errorf("%s", row.name)
+		}
+		seen[row.name] = true
+	}
+}

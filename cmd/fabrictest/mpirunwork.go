@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/work"
+)
+
+// workloadCommand is what fabrictest starts itself as, to be a rank of a workload.
+const workloadCommand = "mpi-rank"
+
+// rankArgs is what to run as a rank: this program itself for a workload that is built
+// in, else the program that the words name.
+func rankArgs(words []string, ranks int, seed uint64) ([]string, error) {
+	name := words[0]
+	if strings.ContainsRune(name, '/') {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			return nil, &usageError{err}
+		}
+		return append([]string{path}, words[1:]...), nil
+	}
+	wl, unknown := work.Find(name)
+	if unknown == nil {
+		p, err := workParams(wl, words[1:])
+		if err == nil {
+			err = wl.Check(ranks, p)
+		}
+		if err != nil {
+			return nil, &usageError{err}
+		}
+		self, err := os.Executable()
+		all := append([]string{self, workloadCommand}, words...)
+		return append(all, "--seed", strconv.FormatUint(seed, 10)), err
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return nil, usagef("there is no program %s, and %w", name, unknown)
+	}
+	return append([]string{path}, words[1:]...), nil
+}
+
+// workParams reads the flags of a workload.
+func workParams(wl *work.Workload, words []string) (p work.Params, err error) {
+	f := pflag.NewFlagSet(wl.Name, pflag.ContinueOnError)
+	f.Usage = func() {}
+	f.StringVar((*string)(&p.Class), "class", string(work.ClassT), "")
+	f.IntVar(&p.Iterations, "iterations", 0, "")
+	f.IntVar(&p.Bytes, "bytes", 0, "")
+	f.DurationVar(&p.Compute, "compute", 0, "")
+	f.Uint64Var(&p.Seed, "seed", 0, "")
+	if err = f.Parse(words); err == nil && f.NArg() > 0 {
+		err = fmt.Errorf("%s is not one of its flags", f.Arg(0))
+	}
+	if err != nil {
+		return p, fmt.Errorf("%s: %w: there are --class, --iterations, --bytes and --compute", wl.Name, err)
+	}
+	return p, nil
+}
+
+// newWorkloadCommand is a rank of a workload, or a world of them.
+func newWorkloadCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: workloadCommand, Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			wl, err := work.Find(args[0])
+			if err != nil {
+				return err
+			}
+			p, err := workParams(wl, args[1:])
+			if err != nil {
+				return err
+			}
+			mpi.Main(func(w *mpi.World) error { return runWork(wl, w, p) })
+			return nil
+		},
+	}
+}
+
+// runWork runs a workload as a rank; the first one says what came of it.
+func runWork(wl *work.Workload, w *mpi.World, p work.Params) error {
+	r, err := wl.Run(w, p)
+	if err != nil || w.Rank() > 0 {
+		return err
+	}
+	fmt.Printf("%s, class %s, %s: %s in %s, waited %s; %s of %s\n",
+		r.Workload, r.Class, units.Plural(r.Ranks, "rank"), units.Plural(r.Iterations, "iteration"), units.Duration(r.Time), units.Duration(r.Waited),
+		units.Plural(int(r.Checks), "check"), units.Bytes(r.Verified))
+	for _, f := range r.Figures {
+		fmt.Println(strings.TrimRight(fmt.Sprintf("  %v", f), " "))
+	}
+	return nil
+}
+
+// workloadTable shows what there is, for the help.
+func workloadTable() string {
+	var b strings.Builder
+	for _, wl := range work.All() {
+		fmt.Fprintf(&b, "  %-12s %s\n", wl.Name, wl.Title)
+	}
+	return b.String()
+}
+
+// completeWorkloads offers workloads with what they do, and programs.
+func completeWorkloads(_ *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	all := work.All()
+	words := make([]cobra.Completion, 0, len(all))
+	for _, wl := range all {
+		words = append(words, cobra.CompletionWithDesc(wl.Name, wl.Title))
+	}
+	return beginning(typed, words), cobra.ShellCompDirectiveDefault
+}

@@ -1,0 +1,48 @@
+package mpi_test
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/env"
+)
+
+// A program as a function that each rank runs: here by a simulated fabric. A program
+// of its own has mpi.Main run it.
+func Example() {
+	program := func(w *mpi.World) error {
+		right, left := (w.Rank()+1)%w.Size(), (w.Rank()+w.Size()-1)%w.Size()
+		got := make([]byte, 1)
+		if _, err := w.Sendrecv([]byte{byte(w.Rank())}, right, 0, got, left, 0); err != nil {
+			return err
+		}
+		win, err := w.WinAllocate(8 * w.Size())
+		if err != nil {
+			return err
+		}
+		if err := win.Fence(0); err != nil {
+			return err
+		}
+		if err := win.Put(got, 0, 8*w.Rank()); err != nil {
+			return err
+		}
+		if err := win.Fence(mpi.NoSucceed); err != nil {
+			return err
+		}
+		if w.Rank() == 0 {
+			for r := range w.Size() {
+				fmt.Println("rank", r, "heard of", win.Memory()[8*r])
+			}
+		}
+		return win.Free()
+	}
+	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: 3}, func(e *env.Env) error { return mpi.Run(e, mpi.Options{}, program) })
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// rank 0 heard of 2
+	// rank 1 heard of 0
+	// rank 2 heard of 1
+}

@@ -1,0 +1,103 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// busy does a bit of everything, for ever, and returns the first error.
+func busy(w *World) error {
+	win, err := w.WinAllocate(64 * w.Size())
+	if err != nil {
+		return err
+	}
+	right, left := (w.Rank()+1)%w.Size(), (w.Rank()+w.Size()-1)%w.Size()
+	for i := 0; ; i++ {
+		n := sizes[i%len(sizes)]
+		buf := make([]byte, n)
+		if _, err := w.Sendrecv(message(i, n), right, i%3, buf, left, AnyTag); err != nil {
+			return err
+		}
+		if err := win.Fence(0); err != nil {
+			return err
+		}
+		err := errors.Join(
+			win.Put(message(i, 64), right, 64*w.Rank()),
+			win.Accumulate(u64(1), left, 64*right, Uint64, Sum))
+		if err = errors.Join(err, win.Fence(NoSucceed)); err != nil {
+			return err
+		}
+		if err := win.Lock(LockKind(i%2), left, 0); err != nil {
+			return err
+		}
+		err = win.GetAccumulate(u64(1), make([]byte, 8), left, 0, Uint64, Sum)
+		if err = errors.Join(err, win.Unlock(left)); err != nil {
+			return err
+		}
+		if err := errors.Join(win.Post([]int{left}, 0), win.Start([]int{right}, 0)); err != nil {
+			return err
+		}
+		err = win.Put(message(i, 10), right, 64*w.Rank())
+		if err = errors.Join(err, win.Complete(), win.Wait()); err != nil {
+			return err
+		}
+		r, err := w.Ibarrier()
+		if err != nil {
+			return err
+		}
+		if err := w.Allreduce(make([]byte, 80), Int32, Max); err != nil {
+			return err
+		}
+		if _, err := r.Wait(); err != nil {
+			return err
+		}
+		if err := w.Alltoall(make([]byte, 90*w.Size()), make([]byte, 90*w.Size())); err != nil {
+			return err
+		}
+		c, err := w.Split(w.Rank()%2, i)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(c.Bcast(buf, 0), c.Free()); err != nil {
+			return err
+		}
+	}
+}
+
+// Whenever a rank is killed or a link is cut, all ranks end with an error, soon, and
+// nobody's memory is touched that is not registered.
+func TestLossAtAnyTime(t *testing.T) {
+	seeds := uint64(30)
+	if testing.Short() {
+		seeds = 10
+	}
+	for name, o := range ways() {
+		for _, how := range []string{"killed", "cut"} {
+			t.Run(fmt.Sprintf("%s %s", name, how), func(t *testing.T) {
+				for seed := range seeds {
+					f := newFabric(t, 4, seed, false)
+					f.atomics, f.cramped = seed%2 == 0, seed%3 == 0
+					when := time.Duration(seed*seed) * 2 * time.Microsecond
+					f.at(when, func() {
+						if how == "killed" {
+							f.killed(2)
+						} else {
+							f.nics[2].lose(1)
+							f.nics[1].lose(2)
+						}
+					})
+					for i, err := range f.run(o, busy) {
+						if !errors.Is(err, ErrPeerLost) && (how != "killed" || i != 2) {
+							t.Errorf("seed %d: rank %d ends with %v", seed, i, err)
+						}
+					}
+					if f.now > when+time.Second {
+						t.Errorf("seed %d: after %v all have ended at %v", seed, when, f.now)
+					}
+				}
+			})
+		}
+	}
+}

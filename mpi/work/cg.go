@@ -1,0 +1,243 @@
+package work
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// conjugateGradient solves a sparse symmetric system as NPB's CG does. Its ranks are a
+// grid of rows and columns, as many or twice as many columns; each has a block of the
+// matrix. A product is summed up along rows by halving partners, and exchanged across
+// the diagonal; scalars are summed up the same way, in messages of 8 bytes, which are
+// most of all (Thesis Table 5.1). There is no collective operation in the loop and no
+// wildcard: receive, send, wait, with nothing to do in between (Thesis Fig. 4.18), so that
+// speculation has nothing to gain. Partners are few and grow with the logarithm of the
+// ranks (Thesis §6.6.2, Survey Table 1).
+func conjugateGradient() *Workload {
+	return runner(&Workload{
+		Name: "cg", Title: "conjugate gradient on a sparse matrix (NPB CG)", Paper: "Thesis §4.3.1, Fig. 4.18, Tables 5.1 and 6.1",
+		MinRanks: 1, Counts: PowerOfTwo,
+	}, func(j *job) error {
+		size := map[Class]cgSize{
+			ClassT: {unknowns: 256, perRow: 3, steps: 25},
+			ClassS: {unknowns: 1400, perRow: 7, steps: 100},
+			ClassW: {unknowns: 7000, perRow: 8, steps: 250},
+			ClassA: {unknowns: 14000, perRow: 11, steps: 375},
+		}[j.p.Class]
+		c := newCG(j, size)
+		if err := c.solveAll(j.steps(size.steps)); err != nil {
+			return err
+		}
+		return c.check()
+	})
+}
+
+type cgSize struct{ unknowns, perRow, steps int }
+
+// cgRestart is after how many steps the solution is begun anew, as NPB does: more of
+// them would find nothing left to improve.
+const cgRestart = 25
+
+// cg is a rank's part of the solution. Vectors are those of its block of columns; the
+// ranks of a column have the same.
+type cg struct {
+	j            *job
+	rows, cols   int // of the grid of ranks
+	row, col     int
+	rank         int
+	block        sparse
+	want, b      []float64
+	norm         float64 // of the matrix
+	z, r, p, q   []float64
+	sums         []float64 // of its block of rows
+	across       []int     // partners along the row
+	sent, kept   [2]int    // which part of sums goes to the first partner, and which stays
+	opposite     int
+	send, recv   []byte
+	scalarIn     [8]byte
+	scalarOut    [8]byte
+	history      uint64 // of all scalars
+	lastSteps    int
+	lastResidual float64
+}
+
+func newCG(j *job, size cgSize) *cg {
+	c := &cg{j: j, rank: j.Rank()}
+	ranks := j.Size()
+	c.rows = 1 << (log2(ranks) / 2)
+	c.cols = ranks / c.rows
+	c.row, c.col = c.rank/c.cols, c.rank%c.cols
+	n := (size.unknowns + c.cols - 1) / c.cols * c.cols
+	high, wide := n/c.rows, n/c.cols
+	m := makeMatrix(j.p.Seed, n, size.perRow, c.row*high, high, c.col*wide, wide)
+	c.block, c.want, c.b, c.norm = m.block, m.solution, m.product, m.norm
+	for _, v := range []*[]float64{&c.z, &c.r, &c.p, &c.q} {
+		*v = make([]float64, wide)
+	}
+	c.sums = make([]float64, high)
+	c.send, c.recv = make([]byte, 8*high), make([]byte, 8*high)
+
+	for group := c.cols; group > 1; group /= 2 {
+		c.across = append(c.across, c.row*c.cols+(c.col+group/2)%group+c.col/group*group)
+	}
+	// Where there are twice as many columns as rows, ranks keep only that half of a sum
+	// that the one across the diagonal needs.
+	c.kept = [2]int{0, high}
+	c.opposite = c.col*c.cols + c.row
+	c.sent = c.kept
+	if c.rows != c.cols {
+		odd := c.rank % 2
+		c.kept = [2]int{odd * wide, (odd + 1) * wide}
+		c.sent = [2]int{(1 - odd) * wide, (2 - odd) * wide}
+		c.opposite = 2*(c.rank/2%c.rows*c.rows+c.rank/2/c.rows) + odd
+	}
+	return c
+}
+
+// Tags of the three exchanges.
+const (
+	cgTagSum = iota + 1
+	cgTagTranspose
+	cgTagScalar
+)
+
+// multiply puts the matrix times x into y.
+func (c *cg) multiply(y, x []float64) error {
+	c.block.multiply(c.sums, x)
+	c.j.compute(1)
+	// The nearest partner first: with it a sum is divided, if it is.
+	for i := len(c.across) - 1; i >= 0; i-- {
+		out := c.kept
+		if i == len(c.across)-1 {
+			out = c.sent
+		}
+		kept := c.sums[c.kept[0]:c.kept[1]]
+		send, recv := c.send[:8*(out[1]-out[0])], c.recv[:8*len(kept)]
+		putFloats(send, c.sums[out[0]:out[1]])
+		if err := c.j.swap(send, recv, c.across[i], cgTagSum); err != nil {
+			return err
+		}
+		for k := range kept {
+			kept[k] += getFloat(recv[8*k:])
+		}
+	}
+	kept := c.sums[c.kept[0]:c.kept[1]]
+	if c.opposite == c.rank {
+		copy(y, kept)
+		return nil
+	}
+	send, recv := c.send[:8*len(kept)], c.recv[:8*len(y)]
+	putFloats(send, kept)
+	if err := c.j.swap(send, recv, c.opposite, cgTagTranspose); err != nil {
+		return err
+	}
+	getFloats(y, recv)
+	return nil
+}
+
+// product is the inner one of two vectors.
+func (c *cg) product(x, y []float64) (float64, error) {
+	sum := 0.0
+	for i := range x {
+		sum += x[i] * y[i]
+	}
+	for _, partner := range c.across {
+		putFloats(c.scalarOut[:], []float64{sum})
+		if err := c.j.swap(c.scalarOut[:], c.scalarIn[:], partner, cgTagScalar); err != nil {
+			return 0, err
+		}
+		sum += getFloat(c.scalarIn[:])
+	}
+	c.history = key(c.history, math.Float64bits(sum))
+	return sum, nil
+}
+
+// solveAll solves the system again and again, until there were so many steps.
+func (c *cg) solveAll(steps int) error {
+	if err := c.j.start(); err != nil {
+		return err
+	}
+	for done := 0; done < steps; done += cgRestart {
+		if err := c.solve(min(cgRestart, steps-done)); err != nil {
+			return err
+		}
+	}
+	c.j.stop()
+	c.j.figure("residual", c.lastResidual, "")
+	return nil
+}
+
+func (c *cg) solve(steps int) error {
+	c.lastSteps = steps
+	clear(c.z)
+	copy(c.r, c.b)
+	copy(c.p, c.b)
+	rho, err := c.product(c.r, c.r)
+	if err != nil {
+		return err
+	}
+	for range steps {
+		if err := c.multiply(c.q, c.p); err != nil {
+			return err
+		}
+		d, err := c.product(c.p, c.q)
+		if err != nil {
+			return err
+		}
+		if rho == 0 || d == 0 {
+			break // nothing is left, of all ranks alike
+		}
+		alpha, before := rho/d, rho
+		for i := range c.z {
+			c.z[i] += alpha * c.p[i]
+			c.r[i] -= alpha * c.q[i]
+		}
+		if rho, err = c.product(c.r, c.r); err != nil {
+			return err
+		}
+		for i := range c.p {
+			c.p[i] = c.r[i] + rho/before*c.p[i]
+		}
+	}
+	return c.residual()
+}
+
+// residual computes what the solution leaves of the right side, with a product of its
+// own: what the steps themselves carry along would not show a product that went wrong.
+func (c *cg) residual() error {
+	if err := c.multiply(c.q, c.z); err != nil {
+		return err
+	}
+	for i := range c.q {
+		c.q[i] = c.b[i] - c.q[i]
+	}
+	sum, err := c.product(c.q, c.q)
+	c.lastResidual = math.Sqrt(sum)
+	return err
+}
+
+// check compares the solution with the one that the right side was made of, as exactly
+// as the steps allow, and the scalars of all ranks, which are the same to the bit.
+func (c *cg) check() error {
+	j := c.j
+	begun := 1.5 * math.Sqrt(float64(len(c.b)*c.cols)) // the solution is no longer
+	bound := 1e-10 + 2*math.Sqrt(3)*math.Pow(cgContraction, float64(c.lastSteps))*begun
+	for i, want := range c.want {
+		if !j.alike(want, c.z[i], bound) {
+			return j.wrong(want, c.z[i], "solution at %d, bound %.2g", c.col*len(c.want)+i, bound)
+		}
+	}
+	if !j.alike(0, c.lastResidual, bound*c.norm) {
+		return j.wrong("next to none", c.lastResidual, "residual, bound %.2g", bound*c.norm)
+	}
+	all := make([]byte, 8*j.Size())
+	if err := j.Allgather(binary.LittleEndian.AppendUint64(nil, c.history), all); err != nil {
+		return err
+	}
+	for rank := range j.Size() {
+		if err := j.same(c.history, binary.LittleEndian.Uint64(all[8*rank:]), "digest of all scalars, of rank %d", rank); err != nil {
+			return err
+		}
+	}
+	return nil
+}

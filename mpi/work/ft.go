@@ -1,0 +1,248 @@
+package work
+
+import (
+	"fmt"
+	"math"
+	"math/cmplx"
+)
+
+// fourier solves a diffusion equation by transforms in three dimensions, as NPB's FT
+// does: the field is transformed once, and for each step its modes are damped and
+// transformed back. Ranks have slabs of the field; transforms along the third axis
+// need a transposition of all of it, an exchange of every rank with every other in
+// blocks that are the larger the fewer ranks there are (Survey §3.2: nearly all volume in
+// messages beyond 256 KB; Collectives §6.5.3).
+//
+// The field begins as noise, so that every mode counts. It is transformed back without
+// damping first, which must give it back; and the field of each step is transformed
+// again, which must give the damped modes.
+func fourier() *Workload {
+	sizes := map[Class]ftSize{
+		ClassT: {grid: [3]int{16, 16, 16}, steps: 2},
+		ClassS: {grid: [3]int{64, 64, 64}, steps: 6},
+		ClassW: {grid: [3]int{128, 128, 32}, steps: 6},
+		ClassA: {grid: [3]int{256, 256, 128}, steps: 6},
+	}
+	return runner(&Workload{
+		Name: "ft", Title: "diffusion by Fourier transforms in three dimensions (NPB FT)", Paper: "Survey §3.2, Table 1; Collectives §6.5.3",
+		MinRanks: 1, Counts: PowerOfTwo,
+		unfit: func(c Class, ranks int) string {
+			if g := sizes[c].grid; ranks > min(g[0], g[2]) {
+				return fmt.Sprintf("slabs of a grid of %d × %d × %d", g[0], g[1], g[2])
+			}
+			return ""
+		},
+	}, func(j *job) error {
+		f := newFT(j, sizes[j.p.Class].grid)
+		steps := j.steps(sizes[j.p.Class].steps)
+		for step := range steps + 1 { // the first without damping
+			if err := j.start(); err != nil {
+				return err
+			}
+			if step == 0 {
+				if err := f.forward(f.modes); err != nil {
+					return err
+				}
+			}
+			if err := f.back(step); err != nil {
+				return err
+			}
+			j.stop()
+			if err := f.check(step); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+type ftSize struct {
+	grid  [3]int
+	steps int
+}
+
+// ft is a rank's slabs. Slabs of planes are contiguous along x, then y, and planes are
+// those of some z; slabs of columns along z, then y, of some x.
+type ft struct {
+	j           *job
+	n           [3]int
+	planes      int
+	firstPlane  int
+	columns     int
+	firstColumn int
+	field       []complex128 // by planes
+	modes       []complex128 // by columns
+	damped      []complex128
+	again       []complex128 // modes that a field was transformed to once more
+	transforms  [3]*fft
+	send, recv  []byte
+	line        []complex128
+}
+
+func newFT(j *job, grid [3]int) *ft {
+	f := &ft{j: j, n: grid, line: make([]complex128, grid[1])}
+	for axis, n := range grid {
+		f.transforms[axis] = newFFT(n)
+	}
+	f.planes, f.columns = grid[2]/j.Size(), grid[0]/j.Size()
+	f.firstPlane, f.firstColumn = j.Rank()*f.planes, j.Rank()*f.columns
+	local := grid[0] * grid[1] * f.planes
+	for _, field := range []*[]complex128{&f.field, &f.modes, &f.damped, &f.again} {
+		*field = make([]complex128, local)
+	}
+	f.send, f.recv = make([]byte, 16*local), make([]byte, 16*local)
+	for at := range f.field {
+		f.field[at] = f.noise(at)
+	}
+	return f
+}
+
+// noise is what the field is at first, at a place of this rank's planes.
+func (f *ft) noise(at int) complex128 {
+	k := key(f.j.p.Seed, uint64(f.firstPlane*f.n[0]*f.n[1]+at))
+	return complex(unit(k), unit(mix(k)))
+}
+
+// damping is what is left of a mode after some steps.
+func (f *ft) damping(number [3]int, steps int) float64 {
+	sum := 0
+	for axis, k := range number {
+		if k > f.n[axis]/2 {
+			k -= f.n[axis]
+		}
+		sum += k * k
+	}
+	return math.Exp(-1e-4 * float64(sum*steps))
+}
+
+// forward makes modes of the field, which is lost.
+func (f *ft) forward(modes []complex128) error {
+	f.inPlanes(f.field, false)
+	f.j.compute(1)
+	if err := f.toColumns(modes); err != nil {
+		return err
+	}
+	for i := 0; i < len(modes); i += f.n[2] {
+		f.transforms[2].transform(modes[i:i+f.n[2]], false)
+	}
+	return nil
+}
+
+// back leaves the field after some steps.
+func (f *ft) back(steps int) error {
+	f.damp(f.damped, steps)
+	for i := 0; i < len(f.damped); i += f.n[2] {
+		f.transforms[2].transform(f.damped[i:i+f.n[2]], true)
+	}
+	f.j.compute(1)
+	if err := f.toPlanes(); err != nil {
+		return err
+	}
+	f.inPlanes(f.field, true)
+	return nil
+}
+
+// damp makes the modes those after some steps.
+func (f *ft) damp(to []complex128, steps int) {
+	at := 0
+	for x := range f.columns {
+		for y := range f.n[1] {
+			for z := range f.n[2] {
+				to[at] = f.modes[at] * complex(f.damping([3]int{f.firstColumn + x, y, z}, steps), 0)
+				at++
+			}
+		}
+	}
+}
+
+// inPlanes transforms along x and y.
+func (f *ft) inPlanes(field []complex128, back bool) {
+	plane := f.n[0] * f.n[1]
+	for z := range f.planes {
+		p := field[z*plane:][:plane]
+		for y := range f.n[1] {
+			f.transforms[0].transform(p[y*f.n[0]:][:f.n[0]], back)
+		}
+		for x := range f.n[0] {
+			f.transforms[1].transformStrided(p[x:], f.n[0], f.line, back)
+		}
+	}
+}
+
+// toColumns transposes the field: of each plane, each rank gets its columns.
+func (f *ft) toColumns(modes []complex128) error {
+	f.pairs(f.send, func(buf []byte, planeAt, _ int) { putFloats(buf, bothParts(f.field[planeAt])) })
+	if err := f.j.Alltoall(f.send, f.recv); err != nil {
+		return err
+	}
+	f.pairs(f.recv, func(buf []byte, _, columnAt int) { modes[columnAt] = complexOf(buf) })
+	return nil
+}
+
+// toPlanes does the reverse with the damped modes.
+func (f *ft) toPlanes() error {
+	f.pairs(f.send, func(buf []byte, _, columnAt int) { putFloats(buf, bothParts(f.damped[columnAt])) })
+	if err := f.j.Alltoall(f.send, f.recv); err != nil {
+		return err
+	}
+	f.pairs(f.recv, func(buf []byte, planeAt, _ int) { f.field[planeAt] = complexOf(buf) })
+	return nil
+}
+
+// pairs goes through a buffer of blocks, one for each rank, in the order in which both
+// sides have their elements: by z, then y, then x. For each element it calls do with its
+// place in the slab of planes and in that of columns; the one that belongs to the other
+// rank's slab is of no meaning.
+func (f *ft) pairs(buf []byte, do func(buf []byte, planeAt, columnAt int)) {
+	for peer := range f.j.Size() {
+		for z := range f.planes {
+			for y := range f.n[1] {
+				for x := range f.columns {
+					planeAt := (z*f.n[1]+y)*f.n[0] + peer*f.columns + x
+					columnAt := (x*f.n[1]+y)*f.n[2] + peer*f.planes + z
+					do(buf, planeAt, columnAt)
+					buf = buf[16:]
+				}
+			}
+		}
+	}
+}
+
+func bothParts(c complex128) []float64 { return []float64{real(c), imag(c)} }
+
+func complexOf(buf []byte) complex128 { return complex(getFloat(buf), getFloat(buf[8:])) }
+
+// check compares a field that was not damped with what it began as, and one that was
+// with the modes it was made of, which takes a transformation more.
+func (f *ft) check(steps int) error {
+	points := f.n[0] * f.n[1] * f.n[2]
+	// Elements are below √2, and errors those of rounding in each stage.
+	bound := 4 * 0x1p-52 * float64(log2(points))
+	if steps == 0 {
+		for at, got := range f.field {
+			if want := f.noise(at); !f.near(want, got, bound) {
+				x, y, z := at%f.n[0], at/f.n[0]%f.n[1], f.firstPlane+at/(f.n[0]*f.n[1])
+				return f.j.wrong(fmt.Sprintf("%.12g", want), fmt.Sprintf("%.12g", got), "field at (%d, %d, %d), there and back", x, y, z)
+			}
+		}
+		return nil
+	}
+	if err := f.forward(f.again); err != nil {
+		return err
+	}
+	f.damp(f.damped, steps)
+	bound *= math.Sqrt(float64(points)) // as modes of noise are larger
+	for at, got := range f.again {
+		if want := f.damped[at]; !f.near(want, got, bound) {
+			z, y, x := at%f.n[2], at/f.n[2]%f.n[1], f.firstColumn+at/(f.n[2]*f.n[1])
+			return f.j.wrong(fmt.Sprintf("%.12g", want), fmt.Sprintf("%.12g", got), "mode (%d, %d, %d) after %d steps", x, y, z, steps)
+		}
+	}
+	return nil
+}
+
+// near counts a comparison and reports whether two numbers are nearly the same.
+func (f *ft) near(want, got complex128, bound float64) bool {
+	f.j.checked(1, 16)
+	return cmplx.Abs(want-got) <= bound
+}

@@ -1,0 +1,252 @@
+package work
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// linpack solves a dense system by elimination with pivots, as HPL does: blocks of the
+// matrix are dealt out on a grid of ranks; a panel of columns is eliminated by one column
+// of ranks, with small messages for each pivot among them, then passed on from rank to
+// rank along the rows in a ring, with receives that are posted early, rows are swapped,
+// and the rest of the matrix is updated. Most messages are small ones, of pivots; those
+// that have the volume grow with the matrix (Survey §3.5, Fig. 11). Sources are named, and
+// partners those of a rank's row and column (Survey Table 1: six).
+func linpack() *Workload {
+	return runner(&Workload{
+		Name: "hpl", Title: "elimination with pivots, panels passed on in a ring (HPL)", Paper: "Survey §3.5, Fig. 11, Table 1",
+		MinRanks: 1, Counts: AnyCount,
+	}, func(j *job) error {
+		size := map[Class]struct{ n, block int }{
+			ClassT: {48, 4}, ClassS: {256, 16}, ClassW: {768, 32}, ClassA: {2048, 64},
+		}[j.p.Class]
+		for round := range j.steps(1) {
+			d := newDealt(key(j.p.Seed, uint64(round)), size.n, size.block, j.Size(), j.Rank())
+			h := &hpl{dealt: d, j: j, x: make([]float64, size.n)}
+			if err := j.start(); err != nil {
+				return err
+			}
+			if err := h.eliminate(); err != nil {
+				return err
+			}
+			if err := h.substitute(); err != nil {
+				return fmt.Errorf("substitution: %w", err)
+			}
+			j.stop()
+			if err := h.checkElimination(); err != nil {
+				return err
+			}
+			if err := h.check(); err != nil {
+				return err
+			}
+		}
+		longest, err := j.most(j.took.Seconds())
+		n := float64(size.n)
+		j.figure("rate", (2*n*n*n/3+3*n*n/2)*float64(j.iterations)/longest/1e9, "GFlop/s")
+		return err
+	})
+}
+
+// Tags.
+const (
+	hplTagPivot = iota + 1
+	hplTagPanel
+	hplTagSwap
+	hplTagTop
+	hplTagSum
+)
+
+// hpl is a rank's part of the matrix. The right side is one more column of it.
+type hpl struct {
+	*dealt
+	j *job
+	a []float64 // rows of this rank's, one behind the other
+	panelBuf
+	x []float64
+}
+
+// panelBuf is the panel that is worked with.
+type panelBuf struct {
+	first, width int
+	pivots       []int
+	below        []float64 // this rank's rows of it
+	top          []float64 // of the rest: rows of the panel's block
+}
+
+// eliminate makes the matrix and eliminates it, panel by panel.
+func (h *hpl) eliminate() error {
+	h.a = make([]float64, h.ownRows*h.ownColumns)
+	for i := range h.ownRows {
+		for k := range h.ownColumns {
+			h.a[i*h.ownColumns+k] = h.element(h.rowOf(i), h.columnOf(k))
+		}
+	}
+	for k := 0; k < h.n; k += h.block {
+		if err := h.panel(k); err != nil {
+			return fmt.Errorf("panel at column %d: %w", k, err)
+		}
+	}
+	return nil
+}
+
+// local is a row of this rank's part.
+func (h *hpl) local(row int) []float64 { return h.a[row*h.ownColumns:][:h.ownColumns] }
+
+// panel eliminates a block of columns.
+func (h *hpl) panel(first int) error {
+	h.first, h.width = first, min(h.block, h.n-first)
+	h.pivots = make([]int, h.width)
+	h.below = make([]float64, h.ownRows*h.width)
+	if h.column == h.columnOwner(first) {
+		if err := h.factor(); err != nil {
+			return err
+		}
+	}
+	if err := h.passOn(); err != nil {
+		return err
+	}
+	h.j.compute(1)
+	rest := h.columnsFrom(first + h.width)
+	if err := h.swapRows(rest); err != nil {
+		return err
+	}
+	if err := h.solveTop(rest); err != nil {
+		return err
+	}
+	h.update(rest)
+	return nil
+}
+
+// factor eliminates within the panel, with the ranks of this column.
+func (h *hpl) factor() error {
+	left := h.columnsFrom(h.first)
+	for c := range h.width {
+		g := h.first + c
+		row, err := h.pivot(g, left)
+		if err != nil {
+			return err
+		}
+		for i := h.rowsFrom(g + 1); i < h.ownRows; i++ {
+			own := h.local(i)[left:][:h.width]
+			own[c] /= row[c]
+			for k := c + 1; k < h.width; k++ {
+				own[k] -= own[c] * row[k]
+			}
+		}
+	}
+	for i := range h.ownRows {
+		copy(h.below[i*h.width:][:h.width], h.local(i)[left:])
+	}
+	return nil
+}
+
+// pivot finds the row with the largest element of a column, puts it where that column's
+// row is, and returns it. Every rank of the column tells every other its candidate;
+// with it goes the row to be replaced, by who has it.
+func (h *hpl) pivot(g, left int) ([]float64, error) {
+	c, w := g-h.first, h.width
+	mine := make([]float64, 2+2*w) // how large, which row; the row; the row to be replaced
+	mine[0], mine[1] = -1, -1
+	for i := h.rowsFrom(g); i < h.ownRows; i++ {
+		if v := math.Abs(h.local(i)[left+c]); v > mine[0] {
+			mine[0], mine[1] = v, float64(h.rowOf(i))
+			copy(mine[2:2+w], h.local(i)[left:])
+		}
+	}
+	if h.row == h.rowOwner(g) {
+		copy(mine[2+w:], h.local(h.rowAt(g))[left:][:w])
+	}
+	all, err := h.toColumn(mine)
+	if err != nil {
+		return nil, err
+	}
+	best := 0
+	for r := range all {
+		if all[r][0] > all[best][0] || all[r][0] == all[best][0] && all[r][1] < all[best][1] {
+			best = r
+		}
+	}
+	if all[best][0] <= 0 || h.rowOwner(int(all[best][1])) != best || int(all[best][1]) < g {
+		return nil, h.j.wrong(fmt.Sprintf("a row from %d on, of row %d of ranks", g, best), all[best][:2], "pivot of column %d", g)
+	}
+	p := int(all[best][1])
+	h.pivots[c] = p
+	row := all[best][2 : 2+w]
+	if h.row == h.rowOwner(p) {
+		copy(h.local(h.rowAt(p))[left:], all[h.rowOwner(g)][2+w:])
+	}
+	if h.row == h.rowOwner(g) {
+		copy(h.local(h.rowAt(g))[left:], row)
+	}
+	return row, nil
+}
+
+// toColumn exchanges numbers among the ranks of a column.
+func (h *hpl) toColumn(mine []float64) ([][]float64, error) {
+	n := 8 * len(mine)
+	out, in := make([]byte, n), make([]byte, n*h.rows)
+	putFloats(out, mine)
+	all := make([][]float64, h.rows)
+	rs := make([]*mpi.Request, h.rows)
+	var err error
+	for r := range h.rows {
+		if r != h.row {
+			if rs[r], err = h.j.Irecv(in[r*n:][:n], h.rankAt(r, h.column), hplTagPivot); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for r := range h.rows {
+		if r != h.row {
+			if err := h.j.Send(out, h.rankAt(r, h.column), hplTagPivot); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := h.j.waitAll(rs...); err != nil {
+		return nil, err
+	}
+	for r := range all {
+		all[r] = mine
+		if r != h.row {
+			all[r] = make([]float64, len(mine))
+			getFloats(all[r], in[r*n:])
+		}
+	}
+	return all, nil
+}
+
+// passOn hands the panel along the row of ranks, from one to the next.
+func (h *hpl) passOn() error {
+	from := h.rowsFrom(h.first)
+	n := 8 * (h.width + (h.ownRows-from)*h.width)
+	buf := make([]byte, n)
+	origin := h.columnOwner(h.first)
+	if h.column == origin {
+		for c, p := range h.pivots {
+			putFloats(buf[8*c:], []float64{float64(p)})
+		}
+		putFloats(buf[8*h.width:], h.below[from*h.width:])
+	} else {
+		r, err := h.j.Irecv(buf, h.rankAt(h.row, (h.column+h.columns-1)%h.columns), hplTagPanel)
+		if err != nil {
+			return err
+		}
+		if _, err := h.j.wait(r); err != nil {
+			return err
+		}
+		for c := range h.pivots {
+			h.pivots[c] = int(getFloat(buf[8*c:]))
+			if p := h.pivots[c]; p < h.first+c || p >= h.n {
+				return h.j.wrong(fmt.Sprintf("%d to %d", h.first+c, h.n-1), p, "pivot of column %d", h.first+c)
+			}
+		}
+		getFloats(h.below[from*h.width:], buf[8*h.width:])
+	}
+	if next := (h.column + 1) % h.columns; next != origin {
+		return h.j.Send(buf, h.rankAt(h.row, next), hplTagPanel)
+	}
+	return nil
+}

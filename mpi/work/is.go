@@ -1,0 +1,204 @@
+package work
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// integerSort sorts keys as NPB's IS does: ranks count how many keys fall into each
+// bucket, agree on who gets which buckets by a reduction, tell each other how many keys
+// to expect, and exchange them, every rank with every other, in few and large messages
+// (Survey §3.2: most of the volume, while small ones are mostly control).
+func integerSort() *Workload {
+	return runner(&Workload{
+		Name: "is", Title: "bucket sort of integers (NPB IS)", Paper: "Survey §3.2, Table 1",
+		MinRanks: 1, Counts: AnyCount,
+	}, func(j *job) error {
+		size := map[Class]isSize{
+			ClassT: {keys: 1 << 13, most: 1 << 11, buckets: 1 << 8, rounds: 3},
+			ClassS: {keys: 1 << 16, most: 1 << 11, buckets: 1 << 9, rounds: 10},
+			ClassW: {keys: 1 << 20, most: 1 << 16, buckets: 1 << 10, rounds: 10},
+			ClassA: {keys: 1 << 23, most: 1 << 19, buckets: 1 << 10, rounds: 10},
+		}[j.p.Class]
+		s := newIntegerSort(j, size)
+		for round := range j.steps(size.rounds) {
+			// As the model does, to have something else to sort each time.
+			if len(s.keys) > 0 {
+				s.keys[round%len(s.keys)] = uint32(round % size.most)
+			}
+			check := sorting{j: j}
+			var err error
+			if check.before, err = check.all(s.keys); err != nil {
+				return err
+			}
+			if err := j.start(); err != nil {
+				return err
+			}
+			if err := s.sort(); err != nil {
+				return err
+			}
+			j.stop()
+			if err := check.check(s.sorted); err != nil {
+				return err
+			}
+		}
+		rate, err := j.most(j.took.Seconds())
+		j.figure("keys sorted", float64(size.keys*j.iterations)/rate/1e6, "M/s")
+		return err
+	})
+}
+
+type isSize struct{ keys, most, buckets, rounds int }
+
+type bucketSort struct {
+	j          *job
+	size       isSize
+	keys       []uint32
+	sorted     []uint32
+	send, recv []byte
+	counts     []byte // of buckets, as they are reduced
+}
+
+func newIntegerSort(j *job, size isSize) *bucketSort {
+	s := &bucketSort{j: j, size: size, counts: make([]byte, 4*size.buckets)}
+	from, to := part(size.keys, j.Size(), j.Rank()), part(size.keys, j.Size(), j.Rank()+1)
+	for i := from; i < to; i++ {
+		// The middle of four numbers, as the model draws them: buckets are not alike.
+		sum := uint64(0)
+		for k := range uint64(4) {
+			sum += key(j.p.Seed, uint64(i), k) % uint64(size.most)
+		}
+		s.keys = append(s.keys, uint32(sum/4))
+	}
+	return s
+}
+
+func (s *bucketSort) bucket(k uint32) int { return int(k) * s.size.buckets / s.size.most }
+
+// sort leaves in sorted what falls to this rank, in order.
+func (s *bucketSort) sort() error {
+	le := binary.LittleEndian
+	j, ranks := s.j, s.j.Size()
+	mine := make([]int, s.size.buckets+1) // where each bucket begins among this rank's
+	for _, k := range s.keys {
+		mine[s.bucket(k)+1]++
+	}
+	for b := range s.size.buckets {
+		le.PutUint32(s.counts[4*b:], uint32(mine[b+1]))
+		mine[b+1] += mine[b]
+	}
+	if err := j.Allreduce(s.counts, mpi.Uint32, mpi.Sum); err != nil {
+		return err
+	}
+	owner, share := s.divide()
+	if err := j.same(uint64(s.size.keys), uint64(share[ranks]), "keys in all buckets"); err != nil {
+		return err
+	}
+
+	// Keys by bucket, and so by the rank that they go to.
+	s.send = grown(s.send, 4*len(s.keys))
+	next := append([]int(nil), mine...)
+	for _, k := range s.keys {
+		b := s.bucket(k)
+		le.PutUint32(s.send[4*next[b]:], k)
+		next[b]++
+	}
+	to := make([]int, ranks+1)
+	for b := range s.size.buckets {
+		to[owner[b]+1] += mine[b+1] - mine[b]
+	}
+	out, in := make([]byte, 4*ranks), make([]byte, 4*ranks)
+	for r := range ranks {
+		le.PutUint32(out[4*r:], uint32(to[r+1]))
+		to[r+1] += to[r]
+	}
+	if err := j.Alltoall(out, in); err != nil {
+		return err
+	}
+	from := make([]int, ranks+1)
+	for r := range ranks {
+		from[r+1] = from[r] + int(le.Uint32(in[4*r:]))
+	}
+	if err := j.same(uint64(share[j.Rank()+1]-share[j.Rank()]), uint64(from[ranks]), "keys that come"); err != nil {
+		return err
+	}
+	s.recv = grown(s.recv, 4*from[ranks])
+	if err := j.exchangeAll(s.send, to, s.recv, from, 4); err != nil {
+		return err
+	}
+	j.compute(1)
+	return s.rank(from[ranks])
+}
+
+// divide gives each rank buckets in order, so that keys are about as many everywhere. It
+// returns whose each bucket is, and how many keys those before a rank get.
+func (s *bucketSort) divide() (owner, share []int) {
+	ranks := s.j.Size()
+	owner, share = make([]int, s.size.buckets), make([]int, ranks+1)
+	before := 0
+	for b := range owner {
+		owner[b] = min(before*ranks/s.size.keys, ranks-1)
+		n := int(binary.LittleEndian.Uint32(s.counts[4*b:]))
+		share[owner[b]+1] += n
+		before += n
+	}
+	for r := range ranks {
+		share[r+1] += share[r]
+	}
+	return owner, share
+}
+
+// rank sorts what came by counting.
+func (s *bucketSort) rank(n int) error {
+	count := make([]uint32, s.size.most)
+	for i := range n {
+		k := binary.LittleEndian.Uint32(s.recv[4*i:])
+		if int(k) >= s.size.most {
+			return s.j.wrong(fmt.Sprintf("less than %d", s.size.most), k, "key %d of %d that came", i, n)
+		}
+		count[k]++
+	}
+	s.sorted = s.sorted[:0]
+	for k, c := range count {
+		for range c {
+			s.sorted = append(s.sorted, uint32(k))
+		}
+	}
+	return nil
+}
+
+// exchangeAll sends a part of a buffer to each rank and receives one from each: parts
+// are between from[i] and from[i+1], in units of some bytes. All receives are posted
+// first; sends begin with the next rank, so that not all begin with the same.
+func (j *job) exchangeAll(send []byte, to []int, recv []byte, from []int, unit int) error {
+	me, ranks := j.Rank(), j.Size()
+	copy(recv[unit*from[me]:unit*from[me+1]], send[unit*to[me]:unit*to[me+1]])
+	rs := make([]*mpi.Request, 0, 2*ranks)
+	for i := 1; i < ranks; i++ {
+		r := (me + ranks - i) % ranks
+		if from[r] == from[r+1] {
+			continue
+		}
+		q, err := j.Irecv(recv[unit*from[r]:unit*from[r+1]], r, tagExchangeAll)
+		if err != nil {
+			return err
+		}
+		rs = append(rs, q)
+	}
+	for i := 1; i < ranks; i++ {
+		r := (me + i) % ranks
+		if to[r] == to[r+1] {
+			continue
+		}
+		q, err := j.Isend(send[unit*to[r]:unit*to[r+1]], r, tagExchangeAll)
+		if err != nil {
+			return err
+		}
+		rs = append(rs, q)
+	}
+	return j.waitAll(rs...)
+}
+
+const tagExchangeAll = 901

@@ -1,0 +1,85 @@
+package work
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// sorting is what is known of keys before they are sorted, of all ranks together, so
+// that afterwards nothing can be missing, or there twice, or changed.
+type sorting struct {
+	j      *job
+	before [2]uint64 // how many there are, and a sum that depends on each
+}
+
+// digest is of a rank's keys.
+func digest(keys []uint32) (d [2]uint64) {
+	d[0] = uint64(len(keys))
+	for _, k := range keys {
+		d[1] += mix(uint64(k))
+	}
+	return d
+}
+
+func (s *sorting) all(keys []uint32) ([2]uint64, error) {
+	d := digest(keys)
+	b := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, d[0]), d[1])
+	err := s.j.Allreduce(b, mpi.Uint64, mpi.Sum)
+	return [2]uint64{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}, err
+}
+
+// check compares with what was there before, and that keys are in order here and
+// across ranks: each hands its last key, or the last before it, to the next.
+func (s *sorting) check(keys []uint32) error {
+	j := s.j
+	after, err := s.all(keys)
+	if err != nil {
+		return err
+	}
+	if err := j.same(s.before[0], after[0], "number of keys of all ranks"); err != nil {
+		return err
+	}
+	if err := j.same(s.before[1], after[1], "digest of the keys of all ranks"); err != nil {
+		return err
+	}
+	last := uint32(0)
+	var b [4]byte
+	if j.Rank() > 0 {
+		if _, err := j.Recv(b[:], j.Rank()-1, tagLastKey); err != nil {
+			return err
+		}
+		last = binary.LittleEndian.Uint32(b[:])
+	}
+	for i, k := range keys {
+		if k < last {
+			return j.wrong("at least its predecessor", k, "key %d of %d, behind %d", i, len(keys), last)
+		}
+		last = k
+	}
+	j.checked(len(keys), 4*len(keys))
+	if j.Rank() < j.Size()-1 {
+		binary.LittleEndian.PutUint32(b[:], last)
+		return j.Send(b[:], j.Rank()+1, tagLastKey)
+	}
+	return nil
+}
+
+const tagLastKey = 900
+
+// putKeys and getKeys write and read keys.
+func putKeys(to []byte, keys []uint32) {
+	for i, k := range keys {
+		binary.LittleEndian.PutUint32(to[4*i:], k)
+	}
+}
+
+func getKeys(keys []uint32, from []byte) {
+	for i := range keys {
+		keys[i] = binary.LittleEndian.Uint32(from[4*i:])
+	}
+}
+
+// grown is a buffer of n bytes, of what there is if it suffices.
+func grown(buf []byte, n int) []byte { return slices.Grow(buf[:0], n)[:n] }

@@ -1,0 +1,36 @@
+package work
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/near"
+)
+
+// All returns every workload, in the order in which they are best read: the plain
+// patterns first.
+func All() []*Workload {
+	return []*Workload{
+		pingpong(), bothway(), multipair(), ring(), neighbours(), alltoall(),
+		overlap(), progress(), spectrum(), putget(),
+		exchange1(), exchange2(),
+		conjugateGradient(), blockTridiagonal(), scalarPentadiagonal(), wavefront(), multigrid(), fourier(), integerSort(),
+		radixSort(), nbody(), algebraicMultigrid(), semicoarsening(), triangularSolve(), linpack(),
+	}
+}
+
+// Find returns the workload of a name. The error of one that is not known says which
+// may have been meant.
+func Find(name string) (*Workload, error) {
+	var names []string
+	for _, w := range All() {
+		if w.Name == name {
+			return w, nil
+		}
+		names = append(names, w.Name)
+	}
+	if guesses := near.Words(name, names); len(guesses) > 0 {
+		return nil, fmt.Errorf("no workload %q; is it %s?", name, strings.Join(guesses, " or "))
+	}
+	return nil, fmt.Errorf("no workload %q; there are %s", name, strings.Join(names, ", "))
+}

@@ -1,0 +1,264 @@
+package work
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// wavefront solves a system on a grid by sweeps from one corner to the opposite and
+// back, as NPB's LU does. Ranks have columns of the grid; a plane of a rank's can be
+// swept when those of its northern and western neighbours have been, so that a sweep
+// is a pipeline with two small messages a plane and rank: five numbers for each point
+// of an edge (1560 to 1640 bytes in the measured runs, sent from the same buffers
+// thousands of times: Thesis Table 5.1). Messages are the most of all NAS benchmarks, and
+// many are unexpected (Survey Table 1). Before each pair of sweeps, faces are exchanged
+// by receives of any source, begun before the data is made that is sent meanwhile
+// (Thesis Fig. 4.18): no speculation is possible there.
+func wavefront() *Workload {
+	sizes := map[Class]luSize{
+		ClassT: {side: 10, steps: 4},
+		ClassS: {side: 12, steps: 50},
+		ClassW: {side: 33, steps: 50},
+		ClassA: {side: 64, steps: 100},
+	}
+	return runner(&Workload{
+		Name: "lu", Title: "pipelined sweeps over a grid, receives of any source (NPB LU)", Paper: "Thesis §4.3.1, Fig. 4.18, Tables 5.1 and 6.1; Survey Table 1",
+		MinRanks: 1, Counts: AnyCount,
+		unfit: func(c Class, ranks int) string {
+			if rows, columns := rectangle(ranks); columns > sizes[c].side {
+				return fmt.Sprintf("%d rows of %d on a side of %d points", rows, columns, sizes[c].side)
+			}
+			return ""
+		},
+	}, func(j *job) error {
+		size := sizes[j.p.Class]
+		rows, columns := rectangle(j.Size())
+		g := newLUGrid(j.p.Seed, size.side, rows, columns, j.Rank())
+		l := newLU(j, g)
+		before, err := l.distance()
+		if err != nil {
+			return err
+		}
+		if err := j.start(); err != nil {
+			return err
+		}
+		for range j.steps(size.steps) {
+			if err := l.step(); err != nil {
+				return err
+			}
+		}
+		j.stop()
+		return l.check(before, size.side)
+	})
+}
+
+type luSize struct{ side, steps int }
+
+// lu is a rank's part of the solution.
+type lu struct {
+	j                        *job
+	g                        *luGrid
+	north, south, west, east int // neighbours; -1 if there is none
+	edge                     [2][]byte
+	in                       [4][]byte
+	out                      [4][]byte
+}
+
+// luVars is how many unknowns a point has.
+const luVars = 5
+
+func newLU(j *job, g *luGrid) *lu {
+	l := &lu{j: j, g: g, north: -1, south: -1, west: -1, east: -1}
+	if g.row > 0 {
+		l.north = j.Rank() - g.columns
+	}
+	if g.row < g.rows-1 {
+		l.south = j.Rank() + g.columns
+	}
+	if g.column > 0 {
+		l.west = j.Rank() - 1
+	}
+	if g.column < g.columns-1 {
+		l.east = j.Rank() + 1
+	}
+	for i, n := range []int{g.nx, g.ny} { // edges along x go north and south
+		l.edge[i] = make([]byte, 8*luVars*n)
+	}
+	for i := range l.in {
+		n := 8 * luVars * g.nx * g.side
+		if i >= 2 {
+			n = 8 * luVars * g.ny * g.side
+		}
+		l.in[i], l.out[i] = make([]byte, n), make([]byte, n)
+	}
+	return l
+}
+
+// Tags: where a message comes from.
+const (
+	luFromNorth = iota + 1
+	luFromSouth
+	luFromWest
+	luFromEast
+)
+
+// step exchanges faces, and sweeps down and up.
+func (l *lu) step() error {
+	g := l.g
+	if err := l.faces(); err != nil {
+		return err
+	}
+	for z := range g.side {
+		if err := l.await(z, l.north, luFromNorth, l.west, luFromWest); err != nil {
+			return err
+		}
+		l.j.compute(4 * g.side)
+		g.sweepDown(z)
+		if err := l.pass(z, l.south, luFromNorth, l.east, luFromWest); err != nil {
+			return err
+		}
+	}
+	for z := g.side - 1; z >= 0; z-- {
+		if err := l.await(z, l.south, luFromSouth, l.east, luFromEast); err != nil {
+			return err
+		}
+		l.j.compute(4 * g.side)
+		g.sweepUp(z)
+		if err := l.pass(z, l.north, luFromSouth, l.west, luFromEast); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await receives the edges of a plane that its sweep needs.
+func (l *lu) await(z, alongX, tagX, alongY, tagY int) error {
+	if alongX >= 0 {
+		if _, err := l.j.Recv(l.edge[0], alongX, tagX); err != nil {
+			return err
+		}
+		l.g.putEdge(l.edge[0], l.g.beyond(tagX), z)
+	}
+	if alongY >= 0 {
+		if _, err := l.j.Recv(l.edge[1], alongY, tagY); err != nil {
+			return err
+		}
+		l.g.putEdge(l.edge[1], l.g.beyond(tagY), z)
+	}
+	return nil
+}
+
+// pass sends on the edges of a plane that was swept. A neighbour to the south gets what
+// comes from its north.
+func (l *lu) pass(z, alongX, tagX, alongY, tagY int) error {
+	if alongX >= 0 {
+		l.g.getEdge(l.edge[0], l.g.within(tagX), z)
+		if err := l.j.Send(l.edge[0], alongX, tagX); err != nil {
+			return err
+		}
+	}
+	if alongY >= 0 {
+		l.g.getEdge(l.edge[1], l.g.within(tagY), z)
+		if err := l.j.Send(l.edge[1], alongY, tagY); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// faces brings what all four neighbours have at their faces.
+func (l *lu) faces() error {
+	ways := []struct{ from, to, tag int }{
+		{l.north, l.south, luFromNorth},
+		{l.south, l.north, luFromSouth},
+		{l.west, l.east, luFromWest},
+		{l.east, l.west, luFromEast},
+	}
+	for _, w := range ways {
+		in, out := l.in[w.tag-1], l.out[w.tag-1]
+		face := len(in) / l.g.side
+		wait := func() error { return nil }
+		if w.from >= 0 {
+			r, err := l.j.Irecv(in, mpi.AnySource, faceTag+w.tag)
+			if err != nil {
+				return err
+			}
+			wait = func() error {
+				s, err := l.j.wait(r)
+				if err != nil {
+					return err
+				}
+				return l.j.same(uint64(w.from), uint64(s.Source), "source of a face with tag %d", faceTag+w.tag)
+			}
+		}
+		l.j.compute(8)
+		if w.to >= 0 {
+			for z := range l.g.side {
+				l.g.getEdge(out[z*face:][:face], l.g.within(w.tag), z)
+			}
+			if err := l.j.Send(out, w.to, faceTag+w.tag); err != nil {
+				return err
+			}
+		}
+		if err := wait(); err != nil {
+			return err
+		}
+		if w.from >= 0 {
+			for z := range l.g.side {
+				l.g.putEdge(in[z*face:][:face], l.g.beyond(w.tag), z)
+			}
+		}
+	}
+	return nil
+}
+
+const faceTag = 10
+
+// distance is how far the solution is from the one that is sought, at most.
+func (l *lu) distance() (float64, error) {
+	far := 0.0
+	l.g.each(func(x, y, z, v, at int) {
+		far = max(far, math.Abs(l.g.u[at]-l.g.wanted(x, y, z, v)))
+	})
+	return l.j.most(far)
+}
+
+// luReference is up to how many points the whole problem is solved again by each rank.
+const luReference = 40000
+
+// check compares the distance with that of the beginning, and, unless the grid is too
+// large for that, every number with that of sweeps over the whole grid by one rank:
+// they are the same to the bit, for sweeps visit points in an order that depends on no
+// division.
+func (l *lu) check(before float64, side int) error {
+	j := l.j
+	after, err := l.distance()
+	if err != nil {
+		return err
+	}
+	bound := before*math.Pow(luContraction, float64(j.iterations)) + 1e-10
+	if !j.alike(0, after, bound) {
+		return j.wrong("less than "+formatFloat(bound), after, "distance from the solution after %d steps", j.iterations)
+	}
+	j.figure("distance", after, "")
+	if side*side*side > luReference {
+		return nil
+	}
+	whole := newLUGrid(j.p.Seed, side, 1, 1, 0)
+	for range j.iterations {
+		for z := range side {
+			whole.sweepDown(z)
+		}
+		for z := side - 1; z >= 0; z-- {
+			whole.sweepUp(z)
+		}
+	}
+	l.g.each(func(x, y, z, v, at int) {
+		if want, got := whole.u[whole.index(x, y, z, v)], l.g.u[at]; err == nil && !j.alike(want, got, 0) {
+			err = j.wrong(want, got, "unknown %d at (%d, %d, %d)", v, x, y, z)
+		}
+	})
+	return err
+}

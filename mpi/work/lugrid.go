@@ -1,0 +1,149 @@
+package work
+
+import "strconv"
+
+// luGrid is a rank's columns of a cubic grid, with room for a point beyond each side of
+// x and y. Beyond the whole grid all is 0.
+type luGrid struct {
+	seed          uint64
+	side          int
+	rows, columns int
+	row, column   int
+	fx, fy        int // the first point
+	nx, ny        int
+	u, b          []float64
+}
+
+// The system: a point's unknowns are tied to those of its six neighbours, and each of
+// them to the next of the same point. The sum beside the diagonal is 6.3 of 8.
+const (
+	luDiagonal = 8.0
+	luCoupling = 0.3
+	// luContraction is by how much a pair of sweeps brings the solution nearer at least:
+	// each alone does so by that sum over the diagonal.
+	luContraction = (6 + luCoupling) / luDiagonal * (6 + luCoupling) / luDiagonal
+)
+
+func newLUGrid(seed uint64, side, rows, columns, rank int) *luGrid {
+	g := &luGrid{seed: seed, side: side, rows: rows, columns: columns, row: rank / columns, column: rank % columns}
+	g.fx, g.fy = part(side, columns, g.column), part(side, rows, g.row)
+	g.nx, g.ny = part(side, columns, g.column+1)-g.fx, part(side, rows, g.row+1)-g.fy
+	n := (g.nx + 2) * (g.ny + 2) * side * luVars
+	g.u, g.b = make([]float64, n), make([]float64, n)
+	g.each(func(x, y, z, v, at int) {
+		sum := luDiagonal*g.wanted(x, y, z, v) - luCoupling*g.wanted(x, y, z, (v+1)%luVars)
+		for _, d := range [][3]int{{1, 0, 0}, {-1, 0, 0}, {0, 1, 0}, {0, -1, 0}, {0, 0, 1}, {0, 0, -1}} {
+			sum -= g.wanted(x+d[0], y+d[1], z+d[2], v)
+		}
+		g.b[at] = sum
+	})
+	return g
+}
+
+// wanted is the solution that the right side is made of.
+func (g *luGrid) wanted(x, y, z, v int) float64 {
+	for _, p := range []int{x, y, z} {
+		if p < 0 || p >= g.side {
+			return 0
+		}
+	}
+	return unit(key(g.seed, uint64(((x*g.side+y)*g.side+z)*luVars+v)))
+}
+
+// index is where an unknown of a point of the whole grid is; local coordinates begin
+// with 1.
+func (g *luGrid) index(x, y, z, v int) int {
+	return ((z*(g.ny+2)+y-g.fy+1)*(g.nx+2)+x-g.fx+1)*luVars + v
+}
+
+// each visits all unknowns of the rank's own points.
+func (g *luGrid) each(do func(x, y, z, v, at int)) {
+	for z := range g.side {
+		for y := g.fy; y < g.fy+g.ny; y++ {
+			for x := g.fx; x < g.fx+g.nx; x++ {
+				for v := range luVars {
+					do(x, y, z, v, g.index(x, y, z, v))
+				}
+			}
+		}
+	}
+}
+
+func (g *luGrid) sweepDown(z int) {
+	for y := g.fy; y < g.fy+g.ny; y++ {
+		for x := g.fx; x < g.fx+g.nx; x++ {
+			g.relax(x, y, z)
+		}
+	}
+}
+
+func (g *luGrid) sweepUp(z int) {
+	for y := g.fy + g.ny - 1; y >= g.fy; y-- {
+		for x := g.fx + g.nx - 1; x >= g.fx; x-- {
+			g.relax(x, y, z)
+		}
+	}
+}
+
+// relax solves the equations of a point for its unknowns.
+func (g *luGrid) relax(x, y, z int) {
+	line := (g.nx + 2) * luVars
+	plane := line * (g.ny + 2)
+	first := g.index(x, y, z, 0)
+	for v := range luVars {
+		at := first + v
+		sum := g.b[at] + g.u[at-luVars] + g.u[at+luVars] + g.u[at-line] + g.u[at+line] + luCoupling*g.u[first+(v+1)%luVars]
+		if z > 0 {
+			sum += g.u[at-plane]
+		}
+		if z < g.side-1 {
+			sum += g.u[at+plane]
+		}
+		g.u[at] = sum / luDiagonal
+	}
+}
+
+// edge is a line of points of every plane: its first point, and the axis it is along.
+type edge struct{ x, y, n, dx, dy int }
+
+// beyond is the edge outside of this rank's points that a tag's messages come to, and
+// within the one inside that they are of.
+func (g *luGrid) beyond(tag int) edge {
+	switch tag {
+	case luFromNorth:
+		return edge{g.fx, g.fy - 1, g.nx, 1, 0}
+	case luFromSouth:
+		return edge{g.fx, g.fy + g.ny, g.nx, 1, 0}
+	case luFromWest:
+		return edge{g.fx - 1, g.fy, g.ny, 0, 1}
+	}
+	return edge{g.fx + g.nx, g.fy, g.ny, 0, 1}
+}
+
+func (g *luGrid) within(tag int) edge {
+	switch tag {
+	case luFromNorth: // of the receiver: this rank's south
+		return edge{g.fx, g.fy + g.ny - 1, g.nx, 1, 0}
+	case luFromSouth:
+		return edge{g.fx, g.fy, g.nx, 1, 0}
+	case luFromWest:
+		return edge{g.fx + g.nx - 1, g.fy, g.ny, 0, 1}
+	}
+	return edge{g.fx, g.fy, g.ny, 0, 1}
+}
+
+func (g *luGrid) getEdge(buf []byte, e edge, z int) {
+	for i := range e.n {
+		at := g.index(e.x+i*e.dx, e.y+i*e.dy, z, 0)
+		putFloats(buf[8*luVars*i:], g.u[at:at+luVars])
+	}
+}
+
+func (g *luGrid) putEdge(buf []byte, e edge, z int) {
+	for i := range e.n {
+		at := g.index(e.x+i*e.dx, e.y+i*e.dy, z, 0)
+		getFloats(g.u[at:at+luVars], buf[8*luVars*i:])
+	}
+}
+
+func formatFloat(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }

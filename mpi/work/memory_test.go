@@ -1,0 +1,87 @@
+package work_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/work"
+)
+
+// start is a work.Start: one rank a host.
+func start(ranks int, o mpi.Options, program func(*mpi.World) error) error {
+	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, func(e *env.Env) error { return mpi.Run(e, o, program) })
+	return err
+}
+
+// curves measures some patterns, and returns points by pattern, design and ranks.
+func curves(t *testing.T, cfg carrier.Config, patterns []string, designs ...carrier.Design) func(string, carrier.Design, int) work.MemoryPoint {
+	t.Helper()
+	var ps []work.MemoryPattern
+	for _, p := range work.MemoryPatterns() {
+		for _, name := range patterns {
+			if p.Workload == name {
+				ps = append(ps, p)
+			}
+		}
+	}
+	points, err := work.MemoryCurves(start, mpi.Options{Carrier: cfg}, ps, designs, []int{4, 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range points {
+		t.Logf("%-10s %-13s %2d ranks: %6.0f KB, %4.1f connections, %4.1f rings", p.Workload, p.Design, p.Ranks, p.Bytes.Mean/1024, p.Connections.Mean, p.Rings.Mean)
+	}
+	return func(pattern string, d carrier.Design, ranks int) work.MemoryPoint {
+		for _, p := range points {
+			if p.Workload == pattern && p.Design == d && p.Ranks == ranks {
+				return p
+			}
+		}
+		t.Fatalf("no point of %s with %s on %d ranks", pattern, d, ranks)
+		return work.MemoryPoint{}
+	}
+}
+
+// Connections cost what their receives do, datagrams nothing: where ranks talk to all,
+// memory grows with them; where they talk to few, it hardly does (Thesis §6.6.2).
+func TestMemoryOfConnectionsAndDatagrams(t *testing.T) {
+	at := curves(t, work.ThesisMemory(), []string{"alltoall", "cg"}, carrier.SendRecv, carrier.UD)
+	for _, ranks := range []int{4, 16} {
+		all := at("alltoall", carrier.SendRecv, ranks)
+		if all.Connections.Mean != float64(ranks-1) {
+			t.Errorf("%d ranks that talk to all: %v connections", ranks, all.Connections)
+		}
+		if each := (all.Bytes.Mean - at("alltoall", carrier.UD, ranks).Bytes.Mean) / float64(ranks-1); each < 700e3 || each > 900e3 {
+			t.Errorf("a connection on %d ranks: %.0f bytes, not about 800 KB", ranks, each)
+		}
+	}
+	for _, pattern := range []string{"alltoall", "cg"} {
+		if few, many := at(pattern, carrier.UD, 4).Bytes, at(pattern, carrier.UD, 16).Bytes; many.Most > few.Most*1.25 {
+			t.Errorf("%s by datagrams: from %v on 4 ranks to %v on 16", pattern, few, many)
+		}
+	}
+	if few, all := at("cg", carrier.SendRecv, 16).Bytes.Mean, at("alltoall", carrier.SendRecv, 16).Bytes.Mean; few > all*0.6 {
+		t.Errorf("cg on 16 ranks has %.0f bytes of connections, who talks to all %.0f", few, all)
+	}
+}
+
+// Shared receives do not grow with ranks and stay below 5 MB; rings and receives of each
+// connection do grow (Survey).
+func TestMemoryOfSharedReceives(t *testing.T) {
+	at := curves(t, work.SurveyMemory(), []string{"alltoall"}, carrier.SRQ, carrier.RingSRQ, carrier.RingSendRecv)
+	few, many := at("alltoall", carrier.SRQ, 4), at("alltoall", carrier.SRQ, 16)
+	if many.Bytes.Most > 5e6 || many.Bytes.Most > few.Bytes.Most*1.1 {
+		t.Errorf("shared receives: from %v on 4 ranks to %v on 16", few.Bytes, many.Bytes)
+	}
+	rings := at("alltoall", carrier.RingSRQ, 16)
+	if each := (rings.Bytes.Mean - many.Bytes.Mean) / rings.Rings.Mean; rings.Rings.Mean != 15 || each < 450e3 || each > 600e3 {
+		t.Errorf("%v rings of %.0f bytes each, not 15 of about 500 KB", rings.Rings, each)
+	}
+	if own := at("alltoall", carrier.RingSendRecv, 16).Bytes.Mean; own < 3.5*many.Bytes.Mean {
+		t.Errorf("rings and receives of every connection are %.0f bytes, shared receives %.0f", own, many.Bytes.Mean)
+	}
+}

@@ -1,0 +1,162 @@
+package work
+
+import (
+	"encoding/binary"
+
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// exchange makes the points beyond the box those of the neighbours, axis by axis, so
+// that edges and corners come along.
+func (m *mg) exchange(l *mgLevel, f []float64) error {
+	for axis, ranks := range m.torus.sides {
+		if ranks == 1 {
+			l.copyFace(f, axis, 0, l.n[axis])
+			l.copyFace(f, axis, l.n[axis]+1, 1)
+			continue
+		}
+		if err := m.exchangeAxis(l, f, axis); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mgTag tells which way a face goes.
+func mgTag(axis, up int) int { return 2*axis + up }
+
+func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) error {
+	j, n := m.j, l.faceSize(axis)
+	down, up := m.torus.beside(axis, -1), m.torus.beside(axis, 1)
+	out, in := make([]byte, 2*8*n), make([]byte, 2*8*n)
+	var rs [2]*mpi.Request
+	var err error
+	if rs[0], err = j.Irecv(in[:8*n], down, mgTag(axis, 1)); err != nil {
+		return err
+	}
+	if rs[1], err = j.Irecv(in[8*n:], up, mgTag(axis, 0)); err != nil {
+		return err
+	}
+	l.getFace(out[:8*n], f, axis, l.n[axis])
+	m.sent[mgTag(axis, 1)].add(out[:8*n])
+	if err := j.Send(out[:8*n], up, mgTag(axis, 1)); err != nil {
+		return err
+	}
+	l.getFace(out[8*n:], f, axis, 1)
+	m.sent[mgTag(axis, 0)].add(out[8*n:])
+	if err := j.Send(out[8*n:], down, mgTag(axis, 0)); err != nil {
+		return err
+	}
+	for i, r := range rs {
+		if _, err := j.wait(r); err != nil {
+			return err
+		}
+		m.came[mgTag(axis, 1-i)].add(in[i*8*n:][:8*n])
+		l.putFace(f, axis, i*(l.n[axis]+1), in[i*8*n:][:8*n])
+	}
+	return nil
+}
+
+// ledger is a digest of all that went one way.
+type ledger uint64
+
+func (l *ledger) add(words []byte) {
+	for at := 0; at < len(words); at += 8 {
+		*l = ledger(mix(uint64(*l) ^ binary.LittleEndian.Uint64(words[at:])))
+	}
+}
+
+// compareLedgers has neighbours tell each other what all that they have sent comes to.
+// Many points beyond a box are overwritten by those of the next axis, or multiplied by
+// nothing, so that the solution would not show that they are wrong.
+func (m *mg) compareLedgers() error {
+	for axis, ranks := range m.torus.sides {
+		for up := range 2 {
+			if ranks == 1 {
+				continue
+			}
+			tag := mgTag(axis, up)
+			to, from := m.torus.beside(axis, 2*up-1), m.torus.beside(axis, 1-2*up)
+			var in [8]byte
+			if _, err := m.j.Sendrecv(binary.LittleEndian.AppendUint64(nil, uint64(m.sent[tag])), to, tag, in[:], from, tag); err != nil {
+				return err
+			}
+			if err := m.j.same(binary.LittleEndian.Uint64(in[:]), uint64(m.came[tag]), "digest of all faces from rank %d, way %d of axis %d", from, up, axis); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// faceSize is how many points a face has, with those beyond the box.
+func (l *mgLevel) faceSize(axis int) int {
+	a, b := (axis+1)%3, (axis+2)%3
+	return (l.n[a] + 2) * (l.n[b] + 2)
+}
+
+// onFace visits the points that are at some place on an axis.
+func (l *mgLevel) onFace(axis, place int, do func(at int)) {
+	strides := [3]int{1, l.n[0] + 2, (l.n[0] + 2) * (l.n[1] + 2)}
+	a, b := (axis+1)%3, (axis+2)%3
+	for q := range l.n[b] + 2 {
+		for p := range l.n[a] + 2 {
+			do(place*strides[axis] + p*strides[a] + q*strides[b])
+		}
+	}
+}
+
+func (l *mgLevel) getFace(buf []byte, f []float64, axis, place int) {
+	l.onFace(axis, place, func(at int) {
+		putFloats(buf, f[at:at+1])
+		buf = buf[8:]
+	})
+}
+
+func (l *mgLevel) putFace(f []float64, axis, place int, buf []byte) {
+	l.onFace(axis, place, func(at int) {
+		f[at] = getFloat(buf)
+		buf = buf[8:]
+	})
+}
+
+// copyFace makes what is at one place on an axis that of another.
+func (l *mgLevel) copyFace(f []float64, axis, to, from int) {
+	strides := [3]int{1, l.n[0] + 2, (l.n[0] + 2) * (l.n[1] + 2)}
+	l.onFace(axis, to, func(at int) { f[at] = f[at+(from-to)*strides[axis]] })
+}
+
+// together has every rank do the rest of a cycle on the whole of the last level: what
+// is left of all boxes is brought together, and each takes its own box's part of the
+// answer.
+func (m *mg) together(l *mgLevel) error {
+	own := 8 * l.n[0] * l.n[1] * l.n[2]
+	mine, all := make([]byte, 0, own), make([]byte, own*m.j.Size())
+	l.each(func(at int) {
+		mine = mine[:len(mine)+8]
+		putFloats(mine[len(mine)-8:], l.r[at:at+1])
+	})
+	if err := m.j.Allgather(mine, all); err != nil {
+		return err
+	}
+	whole := m.coarse.levels[0]
+	for rank := range m.j.Size() {
+		box := newMGLevel(l.side, newTorus(m.torus.sides, rank))
+		box.each(func(at int) {
+			x, y, z := box.place(at)
+			whole.r[whole.index(x+1, y+1, z+1)] = getFloat(all)
+			all = all[8:]
+		})
+	}
+	if err := m.coarse.exchange(whole, whole.r); err != nil {
+		return err
+	}
+	if err := m.coarse.cycle(0); err != nil {
+		return err
+	}
+	l.each(func(at int) {
+		x, y, z := l.place(at)
+		l.u[at] = whole.u[whole.index(x+1, y+1, z+1)]
+	})
+	return m.exchange(l, l.u)
+}

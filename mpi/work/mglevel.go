@@ -1,0 +1,119 @@
+package work
+
+// mgLevel is a rank's box of a grid, with a point beyond it on every side.
+type mgLevel struct {
+	side    int
+	from, n [3]int
+	u, r    []float64
+}
+
+func newMGLevel(side int, t torus) *mgLevel {
+	l := &mgLevel{side: side}
+	for axis, k := range t.sides {
+		l.n[axis] = side / k
+		l.from[axis] = t.at[axis] * l.n[axis]
+	}
+	l.u, l.r = l.field(), l.field()
+	return l
+}
+
+func (l *mgLevel) field() []float64 {
+	return make([]float64, (l.n[0]+2)*(l.n[1]+2)*(l.n[2]+2))
+}
+
+// index is where a point of the box is; those of its own begin with 1.
+func (l *mgLevel) index(x, y, z int) int { return (z*(l.n[1]+2)+y)*(l.n[0]+2) + x }
+
+// place is the point of the whole grid that is somewhere.
+func (l *mgLevel) place(at int) (x, y, z int) {
+	x, at = at%(l.n[0]+2), at/(l.n[0]+2)
+	y, z = at%(l.n[1]+2), at/(l.n[1]+2)
+	return l.from[0] + x - 1, l.from[1] + y - 1, l.from[2] + z - 1
+}
+
+func (l *mgLevel) has(at [3]int) bool {
+	for axis, p := range at {
+		if p < l.from[axis] || p >= l.from[axis]+l.n[axis] {
+			return false
+		}
+	}
+	return true
+}
+
+// each visits the box's own points.
+func (l *mgLevel) each(do func(at int)) {
+	for z := 1; z <= l.n[2]; z++ {
+		for y := 1; y <= l.n[1]; y++ {
+			first := l.index(1, y, z)
+			for at := first; at < first+l.n[0]; at++ {
+				do(at)
+			}
+		}
+	}
+}
+
+// stencil has a weight for a point itself, for those that share a face with it, an
+// edge, and a corner.
+type stencil [4]float64
+
+// The stencils of NPB's MG: the operator, and the smoother of the smaller classes.
+var (
+	mgOperator = stencil{-8.0 / 3, 0, 1.0 / 6, 1.0 / 12}
+	mgSmoother = stencil{-3.0 / 8, 1.0 / 32, -1.0 / 64, 0}
+	mgRestrict = stencil{0.5, 0.25, 0.125, 0.0625}
+)
+
+// around is a stencil on a field of a level, at a point.
+func (l *mgLevel) around(s *stencil, f []float64, at int) float64 {
+	dy := l.n[0] + 2
+	dz := dy * (l.n[1] + 2)
+	faces := f[at-1] + f[at+1] + f[at-dy] + f[at+dy] + f[at-dz] + f[at+dz]
+	edges := f[at-dy-1] + f[at-dy+1] + f[at+dy-1] + f[at+dy+1] +
+		f[at-dz-1] + f[at-dz+1] + f[at+dz-1] + f[at+dz+1] +
+		f[at-dz-dy] + f[at-dz+dy] + f[at+dz-dy] + f[at+dz+dy]
+	corners := f[at-dz-dy-1] + f[at-dz-dy+1] + f[at-dz+dy-1] + f[at-dz+dy+1] +
+		f[at+dz-dy-1] + f[at+dz-dy+1] + f[at+dz+dy-1] + f[at+dz+dy+1]
+	return s[0]*f[at] + s[1]*faces + s[2]*edges + s[3]*corners
+}
+
+// residual puts into r what u leaves of a right side.
+func (l *mgLevel) residual(right []float64) {
+	l.each(func(at int) { l.r[at] = right[at] - l.around(&mgOperator, l.u, at) })
+}
+
+// smooth adds to u what r suggests.
+func (l *mgLevel) smooth() {
+	l.each(func(at int) { l.u[at] += l.around(&mgSmoother, l.r, at) })
+}
+
+// restrict takes r from the next finer level: a point is there at twice its place.
+func (l *mgLevel) restrict(fine *mgLevel) {
+	for z := 1; z <= l.n[2]; z++ {
+		for y := 1; y <= l.n[1]; y++ {
+			for x := 1; x <= l.n[0]; x++ {
+				l.r[l.index(x, y, z)] = fine.around(&mgRestrict, fine.r, fine.index(2*x-1, 2*y-1, 2*z-1))
+			}
+		}
+	}
+}
+
+// interpolate adds to u what the next coarser level has: points between its own have
+// the mean of those around them.
+func (l *mgLevel) interpolate(coarse *mgLevel) {
+	for z := 1; z <= l.n[2]; z++ {
+		for y := 1; y <= l.n[1]; y++ {
+			for x := 1; x <= l.n[0]; x++ {
+				sum, n := 0.0, 0
+				for cz := (z + 1) / 2; cz <= z/2+1; cz++ {
+					for cy := (y + 1) / 2; cy <= y/2+1; cy++ {
+						for cx := (x + 1) / 2; cx <= x/2+1; cx++ {
+							sum += coarse.u[coarse.index(cx, cy, cz)]
+							n++
+						}
+					}
+				}
+				l.u[l.index(x, y, z)] += sum / float64(n)
+			}
+		}
+	}
+}

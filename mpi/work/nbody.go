@@ -1,0 +1,244 @@
+package work
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// nbody moves particles that attract each other. Ranks pass their particles on in a
+// ring until every rank has seen all, with the next ones on their way while forces of
+// the last are computed; then they tell each other where the middle of theirs is and
+// how fast, in an allgather of 64 bytes a rank, as most of those of the N-BODY
+// application are (Collectives §4.3, §6.5.3).
+func nbody() *Workload {
+	return runner(&Workload{
+		Name: "nbody", Title: "particles that attract each other, passed on in a ring (N-BODY)", Paper: "Collectives §4.3, §6.5.3",
+		MinRanks: 1, Counts: AnyCount,
+	}, func(j *job) error {
+		size := map[Class]struct{ bodies, steps int }{
+			ClassT: {128, 2}, ClassS: {1024, 10}, ClassW: {4096, 10}, ClassA: {16384, 10},
+		}[j.p.Class]
+		b := newBodies(j, size.bodies)
+		if err := b.forces(); err != nil {
+			return err
+		}
+		if err := b.summary(-1); err != nil {
+			return err
+		}
+		if err := j.start(); err != nil {
+			return err
+		}
+		for step := range j.steps(size.steps) {
+			b.drift()
+			if err := b.forces(); err != nil {
+				return err
+			}
+			b.kick()
+			if err := b.summary(step); err != nil {
+				return err
+			}
+		}
+		j.stop()
+		return b.check()
+	})
+}
+
+// bodySize is how many numbers a particle has on its way: mass and place.
+const bodySize = 4
+
+// bodies are a rank's particles.
+type bodies struct {
+	j         *job
+	first, n  int
+	total     int
+	state     []float64 // mass and place of each
+	speed     []float64
+	force     []float64
+	passing   [2][]byte // on their way
+	momentum  [3]float64
+	summaries []byte
+}
+
+func newBodies(j *job, total int) *bodies {
+	b := &bodies{j: j, total: total, first: part(total, j.Size(), j.Rank())}
+	b.n = part(total, j.Size(), j.Rank()+1) - b.first
+	for i := b.first; i < b.first+b.n; i++ {
+		k := key(j.p.Seed, uint64(i))
+		b.state = append(b.state, 1.5+unit(k)/2)
+		for axis := range uint64(3) {
+			b.state = append(b.state, unit(mix(k+axis+1)))
+			b.speed = append(b.speed, unit(mix(k+axis+9))/10)
+		}
+	}
+	b.force = make([]float64, 3*b.n)
+	widest := (total + j.Size() - 1) / j.Size()
+	for i := range b.passing {
+		b.passing[i] = make([]byte, 8*bodySize*widest)
+	}
+	b.summaries = make([]byte, 64*j.Size())
+	return b
+}
+
+const (
+	timeStep = 1e-3
+	// softening keeps particles that meet from flying apart.
+	softening = 1e-2
+)
+
+func (b *bodies) drift() {
+	for i := range b.n {
+		for axis := range 3 {
+			b.state[bodySize*i+1+axis] += timeStep * b.speed[3*i+axis]
+		}
+	}
+}
+
+func (b *bodies) kick() {
+	for i := range b.n {
+		for axis := range 3 {
+			b.speed[3*i+axis] += timeStep * b.force[3*i+axis] / b.state[bodySize*i]
+		}
+	}
+}
+
+// forces computes those of all particles on this rank's. When they have been all the
+// way round, this rank's own come back, and must be as they left.
+func (b *bodies) forces() error {
+	clear(b.force)
+	j, ranks := b.j, b.j.Size()
+	left, right := (j.Rank()+ranks-1)%ranks, (j.Rank()+1)%ranks
+	putFloats(b.passing[0], b.state)
+	here, others := b.n, make([]float64, len(b.passing[0])/8)
+	for hop := range ranks {
+		buf := b.passing[hop%2][:8*bodySize*here]
+		var rs []*mpi.Request
+		next := b.passing[1-hop%2]
+		if ranks > 1 {
+			in, err := j.Irecv(next, left, 1)
+			if err != nil {
+				return err
+			}
+			out, err := j.Isend(buf, right, 1)
+			if err != nil {
+				return err
+			}
+			rs = append(rs, out, in)
+		}
+		visitors := others[:bodySize*here]
+		getFloats(visitors, buf)
+		b.attract(b.force, visitors)
+		j.compute(ranks)
+		if ranks == 1 {
+			return nil
+		}
+		if _, err := j.wait(rs[0]); err != nil {
+			return err
+		}
+		s, err := j.wait(rs[1])
+		if err != nil {
+			return err
+		}
+		from := (j.Rank() - hop - 1 + ranks) % ranks
+		here = part(b.total, ranks, from+1) - part(b.total, ranks, from)
+		if err := j.same(uint64(8*bodySize*here), uint64(s.Count), "bytes of rank %d's particles at hop %d", from, hop); err != nil {
+			return err
+		}
+	}
+	want := make([]byte, 8*bodySize*b.n)
+	putFloats(want, b.state)
+	return j.equal(want, b.passing[ranks%2][:len(want)], "own particles after a way round %d ranks", ranks)
+}
+
+// attract adds the forces that visitors have on this rank's particles.
+func (b *bodies) attract(force, visitors []float64) {
+	for i := range b.n {
+		own := b.state[bodySize*i:][:bodySize]
+		for v := 0; v < len(visitors); v += bodySize {
+			other := visitors[v:][:bodySize]
+			dx, dy, dz := other[1]-own[1], other[2]-own[2], other[3]-own[3]
+			d2 := dx*dx + dy*dy + dz*dz + softening*softening
+			f := own[0] * other[0] / (d2 * math.Sqrt(d2))
+			force[3*i] += f * dx
+			force[3*i+1] += f * dy
+			force[3*i+2] += f * dz
+		}
+	}
+}
+
+// summary tells all ranks a rank's mass, the middle of its particles and their
+// momentum, with a digest of it and of the rank's number, and checks that the momentum
+// of all is what it was: forces are mutual, so that it can change only if one of two
+// ranks has seen other particles than there are.
+func (b *bodies) summary(step int) error {
+	var sum [8]float64
+	for i := range b.n {
+		mass := b.state[bodySize*i]
+		sum[0] += mass
+		for axis := range 3 {
+			sum[1+axis] += mass * b.state[bodySize*i+1+axis]
+			sum[4+axis] += mass * b.speed[3*i+axis]
+		}
+	}
+	mine := make([]byte, 64)
+	putFloats(mine, sum[:7])
+	binary.LittleEndian.PutUint64(mine[56:], seal(mine, b.j.Rank()))
+	if err := b.j.Allgather(mine, b.summaries); err != nil {
+		return err
+	}
+	var momentum [3]float64
+	for rank := range b.j.Size() {
+		s := b.summaries[64*rank:][:64]
+		if err := b.j.same(seal(s, rank), binary.LittleEndian.Uint64(s[56:]), "digest of rank %d's summary after step %d", rank, step); err != nil {
+			return err
+		}
+		for axis := range momentum {
+			momentum[axis] += getFloat(s[8*(4+axis):])
+		}
+	}
+	if step < 0 {
+		b.momentum = momentum
+		return nil
+	}
+	for axis, want := range b.momentum {
+		if !b.j.alike(want, momentum[axis], 1e-10*float64(b.total)) {
+			return b.j.wrong(want, momentum[axis], "momentum of all along axis %d after step %d", axis, step)
+		}
+	}
+	return nil
+}
+
+// seal is the digest of a summary.
+func seal(summary []byte, rank int) uint64 {
+	k := uint64(rank)
+	for at := 0; at < 56; at += 8 {
+		k = key(k, binary.LittleEndian.Uint64(summary[at:]))
+	}
+	return k
+}
+
+// check brings all particles together and compares the last forces with those that
+// they have at once.
+func (b *bodies) check() error {
+	j, ranks := b.j, b.j.Size()
+	each := len(b.passing[0])
+	mine, all := make([]byte, each), make([]byte, each*ranks)
+	putFloats(mine, b.state)
+	if err := j.Allgather(mine, all); err != nil {
+		return err
+	}
+	want := make([]float64, 3*b.n)
+	for rank := range ranks {
+		n := part(b.total, ranks, rank+1) - part(b.total, ranks, rank)
+		visitors := make([]float64, bodySize*n)
+		getFloats(visitors, all[each*rank:])
+		b.attract(want, visitors)
+	}
+	for i, w := range want {
+		if got := b.force[i]; !j.alike(w, got, 1e-9*float64(b.total)) {
+			return j.wrong(w, got, "force on particle %d along axis %d", b.first+i/3, i%3)
+		}
+	}
+	return nil
+}

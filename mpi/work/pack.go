@@ -1,0 +1,68 @@
+package work
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+)
+
+// putFloats writes numbers to a buffer, which has room for them.
+func putFloats(to []byte, xs []float64) {
+	for _, x := range xs {
+		binary.LittleEndian.PutUint64(to, math.Float64bits(x))
+		to = to[8:]
+	}
+}
+
+// getFloats reads as many numbers as there is room for.
+func getFloats(xs []float64, from []byte) {
+	for i := range xs {
+		xs[i] = getFloat(from)
+		from = from[8:]
+	}
+}
+
+func getFloat(from []byte) float64 {
+	return math.Float64frombits(binary.LittleEndian.Uint64(from))
+}
+
+// isqrt is the largest number whose square is not above n.
+func isqrt(n int) int {
+	r := int(math.Sqrt(float64(n)))
+	for r*r > n {
+		r--
+	}
+	for (r+1)*(r+1) <= n {
+		r++
+	}
+	return r
+}
+
+// log2 of a power of two.
+func log2(n int) int { return bits.Len(uint(n)) - 1 }
+
+// part is where the i-th of n parts of a whole begins; parts differ by one at most.
+func part(whole, n, i int) int { return whole * i / n }
+
+// rectangle divides n ranks into rows and columns that are as many as possible alike,
+// with no fewer columns than rows.
+func rectangle(n int) (rows, columns int) {
+	for rows = isqrt(n); n%rows != 0; rows-- {
+	}
+	return rows, n / rows
+}
+
+// box divides n ranks among three axes, as evenly as its divisors allow.
+func box(n int) (sides [3]int) {
+	best := -1
+	for a := 1; a*a*a <= n; a++ {
+		if n%a != 0 {
+			continue
+		}
+		b, c := rectangle(n / a)
+		if surface := a*b + b*c + a*c; best < 0 || surface < best {
+			best, sides = surface, [3]int{c, b, a}
+		}
+	}
+	return sides
+}

@@ -1,0 +1,86 @@
+package work_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/work"
+)
+
+// profile is what all ranks of a run have sent, without what is empty.
+type profile struct {
+	sizes      [40]uint64 // of messages, by powers of two
+	messages   uint64
+	unexpected uint64
+	partners   int // of the rank with most
+}
+
+// below is the share of messages that are smaller than a power of two.
+func (p *profile) below(power int) float64 {
+	n := uint64(0)
+	for _, k := range p.sizes[1 : power+1] {
+		n += k
+	}
+	return float64(n) / float64(p.messages)
+}
+
+func profileOf(t *testing.T, name string, class work.Class, ranks int) *profile {
+	t.Helper()
+	wl, err := work.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &profile{}
+	o := mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}}
+	o.Ended = func(_ int, s mpi.Stats) {
+		for _, way := range []p2p.Way{p2p.Eager, p2p.Rendezvous} {
+			for power, n := range s.P2P.Sent[way].BySize {
+				if power > 0 {
+					p.sizes[power] += n
+					p.messages += n
+				}
+			}
+		}
+		p.unexpected += s.P2P.Unexpected
+		p.partners = max(p.partners, s.Carrier.(carrier.Stats).MaxConnections)
+	}
+	if _, _, err := inWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, o, wl, work.Params{Class: class}); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return p
+}
+
+// Workloads have the sizes of messages, the partners and the surprises that their models
+// are reported to have.
+func TestPatterns(t *testing.T) {
+	const ranks = 16
+	all := ranks - 1
+	for _, c := range []struct {
+		name  string
+		class work.Class
+		is    string
+		holds func(p *profile) bool
+	}{
+		{"cg", work.ClassS, "most messages are of 8 bytes", func(p *profile) bool { return float64(p.sizes[4])/float64(p.messages) > 0.5 }},
+		{"cg", work.ClassS, "partners are few", func(p *profile) bool { return p.partners < all*2/3 }},
+		{"lu", work.ClassT, "nearly all messages are small edges, and many are unexpected", func(p *profile) bool {
+			return p.below(8) > 0.8 && float64(p.unexpected)/float64(p.messages) > 0.1
+		}},
+		{"bt", work.ClassT, "messages are whole faces, and hardly any is unexpected", func(p *profile) bool {
+			return p.below(7) < 0.2 && float64(p.unexpected)/float64(p.messages) < 0.05
+		}},
+		{"ft", work.ClassS, "nearly all messages are large", func(p *profile) bool { return p.below(14) < 0.1 && p.partners == all }},
+		{"superlu", work.ClassS, "94 % and more are below 2 KB, but not all", func(p *profile) bool { return p.below(11) > 0.94 && p.below(11) < 1 }},
+		{"radix", work.ClassT, "everybody talks to everybody", func(p *profile) bool { return p.partners == all }},
+		{"smg", work.ClassT, "everybody talks to everybody", func(p *profile) bool { return p.partners == all }},
+		{"amg", work.ClassT, "messages are between 8 bytes and 4 KB", func(p *profile) bool { return p.below(3) == 0 && p.below(12) == 1 }},
+	} {
+		if p := profileOf(t, c.name, c.class, ranks); !c.holds(p) {
+			t.Errorf("%s: it is not so that %s: %+v", c.name, c.is, p)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package work
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// pingpong is the plain latency benchmark of Thesis §3.3: a message goes from one rank
+// to another and back, by blocking sends and receives of named peers; half the round
+// trip is the latency, and bytes by it the bandwidth of one way.
+func pingpong() *Workload {
+	return runner(&Workload{
+		Name: "pingpong", Title: "a message there and back between ranks 0 and 1", Paper: "Thesis §3.3",
+		MinRanks: 2, Counts: AnyCount, Sized: true,
+	}, func(j *job) error {
+		sizes := map[Class][]int{
+			ClassT: {0, 8, 1 << 10, 16 << 10, 128 << 10},
+			ClassS: {0, 8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10},
+			ClassW: {0, 1, 8, 64, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20},
+			ClassA: {0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20},
+		}[j.p.Class]
+		if j.p.Bytes > 0 {
+			sizes = []int{j.p.Bytes}
+		}
+		trips := j.steps(map[Class]int{ClassT: 4, ClassS: 100, ClassW: 1000, ClassA: 10000}[j.p.Class])
+		for _, n := range sizes {
+			if err := pingpongOf(j, n, trips); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// pingpongOf measures one size. What is measured is the calls of rank 0; contents are
+// other on every trip, and are made and compared between trips, by both ranks at the
+// same time.
+func pingpongOf(j *job, n, trips int) error {
+	me, send, recv := j.Rank(), make([]byte, n), make([]byte, n)
+	if err := j.start(); err != nil {
+		return err
+	}
+	var inCalls time.Duration
+	for trip := -1; trip < trips && me < 2; trip++ { // the first one warms up
+		fill(send, j.message(me, 1-me, trip))
+		began := j.Wtime()
+		s, err := oneTrip(j, send, recv)
+		if err != nil {
+			return err
+		}
+		if trip >= 0 {
+			inCalls += j.Wtime() - began
+		}
+		if err := j.arrived(recv, s, 1-me, 1, j.message(1-me, me, trip)); err != nil {
+			return fmt.Errorf("trip %d: %w", trip, err)
+		}
+	}
+	j.stop()
+	latency, err := j.fromRoot(inCalls.Seconds() / float64(2*trips))
+	if err != nil {
+		return err
+	}
+	j.figure(fmt.Sprintf("latency %d B", n), latency*1e6, "us")
+	if n > 0 {
+		j.figure(fmt.Sprintf("bandwidth %d B", n), float64(n)/latency/1e6, "MB/s")
+	}
+	return nil
+}
+
+// oneTrip sends and receives, or the other way round.
+func oneTrip(j *job, send, recv []byte) (mpi.Status, error) {
+	if j.Rank() == 0 {
+		if err := j.Send(send, 1, 1); err != nil {
+			return mpi.Status{}, err
+		}
+		return j.Recv(recv, 1, 1)
+	}
+	s, err := j.Recv(recv, 0, 1)
+	if err != nil {
+		return s, err
+	}
+	return s, j.Send(send, 0, 1)
+}
+
+// arrived checks a message and what its status says.
+func (j *job) arrived(buf []byte, s mpi.Status, source, tag int, k uint64) error {
+	if want := (mpi.Status{Source: source, Tag: tag, Count: len(buf)}); s != want {
+		return j.wrong(fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", s), "status of a receive from rank %d with tag %d", source, tag)
+	}
+	return j.contents(buf, k, "message from rank %d with tag %d", source, tag)
+}

@@ -1,0 +1,118 @@
+package work
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// putget measures one-sided operations between ranks 0 and 1, as Thesis §5.5.1 does:
+// puts and gets of one size into a window that is opened by post and start, and closed
+// by complete and wait, always from the same buffer.
+func putget() *Workload {
+	return runner(&Workload{
+		Name: "putget", Title: "puts and gets between ranks 0 and 1", Paper: "Thesis §5.5.1, Fig. 5.5",
+		MinRanks: 2, Counts: AnyCount, Sized: true,
+	}, func(j *job) error {
+		sizes := map[Class][]int{
+			ClassT: {8, 1 << 10, 16 << 10},
+			ClassS: {8, 128, 1 << 10, 4 << 10, 8 << 10, 64 << 10},
+			ClassW: {8, 128, 512, 1 << 10, 2 << 10, 3 << 10, 4 << 10, 6 << 10, 8 << 10, 64 << 10, 1 << 20},
+			ClassA: {8, 128, 512, 1 << 10, 2 << 10, 3 << 10, 4 << 10, 5 << 10, 6 << 10, 7 << 10, 8 << 10, 64 << 10, 1 << 20},
+		}[j.p.Class]
+		if j.p.Bytes > 0 {
+			sizes = []int{j.p.Bytes}
+		}
+		j.steps(map[Class]int{ClassT: 3, ClassS: 50, ClassW: 500, ClassA: 5000}[j.p.Class])
+		most := sizes[len(sizes)-1]
+		win, err := j.WinAllocate(most)
+		if err != nil {
+			return err
+		}
+		o := &oneSided{j: j, win: win, buf: make([]byte, most)}
+		for _, n := range sizes {
+			if err := o.measure("put", n, o.put); err != nil {
+				return err
+			}
+			if err := o.measure("get", n, o.get); err != nil {
+				return err
+			}
+		}
+		return win.Free()
+	})
+}
+
+// oneSided is a window of rank 1, and rank 0's buffer.
+type oneSided struct {
+	j   *job
+	win *mpi.Win
+	buf []byte
+}
+
+// measure notes the time of an operation's epoch at rank 0.
+func (o *oneSided) measure(what string, n int, once func(n, number int) error) error {
+	j := o.j
+	if err := j.start(); err != nil {
+		return err
+	}
+	var total time.Duration
+	for i := range j.iterations {
+		if j.Rank() > 1 {
+			break
+		}
+		began := j.Wtime()
+		if err := once(n, i); err != nil {
+			return fmt.Errorf("%s of %d bytes: %w", what, n, err)
+		}
+		total += j.Wtime() - began
+	}
+	j.stop()
+	mean, err := j.fromRoot(total.Seconds() / float64(j.iterations))
+	j.figure(fmt.Sprintf("%s %d B", what, n), mean*1e6, "us")
+	return err
+}
+
+// put has rank 0 write to rank 1, who checks what it has.
+func (o *oneSided) put(n, number int) error {
+	contents := o.j.message(0, 1, number)
+	if o.j.Rank() == 0 {
+		fill(o.buf[:n], contents)
+		return o.access(func() error { return o.win.Put(o.buf[:n], 1, 0) })
+	}
+	if err := o.exposure(); err != nil {
+		return err
+	}
+	return o.j.contents(o.win.Memory()[:n], contents, "what put %d of %d bytes has left", number, n)
+}
+
+// get has rank 0 read from rank 1, and check it.
+func (o *oneSided) get(n, number int) error {
+	contents := o.j.message(1, 0, number)
+	if o.j.Rank() == 1 {
+		fill(o.win.Memory()[:n], contents)
+		return o.exposure()
+	}
+	if err := o.access(func() error { return o.win.Get(o.buf[:n], 1, 0) }); err != nil {
+		return err
+	}
+	return o.j.contents(o.buf[:n], contents, "what get %d of %d bytes has brought", number, n)
+}
+
+// access is an epoch of rank 0's, exposure the one of rank 1 that belongs to it.
+func (o *oneSided) access(operation func() error) error {
+	if err := o.win.Start([]int{1}, 0); err != nil {
+		return err
+	}
+	if err := operation(); err != nil {
+		return err
+	}
+	return o.win.Complete()
+}
+
+func (o *oneSided) exposure() error {
+	if err := o.win.Post([]int{0}, 0); err != nil {
+		return err
+	}
+	return o.win.Wait()
+}

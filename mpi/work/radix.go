@@ -1,0 +1,225 @@
+package work
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// radixSort sorts keys digit by digit, as the RADIX application does. In each pass
+// ranks tell each other how many keys they have of each digit (an allgather of 4 KB a
+// rank in the larger classes, Collectives §6.5.3), from which everybody knows where
+// every key goes; the keys of one digit from one rank to another are a message.
+// Receives are begun four at a time, with a wait for all four, before or behind the
+// sends of a pair of ranks (Thesis §4.4.2, Fig. 4.18). Every rank talks to every other
+// (Thesis §6.6.2).
+func radixSort() *Workload {
+	return runner(&Workload{
+		Name: "radix", Title: "radix sort of integers (RADIX)", Paper: "Thesis §4.4.2, Fig. 4.18, §6.6.2; Collectives §6.5.3",
+		MinRanks: 1, Counts: AnyCount,
+	}, func(j *job) error {
+		size := map[Class]radixSize{
+			ClassT: {keys: 1 << 12, digit: 4, digits: 2, rounds: 1},
+			ClassS: {keys: 1 << 16, digit: 6, digits: 3, rounds: 2},
+			ClassW: {keys: 1 << 20, digit: 8, digits: 3, rounds: 2},
+			ClassA: {keys: 1 << 23, digit: 10, digits: 3, rounds: 2},
+		}[j.p.Class]
+		for round := range j.steps(size.rounds) {
+			s := newRadix(j, size, round)
+			check := sorting{j: j}
+			var err error
+			if check.before, err = check.all(s.keys); err != nil {
+				return err
+			}
+			if err := j.start(); err != nil {
+				return err
+			}
+			for d := range size.digits {
+				if err := s.pass(d); err != nil {
+					return fmt.Errorf("pass %d: %w", d, err)
+				}
+			}
+			j.stop()
+			if err := check.check(s.keys); err != nil {
+				return err
+			}
+		}
+		longest, err := j.most(j.took.Seconds())
+		j.figure("keys sorted", float64(size.keys*j.iterations)/longest/1e6, "M/s")
+		return err
+	})
+}
+
+type radixSize struct{ keys, digit, digits, rounds int }
+
+// radix is a rank's part: of all keys in order, those from first on.
+type radix struct {
+	j          *job
+	size       radixSize
+	keys       []uint32
+	hist       []byte // keys of this rank by digit
+	all        []byte // that of all
+	send, recv []byte
+	chunks     [][]chunk // by rank that they come from
+}
+
+// chunk is the keys of one digit from one rank, or a part of them, and where they go.
+type chunk struct{ at, n int }
+
+func newRadix(j *job, size radixSize, round int) *radix {
+	values := 1 << size.digit
+	s := &radix{j: j, size: size, hist: make([]byte, 4*values), all: make([]byte, 4*values*j.Size())}
+	for i := part(size.keys, j.Size(), j.Rank()); i < part(size.keys, j.Size(), j.Rank()+1); i++ {
+		k := key(j.p.Seed, uint64(round), uint64(i))
+		s.keys = append(s.keys, uint32(k)&(1<<(size.digit*size.digits)-1))
+	}
+	s.send, s.recv = make([]byte, 4*len(s.keys)), make([]byte, 4*len(s.keys))
+	s.chunks = make([][]chunk, j.Size())
+	return s
+}
+
+// pass sorts by one digit, and keeps the order of keys whose digit is the same.
+func (s *radix) pass(digit int) error {
+	le := binary.LittleEndian
+	j, shift, values := s.j, digit*s.size.digit, 1<<s.size.digit
+	mask := uint32(values - 1)
+	begin := make([]int, values+1)
+	for _, k := range s.keys {
+		begin[k>>shift&mask+1]++
+	}
+	for v := range values {
+		le.PutUint32(s.hist[4*v:], uint32(begin[v+1]))
+		begin[v+1] += begin[v]
+	}
+	if err := j.Allgather(s.hist, s.all); err != nil {
+		return err
+	}
+	if err := s.checkCounts(); err != nil {
+		return err
+	}
+	next := append([]int(nil), begin...)
+	for _, k := range s.keys {
+		v := k >> shift & mask
+		le.PutUint32(s.send[4*next[v]:], k)
+		next[v]++
+	}
+	out := s.plan(begin)
+	j.compute(1)
+	// In each round ranks are in pairs; in the same round one is the other's partner.
+	for round := range j.Size() {
+		peer := (round - j.Rank() + j.Size()) % j.Size()
+		var err error
+		switch {
+		case peer == j.Rank():
+			err = s.keep(out[peer])
+		case peer > j.Rank():
+			if err = s.receive(peer); err == nil {
+				err = s.give(peer, out[peer])
+			}
+		default:
+			if err = s.give(peer, out[peer]); err == nil {
+				err = s.receive(peer)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	getKeys(s.keys, s.recv)
+	return nil
+}
+
+// checkCounts checks that ranks have told of all their keys, this one the same as it
+// meant to: where keys go is worked out from that.
+func (s *radix) checkCounts() error {
+	n, ranks := len(s.hist), s.j.Size()
+	if err := s.j.equal(s.hist, s.all[n*s.j.Rank():][:n], "own counts"); err != nil {
+		return err
+	}
+	for rank := range ranks {
+		sum := uint64(0)
+		for at := n * rank; at < n*(rank+1); at += 4 {
+			sum += uint64(binary.LittleEndian.Uint32(s.all[at:]))
+		}
+		want := part(s.size.keys, ranks, rank+1) - part(s.size.keys, ranks, rank)
+		if err := s.j.same(uint64(want), sum, "keys that rank %d tells of", rank); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plan works out which keys go where: it returns the chunks of this rank by the rank
+// that they go to, and notes those that come.
+func (s *radix) plan(begin []int) [][]chunk {
+	j, ranks, values := s.j, s.j.Size(), 1<<s.size.digit
+	first, end := part(s.size.keys, ranks, j.Rank()), part(s.size.keys, ranks, j.Rank()+1)
+	out := make([][]chunk, ranks)
+	for r := range s.chunks {
+		s.chunks[r] = s.chunks[r][:0]
+	}
+	at, owner := 0, 0 // where the next key goes, and whose place that is
+	for v := range values {
+		for from := range ranks {
+			n := int(binary.LittleEndian.Uint32(s.all[4*(from*values+v):]))
+			for done := 0; done < n; {
+				for part(s.size.keys, ranks, owner+1) <= at {
+					owner++
+				}
+				k := min(n-done, part(s.size.keys, ranks, owner+1)-at)
+				if from == j.Rank() {
+					out[owner] = append(out[owner], chunk{begin[v] + done, k})
+				}
+				if at >= first && at < end {
+					s.chunks[from] = append(s.chunks[from], chunk{at - first, k})
+				}
+				at, done = at+k, done+k
+			}
+		}
+	}
+	return out
+}
+
+// keep moves what stays.
+func (s *radix) keep(out []chunk) error {
+	in := s.chunks[s.j.Rank()]
+	if err := s.j.same(uint64(len(in)), uint64(len(out)), "chunks that stay"); err != nil {
+		return err
+	}
+	for i, c := range out {
+		copy(s.recv[4*in[i].at:4*(in[i].at+in[i].n)], s.send[4*c.at:])
+	}
+	return nil
+}
+
+// receive takes a rank's chunks, four at a time.
+func (s *radix) receive(from int) error {
+	in := s.chunks[from]
+	for len(in) > 0 {
+		four := in[:min(4, len(in))]
+		in = in[len(four):]
+		rs := make([]*mpi.Request, len(four))
+		for i, c := range four {
+			var err error
+			if rs[i], err = s.j.Irecv(s.recv[4*c.at:4*(c.at+c.n)], from, tagChunk); err != nil {
+				return err
+			}
+		}
+		if err := s.j.waitAll(rs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *radix) give(to int, out []chunk) error {
+	for _, c := range out {
+		if err := s.j.Send(s.send[4*c.at:4*(c.at+c.n)], to, tagChunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const tagChunk = 902

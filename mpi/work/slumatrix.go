@@ -1,0 +1,141 @@
+package work
+
+import "slices"
+
+type sluSize struct{ blocks, percent, rights, solves int }
+
+// sluMatrix is a sparse lower triangular matrix of blocks, dealt out on a grid of ranks
+// by row and column. Which blocks there are, and what is in them, follows from the seed.
+type sluMatrix struct {
+	seed          uint64
+	size          sluSize
+	rows, columns int // of ranks
+	rank          int
+}
+
+func newSLUMatrix(seed uint64, size sluSize, ranks, rank int) *sluMatrix {
+	m := &sluMatrix{seed: seed, size: size, rank: rank}
+	m.rows, m.columns = rectangle(ranks)
+	return m
+}
+
+func (m *sluMatrix) ownerOf(row, column int) int {
+	return row%m.rows*m.columns + column%m.columns
+}
+
+// width is how many unknowns a block has: most have few, and one in twenty many.
+func (m *sluMatrix) width(b int) int {
+	draw := key(m.seed, 1, uint64(b))
+	if draw%20 == 0 {
+		return 64 + int(draw>>8%128)
+	}
+	return 1 + int(draw>>8%12)
+}
+
+// has reports whether there is a block below the diagonal.
+func (m *sluMatrix) has(row, column int) bool {
+	return column < row && int(key(m.seed, 2, uint64(row), uint64(column))%100) < m.size.percent
+}
+
+// rowBlocks are the columns of this rank's blocks in a row, and columnBlocks the rows
+// of those in a column.
+func (m *sluMatrix) rowBlocks(row int) (columns []int) {
+	for c := range row {
+		if m.ownerOf(row, c) == m.rank && m.has(row, c) {
+			columns = append(columns, c)
+		}
+	}
+	return columns
+}
+
+func (m *sluMatrix) columnBlocks(column int) (rows []int) {
+	for r := column + 1; r < m.size.blocks; r++ {
+		if m.ownerOf(r, column) == m.rank && m.has(r, column) {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// contributors are the ranks with blocks in a row, and needers those with blocks in a
+// column.
+func (m *sluMatrix) contributors(row int) (ranks []int) {
+	for c := range row {
+		if m.has(row, c) {
+			ranks = append(ranks, m.ownerOf(row, c))
+		}
+	}
+	slices.Sort(ranks)
+	return slices.Compact(ranks)
+}
+
+func (m *sluMatrix) needers(column int) (ranks []int) {
+	for r := column + 1; r < m.size.blocks; r++ {
+		if m.has(r, column) {
+			ranks = append(ranks, m.ownerOf(r, column))
+		}
+	}
+	slices.Sort(ranks)
+	return slices.Compact(ranks)
+}
+
+// at is an element of a block. They are small, so that errors do not grow from block to
+// block; in a diagonal block, those on the diagonal are 1.
+func (m *sluMatrix) at(row, column, i, k int) float64 {
+	return unit(mix(key(m.seed, uint64(row), uint64(column))+uint64(i<<20|k))) / 64
+}
+
+// addProduct adds a block times a part of the solution.
+func (m *sluMatrix) addProduct(sum []float64, row, column int, x []float64) {
+	for i := range m.width(row) {
+		for k := range m.width(column) {
+			a := m.at(row, column, i, k)
+			for r := range m.size.rights {
+				sum[i*m.size.rights+r] += a * x[k*m.size.rights+r]
+			}
+		}
+	}
+}
+
+// solveDiagonal solves with a diagonal block.
+func (m *sluMatrix) solveDiagonal(b int, right []float64) []float64 {
+	x := slices.Clone(right)
+	for i := range m.width(b) {
+		for k := range i {
+			a := m.at(b, b, i, k)
+			for r := range m.size.rights {
+				x[i*m.size.rights+r] -= a * x[k*m.size.rights+r]
+			}
+		}
+	}
+	return x
+}
+
+// wanted is the solution that a right side is made of.
+func (m *sluMatrix) wanted(b, solve int) []float64 {
+	x := make([]float64, m.width(b)*m.size.rights)
+	for i := range x {
+		x[i] = unit(key(m.seed, 3, uint64(solve), uint64(b), uint64(i)))
+	}
+	return x
+}
+
+// rightSide is that of a block, from all blocks of its row.
+func (m *sluMatrix) rightSide(b, solve int) []float64 {
+	sum := m.wanted(b, solve)
+	own := slices.Clone(sum)
+	for i := range m.width(b) {
+		for k := range i {
+			a := m.at(b, b, i, k)
+			for r := range m.size.rights {
+				sum[i*m.size.rights+r] += a * own[k*m.size.rights+r]
+			}
+		}
+	}
+	for c := range b {
+		if m.has(b, c) {
+			m.addProduct(sum, b, c, m.wanted(c, solve))
+		}
+	}
+	return sum
+}

@@ -1,0 +1,128 @@
+package work
+
+// scalarPentadiagonal solves lines of five diagonals on a multipartition, as NPB's SP
+// does. Unknowns are not tied to each other; three of them have the same factors and
+// two their own, so that of each line two points' factors and right sides are handed
+// on (22 numbers), and two points' unknowns on the way back (10): smaller messages
+// than BT's, and more of them by work (Survey Table 1).
+func scalarPentadiagonal() *Workload {
+	return adiWorkload("sp", "lines of five diagonals on a multipartition (NPB SP)", func() lineSolver { return pentaLines{} })
+}
+
+type pentaLines struct{}
+
+// pentaSets is how many sets of factors there are; factors returns that of an unknown.
+const pentaSets = 3
+
+func factors(v int) int { return max(0, v-2) }
+
+// pentaFarthest is the tie to the point two before, the same for all.
+const pentaFarthest = 0.2
+
+// coefficients are a point's: to those two before, its own, and to those two behind.
+func (pentaLines) coefficients(a *adi, axis int, at [3]int, set int) [5]float64 {
+	return [5]float64{pentaFarthest, -1, 5 + a.chance(axis, at) + 0.3*float64(set), -1, 0.3}
+}
+
+func (s pentaLines) apply(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
+	var sets [pentaSets][5]float64
+	for i := range sets {
+		sets[i] = s.coefficients(a, axis, at, i)
+	}
+	for d := range 5 {
+		p := at
+		p[axis] += d - 2
+		if p[axis] < 0 || p[axis] >= a.side {
+			continue
+		}
+		f := field(p)
+		for v := range sum {
+			sum[v] += sets[factors(v)][d] * f[v]
+		}
+	}
+	return sum
+}
+
+// row is a point's equation when it has been eliminated: its unknown, plus factors
+// times the two behind it, is the right side.
+type row struct {
+	first, second [pentaSets]float64
+	right         [adiVars]float64
+}
+
+const rowSize = 2*pentaSets + adiVars
+
+func (r *row) from(xs []float64) {
+	copy(r.first[:], xs)
+	copy(r.second[:], xs[pentaSets:])
+	copy(r.right[:], xs[2*pentaSets:])
+}
+
+func (r *row) to(xs []float64) {
+	copy(xs, r.first[:])
+	copy(xs[pentaSets:], r.second[:])
+	copy(xs[2*pentaSets:], r.right[:])
+}
+
+func (pentaLines) forwardSize() int { return 2 * rowSize }
+func (pentaLines) backSize() int    { return 2 * adiVars }
+func (pentaLines) scratch() int     { return 2 * pentaSets }
+
+// eliminate takes each point's ties to the two before it away. Beyond the line's
+// beginning all is 0, which takes nothing away.
+func (s pentaLines) eliminate(a *adi, c *adiCell, l line, before, after []float64) {
+	var last [2]row // the one before the last, and the last
+	if before != nil {
+		last[0].from(before)
+		last[1].from(before[rowSize:])
+	}
+	at := l.at
+	for i := range l.n {
+		p := l.first + i*l.stride
+		here := c.u[adiVars*p:][:adiVars]
+		var next row
+		var ties, own [pentaSets]float64
+		for set := range pentaSets {
+			k := s.coefficients(a, l.axis, at, set)
+			// The one before the last is replaced by what it is tied to, then the last.
+			ties[set] = k[1] - k[0]*last[0].first[set]
+			own[set] = k[2] - k[0]*last[0].second[set] - ties[set]*last[1].first[set]
+			next.first[set] = (k[3] - ties[set]*last[1].second[set]) / own[set]
+			next.second[set] = k[4] / own[set]
+		}
+		for v := range here {
+			set := factors(v)
+			next.right[v] = (here[v] - pentaFarthest*last[0].right[v] - ties[set]*last[1].right[v]) / own[set]
+			here[v] = next.right[v]
+		}
+		kept := c.kept[2*pentaSets*p:]
+		copy(kept, next.first[:])
+		copy(kept[pentaSets:], next.second[:])
+		last[0], last[1] = last[1], next
+		at[l.axis]++
+	}
+	last[0].to(after)
+	last[1].to(after[rowSize:])
+}
+
+// solve subtracts what is known of the two points behind. Beyond the line's end all is
+// 0.
+func (pentaLines) solve(_ *adi, c *adiCell, l line, before, after []float64) {
+	var known [2][adiVars]float64 // the next, and the one behind it
+	if before != nil {
+		copy(known[0][:], before)
+		copy(known[1][:], before[adiVars:])
+	}
+	for i := l.n - 1; i >= 0; i-- {
+		p := l.first + i*l.stride
+		here, kept := c.u[adiVars*p:][:adiVars], c.kept[2*pentaSets*p:]
+		for v := range here {
+			set := factors(v)
+			here[v] -= kept[set]*known[0][v] + kept[pentaSets+set]*known[1][v]
+		}
+		known[1] = known[0]
+		copy(known[0][:], here)
+	}
+	copy(after, known[0][:])
+	copy(after[adiVars:], known[1][:])
+}

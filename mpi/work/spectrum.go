@@ -1,0 +1,47 @@
+package work
+
+import "time"
+
+// spectrum is a ping-pong from many buffers, of which the i-th is used i times, as Thesis
+// §5.5.1 has it: what reuse of small buffers gains where some are used often and some are
+// not. Uses are in turns, so that buffers that are used often are so all the time.
+func spectrum() *Workload {
+	return runner(&Workload{
+		Name: "spectrum", Title: "a ping-pong from buffers of which some are used more often", Paper: "Thesis §5.5.1, Fig. 5.6",
+		MinRanks: 2, Counts: AnyCount, Sized: true,
+	}, func(j *job) error {
+		n := j.p.Bytes
+		if n == 0 {
+			n = 2 << 10
+		}
+		most := j.steps(map[Class]int{ClassT: 8, ClassS: 50, ClassW: 200, ClassA: 1000}[j.p.Class])
+		const page = 4 << 10 // buffers share none
+		room := (n + page - 1) / page * page
+		memory, recv := make([]byte, room*most), make([]byte, n)
+		if err := j.start(); err != nil {
+			return err
+		}
+		var inCalls time.Duration
+		trips, me := 0, j.Rank()
+		for turn := range most {
+			for i := turn; i < most && me < 2; i++ { // the i-th has a turn less than the next
+				buf := memory[room*i:][:n]
+				fill(buf, j.message(me, 1-me, trips))
+				began := j.Wtime()
+				s, err := oneTrip(j, buf, recv)
+				if err != nil {
+					return err
+				}
+				inCalls += j.Wtime() - began
+				if err := j.arrived(recv, s, 1-me, 1, j.message(1-me, me, trips)); err != nil {
+					return err
+				}
+				trips++
+			}
+		}
+		j.stop()
+		latency, err := j.fromRoot(inCalls.Seconds() / float64(max(1, 2*trips)))
+		j.figure("latency", latency*1e6, "us")
+		return err
+	})
+}

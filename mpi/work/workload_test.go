@@ -1,0 +1,86 @@
+package work_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/work"
+)
+
+func TestFind(t *testing.T) {
+	for _, wl := range work.All() {
+		if got, err := work.Find(wl.Name); err != nil || got.Name != wl.Name {
+			t.Errorf("%s: %v, %v", wl.Name, got, err)
+		}
+		if wl.Title == "" || wl.Paper == "" || wl.MinRanks < 1 || wl.Counts == "" || wl.Run == nil {
+			t.Errorf("%s is not described: %+v", wl.Name, wl)
+		}
+	}
+	for name, want := range map[string]string{"radxi": "is it radix?", "exchange": "exchange1 or exchange2", "whatever": "there are pingpong,"} {
+		if _, err := work.Find(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v does not say %q", name, err, want)
+		}
+	}
+}
+
+// What cannot run says so, and what would help, before anything is sent.
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		ranks int
+		p     work.Params
+		want  string // empty: it can run
+	}{
+		{"cg", 8, work.Params{Class: work.ClassA}, ""},
+		{"cg", 6, work.Params{}, "a power of two"},
+		{"bt", 9, work.Params{}, ""},
+		{"bt", 8, work.Params{}, "a square of at least 4"},
+		{"bt", 25, work.Params{}, "less than two points"},
+		{"ft", 32, work.Params{}, "larger class"},
+		{"ft", 32, work.Params{Class: work.ClassS}, ""},
+		{"lu", 13, work.Params{}, "13 on a side of 10"},
+		{"mg", 128, work.Params{}, "needs four"},
+		{"multipair", 5, work.Params{}, "an even number"},
+		{"ring", 1, work.Params{}, "at least 2"},
+		{"ring", 2, work.Params{Bytes: 100}, ""},
+		{"cg", 2, work.Params{Bytes: 100}, "the class settles"},
+		{"cg", 2, work.Params{Class: "Z"}, `no class "Z"; there are T, S, W, A`},
+		{"ring", 2, work.Params{Bytes: -1}, "not negative"},
+		{"ring", 2, work.Params{Iterations: -1}, "not negative"},
+		{"ring", 2, work.Params{Compute: -time.Second}, "not negative"},
+	} {
+		wl, err := work.Find(c.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = wl.Check(c.ranks, c.p)
+		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, work.ErrParams) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s on %d ranks with %+v: %v, want %q", c.name, c.ranks, c.p, err, c.want)
+		}
+	}
+}
+
+func TestResultsAreJSON(t *testing.T) {
+	r := work.Result{
+		Workload: "ring", Class: work.ClassT, Ranks: 2, Iterations: 3, Time: time.Second, Waited: time.Millisecond,
+		Checks: 4, Verified: 5, Figures: []work.Figure{{Name: "time a hop", Value: 1.5, Unit: "us"}},
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back work.Result
+	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(r, back) {
+		t.Errorf("%s: %v, %+v", text, err, back)
+	}
+	if f, ok := back.Figure("time a hop"); !ok || f.String() != "time a hop 1.5 us" {
+		t.Errorf("%v, %v", f, ok)
+	}
+	if _, ok := back.Figure("nothing"); ok {
+		t.Error("there is a figure that nobody measured")
+	}
+}

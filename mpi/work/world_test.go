@@ -1,0 +1,101 @@
+package work_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/work"
+)
+
+// inWorld runs a workload on a simulated fabric and returns every rank's result.
+func inWorld(f mpihost.Fabric, o mpi.Options, wl *work.Workload, p work.Params) ([]work.Result, mpihost.Outcome, error) {
+	results := make([]work.Result, f.Ranks)
+	out, err := mpihost.InWorld(f, func(e *env.Env) error {
+		return mpi.Run(e, o, func(w *mpi.World) (err error) {
+			results[w.Rank()], err = wl.Run(w, p)
+			return err
+		})
+	})
+	return results, out, err
+}
+
+// Every workload verifies, whatever number of ranks it is divided among.
+func TestAllInWorlds(t *testing.T) {
+	for _, wl := range work.All() {
+		for _, ranks := range []int{4, 7, 9, 16} {
+			if wl.Check(ranks, work.Params{}) != nil {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%d", wl.Name, ranks), func(t *testing.T) {
+				f := mpihost.Fabric{Ranks: ranks, PerHost: 2, Limit: time.Minute}
+				results, _, err := inWorld(f, mpi.Options{}, wl, work.Params{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := results[0]
+				if r.Checks == 0 || r.Verified == 0 || r.Time == 0 || r.Iterations == 0 || r.Ranks != ranks || r.Workload != wl.Name {
+					t.Errorf("it has checked nothing: %+v", r)
+				}
+				for rank, other := range results {
+					if fmt.Sprint(other) != fmt.Sprint(r) {
+						t.Errorf("rank %d has another result: %+v, not %+v", rank, other, r)
+					}
+				}
+				t.Log(r)
+			})
+		}
+	}
+}
+
+// Whatever way messages go, the answers are right.
+func TestEveryWay(t *testing.T) {
+	for i, design := range carrier.Designs() {
+		for k, wl := range work.All() {
+			// Each workload meets each design; providers, protocols and modes take turns.
+			f := mpihost.Fabric{Ranks: 4, PerHost: 1 + k%2, Provider: []string{"softroce", "dgiwarp"}[(i+k)%2], Limit: time.Minute}
+			if (i+k)%3 == 0 {
+				f.Impair = []impair.Spec{{LossPPM: 5000}}
+			}
+			o := mpi.Options{Carrier: carrier.Config{Design: design}, Progress: mpi.ProgressMode(k % 2)}
+			o.P2P.Protocol, o.P2P.EagerLimit = []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative}[(i+k)%3], 512
+			if _, out, err := inWorld(f, o, wl, work.Params{}); err != nil {
+				t.Errorf("%s by %s on %s, %v, %v: %v after %v", wl.Name, design, f.Provider, o.P2P.Protocol, o.Progress, err, out.Elapsed)
+			}
+		}
+	}
+}
+
+// Two runs are the same in everything, and another seed has other data.
+func TestSameParametersSameRun(t *testing.T) {
+	for _, name := range []string{"cg", "superlu", "radix", "amg"} {
+		wl, err := work.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := mpihost.Fabric{Ranks: 4, Limit: time.Minute}
+		run := func(seed uint64) (string, uint64) {
+			results, out, err := inWorld(f, mpi.Options{}, wl, work.Params{Seed: seed})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return fmt.Sprint(results[0], out.Elapsed), out.Events
+		}
+		first, events := run(1)
+		if again, n := run(1); again != first || n != events {
+			t.Errorf("%s: %s with %d events, then %s with %d", name, first, events, again, n)
+		}
+		if name == "amg" {
+			continue // other values, but as many of them
+		}
+		if other, n := run(2); other == first && n == events {
+			t.Errorf("%s: seeds 1 and 2 gave one run", name)
+		}
+	}
+}
