@@ -140,7 +140,7 @@ func TestMPIRunCalledWrongly(t *testing.T) {
 		"mpirun -n 2 ./no-such-program":            "no-such-program: no such file",
 		"mpirun -n 2 rng":                          "is it ring",
 		"mpirun -n 2 ring --class X":               "no class \"X\"",
-		"mpirun -n 2 ring --clas S":                "there are --class, --iterations",
+		"mpirun -n 2 ring --classes S":             "there are --class, --iterations",
 		"mpirun -n 2 ring twice":                   "twice is not one of its flags",
 		"mpirun -n 3 bt":                           "3 ranks: it needs a square",
 		"mpirun --rank 3 true":                     "did you mean --ranks",

@@ -121,9 +121,8 @@ func boundaries() []Boundary {
 		},
 		{
 			Name: "programs know verbs only", From: []string{"./mpi/...", "./perf/...", "./scenarios", "./scenarios/traffic", "./scenarios/workload"}, Through: true,
-			Except: []string{"./perf/peers/..."}, // a command, which brings its devices
-			Never:  []string{"./emu/..."},
-			Why:    "what is written over verbs must run on a NIC as on the emulator; a test or cmd/fabrictest brings the device",
+			Never: []string{"./emu/..."},
+			Why:   "what is written over verbs must run on a NIC as on the emulator; a test or cmd/fabrictest brings the device",
 		},
 		{
 			Name: "the judge is independent", From: []string{"./conformance/..."}, Through: true,

@@ -86,7 +86,8 @@ func (f Fabric) normal() (Fabric, *nics.Provider, error) {
 	f.Provider = p.Name
 	f.Setup.Reliable = p.ReliableCaps != 0 && !f.Unreliable
 	if p.Streams {
-		f.Stream, f.Impair, err = onStreams(f.Stream, f.Impair)
+		f.Stream, err = onStreams(f.Stream, f.Impair)
+		f.Impair = nil
 	}
 	return f, p, err
 }
@@ -97,17 +98,17 @@ func (f Fabric) normal() (Fabric, *nics.Provider, error) {
 const lossDelay = 300 * time.Microsecond
 
 // onStreams turns loss of packets into what it is to a stream.
-func onStreams(c sim.StreamConfig, specs []impair.Spec) (sim.StreamConfig, []impair.Spec, error) {
+func onStreams(c sim.StreamConfig, specs []impair.Spec) (sim.StreamConfig, error) {
 	for _, s := range specs {
 		if s != (impair.Spec{LossPPM: s.LossPPM}) {
-			return c, nil, errors.New("a provider that talks over streams takes loss only, all the time: TCP repairs the rest, or set Fabric.Stream")
+			return c, errors.New("a provider that talks over streams takes loss only, all the time: TCP repairs the rest, or set Fabric.Stream")
 		}
 		if s.LossPPM > 0 {
 			c.StallPPM = min(c.StallPPM+s.LossPPM, impair.PPM)
 			c.StallFor = cmp.Or(c.StallFor, lossDelay)
 		}
 	}
-	return c, nil, nil
+	return c, nil
 }
 
 // hosts is how many f has.

@@ -85,15 +85,15 @@ func (r *worldRank) end() {
 
 // release ends what runs and closes what is open.
 func (r *worldRank) release() error {
-	errs := []error{r.proc.Kill()} // of one that has returned there is nothing left to end
+	err := r.proc.Kill() // of one that has returned there is nothing left to end
 	for _, t := range r.tasks {
-		errs = append(errs, t.Kill())
+		err = errors.Join(err, t.Kill())
 	}
 	r.tasks = nil
 	for _, o := range r.nics {
 		o.release()
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // Kill ends a rank as a kill -9 of its process would: in the middle of what it is at,

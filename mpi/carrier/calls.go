@@ -84,14 +84,15 @@ func (l *calls) address(p *peer) netip.AddrPort {
 	return netip.AddrPortFrom(card.GID.Addr(), card.Port)
 }
 
-// greeting is what a caller says of itself: who it is, and what it lets the other send.
-func (l *calls) greeting() []byte {
-	return hand{rail: l.rail.num, qpn: verbs.QPN(l.rail.c.env.Rank), credits: l.rail.c.cfg.Receives + reserve}.bytes()
+// greeting is what a caller says of itself: who it is, how many connections the two have
+// had, and what it lets the other send.
+func (l *calls) greeting(number uint32) []byte {
+	return hand{rail: l.rail.num, qpn: verbs.QPN(l.rail.c.env.Rank), psn: number, credits: l.rail.c.cfg.Receives + reserve}.bytes()
 }
 
-func (l *calls) param() verbs.ConnParam {
+func (l *calls) param(number uint32) verbs.ConnParam {
 	reads := min(l.rail.attr.MaxQPRdAtomic, l.rail.attr.MaxQPInitAtomic)
-	return verbs.ConnParam{PrivateData: l.greeting(), ResponderResources: reads, InitiatorDepth: reads}
+	return verbs.ConnParam{PrivateData: l.greeting(number), ResponderResources: reads, InitiatorDepth: reads}
 }
 
 // call begins a call to a peer.
@@ -101,7 +102,7 @@ func (l *calls) call(p *peer) error {
 	if err != nil {
 		return err
 	}
-	to, param, qp := l.address(p), l.param(), k.qp
+	to, param, qp := l.address(p), l.param(k.number), k.qp
 	c.env.Go(fmt.Sprintf("call rank %d", p.rank), func(verbs.Proc) {
 		conn, err := l.cm.Connect(qp, to, param, callTimeout)
 		c.mail.put(func() { l.called(k, conn, err) })
@@ -139,7 +140,7 @@ func (l *calls) asked(req verbs.ConnRequest) {
 	c := l.rail.c
 	h, err := c.parseHand(trim(req.Param().PrivateData))
 	if err == nil && int(h.qpn) == c.env.Rank {
-		l.answerSelf(req)
+		l.answerSelf(req, h)
 		return
 	}
 	if err != nil || int(h.qpn) >= len(c.peers) {
@@ -149,6 +150,10 @@ func (l *calls) asked(req verbs.ConnRequest) {
 	}
 	p := c.peer(int(h.qpn))
 	k := p.conns[l.rail.num]
+	if k != nil && k.state != failed && k.state != asked && before(k.number, h.psn) { // the peer has seen its end
+		c.end(k)
+		k = nil
+	}
 	switch {
 	case p.lost != nil:
 		_ = req.Reject(nil)
@@ -158,23 +163,20 @@ func (l *calls) asked(req verbs.ConnRequest) {
 		_ = req.Reject(nil)
 	case k.state == asked: // ours will be refused
 		k.waiting = req
-	case k.leaving && k.state != failed: // the peer has seen its end
-		c.end(k)
-		l.accept(p, req)
 	default:
 		_ = req.Reject(nil)
 	}
 }
 
 // answerSelf takes the rank's call to itself.
-func (l *calls) answerSelf(req verbs.ConnRequest) {
+func (l *calls) answerSelf(req verbs.ConnRequest, h hand) {
 	c := l.rail.c
 	end, err := l.rail.newAnswerer()
 	if err != nil {
 		c.fault(err)
 		return
 	}
-	param := l.param()
+	param := l.param(h.psn)
 	c.env.Go("accept itself", func(verbs.Proc) {
 		if _, err := req.Accept(end, param, callTimeout); err != nil {
 			c.mail.put(func() { c.fault(err) })
@@ -194,7 +196,8 @@ func (l *calls) accept(p *peer, req verbs.ConnRequest) {
 		return
 	}
 	k.credits = h.credits
-	qp, param := k.qp, l.param()
+	k.number = h.psn
+	qp, param := k.qp, l.param(k.number)
 	c.env.Go(fmt.Sprintf("accept rank %d", p.rank), func(verbs.Proc) {
 		conn, err := req.Accept(qp, param, callTimeout)
 		c.mail.put(func() {
@@ -221,7 +224,9 @@ func (k *conn) opened(manager verbs.Conn, greeting []byte) {
 		}
 		k.credits = h.credits
 	}
-	k.state = open
+	if k.state == asked || k.state == answered { // else the peer has spoken on it already
+		k.state = open
+	}
 	c.stats.Connected++
 	c.isBusy(k.peer)
 }

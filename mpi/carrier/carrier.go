@@ -54,6 +54,7 @@ type Carrier struct {
 	frequent    *reuse.Table // nil if small data is always copied
 	cache       *regcache.Cache[*registered]
 	regions     []*registered // of pools and rings
+	retired     []retired
 	idleRegions []*Region
 	byKey       map[uint32]*registered
 	nextAddr    uint64
@@ -62,7 +63,7 @@ type Carrier struct {
 	wordPool    *pool // results of atomics
 
 	works     []work
-	idleWorks []uint64
+	idleWorks []uint32
 	idlePkts  []*packet
 
 	own        []outgoing   // words to this rank itself
@@ -112,7 +113,7 @@ func Open(e *env.Env, cfg Config, up Upper) (*Carrier, error) {
 	}
 	const maxIdle = 1024
 	c.cache = regcache.New(regcache.Config[*registered]{
-		Register: c.register, Deregister: c.deregister, MaxIdle: maxIdle, MaxIdleBytes: cfg.CacheBytes,
+		Register: c.register, Deregister: c.retire, MaxIdle: maxIdle, MaxIdleBytes: cfg.CacheBytes,
 	})
 	if err := c.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("rank %d: %w", e.Rank, err), c.Close())
@@ -254,7 +255,7 @@ func (c *Carrier) Close() error {
 		errs = append(errs, r.close())
 	}
 	if c.cache != nil {
-		errs = append(errs, c.cache.Flush())
+		errs = append(errs, c.cache.Flush(), c.release(forever))
 	}
 	for _, m := range c.regions {
 		errs = append(errs, c.deregister(m))

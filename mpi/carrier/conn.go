@@ -20,6 +20,10 @@ const (
 	failed
 )
 
+var stateNames = [...]string{"", "asked for", "answered", "open", "closing", "failed"}
+
+func (s state) String() string { return stateNames[s] }
+
 // conn is a connection to a peer on a rail.
 type conn struct {
 	c        *Carrier
@@ -41,6 +45,7 @@ type conn struct {
 	behind   []*move // whose words must go behind their data, on this way
 
 	// Of those that the connection manager makes:
+	number  uint32 // how many the two ranks had before it
 	manager verbs.Conn
 	waiting verbs.ConnRequest // a call of the peer's, which counts: ours will be refused
 	wr      [1]verbs.SendWR
@@ -63,6 +68,7 @@ const (
 func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 	k := &conn{c: c, rail: r, peer: p, state: s, free: sendDepth, credits: c.cfg.Receives + reserve, used: c.Now()}
 	k.limited = r.srq == nil || r.limited()
+	k.number = p.had[r.num]
 	init := verbs.QPInit{
 		Type: verbs.QPTypeRC, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq,
 		Caps: verbs.QPCaps{MaxSendWR: sendDepth, MaxSendSGE: 3},
@@ -192,8 +198,9 @@ func (k *conn) sent(pkt *packet, wc *verbs.WC) {
 	k.c.elsewhere(pkt)
 }
 
-// elsewhere sends a packet by another rail. If it came all the same, the peer knows by
-// its number.
+// elsewhere sends a packet by another rail, or as a datagram if it is the last word on a
+// connection, which the peer closes when it has heard it. If it came all the same, the
+// peer knows by its number.
 func (c *Carrier) elsewhere(pkt *packet) {
 	p := pkt.peer
 	for _, k := range p.conns {
@@ -202,6 +209,12 @@ func (c *Carrier) elsewhere(pkt *packet) {
 			if err := k.carry(pkt); err == nil {
 				return
 			}
+		}
+	}
+	if dg := c.rails[0].dg; dg != nil && pkt.len <= dg.max && dg.free > 0 {
+		c.stats.Resent++
+		if err := dg.carry(pkt); err == nil {
+			return
 		}
 	}
 	pkt.acked = true
@@ -291,6 +304,7 @@ func (c *Carrier) end(k *conn) {
 	k.ended = true
 	if k.state != failed { // a failed one stays, lest another be made on its rail
 		k.peer.conns[k.rail.num] = nil
+		k.peer.had[k.rail.num] = k.number + 1
 		c.stats.GivenBack++
 	}
 	c.stats.Connections--
@@ -327,7 +341,7 @@ func (k *conn) close() error {
 		if w.conn != k {
 			continue
 		}
-		c.endWork(uint64(i))
+		c.endWork(uint64(i)) // in whatever life it is
 		switch w.task {
 		case receiving:
 			w.buf.giveBack()

@@ -193,10 +193,21 @@ func (k *conn) farewell(what kind) {
 			return
 		}
 		k.c.end(k)
-	default:
-		if k.leaving = true; k.under == 0 || k.rail.limited() {
+	case what == bye: // both have; the peer may not have heard ours yet
+		if k.leaving = true; k.under == 0 {
 			k.c.end(k)
 		}
+	default: // of what we sent only the bye can be under way, and the peer has it
+		k.leaving = true
+		k.c.end(k)
+	}
+}
+
+// closed looks whether the peer has closed its end of a connection that lingers. Where
+// receives are shared, no completion tells of it.
+func (k *conn) closed() {
+	if k.lingers && !k.ended && k.manager != nil && k.manager.WaitDisconnect(0) == nil {
+		k.c.end(k)
 	}
 }
 

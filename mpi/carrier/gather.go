@@ -45,7 +45,7 @@ func (c *Carrier) measureReuse() (reuse.Thresholds, error) {
 	from, to := make([]byte, c.cfg.Packet), make([]byte, c.cfg.Packet)
 	var failed error
 	each := func(f func()) time.Duration {
-		began := time.Now() //nolint:forbidigo // what the processor takes, whatever the world's time is
+		began := time.Now() // what the processor takes, whatever the world's time is
 		for range rounds {
 			f()
 		}

@@ -3,6 +3,9 @@ package carrier
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/regcache"
 	"github.com/fabrictest/fabrictest/mpi/wire"
@@ -33,7 +36,14 @@ func (c *Carrier) register(buf []byte) (m *registered, err error) {
 	m = &registered{addr: c.nextAddr, buf: buf}
 	c.nextAddr += uint64(len(buf)+2*addrGap-1) &^ (addrGap - 1)
 	for i, r := range c.rails {
-		if m.mrs[i], err = r.pd.RegMR(verbs.MRInit{Buf: buf, Addr: m.addr, Access: r.access}); err != nil {
+		init := verbs.MRInit{Buf: buf, Addr: m.addr, Access: r.access}
+		m.mrs[i], err = r.pd.RegMR(init)
+		if err != nil && len(c.retired) > 0 { // what lingers may be what is lacking
+			if err = c.release(forever); err == nil {
+				m.mrs[i], err = r.pd.RegMR(init)
+			}
+		}
+		if err != nil {
 			return nil, errors.Join(fmt.Errorf("register %d bytes on rail %d: %w", len(buf), i, err), c.deregister(m))
 		}
 	}
@@ -52,6 +62,39 @@ func (c *Carrier) deregister(m *registered) (err error) {
 	}
 	return err
 }
+
+// linger is how long memory that nobody needs any more stays registered. The network
+// may still have a copy of a request to read it, and a NIC that finds the memory gone
+// ends the connection.
+const linger = 10 * time.Millisecond
+
+// retired is memory that lingers.
+type retired struct {
+	mem   *registered
+	until time.Duration
+}
+
+// retire deregisters memory after a while.
+func (c *Carrier) retire(m *registered) error {
+	c.retired = append(c.retired, retired{m, c.Now() + linger})
+	return nil
+}
+
+// release deregisters what has lingered until now.
+func (c *Carrier) release(now time.Duration) (err error) {
+	n := 0
+	for n < len(c.retired) && c.retired[n].until <= now {
+		err = errors.Join(err, c.deregister(c.retired[n].mem))
+		n++
+	}
+	if n > 0 {
+		c.retired = slices.Delete(c.retired, 0, n)
+	}
+	return err
+}
+
+// forever is after all that lingers.
+const forever = time.Duration(math.MaxInt64)
 
 // sge is a part of it, for the NIC of a rail.
 func (m *registered) sge(rail, off, n int) verbs.SGE {

@@ -20,10 +20,11 @@ type peer struct {
 	busy            bool              // it is among Carrier.busy
 
 	conns      [wire.MaxRails]*conn
-	turn       int // of the connection to be used next
-	packets    int // that were sent to it
-	came       int // that came from it by connection
-	packetSize int // of the largest
+	had        [wire.MaxRails]uint32 // connections, of those that were given back
+	turn       int                   // of the connection to be used next
+	packets    int                   // that were sent to it
+	came       int                   // that came from it by connection
+	packetSize int                   // of the largest
 	ring       *ringOut
 	rung       *ringIn
 	beside     *neighbour // nil if it is on another host
@@ -116,6 +117,7 @@ func (c *Carrier) pumpPeer(p *peer) (moved bool) {
 	for _, k := range p.conns {
 		if k != nil {
 			k.depart()
+			k.closed()
 			k.sayBehind()
 		}
 	}
@@ -162,11 +164,11 @@ func (c *Carrier) took(b []byte, by *conn, way Way) {
 		p.ring.free += int(pre.slots)
 	}
 	c.acknowledged(p, pre.ack)
-	switch {
-	case pre.kind == ping:
+	switch pre.kind {
+	case ping:
 		c.sendBare(p, by)
 		return
-	case pre.kind == bare:
+	case bare:
 		return
 	}
 	switch way {

@@ -58,6 +58,9 @@ func (c *Carrier) once() (moved bool) {
 	c.giveBackIdle()
 	moved = c.pump() || moved
 	c.bury()
+	if err := c.release(c.Now()); err != nil {
+		c.fault(err)
+	}
 	for _, r := range c.rails {
 		r.repost()
 	}

@@ -51,7 +51,7 @@ func (part *piece) source(rail int) verbs.SGE {
 func (c *Carrier) Read(rank int, into *Region, n int, from wire.Memory, owner any) {
 	c.stats.Reads++
 	c.stats.ReadBytes += uint64(n)
-	c.start(&move{op: Read, peer: c.peerOrSelf(rank), mem: into.mem, off: into.off, n: n, at: from, owner: owner, opcode: verbs.OpRDMARead}, rank)
+	c.start(&move{op: Read, peer: c.peerOrSelf(rank), mem: into.mem, off: into.off, n: n, at: from, owner: owner, opcode: verbs.OpRDMARead})
 }
 
 // Write takes n bytes to a peer's memory, and then a word, if there is one, that
@@ -63,7 +63,7 @@ func (c *Carrier) Write(rank int, from *Region, n int, to wire.Memory, then *wir
 	if then != nil {
 		m.then, m.says = *then, true
 	}
-	c.start(m, rank)
+	c.start(m)
 }
 
 // Atomics reports whether NICs can change the memory of any peer atomically.
@@ -97,7 +97,7 @@ func (c *Carrier) fetch(rank int, at wire.Memory, op verbs.WROpcode, operands ve
 		c.finished(owner, Fetched, err)
 		return
 	}
-	c.start(&move{op: Fetched, peer: c.peer(rank), mem: buf.mem, off: buf.off, n: 8, at: at, owner: owner, opcode: op, atomic: operands, result: buf}, rank)
+	c.start(&move{op: Fetched, peer: c.peer(rank), mem: buf.mem, off: buf.off, n: 8, at: at, owner: owner, opcode: op, atomic: operands, result: buf})
 }
 
 // takeWord returns eight bytes for what NICs bring.
@@ -116,7 +116,7 @@ func (c *Carrier) peerOrSelf(rank int) *peer {
 }
 
 // start begins a move.
-func (c *Carrier) start(m *move, rank int) {
+func (c *Carrier) start(m *move) {
 	p := m.peer
 	switch {
 	case p == nil:

@@ -68,11 +68,22 @@ func (c *Carrier) ask(p *peer) {
 		c.wantConnections(p)
 	}
 	if silent := c.Now() - p.pinged; silent > c.cfg.Patience {
-		c.lose(p, fmt.Errorf("it has not answered for %v", silent.Round(time.Millisecond)))
+		c.lose(p, fmt.Errorf("it has not answered for %v (%s)", silent.Round(time.Millisecond), p.describe()))
 	}
 }
 
 // nextLook is when silence becomes suspicious.
 func (c *Carrier) nextLook() time.Duration {
 	return max(time.Duration(c.moving.Load()), c.looked) + c.cfg.Silence
+}
+
+// describe says how it stands with a peer, for who has to find out why it is silent.
+func (p *peer) describe() string {
+	text := fmt.Sprintf("%d words wait", len(p.queue))
+	for i, k := range p.conns {
+		if k != nil {
+			text += fmt.Sprintf("; connection %d on rail %d is %v, with %d credits and %d requests under way", k.number, i, k.state, k.credits, k.under)
+		}
+	}
+	return text
 }

@@ -27,24 +27,29 @@ const maxStreams = 4096
 func (c *Carrier) inPackets(m *move) {
 	p := m.peer
 	if m.op == Read {
-		if p.wishes == nil {
-			p.wishes = make(map[uint32]*move)
-		}
-		p.wish++
-		p.wishes[p.wish] = m
 		m.left = m.n
-		le := binary.LittleEndian
-		b := le.AppendUint32(nil, p.wish)
-		b = le.AppendUint64(b, m.at.Addr)
-		b = le.AppendUint32(b, m.at.Keys[0])
-		b = le.AppendUint64(b, uint64(m.n))
-		if len(p.queue) > 0 || !c.leave(p, get, nil, b) {
-			c.enqueue(p, outgoing{kind: get, data: b})
-		}
+		c.wishFor(p, m, m.n)
 		return
 	}
 	p.streams = append(p.streams, &stream{move: m, data: m.mem.buf[m.off : m.off+m.n], addr: m.at.Addr, key: m.at.Keys[0]})
 	c.isBusy(p)
+}
+
+// wishFor asks a peer for n bytes of a move.
+func (c *Carrier) wishFor(p *peer, m *move, n int) {
+	if p.wishes == nil {
+		p.wishes = make(map[uint32]*move)
+	}
+	p.wish++
+	p.wishes[p.wish] = m
+	le := binary.LittleEndian
+	b := le.AppendUint32(nil, p.wish)
+	b = le.AppendUint64(b, m.at.Addr)
+	b = le.AppendUint32(b, m.at.Keys[0])
+	b = le.AppendUint64(b, uint64(n))
+	if len(p.queue) > 0 || !c.leave(p, get, nil, b) {
+		c.enqueue(p, outgoing{kind: get, data: b})
+	}
 }
 
 // pumpStreams lets leave what has room.
@@ -64,11 +69,14 @@ func (c *Carrier) pumpStreams(p *peer) (moved bool) {
 			return moved
 		}
 		p.streams = p.streams[1:]
-		if m := s.move; m != nil {
-			if m.says {
-				c.Send(p.rank, &m.then, nil, nil)
-			}
+		switch m := s.move; {
+		case m == nil:
+		case m.says:
+			c.Send(p.rank, &m.then, nil, nil)
 			c.endMove(m, nil)
+		default: // it has ended when the peer has it: who asks for nothing is answered then
+			m.left = 0
+			c.wishFor(p, m, 0)
 		}
 	}
 	return moved

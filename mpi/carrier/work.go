@@ -15,9 +15,11 @@ const (
 	moving         // data, by RDMA
 )
 
-// work is a request that a NIC has. Its index is what the request is known by.
+// work is a request that a NIC has. It is known by its index, and by how often that was
+// used before: of a queue pair that was closed, late completions may come.
 type work struct {
 	task task
+	life uint32
 	conn *conn      // by which it goes; nil if it is one of datagrams
 	dg   *datagrams // then
 	from *receives
@@ -27,29 +29,36 @@ type work struct {
 }
 
 // newWork returns the name of a request that does not exist yet.
-func (c *Carrier) newWork(w work) uint64 {
+func (c *Carrier) newWork(w work) (id uint64) {
 	if n := len(c.idleWorks); n > 0 {
 		i := c.idleWorks[n-1]
 		c.idleWorks = c.idleWorks[:n-1]
+		w.life = c.works[i].life
 		c.works[i] = w
-		return i
+		return uint64(w.life)<<32 | uint64(i)
 	}
 	c.works = append(c.works, w)
 	return uint64(len(c.works) - 1)
 }
 
-func (c *Carrier) endWork(i uint64) {
-	c.works[i] = work{}
+// endWork says that a request has ended.
+func (c *Carrier) endWork(id uint64) {
+	i := uint32(id)
+	c.works[i] = work{life: c.works[i].life + 1}
 	c.idleWorks = append(c.idleWorks, i)
 }
 
 // completed takes a completion.
 func (c *Carrier) completed(r *rail, wc *verbs.WC) {
-	if wc.WRID >= uint64(len(c.works)) {
-		c.fault(fmt.Errorf("rail %d: a completion of request %d, which nobody made", r.num, wc.WRID))
+	i := uint32(wc.WRID)
+	if int(i) >= len(c.works) {
+		c.fault(fmt.Errorf("rail %d: a completion of request %#x, which nobody made", r.num, wc.WRID))
 		return
 	}
-	w := c.works[wc.WRID]
+	w := c.works[i]
+	if w.life != uint32(wc.WRID>>32) {
+		return
+	}
 	switch w.task {
 	case receiving:
 		w.from.came(wc, w)
@@ -60,7 +69,7 @@ func (c *Carrier) completed(r *rail, wc *verbs.WC) {
 		c.endWork(wc.WRID)
 		c.moved(w, wc)
 	default:
-		c.fault(fmt.Errorf("rail %d: request %d completed twice", r.num, wc.WRID))
+		c.fault(fmt.Errorf("rail %d: request %#x completed, and was never posted", r.num, wc.WRID))
 	}
 }
 

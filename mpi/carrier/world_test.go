@@ -23,8 +23,9 @@ import (
 type rank struct {
 	*env.Env
 	*carrier.Carrier
-	engine *p2p.Engine
-	lost   map[int]error
+	engine  *p2p.Engine
+	lost    map[int]error
+	longest time.Duration // wait
 }
 
 // fabric is a carrier as the engine sees it.
@@ -42,6 +43,7 @@ func (f fabric) Release(r p2p.Region)                  { f.Carrier.Release(r.(*c
 func (f fabric) Read(peer int, into p2p.Region, n int, from wire.Memory, owner *p2p.Request) {
 	f.Carrier.Read(peer, into.(*carrier.Region), n, from, owner)
 }
+
 func (f fabric) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner *p2p.Request) {
 	f.Carrier.Write(peer, from.(*carrier.Region), n, to, then, owner)
 }
@@ -80,7 +82,7 @@ func (r *rank) Finished(owner any, op carrier.Op, err error) {
 func (r *rank) wait(what string, done func() bool) error {
 	for began := r.Now(); !done(); {
 		if !r.Carrier.Progress() {
-			r.Wait(time.Second)
+			r.Wait(r.longest)
 		}
 		if r.Now()-began > time.Minute {
 			return fmt.Errorf("rank %d: no end of waiting for %s", r.Rank, what)
@@ -153,7 +155,7 @@ func try(f mpihost.Fabric, s setting, cfg carrier.Config, program func(*rank) er
 	}
 	cfg.Design = s.design
 	return mpihost.InWorld(f, func(e *env.Env) error {
-		r := &rank{Env: e, lost: make(map[int]error)}
+		r := &rank{Env: e, lost: make(map[int]error), longest: time.Second}
 		r.engine = p2p.New(p2p.Config{Protocol: s.protocol, EagerLimit: 1024}, fabric{r})
 		var err error
 		if r.Carrier, err = carrier.Open(e, cfg, r); err != nil {
@@ -465,8 +467,11 @@ func TestNeighboursByNIC(t *testing.T) {
 func TestFrequentBuffersAreGathered(t *testing.T) {
 	const times, size = 200, 700
 	for _, s := range []setting{
-		{"softroce", carrier.SRQ, p2p.RGET, 0}, {"softroce", carrier.RingSRQ, p2p.RGET, 0}, {"softroce", carrier.UD, p2p.RGET, 20_000},
-		{"softiwarp", carrier.RingSendRecv, p2p.RGET, 0}, {"dgiwarp", carrier.UD, p2p.RGET, 0},
+		{"softroce", carrier.SRQ, p2p.RGET, 0},
+		{"softroce", carrier.RingSRQ, p2p.RGET, 0},
+		{"softroce", carrier.UD, p2p.RGET, 20_000},
+		{"softiwarp", carrier.RingSendRecv, p2p.RGET, 0},
+		{"dgiwarp", carrier.UD, p2p.RGET, 0},
 	} {
 		t.Run(s.String(), func(t *testing.T) {
 			cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: reuse.Thresholds{8}}}

@@ -1,0 +1,86 @@
+package ideal
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+func floating(t mpi.Type) bool { return t == mpi.Float32 || t == mpi.Float64 }
+
+func bitwise(op mpi.Op) bool { return op == mpi.BAnd || op == mpi.BOr || op == mpi.BXor }
+
+type addable interface {
+	~uint8 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
+}
+
+// combine does into = into op with, element by element.
+func combine(into, with []byte, t mpi.Type, op mpi.Op, fl *Flaws) {
+	if fl.TypesIgnored {
+		t = mpi.Byte
+	}
+	for i := 0; t.Size() > 0 && i+t.Size() <= len(into); i += t.Size() {
+		a, b := into[i:], with[i:]
+		switch t {
+		case mpi.Byte:
+			a[0] = whole(a[0], b[0], op)
+		case mpi.Int32:
+			binary.LittleEndian.PutUint32(a, uint32(whole(int32(binary.LittleEndian.Uint32(a)), int32(binary.LittleEndian.Uint32(b)), op)))
+		case mpi.Uint32:
+			binary.LittleEndian.PutUint32(a, whole(binary.LittleEndian.Uint32(a), binary.LittleEndian.Uint32(b), op))
+		case mpi.Int64:
+			binary.LittleEndian.PutUint64(a, uint64(whole(int64(binary.LittleEndian.Uint64(a)), int64(binary.LittleEndian.Uint64(b)), op)))
+		case mpi.Uint64:
+			binary.LittleEndian.PutUint64(a, whole(binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b), op))
+		case mpi.Float32:
+			x, y := math.Float32frombits(binary.LittleEndian.Uint32(a)), math.Float32frombits(binary.LittleEndian.Uint32(b))
+			binary.LittleEndian.PutUint32(a, math.Float32bits(number(x, y, op)))
+		case mpi.Float64:
+			x, y := math.Float64frombits(binary.LittleEndian.Uint64(a)), math.Float64frombits(binary.LittleEndian.Uint64(b))
+			binary.LittleEndian.PutUint64(a, math.Float64bits(number(x, y, op)))
+		}
+	}
+}
+
+// whole is for integers.
+func whole[N uint8 | int32 | uint32 | int64 | uint64](a, b N, op mpi.Op) N {
+	switch op {
+	case mpi.BAnd:
+		return a & b
+	case mpi.BOr:
+		return a | b
+	case mpi.BXor:
+		return a ^ b
+	}
+	return number(a, b, op)
+}
+
+// number is for all that can be added.
+func number[N addable](a, b N, op mpi.Op) N {
+	truth := func(is bool) N {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	switch op {
+	case mpi.Sum:
+		return a + b
+	case mpi.Prod:
+		return a * b
+	case mpi.Min:
+		return min(a, b)
+	case mpi.Max:
+		return max(a, b)
+	case mpi.LAnd:
+		return truth(a != 0 && b != 0)
+	case mpi.LOr:
+		return truth(a != 0 || b != 0)
+	case mpi.LXor:
+		return truth((a != 0) != (b != 0))
+	case mpi.Replace:
+		return b
+	}
+	return a
+}

@@ -1,0 +1,122 @@
+package mpi_test
+
+import (
+	"errors"
+	"flag"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	cases "github.com/fabrictest/fabrictest/conformance/mpi"
+	"github.com/fabrictest/fabrictest/conformance/mpi/ideal"
+)
+
+func TestCasesAreWellFormed(t *testing.T) {
+	all := cases.Cases()
+	if err := cases.Check(all); err != nil {
+		t.Error(err)
+	}
+	if len(all) < 150 {
+		t.Errorf("%d cases", len(all))
+	}
+	if _, err := cases.Find(all[3].ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := cases.Find("mpi/no/such"); err == nil {
+		t.Error("a case that is none was found")
+	}
+}
+
+// legal are runtimes that MPI allows: whatever a case wants on one of them, it must not
+// want more than the standard promises.
+var legal = []ideal.Options{
+	{Eager: -1},
+	{Eager: -1, Polling: true},
+	{Eager: 4096},
+	{Eager: 4096, Polling: true},
+	{Eager: 1 << 30},
+	{Eager: 1 << 30, Polling: true},
+}
+
+// seeds is how often each case is run on each of them.
+var seeds = flag.Uint64("seeds", 1, "how many seeds of the ideal runtime")
+
+func TestCasesPassOnEveryLegalRuntime(t *testing.T) {
+	for _, c := range cases.Cases() {
+		t.Run(c.ID, func(t *testing.T) {
+			t.Parallel()
+			for i, o := range legal {
+				if c.Alone && o.Polling {
+					continue
+				}
+				for seed := range *seeds {
+					o.Ranks, o.PerNode, o.Seed = c.Ranks, c.PerNode, uint64(i)+seed*100
+					if err := ideal.Run(o, c.RunOn); err != nil {
+						t.Fatalf("eager %d, polling %v, seed %d: %v", o.Eager, o.Polling, o.Seed, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A case that nothing can make fail proves nothing.
+func TestEveryCaseFailsOnItsMutants(t *testing.T) {
+	for _, c := range cases.Cases() {
+		t.Run(c.ID, func(t *testing.T) {
+			t.Parallel()
+			for _, name := range c.Mutants {
+				flaws, err := ideal.Named(name)
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				if err := caught(c, flaws); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+// caught looks for a run on a flawed runtime that the case fails, as chance decides
+// whether some flaws show.
+func caught(c cases.Case, flaws ideal.Flaws) error {
+	for seed := range uint64(12) {
+		o := ideal.Options{Ranks: c.Ranks, PerNode: c.PerNode, Seed: seed, Eager: 4096, Steps: 400_000, Flaws: flaws}
+		err := ideal.Run(o, c.RunOn)
+		var hung *ideal.HungError
+		switch {
+		case err == nil:
+		case conformance.IsViolation(err), errors.As(err, &hung):
+			return nil
+		default:
+			return err
+		}
+	}
+	return errors.New("the case passes")
+}
+
+func TestEveryFlawIsNoticed(t *testing.T) {
+	named := make(map[string]bool)
+	for _, c := range cases.Cases() {
+		for _, m := range c.Mutants {
+			named[m] = true
+		}
+	}
+	for name, does := range ideal.Names() {
+		if does == "" {
+			t.Errorf("flaw %s does not say what it does", name)
+		}
+		if !named[name] {
+			t.Errorf("no case is there to notice %s: %s", name, does)
+		}
+	}
+}
+
+// Cases leave nothing behind: they can follow each other in one world.
+func TestCasesFollowEachOther(t *testing.T) {
+	all := func(w cases.World) error { return cases.InTurn(w, func(*cases.Case) bool { return true }) }
+	if err := ideal.Run(ideal.Options{Ranks: 7, PerNode: 2, Eager: 4096, Steps: 20_000_000}, all); err != nil {
+		t.Error(err)
+	}
+}

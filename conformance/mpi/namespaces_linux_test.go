@@ -1,0 +1,90 @@
+package mpi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	cases "github.com/fabrictest/fabrictest/conformance/mpi"
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // this binary is also the program of the ranks
+	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/netns"
+)
+
+// rankCommand has the test binary be a rank that runs the cases whose IDs the next
+// argument matches.
+const rankCommand = "test-rank"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case mpirun.ProcessCommand:
+			code, err := mpirun.ProcessMain()
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+			os.Exit(code)
+		case rankCommand:
+			which := regexp.MustCompile(os.Args[2])
+			// How long a busy rank keeps others waiting is not asked in real time.
+			pick := func(c *cases.Case) bool { return !c.Alone && which.MatchString(c.ID) }
+			mpi.Main(func(w *mpi.World) error { return cases.InTurn(cases.On(w), pick) })
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// All cases hold in real time as well, between processes in namespaces: here ranks and
+// NICs run at the same time as each other.
+func TestCasesInNamespaces(t *testing.T) {
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	self, err := filepath.EvalSymlinks("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range inNamespaces() {
+		t.Run(s.String(), func(t *testing.T) {
+			options, err := json.Marshal(s.options())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := mpirun.Run{Args: []string{self, rankCommand, *match}, Job: mpihost.Job{
+				Ranks: 7, PerHost: 2, Provider: s.provider, Seed: 1, Options: options, Limit: 2 * time.Minute,
+			}}
+			if s.network == "loss" {
+				r.LossPPM = 1000
+			}
+			result, err := mpirun.InNamespaces(t.Context(), r)
+			if err != nil || result.Code != 0 {
+				t.Errorf("%v, exit code %d", err, result.Code)
+			}
+		})
+	}
+}
+
+// inNamespaces are the set-ups that cases are run on in real time.
+func inNamespaces() []setup {
+	if !*everywhere {
+		return []setup{{"softroce", carrier.RingSRQ, p2p.Speculative, mpi.Polling, "clean", 0, "", false}}
+	}
+	var all []setup
+	for _, provider := range providers {
+		for i, design := range carrier.Designs() {
+			if provider == "softiwarp" && datagrams(design) {
+				continue
+			}
+			all = append(all, setup{provider, design, protocols[i%3], modes[i%2], []string{"clean", "loss"}[i/2%2], eagers[i/3%2*2], "", false})
+		}
+	}
+	return all
+}

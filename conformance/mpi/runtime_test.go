@@ -1,0 +1,138 @@
+package mpi_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	cases "github.com/fabrictest/fabrictest/conformance/mpi"
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/window"
+)
+
+// everywhere has every case run on all set-ups, which takes long; otherwise each runs on
+// a few, so that all cases meet every provider and all set-ups are met by some.
+var (
+	everywhere = flag.Bool("everywhere", false, "run every case on every provider, design, protocol, mode of progress and network")
+	often      = flag.Int("often", 1, "on how many set-ups of each provider a case runs")
+	worldSeed  = flag.Uint64("seed", 1, "what chance in a simulated world comes from")
+)
+
+// match picks cases for the runs that have all of them in one world.
+var match = flag.String("match", "", "in worlds that run one case after the other, run those whose IDs match this")
+
+// only names a set-up, as failures tell it, or a part of that.
+var only = flag.String("setup", "", "run every case on the set-ups whose names have this in them")
+
+// setup is what a case is run on.
+type setup struct {
+	provider string
+	design   carrier.Design
+	protocol p2p.Protocol
+	progress mpi.ProgressMode
+	network  string
+	// eager is mpi.Options.P2P.EagerLimit, hosts where ranks and NICs are.
+	eager int
+	hosts string
+	// byTarget has accumulates done by their targets even where NICs can.
+	byTarget bool
+}
+
+func (s setup) String() string {
+	by := ""
+	if s.byTarget {
+		by = ", no atomics"
+	}
+	return fmt.Sprintf("%s %s %v %v %s, eager %d, %s%s", s.provider, s.design, s.protocol, s.progress, s.network, s.eager, s.hosts, by)
+}
+
+// networks are what the cables do to packets. Those that carry streams have TCP repair
+// what is lost; a case meets the time that it takes.
+var networks = map[string][]impair.Spec{
+	"clean":      nil,
+	"loss":       {{LossPPM: 10_000}},
+	"reordering": {{ReorderPPM: 50_000, ReorderDelay: 30 * time.Microsecond}},
+	"duplicates": {{DuplicatePPM: 50_000, DuplicateDelay: 10 * time.Microsecond}},
+	"all":        {{LossPPM: 10_000, ReorderPPM: 50_000, ReorderDelay: 30 * time.Microsecond, DuplicatePPM: 50_000, DuplicateDelay: 10 * time.Microsecond}},
+}
+
+var (
+	providers = []string{"softroce", "softiwarp", "dgiwarp"}
+	protocols = []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative}
+	modes     = []mpi.ProgressMode{mpi.Polling, mpi.Background}
+	eagers    = []int{0, -1, 40_000}
+	layouts   = []string{"a host each", "two a host", "two rails", "two a host and two rails"}
+)
+
+// setups are all that there are.
+func setups() (all []setup) {
+	for _, provider := range providers {
+		for _, design := range carrier.Designs() {
+			for _, protocol := range protocols {
+				for _, mode := range modes {
+					for _, network := range []string{"clean", "loss", "reordering", "duplicates", "all"} {
+						if provider == "softiwarp" && (datagrams(design) || network != "clean" && network != "loss") {
+							continue // a stream loses, doubles and turns round nothing
+						}
+						k := len(all) // these are not combined with everything else
+						all = append(all, setup{provider, design, protocol, mode, network, eagers[k%3], layouts[k/3%4], k/12%2 == 1})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// datagrams reports whether a design needs them.
+func datagrams(d carrier.Design) bool { return d == carrier.UD || d == carrier.Hybrid }
+
+// options are the runtime's.
+func (s setup) options() mpi.Options {
+	return mpi.Options{
+		Carrier:  carrier.Config{Design: s.design},
+		P2P:      p2p.Config{Protocol: s.protocol, Adaptive: s.protocol == p2p.Speculative, EagerLimit: s.eager},
+		Progress: s.progress,
+		Window:   window.Config{ByTarget: s.byTarget},
+	}
+}
+
+// on runs a case on a set-up, in a simulated world.
+func on(c cases.Case, s setup, seed uint64) error {
+	return run(s, c.Ranks, c.PerNode, seed, c.RunOn)
+}
+
+// run runs a program of ranks.
+func run(s setup, ranks, perHost int, seed uint64, program func(cases.World) error) error {
+	rails := 1
+	if strings.Contains(s.hosts, "two rails") {
+		rails = 2
+	}
+	if perHost == 0 && strings.Contains(s.hosts, "two a host") {
+		perHost = 2
+	}
+	f := mpihost.Fabric{
+		Ranks: ranks, PerHost: perHost, Rails: rails, Provider: s.provider, Seed: seed,
+		Impair: networks[s.network], Limit: 10 * time.Minute,
+	}
+	out, err := mpihost.InWorld(f, func(e *env.Env) error {
+		return mpi.Run(e, s.options(), func(w *mpi.World) error { return program(cases.On(w)) })
+	})
+	// Who failed first says most; what the others saw then follows.
+	var first *mpihost.RankError
+	errors.As(err, &first)
+	errs := []error{err}
+	for k, r := range out.Ranks {
+		if r.Err != nil && (first == nil || first.Rank != k) {
+			errs = append(errs, fmt.Errorf("then or later rank %d: %w", k, r.Err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,132 @@
+package mpi_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	cases "github.com/fabrictest/fabrictest/conformance/mpi"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+)
+
+// A failure names the case and the set-up:
+//
+//	go test ./conformance/mpi -run TestRuntime -ginkgo.focus mpi/order/same-envelope -setup 'softroce srq rget polling clean'
+func TestRuntime(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "The multi-rank runtime by the rules of MPI")
+}
+
+var _ = Describe("in simulation", func() {
+	all := setups()
+	for _, provider := range providers {
+		Describe(provider, Label("device:"+provider), func() {
+			var of []setup
+			for _, s := range all {
+				if s.provider == provider {
+					of = append(of, s)
+				}
+			}
+			for i, c := range cases.Cases() {
+				It(c.ID+": "+c.Title, Label("topic:"+c.Topic()), func() {
+					for _, s := range chosen(c, i, of) {
+						if err := on(c, s, *worldSeed); err != nil {
+							Fail(fmt.Sprintf("%s on %v: %v", c.ID, s, err))
+						}
+					}
+				})
+			}
+		})
+	}
+
+	// Cases that follow each other in one world find what others have left behind, and
+	// a runtime that has seen much.
+	Describe("one world for all", func() {
+		for i, s := range []setup{
+			{"softroce", carrier.RingSRQ, p2p.Speculative, mpi.Background, "loss", 0, "", false},
+			{"softiwarp", carrier.SRQ, p2p.RPUT, mpi.Polling, "clean", -1, "two rails", true},
+			{"dgiwarp", carrier.Hybrid, p2p.RGET, mpi.Polling, "all", 40_000, "", false},
+		} {
+			It("has every case on "+s.String(), func() {
+				if err := run(s, 7, 2, *worldSeed+uint64(i), everyCase(s.progress)); err != nil {
+					Fail(err.Error())
+				}
+			})
+		}
+	})
+
+	// That a set-up is left out is a claim: the runtime must refuse it, and say so.
+	It("refuses datagrams where the NIC has none", func() {
+		for _, d := range carrier.Designs() {
+			s := setup{"softiwarp", d, p2p.RGET, mpi.Polling, "clean", 0, "", false}
+			err := run(s, 2, 1, *worldSeed, func(cases.World) error { return nil })
+			if !datagrams(d) {
+				Expect(err).ToNot(HaveOccurred())
+				continue
+			}
+			Expect(err).To(HaveOccurred())
+			Expect(err.Error()).To(ContainSubstring("no datagrams"))
+		}
+	})
+})
+
+// chosen are the set-ups that a case runs on: all that it can, or a few of them, others
+// for each case, so that all are met.
+func chosen(c cases.Case, i int, all []setup) (some []setup) {
+	for _, s := range all {
+		if (!c.Alone || s.progress == mpi.Background) && strings.Contains(s.String(), *only) {
+			some = append(some, s)
+		}
+	}
+	if *everywhere || *only != "" {
+		return some
+	}
+	rotated := make([]setup, 0, *often)
+	for k := range min(*often, len(some)) {
+		rotated = append(rotated, some[(7*i+k*31)%len(some)])
+	}
+	return rotated
+}
+
+// everyCase is a program that runs all cases, one after the other.
+func everyCase(mode mpi.ProgressMode) func(cases.World) error {
+	which := regexp.MustCompile(*match)
+	return func(w cases.World) error {
+		return cases.InTurn(w, func(c *cases.Case) bool { return (!c.Alone || mode == mpi.Background) && which.MatchString(c.ID) })
+	}
+}
+
+// The default run must not leave out any provider, design, protocol, mode or network.
+func TestChosenSetupsCoverAll(t *testing.T) {
+	met := make(map[string]bool)
+	for _, provider := range providers {
+		var of []setup
+		for _, s := range setups() {
+			if s.provider == provider {
+				of = append(of, s)
+			}
+		}
+		for i, c := range cases.Cases() {
+			for _, s := range chosen(c, i, of) {
+				met[provider+" "+string(s.design)+" "+s.protocol.String()] = true
+				met[provider+" "+s.progress.String()] = true
+				met[provider+" "+s.network] = true
+				met[provider+" "+s.hosts] = true
+				met[provider+" "+fmt.Sprint(s.eager)] = true
+			}
+		}
+		for _, s := range of {
+			for _, want := range []string{string(s.design) + " " + s.protocol.String(), s.progress.String(), s.network, s.hosts, fmt.Sprint(s.eager)} {
+				if want = provider + " " + want; !met[want] {
+					t.Errorf("no case runs on %s", strings.TrimSpace(want))
+				}
+			}
+		}
+	}
+}

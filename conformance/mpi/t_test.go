@@ -1,0 +1,118 @@
+package mpi
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// ends reports what a rank is ended with.
+func ends(f func(t *T)) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = p.(ended).violation
+		}
+	}()
+	f(&T{})
+	return nil
+}
+
+func TestContentsTellMessagesApart(t *testing.T) {
+	for _, n := range []int{1, 8, 63, 5000} {
+		for id := range 100 {
+			if bytes.Equal(data(id, n), data(id+1, n)) || len(data(id, n)) != n || !bytes.Equal(data(id, n), data(id, n)) {
+				t.Errorf("%d bytes of %d", n, id)
+			}
+		}
+	}
+	if len(data(1, 0)) != 0 {
+		t.Error("no bytes are some")
+	}
+	a, b := data(1, 5000), data(2, 5000)
+	same := 0
+	for i := range a {
+		if a[i] == b[i] {
+			same++
+		}
+	}
+	if same > 100 {
+		t.Errorf("%d of 5000 bytes are those of another message", same)
+	}
+}
+
+// Every word that looks at something ends the rank when it is wrong, and only then.
+func TestWordsNotice(t *testing.T) {
+	want := data(3, 20)
+	fill := func(change func(*room)) *room {
+		r := newRoom(30)
+		copy(r.buf, want)
+		change(r)
+		return r
+	}
+	for what, f := range map[string]func(*T){
+		"content":       func(t *T) { t.holds("it", fill(func(r *room) { r.buf[19] ^= 1 }), want) },
+		"before it":     func(t *T) { t.holds("it", fill(func(r *room) { r.all[guard-1] = 0 }), want) },
+		"behind it":     func(t *T) { t.holds("it", fill(func(r *room) { r.all[guard+30] = 0 }), want) },
+		"rest of it":    func(t *T) { t.holds("it", fill(func(r *room) { r.buf[20] = 0 }), want) },
+		"shorter":       func(t *T) { t.same("it", want[:19], want) },
+		"longer":        func(t *T) { t.same("it", want, want[:19]) },
+		"error":         func(t *T) { t.ok("it", mpi.ErrArg) },
+		"no error":      func(t *T) { t.fails("it", nil, mpi.ErrArg) },
+		"another class": func(t *T) { t.fails("it", mpi.ErrRank, mpi.ErrTag) },
+		"source":        func(t *T) { t.is("it", Status{Source: 1, Tag: 2, Count: 3}, 2, 2, 3) },
+		"tag":           func(t *T) { t.is("it", Status{Source: 1, Tag: 2, Count: 3}, 1, 3, 3) },
+		"count":         func(t *T) { t.is("it", Status{Source: 1, Tag: 2, Count: 3}, 1, 2, 4) },
+		"cancelled":     func(t *T) { t.is("it", Status{Source: 1, Tag: 2, Count: 3, Cancelled: true}, 1, 2, 3) },
+		"no request":    func(t *T) { t.begin("it", nil, nil) },
+		"truncation": func(t *T) {
+			t.cut("it", fill(func(*room) {}), Status{Count: 31}, mpi.ErrTruncate, data(3, 40))
+		},
+		"truncation written behind": func(t *T) {
+			t.cut("it", fill(func(r *room) { r.all[guard+30] = 0 }), Status{Count: 20}, mpi.ErrTruncate, data(3, 40))
+		},
+		"truncation without an error": func(t *T) { t.cut("it", fill(func(*room) {}), Status{Count: 20}, nil, data(3, 40)) },
+	} {
+		if err := ends(f); !conformance.IsViolation(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, f := range map[string]func(*T){
+		"content":    func(t *T) { t.holds("it", fill(func(*room) {}), want) },
+		"error":      func(t *T) { t.ok("it", nil) },
+		"class":      func(t *T) { t.fails("it", errors.Join(mpi.ErrTag), mpi.ErrTag) },
+		"status":     func(t *T) { t.is("it", Status{Source: 1, Tag: 2, Count: 3}, 1, 2, 3) },
+		"truncation": func(t *T) { t.cut("it", fill(func(*room) {}), Status{Count: 20}, mpi.ErrTruncate, data(3, 40)) },
+	} {
+		if err := ends(f); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestMalformedCasesAreNoticed(t *testing.T) {
+	good := Cases()[0]
+	if err := Check([]Case{good}); err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func(*Case){
+		"id":      func(c *Case) { c.ID = "mpi/Order/x y" },
+		"parts":   func(c *Case) { c.ID = "mpi/order" },
+		"title":   func(c *Case) { c.Title = "" },
+		"rows":    func(c *Case) { c.Cite.Rows = nil },
+		"ranks":   func(c *Case) { c.Ranks = 0 },
+		"mutants": func(c *Case) { c.Mutants = nil },
+		"body":    func(c *Case) { c.Run = nil },
+	} {
+		c := good
+		change(&c)
+		if Check([]Case{c}) == nil {
+			t.Errorf("%s is not noticed", what)
+		}
+	}
+	if Check([]Case{good, good}) == nil {
+		t.Error("two cases with one ID are not noticed")
+	}
+}

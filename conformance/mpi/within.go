@@ -1,0 +1,72 @@
+package mpi
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// RunWithin runs the case on the first ranks of a world that may have more, in a
+// communicator that is made for it and freed behind it. All ranks of the world call it;
+// it returns when all are through. So cases follow each other in one world, and must
+// leave nothing behind.
+func (c *Case) RunWithin(w World) error {
+	color := 0
+	if w.Rank() >= c.Ranks {
+		color = mpi.Undefined
+	}
+	some, err := w.Split(color, 0)
+	if err != nil {
+		return fmt.Errorf("%s: making a communicator for it: %w", c.ID, err)
+	}
+	if some != nil {
+		if err := c.RunOn(&part{some, w}); err != nil {
+			return err
+		}
+		if st, found, err := some.Iprobe(mpi.AnySource, mpi.AnyTag); err != nil || found {
+			return fmt.Errorf("%s: left behind by it: %+v, %w", c.ID, st, err)
+		}
+		if err := some.Free(); err != nil {
+			return fmt.Errorf("%s: freeing its communicator: %w", c.ID, err)
+		}
+	}
+	if err := w.Barrier(); err != nil {
+		return fmt.Errorf("%s: the barrier behind it: %w", c.ID, err)
+	}
+	return nil
+}
+
+// InTurn runs one case after the other in a world of at least seven ranks, two a host:
+// those that which picks.
+func InTurn(w World, which func(*Case) bool) error {
+	for _, c := range Cases() {
+		if !which(&c) {
+			continue
+		}
+		if err := c.RunWithin(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part is a communicator that is all the world to a case.
+type part struct {
+	Comm
+	w World
+}
+
+func (p *part) Self() Comm                                      { return p.w.Self() }
+func (p *part) Wtime() time.Duration                            { return p.w.Wtime() }
+func (p *part) Compute(d time.Duration)                         { p.w.Compute(d) }
+func (p *part) Forget(buf []byte) error                         { return p.w.Forget(buf) }
+func (p *part) AttachBuffer(n int) error                        { return p.w.AttachBuffer(n) }
+func (p *part) DetachBuffer() error                             { return p.w.DetachBuffer() }
+func (p *part) StartAll(rs []Request) error                     { return p.w.StartAll(rs) }
+func (p *part) WaitAll(rs []Request) ([]Status, error)          { return p.w.WaitAll(rs) }
+func (p *part) WaitAny(rs []Request) (int, Status, error)       { return p.w.WaitAny(rs) }
+func (p *part) WaitSome(rs []Request) ([]int, []Status, error)  { return p.w.WaitSome(rs) }
+func (p *part) TestAll(rs []Request) ([]Status, bool, error)    { return p.w.TestAll(rs) }
+func (p *part) TestAny(rs []Request) (int, Status, bool, error) { return p.w.TestAny(rs) }
+func (p *part) TestSome(rs []Request) ([]int, []Status, error)  { return p.w.TestSome(rs) }
