@@ -130,7 +130,7 @@ func (c *Carrier) restamp(pkt *packet) {
 func (c *Carrier) sendBare(p *peer, by *conn) {
 	var v via
 	switch dg := c.rails[0].dg; {
-	case by != nil && by.state == open && by.free > 0 && (by.credits > 0 || !by.limited):
+	case by != nil && (by.state == open || by.state == closing && !by.leaving) && by.free > 0 && by.canSettle():
 		v = by
 	case dg != nil && dg.free > 0:
 		v = dg

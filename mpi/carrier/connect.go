@@ -177,6 +177,9 @@ func (c *Carrier) giveBackIdle() {
 	}
 }
 
+// canSettle reports whether a packet can leave that is part of what keeps credits going.
+func (k *conn) canSettle() bool { return k.credits > 0 || !k.limited }
+
 func (k *conn) hasCredit() bool { return k.credits > reserve || !k.limited }
 
 // farewell takes a bye or a goodbye.
@@ -213,7 +216,7 @@ func (k *conn) closed() {
 
 // depart says goodbye when nothing else is under way. The connection ends with it.
 func (k *conn) depart() {
-	if k.state != closing || !k.heardBye || k.leaving || k.under > 0 || !k.hasCredit() {
+	if k.state != closing || !k.heardBye || k.leaving || k.under > 0 || !k.canSettle() {
 		return
 	}
 	// A completion on iWARP says that TCP has it: who closes then may cut it off.

@@ -47,7 +47,7 @@ func (c *Carrier) ask(p *peer) {
 			continue
 		}
 		connected = true
-		if k.state == open && k.free > spare && k.under == 0 && (k.credits > 0 || !k.limited) {
+		if k.state == open && k.free > spare && k.under == 0 && k.canSettle() {
 			c.leaveBy(p, k, ping, nil, nil)
 		}
 		if p.lost != nil {
