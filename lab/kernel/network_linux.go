@@ -58,6 +58,13 @@ func lay(c Config) error {
 func layWire(mtu int) error {
 	no := false
 	bridge := &netlink.Bridge{LinkAttrs: attributes(WireDevice, mtu), MulticastSnooping: &no}
+	// Without one of its own it would have that of a port, and another when that port goes
+	// to the switch: guests know it by the former.
+	mac, err := net.ParseMAC(guest.WireHostMAC)
+	if err != nil {
+		return err
+	}
+	bridge.HardwareAddr = mac
 	if err := netlink.LinkAdd(bridge); err != nil {
 		return err
 	}

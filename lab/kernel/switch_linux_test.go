@@ -253,6 +253,11 @@ func TestNobodyAnswersAtTheSwitch(t *testing.T) {
 	if !slices.Equal(answers, []string{bridge.String()}) {
 		t.Errorf("who has the lab's address: %v, want %v once", answers, bridge)
 	}
+	// A guest that knows where the lab is must find it there, also when its own port has
+	// left the bridge.
+	if bridge.String() != guest.WireHostMAC {
+		t.Errorf("the lab is at %v, want %v for ever", bridge, guest.WireHostMAC)
+	}
 }
 
 // frames are those of a kind that the guest gets: so many, and what comes in a while

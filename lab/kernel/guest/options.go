@@ -72,6 +72,9 @@ func Wire6(id int) netip.Prefix {
 // WireMAC is the Ethernet address of a guest on the wire.
 func WireMAC(id int) string { return fmt.Sprintf("52:54:00:77:00:%02x", 0x10+id) }
 
+// WireHostMAC is the Ethernet address of the lab's own end of the wire.
+const WireHostMAC = "52:54:00:77:00:01"
+
 // ControlMAC is the Ethernet address of a guest on its control link.
 func ControlMAC(id int) string { return fmt.Sprintf("52:54:00:78:00:%02x", 0x10+id) }
 
