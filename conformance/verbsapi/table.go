@@ -2,6 +2,7 @@ package verbsapi
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -134,10 +135,22 @@ func (m *mover) at(state verbs.QPState) verbs.QP {
 			return qp
 		case t.from == now && t.to != now:
 			m.Do(fmt.Sprintf("%v to %v", now, t.to), m.modify(qp, now, t.to, t.must))
-			now = t.to
+			if now = t.to; now == sqd {
+				m.drained(qp)
+			}
 		}
 	}
 	return qp
+}
+
+// drained waits until a queue pair that stops has stopped: before that nothing of it may
+// be changed.
+func (m *mover) drained(qp verbs.QP) {
+	const step = time.Millisecond
+	for left := m.Patience(); query(m.Rig, qp).SQDraining; left -= step {
+		m.Check(left > 0, "sends that are drained", "a queue pair that is still draining after %v", m.Patience())
+		m.Sleep(step)
+	}
 }
 
 // each calls f with the bits of a mask.

@@ -32,6 +32,7 @@ type replayRing struct {
 	ring  []replay
 	head  int
 	count int
+	quiet int // of the oldest have nothing to send: due need not look at them
 }
 
 func (r *replayRing) at(i int) *replay { return &r.ring[(r.head+i)%len(r.ring)] }
@@ -50,6 +51,7 @@ func (r *replayRing) add(evenUnanswered bool) *replay {
 		}
 		r.head = (r.head + 1) % len(r.ring)
 		r.count--
+		r.quiet = max(0, r.quiet-1)
 	}
 	r.count++
 	e := r.at(r.count - 1)
@@ -72,9 +74,12 @@ func (r *replayRing) find(psn wire.PSN) *replay {
 // Quirks.DupReadWaits has it, what was answered before waits for the rest.
 func (r *replayRing) due(newFirst bool) *replay {
 	var found *replay
-	for i := range r.count {
+	for i := min(r.quiet, r.count); i < r.count; i++ {
 		e := r.at(i)
 		if !e.unsent {
+			if i == r.quiet {
+				r.quiet++
+			}
 			continue
 		}
 		if !newFirst || !e.delivered {
@@ -85,6 +90,16 @@ func (r *replayRing) due(newFirst bool) *replay {
 		}
 	}
 	return found
+}
+
+// stirs notes that an entry has something to send again, or for the first time.
+func (r *replayRing) stirs(e *replay) {
+	for i := r.count - 1; i >= 0; i-- {
+		if r.at(i) == e {
+			r.quiet = min(r.quiet, i)
+			return
+		}
+	}
 }
 
 // resize changes the number of entries and keeps the newest.
@@ -201,6 +216,7 @@ func (q *QP) replayFrom(e *replay, psn wire.PSN, n uint32) {
 	e.to = psn.Add(packetCount(n, q.mtu) - 1)
 	e.end = off + n
 	e.unsent = true
+	q.resp.replays.stirs(e)
 	q.resp.reading = true
 	q.wake()
 }
