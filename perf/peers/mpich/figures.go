@@ -1,0 +1,182 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/fabrictest/fabrictest/perf"
+)
+
+// The kinds of measurements.
+const (
+	pingpong = "pingpong"
+	stream   = "stream"
+)
+
+// measurement is one that ranks make, and what ours must reach beside MPICH: the ratio
+// of our figure to MPICH's, with ICRC and without it.
+type measurement struct {
+	Name, Title, Unit string
+	figure            func(secondsPerMessage float64) float64
+	most              bool // the targets are the most that the ratio may be, else the least
+	want, wantNoICRC  float64
+}
+
+func micros(s float64) float64   { return s * 1e6 }
+func millions(s float64) float64 { return 1 / s / 1e6 }
+func gigabits(size float64) func(float64) float64 {
+	return func(s float64) float64 { return size * 8 / s / 1e9 }
+}
+
+// measurements are all.
+func measurements() []measurement {
+	return []measurement{
+		{Name: pingpong + ":8", Title: "half round trip, 8 B", Unit: "µs", figure: micros, most: true, want: 1, wantNoICRC: 1},
+		{Name: pingpong + ":64", Title: "half round trip, 64 B", Unit: "µs", figure: micros, most: true, want: 1, wantNoICRC: 1},
+		{Name: pingpong + ":4096", Title: "half round trip, 4 KiB", Unit: "µs", figure: micros, most: true, want: 1, wantNoICRC: 1},
+		{Name: stream + ":262144", Title: "bandwidth, 256 KiB", Unit: "Gb/s", figure: gigabits(256 << 10), want: 0.9, wantNoICRC: 1.1},
+		{Name: stream + ":4194304", Title: "bandwidth, 4 MiB", Unit: "Gb/s", figure: gigabits(4 << 20), want: 0.9, wantNoICRC: 1.1},
+		{Name: stream + ":64", Title: "message rate, 64 B", Unit: "M/s", figure: millions, want: 2, wantNoICRC: 2},
+	}
+}
+
+// turn is what a runtime gave once: a figure for each measurement, by its name.
+type turn map[string]float64
+
+// parseTurn reads what the first rank has printed.
+func parseTurn(text string) (turn, error) {
+	t := turn{}
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
+		s, err := strconv.ParseFloat(value, 64)
+		if !ok || err != nil || s <= 0 || math.IsInf(s, 0) {
+			return nil, fmt.Errorf("the ranks printed %q, which is not a measurement and its seconds", line)
+		}
+		t[name] = s
+	}
+	var missing []error
+	for _, m := range measurements() {
+		s, ok := t[m.Name]
+		if !ok {
+			missing = append(missing, fmt.Errorf("the ranks ended without %s", m.Name))
+		}
+		t[m.Name] = m.figure(s)
+	}
+	return t, errors.Join(missing...)
+}
+
+// round is one: all runtimes had their turn, MPICH two.
+type round struct {
+	MPICH  turn `json:"mpich"`
+	Ours   turn `json:"ours"`
+	Again  turn `json:"mpich_again"`
+	NoICRC turn `json:"ours_no_icrc"`
+}
+
+// comparison is what a measurement came to.
+type comparison struct {
+	Name          string  `json:"name"`
+	Unit          string  `json:"unit"`
+	MPICH         float64 `json:"mpich"` // medians
+	Ours          float64 `json:"ours"`
+	NoICRC        float64 `json:"ours_no_icrc"`
+	Ratio         float64 `json:"ratio"` // ours to MPICH's
+	RatioNoICRC   float64 `json:"ratio_no_icrc"`
+	Noise         float64 `json:"noise"`
+	Target        string  `json:"target"`
+	Verdict       string  `json:"verdict"`
+	VerdictNoICRC string  `json:"verdict_no_icrc"`
+}
+
+// result is all of a run.
+type result struct {
+	MPICH       string       `json:"mpich_version"`
+	Load        float64      `json:"load"` // when it began
+	Comparisons []comparison `json:"comparisons"`
+	Rounds      []round      `json:"rounds"`
+}
+
+// compare makes a comparison of each measurement.
+func compare(rounds []round) (all []comparison) {
+	for _, m := range measurements() {
+		median := func(of func(r *round) float64) float64 {
+			all := make([]float64, len(rounds))
+			for i := range rounds {
+				all[i] = of(&rounds[i])
+			}
+			return perf.Median(all)
+		}
+		both := func(r *round) float64 { return (r.MPICH[m.Name] + r.Again[m.Name]) / 2 }
+		c := comparison{
+			Name: m.Title, Unit: m.Unit, MPICH: median(both),
+			Ours:        median(func(r *round) float64 { return r.Ours[m.Name] }),
+			NoICRC:      median(func(r *round) float64 { return r.NoICRC[m.Name] }),
+			Ratio:       median(func(r *round) float64 { return r.Ours[m.Name] / both(r) }),
+			RatioNoICRC: median(func(r *round) float64 { return r.NoICRC[m.Name] / r.Again[m.Name] }),
+			Noise:       median(func(r *round) float64 { return math.Abs(r.Again[m.Name]/r.MPICH[m.Name] - 1) }),
+		}
+		sign := "≥"
+		if m.most {
+			sign = "≤"
+		}
+		c.Target = fmt.Sprintf("%s %.1f", sign, m.want)
+		if m.wantNoICRC != m.want {
+			c.Target += fmt.Sprintf(", %.1f", m.wantNoICRC)
+		}
+		c.Verdict = judge(c.Ratio, m.want, m.most, c.Noise)
+		c.VerdictNoICRC = judge(c.RatioNoICRC, m.wantNoICRC, m.most, c.Noise)
+		all = append(all, c)
+	}
+	return all
+}
+
+// judge says whether a ratio reaches what it must, by the rules of perf's targets: one
+// that is missed by less than the noise is unclear, and in a loud run also one that is
+// reached by less.
+func judge(ratio, want float64, most bool, noise float64) string {
+	worst, best := ratio*(1-noise), ratio*(1+noise)
+	if most {
+		worst, best = best, worst
+	}
+	reached := func(ratio float64) bool { return most && ratio <= want || !most && ratio >= want }
+	switch {
+	case reached(worst), reached(ratio) && noise < perf.Loud:
+		return perf.Holds
+	case reached(best), noise >= perf.Loud:
+		return perf.Unclear
+	}
+	return perf.Missed
+}
+
+// worst is the verdict on all.
+func (r *result) worst() string {
+	worst := perf.Holds
+	for _, c := range r.Comparisons {
+		for _, v := range []string{c.Verdict, c.VerdictNoICRC} {
+			if v == perf.Missed || v == perf.Unclear && worst == perf.Holds {
+				worst = v
+			}
+		}
+	}
+	return worst
+}
+
+// write writes the result for people.
+func (r *result) write(w io.Writer) error {
+	var b strings.Builder
+	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tab, "\tMPICH\tours\tno ICRC\tunit\tratio\tno ICRC\ttarget\tnoise\tverdict\tno ICRC\t")
+	for _, c := range r.Comparisons {
+		fmt.Fprintf(tab, "%s\t%.2f\t%.2f\t%.2f\t%s\t%.2f\t%.2f\t%s\t%.0f %%\t%s\t%s\t\n",
+			c.Name, c.MPICH, c.Ours, c.NoICRC, c.Unit, c.Ratio, c.RatioNoICRC, c.Target, 100*c.Noise, c.Verdict, c.VerdictNoICRC)
+	}
+	tab.Flush()
+	fmt.Fprintf(&b, "\n%s; %d rounds, medians; the load was %.1f when they began\n", r.MPICH, len(r.Rounds), r.Load)
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/launch"
+)
+
+// joinWait is how long our ranks may take to come up.
+const joinWait = 10 * time.Second
+
+// ours runs our ranks, and returns what the first has printed.
+func (f *fabric) ours(ctx context.Context, noICRC bool) (string, error) {
+	specs := make([]launch.Spec, 0, len(f.hosts))
+	began := time.Now()
+	for i, h := range f.hosts {
+		nic := &h.NICs[0]
+		text, err := json.Marshal(mpihost.Job{
+			Ranks: len(f.hosts), PerHost: 1, Rails: 1, Provider: nics.Default, Offloaded: noICRC, Seed: 1,
+			Rank: &mpihost.RankJob{
+				NICs: []mpihost.NICJob{{Name: nic.Name, Addr: nic.Addr(false)}}, CPU: f.cpus[i] + 1, Began: began,
+			},
+		})
+		if err != nil {
+			return "", err
+		}
+		specs = append(specs, launch.Spec{
+			Rank: i, Host: h.Name, Start: h.NS.Start, Job: text,
+			Cmd: launch.Command{Path: "/proc/self/exe", Args: append([]string{roleRank}, f.args...)},
+		})
+	}
+	group, err := launch.Start(ctx, specs, launch.Options{JoinWait: joinWait, OnEvent: func(e launch.Event) {
+		if e.Kind == launch.Printed && e.Stream == launch.Stderr {
+			_, _ = os.Stderr.WriteString(e.Text + "\n") // nobody else can be told
+		}
+	}})
+	if err != nil {
+		return "", err
+	}
+	outcomes, err := group.Wait()
+	if err != nil {
+		return "", err
+	}
+	return outcomes[0].Stdout.Tail, nil
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // who starts ranks
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// The same as in c/ranks.c. Change both or none.
+const (
+	tagData  = 1
+	tagCount = 2
+	tagDone  = 3
+
+	maxWindow   = 64
+	windowBytes = 16 << 20
+	firstCount  = 16
+)
+
+// window is how many messages are under way at once.
+func window(size int) int { return min(maxWindow, max(4, windowBytes/max(size, 1))) }
+
+// rankMain is a rank: its arguments are those of c/ranks.c, and so is what it prints.
+func rankMain(args []string) {
+	mpi.Main(func(w *mpi.World) error {
+		if w.Size() != 2 || len(args) < 2 {
+			return fmt.Errorf("%d ranks with arguments %q: SLICE-MS KIND:BYTES... are to be run by two", w.Size(), args)
+		}
+		ms, err := strconv.ParseFloat(args[0], 64)
+		if err != nil {
+			return err
+		}
+		for _, name := range args[1:] {
+			if err := measure(w, name, time.Duration(ms*1e6)); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// measurer is one rank's part of a measurement.
+type measurer struct {
+	*mpi.World
+	size     int
+	buf      []byte // a window of messages
+	underWay []*mpi.Request
+}
+
+// measure repeats a measurement, more and more often until it takes the time asked
+// for, and prints what the last time gave: those before have warmed up what there is to.
+func measure(w *mpi.World, name string, slice time.Duration) error {
+	kind, text, _ := strings.Cut(name, ":")
+	size, err := strconv.Atoi(text)
+	if err != nil {
+		return err
+	}
+	many := window(size)
+	m := &measurer{World: w, size: size, buf: make([]byte, many*size), underWay: make([]*mpi.Request, many)}
+	var run func(int) error
+	var messages, arrived int
+	switch kind {
+	case pingpong:
+		run, messages, arrived = m.pingpong, 2, size
+	case stream:
+		run, messages, arrived = m.stream, many, many*size
+	default:
+		return fmt.Errorf("there are %s and %s", pingpong, stream)
+	}
+	want := pattern(many * size)
+	if w.Rank() == 0 {
+		copy(m.buf, want)
+	}
+	for count := firstCount; count > 0; {
+		if count, err = m.agree(count); err != nil || count == 0 {
+			break
+		}
+		began := w.Wtime()
+		if err := run(count); err != nil {
+			return err
+		}
+		took := w.Wtime() - began
+		if w.Rank() > 0 {
+			continue
+		}
+		if took < slice {
+			count = int(float64(count) * min(8, max(2, 1.1*slice.Seconds()/took.Seconds())))
+			continue
+		}
+		fmt.Printf("%s %.12g\n", name, took.Seconds()/float64(count*messages))
+		_, err = m.agree(0)
+		break
+	}
+	if err == nil && !bytes.Equal(m.buf[:arrived], want[:arrived]) {
+		err = fmt.Errorf("rank %d: a message arrived with wrong contents", w.Rank())
+	}
+	return err
+}
+
+// agree has rank 0 tell how often they do it next.
+func (m *measurer) agree(count int) (int, error) {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(count))
+	if m.Rank() == 0 {
+		return count, m.Send(b, 1, tagCount)
+	}
+	_, err := m.Recv(b, 0, tagCount)
+	return int(binary.LittleEndian.Uint64(b)), err
+}
+
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*31 + i>>8*7 + 1)
+	}
+	return b
+}
+
+// pingpong sends a message there and back so many times.
+func (m *measurer) pingpong(trips int) error {
+	message := m.buf[:m.size]
+	for range trips {
+		if m.Rank() == 0 {
+			if err := m.Send(message, 1, tagData); err != nil {
+				return err
+			}
+			if _, err := m.Recv(message, 1, tagData); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := m.Recv(message, 0, tagData); err != nil {
+			return err
+		}
+		if err := m.Send(message, 0, tagData); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stream sends so many windows one way; each is answered by an empty message.
+func (m *measurer) stream(windows int) (err error) {
+	for range windows {
+		for k := range m.underWay {
+			message := m.buf[k*m.size:][:m.size]
+			if m.Rank() == 0 {
+				m.underWay[k], err = m.Isend(message, 1, tagData)
+			} else {
+				m.underWay[k], err = m.Irecv(message, 0, tagData)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if _, err := mpi.WaitAll(m.underWay); err != nil {
+			return err
+		}
+		if m.Rank() == 0 {
+			_, err = m.Recv(nil, 1, tagDone)
+		} else {
+			err = m.Send(nil, 0, tagDone)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

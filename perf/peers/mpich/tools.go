@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// install is how Debian and its kin get what is needed.
+const install = "apt-get install -y --no-install-recommends mpich libmpich-dev gcc libc6-dev"
+
+//go:embed c/ranks.c
+var ranksInC []byte
+
+// tools are those of MPICH.
+type tools struct {
+	Compiler string
+	Launcher string
+	Version  string
+}
+
+// findTools finds MPICH. Another MPI may be what the plain names mean, so Debian's
+// names that say which it is come first.
+func findTools() (t tools, err error) {
+	if t.Compiler, err = firstOf("mpicc.mpich", "mpicc"); err != nil {
+		return t, err
+	}
+	if t.Launcher, err = firstOf("mpiexec.mpich", "mpiexec.hydra", "mpiexec"); err != nil {
+		return t, err
+	}
+	out, err := exec.Command(t.Launcher, "--version").CombinedOutput()
+	text := string(out)
+	if err != nil || !strings.Contains(text, "HYDRA") {
+		return t, fmt.Errorf("%s is not the launcher of MPICH (hydra)", t.Launcher)
+	}
+	t.Version = "MPICH"
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "Version" {
+			t.Version += " " + strings.TrimSpace(value)
+		}
+	}
+	if !strings.Contains(text, "ch4:ucx") {
+		t.Version += " (not built with ch4:ucx: what its transports are is up to it)"
+	}
+	return t, nil
+}
+
+func firstOf(names ...string) (string, error) {
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("there is no MPICH: no program %s is found", strings.Join(names, " or "))
+}
+
+// compile makes the program of MPICH's ranks in a folder.
+func (t tools) compile(ctx context.Context, dir string) (program string, err error) {
+	source, program := filepath.Join(dir, "ranks.c"), filepath.Join(dir, "ranks")
+	if err := os.WriteFile(source, ranksInC, 0o644); err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, t.Compiler, "-O2", "-o", program, source).CombinedOutput()
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("%s cannot compile a program of MPI: %w; install what it needs with: %s", t.Compiler, err, install), errors.New(string(out)))
+	}
+	return program, nil
+}
