@@ -118,6 +118,8 @@ func (l *calls) called(k *conn, manager verbs.Conn, err error) {
 		return
 	case err == nil:
 		k.opened(manager, manager.Param().PrivateData)
+	case errors.Is(err, verbs.ErrRejected) && c.env.Control.Gone(p.rank):
+		c.lose(p, errGone)
 	case errors.Is(err, verbs.ErrRejected):
 		// The peer called us at the same time, and its call counts; or it has not seen
 		// the end of the last one yet, and is called again.

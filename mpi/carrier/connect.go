@@ -190,12 +190,12 @@ func (k *conn) farewell(what kind) {
 		k.state = closing
 		k.c.isBusy(k.peer)
 		k.depart()
-	case what == bye && k.rail.limited(): // both have said bye; one has to close first
-		if k.leaving = true; k.c.env.Rank < k.peer.rank {
-			k.lingers = true
-			return
+	case what == bye && k.rail.limited():
+		// Both have said bye, and nobody knows whether his came. The lower rank answers.
+		if k.heardBye = k.c.env.Rank < k.peer.rank; k.heardBye {
+			k.c.isBusy(k.peer)
+			k.depart()
 		}
-		k.c.end(k)
 	case what == bye: // both have; the peer may not have heard ours yet
 		if k.leaving = true; k.under == 0 {
 			k.c.end(k)
