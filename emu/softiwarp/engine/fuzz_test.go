@@ -123,7 +123,11 @@ func (f *fuzzed) step(c *script) {
 		}
 	case 11:
 		ops := []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpRDMAWriteImm}
-		if f.qp.PostSend(&verbs.SendWR{Opcode: ops[int(c.next())%len(ops)], SGL: []verbs.SGE{sge(f.open, 0, 8)}}, nil) == nil {
+		op := ops[int(c.next())%len(ops)]
+		if f.posted == cqDepth {
+			break // one more could be one too many for the completion queue, which is then an error
+		}
+		if f.qp.PostSend(&verbs.SendWR{Opcode: op, SGL: []verbs.SGE{sge(f.open, 0, 8)}}, nil) == nil {
 			f.posted++
 		}
 	case 12:

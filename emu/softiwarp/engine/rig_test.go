@@ -25,6 +25,9 @@ type host struct {
 
 type hostOption func(*Config, *QPConfig)
 
+// cqDepth is how many completions a host's queues hold.
+const cqDepth = 256
+
 func newHost(t testing.TB, opts ...hostOption) *host {
 	t.Helper()
 	h := &host{t: t}
@@ -41,8 +44,8 @@ func newHost(t testing.TB, opts ...hostOption) *host {
 		t.Fatal(err)
 	}
 	h.pd, _ = h.nic.AllocPD()
-	h.sendCQ = h.cq(256)
-	h.recvCQ = h.cq(256)
+	h.sendCQ = h.cq(cqDepth)
+	h.recvCQ = h.cq(cqDepth)
 	if q.SendCQ == nil {
 		q.SendCQ, q.RecvCQ = h.sendCQ, h.recvCQ
 	}
