@@ -2,9 +2,9 @@ package interop
 
 import (
 	"fmt"
-	"path"
 	"slices"
 
+	"github.com/fabrictest/fabrictest/conformance/internal/names"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -143,21 +143,9 @@ func only(sizes ...int) func(int) []int { return func(int) []int { return sizes 
 // Matching returns the cases whose name matches pattern as path.Match does, where a
 // pattern of fewer parts matches all that begins with it.
 func Matching(cases []Case, pattern string) ([]Case, error) {
-	var matching []Case
-	for _, c := range cases {
-		for name := c.Name(); name != "."; name = path.Dir(name) {
-			ok, err := path.Match(pattern, name)
-			if err != nil {
-				return nil, fmt.Errorf("pattern %q: %w", pattern, err)
-			}
-			if ok {
-				matching = append(matching, c)
-				break
-			}
-		}
+	matching, err := names.Matching(cases, pattern)
+	if err == nil && len(matching) == 0 {
+		err = fmt.Errorf("no exchange matches %q; they are named operation/who/way/family/size, like %s", pattern, cases[0].Name())
 	}
-	if len(matching) == 0 {
-		return nil, fmt.Errorf("no exchange matches %q; they are named operation/who/way/family/size, like %s", pattern, cases[0].Name())
-	}
-	return matching, nil
+	return matching, err
 }

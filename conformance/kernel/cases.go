@@ -2,7 +2,8 @@ package kernel
 
 import (
 	"fmt"
-	"path"
+
+	"github.com/fabrictest/fabrictest/conformance/internal/names"
 )
 
 // Family is an address family.
@@ -150,21 +151,9 @@ func (l *list) add(tool Tool, sizes []int, variants ...string) {
 // Matching returns the cases whose name matches pattern as path.Match does,
 // where a pattern of fewer parts matches all that begins with it.
 func Matching(cases []Case, pattern string) ([]Case, error) {
-	var matching []Case
-	for _, c := range cases {
-		for name := c.Name(); name != "."; name = path.Dir(name) {
-			ok, err := path.Match(pattern, name)
-			if err != nil {
-				return nil, fmt.Errorf("pattern %q: %w", pattern, err)
-			}
-			if ok {
-				matching = append(matching, c)
-				break
-			}
-		}
+	matching, err := names.Matching(cases, pattern)
+	if err == nil && len(matching) == 0 {
+		err = fmt.Errorf("no case matches %q; they are named tool/role/family/variant/size, like %s", pattern, cases[0].Name())
 	}
-	if len(matching) == 0 {
-		return nil, fmt.Errorf("no case matches %q; they are named tool/role/family/variant/size, like %s", pattern, cases[0].Name())
-	}
-	return matching, nil
+	return matching, err
 }
