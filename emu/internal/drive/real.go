@@ -29,7 +29,11 @@ type Real struct {
 	// leave with its answers: one system call for both, and the answer first.
 	owed  bool // packets were taken in and nothing has been sent since
 	fresh bool // the program has something that it has not answered
-	talks bool // last time it answered before it looked for more
+	talks bool // it is likely to answer before it looks for more
+	// mute is how often in a row it looked for more and had not answered. Now and
+	// then all do that talk: what they got may be the end of a request of their own.
+	mute int
+	came bool // something was taken in by the look under way
 
 	lead     chan struct{} // holds the token while nobody leads
 	ownLead  bool          // the background goroutine leads
@@ -64,6 +68,11 @@ const (
 	// sleeps: packets come in bursts, and to be woken takes longer than the next is
 	// away.
 	linger = 32
+	// muteAfter is how many messages in a row without an answer show that a program
+	// does not talk in turns.
+	muteAfter = 4
+	// lookAgains is how often more a program's poll in vain looks, if many before it were.
+	lookAgains = 3
 	// rounds bounds how many batches one call takes in.
 	rounds = 16
 )
@@ -117,7 +126,7 @@ func (r *Real) Now() mono.Time {
 // Pump sends what there is to send.
 func (r *Real) Pump() {
 	if r.fresh {
-		r.fresh, r.talks = false, true
+		r.fresh, r.talks, r.mute = false, true, 0
 	}
 	r.stirred = r.Now()
 	r.pump(r.stirred)
@@ -135,9 +144,18 @@ func (r *Real) Found() {
 	}
 }
 
-// Nothing sends what was put off, or is due.
+// Nothing sends what was put off, or is due. What has just come without a completion
+// may have been written to memory that the program looks at next: it has the time until
+// it looks here again.
 func (r *Real) Nothing() {
-	r.silent()
+	if r.came && !r.fresh {
+		if r.fresh = true; r.talks && r.engine.Deadline() > r.visited && !r.full {
+			r.wakeDozer()
+			return
+		}
+	} else {
+		r.silent()
+	}
 	if r.owed || r.full || r.engine.Deadline() <= r.visited {
 		r.pump(r.visited)
 	}
@@ -146,7 +164,10 @@ func (r *Real) Nothing() {
 // silent notes that what the program got has remained without an answer.
 func (r *Real) silent() {
 	if r.fresh {
-		r.fresh, r.talks = false, false
+		r.fresh = false
+		if r.mute++; r.mute >= muteAfter {
+			r.talks = false
+		}
 	}
 }
 
@@ -187,7 +208,21 @@ func (r *Real) Progress() {
 		r.leadTill = r.visited
 		r.net.wake() // or the next packet would wake the background goroutine too
 	}
-	r.takeIn(r.visited)
+	r.came = r.takeIn(r.visited)
+	if !r.came && r.spinner.spins() {
+		r.came = r.lookAgain()
+	}
+}
+
+// lookAgain looks a few times more for a program that is about to do so itself: it is
+// sooner done from here.
+func (r *Real) lookAgain() bool {
+	for range lookAgains {
+		if r.takeIn(r.visited) {
+			return true
+		}
+	}
+	return false
 }
 
 // turn takes in what has arrived and sends what that has caused. It reports

@@ -602,18 +602,104 @@ func TestAcknowledgementsLeaveWithTheAnswersOfAProgramThatTalks(t *testing.T) {
 			t.Fatalf("before a control call: sent %q", got)
 		}
 
-		say("4")
+		for n := range muteAfter - 1 {
+			say("4")
+			a.found(t)
+			if got := peer.waiting(); len(got) != 0 {
+				t.Fatalf("a program that did not answer the last %d times: sent %q", n+1, got)
+			}
+			a.poll() // and looks for more
+			if got := peer.waiting(); len(got) != 1 || got[0] != "ack" {
+				t.Fatalf("a program that looked for more: sent %q", got)
+			}
+		}
+		say("5")
 		a.found(t)
 		if got := peer.waiting(); len(got) != 1 {
-			t.Fatalf("a program that did not answer last time: sent %q", got)
+			t.Fatalf("a program that has not answered for long: sent %q", got)
 		}
 		a.send("answer")
 		peer.waiting()
-		say("5")
+		say("6")
 		a.found(t)
 		time.Sleep(10 * time.Millisecond) // and then the program computes
 		if got := peer.waiting(); len(got) != 1 || got[0] != "ack" {
 			t.Fatalf("while the program computes: sent %q", got)
+		}
+	})
+}
+
+// What comes may complete nothing: it was written to memory, and the program looks there
+// next. It has until its next poll to answer.
+func TestAcknowledgementsWaitForWhoLooksAtMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSide()
+		peer := newSide()
+		a.p.peer, peer.p.peer = peer.p, a.p
+		a.start()
+		defer a.stop()
+		written := 0
+		a.e.onInput = func() {
+			written++
+			a.e.got = nil
+			a.e.out = append(a.e.out, []byte("ack"))
+		}
+		write := func() {
+			synctest.Wait()
+			a.p.in <- []byte("written")
+			for before := written; written == before; time.Sleep(time.Microsecond) {
+				a.poll()
+			}
+		}
+		a.poll()
+		write()
+		peer.waiting()
+		a.send("answer")
+		peer.waiting()
+		write()
+		if got := peer.waiting(); len(got) != 0 {
+			t.Errorf("before the program could look: sent %q", got)
+		}
+		a.send("answer")
+		if got := peer.waiting(); len(got) != 2 {
+			t.Errorf("with the answer: sent %q", got)
+		}
+		write()
+		a.poll()
+		if got := peer.waiting(); len(got) != 1 || got[0] != "ack" {
+			t.Errorf("when the program looks for more: sent %q", got)
+		}
+	})
+}
+
+// A program that spins has each of its polls look several times.
+func TestSpinningPollsLookMoreOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSide()
+		peer := newSide()
+		a.p.peer, peer.p.peer = peer.p, a.p
+		a.start()
+		defer a.stop()
+		looks := func() int {
+			synctest.Wait()
+			before := a.looks()
+			a.poll()
+			return a.looks() - before
+		}
+		a.poll()
+		if n := looks(); n != 1 {
+			t.Errorf("a poll looked %d times", n)
+		}
+		for range spinning + 1 {
+			a.r.Idle()
+		}
+		if n := looks(); n != 1+lookAgains {
+			t.Errorf("a poll of a program that spins looked %d times, want %d", n, 1+lookAgains)
+		}
+		a.p.in <- []byte("found")
+		a.found(t)
+		if n := looks(); n != 1 {
+			t.Errorf("after something was found, a poll looked %d times", n)
 		}
 	})
 }

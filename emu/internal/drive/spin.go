@@ -17,6 +17,8 @@ type spinner struct {
 const (
 	// patience is how many polls in vain go by where nobody else wants to run.
 	patience = 64
+	// spinning is how many polls in vain make a program one that spins.
+	spinning = 4
 	// mostHurry leaves two of them.
 	mostHurry = 5
 	// Someone ran who takes turns with us if the processor was away for more than
@@ -31,6 +33,9 @@ func (s *spinner) found() {
 		s.fruitless.Store(0)
 	}
 }
+
+// spins reports whether the program has polled in vain for a while.
+func (s *spinner) spins() bool { return s.fruitless.Load() > spinning }
 
 // idle is called after each poll that found nothing.
 func (s *spinner) idle() {

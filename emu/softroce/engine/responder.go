@@ -178,7 +178,9 @@ func (q *QP) conclude(p *wire.Packet, v verdict) {
 			// Its own answer comes next.
 		case p.BTH.AckReq:
 			q.respond(answer{psn: r.ackPSN, ack: true})
-			if classOf(p).Has(wire.Start | wire.End | wire.CompletesRecv) {
+			// A program answers a receive, or what it finds written to memory that it
+			// looks at: a ring, or a flag.
+			if classOf(p).Has(wire.Start | wire.End) {
 				r.hold.may = true
 				r.hold.covers++
 			}
