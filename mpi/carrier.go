@@ -42,8 +42,14 @@ type Carrier interface {
 	CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner carrier.Fetcher)
 	// Forget says that memory is about to be freed or used for something else.
 	Forget(buf []byte) error
+	// Flush has leave what was kept back to leave with more, and reports whether there
+	// was anything.
+	Flush() bool
 	// Progress takes in what has come, and reports whether there was anything.
 	Progress() bool
+	// Glance is a Progress that leaves to the next one what can wait. Wait comes after
+	// a Progress only.
+	Glance() bool
 	// Wait returns when there may be something for Progress, or after most. The
 	// program and the task in the background may both wait.
 	Wait(most time.Duration)
@@ -64,14 +70,14 @@ func OverVerbs(cfg carrier.Config) Opener {
 		if err != nil {
 			return nil, err
 		}
-		return overVerbs{c}, nil
+		return &overVerbs{c}, nil
 	}
 }
 
 // overVerbs is a carrier whose regions are known by what can be done with them.
 type overVerbs struct{ *carrier.Carrier }
 
-func (o overVerbs) Register(buf []byte) (p2p.Region, error) {
+func (o *overVerbs) Register(buf []byte) (p2p.Region, error) {
 	r, err := o.Carrier.Register(buf)
 	if err != nil {
 		return nil, err // not a region that is nil
@@ -79,14 +85,14 @@ func (o overVerbs) Register(buf []byte) (p2p.Region, error) {
 	return r, nil
 }
 
-func (o overVerbs) Release(r p2p.Region) { o.Carrier.Release(r.(*carrier.Region)) }
+func (o *overVerbs) Release(r p2p.Region) { o.Carrier.Release(r.(*carrier.Region)) }
 
-func (o overVerbs) Read(peer int, into p2p.Region, n int, from wire.Memory, owner any) {
+func (o *overVerbs) Read(peer int, into p2p.Region, n int, from wire.Memory, owner any) {
 	o.Carrier.Read(peer, into.(*carrier.Region), n, from, owner)
 }
 
-func (o overVerbs) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner any) {
+func (o *overVerbs) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner any) {
 	o.Carrier.Write(peer, from.(*carrier.Region), n, to, then, owner)
 }
 
-func (o overVerbs) Stats() any { return o.Carrier.Stats() }
+func (o *overVerbs) Stats() any { return o.Carrier.Stats() }

@@ -27,6 +27,9 @@ const (
 	yieldMost = 10 * time.Millisecond
 	// pollCost is the time that a look in vain takes where time passes only in waits.
 	pollCost = time.Microsecond
+	// glances is how often a call looks for what it waits for before it sees to
+	// everything else, and lets others have the rank.
+	glances = 16
 	// lockRetry is after how long a lock is tried again where nobody may block.
 	lockRetry = 100 * time.Nanosecond
 )
@@ -49,6 +52,7 @@ type rank struct {
 	idle        []*Request  // for calls that hand out none
 	attached    attached
 	probing     []match.Envelope // what probes wait for
+	flushing    bool             // a task sees to what is kept back
 	discarding  bool             // the program has ended: nobody will ask for what comes
 	broken      []uint32         // contexts of collective operations that nothing can come of
 	lost        []int            // ranks
@@ -106,6 +110,9 @@ func (k *rank) progress() bool {
 // lock is held before and after it, but not while it waits.
 func (k *rank) until(so func() bool) {
 	for !so() {
+		if k.glance(so) {
+			return
+		}
 		if k.progress() {
 			continue
 		}
@@ -116,6 +123,19 @@ func (k *rank) until(so func() bool) {
 		k.park(k.patience())
 		k.lock()
 	}
+}
+
+// glance looks a few times for what may come at any moment, where others run meanwhile.
+func (k *rank) glance(so func() bool) bool {
+	if !k.env.Concurrent || len(k.schedules) > 0 || k.discarding || len(k.broken) > 0 {
+		return false
+	}
+	for range glances {
+		if k.carrier.Glance() && so() {
+			return true
+		}
+	}
+	return false
 }
 
 // patience is how long a wait may be.
@@ -222,7 +242,7 @@ func (k *rank) Finished(owner any, what carrier.Op, err error) {
 // messageCarrier is the carrier as the engine of messages sees it.
 type messageCarrier struct{ Carrier }
 
-func (m messageCarrier) Send(peer int, h *wire.Header, data []byte, owner *p2p.Request) {
+func (m *messageCarrier) Send(peer int, h *wire.Header, data []byte, owner *p2p.Request) {
 	if owner == nil {
 		m.Carrier.Send(peer, h, data, nil)
 		return
@@ -230,20 +250,20 @@ func (m messageCarrier) Send(peer int, h *wire.Header, data []byte, owner *p2p.R
 	m.Carrier.Send(peer, h, data, owner)
 }
 
-func (m messageCarrier) Read(peer int, into p2p.Region, n int, from wire.Memory, owner *p2p.Request) {
+func (m *messageCarrier) Read(peer int, into p2p.Region, n int, from wire.Memory, owner *p2p.Request) {
 	m.Carrier.Read(peer, into, n, from, owner)
 }
 
-func (m messageCarrier) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner *p2p.Request) {
+func (m *messageCarrier) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner *p2p.Request) {
 	m.Carrier.Write(peer, from, n, to, then, owner)
 }
 
-func (m messageCarrier) Progress() { m.Carrier.Progress() }
+func (m *messageCarrier) Progress() { m.Carrier.Progress() }
 
 // windowCarrier is the carrier as the engine of windows sees it.
 type windowCarrier struct{ Carrier }
 
-func (t windowCarrier) Send(peer int, h *wire.Header, data []byte, owner *window.Operation) {
+func (t *windowCarrier) Send(peer int, h *wire.Header, data []byte, owner *window.Operation) {
 	if owner == nil {
 		t.Carrier.Send(peer, h, data, nil)
 		return
@@ -251,18 +271,18 @@ func (t windowCarrier) Send(peer int, h *wire.Header, data []byte, owner *window
 	t.Carrier.Send(peer, h, data, owner)
 }
 
-func (t windowCarrier) Read(peer int, into p2p.Region, n int, from wire.Memory, owner *window.Operation) {
+func (t *windowCarrier) Read(peer int, into p2p.Region, n int, from wire.Memory, owner *window.Operation) {
 	t.Carrier.Read(peer, into, n, from, owner)
 }
 
-func (t windowCarrier) Write(peer int, from p2p.Region, n int, to wire.Memory, owner *window.Operation) {
+func (t *windowCarrier) Write(peer int, from p2p.Region, n int, to wire.Memory, owner *window.Operation) {
 	t.Carrier.Write(peer, from, n, to, nil, owner)
 }
 
-func (t windowCarrier) FetchAdd(peer int, at wire.Memory, add uint64, owner *window.Atomic) {
+func (t *windowCarrier) FetchAdd(peer int, at wire.Memory, add uint64, owner *window.Atomic) {
 	t.Carrier.FetchAdd(peer, at, add, owner)
 }
 
-func (t windowCarrier) CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner *window.Atomic) {
+func (t *windowCarrier) CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner *window.Atomic) {
 	t.Carrier.CompareSwap(peer, at, compare, swap, owner)
 }

@@ -69,9 +69,9 @@ func open(e *env.Env, o Options) (*rank, error) {
 	}
 	o.fit(carrier.MaxData())
 	k.carrier = carrier
-	k.p2p = p2p.New(o.P2P, messageCarrier{carrier})
+	k.p2p = p2p.New(o.P2P, &messageCarrier{carrier})
 	k.p2p.Concerns = k.concerns
-	k.windows = window.New(o.Window, windowCarrier{carrier})
+	k.windows = window.New(o.Window, &windowCarrier{carrier})
 	if o.Progress == Background {
 		if e.Go == nil {
 			return nil, errors.Join(fmt.Errorf("%w: this environment runs nothing beside a rank: use Polling", ErrArg), carrier.Close())

@@ -25,6 +25,7 @@ func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error
 		c.k.lock()
 		r := c.k.borrow()
 		c.startSend(&r.p, c.context, buf, dest, tag, mode)
+		c.k.carrier.Flush() // the program may compute next
 		c.k.until(r.p.Done)
 		err = r.p.Err
 		c.k.giveBack(r)

@@ -37,6 +37,9 @@ type Upper interface {
 	Lost(peer int, cause error)
 	// Awaited visits the peers that the rank waits for, or may have to.
 	Awaited(visit func(peer int))
+	// Kept says that words are kept back until the next Flush or Progress, which must
+	// come soon.
+	Kept()
 }
 
 // Fetcher is the owner of an atomic. It is told what was there before.
@@ -72,6 +75,8 @@ type Carrier struct {
 	timed      []*peer      // that have a deadline
 	rings      []*ringIn    // to be looked into
 	neighbours []*neighbour // ranks of this host
+	filling    []*peer      // that words are being collected for
+	era        uint64       // looks at what has come
 
 	mail    mailbox       // from tasks that make connections
 	lookOut atomic.Bool   // something may come that wakes nobody
@@ -82,7 +87,8 @@ type Carrier struct {
 	woken   atomic.Bool  // a completion has told of itself
 	due     atomic.Int64 // when something must be done; 0 if nothing must
 	scratch []byte
-	inside  bool // Progress is under way
+	inside  bool          // Progress is under way
+	clock   time.Duration // the time, once it was asked for in there; else 0
 	broken  error
 	stats   Stats
 }
@@ -223,8 +229,17 @@ func (c *Carrier) exchange() error {
 	return nil
 }
 
-// Now is the time.
-func (c *Carrier) Now() time.Duration { return c.env.Proc.Now() }
+// Now is the time. Progress reads it once: a short message takes not much longer than a
+// few looks at the clock.
+func (c *Carrier) Now() time.Duration {
+	if !c.inside {
+		return c.env.Proc.Now()
+	}
+	if c.clock == 0 {
+		c.clock = c.env.Proc.Now()
+	}
+	return c.clock
+}
 
 // fault is something wrong with a NIC of ours, not with a peer: none can be reached.
 func (c *Carrier) fault(err error) {

@@ -60,6 +60,8 @@ type Config struct {
 	Idle time.Duration `json:"idle,omitempty"`
 	// Reuse is for small buffers that are used often.
 	Reuse Reuse `json:"reuse"`
+	// NoBundles has every word leave by itself, and at once.
+	NoBundles bool `json:"no_bundles,omitempty"`
 	// NoSegments has ranks of one host talk as those of different ones do.
 	NoSegments bool `json:"no_segments,omitempty"`
 	// StripeFrom is from which size on data is divided among rails.

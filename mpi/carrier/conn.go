@@ -142,6 +142,9 @@ func (k *conn) carry(pkt *packet) error {
 	c := k.c
 	id := c.newWork(work{task: sending, conn: k, pkt: pkt})
 	k.wr[0] = verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: pkt.gather(k.sges[:0], k.rail.num)}
+	if pkt.naked {
+		k.wr[0].Opcode, k.wr[0].Imm = verbs.OpSendImm, pkt.imm
+	}
 	if err := k.post(); err != nil {
 		c.endWork(id)
 		return err
@@ -211,7 +214,7 @@ func (c *Carrier) elsewhere(pkt *packet) {
 			}
 		}
 	}
-	if dg := c.rails[0].dg; dg != nil && pkt.len <= dg.max && dg.free > 0 {
+	if dg := c.rails[0].dg; dg != nil && !pkt.naked && pkt.len <= dg.max && dg.free > 0 {
 		c.stats.Resent++
 		if err := dg.carry(pkt); err == nil {
 			return

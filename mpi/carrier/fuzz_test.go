@@ -24,6 +24,7 @@ func (u *patientUpper) Arrived(int, *wire.Header, []byte) error { return nil }
 func (u *patientUpper) Finished(any, Op, error)                 {}
 func (u *patientUpper) Lost(int, error)                         { u.lost++ }
 func (u *patientUpper) Awaited(func(int))                       {}
+func (u *patientUpper) Kept()                                   {}
 
 // FuzzPackets has peers send whatever comes to somebody's mind. Only memory that was
 // made reachable changes, and what makes no sense costs the peer that said it.
@@ -43,6 +44,9 @@ func FuzzPackets(f *testing.F) {
 	seed(get, 1, append(append([]byte{1, 0, 0, 0}, at...), 8, 0, 0, 0, 0, 0, 0, 0))
 	seed(ask, 1, hand{rail: 0, qpn: 5}.bytes())
 	seed(offer, 1, make([]byte, offerLen))
+	one := enc.Append(nil, &wire.Header{Kind: wire.Eager, Tag: 4})
+	one = append(binary.LittleEndian.AppendUint16(nil, uint16(len(one))), one...)
+	seed(words, 1, append(one, one...))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		up := &patientUpper{}
 		c := &Carrier{

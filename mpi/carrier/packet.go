@@ -22,7 +22,10 @@ const (
 	put                     // data, for a place in memory
 	get                     // a wish for data
 	got                     // data that was wished for
+	words                   // several words, each behind its length
 	kinds
+
+	dataAlone // that of an eager message, and no prefix: see naked
 )
 
 // sequenced reports whether packets of a kind have a place in the order.

@@ -12,12 +12,17 @@ type peer struct {
 	rank int
 	enc  wire.Encoder
 	dec  wire.Decoder
+	word wire.Header // that is being taken in
 
-	nextOut, nextIn uint32            // numbers of packets
-	early           map[uint32][]byte // that came before their turn
-	queue           []outgoing        // words that wait for room
-	control         []outgoing        // words about connections that do
-	busy            bool              // it is among Carrier.busy
+	nextOut, nextIn uint32           // numbers of packets
+	early           map[uint32]early // that came before their turn
+	queue           []outgoing       // words that wait for room
+	control         []outgoing       // words about connections that do
+	busy            bool             // it is among Carrier.busy
+
+	filling bundle // words that leave together
+	burst   int    // packets that have left since the last look at what has come
+	era     uint64 // that look
 
 	conns      [wire.MaxRails]*conn
 	had        [wire.MaxRails]uint32 // connections, of those that were given back
@@ -57,6 +62,12 @@ type outgoing struct {
 	data []byte
 }
 
+// early is a packet that came before its turn.
+type early struct {
+	kind kind
+	body []byte
+}
+
 // packet is on its way.
 type packet struct {
 	peer     *peer
@@ -70,6 +81,8 @@ type packet struct {
 	head     int     // of it that is in the buffer
 	from     *Region // where the rest is; nil if all is
 	owner    any     // whose that is
+	naked    bool    // it is data alone
+	imm      uint32  // then: what else there is to know
 }
 
 func (c *Carrier) peer(rank int) *peer {
@@ -152,18 +165,22 @@ func (c *Carrier) took(b []byte, by *conn, way Way) {
 		return
 	}
 	p := c.peer(int(pre.from))
-	if p.lost != nil {
-		return
+	if p.lost == nil {
+		c.acknowledged(p, pre.ack)
+		c.take(p, &pre, body, by, way)
 	}
+}
+
+// take takes in a packet of a peer's.
+func (c *Carrier) take(p *peer, pre *prefix, body []byte, by *conn, way Way) {
 	p.heard, p.pinged = c.Now(), 0
 	if by != nil {
-		by.heard(&pre, way)
+		by.heard(pre, way)
 		defer by.settle()
 	}
 	if p.ring != nil {
 		p.ring.free += int(pre.slots)
 	}
-	c.acknowledged(p, pre.ack)
 	switch pre.kind {
 	case ping:
 		c.sendBare(p, by)
@@ -180,7 +197,7 @@ func (c *Carrier) took(b []byte, by *conn, way Way) {
 		}
 	}
 	if pre.seq != p.nextIn {
-		c.outOfTurn(p, pre, b)
+		c.outOfTurn(p, pre, body)
 		return
 	}
 	c.inTurn(p, pre.kind, body)
@@ -190,15 +207,14 @@ func (c *Carrier) took(b []byte, by *conn, way Way) {
 			break
 		}
 		delete(p.early, p.nextIn)
-		pre, body, _ := parsePrefix(next) // it was parsed before
-		c.inTurn(p, pre.kind, body)
+		c.inTurn(p, next.kind, next.body)
 	}
 }
 
 // maxEarly is how far before its turn a packet may come.
 const maxEarly = 4096
 
-func (c *Carrier) outOfTurn(p *peer, pre prefix, b []byte) {
+func (c *Carrier) outOfTurn(p *peer, pre *prefix, body []byte) {
 	switch {
 	case before(pre.seq, p.nextIn):
 		c.stats.Repeated++
@@ -210,13 +226,13 @@ func (c *Carrier) outOfTurn(p *peer, pre prefix, b []byte) {
 	}
 	c.stats.Early++
 	if p.early == nil {
-		p.early = make(map[uint32][]byte)
+		p.early = make(map[uint32]early)
 	}
-	if p.early[pre.seq] == nil {
-		p.early[pre.seq] = append([]byte(nil), b...)
-	} else {
+	if _, twice := p.early[pre.seq]; twice {
 		c.stats.Repeated++
+		return
 	}
+	p.early[pre.seq] = early{pre.kind, append([]byte(nil), body...)}
 }
 
 // inTurn takes the packet that is next.
@@ -225,10 +241,11 @@ func (c *Carrier) inTurn(p *peer, k kind, body []byte) {
 	var err error
 	switch k {
 	case word:
-		var h wire.Header
-		if h, body, err = p.dec.Next(body); err == nil {
-			err = c.up.Arrived(p.rank, &h, body)
-		}
+		err = c.hearWord(p, body)
+	case words:
+		err = c.hearWords(p, body)
+	case dataAlone:
+		err = c.hearAlone(p, body)
 	case ask, answer, ready, bye, goodbye:
 		err = c.connectionWord(p, k, body)
 	case offer:
@@ -239,6 +256,15 @@ func (c *Carrier) inTurn(p *peer, k kind, body []byte) {
 	if err != nil {
 		c.lose(p, err)
 	}
+}
+
+// hearWord takes a word, and the data behind it.
+func (c *Carrier) hearWord(p *peer, b []byte) (err error) {
+	var data []byte
+	if p.word, data, err = p.dec.Next(b); err != nil {
+		return err
+	}
+	return c.up.Arrived(p.rank, &p.word, data)
 }
 
 // lose ends everything that has to do with a peer.

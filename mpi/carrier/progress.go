@@ -11,11 +11,10 @@ import (
 // Progress takes in what has come and lets leave what can. It reports whether there
 // was anything.
 func (c *Carrier) Progress() (moved bool) {
-	if c.inside { // whoever is called from here wants what is being done
+	if !c.enter() {
 		return false
 	}
-	c.inside = true
-	defer func() { c.inside = false }()
+	defer c.exit()
 	if c.woken.Swap(false) {
 		c.rails[0].armed = false
 	}
@@ -42,7 +41,45 @@ func (c *Carrier) Progress() (moved bool) {
 	return moved
 }
 
+// Glance is a Progress that leaves what can wait to the next one: for who looks again
+// and again, and would be kept from what has come by all that has not. Nobody may Wait
+// after it.
+func (c *Carrier) Glance() (moved bool) {
+	if !c.enter() {
+		return false
+	}
+	defer c.exit()
+	if moved = c.look(); !moved {
+		return false
+	}
+	c.moving.Store(int64(c.Now()))
+	if len(c.busy)+len(c.own)+len(c.timed) > 0 || c.needsReceives() {
+		c.tidy()
+	}
+	return true
+}
+
+// enter begins to take in what has come, unless that is being done: whoever is called
+// meanwhile wants just that.
+func (c *Carrier) enter() bool {
+	if c.inside {
+		return false
+	}
+	c.Flush()
+	c.era++
+	c.clock, c.inside = 0, true
+	return true
+}
+
+func (c *Carrier) exit() { c.inside = false }
+
 func (c *Carrier) once() (moved bool) {
+	moved = c.look()
+	return c.tidy() || moved
+}
+
+// look takes in what NICs and ranks of this host have brought.
+func (c *Carrier) look() (moved bool) {
 	for _, r := range c.rails {
 		moved = r.poll() || moved
 	}
@@ -52,7 +89,12 @@ func (c *Carrier) once() (moved bool) {
 	for _, n := range c.neighbours {
 		moved = n.poll() || moved
 	}
-	moved = c.takeOwn() || moved
+	return moved
+}
+
+// tidy does what is to be done besides.
+func (c *Carrier) tidy() (moved bool) {
+	moved = c.takeOwn()
 	moved = c.takeMail() || moved
 	c.onTime()
 	c.giveBackIdle()
@@ -65,6 +107,16 @@ func (c *Carrier) once() (moved bool) {
 		r.repost()
 	}
 	return moved
+}
+
+// needsReceives reports whether receives should be posted again.
+func (c *Carrier) needsReceives() bool {
+	for _, r := range c.rails {
+		if r.dg != nil && len(r.dg.recv.used) > 0 || r.srq != nil && r.srq.low() {
+			return true
+		}
+	}
+	return false
 }
 
 // takeOwn takes words of this rank to itself.
@@ -96,7 +148,7 @@ func (r *rail) repost() {
 
 // Quiet reports whether everything that was sent has arrived.
 func (c *Carrier) Quiet() bool {
-	if len(c.own) > 0 || len(c.busy) > 0 {
+	if len(c.own) > 0 || len(c.busy) > 0 || len(c.filling) > 0 {
 		return false
 	}
 	for _, p := range c.peers {
@@ -125,8 +177,9 @@ const (
 // Wait returns when something may have come, or when so much time has passed. Several
 // may wait.
 func (c *Carrier) Wait(most time.Duration) {
-	for began := c.Now(); ; {
-		left := most - (c.Now() - began)
+	now := c.env.Proc.Now()
+	for began := now; ; now = c.env.Proc.Now() {
+		left := most - (now - began)
 		if most < 0 {
 			left = time.Hour
 		}
@@ -134,11 +187,11 @@ func (c *Carrier) Wait(most time.Duration) {
 			return
 		}
 		if at := time.Duration(c.due.Load()); at != 0 {
-			left = min(left, max(at-c.Now(), 0))
+			left = min(left, max(at-now, 0))
 		}
-		idle := c.Now() - time.Duration(c.moving.Load())
+		idle := now - time.Duration(c.moving.Load())
 		if c.env.Concurrent && idle < c.cfg.Spin {
-			runtime.Gosched()
+			runtime.Gosched() // what else there is to do here
 			return
 		}
 		look := max(firstLook, min(idle/8, lastLook))

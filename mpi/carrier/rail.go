@@ -83,7 +83,7 @@ func (r *rail) promise(n int) error {
 }
 
 // byWord reports whether connections are made by words over datagrams, and not by the
-// connection manager.
+// connection manager. They are those whose sends can have immediates, too.
 func (r *rail) byWord() bool { return r.dev.Info().Transport != verbs.TransportIWARP }
 
 // poll takes in completions. There is a limit, so that one rail does not keep others

@@ -14,6 +14,9 @@ func (c *Carrier) Room(rank, n int) bool {
 		return true
 	}
 	p := c.peer(rank)
+	if p.filling.holds(n) {
+		return true
+	}
 	return p.lost != nil || len(p.queue) == 0 && c.way(p, around+n) != nil
 }
 
@@ -40,6 +43,10 @@ func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 	p := c.peer(rank)
 	if p.lost != nil {
 		c.finished(owner, Sent, p.lost)
+		return
+	}
+	if c.collected(p, h, data) {
+		c.finished(owner, Sent, nil)
 		return
 	}
 	if len(p.queue) == 0 {
@@ -85,6 +92,9 @@ type via interface {
 
 // way returns how a packet of n bytes can leave for a peer at once; nil if it cannot.
 func (c *Carrier) way(p *peer, n int) via {
+	if p.filling.pkt != nil {
+		c.flush(p) // what comes behind it must not overtake it
+	}
 	if p.beside != nil {
 		if p.beside.hasRoom(n) {
 			return p.beside
@@ -129,6 +139,9 @@ func (c *Carrier) leaveBy(p *peer, v via, k kind, h *wire.Header, data []byte) b
 }
 
 func (c *Carrier) depart(p *peer, v via, k kind, h *wire.Header, data []byte, from *Region, owner any) bool {
+	if p.filling.pkt != nil {
+		c.flush(p) // the order of words is that in which they were given
+	}
 	pkt, err := c.newPacket(p)
 	if err != nil {
 		c.fault(err)
@@ -137,6 +150,10 @@ func (c *Carrier) depart(p *peer, v via, k kind, h *wire.Header, data []byte, fr
 	b := pkt.buf.b[:prefixLen]
 	if k == word {
 		b = p.enc.Append(b, h)
+	}
+	if k == word && from == nil && c.goesNaked(v, b, data) {
+		pkt.naked, b = true, b[:0]
+		c.stats.Naked++
 	}
 	b = append(b, data...)
 	pkt.head, pkt.len = len(b), len(b)
@@ -155,8 +172,17 @@ func (c *Carrier) depart(p *peer, v via, k kind, h *wire.Header, data []byte, fr
 		c.lose(p, err)
 		return false
 	}
-	p.packets++
+	c.left(p)
 	return true
+}
+
+// left counts a packet.
+func (c *Carrier) left(p *peer) {
+	p.packets++
+	if p.era != c.era {
+		p.era, p.burst = c.era, 0
+	}
+	p.burst++
 }
 
 // stamp writes the prefix of a packet that is about to leave.
@@ -169,6 +195,10 @@ func (c *Carrier) stamp(pkt *packet, k kind, v via) {
 		pre.credits = v.conn.giveCredits()
 	}
 	pre.slots = pkt.peer.rung.giveSlots()
+	if pkt.naked {
+		pkt.imm = pre.immediate()
+		return // it acknowledges no datagrams
+	}
 	pre.put(pkt.buf.b)
 	pkt.peer.taken, pkt.peer.ackAt = 0, 0
 }
@@ -178,10 +208,12 @@ func (c *Carrier) newPacket(p *peer) (*packet, error) {
 	if err != nil {
 		return nil, err
 	}
-	pkt := &packet{}
-	if n := len(c.idlePkts); n > 0 {
-		pkt, c.idlePkts = c.idlePkts[n-1], c.idlePkts[:n-1]
+	n := len(c.idlePkts)
+	if n == 0 {
+		return &packet{peer: p, buf: buf}, nil
 	}
+	pkt := c.idlePkts[n-1]
+	c.idlePkts = c.idlePkts[:n-1]
 	*pkt = packet{peer: p, buf: buf}
 	return pkt, nil
 }

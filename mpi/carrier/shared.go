@@ -37,12 +37,15 @@ func (r *rail) openShared(cfg *Config) (err error) {
 // waiting for one: iWARP's do.
 func (r *rail) limited() bool { return r.dev.Info().Transport == verbs.TransportIWARP }
 
+// low reports whether there are few left.
+func (s *shared) low() bool { return s.all-len(s.recv.used) <= s.rail.c.cfg.LowWatermark }
+
 // refill posts used receives again if there are few left.
 func (s *shared) refill() {
-	c := s.rail.c
-	if s.all-len(s.recv.used) > c.cfg.LowWatermark {
+	if !s.low() {
 		return
 	}
+	c := s.rail.c
 	c.stats.LowWatermark++
 	if err := s.recv.flush(); err != nil {
 		c.fault(err)

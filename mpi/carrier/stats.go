@@ -59,6 +59,8 @@ func (w Way) String() string { return wayNames[w] }
 // Stats count what a carrier did.
 type Stats struct {
 	Packets  [ways]uint64 `json:"packets"`  // sent, by way
+	Bundled  uint64       `json:"bundled"`  // words that shared a packet with others
+	Naked    uint64       `json:"naked"`    // packets of data alone
 	Gathered uint64       `json:"gathered"` // of them, with data from where the program has it
 	Bare     uint64       `json:"bare"`     // packets that only acknowledge or give credits
 	Resent   uint64       `json:"resent"`

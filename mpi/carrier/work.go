@@ -145,6 +145,10 @@ func (r *receives) came(wc *verbs.WC, w work) {
 		if r.skip > 0 {
 			way = ByDatagram
 		}
+		if by != nil && wc.Flags&verbs.WCWithImm != 0 {
+			c.tookNaked(w.buf.b[:n], wc.Imm, by)
+			return
+		}
 		c.took(w.buf.b[r.skip:n], by, way)
 	} else {
 		c.stats.Foreign++

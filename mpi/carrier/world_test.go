@@ -26,6 +26,8 @@ type rank struct {
 	engine  *p2p.Engine
 	lost    map[int]error
 	longest time.Duration // wait
+	arrived int           // words
+	kept    int           // how often some were kept back
 }
 
 // fabric is a carrier as the engine sees it.
@@ -50,9 +52,11 @@ func (f fabric) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wi
 func (f fabric) Progress() { f.Carrier.Progress() }
 
 func (r *rank) Arrived(peer int, h *wire.Header, data []byte) error {
+	r.arrived++
 	return r.engine.Arrived(peer, h, data)
 }
 func (r *rank) Lost(peer int, cause error) { r.lost[peer] = cause; r.engine.Lost(peer, cause) }
+func (r *rank) Kept()                      { r.kept++ }
 func (r *rank) Awaited(visit func(int)) {
 	for i := range r.Size {
 		if i != r.Rank {

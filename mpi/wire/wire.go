@@ -159,6 +159,9 @@ func of(kind Kind, flags Flags) field {
 // eager message.
 const cached = 0x80
 
+// CachedEager is the whole header of an eager message that is as the last was.
+const CachedEager = byte(Eager) | cached
+
 // MaxLen is that of the longest header.
 const MaxLen = 2 + 8 + 8 + 4 + 4 + 8 + 9 + 4*MaxRails
 

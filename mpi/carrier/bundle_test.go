@@ -1,0 +1,106 @@
+package carrier_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+)
+
+// burst begins many sends at once, of sizes in turn; the last is of rank 1 to say that
+// all have come.
+func burst(r *rank, count int, sizes ...int) ([]*p2p.Request, error) {
+	qs := make([]*p2p.Request, count)
+	for i := range qs {
+		buf := bytes.Repeat([]byte{byte(i)}, sizes[i%len(sizes)])
+		q := &p2p.Request{Peer: 1 - r.Rank, Context: 1, Tag: 5, Buf: buf}
+		if r.Rank == 1 {
+			clear(buf)
+			r.engine.Irecv(q)
+		} else {
+			r.engine.Isend(q)
+		}
+		qs[i] = q
+	}
+	err := r.finish(qs...)
+	for i, q := range qs {
+		if want := bytes.Repeat([]byte{byte(i)}, sizes[i%len(sizes)]); err == nil && !bytes.Equal(q.Buf, want) {
+			err = fmt.Errorf("message %d is %x", i, q.Buf)
+		}
+	}
+	return qs, err
+}
+
+// Small messages that are begun at once share packets, in their order, whatever else
+// is among them.
+func TestBurstsShareThePacketsOfTheirWay(t *testing.T) {
+	const count = 240
+	for _, c := range []struct {
+		design carrier.Design
+		off    bool
+		sizes  []int
+		most   uint64 // packets
+	}{
+		{carrier.SRQ, false, []int{64}, 20},
+		{carrier.RingSRQ, false, []int{64}, 20},
+		{carrier.SendRecv, false, []int{8, 64, 500}, 60},
+		{carrier.SRQ, false, []int{64, 64, 64, 600}, 2 * count},       // large ones break the bundles up
+		{carrier.RingSRQ, false, []int{64, 64, 64, 20000}, 4 * count}, // and so do rendezvous
+		{carrier.SRQ, true, []int{64}, 2 * count},
+		{carrier.UD, false, []int{64}, 2 * count},
+	} {
+		t.Run(fmt.Sprint(c.design, c.off, c.sizes), func(t *testing.T) {
+			in(t, 2, setting{"softroce", c.design, p2p.RGET, 0}, carrier.Config{NoBundles: c.off}, func(r *rank) error {
+				if _, err := burst(r, 8, 8); err != nil { // by which they get connected
+					return err
+				}
+				before := r.Stats()
+				if _, err := burst(r, count, c.sizes...); err != nil {
+					return err
+				}
+				now := r.Stats()
+				left := now.Packets[carrier.ByConnection] + now.Packets[carrier.ByRing] - before.Packets[carrier.ByConnection] - before.Packets[carrier.ByRing]
+				shared := now.Bundled - before.Bundled
+				switch {
+				case r.Rank == 1:
+				case left > c.most:
+					t.Errorf("%d messages left in %d packets, want at most %d", count, left, c.most)
+				case (shared == 0) != (c.off || c.design == carrier.UD):
+					t.Errorf("%d words shared packets", shared)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// What leaves first is not kept back: it may be all.
+func TestTheFirstOfABurstLeaveAtOnce(t *testing.T) {
+	in(t, 2, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+		if _, err := burst(r, 8, 8); err != nil {
+			return err
+		}
+		if r.Rank == 0 {
+			r.Carrier.Progress()
+			for i := range 5 {
+				r.engine.Isend(&p2p.Request{Peer: 1, Context: 1, Tag: 9, Buf: []byte{byte(i)}})
+			}
+			if r.kept == 0 {
+				t.Error("nobody was told that words are kept back")
+			}
+		}
+		before := r.arrived
+		r.Proc.Sleep(time.Millisecond) // in which nobody looks
+		r.Carrier.Progress()
+		if got := r.arrived - before; r.Rank == 1 && got != 2 {
+			t.Errorf("%d of 5 messages have come, want those that are not kept back", got)
+		}
+		if r.Rank == 1 {
+			return r.wait("the others", func() bool { return r.arrived-before == 5 })
+		}
+		return nil
+	})
+}

@@ -1,0 +1,60 @@
+package mpi_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/env"
+)
+
+// A program that begins many small sends and then computes does not keep them from who
+// waits for them.
+func TestSendsLeaveWhileTheProgramComputes(t *testing.T) {
+	const count, long = 20, 10 * time.Millisecond
+	f := mpihost.Fabric{Ranks: 2, Limit: time.Minute}
+	o := mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}}
+	_, err := mpihost.InWorld(f, func(e *env.Env) error {
+		return mpi.Run(e, o, func(w *mpi.World) error {
+			for round := range 3 {
+				if err := w.Barrier(); err != nil {
+					return err
+				}
+				began := w.Wtime()
+				if w.Rank() == 1 {
+					for range count {
+						if _, err := w.Recv(make([]byte, 8), 0, 1); err != nil {
+							return err
+						}
+					}
+					if took := w.Wtime() - began; took > long/10 {
+						return fmt.Errorf("round %d: the messages took %v", round, took)
+					}
+					continue
+				}
+				var all []*mpi.Request
+				for range count {
+					r, err := w.Isend(make([]byte, 8), 1, 1)
+					if err != nil {
+						return err
+					}
+					all = append(all, r)
+				}
+				w.Compute(long)
+				if _, err := mpi.WaitAll(all); err != nil {
+					return err
+				}
+				if n := w.Stats().Carrier.(carrier.Stats).Bundled; n == 0 {
+					return fmt.Errorf("round %d: no messages shared a packet, so that none was kept back", round)
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
