@@ -1,7 +1,6 @@
 package match
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -135,34 +134,4 @@ func TestNodesAreInOneQueue(t *testing.T) {
 	n := new(Node[int])
 	q.Add(n)
 	q.Add(n)
-}
-
-// What a match costs does not depend on how many others wait.
-func BenchmarkMatch(b *testing.B) {
-	for _, waiting := range []int{0, 10, 10_000} {
-		b.Run(fmt.Sprintf("posted=%d", waiting), func(b *testing.B) {
-			var q Posted[int]
-			for i := range waiting {
-				q.Add(&Node[int]{Envelope: Envelope{Source: int32(i % 100), Tag: int32(i)}})
-			}
-			n := &Node[int]{Envelope: Envelope{Source: 7, Tag: 1 << 20}}
-			b.ReportAllocs()
-			for b.Loop() {
-				q.Add(n)
-				q.Remove(q.First(n.Envelope))
-			}
-		})
-		b.Run(fmt.Sprintf("unexpected=%d", waiting), func(b *testing.B) {
-			var q Unexpected[int]
-			for i := range waiting {
-				q.Add(&Node[int]{Envelope: Envelope{Source: int32(i % 100), Tag: int32(i)}})
-			}
-			n := &Node[int]{Envelope: Envelope{Source: 7, Tag: 1 << 20}}
-			b.ReportAllocs()
-			for b.Loop() {
-				q.Add(n)
-				q.Remove(q.First(Envelope{Source: Any, Tag: 1 << 20}))
-			}
-		})
-	}
 }

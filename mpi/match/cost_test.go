@@ -1,0 +1,130 @@
+package match
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// asked is one way to ask for a message, or to be asked by one, while others wait.
+type asked struct {
+	name string
+	// fill queues others; once has one more queued, found and taken out.
+	fill func(waiting int) (once func())
+}
+
+// waysToAsk are all of them: a message looks for its receive, which may have wildcards
+// and stand behind as many others, and a receive for its message.
+func waysToAsk() (all []asked) {
+	message := Envelope{Source: 7, Tag: 1 << 20}
+	for w := range ways {
+		receive := message.blurred(w)
+		name := [...]string{"by name", "from any source", "of any tag", "of anything"}[w]
+		all = append(all,
+			asked{"posted " + name, func(waiting int) func() {
+				var q Posted[int]
+				for i := range waiting { // of other envelopes, and some of them wild
+					e := Envelope{Source: int32(i % 100), Tag: int32(i)}
+					if i%3 == 1 {
+						e.Source = Any
+					}
+					q.Add(&Node[int]{Envelope: e})
+				}
+				n := &Node[int]{Envelope: receive}
+				return func() {
+					q.Add(n)
+					q.Remove(q.First(message))
+				}
+			}},
+			asked{"unexpected " + name, func(waiting int) func() {
+				var q Unexpected[int]
+				for i := range waiting { // none of them is for the receive
+					e := Envelope{Source: int32(i%100) + 10, Tag: int32(i)}
+					if w&anySource == 0 && w&anyTag != 0 {
+						e.Tag = message.Tag
+					}
+					e.Context = uint32(w / anything) // who asks for anything gets the first
+					q.Add(&Node[int]{Envelope: e})
+				}
+				n := &Node[int]{Envelope: message}
+				return func() {
+					q.Add(n)
+					q.Remove(q.First(receive))
+				}
+			}},
+		)
+	}
+	// All of one envelope: what is asked for is the first of them.
+	return append(all,
+		asked{"posted, all alike", func(waiting int) func() {
+			var q Posted[int]
+			for range waiting + 1 {
+				q.Add(&Node[int]{Envelope: message})
+			}
+			return func() {
+				n := q.First(message)
+				q.Remove(n)
+				q.Add(n)
+			}
+		}},
+		asked{"unexpected, all alike", func(waiting int) func() {
+			var q Unexpected[int]
+			for range waiting + 1 {
+				q.Add(&Node[int]{Envelope: message})
+			}
+			return func() {
+				n := q.First(Envelope{Source: Any, Tag: Any})
+				q.Remove(n)
+				q.Add(n)
+			}
+		}},
+	)
+}
+
+const few, many = 10, 10_000
+
+// cost is how much longer a match takes with many queued than with few, at best of
+// some turns, in which both are measured one after the other.
+func (a *asked) cost(turns int) (ratio float64, each time.Duration) {
+	const times = 1000
+	little, much := a.fill(few), a.fill(many)
+	best := [2]time.Duration{time.Hour, time.Hour}
+	for range turns {
+		for i, once := range []func(){little, much} {
+			began := time.Now()
+			for range times {
+				once()
+			}
+			best[i] = min(best[i], time.Since(began))
+		}
+	}
+	return best[1].Seconds() / best[0].Seconds(), best[1] / times
+}
+
+// What a match costs does not depend on how many others wait: a thousand times as many
+// are in the way of a search from the front.
+func TestCostDoesNotGrowWithTheQueue(t *testing.T) {
+	const most = 10 // what does not fit into caches takes somewhat longer
+	for _, a := range waysToAsk() {
+		ratio, each := a.cost(20)
+		if ratio > most {
+			t.Errorf("%s: %v with %d queued, %.1f times as long as with %d", a.name, each, many, ratio, few)
+		}
+		t.Logf("%s: %v with %d queued, %.1f times as long as with %d", a.name, each, many, ratio, few)
+	}
+}
+
+// BenchmarkMatch says what a match costs, and how much more than with few queued.
+func BenchmarkMatch(b *testing.B) {
+	for _, a := range waysToAsk() {
+		b.Run(fmt.Sprintf("%s/queued=%d", a.name, many), func(b *testing.B) {
+			once := a.fill(many)
+			b.ReportAllocs()
+			for b.Loop() {
+				once()
+			}
+			ratio, _ := a.cost(20)
+			b.ReportMetric(ratio, fmt.Sprintf("times-%d-queued", few))
+		})
+	}
+}
