@@ -15,7 +15,7 @@ func setupWithICRC() nics.Setup { return nics.Setup{ICRCOffloaded: true} }
 // A thousand ranks start with little memory: what a rank costs here must leave room for
 // what the runtime needs.
 func TestManyRanks(t *testing.T) {
-	const size, budget = 1024, 400 << 10 // bytes a rank
+	const size, budget = 1024, 64 << 10 // bytes a rank
 	var most uint64
 	began := time.Now()
 	_, err := InWorld(Fabric{Ranks: size}, func(e *env.Env) error {

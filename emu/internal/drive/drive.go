@@ -131,6 +131,10 @@ type Outbox struct {
 // NewOutbox returns an outbox for packets of up to mtu bytes.
 func NewOutbox(mtu int) Outbox { return Outbox{ds: NewBatch(mtu)} }
 
+// NewSmallOutbox returns an outbox whose packets have buffers of their own, which grow
+// as they are needed: where nothing joins packets, and there are many devices.
+func NewSmallOutbox() Outbox { return Outbox{ds: make([]link.Datagram, Batch)} }
+
 // Flush moves packets from e to l until e has none left, which it reports as
 // true, or l takes no more.
 func (o *Outbox) Flush(now mono.Time, e Engine, l link.PacketLink) bool {

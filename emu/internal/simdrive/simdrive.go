@@ -83,7 +83,7 @@ const (
 // New drives e on l, which is port or a decorator of it. The observer is told what
 // becomes of the port, with the engine's lock held.
 func New(w *sim.World, e drive.Engine, l link.PacketLink, port Port, costs Costs, o link.PortObserver) *Driver {
-	d := newDriver(w, e, &datagrams{engine: e, link: l, in: make([]link.Datagram, drive.Batch), out: drive.NewOutbox(l.MTU())}, costs)
+	d := newDriver(w, e, &datagrams{engine: e, link: l, in: make([]link.Datagram, drive.Batch), out: drive.NewSmallOutbox()}, costs)
 	port.OnReadable(d, eventReadable)
 	port.OnWritable(d, eventWritable)
 	d.observe(d, port, o)
