@@ -80,8 +80,8 @@ func (l *calls) answerAll(verbs.Proc) {
 }
 
 func (l *calls) address(p *peer) netip.AddrPort {
-	card := &l.rail.c.cards[p.rank].Rails[l.rail.num]
-	return netip.AddrPortFrom(card.GID.Addr(), card.Port)
+	its := l.rail.card(p)
+	return netip.AddrPortFrom(its.gid.Addr(), its.port)
 }
 
 // greeting is what a caller says of itself: who it is, how many connections the two have

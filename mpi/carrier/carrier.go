@@ -1,7 +1,6 @@
 package carrier
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -51,7 +50,7 @@ type Carrier struct {
 	cfg   Config
 	up    Upper
 	rails []*rail
-	cards []card
+	cards cards
 	peers []*peer
 
 	frequent    *reuse.Table // nil if small data is always copied
@@ -91,17 +90,6 @@ type Carrier struct {
 	clock   time.Duration // the time, once it was asked for in there; else 0
 	broken  error
 	stats   Stats
-}
-
-// card is what others must know of a rank.
-type card struct {
-	Rails []railCard `json:"rails"`
-}
-
-type railCard struct {
-	GID  verbs.GID `json:"gid"`
-	QPN  verbs.QPN `json:"qpn,omitempty"`  // of its datagrams
-	Port uint16    `json:"port,omitempty"` // where it takes calls
 }
 
 // Open makes a rank able to talk with all others. All of them must do so.
@@ -170,63 +158,6 @@ func (c *Carrier) caps() verbs.Caps {
 		all &= r.attr.Caps
 	}
 	return all
-}
-
-// startUp is how long ranks may take to meet at their start.
-const startUp = time.Minute
-
-// exchange has all ranks know each other's cards. Rank 0 collects them.
-func (c *Carrier) exchange() error {
-	mine := card{}
-	for _, r := range c.rails {
-		rc := railCard{GID: r.gid}
-		if r.dg != nil {
-			rc.QPN = r.dg.qp.QPN()
-		}
-		if r.calls != nil {
-			rc.Port = r.calls.port()
-		}
-		mine.Rails = append(mine.Rails, rc)
-	}
-	c.cards = make([]card, c.env.Size)
-	c.cards[c.env.Rank] = mine
-	ctl := c.env.Control
-	if c.env.Rank != 0 {
-		text, err := json.Marshal(mine)
-		if err != nil {
-			return err
-		}
-		if err := ctl.Send(0, text); err != nil {
-			return err
-		}
-		all, err := ctl.Recv(0, startUp)
-		if err != nil {
-			return err
-		}
-		return json.Unmarshal(all, &c.cards)
-	}
-	for i := 1; i < c.env.Size; i++ {
-		text, err := ctl.Recv(i, startUp)
-		if err != nil {
-			return err
-		}
-		if err := json.Unmarshal(text, &c.cards[i]); err != nil {
-			return fmt.Errorf("the card of rank %d: %w", i, err)
-		}
-		if len(c.cards[i].Rails) != len(c.rails) {
-			return fmt.Errorf("rank %d has %d NICs, rank 0 has %d", i, len(c.cards[i].Rails), len(c.rails))
-		}
-	}
-	text, err := json.Marshal(c.cards)
-	if err != nil {
-		return err
-	}
-	for i := 1; i < c.env.Size; i++ {
-		if err := ctl.Send(i, text); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Now is the time. Progress reads it once: a short message takes not much longer than a

@@ -138,7 +138,7 @@ func (k *conn) join(h hand) error {
 func (r *rail) join(qp verbs.QP, p *peer, h hand, psn uint32) error {
 	reads := min(r.attr.MaxQPRdAtomic, r.attr.MaxQPInitAtomic)
 	attr := verbs.QPAttr{
-		State: verbs.QPStateRTR, AH: r.address(r.c.cards[p.rank].Rails[r.num].GID), PathMTU: r.mtu, DestQPN: h.qpn, RQPSN: h.psn,
+		State: verbs.QPStateRTR, AH: r.address(r.card(p).gid), PathMTU: r.mtu, DestQPN: h.qpn, RQPSN: h.psn,
 		MaxDestRdAtomic: reads, MinRNRTimer: rnrTimer,
 	}
 	mask := verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN |

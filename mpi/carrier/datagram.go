@@ -62,16 +62,16 @@ func (r *rail) openDatagrams(cfg *Config) (err error) {
 
 // to says where a peer is.
 func (d *datagrams) to(p *peer) (verbs.UD, error) {
-	card := &d.rail.c.cards[p.rank].Rails[d.rail.num]
+	its := d.rail.card(p)
 	ah := d.ahs[p.rank]
 	if ah == nil {
 		var err error
-		if ah, err = d.rail.pd.CreateAH(d.rail.address(card.GID)); err != nil {
+		if ah, err = d.rail.pd.CreateAH(d.rail.address(its.gid)); err != nil {
 			return verbs.UD{}, err
 		}
 		d.ahs[p.rank] = ah
 	}
-	return verbs.UD{AH: ah, QPN: card.QPN, QKey: datagramKey}, nil
+	return verbs.UD{AH: ah, QPN: its.qpn, QKey: datagramKey}, nil
 }
 
 // hasRoom reports whether a packet of n bytes can leave for a peer.
