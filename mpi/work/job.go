@@ -60,8 +60,12 @@ func (j *job) start() error {
 	return nil
 }
 
-// stop ends it. It may be started again; times add up.
-func (j *job) stop() { j.measured, j.took = false, j.took+j.Wtime()-j.began }
+// stop ends it, and returns how long it took. It may be started again; times add up.
+func (j *job) stop() time.Duration {
+	took := j.Wtime() - j.began
+	j.measured, j.took = false, j.took+took
+	return took
+}
 
 // hasWaited counts the time since a moment as waiting.
 func (j *job) hasWaited(since time.Duration) {

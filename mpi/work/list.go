@@ -11,7 +11,7 @@ import (
 // patterns first.
 func All() []*Workload {
 	return []*Workload{
-		pingpong(), bothway(), multipair(), ring(), neighbours(), alltoall(),
+		pingpong(), bothway(), multipair(), ring(), barrier(), alltoall(), muster(), star(), neighbours(),
 		overlap(), progress(), spectrum(), putget(),
 		exchange1(), exchange2(),
 		conjugateGradient(), blockTridiagonal(), scalarPentadiagonal(), wavefront(), multigrid(), fourier(), integerSort(),

@@ -13,48 +13,51 @@ func ring() *Workload {
 		Name: "ring", Title: "a token round all ranks", Paper: "the runtime's own",
 		MinRanks: 2, Counts: AnyCount, Sized: true,
 	}, func(j *job) error {
-		laps := j.steps(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}[j.p.Class])
 		n := max(j.p.Bytes, 8)
 		if j.p.Bytes == 0 {
 			n = 64
 		}
-		token := make([]byte, n)
-		fill(token[8:], j.message(0, 0, 0))
-		me, size := j.Rank(), j.Size()
-		left, right := (me+size-1)%size, (me+1)%size
-		if err := j.start(); err != nil {
+		return goRound(j, n, j.steps(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}[j.p.Class]))
+	})
+}
+
+// goRound passes a token of n bytes round all ranks, some laps.
+func goRound(j *job, n, laps int) error {
+	token := make([]byte, n)
+	fill(token[8:], j.message(0, 0, 0))
+	me, size := j.Rank(), j.Size()
+	left, right := (me+size-1)%size, (me+1)%size
+	if err := j.start(); err != nil {
+		return err
+	}
+	for lap := range laps {
+		if me == 0 {
+			if err := passToken(j, token, right); err != nil {
+				return err
+			}
+		}
+		if _, err := j.Recv(token, left, 1); err != nil {
 			return err
 		}
-		for lap := range laps {
-			if me == 0 {
-				if err := passToken(j, token, right); err != nil {
-					return err
-				}
-			}
-			if _, err := j.Recv(token, left, 1); err != nil {
+		hops := uint64(lap*size + me)
+		if me == 0 {
+			hops += uint64(size)
+		}
+		if err := j.same(hops, binary.LittleEndian.Uint64(token), "hops of the token on lap %d", lap); err != nil {
+			return err
+		}
+		if err := j.contents(token[8:], j.message(0, 0, 0), "the token's body on lap %d", lap); err != nil {
+			return err
+		}
+		if me != 0 {
+			if err := passToken(j, token, right); err != nil {
 				return err
-			}
-			hops := uint64(lap*size + me)
-			if me == 0 {
-				hops += uint64(size)
-			}
-			if err := j.same(hops, binary.LittleEndian.Uint64(token), "hops of the token on lap %d", lap); err != nil {
-				return err
-			}
-			if err := j.contents(token[8:], j.message(0, 0, 0), "the token's body on lap %d", lap); err != nil {
-				return err
-			}
-			if me != 0 {
-				if err := passToken(j, token, right); err != nil {
-					return err
-				}
 			}
 		}
-		j.stop()
-		hop, err := j.fromRoot(j.took.Seconds() / float64(laps*size))
-		j.figure("time a hop", hop*1e6, "us")
-		return err
-	})
+	}
+	hop, err := j.fromRoot(j.stop().Seconds() / float64(laps*size))
+	j.figure("time a hop", hop*1e6, "us")
+	return err
 }
 
 func passToken(j *job, token []byte, to int) error {
@@ -124,29 +127,38 @@ func alltoall() *Workload {
 		if n == 0 {
 			n = map[Class]int{ClassT: 8, ClassS: 1 << 10, ClassW: 8 << 10, ClassA: 32 << 10}[j.p.Class]
 		}
-		send, recv := make([]byte, n*j.Size()), make([]byte, n*j.Size())
-		return j.rounds(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 100}, func(round int) error {
-			for to := range j.Size() {
-				fill(send[to*n:][:n], j.message(j.Rank(), to, round))
-			}
-			j.compute(1)
-			if err := j.Alltoall(send, recv); err != nil {
+		return j.rounds(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 100}, exchangeAll(j, n))
+	})
+}
+
+// exchangeAll is a round in which parts of n bytes go from everybody to everybody.
+func exchangeAll(j *job, n int) func(round int) error {
+	send, recv := make([]byte, n*j.Size()), make([]byte, n*j.Size())
+	return func(round int) error {
+		for to := range j.Size() {
+			fill(send[to*n:][:n], j.message(j.Rank(), to, round))
+		}
+		j.compute(1)
+		if err := j.Alltoall(send, recv); err != nil {
+			return err
+		}
+		for from := range j.Size() {
+			if err := j.contents(recv[from*n:][:n], j.message(from, j.Rank(), round), "part of rank %d in round %d", from, round); err != nil {
 				return err
 			}
-			for from := range j.Size() {
-				if err := j.contents(recv[from*n:][:n], j.message(from, j.Rank(), round), "part of rank %d in round %d", from, round); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	})
+		}
+		return nil
+	}
 }
 
 // rounds is the loop of workloads that do the same again and again: the class says how
 // often.
 func (j *job) rounds(byClass map[Class]int, do func(round int) error) error {
-	n := j.steps(byClass[j.p.Class])
+	return j.repeat(j.steps(byClass[j.p.Class]), "time a round", do)
+}
+
+// repeat does something n times, and notes how long one takes.
+func (j *job) repeat(n int, figure string, do func(round int) error) error {
 	if err := j.start(); err != nil {
 		return err
 	}
@@ -155,8 +167,7 @@ func (j *job) rounds(byClass map[Class]int, do func(round int) error) error {
 			return err
 		}
 	}
-	j.stop()
-	each, err := j.most(j.took.Seconds() / float64(n))
-	j.figure("time a round", each*1e6, "us")
+	each, err := j.most(j.stop().Seconds() / float64(n))
+	j.figure(figure, each*1e6, "us")
 	return err
 }

@@ -1,0 +1,45 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A thousand ranks start in one process, pass a ring, a barrier and an all-to-all of 8
+// bytes, and check what came; within a minute, and in 4 GB.
+func TestAThousandRanks(t *testing.T) {
+	const within, most = time.Minute, 4e9
+	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, testProgram(t), words("mpirun -n 1024 --on sim --stats muster")...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	began := time.Now()
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	took := time.Since(began)
+	// The largest of all processes that it has waited for.
+	peak := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+	t.Logf("%v, %d MB at most\n%s", took, peak/1e6, &out)
+	if took > within || peak > most || peak < 100e6 {
+		t.Errorf("a thousand ranks take %v and %d MB", took, peak/1e6)
+	}
+	// Of each rank: two looks at the token, twenty at the barrier, and what came from all.
+	const checks = 1024 * (2 + 20 + 1024)
+	for _, want := range []string{
+		"muster, class T, 1024 ranks: 1 iteration in ", fmt.Sprintf("; %d checks of ", checks), "time a hop", "time a barrier", "time an all-to-all", "1024 of 1024 ranks",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q", want)
+		}
+	}
+}
