@@ -240,6 +240,7 @@ func (k *conn) broke(why error) {
 	for _, other := range p.conns {
 		if other != nil && other.state != failed {
 			c.stats.RailsLost++
+			k.writeAgain()
 			return
 		}
 	}
@@ -313,6 +314,7 @@ func (c *Carrier) end(k *conn) {
 	c.stats.Connections--
 	c.isBusy(k.peer)
 	c.graves = append(c.graves, k)
+	k.writeAgain()
 }
 
 // bury closes what has ended.

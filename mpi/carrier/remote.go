@@ -266,10 +266,19 @@ func (c *Carrier) moved(w work, wc *verbs.WC) {
 	part := w.move
 	m := part.move
 	p := m.peer
+	waits := wc.Status == verbs.WCSuccess && w.conn != nil && w.conn.rail.limited() && m.left == 1 && m.says && !m.said && p.lost == nil
+	if waits { // before the connection is looked at, which may want to close
+		m.left, m.said = 0, true
+		w.conn.behind = append(w.conn.behind, m)
+		c.isBusy(p)
+	}
 	if w.conn != nil {
 		w.conn.done(wc)
 	} else {
 		w.dg.free++
+	}
+	if waits {
+		return
 	}
 	if wc.Status != verbs.WCSuccess {
 		if p.lost == nil && w.conn != nil && c.anyOpen(p) { // by another rail
@@ -285,11 +294,6 @@ func (c *Carrier) moved(w work, wc *verbs.WC) {
 	if m.left--; m.left == 0 {
 		if m.says && !m.said && p.lost == nil {
 			m.said = true
-			if w.conn != nil && w.conn.rail.limited() {
-				w.conn.behind = append(w.conn.behind, m)
-				c.isBusy(p)
-				return
-			}
 			c.Send(p.rank, &m.then, nil, nil)
 		}
 		c.endMove(m, m.err)
@@ -321,6 +325,16 @@ func (c *Carrier) endMove(m *move, err error) {
 func (c *Carrier) loseMoves(p *peer, cause error) {
 	waiting, streams, wishes := p.moves, p.streams, p.wishes
 	p.moves, p.streams, p.wishes = nil, nil, nil
+	for _, k := range p.conns {
+		if k == nil {
+			continue
+		}
+		behind := k.behind
+		k.behind = nil
+		for _, m := range behind {
+			c.endMove(m, cause)
+		}
+	}
 	for _, part := range waiting {
 		m := part.move
 		m.err = cause
@@ -342,9 +356,10 @@ func (c *Carrier) loseMoves(p *peer, cause error) {
 // way there: a word about it must go behind it, and where there is no word, something
 // small is read behind it.
 
-// sayBehind sends words that wait for credit on the way of their data.
+// sayBehind sends words that wait for credit on the way of their data, and for all that
+// was to be said before.
 func (k *conn) sayBehind() {
-	for len(k.behind) > 0 && k.state == open && k.free > spare && k.hasCredit() && k.peer.lost == nil {
+	for len(k.behind) > 0 && len(k.peer.queue) == 0 && k.state == open && k.free > spare && k.hasCredit() && k.peer.lost == nil {
 		m := k.behind[0]
 		k.behind = k.behind[1:]
 		if k.c.leaveBy(k.peer, k, word, &m.then, nil) {
@@ -352,6 +367,17 @@ func (k *conn) sayBehind() {
 		} else {
 			k.c.endMove(m, k.peer.lost)
 		}
+	}
+}
+
+// writeAgain has data be written by another connection whose word cannot go by this one any
+// more. Nobody has been told of it yet, so that it does no harm if it is there already.
+func (k *conn) writeAgain() {
+	behind := k.behind
+	k.behind = nil
+	for _, m := range behind {
+		m.said = false
+		k.c.start(m)
 	}
 }
 

@@ -7,16 +7,17 @@ import (
 )
 
 // A rank that waits for a peer that is gone, or cut off, would wait for ever: nobody
-// tells it. So when nothing has come for a while, those that it waits for are asked
-// whether they are there. A NIC answers for a program that is busy; where it does not,
-// a peer has some time to answer itself.
+// tells it. So every now and then it looks which of those that it waits for have been
+// silent for a while, and asks whether they are there. That others are not silent says
+// nothing: they may be asking themselves. A NIC answers for a program that is busy;
+// where it does not, a peer has some time to answer itself.
 
 var errGone = errors.New("its program has ended")
 
 // listen looks after peers that are silent.
 func (c *Carrier) listen() {
 	now := c.Now()
-	if now-time.Duration(c.moving.Load()) < c.cfg.Silence || now-c.looked < c.cfg.Silence {
+	if now < c.nextLook() {
 		return
 	}
 	c.looked = now
@@ -72,10 +73,8 @@ func (c *Carrier) ask(p *peer) {
 	}
 }
 
-// nextLook is when silence becomes suspicious.
-func (c *Carrier) nextLook() time.Duration {
-	return max(time.Duration(c.moving.Load()), c.looked) + c.cfg.Silence
-}
+// nextLook is when silence may have become suspicious.
+func (c *Carrier) nextLook() time.Duration { return c.looked + c.cfg.Silence }
 
 // describe says how it stands with a peer, for who has to find out why it is silent.
 func (p *peer) describe() string {

@@ -398,6 +398,39 @@ func TestPeersAreLost(t *testing.T) {
 	}
 }
 
+// Whoever hears from others all the time still finds out who is gone.
+func TestLossIsNotDrownedOut(t *testing.T) {
+	f := mpihost.Fabric{Ranks: 3, Script: func(w *mpihost.World) {
+		w.At(1250*time.Millisecond, func() { w.Kill(2) })
+	}}
+	_, err := try(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+		r.longest = 10 * time.Millisecond
+		for round := range 20 {
+			q := &p2p.Request{Peer: 1 - r.Rank, Buf: make([]byte, 8)}
+			switch r.Rank {
+			case 0:
+				r.engine.Irecv(q)
+			case 1:
+				r.engine.Isend(q)
+				if err := r.finish(q); err != nil {
+					return err
+				}
+			}
+			until := time.Duration(round) * 200 * time.Millisecond
+			if err := r.wait("time to pass", func() bool { return r.Now() >= until }); err != nil {
+				return err
+			}
+		}
+		if r.Rank == 0 && r.lost[2] == nil {
+			return fmt.Errorf("rank 0 has lost %v at %v", r.lost, r.Now())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 var errDone = errors.New("lost, as it should")
 
 // adder is the owner of atomics.
