@@ -54,7 +54,7 @@ func TestAdaptation(t *testing.T) {
 	if sender.SpeculationResumed != 0 {
 		t.Error("speculation was resumed though it would have been of no use")
 	}
-	for i := range 11 { // two samples: the first may have others in it
+	for i := range 8 { // one ends a sample of five, five are the next, one resumes, one uses an RTR
 		w.early(20 + i)
 	}
 	if sender.SpeculationResumed != 1 || sender.RTRsUsed == 0 {
@@ -88,27 +88,42 @@ func TestRTRThatComesAfterSpeculationWasStopped(t *testing.T) {
 	w.got(r2, 11, long)
 }
 
-// Envelopes that are used once do not add up, and what is forgotten of them is not
-// taken for trust.
-func TestEnvelopesAreForgotten(t *testing.T) {
+// The share of RTRs that must be used, and that would have to be, is the same: four of
+// five are enough, three are not.
+func TestThreshold(t *testing.T) {
+	for used, on := range []bool{false, false, false, false, true, true} {
+		w := adaptive(t)
+		some := func(n int) {
+			for i := range n {
+				if i < used {
+					w.early(i)
+				} else {
+					w.cross(i)
+				}
+			}
+		}
+		some(5)
+		if got := w.ranks[0].e.Stats.SpeculationStopped == 0; got != on {
+			t.Errorf("with %d of 5 RTRs used, speculation goes on: %v", used, got)
+		}
+		w = adaptive(t)
+		for i := range 6 { // the last of which says that no more are wanted, and is the first that is watched
+			w.cross(i)
+		}
+		some(4)
+		if got := w.ranks[0].e.Stats.SpeculationResumed == 1; got != on {
+			t.Errorf("where %d of 5 RTRs would be used, speculation is resumed: %v", min(used, 4), got)
+		}
+	}
+}
+
+// Without adaptation RTRs are sent though none is used.
+func TestNoAdaptation(t *testing.T) {
 	w := races(t)
-	r := w.recv(1, 0, 7, long) // speaks, for what will come eagerly
-	w.sees(1, 0, wire.RTR)
-	w.send(0, 1, 7, 1, limit)
-	for tag := range maxEnvelopes + 10 {
-		w.send(0, 1, 100+tag, 2, 1)
+	for i := range 40 {
+		w.cross(i)
 	}
-	if n := len(w.ranks[0].e.speculated); n > maxEnvelopes {
-		t.Errorf("%d envelopes are remembered", n)
+	if n := w.ranks[1].e.Stats.Words[wire.RTR]; n != 40 || w.ranks[0].e.Stats.SpeculationStopped != 0 {
+		t.Errorf("%d RTRs were sent", n)
 	}
-	w.finish()
-	w.got(r, 1, limit)
-	r = w.recv(1, 0, 7, long)
-	w.sees(1, 0, wire.RTR)
-	s := w.send(0, 1, 7, 3, long)
-	if s.state != offered {
-		t.Error("an RTR was used though its envelope was forgotten")
-	}
-	w.finish()
-	w.got(r, 3, long)
 }

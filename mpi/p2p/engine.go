@@ -108,6 +108,7 @@ type Engine struct {
 	unexpected match.Unexpected[*arrival]
 	names      table
 	speculated map[match.Envelope]*speculation // of envelopes that we send; Source is the receiver
+	forgetAt   int                             // how many are too many
 	forgotten  bool                            // some of them were dropped
 	hushed     map[match.Envelope]*hush        // of envelopes that we receive
 	lost       map[int]error
@@ -115,6 +116,8 @@ type Engine struct {
 	broken     map[uint32]error // contexts
 	idle       []*arrival
 	out        wire.Header // of what is being sent: one of its own would not stay on the stack
+
+	maxEnvelopes int
 }
 
 // New returns an engine.
@@ -123,6 +126,7 @@ func New(cfg Config, f Fabric) *Engine {
 	return &Engine{
 		cfg: cfg, fabric: f, lost: make(map[int]error), broken: make(map[uint32]error),
 		speculated: make(map[match.Envelope]*speculation), hushed: make(map[match.Envelope]*hush),
+		maxEnvelopes: maxEnvelopes, forgetAt: maxEnvelopes,
 	}
 }
 

@@ -17,8 +17,16 @@ type world struct {
 	t     testing.TB
 	ranks []*node
 	now   time.Duration
-	log   []string
+	log   []logged
 }
+
+// logged is a word that was sent.
+type logged struct {
+	from, to int
+	kind     wire.Kind
+}
+
+func (l logged) String() string { return fmt.Sprintf("%d>%d %v", l.from, l.to, l.kind) }
 
 type node struct {
 	w        *world
@@ -72,7 +80,7 @@ func (n *node) Room(int, int) bool { return !n.noRoom }
 
 func (n *node) Send(peer int, h *wire.Header, data []byte, owner *Request) {
 	n.to[peer] = append(n.to[peer], letter{*h, bytes.Clone(data)})
-	n.w.log = append(n.w.log, fmt.Sprintf("%d>%d %v", n.rank, peer, h.Kind))
+	n.w.log = append(n.w.log, logged{n.rank, peer, h.Kind})
 	if owner != nil {
 		n.e.Sent(owner, nil)
 	}
@@ -112,35 +120,47 @@ func (n *node) Progress() {
 // deliver lets the first word from one rank to another arrive.
 func (w *world) deliver(from, to int) wire.Kind {
 	w.t.Helper()
+	kind, err := w.tryDeliver(from, to)
+	if err != nil {
+		w.t.Fatalf("%v; %v", err, w.log)
+	}
+	return kind
+}
+
+func (w *world) tryDeliver(from, to int) (wire.Kind, error) {
 	q := &w.ranks[from].to[to]
 	if len(*q) == 0 {
-		w.t.Fatalf("nothing is on its way from %d to %d: %v", from, to, w.log)
+		return 0, fmt.Errorf("nothing is on its way from %d to %d", from, to)
 	}
 	l := (*q)[0]
 	*q = (*q)[1:]
-	if err := w.ranks[to].e.Arrived(from, &l.h, l.data); err != nil {
-		w.t.Fatalf("%v; %v", err, w.log)
-	}
-	return l.h.Kind
+	return l.h.Kind, w.ranks[to].e.Arrived(from, &l.h, l.data)
 }
 
 // transfer lets a transfer of a rank's happen.
 func (w *world) transfer(rank, i int) {
+	if err := w.tryTransfer(rank, i); err != nil {
+		w.t.Fatalf("%v; %v", err, w.log)
+	}
+}
+
+func (w *world) tryTransfer(rank, i int) error {
 	n := w.ranks[rank]
 	j := n.jobs[i]
 	n.jobs = append(n.jobs[:i], n.jobs[i+1:]...)
 	remote, ok := w.ranks[j.peer].memory[j.at.Addr]
 	if !ok {
-		w.t.Fatalf("rank %d reaches for memory of rank %d that is not registered any more: %v", rank, j.peer, w.log)
+		return fmt.Errorf("rank %d reaches for memory of rank %d that is not registered any more", rank, j.peer)
 	}
 	if j.read {
 		copy(j.local[:j.n], remote)
 		n.e.Read(j.owner, nil)
-		return
+		return nil
 	}
 	copy(remote[:j.n], j.local)
 	n.to[j.peer] = append(n.to[j.peer], letter{h: j.then})
 	n.e.Wrote(j.owner, nil)
+	return nil
 }
 
 // settle lets everything happen, in some order.

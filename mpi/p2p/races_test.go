@@ -1,8 +1,9 @@
 package p2p
 
 import (
+	"fmt"
 	"math/rand/v2"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/mpi/match"
@@ -10,7 +11,8 @@ import (
 )
 
 // Each test here forces one interleaving in which a rank could take a word of the
-// other for another request's. Rank 0 sends, rank 1 receives.
+// other for another request's: those of Thesis §4.2.3 and §4.2.4, by the numbers of
+// their figures. Rank 0 sends, rank 1 receives, and all messages have one envelope.
 const long = 2 * limit
 
 func races(t *testing.T) *world { return newWorld(t, 2, configs()["speculative"]) }
@@ -33,20 +35,39 @@ func (w *world) silent(from, to int) {
 	}
 }
 
+// silentBut is silent, but for words of one kind, which are delivered.
+func (w *world) silentBut(from, to int, kind wire.Kind) {
+	w.t.Helper()
+	for len(w.ranks[from].to[to]) > 0 {
+		w.sees(from, to, kind)
+	}
+}
+
 func (w *world) finish() { w.settle(rand.New(rand.NewPCG(1, 1))) }
 
-// An RTS that follows an RTR may be of the send that used it up (so it is for the
-// second receive), or of one that has not seen it (so it is for the first).
-func TestWhoseRTS(t *testing.T) {
-	t.Run("the first send has used the RTR", func(t *testing.T) {
+// said is what a rank has sent to another without data.
+func (w *world) said(from, to int) (kinds []wire.Kind) {
+	for _, l := range w.log {
+		if l.from == from && l.to == to {
+			kinds = append(kinds, l.kind)
+		}
+	}
+	return kinds
+}
+
+// Fig. 4.7: an RTS that follows an RTR may be of the second send, for the first has used
+// the RTR (so it is for the second receive), or of the first, which has not seen it (so
+// it is for the first receive). The receiver has done and seen the same in both cases,
+// but for what Fig. 4.8 adds.
+func TestFigure4_7WhoseIsAnRTS(t *testing.T) {
+	t.Run("case 1: the first send has found the RTR", func(t *testing.T) {
 		w := races(t)
 		r1 := w.recv(1, 0, 7, long)
 		w.sees(1, 0, wire.RTR)
 		w.send(0, 1, 7, 1, long)
 		w.send(0, 1, 7, 2, long)
-		w.sees(0, 1, wire.RTRAck)
-		r2 := w.recv(1, 0, 7, long) // behind nobody: the first has met its send
-		w.sees(0, 1, wire.RTS)
+		r2 := w.recv(1, 0, 7, long)
+		w.sees(0, 1, wire.RTRAck, wire.RTS)
 		if !r1.Matched() || !r2.Matched() {
 			t.Errorf("the receives have met their sends: %v, %v", r1.Matched(), r2.Matched())
 		}
@@ -54,7 +75,7 @@ func TestWhoseRTS(t *testing.T) {
 		w.got(r1, 1, long)
 		w.got(r2, 2, long)
 	})
-	t.Run("the RTS has crossed the RTR", func(t *testing.T) {
+	t.Run("case 2: the first send has not seen the RTR", func(t *testing.T) {
 		w := races(t)
 		r1 := w.recv(1, 0, 7, long)
 		w.send(0, 1, 7, 1, long)
@@ -72,9 +93,10 @@ func TestWhoseRTS(t *testing.T) {
 	})
 }
 
-// An RTR that follows an RTS may be of a receive that has met it, or of the next.
-func TestWhoseRTR(t *testing.T) {
-	t.Run("the first receive has found the RTS", func(t *testing.T) {
+// Fig. 4.7, of RTRs: one that follows an RTS may be of the second receive, for the first
+// has found the RTS, or of the first, which has not seen it.
+func TestFigure4_7WhoseIsAnRTR(t *testing.T) {
+	t.Run("case 1: the first receive has found the RTS", func(t *testing.T) {
 		w := races(t)
 		w.send(0, 1, 7, 1, long)
 		w.sees(0, 1, wire.RTS)
@@ -87,7 +109,7 @@ func TestWhoseRTR(t *testing.T) {
 		w.got(r1, 1, long)
 		w.got(r2, 2, long)
 	})
-	t.Run("the RTR has crossed the RTS", func(t *testing.T) {
+	t.Run("case 2: the first receive has not seen the RTS", func(t *testing.T) {
 		w := races(t)
 		r1 := w.recv(1, 0, 7, long)
 		w.send(0, 1, 7, 1, long)
@@ -101,20 +123,69 @@ func TestWhoseRTR(t *testing.T) {
 	})
 }
 
-// A receive that sends no RTR, for it expects little or anybody, keeps those behind
-// it from sending theirs.
-func TestNoRTRBehindASilentReceive(t *testing.T) {
+// Fig. 4.8: who finds the other's word acknowledges it instead of sending its own; who
+// has sent its own acknowledges nothing.
+func TestFigure4_8Acknowledgements(t *testing.T) {
+	for _, c := range []struct {
+		name                 string
+		before               func(w *world) // what arrives between the calls
+		recvFirst            bool
+		sender, receiverSaid []wire.Kind
+	}{
+		{"case 1: the RTR is there, and is acknowledged", func(w *world) { w.sees(1, 0, wire.RTR) }, true, []wire.Kind{wire.RTRAck}, []wire.Kind{wire.RTR}},
+		{"case 2: the RTR comes later, and is not", func(*world) {}, true, []wire.Kind{wire.RTS}, []wire.Kind{wire.RTR, wire.Done}},
+		{"the RTS is there, and is acknowledged", func(w *world) { w.sees(0, 1, wire.RTS) }, false, []wire.Kind{wire.RTS}, []wire.Kind{wire.RTSAck, wire.Done}},
+		{"the RTS comes later, and is not", func(*world) {}, false, []wire.Kind{wire.RTS}, []wire.Kind{wire.RTR, wire.Done}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := races(t)
+			var r *Request
+			calls := []func(){func() { r = w.recv(1, 0, 7, long) }, func() { w.send(0, 1, 7, 1, long) }}
+			if !c.recvFirst {
+				slices.Reverse(calls)
+			}
+			calls[0]()
+			c.before(w)
+			calls[1]()
+			w.finish()
+			w.got(r, 1, long)
+			if got := w.said(0, 1); !slices.Equal(got, c.sender) {
+				t.Errorf("the sender says %v, want %v", got, c.sender)
+			}
+			if got := w.said(1, 0); !slices.Equal(got, c.receiverSaid) {
+				t.Errorf("the receiver says %v, want %v", got, c.receiverSaid)
+			}
+		})
+	}
+}
+
+// Fig. 4.9: an RTR is of the first receive (case 1), or of the second, for the first
+// expects an eager message, or anybody's, and has sent none (case 2). The sender could
+// not tell, so that in case 2 there is none.
+func TestFigure4_9NoRTRBehindASilentReceive(t *testing.T) {
+	t.Run("case 1: the first receive has sent an RTR", func(t *testing.T) {
+		w := races(t)
+		r1, r2 := w.recv(1, 0, 7, long), w.recv(1, 0, 7, long)
+		w.sees(1, 0, wire.RTR, wire.RTR)
+		w.send(0, 1, 7, 1, long)
+		w.send(0, 1, 7, 2, long)
+		w.sees(0, 1, wire.RTRAck, wire.RTRAck)
+		w.finish()
+		w.got(r1, 1, long)
+		w.got(r2, 2, long)
+	})
 	for name, post := range map[string]func(*world) *Request{
 		"expects an eager message": func(w *world) *Request { return w.recv(1, 0, 7, limit) },
-		"expects anybody":          func(w *world) *Request { return w.recv(1, match.Any, 7, long) },
+		"expects anybody's":        func(w *world) *Request { return w.recv(1, match.Any, 7, long) },
 		"expects any tag":          func(w *world) *Request { return w.recv(1, 0, match.Any, long) },
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run("case 2: the first receive "+name, func(t *testing.T) {
 			w := races(t)
 			r1 := post(w)
+			w.silent(1, 0)
 			r2 := w.recv(1, 0, 7, long)
 			other := w.recv(1, 0, 8, long)
-			if len(r1.Buf) == limit || r1.Tag != match.Any {
+			if r1.Tag != match.Any {
 				w.sees(1, 0, wire.RTR) // only that of another tag
 			}
 			w.silent(1, 0)
@@ -146,30 +217,12 @@ func TestNoRTRBehindASilentReceive(t *testing.T) {
 	})
 }
 
-// silentBut is silent, but for words of one kind, which are delivered.
-func (w *world) silentBut(from, to int, kind wire.Kind) {
-	w.t.Helper()
-	for len(w.ranks[from].to[to]) > 0 {
-		w.sees(from, to, kind)
-	}
-}
-
-// A receive may send an RTR for what comes eagerly. The next send cannot know
-// whether an RTR is that one, or its own receive's, and uses neither.
-func TestMispredictedRTR(t *testing.T) {
-	t.Run("the RTR is of the eager message's receive", func(t *testing.T) {
-		w := races(t)
-		r1 := w.recv(1, 0, 7, long)
-		w.send(0, 1, 7, 1, limit)
-		w.sees(1, 0, wire.RTR)
-		w.send(0, 1, 7, 2, long)
-		r2 := w.recv(1, 0, 7, long)
-		w.sees(0, 1, wire.Eager, wire.RTS)
-		w.finish()
-		w.got(r1, 1, limit)
-		w.got(r2, 2, long)
-	})
-	t.Run("the RTR is of the second message's receive", func(t *testing.T) {
+// Fig. 4.10: an RTR that comes after an eager message is of the next message's receive
+// (case 1), or of the eager one's, who expected more (case 2). The sender has done and
+// seen the same in both cases, and uses neither.
+func TestFigure4_10MispredictedRTR(t *testing.T) {
+	seen := make(map[string]string)
+	t.Run("case 1: the RTR is for the second send", func(t *testing.T) {
 		w := races(t)
 		r1 := w.recv(1, 0, 7, limit)
 		w.send(0, 1, 7, 1, limit)
@@ -177,26 +230,53 @@ func TestMispredictedRTR(t *testing.T) {
 		r2 := w.recv(1, 0, 7, long)
 		w.sees(1, 0, wire.RTR)
 		w.send(0, 1, 7, 2, long)
+		seen[t.Name()] = fmt.Sprint(w.said(0, 1), w.said(1, 0))
 		w.sees(0, 1, wire.RTS)
 		w.finish()
 		w.got(r1, 1, limit)
 		w.got(r2, 2, long)
 	})
+	t.Run("case 2: the RTR is for the eager message", func(t *testing.T) {
+		w := races(t)
+		r1 := w.recv(1, 0, 7, long)
+		w.send(0, 1, 7, 1, limit)
+		w.sees(1, 0, wire.RTR)
+		w.send(0, 1, 7, 2, long)
+		seen[t.Name()] = fmt.Sprint(w.said(0, 1), w.said(1, 0))
+		r2 := w.recv(1, 0, 7, long)
+		w.sees(0, 1, wire.Eager, wire.RTS)
+		w.finish()
+		w.got(r1, 1, limit)
+		w.got(r2, 2, long)
+	})
+	for _, s := range seen {
+		if s != "[EAGER RTS] [RTR]" {
+			t.Errorf("the cases do not look the same: %v", seen)
+		}
+	}
 }
 
-// The whole way of an envelope through eager messages: RTRs are stopped, those under
-// way are dropped, and once the receiver has answered they are resumed.
-func TestStopAndResume(t *testing.T) {
+// Fig. 4.11: the way of an envelope past an eager message. RTRs are stopped by the next
+// RTS, those under way are dropped, and once the receiver has answered, not before, they
+// are resumed.
+func TestFigure4_11EagerFlag(t *testing.T) {
 	w := races(t)
+	flags := func(want wire.Flags) {
+		t.Helper()
+		q := w.ranks[0].to[1]
+		if h := q[len(q)-1].h; h.Kind != wire.RTS || h.Flags != want {
+			t.Fatalf("%v has flags %v, want %v; %v", h.Kind, h.Flags, want, w.log)
+		}
+	}
 	r1 := w.recv(1, 0, 7, long)
 	w.send(0, 1, 7, 1, limit)
 	s2 := w.send(0, 1, 7, 2, long)
-	if s := w.ranks[0].to[1]; s[1].h.Flags != wire.StopRTR {
-		t.Fatalf("the first rendezvous after it has flags %v", s[1].h.Flags)
-	}
+	flags(wire.StopRTR)
 	w.sees(1, 0, wire.RTR) // of the first receive, for nobody
 	r2 := w.recv(1, 0, 7, long)
 	w.sees(1, 0, wire.RTR) // sent before the wish for none was heard, dropped as well
+	w.send(0, 1, 7, 3, long)
+	flags(0) // nobody has answered
 	if n := w.ranks[0].e.Stats.RTRsDropped; n != 2 {
 		t.Errorf("%d RTRs were dropped", n)
 	}
@@ -204,19 +284,20 @@ func TestStopAndResume(t *testing.T) {
 	r3 := w.recv(1, 0, 7, long)
 	w.sees(1, 0, wire.RTSAck) // the second receive's RTR does not count, nor does the third send one
 	w.silent(1, 0)
-	w.send(0, 1, 7, 3, long)
-	if s := w.ranks[0].to[1]; s[0].h.Flags != wire.ResumeRTR {
-		t.Fatalf("the next has flags %v", s[0].h.Flags)
-	}
 	w.sees(0, 1, wire.RTS)
 	w.sees(1, 0, wire.RTSAck)
-	r4 := w.recv(1, 0, 7, long)
-	w.sees(1, 0, wire.RTR)
 	w.send(0, 1, 7, 4, long)
+	flags(wire.ResumeRTR)
+	w.sees(0, 1, wire.RTS)
+	r4 := w.recv(1, 0, 7, long)
+	r5 := w.recv(1, 0, 7, long)
+	w.sees(1, 0, wire.RTSAck, wire.RTR)
+	w.send(0, 1, 7, 5, long)
 	w.sees(0, 1, wire.RTRAck)
 	w.finish()
-	for i, r := range []*Request{r1, r2, r3, r4} {
-		w.got(r, i+1, len(message(i+1, []int{limit, long, long, long}[i])))
+	w.got(r1, 1, limit)
+	for i, r := range []*Request{r2, r3, r4, r5} {
+		w.got(r, i+2, long)
 	}
 	if !s2.Done() {
 		t.Error("the second send is not done")
@@ -272,9 +353,10 @@ func TestRTRThatComesWhileStopping(t *testing.T) {
 	w.got(r4, 4, long)
 }
 
-// Whatever the receiver guesses and whatever the sender drops, one of them moves the
-// data: every combination of guesses, orders and drops ends.
-func TestNoDeadlock(t *testing.T) {
+// Fig. 4.12: a receive that has sent an RTR may wait without end for it to be used, but a
+// sender never waits for one. Whatever the receiver guesses and whatever the sender
+// drops, one of them moves the data.
+func TestFigure4_12NoDeadlock(t *testing.T) {
 	for before := range 4 { // words that arrive before the send: none, the RTR, …
 		for _, n := range []int{limit, long} {
 			for _, room := range []int{limit, long} {
@@ -292,6 +374,9 @@ func TestNoDeadlock(t *testing.T) {
 						}
 					}
 					s := w.send(0, 1, 7, 1, min(n, room))
+					if s.state == posted || s.state == idle {
+						t.Error("the send waits to be asked")
+					}
 					w.finish()
 					if !s.Done() {
 						t.Errorf("%d bytes for %d, %d words before, eager first %v: the send is not done; %v", n, room, before, eagerFirst, w.log)
@@ -303,49 +388,5 @@ func TestNoDeadlock(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// What an early progress call brings is used by the call that made it.
-func TestEarlyProgress(t *testing.T) {
-	w := races(t)
-	w.ranks[0].progress = func() { w.sees(1, 0, wire.RTR) }
-	r := w.recv(1, 0, 7, long)
-	w.send(0, 1, 7, 1, long)
-	w.sees(0, 1, wire.RTRAck)
-	w.finish()
-	w.got(r, 1, long)
-
-	w = races(t)
-	w.ranks[1].progress = func() { w.sees(0, 1, wire.RTS) }
-	w.send(0, 1, 7, 1, long)
-	r = w.recv(1, 0, 7, long)
-	w.sees(1, 0, wire.RTSAck)
-	w.finish()
-	w.got(r, 1, long)
-}
-
-// A receiver that guesses wrong again and again stops guessing, until something
-// comes by rendezvous.
-func TestMispredictionsDoNotPileUp(t *testing.T) {
-	w := races(t)
-	for i := range 20 {
-		r := w.recv(1, 0, 7, long)
-		w.send(0, 1, 7, i, limit)
-		w.finish()
-		w.got(r, i, limit)
-	}
-	if n := w.ranks[1].e.Stats.Words[wire.RTR]; n != 4 {
-		t.Errorf("%d RTRs were sent", n)
-	}
-	for i := range 3 { // stops, resumes, speculates
-		r := w.recv(1, 0, 7, long)
-		w.finish()
-		w.send(0, 1, 7, i, long)
-		w.finish()
-		w.got(r, i, long)
-	}
-	if n := w.ranks[0].e.Stats.RTRsUsed; n != 1 {
-		t.Errorf("%d RTRs were used; %v", n, strings.Join(w.log, ", "))
 	}
 }

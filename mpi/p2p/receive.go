@@ -2,6 +2,7 @@ package p2p
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
@@ -102,25 +103,35 @@ func (e *Engine) rtsCame(peer int, h *wire.Header) error {
 // that no RTR is to be expected for it.
 func (e *Engine) serve(r *Request, peer int, h *wire.Header, data []byte, heard bool) {
 	r.Source, r.GotTag = peer, h.Tag
-	if err := e.lost[peer]; err != nil && h.Kind != wire.Eager { // what came whole needs its sender no more
+	if h.Kind == wire.Eager {
+		e.copyIn(r, peer, h, data)
+		return
+	}
+	if err := e.lost[peer]; err != nil { // only what came whole needs its sender no more
 		e.fail(r, err)
 		return
 	}
-	if h.Kind == wire.Eager {
-		r.Size = len(data)
-		copy(r.Buf, data)
-		if h.Flags&wire.Sync != 0 {
-			e.word(peer, &wire.Header{Kind: wire.SyncAck, Send: h.Send})
-		}
-		e.received(r)
-		return
+	e.fetch(r, peer, h, heard)
+}
+
+// copyIn gives a receive what came with its data.
+func (e *Engine) copyIn(r *Request, peer int, h *wire.Header, data []byte) {
+	r.Size = len(data)
+	copy(r.Buf, data)
+	if h.Flags&wire.Sync != 0 {
+		e.word(peer, &wire.Header{Kind: wire.SyncAck, Send: h.Send})
+	}
+	e.received(r)
+}
+
+// fetch has the data of an RTS moved to a receive: by the sender, or from it.
+func (e *Engine) fetch(r *Request, peer int, h *wire.Header, heard bool) {
+	var early time.Duration // for which the receive has waited
+	if r.state == posted {
+		early = e.fabric.Now() - r.since
 	}
 	r.Size = int(h.Size)
 	n := min(r.Size, len(r.Buf))
-	early := e.fabric.Now() - r.since
-	if r.state != posted {
-		early = 0
-	}
 	r.state, r.asker = moving, h.Send
 	if r.Err = e.register(r, n); r.Err != nil {
 		n = 0 // the sender goes on without us

@@ -41,7 +41,6 @@ type Request struct {
 	receives bool
 	speaks   bool  // a receive has sent an RTR
 	revoking bool  // it is being cancelled, and its RTR with it
-	deaf     bool  // a send that no RTR is for
 	heard    bool  // a send whose receive has been heard of, by RTR or RTSAck
 	stops    bool  // a send whose RTS has stopped RTRs
 	acked    bool  // a synchronous send whose SyncAck came while it was leaving

@@ -14,7 +14,7 @@ type speculation struct {
 	// their order: the next RTR is for the first of them.
 	unheard, lastUnheard *Request
 	// rtrs are those that no send has been found for.
-	rtrs []wire.Header
+	rtrs rtrs
 
 	// eager says that a message has gone eagerly, whose receive may have sent an
 	// RTR, so that no RTR can be trusted any more.
@@ -44,7 +44,7 @@ func (e *Engine) speculation(envelope match.Envelope) *speculation {
 	if s != nil {
 		return s
 	}
-	if len(e.speculated) >= maxEnvelopes {
+	if len(e.speculated) >= e.forgetAt {
 		e.forgetEnvelopes()
 	}
 	s = &speculation{eager: e.forgotten}
@@ -53,12 +53,15 @@ func (e *Engine) speculation(envelope match.Envelope) *speculation {
 }
 
 // forgetEnvelopes drops those that nothing is under way for. What was sent eagerly
-// is forgotten with them, so that from now on everything may have been.
+// is forgotten with them, and whom RTRs were stopped of, so that from now on everything
+// is in doubt: an envelope that is met again begins by stopping its RTRs. As long as
+// many must be kept, the next look is not before there are twice as many.
 func (e *Engine) forgetEnvelopes() {
 	maps.DeleteFunc(e.speculated, func(_ match.Envelope, s *speculation) bool {
-		return s.unheard == nil && len(s.rtrs) == 0 && !s.stopped
+		return s.unheard == nil && s.rtrs.len() == 0 && !s.stopping
 	})
 	e.forgotten = true
+	e.forgetAt = max(e.maxEnvelopes, 2*len(e.speculated))
 }
 
 // early looks at what has come, so that what a call needs is not overlooked.
@@ -75,25 +78,29 @@ func (e *Engine) sendSpeculatively(r *Request) {
 		if r.state == done { // the peer was lost meanwhile
 			return
 		}
+		s = e.speculation(r.envelope()) // what has come may have had it forgotten
 	}
-	var flags wire.Flags
-	switch {
-	case !s.stopped && !s.eager && len(s.rtrs) > 0:
+	if !s.stopped && !s.eager && s.rtrs.len() > 0 {
 		e.answer(r, s)
 		return
+	}
+	flags := e.wishes(r, s)
+	s.wait(r)
+	e.offer(r, flags)
+}
+
+// wishes is what the receiver is to be told about RTRs by a send's RTS.
+func (e *Engine) wishes(r *Request, s *speculation) wire.Flags {
+	switch {
 	case !s.stopped && (s.eager || s.usage.useless):
 		e.discard(s)
-		flags, r.stops = wire.StopRTR, true
-		s.stopped, s.stopping, r.deaf = true, true, true
+		s.stopped, s.stopping, r.stops = true, true, true
+		return wire.StopRTR
 	case s.stopped && !s.stopping && !s.usage.useless:
-		flags, s.stopped = wire.ResumeRTR, false
-	case s.stopped:
-		r.deaf = true
+		s.stopped = false
+		return wire.ResumeRTR
 	}
-	if !r.deaf {
-		s.wait(r)
-	}
-	e.offer(r, flags)
+	return 0
 }
 
 // wait puts a send behind those whose receives have not been heard of.
@@ -106,8 +113,11 @@ func (s *speculation) wait(r *Request) {
 	s.lastUnheard = r
 }
 
-// hear takes a send out of those.
+// hear takes a send out of those, if it is one.
 func (s *speculation) hear(r *Request) {
+	if r.heard {
+		return
+	}
 	r.heard = true
 	var before *Request
 	for q := s.unheard; q != nil; before, q = q, q.follows {
@@ -134,8 +144,7 @@ func (e *Engine) answer(r *Request, s *speculation) {
 		e.fail(r, err)
 		return
 	}
-	rtr := s.rtrs[0]
-	s.rtrs = s.rtrs[:copy(s.rtrs, s.rtrs[1:])]
+	rtr := s.rtrs.take()
 	s.usage.used++
 	e.Stats.RTRsUsed++
 	e.word(r.Peer, &wire.Header{Kind: wire.RTRAck, Context: r.Context, Tag: r.Tag, Size: uint64(len(r.Buf)), Recv: rtr.Recv})
@@ -155,8 +164,8 @@ func (e *Engine) eagerSent(envelope match.Envelope) {
 
 // discard drops the RTRs of an envelope.
 func (e *Engine) discard(s *speculation) {
-	e.Stats.RTRsDropped += uint64(len(s.rtrs))
-	s.rtrs = s.rtrs[:0]
+	e.Stats.RTRsDropped += uint64(s.rtrs.len())
+	s.rtrs.clear()
 }
 
 // rtrCame takes the word of a receive that is posted. If the first send whose
@@ -174,7 +183,7 @@ func (e *Engine) rtrCame(peer int, h *wire.Header) error {
 	case s.eager || s.stopped:
 		e.Stats.RTRsDropped++
 	default:
-		s.rtrs = append(s.rtrs, *h)
+		s.rtrs.add(h)
 	}
 	e.judge(s)
 	return nil
@@ -187,12 +196,13 @@ func (e *Engine) judge(s *speculation) {
 		return
 	}
 	// Those that still wait may yet be used.
-	if settled := u.came - len(s.rtrs); !u.useless && settled >= e.cfg.Sample {
+	if settled := u.came - s.rtrs.len(); !u.useless && settled >= e.cfg.Sample {
 		if float64(u.used) < e.cfg.Usage*float64(settled) {
 			u.useless = true
+			u.sends, u.would = 0, 0 // from now on
 			e.Stats.SpeculationStopped++
 		}
-		u.came, u.used = len(s.rtrs), 0
+		u.came, u.used = s.rtrs.len(), 0
 	}
 	if u.useless && u.sends >= e.cfg.Sample {
 		if float64(u.would) >= e.cfg.Usage*float64(u.sends) {
@@ -206,9 +216,7 @@ func (e *Engine) judge(s *speculation) {
 // rtsAcked takes the word of a receiver who has met our RTS without an RTR.
 func (e *Engine) rtsAcked(r *Request, h *wire.Header) {
 	s := e.speculation(r.envelope())
-	if !r.heard && !r.deaf {
-		s.hear(r)
-	}
+	s.hear(r)
 	// An RTR of a receive that waited longer than we have would have come first.
 	s.usage.sends++
 	if time.Duration(h.Early) >= e.fabric.Now()-r.since {
@@ -221,9 +229,7 @@ func (e *Engine) rtsAcked(r *Request, h *wire.Header) {
 // read takes the end of a send whose data the receiver has read.
 func (e *Engine) read(r *Request) {
 	s := e.speculation(r.envelope())
-	if !r.heard && !r.deaf {
-		s.hear(r)
-	}
+	s.hear(r)
 	e.drained(r, s)
 }
 
@@ -236,119 +242,12 @@ func (e *Engine) drained(r *Request, s *speculation) {
 	}
 }
 
-// hush is what a receiver knows of an envelope.
-type hush struct {
-	stopped      bool // the sender wants no RTRs
-	mispredicted int  // receives in a row with an RTR for what came eagerly
-}
-
-// hush returns what is known of an envelope, or begins to know it. A table that is
-// full takes no more: receives of envelopes that are not in it do not speak.
-func (e *Engine) hush(envelope match.Envelope) *hush {
-	h := e.hushed[envelope]
-	if h == nil {
-		h = new(hush)
-		if len(e.hushed) >= maxEnvelopes {
-			maps.DeleteFunc(e.hushed, func(_ match.Envelope, h *hush) bool { return !h.stopped })
-		}
-		if len(e.hushed) < maxEnvelopes {
-			e.hushed[envelope] = h
-		}
-	}
-	return h
-}
-
-// heed does what an RTS wants. A sender who wants no RTRs uses none of those that
-// were sent, so that receives which are still posted have sent none in effect: they
-// keep those behind them from sending theirs, and answer an RTS.
-func (e *Engine) heed(envelope match.Envelope, flags wire.Flags) {
-	if h := e.hushed[envelope]; h != nil {
-		h.mispredicted = 0
-	}
-	switch {
-	case flags&wire.StopRTR != 0:
-		e.hush(envelope).stopped = true
-		for n := e.posted.Last(envelope); n != nil && n.Value.speaks; n = e.posted.Before(n) {
-			n.Value.speaks = false
-		}
-	case flags&wire.ResumeRTR != 0:
-		delete(e.hushed, envelope)
-	}
-}
-
-// mispredicted notes an RTR for what came eagerly.
-func (e *Engine) mispredicted(envelope match.Envelope) {
-	e.Stats.Mispredicted++
-	e.hush(envelope).mispredicted++
-}
-
-// maySpeak reports whether a receive that is about to be posted may send an RTR. It
-// may not where its sender is not known or wants none; nor where too many were for
-// nothing; nor behind a receive that its message might go to and that has sent none:
-// the sender would take it for that one's.
-func (e *Engine) maySpeak(envelope match.Envelope) bool {
-	if envelope.Source == match.Any || envelope.Tag == match.Any {
-		return false
-	}
-	h := e.hushed[envelope]
-	if h == nil && len(e.hushed) >= maxEnvelopes || h != nil && (h.stopped || h.mispredicted >= e.cfg.MaxMispredicted) {
-		return false
-	}
-	// Of those with just this envelope the last tells for all: it would not have
-	// spoken behind one that has not.
-	last := e.posted.Last(envelope)
-	return !e.posted.Wild(envelope) && (last == nil || last.Value.speaks)
-}
-
-// speak sends a receive's RTR.
-func (e *Engine) speak(r *Request) {
-	if e.register(r, len(r.Buf)) != nil {
-		return // its sender can start; there may be room by then
-	}
-	r.speaks = true
-	e.word(r.Peer, &wire.Header{
-		Kind: wire.RTR, Context: r.Context, Tag: r.Tag, Size: uint64(len(r.Buf)), Recv: r.name, Memory: r.region.Memory(),
-	})
-}
-
-// rtrAckCame takes the word of a sender who writes to where an RTR of ours says. As
-// any message it goes to the first receive for it, which must be the one.
-func (e *Engine) rtrAckCame(peer int, h *wire.Header) error {
-	n := e.posted.First(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
-	if n == nil || n.Value.name != h.Recv || !n.Value.speaks { // what was hushed is not written to
-		return confused(peer, h, "it is for another receive than the first")
-	}
-	r := n.Value
-	e.posted.Remove(n)
-	r.state, r.Source, r.GotTag, r.Size = moving, peer, h.Tag, int(h.Size)
-	return nil
-}
-
 // revokeCame takes back an RTR. If a send has used it, its RTRAck is on its way.
 func (e *Engine) revokeCame(peer int, h *wire.Header) error {
 	s := e.speculation(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
-	for i := range s.rtrs {
-		if s.rtrs[i].Recv == h.Recv {
-			s.rtrs = append(s.rtrs[:i], s.rtrs[i+1:]...)
-			e.Stats.RTRsDropped++
-			break
-		}
+	if s.rtrs.drop(h.Recv) {
+		e.Stats.RTRsDropped++
 	}
 	e.word(peer, &wire.Header{Kind: wire.Revoked, Recv: h.Recv})
-	return nil
-}
-
-// revokedCame ends the cancelling of a receive, unless its message was faster.
-func (e *Engine) revokedCame(peer int, h *wire.Header) error {
-	r := e.names.get(h.Recv)
-	if r == nil {
-		return nil
-	}
-	if r.Peer != peer || !r.revoking {
-		return confused(peer, h, "nothing was revoked")
-	}
-	if r.state == posted {
-		e.cancelled(r)
-	}
 	return nil
 }

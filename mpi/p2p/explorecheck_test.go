@@ -1,0 +1,196 @@
+package p2p
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/mpi/match"
+	"github.com/fabrictest/fabrictest/mpi/wire"
+)
+
+// left are those that are.
+func (q *rtrs) left() []wire.Header { return q.all[q.first:] }
+
+// balanced checks what holds at any time: every RTR that came was used, dropped, or is
+// kept.
+func (r *explored) balanced() error {
+	for rank, n := range r.w.ranks {
+		kept := 0
+		for _, s := range n.e.speculated {
+			kept += s.rtrs.len()
+		}
+		if st := &n.e.Stats; st.RTRsCame != st.RTRsUsed+st.RTRsDropped+uint64(kept) {
+			return fmt.Errorf("rank %d: %d RTRs came, %d were used, %d dropped, and %d are kept", rank, st.RTRsCame, st.RTRsUsed, st.RTRsDropped, kept)
+		}
+	}
+	return nil
+}
+
+// placed is an act with its place.
+type placed struct {
+	rank, i int
+	a       act
+	q       *Request
+	with    *placed // whom it has met
+}
+
+// accepts reports whether a receive takes a message, as MPI says.
+func (p *placed) accepts(s *placed) bool {
+	return s.a.peer == p.rank && (p.a.peer == match.Any || p.a.peer == s.rank) && (p.a.tag == match.Any || p.a.tag == s.a.tag)
+}
+
+// check looks at a run from whose end nothing more can happen.
+func (r *explored) check(prog program) error {
+	var sent, recv []*placed
+	for rank, acts := range prog {
+		for i, a := range acts {
+			if q := r.reqs[rank][i]; q != nil && a.what == sends {
+				sent = append(sent, &placed{rank: rank, i: i, a: a, q: q})
+			} else if q != nil {
+				recv = append(recv, &placed{rank: rank, i: i, a: a, q: q})
+			}
+		}
+	}
+	if err := meet(sent, recv); err != nil {
+		return err
+	}
+	for _, s := range sent {
+		if err := checkSend(s); err != nil {
+			return err
+		}
+	}
+	if err := ordered(sent, recv); err != nil {
+		return err
+	}
+	return r.tidy(sent, recv)
+}
+
+// meet finds out which message each receive has got, by what it says.
+func meet(sent, recv []*placed) error {
+	for _, p := range recv {
+		q := p.q
+		if !q.Done() {
+			if q.state != posted {
+				return fmt.Errorf("rank %d, %d: the receive has met its message, and is not done", p.rank, p.i)
+			}
+			continue
+		}
+		if q.Cancelled {
+			continue
+		}
+		n := min(q.Size, len(q.Buf))
+		for _, s := range sent {
+			id := 1 + s.rank*16 + s.i
+			if p.accepts(s) && s.with == nil && q.Source == s.rank && int(q.GotTag) == s.a.tag && q.Size == s.a.size && bytes.Equal(q.Buf[:n], message(id, s.a.size)[:n]) {
+				p.with, s.with = s, p
+				break
+			}
+		}
+		if p.with == nil {
+			return fmt.Errorf("rank %d, %d: the receive has %d bytes of tag %d from %d that nobody has sent, or that somebody else has: % x", p.rank, p.i, q.Size, q.GotTag, q.Source, q.Buf[:n])
+		}
+		if errors.Is(q.Err, ErrTruncated) != (q.Size > len(q.Buf)) || q.Err != nil && !errors.Is(q.Err, ErrTruncated) {
+			return fmt.Errorf("rank %d, %d: %d bytes for %d end with %v", p.rank, p.i, q.Size, len(q.Buf), q.Err)
+		}
+	}
+	return nil
+}
+
+// checkSend checks that a send is done when it should be.
+func checkSend(s *placed) error {
+	eager := s.a.size <= limit && !s.a.noRoom
+	want := s.with != nil || eager && s.a.mode != Synchronous
+	if s.q.Done() != want || s.q.Err != nil {
+		return fmt.Errorf("rank %d, %d: the send is done: %v, with error %v; it has met a receive: %v", s.rank, s.i, s.q.Done(), s.q.Err, s.with != nil)
+	}
+	return nil
+}
+
+// ordered checks that nothing has overtaken anything, and that nobody waits for what is
+// there.
+func ordered(sent, recv []*placed) error {
+	for _, p := range recv {
+		for _, s := range sent {
+			if !p.accepts(s) || p.q.Cancelled {
+				continue
+			}
+			if s.with == nil && p.with == nil {
+				return fmt.Errorf("rank %d, %d and rank %d, %d wait for each other", s.rank, s.i, p.rank, p.i)
+			}
+			// A message that the receive takes was sent before the one that it has got.
+			if got := p.with; got != nil && got.rank == s.rank && s.i < got.i && (s.with == nil || s.with.i > p.i) {
+				return fmt.Errorf("rank %d, %d has got message %d of rank %d, which has overtaken %d", p.rank, p.i, got.i, s.rank, s.i)
+			}
+			// A receive that takes the message was posted before the one that has got it.
+			if to := s.with; to != nil && p.i < to.i && p.with == nil {
+				return fmt.Errorf("message %d of rank %d went to receive %d of rank %d, past %d", s.i, s.rank, to.i, p.rank, p.i)
+			}
+		}
+	}
+	return nil
+}
+
+// tidy checks that nothing is left of what is done, and that both ends agree on the
+// rest.
+func (r *explored) tidy(sent, recv []*placed) error {
+	for rank, n := range r.w.ranks {
+		open, regions := false, 0
+		for _, p := range append(sent[:len(sent):len(sent)], recv...) {
+			if p.rank != rank {
+				continue
+			}
+			open = open || !p.q.Done()
+			if p.q.region != nil {
+				regions++
+			}
+			if p.q.Done() && p.q.region != nil {
+				return fmt.Errorf("rank %d, %d is done, and its memory registered", rank, p.i)
+			}
+		}
+		if n.regions != regions || n.e.Busy() != open {
+			return fmt.Errorf("rank %d has %d regions, and requests that need %d; it is busy: %v, and a request is open: %v", rank, n.regions, regions, n.e.Busy(), open)
+		}
+		for key, s := range n.e.speculated {
+			if err := r.agree(rank, key, s); err != nil {
+				return err
+			}
+		}
+	}
+	return r.words()
+}
+
+// agree checks what a sender believes of an envelope.
+func (r *explored) agree(rank int, key match.Envelope, s *speculation) error {
+	peer := int(key.Source)
+	for _, h := range s.rtrs.left() {
+		i := r.act(peer, h.Recv)
+		if i < 0 || r.reqs[peer][i].state != posted || !r.reqs[peer][i].speaks {
+			return fmt.Errorf("rank %d keeps an RTR of a receive that rank %d does not wait with", rank, peer)
+		}
+	}
+	for q := s.unheard; q != nil; q = q.follows {
+		if q.state != offered {
+			return fmt.Errorf("rank %d waits to hear of a send that is not offered", rank)
+		}
+	}
+	h := r.w.ranks[peer].e.hushed[match.Envelope{Source: int32(rank), Tag: key.Tag}]
+	if s.stopped != (h != nil && h.stopped) {
+		return fmt.Errorf("rank %d has stopped RTRs of tag %d: %v, and rank %d thinks otherwise", rank, key.Tag, s.stopped, peer)
+	}
+	return nil
+}
+
+// words checks that as many words came as were sent, and that no receive speaks whose
+// RTR nobody has.
+func (r *explored) words() error {
+	var rtrs, came uint64
+	for _, n := range r.w.ranks {
+		rtrs += n.e.Stats.Words[wire.RTR]
+		came += n.e.Stats.RTRsCame
+	}
+	if rtrs != came {
+		return fmt.Errorf("%d RTRs were sent, and %d came", rtrs, came)
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package p2p
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var withoutRules = flag.Bool("without", false, "take each rule of the protocols out, and see that the tests notice")
+
+// rules are the places where the protocols could be simpler, were it not for what would
+// go wrong then. Each is a text of a file, and what it says without the rule.
+var rules = []struct{ rule, file, is, without string }{
+	// What speculation is.
+	{"a receive that expects much says so", "receive.go", "\tif speak {\n", "\tif speak && false {\n"},
+	{"a receive looks before it speaks", "receive.go", "if speculates && !e.cfg.NoEarlyProgress {", "if false {"},
+	{"a send looks for an RTR first", "speculate.go", "if !e.cfg.NoEarlyProgress && !s.usage.useless {", "if false {"},
+	{"a send does not look for what does not come", "speculate.go", "!e.cfg.NoEarlyProgress && !s.usage.useless", "!e.cfg.NoEarlyProgress"},
+	{"an RTR that is there is used", "speculate.go", "if !s.stopped && !s.eager && s.rtrs.len() > 0 {", "if false {"},
+
+	// Whose a word is.
+	{"who uses an RTR says so", "speculate.go", "e.word(r.Peer, &wire.Header{Kind: wire.RTRAck,", "_ = (&wire.Header{Kind: wire.RTRAck,"},
+	{"who meets an RTS without an RTR says so", "receive.go", "e.cfg.Protocol == Speculative && !r.speaks && !heard", "false"},
+	{"who has sent an RTR does not", "receive.go", "e.cfg.Protocol == Speculative && !r.speaks && !heard", "e.cfg.Protocol == Speculative && !heard"},
+	{"a matched probe says so at once", "matched.go", "a.heard = true", "return &Message{a}"},
+	{"an RTR is for the first RTS that nobody was heard of", "speculate.go", "case s.unheard != nil:\n\t\ts.hear", "case false:\n\t\ts.hear"},
+	{"an RTSAck tells of a receive", "speculate.go", "\ts.hear(r)\n\t// An RTR", "\t// An RTR"},
+
+	// No RTR behind a receive without one.
+	{"none behind a receive that has sent none", "predict.go", "(last == nil || last.Value.speaks)", "(last == nil || last != nil)"},
+	{"none behind a receive with a wildcard", "predict.go", "return !e.posted.Wild(envelope) && ", "return "},
+	{"none for any source", "predict.go", "if envelope.Source == match.Any || envelope.Tag == match.Any {", "if envelope.Tag == match.Any {"},
+	{"none for any tag", "predict.go", "if envelope.Source == match.Any || envelope.Tag == match.Any {", "if envelope.Source == match.Any {"},
+
+	// Mispredictions.
+	{"an eager message makes RTRs doubtful", "speculate.go", "\t\ts.eager = true\n", "\t\ts.eager = false\n"},
+	{"it drops those that are there", "speculate.go", "\t\ts.eager = true\n\t\te.discard(s)\n", "\t\ts.eager = true\n"},
+	{"the next RTS stops them", "speculate.go", "return wire.StopRTR", "return 0"},
+	{"the receiver stops", "predict.go", "e.hush(envelope).stopped = true", "e.hush(envelope).stopped = false"},
+	{"what it has sent does not count", "predict.go", "n.Value.speaks = false", "n.Value.speaks = true"},
+	{"what comes meanwhile is dropped", "speculate.go", "case s.eager || s.stopped:", "case s.eager && !s.stopped:"},
+	{"RTRs are resumed", "speculate.go", "\t\ts.stopped = false\n\t\treturn wire.ResumeRTR", "\t\treturn 0"},
+	{"not before the receiver has answered", "speculate.go", "case s.stopped && !s.stopping && !s.usage.useless:", "case s.stopped && !s.usage.useless:"},
+	{"the receiver resumes", "predict.go", "delete(e.hushed, envelope)", "_ = envelope"},
+	{"mispredictions have a limit", "predict.go", "h.mispredicted >= e.cfg.MaxMispredicted", "false"},
+	{"a rendezvous begins a new count of them", "predict.go", "h.mispredicted = 0", "_ = h"},
+
+	// Adaptation.
+	{"RTRs that are of no use stop", "speculate.go", "u.useless = true", "u.useless = false"},
+	{"the share that must be used is the configured one", "speculate.go", "float64(u.used) < e.cfg.Usage*float64(settled)", "u.used == 0"},
+	{"RTRs that wait may yet be used", "speculate.go", "settled := u.came - s.rtrs.len()", "settled := u.came"},
+	{"useful again, they are resumed", "speculate.go", "\t\t\tu.useless = false\n", "\t\t\tu.useless = true\n"},
+	{"the share that would be used is the same", "speculate.go", "float64(u.would) >= e.cfg.Usage*float64(u.sends)", "u.would > 0"},
+	{"one that comes too late would not be", "speculate.go", "time.Duration(h.Early) >= e.fabric.Now()-r.since", "time.Duration(h.Early) >= 0"},
+	{"only what is sent from then on is watched", "speculate.go", "u.sends, u.would = 0, 0 // from now on", "_ = u"},
+	{"only an adaptive engine adapts", "speculate.go", "if !e.cfg.Adaptive {", "if false {"},
+
+	// Cancelling, forgetting, falling back.
+	{"the RTR of a cancelled receive is taken back", "speculate.go", "if s.rtrs.drop(h.Recv) {", "if false {"},
+	{"a receive is not cancelled before", "receive.go", "\tcase r.speaks:\n\t\tr.revoking", "\tcase false:\n\t\tr.revoking"},
+	{"what was forgotten is doubtful", "speculate.go", "s = &speculation{eager: e.forgotten}", "s = &speculation{}"},
+	{"what is forgotten while a send looks is so for it too", "speculate.go", "s = e.speculation(r.envelope()) // what", "// what"},
+	{"envelopes whose RTRs are stopped are forgotten too", "speculate.go", "s.rtrs.len() == 0 && !s.stopping", "s.rtrs.len() == 0 && !s.stopped"},
+	{"what is used is not sought among all", "rtrs.go", "q.first++; q.first == len(q.all)", "q.all = append(q.all[:0:0], q.all[1:]...); len(q.all) == 0"},
+	{"a small message without room goes by rendezvous", "send.go", "if e.fabric.Room(r.Peer, n) {", "if n >= 0 {"},
+}
+
+// Every rule is where the list says. With -without, tests fail without it.
+func TestEveryRuleIsNeeded(t *testing.T) {
+	for _, r := range rules {
+		text, err := os.ReadFile(r.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), r.is); n != 1 {
+			t.Errorf("%s: %s has %q %d times", r.rule, r.file, r.is, n)
+			continue
+		}
+		if *withoutRules {
+			t.Run(r.rule, func(t *testing.T) { withoutRule(t, r.file, strings.Replace(string(text), r.is, r.without, 1)) })
+		}
+	}
+}
+
+// withoutRule runs the tests of the package with another text of a file.
+func withoutRule(t *testing.T, file, text string) {
+	dir := t.TempDir()
+	other, overlay := filepath.Join(dir, file), filepath.Join(dir, "overlay.json")
+	here, err := filepath.Abs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{here: other}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string][]byte{other: []byte(text), overlay: replace} {
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.Command("go", "test", "-overlay="+overlay, "-count=1", "-skip", "TestEveryRuleIsNeeded", "-short", "-timeout=60s", ".").CombinedOutput()
+	if err == nil {
+		t.Error("no test notices")
+		return
+	}
+	failed := 0
+	for line := range strings.Lines(string(out)) {
+		if name, ok := strings.CutPrefix(line, "--- FAIL: "); ok {
+			t.Log(strings.Fields(name)[0])
+			failed++
+		}
+	}
+	if failed == 0 && !strings.Contains(string(out), "panic: ") {
+		t.Errorf("%v, though no test fails:\n%s", err, out)
+	}
+}
