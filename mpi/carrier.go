@@ -40,8 +40,10 @@ type Carrier interface {
 	// Finished.
 	FetchAdd(peer int, at wire.Memory, add uint64, owner carrier.Fetcher)
 	CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner carrier.Fetcher)
-	// Forget says that memory is about to be freed or used for something else.
+	// Forget says that memory is about to be freed or used for something else, and
+	// Forgotten whether it may be: no NIC can reach it any more. Progress leads to that.
 	Forget(buf []byte) error
+	Forgotten(buf []byte) bool
 	// Flush has leave what was kept back to leave with more, and reports whether there
 	// was anything.
 	Flush() bool

@@ -153,8 +153,9 @@ func (n *nic) CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner 
 
 func (n *nic) Forget([]byte) error { return nil }
 
-func (n *nic) Flush() bool  { return false }
-func (n *nic) Glance() bool { return n.Progress() }
+func (n *nic) Forgotten([]byte) bool { return true }
+func (n *nic) Flush() bool           { return false }
+func (n *nic) Glance() bool          { return n.Progress() }
 
 func (n *nic) Progress() (moved bool) {
 	for {

@@ -164,3 +164,5 @@ func TestWordsBehindDataEndWithTheirPeer(t *testing.T) {
 		return nil
 	})
 }
+
+func (l *listener) Kept() {}

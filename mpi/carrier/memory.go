@@ -74,8 +74,12 @@ type retired struct {
 	until time.Duration
 }
 
-// retire deregisters memory after a while.
+// retire deregisters memory after a while. Whether it is worth to be registered again is
+// to be shown again.
 func (c *Carrier) retire(m *registered) error {
+	if c.frequent != nil {
+		c.frequent.Drop(addressOf(m.buf))
+	}
 	c.retired = append(c.retired, retired{m, c.Now() + linger})
 	return nil
 }
@@ -165,15 +169,27 @@ func (c *Carrier) Release(r *Region) {
 	c.idleRegions = append(c.idleRegions, r)
 }
 
-// Forget says that a buffer is about to be freed or used for something else. Nothing
-// of it stays registered, unless something still uses it.
+// Forget says that a buffer is about to be freed or used for something else. It must
+// not be before Forgotten says that nothing of it is registered any more.
 func (c *Carrier) Forget(buf []byte) error {
 	if len(buf) == 0 {
 		return nil
+	}
+	if c.frequent != nil { // what comes to lie there is another buffer
+		c.frequent.Forget(addressOf(buf), addressOf(buf)+uintptr(len(buf)))
 	}
 	inUse, err := c.cache.Forget(buf)
 	if err == nil && inUse {
 		err = fmt.Errorf("forget %d bytes: %w: a transfer is under way", len(buf), verbs.ErrBusy)
 	}
 	return err
+}
+
+// Forgotten reports whether no NIC can reach a buffer that was to be forgotten.
+func (c *Carrier) Forgotten(buf []byte) bool {
+	from, to := addressOf(buf), addressOf(buf)+uintptr(len(buf))
+	return !slices.ContainsFunc(c.retired, func(r retired) bool {
+		at := addressOf(r.mem.buf)
+		return at < to && at+uintptr(len(r.mem.buf)) > from
+	})
 }

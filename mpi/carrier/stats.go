@@ -1,6 +1,9 @@
 package carrier
 
-import "github.com/fabrictest/fabrictest/mpi/regcache"
+import (
+	"github.com/fabrictest/fabrictest/mpi/regcache"
+	"github.com/fabrictest/fabrictest/mpi/reuse"
+)
 
 // Memory is what communication memory is for.
 type Memory uint8
@@ -83,11 +86,15 @@ type Stats struct {
 
 	Memory        Bytes          `json:"memory"`
 	Registrations regcache.Stats `json:"registrations"`
+	Reuse         reuse.Stats    `json:"reuse"` // of small buffers
 }
 
 // Stats returns what was counted.
 func (c *Carrier) Stats() Stats {
 	s := c.stats
 	s.Registrations = c.cache.Stats
+	if c.frequent != nil {
+		s.Reuse = c.frequent.Stats
+	}
 	return s
 }

@@ -108,6 +108,7 @@ type Stats struct {
 	TooMany   uint64 // uses of buffers that the table had no place for
 	Stopped   bool   // it does not grow any more
 	MaxInLine int    // the longest chain
+	Passed    uint64 // buffers that look-ups went past, in chains
 }
 
 // Table counts uses. It belongs to one goroutine.
@@ -180,6 +181,7 @@ func (t *Table) find(addr uintptr) *buffer {
 			return b
 		}
 		line++
+		t.Stats.Passed++
 	}
 	if t.full(line) {
 		return nil
@@ -207,12 +209,27 @@ func (t *Table) full(line int) bool {
 	return s.Stopped
 }
 
-// Forget says that a buffer is not what it was: it was freed, or is of another size.
-func (t *Table) Forget(addr uintptr) {
+// Drop has a buffer be counted from the start again: what registering it cost is to be
+// earned once more.
+func (t *Table) Drop(addr uintptr) {
 	slot := &t.buckets[uint64(addr)*golden>>t.shift]
-	for at := slot; *at != nil; at = &(*at).next {
+	t.remove(slot, func(b *buffer) bool { return b.addr == addr })
+}
+
+// Forget says that memory is not what it was: it was freed, or is used for something
+// else. All buffers are forgotten that have a part of it.
+func (t *Table) Forget(from, to uintptr) {
+	for i := range t.buckets {
+		t.remove(&t.buckets[i], func(b *buffer) bool { return b.addr < to && b.addr+uintptr(b.size) > from })
+	}
+}
+
+// remove takes those out of a bucket that something holds of.
+func (t *Table) remove(slot **buffer, gone func(*buffer) bool) {
+	for at := slot; *at != nil; {
 		b := *at
-		if b.addr != addr {
+		if !gone(b) {
+			at = &b.next
 			continue
 		}
 		if *at = b.next; *slot != nil {
@@ -222,6 +239,5 @@ func (t *Table) Forget(addr uintptr) {
 		if b.seen {
 			t.Stats.Often--
 		}
-		return
 	}
 }

@@ -90,19 +90,35 @@ func TestGrowthStops(t *testing.T) {
 
 func TestForget(t *testing.T) {
 	tab := New(Config{Thresholds: Thresholds{4}, Buckets: 1, Frequent: -1, MaxBuffers: 100})
-	for i := range 10 {
+	const first, apart = uintptr(0x1000), uintptr(0x1000)
+	use := func(i uintptr) bool { return tab.Use(first+i*apart, 512) }
+	for i := range uintptr(10) {
 		for range 5 {
-			tab.Use(uintptr(i+1), 512)
+			use(i)
 		}
 	}
-	for _, i := range []int{0, 9, 4, 4} {
-		tab.Forget(uintptr(i + 1))
+	for _, i := range []uintptr{0, 9, 4, 4} {
+		tab.Drop(first + i*apart)
 	}
 	if s := tab.Stats; s.Buffers != 7 || s.Often != 7 || s.Chained != 6 {
 		t.Errorf("%+v", s)
 	}
-	if tab.Use(5, 512) {
-		t.Error("a buffer that was forgotten is still frequent")
+	if use(4) || use(0) {
+		t.Error("a buffer that was dropped is still frequent")
+	}
+	// Memory from the middle of buffer 1 to the first byte of buffer 3.
+	tab.Forget(first+apart+100, first+3*apart+1)
+	if s := tab.Stats; s.Buffers != 6 || s.Often != 4 || s.Chained != 5 {
+		t.Errorf("with three buffers less: %+v", s)
+	}
+	for i := range uintptr(9) {
+		if got, want := use(i), i == 0 || i >= 4; got != want {
+			t.Errorf("buffer %d is frequent: %v", i, got)
+		}
+	}
+	tab.Forget(0, ^uintptr(0))
+	if s := tab.Stats; s.Buffers != 0 || s.Often != 0 || s.Chained != 0 {
+		t.Errorf("with none left: %+v", s)
 	}
 }
 

@@ -1,0 +1,4 @@
+package carrier
+
+// Registered is how many regions NICs can reach.
+func (c *Carrier) Registered() int { return len(c.byKey) }

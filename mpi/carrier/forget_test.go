@@ -1,0 +1,131 @@
+package carrier_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/reuse"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// exchange sends a buffer from rank 0 to another of rank 1, and checks it.
+func (r *rank) exchange(buf []byte, seed int) error {
+	q := &p2p.Request{Peer: 1 - r.Rank, Buf: buf}
+	if copy(buf, pattern(len(buf), seed)); r.Rank == 0 {
+		r.engine.Isend(q)
+	} else {
+		clear(buf)
+		r.engine.Irecv(q)
+	}
+	if err := r.finish(q); err != nil {
+		return err
+	}
+	if !bytes.Equal(buf, pattern(len(buf), seed)) {
+		return fmt.Errorf("rank %d: message %d is wrong", r.Rank, seed)
+	}
+	return nil
+}
+
+// Memory that is to be freed stays registered until no packet can ask for it any more,
+// and not for longer: then no NIC can reach it.
+func TestForgottenMemoryIsNotRegistered(t *testing.T) {
+	in(t, 2, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+		r.longest = time.Millisecond
+		if err := r.exchange(make([]byte, 100), 100); err != nil { // so that there are buffers and a connection
+			return err
+		}
+		before := r.Registered()
+		for i, size := range []int{70_000, 5000} {
+			buf := make([]byte, size)
+			if err := r.exchange(buf, i); err != nil {
+				return err
+			}
+			began := r.Now()
+			if n := r.Registered(); n <= before {
+				return fmt.Errorf("%d bytes went by RDMA and are not registered: %d regions, %d before", size, n, before)
+			}
+			if err := r.Forget(buf[size/2:]); err != nil {
+				return err
+			}
+			if r.Forgotten(buf) {
+				return errors.New("memory that packets may still ask for may be freed")
+			}
+			if err := r.wait("the memory", func() bool { return r.Forgotten(buf) }); err != nil {
+				return err
+			}
+			if n := r.Registered(); n != before || r.Now()-began > 100*time.Millisecond {
+				return fmt.Errorf("after %v %d regions are registered, not %d as before", r.Now()-began, n, before)
+			}
+		}
+		buf := make([]byte, 70_000)
+		q := &p2p.Request{Peer: 1 - r.Rank, Tag: 1, Buf: buf}
+		if r.Rank == 0 {
+			r.engine.Isend(q)
+			if err := r.Forget(buf[100:]); !errors.Is(err, verbs.ErrBusy) {
+				return fmt.Errorf("forgetting what is being sent: %v", err)
+			}
+		} else {
+			r.engine.Irecv(q)
+		}
+		return r.finish(q)
+	})
+}
+
+// What comes to lie where a frequent buffer was is not frequent, and a buffer that had to
+// give way to others in the cache has to earn its place again.
+func TestFrequencyEndsWithTheBuffer(t *testing.T) {
+	const size = 700
+	cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: reuse.Thresholds{40}}, CacheBytes: 3000} // frequent from use 11 on
+	in(t, 2, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, cfg, func(r *rank) error {
+		seed := 0
+		use := func(buf []byte, times int, gathered uint64) error {
+			before := r.Stats().Gathered
+			for range times {
+				seed++
+				if err := r.exchange(buf, seed); err != nil {
+					return err
+				}
+			}
+			if n := r.Stats().Gathered - before; r.Rank == 0 && n != gathered {
+				return fmt.Errorf("of %d uses after %d %d were gathered, not %d", times, seed-times, n, gathered)
+			}
+			return nil
+		}
+		buf, large := make([]byte, size), make([]byte, 2*size)
+		err := use(make([]byte, 100), 2, 0) // what waits for a connection is copied in any case
+		if err == nil {
+			err = use(buf, 15, 5)
+		}
+		if err == nil {
+			err = r.Forget(buf[10:20])
+		}
+		if err == nil {
+			err = use(buf, 12, 2)
+		}
+		for range 2 { // large messages that need the cache for themselves
+			if err == nil {
+				err = use(make([]byte, 2500), 1, 0)
+			}
+		}
+		if err == nil {
+			err = use(buf, 12, 2)
+		}
+		if err == nil {
+			err = use(large[size:], 15, 5)
+		}
+		for _, times := range []int{9, 5} { // before it is registered, too
+			if err == nil {
+				err = errors.Join(use(large[:size], times, 0), r.Forget(large[:size]))
+			}
+		}
+		if s := r.Stats().Reuse; err == nil && r.Rank == 0 && (s.Frequent != 14 || s.Buffers != 2) {
+			err = fmt.Errorf("%+v", s)
+		}
+		return err
+	})
+}
