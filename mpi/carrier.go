@@ -26,7 +26,12 @@ type Carrier interface {
 	// caller's again at once, data when Finished says Sent of the owner; without an
 	// owner there is no data.
 	Send(peer int, h *wire.Header, data []byte, owner any)
+	// Register makes memory reachable for peers and their NICs; Source makes what is
+	// written from it reachable for ours, and Sink what is read into it, by a copy if
+	// that is cheaper.
 	Register(buf []byte) (p2p.Region, error)
+	Source(buf []byte) (p2p.Region, error)
+	Sink(buf []byte) (p2p.Region, error)
 	Release(p2p.Region)
 	// Read brings n bytes of a peer's memory.
 	Read(peer int, into p2p.Region, n int, from wire.Memory, owner any)
@@ -80,7 +85,12 @@ func OverVerbs(cfg carrier.Config) Opener {
 type overVerbs struct{ *carrier.Carrier }
 
 func (o *overVerbs) Register(buf []byte) (p2p.Region, error) {
-	r, err := o.Carrier.Register(buf)
+	return asRegion(o.Carrier.Register(buf))
+}
+func (o *overVerbs) Source(buf []byte) (p2p.Region, error) { return asRegion(o.Carrier.Source(buf)) }
+func (o *overVerbs) Sink(buf []byte) (p2p.Region, error)   { return asRegion(o.Carrier.Sink(buf)) }
+
+func asRegion(r *carrier.Region, err error) (p2p.Region, error) {
 	if err != nil {
 		return nil, err // not a region that is nil
 	}

@@ -82,6 +82,9 @@ func (n *nic) Register(buf []byte) (p2p.Region, error) {
 	return r, nil
 }
 
+func (n *nic) Source(buf []byte) (p2p.Region, error) { return n.Register(buf) }
+func (n *nic) Sink(buf []byte) (p2p.Region, error)   { return n.Register(buf) }
+
 func (n *nic) Release(r p2p.Region) {
 	n.f.mu.Lock()
 	defer n.f.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
@@ -52,6 +53,8 @@ type Fabric struct {
 	Impair []impair.Spec
 	// Stream is how byte streams behave, for providers that talk over them.
 	Stream sim.StreamConfig
+	// Costs is what work on memory takes; nothing if nil. Spend is filled in.
+	Costs *env.Costs
 	// Seed decides everything that is chance.
 	Seed uint64
 	// Limit ends a run that does not end by itself, in virtual time; 1 hour if 0.

@@ -45,6 +45,15 @@ func (r *worldRank) env(p *sim.Proc) *env.Env {
 		Rank: r.rank, Size: w.f.Ranks, Nodes: w.nodes, Seed: w.f.Seed, Proc: p,
 		Control: &control{w.hub, r.rank}, Shared: h.shared, Go: r.beside,
 	}
+	if costs := w.f.Costs; costs != nil {
+		own := *costs
+		own.Spend = func(d time.Duration) {
+			if p := w.sim.Current(); p != nil && d > 0 { // the rank, or a task of its
+				p.Compute(d)
+			}
+		}
+		e.Costs = &own
+	}
 	for k, d := range h.devices {
 		o := &owned{Context: d}
 		r.nics = append(r.nics, o)

@@ -45,6 +45,7 @@ func (c *Carrier) collected(p *peer, h *wire.Header, data []byte) bool {
 	}
 	at := len(u.b)
 	b := p.enc.Append(u.b[:at+lengthLen], h)
+	c.copied(len(data))
 	b = append(b, data...)
 	binary.LittleEndian.PutUint16(b[at:], uint16(len(b)-at-lengthLen))
 	u.b = b

@@ -58,6 +58,7 @@ type Carrier struct {
 	regions     []*registered // of pools and rings
 	retired     []retired
 	idleRegions []*Region
+	copies      int // regions that are copies
 	byKey       map[uint32]*registered
 	nextAddr    uint64
 	sendPool    *pool
@@ -87,7 +88,7 @@ type Carrier struct {
 	due     atomic.Int64 // when something must be done; 0 if nothing must
 	scratch []byte
 	inside  bool          // Progress is under way
-	clock   time.Duration // the time, once it was asked for in there; else 0
+	nowRead time.Duration // the time, once it was asked for in there; else 0
 	broken  error
 	stats   Stats
 }
@@ -160,16 +161,16 @@ func (c *Carrier) caps() verbs.Caps {
 	return all
 }
 
-// Now is the time. Progress reads it once: a short message takes not much longer than a
-// few looks at the clock.
+// Now is the time. In real time Progress reads it once: a short message takes not much
+// longer than a few looks at the clock.
 func (c *Carrier) Now() time.Duration {
-	if !c.inside {
+	if !c.inside || !c.env.Concurrent {
 		return c.env.Proc.Now()
 	}
-	if c.clock == 0 {
-		c.clock = c.env.Proc.Now()
+	if c.nowRead == 0 {
+		c.nowRead = c.env.Proc.Now()
 	}
-	return c.clock
+	return c.nowRead
 }
 
 // fault is something wrong with a NIC of ours, not with a peer: none can be reached.

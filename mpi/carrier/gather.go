@@ -1,6 +1,7 @@
 package carrier
 
 import (
+	"errors"
 	"fmt"
 	"time"
 	"unsafe"
@@ -18,7 +19,7 @@ type Reuse struct {
 	// Off has all small data be copied.
 	Off bool `json:"off,omitempty"`
 	// Thresholds are how often a buffer must be used for registration to pay. If there
-	// are none they are measured; in a simulated world, where copies cost nothing, data
+	// are none they are measured; in a simulated world in which copies cost nothing, data
 	// is always copied then.
 	Thresholds reuse.Thresholds `json:"thresholds,omitempty"`
 }
@@ -26,7 +27,7 @@ type Reuse struct {
 // openReuse finds out what pays.
 func (c *Carrier) openReuse() error {
 	t := c.cfg.Reuse.Thresholds
-	if c.cfg.Reuse.Off || t == nil && !c.env.Concurrent {
+	if c.cfg.Reuse.Off || t == nil && !c.env.Concurrent && c.env.Costs == nil {
 		return nil
 	}
 	if t == nil {
@@ -44,37 +45,68 @@ func (c *Carrier) measureReuse() (reuse.Thresholds, error) {
 	const rounds = 64
 	from, to := make([]byte, c.cfg.Packet), make([]byte, c.cfg.Packet)
 	var failed error
-	each := func(f func()) time.Duration {
-		began := time.Now() // what the processor takes, whatever the world's time is
+	each := func(f func() error) time.Duration {
+		began := c.clock()
 		for range rounds {
-			f()
+			failed = errors.Join(failed, f())
 		}
-		return time.Since(began) / rounds
+		return (c.clock() - began) / rounds
 	}
-	probe := reuse.New(reuse.Config{Thresholds: reuse.Thresholds{reuse.Never}})
+	// A look-up is one in the table, and one in the cache behind it: whoever is frequent
+	// pays for both.
+	probe := reuse.New(reuse.Config{Thresholds: reuse.Thresholds{1}})
+	lookUp := each(func() error {
+		c.lookUp(probe, from)
+		r, err := c.Register(from)
+		if err == nil {
+			c.Release(r)
+		}
+		return err
+	})
 	costs := reuse.Costs{
-		LookUp: each(func() { probe.Use(addressOf(from), len(from)) }),
-		Copy:   func(n int) time.Duration { return each(func() { copy(to[:n], from[:n]) }) },
+		LookUp: lookUp,
+		Copy: func(n int) time.Duration {
+			return each(func() error {
+				copy(to[:n], from[:n])
+				c.copied(n)
+				return nil
+			})
+		},
 		Register: func(n int) time.Duration {
-			return each(func() {
+			return each(func() error {
 				m, err := c.register(from[:n])
 				if err == nil {
 					err = c.deregister(m)
 				}
-				if err != nil {
-					failed = err
-				}
+				return err
 			})
 		},
 	}
-	return reuse.Measured(costs, c.cfg.Packet), failed
+	t := reuse.Measured(costs, c.cfg.Packet)
+	return t, errors.Join(failed, c.Forget(from))
+}
+
+// clock is what costs are measured by: what the processor takes, or the time of a world
+// in which it is said what it takes.
+func (c *Carrier) clock() time.Duration {
+	if c.env.Costs != nil {
+		return c.Now()
+	}
+	return time.Since(started)
+}
+
+var started = time.Now()
+
+// uses counts a use of a buffer, and reports whether it should not be copied.
+func (c *Carrier) uses(buf []byte) bool {
+	return c.frequent != nil && c.lookUp(c.frequent, buf)
 }
 
 func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // gathers returns the region of data that should not be copied; nil if it should.
 func (c *Carrier) gathers(data []byte, owner any) *Region {
-	if c.frequent == nil || owner == nil || !c.frequent.Use(addressOf(data), len(data)) {
+	if owner == nil || !c.uses(data) {
 		return nil
 	}
 	r, err := c.Register(data)
@@ -84,20 +116,47 @@ func (c *Carrier) gathers(data []byte, owner any) *Region {
 	return r
 }
 
-// Source makes data reachable that is to be written to a peer once: where it is, or as
-// a copy if it is small and not from a buffer that is used often. Release gives it
-// back.
+// maxCopies is how many small buffers of one-sided operations are copies at a time. A
+// program that begins more than that before it ends its epoch has the rest registered.
+const maxCopies = 256
+
+// Source makes data reachable that is to be written to a peer: where it is, or as a copy
+// if it is small and not from a buffer that is used often. Release gives it back.
 func (c *Carrier) Source(data []byte) (*Region, error) {
-	if len(data) > c.cfg.Packet || c.frequent != nil && c.frequent.Use(addressOf(data), len(data)) {
-		return c.Register(data)
+	r, err := c.near(data)
+	if err == nil && r.copied != nil {
+		copy(r.copied.b, data)
+		c.copied(len(data))
 	}
-	buf, err := c.sendPool.take()
+	return r, err
+}
+
+// Sink does so with a buffer that data of a peer's is to be read into. From a copy it is
+// put where it belongs when it is there.
+func (c *Carrier) Sink(into []byte) (*Region, error) {
+	r, err := c.near(into)
+	if err == nil && r.copied != nil {
+		r.sink = into
+	}
+	return r, err
+}
+
+// near returns a region of a buffer itself, or of another that is there already.
+func (c *Carrier) near(buf []byte) (*Region, error) {
+	often := len(buf) <= c.cfg.Packet && c.uses(buf)
+	if len(buf) > c.cfg.Packet || often || c.copies == maxCopies {
+		if often {
+			c.stats.Direct++
+		}
+		return c.Register(buf)
+	}
+	b, err := c.sendPool.take()
 	if err != nil {
-		return nil, fmt.Errorf("a buffer for %d bytes: %w", len(data), err)
+		return nil, fmt.Errorf("a buffer for %d bytes: %w", len(buf), err)
 	}
-	copy(buf.b, data)
+	c.copies++
 	r := c.newRegion()
-	*r = Region{mem: buf.mem, off: buf.off, len: len(data), rails: len(c.rails), copied: buf}
+	*r = Region{mem: b.mem, off: b.off, len: len(buf), rails: len(c.rails), copied: b}
 	return r, nil
 }
 

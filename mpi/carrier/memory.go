@@ -37,6 +37,7 @@ func (c *Carrier) register(buf []byte) (m *registered, err error) {
 	c.nextAddr += uint64(len(buf)+2*addrGap-1) &^ (addrGap - 1)
 	for i, r := range c.rails {
 		init := verbs.MRInit{Buf: buf, Addr: m.addr, Access: r.access}
+		c.registers(len(buf))
 		m.mrs[i], err = r.pd.RegMR(init)
 		if err != nil && len(c.retired) > 0 { // what lingers may be what is lacking
 			if err = c.release(forever); err == nil {
@@ -57,6 +58,7 @@ func (c *Carrier) deregister(m *registered) (err error) {
 	}
 	for _, mr := range m.mrs {
 		if mr != nil {
+			c.deregisters(len(m.buf))
 			err = errors.Join(err, mr.Close())
 		}
 	}
@@ -128,6 +130,7 @@ func (c *Carrier) within(addr uint64, key uint32, n int) ([]byte, error) {
 type Region struct {
 	entry  *regcache.Entry[*registered] // nil if it is a copy
 	copied *buffer                      // then
+	sink   []byte                       // where what is read into the copy belongs; nil if it is written from
 	mem    *registered
 	off    int
 	len    int
@@ -139,6 +142,7 @@ func (r *Region) Memory() wire.Memory { return r.mem.memory(r.rails, r.off) }
 
 // Register makes a buffer reachable, which must not be empty, until it is released.
 func (c *Carrier) Register(buf []byte) (*Region, error) {
+	c.looks()
 	e, err := c.cache.Get(buf)
 	if err != nil {
 		return nil, err
@@ -162,6 +166,7 @@ func (c *Carrier) newRegion() *Region {
 func (c *Carrier) Release(r *Region) {
 	if r.copied != nil {
 		r.copied.giveBack()
+		c.copies--
 	} else if err := c.cache.Release(r.entry); err != nil {
 		c.fault(fmt.Errorf("deregister: %w", err))
 	}

@@ -41,6 +41,7 @@ func (c *Carrier) hearAlone(p *peer, data []byte) (err error) {
 	if p.word, _, err = p.dec.Next(asBefore[:]); err != nil {
 		return err
 	}
+	c.copied(len(data))
 	return c.up.Arrived(p.rank, &p.word, data)
 }
 

@@ -264,6 +264,7 @@ func (c *Carrier) hearWord(p *peer, b []byte) (err error) {
 	if p.word, data, err = p.dec.Next(b); err != nil {
 		return err
 	}
+	c.copied(len(data)) // to where it belongs, or where it waits
 	return c.up.Arrived(p.rank, &p.word, data)
 }
 

@@ -67,7 +67,7 @@ func (c *Carrier) enter() bool {
 	}
 	c.Flush()
 	c.era++
-	c.clock, c.inside = 0, true
+	c.nowRead, c.inside = 0, true
 	return true
 }
 

@@ -20,7 +20,8 @@ type move struct {
 	says  bool        // there is one
 	said  bool        // it has left
 	owner any
-	left  int // pieces that are under way
+	sink  []byte // where what is read belongs, if not where it is read into
+	left  int    // pieces that are under way
 	err   error
 
 	atomic verbs.Atomic
@@ -51,7 +52,7 @@ func (part *piece) source(rail int) verbs.SGE {
 func (c *Carrier) Read(rank int, into *Region, n int, from wire.Memory, owner any) {
 	c.stats.Reads++
 	c.stats.ReadBytes += uint64(n)
-	c.start(&move{op: Read, peer: c.peerOrSelf(rank), mem: into.mem, off: into.off, n: n, at: from, owner: owner, opcode: verbs.OpRDMARead})
+	c.start(&move{op: Read, peer: c.peerOrSelf(rank), mem: into.mem, off: into.off, n: n, at: from, owner: owner, opcode: verbs.OpRDMARead, sink: into.sink})
 }
 
 // Write takes n bytes to a peer's memory, and then a word, if there is one, that
@@ -317,6 +318,9 @@ func (c *Carrier) endMove(m *move, err error) {
 		}
 		m.result.giveBack()
 		m.result = nil
+	}
+	if m.sink != nil && err == nil {
+		c.copied(copy(m.sink, m.mem.buf[m.off:m.off+m.n]))
 	}
 	c.finished(m.owner, m.op, err)
 }

@@ -156,6 +156,7 @@ func (c *Carrier) depart(p *peer, v via, k kind, h *wire.Header, data []byte, fr
 		c.stats.Naked++
 	}
 	b = append(b, data...)
+	c.copied(len(data))
 	pkt.head, pkt.len = len(b), len(b)
 	if from != nil {
 		pkt.from, pkt.owner = from, owner

@@ -65,6 +65,7 @@ type Stats struct {
 	Bundled  uint64       `json:"bundled"`  // words that shared a packet with others
 	Naked    uint64       `json:"naked"`    // packets of data alone
 	Gathered uint64       `json:"gathered"` // of them, with data from where the program has it
+	Direct   uint64       `json:"direct"`   // small puts and gets without a copy
 	Bare     uint64       `json:"bare"`     // packets that only acknowledge or give credits
 	Resent   uint64       `json:"resent"`
 	Repeated uint64       `json:"repeated"` // packets that came again

@@ -118,7 +118,7 @@ func (c *Carrier) piece(p *peer, what kind, b []byte) error {
 		if err != nil {
 			return err
 		}
-		copy(to, data)
+		c.copied(copy(to, data))
 		return nil
 	case what == get && len(b) == 24:
 		n := le.Uint64(b[16:])
@@ -137,7 +137,7 @@ func (c *Carrier) piece(p *peer, what kind, b []byte) error {
 		if m == nil || len(data) > m.left {
 			return fmt.Errorf("%w: %d bytes that nobody wished for", errMalformed, len(data))
 		}
-		copy(m.mem.buf[m.off+m.n-m.left:], data)
+		c.copied(copy(m.mem.buf[m.off+m.n-m.left:], data))
 		if m.left -= len(data); m.left == 0 {
 			delete(p.wishes, le.Uint32(b))
 			c.endMove(m, nil)

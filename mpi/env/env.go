@@ -32,6 +32,19 @@ type Env struct {
 	// Concurrent says that ranks and devices run at the same time as each other, as
 	// they do in real time. Where it is false, only who waits lets others go on.
 	Concurrent bool
+	// Costs is the time that work on memory takes, for a world in which it would take
+	// none; nil where it takes what it takes.
+	Costs *Costs
+}
+
+// Costs is the time that a processor needs for memory.
+type Costs struct {
+	// Copy is that for n bytes; Register and Deregister, for a region of n.
+	Copy, Register, Deregister func(n int) time.Duration
+	// LookUp is that for one look into a table of buffers.
+	LookUp time.Duration
+	// Spend has time pass for whoever calls.
+	Spend func(time.Duration)
 }
 
 // NIC is an opened device.

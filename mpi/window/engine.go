@@ -47,7 +47,11 @@ type Stats struct {
 type Fabric interface {
 	// Send carries a word to a peer, behind those before it. Data is the owner's.
 	Send(peer int, h *wire.Header, data []byte, owner *Operation)
+	// Register makes memory reachable for others; Source, what is written from, and Sink,
+	// what is read into, need only be so for the NIC here: small buffers may be copied.
 	Register(buf []byte) (p2p.Region, error)
+	Source(buf []byte) (p2p.Region, error)
+	Sink(buf []byte) (p2p.Region, error)
 	Release(p2p.Region)
 	Read(peer int, into p2p.Region, n int, from wire.Memory, owner *Operation)
 	Write(peer int, from p2p.Region, n int, to wire.Memory, owner *Operation)

@@ -32,7 +32,9 @@ func (s *stub) Register([]byte) (p2p.Region, error) {
 	s.regions++
 	return stubRegion{}, nil
 }
-func (s *stub) Release(p2p.Region) { s.regions-- }
+func (s *stub) Source(b []byte) (p2p.Region, error) { return s.Register(b) }
+func (s *stub) Sink(b []byte) (p2p.Region, error)   { return s.Register(b) }
+func (s *stub) Release(p2p.Region)                  { s.regions-- }
 func (s *stub) Read(_ int, _ p2p.Region, _ int, _ wire.Memory, owner *Operation) {
 	s.owners = append(s.owners, owner)
 }

@@ -125,12 +125,15 @@ func (w *Window) begin(made Operation, rank int, request bool) (*Operation, erro
 		w.e.idle = append(w.e.idle, o)
 		return nil, t.lost
 	}
-	if buf := o.moves(); buf != nil {
-		region, err := w.e.fabric.Register(buf)
-		if err != nil {
-			return nil, err
-		}
-		o.region = region
+	var err error
+	switch o.what {
+	case put:
+		o.region, err = w.e.fabric.Source(o.origin)
+	case get:
+		o.region, err = w.e.fabric.Sink(o.result)
+	}
+	if err != nil {
+		return nil, err
 	}
 	w.touch(rank)
 	t.pending++
@@ -141,17 +144,6 @@ func (w *Window) begin(made Operation, rank int, request bool) (*Operation, erro
 	}
 	w.issue(o)
 	return o, nil
-}
-
-// moves is the buffer that the NIC needs to reach.
-func (o *Operation) moves() []byte {
-	switch o.what {
-	case put:
-		return o.origin
-	case get:
-		return o.result
-	}
-	return nil
 }
 
 func (e *Engine) count(o *Operation) {
