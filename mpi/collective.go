@@ -79,15 +79,24 @@ func (c *Comm) bcast(buf []byte, root int) error {
 			return err
 		}
 	}
-	var failed error
+	// All at once: who sends from where the data is has it back only when it has arrived.
+	under := make([]*Request, 0, 32)
 	for half /= 2; half > 0; half /= 2 {
 		if from+half < c.size {
-			if err := c.give(buf, (from+half+root)%c.size, tagBcast); err != nil {
-				failed = err // the others can still be served
-			}
+			r := c.k.borrow()
+			c.startSend(&r.p, c.context|collective, buf, (from+half+root)%c.size, tagBcast, p2p.Standard)
+			under = append(under, r)
 		}
 	}
-	return failed
+	var failed error // the others can still be served
+	for _, r := range under {
+		c.k.until(r.p.Done)
+		if r.p.Err != nil {
+			failed = r.p.Err
+		}
+		c.k.giveBack(r)
+	}
+	return c.gaveUp(failed)
 }
 
 // Allreduce combines the buffers of all ranks, element by element, in all of them.
