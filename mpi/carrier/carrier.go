@@ -108,7 +108,7 @@ func Open(e *env.Env, cfg Config, up Upper) (*Carrier, error) {
 	}
 	const maxIdle = 1024
 	c.cache = regcache.New(regcache.Config[*registered]{
-		Register: c.register, Deregister: c.retire, MaxIdle: maxIdle, MaxIdleBytes: cfg.CacheBytes,
+		Register: c.register, Deregister: c.retire, MaxIdle: maxIdle, MaxIdleBytes: max(cfg.CacheBytes, 0),
 	})
 	if err := c.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("rank %d: %w", e.Rank, err), c.Close())

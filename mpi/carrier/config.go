@@ -66,7 +66,8 @@ type Config struct {
 	NoSegments bool `json:"no_segments,omitempty"`
 	// StripeFrom is from which size on data is divided among rails.
 	StripeFrom int `json:"stripe_from,omitempty"`
-	// CacheBytes is how much memory stays registered that nothing uses at the moment.
+	// CacheBytes is how much memory stays registered that nothing uses at the moment;
+	// none below 0.
 	CacheBytes int `json:"cache_bytes,omitempty"`
 	// Spin is for how long a rank that waits looks again and again, in real time, before
 	// it lets itself be woken. It costs a processor, and saves the time that waking takes.

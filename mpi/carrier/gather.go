@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/fabrictest/fabrictest/mpi/regcache"
 	"github.com/fabrictest/fabrictest/mpi/reuse"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -22,6 +23,11 @@ type Reuse struct {
 	// are none they are measured; in a simulated world in which copies cost nothing, data
 	// is always copied then.
 	Thresholds reuse.Thresholds `json:"thresholds,omitempty"`
+	// Speculation, Buckets and Frequent are those of reuse.Config: what part of a
+	// threshold is enough, how large the table of uses is, and when it stops to grow.
+	Speculation float64 `json:"speculation,omitempty"`
+	Buckets     int     `json:"buckets,omitempty"`
+	Frequent    float64 `json:"frequent,omitempty"`
 }
 
 // openReuse finds out what pays.
@@ -36,7 +42,9 @@ func (c *Carrier) openReuse() error {
 			return err
 		}
 	}
-	c.frequent = reuse.New(reuse.Config{Thresholds: t})
+	own := &c.cfg.Reuse
+	c.frequent = reuse.New(reuse.Config{Thresholds: t, Speculation: own.Speculation, Buckets: own.Buckets, Frequent: own.Frequent})
+	c.stats.ReusePays = t
 	return nil
 }
 
@@ -55,14 +63,18 @@ func (c *Carrier) measureReuse() (reuse.Thresholds, error) {
 	// A look-up is one in the table, and one in the cache behind it: whoever is frequent
 	// pays for both.
 	probe := reuse.New(reuse.Config{Thresholds: reuse.Thresholds{1}})
-	lookUp := each(func() error {
+	look := func() error {
 		c.lookUp(probe, from)
 		r, err := c.Register(from)
 		if err == nil {
 			c.Release(r)
 		}
 		return err
-	})
+	}
+	if err := look(); err != nil { // the first one finds nothing, and registers
+		return nil, err
+	}
+	lookUp := each(look)
 	costs := reuse.Costs{
 		LookUp: lookUp,
 		Copy: func(n int) time.Duration {
@@ -73,17 +85,24 @@ func (c *Carrier) measureReuse() (reuse.Thresholds, error) {
 			})
 		},
 		Register: func(n int) time.Duration {
-			return each(func() error {
+			var all []*registered
+			took := each(func() error {
 				m, err := c.register(from[:n])
 				if err == nil {
-					err = c.deregister(m)
+					all = append(all, m)
 				}
 				return err
 			})
+			for _, m := range all { // which happens late, if ever
+				failed = errors.Join(failed, c.deregister(m))
+			}
+			return took
 		},
 	}
 	t := reuse.Measured(costs, c.cfg.Packet)
-	return t, errors.Join(failed, c.Forget(from))
+	failed = errors.Join(failed, c.Forget(from))
+	c.cache.Stats = regcache.Stats{}
+	return t, failed
 }
 
 // clock is what costs are measured by: what the processor takes, or the time of a world

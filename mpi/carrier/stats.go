@@ -87,7 +87,10 @@ type Stats struct {
 
 	Memory        Bytes          `json:"memory"`
 	Registrations regcache.Stats `json:"registrations"`
-	Reuse         reuse.Stats    `json:"reuse"` // of small buffers
+	// Reuse is of small buffers, and ReusePays how many uses of them it takes to pay for
+	// their registration, by size.
+	Reuse     reuse.Stats      `json:"reuse"`
+	ReusePays reuse.Thresholds `json:"reuse_pays,omitempty"`
 }
 
 // Stats returns what was counted.
