@@ -8,11 +8,10 @@ import (
 )
 
 // putget measures one-sided operations between ranks 0 and 1, as Thesis §5.5.1 does:
-// puts and gets of one size into a window that is opened by post and start, and closed
-// by complete and wait, always from the same buffer.
+// puts and gets of one size between fences, always from the same buffer.
 func putget() *Workload {
 	return runner(&Workload{
-		Name: "putget", Title: "puts and gets between ranks 0 and 1", Paper: "Thesis §5.5.1, Fig. 5.5",
+		Name: "putget", Title: "puts and gets between ranks 0 and 1", Paper: "Thesis §5.5.1, Fig. 5.7",
 		MinRanks: 2, Counts: AnyCount, Sized: true,
 	}, func(j *job) error {
 		sizes := map[Class][]int{
@@ -51,21 +50,18 @@ type oneSided struct {
 }
 
 // measure notes the time of an operation's epoch at rank 0.
-func (o *oneSided) measure(what string, n int, once func(n, number int) error) error {
+func (o *oneSided) measure(what string, n int, once func(n, number int) (time.Duration, error)) error {
 	j := o.j
 	if err := j.start(); err != nil {
 		return err
 	}
 	var total time.Duration
 	for i := range j.iterations {
-		if j.Rank() > 1 {
-			break
-		}
-		began := j.Wtime()
-		if err := once(n, i); err != nil {
+		took, err := once(n, i)
+		if err != nil {
 			return fmt.Errorf("%s of %d bytes: %w", what, n, err)
 		}
-		total += j.Wtime() - began
+		total += took
 	}
 	j.stop()
 	mean, err := j.fromRoot(total.Seconds() / float64(j.iterations))
@@ -74,45 +70,43 @@ func (o *oneSided) measure(what string, n int, once func(n, number int) error) e
 }
 
 // put has rank 0 write to rank 1, who checks what it has.
-func (o *oneSided) put(n, number int) error {
+func (o *oneSided) put(n, number int) (time.Duration, error) {
 	contents := o.j.message(0, 1, number)
 	if o.j.Rank() == 0 {
 		fill(o.buf[:n], contents)
-		return o.access(func() error { return o.win.Put(o.buf[:n], 1, 0) })
 	}
-	if err := o.exposure(); err != nil {
-		return err
+	took, err := o.epoch(func() error { return o.win.Put(o.buf[:n], 1, 0) })
+	if err != nil || o.j.Rank() != 1 {
+		return took, err
 	}
-	return o.j.contents(o.win.Memory()[:n], contents, "what put %d of %d bytes has left", number, n)
+	return took, o.j.contents(o.win.Memory()[:n], contents, "what put %d of %d bytes has left", number, n)
 }
 
 // get has rank 0 read from rank 1, and check it.
-func (o *oneSided) get(n, number int) error {
+func (o *oneSided) get(n, number int) (time.Duration, error) {
 	contents := o.j.message(1, 0, number)
 	if o.j.Rank() == 1 {
 		fill(o.win.Memory()[:n], contents)
-		return o.exposure()
 	}
-	if err := o.access(func() error { return o.win.Get(o.buf[:n], 1, 0) }); err != nil {
-		return err
+	took, err := o.epoch(func() error { return o.win.Get(o.buf[:n], 1, 0) })
+	if err != nil || o.j.Rank() != 0 {
+		return took, err
 	}
-	return o.j.contents(o.buf[:n], contents, "what get %d of %d bytes has brought", number, n)
+	return took, o.j.contents(o.buf[:n], contents, "what get %d of %d bytes has brought", number, n)
 }
 
-// access is an epoch of rank 0's, exposure the one of rank 1 that belongs to it.
-func (o *oneSided) access(operation func() error) error {
-	if err := o.win.Start([]int{1}, 0); err != nil {
-		return err
+// epoch is one of all ranks, in which rank 0 does something. It returns how long that took
+// with the fence behind it. The one before lets it wait for nobody.
+func (o *oneSided) epoch(operation func() error) (time.Duration, error) {
+	if err := o.win.Fence(mpi.NoPrecede); err != nil {
+		return 0, err
 	}
-	if err := operation(); err != nil {
-		return err
+	began := o.j.Wtime()
+	if o.j.Rank() == 0 {
+		if err := operation(); err != nil {
+			return 0, err
+		}
 	}
-	return o.win.Complete()
-}
-
-func (o *oneSided) exposure() error {
-	if err := o.win.Post([]int{0}, 0); err != nil {
-		return err
-	}
-	return o.win.Wait()
+	err := o.win.Fence(mpi.NoSucceed)
+	return o.j.Wtime() - began, err
 }

@@ -1,0 +1,136 @@
+package work_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+)
+
+// volleys has ranks 0 and 1 send messages in turn, from and into buffers that a plan
+// names for each, and returns how long rank 0 took and what its carrier counted.
+func volleys(t *testing.T, cfg carrier.Config, times int, buffers func() func(trip int) (send, recv []byte)) (time.Duration, carrier.Stats) {
+	t.Helper()
+	var took time.Duration
+	var stats carrier.Stats
+	o := mpi.Options{Carrier: platformConfig(cfg)}
+	o.P2P.Protocol, o.P2P.EagerLimit = p2p.RGET, eagerMax
+	_, err := mpihost.InWorld(platformFabric(2, fastPath()), func(e *env.Env) error {
+		return mpi.Run(e, o, func(w *mpi.World) error {
+			me, next := w.Rank(), buffers()
+			if err := w.Barrier(); err != nil {
+				return err
+			}
+			began := w.Wtime()
+			for trip := range times {
+				send, recv := next(trip)
+				for i := range 2 {
+					var err error
+					if i == me {
+						send[trip%len(send)] = byte(trip)
+						err = w.Send(send, 1-me, 1)
+					} else {
+						recv[trip%len(recv)] = byte(trip + 1)
+						_, err = w.Recv(recv, 1-me, 1)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				if recv[trip%len(recv)] != byte(trip) {
+					return fmt.Errorf("rank %d: message %d is wrong", me, trip)
+				}
+			}
+			if me == 0 {
+				took = w.Wtime() - began
+				stats = w.Stats().Carrier.(carrier.Stats)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return took, stats
+}
+
+// A program like AMG2006, with few buffers that are used just often enough to look
+// frequent among many that are not, loses by reuse, and most of that comes from buffers
+// that are registered for nothing: with 20 % of all as the least share of frequent ones
+// the table stops to grow, and it loses a third (Thesis §5.5.2: 2 %, and 6 % without).
+func TestAdaptationSparesProgramsThatReuseLittle(t *testing.T) {
+	const (
+		size, apart   = 2 << 10, 4 << 10
+		hot, uses     = 40, 40 // 28 uses make one of 2 KB frequent, and 114 would pay
+		cold, fewUses = 1400, 3
+	)
+	plan := func() func(int) ([]byte, []byte) {
+		memory, recv := make([]byte, (hot+cold)*apart), make([]byte, size)
+		return func(trip int) ([]byte, []byte) {
+			i := trip / fewUses // first it sets up what it then solves with
+			if trip >= cold*fewUses {
+				i = cold + trip%hot
+			}
+			return memory[i*apart:][:size], recv
+		}
+	}
+	run := func(r carrier.Reuse) (time.Duration, carrier.Stats) {
+		return volleys(t, carrier.Config{Design: carrier.SRQ, Reuse: r}, cold*fewUses+hot*uses, plan)
+	}
+	without, _ := run(carrier.Reuse{Off: true})
+	grows, all := run(carrier.Reuse{Buckets: 512, Frequent: -1})
+	stops, some := run(carrier.Reuse{Buckets: 512})
+	loses := func(d time.Duration) float64 { return 100 * (d.Seconds()/without.Seconds() - 1) }
+	if loses(grows) < 4 || loses(grows) > 9 || loses(stops) > 2.5 {
+		t.Errorf("it takes %.1f %% longer, and with adaptation %.1f %%", loses(grows), loses(stops))
+	}
+	if all.Reuse.Stopped || all.Reuse.Buffers != hot+cold || all.Reuse.Often != hot || all.Registrations.Misses != hot {
+		t.Errorf("without adaptation: %+v", all)
+	}
+	if !some.Reuse.Stopped || some.Reuse.Buffers > 700 || some.Reuse.TooMany == 0 {
+		t.Errorf("with adaptation: %+v", some.Reuse)
+	}
+	t.Logf("%.1f %% longer, with adaptation %.1f %%: %+v", loses(grows), loses(stops), some.Reuse)
+}
+
+// Registering makes large messages from new buffers take several times as long as from
+// old ones: most of all those that are just too large to be copied (Thesis §3.5: 6.7
+// times at 16 KB on InfiniBand). A cache that is switched off makes old buffers new.
+func TestRegistrationCache(t *testing.T) {
+	latency := func(cfg carrier.Config, size, reusePercent int) float64 {
+		const trips = 60
+		took, stats := volleys(t, cfg, trips, func() func(int) ([]byte, []byte) {
+			memory, fresh := make([]byte, 2*(trips+1)*size), 0
+			return func(trip int) ([]byte, []byte) {
+				at := 0
+				if trip*(100-reusePercent)/100 != (trip-1)*(100-reusePercent)/100 && trip > 0 {
+					fresh++
+					at = fresh
+				}
+				return memory[2*at*size:][:size], memory[(2*at+1)*size:][:size]
+			}
+		})
+		if regions := stats.Registrations.Regions; cfg.CacheBytes < 0 && regions > 0 {
+			t.Errorf("%d regions are left in a cache that is off", regions)
+		}
+		return took.Seconds() / (2 * trips)
+	}
+	on, off := carrier.Config{Design: carrier.SRQ, CacheBytes: 1 << 30, Reuse: carrier.Reuse{Off: true}}, carrier.Config{Design: carrier.SRQ, CacheBytes: -1, Reuse: carrier.Reuse{Off: true}}
+	ratio := func(size, reuse int) float64 { return latency(on, size, reuse) / latency(on, size, 100) }
+	if r := ratio(4<<10, 0); r > 1.7 {
+		t.Errorf("4 KB from new buffers: %.2f times as long", r)
+	}
+	none, half, large := ratio(16<<10, 0), ratio(16<<10, 50), ratio(256<<10, 0)
+	if none < 5 || none > 8 || half < 2.5 || half > none-2 || large > none/2 || large < 1.1 {
+		t.Errorf("16 KB from new buffers: %.1f times as long, from half of them %.1f; 256 KB %.1f", none, half, large)
+	}
+	if r := latency(off, 16<<10, 100) / latency(on, 16<<10, 0); r < 0.9 || r > 1.3 {
+		t.Errorf("16 KB without a cache take %.2f times what new buffers do", r)
+	}
+	t.Logf("16 KB %.1f and %.1f, 256 KB %.1f times as long", none, half, large)
+}

@@ -1,0 +1,122 @@
+package work_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/env"
+)
+
+// tree is a collective operation of root's data, rounds of which are measured.
+type tree struct {
+	n    int
+	all  []byte // at root
+	mine []byte
+}
+
+func (t *tree) broadcast(w *mpi.World) error {
+	if w.Rank() == 0 {
+		return w.Bcast(t.all[:t.n], 0)
+	}
+	return w.Bcast(t.mine, 0)
+}
+
+// scatter goes along a binomial tree: a child is given what is for it and for all behind
+// it. Who is between takes it into memory that is not used again.
+func (t *tree) scatter(w *mpi.World) error {
+	me, ranks, have := w.Rank(), w.Size(), t.all
+	half := 1
+	for half < ranks && me&half == 0 {
+		half *= 2
+	}
+	if me != 0 {
+		if have = t.mine; half > 1 {
+			have = make([]byte, half*t.n)
+		}
+		if _, err := w.Recv(have, me-half, 1); err != nil {
+			return err
+		}
+	}
+	var under []*mpi.Request
+	for half /= 2; half > 0; half /= 2 {
+		r, err := w.Isend(have[half*t.n:2*half*t.n], me+half, 1)
+		if err != nil {
+			return err
+		}
+		under = append(under, r)
+	}
+	copy(t.mine, have)
+	_, err := mpi.WaitAll(under)
+	return err
+}
+
+// untilAllHave is how long an operation takes from root's call until the last rank has
+// its data, in the mean of many.
+func untilAllHave(t *testing.T, ranks, n int, off bool, operation func(*tree, *mpi.World) error) time.Duration {
+	t.Helper()
+	const rounds = 400
+	var total, began, had time.Duration // one world, one clock
+	o := mpi.Options{Carrier: platformConfig(carrier.Config{Design: carrier.SRQ, Reuse: carrier.Reuse{Off: off}})}
+	o.P2P.EagerLimit = eagerMax
+	_, err := mpihost.InWorld(platformFabric(ranks, fastPath()), func(e *env.Env) error {
+		return mpi.Run(e, o, func(w *mpi.World) error {
+			t := &tree{n: n, mine: make([]byte, n)}
+			if w.Rank() == 0 {
+				t.all = slices.Repeat([]byte{1, 2, 3, 4}, n*ranks/4)
+			}
+			for range rounds {
+				if err := w.Barrier(); err != nil {
+					return err
+				}
+				if w.Rank() == 0 {
+					w.Compute(20 * time.Microsecond) // all are there, and wait
+					began, had = w.Wtime(), 0
+				}
+				if err := operation(t, w); err != nil {
+					return err
+				}
+				if w.Rank()%2 == 1 { // who gives it to others may have had it before
+					had = max(had, w.Wtime())
+				}
+				if w.Rank() != 0 && !slices.Equal(t.mine, slices.Repeat([]byte{1, 2, 3, 4}, n/4)) {
+					return fmt.Errorf("rank %d has something else", w.Rank())
+				}
+				if err := w.Barrier(); err != nil {
+					return err
+				}
+				if w.Rank() == 0 {
+					total += had - began
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return total / rounds
+}
+
+// A broadcast along a tree gains at every step, and so does a scatter up to 4 KB; beyond,
+// what goes to the first child is too large to be sent eagerly (Thesis Fig. 5.9). There a
+// broadcast gains up to 25 %, for the copies of all children count; here the second one is
+// made while the first message is on the line, and those that one after the other wait
+// for count alone.
+func TestTreesFromFrequentBuffers(t *testing.T) {
+	gained := func(ranks, n int, operation func(*tree, *mpi.World) error) float64 {
+		without, with := untilAllHave(t, ranks, n, true, operation), untilAllHave(t, ranks, n, false, operation)
+		return 1 - with.Seconds()/without.Seconds()
+	}
+	two, four := gained(2, 8<<10, (*tree).broadcast), gained(4, 8<<10, (*tree).broadcast)
+	if two < 0.1 || four < two || four > 0.25 {
+		t.Errorf("a broadcast of 8 KB takes %.1f %% less among 2 ranks and %.1f %% among 4", two*100, four*100)
+	}
+	if up, beyond := gained(4, 4<<10, (*tree).scatter), gained(4, 5<<10, (*tree).scatter); up < 0.05 || beyond > 0.01 {
+		t.Errorf("a scatter of 4 KB takes %.1f %% less, and one of 5 KB %.1f %%", up*100, beyond*100)
+	}
+}
