@@ -62,6 +62,7 @@ type Carrier struct {
 	byKey       map[uint32]*registered
 	nextAddr    uint64
 	sendPool    *pool
+	smallPool   *pool // of short packets
 	ownPool     *pool // receives of connections
 	wordPool    *pool // results of atomics
 
@@ -127,8 +128,7 @@ func (c *Carrier) open() error {
 	if err := c.cfg.fit(c.caps()); err != nil {
 		return err
 	}
-	const sendChunk = 16
-	c.sendPool = c.newPool(SendBuffers, c.cfg.Packet, sendChunk)
+	c.openSendPools()
 	for _, r := range c.rails {
 		if r.attr.Caps.Has(verbs.CapUD) && (r.byWord() || r.attr.Caps.Has(verbs.CapRD)) {
 			if err := r.openDatagrams(&c.cfg); err != nil {

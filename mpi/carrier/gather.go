@@ -169,7 +169,7 @@ func (c *Carrier) near(buf []byte) (*Region, error) {
 		}
 		return c.Register(buf)
 	}
-	b, err := c.sendPool.take()
+	b, err := c.sendBuffer(len(buf))
 	if err != nil {
 		return nil, fmt.Errorf("a buffer for %d bytes: %w", len(buf), err)
 	}

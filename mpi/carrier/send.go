@@ -142,7 +142,7 @@ func (c *Carrier) depart(p *peer, v via, k kind, h *wire.Header, data []byte, fr
 	if p.filling.pkt != nil {
 		c.flush(p) // the order of words is that in which they were given
 	}
-	pkt, err := c.newPacket(p)
+	pkt, err := c.newPacketOf(p, around+len(data)+tailLen)
 	if err != nil {
 		c.fault(err)
 		return false
@@ -204,17 +204,17 @@ func (c *Carrier) stamp(pkt *packet, k kind, v via) {
 	pkt.peer.taken, pkt.peer.ackAt = 0, 0
 }
 
-func (c *Carrier) newPacket(p *peer) (*packet, error) {
-	buf, err := c.sendPool.take()
+func (c *Carrier) newPacketOf(p *peer, n int) (*packet, error) {
+	buf, err := c.sendBuffer(n)
 	if err != nil {
 		return nil, err
 	}
-	n := len(c.idlePkts)
-	if n == 0 {
+	last := len(c.idlePkts) - 1
+	if last < 0 {
 		return &packet{peer: p, buf: buf}, nil
 	}
-	pkt := c.idlePkts[n-1]
-	c.idlePkts = c.idlePkts[:n-1]
+	pkt := c.idlePkts[last]
+	c.idlePkts = c.idlePkts[:last]
 	*pkt = packet{peer: p, buf: buf}
 	return pkt, nil
 }
