@@ -376,13 +376,14 @@ func (k *conn) sayBehind() {
 
 // writeAgain has data be written by another connection whose word cannot go by this one any
 // more. Nobody has been told of it yet, so that it does no harm if it is there already.
+// It waits for its turn: whoever ends a connection may be about to make another.
 func (k *conn) writeAgain() {
-	behind := k.behind
-	k.behind = nil
-	for _, m := range behind {
-		m.said = false
-		k.c.start(m)
+	for _, m := range k.behind {
+		m.left, m.said = 1, false
+		k.peer.moves = append(k.peer.moves, &piece{move: m, n: m.n, rail: k.rail.num})
+		k.c.isBusy(k.peer)
 	}
+	k.behind = nil
 }
 
 func (p *peer) hasBehind() bool {
