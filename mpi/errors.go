@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/window"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Classes of errors, for errors.Is.
@@ -94,6 +96,14 @@ func classify(err error) error {
 		return &classified{ErrTruncate, err}
 	case errors.Is(err, p2p.ErrLost), errors.Is(err, p2p.ErrConfused), errors.Is(err, window.ErrLost):
 		return &classified{ErrPeerLost, err}
+	}
+	return err
+}
+
+// missed is classify for waits that need no fabric: who does not come to them is gone.
+func missed(err error) error {
+	if errors.Is(err, env.ErrGone) || errors.Is(err, verbs.ErrTimeout) {
+		return &classified{ErrPeerLost, fmt.Errorf("not all ranks can be met: %w", err)}
 	}
 	return err
 }

@@ -15,8 +15,10 @@ import (
 
 const (
 	// farewell is how long a rank waits at most for the others at its end, when
-	// nothing is left to be done but to meet.
-	farewell = 30 * time.Second
+	// nothing is left to be done but to meet: for longer than they may take to find out
+	// that they cannot; farewellSoon, if it knows so itself.
+	farewell     = 2 * time.Minute
+	farewellSoon = 30 * time.Second
 	// quietWithin is how long it waits before for what it has sent to arrive;
 	// quietSoon, if not all of it can.
 	quietWithin = 5 * time.Second
@@ -29,7 +31,7 @@ const (
 func Run(e *env.Env, o Options, f func(*World) error) error {
 	k, err := open(e, o)
 	if err != nil {
-		return fmt.Errorf("mpi: rank %d of %d: %w", e.Rank, e.Size, err)
+		return fmt.Errorf("mpi: rank %d of %d: %w", e.Rank, e.Size, missed(err))
 	}
 	err = k.run(f)
 	if err == nil {
@@ -117,14 +119,14 @@ func (k *rank) finalize() error {
 		k.until(func() bool { return !k.p2p.Busy() && !k.windows.Busy() })
 		err = k.world.meet()
 	}
-	patience := quietWithin
+	patience, stays := quietWithin, farewell
 	if err != nil {
 		err = fmt.Errorf("the program has ended, but not all ranks can be met: %w", classify(err))
-		patience = quietSoon
+		patience, stays = quietSoon, farewellSoon
 	}
 	deadline := k.carrier.Now() + patience
 	k.until(func() bool { return k.carrier.Quiet() || k.carrier.Now() > deadline })
-	err = errors.Join(err, k.leave())
+	err = errors.Join(err, k.leave(stays))
 	k.unlock()
 	return err
 }
@@ -132,17 +134,17 @@ func (k *rank) finalize() error {
 // leave waits for all ranks that have not ended yet by means that need no fabric,
 // and serves them meanwhile: nobody is gone while another still wants to hear from
 // it. The lock is held before and after it.
-func (k *rank) leave() error {
+func (k *rank) leave(within time.Duration) error {
 	var met atomic.Pointer[error]
 	meet := func(verbs.Proc) {
-		err := k.env.Control.Barrier(farewell)
+		err := k.env.Control.Barrier(within)
 		met.Store(&err)
 	}
 	if k.env.Go == nil {
 		k.unlock()
 		k.outside(func() { meet(nil) })
 		k.lock()
-		return *met.Load()
+		return missed(*met.Load())
 	}
 	k.env.Go("farewell", meet)
 	for met.Load() == nil {
@@ -152,7 +154,7 @@ func (k *rank) leave() error {
 			k.lock()
 		}
 	}
-	return *met.Load()
+	return missed(*met.Load())
 }
 
 // discard drops what has come and nobody will ask for: at the end everything, but

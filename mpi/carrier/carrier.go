@@ -207,6 +207,9 @@ func (c *Carrier) Close() error {
 	for _, m := range c.regions {
 		errs = append(errs, c.deregister(m))
 	}
+	for _, key := range sortedKeys(c.byKey) { // of whoever has not released it, and now cannot
+		errs = append(errs, c.deregister(c.byKey[key]))
+	}
 	for _, r := range c.rails {
 		if r.pd != nil {
 			errs = append(errs, r.pd.Close())
