@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -114,6 +115,25 @@ func TestThreshold(t *testing.T) {
 		if got := w.ranks[0].e.Stats.SpeculationResumed == 1; got != on {
 			t.Errorf("where %d of 5 RTRs would be used, speculation is resumed: %v", min(used, 4), got)
 		}
+	}
+}
+
+// What would have been used is counted from when RTRs were stopped: what was before says
+// nothing about whether to resume.
+func TestWatchBeginsWhenSpeculationIsStopped(t *testing.T) {
+	w := adaptive(t)
+	for i := range 4 { // of anybody's, so that there is no RTR, though one would have come
+		r := w.recv(1, match.Any, 7, long)
+		w.now += time.Millisecond
+		w.send(0, 1, 7, i, long)
+		w.finish()
+		w.got(r, i, long)
+	}
+	for i := range 6 { // five are judged; the next says so, and is the first that is watched
+		w.cross(i)
+	}
+	if st := w.ranks[0].e.Stats; st.SpeculationStopped != 1 || st.SpeculationResumed != 0 {
+		t.Errorf("speculation was stopped %d times and resumed %d times", st.SpeculationStopped, st.SpeculationResumed)
 	}
 }
 

@@ -9,7 +9,10 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/match"
 )
 
-var exploreFor = flag.Duration("explore", 0, "for how long to go on with random programs in every order, instead of with a few")
+var (
+	exploreFor  = flag.Duration("explore", 0, "for how long to go on with random programs in every order, instead of with a few")
+	exploreFrom = flag.Uint64("explore.from", 0, "the seed of the first random program")
+)
 
 // exploredConfigs are those whose orders are all gone through. Decisions come soon:
 // programs are short.
@@ -152,7 +155,7 @@ func TestEveryOrderOfRandomPrograms(t *testing.T) {
 	var sum Stats
 	states, n := 0, 0
 	began := time.Now()
-	for seed := uint64(0); seed < 12 || time.Since(began) < *exploreFor; seed++ {
+	for seed := *exploreFrom; seed < *exploreFrom+12 || time.Since(began) < *exploreFor; seed++ {
 		r := rand.New(rand.NewPCG(seed, 21))
 		for name, cfg := range exploredConfigs() {
 			if cfg.Protocol != Speculative && seed%8 > 0 {

@@ -60,7 +60,7 @@ var rules = []struct{ rule, file, is, without string }{
 	{"only an adaptive engine adapts", "speculate.go", "if !e.cfg.Adaptive {", "if false {"},
 
 	// Cancelling, forgetting, falling back.
-	{"the RTR of a cancelled receive is taken back", "speculate.go", "if s.rtrs.drop(h.Recv) {", "if false {"},
+	{"the RTR of a cancelled receive is taken back", "speculate.go", "if s.rtrs.drop(h.Recv) {", "if s == nil {"},
 	{"a receive is not cancelled before", "receive.go", "\tcase r.speaks:\n\t\tr.revoking", "\tcase false:\n\t\tr.revoking"},
 	{"what was forgotten is doubtful", "speculate.go", "s = &speculation{eager: e.forgotten}", "s = &speculation{}"},
 	{"what is forgotten while a send looks is so for it too", "speculate.go", "s = e.speculation(r.envelope()) // what", "// what"},
