@@ -39,9 +39,9 @@ type Memory struct {
 	Unexpected float64 `json:"unexpected"`
 }
 
-// MemoryOf returns what the ranks of a world have used so far. All of them call it, and
-// get the same. What it needs itself is not in it.
-func MemoryOf(w *mpi.World) (Memory, error) {
+// MemoryOf returns what the ranks of a world have used so far, or what rank 0 alone has.
+// All of them call it, and get the same. What it needs itself is not in it.
+func MemoryOf(w *mpi.World, one bool) (Memory, error) {
 	s := w.Stats()
 	c, ok := s.Carrier.(carrier.Stats)
 	if !ok {
@@ -62,11 +62,20 @@ func MemoryOf(w *mpi.World) (Memory, error) {
 	for _, x := range row {
 		mine = binary.LittleEndian.AppendUint64(mine, x)
 	}
-	all := make([]byte, len(mine)*w.Size())
-	if err := w.Allgather(mine, all); err != nil {
+	var all []byte
+	var err error
+	if one {
+		all, err = mine, w.Bcast(mine, 0)
+	} else {
+		all = make([]byte, len(mine)*w.Size())
+		err = w.Allgather(mine, all)
+	}
+	if err != nil {
 		return Memory{}, err
 	}
-	return memoryOf(all, len(row), len(c.Memory.Max)), nil
+	m := memoryOf(all, len(row), len(c.Memory.Max))
+	m.Ranks = w.Size()
+	return m, nil
 }
 
 // memoryOf is what rows of all ranks come to.
@@ -81,7 +90,7 @@ func memoryOf(all []byte, columns, kinds int) Memory {
 	for i := range spreads {
 		spreads[i].Mean = float64(sums[i]) / float64(ranks)
 	}
-	m := Memory{Ranks: ranks}
+	m := Memory{}
 	for k := range kinds {
 		m.Kinds = append(m.Kinds, Kind{carrier.Memory(k).String(), spreads[k]})
 	}
@@ -91,88 +100,4 @@ func memoryOf(all []byte, columns, kinds int) Memory {
 		m.Unexpected = float64(sums[kinds+5]) / float64(m.Messages)
 	}
 	return m
-}
-
-// Start runs a program as all ranks of a world, and returns when they have ended. The
-// program's results may be of any rank.
-type Start func(ranks int, o mpi.Options, program func(*mpi.World) error) error
-
-// MemoryPoint is what a workload needed with a design, and some ranks.
-type MemoryPoint struct {
-	Workload string         `json:"workload"`
-	Design   carrier.Design `json:"design"`
-	Memory
-}
-
-// MemoryPattern is a workload that memory is measured of.
-type MemoryPattern struct {
-	Workload string
-	Params   Params
-}
-
-// MemoryPatterns are those whose curves are published: partners that are always the
-// same, partners that grow with the logarithm of the ranks, and all ranks. With
-// these come those of barriers and reductions, a logarithm of the ranks too.
-func MemoryPatterns() []MemoryPattern {
-	return []MemoryPattern{
-		{"neighbours", Params{Iterations: 40}},
-		{"cg", Params{}},
-		{"alltoall", Params{Iterations: 20, Bytes: 1 << 10}}, // too large to go by way of others
-		{"radix", Params{Class: ClassS, Iterations: 1}},
-		{"smg", Params{Iterations: 4}},
-	}
-}
-
-// MemoryCurves runs patterns with every design and number of ranks that they can have,
-// each in a world of its own. Of the options, designs are replaced.
-func MemoryCurves(start Start, o mpi.Options, patterns []MemoryPattern, designs []carrier.Design, ranks []int) ([]MemoryPoint, error) {
-	var points []MemoryPoint
-	for _, p := range patterns {
-		wl, err := Find(p.Workload)
-		if err != nil {
-			return nil, err
-		}
-		for _, design := range designs {
-			o.Carrier.Design = design
-			for _, n := range ranks {
-				if wl.Check(n, p.Params) != nil {
-					continue
-				}
-				point := MemoryPoint{Workload: p.Workload, Design: design}
-				err := start(n, o, func(w *mpi.World) error {
-					if _, err := wl.Run(w, p.Params); err != nil {
-						return err
-					}
-					m, err := MemoryOf(w)
-					if w.Rank() == 0 {
-						point.Memory = m
-					}
-					return err
-				})
-				if err != nil {
-					return nil, fmt.Errorf("%s with %s on %d ranks: %w", p.Workload, design, n, err)
-				}
-				points = append(points, point)
-			}
-		}
-	}
-	return points, nil
-}
-
-// ThesisMemory is how a connection is equipped in Thesis §6.6.2: with 95 receives of 8 KB,
-// about 800 KB.
-func ThesisMemory() carrier.Config {
-	return carrier.Config{Packet: 8 << 10, Receives: 95}
-}
-
-// SurveyMemory is how the designs of Survey are equipped: a ring of 64 packets of 8 KB, about
-// 500 KB, for every peer that 16 packets have come from, 64 receives of connections that
-// have their own, and as many shared ones as 5 MB have room for with everything else.
-// Patterns run for long enough to have rings; with more than a hundred ranks that talk to
-// all, a world needs less patience with an After of 2 and fewer iterations.
-func SurveyMemory() carrier.Config {
-	return carrier.Config{
-		Packet: 8 << 10, Receives: 64, SharedReceives: 384,
-		Ring: carrier.Ring{Slots: 64, Slot: 8 << 10, After: 16, Peers: 1 << 10},
-	}
 }

@@ -28,13 +28,7 @@ func curves(t *testing.T, cfg carrier.Config, patterns []string, designs ...carr
 			}
 		}
 	}
-	points, err := work.MemoryCurves(start, mpi.Options{Carrier: cfg}, ps, designs, []int{4, 16})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range points {
-		t.Logf("%-10s %-13s %2d ranks: %6.0f KB, %4.1f connections, %4.1f rings", p.Workload, p.Design, p.Ranks, p.Bytes.Mean/1024, p.Connections.Mean, p.Rings.Mean)
-	}
+	points := measured(t, cfg, ps, designs, 4, 16)
 	return func(pattern string, d carrier.Design, ranks int) work.MemoryPoint {
 		for _, p := range points {
 			if p.Workload == pattern && p.Design == d && p.Ranks == ranks {
@@ -44,6 +38,18 @@ func curves(t *testing.T, cfg carrier.Config, patterns []string, designs ...carr
 		t.Fatalf("no point of %s with %s on %d ranks", pattern, d, ranks)
 		return work.MemoryPoint{}
 	}
+}
+
+func measured(t *testing.T, cfg carrier.Config, ps []work.MemoryPattern, designs []carrier.Design, ranks ...int) []work.MemoryPoint {
+	t.Helper()
+	points, err := work.MemoryCurves(start, mpi.Options{Carrier: cfg}, ps, designs, ranks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range points {
+		t.Logf("%-10s %-13s %4d ranks: %6.0f KB, %4.1f connections, %4.1f rings", p.Workload, p.Design, p.Ranks, p.Bytes.Mean/1024, p.Connections.Mean, p.Rings.Mean)
+	}
+	return points
 }
 
 // Connections cost what their receives do, datagrams nothing: where ranks talk to all,
@@ -83,5 +89,79 @@ func TestMemoryOfSharedReceives(t *testing.T) {
 	}
 	if own := at("alltoall", carrier.RingSendRecv, 16).Bytes.Mean; own < 3.5*many.Bytes.Mean {
 		t.Errorf("rings and receives of every connection are %.0f bytes, shared receives %.0f", own, many.Bytes.Mean)
+	}
+}
+
+// With shared receives alone a rank has no more than 5 MB at 64 ranks, whether they talk to
+// few or to all, in bursts or in turn, and hardly more at many times as many (Survey).
+func TestSharedReceivesDoNotGrow(t *testing.T) {
+	const most = 5e6
+	patterns := []work.MemoryPattern{
+		{Workload: "smg", Params: work.Params{Iterations: 1}}, {Workload: "radix", Params: work.Params{Class: work.ClassS, Iterations: 1}},
+		{Workload: "neighbours", Params: work.Params{Iterations: 4}}, {Workload: "star", One: true},
+	}
+	designs := []carrier.Design{carrier.SRQ}
+	few := map[string]float64{}
+	for _, p := range measured(t, work.SurveyMemory(), patterns, designs, 4, 64) {
+		if p.Ranks == 4 {
+			few[p.Workload] = p.Bytes.Most
+		} else if p.Bytes.Most > most || p.Bytes.Most > 1.05*few[p.Workload] || p.Connections.Most < 10 {
+			t.Errorf("%s on %d ranks: %v bytes, %v connections; %.0f bytes on 4", p.Workload, p.Ranks, p.Bytes, p.Connections, few[p.Workload])
+		}
+	}
+	for _, p := range measured(t, work.SurveyMemory(), patterns[3:], designs, 256) {
+		if p.Bytes.Most > most || p.Bytes.Most > 1.05*few["star"] || p.Connections.Most < 255 {
+			t.Errorf("a rank with all of %d: %v bytes, %v connections; %.0f bytes on 4", p.Ranks, p.Bytes, p.Connections, few["star"])
+		}
+	}
+}
+
+// A rank that talks to all others has as much memory when these talk to nobody else: that
+// is how it is measured where all of it would not fit into a machine.
+func TestOneRankShowsWhatAllHave(t *testing.T) {
+	all := map[carrier.Design]work.MemoryPoint{}
+	e := work.MemoryExperiments()[0]
+	for _, p := range measured(t, e.Config, []work.MemoryPattern{
+		{Workload: "alltoall", Params: work.Params{Iterations: 20, Bytes: 1 << 10}}, {Workload: "star", Params: work.Params{Iterations: 20}, One: true},
+	}, e.Designs, 16) {
+		if !p.One {
+			all[p.Design] = p
+			continue
+		}
+		full := all[p.Design]
+		if d := p.Bytes.Mean / full.Bytes.Mean; d < 0.97 || d > 1.03 || p.Connections != full.Connections || p.Design != carrier.Hybrid && p.Rings.Mean < full.Rings.Mean {
+			t.Errorf("%s: rank 0 of a star has %v, one of all %v", p.Design, p, full)
+		}
+	}
+}
+
+// The experiments can be run at the numbers of ranks that were published, and the
+// curves up to a thousand.
+func TestMemoryExperiments(t *testing.T) {
+	ranks := []int{4, 8, 16, 32, 64, 128, 256, 512, 1024}
+	for _, e := range work.MemoryExperiments() {
+		runs, err := e.Runs(ranks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := map[string]bool{}
+		for i := range runs {
+			has[runs[i].String()] = true
+		}
+		last := 64
+		if e.Name == work.MemoryByRanks {
+			last = 1024
+		}
+		for _, p := range e.Patterns {
+			for _, d := range e.Designs {
+				want := work.MemoryRun{MemoryPattern: p, Design: d, Ranks: last}
+				if p.MaxRanks > 0 {
+					want.Ranks = p.MaxRanks
+				}
+				if !has[want.String()] {
+					t.Errorf("%s has no %v", e.Name, &want)
+				}
+			}
+		}
 	}
 }

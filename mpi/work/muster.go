@@ -113,20 +113,29 @@ func star() *Workload {
 			n = 1 << 10
 		}
 		send, recv := make([]byte, n), make([]byte, n)
-		talk := func(peer, round int) error {
+		say := func(peer, round int) error {
 			fill(send, j.message(j.Rank(), peer, round))
-			if err := j.swap(send, recv, peer, 1); err != nil {
+			return j.Send(send, peer, 1)
+		}
+		hear := func(peer, round int) error {
+			if _, err := j.Recv(recv, peer, 1); err != nil {
 				return err
 			}
 			return j.contents(recv, j.message(peer, j.Rank(), round), "message of rank %d in round %d", peer, round)
 		}
 		return j.rounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) error {
 			j.compute(1)
-			if j.Rank() > 0 {
-				return talk(0, round)
+			if j.Rank() > 0 { // it answers: rank 0 has one message under way at a time
+				if err := hear(0, round); err != nil {
+					return err
+				}
+				return say(0, round)
 			}
 			for peer := 1; peer < j.Size(); peer++ {
-				if err := talk(peer, round); err != nil {
+				if err := say(peer, round); err != nil {
+					return err
+				}
+				if err := hear(peer, round); err != nil {
 					return err
 				}
 			}

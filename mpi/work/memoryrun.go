@@ -1,0 +1,123 @@
+package work
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+)
+
+// Start runs a program as all ranks of a world, and returns when they have ended. The
+// program's results may be of any rank.
+type Start func(ranks int, o mpi.Options, program func(*mpi.World) error) error
+
+// MemoryPoint is what a workload needed with a design, and some ranks.
+type MemoryPoint struct {
+	Workload string         `json:"workload"`
+	Design   carrier.Design `json:"design"`
+	// One says that the figures are of rank 0 alone, which is the one that counts.
+	One bool `json:"one,omitempty"`
+	Memory
+}
+
+// MemoryPattern is a workload that memory is measured of.
+type MemoryPattern struct {
+	Workload string
+	Params   Params
+	// MaxRanks is how many there may be: the connections of everybody to everybody
+	// become too many for one machine long before those of one rank do. 0 is any
+	// number.
+	MaxRanks int
+	// One has only rank 0 be looked at.
+	One bool
+}
+
+// fullRanks is up to how many ranks everybody talks to everybody: as many as have been
+// published. Beyond, star shows what one of them has.
+const fullRanks = 64
+
+// MemoryPatterns are those whose curves are published: partners that are always the
+// same, partners that grow with the logarithm of the ranks, and all ranks. With
+// these come those of barriers and reductions, a logarithm of the ranks too.
+func MemoryPatterns() []MemoryPattern {
+	return []MemoryPattern{
+		{Workload: "neighbours", Params: Params{Iterations: 20}},
+		{Workload: "cg", Params: Params{Iterations: 1}},
+		{Workload: "alltoall", Params: Params{Iterations: 20, Bytes: 1 << 10}, MaxRanks: fullRanks}, // too large to go by way of others
+		{Workload: "radix", Params: Params{Class: ClassS, Iterations: 1}, MaxRanks: fullRanks},
+		{Workload: "smg", Params: Params{Iterations: 4}, MaxRanks: fullRanks},
+		{Workload: "star", Params: Params{Iterations: 20}, One: true},
+	}
+}
+
+// MemoryRun is one run of a measurement.
+type MemoryRun struct {
+	MemoryPattern
+	Design carrier.Design
+	Ranks  int
+}
+
+// MemoryRuns are those of patterns with every design and number of ranks that they can
+// have, the small ones of a pattern first.
+func MemoryRuns(patterns []MemoryPattern, designs []carrier.Design, ranks []int) (runs []MemoryRun, err error) {
+	for _, p := range patterns {
+		wl, err := Find(p.Workload)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range ranks {
+			if wl.Check(n, p.Params) != nil || p.MaxRanks > 0 && n > p.MaxRanks {
+				continue
+			}
+			for _, d := range designs {
+				runs = append(runs, MemoryRun{p, d, n})
+			}
+		}
+	}
+	return runs, nil
+}
+
+func (r *MemoryRun) String() string {
+	return fmt.Sprintf("%s with %s on %d ranks", r.Workload, r.Design, r.Ranks)
+}
+
+// Measure runs it in a world of its own. Of the options, the design is replaced.
+func (r *MemoryRun) Measure(start Start, o mpi.Options) (MemoryPoint, error) {
+	point := MemoryPoint{Workload: r.Workload, Design: r.Design, One: r.One}
+	wl, err := Find(r.Workload)
+	if err != nil {
+		return point, err
+	}
+	o.Carrier.Design = r.Design
+	err = start(r.Ranks, o, func(w *mpi.World) error {
+		if _, err := wl.Run(w, r.Params); err != nil {
+			return err
+		}
+		m, err := MemoryOf(w, r.One)
+		if w.Rank() == 0 {
+			point.Memory = m
+		}
+		return err
+	})
+	if err != nil {
+		return point, fmt.Errorf("%v: %w", r, err)
+	}
+	return point, nil
+}
+
+// MemoryCurves does all of MemoryRuns, one after the other.
+func MemoryCurves(start Start, o mpi.Options, patterns []MemoryPattern, designs []carrier.Design, ranks []int) ([]MemoryPoint, error) {
+	runs, err := MemoryRuns(patterns, designs, ranks)
+	if err != nil {
+		return nil, err
+	}
+	points := make([]MemoryPoint, 0, len(runs))
+	for i := range runs {
+		p, err := runs[i].Measure(start, o)
+		if err != nil {
+			return nil, err
+		}
+		points = append(points, p)
+	}
+	return points, nil
+}
