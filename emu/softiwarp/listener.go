@@ -64,6 +64,8 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 func (l *listener) listen(addr netip.AddrPort) (err error) {
 	at := []netip.Addr{addr.Addr().Unmap()}
 	switch own := l.m.d.addrs.Present(); {
+	case len(own) == 0:
+		return fmt.Errorf("%w: the device has no address now: its interface may be down", verbs.ErrNotFound)
 	case at[0].IsUnspecified():
 		at = own
 	case !slices.Contains(own, at[0]):

@@ -89,12 +89,14 @@ func TestAddressThatIsTakenAway(t *testing.T) {
 			if e, err := d.QueryGID(1, 0); err != nil || (e.GID == verbs.GIDFrom(own)) != present {
 				t.Errorf("present %v: %v, %v", present, e.GID, err)
 			}
-			l, err := d.cm.Listen(netip.AddrPortFrom(own, 7), verbs.PortSpaceTCP, 1)
-			if (err == nil) != present || err != nil && !errors.Is(err, verbs.ErrNotFound) {
-				t.Errorf("present %v: listen %v", present, err)
-			}
-			if err == nil {
-				l.Close()
+			for _, at := range []netip.Addr{own, netip.IPv6Unspecified()} {
+				l, err := d.cm.Listen(netip.AddrPortFrom(at, 7), verbs.PortSpaceTCP, 1)
+				if (err == nil) != present || err != nil && !errors.Is(err, verbs.ErrNotFound) {
+					t.Errorf("present %v: listen at %v: %v", present, at, err)
+				}
+				if err == nil {
+					l.Close()
+				}
 			}
 		}
 		return nil
