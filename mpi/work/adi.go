@@ -216,6 +216,7 @@ func (a *adi) sweep(axis int, back bool) error {
 			if _, err := a.j.wait(in); err != nil {
 				return err
 			}
+			a.j.came(from, a.in[:8*size*lines])
 			getFloats(a.forwardIn[:size*lines], a.in)
 		}
 		c.lines(axis, func(i int, l line) {
@@ -227,6 +228,7 @@ func (a *adi) sweep(axis int, back bool) error {
 		})
 		if n < a.q-1 {
 			putFloats(a.out, a.forwardOut[:size*lines])
+			a.j.left(to, a.out[:8*size*lines])
 			if a.pending, err = a.j.Isend(a.out[:8*size*lines], to, tag); err != nil {
 				return err
 			}

@@ -141,6 +141,7 @@ func (a *adi) exchangeFaces(want func(at [3]int) [adiVars]float64, bound float64
 		for k, p := range f.send {
 			putFloats(f.out[8*adiVars*k:], p.cell.u[adiVars*p.i:][:adiVars])
 		}
+		a.j.left(f.to, f.out)
 		r, err := a.j.Isend(f.out, f.to, f.tag)
 		if err != nil {
 			return err
@@ -152,6 +153,7 @@ func (a *adi) exchangeFaces(want func(at [3]int) [adiVars]float64, bound float64
 	}
 	for i := range a.faces {
 		f := &a.faces[i]
+		a.j.came(f.from, f.in)
 		for k, at := range f.recv {
 			for v, w := range want(at) {
 				if got := getFloat(f.in[8*(adiVars*k+v):]); !a.j.alike(w, got, bound) {

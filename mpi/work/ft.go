@@ -172,17 +172,32 @@ func (f *ft) inPlanes(field []complex128, back bool) {
 // toColumns transposes the field: of each plane, each rank gets its columns.
 func (f *ft) toColumns(modes []complex128) error {
 	f.pairs(f.send, func(buf []byte, planeAt, _ int) { putFloats(buf, bothParts(f.field[planeAt])) })
-	if err := f.j.Alltoall(f.send, f.recv); err != nil {
+	if err := f.toAll(); err != nil {
 		return err
 	}
 	f.pairs(f.recv, func(buf []byte, _, columnAt int) { modes[columnAt] = complexOf(buf) })
 	return nil
 }
 
+// toAll exchanges a block with every rank.
+func (f *ft) toAll() error {
+	n := len(f.send) / f.j.Size()
+	for to := range f.j.Size() {
+		f.j.left(to, f.send[to*n:][:n])
+	}
+	if err := f.j.Alltoall(f.send, f.recv); err != nil {
+		return err
+	}
+	for from := range f.j.Size() {
+		f.j.came(from, f.recv[from*n:][:n])
+	}
+	return nil
+}
+
 // toPlanes does the reverse with the damped modes.
 func (f *ft) toPlanes() error {
 	f.pairs(f.send, func(buf []byte, _, columnAt int) { putFloats(buf, bothParts(f.damped[columnAt])) })
-	if err := f.j.Alltoall(f.send, f.recv); err != nil {
+	if err := f.toAll(); err != nil {
 		return err
 	}
 	f.pairs(f.recv, func(buf []byte, planeAt, _ int) { f.field[planeAt] = complexOf(buf) })

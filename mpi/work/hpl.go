@@ -147,7 +147,7 @@ func (h *hpl) factor() error {
 // with it goes the row to be replaced, by who has it.
 func (h *hpl) pivot(g, left int) ([]float64, error) {
 	c, w := g-h.first, h.width
-	mine := make([]float64, 2+2*w) // how large, which row; the row; the row to be replaced
+	mine := make([]float64, 3+2*w) // how large, which row; the row; the row to be replaced; a sum
 	mine[0], mine[1] = -1, -1
 	for i := h.rowsFrom(g); i < h.ownRows; i++ {
 		if v := math.Abs(h.local(i)[left+c]); v > mine[0] {
@@ -158,12 +158,17 @@ func (h *hpl) pivot(g, left int) ([]float64, error) {
 	if h.row == h.rowOwner(g) {
 		copy(mine[2+w:], h.local(h.rowAt(g))[left:][:w])
 	}
+	mine[2+2*w] = sumOf(mine[:2+2*w])
 	all, err := h.toColumn(mine)
 	if err != nil {
 		return nil, err
 	}
 	best := 0
 	for r := range all {
+		// Of those that are not taken nothing else would show that they came as they were.
+		if want, got := sumOf(all[r][:2+2*w]), all[r][2+2*w]; !h.j.alike(want, got, 0) {
+			return nil, h.j.wrong(want, got, "sum of the candidate of row %d of ranks for column %d", r, g)
+		}
 		if all[r][0] > all[best][0] || all[r][0] == all[best][0] && all[r][1] < all[best][1] {
 			best = r
 		}
@@ -175,12 +180,21 @@ func (h *hpl) pivot(g, left int) ([]float64, error) {
 	h.pivots[c] = p
 	row := all[best][2 : 2+w]
 	if h.row == h.rowOwner(p) {
-		copy(h.local(h.rowAt(p))[left:], all[h.rowOwner(g)][2+w:])
+		copy(h.local(h.rowAt(p))[left:], all[h.rowOwner(g)][2+w:2+2*w])
 	}
 	if h.row == h.rowOwner(g) {
 		copy(h.local(h.rowAt(g))[left:], row)
 	}
 	return row, nil
+}
+
+// sumOf is a number that differs if any of others does, and that a float has room for.
+func sumOf(numbers []float64) float64 {
+	k := uint64(0)
+	for _, x := range numbers {
+		k = mix(k ^ math.Float64bits(x))
+	}
+	return float64(k >> 12)
 }
 
 // toColumn exchanges numbers among the ranks of a column.
@@ -237,6 +251,7 @@ func (h *hpl) passOn() error {
 		if _, err := h.j.wait(r); err != nil {
 			return err
 		}
+		h.j.came(h.rankAt(h.row, (h.column+h.columns-1)%h.columns), buf)
 		for c := range h.pivots {
 			h.pivots[c] = int(getFloat(buf[8*c:]))
 			if p := h.pivots[c]; p < h.first+c || p >= h.n {
@@ -246,6 +261,7 @@ func (h *hpl) passOn() error {
 		getFloats(h.below[from*h.width:], buf[8*h.width:])
 	}
 	if next := (h.column + 1) % h.columns; next != origin {
+		h.j.left(h.rankAt(h.row, next), buf)
 		return h.j.Send(buf, h.rankAt(h.row, next), hplTagPanel)
 	}
 	return nil

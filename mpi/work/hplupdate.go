@@ -63,9 +63,11 @@ func (h *hpl) solveTop(rest int) error {
 		if _, err := h.j.Recv(buf, h.rankAt((h.row+h.rows-1)%h.rows, h.column), hplTagTop); err != nil {
 			return err
 		}
+		h.j.came(h.rankAt((h.row+h.rows-1)%h.rows, h.column), buf)
 		getFloats(h.top, buf)
 	}
 	if next := (h.row + 1) % h.rows; next != origin {
+		h.j.left(h.rankAt(next, h.column), buf)
 		return h.j.Send(buf, h.rankAt(next, h.column), hplTagTop)
 	}
 	return nil
@@ -99,9 +101,15 @@ func (h *hpl) substitute() error {
 		}
 		buf := make([]byte, 8*w)
 		putFloats(buf, x)
+		for to := range h.j.Size() {
+			if h.rank == diagonal {
+				h.j.left(to, buf)
+			}
+		}
 		if err := h.j.Bcast(buf, diagonal); err != nil {
 			return err
 		}
+		h.j.came(diagonal, buf)
 		getFloats(x, buf)
 		if h.column == h.columnOwner(first) {
 			c := h.columnAt(first)
@@ -127,6 +135,7 @@ func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) error {
 	buf := make([]byte, 8*w)
 	if h.rank != diagonal {
 		putFloats(buf, sum)
+		h.j.left(diagonal, buf)
 		return h.j.Send(buf, diagonal, hplTagSum)
 	}
 	for c := range h.columns {
@@ -136,6 +145,7 @@ func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) error {
 		if _, err := h.j.Recv(buf, h.rankAt(h.row, c), hplTagSum); err != nil {
 			return err
 		}
+		h.j.came(h.rankAt(h.row, c), buf)
 		for i := range sum {
 			sum[i] += getFloat(buf[8*i:])
 		}

@@ -21,6 +21,7 @@ type job struct {
 	waited   time.Duration
 	checks   uint64
 	verified uint64
+	account  uint64 // of messages that were sent less those that came
 	figures  []Figure
 
 	scalar [8]byte
@@ -103,10 +104,13 @@ func (j *job) swap(send, recv []byte, peer, tag int) error {
 	if err != nil {
 		return err
 	}
+	j.left(peer, send)
 	if err := j.Send(send, peer, tag); err != nil {
 		return err
 	}
-	_, err = j.wait(r)
+	if _, err = j.wait(r); err == nil {
+		j.came(peer, recv)
+	}
 	return err
 }
 
@@ -141,11 +145,14 @@ func (j *job) result() (Result, error) {
 		return Result{}, err
 	}
 	var sums []byte
-	for _, x := range []uint64{uint64(j.waited), j.checks, j.verified} {
+	for _, x := range []uint64{uint64(j.waited), j.checks, j.verified, j.account} {
 		sums = le.AppendUint64(sums, x)
 	}
 	if err := j.Allreduce(sums, mpi.Uint64, mpi.Sum); err != nil {
 		return Result{}, err
+	}
+	if over := le.Uint64(sums[24:]); over != 0 {
+		return Result{}, j.wrong(0, over, "digests of all messages that were sent, less those of all that came")
 	}
 	r := Result{
 		Workload: j.name, Class: j.p.Class, Ranks: j.Size(), Iterations: j.iterations,

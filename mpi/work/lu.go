@@ -139,12 +139,14 @@ func (l *lu) await(z, alongX, tagX, alongY, tagY int) error {
 		if _, err := l.j.Recv(l.edge[0], alongX, tagX); err != nil {
 			return err
 		}
+		l.j.came(alongX, l.edge[0])
 		l.g.putEdge(l.edge[0], l.g.beyond(tagX), z)
 	}
 	if alongY >= 0 {
 		if _, err := l.j.Recv(l.edge[1], alongY, tagY); err != nil {
 			return err
 		}
+		l.j.came(alongY, l.edge[1])
 		l.g.putEdge(l.edge[1], l.g.beyond(tagY), z)
 	}
 	return nil
@@ -155,12 +157,14 @@ func (l *lu) await(z, alongX, tagX, alongY, tagY int) error {
 func (l *lu) pass(z, alongX, tagX, alongY, tagY int) error {
 	if alongX >= 0 {
 		l.g.getEdge(l.edge[0], l.g.within(tagX), z)
+		l.j.left(alongX, l.edge[0])
 		if err := l.j.Send(l.edge[0], alongX, tagX); err != nil {
 			return err
 		}
 	}
 	if alongY >= 0 {
 		l.g.getEdge(l.edge[1], l.g.within(tagY), z)
+		l.j.left(alongY, l.edge[1])
 		if err := l.j.Send(l.edge[1], alongY, tagY); err != nil {
 			return err
 		}
@@ -198,6 +202,7 @@ func (l *lu) faces() error {
 			for z := range l.g.side {
 				l.g.getEdge(out[z*face:][:face], l.g.within(w.tag), z)
 			}
+			l.j.left(w.to, out)
 			if err := l.j.Send(out, w.to, faceTag+w.tag); err != nil {
 				return err
 			}
@@ -206,6 +211,7 @@ func (l *lu) faces() error {
 			return err
 		}
 		if w.from >= 0 {
+			l.j.came(w.from, in)
 			for z := range l.g.side {
 				l.g.putEdge(in[z*face:][:face], l.g.beyond(w.tag), z)
 			}

@@ -136,7 +136,7 @@ func TestOneSidedFromFrequentBuffers(t *testing.T) {
 // Thesis Fig. 5.6 reports of a thousand (12.7 % at 8 KB) follows for fewer from the same
 // costs.
 func TestSpectrumOfReuse(t *testing.T) {
-	const buffers = 120
+	const buffers = 70
 	costs := fastPath()
 	got, latency := gain(t, "spectrum", "latency", 2, costs, carrier.Config{}, work.Params{Bytes: 8 << 10, Iterations: buffers})
 	saved := func(buffers int) float64 { // of the latency

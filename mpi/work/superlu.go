@@ -122,6 +122,7 @@ func (s *slu) solve() error {
 			return err
 		}
 		s.received++
+		s.j.came(st.Source, s.in[:st.Count])
 		b, kind := st.Tag/sluKinds, st.Tag%sluKinds
 		if err := s.expects(b, kind, st); err != nil {
 			return err
@@ -211,6 +212,7 @@ func (s *slu) contribute(b int, sum []float64) error {
 }
 
 func (s *slu) send(buf []byte, to, tag int) error {
+	s.j.left(to, buf)
 	r, err := s.j.Isend(buf, to, tag)
 	s.sends = append(s.sends, r)
 	return err

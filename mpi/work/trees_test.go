@@ -59,7 +59,7 @@ func (t *tree) scatter(w *mpi.World) error {
 // its data, in the mean of many.
 func untilAllHave(t *testing.T, ranks, n int, off bool, operation func(*tree, *mpi.World) error) time.Duration {
 	t.Helper()
-	const rounds = 400
+	const rounds = 150
 	var total, began, had time.Duration // one world, one clock
 	o := mpi.Options{Carrier: platformConfig(carrier.Config{Design: carrier.SRQ, Reuse: carrier.Reuse{Off: off}})}
 	o.P2P.EagerLimit = eagerMax
