@@ -50,8 +50,8 @@ func platformConfig(cfg carrier.Config) carrier.Config {
 	return cfg
 }
 
-// measured runs a workload on the platform, and returns rank 0's result and statistics.
-func measured(t *testing.T, name string, ranks int, costs *env.Costs, cfg carrier.Config, p work.Params) (work.Result, carrier.Stats) {
+// measuredOn runs a workload on the platform, and returns rank 0's result and statistics.
+func measuredOn(t *testing.T, name string, ranks int, costs *env.Costs, cfg carrier.Config, p work.Params) (work.Result, carrier.Stats) {
 	t.Helper()
 	wl, err := work.Find(name)
 	if err != nil {
@@ -74,9 +74,9 @@ func measured(t *testing.T, name string, ranks int, costs *env.Costs, cfg carrie
 // gain is how much shorter something takes with reuse than without, and how long without.
 func gain(t *testing.T, name, what string, ranks int, costs *env.Costs, cfg carrier.Config, p work.Params) (gained, before float64) {
 	t.Helper()
-	with, _ := measured(t, name, ranks, costs, cfg, p)
+	with, _ := measuredOn(t, name, ranks, costs, cfg, p)
 	cfg.Reuse.Off = true
-	without, _ := measured(t, name, ranks, costs, cfg, p)
+	without, _ := measuredOn(t, name, ranks, costs, cfg, p)
 	before = figure(t, without, what)
 	return 1 - figure(t, with, what)/before, before
 }
@@ -140,7 +140,7 @@ func TestSpectrumOfReuse(t *testing.T) {
 	costs := fastPath()
 	got, latency := gain(t, "spectrum", "latency", 2, costs, carrier.Config{}, work.Params{Bytes: 8 << 10, Iterations: buffers})
 	saved := func(buffers int) float64 { // of the latency
-		_, stats := measured(t, "pingpong", 2, costs, carrier.Config{}, work.Params{Bytes: 8 << 10, Iterations: 1})
+		_, stats := measuredOn(t, "pingpong", 2, costs, carrier.Config{}, work.Params{Bytes: 8 << 10, Iterations: 1})
 		after := stats.ReusePays[8] / 4
 		uses, sum := 0, time.Duration(0)
 		for i := 1; i <= buffers; i++ {
@@ -171,7 +171,7 @@ func TestUsesThatPay(t *testing.T) {
 		{"fast path", fastPath(), []int{432, 200, 110, 76, 60, 48, 40, 36, 32}},
 		{"send and receive", sendReceive(), []int{1568, 448, 224, 131, 95, 75, 65, 55, 49}},
 	} {
-		_, stats := measured(t, "pingpong", 2, way.costs, carrier.Config{}, work.Params{Bytes: 8, Iterations: 1})
+		_, stats := measuredOn(t, "pingpong", 2, way.costs, carrier.Config{}, work.Params{Bytes: 8, Iterations: 1})
 		for i, want := range way.want {
 			if got := float64(stats.ReusePays[i]); math.Abs(got/float64(want)-1) > 0.25 {
 				t.Errorf("%s: from %d KB on %.0f uses pay, published are %d", way.name, i, got, want)
