@@ -47,6 +47,9 @@ type Port struct {
 
 var _ link.GroupLink = (*Port)(nil)
 
+// TxQueueBytes is how much may wait in the port to be sent.
+func (p *Port) TxQueueBytes() int { return p.cfg.Link.TxQueueBytes }
+
 // Stats counts what happened at a port.
 type Stats struct {
 	Sent, SentBytes           uint64 // put on the wire; bytes are those of IP packets

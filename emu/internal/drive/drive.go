@@ -135,6 +135,9 @@ func NewOutbox(mtu int) Outbox { return Outbox{ds: NewBatch(mtu)} }
 // as they are needed: where nothing joins packets, and there are many devices.
 func NewSmallOutbox() Outbox { return Outbox{ds: make([]link.Datagram, Batch)} }
 
+// Limit has it hold no more than n packets: what is in it has its place on the wire.
+func (o *Outbox) Limit(n int) { o.ds = o.ds[:max(1, min(n, len(o.ds)))] }
+
 // Flush moves packets from e to l until e has none left, which it reports as
 // true, or l takes no more.
 func (o *Outbox) Flush(now mono.Time, e Engine, l link.PacketLink) bool {

@@ -29,6 +29,8 @@ func DefaultCosts() Costs {
 type Port interface {
 	OnReadable(h sim.Handler, arg uint64)
 	OnWritable(h sim.Handler, arg uint64)
+	// TxQueueBytes is how much may wait in it to be sent.
+	TxQueueBytes() int
 	News
 }
 
@@ -83,7 +85,9 @@ const (
 // New drives e on l, which is port or a decorator of it. The observer is told what
 // becomes of the port, with the engine's lock held.
 func New(w *sim.World, e drive.Engine, l link.PacketLink, port Port, costs Costs, o link.PortObserver) *Driver {
-	d := newDriver(w, e, &datagrams{engine: e, link: l, in: make([]link.Datagram, drive.Batch), out: drive.NewSmallOutbox()}, costs)
+	out := drive.NewSmallOutbox()
+	out.Limit(port.TxQueueBytes() / l.MTU()) // it is part of that queue
+	d := newDriver(w, e, &datagrams{engine: e, link: l, in: make([]link.Datagram, drive.Batch), out: out}, costs)
 	port.OnReadable(d, eventReadable)
 	port.OnWritable(d, eventWritable)
 	d.observe(d, port, o)

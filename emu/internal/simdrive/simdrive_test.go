@@ -26,6 +26,7 @@ type echo struct {
 	deadline mono.Time
 	ticks    []mono.Time
 	settled  int
+	asked    int // for how many packets at most
 }
 
 func (e *echo) Input(_ mono.Time, d *link.Datagram) {
@@ -40,6 +41,7 @@ func (e *echo) Input(_ mono.Time, d *link.Datagram) {
 func (e *echo) Settle(mono.Time) { e.settled++ }
 
 func (e *echo) Output(_ mono.Time, ds []link.Datagram) int {
+	e.asked = max(e.asked, len(ds))
 	n := min(len(ds), len(e.out))
 	for i := range n {
 		ds[i].Dst, ds[i].Src = e.peer, netip.AddrPort{}
@@ -122,6 +124,18 @@ func TestASideWithoutAProgramAnswers(t *testing.T) {
 			t.Errorf("got %q after %v", a.e.got, took)
 		}
 	})
+}
+
+// What an engine has given away has its place in the queue: it is asked for no more at
+// once than that holds, so that what it has to say later comes soon.
+func TestNoMoreIsTakenFromTheEngineThanThePortHolds(t *testing.T) {
+	for bytes, want := range map[int]int{0: drive.Batch, 4500: 3, 100: 1} {
+		w, a, _ := twoSides(t, sim.LinkConfig{TxQueueBytes: bytes})
+		run(t, w, func(*sim.Proc) { a.send("ping", "ping", "ping", "ping", "ping") })
+		if a.e.asked != want {
+			t.Errorf("of a queue of %d bytes, %d packets are asked for at once, want %d", bytes, a.e.asked, want)
+		}
+	}
 }
 
 func TestAPollSeesWhatHasArrivedAndCostsTime(t *testing.T) {

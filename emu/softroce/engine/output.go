@@ -72,6 +72,9 @@ func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	if q.overtake(now, d) {
 		return true
 	}
+	if q.takesTurns(now, d) {
+		return true
+	}
 	if (q.resp.pending || q.resp.reading) && !q.resp.hold.on {
 		if q.answer(now, d) {
 			return true
@@ -85,6 +88,18 @@ func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	default:
 		return q.request(now, d)
 	}
+}
+
+// takesTurns lets a request leave between the packets of a long answer: a READ of the
+// peer's must not keep ours from beginning, or two who read from each other would do so
+// one after the other.
+func (q *QP) takesTurns(now mono.Time, d *link.Datagram) bool {
+	r := &q.resp
+	if !r.reading || r.pending || !sends(q.typ) {
+		return false
+	}
+	r.yields = !r.yields
+	return r.yields && q.request(now, d)
 }
 
 // overtake lets one request leave ahead of a pending ACK.

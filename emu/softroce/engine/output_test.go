@@ -43,6 +43,41 @@ func TestPacketsOfABatchLieOneBehindTheOther(t *testing.T) {
 	}
 }
 
+// A QP that answers a long READ begins its own requests meanwhile: two that read from
+// each other do so at the same time, whoever asked first.
+func TestRequestsTakeTurnsWithALongAnswer(t *testing.T) {
+	_, a, b, qa, qb := rcPair(t, nil)
+	const packets = 16
+	read := func(h, of *host, q *QP) {
+		h.send(q, 1, verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{h.sge(0, packets*int(q.mtu))}, Remote: of.remote(0)})
+	}
+	one := make([]link.Datagram, 1)
+	read(b, a, qb)
+	if b.nic.Output(1, one) != 1 {
+		t.Fatal("the READ does not leave")
+	}
+	a.nic.Input(1, &one[0])
+	read(a, b, qa) // when the answer is under way already
+	answers := 0
+	for sent := range packets + 1 {
+		if a.nic.Output(1, one) != 1 {
+			t.Fatalf("only %d packets leave", sent)
+		}
+		var h wire.BTH
+		if _, err := h.Parse(one[0].Payload); err != nil {
+			t.Fatal(err)
+		}
+		if h.Opcode.Operation() != wire.OpReadRequest {
+			answers++
+		} else if answers > 1 {
+			t.Errorf("the request leaves behind %d packets of the answer", answers)
+		}
+	}
+	if answers != packets {
+		t.Errorf("%d packets answer a READ of %d", answers, packets)
+	}
+}
+
 func overlap(a, b []byte) bool { return at(a) < at(b)+uintptr(len(b)) && at(b) < at(a)+uintptr(len(a)) }
 
 func adjacentTo(a, b []byte) bool { return at(a)+uintptr(len(a)) == at(b) }

@@ -36,6 +36,7 @@ type responder struct {
 	hold      ackHold
 	fatal     bool // answer is the QP's last word
 	reading   bool // replays holds unsent answers
+	yields    bool // a request has its turn among them
 	replays   replayRing
 
 	xrcSRQ *nic.SRQ // the SRQ that the XRC packet at hand names
