@@ -125,7 +125,7 @@ func (c *Carrier) connection(p *peer, n int) *conn {
 
 // wantConnections makes those that the design wants and that are not there.
 func (c *Carrier) wantConnections(p *peer) {
-	if c.cfg.Design == Hybrid && p.conns[0] == nil && (p.packets < c.cfg.HybridAfter || c.stats.Connections >= c.cfg.HybridPeers) {
+	if c.cfg.Design == Hybrid && p.conns[0] == nil && !c.favours(p) {
 		return
 	}
 	for _, r := range c.rails {
@@ -150,6 +150,7 @@ func (k *conn) carry(pkt *packet) error {
 		return err
 	}
 	c.stats.Packets[ByConnection]++
+	c.stats.ByRail[k.rail.num] += uint64(pkt.len)
 	pkt.conn = k
 	pkt.posted++
 	k.credits--

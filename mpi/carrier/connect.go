@@ -86,6 +86,9 @@ func (c *Carrier) connectionWord(p *peer, what kind, body []byte) error {
 		if k == nil || k.state != asked {
 			return fmt.Errorf("%w: an answer to no question", errMalformed)
 		}
+		if h.qpn == noQP {
+			return c.refused(k)
+		}
 		if err := k.join(h); err != nil {
 			return err
 		}
@@ -100,6 +103,9 @@ func (c *Carrier) connectionWord(p *peer, what kind, body []byte) error {
 		k = nil
 	}
 	switch {
+	case k == nil && c.cfg.Design == Hybrid && c.full():
+		c.say(p, answer, hand{rail: h.rail, qpn: noQP}.bytes())
+		return nil
 	case k == nil:
 		if k, err = c.newConn(p, c.rails[h.rail], answered); err != nil {
 			return err
@@ -169,12 +175,21 @@ func (c *Carrier) giveBackIdle() {
 			continue
 		}
 		for _, k := range p.conns {
-			if k != nil && k.state == open && k.under == 0 && k.hasCredit() && c.Now()-k.used >= c.cfg.Idle {
-				k.state = closing
-				c.leaveBy(p, k, bye, nil, []byte{byte(k.rail.num)})
+			if k != nil && k.canLeave() && c.Now()-k.used >= c.cfg.Idle {
+				k.leave()
 			}
 		}
 	}
+}
+
+// canLeave reports whether nothing is under way on a connection, so that it can be given
+// back.
+func (k *conn) canLeave() bool { return k.state == open && k.under == 0 && k.hasCredit() }
+
+// leave begins to give it back.
+func (k *conn) leave() {
+	k.state = closing
+	k.c.leaveBy(k.peer, k, bye, nil, []byte{byte(k.rail.num)})
 }
 
 // canSettle reports whether a packet can leave that is part of what keeps credits going.

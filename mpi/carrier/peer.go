@@ -28,6 +28,7 @@ type peer struct {
 	had        [wire.MaxRails]uint32 // connections, of those that were given back
 	turn       int                   // of the connection to be used next
 	packets    int                   // that were sent to it
+	asksFrom   int                   // of them, so many before it is asked for a connection again
 	came       int                   // that came from it by connection
 	packetSize int                   // of the largest
 	ring       *ringOut

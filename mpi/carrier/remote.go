@@ -216,6 +216,7 @@ func (c *Carrier) begin(p *peer, part *piece) bool {
 		c.lose(p, err)
 		return true
 	}
+	c.stats.ByRail[k.rail.num] += uint64(part.n)
 	if m := part.move; m.says && m.n == part.n && len(p.queue) == 0 && k.free > spare && k.hasCredit() && len(k.behind) == 0 {
 		m.said = c.leaveBy(p, k, word, &m.then, nil) // behind the data, on the same way
 	}
@@ -256,6 +257,7 @@ func (c *Carrier) beginByDatagram(p *peer, part *piece) bool {
 		return true
 	}
 	d.free--
+	c.stats.ByRail[d.rail.num] += uint64(part.n)
 	if m := part.move; m.says && m.n == part.n && len(p.queue) == 0 && d.free > 0 {
 		m.said = c.leaveBy(p, d, word, &m.then, nil)
 	}

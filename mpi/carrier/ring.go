@@ -110,6 +110,7 @@ func (r *ringOut) carry(pkt *packet) error {
 	r.pos.next++
 	r.free--
 	c.stats.Packets[ByRing]++
+	c.stats.ByRail[k.rail.num] += uint64(pkt.len)
 	pkt.conn = k
 	pkt.posted++
 	return nil

@@ -237,6 +237,7 @@ func (c *Carrier) dispose(pkt *packet) {
 func (d *datagrams) carry(pkt *packet) error {
 	c, p := d.rail.c, pkt.peer
 	c.stats.Packets[ByDatagram]++
+	c.stats.ByRail[d.rail.num] += uint64(pkt.len)
 	if pkt.acked = d.reliable || !pkt.numbered; !pkt.acked {
 		p.unacked = append(p.unacked, pkt)
 		if p.resendAt == 0 {

@@ -3,6 +3,7 @@ package carrier
 import (
 	"github.com/fabrictest/fabrictest/mpi/regcache"
 	"github.com/fabrictest/fabrictest/mpi/reuse"
+	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
 // Memory is what communication memory is for.
@@ -61,17 +62,19 @@ func (w Way) String() string { return wayNames[w] }
 
 // Stats count what a carrier did.
 type Stats struct {
-	Packets  [ways]uint64 `json:"packets"`  // sent, by way
-	Bundled  uint64       `json:"bundled"`  // words that shared a packet with others
-	Naked    uint64       `json:"naked"`    // packets of data alone
-	Gathered uint64       `json:"gathered"` // of them, with data from where the program has it
-	Direct   uint64       `json:"direct"`   // small puts and gets without a copy
-	Bare     uint64       `json:"bare"`     // packets that only acknowledge or give credits
-	Resent   uint64       `json:"resent"`
-	Repeated uint64       `json:"repeated"` // packets that came again
-	Early    uint64       `json:"early"`    // that came before their turn
-	Waited   uint64       `json:"waited"`   // that had to wait for room
-	Foreign  uint64       `json:"foreign"`  // that made no sense
+	Packets [ways]uint64 `json:"packets"` // sent, by way
+	// ByRail are bytes that each NIC was given to send or to bring.
+	ByRail   [wire.MaxRails]uint64 `json:"by_rail"`
+	Bundled  uint64                `json:"bundled"`  // words that shared a packet with others
+	Naked    uint64                `json:"naked"`    // packets of data alone
+	Gathered uint64                `json:"gathered"` // of them, with data from where the program has it
+	Direct   uint64                `json:"direct"`   // small puts and gets without a copy
+	Bare     uint64                `json:"bare"`     // packets that only acknowledge or give credits
+	Resent   uint64                `json:"resent"`
+	Repeated uint64                `json:"repeated"` // packets that came again
+	Early    uint64                `json:"early"`    // that came before their turn
+	Waited   uint64                `json:"waited"`   // that had to wait for room
+	Foreign  uint64                `json:"foreign"`  // that made no sense
 
 	Reads, Writes, Atomics  uint64
 	ReadBytes, WrittenBytes uint64
@@ -81,6 +84,7 @@ type Stats struct {
 	MaxConnections int    `json:"max_connections"`
 	Connected      uint64 `json:"connected"`
 	GivenBack      uint64 `json:"given_back"`
+	Refused        uint64 `json:"refused"`       // by peers who had no room for them
 	Rings          int    `json:"rings"`         // that peers write to
 	LowWatermark   uint64 `json:"low_watermark"` // how often shared receives ran low
 	RailsLost      int    `json:"rails_lost"`
