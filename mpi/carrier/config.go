@@ -73,6 +73,10 @@ type Config struct {
 	// it lets itself be woken. It costs a processor, and saves the time that waking takes.
 	// Below 0 it never does.
 	Spin time.Duration `json:"spin,omitempty"`
+	// Attention is how often a rank that waits looks for what wakes nobody, as data in a
+	// ring: again when one of so many parts of what it has waited has passed. With few
+	// it may learn of something that much late; a simulated world has an event for each.
+	Attention int `json:"attention,omitempty"`
 	// Silence is after how much of it a peer that one waits for is asked whether it is
 	// still there.
 	Silence time.Duration `json:"silence,omitempty"`
@@ -128,12 +132,16 @@ func (c *Config) setDefaults() {
 	c.StripeFrom = cmp.Or(c.StripeFrom, 64<<10)
 	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
 	c.Spin = cmp.Or(c.Spin, 50*time.Microsecond)
+	c.Attention = cmp.Or(c.Attention, 8)
 	c.Silence = cmp.Or(c.Silence, 500*time.Millisecond)
 	c.Patience = cmp.Or(c.Patience, 30*time.Second)
 }
 
 // minPacket has room for the longest header and some data.
 const minPacket = 256
+
+// maxAttention has a rank look every nanosecond at first.
+const maxAttention = int(firstWait / time.Nanosecond)
 
 func (c *Config) check() error {
 	known := false
@@ -151,6 +159,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("%d receives a connection: at least %d are needed", c.Receives, minReceives)
 	case c.LowWatermark >= c.SharedReceives:
 		return fmt.Errorf("the low watermark %d must be below the %d shared receives", c.LowWatermark, c.SharedReceives)
+	case c.Attention < 1 || c.Attention > maxAttention:
+		return fmt.Errorf("attention of %d: there are 1 to %d", c.Attention, maxAttention)
 	case c.Datagrams.Window < 1 || c.Datagrams.AckEvery < 1:
 		return fmt.Errorf("datagrams: window and acknowledgements must be positive: %+v", c.Datagrams)
 	}

@@ -167,10 +167,10 @@ func (c *Carrier) Quiet() bool {
 	return true
 }
 
-// Rings and mailboxes wake nobody. Who waits looks into them every now and then: at
-// first soon, and then after an eighth of what it has waited already.
+// Rings and mailboxes wake nobody. Who waits looks into them every now and then: as if
+// it had waited for a while already, and then after a part of what it has.
 const (
-	firstLook = 500 * time.Nanosecond
+	firstWait = 4 * time.Microsecond
 	lastLook  = 10 * time.Millisecond
 )
 
@@ -194,7 +194,7 @@ func (c *Carrier) Wait(most time.Duration) {
 			runtime.Gosched() // what else there is to do here
 			return
 		}
-		look := max(firstLook, min(idle/8, lastLook))
+		look := min(max(firstWait, idle)/time.Duration(c.cfg.Attention), lastLook)
 		looks := c.mustLook()
 		if looks {
 			left = min(left, look)
