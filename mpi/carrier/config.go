@@ -43,8 +43,8 @@ type Config struct {
 	// Receives are those of each connection that has its own; also the credits that its
 	// peer has.
 	Receives int `json:"receives,omitempty"`
-	// SharedReceives are those that connections share; when fewer than LowWatermark are
-	// left, all that were used are posted again.
+	// SharedReceives are those that connections share, posted again in batches; if no more
+	// than LowWatermark are left they have run low, and are so at once.
 	SharedReceives int `json:"shared_receives,omitempty"`
 	LowWatermark   int `json:"low_watermark,omitempty"`
 	// Datagrams is how datagrams are made reliable where the NIC does not.

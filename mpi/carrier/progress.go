@@ -112,7 +112,7 @@ func (c *Carrier) tidy() (moved bool) {
 // needsReceives reports whether receives should be posted again.
 func (c *Carrier) needsReceives() bool {
 	for _, r := range c.rails {
-		if r.dg != nil && len(r.dg.recv.used) > 0 || r.srq != nil && r.srq.low() {
+		if r.dg != nil && len(r.dg.recv.used) > 0 || r.srq != nil && r.srq.wantsRefill() {
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
@@ -241,5 +242,61 @@ func TestRailsShareTheWork(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Shared receives run low when a rank does not attend to what comes, and not in a
+// conversation, however long. What finds none left comes all the same.
+func TestSharedReceivesRunLow(t *testing.T) {
+	cfg := carrier.Config{SharedReceives: 64, LowWatermark: 16}
+	in(t, 3, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, cfg, func(r *rank) error {
+		if err := r.talk(100, func(int, int) int { return 200 }); err != nil {
+			return err
+		}
+		if n := r.Stats().LowWatermark; n != 0 {
+			return fmt.Errorf("rank %d: receives ran low %d times in a conversation", r.Rank, n)
+		}
+		var qs []*p2p.Request
+		for round, burst := range []int{40, 60, 150} {
+			for i := range burst {
+				q := &p2p.Request{Peer: 0, Tag: int32(round*1000 + i), Buf: pattern(100, i)}
+				if r.Rank == 0 {
+					q.Peer = 1
+					r.engine.Irecv(q)
+				} else if r.Rank == 1 {
+					r.engine.Isend(q)
+				}
+				if r.Rank < 2 {
+					qs = append(qs, q)
+				}
+			}
+			if r.Rank == 0 { // is busy
+				r.Env.Proc.Sleep(time.Millisecond)
+			}
+			if err := errors.Join(r.finish(qs...), r.meet()); err != nil {
+				return err
+			}
+			if n := r.Stats().LowWatermark; r.Rank == 0 && (n > 0) != (burst > 48) || r.Rank == 2 && n > 0 {
+				return fmt.Errorf("rank %d: receives ran low %d times in a burst of %d", r.Rank, n, burst)
+			}
+		}
+		return nil
+	})
+}
+
+// Packets that come twice are known by their numbers, and kept by nobody.
+func TestDuplicatesAreDropped(t *testing.T) {
+	f := mpihost.Fabric{Ranks: 2, Impair: []impair.Spec{{DuplicatePPM: 1_000_000}}}
+	_, err := try(f, setting{"softroce", carrier.UD, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+		if err := r.volley(100, 100); err != nil {
+			return err
+		}
+		if s := r.Stats(); s.Repeated < 100 || s.Early > s.Repeated/4 {
+			return fmt.Errorf("%d packets came again, and %d before their turn", s.Repeated, s.Early)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -7,8 +7,12 @@ import (
 )
 
 // shared are receives that all connections of a rail use. They are posted again in
-// batches, when few are left. A NIC can tell when that is so; but who takes in every
-// packet knows it earlier.
+// batches. If so few are left that senders may soon find none, they have run low: the rank
+// was busy elsewhere, or there was a burst.
+//
+// A NIC can tell by itself that a queue runs low (verbs.EventSRQLimitReached), and that is
+// of no use here: every packet makes a completion, which wakes who progresses beside the
+// program, and a program that does so itself does it in its calls only.
 type shared struct {
 	rail  *rail
 	queue verbs.SRQ
@@ -40,13 +44,21 @@ func (r *rail) limited() bool { return r.dev.Info().Transport == verbs.Transport
 // low reports whether there are few left.
 func (s *shared) low() bool { return s.all-len(s.recv.used) <= s.rail.c.cfg.LowWatermark }
 
-// refill posts used receives again if there are few left.
+// wantsRefill reports whether enough were used to be posted again.
+func (s *shared) wantsRefill() bool {
+	const batches = 8
+	return s.low() || len(s.recv.used) >= max(1, s.all/batches)
+}
+
+// refill posts used receives again, if there are a few.
 func (s *shared) refill() {
-	if !s.low() {
+	if !s.wantsRefill() {
 		return
 	}
 	c := s.rail.c
-	c.stats.LowWatermark++
+	if s.low() {
+		c.stats.LowWatermark++
+	}
 	if err := s.recv.flush(); err != nil {
 		c.fault(err)
 	}
