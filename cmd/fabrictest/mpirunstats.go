@@ -55,10 +55,17 @@ func statRows() []statRow {
 		statRow{"data read", statBytes, func(s *join.Stats) uint64 { return s.Carrier.ReadBytes }},
 		statRow{"connections, at most", statPeak, func(s *join.Stats) uint64 { return uint64(s.Carrier.MaxConnections) }},
 		statRow{"  given back", statCount, func(s *join.Stats) uint64 { return s.Carrier.GivenBack }},
+		statRow{"  refused by peers", statCount, func(s *join.Stats) uint64 { return s.Carrier.Refused }},
+		statRow{"rings", statCount, func(s *join.Stats) uint64 { return uint64(s.Carrier.Rings) }},
 		statRow{"shared receives ran low", statCount, func(s *join.Stats) uint64 { return s.Carrier.LowWatermark }},
 		statRow{"rails lost", statCount, func(s *join.Stats) uint64 { return uint64(s.Carrier.RailsLost) }},
 		statRow{"registrations", statCount, func(s *join.Stats) uint64 { return s.Carrier.Registrations.Misses }},
 		statRow{"  found again", statCount, func(s *join.Stats) uint64 { return s.Carrier.Registrations.Hits }},
+		statRow{"  evicted", statCount, func(s *join.Stats) uint64 { return s.Carrier.Registrations.Evictions }},
+		statRow{"small buffers in use", statCount, func(s *join.Stats) uint64 { return uint64(s.Carrier.Reuse.Buffers) }},
+		statRow{"  used often", statCount, func(s *join.Stats) uint64 { return uint64(s.Carrier.Reuse.Often) }},
+		statRow{"  messages not copied", statCount, func(s *join.Stats) uint64 { return s.Carrier.Gathered }},
+		statRow{"  puts and gets not copied", statCount, func(s *join.Stats) uint64 { return s.Carrier.Direct }},
 	)
 	for m := range len(carrier.Bytes{}.Max) {
 		rows = append(rows, statRow{"memory of " + carrier.Memory(m).String(), statBytes, func(s *join.Stats) uint64 { return uint64(s.Carrier.Memory.Max[m]) }})
