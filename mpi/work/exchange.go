@@ -23,7 +23,7 @@ func exchange1() *Workload {
 			if err := x.send(i); err != nil {
 				return err
 			}
-			j.compute(2) // the next data is produced
+			x.produce()
 			if err := x.wait(); err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ func exchange2() *Workload {
 			if err := x.post(); err != nil {
 				return err
 			}
-			j.compute(2) // the next data is produced
+			x.produce()
 			return x.wait()
 		})
 		if err != nil {
@@ -95,7 +95,7 @@ func (x *exchange) run(step func(i int) error) error {
 	if err := j.start(); err != nil {
 		return err
 	}
-	j.compute(2) // the first data is produced
+	x.produce()
 	for i := range j.iterations {
 		if err := step(i); err != nil {
 			return err
@@ -120,9 +120,15 @@ func (x *exchange) post() error {
 	return nil
 }
 
+// Of the computing of an iteration, a quarter is packing what is sent, and the rest as
+// much producing as consuming. In the first model it is while data is packed that the
+// other's word of its receive can come.
+func (x *exchange) produce() { x.j.computePart(3, 8) }
+
 // send packs and sends the data of an iteration.
 func (x *exchange) send(i int) error {
 	x.sends = x.sends[:0]
+	x.j.computePart(1, 4)
 	for k, p := range x.peers {
 		fill(x.pack[k], x.j.message(x.j.Rank(), p, i))
 		r, err := x.j.Isend(x.pack[k], p, 1)
@@ -148,7 +154,7 @@ func (x *exchange) wait() error {
 
 // consume checks what came.
 func (x *exchange) consume(i int) error {
-	x.j.compute(2)
+	x.j.computePart(3, 8)
 	for k, p := range x.peers {
 		if err := x.j.contents(x.recv[k], x.j.message(p, x.j.Rank(), i), "data %d from rank %d", i, p); err != nil {
 			return fmt.Errorf("consume: %w", err)

@@ -76,9 +76,12 @@ func (j *job) hasWaited(since time.Duration) {
 }
 
 // compute keeps the processor busy for the share that a place has of a step's time.
-func (j *job) compute(parts int) {
+func (j *job) compute(parts int) { j.computePart(1, parts) }
+
+// computePart does so for some of as many parts.
+func (j *job) computePart(n, of int) {
 	if j.p.Compute > 0 {
-		j.Compute(j.p.Compute / time.Duration(parts))
+		j.Compute(j.p.Compute * time.Duration(n) / time.Duration(of))
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 // do: as much is inserted between the call that begins a send or a receive and the
 // wait for it as makes the whole no more than a tenth longer, a tenth more each time.
 // The other side only sends or receives, synchronously, so that both end together.
-// Which side is first matters to receives (Thesis §4.4.1), so that both orders are
-// measured.
+// Which side is first matters where either can start (Thesis §4.4.1), so that both
+// orders are measured, and sends also with both at the same time (§3.6.1).
 func overlap() *Workload {
 	return runner(&Workload{
 		Name: "overlap", Title: "how much computing hides behind a message", Paper: "Thesis §3.6.1, §4.4.1; Overlap §6",
@@ -42,8 +42,8 @@ func progress() *Workload {
 	}, func(j *job) error {
 		return eachHidden(j, func(h *hidden) error {
 			alone, delay, delayed, err := h.delayed()
-			if h.side == sending {
-				j.figure(fmt.Sprintf("send shifted %d B", len(h.buf)), 100*(delayed-alone)/delay, "%")
+			if h.side.busy() == 0 {
+				j.figure(fmt.Sprintf("%s shifted %d B", h.side, len(h.buf)), 100*(delayed-alone)/delay, "%")
 			} else {
 				j.figure(fmt.Sprintf("%s left %d B", h.side, len(h.buf)), 100*(delayed-delay)/alone, "%")
 			}
@@ -57,16 +57,32 @@ type side string
 
 const (
 	sending       side = "send"
+	sendingThen   side = "send, sent first,"
+	sendingLate   side = "send, posted first,"
 	receivingThen side = "receive, posted first,"
 	receivingLate side = "receive, sent first,"
 )
 
+func sides() []side { return []side{sending, sendingThen, sendingLate, receivingThen, receivingLate} }
+
 // busy is the rank that computes.
 func (s side) busy() int {
-	if s == sending {
+	if s == receivingThen || s == receivingLate {
+		return 1
+	}
+	return 0
+}
+
+// late is the rank that begins by as much later as a message takes; -1 if there is none.
+// Of a receive that is posted first it is told by a word.
+func (s side) late() int {
+	switch s {
+	case sendingThen, receivingLate:
+		return 1
+	case sendingLate:
 		return 0
 	}
-	return 1
+	return -1
 }
 
 // hidden is a message from rank 0 to rank 1 behind which computing hides.
@@ -76,7 +92,7 @@ type hidden struct {
 	buf    []byte
 	tag    int // its own: what an envelope has seen before may matter
 	number int // of messages so far
-	// lead is by how much a sender is first.
+	// lead is by how much the other is first.
 	lead time.Duration
 }
 
@@ -98,7 +114,7 @@ func eachHidden(j *job, do func(*hidden) error) error {
 	}
 	tag := 0
 	for _, n := range sizes {
-		for _, s := range []side{sending, receivingThen, receivingLate} {
+		for _, s := range sides() {
 			tag++
 			if err := do(&hidden{j: j, side: s, buf: make([]byte, n), tag: tag}); err != nil {
 				return err
@@ -144,7 +160,7 @@ func (h *hidden) once(compute time.Duration) (time.Duration, error) {
 	if _, err := j.Sendrecv(nil, 1-me, tagReady, nil, 1-me, tagReady); err != nil {
 		return 0, err
 	}
-	if h.side == receivingLate && me == 1 {
+	if h.side.late() == me {
 		j.Compute(h.lead) // without a look at what has come
 	}
 	began := j.Wtime()
@@ -165,7 +181,7 @@ func (h *hidden) once(compute time.Duration) (time.Duration, error) {
 // wait is what the rank does that does not compute. Where receives are posted first, a
 // word comes behind each.
 func (h *hidden) wait() error {
-	if h.side == sending {
+	if h.side.busy() == 0 {
 		_, err := h.j.Recv(h.buf, 0, h.tag)
 		return err
 	}
@@ -182,7 +198,7 @@ func (h *hidden) hide(compute time.Duration) error {
 	j := h.j
 	var r *mpi.Request
 	var err error
-	if h.side == sending {
+	if h.side.busy() == 0 {
 		r, err = j.Issend(h.buf, 1, h.tag)
 	} else {
 		r, err = j.Irecv(h.buf, 0, h.tag)
@@ -199,7 +215,7 @@ func (h *hidden) hide(compute time.Duration) error {
 }
 
 // settle measures a message alone, the second time round: by then the two come from the
-// same as they will. A sender that is first is so by as much as a message takes.
+// same as they will, and who is first is so by as much as a message takes.
 func (h *hidden) settle(of int) (time.Duration, error) {
 	alone, err := h.measure(0, of)
 	if err != nil {

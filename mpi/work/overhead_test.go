@@ -1,0 +1,90 @@
+package work_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/wire"
+)
+
+// crossing is a ping-pong whose every receive is posted when its message is sent, so that
+// all RTRs cross RTSs and are for nothing (Thesis §4.4.3). It returns how long a message
+// takes, from both calls to the end of the receive.
+func crossing(t *testing.T, cfg p2p.Config, bytes, trips int) (each time.Duration, all p2p.Stats) {
+	t.Helper()
+	o := testbedOptions(cfg, func(_ int, s mpi.Stats) { addStats(&all, &s.P2P) })
+	var total time.Duration
+	_, err := mpihost.InWorld(testbed(2), func(e *env.Env) error {
+		return mpi.Run(e, o, func(w *mpi.World) error {
+			buf, other := make([]byte, bytes), 1-w.Rank()
+			for trip := range 2 * trips {
+				if _, err := w.Sendrecv(nil, other, 2, nil, other, 2); err != nil {
+					return err
+				}
+				began := w.Wtime()
+				if trip%2 == w.Rank() {
+					if err := w.Send(buf, other, 1); err != nil {
+						return err
+					}
+					continue
+				}
+				if _, err := w.Recv(buf, other, 1); err != nil {
+					return err
+				}
+				total += w.Wtime() - began
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return total / time.Duration(2*trips), all
+}
+
+// What speculation costs where it is of no use (Thesis §4.4.3, Fig. 4.19): less than 1 % of
+// the time of eager messages, less than 3 % of that of rendezvous, and less than 0.04 % of
+// what is sent.
+func TestOverheadOfSpeculation(t *testing.T) {
+	const trips = 40
+	for _, c := range []struct {
+		bytes int
+		limit float64 // in %
+	}{{8, 1}, {1 << 10, 1}, {4 << 10, 1}, {128 << 10, 3}, {256 << 10, 3}, {1 << 20, 3}} {
+		before, _ := crossing(t, rget, c.bytes, trips)
+		after, all := crossing(t, speculative, c.bytes, trips)
+		adapted, few := crossing(t, adaptive, c.bytes, trips)
+		overhead := func(d time.Duration) float64 { return 100 * (d.Seconds()/before.Seconds() - 1) }
+		what := fmt.Sprintf("%d bytes: ", c.bytes)
+		bounds{-1, c.limit}.check(t, what+"longer by % without adaptation", overhead(after))
+		bounds{-1, 1}.check(t, what+"longer by % with adaptation", overhead(adapted))
+		if c.bytes <= 4<<10 {
+			if all.RTRsCame != 0 {
+				t.Errorf("%s%d RTRs", what, all.RTRsCame)
+			}
+			continue
+		}
+		if all.RTRsCame != 2*trips || all.Crossed != all.RTRsCame || few.RTRsCame >= all.RTRsCame {
+			t.Errorf("%s%d RTRs, of which %d crossed; %d with adaptation", what, all.RTRsCame, all.Crossed, few.RTRsCame)
+		}
+		bounds{0.001, 0.04}.check(t, what+"more data by % without adaptation", extraVolume(&all))
+		bounds{0.001, 0.04}.check(t, what+"more data by % with adaptation", extraVolume(&few))
+	}
+}
+
+// extraVolume is how much more is sent for speculation than messages, in %: RTRs that were
+// not used, and acknowledgements.
+func extraVolume(s *p2p.Stats) float64 {
+	const prefix = 16 // of every packet
+	size := func(k wire.Kind) uint64 {
+		var e wire.Encoder
+		return prefix + uint64(len(e.Append(nil, &wire.Header{Kind: k, Memory: wire.Memory{Rails: 1}})))
+	}
+	extra := s.RTRsDropped*size(wire.RTR) + s.Words[wire.RTRAck]*size(wire.RTRAck) + s.Words[wire.RTSAck]*size(wire.RTSAck)
+	return 100 * float64(extra) / float64(s.Sent[p2p.Eager].Bytes+s.Sent[p2p.Rendezvous].Bytes)
+}
