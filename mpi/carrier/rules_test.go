@@ -248,7 +248,7 @@ func TestRailsShareTheWork(t *testing.T) {
 // Shared receives run low when a rank does not attend to what comes, and not in a
 // conversation, however long. What finds none left comes all the same.
 func TestSharedReceivesRunLow(t *testing.T) {
-	cfg := carrier.Config{SharedReceives: 64, LowWatermark: 16}
+	cfg := carrier.Config{SharedReceives: 64, LowWatermark: 16, NoBundles: true}
 	in(t, 3, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, cfg, func(r *rank) error {
 		if err := r.talk(100, func(int, int) int { return 200 }); err != nil {
 			return err
