@@ -131,7 +131,7 @@ func (c *Config) setDefaults() {
 	c.HybridPeers = cmp.Or(c.HybridPeers, 16)
 	c.StripeFrom = cmp.Or(c.StripeFrom, 64<<10)
 	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
-	c.Spin = cmp.Or(c.Spin, 50*time.Microsecond)
+	c.Spin = cmp.Or(c.Spin, 200*time.Microsecond)
 	c.Attention = cmp.Or(c.Attention, 8)
 	c.Silence = cmp.Or(c.Silence, 500*time.Millisecond)
 	c.Patience = cmp.Or(c.Patience, 30*time.Second)
