@@ -75,6 +75,9 @@ func (c *Carrier) measureReuse() (reuse.Thresholds, error) {
 		return nil, err
 	}
 	lookUp := each(look)
+	if c.env.Costs == nil {
+		lookUp += untilAcknowledged
+	}
 	costs := reuse.Costs{
 		LookUp: lookUp,
 		Copy: func(n int) time.Duration {
@@ -104,6 +107,11 @@ func (c *Carrier) measureReuse() (reuse.Thresholds, error) {
 	c.cache.Stats = regcache.Stats{}
 	return t, failed
 }
+
+// untilAcknowledged is what gathering costs besides, in real time: data that was copied
+// is its owner's again at once, data that a NIC gathers when the peer's NIC has it. A
+// program that waits for its send waits for that: half a round trip there and one back.
+const untilAcknowledged = 5 * time.Microsecond
 
 // clock is what costs are measured by: what the processor takes, or the time of a world
 // in which it is said what it takes.
