@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
@@ -88,6 +90,26 @@ func TestProgressOfProtocols(t *testing.T) {
 		r, _ = on(t, "progress", c.cfg, 2, work.Params{Bytes: eager})
 		none.check(t, fmt.Sprintf("%v: eager send shifted %%", c.cfg.Protocol), figure(t, r, fmt.Sprintf("send shifted %d B", eager)))
 		some.check(t, fmt.Sprintf("%v: eager receive left %%", c.cfg.Protocol), figure(t, r, fmt.Sprintf("receive, posted first, left %d B", eager)))
+	}
+}
+
+// With a task that progresses beside the program, everything moves while that is busy, by
+// any protocol.
+func TestBackgroundProgress(t *testing.T) {
+	const large = 1 << 20
+	for _, cfg := range []p2p.Config{rput, rget, speculative} {
+		wl, err := work.Find("progress")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := mpi.Options{P2P: cfg, Progress: mpi.Background, Carrier: carrier.Config{Design: carrier.SRQ}}
+		results, _, err := inWorld(testbed(2), o, wl, work.Params{Bytes: large})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, what := range []string{"send shifted", "receive, posted first, left", "receive, sent first, left"} {
+			little.check(t, fmt.Sprintf("%v: %s %%", cfg.Protocol, what), figure(t, results[0], fmt.Sprintf("%s %d B", what, large)))
+		}
 	}
 }
 

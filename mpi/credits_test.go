@@ -1,0 +1,115 @@
+package mpi_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+)
+
+// A rank that floods one who is busy sends as many messages eagerly as it has credits
+// for. The rest waits in its own memory, and goes by rendezvous; when the other takes in
+// what has come, messages are eager again. No NIC has to be told that there is no receive,
+// and all arrive in their order.
+func TestFloodFallsBackForWantOfCredits(t *testing.T) {
+	oneAtATime(t)
+	const credits, messages, size = 8, 300, 1000
+	for _, protocol := range []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative} {
+		for _, design := range []carrier.Design{carrier.SendRecv, carrier.RingSendRecv, carrier.UD} {
+			t.Run(fmt.Sprintf("%s %v", design, protocol), func(t *testing.T) {
+				o := mpi.Options{P2P: p2p.Config{Protocol: protocol}}
+				o.Carrier = carrier.Config{Design: design, Receives: credits}
+				o.Carrier.Datagrams.Window, o.Carrier.Ring.Slots = credits, credits
+				var sender mpi.Stats
+				o.Ended = func(rank int, s mpi.Stats) {
+					if rank == 0 {
+						sender = s
+					}
+				}
+				var world *mpihost.World
+				f := mpihost.Fabric{Ranks: 2, Limit: time.Minute, Script: func(w *mpihost.World) { world = w }}
+				refused := uint64(0)
+				_, err := mpihost.InWorld(f, func(e *env.Env) error {
+					return mpi.Run(e, o, func(w *mpi.World) error {
+						if err := flood(w, messages, size); err != nil {
+							return err
+						}
+						for _, c := range world.Device(1, 0).Counters() {
+							if c.Name == "sent_rnr_nak" {
+								refused += c.Value
+							}
+						}
+						return nil
+					})
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				eager, fell := sender.P2P.Sent[p2p.Eager].Messages, sender.P2P.FellBack
+				if fell < messages-4*credits || eager < messages*9/10 {
+					t.Errorf("%d messages were eager, %d fell back", eager, fell)
+				}
+				if refused != 0 {
+					t.Errorf("a NIC had no receive for %d packets", refused)
+				}
+			})
+		}
+	}
+}
+
+// flood sends messages while the other computes, and as many while it receives.
+func flood(w *mpi.World, messages, size int) error {
+	if w.Rank() == 0 {
+		var sends []*mpi.Request
+		for i := range messages {
+			r, err := w.Isend(numbered(i, size), 1, 1)
+			if err != nil {
+				return err
+			}
+			sends = append(sends, r)
+		}
+		if _, err := mpi.WaitAll(sends); err != nil {
+			return err
+		}
+		for i := range messages {
+			if err := w.Send(numbered(i, size), 1, 2); err != nil {
+				return err
+			}
+			if i%4 == 3 { // slowly enough for credits to come back
+				if _, err := w.Recv(nil, 1, 3); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	w.Compute(10 * time.Millisecond)
+	buf := make([]byte, size)
+	for i := range 2 * messages {
+		if _, err := w.Recv(buf, 0, 1+i/messages); err != nil {
+			return err
+		}
+		if got := int(binary.LittleEndian.Uint32(buf)); got != i%messages {
+			return fmt.Errorf("message %d is number %d", i, got)
+		}
+		if i >= messages && i%4 == 3 {
+			if err := w.Send(nil, 0, 3); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// numbered is a message with a number.
+func numbered(i, size int) []byte {
+	b := make([]byte, size)
+	binary.LittleEndian.PutUint32(b, uint32(i))
+	return b
+}
