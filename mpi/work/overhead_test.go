@@ -47,6 +47,45 @@ func crossing(t *testing.T, cfg p2p.Config, bytes, trips int) (each time.Duratio
 	return total / time.Duration(2*trips), all
 }
 
+// A program whose receives come too late for a while, and then early again, has
+// speculation stop and go on, though its ranks look at what has come only in calls
+// (Thesis §4.4.2: what could use RTRs is watched in silence).
+func TestAdaptationFollowsTheProgram(t *testing.T) {
+	var all p2p.Stats
+	o := testbedOptions(adaptive, func(_ int, s mpi.Stats) { addStats(&all, &s.P2P) })
+	const each = 60
+	_, err := mpihost.InWorld(testbed(2), func(e *env.Env) error {
+		return mpi.Run(e, o, func(w *mpi.World) error {
+			buf, other := make([]byte, 64<<10), 1-w.Rank()
+			for i := range 2 * each {
+				if _, err := w.Sendrecv(nil, other, 2, nil, other, 2); err != nil {
+					return err
+				}
+				if w.Rank() == 1 {
+					if _, err := w.Recv(buf, 0, 1); err != nil {
+						return err
+					}
+					continue
+				}
+				if i >= each {
+					w.Compute(50 * time.Microsecond)
+				}
+				if err := w.Send(buf, 1, 1); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Sixteen are judged before it is stopped, and as many before it goes on.
+	if all.SpeculationStopped != 1 || all.SpeculationResumed != 1 || all.RTRsUsed < each-2*16-2 {
+		t.Errorf("speculation was stopped %d times and resumed %d times; then %d RTRs were used", all.SpeculationStopped, all.SpeculationResumed, all.RTRsUsed)
+	}
+}
+
 // What speculation costs where it is of no use (Thesis §4.4.3, Fig. 4.19): less than 1 % of
 // the time of eager messages, less than 3 % of that of rendezvous, and less than 0.04 % of
 // what is sent.

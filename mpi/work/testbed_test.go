@@ -94,6 +94,7 @@ func addStats(all, s *p2p.Stats) {
 	all.RTRsDropped += s.RTRsDropped
 	all.Crossed += s.Crossed
 	all.SpeculationStopped += s.SpeculationStopped
+	all.SpeculationResumed += s.SpeculationResumed
 	for k := range s.Words {
 		all.Words[k] += s.Words[k]
 	}
