@@ -68,7 +68,7 @@ type act struct {
 	size   int // of the message, or the room for one
 	noRoom bool
 	mode   Mode
-	which  int // act, that is waited for or cancelled
+	which  int // act, that is waited for or cancelled, or whose message is received
 }
 
 type what uint8
@@ -78,6 +78,8 @@ const (
 	receives
 	waits
 	cancels
+	takes // a message out, when there is one: a matched probe
+	gets  // it
 )
 
 func (a act) String() string {
@@ -89,6 +91,10 @@ func (a act) String() string {
 		return "receive from " + who
 	case waits:
 		return fmt.Sprintf("wait for %d", a.which)
+	case takes:
+		return "take a message from " + who
+	case gets:
+		return fmt.Sprintf("receive message %d", a.which)
 	}
 	return fmt.Sprintf("cancel %d", a.which)
 }
@@ -112,6 +118,7 @@ type explored struct {
 	pc   []int
 	reqs [][]*Request // by rank and act
 	came [][]int      // by rank: whom the messages are from, in the order in which they came
+	took [][]*Message // by rank and act
 }
 
 // errSeen ends a run that has come to where another was.
@@ -158,9 +165,9 @@ func (x *explorer) choose(n int) int {
 // run follows the path, and goes on to the end of the program or a known state.
 func (x *explorer) run() error {
 	size := len(x.prog)
-	x.r = &explored{w: newWorld(nil, size, x.cfg), pc: make([]int, size), reqs: make([][]*Request, size), came: make([][]int, size)}
+	x.r = &explored{w: newWorld(nil, size, x.cfg), pc: make([]int, size), reqs: make([][]*Request, size), came: make([][]int, size), took: make([][]*Message, size)}
 	for rank, n := range x.r.w.ranks {
-		x.r.reqs[rank] = make([]*Request, len(x.prog[rank]))
+		x.r.reqs[rank], x.r.took[rank] = make([]*Request, len(x.prog[rank])), make([]*Message, len(x.prog[rank]))
 		n.progress = func() { x.early(rank) }
 	}
 	var can []step
@@ -203,7 +210,7 @@ func (x *explorer) enabled(can []step) []step {
 		if r.pc[rank] == len(acts) {
 			continue
 		}
-		if a := &acts[r.pc[rank]]; a.what != waits || r.reqs[rank][a.which].Done() {
+		if !r.blocked(rank, &acts[r.pc[rank]]) {
 			can = append(can, step{rank, -1, -1})
 		}
 	}
@@ -218,6 +225,22 @@ func (x *explorer) enabled(can []step) []step {
 		}
 	}
 	return can
+}
+
+// blocked reports whether a call would wait.
+func (r *explored) blocked(rank int, a *act) bool {
+	switch a.what {
+	case waits:
+		return !r.reqs[rank][a.which].Done()
+	case takes:
+		_, _, _, there := r.w.ranks[rank].e.Probe(a.envelope())
+		return !there
+	}
+	return false
+}
+
+func (a *act) envelope() match.Envelope {
+	return match.Envelope{Source: int32(a.peer), Tag: int32(a.tag)}
 }
 
 // take lets a step happen.
@@ -252,6 +275,12 @@ func (x *explorer) call(rank int, a *act) {
 		n.e.Irecv(q)
 	case cancels:
 		n.e.Cancel(r.reqs[rank][a.which])
+	case takes:
+		r.took[rank][i] = n.e.Take(a.envelope())
+	case gets:
+		q := &Request{Buf: make([]byte, a.size)}
+		r.reqs[rank][i] = q
+		n.e.Receive(q, r.took[rank][a.which])
 	case waits:
 	}
 }
@@ -310,8 +339,12 @@ func (x *explorer) state() (sum [16]byte) {
 	for rank, n := range r.w.ranks {
 		b = number(b, '|', r.pc[rank], len(r.came[rank]))
 		b = number(b, r.came[rank]...)
-		for _, q := range r.reqs[rank] {
+		for i, q := range r.reqs[rank] {
 			b = r.request(b, q)
+			if m := r.took[rank][i]; m != nil && m.a != nil { // and not received
+				b = r.word(append(b, 'm'), m.a.peer, rank, &m.a.header)
+				b = append(number(b, m.a.peer, bit(m.a.heard)), m.a.data...)
+			}
 		}
 		for peer := range r.w.ranks {
 			for tag := range int32(maxTag) {

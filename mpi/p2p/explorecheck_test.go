@@ -45,9 +45,14 @@ func (r *explored) check(prog program) error {
 	var sent, recv []*placed
 	for rank, acts := range prog {
 		for i, a := range acts {
-			if q := r.reqs[rank][i]; q != nil && a.what == sends {
+			q := r.reqs[rank][i]
+			switch {
+			case q == nil:
+			case a.what == sends:
 				sent = append(sent, &placed{rank: rank, i: i, a: a, q: q})
-			} else if q != nil {
+			case a.what == gets: // its place is where the message was taken out
+				recv = append(recv, &placed{rank: rank, i: a.which, a: acts[a.which], q: q})
+			default:
 				recv = append(recv, &placed{rank: rank, i: i, a: a, q: q})
 			}
 		}

@@ -40,11 +40,14 @@ var letters = map[byte]act{
 	'O': {what: receives, tag: 8, size: long},
 	'C': {what: cancels}, // the receive that is posted last
 	'W': {what: waits},   // for what was begun last
+	'M': {what: takes, tag: 7},
+	'G': {what: gets, size: long}, // the message that was taken first and not received
 }
 
 // spell makes the acts of a rank from letters; all that name a peer name the same.
 func spell(text string, peer int) (acts []act) {
 	begun, posted := -1, -1
+	var taken []int
 	for i := range len(text) {
 		a, ok := letters[text[i]]
 		if !ok {
@@ -55,19 +58,30 @@ func spell(text string, peer int) (acts []act) {
 			a.which = posted
 		case a.what == waits:
 			a.which = begun
+		case a.what == gets:
+			if len(taken) == 0 {
+				continue
+			}
+			a.which, taken = taken[0], taken[1:]
 		case a.peer != match.Any:
 			a.peer = peer
 		}
 		if a.what == receives {
 			posted = len(acts)
 		}
-		if a.what == receives || a.what == sends {
+		if a.what == takes {
+			taken = append(taken, len(acts))
+		}
+		if a.what == receives || a.what == sends || a.what == gets {
 			begun = len(acts)
 		}
 		if (a.what == cancels || a.what == waits) && a.which < 0 {
 			continue // there is nothing
 		}
 		acts = append(acts, a)
+	}
+	for _, i := range taken { // whoever takes a message receives it
+		acts = append(acts, act{what: gets, size: long, which: i})
 	}
 	return acts
 }
@@ -132,6 +146,10 @@ func TestEveryOrderOfPrograms(t *testing.T) {
 		"both ways":                {spell("RlW", 1), spell("RlW", 0)},
 		"both ways, twice":         {spell("RlRl", 1), spell("lRR", 0)},
 		"one after the other":      {spell("lWeWl", 1), spell("RWRWR", 0)},
+		"matched probe":            {spell("lll", 1), spell("MRGR", 0)},
+		"matched probe of eager":   {spell("ell", 1), spell("MRGR", 0)},
+		"matched probes":           {spell("ll", 1), spell("MMGG", 0)},
+		"matched probe, posted":    {spell("lll", 1), spell("RMRG", 0)},
 		"synchronous":              {spell("yll", 1), spell("RRR", 0)},
 		"from two":                 {spell("ll", 1), append(spell("RA", 0), spell("AR", 2)...), spell("l", 1)},
 	}
@@ -196,6 +214,6 @@ func randomProgram(r *rand.Rand) program {
 			spell(text("llef", 1+r.IntN(2)), 1),
 		}
 	default:
-		return program{spell(text("lllleefyoW", 2+r.IntN(3)), 1), spell(text("RRRRRSATOCW", 2+r.IntN(4)), 0)}
+		return program{spell(text("lllleefyoW", 2+r.IntN(3)), 1), spell(text("RRRRRSATOCWMG", 2+r.IntN(4)), 0)}
 	}
 }
