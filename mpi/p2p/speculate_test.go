@@ -107,10 +107,9 @@ func TestMispredictionsDoNotPileUp(t *testing.T) {
 	if n := w.ranks[0].e.Stats.RTRsUsed; n != 1 {
 		t.Errorf("%d RTRs were used; %v", n, w.log)
 	}
-	if before := *rtrs; true {
-		if eagerly(20); *rtrs != before+4 {
-			t.Errorf("%d RTRs were sent the second time", *rtrs-before)
-		}
+	before := *rtrs
+	if eagerly(20); *rtrs != before+4 {
+		t.Errorf("%d RTRs were sent the second time", *rtrs-before)
 	}
 }
 
