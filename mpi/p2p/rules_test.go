@@ -63,6 +63,7 @@ var rules = []struct{ rule, file, is, without string }{
 	{"the RTR of a cancelled receive is taken back", "speculate.go", "if s.rtrs.drop(h.Recv) {", "if s == nil {"},
 	{"a receive is not cancelled before", "receive.go", "\tcase r.speaks:\n\t\tr.revoking", "\tcase false:\n\t\tr.revoking"},
 	{"what was forgotten is doubtful", "speculate.go", "s = &speculation{eager: e.forgotten}", "s = &speculation{}"},
+	{"a send that fails has said nothing", "speculate.go", "; err != nil { // before", "; err != nil && false { // before"},
 	{"what is forgotten while a send looks is so for it too", "speculate.go", "s = e.speculation(r.envelope()) // what", "// what"},
 	{"envelopes whose RTRs are stopped are forgotten too", "speculate.go", "s.rtrs.len() == 0 && !s.stopping", "s.rtrs.len() == 0 && !s.stopped"},
 	{"what is used is not sought among all", "rtrs.go", "q.first++; q.first == len(q.all)", "q.all = append(q.all[:0:0], q.all[1:]...); len(q.all) == 0"},

@@ -84,6 +84,10 @@ func (e *Engine) sendSpeculatively(r *Request) {
 		e.answer(r, s)
 		return
 	}
+	if err := e.register(r, len(r.Buf)); err != nil { // before anything is said or noted
+		e.fail(r, err)
+		return
+	}
 	flags := e.wishes(r, s)
 	s.wait(r)
 	e.offer(r, flags)
@@ -217,7 +221,9 @@ func (e *Engine) judge(s *speculation) {
 func (e *Engine) rtsAcked(r *Request, h *wire.Header) {
 	s := e.speculation(r.envelope())
 	s.hear(r)
-	// An RTR of a receive that waited longer than we have would have come first.
+	// An RTR of a receive that waited longer than we have would have come first. Where we
+	// hear of it late, having computed, that is not seen: RTRs are resumed too late then,
+	// not too soon.
 	s.usage.sends++
 	if time.Duration(h.Early) >= e.fabric.Now()-r.since {
 		s.usage.would++

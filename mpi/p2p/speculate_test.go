@@ -281,3 +281,35 @@ func TestCostDoesNotGrowWithTheQueues(t *testing.T) {
 		})
 	}
 }
+
+// A send whose memory cannot be registered has said nothing to its receiver: no RTR is
+// for it, and what its RTS was to say the next one says.
+func TestSendThatFailsHasSaidNothing(t *testing.T) {
+	w := races(t)
+	fails := func() {
+		t.Helper()
+		w.ranks[0].noMemory = true
+		if s := w.send(0, 1, 7, 9, long); !s.Done() || s.Err == nil {
+			t.Fatalf("done: %v, %v", s.Done(), s.Err)
+		}
+		w.ranks[0].noMemory = false
+	}
+	fails()
+	r := w.recv(1, 0, 7, long)
+	w.sees(1, 0, wire.RTR)
+	w.send(0, 1, 7, 1, long)
+	w.sees(0, 1, wire.RTRAck)
+	w.finish()
+	w.got(r, 1, long)
+
+	w.send(0, 1, 7, 2, limit)
+	fails()
+	w.send(0, 1, 7, 3, long)
+	if h := w.ranks[0].to[1][1].h; h.Flags != wire.StopRTR {
+		t.Errorf("the RTS has flags %v", h.Flags)
+	}
+	r2, r3 := w.recv(1, 0, 7, long), w.recv(1, 0, 7, long)
+	w.finish()
+	w.got(r2, 2, limit)
+	w.got(r3, 3, long)
+}
