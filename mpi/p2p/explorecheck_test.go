@@ -49,6 +49,7 @@ func (r *explored) check(prog program) error {
 			q := r.reqs[rank][i]
 			switch {
 			case q == nil:
+			case a.what == sends && a.noMemory && q.Done() && errors.Is(q.Err, errNoMemory): // there was no message
 			case a.what == sends:
 				sent = append(sent, &placed{rank: rank, i: i, a: a, q: q})
 			case a.what == gets: // its place is where the message was taken out
@@ -73,35 +74,46 @@ func (r *explored) check(prog program) error {
 	return r.tidy(sent, recv)
 }
 
-// meet finds out which message each receive has got, by what it says.
+// meet finds out which message each receive has got, by what it says. One that could not
+// register its memory has got a message without its contents: the first that is left.
 func meet(sent, recv []*placed) error {
+	var blind []*placed
 	for _, p := range recv {
 		q := p.q
-		if !q.Done() {
-			if q.state != posted {
-				return fmt.Errorf("rank %d, %d: the receive has met its message, and is not done", p.rank, p.i)
+		switch {
+		case !q.Done() && q.state != posted:
+			return fmt.Errorf("rank %d, %d: the receive has met its message, and is not done", p.rank, p.i)
+		case !q.Done() || q.Cancelled:
+		case p.a.noMemory && errors.Is(q.Err, errNoMemory):
+			blind = append(blind, p)
+		default:
+			n := min(q.Size, len(q.Buf))
+			if !p.meets(sent, func(s *placed) bool { return bytes.Equal(q.Buf[:n], s.q.Buf[:n]) }) {
+				return fmt.Errorf("rank %d, %d: the receive has %d bytes of tag %d from %d that nobody has sent, or that somebody else has: % x", p.rank, p.i, q.Size, q.GotTag, q.Source, q.Buf[:n])
 			}
-			continue
-		}
-		if q.Cancelled {
-			continue
-		}
-		n := min(q.Size, len(q.Buf))
-		for _, s := range sent {
-			id := 1 + s.rank*16 + s.i
-			if p.accepts(s) && s.with == nil && q.Source == s.rank && int(q.GotTag) == s.a.tag && q.Size == s.a.size && bytes.Equal(q.Buf[:n], message(id, s.a.size)[:n]) {
-				p.with, s.with = s, p
-				break
+			if errors.Is(q.Err, ErrTruncated) != (q.Size > len(q.Buf)) || q.Err != nil && !errors.Is(q.Err, ErrTruncated) {
+				return fmt.Errorf("rank %d, %d: %d bytes for %d end with %v", p.rank, p.i, q.Size, len(q.Buf), q.Err)
 			}
 		}
-		if p.with == nil {
-			return fmt.Errorf("rank %d, %d: the receive has %d bytes of tag %d from %d that nobody has sent, or that somebody else has: % x", p.rank, p.i, q.Size, q.GotTag, q.Source, q.Buf[:n])
-		}
-		if errors.Is(q.Err, ErrTruncated) != (q.Size > len(q.Buf)) || q.Err != nil && !errors.Is(q.Err, ErrTruncated) {
-			return fmt.Errorf("rank %d, %d: %d bytes for %d end with %v", p.rank, p.i, q.Size, len(q.Buf), q.Err)
+	}
+	for _, p := range blind {
+		if !p.meets(sent, func(*placed) bool { return true }) {
+			return fmt.Errorf("rank %d, %d: the receive has met a message that nobody has sent", p.rank, p.i)
 		}
 	}
 	return nil
+}
+
+// meets brings a receive that is done together with the first message that it can have
+// got, and reports whether there is one.
+func (p *placed) meets(sent []*placed, same func(*placed) bool) bool {
+	for _, s := range sent {
+		if p.accepts(s) && s.with == nil && p.q.Source == s.rank && int(p.q.GotTag) == s.a.tag && p.q.Size == s.a.size && same(s) {
+			p.with, s.with = s, p
+			return true
+		}
+	}
+	return false
 }
 
 // held finds the messages that were taken out by programs which have not come to

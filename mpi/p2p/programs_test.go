@@ -35,8 +35,10 @@ var letters = map[byte]act{
 	'y': {what: sends, tag: 7, size: limit, mode: Synchronous},
 	'f': {what: sends, tag: 7, size: limit, noRoom: true}, // falls back to a rendezvous
 	'o': {what: sends, tag: 8, size: long},                // with another tag
+	'x': {what: sends, tag: 7, size: long, noMemory: true},
 	'R': {what: receives, tag: 7, size: long},
 	'S': {what: receives, tag: 7, size: limit},
+	'X': {what: receives, tag: 7, size: long, noMemory: true},
 	'A': {what: receives, tag: 7, size: long, peer: match.Any},
 	'T': {what: receives, tag: match.Any, size: long},
 	'O': {what: receives, tag: 8, size: long},
@@ -152,6 +154,9 @@ func TestEveryOrderOfPrograms(t *testing.T) {
 		"matched probe of eager":   {spell("ell", 1), spell("MRGR", 0)},
 		"matched probes":           {spell("ll", 1), spell("MMGG", 0)},
 		"matched probe, posted":    {spell("lll", 1), spell("RMRG", 0)},
+		"a send fails":             {spell("xlxl", 1), spell("RR", 0)},
+		"a send fails after eager": {spell("exll", 1), spell("RRR", 0)},
+		"a receive is silent":      {spell("lll", 1), spell("RXR", 0)},
 		"synchronous":              {spell("yll", 1), spell("RRR", 0)},
 		"from two":                 {spell("ll", 1), append(spell("RA", 0), spell("R", 2)...), spell("l", 1)},
 	}
@@ -216,6 +221,6 @@ func randomProgram(r *rand.Rand) program {
 			spell(text("llef", 1+r.IntN(2)), 1),
 		}
 	default:
-		return program{spell(text("lllleefyoW", 2+r.IntN(3)), 1), spell(text("RRRRRSATOCWMG", 2+r.IntN(4)), 0)}
+		return program{spell(text("lllleefyoxW", 2+r.IntN(3)), 1), spell(text("RRRRRSATOCWMGX", 2+r.IntN(4)), 0)}
 	}
 }
