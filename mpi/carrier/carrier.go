@@ -130,7 +130,7 @@ func (c *Carrier) open() error {
 	}
 	c.openSendPools()
 	for _, r := range c.rails {
-		if r.attr.Caps.Has(verbs.CapUD) && (r.byWord() || r.attr.Caps.Has(verbs.CapRD)) {
+		if r.attr.Caps.Has(verbs.CapUD) {
 			if err := r.openDatagrams(&c.cfg); err != nil {
 				return err
 			}

@@ -170,7 +170,7 @@ func (c *Config) check() error {
 // fit has a configuration keep to what the NICs can do.
 func (c *Config) fit(caps verbs.Caps) error {
 	switch {
-	case caps.Has(verbs.CapRD): // one queue pair reaches all peers, and makes no difference between designs
+	case caps.Has(verbs.CapRD), caps.Has(verbs.CapUD) && !caps.Has(verbs.CapRC): // one queue pair reaches all peers, and makes no difference between designs
 		c.Design = UD
 	case c.Design == UD && !caps.Has(verbs.CapUD):
 		return fmt.Errorf("design %s: %w: the NIC has no datagrams", c.Design, verbs.ErrNotSupported)

@@ -300,3 +300,25 @@ func TestDuplicatesAreDropped(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Datagram-iWARP that loses what it is given is made reliable as other datagrams are, and
+// needs no connection manager. It knows one design only, whatever is asked for.
+func TestUnreliableDatagramIWARP(t *testing.T) {
+	for _, design := range []carrier.Design{carrier.UD, carrier.SRQ} {
+		f := mpihost.Fabric{Ranks: 2, Unreliable: true}
+		_, err := try(f, setting{"dgiwarp", design, p2p.RGET, 20_000}, carrier.Config{}, func(r *rank) error {
+			for _, size := range []int{100, 30_000} {
+				if err := r.volley(60, size); err != nil {
+					return err
+				}
+			}
+			if s := r.Stats(); s.Resent == 0 || s.MaxConnections != 0 {
+				return fmt.Errorf("%+v", s)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%s: %v", design, err)
+		}
+	}
+}
