@@ -3,6 +3,8 @@ package regcache
 import (
 	"errors"
 	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
 	"testing"
 )
 
@@ -141,6 +143,47 @@ func TestForget(t *testing.T) {
 	release(t, c, again)
 	if len(d.live) != 1 {
 		t.Errorf("%d regions are left", len(d.live))
+	}
+}
+
+// collected makes a cache use a buffer that nothing else refers to, and returns how to
+// find out whether the collector has freed it.
+func collected(t *testing.T, c *Cache[int]) func() bool {
+	t.Helper()
+	var freed atomic.Bool
+	buf := make([]byte, 10_000)
+	runtime.AddCleanup(&buf[0], func(*struct{}) { freed.Store(true) }, nil)
+	release(t, c, get(t, c, buf))
+	return func() bool {
+		for range 100 {
+			runtime.GC()
+			if freed.Load() {
+				return true
+			}
+			runtime.Gosched()
+		}
+		return false
+	}
+}
+
+// Memory that is registered is not freed under the NIC, though its program has no use for
+// it any more: no other buffer can come to lie there and be taken for it. When it is let
+// go of it is freed.
+func TestCollectorCannotFreeWhatIsRegistered(t *testing.T) {
+	c := New(Config[int]{Register: func([]byte) (int, error) { return 0, nil }, Deregister: func(int) error { return nil }, MaxIdle: 2, MaxIdleBytes: 1 << 20})
+	freed := collected(t, c)
+	if freed() {
+		t.Fatal("memory that is registered was freed")
+	}
+	for range 2 { // others take its place
+		release(t, c, get(t, c, make([]byte, 100)))
+	}
+	if c.Stats.Evictions != 1 || !freed() {
+		t.Errorf("memory that nobody needs any more is not freed: %+v", c.Stats)
+	}
+	freed = collected(t, c)
+	if err := c.Flush(); err != nil || !freed() {
+		t.Errorf("nor after a flush: %v", err)
 	}
 }
 
