@@ -77,6 +77,17 @@ func TestPatterns(t *testing.T) {
 		{"superlu", work.ClassS, "94 % and more are below 2 KB, but not all", func(p *profile) bool { return p.below(11) > 0.94 && p.below(11) < 1 }},
 		{"radix", work.ClassT, "everybody talks to everybody", func(p *profile) bool { return p.partners == all }},
 		{"smg", work.ClassT, "everybody talks to everybody", func(p *profile) bool { return p.partners == all }},
+		{"sp", work.ClassT, "messages are whole faces, and hardly any is unexpected", func(p *profile) bool {
+			return p.below(7) < 0.2 && float64(p.unexpected)/float64(p.messages) < 0.05
+		}},
+		{"mg", work.ClassT, "partners are neighbours on a torus and those of sums, and sizes of all levels occur", func(p *profile) bool {
+			return p.partners <= 6+4 && p.below(7) > 0.1 && p.below(10) < 1 && p.sizes[8] > 0 && p.sizes[9] > 0
+		}},
+		{"is", work.ClassT, "everybody talks to everybody", func(p *profile) bool { return p.partners == all }},
+		{"nbody", work.ClassT, "particles go round in a ring: partners are two and those of sums", func(p *profile) bool { return p.partners <= 2+2*4 && p.below(8) < 0.4 }},
+		{"hpl", work.ClassT, "partners are the row and the column, and more than half of all messages are small", func(p *profile) bool {
+			return p.partners < all*2/3 && p.below(7) > 0.5
+		}},
 		{"amg", work.ClassT, "messages are between 8 bytes and 4 KB", func(p *profile) bool { return p.below(3) == 0 && p.below(12) == 1 }},
 	} {
 		if p := profileOf(t, c.name, c.class, ranks); !c.holds(p) {
