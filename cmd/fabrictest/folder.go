@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
 // runsKept is how many runs of each kind stay in the user's cache.
@@ -32,6 +34,7 @@ type cache struct {
 var (
 	runs       = cache{"runs", resultFile}
 	judgements = cache{"conform", verdictFile}
+	rankRuns   = cache{"ranks", ranks.ResultFile}
 )
 
 // newFolder makes the folder of a run: out, or a new one in the user's cache.

@@ -65,7 +65,7 @@ func golden(t *testing.T, name, got string) {
 
 // Help is what people read first: it changes on purpose only.
 func TestHelpIsGolden(t *testing.T) {
-	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "down", "labs", "doctor", "quirks", "pcap", "perf", "perf quick", "perf iwarp", "conform", "conform list", "conform show", "conform coverage"} {
+	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "down", "labs", "doctor", "quirks", "pcap", "perf", "perf quick", "perf iwarp", "perf memory", "conform", "conform list", "conform show", "conform coverage"} {
 		code, out, stderr := call(t, append(strings.Fields(words), "--help")...)
 		if code != exitOK || stderr != "" {
 			t.Fatalf("%s --help: exit code %d, %q", words, code, stderr)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +25,8 @@ type mpirunOptions struct {
 	design, protocol, progress string
 	eager                      int
 	stats                      bool
+	out                        string
+	options                    mpi.Options // that these come to
 }
 
 // Tiers of --on.
@@ -61,6 +64,7 @@ the others in namespaces, and they are told in simulation.`,
 		Example: `  fabrictest mpirun -n 4 ./my-ranks
   fabrictest mpirun -n 2 pingpong --bytes 64
   fabrictest mpirun -n 8 --on sim --stats cg --class S
+  fabrictest mpirun -n 16 --on sim --protocol speculative --out lu/ lu
   fabrictest mpirun -n 16 --per-host 4 --on sim --seed 7 ./my-ranks   the same run again, byte for byte
   fabrictest mpirun -n 8 --on sim --provider dgiwarp --loss 1% ./my-ranks
   fabrictest mpirun -n 4 --on sim --rails 2 --design srq --protocol speculative --stats ./my-ranks`,
@@ -87,6 +91,7 @@ the others in namespaces, and they are told in simulation.`,
 	f.BoolVar(&o.run.Bind, "bind", false, "in namespaces, keep each rank to one processor: for measurements, where there are enough of them")
 	f.BoolVarP(&o.run.Label, "label", "l", false, "in namespaces, print the rank's number before each line")
 	f.BoolVar(&o.stats, "stats", false, "print what the ranks did and what it took")
+	f.StringVar(&o.out, "out", "", "`FOLDER` to be made, for the same as ranks.json and, with charts, as report.html")
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed(onSim, onNetNS))
 	_ = cmd.RegisterFlagCompletionFunc("provider", fixed(nics.Names()...))
 	_ = cmd.RegisterFlagCompletionFunc("design", fixed(designNames()...))
@@ -113,13 +118,17 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	if why != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "In simulation: %s\n", why)
 	}
+	began := time.Now()
+	if o.out != "" {
+		if o.out, err = rankRuns.newFolder(o.out, began); err != nil {
+			return err
+		}
+	}
 	result, err := start(cmd.Context(), o.run)
 	if err != nil {
 		return err
 	}
-	if o.stats {
-		err = printRankStats(cmd.ErrOrStderr(), result.Reports)
-	}
+	err = o.account(cmd, args, result, began)
 	if err == nil && result.Code != 0 {
 		return exitError(result.Code)
 	}
@@ -135,8 +144,10 @@ func (o *mpirunOptions) tier() (start func(context.Context, mpirun.Run) (mpirun.
 		return mpirun.InNamespaces, "", nil
 	case "":
 		if cannot := netns.Available(); cannot != nil {
+			o.on = onSim
 			return mpirun.InWorld, cannot.Error(), nil
 		}
+		o.on = onNetNS
 		return mpirun.InNamespaces, "", nil
 	}
 	return nil, "", usagef("--on %s: give sim or netns", o.on)
@@ -167,12 +178,11 @@ func (o *mpirunOptions) check() (err error) {
 	if err := loss.UnmarshalText([]byte(o.loss)); err != nil {
 		return usagef("--loss %s: %w", o.loss, err)
 	}
-	r.LossPPM, r.Reports = loss.PPM(), o.stats
-	options, err := o.runtime()
-	if err != nil {
+	r.LossPPM, r.Reports = loss.PPM(), o.stats || o.out != ""
+	if o.options, err = o.runtime(); err != nil {
 		return err
 	}
-	if r.Options, err = json.Marshal(options); err != nil {
+	if r.Options, err = json.Marshal(o.options); err != nil {
 		return err
 	}
 	if err := r.Check(); err != nil {

@@ -20,5 +20,5 @@ func mpiProcessCommands() []*cobra.Command {
 			}
 			return err
 		},
-	}, newWorkloadCommand()}
+	}, newWorkloadCommand(), newMemoryPointCommand()}
 }

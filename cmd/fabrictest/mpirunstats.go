@@ -4,114 +4,99 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/lab/mpihost/join"
-	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
+	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
-// statRow is a line of the table that --stats prints: a figure of each rank.
-type statRow struct {
-	name string
-	kind statKind
-	of   func(*join.Stats) uint64
-}
-
-// statKind is what a figure is.
-type statKind uint8
-
-const (
-	statCount statKind = iota
-	statBytes
-	statPeak // which of several ranks do not add up
-)
-
-// statRows are what is worth knowing, in the order in which one asks.
-func statRows() []statRow {
-	rows := []statRow{
-		{"messages sent eagerly", statCount, func(s *join.Stats) uint64 { return s.P2P.Sent[p2p.Eager].Messages }},
-		{"  their data", statBytes, func(s *join.Stats) uint64 { return s.P2P.Sent[p2p.Eager].Bytes }},
-		{"messages sent by rendezvous", statCount, func(s *join.Stats) uint64 { return s.P2P.Sent[p2p.Rendezvous].Messages }},
-		{"  their data", statBytes, func(s *join.Stats) uint64 { return s.P2P.Sent[p2p.Rendezvous].Bytes }},
-		{"  small, for want of room", statCount, func(s *join.Stats) uint64 { return s.P2P.FellBack }},
-		{"came unexpectedly", statCount, func(s *join.Stats) uint64 { return s.P2P.Unexpected }},
-		{"  most at once", statPeak, func(s *join.Stats) uint64 { return uint64(s.P2P.MaxUnexpected) }},
-		{"never received", statCount, func(s *join.Stats) uint64 { return s.NeverReceived }},
-		{"RTRs that came", statCount, func(s *join.Stats) uint64 { return s.P2P.RTRsCame }},
-		{"  were used", statCount, func(s *join.Stats) uint64 { return s.P2P.RTRsUsed }},
-		{"  were mispredicted", statCount, func(s *join.Stats) uint64 { return s.P2P.Mispredicted }},
-		{"puts", statCount, func(s *join.Stats) uint64 { return s.Window.Puts }},
-		{"gets", statCount, func(s *join.Stats) uint64 { return s.Window.Gets }},
-		{"accumulates", statCount, func(s *join.Stats) uint64 { return s.Window.Accumulates }},
-	}
-	for w := range len(carrier.Stats{}.Packets) {
-		rows = append(rows, statRow{"packets by " + carrier.Way(w).String(), statCount, func(s *join.Stats) uint64 { return s.Carrier.Packets[w] }})
-	}
-	rows = append(rows,
-		statRow{"packets sent again", statCount, func(s *join.Stats) uint64 { return s.Carrier.Resent }},
-		statRow{"waited for room", statCount, func(s *join.Stats) uint64 { return s.Carrier.Waited }},
-		statRow{"data written", statBytes, func(s *join.Stats) uint64 { return s.Carrier.WrittenBytes }},
-		statRow{"data read", statBytes, func(s *join.Stats) uint64 { return s.Carrier.ReadBytes }},
-		statRow{"connections, at most", statPeak, func(s *join.Stats) uint64 { return uint64(s.Carrier.MaxConnections) }},
-		statRow{"  given back", statCount, func(s *join.Stats) uint64 { return s.Carrier.GivenBack }},
-		statRow{"  refused by peers", statCount, func(s *join.Stats) uint64 { return s.Carrier.Refused }},
-		statRow{"rings", statCount, func(s *join.Stats) uint64 { return uint64(s.Carrier.Rings) }},
-		statRow{"shared receives ran low", statCount, func(s *join.Stats) uint64 { return s.Carrier.LowWatermark }},
-		statRow{"rails lost", statCount, func(s *join.Stats) uint64 { return uint64(s.Carrier.RailsLost) }},
-		statRow{"registrations", statCount, func(s *join.Stats) uint64 { return s.Carrier.Registrations.Misses }},
-		statRow{"  found again", statCount, func(s *join.Stats) uint64 { return s.Carrier.Registrations.Hits }},
-		statRow{"  evicted", statCount, func(s *join.Stats) uint64 { return s.Carrier.Registrations.Evictions }},
-		statRow{"small buffers in use", statCount, func(s *join.Stats) uint64 { return uint64(s.Carrier.Reuse.Buffers) }},
-		statRow{"  used often", statCount, func(s *join.Stats) uint64 { return uint64(s.Carrier.Reuse.Often) }},
-		statRow{"  messages not copied", statCount, func(s *join.Stats) uint64 { return s.Carrier.Gathered }},
-		statRow{"  puts and gets not copied", statCount, func(s *join.Stats) uint64 { return s.Carrier.Direct }},
-	)
-	for m := range len(carrier.Bytes{}.Max) {
-		rows = append(rows, statRow{"memory of " + carrier.Memory(m).String(), statBytes, func(s *join.Stats) uint64 { return uint64(s.Carrier.Memory.Max[m]) }})
-	}
-	return rows
-}
-
-// printRankStats prints what the ranks reported: of each figure the sum, the least and
-// the most. Figures that are zero everywhere are left out.
-func printRankStats(w io.Writer, reports []json.RawMessage) error {
-	var all []join.Stats
+// decodeStats reads what the ranks reported; nil for one that reported nothing.
+func decodeStats(reports []json.RawMessage) ([]*ranks.Stats, error) {
+	all := make([]*ranks.Stats, len(reports))
 	for rank, text := range reports {
 		if text == nil {
 			continue
 		}
-		var s join.Stats
-		if err := json.Unmarshal(text, &s); err != nil {
-			return fmt.Errorf("statistics of rank %d: %w", rank, err)
+		all[rank] = new(ranks.Stats)
+		if err := json.Unmarshal(text, all[rank]); err != nil {
+			return nil, fmt.Errorf("statistics of rank %d: %w", rank, err)
 		}
-		all = append(all, s)
+	}
+	return all, nil
+}
+
+// printRankStats prints what the ranks reported: of each figure the sum, the least and
+// the most. Figures that are zero everywhere are left out.
+func printRankStats(w io.Writer, all []*ranks.Stats) error {
+	var there []*ranks.Stats
+	for _, s := range all {
+		if s != nil {
+			there = append(there, s)
+		}
 	}
 	const line = "%-34s %12s %12s %12s\n"
-	fmt.Fprintf(w, line, fmt.Sprintf("%d of %s", len(all), units.Plural(len(reports), "rank")), "all", "least", "most")
-	for _, row := range statRows() {
-		sum, least, most := uint64(0), ^uint64(0), uint64(0)
-		for i := range all {
-			v := row.of(&all[i])
-			sum, least, most = sum+v, min(least, v), max(most, v)
-		}
-		if sum == 0 {
-			continue
-		}
-		together := row.shown(sum)
-		if row.kind == statPeak {
-			together = ""
-		}
-		if _, err := fmt.Fprintf(w, line, row.name, together, row.shown(least), row.shown(most)); err != nil {
+	fmt.Fprintf(w, line, fmt.Sprintf("%d of %s", len(there), units.Plural(len(all), "rank")), "all", "least", "most")
+	for _, t := range ranks.Totals(there) {
+		if _, err := fmt.Fprintf(w, line, t.Name, t.Shown(), t.Show(t.Least), t.Show(t.Most)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *statRow) shown(v uint64) string {
-	if r.kind == statBytes {
-		return units.Bytes(v)
+// account shows what the ranks did, as it was asked for: as a table, and as a folder with
+// a page.
+func (o *mpirunOptions) account(cmd *cobra.Command, args []string, result mpirun.Result, began time.Time) error {
+	if !o.stats && o.out == "" {
+		return nil
 	}
-	return units.Count(v, ",")
+	all, err := decodeStats(result.Reports)
+	if err != nil {
+		return err
+	}
+	if o.stats {
+		if err := printRankStats(cmd.ErrOrStderr(), all); err != nil {
+			return err
+		}
+	}
+	if o.out == "" {
+		return nil
+	}
+	run := &ranks.Run{
+		Tool: toolVersion(), Command: o.command(args), Seed: o.run.Seed, Started: began, Wall: time.Since(began), Machine: thisMachine(),
+		Job: &ranks.Job{
+			Program: strings.Join(args, " "), Ranks: o.run.Ranks, PerHost: o.run.PerHost, Rails: o.run.Rails, Tier: o.on, Provider: o.run.Provider,
+			Design: o.design, Protocol: protocolNames()[o.options.P2P.Protocol], Progress: o.options.Progress.String(), LossPPM: o.run.LossPPM,
+			Code: result.Code, Stats: all,
+		},
+	}
+	paths, err := ranks.WriteFolder(o.out, run)
+	if err == nil {
+		_, err = fmt.Fprintln(cmd.ErrOrStderr(), "report:", paths.HTML)
+	}
+	return err
+}
+
+// command is the command line that repeats the run.
+func (o *mpirunOptions) command(args []string) string {
+	words := []string{"fabrictest mpirun", fmt.Sprintf("-n %d", o.run.Ranks), "--on " + o.on}
+	for _, f := range []struct {
+		name, value, usual string
+	}{
+		{"per-host", fmt.Sprint(o.run.PerHost), "1"}, {"rails", fmt.Sprint(o.run.Rails), "1"}, {"provider", o.run.Provider, ""},
+		{"no-icrc", fmt.Sprint(o.run.Offloaded), "false"}, {"mtu", fmt.Sprint(o.run.MTU), "0"}, {"loss", o.loss, "0%"}, {"seed", fmt.Sprint(o.run.Seed), "1"},
+		{"design", o.design, ""}, {"protocol", o.protocol, ""}, {"progress", o.progress, ""}, {"eager", fmt.Sprint(o.eager), "0"},
+	} {
+		if f.value != f.usual {
+			words = append(words, "--"+f.name+"="+quote(f.value))
+		}
+	}
+	for _, a := range args {
+		words = append(words, quote(a))
+	}
+	return strings.Join(words, " ")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/internal/units"
+	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // so that it can be a rank itself
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )

@@ -18,7 +18,7 @@ import (
 func newPerfCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf",
-		Short: "Measure how fast the emulated NIC is on this machine",
+		Short: "Measure how fast the emulated NIC is on this machine, and what ranks take",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -28,7 +28,7 @@ func newPerfCommand() *cobra.Command {
 			RunE: func(*cobra.Command, []string) error { return main() },
 		}
 	}
-	cmd.AddCommand(newPerfQuickCommand(), newPerfIWARPCommand(), hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain))
+	cmd.AddCommand(newPerfQuickCommand(), newPerfIWARPCommand(), newPerfMemoryCommand(), hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain))
 	return cmd
 }
 

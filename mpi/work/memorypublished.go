@@ -1,9 +1,6 @@
 package work
 
-import (
-	"github.com/fabrictest/fabrictest/mpi"
-	"github.com/fabrictest/fabrictest/mpi/carrier"
-)
+import "github.com/fabrictest/fabrictest/mpi/carrier"
 
 // How ranks are equipped in what was published, and what was found there. Who measures
 // the same here has something to hold it against.
@@ -64,9 +61,6 @@ func MemoryExperiments() []MemoryExperiment {
 		},
 	}
 }
-
-// Options are how the ranks of an experiment behave.
-func (e *MemoryExperiment) Options() mpi.Options { return mpi.Options{Carrier: e.Config} }
 
 // Runs are what an experiment takes, with ranks of a list; those at which something was
 // published, if there are any.

@@ -42,7 +42,7 @@ const fullRanks = 64
 func MemoryPatterns() []MemoryPattern {
 	return []MemoryPattern{
 		{Workload: "neighbours", Params: Params{Iterations: 20}},
-		{Workload: "cg", Params: Params{Iterations: 1}},
+		{Workload: "cg"},
 		{Workload: "alltoall", Params: Params{Iterations: 20, Bytes: 1 << 10}, MaxRanks: fullRanks}, // too large to go by way of others
 		{Workload: "radix", Params: Params{Class: ClassS, Iterations: 1}, MaxRanks: fullRanks},
 		{Workload: "smg", Params: Params{Iterations: 4}, MaxRanks: fullRanks},

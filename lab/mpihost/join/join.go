@@ -13,20 +13,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
-	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/env"
-	"github.com/fabrictest/fabrictest/mpi/p2p"
-	"github.com/fabrictest/fabrictest/mpi/window"
 )
-
-// Stats are what a rank reports to its launcher: mpi.Stats as JSON brings it there, with
-// those of the carrier that it has here.
-type Stats struct {
-	P2P           p2p.Stats
-	Window        window.Stats
-	NeverReceived uint64
-	Carrier       carrier.Stats
-}
 
 func init() { mpi.RegisterHost("lab/mpihost/join", start) }
 

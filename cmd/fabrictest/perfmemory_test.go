@@ -1,0 +1,91 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/report/ranks"
+)
+
+func TestPerfMemory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "memory")
+	code, out := launched(t, "perf", "memory", "--ranks", "16,4", "--only", "curves,thesis", "--workload", "star,cg", "--design", "sendrecv,ud", "--out", dir)
+	if code != exitOK || !strings.Contains(out, "curves: a rank, on average         4        16\n") || !strings.Contains(out, "report: "+dir) {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	run, err := ranks.ReadFile(filepath.Join(dir, ranks.ResultFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(run.Memory) != 2 || len(run.Memory[0].Points) != 8 || len(run.Memory[1].Points) != 4 || run.Machine.OS == "" || run.Wall == 0 {
+		t.Fatalf("%+v", run)
+	}
+	if want := "fabrictest perf memory --ranks 4,16 --only curves --only thesis --design sendrecv --design ud --workload star --workload cg"; run.Command != want {
+		t.Errorf("%s, want %s", run.Command, want)
+	}
+	for _, p := range run.Memory[0].Points {
+		// 99 receives of 8 KiB a connection, and what datagrams have in any case.
+		least, most := 1.0e6, 1.5e6
+		if p.Design == carrier.SendRecv {
+			least, most = least+p.Connections.Mean*99*8192, most+p.Connections.Mean*99*8192
+		}
+		if p.Bytes.Mean < least || p.Bytes.Mean > most || p.One != (p.Workload == "star") || p.One && p.Design == carrier.SendRecv && p.Connections.Mean != float64(p.Ranks-1) {
+			t.Errorf("%+v is not between %.0f and %.0f", p, least, most)
+		}
+	}
+}
+
+func TestPerfMemoryCalledWrongly(t *testing.T) {
+	for line, want := range map[string]string{
+		"perf memory --ranks 1":               "--ranks 1: give 2 to 4096",
+		"perf memory --ranks many":            "--ranks",
+		"perf memory --only figures":          "--only figures: give curves, thesis or survey",
+		"perf memory --design best":           "--design best: give sendrecv",
+		"perf memory --workload rdix":         "is it radix",
+		"perf memory --only survey --ranks 8": "survey about 64",
+		"perf memory --seed soon":             "--seed soon: give a number",
+		"perf memory twice":                   "twice",
+	} {
+		code, _, stderr := call(t, words(line)...)
+		if code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %q, want %q", line, code, stderr, want)
+		}
+	}
+}
+
+// What the ranks did is in the folder that was asked for, also of ranks that failed.
+func TestMPIRunReports(t *testing.T) {
+	dir := t.TempDir()
+	ok, failed := filepath.Join(dir, "ok"), filepath.Join(dir, "failed")
+	code, out := launched(t, "mpirun", "-n", "4", "--on", "sim", "--design", "srq", "--loss", "1%", "--out", ok, "cg", "--class", "S")
+	if code != exitOK || !strings.Contains(out, "report: "+filepath.Join(ok, ranks.PageFile)) || strings.Contains(out, "4 of 4 ranks") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	run, err := ranks.ReadFile(filepath.Join(ok, ranks.ResultFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := run.Job
+	if j == nil || j.Program != "cg --class S" || j.Ranks != 4 || j.Tier != onSim || j.LossPPM != 10000 || j.Protocol != "rget" || j.Progress != "polling" || len(j.Stats) != 4 {
+		t.Fatalf("%+v", j)
+	}
+	if want := "fabrictest mpirun -n 4 --on sim --provider=softroce --loss=1% --design=srq cg --class S"; run.Command != want {
+		t.Errorf("%s, want %s", run.Command, want)
+	}
+	for rank, s := range j.Stats {
+		if s == nil || s.P2P.Sent[0].Messages == 0 || s.Carrier.Packets[carrier.ByConnection] == 0 || s.Carrier.Memory.Max[carrier.SharedBuffers] == 0 {
+			t.Errorf("rank %d: %+v", rank, s)
+		}
+	}
+	myRanks(t, "fails")
+	code, out = launched(t, "mpirun", "-n", "3", "--on", "sim", "--out", failed, "./my-ranks")
+	run, err = ranks.ReadFile(filepath.Join(failed, ranks.ResultFile))
+	if code != exitFailed || err != nil || run.Job.Code != 1 {
+		t.Errorf("exit code %d, %v\n%s", code, err, out)
+	}
+	if code, _, stderr := call(t, "mpirun", "-n", "2", "--on", "sim", "--out", ok, "ring"); code != exitUsage || !strings.Contains(stderr, "holds something already") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}

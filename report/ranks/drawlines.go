@@ -1,0 +1,83 @@
+package ranks
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/mpi/work"
+)
+
+// series is the curve of a design.
+type series struct {
+	class, name string
+	points      []*work.MemoryPoint
+}
+
+func newSeries(class, name string, points []*work.MemoryPoint) series {
+	return series{class, name, points}
+}
+
+// sharedLimit is what shared receives alone are to stay below (Survey).
+const sharedLimit = 5e6
+
+// drawLines draws bytes a rank against ranks, both on scales of powers: what grows with
+// the ranks rises as steeply as it can.
+func drawLines(all []series, ranks []int) template.HTML {
+	const left, top, width, height = 62, 10, 440, 320
+	least, most := math.Inf(1), 0.0
+	for _, s := range all {
+		for _, p := range s.points {
+			least, most = min(least, p.Bytes.Mean), max(most, p.Bytes.Mean)
+		}
+	}
+	low, high := math.Floor(math.Log10(least)), math.Ceil(math.Log10(max(most, sharedLimit*1.01)))
+	first, last := math.Log2(float64(ranks[0])), math.Log2(float64(ranks[len(ranks)-1]))
+	if last == first {
+		last++
+	}
+	y := func(v float64) float64 { return top + height*(1-(math.Log10(v)-low)/(high-low)) }
+	x := func(n int) float64 { return left + 14 + (width-28)*(math.Log2(float64(n))-first)/(last-first) }
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="bytes a rank against ranks">`, left+width+4, top+height+38)
+	for e := low; e <= high; e++ {
+		v := math.Pow(10, e)
+		fmt.Fprintf(&b, `<path class="grid" d="M%d %.1fh%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, left, y(v), width, left-6, y(v)+4, decimalBytes(v))
+	}
+	for _, n := range ranks {
+		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%d</text>`, x(n), top+height+17, n)
+	}
+	fmt.Fprintf(&b, `<text class="axis" x="%d" y="%d" text-anchor="middle">ranks</text>`, left+width/2, top+height+34)
+	fmt.Fprintf(&b, `<path class="limit" d="M%d %.1fh%d"/><text class="limit" x="%d" y="%.1f" text-anchor="end">5 MB</text>`, left, y(sharedLimit), width, left+width-2, y(sharedLimit)-4)
+	for k, s := range all {
+		// Curves that lie on each other are all seen: the first are the widest.
+		wide := float64(len(all) - 1 - k)
+		fmt.Fprintf(&b, `<g class="%s">`, s.class)
+		for i, p := range s.points {
+			if i > 0 {
+				before := s.points[i-1]
+				class := "line"
+				if p.One {
+					class = "line one"
+				}
+				fmt.Fprintf(&b, `<path class="%s" stroke-width="%.1f" d="M%.1f %.1fL%.1f %.1f"/>`, class, 1.8+wide*0.9, x(before.Ranks), y(before.Bytes.Mean), x(p.Ranks), y(p.Bytes.Mean))
+			}
+		}
+		for _, p := range s.points {
+			class := "dot"
+			if p.One {
+				class = "dot one"
+			}
+			fmt.Fprintf(&b, `<circle class="%s" cx="%.1f" cy="%.1f" r="%.1f"><title>%s, %d ranks: %s a rank, %.4g connections, %.4g rings</title></circle>`,
+				class, x(p.Ranks), y(p.Bytes.Mean), 3+wide*0.6, esc(s.name), p.Ranks, units.Bytes(uint64(p.Bytes.Mean)), p.Connections.Mean, p.Rings.Mean)
+		}
+		b.WriteString("</g>")
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String())
+}
+
+// decimalBytes is a power of ten of bytes.
+func decimalBytes(v float64) string { return strings.ReplaceAll(units.SI(v, "B"), ".0", "") }

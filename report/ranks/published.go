@@ -1,0 +1,82 @@
+package ranks
+
+import "github.com/fabrictest/fabrictest/mpi/work"
+
+// pagesOf is a line of Thesis Table 6.1: the memory of an application, in pages of 4 KB of
+// all its processes, over datagrams and over connections.
+type pagesOf struct {
+	workload string
+	name     string // there
+	ud, rc   [3]float64
+}
+
+// thesisRanks are the processes of the table's columns.
+var thesisRanks = [3]int{4, 16, 64}
+
+var thesisPages = []pagesOf{
+	{"cg", "CG.B", [3]float64{234924, 556801, 1994428}, [3]float64{235204, 570207, 2097580}},
+	{"mg", "MG.B", [3]float64{216591, 534255, 1913295}, [3]float64{222862, 555854, 2038179}},
+	{"lu", "LU.B", [3]float64{153453, 473740, 1894628}, [3]float64{155982, 495422, 1978663}},
+	{"smg", "SMG2000", [3]float64{102899, 418063, 1815192}, [3]float64{105138, 461478, 2577276}},
+	{"radix", "RADIX", [3]float64{133678, 453124, 1727232}, [3]float64{135297, 491937, 2493291}},
+}
+
+const pageBytes = 4096
+
+// each is what connections took of a process's memory, in bytes.
+func (p *pagesOf) each(column int) float64 {
+	return (p.rc[column] - p.ud[column]) * pageBytes / float64(thesisRanks[column])
+}
+
+// saved is the share that datagrams save of all memory.
+func (p *pagesOf) saved(column int) float64 { return 1 - p.ud[column]/p.rc[column] }
+
+// surveyed is what Survey Tables 1 and 2 and its text say of an application at 64
+// processes. What is negative it does not say.
+type surveyed struct {
+	workload   string
+	name       string
+	rings      float64 // connections with RDMA, on average
+	low        float64 // low watermark events, on average
+	unexpected float64 // per cent of messages
+	times      string  // how much more memory rings with receives of their own take than shared receives
+}
+
+const surveyRanks = 64
+
+var surveyTable = []surveyed{
+	{"is", "IS", 6.14, 0, 2.7, "about 10"},
+	{"ft", "FT", 0.98, 0, 11.9, "about 10"},
+	{"bt", "BT", 3.89, 0, 0.3, "about 10"},
+	{"sp", "SP", 1.17, 0, 0.7, "about 10"},
+	{"cg", "CG", 3.09, 0, 13.5, "about 2"},
+	{"mg", "MG", 9.0, 0, 10.2, "about 2"},
+	{"lu", "LU", 3.92, 0, 38.1, "about 2"},
+	{"superlu", "SuperLU, rim", 14.25, 0.64, 30.0, "9"},
+	{"hpl", "HPL", 6.26, 0, 13.6, ""},
+}
+
+// titles of patterns, and what is to be seen in them.
+var patternTitles = map[string][2]string{
+	"neighbours": {"Neighbours on a grid", "Six partners at most, and those of barriers and reductions: the logarithm of the ranks."},
+	"cg":         {"CG", "Partners grow with the logarithm of the ranks."},
+	"alltoall":   {"Everybody with everybody", "All ranks are partners."},
+	"radix":      {"RADIX", "Everybody sends keys to everybody."},
+	"smg":        {"SMG2000", "The coarsest levels tie all ranks."},
+}
+
+// continued says which pattern goes on where another is too much for a machine.
+const (
+	everybody = "alltoall"
+	continued = "star"
+)
+
+// patternOrder is that of the page.
+var patternOrder = []string{"neighbours", "cg", everybody, "radix", "smg"}
+
+// Where the curves are.
+const (
+	curves = work.MemoryByRanks
+	thesis = work.MemoryOfThesis
+	survey = work.MemoryOfSurvey
+)

@@ -1,0 +1,164 @@
+package ranks_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/ranks"
+)
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	for name, r := range map[string]*ranks.Run{"job": sampleJob(5), "memory": sampleMemory(t)} {
+		dir := t.TempDir()
+		paths, err := ranks.WriteFolder(dir, r)
+		if err != nil || paths.Result != filepath.Join(dir, "ranks.json") || paths.HTML != filepath.Join(dir, "report.html") {
+			t.Fatalf("%s: %+v, %v", name, paths, err)
+		}
+		back, err := ranks.ReadFile(paths.Result)
+		if err != nil || !reflect.DeepEqual(back, r) {
+			t.Errorf("%s: another one came back, %v", name, err)
+		}
+		page, err := os.ReadFile(paths.HTML)
+		if err != nil || string(page) != html(t, r) {
+			t.Errorf("%s: the page is another, %v", name, err)
+		}
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	var b bytes.Buffer
+	if err := ranks.Write(&b, sampleJob(2)); err != nil {
+		t.Fatal(err)
+	}
+	good := b.String()
+	for what, text := range map[string]string{
+		"unknown version":  strings.Replace(good, `"version":1`, `"version":2`, 1),
+		"unknown field":    strings.Replace(good, `"seed":7`, `"sed":7`, 1),
+		"version: missing": "{}",
+		"not JSON":         good[:len(good)/2],
+	} {
+		if _, err := ranks.Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// Every figure has a name of its own, apart from those that belong to the one above, and
+// those of a group follow each other.
+func TestRowsAreToldApart(t *testing.T) {
+	seen, groups := map[string]bool{}, map[string]bool{}
+	last := ""
+	for _, row := range ranks.Rows() {
+		if seen[row.Name] && !strings.HasPrefix(row.Name, "  ") || row.Of(new(ranks.Stats)) != 0 {
+			t.Errorf("%s", row.Name)
+		}
+		if row.Group != last && groups[row.Group] {
+			t.Errorf("%s is apart from its group %s", row.Name, row.Group)
+		}
+		seen[row.Name], groups[row.Group], last = true, true, row.Group
+	}
+}
+
+// Everything that the runtime counts is a figure, or known to be none.
+func TestEverythingCountedIsShown(t *testing.T) {
+	known := map[string]bool{ // what they count is in another figure, or of use to tests alone
+		"Foreign": true, "Reads": true, "Writes": true, "Atomics": true, "Pieces": true, "Connections": true, "Words": true,
+		"BySize": true, "Now": true, "Forgotten": true, "Bytes": true, "Regions": true, "Retries": true, "Carried": true,
+		"Buffers": true, "Chained": true, "Often": true, "TooMany": true, "Stopped": true, "MaxInLine": true,
+	}
+	s := new(ranks.Stats)
+	var each func(v reflect.Value, name string)
+	each = func(v reflect.Value, name string) {
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				each(v.Field(i), v.Type().Field(i).Name)
+			}
+			return
+		case reflect.Array:
+			for i := range v.Len() {
+				each(v.Index(i), name)
+			}
+			return
+		case reflect.Bool:
+			return
+		}
+		old := reflect.New(v.Type()).Elem()
+		old.Set(v)
+		if v.CanUint() {
+			v.SetUint(77)
+		} else {
+			v.SetInt(77)
+		}
+		if shown := len(ranks.Totals([]*ranks.Stats{s})) > 0; !shown && !known[name] {
+			t.Errorf("%s is counted, and not shown", name)
+		}
+		v.Set(old)
+	}
+	each(reflect.ValueOf(s).Elem(), "")
+}
+
+func TestPageOfAJob(t *testing.T) {
+	text := html(t, sampleJob(9))
+	for _, want := range []string{
+		"bt --class S on 9 ranks ended well", "1 rank of 9 handed in no statistics", "Messages by size", "RTRs", "Registration and reuse",
+		"7,200 of 8,000", "1,000 of 4,000", "rank 8: ", "low watermarks", "80 %", "from 16 KiB", "Everything that was counted",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+	r := sampleJob(300)
+	r.Job.Code = 3
+	for _, want := range []string{"on 300 ranks failed: exit code 3", "the one that has most of 3"} {
+		if text := html(t, r); !strings.Contains(text, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+	r.Job.Stats = make([]*ranks.Stats, 300)
+	if text := html(t, r); !strings.Contains(text, "300 ranks of 300 handed in no statistics") || strings.Contains(text, "Everything that was counted") {
+		t.Error("a page about nothing")
+	}
+}
+
+func TestPageOfMemory(t *testing.T) {
+	r := sampleMemory(t)
+	text := html(t, r)
+	for _, want := range []string{
+		"with 4 to 1024 ranks", "Everybody with everybody", "From 128 ranks on, hollow", "ring-srq, 1024 ranks: ", "95 receives of each connection",
+		// Of Table 6.1: (2,577,276 - 1,815,192) pages of 4 KB, of 64 processes; and CG.
+		"48.8 MB", "6.6 MB", "2577276 and 1815192", "29.6 %", "30.7 %",
+		// As the sample has it: 63 connections of 800 KB.
+		"49.0 MB", "50.4 MB",
+		// Of the survey, and of the sample: (200 KB a partner and half a ring) of seven.
+		"about 10", "38.1 %", "500 KB", "12.5 %",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+	if n := strings.Count(text, `class="dot one"`); n != 6*4 {
+		t.Errorf("%d points of one rank, want those of six designs at 128 to 1024", n)
+	}
+	r.Memory = r.Memory[1:2] // only what was published of connections
+	if text := html(t, r); strings.Contains(text, "Against the number of ranks") || !strings.Contains(text, "Connections beside datagrams") {
+		t.Error("a page about other experiments")
+	}
+}
+
+// What others named cannot be more than text.
+func TestPageIsSafe(t *testing.T) {
+	r := sampleJob(3)
+	r.Job.Program = "</title><script>alert(1)</script>\x1b[2J"
+	r.Command, r.Machine = r.Job.Program, report.Machine{OS: r.Job.Program}
+	r.Job.Provider, r.Job.Design = r.Job.Program, r.Job.Program
+	text := html(t, r)
+	if strings.Contains(text, "<script>alert") || strings.Contains(text, "\x1b") || strings.Count(text, "<script>") != 1 {
+		t.Error("a program's name is more than text")
+	}
+}

@@ -1,0 +1,138 @@
+package ranks
+
+import (
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+)
+
+// Row is a figure of each rank.
+type Row struct {
+	Group string // what it is about
+	Name  string // with two spaces before it, a part of the one above
+	Kind  RowKind
+	Of    func(*Stats) uint64
+}
+
+// RowKind is what a figure is.
+type RowKind uint8
+
+// The kinds of figures.
+const (
+	Count RowKind = iota
+	Bytes
+	Peak // which of several ranks do not add up
+)
+
+// Show is a value of the row, for people.
+func (r *Row) Show(v uint64) string {
+	if r.Kind == Bytes {
+		return units.Bytes(v)
+	}
+	return units.Count(v, ",")
+}
+
+// Groups of figures.
+const (
+	ofMessages     = "Messages"
+	ofSpeculation  = "Speculation"
+	ofWindows      = "Windows"
+	ofPackets      = "Packets"
+	ofConnections  = "Connections"
+	ofRegistration = "Registration and reuse"
+	ofMemory       = "Communication memory"
+)
+
+// Rows are what is worth knowing, in the order in which one asks.
+func Rows() []Row {
+	rows := []Row{
+		{ofMessages, "messages sent eagerly", Count, func(s *Stats) uint64 { return s.P2P.Sent[p2p.Eager].Messages }},
+		{ofMessages, "  their data", Bytes, func(s *Stats) uint64 { return s.P2P.Sent[p2p.Eager].Bytes }},
+		{ofMessages, "messages sent by rendezvous", Count, func(s *Stats) uint64 { return s.P2P.Sent[p2p.Rendezvous].Messages }},
+		{ofMessages, "  their data", Bytes, func(s *Stats) uint64 { return s.P2P.Sent[p2p.Rendezvous].Bytes }},
+		{ofMessages, "  small, for want of room", Count, func(s *Stats) uint64 { return s.P2P.FellBack }},
+		{ofMessages, "came unexpectedly", Count, func(s *Stats) uint64 { return s.P2P.Unexpected }},
+		{ofMessages, "  their data", Bytes, func(s *Stats) uint64 { return s.P2P.UnexpectedBytes }},
+		{ofMessages, "  most at once", Peak, func(s *Stats) uint64 { return uint64(s.P2P.MaxUnexpected) }},
+		{ofMessages, "receives posted, most at once", Peak, func(s *Stats) uint64 { return uint64(s.P2P.MaxPosted) }},
+		{ofMessages, "ready sends without a receive", Count, func(s *Stats) uint64 { return s.P2P.NotReady }},
+		{ofMessages, "never received", Count, func(s *Stats) uint64 { return s.NeverReceived }},
+		{ofSpeculation, "RTRs that came", Count, func(s *Stats) uint64 { return s.P2P.RTRsCame }},
+		{ofSpeculation, "  were used", Count, func(s *Stats) uint64 { return s.P2P.RTRsUsed }},
+		{ofSpeculation, "  were dropped", Count, func(s *Stats) uint64 { return s.P2P.RTRsDropped }},
+		{ofSpeculation, "    an RTS had crossed them", Count, func(s *Stats) uint64 { return s.P2P.Crossed }},
+		{ofSpeculation, "  were mispredicted", Count, func(s *Stats) uint64 { return s.P2P.Mispredicted }},
+		{ofSpeculation, "early calls of progress", Count, func(s *Stats) uint64 { return s.P2P.EarlyProgress }},
+		{ofSpeculation, "speculation stopped", Count, func(s *Stats) uint64 { return s.P2P.SpeculationStopped }},
+		{ofSpeculation, "  resumed", Count, func(s *Stats) uint64 { return s.P2P.SpeculationResumed }},
+		{ofWindows, "puts", Count, func(s *Stats) uint64 { return s.Window.Puts }},
+		{ofWindows, "  their data", Bytes, func(s *Stats) uint64 { return s.Window.PutBytes }},
+		{ofWindows, "gets", Count, func(s *Stats) uint64 { return s.Window.Gets }},
+		{ofWindows, "  their data", Bytes, func(s *Stats) uint64 { return s.Window.GetBytes }},
+		{ofWindows, "accumulates", Count, func(s *Stats) uint64 { return s.Window.Accumulates }},
+		{ofWindows, "atomics of NICs", Count, func(s *Stats) uint64 { return s.Window.Atomics }},
+		{ofWindows, "locks that others waited for", Count, func(s *Stats) uint64 { return s.Window.LocksWaited }},
+	}
+	for w := range len(carrier.Stats{}.Packets) {
+		rows = append(rows, Row{ofPackets, "packets by " + carrier.Way(w).String(), Count, func(s *Stats) uint64 { return s.Carrier.Packets[w] }})
+	}
+	rows = append(rows,
+		Row{ofPackets, "words that shared a packet", Count, func(s *Stats) uint64 { return s.Carrier.Bundled }},
+		Row{ofPackets, "packets of data alone", Count, func(s *Stats) uint64 { return s.Carrier.Naked }},
+		Row{ofPackets, "packets that only acknowledge", Count, func(s *Stats) uint64 { return s.Carrier.Bare }},
+		Row{ofPackets, "packets sent again", Count, func(s *Stats) uint64 { return s.Carrier.Resent }},
+		Row{ofPackets, "packets that came again", Count, func(s *Stats) uint64 { return s.Carrier.Repeated }},
+		Row{ofPackets, "packets before their turn", Count, func(s *Stats) uint64 { return s.Carrier.Early }},
+		Row{ofPackets, "waited for room", Count, func(s *Stats) uint64 { return s.Carrier.Waited }},
+		Row{ofPackets, "data written", Bytes, func(s *Stats) uint64 { return s.Carrier.WrittenBytes }},
+		Row{ofPackets, "data read", Bytes, func(s *Stats) uint64 { return s.Carrier.ReadBytes }},
+		Row{ofConnections, "connections, at most", Peak, func(s *Stats) uint64 { return uint64(s.Carrier.MaxConnections) }},
+		Row{ofConnections, "  made", Count, func(s *Stats) uint64 { return s.Carrier.Connected }},
+		Row{ofConnections, "  given back", Count, func(s *Stats) uint64 { return s.Carrier.GivenBack }},
+		Row{ofConnections, "  refused by peers", Count, func(s *Stats) uint64 { return s.Carrier.Refused }},
+		Row{ofConnections, "rings that peers write to", Peak, func(s *Stats) uint64 { return uint64(s.Carrier.Rings) }},
+		Row{ofConnections, "shared receives ran low", Count, func(s *Stats) uint64 { return s.Carrier.LowWatermark }},
+		Row{ofConnections, "rails lost", Count, func(s *Stats) uint64 { return uint64(s.Carrier.RailsLost) }},
+		Row{ofRegistration, "registrations", Count, func(s *Stats) uint64 { return s.Carrier.Registrations.Misses }},
+		Row{ofRegistration, "  found again", Count, func(s *Stats) uint64 { return s.Carrier.Registrations.Hits }},
+		Row{ofRegistration, "  given up for others", Count, func(s *Stats) uint64 { return s.Carrier.Registrations.Evictions }},
+		Row{ofRegistration, "  bytes, at most", Bytes, func(s *Stats) uint64 { return uint64(s.Carrier.Registrations.MaxBytes) }},
+		Row{ofRegistration, "small buffers looked up", Count, func(s *Stats) uint64 { return s.Carrier.Reuse.Uses }},
+		Row{ofRegistration, "  used often: not copied", Count, func(s *Stats) uint64 { return s.Carrier.Reuse.Frequent }},
+		Row{ofRegistration, "packets gathered from there", Count, func(s *Stats) uint64 { return s.Carrier.Gathered }},
+		Row{ofRegistration, "puts and gets from there", Count, func(s *Stats) uint64 { return s.Carrier.Direct }},
+	)
+	for m := range len(carrier.Bytes{}.Max) {
+		rows = append(rows, Row{ofMemory, "memory of " + carrier.Memory(m).String(), Bytes, func(s *Stats) uint64 { return uint64(s.Carrier.Memory.Max[m]) }})
+	}
+	return rows
+}
+
+// Total is a row of all ranks: the sum, the least and the most.
+type Total struct {
+	Row
+	Sum, Least, Most uint64
+}
+
+// Shown is the sum, for people; nothing of figures that do not add up.
+func (t *Total) Shown() string {
+	if t.Kind == Peak {
+		return ""
+	}
+	return t.Show(t.Sum)
+}
+
+// Totals are the rows of some ranks. Those that are zero everywhere are left out.
+func Totals(all []*Stats) (totals []Total) {
+	for _, row := range Rows() {
+		t := Total{Row: row, Least: ^uint64(0)}
+		for _, s := range all {
+			v := row.Of(s)
+			t.Sum, t.Least, t.Most = t.Sum+v, min(t.Least, v), max(t.Most, v)
+		}
+		if t.Sum > 0 {
+			totals = append(totals, t)
+		}
+	}
+	return totals
+}

@@ -1,0 +1,111 @@
+package ranks_test
+
+import (
+	"bytes"
+	"math/bits"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/ranks"
+)
+
+func sampleRun() *ranks.Run {
+	return &ranks.Run{
+		Version: ranks.Version, Tool: "v1", Command: "fabrictest mpirun -n 9 bt", Seed: 7, Started: time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC),
+		Wall: 3 * time.Second, Machine: report.Machine{OS: "linux", Arch: "amd64", CPUs: 2},
+	}
+}
+
+// sampleJob has something of everything, and a rank that said nothing.
+func sampleJob(n int) *ranks.Run {
+	r := sampleRun()
+	r.Job = &ranks.Job{Program: "bt --class S", Ranks: n, PerHost: 1, Rails: 1, Tier: "sim", Provider: "softroce", Protocol: "speculative", Progress: "polling", LossPPM: 5000}
+	for rank := range n {
+		s := new(ranks.Stats)
+		for size := 1; size < 1<<17; size *= 2 {
+			way := p2p.Eager
+			if size > 4096 {
+				way = p2p.Rendezvous
+			}
+			w := &s.P2P.Sent[way]
+			w.Messages += uint64(100 + rank)
+			w.Bytes += uint64(size * (100 + rank))
+			w.BySize[bits.Len(uint(size))] += uint64(100 + rank)
+		}
+		s.P2P.Unexpected, s.P2P.MaxUnexpected = 41, 5
+		s.P2P.RTRsCame, s.P2P.RTRsUsed, s.P2P.RTRsDropped, s.P2P.Crossed, s.P2P.Mispredicted = 50, 40, 10, 9, 3
+		s.Window.Puts = 4
+		c := &s.Carrier
+		c.Packets[carrier.ByConnection], c.Packets[carrier.ByRing], c.Packets[carrier.ByDatagram] = 300, 900, 20
+		c.MaxConnections, c.Connected, c.LowWatermark = 6+rank%2, 6, 2
+		c.Registrations.Hits, c.Registrations.Misses = 900, 100
+		c.Reuse.Uses, c.Reuse.Frequent = 500, 125
+		for k := range c.Memory.Max {
+			c.Memory.Max[k] = (k + 1) << 18
+		}
+		c.Memory.Max[carrier.RingBuffers] += rank << 17
+		r.Job.Stats = append(r.Job.Stats, s)
+	}
+	r.Job.Stats[1] = nil
+	return r
+}
+
+// sampleMemory has every experiment, with memory that follows from connections.
+func sampleMemory(t testing.TB) *ranks.Run {
+	t.Helper()
+	r := sampleRun()
+	for _, e := range work.MemoryExperiments() {
+		runs, err := e.Runs([]int{4, 8, 16, 32, 64, 128, 256, 512, 1024})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := ranks.Experiment{Name: e.Name, Config: e.Config}
+		for i := range runs {
+			x.Points = append(x.Points, samplePoint(&runs[i]))
+		}
+		r.Memory = append(r.Memory, x)
+	}
+	return r
+}
+
+func samplePoint(r *work.MemoryRun) work.MemoryPoint {
+	p := work.MemoryPoint{Workload: r.Workload, Design: r.Design, One: r.One}
+	p.Ranks, p.Messages, p.Unexpected = r.Ranks, 1000, 0.125
+	partners := float64(bits.Len(uint(r.Ranks)))
+	if r.One || r.MaxRanks > 0 || r.Workload == "smg" || r.Workload == "radix" {
+		partners = float64(r.Ranks - 1)
+	}
+	kinds := make([]float64, len(carrier.Bytes{}.Max))
+	kinds[carrier.SendBuffers], kinds[carrier.DatagramBuffers] = 160e3, 1050e3
+	switch r.Design {
+	case carrier.SendRecv, carrier.RingSendRecv:
+		kinds[carrier.OwnReceives] = partners * 800e3
+	case carrier.SRQ, carrier.RingSRQ, carrier.Hybrid:
+		kinds[carrier.SharedBuffers] = 3.1e6
+	}
+	if r.Design == carrier.RingSendRecv || r.Design == carrier.RingSRQ {
+		p.Rings.Mean = partners / 2
+		kinds[carrier.RingBuffers] = p.Rings.Mean * 500e3
+	}
+	if r.Design != carrier.UD {
+		p.Connections = work.Spread{Mean: partners, Most: partners}
+	}
+	for k, n := range kinds {
+		p.Kinds = append(p.Kinds, work.Kind{Name: carrier.Memory(k).String(), Bytes: work.Spread{Mean: n, Most: n}})
+		p.Bytes.Mean, p.Bytes.Most = p.Bytes.Mean+n, p.Bytes.Most+n
+	}
+	return p
+}
+
+func html(t testing.TB, r *ranks.Run) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := ranks.WriteHTML(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}

@@ -1,0 +1,175 @@
+package ranks
+
+import (
+	"fmt"
+	"html/template"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/work"
+)
+
+// memoryView is what the page shows of measured memory.
+type memoryView struct {
+	Headline string
+	Designs  []key
+	Kinds    []key
+	Config   string // of the curves
+	Patterns []patternView
+	Thesis   *thesisView
+	Survey   *surveyView
+}
+
+// patternView are the curves of a pattern.
+type patternView struct {
+	Title, About string
+	One          string // where it goes on with one rank
+	Lines        template.HTML
+	Minis        []miniView
+	Ranks        []int
+	Rows         []designRow
+}
+
+// miniView is the memory of a design, by kind.
+type miniView struct {
+	Design  string
+	Last    string // what it comes to
+	Drawing template.HTML
+}
+
+type designRow struct {
+	Design string
+	Cells  []designCell
+}
+
+type designCell struct {
+	Bytes, Connections string
+	One                bool
+}
+
+func newMemoryView(r *Run) *memoryView {
+	v := &memoryView{Headline: "What the designs take"}
+	for i, d := range carrier.Designs() {
+		v.Designs = append(v.Designs, key{designClass(i), string(d)})
+	}
+	for k := range (carrier.Bytes{}).Max {
+		v.Kinds = append(v.Kinds, key{kindClass(k), carrier.Memory(k).String()})
+	}
+	if e := r.experiment(curves); e != nil {
+		least, most := 0, 0
+		for _, p := range e.Points {
+			if least == 0 || p.Ranks < least {
+				least = p.Ranks
+			}
+			most = max(most, p.Ranks)
+		}
+		v.Headline = fmt.Sprintf("What a rank's designs take, with %d to %d ranks", least, most)
+		v.Config = equipment(&e.Config)
+		for _, name := range patternOrder {
+			if p := newPattern(e, name); p != nil {
+				v.Patterns = append(v.Patterns, *p)
+			}
+		}
+	}
+	v.Thesis, v.Survey = newThesis(r.experiment(thesis)), newSurvey(r.experiment(survey))
+	return v
+}
+
+// equipment says how ranks are equipped.
+func equipment(c *carrier.Config) string {
+	text := fmt.Sprintf("Packets of %s; %d receives of each connection that has its own", units.Bytes(c.Packet), c.Receives)
+	if c.SharedReceives > 0 {
+		text += fmt.Sprintf(", or %d that all share", c.SharedReceives)
+	}
+	if c.Ring.Slots > 0 {
+		text += fmt.Sprintf("; rings of %d packets of %s, for peers that %d packets have come from", c.Ring.Slots, units.Bytes(c.Ring.Slot), c.Ring.After)
+	}
+	return text + "."
+}
+
+func designClass(i int) string { return fmt.Sprintf("k%d", i) }
+
+// curve are the points of a design, fewer ranks first. That of everybody goes on with
+// one rank where the others have no place.
+func (e *Experiment) curve(pattern string, d carrier.Design) (points []*work.MemoryPoint) {
+	last := 0
+	for _, name := range []string{pattern, continued} {
+		if name == continued && pattern != everybody {
+			break
+		}
+		for i := range e.Points {
+			if p := &e.Points[i]; p.Workload == name && p.Design == d && p.Ranks > last {
+				points = append(points, p)
+			}
+		}
+		slices.SortFunc(points, func(a, b *work.MemoryPoint) int { return a.Ranks - b.Ranks })
+		if len(points) > 0 {
+			last = points[len(points)-1].Ranks
+		}
+	}
+	return points
+}
+
+func newPattern(e *Experiment, name string) *patternView {
+	v := &patternView{Title: patternTitles[name][0], About: patternTitles[name][1]}
+	var series []series
+	for i, d := range carrier.Designs() {
+		points := e.curve(name, d)
+		if len(points) == 0 {
+			continue
+		}
+		series = append(series, newSeries(designClass(i), string(d), points))
+		last := points[len(points)-1]
+		v.Minis = append(v.Minis, miniView{
+			Design: string(d), Last: fmt.Sprintf("%s at %d", units.Bytes(uint64(last.Bytes.Mean)), last.Ranks), Drawing: drawKinds(string(d), points),
+		})
+		for _, p := range points {
+			if !slices.Contains(v.Ranks, p.Ranks) {
+				v.Ranks = append(v.Ranks, p.Ranks)
+			}
+			if p.One && v.One == "" {
+				v.One = fmt.Sprintf("From %d ranks on, hollow: rank 0 alone has all others as partners, and these only it. A million connections would not fit into this machine; one rank's do, and take as much as they would among all.", p.Ranks)
+			}
+		}
+	}
+	if len(series) == 0 {
+		return nil
+	}
+	slices.Sort(v.Ranks)
+	v.Lines = drawLines(series, v.Ranks)
+	for _, s := range series {
+		row := designRow{Design: s.name}
+		for _, n := range v.Ranks {
+			c := designCell{}
+			for _, p := range s.points {
+				if p.Ranks == n {
+					c = designCell{units.Bytes(uint64(p.Bytes.Mean)), fmt.Sprintf("%.4g", p.Connections.Mean), p.One}
+				}
+			}
+			row.Cells = append(row.Cells, c)
+		}
+		v.Rows = append(v.Rows, row)
+	}
+	return v
+}
+
+// drawKinds draws the memory of a design by kind, a column for every number of ranks.
+func drawKinds(design string, points []*work.MemoryPoint) template.HTML {
+	columns := make([]column, 0, len(points))
+	every := (len(points) + 4) / 5 // labels have room for
+	for i, p := range points {
+		k := column{title: fmt.Sprintf("%d ranks: %s", p.Ranks, units.Bytes(uint64(p.Bytes.Mean))), faint: p.One}
+		for m, kind := range p.Kinds {
+			k.parts = append(k.parts, part{kindClass(m), kind.Bytes.Mean})
+			if kind.Bytes.Mean > 0 {
+				k.title += fmt.Sprintf("\n%s: %s", kind.Name, units.Bytes(uint64(kind.Bytes.Mean)))
+			}
+		}
+		if i%every == 0 {
+			k.label = fmt.Sprint(p.Ranks)
+		}
+		columns = append(columns, k)
+	}
+	return columnChart{width: 232, height: 104, left: 52, label: "memory with " + design, ticks: 3}.draw(columns)
+}

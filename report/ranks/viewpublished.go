@@ -1,0 +1,143 @@
+package ranks
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/work"
+)
+
+// thesisView holds the memory of connections against Thesis Table 6.1.
+type thesisView struct {
+	Config string
+	Keys   []key
+	Charts []thesisChart
+	Rows   []thesisRow
+}
+
+type thesisChart struct {
+	Ranks int
+	Bars  *barsView
+}
+
+type thesisRow struct {
+	Name                          string
+	Ranks                         int
+	Pages                         string // published, connections and datagrams
+	Published, Ours               string // MB of connections, a process
+	PublishedPartners, OurPartner string
+	Saved                         string // of all memory there
+}
+
+const mega = 1e6
+
+// connectionBytes is what the thesis reckons for one, and what ours has.
+const connectionBytes = 200 * pageBytes
+
+func newThesis(e *Experiment) *thesisView {
+	if e == nil {
+		return nil
+	}
+	v := &thesisView{Config: equipment(&e.Config), Keys: []key{{"k3", "published"}, {"k0", "measured here"}}}
+	for column, ranks := range thesisRanks {
+		bars := &barsView{}
+		for i := range thesisPages {
+			t := &thesisPages[i]
+			rc, ud := e.point(t.workload, carrier.SendRecv, ranks), e.point(t.workload, carrier.UD, ranks)
+			if rc == nil || ud == nil {
+				continue
+			}
+			ours := rc.Bytes.Mean - ud.Bytes.Mean
+			bars.add(t.name, megabytes(t.each(column)), part{"k3", t.each(column)})
+			bars.add("", megabytes(ours), part{"k0", ours})
+			v.Rows = append(v.Rows, thesisRow{
+				Name: t.name, Ranks: ranks,
+				Pages:     fmt.Sprintf("%.0f and %.0f", t.rc[column], t.ud[column]),
+				Published: megabytes(t.each(column)), Ours: megabytes(ours),
+				PublishedPartners: fmt.Sprintf("%.1f", t.each(column)/connectionBytes), OurPartner: fmt.Sprintf("%.1f", rc.Connections.Mean),
+				Saved: fmt.Sprintf("%.1f %%", 100*t.saved(column)),
+			})
+		}
+		if bars = bars.scaled(); bars != nil {
+			v.Charts = append(v.Charts, thesisChart{ranks, bars})
+		}
+	}
+	if len(v.Rows) == 0 {
+		return nil
+	}
+	return v
+}
+
+func megabytes(v float64) string { return fmt.Sprintf("%.1f MB", v/mega) }
+
+// surveyView holds the eager designs against those of Survey.
+type surveyView struct {
+	Config string
+	Keys   []key
+	Bars   *barsView
+	Rows   []surveyRow
+}
+
+type surveyRow struct {
+	Name                 string
+	Own, Rings, Shared   string // MB a rank with each design
+	Times, PublishedTime string
+	Ringed, PublishedR   string
+	EachRing             string // KB
+	Unexpected, PublishU string
+	Low, PublishedL      string
+}
+
+func newSurvey(e *Experiment) *surveyView {
+	if e == nil {
+		return nil
+	}
+	designs := []carrier.Design{carrier.RingSendRecv, carrier.RingSRQ, carrier.SRQ}
+	v := &surveyView{Config: equipment(&e.Config), Bars: &barsView{}}
+	classes := map[carrier.Design]string{}
+	for i, d := range carrier.Designs() {
+		classes[d] = designClass(i)
+	}
+	for _, d := range designs {
+		v.Keys = append(v.Keys, key{classes[d], string(d)})
+	}
+	for i := range surveyTable {
+		t := &surveyTable[i]
+		var p [3]*work.MemoryPoint
+		whole := true
+		for k, d := range designs {
+			p[k] = e.point(t.workload, d, surveyRanks)
+			whole = whole && p[k] != nil
+		}
+		if !whole {
+			continue
+		}
+		for k, d := range designs {
+			name := ""
+			if k == 0 {
+				name = t.name
+			}
+			v.Bars.add(name, megabytes(p[k].Bytes.Mean), part{classes[d], p[k].Bytes.Mean})
+		}
+		v.Rows = append(v.Rows, newSurveyRow(t, p[0], p[1], p[2]))
+	}
+	if v.Bars = v.Bars.scaled(); v.Bars == nil {
+		return nil
+	}
+	return v
+}
+
+func newSurveyRow(t *surveyed, own, rings, shared *work.MemoryPoint) surveyRow {
+	r := surveyRow{
+		Name: t.name,
+		Own:  megabytes(own.Bytes.Mean), Rings: megabytes(rings.Bytes.Mean), Shared: megabytes(shared.Bytes.Mean),
+		Times: fmt.Sprintf("%.1f", own.Bytes.Mean/shared.Bytes.Mean), PublishedTime: t.times,
+		Ringed: fmt.Sprintf("%.2f", rings.Rings.Mean), PublishedR: fmt.Sprintf("%.2f", t.rings),
+		Unexpected: fmt.Sprintf("%.1f %%", 100*shared.Unexpected), PublishU: fmt.Sprintf("%.1f %%", t.unexpected),
+		Low: fmt.Sprintf("%.2f", shared.LowWatermarks.Mean), PublishedL: fmt.Sprintf("%.2f", t.low),
+	}
+	if rings.Rings.Mean > 0 {
+		r.EachRing = fmt.Sprintf("%.0f KB", (rings.Bytes.Mean-shared.Bytes.Mean)/rings.Rings.Mean/1000)
+	}
+	return r
+}
