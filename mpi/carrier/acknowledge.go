@@ -12,7 +12,7 @@ import (
 
 // oweAck says that a packet came by datagram, of which its sender must learn.
 func (c *Carrier) oweAck(p *peer) {
-	if c.reliableDatagrams() {
+	if c.reliableDatagrams() && !c.rails[0].forgets() {
 		return
 	}
 	p.taken++
@@ -31,20 +31,30 @@ func (c *Carrier) reliableDatagrams() bool { return c.rails[0].dg == nil || c.ra
 func (c *Carrier) acknowledged(p *peer, number uint32) {
 	n := 0
 	for n < len(p.unacked) && before(p.unacked[n].seq, number) {
-		pkt := p.unacked[n]
-		pkt.acked = true
-		c.dispose(pkt)
+		p.unacked[n].acked = true
 		n++
 	}
 	if n == 0 {
 		return
 	}
+	if len(p.stranded) > 0 {
+		p.stranded = slices.DeleteFunc(p.stranded, func(pkt *packet) bool { return pkt.acked })
+	}
+	for _, pkt := range p.unacked[:n] {
+		c.dispose(pkt)
+	}
 	p.unacked = slices.Delete(p.unacked, 0, n)
 	p.tries, p.resendAt = 0, 0
-	if len(p.unacked) > 0 {
+	if len(p.unacked) > 0 && c.datagrams(p) != nil {
 		p.resendAt = c.Now() + c.cfg.Datagrams.Timeout
 		c.hasDeadline(p)
 	}
+}
+
+// waits reports whether it is to be heard that packets have arrived. Of a connection that
+// was given back they have, though it is not known for certain.
+func (p *peer) waits() bool {
+	return slices.ContainsFunc(p.unacked, func(pkt *packet) bool { return pkt.conn == nil || !pkt.conn.ended })
 }
 
 // hasDeadline has a peer be looked at when time has passed.
@@ -79,6 +89,7 @@ func (c *Carrier) onTime() {
 			c.resend(p)
 		}
 		if p.ackAt != 0 && p.ackAt <= now {
+			p.ackAt = now + c.cfg.Datagrams.AckDelay // if it cannot leave now
 			c.sendBare(p, nil)
 		}
 		if p.timed = p.lost == nil && (p.ackAt != 0 || p.resendAt != 0); p.timed {
@@ -102,7 +113,10 @@ func (c *Carrier) resend(p *peer) {
 		c.lose(p, fmt.Errorf("it does not answer: packet %d was sent %d times in %v", p.unacked[0].seq, p.tries, silent))
 		return
 	}
-	dg := c.rails[0].dg
+	if p.tries > 1 { // it may not be the packets that are lost
+		c.tryAnotherRail(p)
+	}
+	dg := c.datagrams(p)
 	for _, pkt := range p.unacked[:min(resent, len(p.unacked))] {
 		if pkt.posted > 0 || dg.free == 0 {
 			continue // it has not even left
@@ -118,10 +132,11 @@ func (c *Carrier) resend(p *peer) {
 	p.resendAt = c.Now() + min(most, d.Timeout<<min(p.tries, 16))
 }
 
-// restamp brings the acknowledgement in a packet up to date that is sent again.
+// restamp brings the acknowledgement in a packet up to date that is sent again. What it gave
+// back may have come before, or was of another connection.
 func (c *Carrier) restamp(pkt *packet) {
 	pre, _, _ := parsePrefix(pkt.buf.b) // we wrote it
-	pre.ack = pkt.peer.nextIn
+	pre.ack, pre.credits, pre.slots = pkt.peer.nextIn, 0, 0
 	pre.put(pkt.buf.b)
 	pkt.peer.taken, pkt.peer.ackAt = 0, 0
 }
@@ -129,8 +144,11 @@ func (c *Carrier) restamp(pkt *packet) {
 // sendBare tells a peer what it does not know yet of what came from it.
 func (c *Carrier) sendBare(p *peer, by *conn) {
 	var v via
-	switch dg := c.rails[0].dg; {
-	case by != nil && (by.state == open || by.state == closing && !by.leaving) && by.free > 0 && by.canSettle():
+	if by == nil && c.rails[0].forgets() {
+		by = p.anySpeaking()
+	}
+	switch dg := c.datagrams(p); {
+	case by != nil && by.speaks() && by.free > 0 && by.canSettle():
 		v = by
 	case dg != nil && dg.free > 0:
 		v = dg

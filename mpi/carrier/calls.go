@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -133,7 +134,10 @@ func (l *calls) called(k *conn, manager verbs.Conn, err error) {
 			l.accept(p, k.waiting)
 		}
 	default:
-		c.lose(p, err)
+		if k.waiting != nil { // by a rail that has failed
+			_ = k.waiting.Reject(nil)
+		}
+		k.broke(err)
 	}
 }
 
@@ -206,7 +210,7 @@ func (l *calls) accept(p *peer, req verbs.ConnRequest) {
 			switch {
 			case p.lost != nil || k.qp == nil:
 			case err != nil:
-				c.lose(p, err)
+				k.broke(err)
 			default:
 				k.opened(conn, nil)
 			}
@@ -231,4 +235,9 @@ func (k *conn) opened(manager verbs.Conn, greeting []byte) {
 	}
 	c.stats.Connected++
 	c.isBusy(k.peer)
+	for _, pkt := range slices.Clone(k.peer.unacked) { // of connections that have ended
+		if pkt.conn.ended {
+			pkt.conn.sendAgain()
+		}
+	}
 }

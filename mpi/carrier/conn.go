@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/verbs"
@@ -38,8 +39,9 @@ type conn struct {
 	free     int // requests that can be posted
 	under    int // that the NIC has
 	used     time.Duration
-	leaving  bool // our last packet is under way, or the peer's has come
-	lingers  bool // until the peer has closed: what it was sent may still be under way
+	moved    time.Duration // when something was completed last
+	leaving  bool          // our last packet is under way, or the peer's has come
+	lingers  bool          // until the peer has closed: what it was sent may still be under way
 	heardBye bool
 	ended    bool
 	behind   []*move // whose words must go behind their data, on this way
@@ -151,13 +153,25 @@ func (k *conn) carry(pkt *packet) error {
 	}
 	c.stats.Packets[ByConnection]++
 	c.stats.ByRail[k.rail.num] += uint64(pkt.len)
-	pkt.conn = k
-	pkt.posted++
+	k.took(pkt)
 	k.credits--
 	if pkt.numbered {
 		k.peer.turn = (k.rail.num + 1) % len(c.rails)
 	}
 	return nil
+}
+
+// took notes that the NIC has a packet. Where it cannot tell when the packet has arrived,
+// the peer must.
+func (k *conn) took(pkt *packet) {
+	if k.rail.forgets() && pkt.numbered {
+		if pkt.conn == nil {
+			k.peer.unacked = append(k.peer.unacked, pkt)
+		}
+		pkt.left = k.c.Now()
+	}
+	pkt.conn = k
+	pkt.posted++
 }
 
 // post posts the request that has been written.
@@ -175,6 +189,9 @@ func (k *conn) post() error {
 func (k *conn) done(wc *verbs.WC) {
 	k.free++
 	k.under--
+	if k.rail.forgets() {
+		k.moved = k.c.Now()
+	}
 	if wc.Status != verbs.WCSuccess {
 		k.broke(statusError{"a request", wc.Status})
 	}
@@ -190,40 +207,99 @@ func (k *conn) done(wc *verbs.WC) {
 // sent takes the completion of a packet.
 func (k *conn) sent(pkt *packet, wc *verbs.WC) {
 	p := pkt.peer
-	pkt.acked = wc.Status == verbs.WCSuccess || p.lost != nil || !pkt.numbered
+	arrived := wc.Status == verbs.WCSuccess
+	pkt.acked = pkt.acked || arrived && !k.rail.forgets() || p.lost != nil || !pkt.numbered
 	k.done(wc)
 	if p.lost != nil {
 		pkt.acked = true
 	}
 	if pkt.acked {
 		k.c.dispose(pkt)
-		return
+	} else if (!arrived || k.state == failed) && pkt.conn == k && !slices.Contains(p.stranded, pkt) {
+		k.c.strand(pkt)
 	}
-	k.c.elsewhere(pkt)
 }
 
-// elsewhere sends a packet by another rail, or as a datagram if it is the last word on a
-// connection, which the peer closes when it has heard it. If it came all the same, the
-// peer knows by its number.
-func (c *Carrier) elsewhere(pkt *packet) {
+// strand has a packet wait for another rail, or for a datagram if it is the last word on a
+// connection, which the peer closes when it has heard it. If it came all the same, the peer
+// knows by its number.
+func (c *Carrier) strand(pkt *packet) {
 	p := pkt.peer
-	for _, k := range p.conns {
-		if k != nil && k.state == open && k.free > 0 {
+	if pkt.naked { // there is but one rail, and without it a connection
+		c.lose(p, fmt.Errorf("packet %d could not be delivered", pkt.seq))
+		pkt.acked = true
+		c.dispose(pkt)
+		return
+	}
+	p.stranded = append(p.stranded, pkt)
+	c.isBusy(p)
+	c.rescue(p)
+}
+
+// rescue sends what is stranded and has room elsewhere.
+func (c *Carrier) rescue(p *peer) {
+	for len(p.stranded) > 0 && p.lost == nil {
+		pkt := p.stranded[0]
+		var v via
+		if k := p.anySpeaking(); k != nil && k.free > spare && k.hasCredit() {
+			v = k
+		} else if dg := c.datagrams(p); dg != nil && pkt.len <= dg.max && dg.free > 0 {
+			v = dg
+		}
+		switch {
+		case v != nil:
 			c.stats.Resent++
-			if err := k.carry(pkt); err == nil {
+			c.restamp(pkt)
+			if err := v.carry(pkt); err != nil {
+				c.lose(p, err)
 				return
 			}
-		}
-	}
-	if dg := c.rails[0].dg; dg != nil && !pkt.naked && pkt.len <= dg.max && dg.free > 0 {
-		c.stats.Resent++
-		if err := dg.carry(pkt); err == nil {
+		case c.reachable(p):
+			c.wantConnections(p)
+			return
+		default:
+			c.lose(p, fmt.Errorf("packet %d could not be delivered on any rail", pkt.seq))
 			return
 		}
+		p.stranded = p.stranded[1:]
 	}
-	pkt.acked = true
-	c.dispose(pkt)
-	c.lose(p, fmt.Errorf("packet %d could not be delivered on any rail", pkt.seq))
+}
+
+// anyOpen is a connection that stands; nil if there is none.
+func (p *peer) anyOpen() *conn {
+	for _, k := range p.conns {
+		if k != nil && k.state == open {
+			return k
+		}
+	}
+	return nil
+}
+
+// anySpeaking is one by which something can be said, if need be as long as its end is not
+// settled: what is to be said may be what keeps that waiting.
+func (p *peer) anySpeaking() *conn {
+	if k := p.anyOpen(); k != nil {
+		return k
+	}
+	for _, k := range p.conns {
+		if k != nil && k.speaks() && k.rail.forgets() {
+			return k
+		}
+	}
+	return nil
+}
+
+// speaks reports whether a packet can still be sent.
+func (k *conn) speaks() bool { return k.state == open || k.state == closing && !k.leaving }
+
+// reachable reports whether a rail is left that has not failed.
+func (c *Carrier) reachable(p *peer) bool {
+	for i := range c.rails {
+		if k := p.conns[i]; k == nil || k.state != failed {
+			return true
+		}
+	}
+	return false
 }
 
 // broke says that a connection is of no use any more. If it is the last to its peer,
@@ -238,14 +314,23 @@ func (k *conn) broke(why error) {
 	}
 	c, p := k.c, k.peer
 	k.fail(why)
-	for _, other := range p.conns {
-		if other != nil && other.state != failed {
-			c.stats.RailsLost++
-			k.writeAgain()
-			return
+	if !c.reachable(p) {
+		c.lose(p, why)
+		return
+	}
+	c.stats.RailsLost++
+	k.writeAgain()
+	k.sendAgain()
+}
+
+// sendAgain strands what went by a connection that has ended, and that nobody has said the
+// arrival of. What the NIC still has comes back by itself.
+func (k *conn) sendAgain() {
+	for _, pkt := range slices.Clone(k.peer.unacked) {
+		if pkt.conn == k && pkt.posted == 0 && !slices.Contains(k.peer.stranded, pkt) {
+			k.c.strand(pkt)
 		}
 	}
-	c.lose(p, why)
 }
 
 // fail has everything that is under way on a connection end.
@@ -316,6 +401,9 @@ func (c *Carrier) end(k *conn) {
 	c.isBusy(k.peer)
 	c.graves = append(c.graves, k)
 	k.writeAgain()
+	if k.peer.anyOpen() != nil {
+		k.sendAgain()
+	}
 }
 
 // bury closes what has ended.

@@ -39,7 +39,7 @@ func (k *conn) psn(rank int) uint32 {
 
 // say sends a word about connections, which waits for none.
 func (c *Carrier) say(p *peer, what kind, body []byte) {
-	if dg := c.rails[0].dg; len(p.control) == 0 && dg.hasRoom(p, prefixLen+len(body)) {
+	if dg := c.datagrams(p); len(p.control) == 0 && dg.hasRoom(p, prefixLen+len(body)) {
 		c.leaveBy(p, dg, what, nil, body)
 		return
 	}
@@ -51,7 +51,7 @@ func (c *Carrier) say(p *peer, what kind, body []byte) {
 func (c *Carrier) pumpControl(p *peer) {
 	for len(p.control) > 0 && p.lost == nil {
 		o := p.control[0]
-		dg := c.rails[0].dg
+		dg := c.datagrams(p)
 		if !dg.hasRoom(p, prefixLen+len(o.data)) {
 			return
 		}
@@ -196,6 +196,12 @@ func (k *conn) leave() {
 func (k *conn) canSettle() bool { return k.credits > 0 || !k.limited }
 
 func (k *conn) hasCredit() bool { return k.credits > reserve || !k.limited }
+
+// forgets reports whether a NIC says that something was sent before it has arrived, and
+// another rail may have to bring it once more: iWARP's do, for TCP has taken it then.
+func (r *rail) forgets() bool {
+	return len(r.c.rails) > 1 && r.dg == nil && r.limited()
+}
 
 // farewell takes a bye or a goodbye.
 func (k *conn) farewell(what kind) {

@@ -74,6 +74,42 @@ func (d *datagrams) to(p *peer) (verbs.UD, error) {
 	return verbs.UD{AH: ah, QPN: its.qpn, QKey: datagramKey}, nil
 }
 
+// datagrams are those that reach a peer, as far as we know; nil if there are none.
+func (c *Carrier) datagrams(p *peer) *datagrams { return c.rails[p.by].dg }
+
+// tryAnotherRail has datagrams to a peer take the next rail that may reach it. It reports
+// whether there is one.
+func (c *Carrier) tryAnotherRail(p *peer) bool {
+	for i := 1; i < len(c.rails); i++ {
+		if next := (p.by + i) % len(c.rails); !p.cut[next] {
+			p.by = next
+			return true
+		}
+	}
+	return false
+}
+
+// cutRail notes that a rail does not reach a peer any more. It reports whether another may.
+func (c *Carrier) cutRail(p *peer, r *rail) bool {
+	if !p.cut[r.num] {
+		p.cut[r.num] = true
+		c.stats.RailsLost++
+	}
+	return !p.cut[p.by] || c.tryAnotherRail(p)
+}
+
+// came notes that a rail reaches the peer that a datagram is from: what is said to it goes
+// back the same way.
+func (d *datagrams) came(b []byte) {
+	c := d.rail.c
+	if len(c.rails) == 1 {
+		return
+	}
+	if pre, _, err := parsePrefix(b); err == nil && int(pre.from) < len(c.peers) {
+		c.peer(int(pre.from)).by = d.rail.num
+	}
+}
+
 // hasRoom reports whether a packet of n bytes can leave for a peer.
 func (d *datagrams) hasRoom(p *peer, n int) bool {
 	return n <= d.max && d.free > 0 && (d.reliable || len(p.unacked) < d.rail.c.cfg.Datagrams.Window)

@@ -2,6 +2,7 @@ package carrier
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/wire"
@@ -31,6 +32,7 @@ type peer struct {
 	asksFrom   int                   // of them, so many before it is asked for a connection again
 	came       int                   // that came from it by connection
 	packetSize int                   // of the largest
+	stranded   []*packet             // whose rail has failed, and that no other had room for yet
 	ring       *ringOut
 	rung       *ringIn
 	beside     *neighbour // nil if it is on another host
@@ -47,7 +49,9 @@ type peer struct {
 
 // datagramState is what makes datagrams to and from a peer reliable.
 type datagramState struct {
-	unacked    []*packet // in the order of their numbers
+	by         int                 // the rail that datagrams to it take
+	cut        [wire.MaxRails]bool // rails that do not reach it any more, as their NICs say
+	unacked    []*packet           // in the order of their numbers
 	tries      int
 	unanswered time.Duration // since when it has been tried
 	resendAt   time.Duration // 0 if there is nothing to send again
@@ -77,13 +81,14 @@ type packet struct {
 	len      int
 	seq      uint32
 	numbered bool
-	posted   int     // how often a NIC has it at the moment
-	acked    bool    // nobody needs it any more once no NIC has it
-	head     int     // of it that is in the buffer
-	from     *Region // where the rest is; nil if all is
-	owner    any     // whose that is
-	naked    bool    // it is data alone
-	imm      uint32  // then: what else there is to know
+	posted   int           // how often a NIC has it at the moment
+	acked    bool          // nobody needs it any more once no NIC has it
+	head     int           // of it that is in the buffer
+	from     *Region       // where the rest is; nil if all is
+	owner    any           // whose that is
+	left     time.Duration // when it did, last
+	naked    bool          // it is data alone
+	imm      uint32        // then: what else there is to know
 }
 
 func (c *Carrier) peer(rank int) *peer {
@@ -117,7 +122,7 @@ func (c *Carrier) pump() (moved bool) {
 		if p.lost == nil {
 			moved = c.pumpPeer(p) || moved
 		}
-		if p.busy = p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.moves) > 0 || p.hasBehind()); p.busy {
+		if p.busy = p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.moves) > 0 || len(p.stranded) > 0 || p.hasBehind()); p.busy {
 			kept = append(kept, p)
 		}
 	}
@@ -128,6 +133,7 @@ func (c *Carrier) pump() (moved bool) {
 
 func (c *Carrier) pumpPeer(p *peer) (moved bool) {
 	c.pumpControl(p)
+	c.rescue(p)
 	for _, k := range p.conns {
 		if k != nil {
 			k.depart()
@@ -196,6 +202,9 @@ func (c *Carrier) take(p *peer, pre *prefix, body []byte, by *conn, way Way) {
 		if p.came++; c.cfg.Design.rings() {
 			c.offerRing(p)
 		}
+	}
+	if by != nil && by.rail.forgets() {
+		c.oweAck(p)
 	}
 	if pre.seq != p.nextIn {
 		c.outOfTurn(p, pre, body)
@@ -276,11 +285,17 @@ func (c *Carrier) lose(p *peer, cause error) {
 	}
 	p.lost = cause
 	p.queue, p.control, p.early = nil, nil, nil
-	for _, pkt := range p.unacked {
+	gone := p.unacked
+	for _, pkt := range p.stranded {
+		if !slices.Contains(gone, pkt) {
+			gone = append(gone, pkt)
+		}
+	}
+	p.unacked, p.stranded, p.resendAt, p.ackAt = nil, nil, 0, 0
+	for _, pkt := range gone {
 		pkt.acked = true
 		c.dispose(pkt)
 	}
-	p.unacked, p.resendAt, p.ackAt = nil, 0, 0
 	for _, k := range p.conns {
 		if k != nil {
 			k.fail(cause)

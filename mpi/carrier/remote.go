@@ -22,6 +22,7 @@ type move struct {
 	owner any
 	sink  []byte // where what is read belongs, if not where it is read into
 	left  int    // pieces that are under way
+	by    *conn  // by which it was written last
 	err   error
 
 	atomic verbs.Atomic
@@ -146,7 +147,7 @@ func (c *Carrier) start(m *move) {
 			break
 		}
 	}
-	if m.op == Wrote && !m.says && m.n > 0 && c.rails[0].limited() && !c.rails[0].attr.Caps.Has(verbs.CapRD) {
+	if m.op == Wrote && m.n > 0 && (!m.says && c.rails[0].limited() && !c.rails[0].attr.Caps.Has(verbs.CapRD) || c.rails[0].forgets()) {
 		c.readBehind(p, m)
 	}
 }
@@ -193,33 +194,48 @@ func (c *Carrier) begin(p *peer, part *piece) bool {
 		return c.beginByDatagram(p, part)
 	}
 	k := p.conns[part.rail]
-	if k == nil || k.state == failed {
-		for _, other := range p.conns {
-			if other != nil && other.state == open {
-				k = other
-			}
-		}
+	if k == nil || k.state == failed || k.state != open && !k.rail.limited() {
+		k = p.anyOpen()
 	}
 	if k == nil {
 		c.wantConnections(p)
 		return false
 	}
-	if k.state != open || k.free <= 1 {
+	if k.state != open || k.free <= 2 {
 		return false
 	}
+	m := part.move
+	switch {
+	case part.probes == nil:
+		m.by = k
+	case m.by != k: // it says nothing of what went another way
+		m.by = k
+		m.left++
+		if !c.post(k, &piece{move: m, n: m.n}) {
+			return true
+		}
+	}
+	if !c.post(k, part) {
+		return true
+	}
+	if m.says && m.n == part.n && len(p.queue) == 0 && k.free > spare && k.hasCredit() && len(k.behind) == 0 && len(c.rails) == 1 {
+		m.said = c.leaveBy(p, k, word, &m.then, nil) // behind the data, on the same way
+	}
+	return true
+}
+
+// post has a NIC carry out a piece. If it refuses, the peer is lost.
+func (c *Carrier) post(k *conn, part *piece) bool {
 	id := c.newWork(work{task: moving, conn: k, move: part})
 	k.wr[0] = part.request(id, k.rail.num)
 	k.sges[0] = part.source(k.rail.num)
 	k.wr[0].SGL = k.sges[:1]
 	if err := k.post(); err != nil {
 		c.endWork(id)
-		c.lose(p, err)
-		return true
+		c.lose(k.peer, err)
+		return false
 	}
 	c.stats.ByRail[k.rail.num] += uint64(part.n)
-	if m := part.move; m.says && m.n == part.n && len(p.queue) == 0 && k.free > spare && k.hasCredit() && len(k.behind) == 0 {
-		m.said = c.leaveBy(p, k, word, &m.then, nil) // behind the data, on the same way
-	}
 	return true
 }
 
@@ -238,6 +254,9 @@ func (part *piece) request(id uint64, rail int) verbs.SendWR {
 
 func (c *Carrier) beginByDatagram(p *peer, part *piece) bool {
 	d := c.rails[part.rail].dg
+	if p.cut[part.rail] {
+		d = c.datagrams(p)
+	}
 	if d.free == 0 {
 		return false
 	}
@@ -258,7 +277,7 @@ func (c *Carrier) beginByDatagram(p *peer, part *piece) bool {
 	}
 	d.free--
 	c.stats.ByRail[d.rail.num] += uint64(part.n)
-	if m := part.move; m.says && m.n == part.n && len(p.queue) == 0 && d.free > 0 {
+	if m := part.move; m.says && m.n == part.n && len(p.queue) == 0 && d.free > 0 && len(c.rails) == 1 {
 		m.said = c.leaveBy(p, d, word, &m.then, nil)
 	}
 	return true
@@ -269,7 +288,7 @@ func (c *Carrier) moved(w work, wc *verbs.WC) {
 	part := w.move
 	m := part.move
 	p := m.peer
-	waits := wc.Status == verbs.WCSuccess && w.conn != nil && w.conn.rail.limited() && m.left == 1 && m.says && !m.said && p.lost == nil
+	waits := wc.Status == verbs.WCSuccess && w.conn != nil && w.conn.rail.limited() && !w.conn.rail.forgets() && m.left == 1 && m.says && !m.said && p.lost == nil
 	if waits { // before the connection is looked at, which may want to close
 		m.left, m.said = 0, true
 		w.conn.behind = append(w.conn.behind, m)
@@ -284,9 +303,7 @@ func (c *Carrier) moved(w work, wc *verbs.WC) {
 		return
 	}
 	if wc.Status != verbs.WCSuccess {
-		if p.lost == nil && w.conn != nil && c.anyOpen(p) { // by another rail
-			p.moves = append(p.moves, part)
-			c.isBusy(p)
+		if p.lost == nil && c.again(w, part) {
 			return
 		}
 		m.err = fmt.Errorf("%w", statusError{"moving data", wc.Status})
@@ -303,13 +320,20 @@ func (c *Carrier) moved(w work, wc *verbs.WC) {
 	}
 }
 
-func (c *Carrier) anyOpen(p *peer) bool {
-	for _, k := range p.conns {
-		if k != nil && k.state == open {
-			return true
-		}
+// again has a piece go by another rail, if there is one. Nobody knows whether an atomic was
+// carried out, so that it must not be again.
+func (c *Carrier) again(w work, part *piece) bool {
+	p := part.move.peer
+	switch {
+	case part.move.op == Fetched:
+		return false
+	case w.conn == nil && !c.cutRail(p, w.dg.rail), w.conn != nil && !c.reachable(p):
+		return false
 	}
-	return false
+	part.move.by = nil // what was written may have been lost as well
+	p.moves = append(p.moves, part)
+	c.isBusy(p)
+	return true
 }
 
 // endMove says that a move has ended.

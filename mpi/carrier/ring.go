@@ -111,8 +111,7 @@ func (r *ringOut) carry(pkt *packet) error {
 	r.free--
 	c.stats.Packets[ByRing]++
 	c.stats.ByRail[k.rail.num] += uint64(pkt.len)
-	pkt.conn = k
-	pkt.posted++
+	k.took(pkt)
 	return nil
 }
 

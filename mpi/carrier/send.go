@@ -112,10 +112,8 @@ func (c *Carrier) way(p *peer, n int) via {
 			return nil
 		}
 	}
-	for _, r := range c.rails {
-		if r.dg != nil && r.dg.hasRoom(p, n) {
-			return r.dg
-		}
+	if dg := c.datagrams(p); dg != nil && dg.hasRoom(p, n) {
+		return dg
 	}
 	return nil
 }
@@ -191,11 +189,10 @@ func (c *Carrier) stamp(pkt *packet, k kind, v via) {
 	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.nextIn}
 	switch v := v.(type) {
 	case *conn:
-		pre.credits = v.giveCredits()
+		pre.credits, pre.slots = v.giveCredits(), pkt.peer.rung.giveSlots()
 	case *ringOut:
-		pre.credits = v.conn.giveCredits()
-	}
-	pre.slots = pkt.peer.rung.giveSlots()
+		pre.credits, pre.slots = v.conn.giveCredits(), pkt.peer.rung.giveSlots()
+	} // a datagram may come twice, and would give back twice
 	if pkt.naked {
 		pkt.imm = pre.immediate()
 		return // it acknowledges no datagrams
@@ -255,6 +252,9 @@ func (c *Carrier) sent(w work, wc *verbs.WC) {
 	if w.conn == nil {
 		w.dg.free++
 		if wc.Status != verbs.WCSuccess && pkt.peer.lost == nil {
+			if c.cutRail(pkt.peer, w.dg.rail) && c.datagrams(pkt.peer).send(pkt) == nil {
+				return
+			}
 			c.lose(pkt.peer, statusError{"a datagram", wc.Status})
 		}
 		c.dispose(pkt)

@@ -144,6 +144,7 @@ func (r *receives) came(wc *verbs.WC, w work) {
 		way := ByConnection
 		if r.skip > 0 {
 			way = ByDatagram
+			r.rail.dg.came(w.buf.b[r.skip:n])
 		}
 		if by != nil && wc.Flags&verbs.WCWithImm != 0 {
 			c.tookNaked(w.buf.b[:n], wc.Imm, by)

@@ -330,31 +330,6 @@ func TestIdleConnectionsAreGivenBack(t *testing.T) {
 	}
 }
 
-// With two rails, one may fail at any time.
-func TestARailIsLost(t *testing.T) {
-	for _, size := range []int{300, 200_000} {
-		for _, protocol := range []p2p.Protocol{p2p.RGET, p2p.RPUT} {
-			t.Run(fmt.Sprintf("%d/%s", size, protocol), func(t *testing.T) {
-				f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
-					w.At(300*time.Microsecond, func() { w.Cut(1, 1) })
-				}}
-				_, err := try(f, setting{"softroce", carrier.SRQ, protocol, 0}, carrier.Config{}, func(r *rank) error {
-					if err := r.volley(400, size); err != nil {
-						return err
-					}
-					if s := r.Stats(); s.RailsLost != 1 {
-						return fmt.Errorf("rank %d: %d rails lost at %v: %+v", r.Rank, s.RailsLost, r.Now(), s)
-					}
-					return nil
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-			})
-		}
-	}
-}
-
 // Who waits for a peer that is gone is told, in whatever way it went.
 func TestPeersAreLost(t *testing.T) {
 	for _, s := range settings() {

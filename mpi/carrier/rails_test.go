@@ -1,0 +1,68 @@
+package carrier_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+)
+
+// With two rails, either may fail at any time: on its way are eager messages, words, and
+// data that is read or written, of which none may be lost or come behind its word.
+func TestARailIsLost(t *testing.T) {
+	designs := map[string][]carrier.Design{
+		"softroce":  carrier.Designs(),
+		"softiwarp": {carrier.SendRecv, carrier.SRQ, carrier.RingSendRecv, carrier.RingSRQ},
+		"dgiwarp":   {carrier.UD},
+	}
+	k := 0
+	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
+		for _, design := range designs[provider] {
+			for _, protocol := range []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative} {
+				for rail := range 2 {
+					k++
+					size := []int{300, 20_000, 100_000}[k%3]
+					t.Run(fmt.Sprintf("%s/%s/%s/%d/rail %d", provider, design, protocol, size, rail), func(t *testing.T) {
+						f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
+							w.At(150*time.Microsecond, func() { w.Cut(1, rail) })
+						}}
+						_, err := try(f, setting{provider, design, protocol, 0}, carrier.Config{}, func(r *rank) error {
+							if err := r.volley(100, size); err != nil {
+								return err
+							}
+							if r.Now() < 200*time.Microsecond {
+								return fmt.Errorf("all was over at %v", r.Now())
+							}
+							return nil
+						})
+						if err != nil {
+							t.Fatal(err)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// Who loses a rail knows it, and one that is left bears everything.
+func TestLostRailsAreCounted(t *testing.T) {
+	f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
+		w.At(300*time.Microsecond, func() { w.Cut(1, 1) })
+	}}
+	_, err := try(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+		if err := r.volley(400, 300); err != nil {
+			return err
+		}
+		if s := r.Stats(); s.RailsLost != 1 {
+			return fmt.Errorf("rank %d: %d rails lost at %v: %+v", r.Rank, s.RailsLost, r.Now(), s)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
