@@ -161,19 +161,6 @@ func (k *conn) carry(pkt *packet) error {
 	return nil
 }
 
-// took notes that the NIC has a packet. Where it cannot tell when the packet has arrived,
-// the peer must.
-func (k *conn) took(pkt *packet) {
-	if k.rail.forgets() && pkt.numbered {
-		if pkt.conn == nil {
-			k.peer.unacked = append(k.peer.unacked, pkt)
-		}
-		pkt.left = k.c.Now()
-	}
-	pkt.conn = k
-	pkt.posted++
-}
-
 // post posts the request that has been written.
 func (k *conn) post() error {
 	if _, err := k.qp.PostSend(k.wr[:]); err != nil {
@@ -217,119 +204,6 @@ func (k *conn) sent(pkt *packet, wc *verbs.WC) {
 		k.c.dispose(pkt)
 	} else if (!arrived || k.state == failed) && pkt.conn == k && !slices.Contains(p.stranded, pkt) {
 		k.c.strand(pkt)
-	}
-}
-
-// strand has a packet wait for another rail, or for a datagram if it is the last word on a
-// connection, which the peer closes when it has heard it. If it came all the same, the peer
-// knows by its number.
-func (c *Carrier) strand(pkt *packet) {
-	p := pkt.peer
-	if pkt.naked { // there is but one rail, and without it a connection
-		c.lose(p, fmt.Errorf("packet %d could not be delivered", pkt.seq))
-		pkt.acked = true
-		c.dispose(pkt)
-		return
-	}
-	p.stranded = append(p.stranded, pkt)
-	c.isBusy(p)
-	c.rescue(p)
-}
-
-// rescue sends what is stranded and has room elsewhere.
-func (c *Carrier) rescue(p *peer) {
-	for len(p.stranded) > 0 && p.lost == nil {
-		pkt := p.stranded[0]
-		var v via
-		if k := p.anySpeaking(); k != nil && k.free > spare && k.hasCredit() {
-			v = k
-		} else if dg := c.datagrams(p); dg != nil && pkt.len <= dg.max && dg.free > 0 {
-			v = dg
-		}
-		switch {
-		case v != nil:
-			c.stats.Resent++
-			c.restamp(pkt)
-			if err := v.carry(pkt); err != nil {
-				c.lose(p, err)
-				return
-			}
-		case c.reachable(p):
-			c.wantConnections(p)
-			return
-		default:
-			c.lose(p, fmt.Errorf("packet %d could not be delivered on any rail", pkt.seq))
-			return
-		}
-		p.stranded = p.stranded[1:]
-	}
-}
-
-// anyOpen is a connection that stands; nil if there is none.
-func (p *peer) anyOpen() *conn {
-	for _, k := range p.conns {
-		if k != nil && k.state == open {
-			return k
-		}
-	}
-	return nil
-}
-
-// anySpeaking is one by which something can be said, if need be as long as its end is not
-// settled: what is to be said may be what keeps that waiting.
-func (p *peer) anySpeaking() *conn {
-	if k := p.anyOpen(); k != nil {
-		return k
-	}
-	for _, k := range p.conns {
-		if k != nil && k.speaks() && k.rail.forgets() {
-			return k
-		}
-	}
-	return nil
-}
-
-// speaks reports whether a packet can still be sent.
-func (k *conn) speaks() bool { return k.state == open || k.state == closing && !k.leaving }
-
-// reachable reports whether a rail is left that has not failed.
-func (c *Carrier) reachable(p *peer) bool {
-	for i := range c.rails {
-		if k := p.conns[i]; k == nil || k.state != failed {
-			return true
-		}
-	}
-	return false
-}
-
-// broke says that a connection is of no use any more. If it is the last to its peer,
-// so is the peer.
-func (k *conn) broke(why error) {
-	if k.state == failed || k.ended {
-		return
-	}
-	if k.leaving { // the peer has closed its end
-		k.c.end(k)
-		return
-	}
-	c, p := k.c, k.peer
-	k.fail(why)
-	if !c.reachable(p) {
-		c.lose(p, why)
-		return
-	}
-	c.stats.RailsLost++
-	k.writeAgain()
-	k.sendAgain()
-}
-
-// sendAgain strands what went by a connection that has ended, and that nobody has said the
-// arrival of. What the NIC still has comes back by itself.
-func (k *conn) sendAgain() {
-	for _, pkt := range slices.Clone(k.peer.unacked) {
-		if pkt.conn == k && pkt.posted == 0 && !slices.Contains(k.peer.stranded, pkt) {
-			k.c.strand(pkt)
-		}
 	}
 }
 

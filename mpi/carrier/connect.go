@@ -197,12 +197,6 @@ func (k *conn) canSettle() bool { return k.credits > 0 || !k.limited }
 
 func (k *conn) hasCredit() bool { return k.credits > reserve || !k.limited }
 
-// forgets reports whether a NIC says that something was sent before it has arrived, and
-// another rail may have to bring it once more: iWARP's do, for TCP has taken it then.
-func (r *rail) forgets() bool {
-	return len(r.c.rails) > 1 && r.dg == nil && r.limited()
-}
-
 // farewell takes a bye or a goodbye.
 func (k *conn) farewell(what kind) {
 	k.heardBye = true

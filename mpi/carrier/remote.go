@@ -320,22 +320,6 @@ func (c *Carrier) moved(w work, wc *verbs.WC) {
 	}
 }
 
-// again has a piece go by another rail, if there is one. Nobody knows whether an atomic was
-// carried out, so that it must not be again.
-func (c *Carrier) again(w work, part *piece) bool {
-	p := part.move.peer
-	switch {
-	case part.move.op == Fetched:
-		return false
-	case w.conn == nil && !c.cutRail(p, w.dg.rail), w.conn != nil && !c.reachable(p):
-		return false
-	}
-	part.move.by = nil // what was written may have been lost as well
-	p.moves = append(p.moves, part)
-	c.isBusy(p)
-	return true
-}
-
 // endMove says that a move has ended.
 func (c *Carrier) endMove(m *move, err error) {
 	if m.result != nil {
@@ -398,18 +382,6 @@ func (k *conn) sayBehind() {
 			k.c.endMove(m, k.peer.lost)
 		}
 	}
-}
-
-// writeAgain has data be written by another connection whose word cannot go by this one any
-// more. Nobody has been told of it yet, so that it does no harm if it is there already.
-// It waits for its turn: whoever ends a connection may be about to make another.
-func (k *conn) writeAgain() {
-	for _, m := range k.behind {
-		m.left, m.said = 1, false
-		k.peer.moves = append(k.peer.moves, &piece{move: m, n: m.n, rail: k.rail.num})
-		k.c.isBusy(k.peer)
-	}
-	k.behind = nil
 }
 
 func (p *peer) hasBehind() bool {

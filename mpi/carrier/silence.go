@@ -76,60 +76,6 @@ func (c *Carrier) ask(p *peer) {
 	}
 }
 
-// TCP may be patient for a quarter of an hour with a cable that is cut. So where there is
-// another rail, a peer that talks by it is asked for what it has not got: if that is
-// something that it should have long since, its rail has failed.
-
-var errRail = errors.New("what goes by this rail does not arrive, though the peer answers by another")
-
-// suspectRails looks for those.
-func (c *Carrier) suspectRails(now time.Duration) {
-	if !c.rails[0].forgets() {
-		return
-	}
-	patience := 4 * c.cfg.Silence
-	for _, p := range c.peers {
-		if p == nil || p.lost != nil {
-			continue
-		}
-		for i := range c.rails {
-			k := p.conns[i]
-			if k == nil || k.state != open && k.state != closing || k.ended {
-				continue
-			}
-			switch since, waits := k.waits(); {
-			case !waits || now-since < patience:
-			case p.heard > since+patience/2:
-				k.broke(errRail)
-			default:
-				c.askElsewhere(p, k)
-			}
-		}
-	}
-}
-
-// waits says since when something should have arrived by a connection; false if nothing is
-// under way. Of packets the first tells: a peer says of none that it has it before it has
-// all that are before it.
-func (k *conn) waits() (since time.Duration, ok bool) {
-	if k.under > 0 {
-		return max(k.used, k.moved), true
-	}
-	if sent := k.peer.unacked; len(sent) > 0 && sent[0].conn == k {
-		return sent[0].left, true
-	}
-	return 0, false
-}
-
-// askElsewhere asks a peer whether it is there by other connections than one.
-func (c *Carrier) askElsewhere(p *peer, not *conn) {
-	for _, k := range p.conns {
-		if k != nil && k != not && k.speaks() && k.free > spare && k.canSettle() && p.lost == nil {
-			c.leaveBy(p, k, ping, nil, nil)
-		}
-	}
-}
-
 // nextLook is when silence may have become suspicious.
 func (c *Carrier) nextLook() time.Duration { return c.looked + c.cfg.Silence }
 
