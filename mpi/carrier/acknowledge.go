@@ -51,12 +51,6 @@ func (c *Carrier) acknowledged(p *peer, number uint32) {
 	}
 }
 
-// waits reports whether it is to be heard that packets have arrived. Of a connection that
-// was given back they have, though it is not known for certain.
-func (p *peer) waits() bool {
-	return slices.ContainsFunc(p.unacked, func(pkt *packet) bool { return pkt.conn == nil || !pkt.conn.ended })
-}
-
 // hasDeadline has a peer be looked at when time has passed.
 func (c *Carrier) hasDeadline(p *peer) {
 	if !p.timed {
@@ -145,10 +139,10 @@ func (c *Carrier) restamp(pkt *packet) {
 func (c *Carrier) sendBare(p *peer, by *conn) {
 	var v via
 	if by == nil && c.rails[0].forgets() {
-		by = p.anySpeaking()
+		by = p.anyOpen()
 	}
 	switch dg := c.datagrams(p); {
-	case by != nil && by.speaks() && by.free > 0 && by.canSettle():
+	case by != nil && (by.state == open || by.state == closing && !by.leaving) && by.free > 0 && by.canSettle():
 		v = by
 	case dg != nil && dg.free > 0:
 		v = dg

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -235,9 +234,4 @@ func (k *conn) opened(manager verbs.Conn, greeting []byte) {
 	}
 	c.stats.Connected++
 	c.isBusy(k.peer)
-	for _, pkt := range slices.Clone(k.peer.unacked) { // of connections that have ended
-		if pkt.conn.ended {
-			pkt.conn.sendAgain()
-		}
-	}
 }

@@ -275,9 +275,6 @@ func (c *Carrier) end(k *conn) {
 	c.isBusy(k.peer)
 	c.graves = append(c.graves, k)
 	k.writeAgain()
-	if k.peer.anyOpen() != nil {
-		k.sendAgain()
-	}
 }
 
 // bury closes what has ended.

@@ -166,7 +166,7 @@ func (r *rail) join(qp verbs.QP, p *peer, h hand, psn uint32) error {
 
 // giveBackIdle begins to give back what was not used for long.
 func (c *Carrier) giveBackIdle() {
-	if c.cfg.Idle == 0 || c.Now()-c.swept < c.cfg.Idle/2 {
+	if c.cfg.Idle == 0 || c.Now()-c.swept < c.cfg.Idle/2 || c.rails[0].forgets() {
 		return
 	}
 	c.swept = c.Now()

@@ -155,7 +155,7 @@ func (c *Carrier) Quiet() bool {
 		if p == nil || p.lost != nil {
 			continue
 		}
-		if p.waits() || p.ackAt != 0 {
+		if len(p.unacked) > 0 || p.ackAt != 0 {
 			return false
 		}
 		for _, k := range p.conns {

@@ -11,7 +11,8 @@ import (
 // so that a peer takes each once, and data before the words about it.
 
 // forgets reports whether a NIC says that something was sent before it has arrived, and
-// another rail may have to bring it once more: iWARP's do, for TCP has taken it then.
+// another rail may have to bring it once more: iWARP's do, for TCP has taken it then. Its
+// connections are not given back: nobody could tell a farewell from a failure.
 func (r *rail) forgets() bool {
 	return len(r.c.rails) > 1 && r.dg == nil && r.limited()
 }
@@ -50,7 +51,7 @@ func (c *Carrier) rescue(p *peer) {
 	for len(p.stranded) > 0 && p.lost == nil {
 		pkt := p.stranded[0]
 		var v via
-		if k := p.anySpeaking(); k != nil && k.free > spare && k.hasCredit() {
+		if k := p.anyOpen(); k != nil && k.free > spare && k.hasCredit() {
 			v = k
 		} else if dg := c.datagrams(p); dg != nil && pkt.len <= dg.max && dg.free > 0 {
 			v = dg
@@ -132,23 +133,6 @@ func (p *peer) anyOpen() *conn {
 	return nil
 }
 
-// anySpeaking is one by which something can be said, if need be as long as its end is not
-// settled: what is to be said may be what keeps that waiting.
-func (p *peer) anySpeaking() *conn {
-	if k := p.anyOpen(); k != nil {
-		return k
-	}
-	for _, k := range p.conns {
-		if k != nil && k.speaks() && k.rail.forgets() {
-			return k
-		}
-	}
-	return nil
-}
-
-// speaks reports whether a packet can still be sent.
-func (k *conn) speaks() bool { return k.state == open || k.state == closing && !k.leaving }
-
 // broke says that a connection is of no use any more. If it is the last to its peer,
 // so is the peer.
 func (k *conn) broke(why error) {
@@ -188,7 +172,7 @@ func (c *Carrier) suspectRails(now time.Duration) {
 		}
 		for i := range c.rails {
 			k := p.conns[i]
-			if k == nil || k.state != open && k.state != closing || k.ended {
+			if k == nil || k.state != open {
 				continue
 			}
 			switch since, waits := k.waits(); {
@@ -218,7 +202,7 @@ func (k *conn) waits() (since time.Duration, ok bool) {
 // askElsewhere asks a peer whether it is there by other connections than one.
 func (c *Carrier) askElsewhere(p *peer, not *conn) {
 	for _, k := range p.conns {
-		if k != nil && k != not && k.speaks() && k.free > spare && k.canSettle() && p.lost == nil {
+		if k != nil && k != not && k.state == open && k.free > spare && k.canSettle() && p.lost == nil {
 			c.leaveBy(p, k, ping, nil, nil)
 		}
 	}
