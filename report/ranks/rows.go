@@ -1,6 +1,8 @@
 package ranks
 
 import (
+	"fmt"
+
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
@@ -75,6 +77,9 @@ func Rows() []Row {
 	}
 	for w := range len(carrier.Stats{}.Packets) {
 		rows = append(rows, Row{ofPackets, "packets by " + carrier.Way(w).String(), Count, func(s *Stats) uint64 { return s.Carrier.Packets[w] }})
+	}
+	for r := range len(carrier.Stats{}.ByRail) {
+		rows = append(rows, Row{ofPackets, fmt.Sprintf("data by rail %d", r), Bytes, func(s *Stats) uint64 { return s.Carrier.ByRail[r] }})
 	}
 	rows = append(rows,
 		Row{ofPackets, "words that shared a packet", Count, func(s *Stats) uint64 { return s.Carrier.Bundled }},
