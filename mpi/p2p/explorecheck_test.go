@@ -59,10 +59,16 @@ func (r *explored) check(prog program) error {
 			}
 		}
 	}
-	if err := meet(sent, recv); err != nil {
+	blind, err := meet(sent, recv)
+	if err != nil {
 		return err
 	}
 	held := r.held(prog, sent)
+	for _, p := range blind { // last: it can only be what is left
+		if !p.meets(sent, func(*placed) bool { return true }) {
+			return fmt.Errorf("rank %d, %d: the receive has met a message that nobody has sent", p.rank, p.i)
+		}
+	}
 	for _, s := range sent {
 		if err := checkSend(s); err != nil {
 			return err
@@ -74,34 +80,28 @@ func (r *explored) check(prog program) error {
 	return r.tidy(sent, recv)
 }
 
-// meet finds out which message each receive has got, by what it says. One that could not
-// register its memory has got a message without its contents: the first that is left.
-func meet(sent, recv []*placed) error {
-	var blind []*placed
+// meet finds out which message each receive has got, by what it says. Blind are those
+// that could not register their memory, and have got a message without its contents.
+func meet(sent, recv []*placed) (blind []*placed, err error) {
 	for _, p := range recv {
 		q := p.q
 		switch {
 		case !q.Done() && q.state != posted:
-			return fmt.Errorf("rank %d, %d: the receive has met its message, and is not done", p.rank, p.i)
+			return nil, fmt.Errorf("rank %d, %d: the receive has met its message, and is not done", p.rank, p.i)
 		case !q.Done() || q.Cancelled:
 		case p.a.noMemory && errors.Is(q.Err, errNoMemory):
 			blind = append(blind, p)
 		default:
 			n := min(q.Size, len(q.Buf))
 			if !p.meets(sent, func(s *placed) bool { return bytes.Equal(q.Buf[:n], s.q.Buf[:n]) }) {
-				return fmt.Errorf("rank %d, %d: the receive has %d bytes of tag %d from %d that nobody has sent, or that somebody else has: % x", p.rank, p.i, q.Size, q.GotTag, q.Source, q.Buf[:n])
+				return nil, fmt.Errorf("rank %d, %d: the receive has %d bytes of tag %d from %d that nobody has sent, or that somebody else has: % x", p.rank, p.i, q.Size, q.GotTag, q.Source, q.Buf[:n])
 			}
 			if errors.Is(q.Err, ErrTruncated) != (q.Size > len(q.Buf)) || q.Err != nil && !errors.Is(q.Err, ErrTruncated) {
-				return fmt.Errorf("rank %d, %d: %d bytes for %d end with %v", p.rank, p.i, q.Size, len(q.Buf), q.Err)
+				return nil, fmt.Errorf("rank %d, %d: %d bytes for %d end with %v", p.rank, p.i, q.Size, len(q.Buf), q.Err)
 			}
 		}
 	}
-	for _, p := range blind {
-		if !p.meets(sent, func(*placed) bool { return true }) {
-			return fmt.Errorf("rank %d, %d: the receive has met a message that nobody has sent", p.rank, p.i)
-		}
-	}
-	return nil
+	return blind, nil
 }
 
 // meets brings a receive that is done together with the first message that it can have
