@@ -131,8 +131,8 @@ func (c *Carrier) wantConnections(p *peer) {
 		return
 	}
 	for _, r := range c.rails {
-		if p.conns[r.num] == nil && p.lost == nil {
-			if err := c.connect(p, r); err != nil {
+		if p.conns[r.num] == nil && p.lost == nil && !p.cut[r.num] {
+			if err := c.connect(p, r); err != nil && !(c.cutRail(p, r) && c.reachable(p)) {
 				c.lose(p, err)
 			}
 		}

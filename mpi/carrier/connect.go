@@ -90,7 +90,8 @@ func (c *Carrier) connectionWord(p *peer, what kind, body []byte) error {
 			return c.refused(k)
 		}
 		if err := k.join(h); err != nil {
-			return err
+			k.broke(err)
+			return nil
 		}
 		k.state = open
 		c.stats.Connected++
@@ -118,7 +119,8 @@ func (c *Carrier) connectionWord(p *peer, what kind, body []byte) error {
 		return nil
 	}
 	if err := k.join(h); err != nil {
-		return err
+		k.broke(err)
+		return nil
 	}
 	c.stats.Connected++
 	c.say(p, answer, k.hand().bytes())

@@ -116,7 +116,7 @@ func (c *Carrier) again(w work, part *piece) bool {
 // reachable reports whether a rail is left that has not failed.
 func (c *Carrier) reachable(p *peer) bool {
 	for i := range c.rails {
-		if k := p.conns[i]; k == nil || k.state != failed {
+		if k := p.conns[i]; k == nil && !p.cut[i] || k != nil && k.state != failed {
 			return true
 		}
 	}

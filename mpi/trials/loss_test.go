@@ -156,12 +156,12 @@ func (d *loss) needed() bool {
 
 // aborted says what is wrong with how an abort has ended.
 func (d *loss) aborted(out mpihost.Outcome, err error) error {
-	if out.Elapsed < d.when { // all were faster
+	if out.Ranks[d.victim].Ended < d.when { // it was faster
 		return err
 	}
 	var abort *mpihost.AbortError
 	if !errors.As(err, &abort) || abort.Code != 7 || abort.Rank != d.victim || out.Elapsed > d.when {
-		return fmt.Errorf("an abort at %v ends at %v with %w", d.when, out.Elapsed, err)
+		return fmt.Errorf("an abort at %v ends at %v with %v", d.when, out.Elapsed, err)
 	}
 	return nil
 }
