@@ -156,7 +156,7 @@ func TestDisastersInNamespaces(t *testing.T) {
 		t.Skip(err)
 	}
 	for i, a := range accidents() {
-		if !*everywhere && i%31 != 0 {
+		if !*everywhere && i%47 != 0 {
 			continue
 		}
 		t.Run(fmt.Sprintf("%s/%s/%s-%s-%v-%v", a.what, a.phase, a.provider, a.design, a.protocol, a.progress), func(t *testing.T) {

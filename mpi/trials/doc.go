@@ -8,7 +8,7 @@
 // Without flags the tests take a small part of what there is. To hunt:
 //
 //	go test ./mpi/trials -run Random -seeds 1000
-//	go test ./mpi/trials -run Namespaces -everywhere
+//	go test ./mpi/trials -run 'Namespaces|Phase' -everywhere
 //
 // A failure names the one command that repeats it.
 package trials

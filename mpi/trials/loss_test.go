@@ -32,7 +32,7 @@ const soon = 90 * time.Second
 // nobody hangs, and nobody has wrong data. All ranks end with mpi.ErrPeerLost, or have
 // everything that they need already.
 func TestRandomLoss(t *testing.T) {
-	each(t, 40, func(seed uint64) error {
+	each(t, 16, func(seed uint64) error {
 		l := fromSeed(seed)
 		return strike(l, pick(l, killed, cutOff, aborts), draw(l, seed))
 	})
@@ -40,7 +40,7 @@ func TestRandomLoss(t *testing.T) {
 
 // Where a rail is left, everybody goes on, with the right answer.
 func TestRandomRails(t *testing.T) {
-	each(t, 40, func(seed uint64) error {
+	each(t, 8, func(seed uint64) error {
 		l := fromSeed(seed)
 		t := draw(l, seed)
 		t.fabric.Rails = 2

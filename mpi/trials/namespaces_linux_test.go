@@ -3,7 +3,6 @@ package trials
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,8 +19,6 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/work"
 	"github.com/fabrictest/fabrictest/netns"
 )
-
-var everywhere = flag.Bool("everywhere", false, "in namespaces, run every workload on every provider and in every design")
 
 // rankCommand has the test binary be a rank of the workload that the next argument names.
 const rankCommand = "test-rank"
