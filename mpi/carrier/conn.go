@@ -78,6 +78,9 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 	count := c.cfg.Receives + reserve
 	promised := sendDepth
 	if r.srq != nil {
+		if err := r.srq.fit(len(r.conns) + 1); err != nil {
+			return nil, err
+		}
 		init.SRQ = r.srq.queue
 	} else {
 		init.Caps.MaxRecvWR, init.Caps.MaxRecvSGE = count, 1

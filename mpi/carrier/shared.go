@@ -17,24 +17,47 @@ type shared struct {
 	rail  *rail
 	queue verbs.SRQ
 	recv  receives
+	pool  *pool
 	all   int
+	most  int // that the queue can have
 }
 
 func (r *rail) openShared(cfg *Config) (err error) {
-	s := &shared{rail: r, all: cfg.SharedReceives}
-	if r.limited() { // nobody waits for a receive: there must be one for everything that peers may send
-		s.all = max(s.all, (r.c.env.Size-1)*(cfg.Receives+reserve))
+	s := &shared{rail: r, most: cfg.SharedReceives}
+	if r.limited() {
+		s.most = max(s.most, min((r.c.env.Size-1)*(cfg.Receives+reserve), r.attr.MaxSRQWR))
 	}
-	if err := r.promise(s.all); err != nil {
-		return err
-	}
-	s.queue, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: s.all, MaxSGE: 1})
+	s.queue, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: s.most, MaxSGE: 1})
 	if err != nil {
-		return fmt.Errorf("a shared receive queue of %d: %w", s.all, err)
+		return fmt.Errorf("a shared receive queue of %d: %w", s.most, err)
 	}
 	r.srq = s
 	s.recv = receives{c: r.c, rail: r, post: s.queue.PostRecv, size: cfg.Packet}
-	return s.recv.fill(r.c.newPool(SharedBuffers, cfg.Packet, s.all), s.all)
+	s.pool = r.c.newPool(SharedBuffers, cfg.Packet, cfg.SharedReceives)
+	return s.add(cfg.SharedReceives)
+}
+
+// add posts n more.
+func (s *shared) add(n int) error {
+	if err := s.rail.promise(n); err != nil {
+		return err
+	}
+	s.all += n
+	return s.recv.fill(s.pool, n)
+}
+
+// fit sees to it that there are enough for some connections, where nobody waits for a
+// receive: one for everything that peers may send.
+func (s *shared) fit(connections int) error {
+	c := s.rail.c
+	need := connections * (c.cfg.Receives + reserve)
+	switch {
+	case !s.rail.limited() || need <= s.all:
+		return nil
+	case need > s.most:
+		return fmt.Errorf("%d connections share %d receives, and the NIC has %d: take the design %s, or fewer receives a connection", connections, need, s.most, SendRecv)
+	}
+	return s.add(need - s.all)
 }
 
 // limited reports whether packets that find no receive end a connection, instead of

@@ -116,6 +116,27 @@ func TestSharedReceivesDoNotGrow(t *testing.T) {
 	}
 }
 
+// On iWARP, where packets that find no receive end a connection, receives that are shared
+// are as many as connections may need, and not as ranks might.
+func TestSharedReceivesOnStreams(t *testing.T) {
+	wl, err := work.Find("ring")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ranks, each = 128, 32 + 4 // receives of a connection, and some for words about credits
+	o := mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}}
+	o.Ended = func(rank int, s mpi.Stats) {
+		c := s.Carrier.(carrier.Stats)
+		need := max(256, c.MaxConnections*each)
+		if got := c.Memory.Max[carrier.SharedBuffers] / (8 << 10); got < need || got > need+256 || c.MaxConnections < 8 {
+			t.Errorf("rank %d: %d shared receives for %d connections, which need %d", rank, got, c.MaxConnections, need)
+		}
+	}
+	if _, _, err := inWorld(mpihost.Fabric{Ranks: ranks, Provider: "softiwarp", Limit: time.Minute}, o, wl, work.Params{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A rank that talks to all others has as much memory when these talk to nobody else: that
 // is how it is measured where all of it would not fit into a machine.
 func TestOneRankShowsWhatAllHave(t *testing.T) {
