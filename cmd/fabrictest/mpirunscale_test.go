@@ -14,19 +14,19 @@ import (
 )
 
 // A thousand ranks start in one process, pass a ring, a barrier and an all-to-all of 8
-// bytes, and check what came; within a minute, and in 4 GB.
+// bytes, and check what came; within a minute of processor time, whatever else the
+// machine is busy with, and in 4 GB.
 func TestAThousandRanks(t *testing.T) {
 	const within, most = time.Minute, 4e9
-	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*within)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, testProgram(t), words("mpirun -n 1024 --on sim --stats muster")...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	began := time.Now()
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	took := time.Since(began)
+	took := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	// The largest of all processes that it has waited for.
 	peak := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 	t.Logf("%v, %d MB at most\n%s", took, peak/1e6, &out)

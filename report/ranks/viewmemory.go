@@ -49,7 +49,7 @@ type designCell struct {
 }
 
 func newMemoryView(r *Run) *memoryView {
-	v := &memoryView{Headline: "What the designs take"}
+	v := &memoryView{Headline: "Communication memory of ranks"}
 	for i, d := range carrier.Designs() {
 		v.Designs = append(v.Designs, key{designClass(i), string(d)})
 	}
@@ -64,7 +64,7 @@ func newMemoryView(r *Run) *memoryView {
 			}
 			most = max(most, p.Ranks)
 		}
-		v.Headline = fmt.Sprintf("What a rank's designs take, with %d to %d ranks", least, most)
+		v.Headline = fmt.Sprintf("Communication memory of a rank, with %d to %d ranks", least, most)
 		v.Config = equipment(&e.Config)
 		for _, name := range patternOrder {
 			if p := newPattern(e, name); p != nil {
