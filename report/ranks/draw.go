@@ -71,18 +71,13 @@ func (c columnChart) draw(all []column) template.HTML {
 	return template.HTML(b.String())
 }
 
-// niceStep is a round number of bytes, no smaller than another.
+// niceStep is a number of bytes that is round in KiB and MiB, no smaller than another.
 func niceStep(least float64) float64 {
 	step := 1.0
-	for step*1024 <= least {
-		step *= 1024
+	for step < least {
+		step *= 2
 	}
-	for _, m := range []float64{1, 2, 4, 5, 10, 20, 40, 50, 100, 200, 250, 500, 512} {
-		if step*m >= least {
-			return step * m
-		}
-	}
-	return step * 1024
+	return step
 }
 
 // shortBytes is a round number of bytes.
