@@ -136,6 +136,7 @@ func (c *Carrier) start(m *move) {
 		rails = min(len(c.rails), int(m.at.Rails))
 	}
 	share := (m.n/rails + 7) &^ 7
+	m.left++ // nothing ends it before all of it has begun
 	for i, off := 0, 0; off < m.n || i == 0; i++ {
 		part := &piece{move: m, off: off, n: min(share, m.n-off), rail: i % len(c.rails)}
 		if i == rails-1 {
@@ -150,14 +151,22 @@ func (c *Carrier) start(m *move) {
 	if m.op == Wrote && m.n > 0 && (!m.says && c.rails[0].limited() && !c.rails[0].attr.Caps.Has(verbs.CapRD) || c.rails[0].forgets()) {
 		c.readBehind(p, m)
 	}
+	if m.left--; m.left == 0 {
+		c.endMove(m, p.lost)
+	}
 }
 
 // add has a piece of a move be carried out.
 func (c *Carrier) add(p *peer, part *piece) {
-	part.move.left++
-	if len(p.moves) > 0 || !c.begin(p, part) {
+	m := part.move
+	m.left++
+	switch {
+	case len(p.moves) == 0 && c.begin(p, part):
+	case p.lost == nil:
 		p.moves = append(p.moves, part)
 		c.isBusy(p)
+	default: // just now: it did not wait yet when all that did was ended
+		m.left--
 	}
 }
 
@@ -188,7 +197,7 @@ func (c *Carrier) copyOwn(m *move) {
 	c.endMove(m, err)
 }
 
-// begin posts a piece, if it can be at once.
+// begin posts a piece, if it can be at once. If not, the peer may have been lost over it.
 func (c *Carrier) begin(p *peer, part *piece) bool {
 	if c.cfg.Design == UD {
 		return c.beginByDatagram(p, part)
@@ -210,13 +219,13 @@ func (c *Carrier) begin(p *peer, part *piece) bool {
 		m.by = k
 	case m.by != k: // it says nothing of what went another way
 		m.by = k
-		m.left++
 		if !c.post(k, &piece{move: m, n: m.n}) {
-			return true
+			return false
 		}
+		m.left++
 	}
 	if !c.post(k, part) {
-		return true
+		return false
 	}
 	if m.says && m.n == part.n && len(p.queue) == 0 && k.free > spare && k.hasCredit() && len(k.behind) == 0 && len(c.rails) == 1 {
 		m.said = c.leaveBy(p, k, word, &m.then, nil) // behind the data, on the same way
@@ -263,7 +272,7 @@ func (c *Carrier) beginByDatagram(p *peer, part *piece) bool {
 	to, err := d.to(p)
 	if err != nil {
 		c.lose(p, err)
-		return true
+		return false
 	}
 	id := c.newWork(work{task: moving, dg: d, move: part})
 	d.wr[0] = part.request(id, d.rail.num)
@@ -273,7 +282,7 @@ func (c *Carrier) beginByDatagram(p *peer, part *piece) bool {
 	if _, err := d.qp.PostSend(d.wr[:]); err != nil {
 		c.endWork(id)
 		c.lose(p, err)
-		return true
+		return false
 	}
 	d.free--
 	c.stats.ByRail[d.rail.num] += uint64(part.n)
