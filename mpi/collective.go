@@ -10,7 +10,7 @@ import (
 // give and take are messages of collective operations. The lock is held.
 func (c *Comm) give(buf []byte, dest, tag int) error {
 	r := c.k.borrow()
-	c.startSend(&r.p, c.context|collective, buf, dest, tag, p2p.Standard)
+	c.sendAlone(&r.p, c.context|collective, buf, dest, tag, p2p.Standard)
 	c.k.until(r.p.Done)
 	err := r.p.Err
 	c.k.giveBack(r)

@@ -24,7 +24,7 @@ func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error
 	if err == nil && dest != ProcNull {
 		c.k.lock()
 		r := c.k.borrow()
-		c.startSend(&r.p, c.context, buf, dest, tag, mode)
+		c.sendAlone(&r.p, c.context, buf, dest, tag, mode)
 		c.k.carrier.Flush() // the program may compute next
 		c.k.until(r.p.Done)
 		err = r.p.Err
@@ -36,7 +36,13 @@ func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error
 
 // startSend begins a send.
 func (c *Comm) startSend(p *p2p.Request, context uint32, buf []byte, dest, tag int, mode p2p.Mode) {
-	p.Peer, p.Context, p.Tag, p.Buf, p.Mode = c.worldRank(dest), context, int32(tag), buf, mode
+	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Hurried = c.worldRank(dest), context, int32(tag), buf, mode, false
+	c.k.p2p.Isend(p)
+}
+
+// sendAlone begins a send that is then waited for, and nothing else.
+func (c *Comm) sendAlone(p *p2p.Request, context uint32, buf []byte, dest, tag int, mode p2p.Mode) {
+	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Hurried = c.worldRank(dest), context, int32(tag), buf, mode, mode != p2p.Synchronous
 	c.k.p2p.Isend(p)
 }
 

@@ -79,9 +79,6 @@ func (c *Carrier) measureReuse() (reuse.Thresholds, error) {
 		return nil, err
 	}
 	lookUp := each(look)
-	if c.env.Costs == nil {
-		lookUp += untilAcknowledged
-	}
 	costs := reuse.Costs{
 		LookUp: lookUp,
 		Copy: func(n int) time.Duration {
@@ -112,11 +109,6 @@ func (c *Carrier) measureReuse() (reuse.Thresholds, error) {
 	return t, failed
 }
 
-// untilAcknowledged is what gathering costs besides, in real time: data that was copied
-// is its owner's again at once, data that a NIC gathers when the peer's NIC has it. A
-// program that waits for its send waits for that: half a round trip there and one back.
-const untilAcknowledged = 5 * time.Microsecond
-
 // clock is what costs are measured by: what the processor takes, or the time of a world
 // in which it is said what it takes.
 func (c *Carrier) clock() time.Duration {
@@ -135,9 +127,16 @@ func (c *Carrier) uses(buf []byte) bool {
 
 func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
+// Hurried is the owner of data that waits for it alone. Data that is not copied is its
+// owner's again only when the peer has it, which takes longer than a copy.
+type Hurried interface{ Hurries() bool }
+
 // gathers returns the region of data that should not be copied; nil if it should.
 func (c *Carrier) gathers(data []byte, owner any) *Region {
-	if owner == nil || !c.uses(data) {
+	if c.frequent == nil || owner == nil {
+		return nil
+	}
+	if h, ok := owner.(Hurried); ok && h.Hurries() || !c.uses(data) {
 		return nil
 	}
 	r, err := c.Register(data)

@@ -2,13 +2,16 @@ package carrier_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
 // What is written again when a rail was lost is written only where the peer still waits
@@ -57,6 +60,47 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 		})
 		if err != nil {
 			t.Errorf("cut at %v: %v", at, err)
+		}
+	}
+}
+
+// An atomic that was under way on a rail that is lost may have been carried out: it is not
+// begun again, and its owner learns that nobody knows.
+func TestAtomicsAreNotRepeated(t *testing.T) {
+	const each = 500
+	for i := range 20 { // over the time that one takes
+		var at wire.Memory
+		word := make([]uint64, 1)
+		f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
+			w.At(time.Millisecond+time.Duration(i)*350*time.Nanosecond, func() { w.Cut(1, 0) })
+		}}
+		done, failed := 0, false
+		_, _ = try(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+			if r.Rank == 0 {
+				region, err := r.Carrier.Register(unsafe.Slice((*byte)(unsafe.Pointer(&word[0])), 8))
+				if err != nil {
+					return err
+				}
+				defer r.Carrier.Release(region)
+				at = region.Memory()
+			}
+			if err := errors.Join(r.volley(10, 100), r.meet()); err != nil || r.Rank == 0 {
+				return errors.Join(err, r.meet())
+			}
+			for !failed && done < each {
+				a := &adder{}
+				r.FetchAdd(0, at, 1, a)
+				if err := r.wait("an atomic", func() bool { return a.done == 1 }); err != nil {
+					return err
+				}
+				if failed = a.err != nil; !failed {
+					done++
+				}
+			}
+			return r.meet()
+		})
+		if n := int(word[0]); !failed || n < done || n > done+1 {
+			t.Errorf("run %d: %d atomics have succeeded, failed %v, and the word is %d", i, done, failed, n)
 		}
 	}
 }

@@ -27,6 +27,9 @@ type Request struct {
 	Tag     int32 // match.Any in receives of any tag
 	Buf     []byte
 	Mode    Mode // of a send
+	// Hurried says that whoever sends waits for this alone: for its buffer, that is, if
+	// the message is eager. A copy is quicker than an acknowledgement.
+	Hurried bool
 
 	// Of a request that is done:
 	Err       error
@@ -63,6 +66,9 @@ const (
 	done
 )
 
+// Hurries reports whether its sender waits for nothing but its buffer.
+func (r *Request) Hurries() bool { return r.Hurried }
+
 // Done reports whether a request is.
 func (r *Request) Done() bool { return r.state == done }
 
@@ -71,7 +77,7 @@ func (r *Request) Matched() bool { return r.state == moving || r.state == done }
 
 // begin makes a request as new.
 func (r *Request) begin() {
-	*r = Request{Peer: r.Peer, Context: r.Context, Tag: r.Tag, Buf: r.Buf, Mode: r.Mode}
+	*r = Request{Peer: r.Peer, Context: r.Context, Tag: r.Tag, Buf: r.Buf, Mode: r.Mode, Hurried: r.Hurried}
 }
 
 // finish ends a request.

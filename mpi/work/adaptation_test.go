@@ -10,17 +10,24 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
 // volleys has ranks 0 and 1 send messages in turn, from and into buffers that a plan
 // names for each, and returns how long rank 0 took and what its carrier counted.
 func volleys(t *testing.T, cfg carrier.Config, times int, buffers func() func(trip int) (send, recv []byte)) (time.Duration, carrier.Stats) {
 	t.Helper()
+	return volleysAt(t, fastPath(), cfg, times, buffers)
+}
+
+// volleysAt does so at other costs.
+func volleysAt(t *testing.T, costs *env.Costs, cfg carrier.Config, times int, buffers func() func(trip int) (send, recv []byte)) (time.Duration, carrier.Stats) {
+	t.Helper()
 	var took time.Duration
 	var stats carrier.Stats
 	o := mpi.Options{Carrier: platformConfig(cfg)}
 	o.P2P.Protocol, o.P2P.EagerLimit = p2p.RGET, eagerMax
-	_, err := mpihost.InWorld(platformFabric(2, fastPath()), func(e *env.Env) error {
+	_, err := mpihost.InWorld(platformFabric(2, costs), func(e *env.Env) error {
 		return mpi.Run(e, o, func(w *mpi.World) error {
 			me, next := w.Rank(), buffers()
 			if err := w.Barrier(); err != nil {
@@ -29,18 +36,20 @@ func volleys(t *testing.T, cfg carrier.Config, times int, buffers func() func(tr
 			began := w.Wtime()
 			for trip := range times {
 				send, recv := next(trip)
-				for i := range 2 {
-					var err error
-					if i == me {
-						send[trip%len(send)] = byte(trip)
-						err = w.Send(send, 1-me, 1)
-					} else {
-						recv[trip%len(recv)] = byte(trip + 1)
-						_, err = w.Recv(recv, 1-me, 1)
-					}
-					if err != nil {
-						return err
-					}
+				send[trip%len(send)], recv[trip%len(recv)] = byte(trip), byte(trip+1)
+				in, err := w.Irecv(recv, 1-me, 1)
+				if err == nil && me == 1 {
+					_, err = in.Wait()
+				}
+				if err != nil {
+					return err
+				}
+				out, err := w.Isend(send, 1-me, 1) // a Send would be copied: it waits for nothing else
+				if err != nil {
+					return err
+				}
+				if _, err := mpi.WaitAll([]*mpi.Request{in, out}); err != nil {
+					return err
 				}
 				if recv[trip%len(recv)] != byte(trip) {
 					return fmt.Errorf("rank %d: message %d is wrong", me, trip)
@@ -133,4 +142,25 @@ func TestRegistrationCache(t *testing.T) {
 		t.Errorf("16 KB without a cache take %.2f times what new buffers do", r)
 	}
 	t.Logf("16 KB %.1f and %.1f, 256 KB %.1f times as long", none, half, large)
+}
+
+// A program that waits for its sends one by one, as LU does, is no slower for reuse: what it
+// sends is copied, for else it would wait for an acknowledgement each time.
+func TestBlockingSendsAreCopied(t *testing.T) {
+	wl, err := work.Find("lu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(off bool) time.Duration {
+		o := mpi.Options{Carrier: platformConfig(carrier.Config{Design: carrier.SRQ, Reuse: carrier.Reuse{Off: off}})}
+		o.P2P.EagerLimit = eagerMax
+		results, _, err := inWorld(platformFabric(4, fastPath()), o, wl, work.Params{Class: work.ClassS, Iterations: 40})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results[0].Time
+	}
+	if without, with := run(true), run(false); with.Seconds() > 1.02*without.Seconds() {
+		t.Errorf("lu takes %v with reuse and %v without", with, without)
+	}
 }

@@ -96,8 +96,17 @@ func TestEagerFromFrequentBuffers(t *testing.T) {
 		{carrier.SRQ, sendReceive(), 0.07, 0.12},
 	} {
 		cfg := carrier.Config{Design: way.design}
-		at := func(n int) (float64, float64) {
-			return gain(t, "pingpong", fmt.Sprintf("latency %d B", n), 2, way.costs, cfg, work.Params{Bytes: n, Iterations: 1000})
+		at := func(n int) (gained, latency float64) {
+			const trips = 1000
+			same := func() func(int) ([]byte, []byte) {
+				send, recv := make([]byte, n), make([]byte, n)
+				return func(int) ([]byte, []byte) { return send, recv }
+			}
+			with, _ := volleysAt(t, way.costs, cfg, trips, same)
+			off := cfg
+			off.Reuse.Off = true
+			without, _ := volleysAt(t, way.costs, off, trips, same)
+			return 1 - with.Seconds()/without.Seconds(), without.Seconds() * 1e6 / (2 * trips)
 		}
 		got, latency := at(8 << 10)
 		theory := (way.costs.Copy(8<<10) - 2*way.costs.LookUp).Seconds() * 1e6 / latency
