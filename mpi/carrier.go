@@ -87,6 +87,7 @@ type overVerbs struct{ *carrier.Carrier }
 func (o *overVerbs) Register(buf []byte) (p2p.Region, error) {
 	return asRegion(o.Carrier.Register(buf))
 }
+
 func (o *overVerbs) Source(buf []byte) (p2p.Region, error) { return asRegion(o.Carrier.Source(buf)) }
 func (o *overVerbs) Sink(buf []byte) (p2p.Region, error)   { return asRegion(o.Carrier.Sink(buf)) }
 

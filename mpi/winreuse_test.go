@@ -53,8 +53,11 @@ func TestSmallPutsAndGetsFromFrequentBuffers(t *testing.T) {
 		perHost  int
 		design   carrier.Design
 	}{
-		{"softroce", 1, carrier.RingSRQ}, {"softroce", 1, carrier.UD}, {"softroce", 2, carrier.SRQ},
-		{"softiwarp", 1, carrier.SendRecv}, {"dgiwarp", 1, carrier.UD},
+		{"softroce", 1, carrier.RingSRQ},
+		{"softroce", 1, carrier.UD},
+		{"softroce", 2, carrier.SRQ},
+		{"softiwarp", 1, carrier.SendRecv},
+		{"dgiwarp", 1, carrier.UD},
 	} {
 		t.Run(fmt.Sprintf("%s %s %d", at.provider, at.design, at.perHost), func(t *testing.T) {
 			cfg := carrier.Config{Design: at.design, Reuse: carrier.Reuse{Thresholds: reuse.Thresholds{40}}} // frequent from use 11 on

@@ -87,9 +87,17 @@ func (o *mpirunOptions) command(args []string) string {
 	for _, f := range []struct {
 		name, value, usual string
 	}{
-		{"per-host", fmt.Sprint(o.run.PerHost), "1"}, {"rails", fmt.Sprint(o.run.Rails), "1"}, {"provider", o.run.Provider, ""},
-		{"no-icrc", fmt.Sprint(o.run.Offloaded), "false"}, {"mtu", fmt.Sprint(o.run.MTU), "0"}, {"loss", o.loss, "0%"}, {"seed", fmt.Sprint(o.run.Seed), "1"},
-		{"design", o.design, ""}, {"protocol", o.protocol, ""}, {"progress", o.progress, ""}, {"eager", fmt.Sprint(o.eager), "0"},
+		{"per-host", fmt.Sprint(o.run.PerHost), "1"},
+		{"rails", fmt.Sprint(o.run.Rails), "1"},
+		{"provider", o.run.Provider, ""},
+		{"no-icrc", fmt.Sprint(o.run.Offloaded), "false"},
+		{"mtu", fmt.Sprint(o.run.MTU), "0"},
+		{"loss", o.loss, "0%"},
+		{"seed", fmt.Sprint(o.run.Seed), "1"},
+		{"design", o.design, ""},
+		{"protocol", o.protocol, ""},
+		{"progress", o.progress, ""},
+		{"eager", fmt.Sprint(o.eager), "0"},
 	} {
 		if f.value != f.usual {
 			words = append(words, "--"+f.name+"="+quote(f.value))

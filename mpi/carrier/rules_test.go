@@ -260,15 +260,16 @@ func TestSharedReceivesRunLow(t *testing.T) {
 		for round, burst := range []int{40, 60, 150} {
 			for i := range burst {
 				q := &p2p.Request{Peer: 0, Tag: int32(round*1000 + i), Buf: pattern(100, i)}
-				if r.Rank == 0 {
+				switch r.Rank {
+				case 0:
 					q.Peer = 1
 					r.engine.Irecv(q)
-				} else if r.Rank == 1 {
+				case 1:
 					r.engine.Isend(q)
+				default:
+					continue
 				}
-				if r.Rank < 2 {
-					qs = append(qs, q)
-				}
+				qs = append(qs, q)
 			}
 			if r.Rank == 0 { // is busy
 				r.Env.Proc.Sleep(time.Millisecond)

@@ -97,7 +97,8 @@ func TestMemoryOfSharedReceives(t *testing.T) {
 func TestSharedReceivesDoNotGrow(t *testing.T) {
 	const most = 5e6
 	patterns := []work.MemoryPattern{
-		{Workload: "smg", Params: work.Params{Iterations: 1}}, {Workload: "radix", Params: work.Params{Class: work.ClassS, Iterations: 1}},
+		{Workload: "smg", Params: work.Params{Iterations: 1}},
+		{Workload: "radix", Params: work.Params{Class: work.ClassS, Iterations: 1}},
 		{Workload: "star", One: true},
 	}
 	designs := []carrier.Design{carrier.SRQ}

@@ -46,17 +46,25 @@ func MemoryExperiments() []MemoryExperiment {
 		{
 			Name: MemoryOfThesis, Config: ThesisMemory(), Designs: []carrier.Design{carrier.SendRecv, carrier.UD}, Ranks: []int{4, 16, 64},
 			Patterns: []MemoryPattern{
-				{Workload: "cg"}, {Workload: "mg"}, {Workload: "lu"},
-				{Workload: "smg", Params: Params{Iterations: 4}}, {Workload: "radix", Params: Params{Class: ClassS, Iterations: 1}},
+				{Workload: "cg"},
+				{Workload: "mg"},
+				{Workload: "lu"},
+				{Workload: "smg", Params: Params{Iterations: 4}},
+				{Workload: "radix", Params: Params{Class: ClassS, Iterations: 1}},
 			},
 		},
 		{
 			Name: MemoryOfSurvey, Config: SurveyMemory(), Designs: []carrier.Design{carrier.RingSendRecv, carrier.RingSRQ, carrier.SRQ}, Ranks: []int{64},
 			Patterns: []MemoryPattern{
-				{Workload: "is", Params: Params{Class: ClassS}}, {Workload: "ft", Params: Params{Class: ClassS}},
-				{Workload: "bt", Params: Params{Class: ClassW, Iterations: 4}}, {Workload: "sp", Params: Params{Class: ClassW, Iterations: 4}},
-				{Workload: "cg"}, {Workload: "mg", Params: Params{Class: ClassS}}, {Workload: "lu"},
-				{Workload: "superlu", Params: Params{Class: ClassS}}, {Workload: "hpl", Params: Params{Class: ClassS}},
+				{Workload: "is", Params: Params{Class: ClassS}},
+				{Workload: "ft", Params: Params{Class: ClassS}},
+				{Workload: "bt", Params: Params{Class: ClassW, Iterations: 4}},
+				{Workload: "sp", Params: Params{Class: ClassW, Iterations: 4}},
+				{Workload: "cg"},
+				{Workload: "mg", Params: Params{Class: ClassS}},
+				{Workload: "lu"},
+				{Workload: "superlu", Params: Params{Class: ClassS}},
+				{Workload: "hpl", Params: Params{Class: ClassS}},
 			},
 		},
 	}

@@ -72,8 +72,11 @@ func facts(r *Run) []fact {
 	}
 	if j := r.Job; j != nil {
 		for _, f := range []fact{
-			{Name: "Tier", Value: j.Tier}, {Name: "NICs", Value: j.Provider}, {Name: "Design", Value: j.Design},
-			{Name: "Large messages", Value: j.Protocol}, {Name: "Progress", Value: j.Progress},
+			{Name: "Tier", Value: j.Tier},
+			{Name: "NICs", Value: j.Provider},
+			{Name: "Design", Value: j.Design},
+			{Name: "Large messages", Value: j.Protocol},
+			{Name: "Progress", Value: j.Progress},
 		} {
 			if f.Value != "" {
 				all = append(all, f)

@@ -187,8 +187,11 @@ func rtrBars(sum *Stats) *barsView {
 		name, class string
 		n           uint64
 	}{
-		{"came", "k0", p.RTRsCame}, {"were used", "k2", p.RTRsUsed}, {"were dropped", "k1", p.RTRsDropped},
-		{"an RTS had crossed", "k1", p.Crossed}, {"were for eager data", "k5", p.Mispredicted},
+		{"came", "k0", p.RTRsCame},
+		{"were used", "k2", p.RTRsUsed},
+		{"were dropped", "k1", p.RTRsDropped},
+		{"an RTS had crossed", "k1", p.Crossed},
+		{"were for eager data", "k5", p.Mispredicted},
 	} {
 		b.add(r.name, units.Count(r.n, ","), part{r.class, float64(r.n)})
 	}

@@ -21,6 +21,13 @@
 // runtime whose messages did not all cross the cable fails. Both spin while they
 // wait, and each rank is kept to a processor of its own.
 //
+// Its ranks are built with the profile default.pgo beside this file, of themselves, which
+// makes short messages some 5 % quicker; a program of yours can have one too. It is made
+// anew by
+//
+//	mkdir p && FABRICTEST_MPICH_PROFILE=$PWD/p go run ./perf/peers/mpich -rounds 2 -slice 1s
+//	go tool pprof -proto p/*.prof > perf/peers/mpich/default.pgo
+//
 // Where MPICH, its headers or a C compiler are missing, it says which and how they are
 // installed, and succeeds: there is nothing to compare with.
 package main

@@ -3,7 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +33,13 @@ func window(size int) int { return min(maxWindow, max(4, windowBytes/max(size, 1
 // rankMain is a rank: its arguments are those of c/ranks.c, and so is what it prints.
 func rankMain(args []string) {
 	mpi.Main(func(w *mpi.World) error {
+		if dir := os.Getenv(profileVar); dir != "" {
+			stop, err := profile(dir, w.Rank())
+			if err != nil {
+				return err
+			}
+			defer stop()
+		}
 		if w.Size() != 2 || len(args) < 2 {
 			return fmt.Errorf("%d ranks with arguments %q: SLICE-MS KIND:BYTES... are to be run by two", w.Size(), args)
 		}
@@ -43,6 +54,26 @@ func rankMain(args []string) {
 		}
 		return nil
 	})
+}
+
+// profileVar is the folder that ranks write profiles to.
+const profileVar = "FABRICTEST_MPICH_PROFILE"
+
+// profile writes what the processor does from now on.
+func profile(dir string, rank int) (stop func(), err error) {
+	f, err := os.Create(filepath.Join(dir, fmt.Sprintf("%d.%d.prof", rank, os.Getpid())))
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		if err := f.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}, nil
 }
 
 // measurer is one rank's part of a measurement.
