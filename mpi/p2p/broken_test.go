@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
 // A receive that is given up may have told its peer where to write. It does not end
@@ -97,6 +99,51 @@ func TestNothingIsEager(t *testing.T) {
 		}
 		if got := w.ranks[0].e.Stats.Sent[Eager].Messages; got != 0 {
 			t.Errorf("%v: %d messages went eagerly", protocol, got)
+		}
+	}
+}
+
+// treacherous is a fabric that finds out that a peer is lost while it is asked for something.
+type treacherous struct {
+	*node
+	inRoom, inSend bool
+}
+
+func (f *treacherous) Room(peer, _ int) bool {
+	if f.inRoom {
+		f.e.Lost(peer, errors.New("no way to it"))
+	}
+	return !f.inRoom
+}
+
+func (f *treacherous) Send(peer int, h *wire.Header, data []byte, owner *Request) {
+	if f.inSend {
+		f.e.Lost(peer, errors.New("no way to it"))
+	}
+	if f.e.lost[peer] == nil {
+		f.node.Send(peer, h, data, owner)
+	} else if owner != nil {
+		f.e.Sent(owner, errors.New("no way to it"))
+	}
+}
+
+// A peer may be lost in the midst of a call for it: the request ends, and ends once.
+func TestPeersAreLostWithinCalls(t *testing.T) {
+	for name, cfg := range configs() {
+		for _, n := range []int{8, long} {
+			for _, inRoom := range []bool{true, false} {
+				w := newWorld(t, 2, cfg)
+				f := &treacherous{node: w.ranks[0], inRoom: inRoom, inSend: !inRoom}
+				f.e = New(cfg, f)
+				q := &Request{Peer: 1, Tag: 7, Buf: make([]byte, n)}
+				f.e.Isend(q)
+				if inRoom && n > cfg.EagerLimit { // it is never asked for room
+					continue
+				}
+				if !q.Done() || !errors.Is(q.Err, ErrLost) || f.e.Busy() {
+					t.Errorf("%s, %d bytes, in Room %v: done %v, %v, busy %v", name, n, inRoom, q.Done(), q.Err, f.e.Busy())
+				}
+			}
 		}
 	}
 }

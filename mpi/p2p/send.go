@@ -16,7 +16,10 @@ func (e *Engine) Isend(r *Request) {
 	}
 	e.names.add(r)
 	if n := len(r.Buf); n <= e.cfg.EagerLimit {
-		if e.fabric.Room(r.Peer, n) {
+		switch room := e.fabric.Room(r.Peer, n); {
+		case r.state == done: // who looks for room may find that the peer is lost
+			return
+		case room:
 			e.sendEagerly(r)
 			return
 		}

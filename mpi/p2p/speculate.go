@@ -152,7 +152,9 @@ func (e *Engine) answer(r *Request, s *speculation) {
 	s.usage.used++
 	e.Stats.RTRsUsed++
 	e.word(r.Peer, &wire.Header{Kind: wire.RTRAck, Context: r.Context, Tag: r.Tag, Size: uint64(len(r.Buf)), Recv: rtr.Recv})
-	e.write(r, &rtr)
+	if r.state != done { // the peer may be lost over it
+		e.write(r, &rtr)
+	}
 }
 
 // eagerSent notes that the receive of an eager message may have sent an RTR, which
