@@ -56,7 +56,7 @@ type Config struct {
 	HybridAfter int `json:"hybrid_after,omitempty"`
 	HybridPeers int `json:"hybrid_peers,omitempty"`
 	// Idle is how long a connection must not have been used to be given back; never if
-	// 0, or on several rails of iWARP.
+	// 0, or with several rails.
 	Idle time.Duration `json:"idle,omitempty"`
 	// Reuse is for small buffers that are used often.
 	Reuse Reuse `json:"reuse"`

@@ -166,9 +166,11 @@ func (r *rail) join(qp verbs.QP, p *peer, h hand, psn uint32) error {
 // thing on it; the other answers when it has nothing under way there any more. What
 // either has to say then makes another.
 
-// giveBackIdle begins to give back what was not used for long.
+// giveBackIdle begins to give back what was not used for long. With several rails nothing
+// is: a farewell waits for its turn behind what another rail brings, and nobody could tell
+// it from a failure.
 func (c *Carrier) giveBackIdle() {
-	if c.cfg.Idle == 0 || c.Now()-c.swept < c.cfg.Idle/2 || c.rails[0].forgets() {
+	if c.cfg.Idle == 0 || c.Now()-c.swept < c.cfg.Idle/2 || len(c.rails) > 1 {
 		return
 	}
 	c.swept = c.Now()

@@ -11,8 +11,7 @@ import (
 // so that a peer takes each once, and data before the words about it.
 
 // forgets reports whether a NIC says that something was sent before it has arrived, and
-// another rail may have to bring it once more: iWARP's do, for TCP has taken it then. Its
-// connections are not given back: nobody could tell a farewell from a failure.
+// another rail may have to bring it once more: iWARP's do, for TCP has taken it then.
 func (r *rail) forgets() bool {
 	return len(r.c.rails) > 1 && r.dg == nil && r.limited()
 }
@@ -78,6 +77,9 @@ func (c *Carrier) rescue(p *peer) {
 // sendAgain strands what went by a connection that has ended, and that nobody has said the
 // arrival of. What the NIC still has comes back by itself.
 func (k *conn) sendAgain() {
+	if !k.rail.forgets() {
+		return
+	}
 	for _, pkt := range slices.Clone(k.peer.unacked) {
 		if pkt.conn == k && pkt.posted == 0 && !slices.Contains(k.peer.stranded, pkt) {
 			k.c.strand(pkt)
@@ -177,13 +179,18 @@ func (c *Carrier) suspectRails(now time.Duration) {
 			}
 			switch since, waits := k.waits(); {
 			case !waits || now-since < patience:
-			case p.heard > since+patience/2:
+			case p.heard > since+patience/2 && p.openBesides(k):
 				k.broke(errRail)
 			default:
 				c.askElsewhere(p, k)
 			}
 		}
 	}
+}
+
+// openBesides reports whether there is another connection that stands.
+func (p *peer) openBesides(k *conn) bool {
+	return slices.ContainsFunc(p.conns[:], func(other *conn) bool { return other != nil && other != k && other.state == open })
 }
 
 // waits says since when something should have arrived by a connection; false if nothing is
