@@ -25,7 +25,8 @@ type shared struct {
 func (r *rail) openShared(cfg *Config) (err error) {
 	s := &shared{rail: r, most: cfg.SharedReceives}
 	if r.limited() {
-		s.most = max(s.most, min((r.c.env.Size-1)*(cfg.Receives+reserve), r.attr.MaxSRQWR))
+		const each = 2 // one that is given back may still be there when the next is made
+		s.most = max(s.most, min(each*(r.c.env.Size-1)*(cfg.Receives+reserve), r.attr.MaxSRQWR))
 	}
 	s.queue, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: s.most, MaxSGE: 1})
 	if err != nil {
