@@ -25,8 +25,9 @@
 // makes short messages some 5 % quicker; a program of yours can have one too. It is made
 // anew by
 //
-//	mkdir p && FABRICTEST_MPICH_PROFILE=$PWD/p go run ./perf/peers/mpich -rounds 2 -slice 1s
-//	go tool pprof -proto p/*.prof > perf/peers/mpich/default.pgo
+//	mkdir /tmp/p && go build -trimpath -pgo=off -o /tmp/p/mpich ./perf/peers/mpich
+//	FABRICTEST_MPICH_PROFILE=/tmp/p /tmp/p/mpich -rounds 2 -slice 1s
+//	go tool pprof -proto /tmp/p/*.prof > perf/peers/mpich/default.pgo
 //
 // Where MPICH, its headers or a C compiler are missing, it says which and how they are
 // installed, and succeeds: there is nothing to compare with.
