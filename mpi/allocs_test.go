@@ -39,8 +39,8 @@ func (l *loop) Send(_ int, h *wire.Header, data []byte, owner any) {
 	}
 }
 
-func (l *loop) Flush() bool  { return false }
-func (l *loop) Glance() bool { return l.Progress() }
+func (l *loop) Flush() bool      { return false }
+func (l *loop) Glance(bool) bool { return l.Progress() }
 
 func (l *loop) Progress() bool {
 	if l.n == 0 {

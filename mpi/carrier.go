@@ -54,9 +54,10 @@ type Carrier interface {
 	Flush() bool
 	// Progress takes in what has come, and reports whether there was anything.
 	Progress() bool
-	// Glance is a Progress that leaves to the next one what can wait. Wait comes after
-	// a Progress only.
-	Glance() bool
+	// Glance is a Progress that leaves to the next one what can wait; first says that it
+	// is the first of several, one right behind the other. Wait comes after a Progress
+	// only.
+	Glance(first bool) bool
 	// Wait returns when there may be something for Progress, or after most. The
 	// program and the task in the background may both wait.
 	Wait(most time.Duration)

@@ -158,7 +158,7 @@ func (n *nic) Forget([]byte) error { return nil }
 
 func (n *nic) Forgotten([]byte) bool { return true }
 func (n *nic) Flush() bool           { return false }
-func (n *nic) Glance() bool          { return n.Progress() }
+func (n *nic) Glance(bool) bool      { return n.Progress() }
 
 func (n *nic) Progress() (moved bool) {
 	for {

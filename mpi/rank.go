@@ -130,8 +130,8 @@ func (k *rank) glance(so func() bool) bool {
 	if !k.env.Concurrent || len(k.schedules) > 0 || k.discarding || len(k.broken) > 0 {
 		return false
 	}
-	for range glances {
-		if k.carrier.Glance() && so() {
+	for i := range glances {
+		if k.carrier.Glance(i == 0) && so() {
 			return true
 		}
 	}

@@ -1,5 +1,10 @@
 package carrier
 
+// aside is how far from the start of a page buffers are. What begins a few bytes into one
+// is copied slower from or to what begins at its start: processors compare the low bits
+// of addresses only when they look whether a load must wait for a store.
+const aside = 1088
+
 // pool has buffers of one size in registered memory. It grows when it is empty, and
 // counts what it has.
 type pool struct {
@@ -36,7 +41,7 @@ func (p *pool) take() (*buffer, error) {
 }
 
 func (p *pool) grow(n int) error {
-	mem, err := p.c.register(make([]byte, n*p.size))
+	mem, err := p.c.register(make([]byte, n*p.size+aside)[aside:])
 	if err != nil {
 		return err
 	}

@@ -43,12 +43,17 @@ func (c *Carrier) Progress() (moved bool) {
 
 // Glance is a Progress that leaves what can wait to the next one: for who looks again
 // and again, and would be kept from what has come by all that has not. Nobody may Wait
-// after it.
-func (c *Carrier) Glance() (moved bool) {
+// after it. The time is that of the first of several, which follow each other closely: to
+// read it takes as long as a part of what is to be done.
+func (c *Carrier) Glance(first bool) (moved bool) {
+	read := c.nowRead
 	if !c.enter() {
 		return false
 	}
 	defer c.exit()
+	if c.nowRead = read; first {
+		c.nowRead = c.env.Proc.Now()
+	}
 	if moved = c.look(); !moved {
 		return false
 	}
