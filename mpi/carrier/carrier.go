@@ -82,6 +82,7 @@ type Carrier struct {
 	mail    mailbox       // from tasks that make connections
 	lookOut atomic.Bool   // something may come that wakes nobody
 	moving  atomic.Int64  // when anything moved last
+	stirred bool          // something has moved since
 	looked  time.Duration // when peers were last asked whether they are there
 	swept   time.Duration // when idle connections were last looked for
 	parked  atomic.Bool

@@ -28,7 +28,8 @@ func (c *Carrier) Progress() (moved bool) {
 			moved = c.once()
 		}
 	}
-	if moved {
+	if moved || c.stirred {
+		c.stirred = false
 		c.moving.Store(int64(c.Now()))
 	} else {
 		c.listen()
@@ -57,7 +58,7 @@ func (c *Carrier) Glance(first bool) (moved bool) {
 	if moved = c.look(); !moved {
 		return false
 	}
-	c.moving.Store(int64(c.Now()))
+	c.stirred = true // which Progress takes down the time of: the program may be kept waiting
 	if len(c.busy)+len(c.own)+len(c.timed) > 0 || c.needsReceives() {
 		c.tidy()
 	}
