@@ -50,9 +50,10 @@ func FuzzPackets(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		up := &patientUpper{}
 		c := &Carrier{
-			env: &env.Env{Rank: 0, Size: 3, Proc: still{}}, up: up, peers: make([]*peer, 3), rails: []*rail{{}},
+			env: &env.Env{Rank: 0, Size: 3, Proc: still{}}, up: up, peers: make([]*peer, 3),
 			byKey: make(map[uint32]*registered),
 		}
+		c.rails = []*rail{{c: c}}
 		c.cfg.setDefaults()
 		memory := make([]byte, 96)
 		c.byKey[7] = &registered{addr: firstAddr, buf: memory[32:64]}

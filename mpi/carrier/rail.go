@@ -15,6 +15,7 @@ type rail struct {
 	nic     env.NIC
 	dev     verbs.Context
 	attr    verbs.DeviceAttr
+	iwarp   bool
 	gid     verbs.GID
 	mtu     verbs.MTU
 	access  verbs.Access
@@ -47,6 +48,7 @@ func (r *rail) open() (err error) {
 	if r.attr, err = r.dev.QueryDevice(); err != nil {
 		return err
 	}
+	r.iwarp = r.dev.Info().Transport == verbs.TransportIWARP
 	if !r.attr.Caps.Has(verbs.CapAtomics) {
 		r.access &^= verbs.AccessRemoteAtomic
 	}
@@ -84,7 +86,7 @@ func (r *rail) promise(n int) error {
 
 // byWord reports whether connections are made by words over datagrams, and not by the
 // connection manager. They are those whose sends can have immediates, too.
-func (r *rail) byWord() bool { return r.dev.Info().Transport != verbs.TransportIWARP }
+func (r *rail) byWord() bool { return !r.iwarp }
 
 // poll takes in completions. There is a limit, so that one rail does not keep others
 // waiting.

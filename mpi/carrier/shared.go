@@ -63,7 +63,7 @@ func (s *shared) fit(connections int) error {
 
 // limited reports whether packets that find no receive end a connection, instead of
 // waiting for one: iWARP's do.
-func (r *rail) limited() bool { return r.dev.Info().Transport == verbs.TransportIWARP }
+func (r *rail) limited() bool { return r.iwarp }
 
 // low reports whether there are few left.
 func (s *shared) low() bool { return s.all-len(s.recv.used) <= s.rail.c.cfg.LowWatermark }
