@@ -203,7 +203,7 @@ func (c *toyConn) InputEOF(mono.Time) {
 
 func (c *toyConn) Output(into [][]byte) ([][]byte, drive.StreamEnd) {
 	if c.abort {
-		c.ended = true
+		c.end()
 		return into, drive.StreamAbort
 	}
 	rest := c.out[c.head:]
@@ -218,10 +218,19 @@ func (c *toyConn) Output(into [][]byte) ([][]byte, drive.StreamEnd) {
 	}
 	done := c.echoes && c.eof || !c.echoes && c.messages == 0
 	if len(rest) == 0 && done {
-		c.ended = len(c.out) == c.head
+		if len(c.out) == c.head {
+			c.end()
+		}
 		return into, drive.StreamClose
 	}
 	return into, drive.StreamOpen
+}
+
+// end notes that the last has been given, which may be what a program waits for: it may
+// have been told of the input before its consequence was asked for.
+func (c *toyConn) end() {
+	c.ended = true
+	c.toy.gate.Notify()
 }
 
 func (c *toyConn) Sent(_ mono.Time, n int) {
