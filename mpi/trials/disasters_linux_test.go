@@ -152,14 +152,17 @@ func accidents() (all []accident) {
 // Between processes, too, everybody is told when a rank is killed, cut off or aborts, in
 // whatever it was at, and goes on when it loses a rail. Nothing is left of any of them.
 func TestDisastersInNamespaces(t *testing.T) {
+	t.Parallel()
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
+	t.Cleanup(func() { nothingIsLeft(t) })
 	for i, a := range accidents() {
 		if !*everywhere && i%47 != 0 {
 			continue
 		}
 		t.Run(fmt.Sprintf("%s/%s/%s-%s-%v-%v", a.what, a.phase, a.provider, a.design, a.protocol, a.progress), func(t *testing.T) {
+			t.Parallel() // most wait for one who will never answer
 			s := setting{provider: a.provider, design: a.design, protocol: a.protocol, progress: a.progress, ranks: 3, perHost: 1, rails: 1}
 			if a.what == railCut {
 				s.rails = 2
@@ -174,6 +177,11 @@ func TestDisastersInNamespaces(t *testing.T) {
 			}
 		})
 	}
+}
+
+// nothingIsLeft checks that no process of a run is, and no memory that ranks shared.
+func nothingIsLeft(t *testing.T) {
+	t.Helper()
 	if left := leftOver(t); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
 	}

@@ -32,6 +32,7 @@ const soon = 90 * time.Second
 // nobody hangs, and nobody has wrong data. All ranks end with mpi.ErrPeerLost, or have
 // everything that they need already.
 func TestRandomLoss(t *testing.T) {
+	t.Parallel()
 	each(t, 16, func(seed uint64) error {
 		l := fromSeed(seed)
 		return strike(l, pick(l, killed, cutOff, aborts), draw(l, seed))
@@ -40,6 +41,7 @@ func TestRandomLoss(t *testing.T) {
 
 // Where a rail is left, everybody goes on, with the right answer.
 func TestRandomRails(t *testing.T) {
+	t.Parallel()
 	each(t, 8, func(seed uint64) error {
 		l := fromSeed(seed)
 		t := draw(l, seed)

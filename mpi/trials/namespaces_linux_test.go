@@ -3,6 +3,7 @@ package trials
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,6 +40,9 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(code)
+	}
+	if err := flag.Set("test.parallel", "4"); err != nil { // some of it sleeps most of the time
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
@@ -105,6 +109,7 @@ func settings() (all []setting) {
 // Every workload has the right answer between processes, in real time, where ranks and
 // NICs run at the same time as each other.
 func TestNamespaces(t *testing.T) {
+	t.Parallel()
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}

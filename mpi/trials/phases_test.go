@@ -150,6 +150,7 @@ func ways() (all []way) {
 // In every phase, on every provider and in every design: when a rank is killed or cut off,
 // all others end with an error that says so, soon.
 func TestLossInEveryPhase(t *testing.T) {
+	t.Parallel()
 	const victim = 1
 	k := 0
 	for _, way := range ways() {
@@ -209,6 +210,7 @@ func loseIn(f mpihost.Fabric, o mpi.Options, phase string, after time.Duration, 
 
 // Without a disaster everything goes well, everywhere: what the others say is its doing.
 func TestEverythingGoesWell(t *testing.T) {
+	t.Parallel()
 	for i, way := range ways() {
 		f := mpihost.Fabric{Ranks: 3, PerHost: 1 + i%2, Provider: way.provider, Limit: limit, Events: events}
 		if _, _, err := loseIn(f, mpi.Options{Carrier: carrier.Config{Design: way.design}}, "never", 0, killed, 1); err != nil {

@@ -49,6 +49,7 @@ func each(t *testing.T, usual uint64, try func(seed uint64) error) {
 // However a rank is set up, and whatever the network does, workloads come to their end
 // with the right answer.
 func TestRandom(t *testing.T) {
+	t.Parallel()
 	each(t, 32, func(seed uint64) error { return draw(fromSeed(seed), seed).verify() })
 }
 
