@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/sim/hub"
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -23,8 +24,7 @@ type worldRank struct {
 
 // addRanks adds a coroutine for every rank.
 func (w *World) addRanks(run func(*env.Env) error) {
-	w.hub = newHub(w.sim, w.f.Ranks)
-	w.hub.abort = w.abort
+	w.hub = hub.New(w.sim, w.f.Ranks, env.ErrGone)
 	w.out.Ranks = make([]RankOutcome, w.f.Ranks)
 	w.ranks = make([]*worldRank, w.f.Ranks)
 	for i := range w.ranks {
@@ -43,7 +43,7 @@ func (r *worldRank) env(p *sim.Proc) *env.Env {
 	w, h := r.w, &r.w.hosts[r.w.nodes[r.rank]]
 	e := &env.Env{
 		Rank: r.rank, Size: w.f.Ranks, Nodes: w.nodes, Seed: w.f.Seed, Proc: p,
-		Control: &control{w.hub, r.rank}, Shared: h.shared, Go: r.beside,
+		Control: &control{w.hub.Seat(r.rank), w.abort}, Shared: h.shared, Go: r.beside,
 	}
 	if costs := w.f.Costs; costs != nil {
 		own := *costs
@@ -86,7 +86,7 @@ func (r *worldRank) end() {
 	}
 	r.ended = true
 	r.w.out.Ranks[r.rank].Ended = time.Duration(r.w.sim.Now())
-	r.w.hub.end(r.rank)
+	r.w.hub.End(r.rank)
 	// In an event of its own: it may be one of those that calls, and closing in a
 	// program would cost it time.
 	r.w.sim.AtFunc(r.w.sim.Now(), func() { r.w.problem = errors.Join(r.w.problem, r.release()) })

@@ -86,7 +86,7 @@ func TestDeadlockAndLimit(t *testing.T) {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
 	for i, k := range r.Ranks {
-		if k.State != lab.Hung || !strings.Contains(k.Waiting, "it does as it is told\nwaits for a message of rank "+string('1'-rune(i))) {
+		if k.State != lab.Hung || !strings.Contains(k.Waiting, "it does as it is told\nwaits for a word of rank "+string('1'-rune(i))) {
 			t.Errorf("rank %d: %s: %q", i, k.State, k.Waiting)
 		}
 	}

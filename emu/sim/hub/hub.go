@@ -1,20 +1,22 @@
-package mpihost
+// Package hub joins the ranks of a simulated world by words and barriers, on which they
+// park instead of blocking a thread. Words take no time, for they are no part of what is
+// measured, and room only while they lie here. Like the world, a hub belongs to the one
+// goroutine that runs it.
+package hub
 
 import (
 	"fmt"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// hub joins the ranks of a world: each has an env.Control at it. Messages take no time,
-// for they are no part of what is measured, and room only while they lie here.
-type hub struct {
+// Hub joins ranks.
+type Hub struct {
 	world *sim.World
+	gone  error
 	seats []seat
-	abort func(rank, code int, why string)
 
 	round, met, ended int        // of the barrier: rounds so far, ranks in this one, ranks that never come again
 	meet              sim.Signal // when a round is complete
@@ -29,11 +31,15 @@ type seat struct {
 	ended  bool
 }
 
-func newHub(w *sim.World, size int) *hub { return &hub{world: w, seats: make([]seat, size)} }
+// New returns a hub for ranks 0 to size-1. What there is to say of one who has ended is
+// the error gone.
+func New(w *sim.World, size int, gone error) *Hub {
+	return &Hub{world: w, gone: gone, seats: make([]seat, size)}
+}
 
-// end says that a rank has ended, in whatever way: nobody waits for it any more. What
+// End says that a rank has ended, in whatever way: nobody waits for it any more. What
 // it sent before is still delivered.
-func (h *hub) end(rank int) {
+func (h *Hub) End(rank int) {
 	s := &h.seats[rank]
 	if s.ended {
 		return
@@ -53,7 +59,7 @@ func (h *hub) end(rank int) {
 }
 
 // tryMeet ends the round of the barrier if nobody is missing.
-func (h *hub) tryMeet() {
+func (h *Hub) tryMeet() {
 	if h.met == 0 || h.met+h.ended < len(h.seats) {
 		return
 	}
@@ -65,32 +71,42 @@ func (h *hub) tryMeet() {
 	h.meet.Broadcast()
 }
 
-// control is one rank's view of the hub.
-type control struct {
-	h    *hub
+// Seat is one rank's view of the hub.
+type Seat struct {
+	h    *Hub
 	rank int
 }
 
-var _ env.Control = (*control)(nil)
+// Seat returns a rank's.
+func (h *Hub) Seat(rank int) *Seat { return &Seat{h, rank} }
+
+// Rank is whose seat it is.
+func (c *Seat) Rank() int { return c.rank }
+
+// World is where it stands.
+func (c *Seat) World() *sim.World { return c.h.world }
+
+// Now is the world's time.
+func (c *Seat) Now() time.Duration { return time.Duration(c.h.world.Now()) }
 
 // String says what a parked rank waits for.
 func (s *seat) String() string { return fmt.Sprintf("a word of rank %d", s.waitee) }
 
-func (c *control) check(rank int) error {
+func (c *Seat) check(rank int) error {
 	if rank < 0 || rank >= len(c.h.seats) {
 		return fmt.Errorf("control: %w: rank %d of %d", verbs.ErrInvalid, rank, len(c.h.seats))
 	}
 	return nil
 }
 
-// Send implements env.Control. It never waits.
-func (c *control) Send(to int, msg []byte) error {
+// Send sends a word, of which it takes a copy. It never waits.
+func (c *Seat) Send(to int, msg []byte) error {
 	if err := c.check(to); err != nil {
 		return err
 	}
 	s := &c.h.seats[to]
 	if s.ended {
-		return fmt.Errorf("control: to rank %d: %w", to, env.ErrGone)
+		return fmt.Errorf("control: to rank %d: %w", to, c.h.gone)
 	}
 	if s.mail == nil {
 		s.mail = make(map[int][][]byte)
@@ -102,20 +118,21 @@ func (c *control) Send(to int, msg []byte) error {
 	return nil
 }
 
-// Recv implements env.Control.
-func (c *control) Recv(from int, timeout time.Duration) ([]byte, error) {
+// Recv returns the next word of a rank. It waits for timeout at most, without end if it
+// is negative.
+func (c *Seat) Recv(from int, timeout time.Duration) ([]byte, error) {
 	if err := c.check(from); err != nil {
 		return nil, err
 	}
 	s := &c.h.seats[c.rank]
-	until := c.now() + timeout
+	until := c.Now() + timeout
 	for len(s.mail[from]) == 0 {
 		if c.h.seats[from].ended {
-			return nil, fmt.Errorf("control: from rank %d: %w", from, env.ErrGone)
+			return nil, fmt.Errorf("control: from rank %d: %w", from, c.h.gone)
 		}
 		left := verbs.Forever
 		if timeout >= 0 {
-			if left = until - c.now(); left <= 0 {
+			if left = until - c.Now(); left <= 0 {
 				return nil, fmt.Errorf("control: from rank %d: %w after %v", from, verbs.ErrTimeout, timeout)
 			}
 		}
@@ -135,8 +152,9 @@ func (c *control) Recv(from int, timeout time.Duration) ([]byte, error) {
 	return queue[0], nil
 }
 
-// Barrier implements env.Control.
-func (c *control) Barrier(timeout time.Duration) error {
+// Barrier returns when every rank that has not ended is in it, or after timeout, if it is
+// not negative.
+func (c *Seat) Barrier(timeout time.Duration) error {
 	p := c.h.world.Current()
 	if p == nil {
 		return c.outside()
@@ -147,11 +165,11 @@ func (c *control) Barrier(timeout time.Duration) error {
 		c.h.met++
 	}
 	c.h.tryMeet()
-	until := c.now() + timeout
+	until := c.Now() + timeout
 	for c.h.round == round {
 		left := verbs.Forever
 		if timeout >= 0 {
-			if left = until - c.now(); left <= 0 {
+			if left = until - c.Now(); left <= 0 {
 				s.meets = false
 				c.h.met--
 				return fmt.Errorf("barrier: %w after %v", verbs.ErrTimeout, timeout)
@@ -162,25 +180,9 @@ func (c *control) Barrier(timeout time.Duration) error {
 	return nil
 }
 
-// Gone implements env.Control.
-func (c *control) Gone(rank int) bool {
-	return c.check(rank) == nil && c.h.seats[rank].ended
-}
+// Gone reports whether a rank has ended.
+func (c *Seat) Gone(rank int) bool { return c.check(rank) == nil && c.h.seats[rank].ended }
 
-// Abort implements env.Control. It does not return: the caller is parked until it is
-// ended with the others, so it must hold no lock that their deferred calls take.
-func (c *control) Abort(code int, why string) {
-	c.h.abort(c.rank, code, why)
-	if p := c.h.world.Current(); p != nil {
-		var never sim.Signal
-		for {
-			p.Wait(&never, sim.What("the end of all ranks"), verbs.Forever)
-		}
-	}
-}
-
-func (c *control) now() time.Duration { return time.Duration(c.h.world.Now()) }
-
-func (c *control) outside() error {
-	return fmt.Errorf("control: %w: not called by a rank, nor by what it runs with Env.Go", verbs.ErrInvalid)
+func (c *Seat) outside() error {
+	return fmt.Errorf("control: %w: not called by a program of the simulated world, which World.Go starts", verbs.ErrInvalid)
 }
