@@ -9,11 +9,15 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
 	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/sidebyside"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
+func TestMain(m *testing.M) {
+	sidebyside.Tests(16) // they wait: for what will not come, and for what was lost
+	nstest.Main(m)
+}
 
 // end opens an emulated device at a host.
 func end(t *testing.T, h *nstest.Host, provider string, quirks ...string) *interop.End {
@@ -72,8 +76,10 @@ func between(t *testing.T, s *interop.Suite) (*interop.Suite, []interop.Case) {
 
 // Two devices as they should be pass everything that there is.
 func TestSoundDevicesPass(t *testing.T) {
+	t.Parallel()
 	for _, provider := range []string{"softroce", "softiwarp"} {
 		t.Run(provider, func(t *testing.T) {
+			t.Parallel()
 			s, cases := suite(t, 10*time.Second, provider)
 			seen := make(map[string]bool)
 			s.Report = func(r interop.Result) {
@@ -121,6 +127,7 @@ func few(t *testing.T, s *interop.Suite, cases []interop.Case, pattern string) (
 
 // A device with a defect is found out, by the exchange that is about it.
 func TestDefectsAreNoticed(t *testing.T) {
+	t.Parallel()
 	const roce, iwarp = "softroce", "softiwarp"
 	for _, m := range []struct{ provider, quirk, pattern, says string }{
 		{roce, "WCLost", "send/theirs/hand/ipv4", "no completion"},
@@ -151,7 +158,7 @@ func TestDefectsAreNoticed(t *testing.T) {
 		{iwarp, "ListenAddrZero", "send/ours/cm-ours/ipv4/1", "could not connect"},
 	} {
 		t.Run(m.provider+"/"+m.quirk+"/"+strings.SplitN(m.pattern, "/", 2)[0], func(t *testing.T) {
-			t.Parallel() // most of it is waiting
+			t.Parallel()
 			s, cases := suite(t, impatience, m.provider, m.quirk)
 			failed := few(t, s, cases, m.pattern)
 			for _, r := range failed {
@@ -211,6 +218,7 @@ func (s *spoiler) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 
 // A wrong bit is found wherever it is: in what arrived, and around it.
 func TestWrongBytesAreNoticed(t *testing.T) {
+	t.Parallel()
 	for at, want := range map[int]string{0: "+0", 1024: "+1024", -1: "-1", 1025: "+1025"} {
 		a, b := nstest.Pair(t, mtu)
 		theirs := end(t, b, "softroce")

@@ -62,6 +62,7 @@ func addressesOf(h topology.Host) (v4, v6 netip.Addr) {
 // Where packets are lost, what is repeated arrives all the same, and what is not
 // arrives when it is sent often enough.
 func TestSoundDevicesPassWherePacketsAreLost(t *testing.T) {
+	t.Parallel()
 	for provider, patterns := range map[string][]string{
 		"softroce":  {"write/*/hand/*/65536", "send-many/ours/hand", "ud-send/*/hand", "uc-send/ours/hand/*/65536", "refused/*/hand", "compare-swap/*/hand"},
 		"softiwarp": {"read/*/cm-ours/*/65536"},

@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/interop"
 )
 
+// It counts the goroutines of this process, and so runs alone.
 func TestConnectionsInTurnLeaveNothing(t *testing.T) {
 	for _, provider := range []string{"softroce", "softiwarp"} {
 		s, _ := suite(t, 10*time.Second, provider)
@@ -26,6 +27,7 @@ func TestConnectionsInTurnLeaveNothing(t *testing.T) {
 
 // What is left over is told, and so is a device that runs out of something.
 func TestWhatIsLeftOverIsNoticed(t *testing.T) {
+	t.Parallel()
 	s, _ := suite(t, 2*time.Second, "softroce")
 	s.Settle = time.Millisecond
 	n := 5
@@ -45,6 +47,7 @@ func TestWhatIsLeftOverIsNoticed(t *testing.T) {
 }
 
 func TestFailuresThatAreKnown(t *testing.T) {
+	t.Parallel()
 	s, cases := suite(t, impatience, "softroce", "ImmSwapped")
 	s.Exceptions = []interop.Exception{
 		{Pattern: "write-imm/ours/hand/ipv4", Says: "imm", Reason: "it swaps"},
