@@ -32,6 +32,7 @@ func caseOf(t *testing.T, p suites.Protocol, id string) *conformance.Case {
 // Over sockets a sound device passes, one with a defect that they show is found out, and
 // what they do not show is no verdict, whatever the device does.
 func TestJudgedOverSockets(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		id, quirk string
 		want      conformance.Verdict
@@ -62,6 +63,7 @@ func TestJudgedOverSockets(t *testing.T) {
 // A TCP by hand carries what the kernel's carries, shows segments, and can ask for short
 // ones where the cable is what it is.
 func TestJudgedBySegments(t *testing.T) {
+	t.Parallel()
 	_, d := farBy(t, WireSegments)
 	for _, c := range []realCase{{"garbage", garbage}, {"dialed", dialed}} {
 		if err := d.Try(t.Context(), conformance.Job{Case: "some/" + c.name}, c.body); err != nil {
@@ -94,31 +96,35 @@ func TestJudgedBySegments(t *testing.T) {
 		if c.quirk != "" {
 			quirks = append(quirks, c.quirk)
 		}
-		if r := judgedBy(t, WireSegments, suites.IWARP, c.id, quirks...); r.Verdict != c.want {
-			t.Errorf("%s with %q: %s (%v), want %s", c.id, c.quirk, r.Verdict, r.Err, c.want)
-		}
+		t.Run(c.id+"/"+c.quirk, func(t *testing.T) {
+			t.Parallel()
+			if r := judgedBy(t, WireSegments, suites.IWARP, c.id, quirks...); r.Verdict != c.want {
+				t.Errorf("%s (%v), want %s", r.Verdict, r.Err, c.want)
+			}
+		})
 	}
 }
 
 // In namespaces cases have a TCP by hand beside the kernel's, and are able to fail over it.
 func TestSegmentsInNamespaces(t *testing.T) {
-	lab, err := InNamespaces(provider(t, "softiwarp"), NamespaceOptions{})
-	if err != nil {
-		t.Skipf("no network namespaces here: %v", err)
+	t.Parallel()
+	lab := lab(t, "softiwarp", NamespaceOptions{Parallel: atOnce})
+	judge := func(k *conformance.Case, want conformance.Verdict, quirks ...string) {
+		t.Run(strings.Join(append([]string{k.ID}, quirks...), "/"), func(t *testing.T) {
+			t.Parallel()
+			if r := conformance.Judge(t.Context(), lab, k, conformance.Options{Seed: 1, Quirks: quirks}); r.Verdict != want {
+				t.Errorf("%s (%v), want %s", r.Verdict, r.Err, want)
+			}
+		})
 	}
-	defer lab.Close()
 	for _, id := range []string{
 		"mpa/segment/what-is-missing-is-waited-for", "mpa/segment/repeated-is-delivered-once", "mpa/segment/repeated-write-is-placed-once",
 		"mpa/segment/cut-joined-and-mixed-by-the-network", "mpa/segment/sequence-numbers-wrap", "mpa/marker/sequence-numbers-wrap",
 	} {
 		k := caseOf(t, suites.IWARP, id)
-		if r := conformance.Judge(t.Context(), lab, k, conformance.Options{Seed: 1}); r.Verdict != conformance.VerdictPass {
-			t.Errorf("%s: %s (%v)", id, r.Verdict, r.Err)
-		}
+		judge(k, conformance.VerdictPass)
 		for _, m := range k.Mutants {
-			if r := conformance.Judge(t.Context(), lab, k, conformance.Options{Seed: 1, Quirks: []string{m}}); r.Verdict != conformance.VerdictFail {
-				t.Errorf("%s with %s: %s (%v)", id, m, r.Verdict, r.Err)
-			}
+			judge(k, conformance.VerdictFail, m)
 		}
 	}
 }

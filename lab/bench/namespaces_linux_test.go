@@ -12,11 +12,18 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/sidebyside"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
+// atOnce is how many tests run side by side: what a case is about to see, it mostly waits for.
+const atOnce = 8
+
+func TestMain(m *testing.M) {
+	sidebyside.Tests(atOnce)
+	nstest.Main(m)
+}
 
 // lab makes one in namespaces.
 func lab(tb testing.TB, name string, opt NamespaceOptions) *Namespaces {
@@ -56,6 +63,7 @@ var realCases = map[string][]realCase{
 }
 
 func TestCasesInNamespaces(t *testing.T) {
+	t.Parallel()
 	for name, cases := range realCases {
 		l := lab(t, name, NamespaceOptions{})
 		for _, c := range cases {
@@ -177,6 +185,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 
 // What goes wrong at a table does no harm to the next case.
 func TestTrouble(t *testing.T) {
+	t.Parallel()
 	l := lab(t, "softroce", NamespaceOptions{})
 	canceled, cancel := context.WithCancel(t.Context())
 	for _, c := range []struct {
@@ -275,6 +284,7 @@ func TestManyAtOnce(t *testing.T) {
 
 // A case sees what a packet was when it was sent, whenever it looks.
 func TestTimesOfFrames(t *testing.T) {
+	t.Parallel()
 	err := lab(t, "softroce", NamespaceOptions{}).Try(t.Context(), conformance.Job{}, func(b *conformance.Bench) error {
 		u, err := newDatagrams(b, b.Device)
 		if err != nil {

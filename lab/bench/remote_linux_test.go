@@ -3,6 +3,7 @@ package bench
 import "testing"
 
 func TestAgentInNamespaces(t *testing.T) {
+	t.Parallel()
 	const workers, again = 2, 3
 	for _, p := range protocols {
 		t.Run(p.provider, func(t *testing.T) {
