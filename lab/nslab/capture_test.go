@@ -65,6 +65,7 @@ func captures(r *report.Result) (names []string) {
 
 // A rank that is killed leaves half a packet behind; its capture is whole.
 func TestKilledRankLeavesAWholeCapture(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r := run(t, `
 fabric: {kind: pair}
@@ -88,6 +89,7 @@ expect: {delivered: at-most-once, killed: [host1], errors: {host0: [retry exceed
 
 // What the switches did to packets is in a file, packet by packet.
 func TestFabricIsCaptured(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r := run(t, `
 fabric: {kind: star, hosts: 2}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/sidebyside"
 )
 
 // TestMain lets the test binary be the processes that a run consists of.
@@ -18,6 +20,8 @@ func TestMain(m *testing.M) {
 			exit(onStage())
 		}
 	}
+	// A run waits as long as it computes; more of them would be late for each other.
+	sidebyside.Tests(4)
 	os.Exit(m.Run())
 }
 

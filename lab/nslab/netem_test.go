@@ -12,6 +12,7 @@ import (
 // Where the kernel has netem it is used; where it has not, the result says so and
 // what to do.
 func TestNetemInPlaceOfTheSwitch(t *testing.T) {
+	t.Parallel()
 	r := run(t, `
 fabric: {kind: pair}
 impair: [{way: out, loss: 5%}]
@@ -33,6 +34,7 @@ expect: {retransmits: {min: 1}}
 }
 
 func TestNetemRefusesWhatItCannotDo(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"events: [{on: [host0], nth: 3, do: drop}]":                                "one exact packet",
 		"impair: [{way: in, loss: 5%}]":                                            "nothing to what it receives",

@@ -67,6 +67,7 @@ func holds(t *testing.T, name string) {
 }
 
 func TestQuickScenariosHold(t *testing.T) {
+	t.Parallel()
 	needNamespaces(t)
 	all, err := scenarios.Builtin()
 	if err != nil {
@@ -76,7 +77,10 @@ func TestQuickScenariosHold(t *testing.T) {
 	for _, s := range all {
 		if s.RunsOn(scenarios.NetNS) && slices.Contains(s.Tags, "quick") {
 			n++
-			t.Run(s.Name, func(t *testing.T) { holds(t, s.Name) })
+			t.Run(s.Name, func(t *testing.T) {
+				t.Parallel()
+				holds(t, s.Name)
+			})
 		}
 	}
 	if n < 5 {
@@ -133,6 +137,7 @@ func TestResultTellsWhatHappened(t *testing.T) {
 
 // Chance is chance in both tiers: what a port loses follows from the seed.
 func TestLossIsCounted(t *testing.T) {
+	t.Parallel()
 	r := run(t, `
 fabric: {kind: pair}
 impair: [{on: [host0], way: out, loss: 10%}]
@@ -146,6 +151,7 @@ workload: {kind: stream, op: send, messages: 400, bytes: 1KiB, timeout: 60ms}
 }
 
 func TestPartitionKeepsHostsApart(t *testing.T) {
+	t.Parallel()
 	r := run(t, `
 fabric: {kind: star, hosts: 4}
 faults: [{at: 50ms, for: 100ms, do: partition, groups: [[host0, host1], [host2, host3]]}]
@@ -164,6 +170,7 @@ expect: {retransmits: {min: 1}}
 
 // A run that cannot end is ended, and says what each rank was at.
 func TestHungRunSaysWhatRanksWaitFor(t *testing.T) {
+	t.Parallel()
 	r := run(t, `
 limit: 700ms
 fabric: {kind: pair}
@@ -185,6 +192,7 @@ workload: {kind: stream, op: send, messages: 2000, bytes: 1KiB, think: 1ms, time
 
 // What is wrong with a scenario is said as such, not as a failure of the fabric.
 func TestUnknownQuirkBreaksTheRun(t *testing.T) {
+	t.Parallel()
 	r := run(t, `
 fabric: {kind: pair}
 nic: {quirks: [NoSuchQuirk]}

@@ -56,7 +56,10 @@ func onStage() error {
 
 // A cable may be in user space for the sake of one direction; both can be
 // impaired.
-func TestImpairWorksBothWaysOfACableInUserSpace(t *testing.T) { act(t, "impair", "") }
+func TestImpairWorksBothWaysOfACableInUserSpace(t *testing.T) {
+	t.Parallel()
+	act(t, "impair", "")
+}
 
 func actImpair(plan func(string) *lab.Plan, _ string) error {
 	stage, err := OpenStage(plan("fabric: {kind: star, hosts: 3}\nimpair: [{on: [host0], way: out, loss: 1%}]\n"))
@@ -90,6 +93,7 @@ func actImpair(plan func(string) *lab.Plan, _ string) error {
 
 // A stage captures what passes, up to a size that is told once.
 func TestStageCaptures(t *testing.T) {
+	t.Parallel()
 	name := filepath.Join(t.TempDir(), "x.pcapng")
 	act(t, "capture", name)
 	c := readCapture(t, name)

@@ -9,6 +9,7 @@ import (
 // What is done at a place of a stream is the same wherever it runs: the connection
 // ends, once for each event, and what was under way is sent again.
 func TestStreamEventsMeanTheSame(t *testing.T) {
+	t.Parallel()
 	onBoth(t, `
 fabric: {kind: star, hosts: 2}
 nic: {provider: softiwarp}

@@ -26,6 +26,7 @@ func onBoth(t *testing.T, text string, check func(t *testing.T, r *report.Result
 // A link counts the packets that were to pass it, from their IP headers on; those
 // that it loses do not come to the next.
 func TestLinksCountAlike(t *testing.T) {
+	t.Parallel()
 	onBoth(t, `
 fabric: {kind: star, hosts: 2}
 impair: [{on: [host0, host1], way: both, loss: 5%}]
@@ -48,6 +49,7 @@ workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 60ms}
 
 // A cable that is down loses what is sent over it, at once.
 func TestCutCablesCountWhatTheyLose(t *testing.T) {
+	t.Parallel()
 	onBoth(t, `
 fabric: {kind: star, hosts: 2}
 faults: [{at: 50ms, do: down, on: [host1], for: 60ms}]
@@ -69,6 +71,7 @@ expect: {delivered: exactly-once, retransmits: {min: 1}, lost: {min: 1}}
 // Between two hosts back to back, both directions are cut. In simulation both
 // NICs see it, and send nothing; here they do not.
 func TestCutCableOfAPair(t *testing.T) {
+	t.Parallel()
 	r := run(t, `
 fabric: {kind: pair}
 faults: [{at: 50ms, do: down, on: [host1], for: 60ms}]
@@ -85,6 +88,7 @@ expect: {delivered: exactly-once, retransmits: {min: 1}}
 
 // What is to be done to a rank that has ended need not be done.
 func TestEndedRanksAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	onBoth(t, `
 fabric: {kind: pair}
 faults:
@@ -102,6 +106,7 @@ expect: {delivered: at-most-once, killed: [host1], errors: {host0: [retry exceed
 
 // A run ends at its limit, whatever was to happen later.
 func TestLimitDoesNotWaitForFaults(t *testing.T) {
+	t.Parallel()
 	onBoth(t, `
 limit: 300ms
 fabric: {kind: pair}
