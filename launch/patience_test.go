@@ -30,6 +30,8 @@ func TestPatience(t *testing.T) {
 		"OthersKeepGoingIfTheyMay":                       othersKeepGoingIfTheyMay,
 		"RankThatDoesNotReadIsCutOff":                    rankThatDoesNotReadIsCutOff,
 		"RankThatDoesNotAnswerHeartbeatsIsHung":          rankThatDoesNotAnswerHeartbeatsIsHung,
+		"BusyRankIsNotHungAndEndsByTimeout":              busyRankIsNotHungAndEndsByTimeout,
+		"RankThatBreaksARuleHasFailed":                   rankThatBreaksARuleHasFailed,
 	})
 }
 

@@ -59,7 +59,7 @@ func playRude() {
 	time.Sleep(forever)
 }
 
-func TestRankThatBreaksARuleHasFailed(t *testing.T) {
+func rankThatBreaksARuleHasFailed(t *testing.T) {
 	for name, r := range rudeness {
 		t.Run(name, func(t *testing.T) {
 			outcomes, err := run(t, []launch.Spec{spec(0, "sleep"), spec(1, "rude", name)}, quick(func(o *launch.Options) {
