@@ -9,13 +9,20 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/sidebyside"
 	"github.com/fabrictest/fabrictest/verbs"
 )
+
+func TestMain(m *testing.M) {
+	sidebyside.Tests(16)
+	os.Exit(m.Run())
+}
 
 func TestHostCalls(t *testing.T) {
 	s := newStage(t)
@@ -91,6 +98,7 @@ func TestWrongKeys(t *testing.T) {
 
 // No caller without the key keeps others away for longer than a handshake may take.
 func TestSlowStrangers(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(s *Server) { s.Timing.Handshake = 2 * time.Second }) // in which all of them can come, and a client be known
 	strangers := make([]net.Conn, 0, 2*maxStrangers)
 	for range 2 * maxStrangers {
@@ -225,6 +233,7 @@ func (s *stage) handMade(t *testing.T) *link {
 
 // Who says nothing is taken for dead, a caller as well as an agent.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	const silence = 2 * time.Second // in which somebody alive has its turn on a busy machine, too
 	impatient := func(s *Server) { s.Timing.Silence = silence }
 	for name, test := range map[string]func(*testing.T){

@@ -14,9 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/sidebyside"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
+func TestMain(m *testing.M) {
+	sidebyside.Tests(8) // the kernel takes a second to tell of a carrier, or to be sure of an address
+	nstest.Main(m)
+}
 
 // notes is an observer that keeps what it was told.
 type notes struct {
@@ -101,6 +105,7 @@ func address(a netip.Addr, bits int) *netlink.Addr {
 }
 
 func TestCarrierGoesAndComes(t *testing.T) {
+	t.Parallel()
 	a, b := nstest.Pair(t, 1500)
 	n := watchIn(t, a.NS, a.V6)
 	n.expect(t)
@@ -111,6 +116,7 @@ func TestCarrierGoesAndComes(t *testing.T) {
 }
 
 func TestInterfaceIsSwitchedOff(t *testing.T) {
+	t.Parallel()
 	a, _ := nstest.Pair(t, 1500)
 	four := watchIn(t, a.NS, a.V4)
 	six := watchIn(t, a.NS, a.V6)
@@ -123,6 +129,7 @@ func TestInterfaceIsSwitchedOff(t *testing.T) {
 }
 
 func TestPortThatIsDownFromTheStart(t *testing.T) {
+	t.Parallel()
 	a, b := nstest.Pair(t, 1500)
 	before := watchIn(t, a.NS, a.V4)
 	in(t, b, netlink.LinkSetDown)
@@ -132,6 +139,7 @@ func TestPortThatIsDownFromTheStart(t *testing.T) {
 }
 
 func TestAddressIsTakenAway(t *testing.T) {
+	t.Parallel()
 	a, _ := nstest.Pair(t, 1500)
 	n := watchIn(t, a.NS, a.V4, a.V6)
 	var told []string
@@ -150,6 +158,7 @@ func TestAddressIsTakenAway(t *testing.T) {
 
 // While the kernel asks whether others have an address, nobody can use it.
 func TestTentativeAddressIsNotThere(t *testing.T) {
+	t.Parallel()
 	a, _ := nstest.Pair(t, 1500)
 	n := watchIn(t, a.NS, a.V6)
 	in(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(a.V6, 64)) })
@@ -170,6 +179,7 @@ func TestTentativeAddressIsNotThere(t *testing.T) {
 }
 
 func TestInterfaceVanishes(t *testing.T) {
+	t.Parallel()
 	a, _ := nstest.Pair(t, 1500)
 	n := watchIn(t, a.NS, a.V4)
 	in(t, a, netlink.LinkDel)
@@ -178,6 +188,7 @@ func TestInterfaceVanishes(t *testing.T) {
 
 // An address may move to another interface: the port is where it is.
 func TestAddressMoves(t *testing.T) {
+	t.Parallel()
 	a, b := nstest.Pair(t, 1500)
 	n := watchIn(t, a.NS, a.V4)
 	err := a.Do(func() error {
@@ -233,6 +244,7 @@ func TestLoopbackIsUp(t *testing.T) {
 
 // An address that no interface has, as that of a wildcard, is never missed.
 func TestNobodysAddress(t *testing.T) {
+	t.Parallel()
 	a, b := nstest.Pair(t, 1500)
 	n := watchIn(t, a.NS, netip.IPv6Unspecified())
 	in(t, b, netlink.LinkSetDown)
@@ -243,6 +255,7 @@ func TestNobodysAddress(t *testing.T) {
 
 // Whoever is told too much at once asks again.
 func TestOverflowIsMadeUpFor(t *testing.T) {
+	t.Parallel()
 	a, b := nstest.Pair(t, 1500)
 	var w *Watch
 	err := a.Do(func() (err error) {
