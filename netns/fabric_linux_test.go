@@ -46,6 +46,7 @@ func twoSwitches(t *testing.T) topology.Topology {
 // reports) would make no two runs count the same. There are none, not in the
 // first second either, when the kernel would announce a new interface.
 func TestOnlyWhatIsSentIsCounted(t *testing.T) {
+	t.Parallel()
 	for name, top := range map[string]topology.Topology{
 		"pair":         pair(t, topology.Options{}),
 		"star":         star(t, 4, topology.Options{Rails: 2}),

@@ -20,12 +20,14 @@ import (
 const quietFor = 20 * time.Millisecond
 
 func TestSetLinkCutsAndHeals(t *testing.T) {
+	t.Parallel()
 	for name, top := range map[string]topology.Topology{
 		"pair": pair(t, topology.Options{Rails: 2}),
 		"star": star(t, 3, topology.Options{Rails: 2}),
 		"tree": tree(t, 2, 2, 3, topology.Options{Rails: 2}),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f := build(t, top, netns.Options{})
 			for _, ipv4 := range families {
 				testSetLink(t, f, ipv4)
@@ -92,6 +94,7 @@ func carrier(t *testing.T, f *netns.Fabric, host, nic string) bool {
 // Flows from many ports use all spines; with cables to a spine down they use the
 // others, both ways, without a loss once SetLink has returned; and healed, all.
 func TestFatTreeUsesItsSpinesAndDoesWithoutSome(t *testing.T) {
+	t.Parallel()
 	const spines = 4
 	f := build(t, tree(t, 2, spines, 2, topology.Options{}), netns.Options{})
 	for _, h := range f.Topology().Hosts {
