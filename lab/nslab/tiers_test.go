@@ -94,7 +94,7 @@ fabric: {kind: pair}
 faults:
   - {at: 30ms, do: freeze, on: [host1], for: 100ms}
   - {at: 60ms, do: kill, on: [host1]}
-workload: {kind: stream, op: send, messages: 600, bytes: 4KiB, think: 1ms, timeout: 100ms}
+workload: {kind: stream, op: send, messages: 3000, bytes: 4KiB, think: 1ms, timeout: 100ms}
 expect: {delivered: at-most-once, killed: [host1], errors: {host0: [retry exceeded]}}
 `, func(t *testing.T, r *report.Result) {
 		passed(t, r)
