@@ -28,10 +28,16 @@ func client(t *testing.T, cmd *exec.Cmd, stdin string) (code int, out string) {
 }
 
 func TestExecIsLikeRunningItHere(t *testing.T) {
+	t.Parallel()
 	name := up(t, 2)
 	dir := t.TempDir()
 	script := filepath.Join(dir, "only-the-client-finds-me")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\necho found as $0\n"), 0o755); err != nil {
+	// A process that is started while the file is written has it open for a moment, and
+	// what somebody may write to is not run.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(script, []byte("#!/bin/sh\necho found as $0\n"), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -63,6 +69,7 @@ func TestExecIsLikeRunningItHere(t *testing.T) {
 }
 
 func TestSignalsAreForwarded(t *testing.T) {
+	t.Parallel()
 	name := up(t, 2)
 	for sig, word := range map[syscall.Signal]string{
 		syscall.SIGINT: "INT", syscall.SIGTERM: "TERM", syscall.SIGHUP: "HUP", syscall.SIGQUIT: "QUIT",
@@ -135,6 +142,7 @@ func readReady(t *testing.T, master *os.File) {
 }
 
 func TestExecOnATerminal(t *testing.T) {
+	t.Parallel()
 	name := up(t, 2)
 	code, shown := onTerminal(t, name, nil, "sh", "-c", "test -t 0 && test -t 1 && stty size; echo $FABRICTEST_HOST; exit 5")
 	if code != 5 || !strings.Contains(shown, "33 77\r\n") || !strings.Contains(shown, "host0\r\n") {
@@ -156,6 +164,7 @@ func TestExecOnATerminal(t *testing.T) {
 
 // A shell's jobs hold its terminal open; they go when it does.
 func TestTerminalEndsWithItsProgram(t *testing.T) {
+	t.Parallel()
 	name := up(t, 2)
 	within(t, time.Minute, "the end of a shell with a job", func() {
 		code, shown := onTerminal(t, name, nil, "sh", "-c", "set -m; FABRICTEST_TOKEN=job-of-"+name+" sleep 600 & exit 5")
@@ -169,6 +178,7 @@ func TestTerminalEndsWithItsProgram(t *testing.T) {
 // A terminal that is closed ends the call and its program, also where nobody hears the
 // signal that says so, as below nohup.
 func TestTerminalThatIsClosedEndsItsProgram(t *testing.T) {
+	t.Parallel()
 	name := up(t, 2)
 	master, slave, err := openTerminal(33, 77)
 	if err != nil {

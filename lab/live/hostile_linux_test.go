@@ -28,6 +28,7 @@ func knock(t *testing.T, name string) *net.UnixConn {
 }
 
 func TestLabSurvivesHostileClients(t *testing.T) {
+	t.Parallel()
 	name := up(t, 2)
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -100,9 +101,9 @@ func openFiles(t *testing.T, pid int) int {
 
 // Those who say nothing keep nobody else waiting, and not for ever themselves.
 func TestSlowClientsAreHungUpOn(t *testing.T) {
+	t.Parallel()
 	const hurry = 3 * time.Second
-	t.Setenv(hurryVariable, hurry.String())
-	name := up(t, 2)
+	name := up(t, 2, hurryVariable+"="+hurry.String())
 	var slow []*net.UnixConn
 	for i := range 20 {
 		conn := knock(t, name)
@@ -174,6 +175,7 @@ func echo(t *testing.T, name string, i int) error {
 }
 
 func TestAnotherUserIsNotObeyed(t *testing.T) {
+	t.Parallel()
 	cmd := asNobody(t, roleDown)
 	name := up(t, 2)
 	cmd.Args = append(cmd.Args, prefix()+name)

@@ -39,6 +39,7 @@ func TestNamesAreBounded(t *testing.T) {
 }
 
 func TestLabIsListedUntilItIsDown(t *testing.T) {
+	t.Parallel()
 	name := up(t, 2)
 	if names, err := List(t.Context()); err != nil || !slices.Contains(names, name) {
 		t.Errorf("%v, %v", names, err)
@@ -64,7 +65,7 @@ func TestLabIsListedUntilItIsDown(t *testing.T) {
 	if _, err := Ask(t.Context(), name); !errors.As(err, &gone) || gone.Trace != "" {
 		t.Errorf("afterwards: %v", err)
 	}
-	if left, _ := filepath.Glob(os.Getenv("XDG_CACHE_HOME") + "/fabrictest/labs/*"); len(left) > 0 {
+	if left, _ := filepath.Glob(os.Getenv("XDG_CACHE_HOME") + "/fabrictest/labs/" + name + "*"); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
 }
@@ -128,6 +129,7 @@ func awaitStopped(t *testing.T, pid int) {
 
 // Whoever wants to go while a lab is stuck can.
 func TestSignalToAStuckLabIsNotWaitedForForEver(t *testing.T) {
+	t.Parallel()
 	name := up(t, 2)
 	pid := mustAnswer(t, name).PID
 	cmd := role(t, roleExec, name, "host0", "sleep", "600")
@@ -160,6 +162,7 @@ func TestSignalToAStuckLabIsNotWaitedForForEver(t *testing.T) {
 }
 
 func TestKilledLabLeavesNothing(t *testing.T) {
+	t.Parallel()
 	name := up(t, 2)
 	pid := mustAnswer(t, name).PID
 	token := "FABRICTEST_TOKEN=" + name
@@ -194,6 +197,7 @@ func TestKilledLabLeavesNothing(t *testing.T) {
 }
 
 func TestCrashLeavesATrace(t *testing.T) {
+	t.Parallel()
 	name := up(t, 2)
 	if err := syscall.Kill(mustAnswer(t, name).PID, syscall.SIGQUIT); err != nil { // Go takes it for a crash
 		t.Fatal(err)
@@ -223,10 +227,10 @@ func TestCrashLeavesATrace(t *testing.T) {
 }
 
 func TestUpEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	name := fmt.Sprintf("live-cancelled-%d", os.Getpid())
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("somebody pressed Ctrl-C")
@@ -243,10 +247,10 @@ func TestUpEndsWithItsContext(t *testing.T) {
 // Every NIC gets a device of the kernel's own, or the lab is not there and the
 // reason is.
 func TestUpWithTheKernelsRDMA(t *testing.T) {
+	t.Parallel()
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	can := map[string]bool{}
 	for _, c := range netns.Probe() {
 		can[c.Name] = c.State == netns.Yes
@@ -272,10 +276,10 @@ func TestUpWithTheKernelsRDMA(t *testing.T) {
 }
 
 func TestCaptureHasWhatPassed(t *testing.T) {
+	t.Parallel()
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	name := fmt.Sprintf("live-capture-%d", os.Getpid())
 	file := filepath.Join(t.TempDir(), "lab.pcapng")
 	if err := Up(t.Context(), Config{Name: name, Scenario: star(2), Capture: file}); err != nil {

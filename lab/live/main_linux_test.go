@@ -8,12 +8,14 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/sidebyside"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
@@ -23,6 +25,7 @@ import (
 const (
 	roleVariable = "FABRICTEST_LIVE_ROLE"
 	roleExec     = "exec"                // a client: LAB HOST PROGRAM...
+	roleUp       = "up"                  // a client that brings a lab up: LAB HOSTS
 	roleDown     = "down"                // a client that wants a lab down, whoever owns it: SOCKET
 	roleSend     = "send"                // a program in a host, that sends a datagram: ADDRESS
 	roleTake     = "take"                // a program in a host, that ends with the first datagram: ADDRESS
@@ -56,6 +59,8 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case roleExec:
 		exitWith(Exec(context.Background(), os.Args[1], os.Args[2], os.Args[3:]))
+	case roleUp:
+		exitWith(0, bringUp(os.Args[1], os.Args[2]))
 	case roleDown:
 		exitWith(0, beRude(os.Args[1]))
 	case roleSend:
@@ -65,7 +70,21 @@ func TestMain(m *testing.M) {
 	case roleSquat:
 		exitWith(0, squat(os.Args[1]))
 	}
-	os.Exit(m.Run())
+	sidebyside.Tests(8) // labs and their programs are other processes, and waited for
+	exitWith(inCacheOfItsOwn(m.Run))
+}
+
+// inCacheOfItsOwn runs tests that leave nothing in the cache of who runs them.
+func inCacheOfItsOwn(run func() int) (code int, err error) {
+	cache, err := os.MkdirTemp("", "fabrictest-live-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(cache)
+	if err := os.Setenv("XDG_CACHE_HOME", cache); err != nil {
+		return 0, err
+	}
+	return run(), nil
 }
 
 func exitWith(code int, err error) {
@@ -86,16 +105,24 @@ func role(t *testing.T, name string, args ...string) *exec.Cmd {
 
 var labs atomic.Int64
 
-// up brings a lab up that goes with the test.
-func up(t *testing.T, hosts int) (name string) {
+// up brings a lab up that goes with the test. What is said of its environment is for
+// the lab alone: the tests beside this one have another.
+func up(t *testing.T, hosts int, env ...string) (name string) {
 	t.Helper()
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	name = fmt.Sprintf("live-%d-%d", os.Getpid(), labs.Add(1))
-	if err := Up(t.Context(), Config{Name: name, Scenario: star(hosts), Direct: true}); err != nil {
-		t.Fatal(err)
+	if len(env) == 0 {
+		if err := Up(t.Context(), Config{Name: name, Scenario: star(hosts), Direct: true}); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		cmd := role(t, roleUp, name, strconv.Itoa(hosts))
+		cmd.Env = append(cmd.Env, env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
 	}
 	t.Cleanup(func() {
 		var gone *NotUpError
@@ -104,6 +131,16 @@ func up(t *testing.T, hosts int) (name string) {
 		}
 	})
 	return name
+}
+
+// bringUp is what up does, by a process with an environment of its own.
+func bringUp(name, hosts string) error {
+	n, err := strconv.Atoi(hosts)
+	if err != nil {
+		return err
+	}
+	os.Unsetenv(roleVariable) // the lab is none
+	return Up(context.Background(), Config{Name: name, Scenario: star(n), Direct: true})
 }
 
 func star(hosts int) *scenarios.Scenario {
