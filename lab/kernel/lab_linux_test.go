@@ -36,6 +36,7 @@ func up(t *testing.T, c Config) *Lab {
 }
 
 func TestLabRunsProgramsInItsGuests(t *testing.T) {
+	t.Parallel()
 	needLab(t)
 	c := fakeConfig(t, "good")
 	c.Guests, c.Consoles = 2, t.TempDir()
@@ -74,6 +75,7 @@ func TestLabRunsProgramsInItsGuests(t *testing.T) {
 }
 
 func TestUpSaysWhyAGuestDoesNotComeUp(t *testing.T) {
+	t.Parallel()
 	needLab(t)
 	for behaviour, want := range map[string]string{
 		"refuses": "guest 1 is off (exit status 1): qemu-system-x86_64: could not set up host tap",
@@ -81,19 +83,23 @@ func TestUpSaysWhyAGuestDoesNotComeUp(t *testing.T) {
 		"fails":   "guest 1 did not come up: make device siw0: no such thing",
 		"hangs":   "guest 1 was not ready after 3s; the last of its console:\n  [    0.1] Linux",
 	} {
-		c := fakeConfig(t, behaviour)
-		if behaviour == "hangs" {
-			c.BootTimeout = 3 * time.Second // in which its console says something
-		}
-		_, err := Up(t.Context(), c)
-		var e *GuestError
-		if !errors.As(err, &e) || e.ID != 1 || e.Panic != (behaviour == "panics") || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v\nwant %q", behaviour, err, want)
-		}
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+			c := fakeConfig(t, behaviour)
+			if behaviour == "hangs" {
+				c.BootTimeout = 3 * time.Second // in which its console says something
+			}
+			_, err := Up(t.Context(), c)
+			var e *GuestError
+			if !errors.As(err, &e) || e.ID != 1 || e.Panic != (behaviour == "panics") || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v\nwant %q", err, want)
+			}
+		})
 	}
 }
 
 func TestUpEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	needLab(t)
 	why := errors.New("no patience")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -105,6 +111,7 @@ func TestUpEndsWithItsContext(t *testing.T) {
 
 // A guest that panics ends what waits for it, and comes back with Restart.
 func TestAPanicIsReportedAndRestartMendsIt(t *testing.T) {
+	t.Parallel()
 	needLab(t)
 	l := up(t, fakeConfig(t, "good"))
 	waiting := make(chan error)
@@ -178,6 +185,7 @@ func TestWhatMakesNoLabIsRefused(t *testing.T) {
 // A guest that is on again is reached at once: nobody asks who it is, and so nobody
 // remembers that there was no answer.
 func TestGuestsAreKnownOnTheirControlLinks(t *testing.T) {
+	t.Parallel()
 	needLab(t)
 	l := up(t, fakeConfig(t, "silent"))
 	err := l.ns.Do(func() error {
@@ -221,6 +229,7 @@ func own(qemu string) error {
 
 // Guests die with the process that brought them up, also by a kill -9.
 func TestNothingOutlivesItsOwner(t *testing.T) {
+	t.Parallel()
 	needLab(t)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), ownerRole+"="+fake(t, "good"))

@@ -9,11 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/fabrictest/fabrictest/internal/sidebyside"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/lab/kernel/image"
 	"github.com/fabrictest/fabrictest/netns"
@@ -47,6 +49,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(insiderRole) != "":
 		exitWith(insideTest())
 	}
+	sidebyside.Tests(8) // guests and cables are waited for
 	ns, err := netns.New()
 	if err == nil {
 		ns.Close()
@@ -97,6 +100,10 @@ func fake(t *testing.T, behaviour string) string {
 	}
 	script := filepath.Join(t.TempDir(), "qemu")
 	text := fmt.Sprintf("#!/bin/sh\n%s=%s exec %s \"$@\"\n", fakeQEMU, behaviour, self)
+	// A process that is started while the file is written has it open for a moment, and
+	// what somebody may write to is not run.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
