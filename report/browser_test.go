@@ -34,6 +34,7 @@ func pageFile(t *testing.T, name string, run *report.Run) string {
 // telephone, on paper, with and without scripts. FABRICTEST_SHOTS names a folder
 // for pictures of what it saw.
 func TestPageInABrowser(t *testing.T) {
+	t.Parallel()
 	b := browser.Start(t)
 	page := pageFile(t, "sample", sample.Run())
 	looks := []browser.Look{

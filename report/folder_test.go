@@ -27,6 +27,7 @@ func list(t *testing.T, dir string) []string {
 }
 
 func TestFolderHoldsTheThreeFiles(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "runs", "1")
 	for range 2 { // the second time over the first
 		paths, err := report.WriteFolder(dir, sample.Run())
@@ -48,6 +49,7 @@ func TestFolderHoldsTheThreeFiles(t *testing.T) {
 }
 
 func TestManyMayWriteOneFolder(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	run := sample.Run()
 	run.Scenarios = run.Scenarios[:2]

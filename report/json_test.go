@@ -16,6 +16,7 @@ import (
 )
 
 func TestReadReturnsWhatWasWritten(t *testing.T) {
+	t.Parallel()
 	run := sample.Run()
 	got, err := report.Read(bytes.NewReader(written(t, run)))
 	if err != nil {

@@ -45,6 +45,7 @@ func TestPageSaysEverything(t *testing.T) {
 // TestPageNeedsNothing: no address that a browser would fetch, no script but the
 // page's own.
 func TestPageNeedsNothing(t *testing.T) {
+	t.Parallel()
 	for name, run := range map[string]*report.Run{"sample": sample.Run(), "hostile": hostileRun()} {
 		page := html(t, run)
 		if n := strings.Count(page, "<script"); n != 1 {
@@ -98,6 +99,7 @@ func TestLinksStayInTheFolder(t *testing.T) {
 // TestLargeRunStaysSmall: seventy results of 64 ranks each are the most that the
 // page is made for.
 func TestLargeRunStaysSmall(t *testing.T) {
+	t.Parallel()
 	run := sample.Large(1, 300)
 	for len(run.Scenarios) < 70 {
 		run.Scenarios = append(run.Scenarios, run.Scenarios[0])

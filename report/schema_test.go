@@ -134,6 +134,7 @@ func compileSchema(t *testing.T, text []byte) *validator.Schema {
 }
 
 func TestResultsAreValid(t *testing.T) {
+	t.Parallel()
 	s := compileSchema(t, report.Schema())
 	for name, run := range map[string]*report.Run{"everything": sample.Run(), "hostile": hostileRun(), "empty": {}} {
 		// A validator takes its time with samples, and they are all alike.
