@@ -2,13 +2,18 @@ package softiwarp
 
 import (
 	"net/netip"
+	"runtime"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/sidebyside"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
+func TestMain(m *testing.M) {
+	sidebyside.Tests(runtime.GOMAXPROCS(0) + 1) // one waits for silent streams, the others compute
+	nstest.Main(m)
+}
 
 // hosts are two network namespaces joined by a wire.
 type hosts struct {

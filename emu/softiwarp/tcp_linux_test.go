@@ -207,6 +207,7 @@ func TestCaptureOfSockets(t *testing.T) {
 // Streams that say nothing take places in a listener's backlog, each for as long
 // as a Request may take, and no more than there are.
 func TestSilentStreamsFillTheBacklog(t *testing.T) {
+	t.Parallel()
 	d := loopback(t, "127.81.0.9", Config{NIC: engine.Config{MPA: mpa.Config{RequestTimeout: 3 * time.Second}}})
 	l, err := d.cm.Listen(netip.AddrPortFrom(d.cfg.Addrs[0], 0), verbs.PortSpaceTCP, 2)
 	if err != nil {
