@@ -54,7 +54,27 @@ func playGuest(t *testing.T, c Config) *plugged {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.tap.Close() })
+	p.awaitCables()
 	return p
+}
+
+// awaitCables returns when every port of a bridge or of the switch has its carrier. The
+// kernel tells of those at its leisure, up to a second after the interface was set up
+// where many are, and drops silently until then.
+func (p *plugged) awaitCables() {
+	p.t.Helper()
+	await(p.t, "the cables carry frames", func() bool {
+		up := true
+		err := p.lab.ns.Do(func() error {
+			all, err := netlink.LinkList()
+			for _, l := range all {
+				a := l.Attrs()
+				up = up && (a.MasterIndex == 0 || a.OperState == netlink.OperUp)
+			}
+			return err
+		})
+		return err == nil && up
+	})
 }
 
 // frame is a UDP datagram to the lab, numbered.
@@ -88,6 +108,9 @@ func (p *plugged) arriving(n int) (seen []uint16) {
 	p.t.Helper()
 	socket := p.judge()
 	defer socket.Close()
+	if !p.lab.Status()[0].Link.Down {
+		p.awaitCables()
+	}
 	before := p.lab.Status()[0].Link.Sent
 	for i := range n {
 		p.send(p.frame(uint16(i)))
@@ -146,6 +169,7 @@ func (p *plugged) impair(m Impairment) {
 	if err := p.lab.Impair(1, m); err != nil {
 		p.t.Fatal(err)
 	}
+	p.awaitCables()
 }
 
 // everyNumber is what arrives where nothing is lost.
