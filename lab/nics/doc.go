@@ -13,7 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/flawed"
@@ -73,12 +75,16 @@ func All() []*Provider {
 }
 
 // Names lists their names.
-func Names() (names []string) {
+func Names() []string { return slices.Clone(names()) }
+
+// names is for all who ask: providers are made with the descriptions of all their
+// quirks, and the commands ask seven times before one begins.
+var names = sync.OnceValue(func() (names []string) {
 	for _, p := range All() {
 		names = append(names, p.Name)
 	}
 	return names
-}
+})
 
 // Find returns the provider of a name; that of Default if there is none.
 func Find(name string) (*Provider, error) {

@@ -39,18 +39,20 @@ func QuirkNames(quirks any) []string {
 	return names
 }
 
-// SetQuirk switches a quirk on or off by its name.
+// SetQuirk switches a quirk on or off by its name. Devices are made by the thousand,
+// with dozens of quirks each: it reads no tags.
 func SetQuirk(quirks any, name string, on bool) error {
-	found := false
-	eachQuirk(quirks, func(f reflect.StructField, v reflect.Value) {
-		if f.Name == name {
-			v.SetBool(on)
-			found = true
+	v := reflect.ValueOf(quirks).Elem()
+	field := v.FieldByName(name)
+	for i := 0; i < v.NumField() && !field.IsValid(); i++ {
+		if group := v.Field(i); group.Kind() == reflect.Struct {
+			field = group.FieldByName(name)
 		}
-	})
-	if !found {
-		return fmt.Errorf("%w: no quirk %q%s", verbs.ErrNotFound, name, suggestion(quirks, name))
 	}
+	if !field.IsValid() || field.Kind() != reflect.Bool {
+		return &noQuirkError{name, v.Type()}
+	}
+	field.SetBool(on)
 	return nil
 }
 
@@ -65,10 +67,23 @@ func QuirksOn(quirks any) []string {
 	return names
 }
 
+// noQuirkError is a name that no quirk has. Whoever asks several structs for the one
+// that has a quirk gets it often and does not read it: what it says waits until then.
+type noQuirkError struct {
+	name  string
+	among reflect.Type
+}
+
+func (e *noQuirkError) Error() string {
+	return fmt.Sprintf("%v: no quirk %q%s", verbs.ErrNotFound, e.name, e.suggestion())
+}
+
+func (e *noQuirkError) Unwrap() error { return verbs.ErrNotFound }
+
 // suggestion helps whoever got a name nearly right.
-func suggestion(quirks any, name string) string {
-	lower := strings.ToLower(name)
-	near := slices.DeleteFunc(QuirkNames(quirks), func(n string) bool {
+func (e *noQuirkError) suggestion() string {
+	lower := strings.ToLower(e.name)
+	near := slices.DeleteFunc(QuirkNames(reflect.New(e.among).Interface()), func(n string) bool {
 		n = strings.ToLower(n)
 		return len(lower) < 3 || !strings.Contains(n, lower) && !strings.Contains(lower, n)
 	})
