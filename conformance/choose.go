@@ -75,6 +75,9 @@ func matches(pattern, id string) bool {
 	if strings.HasPrefix(id, pattern) && (len(id) == len(pattern) || id[len(pattern)] == '/' || strings.HasSuffix(pattern, "/")) {
 		return true
 	}
+	if !strings.ContainsAny(pattern, `*?[\`) {
+		return false
+	}
 	// A star ends at a slash; a pattern of fewer parts means all below what it matches.
 	depth := strings.Count(pattern, "/") + 1
 	parts := strings.SplitN(id, "/", depth+1)
