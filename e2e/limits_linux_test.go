@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("a scenario that reaches its limit", func() {
-	for tier, limit := range map[string]string{"sim": "2 ms", "netns": "2 s"} {
+	for tier, limit := range map[string]string{"sim": "2 ms", "netns": "1 s"} {
 		It("fails on "+tier+" and says what each rank waits for", func() {
 			if tier == "netns" {
 				needNamespaces()
@@ -54,7 +54,7 @@ name: slow
 title: A message now and then
 fabric: {kind: pair}
 workload: {kind: stream, op: send, messages: 10000, bytes: 64, think: 100ms}
-limit: 2s
+limit: 1s
 `), "--on", "netns", "--out", "out")
 		Expect(o.code).To(Equal(1), o.String())
 		for _, host := range []string{"host0", "host1"} {
