@@ -173,6 +173,7 @@ func TestSetImpairsBothWays(t *testing.T) {
 // A lab that does not answer is listed, and keeps nobody.
 func TestLabsListsTheSilent(t *testing.T) {
 	needNamespaces(t)
+	t.Parallel() // it is asleep for as long as labs waits
 	name := fmt.Sprintf("test-silent-%d", os.Getpid())
 	if code, out := shell(t, "", "up", "--name", name, "--direct"); code != exitOK {
 		t.Fatalf("up: exit code %d\n%s", code, out)

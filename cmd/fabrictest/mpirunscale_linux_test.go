@@ -15,6 +15,7 @@ import (
 // bytes, and check what came; within a minute of processor time, whatever else the
 // machine is busy with, and in 4 GB.
 func TestAThousandRanks(t *testing.T) {
+	t.Parallel() // to what is asleep; the time of the processor is its own
 	const within, most = time.Minute, 4e9
 	ctx, cancel := context.WithTimeout(t.Context(), 5*within)
 	defer cancel()
