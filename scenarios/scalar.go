@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -202,8 +203,21 @@ func checkText(word string, tag reflect.StructTag) error {
 	if words := enumOf(tag); words != nil && !slices.Contains(words, word) {
 		return fmt.Errorf("%s is none of %s", shown(word), strings.Join(words, ", "))
 	}
-	if p := tag.Get("pattern"); p != "" && !regexp.MustCompile(p).MatchString(word) {
+	if p := tag.Get("pattern"); p != "" && !compiled(p).MatchString(word) {
 		return fmt.Errorf("%s does not fit: %s", shown(word), tag.Get("hint"))
 	}
 	return nil
+}
+
+var patterns sync.Map // *regexp.Regexp by what it was compiled from
+
+// compiled is a pattern of a tag, compiled once: to do so takes longer than to read
+// what it is held against, and every run reads all scenarios that there are.
+func compiled(pattern string) *regexp.Regexp {
+	if r, ok := patterns.Load(pattern); ok {
+		return r.(*regexp.Regexp)
+	}
+	r := regexp.MustCompile(pattern)
+	patterns.Store(pattern, r)
+	return r
 }
