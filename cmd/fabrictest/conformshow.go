@@ -87,10 +87,14 @@ func findCases(choice *conformance.Choice) (found []question, err error) {
 
 func catalogue(w io.Writer, found []question) error {
 	all := make([]catalogued, 0, len(found))
+	devices := make(map[*conformance.Suite][]string) // asked once for a suite, not for each of its cases
 	for _, q := range found {
+		if devices[q.suite] == nil {
+			devices[q.suite] = devicesOf(q.suite)
+		}
 		all = append(all, catalogued{
 			ID: q.ID, Suite: q.suite.Name, Title: q.Title, Level: string(q.Level), Clause: q.Cite.String(), Rows: q.Cite.Rows,
-			Labels: q.AllLabels(), Sends: q.Sends, Expects: q.Expects, Mutants: q.Mutants, Devices: devicesOf(q.suite),
+			Labels: q.AllLabels(), Sends: q.Sends, Expects: q.Expects, Mutants: q.Mutants, Devices: devices[q.suite],
 		})
 	}
 	e := json.NewEncoder(w)
