@@ -183,7 +183,7 @@ var _ = Describe("a shell in a host", func() {
 		t.resize(44, 99)
 		Eventually(func() error {
 			t.keys("stty size\n")
-			ctx, cancel := context.WithTimeout(context.Background(), patience/60)
+			ctx, cancel := context.WithTimeout(context.Background(), patience/300) // the shell may not have heard of it yet
 			defer cancel()
 			return t.readUntil(ctx, "44 99")
 		}).Should(Succeed())
