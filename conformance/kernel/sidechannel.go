@@ -20,14 +20,18 @@ const retryPause = 20 * time.Millisecond
 // dial connects to the side channel of a program that may not listen yet.
 func dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 	var dialer net.Dialer
+	var refused error
 	for {
 		conn, err := dialer.DialContext(ctx, "tcp", addr.String())
-		if !errors.Is(err, syscall.ECONNREFUSED) {
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED):
+			refused = err
+		case err == nil || ctx.Err() == nil || refused == nil: // else the end came while it was tried again
 			return conn, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("nobody listens: %w", err)
+			return nil, fmt.Errorf("nobody listens: %w", refused)
 		case <-time.After(retryPause):
 		}
 	}
