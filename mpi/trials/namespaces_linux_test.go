@@ -3,13 +3,13 @@ package trials
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/sidebyside"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // this binary is also the program of the ranks
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
@@ -41,9 +41,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}
-	if err := flag.Set("test.parallel", "4"); err != nil { // some of it sleeps most of the time
-		panic(err)
-	}
+	sidebyside.Tests(4) // some wait for who will never answer
 	os.Exit(m.Run())
 }
 
