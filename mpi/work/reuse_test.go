@@ -97,7 +97,7 @@ func TestEagerFromFrequentBuffers(t *testing.T) {
 	} {
 		cfg := carrier.Config{Design: way.design}
 		at := func(n int) (gained, latency float64) {
-			const trips = 1000
+			const trips = 600
 			same := func() func(int) ([]byte, []byte) {
 				send, recv := make([]byte, n), make([]byte, n)
 				return func(int) ([]byte, []byte) { return send, recv }
@@ -133,7 +133,7 @@ func TestOneSidedFromFrequentBuffers(t *testing.T) {
 	costs := platform(225, 5*time.Nanosecond) // Table 5.3 has copies cost that much there
 	for _, what := range []string{"put", "get"} {
 		at := func(n int) float64 {
-			got, _ := gain(t, "putget", fmt.Sprintf("%s %d B", what, n), 2, costs, carrier.Config{}, work.Params{Bytes: n, Iterations: 600})
+			got, _ := gain(t, "putget", fmt.Sprintf("%s %d B", what, n), 2, costs, carrier.Config{}, work.Params{Bytes: n, Iterations: 400})
 			return got
 		}
 		if small, large := at(256), at(8<<10); large < 0.15 || large > 0.22 || small > 0.03 {
@@ -146,7 +146,7 @@ func TestOneSidedFromFrequentBuffers(t *testing.T) {
 // Thesis Fig. 5.6 reports of a thousand (12.7 % at 8 KB) follows for fewer from the same
 // costs.
 func TestSpectrumOfReuse(t *testing.T) {
-	const buffers = 70
+	const buffers = 50
 	costs := fastPath()
 	got, latency := gain(t, "spectrum", "latency", 2, costs, carrier.Config{}, work.Params{Bytes: 8 << 10, Iterations: buffers})
 	saved := func(buffers int) float64 { // of the latency
