@@ -2,7 +2,7 @@
 // namespaces that a veth pair joins, the same two for both. It makes and removes them
 // itself, and needs to be root, or a user who may make user namespaces.
 //
-//	go run ./perf/peers/mpich [-rounds N] [-slice TIME] [-json]
+//	go run -pgo=perf/peers/mpich/ranks.pgo ./perf/peers/mpich [-rounds N] [-slice TIME] [-json]
 //
 // What is measured is half a round trip of 8 B, 64 B and 4 KiB, the bandwidth of
 // messages of 256 KiB and 4 MiB, and the rate of messages of 64 B, of which 64 are
@@ -21,13 +21,12 @@
 // runtime whose messages did not all cross the cable fails. Both spin while they
 // wait, and each rank is kept to a processor of its own.
 //
-// Its ranks are built with the profile default.pgo beside this file, of themselves, which
-// makes short messages some 5 % quicker; a program of yours can have one too. It is made
-// anew by
+// The profile that ranks are built with is of themselves, and makes short messages some
+// 5 % quicker; a program of yours can have one too. It is made anew by
 //
-//	mkdir /tmp/p && go build -trimpath -pgo=off -o /tmp/p/mpich ./perf/peers/mpich
+//	mkdir /tmp/p && go build -trimpath -o /tmp/p/mpich ./perf/peers/mpich
 //	FABRICTEST_MPICH_PROFILE=/tmp/p /tmp/p/mpich -rounds 2 -slice 1s
-//	go tool pprof -proto /tmp/p/*.prof > perf/peers/mpich/default.pgo
+//	go tool pprof -proto /tmp/p/*.prof > perf/peers/mpich/ranks.pgo
 //
 // Where MPICH, its headers or a C compiler are missing, it says which and how they are
 // installed, and succeeds: there is nothing to compare with.
