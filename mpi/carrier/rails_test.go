@@ -24,13 +24,13 @@ func TestARailIsLost(t *testing.T) {
 			for _, protocol := range []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative} {
 				for rail := range 2 {
 					k++
-					size := []int{300, 20_000, 100_000}[k%3]
+					size, count := []int{300, 20_000, 100_000}[k%3], []int{100, 60, 40}[k%3]
 					t.Run(fmt.Sprintf("%s/%s/%s/%d/rail %d", provider, design, protocol, size, rail), func(t *testing.T) {
 						f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
 							w.At(150*time.Microsecond, func() { w.Cut(1, rail) })
 						}}
 						_, err := try(f, setting{provider, design, protocol, 0}, carrier.Config{}, func(r *rank) error {
-							if err := r.volley(100, size); err != nil {
+							if err := r.volley(count, size); err != nil {
 								return err
 							}
 							if r.Now() < 200*time.Microsecond {
