@@ -36,8 +36,11 @@ var protocols = []struct {
 }{{"softroce", suites.RoCE}, {"softiwarp", suites.IWARP}, {"dgiwarp", suites.DatagramIWARP}}
 
 // someCases are one of so many of the cases that devices of a protocol are judged by; all
-// if the flag says so.
+// if the flag says so, and fewer where time is short.
 func someCases(p suites.Protocol, of uint32) (some []*conformance.Case) {
+	if testing.Short() {
+		of *= 3
+	}
 	for _, s := range suites.Of(p) {
 		for i := range s.Cases {
 			h := fnv.New32a()
