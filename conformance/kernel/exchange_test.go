@@ -96,7 +96,6 @@ func TestCourierNoticesAMessageTooMany(t *testing.T) {
 }
 
 func TestExchangeGivesUp(t *testing.T) {
-	t.Parallel()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errTooLong)
 	defer cancel()
 	dev := newFabric().device(here4)

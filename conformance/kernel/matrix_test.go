@@ -113,7 +113,6 @@ func TestJudge(t *testing.T) {
 // A matrix whose device cannot be opened says so; one whose guest fails a case
 // counts it, tells the story, and goes on.
 func TestMatrixRun(t *testing.T) {
-	t.Parallel()
 	m := testMatrix()
 	m.Guest = shellServer(t)
 	m.Guest.IPv4, m.Guest.IPv6 = netip.MustParseAddr("127.0.0.1"), there6

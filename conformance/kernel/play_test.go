@@ -160,7 +160,6 @@ func TestPingPongNoticesOneBit(t *testing.T) {
 }
 
 func TestPingPongNoticesALostEvent(t *testing.T) {
-	t.Parallel()
 	m := pingPong(t, PingPong{Tool: RC, Role: Client, Size: 64, Iters: 10, Events: true}, here6, there6)
 	m.fabric.mute = here6
 	ours, _ := m.run(t, 2*time.Second)
