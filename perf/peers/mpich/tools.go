@@ -47,7 +47,19 @@ func findTools() (t tools, err error) {
 	if !strings.Contains(text, "ch4:ucx") {
 		t.Version += " (not built with ch4:ucx: what its transports are is up to it)"
 	}
-	return t, nil
+	return t, t.probe()
+}
+
+// probe reports what a compiler of MPI lacks: it may be there without headers, or without
+// the compiler that it calls.
+func (t tools) probe() error {
+	cmd := exec.Command(t.Compiler, "-x", "c", "-fsyntax-only", "-")
+	cmd.Stdin = strings.NewReader("#include <mpi.h>\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		first, _, _ := strings.Cut(string(out), "\n")
+		return fmt.Errorf("%s cannot compile a program of MPI: %w: %s", t.Compiler, err, first)
+	}
+	return nil
 }
 
 func firstOf(names ...string) (string, error) {
@@ -67,7 +79,7 @@ func (t tools) compile(ctx context.Context, dir string) (program string, err err
 	}
 	out, err := exec.CommandContext(ctx, t.Compiler, "-O2", "-o", program, source).CombinedOutput()
 	if err != nil {
-		return "", errors.Join(fmt.Errorf("%s cannot compile a program of MPI: %w; install what it needs with: %s", t.Compiler, err, install), errors.New(string(out)))
+		return "", errors.Join(fmt.Errorf("%s cannot compile the ranks: %w", t.Compiler, err), errors.New(string(out)))
 	}
 	return program, nil
 }
