@@ -68,7 +68,7 @@ func (c *conn) joinByCM() (bool, error) {
 			return false, err
 		}
 		if request == nil {
-			c.n.timer(c.n.now + max(c.n.tick(), c.n.dozing()))
+			c.n.due(c.n.now + max(c.n.tick(), c.n.dozing())) // ask again then
 			return false, nil
 		}
 		c.link, err = request.Accept(c.qp, param, callTimeout)

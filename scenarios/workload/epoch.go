@@ -49,8 +49,7 @@ func (c *conn) stepWaiting() error {
 		if c.satisfied() {
 			return nil // whether there is to be another, the peer must say
 		}
-		if c.n.now < c.retryAt {
-			c.n.timer(c.retryAt)
+		if !c.n.due(c.retryAt) {
 			return nil
 		}
 	}
@@ -201,8 +200,7 @@ func (c *conn) stepDraining() error {
 		return nil
 	}
 	if c.sq.marked || !c.recv.shared && c.recv.waiting > 0 {
-		if until := c.shutAt + c.n.grace; c.n.now < until {
-			c.n.timer(until)
+		if !c.n.due(c.shutAt + c.n.grace) {
 			return nil
 		}
 		c.violation(Completion, "a queue pair in the error state left %d receives and %d requests without a completion", c.recv.waiting, c.sq.next-c.sq.settled)

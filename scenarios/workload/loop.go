@@ -79,11 +79,18 @@ func (n *node) look() (moved bool, err error) {
 	return moved, nil
 }
 
-// timer has all connections looked at when the time has come.
-func (n *node) timer(at time.Duration) {
-	if n.nextTimer == 0 || at < n.nextTimer {
-		n.nextTimer = max(at, 1)
+// due reports whether a time has come. If not, it arms the timer, so that every
+// connection and every shared ring is looked at again then. The timer keeps the
+// earliest time only: whatever waits for a later one must ask again when it is
+// looked at, and due is the only way to ask.
+func (n *node) due(at time.Duration) bool {
+	if n.now >= at {
+		return true
 	}
+	if n.nextTimer == 0 || at < n.nextTimer {
+		n.nextTimer = at
+	}
+	return false
 }
 
 // poll takes what has completed.

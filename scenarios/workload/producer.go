@@ -55,11 +55,9 @@ func (p *producer) unstick() {
 	if p.stuckSince == 0 {
 		p.stuckSince = n.now
 	}
-	if until := p.stuckSince + n.grace; n.now < until {
-		n.timer(until)
-		return
+	if n.due(p.stuckSince + n.grace) {
+		p.credit, p.stuckSince = p.next, 0
 	}
-	p.credit, p.stuckSince = p.next, 0
 }
 
 // pump posts what may be posted.

@@ -158,12 +158,7 @@ func (c *conn) quiet(d time.Duration) bool {
 	if now := uint64(c.in.arrived + c.in.twice); c.quietFrom < c.peerSentAt || now != c.idleMark {
 		c.quietFrom, c.idleMark = c.n.now, now
 	}
-	until := max(c.quietFrom, c.peerSentAt) + d
-	if c.n.now >= until {
-		return true
-	}
-	c.n.timer(until)
-	return false
+	return c.n.due(max(c.quietFrom, c.peerSentAt) + d)
 }
 
 // violation notes something that the connection's service does not allow.

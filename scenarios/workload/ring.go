@@ -90,8 +90,7 @@ func (r *ring) attach(on *rail, queue receiveQueue) error {
 
 // refill posts the slots that are free. It reports whether it did.
 func (r *ring) refill() (bool, error) {
-	pause := r.n.cfg.Pause
-	if r.closed || len(r.free) == 0 || pause > 0 && (r.waiting > 0 || r.n.now < r.nextAt) {
+	if r.closed || len(r.free) == 0 || r.n.cfg.Pause > 0 && (r.waiting > 0 || !r.n.due(r.nextAt)) {
 		return false, nil
 	}
 	k := min(len(r.free), r.few)
@@ -130,7 +129,6 @@ func (r *ring) take(slot int) (wrong string) {
 	r.free = append(r.free, slot)
 	if pause := r.n.cfg.Pause; pause > 0 && r.waiting == 0 {
 		r.nextAt = r.n.now + pause
-		r.n.timer(r.nextAt)
 	}
 	return wrong
 }
