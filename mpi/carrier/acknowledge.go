@@ -77,8 +77,11 @@ func (c *Carrier) onTime() {
 		return
 	}
 	now := c.Now()
-	kept := c.timed[:0]
-	for _, p := range c.timed {
+	// A peer that is lost has others be sent to at once, which get a deadline of
+	// their own: the list is a new one meanwhile.
+	timed := c.timed
+	c.timed, c.spareTimed = c.spareTimed[:0], nil
+	for _, p := range timed {
 		if p.resendAt != 0 && p.resendAt <= now {
 			c.resend(p)
 		}
@@ -86,12 +89,12 @@ func (c *Carrier) onTime() {
 			p.ackAt = now + c.cfg.Datagrams.AckDelay // if it cannot leave now
 			c.sendBare(p, nil)
 		}
-		if p.timed = p.lost == nil && (p.ackAt != 0 || p.resendAt != 0); p.timed {
-			kept = append(kept, p)
+		if p.timed = false; p.lost == nil && (p.ackAt != 0 || p.resendAt != 0) {
+			c.hasDeadline(p)
 		}
 	}
-	clear(c.timed[len(kept):])
-	c.timed = kept
+	clear(timed)
+	c.spareTimed = timed[:0]
 }
 
 // resent is how many packets are sent again at once: what was lost is most likely a

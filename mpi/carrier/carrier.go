@@ -74,6 +74,7 @@ type Carrier struct {
 	busy       []*peer      // that something waits for room to
 	graves     []*conn      // that have ended
 	timed      []*peer      // that have a deadline
+	spareTimed []*peer      // empty: the next timed
 	rings      []*ringIn    // to be looked into
 	neighbours []*neighbour // ranks of this host
 	filling    []*peer      // that words are being collected for

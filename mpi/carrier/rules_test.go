@@ -103,6 +103,58 @@ func TestRepetitionsBecomeRare(t *testing.T) {
 	}
 }
 
+// A rank that learns of the loss of a peer from the retransmission timer sends to
+// another at once. That packet has a retransmission timer too.
+func TestPacketSentOnLossIsRetransmitted(t *testing.T) {
+	const messages = 50
+	f := mpihost.Fabric{Ranks: 3, Script: func(w *mpihost.World) { w.At(time.Millisecond, func() { w.Cut(1, -1) }) }}
+	s := setting{"softroce", carrier.UD, p2p.RGET, 300_000}
+	out, _ := try(f, s, carrier.Config{Patience: time.Second}, func(r *rank) error {
+		switch r.Rank {
+		case 0:
+			r.onLost = func(int) {
+				for i := range messages {
+					r.engine.Isend(&p2p.Request{Peer: 2, Tag: int32(i), Buf: make([]byte, 10)})
+				}
+			}
+			if err := r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }); err != nil {
+				return err
+			}
+			r.engine.Isend(&p2p.Request{Peer: 1, Buf: make([]byte, 10)})
+			if err := r.wait("the loss of rank 1", func() bool { return r.lost[1] != nil }); err != nil {
+				return err
+			}
+			if err := r.wait("quiet", r.Quiet); err != nil {
+				return err
+			}
+			if err := r.lost[2]; err != nil {
+				return fmt.Errorf("rank 2 is lost: %w", err)
+			}
+		case 1:
+			r.Proc.Sleep(time.Minute) // one that ends is lost without a timer
+		case 2:
+			var qs []*p2p.Request
+			for i := range messages {
+				q := &p2p.Request{Peer: 0, Tag: int32(i), Buf: make([]byte, 10)}
+				r.engine.Irecv(q)
+				qs = append(qs, q)
+			}
+			if err := r.finish(qs...); err != nil {
+				return err
+			}
+			if err := r.wait("quiet", r.Quiet); err != nil {
+				return err
+			}
+		}
+		return errDone
+	})
+	for _, k := range []int{0, 2} {
+		if err := out.Ranks[k].Err; !errors.Is(err, errDone) {
+			t.Errorf("rank %d: %v", k, err)
+		}
+	}
+}
+
 // talk has every rank send each other as many messages as is said of the two, and wait
 // for each to be received: so that for each two packets go, one either way.
 func (r *rank) talk(size int, messages func(from, to int) int) error {

@@ -27,6 +27,7 @@ type rank struct {
 	longest time.Duration // wait
 	arrived int           // words
 	kept    int           // how often some were kept back
+	onLost  func(peer int)
 }
 
 // fabric is a carrier as the engine sees it.
@@ -54,8 +55,14 @@ func (r *rank) Arrived(peer int, h *wire.Header, data []byte) error {
 	r.arrived++
 	return r.engine.Arrived(peer, h, data)
 }
-func (r *rank) Lost(peer int, cause error) { r.lost[peer] = cause; r.engine.Lost(peer, cause) }
-func (r *rank) Kept()                      { r.kept++ }
+func (r *rank) Lost(peer int, cause error) {
+	r.lost[peer] = cause
+	r.engine.Lost(peer, cause)
+	if r.onLost != nil {
+		r.onLost(peer)
+	}
+}
+func (r *rank) Kept() { r.kept++ }
 func (r *rank) Awaited(visit func(int)) {
 	for i := range r.Size {
 		if i != r.Rank {
