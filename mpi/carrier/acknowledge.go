@@ -77,11 +77,7 @@ func (c *Carrier) onTime() {
 		return
 	}
 	now := c.Now()
-	// A peer that is lost has others be sent to at once, which get a deadline of
-	// their own: the list is a new one meanwhile.
-	timed := c.timed
-	c.timed, c.spareTimed = c.spareTimed[:0], nil
-	for _, p := range timed {
+	visit(&c.timed, &c.spareTimed, func(p *peer) {
 		if p.resendAt != 0 && p.resendAt <= now {
 			c.resend(p)
 		}
@@ -92,9 +88,7 @@ func (c *Carrier) onTime() {
 		if p.timed = false; p.lost == nil && (p.ackAt != 0 || p.resendAt != 0) {
 			c.hasDeadline(p)
 		}
-	}
-	clear(timed)
-	c.spareTimed = timed[:0]
+	})
 }
 
 // resent is how many packets are sent again at once: what was lost is most likely a

@@ -72,6 +72,7 @@ type Carrier struct {
 
 	own        []outgoing   // words to this rank itself
 	busy       []*peer      // that something waits for room to
+	spareBusy  []*peer      // empty: the next busy
 	graves     []*conn      // that have ended
 	timed      []*peer      // that have a deadline
 	spareTimed []*peer      // empty: the next timed

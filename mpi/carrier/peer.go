@@ -117,18 +117,27 @@ func (c *Carrier) isBusy(p *peer) {
 
 // pump lets leave what waits and has room now.
 func (c *Carrier) pump() (moved bool) {
-	kept := c.busy[:0]
-	for _, p := range c.busy {
+	visit(&c.busy, &c.spareBusy, func(p *peer) {
 		if p.lost == nil {
 			moved = c.pumpPeer(p) || moved
 		}
-		if p.busy = p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.moves) > 0 || len(p.stranded) > 0 || p.hasBehind()); p.busy {
-			kept = append(kept, p)
+		if p.busy = false; p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.moves) > 0 || len(p.stranded) > 0 || p.hasBehind()) {
+			c.isBusy(p)
 		}
-	}
-	clear(c.busy[len(kept):])
-	c.busy = kept
+	})
 	return moved
+}
+
+// visit empties a list and looks at each peer that was in it. Whatever look adds to
+// the list stays: the peer itself, or another that is sent to when a peer is lost.
+func visit(list, spare *[]*peer, look func(*peer)) {
+	visited := *list
+	*list, *spare = (*spare)[:0], nil
+	for _, p := range visited {
+		look(p)
+	}
+	clear(visited)
+	*spare = visited[:0]
 }
 
 func (c *Carrier) pumpPeer(p *peer) (moved bool) {
