@@ -1,0 +1,201 @@
+package simlab
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
+	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/scenarios/workload"
+)
+
+// onceIn is the share of seeds that may miss a bound of a scenario that ships.
+const onceIn = 1e-9
+
+// Where packets are lost by chance, the time that a scenario allows covers the
+// timeouts of all seeds but one in a billion: see "Bounds that hold for every seed"
+// in docs/scenarios.md.
+func TestTimeBoundsHoldForEverySeed(t *testing.T) {
+	found := 0
+	for _, s := range shipped(t) {
+		most, m := s.ExpectOn(scenarios.Sim).MaxTime, modelOf(s)
+		if most == 0 || m.loss == 0 || m.timer == 0 {
+			continue
+		}
+		found++
+		missed := m.exceeds(most)
+		t.Logf("%-22s %6.2f %% lost, %4d messages, timeouts of %v: %v is exceeded by %.0e of all runs", s.Name, 100*m.loss, m.messages, m.timer, most, missed)
+		if missed > onceIn {
+			t.Errorf("%s: timeouts exceed max_time in simulation, %v, in %.1e of all runs", s.Name, most, missed)
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d scenarios lose packets by chance and bound their time", found)
+	}
+}
+
+// The model is checked against itself where the answer is known.
+func TestModelOfTimeouts(t *testing.T) {
+	// One message that needs one packet: n timeouts with probability loss^n.
+	m := model{loss: 0.1, packets: 1, messages: 1, timer: time.Millisecond}
+	if got := m.exceeds(3 * time.Millisecond); math.Abs(got-1e-4) > 1e-12 {
+		t.Errorf("one message: %v, want four timeouts in one of 10000 runs", got)
+	}
+	// A timer that doubles up to 4 ms: 1 + 2 + 4.
+	m.longestTimer = 4 * time.Millisecond
+	for most, want := range map[time.Duration]float64{6 * time.Millisecond: 1e-3, 7 * time.Millisecond: 1e-4} {
+		if got := m.exceeds(most); math.Abs(got-want) > 1e-12 {
+			t.Errorf("with a timer that doubles, %v: %v, want %v", most, got, want)
+		}
+	}
+	// A hundred messages: two lost of them, or one lost twice.
+	m = model{loss: 1e-4, packets: 1, messages: 100, timer: time.Millisecond}
+	if got, want := m.exceeds(time.Millisecond), 1e-8*(100*99/2+100); math.Abs(got/want-1) > 0.02 {
+		t.Errorf("a hundred messages: %v, want %v", got, want)
+	}
+}
+
+// model is what decides how long timeouts last. At worst every message waits for the
+// one before it.
+type model struct {
+	loss     float64 // the share of packets that the receiver misses
+	packets  int     // those of which one must be lost for a message to need a timeout
+	messages int
+	timer    time.Duration // 0 if nothing is retransmitted
+	// longestTimer is what the timer doubles to when a retransmission is lost; it
+	// stays the same if 0.
+	longestTimer time.Duration
+}
+
+func modelOf(s *scenarios.Scenario) model {
+	m := model{loss: lossOf(s, true), packets: 3, messages: 2 * s.Workload.Messages}
+	m.timer, _, _ = s.Workload.Budget()
+	reliable := slices.ContainsFunc(s.Workload.WithDefaults(s.RankCount()).Services, func(name string) bool {
+		return name != workload.ServiceUC && name != workload.ServiceUD
+	})
+	switch {
+	case !reliable:
+		return model{}
+	case s.Workload.Kind == workload.Calls: // REQ, REP, RTU, DREQ, DREP
+		m.packets, m.messages, m.timer, m.loss = 5, s.Workload.Messages, mad.Timeout(20), lossOf(s, false)
+	case s.NIC.Provider == "dgiwarp": // acknowledgements name all gaps: there is no NAK
+		m.packets, m.loss = 2, lossOf(s, false)
+		if t := rd.DefaultTiming(); m.timer == 0 {
+			m.timer, m.longestTimer = t.FirstTimeout, t.MaxTimeout
+		}
+	case s.NIC.Provider == "softiwarp":
+		m.packets, m.timer, m.longestTimer = 2, 200*time.Millisecond, 2*time.Minute
+	}
+	if s.Workload.Kind == workload.Halo { // a round waits for both neighbours, and they for theirs
+		m.messages *= s.RankCount()
+	}
+	return m
+}
+
+// lossOf is the share of packets that chance takes away as long as the scenario lasts.
+// Late ones count where a receiver takes every gap for a loss.
+func lossOf(s *scenarios.Scenario, late bool) float64 {
+	passed := 1.0
+	for _, m := range s.Impair {
+		if m.Until > 0 {
+			continue
+		}
+		shares := []scenarios.Percent{m.Loss, m.Corrupt, m.Truncate}
+		if late {
+			shares = append(shares, m.Reorder)
+		}
+		for _, share := range shares {
+			passed *= 1 - float64(share.PPM())/1e6
+		}
+	}
+	return 1 - passed
+}
+
+// exceeds is the share of runs in which all timeouts together last longer than most.
+func (m *model) exceeds(most time.Duration) float64 {
+	again := 1 - math.Pow(1-m.loss, float64(m.packets))
+	one := make([]float64, most/m.timer+1) // probability by the time that a message waits, in timers
+	for n, p := 0, 1-again; m.cost(n) < len(one); n, p = n+1, p*again {
+		one[m.cost(n)] += p
+	}
+	all := make([]float64, len(one))
+	all[0] = 1
+	for k := m.messages; k > 0; k >>= 1 {
+		if k&1 == 1 {
+			all = convolve(all, one)
+		}
+		one = convolve(one, one)
+	}
+	within := 0.0
+	for _, p := range all {
+		within += p
+	}
+	return max(0, 1-within)
+}
+
+// cost is how long n timeouts in a row last, in timers.
+func (m *model) cost(n int) (sum int) {
+	for i := range n {
+		sum += max(1, int(min(m.timer<<min(i, 20), m.longestTimer)/m.timer))
+	}
+	return sum
+}
+
+// convolve is the distribution of a sum.
+func convolve(a, b []float64) []float64 {
+	out := make([]float64, len(a))
+	for i, p := range a {
+		for j := 0; p > 0 && i+j < len(out); j++ {
+			out[i+j] += p * b[j]
+		}
+	}
+	return out
+}
+
+// The number of packets lost by chance is binomial: its bounds hold for all seeds but
+// one in a billion. Poisson's distribution is a little wider, and needs no more than
+// the mean.
+func TestLossBoundsHoldForEverySeed(t *testing.T) {
+	for _, s := range shipped(t) {
+		want, loss := s.ExpectOn(scenarios.Sim).Lost, lossOf(s, false)
+		if loss == 0 || want.IsZero() {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			r := Run(context.Background(), s, lab.Options{})
+			mean := 0.0
+			for _, l := range r.Links {
+				if l.Impaired && strings.HasPrefix(l.From, "host") {
+					mean += float64(l.Packets) * loss
+				}
+			}
+			low, high := poisson(mean, want)
+			t.Logf("%.1f on average, %s: missed by %.1e of all runs", mean, check(r, "lost").Want, low+high)
+			if low > onceIn || high > onceIn {
+				t.Errorf("%.1f packets are lost on average: %s is missed by %.1e of all runs", mean, check(r, "lost").Want, low+high)
+			}
+		})
+	}
+}
+
+// poisson is how likely a count is below a range, and above it.
+func poisson(mean float64, r scenarios.Range) (below, above float64) {
+	for n := uint64(0); n < 10_000; n++ {
+		gamma, _ := math.Lgamma(float64(n) + 1)
+		p := math.Exp(float64(n)*math.Log(mean) - mean - gamma)
+		switch {
+		case r.Min != nil && n < *r.Min:
+			below += p
+		case r.Max != nil && n > *r.Max:
+			above += p
+		}
+	}
+	return below, above
+}
