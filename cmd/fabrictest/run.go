@@ -28,6 +28,7 @@ type runOptions struct {
 	out     string
 	json    bool
 	netem   bool
+	seeds   int
 	capture captureMode
 }
 
@@ -52,12 +53,16 @@ user's cache.
 with soft-iWARP, say. One that makes no sense with them is skipped, and the reason
 said; what it expects on one tier only, in figures of its own NICs, is not judged.
 
+--seeds runs each scenario with many seeds in simulation, from --seed on or from 1,
+and keeps no files: it prints each failure and the command that repeats it.
+
 While it runs in namespaces, SIGUSR1 makes it print what each rank is at.
 
 Exit codes: 0 everything held, 1 something did not, 2 called wrongly; 130 ended by
 Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
 		Example: `  fabrictest run
   fabrictest run 'loss-*' --on sim --seed 7            the same packets lost again, byte for byte
+  fabrictest run --seeds 1000                          the standard set with seeds 1 to 1000, in simulation
   fabrictest run --tag quick --out out/
   fabrictest run ./mine.yaml --on netns
   fabrictest run loss-5-percent --quirk AckSkipsRead   a flawed NIC, and how it is found out
@@ -76,6 +81,7 @@ Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
 	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
 	f.BoolVar(&o.json, "json", false, "print result.json instead of a table")
 	f.Var(&o.capture, "capture", "packets to capture: headers, full or none")
+	f.IntVar(&o.seeds, "seeds", 0, "run each scenario with `N` seeds in simulation, and keep no files")
 	f.BoolVar(&o.netem, "netem", false, "in namespaces, let the kernel's netem impair links instead of the user-space switch")
 	o.overrides.flags(f)
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed("sim", "netns", "sim,netns"))
@@ -98,6 +104,9 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	}
 	for i := range chosen {
 		chosen[i].Scenario = o.apply(chosen[i].Scenario)
+	}
+	if o.given("seeds") {
+		return o.runSeeds(cmd, chosen, seed)
 	}
 	tiers, why, err := o.tiers()
 	if err != nil {

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestRunWithManySeeds(t *testing.T) {
+	code, out, stderr := call(t, "run", "clean-rc", "exact-drops", "--seeds", "3", "--seed", "7")
+	if code != exitOK || stderr != "" || !strings.HasPrefix(out, "6 runs of 2 scenarios with seeds 7 to 9 in ") || !strings.HasSuffix(out, ": 0 failed.\n") {
+		t.Errorf("exit code %d, stderr %q\n%s", code, stderr, out)
+	}
+}
+
+// Every seed that fails is named, with a command that fails for the same reason.
+func TestRunWithManySeedsPrintsReplayCommands(t *testing.T) {
+	code, out, _ := call(t, "run", "loss-1-percent", "--seeds", "2", "--quirk", "AckSkipsRead", "--messages", "50")
+	failed := regexp.MustCompile(`(?m)^FAILED  loss-1-percent with seed (\d+): (.*)$`).FindAllStringSubmatch(out, -1)
+	if code != exitFailed || len(failed) == 0 {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	for _, f := range failed {
+		seed, reason := f[1], f[2]
+		replay := "run loss-1-percent --on sim --seed " + seed + " --messages 50 --quirk AckSkipsRead"
+		if !strings.Contains(out, goRun+" "+replay+"\n") {
+			t.Errorf("seed %s has no command that repeats it:\n%s", seed, out)
+		}
+		code, again, _ := call(t, append(strings.Fields(replay), "--capture", "none", "--json")...)
+		if code != exitFailed || !strings.Contains(again, strings.SplitN(reason, " ", 2)[0]) {
+			t.Errorf("seed %s failed by %q, and the command says otherwise (exit code %d)", seed, reason, code)
+		}
+	}
+}
+
+func TestSeedsAreForTheSimulation(t *testing.T) {
+	for _, args := range [][]string{
+		{"--seeds", "0"}, {"--seeds", "2", "--on", "netns"}, {"--seeds", "2", "--on", "sim,netns"}, {"--seeds", "2", "--json"},
+		{"--seeds", "2", "--out", "somewhere"}, {"--seeds", "2", "--capture", "full"}, {"--seeds", "2", "--netem"},
+	} {
+		if code, _, stderr := call(t, append([]string{"run", "pingpong"}, args...)...); code != exitUsage || !strings.Contains(stderr, "--seeds") {
+			t.Errorf("%v: exit code %d, %q", args, code, stderr)
+		}
+	}
+}
