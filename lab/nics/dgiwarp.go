@@ -80,8 +80,9 @@ func timing(b *Budget) (t rd.Timing) {
 		wait := max(b.Wait, normal.MinTimeout)
 		t.FirstTimeout, t.MinTimeout, t.MaxTimeout = wait, wait, wait
 		t.GiveUp = b.All / b.Wait * wait
-		// Who keeps sending for long must be remembered for longer.
-		t.Idle = max(normal.Idle, normal.Fresh+t.GiveUp)
+		// The receiver remembers a flow for as long as its sender may go on with it,
+		// also if the sender's process stalls for as long as it tries.
+		t.Idle = max(normal.Idle, normal.Fresh+2*t.GiveUp)
 	}
 	return t
 }

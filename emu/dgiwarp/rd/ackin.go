@@ -23,7 +23,8 @@ func (p *Peer) takeAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	arrived := p.takeNext(a) + p.takeSack(a)
 	if arrived > 0 {
 		p.sampleRTT(time.Duration(microseconds(now)-a.Echo) * time.Microsecond)
-		p.progress, p.backoff = now, 0
+		p.madeProgress(now)
+		p.backoff = 0
 		p.grow(arrived)
 		p.timeoutAt = mono.Never
 		if p.outstanding() > 0 {
@@ -148,15 +149,14 @@ func (p *Peer) takeWindow(now mono.Time, w uint16) {
 	}
 	if !p.has(flagBusy) {
 		p.set(flagBusy, true)
-		p.backoff, p.busySince = 0, now
+		p.backoff, p.busyFor = 0, 0
 	}
-	limit := l.cfg.Timing.BusyLimit
-	if limit > 0 && now.Sub(p.busySince) >= limit {
+	if limit := l.cfg.Timing.BusyLimit; limit > 0 && p.busyFor >= limit {
 		l.fail(p, ErrBusy)
 		return
 	}
-	p.progress = now // busy, but alive
-	p.loseAll()      // a busy receiver has kept nothing that it did not acknowledge
+	p.madeProgress(now) // busy, but alive
+	p.loseAll()         // a busy receiver has kept nothing that it did not acknowledge
 	p.rearm(now)
 }
 

@@ -41,11 +41,13 @@ type Timing struct {
 	FirstTimeout time.Duration // of a retransmission, before a round trip was measured
 	MinTimeout   time.Duration
 	MaxTimeout   time.Duration
-	// GiveUp is how long segments are sent again before the peer counts as lost.
+	// GiveUp is the sum of the timeouts of unanswered transmissions after which the
+	// peer counts as lost. Time in which the layer was not called does not count,
+	// unless it is so long that the receiver may have forgotten the flow (Idle - Fresh).
 	GiveUp time.Duration
 	// BusyMin and BusyMax bound how long a sender waits before it asks a busy
-	// receiver again. BusyLimit is how long it asks: 0 means as long as there are
-	// answers.
+	// receiver again. BusyLimit is the sum of those waits after which it gives up: 0
+	// means never while there are answers.
 	BusyMin, BusyMax, BusyLimit time.Duration
 	// AckHold is how long an acknowledgement waits for others, or for a packet to
 	// ride on.

@@ -2,6 +2,7 @@ package rd
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -33,9 +34,10 @@ type Peer struct {
 	unsent         *segment // the first that has never been sent
 	resend         *segment // no segment before it is lost; nil: start at oldest
 	timeoutAt      mono.Time
-	progress       mono.Time // when the peer last took something, or said that it is busy
-	busySince      mono.Time
-	paceAt         mono.Time // when the packets sent so far should have left
+	progress       mono.Time     // when the peer last took something, or said that it is busy
+	waited         time.Duration // timeouts since then of packets that were transmitted
+	busyFor        time.Duration // waits for a busy peer since it first said so
+	paceAt         mono.Time     // when the packets sent so far should have left
 	proof          uint64
 	una            wire.Seq
 	sendNext       wire.Seq

@@ -108,7 +108,7 @@ func (p *Peer) Send(now mono.Time, header []byte, payload [][]byte) {
 	}
 	if p.newest == nil {
 		p.oldest = s
-		p.progress = now
+		p.madeProgress(now)
 	} else {
 		p.newest.next = s
 	}

@@ -128,7 +128,8 @@ func (p *Peer) timeout(now mono.Time) {
 	if p.outstanding() == 0 {
 		return
 	}
-	if now.Sub(p.progress) >= l.cfg.Timing.GiveUp {
+	p.countWait()
+	if p.exhausted(now) {
 		l.fail(p, ErrTimeout)
 		return
 	}
@@ -146,6 +147,28 @@ func (p *Peer) timeout(now mono.Time) {
 	p.timeoutAt = now.Add(p.timeoutAfter())
 	l.activate(p)
 }
+
+// countWait adds the timeout that has expired to those that were waited for. It
+// counts for no more than its length, however late the layer was called, and not at
+// all if nothing was transmitted since the one before.
+func (p *Peer) countWait() {
+	if p.has(flagBusy) {
+		p.busyFor += p.timeoutAfter()
+	}
+	if p.inFlight() > 0 && !p.has(flagProbe) {
+		p.waited += p.timeoutAfter()
+	}
+}
+
+// exhausted reports whether the sender gives up: enough attempts had their timeout,
+// or the receiver may have forgotten the flow, and would deliver its segments twice.
+func (p *Peer) exhausted(now mono.Time) bool {
+	t := &p.layer.cfg.Timing
+	return p.waited >= t.GiveUp || now.Sub(p.progress) >= max(t.Idle-t.Fresh, t.GiveUp)
+}
+
+// madeProgress notes that the peer took something, or said that it is busy.
+func (p *Peer) madeProgress(now mono.Time) { p.progress, p.waited = now, 0 }
 
 // loseAll holds all that is under way for lost.
 func (p *Peer) loseAll() {
