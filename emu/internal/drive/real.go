@@ -34,6 +34,8 @@ type Real struct {
 	// then all do that talk: what they got may be the end of a request of their own.
 	mute int
 	came bool // something was taken in by the look under way
+	// tookIn is when takeIn last looked at the network.
+	tookIn mono.Time
 
 	lead     chan struct{} // holds the token while nobody leads
 	ownLead  bool          // the background goroutine leads
@@ -173,8 +175,26 @@ func (r *Real) silent() {
 
 func (r *Real) pump(now mono.Time) {
 	if r.engine.Deadline() <= now {
+		r.expire(now)
+	}
+	r.send(now)
+}
+
+// expire handles the timers that have expired. It first takes in what has arrived:
+// if this process was not scheduled for a while, the answer that a timer waits for
+// may be there.
+func (r *Real) expire(now mono.Time) {
+	if r.tookIn < now {
+		r.takeIn(now)
+	}
+	if r.engine.Deadline() <= now {
 		r.engine.Tick(now)
 	}
+}
+
+// send sends what there is to send, and has a sleeping leader know of the next
+// deadline.
+func (r *Real) send(now mono.Time) {
 	r.owed = false
 	r.engine.Settle(now)
 	r.flush(now)
@@ -242,6 +262,7 @@ func (r *Real) Idle() { r.spinner.idle() }
 // it send in between, so that acknowledgements keep the peer going.
 func (r *Real) takeIn(now mono.Time) (arrived bool) {
 	for range rounds {
+		r.tookIn = now
 		some, more := r.net.takeIn(now)
 		if some {
 			r.owed, r.stirred, arrived = true, now, true
@@ -250,7 +271,7 @@ func (r *Real) takeIn(now mono.Time) (arrived bool) {
 		if !more {
 			return arrived
 		}
-		r.pump(now)
+		r.send(now)
 		r.now = 0
 		now = r.Now()
 	}

@@ -15,16 +15,18 @@ import (
 // pipe is a link.Waiter made of channels, so that its sleepers are durably
 // blocked in a bubble of testing/synctest.
 type pipe struct {
-	in    chan []byte
-	wake  chan struct{}
-	done  chan struct{}
-	once  sync.Once
-	held  []byte // looked at by WaitReadable, not yet received
-	mu    sync.Mutex
-	peer  *pipe
-	limit int // datagrams that Send takes before it reports full; -1 for all
-	waits int
-	looks int
+	in   chan []byte
+	wake chan struct{}
+	done chan struct{}
+	once sync.Once
+	held []byte // looked at by WaitReadable, not yet received
+	// backlog is received behind held, and wakes nobody.
+	backlog [][]byte
+	mu      sync.Mutex
+	peer    *pipe
+	limit   int // datagrams that Send takes before it reports full; -1 for all
+	waits   int
+	looks   int
 }
 
 func newPipe() *pipe {
@@ -54,6 +56,11 @@ func (p *pipe) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	for n < len(ds) {
 		if p.held != nil {
 			ds[n].Payload, p.held = p.held, nil
+			n++
+			continue
+		}
+		if len(p.backlog) > 0 {
+			ds[n].Payload, p.backlog = p.backlog[0], p.backlog[1:]
 			n++
 			continue
 		}
