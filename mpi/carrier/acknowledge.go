@@ -44,7 +44,7 @@ func (c *Carrier) acknowledged(p *peer, number uint32) {
 		c.dispose(pkt)
 	}
 	p.unacked = slices.Delete(p.unacked, 0, n)
-	p.tries, p.resendAt = 0, 0
+	p.tries, p.unanswered, p.resendAt = 0, 0, 0
 	if len(p.unacked) > 0 && c.datagrams(p) != nil {
 		p.resendAt = c.Now() + c.cfg.Datagrams.Timeout
 		c.hasDeadline(p)
@@ -96,12 +96,11 @@ func (c *Carrier) onTime() {
 const resent = 16
 
 func (c *Carrier) resend(p *peer) {
-	d := &c.cfg.Datagrams
-	if p.tries++; p.tries == 1 {
-		p.unanswered = c.Now()
+	if p.unacked[0].posted == 0 { // else it has not left since the timer was set
+		p.unanswered += c.resendAfter(p)
 	}
-	if silent := c.Now() - p.unanswered; silent > c.cfg.Patience {
-		c.lose(p, fmt.Errorf("it does not answer: packet %d was sent %d times in %v", p.unacked[0].seq, p.tries, silent))
+	if p.tries++; p.unanswered > c.cfg.Patience {
+		c.lose(p, fmt.Errorf("it does not answer: packet %d was sent %d times in at least %v", p.unacked[0].seq, p.tries, p.unanswered))
 		return
 	}
 	if p.tries > 1 { // it may not be the packets that are lost
@@ -119,8 +118,13 @@ func (c *Carrier) resend(p *peer) {
 			return
 		}
 	}
+	p.resendAt = c.Now() + c.resendAfter(p)
+}
+
+// resendAfter is how long an acknowledgement is waited for. It doubles with every try.
+func (c *Carrier) resendAfter(p *peer) time.Duration {
 	const most = time.Second
-	p.resendAt = c.Now() + min(most, d.Timeout<<min(p.tries, 16))
+	return min(most, c.cfg.Datagrams.Timeout<<min(p.tries, 16))
 }
 
 // restamp brings the acknowledgement in a packet up to date that is sent again. What it gave

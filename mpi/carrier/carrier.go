@@ -86,15 +86,18 @@ type Carrier struct {
 	moving  atomic.Int64  // when anything moved last
 	stirred bool          // something has moved since
 	looked  time.Duration // when peers were last asked whether they are there
-	swept   time.Duration // when idle connections were last looked for
-	parked  atomic.Bool
-	woken   atomic.Bool  // a completion has told of itself
-	due     atomic.Int64 // when something must be done; 0 if nothing must
-	scratch []byte
-	inside  bool          // Progress is under way
-	nowRead time.Duration // the time, once it was asked for in there; else 0
-	broken  error
-	stats   Stats
+	// progressed is when Progress was last called, and resumed when that was after a
+	// long pause.
+	progressed, resumed time.Duration
+	swept               time.Duration // when idle connections were last looked for
+	parked              atomic.Bool
+	woken               atomic.Bool  // a completion has told of itself
+	due                 atomic.Int64 // when something must be done; 0 if nothing must
+	scratch             []byte
+	inside              bool          // Progress is under way
+	nowRead             time.Duration // the time, once it was asked for in there; else 0
+	broken              error
+	stats               Stats
 }
 
 // Open makes a rank able to talk with all others. All of them must do so.

@@ -42,9 +42,9 @@ type peer struct {
 	wish       uint32
 
 	datagramState
-	heard  time.Duration // when something came last
-	pinged time.Duration // when it was asked whether it is there; 0 if it need not be
-	lost   error
+	heard time.Duration // when something came last
+	pings int           // keepalive probes since then
+	lost  error
 }
 
 // datagramState is what makes datagrams to and from a peer reliable.
@@ -53,7 +53,7 @@ type datagramState struct {
 	cut        [wire.MaxRails]bool // rails that do not reach it any more, as their NICs say
 	unacked    []*packet           // in the order of their numbers
 	tries      int
-	unanswered time.Duration // since when it has been tried
+	unanswered time.Duration // timeouts of packets that left, since it last acknowledged one
 	resendAt   time.Duration // 0 if there is nothing to send again
 	taken      int           // packets since the last acknowledgement of ours
 	ackAt      time.Duration // when there must be another; 0 if it need not
@@ -189,7 +189,7 @@ func (c *Carrier) took(b []byte, by *conn, way Way) {
 
 // take takes in a packet of a peer's.
 func (c *Carrier) take(p *peer, pre *prefix, body []byte, by *conn, way Way) {
-	p.heard, p.pinged = c.Now(), 0
+	p.heard, p.pings = c.Now(), 0
 	if by != nil {
 		by.heard(pre, way)
 		defer by.settle()

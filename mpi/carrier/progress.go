@@ -28,6 +28,7 @@ func (c *Carrier) Progress() (moved bool) {
 			moved = c.once()
 		}
 	}
+	c.noteStall()
 	if moved || c.stirred {
 		c.stirred = false
 		c.moving.Store(int64(c.Now()))

@@ -177,7 +177,9 @@ func (c *Carrier) suspectRails(now time.Duration) {
 			if k == nil || k.state != open {
 				continue
 			}
-			switch since, waits := k.waits(); {
+			since, waits := k.waits()
+			since = max(since, c.resumed)
+			switch {
 			case !waits || now-since < patience:
 			case p.heard > since+patience/2 && p.openBesides(k):
 				k.broke(errRail)

@@ -39,9 +39,7 @@ func (c *Carrier) listen() {
 
 // ask asks a peer whether it is there.
 func (c *Carrier) ask(p *peer) {
-	if p.pinged == 0 {
-		p.pinged = c.Now()
-	} else {
+	if p.pings++; p.pings > 1 {
 		c.tryAnotherRail(p)
 	}
 	dg := c.datagrams(p)
@@ -71,9 +69,20 @@ func (c *Carrier) ask(p *peer) {
 	case dg == nil && !connected:
 		c.wantConnections(p)
 	}
-	if silent := c.Now() - p.pinged; silent > c.cfg.Patience {
-		c.lose(p, fmt.Errorf("it has not answered for %v (%s)", silent.Round(time.Millisecond), p.describe()))
+	// Time in which this rank was not scheduled is not silence of the peer: probes count.
+	if silent := time.Duration(p.pings-1) * c.cfg.Silence; silent > c.cfg.Patience {
+		c.lose(p, fmt.Errorf("it has not answered %d probes in at least %v (%s)", p.pings, silent.Round(time.Millisecond), p.describe()))
 	}
+}
+
+// noteStall notes that Progress was not called for long: the program was busy, or the
+// process was not scheduled. What waits on a rail has then waited for this rank.
+func (c *Carrier) noteStall() {
+	now := c.Now()
+	if now-c.progressed > 2*c.cfg.Silence {
+		c.resumed = now
+	}
+	c.progressed = now
 }
 
 // nextLook is when silence may have become suspicious.
