@@ -222,16 +222,13 @@ func (k *conn) fail(error) {
 }
 
 // heard takes note that a packet came by the connection.
-func (k *conn) heard(pre *prefix, way Way) {
+func (k *conn) heard(pre *prefix) {
 	k.used = k.c.Now()
 	if k.state == answered {
 		k.state = open
 		k.c.isBusy(k.peer)
 	}
 	k.credits += int(pre.credits)
-	if way == ByConnection {
-		k.owed++
-	}
 }
 
 // settle tells the peer of receives and slots that it can use again, if there are many

@@ -191,8 +191,7 @@ func (c *Carrier) took(b []byte, by *conn, way Way) {
 func (c *Carrier) take(p *peer, pre *prefix, body []byte, by *conn, way Way) {
 	p.heard, p.pings = c.Now(), 0
 	if by != nil {
-		by.heard(pre, way)
-		defer by.settle()
+		by.heard(pre)
 	}
 	if p.ring != nil {
 		p.ring.free += int(pre.slots)

@@ -128,9 +128,10 @@ func (r *ringIn) poll() (moved bool) {
 			break
 		}
 		moved = true
-		r.owed++ // it is told behind what is done with the packet
 		k.c.took(b, k, ByRing)
 		r.pass()
+		r.owed++ // only now: a reply to the packet returns the slots that are owed
+		k.settle()
 	}
 	return moved
 }

@@ -83,7 +83,6 @@ type receives struct {
 	size int
 	used []verbs.RecvWR // to be posted again
 	sges []verbs.SGE    // of those
-	down bool           // the queue pair is gone: nothing is posted any more
 }
 
 // fill posts n receives for the first time.
@@ -106,7 +105,7 @@ func (r *receives) use(id uint64, buf *buffer) {
 
 // flush posts all that were used.
 func (r *receives) flush() error {
-	if len(r.used) == 0 || r.down {
+	if len(r.used) == 0 {
 		return nil
 	}
 	for i := range r.used {
@@ -139,19 +138,27 @@ func (r *receives) came(wc *verbs.WC, w work) {
 	if by == nil && r.skip == 0 {
 		by = r.rail.conns[wc.QPN]
 	}
-	r.use(wc.WRID, w.buf)
-	if n := int(wc.ByteLen); n <= len(w.buf.b) && n >= r.skip {
-		way := ByConnection
-		if r.skip > 0 {
-			way = ByDatagram
-			r.rail.dg.came(w.buf.b[r.skip:n])
-		}
-		if by != nil && wc.Flags&verbs.WCWithImm != 0 {
-			c.tookNaked(w.buf.b[:n], wc.Imm, by)
-			return
-		}
-		c.took(w.buf.b[r.skip:n], by, way)
-	} else {
+	r.read(wc, w.buf, by)
+	r.use(wc.WRID, w.buf) // only now: a reply to the packet posts the receives that were used
+	if by != nil {
+		by.owed++
+		by.settle()
+	}
+}
+
+// read takes in the packet in a receive buffer.
+func (r *receives) read(wc *verbs.WC, buf *buffer, by *conn) {
+	c := r.c
+	n := int(wc.ByteLen)
+	switch {
+	case n > len(buf.b) || n < r.skip:
 		c.stats.Foreign++
+	case by != nil && wc.Flags&verbs.WCWithImm != 0:
+		c.tookNaked(buf.b[:n], wc.Imm, by)
+	case r.skip > 0:
+		r.rail.dg.came(buf.b[r.skip:n])
+		c.took(buf.b[r.skip:n], nil, ByDatagram)
+	default:
+		c.took(buf.b[:n], by, ByConnection)
 	}
 }

@@ -1,0 +1,119 @@
+package carrier_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/wire"
+)
+
+// slowReader is a rank that replies to every control message before it reads its data,
+// and reads the data only after the peer has had time to use every returned credit.
+type slowReader struct {
+	*rank
+	next    int // message that is expected
+	replies int // received
+	err     error
+}
+
+// A message of the test is Eager, a reply is Done.
+func (s *slowReader) Arrived(peer int, h *wire.Header, data []byte) error {
+	if h.Kind == wire.Done {
+		s.replies++
+		return nil
+	}
+	s.Send(peer, &wire.Header{Kind: wire.Done, Send: 1}, nil, nil)
+	s.Proc.Sleep(100 * time.Microsecond)
+	if want := pattern(len(data), s.next); s.err == nil && (int(h.Tag) != s.next || !bytes.Equal(data, want)) {
+		s.err = fmt.Errorf("rank %d: message %d with tag %d holds % x…, want % x…", s.Rank, s.next, h.Tag, data[:8], want[:8])
+	}
+	s.next++
+	return nil
+}
+
+func (s *slowReader) Finished(any, carrier.Op, error) {}
+func (s *slowReader) Lost(peer int, cause error)      { s.lost[peer] = cause }
+
+// exchange has rank 0 send messages as fast as its credits allow, with at most window of
+// them without a reply, and rank 1 read them.
+func (s *slowReader) exchange(from, to, size, window int) error {
+	size = min(size, s.MaxData())
+	err := s.wait("messages", func() bool {
+		for from < min(to, s.replies+window) && s.Rank == 0 && s.Room(1, size) {
+			s.Send(1, &wire.Header{Kind: wire.Eager, Tag: int32(from)}, pattern(size, from), nil)
+			from++
+		}
+		return s.lost[1-s.Rank] != nil || s.replies >= to || s.next >= to
+	})
+	if err == nil {
+		err = s.lost[1-s.Rank]
+	}
+	if err == nil {
+		err = s.err
+	}
+	return err
+}
+
+// Nothing overwrites a packet while the rank still reads it: a receive is posted again, and a
+// slot or a credit is returned to the peer, only after that.
+func TestBuffersAreGivenBackAfterTheyAreRead(t *testing.T) {
+	const warmUp, count = 40, 400
+	for _, c := range []struct {
+		provider string
+		design   carrier.Design
+		perHost  int
+		way      carrier.Way
+	}{
+		{"softroce", carrier.SendRecv, 1, carrier.ByConnection},
+		{"softroce", carrier.SRQ, 1, carrier.ByConnection},
+		{"softroce", carrier.RingSendRecv, 1, carrier.ByRing},
+		{"softroce", carrier.RingSRQ, 1, carrier.ByRing},
+		{"softroce", carrier.UD, 1, carrier.ByDatagram},
+		{"softroce", carrier.Hybrid, 1, carrier.ByConnection},
+		{"softroce", carrier.SRQ, 2, carrier.ByMemory},
+		{"softiwarp", carrier.SendRecv, 1, carrier.ByConnection},
+		{"softiwarp", carrier.SRQ, 1, carrier.ByConnection},
+		{"softiwarp", carrier.RingSendRecv, 1, carrier.ByRing},
+		{"softiwarp", carrier.RingSRQ, 1, carrier.ByRing},
+		{"dgiwarp", carrier.UD, 1, carrier.ByDatagram},
+	} {
+		for _, m := range []struct{ size, window int }{
+			{64, count},  // bundled
+			{1024, 2},    // alone, and without a header where the NIC can
+			{1008, 1000}, // alone, more than there are credits for
+		} {
+			t.Run(fmt.Sprintf("%s/%s/%v/%d", c.provider, c.design, c.way, m.size), func(t *testing.T) {
+				cfg := carrier.Config{Design: c.design, Receives: 4, HybridAfter: 4, Packet: 2048}
+				cfg.Ring = carrier.Ring{Slots: 2, After: 2}
+				f := mpihost.Fabric{Ranks: 2, PerHost: c.perHost, Provider: c.provider, Seed: 1, Limit: time.Hour}
+				f.Link.MTU = 1200
+				_, err := mpihost.InWorld(f, func(e *env.Env) error {
+					s := &slowReader{rank: &rank{Env: e, lost: make(map[int]error), longest: time.Second}}
+					var err error
+					if s.Carrier, err = carrier.Open(e, cfg, s); err != nil {
+						return err
+					}
+					if err := s.exchange(0, warmUp, m.size, m.window); err != nil { // connects, and makes the rings
+						return err
+					}
+					s.OverwritePosted()
+					if err := s.exchange(warmUp, count, m.size, m.window); err != nil {
+						return err
+					}
+					if n := s.Stats().Packets[c.way]; s.Rank == 0 && n < 3 {
+						return fmt.Errorf("%d packets went by %v: the test does not reach it", n, c.way)
+					}
+					return s.leave()
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
