@@ -106,14 +106,13 @@ func (c *Carrier) resend(p *peer) {
 	if p.tries > 1 { // it may not be the packets that are lost
 		c.tryAnotherRail(p)
 	}
-	dg := c.datagrams(p)
 	for _, pkt := range p.unacked[:min(resent, len(p.unacked))] {
-		if pkt.posted > 0 || dg.free == 0 {
+		if pkt.posted > 0 || c.datagrams(p).free == 0 {
 			continue // it has not even left
 		}
 		c.stats.Resent++
 		c.restamp(pkt)
-		if err := dg.send(pkt); err != nil {
+		if err := c.postDatagram(pkt); err != nil {
 			c.lose(p, err)
 			return
 		}

@@ -115,6 +115,28 @@ func (d *datagrams) hasRoom(p *peer, n int) bool {
 	return n <= d.max && d.free > 0 && (d.reliable || len(p.unacked) < d.rail.c.cfg.Datagrams.Window)
 }
 
+// postDatagram sends a packet by the rail that reaches its peer. If the NIC refuses it, as
+// one does whose interface has lost its address, the next rail takes it.
+func (c *Carrier) postDatagram(pkt *packet) error {
+	p := pkt.peer
+	for {
+		d := c.datagrams(p)
+		switch {
+		case d.free > 0:
+			if err := d.send(pkt); err == nil || !c.cutRail(p, d.rail) {
+				return err
+			}
+		case d.reliable && pkt.numbered:
+			pkt.acked = false
+			c.strand(pkt)
+			return nil
+		default: // it is sent again in time, or need not arrive
+			c.dispose(pkt)
+			return nil
+		}
+	}
+}
+
 // send posts a packet, which has been made.
 func (d *datagrams) send(pkt *packet) error {
 	to, err := d.to(pkt.peer)

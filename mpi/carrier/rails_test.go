@@ -48,6 +48,42 @@ func TestARailIsLost(t *testing.T) {
 	}
 }
 
+// An interface that goes down loses its address, and its NIC can make no address handle and
+// no connection any more. Everything goes by the other rail, whenever that happens.
+func TestARailLosesItsAddress(t *testing.T) {
+	for _, s := range settings() {
+		if s.loss != 0 {
+			continue
+		}
+		for rail := range 2 {
+			for _, at := range []time.Duration{0, 10 * time.Microsecond, 30 * time.Microsecond, 150 * time.Microsecond} {
+				t.Run(fmt.Sprintf("%v/rail %d/%v", s, rail, at), func(t *testing.T) {
+					var world *mpihost.World
+					f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) { world = w }}
+					_, err := try(f, s, carrier.Config{StripeFrom: 2048}, func(r *rank) error {
+						if r.Rank == 1 {
+							port, addr := world.Port(1, rail), r.NICs[rail].Addr
+							world.At(r.Now()+at, func() {
+								port.SetDown()
+								if err := port.RemoveAddr(addr); err != nil {
+									t.Error(err)
+								}
+							})
+						}
+						if err := r.volley(60, 300); err != nil {
+							return err
+						}
+						return r.volley(20, 5000)
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+		}
+	}
+}
+
 // Who loses a rail knows it, and one that is left bears everything.
 func TestLostRailsAreCounted(t *testing.T) {
 	f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {

@@ -271,8 +271,7 @@ func (c *Carrier) beginByDatagram(p *peer, part *piece) bool {
 	}
 	to, err := d.to(p)
 	if err != nil {
-		c.lose(p, err)
-		return false
+		return c.refusedPiece(p, part, d, err)
 	}
 	id := c.newWork(work{task: moving, dg: d, move: part})
 	d.wr[0] = part.request(id, d.rail.num)
@@ -281,8 +280,7 @@ func (c *Carrier) beginByDatagram(p *peer, part *piece) bool {
 	d.wr[0].SGL = d.sges[:1]
 	if _, err := d.qp.PostSend(d.wr[:]); err != nil {
 		c.endWork(id)
-		c.lose(p, err)
-		return false
+		return c.refusedPiece(p, part, d, err)
 	}
 	d.free--
 	c.stats.ByRail[d.rail.num] += uint64(part.n)
@@ -290,6 +288,16 @@ func (c *Carrier) beginByDatagram(p *peer, part *piece) bool {
 		m.said = c.leaveBy(p, d, word, &m.then, nil)
 	}
 	return true
+}
+
+// refusedPiece has a piece that a NIC refuses go by another rail. Without one the peer is
+// lost.
+func (c *Carrier) refusedPiece(p *peer, part *piece, d *datagrams, err error) bool {
+	if !c.cutRail(p, d.rail) {
+		c.lose(p, err)
+		return false
+	}
+	return c.beginByDatagram(p, part)
 }
 
 // moved takes the completion of a piece.

@@ -50,9 +50,11 @@ func (c *Carrier) rescue(p *peer) {
 	for len(p.stranded) > 0 && p.lost == nil {
 		pkt := p.stranded[0]
 		var v via
+		dg := c.datagrams(p)
+		byDatagram := dg != nil && pkt.len <= dg.max
 		if k := p.anyOpen(); k != nil && k.free > spare && k.hasCredit() {
 			v = k
-		} else if dg := c.datagrams(p); dg != nil && pkt.len <= dg.max && dg.free > 0 {
+		} else if byDatagram && dg.free > 0 {
 			v = dg
 		}
 		switch {
@@ -63,6 +65,8 @@ func (c *Carrier) rescue(p *peer) {
 				c.lose(p, err)
 				return
 			}
+		case byDatagram:
+			return // it waits until the NIC can take one more
 		case c.reachable(p):
 			c.wantConnections(p)
 			return

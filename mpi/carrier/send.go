@@ -242,7 +242,7 @@ func (d *datagrams) carry(pkt *packet) error {
 			c.hasDeadline(p)
 		}
 	}
-	return d.send(pkt)
+	return c.postDatagram(pkt)
 }
 
 // sent takes the completion of a packet.
@@ -252,7 +252,7 @@ func (c *Carrier) sent(w work, wc *verbs.WC) {
 	if w.conn == nil {
 		w.dg.free++
 		if wc.Status != verbs.WCSuccess && pkt.peer.lost == nil {
-			if c.cutRail(pkt.peer, w.dg.rail) && c.datagrams(pkt.peer).send(pkt) == nil {
+			if c.cutRail(pkt.peer, w.dg.rail) && c.postDatagram(pkt) == nil {
 				return
 			}
 			c.lose(pkt.peer, statusError{"a datagram", wc.Status})
