@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/internal/racesync"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -55,6 +56,7 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 		fd, peer, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch {
 		case err == nil:
+			racesync.Received()
 		case errors.Is(err, unix.EAGAIN):
 			return nil, nil
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):

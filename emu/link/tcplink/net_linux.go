@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/internal/racesync"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -191,6 +192,7 @@ func (n *Net) drop(s *Stream, reset bool) {
 	} else {
 		s.discard()
 	}
+	racesync.Send()
 	unix.Close(s.fd)
 	s.fd = -1
 	n.release(s.id)

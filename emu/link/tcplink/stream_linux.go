@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/internal/racesync"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -54,6 +55,7 @@ func (s *Stream) dial() error {
 	if err != nil {
 		return err
 	}
+	racesync.Send()
 	switch err := unix.Connect(s.fd, sa); {
 	case err == nil, errors.Is(err, unix.EINPROGRESS):
 	case errors.Is(err, unix.ECONNREFUSED):
@@ -141,6 +143,7 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 // nothing.
 func (s *Stream) received(got int, errno unix.Errno) (int, error) {
 	n := s.net
+	racesync.Received()
 	switch {
 	case errno == 0 && got > 0:
 		if !s.connected {
@@ -222,6 +225,7 @@ func (s *Stream) CloseWrite(mono.Time) error {
 }
 
 func (s *Stream) shutdown() error {
+	racesync.Send()
 	if err := unix.Shutdown(s.fd, unix.SHUT_WR); err != nil {
 		s.err = s.broken(errnoOf(err))
 		return s.err

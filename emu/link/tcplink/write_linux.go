@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/internal/racesync"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -61,6 +62,7 @@ func (s *Stream) write(b []byte, flags int) (int, error) {
 	}
 	var n uintptr
 	var errno unix.Errno
+	racesync.Send()
 	if how := uintptr(flags | unix.MSG_NOSIGNAL); len(b) <= briefBytes {
 		n, _, errno = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), how, 0, 0)
 	} else {
@@ -94,6 +96,7 @@ func (s *Stream) writev(bufs [][]byte, flags int) (int, error) {
 	msg.SetIovlen(len(vecs))
 	var n uintptr
 	var errno unix.Errno
+	racesync.Send()
 	if how := uintptr(flags | unix.MSG_NOSIGNAL); total <= briefBytes {
 		n, _, errno = syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), how)
 	} else {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/internal/racesync"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -188,6 +189,7 @@ func (l *Link) joinBursts() {
 
 // arrived notes that n of the messages asked for were read.
 func (r *receiver) arrived(n, want int, dst netip.AddrPort) {
+	racesync.Received()
 	r.filled, r.next, r.off, r.dst = n, 0, 0, dst
 	if n == want {
 		r.batch = min(2*want, maxArrivals)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/internal/racesync"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -25,6 +26,7 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 		if l.connectedTo(m) {
 			fd, to, toLen = l.source.peer, nil, 0
 		}
+		racesync.Send()
 		_, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0,
 			uintptr(to), toLen)
 		if errno == 0 {
@@ -112,6 +114,7 @@ func (l *Link) refused(m *message, errno unix.Errno) fate {
 // An errno comes only with 0. The calls do not block, so the runtime need not
 // know of them: RawSyscall saves its bookkeeping.
 func (s *sender) submit(fd, next int) (int, unix.Errno) {
+	racesync.Send()
 	if n := s.used - next; n > 1 {
 		r, _, errno := syscall.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&s.headers[next])), uintptr(n), 0, 0, 0)
 		if errno != 0 {
