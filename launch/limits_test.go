@@ -114,21 +114,28 @@ func TestNothingSurvivesALauncherThatIsKilled(t *testing.T) {
 	t.Logf("%d processes gone after %v", len(pids), time.Since(began).Round(100*time.Microsecond))
 }
 
-func guardsOf(t *testing.T, parent int) []int {
+// guardsOf finds the guard among the children of a launcher. It asks /proc, because ps may
+// not be installed.
+func guardsOf(t *testing.T, parent int) (pids []int) {
 	t.Helper()
-	out, err := exec.Command("ps", "-o", "pid=,args=", "--ppid", itoa(parent)).Output()
-	if err != nil {
-		t.Logf("no ps to find the guard with: %v", err)
+	if runtime.GOOS != "linux" {
 		return nil
 	}
-	var pids []int
-	for line := range strings.Lines(string(out)) {
-		if strings.Contains(line, "fabrictest-guard") {
-			pids = append(pids, pidsIn(t, "guard "+strings.Fields(line)[0])...)
+	all, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range all {
+		stat, _ := os.ReadFile(filepath.Join(dir, "stat")) // it may have ended since
+		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		_, behindName, _ := strings.Cut(string(stat), ") ") // state, then the parent
+		fields := strings.Fields(behindName)
+		if len(fields) > 1 && fields[1] == itoa(parent) && bytes.Contains(args, []byte("fabrictest-guard")) {
+			pids = append(pids, pidsIn(t, "guard "+filepath.Base(dir))...)
 		}
 	}
 	if len(pids) != 1 {
-		t.Errorf("%d guards in %q, want 1", len(pids), out)
+		t.Errorf("process %d has %d guards, want 1", parent, len(pids))
 	}
 	return pids
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/testpath"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
@@ -38,8 +39,8 @@ func shellServer(t *testing.T) Guest {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	// A guest of its own: its files and programs are not those of the machine.
-	env := []string{"TMPDIR=" + t.TempDir(), "PATH=/usr/bin:/bin"}
+	// The programs of rdma-core may be installed on this machine; this guest has none of them.
+	env := []string{"TMPDIR=" + t.TempDir(), "PATH=" + testpath.Of(t, "cat", "false", "grep", "sleep", "timeout")}
 	s := &guest.Server{Start: func(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
 		cmd.Env = env
 		if err := cmd.Start(); err != nil {

@@ -39,7 +39,7 @@ type apt struct {
 }
 
 // Key of the archive's signatures, on Debian and where its package is installed.
-const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // run runs one of apt's programs in a folder and returns what it printed.
 func (a *apt) run(ctx context.Context, dir, name string, args ...string) (string, error) {
@@ -59,7 +59,7 @@ func (a *apt) run(ctx context.Context, dir, name string, args ...string) (string
 
 // ownLists makes lists of Debian's that have nothing to do with the machine's, in
 // dir, and brings them up to date.
-func ownLists(ctx context.Context, dir, mirror, suite string, a *apt) error {
+func ownLists(ctx context.Context, dir, mirror, suite, keyring string, a *apt) error {
 	if _, err := os.Stat(keyring); err != nil {
 		return &MissingError{
 			What: []string{keyring}, For: "checking packages of Debian's", Cure: "apt-get install debian-archive-keyring (as root)",

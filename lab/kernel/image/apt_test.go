@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/testpath"
 )
 
 const stanzas = `Package: linux-image-6.12-amd64
@@ -59,13 +61,13 @@ func TestSuite(t *testing.T) {
 // fakes puts scripts on PATH in place of the machine's programs.
 func fakes(t *testing.T, scripts map[string]string) {
 	t.Helper()
-	dir := t.TempDir()
+	dir := testpath.Of(t, "cat", "sleep")
 	for name, text := range scripts {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("PATH", dir+":/bin:/usr/bin")
+	t.Setenv("PATH", dir)
 }
 
 func TestFindNamesWhatTheListsLack(t *testing.T) {
@@ -129,15 +131,16 @@ func TestAptEndsWithItsContext(t *testing.T) {
 func TestOwnListsNeedDebiansKey(t *testing.T) {
 	fakes(t, map[string]string{"apt-get": `printf '%s\n' "$@" >"${0%/*}/said"`})
 	dir, a := t.TempDir(), &apt{say: func(string, ...any) {}}
-	err := ownLists(t.Context(), dir, "http://mirror/", "bookworm", a)
-	if _, there := os.Stat(keyring); there != nil {
-		var missing *MissingError
-		if !errors.As(err, &missing) || !strings.Contains(missing.Cure, "debian-archive-keyring") {
-			t.Errorf("without the key: %v", err)
-		}
-		return
+	keyring := filepath.Join(t.TempDir(), "keyring.gpg")
+	err := ownLists(t.Context(), dir, "http://mirror/", "bookworm", keyring, a)
+	var missing *MissingError
+	if !errors.As(err, &missing) || !strings.Contains(missing.Cure, "debian-archive-keyring") {
+		t.Errorf("without the key: %v", err)
 	}
-	if err != nil {
+	if err := os.WriteFile(keyring, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := ownLists(t.Context(), dir, "http://mirror/", "bookworm", keyring, a); err != nil {
 		t.Fatal(err)
 	}
 	sources, err := os.ReadFile(filepath.Join(dir, "sources.list"))

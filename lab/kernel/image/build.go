@@ -78,7 +78,7 @@ func (b *build) resolve(ctx context.Context) (all []Package, err error) {
 	if mirror == "" {
 		mirror = DefaultMirror
 	}
-	if err := ownLists(ctx, filepath.Join(b.Dir, "apt"), mirror, theRecipe.Suite, b.apt); err != nil {
+	if err := ownLists(ctx, filepath.Join(b.Dir, "apt"), mirror, theRecipe.Suite, debianKeyring, b.apt); err != nil {
 		return nil, err
 	}
 	return b.packages(ctx)
