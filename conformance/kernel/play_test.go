@@ -179,6 +179,15 @@ func TestPingPongGivesUp(t *testing.T) {
 	}
 }
 
+// The time may be over before the first attempt is answered.
+func TestDialGivesUpBeforeItIsRefused(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := dial(ctx, freePort(t)); err == nil || !strings.Contains(err.Error(), "nobody listens") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestPingPongRefusesNonsense(t *testing.T) {
 	for _, p := range []PingPong{
 		{Tool: "xrc"}, {Tool: RC, QPs: 2}, {Tool: SRQ}, {Tool: SRQ, QPs: 257}, {Tool: RC, Size: 0}, {Tool: UD, Size: 1025},

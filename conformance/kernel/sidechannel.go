@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,12 +27,12 @@ func dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 		switch {
 		case errors.Is(err, syscall.ECONNREFUSED):
 			refused = err
-		case err == nil || ctx.Err() == nil || refused == nil: // else the end came while it was tried again
+		case err == nil || ctx.Err() == nil:
 			return conn, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("nobody listens: %w", refused)
+			return nil, fmt.Errorf("nobody listens: %w", cmp.Or(refused, err))
 		case <-time.After(retryPause):
 		}
 	}
