@@ -224,7 +224,8 @@ func own(qemu string) error {
 		return err
 	}
 	fmt.Println(l.machines[0].cmd.Process.Pid)
-	select {}
+	forever()
+	return nil
 }
 
 // Guests die with the process that brought them up, also by a kill -9.

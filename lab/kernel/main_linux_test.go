@@ -127,6 +127,14 @@ func fakeConfig(t *testing.T, behaviour string) Config {
 	}
 }
 
+// forever never returns. A select without cases is a deadlock to the runtime of a program
+// without cgo, which is what a machine without a C compiler builds.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
 // beGuest is a fake of QEMU with a guest: it prints what a guest would, and serves at
 // the guest's address, which it gives to the lab's own namespace.
 func beGuest(behaviour string) error {
@@ -148,12 +156,12 @@ func beGuest(behaviour string) error {
 		return nil
 	case "fails":
 		fmt.Print(guest.FailedMark + "make device siw0: no such thing\r\n")
-		select {}
+		forever()
 	case "hangs":
-		select {}
+		forever()
 	case "silent": // ready, and not there
 		fmt.Print(guest.ReadyMark + "0.1 s\r\n")
-		select {}
+		forever()
 	}
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {

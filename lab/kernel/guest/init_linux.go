@@ -35,7 +35,9 @@ func first() {
 	} else {
 		fmt.Printf("%s%.2f s\n", ReadyMark, uptime().Seconds())
 	}
-	select {}
+	for { // the runtime takes a select without cases for a deadlock if no other goroutine is left
+		time.Sleep(time.Hour)
+	}
 }
 
 // environment is what every program of a guest has.
