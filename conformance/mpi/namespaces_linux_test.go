@@ -52,7 +52,10 @@ func TestCasesInNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range inNamespaces() {
+	for i, s := range inNamespaces() {
+		if !part.Has(i) {
+			continue
+		}
 		t.Run(s.String(), func(t *testing.T) {
 			options, err := json.Marshal(s.options())
 			if err != nil {
@@ -74,7 +77,7 @@ func TestCasesInNamespaces(t *testing.T) {
 
 // inNamespaces are the set-ups that cases are run on in real time.
 func inNamespaces() []setup {
-	if !*everywhere {
+	if !*everywhere && !part.Given() {
 		return []setup{{"softroce", carrier.RingSRQ, p2p.Speculative, mpi.Polling, "clean", 0, "", false}}
 	}
 	var all []setup

@@ -84,6 +84,15 @@ func chosen(c cases.Case, i int, all []setup) (some []setup) {
 			some = append(some, s)
 		}
 	}
+	if part.Given() {
+		all, some = some, nil
+		for k, s := range all {
+			if part.Has(i*len(all) + k) {
+				some = append(some, s)
+			}
+		}
+		return some
+	}
 	if *everywhere || *only != "" {
 		return some
 	}

@@ -7,8 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/rotation"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
+
+// Tests of all set-ups take a few of them, unless they are told to take all or a part.
+var part = rotation.Flag()
+
+func few() bool { return !*everywhere && !part.Given() }
 
 var everywhere = flag.Bool("everywhere", false, "try every design of every provider with everything, and not a part of it")
 
