@@ -1,10 +1,12 @@
 // Command raced says what the race step of CI tests: every package in which goroutines
 // meet, which is one whose own code or tests have a go statement, a channel, a lock, an
 // atomic variable or parallel tests. Packages without any of these (codecs, engines) cannot
-// race by themselves, and are raced as parts of the others.
+// race by themselves, and are raced as parts of the others. Of some packages the step takes
+// a part of the tests; parts.go says which, and why.
 //
-//	raced          print the packages
-//	raced -skip    print the tests to leave out, for go test -skip
+//	raced          print the packages that are tested as a whole
+//	raced -parts   print those of which some tests are run
+//	raced -run     print the pattern for these tests
 package main
 
 import (
@@ -14,11 +16,14 @@ import (
 	"strings"
 )
 
+const module = "github.com/fabrictest/fabrictest"
+
 func main() {
-	skip := flag.Bool("skip", false, "print a pattern for the tests to leave out")
+	inParts := flag.Bool("parts", false, "print the packages of which some tests are run")
+	pattern := flag.Bool("run", false, "print the pattern for these tests")
 	flag.Parse()
-	if *skip {
-		fmt.Println(skipPattern())
+	if *pattern {
+		fmt.Println(runPattern())
 		return
 	}
 	all, err := packages(".")
@@ -26,11 +31,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "raced:", err)
 		os.Exit(1)
 	}
-	var names []string
 	for _, p := range all {
-		if p.hasTests() && p.concurrent {
-			names = append(names, p.ImportPath)
+		if _, isPart := partOf(p.name()); p.raced() && isPart == *inParts {
+			fmt.Println(p.ImportPath)
 		}
 	}
-	fmt.Println(strings.Join(names, "\n"))
 }
+
+func (p *pack) name() string { return strings.TrimPrefix(p.ImportPath, module+"/") }

@@ -23,7 +23,8 @@ type pack struct {
 	tests      []string // names of its test functions
 }
 
-func (p *pack) hasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
+// raced reports whether goroutines meet in the package, and it has tests to show them.
+func (p *pack) raced() bool { return p.concurrent && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
 // packages reads the packages of the module at dir, as race builds have them.
 func packages(dir string) (all []*pack, err error) {

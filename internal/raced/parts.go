@@ -1,0 +1,50 @@
+package main
+
+import (
+	"slices"
+	"strings"
+)
+
+// part is a package of which the race step takes some tests only.
+type part struct {
+	name   string // below the module
+	tests  string // a pattern for the tests that are raced
+	reason string // of leaving out the others
+}
+
+const (
+	simulated = "in a simulated world, one goroutine runs at a time"
+	processes = "most time is spent in other programs, which are not raced"
+)
+
+var parts = []part{
+	{"conformance/mpi", "CasesInNamespaces", simulated},
+	{"e2e", "^$", "the program under test is another process; only its output is read by a goroutine"},
+	{"fuzz", "TestParseList", simulated},
+	{"lab/simlab", "TestInterruptedRun|TestProgress", simulated},
+	{"mpi/carrier", "TestMessagesArrive|TestNeighbours|TestAtomics", simulated + "; mpi/trials races it between NICs on sockets"},
+	{"mpi/trials", "Namespaces", simulated},
+	{"report", "TestManyMayWriteOneFolder", processes + ": a browser"},
+	{"scenarios/traffic", "RealTime", simulated},
+	{"scenarios/workload", "RealTime", simulated},
+}
+
+// partOf returns the part of a package that is raced, if it is not the whole.
+func partOf(name string) (part, bool) {
+	i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
+	if i < 0 {
+		return part{}, false
+	}
+	return parts[i], true
+}
+
+// runPattern matches the tests of all parts.
+func runPattern() string {
+	var all []string
+	for _, p := range parts {
+		if !slices.Contains(all, p.tests) {
+			all = append(all, p.tests)
+		}
+	}
+	return strings.Join(all, "|")
+}
