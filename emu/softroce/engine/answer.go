@@ -23,7 +23,9 @@ func (q *QP) answer(now mono.Time, d *link.Datagram) bool {
 		if q.heldBack(now) {
 			return false
 		}
-		q.answerRead(now, d, e)
+		if !q.answerRead(now, d, e) {
+			return q.answer(now, d)
+		}
 		if q.limiter.Active() {
 			q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
 		}
@@ -66,14 +68,14 @@ func (q *QP) creditSyndrome() wire.Syndrome {
 }
 
 // answerRead builds the next packet of a READ response, or the one packet that
-// answers an atomic, a FLUSH or an ATOMIC WRITE.
-func (q *QP) answerRead(now mono.Time, d *link.Datagram, e *replay) {
+// answers an atomic, a FLUSH or an ATOMIC WRITE. It reports false if there is none
+// any more.
+func (q *QP) answerRead(now mono.Time, d *link.Datagram, e *replay) bool {
 	psn := e.next
 	switch e.op {
 	case wire.OpReadRequest:
 		if !q.readPacket(d, e) {
-			q.readFailed(now, d, e)
-			return
+			return q.readFailed(now, d, e)
 		}
 	case wire.OpCompareSwap, wire.OpFetchAdd:
 		p := q.header(wire.OpAtomicAcknowledge, psn)
@@ -89,26 +91,24 @@ func (q *QP) answerRead(now mono.Time, d *link.Datagram, e *replay) {
 	}
 	q.nic.seal(d, &q.path.icrc)
 	if e.next == e.to {
-		e.unsent, e.delivered = false, true
+		e.finish()
+		e.delivered = true
 	} else {
 		e.next = e.next.Next()
 	}
+	return true
 }
 
-// readPacket builds one READ response packet from memory as it is now. It
-// reports false if the memory may no longer be read.
+// readPacket builds one READ response packet from memory as it is now, or as it was
+// when a later request invalidated its key. It reports false if the memory may no
+// longer be read.
 func (q *QP) readPacket(d *link.Datagram, e *replay) bool {
 	off := uint32(e.next.Sub(e.first)) * uint32(q.mtu)
 	n := min(e.end-off, uint32(q.mtu))
 	p := q.header(readOperation(e.next == e.from && !e.continued, e.next == e.to), e.next)
 	p.AETH = wire.AETH{Syndrome: q.creditSyndrome(), MSN: e.msn}
 	p.BTH.AckReq = q.nic.q.AckReqOnResponses
-	payload := begin(d, &q.path, p, int(n))
-	mem, at, err := q.remoteFor(e, e.va+uint64(off), uint64(n))
-	if err != nil {
-		return false
-	}
-	return n == 0 || mem.ReadAt(payload, at) == nil
+	return q.readMemory(e, off, begin(d, &q.path, p, int(n)))
 }
 
 func readOperation(first, last bool) wire.Operation {
@@ -125,10 +125,17 @@ func readOperation(first, last bool) wire.Operation {
 }
 
 // readFailed answers a READ whose memory went away with a NAK at the packet
-// that could not be built, and fails the QP.
-func (q *QP) readFailed(_ mono.Time, d *link.Datagram, e *replay) {
+// that could not be built, and fails the QP. A duplicate that arrived while the
+// memory was there is no error of the peer's, which has been sent the whole answer
+// before: the rest of the repeated answer is dropped, and readFailed reports false.
+func (q *QP) readFailed(_ mono.Time, d *link.Datagram, e *replay) bool {
+	if e.delivered && !e.refused {
+		e.finish()
+		return false
+	}
 	psn := e.next
 	q.resp.forget()
 	q.refuse(psn, wire.NakRemoteAccess, verbs.WCRemAccessErr, verbs.EventQPAccessErr)
 	q.answerAck(d)
+	return true
 }

@@ -240,6 +240,7 @@ func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 func (q *QP) remoteInvalidate(rkey uint32) verdict {
 	err := q.nic.Mem.CheckInvalidate(rkey, q.accessPD(), q.num)
 	if err == nil && !q.nic.q.InvalidateLate {
+		q.saveReads(rkey)
 		err = q.nic.Mem.Invalidate(rkey, q.accessPD(), q.num)
 	}
 	if err == nil {

@@ -24,7 +24,17 @@ type replay struct {
 	end            uint32 // offset behind the last byte of it
 	unsent         bool
 	delivered      bool // an answer has left to its end
+	refused        bool // a duplicate READ arrived after its key had become invalid
 	continued      bool // Quirks.SubReadContinues: answered as the rest of a longer READ
+	saved          savedBytes
+}
+
+// savedBytes are the bytes that a READ response needs of memory whose key was
+// invalidated by a later request before the response was sent.
+type savedBytes struct {
+	valid bool
+	from  uint32 // offset in the READ
+	data  []byte
 }
 
 // replayRing holds the last max_dest_rd_atomic requests, oldest first.
@@ -118,7 +128,7 @@ func (r *responder) resize(n int, forget bool) {
 func (r *responder) forget() {
 	r.pending, r.reading, r.hold.covers = false, false, 0
 	for i := range r.replays.count {
-		r.replays.at(i).unsent = false
+		r.replays.at(i).finish()
 	}
 }
 
@@ -215,7 +225,7 @@ func (q *QP) replayFrom(e *replay, psn wire.PSN, n uint32) {
 	e.from, e.next = psn, psn
 	e.to = psn.Add(packetCount(n, q.mtu) - 1)
 	e.end = off + n
-	e.unsent = true
+	e.unsent, e.refused, e.saved = true, false, savedBytes{}
 	q.resp.replays.stirs(e)
 	q.resp.reading = true
 	q.wake()
@@ -260,6 +270,10 @@ func (q *QP) duplicate(p *wire.Packet) {
 		q.atomicAgain(p, e)
 	}
 	q.replayFrom(e, psn, n)
+	if e.op == wire.OpReadRequest {
+		_, _, err := q.remoteFor(e, p.RETH.VA, uint64(n))
+		e.refused = err != nil
+	}
 }
 
 // repeats reports whether a duplicate asks for what e holds. A READ may ask for
@@ -290,6 +304,43 @@ func (q *QP) readAgain(p *wire.Packet, e *replay) {
 	if q.nic.q.DupReadUnchecked { // the original is not looked at
 		e.va, e.rkey, e.length, e.first = p.RETH.VA, p.RETH.RKey, p.RETH.DMALen, p.BTH.PSN
 	}
+}
+
+// finish ends the answer under way.
+func (e *replay) finish() { e.unsent, e.saved = false, savedBytes{} }
+
+// saveReads copies the bytes that unsent READ responses need of the memory that rkey
+// names, before a SEND invalidates rkey. READs that arrived before the SEND are
+// answered with them, and memory is not read once its key is invalid.
+func (q *QP) saveReads(rkey uint32) {
+	for i := range q.resp.replays.count {
+		e := q.resp.replays.at(i)
+		if !e.unsent || e.op != wire.OpReadRequest || e.rkey != rkey || e.refused || e.saved.valid {
+			continue
+		}
+		from := uint32(e.next.Sub(e.first)) * uint32(q.mtu)
+		data := make([]byte, e.end-from)
+		if q.readMemory(e, from, data) {
+			e.saved = savedBytes{valid: true, from: from, data: data}
+		}
+	}
+}
+
+// readMemory fills b with what e asked for from offset off on. It reports false if
+// the memory may not be read, or no longer.
+func (q *QP) readMemory(e *replay, off uint32, b []byte) bool {
+	switch {
+	case e.refused:
+		return false
+	case e.saved.valid:
+		copy(b, e.saved.data[off-e.saved.from:])
+		return true
+	}
+	mem, at, err := q.remoteFor(e, e.va+uint64(off), uint64(len(b)))
+	if err != nil {
+		return false
+	}
+	return len(b) == 0 || mem.ReadAt(b, at) == nil
 }
 
 // remoteFor resolves the key of a replayed READ in the domain it came for.

@@ -1,0 +1,341 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// rc/read/21: the R_Key of a READ, duplicate or not, is checked in the order of arrival:
+// a SEND_INV that arrives behind it, in the same batch, does not concern it. The
+// responses hold the memory as it was when it was invalidated.
+func TestRCReadAheadOfSendInvalidateIsAnswered(t *testing.T) {
+	for _, duplicate := range []bool{false, true} {
+		for sent := range 3 { // packets of the answer that leave before the SEND_INV arrives
+			t.Run(fmt.Sprintf("duplicate %v after %d packets", duplicate, sent), func(t *testing.T) {
+				each(t, setup{}, func(p *peer) {
+					p.recv(1, 8)
+					key := p.bindWindow(0x8000)
+					n := 3*p.mtu - 1
+					read := func() { p.send(wire.OpReadRequest, 0, p.at(0, n), rkey(key)) }
+					read()
+					want := p.responses(0, n, 1)
+					if duplicate {
+						p.expect(want...)
+						read()
+					}
+					p.expectSome(want[:sent]...)
+					p.send(wire.OpSendOnly, 3, func(k *wire.Packet) {
+						k.BTH.Opcode = wire.MakeOpcode(wire.TransportRC, wire.OpSendOnlyInv)
+						k.IETH.RKey = key
+					}, ackReq)
+					p.wcs(fmt.Sprintf("1 SUCCESS RECV inv %x", key))
+					clear(p.target(0, n)) // it is the program's alone now
+					p.expect(append(want[sent:], "ACK 3 msn 2")...)
+					for i, k := range p.got[:3-sent] {
+						if at := (sent + i) * p.mtu; !bytes.Equal(k.Payload, targetData[at:][:len(k.Payload)]) {
+							p.Errorf("response %d holds memory as it was after the invalidation", sent+i)
+						}
+					}
+					p.state(verbs.QPStateRTS)
+					read() // a duplicate that arrives now is refused
+					p.expect("NAK 0 access msn 2")
+					p.state(verbs.QPStateErr)
+				})
+			})
+		}
+	}
+}
+
+// A duplicate READ may still be unanswered when the program, told by a later message
+// that the READ is done, takes its memory away. That is no error of the peer's.
+func TestRCDuplicateReadIsDroppedWhenItsMemoryGoesAwayAfterItsArrival(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		mr := p.regionIn(p.h.pd, allAccess)
+		n := 3 * p.mtu
+		read := func() { p.send(wire.OpReadRequest, 0, p.at(0, n), rkey(mr.Key)) }
+		read()
+		want := p.responses(0, n, 1)
+		p.expect(want...)
+		read()
+		p.expectSome(want[0])
+		p.send(wire.OpWriteOnly, 3, p.at(0, 0), ackReq)
+		if err := p.h.nic.DeregMR(mr); err != nil {
+			p.Fatal(err)
+		}
+		p.expect("ACK 3 msn 2")
+		p.state(verbs.QPStateRTS)
+		read()
+		p.expect("NAK 0 access msn 2")
+	})
+}
+
+// The invalidation of a key is no excuse for a duplicate that arrived behind it, even if
+// the same key is opened again before the answer is built.
+func TestRCDuplicateReadBehindAnInvalidationIsRefused(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		w := p.window(verbs.MWType2)
+		key := p.opened(w, 0, 64)
+		read := func() { p.send(wire.OpReadRequest, 0, p.at(0, 64), rkey(key)) }
+		read()
+		p.expect("RR_ONLY 0 64B msn 1")
+		if err := p.h.nic.Mem.Invalidate(key, p.h.pd, p.q.num); err != nil {
+			p.Fatal(err)
+		}
+		read()
+		if err := p.h.nic.Mem.Bind(w, core.Bind{
+			Region: p.h.mr, Addr: p.h.mr.Addr + targetAt, Len: 64, Key: key, PD: p.h.pd, QPN: p.q.num, Access: windowRights,
+		}); err != nil {
+			p.Fatal(err)
+		}
+		p.expect("NAK 0 access msn 1")
+	})
+}
+
+// Whatever arrives in one batch, READs are answered by the order of arrival: a peer that
+// repeats READs, and never after it has closed their windows, gets no NAK, and every
+// byte as it was while the window was open.
+func TestRCRandomBatchesOfReadsAndInvalidations(t *testing.T) {
+	var total readerCounts
+	for seed := range uint64(*seeds) {
+		r := newReader(t, seed)
+		for r.step() {
+		}
+		r.drain()
+		total.add(r.counts)
+	}
+	t.Logf("%+v", total)
+	if *seeds >= 200 && (total.overtaken < 100 || total.dropped < 10 || total.saved < 100) {
+		t.Error("too few answers waited while their memory was closed")
+	}
+}
+
+// reader is a peer that reads memory through windows and regions, at random.
+type reader struct {
+	*peer
+	luck   dice
+	next   int // index of the next PSN
+	places []*place
+	reads  []*readOp
+	counts readerCounts
+}
+
+type readerCounts struct {
+	reads, duplicates int
+	overtaken         int // windows closed while an answer was to be sent
+	saved             int // response packets sent after that
+	dropped           int // duplicates whose region was gone before they were answered
+}
+
+func (c *readerCounts) add(d readerCounts) {
+	c.reads += d.reads
+	c.duplicates += d.duplicates
+	c.overtaken += d.overtaken
+	c.saved += d.saved
+	c.dropped += d.dropped
+}
+
+// place is memory that one key opens, and no other.
+type place struct {
+	off    int
+	key    uint32
+	region *core.Region // nil: a window
+	open   bool
+}
+
+// readOp is a READ of the peer's. The answer that is to come has the PSNs [from, to].
+type readOp struct {
+	first, last int
+	off, n      int
+	place       *place
+	answered    bool // once, completely
+	from, to    int
+}
+
+func (o *readOp) waits() bool { return o.from <= o.to }
+
+const placeSize = 0x2000
+
+func newReader(t *testing.T, seed uint64) *reader {
+	luck := newDice(seed)
+	return &reader{peer: newPeer(t, flavours[luck.pick(len(flavours))], setup{}), luck: luck}
+}
+
+// step does one thing. It reports false when the memory is used up.
+func (r *reader) step() bool {
+	switch r.luck.pick(8) {
+	case 0, 1:
+		return r.openPlace()
+	case 2, 3:
+		r.read()
+	case 4, 5:
+		r.readAgain()
+	case 6:
+		r.closePlace()
+	default:
+		r.take(r.luck.pick(12))
+	}
+	return true
+}
+
+// pickPlace returns a place that is open, or nil.
+func (r *reader) pickPlace() *place {
+	if len(r.places) == 0 {
+		return nil
+	}
+	if c := r.places[r.luck.pick(len(r.places))]; c.open {
+		return c
+	}
+	return nil
+}
+
+func (r *reader) openPlace() bool {
+	c := &place{off: len(r.places) * placeSize, open: true}
+	if c.off+placeSize > memSize-targetAt {
+		return false
+	}
+	if r.luck.pick(3) == 0 {
+		c.region = r.regionIn(r.h.pd, allAccess)
+		c.key = c.region.Key
+	} else {
+		c.key = r.bindWindow(uint64(c.off + placeSize))
+	}
+	r.places = append(r.places, c)
+	return true
+}
+
+// held are the READs that the responder keeps for duplicates.
+func (r *reader) held() []*readOp { return r.reads[max(0, len(r.reads)-4):] }
+
+func (r *reader) read() {
+	c := r.pickPlace()
+	if held := r.held(); c == nil || len(held) == 4 && !held[0].answered {
+		return
+	}
+	o := &readOp{first: r.next, off: c.off, n: r.luck.pick(placeSize), place: c, from: r.next}
+	o.last = o.first + max(1, (o.n+r.mtu-1)/r.mtu) - 1
+	o.to = o.last
+	r.next = o.last + 1
+	r.reads = append(r.reads, o)
+	r.counts.reads++
+	r.request(o.first, o.off, o.n, c.key)
+}
+
+func (r *reader) request(psn, off, n int, key uint32) {
+	r.send(wire.OpReadRequest, psn, r.at(off, n), rkey(key))
+}
+
+// readAgain repeats a READ, or its end, as a requester does that waits for answers.
+func (r *reader) readAgain() {
+	held := r.held()
+	if len(held) == 0 {
+		return
+	}
+	o := held[r.luck.pick(len(held))]
+	if !o.place.open {
+		return
+	}
+	skip := r.luck.pick(o.last - o.first + 1)
+	r.counts.duplicates++
+	o.from, o.to = o.first+skip, o.last
+	r.request(o.from, o.off+skip*r.mtu, o.n-skip*r.mtu, o.place.key)
+}
+
+// closePlace closes a window by SEND_INV, or has the program deregister a region after
+// a SEND that tells it that the peer has got all of its READs.
+func (r *reader) closePlace() {
+	c := r.pickPlace()
+	if c == nil || c.region != nil && r.unanswered(c) {
+		return
+	}
+	for _, o := range r.reads {
+		switch {
+		case o.place != c || !o.waits():
+		case c.region != nil:
+			o.from = o.to + 1
+			r.counts.dropped++
+		default:
+			r.counts.overtaken++
+		}
+	}
+	c.open = false
+	r.recv(1, 8)
+	op := wire.OpSendOnlyInv
+	if c.region != nil {
+		op = wire.OpSendOnly
+	}
+	r.send(op, r.next, inv(c.key))
+	r.next++
+	if len(r.h.poll()) != 1 {
+		r.Fatal("the SEND did not complete a receive")
+	}
+	if c.region != nil {
+		if err := r.h.nic.DeregMR(c.region); err != nil {
+			r.Fatal(err)
+		}
+	}
+	clear(r.target(c.off, placeSize))
+}
+
+// unanswered reports whether the peer has yet to get a READ of c.
+func (r *reader) unanswered(c *place) bool {
+	return slices.ContainsFunc(r.reads, func(o *readOp) bool { return o.place == c && !o.answered })
+}
+
+// take takes up to n packets from the NIC and checks each.
+func (r *reader) take(n int) int {
+	r.got = r.got[:0]
+	n = r.h.nic.Output(r.now, r.ds[:n])
+	for i := range n {
+		text := r.see(&r.ds[i])
+		k := &r.got[i]
+		psn := int(k.BTH.PSN.Sub(r.rq))
+		if k.AETH.Syndrome.Kind() == wire.SyndromeNak {
+			r.Fatalf("%s, of a peer that has done nothing wrong", text)
+		}
+		if k.BTH.Opcode.Operation() != wire.OpAcknowledge {
+			r.check(text, psn, k.Payload)
+		}
+	}
+	return n
+}
+
+// check checks one packet of a READ response.
+func (r *reader) check(text string, psn int, payload []byte) {
+	for _, o := range r.reads {
+		if psn < o.first || psn > o.last {
+			continue
+		}
+		at := (psn - o.first) * r.mtu
+		switch {
+		case psn != o.from:
+			r.Fatalf("%s, want PSN %d", text, o.from)
+		case !bytes.Equal(payload, targetData[o.off+at:][:min(r.mtu, o.n-at)]):
+			r.Fatalf("%s: other bytes than the memory held while it was open", text)
+		}
+		if !o.place.open {
+			r.counts.saved++
+		}
+		o.from++
+		o.answered = o.answered || !o.waits()
+		return
+	}
+	r.Fatalf("%s answers no READ", text)
+}
+
+// drain takes all that there is and checks that nothing is missing.
+func (r *reader) drain() {
+	for r.take(len(r.ds)) > 0 {
+	}
+	held := r.held()
+	for i, o := range r.reads {
+		if o.waits() && (!o.answered || len(r.reads)-i <= len(held)) {
+			r.Fatalf("READ %d of %d, PSNs %d to %d: no answer from %d on", i, len(r.reads), o.first, o.last, o.from)
+		}
+	}
+}
