@@ -126,10 +126,11 @@ func (p *planner) pickWindow() int8 {
 	return noWindow
 }
 
-// mayInvalidate reports whether a window can be closed without doubt. A copy of a
-// READ that a network delivers late is carried out again, and one through a
-// window that is closed by then must be refused: that ends the connection, and
-// rightly so.
+// mayInvalidate reports whether a window can be closed without doubt. The copies of a
+// READ that its requester sends, even after a timeout that was too early, leave before a
+// SEND_INV whose fence has waited for the READ, and a network that keeps order delivers
+// them before it: they are answered. A network that duplicates or reorders may deliver a
+// copy when the window is closed, which is then refused and ends the connection.
 func (p *planner) mayInvalidate(window int8) bool {
 	late := p.w.Network.Duplicates || p.w.Network.Reorders
 	return !late || !p.read[window]

@@ -190,6 +190,25 @@ func TestRCAckDuringARepetitionSkipsAhead(t *testing.T) {
 	})
 }
 
+// rc/tmo/7: a bind has no packet. An ACK that comes between the retransmissions of the
+// requests around it completes it, and the retransmission goes on behind it.
+func TestRCAckAtALocalOperationDuringARetransmission(t *testing.T) {
+	each(t, setup{attr: func(a *verbs.QPAttr) { a.Timeout = 8 }}, func(p *peer) {
+		p.post(1, verbs.OpSend, 4)
+		p.bind(2, p.window(verbs.MWType2), 0, 64)
+		p.post(3, verbs.OpSend, 4)
+		sent := []string{"SEND_ONLY 0 4B ackreq", "SEND_ONLY 1 4B ackreq"}
+		p.expect(sent...)
+		p.wait(4096 << 8)
+		p.expectSome(sent[0])
+		p.ack(0)
+		p.wcs("1 SUCCESS SEND", "2 SUCCESS BIND_MW")
+		p.expect(sent[1])
+		p.ack(1)
+		p.wcs("3 SUCCESS SEND")
+	})
+}
+
 // rc/tmo/4: a retry is a packet sent. Time that congestion control makes it wait
 // for its turn is not held against the peer.
 func TestRCPacedRepetitionsAreNotCountedBeforeTheyLeave(t *testing.T) {

@@ -432,6 +432,10 @@ func (q *QP) retire() {
 		if w.state != wqeDone {
 			break
 		}
+		if q.req.cur == q.sq.head { // a local operation that was next in a retransmission
+			q.req.cur++
+			q.req.pkt = 0
+		}
 		q.completeSend(w, w.status) // a success but for Quirks.NAKKeepsRTS
 	}
 	q.checkDrained()
