@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report/internal/junit"
-	"github.com/fabrictest/fabrictest/report/internal/visible"
 )
 
 // WriteJUnit writes a run as JUnit XML: a suite for each tier, a case for each

@@ -8,8 +8,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report/internal/look"
-	"github.com/fabrictest/fabrictest/report/internal/visible"
 )
 
 // The page is one file: style and script are in it, and drawings are inline.

@@ -188,17 +188,6 @@ func TestHeadlines(t *testing.T) {
 	}
 }
 
-func TestVisible(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain – ünï ☃ 日本": "plain – ünï ☃ 日本", "a\nb\tc": "a b c", "\x1b[2J": `\x1b[2J`, "a\x00\x7f": `a\x00\x7f`, "\xff": `\xff`,
-		"\u202eabc": `\u202eabc`, "\u2028": `\u2028`, "\ufeff": `\ufeff`, "👩\u200d💻": "👩\u200d💻", "\r\n": `\x0d `,
-	} {
-		if got := report.Visible(in); got != want {
-			t.Errorf("%q becomes %q, not %q", in, got, want)
-		}
-	}
-}
-
 func BenchmarkWriteHTML(b *testing.B) {
 	run := sample.Large(4, 1000)
 	for b.Loop() {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fabrictest/fabrictest/capture"
+	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
 // nameWidth is the column in which names of headers stand.
@@ -31,7 +32,7 @@ func (p *Printer) details(pkt *capture.Packet) string {
 		}
 		b.WriteString(name)
 		for i, f := range h.Fields {
-			text := f.Name + " " + Printable(f.String())
+			text := f.Name + " " + visible.Line(f.String())
 			if i < len(h.Fields)-1 {
 				text += ","
 			}

@@ -7,11 +7,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/fabrictest/fabrictest/capture"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
 // The columns of a line. The last one is not aligned.
@@ -47,7 +46,7 @@ func (p *Printer) lines(s *capture.Stream, pkt *capture.Packet) []line {
 	}
 	first.cols[colProtocol] = pkt.Protocol
 	if len(pkt.PDUs) == 0 {
-		first.summary = Printable(pkt.Note)
+		first.summary = visible.Line(pkt.Note)
 		first.quiet = true
 		return []line{first}
 	}
@@ -63,7 +62,7 @@ func (p *Printer) lines(s *capture.Stream, pkt *capture.Packet) []line {
 		l.setup = d.Start != nil || d.RoCE != nil && d.RoCE.CM != nil
 		l.quiet = strings.HasSuffix(l.cols[colOp], "ACKNOWLEDGE")
 		if pkt.Note != "" && i == 0 { // why it is not whole
-			l.summary += ", " + Printable(pkt.Note)
+			l.summary += ", " + visible.Line(pkt.Note)
 		}
 		all = append(all, l)
 	}
@@ -74,7 +73,7 @@ func interfaceName(i capture.Interface) string {
 	if i.Name == "" {
 		return fmt.Sprintf("#%d", i.Index)
 	}
-	return Printable(i.Name)
+	return visible.Line(i.Name)
 }
 
 // time prints seconds to the microsecond, or to the nanosecond where they say
@@ -138,37 +137,11 @@ func (e ends) host(s *capture.Stream, end netip.AddrPort) string {
 	name, ok := s.Host(end.Addr())
 	switch {
 	case !e.ports && ok:
-		return Printable(name)
+		return visible.Line(name)
 	case !e.ports:
 		return end.Addr().String()
 	case ok:
-		return fmt.Sprintf("%s:%d", Printable(name), end.Port())
+		return fmt.Sprintf("%s:%d", visible.Line(name), end.Port())
 	}
 	return end.String()
-}
-
-// Printable replaces what could move a terminal's cursor or worse.
-func Printable(s string) string {
-	clean := true
-	for _, r := range s {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			clean = false
-			break
-		}
-	}
-	if clean {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r == '\n' || r == '\t':
-			b.WriteByte(' ')
-		case r == utf8.RuneError || !unicode.IsPrint(r):
-			b.WriteRune('·')
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fabrictest/fabrictest/capture"
+	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
 // pageLines is how many lines are kept back to find out how wide columns are.
@@ -134,7 +135,7 @@ func (p *Printer) colourOf(l *line) string {
 func markWords(l *line) string {
 	words := make([]string, 0, len(l.marks))
 	for _, m := range l.marks {
-		text := Printable(m.Text)
+		text := visible.Line(m.Text)
 		switch {
 		case m.Kind == capture.MarkComment:
 			text = "“" + text + "”"

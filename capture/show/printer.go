@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/fabrictest/fabrictest/capture"
+	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
 // Options say what to print, and how.
@@ -119,7 +120,7 @@ func (p *Printer) Heading(name string) error {
 	if p.opts.JSON || p.opts.Quiet {
 		return nil
 	}
-	_, err := p.w.WriteString("==> " + Printable(name) + " <==\n")
+	_, err := p.w.WriteString("==> " + visible.Line(name) + " <==\n")
 	return err
 }
 

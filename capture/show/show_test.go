@@ -121,7 +121,7 @@ func TestEscapesOfTheFileAreNotPrinted(t *testing.T) {
 			t.Fatalf("%q reaches the terminal in %q", r, got)
 		}
 	}
-	if !strings.Contains(got, "“·[31mred· next ·”") {
+	if !strings.Contains(got, `“\x1b[31mred\x0d next \u202e”`) {
 		t.Errorf("the comment is not shown: %q", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/capture"
+	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
 // maxFlows bounds what is counted apart; the rest is counted as one.
@@ -236,7 +237,7 @@ func (st *stats) marked(w io.Writer) {
 	slices.SortFunc(texts, func(a, b string) int { return cmp.Or(cmp.Compare(st.naks[b], st.naks[a]), cmp.Compare(a, b)) })
 	fmt.Fprint(w, "\ntimes\t  complaint\n")
 	for _, t := range texts {
-		fmt.Fprintf(w, "%d\t  %s\n", st.naks[t], Printable(t))
+		fmt.Fprintf(w, "%d\t  %s\n", st.naks[t], visible.Line(t))
 	}
 }
 

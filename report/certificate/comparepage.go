@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/internal/look"
-	"github.com/fabrictest/fabrictest/report/internal/visible"
 )
 
 var (

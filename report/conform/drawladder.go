@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
 // The columns of a ladder: times, the application on the device, the device, and the

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/report/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
 // arrows show which way something went: the device is on the left, the judge on the

@@ -9,6 +9,7 @@ package console
 import (
 	"io"
 
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report"
 )
 
@@ -48,7 +49,7 @@ func New(cfg Config) *Display {
 	d.open(&cfg)
 	d.cfg = cfg
 	for _, n := range cfg.Names {
-		d.name = min(36, max(d.name, width(report.Visible(n))))
+		d.name = min(36, max(d.name, width(visible.Line(n))))
 	}
 	d.name = max(d.name, len("scenario"))
 	return d

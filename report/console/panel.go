@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
 // panel is where lines appear one after the other, above a line of progress where
@@ -91,7 +91,7 @@ func (d *panel) end(name string) {
 func (d *panel) Note(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.print(report.Visible(text) + "\n")
+	d.print(visible.Line(text) + "\n")
 	d.draw()
 }
 
@@ -163,7 +163,7 @@ func (d *panel) progress(room int) string {
 }
 
 func label(name, tier string) string {
-	return strings.TrimSpace(report.Visible(name) + " on " + report.Visible(tier))
+	return strings.TrimSpace(visible.Line(name) + " on " + visible.Line(tier))
 }
 
 // clock is a time in whole seconds, which do not flicker.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -21,11 +21,11 @@ func (d *Verdicts) deviations(b *strings.Builder, run *conform.Run) {
 			fmt.Fprintf(b, "  and %d more, in the report.\n", len(all)-maxBad)
 			return
 		}
-		fmt.Fprintf(b, "  %s %s, %s\n", d.tint(conform.Deviates, fmt.Sprintf("%-6s", report.Visible(r.Level))), d.bold(report.Visible(r.ID)), report.Visible(r.Device.Label()))
+		fmt.Fprintf(b, "  %s %s, %s\n", d.tint(conform.Deviates, fmt.Sprintf("%-6s", visible.Line(r.Level))), d.bold(visible.Line(r.ID)), visible.Line(r.Device.Label()))
 		if r.Want != "" || r.Got != "" {
-			fmt.Fprintf(b, "         want  %s\n         got   %s\n", report.Visible(r.Want), report.Visible(r.Got))
+			fmt.Fprintf(b, "         want  %s\n         got   %s\n", visible.Line(r.Want), visible.Line(r.Got))
 		}
-		b.WriteString(wrap("         ", report.Visible(r.Deviation)))
+		b.WriteString(wrap("         ", visible.Line(r.Deviation)))
 	}
 }
 
@@ -39,9 +39,9 @@ func (d *Verdicts) unasked(b *strings.Builder, run *conform.Run) {
 				b.WriteString("\nNot asked, and why\n")
 				first = false
 			}
-			line := fmt.Sprintf("  %-9s %4d  %s", report.Visible(dev.Label()), len(u.Cases), report.Visible(u.Why))
+			line := fmt.Sprintf("  %-9s %4d  %s", visible.Line(dev.Label()), len(u.Cases), visible.Line(u.Why))
 			if len(u.Cases) == 1 {
-				line += " (" + report.Visible(u.Cases[0]) + ")"
+				line += " (" + visible.Line(u.Cases[0]) + ")"
 			}
 			b.WriteString(line + "\n")
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report"
 )
 
@@ -45,10 +46,10 @@ func (d *Display) room() int {
 func (d *Display) row(r *report.Result) string {
 	word := words[r.Verdict]
 	verdict := d.paint(r.Verdict, word) + strings.Repeat(" ", max(0, verdictWidth-width(word)))
-	name, tier := pad(report.Visible(r.Name), d.name), report.Visible(r.Tier)
+	name, tier := pad(visible.Line(r.Name), d.name), visible.Line(r.Tier)
 	if r.Verdict != report.Passed {
 		before := fmt.Sprintf("  %s  %s  ", name, pad(tier, columnsOf[0].width))
-		return verdict + before + cut(report.Visible(r.Reason), max(d.room()-verdictWidth-width(before), minReason)) + "\n"
+		return verdict + before + cut(visible.Line(r.Reason), max(d.room()-verdictWidth-width(before), minReason)) + "\n"
 	}
 	t := r.Totals()
 	return line(verdict, name, []string{

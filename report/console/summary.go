@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report"
 )
 
@@ -33,11 +34,11 @@ func (d *Display) summary(run *report.Run, paths report.Paths) string {
 		if run.Seed != 0 { // otherwise each scenario had its own
 			fmt.Fprintf(&b, "Seed %d. ", run.Seed)
 		}
-		fmt.Fprintf(&b, "To repeat this run:\n\n    %s\n\n", report.Visible(run.Command))
+		fmt.Fprintf(&b, "To repeat this run:\n\n    %s\n\n", visible.Line(run.Command))
 	}
 	for _, p := range []struct{ name, path string }{{"Report", paths.HTML}, {"Result", paths.Result}, {"JUnit", paths.JUnit}} {
 		if p.path != "" {
-			fmt.Fprintf(&b, "%s: %s\n", p.name, report.Visible(p.path))
+			fmt.Fprintf(&b, "%s: %s\n", p.name, visible.Line(p.path))
 			if p.name == "Report" {
 				break // it links to the others' folder
 			}
@@ -53,14 +54,14 @@ func (d *Display) describe(b *strings.Builder, r *report.Result) {
 	if names := r.FailedChecks(); r.Verdict == report.Failed && len(names) > 0 {
 		why = strings.Join(names, ", ")
 	}
-	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, words[r.Verdict]), label(r.Name, r.Tier), report.Visible(why))
+	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, words[r.Verdict]), label(r.Name, r.Tier), visible.Line(why))
 	for _, c := range r.Checks {
 		if !c.OK {
-			fmt.Fprintf(b, "    %s: want %s, got %s\n", report.Visible(c.Name), report.Visible(c.Want), report.Visible(c.Got))
+			fmt.Fprintf(b, "    %s: want %s, got %s\n", visible.Line(c.Name), visible.Line(c.Want), visible.Line(c.Got))
 		}
 	}
 	if r.Replay != "" {
-		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", report.Visible(r.Replay))
+		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", visible.Line(r.Replay))
 	}
 }
 
@@ -94,7 +95,7 @@ func skips(run *report.Run) []string {
 		if r.Verdict != report.Skipped {
 			continue
 		}
-		reason := report.Visible(r.Reason)
+		reason := visible.Line(r.Reason)
 		if by[reason] == 0 {
 			order = append(order, reason)
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -39,7 +39,7 @@ func (d *Verdicts) More(n int) {
 func (d *Verdicts) Start(what string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.start(report.Visible(what))
+	d.start(visible.Line(what))
 	d.draw()
 }
 
@@ -51,14 +51,14 @@ func (d *Verdicts) Part(what string, done, total int) {
 	if d.parts == nil {
 		d.parts = make(map[string]string)
 	}
-	d.parts[report.Visible(what)] = fmt.Sprintf(" (%d of %d)", done, total)
+	d.parts[visible.Line(what)] = fmt.Sprintf(" (%d of %d)", done, total)
 }
 
 // End says that it has been, and is not shown: one on a device with a defect.
 func (d *Verdicts) End(what string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.end(report.Visible(what))
+	d.end(visible.Line(what))
 	d.draw()
 }
 
@@ -66,7 +66,7 @@ func (d *Verdicts) End(what string) {
 func (d *Verdicts) Done(what string, r *conform.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.end(report.Visible(what))
+	d.end(visible.Line(what))
 	switch {
 	case d.cfg.Quiet:
 	case d.all:
@@ -86,11 +86,11 @@ var verdictWords = map[conform.Verdict]string{
 }
 
 func (d *Verdicts) verdictLine(r *conform.Result, what string) string {
-	s := d.tint(r.Verdict, verdictWords[r.Verdict]) + strings.Repeat(" ", max(0, verdictWidth-len(verdictWords[r.Verdict]))) + "  " + report.Visible(what)
+	s := d.tint(r.Verdict, verdictWords[r.Verdict]) + strings.Repeat(" ", max(0, verdictWidth-len(verdictWords[r.Verdict]))) + "  " + visible.Line(what)
 	if r.Verdict.Bad() {
 		return s + "\n"
 	}
-	return s + "  " + report.Visible(r.Title) + "\n"
+	return s + "  " + visible.Line(r.Title) + "\n"
 }
 
 // tint colours a text by a verdict.
@@ -137,7 +137,7 @@ func (d *Verdicts) Finish(run *conform.Run, paths conform.Paths) error {
 	fmt.Fprintf(&b, "\n%s\n", d.tally(run))
 	for _, p := range []struct{ name, path string }{{"Report", paths.HTML}, {"Result", paths.Result}, {"JUnit", paths.JUnit}} {
 		if p.path != "" {
-			fmt.Fprintf(&b, "%s: %s\n", p.name, report.Visible(p.path))
+			fmt.Fprintf(&b, "%s: %s\n", p.name, visible.Line(p.path))
 			break // it links to the others' folder
 		}
 	}
@@ -148,26 +148,26 @@ func (d *Verdicts) Finish(run *conform.Run, paths conform.Paths) error {
 // explain says what a device does wrong, where that is written, what happened, and
 // how to have it again.
 func (d *Verdicts) explain(b *strings.Builder, r conform.Judged) {
-	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictWords[r.Verdict]), d.bold(report.Visible(r.ID)), report.Visible(r.Device.Label()))
-	fmt.Fprintf(b, "    %s\n", report.Visible(r.Title))
-	fmt.Fprintf(b, "    %s, %s", report.Visible(r.Level), report.Visible(r.Cite))
+	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictWords[r.Verdict]), d.bold(visible.Line(r.ID)), visible.Line(r.Device.Label()))
+	fmt.Fprintf(b, "    %s\n", visible.Line(r.Title))
+	fmt.Fprintf(b, "    %s, %s", visible.Line(r.Level), visible.Line(r.Cite))
 	if len(r.Rows) > 0 {
-		fmt.Fprintf(b, " (%s)", report.Visible(strings.Join(r.Rows, ", ")))
+		fmt.Fprintf(b, " (%s)", visible.Line(strings.Join(r.Rows, ", ")))
 	}
 	b.WriteString("\n")
 	if r.Want != "" || r.Got != "" {
-		fmt.Fprintf(b, "    want  %s\n    got   %s\n", report.Visible(r.Want), d.tint(conform.Fail, report.Visible(r.Got)))
+		fmt.Fprintf(b, "    want  %s\n    got   %s\n", visible.Line(r.Want), d.tint(conform.Fail, visible.Line(r.Got)))
 	} else {
-		fmt.Fprintf(b, "    %s\n", report.Visible(r.Reason))
+		fmt.Fprintf(b, "    %s\n", visible.Line(r.Reason))
 	}
 	if !d.all { // else it was shown already
 		b.WriteString(ladderText(r.Ladder, maxLadder))
 	}
 	if r.Capture != "" {
-		fmt.Fprintf(b, "    Packets: %s in the folder of the report\n", report.Visible(r.Capture))
+		fmt.Fprintf(b, "    Packets: %s in the folder of the report\n", visible.Line(r.Capture))
 	}
 	if r.Replay != "" {
-		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", report.Visible(r.Replay))
+		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", visible.Line(r.Replay))
 	}
 }
 
@@ -268,8 +268,8 @@ func (d *Verdicts) faults(b *strings.Builder, run *conform.Run) {
 		}
 		where := ""
 		if f.Device != "" {
-			where = report.Visible(f.Device) + ": "
+			where = visible.Line(f.Device) + ": "
 		}
-		fmt.Fprintf(b, "%s %s%s\n", d.tint(conform.Fail, strings.ToUpper(f.Kind)), where, report.Visible(f.What))
+		fmt.Fprintf(b, "%s %s%s\n", d.tint(conform.Fail, strings.ToUpper(f.Kind)), where, visible.Line(f.What))
 	}
 }

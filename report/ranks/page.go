@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report/internal/look"
-	"github.com/fabrictest/fabrictest/report/internal/visible"
 )
 
 // The page is one file: style and script are in it, and drawings are inline.

@@ -1,10 +1,13 @@
-// Package visible makes texts from elsewhere fit to be shown.
+// Package visible cleans text from outside of the program, such as the names and
+// messages of peers, guests and files, before it is shown: no control character of it
+// reaches a terminal. All commands print through it.
 package visible
 
 import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -23,10 +26,13 @@ func Text(s string) string {
 			fmt.Fprintf(&b, `\x%02x`, s[0])
 		case !hidden(r):
 			b.WriteRune(r)
-		case r < utf8.RuneSelf:
+		case r < ' ':
 			fmt.Fprintf(&b, `\x%02x`, r)
-		default:
+		case r <= 0xffff: // as JSON has it, which holds these characters unescaped
 			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			hi, lo := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
 		}
 		s = s[n:]
 	}

@@ -1,0 +1,52 @@
+package visible
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"unicode/utf8"
+)
+
+// Writer writes text to W with control characters spelled out, as [Text] does. It may
+// be used from several goroutines.
+type Writer struct {
+	W io.Writer
+
+	mu   sync.Mutex
+	rest []byte // the beginning of a character that the next write completes
+}
+
+// Write implements io.Writer.
+func (w *Writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := append(w.rest, p...)
+	whole := len(text) - incomplete(text)
+	w.rest = bytes.Clone(text[whole:])
+	if _, err := io.WriteString(w.W, Text(string(text[:whole]))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Flush writes the bytes of a character that no write completed.
+func (w *Writer) Flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, err := io.WriteString(w.W, Text(string(w.rest)))
+	w.rest = nil
+	return err
+}
+
+// incomplete is how many bytes at the end are the beginning of a character.
+func incomplete(text []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if b := text[len(text)-n:]; utf8.RuneStart(b[0]) {
+			if utf8.FullRune(b) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
