@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime"
 	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/regular"
 )
 
 // KeyLen is the length of a key in bytes.
@@ -59,7 +61,7 @@ const maxKeyFile = 1024
 
 // ReadKey reads a key from a file. Nobody but its owner may be able to.
 func ReadKey(file string) (Key, error) {
-	f, err := os.Open(file)
+	f, err := regular.Open(file)
 	if err != nil {
 		return Key{}, fmt.Errorf("the agent's key: %w", err)
 	}
@@ -68,10 +70,7 @@ func ReadKey(file string) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("the agent's key: %w", err)
 	}
-	switch mode := info.Mode(); {
-	case !mode.IsRegular():
-		return Key{}, fmt.Errorf("the agent's key: %s is no file", file)
-	case mode.Perm()&0o077 != 0 && runtime.GOOS != "windows":
+	if mode := info.Mode(); mode.Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 		return Key{}, fmt.Errorf("the agent's key: others may read or write %s (%v): run chmod 600 on it, and make a new key if they may have read it", file, mode.Perm())
 	}
 	b := make([]byte, maxKeyFile)

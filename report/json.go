@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"slices"
 
+	"github.com/fabrictest/fabrictest/internal/regular"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report/internal/strict"
 )
@@ -93,7 +93,7 @@ func Read(r io.Reader) (*Run, error) {
 
 // ReadFile reads the result.json of a run.
 func ReadFile(path string) (*Run, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}

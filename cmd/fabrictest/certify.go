@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/regular"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -169,7 +169,7 @@ func (o *certifyOptions) checkKey() error {
 	if o.sign == "" {
 		return nil
 	}
-	if _, err := os.Stat(o.sign); err != nil {
+	if err := regular.Check(o.sign); err != nil {
 		return usagef("--sign: %w", err)
 	}
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {

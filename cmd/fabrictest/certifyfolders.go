@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report/certificate"
 )
 
@@ -18,8 +19,10 @@ func newCertifyVerifyCommand() *cobra.Command {
 		Use:   "verify FOLDER",
 		Short: "Check that a certificate is whole, says what its results say, and who signed it",
 		Long: `Check a folder that certify wrote: that nothing in it was changed, added or taken
-away, that the certificate says what its results say, and that the packets of every
-case are there. With --signers it also checks who signed it.
+away, that the certificate says what its results say, that its pages are, byte for
+byte, what this version of fabrictest draws of it, and that the packets of every case
+are there. With --signers it also checks who signed it. The first line says if nobody
+did: such a folder can be written anew by anybody.
 
 A certificate that is whole may well say that a device does not conform: the exit code
 is about the folder.`,
@@ -28,20 +31,30 @@ is about the folder.`,
 		Args: cobra.MatchAll(atLeast(1, "name the folder of a certificate"), cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := certificate.Verify(cmd.Context(), args[0], signers)
-			if err != nil {
+			switch {
+			case err != nil && !v.Signed:
+				return fmt.Errorf("%s does not hold, and is unsigned: %w", args[0], err)
+			case err != nil:
 				return fmt.Errorf("%s does not hold: %w", args[0], err)
 			}
-			signed := "nobody was asked who signed it (--signers)"
-			if v.Signer != "" {
-				signed = "signed by " + v.Signer
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds: %d files, %s.\n%s (%s, kernel %s): %s: %s\n",
-				args[0], v.Files, signed, v.Subject.Device, v.Subject.Driver, v.Subject.Kernel, v.Outcome, v.Why)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds: %d files, %s.\n%s (%s, kernel %s): %s: %s\n", visible.Line(args[0]), v.Files, signatureOf(v),
+				visible.Line(v.Subject.Device), visible.Line(v.Subject.Driver), visible.Line(v.Subject.Kernel), visible.Line(string(v.Outcome)), visible.Line(v.Why))
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&signers, "signers", "", "`FILE` of who may sign, as ssh-keygen(1) describes allowed signers")
 	return cmd
+}
+
+// signatureOf is what is known of the signature of a folder.
+func signatureOf(v *certificate.Verified) string {
+	switch {
+	case v.Signer != "":
+		return "signed by " + visible.Line(v.Signer)
+	case v.Signed:
+		return "signed " + visible.Line(v.Key) + "; --signers FILE checks whose it is"
+	}
+	return "unsigned: it does not show who wrote it"
 }
 
 func newCertifyCompareCommand() *cobra.Command {

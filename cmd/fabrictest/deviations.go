@@ -1,20 +1,23 @@
 package main
 
 import (
-	"os"
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/deviations"
 	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/internal/regular"
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
+
+// maxDeviations is the length of the longest file of deviations that is read.
+const maxDeviations = 4 << 20
 
 // readDeviations reads a file of deviations, and returns the reasons of those that hold
 // on a tier, by case. A case that the device is not judged by is a mistake, and so is a
 // deviation without a reason.
 func readDeviations(file, tier string, p *nics.Provider) (map[string]conformance.Deviation, error) {
-	b, err := os.ReadFile(file)
+	b, err := regular.ReadFile(file, maxDeviations)
 	if err != nil {
 		return nil, usagef("--deviations: %w", err)
 	}

@@ -14,9 +14,13 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/fuzz"
+	"github.com/fabrictest/fabrictest/internal/regular"
 )
 
 // fuzzModule is whose targets they are.
+// maxListed is more than the files have that are read here.
+const maxListed = 1 << 20
+
 const fuzzModule = "github.com/fabrictest/fabrictest"
 
 // fuzzTree is a source tree, with what it takes to fuzz it.
@@ -37,7 +41,7 @@ func findFuzzTree() (*fuzzTree, error) {
 	}
 	for at := dir; ; at = filepath.Dir(at) {
 		if isFuzzModule(filepath.Join(at, "go.mod")) {
-			text, err := os.ReadFile(filepath.Join(at, filepath.FromSlash(fuzz.ListFile)))
+			text, err := regular.ReadFile(filepath.Join(at, filepath.FromSlash(fuzz.ListFile)), maxListed)
 			if err != nil {
 				return nil, fmt.Errorf("the source tree at %s has no list of fuzz targets: %w", at, err)
 			}
@@ -54,7 +58,7 @@ func findFuzzTree() (*fuzzTree, error) {
 }
 
 func isFuzzModule(file string) bool {
-	b, err := os.ReadFile(file)
+	b, err := regular.ReadFile(file, maxListed)
 	return err == nil && regexp.MustCompile(`(?m)^module\s+`+regexp.QuoteMeta(fuzzModule)+`\s*$`).Match(b)
 }
 

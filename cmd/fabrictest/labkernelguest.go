@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/regular"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
@@ -92,7 +93,7 @@ gone when the guest is.`,
 			if err != nil {
 				return err
 			}
-			f, err := os.Open(args[1])
+			f, err := regular.Open(args[1])
 			if err != nil {
 				return usagef("%w", err)
 			}
@@ -100,9 +101,6 @@ gone when the guest is.`,
 			info, err := f.Stat()
 			if err != nil {
 				return err
-			}
-			if !info.Mode().IsRegular() {
-				return usagef("%s is no file", args[1])
 			}
 			to := append(args, "/tmp/")[2]
 			if strings.HasSuffix(to, "/") {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/capture"
 	"github.com/fabrictest/fabrictest/capture/show"
+	"github.com/fabrictest/fabrictest/internal/regular"
 )
 
 // stdinName is how the standard input is called on the command line.
@@ -140,8 +141,11 @@ func decode(cmd *cobra.Command, files []string, opts show.Options) error {
 func decodeFile(cmd *cobra.Command, p *show.Printer, name string) error {
 	r := cmd.InOrStdin()
 	if name != stdinName {
-		f, err := os.Open(name)
+		f, err := regular.Open(name)
 		if err != nil {
+			if errors.Is(err, regular.ErrNotRegular) {
+				err = fmt.Errorf("%w, or - with the capture on standard input: %s pcap - < %s", err, cmd.Root().Name(), quote(name))
+			}
 			var path *os.PathError
 			if errors.As(err, &path) { // it repeats the name
 				err = path.Err

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strconv"
 
+	"github.com/fabrictest/fabrictest/internal/regular"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
@@ -19,6 +19,9 @@ const guestLibC = 36 // 2.36
 // checkProgram says that a guest cannot run a program: one that was linked against a
 // later C library than the guest's. Static ones run anywhere.
 func checkProgram(path string) error {
+	if err := regular.Check(path); err != nil {
+		return fmt.Errorf("guests cannot run %s: %w", path, err)
+	}
 	f, err := elf.Open(path)
 	if err != nil {
 		return fmt.Errorf("guests cannot run %s: %w", path, err)
@@ -62,7 +65,7 @@ func writeArchives(w io.Writer, archives []string, program string) error {
 			return err
 		}
 	}
-	f, err := os.Open(program)
+	f, err := regular.Open(program)
 	if err != nil {
 		return err
 	}
@@ -77,7 +80,7 @@ func writeArchives(w io.Writer, archives []string, program string) error {
 }
 
 func copyFile(w io.Writer, name string) error {
-	f, err := os.Open(name)
+	f, err := regular.Open(name)
 	if err != nil {
 		return err
 	}

@@ -132,10 +132,24 @@ func TestTamperingIsNoticed(t *testing.T) {
 		do   func(t *testing.T, dir string)
 		want string
 	}{
-		"a capture is changed":  {func(t *testing.T, dir string) { put(t, dir, "captures/rc/psn/c0.pcapng", "other packets") }, "has been changed"},
-		"a file is added":       {func(t *testing.T, dir string) { put(t, dir, "more.txt", "more") }, "has been added"},
-		"the page is gone":      {func(t *testing.T, dir string) { remove(t, dir, PageFile) }, "is gone"},
-		"the manifest is gone":  {func(t *testing.T, dir string) { remove(t, dir, ManifestFile) }, ManifestFile},
+		"a capture is changed":                        {func(t *testing.T, dir string) { put(t, dir, "captures/rc/psn/c0.pcapng", "other packets") }, "has been changed"},
+		"a file is added":                             {func(t *testing.T, dir string) { put(t, dir, "more.txt", "more") }, "has been added"},
+		"the page is gone":                            {func(t *testing.T, dir string) { remove(t, dir, PageFile) }, "is gone"},
+		"the manifest is gone":                        {func(t *testing.T, dir string) { remove(t, dir, ManifestFile) }, ManifestFile},
+		"the manifest is rewritten for an added file": {func(t *testing.T, dir string) { put(t, dir, "more.html", "more"); again(t, dir) }, "more.html is no part of a certificate"},
+		"the page is changed and the manifest rewritten": {func(t *testing.T, dir string) {
+			replace(t, dir, PageFile, "Does not conform", "Conforms")
+			again(t, dir)
+		}, PageFile + " is not what certificate.json says"},
+		"something follows the page": {func(t *testing.T, dir string) {
+			replace(t, dir, PageFile, "</html>", "</html><p>")
+			again(t, dir)
+		}, PageFile + " is not what certificate.json says"},
+		"the JUnit results are changed and the manifest rewritten": {func(t *testing.T, dir string) {
+			replace(t, dir, JUnitFile, "<failure", "<skipped")
+			again(t, dir)
+		}, JUnitFile + " is not what certificate.json says"},
+		"the JUnit results are taken away and the manifest rewritten": {func(t *testing.T, dir string) { remove(t, dir, JUnitFile); again(t, dir) }, JUnitFile},
 		"a proof is taken away": {func(t *testing.T, dir string) { remove(t, dir, "captures/rc/psn/c1.pcapng"); again(t, dir) }, "the capture of rc/psn/c1"},
 		"the outcome is better than the results": {func(t *testing.T, dir string) {
 			c, err := Read(dir)
@@ -159,6 +173,15 @@ func TestTamperingIsNoticed(t *testing.T) {
 			}
 		})
 	}
+}
+
+func replace(t *testing.T, dir, name, before, after string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil || !bytes.Contains(text, []byte(before)) {
+		t.Fatalf("%s has no %q: %v", name, before, err)
+	}
+	put(t, dir, name, strings.ReplaceAll(string(text), before, after))
 }
 
 func remove(t *testing.T, dir, name string) {

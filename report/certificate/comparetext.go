@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
 // WriteJSON writes the comparison for programs.
@@ -47,7 +48,7 @@ func (c *Comparison) WriteMarkdown(w io.Writer, all bool) error {
 		b.WriteString("\n|---|---|---|---|" + strings.Repeat("---|", len(d.Names)) + "\n")
 		for _, s := range d.Sections {
 			for _, e := range s.Clauses {
-				fmt.Fprintf(&b, "| %s | %s | %s | %s |", cell(e.Row), e.Level, cell(e.Clause), cell(e.Text))
+				fmt.Fprintf(&b, "| %s | %s | %s | %s |", cell(e.Row), cell(e.Level), cell(e.Clause), cell(e.Text))
 				for _, st := range e.Cells {
 					fmt.Fprintf(&b, " %s |", marks[st])
 				}
@@ -81,7 +82,7 @@ func (c *Comparison) summarize(b *strings.Builder) {
 			about += ": " + strings.ToLower(col.Words)
 		}
 		for _, l := range col.Levels {
-			fmt.Fprintf(b, "| %s | %s | %s |", name, about, l.Level)
+			fmt.Fprintf(b, "| %s | %s | %s |", name, about, cell(l.Level))
 			name, about = "", ""
 			for _, s := range seen {
 				fmt.Fprintf(b, " %d |", col.count(l.Level, s))
@@ -93,7 +94,7 @@ func (c *Comparison) summarize(b *strings.Builder) {
 
 // cell keeps a text from ending its cell.
 func cell(s string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ", "<", "&lt;").Replace(s)
+	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(visible.Line(s))
 }
 
 func (c *Column) count(level string, s State) int {

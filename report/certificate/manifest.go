@@ -9,10 +9,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/regular"
 )
 
 // ManifestFile lists the hashes of all other files, as sha256sum writes and checks
@@ -45,7 +46,7 @@ func hashes(dir string) (map[string]string, error) {
 		case name == ManifestFile || name == SignatureFile:
 			return nil
 		case !d.Type().IsRegular():
-			return fmt.Errorf("%s is no regular file: a certificate has no others", path)
+			return fmt.Errorf("%s is %w: a certificate has no others", path, regular.ErrNotRegular)
 		case strings.ContainsAny(name, "\n\r\\"):
 			return fmt.Errorf("%q: the name does not fit in a line of a manifest", name)
 		case len(sums) == maxFiles:
@@ -58,7 +59,7 @@ func hashes(dir string) (map[string]string, error) {
 }
 
 func hash(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return "", err
 	}
@@ -89,17 +90,16 @@ func manifest(dir string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// checkManifest compares a folder with its manifest, and says everything that is
-// different.
-func checkManifest(dir string) (files int, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, ManifestFile))
-	if err != nil {
-		return 0, err
-	}
-	have, err := hashes(dir)
-	if err != nil {
-		return 0, err
-	}
+// maxManifest is more than a line for each of maxFiles takes.
+const maxManifest = maxFiles * 4096
+
+func readManifest(dir string) ([]byte, error) {
+	return regular.ReadFile(filepath.Join(dir, ManifestFile), maxManifest)
+}
+
+// checkManifest compares a manifest with the hashes of the files that there are, and
+// says everything that is different.
+func checkManifest(text []byte, have map[string]string) (files int, err error) {
 	var errs []error
 	listed := make(map[string]bool)
 	lines := bufio.NewScanner(bytes.NewReader(text))

@@ -1,13 +1,18 @@
 package certificate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 
+	"github.com/fabrictest/fabrictest/internal/regular"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -15,30 +20,83 @@ import (
 type Verified struct {
 	*Certificate
 	Files  int    // that the manifest lists
-	Signer string // who signed it; empty if nobody was asked for
+	Signed bool   // there is a signature
+	Signer string // who signed it; empty if no file of allowed signers was given
+	Key    string // what it is signed by, if no file of allowed signers was given
 }
 
 // Verify checks a folder: that nothing in it was changed, added or taken away since
-// its manifest was written, that the certificate says what its results say, and that
-// every verdict has the capture that proves it. With a file of allowed signers it
-// also checks who signed it.
+// its manifest was written, that the certificate says what its results say, that its
+// pages show what the certificate says, and that every verdict has the capture that
+// proves it. With a file of allowed signers it also checks who signed it. Signed is
+// known in any case; the rest of Verified if there is no error.
 func Verify(ctx context.Context, dir, signers string) (*Verified, error) {
+	v := &Verified{Signed: isSigned(dir)}
 	c, err := Read(dir)
 	if err != nil {
-		return nil, err
+		return v, err
 	}
-	v := &Verified{Certificate: c}
-	var whole, drawn, proven, signed error
-	v.Files, whole = checkManifest(dir)
-	drawn = c.checkDrawn()
-	proven = c.checkProofs(dir)
-	if signers != "" {
-		v.Signer, signed = checkSignature(ctx, dir, signers)
+	v.Certificate = c
+	text, err := readManifest(dir)
+	if err != nil {
+		return v, err
 	}
-	if err := errors.Join(whole, drawn, proven, signed); err != nil {
-		return nil, err
+	have, err := hashes(dir)
+	if err != nil {
+		return v, err
 	}
-	return v, nil
+	var whole, signed error
+	v.Files, whole = checkManifest(text, have)
+	switch {
+	case signers != "":
+		v.Signer, signed = checkSignature(ctx, dir, signers, text)
+	case v.Signed:
+		v.Key, signed = checkKey(ctx, dir, text)
+	}
+	return v, errors.Join(whole, c.checkDrawn(), c.checkPages(dir), c.checkProofs(dir), c.checkFiles(have), signed)
+}
+
+// checkPages draws the files again that follow from the certificate, and compares.
+func (c *Certificate) checkPages(dir string) error {
+	var errs []error
+	for _, p := range c.pages() {
+		var want bytes.Buffer
+		if err := p.write(&want); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		// One byte more than it should have is enough to tell.
+		got, err := regular.ReadFile(filepath.Join(dir, p.name), int64(want.Len()))
+		switch {
+		case errors.Is(err, regular.ErrTooLong), err == nil && !bytes.Equal(got, want.Bytes()):
+			errs = append(errs, fmt.Errorf("%s is not what %s says: it was changed, or drawn by another version than this fabrictest "+
+				"(the certificate is of %q, and only that version can check it)", p.name, File, c.Run.Tool))
+		case err != nil:
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// consoleFile matches what guests have printed.
+var consoleFile = regexp.MustCompile(`^guest[0-9]+\.console$`)
+
+// checkFiles looks for files that no certification writes.
+func (c *Certificate) checkFiles(have map[string]string) error {
+	known := map[string]bool{File: true}
+	for _, p := range c.pages() {
+		known[p.name] = true
+	}
+	for i := range c.Run.Devices[0].Results {
+		known[c.Run.Devices[0].Results[i].Capture] = true
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(have)) {
+		if !known[name] && !consoleFile.MatchString(name) {
+			errs = append(errs, fmt.Errorf("%s is no part of a certificate", name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // checkDrawn draws the certificate again from its results.

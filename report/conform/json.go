@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
+	"github.com/fabrictest/fabrictest/internal/regular"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/internal/strict"
 )
@@ -76,15 +76,23 @@ func Read(r io.Reader) (*Run, error) {
 	if err := strict.Decode(text, &run); err != nil {
 		return nil, err
 	}
-	for i := range run.Devices {
-		for j := range run.Devices[i].Results {
-			if err := run.Devices[i].Results[j].check(); err != nil {
+	if err := run.Check(); err != nil {
+		return nil, err
+	}
+	return &run, nil
+}
+
+// Check looks for verdicts that are none. The error is a *report.KeyError.
+func (r *Run) Check() error {
+	for i := range r.Devices {
+		for j := range r.Devices[i].Results {
+			if err := r.Devices[i].Results[j].check(); err != nil {
 				err.Key = fmt.Sprintf("devices[%d].results[%d].%s", i, j, err.Key)
-				return nil, err
+				return err
 			}
 		}
 	}
-	return &run, nil
+	return nil
 }
 
 // check looks for verdicts that are none.
@@ -105,7 +113,7 @@ func (r *Result) check() *report.KeyError {
 
 // ReadFile reads the conformance.json of a run.
 func ReadFile(path string) (*Run, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
+	"github.com/fabrictest/fabrictest/internal/regular"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/internal/files"
 	"github.com/fabrictest/fabrictest/report/internal/strict"
@@ -53,7 +53,7 @@ func Read(r io.Reader) (*Run, error) {
 
 // ReadFile reads the ranks.json of a run.
 func ReadFile(path string) (*Run, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/regular"
 )
 
 // Package is one of Debian's, as its signed lists have it.
@@ -209,7 +211,7 @@ func checkSum(path, want string) error {
 
 // sumOf is the SHA-256 of a file.
 func sumOf(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return "", err
 	}

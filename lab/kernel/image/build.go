@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/regular"
 )
 
 // build makes the parts of one image, in a folder of its own.
@@ -191,7 +193,7 @@ func (b *build) pack(ctx context.Context, a *Archive, kernel, user string) error
 
 // addFile adds what a path leads to, links followed.
 func addFile(a *Archive, name, from string) error {
-	f, err := os.Open(from)
+	f, err := regular.Open(from)
 	if err != nil {
 		return err
 	}

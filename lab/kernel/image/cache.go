@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/regular"
 )
 
 // Image is what a guest boots.
@@ -140,8 +142,11 @@ func (c Cache) manifests(pattern, recipe string) (all []*manifest) {
 	return all
 }
 
+// maxManifest is more than any manifest has.
+const maxManifest = 1 << 20
+
 func readManifest(dir string) (*manifest, error) {
-	text, err := os.ReadFile(filepath.Join(dir, manifestName))
+	text, err := regular.ReadFile(filepath.Join(dir, manifestName), maxManifest)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/report/certificate"
+	"github.com/fabrictest/fabrictest/report/conform"
+)
+
+// certifiedFolder is a small certificate: one case, which passed.
+func certifiedFolder(t *testing.T, change func(*conform.Run, *certificate.Subject)) string {
+	t.Helper()
+	dir := t.TempDir()
+	run := &conform.Run{
+		Version: conform.Version, Tool: toolVersion(), Seed: 1, Tier: wireTier,
+		Documents: []conform.Document{{Key: "roce", Title: "RoCEv2", Sections: []conform.Section{{Title: "PSNs", Rows: []conform.Row{{ID: "roce/psn/1", Level: "MUST", Text: "One."}}}}}},
+		Devices: []conform.Device{{Name: "rxe0", Title: "RoCEv2", Results: []conform.Result{
+			{ID: "rc/psn/one", Suite: "roce", Title: "It works", Level: "MUST", Rows: []string{"roce/psn/1"}, Verdict: conform.Pass},
+		}}},
+	}
+	subject := certificate.Subject{Device: "rxe0", Driver: "rdma_rxe", Kernel: "6.12"}
+	if change != nil {
+		change(run, &subject)
+	}
+	c, err := certificate.Draw(run, subject, certificate.Judge{Wire: "AF_PACKET on eth1"})
+	if err == nil {
+		err = c.WriteFolder(dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A command that opens a named pipe to read waits for a writer that never comes. The
+// test is that writer while the command runs: it finds a reader as soon as there is one.
+func TestNoCommandOpensANamedPipe(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe.yaml")
+	replaced := func(folder, name string) string {
+		file := filepath.Join(folder, name)
+		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(pipe, file); err != nil {
+			t.Fatal(err)
+		}
+		return folder
+	}
+	key, saved := filepath.Join(dir, "key"), filepath.Join(dir, "saved")
+	for _, words := range [][]string{{"agent", "key", key}, {"run", "pingpong", "--on", "sim", "--out", saved}} {
+		if code, _, stderr := call(t, words...); code != exitOK {
+			t.Fatal(stderr)
+		}
+	}
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	signed := certifiedFolder(t, nil)
+	if err := os.WriteFile(filepath.Join(signed, certificate.SignatureFile), []byte("none"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	device := []string{"certify", "--device", "rxe0", "--interface", "lo", "--out", filepath.Join(dir, "out"), "--agent", "127.0.0.1:1"}
+	for name, words := range map[string][]string{
+		"scenario":              {"run", pipe, "--on", "sim"},
+		"listed scenario":       {"list", pipe},
+		"fabric of a scenario":  {"exec", "--like", pipe, "--", "true"},
+		"result":                {"replay", replaced(t.TempDir(), resultFile)},
+		"scenario of a run":     {"replay", replaced(filepath.Join(saved, "scenarios"), "pingpong.yaml") + "/..", "--all"},
+		"key of an agent":       {"agent", "--listen", "127.0.0.1:0", "--key", pipe, "--emulate", "softiwarp", "--interface", "lo"},
+		"key of a caller":       append(device, "--key", pipe),
+		"key to sign with":      append(device, "--key", key, "--sign", pipe),
+		"known deviations":      {"conform", "rc/psn", "--device", "softroce", "--deviations", pipe},
+		"program of a guest":    {"certify", "--guest", "rxe", "--agent-program", pipe, "--out", filepath.Join(dir, "out")},
+		"file for a guest":      {"lab", "kernel", "put", "1", pipe},
+		"certificate":           {"certify", "verify", replaced(certifiedFolder(t, nil), certificate.File)},
+		"page of a certificate": {"certify", "verify", replaced(certifiedFolder(t, nil), certificate.PageFile)},
+		"manifest":              {"certify", "verify", replaced(certifiedFolder(t, nil), certificate.ManifestFile)},
+		"signature":             {"certify", "verify", replaced(certifiedFolder(t, nil), certificate.SignatureFile)},
+		"signature to check":    {"certify", "verify", replaced(certifiedFolder(t, nil), certificate.SignatureFile), "--signers", key},
+		"signers":               {"certify", "verify", signed, "--signers", pipe},
+		"compared certificate":  {"certify", "compare", replaced(certifiedFolder(t, nil), certificate.File)},
+		"compared results":      {"certify", "compare", replaced(t.TempDir(), conform.ResultFile)},
+		"capture":               {"pcap", pipe},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("XDG_CACHE_HOME", t.TempDir())
+			var out bytes.Buffer
+			ended := make(chan int, 1)
+			go func() { ended <- execute(t.Context(), goRun, words, &out, &out) }()
+			for {
+				select {
+				case code := <-ended:
+					if code == exitOK || !strings.Contains(out.String(), "not a regular file") {
+						t.Errorf("exit code %d: %s", code, out.String())
+					}
+					return
+				case <-time.After(time.Millisecond):
+				}
+				if w, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+					w.Close()
+					t.Error("it opened the pipe")
+				}
+			}
+		})
+	}
+}

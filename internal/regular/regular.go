@@ -1,0 +1,108 @@
+// Package regular opens files that somebody named, and refuses everything that is not a
+// regular file: to open or read a named pipe, a device or an endless file would hang.
+package regular
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// ErrNotRegular is found in the error of a path that leads to something else than a
+// regular file, ErrTooLong in that of a file longer than its reader allows.
+var (
+	ErrNotRegular = errors.New("not a regular file")
+	ErrTooLong    = errors.New("too long")
+)
+
+// Open opens a regular file for reading. It does not wait for the writer of a named
+// pipe.
+func Open(path string) (*os.File, error) {
+	info, err := os.Stat(path) // opening a device can have effects
+	if err == nil {
+		err = check(path, info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err = f.Stat(); err == nil {
+		err = check(path, info)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Check reports what is wrong with a path that another program is going to read.
+func Check(path string) error {
+	f, err := Open(path)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func check(path string, info fs.FileInfo) error {
+	if info.Mode().IsRegular() {
+		return nil
+	}
+	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("it is %s, %w: name a regular file", kind(info.Mode()), ErrNotRegular)}
+}
+
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a folder"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "a special file"
+}
+
+// ReadFile reads a regular file of at most limit bytes.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w: more than %d bytes", ErrTooLong, limit)}
+	}
+	return text, err
+}
+
+// DirFS is like [os.DirFS], and opens regular files only.
+func DirFS(dir string) fs.FS { return dirFS(dir) }
+
+type dirFS string
+
+// Open implements fs.FS.
+func (d dirFS) Open(name string) (fs.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	f, err := Open(filepath.Join(string(d), filepath.FromSlash(name)))
+	var path *fs.PathError
+	switch {
+	case errors.As(err, &path):
+		return nil, &fs.PathError{Op: path.Op, Path: name, Err: path.Err}
+	case err != nil:
+		return nil, err
+	}
+	return f, nil
+}

@@ -1,0 +1,65 @@
+//go:build unix
+
+package regular
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Without the check Open of the pipe never returns: nobody writes to it.
+func TestOnlyRegularFilesAreRead(t *testing.T) {
+	dir := t.TempDir()
+	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink(pipe, link)); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "socket")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for path, want := range map[string]string{
+		pipe: "a pipe", link: "a pipe", dir: "a folder", "/dev/zero": "a device", socket: "a socket",
+	} {
+		_, err := ReadFile(path, 1<<10)
+		if !errors.Is(err, ErrNotRegular) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+		if _, err := fs.ReadFile(DirFS(filepath.Dir(path)), filepath.Base(path)); !errors.Is(err, ErrNotRegular) {
+			t.Errorf("%s of a folder: %v", path, err)
+		}
+		if err := Check(path); !errors.Is(err, ErrNotRegular) {
+			t.Errorf("check of %s: %v", path, err)
+		}
+	}
+}
+
+func TestReadFileHasALimit(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("four"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := ReadFile(file, 4); err != nil || string(text) != "four" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if err := os.Truncate(file, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(file, 4); !errors.Is(err, ErrTooLong) {
+		t.Errorf("a TiB: %v", err)
+	}
+	if _, err := ReadFile(file+"x", 4); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if _, err := fs.ReadFile(DirFS(filepath.Dir(file)), "../file"); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("outside of the folder: %v", err)
+	}
+}
