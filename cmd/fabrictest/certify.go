@@ -229,7 +229,7 @@ func (c *certification) judged(cmd *cobra.Command, client *agent.Client, opt ben
 		}
 	}
 	c.judgement.began = c.began
-	c.judgement.show = console.NewVerdicts(console.Config{Out: cmd.OutOrStdout(), Status: cmd.ErrOrStderr(), Total: len(c.subject.asked)}, false)
+	c.judgement.show = console.NewVerdicts(console.Config{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(c.subject.asked)}, false)
 	defer c.judgement.show.Close()
 	return c.judge(cmd.Context())
 }

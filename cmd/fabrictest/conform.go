@@ -133,7 +133,7 @@ func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 		out = io.Discard
 	}
 	j.dir, j.began = dir, began
-	j.show = console.NewVerdicts(console.Config{Out: out, Status: cmd.ErrOrStderr(), Total: j.trials()}, o.packets)
+	j.show = console.NewVerdicts(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: j.trials()}, o.packets)
 	defer j.show.Close()
 	run := &conform.Run{
 		Version: conform.Version, Tool: toolVersion(), Command: o.command(j.seed), Seed: j.seed,

@@ -70,7 +70,7 @@ func enclosed(cmd *cobra.Command, args []string, dir string) error {
 	// It is signalled by us alone, so that Ctrl-C does not reach it twice.
 	inner := exec.CommandContext(cmd.Context(), "/proc/self/exe", append(repeated(cmd, args), "--out="+dir)...)
 	inner.Args[0] = os.Args[0]
-	inner.Stdout, inner.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	inner.Stdout, inner.Stderr = uncleaned(cmd.OutOrStdout()), uncleaned(cmd.ErrOrStderr())
 	inner.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	inner.Cancel = func() error { return inner.Process.Signal(syscall.SIGTERM) }
 	inner.WaitDelay = enclosureGrace

@@ -111,7 +111,7 @@ func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
 		out = io.Discard
 	}
 	j.dir, j.began = dir, began
-	j.show = console.NewVerdicts(console.Config{Out: out, Status: cmd.ErrOrStderr(), Total: len(j.subjects)}, false)
+	j.show = console.NewVerdicts(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(j.subjects)}, false)
 	defer j.show.Close()
 	run := &conform.Run{
 		Version: conform.Version, Tool: toolVersion(), Command: o.measureCommand(j.seed), Seed: j.seed,

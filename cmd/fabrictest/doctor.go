@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -77,10 +78,10 @@ func diagnose(w io.Writer, found []netns.Capability) error {
 		fmt.Fprintf(&b, "%s  %-*s  %s\n", colour(c.State), width, c.Name, c.For)
 		indent := strings.Repeat(" ", len("limited")+2+width+2)
 		if c.Reason != "" {
-			fmt.Fprintf(&b, "%s%s\n", indent, c.Reason)
+			fmt.Fprintf(&b, "%s%s\n", indent, visible.Line(c.Reason))
 		}
 		if c.Cure != "" {
-			fmt.Fprintf(&b, "%sto have it: %s\n", indent, c.Cure)
+			fmt.Fprintf(&b, "%sto have it: %s\n", indent, visible.Line(c.Cure))
 		}
 	}
 	if why := netns.Available(); why != nil {
@@ -88,7 +89,7 @@ func diagnose(w io.Writer, found []netns.Capability) error {
 	} else {
 		b.WriteString("\nScenarios run in simulation and in network namespaces.\n")
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(uncleaned(w), b.String())
 	return err
 }
 
@@ -96,11 +97,7 @@ func diagnose(w io.Writer, found []netns.Capability) error {
 // terminal that wants it.
 func colourFor(w io.Writer) func(netns.State) string {
 	plain := func(s netns.State) string { return fmt.Sprintf("%-*s", len("limited"), s) }
-	f, ok := w.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return plain
-	}
-	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if terminalOf(w) == nil || os.Getenv("NO_COLOR") != "" {
 		return plain
 	}
 	codes := map[netns.State]string{netns.Yes: "32", netns.No: "31", netns.Limited: "33"}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -27,9 +26,8 @@ func newFuzzTable(out, status io.Writer, targets []fuzz.Target) *fuzzTable {
 	for _, x := range targets {
 		t.width = max(t.width, len(x.String()))
 	}
-	if f, ok := status.(*os.File); ok && os.Getenv("TERM") != "dumb" {
-		info, err := f.Stat()
-		t.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	if f := terminalOf(status); f != nil {
+		t.status, t.terminal = f, true
 	}
 	return t
 }

@@ -23,7 +23,7 @@ func TestKernelLabWrongCalls(t *testing.T) {
 		"lab kernel run bash":                               {exitUsage, "put the program to run behind --"},
 		"lab kernel put zero labkernel.go":                  {exitUsage, "\"zero\" is no guest: give its number"},
 		"lab kernel put 1 no-such-file":                     {exitUsage, "no-such-file"},
-		"lab kernel put 1 testdata":                         {exitUsage, "testdata is no file"},
+		"lab kernel put 1 testdata":                         {exitUsage, "open testdata: it is a folder, not a regular file"},
 		"lab kernel put --lab test-none 1 labkernel.go":     {exitFailed, none},
 		"lab kernel devices 1 mlx5":                         {exitUsage, "no device \"mlx5\": there are rxe, siw and siw-crc"},
 		"lab kernel set 1":                                  {exitUsage, "as in 'fabrictest lab kernel set 1 loss=5%'"},

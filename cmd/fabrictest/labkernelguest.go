@@ -63,7 +63,7 @@ rdma-core and perftest.`,
 					return err
 				}
 				code, err = remote.Exec(cmd.Context(), id, guest.Command{
-					Args: args[1:], Stdin: os.Stdin, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Signals: signals,
+					Args: args[1:], Stdin: os.Stdin, Stdout: ofProgram(cmd.OutOrStdout()), Stderr: ofProgram(cmd.ErrOrStderr()), Signals: signals,
 				})
 			}
 			var missing *exec.Error

@@ -23,6 +23,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -114,10 +115,13 @@ func sameFile(program, name string) bool {
 
 // execute runs the program, called as program, and returns its exit code.
 func execute(ctx context.Context, program string, args []string, stdout, stderr io.Writer) int {
+	out, errs := &visible.Writer{W: stdout}, &visible.Writer{W: stderr}
+	defer out.Flush()
+	defer errs.Flush()
 	root := newRootCommand(program)
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(out)
+	root.SetErr(errs)
 	started := false
 	onRun(root, func() { started = true })
 	cmd, err := root.ExecuteContextC(ctx)
@@ -133,16 +137,16 @@ func execute(ctx context.Context, program string, args []string, stdout, stderr 
 	case errors.Is(err, errFailed):
 		return exitFailed
 	case errors.As(context.Cause(ctx), &interrupted):
-		fmt.Fprintf(stderr, "fabrictest: %v\n", err)
+		fmt.Fprintf(errs, "fabrictest: %v\n", err)
 		return 128 + int(interrupted.Signal)
 	case errors.As(err, &usage) && errors.As(err, &inFile): // no help text mends a file
-		fmt.Fprintf(stderr, "fabrictest: %v\n", err)
+		fmt.Fprintf(errs, "fabrictest: %v\n", err)
 		return exitUsage
 	case !started || errors.As(err, &usage):
-		fmt.Fprintf(stderr, "fabrictest: %v\nSee '%s --help'.\n", err, cmd.CommandPath())
+		fmt.Fprintf(errs, "fabrictest: %v\nSee '%s --help'.\n", err, cmd.CommandPath())
 		return exitUsage
 	default:
-		fmt.Fprintf(stderr, "fabrictest: %v\n", err)
+		fmt.Fprintf(errs, "fabrictest: %v\n", err)
 		return exitFailed
 	}
 }

@@ -62,7 +62,7 @@ cannot be read, 2 it was called wrongly.`,
 			if opts.Limit < 0 {
 				return usagef("-n %d: a number of packets is not negative", opts.Limit)
 			}
-			opts.Width, opts.Colour = show.Terminal(cmd.OutOrStdout())
+			opts.Width, opts.Colour = show.Terminal(uncleaned(cmd.OutOrStdout()))
 			return decode(cmd, args, opts)
 		},
 	}
@@ -112,7 +112,11 @@ func decode(cmd *cobra.Command, files []string, opts show.Options) error {
 	for _, name := range files {
 		opts.Live = opts.Live || name == stdinName
 	}
-	p := show.NewPrinter(cmd.OutOrStdout(), opts)
+	out := cmd.OutOrStdout()
+	if opts.Colour {
+		out = uncleaned(out)
+	}
+	p := show.NewPrinter(out, opts)
 	failed := false
 	for _, name := range files {
 		if len(files) > 1 {
@@ -143,12 +147,12 @@ func decodeFile(cmd *cobra.Command, p *show.Printer, name string) error {
 	if name != stdinName {
 		f, err := regular.Open(name)
 		if err != nil {
-			if errors.Is(err, regular.ErrNotRegular) {
-				err = fmt.Errorf("%w, or - with the capture on standard input: %s pcap - < %s", err, cmd.Root().Name(), quote(name))
-			}
 			var path *os.PathError
 			if errors.As(err, &path) { // it repeats the name
 				err = path.Err
+			}
+			if errors.Is(err, regular.ErrNotRegular) {
+				err = fmt.Errorf("%w, or - to decode the standard input, as in 'fabrictest pcap - < %s'", err, quote(name))
 			}
 			return err
 		}

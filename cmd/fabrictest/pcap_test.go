@@ -223,7 +223,7 @@ func TestPcapSaysWhatIsWrong(t *testing.T) {
 		{"damaged, then another", []string{cut, good}, exitFailed, "damaged at byte", 11 + 8 + 2},
 		{"no capture", []string{text}, exitFailed, "neither pcap nor pcapng: it begins with 6e6f7420", 0},
 		{"no file", []string{filepath.Join(dir, "none")}, exitFailed, "none: no such file or directory", 0},
-		{"a folder", []string{dir}, exitFailed, "is a directory", 0},
+		{"a folder", []string{dir}, exitFailed, "it is a folder, not a regular file", 0},
 		{"nothing", nil, exitUsage, "name a capture to decode, or - for the standard input", 0},
 		{"bad QP", []string{"--qp", "x", good}, exitUsage, `--qp: "x" is no number of 24 bits`, 0},
 		{"bad PSN", []string{"--psn", "5-16777216", good}, exitUsage, `--psn: "16777216" is no number of 24 bits`, 0},

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/lab/perflab"
 	"github.com/fabrictest/fabrictest/perf"
 )
@@ -111,18 +111,16 @@ type perfProgress struct {
 }
 
 func newPerfProgress(to io.Writer) *perfProgress {
-	p := &perfProgress{to: to}
-	if f, ok := to.(*os.File); ok && os.Getenv("TERM") != "dumb" {
-		info, err := f.Stat()
-		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	if f := terminalOf(to); f != nil {
+		return &perfProgress{to: f, terminal: true}
 	}
-	return p
+	return &perfProgress{to: to}
 }
 
 func (p *perfProgress) report(doing string, done float64) {
 	switch {
 	case p.terminal:
-		fmt.Fprintf(p.to, "\r\x1b[K%3.0f %%  %s", 100*done, doing)
+		fmt.Fprintf(p.to, "\r\x1b[K%3.0f %%  %s", 100*done, visible.Line(doing))
 	case time.Since(p.last) >= 10*time.Second:
 		p.last = time.Now()
 		fmt.Fprintf(p.to, "%3.0f %%  %s\n", 100*done, doing)

@@ -90,7 +90,7 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 		o.capture.options(&t.opts)
 		tasks = append(tasks, t)
 	}
-	show := console.New(console.Config{Out: cmd.OutOrStdout(), Status: cmd.ErrOrStderr(), Total: len(tasks), Names: names(tasks)})
+	show := console.New(console.Config{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks), Names: names(tasks)})
 	defer show.Close()
 	run := &report.Run{
 		Version: report.Version, Tool: toolVersion(), Command: o.program + " replay " + quote(from), Seed: saved.Seed,

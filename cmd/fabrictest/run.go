@@ -124,7 +124,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if o.json {
 		out = io.Discard
 	}
-	show := console.New(console.Config{Out: out, Status: cmd.ErrOrStderr(), Total: len(tasks), Names: names(tasks)})
+	show := console.New(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks), Names: names(tasks)})
 	defer show.Close()
 	ask, stopAsking := askedBySignal()
 	defer stopAsking()

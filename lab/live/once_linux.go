@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/hostenv"
 	"github.com/fabrictest/fabrictest/lab/nslab"
@@ -102,7 +103,7 @@ func OnceMain() (code int, err error) {
 		return 0, err
 	}
 	group, err := launch.Start(ctx, j.specs(stage), launch.Options{
-		Join: launch.JoinOptional, Output: os.Stdout, KeepGoing: j.KeepGoing,
+		Join: launch.JoinOptional, Output: &visible.Writer{W: os.Stdout}, KeepGoing: j.KeepGoing,
 		Prefix: func(rank int, host string, _ launch.Stream) string {
 			if j.Plain {
 				return ""
@@ -150,7 +151,7 @@ func verdict(outcomes []launch.Outcome) (code int) {
 			stopped = n
 			continue
 		}
-		fmt.Fprintf(os.Stderr, "fabrictest: %s %s: %s\n", o.Host, o.State, o.Error)
+		fmt.Fprintf(os.Stderr, "fabrictest: %s %s: %s\n", o.Host, o.State, visible.Text(o.Error))
 		if code == 0 {
 			code = n
 		}

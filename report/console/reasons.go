@@ -15,7 +15,7 @@ func (d *Verdicts) deviations(b *strings.Builder, run *conform.Run) {
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nNot met, for reasons on record: %s\n", run.DeviationWords())
+	fmt.Fprintf(b, "\nNot met, for reasons on record: %s\n", visible.Line(run.DeviationWords()))
 	for i, r := range all {
 		if i == maxBad {
 			fmt.Fprintf(b, "  and %d more, in the report.\n", len(all)-maxBad)

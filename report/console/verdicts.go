@@ -226,7 +226,7 @@ func (d *Verdicts) tallyDevices(run *conform.Run) string {
 		}
 		part := fmt.Sprintf("%d %s", c[v], d.tint(v, string(v)))
 		if v == conform.Deviates {
-			part += " (" + run.DeviationWords() + ")"
+			part += " (" + visible.Line(run.DeviationWords()) + ")"
 		}
 		parts = append(parts, part)
 	}
@@ -252,7 +252,7 @@ func (d *Verdicts) faults(b *strings.Builder, run *conform.Run) {
 				excused++
 			}
 		}
-		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have", dev.Name, caught, len(dev.Mutants))
+		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have", visible.Line(dev.Name), caught, len(dev.Mutants))
 		if excused > 0 {
 			fmt.Fprintf(b, "; of %d they could not be asked here", excused)
 		}
@@ -270,6 +270,6 @@ func (d *Verdicts) faults(b *strings.Builder, run *conform.Run) {
 		if f.Device != "" {
 			where = visible.Line(f.Device) + ": "
 		}
-		fmt.Fprintf(b, "%s %s%s\n", d.tint(conform.Fail, strings.ToUpper(f.Kind)), where, visible.Line(f.What))
+		fmt.Fprintf(b, "%s %s%s\n", d.tint(conform.Fail, strings.ToUpper(visible.Line(f.Kind))), where, visible.Line(f.What))
 	}
 }

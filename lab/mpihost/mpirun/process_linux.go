@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/lab/hostenv"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nslab"
@@ -73,7 +74,7 @@ func ProcessMain() (code int, err error) {
 		}
 	}
 	if aborted != nil {
-		fmt.Fprintf(os.Stderr, "fabrictest: %v\n", aborted)
+		fmt.Fprintf(os.Stderr, "fabrictest: %s\n", visible.Text(fmt.Sprint(aborted)))
 		return aborted.ExitCode(), err
 	}
 	code = verdict(outcomes, os.Stderr)
@@ -94,7 +95,7 @@ func hung(outcomes []launch.Outcome, why error, w io.Writer) {
 	for i := range outcomes {
 		if o := &outcomes[i]; !o.State.OK() && o.Waiting != "" {
 			lines := strings.SplitAfterN(o.Waiting, "\n", shownLines+1)
-			text := strings.TrimRight(strings.Join(lines[:min(len(lines), shownLines)], ""), "\n")
+			text := visible.Text(strings.TrimRight(strings.Join(lines[:min(len(lines), shownLines)], ""), "\n"))
 			fmt.Fprintf(w, "%s was at:\n  %s\n", place(o), strings.ReplaceAll(text, "\n", "\n  "))
 		}
 	}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/fabrictest/fabrictest/internal/visible"
+)
+
+// The output of every command is cleaned (visible.Writer): text of certificates, agents,
+// guests, captures, scenarios and peers reaches no terminal as it is. uncleaned is for
+// those who write escape sequences of their own, and clean what they show themselves,
+// and for processes of ours, which clean their own output.
+func uncleaned(w io.Writer) io.Writer {
+	if v, ok := w.(*visible.Writer); ok {
+		return v.W
+	}
+	return w
+}
+
+// terminalOf is the terminal that a command writes to, nil if it is none or a dumb one.
+func terminalOf(w io.Writer) *os.File {
+	f, ok := uncleaned(w).(*os.File)
+	if !ok || os.Getenv("TERM") == "dumb" || !isTerminal(f) {
+		return nil
+	}
+	return f
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// ofProgram is where the output of a guest's program goes: cleaned to a terminal, and as
+// it is to a file or a pipe, which may want its bytes.
+func ofProgram(w io.Writer) io.Writer {
+	if f, ok := uncleaned(w).(*os.File); ok && !isTerminal(f) {
+		return f
+	}
+	return w
+}
