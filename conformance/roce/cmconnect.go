@@ -211,6 +211,9 @@ var cmConnectCases = []conformance.Case{
 			k.ready()
 			k.isMade("an RTU")
 
+			// The GID table is read before the device connects: between its REQ and the
+			// REP the device's timers run, and a remote table takes long to read.
+			gids := p.gids()
 			c := p.cmQP()
 			dial := p.Go("connect", func() error {
 				_, err := p.cmManager().Connect(c.qp, netip.AddrPortFrom(p.peer, 9000), cmParam(), p.Patience())
@@ -218,8 +221,8 @@ var cmConnectCases = []conformance.Case{
 			})
 			want := ib.REQ{ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 9000)), RemoteGID: p.peer}
 			pkt, m := p.cmNext(p.Patience(), want)
-			// Of several addresses the host takes the one that suits it.
-			if from := pkt.IP.Src; from.Is6() && p.hasGIDNow(from) {
+			// A host with several addresses chooses the source address itself.
+			if from := pkt.IP.Src; from.Is6() && hasRoCEv2GID(gids, from) {
 				p.device = from
 			}
 			want.LocalGID = p.device

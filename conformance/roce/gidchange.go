@@ -63,7 +63,7 @@ func (p *port) gidChanged() {
 // wherever, or has it nowhere: an address that comes back need not get its old place.
 func (p *port) hasGID(want bool) {
 	for until := p.Now() + p.Patience(); ; p.Sleep(soon) {
-		has := p.hasGIDNow(p.device)
+		has := hasRoCEv2GID(p.gids(), p.device)
 		switch {
 		case has == want:
 			return
@@ -73,7 +73,7 @@ func (p *port) hasGID(want bool) {
 	}
 }
 
-// hasGIDNow reports whether the GID table has an address for RoCEv2.
-func (p *port) hasGIDNow(a netip.Addr) bool {
-	return slices.ContainsFunc(p.gids(), func(e verbs.GIDEntry) bool { return e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 })
+// hasRoCEv2GID reports whether a GID table has an address for RoCEv2.
+func hasRoCEv2GID(table []verbs.GIDEntry, a netip.Addr) bool {
+	return slices.ContainsFunc(table, func(e verbs.GIDEntry) bool { return e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 })
 }
