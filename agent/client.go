@@ -26,6 +26,7 @@ type Client struct {
 	mu      sync.Mutex
 	reason  error // of the loss
 	last    uint64
+	replies uint64
 	waiting map[uint64]func(body []byte)
 	objects map[handle]any
 	gone    []handle // closed, oldest first
@@ -154,6 +155,13 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// Replies is how many calls the agent has answered.
+func (c *Client) Replies() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.replies
+}
+
 // Lost is closed when the connection has ended; Err says why.
 func (c *Client) Lost() <-chan struct{} { return c.ended }
 
@@ -194,6 +202,7 @@ func (c *Client) receive(kind byte, body []byte) error {
 		c.mu.Lock()
 		finish := c.waiting[id]
 		delete(c.waiting, id)
+		c.replies++
 		c.mu.Unlock()
 		if finish == nil {
 			return fmt.Errorf("%w: an answer to call %d, which nobody made", errBadMessage, id)

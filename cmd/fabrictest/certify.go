@@ -120,7 +120,7 @@ called wrongly; 130 ended by Ctrl-C, 143 by SIGTERM, with a certificate of what 
 	f.StringVar(&o.sign, "sign", "", "sign with the SSH key in this `FILE`: a private one, or a public one whose private half an SSH agent has")
 	f.StringVar(&o.out, "out", "", "`FOLDER` for the certificate, to be made")
 	o.guest.flags(cmd)
-	f.DurationVar(&o.caseTime, "case-time", 0, "how long a case may take before it counts as one that comes to no end (default 2m)")
+	f.DurationVar(&o.caseTime, "case-time", 0, "how long a case may wait for one verb call before it counts as hung, and a tenth of what it may take in all (default 2m)")
 	_ = cmd.RegisterFlagCompletionFunc("wire", fixed("packet", "udp", "tcp", "segments"))
 	_ = cmd.RegisterFlagCompletionFunc("level", fixed("must", "should", "may"))
 	_ = cmd.RegisterFlagCompletionFunc("label", completeLabels)

@@ -43,7 +43,8 @@ type DeviceOptions struct {
 	Within func(func() error) error
 	// Note is told what happens to the device beside the cases; nil if nobody cares.
 	Note func(string)
-	// MaxTime ends a case that comes to no end; 2 min if 0.
+	// MaxTime ends a case in which no verb call returns for so long, and any case after
+	// ten times as long; 2 min if 0.
 	MaxTime time.Duration
 }
 

@@ -48,27 +48,38 @@ func (r *remotePlay) play(ctx context.Context, job *conformance.Job, body func(*
 	if err := r.open(b, job.Record); err != nil {
 		return err
 	}
-	timer := time.NewTimer(r.lab.opt.MaxTime)
-	defer timer.Stop()
-	done := start(func() error { return body(b) })
-	select {
-	case err := <-done:
-		if err == nil {
-			err = r.world.leftTasks()
+	return r.run(ctx, func() error { return body(b) })
+}
+
+// run runs the body until it returns, the agent is lost, or the case hangs.
+func (r *remotePlay) run(ctx context.Context, body func() error) error {
+	w := newWatchdog(r.lab.opt.MaxTime, r.world.Now(), r.client.Replies())
+	tick := time.NewTicker(w.limit)
+	defer tick.Stop()
+	done := start(body)
+	for {
+		select {
+		case err := <-done:
+			if err == nil {
+				err = r.world.leftTasks()
+			}
+			return err
+		case err := <-r.world.crash:
+			r.left = done
+			return err
+		case <-ctx.Done():
+			r.left = done
+			return context.Cause(ctx)
+		case <-r.client.Lost():
+			r.left = done
+			return r.client.Err()
+		case <-tick.C:
+			if !w.hung(r.world.Now(), r.client.Replies()) {
+				continue
+			}
+			r.left, r.hung = done, true
+			return &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", r.world.Now().Round(w.limit), r.world.waitsFor())}
 		}
-		return err
-	case err := <-r.world.crash:
-		r.left = done
-		return err
-	case <-ctx.Done():
-		r.left = done
-		return context.Cause(ctx)
-	case <-r.client.Lost():
-		r.left = done
-		return r.client.Err()
-	case <-timer.C:
-		r.left, r.hung = done, true
-		return &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", r.lab.opt.MaxTime, r.world.waitsFor())}
 	}
 }
 
