@@ -44,6 +44,11 @@ type guestSubject struct {
 // guestMemory is enough for a case that registers a GiB, of which the agent has a copy.
 const guestMemory = 3072
 
+// guestKernelArgs are the words that every guest's kernel command line begins with. The
+// kernel's warnings are evidence. It does not clear pages before it hands them out, which
+// would hide the stale memory that rxe sends.
+const guestKernelArgs = "loglevel=5 init_on_alloc=0"
+
 // guestMTU is what devices can use all of: packets of 4096 octets of data, with headers.
 const guestMTU = 9000
 
@@ -167,8 +172,7 @@ func (g *guestSubject) config(cmd *cobra.Command) (kernel.Config, error) {
 	}
 	cfg := g.cfg
 	cfg.Program = g.program
-	// What kernels warn of belongs to the evidence, too.
-	cfg.Append = strings.TrimSpace("loglevel=5 " + cfg.Append)
+	cfg.Append = strings.TrimSpace(guestKernelArgs + " " + cfg.Append)
 	var err error
 	if cfg.Image, err = g.cache.Ensure(cmd.Context(), image.Series(g.series), guest.NeedsSIW(cfg.Devices)); err != nil {
 		return cfg, err
