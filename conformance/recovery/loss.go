@@ -17,7 +17,7 @@ func lossTimer(p *rcpeer.Port) uint8 {
 	if p.Virtual {
 		return 10
 	}
-	return 13
+	return p.LongTimer(13)
 }
 
 // tries is how often something is measured that takes a timeout.
@@ -28,11 +28,12 @@ const tries = 4
 // sent again, and what that costs in all. The peer tells of the gap as soon as it sees
 // one; there is none behind the last packet, which is for the timer.
 func lossRecovery(p *rcpeer.Port) (all []Measurement) {
+	var last lossTimes
 	for _, place := range places {
-		times, again := lossAt(p, place.at)
-		all = append(all, timed("loss/"+place.name+"/retransmission", times), measured("loss/"+place.name+"/sent-again", Packets, again))
+		last = lossAt(p, place.at)
+		all = append(all, timed("loss/"+place.name+"/retransmission", last.sinceLoss), measured("loss/"+place.name+"/sent-again", Packets, last.resent))
 	}
-	return append(all, measured("loss/last/timeout", Nominal, multiples(all[len(all)-2].Samples, ib.AckTimeout(lossTimer(p)))))
+	return append(all, measured("loss/last/timeout", Nominal, multiples(last.sincePost, ib.AckTimeout(lossTimer(p)))))
 }
 
 // lossByPosition is lossRecovery for every packet of the window, and without a
@@ -40,16 +41,25 @@ func lossRecovery(p *rcpeer.Port) (all []Measurement) {
 func lossByPosition(p *rcpeer.Port) []Measurement {
 	all := []Measurement{timed("loss/timer", []time.Duration{ib.AckTimeout(lossTimer(p))})}
 	for at := range window {
-		times, _ := lossAt(p, at)
-		all = append(all, timed(fmt.Sprintf("loss/at-%d/retransmission", at+1), times).of(at))
+		all = append(all, timed(fmt.Sprintf("loss/at-%d/retransmission", at+1), lossAt(p, at).sinceLoss).of(at))
 	}
 	return all
 }
 
+// lossTimes is what [lossAt] measures, one sample for each window.
+type lossTimes struct {
+	sinceLoss []time.Duration // from the lost packet to its retransmission
+	// sincePost is from before the window was posted to the retransmission. The device's
+	// timer starts no earlier, however late a busy bench sees the packets.
+	sincePost []time.Duration
+	resent    []float64 // packets that were sent again
+}
+
 // lossAt measures the loss of one packet of a window.
-func lossAt(p *rcpeer.Port, at int) (times []time.Duration, again []float64) {
+func lossAt(p *rcpeer.Port, at int) (t lossTimes) {
 	c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(lossTimer(p))})
 	for i := range tries {
+		posted := c.Now()
 		c.Post(c.QP, c.Writing(1, window))
 		var lost, early time.Duration
 		for k := range window {
@@ -63,11 +73,11 @@ func lossAt(p *rcpeer.Port, at int) (times []time.Duration, again []float64) {
 		}
 		a := resent(c, i*window+at)
 		sameBytes(c, a, at)
-		times = append(times, a.At-lost)
+		t.sinceLoss, t.sincePost = append(t.sinceLoss, a.At-lost), append(t.sincePost, a.At-posted)
 		c.Note("lost at %v, told at %v, again at %v", lost, early, a.At)
-		again = append(again, float64(1+finish(c, (i+1)*window, i+1)))
+		t.resent = append(t.resent, float64(1+finish(c, (i+1)*window, i+1)))
 	}
-	return times, again
+	return t
 }
 
 // of says of which packet of a window a measurement is.
@@ -82,11 +92,11 @@ func sameBytes(c *rcpeer.Conn, a rcpeer.Arrival, k int) {
 	c.Check(bytes.Equal(a.Payload, c.Own.Buf[k*rcpeer.MTU:][:rcpeer.MTU]), fmt.Sprintf("the bytes of packet %d of the window again", k), "others, in %v", a.Packet)
 }
 
-// multiples are times, in microseconds, as multiples of a nominal one.
-func multiples(us []float64, nominal time.Duration) []float64 {
-	all := make([]float64, len(us))
-	for i, t := range us {
-		all[i] = t * float64(time.Microsecond) / float64(nominal)
+// multiples are times as multiples of a nominal one.
+func multiples(times []time.Duration, nominal time.Duration) []float64 {
+	all := make([]float64, len(times))
+	for i, t := range times {
+		all[i] = float64(t) / float64(nominal)
 	}
 	return all
 }
