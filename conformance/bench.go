@@ -38,6 +38,9 @@ type Bench struct {
 	Segments func() (Segments, error)
 	// Virtual says that time is.
 	Virtual bool
+	// CallTime is how long a verb call takes on this bench, where time is real: some
+	// microseconds on this host, milliseconds through an agent in a busy virtual machine.
+	CallTime time.Duration
 	// MTU is the largest IP packet that the cable carries.
 	MTU int
 	// Rand is seeded by the lab: what a case draws can be drawn again.
@@ -92,7 +95,24 @@ func (b *Bench) Patience() time.Duration {
 	if b.Virtual {
 		return time.Minute
 	}
-	return 3 * time.Second
+	return max(3*time.Second, 100*b.CallTime)
+}
+
+// Reaction is the time in which a case reacts to the device by a few verb calls and
+// packets. A timer of the device that must not expire meanwhile has to be longer.
+func (b *Bench) Reaction() time.Duration { return 8 * b.CallTime }
+
+// callSamples is how many verb calls [Bench.measureCalls] times.
+const callSamples = 4
+
+// measureCalls sets CallTime to the longest of a few verb calls. What they return is
+// for cases to judge.
+func (b *Bench) measureCalls() {
+	for range callSamples {
+		began := b.Now()
+		_, _ = b.Device.QueryPort(1)
+		b.CallTime = max(b.CallTime, b.Now()-began)
+	}
 }
 
 // Note adds a line of the case's own to the record: a verb that was called, a

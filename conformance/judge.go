@@ -129,6 +129,9 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 		if lacks := c.Needs &^ b.Caps; lacks != 0 {
 			return &UnclaimedError{CapWords(lacks)}
 		}
+		if !b.Virtual {
+			b.measureCalls()
+		}
 		opt.explore(b, c)
 		return c.Run(b)
 	})

@@ -96,6 +96,16 @@ func Timer(code uint8) func(*verbs.QPAttr) {
 	return func(a *verbs.QPAttr) { a.Timeout = code }
 }
 
+// LongTimer returns the code of a local ACK timeout that is no shorter than that of
+// code, and long enough for a case to react before it expires.
+func (p *Port) LongTimer(code uint8) uint8 {
+	const longest = 19 // 2.1 s
+	for code < longest && ib.AckTimeout(code) < p.Reaction() {
+		code++
+	}
+	return code
+}
+
 // PSN is that of the peer's n-th packet, counting from 0.
 func (c *Conn) PSN(n int) ib.PSN { return ib.PSN(c.Attr.RQPSN).Add(n) }
 

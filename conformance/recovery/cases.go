@@ -78,7 +78,7 @@ func nominal(p *rcpeer.Port, m *Measurement) {
 
 // prompt is how soon everything happens that waits for no timer: a tenth of the
 // timeout that a reaction is measured under.
-var prompt = ib.AckTimeout(reactionTimer) / 10
+func prompt(p *rcpeer.Port) time.Duration { return ib.AckTimeout(reactionTimer(p)) / 10 }
 
 var lossCases = []conformance.Case{
 	{
@@ -100,7 +100,7 @@ var lossCases = []conformance.Case{
 		Expects: "a sequence NAK for each within 6.7 ms, typically",
 		Mutants: []string{"NAKLate"},
 		Run: on(nakGeneration, func(p *rcpeer.Port, all []Measurement) {
-			typical(p, find(all, "nak/generation"), prompt, "a NAK at once")
+			typical(p, find(all, "nak/generation"), prompt(p), "a NAK at once")
 		}),
 	},
 	{
@@ -112,7 +112,7 @@ var lossCases = []conformance.Case{
 		Mutants: []string{"NAKWaitsForTimer"},
 		Run: on(nakReaction, func(p *rcpeer.Port, all []Measurement) {
 			for i := range all {
-				typical(p, &all[i], prompt, "a reaction that waits for no timer")
+				typical(p, &all[i], prompt(p), "a reaction that waits for no timer")
 			}
 		}),
 	},
@@ -124,13 +124,13 @@ var lossCases = []conformance.Case{
 		Expects: "each of them within a tenth of the timeout",
 		Mutants: []string{"IgnoreSecondNAK"},
 		Run: rcpeer.On(func(p *rcpeer.Port) {
-			c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(reactionTimer)})
+			c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(reactionTimer(p))})
 			c.Post(c.QP, c.Writing(1, window))
 			c.Take(window)
 			for _, lost := range []int{2, 5} {
 				sent := c.Put(ib.Nak(c.SQ(lost), ib.NakSequence, 0))
 				took := resent(c, lost).At - sent
-				c.Check(took <= prompt, fmt.Sprintf("packet %d of the window again within %v of its NAK", lost, prompt), "after %v", took)
+				c.Check(took <= prompt(p), fmt.Sprintf("packet %d of the window again within %v of its NAK", lost, prompt(p)), "after %v", took)
 				c.Drain(0)
 			}
 			finish(c, window, 1)

@@ -19,7 +19,7 @@ var congestionCases = []conformance.Case{
 		Expects: "one CNP for each, within 6.7 ms typically",
 		Mutants: []string{"NoCongestion", "CNPLate"},
 		Run: on(cnpGeneration, func(p *rcpeer.Port, all []Measurement) {
-			typical(p, find(all, "cnp/generation"), prompt, "a CNP at once")
+			typical(p, find(all, "cnp/generation"), prompt(p), "a CNP at once")
 			within(p, find(all, "cnp/for-a-mark"), 1, "one CNP for a mark")
 		}),
 	},

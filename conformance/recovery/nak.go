@@ -72,14 +72,15 @@ var places = []struct {
 	at   int
 }{{"first", 0}, {"middle", window / 2}, {"last", window - 1}}
 
-// reactionTimer is a timeout of 67 ms: far longer than anything but waiting for it.
-const reactionTimer = 14
+// reactionTimer is a timeout of 67 ms or more: far longer than anything but waiting
+// for it.
+func reactionTimer(p *rcpeer.Port) uint8 { return p.LongTimer(14) }
 
 // nakReaction measures how long it takes from a NAK to the packet that it asks for.
 func nakReaction(p *rcpeer.Port) (all []Measurement) {
 	for _, place := range places {
 		times := make([]time.Duration, 0, repeated(p))
-		c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(reactionTimer)})
+		c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(reactionTimer(p))})
 		for i := range repeated(p) / 2 {
 			c.Post(c.QP, c.Writing(1, window))
 			c.Take(window)

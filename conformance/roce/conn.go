@@ -47,6 +47,9 @@ type setup struct {
 	srq    verbs.SRQ
 	// change changes the attributes of the connection: timers, limits, path.
 	change func(*verbs.QPAttr)
+	// exactTimer keeps the local ACK timeout of change on a slow bench: the case is
+	// about that timeout.
+	exactTimer bool
 	// signalAll has every request complete.
 	signalAll bool
 }
@@ -93,6 +96,9 @@ func (p *port) connect(s setup) *conn {
 	c.attr.DestQPN, c.attr.RQPSN, c.attr.SQPSN = peerQPN, firstPSN, ownPSN
 	if s.change != nil {
 		s.change(&c.attr)
+		if c.attr.Timeout > 0 && !s.exactTimer {
+			c.attr.Timeout = p.LongTimer(c.attr.Timeout)
+		}
 	}
 	if s.state >= verbs.QPStateRTR {
 		p.toRTR(c.qp, c.attr)

@@ -179,6 +179,7 @@ var qpStateCases = []conformance.Case{
 			c.sendUnanswered(100)
 			c.sendUnanswered(101)
 			c.toReset()
+			c.drained() // retransmissions from before the reset
 			c.upAgain()
 			c.silence(quiet)
 			c.Incomplete()

@@ -57,7 +57,7 @@ var retryCases = []conformance.Case{
 			begun := c.Now()
 			c.send(ib.Nak(c.sq(1), ib.NakSequence, 1))
 			c.repeats(all, 1)
-			took, most := c.Now()-begun, ib.AckTimeout(18)/10
+			took, most := c.Now()-begun, ib.AckTimeout(c.attr.Timeout)/10
 			c.Check(took <= most, fmt.Sprintf("the repetition within %v of the NAK", most), "after %v", took)
 			c.send(ib.Ack(c.sq(2), 3))
 			for id := range uint64(3) {
@@ -164,7 +164,7 @@ var retryCases = []conformance.Case{
 				qpn := uint32(c.qp.QPN())
 				c.Do("a queue pair that can be destroyed", c.qp.Close())
 				c.drained() // on a busy bench a timer may have expired before
-				c.Sleep(4 * ib.AckTimeout(shortTimeout))
+				c.Sleep(4 * ib.AckTimeout(c.attr.Timeout))
 				c.put(ib.Ack(c.sq(0), 1).To(qpn))
 				c.silence(quiet)
 				c.Incomplete()
@@ -196,7 +196,7 @@ var retryCases = []conformance.Case{
 			c.same(ib.ReadResponseFirst(c.psn(0), ib.AnyMSN, nil), first)
 			c.Do("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 			answered := retryOnItsWay(c, c.drained())
-			c.Sleep(4 * ib.AckTimeout(shortTimeout))
+			c.Sleep(4 * ib.AckTimeout(c.attr.Timeout))
 			c.silence(quiet)
 			c.Incomplete()
 			if answered {

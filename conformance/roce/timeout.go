@@ -48,7 +48,7 @@ var timeoutCases = []conformance.Case{
 		Mutants: []string{"AdaptiveTimeout"},
 		Run: onPort(func(p *port) {
 			for _, code := range []uint8{8, 12, 15} {
-				c := p.connect(setup{change: timesOut(code, 7)})
+				c := p.connect(setup{change: timesOut(code, 7), exactTimer: true})
 				begun := c.Now() // before it is sent: the bench can make it later only
 				c.Post(c.qp, c.sending(1, 8))
 				c.expectsAll(c.wantSend(0, 8))
@@ -72,7 +72,7 @@ var timeoutCases = []conformance.Case{
 		Mutants: []string{"JiffyTimers", "TimeoutBacksOff"},
 		Run: onPort(func(p *port) {
 			for _, code := range []uint8{7, 12} {
-				c := p.connect(setup{change: timesOut(code, 7)})
+				c := p.connect(setup{change: timesOut(code, 7), exactTimer: true})
 				c.Post(c.qp, c.sending(1, 8))
 				c.expectsAll(c.wantSend(0, 8))
 				var apart []time.Duration

@@ -28,6 +28,9 @@ type SimOptions struct {
 	// Claims are what the devices under test have less of than others of their
 	// provider.
 	Claims nics.Claims
+	// VerbTime is how long each verb call of the device takes, as behind a slow agent.
+	// Cases on such a bench use the timers of real time.
+	VerbTime time.Duration
 	// Trace, if not nil, gets a line of text for everything that happens in the
 	// world of a case.
 	Trace io.Writer
@@ -75,7 +78,7 @@ func (l *Simulation) Try(ctx context.Context, job conformance.Job, body func(*co
 	if job.Record == nil {
 		job.Record = new(conformance.Record)
 	}
-	s := &simulated{wish: wish, world: &simWorld{World: sim.New(sim.Config{
+	s := &simulated{wish: wish, verbTime: l.opt.VerbTime, world: &simWorld{World: sim.New(sim.Config{
 		Seed: job.Seed, MaxTime: mono.Time(l.opt.MaxTime), MaxEvents: l.opt.MaxEvents, Trace: l.opt.Trace,
 		Stop: func() error { return context.Cause(ctx) },
 	})}}
@@ -103,12 +106,14 @@ func (l *Simulation) Try(ctx context.Context, job conformance.Job, body func(*co
 
 // simulated is a bench in its world.
 type simulated struct {
-	wish    *wish
-	world   *simWorld
-	net     *sim.Net
-	port    *sim.Port
-	wire    *simWire
-	devices []verbs.Context // the one under test and its partners
+	wish *wish
+	// verbTime is SimOptions.VerbTime.
+	verbTime time.Duration
+	world    *simWorld
+	net      *sim.Net
+	port     *sim.Port
+	wire     *simWire
+	devices  []verbs.Context // the one under test and its partners
 }
 
 // build makes the bench, at time 0.
@@ -128,8 +133,9 @@ func (s *simulated) build(p *nics.Provider, job *conformance.Job) (*conformance.
 		return nil, err
 	}
 	at := w.place(simRateBps)
+	at.VerbTime = s.verbTime
 	b := &conformance.Bench{
-		World: s.world, Local: w.local, Peers: w.peers, Virtual: true, MTU: w.mtu,
+		World: s.world, Local: w.local, Peers: w.peers, Virtual: s.verbTime == 0, MTU: w.mtu,
 		Rand: caseRand(job.Seed), Record: job.Record, Partner: s.partner, SetLink: s.setLink, SetAddress: s.setAddress, SetPath: s.setPath,
 	}
 	if p.Streams {

@@ -90,6 +90,7 @@ func timing(b *Budget) (t rd.Timing) {
 func (o *datagrams) at(p Place) dgiwarp.Config {
 	cfg := o.cfg
 	cfg.Name, cfg.Addrs = p.Name, p.addrs()
+	cfg.Costs = p.costs()
 	return cfg
 }
 

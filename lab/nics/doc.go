@@ -23,6 +23,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -157,6 +158,9 @@ type Place struct {
 	PKeys []uint16
 	// LineRateBps is that of its cable; 0 if nobody knows.
 	LineRateBps uint64
+	// VerbTime is how long each verb call takes in a simulated world; the cost of a
+	// local driver if 0.
+	VerbTime time.Duration
 	// Capture, if not nil, gets what it sends and receives.
 	Capture *pcaplink.Capture
 	// Single has packets handed to the kernel one by one.
@@ -167,6 +171,11 @@ type Place struct {
 	// Streams, if not nil, is put around the streams of a simulated port, below the
 	// capture.
 	Streams func(link.StreamNet) link.StreamNet
+}
+
+// costs is the time of verb calls in a simulated world.
+func (p *Place) costs() softroce.Costs {
+	return softroce.Costs{Control: p.VerbTime, Post: p.VerbTime, Poll: p.VerbTime}
 }
 
 // addrs are all addresses of the NIC.

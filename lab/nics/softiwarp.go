@@ -72,6 +72,7 @@ func setIWARP(cfg *softiwarp.Config, spec string) error {
 func (o *iwarp) at(p Place) softiwarp.Config {
 	cfg := o.cfg
 	cfg.Name, cfg.Addrs = p.Name, p.addrs()
+	cfg.Costs = p.costs()
 	return cfg
 }
 

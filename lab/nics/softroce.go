@@ -65,6 +65,7 @@ func (o *roce) at(p Place) softroce.Config {
 	cfg := o.cfg
 	cfg.Name, cfg.Addrs, cfg.NIC.LineRateBps = p.Name, p.addrs(), p.LineRateBps
 	cfg.V1Addrs, cfg.NIC.PKeys = p.V1, p.PKeys
+	cfg.Costs = p.costs()
 	return cfg
 }
 

@@ -1,0 +1,47 @@
+package bench
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/deviations"
+	"github.com/fabrictest/fabrictest/conformance/suites"
+)
+
+// TestSlowVerbsChangeNoVerdict judges devices whose verb calls take long, as those of a
+// busy virtual machine do through an agent. A case must not blame the device for that.
+// Datagram-iWARP has no device that is judged through an agent.
+func TestSlowVerbsChangeNoVerdict(t *testing.T) {
+	for _, p := range protocols {
+		if p.protocol == suites.DatagramIWARP {
+			continue
+		}
+		known, err := deviations.Of(p.provider, "wire")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, verbTime := range []time.Duration{10 * time.Millisecond, 40 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%s/%v", p.provider, verbTime), func(t *testing.T) {
+				lab := InSimulation(provider(t, p.provider), SimOptions{VerbTime: verbTime})
+				r := &conformance.Runner{Lab: lab, Workers: 2, Options: conformance.Options{Deviations: known}}
+				var cases []*conformance.Case
+				for _, s := range suites.Of(p.protocol) {
+					for i := range s.Cases {
+						cases = append(cases, &s.Cases[i])
+					}
+				}
+				results, err := r.Run(t.Context(), cases)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, res := range results {
+					if !res.Verdict.Good() {
+						t.Errorf("%s: %s: %v", res.Case.ID, res.Verdict, res.Err)
+					}
+				}
+			})
+		}
+	}
+}
