@@ -17,8 +17,8 @@ func NewLinks(plan *Plan) *Links {
 	l := &Links{plan: plan, All: make([]report.Link, 2*len(plan.Topology.Cables))}
 	for i, c := range plan.Topology.Cables {
 		impaired := plan.Touched(i)
-		l.All[2*i] = report.Link{From: endName(c.A), To: endName(c.B), Impaired: impaired}
-		l.All[2*i+1] = report.Link{From: endName(c.B), To: endName(c.A), Impaired: impaired}
+		l.All[2*i] = report.Link{From: endName(c.A), To: endName(c.B), Impaired: impaired, RateBps: c.Link.RateBps}
+		l.All[2*i+1] = report.Link{From: endName(c.B), To: endName(c.A), Impaired: impaired, RateBps: c.Link.RateBps}
 	}
 	return l
 }

@@ -98,6 +98,9 @@ type Link struct {
 	To   string `json:"to"`   // the other end
 	// Impaired says whether anything was to happen on purpose.
 	Impaired bool `json:"impaired,omitempty"`
+	// RateBps is how many bits a second the cable carries; 0 if that is up to the
+	// machine.
+	RateBps uint64 `json:"rate_bps,omitempty"`
 	// Packets are those that were to pass: the lost ones too, and copies made on
 	// the way not.
 	Packets uint64 `json:"packets"`

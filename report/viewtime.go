@@ -73,6 +73,7 @@ func newTimeView(r *Result) *timeView {
 			continue
 		}
 		b, s, e := tracks(k.Samples)
+		b.Most = r.carries(k.Host) / 8
 		bytes, resent, errs = append(bytes, b), append(resent, s), append(errs, e)
 		names = append(names, fmt.Sprintf("rank %d", k.Rank))
 	}
@@ -99,6 +100,20 @@ func newTimeView(r *Result) *timeView {
 		v.Ticks = append(v.Ticks, tickView{X: t.X, Left: percent(t.X), Text: t.Text, End: t.X > 0.93*timeline.Width})
 	}
 	return v
+}
+
+// carries is how many bits a second the links to a host carry together; 0 if that is
+// up to the machine.
+func (r *Result) carries(host string) (sum float64) {
+	for i := range r.Links {
+		if l := &r.Links[i]; strings.HasPrefix(l.To, host+"/") {
+			if l.RateBps == 0 {
+				return 0
+			}
+			sum += float64(l.RateBps)
+		}
+	}
+	return sum
 }
 
 func tracks(samples []Sample) (bytes, resent, errs timeline.Track) {

@@ -1,6 +1,7 @@
 package simlab
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
@@ -40,6 +41,9 @@ func (f *fabric) observe(o *lab.Observed) {
 				o.EventErrors = append(o.EventErrors, fmt.Sprintf("%s: %v", p.Name, err))
 			}
 		}
+	}
+	for i := range links.All {
+		links.All[i].RateBps = cmp.Or(links.All[i].RateBps, defaultRate)
 	}
 	o.Links = links.All
 }

@@ -18,42 +18,80 @@ const MaxSteps = 240
 type Track struct {
 	At    []time.Duration
 	Count []uint64
+	// Most is how fast it can have risen, a second; 0 if nobody knows. What was
+	// counted at once had come before, no faster than that.
+	Most float64
 }
 
-// clean returns a track that begins with 0 at 0 and never falls, whatever it
-// was given: samples come from programs that may have gone wrong.
-func (t Track) clean() Track {
+// curve is a track made fit to be drawn: it begins at 0, never falls, and is
+// straight between its points.
+type curve struct {
+	at    []time.Duration
+	count []float64
+}
+
+// clean returns the track's curve, whatever it was given: samples come from programs
+// that may have gone wrong.
+func (t Track) clean() curve {
 	n := min(len(t.At), len(t.Count))
 	order := make([]int, n)
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.At[a], t.At[b]) })
-	c := Track{At: make([]time.Duration, 1, n+1), Count: make([]uint64, 1, n+1)}
+	c := curve{at: make([]time.Duration, 1, n+1), count: make([]float64, 1, n+1)}
 	for _, i := range order {
-		last := len(c.At) - 1
-		at, count := max(0, t.At[i]), max(t.Count[i], c.Count[last])
-		if at == c.At[last] {
-			c.Count[last] = count
+		last := len(c.at) - 1
+		at, count := max(0, t.At[i]), max(float64(t.Count[i]), c.count[last])
+		if at == c.at[last] {
+			c.count[last] = count
 			continue
 		}
-		c.At, c.Count = append(c.At, at), append(c.Count, count)
+		c.at, c.count = append(c.at, at), append(c.count, count)
+	}
+	if t.Most > 0 {
+		return c.noFaster(t.Most)
 	}
 	return c
 }
 
-// at is the count at each of some times, on straight lines between the samples.
-func (t Track) at(times []time.Duration) []float64 {
+// noFaster is the curve that rises to each count by the same time, as late as it can
+// without rising faster than most.
+func (c curve) noFaster(most float64) (slow curve) {
+	add := func(at time.Duration, count float64) {
+		slow.at, slow.count = append(slow.at, at), append(slow.count, count)
+	}
+	last := len(c.at) - 1
+	end := c.count[last] // of the part that is looked at, from the last to the first
+	add(c.at[last], end)
+	for i := last - 1; i >= 0; i-- {
+		// Where nothing was counted, it rises at the end of the part.
+		if c.count[i] == c.count[i+1] && end > c.count[i] {
+			if rises := c.at[i+1] - time.Duration((end-c.count[i])/most*1e9) - 1; rises > c.at[i] {
+				end = c.count[i]
+				add(rises, end)
+			}
+		}
+		end = max(c.count[i], end-most*(slow.at[len(slow.at)-1]-c.at[i]).Seconds())
+		add(c.at[i], end)
+	}
+	slices.Reverse(slow.at)
+	slices.Reverse(slow.count)
+	return slow
+}
+
+// values are the counts at some times.
+func (c curve) values(times []time.Duration) []float64 {
 	out := make([]float64, len(times))
 	i := 0
 	for n, at := range times {
-		for i+1 < len(t.At) && t.At[i+1] <= at {
+		for i+1 < len(c.at) && c.at[i+1] <= at {
 			i++
 		}
-		out[n] = float64(t.Count[i])
-		if i+1 < len(t.At) {
-			part := float64(at-t.At[i]) / float64(t.At[i+1]-t.At[i])
-			out[n] += part * float64(t.Count[i+1]-t.Count[i])
+		out[n] = c.count[i]
+		if i+1 < len(c.at) {
+			part := float64(at-c.at[i]) / float64(c.at[i+1]-c.at[i])
+			out[n] += part * (c.count[i+1] - c.count[i])
 		}
 	}
 	return out
@@ -99,7 +137,7 @@ func NewGrid(end time.Duration, tracks []Track) Grid {
 
 // Rate is how fast a track rose in each step, a second.
 func (g Grid) Rate(t Track) []float64 {
-	counts := t.clean().at(g.Edges)
+	counts := t.clean().values(g.Edges)
 	rates := make([]float64, len(g.Edges)-1)
 	for i := range rates {
 		if d := g.Edges[i+1] - g.Edges[i]; d > 0 {
@@ -110,7 +148,7 @@ func (g Grid) Rate(t Track) []float64 {
 }
 
 // Level is how far a track had come at the end of each step.
-func (g Grid) Level(t Track) []float64 { return t.clean().at(g.Edges[1:]) }
+func (g Grid) Level(t Track) []float64 { return t.clean().values(g.Edges[1:]) }
 
 // Sum adds values up step by step.
 func Sum(all [][]float64) []float64 {

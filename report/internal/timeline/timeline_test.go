@@ -31,6 +31,37 @@ func TestRatesFollowTheSamples(t *testing.T) {
 }
 
 // TestManySamplesKeepTheirSum: even steps, and nothing is lost between them.
+// A lull stays one, and what is counted at once behind it came no faster than it can.
+func TestNothingRisesFasterThanItCan(t *testing.T) {
+	// 100 a ms at most. 1000 are counted at 10 ms, and in the lull before 30 ms nothing,
+	// 500 at 30 ms and 400 a microsecond later.
+	track := Track{
+		At:    []time.Duration{10 * ms, 20 * ms, 30*ms - 1, 30 * ms, 30*ms + time.Microsecond, 40 * ms},
+		Count: []uint64{1000, 1000, 1000, 1500, 1900, 1900}, Most: 100e3,
+	}
+	var g Grid
+	for at := range 41 {
+		g.Edges = append(g.Edges, time.Duration(at)*ms)
+	}
+	rates := g.Rate(track)
+	sum := 0.0
+	for i, r := range rates {
+		want := 0.0
+		if i < 10 || i >= 21 && i < 30 {
+			want = 100e3
+		}
+		if sum += r / 1000; math.Abs(r-want) > 150 {
+			t.Errorf("%.1f a second in millisecond %d, want %.0f", r, i, want)
+		}
+		if r > 100e3+1 {
+			t.Errorf("%.1f a second in millisecond %d: it can be no more than 100000", r, i)
+		}
+	}
+	if math.Abs(sum-1900) > 0.01 {
+		t.Errorf("%.2f in all, want 1900", sum)
+	}
+}
+
 func TestManySamplesKeepTheirSum(t *testing.T) {
 	var a Track
 	for i := range 5000 {
@@ -56,7 +87,7 @@ func TestManySamplesKeepTheirSum(t *testing.T) {
 func TestBadSamplesAreStraightened(t *testing.T) {
 	a := Track{At: []time.Duration{20, 10, -5, 20, 30}, Count: []uint64{7, 9, 3, 8, 1, 99}}
 	got := a.clean()
-	want := Track{At: []time.Duration{0, 10, 20, 30}, Count: []uint64{3, 9, 9, 9}}
+	want := curve{at: []time.Duration{0, 10, 20, 30}, count: []float64{3, 9, 9, 9}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
