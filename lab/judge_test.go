@@ -100,6 +100,47 @@ func TestJudgeIsContentWithWhatIsExpected(t *testing.T) {
 	}
 }
 
+// An error that is allowed may occur or not; no other may.
+func TestAllowedErrorsMayOccur(t *testing.T) {
+	const head = "version: 1\nname: test\ntitle: A test\nfabric: {kind: pair}\nworkload: {kind: stream}\n"
+	retry, access := verbs.WCRetryExcErr.String(), verbs.WCRemAccessErr.String()
+	for _, tc := range []struct {
+		expect string
+		saw    []string // by host0
+		ok     bool
+		want   string
+	}{
+		{"allowed_errors: {host0: [retry exceeded]}", nil, true, "host0 may: retry exceeded; nothing else"},
+		{"allowed_errors: {host0: [retry exceeded]}", []string{retry}, true, ""},
+		{"allowed_errors: {host0: [retry exceeded]}", []string{retry, access}, false, ""},
+		{"allowed_errors: {host1: [retry exceeded]}", []string{retry}, false, ""},
+		{"errors: {host0: [remote access]}, allowed_errors: {\"host*\": [retry exceeded]}", []string{access}, true, "host0: remote access; host* may: retry exceeded; nothing else"},
+		{"errors: {host0: [remote access]}, allowed_errors: {\"host*\": [retry exceeded]}", []string{access, retry}, true, ""},
+		{"errors: {host0: [remote access]}, allowed_errors: {\"host*\": [retry exceeded]}", []string{retry}, false, ""},
+	} {
+		s, err := scenarios.Parse("test.yaml", []byte(head+"expect: {"+tc.expect+"}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := NewPlan(s, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := &workload.Report{}
+		for _, status := range tc.saw {
+			seen.Failures = append(seen.Failures, workload.Failure{Status: status})
+		}
+		o := &Observed{Plan: plan, Tier: scenarios.Sim, Ranks: []Rank{
+			{Rank: 0, Host: "host0", State: Finished, Report: seen}, {Rank: 1, Host: "host1", State: Finished, Report: &workload.Report{}},
+		}}
+		checks := Judge(o)
+		i := slices.IndexFunc(checks, func(c report.Check) bool { return c.Name == "errors" })
+		if i < 0 || checks[i].OK != tc.ok || tc.want != "" && checks[i].Want != tc.want {
+			t.Errorf("%s, and host0 saw %v: %+v, want %v", tc.expect, tc.saw, checks[max(i, 0)], tc.ok)
+		}
+	}
+}
+
 // Every expectation can fail, and alone.
 func TestJudgeFindsWhatIsNotAsExpected(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -51,18 +51,8 @@ func (c *checker) checkExpect() {
 }
 
 func (c *checker) expect(key string, e *Expect) {
-	for pattern, names := range e.Errors {
-		at := join(key+".errors", pattern)
-		c.host(at, pattern)
-		if len(names) == 0 {
-			c.fail(at, "an empty list: name an error, or leave the host out")
-		}
-		for i, n := range names {
-			if _, ok := Status(n); !ok {
-				c.fail(fmt.Sprintf("%s[%d]", at, i), "%s is not a completion error%s", shown(n), suggestion(n, StatusNames()))
-			}
-		}
-	}
+	c.statuses(key+".errors", e.Errors)
+	c.statuses(key+".allowed_errors", e.AllowedErrors)
 	for _, r := range []struct {
 		key string
 		Range
@@ -87,6 +77,22 @@ func (c *checker) expect(key string, e *Expect) {
 	ends := func(f Fault) bool { return f.For > 0 || f.Do == QPError }
 	if e.Recovery > 0 && !c.bad("faults") && !slices.ContainsFunc(c.s.Faults, ends) {
 		c.fail(key+".recovery", "no fault ends, so that nothing could recover: give one a for")
+	}
+}
+
+// statuses checks completion errors by host pattern.
+func (c *checker) statuses(key string, by map[string][]string) {
+	for pattern, names := range by {
+		at := join(key, pattern)
+		c.host(at, pattern)
+		if len(names) == 0 {
+			c.fail(at, "an empty list: name an error, or leave the host out")
+		}
+		for i, n := range names {
+			if _, ok := Status(n); !ok {
+				c.fail(fmt.Sprintf("%s[%d]", at, i), "%s is not a completion error%s", shown(n), suggestion(n, StatusNames()))
+			}
+		}
 	}
 }
 

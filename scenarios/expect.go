@@ -14,10 +14,13 @@ type Expect struct {
 	// Memory is identical (if left out): all memory that was written holds what the
 	// requests in order make; or any.
 	Memory string `yaml:"memory,omitempty" enum:"identical any"`
-	// Errors are the completion errors that must occur, and the only ones that
-	// may, by host pattern: {host0: [retry exceeded]}. Requests that are flushed
-	// because of one of them, at either end, need not be named.
+	// Errors are the completion errors that must occur, by host pattern: {host0:
+	// [retry exceeded]}. No others may, but for allowed_errors. Requests that are
+	// flushed because of one of them, at either end, need not be named.
 	Errors map[string][]string `yaml:"errors,omitempty"`
+	// AllowedErrors are completion errors that may occur and need not, by host
+	// pattern; with or without errors, no others may.
+	AllowedErrors map[string][]string `yaml:"allowed_errors,omitempty"`
 	// Killed are the hosts that do not live to the end.
 	Killed []string `yaml:"killed,omitempty"`
 	// Violations counts what was broken of the promises above, as the programs
