@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
@@ -58,6 +59,41 @@ func TestModelOfTimeouts(t *testing.T) {
 	m = model{loss: 1e-4, packets: 1, messages: 100, timer: time.Millisecond}
 	if got, want := m.exceeds(time.Millisecond), 1e-8*(100*99/2+100); math.Abs(got/want-1) > 0.02 {
 		t.Errorf("a hundred messages: %v, want %v", got, want)
+	}
+}
+
+// These seeds exceeded the bounds that were fitted to others.
+func TestSeedsWithManyTimeouts(t *testing.T) {
+	for _, s := range shipped(t) {
+		for _, seed := range map[string][]uint64{"dgiwarp-rd-damage": {1049, 1057}, "dgiwarp-rd-read": {1052, 1070}}[s.Name] {
+			if r := Run(context.Background(), s, lab.Options{Seed: seed}); r.Verdict != report.Passed {
+				t.Errorf("%s with seed %d: %s", s.Name, seed, r.Reason)
+			}
+		}
+	}
+}
+
+// The rules of thumb in docs/scenarios.md are on the safe side.
+func TestRulesOfThumbForBounds(t *testing.T) {
+	for _, loss := range []float64{0.0001, 0.001, 0.01, 0.02} {
+		for _, messages := range []int{1, 10, 100, 1000, 10000} {
+			m := model{loss: loss, packets: 3, messages: messages, timer: time.Millisecond}
+			q := 1 - math.Pow(1-loss, 3)
+			mean := float64(messages) * q / (1 - q)
+			bound := time.Duration(mean+6*math.Sqrt(mean)+12) * time.Millisecond
+			if missed := m.exceeds(bound); missed > onceIn {
+				t.Errorf("%d messages at %v: %v is exceeded by %.1e of all runs", messages, loss, bound, missed)
+			}
+		}
+	}
+	for _, mean := range []float64{100, 200, 1000} {
+		low, high := uint64(mean-7*math.Sqrt(mean)), uint64(mean+7*math.Sqrt(mean))
+		if below, above := poisson(mean, scenarios.Range{Min: &low, Max: &high}); below+above > onceIn {
+			t.Errorf("%v: %d to %d is missed by %.1e of all runs", mean, low, high, below+above)
+		}
+	}
+	if below, _ := poisson(21, scenarios.Range{Min: new(uint64(1))}); below > onceIn {
+		t.Errorf("none of 21 is lost in %.1e of all runs", below)
 	}
 }
 
