@@ -42,11 +42,13 @@ func (j *judge) delivered() {
 	}
 	var wrong []string
 	var arrived, expected int
+	late := true // all that is wrong is what ranks missed that gave up
 	for i := range j.Ranks {
 		r := &j.Ranks[i]
 		if r.Report == nil {
 			if r.State != Killed {
 				wrong = append(wrong, r.name()+" did not say what it received")
+				late = late && r.late()
 			}
 			continue
 		}
@@ -55,16 +57,20 @@ func (j *judge) delivered() {
 			expected += f.Expected
 			if f.Twice > 0 {
 				wrong = append(wrong, fmt.Sprintf("%s received %d of rank %d's messages twice", r.name(), f.Twice, f.Peer))
+				late = false
 			}
 			if want == exactlyOnce && f.Arrived != f.Expected && !j.wasKilled(f.Peer) && r.State != Killed {
 				wrong = append(wrong, fmt.Sprintf("%s received %d of rank %d's %d messages", r.name(), f.Arrived, f.Peer, f.Expected))
+				late = late && j.gaveUp(r, &f)
 			}
 		}
 	}
 	if want == exactlyOnce && expected == 0 && len(wrong) == 0 {
 		wrong = append(wrong, "no message was to arrive at all: nothing was tried")
+		late = false
 	}
 	j.verdict("delivered", want, fmt.Sprintf("%d of %d messages, none twice", arrived, expected), wrong)
+	j.timing(late)
 }
 
 func (j *judge) wasKilled(rank int) bool {

@@ -19,11 +19,13 @@ func (j *judge) errors() {
 		return
 	}
 	var wrong, seen []string
+	late := true // only errors are missing, or too many, that follow from timeouts
 	for i := range j.Ranks {
 		r := &j.Ranks[i]
 		if r.Report == nil {
 			if r.State != Killed {
 				wrong = append(wrong, r.name()+" did not say what it saw")
+				late = late && r.late()
 			}
 			continue
 		}
@@ -35,16 +37,19 @@ func (j *judge) errors() {
 		for _, name := range want {
 			if got[name] == 0 && r.State != Killed {
 				wrong = append(wrong, fmt.Sprintf("%s saw no %q", r.name(), name))
+				late = late && lateStatus(name)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(got)) {
 			if !slices.Contains(allowed, name) {
 				wrong = append(wrong, fmt.Sprintf("%s saw %d of %q", r.name(), got[name], name))
+				late = late && lateStatus(name)
 			}
 			seen = append(seen, fmt.Sprintf("%s: %d of %q", r.Host, got[name], name))
 		}
 	}
 	j.verdict("errors", describeErrors(&j.want), list(seen), wrong)
+	j.timing(late)
 }
 
 // errorsOf are the errors that patterns name for a host.

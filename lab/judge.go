@@ -39,6 +39,13 @@ func (j *judge) check(name string, ok bool, want, got string) {
 	j.checks = append(j.checks, report.Check{Name: name, Want: want, Got: got, OK: ok})
 }
 
+// timing says of the check made last that, if it is not met, a starved machine can be
+// the cause.
+func (j *judge) timing(can bool) {
+	c := &j.checks[len(j.checks)-1]
+	c.Timing = can && !c.OK
+}
+
 // verdict is a check that is met unless something is wrong; wrong lists what is.
 func (j *judge) verdict(name, want, good string, wrong []string) {
 	if len(wrong) > 0 {
@@ -84,6 +91,7 @@ func (j *judge) programs() {
 		wrong = append(wrong, j.Observed.Hung)
 	}
 	j.verdict("programs", "every program comes to its end", fmt.Sprintf("%d of %d did", finished, len(j.Ranks)), wrong)
+	j.timing(!slices.ContainsFunc(j.Ranks, func(r Rank) bool { return !r.late() && r.State != Finished && r.State != Killed }))
 }
 
 func why(r *Rank) string {
@@ -118,6 +126,8 @@ func (j *judge) killed() {
 	}
 	if len(want)+len(got) > 0 {
 		j.check("killed", slices.Equal(want, got), list(want), list(got))
+		// A host may have ended before it was killed, and none may be killed besides.
+		j.timing(!slices.ContainsFunc(got, func(host string) bool { return !slices.Contains(want, host) }))
 	}
 }
 
@@ -133,6 +143,7 @@ func (j *judge) limits() {
 	if most := j.want.MaxTime; most > 0 {
 		took := j.workTime()
 		j.check("max_time", took <= most, "at most "+units.Duration(most), units.Duration(took))
+		j.timing(true)
 	}
 	if most := int64(j.want.MaxMemory); most > 0 {
 		largest := -1
@@ -181,6 +192,8 @@ func (j *judge) events() {
 		wrong = append(wrong, fmt.Sprintf("events[%d], %s, never did", i, describe(&all[i])))
 	}
 	j.verdict("events", "every event happens", fmt.Sprintf("%d of %d did", happened, len(all)), wrong)
+	// Without a rank that gave up, every packet was there for events to happen to.
+	j.timing(len(j.EventErrors) == 0 && slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.late() }))
 }
 
 func describe(e *scenarios.Event) string {
@@ -230,6 +243,7 @@ func (j *judge) counts() {
 	} {
 		if !c.want.IsZero() {
 			j.check(c.name, c.want.Holds(c.got), bounds(c.want), fmt.Sprint(c.got))
+			j.timing(true) // these are packets, whose number depends on timers and queues
 		}
 	}
 }

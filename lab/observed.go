@@ -29,6 +29,8 @@ type Observed struct {
 	// Hung says why the run was ended before its programs were: a deadlock, or a
 	// limit. Empty if it was not.
 	Hung string
+	// Scheduling is how much of the processors the run got; nil where time is virtual.
+	Scheduling *report.Scheduling
 }
 
 // Rank is what was seen of one rank.
@@ -37,8 +39,10 @@ type Rank struct {
 	Host string
 	// State is one of those below.
 	State string
-	// Err is what kept its program from going on.
-	Err error
+	// Err is what kept its program from going on; Timeout says that it waited too long
+	// for something, or for a rank that had ended.
+	Err     error
+	Timeout bool
 	// Report is the program's own; nil if none came.
 	Report  *workload.Report
 	Samples []workload.Sample

@@ -186,6 +186,7 @@ func (j *judge) recovery() {
 		wrong = append(wrong, "no traffic was seen after any fault: did the workload end before?")
 	}
 	j.verdict("recovery", "within "+units.Duration(most), fmt.Sprintf("%s at worst, after %s", units.Duration(worst), units.Plural(measured, "fault")), wrong)
+	j.timing(true)
 }
 
 // faults are the spells as a report has them.

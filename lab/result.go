@@ -48,8 +48,10 @@ func (o *Observed) Fill(r *report.Result) {
 			break
 		}
 	}
+	r.Scheduling = o.Scheduling
 	if r.Verdict == report.Failed {
 		r.Detail = o.detail()
+		o.excuse(r)
 	}
 }
 

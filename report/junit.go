@@ -12,8 +12,8 @@ import (
 )
 
 // WriteJUnit writes a run as JUnit XML: a suite for each tier, a case for each
-// scenario. A scenario that failed is a failure, a broken one an error. Times
-// are those of the wall.
+// scenario. A scenario that failed is a failure, a broken or starved one an error.
+// Times are those of the wall.
 func WriteJUnit(w io.Writer, r *Run) error {
 	all := junit.Suites{Name: "fabrictest", Time: junit.Seconds(r.Wall)}
 	for _, tier := range r.tiers() {
@@ -66,6 +66,9 @@ func (r *Result) junitCase(class string) junit.Case {
 	if r.Netem {
 		c.Properties = append(c.Properties, junit.Fact("impaired by", "netem"))
 	}
+	if r.First != nil {
+		c.Properties = append(c.Properties, junit.Fact("first attempt", visible.Line(r.First.Reason)))
+	}
 	problem := &junit.Problem{Message: visible.Line(r.Reason), Type: string(r.Verdict), Text: "\n" + r.explanation() + "\n"}
 	switch r.Verdict {
 	case Passed:
@@ -73,6 +76,8 @@ func (r *Result) junitCase(class string) junit.Case {
 		c.Skipped = &junit.Problem{Message: visible.Line(r.Reason)}
 	case Failed:
 		c.Failure = problem
+	case Starved:
+		c.Error = problem
 	default:
 		problem.Type = string(Broken)
 		c.Error = problem

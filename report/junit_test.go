@@ -51,7 +51,7 @@ func TestJUnitCountsAgree(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		n := run.Counts()
-		if p.Tests != len(run.Scenarios) || p.Failures != n[report.Failed] || p.Errors != n[report.Broken] || p.Skipped != n[report.Skipped] {
+		if p.Tests != len(run.Scenarios) || p.Failures != n[report.Failed] || p.Errors != n[report.Broken]+n[report.Starved] || p.Skipped != n[report.Skipped] {
 			t.Errorf("%s: %+v of %v", name, p, n)
 		}
 		cases, failures, errs, skipped := 0, 0, 0, 0
@@ -72,5 +72,27 @@ func TestJUnitCountsAgree(t *testing.T) {
 		if cases != p.Tests || failures != p.Failures || errs != p.Errors || skipped != p.Skipped {
 			t.Errorf("%s: counted %d, %d, %d, %d, says %+v", name, cases, failures, errs, skipped, p)
 		}
+	}
+}
+
+func TestStarvedResultIsAnErrorOfItsOwnType(t *testing.T) {
+	run := &report.Run{Scenarios: []report.Result{{
+		Name: "a", Tier: "netns", Verdict: report.Starved, Reason: "the machine is too busy",
+		First: &report.Attempt{Reason: "too busy at first"},
+	}}}
+	var b bytes.Buffer
+	if err := report.WriteJUnit(&b, run); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`<error message="the machine is too busy" type="starved">`, `name="first attempt" value="too busy at first"`} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%s is missing in\n%s", want, b.String())
+		}
+	}
+	if !run.OnlyStarved() || run.Repeated() != 0 {
+		t.Error("a run with a starved result and nothing else that is bad is not only starved")
+	}
+	if run.Scenarios = append(run.Scenarios, report.Result{Verdict: report.Failed}); run.OnlyStarved() {
+		t.Error("a run with a failure is only starved")
 	}
 }

@@ -44,6 +44,7 @@ const (
 	Passed  Verdict = "passed"
 	Failed  Verdict = "failed"  // an expectation was not met
 	Broken  Verdict = "broken"  // it could not be run to its end
+	Starved Verdict = "starved" // an expectation about time was not met while the machine was too busy to tell
 	Skipped Verdict = "skipped" // this machine cannot run it: Reason says why
 )
 
@@ -80,6 +81,30 @@ type Result struct {
 	Faults []Fault            `json:"faults,omitempty"`
 	// Files are what the scenario left in the run's folder, as paths in it.
 	Files []File `json:"files,omitempty"`
+	// Scheduling says how much of the processors the run got, where time is real.
+	Scheduling *Scheduling `json:"scheduling,omitempty"`
+	// First is how a first attempt ended that was starved, and therefore repeated.
+	First *Attempt `json:"first,omitempty"`
+}
+
+// Scheduling is how much of the processors a run in real time got.
+type Scheduling struct {
+	// Others is the share of the processors, from 0 to 1, that processes outside of the run used.
+	Others float64 `json:"others"`
+	// Process is the one of the run that waited for a processor for the greatest part of
+	// its time: lab, or a rank.
+	Process string   `json:"process,omitempty"`
+	Waited  Duration `json:"waited,omitempty"` // for a processor, by all threads of Process
+	Ran     Duration `json:"ran,omitempty"`    // on a processor, all threads of Process
+	// Late is by how much the fault that was most behind its time came too late.
+	Late Duration `json:"late,omitempty"`
+}
+
+// Attempt is a run of a scenario that was repeated.
+type Attempt struct {
+	Reason     string      `json:"reason"`               // why it did not pass
+	Wall       Duration    `json:"wall"`                 // how long it took, on the clock of the wall
+	Scheduling *Scheduling `json:"scheduling,omitempty"` // how much of the processors it got
 }
 
 // Check is an expectation, and what became of it.
@@ -88,6 +113,9 @@ type Check struct {
 	Want string `json:"want"` // what the scenario says must be
 	Got  string `json:"got"`  // what was
 	OK   bool   `json:"ok"`   // whether the one is the other
+	// Timing says of a check that is not met that a starved machine can be the cause:
+	// something came too late, and nothing was lost, doubled or damaged.
+	Timing bool `json:"timing,omitempty"`
 }
 
 // Link counts what passed one direction of a cable. What is in Lost never gets to

@@ -6,7 +6,7 @@ import (
 )
 
 // Verdicts are all of them, the worst first.
-func Verdicts() []Verdict { return []Verdict{Broken, Failed, Skipped, Passed} }
+func Verdicts() []Verdict { return []Verdict{Broken, Failed, Starved, Skipped, Passed} }
 
 // Bad reports whether a result of this verdict is one that a run fails by.
 func (v Verdict) Bad() bool { return v != Passed && v != Skipped }
@@ -29,6 +29,24 @@ func (r *Run) Bad() []*Result {
 		}
 	}
 	return bad
+}
+
+// OnlyStarved reports whether the run did not pass for no other reason than that the
+// machine was too busy.
+func (r *Run) OnlyStarved() bool {
+	n := r.Counts()
+	return n[Starved] > 0 && n[Starved] == len(r.Bad())
+}
+
+// Repeated counts the results that passed when they were repeated after they had been
+// starved.
+func (r *Run) Repeated() (n int) {
+	for i := range r.Scenarios {
+		if r.Scenarios[i].First != nil && r.Scenarios[i].Verdict == Passed {
+			n++
+		}
+	}
+	return n
 }
 
 // tiers are those of the run's results, in the order they first occur.

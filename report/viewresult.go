@@ -125,7 +125,33 @@ func figures(r *Result) []fact {
 	if r.Netem {
 		add("Links impaired by", "the kernel's netem")
 	}
+	if s := r.Scheduling; s != nil {
+		add("Processors used by others", fmt.Sprintf("%.0f %%", 100*s.Others))
+		if s.Process != "" {
+			add("Waited most for a processor", s.waits())
+		}
+	}
+	if r.First != nil {
+		add("First attempt", cut("starved: "+r.First.Reason, maxLine))
+	}
 	return f
+}
+
+// waits says which process waited most for a processor, and for how long.
+func (s *Scheduling) waits() string {
+	return fmt.Sprintf("%s: %s, and ran for %s", s.Process, units.Duration(s.Waited.Round(time.Millisecond)), units.Duration(s.Ran.Round(time.Millisecond)))
+}
+
+// String says in a line how much of the processors the run got.
+func (s *Scheduling) String() string {
+	text := fmt.Sprintf("other processes used %.0f %% of the processors", 100*s.Others)
+	if s.Process != "" {
+		text += "; " + s.Process + " waited " + units.Duration(s.Waited.Round(time.Millisecond)) + " for one and ran " + units.Duration(s.Ran.Round(time.Millisecond))
+	}
+	if s.Late > 0 {
+		text += "; a fault came " + units.Duration(s.Late.Round(time.Millisecond)) + " late"
+	}
+	return text
 }
 
 // waits groups ranks that wait for the same thing.

@@ -3,7 +3,8 @@
 // It is the composition root: flags become devices, networks and workloads here,
 // and nowhere else. Each subcommand has a file of its own.
 //
-// Exit codes: 0 everything held, 1 something did not, 2 it was called wrongly; 130
+// Exit codes: 0 everything held, 1 something did not, 2 it was called wrongly, 3 the
+// machine was too busy to tell; 130
 // and 143, as shells have it, that Ctrl-C or SIGTERM ended it early.
 package main
 
@@ -31,9 +32,10 @@ import (
 
 // Exit codes.
 const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
+	exitOK      = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitStarved = 3
 )
 
 func main() {

@@ -58,8 +58,13 @@ and keeps no files: it prints each failure and the command that repeats it.
 
 While it runs in namespaces, SIGUSR1 makes it print what each rank is at.
 
-Exit codes: 0 everything held, 1 something did not, 2 called wrongly; 130 ended by
-Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
+A scenario in namespaces that comes too late while other processes keep the
+processors busy is starved, not failed: it is repeated once. Wrong bytes, lost or
+doubled messages are a failure at any time.
+
+Exit codes: 0 everything held, 1 something did not, 2 called wrongly, 3 nothing failed
+but something was starved twice; 130 ended by Ctrl-C, 143 by SIGTERM, with a report of
+what there was.`,
 		Example: `  fabrictest run
   fabrictest run 'loss-*' --on sim --seed 7            the same packets lost again, byte for byte
   fabrictest run --seeds 1000                          the standard set with seeds 1 to 1000, in simulation
@@ -164,6 +169,8 @@ func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total,
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: %d of %d had ended", ended, total)
+	case run.OnlyStarved():
+		return exitError(exitStarved)
 	case len(run.Bad()) > 0:
 		return errFailed
 	case skipped > 0 && len(o.on) > 0:

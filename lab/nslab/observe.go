@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/internal/cputime"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/report"
@@ -20,9 +21,13 @@ import (
 
 // observe puts together what the ranks told, what became of their processes, and
 // what the links counted.
-func (p *performance) observe(outcomes []launch.Outcome) (*lab.Observed, error) {
+func (p *performance) observe(outcomes []launch.Outcome, others float64) (*lab.Observed, error) {
 	seen := &lab.Observed{Plan: p.Plan, Tier: scenarios.NetNS, Steps: p.steps, Hung: p.hung}
 	var errs []error
+	var waits []lab.Waits
+	if u, ok := cputime.Self(); ok {
+		waits = append(waits, lab.Waits{Process: "the lab process", Ran: u.Ran, Waited: u.Waited})
+	}
 	for i := range outcomes {
 		o := &outcomes[i]
 		var out rankOutcome
@@ -32,13 +37,24 @@ func (p *performance) observe(outcomes []launch.Outcome) (*lab.Observed, error) 
 			}
 		}
 		seen.Ranks = append(seen.Ranks, p.rankSeen(o, &out))
+		if u := out.Usage; u != nil {
+			waits = append(waits, lab.Waits{Process: fmt.Sprintf("rank %d", o.Rank), Ran: u.Ran, Waited: u.Waited})
+		}
 		seen.Elapsed = max(seen.Elapsed, p.record.since(o.Ended))
 		errs = append(errs, unwritten(o, &out), starved(o))
 		if o.State != launch.Finished && p.dir != "" {
 			errs = append(errs, trimCapture(captureFile(p.dir, o.Host)))
 		}
 	}
+	seen.Schedule(others, waits)
 	return seen, errors.Join(append(errs, p.wires.observe(p.Fabric, seen))...)
+}
+
+// othersSince is the share of the processors that processes outside of the run used
+// since a sample was taken.
+func (p *performance) othersSince(before cputime.Sample) float64 {
+	now, _ := cputime.Now()
+	return cputime.Others(before, now)
 }
 
 // unwritten is what of a rank's files could not be written: a run without them is
@@ -65,7 +81,7 @@ func (p *performance) rankSeen(o *launch.Outcome, out *rankOutcome) lab.Rank {
 	case o.State == launch.Killed:
 		r.State = lab.Killed
 	case out.Error != "":
-		r.State, r.Err = lab.Errored, errors.New(out.Error)
+		r.State, r.Err, r.Timeout = lab.Errored, errors.New(out.Error), out.Timeout
 	case o.State == launch.Stopped || o.State == launch.Hung:
 		r.State = lab.Hung
 	case o.State != launch.Finished:

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/cputime"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/report"
@@ -26,7 +27,6 @@ func play(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.
 	seen, err := perform(ctx, s, opts, func() { cut.Store(true) })
 	if seen != nil {
 		seen.Fill(r)
-		blameLateness(r, seen)
 	}
 	if cut.Load() {
 		r.Detail = strings.TrimPrefix(fmt.Sprintf("%s\n%s is not complete: it has reached %d MiB", r.Detail, fabricCapture, MaxFabricCapture>>20), "\n")
@@ -38,25 +38,6 @@ func play(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.
 		r.Files = filesIn(opts.Dir, opts.Folder(s, scenarios.NetNS))
 	}
 	return r
-}
-
-// late is how long after its time a fault may be done before what follows from it
-// says nothing of the fabric any more.
-const late = 250 * time.Millisecond
-
-// blameLateness makes a failure one of the harness if a fault came too late: the
-// machine was too busy to run the scenario as it is written.
-func blameLateness(r *report.Result, seen *lab.Observed) {
-	if r.Verdict != report.Failed {
-		return
-	}
-	for _, d := range seen.Steps {
-		if behind := d.At - d.Step.At; behind > late {
-			lab.Break(r, fmt.Errorf("the machine is too busy: %s was due at %v and came %v late; then %s",
-				seen.Plan.What(d.Step), d.Step.At, behind.Round(time.Millisecond), r.Reason))
-			return
-		}
-	}
 }
 
 // perform builds the fabric, lets the ranks run on it, and tells what was seen,
@@ -137,6 +118,7 @@ func (p *performance) run(ctx context.Context) (*lab.Observed, error) {
 	if err != nil {
 		return nil, err
 	}
+	before, _ := cputime.Now()
 	p.group, err = launch.Start(ctx, specs, launch.Options{
 		JoinWait: joinWait, Patience: silence, LogDir: p.dir, OnEvent: p.record.event,
 	})
@@ -149,6 +131,7 @@ func (p *performance) run(ctx context.Context) (*lab.Observed, error) {
 	outcomes, err := p.group.Wait()
 	stopped()
 	conducting.Wait()
+	others := p.othersSince(before)
 	var culprit *launch.RankError
 	switch {
 	case ctx.Err() != nil:
@@ -158,7 +141,7 @@ func (p *performance) run(ctx context.Context) (*lab.Observed, error) {
 		p.hung = "the run was ended when " + culprit.Error()
 	}
 	broken := errors.Join(p.broken, p.still())
-	seen, err := p.observe(outcomes)
+	seen, err := p.observe(outcomes, others)
 	return seen, errors.Join(broken, err)
 }
 

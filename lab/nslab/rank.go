@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/cputime"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/launch/rank"
@@ -62,7 +63,10 @@ func RankMain() error {
 	rep, failed := runRank(conn, &uncaptured)
 	out := rankOutcome{Report: rep}
 	if failed != nil {
-		out.Error = failed.Error()
+		out.Error, out.Timeout = failed.Error(), workload.IsTimeout(failed)
+	}
+	if u, ok := cputime.Self(); ok {
+		out.Usage = &u
 	}
 	if uncaptured != nil {
 		out.Capture = uncaptured.Error()
@@ -78,6 +82,10 @@ func RankMain() error {
 type rankOutcome struct {
 	Report *workload.Report `json:"report,omitempty"`
 	Error  string           `json:"error,omitempty"`
+	// Timeout says that the error is a timeout: see workload.IsTimeout.
+	Timeout bool `json:"timeout,omitempty"`
+	// Usage is how the rank's process was scheduled; nil if the kernel does not tell.
+	Usage *cputime.Usage `json:"usage,omitempty"`
 	// Capture is why there is no capture, though one was wanted. It is no fault of
 	// the program's.
 	Capture string `json:"capture,omitempty"`

@@ -357,3 +357,22 @@ func TestPlainFilesAreNoTerminals(t *testing.T) {
 		t.Errorf("no file has %d columns", n)
 	}
 }
+
+// Starved results are told apart from failures, with what to do about them.
+func TestStarvedResultsSayWhatToDo(t *testing.T) {
+	first := &report.Attempt{Reason: "the machine is too busy: the first time", Wall: time.Second}
+	run := &report.Run{Scenarios: []report.Result{
+		{Name: "a", Tier: "netns", Verdict: report.Passed, First: first},
+		{Name: "b", Tier: "netns", Verdict: report.Starved, Reason: "the machine is too busy: the second time", First: first},
+	}}
+	var out bytes.Buffer
+	show(t, Config{Out: &out}, run)
+	for _, want := range []string{
+		"STARVED  b", "STARVED b on netns: the machine is too busy: the second time; the first attempt: the machine is too busy: the first time",
+		"1 starved, 1 passed", "1 passed only when repeated", "Starved 1: other processes kept the processors busy, twice. Repeat with fewer",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+}

@@ -20,7 +20,7 @@ const verdictWidth = 6
 
 // words are the verdicts as they are shown: what must be seen stands out without
 // colours too.
-var words = map[report.Verdict]string{report.Passed: "ok", report.Failed: "FAIL", report.Broken: "BROKEN", report.Skipped: "skip"}
+var words = map[report.Verdict]string{report.Passed: "ok", report.Failed: "FAIL", report.Broken: "BROKEN", report.Starved: "STARVED", report.Skipped: "skip"}
 
 func (d *Display) header() string {
 	cells := make([]string, len(columnsOf))
@@ -78,7 +78,7 @@ func (d *Display) paint(v report.Verdict, s string) string {
 	if !d.colour {
 		return s
 	}
-	code := map[report.Verdict]string{report.Passed: "32", report.Failed: "1;31", report.Broken: "1;35", report.Skipped: "2"}[v]
+	code := map[report.Verdict]string{report.Passed: "32", report.Failed: "1;31", report.Broken: "1;35", report.Starved: "1;33", report.Skipped: "2"}[v]
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 

@@ -27,6 +27,7 @@ func (d *Display) summary(run *report.Run, paths report.Paths) string {
 		d.describe(&b, r)
 	}
 	fmt.Fprintf(&b, "\n%s\n", d.counts(run))
+	b.WriteString(starved(run))
 	for _, s := range skips(run) {
 		b.WriteString(s + "\n")
 	}
@@ -53,6 +54,9 @@ func (d *Display) describe(b *strings.Builder, r *report.Result) {
 	why := r.Reason
 	if names := r.FailedChecks(); r.Verdict == report.Failed && len(names) > 0 {
 		why = strings.Join(names, ", ")
+	}
+	if r.First != nil && r.First.Reason != r.Reason {
+		why += "; the first attempt: " + r.First.Reason
 	}
 	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, words[r.Verdict]), label(r.Name, r.Tier), visible.Line(why))
 	for _, c := range r.Checks {
@@ -84,6 +88,18 @@ func (d *Display) counts(run *report.Run) string {
 		}
 	}
 	return fmt.Sprintf("%s, in %s.", strings.Join(parts, ", "), wall)
+}
+
+// starved says what became of results for which the machine was too busy, and what to
+// do about those that remain.
+func starved(run *report.Run) (text string) {
+	if n := run.Repeated(); n > 0 {
+		text = fmt.Sprintf("%d passed only when repeated: the machine was too busy the first time.\n", n)
+	}
+	if n := run.Counts()[report.Starved]; n > 0 {
+		text += fmt.Sprintf("Starved %d: other processes kept the processors busy, twice. Repeat with fewer of them running, or on more processors.\n", n)
+	}
+	return text
 }
 
 // skips are the reasons for which results were skipped, each once.

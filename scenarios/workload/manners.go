@@ -27,6 +27,20 @@ func (c *Config) Lacking(caps verbs.Caps) []string {
 // waits for them, on purpose.
 func (c *Config) RunsIntoRNR() bool { return c.Pause > 0 }
 
+// AckTimeout is how long a packet waits for its acknowledgement in real time before it
+// is sent again.
+func (c *Config) AckTimeout() time.Duration {
+	code, _ := c.timing(true)
+	return timeoutOf(code)
+}
+
+// IsTimeout reports whether a program ended because it waited too long for something,
+// or for a rank that had ended.
+func IsTimeout(err error) bool {
+	var stuck *StuckError
+	return errors.As(err, &stuck) || errors.Is(err, verbs.ErrTimeout) || errors.Is(err, ErrGone)
+}
+
 // Budget is how long the reliable service waits for an answer before it sends again,
 // how long it goes on with that in all, and how long it asks a receiver that has no
 // receive. Each is 0 where the workload says nothing, and the last where it is to go

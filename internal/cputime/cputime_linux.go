@@ -1,0 +1,108 @@
+package cputime
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Self is how this process was scheduled, all of its threads together. It reports
+// false where the kernel does not tell (CONFIG_SCHED_INFO).
+func Self() (Usage, bool) {
+	files, err := filepath.Glob("/proc/self/task/*/schedstat")
+	if err != nil {
+		return Usage{}, false
+	}
+	var sum Usage
+	for _, name := range files {
+		text, err := os.ReadFile(name) // a thread may have ended since
+		if err != nil {
+			continue
+		}
+		u, ok := parseSchedstat(text)
+		if !ok {
+			return Usage{}, false
+		}
+		sum.Ran += u.Ran
+		sum.Waited += u.Waited
+	}
+	return sum, sum.Ran > 0
+}
+
+// parseSchedstat reads nanoseconds on a processor, nanoseconds in a run queue, and the
+// number of time slices.
+func parseSchedstat(text []byte) (Usage, bool) {
+	fields := bytes.Fields(text)
+	if len(fields) < 2 {
+		return Usage{}, false
+	}
+	ran, err1 := strconv.ParseInt(string(fields[0]), 10, 64)
+	waited, err2 := strconv.ParseInt(string(fields[1]), 10, 64)
+	return Usage{time.Duration(ran), time.Duration(waited)}, err1 == nil && err2 == nil
+}
+
+// Now reads the clocks of the processors. It reports false where there is no
+// /proc/stat that moves.
+func Now() (Sample, bool) {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return Sample{}, false
+	}
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return Sample{}, false
+	}
+	s := Sample{At: time.Now()}
+	s.addCPUs(text, set.IsSet)
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if unix.Getrusage(who, &u) == nil {
+			s.Own += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		}
+	}
+	return s, s.CPUs > 0 && s.All > 0
+}
+
+// The fields of a line of /proc/stat behind the name, in ticks of 10 ms. What guests
+// use is part of user and nice.
+const (
+	user = iota
+	nice
+	system
+	idle
+	iowait
+	irq
+	softirq
+	steal
+	statFields
+
+	tick = 10 * time.Millisecond // USER_HZ, the same on every Linux
+)
+
+// addCPUs adds the processors that may be used.
+func (s *Sample) addCPUs(stat []byte, mayUse func(cpu int) bool) {
+	for line := range bytes.Lines(stat) {
+		fields := bytes.Fields(line)
+		var cpu int
+		if len(fields) < 1+statFields {
+			continue
+		}
+		if n, _ := fmt.Sscanf(string(fields[0]), "cpu%d", &cpu); n != 1 || !mayUse(cpu) {
+			continue
+		}
+		s.CPUs++
+		for i, f := range fields[1 : 1+statFields] {
+			n, _ := strconv.ParseInt(string(f), 10, 64)
+			d := time.Duration(n) * tick
+			s.All += d
+			if i == user || i == nice || i == system || i == steal {
+				s.Busy += d
+			}
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package cputime
+
+import (
+	"testing"
+	"time"
+)
+
+func TestOthersIsWhatIsNeitherOwnNorIdle(t *testing.T) {
+	begin := time.Now()
+	from := Sample{At: begin, CPUs: 2, Busy: 50 * time.Second, All: 100 * time.Second, Own: 10 * time.Second}
+	for _, c := range []struct {
+		name           string
+		busy, all, own time.Duration // in 10 s of two processors
+		want           float64
+	}{
+		{"all idle", 0, 20 * time.Second, 0, 0},
+		{"all own", 20 * time.Second, 20 * time.Second, 20 * time.Second, 0},
+		{"half own, half idle", 10 * time.Second, 20 * time.Second, 10 * time.Second, 0},
+		{"half own, half others", 20 * time.Second, 20 * time.Second, 10 * time.Second, 0.5},
+		{"a quarter in interrupts", 15 * time.Second, 20 * time.Second, 15 * time.Second, 0},
+		{"the machine stopped for half of the time", 5 * time.Second, 10 * time.Second, 5 * time.Second, 0.5},
+		{"own counted finer than ticks", 9 * time.Second, 20 * time.Second, 10 * time.Second, 0},
+	} {
+		to := Sample{At: begin.Add(10 * time.Second), CPUs: 2, Busy: from.Busy + c.busy, All: from.All + c.all, Own: from.Own + c.own}
+		if got := Others(from, to); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	if got := Others(from, from); got != 0 {
+		t.Errorf("in no time: %v", got)
+	}
+}
