@@ -18,6 +18,11 @@ const (
 )
 
 var parts = []part{
+	{
+		"cmd/fabrictest", "TestCertifyOverAnAgent|TestAgentThatDoesNotStart|TestGuestThatPanics|TestInterruptedRun|TestInterruptedConform|" +
+			"TestConformPasses|TestRunIsGolden|TestLabsListsTheSilent|TestFuzzEndsWhenItIsInterrupted",
+		"the others call code that the tests of its packages race",
+	},
 	{"conformance/mpi", "CasesInNamespaces", simulated},
 	{"e2e", "^$", "the program under test is another process; only its output is read by a goroutine"},
 	{"fuzz", "TestParseList", simulated},
