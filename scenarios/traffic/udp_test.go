@@ -7,8 +7,11 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/scenarios/traffic"
 )
+
+func TestMain(m *testing.M) { nstest.Main(m) }
 
 // The programs of the simulated world run unchanged in real time, on sockets of
 // the loopback network.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"os"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/scenarios/workload/insim"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -24,7 +24,7 @@ import (
 // and dropped here, and collecting them is a quarter of all the time.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
-	os.Exit(m.Run())
+	nstest.Main(m)
 }
 
 // rig is a simulated fabric: every rail is a switch with a port of each host.

@@ -1,0 +1,30 @@
+package nstest
+
+import (
+	"net"
+	"testing"
+)
+
+func TestMain(m *testing.M) { Main(m) }
+
+// Neither another run of the tests nor the kernel's soft-RoCE, which takes port 4791 of all
+// addresses, is in this network.
+func TestMainGivesTestsANetworkOfTheirOwn(t *testing.T) {
+	if why := Unavailable(); why != nil {
+		t.Skipf("no network namespaces here: %v", why)
+	}
+	all, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range all { // the kernel may have made tunnels, which are down
+		if up := i.Flags&net.FlagUp != 0; up != (i.Name == "lo") {
+			t.Errorf("%s is up: %v", i.Name, up)
+		}
+	}
+	l, err := net.ListenPacket("udp", "127.0.0.1:4791")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
