@@ -47,7 +47,9 @@ func TestNoTextOfARunControlsTheTerminal(t *testing.T) {
 	var out bytes.Buffer
 	show(t, Config{Out: &out}, run)
 	judge(t, Config{Out: &out}, true, verdicts)
-	if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && (r == unicode.ReplacementChar || unicode.In(r, unicode.Cc, unicode.Cf)) }); i >= 0 {
+	if i := strings.IndexFunc(out.String(), func(r rune) bool {
+		return r != '\n' && (r == unicode.ReplacementChar || unicode.In(r, unicode.Cc, unicode.Cf))
+	}); i >= 0 {
 		t.Errorf("%q", out.String()[max(0, i-80):i+20])
 	}
 }
