@@ -14,13 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-const (
-	// maxStrangers is how many connections may be at their handshake. Those above are
-	// not even looked at.
-	maxStrangers = 16
-	// maxSessions is how many callers an agent has at a time.
-	maxSessions = 16
-)
+// maxSessions is how many callers an agent has at a time.
+const maxSessions = 16
 
 var errStopped = errors.New("the agent was told to stop")
 
@@ -38,11 +33,11 @@ type Server struct {
 	MaxMemory uint64
 	Timing    Timing
 
-	log       *slog.Logger
-	timing    Timing
-	stats     serverStats
-	strangers atomic.Int32
-	quiet     atomic.Int64 // no more is said of strangers until then
+	log        *slog.Logger
+	timing     Timing
+	stats      serverStats
+	handshakes handshakes
+	quiet      atomic.Int64 // no more is said of strangers until then
 
 	mu       sync.Mutex
 	holders  map[string]*held
@@ -55,7 +50,7 @@ type Stats struct {
 	Callers uint64
 	// Refused did not, or were too slow to show it.
 	Refused uint64
-	// Crowded came while too many others did.
+	// Crowded were closed at their handshake, because too many others came.
 	Crowded uint64
 	// Crashes are panics of the devices' software in a call.
 	Crashes uint64
@@ -107,13 +102,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			ln.Close()
 			return err
 		}
-		if s.strangers.Add(1) > maxStrangers {
-			s.strangers.Add(-1)
-			s.stats.crowded.Add(1)
-			conn.Close()
-			continue
-		}
-		callers.Go(func() { s.meet(ctx, conn, config) })
+		p := s.handshakes.begin(conn)
+		callers.Go(func() { s.meet(ctx, p, config) })
 	}
 }
 
@@ -138,14 +128,19 @@ func accept(ctx context.Context, ln net.Listener) (net.Conn, error) {
 }
 
 // meet finds out whether a connection is a caller's, and serves it if so.
-func (s *Server) meet(ctx context.Context, raw net.Conn, config *tls.Config) {
+func (s *Server) meet(ctx context.Context, p *pending, config *tls.Config) {
+	raw := p.conn
 	defer raw.Close()
 	hurry := context.AfterFunc(ctx, func() { raw.Close() })
 	conn := tls.Server(raw, config)
 	err := handshake(conn, s.timing.Handshake)
 	hurry()
-	s.strangers.Add(-1)
-	if err != nil {
+	switch displaced := s.handshakes.end(p); {
+	case displaced:
+		s.stats.crowded.Add(1)
+		s.tellOfStranger(raw, errDisplaced)
+		return
+	case err != nil:
 		s.stats.refused.Add(1)
 		s.tellOfStranger(raw, err)
 		return
@@ -164,7 +159,7 @@ func (s *Server) tellOfStranger(raw net.Conn, err error) {
 	if now < until || !s.quiet.CompareAndSwap(until, now+int64(time.Second)) {
 		return
 	}
-	s.log.Warn("refused a connection", "from", raw.RemoteAddr().String(), "why", err, "refused in all", s.stats.refused.Load())
+	s.log.Warn("refused a connection", "from", raw.RemoteAddr().String(), "why", err, "refused in all", s.stats.refused.Load(), "displaced in all", s.stats.crowded.Load())
 }
 
 // serve is what the agent does for a caller, from greeting to end.
