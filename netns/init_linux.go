@@ -103,7 +103,10 @@ func inheritedFiles() ([]int, error) {
 func takeSignals() <-chan os.Signal {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGQUIT)
 	c := make(chan os.Signal, 16)
-	signal.Notify(c, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
+	signal.Notify(c, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2)
+	if !signal.Ignored(unix.SIGHUP) { // else the program inherits that it is, as nohup(1) wants
+		signal.Notify(c, unix.SIGHUP)
+	}
 	return c
 }
 

@@ -91,7 +91,8 @@ guest, also all that it printed. 'certify verify' checks such a folder, 'certify
 puts several side by side.
 
 Exit codes: 0 nothing that was asked speaks against the device, 1 something does, 2
-called wrongly; 130 ended by Ctrl-C, 143 by SIGTERM, with a certificate of what there was.`,
+called wrongly; 130 ended by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a certificate
+of what there was.`,
 		Example: `  fabrictest certify --guest rxe --kernel 6.12 --deviations rxe-6.12 --out rxe-6.12/
   fabrictest certify mpa/fpdu --guest siw --kernel 6.1 --out fpdu/
   fabrictest certify --agent 192.0.2.7:7471 --key agent.key --device mlx5_0 --interface eth1 \

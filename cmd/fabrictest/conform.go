@@ -67,7 +67,7 @@ what is not met, captures for Wireshark. --out says where; otherwise it is one o
 last ` + fmt.Sprint(runsKept) + ` in the user's cache.
 
 Exit codes: 0 all that was asked is met, 1 something is not, 2 called wrongly; 130
-ended by Ctrl-C, 143 by SIGTERM, with a report of what there was.`,
+ended by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of what there was.`,
 		Example: `  fabrictest conform
   fabrictest conform rc/psn --device softroce
   fabrictest conform 'rc/*/duplicate-*' --level must --packets

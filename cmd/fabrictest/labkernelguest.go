@@ -52,7 +52,7 @@ rdma-core and perftest.`,
 				return err
 			}
 			signals := make(chan os.Signal, 8)
-			signal.Reset(os.Interrupt, syscall.SIGTERM) // they are the program's
+			signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // they are the program's
 			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 			var code int
 			if args[0] == hostWord {

@@ -4,8 +4,8 @@
 // and nowhere else. Each subcommand has a file of its own.
 //
 // Exit codes: 0 everything held, 1 something did not, 2 it was called wrongly, 3 the
-// machine was too busy to tell; 130
-// and 143, as shells have it, that Ctrl-C or SIGTERM ended it early.
+// machine was too busy to tell; 129, 130 and 143, as shells have it, that SIGHUP, Ctrl-C
+// or SIGTERM ended it early.
 package main
 
 import (
@@ -24,6 +24,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nslab"
@@ -51,14 +52,17 @@ func (e interruptedError) Error() string { return "interrupted" }
 // to its program and another to the group that it is in.
 const oneSignal = 100 * time.Millisecond
 
-// interruptible is a context that ends with the first Ctrl-C or SIGTERM; the
+// interruptible is a context that ends with the first Ctrl-C, SIGTERM or SIGHUP; the
 // second one ends us at once.
 func interruptible() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, interrupt.Signals()...)
 	go func() {
 		s := <-signals
+		if s == syscall.SIGHUP {
+			signal.Ignore(syscall.SIGPIPE) // nobody reads our output any more, and a report is to be written
+		}
 		cancel(interruptedError{s.(syscall.Signal)})
 		time.Sleep(oneSignal)
 		signal.Stop(signals)

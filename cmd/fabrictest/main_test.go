@@ -169,7 +169,7 @@ func TestInvocation(t *testing.T) {
 
 // Ctrl-C ends a run with the exit code that shells expect of it.
 func TestInterruptedRun(t *testing.T) {
-	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(interruptedError{sig})
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())

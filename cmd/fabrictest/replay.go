@@ -45,7 +45,7 @@ compared. Whole packets are captured unless --capture says otherwise.
 To run a scenario with a seed, without a saved run: fabrictest run NAME --seed N.
 
 Exit codes: 0 the same came of it, 1 something else did, 2 called wrongly; 130 ended
-by Ctrl-C, 143 by SIGTERM.`,
+by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.`,
 		Example: `  fabrictest replay last
   fabrictest replay out/ loss-5-percent --on sim
   fabrictest replay result.json --all --out again/`,

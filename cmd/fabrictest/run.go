@@ -63,8 +63,8 @@ processors busy is starved, not failed: it is repeated once. Wrong bytes, lost o
 doubled messages are a failure at any time.
 
 Exit codes: 0 everything held, 1 something did not, 2 called wrongly, 3 nothing failed
-but something was starved twice; 130 ended by Ctrl-C, 143 by SIGTERM, with a report of
-what there was.`,
+but something was starved twice; 130 ended by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with
+a report of what there was.`,
 		Example: `  fabrictest run
   fabrictest run 'loss-*' --on sim --seed 7            the same packets lost again, byte for byte
   fabrictest run --seeds 1000                          the standard set with seeds 1 to 1000, in simulation

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -78,7 +79,7 @@ func OnceMain() (code int, err error) {
 		return 0, fmt.Errorf("read what to bring up: %w", err)
 	}
 	in.Close()
-	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	ctx, cancel := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer cancel()
 	l, err := Up(ctx, j.Config)
 	if err != nil {

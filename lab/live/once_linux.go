@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/hostenv"
@@ -80,7 +81,7 @@ func ignoreExit(err error) error {
 
 // OnceMain is what that process does. It returns the code to exit with.
 func OnceMain() (code int, err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer stop()
 	var j onceJob
 	if err := json.NewDecoder(os.NewFile(onceFD, "job")).Decode(&j); err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -18,7 +19,7 @@ import (
 // its standard input, and reports. It returns an error only if there is nobody
 // to report to.
 func LabMain() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer stop()
 	var job labJob
 	if err := json.NewDecoder(os.Stdin).Decode(&job); err != nil {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/perf"
@@ -108,7 +109,7 @@ func readNews(from io.Reader, progress func(string, float64)) (result *perf.Resu
 // LabMain is what a lab process does: the job that it reads from its standard
 // input. It tells on its standard output how it is getting on.
 func LabMain() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer stop()
 	var j job
 	if err := json.NewDecoder(os.Stdin).Decode(&j); err != nil {

@@ -11,9 +11,9 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/lab/hostenv"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
@@ -34,7 +34,7 @@ const (
 
 // ProcessMain is what the process of a fabric does. It returns the code to exit with.
 func ProcessMain() (code int, err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer stop()
 	var j onceJob
 	if err := json.NewDecoder(os.NewFile(jobFD, "job")).Decode(&j); err != nil {

@@ -9,8 +9,8 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 
+	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
@@ -28,7 +28,7 @@ type fabric struct {
 
 // fabricMain is what the fabric's process does: the job from its standard input.
 func fabricMain() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer stop()
 	f := new(fabric)
 	if err := json.NewDecoder(os.Stdin).Decode(&f.job); err != nil {
