@@ -29,10 +29,11 @@ type Upper interface {
 	// Arrived takes a word. The data is valid until it returns. An error is a peer
 	// that does not keep to the protocol; it is lost then.
 	Arrived(peer int, h *wire.Header, data []byte) error
-	// Finished says that an operation has ended. The owner is what was given with it.
+	// Finished says that an operation has ended, and its memory is the owner's again. The
+	// owner is what was given with it. It is called once for each.
 	Finished(owner any, op Op, err error)
-	// Lost says that a peer is not to be reached any more, after Finished of
-	// everything that was under way to it.
+	// Lost says that a peer is not to be reached any more. Finished of what a NIC still
+	// has for it follows.
 	Lost(peer int, cause error)
 	// Awaited visits the peers that the rank waits for, or may have to.
 	Awaited(visit func(peer int))
@@ -190,6 +191,7 @@ func (c *Carrier) fault(err error) {
 			c.lose(c.peer(rank), err)
 		}
 	}
+	c.abandon(err)
 }
 
 // Close gives everything back. What is under way is lost: see Quiet.

@@ -352,6 +352,15 @@ func (c *Carrier) endMove(m *move, err error) {
 	c.finished(m.owner, m.op, err)
 }
 
+// endPiece ends a piece of a move that has failed.
+func (c *Carrier) endPiece(part *piece, cause error) {
+	m := part.move
+	m.err = cause
+	if m.left--; m.left == 0 {
+		c.endMove(m, cause)
+	}
+}
+
 // loseMoves ends what waits to be moved; what NICs have ends with their completions.
 func (c *Carrier) loseMoves(p *peer, cause error) {
 	waiting, streams, wishes := p.moves, p.streams, p.wishes
@@ -367,11 +376,7 @@ func (c *Carrier) loseMoves(p *peer, cause error) {
 		}
 	}
 	for _, part := range waiting {
-		m := part.move
-		m.err = cause
-		if m.left--; m.left == 0 {
-			c.endMove(m, cause)
-		}
+		c.endPiece(part, cause)
 	}
 	for _, s := range streams {
 		if s.move != nil {

@@ -48,6 +48,28 @@ func (c *Carrier) endWork(id uint64) {
 	c.idleWorks = append(c.idleWorks, i)
 }
 
+// abandon ends all that NICs have, which nobody will hear of any more. They must not reach
+// its memory from then on, either.
+func (c *Carrier) abandon(cause error) {
+	for _, r := range c.rails {
+		if r.dg != nil && r.dg.qp != nil {
+			_ = r.dg.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) // a NIC that is gone refuses, and does no harm
+		}
+	}
+	for i := range c.works {
+		switch w := c.works[i]; w.task {
+		case sending:
+			c.endWork(uint64(i))
+			w.pkt.posted--
+			w.pkt.acked = true
+			c.dispose(w.pkt)
+		case moving:
+			c.endWork(uint64(i))
+			c.endPiece(w.move, cause)
+		}
+	}
+}
+
 // completed takes a completion.
 func (c *Carrier) completed(r *rail, wc *verbs.WC) {
 	i := uint32(wc.WRID)

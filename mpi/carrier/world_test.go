@@ -40,8 +40,15 @@ func (f fabric) Send(peer int, h *wire.Header, data []byte, owner *p2p.Request) 
 	}
 	f.Carrier.Send(peer, h, data, owner)
 }
-func (f fabric) Register(b []byte) (p2p.Region, error) { return f.Carrier.Register(b) }
-func (f fabric) Release(r p2p.Region)                  { f.Carrier.Release(r.(*carrier.Region)) }
+
+func (f fabric) Register(b []byte) (p2p.Region, error) {
+	r, err := f.Carrier.Register(b)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+func (f fabric) Release(r p2p.Region) { f.Carrier.Release(r.(*carrier.Region)) }
 func (f fabric) Read(peer int, into p2p.Region, n int, from wire.Memory, owner *p2p.Request) {
 	f.Carrier.Read(peer, into.(*carrier.Region), n, from, owner)
 }

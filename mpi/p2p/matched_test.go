@@ -108,6 +108,12 @@ func TestLostWhileDataMoves(t *testing.T) {
 				w.ranks[1].e.Lost(lost, errors.New("it was killed"))
 				w.ranks[0].e.Lost(2, errors.New("it was killed"))
 				if lost == 0 {
+					if read := w.ranks[1].jobs; len(read) > 0 { // into the buffer of the receive
+						if r.Done() {
+							t.Error("done while its buffer is written to")
+						}
+						w.ranks[1].e.Read(r, nil)
+					}
 					if !r.Done() || !errors.Is(r.Err, ErrLost) {
 						t.Errorf("done %v, %v", r.Done(), r.Err)
 					}
@@ -117,6 +123,42 @@ func TestLostWhileDataMoves(t *testing.T) {
 				if w.got(r, 1, long); !s.Done() || s.Err != nil {
 					t.Errorf("the send is done: %v, %v", s.Done(), s.Err)
 				}
+			}
+		})
+	}
+}
+
+// lender is a fabric that keeps the buffers of eager sends until it is told to return them.
+type lender struct {
+	*node
+	kept []*Request
+}
+
+func (l *lender) Send(peer int, h *wire.Header, data []byte, owner *Request) {
+	l.node.Send(peer, h, data, nil)
+	if owner != nil {
+		l.kept = append(l.kept, owner)
+	}
+}
+
+// A send to a lost peer ends when the fabric has returned its buffer, and with the error of
+// the loss: its caller uses request and buffer again from then on.
+func TestLostWhileASendLeaves(t *testing.T) {
+	for name, cfg := range configs() {
+		t.Run(name, func(t *testing.T) {
+			l := &lender{node: newWorld(t, 3, cfg).ranks[0]}
+			l.e = New(cfg, l)
+			s := &Request{Peer: 1, Tag: 7, Buf: make([]byte, 8)}
+			l.e.Isend(s)
+			l.e.Lost(1, errors.New("it was killed"))
+			if len(l.kept) != 1 || s.Done() {
+				t.Fatalf("the fabric has %d buffers; done %v", len(l.kept), s.Done())
+			}
+			if l.e.Sent(s, nil); !s.Done() || !errors.Is(s.Err, ErrLost) {
+				t.Errorf("done %v, %v", s.Done(), s.Err)
+			}
+			if l.e.Busy() {
+				t.Error("requests are left")
 			}
 		})
 	}

@@ -152,12 +152,13 @@ func (e *Engine) fetch(r *Request, peer int, h *wire.Header, heard bool) {
 		e.Read(r, nil)
 		return
 	}
+	r.carried = true
 	e.fabric.Read(peer, r.region, n, h.Memory, r)
 }
 
 // Read says that the data of a receive is there, or why not.
 func (e *Engine) Read(r *Request, err error) {
-	if r.state != moving {
+	if e.returned(r) {
 		return
 	}
 	if err != nil {

@@ -48,6 +48,8 @@ type Request struct {
 	stops    bool  // a send whose RTS has stopped RTRs
 	acked    bool  // a synchronous send whose SyncAck came while it was leaving
 	doomed   error // what a receive that is being cancelled ends with
+	carried  bool  // the fabric reads or writes its buffer, and will say when it has ended
+	failing  error // what it ends with then
 	region   Region
 	since    time.Duration
 	follows  *Request // the next send of the envelope that no receive has been heard of for
@@ -90,13 +92,28 @@ func (e *Engine) finish(r *Request) {
 	r.state = done
 }
 
-// fail ends a request with an error.
+// fail ends a request with an error. If the fabric has its buffer it ends later, for its
+// caller may use the buffer and the request again as soon as it is done.
 func (e *Engine) fail(r *Request, err error) {
 	if r.node.Queued() {
 		e.posted.Remove(&r.node)
 	}
+	if r.carried {
+		r.failing = err
+		return
+	}
 	r.Err = err
 	e.finish(r)
+}
+
+// returned takes back a request's buffer from the fabric. It reports whether the request
+// failed meanwhile, and has ended now.
+func (e *Engine) returned(r *Request) (failed bool) {
+	r.carried = false
+	if r.failing != nil {
+		e.fail(r, r.failing)
+	}
+	return r.failing != nil
 }
 
 // register makes a request's buffer reachable, as far as n bytes.

@@ -51,7 +51,7 @@ func (e *Engine) sendEagerly(r *Request) {
 	if e.cfg.Protocol == Speculative {
 		e.eagerSent(r.envelope())
 	}
-	e.out = h
+	e.out, r.carried = h, true
 	e.fabric.Send(r.Peer, &e.out, r.Buf, r)
 }
 
@@ -59,7 +59,7 @@ func (e *Engine) sendEagerly(r *Request) {
 // left.
 func (e *Engine) Sent(r *Request, err error) {
 	switch {
-	case r.state != leaving: // it was lost
+	case e.returned(r):
 	case err != nil:
 		e.fail(r, fmt.Errorf("rank %d: send: %w", r.Peer, err))
 	case r.Mode == Synchronous && !r.acked:
@@ -104,12 +104,13 @@ func (e *Engine) write(r *Request, h *wire.Header) {
 		return
 	}
 	e.Stats.Words[wire.Done]++
+	r.carried = true
 	e.fabric.Write(r.Peer, r.region, n, h.Memory, &then, r)
 }
 
 // Wrote says that the data of a send has arrived, or why not.
 func (e *Engine) Wrote(r *Request, err error) {
-	if r.state != moving {
+	if e.returned(r) {
 		return
 	}
 	if err != nil {
