@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,13 +24,17 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "situation:", enter(strings.Split(steps, "\n"), os.Args[1:]))
 		os.Exit(situationFailed)
 	}
-	if os.Getenv(programMark) != "" {
+	switch os.Getenv(programMark) {
+	case "open":
 		os.Exit(openTwice())
+	case "links":
+		os.Exit(printLinks())
 	}
 	os.Exit(m.Run())
 }
 
-// programMark has this binary be a program for the hosts of a fabric.
+// programMark has this binary be a program for the hosts of a fabric: the one that the
+// value names.
 const programMark = "FABRICTEST_E2E_PROGRAM"
 
 // openTwice opens the first NIC of its host, as a program does that finds another
@@ -52,6 +57,20 @@ func openTwice() int {
 		return 5
 	}
 	again.Close()
+	return 0
+}
+
+// printLinks prints which interfaces of its host have a link. The program ip may not be
+// installed.
+func printLinks() int {
+	all, err := net.Interfaces()
+	if err != nil {
+		fmt.Println(err)
+		return 3
+	}
+	for _, i := range all {
+		fmt.Println(i.Name, i.Flags&net.FlagRunning != 0)
+	}
 	return 0
 }
 
