@@ -26,7 +26,11 @@ func (r *rank) flood(peer int) error {
 		}
 		for slices.ContainsFunc(qs, func(q *p2p.Request) bool { return !q.Done() }) {
 			r.Carrier.Progress()
-			r.Proc.Sleep(20 * time.Microsecond) // nobody can wait for a NIC that is gone
+			pause := 20 * time.Microsecond // nobody can wait for a NIC that is gone
+			if r.Now() > time.Millisecond {
+				pause = time.Millisecond
+			}
+			r.Proc.Sleep(pause)
 			if r.Now() > time.Minute {
 				return fmt.Errorf("rank %d: requests do not end", r.Rank)
 			}

@@ -72,6 +72,7 @@ var rules = []struct{ rule, file, is, without string }{
 	{"what is forgotten while a send looks is so for it too", "speculate.go", "s = e.speculation(r.envelope()) // what", "// what"},
 	{"envelopes whose RTRs are stopped are forgotten too", "speculate.go", "s.rtrs.len() == 0 && !s.stopping", "s.rtrs.len() == 0 && !s.stopped"},
 	{"what is used is not sought among all", "rtrs.go", "q.first++; q.first == len(q.all)", "q.all = append(q.all[:0:0], q.all[1:]...); len(q.all) == 0"},
+	{"a request ends when the fabric has returned its buffer", "request.go", "if r.carried {", "if false {"},
 	{"a small message without room goes by rendezvous", "send.go", "switch room := e.fabric.Room(r.Peer, n); {", "switch room := n >= 0; {"},
 }
 
