@@ -138,28 +138,27 @@ func NewSmallOutbox() Outbox { return Outbox{ds: make([]link.Datagram, Batch)} }
 // Limit has it hold no more than n packets: what is in it has its place on the wire.
 func (o *Outbox) Limit(n int) { o.ds = o.ds[:max(1, min(n, len(o.ds)))] }
 
-// Flush moves packets from e to l until e has none left, which it reports as
-// true, or l takes no more.
-func (o *Outbox) Flush(now mono.Time, e Engine, l link.PacketLink) bool {
-	for last := false; ; {
-		if o.head == o.tail {
+// Flush moves packets from e to l, up to a batch of them after what l did not take the
+// last time. It reports whether e may have more, and whether l takes no more.
+func (o *Outbox) Flush(now mono.Time, e Engine, l link.PacketLink) (more, full bool) {
+	for {
+		fresh := o.head == o.tail
+		if fresh {
 			o.head, o.tail = 0, e.Output(now, o.ds)
 			if o.tail == 0 {
-				return true
+				return false, false
 			}
-			last = o.tail < len(o.ds)
 		}
 		n, err := l.Send(now, o.ds[o.head:o.tail])
 		o.head += n
-		if err != nil {
+		switch {
+		case err != nil:
 			o.head = o.tail // a link that is gone takes everything
-			return true
-		}
-		if o.head < o.tail {
-			return false
-		}
-		if last {
-			return true
+			return false, false
+		case o.head < o.tail:
+			return true, true
+		case fresh:
+			return o.tail == len(o.ds), false
 		}
 	}
 }

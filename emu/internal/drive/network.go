@@ -23,10 +23,11 @@ type network interface {
 	// leave says that takeIn is not called again for now, although there may be
 	// more.
 	leave()
-	// flush moves what the engine has to send to the network, and says how soon
-	// to do it again because there was more than was taken; negative: there was
-	// not, or wait will tell when.
-	flush(now mono.Time) (again time.Duration)
+	// flush moves what the engine has to send to the network, no more than a batch,
+	// and reports whether there may be more. Otherwise it says how soon to do it again
+	// because the network did not take everything; negative: it did, or wait will
+	// tell when.
+	flush(now mono.Time) (more bool, again time.Duration)
 	// wait sleeps until takeIn has something to do, or d has passed, or wake is
 	// called. It may return early.
 	wait(d time.Duration) error
@@ -58,11 +59,12 @@ func (n *datagrams) takeIn(now mono.Time) (arrived, more bool) {
 
 func (n *datagrams) leave() {} // what waits in the link wakes who waits for it
 
-func (n *datagrams) flush(now mono.Time) time.Duration {
-	if n.out.Flush(now, n.engine, n.link) {
-		return -1
+func (n *datagrams) flush(now mono.Time) (bool, time.Duration) {
+	more, full := n.out.Flush(now, n.engine, n.link)
+	if full {
+		return false, fullRetry
 	}
-	return fullRetry
+	return more, -1
 }
 
 func (n *datagrams) wait(d time.Duration) error { return n.link.WaitReadable(d) }

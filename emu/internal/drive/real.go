@@ -214,10 +214,28 @@ func (r *Real) send(now mono.Time) {
 	}
 }
 
+// flush sends what the engine has to send. Between batches it takes in what has arrived:
+// a request may have to be answered before the rest of a long answer. When it has taken
+// in much, it leaves the rest for the next call, so that others get the lock.
 func (r *Real) flush(now mono.Time) {
-	again := r.net.flush(now)
-	if r.full = again >= 0; r.full {
-		r.retryAt = now.Add(again)
+	for taken := 0; ; {
+		more, again := r.net.flush(now)
+		if more && taken == rounds {
+			more, again = false, 0
+		}
+		if !more {
+			if r.full = again >= 0; r.full {
+				r.retryAt = now.Add(again)
+			}
+			return
+		}
+		r.now = 0
+		now = r.Now()
+		if some, _ := r.net.takeIn(now); some {
+			taken++
+			r.stirred = now
+			r.engine.Settle(now)
+		}
 	}
 }
 

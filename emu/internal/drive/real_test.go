@@ -3,6 +3,7 @@ package drive
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -514,7 +515,7 @@ func TestWhatIsOwedIsPaidThoughAnotherThreadLeads(t *testing.T) {
 func TestOutboxDropsWhatAClosedLinkRefuses(t *testing.T) {
 	e := &echo{deadline: mono.Never, out: [][]byte{[]byte("x"), []byte("y")}}
 	o := NewOutbox(1500)
-	if !o.Flush(1, e, closedLink{}) || len(e.out) != 0 {
+	if more, full := o.Flush(1, e, closedLink{}); more || full || len(e.out) != 0 {
 		t.Error("packets stay for a link that is gone")
 	}
 }
@@ -717,12 +718,57 @@ func TestOutboxAsksForMoreAfterLeftovers(t *testing.T) {
 	e := &echo{deadline: mono.Never, out: [][]byte{[]byte("1"), []byte("2"), []byte("3")}}
 	o := NewOutbox(1500)
 	a.limit = 1
-	if o.Flush(1, e, a) {
+	if _, full := o.Flush(1, e, a); !full {
 		t.Fatal("a full link took everything")
 	}
 	e.out = append(e.out, []byte("4")) // has come to be sent since
 	a.limit = -1
-	if !o.Flush(2, e, a) || len(b.in) != 4 {
+	if more, full := o.Flush(2, e, a); more || full || len(b.in) != 4 {
 		t.Errorf("%d of 4 packets were sent", len(b.in))
+	}
+}
+
+// A request that arrives while a long answer is being sent is taken in between two
+// batches of it, and its own answer may leave before the rest.
+func TestFlushTakesInBetweenBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, peer := newSide(), newSide()
+		a.p.peer, peer.p.peer = peer.p, a.p
+		a.start()
+		defer a.stop()
+		a.e.onInput = func() { a.e.out = slices.Insert(a.e.out, 0, []byte("short")) }
+		a.r.Lock(CallPost)
+		a.p.in <- []byte("request")
+		a.e.out = slices.Repeat([][]byte{[]byte("long")}, 4*Batch)
+		a.r.Pump()
+		a.r.Unlock()
+		got := peer.waiting()
+		if at := slices.Index(got, "short"); at != Batch || len(got) != 4*Batch+1 {
+			t.Errorf("of %d packets, the answer to the later request is number %d, want %d", len(got), at, Batch)
+		}
+	})
+}
+
+// flood is a link that always has a packet and takes everything, flooded an engine that
+// always has something to send.
+type flood struct{ *pipe }
+
+func (flood) Send(_ mono.Time, ds []link.Datagram) (int, error) { return len(ds), nil }
+func (flood) Recv(_ mono.Time, ds []link.Datagram) (int, error) { return 1, nil }
+
+type flooded struct{ *echo }
+
+func (flooded) Input(mono.Time, *link.Datagram)            {}
+func (flooded) Output(_ mono.Time, ds []link.Datagram) int { return len(ds) }
+
+// A peer that never stops asking does not keep the lock from the program.
+func TestFlushEndsBesideAnEndlessFlood(t *testing.T) {
+	e := flooded{&echo{deadline: mono.Never}}
+	r := newReal(e, newDatagrams(e, flood{newPipe()}), 1)
+	r.Lock(CallPost)
+	defer r.Unlock()
+	r.Pump()
+	if !r.full || r.retryAt > r.Now() {
+		t.Errorf("the rest is to be sent: %v, at %v", r.full, r.retryAt)
 	}
 }

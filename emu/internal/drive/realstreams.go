@@ -42,15 +42,15 @@ func (n *streamNetwork) takeIn(now mono.Time) (arrived, more bool) { return n.Ta
 // what was left in it.
 func (n *streamNetwork) leave() { n.waiter.Wake() }
 
-func (n *streamNetwork) flush(now mono.Time) time.Duration {
+func (n *streamNetwork) flush(now mono.Time) (bool, time.Duration) {
 	all := n.Flush(now)
 	if len(n.unread) > 0 { // a write has failed
 		n.waiter.Wake()
 	}
 	if all {
-		return -1
+		return false, -1
 	}
-	return 0
+	return false, 0
 }
 
 func (n *streamNetwork) wait(d time.Duration) error { return n.waiter.WaitReady(d) }

@@ -50,6 +50,7 @@ type Driver struct {
 	timer  *sim.Timer
 	costs  Costs
 	closed bool
+	more   bool // an event is to come that sends the rest
 
 	news     News
 	observer link.PortObserver
@@ -68,9 +69,10 @@ type machine interface {
 type network interface {
 	// takeIn moves all that has arrived into the engine.
 	takeIn(now mono.Time)
-	// flush moves what the engine has to send to the network. An event tells when
-	// a full one has room again.
-	flush(now mono.Time)
+	// flush moves what the engine has to send to the network, no more than a batch,
+	// and reports whether there may be more. An event tells when a full one has room
+	// again.
+	flush(now mono.Time) (more bool)
 }
 
 // What a driver's events are about.
@@ -78,6 +80,7 @@ const (
 	eventReadable = iota
 	eventWritable
 	eventTimer
+	eventMore
 	eventLink
 	eventAddr
 )
@@ -116,6 +119,9 @@ func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 	}
 	switch arg {
 	case eventReadable:
+		d.Progress()
+	case eventMore:
+		d.more = false
 		d.Progress()
 	case eventLink:
 		d.observer.LinkChanged(d.news.Up())
@@ -162,14 +168,19 @@ func (d *Driver) Unlock() {}
 // Now is the world's time.
 func (d *Driver) Now() mono.Time { return d.world.Now() }
 
-// Pump sends what there is to send and sets the timer.
+// Pump sends what there is to send and sets the timer. After a batch it lets happen what
+// is due now: a request may arrive that has to be answered before the rest of a long
+// answer.
 func (d *Driver) Pump() {
 	now := d.world.Now()
 	if d.engine.Deadline() <= now {
 		d.engine.Tick(now)
 	}
 	d.engine.Settle(now)
-	d.net.flush(now)
+	if d.net.flush(now) && !d.more {
+		d.more = true
+		d.world.At(now, d, eventMore)
+	}
 	d.timer.Reset(d.engine.Deadline())
 }
 
@@ -214,7 +225,10 @@ func (n *datagrams) takeIn(now mono.Time) {
 	}
 }
 
-func (n *datagrams) flush(now mono.Time) { n.out.Flush(now, n.engine, n.link) }
+func (n *datagrams) flush(now mono.Time) bool {
+	more, full := n.out.Flush(now, n.engine, n.link)
+	return more && !full
+}
 
 // NewGate returns a place to wait.
 func (d *Driver) NewGate(what fmt.Stringer) drive.Gate { return &gate{world: d.world, what: what} }

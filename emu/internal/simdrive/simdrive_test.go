@@ -26,10 +26,15 @@ type echo struct {
 	deadline mono.Time
 	ticks    []mono.Time
 	settled  int
-	asked    int // for how many packets at most
+	asked    int               // for how many packets at most
+	onInput  func(what string) // if not nil, all that Input does
 }
 
 func (e *echo) Input(_ mono.Time, d *link.Datagram) {
+	if e.onInput != nil {
+		e.onInput(string(d.Payload))
+		return
+	}
 	if string(d.Payload) == "ping" {
 		e.out = append(e.out, "pong")
 		return
@@ -313,4 +318,24 @@ func TestAClosedDriverRests(t *testing.T) {
 			t.Errorf("ticks %v, received %q, told %v", a.e.ticks, a.e.got, a.ups)
 		}
 	})
+}
+
+// A request that arrives while a long answer is being sent is taken in between two
+// batches of it, at the same instant too, and its own answer may leave before the rest.
+func TestALongAnswerLetsRequestsIn(t *testing.T) {
+	w, a, b := twoSides(t, sim.LinkConfig{})
+	a.e.onInput = func(what string) {
+		if what == "long" {
+			a.e.out = slices.Repeat([]string{what}, 4*drive.Batch)
+		} else {
+			a.e.out = slices.Insert(a.e.out, 0, what)
+		}
+	}
+	run(t, w, func(p *sim.Proc) {
+		b.send("long", "short")
+		p.Sleep(time.Second)
+	})
+	if at := slices.Index(b.e.got, "short"); at < 0 || at > drive.Batch || len(b.e.got) != 4*drive.Batch+1 {
+		t.Errorf("of %d packets, the short answer is number %d, want %d at most", len(b.e.got), at, drive.Batch)
+	}
 }

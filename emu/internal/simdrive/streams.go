@@ -51,7 +51,8 @@ func (n *streams) takeIn(now mono.Time) {
 	}
 }
 
-func (n *streams) flush(now mono.Time) {
+func (n *streams) flush(now mono.Time) bool {
 	for !(*drive.Streams)(n).Flush(now) {
 	}
+	return false
 }
