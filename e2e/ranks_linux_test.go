@@ -98,9 +98,8 @@ var _ = Describe("a rank of a scenario", func() {
 		r, ranks := s.startEndlessOf(2, "3s")
 		Expect(syscall.Kill(ranks[1].pid, syscall.SIGSTOP)).To(Succeed())
 		o := r.wait()
-		Expect(o.code).To(Equal(1), o.String())
 		res := only(s.result(s.path("work", "out")))
-		Expect(res.Verdict).To(Equal(report.Failed))
+		expectTooLate(o, res)
 		Expect(res.Checks[0].Got).To(MatchRegexp("rank . on host. did not end: the limit of 3 ?s is reached"))
 		stopped := 0
 		for _, k := range res.Ranks {
@@ -108,7 +107,9 @@ var _ = Describe("a rank of a scenario", func() {
 				stopped++
 			}
 		}
-		Expect(stopped).To(Equal(1), "%+v", res.Ranks)
+		if res.First == nil { // else it was repeated, and nobody was stopped then
+			Expect(stopped).To(Equal(1), "%+v", res.Ranks)
+		}
 		s.expectNothingRemains()
 	})
 })

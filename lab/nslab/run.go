@@ -105,6 +105,10 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	cmd.Stdin, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(job), &complaints, []*os.File{newsEnd}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = grace
+	// Linux shares processors out by session first (sched_autogroup): in a session of its
+	// own a fabric competes with all of the user's other programs as with one. Signals of
+	// the terminal reach it through ctx.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = netns.StartEnclosed(cmd)
 	newsEnd.Close()
 	if err != nil {

@@ -2,7 +2,6 @@ package nslab
 
 import (
 	"testing"
-	"time"
 
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/simlab"
@@ -110,10 +109,11 @@ func TestLimitDoesNotWaitForFaults(t *testing.T) {
 	onBoth(t, `
 limit: 300ms
 fabric: {kind: pair}
-faults: [{at: 100ms, do: freeze, on: [host1], for: 25s}]
+faults: [{at: 100ms, do: freeze, on: [host1], for: 10m}]
 workload: {kind: stream, op: send, messages: 2000, bytes: 1KiB, think: 1ms, timeout: 10s}
 `, func(t *testing.T, r *report.Result) {
-		if r.Verdict != report.Failed || r.Wall > 20*time.Second {
+		// A lab process that waited for the fault to end would be given up, and broken.
+		if r.Verdict != report.Failed && r.Verdict != report.Starved {
 			t.Errorf("%s after %v: %s", r.Verdict, r.Wall, r.Reason)
 		}
 	})
