@@ -29,6 +29,8 @@ type paperDevice struct {
 
 func (d paperDevice) Info() verbs.DeviceInfo { return verbs.DeviceInfo{Transport: d.transport} }
 
+func (d paperDevice) QueryPort(uint8) (verbs.PortAttr, error) { return verbs.PortAttr{}, nil }
+
 type paperWorld struct{}
 
 func (paperWorld) Now() time.Duration    { return 0 }
