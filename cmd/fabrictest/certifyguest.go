@@ -183,6 +183,14 @@ func (g *guestSubject) config(cmd *cobra.Command) (kernel.Config, error) {
 	return cfg, nil
 }
 
+// calledAs is how to call a program that can be the agent in the guest.
+func (g *guestSubject) calledAs(program string) string {
+	if program == goRun && g.kind != "" && g.program == "" {
+		return goRunIbverbs
+	}
+	return program
+}
+
 // words are those of a command line that has the same guest.
 func (g *guestSubject) words() []string {
 	return append([]string{"--guest " + g.kind, "--kernel " + g.series}, g.given...)

@@ -176,18 +176,14 @@ func (o *certifyOptions) where() []string {
 	}
 	words := []string{"--agent " + quote(o.agent), "--key " + quote(o.key), "--device " + quote(o.device), "--interface " + quote(o.intf)}
 	for _, p := range o.peers {
-		words = append(words, "--peer "+p)
+		words = append(words, "--peer "+quote(p))
 	}
 	return words
 }
 
 // command is the command line that runs these cases again.
 func (o *certifyOptions) command(ids []string, seed uint64) string {
-	program := o.program
-	if program == goRun && o.guest.kind != "" && o.guest.program == "" {
-		program = goRunIbverbs
-	}
-	words := []string{program + " certify"}
+	words := []string{o.guest.calledAs(o.program) + " certify"}
 	for _, id := range ids {
 		words = append(words, quote(id))
 	}

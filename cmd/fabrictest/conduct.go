@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -125,9 +126,13 @@ func (t *task) save() error {
 	return nil
 }
 
+// plainWord matches what no shell changes.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// quote is a word as a shell wants it.
 func quote(s string) string {
-	if strings.ContainsAny(s, "*?[] '\"$") {
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	if plainWord.MatchString(s) {
+		return s
 	}
-	return s
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

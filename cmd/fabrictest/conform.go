@@ -40,7 +40,10 @@ type conformOptions struct {
 }
 
 func newConformCommand(program string) *cobra.Command {
-	o := &conformOptions{program: program, capture: evidenceFailing}
+	return newConformCommandOf(&conformOptions{program: program, capture: evidenceFailing})
+}
+
+func newConformCommandOf(o *conformOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform [CASE...]",
 		Short: "Judge devices clause by clause",
@@ -111,7 +114,7 @@ ended by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of what there was.
 	_ = cmd.RegisterFlagCompletionFunc("quirk", completeQuirks)
 	_ = cmd.RegisterFlagCompletionFunc("as", fixed(nics.ProfileNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(evidenceFailing), string(evidenceAll), string(evidenceNone)))
-	cmd.AddCommand(newConformListCommand(), newConformShowCommand(program), newConformCoverageCommand(), newConformMeasureCommand(program))
+	cmd.AddCommand(newConformListCommand(), newConformShowCommand(o.program), newConformCoverageCommand(), newConformMeasureCommand(o.program))
 	return cmd
 }
 

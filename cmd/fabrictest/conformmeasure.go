@@ -20,7 +20,10 @@ import (
 )
 
 func newConformMeasureCommand(program string) *cobra.Command {
-	o := &conformOptions{program: program, capture: evidenceNone}
+	return newConformMeasureCommandOf(&conformOptions{program: program, capture: evidenceNone})
+}
+
+func newConformMeasureCommandOf(o *conformOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "measure",
 		Short: "Measure how devices get over losses and congestion",

@@ -245,9 +245,6 @@ func (o *conformOptions) command(seed uint64) string {
 	if o.matrix {
 		words = append(words, "--matrix")
 	}
-	if o.deviations != "" {
-		words = append(words, "--deviations "+quote(o.deviations))
-	}
 	return strings.Join(words, " ")
 }
 
@@ -263,13 +260,16 @@ func (o *conformOptions) conditions(seed uint64) string {
 		words = append(words, "--as "+o.profile)
 	}
 	for _, q := range o.quirks {
-		words = append(words, "--quirk "+q)
+		words = append(words, "--quirk "+quote(q))
 	}
 	if o.Dangerous {
 		words = append(words, "--dangerous")
 	}
 	if o.schedules > 0 {
 		words = append(words, fmt.Sprintf("--schedules %d", o.schedules))
+	}
+	if o.deviations != "" {
+		words = append(words, "--deviations "+quote(o.deviations))
 	}
 	return strings.Join(words, " ")
 }

@@ -20,7 +20,7 @@ import (
 
 // newInteropCommand is `fabrictest interop`: our devices against a peer that shares
 // none of our code.
-func newInteropCommand() *cobra.Command {
+func newInteropCommand(program string) *cobra.Command {
 	provider := kernel.SoftRoCE
 	cmd := &cobra.Command{
 		Use:   "interop",
@@ -36,7 +36,7 @@ ucmatose and rdma.`,
 	}
 	cmd.PersistentFlags().Var(&provider, "provider", "our device: softroce or softiwarp")
 	cmd.AddCommand(
-		newInteropMatrixCommand(&provider), newInteropVerbsCommand(), newInteropPingPongCommand(&provider), newInteropRPingCommand(&provider),
+		newInteropMatrixCommand(&provider), newInteropVerbsCommand(program), newInteropPingPongCommand(&provider), newInteropRPingCommand(&provider),
 		newInteropUDAddyCommand(&provider), newInteropUCMatoseCommand(&provider), newInteropRDMACommand(&provider),
 	)
 	return cmd

@@ -62,14 +62,22 @@ func (r *interopReport) add(res interop.Result) {
 
 // command is the one that runs an exchange alone.
 func (r *interopReport) command(name string) string {
-	words := append([]string{"fabrictest interop verbs " + name}, r.o.guest.words()...)
-	if r.o.loss != "" {
-		words = append(words, "--loss "+quote(r.o.loss))
+	return r.o.command(name)
+}
+
+// command is the command line that runs an exchange alone.
+func (o *interopVerbs) command(name string) string {
+	words := append([]string{o.guest.calledAs(o.program) + " interop verbs " + quote(name)}, o.guest.words()...)
+	if o.loss != "" {
+		words = append(words, "--loss "+quote(o.loss))
 	}
-	if r.o.impair != "" {
-		words = append(words, "--impair "+quote(r.o.impair))
+	if o.impair != "" {
+		words = append(words, "--impair "+quote(o.impair))
 	}
-	return strings.Join(append(words, fmt.Sprintf("--seed %d", r.o.seed)), " ")
+	if o.patience != 0 {
+		words = append(words, "--timeout "+o.patience.String())
+	}
+	return strings.Join(append(words, fmt.Sprintf("--seed %d", o.seed)), " ")
 }
 
 // tellRow prints the row that has ended: its name, what became of each size, and what

@@ -28,10 +28,14 @@ type interopVerbs struct {
 	out         string
 	list        bool
 	patterns    []string
+	program     string // how we were called
 }
 
-func newInteropVerbsCommand() *cobra.Command {
-	o := new(interopVerbs)
+func newInteropVerbsCommand(program string) *cobra.Command {
+	return newInteropVerbsCommandOf(&interopVerbs{program: program})
+}
+
+func newInteropVerbsCommandOf(o *interopVerbs) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verbs [PATTERN...] --guest KIND",
 		Short: "Exchange every operation with a kernel's own device in a guest, and check every byte",
@@ -71,6 +75,18 @@ The exit code is 0 if everything passed, or failed as it is known to; 1 if not.`
 	f.StringVar(&o.out, "out", "", "`FILE` for the results, in JSON")
 	f.BoolVar(&o.list, "list", false, "print the exchanges' names and run none")
 	return cmd
+}
+
+// timeout is how long a completion or a connection may take. Connections by the
+// connection manager wait long before they send again.
+func (o *interopVerbs) timeout() time.Duration {
+	switch {
+	case o.patience != 0:
+		return o.patience
+	case !o.guest.cfg.Impair.None():
+		return 2 * time.Minute
+	}
+	return 30 * time.Second
 }
 
 // noExchanges is a pattern of none: connections only.
@@ -123,13 +139,6 @@ func (o *interopVerbs) check() error {
 		return err
 	}
 	o.guest.cfg.Seed = o.seed
-	if o.patience == 0 {
-		// Connections by the connection manager wait long before they send again.
-		o.patience = 30 * time.Second
-		if !o.guest.cfg.Impair.None() {
-			o.patience = 2 * time.Minute
-		}
-	}
 	// As they would be; the packets' size is known when the devices are.
 	if _, err := o.chosen(verbs.MTU4096.Bytes()); err != nil {
 		return &usageError{err}
@@ -213,7 +222,7 @@ func (o *interopVerbs) inside(cmd *cobra.Command, cfg kernel.Config) (err error)
 			Lacks:   kernelLacks(o.transport()),
 			Objects: func(ctx context.Context) (map[string]int, error) { return guestObjects(ctx, lab, name) },
 		},
-		Lossy: !cfg.Impair.None(), Patience: o.patience, Exceptions: kernelExceptions(o.guest.kind, !cfg.Impair.None()),
+		Lossy: !cfg.Impair.None(), Patience: o.timeout(), Exceptions: kernelExceptions(o.guest.kind, !cfg.Impair.None()),
 	}
 	r := newInteropReport(cmd.OutOrStdout(), s, o)
 	s.Report = r.add

@@ -56,7 +56,7 @@ func TestResourcesOfAGuest(t *testing.T) {
 // the file.
 func TestInteropReport(t *testing.T) {
 	var out bytes.Buffer
-	o := &interopVerbs{loss: "5%", seed: 7}
+	o := &interopVerbs{program: "fabrictest", loss: "5%", seed: 7}
 	o.guest.kind, o.guest.series = string(guest.RXE), "6.12"
 	r := newInteropReport(&out, &interop.Suite{Ours: &interop.End{Name: "softroce"}, Theirs: &interop.End{Name: "rxe"}}, o)
 	one := interop.Case{Op: "write", By: interop.Theirs, Way: interop.ByHand, Family: interop.IPv6, Size: 0}

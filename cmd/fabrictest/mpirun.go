@@ -27,6 +27,7 @@ type mpirunOptions struct {
 	stats                      bool
 	out                        string
 	options                    mpi.Options // that these come to
+	program                    string      // how we were called
 }
 
 // Tiers of --on.
@@ -35,8 +36,11 @@ const (
 	onNetNS = "netns"
 )
 
-func newMPIRunCommand() *cobra.Command {
-	o := new(mpirunOptions)
+func newMPIRunCommand(program string) *cobra.Command {
+	return newMPIRunCommandOf(&mpirunOptions{program: program})
+}
+
+func newMPIRunCommandOf(o *mpirunOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mpirun -n RANKS {PROGRAM | WORKLOAD} [ARGUMENT...]",
 		Short: "Run a program of many ranks on a fabric",

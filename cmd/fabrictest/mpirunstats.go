@@ -83,7 +83,7 @@ func (o *mpirunOptions) account(cmd *cobra.Command, args []string, result mpirun
 
 // command is the command line that repeats the run.
 func (o *mpirunOptions) command(args []string) string {
-	words := []string{"fabrictest mpirun", fmt.Sprintf("-n %d", o.run.Ranks), "--on " + o.on}
+	words := []string{o.program + " mpirun", fmt.Sprintf("-n %d", o.run.Ranks), "--on " + o.on}
 	for _, f := range []struct {
 		name, value, usual string
 	}{
@@ -98,6 +98,9 @@ func (o *mpirunOptions) command(args []string) string {
 		{"protocol", o.protocol, ""},
 		{"progress", o.progress, ""},
 		{"eager", fmt.Sprint(o.eager), "0"},
+		{"limit", o.run.Limit.String(), "0s"},
+		{"keep-going", fmt.Sprint(o.run.KeepGoing), "false"},
+		{"bind", fmt.Sprint(o.run.Bind), "false"},
 	} {
 		if f.value != f.usual {
 			words = append(words, "--"+f.name+"="+quote(f.value))

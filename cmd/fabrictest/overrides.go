@@ -113,7 +113,7 @@ func (o *overrides) words(seed uint64) string {
 		b.WriteString(" --provider " + o.provider)
 	}
 	for _, q := range o.quirks {
-		b.WriteString(" --quirk " + q)
+		b.WriteString(" --quirk " + quote(q))
 	}
 	return b.String()
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // newPerfCommand is `fabrictest perf`.
-func newPerfCommand() *cobra.Command {
+func newPerfCommand(program string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf",
 		Short: "Measure how fast the emulated NIC is on this machine, and what ranks take",
@@ -28,7 +28,7 @@ func newPerfCommand() *cobra.Command {
 			RunE: func(*cobra.Command, []string) error { return main() },
 		}
 	}
-	cmd.AddCommand(newPerfQuickCommand(), newPerfIWARPCommand(), newPerfMemoryCommand(), hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain))
+	cmd.AddCommand(newPerfQuickCommand(), newPerfIWARPCommand(), newPerfMemoryCommand(program), hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain))
 	return cmd
 }
 

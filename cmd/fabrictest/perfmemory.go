@@ -25,10 +25,14 @@ type perfMemory struct {
 	out     string
 	seed    string
 	json    bool
+	program string // how we were called
 }
 
-func newPerfMemoryCommand() *cobra.Command {
-	o := new(perfMemory)
+func newPerfMemoryCommand(program string) *cobra.Command {
+	return newPerfMemoryCommandOf(&perfMemory{program: program})
+}
+
+func newPerfMemoryCommandOf(o *perfMemory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memory",
 		Short: "Measure the communication memory of ranks, by design, pattern and number",
@@ -229,7 +233,7 @@ func printMemory(w io.Writer, e *ranks.Experiment) {
 
 // command is the command line that repeats it.
 func (o *perfMemory) command(seed uint64) string {
-	words := []string{"fabrictest perf memory --ranks " + rankList(o.ranks)}
+	words := []string{o.program + " perf memory --ranks " + rankList(o.ranks)}
 	for _, name := range o.only {
 		words = append(words, "--only "+name)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,10 @@ type replayOptions struct {
 }
 
 func newReplayCommand(program string) *cobra.Command {
-	o := &replayOptions{program: program, capture: captureFull}
+	return newReplayCommandOf(&replayOptions{program: program, capture: captureFull})
+}
+
+func newReplayCommandOf(o *replayOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay RUN [SCENARIO...]",
 		Short: "Run again what a saved run had, and compare",
@@ -93,7 +97,7 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 	show := console.New(console.Config{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks), Names: names(tasks)})
 	defer show.Close()
 	run := &report.Run{
-		Version: report.Version, Tool: toolVersion(), Command: o.program + " replay " + quote(from), Seed: saved.Seed,
+		Version: report.Version, Tool: toolVersion(), Command: o.command(from, only), Seed: saved.Seed,
 		Started: began, Machine: thisMachine(),
 	}
 	var ended int
@@ -107,6 +111,21 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 		return fmt.Errorf("interrupted: %d of %d had ended", ended, len(tasks))
 	}
 	return compare(cmd.OutOrStdout(), picked, run.Scenarios)
+}
+
+// command is the command line that repeats it.
+func (o *replayOptions) command(from string, only []string) string {
+	words := []string{o.program + " replay", quote(from)}
+	for _, name := range only {
+		words = append(words, quote(name))
+	}
+	if len(o.on) > 0 {
+		words = append(words, "--on "+strings.Join(o.on, ","))
+	}
+	if o.all {
+		words = append(words, "--all")
+	}
+	return strings.Join(words, " ")
 }
 
 // savedRun reads the result of a run, and says in which folder it lies.

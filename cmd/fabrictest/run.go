@@ -33,7 +33,10 @@ type runOptions struct {
 }
 
 func newRunCommand(program string) *cobra.Command {
-	o := &runOptions{program: program, capture: captureHeaders}
+	return newRunCommandOf(&runOptions{program: program, capture: captureHeaders})
+}
+
+func newRunCommandOf(o *runOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [SCENARIO...]",
 		Short: "Run scenarios: a fabric, what happens to it, and what must come of it",
@@ -203,7 +206,7 @@ func (o *runOptions) tasks(chosen []choice, tiers []scenarios.Tier, dir string, 
 			if o.provider != "" || len(o.quirks) > 0 { // else it is a mistake in the file
 				t.unfit = lab.Unfit(c.Scenario, tier, o.quirks...)
 			}
-			t.opts.Replay = fmt.Sprintf("%s run %s --on %s%s", o.program, quote(c.given), tier, o.words(t.opts.SeedFor(c.Scenario))+o.kernel(tier))
+			t.opts.Replay = o.replay(c.given, tier, t.opts.SeedFor(c.Scenario))
 			o.capture.options(&t.opts)
 			tasks = append(tasks, t)
 		}
@@ -214,6 +217,11 @@ func (o *runOptions) tasks(chosen []choice, tiers []scenarios.Tier, dir string, 
 	return tasks, nil
 }
 
+// replay is the command line that repeats a scenario on a tier.
+func (o *runOptions) replay(given string, tier scenarios.Tier, seed uint64) string {
+	return fmt.Sprintf("%s run %s --on %s%s", o.program, quote(given), tier, o.words(seed)+o.kernel(tier))
+}
+
 // command is the command line that repeats the run.
 func (o *runOptions) command(seed uint64) string {
 	words := []string{o.program + " run"}
@@ -221,7 +229,7 @@ func (o *runOptions) command(seed uint64) string {
 		words = append(words, quote(p))
 	}
 	for _, t := range o.tags {
-		words = append(words, "--tag "+t)
+		words = append(words, "--tag "+quote(t))
 	}
 	if len(o.on) > 0 {
 		words = append(words, "--on "+strings.Join(o.on, ","))

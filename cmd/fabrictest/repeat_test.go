@@ -1,0 +1,322 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// repeatable is a command, and the command lines that it prints to repeat what it did.
+type repeatable struct {
+	name    string
+	command *cobra.Command
+	// carried are the flags that such a line repeats, with a value that is not the
+	// default.
+	carried map[string]string
+	// left are the flags that it leaves out, with the reason.
+	left map[string]string
+	line func() string
+}
+
+const (
+	noVerdict = "it changes what is shown or kept, and no verdict"
+	bySelf    = "it selects what is run, and the line names that"
+)
+
+func repeatables() []repeatable {
+	run, runOf := &runOptions{program: goRun}, &runOptions{program: goRun}
+	conformOne, conformAll, measure := &conformOptions{program: goRun}, &conformOptions{program: goRun}, &conformOptions{program: goRun}
+	device, guest := &certifyOptions{program: goRun}, &certifyOptions{program: goRun}
+	verbs, replay := &interopVerbs{program: goRun}, &replayOptions{program: goRun}
+	mpi, memory := &mpirunOptions{program: goRun}, &perfMemory{program: goRun}
+	certifyGuest, interopGuest := newCertifyCommandOf(guest), newInteropVerbsCommandOf(verbs)
+	ofGuest := map[string]string{
+		"guest": "siw-crc", "kernel": "6.1", "agent-program": "./my agent", "mtu": "1500", "memory": "2048", "cpus": "2", "append": "a=1;b", "accel": "tcg",
+		"count-instructions": "true", "cache": "c d", "debs": "debs&co", "mirror": "http://[::1]/",
+	}
+	with := func(more map[string]string) map[string]string {
+		all := map[string]string{}
+		for _, m := range []map[string]string{ofGuest, more} {
+			for k, v := range m {
+				all[k] = v
+			}
+		}
+		return all
+	}
+	without := func(flags map[string]string, reason string, more map[string]string) map[string]string {
+		all := map[string]string{}
+		for k := range flags {
+			all[k] = reason
+		}
+		for k, v := range more {
+			all[k] = v
+		}
+		return all
+	}
+	judging := map[string]string{
+		"wire": "udp", "level": "must", "label": "psn", "dangerous": "true", "deviations": "my known.yaml", "case-time": "3m0s", "seed": "7",
+	}
+	here := map[string]string{"agent": "[::1]:7471", "key": "a key", "device": "mlx5_0", "interface": "eth1", "peer": "198.51.100.20/24"}
+	notJudged := map[string]string{"sign": noVerdict, "out": "the line asks for another folder"}
+	return []repeatable{
+		{
+			"a scenario", newRunCommandOf(runOf),
+			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "quirk": "cm.StopAfterConns=3"},
+			map[string]string{"tag": bySelf, "out": noVerdict, "json": noVerdict, "capture": noVerdict},
+			func() string { return runOf.replay("my file.yaml", scenarios.NetNS, 7) },
+		},
+		{
+			"a run", newRunCommandOf(run),
+			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "quirk": "cm.StopAfterConns=3", "tag": "loss"},
+			map[string]string{"out": noVerdict, "json": noVerdict, "capture": noVerdict},
+			func() string { return run.command(7) },
+		},
+		{
+			"a replay", newReplayCommandOf(replay),
+			map[string]string{"on": "sim", "all": "true"},
+			map[string]string{"out": noVerdict, "capture": noVerdict},
+			func() string { return replay.command("a run/", []string{"loss-*"}) },
+		},
+		{
+			"a case", newConformCommandOf(conformOne),
+			map[string]string{"device": "softroce", "on": "netns", "seed": "7", "quirk": "PSNUnsigned", "as": "rxe-6.12", "dangerous": "true", "deviations": "my known.yaml", "schedules": "3"},
+			map[string]string{
+				"level": bySelf, "label": bySelf, "without": bySelf, "mutants": "the verdict is that of the device without the defect", "matrix": "it is about --mutants",
+				"capture": noVerdict, "out": noVerdict, "json": noVerdict, "packets": noVerdict, "workers": "one case runs alone",
+			},
+			func() string {
+				p, _ := nics.Find("softroce")
+				return conformOne.replay(&subject{provider: p}, "rc/psn/one", 7)
+			},
+		},
+		{
+			"a judgement", newConformCommandOf(conformAll),
+			map[string]string{
+				"device": "softroce", "on": "netns", "seed": "7", "quirk": "PSNUnsigned", "as": "rxe-6.12", "dangerous": "true", "deviations": "my known.yaml", "schedules": "3",
+				"level": "must", "label": "psn", "without": "slow", "mutants": "true", "matrix": "true",
+			},
+			map[string]string{"capture": noVerdict, "out": noVerdict, "json": noVerdict, "packets": noVerdict, "workers": "it is about the machine, and cases do not see each other"},
+			func() string { return conformAll.command(7) },
+		},
+		{
+			"a measurement", newConformMeasureCommandOf(measure),
+			map[string]string{"device": "softroce", "on": "netns", "seed": "7", "quirk": "PSNUnsigned", "as": "rxe-6.12"},
+			map[string]string{"out": noVerdict, "json": noVerdict},
+			func() string { return measure.measureCommand(7) },
+		},
+		{
+			"a certification through an agent", newCertifyCommandOf(device),
+			func() map[string]string {
+				all := map[string]string{}
+				for _, m := range []map[string]string{judging, here} {
+					for k, v := range m {
+						all[k] = v
+					}
+				}
+				return all
+			}(),
+			without(ofGuest, "it is about guests", notJudged),
+			func() string { return device.command([]string{"rc/psn/*"}, 7) },
+		},
+		{
+			"a certification of a guest", certifyGuest, with(judging), without(here, "it is about devices that are there", notJudged),
+			func() string {
+				guest.guest.given = givenFlags(certifyGuest, guestFlagNames)
+				return guest.command([]string{"rc/psn/*"}, 7)
+			},
+		},
+		{
+			"an exchange", interopGuest, with(map[string]string{"loss": "5%", "impair": "loss=5% reorder=1%", "seed": "7", "timeout": "1m0s"}),
+			map[string]string{"connections": "they are made after the exchanges, apart from them", "out": noVerdict, "list": "nothing is run"},
+			func() string {
+				verbs.guest.given = givenFlags(interopGuest, guestFlagNames)
+				return verbs.command("write/theirs/hand/ipv6/4097")
+			},
+		},
+		{
+			"a run of ranks", newMPIRunCommandOf(mpi),
+			map[string]string{
+				"ranks": "5", "per-host": "2", "rails": "2", "on": "sim", "provider": "softiwarp", "no-icrc": "true", "mtu": "1500", "loss": "1%", "seed": "7", "design": "srq",
+				"protocol": "rput", "progress": "background", "eager": "100", "limit": "1m0s", "keep-going": "true", "bind": "true",
+			},
+			map[string]string{"label": noVerdict, "stats": noVerdict, "out": noVerdict},
+			func() string {
+				mpi.run.Seed = 7 // check has read it
+				return mpi.command([]string{"cg", "--class", "S"})
+			},
+		},
+		{
+			"a measurement of memory", newPerfMemoryCommandOf(memory),
+			map[string]string{"ranks": "[4,8]", "only": "curves", "design": "srq", "workload": "cg", "seed": "7"},
+			map[string]string{"out": noVerdict, "json": noVerdict},
+			func() string { return memory.command(7) },
+		},
+	}
+}
+
+// A flag that is new is in one of the two lists, or this fails.
+func TestCommandsThatRepeatARunCarryEveryFlag(t *testing.T) {
+	for _, r := range repeatables() {
+		t.Run(r.name, func(t *testing.T) {
+			r.command.LocalFlags().VisitAll(func(f *pflag.Flag) {
+				value, carried := r.carried[f.Name]
+				_, left := r.left[f.Name]
+				if carried == left && f.Name != "help" {
+					t.Errorf("--%s: a command that repeats %s must carry it, or leave it out for a reason: add it to one list of this test", f.Name, r.name)
+				}
+				if carried {
+					if err := r.command.Flags().Set(f.Name, strings.Trim(value, "[]")); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			line := r.line()
+			words := shellWords(t, line)
+			root := newRootCommand(goRun)
+			again, rest, err := root.Find(words)
+			if err == nil {
+				err = again.ParseFlags(rest)
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			for name := range r.carried {
+				was, is := r.command.Flags().Lookup(name).Value.String(), again.Flags().Lookup(name).Value.String()
+				if was != is {
+					t.Errorf("--%s is %q, and was %q: %s", name, is, was, line)
+				}
+			}
+		})
+	}
+}
+
+// shellWords are the words that a shell makes of a line, but for the program.
+func shellWords(t *testing.T, line string) (words []string) {
+	t.Helper()
+	rest, ok := strings.CutPrefix(line, goRun+" ")
+	if !ok {
+		rest, ok = strings.CutPrefix(line, goRunIbverbs+" ")
+	}
+	if !ok {
+		t.Fatalf("it does not begin with %s: %s", goRun, line)
+	}
+	var word strings.Builder
+	begun, quoted := false, false
+	for i := 0; i < len(rest); i++ {
+		c := rest[i]
+		switch {
+		case c == '\'':
+			quoted, begun = !quoted, true
+		case quoted:
+			word.WriteByte(c)
+		case c == '\\':
+			i++
+			word.WriteByte(rest[i])
+		case c == ' ':
+			if begun {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			begun = false
+			continue
+		case strings.IndexByte("*?[]{}()<>&|;$`\"!#~\n\t", c) >= 0:
+			t.Fatalf("a shell would act on %q: %s", c, line)
+		default:
+			word.WriteByte(c)
+		}
+		begun = true
+	}
+	if begun {
+		words = append(words, word.String())
+	}
+	return words
+}
+
+// What is printed is run, and the same verdict comes of it.
+func TestPrintedCommandsRepeatTheVerdict(t *testing.T) {
+	dir := t.TempDir()
+	known := filepath.Join(dir, "known deviations.yaml")
+	if err := os.WriteFile(known, []byte("rc/psn/gap-naked-once: {reason: made up}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(dir, "my-pingpong.yaml")
+	text, err := os.ReadFile("../../scenarios/pingpong.yaml")
+	if err == nil {
+		err = os.WriteFile(own, bytes.Replace(text, []byte("name: pingpong"), []byte("name: my-pingpong"), 1), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, words := range map[string][]string{
+		"a scenario":            {"run", "pingpong", "--on", "sim", "--seed", "7"},
+		"a file":                {"run", own, "--on", "sim", "--messages", "3"},
+		"a quirk":               {"run", "loss-5-percent", "--on", "sim", "--quirk", "AckSkipsRead"},
+		"another provider":      {"run", "pingpong", "--on", "sim", "--provider", "softiwarp"},
+		"what makes no sense":   {"run", "dgiwarp-rd", "--on", "sim", "--provider", "softroce"},
+		"cases":                 {"conform", "rc/psn", "--device", "softroce", "--seed", "9"},
+		"a defect":              {"conform", "rc/psn", "--quirk", "PSNUnsigned"},
+		"a profile":             {"conform", "rc/psn", "--as", "rxe-6.12", "--level", "must"},
+		"deviations":            {"conform", "rc/psn", "--device", "softroce", "--deviations", known},
+		"deviations of defects": {"conform", "rc/psn", "--device", "softroce", "--quirk", "PSNUnsigned", "--deviations", known},
+		"dangerous cases":       {"conform", "rc/inv", "--device", "softroce", "--dangerous"},
+		"schedules":             {"conform", "linear", "--device", "softroce", "--schedules", "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := verdictsOf(t, words)
+			if len(first) == 0 {
+				t.Fatal("nothing was run")
+			}
+			tried := map[string]bool{}
+			for line, verdict := range first {
+				if tried[verdict] { // one of each verdict is enough
+					continue
+				}
+				tried[verdict] = true
+				if again := verdictsOf(t, shellWords(t, line)); len(again) != 1 || again[line] != verdict {
+					t.Errorf("%s: %s, and then %v", line, verdict, again)
+				}
+			}
+		})
+	}
+}
+
+// verdictsOf runs the program and returns the verdicts by the command that repeats each.
+func verdictsOf(t *testing.T, words []string) map[string]string {
+	t.Helper()
+	code, out, stderr := call(t, append(words, "--json")...)
+	if code != exitOK && code != exitFailed {
+		t.Fatalf("%q: exit code %d: %s", words, code, stderr)
+	}
+	all := map[string]string{}
+	var err error
+	if words[0] == "run" {
+		var run report.Run
+		err = json.Unmarshal([]byte(out), &run)
+		for i := range run.Scenarios {
+			all[run.Scenarios[i].Replay] = string(run.Scenarios[i].Verdict)
+		}
+	} else {
+		var run conform.Run
+		err = json.Unmarshal([]byte(out), &run)
+		for i := range run.Devices {
+			for _, r := range run.Devices[i].Results {
+				all[r.Replay] = string(r.Verdict)
+			}
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
