@@ -51,9 +51,13 @@ func TestOutcomes(t *testing.T) {
 		}
 	}
 	part := judged(pass)
-	part.Documents[0].Sections[0].Rows = append(part.Documents[0].Sections[0].Rows, conform.Row{ID: "roce/rc/psn/y", Level: "MUST"})
-	if got, err := Draw(part, Subject{}, Judge{}); err != nil || got.Outcome != Incomplete || !strings.Contains(got.Why, "1 not asked") {
+	part.Documents[0].Sections[0].Rows = append(part.Documents[0].Sections[0].Rows, conform.Row{ID: "roce/rc/psn/y", Level: "MUST", Clause: "C9-7"})
+	if got, err := Draw(part, Subject{}, Judge{}); err != nil || got.Outcome != Incomplete || !strings.HasSuffix(got.Why, "1 not asked about: roce/rc/psn/y (C9-7)") {
 		t.Errorf("a clause that was not asked about: %v %v", got, err)
+	}
+	many := judged(fail, fail, fail, fail, fail, fail, fail)
+	if got, err := Draw(many, Subject{}, Judge{}); err != nil || !strings.HasSuffix(got.Why, "7 not met: roce/rc/psn/0, roce/rc/psn/1, roce/rc/psn/2, roce/rc/psn/3, roce/rc/psn/4 and 2 more") {
+		t.Errorf("clauses that are not met: %v %v", got, err)
 	}
 	flawed := judged(pass)
 	flawed.Devices[0].Quirks = []string{"NAKStorm"}

@@ -3,6 +3,7 @@ package certificate
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -105,19 +106,41 @@ func outcome(run *conform.Run, clauses []Clause) (Outcome, string) {
 	said := func(s State, what string) string {
 		return fmt.Sprintf("of %d clauses of level MUST, %d %s", testable, n[s], what)
 	}
+	named := func(s State, what string) string { return said(s, what) + ": " + rowsIn(clauses, s) }
 	switch {
 	case n[Fail] > 0:
-		return DoesNotConform, said(Fail, "not met")
+		return DoesNotConform, named(Fail, "not met")
 	case n[Broken] > 0:
-		return Incomplete, said(Broken, "could not be judged")
+		return Incomplete, named(Broken, "could not be judged")
 	case n[Stale] > 0:
-		return Incomplete, said(Stale, "met though a deviation is on record: mend the record")
+		return Incomplete, named(Stale, "met though a deviation is on record, which is to be mended")
 	case n[NotAsked] > 0:
-		return Incomplete, said(NotAsked, "not asked about")
+		return Incomplete, named(NotAsked, "not asked about")
 	case run.Part:
 		return Incomplete, "only some of the cases were run"
 	case n[Deviates] > 0:
-		return WithDeviations, said(Deviates, "not met for reasons that are on record")
+		return WithDeviations, named(Deviates, "not met for reasons that are on record")
 	}
 	return Conforms, said(Pass, "met and none violated")
+}
+
+// maxNamed is how many clauses a sentence names; the list of clauses has all.
+const maxNamed = 5
+
+// rowsIn are the clauses of level MUST in a state, for a sentence.
+func rowsIn(clauses []Clause, s State) string {
+	var rows []string
+	for i := range clauses {
+		if clauses[i].Level == "MUST" && clauses[i].State == s {
+			row := clauses[i].Row
+			if clauses[i].Clause != "" {
+				row += " (" + clauses[i].Clause + ")"
+			}
+			rows = append(rows, row)
+		}
+	}
+	if n := len(rows) - maxNamed; n > 0 {
+		return strings.Join(rows[:maxNamed], ", ") + fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(rows, ", ")
 }
