@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/live"
 )
 
-func newExecCommand() *cobra.Command {
+func newExecCommand(calledAs string) *cobra.Command {
 	var o fabricFlags
 	var once live.Once
 	lab := live.DefaultName
@@ -22,7 +22,8 @@ fabric that is made for it and taken down when all have ended.
 A program finds its NIC by its environment: FABRICTEST_HOST is the name of its
 host, FABRICTEST_NICS lists its NICs, FABRICTEST_RDMA0_IPV6 and _IPV4 are the
 addresses of the first, and FABRICTEST_RDMA0_IPV6_PEERS those of all hosts in
-order. With -n there are FABRICTEST_RANK and FABRICTEST_SIZE too. Go programs
+order. Programs over libibverbs find no device there, unless the fabric was brought
+up with --rdma. With -n there are FABRICTEST_RANK and FABRICTEST_SIZE too. Go programs
 read it with package lab/hostenv, and speak to each other by launch/rank.
 
 On a terminal the program has one too, and what it leaves behind in its session
@@ -46,10 +47,13 @@ ended by a signal counts as 128 and its number.`,
 				if len(hosts) > 0 {
 					return usagef("-n makes a fabric of its own: leave out %s, or -n", hosts[0])
 				}
-				return execOnce(cmd, &o, once, program)
+				return execOnce(cmd, calledAs, &o, once, program)
 			}
 			if len(hosts) != 1 {
 				return usagef("name one host of the lab, or give -n for a fabric of its own")
+			}
+			if info, err := live.Ask(cmd.Context(), lab); err == nil && info.RDMA == "" {
+				warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
 			}
 			code, err := live.Exec(cmd.Context(), lab, hosts[0], program)
 			var missing *exec.Error
@@ -73,7 +77,7 @@ ended by a signal counts as 128 and its number.`,
 	return cmd
 }
 
-func execOnce(cmd *cobra.Command, o *fabricFlags, once live.Once, program []string) error {
+func execOnce(cmd *cobra.Command, calledAs string, o *fabricFlags, once live.Once, program []string) error {
 	path, err := exec.LookPath(program[0])
 	if err != nil {
 		return usagef("%w", err)
@@ -82,6 +86,7 @@ func execOnce(cmd *cobra.Command, o *fabricFlags, once live.Once, program []stri
 	if err != nil {
 		return err
 	}
+	warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, path)
 	once.Args = append([]string{path}, program[1:]...)
 	code, err := live.RunOnce(cmd.Context(), s, once)
 	if err == nil && code != 0 {

@@ -212,7 +212,7 @@ hold devices against RoCEv2, iWARP and datagram-iWARP, clause by clause.`,
 		}
 	}
 	add(groupScenarios, newRunCommand(program), newListCommand(), newReplayCommand(program))
-	add(groupLab, newUpCommand(program), newExecCommand(), newMPIRunCommand(program), newSetCommand(), newLabsCommand(), newDownCommand(), newLabCommand(program))
+	add(groupLab, newUpCommand(program), newExecCommand(program), newMPIRunCommand(program), newSetCommand(), newLabsCommand(), newDownCommand(), newLabCommand(program))
 	add(groupDevices, newConformCommand(program), newAgentCommand(program), newCertifyCommand(program), newInteropCommand(program), newQuirksCommand())
 	add(groupOther, newDoctorCommand(), newPerfCommand(program), newPcapCommand(), newFuzzCommand(), newVersionCommand())
 	root.AddCommand(slices.Concat(processCommands(), kernelProcessCommands(), mpiProcessCommands())...)

@@ -67,6 +67,9 @@ type Info struct {
 	Topology *topology.Topology `json:"topology"`
 	Fabric   scenarios.Fabric   `json:"fabric"`
 	Programs int                `json:"programs"` // that run in it now
+	// RDMA is the kind of the kernel's own RDMA devices that its hosts have; empty for
+	// none.
+	RDMA string `json:"rdma,omitempty"`
 }
 
 // goodName is what fits the name of a socket, a file, and a command line.

@@ -54,6 +54,7 @@ const backlog = 4096
 // server is a lab.
 type server struct {
 	name     string
+	rdma     string // the kind of the kernel's own devices, if any
 	stage    *nslab.Stage
 	listener *net.UnixListener
 	trace    string // where standard error goes; empty for nowhere
@@ -89,7 +90,7 @@ func newServer() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{name: j.Name, listener: l.(*net.UnixListener), trace: j.Trace, log: os.Stderr}
+	s := &server{name: j.Name, rdma: j.RDMA, listener: l.(*net.UnixListener), trace: j.Trace, log: os.Stderr}
 	opts := nslab.StageOptions{Spliced: !j.Direct, Capture: nslab.CaptureOptions{File: j.Capture, Comment: "lab " + j.Name}}
 	if s.stage, err = nslab.Open(plan, opts); err != nil {
 		return nil, err
@@ -164,7 +165,7 @@ func (s *server) obey(conn *net.UnixConn, in *json.Decoder, out *answers, r *req
 	switch r.Verb {
 	case askInfo:
 		return out.Encode(answer{Info: &Info{
-			Name: s.name, Topology: s.stage.Plan.Topology, Fabric: s.stage.Plan.Scenario.Fabric, Programs: int(s.programs.Load()),
+			Name: s.name, Topology: s.stage.Plan.Topology, Fabric: s.stage.Plan.Scenario.Fabric, Programs: int(s.programs.Load()), RDMA: s.rdma,
 		}})
 	case askSet:
 		return out.Encode(failed(s.set(r)))
