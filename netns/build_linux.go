@@ -3,6 +3,7 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -41,6 +42,7 @@ func (f *Fabric) build() error {
 		func() error { return each(p.spaces, (*space).settle) },
 		func() error { return each(p.spaces, (*space).activate) },
 		func() error { return each(p.spaces, (*space).awaitCarriers) },
+		func() error { return each(p.spaces, (*space).awaitLocal) },
 		func() error { return each(p.spaces, (*space).introduce) },
 		f.reroute,
 		f.limitRates,
@@ -191,6 +193,31 @@ func (s *space) awaitCarriers() error {
 			}
 		}
 		return true, nil
+	})
+}
+
+// awaitLocal returns when the space receives packets to the addresses of its links.
+func (s *space) awaitLocal() error {
+	for _, d := range s.devices {
+		if d.bridge {
+			continue // it is set up later
+		}
+		for _, a := range d.addrs {
+			if err := AwaitLocal(s.ns.handle, a.Addr()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// AwaitLocal returns when the kernel has a local route to one of its own addresses. It
+// adds that route for a new IPv6 address from a work queue, some time after the address
+// is set and the link has a carrier, and drops packets to the address until then.
+func AwaitLocal(h *netlink.Handle, a netip.Addr) error {
+	return poll(fmt.Sprintf("there is no local route to %v", a), func() (bool, error) {
+		routes, err := h.RouteGet(a.AsSlice())
+		return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
 	})
 }
 

@@ -1,6 +1,7 @@
 package nstest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/netns"
 )
 
 // Device is the name of the wire's end inside each host.
@@ -72,7 +75,7 @@ func join(a, b *Host, mtu int) error {
 		}
 	}
 	for _, h := range []*Host{a, b} {
-		if err := h.Do(waitUp); err != nil {
+		if err := h.Do(func() error { return errors.Join(waitUp(), netns.AwaitLocal(&netlink.Handle{}, h.V6)) }); err != nil {
 			return fmt.Errorf("wait for %s: %w", h.V6, err)
 		}
 	}
@@ -112,7 +115,7 @@ func (h *Host) configure() error {
 
 // AddAddr gives the host one more address on the wire.
 func (h *Host) AddAddr(p netip.Prefix) error {
-	return h.Do(func() error { return addAddr(p) })
+	return h.Do(func() error { return errors.Join(addAddr(p), netns.AwaitLocal(&netlink.Handle{}, p.Addr())) })
 }
 
 func addAddr(p netip.Prefix) error {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -163,7 +162,7 @@ func addAddr(dev netlink.Link, a netip.Addr) error {
 	if err := netlink.AddrAdd(dev, interfaceAddr(a)); err != nil {
 		return fmt.Errorf("give %s the address %v: %w", nic, a, err)
 	}
-	return awaitLocal(a)
+	return netns.AwaitLocal(&netlink.Handle{}, a)
 }
 
 // setAddress takes an address from the device's interface, or gives it back.
@@ -201,21 +200,6 @@ func (t *table) restoreAddrs() error {
 		}
 	}
 	return nil
-}
-
-// awaitLocal returns when the kernel takes packets to an address for its own. It
-// makes a new IPv6 address known in its own time, and loses what comes before.
-func awaitLocal(a netip.Addr) error {
-	const patience = 30 * time.Second
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Microsecond) {
-		routes, err := netlink.RouteGet(a.AsSlice())
-		switch {
-		case err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL:
-			return nil
-		case time.Now().After(deadline):
-			return fmt.Errorf("the address %v does not lead to its own host after %v (%v, %w)", a, patience, routes, err)
-		}
-	}
 }
 
 // unclaimed says which addresses no host of the table has.
