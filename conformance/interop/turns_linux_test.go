@@ -13,7 +13,7 @@ import (
 // It counts the goroutines of this process, and so runs alone.
 func TestConnectionsInTurnLeaveNothing(t *testing.T) {
 	for _, provider := range []string{"softroce", "softiwarp"} {
-		s, _ := suite(t, 10*time.Second, provider)
+		s, _ := suite(t, 0, provider)
 		s.Ours.Objects = func(context.Context) (map[string]int, error) {
 			return map[string]int{"goroutines": runtime.NumGoroutine()}, nil
 		}
@@ -28,7 +28,7 @@ func TestConnectionsInTurnLeaveNothing(t *testing.T) {
 // What is left over is told, and so is a device that runs out of something.
 func TestWhatIsLeftOverIsNoticed(t *testing.T) {
 	t.Parallel()
-	s, _ := suite(t, 2*time.Second, "softroce")
+	s, _ := suite(t, 0, "softroce")
 	s.Settle = time.Millisecond
 	n := 5
 	s.Theirs.Objects = func(context.Context) (map[string]int, error) {
@@ -39,7 +39,7 @@ func TestWhatIsLeftOverIsNoticed(t *testing.T) {
 	if err != nil || turns.OK() || len(turns.Left) != 1 || !strings.Contains(turns.Left[0], "theirs: ") || !strings.Contains(turns.Left[0], "more of things than before (6)") {
 		t.Errorf("%+v, %v", turns, err)
 	}
-	s, _ = suite(t, time.Second, "softroce", "ClosedCount") // of every kind there are 512
+	s, _ = suite(t, 0, "softroce", "ClosedCount") // of every kind there are 512
 	turns, err = s.Turn(t.Context(), 600, nil)
 	if err != nil || turns.OK() || !strings.Contains(turns.Failed[0], "out of resources") {
 		t.Errorf("%+v, %v", turns, err)
@@ -48,7 +48,7 @@ func TestWhatIsLeftOverIsNoticed(t *testing.T) {
 
 func TestFailuresThatAreKnown(t *testing.T) {
 	t.Parallel()
-	s, cases := suite(t, impatience, "softroce", "ImmSwapped")
+	s, cases := suite(t, 0, "softroce", "ImmSwapped")
 	s.Exceptions = []interop.Exception{
 		{Pattern: "write-imm/ours/hand/ipv4", Says: "imm", Reason: "it swaps"},
 		{Pattern: "send-imm/ours/hand/ipv4", Says: "something else", Reason: "it does not"},
