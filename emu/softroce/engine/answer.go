@@ -103,7 +103,7 @@ func (q *QP) answerRead(now mono.Time, d *link.Datagram, e *replay) bool {
 // when a later request invalidated its key. It reports false if the memory may no
 // longer be read.
 func (q *QP) readPacket(d *link.Datagram, e *replay) bool {
-	off := uint32(e.next.Sub(e.first)) * uint32(q.mtu)
+	off := e.offset(q.mtu)
 	n := min(e.end-off, uint32(q.mtu))
 	p := q.header(readOperation(e.next == e.from && !e.continued, e.next == e.to), e.next)
 	p.AETH = wire.AETH{Syndrome: q.creditSyndrome(), MSN: e.msn}

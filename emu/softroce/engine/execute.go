@@ -186,7 +186,8 @@ func (q *QP) blameReceive(status verbs.WCStatus) {
 // executeSend takes one packet of a SEND.
 func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 	r := &q.resp
-	if c.Has(wire.Start) && !q.hold() {
+	info, _ := p.BTH.Opcode.Info()
+	if info.Headers.Has(wire.HasIETH) && !q.canSave(p.IETH.RKey) || c.Has(wire.Start) && !q.hold() {
 		return notReady
 	}
 	if v := q.place(p.Payload); v != accepted {
@@ -199,7 +200,7 @@ func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 	}
 	r.open = messageNone
 	wc := verbs.WC{WRID: r.held.wrID, Opcode: verbs.WCOpRecv, ByteLen: r.held.filled, SrcQP: q.attr.DestQPN}
-	switch info, _ := p.BTH.Opcode.Info(); {
+	switch {
 	case info.Headers.Has(wire.HasImm):
 		wc.Flags, wc.Imm = verbs.WCWithImm, uint32(p.Imm)
 	case info.Headers.Has(wire.HasIETH):

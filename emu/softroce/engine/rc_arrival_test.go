@@ -52,6 +52,28 @@ func TestRCReadAheadOfSendInvalidateIsAnswered(t *testing.T) {
 	}
 }
 
+// A SEND_INV is refused by an RNR NAK while so many bytes of READ responses are to be sent
+// that they are not saved. When they have left, it is accepted.
+func TestRCSendInvalidateWaitsForLongReads(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		p.recv(1, 8)
+		n := memSize - targetAt
+		key := p.bindWindow(uint64(n))
+		packets := (n + p.mtu - 1) / p.mtu
+		for i := range maxSaved/n + 1 {
+			p.send(wire.OpReadRequest, i*packets, p.at(0, n), rkey(key))
+		}
+		last := (maxSaved/n + 1) * packets
+		p.send(wire.OpSendOnlyInv, last, inv(key), ackReq)
+		p.wcs()
+		for p.h.nic.Output(p.now, p.ds) > 0 {
+		}
+		p.send(wire.OpSendOnlyInv, last, inv(key), ackReq)
+		p.wcs(fmt.Sprintf("1 SUCCESS RECV inv %x", key))
+		p.state(verbs.QPStateRTS)
+	})
+}
+
 // A duplicate READ may still be unanswered when the program, told by a later message
 // that the READ is done, takes its memory away. That is no error of the peer's.
 func TestRCDuplicateReadIsDroppedWhenItsMemoryGoesAwayAfterItsArrival(t *testing.T) {

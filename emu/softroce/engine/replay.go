@@ -309,22 +309,47 @@ func (q *QP) readAgain(p *wire.Packet, e *replay) {
 // finish ends the answer under way.
 func (e *replay) finish() { e.unsent, e.saved = false, savedBytes{} }
 
+// maxSaved is how many bytes a QP saves for READ responses. A SEND that invalidates a
+// key while more are to be sent is refused by an RNR NAK: the peer sends it again.
+const maxSaved = 512 << 10
+
 // saveReads copies the bytes that unsent READ responses need of the memory that rkey
 // names, before a SEND invalidates rkey. READs that arrived before the SEND are
 // answered with them, and memory is not read once its key is invalid.
 func (q *QP) saveReads(rkey uint32) {
 	for i := range q.resp.replays.count {
 		e := q.resp.replays.at(i)
-		if !e.unsent || e.op != wire.OpReadRequest || e.rkey != rkey || e.refused || e.saved.valid {
+		if !e.readsBy(rkey) {
 			continue
 		}
-		from := uint32(e.next.Sub(e.first)) * uint32(q.mtu)
+		from := e.offset(q.mtu)
 		data := make([]byte, e.end-from)
 		if q.readMemory(e, from, data) {
 			e.saved = savedBytes{valid: true, from: from, data: data}
 		}
 	}
 }
+
+// canSave reports whether saveReads keeps to maxSaved.
+func (q *QP) canSave(rkey uint32) bool {
+	total := uint64(0)
+	for i := range q.resp.replays.count {
+		e := q.resp.replays.at(i)
+		total += uint64(len(e.saved.data))
+		if e.readsBy(rkey) {
+			total += uint64(e.end - e.offset(q.mtu))
+		}
+	}
+	return total <= maxSaved
+}
+
+// readsBy reports whether e is a READ whose answer still needs memory by that key.
+func (e *replay) readsBy(rkey uint32) bool {
+	return e.unsent && e.op == wire.OpReadRequest && e.rkey == rkey && !e.refused && !e.saved.valid
+}
+
+// offset is that of the next response packet in the READ.
+func (e *replay) offset(mtu int32) uint32 { return uint32(e.next.Sub(e.first)) * uint32(mtu) }
 
 // readMemory fills b with what e asked for from offset off on. It reports false if
 // the memory may not be read, or no longer.
