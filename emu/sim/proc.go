@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/goroutine"
 )
 
 // Proc is a program in the world: a coroutine that runs until it parks in one of
@@ -16,6 +17,8 @@ import (
 type Proc struct {
 	w    *World
 	name string
+	// goroutine is the program's own, once it has begun.
+	goroutine uintptr
 
 	next func() (struct{}, bool) // runs the program until it parks
 	stop func()                  // makes the park it is in unwind
@@ -33,9 +36,19 @@ type Proc struct {
 	err       error
 }
 
+// noGoroutine is that of a program which has ended: another may have its own by then.
+const noGoroutine = ^uintptr(0)
+
 // unwound is the panic that takes a parked program off its stack when the world
 // ends before it.
 type unwound struct{}
+
+// Error is what is printed if no program is there to be unwound: the panic is in a
+// goroutine that one has started.
+func (unwound) Error() string {
+	return "a program of a simulated world has ended, and a goroutine that it started still calls into the world: " +
+		"call from the program itself (without go)"
+}
 
 // Go adds a program. It first runs when the world next comes to choose among the
 // programs that can. The name is for reports.
@@ -49,7 +62,8 @@ func (w *World) Go(name string, f func(p *Proc) error) *Proc {
 	p := &Proc{w: w, name: name, what: (*starting)(nil), since: w.now}
 	p.timer.init(w, (*wakeUp)(p), 0)
 	p.next, p.stop = iter.Pull(func(park func(struct{}) bool) {
-		p.park = park
+		p.park, p.goroutine = park, goroutine.Self()
+		defer func() { p.goroutine = noGoroutine }()
 		p.err = p.call(f)
 	})
 	w.procs = append(w.procs, p)
@@ -102,7 +116,12 @@ func (w *World) resume(p *Proc) error {
 
 // Current returns the program that is running, nil if none is (in a handler, or
 // outside Run). It lets a library park its caller without being handed the Proc.
-func (w *World) Current() *Proc { return w.current }
+//
+// It panics with a *ForeignError in a goroutine that a program has started.
+func (w *World) Current() *Proc {
+	w.mustOwn()
+	return w.current
+}
 
 // Name returns the name the program was given.
 func (p *Proc) Name() string { return p.name }
@@ -175,9 +194,15 @@ func (p *Proc) wait(what fmt.Stringer) {
 	p.what = nil
 }
 
-// mustRun guards the blocking calls: only the program itself may park itself,
-// and a program being unwound goes on unwinding.
+// mustRun guards the blocking calls: only the program itself may park itself, in its
+// own goroutine, and a program being unwound goes on unwinding.
 func (p *Proc) mustRun(call string) {
+	if self := goroutine.Self(); self != p.goroutine {
+		p.w.mustOwn()
+		if !p.w.running && p.goroutine != 0 { // it has ended, and the goroutine has not
+			panic(foreign(string(debug.Stack())))
+		}
+	}
 	if p.unwinding {
 		panic(unwound{})
 	}

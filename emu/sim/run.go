@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/goroutine"
 )
 
 // Run runs the world until nothing is left to do. It returns nil if every
@@ -40,7 +41,7 @@ func (w *World) run(horizon mono.Time, programsOnly bool) (err error) {
 	if w.ended {
 		return w.err
 	}
-	w.running, w.horizon = true, horizon
+	w.running, w.horizon, w.goroutine = true, horizon, goroutine.Self()
 	finished := false
 	defer func() {
 		w.running = false

@@ -64,8 +64,10 @@ type World struct {
 	ready   []*Proc // that can run now, in the order they became so
 	current *Proc
 	running bool
-	ended   bool
-	err     error
+	// goroutine is the one that called Run; see mustOwn.
+	goroutine uintptr
+	ended     bool
+	err       error
 
 	choices Chooser
 	streams map[string]*rand.Rand

@@ -1,0 +1,84 @@
+package sim_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/goroutine"
+)
+
+// inGoroutine makes a call in another goroutine, and returns the panic of it.
+func inGoroutine(f func()) any {
+	panicked := make(chan any)
+	go func() {
+		defer func() { panicked <- recover() }()
+		f()
+	}()
+	return <-panicked
+}
+
+func wantForeign(t *testing.T, got any, call string) {
+	t.Helper()
+	if goroutine.Self() == 0 {
+		t.Skip("goroutines cannot be told apart on this processor")
+	}
+	err, _ := got.(error)
+	var foreign *sim.ForeignError
+	if !errors.As(err, &foreign) {
+		t.Fatalf("the panic is %v", got)
+	}
+	for _, want := range []string{call, "foreign_test.go:", "without go", "sim.World.Go", "--on netns"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in: %v", want, err)
+		}
+	}
+	if !strings.Contains(foreign.At, "foreign_test.go:") || !strings.Contains(foreign.Started, "foreign_test.go:") || foreign.At == foreign.Started {
+		t.Errorf("called at %q, started at %q", foreign.At, foreign.Started)
+	}
+}
+
+func TestCallsOfAGoroutineThatAProgramStartedPanicWithTheCure(t *testing.T) {
+	var s sim.Signal
+	for call, f := range map[string]func(p *sim.Proc){
+		"Sleep":   func(p *sim.Proc) { p.Sleep(time.Second) },
+		"Yield":   func(p *sim.Proc) { p.Yield() },
+		"Wait":    func(p *sim.Proc) { p.Wait(&s, sim.What("it"), -1) },
+		"Current": func(p *sim.Proc) { p.World().Current() },
+	} {
+		w := sim.New(sim.Config{})
+		var running, parked any
+		w.Go("starts it", func(p *sim.Proc) error {
+			running = inGoroutine(func() { f(p) })
+			p.Sleep(time.Second)
+			return nil
+		})
+		w.Go("runs meanwhile", func(*sim.Proc) error {
+			first := w.Go("another", func(p *sim.Proc) error { return nil })
+			parked = inGoroutine(func() { f(first) })
+			return nil
+		})
+		if err := w.Run(); err != nil {
+			t.Fatal(err)
+		}
+		wantForeign(t, running, call)
+		wantForeign(t, parked, call)
+	}
+}
+
+func TestGoroutineThatOutlivesItsWorldPanicsWithTheCure(t *testing.T) {
+	w := sim.New(sim.Config{})
+	var p *sim.Proc
+	w.Go("ended early", func(own *sim.Proc) error {
+		p = own
+		own.Sleep(time.Hour)
+		return nil
+	})
+	if err := w.RunUntil(1); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	wantForeign(t, inGoroutine(func() { p.Sleep(1) }), "Sleep")
+}

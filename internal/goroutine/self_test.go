@@ -1,0 +1,75 @@
+package goroutine
+
+import (
+	"iter"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+func TestSelfTellsGoroutinesApart(t *testing.T) {
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		if Self() != 0 {
+			t.Error("it is known, and the comment says that it is not")
+		}
+		return
+	}
+	var mu sync.Mutex
+	seen := map[uintptr]bool{Self(): true}
+	var all, met sync.WaitGroup
+	met.Add(100)
+	for range 100 {
+		all.Go(func() {
+			id := Self()
+			met.Done()
+			met.Wait() // all of them live
+			runtime.Gosched()
+			if Self() != id {
+				t.Error("it changed")
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if id == 0 || seen[id] {
+				t.Errorf("%#x was seen before", id)
+			}
+			seen[id] = true
+		})
+	}
+	all.Wait()
+}
+
+func TestSelfOfACoroutineStaysTheSame(t *testing.T) {
+	own := Self()
+	var inside uintptr
+	next, stop := iter.Pull(func(yield func(int) bool) {
+		inside = Self()
+		grow(200)
+		for yield(0) {
+			if Self() != inside {
+				t.Error("it changed")
+			}
+		}
+	})
+	for range 3 {
+		next()
+		if Self() != own || inside == own && own != 0 {
+			t.Error("the coroutine is taken for its caller")
+		}
+	}
+	stop()
+}
+
+// grow makes the stack move.
+func grow(n int) (sum byte) {
+	var room [1024]byte
+	if n > 0 {
+		sum = grow(n - 1)
+	}
+	return sum + room[n]
+}
+
+func BenchmarkSelf(b *testing.B) {
+	for b.Loop() {
+		Self()
+	}
+}
