@@ -73,13 +73,13 @@ func repeatables() []repeatable {
 		{
 			"a scenario", newRunCommandOf(runOf),
 			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "quirk": "cm.StopAfterConns=3"},
-			map[string]string{"tag": bySelf, "out": noVerdict, "json": noVerdict, "capture": noVerdict},
+			map[string]string{"tag": bySelf, "out": noVerdict, "json": noVerdict, "capture": noVerdict, "seeds": "the line names the one seed that failed"},
 			func() string { return runOf.replay("my file.yaml", scenarios.NetNS, 7) },
 		},
 		{
 			"a run", newRunCommandOf(run),
 			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "quirk": "cm.StopAfterConns=3", "tag": "loss"},
-			map[string]string{"out": noVerdict, "json": noVerdict, "capture": noVerdict},
+			map[string]string{"out": noVerdict, "json": noVerdict, "capture": noVerdict, "seeds": "a run of many seeds prints a line for each that failed, and none for itself"},
 			func() string { return run.command(7) },
 		},
 		{

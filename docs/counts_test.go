@@ -1,0 +1,75 @@
+package docs
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/conformance/mpi"
+	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// count matches a number of things of the tree; "more than" is a number rounded down.
+var count = regexp.MustCompile(`(more than )?\b([0-9][0-9,]*)\s+(cases of conformance|cases of MPI rules|scenarios that ship|workloads)\b`)
+
+// vague matches numbers in words, which no test can hold to the tree.
+var vague = regexp.MustCompile(`(?i)\b(some|about|nearly|almost|over)\s+([a-z]+-[a-z]+|[a-z]+ hundred|hundreds|dozens)\b`)
+
+// TestCountsAreThoseOfTheTree compares what documents count with what there is. A number
+// after "more than" is the right one with its last two digits, or the last, as 0.
+func TestCountsAreThoseOfTheTree(t *testing.T) {
+	shipped, err := scenarios.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := 0
+	for _, s := range suites.All() {
+		cases += len(s.Cases)
+	}
+	real := map[string]struct{ n, step int }{
+		"cases of conformance": {cases, 100}, "cases of MPI rules": {len(mpi.Cases()), 10}, "scenarios that ship": {len(shipped), 10}, "workloads": {len(work.All()), 10},
+	}
+	found := map[string]bool{}
+	for _, name := range documents(t) {
+		text := read(t, name)
+		for _, m := range count.FindAllStringSubmatch(strings.ReplaceAll(text, "\n  ", " "), -1) {
+			n, err := strconv.Atoi(strings.ReplaceAll(m[2], ",", ""))
+			want := real[m[3]].n
+			if m[1] != "" {
+				want -= want % real[m[3]].step
+			}
+			if err != nil || n != want {
+				t.Errorf("%s: %q, and there are %d: write %d", name, m[0], real[m[3]].n, want)
+			}
+			found[name+": "+m[3]] = true
+		}
+	}
+	for _, want := range []string{"README.md: cases of conformance", "README.md: scenarios that ship", "README.md: workloads", "docs/mpi.md: cases of MPI rules"} {
+		if !found[want] {
+			t.Errorf("no number is found for %s: has its wording changed?", want)
+		}
+	}
+	for _, m := range vague.FindAllString(read(t, "README.md"), -1) {
+		t.Errorf("README.md: %q: write a number that a test can check", m)
+	}
+}
+
+// TestReadmeDoesNotContradictItself looks for things that are said to be there and said
+// not to be.
+func TestReadmeDoesNotContradictItself(t *testing.T) {
+	text := read(t, "README.md")
+	_, missing, found := strings.Cut(text, "Not there yet:")
+	if !found {
+		return
+	}
+	missing, _, _ = strings.Cut(missing, ". ")
+	_, there, _ := strings.Cut(text, "## What works today")
+	for _, m := range regexp.MustCompile(`(?m)^- \*\*(?:The |A )?([A-Za-z-]+)`).FindAllStringSubmatch(there, -1) {
+		if strings.Contains(strings.ToLower(missing), strings.ToLower(m[1])) {
+			t.Errorf("README.md lists %q among what works, and says that it is not there yet", m[1])
+		}
+	}
+}
