@@ -6,6 +6,7 @@ package units
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 )
@@ -60,7 +61,7 @@ func Figures(v float64) string {
 // "12.3 s", and in minutes and hours where nobody counts seconds any more.
 func Duration(d time.Duration) string {
 	if d < 0 {
-		return "−" + Duration(-d)
+		return "−" + Duration(-max(d, -math.MaxInt64)) // the least has no opposite
 	}
 	switch {
 	case d < time.Microsecond:

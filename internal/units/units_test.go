@@ -1,6 +1,7 @@
 package units
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -30,6 +31,7 @@ func TestQuantities(t *testing.T) {
 		{Duration(125 * time.Second), "2 min 5 s"},
 		{Duration(3*time.Hour + 2*time.Minute + 40*time.Second), "3 h 3 min"},
 		{Duration(-3 * time.Millisecond), "−3 ms"},
+		{Duration(math.MinInt64), "−2562047 h 47 min"},
 		{Count(0, " "), "0"},
 		{Count(999, " "), "999"},
 		{Count(1234567, " "), "1 234 567"},
