@@ -51,6 +51,9 @@ type Bench struct {
 	// Partner opens another device of the same kind, without defects, on the same
 	// network, for cases in which two devices talk. The bench closes it.
 	Partner func() (verbs.Context, error)
+	// Reopen closes the device and opens it again, as a program does that is started
+	// anew: Device is another then, and what was made of the old one is gone.
+	Reopen func() error
 	// SetLink takes the device's cable out and puts it in; ErrCannot where that is
 	// impossible.
 	SetLink func(up bool) error

@@ -1,10 +1,12 @@
 package iwarp
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -61,25 +63,63 @@ var rdmapCheckCases = []conformance.Case{
 		ID:    "rdmap/resource/keys-do-not-count",
 		Title: "The keys of memory cannot be foretold from earlier ones",
 		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/1"), Level: conformance.Must, Needs: needed,
-		Sends:   "nothing: the device's program registers a hundred regions",
-		Expects: "keys that neither ascend nor descend, nor are one step apart",
-		Mutants: []string{"KeysCount"},
+		Sends: "nothing: the device's program registers a hundred regions, then a hundred more of which each is closed before the next; " +
+			"the device is closed and opened, and both are done again",
+		Expects: "keys that neither ascend nor descend, no fixed step from a key to the next, nor to one up to ten later, and others when the device was opened again",
+		Mutants: []string{"KeysCount", "KeysStride", "KeysReused", "KeysRepeat"},
 		Run: onHost(func(h *host) {
-			const n = 100
-			keys := make([]verbs.RKey, n)
-			steps := make(map[verbs.RKey]int)
-			for i := range keys {
-				keys[i] = h.Memory(64, allAccess).RKey()
-				if i > 0 {
-					steps[keys[i]-keys[i-1]]++
+			first := h.registrations()
+			if h.Reopen == nil {
+				rig.End(fmt.Errorf("a device that is opened again: %w", conformance.ErrCannot))
+			}
+			h.Do("a device that can be opened again", h.Reopen())
+			h.Rig = rig.New(h.Bench)
+			again, same := h.registrations(), 0
+			for i := range first {
+				if first[i] == again[i] {
+					same++
 				}
 			}
-			h.Check(!slices.IsSorted(keys), "keys in no order", "%d keys that ascend", n)
-			slices.Reverse(keys)
-			h.Check(!slices.IsSorted(keys), "keys in no order", "%d keys that descend", n)
-			for step, times := range steps {
-				h.Check(times < n/4, "keys at different distances", "%d of %d are %#x apart", times, n-1, uint32(step))
-			}
+			h.Check(same < len(first)/4, "other keys when the device is opened again", "%d of %d are what they were", same, len(first))
 		}),
 	},
+}
+
+// keyCount is how many keys show whether they can be foretold.
+const keyCount = 100
+
+// registrations returns the keys of regions that stay, and then of regions that are closed
+// at once. The case ends if either can be foretold.
+func (h *host) registrations() (all []verbs.RKey) {
+	for _, stay := range []bool{true, false} {
+		keys := make([]verbs.RKey, keyCount)
+		for i := range keys {
+			m := h.Memory(64, allAccess)
+			keys[i] = m.RKey()
+			if !stay {
+				h.Do("a region that can be closed", m.MR.Close())
+			}
+		}
+		h.unpredictable(keys)
+		all = append(all, keys...)
+	}
+	return all
+}
+
+// unpredictable ends the case if keys ascend or descend, or many are the same step after
+// an earlier one, as in one arithmetic sequence or in several that take turns.
+func (h *host) unpredictable(keys []verbs.RKey) {
+	h.Check(!slices.IsSorted(keys), "keys in no order", "%d keys that ascend", len(keys))
+	down := slices.Clone(keys)
+	slices.Reverse(down)
+	h.Check(!slices.IsSorted(down), "keys in no order", "%d keys that descend", len(keys))
+	for lag := 1; lag <= 10; lag++ {
+		steps := make(map[verbs.RKey]int)
+		for i := lag; i < len(keys); i++ {
+			step := keys[i] - keys[i-lag]
+			steps[step]++
+			h.Check(steps[step] < len(keys)/4, "keys at different distances",
+				"%d of %d are %#x after the one %d before, as in %#x", steps[step], len(keys)-lag, uint32(step), lag, keys[:4])
+		}
+	}
 }

@@ -15,8 +15,6 @@ package dgiwarp
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -79,11 +77,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 		cfg.Costs = simdrive.DefaultCosts()
 	}
 	if cfg.NIC.Secret == ([16]byte{}) {
-		// The next draw of the same stream: a device that is opened anew on the same
-		// port has another.
-		r := w.Rand("dgiwarp/secret/" + port.Name())
-		binary.LittleEndian.PutUint64(cfg.NIC.Secret[:], r.Uint64())
-		binary.LittleEndian.PutUint64(cfg.NIC.Secret[8:], r.Uint64())
+		cfg.NIC.Secret = simdrive.Secret(w, "dgiwarp/secret/"+port.Name())
 	}
 	return open(cfg, l, func(d *Device) drive.Driver {
 		return simdrive.New(w, d, l, port, cfg.Costs, (*observer)(d))
@@ -94,7 +88,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 // device closes the link.
 func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 	if cfg.NIC.Secret == ([16]byte{}) {
-		rand.Read(cfg.NIC.Secret[:]) // never fails
+		cfg.NIC.Secret = drive.Secret()
 	}
 	return open(cfg, l, func(d *Device) drive.Driver {
 		return drive.NewReal(d, l, startTime)

@@ -30,9 +30,9 @@ type streamSlot struct {
 var _ link.StreamNet = (*StreamHost)(nil)
 
 // StreamHost returns the streams of the port: it dials from its addresses and
-// listens on them. A port has one.
+// listens on them. A port has one at a time: one that was closed is followed by another.
 func (p *Port) StreamHost() *StreamHost {
-	if p.host == nil {
+	if p.host == nil || p.host.closed && !p.closed {
 		p.host = &StreamHost{port: p, slots: make([]streamSlot, 1), closed: p.closed}
 	}
 	return p.host

@@ -43,7 +43,8 @@ type Config struct {
 	Addrs []netip.Addr
 	// NIC configures the engine, and in NIC.MPA what start-up frames ask for:
 	// markers, CRCs, the revision, kinds of RTR, alignment to segments.
-	// MPA.PeerToPeer is filled in: see ClientServer.
+	// MPA.PeerToPeer is filled in: see ClientServer. KeySecret is if zero: by chance in
+	// real time, by the seed in a simulated world.
 	NIC engine.Config
 	// Flaws are defects of what the device writes and reads: see package flaw. Those
 	// of the device itself are in NIC.Quirks.
@@ -75,6 +76,9 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 	if cfg.Costs == (Costs{}) {
 		cfg.Costs = simdrive.DefaultCosts()
 	}
+	if cfg.NIC.KeySecret == ([16]byte{}) {
+		cfg.NIC.KeySecret = simdrive.Secret(w, "softiwarp/keys/"+port.Name())
+	}
 	return open(cfg, n, port.MTU(), func(d *Device) drive.StreamDriver {
 		return simdrive.NewStreams(w, d, n, port, cfg.Costs, (*observer)(d))
 	})
@@ -83,6 +87,9 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 // OnNet opens a device in real time on streams that are its own: nobody has
 // dialed or listened there yet. The device closes the net.
 func OnNet(n link.StreamWaiter, cfg Config) (*Device, error) {
+	if cfg.NIC.KeySecret == ([16]byte{}) {
+		cfg.NIC.KeySecret = drive.Secret()
+	}
 	mtu := defaultMTU
 	if len(cfg.Addrs) > 0 {
 		mtu = interfaceMTU(cfg.Addrs[0])

@@ -38,7 +38,8 @@ type Config struct {
 	Addrs []netip.Addr
 	// V1Addrs follow them as GIDs of RoCEv1, which are listed and carry nothing.
 	V1Addrs []netip.Addr
-	// NIC configures the engine. GIDs, Link and LinkMTU are filled in.
+	// NIC configures the engine. GIDs, Link and LinkMTU are filled in; KeySecret is if
+	// zero: by chance in real time, by the seed in a simulated world.
 	NIC engine.Config
 	// CM configures the connection manager. CAGUID is filled in if zero.
 	CM cm.Config
@@ -71,6 +72,9 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 	if cfg.Costs == (Costs{}) {
 		cfg.Costs = simdrive.DefaultCosts()
 	}
+	if cfg.NIC.KeySecret == ([16]byte{}) {
+		cfg.NIC.KeySecret = simdrive.Secret(w, "softroce/keys/"+port.Name())
+	}
 	return open(cfg, l, func(d *Device) drive.Driver {
 		return simdrive.New(w, d, l, port, cfg.Costs, (*observer)(d))
 	})
@@ -79,6 +83,9 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 // OnLink opens a device in real time on a link that is already open. The
 // device closes the link.
 func OnLink(l link.Waiter, cfg Config) (*Device, error) {
+	if cfg.NIC.KeySecret == ([16]byte{}) {
+		cfg.NIC.KeySecret = drive.Secret()
+	}
 	cfg.NIC.Congestion.CatchUp = cmp.Or(cfg.NIC.Congestion.CatchUp, wakeSlack)
 	return open(cfg, l, func(d *Device) drive.Driver {
 		return drive.NewReal(d, l, startTime)

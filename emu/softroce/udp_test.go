@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // loopback opens a device on an address of the loopback network, which needs no
@@ -42,4 +43,24 @@ func TestEchoOverUDPSockets(t *testing.T) {
 
 func loopbackPair(t testing.TB) (a, b *Device) {
 	return loopback(t, "127.71.0.2", udplink.Config{}), loopback(t, "127.71.0.3", udplink.Config{})
+}
+
+// The keys of devices in real time do not count up from the same start.
+func TestKeysDifferFromDeviceToDevice(t *testing.T) {
+	var keys [2]verbs.RKey
+	a, b := loopbackPair(t)
+	for i, d := range []*Device{a, b} {
+		pd, err := d.AllocPD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		mr, err := pd.RegMR(verbs.MRInit{Buf: make([]byte, 8), Access: verbs.AccessLocalWrite})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[i] = mr.RKey()
+	}
+	if keys[0] == keys[1] {
+		t.Errorf("both devices began with key %#x", uint32(keys[0]))
+	}
 }

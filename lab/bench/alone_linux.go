@@ -171,6 +171,13 @@ func (p *lonePlay) play(ctx context.Context, job *conformance.Job, body func(*co
 			return fmt.Errorf("%w: a device that talks to itself loses nothing", conformance.ErrCannot)
 		},
 	}
+	b.Reopen = func() error {
+		if err := b.Device.Close(); err != nil {
+			return err
+		}
+		b.Device, err = p.open()
+		return err
+	}
 	timer := time.NewTimer(p.lab.maxTime)
 	defer timer.Stop()
 	var outcome error

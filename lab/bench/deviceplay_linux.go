@@ -108,6 +108,14 @@ func (r *remotePlay) open(b *conformance.Bench, record *conformance.Record) erro
 		return fmt.Errorf("the device was not opened within %v", r.lab.opening)
 	}
 	b.Device = r.dev
+	b.Reopen = func() (err error) {
+		if err = r.dev.Close(); err != nil {
+			return err
+		}
+		r.dev, err = r.client.Open(r.lab.name)
+		b.Device = r.dev
+		return err
+	}
 	if w := r.lab.wire; w != nil && r.lab.Streams() {
 		r.byHand = newSegments(r.world, w, record, r.ends.peers[0], r.lab.mtu, r.mtu)
 		tcp := record.RecordedSegments(r.world, r.byHand)

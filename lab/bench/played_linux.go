@@ -31,12 +31,16 @@ func (p *played) open(b *conformance.Bench, record *conformance.Record) (err err
 	if err := p.table.fence(p.wish.peers[0], p.wish.local[0]); err != nil {
 		return err
 	}
-	at := p.wish.place(socketRateBps)
-	at.Single = true // as packets are on the wire
-	if b.Device, err = p.openDevice(p.table.device, p.wish.device, at); err != nil {
+	p.devices = make([]verbs.Context, 1)
+	if err := p.openTested(b); err != nil {
 		return err
 	}
-	b.Device = p.wish.claims.Of(b.Device)
+	b.Reopen = func() error {
+		if err := p.devices[0].Close(); err != nil {
+			return err
+		}
+		return p.openTested(b)
+	}
 	attr, err := b.Device.QueryDevice()
 	if err != nil {
 		return err
@@ -53,6 +57,18 @@ func (p *played) open(b *conformance.Bench, record *conformance.Record) (err err
 	return nil
 }
 
+// openTested opens the device under test.
+func (p *played) openTested(b *conformance.Bench) error {
+	at := p.wish.place(socketRateBps)
+	at.Single = true // as packets are on the wire
+	d, err := p.openDevice(p.table.device, p.wish.device, at)
+	if err != nil {
+		return err
+	}
+	p.devices[0], b.Device = d, p.wish.claims.Of(d)
+	return nil
+}
+
 func (p *played) openDevice(ns *netns.NS, o nics.Opener, at nics.Place) (d verbs.Context, err error) {
 	err = ns.Do(func() error {
 		d, err = o.OnSockets(at)
@@ -61,7 +77,6 @@ func (p *played) openDevice(ns *netns.NS, o nics.Opener, at nics.Place) (d verbs
 	if err != nil {
 		return nil, p.wish.refused(err)
 	}
-	p.devices = append(p.devices, d)
 	return d, nil
 }
 
@@ -72,7 +87,12 @@ func (p *played) partner() (verbs.Context, error) {
 		return nil, fmt.Errorf("a partner more than %d: %w", partners, conformance.ErrCannot)
 	}
 	at := nics.Place{Name: fmt.Sprintf("partner%d", n), Addr: hostAddr(p.wish.family, firstPartner+byte(n-1)), LineRateBps: socketRateBps, PKeys: partitions()}
-	return p.openDevice(p.table.partner, p.wish.partner, at)
+	d, err := p.openDevice(p.table.partner, p.wish.partner, at)
+	if err != nil {
+		return nil, err
+	}
+	p.devices = append(p.devices, d)
+	return d, nil
 }
 
 // cleanUp closes what the case leaves open, and says whether the table can be used
@@ -136,6 +156,9 @@ func (p *played) segments(record *conformance.Record) (conformance.Segments, err
 func (p *played) closeDevices() error {
 	var errs []error
 	for _, d := range p.devices {
+		if d == nil {
+			continue // it did not open
+		}
 		if err := d.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("close %s: %w", d.Info().Name, err))
 		}

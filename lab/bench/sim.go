@@ -113,6 +113,7 @@ type simulated struct {
 	net      *sim.Net
 	port     *sim.Port
 	wire     *simWire
+	at       nics.Place
 	devices  []verbs.Context // the one under test and its partners
 }
 
@@ -132,8 +133,8 @@ func (s *simulated) build(p *nics.Provider, job *conformance.Job) (*conformance.
 	if err != nil {
 		return nil, err
 	}
-	at := w.place(simRateBps)
-	at.VerbTime = s.verbTime
+	s.at = w.place(simRateBps)
+	s.at.VerbTime = s.verbTime
 	b := &conformance.Bench{
 		World: s.world, Local: w.local, Peers: w.peers, Virtual: s.verbTime == 0, MTU: w.mtu,
 		Rand: caseRand(job.Seed), Record: job.Record, Partner: s.partner, SetLink: s.setLink, SetAddress: s.setAddress, SetPath: s.setPath,
@@ -144,17 +145,32 @@ func (s *simulated) build(p *nics.Provider, job *conformance.Job) (*conformance.
 	} else {
 		s.wire = &simWire{w: s.world, device: s.port, peer: peer, wish: w}
 		s.net.SetTap(s.wire.see)
-		at.Link = s.wire.around
+		s.at.Link = s.wire.around
 		b.Wire = job.Record.Recorded(s.world, s.wire)
 	}
-	if b.Device, err = w.device.InWorld(s.world.World, s.port, at); err != nil {
-		return nil, w.refused(err)
+	s.devices = make([]verbs.Context, 1)
+	if err := s.open(b); err != nil {
+		return nil, err
 	}
-	s.devices = append(s.devices, b.Device)
-	b.Device = w.claims.Of(b.Device)
+	b.Reopen = func() error {
+		if err := s.devices[0].Close(); err != nil {
+			return err
+		}
+		return s.open(b)
+	}
 	attr, err := b.Device.QueryDevice()
 	b.Caps = attr.Caps
 	return b, err
+}
+
+// open opens the device under test.
+func (s *simulated) open(b *conformance.Bench) error {
+	d, err := s.wish.device.InWorld(s.world.World, s.port, s.at)
+	if err != nil {
+		return s.wish.refused(err)
+	}
+	s.devices[0], b.Device = d, s.wish.claims.Of(d)
+	return nil
 }
 
 func (s *simulated) attach(name string, addrs []netip.Addr, rxQueueBytes int) (*sim.Port, error) {

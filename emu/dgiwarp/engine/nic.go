@@ -1,13 +1,13 @@
 package engine
 
 import (
-	"encoding/binary"
 	"fmt"
 	"iter"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/fifo"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
@@ -57,7 +57,7 @@ func New(cfg Config) (*NIC, error) {
 	}
 	n := &NIC{cfg: cfg, home: cfg.GIDs, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
 	n.Init(cfg.Limits, cfg.Quirks.Queues, cfg.Quirks.Memory)
-	n.Mem.Scramble(binary.LittleEndian.Uint64(cfg.Secret[:]))
+	n.Mem.Scramble(cfg.Secret, core.KeysRandom)
 	n.layer = iwarp.Layer{NIC: &n.Base, Lax: cfg.Quirks.stream()}
 	n.rd, err = rd.New(rd.Config{
 		Secret: cfg.Secret, MaxPacket: cfg.surePacket(), Limits: cfg.RD, Timing: cfg.Timing, Quirks: cfg.Quirks.Flows,

@@ -1,60 +1,74 @@
 package core
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
 
-// names makes keys hard to guess: it shuffles the numbers that they are made of.
-// The zero value leaves them as they are.
+	"github.com/fabrictest/fabrictest/emu/internal/siphash"
+)
+
+// names decides the keys of a table. The zero value leaves them in plain order: the
+// index of the entry, and a tag that counts how often the index was used.
 type names struct {
-	odd, inverse [2]uint32
+	secret [16]byte
+	order  KeyOrder
+	drawn  uint64
+	at     map[uint32]uint32 // the index of the entry that has a name
 }
+
+// KeyOrder is the order in which keys follow one another.
+type KeyOrder uint8
+
+// Orders of keys.
+const (
+	KeysRandom KeyOrder = iota // none that can be told without the secret
+	KeysStride                 // a defect: each is a fixed step after the last but one
+	KeysReused                 // a defect: the next after one whose memory is gone is one more
+)
 
 const nameMask = MaxEntries
 
-// Scramble makes the keys of the table follow no visible order. Whoever does not
-// know secret cannot tell from one key what the next will be, though a determined
-// one could find out from many: a key that is guessed still opens only what its
-// protection domain has. It must come before anything is entered. Zero restores
-// the plain order.
-func (t *Table) Scramble(secret uint64) {
+// Scramble makes the keys of the table unpredictable for those who do not know secret,
+// however many keys they have seen. A name is not used for the next entry when its entry
+// goes away. Scramble must come before anything is entered. A zero secret restores the
+// plain order.
+func (t *Table) Scramble(secret [16]byte, order KeyOrder) {
 	if len(t.slots) > 1 {
 		panic(fmt.Sprintf("core: Scramble of a table with %d entries: their keys are in use", len(t.slots)-1))
 	}
 	t.names = names{}
-	if secret == 0 {
-		return
-	}
-	for i := range t.names.odd {
-		odd := uint32(secret>>(32*i))&nameMask | 1
-		t.names.odd[i], t.names.inverse[i] = odd, inverse(odd)
+	if secret != ([16]byte{}) {
+		t.names = names{secret: secret, order: order, at: make(map[uint32]uint32)}
 	}
 }
 
-// inverse is the number whose product with odd is 1, of the lowest bits.
-func inverse(odd uint32) uint32 {
-	x := odd // right in three bits; every step doubles them
-	for range 4 {
-		x *= 2 - odd*x
+// plain reports whether keys are in plain order.
+func (n *names) plain() bool { return n.at == nil }
+
+// draw returns a name for index i, and a tag. Name 0 is never given: key 0 stays invalid.
+func (n *names) draw(i uint32) (name uint32, tag uint8) {
+	for {
+		x := n.next()
+		name = uint32(x) & nameMask
+		if _, taken := n.at[name]; name != 0 && !taken {
+			n.at[name] = i
+			return name, uint8(x >> 32)
+		}
 	}
-	return x & nameMask
 }
 
-// scramble turns an index into the upper part of a key; 0 stays 0.
-func (n *names) scramble(x uint32) uint32 {
-	if n.odd[0] == 0 {
-		return x
+// next is the next number that names are made of.
+func (n *names) next() uint64 {
+	i := n.drawn
+	n.drawn++
+	if n.order == KeysStride {
+		return n.sum(i&1)&nameMask + i&^1
 	}
-	x = fold(x) * n.odd[0] & nameMask
-	return fold(fold(x) * n.odd[1] & nameMask)
+	return n.sum(i)
 }
 
-// unscramble undoes scramble.
-func (n *names) unscramble(x uint32) uint32 {
-	if n.odd[0] == 0 {
-		return x
-	}
-	x = fold(fold(x) * n.inverse[1] & nameMask)
-	return fold(x * n.inverse[0] & nameMask)
+func (n *names) sum(i uint64) uint64 {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], i)
+	return siphash.Sum(&n.secret, b[:])
 }
-
-// fold mixes the upper half of a name into the lower. It undoes itself.
-func fold(x uint32) uint32 { return x ^ x>>12 }

@@ -1,35 +1,120 @@
 package core
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestScrambledNamesAreAPermutation(t *testing.T) {
-	for secret, stride := range map[uint64]uint32{0x0123456789abcdef: 1, 0: 97, 1: 97, ^uint64(0): 97} {
-		table := NewTable(4)
-		table.Scramble(secret)
-		seen := make([]bool, MaxEntries+1)
-		for i := uint32(0); i <= MaxEntries; i += stride {
-			name := table.names.scramble(i)
-			if name > MaxEntries || seen[name] {
-				t.Fatalf("secret %#x: index %d has name %#x, which is taken or too long", secret, i, name)
+// keysOf enters n regions and returns their keys.
+func keysOf(t *testing.T, table *Table, n int) (keys []uint32, regions []*Region) {
+	t.Helper()
+	for range n {
+		r, err := table.Register(1, make(Bytes, 16), 0, false, verbs.AccessRemoteRead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, regions = append(keys, r.Key), append(regions, r)
+	}
+	return keys, regions
+}
+
+// repeats is how often the most frequent distance between keys that are lag apart occurs.
+func repeats(keys []uint32, lag int) int {
+	most, steps := 0, map[uint32]int{}
+	for i := lag; i < len(keys); i++ {
+		step := keys[i] - keys[i-lag]
+		steps[step]++
+		most = max(most, steps[step])
+	}
+	return most
+}
+
+func TestScrambledKeysFollowNoStep(t *testing.T) {
+	for _, churn := range []bool{false, true} {
+		table := NewTable(1 << 10)
+		table.Scramble([16]byte{1}, KeysRandom)
+		var keys []uint32
+		for range 500 {
+			k, r := keysOf(t, table, 1)
+			keys = append(keys, k...)
+			if churn {
+				if err := table.Deregister(r[0]); err != nil {
+					t.Fatal(err)
+				}
 			}
+		}
+		for lag := 1; lag <= 64; lag++ {
+			if n := repeats(keys, lag); n > 2 {
+				t.Errorf("deregistered at once %v: %d keys are the same step after the key %d before them", churn, n, lag)
+			}
+		}
+	}
+}
+
+// A key is not used again, and its tag is not all that changes, when its region is gone.
+func TestScrambledNamesAreNotReused(t *testing.T) {
+	table := NewTable(4)
+	table.Scramble([16]byte{1}, KeysRandom)
+	seen := map[uint32]bool{}
+	for range 1000 {
+		k, r := keysOf(t, table, 1)
+		if name := k[0] >> nameShift; seen[name] || name == 0 {
+			t.Fatalf("key %#x: its name was used before", k[0])
+		} else {
 			seen[name] = true
-			if back := table.names.unscramble(name); back != i {
-				t.Fatalf("secret %#x: name %#x of index %d leads to %d", secret, name, i, back)
-			}
 		}
-		if table.names.scramble(0) != 0 {
-			t.Errorf("secret %#x: key 0 could become valid", secret)
+		if err := table.Deregister(r[0]); err != nil {
+			t.Fatal(err)
 		}
+		if _, _, err := table.Remote(k[0], 1, 7, r[0].Addr, 16, verbs.AccessRemoteRead); err == nil {
+			t.Fatalf("key %#x opens a region that is gone", k[0])
+		}
+	}
+	if len(table.names.at) != 0 {
+		t.Errorf("%d names are kept of nothing", len(table.names.at))
+	}
+}
+
+func TestKeysDifferFromSecretToSecret(t *testing.T) {
+	var all [2][]uint32
+	for i := range all {
+		table := NewTable(1 << 10)
+		table.Scramble([16]byte{15: byte(i + 1)}, KeysRandom)
+		all[i], _ = keysOf(t, table, 100)
+	}
+	for i, k := range all[0] {
+		if slices.Contains(all[1], k) {
+			t.Errorf("key %d, %#x, occurs with another secret too", i, k)
+		}
+	}
+}
+
+func TestKeysStrideIsTwoInterleavedSequences(t *testing.T) {
+	table := NewTable(1 << 10)
+	table.Scramble([16]byte{1}, KeysStride)
+	keys, _ := keysOf(t, table, 100)
+	if repeats(keys, 1) > 60 || repeats(keys, 2) != 98 {
+		t.Errorf("keys %x", keys[:8])
+	}
+}
+
+func TestKeysReusedCountsUpFromKeysThatAreGone(t *testing.T) {
+	table := NewTable(1 << 10)
+	table.Scramble([16]byte{1}, KeysReused)
+	keys, regions := keysOf(t, table, 2)
+	if err := table.Deregister(regions[0]); err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := keysOf(t, table, 2); again[0] != keys[0]+1 || again[1]>>nameShift == keys[1]>>nameShift {
+		t.Errorf("keys %x, then %x", keys, again)
 	}
 }
 
 func TestScrambledKeysWork(t *testing.T) {
 	table := NewTable(1 << 10)
-	table.Scramble(0x5eed_5eed_5eed_5eed)
+	table.Scramble([16]byte{5, 0xee, 0xd}, KeysRandom)
 	const all = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessMWBind
 	var regions []*Region
 	steps := map[uint32]int{}
@@ -87,5 +172,5 @@ func TestScrambleComesFirst(t *testing.T) {
 			t.Error("Scramble took the keys from regions that have them")
 		}
 	}()
-	table.Scramble(1)
+	table.Scramble([16]byte{1}, KeysRandom)
 }

@@ -72,8 +72,9 @@ type Window struct {
 // Bound reports whether the window is open.
 func (w *Window) Bound() bool { return w.region != nil }
 
-// Table maps keys to memory. A key is an index and an eight-bit tag, which
-// changes with every use of the index so that an old key stays dead.
+// Table maps keys to memory. A key is a name and an eight-bit tag. Unless they are
+// scrambled, the name is the index of the entry, and the tag changes with every use of
+// the index so that an old key stays dead.
 type Table struct {
 	slots []slot
 	free  []uint32
@@ -93,12 +94,13 @@ type Table struct {
 type slot struct {
 	region *Region
 	window *Window
+	name   uint32
 	tag    uint8
 	stale  *Region // the region last closed here, for Lax.StaleKeys
 }
 
 const (
-	indexShift = 8
+	nameShift = 8
 	// firstAddr and addrAlign lay regions out like pages of a process, far
 	// apart enough that running over the end of one never meets the next.
 	firstAddr = 0x0000_5600_0000_0000
@@ -106,7 +108,7 @@ const (
 )
 
 // MaxEntries is how many regions and windows the keys of a table can tell apart.
-const MaxEntries = 1<<(32-indexShift) - 1
+const MaxEntries = 1<<(32-nameShift) - 1
 
 // NewTable returns a table of at most limit regions and windows.
 func NewTable(limit int) *Table {
@@ -115,31 +117,50 @@ func NewTable(limit int) *Table {
 	return &Table{slots: make([]slot, 1), limit: limit, next: firstAddr}
 }
 
-func (t *Table) alloc() (uint32, error) {
+// alloc finds an entry that is free and gives it a name.
+func (t *Table) alloc() (i uint32, err error) {
 	if n := len(t.free); n > 0 {
-		i := t.free[n-1]
+		i = t.free[n-1]
 		t.free = t.free[:n-1]
-		return i, nil
+	} else {
+		if len(t.slots) > t.limit {
+			return 0, fmt.Errorf("%w: %d entries", ErrFull, t.limit)
+		}
+		i = uint32(len(t.slots))
+		t.slots = append(t.slots, slot{})
 	}
-	if len(t.slots) > t.limit {
-		return 0, fmt.Errorf("%w: %d entries", ErrFull, t.limit)
+	switch s := &t.slots[i]; {
+	case t.names.plain():
+		s.name = i
+	case t.names.order != KeysReused || s.name == 0:
+		s.name, s.tag = t.names.draw(i)
 	}
-	t.slots = append(t.slots, slot{})
-	return uint32(len(t.slots) - 1), nil
+	return i, nil
 }
 
-func (t *Table) key(i uint32) uint32 { return t.names.scramble(i)<<indexShift | uint32(t.slots[i].tag) }
+func (t *Table) key(i uint32) uint32 {
+	return t.slots[i].name<<nameShift | uint32(t.slots[i].tag)
+}
 
-// index is where the table has what key names, if it has it.
-func (t *Table) index(key uint32) uint32 { return t.names.unscramble(key >> indexShift) }
+// index is where the table has what key names, if it has it; else an entry that does not
+// have that key.
+func (t *Table) index(key uint32) uint32 {
+	if t.names.plain() {
+		return key >> nameShift
+	}
+	return t.names.at[key>>nameShift]
+}
 
-// release frees the index of key and moves its tag on.
+// release frees the entry of key and moves its tag on.
 func (t *Table) release(key uint32) {
 	i := t.index(key)
 	s := &t.slots[i]
 	s.region, s.window = nil, nil
 	s.tag++
 	t.free = append(t.free, i)
+	if !t.Lax.StaleKeys && t.names.order != KeysReused {
+		delete(t.names.at, key>>nameShift)
+	}
 }
 
 // Register enters memory. addr is what peers call its first byte; unless fixed

@@ -112,7 +112,7 @@ func TestARegionGoesOnlyOnce(t *testing.T) {
 	}
 	// Had the second one freed the slot again, two regions would share it.
 	a, b := register(t, tab, pdA, everything), register(t, tab, pdB, everything)
-	if a.Key>>indexShift == b.Key>>indexShift {
+	if a.Key>>nameShift == b.Key>>nameShift {
 		t.Errorf("keys %#x and %#x share a slot", a.Key, b.Key)
 	}
 }

@@ -20,8 +20,9 @@ type Config struct {
 	// one is filled in for each: depths, private data, segment size, counters and
 	// quirks.
 	MPA mpa.Config
-	// KeySecret makes the keys of memory hard to guess; 0 derives it from GUID.
-	KeySecret uint64
+	// KeySecret makes the keys of memory unpredictable for those who do not know it. If
+	// it is zero, keys count up: a device that peers can reach needs one.
+	KeySecret [16]byte
 	// CloseTimeout is how long a connection that is being closed may take before
 	// it is broken; 0 means 5 s, less than 0 for ever.
 	CloseTimeout time.Duration
@@ -49,9 +50,6 @@ var ErrConfig = errors.New("bad NIC configuration")
 func (c Config) withDefaults() (Config, error) {
 	if c.FirstQPN == 0 {
 		c.FirstQPN = defaultFirstQPN
-	}
-	if c.KeySecret == 0 {
-		c.KeySecret = (c.GUID ^ 0x9e37_79b9_7f4a_7c15) * 0xbf58_476d_1ce4_e5b9
 	}
 	if c.CloseTimeout == 0 {
 		c.CloseTimeout = defaultCloseTimeout

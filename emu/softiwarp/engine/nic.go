@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/fifo"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
@@ -42,11 +43,24 @@ func New(cfg Config) (*NIC, error) {
 	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
 	n.q = &n.cfg.Quirks
 	n.Init(cfg.Limits, cfg.Quirks.Queues, cfg.Quirks.Memory)
-	if !n.q.KeysCount {
-		n.Mem.Scramble(cfg.KeySecret)
-	}
+	n.scrambleKeys()
 	n.layer = iwarp.Layer{NIC: &n.Base, Lax: cfg.Quirks.Stream, Later: n.later}
 	return n, nil
+}
+
+// scrambleKeys decides the order of the memory's keys.
+func (n *NIC) scrambleKeys() {
+	switch {
+	case n.q.KeysCount:
+	case n.q.KeysStride:
+		n.Mem.Scramble(n.cfg.KeySecret, core.KeysStride)
+	case n.q.KeysReused:
+		n.Mem.Scramble(n.cfg.KeySecret, core.KeysReused)
+	case n.q.KeysRepeat:
+		n.Mem.Scramble([16]byte{1}, core.KeysRandom)
+	default:
+		n.Mem.Scramble(n.cfg.KeySecret, core.KeysRandom)
+	}
 }
 
 // Config returns the configuration in force, defaults filled in.

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
@@ -139,11 +140,48 @@ var moreQuirkCases = map[string]quirkCase{
 	},
 	"KeysCount": {
 		talk: func(_ *testing.T, h *host) string {
-			a, _ := h.region(8, allAccess)
-			b, _ := h.region(8, allAccess)
-			return fmt.Sprintf("%x %x", a.Key, b.Key)
+			k := h.keys(2)
+			return fmt.Sprint(k[1]-k[0] == 0x100)
 		},
-		sound:  `468a9a00 70cae800`,
-		flawed: `100 200`,
+		sound:  `false`,
+		flawed: `true`,
 	},
+	"KeysStride": {
+		talk: func(_ *testing.T, h *host) string {
+			k := h.keys(5)
+			return fmt.Sprint(k[2]-k[0] == k[4]-k[2], k[1]-k[0] == k[2]-k[1])
+		},
+		sound:  `false false`,
+		flawed: `true false`,
+	},
+	"KeysReused": {
+		talk: func(t *testing.T, h *host) string {
+			r, _ := h.region(8, allAccess)
+			if err := h.nic.DeregMR(r); err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprint(h.keys(1)[0]-r.Key == 1)
+		},
+		sound:  `false`,
+		flawed: `true`,
+	},
+	"KeysRepeat": {
+		talk: func(t *testing.T, h *host) string {
+			again := newHost(t, func(cfg *Config, _ *QPConfig) {
+				cfg.Quirks, cfg.KeySecret = h.nic.cfg.Quirks, [16]byte{0xa, 9, 3}
+			})
+			return fmt.Sprint(slices.Equal(h.keys(3), again.keys(3)))
+		},
+		sound:  `false`,
+		flawed: `true`,
+	},
+}
+
+// keys registers n regions and returns their keys.
+func (h *host) keys(n int) (keys []uint32) {
+	for range n {
+		r, _ := h.region(8, allAccess)
+		keys = append(keys, r.Key)
+	}
+	return keys
 }

@@ -36,6 +36,9 @@ type Quirks struct {
 	BufferSizeReported   bool `defect:"rfc5041/5.4/2, rfc5040/5.3/3" does:"receives report the size of their memory"`
 	SRQLimitSilent       bool `defect:"rfc5042/6.4.3.1/1" does:"a shared receive queue that falls below its limit raises no event"`
 	KeysCount            bool `defect:"rfc5040/8.1.1/1" does:"keys count up"`
+	KeysStride           bool `defect:"rfc5040/8.1.1/1" does:"each key is a fixed step after the last but one"`
+	KeysReused           bool `defect:"rfc5040/8.1.1/1" does:"the key after one whose memory is gone is one more"`
+	KeysRepeat           bool `defect:"rfc5040/8.1.1/1" does:"keys are the same each time that the device is opened"`
 
 	// MPA, DDP and RDMAP have their own.
 	MPA    mpa.Quirks

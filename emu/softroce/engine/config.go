@@ -33,6 +33,9 @@ type Config struct {
 	GUID uint64
 	// FirstQPN is the number of the first QP; they count up from there.
 	FirstQPN uint32
+	// KeySecret makes the keys of memory unpredictable for those who do not know it. If
+	// it is zero, keys count up.
+	KeySecret [16]byte
 
 	Limits Limits
 

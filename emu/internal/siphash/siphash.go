@@ -1,14 +1,14 @@
-package rd
+// Package siphash is SipHash-2-4: numbers that nobody can foretell who lacks the key.
+package siphash
 
 import (
 	"encoding/binary"
 	"math/bits"
 )
 
-// sipHash is SipHash-2-4 with a 64-bit result, of input whose length is a
-// multiple of eight. Nobody who lacks the key can tell what it will be, which is
-// what epochs and cookies need, and it costs no more than a table lookup or two.
-func sipHash(key *[16]byte, in []byte) uint64 {
+// Sum is the 64-bit result for input whose length is a multiple of eight. It costs no
+// more than a table lookup or two.
+func Sum(key *[16]byte, in []byte) uint64 {
 	k0, k1 := binary.LittleEndian.Uint64(key[:]), binary.LittleEndian.Uint64(key[8:])
 	v0, v1, v2, v3 := k0^0x736f6d6570736575, k1^0x646f72616e646f6d, k0^0x6c7967656e657261, k1^0x7465646279746573
 	round := func() {
