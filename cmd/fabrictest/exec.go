@@ -50,7 +50,8 @@ ended by a signal counts as 128 and its number.`,
 				return execOnce(cmd, calledAs, &o, once, program)
 			}
 			if len(hosts) != 1 {
-				return usagef("name one host of the lab, or give -n for a fabric of its own")
+				warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
+				return usagef("name one host of the lab, as in 'fabrictest exec host0 -- %[1]s', or give -n for a fabric of its own, as in 'fabrictest exec -n 2 -- %[1]s'", program[0])
 			}
 			if info, err := live.Ask(cmd.Context(), lab); err == nil && info.RDMA == "" {
 				warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])

@@ -71,6 +71,15 @@ func TestExecSaysWhatProgramsOverLibibverbsLack(t *testing.T) {
 	}
 }
 
+// Without a host and without -n there is nowhere to run the program, but it is not too
+// early to say what it lacks.
+func TestExecWithoutAHostSaysWhatTheProgramLacks(t *testing.T) {
+	code, _, stderr := call(t, "exec", "--", linkedWith(t, "libibverbs.so.1"))
+	if code != exitUsage || !strings.Contains(stderr, "needs RDMA devices of the kernel") || !strings.Contains(stderr, "exec -n 2 -- ") {
+		t.Errorf("%d: %s", code, stderr)
+	}
+}
+
 func TestExecWarnsBeforeItRunsTheProgram(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
