@@ -19,7 +19,7 @@ var captured = []Captured{
 func writeNG(t testing.TB) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	w, err := NewCaptureWriter(&b)
+	w, err := NewCaptureWriter(&b, "")
 	for _, c := range captured {
 		if err == nil {
 			err = w.Write(c)
@@ -145,7 +145,7 @@ func FuzzCapture(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, _ := ReadCapture(bytes.NewReader(b))
 		var out bytes.Buffer
-		w, err := NewCaptureWriter(&out)
+		w, err := NewCaptureWriter(&out, "")
 		for _, c := range got {
 			if err == nil {
 				err = w.Write(c)

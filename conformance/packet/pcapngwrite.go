@@ -11,12 +11,15 @@ type CaptureWriter struct {
 	links map[LinkType]uint32
 }
 
-// NewCaptureWriter begins a pcapng file.
-func NewCaptureWriter(w io.Writer) (*CaptureWriter, error) {
+// NewCaptureWriter begins a pcapng file, with a comment unless it is empty.
+func NewCaptureWriter(w io.Writer, comment string) (*CaptureWriter, error) {
 	le := binary.LittleEndian
 	b := le.AppendUint32(nil, magicOrder)
 	b = le.AppendUint32(b, 1)                  // version 1.0
 	b = le.AppendUint64(b, 0xffffffffffffffff) // of unknown length
+	if comment != "" {
+		b = appendOption(appendOption(b, optComment, []byte(comment)), optEnd, nil)
+	}
 	cw := &CaptureWriter{w, map[LinkType]uint32{}}
 	return cw, cw.block(magicNG, b)
 }

@@ -14,12 +14,20 @@ import (
 // case behind begun. What the case noted is beside the packet that follows it. Byte
 // streams get the TCP segments that they may have gone in: handshake, numbers and
 // checksums are made up, so that Wireshark can follow them; their contents are not.
+//
+// If every UDP checksum over IPv6 is 0, as RoCEv2 has it and Wireshark does not,
+// they are filled in, and the file says so.
 func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
-	cw, err := packet.NewCaptureWriter(w)
+	events, _ := inOrder(r)
+	comment := ""
+	fill := allUnsummed(events)
+	if fill {
+		comment = unsummed
+	}
+	cw, err := packet.NewCaptureWriter(w, comment)
 	if err != nil {
 		return err
 	}
-	events, _ := inOrder(r)
 	epoch := time.Duration(begun.UnixNano())
 	var notes []string
 	flows := make(map[int]*flow)
@@ -44,6 +52,9 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 				}
 			}
 			packets = f.segments(e)
+		}
+		if fill && e.Stream == 0 {
+			packets[0] = withChecksum(packets[0])
 		}
 		out := e.Kind == conformance.EventSent || e.Kind == conformance.EventSentEnd
 		for _, p := range packets {

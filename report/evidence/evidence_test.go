@@ -2,6 +2,7 @@ package evidence_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -237,7 +238,46 @@ func TestPacketsOfATCPByHandSayItAll(t *testing.T) {
 	if err := evidence.WriteCapture(&out, r, time.Unix(0, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := packet.ReadCapture(&out); err != nil || len(all) != 1 || !bytes.Equal(all[0].Data, udp(3)) {
+	if all, err := packet.ReadCapture(&out); err != nil || len(all) != 1 || len(all[0].Data) != len(udp(3)) {
 		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// Checksums of 0 over IPv6 are filled in where all are 0, and the file says so. Where
+// some are not, a case is about them, and the packets are as they were.
+func TestUDPChecksumsAreFilledInIfAllAreZero(t *testing.T) {
+	summed := udp(3)
+	binary.BigEndian.PutUint16(summed[46:], 0x1234)
+	for _, c := range []struct {
+		packets [][]byte
+		filled  bool
+	}{{[][]byte{udp(2), udp(3)}, true}, {[][]byte{udp(2), summed}, false}} {
+		clock, r := &clock{now: 7}, new(conformance.Record)
+		for _, p := range c.packets {
+			_ = r.Recorded(clock, &wire{}).Send(p)
+		}
+		var out bytes.Buffer
+		if err := evidence.WriteCapture(&out, r, time.Unix(0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		if says := bytes.Contains(out.Bytes(), []byte("filled in")); says != c.filled {
+			t.Errorf("the file says that they are filled in: %v, want %v", says, c.filled)
+		}
+		all, err := packet.ReadCapture(&out)
+		if err != nil || len(all) != len(c.packets) {
+			t.Fatalf("%d packets, %v", len(all), err)
+		}
+		for i, p := range all {
+			if !c.filled {
+				if !bytes.Equal(p.Data, c.packets[i]) {
+					t.Errorf("packet %d has changed: %x", i, p.Data)
+				}
+				continue
+			}
+			pseudo := append(bytes.Clone(p.Data[8:40]), 0, 0, 0, byte(len(p.Data)-40), 0, 0, 0, packet.ProtocolUDP)
+			if sum := packet.Checksum(pseudo, p.Data[40:]); sum != 0 {
+				t.Errorf("packet %d: a right datagram sums to 0, not %#x", i, sum)
+			}
+		}
 	}
 }
