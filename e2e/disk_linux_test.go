@@ -87,6 +87,6 @@ var _ = Describe("a full disk", func() {
 		Expect(o.code).To(Equal(1), o.String())
 		Expect(o.stderr).To(ContainSubstring("report.html was not written: file too large"))
 		Expect(halfFiles(s.path("work", "out"))).To(BeEmpty())
-		Expect(s.path("work", "out", "pingpong-sim", "capture.pcapng")).NotTo(BeAnExistingFile())
+		Expect(s.path("work", "out", "pingpong-sim", "capture.pcapng.gz")).NotTo(BeAnExistingFile())
 	})
 })

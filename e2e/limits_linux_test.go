@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -56,7 +57,7 @@ limit: 3s
 `), "--on", "netns", "--out", "out")
 		expectTooLate(o, only(s.result(s.path("work", "out"))))
 		for _, host := range []string{"host0", "host1"} {
-			Expect(packetsIn(s.path("work", "out", "slow-netns", host+".pcapng"))).To(BeNumerically(">=", 6))
+			Expect(packetsIn(s.path("work", "out", "slow-netns", host+".pcapng.gz"))).To(BeNumerically(">=", 6))
 		}
 	})
 })
@@ -76,7 +77,9 @@ func packetsIn(name string) (n int) {
 	f, err := os.Open(name)
 	Expect(err).NotTo(HaveOccurred())
 	defer f.Close()
-	in, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
+	z, err := gzip.NewReader(f)
+	Expect(err).NotTo(HaveOccurred())
+	in, err := pcapgo.NewNgReader(z, pcapgo.DefaultNgReaderOptions)
 	Expect(err).NotTo(HaveOccurred())
 	for {
 		_, _, err := in.ZeroCopyReadPacketData()

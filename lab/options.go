@@ -14,10 +14,8 @@ type Options struct {
 	// Dir is the folder of the run, which must exist; files go into a folder of
 	// the scenario's in it, see Folder. Empty means that none are written.
 	Dir string
-	// Capture writes what the hosts send and receive to a pcapng file.
+	// Capture writes what the hosts send and receive to pcapng files, compressed.
 	Capture bool
-	// SnapLen is how many bytes of a packet the capture keeps; 0 means all.
-	SnapLen int
 	// Quirks are given to every NIC besides those that the scenario names.
 	Quirks []string
 	// Replay is the command that repeats the run, for its files and its result.

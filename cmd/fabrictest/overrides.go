@@ -118,17 +118,14 @@ func (o *overrides) words(seed uint64) string {
 	return b.String()
 }
 
-// captureMode is how much of each packet is kept.
+// captureMode is whether packets are captured. They are captured whole: Wireshark
+// calls a RoCE packet malformed whose payload was cut off.
 type captureMode string
 
 const (
-	captureHeaders captureMode = "headers"
-	captureFull    captureMode = "full"
-	captureNone    captureMode = "none"
+	captureFull captureMode = "full"
+	captureNone captureMode = "none"
 )
-
-// headerBytes holds every header of RoCEv2 over IPv6, and MADs whole.
-const headerBytes = 328
 
 func (m *captureMode) String() string { return string(*m) }
 func (m *captureMode) Type() string   { return "HOW" }
@@ -136,16 +133,9 @@ func (m *captureMode) Type() string   { return "HOW" }
 // Set reads the flag's value.
 func (m *captureMode) Set(s string) error {
 	switch v := captureMode(s); v {
-	case captureHeaders, captureFull, captureNone:
+	case captureFull, captureNone:
 		*m = v
 		return nil
 	}
-	return fmt.Errorf("give headers, full or none")
-}
-
-func (m captureMode) options(o *lab.Options) {
-	o.Capture = m != captureNone
-	if m == captureHeaders {
-		o.SnapLen = headerBytes
-	}
+	return errors.New("give full or none")
 }

@@ -41,7 +41,7 @@ go to the peer's.
 
 Exit codes: 0 all was read, 1 a file is damaged (what comes before is shown) or
 cannot be read, 2 it was called wrongly.`,
-		Example: `  fabrictest pcap run/clean-rc-sim/capture.pcapng
+		Example: `  fabrictest pcap run/clean-rc-sim/capture.pcapng.gz
   fabrictest pcap --problems capture.pcapng          what went wrong
   fabrictest pcap --qp 0x11 --psn 100-120 -v a.pcap  these, header by header
   fabrictest pcap --op '*READ*' --host host1 a.pcapng

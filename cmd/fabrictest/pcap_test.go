@@ -124,7 +124,7 @@ func TestPcapFindsWhatTheNICSentAgain(t *testing.T) {
 			if code := execute(t.Context(), "fabrictest", []string{"run", tc.scenario, "--on", "sim", "--out", dir, "--capture", "full"}, &out, &errs); code != exitOK {
 				t.Fatalf("run: exit code %d: %s%s", code, &out, &errs)
 			}
-			file := filepath.Join(dir, tc.scenario+"-sim", "capture.pcapng")
+			file := filepath.Join(dir, tc.scenario+"-sim", "capture.pcapng.gz")
 			resent, marked, unnamed := 0, 0, 0
 			for _, p := range pcapJSON(t, file) {
 				if p.SrcName == "" && p.DstName == "" {

@@ -60,7 +60,7 @@ by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&o.on, "on", nil, "only what was run on these `TIER`s")
 	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
-	f.Var(&o.capture, "capture", "packets to capture: headers, full or none")
+	f.Var(&o.capture, "capture", "capture packets: full or none")
 	f.BoolVar(&o.all, "all", false, "also what passed")
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed("sim", "netns"))
 	return cmd
@@ -91,7 +91,7 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 			return fmt.Errorf("the run's own copy of %s: %w", r.Name, err)
 		}
 		t := task{scenario: s, tier: scenarios.Tier(r.Tier), opts: lab.Options{Seed: r.Seed, Dir: dir, Quirks: r.Quirks, Netem: r.Netem, Replay: r.Replay}}
-		o.capture.options(&t.opts)
+		t.opts.Capture = o.capture == captureFull
 		tasks = append(tasks, t)
 	}
 	show := console.New(console.Config{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks), Names: names(tasks)})

@@ -33,7 +33,7 @@ type runOptions struct {
 }
 
 func newRunCommand(program string) *cobra.Command {
-	return newRunCommandOf(&runOptions{program: program, capture: captureHeaders})
+	return newRunCommandOf(&runOptions{program: program, capture: captureFull})
 }
 
 func newRunCommandOf(o *runOptions) *cobra.Command {
@@ -88,12 +88,12 @@ a report of what there was.`,
 	f.StringSliceVar(&o.tags, "tag", nil, "only scenarios with this `TAG`; may be repeated")
 	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
 	f.BoolVar(&o.json, "json", false, "print result.json instead of a table")
-	f.Var(&o.capture, "capture", "packets to capture: headers, full or none")
+	f.Var(&o.capture, "capture", "capture packets: full or none")
 	f.IntVar(&o.seeds, "seeds", 0, "run each scenario with `N` seeds in simulation, and keep no files")
 	f.BoolVar(&o.netem, "netem", false, "in namespaces, let the kernel's netem impair links instead of the user-space switch")
 	o.overrides.flags(f)
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed("sim", "netns", "sim,netns"))
-	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(captureHeaders), string(captureFull), string(captureNone)))
+	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(captureFull), string(captureNone)))
 	_ = cmd.RegisterFlagCompletionFunc("tag", completeTags)
 	_ = cmd.RegisterFlagCompletionFunc("quirk", completeQuirks)
 	_ = cmd.RegisterFlagCompletionFunc("provider", fixed(nics.Names()...))
@@ -207,7 +207,7 @@ func (o *runOptions) tasks(chosen []choice, tiers []scenarios.Tier, dir string, 
 				t.unfit = lab.Unfit(c.Scenario, tier, o.quirks...)
 			}
 			t.opts.Replay = o.replay(c.given, tier, t.opts.SeedFor(c.Scenario))
-			o.capture.options(&t.opts)
+			t.opts.Capture = o.capture == captureFull
 			tasks = append(tasks, t)
 		}
 	}

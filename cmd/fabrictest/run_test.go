@@ -50,7 +50,7 @@ func TestRunLeavesAFolderThatReplays(t *testing.T) {
 	if code != exitFailed && code != exitOK {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	for _, name := range []string{"result.json", "junit.xml", "report.html", "scenarios/exact-drops.yaml", "exact-drops-sim/capture.pcapng"} {
+	for _, name := range []string{"result.json", "junit.xml", "report.html", "scenarios/exact-drops.yaml", "exact-drops-sim/capture.pcapng.gz"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -47,6 +47,9 @@ type Datagram struct {
 	IPID uint32
 	// FlowLabel is the IPv6 flow label, 0 if not seen.
 	FlowLabel uint32
+	// Tag identifies a packet and its copies in a simulated network that is tapped.
+	// Links over sockets ignore it.
+	Tag uint32
 	// Payload is the UDP payload. Sending, it belongs to the caller again when
 	// Send returns; receiving, it is valid until the next Recv on the link.
 	Payload []byte
@@ -75,7 +78,7 @@ type Features struct {
 	// packet, not defaults.
 	SeesHeader bool
 	// SetsIPID is set where a sent datagram leaves with the identification that
-	// Datagram.IPID names; otherwise it leaves with 0.
+	// Datagram.IPID names; otherwise the link chooses, 0 in most cases.
 	SetsIPID bool
 	// SetsHeader is set where TClass and HopLimit of sent datagrams are honoured.
 	SetsHeader bool
@@ -92,7 +95,9 @@ type PacketLink interface {
 	// Send hands over up to len(ds) datagrams, in order, and reports how many
 	// the link took. Fewer than all, with a nil error, means that the link is
 	// full: offer the rest again later. A datagram that the network refuses
-	// (no route, too big) counts as taken, and as lost.
+	// (no route, too big) counts as taken, and as lost. A link without
+	// Features.SetsIPID sets IPID of a datagram that left with another
+	// identification than 0, and leaves the others at IPIDUnknown.
 	Send(now mono.Time, ds []Datagram) (int, error)
 	// Recv fills ds and reports how many it filled; 0 means none are waiting.
 	Recv(now mono.Time, ds []Datagram) (int, error)

@@ -59,11 +59,13 @@ type Net struct {
 	freeSegments []uint32
 
 	tap       Tap
+	dropTap   DropTap
 	streamTap StreamTap
 }
 
 // Tap sees packets: as they are put on the wire by a port, and as they are
-// delivered to one. The datagram is valid during the call.
+// delivered to one. The datagram is valid during the call; its Tag is the same for
+// all copies of a packet, and counts the packets of the world from 1.
 type Tap func(now mono.Time, p *Port, dir Direction, d *link.Datagram)
 
 // Direction is that of a packet, as its port sees it.
@@ -193,3 +195,10 @@ func (n *Net) Port(name string) *Port { return n.byName[name] }
 
 // SetTap shows every packet to t from now on; nil ends it.
 func (n *Net) SetTap(t Tap) { n.tap = t }
+
+// DropTap sees packets that end on the way: where, and for what cause. One that a
+// pipe holds back for others to overtake is shown too, and may arrive later.
+type DropTap func(now mono.Time, place, cause string, d *link.Datagram)
+
+// SetDropTap shows every packet that is dropped to t from now on; nil ends it.
+func (n *Net) SetDropTap(t DropTap) { n.dropTap = t }

@@ -86,8 +86,16 @@ func (p *Port) addrLike(a netip.Addr) netip.Addr {
 // drop ends pk and counts it under the cause that counter stands for.
 func (n *Net) drop(pk *packet, at string, counter *uint64, cause string) {
 	*counter++
-	n.note(at, cause, &pk.Datagram)
+	n.dropped(at, cause, &pk.Datagram)
 	n.release(pk)
+}
+
+// dropped tells the trace and the tap that d went no further.
+func (n *Net) dropped(at, cause string, d *link.Datagram) {
+	n.note(at, cause, d)
+	if n.dropTap != nil {
+		n.dropTap(n.w.now, at, cause, d)
+	}
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -157,7 +165,7 @@ func (im *impairment) pass(pk *packet) {
 	now := im.net.w.now
 	im.out = im.pipe.Apply(now, &pk.Datagram, im.out[:0])
 	if len(im.out) == 0 {
-		im.net.note(im.name, "impaired", &pk.Datagram)
+		im.net.dropped(im.name, "impaired", &pk.Datagram)
 	}
 	im.emit(pk.from, pk.to)
 	im.net.release(pk)

@@ -147,6 +147,7 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 			return i, nil
 		}
 		pk := n.alloc(d, p, nil)
+		pk.Tag = 0
 		p.normalize(pk)
 		switch {
 		case size > l.MTU:
@@ -165,6 +166,8 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 			n.note(p.cfg.Name, "send", &pk.Datagram)
 		}
 		if n.tap != nil {
+			n.w.tagged++
+			pk.Tag = n.w.tagged
 			n.tap(now, p, Out, &pk.Datagram)
 		}
 		n.w.At(p.up.send(now, size), (*endOfUplink)(n), uint64(pk.id))

@@ -72,6 +72,7 @@ type World struct {
 	choices Chooser
 	streams map[string]*rand.Rand
 	nets    map[string]bool // names taken
+	tagged  uint32          // packets that taps have seen leave
 	trace   trace
 
 	slowSleep bool // set by a test to compare the short cut in Sleep with the long way

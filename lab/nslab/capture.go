@@ -6,11 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink/pcapng"
+	"github.com/fabrictest/fabrictest/emu/softroce"
 )
 
 // capture is a file with the packets of a rank's NICs.
@@ -28,7 +30,7 @@ func newCapture(job *rankJob) (*capture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("capture: %w", err)
 	}
-	c := &capture{f, pcaplink.NewCapture(f, pcaplink.Options{SnapLen: job.SnapLen, Epoch: time.Now(), Comment: job.Comment})}
+	c := &capture{f, pcaplink.NewCapture(f, pcaplink.Options{Epoch: time.Now(), Comment: job.Comment, FindID: softroce.FindIPID})}
 	go c.saveWhenTold()
 	return c, nil
 }
@@ -62,4 +64,21 @@ func trimCapture(name string) error {
 		return nil
 	}
 	return err
+}
+
+// captureSuffix is what the name of a capture ends in while it is written.
+const captureSuffix = ".pcapng"
+
+// packCaptures compresses the captures in a folder, when nobody writes them any
+// more.
+func packCaptures(dir string) error {
+	names, err := filepath.Glob(filepath.Join(dir, "*"+captureSuffix))
+	errs := []error{err}
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil && info.Size() > 0 {
+			_, _, err := pcapng.Pack(name, nil)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package nslab
 
 import (
+	"compress/gzip"
 	"errors"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/gopacket/gopacket/pcapgo"
 
+	"github.com/fabrictest/fabrictest/emu/link/pcaplink/pcapng"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -29,7 +31,13 @@ func readCapture(t *testing.T, name string) (c captured) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	r, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
+	var in io.Reader = f
+	if strings.HasSuffix(name, pcapng.Packed) {
+		if in, err = gzip.NewReader(f); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	r, err := pcapgo.NewNgReader(in, pcapgo.DefaultNgReaderOptions)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -74,7 +82,7 @@ workload: {kind: stream, op: send, messages: 2000, bytes: 4KiB, think: 1ms, time
 expect: {delivered: at-most-once, killed: [host1], errors: {host0: [retry exceeded]}}
 `, lab.Options{Dir: dir, Capture: true})
 	passed(t, r)
-	if names := strings.Join(captures(r), " "); names != "host0.pcapng host1.pcapng" { // nothing passes through user space
+	if names := strings.Join(captures(r), " "); names != "host0.pcapng.gz host1.pcapng.gz" { // nothing passes through user space
 		t.Fatalf("captures %s", names)
 	}
 	for _, f := range r.Files {
@@ -95,14 +103,14 @@ func TestFabricIsCaptured(t *testing.T) {
 fabric: {kind: star, hosts: 2}
 impair: [{on: [host0], way: out, loss: 10%}]
 workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 60ms}
-`, lab.Options{Dir: dir, Capture: true, SnapLen: 96, Replay: "fabrictest run test"})
+`, lab.Options{Dir: dir, Capture: true, Replay: "fabrictest run test"})
 	passed(t, r)
-	if names := strings.Join(captures(r), " "); names != "fabric.pcapng host0.pcapng host1.pcapng" {
+	if names := strings.Join(captures(r), " "); names != "fabric.pcapng.gz host0.pcapng.gz host1.pcapng.gz" {
 		t.Fatalf("captures %s", names)
 	}
-	c := readCapture(t, filepath.Join(dir, "test-netns", fabricCapture))
+	c := readCapture(t, filepath.Join(dir, "test-netns", fabricCapture+pcapng.Packed))
 	lost := linkOf(t, r, "host0/rdma0", "switch0")
-	if c.section.Comment != "fabrictest run test" || c.longest != 96 {
+	if c.section.Comment != "fabrictest run test" || c.longest < 1024 {
 		t.Errorf("%+v, %d bytes kept", c.section, c.longest)
 	}
 	if said := c.said["host0/rdma0 out: fabrictest: lost"]; lost.Lost["loss"] == 0 || uint64(said) != lost.Lost["loss"] || len(c.said) != 1 {

@@ -23,8 +23,6 @@ type CaptureOptions struct {
 	// File is its name; empty for none. If nothing is there to be captured, there is
 	// no file.
 	File string
-	// SnapLen is how many bytes of a frame are kept; 0 means all.
-	SnapLen int
 	// MaxBytes bounds the file; 0 means MaxFabricCapture.
 	MaxBytes int64
 	// Comment is kept in the file, for the command that replays it, say.
@@ -54,7 +52,7 @@ func (f *fabricFile) tap(name string, path uswitch.Path) (uswitch.Path, error) {
 		}
 		f.file = file
 		f.to = ethernet.NewCapture(file, ethernet.CaptureOptions{
-			Epoch: f.epoch, Comment: f.opts.Comment, SnapLen: f.opts.SnapLen,
+			Epoch: f.epoch, Comment: f.opts.Comment,
 			MaxBytes: cmp.Or(f.opts.MaxBytes, MaxFabricCapture), OnCut: f.opts.OnCut,
 		})
 	}

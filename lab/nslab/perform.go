@@ -35,7 +35,11 @@ func play(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.
 		lab.Break(r, err)
 	}
 	if opts.Dir != "" {
-		r.Files = filesIn(opts.Dir, opts.Folder(s, scenarios.NetNS))
+		folder := opts.Folder(s, scenarios.NetNS)
+		if err := packCaptures(filepath.Join(opts.Dir, folder)); err != nil { // they stay as they are
+			r.Detail = strings.TrimPrefix(r.Detail+"\n"+err.Error(), "\n")
+		}
+		r.Files = filesIn(opts.Dir, folder)
 	}
 	return r
 }
@@ -80,7 +84,7 @@ func (p *performance) stageOptions() StageOptions {
 	opts := StageOptions{Netem: p.opts.Netem}
 	if p.opts.Capture && p.dir != "" {
 		opts.Capture = CaptureOptions{
-			File: filepath.Join(p.dir, fabricCapture), SnapLen: p.opts.SnapLen, Comment: p.opts.Replay, OnCut: p.onCut,
+			File: filepath.Join(p.dir, fabricCapture), Comment: p.opts.Replay, OnCut: p.onCut,
 		}
 	}
 	return opts

@@ -31,7 +31,6 @@ type rankJob struct {
 	Single bool `json:"single,omitempty"`
 	// Capture is the file to write packets to; empty for none.
 	Capture string `json:"capture,omitempty"`
-	SnapLen int    `json:"snap_len,omitempty"`
 	Comment string `json:"comment,omitempty"`
 }
 

@@ -95,7 +95,7 @@ func TestQuickScenariosHold(t *testing.T) {
 func TestResultTellsWhatHappened(t *testing.T) {
 	dir := t.TempDir()
 	var told []lab.Progress
-	r := run(t, "flap-short", lab.Options{Dir: dir, Capture: true, SnapLen: 128, Progress: func(p lab.Progress) { told = append(told, p) }})
+	r := run(t, "flap-short", lab.Options{Dir: dir, Capture: true, Progress: func(p lab.Progress) { told = append(told, p) }})
 	passed(t, r)
 	if len(told) == 0 || told[len(told)-1].Messages == 0 {
 		t.Errorf("progress: %+v", told)

@@ -23,7 +23,7 @@ func (p *performance) specs() ([]launch.Spec, error) {
 		job := rankJob{
 			Name: p.Plan.Scenario.Name, Scenario: string(text), Seed: p.Plan.Seed, Host: host.Name,
 			NICs: p.rankNICs(host.Host), Quirks: p.opts.Quirks,
-			Patience: patience, Single: p.opts.Netem, SnapLen: p.opts.SnapLen,
+			Patience: patience, Single: p.opts.Netem,
 		}
 		if p.opts.Capture && p.dir != "" {
 			job.Capture = captureFile(p.dir, host.Name)
@@ -42,7 +42,7 @@ func (p *performance) specs() ([]launch.Spec, error) {
 }
 
 // captureFile is where a host's packets are written to.
-func captureFile(dir, host string) string { return filepath.Join(dir, host+".pcapng") }
+func captureFile(dir, host string) string { return filepath.Join(dir, host+captureSuffix) }
 
 // start starts a process in a namespace. netns keeps the thread that forks for as
 // long as the namespace is open, as the launcher asks.

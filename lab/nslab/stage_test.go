@@ -109,7 +109,7 @@ func TestStageCaptures(t *testing.T) {
 func actCapture(plan func(string) *lab.Plan, file string) error {
 	cuts := make(chan struct{}, 100)
 	stage, err := Open(plan("fabric: {kind: star, hosts: 2}\n"), StageOptions{Spliced: true, Capture: CaptureOptions{
-		File: file, MaxBytes: 16 << 10, SnapLen: 200, Comment: "up", OnCut: func() { cuts <- struct{}{} },
+		File: file, MaxBytes: 16 << 10, Comment: "up", OnCut: func() { cuts <- struct{}{} },
 	}})
 	if err != nil {
 		return err

@@ -7,17 +7,20 @@ import (
 	"path/filepath"
 
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
+	"github.com/fabrictest/fabrictest/emu/link/pcaplink/pcapng"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// captureFile is what the capture of a scenario is called in its folder.
+// captureFile is what the capture of a scenario is called in its folder, before it
+// is compressed.
 const captureFile = "capture.pcapng"
 
 // capture is the file that the packets of all hosts go to.
 type capture struct {
-	*pcaplink.Capture
+	*recorder
+	to   *pcaplink.Capture
 	file *os.File
 	path string // in the run's folder
 }
@@ -36,21 +39,25 @@ func newCapture(s *scenarios.Scenario, opts *lab.Options) (*capture, error) {
 	if c.file, err = os.Create(filepath.Join(opts.Dir, c.path)); err != nil {
 		return nil, fmt.Errorf("capture: %w", err)
 	}
-	c.Capture = pcaplink.NewCapture(c.file, pcaplink.Options{Comment: opts.Replay, SnapLen: opts.SnapLen})
+	c.to = pcaplink.NewCapture(c.file, pcaplink.Options{Comment: opts.Replay})
+	c.recorder = newRecorder(c.to)
 	return c, nil
 }
 
-// close completes the file. One that could not be written whole is no evidence
-// and goes.
+// close completes the file and compresses it. One that could not be written whole
+// is no evidence and goes.
 func (c *capture) close() (*report.File, error) {
 	if c == nil {
 		return nil, nil
 	}
-	err := c.Close()
-	info, serr := c.file.Stat()
-	if err = errors.Join(err, serr, c.file.Close()); err != nil {
+	err := errors.Join(c.to.Close(), c.file.Close())
+	var size int64
+	if err == nil {
+		_, size, err = pcapng.Pack(c.file.Name(), c.comments())
+	}
+	if err != nil {
 		_ = os.Remove(c.file.Name())
 		return nil, fmt.Errorf("capture %s: %w", c.path, err)
 	}
-	return &report.File{Kind: "capture", Path: filepath.ToSlash(c.path), Size: info.Size()}, nil
+	return &report.File{Kind: "capture", Path: filepath.ToSlash(c.path) + pcapng.Packed, Size: size}, nil
 }

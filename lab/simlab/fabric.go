@@ -43,6 +43,7 @@ type place interface {
 // fabric is the network of a scenario, and the NICs on it.
 type fabric struct {
 	plan     *lab.Plan
+	capture  *capture         // nil if there is none
 	nets     map[int]*sim.Net // by rail
 	switches map[string]*sim.Switch
 	places   []place       // by index in Plan.Ports
@@ -63,7 +64,7 @@ type specList = []impair.Spec
 
 // build makes the networks, and a device on every port of a host.
 func (f *fabric) build(r *run) error {
-	f.plan = r.plan
+	f.plan, f.capture = r.plan, r.capture
 	f.nets, f.switches = make(map[int]*sim.Net), make(map[string]*sim.Switch)
 	hosts := len(r.plan.Topology.Hosts)
 	f.ports, f.devices = make([][]*sim.Port, hosts), make([][]verbs.Context, hosts)
@@ -154,8 +155,8 @@ func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 		}
 		at.Streams = f.streams[i].around
 	}
-	if r.capture != nil {
-		at.Capture = r.capture.Capture
+	if f.capture != nil {
+		f.capture.watch(port)
 	}
 	d, err := open.InWorld(r.world, port, at)
 	if err != nil {
@@ -175,7 +176,7 @@ func (f *fabric) addStreams(w *sim.World, n *sim.Net, i int, addr netip.Addr, po
 	if rail == nil {
 		rail = make(map[netip.Addr]*streamPort)
 		f.byAddr[f.plan.Ports[i].Rail] = rail
-		n.SetStreamTap(f.countSegment)
+		n.SetStreamTap(f.segment)
 	}
 	if f.streams[i], err = newStreamPort(w, f.plan, i, rail); err != nil {
 		return err

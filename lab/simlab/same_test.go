@@ -68,7 +68,7 @@ expect: {delivered: any, errors: {host5: [flushed], "host*": [retry exceeded, fl
 
 // inFull is everything that a run leaves, but for the time on the wall.
 func inFull(t *testing.T, s *scenarios.Scenario, seed uint64, dir string) (result, capture []byte) {
-	r := Run(context.Background(), s, lab.Options{Seed: seed, Dir: dir, Capture: true, SnapLen: 128, Replay: "fabrictest run rich"})
+	r := Run(context.Background(), s, lab.Options{Seed: seed, Dir: dir, Capture: true, Replay: "fabrictest run rich"})
 	if r.Verdict == report.Broken || len(r.Files) != 1 {
 		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
 		return nil, nil
@@ -79,7 +79,7 @@ func inFull(t *testing.T, s *scenarios.Scenario, seed uint64, dir string) (resul
 		t.Error(err)
 	}
 	capture, err = os.ReadFile(filepath.Join(dir, r.Files[0].Path))
-	if err != nil || int64(len(capture)) != r.Files[0].Size || r.Files[0].Path != "test-sim/capture.pcapng" {
+	if err != nil || int64(len(capture)) != r.Files[0].Size || r.Files[0].Path != "test-sim/capture.pcapng.gz" {
 		t.Errorf("%d bytes, %v, %+v", len(capture), err, r.Files[0])
 	}
 	return result, capture

@@ -126,9 +126,12 @@ func (l *streamListener) Accept(now mono.Time) (link.StreamLink, error) {
 	return l.port.adopt(inner), nil
 }
 
-// countSegment is a sim.StreamTap: segments count where they leave a port and where
-// they come to one.
-func (f *fabric) countSegment(_ mono.Time, at *sim.Port, dir sim.Direction, s *link.Segment) {
+// segment is a sim.StreamTap: segments count where they leave a port and where
+// they come to one, and are captured where they leave it.
+func (f *fabric) segment(now mono.Time, at *sim.Port, dir sim.Direction, s *link.Segment) {
+	if f.capture != nil {
+		f.capture.segment(now, at, dir, s)
+	}
 	p := f.streamOf[at]
 	if p == nil {
 		return

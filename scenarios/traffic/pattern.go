@@ -34,17 +34,20 @@ const (
 	keyPoison
 )
 
+// period is after how many bytes those of a key repeat, so that captures can be
+// compressed. It is a prime: bytes that are wrong by packets or pages differ.
+const period = 251
+
 // fill writes the bytes that belong to key k.
 func fill(b []byte, k uint64) {
-	for len(b) >= 8 {
+	for first := b[:min(len(b), period)]; len(first) > 0; {
+		var word [8]byte
 		k += golden
-		binary.LittleEndian.PutUint64(b, mix(k))
-		b = b[8:]
+		binary.LittleEndian.PutUint64(word[:], mix(k))
+		first = first[copy(first, word[:]):]
 	}
-	if len(b) > 0 {
-		var last [8]byte
-		binary.LittleEndian.PutUint64(last[:], mix(k+golden))
-		copy(b, last[:])
+	for at := period; at < len(b); {
+		at += copy(b[at:], b[:period])
 	}
 }
 

@@ -38,12 +38,17 @@ func derive(k uint64, ns ...int) uint64 {
 }
 
 // newPattern returns the random bytes that all messages of up to size bytes are
-// windows of.
+// windows of. They repeat, so that captures can be compressed, at a distance that
+// is no multiple of a chunk, a packet or a page: bytes in the wrong place differ.
 func newPattern(seed uint64, size int) []byte {
-	p := make([]byte, (size+spread+7)&^7)
-	for i := 0; i < len(p); i += 8 {
+	const period = 4093 // a prime
+	p := make([]byte, (max(size+spread, period)+7)&^7)
+	for i := 0; i < period; i += 8 {
 		seed += golden
 		binary.LittleEndian.PutUint64(p[i:], mix(seed))
+	}
+	for i := period; i < len(p); {
+		i += copy(p[i:], p[:period])
 	}
 	return p
 }

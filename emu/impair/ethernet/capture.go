@@ -19,9 +19,6 @@ type CaptureOptions struct {
 	Epoch time.Time
 	// Comment is kept in the file, for the command that replays it, say.
 	Comment string
-	// SnapLen is how many bytes of a frame are kept; 0 keeps all. The file still
-	// says how long each frame was.
-	SnapLen int
 	// MaxBytes bounds the size of the file; 0 does not. Frames beyond it are left
 	// out, and the file says at its end how many.
 	MaxBytes int64
@@ -47,7 +44,7 @@ type Capture struct{ file *pcapng.File }
 // NewCapture starts a file on w. Nothing is complete in w until Close.
 func NewCapture(w io.Writer, opts CaptureOptions) *Capture {
 	return &Capture{pcapng.New(w, pcapng.Options{
-		LinkType: layers.LinkTypeEthernet, Epoch: opts.Epoch, Comment: opts.Comment, SnapLen: opts.SnapLen,
+		LinkType: layers.LinkTypeEthernet, Epoch: opts.Epoch, Comment: opts.Comment,
 		MaxBytes: opts.MaxBytes, BufferBytes: captureBuffer, OnError: opts.OnError, OnCut: opts.OnCut,
 	})}
 }

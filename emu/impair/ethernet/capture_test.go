@@ -114,17 +114,6 @@ func TestCaptureTellsWhatHappened(t *testing.T) {
 	}
 }
 
-func TestSnapLenCutsFramesAndKeepsTheirLength(t *testing.T) {
-	var file bytes.Buffer
-	c := NewCapture(&file, CaptureOptions{SnapLen: 64})
-	whole := frameOf(t, datagram(true, make([]byte, 1000)))
-	c.Tap("x", nil).Apply(0, uswitch.Frame{Bytes: whole}, func(time.Duration, uswitch.Frame) {})
-	must(t, c.Close())
-	if r := readCapture(t, file.Bytes()); len(r) != 1 || len(r[0].data) != 64 || r[0].length != len(whole) {
-		t.Errorf("%+v", r)
-	}
-}
-
 func TestCaptureOfNothingIsAFile(t *testing.T) {
 	var file bytes.Buffer
 	must(t, NewCapture(&file, CaptureOptions{}).Close())

@@ -46,23 +46,24 @@ type Options struct {
 	Epoch time.Time
 	// Comment is kept in the file, for the command that replays it, say.
 	Comment string
-	// SnapLen is how many bytes of a packet are kept, from the first header of
-	// its framing on; 0 keeps all. The file still says how long each packet was.
-	SnapLen int
+	// FindID, if not nil, finds the IPv4 identification of a received datagram that
+	// its link cannot see. Where it is not found the file says 0.
+	FindID func(*link.Datagram) (id uint16, ok bool)
 }
 
 // Capture is a pcapng file being written.
 type Capture struct {
 	file    *pcapng.File
 	framing Framing
+	findID  func(*link.Datagram) (uint16, bool)
 	mu      sync.Mutex
 	frame   []byte
 }
 
 // NewCapture starts a file on w. Nothing is complete in w until Close.
 func NewCapture(w io.Writer, opts Options) *Capture {
-	return &Capture{framing: opts.Framing, file: pcapng.New(w, pcapng.Options{
-		LinkType: opts.Framing.linkType(), Epoch: opts.Epoch, Comment: opts.Comment, SnapLen: opts.SnapLen,
+	return &Capture{framing: opts.Framing, findID: opts.FindID, file: pcapng.New(w, pcapng.Options{
+		LinkType: opts.Framing.linkType(), Epoch: opts.Epoch, Comment: opts.Comment,
 	})}
 }
 
@@ -85,6 +86,11 @@ var flags = [...]pcapgo.NgEpbFlags{
 
 // Write adds a packet that passed the interface at now.
 func (i *Interface) Write(now mono.Time, dir Direction, d *link.Datagram) {
+	i.WriteNoted(now, dir, d, "")
+}
+
+// WriteNoted is Write with a comment on the packet.
+func (i *Interface) WriteNoted(now mono.Time, dir Direction, d *link.Datagram, comment string) {
 	c := i.capture
 	if d.IPBytes() > maxIPBytes {
 		c.file.Fail(fmt.Errorf("a datagram of %d bytes does not fit in an IP packet", len(d.Payload)))
@@ -93,7 +99,7 @@ func (i *Interface) Write(now mono.Time, dir Direction, d *link.Datagram) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.frame = c.framing.appendFrame(c.frame[:0], d)
-	c.file.Write(pcapng.Packet{Interface: i.id, At: time.Duration(now), Bytes: c.frame, Flags: &flags[dir]})
+	c.file.Write(pcapng.Packet{Interface: i.id, At: time.Duration(now), Bytes: c.frame, Comment: comment, Flags: &flags[dir]})
 }
 
 // Flush brings everything written so far to the file.

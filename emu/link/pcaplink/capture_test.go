@@ -2,9 +2,11 @@ package pcaplink
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -89,6 +91,54 @@ func TestCaptureHoldsWhatPassedWithItsTime(t *testing.T) {
 		if !got[i].at.Equal(want[i].at) || got[i].intf != want[i].intf || got[i].dir != want[i].dir || !bytes.Equal(got[i].data, want[i].data) {
 			t.Errorf("packet %d: %+v, want %+v", i, got[i], want[i])
 		}
+	}
+}
+
+// onSocket is a link that numbers datagrams itself, and does not see the numbers of
+// those that it receives.
+type onSocket struct {
+	link.PacketLink
+	received []link.Datagram
+}
+
+func (s *onSocket) Features() link.Features { return link.Features{} }
+
+func (s *onSocket) Send(_ mono.Time, ds []link.Datagram) (int, error) {
+	for i := range ds[1:] {
+		ds[1+i].IPID = uint32(1 + i)
+	}
+	return len(ds), nil
+}
+
+func (s *onSocket) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
+	return copy(ds, s.received), nil
+}
+
+// The identification in the file is that on the wire: 0 or what the link chose, and
+// what FindID finds of received datagrams.
+func TestCaptureHasTheIdentificationOnTheWire(t *testing.T) {
+	d := datagram("10.0.0.1:50000", "10.0.0.2:4791", "hello")
+	d.IPID = link.IPIDUnknown
+	lost := d
+	lost.Payload = []byte("damaged")
+	var file bytes.Buffer
+	c := NewCapture(&file, Options{FindID: func(d *link.Datagram) (uint16, bool) { return 0x77, string(d.Payload) == "hello" }})
+	l := c.Wrap("nic", &onSocket{received: []link.Datagram{d, lost}})
+	if n, err := l.Send(1, []link.Datagram{d, d, d}); n != 3 || err != nil {
+		t.Fatal(n, err)
+	}
+	if n, err := l.Recv(2, make([]link.Datagram, 4)); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var ids []uint16
+	for _, r := range read(t, file.Bytes()) {
+		ids = append(ids, binary.BigEndian.Uint16(r.data[4:]))
+	}
+	if want := []uint16{0, 1, 2, 0x77, 0}; !slices.Equal(ids, want) {
+		t.Errorf("identifications %#x, want %#x", ids, want)
 	}
 }
 

@@ -4,8 +4,8 @@
 //
 // A link carries datagrams, not packets; the IP and UDP headers in the file are
 // made from what the datagram says of itself, as they were or would have been on
-// the wire: don't-fragment set, identification as given (0 where it is not
-// known), UDP checksum 0. Timestamps are the driver's own time, to the
+// the wire: don't-fragment set, the UDP checksum filled in, identification as
+// given, or found ([Options.FindID]). Timestamps are the driver's own time, to the
 // nanosecond, counted from [Options.Epoch]; in a simulated world that is virtual
 // time, and the same run writes the same file, byte for byte.
 //

@@ -20,11 +20,39 @@ const (
 // appendFrame appends d as the packet it is on the wire.
 func (f Framing) appendFrame(b []byte, d *link.Datagram) []byte {
 	b = f.appendIP(b, d, protocolUDP, link.UDPHeaderLen+len(d.Payload))
+	start := len(b)
 	b = binary.BigEndian.AppendUint16(b, d.Src.Port())
 	b = binary.BigEndian.AppendUint16(b, d.Dst.Port())
 	b = binary.BigEndian.AppendUint16(b, uint16(link.UDPHeaderLen+len(d.Payload)))
-	b = append(b, 0, 0) // no checksum: RoCEv2 has its own
-	return append(b, d.Payload...)
+	b = append(b, 0, 0)
+	b = append(b, d.Payload...)
+	if d.Unlike&link.NoChecksum == 0 || !d.Is4() { // IPv6 knows no datagram without one
+		binary.BigEndian.PutUint16(b[start+6:], udpChecksum(b[start:], d))
+	}
+	return b
+}
+
+// udpChecksum is the checksum of a UDP datagram whose checksum field is zero.
+func udpChecksum(datagram []byte, d *link.Datagram) uint16 {
+	if c := fold(pseudoSum(d.Src.Addr(), d.Dst.Addr(), protocolUDP, len(datagram)) + sum(datagram)); c != 0 {
+		return c
+	}
+	return 0xffff // 0 means that there is no checksum
+}
+
+// pseudoSum adds up the words of the pseudo-header that TCP and UDP checksums cover.
+func pseudoSum(src, dst netip.Addr, protocol byte, length int) uint32 {
+	total := uint32(protocol) + uint32(length)
+	for _, a := range []netip.Addr{src, dst} {
+		if dst.Unmap().Is4() {
+			ip := as4(a)
+			total += sum(ip[:])
+		} else {
+			ip := as16(a)
+			total += sum(ip[:])
+		}
+	}
+	return total
 }
 
 // appendIP appends the headers up to that of IP, in front of so many bytes of a
@@ -118,6 +146,10 @@ func checksum(b []byte) uint16 { return fold(sum(b)) }
 // sum adds up the words of b, which is shorter than 64 KiB; an odd byte at its
 // end is the upper one of a word.
 func sum(b []byte) (sum uint32) {
+	for ; len(b) >= 8; b = b[8:] {
+		v := binary.BigEndian.Uint64(b)
+		sum += uint32(v>>48) + uint32(v>>32&0xffff) + uint32(v>>16&0xffff) + uint32(v&0xffff)
+	}
 	for ; len(b) >= 2; b = b[2:] {
 		sum += uint32(binary.BigEndian.Uint16(b))
 	}

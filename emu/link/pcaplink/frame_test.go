@@ -43,31 +43,38 @@ func TestFrameGolden(t *testing.T) {
 			// The header checksum is worked out by hand: the words sum to 0x1698d,
 			// folded 0x698e.
 			want: `45 6a 00 20 be ef 40 00 11 11 96 71 0a 00 00 01 0a 00 00 02
+			       c1 21 12 b7 00 0c 42 26 72 6f 63 65`,
+		},
+		{
+			name: "IPv4 without a checksum", src: "10.0.0.1:49441", dst: "10.0.0.2:4791",
+			change: func(d *link.Datagram) { d.Unlike = link.NoChecksum },
+			want: `45 6a 00 20 be ef 40 00 11 11 96 71 0a 00 00 01 0a 00 00 02
 			       c1 21 12 b7 00 0c 00 00 72 6f 63 65`,
 		},
 		{
 			name: "IPv4 left to the link", src: "10.0.0.1:49441", dst: "10.0.0.2:4791",
 			change: func(d *link.Datagram) { d.IPID, d.HopLimit, d.TClass = link.IPIDUnknown, 0, 0 },
 			want: `45 00 00 20 00 00 40 00 40 11 26 cb 0a 00 00 01 0a 00 00 02
-			       c1 21 12 b7 00 0c 00 00 72 6f 63 65`,
+			       c1 21 12 b7 00 0c 42 26 72 6f 63 65`,
 		},
 		{
 			name: "IPv4 mapped", src: "[::ffff:10.0.0.1]:49441", dst: "[::ffff:10.0.0.2]:4791",
 			want: `45 6a 00 20 be ef 40 00 11 11 96 71 0a 00 00 01 0a 00 00 02
-			       c1 21 12 b7 00 0c 00 00 72 6f 63 65`,
+			       c1 21 12 b7 00 0c 42 26 72 6f 63 65`,
 		},
 		{
 			name: "IPv6", src: "[fd00::1]:49441", dst: "[fd00::2]:4791",
+			change: func(d *link.Datagram) { d.Unlike = link.NoChecksum }, // which Wireshark calls illegal
 			want: `66 a1 23 45 00 0c 11 11
 			       fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01
 			       fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 02
-			       c1 21 12 b7 00 0c 00 00 72 6f 63 65`,
+			       c1 21 12 b7 00 0c 5c 24 72 6f 63 65`,
 		},
 		{
 			name: "Ethernet, IPv4 multicast", framing: Ethernet, src: "10.0.0.1:49441", dst: "239.129.2.3:4791",
 			want: `01 00 5e 01 02 03  02 00 0a 00 00 01  08 00
 			       45 6a 00 20 be ef 40 00 11 11 ae ee 0a 00 00 01 ef 81 02 03
-			       c1 21 12 b7 00 0c 00 00 72 6f 63 65`,
+			       c1 21 12 b7 00 0c 5a a3 72 6f 63 65`,
 		},
 		{
 			name: "Ethernet, IPv6", framing: Ethernet, src: "[fd00::1]:49441", dst: "[ff0e::2]:4791",
@@ -75,7 +82,7 @@ func TestFrameGolden(t *testing.T) {
 			       66 a1 23 45 00 0c 11 11
 			       fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01
 			       ff 0e 00 00 00 00 00 00 00 00 00 00 00 00 00 02
-			       c1 21 12 b7 00 0c 00 00 72 6f 63 65`,
+			       c1 21 12 b7 00 0c 5a 16 72 6f 63 65`,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -104,7 +111,10 @@ func TestFrameDecodes(t *testing.T) {
 		if checksum(ip.Contents) != 0 {
 			t.Fatalf("%d bytes: a right header sums to 0, not %#x", n, checksum(ip.Contents))
 		}
-		if int(ip.Length) != 28+n || int(udp.Length) != 8+n || udp.Checksum != 0 || udp.DstPort != 4791 {
+		if sum := fold(pseudoSum(d.Src.Addr(), d.Dst.Addr(), protocolUDP, 8+n) + sum(ip.Payload)); sum != 0 || udp.Checksum == 0 {
+			t.Fatalf("%d bytes: a right datagram sums to 0, not %#x; checksum %#x", n, sum, udp.Checksum)
+		}
+		if int(ip.Length) != 28+n || int(udp.Length) != 8+n || udp.DstPort != 4791 {
 			t.Fatalf("%d bytes: IP length %d, UDP %+v", n, ip.Length, udp)
 		}
 	}

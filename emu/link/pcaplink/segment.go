@@ -64,15 +64,5 @@ func firstNumber(src, dst netip.AddrPort) uint32 {
 
 // tcpChecksum is that of a segment whose own checksum field is zero.
 func tcpChecksum(segment []byte, s *link.Segment) uint16 {
-	pseudo := sum(segment) + protocolTCP + uint32(len(segment))
-	for _, a := range []netip.Addr{s.Src.Addr(), s.Dst.Addr()} {
-		if s.Is4() {
-			ip := as4(a)
-			pseudo += sum(ip[:])
-		} else {
-			ip := as16(a)
-			pseudo += sum(ip[:])
-		}
-	}
-	return fold(pseudo)
+	return fold(pseudoSum(s.Src.Addr(), s.Dst.Addr(), protocolTCP, len(segment)) + sum(segment))
 }

@@ -54,7 +54,7 @@ func kernelPackets(t *testing.T) (packets [][]byte, ds []link.Datagram) {
 		dst, _ := netip.AddrFromSlice(ip.DstIP.To4())
 		ds = append(ds, link.Datagram{
 			Src: netip.AddrPortFrom(src, uint16(udp.SrcPort)), Dst: netip.AddrPortFrom(dst, uint16(udp.DstPort)),
-			TClass: ip.TOS, HopLimit: ip.TTL, IPID: uint32(ip.Id), Payload: bytes.Clone(udp.Payload),
+			TClass: ip.TOS, HopLimit: ip.TTL, IPID: uint32(ip.Id), Unlike: link.NoChecksum, Payload: bytes.Clone(udp.Payload),
 		})
 	}
 }

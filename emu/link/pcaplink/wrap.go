@@ -12,7 +12,7 @@ import (
 // that name: what Send took, and what Recv gave, each at the time of the call.
 // The result is a link.GroupLink and a link.Waiter where l is.
 func (c *Capture) Wrap(name string, l link.PacketLink) link.PacketLink {
-	t := &tapped{PacketLink: l, intf: c.Interface(name)}
+	t := &tapped{PacketLink: l, intf: c.Interface(name), onSocket: !l.Features().SetsIPID}
 	g, isGroup := l.(link.GroupLink)
 	w, isWaiter := l.(link.Waiter)
 	switch {
@@ -48,14 +48,19 @@ type waits interface {
 
 type tapped struct {
 	link.PacketLink
-	intf *Interface
+	intf     *Interface
+	onSocket bool // the link chooses the identification, and fills in checksums
 }
 
 // Send implements link.PacketLink.
 func (t *tapped) Send(now mono.Time, ds []link.Datagram) (int, error) {
 	n, err := t.PacketLink.Send(now, ds)
 	for i := range ds[:n] {
-		t.intf.Write(now, Outbound, &ds[i])
+		d := ds[i]
+		if t.onSocket {
+			d.Unlike = 0
+		}
+		t.intf.Write(now, Outbound, &d)
 	}
 	return n, err
 }
@@ -64,7 +69,20 @@ func (t *tapped) Send(now mono.Time, ds []link.Datagram) (int, error) {
 func (t *tapped) Recv(now mono.Time, ds []link.Datagram) (int, error) {
 	n, err := t.PacketLink.Recv(now, ds)
 	for i := range ds[:n] {
-		t.intf.Write(now, Inbound, &ds[i])
+		d := ds[i]
+		t.intf.findID(&d)
+		t.intf.Write(now, Inbound, &d)
 	}
 	return n, err
+}
+
+// findID fills in the identification of a datagram whose link did not see it.
+func (i *Interface) findID(d *link.Datagram) {
+	find := i.capture.findID
+	if find == nil || d.IPID < link.IPIDUnknown || !d.Is4() {
+		return
+	}
+	if id, ok := find(d); ok {
+		d.IPID = uint32(id)
+	}
 }

@@ -79,7 +79,7 @@ type Config struct {
 	// the ICRC. Send calls it, before the system call, for each datagram that
 	// will leave with another identification than 0, and a second time if the
 	// datagram did not leave that way after all. A taken datagram's payload
-	// keeps the change.
+	// keeps the change, and its IPID is set to id.
 	FixID func(payload []byte, id uint16)
 }
 

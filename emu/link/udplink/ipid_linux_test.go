@@ -102,7 +102,7 @@ func TestIdentificationsOnTheWire(t *testing.T) {
 			sizes := slices.Concat(slices.Repeat([]int{1024}, 70), slices.Repeat([]int{200}, 5), []int{100, 1472})
 			ds := make([]link.Datagram, len(sizes))
 			for i, n := range sizes {
-				ds[i] = link.Datagram{Dst: to, Payload: make([]byte, n)}
+				ds[i] = link.Datagram{Dst: to, IPID: link.IPIDUnknown, Payload: make([]byte, n)}
 			}
 			sendAll(t, tx, link.Datagram{Dst: to, Payload: make([]byte, 64)}) // resolves the neighbour
 			frames := tp.capture(t, 1)
@@ -116,8 +116,14 @@ func TestIdentificationsOnTheWire(t *testing.T) {
 					t.Errorf("frame %d left with identification %d and DF %v; its payload was made for %d", i, f.id(), f.df(), said)
 				}
 			}
-			if want := expectedIDs(gso, sizes); !slices.Equal(ids[1:], want) || ids[0] != 0 {
+			want := expectedIDs(gso, sizes)
+			if !slices.Equal(ids[1:], want) || ids[0] != 0 {
 				t.Errorf("identifications %v, want 0 and %v", ids, want)
+			}
+			for i := range ds { // the sender is told those that are not 0
+				if told := ds[i].IPID; told != uint32(want[i]) && (want[i] != 0 || told != link.IPIDUnknown) {
+					t.Errorf("datagram %d left with identification %d; the link says %#x", i, want[i], told)
+				}
 			}
 		})
 	}

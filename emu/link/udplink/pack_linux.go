@@ -109,7 +109,7 @@ func (s *sender) pack(ds []link.Datagram, singles int) int {
 		}
 		m.first, m.segments, m.bytes = i, run, size
 		if run > 1 {
-			s.renumber(ds, m)
+			s.renumber(ds, m, true)
 		}
 		n := s.gather(s.iovecs[iov:], ds[i:i+run])
 		hdr.Iov = &s.iovecs[iov]
@@ -201,20 +201,25 @@ func adjacent(a, b []byte) bool {
 }
 
 // renumber changes the payloads of a super-packet from identification 0 to the
-// one that each will get, or back.
-func (s *sender) renumber(ds []link.Datagram, m *message) {
+// one that each will get, or back if on is false, and notes it in IPID.
+func (s *sender) renumber(ds []link.Datagram, m *message, on bool) {
 	if s.fixID == nil {
 		return
 	}
 	for k := 1; k < m.segments; k++ {
-		s.fixID(ds[m.first+k].Payload, uint16(k))
+		d := &ds[m.first+k]
+		s.fixID(d.Payload, uint16(k))
+		d.IPID = link.IPIDUnknown
+		if on {
+			d.IPID = uint32(k)
+		}
 	}
 }
 
-// unpack takes back the changes that pack made to the payloads of the messages
+// unpack takes back the changes that pack made to the datagrams of the messages
 // from i on, which did not leave.
 func (s *sender) unpack(ds []link.Datagram, i int) {
 	for ; i < s.used; i++ {
-		s.renumber(ds, &s.messages[i])
+		s.renumber(ds, &s.messages[i], false)
 	}
 }

@@ -20,9 +20,6 @@ type Options struct {
 	Epoch time.Time
 	// Comment is kept in the file, for the command that replays it, say.
 	Comment string
-	// SnapLen is how many bytes of a packet are kept; 0 or less keeps all. The file
-	// still says how long each packet was.
-	SnapLen int
 	// MaxBytes bounds the size of the file; 0 or less does not. Packets beyond it
 	// are left out; how many, the file says at its end.
 	MaxBytes int64
@@ -39,16 +36,17 @@ type Options struct {
 // disk) does not disturb whoever has packets: writing stops, OnError is told, and
 // Close says why.
 type File struct {
-	mu     sync.Mutex
-	out    *bufio.Writer
-	opts   Options
-	ng     *pcapgo.NgWriter // nil until there is an interface
-	intfs  []counts
-	count  uint64
-	bytes  int64
-	cut    bool
-	closed bool
-	err    error
+	mu      sync.Mutex
+	out     *bufio.Writer
+	opts    Options
+	ng      *pcapgo.NgWriter // nil until there is an interface
+	intfs   []counts
+	count   uint64
+	bytes   int64
+	longest int // packet so far
+	cut     bool
+	closed  bool
+	err     error
 }
 
 // counts are the packets of one interface.
@@ -68,7 +66,6 @@ func New(w io.Writer, opts Options) *File {
 	if opts.Epoch.IsZero() {
 		opts.Epoch = time.Unix(0, 0)
 	}
-	opts.SnapLen = max(0, opts.SnapLen)
 	return &File{out: bufio.NewWriterSize(w, opts.BufferBytes), opts: opts}
 }
 
@@ -86,14 +83,14 @@ func (f *File) Interface(name string) (id int) {
 
 func (f *File) addInterface(name string) (id int, err error) {
 	const most = 128 // of a block for an interface, besides its name; of the section too
-	intf := pcapgo.NgInterface{Name: name, LinkType: f.opts.LinkType, SnapLength: uint32(f.opts.SnapLen)}
+	intf := pcapgo.NgInterface{Name: name, LinkType: f.opts.LinkType}
 	f.intfs = append(f.intfs, counts{})
 	// A block with counts follows for each, if the file is cut.
 	f.bytes += int64(2*most + len(name))
 	if f.ng != nil {
 		return f.ng.AddInterface(intf)
 	}
-	f.bytes += int64(most + len(f.opts.Comment) + 2*lastBytes)
+	f.bytes += int64(most + len(f.opts.Comment) + len(cutComment))
 	// Neither machine nor system is named: the file depends on the run alone.
 	info := pcapgo.NgSectionInfo{Application: "fabrictest", Comment: f.opts.Comment}
 	f.ng, err = pcapgo.NewNgWriterInterface(f.out, intf, pcapgo.NgWriterOptions{SectionInfo: info})
@@ -107,21 +104,9 @@ func (f *File) Write(p Packet) {
 	if f.err != nil || f.closed {
 		return
 	}
-	kept := p.Bytes
-	if f.opts.SnapLen > 0 {
-		kept = kept[:min(len(kept), f.opts.SnapLen)]
-	}
-	if f.cut {
+	if f.cut || !f.fits(&p) {
 		f.intfs[p.Interface].left++
 		return
-	}
-	f.bytes += blockBytes(len(kept), &p)
-	if f.cut = f.opts.MaxBytes > 0 && f.bytes > f.opts.MaxBytes; f.cut {
-		// The last packet is there with its headers, to say so.
-		kept, p.Comment = kept[:min(len(kept), lastBytes)], cutComment
-		if f.opts.OnCut != nil {
-			f.opts.OnCut()
-		}
 	}
 	opts := pcapgo.NgPacketOptions{Flags: p.Flags}
 	if p.Comment != "" {
@@ -129,20 +114,40 @@ func (f *File) Write(p Packet) {
 	}
 	f.keep(f.ng.WritePacketWithOptions(gopacket.CaptureInfo{
 		Timestamp:      f.opts.Epoch.Add(p.At),
-		CaptureLength:  len(kept),
+		CaptureLength:  len(p.Bytes),
 		Length:         len(p.Bytes),
 		InterfaceIndex: p.Interface,
-	}, kept, opts))
+	}, p.Bytes, opts))
 	f.intfs[p.Interface].written++
 	f.count++
 }
 
-// What the last packet of a file that has reached its limit says, and how much is
-// kept of it.
-const (
-	cutComment = "fabrictest: the capture ends here, its size is limited; what came later is counted as dropped"
-	lastBytes  = 128
-)
+// fits reports whether the file has room for p. The packet behind which there may
+// be no room for another is the last, and says so.
+func (f *File) fits(p *Packet) bool {
+	if f.opts.MaxBytes <= 0 {
+		return true
+	}
+	f.longest = max(f.longest, len(p.Bytes))
+	size := blockBytes(len(p.Bytes), p)
+	next := max(2*f.longest, int(min(longestPacket, f.opts.MaxBytes/16)))
+	f.cut = f.bytes+size+blockBytes(next, p) > f.opts.MaxBytes
+	fits := f.bytes+size <= f.opts.MaxBytes
+	if f.cut {
+		p.Comment = cutComment
+		if f.opts.OnCut != nil {
+			f.opts.OnCut()
+		}
+	}
+	f.bytes += size
+	return fits
+}
+
+// longestPacket is that of IP, in an Ethernet frame.
+const longestPacket = 1<<16 + 14
+
+// cutComment is the comment of the last packet of a file that has reached its limit.
+const cutComment = "fabrictest: the capture ends here, its size is limited; what came later is counted as dropped"
 
 // blockBytes is what a packet takes in the file.
 func blockBytes(kept int, p *Packet) int64 {

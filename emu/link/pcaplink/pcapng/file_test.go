@@ -2,10 +2,12 @@ package pcapng
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,7 +52,7 @@ func TestLimitCutsTheFileAndIsToldOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		n, r := packets(t, file.Bytes())
-		if int64(file.Len()) > limit || int64(file.Len()) < limit-2000 || told != 1 {
+		if int64(file.Len()) > limit || int64(file.Len()) < limit-2*2700 || told != 1 {
 			t.Errorf("limit %d: %d bytes, told %d times", limit, file.Len(), told)
 		}
 		all, dropped := uint64(0), uint64(0)
@@ -150,5 +152,80 @@ func TestTrimOfSomethingElse(t *testing.T) {
 	}
 	if err := Trim(name + "x"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// A packed file has every packet of the other, with comments added, and is the same
+// file every time.
+func TestPackCompressesAndAddsComments(t *testing.T) {
+	pack := func() []byte {
+		name := filepath.Join(t.TempDir(), "x.pcapng")
+		out, err := os.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := New(out, Options{Comment: "replay"})
+		id := f.Interface("x")
+		for i := range 300 {
+			p := Packet{Interface: id, At: time.Duration(i), Bytes: make([]byte, 1000+i)}
+			if i%2 == 0 {
+				p.Flags = &pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionOutbound}
+			}
+			if i%5 == 0 {
+				p.Comment = "damaged"
+			}
+			f.Write(p)
+		}
+		if err := errors.Join(f.Close(), out.Close()); err != nil {
+			t.Fatal(err)
+		}
+		packed, size, err := Pack(name, func(i int) string {
+			if i%3 == 0 {
+				return "lost"
+			}
+			return ""
+		})
+		if err != nil || packed != name+Packed {
+			t.Fatal(packed, err)
+		}
+		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the file is still there: %v", err)
+		}
+		text, err := os.ReadFile(packed)
+		if err != nil || int64(len(text)) != size || size > 30_000 {
+			t.Fatalf("%d bytes, told %d: %v", len(text), size, err)
+		}
+		return text
+	}
+	text := pack()
+	if !bytes.Equal(text, pack()) {
+		t.Error("packed twice, it is not the same")
+	}
+	z, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := pcapgo.NewNgReader(z, pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 {
+		data, _, opts, err := r.ReadPacketDataWithOptions()
+		if err != nil || len(data) != 1000+i {
+			t.Fatalf("packet %d: %d bytes, %v", i, len(data), err)
+		}
+		var want []string
+		if i%5 == 0 {
+			want = append(want, "damaged")
+		}
+		if i%3 == 0 {
+			want = append(want, "lost")
+		}
+		if !slices.Equal(opts.Comments, want) {
+			t.Errorf("packet %d: comments %q, want %q", i, opts.Comments, want)
+		}
+	}
+	if _, _, err := r.ReadPacketData(); !errors.Is(err, io.EOF) {
+		t.Errorf("behind the last packet: %v", err)
 	}
 }
