@@ -1,0 +1,186 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/capture"
+	"github.com/fabrictest/fabrictest/capture/tshark"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/netns"
+)
+
+var everyCapture = flag.Bool("captures", false, "have tshark read the captures of all scenarios and all cases, not of a few")
+
+// wiresharkOrSkip finds tshark.
+func wiresharkOrSkip(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not on PATH (apt install tshark): captures are read by fabrictest's own decoder only")
+	}
+	return program
+}
+
+// Every packet that tshark complains of is one that was damaged on purpose, or that a
+// case made wrong.
+func TestCapturesOpenInWireshark(t *testing.T) {
+	program := wiresharkOrSkip(t)
+	some := []string{"clean-ud", "clean-ipv4", "iwarp-markers", "damage", "dgiwarp-ud-ipv4", "--messages", "20"}
+	cases := []string{"pkt/udp/checksum-is-left-out", "rdmap/response/unasked-for-is-named", "--device", "softroce", "--device", "softiwarp"}
+	if *everyCapture {
+		some, cases = nil, []string{"--dangerous"}
+	}
+	dir := t.TempDir()
+	scenariosRun := []string{filepath.Join(dir, "sim")}
+	run(t, append([]string{"run", "--on", "sim", "--out", scenariosRun[0]}, some...)...)
+	if *everyCapture && netns.Available() == nil {
+		scenariosRun = append(scenariosRun, filepath.Join(dir, "netns"))
+		run(t, "run", "--on", "netns", "--out", scenariosRun[1])
+	}
+	run(t, append([]string{"conform", "--capture", "all", "--out", filepath.Join(dir, "cases")}, cases...)...)
+
+	files, err := capturesIn(dir)
+	if err != nil || len(files) < 7 {
+		t.Fatalf("%d captures, %v", len(files), err)
+	}
+	options := tshark.Options(t.Context(), program, files[0])
+	next := make(chan string)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for file := range next {
+				opens(t, program, file, options)
+			}
+		})
+	}
+	for _, file := range files {
+		next <- file
+	}
+	close(next)
+	workers.Wait()
+	t.Logf("%d captures", len(files))
+}
+
+// run calls the program, which must not be called wrongly. Whether all it judged was
+// good is not the question here.
+func run(t *testing.T, args ...string) {
+	t.Helper()
+	if code, out, errs := call(t, args...); code != exitOK && code != exitFailed {
+		t.Fatalf("%s: exit code %d\n%s%s", strings.Join(args, " "), code, out, errs)
+	}
+}
+
+// opens checks that tshark complains of nothing in a file that is not really wrong.
+func opens(t *testing.T, program, file string, options []string) {
+	t.Helper()
+	mayComplain, err := oddPackets(file)
+	if err != nil {
+		t.Errorf("%s: %v", file, err)
+		return
+	}
+	complaints, err := tshark.Check(t.Context(), program, file, options...)
+	if err != nil {
+		t.Error(err)
+	}
+	// On the cables of a fabric the kernel's TCP does retransmit.
+	fabric := strings.HasPrefix(filepath.Base(file), "fabric.")
+	for _, c := range complaints {
+		retransmission := fabric && !strings.Contains(c.Text, "Malformed") && !strings.Contains(c.Text, "hecksum")
+		if !mayComplain[c.Packet] && !retransmission {
+			t.Errorf("%s: %v", file, c)
+		}
+	}
+}
+
+// oddPackets are those of a file of which tshark may complain: those that are wrong by
+// our own decoder, and those beyond tshark. In the capture of a simulated scenario the
+// wrong ones are exactly those that were damaged on the way.
+func oddPackets(file string) (map[int]bool, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	s, err := capture.Open(f)
+	if err != nil {
+		return nil, err
+	}
+	odd := make(map[int]bool)
+	simulated := strings.HasSuffix(filepath.Dir(file), "-sim")
+	for {
+		p, err := s.Next()
+		if errors.Is(err, io.EOF) {
+			return odd, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		wrong := p.Has(capture.MarkChecksum) || p.Has(capture.MarkMalformed)
+		damaged := strings.Contains(strings.Join(p.Comments, " "), "as it arrived")
+		if simulated && p.Protocol == "RoCEv2" && wrong != damaged {
+			return nil, fmt.Errorf("packet %d: wrong %v, damaged on the way %v: %v", p.Number, wrong, damaged, p.Marks)
+		}
+		// The kernel quotes a datagram as it got it, with a checksum that was left to a NIC.
+		quotes := strings.HasPrefix(p.Protocol, "ICMP")
+		odd[p.Number] = wrong || damaged || quotes || slices.ContainsFunc(p.PDUs, beyondTshark)
+	}
+}
+
+// beyondTshark reports an RDMAP Terminate that has a tagged DDP header. tshark takes
+// every such header for an untagged one, which is longer.
+func beyondTshark(d capture.PDU) bool {
+	if d.FPDU == nil || d.FPDU.Segment.Control.Opcode != wire.OpTerminate {
+		return false
+	}
+	t := &d.FPDU.Segment.Terminate
+	return t.HasDDP && t.DDP.Control.Tagged
+}
+
+// The command prints what it runs, and passes on what follows "--".
+func TestWiresharkPrintsPackets(t *testing.T) {
+	wiresharkOrSkip(t)
+	dir := filepath.Join(t.TempDir(), "out")
+	run(t, "run", "clean-ipv4", "pingpong", "--on", "sim", "--messages", "5", "--out", dir)
+	code, out, errs := call(t, "wireshark", "--print", dir, "clean-ipv4", "--", "-c", "3")
+	if code != exitOK || strings.Count(out, "RRoCE") != 3 {
+		t.Errorf("exit code %d, packets\n%s%s", code, out, errs)
+	}
+	if want := "tshark -r " + filepath.Join(dir, "clean-ipv4-sim", "capture.pcapng.gz"); !strings.Contains(errs, want) || !strings.Contains(errs, " -c 3") {
+		t.Errorf("it does not say that it runs %q:\n%s", want, errs)
+	}
+	for _, tc := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{dir}, exitUsage, "2 captures: add words"},
+		{[]string{dir, "nothing-like-it"}, exitFailed, "no capture in " + dir + " has nothing-like-it in its path; there are:"},
+		{[]string{t.TempDir()}, exitFailed, "has no capture"},
+	} {
+		if code, _, errs := call(t, append([]string{"wireshark", "--print"}, tc.args...)...); code != tc.code || !strings.Contains(errs, tc.says) {
+			t.Errorf("%v: exit code %d: %s", tc.args, code, errs)
+		}
+	}
+}
+
+func TestWiresharkSaysHowToInstallIt(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.pcapng")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if code, _, errs := call(t, "wireshark", file); code != exitFailed || !strings.Contains(errs, "apt install wireshark") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
