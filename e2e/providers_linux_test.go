@@ -15,7 +15,7 @@ var _ = Describe("scenarios with other NICs", func() {
 	})
 
 	It("run over the kernel's TCP what makes sense there, and say of the rest why not", func() {
-		o := s.run("run", "stream-write", "calls-reorder", "clean-xrc", "--on", "netns", "--provider", "softiwarp", "--capture", "headers", "--out", "out")
+		o := s.run("run", "stream-write", "calls-reorder", "clean-xrc", "--on", "netns", "--provider", "softiwarp", "--capture", "full", "--out", "out")
 		Expect(o.code).To(Equal(0), o.String())
 		Expect(o.stderr).To(BeEmpty())
 		Expect(o.stdout).To(ContainSubstring("Skipped 1: soft-iWARP has no xrc"))
@@ -33,7 +33,7 @@ var _ = Describe("scenarios with other NICs", func() {
 	})
 
 	It("run over datagrams without connections, and skip what needs them", func() {
-		o := s.run("run", "stream-write", "halo-loss", "clean-ud", "clean-rc", "--on", "netns", "--provider", "dgiwarp", "--capture", "headers", "--out", "out")
+		o := s.run("run", "stream-write", "halo-loss", "clean-ud", "clean-rc", "--on", "netns", "--provider", "dgiwarp", "--capture", "full", "--out", "out")
 		Expect(o.code).To(Equal(0), o.String())
 		Expect(o.stderr).To(BeEmpty())
 		Expect(o.stdout).To(ContainSubstring("Skipped 1: datagram-iWARP has no rc"))

@@ -92,7 +92,7 @@ func TestWrongCalls(t *testing.T) {
 		"run --quirk AckSkipsRad":           "did you mean AckSkipsRead",
 		"run --quirk cm.StopAfterConns=x":   "it takes a number",
 		"run nowhere.yaml":                  "nowhere.yaml",
-		"run --capture some":                "give headers, full or none",
+		"run --capture some":                "give full or none",
 		"up --rdma roce":                    "--rdma roce: the kernel has rxe (RoCE) and siw (iWARP)",
 		"run calls-loss --on netns":         "none of the scenarios chosen runs on netns",
 		"run '[' ":                          "pattern",
