@@ -161,15 +161,14 @@ type Place struct {
 	// VerbTime is how long each verb call takes in a simulated world; the cost of a
 	// local driver if 0.
 	VerbTime time.Duration
-	// Capture, if not nil, gets what it sends and receives.
+	// Capture, if not nil, gets what it sends and receives on sockets. A simulated
+	// network is tapped instead.
 	Capture *pcaplink.Capture
 	// Single has packets handed to the kernel one by one.
 	Single bool
-	// Link, if not nil, is put around a simulated port of datagrams, below the
-	// capture.
+	// Link, if not nil, is put around a simulated port of datagrams.
 	Link func(link.GroupLink) link.GroupLink
-	// Streams, if not nil, is put around the streams of a simulated port, below the
-	// capture.
+	// Streams, if not nil, is put around the streams of a simulated port.
 	Streams func(link.StreamNet) link.StreamNet
 }
 
@@ -186,9 +185,6 @@ func (p *Place) link(port *sim.Port) link.PacketLink {
 	var l link.GroupLink = port
 	if p.Link != nil {
 		l = p.Link(l)
-	}
-	if p.Capture != nil {
-		return p.Capture.Wrap(p.Name, l)
 	}
 	return l
 }

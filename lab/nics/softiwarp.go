@@ -82,9 +82,6 @@ func (o *iwarp) InWorld(w *sim.World, port *sim.Port, at Place) (verbs.Context, 
 	if at.Streams != nil {
 		n = at.Streams(n)
 	}
-	if at.Capture != nil {
-		n = at.Capture.WrapStreams(at.Name, n)
-	}
 	d, err := softiwarp.InWorld(w, port, n, o.at(at))
 	if err != nil {
 		return nil, err
