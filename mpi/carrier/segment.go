@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/fabrictest/fabrictest/internal/racesync"
 )
 
 // Ranks of one host have memory in common, with a ring in it for each direction. How
@@ -73,6 +75,7 @@ func (n *neighbour) hasRoom(size int) bool {
 
 // carry copies a packet to the peer.
 func (n *neighbour) carry(pkt *packet) error {
+	racesync.Send()
 	if pkt.from == nil {
 		n.out.put(pkt.buf.b[:pkt.len], nil)
 	} else {
@@ -94,6 +97,7 @@ func (n *neighbour) poll() (moved bool) {
 		if b == nil {
 			break
 		}
+		racesync.Received()
 		moved = true
 		n.c.took(b, nil, ByMemory)
 		n.in.pass()
