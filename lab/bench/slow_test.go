@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -22,26 +21,24 @@ func TestSlowVerbsChangeNoVerdict(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, verbTime := range []time.Duration{10 * time.Millisecond, 40 * time.Millisecond} {
-			t.Run(fmt.Sprintf("%s/%v", p.provider, verbTime), func(t *testing.T) {
-				lab := InSimulation(provider(t, p.provider), SimOptions{VerbTime: verbTime})
-				r := &conformance.Runner{Lab: lab, Workers: 2, Options: conformance.Options{Deviations: known}}
-				var cases []*conformance.Case
-				for _, s := range suites.Of(p.protocol) {
-					for i := range s.Cases {
-						cases = append(cases, &s.Cases[i])
-					}
+		t.Run(p.provider, func(t *testing.T) {
+			lab := InSimulation(provider(t, p.provider), SimOptions{VerbTime: 40 * time.Millisecond})
+			r := &conformance.Runner{Lab: lab, Workers: 2, Options: conformance.Options{Deviations: known}}
+			var cases []*conformance.Case
+			for _, s := range suites.Of(p.protocol) {
+				for i := range s.Cases {
+					cases = append(cases, &s.Cases[i])
 				}
-				results, err := r.Run(t.Context(), cases)
-				if err != nil {
-					t.Fatal(err)
+			}
+			results, err := r.Run(t.Context(), cases)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, res := range results {
+				if !res.Verdict.Good() {
+					t.Errorf("%s: %s: %v", res.Case.ID, res.Verdict, res.Err)
 				}
-				for _, res := range results {
-					if !res.Verdict.Good() {
-						t.Errorf("%s: %s: %v", res.Case.ID, res.Verdict, res.Err)
-					}
-				}
-			})
-		}
+			}
+		})
 	}
 }
