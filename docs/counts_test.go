@@ -29,7 +29,7 @@ func TestCountsAreThoseOfTheTree(t *testing.T) {
 	for _, s := range suites.All() {
 		cases += len(s.Cases)
 	}
-	real := map[string]struct{ n, step int }{
+	tree := map[string]struct{ n, step int }{
 		"cases of conformance": {cases, 100}, "cases of MPI rules": {len(mpi.Cases()), 10}, "scenarios that ship": {len(shipped), 10}, "workloads": {len(work.All()), 10},
 	}
 	found := map[string]bool{}
@@ -37,12 +37,12 @@ func TestCountsAreThoseOfTheTree(t *testing.T) {
 		text := read(t, name)
 		for _, m := range count.FindAllStringSubmatch(strings.ReplaceAll(text, "\n  ", " "), -1) {
 			n, err := strconv.Atoi(strings.ReplaceAll(m[2], ",", ""))
-			want := real[m[3]].n
+			want := tree[m[3]].n
 			if m[1] != "" {
-				want -= want % real[m[3]].step
+				want -= want % tree[m[3]].step
 			}
 			if err != nil || n != want {
-				t.Errorf("%s: %q, and there are %d: write %d", name, m[0], real[m[3]].n, want)
+				t.Errorf("%s: %q, and there are %d: write %d", name, m[0], tree[m[3]].n, want)
 			}
 			found[name+": "+m[3]] = true
 		}

@@ -63,7 +63,7 @@ func errorsOf(by map[string][]string, host string) (names []string) {
 }
 
 func describeErrors(want *scenarios.Expect) string {
-	var all []string
+	all := make([]string, 0, len(want.Errors)+len(want.AllowedErrors))
 	for _, pattern := range slices.Sorted(maps.Keys(want.Errors)) {
 		all = append(all, pattern+": "+strings.Join(want.Errors[pattern], ", "))
 	}

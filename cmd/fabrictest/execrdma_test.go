@@ -31,7 +31,8 @@ func linkedWith(t *testing.T, libraries ...string) string {
 	at := uint64(header + 3*section)
 	var file bytes.Buffer
 	for _, part := range []any{
-		h, elf.Section64{},
+		h,
+		elf.Section64{},
 		elf.Section64{Type: uint32(elf.SHT_STRTAB), Off: at, Size: uint64(names.Len())},
 		elf.Section64{Type: uint32(elf.SHT_DYNAMIC), Off: at + uint64(names.Len()), Size: uint64(dynamic.Len()), Link: 1, Entsize: 16},
 		names.Bytes(), dynamic.Bytes(),

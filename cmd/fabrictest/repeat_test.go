@@ -217,7 +217,7 @@ func shellWords(t *testing.T, line string) (words []string) {
 		c := rest[i]
 		switch {
 		case c == '\'':
-			quoted, begun = !quoted, true
+			quoted = !quoted
 		case quoted:
 			word.WriteByte(c)
 		case c == '\\':

@@ -78,7 +78,7 @@ func TestRulesOfThumbForBounds(t *testing.T) {
 	for _, loss := range []float64{0.0001, 0.001, 0.01, 0.02} {
 		for _, messages := range []int{1, 10, 100, 1000, 10000} {
 			m := model{loss: loss, packets: 3, messages: messages, timer: time.Millisecond}
-			q := 1 - math.Pow(1-loss, 3)
+			q := 1 - (1-loss)*(1-loss)*(1-loss)
 			mean := float64(messages) * q / (1 - q)
 			bound := time.Duration(mean+6*math.Sqrt(mean)+12) * time.Millisecond
 			if missed := m.exceeds(bound); missed > onceIn {

@@ -62,6 +62,7 @@ func (r *rank) Arrived(peer int, h *wire.Header, data []byte) error {
 	r.arrived++
 	return r.engine.Arrived(peer, h, data)
 }
+
 func (r *rank) Lost(peer int, cause error) {
 	r.lost[peer] = cause
 	r.engine.Lost(peer, cause)
