@@ -127,10 +127,11 @@ func (c *Carrier) connectionWord(p *peer, what kind, body []byte) error {
 	return nil
 }
 
-// How long a NIC waits for an answer, and how often it repeats: some half a second,
-// and then a peer counts as lost. For receives it waits as long as it takes.
+// How long a NIC waits for an acknowledgement, and how often it retransmits. A peer is lost
+// after two seconds or more: a rank on a busy machine may be stalled for one. A NIC waits
+// for receives as long as it takes.
 const (
-	ackTimeout = 14 // 4.096 µs · 2^14
+	ackTimeout = 16 // 4.096 µs · 2^16
 	retries    = 7
 	rnrTimer   = 8 // 160 µs
 	rnrForever = 7
