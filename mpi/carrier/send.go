@@ -230,7 +230,7 @@ func (c *Carrier) dispose(pkt *packet) {
 	c.idlePkts = append(c.idlePkts, pkt)
 }
 
-// carry sends a packet as a datagram. It is kept until the peer has it.
+// carry sends a packet as a datagram, and keeps it until the peer acknowledges it.
 func (d *datagrams) carry(pkt *packet) error {
 	c, p := d.rail.c, pkt.peer
 	c.stats.Packets[ByDatagram]++

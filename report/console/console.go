@@ -55,7 +55,7 @@ func New(cfg Config) *Display {
 	return d
 }
 
-// Start says that a result is being worked on.
+// Start shows that a scenario has begun to run on a tier.
 func (d *Display) Start(name, tier string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

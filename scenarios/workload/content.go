@@ -70,7 +70,7 @@ func (c *content) window(seq, n int) []byte {
 // each other.
 func (c *content) stamp(seq, chunk int) uint64 { return c.key ^ (uint64(chunk)<<32 | uint64(seq)) }
 
-// fill writes message seq.
+// fill writes the payload of message number seq into b.
 func (c *content) fill(b []byte, seq int) {
 	copy(b, c.window(seq, len(b)))
 	for at := 0; at < len(b); at += chunkLen {

@@ -15,7 +15,7 @@ import (
 // joinWait is how long our ranks may take to come up.
 const joinWait = 10 * time.Second
 
-// ours runs our ranks, and returns what the first has printed.
+// ours runs the benchmark on ranks of this runtime, and returns the output of rank 0.
 func (f *fabric) ours(ctx context.Context, noICRC bool) (string, error) {
 	specs := make([]launch.Spec, 0, len(f.hosts))
 	began := time.Now()
