@@ -18,19 +18,20 @@ import (
 type fakeDevice struct {
 	verbs.Unimplemented
 	fakeObject
-	mu     sync.Mutex
-	open   map[*fakeObject]string
-	whole  map[*fakeObject]any // what they are part of
-	closed []string            // one by one, in order
-	events chan verbs.AsyncEvent
-	cqs    chan verbs.CQ
-	last   lastAsked
-	fail   error         // of all that can fail
-	panic  bool          // in QueryPort
-	hang   chan struct{} // QueryDevice waits for it, if not nil
-	hung   chan struct{} // and closes this when it does
-	wcs    []verbs.WC
-	keys   atomic.Uint32
+	mu       sync.Mutex
+	open     map[*fakeObject]string
+	whole    map[*fakeObject]any // what they are part of
+	closed   []string            // one by one, in order
+	isClosed bool
+	events   chan verbs.AsyncEvent
+	cqs      chan verbs.CQ
+	last     lastAsked
+	fail     error         // of all that can fail
+	panic    bool          // in QueryPort
+	hang     chan struct{} // QueryDevice waits for it, if not nil
+	hung     chan struct{} // and closes this when it does
+	wcs      []verbs.WC
+	keys     atomic.Uint32
 }
 
 // lastAsked is what the device was asked last.
@@ -65,11 +66,18 @@ type fakeObject struct {
 	ended chan struct{}
 }
 
+// add notes a new object. A closed device has no open objects: what a call makes
+// while the device is being closed is closed too.
 func (d *fakeDevice) add(o *fakeObject, name string, whole any) {
 	o.dev, o.ended = d, make(chan struct{})
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.open[o], d.whole[o] = name, whole
+	d.whole[o] = whole
+	if d.isClosed {
+		close(o.ended)
+		return
+	}
+	d.open[o] = name
 }
 
 func (d *fakeDevice) isOpen() (names []string) {
@@ -98,6 +106,7 @@ func (d *fakeDevice) Close() error {
 	err := d.fakeObject.Close()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.isClosed = true
 	for o := range d.open {
 		delete(d.open, o)
 		close(o.ended)

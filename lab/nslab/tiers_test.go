@@ -51,7 +51,7 @@ func TestCutCablesCountWhatTheyLose(t *testing.T) {
 	t.Parallel()
 	onBoth(t, `
 fabric: {kind: star, hosts: 2}
-faults: [{at: 50ms, do: down, on: [host1], for: 60ms}]
+faults: [{at: 50ms, do: down, on: [host1], for: 400ms}]
 workload: {kind: stream, op: send, messages: 500, bytes: 4KiB, think: 1ms, timeout: 100ms, retries: 7}
 expect: {delivered: exactly-once, retransmits: {min: 1}, lost: {min: 1}}
 `, func(t *testing.T, r *report.Result) {
@@ -68,12 +68,13 @@ expect: {delivered: exactly-once, retransmits: {min: 1}, lost: {min: 1}}
 }
 
 // Between two hosts back to back, both directions are cut. In simulation both
-// NICs see it, and send nothing; here they do not.
+// NICs see it, and send nothing; here they do not. The cut outlasts several timeouts,
+// so that each host sends into it even if it was not running when it began.
 func TestCutCableOfAPair(t *testing.T) {
 	t.Parallel()
 	r := run(t, `
 fabric: {kind: pair}
-faults: [{at: 50ms, do: down, on: [host1], for: 60ms}]
+faults: [{at: 50ms, do: down, on: [host1], for: 400ms}]
 workload: {kind: all-to-all, messages: 500, bytes: 4KiB, think: 1ms, timeout: 100ms, retries: 7}
 expect: {delivered: exactly-once, retransmits: {min: 1}}
 `, lab.Options{})
