@@ -20,7 +20,7 @@ func endlessOf(ranks int, limit string) string {
 name: endless
 title: Everyone to everyone, without end
 fabric: {kind: star, hosts: %d}
-workload: {kind: all-to-all, messages: 1000000, bytes: 4KiB}
+workload: {kind: all-to-all, messages: 1000000, bytes: 4KiB, think: 1ms}
 limit: %s
 `, ranks, limit)
 }

@@ -25,7 +25,7 @@ var _ = Describe("an interrupted run", func() {
 		{"SIGTERM", func(r *running) { r.signal(syscall.SIGTERM) }, 143},
 	} {
 		It("in simulation leaves a report of what there was: "+how.name, func() {
-			file := s.write("endless.yaml", endless("60s"))
+			file := s.write("endless.yaml", endless("600s"))
 			// One comes to its end before; the other is cut short.
 			r := s.start(s.command("run", "pingpong", file, "--on", "sim", "--capture", "none", "--out", "out"))
 			Eventually(r.out.String).Should(ContainSubstring("ok      pingpong"))
@@ -189,7 +189,7 @@ var _ = Describe("kill -9 leaves nothing behind", func() {
 	})
 
 	It("leaves a folder that replay and the next run are not misled by", func() {
-		r := s.start(s.command("run", s.write("endless.yaml", endless("60s")), "--on", "sim", "--capture", "none"))
+		r := s.start(s.command("run", s.write("endless.yaml", endless("600s")), "--on", "sim", "--capture", "none"))
 		runs := filepath.Join(s.home, ".cache", "fabrictest", "runs")
 		Eventually(func() []string { all, _ := filepath.Glob(runs + "/*/scenarios/endless.yaml"); return all }).Should(HaveLen(1))
 		r.signal(syscall.SIGKILL)

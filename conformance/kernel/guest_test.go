@@ -83,6 +83,7 @@ func TestGuestRun(t *testing.T) {
 }
 
 func TestGuestRunGivesUp(t *testing.T) {
+	t.Parallel()
 	g := shellServer(t)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errTooLong)
 	defer cancel()

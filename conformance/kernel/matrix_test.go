@@ -113,10 +113,11 @@ func TestJudge(t *testing.T) {
 // A matrix whose device cannot be opened says so; one whose guest fails a case
 // counts it, tells the story, and goes on.
 func TestMatrixRun(t *testing.T) {
+	t.Parallel()
 	m := testMatrix()
 	m.Guest = shellServer(t)
 	m.Guest.IPv4, m.Guest.IPv6 = netip.MustParseAddr("127.0.0.1"), there6
-	m.IPv4, m.IPv6, m.Timeout = netip.MustParseAddr("127.0.0.1"), here6, 4*time.Second
+	m.IPv4, m.IPv6, m.Timeout = netip.MustParseAddr("127.0.0.1"), here6, 2*time.Second
 	m.gids = nil
 	m.Open = func(Setup) (verbs.Context, error) { return nil, errors.New("no device") }
 	if _, err := m.Run(t.Context(), Cases(SoftIWARP)[:1]); err == nil || !strings.Contains(err.Error(), "the guest has no siw") {

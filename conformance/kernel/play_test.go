@@ -118,6 +118,7 @@ var pingPongs = []PingPong{
 }
 
 func TestPingPong(t *testing.T) {
+	t.Parallel()
 	for _, p := range pingPongs {
 		for _, p.Role = range []Role{Client, Server} {
 			t.Run(fmt.Sprintf("%v/%v/%d", p.Tool, p.Role, p.Size), func(t *testing.T) {
@@ -134,6 +135,7 @@ func TestPingPong(t *testing.T) {
 
 // One bit of one message, in either direction, must be noticed.
 func TestPingPongNoticesOneBit(t *testing.T) {
+	t.Parallel()
 	for _, p := range pingPongs {
 		for _, p.Role = range []Role{Client, Server} {
 			for _, to := range []netip.Addr{here6, there6} {
@@ -160,6 +162,7 @@ func TestPingPongNoticesOneBit(t *testing.T) {
 }
 
 func TestPingPongNoticesALostEvent(t *testing.T) {
+	t.Parallel()
 	m := pingPong(t, PingPong{Tool: RC, Role: Client, Size: 64, Iters: 10, Events: true}, here6, there6)
 	m.fabric.mute = here6
 	ours, _ := m.run(t, 2*time.Second)
@@ -169,6 +172,7 @@ func TestPingPongNoticesALostEvent(t *testing.T) {
 }
 
 func TestPingPongGivesUp(t *testing.T) {
+	t.Parallel()
 	for _, role := range []Role{Client, Server} {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errTooLong)
 		p := PingPong{Tool: RC, Role: role, Size: 1, Iters: 1, MTU: verbs.MTU1024, Local: here4, SideChannel: freePort(t)}

@@ -23,6 +23,7 @@ func available(t *testing.T) {
 }
 
 func TestQuickMeasuresEverything(t *testing.T) {
+	t.Parallel()
 	available(t)
 	var told []float64
 	q, err := Quick(t.Context(), Options{Rounds: 1, Slice: 2 * time.Millisecond, Progress: func(_ string, done float64) { told = append(told, done) }})
@@ -47,6 +48,7 @@ func TestQuickMeasuresEverything(t *testing.T) {
 }
 
 func TestIWARPMeasuresEverything(t *testing.T) {
+	t.Parallel()
 	available(t)
 	q, err := IWARP(t.Context(), Options{Rounds: 1, Slice: 2 * time.Millisecond})
 	if err != nil {
@@ -78,6 +80,7 @@ func TestARunThatNobodyKnowsIsRefused(t *testing.T) {
 
 // A host's memory is a promise that noise does not touch, so it is kept here.
 func TestAnIdleHostIsSmall(t *testing.T) {
+	t.Parallel()
 	for name := range kinds {
 		mb, err := devices{newMachine(t), name}.IdleMB(t.Context())
 		if err != nil || mb > 40 {
