@@ -118,12 +118,15 @@ func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
 		if slices.Contains(args, "quick") {
 			return nil, false // which pingpong may not be of; the rest is as elsewhere
 		}
+		if slices.Contains(args, "--provider") {
+			args = append(args, "stream-write") // of those that make sense over all
+		}
 		if !slices.Contains(args, "--on") {
 			args = append(args, "--on", "sim")
 		}
 		return append(args, "--capture", "none"), needsNamespaces
 	case "conform":
-		if len(args) == 1 || args[1] == "--mutants" {
+		if len(args) == 1 || args[1] == "--mutants" || args[1] == "--as" {
 			args = append(args, "rc/psn") // in place of all
 		}
 		if i := slices.Index(args, "--schedules"); i > 0 {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -11,10 +12,15 @@ import (
 	"time"
 )
 
+var scale = flag.Bool("scale", false, "also run a thousand ranks, which takes ten seconds of processor time")
+
 // A thousand ranks start in one process, pass a ring, a barrier and an all-to-all of 8
 // bytes, and check what came; within a minute of processor time, whatever else the
 // machine is busy with, and in 4 GB.
 func TestAThousandRanks(t *testing.T) {
+	if !*scale {
+		t.Skip("only with -scale, as .ci/rotate has it")
+	}
 	t.Parallel() // to what is asleep; the time of the processor is its own
 	const within, most = time.Minute, 4e9
 	ctx, cancel := context.WithTimeout(t.Context(), 5*within)
