@@ -181,6 +181,7 @@ func everyNumber(n int) (all []uint16) {
 }
 
 func TestALinkIsImpairedAndMended(t *testing.T) {
+	t.Parallel()
 	const n = 200
 	p := playGuest(t, fakeConfig(t, "good"))
 	pass := func(when string) {
@@ -222,6 +223,7 @@ func TestALinkIsImpairedAndMended(t *testing.T) {
 
 // A cable at the bridge can be taken out as well.
 func TestACableIsTakenOutOfTheBridge(t *testing.T) {
+	t.Parallel()
 	p := playGuest(t, fakeConfig(t, "good"))
 	for _, want := range []int{0, 5} {
 		if err := p.lab.SetLink(1, want > 0); err != nil {
@@ -234,6 +236,7 @@ func TestACableIsTakenOutOfTheBridge(t *testing.T) {
 }
 
 func TestTheSameSeedLosesTheSamePackets(t *testing.T) {
+	t.Parallel()
 	fate := func(seed uint64) []uint16 {
 		c := fakeConfig(t, "good")
 		c.Seed, c.Impair = seed, lossy(impair.PPM/2)
@@ -307,6 +310,7 @@ func (p *plugged) frames(want int, kind func([]byte) bool) (all [][]byte) {
 // What the lab's kernel sends as one super-packet comes to a guest in frames that its
 // cable carries, with checksums, also through the switch.
 func TestSuperPacketsAreCutBehindTheSwitch(t *testing.T) {
+	t.Parallel()
 	p := playGuest(t, fakeConfig(t, "good"))
 	p.impair(Impairment{In: []impair.Spec{{Delay: time.Microsecond}}})
 	mac, _ := net.ParseMAC(guest.WireMAC(1))
