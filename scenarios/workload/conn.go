@@ -55,6 +55,7 @@ type conn struct {
 	peerSentAt time.Duration
 	peerDone   bool
 	peerOver   bool
+	peerOverAt time.Duration
 	wasUp      bool
 	saidSent   bool
 	saidDone   bool

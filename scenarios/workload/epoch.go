@@ -99,6 +99,9 @@ func (c *conn) stepCalling() error {
 
 // stepUp exchanges messages.
 func (c *conn) stepUp() (bool, error) {
+	if c.awaitsStatus() {
+		return false, nil
+	}
 	if c.peerOver || c.peerEpoch > c.epoch || c.broken {
 		return true, c.shut()
 	}
@@ -118,6 +121,13 @@ func (c *conn) stepUp() (bool, error) {
 		return true, c.shut()
 	}
 	return moved, nil
+}
+
+// awaitsStatus reports whether requests are outstanding whose responses may still arrive
+// although the peer has ended: its NAK is a packet, and its note can overtake it. A queue
+// pair that is taken to the error state at once would flush them without their status.
+func (c *conn) awaitsStatus() bool {
+	return c.peerOver && !c.broken && c.sq.busy() && !c.n.due(c.peerOverAt+c.n.grace)
 }
 
 // reportEnd tells the peer when this end's requests are over, and when it has

@@ -142,7 +142,7 @@ func (c *conn) heard(m *note) error {
 		c.peerDone = true
 		return nil
 	case noteOver:
-		c.peerOver = true
+		c.peerOver, c.peerOverAt = true, c.n.now
 		return nil
 	}
 	return fmt.Errorf("note %q of rank %d: do all ranks run the same workload?", m.Kind, c.peer)
