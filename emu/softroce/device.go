@@ -180,12 +180,8 @@ func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
 func (d *Device) Counters() []verbs.Counter {
 	d.Driver().Lock(drive.CallWait)
 	defer d.Driver().Unlock()
-	all := d.nic.Counters()
 	counted := d.cm.agent.Counters()
-	for _, c := range counted.List() {
-		all = append(all, verbs.Counter{Name: "cm_" + c.Name, Value: c.Value})
-	}
-	return all
+	return append(d.nic.Counters(), counted.List()...)
 }
 
 // CM returns the connection manager.

@@ -66,33 +66,31 @@ type Provider struct {
 // Default is the provider of scenarios that name none.
 const Default = "softroce"
 
-// All lists the providers that there are.
-func All() []*Provider {
+// All lists the providers that there are. They are shared: nobody changes them.
+func All() []*Provider { return slices.Clone(all()) }
+
+var all = sync.OnceValue(func() []*Provider {
 	all := []*Provider{softRoCE(), softIWARP(), datagramIWARP()}
 	for _, p := range all {
 		p.Quirks = append(p.Quirks, verbQuirks(p.Caps|p.ReliableCaps)...)
 	}
 	return all
-}
+})
 
 // Names lists their names.
-func Names() []string { return slices.Clone(names()) }
-
-// names is for all who ask: providers are made with the descriptions of all their
-// quirks, and the commands ask seven times before one begins.
-var names = sync.OnceValue(func() (names []string) {
-	for _, p := range All() {
+func Names() (names []string) {
+	for _, p := range all() {
 		names = append(names, p.Name)
 	}
 	return names
-})
+}
 
 // Find returns the provider of a name; that of Default if there is none.
 func Find(name string) (*Provider, error) {
 	if name == "" {
 		name = Default
 	}
-	for _, p := range All() {
+	for _, p := range all() {
 		if p.Name == name {
 			return p, nil
 		}

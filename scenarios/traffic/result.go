@@ -54,6 +54,16 @@ func (r *Result) Counter(name string) uint64 {
 	return 0
 }
 
+// Received is how many messages and bytes have arrived so far.
+func (e *End) Received() (messages, bytes uint64) {
+	for _, l := range e.lanes {
+		t := l.in.tally()
+		messages += uint64(t.Delivered)
+		bytes += uint64(t.Bytes)
+	}
+	return messages, bytes
+}
+
 // Result is what the end has seen, or had seen when Run broke off.
 func (e *End) Result() *Result {
 	r := &Result{Side: e.side, Elapsed: max(0, e.lastDone-e.began)}

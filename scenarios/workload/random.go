@@ -190,11 +190,7 @@ func (w *random) look() {
 	}
 	w.pulse = max(now, 1)
 	w.live.publish(now, w.end.Status())
-	var messages, bytes uint64
-	for _, l := range w.end.Result().Lanes {
-		messages += uint64(l.Received.Delivered)
-		bytes += uint64(l.Received.Bytes)
-	}
+	messages, bytes := w.end.Received()
 	if w.log.messages == 0 && messages > 0 {
 		w.log.mark("first data")
 	}

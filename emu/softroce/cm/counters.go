@@ -52,35 +52,42 @@ type Counters struct {
 	Quirk       uint64 // ignored because a quirk says so
 }
 
+// messageCounters names the counters of sent, resent, received and duplicate messages of
+// each kind. They are made once: List is called for every sample of a chart.
+var messageCounters = func() (names [4]([mad.NumAttrs]string)) {
+	for k, prefix := range []string{"cm_sent_", "cm_resent_", "cm_rcvd_", "cm_duplicate_"} {
+		for i := range names[k] {
+			names[k][i] = prefix + strings.ToLower((mad.AttrREQ + mad.Attr(i)).String())
+		}
+	}
+	return names
+}()
+
 // List returns the counters by name, in a fixed order.
 func (c *Counters) List() []verbs.Counter {
-	var list []verbs.Counter
-	for _, per := range []struct {
-		name  string
-		count *PerMessage
-	}{{"sent_", &c.Sent}, {"resent_", &c.Resent}, {"rcvd_", &c.Received}, {"duplicate_", &c.Duplicates}} {
-		for i, n := range per.count {
-			message := mad.AttrREQ + mad.Attr(i)
-			list = append(list, verbs.Counter{Name: per.name + strings.ToLower(message.String()), Value: n})
+	list := make([]verbs.Counter, 0, 4*mad.NumAttrs+17)
+	for k, counts := range []*PerMessage{&c.Sent, &c.Resent, &c.Received, &c.Duplicates} {
+		for i, n := range counts {
+			list = append(list, verbs.Counter{Name: messageCounters[k][i], Value: n})
 		}
 	}
 	return append(list,
-		verbs.Counter{Name: "bad_length", Value: c.BadLength},
-		verbs.Counter{Name: "bad_address", Value: c.BadAddress},
-		verbs.Counter{Name: "not_cm", Value: c.NotCM},
-		verbs.Counter{Name: "bad_version", Value: c.BadVersion},
-		verbs.Counter{Name: "bad_method", Value: c.BadMethod},
-		verbs.Counter{Name: "bad_attr", Value: c.BadAttr},
-		verbs.Counter{Name: "unknown_conn", Value: c.UnknownConn},
-		verbs.Counter{Name: "bad_source", Value: c.BadSource},
-		verbs.Counter{Name: "bad_qpn", Value: c.BadQPN},
-		verbs.Counter{Name: "wrong_state", Value: c.WrongState},
-		verbs.Counter{Name: "stale", Value: c.Stale},
-		verbs.Counter{Name: "refused", Value: c.Refused},
-		verbs.Counter{Name: "backlog_full", Value: c.BacklogFull},
-		verbs.Counter{Name: "conn_limit", Value: c.ConnLimit},
-		verbs.Counter{Name: "outbox_full", Value: c.OutboxFull},
-		verbs.Counter{Name: "events_full", Value: c.EventsFull},
-		verbs.Counter{Name: "quirk", Value: c.Quirk},
+		verbs.Counter{Name: "cm_bad_length", Value: c.BadLength},
+		verbs.Counter{Name: "cm_bad_address", Value: c.BadAddress},
+		verbs.Counter{Name: "cm_not_cm", Value: c.NotCM},
+		verbs.Counter{Name: "cm_bad_version", Value: c.BadVersion},
+		verbs.Counter{Name: "cm_bad_method", Value: c.BadMethod},
+		verbs.Counter{Name: "cm_bad_attr", Value: c.BadAttr},
+		verbs.Counter{Name: "cm_unknown_conn", Value: c.UnknownConn},
+		verbs.Counter{Name: "cm_bad_source", Value: c.BadSource},
+		verbs.Counter{Name: "cm_bad_qpn", Value: c.BadQPN},
+		verbs.Counter{Name: "cm_wrong_state", Value: c.WrongState},
+		verbs.Counter{Name: "cm_stale", Value: c.Stale},
+		verbs.Counter{Name: "cm_refused", Value: c.Refused},
+		verbs.Counter{Name: "cm_backlog_full", Value: c.BacklogFull},
+		verbs.Counter{Name: "cm_conn_limit", Value: c.ConnLimit},
+		verbs.Counter{Name: "cm_outbox_full", Value: c.OutboxFull},
+		verbs.Counter{Name: "cm_events_full", Value: c.EventsFull},
+		verbs.Counter{Name: "cm_quirk", Value: c.Quirk},
 	)
 }

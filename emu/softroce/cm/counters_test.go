@@ -31,7 +31,7 @@ func TestListHasEveryCounter(t *testing.T) {
 	if len(names) != int(next) {
 		t.Errorf("%d of %d counters are listed", len(names), next)
 	}
-	if !names["rcvd_sidr_req"] || !names["events_full"] {
+	if !names["cm_rcvd_sidr_req"] || !names["cm_events_full"] {
 		t.Errorf("names %v", names)
 	}
 }
