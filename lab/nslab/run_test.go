@@ -156,7 +156,7 @@ func TestPartitionKeepsHostsApart(t *testing.T) {
 	t.Parallel()
 	r := run(t, `
 fabric: {kind: star, hosts: 4}
-faults: [{at: 50ms, for: 100ms, do: partition, groups: [[host0, host1], [host2, host3]]}]
+faults: [{at: 50ms, for: 400ms, do: partition, groups: [[host0, host1], [host2, host3]]}]
 workload: {kind: all-to-all, messages: 250, bytes: 1KiB, think: 2ms, timeout: 100ms}
 expect: {retransmits: {min: 1}}
 `, lab.Options{})
