@@ -84,7 +84,7 @@ func TestOnlyTimingIsExcusedByStarvation(t *testing.T) {
 				if o.Fill(&r); r.Verdict != want {
 					t.Errorf("scheduled %+v: %s, want %s: %s", s, r.Verdict, want, r.Reason)
 				}
-				if r.Verdict == report.Starved && !strings.Contains(r.Reason, "other processes used 60 % of the processors") {
+				if r.Verdict == report.Starved && !strings.Contains(r.Reason, "other processes, or a CPU limit, took 60 % of the processors") {
 					t.Errorf("reason %q", r.Reason)
 				}
 			}

@@ -89,7 +89,8 @@ type Result struct {
 
 // Scheduling is how much of the processors a run in real time got.
 type Scheduling struct {
-	// Others is the share of the processors, from 0 to 1, that processes outside of the run used.
+	// Others is the share of the processors, from 0 to 1, that processes outside of the run
+	// used, or that a CPU limit of its control group withheld.
 	Others float64 `json:"others"`
 	// Process is the one of the run that waited for a processor for the greatest part of
 	// its time: lab, or a rank.

@@ -126,7 +126,7 @@ func figures(r *Result) []fact {
 		add("Links impaired by", "the kernel's netem")
 	}
 	if s := r.Scheduling; s != nil {
-		add("Processors used by others", fmt.Sprintf("%.0f %%", 100*s.Others))
+		add("Processors taken by others or a CPU limit", fmt.Sprintf("%.0f %%", 100*s.Others))
 		if s.Process != "" {
 			add("Waited most for a processor", s.waits())
 		}
@@ -144,7 +144,7 @@ func (s *Scheduling) waits() string {
 
 // String says in a line how much of the processors the run got.
 func (s *Scheduling) String() string {
-	text := fmt.Sprintf("other processes used %.0f %% of the processors", 100*s.Others)
+	text := fmt.Sprintf("other processes, or a CPU limit, took %.0f %% of the processors", 100*s.Others)
 	if s.Process != "" {
 		text += "; " + s.Process + " waited " + units.Duration(s.Waited.Round(time.Millisecond)) + " for one and ran " + units.Duration(s.Ran.Round(time.Millisecond))
 	}

@@ -19,11 +19,14 @@ type Sample struct {
 	Busy, All time.Duration
 	// Own is what this process and the children that it waited for have used.
 	Own time.Duration
+	// Throttled is how long a CPU limit of a control group kept processors from this
+	// process, the sum over all processors.
+	Throttled time.Duration
 }
 
-// Others is the share of the processors, from 0 to 1, that neither belonged to this
-// process and its children nor was idle between two samples: others used it, or the
-// machine as a whole was stopped. Interrupts are nobody's: packets of this process
+// Others is the share of the processors, from 0 to 1, that this process and its children
+// could not use between two samples: other processes used it, a CPU limit withheld it, or
+// the machine as a whole was stopped. Interrupts do not count: packets of this process
 // cause them too.
 func Others(from, to Sample) float64 {
 	capacity := to.At.Sub(from.At) * time.Duration(from.CPUs)
@@ -31,6 +34,6 @@ func Others(from, to Sample) float64 {
 		return 0
 	}
 	stopped := max(capacity-(to.All-from.All), 0)
-	others := to.Busy - from.Busy + stopped - (to.Own - from.Own)
+	others := to.Busy - from.Busy + stopped - (to.Own - from.Own) + to.Throttled - from.Throttled
 	return min(max(float64(others)/float64(capacity), 0), 1)
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -57,7 +59,7 @@ func Now() (Sample, bool) {
 	if err != nil {
 		return Sample{}, false
 	}
-	s := Sample{At: time.Now()}
+	s := Sample{At: time.Now(), Throttled: throttled("/")}
 	s.addCPUs(text, set.IsSet)
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var u unix.Rusage
@@ -66,6 +68,49 @@ func Now() (Sample, bool) {
 		}
 	}
 	return s, s.CPUs > 0 && s.All > 0
+}
+
+// throttled is how long the control groups of this process were throttled: the limit that
+// did most of it, where several apply. It is zero where there are no control groups.
+func throttled(root string) (most time.Duration) {
+	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		// hierarchy ID, controllers, path: "0::/user.slice" in version 2.
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		mount := fields[1]
+		if mount != "" && !slices.Contains(strings.Split(mount, ","), "cpu") {
+			continue
+		}
+		mount = filepath.Join(root, "sys/fs/cgroup", mount)
+		for dir := filepath.Join("/", fields[2]); ; dir = filepath.Dir(dir) {
+			if stat, err := os.ReadFile(filepath.Join(mount, dir, "cpu.stat")); err == nil {
+				most = max(most, parseThrottled(stat))
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return most
+}
+
+// parseThrottled reads cpu.stat: throttled_time in nanoseconds in version 1 of control
+// groups, throttled_usec in version 2.
+func parseThrottled(stat []byte) time.Duration {
+	for line := range strings.Lines(string(stat)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		unit := map[string]time.Duration{"throttled_time": time.Nanosecond, "throttled_usec": time.Microsecond}[name]
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil && unit > 0 {
+			return time.Duration(n) * unit
+		}
+	}
+	return 0
 }
 
 // The fields of a line of /proc/stat behind the name, in ticks of 10 ms. What guests

@@ -1,6 +1,8 @@
 package cputime
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -42,6 +44,45 @@ func TestOwnTimeIsCounted(t *testing.T) {
 		now, _ := Now()
 		if u, _ := Self(); now.Own-before.Own > 50*time.Millisecond && u.Ran-used.Ran > 40*time.Millisecond && now.All > before.All {
 			return
+		}
+	}
+}
+
+// Both versions of control groups are read, and the limits of all groups that the process
+// is in.
+func TestThrottledTimeOfControlGroups(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  time.Duration
+	}{
+		"none": {nil, 0},
+		"version 2": {map[string]string{
+			"proc/self/cgroup":               "0::/a/b\n",
+			"sys/fs/cgroup/a/cpu.stat":       "usage_usec 9\nnr_throttled 3\nthrottled_usec 2000\n",
+			"sys/fs/cgroup/a/b/cpu.stat":     "usage_usec 9\n",
+			"sys/fs/cgroup/other/b/cpu.stat": "throttled_usec 9000\n",
+		}, 2 * time.Millisecond},
+		"version 2 in a container": {map[string]string{
+			"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.stat": "throttled_usec 7\n",
+		}, 7 * time.Microsecond},
+		"version 1": {map[string]string{
+			"proc/self/cgroup":                     "3:memory:/m\n2:cpu,cpuacct:/x\n",
+			"sys/fs/cgroup/cpu,cpuacct/x/cpu.stat": "nr_periods 5\nthrottled_time 42\n",
+			"sys/fs/cgroup/memory/m/cpu.stat":      "throttled_time 99\n",
+		}, 42 * time.Nanosecond},
+	} {
+		root := t.TempDir()
+		for file, text := range c.files {
+			file = filepath.Join(root, file)
+			if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := throttled(root); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }

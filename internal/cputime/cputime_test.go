@@ -26,6 +26,10 @@ func TestOthersIsWhatIsNeitherOwnNorIdle(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
+	limited := Sample{At: begin.Add(10 * time.Second), CPUs: 2, Busy: from.Busy + 5*time.Second, All: from.All + 20*time.Second, Own: from.Own + 5*time.Second, Throttled: 15 * time.Second}
+	if got := Others(from, limited); got != 0.75 {
+		t.Errorf("idle, but for a CPU limit of a quarter: %v", got)
+	}
 	if got := Others(from, from); got != 0 {
 		t.Errorf("in no time: %v", got)
 	}
