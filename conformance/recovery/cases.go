@@ -97,7 +97,7 @@ var lossCases = []conformance.Case{
 		Title: "A gap is told when it is seen, and not by a timer",
 		Cite:  ibta("error class B", "roce/rc/psn/5"), Level: conformance.Must,
 		Sends:   "packets behind gaps",
-		Expects: "a sequence NAK for each within 6.7 ms, typically",
+		Expects: "a sequence NAK for each within 6.7 ms, or 54 ms in real time, typically",
 		Mutants: []string{"NAKLate"},
 		Run: on(nakGeneration, func(p *rcpeer.Port, all []Measurement) {
 			typical(p, find(all, "nak/generation"), prompt(p), "a NAK at once")
@@ -107,7 +107,7 @@ var lossCases = []conformance.Case{
 		ID:    "recovery/nak/starts-the-repetition",
 		Title: "A NAK is followed by the packet that it asks for, wherever in the window that is, and not by a timer",
 		Cite:  ibta("9.7.5", "roce/rc/tmo/8"), Level: conformance.Must,
-		Sends:   "to windows of eight packets, a sequence NAK for the first, one in the middle, or the last; the timeout is 67 ms",
+		Sends:   "to windows of eight packets, a sequence NAK for the first, one in the middle, or the last; the timeout is 67 ms, or 0.5 s in real time",
 		Expects: "that packet within a tenth of the timeout, typically",
 		Mutants: []string{"NAKWaitsForTimer"},
 		Run: on(nakReaction, func(p *rcpeer.Port, all []Measurement) {

@@ -11,13 +11,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// lossTimer is the timeout of windows that lose a packet: 4.2 ms, and more where a
-// computer that is busy must not look like a loss.
+// lossTimer is the timeout of windows that lose a packet: 4.2 ms, and 268 ms or more in
+// real time, where packets of a busy computer are late by tens of milliseconds.
 func lossTimer(p *rcpeer.Port) uint8 {
 	if p.Virtual {
 		return 10
 	}
-	return p.LongTimer(13)
+	return p.LongTimer(16)
 }
 
 // tries is how often something is measured that takes a timeout.

@@ -72,9 +72,14 @@ var places = []struct {
 	at   int
 }{{"first", 0}, {"middle", window / 2}, {"last", window - 1}}
 
-// reactionTimer is a timeout of 67 ms or more: far longer than anything but waiting
-// for it.
-func reactionTimer(p *rcpeer.Port) uint8 { return p.LongTimer(14) }
+// reactionTimer is a timeout far longer than anything but waiting for it: 67 ms or more,
+// and 0.5 s or more in real time, where the computer may be busy.
+func reactionTimer(p *rcpeer.Port) uint8 {
+	if p.Virtual {
+		return p.LongTimer(14)
+	}
+	return p.LongTimer(17)
+}
 
 // nakReaction measures how long it takes from a NAK to the packet that it asks for.
 func nakReaction(p *rcpeer.Port) (all []Measurement) {
