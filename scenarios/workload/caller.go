@@ -85,7 +85,10 @@ func (c *caller) expectRefusal() error {
 	if err != nil {
 		return err
 	}
-	_, err = c.cm.Connect(p.qp, netip.AddrPortFrom(c.addr, deadPort), c.param(), callTimeout)
+	err = c.whenFree(func() error {
+		_, err := c.cm.Connect(p.qp, netip.AddrPortFrom(c.addr, deadPort), c.param(), callTimeout)
+		return err
+	})
 	var refused *verbs.RejectError
 	switch {
 	case err == nil:
@@ -102,7 +105,11 @@ func (c *caller) expectRefusal() error {
 }
 
 func (c *caller) resolve() error {
-	found, err := c.cm.Resolve(netip.AddrPortFrom(c.addr, lookupPort), nil, callTimeout)
+	var found verbs.DatagramPeer
+	err := c.whenFree(func() (err error) {
+		found, err = c.cm.Resolve(netip.AddrPortFrom(c.addr, lookupPort), nil, callTimeout)
+		return err
+	})
 	switch {
 	case err == nil && found.QKey != lookupQKey:
 		c.violation(Connection, "the datagram service of port %d has Q_Key %#x, not %#x", lookupPort, found.QKey, lookupQKey)
@@ -148,7 +155,11 @@ func (c *caller) call(i, try int) (err error) {
 	param := c.param()
 	param.PrivateData = greeting{i, try, c.heard}.bytes()
 	began := c.rank.Proc.Now()
-	conn, err := c.cm.Connect(p.qp, netip.AddrPortFrom(c.addr, callPort), param, callTimeout)
+	var conn verbs.Conn
+	err = c.whenFree(func() (err error) {
+		conn, err = c.cm.Connect(p.qp, netip.AddrPortFrom(c.addr, callPort), param, callTimeout)
+		return err
+	})
 	if err != nil {
 		if c.fabricFailed(err) {
 			return errBroken

@@ -45,6 +45,11 @@ const (
 	deadPort   = 4002 // nobody listens here
 	lookupQKey = 0x1234567
 	noSuchPort = 8 // the reason with which requests to a dead port are refused
+	// noResources is the reason with which requests beyond a limit are.
+	noResources = 3
+	// freedWithin is the time after which a connection that both ends have left is
+	// freed: 16 disconnect requests, 4.3 s apart, may be lost.
+	freedWithin = 70 * time.Second
 )
 
 // maxTries is how often a call is made anew before it is given up.
@@ -181,6 +186,21 @@ func (e *calls) tell(word string) error {
 		return err
 	}
 	return nil
+}
+
+// whenFree makes a request to the connection manager. A manager that keeps as many
+// connections as it may, those in time wait included, is asked again until it must have
+// freed one.
+func (e *calls) whenFree(request func() error) error {
+	for until := e.rank.Proc.Now() + freedWithin; ; e.rank.Proc.Sleep(lastBackoff) {
+		err := request()
+		var rejected *verbs.RejectError
+		full := errors.Is(err, verbs.ErrNoMemory) || errors.As(err, &rejected) && rejected.Reason == noResources
+		if !full || e.rank.Proc.Now() >= until {
+			return err
+		}
+		e.moved()
+	}
 }
 
 // fabricFailed reports whether an error of the connection manager is the
