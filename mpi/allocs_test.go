@@ -24,11 +24,11 @@ type looped struct {
 	len  int
 }
 
-func (l *loop) Now() time.Duration { return 0 }
-func (l *loop) Room(int, int) bool { return true }
-func (l *loop) Wait(time.Duration) {}
-func (l *loop) Quiet() bool        { return l.n == 0 }
-func (l *loop) Close() error       { return nil }
+func (l *loop) Now() time.Duration    { return 0 }
+func (l *loop) CanSend(int, int) bool { return true }
+func (l *loop) Wait(time.Duration)    {}
+func (l *loop) AllDelivered() bool    { return l.n == 0 }
+func (l *loop) Close() error          { return nil }
 
 func (l *loop) Send(_ int, h *wire.Header, data []byte, owner any) {
 	w := &l.words[(l.first+l.n)%len(l.words)]
@@ -39,8 +39,8 @@ func (l *loop) Send(_ int, h *wire.Header, data []byte, owner any) {
 	}
 }
 
-func (l *loop) Flush() bool      { return false }
-func (l *loop) Glance(bool) bool { return l.Progress() }
+func (l *loop) Flush() bool        { return false }
+func (l *loop) PollFast(bool) bool { return l.Progress() }
 
 func (l *loop) Progress() bool {
 	if l.n == 0 {

@@ -3,7 +3,7 @@ package mpi
 import "github.com/fabrictest/fabrictest/mpi/match"
 
 // Awaited implements Upper.
-func (k *rank) Awaited(visit func(peer int)) {
+func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 	members := func(context uint32, from int) {
 		switch {
 		case context&collective != 0:
@@ -12,14 +12,14 @@ func (k *rank) Awaited(visit func(peer int)) {
 			k.visitMembers(context, visit)
 		}
 	}
-	k.p2p.Awaited(visit, members)
+	k.p2p.EachAwaitedPeer(visit, members)
 	for _, e := range k.probing {
 		if e.Source != match.Any {
 			visit(int(e.Source))
 		}
 		members(e.Context, int(e.Source))
 	}
-	k.windows.Awaited(visit)
+	k.windows.EachAwaitedPeer(visit)
 }
 
 // visitMembers visits those who may send to a receive from anybody.

@@ -84,7 +84,7 @@ func (w *World) DetachBuffer() error {
 	})
 	gone := a.buf
 	k.attached = attached{}
-	err := k.carrier.Forget(gone)
+	err := k.carrier.Invalidate(gone)
 	k.unlock()
 	return w.raise("DetachBuffer", err)
 }

@@ -21,7 +21,7 @@ type Carrier interface {
 	MaxData() int
 	// Room reports whether a word with n bytes can leave for a peer without having to
 	// wait for room there.
-	Room(peer, n int) bool
+	CanSend(peer, n int) bool
 	// Send carries a word to a peer, behind those before it. The header is the
 	// caller's again at once, data when Finished says Sent of the owner; without an
 	// owner there is no data.
@@ -47,8 +47,8 @@ type Carrier interface {
 	CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner carrier.Fetcher)
 	// Forget says that memory is about to be freed or used for something else, and
 	// Forgotten whether it may be: no NIC can reach it any more. Progress leads to that.
-	Forget(buf []byte) error
-	Forgotten(buf []byte) bool
+	Invalidate(buf []byte) error
+	Invalidated(buf []byte) bool
 	// Flush has leave what was kept back to leave with more, and reports whether there
 	// was anything.
 	Flush() bool
@@ -57,12 +57,12 @@ type Carrier interface {
 	// Glance is a Progress that leaves to the next one what can wait; first says that it
 	// is the first of several, one right behind the other. Wait comes after a Progress
 	// only.
-	Glance(first bool) bool
+	PollFast(first bool) bool
 	// Wait returns when there may be something for Progress, or after most. The
 	// program and the task in the background may both wait.
 	Wait(most time.Duration)
 	// Quiet reports whether everything that was sent has reached its peers.
-	Quiet() bool
+	AllDelivered() bool
 	Close() error
 	// Stats are the carrier's own.
 	Stats() any

@@ -107,7 +107,7 @@ func (c *Comm) Allreduce(buf []byte, t Type, op Op) error {
 	case err != nil:
 	case t.Size() == 0:
 		err = fmt.Errorf("%w: %v", ErrType, t)
-	case !op.Fits(t) || op == Replace || op == NoOp:
+	case !op.ValidFor(t) || op == Replace || op == NoOp:
 		err = fmt.Errorf("%w: %v of %v", ErrOp, op, t)
 	case len(buf)%t.Size() != 0:
 		err = fmt.Errorf("%w: %d bytes are no whole number of %v", ErrArg, len(buf), t)

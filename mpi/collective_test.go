@@ -248,7 +248,7 @@ func TestAllreduce(t *testing.T) {
 		const n = 5
 		for _, typ := range allTypes {
 			for op := Sum; op < Replace; op++ {
-				if !op.Fits(typ) {
+				if !op.ValidFor(typ) {
 					continue
 				}
 				want := elements(typ, 0, n)

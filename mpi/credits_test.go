@@ -27,7 +27,7 @@ func TestFloodFallsBackForWantOfCredits(t *testing.T) {
 				o.Carrier = carrier.Config{Design: design, Receives: credits}
 				o.Carrier.Datagrams.Window, o.Carrier.Ring.Slots = credits, credits
 				var sender mpi.Stats
-				o.Ended = func(rank int, s mpi.Stats) {
+				o.OnFinalize = func(rank int, s mpi.Stats) {
 					if rank == 0 {
 						sender = s
 					}

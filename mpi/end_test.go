@@ -127,11 +127,11 @@ func TestMain(m *testing.M) {
 	case "none":
 		Main(func(*World) error { return nil })
 	case "code":
-		RegisterHost("a test", func(func(*env.Env, Options) error) error { return fmt.Errorf("all: %w", seven{}) })
+		RegisterLauncher("a test", func(func(*env.Env, Options) error) error { return fmt.Errorf("all: %w", seven{}) })
 		Main(nil)
 	case "good", "bad":
 		bad := os.Getenv("MPI_TEST_MAIN") == "bad"
-		RegisterHost("a test", func(rank func(*env.Env, Options) error) error {
+		RegisterLauncher("a test", func(rank func(*env.Env, Options) error) error {
 			if bad {
 				return fmt.Errorf("it failed")
 			}
@@ -171,6 +171,6 @@ func TestMainEndsTheProcess(t *testing.T) {
 		}
 		host.run, host.name = nil, ""
 	}()
-	RegisterHost("one", func(func(*env.Env, Options) error) error { return nil })
-	RegisterHost("two", nil)
+	RegisterLauncher("one", func(func(*env.Env, Options) error) error { return nil })
+	RegisterLauncher("two", nil)
 }

@@ -94,7 +94,7 @@ func classify(err error) error {
 		return nil
 	case errors.Is(err, p2p.ErrTruncated):
 		return &classified{ErrTruncate, err}
-	case errors.Is(err, p2p.ErrLost), errors.Is(err, p2p.ErrConfused), errors.Is(err, window.ErrLost):
+	case errors.Is(err, p2p.ErrLost), errors.Is(err, p2p.ErrProtocol), errors.Is(err, window.ErrLost):
 		return &classified{ErrPeerLost, err}
 	}
 	return err

@@ -12,16 +12,16 @@ import (
 // for each and calls rank with it, and returns what it or they ended with. An error
 // that has a method Reported, which is true, is not told again; one with a method
 // ExitCode says what the process ends with.
-type Host func(rank func(e *env.Env, o Options) error) error
+type Launcher func(rank func(e *env.Env, o Options) error) error
 
 var host struct {
 	name string
-	run  Host
+	run  Launcher
 }
 
 // RegisterHost says who starts ranks; a program has one. The package that does so is
 // imported by the program for that alone, and calls it in its init.
-func RegisterHost(name string, h Host) {
+func RegisterLauncher(name string, h Launcher) {
 	if host.run != nil {
 		panic(fmt.Sprintf("mpi: %s is to start ranks, and %s is already: import one of them", name, host.name))
 	}

@@ -19,7 +19,7 @@ const (
 )
 
 // Kept implements Upper.
-func (k *rank) Kept() {
+func (k *rank) FlushNeeded() {
 	if !k.flushing {
 		k.flushing = true
 		k.env.Go("flush", k.flushKept)

@@ -37,7 +37,7 @@ func (k *rank) breakOff(context uint32, err error) {
 		return
 	}
 	k.broken = append(k.broken, context)
-	k.p2p.Break(context, err)
+	k.p2p.FailContext(context, err)
 }
 
 // brokenBy takes the word of a rank that has given up.

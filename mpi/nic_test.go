@@ -18,7 +18,7 @@ func (n *nic) Now() time.Duration {
 
 func (n *nic) MaxData() int { return 4096 }
 
-func (n *nic) Room(int, int) bool {
+func (n *nic) CanSend(int, int) bool {
 	n.f.mu.Lock()
 	defer n.f.mu.Unlock()
 	return !n.f.cramped || n.f.chance.IntN(3) > 0
@@ -154,11 +154,11 @@ func (n *nic) CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner 
 	})
 }
 
-func (n *nic) Forget([]byte) error { return nil }
+func (n *nic) Invalidate([]byte) error { return nil }
 
-func (n *nic) Forgotten([]byte) bool { return true }
-func (n *nic) Flush() bool           { return false }
-func (n *nic) Glance(bool) bool      { return n.Progress() }
+func (n *nic) Invalidated([]byte) bool { return true }
+func (n *nic) Flush() bool             { return false }
+func (n *nic) PollFast(bool) bool      { return n.Progress() }
 
 func (n *nic) Progress() (moved bool) {
 	for {
@@ -176,7 +176,7 @@ func (n *nic) Progress() (moved bool) {
 	}
 }
 
-func (n *nic) Quiet() bool {
+func (n *nic) AllDelivered() bool {
 	n.f.mu.Lock()
 	defer n.f.mu.Unlock()
 	return n.onWay == 0

@@ -39,7 +39,7 @@ type Options struct {
 	// 256 if 0, never if negative.
 	Bruck int
 	// Ended is told what a rank has done when its program has ended, however it has.
-	Ended func(rank int, s Stats) `json:"-"`
+	OnFinalize func(rank int, s Stats) `json:"-"`
 }
 
 // setDefaults fills in what is zero.

@@ -43,7 +43,7 @@ func (c *Comm) probe(call string, source, tag int, wait bool) (Status, bool, err
 			st = Status{Source: c.rankOf(from), Tag: int(tag), Count: size}
 			return true
 		}
-		err = c.k.p2p.InVain(envelope)
+		err = c.k.p2p.ProbeError(envelope)
 		return err != nil
 	}
 	c.k.lock()
@@ -98,8 +98,8 @@ func (c *Comm) matched(call string, source, tag int, wait bool) (*Message, Statu
 		if m != nil {
 			return true
 		}
-		if m = c.k.p2p.Take(envelope); m == nil {
-			err = c.k.p2p.InVain(envelope)
+		if m = c.k.p2p.Improbe(envelope); m == nil {
+			err = c.k.p2p.ProbeError(envelope)
 		}
 		return m != nil || err != nil
 	}
@@ -113,7 +113,7 @@ func (c *Comm) matched(call string, source, tag int, wait bool) (*Message, Statu
 	if m == nil {
 		return nil, empty, false, c.raise(call, err)
 	}
-	from, got, size := m.Look()
+	from, got, size := m.Status()
 	return &Message{c: c, m: m}, Status{Source: c.rankOf(from), Tag: int(got), Count: size}, true, nil
 }
 
@@ -152,7 +152,7 @@ func (m *Message) Recv(buf []byte) (Status, error) {
 	k.lock()
 	r := k.borrow()
 	r.p.Buf = buf
-	k.p2p.Receive(&r.p, m.m)
+	k.p2p.Imrecv(&r.p, m.m)
 	k.until(r.p.Done)
 	st, err := m.c.received(&r.p), r.p.Err
 	k.giveBack(r)
@@ -172,7 +172,7 @@ func (m *Message) Irecv(buf []byte) (*Request, error) {
 	r.kind = receives
 	m.c.k.lock()
 	r.p.Buf = buf
-	m.c.k.p2p.Receive(&r.p, m.m)
+	m.c.k.p2p.Imrecv(&r.p, m.m)
 	m.c.k.unlock()
 	return r, nil
 }

@@ -131,7 +131,7 @@ func (k *rank) glance(so func() bool) bool {
 		return false
 	}
 	for i := range glances {
-		if k.carrier.Glance(i == 0) && so() {
+		if k.carrier.PollFast(i == 0) && so() {
 			return true
 		}
 	}
@@ -208,7 +208,7 @@ func (k *rank) inBackground(p verbs.Proc) {
 // Arrived implements Upper.
 func (k *rank) Arrived(peer int, h *wire.Header, data []byte) error {
 	switch {
-	case h.Kind >= wire.Windows:
+	case h.Kind >= wire.FirstWindowKind:
 		return k.windows.Arrived(peer, h, data)
 	case h.Kind == wire.Eager && h.Tag == tagBroken && h.Context&collective != 0:
 		k.brokenBy(h.Context, peer)
@@ -226,16 +226,16 @@ func (k *rank) Finished(owner any, what carrier.Op, err error) {
 	case *p2p.Request:
 		switch what {
 		case carrier.Sent:
-			k.p2p.Sent(o, err)
+			k.p2p.SendDone(o, err)
 		case carrier.Read:
-			k.p2p.Read(o, err)
+			k.p2p.ReadDone(o, err)
 		case carrier.Wrote:
-			k.p2p.Wrote(o, err)
+			k.p2p.WriteDone(o, err)
 		}
 	case *window.Operation:
-		k.windows.Finished(o, err)
+		k.windows.TransferDone(o, err)
 	case *window.Atomic:
-		k.windows.FinishedAtomic(o, err)
+		k.windows.AtomicDone(o, err)
 	}
 }
 

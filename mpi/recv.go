@@ -35,7 +35,7 @@ func (c *Comm) received(p *p2p.Request) Status {
 	case p.Cancelled:
 		return Status{Source: AnySource, Tag: AnyTag, Cancelled: true}
 	case p.Matched() && (p.Err == nil || p.Size > 0):
-		return Status{Source: c.rankOf(p.Source), Tag: int(p.GotTag), Count: min(p.Size, len(p.Buf))}
+		return Status{Source: c.rankOf(p.Source), Tag: int(p.MatchedTag), Count: min(p.Size, len(p.Buf))}
 	}
 	return empty
 }

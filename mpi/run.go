@@ -37,8 +37,8 @@ func Run(e *env.Env, o Options, f func(*World) error) error {
 	if err == nil {
 		err = k.finalize()
 	}
-	if o.Ended != nil {
-		o.Ended(e.Rank, (&World{k.world}).Stats())
+	if o.OnFinalize != nil {
+		o.OnFinalize(e.Rank, (&World{k.world}).Stats())
 	}
 	if err = errors.Join(err, k.close()); err != nil {
 		return fmt.Errorf("mpi: rank %d of %d: %w", e.Rank, e.Size, err)
@@ -72,7 +72,7 @@ func open(e *env.Env, o Options) (*rank, error) {
 	o.fit(carrier.MaxData())
 	k.carrier = carrier
 	k.p2p = p2p.New(o.P2P, &messageCarrier{carrier})
-	k.p2p.Concerns = k.concerns
+	k.p2p.DependsOn = k.concerns
 	k.windows = window.New(o.Window, &windowCarrier{carrier})
 	if o.Progress == Background {
 		if e.Go == nil {
@@ -125,7 +125,7 @@ func (k *rank) finalize() error {
 		patience, stays = quietSoon, farewellSoon
 	}
 	deadline := k.carrier.Now() + patience
-	k.until(func() bool { return k.carrier.Quiet() || k.carrier.Now() > deadline })
+	k.until(func() bool { return k.carrier.AllDelivered() || k.carrier.Now() > deadline })
 	err = errors.Join(err, k.leave(stays))
 	k.unlock()
 	return err
@@ -161,7 +161,7 @@ func (k *rank) leave(within time.Duration) error {
 // for what all ranks say to each other then; before, what is of collective operations
 // that have failed.
 func (k *rank) discard() {
-	if k.p2p.Unexpected() == 0 {
+	if k.p2p.UnexpectedLen() == 0 {
 		return
 	}
 	for _, context := range k.broken {
@@ -180,11 +180,11 @@ func (k *rank) discard() {
 // drop drops what has come in a context.
 func (k *rank) drop(context uint32) (n uint64) {
 	for {
-		m := k.p2p.Take(anything(context))
+		m := k.p2p.Improbe(anything(context))
 		if m == nil {
 			return n
 		}
-		k.p2p.Receive(new(p2p.Request), m)
+		k.p2p.Imrecv(new(p2p.Request), m)
 		n++
 	}
 }

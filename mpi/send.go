@@ -36,13 +36,13 @@ func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error
 
 // startSend begins a send.
 func (c *Comm) startSend(p *p2p.Request, context uint32, buf []byte, dest, tag int, mode p2p.Mode) {
-	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Hurried = c.worldRank(dest), context, int32(tag), buf, mode, false
+	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(dest), context, int32(tag), buf, mode, false
 	c.k.p2p.Isend(p)
 }
 
 // sendAlone begins a send that is then waited for, and nothing else.
 func (c *Comm) sendAlone(p *p2p.Request, context uint32, buf []byte, dest, tag int, mode p2p.Mode) {
-	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Hurried = c.worldRank(dest), context, int32(tag), buf, mode, mode != p2p.Synchronous
+	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(dest), context, int32(tag), buf, mode, mode != p2p.Synchronous
 	c.k.p2p.Isend(p)
 }
 

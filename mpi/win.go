@@ -56,11 +56,11 @@ func (c *Comm) openWin(mem []byte, size int, err error) (*Win, error) {
 		return nil, errors.Join(err, derr)
 	}
 	engine := c.k.windows
-	own, region, rerr := engine.Own(mem, c.k.carrier.Atomics() && address(mem)%8 == 0)
+	own, region, rerr := engine.RegisterSegment(mem, c.k.carrier.Atomics() && address(mem)%8 == 0)
 	own.Size = size
 	parts, gerr := d.tellParts(own, c.k.carrier.Atomics(), errors.Join(err, rerr))
 	if gerr != nil {
-		engine.Disown(region)
+		engine.ReleaseSegment(region)
 		d.drop()
 		return nil, gerr
 	}
@@ -123,7 +123,7 @@ func (w *Win) call(name string, do func(*window.Window) error) error {
 // Free gives the window back. It is collective, and no epoch may be open.
 func (w *Win) Free() error {
 	return w.call("Win.Free", func(e *window.Window) error {
-		if err := e.Quiescent(); err != nil {
+		if err := e.CheckNoEpoch(); err != nil {
 			return err
 		}
 		err := w.c.meet()

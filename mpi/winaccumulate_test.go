@@ -22,7 +22,7 @@ func TestAccumulateOfAll(t *testing.T) {
 			start := elements(typ, 50, n)
 			copy(win.Memory(), start)
 			for op := Sum; op <= NoOp; op++ {
-				if !op.Fits(typ) || op == Replace {
+				if !op.ValidFor(typ) || op == Replace {
 					continue
 				}
 				copy(win.Memory(), start)

@@ -11,15 +11,15 @@ import (
 // It is collective.
 func (w *Win) Fence(a Assert) error {
 	return w.call("Fence", func(e *window.Window) error {
-		if err := e.BeginFence(); err != nil {
+		if err := e.CheckFence(); err != nil {
 			return err
 		}
-		w.c.k.until(e.AllSettled)
+		w.c.k.until(e.AllRemoteComplete)
 		var met error
 		if a&(NoPrecede|NoSucceed) != NoPrecede|NoSucceed {
 			met = w.c.meet()
 		}
-		return errors.Join(e.EndFence(a), met)
+		return errors.Join(e.Fence(a), met)
 	})
 }
 
@@ -48,7 +48,7 @@ func (w *Win) Start(group []int, a Assert) error {
 func (w *Win) Complete() error {
 	return w.call("Complete", func(e *window.Window) (err error) {
 		w.c.k.until(func() (can bool) {
-			can, err = e.Completable()
+			can, err = e.CanComplete()
 			return can || err != nil
 		})
 		if err != nil {
@@ -62,7 +62,7 @@ func (w *Win) Complete() error {
 func (w *Win) Wait() error {
 	return w.call("Win.Wait", func(e *window.Window) (err error) {
 		w.c.k.until(func() (done bool) {
-			done, err = e.Completed()
+			done, err = e.Test()
 			return done || err != nil
 		})
 		return err
@@ -75,7 +75,7 @@ func (w *Win) Test() (done bool, err error) {
 	err = w.call("Win.Test", func(e *window.Window) (err error) {
 		w.c.k.look(func() bool {
 			if !done && err == nil {
-				done, err = e.Completed()
+				done, err = e.Test()
 			}
 			return done || err != nil
 		})
@@ -99,7 +99,7 @@ func (w *Win) Lock(kind LockKind, target int, a Assert) error {
 			return err
 		}
 		w.c.k.until(func() (held bool) {
-			held, err = e.Held(target)
+			held, err = e.TestLock(target)
 			return held || err != nil
 		})
 		return err
@@ -108,18 +108,18 @@ func (w *Win) Lock(kind LockKind, target int, a Assert) error {
 
 // Unlock ends them: all are complete at the target.
 func (w *Win) Unlock(target int) error {
-	return w.settle("Unlock", target, (*window.Window).Unlockable, (*window.Window).Settled, (*window.Window).Unlock)
+	return w.settle("Unlock", target, (*window.Window).CheckUnlock, (*window.Window).RemoteComplete, (*window.Window).Unlock)
 }
 
 // Flush returns when all operations on a rank's window are complete there.
 func (w *Win) Flush(target int) error {
-	return w.settle("Flush", target, (*window.Window).Flushable, (*window.Window).Settled, (*window.Window).Failed)
+	return w.settle("Flush", target, (*window.Window).CheckFlush, (*window.Window).RemoteComplete, (*window.Window).TakeError)
 }
 
 // FlushLocal returns when the buffers of all operations on a rank's window are the
 // program's again.
 func (w *Win) FlushLocal(target int) error {
-	return w.settle("FlushLocal", target, (*window.Window).Flushable, (*window.Window).SettledHere, (*window.Window).Failed)
+	return w.settle("FlushLocal", target, (*window.Window).CheckFlush, (*window.Window).LocalComplete, (*window.Window).TakeError)
 }
 
 // settle waits until operations on a target have come as far as is asked for.
@@ -146,17 +146,17 @@ func (w *Win) LockAll(a Assert) error {
 
 // UnlockAll ends what LockAll began: all operations are complete at their targets.
 func (w *Win) UnlockAll() error {
-	return w.settleAll("UnlockAll", (*window.Window).UnlockableAll, (*window.Window).AllSettled, (*window.Window).UnlockAll)
+	return w.settleAll("UnlockAll", (*window.Window).CheckUnlockAll, (*window.Window).AllRemoteComplete, (*window.Window).UnlockAll)
 }
 
 // FlushAll returns when all operations are complete at their targets.
 func (w *Win) FlushAll() error {
-	return w.settleAll("FlushAll", (*window.Window).FlushableAll, (*window.Window).AllSettled, (*window.Window).AllFailed)
+	return w.settleAll("FlushAll", (*window.Window).CheckFlushAll, (*window.Window).AllRemoteComplete, (*window.Window).TakeErrors)
 }
 
 // FlushLocalAll returns when the buffers of all operations are the program's again.
 func (w *Win) FlushLocalAll() error {
-	return w.settleAll("FlushLocalAll", (*window.Window).FlushableAll, (*window.Window).AllSettledHere, (*window.Window).AllFailed)
+	return w.settleAll("FlushLocalAll", (*window.Window).CheckFlushAll, (*window.Window).AllLocalComplete, (*window.Window).TakeErrors)
 }
 
 func (w *Win) settleAll(name string, may func(*window.Window) error, so func(*window.Window) bool, end func(*window.Window) error) error {
@@ -174,7 +174,7 @@ func (w *Win) settleAll(name string, may func(*window.Window) error, so func(*wi
 // all that it takes.
 func (w *Win) Sync() error {
 	return w.call("Sync", func(e *window.Window) error {
-		if err := e.FlushableAll(); err != nil {
+		if err := e.CheckFlushAll(); err != nil {
 			return fmt.Errorf("Sync: %w", err)
 		}
 		w.c.k.look(func() bool { return false })

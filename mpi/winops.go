@@ -113,7 +113,7 @@ func (w *Win) CompareAndSwap(origin, compare, result []byte, target, at int, t T
 		if err := apart(result, origin, compare); err != nil {
 			return nil, err
 		}
-		return e.Swap(origin, compare, result, target, at, t)
+		return e.CompareAndSwap(origin, compare, result, target, at, t)
 	})
 	return err
 }

@@ -20,7 +20,7 @@ const (
 	partFailed              // there is none
 )
 
-func encodePart(p *window.Part, flags byte) []byte {
+func encodePart(p *window.Segment, flags byte) []byte {
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, partLen), uint64(p.Size))
 	b = binary.LittleEndian.AppendUint64(b, p.Memory.Addr)
 	for _, key := range p.Memory.Keys {
@@ -29,7 +29,7 @@ func encodePart(p *window.Part, flags byte) []byte {
 	return append(b, p.Memory.Rails, flags)
 }
 
-func decodePart(b []byte) (p window.Part, flags byte) {
+func decodePart(b []byte) (p window.Segment, flags byte) {
 	p.Size = int(binary.LittleEndian.Uint64(b))
 	p.Memory.Addr = binary.LittleEndian.Uint64(b[8:])
 	for i := range p.Memory.Keys {
@@ -42,7 +42,7 @@ func decodePart(b []byte) (p window.Part, flags byte) {
 // tellParts tells the others of this rank's part of a window, or that there is none,
 // and returns those of all. Accumulates are by NICs only if all ranks' NICs can, for
 // those by NICs and those by targets must not meet.
-func (c *Comm) tellParts(own window.Part, capable bool, failed error) ([]window.Part, error) {
+func (c *Comm) tellParts(own window.Segment, capable bool, failed error) ([]window.Segment, error) {
 	var flags byte
 	if own.Atomics {
 		flags |= partAtomics
@@ -57,7 +57,7 @@ func (c *Comm) tellParts(own window.Part, capable bool, failed error) ([]window.
 	if err := c.allgather(encodePart(&own, flags), all); err != nil {
 		return nil, errors.Join(failed, err)
 	}
-	parts := make([]window.Part, c.size)
+	parts := make([]window.Segment, c.size)
 	allCapable := true
 	for i := range parts {
 		parts[i], flags = decodePart(all[partLen*i:])

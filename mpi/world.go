@@ -53,14 +53,14 @@ func (w *World) Stats() Stats {
 // it returns, nothing of it is registered. Nothing may be under way with it. Memory that
 // the collector frees need not be forgotten: what is registered stays alive, and is let
 // go of when there is no room for it.
-func (w *World) Forget(buf []byte) error {
+func (w *World) Invalidate(buf []byte) error {
 	if err := w.usable(); err != nil {
 		return w.raise("Forget", err)
 	}
 	w.k.lock()
-	err := w.k.carrier.Forget(buf)
+	err := w.k.carrier.Invalidate(buf)
 	if err == nil { // packets of the past may still ask for it
-		w.k.until(func() bool { return w.k.carrier.Forgotten(buf) })
+		w.k.until(func() bool { return w.k.carrier.Invalidated(buf) })
 	}
 	w.k.unlock()
 	return w.raise("Forget", err)

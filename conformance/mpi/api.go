@@ -15,7 +15,7 @@ type World interface {
 	Self() Comm
 	Wtime() time.Duration
 	Compute(d time.Duration)
-	Forget(buf []byte) error
+	Invalidate(buf []byte) error
 	AttachBuffer(n int) error
 	DetachBuffer() error
 

@@ -183,7 +183,7 @@ var exchangeCases = []Case{
 				t.ok("Sendrecv", err)
 				t.is("Sendrecv", st, other, 1, large)
 				t.holds("the message", r, data(2*i+other, large))
-				t.ok("Forget", t.w.Forget(mem))
+				t.ok("Forget", t.w.Invalidate(mem))
 				t.same("memory that was forgotten", mem[at:at+large], data(2*i+t.Rank(), large))
 				clear(mem)
 			}

@@ -60,7 +60,7 @@ type part struct {
 func (p *part) Self() Comm                                      { return p.w.Self() }
 func (p *part) Wtime() time.Duration                            { return p.w.Wtime() }
 func (p *part) Compute(d time.Duration)                         { p.w.Compute(d) }
-func (p *part) Forget(buf []byte) error                         { return p.w.Forget(buf) }
+func (p *part) Invalidate(buf []byte) error                     { return p.w.Invalidate(buf) }
 func (p *part) AttachBuffer(n int) error                        { return p.w.AttachBuffer(n) }
 func (p *part) DetachBuffer() error                             { return p.w.DetachBuffer() }
 func (p *part) StartAll(rs []Request) error                     { return p.w.StartAll(rs) }

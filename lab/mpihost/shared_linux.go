@@ -55,7 +55,7 @@ type sharedFile struct {
 	mapped map[string][]byte
 }
 
-func openShared(fd int) (env.Shared, error) {
+func openShared(fd int) (env.SharedMemory, error) {
 	unix.CloseOnExec(fd)
 	var st unix.Stat_t
 	err := os.NewSyscallError("fstat", unix.Fstat(fd, &st))

@@ -27,7 +27,7 @@ func (l *listener) Arrived(_ int, h *wire.Header, _ []byte) error {
 }
 func (l *listener) Finished(_ any, _ carrier.Op, err error) { l.ended = append(l.ended, err) }
 func (*listener) Lost(int, error)                           {}
-func (*listener) Awaited(func(int))                         {}
+func (*listener) EachAwaitedPeer(func(int))                 {}
 
 // until progresses until a condition holds, with pauses.
 func (l *listener) until(what string, done func() bool) error {
@@ -108,7 +108,7 @@ func TestWordsBehindDataKeepTheirTurn(t *testing.T) {
 		if err := l.until("the write", func() bool { return len(l.ended) == 1 }); err != nil {
 			return err
 		}
-		return errors.Join(l.ended[0], l.until("quiet", l.Quiet), e.Control.Barrier(time.Minute))
+		return errors.Join(l.ended[0], l.until("quiet", l.AllDelivered), e.Control.Barrier(time.Minute))
 	})
 }
 
@@ -138,7 +138,7 @@ func TestWordsBehindDataComeBeforeFarewells(t *testing.T) {
 		if err := l.until("the end of the write", func() bool { return len(l.ended) > 0 }); err != nil {
 			return err
 		}
-		return errors.Join(l.ended[0], l.until("quiet", l.Quiet), e.Control.Barrier(time.Minute))
+		return errors.Join(l.ended[0], l.until("quiet", l.AllDelivered), e.Control.Barrier(time.Minute))
 	})
 }
 
@@ -165,4 +165,4 @@ func TestWordsBehindDataEndWithTheirPeer(t *testing.T) {
 	})
 }
 
-func (l *listener) Kept() {}
+func (l *listener) FlushNeeded() {}

@@ -75,7 +75,7 @@ func (c *Carrier) begins(p *peer, n int) bool {
 	}
 	p.filling = bundle{pkt: pkt, via: v, b: pkt.buf.b[:prefixLen], most: min(most, len(pkt.buf.b)-tailLen)}
 	if c.filling = append(c.filling, p); len(c.filling) == 1 {
-		c.up.Kept()
+		c.up.FlushNeeded()
 	}
 	return true
 }

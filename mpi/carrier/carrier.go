@@ -36,10 +36,10 @@ type Upper interface {
 	// has for it follows.
 	Lost(peer int, cause error)
 	// Awaited visits the peers that the rank waits for, or may have to.
-	Awaited(visit func(peer int))
+	EachAwaitedPeer(visit func(peer int))
 	// Kept says that words are kept back until the next Flush or Progress, which must
 	// come soon.
-	Kept()
+	FlushNeeded()
 }
 
 // Fetcher is the owner of an atomic. It is told what was there before.

@@ -40,7 +40,7 @@ func (c *Carrier) looks() {
 // chain, if there is one.
 func (c *Carrier) lookUp(t *reuse.Table, buf []byte) bool {
 	uses, passed := t.Stats.Uses, t.Stats.Passed
-	frequent := t.Use(addressOf(buf), len(buf))
+	frequent := t.RecordUse(addressOf(buf), len(buf))
 	if k := c.env.Costs; k != nil && t.Stats.Uses > uses {
 		k.Spend(k.LookUp * time.Duration(1+t.Stats.Passed-passed))
 	}

@@ -49,13 +49,13 @@ func TestForgottenMemoryIsNotRegistered(t *testing.T) {
 			if n := r.Registered(); n <= before {
 				return fmt.Errorf("%d bytes went by RDMA and are not registered: %d regions, %d before", size, n, before)
 			}
-			if err := r.Forget(buf[size/2:]); err != nil {
+			if err := r.Invalidate(buf[size/2:]); err != nil {
 				return err
 			}
-			if r.Forgotten(buf) {
+			if r.Invalidated(buf) {
 				return errors.New("memory that packets may still ask for may be freed")
 			}
-			if err := r.wait("the memory", func() bool { return r.Forgotten(buf) }); err != nil {
+			if err := r.wait("the memory", func() bool { return r.Invalidated(buf) }); err != nil {
 				return err
 			}
 			if n := r.Registered(); n != before || r.Now()-began > 100*time.Millisecond {
@@ -66,7 +66,7 @@ func TestForgottenMemoryIsNotRegistered(t *testing.T) {
 		q := &p2p.Request{Peer: 1 - r.Rank, Tag: 1, Buf: buf}
 		if r.Rank == 0 {
 			r.engine.Isend(q)
-			if err := r.Forget(buf[100:]); !errors.Is(err, verbs.ErrBusy) {
+			if err := r.Invalidate(buf[100:]); !errors.Is(err, verbs.ErrBusy) {
 				return fmt.Errorf("forgetting what is being sent: %v", err)
 			}
 		} else {
@@ -102,7 +102,7 @@ func TestFrequencyEndsWithTheBuffer(t *testing.T) {
 			err = use(buf, 15, 5)
 		}
 		if err == nil {
-			err = r.Forget(buf[10:20])
+			err = r.Invalidate(buf[10:20])
 		}
 		if err == nil {
 			err = use(buf, 12, 2)
@@ -120,7 +120,7 @@ func TestFrequencyEndsWithTheBuffer(t *testing.T) {
 		}
 		for _, times := range []int{9, 5} { // before it is registered, too
 			if err == nil {
-				err = errors.Join(use(large[:size], times, 0), r.Forget(large[:size]))
+				err = errors.Join(use(large[:size], times, 0), r.Invalidate(large[:size]))
 			}
 		}
 		if s := r.Stats().Reuse; err == nil && r.Rank == 0 && (s.Frequent != 14 || s.Buffers != 2) {

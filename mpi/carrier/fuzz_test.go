@@ -23,8 +23,8 @@ type patientUpper struct{ lost int }
 func (u *patientUpper) Arrived(int, *wire.Header, []byte) error { return nil }
 func (u *patientUpper) Finished(any, Op, error)                 {}
 func (u *patientUpper) Lost(int, error)                         { u.lost++ }
-func (u *patientUpper) Awaited(func(int))                       {}
-func (u *patientUpper) Kept()                                   {}
+func (u *patientUpper) EachAwaitedPeer(func(int))               {}
+func (u *patientUpper) FlushNeeded()                            {}
 
 // FuzzPackets has peers send whatever comes to somebody's mind. Only memory that was
 // made reachable changes, and what makes no sense costs the peer that said it.

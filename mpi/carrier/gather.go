@@ -103,8 +103,8 @@ func (c *Carrier) measureReuse() (reuse.Thresholds, error) {
 			return took
 		},
 	}
-	t := reuse.Measured(costs, c.cfg.Packet)
-	failed = errors.Join(failed, c.Forget(from))
+	t := reuse.ComputeThresholds(costs, c.cfg.Packet)
+	failed = errors.Join(failed, c.Invalidate(from))
 	c.cache.Stats = regcache.Stats{}
 	return t, failed
 }
@@ -129,14 +129,14 @@ func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceDat
 
 // Hurried is the owner of data that waits for it alone. Data that is not copied is its
 // owner's again only when the peer has it, which takes longer than a copy.
-type Hurried interface{ Hurries() bool }
+type BlockingOwner interface{ IsBlocking() bool }
 
 // gathers returns the region of data that should not be copied; nil if it should.
 func (c *Carrier) gathers(data []byte, owner any) *Region {
 	if c.frequent == nil || owner == nil {
 		return nil
 	}
-	if h, ok := owner.(Hurried); ok && h.Hurries() || !c.uses(data) {
+	if h, ok := owner.(BlockingOwner); ok && h.IsBlocking() || !c.uses(data) {
 		return nil
 	}
 	r, err := c.Register(data)

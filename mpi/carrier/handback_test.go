@@ -44,7 +44,7 @@ func (s *slowReader) Lost(peer int, cause error)      { s.lost[peer] = cause }
 func (s *slowReader) exchange(from, to, size, window int) error {
 	size = min(size, s.MaxData())
 	err := s.wait("messages", func() bool {
-		for from < min(to, s.replies+window) && s.Rank == 0 && s.Room(1, size) {
+		for from < min(to, s.replies+window) && s.Rank == 0 && s.CanSend(1, size) {
 			s.Send(1, &wire.Header{Kind: wire.Eager, Tag: int32(from)}, pattern(size, from), nil)
 			from++
 		}

@@ -80,7 +80,7 @@ type retired struct {
 // to be shown again.
 func (c *Carrier) retire(m *registered) error {
 	if c.frequent != nil {
-		c.frequent.Drop(addressOf(m.buf))
+		c.frequent.Reset(addressOf(m.buf))
 	}
 	c.retired = append(c.retired, retired{m, c.Now() + linger})
 	return nil
@@ -176,14 +176,14 @@ func (c *Carrier) Release(r *Region) {
 
 // Forget says that a buffer is about to be freed or used for something else. It must
 // not be before Forgotten says that nothing of it is registered any more.
-func (c *Carrier) Forget(buf []byte) error {
+func (c *Carrier) Invalidate(buf []byte) error {
 	if len(buf) == 0 {
 		return nil
 	}
 	if c.frequent != nil { // what comes to lie there is another buffer
-		c.frequent.Forget(addressOf(buf), addressOf(buf)+uintptr(len(buf)))
+		c.frequent.Invalidate(addressOf(buf), addressOf(buf)+uintptr(len(buf)))
 	}
-	inUse, err := c.cache.Forget(buf)
+	inUse, err := c.cache.Invalidate(buf)
 	if err == nil && inUse {
 		err = fmt.Errorf("forget %d bytes: %w: a transfer is under way", len(buf), verbs.ErrBusy)
 	}
@@ -191,7 +191,7 @@ func (c *Carrier) Forget(buf []byte) error {
 }
 
 // Forgotten reports whether no NIC can reach a buffer that was to be forgotten.
-func (c *Carrier) Forgotten(buf []byte) bool {
+func (c *Carrier) Invalidated(buf []byte) bool {
 	from, to := addressOf(buf), addressOf(buf)+uintptr(len(buf))
 	return !slices.ContainsFunc(c.retired, func(r retired) bool {
 		at := addressOf(r.mem.buf)

@@ -47,7 +47,7 @@ func (c *Carrier) Progress() (moved bool) {
 // and again, and would be kept from what has come by all that has not. Nobody may Wait
 // after it. The time is that of the first of several, which follow each other closely: to
 // read it takes as long as a part of what is to be done.
-func (c *Carrier) Glance(first bool) (moved bool) {
+func (c *Carrier) PollFast(first bool) (moved bool) {
 	read := c.nowRead
 	if !c.enter() {
 		return false
@@ -154,7 +154,7 @@ func (r *rail) repost() {
 }
 
 // Quiet reports whether everything that was sent has arrived.
-func (c *Carrier) Quiet() bool {
+func (c *Carrier) AllDelivered() bool {
 	if len(c.own) > 0 || len(c.busy) > 0 || len(c.filling) > 0 {
 		return false
 	}

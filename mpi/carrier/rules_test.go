@@ -20,7 +20,7 @@ func (r *rank) oneWay(n, size int) error {
 		q := &p2p.Request{Peer: 1 - r.Rank, Tag: int32(i), Buf: buf}
 		switch r.Rank {
 		case 0:
-			if err := r.wait("room", func() bool { return size > 1024 || r.Room(1, size) }); err != nil { // lest it falls back to rendezvous
+			if err := r.wait("room", func() bool { return size > 1024 || r.CanSend(1, size) }); err != nil { // lest it falls back to rendezvous
 				return err
 			}
 			r.engine.Isend(q)
@@ -124,7 +124,7 @@ func TestPacketSentOnLossIsRetransmitted(t *testing.T) {
 			if err := r.wait("the loss of rank 1", func() bool { return r.lost[1] != nil }); err != nil {
 				return err
 			}
-			if err := r.wait("quiet", r.Quiet); err != nil {
+			if err := r.wait("quiet", r.AllDelivered); err != nil {
 				return err
 			}
 			if err := r.lost[2]; err != nil {
@@ -142,7 +142,7 @@ func TestPacketSentOnLossIsRetransmitted(t *testing.T) {
 			if err := r.finish(qs...); err != nil {
 				return err
 			}
-			if err := r.wait("quiet", r.Quiet); err != nil {
+			if err := r.wait("quiet", r.AllDelivered); err != nil {
 				return err
 			}
 		}

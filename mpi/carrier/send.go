@@ -9,7 +9,7 @@ import (
 const around = prefixLen + wire.MaxLen
 
 // Room reports whether a word with n bytes of data can leave for a peer at once.
-func (c *Carrier) Room(rank, n int) bool {
+func (c *Carrier) CanSend(rank, n int) bool {
 	if rank == c.env.Rank {
 		return true
 	}

@@ -22,7 +22,7 @@ func (c *Carrier) listen() {
 	}
 	c.looked = now
 	c.suspectRails(now)
-	c.up.Awaited(func(rank int) {
+	c.up.EachAwaitedPeer(func(rank int) {
 		if rank == c.env.Rank {
 			return
 		}

@@ -70,8 +70,8 @@ func (r *rank) Lost(peer int, cause error) {
 		r.onLost(peer)
 	}
 }
-func (r *rank) Kept() { r.kept++ }
-func (r *rank) Awaited(visit func(int)) {
+func (r *rank) FlushNeeded() { r.kept++ }
+func (r *rank) EachAwaitedPeer(visit func(int)) {
 	for i := range r.Size {
 		if i != r.Rank {
 			visit(i)
@@ -88,11 +88,11 @@ func (r *rank) Finished(owner any, op carrier.Op, err error) {
 	q := owner.(*p2p.Request)
 	switch op {
 	case carrier.Sent:
-		r.engine.Sent(q, err)
+		r.engine.SendDone(q, err)
 	case carrier.Read:
-		r.engine.Read(q, err)
+		r.engine.ReadDone(q, err)
 	case carrier.Wrote:
-		r.engine.Wrote(q, err)
+		r.engine.WriteDone(q, err)
 	}
 }
 
@@ -128,7 +128,7 @@ func (r *rank) finish(qs ...*p2p.Request) error {
 
 // leave waits until all that was sent has arrived, everywhere.
 func (r *rank) leave() error {
-	if err := r.wait("quiet", r.Quiet); err != nil {
+	if err := r.wait("quiet", r.AllDelivered); err != nil {
 		return err
 	}
 	if err := r.meet(); err != nil {

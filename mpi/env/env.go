@@ -25,7 +25,7 @@ type Env struct {
 	Control Control
 	// Shared is memory that the ranks of a host have in common; nil where there is
 	// none.
-	Shared Shared
+	Shared SharedMemory
 	// Go runs f beside the rank, with a Proc of its own: a call that waits keeps
 	// nobody else from going on. A rank that ends does not wait for it.
 	Go func(what string, f func(verbs.Proc))
@@ -75,7 +75,7 @@ type Control interface {
 }
 
 // Shared makes memory for the ranks of a host.
-type Shared interface {
+type SharedMemory interface {
 	// Segment returns memory by a name. Who asks first makes it, of zeros; the others
 	// get the same and must ask for as much.
 	Segment(name string, size int) ([]byte, error)

@@ -33,7 +33,7 @@ func waysToAsk() (all []asked) {
 				n := &Node[int]{Envelope: receive}
 				return func() {
 					q.Add(n)
-					q.Remove(q.First(message))
+					q.Remove(q.Match(message))
 				}
 			}},
 			asked{"unexpected " + name, func(waiting int) func() {
@@ -49,7 +49,7 @@ func waysToAsk() (all []asked) {
 				n := &Node[int]{Envelope: message}
 				return func() {
 					q.Add(n)
-					q.Remove(q.First(receive))
+					q.Remove(q.Match(receive))
 				}
 			}},
 		)
@@ -62,7 +62,7 @@ func waysToAsk() (all []asked) {
 				q.Add(&Node[int]{Envelope: message})
 			}
 			return func() {
-				n := q.First(message)
+				n := q.Match(message)
 				q.Remove(n)
 				q.Add(n)
 			}
@@ -73,7 +73,7 @@ func waysToAsk() (all []asked) {
 				q.Add(&Node[int]{Envelope: message})
 			}
 			return func() {
-				n := q.First(Envelope{Source: Any, Tag: Any})
+				n := q.Match(Envelope{Source: Any, Tag: Any})
 				q.Remove(n)
 				q.Add(n)
 			}

@@ -20,7 +20,7 @@ type Envelope struct {
 }
 
 // Takes reports whether a receive with this envelope takes a message with that one.
-func (e Envelope) Takes(message Envelope) bool {
+func (e Envelope) Matches(message Envelope) bool {
 	return e.Context == message.Context && (e.Source == Any || e.Source == message.Source) && (e.Tag == Any || e.Tag == message.Tag)
 }
 

@@ -37,8 +37,8 @@ func TestQueuesSearchFromTheFront(t *testing.T) {
 			switch r.IntN(5) {
 			case 0, 1: // a message comes
 				e := Envelope{uint32(r.IntN(2)), int32(r.IntN(3)), int32(r.IntN(3))}
-				want := take(&m.posted, func(n *Node[int]) bool { return n.Envelope.Takes(e) })
-				got := posted.First(e)
+				want := take(&m.posted, func(n *Node[int]) bool { return n.Envelope.Matches(e) })
+				got := posted.Match(e)
 				if got != want {
 					t.Fatalf("seed %d, step %d: message %v goes to %v, want %v", seed, step, e, got, want)
 				}
@@ -51,8 +51,8 @@ func TestQueuesSearchFromTheFront(t *testing.T) {
 				m.unexpected = append(m.unexpected, n)
 			case 2, 3: // a receive is posted
 				e := Envelope{uint32(r.IntN(2)), maybe(3), maybe(3)}
-				want := take(&m.unexpected, func(n *Node[int]) bool { return e.Takes(n.Envelope) })
-				got := unexpected.First(e)
+				want := take(&m.unexpected, func(n *Node[int]) bool { return e.Matches(n.Envelope) })
+				got := unexpected.Match(e)
 				if got != want {
 					t.Fatalf("seed %d, step %d: receive %v takes %v, want %v", seed, step, e, got, want)
 				}
@@ -78,11 +78,11 @@ func TestQueuesSearchFromTheFront(t *testing.T) {
 				if n.Envelope == e {
 					last = n
 				} else {
-					wild = wild || n.Envelope.Takes(e)
+					wild = wild || n.Envelope.Matches(e)
 				}
 			}
-			if posted.Last(e) != last || posted.Wild(e) != wild {
-				t.Fatalf("seed %d, step %d: the last receive of %v is %v, with wildcards %v", seed, step, e, posted.Last(e), posted.Wild(e))
+			if posted.Last(e) != last || posted.HasWildcardMatch(e) != wild {
+				t.Fatalf("seed %d, step %d: the last receive of %v is %v, with wildcards %v", seed, step, e, posted.Last(e), posted.HasWildcardMatch(e))
 			}
 			if posted.Len() != len(m.posted) || unexpected.Len() != len(m.unexpected) {
 				t.Fatalf("seed %d, step %d: %d and %d are queued, want %d and %d", seed, step, posted.Len(), unexpected.Len(), len(m.posted), len(m.unexpected))
@@ -99,7 +99,7 @@ func TestOverlap(t *testing.T) {
 			for src := range int32(5) {
 				for tag := range int32(6) {
 					e := Envelope{a.Context, src, tag}
-					want = want || a.Takes(e) && b.Takes(e)
+					want = want || a.Matches(e) && b.Matches(e)
 				}
 			}
 			if a.Overlaps(b) != want {

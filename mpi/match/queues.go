@@ -26,7 +26,7 @@ func (q *Posted[T]) Add(n *Node[T]) {
 
 // First is the receive that a message goes to: of those that take it, the one that
 // was posted first; nil if there is none. It stays where it is.
-func (q *Posted[T]) First(message Envelope) (found *Node[T]) {
+func (q *Posted[T]) Match(message Envelope) (found *Node[T]) {
 	for w := range ways {
 		if q.count[w] == 0 {
 			continue
@@ -50,10 +50,10 @@ func (q *Posted[T]) Last(e Envelope) *Node[T] {
 
 // Before is the receive with the same envelope that was posted before another; nil
 // if there is none.
-func (q *Posted[T]) Before(n *Node[T]) *Node[T] { return n.links[n.Envelope.way()].prev }
+func (q *Posted[T]) Prev(n *Node[T]) *Node[T] { return n.links[n.Envelope.way()].prev }
 
 // Wild reports whether a receive with a wildcard waits that takes such messages.
-func (q *Posted[T]) Wild(message Envelope) bool {
+func (q *Posted[T]) HasWildcardMatch(message Envelope) bool {
 	for w := exact + 1; w < ways; w++ {
 		if q.count[w] > 0 && q.byWay[w].first(message.blurred(w)) != nil {
 			return true
@@ -96,7 +96,7 @@ func (q *Unexpected[T]) Add(n *Node[T]) {
 
 // First is the message that a receive takes: of those for it, the one that came
 // first; nil if there is none. It stays where it is.
-func (q *Unexpected[T]) First(receive Envelope) *Node[T] {
+func (q *Unexpected[T]) Match(receive Envelope) *Node[T] {
 	return q.byWay[receive.way()].first(receive)
 }
 

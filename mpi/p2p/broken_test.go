@@ -29,8 +29,8 @@ func TestGivenUpReceives(t *testing.T) {
 		for range r.IntN(3) {
 			w.step(r)
 		}
-		w.ranks[1].e.Break(0, cause)
-		w.ranks[1].e.Break(0, errors.New("another")) // the first counts
+		w.ranks[1].e.FailContext(0, cause)
+		w.ranks[1].e.FailContext(0, errors.New("another")) // the first counts
 		if r.IntN(2) == 0 {
 			w.send(0, 1, 7, 1, long)
 		}
@@ -50,8 +50,8 @@ func TestGivenUpReceives(t *testing.T) {
 			t.Fatalf("a later receive ends with %v", later.Err)
 		}
 		// What comes for it is taken out, and its sender goes on.
-		for m := w.ranks[1].e.Take(anyOf); m != nil; m = w.ranks[1].e.Take(anyOf) {
-			w.ranks[1].e.Receive(new(Request), m)
+		for m := w.ranks[1].e.Improbe(anyOf); m != nil; m = w.ranks[1].e.Improbe(anyOf) {
+			w.ranks[1].e.Imrecv(new(Request), m)
 		}
 		w.settle(r)
 		if w.ranks[0].e.Busy() {
@@ -69,7 +69,7 @@ func TestAwaited(t *testing.T) {
 	w.recv(0, 2, 7, long)
 	w.recv(0, -1, 7, long)
 	peers, members := make(map[int]bool), 0
-	w.ranks[0].e.Awaited(func(peer int) { peers[peer] = true }, func(_ uint32, from int) {
+	w.ranks[0].e.EachAwaitedPeer(func(peer int) { peers[peer] = true }, func(_ uint32, from int) {
 		if from == -1 {
 			members++
 		}
@@ -109,7 +109,7 @@ type treacherous struct {
 	inRoom, inSend bool
 }
 
-func (f *treacherous) Room(peer, _ int) bool {
+func (f *treacherous) CanSend(peer, _ int) bool {
 	if f.inRoom {
 		f.e.Lost(peer, errors.New("no way to it"))
 	}
@@ -123,7 +123,7 @@ func (f *treacherous) Send(peer int, h *wire.Header, data []byte, owner *Request
 	if f.e.lost[peer] == nil {
 		f.node.Send(peer, h, data, owner)
 	} else if owner != nil {
-		f.e.Sent(owner, errors.New("no way to it"))
+		f.e.SendDone(owner, errors.New("no way to it"))
 	}
 }
 

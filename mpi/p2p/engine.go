@@ -62,12 +62,12 @@ type Region interface {
 
 // Fabric is what carries the words of an engine and moves its data. What it is
 // asked for it does in time; when it cannot, Engine.Lost says so of the peer.
-type Fabric interface {
+type Transport interface {
 	// Now is the time.
 	Now() time.Duration
 	// Room reports whether an eager message with so many bytes can leave for a peer
 	// without having to wait for room there.
-	Room(peer, n int) bool
+	CanSend(peer, n int) bool
 	// Send carries a word to a peer, behind those before it. The header is the
 	// caller's again at once; data, which only eager messages have, when
 	// Engine.Sent says so of the owner, which may be before Send returns. Without
@@ -90,7 +90,7 @@ var (
 	ErrTruncated = errors.New("message is longer than the receive")
 	ErrLost      = errors.New("peer is lost")
 	// ErrConfused is a peer that says what no engine says.
-	ErrConfused = errors.New("peer does not keep to the protocol")
+	ErrProtocol = errors.New("peer does not keep to the protocol")
 )
 
 // Engine is a rank's. It belongs to one goroutine.
@@ -100,10 +100,10 @@ type Engine struct {
 	// Concerns reports whether a receive in a context, from a rank or from match.Any,
 	// is in vain when another rank is lost. Without it, those from the rank are and
 	// those from anybody, whatever their context.
-	Concerns func(context uint32, from, lost int) bool
+	DependsOn func(context uint32, from, lost int) bool
 
 	cfg        Config
-	fabric     Fabric
+	fabric     Transport
 	posted     match.Posted[*Request]
 	unexpected match.Unexpected[*arrival]
 	names      table
@@ -121,7 +121,7 @@ type Engine struct {
 }
 
 // New returns an engine.
-func New(cfg Config, f Fabric) *Engine {
+func New(cfg Config, f Transport) *Engine {
 	cfg.setDefaults()
 	return &Engine{
 		cfg: cfg, fabric: f, lost: make(map[int]error), broken: make(map[uint32]error),
@@ -193,7 +193,7 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 }
 
 func confused(peer int, h *wire.Header, why string) error {
-	return fmt.Errorf("rank %d: %v: %w: %s", peer, h.Kind, ErrConfused, why)
+	return fmt.Errorf("rank %d: %v: %w: %s", peer, h.Kind, ErrProtocol, why)
 }
 
 // Lost ends everything that needs a peer: requests to it, those from it, and those
@@ -218,15 +218,15 @@ func (e *Engine) Lost(peer int, cause error) {
 
 // concerns reports whether a receive that waits is in vain without a peer.
 func (e *Engine) concerns(r *Request, lost int) bool {
-	if e.Concerns != nil {
-		return e.Concerns(r.Context, r.Peer, lost)
+	if e.DependsOn != nil {
+		return e.DependsOn(r.Context, r.Peer, lost)
 	}
 	return r.Peer == match.Any || r.Peer == lost
 }
 
 // Break ends all receives that wait in a context, and those that are to come: what
 // they are part of has failed.
-func (e *Engine) Break(context uint32, cause error) {
+func (e *Engine) FailContext(context uint32, cause error) {
 	if e.broken[context] != nil {
 		return
 	}
@@ -266,7 +266,7 @@ func (e *Engine) unserved(r *Request) error {
 func (e *Engine) Busy() bool { return len(e.names.free) < len(e.names.slots) }
 
 // Unexpected is how many messages nobody has asked for.
-func (e *Engine) Unexpected() int { return e.unexpected.Len() }
+func (e *Engine) UnexpectedLen() int { return e.unexpected.Len() }
 
 // CancelAll cancels all receives that no message has come for.
 func (e *Engine) CancelAll() {
@@ -277,6 +277,6 @@ func (e *Engine) CancelAll() {
 
 // InVain says why nobody can send what a probe with this envelope waits for; nil if
 // somebody can.
-func (e *Engine) InVain(envelope match.Envelope) error {
+func (e *Engine) ProbeError(envelope match.Envelope) error {
 	return e.unserved(&Request{Context: envelope.Context, Peer: int(envelope.Source)})
 }

@@ -280,11 +280,11 @@ func (x *explorer) call(rank int, a *act) {
 	case cancels:
 		n.e.Cancel(r.reqs[rank][a.which])
 	case takes:
-		r.took[rank][i] = n.e.Take(a.envelope())
+		r.took[rank][i] = n.e.Improbe(a.envelope())
 	case gets:
 		q := &Request{Buf: make([]byte, a.size)}
 		r.reqs[rank][i] = q
-		n.e.Receive(q, r.took[rank][a.which])
+		n.e.Imrecv(q, r.took[rank][a.which])
 	case waits:
 	}
 }

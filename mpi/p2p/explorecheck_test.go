@@ -94,7 +94,7 @@ func meet(sent, recv []*placed) (blind []*placed, err error) {
 		default:
 			n := min(q.Size, len(q.Buf))
 			if !p.meets(sent, func(s *placed) bool { return bytes.Equal(q.Buf[:n], s.q.Buf[:n]) }) {
-				return nil, fmt.Errorf("rank %d, %d: the receive has %d bytes of tag %d from %d that nobody has sent, or that somebody else has: % x", p.rank, p.i, q.Size, q.GotTag, q.Source, q.Buf[:n])
+				return nil, fmt.Errorf("rank %d, %d: the receive has %d bytes of tag %d from %d that nobody has sent, or that somebody else has: % x", p.rank, p.i, q.Size, q.MatchedTag, q.Source, q.Buf[:n])
 			}
 			if errors.Is(q.Err, ErrTruncated) != (q.Size > len(q.Buf)) || q.Err != nil && !errors.Is(q.Err, ErrTruncated) {
 				return nil, fmt.Errorf("rank %d, %d: %d bytes for %d end with %v", p.rank, p.i, q.Size, len(q.Buf), q.Err)
@@ -108,7 +108,7 @@ func meet(sent, recv []*placed) (blind []*placed, err error) {
 // got, and reports whether there is one.
 func (p *placed) meets(sent []*placed, same func(*placed) bool) bool {
 	for _, s := range sent {
-		if p.accepts(s) && s.with == nil && p.q.Source == s.rank && int(p.q.GotTag) == s.a.tag && p.q.Size == s.a.size && same(s) {
+		if p.accepts(s) && s.with == nil && p.q.Source == s.rank && int(p.q.MatchedTag) == s.a.tag && p.q.Size == s.a.size && same(s) {
 			p.with, s.with = s, p
 			return true
 		}

@@ -71,7 +71,7 @@ func (r *explored) request(b []byte, q *Request) []byte {
 		return append(b, '-')
 	}
 	b = number(b, int(q.state), bit(q.speaks), bit(q.revoking), bit(q.heard), bit(q.stops), bit(q.acked),
-		bit(q.Err != nil), bit(q.Cancelled), q.Source, int(q.GotTag), q.Size, bit(q.region != nil))
+		bit(q.Err != nil), bit(q.Cancelled), q.Source, int(q.MatchedTag), q.Size, bit(q.region != nil))
 	if q.receives {
 		b = append(b, q.Buf...)
 		if q.state == moving {

@@ -9,12 +9,12 @@ import (
 type Message struct{ a *arrival }
 
 // Look says whose it is, what it is about, and how long it is.
-func (m *Message) Look() (source int, tag int32, size int) { return m.a.look() }
+func (m *Message) Status() (source int, tag int32, size int) { return m.a.look() }
 
 // Take takes out what a receive with this envelope would take now; nil if there is
 // nothing. Nobody else gets it.
-func (e *Engine) Take(envelope match.Envelope) *Message {
-	n := e.unexpected.First(envelope)
+func (e *Engine) Improbe(envelope match.Envelope) *Message {
+	n := e.unexpected.Match(envelope)
 	if n == nil {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (e *Engine) Take(envelope match.Envelope) *Message {
 }
 
 // Receive begins the receive of a message that was taken out. Each is received once.
-func (e *Engine) Receive(r *Request, m *Message) {
+func (e *Engine) Imrecv(r *Request, m *Message) {
 	a := m.a
 	m.a = nil
 	r.Context, r.Peer, r.Tag = a.header.Context, a.peer, a.header.Tag

@@ -16,23 +16,23 @@ func TestMatchedProbe(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for i, n := range []int{0, limit, long} {
 			e := w.ranks[1].e
-			if e.Take(anyOf) != nil {
+			if e.Improbe(anyOf) != nil {
 				t.Fatal("there is a message before there is one")
 			}
 			s1, s2 := w.send(0, 1, 7, 10*i+1, n), w.send(0, 1, 7, 10*i+2, n)
 			w.finish()
-			m := e.Take(anyOf)
-			if src, tag, size := m.Look(); src != 0 || tag != 7 || size != n {
+			m := e.Improbe(anyOf)
+			if src, tag, size := m.Status(); src != 0 || tag != 7 || size != n {
 				t.Errorf("it is of %d, tag %d, size %d", src, tag, size)
 			}
 			r2 := w.recv(1, 0, 7, long) // takes the second, though it is posted first
 			w.finish()
 			w.got(r2, 10*i+2, n)
 			r1 := &Request{Buf: make([]byte, long)}
-			e.Receive(r1, m)
+			e.Imrecv(r1, m)
 			w.finish()
-			if w.got(r1, 10*i+1, n); !s1.Done() || !s2.Done() || r1.Source != 0 || r1.GotTag != 7 {
-				t.Errorf("the sends are done: %v, %v; the receive is of %d, tag %d", s1.Done(), s2.Done(), r1.Source, r1.GotTag)
+			if w.got(r1, 10*i+1, n); !s1.Done() || !s2.Done() || r1.Source != 0 || r1.MatchedTag != 7 {
+				t.Errorf("the sends are done: %v, %v; the receive is of %d, tag %d", s1.Done(), s2.Done(), r1.Source, r1.MatchedTag)
 			}
 		}
 	})
@@ -46,7 +46,7 @@ func TestMatchedProbeBeforeRTRs(t *testing.T) {
 		w := races(t)
 		w.send(0, 1, 7, 1, long)
 		w.sees(0, 1, wire.RTS)
-		m := w.ranks[1].e.Take(anyOf)
+		m := w.ranks[1].e.Improbe(anyOf)
 		var recvs []*Request
 		for sends := 0; sends < 4; { // with some receives ahead of them
 			if len(recvs) < 4 && (len(recvs) == sends || r.IntN(2) == 0) {
@@ -60,7 +60,7 @@ func TestMatchedProbeBeforeRTRs(t *testing.T) {
 			}
 		}
 		first := &Request{Buf: make([]byte, long)}
-		w.ranks[1].e.Receive(first, m)
+		w.ranks[1].e.Imrecv(first, m)
 		w.settle(r)
 		w.got(first, 1, long)
 		for i, q := range recvs {
@@ -81,10 +81,10 @@ func TestMatchedProbeOfALostPeer(t *testing.T) {
 			w.send(0, 1, 7, 1, c.n)
 			w.finish()
 			e := w.ranks[1].e
-			m := e.Take(anyOf)
+			m := e.Improbe(anyOf)
 			e.Lost(0, errors.New("it was killed"))
 			q := &Request{Buf: make([]byte, long)}
-			e.Receive(q, m)
+			e.Imrecv(q, m)
 			if !q.Done() || errors.Is(q.Err, ErrLost) != c.lost || e.Busy() {
 				t.Errorf("%d bytes: done %v, %v", c.n, q.Done(), q.Err)
 			}
@@ -112,7 +112,7 @@ func TestLostWhileDataMoves(t *testing.T) {
 						if r.Done() {
 							t.Error("done while its buffer is written to")
 						}
-						w.ranks[1].e.Read(r, nil)
+						w.ranks[1].e.ReadDone(r, nil)
 					}
 					if !r.Done() || !errors.Is(r.Err, ErrLost) {
 						t.Errorf("done %v, %v", r.Done(), r.Err)
@@ -154,7 +154,7 @@ func TestLostWhileASendLeaves(t *testing.T) {
 			if len(l.kept) != 1 || s.Done() {
 				t.Fatalf("the fabric has %d buffers; done %v", len(l.kept), s.Done())
 			}
-			if l.e.Sent(s, nil); !s.Done() || !errors.Is(s.Err, ErrLost) {
+			if l.e.SendDone(s, nil); !s.Done() || !errors.Is(s.Err, ErrLost) {
 				t.Errorf("done %v, %v", s.Done(), s.Err)
 			}
 			if l.e.Busy() {
@@ -182,7 +182,7 @@ func TestLossOfRankZeroConcernsNoSendToOthers(t *testing.T) {
 func TestConcerns(t *testing.T) {
 	w := newWorld(t, 3, configs()["rget"])
 	e := w.ranks[0].e
-	e.Concerns = func(context uint32, from, lost int) bool { return context == 1 || from == lost }
+	e.DependsOn = func(context uint32, from, lost int) bool { return context == 1 || from == lost }
 	post := func(context uint32, from int) *Request {
 		r := &Request{Peer: from, Context: context, Tag: 7, Buf: make([]byte, 1)}
 		e.Irecv(r)
@@ -216,15 +216,15 @@ func TestSyncAckBeforeSent(t *testing.T) {
 	if err := f.e.Arrived(1, &ack, nil); err != nil || s.Done() {
 		t.Fatalf("%v; done %v while its data is with the carrier", err, s.Done())
 	}
-	if err := f.e.Arrived(1, &ack, nil); !errors.Is(err, ErrConfused) {
+	if err := f.e.Arrived(1, &ack, nil); !errors.Is(err, ErrProtocol) {
 		t.Errorf("a second SyncAck: %v", err)
 	}
-	f.e.Sent(s, nil)
+	f.e.SendDone(s, nil)
 	if !s.Done() || s.Err != nil {
 		t.Errorf("done %v, %v", s.Done(), s.Err)
 	}
 	f.e.Isend(s)
-	f.e.Sent(s, errors.New("no way"))
+	f.e.SendDone(s, errors.New("no way"))
 	if !s.Done() || s.Err == nil {
 		t.Errorf("what never left is done: %v, %v", s.Done(), s.Err)
 	}

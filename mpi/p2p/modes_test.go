@@ -198,7 +198,7 @@ func TestConfusedPeer(t *testing.T) {
 			case wire.Eager, wire.RTS, wire.RTR, wire.Revoke, wire.Revoked:
 				continue // these need nothing of ours
 			}
-			if !errors.Is(err, ErrConfused) {
+			if !errors.Is(err, ErrProtocol) {
 				t.Errorf("%v: %v", kind, err)
 			}
 		}

@@ -76,13 +76,13 @@ func newWorld(t testing.TB, size int, cfg Config) *world {
 
 func (n *node) Now() time.Duration { return n.w.now }
 
-func (n *node) Room(int, int) bool { return !n.noRoom }
+func (n *node) CanSend(int, int) bool { return !n.noRoom }
 
 func (n *node) Send(peer int, h *wire.Header, data []byte, owner *Request) {
 	n.to[peer] = append(n.to[peer], letter{*h, bytes.Clone(data)})
 	n.w.log = append(n.w.log, logged{n.rank, peer, h.Kind})
 	if owner != nil {
-		n.e.Sent(owner, nil)
+		n.e.SendDone(owner, nil)
 	}
 }
 
@@ -154,12 +154,12 @@ func (w *world) tryTransfer(rank, i int) error {
 	}
 	if j.read {
 		copy(j.local[:j.n], remote)
-		n.e.Read(j.owner, nil)
+		n.e.ReadDone(j.owner, nil)
 		return nil
 	}
 	copy(remote[:j.n], j.local)
 	n.to[j.peer] = append(n.to[j.peer], letter{h: j.then})
-	n.e.Wrote(j.owner, nil)
+	n.e.WriteDone(j.owner, nil)
 	return nil
 }
 
@@ -354,17 +354,17 @@ func randomRun(t *testing.T, cfg Config, seed uint64) (all []Stats) {
 		n := min(q.Size, len(q.Buf))
 		found := 0
 		for _, s := range sends[q.Source][x.at] {
-			if !seen[s.id] && s.n == q.Size && s.tag == int(q.GotTag) && bytes.Equal(q.Buf[:n], message(s.id, s.n)[:n]) {
+			if !seen[s.id] && s.n == q.Size && s.tag == int(q.MatchedTag) && bytes.Equal(q.Buf[:n], message(s.id, s.n)[:n]) {
 				found = s.id
 				break
 			}
 		}
 		if found == 0 {
-			t.Fatalf("seed %d: rank %d received %d bytes of tag %d that rank %d has not sent; %v", seed, x.at, q.Size, q.GotTag, q.Source, w.log)
+			t.Fatalf("seed %d: rank %d received %d bytes of tag %d that rank %d has not sent; %v", seed, x.at, q.Size, q.MatchedTag, q.Source, w.log)
 		}
 		seen[found] = true
 		// Receives are looked at in the order in which they were posted.
-		key := [3]int{q.Source, x.at, int(q.GotTag)}
+		key := [3]int{q.Source, x.at, int(q.MatchedTag)}
 		if found < last[key] {
 			t.Fatalf("seed %d: message %d overtakes %d; %v", seed, last[key], found, w.log)
 		}

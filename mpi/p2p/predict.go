@@ -39,7 +39,7 @@ func (e *Engine) heed(envelope match.Envelope, flags wire.Flags) {
 	switch {
 	case flags&wire.StopRTR != 0:
 		e.hush(envelope).stopped = true
-		for n := e.posted.Last(envelope); n != nil && n.Value.speaks; n = e.posted.Before(n) {
+		for n := e.posted.Last(envelope); n != nil && n.Value.speaks; n = e.posted.Prev(n) {
 			n.Value.speaks = false
 		}
 	case flags&wire.ResumeRTR != 0:
@@ -68,7 +68,7 @@ func (e *Engine) maySpeak(envelope match.Envelope) bool {
 	// Of those with just this envelope the last tells for all: it would not have
 	// spoken behind one that has not.
 	last := e.posted.Last(envelope)
-	return !e.posted.Wild(envelope) && (last == nil || last.Value.speaks)
+	return !e.posted.HasWildcardMatch(envelope) && (last == nil || last.Value.speaks)
 }
 
 // speak sends a receive's RTR.
@@ -85,13 +85,13 @@ func (e *Engine) speak(r *Request) {
 // rtrAckCame takes the word of a sender who writes to where an RTR of ours says. As
 // any message it goes to the first receive for it, which must be the one.
 func (e *Engine) rtrAckCame(peer int, h *wire.Header) error {
-	n := e.posted.First(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
+	n := e.posted.Match(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if n == nil || n.Value.name != h.Recv || !n.Value.speaks { // what was hushed is not written to
 		return confused(peer, h, "it is for another receive than the first")
 	}
 	r := n.Value
 	e.posted.Remove(n)
-	r.state, r.Source, r.GotTag, r.Size = moving, peer, h.Tag, int(h.Size)
+	r.state, r.Source, r.MatchedTag, r.Size = moving, peer, h.Tag, int(h.Size)
 	return nil
 }
 

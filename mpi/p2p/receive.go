@@ -18,7 +18,7 @@ func (e *Engine) Irecv(r *Request) {
 	}
 	e.names.add(r)
 	r.node = match.Node[*Request]{Envelope: r.envelope(), Value: r}
-	if n := e.unexpected.First(r.node.Envelope); n != nil {
+	if n := e.unexpected.Match(r.node.Envelope); n != nil {
 		a := n.Value
 		e.unexpected.Remove(n)
 		e.serve(r, a.peer, &a.header, a.data, false)
@@ -42,7 +42,7 @@ func (e *Engine) Irecv(r *Request) {
 // Probe returns what a receive with this envelope would take now: the rank, the tag
 // and the size of a message. It is not taken.
 func (e *Engine) Probe(envelope match.Envelope) (source int, tag int32, size int, ok bool) {
-	n := e.unexpected.First(envelope)
+	n := e.unexpected.Match(envelope)
 	if n == nil {
 		return 0, 0, 0, false
 	}
@@ -60,7 +60,7 @@ func (a *arrival) look() (source int, tag int32, size int) {
 
 // eagerCame takes a message with its data.
 func (e *Engine) eagerCame(peer int, h *wire.Header, data []byte) error {
-	n := e.posted.First(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
+	n := e.posted.Match(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if n == nil {
 		e.late(h)
 		e.expectLater(peer, h, data)
@@ -88,7 +88,7 @@ func (e *Engine) rtsCame(peer int, h *wire.Header) error {
 	if e.cfg.Protocol == Speculative {
 		e.heed(envelope, h.Flags)
 	}
-	n := e.posted.First(envelope)
+	n := e.posted.Match(envelope)
 	if n == nil {
 		e.late(h)
 		e.expectLater(peer, h, nil)
@@ -102,7 +102,7 @@ func (e *Engine) rtsCame(peer int, h *wire.Header) error {
 // serve gives a message to its receive. Heard says that its sender knows already
 // that no RTR is to be expected for it.
 func (e *Engine) serve(r *Request, peer int, h *wire.Header, data []byte, heard bool) {
-	r.Source, r.GotTag = peer, h.Tag
+	r.Source, r.MatchedTag = peer, h.Tag
 	if h.Kind == wire.Eager {
 		e.copyIn(r, peer, h, data)
 		return
@@ -146,10 +146,10 @@ func (e *Engine) fetch(r *Request, peer int, h *wire.Header, heard bool) {
 	}
 	if e.cfg.Protocol == Speculative && !r.speaks && !heard {
 		// Its sender would otherwise wait for our RTR, and take another's for it.
-		e.word(peer, &wire.Header{Kind: wire.RTSAck, Send: h.Send, Early: uint64(early)})
+		e.word(peer, &wire.Header{Kind: wire.RTSAck, Send: h.Send, PostedFor: uint64(early)})
 	}
 	if n == 0 {
-		e.Read(r, nil)
+		e.ReadDone(r, nil)
 		return
 	}
 	r.carried = true
@@ -157,7 +157,7 @@ func (e *Engine) fetch(r *Request, peer int, h *wire.Header, heard bool) {
 }
 
 // Read says that the data of a receive is there, or why not.
-func (e *Engine) Read(r *Request, err error) {
+func (e *Engine) ReadDone(r *Request, err error) {
 	if e.returned(r) {
 		return
 	}

@@ -29,14 +29,14 @@ type Request struct {
 	Mode    Mode // of a send
 	// Hurried says that whoever sends waits for this alone: for its buffer, that is, if
 	// the message is eager. A copy is quicker than an acknowledgement.
-	Hurried bool
+	Blocking bool
 
 	// Of a request that is done:
-	Err       error
-	Source    int // whom a receive was served by
-	GotTag    int32
-	Size      int // of the message, of which the buffer may have had room for a part
-	Cancelled bool
+	Err        error
+	Source     int // whom a receive was served by
+	MatchedTag int32
+	Size       int // of the message, of which the buffer may have had room for a part
+	Cancelled  bool
 
 	node     match.Node[*Request]
 	name     uint32 // 0 if it is done
@@ -69,7 +69,7 @@ const (
 )
 
 // Hurries reports whether its sender waits for nothing but its buffer.
-func (r *Request) Hurries() bool { return r.Hurried }
+func (r *Request) IsBlocking() bool { return r.Blocking }
 
 // Done reports whether a request is.
 func (r *Request) Done() bool { return r.state == done }
@@ -79,7 +79,7 @@ func (r *Request) Matched() bool { return r.state == moving || r.state == done }
 
 // begin makes a request as new.
 func (r *Request) begin() {
-	*r = Request{Peer: r.Peer, Context: r.Context, Tag: r.Tag, Buf: r.Buf, Mode: r.Mode, Hurried: r.Hurried}
+	*r = Request{Peer: r.Peer, Context: r.Context, Tag: r.Tag, Buf: r.Buf, Mode: r.Mode, Blocking: r.Blocking}
 }
 
 // finish ends a request.

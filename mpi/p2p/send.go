@@ -16,7 +16,7 @@ func (e *Engine) Isend(r *Request) {
 	}
 	e.names.add(r)
 	if n := len(r.Buf); n <= e.cfg.EagerLimit {
-		switch room := e.fabric.Room(r.Peer, n); {
+		switch room := e.fabric.CanSend(r.Peer, n); {
 		case r.state == done: // who looks for room may find that the peer is lost
 			return
 		case room:
@@ -57,7 +57,7 @@ func (e *Engine) sendEagerly(r *Request) {
 
 // Sent says that the data of an eager send is the sender's again, or why it never
 // left.
-func (e *Engine) Sent(r *Request, err error) {
+func (e *Engine) SendDone(r *Request, err error) {
 	switch {
 	case e.returned(r):
 	case err != nil:
@@ -109,7 +109,7 @@ func (e *Engine) write(r *Request, h *wire.Header) {
 }
 
 // Wrote says that the data of a send has arrived, or why not.
-func (e *Engine) Wrote(r *Request, err error) {
+func (e *Engine) WriteDone(r *Request, err error) {
 	if e.returned(r) {
 		return
 	}

@@ -227,7 +227,7 @@ func (e *Engine) rtsAcked(r *Request, h *wire.Header) {
 	// hear of it late, having computed, that is not seen: RTRs are resumed too late then,
 	// not too soon.
 	s.usage.sends++
-	if time.Duration(h.Early) >= e.fabric.Now()-r.since {
+	if time.Duration(h.PostedFor) >= e.fabric.Now()-r.since {
 		s.usage.would++
 	}
 	e.drained(r, s)

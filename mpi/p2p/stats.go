@@ -3,11 +3,11 @@ package p2p
 import "math/bits"
 
 // Way is how a message went.
-type Way uint8
+type SendProtocol uint8
 
 // The ways.
 const (
-	Eager Way = iota
+	Eager SendProtocol = iota
 	Rendezvous
 	waysEnd
 )

@@ -207,7 +207,7 @@ func (c *Cache[R]) Flush() error { return c.shrink(0, 0) }
 // Forget says that memory is about to be freed, or used for something else: what is
 // registered of it is not found any more. It reports whether any of it is in use,
 // and so must not be freed yet.
-func (c *Cache[R]) Forget(buf []byte) (inUse bool, err error) {
+func (c *Cache[R]) Invalidate(buf []byte) (inUse bool, err error) {
 	from, to := addr(buf), addr(buf)+uintptr(len(buf))
 	first, _ := slices.BinarySearchFunc(c.all, from, func(x *Entry[R], a uintptr) int {
 		if x.to <= a {

@@ -129,10 +129,10 @@ func TestForget(t *testing.T) {
 	buf := make([]byte, 100)
 	release(t, c, get(t, c, buf[:50]))
 	held := get(t, c, buf[50:])
-	if inUse, err := c.Forget(buf[10:20]); inUse || err != nil || c.Find(buf[:50]) != nil {
+	if inUse, err := c.Invalidate(buf[10:20]); inUse || err != nil || c.Find(buf[:50]) != nil {
 		t.Errorf("the idle half is in use: %v, %v", inUse, err)
 	}
-	if inUse, err := c.Forget(buf); !inUse || err != nil || c.Find(buf[50:]) != nil {
+	if inUse, err := c.Invalidate(buf); !inUse || err != nil || c.Find(buf[50:]) != nil {
 		t.Errorf("the other half is in use: %v, %v", inUse, err)
 	}
 	again := get(t, c, buf[50:])
@@ -213,7 +213,7 @@ func TestAnything(t *testing.T) {
 					held = append(held[:i], held[i+1:]...)
 				}
 			case 4:
-				if _, err := c.Forget(part); err != nil {
+				if _, err := c.Invalidate(part); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -39,7 +39,7 @@ type Thresholds []int
 // Measured computes thresholds from costs, for messages of up to so many bytes. A class
 // of sizes has that of its smallest, for which it pays least; the first, where 0
 // bytes cost nothing to copy, that of 512.
-func Measured(c Costs, longest int) (t Thresholds) {
+func ComputeThresholds(c Costs, longest int) (t Thresholds) {
 	for n := 0; n <= longest; n += step {
 		size := n
 		if n == 0 {
@@ -144,7 +144,7 @@ const golden = 0x9e3779b97f4a7c15
 
 // Use counts a use of the n bytes at an address, and reports whether that buffer is
 // frequent: it should be registered, if it is not already.
-func (t *Table) Use(addr uintptr, n int) (frequent bool) {
+func (t *Table) RecordUse(addr uintptr, n int) (frequent bool) {
 	if n < t.cfg.MinSize {
 		return false
 	}
@@ -211,14 +211,14 @@ func (t *Table) full(line int) bool {
 
 // Drop has a buffer be counted from the start again: what registering it cost is to be
 // earned once more.
-func (t *Table) Drop(addr uintptr) {
+func (t *Table) Reset(addr uintptr) {
 	slot := &t.buckets[uint64(addr)*golden>>t.shift]
 	t.remove(slot, func(b *buffer) bool { return b.addr == addr })
 }
 
 // Forget says that memory is not what it was: it was freed, or is used for something
 // else. All buffers are forgotten that have a part of it.
-func (t *Table) Forget(from, to uintptr) {
+func (t *Table) Invalidate(from, to uintptr) {
 	for i := range t.buckets {
 		t.remove(&t.buckets[i], func(b *buffer) bool { return b.addr < to && b.addr+uintptr(b.size) > from })
 	}

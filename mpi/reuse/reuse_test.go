@@ -13,7 +13,7 @@ func ns(fixed, perKiB float64) func(int) time.Duration {
 
 func TestThresholdsFollowTheCosts(t *testing.T) {
 	c := Costs{Register: ns(10_000, 500), Copy: ns(20, 180), LookUp: 60}
-	got := Measured(c, 8192)
+	got := ComputeThresholds(c, 8192)
 	if len(got) != 9 {
 		t.Fatalf("%d classes of sizes", len(got))
 	}
@@ -31,7 +31,7 @@ func TestThresholdsFollowTheCosts(t *testing.T) {
 			t.Errorf("%d bytes need more uses than fewer bytes do: %v", size, got)
 		}
 	}
-	if n := Measured(Costs{Register: ns(1, 1), Copy: ns(5, 0), LookUp: 10}, 1024); n[0] != Never || n[1] != Never {
+	if n := ComputeThresholds(Costs{Register: ns(1, 1), Copy: ns(5, 0), LookUp: 10}, 1024); n[0] != Never || n[1] != Never {
 		t.Errorf("where copying is cheaper than looking up: %v", n)
 	}
 	if Thresholds(nil).of(5) != Never || (Thresholds{7, 3}).of(1<<20) != 3 {
@@ -42,12 +42,12 @@ func TestThresholdsFollowTheCosts(t *testing.T) {
 func TestFrequentFromAPartOfTheThreshold(t *testing.T) {
 	tab := New(Config{Thresholds: Thresholds{432, 200, 110, 76, 60}})
 	for i := 1; i <= 30; i++ {
-		if got, want := tab.Use(0x1000, 4096), i > 15; got != want {
+		if got, want := tab.RecordUse(0x1000, 4096), i > 15; got != want {
 			t.Fatalf("use %d of 4 KiB, whose threshold is 60: frequent is %v", i, got)
 		}
 	}
 	for i := range 1000 {
-		if tab.Use(0x2000, 127) {
+		if tab.RecordUse(0x2000, 127) {
 			t.Fatalf("a buffer below the smallest size is frequent after %d uses", i)
 		}
 	}
@@ -61,14 +61,14 @@ func TestFrequentFromAPartOfTheThreshold(t *testing.T) {
 func TestGrowthStops(t *testing.T) {
 	tab := New(Config{Thresholds: Thresholds{4}, Buckets: 64})
 	for i := range 10_000 {
-		tab.Use(uintptr(0x1000+i*4096), 512)
+		tab.RecordUse(uintptr(0x1000+i*4096), 512)
 	}
 	s := tab.Stats
 	if !s.Stopped || s.Buffers > 64 || s.TooMany == 0 {
 		t.Errorf("after 10,000 buffers: %+v", s)
 	}
 	for range 5 {
-		tab.Use(0x1000, 512)
+		tab.RecordUse(0x1000, 512)
 	}
 	if tab.Stats.Often != 1 {
 		t.Error("a buffer in the table is not frequent after many uses")
@@ -77,7 +77,7 @@ func TestGrowthStops(t *testing.T) {
 	used := New(Config{Thresholds: Thresholds{4}, Buckets: 64})
 	for i := range 500 {
 		for range 8 {
-			used.Use(uintptr(0x1000+i*4096), 512)
+			used.RecordUse(uintptr(0x1000+i*4096), 512)
 		}
 	}
 	if s := used.Stats; s.Stopped || s.Buffers < 200 {
@@ -91,14 +91,14 @@ func TestGrowthStops(t *testing.T) {
 func TestForget(t *testing.T) {
 	tab := New(Config{Thresholds: Thresholds{4}, Buckets: 1, Frequent: -1, MaxBuffers: 100})
 	const first, apart = uintptr(0x1000), uintptr(0x1000)
-	use := func(i uintptr) bool { return tab.Use(first+i*apart, 512) }
+	use := func(i uintptr) bool { return tab.RecordUse(first+i*apart, 512) }
 	for i := range uintptr(10) {
 		for range 5 {
 			use(i)
 		}
 	}
 	for _, i := range []uintptr{0, 9, 4, 4} {
-		tab.Drop(first + i*apart)
+		tab.Reset(first + i*apart)
 	}
 	if s := tab.Stats; s.Buffers != 7 || s.Often != 7 || s.Chained != 6 {
 		t.Errorf("%+v", s)
@@ -107,7 +107,7 @@ func TestForget(t *testing.T) {
 		t.Error("a buffer that was dropped is still frequent")
 	}
 	// Memory from the middle of buffer 1 to the first byte of buffer 3.
-	tab.Forget(first+apart+100, first+3*apart+1)
+	tab.Invalidate(first+apart+100, first+3*apart+1)
 	if s := tab.Stats; s.Buffers != 6 || s.Often != 4 || s.Chained != 5 {
 		t.Errorf("with three buffers less: %+v", s)
 	}
@@ -116,7 +116,7 @@ func TestForget(t *testing.T) {
 			t.Errorf("buffer %d is frequent: %v", i, got)
 		}
 	}
-	tab.Forget(0, ^uintptr(0))
+	tab.Invalidate(0, ^uintptr(0))
 	if s := tab.Stats; s.Buffers != 0 || s.Often != 0 || s.Chained != 0 {
 		t.Errorf("with none left: %+v", s)
 	}
@@ -129,7 +129,7 @@ func BenchmarkUse(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				tab.Use(uintptr(0x1000+i*4096), 512)
+				tab.RecordUse(uintptr(0x1000+i*4096), 512)
 				if i++; i == n {
 					i = 0
 				}

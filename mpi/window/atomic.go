@@ -119,7 +119,7 @@ func (o *Operation) with(a *Atomic, was uint64, elements []byte) uint64 {
 
 // FinishedAtomic takes the end of an atomic, whose Fetched was called before if it
 // has not failed.
-func (e *Engine) FinishedAtomic(a *Atomic, err error) {
+func (e *Engine) AtomicDone(a *Atomic, err error) {
 	o := a.o
 	w := o.w
 	o.fail(err)

@@ -3,7 +3,7 @@ package window
 import "slices"
 
 // Awaited visits the peers that something waits for.
-func (e *Engine) Awaited(visit func(peer int)) {
+func (e *Engine) EachAwaitedPeer(visit func(peer int)) {
 	for _, w := range e.order {
 		for i := range w.targets {
 			if t := &w.targets[i]; t.awaited() || w.exposed && t.completes == 0 && slices.Contains(w.posted, i) ||

@@ -35,7 +35,7 @@ func (w *Window) sendAccumulate(o *Operation) {
 			continue
 		}
 		o.parts++
-		w.e.Stats.Words[h.Kind-wire.Windows]++
+		w.e.Stats.Words[h.Kind-wire.FirstWindowKind]++
 		w.e.fabric.Send(t.peer, &h, o.origin[at:to], o)
 	}
 	t.unflushed = t.unflushed || o.result == nil
@@ -45,10 +45,10 @@ func (w *Window) sendAccumulate(o *Operation) {
 // sendSwap has the target carry out a swap.
 func (w *Window) sendSwap(o *Operation) {
 	t := o.t
-	h := wire.Header{Kind: wire.Swap, Context: w.id, Offset: uint64(o.at), Type: uint8(o.typ)}
+	h := wire.Header{Kind: wire.CompareSwap, Context: w.id, Offset: uint64(o.at), Type: uint8(o.typ)}
 	t.replies = append(t.replies, reply{o, 0, o.size})
 	o.parts = 2
-	w.e.Stats.Words[h.Kind-wire.Windows]++
+	w.e.Stats.Words[h.Kind-wire.FirstWindowKind]++
 	// Both elements must lie together until the word has left.
 	o.origin = append(bytes.Clone(o.compare), o.origin...)
 	w.e.fabric.Send(t.peer, &h, o.origin, o)
@@ -88,7 +88,7 @@ func (w *Window) carryOut(t *target, h *wire.Header, data []byte) error {
 		size = h.Size
 	}
 	there := w.elements(h, size)
-	if there == nil || !op.Fits(Type(h.Type)) || h.Flags&wire.Fetch != 0 && h.Size != size {
+	if there == nil || !op.ValidFor(Type(h.Type)) || h.Flags&wire.Fetch != 0 && h.Size != size {
 		return confused(t.peer, h, "it is about what the window does not have")
 	}
 	w.e.Stats.Carried++
@@ -122,7 +122,7 @@ func (w *Window) answer(t *target, there []byte) {
 	buf := append(o.origin[:0], there...)
 	*o = Operation{w: w, t: t, what: answer, origin: buf, parts: 1}
 	w.e.busy++
-	h := wire.Header{Kind: wire.Old, Context: w.id}
-	w.e.Stats.Words[h.Kind-wire.Windows]++
+	h := wire.Header{Kind: wire.AccumulateReply, Context: w.id}
+	w.e.Stats.Words[h.Kind-wire.FirstWindowKind]++
 	w.e.fabric.Send(t.peer, &h, buf, o)
 }

@@ -44,7 +44,7 @@ type Stats struct {
 // Fabric is what carries the words of an engine and moves its data. What it is asked
 // for it does in time, and says so with Finished and FinishedAtomic; when it cannot,
 // Engine.Lost says so of the peer.
-type Fabric interface {
+type Transport interface {
 	// Send carries a word to a peer, behind those before it. Data is the owner's.
 	Send(peer int, h *wire.Header, data []byte, owner *Operation)
 	// Register makes memory reachable for others; Source, what is written from, and Sink,
@@ -67,7 +67,7 @@ type Engine struct {
 	Stats Stats
 
 	cfg     Config
-	fabric  Fabric
+	fabric  Transport
 	windows map[uint32]*Window
 	order   []*Window // the same, in the order in which they were made
 	lost    map[int]error
@@ -77,7 +77,7 @@ type Engine struct {
 }
 
 // New returns an engine.
-func New(cfg Config, f Fabric) *Engine {
+func New(cfg Config, f Transport) *Engine {
 	cfg.setDefaults()
 	return &Engine{cfg: cfg, fabric: f, windows: make(map[uint32]*Window), lost: make(map[int]error)}
 }
@@ -90,7 +90,7 @@ func (e *Engine) word(t *target, h *wire.Header) {
 	if t.lost != nil {
 		return
 	}
-	e.Stats.Words[h.Kind-wire.Windows]++
+	e.Stats.Words[h.Kind-wire.FirstWindowKind]++
 	e.out = *h
 	e.fabric.Send(t.peer, &e.out, nil, nil)
 }
@@ -115,9 +115,9 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	switch h.Kind {
 	case wire.Accumulate:
 		return w.carryOut(t, h, data)
-	case wire.Swap:
+	case wire.CompareSwap:
 		return w.carryOutSwap(t, h, data)
-	case wire.Old:
+	case wire.AccumulateReply:
 		return w.oldCame(t, h, data)
 	case wire.Flush:
 		e.word(t, &wire.Header{Kind: wire.Flushed, Context: w.id})
@@ -143,7 +143,7 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 }
 
 func confused(peer int, h *wire.Header, why string) error {
-	return fmt.Errorf("rank %d: %v of window %d: %w: %s", peer, h.Kind, h.Context, ErrConfused, why)
+	return fmt.Errorf("rank %d: %v of window %d: %w: %s", peer, h.Kind, h.Context, ErrProtocol, why)
 }
 
 // Lost ends everything that needs a peer, and gives the locks that it has to others.

@@ -56,13 +56,13 @@ func pair(atomics bool) (*stub, *Engine, *Window) {
 	s := &stub{}
 	e := New(Config{}, s)
 	mem := make([]byte, 64)
-	part, region, err := e.Own(mem, atomics)
+	part, region, err := e.RegisterSegment(mem, atomics)
 	if err != nil {
 		panic(err)
 	}
 	mine, other := part, part
 	mine.Peer, other.Peer = 10, 11
-	return s, e, e.Open(4, []Part{mine, other}, mem, region)
+	return s, e, e.Open(4, []Segment{mine, other}, mem, region)
 }
 
 // Words that no engine says are refused, and change nothing.
@@ -79,16 +79,16 @@ func TestConfusedPeer(t *testing.T) {
 		{Kind: wire.Accumulate, Context: 4, Type: 6, Op: uint8(BAnd)},            // that does not fit
 		{Kind: wire.Accumulate, Flags: wire.Fetch, Context: 4, Size: 8, Type: 3}, // with another size than it has
 		{Kind: wire.Accumulate, Flags: wire.Fetch, Context: 4, Size: 1 << 60, Type: 3, Op: uint8(NoOp)},
-		{Kind: wire.Swap, Context: 4, Type: 1},             // with too much
-		{Kind: wire.Swap, Context: 4, Type: 3, Offset: 64}, // beyond the end
-		{Kind: wire.Old, Context: 4},                       // of nothing
-		{Kind: wire.Flushed, Context: 4},                   // though nobody asked
-		{Kind: wire.Granted, Context: 4},                   // nor for this
-		{Kind: wire.Unlock, Context: 4},                    // of no lock
-		{Kind: wire.Eager, Context: 4},                     // not about windows
+		{Kind: wire.CompareSwap, Context: 4, Type: 1},             // with too much
+		{Kind: wire.CompareSwap, Context: 4, Type: 3, Offset: 64}, // beyond the end
+		{Kind: wire.AccumulateReply, Context: 4},                  // of nothing
+		{Kind: wire.Flushed, Context: 4},                          // though nobody asked
+		{Kind: wire.Granted, Context: 4},                          // nor for this
+		{Kind: wire.Unlock, Context: 4},                           // of no lock
+		{Kind: wire.Eager, Context: 4},                            // not about windows
 	} {
 		s, e, w := pair(false)
-		if err := e.Arrived(11, &h, data); !errors.Is(err, ErrConfused) {
+		if err := e.Arrived(11, &h, data); !errors.Is(err, ErrProtocol) {
 			t.Errorf("word %d, %v: %v", i, h.Kind, err)
 		}
 		if len(s.sent) > 0 || e.Busy() || string(w.mem) != string(make([]byte, 64)) {
@@ -96,14 +96,14 @@ func TestConfusedPeer(t *testing.T) {
 		}
 	}
 	_, e, _ := pair(false)
-	if err := e.Arrived(12, &wire.Header{Kind: wire.Flush, Context: 4}, nil); !errors.Is(err, ErrConfused) {
+	if err := e.Arrived(12, &wire.Header{Kind: wire.Flush, Context: 4}, nil); !errors.Is(err, ErrProtocol) {
 		t.Errorf("a word of one who has no part: %v", err)
 	}
 	lock := wire.Header{Kind: wire.Lock, Context: 4}
 	if err := e.Arrived(11, &lock, nil); err != nil {
 		t.Error(err)
 	}
-	if err := e.Arrived(11, &lock, nil); !errors.Is(err, ErrConfused) {
+	if err := e.Arrived(11, &lock, nil); !errors.Is(err, ErrProtocol) {
 		t.Errorf("a second lock of one who has it: %v", err)
 	}
 	if err := e.Arrived(11, &wire.Header{Kind: wire.Unlock, Context: 99}, nil); err != nil {
@@ -122,10 +122,10 @@ func FuzzArrived(f *testing.F) {
 		s := &stub{}
 		e := New(Config{}, s)
 		mem := around[16:80:80]
-		part, region, _ := e.Own(mem, false)
+		part, region, _ := e.RegisterSegment(mem, false)
 		mine, other := part, part
 		mine.Peer, other.Peer = 10, 11
-		e.Open(4, []Part{mine, other}, mem, region)
+		e.Open(4, []Segment{mine, other}, mem, region)
 		for len(script) >= 7 {
 			h := wire.Header{
 				Kind: wire.Kind(script[0]), Flags: wire.Flags(script[1]), Context: 4, Offset: uint64(script[2]) << (script[3] % 64),
@@ -144,7 +144,7 @@ func FuzzArrived(f *testing.F) {
 			}
 		}
 		for _, h := range s.sent {
-			if h.Kind != wire.Old && h.Kind != wire.Flushed && h.Kind != wire.Granted {
+			if h.Kind != wire.AccumulateReply && h.Kind != wire.Flushed && h.Kind != wire.Granted {
 				t.Fatalf("%v is no answer", h.Kind)
 			}
 		}
@@ -157,8 +157,8 @@ func TestLocksAreFair(t *testing.T) {
 	s := &stub{}
 	e := New(Config{}, s)
 	mem := make([]byte, 8)
-	part, region, _ := e.Own(mem, false)
-	parts := make([]Part, 6)
+	part, region, _ := e.RegisterSegment(mem, false)
+	parts := make([]Segment, 6)
 	for i := range parts {
 		parts[i] = part
 		parts[i].Peer = i
@@ -232,7 +232,7 @@ func TestAtomicsAreTriedAgain(t *testing.T) {
 		a := s.atomics[0]
 		s.atomics = s.atomics[1:]
 		a.Fetched(7) // never the first guess
-		e.FinishedAtomic(a, nil)
+		e.AtomicDone(a, nil)
 	}
 	if !o.Done() || o.Err() != nil || e.Stats.Atomics != 10 || e.Stats.Retries != 5 { // five words of eight bytes
 		t.Errorf("done %v, %v, with %d atomics, %d of them again", o.Done(), o.Err(), e.Stats.Atomics, e.Stats.Retries)
@@ -246,12 +246,12 @@ func TestAtomicsAreTriedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("no way")
-	e.FinishedAtomic(s.atomics[0], broken)
+	e.AtomicDone(s.atomics[0], broken)
 	if o.Done() {
 		t.Error("it is done while the NIC still has a part of it")
 	}
-	e.FinishedAtomic(s.atomics[1], nil)
-	if !o.Done() || !errors.Is(o.Err(), broken) || len(s.atomics) != 2 || !w.Settled(1) || !errors.Is(w.Failed(1), broken) {
+	e.AtomicDone(s.atomics[1], nil)
+	if !o.Done() || !errors.Is(o.Err(), broken) || len(s.atomics) != 2 || !w.RemoteComplete(1) || !errors.Is(w.TakeError(1), broken) {
 		t.Errorf("done %v, %v; %d atomics", o.Done(), o.Err(), len(s.atomics))
 	}
 }
@@ -284,11 +284,11 @@ type quick struct {
 
 func (q *quick) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner *Atomic) {
 	if q.broken {
-		q.e.FinishedAtomic(owner, errors.New("no way"))
+		q.e.AtomicDone(owner, errors.New("no way"))
 		return
 	}
 	owner.Fetched(0)
-	q.e.FinishedAtomic(owner, nil)
+	q.e.AtomicDone(owner, nil)
 }
 
 // Closing gives memory back.
@@ -297,7 +297,7 @@ func TestClose(t *testing.T) {
 	if w.Close(); s.regions != 0 || len(e.windows) != 0 || len(e.order) != 0 {
 		t.Errorf("%d regions, %d windows are left", s.regions, len(e.windows))
 	}
-	if part, region, err := e.Own(nil, true); part.Size != 0 || region != nil || err != nil {
+	if part, region, err := e.RegisterSegment(nil, true); part.Size != 0 || region != nil || err != nil {
 		t.Errorf("no memory is %+v, %v, %v", part, region, err)
 	}
 }

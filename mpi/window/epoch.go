@@ -54,24 +54,24 @@ func (w *Window) enter(call string) error {
 	if w.access == none || w.access == fenced && !w.used {
 		return nil // what is open to others is another matter
 	}
-	return fmt.Errorf("%s: %w", call, w.Quiescent())
+	return fmt.Errorf("%s: %w", call, w.CheckNoEpoch())
 }
 
 // BeginFence says why there can be no fence now. When all is settled and all ranks
 // have met, EndFence opens the next epoch.
-func (w *Window) BeginFence() error {
+func (w *Window) CheckFence() error {
 	if w.access == none || w.access == fenced {
 		if !w.exposed {
 			return nil
 		}
 	}
-	return fmt.Errorf("a fence within another epoch: %w", w.Quiescent())
+	return fmt.Errorf("a fence within another epoch: %w", w.CheckNoEpoch())
 }
 
 // EndFence ends an epoch and opens another, unless nothing is to follow. It returns
 // what operations failed with.
-func (w *Window) EndFence(a Assert) error {
-	err := w.AllFailed()
+func (w *Window) Fence(a Assert) error {
+	err := w.TakeErrors()
 	w.untouch()
 	w.access, w.used = fenced, false
 	if a&NoSucceed != 0 {
@@ -114,12 +114,12 @@ func (w *Window) postCame(i int) {
 
 // Completable reports whether the epoch that Start opened can be completed: the group
 // has posted, and what was begun has left. A rank that is lost is not waited for.
-func (w *Window) Completable() (bool, error) {
+func (w *Window) CanComplete() (bool, error) {
 	if w.access != started {
 		return false, fmt.Errorf("%w: Complete without Start", ErrSync)
 	}
 	for _, i := range w.group {
-		if t := &w.targets[i]; t.lost == nil && !t.open || !w.SettledHere(i) {
+		if t := &w.targets[i]; t.lost == nil && !t.open || !w.LocalComplete(i) {
 			return false, nil
 		}
 	}
@@ -136,7 +136,7 @@ func (w *Window) Complete() (err error) {
 		t.open, t.unflushed = false, false
 		w.e.word(t, &wire.Header{Kind: wire.Complete, Context: w.id})
 	}
-	err = errors.Join(err, w.AllFailed())
+	err = errors.Join(err, w.TakeErrors())
 	w.untouch()
 	w.access, w.group = none, nil
 	return err
@@ -148,7 +148,7 @@ func (w *Window) Post(group []int, a Assert) error {
 		return fmt.Errorf("%w: Post after Post, without Wait between", ErrSync)
 	}
 	if w.access == fenced && w.used {
-		return fmt.Errorf("Post: %w", w.Quiescent())
+		return fmt.Errorf("Post: %w", w.CheckNoEpoch())
 	}
 	w.exposed, w.posted = true, slices.Clone(group)
 	if w.access == fenced {
@@ -164,7 +164,7 @@ func (w *Window) Post(group []int, a Assert) error {
 
 // Completed reports whether the group of Post is through, and if so ends its epoch,
 // with an error if one of it is lost and had not completed.
-func (w *Window) Completed() (bool, error) {
+func (w *Window) Test() (bool, error) {
 	if !w.exposed {
 		return false, fmt.Errorf("%w: Wait without Post", ErrSync)
 	}

@@ -33,5 +33,5 @@ var (
 	ErrConflict = errors.New("accesses conflict")
 	ErrLost     = errors.New("peer is lost")
 	// ErrConfused is a peer that says what no engine says.
-	ErrConfused = errors.New("peer does not keep to the protocol")
+	ErrProtocol = errors.New("peer does not keep to the protocol")
 )

@@ -57,7 +57,7 @@ const unchecked LockKind = 0xff
 
 // Held reports whether a lock that was asked for is ours, or why it never will be;
 // then it is asked for no more.
-func (w *Window) Held(rank int) (bool, error) {
+func (w *Window) TestLock(rank int) (bool, error) {
 	t := &w.targets[rank]
 	if t.lock == asked && t.lost != nil {
 		err := t.lost
@@ -68,7 +68,7 @@ func (w *Window) Held(rank int) (bool, error) {
 }
 
 // Unlockable says why a rank's part cannot be unlocked.
-func (w *Window) Unlockable(rank int) error {
+func (w *Window) CheckUnlock(rank int) error {
 	if w.access != locked || w.targets[rank].lock == unlocked {
 		return fmt.Errorf("%w: the window of rank %d is not locked by Lock", ErrSync, rank)
 	}
@@ -79,7 +79,7 @@ func (w *Window) Unlockable(rank int) error {
 // with.
 func (w *Window) Unlock(rank int) error {
 	t := &w.targets[rank]
-	err := w.Failed(rank)
+	err := w.TakeError(rank)
 	if err == nil {
 		err = t.lost
 	}
@@ -115,7 +115,7 @@ func (w *Window) LockAll(a Assert) error {
 }
 
 // UnlockableAll says why UnlockAll cannot be called.
-func (w *Window) UnlockableAll() error {
+func (w *Window) CheckUnlockAll() error {
 	if w.access != lockedAll {
 		return fmt.Errorf("%w: UnlockAll without LockAll", ErrSync)
 	}
@@ -124,7 +124,7 @@ func (w *Window) UnlockableAll() error {
 
 // UnlockAll ends the epoch, when all is settled.
 func (w *Window) UnlockAll() error {
-	err := w.AllFailed()
+	err := w.TakeErrors()
 	for _, i := range w.touched {
 		w.giveBack(&w.targets[i])
 	}
@@ -135,7 +135,7 @@ func (w *Window) UnlockAll() error {
 
 // Flushable says why operations on a rank's part cannot be flushed. All ranks are
 // those with a lock.
-func (w *Window) Flushable(rank int) error {
+func (w *Window) CheckFlush(rank int) error {
 	if w.access == lockedAll || w.access == locked && w.targets[rank].lock == held {
 		return nil
 	}
@@ -143,7 +143,7 @@ func (w *Window) Flushable(rank int) error {
 }
 
 // FlushableAll says why nothing can be flushed.
-func (w *Window) FlushableAll() error {
+func (w *Window) CheckFlushAll() error {
 	if w.access == lockedAll || w.access == locked {
 		return nil
 	}

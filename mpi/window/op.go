@@ -75,7 +75,7 @@ func (o Op) String() string {
 
 // Fits reports whether there is such an operation on such a type: bits and truth are
 // not those of floating-point numbers.
-func (o Op) Fits(t Type) bool {
+func (o Op) ValidFor(t Type) bool {
 	if o >= ops || t >= types {
 		return false
 	}

@@ -14,7 +14,7 @@ func TestTypesAndOps(t *testing.T) {
 		for op := Sum; op <= ops; op++ {
 			isReal := typ == Float32 || typ == Float64
 			want := typ < types && op < ops && !(isReal && op >= BAnd && op <= LXor)
-			if op.Fits(typ) != want || op.String() == "" {
+			if op.ValidFor(typ) != want || op.String() == "" {
 				t.Errorf("%v of %v: %v", op, typ, !want)
 			}
 		}

@@ -75,7 +75,7 @@ func (w *Window) Accumulate(origin, result []byte, rank, at int, t Type, op Op, 
 
 // Swap puts an element in the place of one that is equal to compare. The result shares
 // no memory with either.
-func (w *Window) Swap(origin, compare, result []byte, rank, at int, t Type) (*Operation, error) {
+func (w *Window) CompareAndSwap(origin, compare, result []byte, rank, at int, t Type) (*Operation, error) {
 	if len(origin) != t.Size() || len(compare) != t.Size() || len(result) != t.Size() {
 		return nil, fmt.Errorf("%w: a swap is of one %v: %d bytes take the place of %d, and %d are for the result", ErrArg, t, len(origin), len(compare), len(result))
 	}
@@ -97,7 +97,7 @@ func (w *Window) check(o *Operation, rank int, request bool) error {
 	switch size := o.typ.Size(); {
 	case size == 0:
 		return fmt.Errorf("%w: %v", ErrType, o.typ)
-	case !o.op.Fits(o.typ):
+	case !o.op.ValidFor(o.typ):
 		return fmt.Errorf("%w: %v of %v", ErrOp, o.op, o.typ)
 	case o.size%size != 0 || o.at%size != 0:
 		return fmt.Errorf("%w: %d bytes at %d: both must be multiples of the %d of %v", ErrArg, o.size, o.at, size, o.typ)
@@ -198,7 +198,7 @@ func (w *Window) issue(o *Operation) {
 
 // Finished takes the end of what the fabric did for an operation: a transfer, or the
 // leaving of a word.
-func (e *Engine) Finished(o *Operation, err error) {
+func (e *Engine) TransferDone(o *Operation, err error) {
 	o.fail(err)
 	o.part()
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Part is what a rank has of a window.
-type Part struct {
+type Segment struct {
 	Peer   int // the rank's name at the fabric
 	Size   int
 	Memory wire.Memory // none if Size is 0
@@ -21,8 +21,8 @@ type Part struct {
 
 // Own makes memory part of a window to be. Its region, which is nil for no memory, is
 // given back when the window is closed, or by Disown.
-func (e *Engine) Own(mem []byte, atomics bool) (Part, p2p.Region, error) {
-	part := Part{Size: len(mem)}
+func (e *Engine) RegisterSegment(mem []byte, atomics bool) (Segment, p2p.Region, error) {
+	part := Segment{Size: len(mem)}
 	if len(mem) == 0 {
 		return part, nil, nil
 	}
@@ -36,7 +36,7 @@ func (e *Engine) Own(mem []byte, atomics bool) (Part, p2p.Region, error) {
 }
 
 // Disown gives back what Own made.
-func (e *Engine) Disown(region p2p.Region) {
+func (e *Engine) ReleaseSegment(region p2p.Region) {
 	if region != nil {
 		e.fabric.Release(region)
 	}
@@ -81,7 +81,7 @@ const (
 
 // target is what an origin knows of a rank's part, and what of it as an origin.
 type target struct {
-	Part
+	Segment
 	peer int
 	i    int
 	lost error
@@ -103,13 +103,13 @@ type target struct {
 
 // Open makes a window of the parts of all ranks, of which this is number me, with
 // this memory. Its id is the same at all of them, and of no other window.
-func (e *Engine) Open(id uint32, parts []Part, mem []byte, region p2p.Region) *Window {
+func (e *Engine) Open(id uint32, parts []Segment, mem []byte, region p2p.Region) *Window {
 	w := &Window{
 		e: e, id: id, mem: mem, region: region, index: make(map[int]int, len(parts)),
 		targets: make([]target, len(parts)), isTouched: make([]bool, len(parts)), held: make(map[int]LockKind),
 	}
 	for i, p := range parts {
-		w.targets[i] = target{Part: p, peer: p.Peer, i: i, lost: e.lost[p.Peer]}
+		w.targets[i] = target{Segment: p, peer: p.Peer, i: i, lost: e.lost[p.Peer]}
 		w.index[p.Peer] = i
 	}
 	e.windows[id] = w
@@ -121,7 +121,7 @@ func (e *Engine) Open(id uint32, parts []Part, mem []byte, region p2p.Region) *W
 func (w *Window) Close() {
 	delete(w.e.windows, w.id)
 	w.e.order = slices.DeleteFunc(w.e.order, func(o *Window) bool { return o == w })
-	w.e.Disown(w.region)
+	w.e.ReleaseSegment(w.region)
 	w.region = nil
 }
 
@@ -129,7 +129,7 @@ func (w *Window) Close() {
 func (w *Window) Size(rank int) int { return w.targets[rank].Size }
 
 // Quiescent says why a window cannot be closed now.
-func (w *Window) Quiescent() error {
+func (w *Window) CheckNoEpoch() error {
 	switch {
 	case w.access == started:
 		return fmt.Errorf("%w: Start was called and Complete was not", ErrSync)
@@ -155,7 +155,7 @@ func (w *Window) touch(i int) {
 
 // Settled reports whether all operations on a rank's part are complete there. It asks
 // what it has to, so that it will be so.
-func (w *Window) Settled(rank int) bool {
+func (w *Window) RemoteComplete(rank int) bool {
 	t := &w.targets[rank]
 	if len(t.waiting) > 0 || t.pending > 0 {
 		return false
@@ -170,16 +170,16 @@ func (w *Window) Settled(rank int) bool {
 
 // SettledHere reports whether the buffers of all operations on a rank's part are
 // their owner's again.
-func (w *Window) SettledHere(rank int) bool {
+func (w *Window) LocalComplete(rank int) bool {
 	t := &w.targets[rank]
 	return len(t.waiting) == 0 && t.pending == 0
 }
 
 // AllSettled is Settled of all ranks.
-func (w *Window) AllSettled() bool { return w.all(w.Settled) }
+func (w *Window) AllRemoteComplete() bool { return w.all(w.RemoteComplete) }
 
 // AllSettledHere is SettledHere of all ranks.
-func (w *Window) AllSettledHere() bool { return w.all(w.SettledHere) }
+func (w *Window) AllLocalComplete() bool { return w.all(w.LocalComplete) }
 
 func (w *Window) all(settled func(int) bool) bool {
 	all := true // each is asked, so that none has to wait for another
@@ -190,16 +190,16 @@ func (w *Window) all(settled func(int) bool) bool {
 }
 
 // Failed returns what operations on a rank's part failed with, and forgets it.
-func (w *Window) Failed(rank int) error {
+func (w *Window) TakeError(rank int) error {
 	err := w.targets[rank].err
 	w.targets[rank].err = nil
 	return err
 }
 
 // AllFailed is Failed of all ranks that operations were begun on.
-func (w *Window) AllFailed() (err error) {
+func (w *Window) TakeErrors() (err error) {
 	for _, i := range w.touched {
-		err = errors.Join(err, w.Failed(i))
+		err = errors.Join(err, w.TakeError(i))
 	}
 	return err
 }

@@ -31,21 +31,21 @@ const (
 	Revoked                 // its RTR will not be used, unless an RTRAck came before
 
 	// Of windows, whose name is the Context:
-	Accumulate // elements, behind the header, to be combined with those of a window
-	Swap       // an element to be compared with, and one to take its place
-	Old        // what was there before either of these
-	Flush      // says that all before it was carried out, please
-	Flushed    // it was
-	Post       // a window is open to the peer
-	Complete   // the peer, to whom it was, is through with it
-	Lock       // asks for a lock
-	Granted    // the peer has it
-	Unlock     // gives it back
+	Accumulate      // elements, behind the header, to be combined with those of a window
+	CompareSwap     // an element to be compared with, and one to take its place
+	AccumulateReply // what was there before either of these
+	Flush           // says that all before it was carried out, please
+	Flushed         // it was
+	Post            // a window is open to the peer
+	Complete        // the peer, to whom it was, is through with it
+	Lock            // asks for a lock
+	Granted         // the peer has it
+	Unlock          // gives it back
 	kinds
 )
 
 // Windows is the first of the kinds that are about windows.
-const Windows = Accumulate
+const FirstWindowKind = Accumulate
 
 var names = [...]string{
 	"", "EAGER", "SYNC-ACK", "RTS", "CTS", "DONE", "RTR", "RTR-ACK", "RTS-ACK", "REVOKE", "REVOKED",
@@ -91,18 +91,18 @@ type Memory struct {
 
 // Header is one. Which fields count, the kind says.
 type Header struct {
-	Kind    Kind
-	Flags   Flags
-	Context uint32
-	Tag     int32
-	Size    uint64 // of the message, or of the memory that waits for one
-	Send    uint32 // the sender's name for its request
-	Recv    uint32 // the receiver's
-	Early   uint64 // ns for which the receive of an RTS-ACK has waited
-	Memory  Memory
-	Offset  uint64 // in a window
-	Type    uint8  // of the elements there
-	Op      uint8  // what is done with them
+	Kind      Kind
+	Flags     Flags
+	Context   uint32
+	Tag       int32
+	Size      uint64 // of the message, or of the memory that waits for one
+	Send      uint32 // the sender's name for its request
+	Recv      uint32 // the receiver's
+	PostedFor uint64 // ns for which the receive of an RTS-ACK has waited
+	Memory    Memory
+	Offset    uint64 // in a window
+	Type      uint8  // of the elements there
+	Op        uint8  // what is done with them
 }
 
 // field says which fields a kind has.
@@ -131,16 +131,16 @@ var fields = [kinds]field{
 	Revoke:  envelope | recv,
 	Revoked: recv,
 
-	Accumulate: context | elements | size, // Size only with Fetch: an accumulate that only looks has no data
-	Swap:       context | elements,
-	Old:        context,
-	Flush:      context,
-	Flushed:    context,
-	Post:       context,
-	Complete:   context,
-	Lock:       context,
-	Granted:    context,
-	Unlock:     context,
+	Accumulate:      context | elements | size, // Size only with Fetch: an accumulate that only looks has no data
+	CompareSwap:     context | elements,
+	AccumulateReply: context,
+	Flush:           context,
+	Flushed:         context,
+	Post:            context,
+	Complete:        context,
+	Lock:            context,
+	Granted:         context,
+	Unlock:          context,
 }
 
 // of says which fields a header has.
@@ -207,7 +207,7 @@ func (e *Encoder) Append(dst []byte, h *Header) []byte {
 		dst = le.AppendUint32(dst, h.Recv)
 	}
 	if f&early != 0 {
-		dst = le.AppendUint64(dst, h.Early)
+		dst = le.AppendUint64(dst, h.PostedFor)
 	}
 	if f&memory != 0 {
 		dst = le.AppendUint64(dst, h.Memory.Addr)
@@ -260,7 +260,7 @@ func (d *Decoder) Next(b []byte) (h Header, rest []byte, err error) {
 		h.Recv = r.uint32()
 	}
 	if f&early != 0 {
-		h.Early = r.uint64()
+		h.PostedFor = r.uint64()
 	}
 	if f&memory != 0 {
 		h.Memory.Addr, h.Memory.Rails = r.uint64(), r.byte()

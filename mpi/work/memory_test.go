@@ -126,7 +126,7 @@ func TestSharedReceivesOnStreams(t *testing.T) {
 	}
 	const ranks, each = 128, 32 + 4 // receives of a connection, and some for words about credits
 	o := mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}}
-	o.Ended = func(rank int, s mpi.Stats) {
+	o.OnFinalize = func(rank int, s mpi.Stats) {
 		c := s.Carrier.(carrier.Stats)
 		need := max(256, c.MaxConnections*each)
 		if got := c.Memory.Max[carrier.SharedBuffers] / (8 << 10); got < need || got > need+256 || c.MaxConnections < 8 {

@@ -36,8 +36,8 @@ func profileOf(t *testing.T, name string, class work.Class, ranks int) *profile 
 	}
 	p := &profile{}
 	o := mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}}
-	o.Ended = func(_ int, s mpi.Stats) {
-		for _, way := range []p2p.Way{p2p.Eager, p2p.Rendezvous} {
+	o.OnFinalize = func(_ int, s mpi.Stats) {
+		for _, way := range []p2p.SendProtocol{p2p.Eager, p2p.Rendezvous} {
 			for power, n := range s.P2P.Sent[way].BySize {
 				if power > 0 {
 					p.sizes[power] += n

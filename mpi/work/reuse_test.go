@@ -59,7 +59,7 @@ func measuredOn(t *testing.T, name string, ranks int, costs *env.Costs, cfg carr
 		t.Fatal(err)
 	}
 	var stats carrier.Stats
-	o := mpi.Options{Carrier: platformConfig(cfg), Ended: func(rank int, s mpi.Stats) {
+	o := mpi.Options{Carrier: platformConfig(cfg), OnFinalize: func(rank int, s mpi.Stats) {
 		if rank == 0 {
 			stats = s.Carrier.(carrier.Stats)
 		}

@@ -37,7 +37,7 @@ func testbed(ranks int) mpihost.Fabric {
 
 // testbedOptions are those of a protocol, with hosts that take their time.
 func testbedOptions(cfg p2p.Config, ended func(int, mpi.Stats)) mpi.Options {
-	return mpi.Options{P2P: cfg, Ended: ended, Open: func(e *env.Env, up mpi.Upper) (mpi.Carrier, error) {
+	return mpi.Options{P2P: cfg, OnFinalize: ended, Open: func(e *env.Env, up mpi.Upper) (mpi.Carrier, error) {
 		c, err := mpi.OverVerbs(carrier.Config{Design: carrier.SRQ})(e, busyUpper{up, e})
 		return busyCarrier{c, e}, err
 	}}

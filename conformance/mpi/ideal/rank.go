@@ -43,7 +43,7 @@ func (r *rank) Compute(d time.Duration) {
 	p.hold(computing, func() bool { return p.w.now >= p.until })
 }
 
-func (r *rank) Forget(buf []byte) error {
+func (r *rank) Invalidate(buf []byte) error {
 	if r.p.w.fl.ForgetWipes {
 		clear(buf)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/env"
 )
 
-func init() { mpi.RegisterHost("lab/mpihost/join", start) }
+func init() { mpi.RegisterLauncher("lab/mpihost/join", start) }
 
 // start is an mpi.Host. The launcher's job has mpi.Options.
 func start(rank func(*env.Env, mpi.Options) error) error {
@@ -30,6 +30,6 @@ func start(rank func(*env.Env, mpi.Options) error) error {
 			return fmt.Errorf("the options from 'fabrictest mpirun': %w", err)
 		}
 	}
-	o.Ended = func(rank int, s mpi.Stats) { p.Report(rank, s) }
+	o.OnFinalize = func(rank int, s mpi.Stats) { p.Report(rank, s) }
 	return p.Run(func(e *env.Env) error { return rank(e, o) })
 }
