@@ -10,28 +10,28 @@ import (
 
 // loop is a carrier of a rank that is alone, and allocates nothing itself: what it
 // sends arrives when it next progresses.
-type loop struct {
+type loopbackCarrier struct {
 	*nic
-	up    Upper
-	words [64]looped
-	first int
-	n     int
+	up       Upper
+	messages [64]loopbackMessage
+	first    int
+	n        int
 }
 
-type looped struct {
+type loopbackMessage struct {
 	h    wire.Header
 	data [64]byte
 	len  int
 }
 
-func (l *loop) Now() time.Duration    { return 0 }
-func (l *loop) CanSend(int, int) bool { return true }
-func (l *loop) Wait(time.Duration)    {}
-func (l *loop) AllDelivered() bool    { return l.n == 0 }
-func (l *loop) Close() error          { return nil }
+func (l *loopbackCarrier) Now() time.Duration    { return 0 }
+func (l *loopbackCarrier) CanSend(int, int) bool { return true }
+func (l *loopbackCarrier) Wait(time.Duration)    {}
+func (l *loopbackCarrier) AllDelivered() bool    { return l.n == 0 }
+func (l *loopbackCarrier) Close() error          { return nil }
 
-func (l *loop) Send(_ int, h *wire.Header, data []byte, owner any) {
-	w := &l.words[(l.first+l.n)%len(l.words)]
+func (l *loopbackCarrier) Send(_ int, h *wire.Header, data []byte, owner any) {
+	w := &l.messages[(l.first+l.n)%len(l.messages)]
 	w.h, w.len = *h, copy(w.data[:], data)
 	l.n++
 	if owner != nil {
@@ -39,15 +39,15 @@ func (l *loop) Send(_ int, h *wire.Header, data []byte, owner any) {
 	}
 }
 
-func (l *loop) Flush() bool        { return false }
-func (l *loop) PollFast(bool) bool { return l.Progress() }
+func (l *loopbackCarrier) Flush() bool        { return false }
+func (l *loopbackCarrier) PollFast(bool) bool { return l.Progress() }
 
-func (l *loop) Progress() bool {
+func (l *loopbackCarrier) Progress() bool {
 	if l.n == 0 {
 		return false
 	}
-	w := &l.words[l.first]
-	l.first, l.n = (l.first+1)%len(l.words), l.n-1
+	w := &l.messages[l.first]
+	l.first, l.n = (l.first+1)%len(l.messages), l.n-1
 	if err := l.up.Arrived(0, &w.h, w.data[:w.len]); err != nil {
 		panic(err)
 	}
@@ -55,10 +55,10 @@ func (l *loop) Progress() bool {
 }
 
 // alone runs a program as the one rank of a world.
-func alone(t testing.TB, program func(*World) error) {
+func runSingleRank(t testing.TB, program func(*World) error) {
 	f := newFabric(t, 1, 1, true)
-	e := f.environment(0, &proc{f: f})
-	o := Options{Open: func(_ *env.Env, up Upper) (Carrier, error) { return &loop{nic: f.nics[0], up: up}, nil }}
+	e := f.newEnv(0, &proc{f: f})
+	o := Options{Open: func(_ *env.Env, up Upper) (Carrier, error) { return &loopbackCarrier{nic: f.nics[0], up: up}, nil }}
 	if err := Run(e, o, program); err != nil {
 		t.Error(err)
 	}
@@ -66,8 +66,8 @@ func alone(t testing.TB, program func(*World) error) {
 
 // Small messages cost no more memory than their requests, and none where there are no
 // requests to hand out.
-func TestAllocations(t *testing.T) {
-	alone(t, func(w *World) error {
+func TestSmallMessagesAllocateOnlyRequests(t *testing.T) {
+	runSingleRank(t, func(w *World) error {
 		out, in := make([]byte, 8), make([]byte, 8)
 		early := func() { // the receive is there before the message
 			r, _ := w.Irecv(in, 0, 1)
@@ -128,7 +128,7 @@ func TestAllocations(t *testing.T) {
 }
 
 func BenchmarkSmallMessage(b *testing.B) {
-	alone(b, func(w *World) error {
+	runSingleRank(b, func(w *World) error {
 		out, in := make([]byte, 8), make([]byte, 8)
 		b.ReportAllocs()
 		for b.Loop() {
@@ -141,7 +141,7 @@ func BenchmarkSmallMessage(b *testing.B) {
 }
 
 func BenchmarkIsendIrecvWait(b *testing.B) {
-	alone(b, func(w *World) error {
+	runSingleRank(b, func(w *World) error {
 		out, in := make([]byte, 8), make([]byte, 8)
 		b.ReportAllocs()
 		for b.Loop() {

@@ -7,13 +7,13 @@ func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 	members := func(context uint32, from int) {
 		switch {
 		case context&collective != 0:
-			k.visitGone(context, visit)
+			k.eachExitedMember(context, visit)
 		case from == AnySource:
-			k.visitMembers(context, visit)
+			k.eachMember(context, visit)
 		}
 	}
 	k.p2p.EachAwaitedPeer(visit, members)
-	for _, e := range k.probing {
+	for _, e := range k.activeProbes {
 		if e.Source != match.Any {
 			visit(int(e.Source))
 		}
@@ -23,8 +23,8 @@ func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 }
 
 // visitMembers visits those who may send to a receive from anybody.
-func (k *rank) visitMembers(context uint32, visit func(peer int)) {
-	c := k.groups[context&^collective]
+func (k *rank) eachMember(context uint32, visit func(peer int)) {
+	c := k.comms[context&^collective]
 	for peer := range k.env.Size {
 		if peer != k.env.Rank && (c == nil || c.rankOf(peer) >= 0) {
 			visit(peer)
@@ -34,8 +34,8 @@ func (k *rank) visitMembers(context uint32, visit func(peer int)) {
 
 // visitGone visits those of a collective operation who have ended. It needs
 // everybody, though it hears of most only through others, and need not ask them.
-func (k *rank) visitGone(context uint32, visit func(peer int)) {
-	k.visitMembers(context, func(peer int) {
+func (k *rank) eachExitedMember(context uint32, visit func(peer int)) {
+	k.eachMember(context, func(peer int) {
 		if k.env.Control.Gone(peer) {
 			visit(peer)
 		}

@@ -13,38 +13,38 @@ const (
 	tagBarrier = iota
 	tagBcast
 	tagReduce
-	tagGather
-	tagExchange
+	tagAllgather
+	tagAlltoall
 	tagIbarrier
 
-	manyBarriers = 1 << 16
+	maxIbarriers = 1 << 16
 
 	// tagBroken is that of the word of a rank that has given up.
-	tagBroken = TagMax
+	tagFailed = TagMax
 )
 
 // anything is the envelope of whatever comes in a context.
-func anything(context uint32) match.Envelope {
+func anyMessage(context uint32) match.Envelope {
 	return match.Envelope{Context: context, Source: match.Any, Tag: match.Any}
 }
 
 // Barrier returns when all ranks have called it.
 func (c *Comm) Barrier() error {
-	if err := c.usable(); err != nil {
+	if err := c.check(); err != nil {
 		return c.raise("Barrier", err)
 	}
 	c.k.lock()
-	err := c.meet()
+	err := c.barrier()
 	c.k.unlock()
 	return c.raise("Barrier", err)
 }
 
 // meet is a barrier by dissemination: in round i everybody tells whoever is 2^i ranks
 // on, and so has heard of twice as many as before. The lock is held.
-func (c *Comm) meet() error {
+func (c *Comm) barrier() error {
 	for step := 1; step < c.size; step *= 2 {
 		to, from := (c.me+step)%c.size, (c.me-step+c.size)%c.size
-		if err := c.swap(nil, to, nil, from, tagBarrier); err != nil {
+		if err := c.collectiveSendrecv(nil, to, nil, from, tagBarrier); err != nil {
 			return err
 		}
 	}
@@ -52,43 +52,43 @@ func (c *Comm) meet() error {
 }
 
 // schedule is a barrier that goes on whenever its rank progresses.
-type schedule struct {
-	c          *Comm
-	tag, step  int
-	send, recv p2p.Request
-	done       bool
-	err        error
+type ibarrier struct {
+	c             *Comm
+	tag, distance int
+	send, recv    p2p.Request
+	done          bool
+	err           error
 }
 
 // Ibarrier begins a barrier.
 func (c *Comm) Ibarrier() (*Request, error) {
-	if err := c.usable(); err != nil {
+	if err := c.check(); err != nil {
 		return nil, c.raise("Ibarrier", err)
 	}
-	s := &schedule{c: c, tag: tagIbarrier + c.barriers%manyBarriers, step: 1}
+	s := &ibarrier{c: c, tag: tagIbarrier + c.ibarriers%maxIbarriers, distance: 1}
 	c.k.lock()
-	c.barriers++
-	if s.begin(); !s.done {
-		c.k.schedules = append(c.k.schedules, s)
+	c.ibarriers++
+	if s.startRound(); !s.done {
+		c.k.ibarriers = append(c.k.ibarriers, s)
 	}
 	c.k.unlock()
-	return &Request{c: c, call: "Ibarrier", active: true, kind: collected, schedule: s}, nil
+	return &Request{c: c, call: "Ibarrier", active: true, kind: ibarrierRequest, ibarrier: s}, nil
 }
 
 // begin starts a round, if there is one to come.
-func (s *schedule) begin() {
+func (s *ibarrier) startRound() {
 	c := s.c
-	if s.done = s.step >= c.size; s.done {
+	if s.done = s.distance >= c.size; s.done {
 		return
 	}
-	c.startRecv(&s.recv, c.context|collective, nil, (c.me-s.step+c.size)%c.size, s.tag)
-	c.startSend(&s.send, c.context|collective, nil, (c.me+s.step)%c.size, s.tag, p2p.Standard)
+	c.startRecv(&s.recv, c.context|collective, nil, (c.me-s.distance+c.size)%c.size, s.tag)
+	c.startSend(&s.send, c.context|collective, nil, (c.me+s.distance)%c.size, s.tag, p2p.Standard)
 }
 
 // advance goes on with what is under way, and reports whether it could.
-func (k *rank) advance() (moved bool) {
-	left := k.schedules[:0]
-	for _, s := range k.schedules {
+func (k *rank) advanceSchedules() (moved bool) {
+	left := k.ibarriers[:0]
+	for _, s := range k.ibarriers {
 		for !s.done && s.recv.Done() && s.send.Done() {
 			moved = true
 			if s.err = s.recv.Err; s.err == nil {
@@ -98,17 +98,17 @@ func (k *rank) advance() (moved bool) {
 				s.err = ErrFinalized // not everybody has called it, and nobody will
 			}
 			if s.done = s.err != nil; s.done {
-				s.c.giveUp()
+				s.c.announceFailure()
 				break
 			}
-			s.step *= 2
-			s.begin()
+			s.distance *= 2
+			s.startRound()
 		}
 		if !s.done {
 			left = append(left, s)
 		}
 	}
-	clear(k.schedules[len(left):])
-	k.schedules = left
+	clear(k.ibarriers[len(left):])
+	k.ibarriers = left
 	return moved
 }

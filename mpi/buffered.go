@@ -8,47 +8,47 @@ import (
 )
 
 // attached is the buffer of buffered sends.
-type attached struct {
-	buf    []byte
-	is     bool
-	placed []*placed // in the order of their places
+type attachedBuffer struct {
+	buf      []byte
+	present  bool
+	messages []*bufferedMessage // in the order of their places
 }
 
 // placed is a message that lies in it until it has left.
-type placed struct {
-	p        p2p.Request
-	at, size int
+type bufferedMessage struct {
+	req          p2p.Request
+	offset, size int
 }
 
 // reclaim gives back the places of messages that have left.
-func (a *attached) reclaim() {
-	a.placed = slices.DeleteFunc(a.placed, func(m *placed) bool { return m.p.Done() })
+func (a *attachedBuffer) reclaim() {
+	a.messages = slices.DeleteFunc(a.messages, func(m *bufferedMessage) bool { return m.req.Done() })
 }
 
 // place finds room for n bytes: the first that is large enough.
-func (a *attached) place(n int) *placed {
+func (a *attachedBuffer) alloc(n int) *bufferedMessage {
 	at := 0
-	for i, m := range a.placed {
-		if m.at-at >= n {
+	for i, m := range a.messages {
+		if m.offset-at >= n {
 			return a.insert(i, at, n)
 		}
-		at = m.at + m.size
+		at = m.offset + m.size
 	}
 	if len(a.buf)-at >= n {
-		return a.insert(len(a.placed), at, n)
+		return a.insert(len(a.messages), at, n)
 	}
 	return nil
 }
 
-func (a *attached) insert(i, at, n int) *placed {
-	m := &placed{at: at, size: n}
-	a.placed = slices.Insert(a.placed, i, m)
+func (a *attachedBuffer) insert(i, at, n int) *bufferedMessage {
+	m := &bufferedMessage{offset: at, size: n}
+	a.messages = slices.Insert(a.messages, i, m)
 	return m
 }
 
 // AttachBuffer gives buffered sends n bytes. A message needs as many as it has.
 func (w *World) AttachBuffer(n int) error {
-	err := w.usable()
+	err := w.check()
 	if err == nil && n < 0 {
 		err = fmt.Errorf("%w: a buffer of %d bytes", ErrArg, n)
 	}
@@ -56,11 +56,11 @@ func (w *World) AttachBuffer(n int) error {
 		return w.raise("AttachBuffer", err)
 	}
 	w.k.lock()
-	a := &w.k.attached
-	if a.is {
+	a := &w.k.bsendBuffer
+	if a.present {
 		err = fmt.Errorf("%w: one of %d bytes is attached already; detach it first", ErrBuffer, len(a.buf))
 	} else {
-		a.is, a.buf = true, make([]byte, n)
+		a.present, a.buf = true, make([]byte, n)
 	}
 	w.k.unlock()
 	return w.raise("AttachBuffer", err)
@@ -68,22 +68,22 @@ func (w *World) AttachBuffer(n int) error {
 
 // DetachBuffer takes the buffer back when all messages in it have left.
 func (w *World) DetachBuffer() error {
-	if err := w.usable(); err != nil {
+	if err := w.check(); err != nil {
 		return w.raise("DetachBuffer", err)
 	}
 	k := w.k
 	k.lock()
-	a := &k.attached
-	if !a.is {
+	a := &k.bsendBuffer
+	if !a.present {
 		k.unlock()
 		return w.raise("DetachBuffer", fmt.Errorf("%w: none is attached", ErrBuffer))
 	}
-	k.until(func() bool {
+	k.waitUntil(func() bool {
 		a.reclaim()
-		return len(a.placed) == 0
+		return len(a.messages) == 0
 	})
 	gone := a.buf
-	k.attached = attached{}
+	k.bsendBuffer = attachedBuffer{}
 	err := k.carrier.Invalidate(gone)
 	k.unlock()
 	return w.raise("DetachBuffer", err)
@@ -97,7 +97,7 @@ func (c *Comm) Ibsend(buf []byte, dest, tag int) (*Request, error) {
 	if err := c.bsend("Ibsend", buf, dest, tag); err != nil {
 		return nil, err
 	}
-	return &Request{c: c, call: "Ibsend", active: true, kind: buffered}, nil
+	return &Request{c: c, call: "Ibsend", active: true, kind: bsendRequest}, nil
 }
 
 func (c *Comm) bsend(call string, buf []byte, dest, tag int) error {
@@ -112,22 +112,22 @@ func (c *Comm) bsend(call string, buf []byte, dest, tag int) error {
 
 // bufferedSend sends a message from a place in the attached buffer. The lock is held.
 func (c *Comm) bufferedSend(buf []byte, dest, tag int) error {
-	a := &c.k.attached
-	m := a.place(len(buf))
+	a := &c.k.bsendBuffer
+	m := a.alloc(len(buf))
 	if m == nil {
 		c.k.progress() // some of what lies there may have left
 		a.reclaim()
-		m = a.place(len(buf))
+		m = a.alloc(len(buf))
 	}
 	switch {
 	case m != nil:
-	case !a.is:
+	case !a.present:
 		return fmt.Errorf("%w: none is attached; World.AttachBuffer does so", ErrBuffer)
 	default:
-		return fmt.Errorf("%w: %d bytes more than %d messages leave of %d", ErrBuffer, len(buf), len(a.placed), len(a.buf))
+		return fmt.Errorf("%w: %d bytes more than %d messages leave of %d", ErrBuffer, len(buf), len(a.messages), len(a.buf))
 	}
-	part := a.buf[m.at : m.at+m.size]
+	part := a.buf[m.offset : m.offset+m.size]
 	copy(part, buf)
-	c.startSend(&m.p, c.context, part, dest, tag, p2p.Standard)
+	c.startSend(&m.req, c.context, part, dest, tag, p2p.Standard)
 	return nil
 }

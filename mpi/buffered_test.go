@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-func TestBufferedSends(t *testing.T) {
-	everywhere(t, 2, func(w *World) error {
+func TestBsendUsesAttachedBuffer(t *testing.T) {
+	inAllConfigurations(t, 2, func(w *World) error {
 		if w.Rank() == 1 {
 			if _, err := w.Recv(nil, 0, 9); err != nil {
 				return err
@@ -16,13 +16,13 @@ func TestBufferedSends(t *testing.T) {
 			for _, tag := range []int{1, 3, 4} {
 				buf := make([]byte, 600)
 				st, err := w.Recv(buf, 0, tag)
-				if err = errors.Join(err, is(buf, st, Status{0, tag, 600, false}, tag)); err != nil {
+				if err = errors.Join(err, checkMessage(buf, st, Status{0, tag, 600, false}, tag)); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
-		big := message(1, 600)
+		big := testMessage(1, 600)
 		if err := w.Bsend(big, 1, 1); !errors.Is(err, ErrBuffer) {
 			return fmt.Errorf("without a buffer: %v", err)
 		}
@@ -51,11 +51,11 @@ func TestBufferedSends(t *testing.T) {
 		if err := w.AttachBuffer(600); err != nil {
 			return err
 		}
-		if err := w.Bsend(message(3, 600), 1, 3); err != nil {
+		if err := w.Bsend(testMessage(3, 600), 1, 3); err != nil {
 			return err
 		}
 		for { // what has left gives its room to others
-			err := w.Bsend(message(4, 600), 1, 4) // leaves before the rank does
+			err := w.Bsend(testMessage(4, 600), 1, 4) // leaves before the rank does
 			if !errors.Is(err, ErrBuffer) {
 				return err
 			}
@@ -65,20 +65,20 @@ func TestBufferedSends(t *testing.T) {
 }
 
 // Room is found again in the order in which it falls free.
-func TestPlacesInTheAttachedBuffer(t *testing.T) {
-	a := &attached{is: true, buf: make([]byte, 100)}
-	one, two, three := a.place(40), a.place(30), a.place(30)
-	if one.at != 0 || two.at != 40 || three.at != 70 || a.place(1) != nil {
-		t.Fatalf("placed at %d, %d, %d", one.at, two.at, three.at)
+func TestAttachedBufferReusesFreedSpace(t *testing.T) {
+	a := &attachedBuffer{present: true, buf: make([]byte, 100)}
+	one, two, three := a.alloc(40), a.alloc(30), a.alloc(30)
+	if one.offset != 0 || two.offset != 40 || three.offset != 70 || a.alloc(1) != nil {
+		t.Fatalf("placed at %d, %d, %d", one.offset, two.offset, three.offset)
 	}
-	a.placed = []*placed{one, three}
-	if a.place(31) != nil {
+	a.messages = []*bufferedMessage{one, three}
+	if a.alloc(31) != nil {
 		t.Error("31 bytes fit in 30")
 	}
-	if p := a.place(20); p == nil || p.at != 40 {
+	if p := a.alloc(20); p == nil || p.offset != 40 {
 		t.Errorf("placed %+v", p)
 	}
-	if p := a.place(10); p == nil || p.at != 60 || len(a.placed) != 4 {
+	if p := a.alloc(10); p == nil || p.offset != 60 || len(a.messages) != 4 {
 		t.Errorf("placed %+v", p)
 	}
 }

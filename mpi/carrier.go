@@ -78,35 +78,35 @@ func OverVerbs(cfg carrier.Config) Opener {
 		if err != nil {
 			return nil, err
 		}
-		return &overVerbs{c}, nil
+		return &verbsCarrier{c}, nil
 	}
 }
 
 // overVerbs is a carrier whose regions are known by what can be done with them.
-type overVerbs struct{ *carrier.Carrier }
+type verbsCarrier struct{ *carrier.Carrier }
 
-func (o *overVerbs) Register(buf []byte) (p2p.Region, error) {
-	return asRegion(o.Carrier.Register(buf))
+func (o *verbsCarrier) Register(buf []byte) (p2p.Region, error) {
+	return toRegion(o.Carrier.Register(buf))
 }
 
-func (o *overVerbs) Source(buf []byte) (p2p.Region, error) { return asRegion(o.Carrier.Source(buf)) }
-func (o *overVerbs) Sink(buf []byte) (p2p.Region, error)   { return asRegion(o.Carrier.Sink(buf)) }
+func (o *verbsCarrier) Source(buf []byte) (p2p.Region, error) { return toRegion(o.Carrier.Source(buf)) }
+func (o *verbsCarrier) Sink(buf []byte) (p2p.Region, error)   { return toRegion(o.Carrier.Sink(buf)) }
 
-func asRegion(r *carrier.Region, err error) (p2p.Region, error) {
+func toRegion(r *carrier.Region, err error) (p2p.Region, error) {
 	if err != nil {
 		return nil, err // not a region that is nil
 	}
 	return r, nil
 }
 
-func (o *overVerbs) Release(r p2p.Region) { o.Carrier.Release(r.(*carrier.Region)) }
+func (o *verbsCarrier) Release(r p2p.Region) { o.Carrier.Release(r.(*carrier.Region)) }
 
-func (o *overVerbs) Read(peer int, into p2p.Region, n int, from wire.Memory, owner any) {
+func (o *verbsCarrier) Read(peer int, into p2p.Region, n int, from wire.Memory, owner any) {
 	o.Carrier.Read(peer, into.(*carrier.Region), n, from, owner)
 }
 
-func (o *overVerbs) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner any) {
+func (o *verbsCarrier) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner any) {
 	o.Carrier.Write(peer, from.(*carrier.Region), n, to, then, owner)
 }
 
-func (o *overVerbs) Stats() any { return o.Carrier.Stats() }
+func (o *verbsCarrier) Stats() any { return o.Carrier.Stats() }

@@ -8,50 +8,50 @@ import (
 )
 
 // give and take are messages of collective operations. The lock is held.
-func (c *Comm) give(buf []byte, dest, tag int) error {
-	r := c.k.borrow()
-	c.sendAlone(&r.p, c.context|collective, buf, dest, tag, p2p.Standard)
-	c.k.until(r.p.Done)
-	err := r.p.Err
-	c.k.giveBack(r)
-	return c.gaveUp(err)
+func (c *Comm) collectiveSend(buf []byte, dest, tag int) error {
+	r := c.k.allocRequest()
+	c.startBlockingSend(&r.p2p, c.context|collective, buf, dest, tag, p2p.Standard)
+	c.k.waitUntil(r.p2p.Done)
+	err := r.p2p.Err
+	c.k.freeRequest(r)
+	return c.collectiveError(err)
 }
 
-func (c *Comm) take(buf []byte, source, tag int) error {
-	r := c.k.borrow()
-	c.startRecv(&r.p, c.context|collective, buf, source, tag)
-	c.k.until(r.p.Done)
-	err := c.whole(&r.p)
-	c.k.giveBack(r)
-	return c.gaveUp(err)
+func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
+	r := c.k.allocRequest()
+	c.startRecv(&r.p2p, c.context|collective, buf, source, tag)
+	c.k.waitUntil(r.p2p.Done)
+	err := c.checkLength(&r.p2p)
+	c.k.freeRequest(r)
+	return c.collectiveError(err)
 }
 
 // gaveUp is an error of a collective operation, that the others hear of.
-func (c *Comm) gaveUp(err error) error {
+func (c *Comm) collectiveError(err error) error {
 	if err != nil {
-		c.giveUp()
+		c.announceFailure()
 	}
 	return err
 }
 
 // swap does both at once.
-func (c *Comm) swap(out []byte, dest int, in []byte, source, tag int) error {
-	st, err := c.exchange(c.context|collective, out, dest, tag, in, source, tag)
+func (c *Comm) collectiveSendrecv(out []byte, dest int, in []byte, source, tag int) error {
+	st, err := c.sendrecvLocked(c.context|collective, out, dest, tag, in, source, tag)
 	if err == nil && source != ProcNull && st.Count != len(in) {
-		err = unequal(source, st.Count, len(in))
+		err = lengthMismatch(source, st.Count, len(in))
 	}
-	return c.gaveUp(err)
+	return c.collectiveError(err)
 }
 
 // whole checks that a message of a collective operation is as long as it must be.
-func (c *Comm) whole(p *p2p.Request) error {
+func (c *Comm) checkLength(p *p2p.Request) error {
 	if p.Err == nil && p.Size != len(p.Buf) {
-		return unequal(c.rankOf(p.Source), p.Size, len(p.Buf))
+		return lengthMismatch(c.rankOf(p.Source), p.Size, len(p.Buf))
 	}
 	return p.Err
 }
 
-func unequal(rank, has, want int) error {
+func lengthMismatch(rank, has, want int) error {
 	return fmt.Errorf("%w: rank %d comes with %d bytes and this one with %d; all must come with as many", ErrArg, rank, has, want)
 }
 
@@ -69,40 +69,40 @@ func (c *Comm) Bcast(buf []byte, root int) error {
 // bcast goes along a binomial tree: who has it gives it to whoever is half of the
 // rest away. Counted from the root, the lowest bit of a rank leads to its parent.
 func (c *Comm) bcast(buf []byte, root int) error {
-	from := (c.me - root + c.size) % c.size
-	half := 1
-	for half < c.size && from&half == 0 {
-		half *= 2
+	relative := (c.me - root + c.size) % c.size
+	distance := 1
+	for distance < c.size && relative&distance == 0 {
+		distance *= 2
 	}
-	if from != 0 {
-		if err := c.take(buf, (from-half+root)%c.size, tagBcast); err != nil {
+	if relative != 0 {
+		if err := c.collectiveRecv(buf, (relative-distance+root)%c.size, tagBcast); err != nil {
 			return err
 		}
 	}
 	// All at once: who sends from where the data is has it back only when it has arrived.
-	under := make([]*Request, 0, 32)
-	for half /= 2; half > 0; half /= 2 {
-		if from+half < c.size {
-			r := c.k.borrow()
-			c.startSend(&r.p, c.context|collective, buf, (from+half+root)%c.size, tagBcast, p2p.Standard)
-			under = append(under, r)
+	sends := make([]*Request, 0, 32)
+	for distance /= 2; distance > 0; distance /= 2 {
+		if relative+distance < c.size {
+			r := c.k.allocRequest()
+			c.startSend(&r.p2p, c.context|collective, buf, (relative+distance+root)%c.size, tagBcast, p2p.Standard)
+			sends = append(sends, r)
 		}
 	}
 	var failed error // the others can still be served
-	for _, r := range under {
-		c.k.until(r.p.Done)
-		if r.p.Err != nil {
-			failed = r.p.Err
+	for _, r := range sends {
+		c.k.waitUntil(r.p2p.Done)
+		if r.p2p.Err != nil {
+			failed = r.p2p.Err
 		}
-		c.k.giveBack(r)
+		c.k.freeRequest(r)
 	}
-	return c.gaveUp(failed)
+	return c.collectiveError(failed)
 }
 
 // Allreduce combines the buffers of all ranks, element by element, in all of them.
 // Each rank gets the same, to the bit.
 func (c *Comm) Allreduce(buf []byte, t Type, op Op) error {
-	err := c.usable()
+	err := c.check()
 	switch {
 	case err != nil:
 	case t.Size() == 0:
@@ -126,33 +126,33 @@ func (c *Comm) Allreduce(buf []byte, t Type, op Op) error {
 // Pairs combine the same two values, and all operations here commute, so that no two
 // ranks differ.
 func (c *Comm) allreduce(buf []byte, t Type, op Op) error {
-	full := 1
-	for full*2 <= c.size {
-		full *= 2
+	pow2 := 1
+	for pow2*2 <= c.size {
+		pow2 *= 2
 	}
-	beyond := c.size - full // ranks full, full+1, … go with 0, 1, …
-	if c.me >= full {
-		if err := c.give(buf, c.me-full, tagReduce); err != nil {
+	extra := c.size - pow2 // ranks full, full+1, … go with 0, 1, …
+	if c.me >= pow2 {
+		if err := c.collectiveSend(buf, c.me-pow2, tagReduce); err != nil {
 			return err
 		}
-		return c.take(buf, c.me-full, tagReduce)
+		return c.collectiveRecv(buf, c.me-pow2, tagReduce)
 	}
 	other := make([]byte, len(buf))
-	if c.me < beyond {
-		if err := c.take(other, c.me+full, tagReduce); err != nil {
+	if c.me < extra {
+		if err := c.collectiveRecv(other, c.me+pow2, tagReduce); err != nil {
 			return err
 		}
 		window.Reduce(buf, other, t, op)
 	}
-	for step := 1; step < full; step *= 2 {
+	for step := 1; step < pow2; step *= 2 {
 		peer := c.me ^ step
-		if err := c.swap(buf, peer, other, peer, tagReduce); err != nil {
+		if err := c.collectiveSendrecv(buf, peer, other, peer, tagReduce); err != nil {
 			return err
 		}
 		window.Reduce(buf, other, t, op)
 	}
-	if c.me < beyond {
-		return c.give(buf, c.me+full, tagReduce)
+	if c.me < extra {
+		return c.collectiveSend(buf, c.me+pow2, tagReduce)
 	}
 	return nil
 }

@@ -11,14 +11,14 @@ import (
 )
 
 // several runs a program with several numbers of ranks.
-func several(t *testing.T, program func(*World) error) {
+func withRankCounts(t *testing.T, program func(*World) error) {
 	t.Helper()
 	for _, size := range []int{1, 2, 3, 5, 8} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			for seed := range uint64(4) {
-				o := ways()[[]string{"rget polling", "rput background", "speculative polling", "speculative background"}[seed]]
+				o := configurations()[[]string{"rget polling", "rput background", "speculative polling", "speculative background"}[seed]]
 				f := newFabric(t, size, seed, false)
-				f.cramped = seed == 3
+				f.lacksCredits = seed == 3
 				o.Bruck = []int{0, 64, -1, 8}[seed]
 				f.succeed(o, program)
 			}
@@ -27,10 +27,10 @@ func several(t *testing.T, program func(*World) error) {
 }
 
 // Nobody leaves a barrier before all have come.
-func TestBarrier(t *testing.T) {
+func TestBarrierWaitsForAllRanks(t *testing.T) {
 	const rounds = 5
 	var came [8][2 * rounds]time.Duration
-	several(t, func(w *World) error {
+	withRankCounts(t, func(w *World) error {
 		for round := range rounds {
 			w.Compute(time.Duration(1+(w.Rank()*7+round*3)%10) * time.Microsecond)
 			came[w.Rank()][round] = w.Wtime()
@@ -65,8 +65,8 @@ func TestBarrier(t *testing.T) {
 }
 
 // A barrier that was begun goes on beside other calls, and several at once.
-func TestIbarrier(t *testing.T) {
-	everywhere(t, 5, func(w *World) error {
+func TestIbarriersProgressConcurrently(t *testing.T) {
+	inAllConfigurations(t, 5, func(w *World) error {
 		var reqs []*Request
 		for range 3 {
 			r, err := w.Ibarrier()
@@ -79,7 +79,7 @@ func TestIbarrier(t *testing.T) {
 			return err
 		}
 		buf := make([]byte, 8)
-		if _, err := w.Sendrecv(message(1, 8), (w.Rank()+1)%5, 1, buf, AnySource, 1); err != nil {
+		if _, err := w.Sendrecv(testMessage(1, 8), (w.Rank()+1)%5, 1, buf, AnySource, 1); err != nil {
 			return err
 		}
 		if err := reqs[0].Cancel(); !errors.Is(err, ErrRequest) {
@@ -91,7 +91,7 @@ func TestIbarrier(t *testing.T) {
 }
 
 func TestIbarrierWaitsForAll(t *testing.T) {
-	everywhere(t, 3, func(w *World) error {
+	inAllConfigurations(t, 3, func(w *World) error {
 		if w.Rank() == 2 {
 			for other := range 2 { // when they have looked
 				if _, err := w.Recv(nil, other, 1); err != nil {
@@ -123,17 +123,17 @@ func TestIbarrierWaitsForAll(t *testing.T) {
 }
 
 func TestBcast(t *testing.T) {
-	several(t, func(w *World) error {
+	withRankCounts(t, func(w *World) error {
 		for root := range w.Size() {
 			for _, n := range []int{0, 5, 500} {
 				buf := make([]byte, n)
 				if w.Rank() == root {
-					buf = message(root, n)
+					buf = testMessage(root, n)
 				}
 				if err := w.Bcast(buf, root); err != nil {
 					return err
 				}
-				if !bytes.Equal(buf, message(root, n)) {
+				if !bytes.Equal(buf, testMessage(root, n)) {
 					return fmt.Errorf("%d bytes of rank %d are wrong", n, root)
 				}
 			}
@@ -166,7 +166,7 @@ func elements(t Type, rank, n int) (all []byte) {
 }
 
 // reckon is an operation on two elements, as a plain program has it.
-func reckon(t Type, op Op, a, b []byte) []byte {
+func reduceReference(t Type, op Op, a, b []byte) []byte {
 	le := binary.LittleEndian
 	is := func(v bool) float64 {
 		if v {
@@ -244,7 +244,7 @@ func reckon(t Type, op Op, a, b []byte) []byte {
 var allTypes = []Type{Byte, Int32, Uint32, Int64, Uint64, Float32, Float64}
 
 func TestAllreduce(t *testing.T) {
-	several(t, func(w *World) error {
+	withRankCounts(t, func(w *World) error {
 		const n = 5
 		for _, typ := range allTypes {
 			for op := Sum; op < Replace; op++ {
@@ -255,7 +255,7 @@ func TestAllreduce(t *testing.T) {
 				for r := 1; r < w.Size(); r++ {
 					for i := range n {
 						part := want[i*typ.Size() : (i+1)*typ.Size()]
-						copy(part, reckon(typ, op, part, element(typ, r, i)))
+						copy(part, reduceReference(typ, op, part, element(typ, r, i)))
 					}
 				}
 				buf := elements(typ, w.Rank(), n)
@@ -273,8 +273,8 @@ func TestAllreduce(t *testing.T) {
 
 // Whatever the order in which floating-point numbers are added, all ranks get the
 // same.
-func TestAllreduceIsTheSameEverywhere(t *testing.T) {
-	several(t, func(w *World) error {
+func TestAllreduceIsBitIdenticalOnAllRanks(t *testing.T) {
+	withRankCounts(t, func(w *World) error {
 		buf := binary.LittleEndian.AppendUint64(nil, math.Float64bits(1/float64(3+w.Rank()*w.Rank())*math.Pow(10, float64(w.Rank()))))
 		if err := w.Allreduce(buf, Float64, Sum); err != nil {
 			return err
@@ -291,14 +291,14 @@ func TestAllreduceIsTheSameEverywhere(t *testing.T) {
 }
 
 func TestAllgather(t *testing.T) {
-	several(t, func(w *World) error {
-		for _, n := range []int{0, 3, 100, ringFrom + 1} {
+	withRankCounts(t, func(w *World) error {
+		for _, n := range []int{0, 3, 100, ringMinBytes + 1} {
 			all := make([]byte, n*w.Size())
-			if err := w.Allgather(message(w.Rank(), n), all); err != nil {
+			if err := w.Allgather(testMessage(w.Rank(), n), all); err != nil {
 				return err
 			}
 			for r := range w.Size() {
-				if !bytes.Equal(all[r*n:(r+1)*n], message(r, n)) {
+				if !bytes.Equal(all[r*n:(r+1)*n], testMessage(r, n)) {
 					return fmt.Errorf("%d bytes of rank %d are wrong", n, r)
 				}
 			}
@@ -308,17 +308,17 @@ func TestAllgather(t *testing.T) {
 }
 
 func TestAlltoall(t *testing.T) {
-	several(t, func(w *World) error {
+	withRankCounts(t, func(w *World) error {
 		for _, n := range []int{0, 1, 8, 64, 65, 300} {
 			send, recv := make([]byte, 0, n*w.Size()), make([]byte, n*w.Size())
 			for to := range w.Size() {
-				send = append(send, message(100*w.Rank()+to, n)...)
+				send = append(send, testMessage(100*w.Rank()+to, n)...)
 			}
 			if err := w.Alltoall(send, recv); err != nil {
 				return err
 			}
 			for from := range w.Size() {
-				if !bytes.Equal(recv[from*n:(from+1)*n], message(100*from+w.Rank(), n)) {
+				if !bytes.Equal(recv[from*n:(from+1)*n], testMessage(100*from+w.Rank(), n)) {
 					return fmt.Errorf("%d bytes of rank %d are wrong", n, from)
 				}
 			}
@@ -328,7 +328,7 @@ func TestAlltoall(t *testing.T) {
 }
 
 // Ranks that come with different sizes are told so.
-func TestUnequalSizes(t *testing.T) {
+func TestCollectiveRejectsUnequalSizes(t *testing.T) {
 	f := newFabric(t, 2, 1, false)
 	f.succeed(Options{}, func(w *World) error {
 		n := 8 + 8*w.Rank()

@@ -5,17 +5,17 @@ import "fmt"
 // Comm is a communicator: an ordered group of ranks, whose messages are apart from
 // those of all other communicators.
 type Comm struct {
-	k        *rank
-	name     string
-	context  uint32 // of its messages; with the bit collective, of what its collective operations send
-	me       int
-	members  []int   // ranks of the world; nil where they are the same
-	ranks    []int32 // by rank of the world, -1 of those who are not in it; nil where they are the same
-	size     int
-	handler  ErrorHandler
-	freed    bool
-	told     bool // the others know that its collective operations fail
-	barriers int  // that did not wait, so far
+	k                *rank
+	name             string
+	context          uint32 // of its messages; with the bit collective, of what its collective operations send
+	me               int
+	members          []int   // ranks of the world; nil where they are the same
+	ranks            []int32 // by rank of the world, -1 of those who are not in it; nil where they are the same
+	size             int
+	handler          ErrorHandler
+	freed            bool
+	failureAnnounced bool // the others know that its collective operations fail
+	ibarriers        int  // that did not wait, so far
 }
 
 // collective is the bit of a context that tells what collective operations send from
@@ -33,14 +33,14 @@ func (k *rank) newComm(name string, context uint32, members []int) *Comm {
 		c.ranks[m] = int32(i)
 	}
 	c.me = int(c.ranks[k.env.Rank])
-	k.groups[context] = c
+	k.comms[context] = c
 	return c
 }
 
 // newWorld makes the communicator of all.
 func (k *rank) newWorld() *Comm {
 	c := &Comm{k: k, name: "world", context: 0, size: k.env.Size, me: k.env.Rank}
-	k.groups[c.context] = c
+	k.comms[c.context] = c
 	return c
 }
 
@@ -73,18 +73,18 @@ func (c *Comm) Node(rank int) int { return c.k.env.Nodes[c.worldRank(rank)] }
 func (c *Comm) String() string { return c.name }
 
 // usable says why a communicator cannot be used.
-func (c *Comm) usable() error {
+func (c *Comm) check() error {
 	switch {
 	case c == nil:
 		return fmt.Errorf("%w: there is none, as for a colour Undefined", ErrComm)
 	case c.freed:
 		return fmt.Errorf("%w: it was freed", ErrComm)
 	}
-	return c.k.over()
+	return c.k.checkRunning()
 }
 
 // over says that the rank has ended.
-func (k *rank) over() error {
+func (k *rank) checkRunning() error {
 	if k.ended.Load() {
 		return fmt.Errorf("%w: nothing can be called after its program has returned", ErrFinalized)
 	}
@@ -93,7 +93,7 @@ func (k *rank) over() error {
 
 // checkSend says what is wrong with where a message is to go.
 func (c *Comm) checkSend(dest, tag int) error {
-	if err := c.usable(); err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
 	if dest != ProcNull && (dest < 0 || dest >= c.size) {
@@ -107,7 +107,7 @@ func (c *Comm) checkSend(dest, tag int) error {
 
 // checkRecv says what is wrong with where a message is to come from.
 func (c *Comm) checkRecv(source, tag int) error {
-	if err := c.usable(); err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
 	if source != ProcNull && source != AnySource && (source < 0 || source >= c.size) {
@@ -121,7 +121,7 @@ func (c *Comm) checkRecv(source, tag int) error {
 
 // checkRoot says what is wrong with a rank that must be there.
 func (c *Comm) checkRoot(rank int) error {
-	if err := c.usable(); err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
 	if rank < 0 || rank >= c.size {

@@ -8,7 +8,7 @@ import (
 )
 
 func TestSplit(t *testing.T) {
-	everywhere(t, 6, func(w *World) error {
+	inAllConfigurations(t, 6, func(w *World) error {
 		color, key := w.Rank()%2, -w.Rank()
 		if w.Rank() == 5 {
 			color = Undefined
@@ -47,18 +47,18 @@ func TestSplit(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := w.Send(message(100+w.Rank(), 100), members[next], 1); err != nil {
+		if err := w.Send(testMessage(100+w.Rank(), 100), members[next], 1); err != nil {
 			return err
 		}
-		if err := c.Send(message(c.Rank(), 100), next, 1); err != nil {
+		if err := c.Send(testMessage(c.Rank(), 100), next, 1); err != nil {
 			return err
 		}
 		st, err := r.Wait()
-		if err = errors.Join(err, is(sub, st, Status{before, 1, 100, false}, before)); err != nil {
+		if err = errors.Join(err, checkMessage(sub, st, Status{before, 1, 100, false}, before)); err != nil {
 			return err
 		}
 		st, err = q.Wait()
-		if err = errors.Join(err, is(all, st, Status{members[before], 1, 100, false}, 100+members[before])); err != nil {
+		if err = errors.Join(err, checkMessage(all, st, Status{members[before], 1, 100, false}, 100+members[before])); err != nil {
 			return err
 		}
 		return c.Free()
@@ -66,7 +66,7 @@ func TestSplit(t *testing.T) {
 }
 
 func TestSplitNode(t *testing.T) {
-	everywhere(t, 5, func(w *World) error {
+	inAllConfigurations(t, 5, func(w *World) error {
 		c, err := w.SplitNode(w.Rank())
 		if err != nil {
 			return err
@@ -80,8 +80,8 @@ func TestSplitNode(t *testing.T) {
 
 // Communicators that overlap have contexts of their own, in whatever order they are
 // made; those of a freed one are not used again.
-func TestContexts(t *testing.T) {
-	everywhere(t, 4, func(w *World) error {
+func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
+	inAllConfigurations(t, 4, func(w *World) error {
 		var comms []*Comm
 		low, err := w.Split(w.Rank()/2, 0)
 		if err != nil {
@@ -144,8 +144,8 @@ func TestContexts(t *testing.T) {
 }
 
 // What is under way in a communicator completes though it is freed.
-func TestFreeWithRequests(t *testing.T) {
-	everywhere(t, 2, func(w *World) error {
+func TestCommFreeLetsRequestsComplete(t *testing.T) {
+	inAllConfigurations(t, 2, func(w *World) error {
 		c, err := w.Dup()
 		if err != nil {
 			return err
@@ -153,7 +153,7 @@ func TestFreeWithRequests(t *testing.T) {
 		buf := make([]byte, 500)
 		var r *Request
 		if w.Rank() == 0 {
-			r, err = c.Isend(message(1, 500), 1, 1)
+			r, err = c.Isend(testMessage(1, 500), 1, 1)
 		} else {
 			r, err = c.Irecv(buf, AnySource, 1)
 		}
@@ -162,13 +162,13 @@ func TestFreeWithRequests(t *testing.T) {
 		}
 		st, err := r.Wait()
 		if err == nil && w.Rank() == 1 {
-			err = is(buf, st, Status{0, 1, 500, false}, 1)
+			err = checkMessage(buf, st, Status{0, 1, 500, false}, 1)
 		}
 		return err
 	})
 }
 
-func TestArguments(t *testing.T) {
+func TestInvalidArgumentsAreRejected(t *testing.T) {
 	f := newFabric(t, 2, 1, false)
 	f.succeed(Options{}, func(w *World) error {
 		b := make([]byte, 4)
@@ -249,7 +249,7 @@ func TestErrorHandlers(t *testing.T) {
 	})
 }
 
-func TestFatalErrorsEndAllRanks(t *testing.T) {
+func TestErrorsAreFatalAbortsAllRanks(t *testing.T) {
 	for _, mode := range []ProgressMode{Polling, Background} {
 		f := newFabric(t, 3, 1, false)
 		errs := f.run(Options{Progress: mode}, func(w *World) error {

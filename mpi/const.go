@@ -21,10 +21,10 @@ type Status struct {
 }
 
 // empty is the status of what has received nothing.
-var empty = Status{Source: AnySource, Tag: AnyTag}
+var emptyStatus = Status{Source: AnySource, Tag: AnyTag}
 
 // fromNobody is the status of a receive from ProcNull.
-var fromNobody = Status{Source: ProcNull, Tag: AnyTag}
+var procNullStatus = Status{Source: ProcNull, Tag: AnyTag}
 
 // Type is that of the elements of a reduction.
 type Type = window.Type

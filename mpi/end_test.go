@@ -13,18 +13,18 @@ import (
 )
 
 // Messages that nobody receives keep nobody from ending.
-func TestLeftOvers(t *testing.T) {
+func TestUnreceivedMessagesDoNotBlockFinalize(t *testing.T) {
 	left := make([]uint64, 3)
-	for name, o := range ways() {
+	for name, o := range configurations() {
 		t.Run(name, func(t *testing.T) {
 			f := newFabric(t, 3, 5, false)
 			var reqs [3]*Request
 			f.succeed(o, func(w *World) error {
 				for _, n := range sizes {
-					if _, err := w.Isend(message(1, n), (w.Rank()+1)%3, 1); err != nil {
+					if _, err := w.Isend(testMessage(1, n), (w.Rank()+1)%3, 1); err != nil {
 						return err
 					}
-					if _, err := w.Issend(message(1, n), (w.Rank()+2)%3, 2); err != nil {
+					if _, err := w.Issend(testMessage(1, n), (w.Rank()+2)%3, 2); err != nil {
 						return err
 					}
 				}
@@ -47,17 +47,17 @@ func TestLeftOvers(t *testing.T) {
 			if _, _, err := reqs[1].Test(); !errors.Is(err, ErrFinalized) {
 				t.Errorf("a test after the end: %v", err)
 			}
-			if st := reqs[0].c.received(&reqs[0].p); !st.Cancelled {
+			if st := reqs[0].c.recvStatus(&reqs[0].p2p); !st.Cancelled {
 				t.Errorf("the receive ended with %+v", st)
 			}
-			if k := reqs[0].c.k; k.unreceived != uint64(2*len(sizes)) {
-				t.Errorf("%d messages were never received", k.unreceived)
+			if k := reqs[0].c.k; k.neverReceived != uint64(2*len(sizes)) {
+				t.Errorf("%d messages were never received", k.neverReceived)
 			}
 		})
 	}
 }
 
-func TestPanicNamesTheRank(t *testing.T) {
+func TestPanicErrorNamesRank(t *testing.T) {
 	for _, concurrent := range []bool{false, true} {
 		f := newFabric(t, 3, 5, concurrent)
 		errs := f.run(Options{}, func(w *World) error {
@@ -77,7 +77,7 @@ func TestPanicNamesTheRank(t *testing.T) {
 	}
 }
 
-func TestErrorOfTheProgram(t *testing.T) {
+func TestProgramErrorIsReturned(t *testing.T) {
 	f := newFabric(t, 2, 5, false)
 	mine := errors.New("mine")
 	errs := f.run(Options{}, func(w *World) error {
@@ -92,7 +92,7 @@ func TestErrorOfTheProgram(t *testing.T) {
 }
 
 // A rank that waits for the others at its end can be killed like any other.
-func TestKilledAtTheEnd(t *testing.T) {
+func TestRankKilledInFinalize(t *testing.T) {
 	for _, mode := range []ProgressMode{Polling, Background} {
 		for _, concurrent := range []bool{false, true} {
 			f := newFabric(t, 3, 5, concurrent)
@@ -110,7 +110,7 @@ func TestKilledAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestNoCarrier(t *testing.T) {
+func TestRunFailsWhenCarrierFailsToOpen(t *testing.T) {
 	if err := Run(&env.Env{Size: 1}, Options{}, nil); err == nil { // it has no NIC
 		t.Error("a rank without a NIC")
 	}
@@ -127,7 +127,7 @@ func TestMain(m *testing.M) {
 	case "none":
 		Main(func(*World) error { return nil })
 	case "code":
-		RegisterLauncher("a test", func(func(*env.Env, Options) error) error { return fmt.Errorf("all: %w", seven{}) })
+		RegisterLauncher("a test", func(func(*env.Env, Options) error) error { return fmt.Errorf("all: %w", exitError{}) })
 		Main(nil)
 	case "good", "bad":
 		bad := os.Getenv("MPI_TEST_MAIN") == "bad"
@@ -138,8 +138,8 @@ func TestMain(m *testing.M) {
 			f := newFabric(nil, 1, 1, true)
 			done := make(chan struct{})
 			defer close(done)
-			go f.happen(done)
-			return rank(f.environment(0, &proc{f: f}), Options{Open: f.open})
+			go f.runEvents(done)
+			return rank(f.newEnv(0, &proc{f: f}), Options{Open: f.open})
 		})
 		Main(func(w *World) error { return w.Barrier() })
 	}
@@ -147,13 +147,13 @@ func TestMain(m *testing.M) {
 }
 
 // seven is an error that the user knows of already.
-type seven struct{}
+type exitError struct{}
 
-func (seven) Error() string  { return "not to be seen" }
-func (seven) Reported() bool { return true }
-func (seven) ExitCode() int  { return 7 }
+func (exitError) Error() string  { return "not to be seen" }
+func (exitError) Reported() bool { return true }
+func (exitError) ExitCode() int  { return 7 }
 
-func TestMainEndsTheProcess(t *testing.T) {
+func TestMainExitCode(t *testing.T) {
 	for _, c := range []struct {
 		how, says string
 		code      int
@@ -169,7 +169,7 @@ func TestMainEndsTheProcess(t *testing.T) {
 		if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), "one") {
 			t.Errorf("a second host: %v", v)
 		}
-		host.run, host.name = nil, ""
+		launcher.run, launcher.name = nil, ""
 	}()
 	RegisterLauncher("one", func(func(*env.Env, Options) error) error { return nil })
 	RegisterLauncher("two", nil)

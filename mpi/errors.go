@@ -101,7 +101,7 @@ func classify(err error) error {
 }
 
 // missed is classify for waits that need no fabric: who does not come to them is gone.
-func missed(err error) error {
+func classifyControl(err error) error {
 	if errors.Is(err, env.ErrGone) || errors.Is(err, verbs.ErrTimeout) {
 		return &classified{ErrPeerLost, fmt.Errorf("not all ranks can be met: %w", err)}
 	}

@@ -19,21 +19,21 @@ import (
 // Ranks run one at a time in virtual time, so that a seed gives the same run again;
 // or, concurrently, as goroutines in real time, for the race detector.
 type fabric struct {
-	t          testing.TB
-	concurrent bool
-	mu         sync.Mutex
-	chance     *rand.Rand
-	began      time.Time
-	now        time.Duration
-	events     events
-	seq        int
-	kick       chan struct{} // concurrent: there is a new event
-	nics       []*nic
-	atomics    bool
-	cramped    bool // there is often no room for eager messages
-	met        int
-	round      int
-	aborted    string
+	t            testing.TB
+	concurrent   bool
+	mu           sync.Mutex
+	rng          *rand.Rand
+	began        time.Time
+	now          time.Duration
+	events       events
+	seq          int
+	newEvent     chan struct{} // concurrent: there is a new event
+	nics         []*nic
+	atomics      bool
+	lacksCredits bool // there is often no room for eager messages
+	atBarrier    int
+	round        int
+	aborted      string
 
 	procs   []*proc
 	current *proc
@@ -63,23 +63,23 @@ func (e *events) Pop() any {
 
 // nic is a rank's carrier.
 type nic struct {
-	f       *fabric
-	rank    int
-	up      Upper
-	inbox   []func(Upper)
-	came    chan struct{} // concurrent
-	lastTo  []time.Duration
-	onWay   int // words that have not arrived
-	regions map[uint32]*region
-	nextKey uint32
-	silent  bool // what it has just told of moves nothing
-	dead    bool
-	ended   bool
-	lost    []error // by peer
-	owned   []owned // what is under way, by peer
+	f         *fabric
+	rank      int
+	up        Upper
+	inbox     []func(Upper)
+	delivered chan struct{} // concurrent
+	lastTo    []time.Duration
+	inFlight  int // words that have not arrived
+	regions   map[uint32]*region
+	nextKey   uint32
+	lossOnly  bool // what it has just told of moves nothing
+	dead      bool
+	ended     bool
+	lost      []error     // by peer
+	pending   []pendingOp // what is under way, by peer
 }
 
-type owned struct {
+type pendingOp struct {
 	peer  int
 	owner any
 	what  carrier.Op
@@ -98,12 +98,12 @@ func (r *region) Memory() wire.Memory {
 
 func newFabric(t testing.TB, size int, seed uint64, concurrent bool) *fabric {
 	f := &fabric{
-		t: t, concurrent: concurrent, chance: rand.New(rand.NewPCG(seed, 7)), began: time.Now(),
-		kick: make(chan struct{}, 1), yielded: make(chan struct{}), atomics: true,
+		t: t, concurrent: concurrent, rng: rand.New(rand.NewPCG(seed, 7)), began: time.Now(),
+		newEvent: make(chan struct{}, 1), yielded: make(chan struct{}), atomics: true,
 	}
 	for i := range size {
 		f.nics = append(f.nics, &nic{
-			f: f, rank: i, came: make(chan struct{}, 1), lastTo: make([]time.Duration, size),
+			f: f, rank: i, delivered: make(chan struct{}, 1), lastTo: make([]time.Duration, size),
 			regions: make(map[uint32]*region), lost: make([]error, size),
 		})
 	}
@@ -121,10 +121,10 @@ func (f *fabric) clock() time.Duration {
 // delay is how long something takes.
 func (f *fabric) delay() time.Duration {
 	if f.concurrent {
-		return time.Duration(f.chance.IntN(20)) * time.Microsecond
+		return time.Duration(f.rng.IntN(20)) * time.Microsecond
 	}
-	d := time.Duration(100+f.chance.IntN(3000)) * time.Nanosecond
-	if f.chance.IntN(20) == 0 {
+	d := time.Duration(100+f.rng.IntN(3000)) * time.Nanosecond
+	if f.rng.IntN(20) == 0 {
 		d *= 20
 	}
 	return d
@@ -135,7 +135,7 @@ func (f *fabric) at(when time.Duration, do func()) {
 	f.seq++
 	heap.Push(&f.events, event{when, f.seq, do})
 	select {
-	case f.kick <- struct{}{}:
+	case f.newEvent <- struct{}{}:
 	default:
 	}
 }
@@ -151,11 +151,11 @@ func (n *nic) deliver(what func(Upper)) {
 
 func (n *nic) wake() {
 	select {
-	case n.came <- struct{}{}:
+	case n.delivered <- struct{}{}:
 	default:
 	}
 	for _, p := range n.f.procs {
-		if p.rank == n.rank && p.listens {
+		if p.rank == n.rank && p.waitsForDelivery {
 			p.wake = 0
 		}
 	}
@@ -165,19 +165,19 @@ func (n *nic) wake() {
 func (n *nic) begin(peer int, owner any, what carrier.Op) (end func(error)) {
 	n.f.seq++
 	id := n.f.seq
-	n.owned = append(n.owned, owned{peer, owner, what, id})
+	n.pending = append(n.pending, pendingOp{peer, owner, what, id})
 	return func(err error) {
-		i := slices.IndexFunc(n.owned, func(o owned) bool { return o.id == id })
+		i := slices.IndexFunc(n.pending, func(o pendingOp) bool { return o.id == id })
 		if i < 0 {
 			return // the peer was lost meanwhile
 		}
-		n.owned = slices.Delete(n.owned, i, i+1)
+		n.pending = slices.Delete(n.pending, i, i+1)
 		n.deliver(func(up Upper) { up.Finished(owner, what, err) })
 	}
 }
 
 // reach is memory of a rank's that another reaches for.
-func (n *nic) reach(m wire.Memory, size int) []byte {
+func (n *nic) remoteMemory(m wire.Memory, size int) []byte {
 	r := n.regions[m.Keys[0]]
 	if r == nil {
 		n.f.t.Errorf("rank %d: key %d is not registered any more", n.rank, m.Keys[0])

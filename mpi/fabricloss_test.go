@@ -14,44 +14,44 @@ import (
 func (f *fabric) kill(rank int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.killed(rank)
+	f.killLocked(rank)
 }
 
-func (f *fabric) killed(rank int) {
+func (f *fabric) killLocked(rank int) {
 	dead := f.nics[rank]
 	if dead.dead {
 		return
 	}
 	dead.dead = true
-	f.gone(rank)
+	f.announceLoss(rank)
 	dead.wake()
 }
 
 // gone has all others lose a rank.
-func (f *fabric) gone(rank int) {
+func (f *fabric) announceLoss(rank int) {
 	for _, n := range f.nics {
 		if n.rank != rank {
-			f.at(f.clock()+10*f.delay(), func() { n.lose(rank) })
+			f.at(f.clock()+10*f.delay(), func() { n.losePeer(rank) })
 		}
 	}
-	f.meetAgain()
+	f.checkBarrier()
 }
 
 // lose has a rank lose a peer.
-func (n *nic) lose(peer int) {
+func (n *nic) losePeer(peer int) {
 	if n.lost[peer] != nil {
 		return
 	}
 	n.lost[peer] = errUnreachable
-	for _, o := range slices.Clone(n.owned) {
+	for _, o := range slices.Clone(n.pending) {
 		if o.peer == peer {
 			n.deliver(func(up Upper) { up.Finished(o.owner, o.what, errUnreachable) })
 		}
 	}
-	n.owned = slices.DeleteFunc(n.owned, func(o owned) bool { return o.peer == peer })
+	n.pending = slices.DeleteFunc(n.pending, func(o pendingOp) bool { return o.peer == peer })
 	n.deliver(func(up Upper) {
 		up.Lost(peer, errors.New("it does not answer"))
-		n.silent = true
+		n.lossOnly = true
 	})
 }
 
@@ -59,8 +59,8 @@ func (n *nic) lose(peer int) {
 func (f *fabric) cut(a, b int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.nics[a].lose(b)
-	f.nics[b].lose(a)
+	f.nics[a].losePeer(b)
+	f.nics[b].losePeer(a)
 }
 
 var (
@@ -89,8 +89,8 @@ func (c *control) Barrier(timeout time.Duration) error {
 	f := c.f
 	f.mu.Lock()
 	round, until := f.round, f.clock()+timeout
-	f.met++
-	f.meetAgain()
+	f.atBarrier++
+	f.checkBarrier()
 	defer f.mu.Unlock()
 	for f.round == round {
 		if f.clock() > until {
@@ -104,15 +104,15 @@ func (c *control) Barrier(timeout time.Duration) error {
 }
 
 // meetAgain ends a round of the barrier if nobody is missing.
-func (f *fabric) meetAgain() {
+func (f *fabric) checkBarrier() {
 	there := 0
 	for _, n := range f.nics {
 		if !n.dead && !n.ended {
 			there++
 		}
 	}
-	if f.met > 0 && f.met >= there {
-		f.met = 0
+	if f.atBarrier > 0 && f.atBarrier >= there {
+		f.atBarrier = 0
 		f.round++
 	}
 }
@@ -130,7 +130,7 @@ func (c *control) Abort(code int, why string) {
 	f.mu.Lock()
 	f.aborted = fmt.Sprintf("rank %d, code %d: %s", c.rank, code, why)
 	for i := range f.nics {
-		f.killed(i)
+		f.killLocked(i)
 	}
 	f.mu.Unlock()
 }

@@ -3,60 +3,60 @@ package mpi
 import "fmt"
 
 // ringFrom is from how many bytes a rank on Allgather goes round in a ring.
-const ringFrom = 4 << 10
+const ringMinBytes = 4 << 10
 
 // Allgather brings what each rank has to all, one behind the other in the order of
 // ranks. All have as many bytes.
-func (c *Comm) Allgather(mine, all []byte) error {
-	err := c.usable()
-	if err == nil && len(all) != len(mine)*c.size {
-		err = fmt.Errorf("%w: %d bytes for %d of each of %d ranks", ErrArg, len(all), len(mine), c.size)
+func (c *Comm) Allgather(local, all []byte) error {
+	err := c.check()
+	if err == nil && len(all) != len(local)*c.size {
+		err = fmt.Errorf("%w: %d bytes for %d of each of %d ranks", ErrArg, len(all), len(local), c.size)
 	}
 	if err != nil {
 		return c.raise("Allgather", err)
 	}
 	c.k.lock()
-	err = c.allgather(mine, all)
+	err = c.allgather(local, all)
 	c.k.unlock()
 	return c.raise("Allgather", err)
 }
 
-func (c *Comm) allgather(mine, all []byte) error {
-	if len(mine) >= ringFrom {
-		return c.gatherRing(mine, all)
+func (c *Comm) allgather(local, all []byte) error {
+	if len(local) >= ringMinBytes {
+		return c.allgatherRing(local, all)
 	}
-	return c.gatherBruck(mine, all)
+	return c.allgatherBruck(local, all)
 }
 
 // gatherBruck takes log(n) rounds: in each, everybody gives all that it has to
 // whoever is as many ranks before as it has parts, and so has twice as many after it.
 // Parts are kept from one's own on, and put in place in the end.
-func (c *Comm) gatherBruck(mine, all []byte) error {
-	n := len(mine)
+func (c *Comm) allgatherBruck(local, all []byte) error {
+	n := len(local)
 	parts := make([]byte, len(all))
-	copy(parts, mine)
-	for have := 1; have < c.size; have *= 2 {
-		more := min(have, c.size-have)
-		to, from := (c.me-have+c.size)%c.size, (c.me+have)%c.size
-		if err := c.swap(parts[:more*n], to, parts[have*n:(have+more)*n], from, tagGather); err != nil {
+	copy(parts, local)
+	for held := 1; held < c.size; held *= 2 {
+		count := min(held, c.size-held)
+		to, from := (c.me-held+c.size)%c.size, (c.me+held)%c.size
+		if err := c.collectiveSendrecv(parts[:count*n], to, parts[held*n:(held+count)*n], from, tagAllgather); err != nil {
 			return err
 		}
 	}
-	own := c.me * n
-	copy(all[own:], parts)
-	copy(all[:own], parts[len(all)-own:])
+	offset := c.me * n
+	copy(all[offset:], parts)
+	copy(all[:offset], parts[len(all)-offset:])
 	return nil
 }
 
 // gatherRing has each part go round.
-func (c *Comm) gatherRing(mine, all []byte) error {
-	n := len(mine)
+func (c *Comm) allgatherRing(local, all []byte) error {
+	n := len(local)
 	part := func(rank int) []byte { return all[rank*n : (rank+1)*n] }
-	copy(part(c.me), mine)
-	next, before := (c.me+1)%c.size, (c.me-1+c.size)%c.size
+	copy(part(c.me), local)
+	next, prev := (c.me+1)%c.size, (c.me-1+c.size)%c.size
 	for i := range c.size - 1 {
 		out, in := (c.me-i+c.size)%c.size, (c.me-i-1+c.size)%c.size
-		if err := c.swap(part(out), next, part(in), before, tagGather); err != nil {
+		if err := c.collectiveSendrecv(part(out), next, part(in), prev, tagAllgather); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // busy does a bit of everything, for ever, and returns the first error.
-func busy(w *World) error {
+func runAllOperations(w *World) error {
 	win, err := w.WinAllocate(64 * w.Size())
 	if err != nil {
 		return err
@@ -17,14 +17,14 @@ func busy(w *World) error {
 	for i := 0; ; i++ {
 		n := sizes[i%len(sizes)]
 		buf := make([]byte, n)
-		if _, err := w.Sendrecv(message(i, n), right, i%3, buf, left, AnyTag); err != nil {
+		if _, err := w.Sendrecv(testMessage(i, n), right, i%3, buf, left, AnyTag); err != nil {
 			return err
 		}
 		if err := win.Fence(0); err != nil {
 			return err
 		}
 		err := errors.Join(
-			win.Put(message(i, 64), right, 64*w.Rank()),
+			win.Put(testMessage(i, 64), right, 64*w.Rank()),
 			win.Accumulate(u64(1), left, 64*right, Uint64, Sum))
 		if err = errors.Join(err, win.Fence(NoSucceed)); err != nil {
 			return err
@@ -39,7 +39,7 @@ func busy(w *World) error {
 		if err := errors.Join(win.Post([]int{left}, 0), win.Start([]int{right}, 0)); err != nil {
 			return err
 		}
-		err = win.Put(message(i, 10), right, 64*w.Rank())
+		err = win.Put(testMessage(i, 10), right, 64*w.Rank())
 		if err = errors.Join(err, win.Complete(), win.Wait()); err != nil {
 			return err
 		}
@@ -68,27 +68,27 @@ func busy(w *World) error {
 
 // Whenever a rank is killed or a link is cut, all ranks end with an error, soon, and
 // nobody's memory is touched that is not registered.
-func TestLossAtAnyTime(t *testing.T) {
+func TestPeerLossAtAnyTimeFailsAllRanks(t *testing.T) {
 	seeds := uint64(30)
 	if testing.Short() {
 		seeds = 10
 	}
-	for name, o := range ways() {
+	for name, o := range configurations() {
 		for _, how := range []string{"killed", "cut"} {
 			t.Run(fmt.Sprintf("%s %s", name, how), func(t *testing.T) {
 				for seed := range seeds {
 					f := newFabric(t, 4, seed, false)
-					f.atomics, f.cramped = seed%2 == 0, seed%3 == 0
+					f.atomics, f.lacksCredits = seed%2 == 0, seed%3 == 0
 					when := time.Duration(seed*seed) * 2 * time.Microsecond
 					f.at(when, func() {
 						if how == "killed" {
-							f.killed(2)
+							f.killLocked(2)
 						} else {
-							f.nics[2].lose(1)
-							f.nics[1].lose(2)
+							f.nics[2].losePeer(1)
+							f.nics[1].losePeer(2)
 						}
 					})
-					for i, err := range f.run(o, busy) {
+					for i, err := range f.run(o, runAllOperations) {
 						if !errors.Is(err, ErrPeerLost) && (how != "killed" || i != 2) {
 							t.Errorf("seed %d: rank %d ends with %v", seed, i, err)
 						}

@@ -18,55 +18,55 @@ import (
 func (k *rank) Lost(peer int, cause error) {
 	k.p2p.Lost(peer, cause)
 	k.windows.Lost(peer, cause)
-	contexts := make([]uint32, 0, len(k.groups))
-	for context, c := range k.groups {
+	contexts := make([]uint32, 0, len(k.comms))
+	for context, c := range k.comms {
 		if c.rankOf(peer) >= 0 {
 			contexts = append(contexts, context)
 		}
 	}
 	slices.Sort(contexts)
 	for _, context := range contexts {
-		k.breakOff(context|collective, fmt.Errorf("rank %d: %w: %w", peer, p2p.ErrLost, cause))
+		k.failCollectives(context|collective, fmt.Errorf("rank %d: %w: %w", peer, p2p.ErrLost, cause))
 	}
-	k.lost = append(k.lost, peer)
+	k.lostPeers = append(k.lostPeers, peer)
 }
 
 // breakOff ends the collective operations of a context.
-func (k *rank) breakOff(context uint32, err error) {
-	if slices.Contains(k.broken, context) {
+func (k *rank) failCollectives(context uint32, err error) {
+	if slices.Contains(k.failedContexts, context) {
 		return
 	}
-	k.broken = append(k.broken, context)
+	k.failedContexts = append(k.failedContexts, context)
 	k.p2p.FailContext(context, err)
 }
 
 // brokenBy takes the word of a rank that has given up.
-func (k *rank) brokenBy(context uint32, peer int) {
-	k.breakOff(context, fmt.Errorf("%w: rank %d of the world cannot reach all of the group", p2p.ErrLost, peer))
-	if c := k.groups[context&^collective]; c != nil {
-		c.told = true // by whoever told us
+func (k *rank) collectiveFailedAt(context uint32, peer int) {
+	k.failCollectives(context, fmt.Errorf("%w: rank %d of the world cannot reach all of the group", p2p.ErrLost, peer))
+	if c := k.comms[context&^collective]; c != nil {
+		c.failureAnnounced = true // by whoever told us
 	}
 }
 
 // giveUp tells the others of a communicator that a collective operation has failed
 // here. Those who have ended are known by all to have; so it is only of others that
 // are lost that they must be told.
-func (c *Comm) giveUp() {
+func (c *Comm) announceFailure() {
 	k := c.k
-	if c.told || !slices.ContainsFunc(k.lost, func(peer int) bool { return c.rankOf(peer) >= 0 && !k.env.Control.Gone(peer) }) {
+	if c.failureAnnounced || !slices.ContainsFunc(k.lostPeers, func(peer int) bool { return c.rankOf(peer) >= 0 && !k.env.Control.Gone(peer) }) {
 		return
 	}
-	c.told = true
-	h := wire.Header{Kind: wire.Eager, Context: c.context | collective, Tag: tagBroken}
+	c.failureAnnounced = true
+	h := wire.Header{Kind: wire.Eager, Context: c.context | collective, Tag: tagFailed}
 	for r := range c.size {
-		if peer := c.worldRank(r); r != c.me && !slices.Contains(k.lost, peer) {
+		if peer := c.worldRank(r); r != c.me && !slices.Contains(k.lostPeers, peer) {
 			k.carrier.Send(peer, &h, nil, nil)
 		}
 	}
 }
 
 // concerns reports whether a receive is in vain when a rank is lost.
-func (k *rank) concerns(context uint32, from, lost int) bool {
-	c := k.groups[context&^collective]
+func (k *rank) dependsOn(context uint32, from, lost int) bool {
+	c := k.comms[context&^collective]
 	return from == lost || from == AnySource && (c == nil || c.rankOf(lost) >= 0)
 }

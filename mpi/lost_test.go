@@ -10,9 +10,9 @@ import (
 
 // When a rank is killed, everything that needs it ends with an error, wherever it
 // waits, and nothing else does.
-func TestKilledRank(t *testing.T) {
+func TestKilledRankFailsDependentCalls(t *testing.T) {
 	waits := map[string]func(*World) error{
-		"send": func(w *World) error { return w.Ssend(message(1, 1000), 1, 1) },
+		"send": func(w *World) error { return w.Ssend(testMessage(1, 1000), 1, 1) },
 		"receive": func(w *World) error {
 			_, err := w.Recv(nil, 1, 1)
 			return err
@@ -77,7 +77,7 @@ func TestKilledRank(t *testing.T) {
 	}
 	for name, wait := range waits {
 		t.Run(name, func(t *testing.T) {
-			for way, o := range ways() {
+			for way, o := range configurations() {
 				for _, concurrent := range []bool{false, true} {
 					f := newFabric(t, 4, 3, concurrent)
 					errs := f.run(o, func(w *World) error {
@@ -113,8 +113,8 @@ func TestKilledRank(t *testing.T) {
 
 // Who does not need the lost rank goes on: in communicators that it is not in, even
 // from anybody, and in all collective operations there.
-func TestOthersGoOnWithoutALostRank(t *testing.T) {
-	for name, o := range ways() {
+func TestCommsWithoutLostRankContinue(t *testing.T) {
+	for name, o := range configurations() {
 		t.Run(name, func(t *testing.T) {
 			f := newFabric(t, 4, 3, false)
 			errs := f.run(o, func(w *World) error {
@@ -147,8 +147,8 @@ func TestOthersGoOnWithoutALostRank(t *testing.T) {
 				right := (c.Rank() + 1) % 3
 				for _, n := range sizes {
 					buf := make([]byte, n)
-					st, err := c.Sendrecv(message(c.Rank(), n), right, 1, buf, AnySource, AnyTag)
-					if err = errors.Join(err, is(buf, st, Status{(c.Rank() + 2) % 3, 1, n, false}, (c.Rank()+2)%3)); err != nil {
+					st, err := c.Sendrecv(testMessage(c.Rank(), n), right, 1, buf, AnySource, AnyTag)
+					if err = errors.Join(err, checkMessage(buf, st, Status{(c.Rank() + 2) % 3, 1, n, false}, (c.Rank()+2)%3)); err != nil {
 						return err
 					}
 					if err := c.Barrier(); err != nil {
@@ -170,8 +170,8 @@ func TestOthersGoOnWithoutALostRank(t *testing.T) {
 }
 
 // A link that is cut parts two ranks for good; others stay.
-func TestCutLink(t *testing.T) {
-	for name, o := range ways() {
+func TestCutLinkFailsOnlyItsTwoRanks(t *testing.T) {
+	for name, o := range configurations() {
 		f := newFabric(t, 3, 3, false)
 		errs := f.run(o, func(w *World) error {
 			if err := w.Barrier(); err != nil {

@@ -13,7 +13,7 @@ import (
 const eagerLimit = 64
 
 // ways are the ways in which every program here must work alike.
-func ways() map[string]Options {
+func configurations() map[string]Options {
 	all := make(map[string]Options)
 	for _, protocol := range []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative} {
 		for _, mode := range []ProgressMode{Polling, Background} {
@@ -28,25 +28,25 @@ func ways() map[string]Options {
 
 // everywhere runs a program in all ways, with several seeds in virtual time, and as
 // goroutines.
-func everywhere(t *testing.T, size int, program func(*World) error) {
+func inAllConfigurations(t *testing.T, size int, program func(*World) error) {
 	t.Helper()
-	inWays(t, ways(), size, program)
+	runConfigurations(t, configurations(), size, program)
 }
 
 // inBothModes does so where it does not matter how large messages travel.
-func inBothModes(t *testing.T, size int, program func(*World) error) {
+func inBothProgressModes(t *testing.T, size int, program func(*World) error) {
 	t.Helper()
-	all := ways()
-	inWays(t, map[string]Options{"polling": all["rget polling"], "background": all["speculative background"]}, size, program)
+	all := configurations()
+	runConfigurations(t, map[string]Options{"polling": all["rget polling"], "background": all["speculative background"]}, size, program)
 }
 
-func inWays(t *testing.T, ways map[string]Options, size int, program func(*World) error) {
+func runConfigurations(t *testing.T, ways map[string]Options, size int, program func(*World) error) {
 	t.Helper()
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(3) {
 				f := newFabric(t, size, seed, false)
-				f.cramped, f.atomics = seed == 1, seed != 2
+				f.lacksCredits, f.atomics = seed == 1, seed != 2
 				f.succeed(o, program)
 			}
 			f := newFabric(t, size, 9, true)
@@ -60,7 +60,7 @@ func inWays(t *testing.T, ways map[string]Options, size int, program func(*World
 var sizes = []int{0, 7, eagerLimit, eagerLimit + 1, 1000}
 
 // message has contents that name it.
-func message(id, n int) []byte {
+func testMessage(id, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(id*37 + i*5 + i>>8)
@@ -69,15 +69,15 @@ func message(id, n int) []byte {
 }
 
 // is says how a received message differs from what it should be.
-func is(got []byte, st Status, want Status, id int) error {
-	if st != want || !bytes.Equal(got[:want.Count], message(id, want.Count)) {
+func checkMessage(got []byte, st Status, want Status, id int) error {
+	if st != want || !bytes.Equal(got[:want.Count], testMessage(id, want.Count)) {
 		return fmt.Errorf("got %+v with %x, want %+v with message %d", st, got[:min(len(got), 8)], want, id)
 	}
 	return nil
 }
 
 func TestBlockingModes(t *testing.T) {
-	everywhere(t, 2, func(w *World) error {
+	inAllConfigurations(t, 2, func(w *World) error {
 		if err := w.AttachBuffer(4096); err != nil {
 			return err
 		}
@@ -85,13 +85,13 @@ func TestBlockingModes(t *testing.T) {
 			for mode, send := range []func([]byte, int, int) error{w.Send, w.Ssend, w.Bsend, w.Rsend} {
 				buf := make([]byte, 1000)
 				if w.Rank() == 0 {
-					if err := send(message(id, n), 1, mode); err != nil {
+					if err := send(testMessage(id, n), 1, mode); err != nil {
 						return err
 					}
 					continue
 				}
 				st, err := w.Recv(buf, 0, mode)
-				if err = errors.Join(err, is(buf, st, Status{Source: 0, Tag: mode, Count: n}, id)); err != nil {
+				if err = errors.Join(err, checkMessage(buf, st, Status{Source: 0, Tag: mode, Count: n}, id)); err != nil {
 					return err
 				}
 			}
@@ -101,7 +101,7 @@ func TestBlockingModes(t *testing.T) {
 }
 
 func TestNonBlockingModes(t *testing.T) {
-	everywhere(t, 3, func(w *World) error {
+	inAllConfigurations(t, 3, func(w *World) error {
 		if err := w.AttachBuffer(1 << 14); err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func TestNonBlockingModes(t *testing.T) {
 		for to := range w.Size() {
 			for id, n := range sizes {
 				for mode, send := range []func([]byte, int, int) (*Request, error){w.Isend, w.Issend, w.Ibsend, w.Irsend} {
-					r, err := send(message(10*id+mode, n), to, 10*id+mode)
+					r, err := send(testMessage(10*id+mode, n), to, 10*id+mode)
 					if err != nil {
 						return err
 					}
@@ -141,7 +141,7 @@ func TestNonBlockingModes(t *testing.T) {
 			return err
 		}
 		for i := range received {
-			if err := is(bufs[i], all[i], want[i], want[i].Tag); err != nil {
+			if err := checkMessage(bufs[i], all[i], want[i], want[i].Tag); err != nil {
 				return err
 			}
 		}
@@ -154,14 +154,14 @@ func TestNonBlockingModes(t *testing.T) {
 
 // Messages between two ranks do not overtake each other, whatever their sizes and
 // whoever is asked for.
-func TestOrder(t *testing.T) {
-	everywhere(t, 4, func(w *World) error {
+func TestMessagesDoNotOvertake(t *testing.T) {
+	inAllConfigurations(t, 4, func(w *World) error {
 		const each = 30
 		if w.Rank() > 0 {
 			var reqs []*Request
 			for i := range each {
 				n := 1 + (i*29)%100
-				r, err := w.Isend(message(i, n), 0, i%2)
+				r, err := w.Isend(testMessage(i, n), 0, i%2)
 				if err != nil {
 					return err
 				}
@@ -188,7 +188,7 @@ func TestOrder(t *testing.T) {
 			k := [2]int{st.Source, st.Tag}
 			id := 2*next[k] + st.Tag
 			next[k]++
-			if err := is(buf, st, Status{Source: st.Source, Tag: st.Tag, Count: 1 + (id*29)%100}, id); err != nil {
+			if err := checkMessage(buf, st, Status{Source: st.Source, Tag: st.Tag, Count: 1 + (id*29)%100}, id); err != nil {
 				return fmt.Errorf("message %d of rank %d with tag %d: %w", id, st.Source, st.Tag, err)
 			}
 		}
@@ -197,17 +197,17 @@ func TestOrder(t *testing.T) {
 }
 
 func TestTruncation(t *testing.T) {
-	everywhere(t, 2, func(w *World) error {
+	inAllConfigurations(t, 2, func(w *World) error {
 		for id, n := range sizes[1:] {
 			if w.Rank() == 0 {
-				if err := w.Ssend(message(id, n), 1, 5); err != nil {
+				if err := w.Ssend(testMessage(id, n), 1, 5); err != nil {
 					return err
 				}
 				continue
 			}
 			buf := bytes.Repeat([]byte{0xaa}, n)
 			st, err := w.Recv(buf[:n-1], 0, 5)
-			if !errors.Is(err, ErrTruncate) || st.Count != n-1 || buf[n-1] != 0xaa || !bytes.Equal(buf[:n-1], message(id, n)[:n-1]) {
+			if !errors.Is(err, ErrTruncate) || st.Count != n-1 || buf[n-1] != 0xaa || !bytes.Equal(buf[:n-1], testMessage(id, n)[:n-1]) {
 				return fmt.Errorf("%d bytes for %d: %+v, %v", n, n-1, st, err)
 			}
 			var e *Error
@@ -222,10 +222,10 @@ func TestTruncation(t *testing.T) {
 // A synchronous send does not end before its receive has begun; a standard one of a
 // small message does.
 func TestSynchronousSendWaits(t *testing.T) {
-	everywhere(t, 2, func(w *World) error {
+	inAllConfigurations(t, 2, func(w *World) error {
 		for _, n := range sizes {
 			if w.Rank() == 0 {
-				r, err := w.Issend(message(1, n), 1, 1)
+				r, err := w.Issend(testMessage(1, n), 1, 1)
 				if err != nil {
 					return err
 				}
@@ -254,7 +254,7 @@ func TestSynchronousSendWaits(t *testing.T) {
 	})
 }
 
-func TestReadySendsWithoutAReceiveAreCounted(t *testing.T) {
+func TestReadySendWithoutReceiveIsCounted(t *testing.T) {
 	f := newFabric(t, 2, 1, false)
 	f.succeed(Options{}, func(w *World) error {
 		if w.Rank() == 0 {
@@ -272,8 +272,8 @@ func TestReadySendsWithoutAReceiveAreCounted(t *testing.T) {
 	})
 }
 
-func TestNobody(t *testing.T) {
-	everywhere(t, 1, func(w *World) error {
+func TestProcNull(t *testing.T) {
+	inAllConfigurations(t, 1, func(w *World) error {
 		buf := []byte("same")
 		for _, send := range []func([]byte, int, int) error{w.Send, w.Ssend, w.Rsend, w.Bsend} {
 			if err := send(buf, ProcNull, 3); err != nil {
@@ -281,20 +281,20 @@ func TestNobody(t *testing.T) {
 			}
 		}
 		st, err := w.Recv(buf, ProcNull, 3)
-		if err != nil || st != fromNobody || string(buf) != "same" {
+		if err != nil || st != procNullStatus || string(buf) != "same" {
 			return fmt.Errorf("%+v, %v, %q", st, err, buf)
 		}
-		if st, err = w.Probe(ProcNull, AnyTag); err != nil || st != fromNobody {
+		if st, err = w.Probe(ProcNull, AnyTag); err != nil || st != procNullStatus {
 			return fmt.Errorf("%+v, %v", st, err)
 		}
-		if st, err = w.Sendrecv(buf, ProcNull, 1, buf, ProcNull, 1); err != nil || st != fromNobody {
+		if st, err = w.Sendrecv(buf, ProcNull, 1, buf, ProcNull, 1); err != nil || st != procNullStatus {
 			return fmt.Errorf("%+v, %v", st, err)
 		}
 		m, st, err := w.Mprobe(ProcNull, 1)
-		if err != nil || st != fromNobody {
+		if err != nil || st != procNullStatus {
 			return fmt.Errorf("%+v, %v", st, err)
 		}
-		if st, err = m.Recv(buf); err != nil || st != fromNobody {
+		if st, err = m.Recv(buf); err != nil || st != procNullStatus {
 			return fmt.Errorf("%+v, %v", st, err)
 		}
 		r, err := w.Irecv(buf, ProcNull, 1)
@@ -306,7 +306,7 @@ func TestNobody(t *testing.T) {
 			return err
 		}
 		all, err := WaitAll([]*Request{r, p, nil})
-		if err != nil || all[0] != fromNobody || all[1] != fromNobody || all[2] != empty {
+		if err != nil || all[0] != procNullStatus || all[1] != procNullStatus || all[2] != emptyStatus {
 			return fmt.Errorf("%+v, %v", all, err)
 		}
 		return nil
@@ -314,17 +314,17 @@ func TestNobody(t *testing.T) {
 }
 
 func TestSendrecv(t *testing.T) {
-	everywhere(t, 5, func(w *World) error {
+	inAllConfigurations(t, 5, func(w *World) error {
 		right, left := (w.Rank()+1)%5, (w.Rank()+4)%5
 		for _, n := range sizes {
 			buf := make([]byte, n)
-			st, err := w.Sendrecv(message(w.Rank(), n), right, 7, buf, left, 7)
-			if err = errors.Join(err, is(buf, st, Status{left, 7, n, false}, left)); err != nil {
+			st, err := w.Sendrecv(testMessage(w.Rank(), n), right, 7, buf, left, 7)
+			if err = errors.Join(err, checkMessage(buf, st, Status{left, 7, n, false}, left)); err != nil {
 				return err
 			}
-			copy(buf, message(w.Rank()+10, n))
+			copy(buf, testMessage(w.Rank()+10, n))
 			st, err = w.SendrecvReplace(buf, right, 8, left, AnyTag)
-			if err = errors.Join(err, is(buf, st, Status{left, 8, n, false}, left+10)); err != nil {
+			if err = errors.Join(err, checkMessage(buf, st, Status{left, 8, n, false}, left+10)); err != nil {
 				return err
 			}
 		}
@@ -333,23 +333,23 @@ func TestSendrecv(t *testing.T) {
 }
 
 // What a rank sends to itself arrives like anything else.
-func TestSelf(t *testing.T) {
-	everywhere(t, 2, func(w *World) error {
+func TestSendToSelf(t *testing.T) {
+	inAllConfigurations(t, 2, func(w *World) error {
 		for _, n := range sizes {
-			r, err := w.Isend(message(1, n), w.Rank(), 1)
+			r, err := w.Isend(testMessage(1, n), w.Rank(), 1)
 			if err != nil {
 				return err
 			}
 			buf := make([]byte, n)
 			st, err := w.Recv(buf, AnySource, AnyTag)
-			if err = errors.Join(err, is(buf, st, Status{w.Rank(), 1, n, false}, 1)); err != nil {
+			if err = errors.Join(err, checkMessage(buf, st, Status{w.Rank(), 1, n, false}, 1)); err != nil {
 				return err
 			}
 			if _, err := r.Wait(); err != nil {
 				return err
 			}
 			s := w.Self()
-			if st, err = s.Sendrecv(message(2, n), 0, 2, buf, 0, 2); err != nil || s.Size() != 1 || s.Rank() != 0 || st.Source != 0 {
+			if st, err = s.Sendrecv(testMessage(2, n), 0, 2, buf, 0, 2); err != nil || s.Size() != 1 || s.Rank() != 0 || st.Source != 0 {
 				return fmt.Errorf("%+v, %v", st, err)
 			}
 		}

@@ -21,7 +21,7 @@ func (n *nic) MaxData() int { return 4096 }
 func (n *nic) CanSend(int, int) bool {
 	n.f.mu.Lock()
 	defer n.f.mu.Unlock()
-	return !n.f.cramped || n.f.chance.IntN(3) > 0
+	return !n.f.lacksCredits || n.f.rng.IntN(3) > 0
 }
 
 var errUnreachable = errors.New("unreachable")
@@ -39,16 +39,16 @@ func (n *nic) Send(peer int, h *wire.Header, data []byte, owner any) {
 	if len(data) > 0 && owner == nil {
 		f.t.Errorf("rank %d: a word with data and without an owner", n.rank)
 	}
-	n.word(peer, *h, data, owner)
+	n.sendLocked(peer, *h, data, owner)
 }
 
 // word carries a word. Its data is looked at when it leaves, not before.
-func (n *nic) word(peer int, h wire.Header, data []byte, owner any) {
+func (n *nic) sendLocked(peer int, h wire.Header, data []byte, owner any) {
 	f := n.f
 	leaves := max(f.clock()+f.delay()/2, n.lastTo[peer])
 	arrives := leaves + f.delay()
 	n.lastTo[peer] = arrives
-	n.onWay++
+	n.inFlight++
 	end := func(error) {}
 	if owner != nil {
 		end = n.begin(peer, owner, carrier.Sent)
@@ -59,7 +59,7 @@ func (n *nic) word(peer int, h wire.Header, data []byte, owner any) {
 		end(nil)
 	})
 	f.at(arrives, func() {
-		n.onWay--
+		n.inFlight--
 		if to := f.nics[peer]; to.lost[n.rank] == nil {
 			to.deliver(func(up Upper) {
 				if err := up.Arrived(n.rank, &h, left); err != nil {
@@ -92,7 +92,7 @@ func (n *nic) Release(r p2p.Region) {
 }
 
 // remote does something with a peer's memory, some time from now.
-func (n *nic) remote(peer int, owner any, what carrier.Op, do func()) {
+func (n *nic) remoteOp(peer int, owner any, what carrier.Op, do func()) {
 	f := n.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +111,7 @@ func (n *nic) remote(peer int, owner any, what carrier.Op, do func()) {
 }
 
 func (n *nic) Read(peer int, into p2p.Region, count int, from wire.Memory, owner any) {
-	n.remote(peer, owner, carrier.Read, func() { copy(into.(*region).buf[:count], n.f.nics[peer].reach(from, count)) })
+	n.remoteOp(peer, owner, carrier.Read, func() { copy(into.(*region).buf[:count], n.f.nics[peer].remoteMemory(from, count)) })
 }
 
 func (n *nic) Write(peer int, from p2p.Region, count int, to wire.Memory, then *wire.Header, owner any) {
@@ -119,10 +119,10 @@ func (n *nic) Write(peer int, from p2p.Region, count int, to wire.Memory, then *
 	if then != nil {
 		word = *then
 	}
-	n.remote(peer, owner, carrier.Wrote, func() {
-		copy(n.f.nics[peer].reach(to, count), from.(*region).buf[:count])
+	n.remoteOp(peer, owner, carrier.Wrote, func() {
+		copy(n.f.nics[peer].remoteMemory(to, count), from.(*region).buf[:count])
 		if word.Kind != 0 {
-			n.word(peer, word, nil, nil)
+			n.sendLocked(peer, word, nil, nil)
 		}
 	})
 }
@@ -133,8 +133,8 @@ func (n *nic) atomic(peer int, at wire.Memory, owner carrier.Fetcher, change fun
 	if at.Addr%8 != 0 || !n.f.atomics {
 		n.f.t.Errorf("rank %d: an atomic operation at %#x", n.rank, at.Addr)
 	}
-	n.remote(peer, owner, carrier.Fetched, func() {
-		word := n.f.nics[peer].reach(at, 8)
+	n.remoteOp(peer, owner, carrier.Fetched, func() {
+		word := n.f.nics[peer].remoteMemory(at, 8)
 		old := binary.LittleEndian.Uint64(word)
 		binary.LittleEndian.PutUint64(word, change(old))
 		n.deliver(func(Upper) { owner.Fetched(old) })
@@ -171,15 +171,15 @@ func (n *nic) Progress() (moved bool) {
 		n.inbox = n.inbox[1:]
 		n.f.mu.Unlock()
 		next(n.up)
-		moved = moved || !n.silent
-		n.silent = false
+		moved = moved || !n.lossOnly
+		n.lossOnly = false
 	}
 }
 
 func (n *nic) AllDelivered() bool {
 	n.f.mu.Lock()
 	defer n.f.mu.Unlock()
-	return n.onWay == 0
+	return n.inFlight == 0
 }
 
 func (n *nic) Close() error {
@@ -192,7 +192,7 @@ func (n *nic) Close() error {
 func (n *nic) Stats() any { return nil }
 
 // unwound is how a program that waits is ended from outside.
-type unwound struct{}
+type killedPanic struct{}
 
 func (n *nic) Wait(most time.Duration) {
 	if n.f.concurrent {
@@ -200,13 +200,13 @@ func (n *nic) Wait(most time.Duration) {
 		dead, waiting := n.dead, len(n.inbox) > 0
 		n.f.mu.Unlock()
 		if dead {
-			panic(unwound{})
+			panic(killedPanic{})
 		}
 		if waiting {
 			return
 		}
 		select {
-		case <-n.came:
+		case <-n.delivered:
 			n.wakeOther()
 		case <-time.After(most):
 		}
@@ -214,9 +214,9 @@ func (n *nic) Wait(most time.Duration) {
 	}
 	p := n.f.current
 	if len(n.inbox) == 0 {
-		p.listens = true
+		p.waitsForDelivery = true
 		p.park(n.f.now + most)
-		p.listens = false
+		p.waitsForDelivery = false
 	}
 }
 

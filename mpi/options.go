@@ -60,7 +60,7 @@ func (o *Options) setDefaults() {
 }
 
 // fit has words carry no more than they can.
-func (o *Options) fit(most int) {
+func (o *Options) limitData(most int) {
 	o.P2P.EagerLimit = min(o.P2P.EagerLimit, most)
 	if o.Window.Chunk == 0 || o.Window.Chunk > most {
 		o.Window.Chunk = min(window.DefaultChunk, most) &^ 7

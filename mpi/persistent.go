@@ -10,44 +10,44 @@ import (
 type persistent struct {
 	buf       []byte
 	peer, tag int
-	kind      kind
+	kind      requestKind
 	mode      p2p.Mode
 }
 
 // SendInit makes a persistent send. It is inactive until it is started.
 func (c *Comm) SendInit(buf []byte, dest, tag int) (*Request, error) {
-	return c.persist("SendInit", persistent{buf, dest, tag, sends, p2p.Standard})
+	return c.persist("SendInit", persistent{buf, dest, tag, sendRequest, p2p.Standard})
 }
 
 // SsendInit makes a persistent synchronous send.
 func (c *Comm) SsendInit(buf []byte, dest, tag int) (*Request, error) {
-	return c.persist("SsendInit", persistent{buf, dest, tag, sends, p2p.Synchronous})
+	return c.persist("SsendInit", persistent{buf, dest, tag, sendRequest, p2p.Synchronous})
 }
 
 // BsendInit makes a persistent buffered send.
 func (c *Comm) BsendInit(buf []byte, dest, tag int) (*Request, error) {
-	return c.persist("BsendInit", persistent{buf, dest, tag, buffered, p2p.Standard})
+	return c.persist("BsendInit", persistent{buf, dest, tag, bsendRequest, p2p.Standard})
 }
 
 // RsendInit makes a persistent ready send.
 func (c *Comm) RsendInit(buf []byte, dest, tag int) (*Request, error) {
-	return c.persist("RsendInit", persistent{buf, dest, tag, sends, p2p.Ready})
+	return c.persist("RsendInit", persistent{buf, dest, tag, sendRequest, p2p.Ready})
 }
 
 // RecvInit makes a persistent receive.
 func (c *Comm) RecvInit(buf []byte, source, tag int) (*Request, error) {
-	return c.persist("RecvInit", persistent{buf, source, tag, receives, 0})
+	return c.persist("RecvInit", persistent{buf, source, tag, recvRequest, 0})
 }
 
 func (c *Comm) persist(call string, p persistent) (*Request, error) {
 	check := c.checkSend
-	if p.kind == receives {
+	if p.kind == recvRequest {
 		check = c.checkRecv
 	}
 	if err := check(p.peer, p.tag); err != nil {
 		return nil, c.raise(call, err)
 	}
-	return &Request{c: c, call: call, again: &p}, nil
+	return &Request{c: c, call: call, persistent: &p}, nil
 }
 
 // Start begins a persistent request, which must be inactive.
@@ -55,12 +55,12 @@ func (r *Request) Start() error {
 	switch {
 	case r == nil || r.freed:
 		return r.comm().raise("Start", fmt.Errorf("%w: there is none any more", ErrRequest))
-	case r.again == nil:
+	case r.persistent == nil:
 		return r.c.raise("Start", fmt.Errorf("%w: that of %s is not persistent", ErrRequest, r.call))
 	case r.active:
 		return r.c.raise("Start", fmt.Errorf("%w: it is active; wait for it first", ErrRequest))
 	}
-	if err := r.c.usable(); err != nil {
+	if err := r.c.check(); err != nil {
 		return r.c.raise("Start", err)
 	}
 	r.c.k.lock()
@@ -71,23 +71,23 @@ func (r *Request) Start() error {
 
 // start begins it once more. The lock is held.
 func (r *Request) start() error {
-	p := r.again
+	p := r.persistent
 	r.active, r.kind = true, p.kind
 	switch {
 	case p.peer == ProcNull:
-		r.kind, r.found = nothing, empty
-		if p.kind == receives {
-			r.found = fromNobody
+		r.kind, r.status = completed, emptyStatus
+		if p.kind == recvRequest {
+			r.status = procNullStatus
 		}
-	case p.kind == receives:
-		r.c.startRecv(&r.p, r.c.context, p.buf, p.peer, p.tag)
-	case p.kind == buffered:
+	case p.kind == recvRequest:
+		r.c.startRecv(&r.p2p, r.c.context, p.buf, p.peer, p.tag)
+	case p.kind == bsendRequest:
 		if err := r.c.bufferedSend(p.buf, p.peer, p.tag); err != nil {
 			r.active = false
 			return err
 		}
 	default:
-		r.c.startSend(&r.p, r.c.context, p.buf, p.peer, p.tag, p.mode)
+		r.c.startSend(&r.p2p, r.c.context, p.buf, p.peer, p.tag, p.mode)
 	}
 	return nil
 }

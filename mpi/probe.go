@@ -29,15 +29,15 @@ func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
 
 func (c *Comm) probe(call string, source, tag int, wait bool) (Status, bool, error) {
 	if err := c.checkRecv(source, tag); err != nil {
-		return empty, false, c.raise(call, err)
+		return emptyStatus, false, c.raise(call, err)
 	}
 	if source == ProcNull {
-		return fromNobody, true, nil
+		return procNullStatus, true, nil
 	}
 	envelope := c.envelope(source, tag)
-	st, found := empty, false
+	st, found := emptyStatus, false
 	var err error
-	see := func() bool {
+	look := func() bool {
 		from, tag, size, ok := c.k.p2p.Probe(envelope)
 		if found = ok; ok {
 			st = Status{Source: c.rankOf(from), Tag: int(tag), Count: size}
@@ -48,48 +48,48 @@ func (c *Comm) probe(call string, source, tag int, wait bool) (Status, bool, err
 	}
 	c.k.lock()
 	if wait {
-		c.await(envelope, see)
+		c.waitForProbe(envelope, look)
 	} else {
-		c.k.look(see)
+		c.k.pollOnce(look)
 	}
 	c.k.unlock()
 	return st, found, c.raise(call, err)
 }
 
 // await waits for what a probe looks for, so that others know whom it waits for.
-func (c *Comm) await(envelope match.Envelope, so func() bool) {
+func (c *Comm) waitForProbe(envelope match.Envelope, done func() bool) {
 	k := c.k
-	k.probing = append(k.probing, envelope)
-	k.until(so)
-	i := slices.Index(k.probing, envelope)
-	k.probing = slices.Delete(k.probing, i, i+1)
+	k.activeProbes = append(k.activeProbes, envelope)
+	k.waitUntil(done)
+	i := slices.Index(k.activeProbes, envelope)
+	k.activeProbes = slices.Delete(k.activeProbes, i, i+1)
 }
 
 // Message is one that a probe has taken out: only it can receive it.
 type Message struct {
-	c       *Comm
-	m       *p2p.Message
-	nobody  bool // from ProcNull
-	claimed bool
+	c        *Comm
+	m        *p2p.Message
+	procNull bool // from ProcNull
+	received bool
 }
 
 // Mprobe waits for a message, and takes it out.
 func (c *Comm) Mprobe(source, tag int) (*Message, Status, error) {
-	m, st, _, err := c.matched("Mprobe", source, tag, true)
+	m, st, _, err := c.mprobe("Mprobe", source, tag, true)
 	return m, st, err
 }
 
 // Improbe looks for a message, and takes it out if there is one.
 func (c *Comm) Improbe(source, tag int) (*Message, Status, bool, error) {
-	return c.matched("Improbe", source, tag, false)
+	return c.mprobe("Improbe", source, tag, false)
 }
 
-func (c *Comm) matched(call string, source, tag int, wait bool) (*Message, Status, bool, error) {
+func (c *Comm) mprobe(call string, source, tag int, wait bool) (*Message, Status, bool, error) {
 	if err := c.checkRecv(source, tag); err != nil {
-		return nil, empty, false, c.raise(call, err)
+		return nil, emptyStatus, false, c.raise(call, err)
 	}
 	if source == ProcNull {
-		return &Message{c: c, nobody: true}, fromNobody, true, nil
+		return &Message{c: c, procNull: true}, procNullStatus, true, nil
 	}
 	envelope := c.envelope(source, tag)
 	var m *p2p.Message
@@ -105,30 +105,30 @@ func (c *Comm) matched(call string, source, tag int, wait bool) (*Message, Statu
 	}
 	c.k.lock()
 	if wait {
-		c.await(envelope, take)
+		c.waitForProbe(envelope, take)
 	} else {
-		c.k.look(take)
+		c.k.pollOnce(take)
 	}
 	c.k.unlock()
 	if m == nil {
-		return nil, empty, false, c.raise(call, err)
+		return nil, emptyStatus, false, c.raise(call, err)
 	}
 	from, got, size := m.Status()
 	return &Message{c: c, m: m}, Status{Source: c.rankOf(from), Tag: int(got), Count: size}, true, nil
 }
 
 // claim says why a message cannot be received.
-func (m *Message) claim() error {
+func (m *Message) markReceived() error {
 	if m == nil {
 		return fmt.Errorf("%w: there is no message", ErrRequest)
 	}
-	if m.claimed {
+	if m.received {
 		return fmt.Errorf("%w: a matched message is received once", ErrRequest)
 	}
-	if err := m.c.k.over(); err != nil {
+	if err := m.c.k.checkRunning(); err != nil {
 		return err
 	}
-	m.claimed = true
+	m.received = true
 	return nil
 }
 
@@ -142,37 +142,37 @@ func (m *Message) comm() *Comm {
 
 // Recv receives the message.
 func (m *Message) Recv(buf []byte) (Status, error) {
-	if err := m.claim(); err != nil {
-		return empty, m.comm().raise("Message.Recv", err)
+	if err := m.markReceived(); err != nil {
+		return emptyStatus, m.comm().raise("Message.Recv", err)
 	}
-	if m.nobody {
-		return fromNobody, nil
+	if m.procNull {
+		return procNullStatus, nil
 	}
 	k := m.c.k
 	k.lock()
-	r := k.borrow()
-	r.p.Buf = buf
-	k.p2p.Imrecv(&r.p, m.m)
-	k.until(r.p.Done)
-	st, err := m.c.received(&r.p), r.p.Err
-	k.giveBack(r)
+	r := k.allocRequest()
+	r.p2p.Buf = buf
+	k.p2p.Imrecv(&r.p2p, m.m)
+	k.waitUntil(r.p2p.Done)
+	st, err := m.c.recvStatus(&r.p2p), r.p2p.Err
+	k.freeRequest(r)
 	k.unlock()
 	return st, m.c.raise("Message.Recv", err)
 }
 
 // Irecv begins to receive the message.
 func (m *Message) Irecv(buf []byte) (*Request, error) {
-	if err := m.claim(); err != nil {
+	if err := m.markReceived(); err != nil {
 		return nil, m.comm().raise("Message.Irecv", err)
 	}
-	r := &Request{c: m.c, call: "Message.Irecv", active: true, found: fromNobody}
-	if m.nobody {
+	r := &Request{c: m.c, call: "Message.Irecv", active: true, status: procNullStatus}
+	if m.procNull {
 		return r, nil
 	}
-	r.kind = receives
+	r.kind = recvRequest
 	m.c.k.lock()
-	r.p.Buf = buf
-	m.c.k.p2p.Imrecv(&r.p, m.m)
+	r.p2p.Buf = buf
+	m.c.k.p2p.Imrecv(&r.p2p, m.m)
 	m.c.k.unlock()
 	return r, nil
 }

@@ -17,21 +17,21 @@ import (
 const (
 	// idleWait is how long a call that waits sleeps at most before it looks again by
 	// itself: what comes wakes it, and timers of the carrier's must not be missed.
-	idleWait = 10 * time.Millisecond
+	maxWait = 10 * time.Millisecond
 	// sharedWait is the same where the task in the background may have taken in what
 	// the call waits for.
-	sharedWait = time.Millisecond
+	maxWaitWithTask = time.Millisecond
 	// yieldFor is for how long the task in the background leaves it to a program that
 	// waits to progress, at first; yieldMost, at most.
-	yieldFor  = 100 * time.Microsecond
-	yieldMost = 10 * time.Millisecond
+	minYield = 100 * time.Microsecond
+	maxYield = 10 * time.Millisecond
 	// pollCost is the time that a look in vain takes where time passes only in waits.
-	pollCost = time.Microsecond
+	emptyPollTime = time.Microsecond
 	// glances is how often a call looks for what it waits for before it sees to
 	// everything else, and lets others have the rank.
-	glances = 16
+	fastPolls = 16
 	// lockRetry is after how long a lock is tried again where nobody may block.
-	lockRetry = 100 * time.Nanosecond
+	lockRetryInterval = 100 * time.Nanosecond
 )
 
 // rank is all that a rank has. Whoever touches it holds its lock.
@@ -46,22 +46,22 @@ type rank struct {
 	world   *Comm
 	self    *Comm
 
-	groups      map[uint32]*Comm // by context, of point-to-point messages
-	nextContext uint32
-	schedules   []*schedule // collective operations that go on by themselves
-	idle        []*Request  // for calls that hand out none
-	attached    attached
-	probing     []match.Envelope // what probes wait for
-	flushing    bool             // a task sees to what is kept back
-	discarding  bool             // the program has ended: nobody will ask for what comes
-	broken      []uint32         // contexts of collective operations that nothing can come of
-	lost        []int            // ranks
-	unreceived  uint64
+	comms            map[uint32]*Comm // by context, of point-to-point messages
+	nextContext      uint32
+	ibarriers        []*ibarrier // collective operations that go on by themselves
+	freeRequests     []*Request  // for calls that hand out none
+	bsendBuffer      attachedBuffer
+	activeProbes     []match.Envelope // what probes wait for
+	flushTaskRunning bool             // a task sees to what is kept back
+	finalizing       bool             // the program has ended: nobody will ask for what comes
+	failedContexts   []uint32         // contexts of collective operations that nothing can come of
+	lostPeers        []int            // ranks
+	neverReceived    uint64
 
-	ended  atomic.Bool // no call may come any more
-	within atomic.Bool // the program is in a call of the runtime's, and may be ended there by its world
-	waits  atomic.Bool // it waits for what comes
-	beside atomic.Bool // the task in the background is there
+	ended               atomic.Bool // no call may come any more
+	inRuntime           atomic.Bool // the program is in a call of the runtime's, and may be ended there by its world
+	waiting             atomic.Bool // it waits for what comes
+	progressTaskRunning atomic.Bool // the task in the background is there
 }
 
 // lock takes the rank for the program. Where only one task runs at a time, one that
@@ -71,67 +71,67 @@ func (k *rank) lock() {
 		k.mu.Lock()
 	} else {
 		for !k.mu.TryLock() {
-			k.outside(func() { k.env.Proc.Sleep(lockRetry) })
+			k.runUnlocked(func() { k.env.Proc.Sleep(lockRetryInterval) })
 		}
 	}
-	k.within.Store(true)
+	k.inRuntime.Store(true)
 }
 
 // unlock lets go of it.
 func (k *rank) unlock() {
-	k.within.Store(false)
+	k.inRuntime.Store(false)
 	k.mu.Unlock()
 }
 
 // lockAs takes the rank for a task of the runtime's, which lets go of it by the mutex.
-func (k *rank) lockAs(p verbs.Proc) {
+func (k *rank) lockForTask(p verbs.Proc) {
 	if k.env.Concurrent {
 		k.mu.Lock()
 		return
 	}
 	for !k.mu.TryLock() {
-		p.Sleep(lockRetry)
+		p.Sleep(lockRetryInterval)
 	}
 }
 
 // progress takes in what has come, and reports whether there was anything.
 func (k *rank) progress() bool {
 	moved := k.carrier.Progress()
-	if len(k.schedules) > 0 && k.advance() {
+	if len(k.ibarriers) > 0 && k.advanceSchedules() {
 		moved = true
 	}
-	if k.discarding || len(k.broken) > 0 {
-		k.discard()
+	if k.finalizing || len(k.failedContexts) > 0 {
+		k.discardUnexpected()
 	}
 	return moved
 }
 
 // until progresses until something is so, which may be asked no more once it is. The
 // lock is held before and after it, but not while it waits.
-func (k *rank) until(so func() bool) {
-	for !so() {
-		if k.glance(so) {
+func (k *rank) waitUntil(done func() bool) {
+	for !done() {
+		if k.pollFast(done) {
 			return
 		}
 		if k.progress() {
 			continue
 		}
-		if so() { // a peer that is lost moves nothing
+		if done() { // a peer that is lost moves nothing
 			return
 		}
 		k.unlock()
-		k.park(k.patience())
+		k.waitForEvent(k.waitLimit())
 		k.lock()
 	}
 }
 
 // glance looks a few times for what may come at any moment, where others run meanwhile.
-func (k *rank) glance(so func() bool) bool {
-	if !k.env.Concurrent || len(k.schedules) > 0 || k.discarding || len(k.broken) > 0 {
+func (k *rank) pollFast(done func() bool) bool {
+	if !k.env.Concurrent || len(k.ibarriers) > 0 || k.finalizing || len(k.failedContexts) > 0 {
 		return false
 	}
-	for i := range glances {
-		if k.carrier.PollFast(i == 0) && so() {
+	for i := range fastPolls {
+		if k.carrier.PollFast(i == 0) && done() {
 			return true
 		}
 	}
@@ -139,69 +139,69 @@ func (k *rank) glance(so func() bool) bool {
 }
 
 // patience is how long a wait may be.
-func (k *rank) patience() time.Duration {
+func (k *rank) waitLimit() time.Duration {
 	if k.opts.Progress == Background {
-		return sharedWait
+		return maxWaitWithTask
 	}
-	return idleWait
+	return maxWait
 }
 
 // park waits for something to come. The lock is not held.
-func (k *rank) park(most time.Duration) {
-	k.waits.Store(true)
-	k.outside(func() { k.carrier.Wait(most) })
-	k.waits.Store(false)
+func (k *rank) waitForEvent(most time.Duration) {
+	k.waiting.Store(true)
+	k.runUnlocked(func() { k.carrier.Wait(most) })
+	k.waiting.Store(false)
 }
 
 // outside does what the program waits in without the lock.
-func (k *rank) outside(do func()) {
-	k.within.Store(true)
+func (k *rank) runUnlocked(do func()) {
+	k.inRuntime.Store(true)
 	do()
-	k.within.Store(false)
+	k.inRuntime.Store(false)
 }
 
 // look progresses once, for a call that does not wait. The lock is held before and
 // after it. Where time passes only in waits, a look in vain takes some, or a program
 // that looks for ever would stop it for all.
-func (k *rank) look(so func() bool) bool {
-	if so() {
+func (k *rank) pollOnce(done func() bool) bool {
+	if done() {
 		return true
 	}
 	moved := k.progress()
-	if so() {
+	if done() {
 		return true
 	}
 	if moved || k.env.Concurrent {
 		return false
 	}
 	k.unlock()
-	k.park(pollCost)
+	k.waitForEvent(emptyPollTime)
 	k.lock()
 	k.progress()
-	return so()
+	return done()
 }
 
 // inBackground is the task that progresses beside the program. When the program
 // itself waits for what comes, it progresses too, and one is enough: the task looks
 // again when an eighth of what the program has waited has passed.
-func (k *rank) inBackground(p verbs.Proc) {
-	defer k.beside.Store(false)
-	var since time.Duration // the program has waited; 0: it has not
+func (k *rank) progressTask(p verbs.Proc) {
+	defer k.progressTaskRunning.Store(false)
+	var waitingSince time.Duration // the program has waited; 0: it has not
 	for !k.ended.Load() {
-		k.lockAs(p)
+		k.lockForTask(p)
 		moved := k.progress()
 		k.mu.Unlock()
-		if !k.waits.Load() {
-			since = 0
+		if !k.waiting.Load() {
+			waitingSince = 0
 			if !moved {
-				k.carrier.Wait(sharedWait)
+				k.carrier.Wait(maxWaitWithTask)
 			}
 			continue
 		}
-		if since == 0 || moved {
-			since = p.Now()
+		if waitingSince == 0 || moved {
+			waitingSince = p.Now()
 		}
-		p.Sleep(min(max((p.Now()-since)/8, yieldFor), yieldMost))
+		p.Sleep(min(max((p.Now()-waitingSince)/8, minYield), maxYield))
 	}
 }
 
@@ -210,8 +210,8 @@ func (k *rank) Arrived(peer int, h *wire.Header, data []byte) error {
 	switch {
 	case h.Kind >= wire.FirstWindowKind:
 		return k.windows.Arrived(peer, h, data)
-	case h.Kind == wire.Eager && h.Tag == tagBroken && h.Context&collective != 0:
-		k.brokenBy(h.Context, peer)
+	case h.Kind == wire.Eager && h.Tag == tagFailed && h.Context&collective != 0:
+		k.collectiveFailedAt(h.Context, peer)
 		return nil
 	}
 	return k.p2p.Arrived(peer, h, data)

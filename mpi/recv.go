@@ -5,17 +5,17 @@ import "github.com/fabrictest/fabrictest/mpi/p2p"
 // Recv receives a message.
 func (c *Comm) Recv(buf []byte, source, tag int) (Status, error) {
 	if err := c.checkRecv(source, tag); err != nil {
-		return empty, c.raise("Recv", err)
+		return emptyStatus, c.raise("Recv", err)
 	}
 	if source == ProcNull {
-		return fromNobody, nil
+		return procNullStatus, nil
 	}
 	c.k.lock()
-	r := c.k.borrow()
-	c.startRecv(&r.p, c.context, buf, source, tag)
-	c.k.until(r.p.Done)
-	st, err := c.received(&r.p), r.p.Err
-	c.k.giveBack(r)
+	r := c.k.allocRequest()
+	c.startRecv(&r.p2p, c.context, buf, source, tag)
+	c.k.waitUntil(r.p2p.Done)
+	st, err := c.recvStatus(&r.p2p), r.p2p.Err
+	c.k.freeRequest(r)
 	c.k.unlock()
 	return st, c.raise("Recv", err)
 }
@@ -30,14 +30,14 @@ func (c *Comm) startRecv(p *p2p.Request, context uint32, buf []byte, source, tag
 }
 
 // received is the status of a receive that is done.
-func (c *Comm) received(p *p2p.Request) Status {
+func (c *Comm) recvStatus(p *p2p.Request) Status {
 	switch {
 	case p.Cancelled:
 		return Status{Source: AnySource, Tag: AnyTag, Cancelled: true}
 	case p.Matched() && (p.Err == nil || p.Size > 0):
 		return Status{Source: c.rankOf(p.Source), Tag: int(p.MatchedTag), Count: min(p.Size, len(p.Buf))}
 	}
-	return empty
+	return emptyStatus
 }
 
 // Irecv begins a receive.
@@ -46,11 +46,11 @@ func (c *Comm) Irecv(buf []byte, source, tag int) (*Request, error) {
 		return nil, c.raise("Irecv", err)
 	}
 	if source == ProcNull {
-		return &Request{c: c, call: "Irecv", active: true, found: fromNobody}, nil
+		return &Request{c: c, call: "Irecv", active: true, status: procNullStatus}, nil
 	}
-	r := &Request{c: c, call: "Irecv", active: true, kind: receives}
+	r := &Request{c: c, call: "Irecv", active: true, kind: recvRequest}
 	c.k.lock()
-	c.startRecv(&r.p, c.context, buf, source, tag)
+	c.startRecv(&r.p2p, c.context, buf, source, tag)
 	c.k.unlock()
 	return r, nil
 }
@@ -71,40 +71,40 @@ func (c *Comm) sendrecv(call string, sendbuf []byte, dest, sendtag int, recvbuf 
 		err = c.checkRecv(source, recvtag)
 	}
 	if err != nil {
-		return empty, c.raise(call, err)
+		return emptyStatus, c.raise(call, err)
 	}
 	c.k.lock()
-	st, err := c.exchange(c.context, sendbuf, dest, sendtag, recvbuf, source, recvtag)
+	st, err := c.sendrecvLocked(c.context, sendbuf, dest, sendtag, recvbuf, source, recvtag)
 	c.k.unlock()
 	return st, c.raise(call, err)
 }
 
 // exchange sends and receives, and waits for both. The lock is held.
-func (c *Comm) exchange(context uint32, sendbuf []byte, dest, sendtag int, recvbuf []byte, source, recvtag int) (st Status, err error) {
-	st = fromNobody
+func (c *Comm) sendrecvLocked(context uint32, sendbuf []byte, dest, sendtag int, recvbuf []byte, source, recvtag int) (st Status, err error) {
+	st = procNullStatus
 	var s, r *Request
 	if source != ProcNull {
-		r = c.k.borrow()
-		c.startRecv(&r.p, context, recvbuf, source, recvtag)
+		r = c.k.allocRequest()
+		c.startRecv(&r.p2p, context, recvbuf, source, recvtag)
 	}
 	if dest != ProcNull {
-		s = c.k.borrow()
-		c.startSend(&s.p, context, sendbuf, dest, sendtag, p2p.Standard)
+		s = c.k.allocRequest()
+		c.startSend(&s.p2p, context, sendbuf, dest, sendtag, p2p.Standard)
 	}
 	if r != nil {
-		c.k.until(r.p.Done)
-		st, err = c.received(&r.p), r.p.Err
-		c.k.giveBack(r)
+		c.k.waitUntil(r.p2p.Done)
+		st, err = c.recvStatus(&r.p2p), r.p2p.Err
+		c.k.freeRequest(r)
 		if err != nil && context&collective != 0 {
-			c.giveUp() // now: whom we send to may wait for one who waits for us
+			c.announceFailure() // now: whom we send to may wait for one who waits for us
 		}
 	}
 	if s != nil {
-		c.k.until(s.p.Done)
+		c.k.waitUntil(s.p2p.Done)
 		if err == nil {
-			err = s.p.Err
+			err = s.p2p.Err
 		}
-		c.k.giveBack(s)
+		c.k.freeRequest(s)
 	}
 	return st, err
 }

@@ -12,37 +12,37 @@ import (
 type Request struct {
 	c      *Comm
 	call   string // that made it
-	kind   kind
+	kind   requestKind
 	active bool
 	freed  bool
 
-	p        p2p.Request       // of sends and receives
-	found    Status            // of nothing
-	schedule *schedule         // of collectives
-	op       *window.Operation // of transfers
-	again    *persistent       // of persistent requests
+	p2p        p2p.Request       // of sends and receives
+	status     Status            // of nothing
+	ibarrier   *ibarrier         // of collectives
+	op         *window.Operation // of transfers
+	persistent *persistent       // of persistent requests
 }
 
 // kind is what a request is about.
-type kind uint8
+type requestKind uint8
 
 const (
-	nothing   kind = iota // it was complete from the beginning
-	sends                 // a message
-	receives              // one
-	buffered              // a message that has a place in the attached buffer
-	collected             // a collective operation
-	transfers             // one-sided
+	completed       requestKind = iota // it was complete from the beginning
+	sendRequest                        // a message
+	recvRequest                        // one
+	bsendRequest                       // a message that has a place in the attached buffer
+	ibarrierRequest                    // a collective operation
+	rmaRequest                         // one-sided
 )
 
 // complete reports whether what a request began has come to its end.
 func (r *Request) complete() bool {
 	switch r.kind {
-	case sends, receives:
-		return r.p.Done()
-	case collected:
-		return r.schedule.done
-	case transfers:
+	case sendRequest, recvRequest:
+		return r.p2p.Done()
+	case ibarrierRequest:
+		return r.ibarrier.done
+	case rmaRequest:
 		return r.op.Done()
 	}
 	return true
@@ -51,40 +51,40 @@ func (r *Request) complete() bool {
 // result is what a complete request ended with.
 func (r *Request) result() (Status, error) {
 	switch r.kind {
-	case sends:
-		return empty, r.p.Err
-	case receives:
-		return r.c.received(&r.p), r.p.Err
-	case collected:
-		return empty, r.schedule.err
-	case transfers:
-		return empty, r.op.Err()
-	case nothing:
-		return r.found, nil
+	case sendRequest:
+		return emptyStatus, r.p2p.Err
+	case recvRequest:
+		return r.c.recvStatus(&r.p2p), r.p2p.Err
+	case ibarrierRequest:
+		return emptyStatus, r.ibarrier.err
+	case rmaRequest:
+		return emptyStatus, r.op.Err()
+	case completed:
+		return r.status, nil
 	}
-	return empty, nil
+	return emptyStatus, nil
 }
 
 // take is what a complete request ended with, and ends its being active.
-func (r *Request) take() (Status, error) {
+func (r *Request) finish() (Status, error) {
 	r.active = false
 	return r.result()
 }
 
 // borrow gives a request to a call that waits for it and hands it to nobody.
-func (k *rank) borrow() *Request {
-	n := len(k.idle)
+func (k *rank) allocRequest() *Request {
+	n := len(k.freeRequests)
 	if n == 0 {
 		return new(Request)
 	}
-	r := k.idle[n-1]
-	k.idle = k.idle[:n-1]
+	r := k.freeRequests[n-1]
+	k.freeRequests = k.freeRequests[:n-1]
 	return r
 }
 
-func (k *rank) giveBack(r *Request) {
-	r.p.Buf = nil // it may be the last to hold on to it
-	k.idle = append(k.idle, r)
+func (k *rank) freeRequest(r *Request) {
+	r.p2p.Buf = nil // it may be the last to hold on to it
+	k.freeRequests = append(k.freeRequests, r)
 }
 
 // inactive reports whether there is nothing to wait for.
@@ -97,15 +97,15 @@ func (r *Request) Active() bool { return !r.inactive() }
 // returns an empty Status.
 func (r *Request) Wait() (Status, error) {
 	if r.inactive() {
-		return empty, nil
+		return emptyStatus, nil
 	}
 	k := r.c.k
-	if err := k.over(); err != nil {
-		return empty, r.c.raise(r.call, err)
+	if err := k.checkRunning(); err != nil {
+		return emptyStatus, r.c.raise(r.call, err)
 	}
 	k.lock()
-	k.until(r.complete)
-	st, err := r.take()
+	k.waitUntil(r.complete)
+	st, err := r.finish()
 	k.unlock()
 	return st, r.c.raise(r.call, err)
 }
@@ -113,16 +113,16 @@ func (r *Request) Wait() (Status, error) {
 // Test reports whether the request is complete. If it is, it is inactive then.
 func (r *Request) Test() (Status, bool, error) {
 	if r.inactive() {
-		return empty, true, nil
+		return emptyStatus, true, nil
 	}
 	k := r.c.k
-	if err := k.over(); err != nil {
-		return empty, false, r.c.raise(r.call, err)
+	if err := k.checkRunning(); err != nil {
+		return emptyStatus, false, r.c.raise(r.call, err)
 	}
 	k.lock()
-	st, done, err := empty, k.look(r.complete), error(nil)
+	st, done, err := emptyStatus, k.pollOnce(r.complete), error(nil)
 	if done {
-		st, err = r.take()
+		st, err = r.finish()
 	}
 	k.unlock()
 	return st, done, r.c.raise(r.call, err)
@@ -131,14 +131,14 @@ func (r *Request) Test() (Status, bool, error) {
 // GetStatus reports whether the request is complete, and leaves it as it is.
 func (r *Request) GetStatus() (Status, bool, error) {
 	if r.inactive() {
-		return empty, true, nil
+		return emptyStatus, true, nil
 	}
 	k := r.c.k
-	if err := k.over(); err != nil {
-		return empty, false, r.c.raise(r.call, err)
+	if err := k.checkRunning(); err != nil {
+		return emptyStatus, false, r.c.raise(r.call, err)
 	}
 	k.lock()
-	st, done, err := empty, k.look(r.complete), error(nil)
+	st, done, err := emptyStatus, k.pollOnce(r.complete), error(nil)
 	if done {
 		st, err = r.result()
 	}
@@ -152,12 +152,12 @@ func (r *Request) Cancel() error {
 	if r.inactive() {
 		return r.comm().raise("Cancel", fmt.Errorf("%w: it is not active", ErrRequest))
 	}
-	if r.kind == collected || r.kind == transfers {
+	if r.kind == ibarrierRequest || r.kind == rmaRequest {
 		return r.c.raise("Cancel", fmt.Errorf("%w: only sends and receives can be cancelled, and this is of %s", ErrRequest, r.call))
 	}
-	if r.kind == receives {
+	if r.kind == recvRequest {
 		r.c.k.lock()
-		r.c.k.p2p.Cancel(&r.p)
+		r.c.k.p2p.Cancel(&r.p2p)
 		r.c.k.unlock()
 	}
 	return nil

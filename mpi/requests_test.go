@@ -8,10 +8,10 @@ import (
 )
 
 func TestProbe(t *testing.T) {
-	everywhere(t, 3, func(w *World) error {
+	inAllConfigurations(t, 3, func(w *World) error {
 		if w.Rank() > 0 {
 			for id, n := range sizes {
-				if err := w.Send(message(id, n), 0, 10+id); err != nil {
+				if err := w.Send(testMessage(id, n), 0, 10+id); err != nil {
 					return err
 				}
 			}
@@ -34,7 +34,7 @@ func TestProbe(t *testing.T) {
 			}
 			buf := make([]byte, st.Count)
 			got, err := w.Recv(buf, st.Source, st.Tag)
-			if err = errors.Join(err, is(buf, got, st, st.Tag-10)); err != nil {
+			if err = errors.Join(err, checkMessage(buf, got, st, st.Tag-10)); err != nil {
 				return err
 			}
 			if st.Tag == 10+len(sizes)-1 {
@@ -49,15 +49,15 @@ func TestProbe(t *testing.T) {
 
 // A matched message is received by whoever probed it, though another receive for it
 // is posted meanwhile.
-func TestMatchedProbe(t *testing.T) {
-	everywhere(t, 2, func(w *World) error {
+func TestMprobedMessageGoesOnlyToItsHandle(t *testing.T) {
+	inAllConfigurations(t, 2, func(w *World) error {
 		for id, n := range sizes {
 			if w.Rank() == 0 {
-				a, err := w.Isend(message(id, n), 1, 3)
+				a, err := w.Isend(testMessage(id, n), 1, 3)
 				if err != nil {
 					return err
 				}
-				b, err := w.Isend(message(id+100, n), 1, 3)
+				b, err := w.Isend(testMessage(id+100, n), 1, 3)
 				if err != nil {
 					return err
 				}
@@ -89,13 +89,13 @@ func TestMatchedProbe(t *testing.T) {
 					got, err = q.Wait()
 				}
 			}
-			if err = errors.Join(err, is(first, got, st, id)); err != nil {
+			if err = errors.Join(err, checkMessage(first, got, st, id)); err != nil {
 				return err
 			}
 			if got, err = r.Wait(); err != nil {
 				return err
 			}
-			if err := is(second, got, st, id+100); err != nil {
+			if err := checkMessage(second, got, st, id+100); err != nil {
 				return err
 			}
 			if _, err := m.Recv(first); !errors.Is(err, ErrRequest) {
@@ -106,8 +106,8 @@ func TestMatchedProbe(t *testing.T) {
 	})
 }
 
-func TestPersistent(t *testing.T) {
-	everywhere(t, 2, func(w *World) error {
+func TestPersistentRequests(t *testing.T) {
+	inAllConfigurations(t, 2, func(w *World) error {
 		if err := w.AttachBuffer(1 << 13); err != nil {
 			return err
 		}
@@ -125,14 +125,14 @@ func TestPersistent(t *testing.T) {
 				if reqs[i], err = init(bufs[i], 1-w.Rank(), i); err != nil {
 					return err
 				}
-				if st, done, err := reqs[i].Test(); st != empty || !done || err != nil || reqs[i].Active() {
+				if st, done, err := reqs[i].Test(); st != emptyStatus || !done || err != nil || reqs[i].Active() {
 					return fmt.Errorf("one that was not started: %+v, %v, %v", st, done, err)
 				}
 			}
 			for round := range rounds {
 				for i := range bufs {
 					if w.Rank() == 0 {
-						copy(bufs[i], message(round*4+i, n))
+						copy(bufs[i], testMessage(round*4+i, n))
 					}
 				}
 				if w.Rank() == 1 {
@@ -157,7 +157,7 @@ func TestPersistent(t *testing.T) {
 				}
 				for i := range bufs {
 					if w.Rank() == 1 {
-						if err := is(bufs[i], all[i], Status{0, i, n, false}, round*4+i); err != nil {
+						if err := checkMessage(bufs[i], all[i], Status{0, i, n, false}, round*4+i); err != nil {
 							return err
 						}
 					}
@@ -177,13 +177,13 @@ func TestPersistent(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	everywhere(t, 2, func(w *World) error {
+	inAllConfigurations(t, 2, func(w *World) error {
 		buf, other := make([]byte, 1000), make([]byte, 1000)
 		if w.Rank() == 1 {
 			if err := w.Barrier(); err != nil {
 				return err
 			}
-			return w.Send(message(1, 1000), 0, 1)
+			return w.Send(testMessage(1, 1000), 0, 1)
 		}
 		r, err := w.Irecv(buf, 1, 1)
 		if err != nil {
@@ -205,7 +205,7 @@ func TestCancel(t *testing.T) {
 			return err
 		}
 		st, err := r.Wait()
-		if err = errors.Join(err, is(other, st, Status{1, 1, 1000, false}, 1)); err != nil {
+		if err = errors.Join(err, checkMessage(other, st, Status{1, 1, 1000, false}, 1)); err != nil {
 			return err
 		}
 		for _, b := range buf {
@@ -219,14 +219,14 @@ func TestCancel(t *testing.T) {
 
 // However a cancel and its message cross, the receive is either served or cancelled,
 // and no message is lost.
-func TestCancelAgainstArrival(t *testing.T) {
+func TestCancelRacingWithArrival(t *testing.T) {
 	cancelled := 0
-	everywhere(t, 2, func(w *World) error {
+	inAllConfigurations(t, 2, func(w *World) error {
 		const rounds = 10
 		for i := range rounds {
 			if w.Rank() == 1 {
 				w.Compute(time.Duration(i) * time.Microsecond)
-				if err := w.Send(message(i, 200), 0, 1); err != nil {
+				if err := w.Send(testMessage(i, 200), 0, 1); err != nil {
 					return err
 				}
 				continue
@@ -250,7 +250,7 @@ func TestCancelAgainstArrival(t *testing.T) {
 					return err
 				}
 			}
-			if err := is(buf, st, Status{1, 1, 200, false}, i); err != nil {
+			if err := checkMessage(buf, st, Status{1, 1, 200, false}, i); err != nil {
 				return err
 			}
 		}

@@ -17,12 +17,12 @@ const (
 	// farewell is how long a rank waits at most for the others at its end, when
 	// nothing is left to be done but to meet: for longer than they may take to find out
 	// that they cannot; farewellSoon, if it knows so itself.
-	farewell     = 2 * time.Minute
-	farewellSoon = 30 * time.Second
+	barrierTimeout             = 2 * time.Minute
+	barrierTimeoutAfterFailure = 30 * time.Second
 	// quietWithin is how long it waits before for what it has sent to arrive;
 	// quietSoon, if not all of it can.
-	quietWithin = 5 * time.Second
-	quietSoon   = time.Second
+	deliveryTimeout             = 5 * time.Second
+	deliveryTimeoutAfterFailure = time.Second
 )
 
 // Run runs f as the rank that e is. When f has returned without an error, all that
@@ -31,7 +31,7 @@ const (
 func Run(e *env.Env, o Options, f func(*World) error) error {
 	k, err := open(e, o)
 	if err != nil {
-		return fmt.Errorf("mpi: rank %d of %d: %w", e.Rank, e.Size, missed(err))
+		return fmt.Errorf("mpi: rank %d of %d: %w", e.Rank, e.Size, classifyControl(err))
 	}
 	err = k.run(f)
 	if err == nil {
@@ -49,8 +49,8 @@ func Run(e *env.Env, o Options, f func(*World) error) error {
 // close gives back what the rank has, when the task in the background has left.
 func (k *rank) close() error {
 	k.ended.Store(true)
-	for k.beside.Load() {
-		k.outside(func() { k.env.Proc.Sleep(pollCost) })
+	for k.progressTaskRunning.Load() {
+		k.runUnlocked(func() { k.env.Proc.Sleep(emptyPollTime) })
 	}
 	k.lock()
 	err := k.carrier.Close()
@@ -61,7 +61,7 @@ func (k *rank) close() error {
 // open makes a rank.
 func open(e *env.Env, o Options) (*rank, error) {
 	o.setDefaults()
-	k := &rank{env: e, opts: o, groups: make(map[uint32]*Comm)}
+	k := &rank{env: e, opts: o, comms: make(map[uint32]*Comm)}
 	k.world = k.newWorld()
 	k.self = k.newComm("self", 2, []int{e.Rank})
 	k.nextContext = 4
@@ -69,17 +69,17 @@ func open(e *env.Env, o Options) (*rank, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.fit(carrier.MaxData())
+	o.limitData(carrier.MaxData())
 	k.carrier = carrier
 	k.p2p = p2p.New(o.P2P, &messageCarrier{carrier})
-	k.p2p.DependsOn = k.concerns
+	k.p2p.DependsOn = k.dependsOn
 	k.windows = window.New(o.Window, &windowCarrier{carrier})
 	if o.Progress == Background {
 		if e.Go == nil {
 			return nil, errors.Join(fmt.Errorf("%w: this environment runs nothing beside a rank: use Polling", ErrArg), carrier.Close())
 		}
-		k.beside.Store(true)
-		e.Go("progress", k.inBackground)
+		k.progressTaskRunning.Store(true)
+		e.Go("progress", k.progressTask)
 	}
 	return k, nil
 }
@@ -89,7 +89,7 @@ func open(e *env.Env, o Options) (*rank, error) {
 func (k *rank) run(f func(*World) error) (err error) {
 	returned := false
 	defer func() {
-		if returned || k.within.Load() {
+		if returned || k.inRuntime.Load() {
 			return
 		}
 		switch v := recover().(type) {
@@ -112,21 +112,21 @@ func (k *rank) finalize() error {
 	k.lock()
 	// When all have come here, no program will ask for a message any more: what is
 	// still to come is taken and dropped, so that its sender can end.
-	err := k.world.meet()
+	err := k.world.barrier()
 	if err == nil {
 		k.p2p.CancelAll()
-		k.discarding = true
-		k.until(func() bool { return !k.p2p.Busy() && !k.windows.Busy() })
-		err = k.world.meet()
+		k.finalizing = true
+		k.waitUntil(func() bool { return !k.p2p.Busy() && !k.windows.Busy() })
+		err = k.world.barrier()
 	}
-	patience, stays := quietWithin, farewell
+	delivery, barrier := deliveryTimeout, barrierTimeout
 	if err != nil {
 		err = fmt.Errorf("the program has ended, but not all ranks can be met: %w", classify(err))
-		patience, stays = quietSoon, farewellSoon
+		delivery, barrier = deliveryTimeoutAfterFailure, barrierTimeoutAfterFailure
 	}
-	deadline := k.carrier.Now() + patience
-	k.until(func() bool { return k.carrier.AllDelivered() || k.carrier.Now() > deadline })
-	err = errors.Join(err, k.leave(stays))
+	deadline := k.carrier.Now() + delivery
+	k.waitUntil(func() bool { return k.carrier.AllDelivered() || k.carrier.Now() > deadline })
+	err = errors.Join(err, k.finalBarrier(barrier))
 	k.unlock()
 	return err
 }
@@ -134,53 +134,53 @@ func (k *rank) finalize() error {
 // leave waits for all ranks that have not ended yet by means that need no fabric,
 // and serves them meanwhile: nobody is gone while another still wants to hear from
 // it. The lock is held before and after it.
-func (k *rank) leave(within time.Duration) error {
-	var met atomic.Pointer[error]
+func (k *rank) finalBarrier(within time.Duration) error {
+	var result atomic.Pointer[error]
 	meet := func(verbs.Proc) {
 		err := k.env.Control.Barrier(within)
-		met.Store(&err)
+		result.Store(&err)
 	}
 	if k.env.Go == nil {
 		k.unlock()
-		k.outside(func() { meet(nil) })
+		k.runUnlocked(func() { meet(nil) })
 		k.lock()
-		return missed(*met.Load())
+		return classifyControl(*result.Load())
 	}
 	k.env.Go("farewell", meet)
-	for met.Load() == nil {
+	for result.Load() == nil {
 		if !k.progress() {
 			k.unlock()
-			k.park(sharedWait)
+			k.waitForEvent(maxWaitWithTask)
 			k.lock()
 		}
 	}
-	return missed(*met.Load())
+	return classifyControl(*result.Load())
 }
 
 // discard drops what has come and nobody will ask for: at the end everything, but
 // for what all ranks say to each other then; before, what is of collective operations
 // that have failed.
-func (k *rank) discard() {
+func (k *rank) discardUnexpected() {
 	if k.p2p.UnexpectedLen() == 0 {
 		return
 	}
-	for _, context := range k.broken {
-		k.drop(context)
+	for _, context := range k.failedContexts {
+		k.discardContext(context)
 	}
-	if !k.discarding {
+	if !k.finalizing {
 		return
 	}
 	for context := uint32(0); context < k.nextContext; context++ {
 		if context != k.world.context|collective {
-			k.unreceived += k.drop(context)
+			k.neverReceived += k.discardContext(context)
 		}
 	}
 }
 
 // drop drops what has come in a context.
-func (k *rank) drop(context uint32) (n uint64) {
+func (k *rank) discardContext(context uint32) (n uint64) {
 	for {
-		m := k.p2p.Improbe(anything(context))
+		m := k.p2p.Improbe(anyMessage(context))
 		if m == nil {
 			return n
 		}

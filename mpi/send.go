@@ -23,12 +23,12 @@ func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error
 	err := c.checkSend(dest, tag)
 	if err == nil && dest != ProcNull {
 		c.k.lock()
-		r := c.k.borrow()
-		c.sendAlone(&r.p, c.context, buf, dest, tag, mode)
+		r := c.k.allocRequest()
+		c.startBlockingSend(&r.p2p, c.context, buf, dest, tag, mode)
 		c.k.carrier.Flush() // the program may compute next
-		c.k.until(r.p.Done)
-		err = r.p.Err
-		c.k.giveBack(r)
+		c.k.waitUntil(r.p2p.Done)
+		err = r.p2p.Err
+		c.k.freeRequest(r)
 		c.k.unlock()
 	}
 	return c.raise(call, err)
@@ -41,7 +41,7 @@ func (c *Comm) startSend(p *p2p.Request, context uint32, buf []byte, dest, tag i
 }
 
 // sendAlone begins a send that is then waited for, and nothing else.
-func (c *Comm) sendAlone(p *p2p.Request, context uint32, buf []byte, dest, tag int, mode p2p.Mode) {
+func (c *Comm) startBlockingSend(p *p2p.Request, context uint32, buf []byte, dest, tag int, mode p2p.Mode) {
 	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(dest), context, int32(tag), buf, mode, mode != p2p.Synchronous
 	c.k.p2p.Isend(p)
 }
@@ -66,11 +66,11 @@ func (c *Comm) isend(call string, buf []byte, dest, tag int, mode p2p.Mode) (*Re
 		return nil, c.raise(call, err)
 	}
 	if dest == ProcNull {
-		return &Request{c: c, call: call, active: true, found: empty}, nil
+		return &Request{c: c, call: call, active: true, status: emptyStatus}, nil
 	}
-	r := &Request{c: c, call: call, active: true, kind: sends}
+	r := &Request{c: c, call: call, active: true, kind: sendRequest}
 	c.k.lock()
-	c.startSend(&r.p, c.context, buf, dest, tag, mode)
+	c.startSend(&r.p2p, c.context, buf, dest, tag, mode)
 	c.k.unlock()
 	return r, nil
 }

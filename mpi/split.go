@@ -11,7 +11,7 @@ import (
 // keys, and of their ranks here where keys are equal. It is collective. Whose colour
 // is Undefined gets nil.
 func (c *Comm) Split(color, key int) (*Comm, error) {
-	err := c.usable()
+	err := c.check()
 	if err == nil && color < 0 && color != Undefined {
 		err = fmt.Errorf("%w: colour %d; colours are not negative, and Undefined is none", ErrArg, color)
 	}
@@ -26,7 +26,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 
 // SplitNode makes a communicator for each host.
 func (c *Comm) SplitNode(key int) (*Comm, error) {
-	if err := c.usable(); err != nil {
+	if err := c.check(); err != nil {
 		return nil, c.raise("SplitNode", err)
 	}
 	node := c.Node(c.me)
@@ -38,7 +38,7 @@ func (c *Comm) SplitNode(key int) (*Comm, error) {
 
 // Dup makes a communicator of the same ranks.
 func (c *Comm) Dup() (*Comm, error) {
-	if err := c.usable(); err != nil {
+	if err := c.check(); err != nil {
 		return nil, c.raise("Dup", err)
 	}
 	c.k.lock()
@@ -51,20 +51,20 @@ func (c *Comm) Dup() (*Comm, error) {
 // first context that it has not used: the largest of these nobody has. Communicators
 // of different colours have no rank in common, and so may have the same context.
 func (c *Comm) split(color, key int, name string) (*Comm, error) {
-	const words = 3
-	mine := make([]byte, 8*words)
+	const fields = 3
+	local := make([]byte, 8*fields)
 	for i, v := range []uint64{uint64(int64(color)), uint64(int64(key)), uint64(c.k.nextContext)} {
-		binary.LittleEndian.PutUint64(mine[8*i:], v)
+		binary.LittleEndian.PutUint64(local[8*i:], v)
 	}
-	all := make([]byte, len(mine)*c.size)
-	if err := c.allgather(mine, all); err != nil {
+	all := make([]byte, len(local)*c.size)
+	if err := c.allgather(local, all); err != nil {
 		return nil, err
 	}
 	type member struct{ key, rank int }
 	var group []member
 	context := uint64(0)
 	for r := range c.size {
-		at := all[8*words*r:]
+		at := all[8*fields*r:]
 		context = max(context, binary.LittleEndian.Uint64(at[16:]))
 		if int(int64(binary.LittleEndian.Uint64(at))) == color {
 			group = append(group, member{int(int64(binary.LittleEndian.Uint64(at[8:]))), r})
@@ -102,13 +102,13 @@ func (c *Comm) dup(name string) (*Comm, error) {
 		k: c.k, name: name, context: context, me: c.me, size: c.size,
 		members: c.members, ranks: c.ranks, handler: c.handler,
 	}
-	c.k.groups[context] = d
+	c.k.comms[context] = d
 	return d, nil
 }
 
 // Free gives a communicator back. It is collective. What is under way completes.
 func (c *Comm) Free() error {
-	err := c.usable()
+	err := c.check()
 	if err == nil && (c == c.k.world || c == c.k.self) {
 		err = fmt.Errorf("%w: %s belongs to the runtime", ErrComm, c.name)
 	}
@@ -116,14 +116,14 @@ func (c *Comm) Free() error {
 		return c.raise("Comm.Free", err)
 	}
 	c.k.lock()
-	err = c.meet()
-	c.drop()
+	err = c.barrier()
+	c.free()
 	c.k.unlock()
 	return c.raise("Comm.Free", err)
 }
 
 // drop has a communicator known no more.
-func (c *Comm) drop() {
+func (c *Comm) free() {
 	c.freed = true
-	delete(c.k.groups, c.context)
+	delete(c.k.comms, c.context)
 }

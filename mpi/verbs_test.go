@@ -16,9 +16,9 @@ import (
 )
 
 // onNICs runs a program over emulated NICs, in all designs and both modes.
-func onNICs(t *testing.T, ranks int, program func(*mpi.World) error) {
+func onEmulatedNICs(t *testing.T, ranks int, program func(*mpi.World) error) {
 	t.Helper()
-	oneAtATime(t)
+	skipUnderRaceDetector(t)
 	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
 		for i, design := range carrier.Designs() {
 			if provider == "softiwarp" && (design == carrier.UD || design == carrier.Hybrid) {
@@ -43,7 +43,7 @@ func onNICs(t *testing.T, ranks int, program func(*mpi.World) error) {
 
 // On every kind of NIC, whoever needs a rank that is killed, or cut off, learns of it
 // in time, whatever it waits in.
-func TestLossOverNICs(t *testing.T) {
+func TestPeerLossOverNICs(t *testing.T) {
 	waits := map[string]func(*mpi.World, *mpi.Win) error{
 		"receive": func(w *mpi.World, _ *mpi.Win) error {
 			_, err := w.Recv(nil, 1, 1)
@@ -73,7 +73,7 @@ func TestLossOverNICs(t *testing.T) {
 			}
 		},
 	}
-	oneAtATime(t)
+	skipUnderRaceDetector(t)
 	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
 		for name, wait := range waits {
 			for _, mode := range []mpi.ProgressMode{mpi.Polling, mpi.Background} {
@@ -127,7 +127,7 @@ func fill(id, n int) []byte {
 }
 
 func TestMessagesOverNICs(t *testing.T) {
-	onNICs(t, 4, func(w *mpi.World) error {
+	onEmulatedNICs(t, 4, func(w *mpi.World) error {
 		for _, n := range []int{0, 8, 3000, 5000, 100_000} {
 			var reqs []*mpi.Request
 			bufs := make([][]byte, w.Size())
@@ -160,7 +160,7 @@ func TestMessagesOverNICs(t *testing.T) {
 }
 
 func TestWindowsOverNICs(t *testing.T) {
-	onNICs(t, 4, func(w *mpi.World) error {
+	onEmulatedNICs(t, 4, func(w *mpi.World) error {
 		win, err := w.WinAllocate(4096)
 		if err != nil {
 			return err
@@ -220,7 +220,7 @@ func TestWindowsOverNICs(t *testing.T) {
 
 // oneAtATime leaves out a test in a simulated world where races are looked for: only
 // one of its programs runs at a time.
-func oneAtATime(t *testing.T) {
+func skipUnderRaceDetector(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it is long, and a short run is for races, which a simulated world has not")

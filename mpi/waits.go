@@ -5,7 +5,7 @@ package mpi
 func rankOf(rs []*Request) (*rank, error) {
 	for _, r := range rs {
 		if !r.inactive() {
-			return r.c.k, r.c.raise(r.call, r.c.k.over())
+			return r.c.k, r.c.raise(r.call, r.c.k.checkRunning())
 		}
 	}
 	return nil, nil
@@ -32,14 +32,14 @@ func allComplete(rs []*Request) bool {
 }
 
 // outcome gathers what several requests ended with.
-type outcome struct {
+type requestErrors struct {
 	comms  []*Comm
 	calls  []string
 	errs   []error
 	failed bool
 }
 
-func (o *outcome) add(r *Request, err error) {
+func (o *requestErrors) add(r *Request, err error) {
 	o.comms, o.calls, o.errs = append(o.comms, r.comm()), append(o.calls, callOf(r)), append(o.errs, err)
 	o.failed = o.failed || err != nil
 }
@@ -52,7 +52,7 @@ func callOf(r *Request) string {
 }
 
 // raise hands the errors to their communicators' handlers. No lock is held.
-func (o *outcome) raise() error {
+func (o *requestErrors) raise() error {
 	if !o.failed {
 		return nil
 	}
@@ -68,51 +68,51 @@ func (o *outcome) raise() error {
 }
 
 // takeAll ends all requests, which are complete.
-func takeAll(rs []*Request, o *outcome) []Status {
-	all := make([]Status, len(rs))
+func finishAll(rs []*Request, o *requestErrors) []Status {
+	statuses := make([]Status, len(rs))
 	for i, r := range rs {
-		all[i] = empty
+		statuses[i] = emptyStatus
 		var err error
 		if !r.inactive() {
-			all[i], err = r.take()
+			statuses[i], err = r.finish()
 		}
 		o.add(r, err)
 	}
-	return all
+	return statuses
 }
 
 // takeSome ends the requests that are complete.
-func takeSome(rs []*Request, o *outcome) (at []int, all []Status) {
+func finishCompleted(rs []*Request, o *requestErrors) (indices []int, statuses []Status) {
 	for i, r := range rs {
 		if !r.inactive() && r.complete() {
-			st, err := r.take()
-			at, all = append(at, i), append(all, st)
+			st, err := r.finish()
+			indices, statuses = append(indices, i), append(statuses, st)
 			o.add(r, err)
 		}
 	}
-	return at, all
+	return indices, statuses
 }
 
 // WaitAll returns when all requests are complete, with a status for each. An error is
 // a *RequestsError with one for each request.
 func WaitAll(rs []*Request) ([]Status, error) {
-	var o outcome
+	var o requestErrors
 	k, err := rankOf(rs)
 	if err != nil {
 		return nil, err
 	}
 	if k == nil {
-		return takeAll(rs, &o), nil
+		return finishAll(rs, &o), nil
 	}
 	k.lock()
 	next := 0 // those before it are complete, and stay so
-	k.until(func() bool {
+	k.waitUntil(func() bool {
 		for next < len(rs) && (rs[next].inactive() || rs[next].complete()) {
 			next++
 		}
 		return next == len(rs)
 	})
-	all := takeAll(rs, &o)
+	all := finishAll(rs, &o)
 	k.unlock()
 	return all, o.raise()
 }
@@ -122,15 +122,15 @@ func WaitAll(rs []*Request) ([]Status, error) {
 func WaitAny(rs []*Request) (int, Status, error) {
 	k, err := rankOf(rs)
 	if k == nil || err != nil {
-		return Undefined, empty, err
+		return Undefined, emptyStatus, err
 	}
 	k.lock()
 	at := Undefined
-	k.until(func() bool {
+	k.waitUntil(func() bool {
 		at = firstComplete(rs)
 		return at != Undefined
 	})
-	st, err := rs[at].take()
+	st, err := rs[at].finish()
 	k.unlock()
 	return at, st, rs[at].c.raise(rs[at].call, err)
 }
@@ -143,30 +143,30 @@ func WaitSome(rs []*Request) ([]int, []Status, error) {
 	if k == nil || err != nil {
 		return nil, nil, err
 	}
-	var o outcome
+	var o requestErrors
 	k.lock()
-	k.until(func() bool { return firstComplete(rs) != Undefined })
-	at, all := takeSome(rs, &o)
+	k.waitUntil(func() bool { return firstComplete(rs) != Undefined })
+	at, all := finishCompleted(rs, &o)
 	k.unlock()
 	return at, all, o.raise()
 }
 
 // TestAll reports whether all requests are complete. If not, none of them is changed.
 func TestAll(rs []*Request) ([]Status, bool, error) {
-	var o outcome
+	var o requestErrors
 	k, err := rankOf(rs)
 	if err != nil {
 		return nil, false, err
 	}
 	if k == nil {
-		return takeAll(rs, &o), true, nil
+		return finishAll(rs, &o), true, nil
 	}
 	k.lock()
-	if !k.look(func() bool { return allComplete(rs) }) {
+	if !k.pollOnce(func() bool { return allComplete(rs) }) {
 		k.unlock()
 		return nil, false, nil
 	}
-	all := takeAll(rs, &o)
+	all := finishAll(rs, &o)
 	k.unlock()
 	return all, true, o.raise()
 }
@@ -176,19 +176,19 @@ func TestAll(rs []*Request) ([]Status, bool, error) {
 func TestAny(rs []*Request) (int, Status, bool, error) {
 	k, err := rankOf(rs)
 	if k == nil || err != nil {
-		return Undefined, empty, err == nil, err
+		return Undefined, emptyStatus, err == nil, err
 	}
 	k.lock()
 	at := Undefined
-	found := k.look(func() bool {
+	found := k.pollOnce(func() bool {
 		at = firstComplete(rs)
 		return at != Undefined
 	})
 	if !found {
 		k.unlock()
-		return Undefined, empty, false, nil
+		return Undefined, emptyStatus, false, nil
 	}
-	st, err := rs[at].take()
+	st, err := rs[at].finish()
 	k.unlock()
 	return at, st, true, rs[at].c.raise(rs[at].call, err)
 }
@@ -200,10 +200,10 @@ func TestSome(rs []*Request) ([]int, []Status, error) {
 	if k == nil || err != nil {
 		return nil, nil, err
 	}
-	var o outcome
+	var o requestErrors
 	k.lock()
-	k.look(func() bool { return firstComplete(rs) != Undefined })
-	at, all := takeSome(rs, &o)
+	k.pollOnce(func() bool { return firstComplete(rs) != Undefined })
+	at, all := finishCompleted(rs, &o)
 	k.unlock()
 	return at, all, o.raise()
 }

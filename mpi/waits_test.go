@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-func TestAnyAndSome(t *testing.T) {
-	everywhere(t, 4, func(w *World) error {
+func TestWaitAnyAndWaitSome(t *testing.T) {
+	inAllConfigurations(t, 4, func(w *World) error {
 		const each = 5
 		if w.Rank() > 0 {
 			for i := range each {
 				w.Compute(time.Duration(w.Rank()*i) * time.Microsecond)
-				if err := w.Send(message(i, 10*w.Rank()*i), 0, i); err != nil {
+				if err := w.Send(testMessage(i, 10*w.Rank()*i), 0, i); err != nil {
 					return err
 				}
 			}
@@ -69,7 +69,7 @@ func TestAnyAndSome(t *testing.T) {
 				}
 			}
 		}
-		if at, st, err := WaitAny(reqs); at != Undefined || st != empty || err != nil {
+		if at, st, err := WaitAny(reqs); at != Undefined || st != emptyStatus || err != nil {
 			return fmt.Errorf("WaitAny of none: %d, %+v, %v", at, st, err)
 		}
 		if at, _, err := WaitSome(reqs); at != nil || err != nil {
@@ -86,8 +86,8 @@ func TestAnyAndSome(t *testing.T) {
 }
 
 // TestAll takes all or none; GetStatus takes none.
-func TestAllOrNone(t *testing.T) {
-	everywhere(t, 2, func(w *World) error {
+func TestTestAllCompletesAllOrNone(t *testing.T) {
+	inAllConfigurations(t, 2, func(w *World) error {
 		if w.Rank() == 1 {
 			if err := w.Send([]byte("a"), 0, 1); err != nil {
 				return err
@@ -136,8 +136,8 @@ func TestAllOrNone(t *testing.T) {
 	})
 }
 
-func TestErrorsOfSeveralRequests(t *testing.T) {
-	everywhere(t, 2, func(w *World) error {
+func TestWaitAllReportsErrorPerRequest(t *testing.T) {
+	inAllConfigurations(t, 2, func(w *World) error {
 		if w.Rank() == 1 {
 			return errors.Join(w.Send([]byte("abc"), 0, 1), w.Send([]byte("abc"), 0, 2))
 		}
@@ -161,22 +161,22 @@ func TestErrorsOfSeveralRequests(t *testing.T) {
 	})
 }
 
-func TestFreeOfActiveRequests(t *testing.T) {
-	everywhere(t, 2, func(w *World) error {
+func TestRequestFreeLetsOperationComplete(t *testing.T) {
+	inAllConfigurations(t, 2, func(w *World) error {
 		for id, n := range sizes {
 			if w.Rank() == 0 {
-				r, err := w.Isend(message(id, n), 1, 1)
+				r, err := w.Isend(testMessage(id, n), 1, 1)
 				if err = errors.Join(err, r.Free()); err != nil {
 					return err
 				}
-				if st, err := r.Wait(); st != empty || err != nil || r.Active() {
+				if st, err := r.Wait(); st != emptyStatus || err != nil || r.Active() {
 					return fmt.Errorf("one that was freed: %+v, %v", st, err)
 				}
 				continue
 			}
 			buf := make([]byte, n)
 			st, err := w.Recv(buf, 0, 1)
-			if err = errors.Join(err, is(buf, st, Status{0, 1, n, false}, id)); err != nil {
+			if err = errors.Join(err, checkMessage(buf, st, Status{0, 1, n, false}, id)); err != nil {
 				return err
 			}
 		}

@@ -22,52 +22,52 @@ type Win struct {
 // collective. Accumulates are fastest on buffers that begin at a multiple of eight
 // bytes and are as long; WinAllocate's are.
 func (c *Comm) WinCreate(buf []byte) (*Win, error) {
-	return c.makeWin("WinCreate", buf, len(buf), nil)
+	return c.createWin("WinCreate", buf, len(buf), nil)
 }
 
 // WinAllocate makes a window of memory of its own. It is collective; each rank may
 // have another size.
 func (c *Comm) WinAllocate(size int) (*Win, error) {
 	if size < 0 { // the others must not wait for us
-		return c.makeWin("WinAllocate", nil, 0, fmt.Errorf("%w: %d bytes", ErrArg, size))
+		return c.createWin("WinAllocate", nil, 0, fmt.Errorf("%w: %d bytes", ErrArg, size))
 	}
 	words := make([]uint64, (size+7)/8)
 	mem := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)
-	return c.makeWin("WinAllocate", mem, size, nil)
+	return c.createWin("WinAllocate", mem, size, nil)
 }
 
 // makeWin makes a window of memory, of which the first size bytes count. With an
 // error, it only tells the others that there will be none.
-func (c *Comm) makeWin(call string, mem []byte, size int, err error) (*Win, error) {
-	if uerr := c.usable(); uerr != nil {
+func (c *Comm) createWin(call string, mem []byte, size int, err error) (*Win, error) {
+	if uerr := c.check(); uerr != nil {
 		return nil, c.raise(call, uerr)
 	}
 	c.k.lock()
-	w, err := c.openWin(mem, size, err)
+	w, err := c.createWinLocked(mem, size, err)
 	c.k.unlock()
 	return w, c.raise(call, err)
 }
 
 // openWin makes a window with the others. The lock is held. Whatever fails at one of
 // them, all of them learn of it.
-func (c *Comm) openWin(mem []byte, size int, err error) (*Win, error) {
+func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 	d, derr := c.dup(c.name + ".window")
 	if derr != nil {
 		return nil, errors.Join(err, derr)
 	}
 	engine := c.k.windows
-	own, region, rerr := engine.RegisterSegment(mem, c.k.carrier.Atomics() && address(mem)%8 == 0)
-	own.Size = size
-	parts, gerr := d.tellParts(own, c.k.carrier.Atomics(), errors.Join(err, rerr))
+	local, region, rerr := engine.RegisterSegment(mem, c.k.carrier.Atomics() && address(mem)%8 == 0)
+	local.Size = size
+	parts, gerr := d.exchangeSegments(local, c.k.carrier.Atomics(), errors.Join(err, rerr))
 	if gerr != nil {
 		engine.ReleaseSegment(region)
-		d.drop()
+		d.free()
 		return nil, gerr
 	}
 	w := &Win{c: d, mem: mem[:size:size]}
 	w.w = engine.Open(d.context, parts, w.mem, region)
 	// Nobody begins before everybody knows it.
-	if err := d.meet(); err != nil {
+	if err := d.barrier(); err != nil {
 		w.close()
 		return nil, err
 	}
@@ -78,18 +78,18 @@ func (c *Comm) openWin(mem []byte, size int, err error) (*Win, error) {
 func (w *Win) close() {
 	w.freed = true
 	w.w.Close()
-	w.c.drop()
+	w.c.free()
 }
 
 // usable says why a window cannot be used.
-func (w *Win) usable() error {
+func (w *Win) check() error {
 	switch {
 	case w == nil:
 		return fmt.Errorf("%w: there is none", ErrWin)
 	case w.freed:
 		return fmt.Errorf("%w: it was freed", ErrWin)
 	}
-	return w.c.usable()
+	return w.c.check()
 }
 
 // comm is the communicator whose handler errors go to.
@@ -111,7 +111,7 @@ func (w *Win) Comm() *Comm { return w.c }
 
 // call does something with the window, within the lock, if it can be used.
 func (w *Win) call(name string, do func(*window.Window) error) error {
-	err := w.usable()
+	err := w.check()
 	if err == nil {
 		w.c.k.lock()
 		err = do(w.w)
@@ -126,7 +126,7 @@ func (w *Win) Free() error {
 		if err := e.CheckNoEpoch(); err != nil {
 			return err
 		}
-		err := w.c.meet()
+		err := w.c.barrier()
 		w.close()
 		return err
 	})

@@ -22,7 +22,7 @@ func check(is bool, format string, args ...any) error {
 }
 
 func TestFence(t *testing.T) {
-	inBothModes(t, 4, func(w *World) error {
+	inBothProgressModes(t, 4, func(w *World) error {
 		const n = 200
 		win, err := w.WinAllocate(n * w.Size())
 		if err != nil {
@@ -35,7 +35,7 @@ func TestFence(t *testing.T) {
 		for round := range 3 {
 			// Everybody puts a part everywhere, and then gets one from everywhere.
 			for to := range w.Size() {
-				if err := win.Put(message(10*round+w.Rank(), n), to, n*w.Rank()); err != nil {
+				if err := win.Put(testMessage(10*round+w.Rank(), n), to, n*w.Rank()); err != nil {
 					return err
 				}
 			}
@@ -43,7 +43,7 @@ func TestFence(t *testing.T) {
 				return err
 			}
 			for from := range w.Size() {
-				if !bytes.Equal(win.Memory()[n*from:n*(from+1)], message(10*round+from, n)) {
+				if !bytes.Equal(win.Memory()[n*from:n*(from+1)], testMessage(10*round+from, n)) {
 					return fmt.Errorf("round %d: what rank %d has put is wrong", round, from)
 				}
 			}
@@ -56,7 +56,7 @@ func TestFence(t *testing.T) {
 			if err := win.Fence(NoPut); err != nil {
 				return err
 			}
-			if !bytes.Equal(got, bytes.Repeat(message(10*round+w.Rank(), n), w.Size())) {
+			if !bytes.Equal(got, bytes.Repeat(testMessage(10*round+w.Rank(), n), w.Size())) {
 				return fmt.Errorf("round %d: what was got is wrong", round)
 			}
 		}
@@ -71,7 +71,7 @@ func TestFence(t *testing.T) {
 }
 
 func TestPostStartCompleteWait(t *testing.T) {
-	inBothModes(t, 4, func(w *World) error {
+	inBothProgressModes(t, 4, func(w *World) error {
 		win, err := w.WinAllocate(64 * w.Size())
 		if err != nil {
 			return err
@@ -88,7 +88,7 @@ func TestPostStartCompleteWait(t *testing.T) {
 			if err := win.Start([]int{behind}, 0); err != nil {
 				return err
 			}
-			if err := win.Put(message(round*4+w.Rank(), 64), behind, 0); err != nil {
+			if err := win.Put(testMessage(round*4+w.Rank(), 64), behind, 0); err != nil {
 				return err
 			}
 			if err := win.Accumulate(u64(5), behind, 64, Uint64, Sum); err != nil {
@@ -115,7 +115,7 @@ func TestPostStartCompleteWait(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if !bytes.Equal(win.Memory()[:64], message(round*4+before, 64)) || at64(win.Memory(), 8) != uint64(5*(round+1)) {
+			if !bytes.Equal(win.Memory()[:64], testMessage(round*4+before, 64)) || at64(win.Memory(), 8) != uint64(5*(round+1)) {
 				return fmt.Errorf("round %d: %x", round, win.Memory()[:72])
 			}
 		}
@@ -124,8 +124,8 @@ func TestPostStartCompleteWait(t *testing.T) {
 }
 
 // Nobody's operation comes before the post, and several may be open at once.
-func TestStartWaitsForPost(t *testing.T) {
-	inBothModes(t, 3, func(w *World) error {
+func TestOperationsWaitForPost(t *testing.T) {
+	inBothProgressModes(t, 3, func(w *World) error {
 		win, err := w.WinAllocate(16)
 		if err != nil {
 			return err

@@ -11,8 +11,8 @@ import (
 
 // Accumulates of all kinds on the same elements are atomic, and give what they would
 // one after the other.
-func TestAccumulateOfAll(t *testing.T) {
-	inBothModes(t, 4, func(w *World) error {
+func TestAccumulatesAreAtomic(t *testing.T) {
+	inBothProgressModes(t, 4, func(w *World) error {
 		const n, each = 6, 3
 		for _, typ := range allTypes {
 			win, err := w.WinAllocate(n*typ.Size() + 8)
@@ -42,7 +42,7 @@ func TestAccumulateOfAll(t *testing.T) {
 					for r := range w.Size() * each {
 						for i := range n {
 							part := want[i*typ.Size() : (i+1)*typ.Size()]
-							copy(part, reckon(typ, op, part, element(typ, r, i)))
+							copy(part, reduceReference(typ, op, part, element(typ, r, i)))
 						}
 					}
 					if got := win.Memory(); !bytes.Equal(got[:len(want)], want) || !bytes.Equal(got[len(want):], make([]byte, 8)) {
@@ -63,7 +63,7 @@ func TestAccumulateOfAll(t *testing.T) {
 
 // Each of many who count with FetchAndOp gets a number of its own, whatever the type.
 func TestFetchAndOpCounts(t *testing.T) {
-	inBothModes(t, 5, func(w *World) error {
+	inBothProgressModes(t, 5, func(w *World) error {
 		const each = 8
 		for _, typ := range []Type{Byte, Uint32, Int64, Uint64} {
 			win, err := w.WinAllocate(32)
@@ -112,8 +112,8 @@ func TestFetchAndOpCounts(t *testing.T) {
 }
 
 // A lock made of CompareAndSwap lets one in at a time, for all types that fit.
-func TestCompareAndSwap(t *testing.T) {
-	inBothModes(t, 4, func(w *World) error {
+func TestCompareAndSwapLockIsExclusive(t *testing.T) {
+	inBothProgressModes(t, 4, func(w *World) error {
 		for _, typ := range []Type{Byte, Int32, Uint64} {
 			win, err := w.WinAllocate(32)
 			if err != nil {
@@ -167,8 +167,8 @@ func TestCompareAndSwap(t *testing.T) {
 
 // Accumulates of one origin on the same elements keep their order, results included,
 // whatever is between them.
-func TestAccumulatesKeepTheirOrder(t *testing.T) {
-	inBothModes(t, 2, func(w *World) error {
+func TestAccumulatesOfOneOriginAreOrdered(t *testing.T) {
+	inBothProgressModes(t, 2, func(w *World) error {
 		const n = 40 // elements: several words, chunks, and rounds of atomics
 		win, err := w.WinAllocate(4 * n)
 		if err != nil {
@@ -192,7 +192,7 @@ func TestAccumulatesKeepTheirOrder(t *testing.T) {
 					return err
 				}
 				for k := 0; k < len(part); k += 4 {
-					copy(part[k:k+4], reckon(Uint32, op, part[k:k+4], origin[k:k+4]))
+					copy(part[k:k+4], reduceReference(Uint32, op, part[k:k+4], origin[k:k+4]))
 				}
 			}
 		}

@@ -14,10 +14,10 @@ func (w *Win) Fence(a Assert) error {
 		if err := e.CheckFence(); err != nil {
 			return err
 		}
-		w.c.k.until(e.AllRemoteComplete)
+		w.c.k.waitUntil(e.AllRemoteComplete)
 		var met error
 		if a&(NoPrecede|NoSucceed) != NoPrecede|NoSucceed {
-			met = w.c.meet()
+			met = w.c.barrier()
 		}
 		return errors.Join(e.Fence(a), met)
 	})
@@ -47,7 +47,7 @@ func (w *Win) Start(group []int, a Assert) error {
 // Complete ends what Start began.
 func (w *Win) Complete() error {
 	return w.call("Complete", func(e *window.Window) (err error) {
-		w.c.k.until(func() (can bool) {
+		w.c.k.waitUntil(func() (can bool) {
 			can, err = e.CanComplete()
 			return can || err != nil
 		})
@@ -61,7 +61,7 @@ func (w *Win) Complete() error {
 // Wait returns when the group of Post has completed.
 func (w *Win) Wait() error {
 	return w.call("Win.Wait", func(e *window.Window) (err error) {
-		w.c.k.until(func() (done bool) {
+		w.c.k.waitUntil(func() (done bool) {
 			done, err = e.Test()
 			return done || err != nil
 		})
@@ -73,7 +73,7 @@ func (w *Win) Wait() error {
 // does.
 func (w *Win) Test() (done bool, err error) {
 	err = w.call("Win.Test", func(e *window.Window) (err error) {
-		w.c.k.look(func() bool {
+		w.c.k.pollOnce(func() bool {
 			if !done && err == nil {
 				done, err = e.Test()
 			}
@@ -98,7 +98,7 @@ func (w *Win) Lock(kind LockKind, target int, a Assert) error {
 		if err != nil {
 			return err
 		}
-		w.c.k.until(func() (held bool) {
+		w.c.k.waitUntil(func() (held bool) {
 			held, err = e.TestLock(target)
 			return held || err != nil
 		})
@@ -108,22 +108,22 @@ func (w *Win) Lock(kind LockKind, target int, a Assert) error {
 
 // Unlock ends them: all are complete at the target.
 func (w *Win) Unlock(target int) error {
-	return w.settle("Unlock", target, (*window.Window).CheckUnlock, (*window.Window).RemoteComplete, (*window.Window).Unlock)
+	return w.waitOps("Unlock", target, (*window.Window).CheckUnlock, (*window.Window).RemoteComplete, (*window.Window).Unlock)
 }
 
 // Flush returns when all operations on a rank's window are complete there.
 func (w *Win) Flush(target int) error {
-	return w.settle("Flush", target, (*window.Window).CheckFlush, (*window.Window).RemoteComplete, (*window.Window).TakeError)
+	return w.waitOps("Flush", target, (*window.Window).CheckFlush, (*window.Window).RemoteComplete, (*window.Window).TakeError)
 }
 
 // FlushLocal returns when the buffers of all operations on a rank's window are the
 // program's again.
 func (w *Win) FlushLocal(target int) error {
-	return w.settle("FlushLocal", target, (*window.Window).CheckFlush, (*window.Window).LocalComplete, (*window.Window).TakeError)
+	return w.waitOps("FlushLocal", target, (*window.Window).CheckFlush, (*window.Window).LocalComplete, (*window.Window).TakeError)
 }
 
 // settle waits until operations on a target have come as far as is asked for.
-func (w *Win) settle(name string, target int, may func(*window.Window, int) error, so func(*window.Window, int) bool, end func(*window.Window, int) error) error {
+func (w *Win) waitOps(name string, target int, check func(*window.Window, int) error, complete func(*window.Window, int) bool, end func(*window.Window, int) error) error {
 	return w.call(name, func(e *window.Window) error {
 		if target == ProcNull {
 			return nil
@@ -131,10 +131,10 @@ func (w *Win) settle(name string, target int, may func(*window.Window, int) erro
 		if err := w.checkTarget(target); err != nil {
 			return err
 		}
-		if err := may(e, target); err != nil {
+		if err := check(e, target); err != nil {
 			return err
 		}
-		w.c.k.until(func() bool { return so(e, target) })
+		w.c.k.waitUntil(func() bool { return complete(e, target) })
 		return end(e, target)
 	})
 }
@@ -146,25 +146,25 @@ func (w *Win) LockAll(a Assert) error {
 
 // UnlockAll ends what LockAll began: all operations are complete at their targets.
 func (w *Win) UnlockAll() error {
-	return w.settleAll("UnlockAll", (*window.Window).CheckUnlockAll, (*window.Window).AllRemoteComplete, (*window.Window).UnlockAll)
+	return w.waitAllOps("UnlockAll", (*window.Window).CheckUnlockAll, (*window.Window).AllRemoteComplete, (*window.Window).UnlockAll)
 }
 
 // FlushAll returns when all operations are complete at their targets.
 func (w *Win) FlushAll() error {
-	return w.settleAll("FlushAll", (*window.Window).CheckFlushAll, (*window.Window).AllRemoteComplete, (*window.Window).TakeErrors)
+	return w.waitAllOps("FlushAll", (*window.Window).CheckFlushAll, (*window.Window).AllRemoteComplete, (*window.Window).TakeErrors)
 }
 
 // FlushLocalAll returns when the buffers of all operations are the program's again.
 func (w *Win) FlushLocalAll() error {
-	return w.settleAll("FlushLocalAll", (*window.Window).CheckFlushAll, (*window.Window).AllLocalComplete, (*window.Window).TakeErrors)
+	return w.waitAllOps("FlushLocalAll", (*window.Window).CheckFlushAll, (*window.Window).AllLocalComplete, (*window.Window).TakeErrors)
 }
 
-func (w *Win) settleAll(name string, may func(*window.Window) error, so func(*window.Window) bool, end func(*window.Window) error) error {
+func (w *Win) waitAllOps(name string, check func(*window.Window) error, complete func(*window.Window) bool, end func(*window.Window) error) error {
 	return w.call(name, func(e *window.Window) error {
-		if err := may(e); err != nil {
+		if err := check(e); err != nil {
 			return err
 		}
-		w.c.k.until(func() bool { return so(e) })
+		w.c.k.waitUntil(func() bool { return complete(e) })
 		return end(e)
 	})
 }
@@ -177,7 +177,7 @@ func (w *Win) Sync() error {
 		if err := e.CheckFlushAll(); err != nil {
 			return fmt.Errorf("Sync: %w", err)
 		}
-		w.c.k.look(func() bool { return false })
+		w.c.k.pollOnce(func() bool { return false })
 		return nil
 	})
 }

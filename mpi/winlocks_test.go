@@ -8,8 +8,8 @@ import (
 )
 
 // Who has an exclusive lock is alone; who waits gets it in the order of asking.
-func TestExclusiveLocks(t *testing.T) {
-	inBothModes(t, 5, func(w *World) error {
+func TestExclusiveLockExcludesOthers(t *testing.T) {
+	inBothProgressModes(t, 5, func(w *World) error {
 		win, err := w.WinAllocate(16)
 		if err != nil {
 			return err
@@ -42,8 +42,8 @@ func TestExclusiveLocks(t *testing.T) {
 
 // Shared locks are held together, and not beside an exclusive one; who asks for an
 // exclusive lock is not passed over for ever.
-func TestSharedLocks(t *testing.T) {
-	inBothModes(t, 4, func(w *World) error {
+func TestSharedLocksAreHeldTogether(t *testing.T) {
+	inBothProgressModes(t, 4, func(w *World) error {
 		win, err := w.WinAllocate(8)
 		if err != nil {
 			return err
@@ -85,8 +85,8 @@ func TestSharedLocks(t *testing.T) {
 	})
 }
 
-func TestLocksOfAll(t *testing.T) {
-	inBothModes(t, 4, func(w *World) error {
+func TestLockAll(t *testing.T) {
+	inBothProgressModes(t, 4, func(w *World) error {
 		win, err := w.WinAllocate(8 * w.Size())
 		if err != nil {
 			return err
@@ -150,7 +150,7 @@ func TestLocksOfAll(t *testing.T) {
 }
 
 // With NoCheck nothing is asked for.
-func TestNoCheck(t *testing.T) {
+func TestLockNoCheckSendsNoRequest(t *testing.T) {
 	f := newFabric(t, 2, 1, false)
 	f.succeed(Options{}, func(w *World) error {
 		win, err := w.WinAllocate(8)
@@ -172,8 +172,8 @@ func TestNoCheck(t *testing.T) {
 
 // Operations of a lock of all wait for whoever has an exclusive lock, and their
 // origin does not wait with them.
-func TestLockOfAllBehindAnExclusiveLock(t *testing.T) {
-	inBothModes(t, 3, func(w *World) error {
+func TestLockAllOperationsWaitForExclusiveLock(t *testing.T) {
+	inBothProgressModes(t, 3, func(w *World) error {
 		win, err := w.WinAllocate(8)
 		if err != nil {
 			return err

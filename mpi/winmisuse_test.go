@@ -10,8 +10,8 @@ import (
 )
 
 // What an epoch does not allow is refused, and does no harm to it.
-func TestEpochs(t *testing.T) {
-	inBothModes(t, 2, func(w *World) error {
+func TestEpochViolationsAreRejected(t *testing.T) {
+	inBothProgressModes(t, 2, func(w *World) error {
 		b := make([]byte, 8)
 		win, err := w.WinAllocate(16)
 		if err != nil {
@@ -106,8 +106,8 @@ func TestEpochs(t *testing.T) {
 	})
 }
 
-func TestRangesAndArguments(t *testing.T) {
-	inBothModes(t, 2, func(w *World) error {
+func TestRMARejectsInvalidRangesAndArguments(t *testing.T) {
+	inBothProgressModes(t, 2, func(w *World) error {
 		win, err := w.WinAllocate(20 - 12*w.Rank())
 		if err != nil {
 			return err
@@ -168,8 +168,8 @@ func TestRangesAndArguments(t *testing.T) {
 }
 
 // A window of memory that NICs cannot change as a whole is as atomic as any other.
-func TestWindowOfOddMemory(t *testing.T) {
-	inBothModes(t, 3, func(w *World) error {
+func TestAccumulateOnUnalignedWindow(t *testing.T) {
+	inBothProgressModes(t, 3, func(w *World) error {
 		mem := make([]byte, 64)
 		for _, part := range [][]byte{mem[1:14], mem[:13], nil} {
 			clear(mem)
@@ -206,8 +206,8 @@ func TestWindowOfOddMemory(t *testing.T) {
 }
 
 // A rank that cannot make its part keeps nobody waiting.
-func TestWindowThatOneCannotMake(t *testing.T) {
-	inBothModes(t, 3, func(w *World) error {
+func TestWinCreateFailureReachesAllRanks(t *testing.T) {
+	inBothProgressModes(t, 3, func(w *World) error {
 		size := 8
 		if w.Rank() == 2 {
 			size = -1
@@ -222,7 +222,7 @@ func TestWindowThatOneCannotMake(t *testing.T) {
 
 // When a rank is lost, whoever waits for it in a window is told, locks that it had go
 // to others, and others go on.
-func TestLostRankOfAWindow(t *testing.T) {
+func TestPeerLossInWindow(t *testing.T) {
 	program := func(f *fabric, what string, do func(w *World, win *Win) error) func(*World) error {
 		return func(w *World) error {
 			win, err := w.WinAllocate(64)
@@ -254,9 +254,11 @@ func TestLostRankOfAWindow(t *testing.T) {
 	b := make([]byte, 64)
 	for what, do := range map[string]func(w *World, win *Win) error{
 		"fence": func(_ *World, win *Win) error { return lost(win.Fence(0)) },
-		"lock":  func(_ *World, win *Win) error { return lost(untilLost(func() error { return lockAndUnlock(win, 1) })) },
+		"lock": func(_ *World, win *Win) error {
+			return lost(repeatUntilError(func() error { return lockAndUnlock(win, 1) }))
+		},
 		"put": func(_ *World, win *Win) error {
-			return lost(untilLost(func() error {
+			return lost(repeatUntilError(func() error {
 				if err := win.LockAll(NoCheck); err != nil {
 					return err
 				}
@@ -265,7 +267,7 @@ func TestLostRankOfAWindow(t *testing.T) {
 			}))
 		},
 		"accumulate": func(_ *World, win *Win) error {
-			return lost(untilLost(func() error {
+			return lost(repeatUntilError(func() error {
 				if err := win.LockAll(NoCheck); err != nil {
 					return err
 				}
@@ -293,7 +295,7 @@ func TestLostRankOfAWindow(t *testing.T) {
 		"free": func(_ *World, win *Win) error { return lost(win.Free()) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			for way, o := range ways() {
+			for way, o := range configurations() {
 				for seed := range uint64(3) {
 					f := newFabric(t, 3, seed, false)
 					f.atomics = seed != 1
@@ -312,7 +314,7 @@ func TestLostRankOfAWindow(t *testing.T) {
 }
 
 // untilLost does something until it fails.
-func untilLost(do func() error) error {
+func repeatUntilError(do func() error) error {
 	for {
 		if err := do(); err != nil {
 			return err

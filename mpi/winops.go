@@ -8,9 +8,9 @@ import (
 )
 
 // begin begins an operation on a target, unless that is nobody.
-func (w *Win) begin(name string, target int, do func(*window.Window) (*window.Operation, error)) (op *window.Operation, err error) {
+func (w *Win) startOp(name string, target int, do func(*window.Window) (*window.Operation, error)) (op *window.Operation, err error) {
 	if target == ProcNull {
-		return nil, w.comm().raise(name, w.usable())
+		return nil, w.comm().raise(name, w.check())
 	}
 	err = w.call(name, func(e *window.Window) error {
 		if err := w.checkTarget(target); err != nil {
@@ -27,16 +27,16 @@ func (w *Win) request(name string, op *window.Operation, err error) (*Request, e
 	if err != nil {
 		return nil, err
 	}
-	r := &Request{c: w.c, call: name, active: true, kind: transfers, op: op, found: empty}
+	r := &Request{c: w.c, call: name, active: true, kind: rmaRequest, op: op, status: emptyStatus}
 	if op == nil {
-		r.kind = nothing
+		r.kind = completed
 	}
 	return r, nil
 }
 
 // Put writes to a rank's window.
 func (w *Win) Put(origin []byte, target, at int) error {
-	_, err := w.begin("Put", target, func(e *window.Window) (*window.Operation, error) {
+	_, err := w.startOp("Put", target, func(e *window.Window) (*window.Operation, error) {
 		return e.Put(origin, target, at, false)
 	})
 	return err
@@ -44,7 +44,7 @@ func (w *Win) Put(origin []byte, target, at int) error {
 
 // Get reads from a rank's window.
 func (w *Win) Get(origin []byte, target, at int) error {
-	_, err := w.begin("Get", target, func(e *window.Window) (*window.Operation, error) {
+	_, err := w.startOp("Get", target, func(e *window.Window) (*window.Operation, error) {
 		return e.Get(origin, target, at, false)
 	})
 	return err
@@ -61,7 +61,7 @@ func (w *Win) Accumulate(origin []byte, target, at int, t Type, op Op) error {
 // GetAccumulate does so, and brings what was there before. With NoOp it only does
 // that, and the origin may be nil.
 func (w *Win) GetAccumulate(origin, result []byte, target, at int, t Type, op Op) error {
-	_, err := w.accumulate("GetAccumulate", origin, notNil(result), target, at, t, op, false)
+	_, err := w.accumulate("GetAccumulate", origin, nonNil(result), target, at, t, op, false)
 	return err
 }
 
@@ -70,13 +70,13 @@ func (w *Win) FetchAndOp(origin, result []byte, target, at int, t Type, op Op) e
 	if len(result) != t.Size() && t.Size() > 0 {
 		return w.comm().raise("FetchAndOp", fmt.Errorf("%w: the result has %d bytes, and one %v has %d", ErrArg, len(result), t, t.Size()))
 	}
-	_, err := w.accumulate("FetchAndOp", origin, notNil(result), target, at, t, op, false)
+	_, err := w.accumulate("FetchAndOp", origin, nonNil(result), target, at, t, op, false)
 	return err
 }
 
 func (w *Win) accumulate(name string, origin, result []byte, target, at int, t Type, op Op, request bool) (*window.Operation, error) {
-	return w.begin(name, target, func(e *window.Window) (*window.Operation, error) {
-		if err := apart(result, origin); err != nil {
+	return w.startOp(name, target, func(e *window.Window) (*window.Operation, error) {
+		if err := checkOverlap(result, origin); err != nil {
 			return nil, err
 		}
 		return e.Accumulate(origin, result, target, at, t, op, request)
@@ -84,7 +84,7 @@ func (w *Win) accumulate(name string, origin, result []byte, target, at int, t T
 }
 
 // apart says which of its buffers an operation would both read and write.
-func apart(result []byte, others ...[]byte) error {
+func checkOverlap(result []byte, others ...[]byte) error {
 	for _, b := range others {
 		if len(b) == 0 || len(result) == 0 {
 			continue
@@ -99,7 +99,7 @@ func apart(result []byte, others ...[]byte) error {
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // notNil is a buffer for a result, even if it is for nothing.
-func notNil(b []byte) []byte {
+func nonNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}
 	}
@@ -109,8 +109,8 @@ func notNil(b []byte) []byte {
 // CompareAndSwap puts an element in the place of one that is equal to another, bit
 // by bit, and brings what was there before.
 func (w *Win) CompareAndSwap(origin, compare, result []byte, target, at int, t Type) error {
-	_, err := w.begin("CompareAndSwap", target, func(e *window.Window) (*window.Operation, error) {
-		if err := apart(result, origin, compare); err != nil {
+	_, err := w.startOp("CompareAndSwap", target, func(e *window.Window) (*window.Operation, error) {
+		if err := checkOverlap(result, origin, compare); err != nil {
 			return nil, err
 		}
 		return e.CompareAndSwap(origin, compare, result, target, at, t)
@@ -120,7 +120,7 @@ func (w *Win) CompareAndSwap(origin, compare, result []byte, target, at int, t T
 
 // Rput is Put with a request, in epochs of locks.
 func (w *Win) Rput(origin []byte, target, at int) (*Request, error) {
-	op, err := w.begin("Rput", target, func(e *window.Window) (*window.Operation, error) {
+	op, err := w.startOp("Rput", target, func(e *window.Window) (*window.Operation, error) {
 		return e.Put(origin, target, at, true)
 	})
 	return w.request("Rput", op, err)
@@ -128,7 +128,7 @@ func (w *Win) Rput(origin []byte, target, at int) (*Request, error) {
 
 // Rget is Get with a request, in epochs of locks.
 func (w *Win) Rget(origin []byte, target, at int) (*Request, error) {
-	op, err := w.begin("Rget", target, func(e *window.Window) (*window.Operation, error) {
+	op, err := w.startOp("Rget", target, func(e *window.Window) (*window.Operation, error) {
 		return e.Get(origin, target, at, true)
 	})
 	return w.request("Rget", op, err)
@@ -142,6 +142,6 @@ func (w *Win) Raccumulate(origin []byte, target, at int, t Type, op Op) (*Reques
 
 // RgetAccumulate is GetAccumulate with a request, in epochs of locks.
 func (w *Win) RgetAccumulate(origin, result []byte, target, at int, t Type, op Op) (*Request, error) {
-	o, err := w.accumulate("RgetAccumulate", origin, notNil(result), target, at, t, op, true)
+	o, err := w.accumulate("RgetAccumulate", origin, nonNil(result), target, at, t, op, true)
 	return w.request("RgetAccumulate", o, err)
 }

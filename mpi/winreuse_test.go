@@ -14,7 +14,7 @@ import (
 )
 
 // windowOfTwo runs a program at rank 0 of two, which has a window of rank 1 locked.
-func windowOfTwo(t *testing.T, f mpihost.Fabric, cfg carrier.Config, size int, program func(*mpi.World, *mpi.Win) error) {
+func withLockedWindow(t *testing.T, f mpihost.Fabric, cfg carrier.Config, size int, program func(*mpi.World, *mpi.Win) error) {
 	t.Helper()
 	f.Ranks, f.Limit = 2, time.Minute
 	_, err := mpihost.InWorld(f, func(e *env.Env) error {
@@ -42,11 +42,11 @@ func windowOfTwo(t *testing.T, f mpihost.Fabric, cfg carrier.Config, size int, p
 	}
 }
 
-func counted(w *mpi.World) carrier.Stats { return w.Stats().Carrier.(carrier.Stats) }
+func carrierStats(w *mpi.World) carrier.Stats { return w.Stats().Carrier.(carrier.Stats) }
 
 // Small puts and gets go by way of a buffer that is registered already, until the
 // program's own has been used often enough. Either way they bring what they should.
-func TestSmallPutsAndGetsFromFrequentBuffers(t *testing.T) {
+func TestFrequentPutAndGetBuffersAreRegistered(t *testing.T) {
 	const size, times = 700, 30
 	for _, at := range []struct {
 		provider string
@@ -61,8 +61,8 @@ func TestSmallPutsAndGetsFromFrequentBuffers(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %s %d", at.provider, at.design, at.perHost), func(t *testing.T) {
 			cfg := carrier.Config{Design: at.design, Reuse: carrier.Reuse{Thresholds: reuse.Thresholds{40}}} // frequent from use 11 on
-			windowOfTwo(t, mpihost.Fabric{Provider: at.provider, PerHost: at.perHost}, cfg, size, func(w *mpi.World, win *mpi.Win) error {
-				regions := counted(w).Registrations.Misses
+			withLockedWindow(t, mpihost.Fabric{Provider: at.provider, PerHost: at.perHost}, cfg, size, func(w *mpi.World, win *mpi.Win) error {
+				regions := carrierStats(w).Registrations.Misses
 				out, in := make([]byte, size), make([]byte, size)
 				for i := range times {
 					for k := range out {
@@ -83,7 +83,7 @@ func TestSmallPutsAndGetsFromFrequentBuffers(t *testing.T) {
 					if !bytes.Equal(out, in) {
 						return fmt.Errorf("round %d: what was put is not what was got", i)
 					}
-					s := counted(w)
+					s := carrierStats(w)
 					if want := uint64(2 * max(0, i+1-10)); s.Direct != want || s.Registrations.Misses-regions != min(want, 2) {
 						return fmt.Errorf("round %d: %d without a copy, want %d; %d regions", i, s.Direct, want, s.Registrations.Misses-regions)
 					}
@@ -95,10 +95,10 @@ func TestSmallPutsAndGetsFromFrequentBuffers(t *testing.T) {
 }
 
 // Below 128 bytes nothing is looked up, and large buffers are never copied.
-func TestPutsOfOtherSizes(t *testing.T) {
+func TestReuseTableIgnoresTinyAndLargePuts(t *testing.T) {
 	cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: reuse.Thresholds{1}}}
-	windowOfTwo(t, mpihost.Fabric{}, cfg, 64<<10, func(w *mpi.World, win *mpi.Win) error {
-		mem, regions := make([]byte, 64<<10), counted(w).Registrations.Misses
+	withLockedWindow(t, mpihost.Fabric{}, cfg, 64<<10, func(w *mpi.World, win *mpi.Win) error {
+		mem, regions := make([]byte, 64<<10), carrierStats(w).Registrations.Misses
 		for _, n := range []int{127, 64 << 10} {
 			for range 300 {
 				if err := win.Put(mem[:n], 1, 0); err != nil {
@@ -108,8 +108,8 @@ func TestPutsOfOtherSizes(t *testing.T) {
 					return err
 				}
 			}
-			s := counted(w)
-			if large := n > 8<<10; s.Reuse.Uses != 0 || s.Direct != 0 || s.Registrations.Misses-regions != b2u(large) {
+			s := carrierStats(w)
+			if large := n > 8<<10; s.Reuse.Uses != 0 || s.Direct != 0 || s.Registrations.Misses-regions != boolToUint(large) {
 				return fmt.Errorf("%d bytes: %+v", n, s)
 			}
 		}
@@ -117,7 +117,7 @@ func TestPutsOfOtherSizes(t *testing.T) {
 	})
 }
 
-func b2u(b bool) uint64 {
+func boolToUint(b bool) uint64 {
 	if b {
 		return 1
 	}
@@ -126,9 +126,9 @@ func b2u(b bool) uint64 {
 
 // A program that has very many operations under way does not have them all copied: memory
 // for communication stays as it is.
-func TestManyPutsNeedNoMoreMemory(t *testing.T) {
+func TestManyPutsDoNotGrowSendBuffers(t *testing.T) {
 	const many, each = 2000, 8
-	windowOfTwo(t, mpihost.Fabric{}, carrier.Config{}, many*each, func(w *mpi.World, win *mpi.Win) error {
+	withLockedWindow(t, mpihost.Fabric{}, carrier.Config{}, many*each, func(w *mpi.World, win *mpi.Win) error {
 		out, in := make([]byte, many*each), make([]byte, many*each)
 		for i := range out {
 			out[i] = byte(i * 11 >> 3)
@@ -152,7 +152,7 @@ func TestManyPutsNeedNoMoreMemory(t *testing.T) {
 		if !bytes.Equal(in, out) {
 			return fmt.Errorf("what was put is not what was got")
 		}
-		if n := counted(w).Memory.Max[carrier.SendBuffers]; n > 4<<20 {
+		if n := carrierStats(w).Memory.Max[carrier.SendBuffers]; n > 4<<20 {
 			return fmt.Errorf("%d bytes of buffers", n)
 		}
 		return nil

@@ -20,7 +20,7 @@ func (w *World) Wtime() time.Duration { return w.k.env.Proc.Now() }
 // Compute keeps the processor busy for a while. In mode Polling nothing progresses
 // meanwhile.
 func (w *World) Compute(d time.Duration) {
-	w.k.outside(func() { w.k.env.Proc.Compute(d) })
+	w.k.runUnlocked(func() { w.k.env.Proc.Compute(d) })
 }
 
 // Abort ends all ranks. It does not return.
@@ -36,7 +36,7 @@ func (e *AbortError) Error() string { return fmt.Sprintf("aborted with code %d: 
 
 // abort ends all ranks, and leaves the program if whoever ends them lets it go on.
 func (k *rank) abort(code int, why string) {
-	k.outside(func() { k.env.Control.Abort(code, why) })
+	k.runUnlocked(func() { k.env.Control.Abort(code, why) })
 	panic(&AbortError{code, why})
 }
 
@@ -44,7 +44,7 @@ func (k *rank) abort(code int, why string) {
 func (w *World) Stats() Stats {
 	k := w.k
 	k.lock()
-	s := Stats{P2P: k.p2p.Stats, Window: k.windows.Stats, NeverReceived: k.unreceived, Carrier: k.carrier.Stats()}
+	s := Stats{P2P: k.p2p.Stats, Window: k.windows.Stats, NeverReceived: k.neverReceived, Carrier: k.carrier.Stats()}
 	k.unlock()
 	return s
 }
@@ -54,13 +54,13 @@ func (w *World) Stats() Stats {
 // the collector frees need not be forgotten: what is registered stays alive, and is let
 // go of when there is no room for it.
 func (w *World) Invalidate(buf []byte) error {
-	if err := w.usable(); err != nil {
+	if err := w.check(); err != nil {
 		return w.raise("Forget", err)
 	}
 	w.k.lock()
 	err := w.k.carrier.Invalidate(buf)
 	if err == nil { // packets of the past may still ask for it
-		w.k.until(func() bool { return w.k.carrier.Invalidated(buf) })
+		w.k.waitUntil(func() bool { return w.k.carrier.Invalidated(buf) })
 	}
 	w.k.unlock()
 	return w.raise("Forget", err)

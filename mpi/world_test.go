@@ -13,16 +13,16 @@ import (
 
 // proc is a program in virtual time: a rank, or what it runs beside itself.
 type proc struct {
-	f       *fabric
-	rank    int
-	resume  chan struct{}
-	wake    time.Duration
-	listens bool // it waits for what comes
-	over    bool
+	f                *fabric
+	rank             int
+	resume           chan struct{}
+	wake             time.Duration
+	waitsForDelivery bool // it waits for what comes
+	exited           bool
 }
 
 // hang is after how much virtual time a run counts as one that never ends.
-const hang = 20 * time.Second
+const hangTimeout = 20 * time.Second
 
 func (p *proc) Now() time.Duration { return p.f.nics[p.rank].Now() }
 
@@ -30,7 +30,7 @@ func (p *proc) Sleep(d time.Duration) {
 	if p.f.concurrent {
 		for end := time.Now().Add(d); ; {
 			if p.f.isDead(p.rank) {
-				panic(unwound{})
+				panic(killedPanic{})
 			}
 			left := time.Until(end)
 			if left <= 0 {
@@ -53,13 +53,13 @@ func (f *fabric) isDead(rank int) bool {
 // park lets others run until a time, or until something comes.
 func (p *proc) park(until time.Duration) {
 	if p.f.nics[p.rank].dead {
-		panic(unwound{})
+		panic(killedPanic{})
 	}
 	p.wake = until
 	p.f.yielded <- struct{}{}
 	<-p.resume
 	if p.f.nics[p.rank].dead {
-		panic(unwound{})
+		panic(killedPanic{})
 	}
 }
 
@@ -70,8 +70,8 @@ func (f *fabric) spawn(rank int, run func(*proc)) {
 	go func() {
 		<-p.resume
 		defer func() {
-			p.over = true
-			if v := recover(); v != nil && v != any(unwound{}) {
+			p.exited = true
+			if v := recover(); v != nil && v != any(killedPanic{}) {
 				f.t.Errorf("rank %d: %v", rank, v)
 			}
 			f.yielded <- struct{}{}
@@ -82,11 +82,11 @@ func (f *fabric) spawn(rank int, run func(*proc)) {
 
 // simulate runs all programs to their ends, and reports whether they have any.
 func (f *fabric) simulate() bool {
-	for f.now < hang {
+	for f.now < hangTimeout {
 		var ready []*proc
-		next, alive := hang, false
+		next, alive := hangTimeout, false
 		for _, p := range f.procs {
-			if p.over {
+			if p.exited {
 				continue
 			}
 			alive = true
@@ -98,8 +98,8 @@ func (f *fabric) simulate() bool {
 		switch {
 		case !alive:
 			return true
-		case len(ready) > 0 && (len(f.events) == 0 || f.events[0].at > f.now || f.chance.IntN(2) == 0):
-			p := ready[f.chance.IntN(len(ready))]
+		case len(ready) > 0 && (len(f.events) == 0 || f.events[0].at > f.now || f.rng.IntN(2) == 0):
+			p := ready[f.rng.IntN(len(ready))]
 			f.current = p
 			p.resume <- struct{}{}
 			<-f.yielded
@@ -115,7 +115,7 @@ func (f *fabric) simulate() bool {
 }
 
 // happen lets events happen in real time until done.
-func (f *fabric) happen(done <-chan struct{}) {
+func (f *fabric) runEvents(done <-chan struct{}) {
 	for {
 		f.mu.Lock()
 		now, wait := f.clock(), time.Millisecond
@@ -127,7 +127,7 @@ func (f *fabric) happen(done <-chan struct{}) {
 		}
 		f.mu.Unlock()
 		select {
-		case <-f.kick:
+		case <-f.newEvent:
 		case <-time.After(wait):
 		case <-done:
 			return
@@ -136,7 +136,7 @@ func (f *fabric) happen(done <-chan struct{}) {
 }
 
 // environment is a rank's. Ranks are two to a host.
-func (f *fabric) environment(rank int, p *proc) *env.Env {
+func (f *fabric) newEnv(rank int, p *proc) *env.Env {
 	e := &env.Env{
 		Rank: rank, Size: len(f.nics), Proc: p, Control: &control{f, rank}, Concurrent: f.concurrent,
 	}
@@ -147,7 +147,7 @@ func (f *fabric) environment(rank int, p *proc) *env.Env {
 		if f.concurrent {
 			go func() {
 				defer func() {
-					if v := recover(); v != nil && v != any(unwound{}) {
+					if v := recover(); v != nil && v != any(killedPanic{}) {
 						panic(v)
 					}
 				}()
@@ -180,12 +180,12 @@ func (f *fabric) run(o Options, program func(*World) error) []error {
 			f.mu.Lock()
 			f.nics[i].ended = true
 			if errs[i] != nil {
-				f.gone(i)
+				f.announceLoss(i)
 			}
-			f.meetAgain()
+			f.checkBarrier()
 			f.mu.Unlock()
 		}()
-		errs[i] = Run(f.environment(i, p), o, program)
+		errs[i] = Run(f.newEnv(i, p), o, program)
 	}
 	if !f.concurrent {
 		for i := range f.nics {
@@ -197,12 +197,12 @@ func (f *fabric) run(o Options, program func(*World) error) []error {
 		return errs
 	}
 	done := make(chan struct{})
-	go f.happen(done)
+	go f.runEvents(done)
 	var all sync.WaitGroup
 	for i := range f.nics {
 		all.Go(func() {
 			defer func() {
-				if v := recover(); v != nil && v != any(unwound{}) {
+				if v := recover(); v != nil && v != any(killedPanic{}) {
 					f.t.Errorf("rank %d: %v", i, v)
 				}
 			}()
@@ -213,7 +213,7 @@ func (f *fabric) run(o Options, program func(*World) error) []error {
 	go func() { all.Wait(); close(ended) }()
 	select {
 	case <-ended:
-	case <-time.After(hang):
+	case <-time.After(hangTimeout):
 		f.t.Fatal("ranks have not ended")
 	}
 	close(done)
@@ -235,7 +235,7 @@ func (f *fabric) succeed(o Options, program func(*World) error) {
 	}
 }
 
-func TestRanksMeetAtTheEnd(t *testing.T) {
+func TestRunEndsWithBarrier(t *testing.T) {
 	f := newFabric(t, 4, 1, false)
 	ends := make([]time.Duration, 4)
 	f.succeed(Options{}, func(w *World) error {

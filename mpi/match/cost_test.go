@@ -7,7 +7,7 @@ import (
 )
 
 // asked is one way to ask for a message, or to be asked by one, while others wait.
-type asked struct {
+type queueCase struct {
 	name string
 	// fill queues others; once has one more queued, found and taken out.
 	fill func(waiting int) (once func())
@@ -15,13 +15,13 @@ type asked struct {
 
 // waysToAsk are all of them: a message looks for its receive, which may have wildcards
 // and stand behind as many others, and a receive for its message.
-func waysToAsk() (all []asked) {
+func queueCases() (all []queueCase) {
 	message := Envelope{Source: 7, Tag: 1 << 20}
-	for w := range ways {
-		receive := message.blurred(w)
+	for w := range wildcardSets {
+		receive := message.masked(w)
 		name := [...]string{"by name", "from any source", "of any tag", "of anything"}[w]
 		all = append(all,
-			asked{"posted " + name, func(waiting int) func() {
+			queueCase{"posted " + name, func(waiting int) func() {
 				var q Posted[int]
 				for i := range waiting { // of other envelopes, and some of them wild
 					e := Envelope{Source: int32(i % 100), Tag: int32(i)}
@@ -36,14 +36,14 @@ func waysToAsk() (all []asked) {
 					q.Remove(q.Match(message))
 				}
 			}},
-			asked{"unexpected " + name, func(waiting int) func() {
+			queueCase{"unexpected " + name, func(waiting int) func() {
 				var q Unexpected[int]
 				for i := range waiting { // none of them is for the receive
 					e := Envelope{Source: int32(i%100) + 10, Tag: int32(i)}
 					if w&anySource == 0 && w&anyTag != 0 {
 						e.Tag = message.Tag
 					}
-					e.Context = uint32(w / anything) // who asks for anything gets the first
+					e.Context = uint32(w / anySourceTag) // who asks for anything gets the first
 					q.Add(&Node[int]{Envelope: e})
 				}
 				n := &Node[int]{Envelope: message}
@@ -56,7 +56,7 @@ func waysToAsk() (all []asked) {
 	}
 	// All of one envelope: what is asked for is the first of them.
 	return append(all,
-		asked{"posted, all alike", func(waiting int) func() {
+		queueCase{"posted, all alike", func(waiting int) func() {
 			var q Posted[int]
 			for range waiting + 1 {
 				q.Add(&Node[int]{Envelope: message})
@@ -67,7 +67,7 @@ func waysToAsk() (all []asked) {
 				q.Add(n)
 			}
 		}},
-		asked{"unexpected, all alike", func(waiting int) func() {
+		queueCase{"unexpected, all alike", func(waiting int) func() {
 			var q Unexpected[int]
 			for range waiting + 1 {
 				q.Add(&Node[int]{Envelope: message})
@@ -85,7 +85,7 @@ const few, many = 10, 10_000
 
 // cost is how much longer a match takes with many queued than with few, at best of
 // some turns, in which both are measured one after the other.
-func (a *asked) cost(turns int) (ratio float64, each time.Duration) {
+func (a *queueCase) cost(turns int) (ratio float64, each time.Duration) {
 	const times = 1000
 	little, much := a.fill(few), a.fill(many)
 	best := [2]time.Duration{time.Hour, time.Hour}
@@ -103,9 +103,9 @@ func (a *asked) cost(turns int) (ratio float64, each time.Duration) {
 
 // What a match costs does not depend on how many others wait: a thousand times as many
 // are in the way of a search from the front.
-func TestCostDoesNotGrowWithTheQueue(t *testing.T) {
+func TestMatchCostIndependentOfQueueLength(t *testing.T) {
 	const most = 10 // what does not fit into caches takes somewhat longer
-	for _, a := range waysToAsk() {
+	for _, a := range queueCases() {
 		ratio, each := a.cost(20)
 		if ratio > most {
 			t.Errorf("%s: %v with %d queued, %.1f times as long as with %d", a.name, each, many, ratio, few)
@@ -116,7 +116,7 @@ func TestCostDoesNotGrowWithTheQueue(t *testing.T) {
 
 // BenchmarkMatch says what a match costs, and how much more than with few queued.
 func BenchmarkMatch(b *testing.B) {
-	for _, a := range waysToAsk() {
+	for _, a := range queueCases() {
 		b.Run(fmt.Sprintf("%s/queued=%d", a.name, many), func(b *testing.B) {
 			once := a.fill(many)
 			b.ReportAllocs()

@@ -34,12 +34,12 @@ const (
 	exact = iota
 	anySource
 	anyTag
-	anything
-	ways
+	anySourceTag
+	wildcardSets
 )
 
 // way is the one in which a receive asks.
-func (e Envelope) way() int {
+func (e Envelope) wildcards() int {
 	w := exact
 	if e.Source == Any {
 		w |= anySource
@@ -51,11 +51,11 @@ func (e Envelope) way() int {
 }
 
 // blurred is an envelope as one who asks in this way sees it.
-func (e Envelope) blurred(way int) Envelope {
-	if way&anySource != 0 {
+func (e Envelope) masked(wildcards int) Envelope {
+	if wildcards&anySource != 0 {
 		e.Source = Any
 	}
-	if way&anyTag != 0 {
+	if wildcards&anyTag != 0 {
 		e.Tag = Any
 	}
 	return e
@@ -68,7 +68,7 @@ type list[T any] struct {
 
 type link[T any] struct {
 	prev, next *Node[T]
-	in         *list[T] // nil when in none
+	list       *list[T] // nil when in none
 }
 
 // Node is a place in a queue. The zero Node is in none.
@@ -77,49 +77,49 @@ type Node[T any] struct {
 	Value    T
 
 	order uint64
-	links [ways]link[T]
+	links [wildcardSets]link[T]
 }
 
 // Queued reports whether the node is in a queue.
 func (n *Node[T]) Queued() bool { return n.order != 0 }
 
-func (l *list[T]) push(n *Node[T], way int) {
-	n.links[way] = link[T]{prev: l.last, in: l}
+func (l *list[T]) push(n *Node[T], w int) {
+	n.links[w] = link[T]{prev: l.last, list: l}
 	if l.last == nil {
 		l.first = n
 	} else {
-		l.last.links[way].next = n
+		l.last.links[w].next = n
 	}
 	l.last = n
 }
 
-func (n *Node[T]) unlink(way int) {
-	k := &n.links[way]
-	if k.prev == nil {
-		k.in.first = k.next
+func (n *Node[T]) unlink(w int) {
+	l := &n.links[w]
+	if l.prev == nil {
+		l.list.first = l.next
 	} else {
-		k.prev.links[way].next = k.next
+		l.prev.links[w].next = l.next
 	}
-	if k.next == nil {
-		k.in.last = k.prev
+	if l.next == nil {
+		l.list.last = l.prev
 	} else {
-		k.next.links[way].prev = k.prev
+		l.next.links[w].prev = l.prev
 	}
-	*k = link[T]{}
+	*l = link[T]{}
 }
 
 // index finds lists by envelope. It keeps those that ran empty, for most programs
 // use the same few envelopes for ever, up to a limit.
 type index[T any] struct {
-	lists map[Envelope]*list[T]
-	empty int
+	lists      map[Envelope]*list[T]
+	emptyLists int
 }
 
 // maxEmpty is how many empty lists are kept: a program that never uses a tag twice
 // must not grow.
-const maxEmpty = 4096
+const maxEmptyLists = 4096
 
-func (x *index[T]) push(n *Node[T], key Envelope, way int) {
+func (x *index[T]) push(n *Node[T], key Envelope, w int) {
 	l := x.lists[key]
 	switch {
 	case l == nil:
@@ -129,9 +129,9 @@ func (x *index[T]) push(n *Node[T], key Envelope, way int) {
 		l = new(list[T])
 		x.lists[key] = l
 	case l.first == nil:
-		x.empty--
+		x.emptyLists--
 	}
-	l.push(n, way)
+	l.push(n, w)
 }
 
 func (x *index[T]) first(key Envelope) *Node[T] {
@@ -141,15 +141,15 @@ func (x *index[T]) first(key Envelope) *Node[T] {
 	return nil
 }
 
-func (x *index[T]) remove(n *Node[T], key Envelope, way int) {
-	l := n.links[way].in
-	n.unlink(way)
+func (x *index[T]) remove(n *Node[T], key Envelope, w int) {
+	l := n.links[w].list
+	n.unlink(w)
 	if l.first != nil {
 		return
 	}
-	if x.empty >= maxEmpty {
+	if x.emptyLists >= maxEmptyLists {
 		delete(x.lists, key)
 		return
 	}
-	x.empty++
+	x.emptyLists++
 }

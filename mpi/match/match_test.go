@@ -21,7 +21,7 @@ func take(q *[]*Node[int], takes func(*Node[int]) bool) *Node[int] {
 
 // However messages, receives, wildcards and cancels interleave, the queues agree
 // with a search from the front.
-func TestQueuesSearchFromTheFront(t *testing.T) {
+func TestQueuesMatchInOrder(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		var posted Posted[int]
@@ -91,7 +91,7 @@ func TestQueuesSearchFromTheFront(t *testing.T) {
 	}
 }
 
-func TestOverlap(t *testing.T) {
+func TestEnvelopeOverlaps(t *testing.T) {
 	all := []Envelope{{0, 1, 2}, {0, 1, Any}, {0, Any, 2}, {0, Any, Any}, {0, 3, 2}, {0, 1, 4}, {5, 1, 2}}
 	for _, a := range all {
 		for _, b := range all {
@@ -110,21 +110,21 @@ func TestOverlap(t *testing.T) {
 }
 
 // A program that never uses a tag twice does not make the queues grow.
-func TestTagsThatAreUsedOnce(t *testing.T) {
+func TestUniqueTagsDoNotGrowIndex(t *testing.T) {
 	var q Unexpected[int]
-	for i := range int32(20 * maxEmpty) {
+	for i := range int32(20 * maxEmptyLists) {
 		n := &Node[int]{Envelope: Envelope{Source: 1, Tag: i}}
 		q.Add(n)
 		q.Remove(n)
 	}
-	for w := range ways {
-		if n := len(q.byWay[w].lists); n > maxEmpty {
+	for w := range wildcardSets {
+		if n := len(q.byWildcards[w].lists); n > maxEmptyLists {
 			t.Errorf("%d lists are kept", n)
 		}
 	}
 }
 
-func TestNodesAreInOneQueue(t *testing.T) {
+func TestAddPanicsForQueuedNode(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("a node was queued twice")

@@ -2,10 +2,10 @@ package match
 
 // Posted are the receives that wait for messages.
 type Posted[T any] struct {
-	byWay [ways]index[T]
-	count [ways]int
-	order uint64
-	n     int
+	byWildcards [wildcardSets]index[T]
+	count       [wildcardSets]int
+	order       uint64
+	n           int
 }
 
 // Len is how many there are.
@@ -16,10 +16,10 @@ func (q *Posted[T]) Add(n *Node[T]) {
 	if n.Queued() {
 		panic("match: the node is in a queue already")
 	}
-	w := n.Envelope.way()
+	w := n.Envelope.wildcards()
 	q.order++
 	n.order = q.order
-	q.byWay[w].push(n, n.Envelope, w)
+	q.byWildcards[w].push(n, n.Envelope, w)
 	q.count[w]++
 	q.n++
 }
@@ -27,11 +27,11 @@ func (q *Posted[T]) Add(n *Node[T]) {
 // First is the receive that a message goes to: of those that take it, the one that
 // was posted first; nil if there is none. It stays where it is.
 func (q *Posted[T]) Match(message Envelope) (found *Node[T]) {
-	for w := range ways {
+	for w := range wildcardSets {
 		if q.count[w] == 0 {
 			continue
 		}
-		n := q.byWay[w].first(message.blurred(w))
+		n := q.byWildcards[w].first(message.masked(w))
 		if n != nil && (found == nil || n.order < found.order) {
 			found = n
 		}
@@ -42,7 +42,7 @@ func (q *Posted[T]) Match(message Envelope) (found *Node[T]) {
 // Last is the receive with just this envelope that was posted last; nil if there is
 // none.
 func (q *Posted[T]) Last(e Envelope) *Node[T] {
-	if l := q.byWay[e.way()].lists[e]; l != nil {
+	if l := q.byWildcards[e.wildcards()].lists[e]; l != nil {
 		return l.last
 	}
 	return nil
@@ -50,12 +50,12 @@ func (q *Posted[T]) Last(e Envelope) *Node[T] {
 
 // Before is the receive with the same envelope that was posted before another; nil
 // if there is none.
-func (q *Posted[T]) Prev(n *Node[T]) *Node[T] { return n.links[n.Envelope.way()].prev }
+func (q *Posted[T]) Prev(n *Node[T]) *Node[T] { return n.links[n.Envelope.wildcards()].prev }
 
 // Wild reports whether a receive with a wildcard waits that takes such messages.
 func (q *Posted[T]) HasWildcardMatch(message Envelope) bool {
-	for w := exact + 1; w < ways; w++ {
-		if q.count[w] > 0 && q.byWay[w].first(message.blurred(w)) != nil {
+	for w := exact + 1; w < wildcardSets; w++ {
+		if q.count[w] > 0 && q.byWildcards[w].first(message.masked(w)) != nil {
 			return true
 		}
 	}
@@ -64,8 +64,8 @@ func (q *Posted[T]) HasWildcardMatch(message Envelope) bool {
 
 // Remove takes a receive out.
 func (q *Posted[T]) Remove(n *Node[T]) {
-	w := n.Envelope.way()
-	q.byWay[w].remove(n, n.Envelope, w)
+	w := n.Envelope.wildcards()
+	q.byWildcards[w].remove(n, n.Envelope, w)
 	q.count[w]--
 	q.n--
 	n.order = 0
@@ -73,9 +73,9 @@ func (q *Posted[T]) Remove(n *Node[T]) {
 
 // Unexpected are the messages that nobody has asked for yet.
 type Unexpected[T any] struct {
-	byWay [ways]index[T]
-	order uint64
-	n     int
+	byWildcards [wildcardSets]index[T]
+	order       uint64
+	n           int
 }
 
 // Len is how many there are.
@@ -88,8 +88,8 @@ func (q *Unexpected[T]) Add(n *Node[T]) {
 	}
 	q.order++
 	n.order = q.order
-	for w := range ways {
-		q.byWay[w].push(n, n.Envelope.blurred(w), w)
+	for w := range wildcardSets {
+		q.byWildcards[w].push(n, n.Envelope.masked(w), w)
 	}
 	q.n++
 }
@@ -97,13 +97,13 @@ func (q *Unexpected[T]) Add(n *Node[T]) {
 // First is the message that a receive takes: of those for it, the one that came
 // first; nil if there is none. It stays where it is.
 func (q *Unexpected[T]) Match(receive Envelope) *Node[T] {
-	return q.byWay[receive.way()].first(receive)
+	return q.byWildcards[receive.wildcards()].first(receive)
 }
 
 // Remove takes a message out.
 func (q *Unexpected[T]) Remove(n *Node[T]) {
-	for w := range ways {
-		q.byWay[w].remove(n, n.Envelope.blurred(w), w)
+	for w := range wildcardSets {
+		q.byWildcards[w].remove(n, n.Envelope.masked(w), w)
 	}
 	q.n--
 	n.order = 0

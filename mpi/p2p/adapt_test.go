@@ -8,12 +8,12 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-func adaptive(t *testing.T) *world {
+func newAdaptiveWorld(t *testing.T) *world {
 	return newWorld(t, 2, Config{Protocol: Speculative, EagerLimit: limit, Adaptive: true, Sample: 5})
 }
 
 // cross has a message whose RTR and RTS meet on their way.
-func (w *world) cross(id int) {
+func (w *world) crossRTRAndRTS(id int) {
 	w.t.Helper()
 	r := w.recv(1, 0, 7, long)
 	w.send(0, 1, 7, id, long)
@@ -23,7 +23,7 @@ func (w *world) cross(id int) {
 
 // early has a message whose receive is posted so long before that an RTR is there
 // when it is sent.
-func (w *world) early(id int) {
+func (w *world) sendAfterRTR(id int) {
 	w.t.Helper()
 	r := w.recv(1, 0, 7, long)
 	w.now += time.Millisecond
@@ -35,19 +35,19 @@ func (w *world) early(id int) {
 
 // RTRs that are of no use stop, and the look for them with them; when receives come
 // early again for a while, they are resumed.
-func TestAdaptation(t *testing.T) {
-	w := adaptive(t)
+func TestAdaptiveStopsAndResumesRTRs(t *testing.T) {
+	w := newAdaptiveWorld(t)
 	for i := range 5 {
-		w.cross(i)
+		w.crossRTRAndRTS(i)
 	}
 	sender, receiver := &w.ranks[0].e.Stats, &w.ranks[1].e.Stats
 	if sender.SpeculationStopped != 1 || receiver.Words[wire.RTR] != 5 {
 		t.Fatalf("after 5 RTRs of no use speculation was stopped %d times; %d were sent", sender.SpeculationStopped, receiver.Words[wire.RTR])
 	}
-	w.cross(5) // its RTS says so; the RTR was there before
+	w.crossRTRAndRTS(5) // its RTS says so; the RTR was there before
 	looks := sender.EarlyProgress
 	for i := range 8 {
-		w.cross(6 + i)
+		w.crossRTRAndRTS(6 + i)
 	}
 	if receiver.Words[wire.RTR] != 6 || sender.EarlyProgress != looks {
 		t.Errorf("%d RTRs were sent, and %d looks made in vain", receiver.Words[wire.RTR], sender.EarlyProgress-looks)
@@ -56,14 +56,14 @@ func TestAdaptation(t *testing.T) {
 		t.Error("speculation was resumed though it would have been of no use")
 	}
 	for i := range 8 { // one ends a sample of five, five are the next, one resumes, one uses an RTR
-		w.early(20 + i)
+		w.sendAfterRTR(20 + i)
 	}
 	if sender.SpeculationResumed != 1 || sender.RTRsUsed == 0 {
 		t.Errorf("speculation was resumed %d times, and %d RTRs used", sender.SpeculationResumed, sender.RTRsUsed)
 	}
 	used := sender.RTRsUsed
 	for i := range 10 {
-		w.early(40 + i)
+		w.sendAfterRTR(40 + i)
 	}
 	if sender.RTRsUsed != used+10 || sender.SpeculationStopped != 1 {
 		t.Errorf("%d of 10 RTRs were used, and speculation stopped %d times", sender.RTRsUsed-used, sender.SpeculationStopped)
@@ -72,16 +72,16 @@ func TestAdaptation(t *testing.T) {
 
 // An RTR that comes after the sender has asked for no more is not kept: its receive
 // takes an RTS.
-func TestRTRThatComesAfterSpeculationWasStopped(t *testing.T) {
-	w := adaptive(t)
+func TestRTRAfterStopIsDropped(t *testing.T) {
+	w := newAdaptiveWorld(t)
 	for i := range 5 {
-		w.cross(i)
+		w.crossRTRAndRTS(i)
 	}
 	w.send(0, 1, 7, 10, long) // asks for no more
 	r1, r2 := w.recv(1, 0, 7, long), w.recv(1, 0, 7, long)
 	w.sees(1, 0, wire.RTR, wire.RTR)
 	s2 := w.send(0, 1, 7, 11, long)
-	if s2.state != offered {
+	if s2.state != stateRTSSent {
 		t.Error("an RTR was used that the receiver takes for unsent")
 	}
 	w.finish()
@@ -91,15 +91,15 @@ func TestRTRThatComesAfterSpeculationWasStopped(t *testing.T) {
 
 // The share of RTRs that must be used, and that would have to be, is the same: four of
 // five are enough, three are not.
-func TestThreshold(t *testing.T) {
+func TestAdaptiveUsageThreshold(t *testing.T) {
 	for used, on := range []bool{false, false, false, false, true, true} {
-		w := adaptive(t)
+		w := newAdaptiveWorld(t)
 		some := func(n int) {
 			for i := range n {
 				if i < used {
-					w.early(i)
+					w.sendAfterRTR(i)
 				} else {
-					w.cross(i)
+					w.crossRTRAndRTS(i)
 				}
 			}
 		}
@@ -107,9 +107,9 @@ func TestThreshold(t *testing.T) {
 		if got := w.ranks[0].e.Stats.SpeculationStopped == 0; got != on {
 			t.Errorf("with %d of 5 RTRs used, speculation goes on: %v", used, got)
 		}
-		w = adaptive(t)
+		w = newAdaptiveWorld(t)
 		for i := range 6 { // the last of which says that no more are wanted, and is the first that is watched
-			w.cross(i)
+			w.crossRTRAndRTS(i)
 		}
 		some(4)
 		if got := w.ranks[0].e.Stats.SpeculationResumed == 1; got != on {
@@ -120,8 +120,8 @@ func TestThreshold(t *testing.T) {
 
 // What would have been used is counted from when RTRs were stopped: what was before says
 // nothing about whether to resume.
-func TestWatchBeginsWhenSpeculationIsStopped(t *testing.T) {
-	w := adaptive(t)
+func TestResumeCountStartsWhenRTRsStop(t *testing.T) {
+	w := newAdaptiveWorld(t)
 	for i := range 4 { // of anybody's, so that there is no RTR, though one would have come
 		r := w.recv(1, match.Any, 7, long)
 		w.now += time.Millisecond
@@ -130,7 +130,7 @@ func TestWatchBeginsWhenSpeculationIsStopped(t *testing.T) {
 		w.got(r, i, long)
 	}
 	for i := range 6 { // five are judged; the next says so, and is the first that is watched
-		w.cross(i)
+		w.crossRTRAndRTS(i)
 	}
 	if st := w.ranks[0].e.Stats; st.SpeculationStopped != 1 || st.SpeculationResumed != 0 {
 		t.Errorf("speculation was stopped %d times and resumed %d times", st.SpeculationStopped, st.SpeculationResumed)
@@ -138,10 +138,10 @@ func TestWatchBeginsWhenSpeculationIsStopped(t *testing.T) {
 }
 
 // Without adaptation RTRs are sent though none is used.
-func TestNoAdaptation(t *testing.T) {
+func TestNonAdaptiveKeepsSendingRTRs(t *testing.T) {
 	w := races(t)
 	for i := range 40 {
-		w.cross(i)
+		w.crossRTRAndRTS(i)
 	}
 	if n := w.ranks[1].e.Stats.Words[wire.RTR]; n != 40 || w.ranks[0].e.Stats.SpeculationStopped != 0 {
 		t.Errorf("%d RTRs were sent", n)

@@ -102,20 +102,20 @@ type Engine struct {
 	// those from anybody, whatever their context.
 	DependsOn func(context uint32, from, lost int) bool
 
-	cfg        Config
-	fabric     Transport
-	posted     match.Posted[*Request]
-	unexpected match.Unexpected[*arrival]
-	names      table
-	speculated map[match.Envelope]*speculation // of envelopes that we send; Source is the receiver
-	forgetAt   int                             // how many are too many
-	forgotten  bool                            // some of them were dropped
-	hushed     map[match.Envelope]*hush        // of envelopes that we receive
-	lost       map[int]error
-	losses     []int            // whom lost has, the first first
-	broken     map[uint32]error // contexts
-	idle       []*arrival
-	out        wire.Header // of what is being sent: one of its own would not stay on the stack
+	cfg            Config
+	transport      Transport
+	posted         match.Posted[*Request]
+	unexpected     match.Unexpected[*unexpectedMessage]
+	requests       requestTable
+	senders        map[match.Envelope]*senderState   // of envelopes that we send; Source is the receiver
+	evictAt        int                               // how many are too many
+	evicted        bool                              // some of them were dropped
+	receivers      map[match.Envelope]*receiverState // of envelopes that we receive
+	lost           map[int]error
+	lostOrder      []int            // whom lost has, the first first
+	failedContexts map[uint32]error // contexts
+	freeArrivals   []*unexpectedMessage
+	sendHeader     wire.Header // of what is being sent: one of its own would not stay on the stack
 
 	maxEnvelopes int
 }
@@ -124,32 +124,32 @@ type Engine struct {
 func New(cfg Config, f Transport) *Engine {
 	cfg.setDefaults()
 	return &Engine{
-		cfg: cfg, fabric: f, lost: make(map[int]error), broken: make(map[uint32]error),
-		speculated: make(map[match.Envelope]*speculation), hushed: make(map[match.Envelope]*hush),
-		maxEnvelopes: maxEnvelopes, forgetAt: maxEnvelopes,
+		cfg: cfg, transport: f, lost: make(map[int]error), failedContexts: make(map[uint32]error),
+		senders: make(map[match.Envelope]*senderState), receivers: make(map[match.Envelope]*receiverState),
+		maxEnvelopes: maxEnvelopes, evictAt: maxEnvelopes,
 	}
 }
 
 // arrival is a message that nobody has asked for yet.
-type arrival struct {
-	match.Node[*arrival]
-	peer   int
-	header wire.Header
-	data   []byte // of an eager one
-	heard  bool   // its sender knows that no RTR is to be expected for it
+type unexpectedMessage struct {
+	match.Node[*unexpectedMessage]
+	peer      int
+	header    wire.Header
+	data      []byte // of an eager one
+	recvKnown bool   // its sender knows that no RTR is to be expected for it
 }
 
 // expectLater keeps an arrival until somebody asks for it.
-func (e *Engine) expectLater(peer int, h *wire.Header, data []byte) {
-	var a *arrival
-	if n := len(e.idle); n > 0 {
-		a, e.idle = e.idle[n-1], e.idle[:n-1]
+func (e *Engine) addUnexpected(peer int, h *wire.Header, data []byte) {
+	var a *unexpectedMessage
+	if n := len(e.freeArrivals); n > 0 {
+		a, e.freeArrivals = e.freeArrivals[n-1], e.freeArrivals[:n-1]
 	} else {
-		a = new(arrival)
+		a = new(unexpectedMessage)
 		a.Value = a
 	}
 	a.Envelope = match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
-	a.peer, a.header, a.heard = peer, *h, false
+	a.peer, a.header, a.recvKnown = peer, *h, false
 	a.data = append(a.data[:0], data...)
 	e.unexpected.Add(&a.Node)
 	e.Stats.Unexpected++
@@ -158,10 +158,10 @@ func (e *Engine) expectLater(peer int, h *wire.Header, data []byte) {
 }
 
 // forget has an arrival that is out used by another.
-func (e *Engine) forget(a *arrival) {
+func (e *Engine) freeUnexpected(a *unexpectedMessage) {
 	const worthKeeping = 64
-	if len(e.idle) < worthKeeping {
-		e.idle = append(e.idle, a)
+	if len(e.freeArrivals) < worthKeeping {
+		e.freeArrivals = append(e.freeArrivals, a)
 	}
 }
 
@@ -173,26 +173,26 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	}
 	switch h.Kind {
 	case wire.Eager:
-		return e.eagerCame(peer, h, data)
+		return e.handleEager(peer, h, data)
 	case wire.RTS:
-		return e.rtsCame(peer, h)
+		return e.handleRTS(peer, h)
 	case wire.RTR:
-		return e.rtrCame(peer, h)
+		return e.handleRTR(peer, h)
 	case wire.RTRAck:
-		return e.rtrAckCame(peer, h)
+		return e.handleRTRAck(peer, h)
 	case wire.SyncAck, wire.CTS, wire.RTSAck:
-		return e.answered(peer, h)
+		return e.handleSendReply(peer, h)
 	case wire.Done:
-		return e.doneCame(peer, h)
+		return e.handleDone(peer, h)
 	case wire.Revoke:
-		return e.revokeCame(peer, h)
+		return e.handleRevoke(peer, h)
 	case wire.Revoked:
-		return e.revokedCame(peer, h)
+		return e.handleRevoked(peer, h)
 	}
-	return confused(peer, h, "it is of no kind")
+	return protocolError(peer, h, "it is of no kind")
 }
 
-func confused(peer int, h *wire.Header, why string) error {
+func protocolError(peer int, h *wire.Header, why string) error {
 	return fmt.Errorf("rank %d: %v: %w: %s", peer, h.Kind, ErrProtocol, why)
 }
 
@@ -204,20 +204,20 @@ func (e *Engine) Lost(peer int, cause error) {
 	}
 	err := fmt.Errorf("rank %d: %w: %w", peer, ErrLost, cause)
 	e.lost[peer] = err
-	e.losses = append(e.losses, peer)
-	for _, r := range e.names.all() {
+	e.lostOrder = append(e.lostOrder, peer)
+	for _, r := range e.requests.all() {
 		switch {
-		case r.Peer == peer || r.receives && r.state == moving && r.Source == peer:
+		case r.Peer == peer || r.isRecv && r.state == stateTransferring && r.Source == peer:
 			e.fail(r, err)
-		case r.receives && r.state == posted && e.concerns(r, peer):
-			e.giveUp(r, err)
+		case r.isRecv && r.state == statePosted && e.dependsOn(r, peer):
+			e.cancelRecv(r, err)
 		}
 	}
-	maps.DeleteFunc(e.speculated, func(k match.Envelope, _ *speculation) bool { return int(k.Source) == peer })
+	maps.DeleteFunc(e.senders, func(k match.Envelope, _ *senderState) bool { return int(k.Source) == peer })
 }
 
 // concerns reports whether a receive that waits is in vain without a peer.
-func (e *Engine) concerns(r *Request, lost int) bool {
+func (e *Engine) dependsOn(r *Request, lost int) bool {
 	if e.DependsOn != nil {
 		return e.DependsOn(r.Context, r.Peer, lost)
 	}
@@ -227,35 +227,35 @@ func (e *Engine) concerns(r *Request, lost int) bool {
 // Break ends all receives that wait in a context, and those that are to come: what
 // they are part of has failed.
 func (e *Engine) FailContext(context uint32, cause error) {
-	if e.broken[context] != nil {
+	if e.failedContexts[context] != nil {
 		return
 	}
-	e.broken[context] = cause
-	for _, r := range e.names.all() {
-		if r.receives && r.state == posted && r.Context == context {
-			e.giveUp(r, cause)
+	e.failedContexts[context] = cause
+	for _, r := range e.requests.all() {
+		if r.isRecv && r.state == statePosted && r.Context == context {
+			e.cancelRecv(r, cause)
 		}
 	}
 }
 
 // giveUp ends a receive that waits, though its peer may be there. If that was told
 // where to write, it is asked not to first; it may have done so.
-func (e *Engine) giveUp(r *Request, err error) {
-	if !r.speaks {
+func (e *Engine) cancelRecv(r *Request, err error) {
+	if !r.sentRTR {
 		e.fail(r, err)
 		return
 	}
-	r.doomed = err
+	r.cancelErr = err
 	e.Cancel(r)
 }
 
 // unserved says why nobody can serve a receive any more.
-func (e *Engine) unserved(r *Request) error {
-	if err := e.broken[r.Context]; err != nil {
+func (e *Engine) recvError(r *Request) error {
+	if err := e.failedContexts[r.Context]; err != nil {
 		return err
 	}
-	for _, peer := range e.losses {
-		if e.concerns(r, peer) {
+	for _, peer := range e.lostOrder {
+		if e.dependsOn(r, peer) {
 			return e.lost[peer]
 		}
 	}
@@ -263,14 +263,14 @@ func (e *Engine) unserved(r *Request) error {
 }
 
 // Busy reports whether any request is under way.
-func (e *Engine) Busy() bool { return len(e.names.free) < len(e.names.slots) }
+func (e *Engine) Busy() bool { return len(e.requests.free) < len(e.requests.slots) }
 
 // Unexpected is how many messages nobody has asked for.
 func (e *Engine) UnexpectedLen() int { return e.unexpected.Len() }
 
 // CancelAll cancels all receives that no message has come for.
 func (e *Engine) CancelAll() {
-	for _, r := range e.names.all() {
+	for _, r := range e.requests.all() {
 		e.Cancel(r)
 	}
 }
@@ -278,5 +278,5 @@ func (e *Engine) CancelAll() {
 // InVain says why nobody can send what a probe with this envelope waits for; nil if
 // somebody can.
 func (e *Engine) ProbeError(envelope match.Envelope) error {
-	return e.unserved(&Request{Context: envelope.Context, Peer: int(envelope.Source)})
+	return e.recvError(&Request{Context: envelope.Context, Peer: int(envelope.Source)})
 }

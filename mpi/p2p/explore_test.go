@@ -29,7 +29,7 @@ type explorer struct {
 	stats    Stats
 	did      []event
 	problem  error // of a word that came within a call
-	r        *explored
+	r        *exploredRun
 	scratch  []byte
 }
 
@@ -115,7 +115,7 @@ func (p program) String() string {
 }
 
 // explored is one run of a program.
-type explored struct {
+type exploredRun struct {
 	w    *world
 	pc   []int
 	reqs [][]*Request // by rank and act
@@ -167,7 +167,7 @@ func (x *explorer) choose(n int) int {
 // run follows the path, and goes on to the end of the program or a known state.
 func (x *explorer) run() error {
 	size := len(x.prog)
-	x.r = &explored{w: newWorld(nil, size, x.cfg), pc: make([]int, size), reqs: make([][]*Request, size), came: make([][]int, size), took: make([][]*Message, size)}
+	x.r = &exploredRun{w: newWorld(nil, size, x.cfg), pc: make([]int, size), reqs: make([][]*Request, size), came: make([][]int, size), took: make([][]*Message, size)}
 	for rank, n := range x.r.w.ranks {
 		x.r.reqs[rank], x.r.took[rank] = make([]*Request, len(x.prog[rank])), make([]*Message, len(x.prog[rank]))
 		n.progress = func() { x.early(rank) }
@@ -183,7 +183,7 @@ func (x *explorer) run() error {
 		if x.problem != nil {
 			return x.problem
 		}
-		if err := x.r.balanced(); err != nil {
+		if err := x.r.checkRTRCounts(); err != nil {
 			return err
 		}
 		if x.fresh {
@@ -230,7 +230,7 @@ func (x *explorer) enabled(can []step) []step {
 }
 
 // blocked reports whether a call would wait.
-func (r *explored) blocked(rank int, a *act) bool {
+func (r *exploredRun) blocked(rank int, a *act) bool {
 	switch a.what {
 	case waits:
 		return !r.reqs[rank][a.which].Done()

@@ -10,14 +10,14 @@ import (
 )
 
 // left are those that are.
-func (q *rtrs) left() []wire.Header { return q.all[q.first:] }
+func (q *rtrQueue) pending() []wire.Header { return q.all[q.first:] }
 
 // balanced checks what holds at any time: every RTR that came was used, dropped, or is
 // kept.
-func (r *explored) balanced() error {
+func (r *exploredRun) checkRTRCounts() error {
 	for rank, n := range r.w.ranks {
 		kept := 0
-		for _, s := range n.e.speculated {
+		for _, s := range n.e.senders {
 			kept += s.rtrs.len()
 		}
 		if st := &n.e.Stats; st.RTRsCame != st.RTRsUsed+st.RTRsDropped+uint64(kept) {
@@ -28,22 +28,22 @@ func (r *explored) balanced() error {
 }
 
 // placed is an act with its place.
-type placed struct {
+type placedAct struct {
 	rank, i int
 	a       act
 	q       *Request
-	with    *placed // whom it has met
-	held    bool    // the message was taken out, and is not received yet
+	with    *placedAct // whom it has met
+	held    bool       // the message was taken out, and is not received yet
 }
 
 // accepts reports whether a receive takes a message, as MPI says.
-func (p *placed) accepts(s *placed) bool {
+func (p *placedAct) accepts(s *placedAct) bool {
 	return s.a.peer == p.rank && (p.a.peer == match.Any || p.a.peer == s.rank) && (p.a.tag == match.Any || p.a.tag == s.a.tag)
 }
 
 // check looks at a run from whose end nothing more can happen.
-func (r *explored) check(prog program) error {
-	var sent, recv []*placed
+func (r *exploredRun) check(prog program) error {
+	var sent, recv []*placedAct
 	for rank, acts := range prog {
 		for i, a := range acts {
 			q := r.reqs[rank][i]
@@ -51,21 +51,21 @@ func (r *explored) check(prog program) error {
 			case q == nil:
 			case a.what == sends && a.noMemory && q.Done() && errors.Is(q.Err, errNoMemory): // there was no message
 			case a.what == sends:
-				sent = append(sent, &placed{rank: rank, i: i, a: a, q: q})
+				sent = append(sent, &placedAct{rank: rank, i: i, a: a, q: q})
 			case a.what == gets: // its place is where the message was taken out
-				recv = append(recv, &placed{rank: rank, i: a.which, a: acts[a.which], q: q})
+				recv = append(recv, &placedAct{rank: rank, i: a.which, a: acts[a.which], q: q})
 			default:
-				recv = append(recv, &placed{rank: rank, i: i, a: a, q: q})
+				recv = append(recv, &placedAct{rank: rank, i: i, a: a, q: q})
 			}
 		}
 	}
-	blind, err := meet(sent, recv)
+	blind, err := matchReceives(sent, recv)
 	if err != nil {
 		return err
 	}
-	held := r.held(prog, sent)
+	held := r.mprobedMessages(prog, sent)
 	for _, p := range blind { // last: it can only be what is left
-		if !p.meets(sent, func(*placed) bool { return true }) {
+		if !p.matchTo(sent, func(*placedAct) bool { return true }) {
 			return fmt.Errorf("rank %d, %d: the receive has met a message that nobody has sent", p.rank, p.i)
 		}
 	}
@@ -74,26 +74,26 @@ func (r *explored) check(prog program) error {
 			return err
 		}
 	}
-	if err := ordered(sent, append(recv[:len(recv):len(recv)], held...)); err != nil {
+	if err := checkOrder(sent, append(recv[:len(recv):len(recv)], held...)); err != nil {
 		return err
 	}
-	return r.tidy(sent, recv)
+	return r.checkCleanup(sent, recv)
 }
 
 // meet finds out which message each receive has got, by what it says. Blind are those
 // that could not register their memory, and have got a message without its contents.
-func meet(sent, recv []*placed) (blind []*placed, err error) {
+func matchReceives(sent, recv []*placedAct) (blind []*placedAct, err error) {
 	for _, p := range recv {
 		q := p.q
 		switch {
-		case !q.Done() && q.state != posted:
+		case !q.Done() && q.state != statePosted:
 			return nil, fmt.Errorf("rank %d, %d: the receive has met its message, and is not done", p.rank, p.i)
 		case !q.Done() || q.Cancelled:
 		case p.a.noMemory && errors.Is(q.Err, errNoMemory):
 			blind = append(blind, p)
 		default:
 			n := min(q.Size, len(q.Buf))
-			if !p.meets(sent, func(s *placed) bool { return bytes.Equal(q.Buf[:n], s.q.Buf[:n]) }) {
+			if !p.matchTo(sent, func(s *placedAct) bool { return bytes.Equal(q.Buf[:n], s.q.Buf[:n]) }) {
 				return nil, fmt.Errorf("rank %d, %d: the receive has %d bytes of tag %d from %d that nobody has sent, or that somebody else has: % x", p.rank, p.i, q.Size, q.MatchedTag, q.Source, q.Buf[:n])
 			}
 			if errors.Is(q.Err, ErrTruncated) != (q.Size > len(q.Buf)) || q.Err != nil && !errors.Is(q.Err, ErrTruncated) {
@@ -106,7 +106,7 @@ func meet(sent, recv []*placed) (blind []*placed, err error) {
 
 // meets brings a receive that is done together with the first message that it can have
 // got, and reports whether there is one.
-func (p *placed) meets(sent []*placed, same func(*placed) bool) bool {
+func (p *placedAct) matchTo(sent []*placedAct, same func(*placedAct) bool) bool {
 	for _, s := range sent {
 		if p.accepts(s) && s.with == nil && p.q.Source == s.rank && int(p.q.MatchedTag) == s.a.tag && p.q.Size == s.a.size && same(s) {
 			p.with, s.with = s, p
@@ -118,18 +118,18 @@ func (p *placed) meets(sent []*placed, same func(*placed) bool) bool {
 
 // held finds the messages that were taken out by programs which have not come to
 // receive them.
-func (r *explored) held(prog program, sent []*placed) (takers []*placed) {
+func (r *exploredRun) mprobedMessages(prog program, sent []*placedAct) (takers []*placedAct) {
 	for rank, took := range r.took {
 		for i, m := range took {
 			if m == nil || m.a == nil {
 				continue
 			}
-			p := &placed{rank: rank, i: i, a: prog[rank][i], q: new(Request), held: true}
+			p := &placedAct{rank: rank, i: i, a: prog[rank][i], q: new(Request), held: true}
 			for _, s := range sent {
 				if s.rank != m.a.peer || s.with != nil {
 					continue
 				}
-				if m.a.header.Kind == wire.RTS && s.q.name == m.a.header.Send || m.a.header.Kind == wire.Eager && bytes.Equal(m.a.data, s.q.Buf) {
+				if m.a.header.Kind == wire.RTS && s.q.id == m.a.header.Send || m.a.header.Kind == wire.Eager && bytes.Equal(m.a.data, s.q.Buf) {
 					s.with, p.with, s.held = p, s, true
 					break
 				}
@@ -141,7 +141,7 @@ func (r *explored) held(prog program, sent []*placed) (takers []*placed) {
 }
 
 // checkSend checks that a send is done when it should be.
-func checkSend(s *placed) error {
+func checkSend(s *placedAct) error {
 	eager := s.a.size <= limit && !s.a.noRoom
 	want := s.with != nil && !s.held || eager && s.a.mode != Synchronous
 	if s.q.Done() != want || s.q.Err != nil {
@@ -152,7 +152,7 @@ func checkSend(s *placed) error {
 
 // ordered checks that nothing has overtaken anything, and that nobody waits for what is
 // there.
-func ordered(sent, recv []*placed) error {
+func checkOrder(sent, recv []*placedAct) error {
 	for _, p := range recv {
 		for _, s := range sent {
 			if !p.accepts(s) || p.q.Cancelled {
@@ -176,7 +176,7 @@ func ordered(sent, recv []*placed) error {
 
 // tidy checks that nothing is left of what is done, and that both ends agree on the
 // rest.
-func (r *explored) tidy(sent, recv []*placed) error {
+func (r *exploredRun) checkCleanup(sent, recv []*placedAct) error {
 	for rank, n := range r.w.ranks {
 		open, regions := false, 0
 		for _, p := range append(sent[:len(sent):len(sent)], recv...) {
@@ -194,31 +194,31 @@ func (r *explored) tidy(sent, recv []*placed) error {
 		if n.regions != regions || n.e.Busy() != open {
 			return fmt.Errorf("rank %d has %d regions, and requests that need %d; it is busy: %v, and a request is open: %v", rank, n.regions, regions, n.e.Busy(), open)
 		}
-		for key, s := range n.e.speculated {
-			if err := r.agree(rank, key, s); err != nil {
+		for key, s := range n.e.senders {
+			if err := r.checkSenderState(rank, key, s); err != nil {
 				return err
 			}
 		}
 	}
-	return r.words()
+	return r.checkControlMessages()
 }
 
 // agree checks what a sender believes of an envelope.
-func (r *explored) agree(rank int, key match.Envelope, s *speculation) error {
+func (r *exploredRun) checkSenderState(rank int, key match.Envelope, s *senderState) error {
 	peer := int(key.Source)
-	for _, h := range s.rtrs.left() {
+	for _, h := range s.rtrs.pending() {
 		i := r.act(peer, h.Recv)
-		if i < 0 || r.reqs[peer][i].state != posted || !r.reqs[peer][i].speaks {
+		if i < 0 || r.reqs[peer][i].state != statePosted || !r.reqs[peer][i].sentRTR {
 			return fmt.Errorf("rank %d keeps an RTR of a receive that rank %d does not wait with", rank, peer)
 		}
 	}
-	for q := s.unheard; q != nil; q = q.follows {
-		if q.state != offered {
+	for q := s.firstUnmatched; q != nil; q = q.nextUnmatched {
+		if q.state != stateRTSSent {
 			return fmt.Errorf("rank %d waits to hear of a send that is not offered", rank)
 		}
 	}
-	h := r.w.ranks[peer].e.hushed[match.Envelope{Source: int32(rank), Tag: key.Tag}]
-	if s.stopped != (h != nil && h.stopped) {
+	h := r.w.ranks[peer].e.receivers[match.Envelope{Source: int32(rank), Tag: key.Tag}]
+	if s.stopped != (h != nil && h.rtrStopped) {
 		return fmt.Errorf("rank %d has stopped RTRs of tag %d: %v, and rank %d thinks otherwise", rank, key.Tag, s.stopped, peer)
 	}
 	return nil
@@ -226,7 +226,7 @@ func (r *explored) agree(rank int, key match.Envelope, s *speculation) error {
 
 // words checks that as many words came as were sent, and that no receive speaks whose
 // RTR nobody has.
-func (r *explored) words() error {
+func (r *exploredRun) checkControlMessages() error {
 	var rtrs, came uint64
 	for _, n := range r.w.ranks {
 		rtrs += n.e.Stats.Words[wire.RTR]

@@ -19,7 +19,7 @@ func (x *explorer) state() (sum [16]byte) {
 			b = r.request(b, q)
 			if m := r.took[rank][i]; m != nil && m.a != nil { // and not received
 				b = r.word(append(b, 'm'), m.a.peer, rank, &m.a.header)
-				b = append(number(b, m.a.peer, bit(m.a.heard)), m.a.data...)
+				b = append(number(b, m.a.peer, bit(m.a.recvKnown)), m.a.data...)
 			}
 		}
 		for peer := range r.w.ranks {
@@ -66,44 +66,44 @@ func bit(is bool) int {
 }
 
 // request is what a request has come to.
-func (r *explored) request(b []byte, q *Request) []byte {
+func (r *exploredRun) request(b []byte, q *Request) []byte {
 	if q == nil {
 		return append(b, '-')
 	}
-	b = number(b, int(q.state), bit(q.speaks), bit(q.revoking), bit(q.heard), bit(q.stops), bit(q.acked),
+	b = number(b, int(q.state), bit(q.sentRTR), bit(q.revokingRTR), bit(q.recvKnown), bit(q.sentStopRTR), bit(q.syncAcked),
 		bit(q.Err != nil), bit(q.Cancelled), q.Source, int(q.MatchedTag), q.Size, bit(q.region != nil))
-	if q.receives {
+	if q.isRecv {
 		b = append(b, q.Buf...)
-		if q.state == moving {
-			b = number(b, r.act(q.Source, q.asker))
+		if q.state == stateTransferring {
+			b = number(b, r.act(q.Source, q.sendID))
 		}
 	}
 	return b
 }
 
 // envelope is what a rank knows of one.
-func (r *explored) envelope(b []byte, rank int, key match.Envelope) []byte {
+func (r *exploredRun) envelope(b []byte, rank int, key match.Envelope) []byte {
 	e := r.w.ranks[rank].e
-	if s := e.speculated[key]; s != nil {
+	if s := e.senders[key]; s != nil {
 		u := &s.usage
-		b = number(b, 's', int(key.Source), int(key.Tag), bit(s.eager), bit(s.stopped), bit(s.stopping), u.came, u.used, bit(u.useless), u.sends, u.would)
-		for q := s.unheard; q != nil; q = q.follows {
-			b = number(b, 'u', r.act(rank, q.name))
+		b = number(b, 's', int(key.Source), int(key.Tag), bit(s.eagerSent), bit(s.stopped), bit(s.stopping), u.received, u.used, bit(u.tooFewUsed), u.sends, u.wouldUse)
+		for q := s.firstUnmatched; q != nil; q = q.nextUnmatched {
+			b = number(b, 'u', r.act(rank, q.id))
 		}
-		for _, h := range s.rtrs.left() {
+		for _, h := range s.rtrs.pending() {
 			b = number(b, 'r', r.act(int(key.Source), h.Recv))
 		}
 	}
-	if h := e.hushed[key]; h != nil {
-		b = number(b, 'h', int(key.Source), int(key.Tag), bit(h.stopped), h.mispredicted)
+	if h := e.receivers[key]; h != nil {
+		b = number(b, 'h', int(key.Source), int(key.Tag), bit(h.rtrStopped), h.mispredicted)
 	}
 	return b
 }
 
 // act is the request that a rank knows by a name: its act, -1 if it has ended.
-func (r *explored) act(rank int, name uint32) int {
+func (r *exploredRun) act(rank int, name uint32) int {
 	for i, q := range r.reqs[rank] {
-		if q != nil && name != 0 && q.name == name {
+		if q != nil && name != 0 && q.id == name {
 			return i
 		}
 	}
@@ -111,7 +111,7 @@ func (r *explored) act(rank int, name uint32) int {
 }
 
 // word is what a header says, with names of requests for what they are.
-func (r *explored) word(b []byte, from, to int, h *wire.Header) []byte {
+func (r *exploredRun) word(b []byte, from, to int, h *wire.Header) []byte {
 	send, recv := from, to // whose names those are
 	switch h.Kind {
 	case wire.SyncAck, wire.CTS, wire.RTSAck, wire.Done:

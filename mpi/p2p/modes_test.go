@@ -8,15 +8,15 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-func each(t *testing.T, test func(t *testing.T, w *world)) {
+func forEachProtocol(t *testing.T, test func(t *testing.T, w *world)) {
 	for name, cfg := range configs() {
 		t.Run(name, func(t *testing.T) { test(t, newWorld(t, 2, cfg)) })
 	}
 }
 
 // A synchronous send is done when its receive is there, not before.
-func TestSynchronous(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+func TestSynchronousSendWaitsForReceive(t *testing.T) {
+	forEachProtocol(t, func(t *testing.T, w *world) {
 		for _, n := range []int{0, limit, long} {
 			s := &Request{Peer: 1, Tag: 7, Buf: message(1, n), Mode: Synchronous}
 			w.ranks[0].e.Isend(s)
@@ -34,8 +34,8 @@ func TestSynchronous(t *testing.T) {
 }
 
 // A ready send that finds no receive is counted: it is its program's fault.
-func TestReady(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+func TestReadySendWithoutReceiveIsCounted(t *testing.T) {
+	forEachProtocol(t, func(t *testing.T, w *world) {
 		for i, n := range []int{limit, long} {
 			for _, early := range []bool{true, false} {
 				var r *Request
@@ -59,7 +59,7 @@ func TestReady(t *testing.T) {
 }
 
 func TestTruncation(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	forEachProtocol(t, func(t *testing.T, w *world) {
 		for _, c := range []struct{ n, room int }{{limit, 10}, {limit, 0}, {long, limit + 10}, {long, 10}, {long, 0}} {
 			for _, early := range []bool{true, false} {
 				var r *Request
@@ -82,7 +82,7 @@ func TestTruncation(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	forEachProtocol(t, func(t *testing.T, w *world) {
 		for i, n := range []int{limit, long} {
 			anything := match.Envelope{Source: match.Any, Tag: match.Any}
 			if _, _, _, ok := w.ranks[1].e.Probe(anything); ok {
@@ -105,7 +105,7 @@ func TestProbe(t *testing.T) {
 
 // A receive is cancelled or served, never both; the sender sees no difference.
 func TestCancel(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	forEachProtocol(t, func(t *testing.T, w *world) {
 		r1, r2 := w.recv(1, 0, 7, long), w.recv(1, 0, 7, long)
 		w.ranks[1].e.Cancel(r1)
 		w.finish()
@@ -139,7 +139,7 @@ func TestCancel(t *testing.T) {
 }
 
 // Who needs a peer that is gone is told, and whoever might; others go on.
-func TestLostPeer(t *testing.T) {
+func TestLostPeerFailsItsRequests(t *testing.T) {
 	for name, cfg := range configs() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 3, cfg)
@@ -172,8 +172,8 @@ func TestLostPeer(t *testing.T) {
 }
 
 // Memory that cannot be registered fails its request, and no other.
-func TestNoMemoryToRegister(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+func TestRegistrationFailureFailsOneRequest(t *testing.T) {
+	forEachProtocol(t, func(t *testing.T, w *world) {
 		w.ranks[1].noMemory = true
 		r := w.recv(1, 0, 7, long)
 		s := w.send(0, 1, 7, 1, long)
@@ -189,8 +189,8 @@ func TestNoMemoryToRegister(t *testing.T) {
 }
 
 // Words that no engine says do no harm.
-func TestConfusedPeer(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+func TestProtocolViolationsAreRejected(t *testing.T) {
+	forEachProtocol(t, func(t *testing.T, w *world) {
 		for kind := wire.Kind(0); kind < 20; kind++ {
 			h := wire.Header{Kind: kind, Send: 1<<20 + 5, Recv: 1<<20 + 5, Context: 5, Tag: 99}
 			err := w.ranks[0].e.Arrived(1, &h, nil)

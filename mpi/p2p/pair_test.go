@@ -17,23 +17,23 @@ type world struct {
 	t     testing.TB
 	ranks []*node
 	now   time.Duration
-	log   []logged
+	log   []loggedMessage
 }
 
 // logged is a word that was sent.
-type logged struct {
+type loggedMessage struct {
 	from, to int
 	kind     wire.Kind
 }
 
-func (l logged) String() string { return fmt.Sprintf("%d>%d %v", l.from, l.to, l.kind) }
+func (l loggedMessage) String() string { return fmt.Sprintf("%d>%d %v", l.from, l.to, l.kind) }
 
 type node struct {
 	w        *world
 	rank     int
 	e        *Engine
-	to       [][]letter // words on their way, by receiver
-	jobs     []job      // transfers under way
+	to       [][]queuedMessage // words on their way, by receiver
+	jobs     []job             // transfers under way
 	memory   map[uint64][]byte
 	next     uint64
 	noRoom   bool
@@ -42,7 +42,7 @@ type node struct {
 	progress func() // what an early progress call takes in
 }
 
-type letter struct {
+type queuedMessage struct {
 	h    wire.Header
 	data []byte
 }
@@ -67,7 +67,7 @@ func (r *region) Memory() wire.Memory { return wire.Memory{Addr: r.addr, Rails: 
 func newWorld(t testing.TB, size int, cfg Config) *world {
 	w := &world{t: t}
 	for i := range size {
-		n := &node{w: w, rank: i, to: make([][]letter, size), memory: make(map[uint64][]byte)}
+		n := &node{w: w, rank: i, to: make([][]queuedMessage, size), memory: make(map[uint64][]byte)}
 		n.e = New(cfg, n)
 		w.ranks = append(w.ranks, n)
 	}
@@ -79,8 +79,8 @@ func (n *node) Now() time.Duration { return n.w.now }
 func (n *node) CanSend(int, int) bool { return !n.noRoom }
 
 func (n *node) Send(peer int, h *wire.Header, data []byte, owner *Request) {
-	n.to[peer] = append(n.to[peer], letter{*h, bytes.Clone(data)})
-	n.w.log = append(n.w.log, logged{n.rank, peer, h.Kind})
+	n.to[peer] = append(n.to[peer], queuedMessage{*h, bytes.Clone(data)})
+	n.w.log = append(n.w.log, loggedMessage{n.rank, peer, h.Kind})
 	if owner != nil {
 		n.e.SendDone(owner, nil)
 	}
@@ -158,7 +158,7 @@ func (w *world) tryTransfer(rank, i int) error {
 		return nil
 	}
 	copy(remote[:j.n], j.local)
-	n.to[j.peer] = append(n.to[j.peer], letter{h: j.then})
+	n.to[j.peer] = append(n.to[j.peer], queuedMessage{h: j.then})
 	n.e.WriteDone(j.owner, nil)
 	return nil
 }

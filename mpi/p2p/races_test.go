@@ -46,7 +46,7 @@ func (w *world) silentBut(from, to int, kind wire.Kind) {
 func (w *world) finish() { w.settle(rand.New(rand.NewPCG(1, 1))) }
 
 // said is what a rank has sent to another without data.
-func (w *world) said(from, to int) (kinds []wire.Kind) {
+func (w *world) controlSent(from, to int) (kinds []wire.Kind) {
 	for _, l := range w.log {
 		if l.from == from && l.to == to {
 			kinds = append(kinds, l.kind)
@@ -59,7 +59,7 @@ func (w *world) said(from, to int) (kinds []wire.Kind) {
 // the RTR (so it is for the second receive), or of the first, which has not seen it (so
 // it is for the first receive). The receiver has done and seen the same in both cases,
 // but for what Fig. 4.8 adds.
-func TestFigure4_7WhoseIsAnRTS(t *testing.T) {
+func TestFigure4_7RTSAfterRTR(t *testing.T) {
 	t.Run("case 1: the first send has found the RTR", func(t *testing.T) {
 		w := races(t)
 		r1 := w.recv(1, 0, 7, long)
@@ -95,7 +95,7 @@ func TestFigure4_7WhoseIsAnRTS(t *testing.T) {
 
 // Fig. 4.7, of RTRs: one that follows an RTS may be of the second receive, for the first
 // has found the RTS, or of the first, which has not seen it.
-func TestFigure4_7WhoseIsAnRTR(t *testing.T) {
+func TestFigure4_7RTRAfterRTS(t *testing.T) {
 	t.Run("case 1: the first receive has found the RTS", func(t *testing.T) {
 		w := races(t)
 		w.send(0, 1, 7, 1, long)
@@ -149,10 +149,10 @@ func TestFigure4_8Acknowledgements(t *testing.T) {
 			calls[1]()
 			w.finish()
 			w.got(r, 1, long)
-			if got := w.said(0, 1); !slices.Equal(got, c.sender) {
+			if got := w.controlSent(0, 1); !slices.Equal(got, c.sender) {
 				t.Errorf("the sender says %v, want %v", got, c.sender)
 			}
-			if got := w.said(1, 0); !slices.Equal(got, c.receiverSaid) {
+			if got := w.controlSent(1, 0); !slices.Equal(got, c.receiverSaid) {
 				t.Errorf("the receiver says %v, want %v", got, c.receiverSaid)
 			}
 		})
@@ -162,7 +162,7 @@ func TestFigure4_8Acknowledgements(t *testing.T) {
 // Fig. 4.9: an RTR is of the first receive (case 1), or of the second, for the first
 // expects an eager message, or anybody's, and has sent none (case 2). The sender could
 // not tell, so that in case 2 there is none.
-func TestFigure4_9NoRTRBehindASilentReceive(t *testing.T) {
+func TestFigure4_9NoRTRAfterReceiveWithoutRTR(t *testing.T) {
 	t.Run("case 1: the first receive has sent an RTR", func(t *testing.T) {
 		w := races(t)
 		r1, r2 := w.recv(1, 0, 7, long), w.recv(1, 0, 7, long)
@@ -230,7 +230,7 @@ func TestFigure4_10MispredictedRTR(t *testing.T) {
 		r2 := w.recv(1, 0, 7, long)
 		w.sees(1, 0, wire.RTR)
 		w.send(0, 1, 7, 2, long)
-		seen[t.Name()] = fmt.Sprintf("%v %v", w.said(0, 1), w.said(1, 0))
+		seen[t.Name()] = fmt.Sprintf("%v %v", w.controlSent(0, 1), w.controlSent(1, 0))
 		w.sees(0, 1, wire.RTS)
 		w.finish()
 		w.got(r1, 1, limit)
@@ -242,7 +242,7 @@ func TestFigure4_10MispredictedRTR(t *testing.T) {
 		w.send(0, 1, 7, 1, limit)
 		w.sees(1, 0, wire.RTR)
 		w.send(0, 1, 7, 2, long)
-		seen[t.Name()] = fmt.Sprintf("%v %v", w.said(0, 1), w.said(1, 0))
+		seen[t.Name()] = fmt.Sprintf("%v %v", w.controlSent(0, 1), w.controlSent(1, 0))
 		r2 := w.recv(1, 0, 7, long)
 		w.sees(0, 1, wire.Eager, wire.RTS)
 		w.finish()
@@ -306,7 +306,7 @@ func TestFigure4_11EagerFlag(t *testing.T) {
 
 // Receives whose RTRs were dropped are still posted when RTRs are resumed. One that
 // is posted behind them must not speak: the sender would take its RTR for theirs.
-func TestResumeBehindDroppedRTRs(t *testing.T) {
+func TestNoRTRAfterReceivesWithDroppedRTRs(t *testing.T) {
 	w := races(t)
 	var recvs []*Request
 	for range 4 {
@@ -331,7 +331,7 @@ func TestResumeBehindDroppedRTRs(t *testing.T) {
 
 // An RTR that comes while the receiver has not heard that none is wanted is not kept
 // for later.
-func TestRTRThatComesWhileStopping(t *testing.T) {
+func TestRTRDuringStopIsDropped(t *testing.T) {
 	w := races(t)
 	w.send(0, 1, 7, 1, limit)
 	r1 := w.recv(1, 0, 7, long)
@@ -374,7 +374,7 @@ func TestFigure4_12NoDeadlock(t *testing.T) {
 						}
 					}
 					s := w.send(0, 1, 7, 1, min(n, room))
-					if s.state == posted || s.state == idle {
+					if s.state == statePosted || s.state == stateIdle {
 						t.Error("the send waits to be asked")
 					}
 					w.finish()

@@ -56,8 +56,8 @@ func TestNoRTRForAnySource(t *testing.T) {
 
 // A small message that there is no room for waits with its sender, as a large one does:
 // the receiver has sent no RTR for it, or has, which is then used.
-func TestFallBackForWantOfRoom(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+func TestEagerSendWithoutCreditFallsBack(t *testing.T) {
+	forEachProtocol(t, func(t *testing.T, w *world) {
 		for i, room := range []int{limit, long} {
 			r := w.recv(1, 0, 7, room)
 			w.finish()
@@ -80,7 +80,7 @@ func TestFallBackForWantOfRoom(t *testing.T) {
 
 // A receiver that guesses wrong again and again stops guessing, until something
 // comes by rendezvous.
-func TestMispredictionsDoNotPileUp(t *testing.T) {
+func TestReceiverStopsAfterMispredictions(t *testing.T) {
 	w := races(t)
 	eagerly := func(n int) {
 		for i := range n {
@@ -115,9 +115,9 @@ func TestMispredictionsDoNotPileUp(t *testing.T) {
 
 // A rendezvous begins a new count of mispredictions, even if it has nothing to say about
 // RTRs.
-func TestRendezvousBeginsANewCount(t *testing.T) {
+func TestRendezvousResetsMispredictions(t *testing.T) {
 	w := races(t)
-	h := w.ranks[1].e.hush(match.Envelope{Source: 0, Tag: 7})
+	h := w.ranks[1].e.receiverState(match.Envelope{Source: 0, Tag: 7})
 	h.mispredicted = 3
 	r := w.recv(1, 0, 7, long)
 	w.send(0, 1, 7, 1, long) // crosses
@@ -129,10 +129,10 @@ func TestRendezvousBeginsANewCount(t *testing.T) {
 
 // Envelopes that are used once do not add up, and what is forgotten of them is not
 // taken for trust.
-func TestEnvelopesAreForgotten(t *testing.T) {
+func TestSenderStateIsEvicted(t *testing.T) {
 	w := races(t)
 	for _, n := range w.ranks {
-		n.e.maxEnvelopes, n.e.forgetAt = 100, 100
+		n.e.maxEnvelopes, n.e.evictAt = 100, 100
 	}
 	r := w.recv(1, 0, 7, long) // speaks, for what will come eagerly
 	w.sees(1, 0, wire.RTR)
@@ -140,7 +140,7 @@ func TestEnvelopesAreForgotten(t *testing.T) {
 	for tag := range 110 {
 		w.send(0, 1, 100+tag, 2, 1)
 	}
-	if n := len(w.ranks[0].e.speculated); n > 100 {
+	if n := len(w.ranks[0].e.senders); n > 100 {
 		t.Errorf("%d envelopes are remembered", n)
 	}
 	w.finish()
@@ -148,7 +148,7 @@ func TestEnvelopesAreForgotten(t *testing.T) {
 	r = w.recv(1, 0, 7, long)
 	w.sees(1, 0, wire.RTR)
 	s := w.send(0, 1, 7, 3, long)
-	if s.state != offered {
+	if s.state != stateRTSSent {
 		t.Error("an RTR was used though its envelope was forgotten")
 	}
 	w.finish()
@@ -156,10 +156,10 @@ func TestEnvelopesAreForgotten(t *testing.T) {
 }
 
 // What comes within a send's own look may have its envelope forgotten.
-func TestForgottenWithinACall(t *testing.T) {
+func TestSenderStateEvictedDuringSend(t *testing.T) {
 	w := races(t)
 	e := w.ranks[0].e
-	e.maxEnvelopes, e.forgetAt = 100, 100
+	e.maxEnvelopes, e.evictAt = 100, 100
 	for tag := range 99 {
 		w.send(0, 1, 100+tag, 2, 1)
 	}
@@ -167,18 +167,18 @@ func TestForgottenWithinACall(t *testing.T) {
 	w.ranks[0].progress = func() { w.sees(1, 0, wire.RTR) } // of an envelope too many
 	w.send(0, 1, 7, 1, long)
 	q := w.ranks[0].to[1]
-	if h := q[len(q)-1].h; !e.forgotten || h.Flags != wire.StopRTR {
-		t.Errorf("envelopes were forgotten: %v; the RTS has flags %v", e.forgotten, h.Flags)
+	if h := q[len(q)-1].h; !e.evicted || h.Flags != wire.StopRTR {
+		t.Errorf("envelopes were forgotten: %v; the RTS has flags %v", e.evicted, h.Flags)
 	}
 }
 
 // Nor do envelopes add up that have a small and a large message each, and are never used
 // again: RTRs of all of them are stopped, by both ends.
-func TestStoppedEnvelopesAreForgotten(t *testing.T) {
+func TestStoppedSenderStateIsEvicted(t *testing.T) {
 	w := races(t)
 	const most = 100
 	for _, n := range w.ranks {
-		n.e.maxEnvelopes, n.e.forgetAt = most, most
+		n.e.maxEnvelopes, n.e.evictAt = most, most
 	}
 	for tag := range 5 * most {
 		for i, n := range []int{limit, long} {
@@ -187,7 +187,7 @@ func TestStoppedEnvelopesAreForgotten(t *testing.T) {
 			w.finish()
 			w.got(r, i, n)
 		}
-		if a, b := len(w.ranks[0].e.speculated), len(w.ranks[1].e.hushed); a > most || b > most {
+		if a, b := len(w.ranks[0].e.senders), len(w.ranks[1].e.receivers); a > most || b > most {
 			t.Fatalf("%d and %d envelopes are remembered", a, b)
 		}
 	}
@@ -206,7 +206,7 @@ func TestStoppedEnvelopesAreForgotten(t *testing.T) {
 
 // What a message costs does not depend on how many receives are posted, how many RTRs
 // have come, or how many offers wait.
-func TestCostDoesNotGrowWithTheQueues(t *testing.T) {
+func TestCostIndependentOfQueueLength(t *testing.T) {
 	const few, many, most = 10, 10_000, 10
 	queued := map[string]func(w *world, n int) (once func()){
 		"RTRs of one envelope": func(w *world, n int) func() {
@@ -284,7 +284,7 @@ func TestCostDoesNotGrowWithTheQueues(t *testing.T) {
 
 // A send whose memory cannot be registered has said nothing to its receiver: no RTR is
 // for it, and what its RTS was to say the next one says.
-func TestSendThatFailsHasSaidNothing(t *testing.T) {
+func TestFailedSendSendsNoControlMessage(t *testing.T) {
 	w := races(t)
 	fails := func() {
 		t.Helper()

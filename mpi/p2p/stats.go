@@ -9,7 +9,7 @@ type SendProtocol uint8
 const (
 	Eager SendProtocol = iota
 	Rendezvous
-	waysEnd
+	numSendProtocols
 )
 
 // Sizes counts messages by the power of two that their size is at least.
@@ -27,7 +27,7 @@ func (s *Sizes) add(n int) {
 
 // Stats counts what an engine did.
 type Stats struct {
-	Sent     [waysEnd]Sizes
+	Sent     [numSendProtocols]Sizes
 	Words    [16]uint64 // sent without data, by wire.Kind
 	FellBack uint64     // small messages that went by rendezvous for want of room
 

@@ -46,7 +46,7 @@ type Entry[R any] struct {
 	buf        []byte
 	from, to   uintptr
 	uses       int
-	orphan     bool // in no index: a larger one has its place, or its memory is freed
+	detached   bool // in no index: a larger one has its place, or its memory is freed
 	prev, next *Entry[R]
 }
 
@@ -60,7 +60,7 @@ type Cache[R any] struct {
 	cfg Config[R]
 	// all are sorted, and none contains another: so their ends are sorted too, and the
 	// last that begins before an address reaches farthest behind it.
-	all       []*Entry[R]
+	entries   []*Entry[R]
 	idle      Entry[R] // a ring, from the one used last to the one used least recently
 	idleCount int
 	idleBytes int
@@ -76,8 +76,8 @@ func New[R any](cfg Config[R]) *Cache[R] {
 func addr(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // after is the index of the first entry that begins behind an address.
-func (c *Cache[R]) after(a uintptr) int {
-	i, _ := slices.BinarySearchFunc(c.all, a, func(e *Entry[R], a uintptr) int {
+func (c *Cache[R]) firstAfter(a uintptr) int {
+	i, _ := slices.BinarySearchFunc(c.entries, a, func(e *Entry[R], a uintptr) int {
 		if e.from <= a {
 			return -1
 		}
@@ -90,8 +90,8 @@ func (c *Cache[R]) after(a uintptr) int {
 // none.
 func (c *Cache[R]) Find(buf []byte) *Entry[R] {
 	from := addr(buf)
-	if i := c.after(from); i > 0 && from+uintptr(len(buf)) <= c.all[i-1].to {
-		return c.all[i-1]
+	if i := c.firstAfter(from); i > 0 && from+uintptr(len(buf)) <= c.entries[i-1].to {
+		return c.entries[i-1]
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (c *Cache[R]) Get(buf []byte) (*Entry[R], error) {
 	if e := c.Find(buf); e != nil {
 		c.Stats.Hits++
 		if e.uses++; e.uses == 1 {
-			c.wake(e)
+			c.removeIdle(e)
 		}
 		return e, nil
 	}
@@ -128,23 +128,23 @@ func (c *Cache[R]) Get(buf []byte) (*Entry[R], error) {
 
 // insert puts an entry in the place of those that it contains.
 func (c *Cache[R]) insert(e *Entry[R]) error {
-	first, _ := slices.BinarySearchFunc(c.all, e.from, func(x *Entry[R], a uintptr) int { return cmp.Compare(x.from, a) })
+	first, _ := slices.BinarySearchFunc(c.entries, e.from, func(x *Entry[R], a uintptr) int { return cmp.Compare(x.from, a) })
 	last := first
-	for last < len(c.all) && c.all[last].to <= e.to {
+	for last < len(c.entries) && c.entries[last].to <= e.to {
 		last++
 	}
-	replaced := slices.Clone(c.all[first:last])
-	c.all = slices.Replace(c.all, first, last, e)
-	return c.unlist(replaced)
+	replaced := slices.Clone(c.entries[first:last])
+	c.entries = slices.Replace(c.entries, first, last, e)
+	return c.detach(replaced)
 }
 
 // unlist lets go of entries that are in the index no more.
-func (c *Cache[R]) unlist(gone []*Entry[R]) (err error) {
-	for _, e := range gone {
-		e.orphan = true
+func (c *Cache[R]) detach(removed []*Entry[R]) (err error) {
+	for _, e := range removed {
+		e.detached = true
 		if e.uses == 0 {
-			c.wake(e)
-			err = errors.Join(err, c.close(e))
+			c.removeIdle(e)
+			err = errors.Join(err, c.deregister(e))
 		}
 	}
 	return err
@@ -158,18 +158,18 @@ func (c *Cache[R]) Release(e *Entry[R]) error {
 	if e.uses < 0 {
 		panic("regcache: released more often than got")
 	}
-	if e.orphan {
-		return c.close(e)
+	if e.detached {
+		return c.deregister(e)
 	}
 	e.next, e.prev = c.idle.next, &c.idle
 	e.next.prev, e.prev.next = e, e
 	c.idleCount++
 	c.idleBytes += len(e.buf)
-	return c.shrink(c.cfg.MaxIdle, c.cfg.MaxIdleBytes)
+	return c.evictIdle(c.cfg.MaxIdle, c.cfg.MaxIdleBytes)
 }
 
 // wake takes an entry out of the idle ones.
-func (c *Cache[R]) wake(e *Entry[R]) {
+func (c *Cache[R]) removeIdle(e *Entry[R]) {
 	e.prev.next, e.next.prev = e.next, e.prev
 	e.prev, e.next = nil, nil
 	c.idleCount--
@@ -177,24 +177,24 @@ func (c *Cache[R]) wake(e *Entry[R]) {
 }
 
 // shrink evicts idle entries until there are no more than so many.
-func (c *Cache[R]) shrink(count, bytes int) (err error) {
+func (c *Cache[R]) evictIdle(count, bytes int) (err error) {
 	for c.idleCount > count || c.idleBytes > bytes {
 		e := c.idle.prev
-		c.wake(e)
+		c.removeIdle(e)
 		c.remove(e)
 		c.Stats.Evictions++
-		err = errors.Join(err, c.close(e))
+		err = errors.Join(err, c.deregister(e))
 	}
 	return err
 }
 
 func (c *Cache[R]) remove(e *Entry[R]) {
-	i := c.after(e.from) - 1
-	c.all = slices.Delete(c.all, i, i+1)
-	e.orphan = true
+	i := c.firstAfter(e.from) - 1
+	c.entries = slices.Delete(c.entries, i, i+1)
+	e.detached = true
 }
 
-func (c *Cache[R]) close(e *Entry[R]) error {
+func (c *Cache[R]) deregister(e *Entry[R]) error {
 	c.Stats.Regions--
 	c.Stats.Bytes -= len(e.buf)
 	e.buf = nil
@@ -202,26 +202,26 @@ func (c *Cache[R]) close(e *Entry[R]) error {
 }
 
 // Flush deregisters everything that nobody uses.
-func (c *Cache[R]) Flush() error { return c.shrink(0, 0) }
+func (c *Cache[R]) Flush() error { return c.evictIdle(0, 0) }
 
 // Forget says that memory is about to be freed, or used for something else: what is
 // registered of it is not found any more. It reports whether any of it is in use,
 // and so must not be freed yet.
 func (c *Cache[R]) Invalidate(buf []byte) (inUse bool, err error) {
 	from, to := addr(buf), addr(buf)+uintptr(len(buf))
-	first, _ := slices.BinarySearchFunc(c.all, from, func(x *Entry[R], a uintptr) int {
+	first, _ := slices.BinarySearchFunc(c.entries, from, func(x *Entry[R], a uintptr) int {
 		if x.to <= a {
 			return -1
 		}
 		return 1
 	})
 	last := first
-	for last < len(c.all) && c.all[last].from < to {
-		inUse = inUse || c.all[last].uses > 0
+	for last < len(c.entries) && c.entries[last].from < to {
+		inUse = inUse || c.entries[last].uses > 0
 		last++
 	}
-	gone := slices.Clone(c.all[first:last])
-	c.all = slices.Delete(c.all, first, last)
-	c.Stats.Forgotten += uint64(len(gone))
-	return inUse, c.unlist(gone)
+	removed := slices.Clone(c.entries[first:last])
+	c.entries = slices.Delete(c.entries, first, last)
+	c.Stats.Forgotten += uint64(len(removed))
+	return inUse, c.detach(removed)
 }

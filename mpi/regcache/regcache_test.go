@@ -57,7 +57,7 @@ func release(t *testing.T, c *Cache[int], e *Entry[int]) {
 	}
 }
 
-func TestUsedAgain(t *testing.T) {
+func TestReleasedRegionIsReused(t *testing.T) {
 	d := newDevice(t)
 	c := New(d.config(10, 1000))
 	buf := make([]byte, 100)
@@ -73,7 +73,7 @@ func TestUsedAgain(t *testing.T) {
 	}
 }
 
-func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
+func TestEvictsLeastRecentlyUsed(t *testing.T) {
 	d := newDevice(t)
 	c := New(d.config(2, 1000))
 	bufs := [][]byte{make([]byte, 10), make([]byte, 10), make([]byte, 10)}
@@ -97,7 +97,7 @@ func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
 	}
 }
 
-func TestBytesAreLimited(t *testing.T) {
+func TestIdleBytesLimit(t *testing.T) {
 	d := newDevice(t)
 	c := New(d.config(100, 250))
 	for range 5 {
@@ -109,7 +109,7 @@ func TestBytesAreLimited(t *testing.T) {
 }
 
 // A device that has no room gets it from what is idle.
-func TestFullDevice(t *testing.T) {
+func TestRegistrationFailureFlushesIdle(t *testing.T) {
 	d := newDevice(t)
 	d.room = 2
 	c := New(d.config(10, 1000))
@@ -123,7 +123,7 @@ func TestFullDevice(t *testing.T) {
 	release(t, c, held)
 }
 
-func TestForget(t *testing.T) {
+func TestInvalidate(t *testing.T) {
 	d := newDevice(t)
 	c := New(d.config(10, 1000))
 	buf := make([]byte, 100)
@@ -148,7 +148,7 @@ func TestForget(t *testing.T) {
 
 // collected makes a cache use a buffer that nothing else refers to, and returns how to
 // find out whether the collector has freed it.
-func collected(t *testing.T, c *Cache[int]) func() bool {
+func watchCollection(t *testing.T, c *Cache[int]) func() bool {
 	t.Helper()
 	var freed atomic.Bool
 	buf := make([]byte, 10_000)
@@ -169,9 +169,9 @@ func collected(t *testing.T, c *Cache[int]) func() bool {
 // Memory that is registered is not freed under the NIC, though its program has no use for
 // it any more: no other buffer can come to lie there and be taken for it. When it is let
 // go of it is freed.
-func TestCollectorCannotFreeWhatIsRegistered(t *testing.T) {
+func TestRegisteredMemoryIsNotCollected(t *testing.T) {
 	c := New(Config[int]{Register: func([]byte) (int, error) { return 0, nil }, Deregister: func(int) error { return nil }, MaxIdle: 2, MaxIdleBytes: 1 << 20})
-	freed := collected(t, c)
+	freed := watchCollection(t, c)
 	if freed() {
 		t.Fatal("memory that is registered was freed")
 	}
@@ -181,7 +181,7 @@ func TestCollectorCannotFreeWhatIsRegistered(t *testing.T) {
 	if c.Stats.Evictions != 1 || !freed() {
 		t.Errorf("memory that nobody needs any more is not freed: %+v", c.Stats)
 	}
-	freed = collected(t, c)
+	freed = watchCollection(t, c)
 	if err := c.Flush(); err != nil || !freed() {
 		t.Errorf("nor after a flush: %v", err)
 	}
@@ -189,7 +189,7 @@ func TestCollectorCannotFreeWhatIsRegistered(t *testing.T) {
 
 // Whatever is got, released and forgotten, an entry has its buffer in it and is
 // registered as long as it is used, and nothing is left in the end.
-func TestAnything(t *testing.T) {
+func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		d := newDevice(t)
@@ -222,8 +222,8 @@ func TestAnything(t *testing.T) {
 					t.Fatalf("seed %d: a region in use was deregistered", seed)
 				}
 			}
-			for i := 1; i < len(c.all); i++ {
-				if a, b := c.all[i-1], c.all[i]; a.from >= b.from || a.to >= b.to {
+			for i := 1; i < len(c.entries); i++ {
+				if a, b := c.entries[i-1], c.entries[i]; a.from >= b.from || a.to >= b.to {
 					t.Fatalf("seed %d: one entry contains another", seed)
 				}
 			}

@@ -29,7 +29,7 @@ type Costs struct {
 const Never = math.MaxInt
 
 // step is how finely thresholds tell sizes apart.
-const step = 1024
+const sizeStep = 1024
 
 // Thresholds are how often buffers must be used for registration to pay, by size.
 // The first is for sizes below 1 KiB, the second for those below 2 KiB, and so on;
@@ -40,10 +40,10 @@ type Thresholds []int
 // of sizes has that of its smallest, for which it pays least; the first, where 0
 // bytes cost nothing to copy, that of 512.
 func ComputeThresholds(c Costs, longest int) (t Thresholds) {
-	for n := 0; n <= longest; n += step {
+	for n := 0; n <= longest; n += sizeStep {
 		size := n
 		if n == 0 {
-			size = step / 2
+			size = sizeStep / 2
 		}
 		saved := c.Copy(size) - c.LookUp
 		if saved <= 0 {
@@ -56,11 +56,11 @@ func ComputeThresholds(c Costs, longest int) (t Thresholds) {
 }
 
 // of is the threshold of a size.
-func (t Thresholds) of(n int) int {
+func (t Thresholds) forSize(n int) int {
 	if len(t) == 0 {
 		return Never
 	}
-	return t[min(n/step, len(t)-1)]
+	return t[min(n/sizeStep, len(t)-1)]
 }
 
 // Config is how a table decides. Thresholds are needed.
@@ -121,11 +121,11 @@ type Table struct {
 }
 
 type buffer struct {
-	addr uintptr
-	size int // the largest it was used with
-	uses int
-	next *buffer
-	seen bool // as frequent
+	addr     uintptr
+	size     int // the largest it was used with
+	uses     int
+	next     *buffer
+	frequent bool // as frequent
 }
 
 // New returns an empty table.
@@ -140,7 +140,7 @@ func New(cfg Config) *Table {
 
 // golden is 2^64 divided by the golden ratio: multiplied with it, addresses that
 // differ in a few bits differ in the highest.
-const golden = 0x9e3779b97f4a7c15
+const hashMultiplier = 0x9e3779b97f4a7c15
 
 // Use counts a use of the n bytes at an address, and reports whether that buffer is
 // frequent: it should be registered, if it is not already.
@@ -148,12 +148,12 @@ func (t *Table) RecordUse(addr uintptr, n int) (frequent bool) {
 	if n < t.cfg.MinSize {
 		return false
 	}
-	threshold := t.cfg.Thresholds.of(n)
+	threshold := t.cfg.Thresholds.forSize(n)
 	if threshold == Never {
 		return false
 	}
 	t.Stats.Uses++
-	b := t.find(addr)
+	b := t.findOrAdd(addr)
 	if b == nil {
 		t.Stats.TooMany++
 		return false
@@ -163,8 +163,8 @@ func (t *Table) RecordUse(addr uintptr, n int) (frequent bool) {
 	if float64(b.uses) <= t.cfg.Speculation*float64(threshold) {
 		return false
 	}
-	if !b.seen {
-		b.seen = true
+	if !b.frequent {
+		b.frequent = true
 		t.Stats.Often++
 	}
 	t.Stats.Frequent++
@@ -173,38 +173,38 @@ func (t *Table) RecordUse(addr uintptr, n int) (frequent bool) {
 
 // find returns the buffer at an address, and adds it if there is a place; nil if
 // there is none.
-func (t *Table) find(addr uintptr) *buffer {
-	slot := &t.buckets[uint64(addr)*golden>>t.shift]
-	line := 0
+func (t *Table) findOrAdd(addr uintptr) *buffer {
+	slot := &t.buckets[uint64(addr)*hashMultiplier>>t.shift]
+	depth := 0
 	for b := *slot; b != nil; b = b.next {
 		if b.addr == addr {
 			return b
 		}
-		line++
+		depth++
 		t.Stats.Passed++
 	}
-	if t.full(line) {
+	if t.full(depth) {
 		return nil
 	}
 	b := &buffer{addr: addr, next: *slot}
 	*slot = b
 	t.Stats.Buffers++
-	if line > 0 {
+	if depth > 0 {
 		t.Stats.Chained++
 	}
-	t.Stats.MaxInLine = max(t.Stats.MaxInLine, line+1)
+	t.Stats.MaxInLine = max(t.Stats.MaxInLine, depth+1)
 	return b
 }
 
 // full reports whether the table takes no more buffers. It acts only when there is a
 // chain to be seen: as long as there is none, looking up costs the same for any
 // number of buffers.
-func (t *Table) full(line int) bool {
+func (t *Table) full(depth int) bool {
 	s := &t.Stats
 	if s.Buffers >= t.cfg.MaxBuffers {
 		return true
 	}
-	chains := line > 0 || s.Chained > 0
+	chains := depth > 0 || s.Chained > 0
 	s.Stopped = chains && float64(s.Often) < t.cfg.Frequent*float64(s.Buffers)
 	return s.Stopped
 }
@@ -212,7 +212,7 @@ func (t *Table) full(line int) bool {
 // Drop has a buffer be counted from the start again: what registering it cost is to be
 // earned once more.
 func (t *Table) Reset(addr uintptr) {
-	slot := &t.buckets[uint64(addr)*golden>>t.shift]
+	slot := &t.buckets[uint64(addr)*hashMultiplier>>t.shift]
 	t.remove(slot, func(b *buffer) bool { return b.addr == addr })
 }
 
@@ -225,10 +225,10 @@ func (t *Table) Invalidate(from, to uintptr) {
 }
 
 // remove takes those out of a bucket that something holds of.
-func (t *Table) remove(slot **buffer, gone func(*buffer) bool) {
+func (t *Table) remove(slot **buffer, match func(*buffer) bool) {
 	for at := slot; *at != nil; {
 		b := *at
-		if !gone(b) {
+		if !match(b) {
 			at = &b.next
 			continue
 		}
@@ -236,7 +236,7 @@ func (t *Table) remove(slot **buffer, gone func(*buffer) bool) {
 			t.Stats.Chained--
 		}
 		t.Stats.Buffers--
-		if b.seen {
+		if b.frequent {
 			t.Stats.Often--
 		}
 	}

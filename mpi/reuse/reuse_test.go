@@ -11,7 +11,7 @@ func ns(fixed, perKiB float64) func(int) time.Duration {
 	return func(n int) time.Duration { return time.Duration(fixed + perKiB*float64(n)/1024) }
 }
 
-func TestThresholdsFollowTheCosts(t *testing.T) {
+func TestComputeThresholds(t *testing.T) {
 	c := Costs{Register: ns(10_000, 500), Copy: ns(20, 180), LookUp: 60}
 	got := ComputeThresholds(c, 8192)
 	if len(got) != 9 {
@@ -34,12 +34,12 @@ func TestThresholdsFollowTheCosts(t *testing.T) {
 	if n := ComputeThresholds(Costs{Register: ns(1, 1), Copy: ns(5, 0), LookUp: 10}, 1024); n[0] != Never || n[1] != Never {
 		t.Errorf("where copying is cheaper than looking up: %v", n)
 	}
-	if Thresholds(nil).of(5) != Never || (Thresholds{7, 3}).of(1<<20) != 3 {
+	if Thresholds(nil).forSize(5) != Never || (Thresholds{7, 3}).forSize(1<<20) != 3 {
 		t.Error("the threshold of sizes beyond the table is not that of its end")
 	}
 }
 
-func TestFrequentFromAPartOfTheThreshold(t *testing.T) {
+func TestBufferIsFrequentAfterFractionOfThreshold(t *testing.T) {
 	tab := New(Config{Thresholds: Thresholds{432, 200, 110, 76, 60}})
 	for i := 1; i <= 30; i++ {
 		if got, want := tab.RecordUse(0x1000, 4096), i > 15; got != want {
@@ -58,7 +58,7 @@ func TestFrequentFromAPartOfTheThreshold(t *testing.T) {
 
 // Buffers that are used once do not fill the table: when they begin to chain it
 // stops to grow, and those in it go on being counted.
-func TestGrowthStops(t *testing.T) {
+func TestTableStopsGrowingWhenFewAreFrequent(t *testing.T) {
 	tab := New(Config{Thresholds: Thresholds{4}, Buckets: 64})
 	for i := range 10_000 {
 		tab.RecordUse(uintptr(0x1000+i*4096), 512)
@@ -88,7 +88,7 @@ func TestGrowthStops(t *testing.T) {
 	}
 }
 
-func TestForget(t *testing.T) {
+func TestInvalidate(t *testing.T) {
 	tab := New(Config{Thresholds: Thresholds{4}, Buckets: 1, Frequent: -1, MaxBuffers: 100})
 	const first, apart = uintptr(0x1000), uintptr(0x1000)
 	use := func(i uintptr) bool { return tab.RecordUse(first+i*apart, 512) }

@@ -4,10 +4,10 @@ import "slices"
 
 // Awaited visits the peers that something waits for.
 func (e *Engine) EachAwaitedPeer(visit func(peer int)) {
-	for _, w := range e.order {
+	for _, w := range e.ordered {
 		for i := range w.targets {
-			if t := &w.targets[i]; t.awaited() || w.exposed && t.completes == 0 && slices.Contains(w.posted, i) ||
-				w.access == started && !t.open && slices.Contains(w.group, i) {
+			if t := &w.targets[i]; t.isAwaited() || w.exposed && t.unusedCompletes == 0 && slices.Contains(w.exposedTo, i) ||
+				w.access == startEpoch && !t.postReceived && slices.Contains(w.group, i) {
 				visit(t.peer)
 			}
 		}
@@ -15,6 +15,6 @@ func (e *Engine) EachAwaitedPeer(visit func(peer int)) {
 }
 
 // awaited reports whether operations or locks wait for a target.
-func (t *target) awaited() bool {
-	return t.pending > 0 || t.lock == asked || t.flushes != t.flushed
+func (t *target) isAwaited() bool {
+	return t.pending > 0 || t.lock == lockRequested || t.flushesSent != t.flushesAcked
 }

@@ -24,55 +24,55 @@ func (w *Window) sendAccumulate(o *Operation) {
 	o.parts = 1 // ours, so that it does not end before all of it has begun
 	for at := 0; at < o.size; at += w.e.cfg.Chunk {
 		to := min(at+w.e.cfg.Chunk, o.size)
-		h.Offset = uint64(o.at + at)
+		h.Offset = uint64(o.offset + at)
 		if o.result != nil {
 			h.Size = uint64(to - at)
-			t.replies = append(t.replies, reply{o, at, to})
+			t.pendingReplies = append(t.pendingReplies, reply{o, at, to})
 			o.parts++
 		}
 		if o.origin == nil {
-			w.e.word(t, &h)
+			w.e.sendControl(t, &h)
 			continue
 		}
 		o.parts++
 		w.e.Stats.Words[h.Kind-wire.FirstWindowKind]++
-		w.e.fabric.Send(t.peer, &h, o.origin[at:to], o)
+		w.e.transport.Send(t.peer, &h, o.origin[at:to], o)
 	}
 	t.unflushed = t.unflushed || o.result == nil
-	o.part()
+	o.partDone()
 }
 
 // sendSwap has the target carry out a swap.
 func (w *Window) sendSwap(o *Operation) {
 	t := o.t
-	h := wire.Header{Kind: wire.CompareSwap, Context: w.id, Offset: uint64(o.at), Type: uint8(o.typ)}
-	t.replies = append(t.replies, reply{o, 0, o.size})
+	h := wire.Header{Kind: wire.CompareSwap, Context: w.id, Offset: uint64(o.offset), Type: uint8(o.typ)}
+	t.pendingReplies = append(t.pendingReplies, reply{o, 0, o.size})
 	o.parts = 2
 	w.e.Stats.Words[h.Kind-wire.FirstWindowKind]++
 	// Both elements must lie together until the word has left.
 	o.origin = append(bytes.Clone(o.compare), o.origin...)
-	w.e.fabric.Send(t.peer, &h, o.origin, o)
+	w.e.transport.Send(t.peer, &h, o.origin, o)
 }
 
 // oldCame takes what was there before an operation of ours.
-func (w *Window) oldCame(t *target, h *wire.Header, data []byte) error {
-	if len(t.replies) == 0 {
-		return confused(t.peer, h, "nobody has asked")
+func (w *Window) handleReply(t *target, h *wire.Header, data []byte) error {
+	if len(t.pendingReplies) == 0 {
+		return protocolError(t.peer, h, "nobody has asked")
 	}
-	r := t.replies[0]
+	r := t.pendingReplies[0]
 	if len(data) != r.to-r.from {
-		return confused(t.peer, h, "it has another size than was asked for")
+		return protocolError(t.peer, h, "it has another size than was asked for")
 	}
-	t.replies = t.replies[1:]
+	t.pendingReplies = t.pendingReplies[1:]
 	copy(r.o.result[r.from:r.to], data)
-	r.o.part()
+	r.o.partDone()
 	return nil
 }
 
 // elements is the memory of ours that a word is about; nil if it is not about any.
 func (w *Window) elements(h *wire.Header, size uint64) []byte {
 	each := uint64(Type(h.Type).Size())
-	if each == 0 || size == 0 || size > maxSize || size%each != 0 || h.Offset%each != 0 {
+	if each == 0 || size == 0 || size > maxRequestSize || size%each != 0 || h.Offset%each != 0 {
 		return nil
 	}
 	if all := uint64(len(w.mem)); size > all || h.Offset > all-size {
@@ -82,47 +82,47 @@ func (w *Window) elements(h *wire.Header, size uint64) []byte {
 }
 
 // carryOut carries out an accumulate of a peer's.
-func (w *Window) carryOut(t *target, h *wire.Header, data []byte) error {
+func (w *Window) handleAccumulate(t *target, h *wire.Header, data []byte) error {
 	size, op := uint64(len(data)), Op(h.Op)
 	if op == NoOp {
 		size = h.Size
 	}
-	there := w.elements(h, size)
-	if there == nil || !op.ValidFor(Type(h.Type)) || h.Flags&wire.Fetch != 0 && h.Size != size {
-		return confused(t.peer, h, "it is about what the window does not have")
+	elements := w.elements(h, size)
+	if elements == nil || !op.ValidFor(Type(h.Type)) || h.Flags&wire.Fetch != 0 && h.Size != size {
+		return protocolError(t.peer, h, "it is about what the window does not have")
 	}
 	w.e.Stats.Carried++
 	if h.Flags&wire.Fetch != 0 {
-		w.answer(t, there)
+		w.sendReply(t, elements)
 	}
 	if op != NoOp {
-		Reduce(there, data, Type(h.Type), op)
+		Reduce(elements, data, Type(h.Type), op)
 	}
 	return nil
 }
 
 // carryOutSwap carries out a swap of a peer's.
-func (w *Window) carryOutSwap(t *target, h *wire.Header, data []byte) error {
+func (w *Window) handleCompareSwap(t *target, h *wire.Header, data []byte) error {
 	size := Type(h.Type).Size()
-	there := w.elements(h, uint64(size))
-	if there == nil || len(data) != 2*size {
-		return confused(t.peer, h, "it is about what the window does not have")
+	element := w.elements(h, uint64(size))
+	if element == nil || len(data) != 2*size {
+		return protocolError(t.peer, h, "it is about what the window does not have")
 	}
 	w.e.Stats.Carried++
-	w.answer(t, there)
-	if bytes.Equal(there, data[:size]) {
-		copy(there, data[size:])
+	w.sendReply(t, element)
+	if bytes.Equal(element, data[:size]) {
+		copy(element, data[size:])
 	}
 	return nil
 }
 
 // answer sends what is there now.
-func (w *Window) answer(t *target, there []byte) {
-	o := w.e.operation()
-	buf := append(o.origin[:0], there...)
-	*o = Operation{w: w, t: t, what: answer, origin: buf, parts: 1}
+func (w *Window) sendReply(t *target, data []byte) {
+	o := w.e.allocOp()
+	buf := append(o.origin[:0], data...)
+	*o = Operation{w: w, t: t, kind: replyOp, origin: buf, parts: 1}
 	w.e.busy++
 	h := wire.Header{Kind: wire.AccumulateReply, Context: w.id}
 	w.e.Stats.Words[h.Kind-wire.FirstWindowKind]++
-	w.e.fabric.Send(t.peer, &h, buf, o)
+	w.e.transport.Send(t.peer, &h, buf, o)
 }

@@ -66,33 +66,33 @@ type Engine struct {
 	// Stats counts what it did.
 	Stats Stats
 
-	cfg     Config
-	fabric  Transport
-	windows map[uint32]*Window
-	order   []*Window // the same, in the order in which they were made
-	lost    map[int]error
-	busy    int // operations that are not complete
-	idle    []*Operation
-	out     wire.Header // of what is being sent: one of its own would not stay on the stack
+	cfg        Config
+	transport  Transport
+	windows    map[uint32]*Window
+	ordered    []*Window // the same, in the order in which they were made
+	lost       map[int]error
+	busy       int // operations that are not complete
+	freeOps    []*Operation
+	sendHeader wire.Header // of what is being sent: one of its own would not stay on the stack
 }
 
 // New returns an engine.
 func New(cfg Config, f Transport) *Engine {
 	cfg.setDefaults()
-	return &Engine{cfg: cfg, fabric: f, windows: make(map[uint32]*Window), lost: make(map[int]error)}
+	return &Engine{cfg: cfg, transport: f, windows: make(map[uint32]*Window), lost: make(map[int]error)}
 }
 
 // Busy reports whether any operation is under way.
 func (e *Engine) Busy() bool { return e.busy > 0 }
 
 // word sends one without data.
-func (e *Engine) word(t *target, h *wire.Header) {
+func (e *Engine) sendControl(t *target, h *wire.Header) {
 	if t.lost != nil {
 		return
 	}
 	e.Stats.Words[h.Kind-wire.FirstWindowKind]++
-	e.out = *h
-	e.fabric.Send(t.peer, &e.out, nil, nil)
+	e.sendHeader = *h
+	e.transport.Send(t.peer, &e.sendHeader, nil, nil)
 }
 
 // Arrived takes a word of a peer's. The data is valid until it returns.
@@ -105,44 +105,44 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 		if h.Kind == wire.Unlock {
 			return nil // nobody waits until it has come, and the window may be gone before
 		}
-		return confused(peer, h, "there is no such window")
+		return protocolError(peer, h, "there is no such window")
 	}
 	i, ok := w.index[peer]
 	if !ok {
-		return confused(peer, h, "it has no part in the window")
+		return protocolError(peer, h, "it has no part in the window")
 	}
 	t := &w.targets[i]
 	switch h.Kind {
 	case wire.Accumulate:
-		return w.carryOut(t, h, data)
+		return w.handleAccumulate(t, h, data)
 	case wire.CompareSwap:
-		return w.carryOutSwap(t, h, data)
+		return w.handleCompareSwap(t, h, data)
 	case wire.AccumulateReply:
-		return w.oldCame(t, h, data)
+		return w.handleReply(t, h, data)
 	case wire.Flush:
-		e.word(t, &wire.Header{Kind: wire.Flushed, Context: w.id})
+		e.sendControl(t, &wire.Header{Kind: wire.Flushed, Context: w.id})
 	case wire.Flushed:
-		if t.flushed == t.flushes {
-			return confused(peer, h, "nobody has asked")
+		if t.flushesAcked == t.flushesSent {
+			return protocolError(peer, h, "nobody has asked")
 		}
-		t.flushed++
+		t.flushesAcked++
 	case wire.Post:
-		w.postCame(i)
+		w.handlePost(i)
 	case wire.Complete:
-		t.completes++
+		t.unusedCompletes++
 	case wire.Lock:
-		return w.lockCame(t, h)
+		return w.handleLock(t, h)
 	case wire.Granted:
-		return w.grantCame(t, h)
+		return w.handleGranted(t, h)
 	case wire.Unlock:
-		return w.unlockCame(t, h)
+		return w.handleUnlock(t, h)
 	default:
-		return confused(peer, h, "it is not about windows")
+		return protocolError(peer, h, "it is not about windows")
 	}
 	return nil
 }
 
-func confused(peer int, h *wire.Header, why string) error {
+func protocolError(peer int, h *wire.Header, why string) error {
 	return fmt.Errorf("rank %d: %v of window %d: %w: %s", peer, h.Kind, h.Context, ErrProtocol, why)
 }
 
@@ -153,35 +153,35 @@ func (e *Engine) Lost(peer int, cause error) {
 		return
 	}
 	e.lost[peer] = fmt.Errorf("rank %d: %w: %w", peer, ErrLost, cause)
-	for _, w := range e.order {
+	for _, w := range e.ordered {
 		if i, ok := w.index[peer]; ok {
-			w.lose(&w.targets[i])
+			w.failTarget(&w.targets[i])
 		}
 	}
 }
 
 // lose ends what a window needs a peer for.
-func (w *Window) lose(t *target) {
+func (w *Window) failTarget(t *target) {
 	t.lost = w.e.lost[t.peer]
-	w.forfeit(t)
+	w.releaseLockOf(t)
 	waiting := t.waiting
 	t.waiting = nil
 	for _, o := range waiting {
 		o.fail(t.lost)
 		o.complete()
 	}
-	replies := t.replies
-	t.replies = nil
+	replies := t.pendingReplies
+	t.pendingReplies = nil
 	for _, r := range replies {
 		r.o.fail(t.lost)
-		r.o.part()
+		r.o.partDone()
 	}
-	accs := slices.Clone(t.accs)
+	accs := slices.Clone(t.atomicOps)
 	for _, o := range accs {
 		o.fail(t.lost)
 		if o.parts == 0 { // it has not begun
-			w.retire(o)
+			w.dequeue(o)
 		}
 	}
-	t.unflushed, t.flushed = false, t.flushes
+	t.unflushed, t.flushesAcked = false, t.flushesSent
 }

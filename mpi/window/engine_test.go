@@ -10,7 +10,7 @@ import (
 )
 
 // stub is a fabric that keeps what it is asked for.
-type stub struct {
+type stubTransport struct {
 	sent    []wire.Header
 	owners  []*Operation
 	regions int
@@ -21,39 +21,39 @@ type stubRegion struct{}
 
 func (stubRegion) Memory() wire.Memory { return wire.Memory{Addr: 1 << 20, Rails: 1} }
 
-func (s *stub) Send(_ int, h *wire.Header, _ []byte, owner *Operation) {
+func (s *stubTransport) Send(_ int, h *wire.Header, _ []byte, owner *Operation) {
 	s.sent = append(s.sent, *h)
 	if owner != nil {
 		s.owners = append(s.owners, owner)
 	}
 }
 
-func (s *stub) Register([]byte) (p2p.Region, error) {
+func (s *stubTransport) Register([]byte) (p2p.Region, error) {
 	s.regions++
 	return stubRegion{}, nil
 }
-func (s *stub) Source(b []byte) (p2p.Region, error) { return s.Register(b) }
-func (s *stub) Sink(b []byte) (p2p.Region, error)   { return s.Register(b) }
-func (s *stub) Release(p2p.Region)                  { s.regions-- }
-func (s *stub) Read(_ int, _ p2p.Region, _ int, _ wire.Memory, owner *Operation) {
+func (s *stubTransport) Source(b []byte) (p2p.Region, error) { return s.Register(b) }
+func (s *stubTransport) Sink(b []byte) (p2p.Region, error)   { return s.Register(b) }
+func (s *stubTransport) Release(p2p.Region)                  { s.regions-- }
+func (s *stubTransport) Read(_ int, _ p2p.Region, _ int, _ wire.Memory, owner *Operation) {
 	s.owners = append(s.owners, owner)
 }
 
-func (s *stub) Write(_ int, _ p2p.Region, _ int, _ wire.Memory, owner *Operation) {
+func (s *stubTransport) Write(_ int, _ p2p.Region, _ int, _ wire.Memory, owner *Operation) {
 	s.owners = append(s.owners, owner)
 }
 
-func (s *stub) FetchAdd(_ int, _ wire.Memory, _ uint64, owner *Atomic) {
+func (s *stubTransport) FetchAdd(_ int, _ wire.Memory, _ uint64, owner *Atomic) {
 	s.atomics = append(s.atomics, owner)
 }
 
-func (s *stub) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner *Atomic) {
+func (s *stubTransport) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner *Atomic) {
 	s.atomics = append(s.atomics, owner)
 }
 
 // pair is a window of this rank, which is 10, and another, which is 11.
-func pair(atomics bool) (*stub, *Engine, *Window) {
-	s := &stub{}
+func pair(atomics bool) (*stubTransport, *Engine, *Window) {
+	s := &stubTransport{}
 	e := New(Config{}, s)
 	mem := make([]byte, 64)
 	part, region, err := e.RegisterSegment(mem, atomics)
@@ -66,7 +66,7 @@ func pair(atomics bool) (*stub, *Engine, *Window) {
 }
 
 // Words that no engine says are refused, and change nothing.
-func TestConfusedPeer(t *testing.T) {
+func TestProtocolViolationsAreRejected(t *testing.T) {
 	data := make([]byte, 16)
 	for i, h := range []wire.Header{
 		{Kind: wire.Accumulate, Context: 5},                                      // no such window
@@ -119,7 +119,7 @@ func FuzzArrived(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		around := make([]byte, 64+32)
-		s := &stub{}
+		s := &stubTransport{}
 		e := New(Config{}, s)
 		mem := around[16:80:80]
 		part, region, _ := e.RegisterSegment(mem, false)
@@ -153,8 +153,8 @@ func FuzzArrived(f *testing.F) {
 
 // Locks are granted in the order of asking: who asks for a shared one does not pass
 // over who waits for an exclusive one, and those who can share do.
-func TestLocksAreFair(t *testing.T) {
-	s := &stub{}
+func TestLocksAreGrantedInOrder(t *testing.T) {
+	s := &stubTransport{}
 	e := New(Config{}, s)
 	mem := make([]byte, 8)
 	part, region, _ := e.RegisterSegment(mem, false)
@@ -176,12 +176,12 @@ func TestLocksAreFair(t *testing.T) {
 	}
 	has := func(want ...int) {
 		t.Helper()
-		if len(w.held) != len(want) {
-			t.Fatalf("%v have it, want %v", w.held, want)
+		if len(w.holders) != len(want) {
+			t.Fatalf("%v have it, want %v", w.holders, want)
 		}
 		for _, p := range want {
-			if _, ok := w.held[p]; !ok {
-				t.Fatalf("%v have it, want %v", w.held, want)
+			if _, ok := w.holders[p]; !ok {
+				t.Fatalf("%v have it, want %v", w.holders, want)
 			}
 		}
 	}
@@ -211,7 +211,7 @@ func TestLocksAreFair(t *testing.T) {
 
 // Atomics that find something else than was guessed are tried again, with what they
 // found, and no more of them are under way than may be.
-func TestAtomicsAreTriedAgain(t *testing.T) {
+func TestFailedCompareSwapIsRetried(t *testing.T) {
 	s, e, w := pair(true)
 	e.cfg.InFlight = 2
 	if err := w.LockAll(NoCheck); err != nil {
@@ -257,10 +257,10 @@ func TestAtomicsAreTriedAgain(t *testing.T) {
 }
 
 // A fabric may carry out an atomic at once.
-func TestAtomicsThatEndAtOnce(t *testing.T) {
+func TestAtomicsMayCompleteImmediately(t *testing.T) {
 	_, e, w := pair(true)
-	f := &quick{stub: &stub{}}
-	f.e, e.fabric = e, f
+	f := &instantTransport{stubTransport: &stubTransport{}}
+	f.e, e.transport = e, f
 	if err := w.LockAll(NoCheck); err != nil {
 		t.Fatal(err)
 	}
@@ -271,18 +271,18 @@ func TestAtomicsThatEndAtOnce(t *testing.T) {
 			t.Errorf("%d bytes: %v, %v, %v", n, err, o.Done(), o.Err())
 		}
 	}
-	if e.Busy() || len(w.targets[1].accs) > 0 {
+	if e.Busy() || len(w.targets[1].atomicOps) > 0 {
 		t.Error("something is left")
 	}
 }
 
-type quick struct {
-	*stub
+type instantTransport struct {
+	*stubTransport
 	e      *Engine
 	broken bool
 }
 
-func (q *quick) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner *Atomic) {
+func (q *instantTransport) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner *Atomic) {
 	if q.broken {
 		q.e.AtomicDone(owner, errors.New("no way"))
 		return
@@ -292,9 +292,9 @@ func (q *quick) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner *Atomic) {
 }
 
 // Closing gives memory back.
-func TestClose(t *testing.T) {
+func TestWindowCloseReleasesRegion(t *testing.T) {
 	s, e, w := pair(false)
-	if w.Close(); s.regions != 0 || len(e.windows) != 0 || len(e.order) != 0 {
+	if w.Close(); s.regions != 0 || len(e.windows) != 0 || len(e.ordered) != 0 {
 		t.Errorf("%d regions, %d windows are left", s.regions, len(e.windows))
 	}
 	if part, region, err := e.RegisterSegment(nil, true); part.Size != 0 || region != nil || err != nil {

@@ -26,7 +26,7 @@ func (e *Engine) RegisterSegment(mem []byte, atomics bool) (Segment, p2p.Region,
 	if len(mem) == 0 {
 		return part, nil, nil
 	}
-	region, err := e.fabric.Register(mem)
+	region, err := e.transport.Register(mem)
 	if err != nil {
 		return part, nil, err
 	}
@@ -38,7 +38,7 @@ func (e *Engine) RegisterSegment(mem []byte, atomics bool) (Segment, p2p.Region,
 // Disown gives back what Own made.
 func (e *Engine) ReleaseSegment(region p2p.Region) {
 	if region != nil {
-		e.fabric.Release(region)
+		e.transport.Release(region)
 	}
 }
 
@@ -52,53 +52,53 @@ type Window struct {
 	index   map[int]int // of targets, by peer
 
 	// As an origin:
-	access    access
-	used      bool  // of a fence: an operation followed it
-	group     []int // of a start
-	noCheck   bool  // of locks of all
-	locks     int   // held of single targets
-	touched   []int // targets that operations were begun on in this epoch
-	isTouched []bool
+	access      accessEpoch
+	fenceUsed   bool  // of a fence: an operation followed it
+	group       []int // of a start
+	noCheck     bool  // of locks of all
+	locks       int   // held of single targets
+	usedTargets []int // targets that operations were begun on in this epoch
+	isUsed      []bool
 
 	// As a target:
-	exposed bool
-	posted  []int // whom a post was for
-	held    map[int]LockKind
-	shared  int // of those held
-	queue   []claim
+	exposed       bool
+	exposedTo     []int // whom a post was for
+	holders       map[int]LockKind
+	sharedHolders int // of those held
+	lockQueue     []lockRequest
 }
 
 // access is which epoch allows operations of ours.
-type access uint8
+type accessEpoch uint8
 
 const (
-	none    access = iota
-	fenced         // all targets
-	started        // those of the group
-	locked         // those with locks
-	lockedAll
+	noEpoch    accessEpoch = iota
+	fenceEpoch             // all targets
+	startEpoch             // those of the group
+	lockEpoch              // those with locks
+	lockAllEpoch
 )
 
 // target is what an origin knows of a rank's part, and what of it as an origin.
 type target struct {
 	Segment
 	peer int
-	i    int
+	rank int
 	lost error
 
-	open      bool // of a started epoch: its post has come
-	lock      lockState
-	kind      LockKind
-	waiting   []*Operation // until it is open, or the lock is ours
-	accs      []*Operation // by its NIC, in order
-	pending   int          // operations that are not complete
-	unflushed bool         // words were sent that it has not said to have carried out
-	flushes   int          // asked for
-	flushed   int          // answered
-	replies   []reply      // that it owes, in order
-	err       error        // the first, of this epoch
-	posts     int          // that no start has used
-	completes int          // that no wait has
+	postReceived    bool // of a started epoch: its post has come
+	lock            lockState
+	lockKind        LockKind
+	waiting         []*Operation // until it is open, or the lock is ours
+	atomicOps       []*Operation // by its NIC, in order
+	pending         int          // operations that are not complete
+	unflushed       bool         // words were sent that it has not said to have carried out
+	flushesSent     int          // asked for
+	flushesAcked    int          // answered
+	pendingReplies  []reply      // that it owes, in order
+	err             error        // the first, of this epoch
+	unusedPosts     int          // that no start has used
+	unusedCompletes int          // that no wait has
 }
 
 // Open makes a window of the parts of all ranks, of which this is number me, with
@@ -106,21 +106,21 @@ type target struct {
 func (e *Engine) Open(id uint32, parts []Segment, mem []byte, region p2p.Region) *Window {
 	w := &Window{
 		e: e, id: id, mem: mem, region: region, index: make(map[int]int, len(parts)),
-		targets: make([]target, len(parts)), isTouched: make([]bool, len(parts)), held: make(map[int]LockKind),
+		targets: make([]target, len(parts)), isUsed: make([]bool, len(parts)), holders: make(map[int]LockKind),
 	}
 	for i, p := range parts {
-		w.targets[i] = target{Segment: p, peer: p.Peer, i: i, lost: e.lost[p.Peer]}
+		w.targets[i] = target{Segment: p, peer: p.Peer, rank: i, lost: e.lost[p.Peer]}
 		w.index[p.Peer] = i
 	}
 	e.windows[id] = w
-	e.order = append(e.order, w)
+	e.ordered = append(e.ordered, w)
 	return w
 }
 
 // Close ends a window.
 func (w *Window) Close() {
 	delete(w.e.windows, w.id)
-	w.e.order = slices.DeleteFunc(w.e.order, func(o *Window) bool { return o == w })
+	w.e.ordered = slices.DeleteFunc(w.e.ordered, func(o *Window) bool { return o == w })
 	w.e.ReleaseSegment(w.region)
 	w.region = nil
 }
@@ -131,13 +131,13 @@ func (w *Window) Size(rank int) int { return w.targets[rank].Size }
 // Quiescent says why a window cannot be closed now.
 func (w *Window) CheckNoEpoch() error {
 	switch {
-	case w.access == started:
+	case w.access == startEpoch:
 		return fmt.Errorf("%w: Start was called and Complete was not", ErrSync)
-	case w.access == locked:
+	case w.access == lockEpoch:
 		return fmt.Errorf("%w: %d locks are held", ErrSync, w.locks)
-	case w.access == lockedAll:
+	case w.access == lockAllEpoch:
 		return fmt.Errorf("%w: LockAll was called and UnlockAll was not", ErrSync)
-	case w.access == fenced && w.used:
+	case w.access == fenceEpoch && w.fenceUsed:
 		return fmt.Errorf("%w: operations have been begun since the last fence; end the epoch with another", ErrSync)
 	case w.exposed:
 		return fmt.Errorf("%w: Post was called and Wait was not", ErrSync)
@@ -146,10 +146,10 @@ func (w *Window) CheckNoEpoch() error {
 }
 
 // touch notes that operations are begun on a target.
-func (w *Window) touch(i int) {
-	if !w.isTouched[i] {
-		w.isTouched[i] = true
-		w.touched = append(w.touched, i)
+func (w *Window) markUsed(i int) {
+	if !w.isUsed[i] {
+		w.isUsed[i] = true
+		w.usedTargets = append(w.usedTargets, i)
 	}
 }
 
@@ -162,10 +162,10 @@ func (w *Window) RemoteComplete(rank int) bool {
 	}
 	if t.unflushed {
 		t.unflushed = false
-		t.flushes++
-		w.e.word(t, &wire.Header{Kind: wire.Flush, Context: w.id})
+		t.flushesSent++
+		w.e.sendControl(t, &wire.Header{Kind: wire.Flush, Context: w.id})
 	}
-	return t.flushes == t.flushed
+	return t.flushesSent == t.flushesAcked
 }
 
 // SettledHere reports whether the buffers of all operations on a rank's part are
@@ -183,7 +183,7 @@ func (w *Window) AllLocalComplete() bool { return w.all(w.LocalComplete) }
 
 func (w *Window) all(settled func(int) bool) bool {
 	all := true // each is asked, so that none has to wait for another
-	for _, i := range w.touched {
+	for _, i := range w.usedTargets {
 		all = settled(i) && all
 	}
 	return all
@@ -198,16 +198,16 @@ func (w *Window) TakeError(rank int) error {
 
 // AllFailed is Failed of all ranks that operations were begun on.
 func (w *Window) TakeErrors() (err error) {
-	for _, i := range w.touched {
+	for _, i := range w.usedTargets {
 		err = errors.Join(err, w.TakeError(i))
 	}
 	return err
 }
 
 // untouch forgets which targets operations were begun on.
-func (w *Window) untouch() {
-	for _, i := range w.touched {
-		w.isTouched[i] = false
+func (w *Window) clearUsed() {
+	for _, i := range w.usedTargets {
+		w.isUsed[i] = false
 	}
-	w.touched = w.touched[:0]
+	w.usedTargets = w.usedTargets[:0]
 }

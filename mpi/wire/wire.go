@@ -41,7 +41,7 @@ const (
 	Lock            // asks for a lock
 	Granted         // the peer has it
 	Unlock          // gives it back
-	kinds
+	numKinds
 )
 
 // Windows is the first of the kinds that are about windows.
@@ -113,13 +113,13 @@ const (
 	size
 	send
 	recv
-	early
+	postedFor
 	memory
 	context // without a tag
 	elements
 )
 
-var fields = [kinds]field{
+var fields = [numKinds]field{
 	Eager:   envelope | send, // Send only with Sync; the size is that of the data
 	SyncAck: send,
 	RTS:     envelope | size | send | memory,
@@ -127,7 +127,7 @@ var fields = [kinds]field{
 	Done:    send | recv,
 	RTR:     envelope | size | recv | memory,
 	RTRAck:  envelope | size | recv,
-	RTSAck:  send | early,
+	RTSAck:  send | postedFor,
 	Revoke:  envelope | recv,
 	Revoked: recv,
 
@@ -144,7 +144,7 @@ var fields = [kinds]field{
 }
 
 // of says which fields a header has.
-func of(kind Kind, flags Flags) field {
+func fieldsOf(kind Kind, flags Flags) field {
 	f := fields[kind]
 	switch {
 	case kind == Eager && flags&Sync == 0:
@@ -157,10 +157,10 @@ func of(kind Kind, flags Flags) field {
 
 // cached, in the byte of the kind, stands for the envelope and flags of the last
 // eager message.
-const cached = 0x80
+const cachedFlag = 0x80
 
 // CachedEager is the whole header of an eager message that is as the last was.
-const CachedEager = byte(Eager) | cached
+const CachedEager = byte(Eager) | cachedFlag
 
 // MaxLen is that of the longest header.
 const MaxLen = 2 + 8 + 8 + 4 + 4 + 8 + 9 + 4*MaxRails
@@ -174,10 +174,10 @@ type Encoder struct{ last Header }
 // Append writes a header behind dst.
 func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	le := binary.LittleEndian
-	f := of(h.Kind, h.Flags)
+	f := fieldsOf(h.Kind, h.Flags)
 	if h.Kind == Eager {
 		if h.Flags == e.last.Flags && h.Context == e.last.Context && h.Tag == e.last.Tag && e.last.Kind == Eager {
-			dst = append(dst, byte(Eager)|cached)
+			dst = append(dst, byte(Eager)|cachedFlag)
 			if f&send != 0 {
 				dst = le.AppendUint32(dst, h.Send)
 			}
@@ -206,7 +206,7 @@ func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	if f&recv != 0 {
 		dst = le.AppendUint32(dst, h.Recv)
 	}
-	if f&early != 0 {
+	if f&postedFor != 0 {
 		dst = le.AppendUint64(dst, h.PostedFor)
 	}
 	if f&memory != 0 {
@@ -226,8 +226,8 @@ type Decoder struct{ last Header }
 func (d *Decoder) Next(b []byte) (h Header, rest []byte, err error) {
 	r := reader{b: b}
 	first := r.byte()
-	if first&cached != 0 {
-		if Kind(first&^cached) != Eager || d.last.Kind != Eager {
+	if first&cachedFlag != 0 {
+		if Kind(first&^cachedFlag) != Eager || d.last.Kind != Eager {
 			return Header{}, nil, fmt.Errorf("%w: it stands for an eager one, and there was none", ErrMalformed)
 		}
 		h = Header{Kind: Eager, Flags: d.last.Flags, Context: d.last.Context, Tag: d.last.Tag}
@@ -237,10 +237,10 @@ func (d *Decoder) Next(b []byte) (h Header, rest []byte, err error) {
 		return h, r.b, r.err()
 	}
 	h.Kind, h.Flags = Kind(first), Flags(r.byte())
-	if h.Kind == 0 || h.Kind >= kinds || h.Flags >= flagsEnd {
+	if h.Kind == 0 || h.Kind >= numKinds || h.Flags >= flagsEnd {
 		return Header{}, nil, fmt.Errorf("%w: %v, flags %#x", ErrMalformed, h.Kind, uint8(h.Flags))
 	}
-	f := of(h.Kind, h.Flags)
+	f := fieldsOf(h.Kind, h.Flags)
 	if f&envelope != 0 {
 		h.Context, h.Tag = r.uint32(), int32(r.uint32())
 	}
@@ -259,7 +259,7 @@ func (d *Decoder) Next(b []byte) (h Header, rest []byte, err error) {
 	if f&recv != 0 {
 		h.Recv = r.uint32()
 	}
-	if f&early != 0 {
+	if f&postedFor != 0 {
 		h.PostedFor = r.uint64()
 	}
 	if f&memory != 0 {
@@ -283,13 +283,13 @@ func (d *Decoder) Next(b []byte) (h Header, rest []byte, err error) {
 // reader takes numbers from the front of bytes; what is missing is 0, and an error
 // in the end.
 type reader struct {
-	b     []byte
-	short bool
+	b         []byte
+	truncated bool
 }
 
 func (r *reader) take(n int) []byte {
 	if len(r.b) < n {
-		r.short, r.b = true, nil
+		r.truncated, r.b = true, nil
 		return make([]byte, 8)
 	}
 	part := r.b[:n]
@@ -302,7 +302,7 @@ func (r *reader) uint32() uint32 { return binary.LittleEndian.Uint32(r.take(4)) 
 func (r *reader) uint64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
 
 func (r *reader) err() error {
-	if r.short {
+	if r.truncated {
 		return fmt.Errorf("%w: it is cut off", ErrMalformed)
 	}
 	return nil

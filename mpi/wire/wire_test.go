@@ -39,7 +39,7 @@ func samples() []Header {
 	}
 }
 
-func TestHeadersArriveAsTheyWere(t *testing.T) {
+func TestHeaderRoundTrip(t *testing.T) {
 	var e Encoder
 	var d Decoder
 	var all []byte
@@ -64,19 +64,19 @@ func TestHeadersArriveAsTheyWere(t *testing.T) {
 }
 
 // Every kind is among the samples, or the tests say nothing of it.
-func TestSamplesHaveAllKinds(t *testing.T) {
+func TestSamplesCoverAllKinds(t *testing.T) {
 	seen := make(map[Kind]bool)
 	for _, h := range samples() {
 		seen[h.Kind] = true
 	}
-	for k := Kind(1); k < kinds; k++ {
+	for k := Kind(1); k < numKinds; k++ {
 		if !seen[k] || k.String() == "" || fields[k] == 0 {
 			t.Errorf("kind %d (%v) has no sample, no name or no fields", uint8(k), k)
 		}
 	}
 }
 
-func TestTheSameEnvelopeIsOneByte(t *testing.T) {
+func TestRepeatedEagerHeaderIsOneByte(t *testing.T) {
 	var e Encoder
 	h := Header{Kind: Eager, Context: 1, Tag: 2}
 	full := len(e.Append(nil, &h))

@@ -13,7 +13,7 @@ import (
 
 // A program that begins many small sends and then computes does not keep them from who
 // waits for them.
-func TestSendsLeaveWhileTheProgramComputes(t *testing.T) {
+func TestDeferredSendsAreFlushedWhileProgramComputes(t *testing.T) {
 	const count, long = 20, 10 * time.Millisecond
 	f := mpihost.Fabric{Ranks: 2, Limit: time.Minute}
 	o := mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}}

@@ -6,10 +6,10 @@ import (
 )
 
 // Message is one that was taken out of the queue, for a receive that is to come.
-type Message struct{ a *arrival }
+type Message struct{ a *unexpectedMessage }
 
 // Look says whose it is, what it is about, and how long it is.
-func (m *Message) Status() (source int, tag int32, size int) { return m.a.look() }
+func (m *Message) Status() (source int, tag int32, size int) { return m.a.status() }
 
 // Take takes out what a receive with this envelope would take now; nil if there is
 // nothing. Nobody else gets it.
@@ -23,8 +23,8 @@ func (e *Engine) Improbe(envelope match.Envelope) *Message {
 	if e.cfg.Protocol == Speculative && a.header.Kind == wire.RTS && e.lost[a.peer] == nil {
 		// Now, not when it is received: receives that are posted meanwhile may send
 		// RTRs, and its sender would take the first of them for this message's.
-		a.heard = true
-		e.word(a.peer, &wire.Header{Kind: wire.RTSAck, Send: a.header.Send})
+		a.recvKnown = true
+		e.sendControl(a.peer, &wire.Header{Kind: wire.RTSAck, Send: a.header.Send})
 	}
 	return &Message{a}
 }
@@ -34,9 +34,9 @@ func (e *Engine) Imrecv(r *Request, m *Message) {
 	a := m.a
 	m.a = nil
 	r.Context, r.Peer, r.Tag = a.header.Context, a.peer, a.header.Tag
-	r.begin()
-	r.receives = true
-	e.names.add(r)
-	e.serve(r, a.peer, &a.header, a.data, a.heard)
-	e.forget(a)
+	r.reset()
+	r.isRecv = true
+	e.requests.add(r)
+	e.deliver(r, a.peer, &a.header, a.data, a.recvKnown)
+	e.freeUnexpected(a)
 }

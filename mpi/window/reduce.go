@@ -114,57 +114,57 @@ func store(b []byte, size int, v uint64) {
 }
 
 // combine is what an operation makes of what is there and what comes.
-func combine(was, with uint64, t Type, o Op) uint64 {
+func combine(a, b uint64, t Type, o Op) uint64 {
 	switch o {
 	case Replace:
-		return with
+		return b
 	case NoOp:
-		return was
+		return a
 	case BAnd:
-		return was & with
+		return a & b
 	case BOr:
-		return was | with
+		return a | b
 	case BXor:
-		return was ^ with
+		return a ^ b
 	case LAnd:
-		return truth(was != 0 && with != 0)
+		return boolToUint(a != 0 && b != 0)
 	case LOr:
-		return truth(was != 0 || with != 0)
+		return boolToUint(a != 0 || b != 0)
 	case LXor:
-		return truth((was != 0) != (with != 0))
+		return boolToUint((a != 0) != (b != 0))
 	}
 	switch t {
 	case Byte:
-		return uint64(number(byte(was), byte(with), o))
+		return uint64(arithmetic(byte(a), byte(b), o))
 	case Int32:
-		return uint64(uint32(number(int32(uint32(was)), int32(uint32(with)), o)))
+		return uint64(uint32(arithmetic(int32(uint32(a)), int32(uint32(b)), o)))
 	case Uint32:
-		return uint64(number(uint32(was), uint32(with), o))
+		return uint64(arithmetic(uint32(a), uint32(b), o))
 	case Int64:
-		return uint64(number(int64(was), int64(with), o))
+		return uint64(arithmetic(int64(a), int64(b), o))
 	case Float32:
-		return uint64(math.Float32bits(number(math.Float32frombits(uint32(was)), math.Float32frombits(uint32(with)), o)))
+		return uint64(math.Float32bits(arithmetic(math.Float32frombits(uint32(a)), math.Float32frombits(uint32(b)), o)))
 	case Float64:
-		return math.Float64bits(number(math.Float64frombits(was), math.Float64frombits(with), o))
+		return math.Float64bits(arithmetic(math.Float64frombits(a), math.Float64frombits(b), o))
 	}
-	return number(was, with, o)
+	return arithmetic(a, b, o)
 }
 
-func truth(is bool) uint64 {
+func boolToUint(is bool) uint64 {
 	if is {
 		return 1
 	}
 	return 0
 }
 
-func number[T byte | int32 | uint32 | int64 | uint64 | float32 | float64](was, with T, o Op) T {
+func arithmetic[T byte | int32 | uint32 | int64 | uint64 | float32 | float64](a, b T, o Op) T {
 	switch o {
 	case Sum:
-		return was + with
+		return a + b
 	case Prod:
-		return was * with
+		return a * b
 	case Min:
-		return min(was, with)
+		return min(a, b)
 	}
-	return max(was, with)
+	return max(a, b)
 }

@@ -12,8 +12,8 @@ import (
 var anyOf = match.Envelope{Source: match.Any, Tag: match.Any}
 
 // A message that was taken out goes to the receive that is for it, and to no other.
-func TestMatchedProbe(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+func TestMprobedMessageGoesOnlyToItsReceive(t *testing.T) {
+	forEachProtocol(t, func(t *testing.T, w *world) {
 		for i, n := range []int{0, limit, long} {
 			e := w.ranks[1].e
 			if e.Improbe(anyOf) != nil {
@@ -40,7 +40,7 @@ func TestMatchedProbe(t *testing.T) {
 
 // Receives that are posted between the probe and its receive may send RTRs: none of
 // them is taken for the message's.
-func TestMatchedProbeBeforeRTRs(t *testing.T) {
+func TestMprobePreventsRTRMismatch(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		w := races(t)
@@ -71,8 +71,8 @@ func TestMatchedProbeBeforeRTRs(t *testing.T) {
 
 // What was taken out and came whole is received though its sender is lost; what
 // waits with the sender is not.
-func TestMatchedProbeOfALostPeer(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+func TestMprobedMessageOfLostPeer(t *testing.T) {
+	forEachProtocol(t, func(t *testing.T, w *world) {
 		for _, c := range []struct {
 			n    int
 			lost bool
@@ -94,7 +94,7 @@ func TestMatchedProbeOfALostPeer(t *testing.T) {
 
 // A receive from anybody that has met its message needs that sender from then on,
 // and nobody else.
-func TestLostWhileDataMoves(t *testing.T) {
+func TestPeerLostDuringTransfer(t *testing.T) {
 	for name, cfg := range configs() {
 		t.Run(name, func(t *testing.T) {
 			for _, lost := range []int{0, 2} {
@@ -129,12 +129,12 @@ func TestLostWhileDataMoves(t *testing.T) {
 }
 
 // lender is a fabric that keeps the buffers of eager sends until it is told to return them.
-type lender struct {
+type bufferHoldingTransport struct {
 	*node
 	kept []*Request
 }
 
-func (l *lender) Send(peer int, h *wire.Header, data []byte, owner *Request) {
+func (l *bufferHoldingTransport) Send(peer int, h *wire.Header, data []byte, owner *Request) {
 	l.node.Send(peer, h, data, nil)
 	if owner != nil {
 		l.kept = append(l.kept, owner)
@@ -143,10 +143,10 @@ func (l *lender) Send(peer int, h *wire.Header, data []byte, owner *Request) {
 
 // A send to a lost peer ends when the fabric has returned its buffer, and with the error of
 // the loss: its caller uses request and buffer again from then on.
-func TestLostWhileASendLeaves(t *testing.T) {
+func TestPeerLostDuringEagerSend(t *testing.T) {
 	for name, cfg := range configs() {
 		t.Run(name, func(t *testing.T) {
-			l := &lender{node: newWorld(t, 3, cfg).ranks[0]}
+			l := &bufferHoldingTransport{node: newWorld(t, 3, cfg).ranks[0]}
 			l.e = New(cfg, l)
 			s := &Request{Peer: 1, Tag: 7, Buf: make([]byte, 8)}
 			l.e.Isend(s)
@@ -165,7 +165,7 @@ func TestLostWhileASendLeaves(t *testing.T) {
 }
 
 // A send whose data moves does not need rank 0, even though nobody has set its Source.
-func TestLossOfRankZeroConcernsNoSendToOthers(t *testing.T) {
+func TestLossOfRankZeroKeepsSendsToOthers(t *testing.T) {
 	w := newWorld(t, 3, configs()["rput"])
 	s := w.send(1, 2, 7, 1, long)
 	r := w.recv(2, 1, 7, long)
@@ -179,7 +179,7 @@ func TestLossOfRankZeroConcernsNoSendToOthers(t *testing.T) {
 }
 
 // Concerns decides which receives the loss of a rank ends, now and later.
-func TestConcerns(t *testing.T) {
+func TestDependsOnSelectsFailedReceives(t *testing.T) {
 	w := newWorld(t, 3, configs()["rget"])
 	e := w.ranks[0].e
 	e.DependsOn = func(context uint32, from, lost int) bool { return context == 1 || from == lost }
@@ -206,13 +206,13 @@ func TestConcerns(t *testing.T) {
 
 // A synchronous send is done when its data is the sender's again too: the request
 // may be used for another at once.
-func TestSyncAckBeforeSent(t *testing.T) {
+func TestSyncAckBeforeSendDone(t *testing.T) {
 	w := newWorld(t, 2, configs()["rget"])
-	f := &slowSend{node: w.ranks[0]}
+	f := &stalledTransport{node: w.ranks[0]}
 	f.e = New(configs()["rget"], f)
 	s := &Request{Peer: 1, Tag: 7, Buf: message(1, 8), Mode: Synchronous}
 	f.e.Isend(s)
-	ack := wire.Header{Kind: wire.SyncAck, Send: s.name}
+	ack := wire.Header{Kind: wire.SyncAck, Send: s.id}
 	if err := f.e.Arrived(1, &ack, nil); err != nil || s.Done() {
 		t.Fatalf("%v; done %v while its data is with the carrier", err, s.Done())
 	}
@@ -231,9 +231,9 @@ func TestSyncAckBeforeSent(t *testing.T) {
 }
 
 // slowSend keeps the data of eager messages.
-type slowSend struct {
+type stalledTransport struct {
 	*node
 	e *Engine
 }
 
-func (s *slowSend) Send(int, *wire.Header, []byte, *Request) {}
+func (s *stalledTransport) Send(int, *wire.Header, []byte, *Request) {}

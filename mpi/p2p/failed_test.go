@@ -11,7 +11,7 @@ import (
 // A receive that is given up may have told its peer where to write. It does not end
 // before the peer has said that it will not, or has done so: memory that is the
 // program's again is not written to.
-func TestGivenUpReceives(t *testing.T) {
+func TestCancelledReceiveRevokesRTRFirst(t *testing.T) {
 	cause := errors.New("a rank is lost")
 	served, given := 0, 0
 	for seed := range uint64(200) {
@@ -63,7 +63,7 @@ func TestGivenUpReceives(t *testing.T) {
 	}
 }
 
-func TestAwaited(t *testing.T) {
+func TestEachAwaitedPeer(t *testing.T) {
 	w := newWorld(t, 4, configs()["rget"])
 	w.send(0, 1, 7, 1, long)
 	w.recv(0, 2, 7, long)
@@ -80,7 +80,7 @@ func TestAwaited(t *testing.T) {
 }
 
 // Without eager messages even empty ones meet their receives by rendezvous.
-func TestNothingIsEager(t *testing.T) {
+func TestNegativeEagerLimitForcesRendezvous(t *testing.T) {
 	for _, protocol := range []Protocol{RGET, RPUT, Speculative} {
 		w := newWorld(t, 2, Config{Protocol: protocol, EagerLimit: -1})
 		for id, n := range []int{0, 1, long, 0} {
@@ -104,19 +104,19 @@ func TestNothingIsEager(t *testing.T) {
 }
 
 // treacherous is a fabric that finds out that a peer is lost while it is asked for something.
-type treacherous struct {
+type losingTransport struct {
 	*node
 	inRoom, inSend bool
 }
 
-func (f *treacherous) CanSend(peer, _ int) bool {
+func (f *losingTransport) CanSend(peer, _ int) bool {
 	if f.inRoom {
 		f.e.Lost(peer, errors.New("no way to it"))
 	}
 	return !f.inRoom
 }
 
-func (f *treacherous) Send(peer int, h *wire.Header, data []byte, owner *Request) {
+func (f *losingTransport) Send(peer int, h *wire.Header, data []byte, owner *Request) {
 	if f.inSend {
 		f.e.Lost(peer, errors.New("no way to it"))
 	}
@@ -128,12 +128,12 @@ func (f *treacherous) Send(peer int, h *wire.Header, data []byte, owner *Request
 }
 
 // A peer may be lost in the midst of a call for it: the request ends, and ends once.
-func TestPeersAreLostWithinCalls(t *testing.T) {
+func TestPeerLostDuringTransportCall(t *testing.T) {
 	for name, cfg := range configs() {
 		for _, n := range []int{8, long} {
 			for _, inRoom := range []bool{true, false} {
 				w := newWorld(t, 2, cfg)
-				f := &treacherous{node: w.ranks[0], inRoom: inRoom, inSend: !inRoom}
+				f := &losingTransport{node: w.ranks[0], inRoom: inRoom, inSend: !inRoom}
 				f.e = New(cfg, f)
 				q := &Request{Peer: 1, Tag: 7, Buf: make([]byte, n)}
 				f.e.Isend(q)

@@ -14,7 +14,7 @@ import (
 // ExitCode says what the process ends with.
 type Launcher func(rank func(e *env.Env, o Options) error) error
 
-var host struct {
+var launcher struct {
 	name string
 	run  Launcher
 }
@@ -22,10 +22,10 @@ var host struct {
 // RegisterHost says who starts ranks; a program has one. The package that does so is
 // imported by the program for that alone, and calls it in its init.
 func RegisterLauncher(name string, h Launcher) {
-	if host.run != nil {
-		panic(fmt.Sprintf("mpi: %s is to start ranks, and %s is already: import one of them", name, host.name))
+	if launcher.run != nil {
+		panic(fmt.Sprintf("mpi: %s is to start ranks, and %s is already: import one of them", name, launcher.name))
 	}
-	host.name, host.run = name, h
+	launcher.name, launcher.run = name, h
 }
 
 // Main runs f as a rank. The process ends when it returns: with code 0, or 1 if it
@@ -34,18 +34,18 @@ func Main(f func(*World) error) { os.Exit(start(f)) }
 
 // start runs f by whoever starts ranks, and returns what the process ends with.
 func start(f func(*World) error) int {
-	if host.run == nil {
+	if launcher.run == nil {
 		fmt.Fprintln(os.Stderr, `mpi: nothing in this program starts ranks: add to its imports _ "github.com/fabrictest/fabrictest/lab/mpihost/join"`)
 		return 1
 	}
-	err := host.run(func(e *env.Env, o Options) error { return Run(e, o, f) })
+	err := launcher.run(func(e *env.Env, o Options) error { return Run(e, o, f) })
 	if err == nil {
 		return 0
 	}
-	if r, ok := errors.AsType[reported](err); !ok || !r.Reported() {
+	if r, ok := errors.AsType[reportedError](err); !ok || !r.Reported() {
 		fmt.Fprintln(os.Stderr, err)
 	}
-	if c, ok := errors.AsType[coded](err); ok {
+	if c, ok := errors.AsType[exitCoder](err); ok {
 		return c.ExitCode()
 	}
 	return 1
@@ -54,11 +54,11 @@ func start(f func(*World) error) int {
 // reported is an error that the user has been told already; coded, one that the
 // process ends with a certain code for.
 type (
-	reported interface {
+	reportedError interface {
 		error
 		Reported() bool
 	}
-	coded interface {
+	exitCoder interface {
 		error
 		ExitCode() int
 	}

@@ -13,35 +13,35 @@ import (
 const (
 	// keptFor is about how long a word is kept back from a peer by a program that
 	// computes.
-	keptFor = 50 * time.Microsecond
+	flushInterval = 50 * time.Microsecond
 	// keptAgain is after how often in vain the task ends.
-	keptAgain = 10
+	maxIdleFlushes = 10
 )
 
 // Kept implements Upper.
 func (k *rank) FlushNeeded() {
-	if !k.flushing {
-		k.flushing = true
-		k.env.Go("flush", k.flushKept)
+	if !k.flushTaskRunning {
+		k.flushTaskRunning = true
+		k.env.Go("flush", k.flushTask)
 	}
 }
 
 // flushKept is the task.
-func (k *rank) flushKept(p verbs.Proc) {
-	for vain := 0; vain < keptAgain; {
-		p.Sleep(keptFor)
+func (k *rank) flushTask(p verbs.Proc) {
+	for idle := 0; idle < maxIdleFlushes; {
+		p.Sleep(flushInterval)
 		if !k.mu.TryLock() {
 			continue // the program is in a call
 		}
 		switch {
 		case k.ended.Load():
-			vain = keptAgain
+			idle = maxIdleFlushes
 		case k.carrier.Flush():
-			vain = 0
+			idle = 0
 		default:
-			vain++
+			idle++
 		}
-		k.flushing = vain < keptAgain
+		k.flushTaskRunning = idle < maxIdleFlushes
 		k.mu.Unlock()
 	}
 }
