@@ -2,12 +2,12 @@ package mpi
 
 import "fmt"
 
-// Alltoall brings the i-th part of each rank's send buffer to rank i, who has them in
-// the order of ranks. All parts have as many bytes.
+// Alltoall sends the i-th block of each rank's send buffer to rank i, which stores the
+// blocks in rank order. All blocks have the same size.
 func (c *Comm) Alltoall(send, recv []byte) error {
 	err := c.check()
 	if err == nil && (len(send) != len(recv) || len(send)%c.size != 0) {
-		err = fmt.Errorf("%w: %d bytes to send and %d to receive; either must be as many, a multiple of the %d ranks", ErrArg, len(send), len(recv), c.size)
+		err = fmt.Errorf("%w: %d bytes to send and %d to receive; the sizes must be equal and a multiple of the %d ranks", ErrArg, len(send), len(recv), c.size)
 	}
 	if err != nil {
 		return c.raise("Alltoall", err)
@@ -22,8 +22,8 @@ func (c *Comm) Alltoall(send, recv []byte) error {
 	return c.raise("Alltoall", err)
 }
 
-// exchangePairwise takes n-1 rounds, in each of which everybody sends to one and
-// receives from one.
+// alltoallPairwise takes size-1 rounds. In round i each rank sends to rank me+i and
+// receives from rank me-i.
 func (c *Comm) alltoallPairwise(send, recv []byte, n int) error {
 	part := func(b []byte, rank int) []byte { return b[rank*n : (rank+1)*n] }
 	copy(part(recv, c.me), part(send, c.me))
@@ -36,9 +36,9 @@ func (c *Comm) alltoallPairwise(send, recv []byte, n int) error {
 	return nil
 }
 
-// exchangeBruck takes log(n) rounds, in which parts travel together. Part i is that
-// for whoever is i ranks on; in round b those travel 2^b ranks on whose distance has
-// that bit.
+// alltoallBruck is Bruck's algorithm with log2(size) rounds. Block i is for rank me+i; in
+// the round with distance step, the blocks whose index has bit step set move step ranks
+// on.
 func (c *Comm) alltoallBruck(send, recv []byte, n int) error {
 	parts := make([]byte, len(send))
 	offset := c.me * n
@@ -63,7 +63,7 @@ func (c *Comm) alltoallBruck(send, recv []byte, n int) error {
 			}
 		}
 	}
-	// Part i has come from whoever is i ranks before.
+	// Block i now comes from rank me-i.
 	for i := range c.size {
 		from := (c.me - i + c.size) % c.size
 		copy(recv[from*n:(from+1)*n], parts[i*n:(i+1)*n])

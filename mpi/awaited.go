@@ -2,7 +2,7 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi/match"
 
-// Awaited implements Upper.
+// EachAwaitedPeer implements Upper.
 func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 	members := func(context uint32, from int) {
 		switch {
@@ -22,7 +22,8 @@ func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 	k.windows.EachAwaitedPeer(visit)
 }
 
-// visitMembers visits those who may send to a receive from anybody.
+// eachMember visits the other members of a communicator, any of which may send to a
+// receive from AnySource.
 func (k *rank) eachMember(context uint32, visit func(peer int)) {
 	c := k.comms[context&^collective]
 	for peer := range k.env.Size {
@@ -32,8 +33,8 @@ func (k *rank) eachMember(context uint32, visit func(peer int)) {
 	}
 }
 
-// visitGone visits those of a collective operation who have ended. It needs
-// everybody, though it hears of most only through others, and need not ask them.
+// eachExitedMember visits the members of a communicator that have exited. A collective
+// operation needs all members, but the carrier need not probe those it does not talk to.
 func (k *rank) eachExitedMember(context uint32, visit func(peer int)) {
 	k.eachMember(context, func(peer int) {
 		if k.env.Control.Gone(peer) {

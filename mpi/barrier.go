@@ -5,10 +5,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// Tags of collective operations. Each kind that waits has one of its own: all ranks
-// call them in the same order, so that messages of the same kind are in order too.
-// Those that do not wait have one each, as long as fewer than manyBarriers are under
-// way at once.
+// Tags of collective messages. All ranks call the blocking collectives in the same order,
+// so one tag per kind suffices. Each Ibarrier has a tag of its own, as long as fewer than
+// maxIbarriers are active at once.
 const (
 	tagBarrier = iota
 	tagBcast
@@ -19,16 +18,17 @@ const (
 
 	maxIbarriers = 1 << 16
 
-	// tagBroken is that of the word of a rank that has given up.
+	// tagFailed marks the message by which a rank announces that collectives on a
+	// communicator have failed.
 	tagFailed = TagMax
 )
 
-// anything is the envelope of whatever comes in a context.
+// anyMessage is the envelope that matches every message in a context.
 func anyMessage(context uint32) match.Envelope {
 	return match.Envelope{Context: context, Source: match.Any, Tag: match.Any}
 }
 
-// Barrier returns when all ranks have called it.
+// Barrier blocks until all ranks have called it.
 func (c *Comm) Barrier() error {
 	if err := c.check(); err != nil {
 		return c.raise("Barrier", err)
@@ -39,8 +39,8 @@ func (c *Comm) Barrier() error {
 	return c.raise("Barrier", err)
 }
 
-// meet is a barrier by dissemination: in round i everybody tells whoever is 2^i ranks
-// on, and so has heard of twice as many as before. The lock is held.
+// barrier is a dissemination barrier: in round i each rank notifies the rank 2^i after it.
+// The caller holds the lock.
 func (c *Comm) barrier() error {
 	for step := 1; step < c.size; step *= 2 {
 		to, from := (c.me+step)%c.size, (c.me-step+c.size)%c.size
@@ -51,7 +51,8 @@ func (c *Comm) barrier() error {
 	return nil
 }
 
-// schedule is a barrier that goes on whenever its rank progresses.
+// ibarrier is a nonblocking dissemination barrier. The rank's progress function advances
+// it.
 type ibarrier struct {
 	c             *Comm
 	tag, distance int
@@ -60,7 +61,7 @@ type ibarrier struct {
 	err           error
 }
 
-// Ibarrier begins a barrier.
+// Ibarrier starts a nonblocking barrier.
 func (c *Comm) Ibarrier() (*Request, error) {
 	if err := c.check(); err != nil {
 		return nil, c.raise("Ibarrier", err)
@@ -75,7 +76,7 @@ func (c *Comm) Ibarrier() (*Request, error) {
 	return &Request{c: c, call: "Ibarrier", active: true, kind: ibarrierRequest, ibarrier: s}, nil
 }
 
-// begin starts a round, if there is one to come.
+// startRound starts the next round, or marks the barrier done after the last.
 func (s *ibarrier) startRound() {
 	c := s.c
 	if s.done = s.distance >= c.size; s.done {
@@ -85,7 +86,8 @@ func (s *ibarrier) startRound() {
 	c.startSend(&s.send, c.context|collective, nil, (c.me+s.distance)%c.size, s.tag, p2p.Standard)
 }
 
-// advance goes on with what is under way, and reports whether it could.
+// advanceSchedules advances the active nonblocking barriers and reports whether any made
+// progress.
 func (k *rank) advanceSchedules() (moved bool) {
 	left := k.ibarriers[:0]
 	for _, s := range k.ibarriers {
@@ -95,7 +97,7 @@ func (k *rank) advanceSchedules() (moved bool) {
 				s.err = s.send.Err
 			}
 			if s.err == nil && s.recv.Cancelled {
-				s.err = ErrFinalized // not everybody has called it, and nobody will
+				s.err = ErrFinalized // the program ended before all ranks called Ibarrier
 			}
 			if s.done = s.err != nil; s.done {
 				s.c.announceFailure()

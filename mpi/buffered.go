@@ -7,25 +7,26 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// attached is the buffer of buffered sends.
+// attachedBuffer is the buffer that buffered sends copy their messages to.
 type attachedBuffer struct {
 	buf      []byte
 	present  bool
-	messages []*bufferedMessage // in the order of their places
+	messages []*bufferedMessage // ordered by offset
 }
 
-// placed is a message that lies in it until it has left.
+// bufferedMessage is a message that occupies space in the attached buffer until its send
+// completes.
 type bufferedMessage struct {
 	req          p2p.Request
 	offset, size int
 }
 
-// reclaim gives back the places of messages that have left.
+// reclaim frees the space of completed sends.
 func (a *attachedBuffer) reclaim() {
 	a.messages = slices.DeleteFunc(a.messages, func(m *bufferedMessage) bool { return m.req.Done() })
 }
 
-// place finds room for n bytes: the first that is large enough.
+// alloc returns space for n bytes by first fit, or nil.
 func (a *attachedBuffer) alloc(n int) *bufferedMessage {
 	at := 0
 	for i, m := range a.messages {
@@ -46,11 +47,12 @@ func (a *attachedBuffer) insert(i, at, n int) *bufferedMessage {
 	return m
 }
 
-// AttachBuffer gives buffered sends n bytes. A message needs as many as it has.
+// AttachBuffer allocates n bytes for buffered sends. A message needs exactly its own size;
+// there is no overhead per message.
 func (w *World) AttachBuffer(n int) error {
 	err := w.check()
 	if err == nil && n < 0 {
-		err = fmt.Errorf("%w: a buffer of %d bytes", ErrArg, n)
+		err = fmt.Errorf("%w: buffer size %d is negative", ErrArg, n)
 	}
 	if err != nil {
 		return w.raise("AttachBuffer", err)
@@ -58,7 +60,7 @@ func (w *World) AttachBuffer(n int) error {
 	w.k.lock()
 	a := &w.k.bsendBuffer
 	if a.present {
-		err = fmt.Errorf("%w: one of %d bytes is attached already; detach it first", ErrBuffer, len(a.buf))
+		err = fmt.Errorf("%w: a buffer of %d bytes is already attached; detach it first", ErrBuffer, len(a.buf))
 	} else {
 		a.present, a.buf = true, make([]byte, n)
 	}
@@ -66,7 +68,8 @@ func (w *World) AttachBuffer(n int) error {
 	return w.raise("AttachBuffer", err)
 }
 
-// DetachBuffer takes the buffer back when all messages in it have left.
+// DetachBuffer waits until all buffered messages have been sent, and then removes the
+// buffer.
 func (w *World) DetachBuffer() error {
 	if err := w.check(); err != nil {
 		return w.raise("DetachBuffer", err)
@@ -76,23 +79,24 @@ func (w *World) DetachBuffer() error {
 	a := &k.bsendBuffer
 	if !a.present {
 		k.unlock()
-		return w.raise("DetachBuffer", fmt.Errorf("%w: none is attached", ErrBuffer))
+		return w.raise("DetachBuffer", fmt.Errorf("%w: no buffer is attached", ErrBuffer))
 	}
 	k.waitUntil(func() bool {
 		a.reclaim()
 		return len(a.messages) == 0
 	})
-	gone := a.buf
+	buf := a.buf
 	k.bsendBuffer = attachedBuffer{}
-	err := k.carrier.Invalidate(gone)
+	err := k.carrier.Invalidate(buf)
 	k.unlock()
 	return w.raise("DetachBuffer", err)
 }
 
-// Bsend sends a message from the attached buffer, and does not wait.
+// Bsend copies a message to the attached buffer and sends it from there. It does not
+// block.
 func (c *Comm) Bsend(buf []byte, dest, tag int) error { return c.bsend("Bsend", buf, dest, tag) }
 
-// Ibsend begins a buffered send; it is complete at once.
+// Ibsend is Bsend with a request, which is already complete.
 func (c *Comm) Ibsend(buf []byte, dest, tag int) (*Request, error) {
 	if err := c.bsend("Ibsend", buf, dest, tag); err != nil {
 		return nil, err
@@ -110,21 +114,22 @@ func (c *Comm) bsend(call string, buf []byte, dest, tag int) error {
 	return c.raise(call, err)
 }
 
-// bufferedSend sends a message from a place in the attached buffer. The lock is held.
+// bufferedSend copies a message to the attached buffer and starts to send it. The caller
+// holds the lock.
 func (c *Comm) bufferedSend(buf []byte, dest, tag int) error {
 	a := &c.k.bsendBuffer
 	m := a.alloc(len(buf))
 	if m == nil {
-		c.k.progress() // some of what lies there may have left
+		c.k.progress() // may complete earlier sends
 		a.reclaim()
 		m = a.alloc(len(buf))
 	}
 	switch {
 	case m != nil:
 	case !a.present:
-		return fmt.Errorf("%w: none is attached; World.AttachBuffer does so", ErrBuffer)
+		return fmt.Errorf("%w: no buffer is attached; call World.AttachBuffer first", ErrBuffer)
 	default:
-		return fmt.Errorf("%w: %d bytes more than %d messages leave of %d", ErrBuffer, len(buf), len(a.messages), len(a.buf))
+		return fmt.Errorf("%w: no space for %d bytes: %d messages occupy the buffer of %d bytes", ErrBuffer, len(buf), len(a.messages), len(a.buf))
 	}
 	part := a.buf[m.offset : m.offset+m.size]
 	copy(part, buf)

@@ -9,69 +9,69 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// Upper is what a carrier tells of: the rank above it.
+// Upper receives the events of a carrier; the rank implements it.
 type Upper = carrier.Upper
 
-// Carrier moves the words and data of a rank over whatever paths there are to each
-// peer, of which it may be one itself. It belongs to whoever holds the rank's lock;
-// only Wait is called without it. It calls nobody before it was first called.
+// Carrier moves control messages and data between this rank and its peers, itself
+// included. The caller holds the rank's lock in every method except Wait. A carrier calls
+// Upper only from within its methods.
 type Carrier interface {
 	Now() time.Duration
-	// MaxData is how much data a word can have.
+	// MaxData is the largest payload of a message.
 	MaxData() int
-	// Room reports whether a word with n bytes can leave for a peer without having to
-	// wait for room there.
+	// CanSend reports whether a message of n bytes can be sent to a peer now, that is,
+	// whether there is credit for it.
 	CanSend(peer, n int) bool
-	// Send carries a word to a peer, behind those before it. The header is the
-	// caller's again at once, data when Finished says Sent of the owner; without an
-	// owner there is no data.
+	// Send sends a message to a peer, in order. The header may be reused at once, data
+	// when Upper.Finished reports Sent for the owner. A message without an owner has no
+	// data.
 	Send(peer int, h *wire.Header, data []byte, owner any)
-	// Register makes memory reachable for peers and their NICs; Source makes what is
-	// written from it reachable for ours, and Sink what is read into it, by a copy if
-	// that is cheaper.
+	// Register makes memory accessible to peers. Source and Sink make it accessible to the
+	// local NIC as the source of writes or the destination of reads; they may use a bounce
+	// buffer where that is cheaper.
 	Register(buf []byte) (p2p.Region, error)
 	Source(buf []byte) (p2p.Region, error)
 	Sink(buf []byte) (p2p.Region, error)
 	Release(p2p.Region)
-	// Read brings n bytes of a peer's memory.
+	// Read reads n bytes of a peer's memory.
 	Read(peer int, into p2p.Region, n int, from wire.Memory, owner any)
-	// Write takes n bytes to a peer's memory; then, if it is not nil, is a word that
-	// arrives when they are there.
+	// Write writes n bytes to a peer's memory. If then is not nil, it is a message that
+	// the peer receives after the data.
 	Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner any)
-	// Atomics reports whether the eight aligned bytes anywhere in a peer's registered
-	// memory, this rank's own included, can be changed atomically, by whatever path.
+	// Atomics reports whether FetchAdd and CompareSwap work on every aligned 8-byte word
+	// of registered memory of every peer, this rank included.
 	Atomics() bool
-	// FetchAdd and CompareSwap do so. The owner is told what was there, before
-	// Finished.
+	// FetchAdd and CompareSwap are atomic operations on an 8-byte word. The owner receives
+	// the old value before Upper.Finished.
 	FetchAdd(peer int, at wire.Memory, add uint64, owner carrier.Fetcher)
 	CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner carrier.Fetcher)
-	// Forget says that memory is about to be freed or used for something else, and
-	// Forgotten whether it may be: no NIC can reach it any more. Progress leads to that.
+	// Invalidate removes the registrations of memory that is about to be freed or reused.
+	// Invalidated reports whether no NIC can access it any more; Progress leads to that.
 	Invalidate(buf []byte) error
 	Invalidated(buf []byte) bool
-	// Flush has leave what was kept back to leave with more, and reports whether there
-	// was anything.
+	// Flush sends deferred messages, and reports whether there were any.
 	Flush() bool
-	// Progress takes in what has come, and reports whether there was anything.
+	// Progress processes received messages and completions, and reports whether there were
+	// any.
 	Progress() bool
-	// Glance is a Progress that leaves to the next one what can wait; first says that it
-	// is the first of several, one right behind the other. Wait comes after a Progress
-	// only.
+	// PollFast is a cheaper Progress that may leave work to the next Progress. first marks
+	// the first of several consecutive calls. Wait must follow a Progress, not a PollFast.
 	PollFast(first bool) bool
-	// Wait returns when there may be something for Progress, or after most. The
-	// program and the task in the background may both wait.
-	Wait(most time.Duration)
-	// Quiet reports whether everything that was sent has reached its peers.
+	// Wait blocks until Progress may have something to do, or until the timeout. The
+	// program and the progress task may wait at the same time.
+	Wait(timeout time.Duration)
+	// AllDelivered reports whether all sent messages have reached their peers.
 	AllDelivered() bool
 	Close() error
-	// Stats are the carrier's own.
+	// Stats returns the statistics of the carrier, whose type depends on the
+	// implementation.
 	Stats() any
 }
 
-// Opener makes the carrier of a rank. All ranks do so at the same time.
+// Opener opens the carrier of a rank. All ranks do so at the same time.
 type Opener func(e *env.Env, up Upper) (Carrier, error)
 
-// OverVerbs makes carriers over the NICs that a rank's environment has.
+// OverVerbs opens carriers that use the NICs of the rank's environment.
 func OverVerbs(cfg carrier.Config) Opener {
 	return func(e *env.Env, up Upper) (Carrier, error) {
 		c, err := carrier.Open(e, cfg, up)
@@ -82,7 +82,7 @@ func OverVerbs(cfg carrier.Config) Opener {
 	}
 }
 
-// overVerbs is a carrier whose regions are known by what can be done with them.
+// verbsCarrier adapts carrier.Carrier to the Carrier interface.
 type verbsCarrier struct{ *carrier.Carrier }
 
 func (o *verbsCarrier) Register(buf []byte) (p2p.Region, error) {
@@ -92,9 +92,10 @@ func (o *verbsCarrier) Register(buf []byte) (p2p.Region, error) {
 func (o *verbsCarrier) Source(buf []byte) (p2p.Region, error) { return toRegion(o.Carrier.Source(buf)) }
 func (o *verbsCarrier) Sink(buf []byte) (p2p.Region, error)   { return toRegion(o.Carrier.Sink(buf)) }
 
+// toRegion converts a region to the interface type, and a nil region to a nil interface.
 func toRegion(r *carrier.Region, err error) (p2p.Region, error) {
 	if err != nil {
-		return nil, err // not a region that is nil
+		return nil, err
 	}
 	return r, nil
 }

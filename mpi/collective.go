@@ -7,7 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
-// give and take are messages of collective operations. The lock is held.
+// collectiveSend and collectiveRecv transfer one message of a collective operation and
+// wait for it. The caller holds the lock.
 func (c *Comm) collectiveSend(buf []byte, dest, tag int) error {
 	r := c.k.allocRequest()
 	c.startBlockingSend(&r.p2p, c.context|collective, buf, dest, tag, p2p.Standard)
@@ -26,7 +27,7 @@ func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
 	return c.collectiveError(err)
 }
 
-// gaveUp is an error of a collective operation, that the others hear of.
+// collectiveError returns err, after it has announced the failure to the other ranks.
 func (c *Comm) collectiveError(err error) error {
 	if err != nil {
 		c.announceFailure()
@@ -34,7 +35,8 @@ func (c *Comm) collectiveError(err error) error {
 	return err
 }
 
-// swap does both at once.
+// collectiveSendrecv sends and receives one message of a collective operation, and waits
+// for both.
 func (c *Comm) collectiveSendrecv(out []byte, dest int, in []byte, source, tag int) error {
 	st, err := c.sendrecvLocked(c.context|collective, out, dest, tag, in, source, tag)
 	if err == nil && source != ProcNull && st.Count != len(in) {
@@ -43,7 +45,7 @@ func (c *Comm) collectiveSendrecv(out []byte, dest int, in []byte, source, tag i
 	return c.collectiveError(err)
 }
 
-// whole checks that a message of a collective operation is as long as it must be.
+// checkLength checks that the received message of a collective operation fills its buffer.
 func (c *Comm) checkLength(p *p2p.Request) error {
 	if p.Err == nil && p.Size != len(p.Buf) {
 		return lengthMismatch(c.rankOf(p.Source), p.Size, len(p.Buf))
@@ -52,10 +54,10 @@ func (c *Comm) checkLength(p *p2p.Request) error {
 }
 
 func lengthMismatch(rank, has, want int) error {
-	return fmt.Errorf("%w: rank %d comes with %d bytes and this one with %d; all must come with as many", ErrArg, rank, has, want)
+	return fmt.Errorf("%w: rank %d passed %d bytes and this rank %d; all ranks must pass the same size", ErrArg, rank, has, want)
 }
 
-// Bcast brings what is in root's buffer to those of all others, which are as long.
+// Bcast copies root's buffer to the buffers of all other ranks, which have the same size.
 func (c *Comm) Bcast(buf []byte, root int) error {
 	if err := c.checkRoot(root); err != nil {
 		return c.raise("Bcast", err)
@@ -66,8 +68,8 @@ func (c *Comm) Bcast(buf []byte, root int) error {
 	return c.raise("Bcast", err)
 }
 
-// bcast goes along a binomial tree: who has it gives it to whoever is half of the
-// rest away. Counted from the root, the lowest bit of a rank leads to its parent.
+// bcast uses a binomial tree. Ranks are relative to the root; clearing the lowest set bit
+// of a relative rank gives its parent.
 func (c *Comm) bcast(buf []byte, root int) error {
 	relative := (c.me - root + c.size) % c.size
 	distance := 1
@@ -79,7 +81,7 @@ func (c *Comm) bcast(buf []byte, root int) error {
 			return err
 		}
 	}
-	// All at once: who sends from where the data is has it back only when it has arrived.
+	// Send to all children at once: a rendezvous send completes only when its data has arrived.
 	sends := make([]*Request, 0, 32)
 	for distance /= 2; distance > 0; distance /= 2 {
 		if relative+distance < c.size {
@@ -88,7 +90,7 @@ func (c *Comm) bcast(buf []byte, root int) error {
 			sends = append(sends, r)
 		}
 	}
-	var failed error // the others can still be served
+	var failed error // keep sending to the other children
 	for _, r := range sends {
 		c.k.waitUntil(r.p2p.Done)
 		if r.p2p.Err != nil {
@@ -99,8 +101,8 @@ func (c *Comm) bcast(buf []byte, root int) error {
 	return c.collectiveError(failed)
 }
 
-// Allreduce combines the buffers of all ranks, element by element, in all of them.
-// Each rank gets the same, to the bit.
+// Allreduce combines the buffers of all ranks element by element and leaves the result in
+// all of them. The result is bit-identical on all ranks.
 func (c *Comm) Allreduce(buf []byte, t Type, op Op) error {
 	err := c.check()
 	switch {
@@ -110,7 +112,7 @@ func (c *Comm) Allreduce(buf []byte, t Type, op Op) error {
 	case !op.ValidFor(t) || op == Replace || op == NoOp:
 		err = fmt.Errorf("%w: %v of %v", ErrOp, op, t)
 	case len(buf)%t.Size() != 0:
-		err = fmt.Errorf("%w: %d bytes are no whole number of %v", ErrArg, len(buf), t)
+		err = fmt.Errorf("%w: %d bytes are not a whole number of %v elements", ErrArg, len(buf), t)
 	}
 	if err != nil {
 		return c.raise("Allreduce", err)
@@ -121,16 +123,16 @@ func (c *Comm) Allreduce(buf []byte, t Type, op Op) error {
 	return c.raise("Allreduce", err)
 }
 
-// allreduce goes by recursive doubling among as many ranks as there is a power of
-// two; those beyond give what they have to one of these first, and get it back last.
-// Pairs combine the same two values, and all operations here commute, so that no two
-// ranks differ.
+// allreduce uses recursive doubling among the largest power of two of ranks. Each
+// remaining rank sends its buffer to one of these first and receives the result last. Both
+// partners of a pair combine the same two values with a commutative operation, so all
+// ranks compute the same bits.
 func (c *Comm) allreduce(buf []byte, t Type, op Op) error {
 	pow2 := 1
 	for pow2*2 <= c.size {
 		pow2 *= 2
 	}
-	extra := c.size - pow2 // ranks full, full+1, … go with 0, 1, …
+	extra := c.size - pow2 // rank pow2+i is served by rank i
 	if c.me >= pow2 {
 		if err := c.collectiveSend(buf, c.me-pow2, tagReduce); err != nil {
 			return err

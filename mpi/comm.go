@@ -2,27 +2,25 @@ package mpi
 
 import "fmt"
 
-// Comm is a communicator: an ordered group of ranks, whose messages are apart from
-// those of all other communicators.
+// Comm is a communicator: an ordered group of ranks with a context of its own.
 type Comm struct {
 	k                *rank
 	name             string
-	context          uint32 // of its messages; with the bit collective, of what its collective operations send
+	context          uint32 // of point-to-point messages; with bit collective set, of collective messages
 	me               int
-	members          []int   // ranks of the world; nil where they are the same
-	ranks            []int32 // by rank of the world, -1 of those who are not in it; nil where they are the same
+	members          []int   // world ranks by rank; nil if they are equal
+	ranks            []int32 // ranks by world rank, -1 for non-members; nil if they are equal
 	size             int
 	handler          ErrorHandler
 	freed            bool
-	failureAnnounced bool // the others know that its collective operations fail
-	ibarriers        int  // that did not wait, so far
+	failureAnnounced bool // the other members know that collectives have failed
+	ibarriers        int  // number of Ibarrier calls
 }
 
-// collective is the bit of a context that tells what collective operations send from
-// what programs do.
+// collective is the bit of a context that marks messages of collective operations.
 const collective = 1
 
-// newComm makes a communicator and has it known by its context.
+// newComm creates a communicator and registers it under its context.
 func (k *rank) newComm(name string, context uint32, members []int) *Comm {
 	c := &Comm{k: k, name: name, context: context, size: len(members), members: members}
 	c.ranks = make([]int32, k.env.Size)
@@ -37,14 +35,14 @@ func (k *rank) newComm(name string, context uint32, members []int) *Comm {
 	return c
 }
 
-// newWorld makes the communicator of all.
+// newWorld creates the communicator of all ranks.
 func (k *rank) newWorld() *Comm {
 	c := &Comm{k: k, name: "world", context: 0, size: k.env.Size, me: k.env.Rank}
 	k.comms[c.context] = c
 	return c
 }
 
-// worldRank is the rank in the world of one here.
+// worldRank converts a rank of the communicator to a world rank.
 func (c *Comm) worldRank(rank int) int {
 	if c.members == nil {
 		return rank
@@ -52,7 +50,7 @@ func (c *Comm) worldRank(rank int) int {
 	return c.members[rank]
 }
 
-// rankOf is the rank here of one in the world; -1 if it is none.
+// rankOf converts a world rank to a rank of the communicator; -1 for non-members.
 func (c *Comm) rankOf(world int) int {
 	if c.ranks == nil {
 		return world
@@ -60,66 +58,66 @@ func (c *Comm) rankOf(world int) int {
 	return int(c.ranks[world])
 }
 
-// Rank is this rank's, in the communicator.
+// Rank is the rank of the caller in the communicator.
 func (c *Comm) Rank() int { return c.me }
 
-// Size is how many ranks there are.
+// Size is the number of ranks.
 func (c *Comm) Size() int { return c.size }
 
-// Node is the host of a rank.
+// Node is the number of the host that a rank runs on.
 func (c *Comm) Node(rank int) int { return c.k.env.Nodes[c.worldRank(rank)] }
 
-// String is the communicator's name, as errors have it.
+// String is the name of the communicator in error messages.
 func (c *Comm) String() string { return c.name }
 
-// usable says why a communicator cannot be used.
+// check returns an error if the communicator cannot be used.
 func (c *Comm) check() error {
 	switch {
 	case c == nil:
-		return fmt.Errorf("%w: there is none, as for a colour Undefined", ErrComm)
+		return fmt.Errorf("%w: it is nil, as Split returns for colour Undefined", ErrComm)
 	case c.freed:
 		return fmt.Errorf("%w: it was freed", ErrComm)
 	}
 	return c.k.checkRunning()
 }
 
-// over says that the rank has ended.
+// checkRunning returns an error if the rank has been finalized.
 func (k *rank) checkRunning() error {
 	if k.ended.Load() {
-		return fmt.Errorf("%w: nothing can be called after its program has returned", ErrFinalized)
+		return fmt.Errorf("%w: the program has returned", ErrFinalized)
 	}
 	return nil
 }
 
-// checkSend says what is wrong with where a message is to go.
+// checkSend validates the destination and the tag of a send.
 func (c *Comm) checkSend(dest, tag int) error {
 	if err := c.check(); err != nil {
 		return err
 	}
 	if dest != ProcNull && (dest < 0 || dest >= c.size) {
-		return fmt.Errorf("%w: destination %d; %s has ranks 0 to %d, and ProcNull is nobody", ErrRank, dest, c.name, c.size-1)
+		return fmt.Errorf("%w: destination %d; %s has ranks 0 to %d, or ProcNull", ErrRank, dest, c.name, c.size-1)
 	}
 	if tag < 0 || tag > TagMax {
-		return fmt.Errorf("%w: %d to send with; tags are 0 to %d", ErrTag, tag, TagMax)
+		return fmt.Errorf("%w: tag %d of a send; tags are 0 to %d", ErrTag, tag, TagMax)
 	}
 	return nil
 }
 
-// checkRecv says what is wrong with where a message is to come from.
+// checkRecv validates the source and the tag of a receive or a probe.
 func (c *Comm) checkRecv(source, tag int) error {
 	if err := c.check(); err != nil {
 		return err
 	}
 	if source != ProcNull && source != AnySource && (source < 0 || source >= c.size) {
-		return fmt.Errorf("%w: source %d; %s has ranks 0 to %d, AnySource is any of them, and ProcNull nobody", ErrRank, source, c.name, c.size-1)
+		return fmt.Errorf("%w: source %d; %s has ranks 0 to %d; AnySource and ProcNull are allowed", ErrRank, source, c.name, c.size-1)
 	}
 	if tag != AnyTag && (tag < 0 || tag > TagMax) {
-		return fmt.Errorf("%w: %d to receive; tags are 0 to %d, and AnyTag", ErrTag, tag, TagMax)
+		return fmt.Errorf("%w: tag %d of a receive; tags are 0 to %d, or AnyTag", ErrTag, tag, TagMax)
 	}
 	return nil
 }
 
-// checkRoot says what is wrong with a rank that must be there.
+// checkRoot validates the root of a collective operation.
 func (c *Comm) checkRoot(rank int) error {
 	if err := c.check(); err != nil {
 		return err

@@ -2,34 +2,34 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi/window"
 
-// What may stand for a rank, a tag, a colour or an index.
+// Special values of ranks, tags, colours and indices.
 const (
-	AnySource = -1 // of receives and probes: whoever sends
-	AnyTag    = -1 // of receives and probes: whatever it is about
-	ProcNull  = -2 // nobody: sends and receives are complete at once, without data
-	Undefined = -3 // a colour for Split: in no group; an index: of no request
+	AnySource = -1 // receives and probes: from any rank
+	AnyTag    = -1 // receives and probes: with any tag
+	ProcNull  = -2 // null process: communication with it completes at once, without data
+	Undefined = -3 // colour of Split: no communicator; index: no request
 
 	// TagMax is the largest tag.
 	TagMax = 1<<30 - 1
 )
 
-// Status is what a receive or a probe found.
+// Status describes a received or probed message.
 type Status struct {
 	Source, Tag int
-	Count       int // bytes of the message that the buffer has; of a probe: of the message
+	Count       int // bytes received; for a probe, the size of the message
 	Cancelled   bool
 }
 
-// empty is the status of what has received nothing.
+// emptyStatus is the status of a request that has received nothing.
 var emptyStatus = Status{Source: AnySource, Tag: AnyTag}
 
-// fromNobody is the status of a receive from ProcNull.
+// procNullStatus is the status of a receive from ProcNull.
 var procNullStatus = Status{Source: ProcNull, Tag: AnyTag}
 
-// Type is that of the elements of a reduction.
+// Type is the element type of a reduction.
 type Type = window.Type
 
-// The types. In memory elements are little-endian.
+// The types. Elements are little-endian in memory.
 const (
 	Byte    = window.Byte
 	Int32   = window.Int32
@@ -40,10 +40,10 @@ const (
 	Float64 = window.Float64
 )
 
-// Op is what a reduction does with two elements.
+// Op is a reduction operation.
 type Op = window.Op
 
-// The operations. Replace and NoOp are for windows only.
+// The operations. Replace and NoOp are for accumulates only.
 const (
 	Sum     = window.Sum
 	Prod    = window.Prod
@@ -59,20 +59,20 @@ const (
 	NoOp    = window.NoOp
 )
 
-// Assert is what a program promises when it opens or closes an epoch of a window, so
-// that less need be done. A promise that is not kept has no defined outcome.
+// Assert is a set of promises about an epoch of a window, which save synchronisation. The
+// behaviour is undefined if a promise is broken.
 type Assert = window.Assert
 
-// The promises.
+// The assertions.
 const (
-	NoStore   = window.NoStore   // the window was not changed by stores of its owner since the last epoch
-	NoPut     = window.NoPut     // the window will not be changed by others until the next
-	NoPrecede = window.NoPrecede // of a fence: it ends no epoch with operations; all ranks say so
-	NoSucceed = window.NoSucceed // of a fence: it begins none; all ranks say so
-	NoCheck   = window.NoCheck   // the other side is ready, or nobody else asks for the lock
+	NoStore   = window.NoStore   // the owner has not stored to its window since the last epoch
+	NoPut     = window.NoPut     // other ranks will not change the window until the next epoch
+	NoPrecede = window.NoPrecede // fence: ends no epoch with operations; all ranks must pass it
+	NoSucceed = window.NoSucceed // fence: starts no epoch; all ranks must pass it
+	NoCheck   = window.NoCheck   // the peer is ready, or no other rank requests the lock
 )
 
-// LockKind says who may have a lock at the same time.
+// LockKind is the kind of a window lock.
 type LockKind = window.LockKind
 
 // The kinds of locks.

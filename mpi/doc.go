@@ -1,8 +1,9 @@
-// Package mpi is the multi-rank runtime: messages between ranks, and memory that
-// they share in windows, with the meaning that MPI gives to these, over verbs.
+// Package mpi is an MPI-like runtime over verbs: point-to-point messages, collective
+// operations and one-sided communication (RMA windows), with the semantics of the MPI
+// standard.
 //
-// A program is a function that each rank runs. Main runs it in a process that
-// `fabrictest mpirun` starts; Run runs it as a rank of any environment:
+// A program is a function that every rank runs. Main runs it in a process that `fabrictest
+// mpirun` starts; Run runs it as a rank of any environment:
 //
 //	func main() {
 //		mpi.Main(func(w *mpi.World) error {
@@ -13,18 +14,18 @@
 //		})
 //	}
 //
-// Buffers are bytes. A buffer that was handed to a call which does not wait belongs
-// to the runtime until its request is complete. Errors are returned, unless an error
-// handler does something else with them; errors.Is finds their class.
+// Buffers are bytes. A buffer passed to a nonblocking call belongs to the runtime until
+// its request completes. Calls return their errors unless an error handler is set;
+// errors.Is finds the error class.
 //
-// The package moves no data itself: a carrier does, over whatever paths there are to
-// each peer. How a message travels, mpi/p2p settles; what one-sided operations are
-// made of, mpi/window. Collective operations here are the few that programs need to
-// begin with, by messages.
+// The package does not move data itself: a Carrier does. Package mpi/p2p implements the
+// eager and rendezvous protocols, package mpi/window one-sided operations. Only the
+// collective operations that the workloads need are implemented, on top of point-to-point
+// messages.
 //
 // # Concurrency
 //
-// A rank, with all that belongs to it, is used by one goroutine at a time, except
-// that in mode Background a task of the runtime's own progresses beside it. One lock
-// a rank keeps the two apart. It is never held while anybody waits for another rank.
+// One goroutine at a time uses a rank and its communicators, requests and windows. In mode
+// Background a progress task of the runtime runs in addition. One mutex per rank
+// serialises the two; it is not held while the program waits for another rank.
 package mpi

@@ -10,14 +10,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Classes of errors, for errors.Is.
+// Error classes, for errors.Is.
 var (
 	ErrTruncate    = errors.New("message is longer than the buffer")
 	ErrRank        = errors.New("no such rank")
 	ErrTag         = errors.New("no such tag")
 	ErrComm        = errors.New("communicator cannot be used")
-	ErrRequest     = errors.New("request cannot be used so")
-	ErrBuffer      = errors.New("no room in the attached buffer")
+	ErrRequest     = errors.New("invalid use of a request")
+	ErrBuffer      = errors.New("no space in the attached buffer")
 	ErrArg         = window.ErrArg
 	ErrOp          = window.ErrOp
 	ErrType        = window.ErrType
@@ -25,21 +25,21 @@ var (
 	ErrRMASync     = window.ErrSync
 	ErrRMARange    = window.ErrRange
 	ErrRMAConflict = window.ErrConflict
-	// ErrPeerLost: a rank, or the way to it, is gone for good.
+	// ErrPeerLost: a rank has exited or become unreachable.
 	ErrPeerLost = errors.New("peer is lost")
-	// ErrFinalized: the rank has ended.
+	// ErrFinalized: the rank has been finalized.
 	ErrFinalized = errors.New("the rank has ended")
-	// ErrReady is what a ready send deserves whose receive is not there. Its sender
-	// cannot know, so that nothing returns it: it is counted (Stats.P2P.NotReady), and
-	// the message delivered all the same.
+	// ErrReady is the class of a ready send without a posted receive. No call returns it,
+	// because the sender cannot know: the message is delivered and counted in
+	// Stats.P2P.NotReady.
 	ErrReady = errors.New("ready send without a receive")
 )
 
-// Error is one of a call.
+// Error is the error of a call.
 type Error struct {
-	Op   string // the call, as "Isend"
-	Rank int    // who called, by its rank in the communicator
-	Comm string // the communicator's name
+	Op   string // the call, such as "Isend"
+	Rank int    // of the caller in the communicator
+	Comm string // name of the communicator
 	Err  error
 }
 
@@ -49,10 +49,9 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// RequestsError is of calls about several requests, of which some failed.
+// RequestsError is the error of a call on several requests.
 type RequestsError struct {
-	// Errs has one for each request that the call is about, in their order: nil for
-	// those that did not fail.
+	// Errs has one entry per request of the call, nil for those that succeeded.
 	Errs []error
 }
 
@@ -71,7 +70,7 @@ func (e *RequestsError) Error() string {
 	return fmt.Sprintf("%d of %d requests failed, the first of them request %d: %v", n, len(e.Errs), at, first)
 }
 
-// Unwrap returns those that failed.
+// Unwrap returns the errors that are not nil.
 func (e *RequestsError) Unwrap() (all []error) {
 	for _, err := range e.Errs {
 		if err != nil {
@@ -81,13 +80,13 @@ func (e *RequestsError) Unwrap() (all []error) {
 	return all
 }
 
-// classified is an error of an engine with its class here.
+// classified adds an error class of this package to an error of a lower layer.
 type classified struct{ class, err error }
 
 func (c *classified) Error() string   { return c.err.Error() }
 func (c *classified) Unwrap() []error { return []error{c.class, c.err} }
 
-// classify gives an error of the layers below its class.
+// classify adds the error class to an error of mpi/p2p or mpi/window.
 func classify(err error) error {
 	switch {
 	case err == nil:
@@ -100,10 +99,10 @@ func classify(err error) error {
 	return err
 }
 
-// missed is classify for waits that need no fabric: who does not come to them is gone.
+// classifyControl adds the error class to an error of the out-of-band control channel.
 func classifyControl(err error) error {
 	if errors.Is(err, env.ErrGone) || errors.Is(err, verbs.ErrTimeout) {
-		return &classified{ErrPeerLost, fmt.Errorf("not all ranks can be met: %w", err)}
+		return &classified{ErrPeerLost, fmt.Errorf("not all ranks can be reached: %w", err)}
 	}
 	return err
 }

@@ -6,19 +6,18 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A burst of small sends leaves in few packets, the last of which waits for what comes
-// next. Mostly that is a call that looks for what has come, and has it leave. For a
-// program that computes instead a task sees to it.
+// The carrier coalesces small sends and defers the last packet of a burst. Calls that
+// progress flush it; a task does so while the program computes.
 
 const (
-	// keptFor is about how long a word is kept back from a peer by a program that
-	// computes.
+	// flushInterval limits how long a deferred message waits while the program computes.
 	flushInterval = 50 * time.Microsecond
-	// keptAgain is after how often in vain the task ends.
+	// maxIdleFlushes is the number of flushes without deferred messages after which the
+	// task ends.
 	maxIdleFlushes = 10
 )
 
-// Kept implements Upper.
+// FlushNeeded implements Upper.
 func (k *rank) FlushNeeded() {
 	if !k.flushTaskRunning {
 		k.flushTaskRunning = true
@@ -26,7 +25,7 @@ func (k *rank) FlushNeeded() {
 	}
 }
 
-// flushKept is the task.
+// flushTask flushes deferred messages periodically while the program computes.
 func (k *rank) flushTask(p verbs.Proc) {
 	for idle := 0; idle < maxIdleFlushes; {
 		p.Sleep(flushInterval)

@@ -2,15 +2,15 @@ package mpi
 
 import "fmt"
 
-// ringFrom is from how many bytes a rank on Allgather goes round in a ring.
+// ringMinBytes is the block size from which Allgather uses the ring algorithm.
 const ringMinBytes = 4 << 10
 
-// Allgather brings what each rank has to all, one behind the other in the order of
-// ranks. All have as many bytes.
+// Allgather concatenates the blocks of all ranks in rank order, on every rank. All blocks
+// have the same size.
 func (c *Comm) Allgather(local, all []byte) error {
 	err := c.check()
 	if err == nil && len(all) != len(local)*c.size {
-		err = fmt.Errorf("%w: %d bytes for %d of each of %d ranks", ErrArg, len(all), len(local), c.size)
+		err = fmt.Errorf("%w: a buffer of %d bytes for blocks of %d bytes from %d ranks", ErrArg, len(all), len(local), c.size)
 	}
 	if err != nil {
 		return c.raise("Allgather", err)
@@ -28,9 +28,9 @@ func (c *Comm) allgather(local, all []byte) error {
 	return c.allgatherBruck(local, all)
 }
 
-// gatherBruck takes log(n) rounds: in each, everybody gives all that it has to
-// whoever is as many ranks before as it has parts, and so has twice as many after it.
-// Parts are kept from one's own on, and put in place in the end.
+// allgatherBruck is Bruck's algorithm with log2(size) rounds: a rank that holds n blocks
+// sends them to rank me-n and receives as many from rank me+n. Blocks are kept in the
+// order me, me+1, … and rotated into rank order at the end.
 func (c *Comm) allgatherBruck(local, all []byte) error {
 	n := len(local)
 	parts := make([]byte, len(all))
@@ -48,7 +48,7 @@ func (c *Comm) allgatherBruck(local, all []byte) error {
 	return nil
 }
 
-// gatherRing has each part go round.
+// allgatherRing passes each block once around the ring of ranks.
 func (c *Comm) allgatherRing(local, all []byte) error {
 	n := len(local)
 	part := func(rank int) []byte { return all[rank*n : (rank+1)*n] }

@@ -1,24 +1,24 @@
 package mpi
 
-// ErrorHandler decides what becomes of an error: what it returns, the call does. It
-// is called without the rank's lock, and may call what it likes.
+// ErrorHandler handles the error of a call; the call returns its result. It runs without
+// the rank's lock and may call the runtime.
 type ErrorHandler func(*Comm, error) error
 
-// ErrorsReturn has calls return their errors; so do all communicators at first.
+// ErrorsReturn returns the error to the caller. It is the default handler.
 func ErrorsReturn(_ *Comm, err error) error { return err }
 
-// ErrorsAreFatal ends all ranks.
+// ErrorsAreFatal aborts all ranks.
 func ErrorsAreFatal(c *Comm, err error) error {
 	c.k.abort(1, err.Error())
 	return err
 }
 
-// SetErrorHandler says what becomes of errors of this communicator's calls, and of
-// those of communicators and windows that are made of it from now on. Nil is
-// ErrorsReturn.
+// SetErrorHandler sets the handler for errors of this communicator, and of communicators
+// and windows created from it later. Nil is ErrorsReturn.
 func (c *Comm) SetErrorHandler(h ErrorHandler) { c.handler = h }
 
-// raise hands the error of a call to the communicator's handler. No lock is held.
+// raise wraps the error of a call and passes it to the error handler. The caller does not
+// hold the lock.
 func (c *Comm) raise(call string, err error) error {
 	if err == nil {
 		return nil

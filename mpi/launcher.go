@@ -8,10 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/env"
 )
 
-// Host starts the ranks of this process, one or all of them: it makes an environment
-// for each and calls rank with it, and returns what it or they ended with. An error
-// that has a method Reported, which is true, is not told again; one with a method
-// ExitCode says what the process ends with.
+// Launcher runs the ranks of this process: it creates an environment for each rank, calls
+// rank with it, and returns the resulting error. Main does not print an error whose method
+// Reported returns true, and exits with the code of an error with a method ExitCode.
 type Launcher func(rank func(e *env.Env, o Options) error) error
 
 var launcher struct {
@@ -19,23 +18,23 @@ var launcher struct {
 	run  Launcher
 }
 
-// RegisterHost says who starts ranks; a program has one. The package that does so is
-// imported by the program for that alone, and calls it in its init.
+// RegisterLauncher sets the launcher of the program; there can be only one. A launcher
+// package calls it in init, and the program imports that package for this effect.
 func RegisterLauncher(name string, h Launcher) {
 	if launcher.run != nil {
-		panic(fmt.Sprintf("mpi: %s is to start ranks, and %s is already: import one of them", name, launcher.name))
+		panic(fmt.Sprintf("mpi: launcher %s cannot be registered, %s is already: import only one", name, launcher.name))
 	}
 	launcher.name, launcher.run = name, h
 }
 
-// Main runs f as a rank. The process ends when it returns: with code 0, or 1 if it
-// failed, unless whoever starts ranks has another for that.
+// Main runs f as a rank and exits the process: with code 0, with 1 after an error, or with
+// the code that the launcher's error has.
 func Main(f func(*World) error) { os.Exit(start(f)) }
 
-// start runs f by whoever starts ranks, and returns what the process ends with.
+// start runs f with the registered launcher and returns the exit code.
 func start(f func(*World) error) int {
 	if launcher.run == nil {
-		fmt.Fprintln(os.Stderr, `mpi: nothing in this program starts ranks: add to its imports _ "github.com/fabrictest/fabrictest/lab/mpihost/join"`)
+		fmt.Fprintln(os.Stderr, `mpi: no launcher is registered: import _ "github.com/fabrictest/fabrictest/lab/mpihost/join"`)
 		return 1
 	}
 	err := launcher.run(func(e *env.Env, o Options) error { return Run(e, o, f) })
@@ -51,8 +50,8 @@ func start(f func(*World) error) int {
 	return 1
 }
 
-// reported is an error that the user has been told already; coded, one that the
-// process ends with a certain code for.
+// reportedError is an error that may have been printed already; exitCoder is an error with
+// an exit code.
 type (
 	reportedError interface {
 		error

@@ -8,11 +8,10 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// A collective operation needs all ranks of its communicator. When one is lost,
-// nothing can come of it any more, and of none to come: who knows of the loss gives
-// up, and who waits for such a one would wait for ever, if it does not know itself.
-// So each rank that gives up lets the others know, unless they know it by themselves;
-// and what they still send it takes and drops, so that their sends end.
+// A collective operation needs all ranks of its communicator. A rank whose collective
+// fails because a peer is lost therefore announces the failure to the other members,
+// which may wait for this rank without knowing of the loss. It receives and discards
+// their remaining collective messages, so that their sends complete.
 
 // Lost implements Upper.
 func (k *rank) Lost(peer int, cause error) {
@@ -31,7 +30,7 @@ func (k *rank) Lost(peer int, cause error) {
 	k.lostPeers = append(k.lostPeers, peer)
 }
 
-// breakOff ends the collective operations of a context.
+// failCollectives fails all current and future collective receives in a context.
 func (k *rank) failCollectives(context uint32, err error) {
 	if slices.Contains(k.failedContexts, context) {
 		return
@@ -40,17 +39,16 @@ func (k *rank) failCollectives(context uint32, err error) {
 	k.p2p.FailContext(context, err)
 }
 
-// brokenBy takes the word of a rank that has given up.
+// collectiveFailedAt handles a peer's announcement that its collectives have failed.
 func (k *rank) collectiveFailedAt(context uint32, peer int) {
-	k.failCollectives(context, fmt.Errorf("%w: rank %d of the world cannot reach all of the group", p2p.ErrLost, peer))
+	k.failCollectives(context, fmt.Errorf("%w: world rank %d cannot reach all members of the communicator", p2p.ErrLost, peer))
 	if c := k.comms[context&^collective]; c != nil {
-		c.failureAnnounced = true // by whoever told us
+		c.failureAnnounced = true // by that peer
 	}
 }
 
-// giveUp tells the others of a communicator that a collective operation has failed
-// here. Those who have ended are known by all to have; so it is only of others that
-// are lost that they must be told.
+// announceFailure tells the other members that a collective operation has failed here.
+// That is needed only if a lost rank has not exited: every rank detects an exit itself.
 func (c *Comm) announceFailure() {
 	k := c.k
 	if c.failureAnnounced || !slices.ContainsFunc(k.lostPeers, func(peer int) bool { return c.rankOf(peer) >= 0 && !k.env.Control.Gone(peer) }) {
@@ -65,7 +63,8 @@ func (c *Comm) announceFailure() {
 	}
 }
 
-// concerns reports whether a receive is in vain when a rank is lost.
+// dependsOn reports whether a receive from a rank cannot complete once another rank is
+// lost.
 func (k *rank) dependsOn(context uint32, from, lost int) bool {
 	c := k.comms[context&^collective]
 	return from == lost || from == AnySource && (c == nil || c.rankOf(lost) >= 0)

@@ -6,14 +6,14 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
-// ProgressMode is when a rank attends to what others want of it.
+// ProgressMode says when a rank makes progress.
 type ProgressMode uint8
 
-// The modes.
+// The progress modes.
 const (
-	// Polling: only inside of calls.
+	// Polling: only within calls of the runtime.
 	Polling ProgressMode = iota
-	// Background: also by a task beside the program.
+	// Background: also in a progress task that runs next to the program.
 	Background
 )
 
@@ -24,25 +24,25 @@ func (m ProgressMode) String() string {
 	return "polling"
 }
 
-// Options are how a rank behaves. All ranks of a world have the same.
+// Options configure a rank. All ranks of a world must use the same.
 type Options struct {
-	// Carrier is how the rank reaches others over its NICs; Open, if it is not nil, is
-	// another way to do so.
+	// Carrier configures the verbs carrier. Open, if not nil, opens another carrier
+	// instead.
 	Carrier carrier.Config
 	Open    Opener `json:"-"`
-	// P2P is how messages travel. Its EagerLimit is 4 KiB if 0, and none if negative:
-	// then even empty messages go by rendezvous.
+	// P2P configures point-to-point messages. An EagerLimit of 0 means 4 KiB; a negative
+	// one sends even empty messages by rendezvous.
 	P2P      p2p.Config
 	Progress ProgressMode
 	Window   window.Config
-	// Bruck is up to how many bytes for each rank Alltoall goes in log(n) rounds;
-	// 256 if 0, never if negative.
+	// Bruck is the largest block size for which Alltoall uses Bruck's algorithm; 256 if 0,
+	// never if negative.
 	Bruck int
-	// Ended is told what a rank has done when its program has ended, however it has.
+	// OnFinalize receives the statistics of a rank when its program has ended, with or
+	// without an error.
 	OnFinalize func(rank int, s Stats) `json:"-"`
 }
 
-// setDefaults fills in what is zero.
 func (o *Options) setDefaults() {
 	const eager, bruck = 4 << 10, 256
 	switch {
@@ -59,20 +59,20 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// fit has words carry no more than they can.
-func (o *Options) limitData(most int) {
-	o.P2P.EagerLimit = min(o.P2P.EagerLimit, most)
-	if o.Window.Chunk == 0 || o.Window.Chunk > most {
-		o.Window.Chunk = min(window.DefaultChunk, most) &^ 7
+// limitData limits eager messages and accumulate chunks to the carrier's payload size.
+func (o *Options) limitData(maxData int) {
+	o.P2P.EagerLimit = min(o.P2P.EagerLimit, maxData)
+	if o.Window.Chunk == 0 || o.Window.Chunk > maxData {
+		o.Window.Chunk = min(window.DefaultChunk, maxData) &^ 7
 	}
 }
 
-// Stats count what a rank did.
+// Stats are the statistics of a rank.
 type Stats struct {
 	P2P    p2p.Stats
 	Window window.Stats
-	// NeverReceived is how many messages were left over when the program ended.
+	// NeverReceived counts messages that were still unexpected when the program ended.
 	NeverReceived uint64
-	// Carrier is what the carrier counted: a carrier.Stats, or what another has.
+	// Carrier is a carrier.Stats, or the statistics of another carrier.
 	Carrier any
 }

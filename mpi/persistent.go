@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// persistent is what a request begins each time it is started.
+// persistent holds the arguments of a persistent request.
 type persistent struct {
 	buf       []byte
 	peer, tag int
@@ -14,27 +14,27 @@ type persistent struct {
 	mode      p2p.Mode
 }
 
-// SendInit makes a persistent send. It is inactive until it is started.
+// SendInit creates a persistent send, inactive until Start.
 func (c *Comm) SendInit(buf []byte, dest, tag int) (*Request, error) {
 	return c.persist("SendInit", persistent{buf, dest, tag, sendRequest, p2p.Standard})
 }
 
-// SsendInit makes a persistent synchronous send.
+// SsendInit creates a persistent synchronous send.
 func (c *Comm) SsendInit(buf []byte, dest, tag int) (*Request, error) {
 	return c.persist("SsendInit", persistent{buf, dest, tag, sendRequest, p2p.Synchronous})
 }
 
-// BsendInit makes a persistent buffered send.
+// BsendInit creates a persistent buffered send.
 func (c *Comm) BsendInit(buf []byte, dest, tag int) (*Request, error) {
 	return c.persist("BsendInit", persistent{buf, dest, tag, bsendRequest, p2p.Standard})
 }
 
-// RsendInit makes a persistent ready send.
+// RsendInit creates a persistent ready send.
 func (c *Comm) RsendInit(buf []byte, dest, tag int) (*Request, error) {
 	return c.persist("RsendInit", persistent{buf, dest, tag, sendRequest, p2p.Ready})
 }
 
-// RecvInit makes a persistent receive.
+// RecvInit creates a persistent receive.
 func (c *Comm) RecvInit(buf []byte, source, tag int) (*Request, error) {
 	return c.persist("RecvInit", persistent{buf, source, tag, recvRequest, 0})
 }
@@ -50,13 +50,13 @@ func (c *Comm) persist(call string, p persistent) (*Request, error) {
 	return &Request{c: c, call: call, persistent: &p}, nil
 }
 
-// Start begins a persistent request, which must be inactive.
+// Start starts an inactive persistent request.
 func (r *Request) Start() error {
 	switch {
 	case r == nil || r.freed:
-		return r.comm().raise("Start", fmt.Errorf("%w: there is none any more", ErrRequest))
+		return r.comm().raise("Start", fmt.Errorf("%w: it is nil or freed", ErrRequest))
 	case r.persistent == nil:
-		return r.c.raise("Start", fmt.Errorf("%w: that of %s is not persistent", ErrRequest, r.call))
+		return r.c.raise("Start", fmt.Errorf("%w: the request of %s is not persistent", ErrRequest, r.call))
 	case r.active:
 		return r.c.raise("Start", fmt.Errorf("%w: it is active; wait for it first", ErrRequest))
 	}
@@ -69,7 +69,7 @@ func (r *Request) Start() error {
 	return r.c.raise("Start", err)
 }
 
-// start begins it once more. The lock is held.
+// start starts the request. The caller holds the lock.
 func (r *Request) start() error {
 	p := r.persistent
 	r.active, r.kind = true, p.kind
@@ -92,7 +92,7 @@ func (r *Request) start() error {
 	return nil
 }
 
-// StartAll begins persistent requests, in their order.
+// StartAll starts persistent requests in order.
 func StartAll(rs []*Request) error {
 	for _, r := range rs {
 		if err := r.Start(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// envelope is what a probe looks for.
+// envelope returns the match envelope of a source and a tag.
 func (c *Comm) envelope(source, tag int) match.Envelope {
 	if source != AnySource {
 		source = c.worldRank(source)
@@ -16,13 +16,13 @@ func (c *Comm) envelope(source, tag int) match.Envelope {
 	return match.Envelope{Context: c.context, Source: int32(source), Tag: int32(tag)}
 }
 
-// Probe waits for a message, without receiving it.
+// Probe waits for a matching message without receiving it.
 func (c *Comm) Probe(source, tag int) (Status, error) {
 	st, _, err := c.probe("Probe", source, tag, true)
 	return st, err
 }
 
-// Iprobe looks for a message.
+// Iprobe reports whether a matching message has arrived, without receiving it.
 func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
 	return c.probe("Iprobe", source, tag, false)
 }
@@ -56,7 +56,8 @@ func (c *Comm) probe(call string, source, tag int, wait bool) (Status, bool, err
 	return st, found, c.raise(call, err)
 }
 
-// await waits for what a probe looks for, so that others know whom it waits for.
+// waitForProbe waits for a probe to match, and records its envelope meanwhile so that
+// EachAwaitedPeer visits its peers.
 func (c *Comm) waitForProbe(envelope match.Envelope, done func() bool) {
 	k := c.k
 	k.activeProbes = append(k.activeProbes, envelope)
@@ -65,21 +66,21 @@ func (c *Comm) waitForProbe(envelope match.Envelope, done func() bool) {
 	k.activeProbes = slices.Delete(k.activeProbes, i, i+1)
 }
 
-// Message is one that a probe has taken out: only it can receive it.
+// Message is a handle from Mprobe or Improbe. Only this handle can receive the message.
 type Message struct {
 	c        *Comm
 	m        *p2p.Message
-	procNull bool // from ProcNull
+	procNull bool
 	received bool
 }
 
-// Mprobe waits for a message, and takes it out.
+// Mprobe waits for a matching message and removes it from matching.
 func (c *Comm) Mprobe(source, tag int) (*Message, Status, error) {
 	m, st, _, err := c.mprobe("Mprobe", source, tag, true)
 	return m, st, err
 }
 
-// Improbe looks for a message, and takes it out if there is one.
+// Improbe is Mprobe without waiting.
 func (c *Comm) Improbe(source, tag int) (*Message, Status, bool, error) {
 	return c.mprobe("Improbe", source, tag, false)
 }
@@ -117,13 +118,13 @@ func (c *Comm) mprobe(call string, source, tag int, wait bool) (*Message, Status
 	return &Message{c: c, m: m}, Status{Source: c.rankOf(from), Tag: int(got), Count: size}, true, nil
 }
 
-// claim says why a message cannot be received.
+// markReceived marks the message as received, or returns why it cannot be.
 func (m *Message) markReceived() error {
 	if m == nil {
-		return fmt.Errorf("%w: there is no message", ErrRequest)
+		return fmt.Errorf("%w: the message is nil", ErrRequest)
 	}
 	if m.received {
-		return fmt.Errorf("%w: a matched message is received once", ErrRequest)
+		return fmt.Errorf("%w: the message has already been received", ErrRequest)
 	}
 	if err := m.c.k.checkRunning(); err != nil {
 		return err
@@ -132,7 +133,7 @@ func (m *Message) markReceived() error {
 	return nil
 }
 
-// comm is the communicator of a message, if there is one.
+// comm returns the communicator of the message; nil for a nil message.
 func (m *Message) comm() *Comm {
 	if m == nil {
 		return nil
@@ -160,7 +161,7 @@ func (m *Message) Recv(buf []byte) (Status, error) {
 	return st, m.c.raise("Message.Recv", err)
 }
 
-// Irecv begins to receive the message.
+// Irecv starts to receive the message.
 func (m *Message) Irecv(buf []byte) (*Request, error) {
 	if err := m.markReceived(); err != nil {
 		return nil, m.comm().raise("Message.Irecv", err)

@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// idleWait is how long a call that waits sleeps at most before it looks again by
-	// itself: what comes wakes it, and timers of the carrier's must not be missed.
+	// maxWait limits how long a blocking call sleeps without an event, so that timers of
+	// the carrier run.
 	maxWait = 10 * time.Millisecond
-	// sharedWait is the same where the task in the background may have taken in what
-	// the call waits for.
+	// maxWaitWithTask is the same limit where the progress task may have processed the
+	// awaited event.
 	maxWaitWithTask = time.Millisecond
-	// yieldFor is for how long the task in the background leaves it to a program that
-	// waits to progress, at first; yieldMost, at most.
+	// minYield and maxYield limit how long the progress task sleeps while the program
+	// itself waits and progresses.
 	minYield = 100 * time.Microsecond
 	maxYield = 10 * time.Millisecond
-	// pollCost is the time that a look in vain takes where time passes only in waits.
+	// emptyPollTime is the virtual time that an unsuccessful poll takes.
 	emptyPollTime = time.Microsecond
-	// glances is how often a call looks for what it waits for before it sees to
-	// everything else, and lets others have the rank.
+	// fastPolls is how often a waiting call uses PollFast before it runs a full progress
+	// and releases the lock.
 	fastPolls = 16
-	// lockRetry is after how long a lock is tried again where nobody may block.
+	// lockRetryInterval is the interval of lock attempts where blocking is not allowed.
 	lockRetryInterval = 100 * time.Nanosecond
 )
 
-// rank is all that a rank has. Whoever touches it holds its lock.
+// rank is the state of a rank, protected by mu.
 type rank struct {
 	env  *env.Env
 	opts Options
@@ -46,26 +46,26 @@ type rank struct {
 	world   *Comm
 	self    *Comm
 
-	comms            map[uint32]*Comm // by context, of point-to-point messages
+	comms            map[uint32]*Comm // by context
 	nextContext      uint32
-	ibarriers        []*ibarrier // collective operations that go on by themselves
-	freeRequests     []*Request  // for calls that hand out none
+	ibarriers        []*ibarrier // active ones
+	freeRequests     []*Request  // for blocking calls
 	bsendBuffer      attachedBuffer
-	activeProbes     []match.Envelope // what probes wait for
-	flushTaskRunning bool             // a task sees to what is kept back
-	finalizing       bool             // the program has ended: nobody will ask for what comes
-	failedContexts   []uint32         // contexts of collective operations that nothing can come of
-	lostPeers        []int            // ranks
+	activeProbes     []match.Envelope // envelopes of blocking probes
+	flushTaskRunning bool
+	finalizing       bool     // the program has ended; discard unexpected messages
+	failedContexts   []uint32 // contexts of failed collectives
+	lostPeers        []int    // world ranks
 	neverReceived    uint64
 
-	ended               atomic.Bool // no call may come any more
-	inRuntime           atomic.Bool // the program is in a call of the runtime's, and may be ended there by its world
-	waiting             atomic.Bool // it waits for what comes
-	progressTaskRunning atomic.Bool // the task in the background is there
+	ended               atomic.Bool // no more calls are allowed
+	inRuntime           atomic.Bool // the program is in a call; a panic there is not the program's
+	waiting             atomic.Bool // the program waits for an event
+	progressTaskRunning atomic.Bool
 }
 
-// lock takes the rank for the program. Where only one task runs at a time, one that
-// blocked would keep its holder from letting go: it waits in the world's time.
+// lock locks the rank for the program. Where tasks do not run concurrently, it polls the
+// mutex in virtual time, since blocking would stop the holder too.
 func (k *rank) lock() {
 	if k.env.Concurrent {
 		k.mu.Lock()
@@ -77,13 +77,12 @@ func (k *rank) lock() {
 	k.inRuntime.Store(true)
 }
 
-// unlock lets go of it.
 func (k *rank) unlock() {
 	k.inRuntime.Store(false)
 	k.mu.Unlock()
 }
 
-// lockAs takes the rank for a task of the runtime's, which lets go of it by the mutex.
+// lockForTask locks the rank for a task of the runtime, which releases mu directly.
 func (k *rank) lockForTask(p verbs.Proc) {
 	if k.env.Concurrent {
 		k.mu.Lock()
@@ -94,7 +93,8 @@ func (k *rank) lockForTask(p verbs.Proc) {
 	}
 }
 
-// progress takes in what has come, and reports whether there was anything.
+// progress processes received messages and completions, and reports whether there were
+// any.
 func (k *rank) progress() bool {
 	moved := k.carrier.Progress()
 	if len(k.ibarriers) > 0 && k.advanceSchedules() {
@@ -106,8 +106,8 @@ func (k *rank) progress() bool {
 	return moved
 }
 
-// until progresses until something is so, which may be asked no more once it is. The
-// lock is held before and after it, but not while it waits.
+// waitUntil progresses until done reports true; done is not called again after that. The
+// caller holds the lock, which waitUntil releases while it sleeps.
 func (k *rank) waitUntil(done func() bool) {
 	for !done() {
 		if k.pollFast(done) {
@@ -116,7 +116,7 @@ func (k *rank) waitUntil(done func() bool) {
 		if k.progress() {
 			continue
 		}
-		if done() { // a peer that is lost moves nothing
+		if done() { // progress does not count the loss of a peer
 			return
 		}
 		k.unlock()
@@ -125,7 +125,8 @@ func (k *rank) waitUntil(done func() bool) {
 	}
 }
 
-// glance looks a few times for what may come at any moment, where others run meanwhile.
+// pollFast polls a few times for an event that may be imminent. It does so only where
+// other ranks run concurrently.
 func (k *rank) pollFast(done func() bool) bool {
 	if !k.env.Concurrent || len(k.ibarriers) > 0 || k.finalizing || len(k.failedContexts) > 0 {
 		return false
@@ -138,7 +139,7 @@ func (k *rank) pollFast(done func() bool) bool {
 	return false
 }
 
-// patience is how long a wait may be.
+// waitLimit is the longest time to sleep without an event.
 func (k *rank) waitLimit() time.Duration {
 	if k.opts.Progress == Background {
 		return maxWaitWithTask
@@ -146,23 +147,23 @@ func (k *rank) waitLimit() time.Duration {
 	return maxWait
 }
 
-// park waits for something to come. The lock is not held.
-func (k *rank) waitForEvent(most time.Duration) {
+// waitForEvent sleeps until an event or the timeout. The caller does not hold the lock.
+func (k *rank) waitForEvent(timeout time.Duration) {
 	k.waiting.Store(true)
-	k.runUnlocked(func() { k.carrier.Wait(most) })
+	k.runUnlocked(func() { k.carrier.Wait(timeout) })
 	k.waiting.Store(false)
 }
 
-// outside does what the program waits in without the lock.
+// runUnlocked runs a blocking operation of the runtime for the program, without the lock.
 func (k *rank) runUnlocked(do func()) {
 	k.inRuntime.Store(true)
 	do()
 	k.inRuntime.Store(false)
 }
 
-// look progresses once, for a call that does not wait. The lock is held before and
-// after it. Where time passes only in waits, a look in vain takes some, or a program
-// that looks for ever would stop it for all.
+// pollOnce progresses once for a nonblocking call. In virtual time an unsuccessful poll
+// takes emptyPollTime; otherwise a polling program would stop the clock. The caller holds
+// the lock.
 func (k *rank) pollOnce(done func() bool) bool {
 	if done() {
 		return true
@@ -181,12 +182,11 @@ func (k *rank) pollOnce(done func() bool) bool {
 	return done()
 }
 
-// inBackground is the task that progresses beside the program. When the program
-// itself waits for what comes, it progresses too, and one is enough: the task looks
-// again when an eighth of what the program has waited has passed.
+// progressTask progresses next to the program. While the program itself waits, the task
+// backs off: it sleeps an eighth of the time that the program has waited.
 func (k *rank) progressTask(p verbs.Proc) {
 	defer k.progressTaskRunning.Store(false)
-	var waitingSince time.Duration // the program has waited; 0: it has not
+	var waitingSince time.Duration // 0: the program does not wait
 	for !k.ended.Load() {
 		k.lockForTask(p)
 		moved := k.progress()
@@ -220,7 +220,7 @@ func (k *rank) Arrived(peer int, h *wire.Header, data []byte) error {
 // Finished implements Upper.
 func (k *rank) Finished(owner any, what carrier.Op, err error) {
 	if err != nil {
-		err = &classified{p2p.ErrLost, err} // the carrier has tried all ways there are
+		err = &classified{p2p.ErrLost, err} // the carrier has already retried
 	}
 	switch o := owner.(type) {
 	case *p2p.Request:
@@ -239,7 +239,7 @@ func (k *rank) Finished(owner any, what carrier.Op, err error) {
 	}
 }
 
-// messageCarrier is the carrier as the engine of messages sees it.
+// messageCarrier adapts Carrier to p2p.Transport.
 type messageCarrier struct{ Carrier }
 
 func (m *messageCarrier) Send(peer int, h *wire.Header, data []byte, owner *p2p.Request) {
@@ -260,7 +260,7 @@ func (m *messageCarrier) Write(peer int, from p2p.Region, n int, to wire.Memory,
 
 func (m *messageCarrier) Progress() { m.Carrier.Progress() }
 
-// windowCarrier is the carrier as the engine of windows sees it.
+// windowCarrier adapts Carrier to window.Transport.
 type windowCarrier struct{ Carrier }
 
 func (t *windowCarrier) Send(peer int, h *wire.Header, data []byte, owner *window.Operation) {

@@ -20,7 +20,7 @@ func (c *Comm) Recv(buf []byte, source, tag int) (Status, error) {
 	return st, c.raise("Recv", err)
 }
 
-// startRecv begins a receive.
+// startRecv starts a receive. The caller holds the lock.
 func (c *Comm) startRecv(p *p2p.Request, context uint32, buf []byte, source, tag int) {
 	if source != AnySource {
 		source = c.worldRank(source)
@@ -29,7 +29,7 @@ func (c *Comm) startRecv(p *p2p.Request, context uint32, buf []byte, source, tag
 	c.k.p2p.Irecv(p)
 }
 
-// received is the status of a receive that is done.
+// recvStatus returns the status of a completed receive.
 func (c *Comm) recvStatus(p *p2p.Request) Status {
 	switch {
 	case p.Cancelled:
@@ -40,7 +40,7 @@ func (c *Comm) recvStatus(p *p2p.Request) Status {
 	return emptyStatus
 }
 
-// Irecv begins a receive.
+// Irecv starts a receive.
 func (c *Comm) Irecv(buf []byte, source, tag int) (*Request, error) {
 	if err := c.checkRecv(source, tag); err != nil {
 		return nil, c.raise("Irecv", err)
@@ -55,12 +55,12 @@ func (c *Comm) Irecv(buf []byte, source, tag int) (*Request, error) {
 	return r, nil
 }
 
-// Sendrecv sends a message and receives another, whichever can go first.
+// Sendrecv sends a message and receives another, without deadlock.
 func (c *Comm) Sendrecv(sendbuf []byte, dest, sendtag int, recvbuf []byte, source, recvtag int) (Status, error) {
 	return c.sendrecv("Sendrecv", sendbuf, dest, sendtag, recvbuf, source, recvtag)
 }
 
-// SendrecvReplace sends what is in a buffer, and receives into it.
+// SendrecvReplace sends the contents of a buffer and receives into the same buffer.
 func (c *Comm) SendrecvReplace(buf []byte, dest, sendtag, source, recvtag int) (Status, error) {
 	return c.sendrecv("SendrecvReplace", append([]byte(nil), buf...), dest, sendtag, buf, source, recvtag)
 }
@@ -79,7 +79,7 @@ func (c *Comm) sendrecv(call string, sendbuf []byte, dest, sendtag int, recvbuf 
 	return st, c.raise(call, err)
 }
 
-// exchange sends and receives, and waits for both. The lock is held.
+// sendrecvLocked sends and receives, and waits for both. The caller holds the lock.
 func (c *Comm) sendrecvLocked(context uint32, sendbuf []byte, dest, sendtag int, recvbuf []byte, source, recvtag int) (st Status, err error) {
 	st = procNullStatus
 	var s, r *Request
@@ -96,7 +96,7 @@ func (c *Comm) sendrecvLocked(context uint32, sendbuf []byte, dest, sendtag int,
 		st, err = c.recvStatus(&r.p2p), r.p2p.Err
 		c.k.freeRequest(r)
 		if err != nil && context&collective != 0 {
-			c.announceFailure() // now: whom we send to may wait for one who waits for us
+			c.announceFailure() // before the send completes: its receiver may wait for this rank indirectly
 		}
 	}
 	if s != nil {

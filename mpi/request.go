@@ -7,35 +7,34 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
-// Request is what was begun: a send, a receive, a barrier, a one-sided operation. A
-// nil *Request is as one that is inactive.
+// Request is the handle of a nonblocking operation. A nil *Request is inactive.
 type Request struct {
 	c      *Comm
-	call   string // that made it
+	call   string // that created it
 	kind   requestKind
 	active bool
 	freed  bool
 
-	p2p        p2p.Request       // of sends and receives
-	status     Status            // of nothing
-	ibarrier   *ibarrier         // of collectives
-	op         *window.Operation // of transfers
-	persistent *persistent       // of persistent requests
+	p2p        p2p.Request // of sends and receives
+	status     Status      // of requests that were complete when created
+	ibarrier   *ibarrier
+	op         *window.Operation // of RMA operations
+	persistent *persistent       // arguments of a persistent request
 }
 
-// kind is what a request is about.
+// requestKind is the kind of operation.
 type requestKind uint8
 
 const (
-	completed       requestKind = iota // it was complete from the beginning
-	sendRequest                        // a message
-	recvRequest                        // one
-	bsendRequest                       // a message that has a place in the attached buffer
-	ibarrierRequest                    // a collective operation
-	rmaRequest                         // one-sided
+	completed requestKind = iota // complete when created
+	sendRequest
+	recvRequest
+	bsendRequest
+	ibarrierRequest
+	rmaRequest
 )
 
-// complete reports whether what a request began has come to its end.
+// complete reports whether the operation has completed.
 func (r *Request) complete() bool {
 	switch r.kind {
 	case sendRequest, recvRequest:
@@ -48,7 +47,7 @@ func (r *Request) complete() bool {
 	return true
 }
 
-// result is what a complete request ended with.
+// result returns the status and the error of a complete request.
 func (r *Request) result() (Status, error) {
 	switch r.kind {
 	case sendRequest:
@@ -65,13 +64,13 @@ func (r *Request) result() (Status, error) {
 	return emptyStatus, nil
 }
 
-// take is what a complete request ended with, and ends its being active.
+// finish deactivates a complete request and returns its result.
 func (r *Request) finish() (Status, error) {
 	r.active = false
 	return r.result()
 }
 
-// borrow gives a request to a call that waits for it and hands it to nobody.
+// allocRequest returns a request for a blocking call, from a free list.
 func (k *rank) allocRequest() *Request {
 	n := len(k.freeRequests)
 	if n == 0 {
@@ -83,18 +82,19 @@ func (k *rank) allocRequest() *Request {
 }
 
 func (k *rank) freeRequest(r *Request) {
-	r.p2p.Buf = nil // it may be the last to hold on to it
+	r.p2p.Buf = nil // let the collector free it
 	k.freeRequests = append(k.freeRequests, r)
 }
 
 // inactive reports whether there is nothing to wait for.
 func (r *Request) inactive() bool { return r == nil || !r.active || r.freed }
 
-// Active reports whether the request is under way, or complete and not waited for.
+// Active reports whether the request has been started and neither Wait nor Test has
+// completed it.
 func (r *Request) Active() bool { return !r.inactive() }
 
-// Wait returns when the request is complete. It is inactive then: another Wait
-// returns an empty Status.
+// Wait blocks until the request completes and deactivates it. Wait on an inactive request
+// returns an empty status.
 func (r *Request) Wait() (Status, error) {
 	if r.inactive() {
 		return emptyStatus, nil
@@ -110,7 +110,7 @@ func (r *Request) Wait() (Status, error) {
 	return st, r.c.raise(r.call, err)
 }
 
-// Test reports whether the request is complete. If it is, it is inactive then.
+// Test reports whether the request is complete, and deactivates it if so.
 func (r *Request) Test() (Status, bool, error) {
 	if r.inactive() {
 		return emptyStatus, true, nil
@@ -128,7 +128,7 @@ func (r *Request) Test() (Status, bool, error) {
 	return st, done, r.c.raise(r.call, err)
 }
 
-// GetStatus reports whether the request is complete, and leaves it as it is.
+// GetStatus reports whether the request is complete, without deactivating it.
 func (r *Request) GetStatus() (Status, bool, error) {
 	if r.inactive() {
 		return emptyStatus, true, nil
@@ -146,14 +146,14 @@ func (r *Request) GetStatus() (Status, bool, error) {
 	return st, done, r.c.raise(r.call, err)
 }
 
-// Cancel gives up a receive that no message has come for. The status of its Wait,
-// which returns soon, says whether it did. Sends are not cancelled: they complete.
+// Cancel cancels a receive that has not matched a message. Wait must still be called; its
+// status says whether the receive was cancelled. Sends are never cancelled: they complete.
 func (r *Request) Cancel() error {
 	if r.inactive() {
 		return r.comm().raise("Cancel", fmt.Errorf("%w: it is not active", ErrRequest))
 	}
 	if r.kind == ibarrierRequest || r.kind == rmaRequest {
-		return r.c.raise("Cancel", fmt.Errorf("%w: only sends and receives can be cancelled, and this is of %s", ErrRequest, r.call))
+		return r.c.raise("Cancel", fmt.Errorf("%w: only sends and receives can be cancelled, not %s", ErrRequest, r.call))
 	}
 	if r.kind == recvRequest {
 		r.c.k.lock()
@@ -163,17 +163,17 @@ func (r *Request) Cancel() error {
 	return nil
 }
 
-// Free gives a request back; what is under way completes by itself, and its buffer
-// must be left alone until it surely has.
+// Free releases a request. An active operation still completes; its buffer must not be
+// used before that.
 func (r *Request) Free() error {
 	if r == nil || r.freed {
-		return r.comm().raise("Request.Free", fmt.Errorf("%w: there is none any more", ErrRequest))
+		return r.comm().raise("Request.Free", fmt.Errorf("%w: it is nil or freed", ErrRequest))
 	}
 	r.freed = true
 	return nil
 }
 
-// comm is the communicator of a request, if there is one.
+// comm returns the communicator of the request; nil for a nil request.
 func (r *Request) comm() *Comm {
 	if r == nil {
 		return nil

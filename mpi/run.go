@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// farewell is how long a rank waits at most for the others at its end, when
-	// nothing is left to be done but to meet: for longer than they may take to find out
-	// that they cannot; farewellSoon, if it knows so itself.
+	// barrierTimeout limits the final out-of-band barrier; barrierTimeoutAfterFailure does
+	// if this rank already knows that another rank is lost. Other ranks need that long to
+	// detect it.
 	barrierTimeout             = 2 * time.Minute
 	barrierTimeoutAfterFailure = 30 * time.Second
-	// quietWithin is how long it waits before for what it has sent to arrive;
-	// quietSoon, if not all of it can.
+	// deliveryTimeout limits the wait for sent messages to be delivered before that;
+	// deliveryTimeoutAfterFailure does after a failure.
 	deliveryTimeout             = 5 * time.Second
 	deliveryTimeoutAfterFailure = time.Second
 )
 
-// Run runs f as the rank that e is. When f has returned without an error, all that
-// is under way is completed and all ranks meet. What f panics with is an error that
-// names the rank.
+// Run runs f as the rank of environment e. After f has returned without an error, Run
+// completes pending communication and synchronises with all ranks. A panic of f becomes an
+// error that names the rank.
 func Run(e *env.Env, o Options, f func(*World) error) error {
 	k, err := open(e, o)
 	if err != nil {
@@ -46,7 +46,7 @@ func Run(e *env.Env, o Options, f func(*World) error) error {
 	return nil
 }
 
-// close gives back what the rank has, when the task in the background has left.
+// close waits for the progress task to end and closes the carrier.
 func (k *rank) close() error {
 	k.ended.Store(true)
 	for k.progressTaskRunning.Load() {
@@ -58,7 +58,7 @@ func (k *rank) close() error {
 	return err
 }
 
-// open makes a rank.
+// open creates a rank and opens its carrier.
 func open(e *env.Env, o Options) (*rank, error) {
 	o.setDefaults()
 	k := &rank{env: e, opts: o, comms: make(map[uint32]*Comm)}
@@ -76,7 +76,7 @@ func open(e *env.Env, o Options) (*rank, error) {
 	k.windows = window.New(o.Window, &windowCarrier{carrier})
 	if o.Progress == Background {
 		if e.Go == nil {
-			return nil, errors.Join(fmt.Errorf("%w: this environment runs nothing beside a rank: use Polling", ErrArg), carrier.Close())
+			return nil, errors.Join(fmt.Errorf("%w: the environment cannot run a progress task: use Polling", ErrArg), carrier.Close())
 		}
 		k.progressTaskRunning.Store(true)
 		e.Go("progress", k.progressTask)
@@ -84,8 +84,8 @@ func open(e *env.Env, o Options) (*rank, error) {
 	return k, nil
 }
 
-// run runs the program, and turns its panic into an error. One within the runtime is
-// not the program's: a world ends those who wait in it so, and it goes on.
+// run runs the program and turns its panic into an error. A panic within the runtime is
+// passed on: a simulated world ends waiting ranks that way.
 func (k *rank) run(f func(*World) error) (err error) {
 	returned := false
 	defer func() {
@@ -93,7 +93,7 @@ func (k *rank) run(f func(*World) error) (err error) {
 			return
 		}
 		switch v := recover().(type) {
-		case nil: // it leaves by runtime.Goexit
+		case nil: // runtime.Goexit
 		case *AbortError:
 			err = v
 		default:
@@ -105,13 +105,12 @@ func (k *rank) run(f func(*World) error) (err error) {
 	return err
 }
 
-// finalize completes what is under way, and meets the others. A world that ends
-// unwinds whoever waits in it, and the lock is not held while one waits: so it is
-// never given back by a deferred call here.
+// finalize completes pending communication and synchronises with all ranks. It unlocks
+// without defer: a panic that ends a waiting rank comes while the lock is not held.
 func (k *rank) finalize() error {
 	k.lock()
-	// When all have come here, no program will ask for a message any more: what is
-	// still to come is taken and dropped, so that its sender can end.
+	// After the barrier no program posts receives. Messages that still arrive are received
+	// and discarded, so that their sends complete.
 	err := k.world.barrier()
 	if err == nil {
 		k.p2p.CancelAll()
@@ -121,7 +120,7 @@ func (k *rank) finalize() error {
 	}
 	delivery, barrier := deliveryTimeout, barrierTimeout
 	if err != nil {
-		err = fmt.Errorf("the program has ended, but not all ranks can be met: %w", classify(err))
+		err = fmt.Errorf("the program has ended, but not all ranks can be reached: %w", classify(err))
 		delivery, barrier = deliveryTimeoutAfterFailure, barrierTimeoutAfterFailure
 	}
 	deadline := k.carrier.Now() + delivery
@@ -131,22 +130,22 @@ func (k *rank) finalize() error {
 	return err
 }
 
-// leave waits for all ranks that have not ended yet by means that need no fabric,
-// and serves them meanwhile: nobody is gone while another still wants to hear from
-// it. The lock is held before and after it.
-func (k *rank) finalBarrier(within time.Duration) error {
+// finalBarrier waits in an out-of-band barrier for all ranks that have not exited, and
+// progresses meanwhile, because peers may still need replies from this rank. The caller
+// holds the lock.
+func (k *rank) finalBarrier(timeout time.Duration) error {
 	var result atomic.Pointer[error]
-	meet := func(verbs.Proc) {
-		err := k.env.Control.Barrier(within)
+	barrier := func(verbs.Proc) {
+		err := k.env.Control.Barrier(timeout)
 		result.Store(&err)
 	}
 	if k.env.Go == nil {
 		k.unlock()
-		k.runUnlocked(func() { meet(nil) })
+		k.runUnlocked(func() { barrier(nil) })
 		k.lock()
 		return classifyControl(*result.Load())
 	}
-	k.env.Go("farewell", meet)
+	k.env.Go("farewell", barrier)
 	for result.Load() == nil {
 		if !k.progress() {
 			k.unlock()
@@ -157,9 +156,8 @@ func (k *rank) finalBarrier(within time.Duration) error {
 	return classifyControl(*result.Load())
 }
 
-// discard drops what has come and nobody will ask for: at the end everything, but
-// for what all ranks say to each other then; before, what is of collective operations
-// that have failed.
+// discardUnexpected receives and discards unexpected messages of failed collectives and,
+// while finalizing, all others except those of the final barrier.
 func (k *rank) discardUnexpected() {
 	if k.p2p.UnexpectedLen() == 0 {
 		return
@@ -177,7 +175,7 @@ func (k *rank) discardUnexpected() {
 	}
 }
 
-// drop drops what has come in a context.
+// discardContext discards the unexpected messages of a context and returns their number.
 func (k *rank) discardContext(context uint32) (n uint64) {
 	for {
 		m := k.p2p.Improbe(anyMessage(context))

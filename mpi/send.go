@@ -2,23 +2,23 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi/p2p"
 
-// Send sends a message; it may return before it is received.
+// Send sends a message. It may return before the message is received.
 func (c *Comm) Send(buf []byte, dest, tag int) error {
 	return c.send("Send", buf, dest, tag, p2p.Standard)
 }
 
-// Ssend sends a message, and returns when its receive has begun.
+// Ssend is a synchronous send: it returns when the receive has started.
 func (c *Comm) Ssend(buf []byte, dest, tag int) error {
 	return c.send("Ssend", buf, dest, tag, p2p.Synchronous)
 }
 
-// Rsend sends a message whose receive is there already. If it is not, the message is
-// delivered all the same, and counted.
+// Rsend is a ready send: the receive must already be posted. If it is not, the message is
+// delivered and counted in Stats.P2P.NotReady.
 func (c *Comm) Rsend(buf []byte, dest, tag int) error {
 	return c.send("Rsend", buf, dest, tag, p2p.Ready)
 }
 
-// send sends a message and waits.
+// send sends a message and waits for completion.
 func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error {
 	err := c.checkSend(dest, tag)
 	if err == nil && dest != ProcNull {
@@ -34,29 +34,29 @@ func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error
 	return c.raise(call, err)
 }
 
-// startSend begins a send.
+// startSend starts a nonblocking send. The caller holds the lock.
 func (c *Comm) startSend(p *p2p.Request, context uint32, buf []byte, dest, tag int, mode p2p.Mode) {
 	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(dest), context, int32(tag), buf, mode, false
 	c.k.p2p.Isend(p)
 }
 
-// sendAlone begins a send that is then waited for, and nothing else.
+// startBlockingSend starts a send whose caller waits for nothing else.
 func (c *Comm) startBlockingSend(p *p2p.Request, context uint32, buf []byte, dest, tag int, mode p2p.Mode) {
 	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(dest), context, int32(tag), buf, mode, mode != p2p.Synchronous
 	c.k.p2p.Isend(p)
 }
 
-// Isend begins a send.
+// Isend starts a send.
 func (c *Comm) Isend(buf []byte, dest, tag int) (*Request, error) {
 	return c.isend("Isend", buf, dest, tag, p2p.Standard)
 }
 
-// Issend begins a synchronous send.
+// Issend starts a synchronous send.
 func (c *Comm) Issend(buf []byte, dest, tag int) (*Request, error) {
 	return c.isend("Issend", buf, dest, tag, p2p.Synchronous)
 }
 
-// Irsend begins a ready send.
+// Irsend starts a ready send.
 func (c *Comm) Irsend(buf []byte, dest, tag int) (*Request, error) {
 	return c.isend("Irsend", buf, dest, tag, p2p.Ready)
 }

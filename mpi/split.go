@@ -7,13 +7,12 @@ import (
 	"slices"
 )
 
-// Split makes a communicator for each colour, with its ranks in the order of their
-// keys, and of their ranks here where keys are equal. It is collective. Whose colour
-// is Undefined gets nil.
+// Split is collective. It creates a communicator for each colour, with ranks ordered by
+// key and then by rank. A rank with colour Undefined gets nil.
 func (c *Comm) Split(color, key int) (*Comm, error) {
 	err := c.check()
 	if err == nil && color < 0 && color != Undefined {
-		err = fmt.Errorf("%w: colour %d; colours are not negative, and Undefined is none", ErrArg, color)
+		err = fmt.Errorf("%w: colour %d; colours are non-negative or Undefined", ErrArg, color)
 	}
 	if err != nil {
 		return nil, c.raise("Split", err)
@@ -24,7 +23,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	return sub, c.raise("Split", err)
 }
 
-// SplitNode makes a communicator for each host.
+// SplitNode creates a communicator for each host.
 func (c *Comm) SplitNode(key int) (*Comm, error) {
 	if err := c.check(); err != nil {
 		return nil, c.raise("SplitNode", err)
@@ -36,7 +35,7 @@ func (c *Comm) SplitNode(key int) (*Comm, error) {
 	return sub, c.raise("SplitNode", err)
 }
 
-// Dup makes a communicator of the same ranks.
+// Dup creates a communicator with the same ranks and a new context.
 func (c *Comm) Dup() (*Comm, error) {
 	if err := c.check(); err != nil {
 		return nil, c.raise("Dup", err)
@@ -47,9 +46,9 @@ func (c *Comm) Dup() (*Comm, error) {
 	return d, c.raise("Dup", err)
 }
 
-// split makes them. What each rank tells the others is its colour, its key and the
-// first context that it has not used: the largest of these nobody has. Communicators
-// of different colours have no rank in common, and so may have the same context.
+// split exchanges the colour, the key and the next unused context of each rank. The
+// largest of these contexts is unused on all ranks. Communicators of different colours
+// have no rank in common and share it.
 func (c *Comm) split(color, key int, name string) (*Comm, error) {
 	const fields = 3
 	local := make([]byte, 8*fields)
@@ -71,7 +70,7 @@ func (c *Comm) split(color, key int, name string) (*Comm, error) {
 		}
 	}
 	if context+2 > 1<<32-1 {
-		return nil, fmt.Errorf("%w: all contexts have been used", ErrComm)
+		return nil, fmt.Errorf("%w: no contexts are left", ErrComm)
 	}
 	c.k.nextContext = uint32(context) + 2
 	if color == Undefined {
@@ -87,7 +86,7 @@ func (c *Comm) split(color, key int, name string) (*Comm, error) {
 	return sub, nil
 }
 
-// dup makes one of the same ranks: its context is the largest that anybody proposes.
+// dup duplicates the communicator; its context is the largest that any rank proposes.
 func (c *Comm) dup(name string) (*Comm, error) {
 	next := binary.LittleEndian.AppendUint32(nil, c.k.nextContext)
 	if err := c.allreduce(next, Uint32, Max); err != nil {
@@ -95,7 +94,7 @@ func (c *Comm) dup(name string) (*Comm, error) {
 	}
 	context := binary.LittleEndian.Uint32(next)
 	if context > 1<<32-4 {
-		return nil, fmt.Errorf("%w: all contexts have been used", ErrComm)
+		return nil, fmt.Errorf("%w: no contexts are left", ErrComm)
 	}
 	c.k.nextContext = context + 2
 	d := &Comm{
@@ -106,11 +105,11 @@ func (c *Comm) dup(name string) (*Comm, error) {
 	return d, nil
 }
 
-// Free gives a communicator back. It is collective. What is under way completes.
+// Free is collective. It frees the communicator; pending operations still complete.
 func (c *Comm) Free() error {
 	err := c.check()
 	if err == nil && (c == c.k.world || c == c.k.self) {
-		err = fmt.Errorf("%w: %s belongs to the runtime", ErrComm, c.name)
+		err = fmt.Errorf("%w: %s cannot be freed", ErrComm, c.name)
 	}
 	if err != nil {
 		return c.raise("Comm.Free", err)
@@ -122,7 +121,7 @@ func (c *Comm) Free() error {
 	return c.raise("Comm.Free", err)
 }
 
-// drop has a communicator known no more.
+// free removes the communicator from the table of contexts.
 func (c *Comm) free() {
 	c.freed = true
 	delete(c.k.comms, c.context)

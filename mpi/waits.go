@@ -1,7 +1,7 @@
 package mpi
 
-// rankOf is the rank that active requests belong to; nil if none of them is active. An
-// error: it has ended.
+// rankOf returns the rank that the active requests belong to, nil if none is active, or an
+// error if the rank has been finalized.
 func rankOf(rs []*Request) (*rank, error) {
 	for _, r := range rs {
 		if !r.inactive() {
@@ -11,8 +11,7 @@ func rankOf(rs []*Request) (*rank, error) {
 	return nil, nil
 }
 
-// firstComplete is the index of the first active request that is complete, or
-// Undefined.
+// firstComplete returns the index of the first complete active request, or Undefined.
 func firstComplete(rs []*Request) int {
 	for i, r := range rs {
 		if !r.inactive() && r.complete() {
@@ -31,7 +30,7 @@ func allComplete(rs []*Request) bool {
 	return true
 }
 
-// outcome gathers what several requests ended with.
+// requestErrors collects the errors of several requests.
 type requestErrors struct {
 	comms  []*Comm
 	calls  []string
@@ -51,7 +50,8 @@ func callOf(r *Request) string {
 	return r.call
 }
 
-// raise hands the errors to their communicators' handlers. No lock is held.
+// raise passes the errors to the error handlers of their communicators. The caller does
+// not hold the lock.
 func (o *requestErrors) raise() error {
 	if !o.failed {
 		return nil
@@ -67,7 +67,7 @@ func (o *requestErrors) raise() error {
 	return &RequestsError{o.errs}
 }
 
-// takeAll ends all requests, which are complete.
+// finishAll finishes all requests, which must be complete.
 func finishAll(rs []*Request, o *requestErrors) []Status {
 	statuses := make([]Status, len(rs))
 	for i, r := range rs {
@@ -81,7 +81,7 @@ func finishAll(rs []*Request, o *requestErrors) []Status {
 	return statuses
 }
 
-// takeSome ends the requests that are complete.
+// finishCompleted finishes the complete requests and returns their indices.
 func finishCompleted(rs []*Request, o *requestErrors) (indices []int, statuses []Status) {
 	for i, r := range rs {
 		if !r.inactive() && r.complete() {
@@ -93,8 +93,8 @@ func finishCompleted(rs []*Request, o *requestErrors) (indices []int, statuses [
 	return indices, statuses
 }
 
-// WaitAll returns when all requests are complete, with a status for each. An error is
-// a *RequestsError with one for each request.
+// WaitAll waits for all requests and returns their statuses. The error is a *RequestsError
+// with an entry per request.
 func WaitAll(rs []*Request) ([]Status, error) {
 	var o requestErrors
 	k, err := rankOf(rs)
@@ -105,7 +105,7 @@ func WaitAll(rs []*Request) ([]Status, error) {
 		return finishAll(rs, &o), nil
 	}
 	k.lock()
-	next := 0 // those before it are complete, and stay so
+	next := 0 // requests before it are complete
 	k.waitUntil(func() bool {
 		for next < len(rs) && (rs[next].inactive() || rs[next].complete()) {
 			next++
@@ -117,8 +117,7 @@ func WaitAll(rs []*Request) ([]Status, error) {
 	return all, o.raise()
 }
 
-// WaitAny returns when one request is complete: its index; Undefined if none is
-// active.
+// WaitAny waits for one request and returns its index; Undefined if none is active.
 func WaitAny(rs []*Request) (int, Status, error) {
 	k, err := rankOf(rs)
 	if k == nil || err != nil {
@@ -135,9 +134,9 @@ func WaitAny(rs []*Request) (int, Status, error) {
 	return at, st, rs[at].c.raise(rs[at].call, err)
 }
 
-// WaitSome returns when at least one request is complete: the indices of all that
-// are, with their statuses; none if no request is active. An error is a
-// *RequestsError, in the order of the indices.
+// WaitSome waits for at least one request and returns the indices and statuses of all
+// complete ones; none if no request is active. The error is a *RequestsError in the order
+// of the indices.
 func WaitSome(rs []*Request) ([]int, []Status, error) {
 	k, err := rankOf(rs)
 	if k == nil || err != nil {
@@ -151,7 +150,7 @@ func WaitSome(rs []*Request) ([]int, []Status, error) {
 	return at, all, o.raise()
 }
 
-// TestAll reports whether all requests are complete. If not, none of them is changed.
+// TestAll reports whether all requests are complete, and finishes them if so.
 func TestAll(rs []*Request) ([]Status, bool, error) {
 	var o requestErrors
 	k, err := rankOf(rs)
@@ -171,8 +170,8 @@ func TestAll(rs []*Request) ([]Status, bool, error) {
 	return all, true, o.raise()
 }
 
-// TestAny reports whether a request is complete, and its index. If none is active, it
-// is true with Undefined.
+// TestAny reports whether a request is complete, with its index. If none is active, it
+// returns true and Undefined.
 func TestAny(rs []*Request) (int, Status, bool, error) {
 	k, err := rankOf(rs)
 	if k == nil || err != nil {
@@ -193,8 +192,7 @@ func TestAny(rs []*Request) (int, Status, bool, error) {
 	return at, st, true, rs[at].c.raise(rs[at].call, err)
 }
 
-// TestSome returns the indices of all requests that are complete, with their
-// statuses.
+// TestSome returns the indices and statuses of all complete requests, without waiting.
 func TestSome(rs []*Request) ([]int, []Status, error) {
 	k, err := rankOf(rs)
 	if k == nil || err != nil {

@@ -8,27 +8,27 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
-// Win is a window: memory of each rank of a communicator that the others can reach.
-// Offsets are in bytes. Operations begin, and are complete when their epoch is
-// closed, or flushed; until then their buffers belong to the runtime.
+// Win is an RMA window: memory of each rank of a communicator that the other ranks can
+// access. Offsets are in bytes. An operation is complete, and its buffers are free for
+// use, when its epoch is closed or flushed.
 type Win struct {
-	c     *Comm // of its own, with the same ranks
+	c     *Comm // duplicate of the communicator that it was created on
 	w     *window.Window
 	mem   []byte
 	freed bool
 }
 
-// WinCreate makes a window of each rank's buffer, which may be empty. It is
-// collective. Accumulates are fastest on buffers that begin at a multiple of eight
-// bytes and are as long; WinAllocate's are.
+// WinCreate is collective. It creates a window on each rank's buffer, which may be empty.
+// Accumulates are fastest on 8-byte aligned buffers with a multiple of 8 bytes; those of
+// WinAllocate are.
 func (c *Comm) WinCreate(buf []byte) (*Win, error) {
 	return c.createWin("WinCreate", buf, len(buf), nil)
 }
 
-// WinAllocate makes a window of memory of its own. It is collective; each rank may
-// have another size.
+// WinAllocate is collective. It allocates memory and creates a window on it; sizes may
+// differ between ranks.
 func (c *Comm) WinAllocate(size int) (*Win, error) {
-	if size < 0 { // the others must not wait for us
+	if size < 0 { // take part in the exchange, so that the others do not wait
 		return c.createWin("WinAllocate", nil, 0, fmt.Errorf("%w: %d bytes", ErrArg, size))
 	}
 	words := make([]uint64, (size+7)/8)
@@ -36,8 +36,8 @@ func (c *Comm) WinAllocate(size int) (*Win, error) {
 	return c.createWin("WinAllocate", mem, size, nil)
 }
 
-// makeWin makes a window of memory, of which the first size bytes count. With an
-// error, it only tells the others that there will be none.
+// createWin creates a window on the first size bytes of mem. If err is not nil, it only
+// announces the failure to the other ranks.
 func (c *Comm) createWin(call string, mem []byte, size int, err error) (*Win, error) {
 	if uerr := c.check(); uerr != nil {
 		return nil, c.raise(call, uerr)
@@ -48,8 +48,8 @@ func (c *Comm) createWin(call string, mem []byte, size int, err error) (*Win, er
 	return w, c.raise(call, err)
 }
 
-// openWin makes a window with the others. The lock is held. Whatever fails at one of
-// them, all of them learn of it.
+// createWinLocked creates a window together with the other ranks, which all learn of a
+// failure of one of them. The caller holds the lock.
 func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 	d, derr := c.dup(c.name + ".window")
 	if derr != nil {
@@ -66,7 +66,7 @@ func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 	}
 	w := &Win{c: d, mem: mem[:size:size]}
 	w.w = engine.Open(d.context, parts, w.mem, region)
-	// Nobody begins before everybody knows it.
+	// No rank may access the window before all ranks have opened it.
 	if err := d.barrier(); err != nil {
 		w.close()
 		return nil, err
@@ -74,25 +74,25 @@ func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 	return w, nil
 }
 
-// close gives back what the window has. The lock is held.
+// close releases the window. The caller holds the lock.
 func (w *Win) close() {
 	w.freed = true
 	w.w.Close()
 	w.c.free()
 }
 
-// usable says why a window cannot be used.
+// check returns an error if the window cannot be used.
 func (w *Win) check() error {
 	switch {
 	case w == nil:
-		return fmt.Errorf("%w: there is none", ErrWin)
+		return fmt.Errorf("%w: it is nil", ErrWin)
 	case w.freed:
 		return fmt.Errorf("%w: it was freed", ErrWin)
 	}
 	return w.c.check()
 }
 
-// comm is the communicator whose handler errors go to.
+// comm returns the communicator whose error handler is used.
 func (w *Win) comm() *Comm {
 	if w == nil {
 		return nil
@@ -100,16 +100,16 @@ func (w *Win) comm() *Comm {
 	return w.c
 }
 
-// Memory is this rank's own.
+// Memory is the local window memory.
 func (w *Win) Memory() []byte { return w.mem }
 
-// Size is how many bytes a rank's window has.
+// Size is the size of a rank's window memory in bytes.
 func (w *Win) Size(rank int) int { return w.w.Size(rank) }
 
-// Comm is the communicator of the window's ranks. It belongs to the window.
+// Comm is the communicator of the window. It is freed with the window.
 func (w *Win) Comm() *Comm { return w.c }
 
-// call does something with the window, within the lock, if it can be used.
+// call runs do with the lock held, if the window can be used.
 func (w *Win) call(name string, do func(*window.Window) error) error {
 	err := w.check()
 	if err == nil {
@@ -120,7 +120,7 @@ func (w *Win) call(name string, do func(*window.Window) error) error {
 	return w.comm().raise(name, err)
 }
 
-// Free gives the window back. It is collective, and no epoch may be open.
+// Free is collective. It frees the window; no epoch may be open.
 func (w *Win) Free() error {
 	return w.call("Win.Free", func(e *window.Window) error {
 		if err := e.CheckNoEpoch(); err != nil {
@@ -132,15 +132,15 @@ func (w *Win) Free() error {
 	})
 }
 
-// checkTarget says what is wrong with a rank whose window is to be reached.
+// checkTarget validates the target rank of an operation.
 func (w *Win) checkTarget(rank int) error {
 	if rank < 0 || rank >= w.c.size {
-		return fmt.Errorf("%w: target %d; the window has ranks 0 to %d, and ProcNull is nobody", ErrRank, rank, w.c.size-1)
+		return fmt.Errorf("%w: target %d; the window has ranks 0 to %d, or ProcNull", ErrRank, rank, w.c.size-1)
 	}
 	return nil
 }
 
-// checkGroup says what is wrong with a group.
+// checkGroup validates the group of Post or Start.
 func (w *Win) checkGroup(group []int) error {
 	seen := make(map[int]bool, len(group))
 	for _, r := range group {

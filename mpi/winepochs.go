@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
-// Fence closes an epoch of all ranks, and opens another unless nothing is to follow.
-// It is collective.
+// Fence is collective. It closes the fence epoch of all ranks and opens the next, unless
+// NoSucceed is given.
 func (w *Win) Fence(a Assert) error {
 	return w.call("Fence", func(e *window.Window) error {
 		if err := e.CheckFence(); err != nil {
@@ -23,7 +23,7 @@ func (w *Win) Fence(a Assert) error {
 	})
 }
 
-// Post opens this rank's window to a group of ranks of the window's communicator.
+// Post opens an exposure epoch of the local window for a group of ranks.
 func (w *Win) Post(group []int, a Assert) error {
 	return w.call("Post", func(e *window.Window) error {
 		if err := w.checkGroup(group); err != nil {
@@ -33,8 +33,8 @@ func (w *Win) Post(group []int, a Assert) error {
 	})
 }
 
-// Start begins operations on the windows of a group. It does not wait for their
-// posts; the operations do.
+// Start opens an access epoch to the windows of a group. It does not wait for their posts;
+// the operations do.
 func (w *Win) Start(group []int, a Assert) error {
 	return w.call("Start", func(e *window.Window) error {
 		if err := w.checkGroup(group); err != nil {
@@ -44,7 +44,7 @@ func (w *Win) Start(group []int, a Assert) error {
 	})
 }
 
-// Complete ends what Start began.
+// Complete closes the access epoch of Start.
 func (w *Win) Complete() error {
 	return w.call("Complete", func(e *window.Window) (err error) {
 		w.c.k.waitUntil(func() (can bool) {
@@ -58,7 +58,7 @@ func (w *Win) Complete() error {
 	})
 }
 
-// Wait returns when the group of Post has completed.
+// Wait closes the exposure epoch of Post, when the whole group has called Complete.
 func (w *Win) Wait() error {
 	return w.call("Win.Wait", func(e *window.Window) (err error) {
 		w.c.k.waitUntil(func() (done bool) {
@@ -69,8 +69,7 @@ func (w *Win) Wait() error {
 	})
 }
 
-// Test reports whether the group of Post has completed; if so, it does what Wait
-// does.
+// Test is Wait without blocking; it reports whether the epoch was closed.
 func (w *Win) Test() (done bool, err error) {
 	err = w.call("Win.Test", func(e *window.Window) (err error) {
 		w.c.k.pollOnce(func() bool {
@@ -84,8 +83,8 @@ func (w *Win) Test() (done bool, err error) {
 	return done, err
 }
 
-// Lock begins operations on a rank's window, alone or with others, and returns when
-// it has the lock. Locks are granted in the order in which they were asked for.
+// Lock opens an access epoch to a rank's window and waits for the lock. A target grants
+// locks in the order of the requests.
 func (w *Win) Lock(kind LockKind, target int, a Assert) error {
 	return w.call("Lock", func(e *window.Window) error {
 		if target == ProcNull {
@@ -106,23 +105,22 @@ func (w *Win) Lock(kind LockKind, target int, a Assert) error {
 	})
 }
 
-// Unlock ends them: all are complete at the target.
+// Unlock closes the access epoch; all its operations are complete at the target.
 func (w *Win) Unlock(target int) error {
 	return w.waitOps("Unlock", target, (*window.Window).CheckUnlock, (*window.Window).RemoteComplete, (*window.Window).Unlock)
 }
 
-// Flush returns when all operations on a rank's window are complete there.
+// Flush waits until all operations on a rank's window are complete at the target.
 func (w *Win) Flush(target int) error {
 	return w.waitOps("Flush", target, (*window.Window).CheckFlush, (*window.Window).RemoteComplete, (*window.Window).TakeError)
 }
 
-// FlushLocal returns when the buffers of all operations on a rank's window are the
-// program's again.
+// FlushLocal waits until all operations on a rank's window are locally complete.
 func (w *Win) FlushLocal(target int) error {
 	return w.waitOps("FlushLocal", target, (*window.Window).CheckFlush, (*window.Window).LocalComplete, (*window.Window).TakeError)
 }
 
-// settle waits until operations on a target have come as far as is asked for.
+// waitOps calls check, waits until complete reports true for the target, and calls end.
 func (w *Win) waitOps(name string, target int, check func(*window.Window, int) error, complete func(*window.Window, int) bool, end func(*window.Window, int) error) error {
 	return w.call(name, func(e *window.Window) error {
 		if target == ProcNull {
@@ -139,22 +137,22 @@ func (w *Win) waitOps(name string, target int, check func(*window.Window, int) e
 	})
 }
 
-// LockAll begins operations on the windows of all ranks, with others.
+// LockAll opens a shared access epoch to the windows of all ranks.
 func (w *Win) LockAll(a Assert) error {
 	return w.call("LockAll", func(e *window.Window) error { return e.LockAll(a) })
 }
 
-// UnlockAll ends what LockAll began: all operations are complete at their targets.
+// UnlockAll closes the epoch of LockAll; all its operations are complete at their targets.
 func (w *Win) UnlockAll() error {
 	return w.waitAllOps("UnlockAll", (*window.Window).CheckUnlockAll, (*window.Window).AllRemoteComplete, (*window.Window).UnlockAll)
 }
 
-// FlushAll returns when all operations are complete at their targets.
+// FlushAll waits until all operations are complete at their targets.
 func (w *Win) FlushAll() error {
 	return w.waitAllOps("FlushAll", (*window.Window).CheckFlushAll, (*window.Window).AllRemoteComplete, (*window.Window).TakeErrors)
 }
 
-// FlushLocalAll returns when the buffers of all operations are the program's again.
+// FlushLocalAll waits until all operations are locally complete.
 func (w *Win) FlushLocalAll() error {
 	return w.waitAllOps("FlushLocalAll", (*window.Window).CheckFlushAll, (*window.Window).AllLocalComplete, (*window.Window).TakeErrors)
 }
@@ -169,9 +167,8 @@ func (w *Win) waitAllOps(name string, check func(*window.Window) error, complete
 	})
 }
 
-// Sync makes what others have done to this rank's window visible to it, and what it
-// has stored there to others. Memory here is one, so that a look at what has come is
-// all that it takes.
+// Sync synchronises the private and public copies of the local window. The memory model is
+// unified, so it only progresses.
 func (w *Win) Sync() error {
 	return w.call("Sync", func(e *window.Window) error {
 		if err := e.CheckFlushAll(); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
-// begin begins an operation on a target, unless that is nobody.
+// startOp starts an operation on a target; for ProcNull it returns nil.
 func (w *Win) startOp(name string, target int, do func(*window.Window) (*window.Operation, error)) (op *window.Operation, err error) {
 	if target == ProcNull {
 		return nil, w.comm().raise(name, w.check())
@@ -22,7 +22,7 @@ func (w *Win) startOp(name string, target int, do func(*window.Window) (*window.
 	return op, err
 }
 
-// request is that of an operation.
+// request returns the request of an operation.
 func (w *Win) request(name string, op *window.Operation, err error) (*Request, error) {
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (w *Win) request(name string, op *window.Operation, err error) (*Request, e
 	return r, nil
 }
 
-// Put writes to a rank's window.
+// Put writes to a rank's window at offset at.
 func (w *Win) Put(origin []byte, target, at int) error {
 	_, err := w.startOp("Put", target, func(e *window.Window) (*window.Operation, error) {
 		return e.Put(origin, target, at, false)
@@ -42,7 +42,7 @@ func (w *Win) Put(origin []byte, target, at int) error {
 	return err
 }
 
-// Get reads from a rank's window.
+// Get reads from a rank's window at offset at.
 func (w *Win) Get(origin []byte, target, at int) error {
 	_, err := w.startOp("Get", target, func(e *window.Window) (*window.Operation, error) {
 		return e.Get(origin, target, at, false)
@@ -50,25 +50,25 @@ func (w *Win) Get(origin []byte, target, at int) error {
 	return err
 }
 
-// Accumulate combines with what is in a rank's window, atomically element by
-// element, in the order of the calls of each origin. The offset is a multiple of the
-// type's size.
+// Accumulate combines origin with the elements at offset at of a rank's window. It is
+// atomic per element, and ordered with other accumulates of this origin. The offset must
+// be a multiple of the type size.
 func (w *Win) Accumulate(origin []byte, target, at int, t Type, op Op) error {
 	_, err := w.accumulate("Accumulate", origin, nil, target, at, t, op, false)
 	return err
 }
 
-// GetAccumulate does so, and brings what was there before. With NoOp it only does
-// that, and the origin may be nil.
+// GetAccumulate is Accumulate that also fetches the previous elements to result. With NoOp
+// it only fetches, and origin may be nil.
 func (w *Win) GetAccumulate(origin, result []byte, target, at int, t Type, op Op) error {
 	_, err := w.accumulate("GetAccumulate", origin, nonNil(result), target, at, t, op, false)
 	return err
 }
 
-// FetchAndOp does so with one element.
+// FetchAndOp is GetAccumulate of one element.
 func (w *Win) FetchAndOp(origin, result []byte, target, at int, t Type, op Op) error {
 	if len(result) != t.Size() && t.Size() > 0 {
-		return w.comm().raise("FetchAndOp", fmt.Errorf("%w: the result has %d bytes, and one %v has %d", ErrArg, len(result), t, t.Size()))
+		return w.comm().raise("FetchAndOp", fmt.Errorf("%w: the result has %d bytes, one %v has %d", ErrArg, len(result), t, t.Size()))
 	}
 	_, err := w.accumulate("FetchAndOp", origin, nonNil(result), target, at, t, op, false)
 	return err
@@ -83,14 +83,15 @@ func (w *Win) accumulate(name string, origin, result []byte, target, at int, t T
 	})
 }
 
-// apart says which of its buffers an operation would both read and write.
+// checkOverlap returns an error if the result buffer overlaps another buffer of the
+// operation.
 func checkOverlap(result []byte, others ...[]byte) error {
 	for _, b := range others {
 		if len(b) == 0 || len(result) == 0 {
 			continue
 		}
 		if from, other := address(result), address(b); from < other+uintptr(len(b)) && other < from+uintptr(len(result)) {
-			return fmt.Errorf("%w: the result shares memory with what is to be combined or compared", ErrRMAConflict)
+			return fmt.Errorf("%w: the result buffer overlaps the origin or compare buffer", ErrRMAConflict)
 		}
 	}
 	return nil
@@ -98,7 +99,8 @@ func checkOverlap(result []byte, others ...[]byte) error {
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// notNil is a buffer for a result, even if it is for nothing.
+// nonNil returns an empty buffer for nil, since a nil result means that nothing is
+// fetched.
 func nonNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -106,8 +108,8 @@ func nonNil(b []byte) []byte {
 	return b
 }
 
-// CompareAndSwap puts an element in the place of one that is equal to another, bit
-// by bit, and brings what was there before.
+// CompareAndSwap replaces the element at offset at by origin if it is bitwise equal to
+// compare, and fetches the previous element to result.
 func (w *Win) CompareAndSwap(origin, compare, result []byte, target, at int, t Type) error {
 	_, err := w.startOp("CompareAndSwap", target, func(e *window.Window) (*window.Operation, error) {
 		if err := checkOverlap(result, origin, compare); err != nil {
@@ -118,7 +120,7 @@ func (w *Win) CompareAndSwap(origin, compare, result []byte, target, at int, t T
 	return err
 }
 
-// Rput is Put with a request, in epochs of locks.
+// Rput is Put with a request; it needs a lock epoch.
 func (w *Win) Rput(origin []byte, target, at int) (*Request, error) {
 	op, err := w.startOp("Rput", target, func(e *window.Window) (*window.Operation, error) {
 		return e.Put(origin, target, at, true)
@@ -126,7 +128,7 @@ func (w *Win) Rput(origin []byte, target, at int) (*Request, error) {
 	return w.request("Rput", op, err)
 }
 
-// Rget is Get with a request, in epochs of locks.
+// Rget is Get with a request; it needs a lock epoch.
 func (w *Win) Rget(origin []byte, target, at int) (*Request, error) {
 	op, err := w.startOp("Rget", target, func(e *window.Window) (*window.Operation, error) {
 		return e.Get(origin, target, at, true)
@@ -134,13 +136,13 @@ func (w *Win) Rget(origin []byte, target, at int) (*Request, error) {
 	return w.request("Rget", op, err)
 }
 
-// Raccumulate is Accumulate with a request, in epochs of locks.
+// Raccumulate is Accumulate with a request; it needs a lock epoch.
 func (w *Win) Raccumulate(origin []byte, target, at int, t Type, op Op) (*Request, error) {
 	o, err := w.accumulate("Raccumulate", origin, nil, target, at, t, op, true)
 	return w.request("Raccumulate", o, err)
 }
 
-// RgetAccumulate is GetAccumulate with a request, in epochs of locks.
+// RgetAccumulate is GetAccumulate with a request; it needs a lock epoch.
 func (w *Win) RgetAccumulate(origin, result []byte, target, at int, t Type, op Op) (*Request, error) {
 	o, err := w.accumulate("RgetAccumulate", origin, nonNil(result), target, at, t, op, true)
 	return w.request("RgetAccumulate", o, err)

@@ -9,15 +9,15 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// partLen is the length of what ranks tell each other of their parts of a window:
-// size, address, keys, how many of these, and flags.
+// segmentLen is the length of an encoded segment: size, address, keys, number of keys,
+// flags.
 const segmentLen = 8 + 8 + 4*wire.MaxRails + 2
 
-// The flags.
+// Flags of an encoded segment.
 const (
-	segmentAtomics    = 1 << iota // NICs can change any of it
-	segmentNICAtomics             // its NICs can change that of others
-	segmentFailed                 // there is none
+	segmentAtomics    = 1 << iota // NIC atomics work on all of its words
+	segmentNICAtomics             // the NICs of its rank support atomics
+	segmentFailed                 // the rank has no segment
 )
 
 func encodeSegment(p *window.Segment, flags byte) []byte {
@@ -39,9 +39,9 @@ func decodeSegment(b []byte) (p window.Segment, flags byte) {
 	return p, flags
 }
 
-// tellParts tells the others of this rank's part of a window, or that there is none,
-// and returns those of all. Accumulates are by NICs only if all ranks' NICs can, for
-// those by NICs and those by targets must not meet.
+// exchangeSegments gathers the window segments of all ranks. It enables NIC atomics only
+// if all ranks' NICs support them, since accumulates by NICs and by target CPUs are not
+// atomic with each other.
 func (c *Comm) exchangeSegments(local window.Segment, capable bool, failed error) ([]window.Segment, error) {
 	var flags byte
 	if local.Atomics {
@@ -64,7 +64,7 @@ func (c *Comm) exchangeSegments(local window.Segment, capable bool, failed error
 		parts[i].Peer, parts[i].Atomics = c.worldRank(i), flags&segmentAtomics != 0
 		allCapable = allCapable && flags&segmentNICAtomics != 0
 		if flags&segmentFailed != 0 && failed == nil {
-			failed = fmt.Errorf("%w: rank %d of %s has no memory for it", ErrWin, i, c.name)
+			failed = fmt.Errorf("%w: rank %d of %s failed to create its segment", ErrWin, i, c.name)
 		}
 	}
 	for i := range parts {

@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// World is what a rank's program is given: the communicator of all ranks, and what
-// belongs to the rank itself.
+// World is the argument of a rank's program: the communicator of all ranks, and functions
+// of the rank itself.
 type World struct {
 	*Comm
 }
 
-// Self is the communicator of this rank alone.
+// Self is the communicator that has only this rank.
 func (w *World) Self() *Comm { return w.k.self }
 
-// Wtime is the time since some moment in the past.
+// Wtime is the time since an arbitrary start.
 func (w *World) Wtime() time.Duration { return w.k.env.Proc.Now() }
 
-// Compute keeps the processor busy for a while. In mode Polling nothing progresses
+// Compute keeps the CPU busy for a duration. In mode Polling the rank makes no progress
 // meanwhile.
 func (w *World) Compute(d time.Duration) {
 	w.k.runUnlocked(func() { w.k.env.Proc.Compute(d) })
 }
 
-// Abort ends all ranks. It does not return.
+// Abort terminates all ranks. It does not return.
 func (w *World) Abort(code int, why string) { w.k.abort(code, why) }
 
-// AbortError is what the rank ends with that has aborted all.
+// AbortError is the error of the rank that called Abort.
 type AbortError struct {
 	Code int
 	Why  string
@@ -34,13 +34,13 @@ type AbortError struct {
 
 func (e *AbortError) Error() string { return fmt.Sprintf("aborted with code %d: %s", e.Code, e.Why) }
 
-// abort ends all ranks, and leaves the program if whoever ends them lets it go on.
+// abort terminates all ranks, and panics in case the environment lets this rank continue.
 func (k *rank) abort(code int, why string) {
 	k.runUnlocked(func() { k.env.Control.Abort(code, why) })
 	panic(&AbortError{code, why})
 }
 
-// Stats counts what the rank has done so far.
+// Stats returns the current statistics of the rank.
 func (w *World) Stats() Stats {
 	k := w.k
 	k.lock()
@@ -49,19 +49,18 @@ func (w *World) Stats() Stats {
 	return s
 }
 
-// Forget says that memory is about to be freed, or to be used for something else: when
-// it returns, nothing of it is registered. Nothing may be under way with it. Memory that
-// the collector frees need not be forgotten: what is registered stays alive, and is let
-// go of when there is no room for it.
+// Invalidate deregisters memory that the program is about to free or reuse for another
+// purpose. No operation on it may be pending. Memory that the garbage collector manages
+// needs no call: a registration keeps it alive until the cache evicts it.
 func (w *World) Invalidate(buf []byte) error {
 	if err := w.check(); err != nil {
-		return w.raise("Forget", err)
+		return w.raise("Invalidate", err)
 	}
 	w.k.lock()
 	err := w.k.carrier.Invalidate(buf)
-	if err == nil { // packets of the past may still ask for it
+	if err == nil { // delayed packets may still access it
 		w.k.waitUntil(func() bool { return w.k.carrier.Invalidated(buf) })
 	}
 	w.k.unlock()
-	return w.raise("Forget", err)
+	return w.raise("Invalidate", err)
 }
