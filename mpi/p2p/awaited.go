@@ -2,8 +2,8 @@ package p2p
 
 import "github.com/fabrictest/fabrictest/mpi/match"
 
-// Awaited visits the peers that requests under way need. What else is needed by
-// receives that wait in a context for a rank, or match.Any, members is asked for.
+// EachAwaitedPeer visits the peers that pending requests need. For posted receives it also
+// calls members with the context and the source, which may be match.Any.
 func (e *Engine) EachAwaitedPeer(visit func(peer int), members func(context uint32, from int)) {
 	for _, r := range e.requests.all() {
 		switch {

@@ -1,23 +1,21 @@
-// Package p2p settles how messages between ranks travel: eagerly, or by rendezvous
-// once sender and receiver have found each other.
+// Package p2p implements point-to-point messages between ranks: small messages are sent
+// eagerly, large ones by a rendezvous protocol.
 //
-// Three rendezvous protocols are there. RPUT: the sender says that it is ready
-// (RTS), the receiver where to (CTS), the sender writes. RGET: the sender says
-// where from (RTS), the receiver reads. Speculative: as RGET, but a receive that is
-// posted before its message guesses that there will be one, and says where to
-// (RTR), so that a sender who comes later can write at once; either side may start,
-// and neither waits in vain.
+// There are three rendezvous protocols. RPUT: the sender sends an RTS (ready to send), the
+// receiver replies with a CTS that has the address of its buffer, and the sender writes.
+// RGET: the RTS has the address of the send buffer, and the receiver reads. Speculative:
+// like RGET, but a receive that is posted before its message arrives predicts a large
+// message and sends an RTR (ready to receive) with its address; a sender that finds the
+// RTR writes at once. Either side may start, and neither waits for the other to do so.
 //
-// With two who can start, a rank must know which of its requests a word of the
-// other is about. Between two ranks words arrive in order, and each send says
-// exactly once that it is there: by its data, an RTS, or an RTRAck; so a receiver
-// always knows. A receive says at most once that it is there: by an RTR when it is
-// posted, or by an RTSAck when it meets an RTS without having sent one. The rules
-// that keep a sender from taking one receive's RTR for another's are at the
-// functions of speculate.go.
+// With two sides that may start, each must know which request a control message is about.
+// Control messages between two ranks arrive in order, and each send announces itself
+// exactly once: by its data, an RTS or an RTRAck. A receive announces itself at most once:
+// by an RTR when it is posted, or by an RTSAck when it matches an RTS without having sent
+// an RTR. The rules that keep a sender from using an RTR for the wrong receive are
+// documented in speculate.go and predict.go.
 //
-// An Engine is one rank's. It is pure: calls, arrivals and the time go in, words
-// and transfers come out at the Fabric, and requests complete. It starts no
-// goroutine, takes no lock and reads no clock, so that every order of events can be
-// had again.
+// An Engine belongs to one rank. It starts no goroutine, takes no lock and reads no clock:
+// calls, messages and the time go in, messages and transfers go out through a Transport.
+// Package mpi drives it; tests replay any order of events.
 package p2p

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// Protocol is a way to carry large messages.
+// Protocol is a rendezvous protocol.
 type Protocol uint8
 
 // The protocols.
@@ -22,24 +22,24 @@ const (
 
 func (p Protocol) String() string { return [...]string{"rget", "rput", "speculative"}[p] }
 
-// Config is how an engine behaves. The zero Config sends everything by RGET.
+// Config configures an engine. The zero Config sends all messages by RGET.
 type Config struct {
 	Protocol Protocol
-	// EagerLimit is the size of the largest message that goes eagerly.
+	// EagerLimit is the size of the largest eager message.
 	EagerLimit int
-	// NoEarlyProgress leaves out the look at what has come with which calls of the
-	// speculative protocol begin.
+	// NoEarlyProgress disables the progress call at the start of speculative sends and
+	// receives.
 	NoEarlyProgress bool
-	// Adaptive stops RTRs for envelopes where too few of them are used, and
-	// resumes them when enough would be.
+	// Adaptive stops RTRs for an envelope when too few of them are used, and resumes them
+	// when enough would be.
 	Adaptive bool
-	// Usage is the share of RTRs that must be used; 0.8 if 0.
+	// Usage is the fraction of RTRs that must be used; 0.8 if 0.
 	Usage float64
-	// Sample is over how many RTRs that is judged; 16 if 0.
+	// Sample is the number of RTRs over which Usage is evaluated; 16 if 0.
 	Sample int
-	// MaxMispredicted is how many receives in a row of an envelope may have sent an
-	// RTR for what came eagerly, before no more are sent until something comes by
-	// rendezvous; 4 if 0.
+	// MaxMispredicted is the number of consecutive receives of an envelope that may send
+	// an RTR for an eager message. After that no RTRs are sent until a rendezvous message
+	// arrives; 4 if 0.
 	MaxMispredicted int
 }
 
@@ -55,51 +55,47 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Region is memory that the NICs can reach.
+// Region is registered memory.
 type Region interface {
 	Memory() wire.Memory
 }
 
-// Fabric is what carries the words of an engine and moves its data. What it is
-// asked for it does in time; when it cannot, Engine.Lost says so of the peer.
+// Transport sends the messages of an engine and moves its data. If it cannot reach a peer,
+// Engine.Lost is called.
 type Transport interface {
-	// Now is the time.
 	Now() time.Duration
-	// Room reports whether an eager message with so many bytes can leave for a peer
-	// without having to wait for room there.
+	// CanSend reports whether there is credit for an eager message of n bytes.
 	CanSend(peer, n int) bool
-	// Send carries a word to a peer, behind those before it. The header is the
-	// caller's again at once; data, which only eager messages have, when
-	// Engine.Sent says so of the owner, which may be before Send returns. Without
-	// data the owner is nil.
+	// Send sends a message to a peer, in order. The header may be reused at once. Only
+	// eager messages have data and an owner; Engine.SendDone returns the data, possibly
+	// before Send returns.
 	Send(peer int, h *wire.Header, data []byte, owner *Request)
-	// Register makes memory reachable; Release says that it need not be any more.
+	// Register registers memory; Release gives the region back.
 	Register(buf []byte) (Region, error)
 	Release(Region)
-	// Read brings n bytes of a peer's memory; Engine.Read follows.
+	// Read reads n bytes of a peer's memory; Engine.ReadDone follows.
 	Read(peer int, into Region, n int, from wire.Memory, owner *Request)
-	// Write takes n bytes to a peer's memory, then sends a word that arrives when
-	// they are there; Engine.Wrote follows.
+	// Write writes n bytes to a peer's memory and then sends a message that arrives after
+	// the data; Engine.WriteDone follows.
 	Write(peer int, from Region, n int, to wire.Memory, then *wire.Header, owner *Request)
-	// Progress takes in what has come.
+	// Progress processes received messages.
 	Progress()
 }
 
-// Errors that requests end with.
+// Errors of requests.
 var (
 	ErrTruncated = errors.New("message is longer than the receive")
 	ErrLost      = errors.New("peer is lost")
-	// ErrConfused is a peer that says what no engine says.
-	ErrProtocol = errors.New("peer does not keep to the protocol")
+	// ErrProtocol: a peer has sent a message that the protocol does not allow.
+	ErrProtocol = errors.New("peer violates the protocol")
 )
 
-// Engine is a rank's. It belongs to one goroutine.
+// Engine implements the protocols for one rank. It is not safe for concurrent use.
 type Engine struct {
-	// Stats counts what it did.
 	Stats Stats
-	// Concerns reports whether a receive in a context, from a rank or from match.Any,
-	// is in vain when another rank is lost. Without it, those from the rank are and
-	// those from anybody, whatever their context.
+	// DependsOn reports whether a receive in a context from a rank, or from match.Any,
+	// cannot complete once rank lost is lost. If nil, receives from that rank and from
+	// match.Any depend on it.
 	DependsOn func(context uint32, from, lost int) bool
 
 	cfg            Config
@@ -107,20 +103,19 @@ type Engine struct {
 	posted         match.Posted[*Request]
 	unexpected     match.Unexpected[*unexpectedMessage]
 	requests       requestTable
-	senders        map[match.Envelope]*senderState   // of envelopes that we send; Source is the receiver
-	evictAt        int                               // how many are too many
-	evicted        bool                              // some of them were dropped
-	receivers      map[match.Envelope]*receiverState // of envelopes that we receive
+	senders        map[match.Envelope]*senderState   // state as a sender; Source is the receiver
+	evictAt        int                               // number of senders at which unused ones are evicted
+	evicted        bool                              // some sender state was evicted
+	receivers      map[match.Envelope]*receiverState // state as a receiver
 	lost           map[int]error
-	lostOrder      []int            // whom lost has, the first first
-	failedContexts map[uint32]error // contexts
-	freeArrivals   []*unexpectedMessage
-	sendHeader     wire.Header // of what is being sent: one of its own would not stay on the stack
+	lostOrder      []int            // keys of lost, in order
+	failedContexts map[uint32]error // error by context
+	freeMessages   []*unexpectedMessage
+	sendHeader     wire.Header // header being sent; a local variable would be heap-allocated
 
 	maxEnvelopes int
 }
 
-// New returns an engine.
 func New(cfg Config, f Transport) *Engine {
 	cfg.setDefaults()
 	return &Engine{
@@ -130,20 +125,20 @@ func New(cfg Config, f Transport) *Engine {
 	}
 }
 
-// arrival is a message that nobody has asked for yet.
+// unexpectedMessage is a received message that no receive has matched.
 type unexpectedMessage struct {
 	match.Node[*unexpectedMessage]
 	peer      int
 	header    wire.Header
-	data      []byte // of an eager one
-	recvKnown bool   // its sender knows that no RTR is to be expected for it
+	data      []byte // of an eager message
+	recvKnown bool   // an RTSAck was sent: the sender expects no RTR for it
 }
 
-// expectLater keeps an arrival until somebody asks for it.
+// addUnexpected queues an unexpected message.
 func (e *Engine) addUnexpected(peer int, h *wire.Header, data []byte) {
 	var a *unexpectedMessage
-	if n := len(e.freeArrivals); n > 0 {
-		a, e.freeArrivals = e.freeArrivals[n-1], e.freeArrivals[:n-1]
+	if n := len(e.freeMessages); n > 0 {
+		a, e.freeMessages = e.freeMessages[n-1], e.freeMessages[:n-1]
 	} else {
 		a = new(unexpectedMessage)
 		a.Value = a
@@ -157,19 +152,19 @@ func (e *Engine) addUnexpected(peer int, h *wire.Header, data []byte) {
 	e.Stats.MaxUnexpected = max(e.Stats.MaxUnexpected, e.unexpected.Len())
 }
 
-// forget has an arrival that is out used by another.
+// freeUnexpected returns a dequeued unexpected message to the free list.
 func (e *Engine) freeUnexpected(a *unexpectedMessage) {
-	const worthKeeping = 64
-	if len(e.freeArrivals) < worthKeeping {
-		e.freeArrivals = append(e.freeArrivals, a)
+	const maxFree = 64
+	if len(e.freeMessages) < maxFree {
+		e.freeMessages = append(e.freeMessages, a)
 	}
 }
 
-// Arrived takes a word of a peer's. The data, of eager messages, is valid until it
+// Arrived handles a message of a peer. The data of eager messages is valid until it
 // returns.
 func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	if e.lost[peer] != nil {
-		return nil // what it said before it went is of no use without it
+		return nil // a late message of a lost peer
 	}
 	switch h.Kind {
 	case wire.Eager:
@@ -189,15 +184,15 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	case wire.Revoked:
 		return e.handleRevoked(peer, h)
 	}
-	return protocolError(peer, h, "it is of no kind")
+	return protocolError(peer, h, "unknown kind")
 }
 
 func protocolError(peer int, h *wire.Header, why string) error {
 	return fmt.Errorf("rank %d: %v: %w: %s", peer, h.Kind, ErrProtocol, why)
 }
 
-// Lost ends everything that needs a peer: requests to it, those from it, and those
-// from anybody, which might have been from it. It stays lost.
+// Lost fails all requests that need a peer: sends to it, receives from it, and receives
+// from match.Any that depend on it. A lost peer stays lost.
 func (e *Engine) Lost(peer int, cause error) {
 	if e.lost[peer] != nil {
 		return
@@ -216,7 +211,7 @@ func (e *Engine) Lost(peer int, cause error) {
 	maps.DeleteFunc(e.senders, func(k match.Envelope, _ *senderState) bool { return int(k.Source) == peer })
 }
 
-// concerns reports whether a receive that waits is in vain without a peer.
+// dependsOn reports whether a posted receive cannot complete without a peer.
 func (e *Engine) dependsOn(r *Request, lost int) bool {
 	if e.DependsOn != nil {
 		return e.DependsOn(r.Context, r.Peer, lost)
@@ -224,8 +219,7 @@ func (e *Engine) dependsOn(r *Request, lost int) bool {
 	return r.Peer == match.Any || r.Peer == lost
 }
 
-// Break ends all receives that wait in a context, and those that are to come: what
-// they are part of has failed.
+// FailContext fails all posted and future receives in a context.
 func (e *Engine) FailContext(context uint32, cause error) {
 	if e.failedContexts[context] != nil {
 		return
@@ -238,8 +232,8 @@ func (e *Engine) FailContext(context uint32, cause error) {
 	}
 }
 
-// giveUp ends a receive that waits, though its peer may be there. If that was told
-// where to write, it is asked not to first; it may have done so.
+// cancelRecv fails a posted receive whose peer may be alive. If an RTR is outstanding, it
+// is revoked first, because the peer may be writing to the buffer.
 func (e *Engine) cancelRecv(r *Request, err error) {
 	if !r.sentRTR {
 		e.fail(r, err)
@@ -249,7 +243,7 @@ func (e *Engine) cancelRecv(r *Request, err error) {
 	e.Cancel(r)
 }
 
-// unserved says why nobody can serve a receive any more.
+// recvError returns why no message can arrive for a receive; nil if one can.
 func (e *Engine) recvError(r *Request) error {
 	if err := e.failedContexts[r.Context]; err != nil {
 		return err
@@ -262,21 +256,21 @@ func (e *Engine) recvError(r *Request) error {
 	return nil
 }
 
-// Busy reports whether any request is under way.
+// Busy reports whether any request is pending.
 func (e *Engine) Busy() bool { return len(e.requests.free) < len(e.requests.slots) }
 
-// Unexpected is how many messages nobody has asked for.
+// UnexpectedLen is the number of unexpected messages.
 func (e *Engine) UnexpectedLen() int { return e.unexpected.Len() }
 
-// CancelAll cancels all receives that no message has come for.
+// CancelAll cancels all receives that have not matched.
 func (e *Engine) CancelAll() {
 	for _, r := range e.requests.all() {
 		e.Cancel(r)
 	}
 }
 
-// InVain says why nobody can send what a probe with this envelope waits for; nil if
-// somebody can.
+// ProbeError returns why no message can arrive for a probe with this envelope; nil if one
+// can.
 func (e *Engine) ProbeError(envelope match.Envelope) error {
 	return e.recvError(&Request{Context: envelope.Context, Peer: int(envelope.Source)})
 }

@@ -5,14 +5,14 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// Message is one that was taken out of the queue, for a receive that is to come.
+// Message is a message that Improbe has removed from the unexpected queue.
 type Message struct{ a *unexpectedMessage }
 
-// Look says whose it is, what it is about, and how long it is.
+// Status returns the source, the tag and the size of the message.
 func (m *Message) Status() (source int, tag int32, size int) { return m.a.status() }
 
-// Take takes out what a receive with this envelope would take now; nil if there is
-// nothing. Nobody else gets it.
+// Improbe removes the first unexpected message that a receive with this envelope would
+// match; nil if there is none.
 func (e *Engine) Improbe(envelope match.Envelope) *Message {
 	n := e.unexpected.Match(envelope)
 	if n == nil {
@@ -21,15 +21,15 @@ func (e *Engine) Improbe(envelope match.Envelope) *Message {
 	a := n.Value
 	e.unexpected.Remove(n)
 	if e.cfg.Protocol == Speculative && a.header.Kind == wire.RTS && e.lost[a.peer] == nil {
-		// Now, not when it is received: receives that are posted meanwhile may send
-		// RTRs, and its sender would take the first of them for this message's.
+		// Acknowledge now, not in Imrecv: a receive posted in between may send an RTR, and
+		// the sender would use it for this message.
 		a.recvKnown = true
 		e.sendControl(a.peer, &wire.Header{Kind: wire.RTSAck, Send: a.header.Send})
 	}
 	return &Message{a}
 }
 
-// Receive begins the receive of a message that was taken out. Each is received once.
+// Imrecv starts to receive a message of Improbe. A message can be received once.
 func (e *Engine) Imrecv(r *Request, m *Message) {
 	a := m.a
 	m.a = nil

@@ -7,14 +7,14 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// hush is what a receiver knows of an envelope.
+// receiverState is the state of a receiver for an envelope.
 type receiverState struct {
 	rtrStopped   bool // the sender wants no RTRs
-	mispredicted int  // receives in a row with an RTR for what came eagerly
+	mispredicted int  // consecutive RTRs for messages that came eagerly
 }
 
-// hush returns what is known of an envelope, or begins to know it. A table that is
-// full takes no more: receives of envelopes that are not in it do not speak.
+// receiverState returns the state of an envelope and creates it if needed. When the table
+// is full the state is not stored, and maySendRTR refuses that envelope.
 func (e *Engine) receiverState(envelope match.Envelope) *receiverState {
 	h := e.receivers[envelope]
 	if h == nil {
@@ -29,9 +29,8 @@ func (e *Engine) receiverState(envelope match.Envelope) *receiverState {
 	return h
 }
 
-// heed does what an RTS wants. A sender who wants no RTRs uses none of those that
-// were sent, so that receives which are still posted have sent none in effect: they
-// keep those behind them from sending theirs, and answer an RTS.
+// applyRTRFlags applies the flags of an RTS. A sender that stops RTRs uses none of the
+// outstanding ones, so the posted receives count as receives without an RTR.
 func (e *Engine) applyRTRFlags(envelope match.Envelope, flags wire.Flags) {
 	if h := e.receivers[envelope]; h != nil {
 		h.mispredicted = 0
@@ -47,16 +46,16 @@ func (e *Engine) applyRTRFlags(envelope match.Envelope, flags wire.Flags) {
 	}
 }
 
-// mispredicted notes an RTR for what came eagerly.
+// mispredicted counts an RTR for a message that came eagerly.
 func (e *Engine) mispredicted(envelope match.Envelope) {
 	e.Stats.Mispredicted++
 	e.receiverState(envelope).mispredicted++
 }
 
-// maySpeak reports whether a receive that is about to be posted may send an RTR. It
-// may not where its sender is not known or wants none; nor where too many were for
-// nothing; nor behind a receive that its message might go to and that has sent none:
-// the sender would take it for that one's.
+// maySendRTR reports whether a receive that is about to be posted may send an RTR. It may
+// not if the source or tag is a wildcard, the sender wants no RTRs, too many were
+// mispredicted, or an earlier posted receive without an RTR could match the message: the
+// sender would use the RTR for that receive.
 func (e *Engine) maySendRTR(envelope match.Envelope) bool {
 	if envelope.Source == match.Any || envelope.Tag == match.Any {
 		return false
@@ -65,16 +64,16 @@ func (e *Engine) maySendRTR(envelope match.Envelope) bool {
 	if h == nil && len(e.receivers) >= e.maxEnvelopes || h != nil && (h.rtrStopped || h.mispredicted >= e.cfg.MaxMispredicted) {
 		return false
 	}
-	// Of those with just this envelope the last tells for all: it would not have
-	// spoken behind one that has not.
+	// Checking the last receive with this envelope suffices: it sent an RTR only if all
+	// receives before it did.
 	last := e.posted.Last(envelope)
 	return !e.posted.HasWildcardMatch(envelope) && (last == nil || last.Value.sentRTR)
 }
 
-// speak sends a receive's RTR.
+// sendRTR sends the RTR of a receive. If registration fails, the receive waits for an RTS.
 func (e *Engine) sendRTR(r *Request) {
 	if e.register(r, len(r.Buf)) != nil {
-		return // its sender can start; there may be room by then
+		return
 	}
 	r.sentRTR = true
 	e.sendControl(r.Peer, &wire.Header{
@@ -82,12 +81,12 @@ func (e *Engine) sendRTR(r *Request) {
 	})
 }
 
-// rtrAckCame takes the word of a sender who writes to where an RTR of ours says. As
-// any message it goes to the first receive for it, which must be the one.
+// handleRTRAck handles the message of a sender that writes to the address of an RTR. The
+// RTR must be that of the first matching receive.
 func (e *Engine) handleRTRAck(peer int, h *wire.Header) error {
 	n := e.posted.Match(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
-	if n == nil || n.Value.id != h.Recv || !n.Value.sentRTR { // what was hushed is not written to
-		return protocolError(peer, h, "it is for another receive than the first")
+	if n == nil || n.Value.id != h.Recv || !n.Value.sentRTR {
+		return protocolError(peer, h, "not for the first matching receive")
 	}
 	r := n.Value
 	e.posted.Remove(n)
@@ -95,14 +94,14 @@ func (e *Engine) handleRTRAck(peer int, h *wire.Header) error {
 	return nil
 }
 
-// revokedCame ends the cancelling of a receive, unless its message was faster.
+// handleRevoked completes the cancellation of a receive, unless its message arrived first.
 func (e *Engine) handleRevoked(peer int, h *wire.Header) error {
 	r := e.requests.get(h.Recv)
 	if r == nil {
 		return nil
 	}
 	if r.Peer != peer || !r.revokingRTR {
-		return protocolError(peer, h, "nothing was revoked")
+		return protocolError(peer, h, "no RTR was revoked")
 	}
 	if r.state == statePosted {
 		e.finishCancel(r)

@@ -8,11 +8,11 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// Irecv begins a receive.
+// Irecv starts a receive.
 func (e *Engine) Irecv(r *Request) {
 	r.reset()
 	r.isRecv = true
-	mayPredict := e.cfg.Protocol == Speculative && len(r.Buf) > max(e.cfg.EagerLimit, 0) // there must be memory to speak of
+	mayPredict := e.cfg.Protocol == Speculative && len(r.Buf) > max(e.cfg.EagerLimit, 0) // an RTR needs a buffer
 	if mayPredict && !e.cfg.NoEarlyProgress {
 		e.earlyProgress()
 	}
@@ -30,7 +30,7 @@ func (e *Engine) Irecv(r *Request) {
 		return
 	}
 	r.state, r.startedAt = statePosted, e.transport.Now()
-	// Before it is posted: it is not behind itself.
+	// Check before the receive itself is posted.
 	sendRTR := mayPredict && e.maySendRTR(r.node.Envelope)
 	e.posted.Add(&r.node)
 	e.Stats.MaxPosted = max(e.Stats.MaxPosted, e.posted.Len())
@@ -39,8 +39,8 @@ func (e *Engine) Irecv(r *Request) {
 	}
 }
 
-// Probe returns what a receive with this envelope would take now: the rank, the tag
-// and the size of a message. It is not taken.
+// Probe returns the source, tag and size of the first unexpected message that matches the
+// envelope, without removing it.
 func (e *Engine) Probe(envelope match.Envelope) (source int, tag int32, size int, ok bool) {
 	n := e.unexpected.Match(envelope)
 	if n == nil {
@@ -50,7 +50,7 @@ func (e *Engine) Probe(envelope match.Envelope) (source int, tag int32, size int
 	return source, tag, size, true
 }
 
-// look says whose a message is, what it is about, and how long it is.
+// status returns the source, the tag and the size of the message.
 func (a *unexpectedMessage) status() (source int, tag int32, size int) {
 	if a.header.Kind == wire.Eager {
 		return a.peer, a.header.Tag, len(a.data)
@@ -58,7 +58,7 @@ func (a *unexpectedMessage) status() (source int, tag int32, size int) {
 	return a.peer, a.header.Tag, int(a.header.Size)
 }
 
-// eagerCame takes a message with its data.
+// handleEager matches an eager message with a receive or queues it as unexpected.
 func (e *Engine) handleEager(peer int, h *wire.Header, data []byte) error {
 	n := e.posted.Match(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if n == nil {
@@ -75,14 +75,14 @@ func (e *Engine) handleEager(peer int, h *wire.Header, data []byte) error {
 	return nil
 }
 
-// late counts messages whose sender was wrong to say that the receive is there.
+// countNotReady counts ready sends whose receive was not posted.
 func (e *Engine) countNotReady(h *wire.Header) {
 	if h.Flags&wire.Ready != 0 {
 		e.Stats.NotReady++
 	}
 }
 
-// rtsCame takes the offer of a message.
+// handleRTS matches an RTS with a receive or queues it as unexpected.
 func (e *Engine) handleRTS(peer int, h *wire.Header) error {
 	envelope := match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
 	if e.cfg.Protocol == Speculative {
@@ -99,22 +99,22 @@ func (e *Engine) handleRTS(peer int, h *wire.Header) error {
 	return nil
 }
 
-// serve gives a message to its receive. Heard says that its sender knows already
-// that no RTR is to be expected for it.
+// deliver gives a message to the receive that matched it. recvKnown says that an RTSAck
+// was already sent for it.
 func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, recvKnown bool) {
 	r.Source, r.MatchedTag = peer, h.Tag
 	if h.Kind == wire.Eager {
 		e.deliverEager(r, peer, h, data)
 		return
 	}
-	if err := e.lost[peer]; err != nil { // only what came whole needs its sender no more
+	if err := e.lost[peer]; err != nil { // its data is at the lost peer
 		e.fail(r, err)
 		return
 	}
 	e.startTransfer(r, peer, h, recvKnown)
 }
 
-// copyIn gives a receive what came with its data.
+// deliverEager copies the data of an eager message to its receive.
 func (e *Engine) deliverEager(r *Request, peer int, h *wire.Header, data []byte) {
 	r.Size = len(data)
 	copy(r.Buf, data)
@@ -124,9 +124,10 @@ func (e *Engine) deliverEager(r *Request, peer int, h *wire.Header, data []byte)
 	e.finishRecv(r)
 }
 
-// fetch has the data of an RTS moved to a receive: by the sender, or from it.
+// startTransfer starts the data transfer of an RTS: a CTS to the sender for RPUT, else an
+// RDMA read.
 func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, recvKnown bool) {
-	var waited time.Duration // for which the receive has waited
+	var waited time.Duration // since the receive was posted
 	if r.state == statePosted {
 		waited = e.transport.Now() - r.startedAt
 	}
@@ -134,7 +135,7 @@ func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, recvKnown b
 	n := min(r.Size, len(r.Buf))
 	r.state, r.sendID = stateTransferring, h.Send
 	if r.Err = e.register(r, n); r.Err != nil {
-		n = 0 // the sender goes on without us
+		n = 0 // complete the sender without a transfer
 	}
 	if e.cfg.Protocol == RPUT {
 		cts := wire.Header{Kind: wire.CTS, Send: h.Send, Recv: r.id, Size: uint64(n)}
@@ -145,7 +146,7 @@ func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, recvKnown b
 		return
 	}
 	if e.cfg.Protocol == Speculative && !r.sentRTR && !recvKnown {
-		// Its sender would otherwise wait for our RTR, and take another's for it.
+		// The sender would otherwise use the RTR of a later receive for this one.
 		e.sendControl(peer, &wire.Header{Kind: wire.RTSAck, Send: h.Send, PostedFor: uint64(waited)})
 	}
 	if n == 0 {
@@ -156,7 +157,7 @@ func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, recvKnown b
 	e.transport.Read(peer, r.region, n, h.Memory, r)
 }
 
-// Read says that the data of a receive is there, or why not.
+// ReadDone completes the RDMA read of a receive.
 func (e *Engine) ReadDone(r *Request, err error) {
 	if e.bufferReturned(r) {
 		return
@@ -169,7 +170,7 @@ func (e *Engine) ReadDone(r *Request, err error) {
 	e.finishRecv(r)
 }
 
-// received ends a receive that has what it can have.
+// finishRecv completes a receive whose data has arrived.
 func (e *Engine) finishRecv(r *Request) {
 	if r.Err == nil && r.Size > len(r.Buf) {
 		r.Err = fmt.Errorf("rank %d: %w: %d bytes for %d", r.Source, ErrTruncated, r.Size, len(r.Buf))
@@ -177,8 +178,8 @@ func (e *Engine) finishRecv(r *Request) {
 	e.finish(r)
 }
 
-// Cancel ends a receive that no message has come for. One whose RTR is out ends
-// when its peer has said that it will not be used, or with the message.
+// Cancel cancels a posted receive. If its RTR is outstanding, the receive ends when the
+// peer has acknowledged the revocation or when the message arrives.
 func (e *Engine) Cancel(r *Request) {
 	switch {
 	case r.state != statePosted || r.revokingRTR:

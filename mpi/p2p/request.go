@@ -8,81 +8,80 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// Mode is when a send is complete.
+// Mode is the MPI send mode.
 type Mode uint8
 
-// The modes. Buffered sends are standard ones, from a buffer that is not the user's.
+// The modes. Buffered sends are standard sends from a buffer of the runtime.
 const (
 	Standard Mode = iota
 	Synchronous
 	Ready
 )
 
-// Request is a send or a receive. Its first fields are the caller's to fill in, and
-// its to read once Done; the rest is the engine's. It may be used again when it is
-// done.
+// Request is a send or a receive. The caller sets the first group of fields and reads the
+// second once Done reports true. It may be reused after that.
 type Request struct {
-	Peer    int // match.Any in receives from anybody
+	Peer    int // match.Any: receive from any source
 	Context uint32
-	Tag     int32 // match.Any in receives of any tag
+	Tag     int32 // match.Any: receive any tag
 	Buf     []byte
 	Mode    Mode // of a send
-	// Hurried says that whoever sends waits for this alone: for its buffer, that is, if
-	// the message is eager. A copy is quicker than an acknowledgement.
+	// Blocking says that the caller waits for this send only. The transport then copies
+	// eager data, because that completes the send sooner than an acknowledgement.
 	Blocking bool
 
-	// Of a request that is done:
+	// Result of a completed request:
 	Err        error
-	Source     int // whom a receive was served by
+	Source     int // of the matched message
 	MatchedTag int32
-	Size       int // of the message, of which the buffer may have had room for a part
+	Size       int // of the message; the buffer may be shorter
 	Cancelled  bool
 
 	node          match.Node[*Request]
-	id            uint32 // 0 if it is done
+	id            uint32 // known to the peer; 0 when done
 	state         state
 	isRecv        bool
-	sentRTR       bool  // a receive has sent an RTR
-	revokingRTR   bool  // it is being cancelled, and its RTR with it
-	recvKnown     bool  // a send whose receive has been heard of, by RTR or RTSAck
-	sentStopRTR   bool  // a send whose RTS has stopped RTRs
-	syncAcked     bool  // a synchronous send whose SyncAck came while it was leaving
-	cancelErr     error // what a receive that is being cancelled ends with
-	inTransport   bool  // the fabric reads or writes its buffer, and will say when it has ended
-	deferredErr   error // what it ends with then
+	sentRTR       bool  // receive: an RTR is outstanding
+	revokingRTR   bool  // receive: being cancelled, waits for Revoked
+	recvKnown     bool  // send: an RTR or RTSAck of its receive has arrived
+	sentStopRTR   bool  // send: its RTS had the flag StopRTR
+	syncAcked     bool  // synchronous send: SyncAck arrived before SendDone
+	cancelErr     error // receive being cancelled: its final error
+	inTransport   bool  // the transport uses the buffer
+	deferredErr   error // final error once the transport returns the buffer
 	region        Region
 	startedAt     time.Duration
-	nextUnmatched *Request // the next send of the envelope that no receive has been heard of for
-	sendID        uint32   // the sender's name for what a receive reads
+	nextUnmatched *Request // next send in senderState's list
+	sendID        uint32   // receive: the id of the sender's request
 }
 
 type state uint8
 
 const (
 	stateIdle         state = iota
-	statePosted             // a receive that no message has come for
-	stateRTSSent            // a send whose RTS is out
-	stateTransferring       // data is on its way
-	stateAwaitSyncAck       // an eager send that waits for its receive
-	stateEagerSending       // an eager send whose data is not ours again yet
+	statePosted             // receive without a message
+	stateRTSSent            // send that waits for the receiver
+	stateTransferring       // data is being read or written
+	stateAwaitSyncAck       // eager synchronous send that waits for its receive
+	stateEagerSending       // eager send whose buffer the transport uses
 	stateDone
 )
 
-// Hurries reports whether its sender waits for nothing but its buffer.
+// IsBlocking reports whether the caller waits for this send only.
 func (r *Request) IsBlocking() bool { return r.Blocking }
 
-// Done reports whether a request is.
+// Done reports whether the request is complete.
 func (r *Request) Done() bool { return r.state == stateDone }
 
-// Matched reports whether a receive has met its message, done or not.
+// Matched reports whether a receive has matched a message.
 func (r *Request) Matched() bool { return r.state == stateTransferring || r.state == stateDone }
 
-// begin makes a request as new.
+// reset clears all fields but the arguments.
 func (r *Request) reset() {
 	*r = Request{Peer: r.Peer, Context: r.Context, Tag: r.Tag, Buf: r.Buf, Mode: r.Mode, Blocking: r.Blocking}
 }
 
-// finish ends a request.
+// finish completes a request.
 func (e *Engine) finish(r *Request) {
 	if r.region != nil {
 		e.transport.Release(r.region)
@@ -92,8 +91,8 @@ func (e *Engine) finish(r *Request) {
 	r.state = stateDone
 }
 
-// fail ends a request with an error. If the fabric has its buffer it ends later, for its
-// caller may use the buffer and the request again as soon as it is done.
+// fail completes a request with an error. If the transport uses the buffer, the request
+// completes when the buffer is returned, because the caller may reuse both.
 func (e *Engine) fail(r *Request, err error) {
 	if r.node.Queued() {
 		e.posted.Remove(&r.node)
@@ -106,8 +105,8 @@ func (e *Engine) fail(r *Request, err error) {
 	e.finish(r)
 }
 
-// returned takes back a request's buffer from the fabric. It reports whether the request
-// failed meanwhile, and has ended now.
+// bufferReturned notes that the transport has returned the buffer. It reports whether the
+// request had failed meanwhile, and completes it if so.
 func (e *Engine) bufferReturned(r *Request) (failed bool) {
 	r.inTransport = false
 	if r.deferredErr != nil {
@@ -116,7 +115,7 @@ func (e *Engine) bufferReturned(r *Request) (failed bool) {
 	return r.deferredErr != nil
 }
 
-// register makes a request's buffer reachable, as far as n bytes.
+// register registers the first n bytes of a request's buffer.
 func (e *Engine) register(r *Request, n int) (err error) {
 	if r.region == nil && n > 0 {
 		r.region, err = e.transport.Register(r.Buf[:n])
@@ -124,7 +123,7 @@ func (e *Engine) register(r *Request, n int) (err error) {
 	return err
 }
 
-// word sends one without data.
+// sendControl sends a control message.
 func (e *Engine) sendControl(peer int, h *wire.Header) {
 	if e.lost[peer] != nil {
 		return
@@ -134,8 +133,8 @@ func (e *Engine) sendControl(peer int, h *wire.Header) {
 	e.transport.Send(peer, &e.sendHeader, nil, nil)
 }
 
-// table gives requests names that peers know them by: a place, and how often it was
-// used, so that a late word is for nobody rather than for somebody else.
+// requestTable assigns the ids by which peers name requests. An id has a slot and a
+// generation, so that a late control message cannot name a newer request.
 type requestTable struct {
 	slots       []*Request
 	generations []uint16
@@ -148,12 +147,11 @@ const (
 	maxGenerations = 1 << (32 - slotBits)
 )
 
-// add names a request. There are a million names, and a program that needs more has
-// lost its way.
+// add assigns an id. It panics when all slots are in use.
 func (t *requestTable) add(r *Request) {
 	if len(t.free) == 0 {
 		if len(t.slots) == maxSlots {
-			panic(fmt.Sprintf("p2p: %d requests are under way at once", maxSlots))
+			panic(fmt.Sprintf("p2p: more than %d pending requests", maxSlots))
 		}
 		t.slots, t.generations = append(t.slots, nil), append(t.generations, 0)
 		t.free = append(t.free, uint32(len(t.slots)-1))
@@ -161,12 +159,12 @@ func (t *requestTable) add(r *Request) {
 	last := len(t.free) - 1
 	slot := t.free[last]
 	t.free = t.free[:last]
-	t.generations[slot] = t.generations[slot]%(maxGenerations-1) + 1 // never 0: no name is
+	t.generations[slot] = t.generations[slot]%(maxGenerations-1) + 1 // never 0
 	t.slots[slot] = r
 	r.id = uint32(t.generations[slot])<<slotBits | slot
 }
 
-// get returns the request of a name, nil if it has ended.
+// get returns the request with an id; nil if it has completed.
 func (t *requestTable) get(name uint32) *Request {
 	slot := name % maxSlots
 	if int(slot) < len(t.slots) && t.slots[slot] != nil && t.slots[slot].id == name {

@@ -2,25 +2,24 @@ package p2p
 
 import "github.com/fabrictest/fabrictest/mpi/wire"
 
-// rtrs are RTRs that no send has been found for, in the order in which they came. The
-// first is taken at no cost that depends on how many there are: a program may well have
-// ten thousand receives of an envelope waiting.
+// rtrQueue is a FIFO of RTRs that no send has used. pop takes constant time, since a
+// program may have ten thousand receives of an envelope posted.
 type rtrQueue struct {
 	all   []wire.Header
-	first int // of those that are left
+	first int // index of the first queued entry
 }
 
 func (q *rtrQueue) len() int { return len(q.all) - q.first }
 
 func (q *rtrQueue) push(h *wire.Header) {
-	if q.first > len(q.all)/2 { // what was taken is most of it
+	if q.first > len(q.all)/2 {
 		q.all = q.all[:copy(q.all, q.all[q.first:])]
 		q.first = 0
 	}
 	q.all = append(q.all, *h)
 }
 
-// take returns the first, of which there must be one.
+// pop returns the first entry; the queue must not be empty.
 func (q *rtrQueue) pop() wire.Header {
 	h := q.all[q.first]
 	if q.first++; q.first == len(q.all) {
@@ -29,8 +28,8 @@ func (q *rtrQueue) pop() wire.Header {
 	return h
 }
 
-// drop takes out that of a receive, and reports whether it was there. Receives are
-// mostly given up in their order, so that it is looked for from the front.
+// remove removes the RTR of a receive and reports whether it was queued. Receives are
+// mostly cancelled in order, so the search starts at the front.
 func (q *rtrQueue) remove(recv uint32) bool {
 	for i := q.first; i < len(q.all); i++ {
 		if q.all[i].Recv == recv {

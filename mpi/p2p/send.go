@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// Isend begins a send.
+// Isend starts a send.
 func (e *Engine) Isend(r *Request) {
 	r.reset()
 	if err := e.lost[r.Peer]; err != nil {
@@ -17,7 +17,7 @@ func (e *Engine) Isend(r *Request) {
 	e.requests.add(r)
 	if n := len(r.Buf); n <= e.cfg.EagerLimit {
 		switch room := e.transport.CanSend(r.Peer, n); {
-		case r.state == stateDone: // who looks for room may find that the peer is lost
+		case r.state == stateDone: // CanSend may detect the loss of the peer
 			return
 		case room:
 			e.sendEager(r)
@@ -55,8 +55,7 @@ func (e *Engine) sendEager(r *Request) {
 	e.transport.Send(r.Peer, &e.sendHeader, r.Buf, r)
 }
 
-// Sent says that the data of an eager send is the sender's again, or why it never
-// left.
+// SendDone returns the buffer of an eager send, with an error if it was not sent.
 func (e *Engine) SendDone(r *Request, err error) {
 	switch {
 	case e.bufferReturned(r):
@@ -69,7 +68,7 @@ func (e *Engine) SendDone(r *Request, err error) {
 	}
 }
 
-// offer says that a message waits.
+// sendRTS sends the RTS of a send.
 func (e *Engine) sendRTS(r *Request, flags wire.Flags) {
 	h := wire.Header{Kind: wire.RTS, Flags: flags, Context: r.Context, Tag: r.Tag, Size: uint64(len(r.Buf)), Send: r.id}
 	if r.Mode == Ready {
@@ -88,12 +87,13 @@ func (e *Engine) sendRTS(r *Request, flags wire.Flags) {
 	e.sendControl(r.Peer, &h)
 }
 
-// write takes a send's data to its receive, as far as that has room.
+// write writes the data of a send to the address in h, up to the size of the receive
+// buffer.
 func (e *Engine) write(r *Request, h *wire.Header) {
 	n := min(len(r.Buf), int(h.Size))
 	then := wire.Header{Kind: wire.Done, Recv: h.Recv}
 	if err := e.register(r, n); err != nil {
-		e.sendControl(r.Peer, &then) // the receiver must not wait for what does not come
+		e.sendControl(r.Peer, &then) // complete the receiver without data
 		e.fail(r, err)
 		return
 	}
@@ -108,7 +108,7 @@ func (e *Engine) write(r *Request, h *wire.Header) {
 	e.transport.Write(r.Peer, r.region, n, h.Memory, &then, r)
 }
 
-// Wrote says that the data of a send has arrived, or why not.
+// WriteDone completes the RDMA write of a send.
 func (e *Engine) WriteDone(r *Request, err error) {
 	if e.bufferReturned(r) {
 		return
@@ -120,11 +120,11 @@ func (e *Engine) WriteDone(r *Request, err error) {
 	e.finish(r)
 }
 
-// answered takes what a receiver says of one of our sends.
+// handleSendReply handles a receiver's reply to a send: SyncAck, CTS or RTSAck.
 func (e *Engine) handleSendReply(peer int, h *wire.Header) error {
 	r := e.requests.get(h.Send)
 	if r == nil || r.Peer != peer {
-		return protocolError(peer, h, "we have sent no such message")
+		return protocolError(peer, h, "no such send")
 	}
 	switch h.Kind {
 	case wire.SyncAck:
@@ -132,25 +132,25 @@ func (e *Engine) handleSendReply(peer int, h *wire.Header) error {
 		case r.state == stateAwaitSyncAck:
 			e.finish(r)
 		case r.state == stateEagerSending && r.Mode == Synchronous && !r.syncAcked:
-			r.syncAcked = true // whoever carries its data still has it
+			r.syncAcked = true // SendDone is outstanding
 		default:
-			return protocolError(peer, h, "the message is not a synchronous one")
+			return protocolError(peer, h, "the send is not synchronous")
 		}
 	case wire.CTS:
 		if r.state != stateRTSSent || e.cfg.Protocol != RPUT {
-			return protocolError(peer, h, "nothing is offered")
+			return protocolError(peer, h, "no RTS was sent")
 		}
 		e.write(r, h)
 	case wire.RTSAck:
 		if r.state != stateRTSSent {
-			return protocolError(peer, h, "nothing is offered")
+			return protocolError(peer, h, "no RTS was sent")
 		}
 		e.handleRTSAck(r, h)
 	}
 	return nil
 }
 
-// doneCame says that data has been read from us, or written to us.
+// handleDone handles the end of an RDMA read from this rank or write to this rank.
 func (e *Engine) handleDone(peer int, h *wire.Header) error {
 	r := e.requests.get(h.Send)
 	if h.Recv != 0 {
@@ -158,7 +158,7 @@ func (e *Engine) handleDone(peer int, h *wire.Header) error {
 	}
 	switch {
 	case r == nil || r.Peer != peer && r.Source != peer:
-		return protocolError(peer, h, "of no request of ours")
+		return protocolError(peer, h, "no such request")
 	case h.Recv != 0 && r.state == stateTransferring:
 		e.finishRecv(r)
 		return nil
@@ -169,5 +169,5 @@ func (e *Engine) handleDone(peer int, h *wire.Header) error {
 		e.finish(r)
 		return nil
 	}
-	return protocolError(peer, h, "the request is not under way")
+	return protocolError(peer, h, "the request has no transfer")
 }

@@ -8,35 +8,33 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// speculation is what a sender knows of an envelope, whose Source is the receiver.
+// senderState is the state of a sender for an envelope, whose Source is the receiver.
 type senderState struct {
-	// unheard are the sends with an RTS whose receives have not been heard of, in
-	// their order: the next RTR is for the first of them.
+	// firstUnmatched and lastUnmatched are the list of sends whose RTS was sent and whose
+	// receive is unknown, in order. The next RTR belongs to the first of them.
 	firstUnmatched, lastUnmatched *Request
-	// rtrs are those that no send has been found for.
+	// rtrs are the RTRs that no send has used.
 	rtrs rtrQueue
 
-	// eager says that a message has gone eagerly, whose receive may have sent an
-	// RTR, so that no RTR can be trusted any more.
+	// eagerSent says that an eager message was sent whose receive may have sent an RTR.
+	// RTRs cannot be assigned to sends any more.
 	eagerSent bool
-	// stopped says that the receiver was told by an RTS to send no RTRs, and to take
-	// those that it has sent for unsent; stopping, that it has not answered, and that
-	// some may still be on their way.
+	// stopped says that an RTS has told the receiver to send no RTRs and to ignore its
+	// outstanding ones; stopping, that the receiver has not yet acknowledged that.
 	stopped, stopping bool
 	usage             usage
 }
 
-// usage is how many RTRs of an envelope came in time.
+// usage counts how many RTRs of an envelope were used.
 type usage struct {
 	received, used int
-	tooFewUsed     bool // too few: no more are wanted
-	// While none come: how many sends there were, and how many of them would have
-	// found one.
+	tooFewUsed     bool // no more RTRs are wanted
+	// While RTRs are stopped: the number of sends, and how many would have used an RTR.
 	sends, wouldUse int
 }
 
-// maxEnvelopes is how many envelopes either side remembers. Programs that never use
-// a tag twice must not grow.
+// maxEnvelopes limits the envelopes that a sender or receiver keeps state for, since a
+// program may use each tag only once.
 const maxEnvelopes = 1 << 14
 
 func (e *Engine) senderState(envelope match.Envelope) *senderState {
@@ -52,10 +50,9 @@ func (e *Engine) senderState(envelope match.Envelope) *senderState {
 	return s
 }
 
-// forgetEnvelopes drops those that nothing is under way for. What was sent eagerly
-// is forgotten with them, and whom RTRs were stopped of, so that from now on everything
-// is in doubt: an envelope that is met again begins by stopping its RTRs. As long as
-// many must be kept, the next look is not before there are twice as many.
+// evictSenders drops the state of envelopes without pending requests. That loses eagerSent
+// and stopped, so every new state starts with eagerSent set and its first RTS stops RTRs.
+// The next eviction happens when the number of states has doubled.
 func (e *Engine) evictSenders() {
 	maps.DeleteFunc(e.senders, func(_ match.Envelope, s *senderState) bool {
 		return s.firstUnmatched == nil && s.rtrs.len() == 0 && !s.stopping
@@ -64,27 +61,28 @@ func (e *Engine) evictSenders() {
 	e.evictAt = max(e.maxEnvelopes, 2*len(e.senders))
 }
 
-// early looks at what has come, so that what a call needs is not overlooked.
+// earlyProgress processes received messages, so that the calling send or receive sees
+// them.
 func (e *Engine) earlyProgress() {
 	e.Stats.EarlyProgress++
 	e.transport.Progress()
 }
 
-// sendSpeculatively writes to where an RTR says, or offers the message.
+// sendSpeculative writes to the address of a queued RTR, or sends an RTS.
 func (e *Engine) sendSpeculative(r *Request) {
 	s := e.senderState(r.envelope())
 	if !e.cfg.NoEarlyProgress && !s.usage.tooFewUsed {
 		e.earlyProgress()
-		if r.state == stateDone { // the peer was lost meanwhile
+		if r.state == stateDone { // the peer was lost
 			return
 		}
-		s = e.senderState(r.envelope()) // what has come may have had it forgotten
+		s = e.senderState(r.envelope()) // what arrived may have evicted it
 	}
 	if !s.stopped && !s.eagerSent && s.rtrs.len() > 0 {
 		e.writeToRTR(r, s)
 		return
 	}
-	if err := e.register(r, len(r.Buf)); err != nil { // before anything is said or noted
+	if err := e.register(r, len(r.Buf)); err != nil { // before any state changes
 		e.fail(r, err)
 		return
 	}
@@ -93,7 +91,7 @@ func (e *Engine) sendSpeculative(r *Request) {
 	e.sendRTS(r, flags)
 }
 
-// wishes is what the receiver is to be told about RTRs by a send's RTS.
+// rtrFlags returns the flags by which the RTS of a send stops or resumes RTRs.
 func (e *Engine) rtrFlags(r *Request, s *senderState) wire.Flags {
 	switch {
 	case !s.stopped && (s.eagerSent || s.usage.tooFewUsed):
@@ -107,7 +105,7 @@ func (e *Engine) rtrFlags(r *Request, s *senderState) wire.Flags {
 	return 0
 }
 
-// wait puts a send behind those whose receives have not been heard of.
+// addUnmatched appends a send to the list of unmatched sends.
 func (s *senderState) addUnmatched(r *Request) {
 	if s.firstUnmatched == nil {
 		s.firstUnmatched = r
@@ -117,7 +115,7 @@ func (s *senderState) addUnmatched(r *Request) {
 	s.lastUnmatched = r
 }
 
-// hear takes a send out of those, if it is one.
+// removeUnmatched removes a send from that list, if it is in it.
 func (s *senderState) removeUnmatched(r *Request) {
 	if r.recvKnown {
 		return
@@ -141,8 +139,8 @@ func (s *senderState) removeUnmatched(r *Request) {
 	}
 }
 
-// answer writes a send's data to where the first RTR says. The receiver is told at
-// once: it would otherwise take the next RTS for this receive's.
+// writeToRTR writes a send's data to the address of the first RTR. It first sends an
+// RTRAck, or the receiver would match the next RTS with this receive.
 func (e *Engine) writeToRTR(r *Request, s *senderState) {
 	if err := e.register(r, len(r.Buf)); err != nil {
 		e.fail(r, err)
@@ -152,14 +150,13 @@ func (e *Engine) writeToRTR(r *Request, s *senderState) {
 	s.usage.used++
 	e.Stats.RTRsUsed++
 	e.sendControl(r.Peer, &wire.Header{Kind: wire.RTRAck, Context: r.Context, Tag: r.Tag, Size: uint64(len(r.Buf)), Recv: rtr.Recv})
-	if r.state != stateDone { // the peer may be lost over it
+	if r.state != stateDone { // sending may detect the loss of the peer
 		e.write(r, &rtr)
 	}
 }
 
-// eagerSent notes that the receive of an eager message may have sent an RTR, which
-// then is for nobody, and cannot be told from those that are for later sends. A
-// receiver who was told to stop has sent none that counts.
+// noteEagerSend notes an eager send. Its receive may have sent an RTR, which cannot be
+// told from the RTRs of later receives, unless RTRs are stopped.
 func (e *Engine) noteEagerSend(envelope match.Envelope) {
 	s := e.senderState(envelope)
 	if !s.stopped {
@@ -168,15 +165,15 @@ func (e *Engine) noteEagerSend(envelope match.Envelope) {
 	}
 }
 
-// discard drops the RTRs of an envelope.
+// dropRTRs drops the queued RTRs of an envelope.
 func (e *Engine) dropRTRs(s *senderState) {
 	e.Stats.RTRsDropped += uint64(s.rtrs.len())
 	s.rtrs.clear()
 }
 
-// rtrCame takes the word of a receive that is posted. If the first send whose
-// receive has not been heard of has sent an RTS, the two have crossed: the receiver
-// reads, and the RTR has told us only that. Otherwise a send to come will use it.
+// handleRTR handles the RTR of a posted receive. If the RTS of an unmatched send has
+// crossed it, the receiver reads and the RTR only identifies the receive. Otherwise a
+// later send uses it.
 func (e *Engine) handleRTR(peer int, h *wire.Header) error {
 	s := e.senderState(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	e.Stats.RTRsCame++
@@ -195,13 +192,13 @@ func (e *Engine) handleRTR(peer int, h *wire.Header) error {
 	return nil
 }
 
-// judge decides whether RTRs are worth their while.
+// adapt stops RTRs if too few are used, and resumes them if enough would be.
 func (e *Engine) adapt(s *senderState) {
 	u := &s.usage
 	if !e.cfg.Adaptive {
 		return
 	}
-	// Those that still wait may yet be used.
+	// Queued RTRs may still be used.
 	if settled := u.received - s.rtrs.len(); !u.tooFewUsed && settled >= e.cfg.Sample {
 		if float64(u.used) < e.cfg.Usage*float64(settled) {
 			u.tooFewUsed = true
@@ -219,13 +216,13 @@ func (e *Engine) adapt(s *senderState) {
 	}
 }
 
-// rtsAcked takes the word of a receiver who has met our RTS without an RTR.
+// handleRTSAck handles the reply of a receiver that matched an RTS without having sent an
+// RTR.
 func (e *Engine) handleRTSAck(r *Request, h *wire.Header) {
 	s := e.senderState(r.envelope())
 	s.removeUnmatched(r)
-	// An RTR of a receive that waited longer than we have would have come first. Where we
-	// hear of it late, having computed, that is not seen: RTRs are resumed too late then,
-	// not too soon.
+	// An RTR of a receive that was posted before this send started would have arrived in
+	// time. A sender that computed meanwhile sees the RTSAck late and underestimates that.
 	s.usage.sends++
 	if time.Duration(h.PostedFor) >= e.transport.Now()-r.startedAt {
 		s.usage.wouldUse++
@@ -234,15 +231,15 @@ func (e *Engine) handleRTSAck(r *Request, h *wire.Header) {
 	e.adapt(s)
 }
 
-// read takes the end of a send whose data the receiver has read.
+// rtsRead completes a send whose data the receiver has read.
 func (e *Engine) rtsRead(r *Request) {
 	s := e.senderState(r.envelope())
 	s.removeUnmatched(r)
 	e.rtrStopAcked(r, s)
 }
 
-// drained notes that the receiver has heard our wish for no more RTRs: what it sent
-// before has come, and has been dropped.
+// rtrStopAcked notes that the receiver has seen StopRTR: all RTRs that it sent before have
+// arrived and were dropped.
 func (e *Engine) rtrStopAcked(r *Request, s *senderState) {
 	if r.sentStopRTR {
 		r.sentStopRTR = false
@@ -250,7 +247,8 @@ func (e *Engine) rtrStopAcked(r *Request, s *senderState) {
 	}
 }
 
-// revokeCame takes back an RTR. If a send has used it, its RTRAck is on its way.
+// handleRevoke removes a revoked RTR. If a send has used it, its RTRAck arrives before the
+// reply.
 func (e *Engine) handleRevoke(peer int, h *wire.Header) error {
 	s := e.senderState(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if s.rtrs.remove(h.Recv) {

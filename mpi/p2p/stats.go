@@ -2,17 +2,17 @@ package p2p
 
 import "math/bits"
 
-// Way is how a message went.
+// SendProtocol says how a message was sent.
 type SendProtocol uint8
 
-// The ways.
+// The protocols.
 const (
 	Eager SendProtocol = iota
 	Rendezvous
 	numSendProtocols
 )
 
-// Sizes counts messages by the power of two that their size is at least.
+// Sizes counts messages by size, in powers of two.
 type Sizes struct {
 	Messages uint64
 	Bytes    uint64
@@ -25,24 +25,24 @@ func (s *Sizes) add(n int) {
 	s.BySize[min(bits.Len(uint(n)), len(s.BySize)-1)]++
 }
 
-// Stats counts what an engine did.
+// Stats are the statistics of an engine.
 type Stats struct {
 	Sent     [numSendProtocols]Sizes
-	Words    [16]uint64 // sent without data, by wire.Kind
-	FellBack uint64     // small messages that went by rendezvous for want of room
+	Words    [16]uint64 // control messages sent, by wire.Kind
+	FellBack uint64     // small messages sent by rendezvous for lack of credits
 
 	Unexpected      uint64
 	UnexpectedBytes uint64
-	MaxUnexpected   int // in the queue at once
-	MaxPosted       int
-	NotReady        uint64 // ready sends that found no receive
+	MaxUnexpected   int    // longest unexpected queue
+	MaxPosted       int    // longest posted queue
+	NotReady        uint64 // ready sends without a posted receive
 
 	EarlyProgress      uint64
-	RTRsCame           uint64
+	RTRsCame           uint64 // RTRs received
 	RTRsUsed           uint64
 	RTRsDropped        uint64
-	Crossed            uint64 // of those dropped: an RTS was under way
-	Mispredicted       uint64 // RTRs of ours for what came eagerly
+	Crossed            uint64 // RTRs dropped because an RTS had crossed them
+	Mispredicted       uint64 // RTRs sent for messages that came eagerly
 	SpeculationStopped uint64
 	SpeculationResumed uint64
 }
