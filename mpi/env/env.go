@@ -1,7 +1,6 @@
-// Package env is what a rank of the runtime is given by whoever starts it: its place
-// among the others, its NICs, time, and the few things that it needs before it can
-// use the fabric. A simulated world and a process in a namespace give it alike, and
-// the runtime does not know which of them it is in.
+// Package env defines the environment of an MPI rank: its rank number, NICs, clock and
+// out-of-band channel. The launcher provides it, for a simulated world or for a process in
+// a network namespace; the runtime does not know which.
 package env
 
 import (
@@ -12,38 +11,36 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Env is a rank's.
+// Env is the environment of one rank.
 type Env struct {
 	Rank, Size int
-	// Nodes says for each rank which host it is on. Hosts are numbered from 0.
+	// Nodes is the host of each rank. Hosts are numbered from 0.
 	Nodes []int
 	Seed  uint64
 	Proc  verbs.Proc
-	// NICs are those of the rank's host, one a rail. Other ranks of the host may
-	// have the same.
+	// NICs are the NICs of the rank's host, one per rail. Other ranks of the host may
+	// share them.
 	NICs    []NIC
 	Control Control
-	// Shared is memory that the ranks of a host have in common; nil where there is
-	// none.
+	// Shared is memory shared by the ranks of a host; nil if there is none.
 	Shared SharedMemory
-	// Go runs f beside the rank, with a Proc of its own: a call that waits keeps
-	// nobody else from going on. A rank that ends does not wait for it.
+	// Go runs f as a concurrent task with its own Proc. The rank does not wait for it at
+	// its end.
 	Go func(what string, f func(verbs.Proc))
-	// Concurrent says that ranks and devices run at the same time as each other, as
-	// they do in real time. Where it is false, only who waits lets others go on.
+	// Concurrent says that ranks and devices run in parallel, as in real time. Otherwise
+	// one task runs at a time, until it waits.
 	Concurrent bool
-	// Costs is the time that work on memory takes, for a world in which it would take
-	// none; nil where it takes what it takes.
+	// Costs is the CPU time of memory operations in virtual time; nil in real time.
 	Costs *Costs
 }
 
-// Costs is the time that a processor needs for memory.
+// Costs is the CPU time of memory operations.
 type Costs struct {
-	// Copy is that for n bytes; Register and Deregister, for a region of n.
+	// Copy, Register and Deregister are the times for n bytes.
 	Copy, Register, Deregister func(n int) time.Duration
-	// LookUp is that for one look into a table of buffers.
+	// LookUp is the time of one lookup in a table of buffers.
 	LookUp time.Duration
-	// Spend has time pass for whoever calls.
+	// Spend advances the virtual time of the caller.
 	Spend func(time.Duration)
 }
 
@@ -54,29 +51,27 @@ type NIC struct {
 	GIDIndex uint8
 }
 
-// ErrGone is what Control returns of a rank that has ended.
+// ErrGone is returned by Control for a rank that has exited.
 var ErrGone = errors.New("the rank has ended")
 
-// Control is the way between ranks before there is any other. Messages between two
-// ranks arrive in order and are never lost. It may be used from several goroutines,
-// though only one at a time may receive.
+// Control is the out-of-band channel between ranks. Messages between two ranks are
+// reliable and ordered. It is safe for concurrent use, but only one goroutine may receive.
 type Control interface {
 	Send(to int, msg []byte) error
-	// Recv returns the next message from a rank. It waits for timeout at most
-	// (without end if negative) and then returns verbs.ErrTimeout; ErrGone if the
-	// rank has ended and no message of its is left.
+	// Recv returns the next message from a rank. After timeout (never if negative) it
+	// returns verbs.ErrTimeout; if the rank has exited and no message is left, ErrGone.
 	Recv(from int, timeout time.Duration) ([]byte, error)
-	// Barrier returns when every rank that has not ended has called it.
+	// Barrier waits until every rank that has not exited has called it.
 	Barrier(timeout time.Duration) error
-	// Gone reports whether a rank has ended, in whatever way.
+	// Gone reports whether a rank has exited, for whatever reason.
 	Gone(rank int) bool
-	// Abort ends all ranks, of which this one says why.
+	// Abort terminates all ranks.
 	Abort(code int, why string)
 }
 
-// Shared makes memory for the ranks of a host.
+// SharedMemory provides memory to the ranks of a host.
 type SharedMemory interface {
-	// Segment returns memory by a name. Who asks first makes it, of zeros; the others
-	// get the same and must ask for as much.
+	// Segment returns the segment with a name. The first caller creates it, zeroed; all
+	// callers must pass the same size.
 	Segment(name string, size int) ([]byte, error)
 }

@@ -1,35 +1,34 @@
-// Package match brings messages and receives together as MPI demands: a message
-// goes to the first receive that was posted for it, a receive takes the first
-// message that came for it, and nothing overtakes.
+// Package match implements MPI message matching: a message goes to the first posted
+// receive that matches it, and a receive takes the first unexpected message that matches
+// it.
 //
-// Both queues find their first match in constant time, wildcards included, however
-// many others wait. They know nothing of how messages travel. A queue belongs to
-// one goroutine; its nodes are the caller's, who may use them again once they are
-// out.
+// Both queues find the first match in constant time, wildcards included. The package does
+// not send or receive messages; mpi/p2p uses it. Queues are not safe for concurrent use.
+// The caller owns the nodes and may reuse them once they are removed.
 package match
 
-// Any as a source or a tag of a receive takes all of them.
+// Any is the wildcard for the source or the tag of a receive.
 const Any = -1
 
-// Envelope is what decides where a message goes. In a receive, Source and Tag may
-// be Any.
+// Envelope is the match information of a message or a receive. In a receive, Source and
+// Tag may be Any.
 type Envelope struct {
 	Context uint32 // of the communicator
 	Source  int32
 	Tag     int32
 }
 
-// Takes reports whether a receive with this envelope takes a message with that one.
+// Matches reports whether a receive with this envelope matches a message.
 func (e Envelope) Matches(message Envelope) bool {
 	return e.Context == message.Context && (e.Source == Any || e.Source == message.Source) && (e.Tag == Any || e.Tag == message.Tag)
 }
 
-// Overlaps reports whether there is a message that receives of both envelopes take.
+// Overlaps reports whether some message matches receives of both envelopes.
 func (e Envelope) Overlaps(o Envelope) bool {
 	return e.Context == o.Context && (e.Source == Any || o.Source == Any || e.Source == o.Source) && (e.Tag == Any || o.Tag == Any || e.Tag == o.Tag)
 }
 
-// The ways to be asked for, by what is a wildcard.
+// Sets of wildcards, as bits.
 const (
 	exact = iota
 	anySource
@@ -38,7 +37,7 @@ const (
 	wildcardSets
 )
 
-// way is the one in which a receive asks.
+// wildcards returns the set of wildcards of a receive.
 func (e Envelope) wildcards() int {
 	w := exact
 	if e.Source == Any {
@@ -50,7 +49,7 @@ func (e Envelope) wildcards() int {
 	return w
 }
 
-// blurred is an envelope as one who asks in this way sees it.
+// masked replaces the fields in a set of wildcards by Any.
 func (e Envelope) masked(wildcards int) Envelope {
 	if wildcards&anySource != 0 {
 		e.Source = Any
@@ -61,17 +60,17 @@ func (e Envelope) masked(wildcards int) Envelope {
 	return e
 }
 
-// list is of the nodes that look the same in one way, in their order.
+// list is a FIFO of the nodes with the same masked envelope.
 type list[T any] struct {
 	first, last *Node[T]
 }
 
 type link[T any] struct {
 	prev, next *Node[T]
-	list       *list[T] // nil when in none
+	list       *list[T] // nil if not queued
 }
 
-// Node is a place in a queue. The zero Node is in none.
+// Node is an element of a queue. The zero Node is not queued.
 type Node[T any] struct {
 	Envelope Envelope
 	Value    T
@@ -108,15 +107,14 @@ func (n *Node[T]) unlink(w int) {
 	*l = link[T]{}
 }
 
-// index finds lists by envelope. It keeps those that ran empty, for most programs
-// use the same few envelopes for ever, up to a limit.
+// index finds lists by masked envelope. It keeps up to maxEmptyLists empty lists, since
+// most programs reuse few envelopes.
 type index[T any] struct {
 	lists      map[Envelope]*list[T]
 	emptyLists int
 }
 
-// maxEmpty is how many empty lists are kept: a program that never uses a tag twice
-// must not grow.
+// maxEmptyLists bounds the memory of a program that uses each tag only once.
 const maxEmptyLists = 4096
 
 func (x *index[T]) push(n *Node[T], key Envelope, w int) {

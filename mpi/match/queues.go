@@ -1,6 +1,6 @@
 package match
 
-// Posted are the receives that wait for messages.
+// Posted is the queue of posted receives.
 type Posted[T any] struct {
 	byWildcards [wildcardSets]index[T]
 	count       [wildcardSets]int
@@ -8,13 +8,13 @@ type Posted[T any] struct {
 	n           int
 }
 
-// Len is how many there are.
+// Len is the number of receives.
 func (q *Posted[T]) Len() int { return q.n }
 
-// Add puts a receive behind the others.
+// Add appends a receive.
 func (q *Posted[T]) Add(n *Node[T]) {
 	if n.Queued() {
-		panic("match: the node is in a queue already")
+		panic("match: the node is already queued")
 	}
 	w := n.Envelope.wildcards()
 	q.order++
@@ -24,8 +24,8 @@ func (q *Posted[T]) Add(n *Node[T]) {
 	q.n++
 }
 
-// First is the receive that a message goes to: of those that take it, the one that
-// was posted first; nil if there is none. It stays where it is.
+// Match returns the first posted receive that matches a message, without removing it; nil
+// if there is none.
 func (q *Posted[T]) Match(message Envelope) (found *Node[T]) {
 	for w := range wildcardSets {
 		if q.count[w] == 0 {
@@ -39,8 +39,7 @@ func (q *Posted[T]) Match(message Envelope) (found *Node[T]) {
 	return found
 }
 
-// Last is the receive with just this envelope that was posted last; nil if there is
-// none.
+// Last returns the last receive with exactly this envelope; nil if there is none.
 func (q *Posted[T]) Last(e Envelope) *Node[T] {
 	if l := q.byWildcards[e.wildcards()].lists[e]; l != nil {
 		return l.last
@@ -48,11 +47,11 @@ func (q *Posted[T]) Last(e Envelope) *Node[T] {
 	return nil
 }
 
-// Before is the receive with the same envelope that was posted before another; nil
-// if there is none.
+// Prev returns the receive with the same envelope that was posted before n; nil if there
+// is none.
 func (q *Posted[T]) Prev(n *Node[T]) *Node[T] { return n.links[n.Envelope.wildcards()].prev }
 
-// Wild reports whether a receive with a wildcard waits that takes such messages.
+// HasWildcardMatch reports whether a receive with a wildcard matches the message.
 func (q *Posted[T]) HasWildcardMatch(message Envelope) bool {
 	for w := exact + 1; w < wildcardSets; w++ {
 		if q.count[w] > 0 && q.byWildcards[w].first(message.masked(w)) != nil {
@@ -62,7 +61,7 @@ func (q *Posted[T]) HasWildcardMatch(message Envelope) bool {
 	return false
 }
 
-// Remove takes a receive out.
+// Remove removes a receive.
 func (q *Posted[T]) Remove(n *Node[T]) {
 	w := n.Envelope.wildcards()
 	q.byWildcards[w].remove(n, n.Envelope, w)
@@ -71,20 +70,20 @@ func (q *Posted[T]) Remove(n *Node[T]) {
 	n.order = 0
 }
 
-// Unexpected are the messages that nobody has asked for yet.
+// Unexpected is the queue of unexpected messages.
 type Unexpected[T any] struct {
 	byWildcards [wildcardSets]index[T]
 	order       uint64
 	n           int
 }
 
-// Len is how many there are.
+// Len is the number of messages.
 func (q *Unexpected[T]) Len() int { return q.n }
 
-// Add puts a message behind the others.
+// Add appends a message.
 func (q *Unexpected[T]) Add(n *Node[T]) {
 	if n.Queued() {
-		panic("match: the node is in a queue already")
+		panic("match: the node is already queued")
 	}
 	q.order++
 	n.order = q.order
@@ -94,13 +93,13 @@ func (q *Unexpected[T]) Add(n *Node[T]) {
 	q.n++
 }
 
-// First is the message that a receive takes: of those for it, the one that came
-// first; nil if there is none. It stays where it is.
+// Match returns the first message that matches a receive, without removing it; nil if
+// there is none.
 func (q *Unexpected[T]) Match(receive Envelope) *Node[T] {
 	return q.byWildcards[receive.wildcards()].first(receive)
 }
 
-// Remove takes a message out.
+// Remove removes a message.
 func (q *Unexpected[T]) Remove(n *Node[T]) {
 	for w := range wildcardSets {
 		q.byWildcards[w].remove(n, n.Envelope.masked(w), w)

@@ -1,13 +1,12 @@
-// Package regcache keeps memory registered that programs use again: registering is
-// dear, and most programs send from the same buffers for ever.
+// Package regcache caches memory registrations, which are expensive, for programs that
+// communicate from the same buffers. Package mpi/carrier uses it.
 //
-// What nobody uses any more stays registered until room is needed for something
-// else, the least recently used first. A region is found by any part of its memory.
-// The cache holds on to the memory itself too, so that the collector cannot give
-// its addresses to something else while they are registered; whoever frees memory
-// in other ways says so with Forget.
+// Unused registrations stay until the limits require eviction, least recently used first.
+// Any subrange of a registered buffer is a hit. The cache keeps a reference to the memory,
+// so the garbage collector cannot reuse its addresses while they are registered. Memory
+// that is freed in another way must be invalidated first.
 //
-// A cache belongs to one goroutine.
+// A cache is not safe for concurrent use.
 package regcache
 
 import (
@@ -18,55 +17,55 @@ import (
 	"unsafe"
 )
 
-// Config is how a cache registers, and how much it keeps.
+// Config configures a cache.
 type Config[R any] struct {
 	Register   func(buf []byte) (R, error)
 	Deregister func(R) error
-	// MaxIdle and MaxIdleBytes limit what is kept registered without being used.
-	// Either of them at 0 keeps nothing.
+	// MaxIdle and MaxIdleBytes limit the registrations that are kept unused. If either is
+	// 0, none is kept.
 	MaxIdle      int
 	MaxIdleBytes int
 }
 
-// Stats counts what a cache did.
+// Stats are the statistics of a cache.
 type Stats struct {
 	Hits      uint64
 	Misses    uint64
 	Evictions uint64
-	Forgotten uint64 // for their memory was freed
-	Bytes     int    // that are registered now
+	Forgotten uint64 // invalidated entries
+	Bytes     int    // currently registered
 	MaxBytes  int
-	Regions   int // now
+	Regions   int // currently registered
 }
 
-// Entry is registered memory, in use until it is released as often as it was got.
+// Entry is registered memory. It is in use until Release was called as often as Get.
 type Entry[R any] struct {
 	Region R
 
 	buf        []byte
 	from, to   uintptr
 	uses       int
-	detached   bool // in no index: a larger one has its place, or its memory is freed
+	detached   bool // not in entries: replaced, evicted or invalidated
 	prev, next *Entry[R]
 }
 
-// Offset is where a buffer that the entry was got for begins in its region.
+// Offset is the offset of a buffer in the entry's region.
 func (e *Entry[R]) Offset(buf []byte) int { return int(addr(buf) - e.from) }
 
-// Cache is one.
+// Cache is a cache of registrations of type R.
 type Cache[R any] struct {
 	Stats Stats
 
 	cfg Config[R]
-	// all are sorted, and none contains another: so their ends are sorted too, and the
-	// last that begins before an address reaches farthest behind it.
+	// entries are sorted by start address, and none contains another. Hence their ends are
+	// sorted too, and the last entry that starts at or before an address reaches farthest.
 	entries   []*Entry[R]
-	idle      Entry[R] // a ring, from the one used last to the one used least recently
+	idle      Entry[R] // ring of unused entries, most recently used first
 	idleCount int
 	idleBytes int
 }
 
-// New returns a cache with nothing in it.
+// New returns an empty cache.
 func New[R any](cfg Config[R]) *Cache[R] {
 	c := &Cache[R]{cfg: cfg}
 	c.idle.prev, c.idle.next = &c.idle, &c.idle
@@ -75,7 +74,7 @@ func New[R any](cfg Config[R]) *Cache[R] {
 
 func addr(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// after is the index of the first entry that begins behind an address.
+// firstAfter returns the index of the first entry that starts after an address.
 func (c *Cache[R]) firstAfter(a uintptr) int {
 	i, _ := slices.BinarySearchFunc(c.entries, a, func(e *Entry[R], a uintptr) int {
 		if e.from <= a {
@@ -86,8 +85,7 @@ func (c *Cache[R]) firstAfter(a uintptr) int {
 	return i
 }
 
-// Find returns the entry that has a buffer in it, without using it; nil if there is
-// none.
+// Find returns the entry that contains a buffer, without using it; nil if there is none.
 func (c *Cache[R]) Find(buf []byte) *Entry[R] {
 	from := addr(buf)
 	if i := c.firstAfter(from); i > 0 && from+uintptr(len(buf)) <= c.entries[i-1].to {
@@ -96,7 +94,8 @@ func (c *Cache[R]) Find(buf []byte) *Entry[R] {
 	return nil
 }
 
-// Get returns registered memory with a buffer in it, which must not be empty.
+// Get returns an entry that contains a buffer, and registers the buffer if needed. The
+// buffer must not be empty.
 func (c *Cache[R]) Get(buf []byte) (*Entry[R], error) {
 	if len(buf) == 0 {
 		return nil, errors.New("regcache: an empty buffer needs no registration")
@@ -110,7 +109,7 @@ func (c *Cache[R]) Get(buf []byte) (*Entry[R], error) {
 	}
 	c.Stats.Misses++
 	region, err := c.cfg.Register(buf)
-	if err != nil && c.idleCount > 0 { // what is kept may be what is lacking
+	if err != nil && c.idleCount > 0 { // unused registrations may exhaust the device
 		if derr := c.Flush(); derr != nil {
 			return nil, errors.Join(err, derr)
 		}
@@ -126,7 +125,7 @@ func (c *Cache[R]) Get(buf []byte) (*Entry[R], error) {
 	return e, c.insert(e)
 }
 
-// insert puts an entry in the place of those that it contains.
+// insert adds an entry in place of those that it contains.
 func (c *Cache[R]) insert(e *Entry[R]) error {
 	first, _ := slices.BinarySearchFunc(c.entries, e.from, func(x *Entry[R], a uintptr) int { return cmp.Compare(x.from, a) })
 	last := first
@@ -138,7 +137,7 @@ func (c *Cache[R]) insert(e *Entry[R]) error {
 	return c.detach(replaced)
 }
 
-// unlist lets go of entries that are in the index no more.
+// detach marks entries that were removed from the cache, and deregisters the unused ones.
 func (c *Cache[R]) detach(removed []*Entry[R]) (err error) {
 	for _, e := range removed {
 		e.detached = true
@@ -150,7 +149,7 @@ func (c *Cache[R]) detach(removed []*Entry[R]) (err error) {
 	return err
 }
 
-// Release gives an entry back. It stays registered if there is room.
+// Release ends one use of an entry. It stays registered within the limits.
 func (c *Cache[R]) Release(e *Entry[R]) error {
 	if e.uses--; e.uses > 0 {
 		return nil
@@ -168,7 +167,7 @@ func (c *Cache[R]) Release(e *Entry[R]) error {
 	return c.evictIdle(c.cfg.MaxIdle, c.cfg.MaxIdleBytes)
 }
 
-// wake takes an entry out of the idle ones.
+// removeIdle removes an entry from the idle ring.
 func (c *Cache[R]) removeIdle(e *Entry[R]) {
 	e.prev.next, e.next.prev = e.next, e.prev
 	e.prev, e.next = nil, nil
@@ -176,7 +175,7 @@ func (c *Cache[R]) removeIdle(e *Entry[R]) {
 	c.idleBytes -= len(e.buf)
 }
 
-// shrink evicts idle entries until there are no more than so many.
+// evictIdle evicts unused entries down to the given limits.
 func (c *Cache[R]) evictIdle(count, bytes int) (err error) {
 	for c.idleCount > count || c.idleBytes > bytes {
 		e := c.idle.prev
@@ -201,12 +200,12 @@ func (c *Cache[R]) deregister(e *Entry[R]) error {
 	return c.cfg.Deregister(e.Region)
 }
 
-// Flush deregisters everything that nobody uses.
+// Flush deregisters all unused entries.
 func (c *Cache[R]) Flush() error { return c.evictIdle(0, 0) }
 
-// Forget says that memory is about to be freed, or used for something else: what is
-// registered of it is not found any more. It reports whether any of it is in use,
-// and so must not be freed yet.
+// Invalidate removes all entries that overlap memory which is about to be freed or reused.
+// It reports whether any of them is in use; the memory must not be freed until it is
+// released.
 func (c *Cache[R]) Invalidate(buf []byte) (inUse bool, err error) {
 	from, to := addr(buf), addr(buf)+uintptr(len(buf))
 	first, _ := slices.BinarySearchFunc(c.entries, from, func(x *Entry[R], a uintptr) int {

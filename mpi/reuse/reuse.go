@@ -1,16 +1,13 @@
-// Package reuse finds the small buffers that a program uses so often that sending
-// from them directly, once they are registered, is cheaper than copying.
+// Package reuse finds the small buffers that a program uses often enough for zero-copy:
+// registering them once is cheaper than copying at every use. Package mpi/carrier uses it.
 //
-// A registered buffer saves a copy (C) at every use, for the price of the
-// registration (R) once and of looking buffers up (V) at every use of any. Over n
-// uses that pays if n > R/(C-V); where a copy is cheaper than the look-up it never
-// does, and the sizes for which that is so are not looked up at all. As nobody knows
-// how often a buffer will be used, one counts as frequent when it has been used a
-// part of n times.
+// With copy cost C, registration cost R and lookup cost V, n uses of a registered buffer
+// save n(C-V) and cost R, so registration pays for n > R/(C-V). Sizes with C <= V are
+// never looked up. As n is not known in advance, a buffer counts as frequent after a
+// fraction of that number of uses.
 //
-// Programs that use no buffer twice would pay for the look-up and get nothing. So
-// the table stops to grow when its buckets have begun to chain and few of the
-// buffers in it are frequent.
+// For a program that uses no buffer twice the lookups are wasted. The table therefore
+// stops growing when hash chains form and few of its buffers are frequent.
 package reuse
 
 import (
@@ -18,29 +15,27 @@ import (
 	"time"
 )
 
-// Costs are what things cost, by size.
+// Costs are the costs of a copy, a registration and a lookup.
 type Costs struct {
 	Register func(n int) time.Duration
 	Copy     func(n int) time.Duration
 	LookUp   time.Duration
 }
 
-// Never is the threshold of sizes that registration does not pay for.
+// Never is the threshold of sizes for which registration does not pay.
 const Never = math.MaxInt
 
-// step is how finely thresholds tell sizes apart.
+// sizeStep is the width of a size class.
 const sizeStep = 1024
 
-// Thresholds are how often buffers must be used for registration to pay, by size.
-// The first is for sizes below 1 KiB, the second for those below 2 KiB, and so on;
-// what is longer has the last.
+// Thresholds are the numbers of uses after which registration pays, by size class: below 1
+// KiB, below 2 KiB, and so on. Larger sizes use the last.
 type Thresholds []int
 
-// Measured computes thresholds from costs, for messages of up to so many bytes. A class
-// of sizes has that of its smallest, for which it pays least; the first, where 0
-// bytes cost nothing to copy, that of 512.
-func ComputeThresholds(c Costs, longest int) (t Thresholds) {
-	for n := 0; n <= longest; n += sizeStep {
+// ComputeThresholds computes the thresholds for sizes up to maxSize. A class uses the
+// costs of its smallest size, the first class those of 512 bytes.
+func ComputeThresholds(c Costs, maxSize int) (t Thresholds) {
+	for n := 0; n <= maxSize; n += sizeStep {
 		size := n
 		if n == 0 {
 			size = sizeStep / 2
@@ -55,7 +50,7 @@ func ComputeThresholds(c Costs, longest int) (t Thresholds) {
 	return t
 }
 
-// of is the threshold of a size.
+// forSize returns the threshold of a size.
 func (t Thresholds) forSize(n int) int {
 	if len(t) == 0 {
 		return Never
@@ -63,20 +58,20 @@ func (t Thresholds) forSize(n int) int {
 	return t[min(n/sizeStep, len(t)-1)]
 }
 
-// Config is how a table decides. Thresholds are needed.
+// Config configures a table. Thresholds are required.
 type Config struct {
 	Thresholds Thresholds
-	// MinSize is below which buffers are not looked at; 128 if 0.
+	// MinSize is the size of the smallest buffer that is tracked; 128 if 0.
 	MinSize int
-	// Speculation is the part of the threshold from which a buffer is frequent; 0.25
-	// if 0.
+	// Speculation is the fraction of the threshold at which a buffer becomes frequent;
+	// 0.25 if 0.
 	Speculation float64
-	// Buckets are those of the table, a power of two; 1 << 16 if 0.
+	// Buckets is the number of hash buckets, a power of two; 1 << 16 if 0.
 	Buckets int
-	// Frequent is the share of frequent buffers below which the table stops to grow;
-	// 0.2 if 0. A negative share lets it grow for ever.
+	// Frequent is the fraction of frequent buffers below which the table stops growing;
+	// 0.2 if 0. A negative value never stops it.
 	Frequent float64
-	// MaxBuffers is how many a table remembers at most; four a bucket if 0.
+	// MaxBuffers is the maximum number of tracked buffers; four per bucket if 0.
 	MaxBuffers int
 }
 
@@ -98,20 +93,20 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Stats counts what a table saw.
+// Stats are the statistics of a table.
 type Stats struct {
-	Uses      uint64 // of buffers that were looked at
-	Frequent  uint64 // of those, by frequent ones
+	Uses      uint64 // of tracked sizes
+	Frequent  uint64 // uses of frequent buffers
 	Buffers   int    // in the table
-	Chained   int    // of them, behind another in its bucket
-	Often     int    // of them, frequent
-	TooMany   uint64 // uses of buffers that the table had no place for
-	Stopped   bool   // it does not grow any more
-	MaxInLine int    // the longest chain
-	Passed    uint64 // buffers that look-ups went past, in chains
+	Chained   int    // buffers that are not first in their bucket
+	Often     int    // frequent buffers
+	TooMany   uint64 // uses of buffers that are not tracked because the table is full
+	Stopped   bool   // the table does not grow
+	MaxInLine int    // longest hash chain
+	Passed    uint64 // chain entries skipped by lookups
 }
 
-// Table counts uses. It belongs to one goroutine.
+// Table counts the uses of buffers. It is not safe for concurrent use.
 type Table struct {
 	Stats Stats
 
@@ -122,10 +117,10 @@ type Table struct {
 
 type buffer struct {
 	addr     uintptr
-	size     int // the largest it was used with
+	size     int // largest size used
 	uses     int
 	next     *buffer
-	frequent bool // as frequent
+	frequent bool
 }
 
 // New returns an empty table.
@@ -138,12 +133,11 @@ func New(cfg Config) *Table {
 	return &Table{cfg: cfg, shift: shift, buckets: make([]*buffer, 1<<(64-shift))}
 }
 
-// golden is 2^64 divided by the golden ratio: multiplied with it, addresses that
-// differ in a few bits differ in the highest.
+// hashMultiplier is 2^64 divided by the golden ratio, for multiplicative hashing.
 const hashMultiplier = 0x9e3779b97f4a7c15
 
-// Use counts a use of the n bytes at an address, and reports whether that buffer is
-// frequent: it should be registered, if it is not already.
+// RecordUse counts a use of n bytes at addr and reports whether the buffer is frequent and
+// should be registered.
 func (t *Table) RecordUse(addr uintptr, n int) (frequent bool) {
 	if n < t.cfg.MinSize {
 		return false
@@ -171,8 +165,7 @@ func (t *Table) RecordUse(addr uintptr, n int) (frequent bool) {
 	return true
 }
 
-// find returns the buffer at an address, and adds it if there is a place; nil if
-// there is none.
+// findOrAdd returns the buffer at addr and adds it if needed; nil if the table is full.
 func (t *Table) findOrAdd(addr uintptr) *buffer {
 	slot := &t.buckets[uint64(addr)*hashMultiplier>>t.shift]
 	depth := 0
@@ -196,9 +189,8 @@ func (t *Table) findOrAdd(addr uintptr) *buffer {
 	return b
 }
 
-// full reports whether the table takes no more buffers. It acts only when there is a
-// chain to be seen: as long as there is none, looking up costs the same for any
-// number of buffers.
+// full reports whether no buffer may be added. Without hash chains the lookup cost does
+// not grow, so growth stops only when chains have formed.
 func (t *Table) full(depth int) bool {
 	s := &t.Stats
 	if s.Buffers >= t.cfg.MaxBuffers {
@@ -209,22 +201,21 @@ func (t *Table) full(depth int) bool {
 	return s.Stopped
 }
 
-// Drop has a buffer be counted from the start again: what registering it cost is to be
-// earned once more.
+// Reset clears the use count of a buffer, after its registration was evicted.
 func (t *Table) Reset(addr uintptr) {
 	slot := &t.buckets[uint64(addr)*hashMultiplier>>t.shift]
 	t.remove(slot, func(b *buffer) bool { return b.addr == addr })
 }
 
-// Forget says that memory is not what it was: it was freed, or is used for something
-// else. All buffers are forgotten that have a part of it.
+// Invalidate removes all buffers that overlap memory which was freed or is reused for
+// another purpose.
 func (t *Table) Invalidate(from, to uintptr) {
 	for i := range t.buckets {
 		t.remove(&t.buckets[i], func(b *buffer) bool { return b.addr < to && b.addr+uintptr(b.size) > from })
 	}
 }
 
-// remove takes those out of a bucket that something holds of.
+// remove removes the matching buffers of a bucket.
 func (t *Table) remove(slot **buffer, match func(*buffer) bool) {
 	for at := slot; *at != nil; {
 		b := *at

@@ -5,29 +5,30 @@ import (
 	"slices"
 )
 
-// Atomic is an operation of the NIC on one word of eight bytes of a target's memory.
+// Atomic is a NIC atomic on one 8-byte word of a target's memory.
 type Atomic struct {
 	op         *Operation
-	offset     uint64 // its offset, a multiple of 8
-	expected   uint64 // what we take to be there
-	old        uint64
-	isFetchAdd bool // it cannot fail
+	offset     uint64 // in the window, a multiple of 8
+	expected   uint64 // compare value of the compare-and-swap
+	old        uint64 // fetched value
+	isFetchAdd bool   // it cannot fail
 }
 
-// Fetched takes what was there.
+// Fetched stores the value that the word had.
 func (a *Atomic) Fetched(old uint64) { a.old = old }
 
-// eligible is how many accumulates on a target are looked at when one can begin.
+// maxLookahead is the number of queued accumulates per target that are considered for
+// starting.
 const maxLookahead = 8
 
-// enqueue puts an accumulate behind those on the same target. Accumulates of one
-// origin on the same elements keep their order; others go at the same time.
+// enqueue queues an accumulate. Accumulates of one origin on the same words run in order,
+// others in parallel.
 func (w *Window) enqueue(o *Operation) {
 	o.t.atomicOps = append(o.t.atomicOps, o)
 	w.startEligible(o.t)
 }
 
-// beginEligible begins the accumulates that need not wait for one before them.
+// startEligible starts the accumulates that overlap none before them.
 func (w *Window) startEligible(t *target) {
 	for i := 0; i < min(len(t.atomicOps), maxLookahead); i++ {
 		o := t.atomicOps[i]
@@ -37,16 +38,17 @@ func (w *Window) startEligible(t *target) {
 	}
 }
 
-// first and end are the words that an operation is about, end exclusive.
+// firstWord and endWord are the offsets of the first word and of the end of the last word
+// of an operation.
 func (o *Operation) firstWord() uint64 { return uint64(o.offset) &^ 7 }
 func (o *Operation) endWord() uint64   { return (uint64(o.offset+o.size) + 7) &^ 7 }
 
-// shares reports whether two operations have a word in common.
+// overlaps reports whether two operations have a word in common.
 func (o *Operation) overlaps(other *Operation) bool {
 	return o.firstWord() < other.endWord() && other.firstWord() < o.endWord()
 }
 
-// beginAtomics begins as many atomics as may be under way.
+// startAtomics starts the atomics of an accumulate, up to the limit of Config.InFlight.
 func (w *Window) startAtomics(o *Operation) {
 	o.nextWord = o.firstWord()
 	n := min(int(o.endWord()-o.nextWord)/8, w.e.cfg.InFlight)
@@ -54,7 +56,7 @@ func (w *Window) startAtomics(o *Operation) {
 		o.atomics = make([]Atomic, n)
 	}
 	o.atomics = o.atomics[:n]
-	o.parts = 1 // ours: what has begun may end at once, and with it what is to begin
+	o.parts = 1 // held by this function: atomics may complete at once
 	for i := 0; i < n && o.nextWord < o.endWord() && o.err == nil; i++ {
 		o.parts++
 		o.atomics[i] = Atomic{op: o}
@@ -63,14 +65,14 @@ func (w *Window) startAtomics(o *Operation) {
 	w.partDone(o)
 }
 
-// partOf ends a part of an accumulate, and with the last the accumulate.
+// partDone completes a part of an accumulate, and the accumulate with the last part.
 func (w *Window) partDone(o *Operation) {
 	if o.parts--; o.parts == 0 {
 		w.dequeue(o)
 	}
 }
 
-// nextWord has an atomic go on with the next word of its operation.
+// startNextWord starts an atomic on the next word of its operation.
 func (w *Window) startNextWord(a *Atomic) {
 	o := a.op
 	a.offset, a.expected = o.nextWord, 0
@@ -84,19 +86,21 @@ func (w *Window) startNextWord(a *Atomic) {
 		a.isFetchAdd = true
 		w.e.transport.FetchAdd(o.t.peer, at, binary.LittleEndian.Uint64(o.origin[a.offset-uint64(o.offset):]), a)
 	default:
-		if o.kind == casOp { // nothing else is of use to us
+		if o.kind == casOp { // only this value may be replaced
 			a.expected = o.applied(a, 0, o.compare)
 		}
 		w.compareSwap(a)
 	}
 }
 
-// swap tries to change a word from what we take to be there.
+// compareSwap tries to replace the expected value of a word by the result of the
+// operation.
 func (w *Window) compareSwap(a *Atomic) {
 	w.e.transport.CompareSwap(a.op.t.peer, a.op.t.remoteAddr(a.offset), a.expected, a.op.applied(a, a.expected, a.op.origin), a)
 }
 
-// span is which bytes of a word its operation is about, and where they are in it.
+// span returns the byte range [from, to) of a word that the operation covers, and its
+// offset at in the operation's buffers.
 func (o *Operation) span(a *Atomic) (from, to, at int) {
 	from, to = 0, 8
 	if begin := uint64(o.offset); begin > a.offset {
@@ -108,17 +112,17 @@ func (o *Operation) span(a *Atomic) (from, to, at int) {
 	return from, to, int(a.offset) + from - o.offset
 }
 
-// with is a word after its operation, with these elements, on what was there.
-func (o *Operation) applied(a *Atomic, was uint64, elements []byte) uint64 {
+// applied returns the value of a word after the operation was applied to old with these
+// elements.
+func (o *Operation) applied(a *Atomic, old uint64, elements []byte) uint64 {
 	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], was)
+	binary.LittleEndian.PutUint64(b[:], old)
 	from, to, at := o.span(a)
 	Reduce(b[from:to], elements[at:at+to-from], o.typ, o.op)
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// FinishedAtomic takes the end of an atomic, whose Fetched was called before if it
-// has not failed.
+// AtomicDone completes an atomic. If it succeeded, Fetched was called before.
 func (e *Engine) AtomicDone(a *Atomic, err error) {
 	o := a.op
 	w := o.w
@@ -140,13 +144,13 @@ func (e *Engine) AtomicDone(a *Atomic, err error) {
 	w.partDone(o)
 }
 
-// wants reports whether a word is to be changed, now that we know what is there: all
-// are, but those that a swap compares with something else.
+// mustRetry reports whether a failed compare-and-swap is retried with the fetched value:
+// always for an accumulate, and for CompareAndSwap only if the element equals compare.
 func (o *Operation) mustRetry(a *Atomic) bool {
 	return o.kind != casOp || o.applied(a, a.old, o.compare) == a.old
 }
 
-// bring keeps what was there in a word before.
+// storeResult copies the fetched word to the result buffer.
 func (o *Operation) storeResult(a *Atomic) {
 	if o.result == nil {
 		return
@@ -157,7 +161,7 @@ func (o *Operation) storeResult(a *Atomic) {
 	copy(o.result[at:], b[from:to])
 }
 
-// retire takes an accumulate out, and has others go that waited for it.
+// dequeue completes an accumulate and starts those that waited for it.
 func (w *Window) dequeue(o *Operation) {
 	t := o.t
 	i := slices.Index(t.atomicOps, o)

@@ -2,7 +2,7 @@ package window
 
 import "slices"
 
-// Awaited visits the peers that something waits for.
+// EachAwaitedPeer visits the peers that an epoch or an operation waits for.
 func (e *Engine) EachAwaitedPeer(visit func(peer int)) {
 	for _, w := range e.ordered {
 		for i := range w.targets {
@@ -14,7 +14,7 @@ func (e *Engine) EachAwaitedPeer(visit func(peer int)) {
 	}
 }
 
-// awaited reports whether operations or locks wait for a target.
+// isAwaited reports whether operations, a lock request or a flush wait for the target.
 func (t *target) isAwaited() bool {
 	return t.pending > 0 || t.lock == lockRequested || t.flushesSent != t.flushesAcked
 }

@@ -6,22 +6,22 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// reply is one that a target owes: what was there, for a part of an operation's
+// reply is an outstanding reply of a target: old elements for a part of an operation's
 // result.
 type reply struct {
 	o        *Operation
 	from, to int
 }
 
-// sendAccumulate has the target carry out an accumulate, in parts that a word has
-// room for.
+// sendAccumulate has the target's CPU execute an accumulate, in chunks that fit in a
+// message.
 func (w *Window) sendAccumulate(o *Operation) {
 	t := o.t
 	h := wire.Header{Kind: wire.Accumulate, Context: w.id, Type: uint8(o.typ), Op: uint8(o.op)}
 	if o.result != nil {
 		h.Flags = wire.Fetch
 	}
-	o.parts = 1 // ours, so that it does not end before all of it has begun
+	o.parts = 1 // held by this function: sends may complete at once
 	for at := 0; at < o.size; at += w.e.cfg.Chunk {
 		to := min(at+w.e.cfg.Chunk, o.size)
 		h.Offset = uint64(o.offset + at)
@@ -42,26 +42,26 @@ func (w *Window) sendAccumulate(o *Operation) {
 	o.partDone()
 }
 
-// sendSwap has the target carry out a swap.
+// sendSwap has the target's CPU execute a compare-and-swap.
 func (w *Window) sendSwap(o *Operation) {
 	t := o.t
 	h := wire.Header{Kind: wire.CompareSwap, Context: w.id, Offset: uint64(o.offset), Type: uint8(o.typ)}
 	t.pendingReplies = append(t.pendingReplies, reply{o, 0, o.size})
 	o.parts = 2
 	w.e.Stats.Words[h.Kind-wire.FirstWindowKind]++
-	// Both elements must lie together until the word has left.
+	// Both elements must be contiguous until the message is sent.
 	o.origin = append(bytes.Clone(o.compare), o.origin...)
 	w.e.transport.Send(t.peer, &h, o.origin, o)
 }
 
-// oldCame takes what was there before an operation of ours.
+// handleReply stores the old elements of an accumulate.
 func (w *Window) handleReply(t *target, h *wire.Header, data []byte) error {
 	if len(t.pendingReplies) == 0 {
-		return protocolError(t.peer, h, "nobody has asked")
+		return protocolError(t.peer, h, "no request is outstanding")
 	}
 	r := t.pendingReplies[0]
 	if len(data) != r.to-r.from {
-		return protocolError(t.peer, h, "it has another size than was asked for")
+		return protocolError(t.peer, h, "wrong size")
 	}
 	t.pendingReplies = t.pendingReplies[1:]
 	copy(r.o.result[r.from:r.to], data)
@@ -69,7 +69,8 @@ func (w *Window) handleReply(t *target, h *wire.Header, data []byte) error {
 	return nil
 }
 
-// elements is the memory of ours that a word is about; nil if it is not about any.
+// elements returns the local memory that a message addresses; nil if it is not within the
+// window.
 func (w *Window) elements(h *wire.Header, size uint64) []byte {
 	each := uint64(Type(h.Type).Size())
 	if each == 0 || size == 0 || size > maxRequestSize || size%each != 0 || h.Offset%each != 0 {
@@ -81,7 +82,7 @@ func (w *Window) elements(h *wire.Header, size uint64) []byte {
 	return w.mem[h.Offset : h.Offset+size]
 }
 
-// carryOut carries out an accumulate of a peer's.
+// handleAccumulate executes an accumulate of a peer.
 func (w *Window) handleAccumulate(t *target, h *wire.Header, data []byte) error {
 	size, op := uint64(len(data)), Op(h.Op)
 	if op == NoOp {
@@ -89,7 +90,7 @@ func (w *Window) handleAccumulate(t *target, h *wire.Header, data []byte) error 
 	}
 	elements := w.elements(h, size)
 	if elements == nil || !op.ValidFor(Type(h.Type)) || h.Flags&wire.Fetch != 0 && h.Size != size {
-		return protocolError(t.peer, h, "it is about what the window does not have")
+		return protocolError(t.peer, h, "invalid range, type or operation")
 	}
 	w.e.Stats.Carried++
 	if h.Flags&wire.Fetch != 0 {
@@ -101,12 +102,12 @@ func (w *Window) handleAccumulate(t *target, h *wire.Header, data []byte) error 
 	return nil
 }
 
-// carryOutSwap carries out a swap of a peer's.
+// handleCompareSwap executes a compare-and-swap of a peer.
 func (w *Window) handleCompareSwap(t *target, h *wire.Header, data []byte) error {
 	size := Type(h.Type).Size()
 	element := w.elements(h, uint64(size))
 	if element == nil || len(data) != 2*size {
-		return protocolError(t.peer, h, "it is about what the window does not have")
+		return protocolError(t.peer, h, "invalid range, type or operation")
 	}
 	w.e.Stats.Carried++
 	w.sendReply(t, element)
@@ -116,7 +117,7 @@ func (w *Window) handleCompareSwap(t *target, h *wire.Header, data []byte) error
 	return nil
 }
 
-// answer sends what is there now.
+// sendReply sends a copy of the current elements to the origin.
 func (w *Window) sendReply(t *target, data []byte) {
 	o := w.e.allocOp()
 	buf := append(o.origin[:0], data...)

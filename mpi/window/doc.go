@@ -1,18 +1,18 @@
-// Package window is one-sided communication: windows of memory that other ranks
-// read and change, and the epochs that say when they may.
+// Package window implements one-sided communication: windows of memory that other ranks
+// read and write, and the epochs that synchronise them.
 //
-// Puts and gets are transfers to and from the memory of the target, who takes no
-// part. Accumulates are atomic element by element, with each other, whatever their
-// kinds: either all of them are done by the NIC's own atomic operations on the
-// aligned eight bytes in which an element is, or all of them by the target, who is
-// sent a word for each. Which of the two, is settled for each target of a window
-// when the window is made, so that the two never meet.
+// Puts and gets are RDMA writes and reads; the target takes no part. Accumulates are
+// atomic per element. They are executed either all by NIC atomics on the aligned 8-byte
+// word of an element, or all by the target's CPU, which receives a message for each. The
+// choice is made per target when the window is created, because the two are not atomic
+// with each other.
 //
-// An operation that is begun before the target is ready for it (its post, or its
-// grant of a lock, has not come) waits here, in order, and the call that begins it
-// does not wait. Closing an epoch waits for all of it.
+// An operation that starts before its target is ready (its post or its lock grant has not
+// arrived) is queued, and the call does not block. Closing the epoch waits for all of its
+// operations.
 //
-// An Engine is one rank's. It is pure: calls, words and completions go in, words and
-// transfers come out at the Fabric. It starts no goroutine, takes no lock, and never
-// waits: whoever calls asks until what it waits for is so.
+// An Engine belongs to one rank. It starts no goroutine, takes no lock and never blocks:
+// calls, messages and completions go in, messages and transfers go out through a
+// Transport. The caller, package mpi, polls predicates such as RemoteComplete until they
+// hold.
 package window

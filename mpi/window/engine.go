@@ -9,18 +9,17 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// DefaultChunk is how much a word carries unless something else is said.
+// DefaultChunk is the default of Config.Chunk.
 const DefaultChunk = 1024
 
-// Config is how an engine behaves.
+// Config configures an engine.
 type Config struct {
-	// ByTarget has accumulates carried out by their targets even where NICs can.
+	// ByTarget has the target's CPU execute accumulates even where NICs could.
 	ByTarget bool
-	// Chunk is how many bytes of elements a word to a target carries at most, a
-	// multiple of 8; DefaultChunk if 0.
+	// Chunk is the maximum payload of an accumulate message in bytes, a multiple of 8;
+	// DefaultChunk if 0.
 	Chunk int
-	// InFlight is how many operations of the NIC an accumulate has under way at once;
-	// 16 if 0.
+	// InFlight is the maximum number of concurrent NIC atomics per accumulate; 16 if 0.
 	InFlight int
 }
 
@@ -30,62 +29,60 @@ func (c *Config) setDefaults() {
 	c.InFlight = max(cmp.Or(c.InFlight, inFlight), 1)
 }
 
-// Stats counts what an engine did.
+// Stats are the statistics of an engine.
 type Stats struct {
 	Puts, Gets, Accumulates uint64
 	PutBytes, GetBytes      uint64
-	Atomics                 uint64     // operations of NICs that were begun
-	Retries                 uint64     // of those, because another was faster or a guess was wrong
-	Words                   [16]uint64 // sent, by wire.Kind less wire.Windows
-	Carried                 uint64     // accumulates of others that we carried out
-	LocksWaited             uint64     // locks of ours that others had to wait for
+	Atomics                 uint64     // NIC atomics started
+	Retries                 uint64     // of those, after a failed compare-and-swap
+	Words                   [16]uint64 // messages sent, by wire.Kind - wire.FirstWindowKind
+	Carried                 uint64     // accumulates of peers executed here
+	LocksWaited             uint64     // lock requests of peers that had to wait
 }
 
-// Fabric is what carries the words of an engine and moves its data. What it is asked
-// for it does in time, and says so with Finished and FinishedAtomic; when it cannot,
-// Engine.Lost says so of the peer.
+// Transport sends the messages of an engine and moves its data. It reports completions
+// with TransferDone and AtomicDone. If it cannot reach a peer, Engine.Lost is called.
 type Transport interface {
-	// Send carries a word to a peer, behind those before it. Data is the owner's.
+	// Send sends a message to a peer, in order. TransferDone returns the data to the
+	// owner.
 	Send(peer int, h *wire.Header, data []byte, owner *Operation)
-	// Register makes memory reachable for others; Source, what is written from, and Sink,
-	// what is read into, need only be so for the NIC here: small buffers may be copied.
+	// Register makes memory accessible to peers. Source and Sink make it accessible to the
+	// local NIC for writes from it and reads into it; they may use a bounce buffer.
 	Register(buf []byte) (p2p.Region, error)
 	Source(buf []byte) (p2p.Region, error)
 	Sink(buf []byte) (p2p.Region, error)
 	Release(p2p.Region)
 	Read(peer int, into p2p.Region, n int, from wire.Memory, owner *Operation)
 	Write(peer int, from p2p.Region, n int, to wire.Memory, owner *Operation)
-	// FetchAdd and CompareSwap change eight aligned bytes of a peer's memory, a
-	// little-endian number, atomically; the owner is told what was there.
+	// FetchAdd and CompareSwap are atomic operations on an aligned little-endian 8-byte
+	// word. The owner receives the old value.
 	FetchAdd(peer int, at wire.Memory, add uint64, owner *Atomic)
 	CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner *Atomic)
 }
 
-// Engine is a rank's. It belongs to one goroutine.
+// Engine implements the windows of one rank. It is not safe for concurrent use.
 type Engine struct {
-	// Stats counts what it did.
 	Stats Stats
 
 	cfg        Config
 	transport  Transport
 	windows    map[uint32]*Window
-	ordered    []*Window // the same, in the order in which they were made
+	ordered    []*Window // windows in order of creation
 	lost       map[int]error
-	busy       int // operations that are not complete
+	busy       int // pending operations
 	freeOps    []*Operation
-	sendHeader wire.Header // of what is being sent: one of its own would not stay on the stack
+	sendHeader wire.Header // header being sent; a local variable would be heap-allocated
 }
 
-// New returns an engine.
 func New(cfg Config, f Transport) *Engine {
 	cfg.setDefaults()
 	return &Engine{cfg: cfg, transport: f, windows: make(map[uint32]*Window), lost: make(map[int]error)}
 }
 
-// Busy reports whether any operation is under way.
+// Busy reports whether any operation is pending.
 func (e *Engine) Busy() bool { return e.busy > 0 }
 
-// word sends one without data.
+// sendControl sends a control message.
 func (e *Engine) sendControl(t *target, h *wire.Header) {
 	if t.lost != nil {
 		return
@@ -95,21 +92,21 @@ func (e *Engine) sendControl(t *target, h *wire.Header) {
 	e.transport.Send(t.peer, &e.sendHeader, nil, nil)
 }
 
-// Arrived takes a word of a peer's. The data is valid until it returns.
+// Arrived handles a message of a peer. The data is valid until it returns.
 func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	if e.lost[peer] != nil {
-		return nil // what it said before it went is of no use without it
+		return nil // a late message of a lost peer
 	}
 	w := e.windows[h.Context]
 	if w == nil {
 		if h.Kind == wire.Unlock {
-			return nil // nobody waits until it has come, and the window may be gone before
+			return nil // the origin does not wait for it, so the window may be closed already
 		}
-		return protocolError(peer, h, "there is no such window")
+		return protocolError(peer, h, "no such window")
 	}
 	i, ok := w.index[peer]
 	if !ok {
-		return protocolError(peer, h, "it has no part in the window")
+		return protocolError(peer, h, "the rank is not in the window's group")
 	}
 	t := &w.targets[i]
 	switch h.Kind {
@@ -123,7 +120,7 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 		e.sendControl(t, &wire.Header{Kind: wire.Flushed, Context: w.id})
 	case wire.Flushed:
 		if t.flushesAcked == t.flushesSent {
-			return protocolError(peer, h, "nobody has asked")
+			return protocolError(peer, h, "no flush is outstanding")
 		}
 		t.flushesAcked++
 	case wire.Post:
@@ -137,7 +134,7 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	case wire.Unlock:
 		return w.handleUnlock(t, h)
 	default:
-		return protocolError(peer, h, "it is not about windows")
+		return protocolError(peer, h, "unknown kind")
 	}
 	return nil
 }
@@ -146,8 +143,8 @@ func protocolError(peer int, h *wire.Header, why string) error {
 	return fmt.Errorf("rank %d: %v of window %d: %w: %s", peer, h.Kind, h.Context, ErrProtocol, why)
 }
 
-// Lost ends everything that needs a peer, and gives the locks that it has to others.
-// It stays lost. What the fabric had under way for it has ended before.
+// Lost fails all operations that need a peer and releases its locks. A lost peer stays
+// lost. The transport has already completed its transfers with that peer.
 func (e *Engine) Lost(peer int, cause error) {
 	if e.lost[peer] != nil {
 		return
@@ -160,7 +157,7 @@ func (e *Engine) Lost(peer int, cause error) {
 	}
 }
 
-// lose ends what a window needs a peer for.
+// failTarget fails everything in a window that needs a lost peer.
 func (w *Window) failTarget(t *target) {
 	t.lost = w.e.lost[t.peer]
 	w.releaseLockOf(t)
@@ -176,10 +173,9 @@ func (w *Window) failTarget(t *target) {
 		r.o.fail(t.lost)
 		r.o.partDone()
 	}
-	accs := slices.Clone(t.atomicOps)
-	for _, o := range accs {
+	for _, o := range slices.Clone(t.atomicOps) {
 		o.fail(t.lost)
-		if o.parts == 0 { // it has not begun
+		if o.parts == 0 { // not started
 			w.dequeue(o)
 		}
 	}

@@ -8,12 +8,12 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// admits says why an operation on a rank's part cannot be begun now. Those with a
-// request need a lock.
+// checkAccess returns an error if the current epoch does not allow an operation on a
+// rank's window. Operations with a request need a lock epoch.
 func (w *Window) checkAccess(rank int, request bool) error {
 	switch {
 	case w.access == noEpoch:
-		return fmt.Errorf("%w: no epoch is open: call Fence, Start or Lock first", ErrSync)
+		return fmt.Errorf("%w: no access epoch is open: call Fence, Start or Lock first", ErrSync)
 	case w.access == startEpoch && !slices.Contains(w.group, rank):
 		return fmt.Errorf("%w: rank %d is not in the group %v of Start", ErrSync, rank, w.group)
 	case w.access == lockEpoch && w.targets[rank].lock != lockHeld:
@@ -24,8 +24,8 @@ func (w *Window) checkAccess(rank int, request bool) error {
 	return nil
 }
 
-// ready reports whether operations on a target can go at once, and has it asked if
-// not.
+// targetReady reports whether operations on a target can be issued now. In a LockAll epoch
+// it requests the lock on first use.
 func (w *Window) targetReady(t *target) bool {
 	switch w.access {
 	case startEpoch:
@@ -39,7 +39,7 @@ func (w *Window) targetReady(t *target) bool {
 	return true
 }
 
-// release has the operations go that waited for a target.
+// issueWaiting issues the operations that waited for a target.
 func (w *Window) issueWaiting(t *target) {
 	waiting := t.waiting
 	t.waiting = nil
@@ -48,28 +48,28 @@ func (w *Window) issueWaiting(t *target) {
 	}
 }
 
-// enter says why an epoch cannot be opened now. After a fence that nothing followed,
-// any can.
+// checkNewEpoch returns an error if an access epoch cannot be opened now. A fence epoch
+// without operations may be replaced by any epoch.
 func (w *Window) checkNewEpoch(call string) error {
 	if w.access == noEpoch || w.access == fenceEpoch && !w.fenceUsed {
-		return nil // what is open to others is another matter
+		return nil
 	}
 	return fmt.Errorf("%s: %w", call, w.CheckNoEpoch())
 }
 
-// BeginFence says why there can be no fence now. When all is settled and all ranks
-// have met, EndFence opens the next epoch.
+// CheckFence returns an error if Fence is not allowed now.
 func (w *Window) CheckFence() error {
 	if w.access == noEpoch || w.access == fenceEpoch {
 		if !w.exposed {
 			return nil
 		}
 	}
-	return fmt.Errorf("a fence within another epoch: %w", w.CheckNoEpoch())
+	return fmt.Errorf("Fence within another epoch: %w", w.CheckNoEpoch())
 }
 
-// EndFence ends an epoch and opens another, unless nothing is to follow. It returns
-// what operations failed with.
+// Fence closes the fence epoch and opens the next, unless NoSucceed is given. The caller
+// has waited for AllRemoteComplete and synchronised all ranks. Fence returns the errors of
+// the epoch's operations.
 func (w *Window) Fence(a Assert) error {
 	err := w.TakeErrors()
 	w.clearUsed()
@@ -80,8 +80,8 @@ func (w *Window) Fence(a Assert) error {
 	return err
 }
 
-// Start opens an epoch for operations on the parts of a group. They go when the
-// group's posts have come; with NoCheck, at once.
+// Start opens an access epoch to a group. Operations are issued when the target's post has
+// arrived; with NoCheck, at once.
 func (w *Window) Start(group []int, a Assert) error {
 	if err := w.checkNewEpoch("Start"); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (w *Window) Start(group []int, a Assert) error {
 	return nil
 }
 
-// postCame opens a part to our operations, now or when they are started.
+// handlePost notes the post of a target, for the open access epoch or a later one.
 func (w *Window) handlePost(i int) {
 	t := &w.targets[i]
 	if w.access == startEpoch && !t.postReceived && slices.Contains(w.group, i) {
@@ -112,8 +112,8 @@ func (w *Window) handlePost(i int) {
 	t.unusedPosts++
 }
 
-// Completable reports whether the epoch that Start opened can be completed: the group
-// has posted, and what was begun has left. A rank that is lost is not waited for.
+// CanComplete reports whether Complete can be called: the group has posted and all
+// operations are locally complete. Lost ranks are ignored.
 func (w *Window) CanComplete() (bool, error) {
 	if w.access != startEpoch {
 		return false, fmt.Errorf("%w: Complete without Start", ErrSync)
@@ -126,7 +126,8 @@ func (w *Window) CanComplete() (bool, error) {
 	return true, nil
 }
 
-// Complete ends the epoch. Words to the group arrive behind those of the operations.
+// Complete closes the access epoch. The messages to the group arrive after those of the
+// operations.
 func (w *Window) Complete() (err error) {
 	for _, i := range w.group {
 		t := &w.targets[i]
@@ -142,7 +143,7 @@ func (w *Window) Complete() (err error) {
 	return err
 }
 
-// Post opens this rank's part to a group. With NoCheck its members know.
+// Post opens an exposure epoch for a group. With NoCheck it sends no messages.
 func (w *Window) Post(group []int, a Assert) error {
 	if w.exposed {
 		return fmt.Errorf("%w: Post after Post, without Wait between", ErrSync)
@@ -162,8 +163,8 @@ func (w *Window) Post(group []int, a Assert) error {
 	return nil
 }
 
-// Completed reports whether the group of Post is through, and if so ends its epoch,
-// with an error if one of it is lost and had not completed.
+// Test closes the exposure epoch if the whole group has completed, and reports whether it
+// did. The error names ranks that were lost before they completed.
 func (w *Window) Test() (bool, error) {
 	if !w.exposed {
 		return false, fmt.Errorf("%w: Wait without Post", ErrSync)

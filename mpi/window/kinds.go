@@ -2,10 +2,10 @@ package window
 
 import "errors"
 
-// Assert is what a program promises of an epoch.
+// Assert is a set of promises about an epoch.
 type Assert uint8
 
-// The promises.
+// The assertions.
 const (
 	NoStore Assert = 1 << iota
 	NoPut
@@ -14,7 +14,7 @@ const (
 	NoCheck
 )
 
-// LockKind says who may have a lock at the same time.
+// LockKind is the kind of a lock.
 type LockKind uint8
 
 // The kinds.
@@ -25,13 +25,13 @@ const (
 
 // Errors of operations and epochs.
 var (
-	ErrArg      = errors.New("wrong argument")
+	ErrArg      = errors.New("invalid argument")
 	ErrType     = errors.New("no such type")
-	ErrOp       = errors.New("operation does not fit")
-	ErrSync     = errors.New("epoch does not allow it")
-	ErrRange    = errors.New("outside of the window")
+	ErrOp       = errors.New("invalid reduction operation")
+	ErrSync     = errors.New("not allowed in this epoch")
+	ErrRange    = errors.New("outside the window")
 	ErrConflict = errors.New("accesses conflict")
 	ErrLost     = errors.New("peer is lost")
-	// ErrConfused is a peer that says what no engine says.
-	ErrProtocol = errors.New("peer does not keep to the protocol")
+	// ErrProtocol: a peer has sent a message that the protocol does not allow.
+	ErrProtocol = errors.New("peer violates the protocol")
 )

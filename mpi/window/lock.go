@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// lockState is how far we are with the lock of a target.
+// lockState is the state of this origin's lock on a target.
 type lockState uint8
 
 const (
@@ -16,15 +16,15 @@ const (
 	lockHeld
 )
 
-// Lock asks for the lock of a rank's part. It is ours when Held says so; with
-// NoCheck, at once.
+// Lock requests the lock of a rank's window. TestLock reports when it is held; with
+// NoCheck it is held at once.
 func (w *Window) Lock(kind LockKind, rank int, a Assert) error {
 	t := &w.targets[rank]
 	switch {
 	case kind != Shared && kind != Exclusive:
-		return fmt.Errorf("%w: there is no lock of kind %d", ErrArg, kind)
+		return fmt.Errorf("%w: unknown lock kind %d", ErrArg, kind)
 	case w.access == lockEpoch && t.lock != lockNone:
-		return fmt.Errorf("%w: the window of rank %d is locked already", ErrSync, rank)
+		return fmt.Errorf("%w: the window of rank %d is already locked", ErrSync, rank)
 	case w.access != lockEpoch:
 		if err := w.checkNewEpoch("Lock"); err != nil {
 			return err
@@ -37,7 +37,7 @@ func (w *Window) Lock(kind LockKind, rank int, a Assert) error {
 	return nil
 }
 
-// ask asks for a lock, or takes it where nobody else will.
+// requestLock sends a lock request, or takes the lock at once with noCheck.
 func (w *Window) requestLock(t *target, kind LockKind, noCheck bool) {
 	t.lock, t.lockKind = lockRequested, kind
 	if noCheck {
@@ -52,11 +52,12 @@ func (w *Window) requestLock(t *target, kind LockKind, noCheck bool) {
 	w.e.sendControl(t, &h)
 }
 
-// unchecked is the kind of a lock that its target knows nothing of.
+// uncheckedLock is the kind of a lock taken with NoCheck, which the target does not know
+// of.
 const uncheckedLock LockKind = 0xff
 
-// Held reports whether a lock that was asked for is ours, or why it never will be;
-// then it is asked for no more.
+// TestLock reports whether a requested lock is held. If the target is lost it withdraws
+// the request and returns the error.
 func (w *Window) TestLock(rank int) (bool, error) {
 	t := &w.targets[rank]
 	if t.lock == lockRequested && t.lost != nil {
@@ -67,7 +68,7 @@ func (w *Window) TestLock(rank int) (bool, error) {
 	return t.lock == lockHeld, nil
 }
 
-// Unlockable says why a rank's part cannot be unlocked.
+// CheckUnlock returns an error if Unlock is not allowed.
 func (w *Window) CheckUnlock(rank int) error {
 	if w.access != lockEpoch || w.targets[rank].lock == lockNone {
 		return fmt.Errorf("%w: the window of rank %d is not locked by Lock", ErrSync, rank)
@@ -75,8 +76,8 @@ func (w *Window) CheckUnlock(rank int) error {
 	return nil
 }
 
-// Unlock gives a lock back, when all is settled. It returns what operations failed
-// with.
+// Unlock releases a lock after RemoteComplete, and returns the error of the epoch's
+// operations.
 func (w *Window) Unlock(rank int) error {
 	t := &w.targets[rank]
 	err := w.TakeError(rank)
@@ -87,7 +88,7 @@ func (w *Window) Unlock(rank int) error {
 	return err
 }
 
-// leave gives back the lock of a single target.
+// unlockTarget releases the lock of one target, and closes the epoch with the last lock.
 func (w *Window) unlockTarget(t *target) {
 	w.releaseLock(t)
 	if w.locks--; w.locks == 0 {
@@ -96,7 +97,7 @@ func (w *Window) unlockTarget(t *target) {
 	}
 }
 
-// giveBack gives a lock back.
+// releaseLock sends the unlock message, if the target knows of the lock.
 func (w *Window) releaseLock(t *target) {
 	if t.lock == lockHeld && t.lockKind != uncheckedLock {
 		w.e.sendControl(t, &wire.Header{Kind: wire.Unlock, Context: w.id})
@@ -104,8 +105,8 @@ func (w *Window) releaseLock(t *target) {
 	t.lock = lockNone
 }
 
-// LockAll opens an epoch for operations on all parts. The lock of each is asked for
-// when it is needed first: most programs that lock all use few.
+// LockAll opens an access epoch to all ranks. Each lock is requested on first use, since
+// most programs access few targets.
 func (w *Window) LockAll(a Assert) error {
 	if err := w.checkNewEpoch("LockAll"); err != nil {
 		return err
@@ -114,7 +115,7 @@ func (w *Window) LockAll(a Assert) error {
 	return nil
 }
 
-// UnlockableAll says why UnlockAll cannot be called.
+// CheckUnlockAll returns an error if UnlockAll is not allowed.
 func (w *Window) CheckUnlockAll() error {
 	if w.access != lockAllEpoch {
 		return fmt.Errorf("%w: UnlockAll without LockAll", ErrSync)
@@ -122,7 +123,8 @@ func (w *Window) CheckUnlockAll() error {
 	return nil
 }
 
-// UnlockAll ends the epoch, when all is settled.
+// UnlockAll closes the epoch after AllRemoteComplete, and returns the errors of its
+// operations.
 func (w *Window) UnlockAll() error {
 	err := w.TakeErrors()
 	for _, i := range w.usedTargets {
@@ -133,8 +135,7 @@ func (w *Window) UnlockAll() error {
 	return err
 }
 
-// Flushable says why operations on a rank's part cannot be flushed. All ranks are
-// those with a lock.
+// CheckFlush returns an error if operations on a rank's window cannot be flushed.
 func (w *Window) CheckFlush(rank int) error {
 	if w.access == lockAllEpoch || w.access == lockEpoch && w.targets[rank].lock == lockHeld {
 		return nil
@@ -142,35 +143,35 @@ func (w *Window) CheckFlush(rank int) error {
 	return fmt.Errorf("%w: the window of rank %d is not locked", ErrSync, rank)
 }
 
-// FlushableAll says why nothing can be flushed.
+// CheckFlushAll returns an error if no lock epoch is open.
 func (w *Window) CheckFlushAll() error {
 	if w.access == lockAllEpoch || w.access == lockEpoch {
 		return nil
 	}
-	return fmt.Errorf("%w: nothing is locked", ErrSync)
+	return fmt.Errorf("%w: no lock epoch is open", ErrSync)
 }
 
-// grantCame says that a lock is ours.
+// handleGranted notes that the target has granted the lock.
 func (w *Window) handleGranted(t *target, h *wire.Header) error {
 	if t.lock != lockRequested {
-		return protocolError(t.peer, h, "nobody has asked")
+		return protocolError(t.peer, h, "no lock was requested")
 	}
 	t.lock = lockHeld
 	w.issueWaiting(t)
 	return nil
 }
 
-// claim is one for the lock of our part.
+// lockRequest is a peer's request for the local lock.
 type lockRequest struct {
 	peer int
 	kind LockKind
 }
 
-// lockCame takes a claim. Claims are granted in their order, so that nobody waits for
-// ever: who asks for a shared lock waits behind who asked for an exclusive one.
+// handleLock queues a lock request. Requests are granted in order to prevent starvation: a
+// shared request waits behind an earlier exclusive one.
 func (w *Window) handleLock(t *target, h *wire.Header) error {
 	if _, has := w.holders[t.peer]; has || slices.ContainsFunc(w.lockQueue, func(c lockRequest) bool { return c.peer == t.peer }) {
-		return protocolError(t.peer, h, "it has a lock or waits for one")
+		return protocolError(t.peer, h, "the peer already holds or waits for the lock")
 	}
 	c := lockRequest{peer: t.peer, kind: Shared}
 	if h.Flags&wire.Exclusive != 0 {
@@ -183,7 +184,7 @@ func (w *Window) handleLock(t *target, h *wire.Header) error {
 	return nil
 }
 
-// grant gives the lock to those who are next, as many as can have it.
+// grant grants the lock to as many queued requests as possible.
 func (w *Window) grant() {
 	for len(w.lockQueue) > 0 {
 		c := w.lockQueue[0]
@@ -199,10 +200,10 @@ func (w *Window) grant() {
 	}
 }
 
-// unlockCame takes a lock back.
+// handleUnlock releases the lock of a peer.
 func (w *Window) handleUnlock(t *target, h *wire.Header) error {
 	if _, has := w.holders[t.peer]; !has {
-		return protocolError(t.peer, h, "it has no lock")
+		return protocolError(t.peer, h, "the peer does not hold the lock")
 	}
 	w.removeHolder(t.peer)
 	return nil
@@ -216,7 +217,7 @@ func (w *Window) removeHolder(peer int) {
 	w.grant()
 }
 
-// forfeit takes from a peer that is lost what it had of our lock.
+// releaseLockOf releases the lock and the lock request of a lost peer.
 func (w *Window) releaseLockOf(t *target) {
 	w.lockQueue = slices.DeleteFunc(w.lockQueue, func(c lockRequest) bool { return c.peer == t.peer })
 	if _, has := w.holders[t.peer]; has {

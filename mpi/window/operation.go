@@ -8,30 +8,29 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// Operation is one of ours on a rank's part of a window, or an answer to one of
-// theirs.
+// Operation is a pending one-sided operation, or a reply to one of a peer.
 type Operation struct {
 	w       *Window
 	t       *target
 	kind    opKind
-	origin  []byte // nil where nothing is to be combined
+	origin  []byte // nil if nothing is combined
 	compare []byte
-	result  []byte // where what was there goes, if anywhere
-	size    int    // of the memory that it is about
+	result  []byte // destination of fetched data; may be nil
+	size    int    // of the target memory
 	offset  int
 	typ     Type
 	op      Op
 
 	region     p2p.Region
-	parts      int  // that are under way
-	hasRequest bool // by whoever began it
+	parts      int  // pending transfers, messages and replies
+	hasRequest bool // the caller keeps it, so it is not reused
 	done       bool
 	err        error
 	atomics    []Atomic
-	nextWord   uint64 // the first word that no atomic has been begun for
+	nextWord   uint64 // offset of the first word without an atomic
 }
 
-// what an operation does.
+// opKind is the kind of an operation.
 type opKind uint8
 
 const (
@@ -42,54 +41,53 @@ const (
 	replyOp
 )
 
-// Done reports whether it is complete, as far as its buffers go.
+// Done reports whether the operation is locally complete.
 func (o *Operation) Done() bool { return o.done }
 
-// Err is what it failed with.
+// Err is the error of a completed operation.
 func (o *Operation) Err() error { return o.err }
 
-// Put writes to a rank's part. The operation is the caller's to look at only if it
-// asks for a request.
+// Put writes to a rank's window. The caller may use the returned operation only if request
+// is set.
 func (w *Window) Put(origin []byte, rank, at int, request bool) (*Operation, error) {
 	return w.start(Operation{kind: putOp, origin: origin, size: len(origin), offset: at}, rank, request)
 }
 
-// Get reads from a rank's part.
+// Get reads from a rank's window.
 func (w *Window) Get(into []byte, rank, at int, request bool) (*Operation, error) {
 	return w.start(Operation{kind: getOp, result: into, size: len(into), offset: at}, rank, request)
 }
 
-// Accumulate combines with what is in a rank's part, and brings what was there if
-// there is a result to bring it to, which shares no memory with the origin. With NoOp
-// the origin counts for nothing.
+// Accumulate combines origin with a rank's window and, if result is not nil, fetches the
+// old elements. result must not overlap origin. NoOp ignores origin.
 func (w *Window) Accumulate(origin, result []byte, rank, at int, t Type, op Op, request bool) (*Operation, error) {
 	o := Operation{kind: accumulateOp, origin: origin, result: result, size: len(origin), offset: at, typ: t, op: op}
 	if op == NoOp {
 		o.origin, o.size = nil, len(result)
 	}
 	if result != nil && len(result) != o.size {
-		return nil, fmt.Errorf("%w: %d bytes for the result of %d", ErrArg, len(result), o.size)
+		return nil, fmt.Errorf("%w: a result buffer of %d bytes for %d bytes", ErrArg, len(result), o.size)
 	}
 	return w.start(o, rank, request)
 }
 
-// Swap puts an element in the place of one that is equal to compare. The result shares
-// no memory with either.
+// CompareAndSwap replaces an element that equals compare, and fetches the old element.
+// result must not overlap the other buffers.
 func (w *Window) CompareAndSwap(origin, compare, result []byte, rank, at int, t Type) (*Operation, error) {
 	if len(origin) != t.Size() || len(compare) != t.Size() || len(result) != t.Size() {
-		return nil, fmt.Errorf("%w: a swap is of one %v: %d bytes take the place of %d, and %d are for the result", ErrArg, t, len(origin), len(compare), len(result))
+		return nil, fmt.Errorf("%w: CompareAndSwap needs buffers of one %v: origin has %d bytes, compare %d, result %d", ErrArg, t, len(origin), len(compare), len(result))
 	}
 	return w.start(Operation{kind: casOp, origin: origin, compare: compare, result: result, size: t.Size(), offset: at, typ: t, op: Replace}, rank, false)
 }
 
-// check says what is wrong with an operation.
+// check validates an operation.
 func (w *Window) check(o *Operation, rank int, request bool) error {
 	if err := w.checkAccess(rank, request); err != nil {
 		return err
 	}
 	t := &w.targets[rank]
 	if o.offset < 0 || o.size > t.Size || o.offset > t.Size-o.size {
-		return fmt.Errorf("%w: %d bytes at %d; the window of rank %d has %d", ErrRange, o.size, o.offset, rank, t.Size)
+		return fmt.Errorf("%w: %d bytes at offset %d; the window of rank %d has %d", ErrRange, o.size, o.offset, rank, t.Size)
 	}
 	if o.kind != accumulateOp && o.kind != casOp {
 		return nil
@@ -100,12 +98,12 @@ func (w *Window) check(o *Operation, rank int, request bool) error {
 	case !o.op.ValidFor(o.typ):
 		return fmt.Errorf("%w: %v of %v", ErrOp, o.op, o.typ)
 	case o.size%size != 0 || o.offset%size != 0:
-		return fmt.Errorf("%w: %d bytes at %d: both must be multiples of the %d of %v", ErrArg, o.size, o.offset, size, o.typ)
+		return fmt.Errorf("%w: %d bytes at offset %d: both must be multiples of %d, the size of %v", ErrArg, o.size, o.offset, size, o.typ)
 	}
 	return nil
 }
 
-// begin begins an operation. It goes at once, or when its target is ready.
+// start starts an operation. It is issued at once, or when its target is ready.
 func (w *Window) start(op Operation, rank int, request bool) (*Operation, error) {
 	if err := w.check(&op, rank, request); err != nil {
 		return nil, err
@@ -159,7 +157,7 @@ func (e *Engine) count(o *Operation) {
 	}
 }
 
-// operation is one to be filled in.
+// allocOp returns an operation from the free list.
 func (e *Engine) allocOp() *Operation {
 	n := len(e.freeOps)
 	if n == 0 {
@@ -170,14 +168,14 @@ func (e *Engine) allocOp() *Operation {
 	return o
 }
 
-// place is where in the target's memory an offset is.
-func (t *target) remoteAddr(at uint64) wire.Memory {
+// remoteAddr returns the address of an offset in the target's memory.
+func (t *target) remoteAddr(offset uint64) wire.Memory {
 	m := t.Memory
-	m.Addr += at
+	m.Addr += offset
 	return m
 }
 
-// issue has an operation go.
+// issue starts the transfers of an operation.
 func (w *Window) issue(o *Operation) {
 	t, f := o.t, w.e.transport
 	switch {
@@ -196,28 +194,27 @@ func (w *Window) issue(o *Operation) {
 	}
 }
 
-// Finished takes the end of what the fabric did for an operation: a transfer, or the
-// leaving of a word.
+// TransferDone completes a transfer or a message of an operation.
 func (e *Engine) TransferDone(o *Operation, err error) {
 	o.fail(err)
 	o.partDone()
 }
 
-// fail notes an error, unless there was one before.
+// fail records the first error.
 func (o *Operation) fail(err error) {
 	if o.err == nil {
 		o.err = err
 	}
 }
 
-// part ends one part of an operation.
+// partDone completes one part of an operation.
 func (o *Operation) partDone() {
 	if o.parts--; o.parts == 0 {
 		o.complete()
 	}
 }
 
-// complete ends an operation.
+// complete completes an operation and returns it to the free list.
 func (o *Operation) complete() {
 	e := o.w.e
 	e.busy--
@@ -232,14 +229,14 @@ func (o *Operation) complete() {
 			o.t.err = o.err
 		}
 	}
-	const worthKeeping = 256
-	if !o.hasRequest && len(e.freeOps) < worthKeeping {
+	const maxFree = 256
+	if !o.hasRequest && len(e.freeOps) < maxFree {
 		*o = Operation{atomics: o.atomics[:0], origin: replyBuffer(o)}
 		e.freeOps = append(e.freeOps, o)
 	}
 }
 
-// answerBuffer is what an answer lay in, for another to lie in.
+// replyBuffer returns the buffer of a reply for reuse.
 func replyBuffer(o *Operation) []byte {
 	if o.kind == replyOp {
 		return o.origin[:0]
@@ -247,5 +244,5 @@ func replyBuffer(o *Operation) []byte {
 	return nil
 }
 
-// maxSize keeps what a peer says of sizes within what can be counted.
+// maxRequestSize limits sizes in messages of peers.
 const maxRequestSize = math.MaxInt32

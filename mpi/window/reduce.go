@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Type is that of the elements of a reduction. In memory they are little-endian.
+// Type is the element type of a reduction. Elements are little-endian in memory.
 type Type uint8
 
 // The types.
@@ -30,7 +30,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-// Size is how many bytes an element has; 0 of what is no type.
+// Size is the size of an element in bytes; 0 for an unknown type.
 func (t Type) Size() int {
 	switch t {
 	case Byte:
@@ -43,11 +43,10 @@ func (t Type) Size() int {
 	return 0
 }
 
-// Op is what a reduction does with two elements.
+// Op is a reduction operation.
 type Op uint8
 
-// The operations. Replace and NoOp are for windows: what was there gives way, or
-// stays.
+// The operations. Replace and NoOp are for accumulates only.
 const (
 	Sum Op = iota
 	Prod
@@ -73,8 +72,8 @@ func (o Op) String() string {
 	return fmt.Sprintf("op %d", uint8(o))
 }
 
-// Fits reports whether there is such an operation on such a type: bits and truth are
-// not those of floating-point numbers.
+// ValidFor reports whether the operation is defined for a type: bitwise and logical
+// operations are not for floating-point types.
 func (o Op) ValidFor(t Type) bool {
 	if o >= ops || t >= types {
 		return false
@@ -82,9 +81,8 @@ func (o Op) ValidFor(t Type) bool {
 	return !(o >= BAnd && o <= LXor && (t == Float32 || t == Float64))
 }
 
-// Reduce sets each element of into to what the operation makes of it and of the
-// element of from: into = into op from. Both have as many bytes, a multiple of the
-// type's size.
+// Reduce sets each element of into to (into op from). Both slices have the same size, a
+// multiple of the element size.
 func Reduce(into, from []byte, t Type, o Op) {
 	size := t.Size()
 	for i := 0; i+size <= len(from); i += size {
@@ -113,7 +111,7 @@ func store(b []byte, size int, v uint64) {
 	}
 }
 
-// combine is what an operation makes of what is there and what comes.
+// combine applies an operation to two elements.
 func combine(a, b uint64, t Type, o Op) uint64 {
 	switch o {
 	case Replace:

@@ -9,18 +9,17 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// Part is what a rank has of a window.
+// Segment is a rank's part of a window.
 type Segment struct {
-	Peer   int // the rank's name at the fabric
+	Peer   int // world rank
 	Size   int
-	Memory wire.Memory // none if Size is 0
-	// Atomics says that NICs can change any of it atomically: its words of eight bytes
-	// are all whole.
+	Memory wire.Memory // unset if Size is 0
+	// Atomics says that NIC atomics work on all of its 8-byte words.
 	Atomics bool
 }
 
-// Own makes memory part of a window to be. Its region, which is nil for no memory, is
-// given back when the window is closed, or by Disown.
+// RegisterSegment registers memory as the local segment of a new window. The region, nil
+// for empty memory, is released by Window.Close or ReleaseSegment.
 func (e *Engine) RegisterSegment(mem []byte, atomics bool) (Segment, p2p.Region, error) {
 	part := Segment{Size: len(mem)}
 	if len(mem) == 0 {
@@ -35,14 +34,14 @@ func (e *Engine) RegisterSegment(mem []byte, atomics bool) (Segment, p2p.Region,
 	return part, region, nil
 }
 
-// Disown gives back what Own made.
+// ReleaseSegment releases the region of RegisterSegment.
 func (e *Engine) ReleaseSegment(region p2p.Region) {
 	if region != nil {
 		e.transport.Release(region)
 	}
 }
 
-// Window is one, as a rank sees it.
+// Window is a rank's view of a window.
 type Window struct {
 	e       *Engine
 	id      uint32
@@ -53,56 +52,57 @@ type Window struct {
 
 	// As an origin:
 	access      accessEpoch
-	fenceUsed   bool  // of a fence: an operation followed it
-	group       []int // of a start
-	noCheck     bool  // of locks of all
-	locks       int   // held of single targets
-	usedTargets []int // targets that operations were begun on in this epoch
+	fenceUsed   bool  // fence epoch: an operation was started
+	group       []int // of Start
+	noCheck     bool  // of LockAll
+	locks       int   // number of locks of Lock
+	usedTargets []int // ranks with operations in this epoch
 	isUsed      []bool
 
 	// As a target:
 	exposed       bool
-	exposedTo     []int // whom a post was for
-	holders       map[int]LockKind
-	sharedHolders int // of those held
-	lockQueue     []lockRequest
+	exposedTo     []int            // group of Post
+	holders       map[int]LockKind // of the local lock, by peer
+	sharedHolders int              // number of shared holders
+	lockQueue     []lockRequest    // requests for the local lock
 }
 
-// access is which epoch allows operations of ours.
+// accessEpoch is the kind of the open access epoch.
 type accessEpoch uint8
 
 const (
 	noEpoch    accessEpoch = iota
-	fenceEpoch             // all targets
-	startEpoch             // those of the group
-	lockEpoch              // those with locks
+	fenceEpoch             // access to all targets
+	startEpoch             // access to the group
+	lockEpoch              // access to locked targets
 	lockAllEpoch
 )
 
-// target is what an origin knows of a rank's part, and what of it as an origin.
+// target is the state of this rank as an origin for one target, and as a target for that
+// rank.
 type target struct {
 	Segment
 	peer int
 	rank int
 	lost error
 
-	postReceived    bool // of a started epoch: its post has come
+	postReceived    bool // for the current Start epoch
 	lock            lockState
 	lockKind        LockKind
-	waiting         []*Operation // until it is open, or the lock is ours
-	atomicOps       []*Operation // by its NIC, in order
-	pending         int          // operations that are not complete
-	unflushed       bool         // words were sent that it has not said to have carried out
-	flushesSent     int          // asked for
-	flushesAcked    int          // answered
-	pendingReplies  []reply      // that it owes, in order
-	err             error        // the first, of this epoch
-	unusedPosts     int          // that no start has used
-	unusedCompletes int          // that no wait has
+	waiting         []*Operation // until the post or the lock grant arrives
+	atomicOps       []*Operation // accumulates by NIC atomics, in order
+	pending         int          // operations that are not locally complete
+	unflushed       bool         // accumulate messages were sent since the last flush
+	flushesSent     int
+	flushesAcked    int
+	pendingReplies  []reply // in order
+	err             error   // first error of this epoch
+	unusedPosts     int     // posts that no Start has used
+	unusedCompletes int     // completes that no Wait has used
 }
 
-// Open makes a window of the parts of all ranks, of which this is number me, with
-// this memory. Its id is the same at all of them, and of no other window.
+// Open opens a window with the segments of all ranks and the local memory. Its id is
+// unique and the same on all ranks.
 func (e *Engine) Open(id uint32, parts []Segment, mem []byte, region p2p.Region) *Window {
 	w := &Window{
 		e: e, id: id, mem: mem, region: region, index: make(map[int]int, len(parts)),
@@ -117,7 +117,7 @@ func (e *Engine) Open(id uint32, parts []Segment, mem []byte, region p2p.Region)
 	return w
 }
 
-// Close ends a window.
+// Close closes a window and releases its region.
 func (w *Window) Close() {
 	delete(w.e.windows, w.id)
 	w.e.ordered = slices.DeleteFunc(w.e.ordered, func(o *Window) bool { return o == w })
@@ -125,10 +125,10 @@ func (w *Window) Close() {
 	w.region = nil
 }
 
-// Size is how many bytes a rank's part has.
+// Size is the size of a rank's segment in bytes.
 func (w *Window) Size(rank int) int { return w.targets[rank].Size }
 
-// Quiescent says why a window cannot be closed now.
+// CheckNoEpoch returns an error that names the open epoch, if there is one.
 func (w *Window) CheckNoEpoch() error {
 	switch {
 	case w.access == startEpoch:
@@ -138,14 +138,14 @@ func (w *Window) CheckNoEpoch() error {
 	case w.access == lockAllEpoch:
 		return fmt.Errorf("%w: LockAll was called and UnlockAll was not", ErrSync)
 	case w.access == fenceEpoch && w.fenceUsed:
-		return fmt.Errorf("%w: operations have been begun since the last fence; end the epoch with another", ErrSync)
+		return fmt.Errorf("%w: operations were started since the last fence; close the epoch with another", ErrSync)
 	case w.exposed:
 		return fmt.Errorf("%w: Post was called and Wait was not", ErrSync)
 	}
 	return nil
 }
 
-// touch notes that operations are begun on a target.
+// markUsed notes that a target has operations in this epoch.
 func (w *Window) markUsed(i int) {
 	if !w.isUsed[i] {
 		w.isUsed[i] = true
@@ -153,8 +153,8 @@ func (w *Window) markUsed(i int) {
 	}
 }
 
-// Settled reports whether all operations on a rank's part are complete there. It asks
-// what it has to, so that it will be so.
+// RemoteComplete reports whether all operations on a rank's window are complete at the
+// target. It sends a flush request if one is needed.
 func (w *Window) RemoteComplete(rank int) bool {
 	t := &w.targets[rank]
 	if len(t.waiting) > 0 || t.pending > 0 {
@@ -168,35 +168,34 @@ func (w *Window) RemoteComplete(rank int) bool {
 	return t.flushesSent == t.flushesAcked
 }
 
-// SettledHere reports whether the buffers of all operations on a rank's part are
-// their owner's again.
+// LocalComplete reports whether all operations on a rank's window are locally complete.
 func (w *Window) LocalComplete(rank int) bool {
 	t := &w.targets[rank]
 	return len(t.waiting) == 0 && t.pending == 0
 }
 
-// AllSettled is Settled of all ranks.
+// AllRemoteComplete is RemoteComplete for all ranks.
 func (w *Window) AllRemoteComplete() bool { return w.all(w.RemoteComplete) }
 
-// AllSettledHere is SettledHere of all ranks.
+// AllLocalComplete is LocalComplete for all ranks.
 func (w *Window) AllLocalComplete() bool { return w.all(w.LocalComplete) }
 
-func (w *Window) all(settled func(int) bool) bool {
-	all := true // each is asked, so that none has to wait for another
+func (w *Window) all(complete func(rank int) bool) bool {
+	all := true // call complete for every target: it may send a flush
 	for _, i := range w.usedTargets {
-		all = settled(i) && all
+		all = complete(i) && all
 	}
 	return all
 }
 
-// Failed returns what operations on a rank's part failed with, and forgets it.
+// TakeError returns and clears the error of the operations on a rank's window.
 func (w *Window) TakeError(rank int) error {
 	err := w.targets[rank].err
 	w.targets[rank].err = nil
 	return err
 }
 
-// AllFailed is Failed of all ranks that operations were begun on.
+// TakeErrors is TakeError for all targets with operations in this epoch.
 func (w *Window) TakeErrors() (err error) {
 	for _, i := range w.usedTargets {
 		err = errors.Join(err, w.TakeError(i))
@@ -204,7 +203,7 @@ func (w *Window) TakeErrors() (err error) {
 	return err
 }
 
-// untouch forgets which targets operations were begun on.
+// clearUsed forgets the targets of this epoch.
 func (w *Window) clearUsed() {
 	for _, i := range w.usedTargets {
 		w.isUsed[i] = false

@@ -1,11 +1,10 @@
-// Package wire is what ranks say to each other: the headers of messages, and of what
-// settles between two ranks how a message travels.
+// Package wire encodes the headers of messages between ranks: eager messages, rendezvous
+// control messages, and messages of windows.
 //
-// A header has only the fields that its kind needs. Those of eager messages are
-// sent in full once and then, as long as they are the same, by a byte that says so:
-// programs send the same envelope again and again, and small messages are mostly
-// header. The package knows nothing of how headers travel; they must arrive in the
-// order in which they were appended.
+// A header has only the fields that its kind needs. The header of an eager message with
+// the same envelope and flags as the previous one is a single byte, since small messages
+// are mostly header. Headers must be decoded in the order in which they were encoded; the
+// package does not send them.
 package wire
 
 import (
@@ -14,37 +13,37 @@ import (
 	"fmt"
 )
 
-// Kind says what a header is for.
+// Kind is the kind of a message.
 type Kind uint8
 
 // The kinds.
 const (
-	Eager   Kind = iota + 1 // a message, whole, behind the header
-	SyncAck                 // an eager message that wants to know has met its receive
-	RTS                     // ready to send: a message waits in its sender's memory
-	CTS                     // clear to send: it may be written to this memory
-	Done                    // of the data: written (Recv is set), or read (Send is)
-	RTR                     // ready to receive: a receive waits for a message, here
-	RTRAck                  // a message is being written where an RTR said
-	RTSAck                  // an RTS has met a receive that has sent no RTR
+	Eager   Kind = iota + 1 // eager message; its data follows the header
+	SyncAck                 // the receive of a synchronous eager message was posted
+	RTS                     // ready to send: the message is in the sender's memory
+	CTS                     // clear to send: the message may be written to this memory
+	Done                    // the data was written (Recv is set) or read (Send is set)
+	RTR                     // ready to receive: a receive is posted, with this memory
+	RTRAck                  // a message is being written to the memory of an RTR
+	RTSAck                  // an RTS matched a receive that has sent no RTR
 	Revoke                  // the receive of an RTR is being cancelled
-	Revoked                 // its RTR will not be used, unless an RTRAck came before
+	Revoked                 // the RTR will not be used, unless an RTRAck came before
 
-	// Of windows, whose name is the Context:
-	Accumulate      // elements, behind the header, to be combined with those of a window
-	CompareSwap     // an element to be compared with, and one to take its place
-	AccumulateReply // what was there before either of these
-	Flush           // says that all before it was carried out, please
-	Flushed         // it was
-	Post            // a window is open to the peer
-	Complete        // the peer, to whom it was, is through with it
-	Lock            // asks for a lock
-	Granted         // the peer has it
-	Unlock          // gives it back
+	// Messages of the window with id Context:
+	Accumulate      // elements to be combined with those of the window
+	CompareSwap     // the compare element and the new element
+	AccumulateReply // elements before an Accumulate or CompareSwap
+	Flush           // request to acknowledge all earlier accumulates
+	Flushed         // reply to Flush
+	Post            // the sender's window is exposed to the receiver
+	Complete        // the sender has closed its access epoch
+	Lock            // lock request
+	Granted         // lock granted
+	Unlock          // lock released
 	numKinds
 )
 
-// Windows is the first of the kinds that are about windows.
+// FirstWindowKind is the first kind of window messages.
 const FirstWindowKind = Accumulate
 
 var names = [...]string{
@@ -59,53 +58,53 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Flags ride on headers.
+// Flags modify a message.
 type Flags uint8
 
 // The flags.
 const (
-	// Sync, of an eager message: its sender waits until it has met its receive.
+	// Sync, of an eager message: the sender waits for a SyncAck.
 	Sync Flags = 1 << iota
-	// Ready, of a message: its sender says that the receive is posted.
+	// Ready, of a message: the send mode is ready.
 	Ready
-	// StopRTR, of an RTS: send no RTRs for this envelope any more.
+	// StopRTR, of an RTS: send no more RTRs for this envelope.
 	StopRTR
-	// ResumeRTR, of an RTS: do so again.
+	// ResumeRTR, of an RTS: send RTRs for this envelope again.
 	ResumeRTR
-	// Fetch, of an accumulate: its origin wants to know what was there before.
+	// Fetch, of an accumulate: the origin wants the old elements.
 	Fetch
-	// Exclusive, of a lock: nobody else may have one.
+	// Exclusive, of a lock request: the lock is exclusive.
 	Exclusive
 	flagsEnd
 )
 
-// MaxRails is over how many NICs memory can be reached.
+// MaxRails is the maximum number of rails.
 const MaxRails = 4
 
-// Memory is where data is or goes, with a key for each rail.
+// Memory is the address of remote memory, with a key per rail.
 type Memory struct {
 	Addr  uint64
 	Keys  [MaxRails]uint32
-	Rails uint8 // how many keys there are
+	Rails uint8 // number of keys
 }
 
-// Header is one. Which fields count, the kind says.
+// Header is the header of a message. The kind determines which fields are valid.
 type Header struct {
 	Kind      Kind
 	Flags     Flags
 	Context   uint32
 	Tag       int32
-	Size      uint64 // of the message, or of the memory that waits for one
-	Send      uint32 // the sender's name for its request
-	Recv      uint32 // the receiver's
-	PostedFor uint64 // ns for which the receive of an RTS-ACK has waited
+	Size      uint64 // of the message or of the receive buffer
+	Send      uint32 // request id of the sender
+	Recv      uint32 // request id of the receiver
+	PostedFor uint64 // RTSAck: how long the receive has been posted, in ns
 	Memory    Memory
-	Offset    uint64 // in a window
-	Type      uint8  // of the elements there
-	Op        uint8  // what is done with them
+	Offset    uint64 // in the window
+	Type      uint8  // of the elements
+	Op        uint8  // reduction operation
 }
 
-// field says which fields a kind has.
+// field is a set of header fields.
 type field uint16
 
 const (
@@ -131,7 +130,7 @@ var fields = [numKinds]field{
 	Revoke:  envelope | recv,
 	Revoked: recv,
 
-	Accumulate:      context | elements | size, // Size only with Fetch: an accumulate that only looks has no data
+	Accumulate:      context | elements | size, // Size only with Fetch, since a NoOp has no data
 	CompareSwap:     context | elements,
 	AccumulateReply: context,
 	Flush:           context,
@@ -143,7 +142,7 @@ var fields = [numKinds]field{
 	Unlock:          context,
 }
 
-// of says which fields a header has.
+// fieldsOf returns the fields of a header.
 func fieldsOf(kind Kind, flags Flags) field {
 	f := fields[kind]
 	switch {
@@ -155,23 +154,24 @@ func fieldsOf(kind Kind, flags Flags) field {
 	return f
 }
 
-// cached, in the byte of the kind, stands for the envelope and flags of the last
-// eager message.
+// cachedFlag, in the kind byte, replaces the envelope and flags of the previous eager
+// message.
 const cachedFlag = 0x80
 
-// CachedEager is the whole header of an eager message that is as the last was.
+// CachedEager is the header of an eager message with the same envelope and flags as the
+// previous one.
 const CachedEager = byte(Eager) | cachedFlag
 
-// MaxLen is that of the longest header.
+// MaxLen is the length of the longest header.
 const MaxLen = 2 + 8 + 8 + 4 + 4 + 8 + 9 + 4*MaxRails
 
-// ErrMalformed is a header that no rank sends.
+// ErrMalformed is the error for an invalid header.
 var ErrMalformed = errors.New("malformed header")
 
-// Encoder writes the headers of one direction between two ranks.
+// Encoder encodes the headers of one direction between two ranks.
 type Encoder struct{ last Header }
 
-// Append writes a header behind dst.
+// Append appends a header to dst.
 func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	le := binary.LittleEndian
 	f := fieldsOf(h.Kind, h.Flags)
@@ -219,16 +219,16 @@ func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	return dst
 }
 
-// Decoder reads the headers of one direction between two ranks.
+// Decoder decodes the headers of one direction between two ranks.
 type Decoder struct{ last Header }
 
-// Next reads a header from the front of b, and returns what is behind it.
+// Next decodes the first header of b and returns the bytes after it.
 func (d *Decoder) Next(b []byte) (h Header, rest []byte, err error) {
 	r := reader{b: b}
 	first := r.byte()
 	if first&cachedFlag != 0 {
 		if Kind(first&^cachedFlag) != Eager || d.last.Kind != Eager {
-			return Header{}, nil, fmt.Errorf("%w: it stands for an eager one, and there was none", ErrMalformed)
+			return Header{}, nil, fmt.Errorf("%w: cached header without a previous eager message", ErrMalformed)
 		}
 		h = Header{Kind: Eager, Flags: d.last.Flags, Context: d.last.Context, Tag: d.last.Tag}
 		if h.Flags&Sync != 0 {
@@ -265,7 +265,7 @@ func (d *Decoder) Next(b []byte) (h Header, rest []byte, err error) {
 	if f&memory != 0 {
 		h.Memory.Addr, h.Memory.Rails = r.uint64(), r.byte()
 		if h.Memory.Rails > MaxRails {
-			return Header{}, nil, fmt.Errorf("%w: memory at %d rails", ErrMalformed, h.Memory.Rails)
+			return Header{}, nil, fmt.Errorf("%w: %d rails", ErrMalformed, h.Memory.Rails)
 		}
 		for i := range h.Memory.Rails {
 			h.Memory.Keys[i] = r.uint32()
@@ -280,8 +280,7 @@ func (d *Decoder) Next(b []byte) (h Header, rest []byte, err error) {
 	return h, r.b, nil
 }
 
-// reader takes numbers from the front of bytes; what is missing is 0, and an error
-// in the end.
+// reader reads little-endian numbers. Missing bytes read as 0 and are reported by err.
 type reader struct {
 	b         []byte
 	truncated bool
@@ -303,7 +302,7 @@ func (r *reader) uint64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) 
 
 func (r *reader) err() error {
 	if r.truncated {
-		return fmt.Errorf("%w: it is cut off", ErrMalformed)
+		return fmt.Errorf("%w: truncated", ErrMalformed)
 	}
 	return nil
 }
