@@ -12,13 +12,13 @@ func (c *Comm) Alltoall(send, recv []byte) error {
 	if err != nil {
 		return c.raise("Alltoall", err)
 	}
-	c.k.lock()
-	if n := len(send) / c.size; n <= c.k.opts.Bruck {
+	c.rank.lock()
+	if n := len(send) / c.size; n <= c.rank.opts.Bruck {
 		err = c.alltoallBruck(send, recv, n)
 	} else {
 		err = c.alltoallPairwise(send, recv, n)
 	}
-	c.k.unlock()
+	c.rank.unlock()
 	return c.raise("Alltoall", err)
 }
 

@@ -33,9 +33,9 @@ func (c *Comm) Barrier() error {
 	if err := c.check(); err != nil {
 		return c.raise("Barrier", err)
 	}
-	c.k.lock()
+	c.rank.lock()
 	err := c.barrier()
-	c.k.unlock()
+	c.rank.unlock()
 	return c.raise("Barrier", err)
 }
 
@@ -67,12 +67,12 @@ func (c *Comm) Ibarrier() (*Request, error) {
 		return nil, c.raise("Ibarrier", err)
 	}
 	s := &ibarrier{c: c, tag: tagIbarrier + c.ibarriers%maxIbarriers, distance: 1}
-	c.k.lock()
+	c.rank.lock()
 	c.ibarriers++
 	if s.startRound(); !s.done {
-		c.k.ibarriers = append(c.k.ibarriers, s)
+		c.rank.ibarriers = append(c.rank.ibarriers, s)
 	}
-	c.k.unlock()
+	c.rank.unlock()
 	return &Request{c: c, call: "Ibarrier", active: true, kind: ibarrierRequest, ibarrier: s}, nil
 }
 

@@ -57,14 +57,14 @@ func (w *World) AttachBuffer(n int) error {
 	if err != nil {
 		return w.raise("AttachBuffer", err)
 	}
-	w.k.lock()
-	a := &w.k.bsendBuffer
+	w.rank.lock()
+	a := &w.rank.bsendBuffer
 	if a.present {
 		err = fmt.Errorf("%w: a buffer of %d bytes is already attached; detach it first", ErrBuffer, len(a.buf))
 	} else {
 		a.present, a.buf = true, make([]byte, n)
 	}
-	w.k.unlock()
+	w.rank.unlock()
 	return w.raise("AttachBuffer", err)
 }
 
@@ -74,7 +74,7 @@ func (w *World) DetachBuffer() error {
 	if err := w.check(); err != nil {
 		return w.raise("DetachBuffer", err)
 	}
-	k := w.k
+	k := w.rank
 	k.lock()
 	a := &k.bsendBuffer
 	if !a.present {
@@ -107,9 +107,9 @@ func (c *Comm) Ibsend(buf []byte, dest, tag int) (*Request, error) {
 func (c *Comm) bsend(call string, buf []byte, dest, tag int) error {
 	err := c.checkSend(dest, tag)
 	if err == nil && dest != ProcNull {
-		c.k.lock()
+		c.rank.lock()
 		err = c.bufferedSend(buf, dest, tag)
-		c.k.unlock()
+		c.rank.unlock()
 	}
 	return c.raise(call, err)
 }
@@ -117,10 +117,10 @@ func (c *Comm) bsend(call string, buf []byte, dest, tag int) error {
 // bufferedSend copies a message to the attached buffer and starts to send it. The caller
 // holds the lock.
 func (c *Comm) bufferedSend(buf []byte, dest, tag int) error {
-	a := &c.k.bsendBuffer
+	a := &c.rank.bsendBuffer
 	m := a.alloc(len(buf))
 	if m == nil {
-		c.k.progress() // may complete earlier sends
+		c.rank.progress() // may complete earlier sends
 		a.reclaim()
 		m = a.alloc(len(buf))
 	}

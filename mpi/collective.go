@@ -10,20 +10,20 @@ import (
 // collectiveSend and collectiveRecv transfer one message of a collective operation and
 // wait for it. The caller holds the lock.
 func (c *Comm) collectiveSend(buf []byte, dest, tag int) error {
-	r := c.k.allocRequest()
+	r := c.rank.allocRequest()
 	c.startBlockingSend(&r.p2p, c.context|collective, buf, dest, tag, p2p.Standard)
-	c.k.waitUntil(r.p2p.Done)
+	c.rank.waitUntil(r.p2p.Done)
 	err := r.p2p.Err
-	c.k.freeRequest(r)
+	c.rank.freeRequest(r)
 	return c.collectiveError(err)
 }
 
 func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
-	r := c.k.allocRequest()
+	r := c.rank.allocRequest()
 	c.startRecv(&r.p2p, c.context|collective, buf, source, tag)
-	c.k.waitUntil(r.p2p.Done)
+	c.rank.waitUntil(r.p2p.Done)
 	err := c.checkLength(&r.p2p)
-	c.k.freeRequest(r)
+	c.rank.freeRequest(r)
 	return c.collectiveError(err)
 }
 
@@ -62,9 +62,9 @@ func (c *Comm) Bcast(buf []byte, root int) error {
 	if err := c.checkRoot(root); err != nil {
 		return c.raise("Bcast", err)
 	}
-	c.k.lock()
+	c.rank.lock()
 	err := c.bcast(buf, root)
-	c.k.unlock()
+	c.rank.unlock()
 	return c.raise("Bcast", err)
 }
 
@@ -85,18 +85,18 @@ func (c *Comm) bcast(buf []byte, root int) error {
 	sends := make([]*Request, 0, 32)
 	for distance /= 2; distance > 0; distance /= 2 {
 		if relative+distance < c.size {
-			r := c.k.allocRequest()
+			r := c.rank.allocRequest()
 			c.startSend(&r.p2p, c.context|collective, buf, (relative+distance+root)%c.size, tagBcast, p2p.Standard)
 			sends = append(sends, r)
 		}
 	}
 	var failed error // keep sending to the other children
 	for _, r := range sends {
-		c.k.waitUntil(r.p2p.Done)
+		c.rank.waitUntil(r.p2p.Done)
 		if r.p2p.Err != nil {
 			failed = r.p2p.Err
 		}
-		c.k.freeRequest(r)
+		c.rank.freeRequest(r)
 	}
 	return c.collectiveError(failed)
 }
@@ -117,9 +117,9 @@ func (c *Comm) Allreduce(buf []byte, t Type, op Op) error {
 	if err != nil {
 		return c.raise("Allreduce", err)
 	}
-	c.k.lock()
+	c.rank.lock()
 	err = c.allreduce(buf, t, op)
-	c.k.unlock()
+	c.rank.unlock()
 	return c.raise("Allreduce", err)
 }
 

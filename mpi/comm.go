@@ -4,7 +4,7 @@ import "fmt"
 
 // Comm is a communicator: an ordered group of ranks with a context of its own.
 type Comm struct {
-	k                *rank
+	rank                *rank
 	name             string
 	context          uint32 // of point-to-point messages; with bit collective set, of collective messages
 	me               int
@@ -22,7 +22,7 @@ const collective = 1
 
 // newComm creates a communicator and registers it under its context.
 func (k *rank) newComm(name string, context uint32, members []int) *Comm {
-	c := &Comm{k: k, name: name, context: context, size: len(members), members: members}
+	c := &Comm{rank: k, name: name, context: context, size: len(members), members: members}
 	c.ranks = make([]int32, k.env.Size)
 	for i := range c.ranks {
 		c.ranks[i] = -1
@@ -37,7 +37,7 @@ func (k *rank) newComm(name string, context uint32, members []int) *Comm {
 
 // newWorld creates the communicator of all ranks.
 func (k *rank) newWorld() *Comm {
-	c := &Comm{k: k, name: "world", context: 0, size: k.env.Size, me: k.env.Rank}
+	c := &Comm{rank: k, name: "world", context: 0, size: k.env.Size, me: k.env.Rank}
 	k.comms[c.context] = c
 	return c
 }
@@ -65,7 +65,7 @@ func (c *Comm) Rank() int { return c.me }
 func (c *Comm) Size() int { return c.size }
 
 // Node is the number of the host that a rank runs on.
-func (c *Comm) Node(rank int) int { return c.k.env.Nodes[c.worldRank(rank)] }
+func (c *Comm) Node(rank int) int { return c.rank.env.Nodes[c.worldRank(rank)] }
 
 // String is the name of the communicator in error messages.
 func (c *Comm) String() string { return c.name }
@@ -78,7 +78,7 @@ func (c *Comm) check() error {
 	case c.freed:
 		return fmt.Errorf("%w: it was freed", ErrComm)
 	}
-	return c.k.checkRunning()
+	return c.rank.checkRunning()
 }
 
 // checkRunning returns an error if the rank has been finalized.

@@ -50,7 +50,7 @@ func TestUnreceivedMessagesDoNotBlockFinalize(t *testing.T) {
 			if st := reqs[0].c.recvStatus(&reqs[0].p2p); !st.Cancelled {
 				t.Errorf("the receive ended with %+v", st)
 			}
-			if k := reqs[0].c.k; k.neverReceived != uint64(2*len(sizes)) {
+			if k := reqs[0].c.rank; k.neverReceived != uint64(2*len(sizes)) {
 				t.Errorf("%d messages were never received", k.neverReceived)
 			}
 		})

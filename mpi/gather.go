@@ -15,9 +15,9 @@ func (c *Comm) Allgather(local, all []byte) error {
 	if err != nil {
 		return c.raise("Allgather", err)
 	}
-	c.k.lock()
+	c.rank.lock()
 	err = c.allgather(local, all)
-	c.k.unlock()
+	c.rank.unlock()
 	return c.raise("Allgather", err)
 }
 

@@ -9,7 +9,7 @@ func ErrorsReturn(_ *Comm, err error) error { return err }
 
 // ErrorsAreFatal aborts all ranks.
 func ErrorsAreFatal(c *Comm, err error) error {
-	c.k.abort(1, err.Error())
+	c.rank.abort(1, err.Error())
 	return err
 }
 

@@ -50,7 +50,7 @@ func (k *rank) collectiveFailedAt(context uint32, peer int) {
 // announceFailure tells the other members that a collective operation has failed here.
 // That is needed only if a lost rank has not exited: every rank detects an exit itself.
 func (c *Comm) announceFailure() {
-	k := c.k
+	k := c.rank
 	if c.failureAnnounced || !slices.ContainsFunc(k.lostPeers, func(peer int) bool { return c.rankOf(peer) >= 0 && !k.env.Control.Gone(peer) }) {
 		return
 	}

@@ -63,9 +63,9 @@ func (r *Request) Start() error {
 	if err := r.c.check(); err != nil {
 		return r.c.raise("Start", err)
 	}
-	r.c.k.lock()
+	r.c.rank.lock()
 	err := r.start()
-	r.c.k.unlock()
+	r.c.rank.unlock()
 	return r.c.raise("Start", err)
 }
 

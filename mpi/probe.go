@@ -38,28 +38,28 @@ func (c *Comm) probe(call string, source, tag int, wait bool) (Status, bool, err
 	st, found := emptyStatus, false
 	var err error
 	look := func() bool {
-		from, tag, size, ok := c.k.p2p.Probe(envelope)
+		from, tag, size, ok := c.rank.p2p.Probe(envelope)
 		if found = ok; ok {
 			st = Status{Source: c.rankOf(from), Tag: int(tag), Count: size}
 			return true
 		}
-		err = c.k.p2p.ProbeError(envelope)
+		err = c.rank.p2p.ProbeError(envelope)
 		return err != nil
 	}
-	c.k.lock()
+	c.rank.lock()
 	if wait {
 		c.waitForProbe(envelope, look)
 	} else {
-		c.k.pollOnce(look)
+		c.rank.pollOnce(look)
 	}
-	c.k.unlock()
+	c.rank.unlock()
 	return st, found, c.raise(call, err)
 }
 
 // waitForProbe waits for a probe to match, and records its envelope meanwhile so that
 // EachAwaitedPeer visits its peers.
 func (c *Comm) waitForProbe(envelope match.Envelope, done func() bool) {
-	k := c.k
+	k := c.rank
 	k.activeProbes = append(k.activeProbes, envelope)
 	k.waitUntil(done)
 	i := slices.Index(k.activeProbes, envelope)
@@ -99,18 +99,18 @@ func (c *Comm) mprobe(call string, source, tag int, wait bool) (*Message, Status
 		if m != nil {
 			return true
 		}
-		if m = c.k.p2p.Improbe(envelope); m == nil {
-			err = c.k.p2p.ProbeError(envelope)
+		if m = c.rank.p2p.Improbe(envelope); m == nil {
+			err = c.rank.p2p.ProbeError(envelope)
 		}
 		return m != nil || err != nil
 	}
-	c.k.lock()
+	c.rank.lock()
 	if wait {
 		c.waitForProbe(envelope, take)
 	} else {
-		c.k.pollOnce(take)
+		c.rank.pollOnce(take)
 	}
-	c.k.unlock()
+	c.rank.unlock()
 	if m == nil {
 		return nil, emptyStatus, false, c.raise(call, err)
 	}
@@ -126,7 +126,7 @@ func (m *Message) markReceived() error {
 	if m.received {
 		return fmt.Errorf("%w: the message has already been received", ErrRequest)
 	}
-	if err := m.c.k.checkRunning(); err != nil {
+	if err := m.c.rank.checkRunning(); err != nil {
 		return err
 	}
 	m.received = true
@@ -149,7 +149,7 @@ func (m *Message) Recv(buf []byte) (Status, error) {
 	if m.procNull {
 		return procNullStatus, nil
 	}
-	k := m.c.k
+	k := m.c.rank
 	k.lock()
 	r := k.allocRequest()
 	r.p2p.Buf = buf
@@ -171,9 +171,9 @@ func (m *Message) Irecv(buf []byte) (*Request, error) {
 		return r, nil
 	}
 	r.kind = recvRequest
-	m.c.k.lock()
+	m.c.rank.lock()
 	r.p2p.Buf = buf
-	m.c.k.p2p.Imrecv(&r.p2p, m.m)
-	m.c.k.unlock()
+	m.c.rank.p2p.Imrecv(&r.p2p, m.m)
+	m.c.rank.unlock()
 	return r, nil
 }

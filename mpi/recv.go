@@ -10,13 +10,13 @@ func (c *Comm) Recv(buf []byte, source, tag int) (Status, error) {
 	if source == ProcNull {
 		return procNullStatus, nil
 	}
-	c.k.lock()
-	r := c.k.allocRequest()
+	c.rank.lock()
+	r := c.rank.allocRequest()
 	c.startRecv(&r.p2p, c.context, buf, source, tag)
-	c.k.waitUntil(r.p2p.Done)
+	c.rank.waitUntil(r.p2p.Done)
 	st, err := c.recvStatus(&r.p2p), r.p2p.Err
-	c.k.freeRequest(r)
-	c.k.unlock()
+	c.rank.freeRequest(r)
+	c.rank.unlock()
 	return st, c.raise("Recv", err)
 }
 
@@ -26,7 +26,7 @@ func (c *Comm) startRecv(p *p2p.Request, context uint32, buf []byte, source, tag
 		source = c.worldRank(source)
 	}
 	p.Peer, p.Context, p.Tag, p.Buf = source, context, int32(tag), buf
-	c.k.p2p.Irecv(p)
+	c.rank.p2p.Irecv(p)
 }
 
 // recvStatus returns the status of a completed receive.
@@ -49,9 +49,9 @@ func (c *Comm) Irecv(buf []byte, source, tag int) (*Request, error) {
 		return &Request{c: c, call: "Irecv", active: true, status: procNullStatus}, nil
 	}
 	r := &Request{c: c, call: "Irecv", active: true, kind: recvRequest}
-	c.k.lock()
+	c.rank.lock()
 	c.startRecv(&r.p2p, c.context, buf, source, tag)
-	c.k.unlock()
+	c.rank.unlock()
 	return r, nil
 }
 
@@ -73,9 +73,9 @@ func (c *Comm) sendrecv(call string, sendbuf []byte, dest, sendtag int, recvbuf 
 	if err != nil {
 		return emptyStatus, c.raise(call, err)
 	}
-	c.k.lock()
+	c.rank.lock()
 	st, err := c.sendrecvLocked(c.context, sendbuf, dest, sendtag, recvbuf, source, recvtag)
-	c.k.unlock()
+	c.rank.unlock()
 	return st, c.raise(call, err)
 }
 
@@ -84,27 +84,27 @@ func (c *Comm) sendrecvLocked(context uint32, sendbuf []byte, dest, sendtag int,
 	st = procNullStatus
 	var s, r *Request
 	if source != ProcNull {
-		r = c.k.allocRequest()
+		r = c.rank.allocRequest()
 		c.startRecv(&r.p2p, context, recvbuf, source, recvtag)
 	}
 	if dest != ProcNull {
-		s = c.k.allocRequest()
+		s = c.rank.allocRequest()
 		c.startSend(&s.p2p, context, sendbuf, dest, sendtag, p2p.Standard)
 	}
 	if r != nil {
-		c.k.waitUntil(r.p2p.Done)
+		c.rank.waitUntil(r.p2p.Done)
 		st, err = c.recvStatus(&r.p2p), r.p2p.Err
-		c.k.freeRequest(r)
+		c.rank.freeRequest(r)
 		if err != nil && context&collective != 0 {
 			c.announceFailure() // before the send completes: its receiver may wait for this rank indirectly
 		}
 	}
 	if s != nil {
-		c.k.waitUntil(s.p2p.Done)
+		c.rank.waitUntil(s.p2p.Done)
 		if err == nil {
 			err = s.p2p.Err
 		}
-		c.k.freeRequest(s)
+		c.rank.freeRequest(s)
 	}
 	return st, err
 }

@@ -99,7 +99,7 @@ func (r *Request) Wait() (Status, error) {
 	if r.inactive() {
 		return emptyStatus, nil
 	}
-	k := r.c.k
+	k := r.c.rank
 	if err := k.checkRunning(); err != nil {
 		return emptyStatus, r.c.raise(r.call, err)
 	}
@@ -115,7 +115,7 @@ func (r *Request) Test() (Status, bool, error) {
 	if r.inactive() {
 		return emptyStatus, true, nil
 	}
-	k := r.c.k
+	k := r.c.rank
 	if err := k.checkRunning(); err != nil {
 		return emptyStatus, false, r.c.raise(r.call, err)
 	}
@@ -133,7 +133,7 @@ func (r *Request) GetStatus() (Status, bool, error) {
 	if r.inactive() {
 		return emptyStatus, true, nil
 	}
-	k := r.c.k
+	k := r.c.rank
 	if err := k.checkRunning(); err != nil {
 		return emptyStatus, false, r.c.raise(r.call, err)
 	}
@@ -156,9 +156,9 @@ func (r *Request) Cancel() error {
 		return r.c.raise("Cancel", fmt.Errorf("%w: only sends and receives can be cancelled, not %s", ErrRequest, r.call))
 	}
 	if r.kind == recvRequest {
-		r.c.k.lock()
-		r.c.k.p2p.Cancel(&r.p2p)
-		r.c.k.unlock()
+		r.c.rank.lock()
+		r.c.rank.p2p.Cancel(&r.p2p)
+		r.c.rank.unlock()
 	}
 	return nil
 }

@@ -22,14 +22,14 @@ func (c *Comm) Rsend(buf []byte, dest, tag int) error {
 func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error {
 	err := c.checkSend(dest, tag)
 	if err == nil && dest != ProcNull {
-		c.k.lock()
-		r := c.k.allocRequest()
+		c.rank.lock()
+		r := c.rank.allocRequest()
 		c.startBlockingSend(&r.p2p, c.context, buf, dest, tag, mode)
-		c.k.carrier.Flush() // the program may compute next
-		c.k.waitUntil(r.p2p.Done)
+		c.rank.carrier.Flush() // the program may compute next
+		c.rank.waitUntil(r.p2p.Done)
 		err = r.p2p.Err
-		c.k.freeRequest(r)
-		c.k.unlock()
+		c.rank.freeRequest(r)
+		c.rank.unlock()
 	}
 	return c.raise(call, err)
 }
@@ -37,13 +37,13 @@ func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error
 // startSend starts a nonblocking send. The caller holds the lock.
 func (c *Comm) startSend(p *p2p.Request, context uint32, buf []byte, dest, tag int, mode p2p.Mode) {
 	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(dest), context, int32(tag), buf, mode, false
-	c.k.p2p.Isend(p)
+	c.rank.p2p.Isend(p)
 }
 
 // startBlockingSend starts a send whose caller waits for nothing else.
 func (c *Comm) startBlockingSend(p *p2p.Request, context uint32, buf []byte, dest, tag int, mode p2p.Mode) {
 	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(dest), context, int32(tag), buf, mode, mode != p2p.Synchronous
-	c.k.p2p.Isend(p)
+	c.rank.p2p.Isend(p)
 }
 
 // Isend starts a send.
@@ -69,8 +69,8 @@ func (c *Comm) isend(call string, buf []byte, dest, tag int, mode p2p.Mode) (*Re
 		return &Request{c: c, call: call, active: true, status: emptyStatus}, nil
 	}
 	r := &Request{c: c, call: call, active: true, kind: sendRequest}
-	c.k.lock()
+	c.rank.lock()
 	c.startSend(&r.p2p, c.context, buf, dest, tag, mode)
-	c.k.unlock()
+	c.rank.unlock()
 	return r, nil
 }

@@ -17,9 +17,9 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	if err != nil {
 		return nil, c.raise("Split", err)
 	}
-	c.k.lock()
+	c.rank.lock()
 	sub, err := c.split(color, key, fmt.Sprintf("%s/%d", c.name, color))
-	c.k.unlock()
+	c.rank.unlock()
 	return sub, c.raise("Split", err)
 }
 
@@ -29,9 +29,9 @@ func (c *Comm) SplitNode(key int) (*Comm, error) {
 		return nil, c.raise("SplitNode", err)
 	}
 	node := c.Node(c.me)
-	c.k.lock()
+	c.rank.lock()
 	sub, err := c.split(node, key, fmt.Sprintf("%s/host%d", c.name, node))
-	c.k.unlock()
+	c.rank.unlock()
 	return sub, c.raise("SplitNode", err)
 }
 
@@ -40,9 +40,9 @@ func (c *Comm) Dup() (*Comm, error) {
 	if err := c.check(); err != nil {
 		return nil, c.raise("Dup", err)
 	}
-	c.k.lock()
+	c.rank.lock()
 	d, err := c.dup(c.name + "'")
-	c.k.unlock()
+	c.rank.unlock()
 	return d, c.raise("Dup", err)
 }
 
@@ -52,7 +52,7 @@ func (c *Comm) Dup() (*Comm, error) {
 func (c *Comm) split(color, key int, name string) (*Comm, error) {
 	const fields = 3
 	local := make([]byte, 8*fields)
-	for i, v := range []uint64{uint64(int64(color)), uint64(int64(key)), uint64(c.k.nextContext)} {
+	for i, v := range []uint64{uint64(int64(color)), uint64(int64(key)), uint64(c.rank.nextContext)} {
 		binary.LittleEndian.PutUint64(local[8*i:], v)
 	}
 	all := make([]byte, len(local)*c.size)
@@ -72,7 +72,7 @@ func (c *Comm) split(color, key int, name string) (*Comm, error) {
 	if context+2 > 1<<32-1 {
 		return nil, fmt.Errorf("%w: no contexts are left", ErrComm)
 	}
-	c.k.nextContext = uint32(context) + 2
+	c.rank.nextContext = uint32(context) + 2
 	if color == Undefined {
 		return nil, nil
 	}
@@ -81,14 +81,14 @@ func (c *Comm) split(color, key int, name string) (*Comm, error) {
 	for i, m := range group {
 		members[i] = c.worldRank(m.rank)
 	}
-	sub := c.k.newComm(name, uint32(context), members)
+	sub := c.rank.newComm(name, uint32(context), members)
 	sub.handler = c.handler
 	return sub, nil
 }
 
 // dup duplicates the communicator; its context is the largest that any rank proposes.
 func (c *Comm) dup(name string) (*Comm, error) {
-	next := binary.LittleEndian.AppendUint32(nil, c.k.nextContext)
+	next := binary.LittleEndian.AppendUint32(nil, c.rank.nextContext)
 	if err := c.allreduce(next, Uint32, Max); err != nil {
 		return nil, err
 	}
@@ -96,33 +96,33 @@ func (c *Comm) dup(name string) (*Comm, error) {
 	if context > 1<<32-4 {
 		return nil, fmt.Errorf("%w: no contexts are left", ErrComm)
 	}
-	c.k.nextContext = context + 2
+	c.rank.nextContext = context + 2
 	d := &Comm{
-		k: c.k, name: name, context: context, me: c.me, size: c.size,
+		rank: c.rank, name: name, context: context, me: c.me, size: c.size,
 		members: c.members, ranks: c.ranks, handler: c.handler,
 	}
-	c.k.comms[context] = d
+	c.rank.comms[context] = d
 	return d, nil
 }
 
 // Free is collective. It frees the communicator; pending operations still complete.
 func (c *Comm) Free() error {
 	err := c.check()
-	if err == nil && (c == c.k.world || c == c.k.self) {
+	if err == nil && (c == c.rank.world || c == c.rank.self) {
 		err = fmt.Errorf("%w: %s cannot be freed", ErrComm, c.name)
 	}
 	if err != nil {
 		return c.raise("Comm.Free", err)
 	}
-	c.k.lock()
+	c.rank.lock()
 	err = c.barrier()
 	c.free()
-	c.k.unlock()
+	c.rank.unlock()
 	return c.raise("Comm.Free", err)
 }
 
 // free removes the communicator from the table of contexts.
 func (c *Comm) free() {
 	c.freed = true
-	delete(c.k.comms, c.context)
+	delete(c.rank.comms, c.context)
 }

@@ -5,7 +5,7 @@ package mpi
 func rankOf(rs []*Request) (*rank, error) {
 	for _, r := range rs {
 		if !r.inactive() {
-			return r.c.k, r.c.raise(r.call, r.c.k.checkRunning())
+			return r.c.rank, r.c.raise(r.call, r.c.rank.checkRunning())
 		}
 	}
 	return nil, nil

@@ -42,9 +42,9 @@ func (c *Comm) createWin(call string, mem []byte, size int, err error) (*Win, er
 	if uerr := c.check(); uerr != nil {
 		return nil, c.raise(call, uerr)
 	}
-	c.k.lock()
+	c.rank.lock()
 	w, err := c.createWinLocked(mem, size, err)
-	c.k.unlock()
+	c.rank.unlock()
 	return w, c.raise(call, err)
 }
 
@@ -55,10 +55,10 @@ func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 	if derr != nil {
 		return nil, errors.Join(err, derr)
 	}
-	engine := c.k.windows
-	local, region, rerr := engine.RegisterSegment(mem, c.k.carrier.Atomics() && address(mem)%8 == 0)
+	engine := c.rank.windows
+	local, region, rerr := engine.RegisterSegment(mem, c.rank.carrier.Atomics() && address(mem)%8 == 0)
 	local.Size = size
-	parts, gerr := d.exchangeSegments(local, c.k.carrier.Atomics(), errors.Join(err, rerr))
+	parts, gerr := d.exchangeSegments(local, c.rank.carrier.Atomics(), errors.Join(err, rerr))
 	if gerr != nil {
 		engine.ReleaseSegment(region)
 		d.free()
@@ -113,9 +113,9 @@ func (w *Win) Comm() *Comm { return w.c }
 func (w *Win) call(name string, do func(*window.Window) error) error {
 	err := w.check()
 	if err == nil {
-		w.c.k.lock()
+		w.c.rank.lock()
 		err = do(w.w)
-		w.c.k.unlock()
+		w.c.rank.unlock()
 	}
 	return w.comm().raise(name, err)
 }

@@ -14,7 +14,7 @@ func (w *Win) Fence(a Assert) error {
 		if err := e.CheckFence(); err != nil {
 			return err
 		}
-		w.c.k.waitUntil(e.AllRemoteComplete)
+		w.c.rank.waitUntil(e.AllRemoteComplete)
 		var met error
 		if a&(NoPrecede|NoSucceed) != NoPrecede|NoSucceed {
 			met = w.c.barrier()
@@ -47,7 +47,7 @@ func (w *Win) Start(group []int, a Assert) error {
 // Complete closes the access epoch of Start.
 func (w *Win) Complete() error {
 	return w.call("Complete", func(e *window.Window) (err error) {
-		w.c.k.waitUntil(func() (can bool) {
+		w.c.rank.waitUntil(func() (can bool) {
 			can, err = e.CanComplete()
 			return can || err != nil
 		})
@@ -61,7 +61,7 @@ func (w *Win) Complete() error {
 // Wait closes the exposure epoch of Post, when the whole group has called Complete.
 func (w *Win) Wait() error {
 	return w.call("Win.Wait", func(e *window.Window) (err error) {
-		w.c.k.waitUntil(func() (done bool) {
+		w.c.rank.waitUntil(func() (done bool) {
 			done, err = e.Test()
 			return done || err != nil
 		})
@@ -72,7 +72,7 @@ func (w *Win) Wait() error {
 // Test is Wait without blocking; it reports whether the epoch was closed.
 func (w *Win) Test() (done bool, err error) {
 	err = w.call("Win.Test", func(e *window.Window) (err error) {
-		w.c.k.pollOnce(func() bool {
+		w.c.rank.pollOnce(func() bool {
 			if !done && err == nil {
 				done, err = e.Test()
 			}
@@ -97,7 +97,7 @@ func (w *Win) Lock(kind LockKind, target int, a Assert) error {
 		if err != nil {
 			return err
 		}
-		w.c.k.waitUntil(func() (held bool) {
+		w.c.rank.waitUntil(func() (held bool) {
 			held, err = e.TestLock(target)
 			return held || err != nil
 		})
@@ -132,7 +132,7 @@ func (w *Win) waitOps(name string, target int, check func(*window.Window, int) e
 		if err := check(e, target); err != nil {
 			return err
 		}
-		w.c.k.waitUntil(func() bool { return complete(e, target) })
+		w.c.rank.waitUntil(func() bool { return complete(e, target) })
 		return end(e, target)
 	})
 }
@@ -162,7 +162,7 @@ func (w *Win) waitAllOps(name string, check func(*window.Window) error, complete
 		if err := check(e); err != nil {
 			return err
 		}
-		w.c.k.waitUntil(func() bool { return complete(e) })
+		w.c.rank.waitUntil(func() bool { return complete(e) })
 		return end(e)
 	})
 }
@@ -174,7 +174,7 @@ func (w *Win) Sync() error {
 		if err := e.CheckFlushAll(); err != nil {
 			return fmt.Errorf("Sync: %w", err)
 		}
-		w.c.k.pollOnce(func() bool { return false })
+		w.c.rank.pollOnce(func() bool { return false })
 		return nil
 	})
 }

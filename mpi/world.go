@@ -12,19 +12,19 @@ type World struct {
 }
 
 // Self is the communicator that has only this rank.
-func (w *World) Self() *Comm { return w.k.self }
+func (w *World) Self() *Comm { return w.rank.self }
 
 // Wtime is the time since an arbitrary start.
-func (w *World) Wtime() time.Duration { return w.k.env.Proc.Now() }
+func (w *World) Wtime() time.Duration { return w.rank.env.Proc.Now() }
 
 // Compute keeps the CPU busy for a duration. In mode Polling the rank makes no progress
 // meanwhile.
 func (w *World) Compute(d time.Duration) {
-	w.k.runUnlocked(func() { w.k.env.Proc.Compute(d) })
+	w.rank.runUnlocked(func() { w.rank.env.Proc.Compute(d) })
 }
 
 // Abort terminates all ranks. It does not return.
-func (w *World) Abort(code int, why string) { w.k.abort(code, why) }
+func (w *World) Abort(code int, why string) { w.rank.abort(code, why) }
 
 // AbortError is the error of the rank that called Abort.
 type AbortError struct {
@@ -42,7 +42,7 @@ func (k *rank) abort(code int, why string) {
 
 // Stats returns the current statistics of the rank.
 func (w *World) Stats() Stats {
-	k := w.k
+	k := w.rank
 	k.lock()
 	s := Stats{P2P: k.p2p.Stats, Window: k.windows.Stats, NeverReceived: k.neverReceived, Carrier: k.carrier.Stats()}
 	k.unlock()
@@ -56,11 +56,11 @@ func (w *World) Invalidate(buf []byte) error {
 	if err := w.check(); err != nil {
 		return w.raise("Invalidate", err)
 	}
-	w.k.lock()
-	err := w.k.carrier.Invalidate(buf)
+	w.rank.lock()
+	err := w.rank.carrier.Invalidate(buf)
 	if err == nil { // delayed packets may still access it
-		w.k.waitUntil(func() bool { return w.k.carrier.Invalidated(buf) })
+		w.rank.waitUntil(func() bool { return w.rank.carrier.Invalidated(buf) })
 	}
-	w.k.unlock()
+	w.rank.unlock()
 	return w.raise("Invalidate", err)
 }

@@ -116,10 +116,11 @@ type Engine struct {
 	maxEnvelopes int
 }
 
-func New(cfg Config, f Transport) *Engine {
+// New returns an engine for one rank.
+func New(cfg Config, t Transport) *Engine {
 	cfg.setDefaults()
 	return &Engine{
-		cfg: cfg, transport: f, lost: make(map[int]error), failedContexts: make(map[uint32]error),
+		cfg: cfg, transport: t, lost: make(map[int]error), failedContexts: make(map[uint32]error),
 		senders: make(map[match.Envelope]*senderState), receivers: make(map[match.Envelope]*receiverState),
 		maxEnvelopes: maxEnvelopes, evictAt: maxEnvelopes,
 	}

@@ -16,24 +16,24 @@ type receiverState struct {
 // receiverState returns the state of an envelope and creates it if needed. When the table
 // is full the state is not stored, and maySendRTR refuses that envelope.
 func (e *Engine) receiverState(envelope match.Envelope) *receiverState {
-	h := e.receivers[envelope]
-	if h == nil {
-		h = new(receiverState)
+	s := e.receivers[envelope]
+	if s == nil {
+		s = new(receiverState)
 		if len(e.receivers) >= e.maxEnvelopes {
-			maps.DeleteFunc(e.receivers, func(_ match.Envelope, h *receiverState) bool { return !h.rtrStopped })
+			maps.DeleteFunc(e.receivers, func(_ match.Envelope, s *receiverState) bool { return !s.rtrStopped })
 		}
 		if len(e.receivers) < e.maxEnvelopes {
-			e.receivers[envelope] = h
+			e.receivers[envelope] = s
 		}
 	}
-	return h
+	return s
 }
 
 // applyRTRFlags applies the flags of an RTS. A sender that stops RTRs uses none of the
 // outstanding ones, so the posted receives count as receives without an RTR.
 func (e *Engine) applyRTRFlags(envelope match.Envelope, flags wire.Flags) {
-	if h := e.receivers[envelope]; h != nil {
-		h.mispredicted = 0
+	if s := e.receivers[envelope]; s != nil {
+		s.mispredicted = 0
 	}
 	switch {
 	case flags&wire.StopRTR != 0:
@@ -60,8 +60,8 @@ func (e *Engine) maySendRTR(envelope match.Envelope) bool {
 	if envelope.Source == match.Any || envelope.Tag == match.Any {
 		return false
 	}
-	h := e.receivers[envelope]
-	if h == nil && len(e.receivers) >= e.maxEnvelopes || h != nil && (h.rtrStopped || h.mispredicted >= e.cfg.MaxMispredicted) {
+	s := e.receivers[envelope]
+	if s == nil && len(e.receivers) >= e.maxEnvelopes || s != nil && (s.rtrStopped || s.mispredicted >= e.cfg.MaxMispredicted) {
 		return false
 	}
 	// Checking the last receive with this envelope suffices: it sent an RTR only if all

@@ -165,9 +165,9 @@ func (t *requestTable) add(r *Request) {
 }
 
 // get returns the request with an id; nil if it has completed.
-func (t *requestTable) get(name uint32) *Request {
-	slot := name % maxSlots
-	if int(slot) < len(t.slots) && t.slots[slot] != nil && t.slots[slot].id == name {
+func (t *requestTable) get(id uint32) *Request {
+	slot := id % maxSlots
+	if int(slot) < len(t.slots) && t.slots[slot] != nil && t.slots[slot].id == id {
 		return t.slots[slot]
 	}
 	return nil

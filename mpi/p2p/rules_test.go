@@ -51,8 +51,8 @@ var rules = []struct{ rule, file, is, without string }{
 	{"RTRs are resumed", "speculate.go", "\t\ts.stopped = false\n\t\treturn wire.ResumeRTR", "\t\treturn 0"},
 	{"not before the receiver has answered", "speculate.go", "case s.stopped && !s.stopping && !s.usage.tooFewUsed:", "case s.stopped && !s.usage.tooFewUsed:"},
 	{"the receiver resumes", "predict.go", "delete(e.receivers, envelope)", "_ = envelope"},
-	{"mispredictions have a limit", "predict.go", "h.mispredicted >= e.cfg.MaxMispredicted", "false"},
-	{"a rendezvous begins a new count of them", "predict.go", "h.mispredicted = 0", "_ = h"},
+	{"mispredictions have a limit", "predict.go", "s.mispredicted >= e.cfg.MaxMispredicted", "false"},
+	{"a rendezvous begins a new count of them", "predict.go", "s.mispredicted = 0", "_ = s"},
 
 	// Adaptation.
 	{"RTRs that are of no use stop", "speculate.go", "u.tooFewUsed = true", "u.tooFewUsed = false"},
@@ -73,7 +73,7 @@ var rules = []struct{ rule, file, is, without string }{
 	{"envelopes whose RTRs are stopped are forgotten too", "speculate.go", "s.rtrs.len() == 0 && !s.stopping", "s.rtrs.len() == 0 && !s.stopped"},
 	{"what is used is not sought among all", "rtrqueue.go", "q.first++; q.first == len(q.all)", "q.all = append(q.all[:0:0], q.all[1:]...); len(q.all) == 0"},
 	{"a request ends when the fabric has returned its buffer", "request.go", "if r.inTransport {", "if false {"},
-	{"a small message without room goes by rendezvous", "send.go", "switch room := e.transport.CanSend(r.Peer, n); {", "switch room := n >= 0; {"},
+	{"a small message without room goes by rendezvous", "send.go", "switch canSend := e.transport.CanSend(r.Peer, n); {", "switch canSend := n >= 0; {"},
 }
 
 // Every rule is where the list says. With -without, tests fail without it.

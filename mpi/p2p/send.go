@@ -16,10 +16,10 @@ func (e *Engine) Isend(r *Request) {
 	}
 	e.requests.add(r)
 	if n := len(r.Buf); n <= e.cfg.EagerLimit {
-		switch room := e.transport.CanSend(r.Peer, n); {
+		switch canSend := e.transport.CanSend(r.Peer, n); {
 		case r.state == stateDone: // CanSend may detect the loss of the peer
 			return
-		case room:
+		case canSend:
 			e.sendEager(r)
 			return
 		}

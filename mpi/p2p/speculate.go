@@ -115,24 +115,24 @@ func (s *senderState) addUnmatched(r *Request) {
 	s.lastUnmatched = r
 }
 
-// removeUnmatched removes a send from that list, if it is in it.
+// removeUnmatched removes a send from that list, because its receive is known now.
 func (s *senderState) removeUnmatched(r *Request) {
 	if r.recvKnown {
 		return
 	}
 	r.recvKnown = true
-	var before *Request
-	for q := s.firstUnmatched; q != nil; before, q = q, q.nextUnmatched {
+	var prev *Request
+	for q := s.firstUnmatched; q != nil; prev, q = q, q.nextUnmatched {
 		if q != r {
 			continue
 		}
-		if before == nil {
+		if prev == nil {
 			s.firstUnmatched = r.nextUnmatched
 		} else {
-			before.nextUnmatched = r.nextUnmatched
+			prev.nextUnmatched = r.nextUnmatched
 		}
 		if s.lastUnmatched == r {
-			s.lastUnmatched = before
+			s.lastUnmatched = prev
 		}
 		r.nextUnmatched = nil
 		return

@@ -74,9 +74,10 @@ type Engine struct {
 	sendHeader wire.Header // header being sent; a local variable would be heap-allocated
 }
 
-func New(cfg Config, f Transport) *Engine {
+// New returns an engine for one rank.
+func New(cfg Config, t Transport) *Engine {
 	cfg.setDefaults()
-	return &Engine{cfg: cfg, transport: f, windows: make(map[uint32]*Window), lost: make(map[int]error)}
+	return &Engine{cfg: cfg, transport: t, windows: make(map[uint32]*Window), lost: make(map[int]error)}
 }
 
 // Busy reports whether any operation is pending.
