@@ -4,7 +4,7 @@ import "fmt"
 
 // Comm is a communicator: an ordered group of ranks with a context of its own.
 type Comm struct {
-	rank                *rank
+	rank             *rank
 	name             string
 	context          uint32 // of point-to-point messages; with bit collective set, of collective messages
 	me               int
