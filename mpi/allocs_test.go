@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// loop is a carrier of a rank that is alone, and allocates nothing itself: what it
-// sends arrives when it next progresses.
+// loopbackCarrier is the carrier of a single rank. It delivers a sent message at the next
+// Progress, and allocates no memory.
 type loopbackCarrier struct {
 	*nic
 	up       Upper
@@ -54,7 +54,7 @@ func (l *loopbackCarrier) Progress() bool {
 	return true
 }
 
-// alone runs a program as the one rank of a world.
+// runSingleRank runs a program in a world of one rank.
 func runSingleRank(t testing.TB, program func(*World) error) {
 	f := newFabric(t, 1, 1, true)
 	e := f.newEnv(0, &proc{f: f})
@@ -64,12 +64,11 @@ func runSingleRank(t testing.TB, program func(*World) error) {
 	}
 }
 
-// Small messages cost no more memory than their requests, and none where there are no
-// requests to hand out.
+// Nonblocking calls allocate only their requests, blocking and persistent calls nothing.
 func TestSmallMessagesAllocateOnlyRequests(t *testing.T) {
 	runSingleRank(t, func(w *World) error {
 		out, in := make([]byte, 8), make([]byte, 8)
-		early := func() { // the receive is there before the message
+		posted := func() { // the receive is posted before the send
 			r, _ := w.Irecv(in, 0, 1)
 			s, _ := w.Isend(out, 0, 1)
 			if _, err := s.Wait(); err != nil {
@@ -79,7 +78,7 @@ func TestSmallMessagesAllocateOnlyRequests(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		late := func() {
+		unexpected := func() {
 			if err := w.Send(out, 0, 1); err != nil {
 				t.Error(err)
 			}
@@ -90,14 +89,14 @@ func TestSmallMessagesAllocateOnlyRequests(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		both := func() {
+		sendrecv := func() {
 			if _, err := w.Sendrecv(out, 0, 2, in, 0, AnyTag); err != nil {
 				t.Error(err)
 			}
 		}
 		p, _ := w.SendInit(out, 0, 3)
 		q, _ := w.RecvInit(in, 0, 3)
-		again := func() {
+		persistent := func() {
 			if p.Start() != nil || q.Start() != nil {
 				t.Error("not started")
 			}
@@ -117,7 +116,7 @@ func TestSmallMessagesAllocateOnlyRequests(t *testing.T) {
 			name string
 			do   func()
 			most float64
-		}{{"Isend, Irecv", early, 2}, {"Send, Recv", late, 0}, {"Sendrecv", both, 0}, {"persistent", again, 0}} {
+		}{{"Isend, Irecv", posted, 2}, {"Send, Recv", unexpected, 0}, {"Sendrecv", sendrecv, 0}, {"persistent", persistent, 0}} {
 			c.do()
 			if n := testing.AllocsPerRun(100, c.do); n > c.most {
 				t.Errorf("%s: %v allocations, want %v", c.name, n, c.most)

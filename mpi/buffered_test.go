@@ -64,7 +64,6 @@ func TestBsendUsesAttachedBuffer(t *testing.T) {
 	})
 }
 
-// Room is found again in the order in which it falls free.
 func TestAttachedBufferReusesFreedSpace(t *testing.T) {
 	a := &attachedBuffer{present: true, buf: make([]byte, 100)}
 	one, two, three := a.alloc(40), a.alloc(30), a.alloc(30)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// several runs a program with several numbers of ranks.
+// withRankCounts runs a program with several numbers of ranks.
 func withRankCounts(t *testing.T, program func(*World) error) {
 	t.Helper()
 	for _, size := range []int{1, 2, 3, 5, 8} {
@@ -26,7 +26,6 @@ func withRankCounts(t *testing.T, program func(*World) error) {
 	}
 }
 
-// Nobody leaves a barrier before all have come.
 func TestBarrierWaitsForAllRanks(t *testing.T) {
 	const rounds = 5
 	var came [8][2 * rounds]time.Duration
@@ -64,7 +63,7 @@ func TestBarrierWaitsForAllRanks(t *testing.T) {
 	})
 }
 
-// A barrier that was begun goes on beside other calls, and several at once.
+// Several Ibarriers progress at the same time as other calls.
 func TestIbarriersProgressConcurrently(t *testing.T) {
 	inAllConfigurations(t, 5, func(w *World) error {
 		var reqs []*Request
@@ -142,7 +141,7 @@ func TestBcast(t *testing.T) {
 	})
 }
 
-// element is a rank's i-th, of a type.
+// element is the i-th test element of a rank.
 func element(t Type, rank, i int) []byte {
 	v := uint64((rank+1)*(i+3)%11 + 1)
 	switch t {
@@ -165,7 +164,7 @@ func elements(t Type, rank, n int) (all []byte) {
 	return all
 }
 
-// reckon is an operation on two elements, as a plain program has it.
+// reduceReference is a straightforward implementation of the reduction operations.
 func reduceReference(t Type, op Op, a, b []byte) []byte {
 	le := binary.LittleEndian
 	is := func(v bool) float64 {
@@ -271,8 +270,7 @@ func TestAllreduce(t *testing.T) {
 	})
 }
 
-// Whatever the order in which floating-point numbers are added, all ranks get the
-// same.
+// Floating-point sums are the same on all ranks, although addition is not associative.
 func TestAllreduceIsBitIdenticalOnAllRanks(t *testing.T) {
 	withRankCounts(t, func(w *World) error {
 		buf := binary.LittleEndian.AppendUint64(nil, math.Float64bits(1/float64(3+w.Rank()*w.Rank())*math.Pow(10, float64(w.Rank()))))
@@ -327,7 +325,6 @@ func TestAlltoall(t *testing.T) {
 	})
 }
 
-// Ranks that come with different sizes are told so.
 func TestCollectiveRejectsUnequalSizes(t *testing.T) {
 	f := newFabric(t, 2, 1, false)
 	f.succeed(Options{}, func(w *World) error {

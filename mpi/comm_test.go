@@ -35,7 +35,7 @@ func TestSplit(t *testing.T) {
 				return fmt.Errorf("rank %d is on host %d", r, c.Node(r))
 			}
 		}
-		// The same envelope in two communicators: each message stays in its own.
+		// Messages with the same source and tag in two communicators do not mix.
 		next, before := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
 		sub := make([]byte, 100)
 		r, err := c.Irecv(sub, AnySource, AnyTag)
@@ -78,8 +78,8 @@ func TestSplitNode(t *testing.T) {
 	})
 }
 
-// Communicators that overlap have contexts of their own, in whatever order they are
-// made; those of a freed one are not used again.
+// Overlapping communicators have distinct contexts, in whatever order they are created,
+// and contexts of freed communicators are not reused.
 func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 	inAllConfigurations(t, 4, func(w *World) error {
 		var comms []*Comm
@@ -143,7 +143,7 @@ func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 	})
 }
 
-// What is under way in a communicator completes though it is freed.
+// Pending requests complete although their communicator is freed.
 func TestCommFreeLetsRequestsComplete(t *testing.T) {
 	inAllConfigurations(t, 2, func(w *World) error {
 		c, err := w.Dup()

@@ -13,10 +13,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// A rank that floods one who is busy sends as many messages eagerly as it has credits
-// for. The rest waits in its own memory, and goes by rendezvous; when the other takes in
-// what has come, messages are eager again. No NIC has to be told that there is no receive,
-// and all arrive in their order.
+// A sender to a busy rank sends eagerly until its credits are used, and then by
+// rendezvous. Messages are eager again after the receiver has progressed. There is no RNR
+// NAK, and all messages arrive in order.
 func TestSenderWithoutCreditsFallsBackToRendezvous(t *testing.T) {
 	skipUnderRaceDetector(t)
 	const credits, messages, size = 8, 300, 1000
@@ -63,7 +62,7 @@ func TestSenderWithoutCreditsFallsBackToRendezvous(t *testing.T) {
 	}
 }
 
-// flood sends messages while the other computes, and as many while it receives.
+// flood sends messages while the receiver computes, and as many while it receives.
 func flood(w *mpi.World, messages, size int) error {
 	if w.Rank() == 0 {
 		var sends []*mpi.Request
@@ -107,7 +106,7 @@ func flood(w *mpi.World, messages, size int) error {
 	return nil
 }
 
-// numbered is a message with a number.
+// numberedMessage returns a message that contains its number.
 func numberedMessage(i, size int) []byte {
 	b := make([]byte, size)
 	binary.LittleEndian.PutUint32(b, uint32(i))

@@ -12,7 +12,6 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/env"
 )
 
-// Messages that nobody receives keep nobody from ending.
 func TestUnreceivedMessagesDoNotBlockFinalize(t *testing.T) {
 	left := make([]uint64, 3)
 	for name, o := range configurations() {
@@ -91,7 +90,7 @@ func TestProgramErrorIsReturned(t *testing.T) {
 	}
 }
 
-// A rank that waits for the others at its end can be killed like any other.
+// A rank that waits in the final barrier can be killed.
 func TestRankKilledInFinalize(t *testing.T) {
 	for _, mode := range []ProgressMode{Polling, Background} {
 		for _, concurrent := range []bool{false, true} {
@@ -121,7 +120,8 @@ func TestRunFailsWhenCarrierFailsToOpen(t *testing.T) {
 	}
 }
 
-// Main is run in a process of its own, for it ends it.
+// TestMain also serves as the program that TestMainExitCode runs, since Main exits the
+// process.
 func TestMain(m *testing.M) {
 	switch os.Getenv("MPI_TEST_MAIN") {
 	case "none":
@@ -146,7 +146,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// seven is an error that the user knows of already.
+// exitError is an error that is already reported and has an exit code.
 type exitError struct{}
 
 func (exitError) Error() string  { return "not to be seen" }

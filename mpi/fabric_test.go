@@ -13,11 +13,11 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// fabric joins ranks of this process. What travels takes a time that chance decides;
-// between two ranks words keep their order, and nothing else does.
+// fabric connects the ranks of a test. Delays are random; messages between two ranks stay
+// in order, everything else may be reordered.
 //
-// Ranks run one at a time in virtual time, so that a seed gives the same run again;
-// or, concurrently, as goroutines in real time, for the race detector.
+// Ranks run one at a time in virtual time, so that a seed reproduces a run, or
+// concurrently in real time for the race detector.
 type fabric struct {
 	t            testing.TB
 	concurrent   bool
@@ -27,11 +27,11 @@ type fabric struct {
 	now          time.Duration
 	events       events
 	seq          int
-	newEvent     chan struct{} // concurrent: there is a new event
+	newEvent     chan struct{} // concurrent mode
 	nics         []*nic
 	atomics      bool
-	lacksCredits bool // there is often no room for eager messages
-	atBarrier    int
+	lacksCredits bool // CanSend often reports false
+	atBarrier    int  // number of ranks in the barrier
 	round        int
 	aborted      string
 
@@ -40,7 +40,6 @@ type fabric struct {
 	yielded chan struct{}
 }
 
-// event happens at a time.
 type event struct {
 	at  time.Duration
 	seq int
@@ -61,22 +60,22 @@ func (e *events) Pop() any {
 	return last
 }
 
-// nic is a rank's carrier.
+// nic is the carrier of a rank.
 type nic struct {
 	f         *fabric
 	rank      int
 	up        Upper
 	inbox     []func(Upper)
-	delivered chan struct{} // concurrent
+	delivered chan struct{} // concurrent mode
 	lastTo    []time.Duration
-	inFlight  int // words that have not arrived
+	inFlight  int // messages that have not arrived
 	regions   map[uint32]*region
 	nextKey   uint32
-	lossOnly  bool // what it has just told of moves nothing
+	lossOnly  bool // the event just handled is a loss, which Progress does not count
 	dead      bool
 	ended     bool
 	lost      []error     // by peer
-	pending   []pendingOp // what is under way, by peer
+	pending   []pendingOp // operations by peer
 }
 
 type pendingOp struct {
@@ -110,7 +109,7 @@ func newFabric(t testing.TB, size int, seed uint64, concurrent bool) *fabric {
 	return f
 }
 
-// clock is the time; the lock is held.
+// clock is the current time. The caller holds the lock.
 func (f *fabric) clock() time.Duration {
 	if f.concurrent {
 		return time.Since(f.began)
@@ -118,7 +117,7 @@ func (f *fabric) clock() time.Duration {
 	return f.now
 }
 
-// delay is how long something takes.
+// delay returns a random duration.
 func (f *fabric) delay() time.Duration {
 	if f.concurrent {
 		return time.Duration(f.rng.IntN(20)) * time.Microsecond
@@ -130,7 +129,7 @@ func (f *fabric) delay() time.Duration {
 	return d
 }
 
-// at has something happen; the lock is held then.
+// at schedules an event, which runs with the lock held.
 func (f *fabric) at(when time.Duration, do func()) {
 	f.seq++
 	heap.Push(&f.events, event{when, f.seq, do})
@@ -140,7 +139,7 @@ func (f *fabric) at(when time.Duration, do func()) {
 	}
 }
 
-// deliver puts something in a rank's inbox, and wakes it.
+// deliver appends an event to a rank's inbox and wakes the rank.
 func (n *nic) deliver(what func(Upper)) {
 	if n.ended || n.dead {
 		return
@@ -161,7 +160,7 @@ func (n *nic) wake() {
 	}
 }
 
-// begin notes what is under way to a peer, and returns what ends it.
+// begin records a pending operation and returns the function that completes it.
 func (n *nic) begin(peer int, owner any, what carrier.Op) (end func(error)) {
 	n.f.seq++
 	id := n.f.seq
@@ -169,14 +168,14 @@ func (n *nic) begin(peer int, owner any, what carrier.Op) (end func(error)) {
 	return func(err error) {
 		i := slices.IndexFunc(n.pending, func(o pendingOp) bool { return o.id == id })
 		if i < 0 {
-			return // the peer was lost meanwhile
+			return // completed when the peer was lost
 		}
 		n.pending = slices.Delete(n.pending, i, i+1)
 		n.deliver(func(up Upper) { up.Finished(owner, what, err) })
 	}
 }
 
-// reach is memory of a rank's that another reaches for.
+// remoteMemory returns registered memory that a peer accesses.
 func (n *nic) remoteMemory(m wire.Memory, size int) []byte {
 	r := n.regions[m.Keys[0]]
 	if r == nil {

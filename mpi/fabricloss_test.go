@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// kill ends a rank in the middle of what it does. The others learn of it.
+// kill kills a rank; the other ranks lose it.
 func (f *fabric) kill(rank int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -27,7 +27,7 @@ func (f *fabric) killLocked(rank int) {
 	dead.wake()
 }
 
-// gone has all others lose a rank.
+// announceLoss has all other ranks lose a rank.
 func (f *fabric) announceLoss(rank int) {
 	for _, n := range f.nics {
 		if n.rank != rank {
@@ -37,7 +37,7 @@ func (f *fabric) announceLoss(rank int) {
 	f.checkBarrier()
 }
 
-// lose has a rank lose a peer.
+// losePeer fails the pending operations with a peer and reports its loss.
 func (n *nic) losePeer(peer int) {
 	if n.lost[peer] != nil {
 		return
@@ -55,7 +55,7 @@ func (n *nic) losePeer(peer int) {
 	})
 }
 
-// cut parts two ranks for good.
+// cut cuts the link between two ranks for good.
 func (f *fabric) cut(a, b int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,7 +69,7 @@ var (
 	_ env.Control = (*control)(nil)
 )
 
-// control is one rank's.
+// control is the out-of-band channel of one rank.
 type control struct {
 	f    *fabric
 	rank int
@@ -103,7 +103,7 @@ func (c *control) Barrier(timeout time.Duration) error {
 	return nil
 }
 
-// meetAgain ends a round of the barrier if nobody is missing.
+// checkBarrier completes the barrier if all running ranks have called it.
 func (f *fabric) checkBarrier() {
 	there := 0
 	for _, n := range f.nics {

@@ -11,8 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/env"
 )
 
-// A program that begins many small sends and then computes does not keep them from who
-// waits for them.
+// A program that starts many small sends and then computes does not delay their delivery.
 func TestDeferredSendsAreFlushedWhileProgramComputes(t *testing.T) {
 	const count, long = 20, 10 * time.Millisecond
 	f := mpihost.Fabric{Ranks: 2, Limit: time.Minute}

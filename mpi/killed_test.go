@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// busy does a bit of everything, for ever, and returns the first error.
+// runAllOperations uses all kinds of communication in a loop and returns the first error.
 func runAllOperations(w *World) error {
 	win, err := w.WinAllocate(64 * w.Size())
 	if err != nil {
@@ -66,8 +66,8 @@ func runAllOperations(w *World) error {
 	}
 }
 
-// Whenever a rank is killed or a link is cut, all ranks end with an error, soon, and
-// nobody's memory is touched that is not registered.
+// Whenever a rank is killed or a link is cut, all ranks soon end with an error, and no
+// rank accesses unregistered memory.
 func TestPeerLossAtAnyTimeFailsAllRanks(t *testing.T) {
 	seeds := uint64(30)
 	if testing.Short() {

@@ -12,7 +12,7 @@ import (
 
 const eagerLimit = 64
 
-// ways are the ways in which every program here must work alike.
+// configurations are the options that every test program must work with.
 func configurations() map[string]Options {
 	all := make(map[string]Options)
 	for _, protocol := range []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative} {
@@ -26,14 +26,15 @@ func configurations() map[string]Options {
 	return all
 }
 
-// everywhere runs a program in all ways, with several seeds in virtual time, and as
-// goroutines.
+// inAllConfigurations runs a program in all configurations, with several seeds in virtual
+// time and with goroutines in real time.
 func inAllConfigurations(t *testing.T, size int, program func(*World) error) {
 	t.Helper()
 	runConfigurations(t, configurations(), size, program)
 }
 
-// inBothModes does so where it does not matter how large messages travel.
+// inBothProgressModes does the same for programs that do not depend on the rendezvous
+// protocol.
 func inBothProgressModes(t *testing.T, size int, program func(*World) error) {
 	t.Helper()
 	all := configurations()
@@ -55,11 +56,10 @@ func runConfigurations(t *testing.T, ways map[string]Options, size int, program 
 	}
 }
 
-// sizes are those of an empty message, an eager one, the largest such, and of two
-// that go by rendezvous.
+// sizes are an empty message, two eager ones up to the limit, and two for rendezvous.
 var sizes = []int{0, 7, eagerLimit, eagerLimit + 1, 1000}
 
-// message has contents that name it.
+// testMessage returns n bytes that depend on id.
 func testMessage(id, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -68,7 +68,7 @@ func testMessage(id, n int) []byte {
 	return b
 }
 
-// is says how a received message differs from what it should be.
+// checkMessage compares a received message and its status with the expected ones.
 func checkMessage(got []byte, st Status, want Status, id int) error {
 	if st != want || !bytes.Equal(got[:want.Count], testMessage(id, want.Count)) {
 		return fmt.Errorf("got %+v with %x, want %+v with message %d", st, got[:min(len(got), 8)], want, id)
@@ -152,8 +152,8 @@ func TestNonBlockingModes(t *testing.T) {
 	})
 }
 
-// Messages between two ranks do not overtake each other, whatever their sizes and
-// whoever is asked for.
+// Messages between two ranks do not overtake each other, whatever their sizes and the
+// wildcards of the receives.
 func TestMessagesDoNotOvertake(t *testing.T) {
 	inAllConfigurations(t, 4, func(w *World) error {
 		const each = 30
@@ -219,8 +219,8 @@ func TestTruncation(t *testing.T) {
 	})
 }
 
-// A synchronous send does not end before its receive has begun; a standard one of a
-// small message does.
+// A synchronous send does not complete before its receive is posted; a small standard send
+// does.
 func TestSynchronousSendWaits(t *testing.T) {
 	inAllConfigurations(t, 2, func(w *World) error {
 		for _, n := range sizes {
@@ -332,7 +332,6 @@ func TestSendrecv(t *testing.T) {
 	})
 }
 
-// What a rank sends to itself arrives like anything else.
 func TestSendToSelf(t *testing.T) {
 	inAllConfigurations(t, 2, func(w *World) error {
 		for _, n := range sizes {

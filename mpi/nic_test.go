@@ -37,12 +37,12 @@ func (n *nic) Send(peer int, h *wire.Header, data []byte, owner any) {
 		return
 	}
 	if len(data) > 0 && owner == nil {
-		f.t.Errorf("rank %d: a word with data and without an owner", n.rank)
+		f.t.Errorf("rank %d: a message with data and without an owner", n.rank)
 	}
 	n.sendLocked(peer, *h, data, owner)
 }
 
-// word carries a word. Its data is looked at when it leaves, not before.
+// sendLocked sends a message. It copies the data when the message leaves, not before.
 func (n *nic) sendLocked(peer int, h wire.Header, data []byte, owner any) {
 	f := n.f
 	leaves := max(f.clock()+f.delay()/2, n.lastTo[peer])
@@ -65,7 +65,7 @@ func (n *nic) sendLocked(peer int, h wire.Header, data []byte, owner any) {
 				if err := up.Arrived(n.rank, &h, left); err != nil {
 					f.t.Errorf("rank %d: %v", peer, err)
 				}
-				for i := range left { // it is valid no longer
+				for i := range left { // the data is not valid any more
 					left[i] = 0xee
 				}
 			})
@@ -91,7 +91,7 @@ func (n *nic) Release(r p2p.Region) {
 	delete(n.regions, r.(*region).key)
 }
 
-// remote does something with a peer's memory, some time from now.
+// remoteOp executes an operation on a peer's memory after a delay.
 func (n *nic) remoteOp(peer int, owner any, what carrier.Op, do func()) {
 	f := n.f
 	f.mu.Lock()
@@ -191,7 +191,7 @@ func (n *nic) Close() error {
 
 func (n *nic) Stats() any { return nil }
 
-// unwound is how a program that waits is ended from outside.
+// killedPanic is the panic that ends a killed task.
 type killedPanic struct{}
 
 func (n *nic) Wait(most time.Duration) {
@@ -220,7 +220,7 @@ func (n *nic) Wait(most time.Duration) {
 	}
 }
 
-// wakeOther passes a wake-up on: the program and its task may both be waiting.
+// wakeOther passes a wake-up on, because the program and the progress task may both wait.
 func (n *nic) wakeOther() {
 	n.f.mu.Lock()
 	defer n.f.mu.Unlock()

@@ -47,8 +47,8 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// A matched message is received by whoever probed it, though another receive for it
-// is posted meanwhile.
+// A message of Mprobe is received through its handle, although a matching receive is
+// posted in between.
 func TestMprobedMessageGoesOnlyToItsHandle(t *testing.T) {
 	inAllConfigurations(t, 2, func(w *World) error {
 		for id, n := range sizes {
@@ -217,8 +217,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// However a cancel and its message cross, the receive is either served or cancelled,
-// and no message is lost.
+// When Cancel races with an arriving message, the receive is either completed or
+// cancelled, and no message is lost.
 func TestCancelRacingWithArrival(t *testing.T) {
 	cancelled := 0
 	inAllConfigurations(t, 2, func(w *World) error {

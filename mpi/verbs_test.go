@@ -15,7 +15,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// onNICs runs a program over emulated NICs, in all designs and both modes.
+// onEmulatedNICs runs a program over emulated NICs, with all designs and both progress
+// modes.
 func onEmulatedNICs(t *testing.T, ranks int, program func(*mpi.World) error) {
 	t.Helper()
 	skipUnderRaceDetector(t)
@@ -41,8 +42,8 @@ func onEmulatedNICs(t *testing.T, ranks int, program func(*mpi.World) error) {
 	}
 }
 
-// On every kind of NIC, whoever needs a rank that is killed, or cut off, learns of it
-// in time, whatever it waits in.
+// With every NIC provider, each call that needs a killed or disconnected rank fails in
+// time.
 func TestPeerLossOverNICs(t *testing.T) {
 	waits := map[string]func(*mpi.World, *mpi.Win) error{
 		"receive": func(w *mpi.World, _ *mpi.Win) error {
@@ -218,8 +219,8 @@ func TestWindowsOverNICs(t *testing.T) {
 	})
 }
 
-// oneAtATime leaves out a test in a simulated world where races are looked for: only
-// one of its programs runs at a time.
+// skipUnderRaceDetector skips tests in a simulated world, which runs one task at a time
+// and cannot have races.
 func skipUnderRaceDetector(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

@@ -85,7 +85,7 @@ func TestWaitAnyAndWaitSome(t *testing.T) {
 	})
 }
 
-// TestAll takes all or none; GetStatus takes none.
+// TestAll completes all requests or none; GetStatus completes none.
 func TestTestAllCompletesAllOrNone(t *testing.T) {
 	inAllConfigurations(t, 2, func(w *World) error {
 		if w.Rank() == 1 {

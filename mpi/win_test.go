@@ -13,9 +13,9 @@ func u64(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
 
 func at64(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
 
-// check is an error unless something is so.
-func check(is bool, format string, args ...any) error {
-	if is {
+// check returns an error unless ok.
+func check(ok bool, format string, args ...any) error {
+	if ok {
 		return nil
 	}
 	return fmt.Errorf(format, args...)
@@ -33,7 +33,7 @@ func TestFence(t *testing.T) {
 			return err
 		}
 		for round := range 3 {
-			// Everybody puts a part everywhere, and then gets one from everywhere.
+			// Each rank puts a block to every rank, and then gets one from every rank.
 			for to := range w.Size() {
 				if err := win.Put(testMessage(10*round+w.Rank(), n), to, n*w.Rank()); err != nil {
 					return err
@@ -76,7 +76,7 @@ func TestPostStartCompleteWait(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		// A ring: everybody is open to the one before, and writes to the one behind.
+		// A ring: each rank exposes its window to the previous rank and writes to the next.
 		before, behind := (w.Rank()+3)%4, (w.Rank()+1)%4
 		for round := range 4 {
 			w.Compute(time.Duration((w.Rank()*5+round)%7) * time.Microsecond)
@@ -123,7 +123,8 @@ func TestPostStartCompleteWait(t *testing.T) {
 	})
 }
 
-// Nobody's operation comes before the post, and several may be open at once.
+// Operations are not executed before the target's post, and several ranks may be exposed
+// at once.
 func TestOperationsWaitForPost(t *testing.T) {
 	inBothProgressModes(t, 3, func(w *World) error {
 		win, err := w.WinAllocate(16)

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// Accumulates of all kinds on the same elements are atomic, and give what they would
-// one after the other.
+// Concurrent accumulates on the same elements have the same result as sequential ones.
 func TestAccumulatesAreAtomic(t *testing.T) {
 	inBothProgressModes(t, 4, func(w *World) error {
 		const n, each = 6, 3
@@ -61,7 +60,7 @@ func TestAccumulatesAreAtomic(t *testing.T) {
 	})
 }
 
-// Each of many who count with FetchAndOp gets a number of its own, whatever the type.
+// Each concurrent FetchAndOp increment returns a unique number, for every type.
 func TestFetchAndOpCounts(t *testing.T) {
 	inBothProgressModes(t, 5, func(w *World) error {
 		const each = 8
@@ -111,7 +110,7 @@ func TestFetchAndOpCounts(t *testing.T) {
 	})
 }
 
-// A lock made of CompareAndSwap lets one in at a time, for all types that fit.
+// A spin lock made of CompareAndSwap admits one rank at a time, for every valid type.
 func TestCompareAndSwapLockIsExclusive(t *testing.T) {
 	inBothProgressModes(t, 4, func(w *World) error {
 		for _, typ := range []Type{Byte, Int32, Uint64} {
@@ -133,7 +132,7 @@ func TestCompareAndSwapLockIsExclusive(t *testing.T) {
 						break
 					}
 				}
-				// Inside, what is not atomic is safe.
+				// Non-atomic updates are safe while the lock is held.
 				count := make([]byte, 8)
 				if err := errors.Join(win.Get(count, 0, 24), win.Flush(0)); err != nil {
 					return err
@@ -165,8 +164,8 @@ func TestCompareAndSwapLockIsExclusive(t *testing.T) {
 	})
 }
 
-// Accumulates of one origin on the same elements keep their order, results included,
-// whatever is between them.
+// Accumulates of one origin on the same elements are executed in order, whatever is
+// between them.
 func TestAccumulatesOfOneOriginAreOrdered(t *testing.T) {
 	inBothProgressModes(t, 2, func(w *World) error {
 		const n = 40 // elements: several words, chunks, and rounds of atomics

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Who has an exclusive lock is alone; who waits gets it in the order of asking.
+// Waiting ranks get an exclusive lock in the order of their requests.
 func TestExclusiveLockExcludesOthers(t *testing.T) {
 	inBothProgressModes(t, 5, func(w *World) error {
 		win, err := w.WinAllocate(16)
@@ -40,8 +40,8 @@ func TestExclusiveLockExcludesOthers(t *testing.T) {
 	})
 }
 
-// Shared locks are held together, and not beside an exclusive one; who asks for an
-// exclusive lock is not passed over for ever.
+// Shared locks are held together but not with an exclusive lock, and a request for an
+// exclusive lock does not starve.
 func TestSharedLocksAreHeldTogether(t *testing.T) {
 	inBothProgressModes(t, 4, func(w *World) error {
 		win, err := w.WinAllocate(8)
@@ -149,7 +149,6 @@ func TestLockAll(t *testing.T) {
 	})
 }
 
-// With NoCheck nothing is asked for.
 func TestLockNoCheckSendsNoRequest(t *testing.T) {
 	f := newFabric(t, 2, 1, false)
 	f.succeed(Options{}, func(w *World) error {
@@ -170,8 +169,8 @@ func TestLockNoCheckSendsNoRequest(t *testing.T) {
 	})
 }
 
-// Operations of a lock of all wait for whoever has an exclusive lock, and their
-// origin does not wait with them.
+// Operations in a LockAll epoch wait for the holder of an exclusive lock, without blocking
+// their origin.
 func TestLockAllOperationsWaitForExclusiveLock(t *testing.T) {
 	inBothProgressModes(t, 3, func(w *World) error {
 		win, err := w.WinAllocate(8)

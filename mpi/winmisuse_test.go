@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What an epoch does not allow is refused, and does no harm to it.
+// Calls that the current epoch does not allow fail and leave the epoch unchanged.
 func TestEpochViolationsAreRejected(t *testing.T) {
 	inBothProgressModes(t, 2, func(w *World) error {
 		b := make([]byte, 8)
@@ -150,7 +150,7 @@ func TestRMARejectsInvalidRangesAndArguments(t *testing.T) {
 				return fmt.Errorf("call %d: %v, want %v", i, x.err, x.want)
 			}
 		}
-		// What is empty or for nobody is allowed.
+		// Empty operations and operations on ProcNull are allowed.
 		r, err := win.Rput(b, ProcNull, 99)
 		if err != nil {
 			return err
@@ -167,7 +167,7 @@ func TestRMARejectsInvalidRangesAndArguments(t *testing.T) {
 	})
 }
 
-// A window of memory that NICs cannot change as a whole is as atomic as any other.
+// Accumulates are atomic on memory that NIC atomics cannot cover completely.
 func TestAccumulateOnUnalignedWindow(t *testing.T) {
 	inBothProgressModes(t, 3, func(w *World) error {
 		mem := make([]byte, 64)
@@ -205,7 +205,7 @@ func TestAccumulateOnUnalignedWindow(t *testing.T) {
 	})
 }
 
-// A rank that cannot make its part keeps nobody waiting.
+// A rank that fails to create its segment does not block the others.
 func TestWinCreateFailureReachesAllRanks(t *testing.T) {
 	inBothProgressModes(t, 3, func(w *World) error {
 		size := 8
@@ -220,8 +220,8 @@ func TestWinCreateFailureReachesAllRanks(t *testing.T) {
 	})
 }
 
-// When a rank is lost, whoever waits for it in a window is told, locks that it had go
-// to others, and others go on.
+// When a rank is lost, operations and locks that need it fail, its locks are granted to
+// others, and other ranks continue.
 func TestPeerLossInWindow(t *testing.T) {
 	program := func(f *fabric, what string, do func(w *World, win *Win) error) func(*World) error {
 		return func(w *World) error {
@@ -300,7 +300,7 @@ func TestPeerLossInWindow(t *testing.T) {
 					f := newFabric(t, 3, seed, false)
 					f.atomics = seed != 1
 					for i, err := range f.run(o, program(f, what, do)) {
-						if i != 1 && (!errors.Is(err, ErrPeerLost) || !strings.Contains(err.Error(), "not all ranks can be met")) {
+						if i != 1 && (!errors.Is(err, ErrPeerLost) || !strings.Contains(err.Error(), "not all ranks can be reached")) {
 							t.Errorf("%s: rank %d ends with %v", way, i, err)
 						}
 					}
@@ -313,7 +313,7 @@ func TestPeerLossInWindow(t *testing.T) {
 	}
 }
 
-// untilLost does something until it fails.
+// repeatUntilError calls do until it fails.
 func repeatUntilError(do func() error) error {
 	for {
 		if err := do(); err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/reuse"
 )
 
-// windowOfTwo runs a program at rank 0 of two, which has a window of rank 1 locked.
+// withLockedWindow runs a program on rank 0 of two, which holds the lock of rank 1's
+// window.
 func withLockedWindow(t *testing.T, f mpihost.Fabric, cfg carrier.Config, size int, program func(*mpi.World, *mpi.Win) error) {
 	t.Helper()
 	f.Ranks, f.Limit = 2, time.Minute
@@ -44,8 +45,8 @@ func withLockedWindow(t *testing.T, f mpihost.Fabric, cfg carrier.Config, size i
 
 func carrierStats(w *mpi.World) carrier.Stats { return w.Stats().Carrier.(carrier.Stats) }
 
-// Small puts and gets go by way of a buffer that is registered already, until the
-// program's own has been used often enough. Either way they bring what they should.
+// Small puts and gets use a bounce buffer until the program's buffer has been used often
+// enough to be registered.
 func TestFrequentPutAndGetBuffersAreRegistered(t *testing.T) {
 	const size, times = 700, 30
 	for _, at := range []struct {
@@ -94,7 +95,7 @@ func TestFrequentPutAndGetBuffersAreRegistered(t *testing.T) {
 	}
 }
 
-// Below 128 bytes nothing is looked up, and large buffers are never copied.
+// Buffers below 128 bytes are not looked up, and large buffers are never copied.
 func TestReuseTableIgnoresTinyAndLargePuts(t *testing.T) {
 	cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: reuse.Thresholds{1}}}
 	withLockedWindow(t, mpihost.Fabric{}, cfg, 64<<10, func(w *mpi.World, win *mpi.Win) error {
@@ -124,8 +125,8 @@ func boolToUint(b bool) uint64 {
 	return 0
 }
 
-// A program that has very many operations under way does not have them all copied: memory
-// for communication stays as it is.
+// With very many pending puts the runtime does not copy all of them: its send buffers do
+// not grow.
 func TestManyPutsDoNotGrowSendBuffers(t *testing.T) {
 	const many, each = 2000, 8
 	withLockedWindow(t, mpihost.Fabric{}, carrier.Config{}, many*each, func(w *mpi.World, win *mpi.Win) error {

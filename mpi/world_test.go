@@ -11,17 +11,17 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// proc is a program in virtual time: a rank, or what it runs beside itself.
+// proc is a task in virtual time: the program of a rank or one of its runtime tasks.
 type proc struct {
 	f                *fabric
 	rank             int
 	resume           chan struct{}
 	wake             time.Duration
-	waitsForDelivery bool // it waits for what comes
+	waitsForDelivery bool
 	exited           bool
 }
 
-// hang is after how much virtual time a run counts as one that never ends.
+// hangTimeout is the virtual time after which a run counts as hung.
 const hangTimeout = 20 * time.Second
 
 func (p *proc) Now() time.Duration { return p.f.nics[p.rank].Now() }
@@ -50,7 +50,7 @@ func (f *fabric) isDead(rank int) bool {
 	return f.nics[rank].dead
 }
 
-// park lets others run until a time, or until something comes.
+// park lets other tasks run until a time or a delivery.
 func (p *proc) park(until time.Duration) {
 	if p.f.nics[p.rank].dead {
 		panic(killedPanic{})
@@ -63,7 +63,7 @@ func (p *proc) park(until time.Duration) {
 	}
 }
 
-// spawn adds a program.
+// spawn adds a task.
 func (f *fabric) spawn(rank int, run func(*proc)) {
 	p := &proc{f: f, rank: rank, resume: make(chan struct{})}
 	f.procs = append(f.procs, p)
@@ -80,7 +80,7 @@ func (f *fabric) spawn(rank int, run func(*proc)) {
 	}()
 }
 
-// simulate runs all programs to their ends, and reports whether they have any.
+// simulate runs all tasks, and reports whether they all end before hangTimeout.
 func (f *fabric) simulate() bool {
 	for f.now < hangTimeout {
 		var ready []*proc
@@ -114,7 +114,7 @@ func (f *fabric) simulate() bool {
 	return false
 }
 
-// happen lets events happen in real time until done.
+// runEvents executes events in real time until done is closed.
 func (f *fabric) runEvents(done <-chan struct{}) {
 	for {
 		f.mu.Lock()
@@ -135,7 +135,7 @@ func (f *fabric) runEvents(done <-chan struct{}) {
 	}
 }
 
-// environment is a rank's. Ranks are two to a host.
+// newEnv returns the environment of a rank, with two ranks per host.
 func (f *fabric) newEnv(rank int, p *proc) *env.Env {
 	e := &env.Env{
 		Rank: rank, Size: len(f.nics), Proc: p, Control: &control{f, rank}, Concurrent: f.concurrent,
@@ -166,10 +166,10 @@ func (f *fabric) open(e *env.Env, up Upper) (Carrier, error) {
 	return f.nics[e.Rank], nil
 }
 
-// errKilled is what a rank that was killed ends with.
+// errKilled is the result of a killed rank.
 var errKilled = errors.New("killed")
 
-// run runs a program as all ranks, and returns what each ended with.
+// run runs a program on all ranks and returns the error of each.
 func (f *fabric) run(o Options, program func(*World) error) []error {
 	f.t.Helper()
 	o.Open = f.open
@@ -220,7 +220,7 @@ func (f *fabric) run(o Options, program func(*World) error) []error {
 	return errs
 }
 
-// succeed runs a program that no rank may fail in.
+// succeed runs a program that must not fail on any rank.
 func (f *fabric) succeed(o Options, program func(*World) error) {
 	f.t.Helper()
 	for i, err := range f.run(o, program) {

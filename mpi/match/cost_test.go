@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// asked is one way to ask for a message, or to be asked by one, while others wait.
+// queueCase is a queue state and a match whose cost is measured.
 type queueCase struct {
 	name string
-	// fill queues others; once has one more queued, found and taken out.
+	// fill queues other nodes; once queues, matches and removes one more.
 	fill func(waiting int) (once func())
 }
 
-// waysToAsk are all of them: a message looks for its receive, which may have wildcards
-// and stand behind as many others, and a receive for its message.
+// queueCases are messages that look for a receive, with wildcards and other receives
+// before it, and receives that look for a message.
 func queueCases() (all []queueCase) {
 	message := Envelope{Source: 7, Tag: 1 << 20}
 	for w := range wildcardSets {
@@ -54,7 +54,7 @@ func queueCases() (all []queueCase) {
 			}},
 		)
 	}
-	// All of one envelope: what is asked for is the first of them.
+	// All nodes have the same envelope, and the first is matched.
 	return append(all,
 		queueCase{"posted, all alike", func(waiting int) func() {
 			var q Posted[int]
@@ -83,8 +83,8 @@ func queueCases() (all []queueCase) {
 
 const few, many = 10, 10_000
 
-// cost is how much longer a match takes with many queued than with few, at best of
-// some turns, in which both are measured one after the other.
+// cost returns how much longer a match takes with many queued nodes than with few, as the
+// best of some runs.
 func (a *queueCase) cost(turns int) (ratio float64, each time.Duration) {
 	const times = 1000
 	little, much := a.fill(few), a.fill(many)
@@ -101,8 +101,8 @@ func (a *queueCase) cost(turns int) (ratio float64, each time.Duration) {
 	return best[1].Seconds() / best[0].Seconds(), best[1] / times
 }
 
-// What a match costs does not depend on how many others wait: a thousand times as many
-// are in the way of a search from the front.
+// The cost of a match does not depend on the queue length, although a linear search would
+// be a thousand times as long.
 func TestMatchCostIndependentOfQueueLength(t *testing.T) {
 	const most = 10 // what does not fit into caches takes somewhat longer
 	for _, a := range queueCases() {
@@ -114,7 +114,7 @@ func TestMatchCostIndependentOfQueueLength(t *testing.T) {
 	}
 }
 
-// BenchmarkMatch says what a match costs, and how much more than with few queued.
+// BenchmarkMatch reports the cost of a match, and its ratio to that in a short queue.
 func BenchmarkMatch(b *testing.B) {
 	for _, a := range queueCases() {
 		b.Run(fmt.Sprintf("%s/queued=%d", a.name, many), func(b *testing.B) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// model is both queues as MPI defines them: in order, and searched from the front.
+// model is the reference: both queues in order, searched linearly.
 type model struct{ posted, unexpected []*Node[int] }
 
 func take(q *[]*Node[int], takes func(*Node[int]) bool) *Node[int] {
@@ -19,8 +19,8 @@ func take(q *[]*Node[int], takes func(*Node[int]) bool) *Node[int] {
 	return n
 }
 
-// However messages, receives, wildcards and cancels interleave, the queues agree
-// with a search from the front.
+// However messages, receives, wildcards and cancels interleave, the queues agree with a
+// linear search.
 func TestQueuesMatchInOrder(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -109,7 +109,6 @@ func TestEnvelopeOverlaps(t *testing.T) {
 	}
 }
 
-// A program that never uses a tag twice does not make the queues grow.
 func TestUniqueTagsDoNotGrowIndex(t *testing.T) {
 	var q Unexpected[int]
 	for i := range int32(20 * maxEmptyLists) {

@@ -9,32 +9,31 @@ import (
 )
 
 func newAdaptiveWorld(t *testing.T) *world {
-	return newWorld(t, 2, Config{Protocol: Speculative, EagerLimit: limit, Adaptive: true, Sample: 5})
+	return newWorld(t, 2, Config{Protocol: Speculative, EagerLimit: eagerLimit, Adaptive: true, Sample: 5})
 }
 
-// cross has a message whose RTR and RTS meet on their way.
+// crossRTRAndRTS sends a message whose RTS and RTR cross.
 func (w *world) crossRTRAndRTS(id int) {
 	w.t.Helper()
-	r := w.recv(1, 0, 7, long)
-	w.send(0, 1, 7, id, long)
-	w.finish()
-	w.got(r, id, long)
+	r := w.recv(1, 0, 7, rendezvousSize)
+	w.send(0, 1, 7, id, rendezvousSize)
+	w.runToEnd()
+	w.checkReceived(r, id, rendezvousSize)
 }
 
-// early has a message whose receive is posted so long before that an RTR is there
-// when it is sent.
+// sendAfterRTR sends a message after the RTR of its receive has arrived.
 func (w *world) sendAfterRTR(id int) {
 	w.t.Helper()
-	r := w.recv(1, 0, 7, long)
+	r := w.recv(1, 0, 7, rendezvousSize)
 	w.now += time.Millisecond
-	w.finish()
-	w.send(0, 1, 7, id, long)
-	w.finish()
-	w.got(r, id, long)
+	w.runToEnd()
+	w.send(0, 1, 7, id, rendezvousSize)
+	w.runToEnd()
+	w.checkReceived(r, id, rendezvousSize)
 }
 
-// RTRs that are of no use stop, and the look for them with them; when receives come
-// early again for a while, they are resumed.
+// RTRs that are not used stop, and early progress with them; they resume when receives are
+// posted early again.
 func TestAdaptiveStopsAndResumesRTRs(t *testing.T) {
 	w := newAdaptiveWorld(t)
 	for i := range 5 {
@@ -70,27 +69,26 @@ func TestAdaptiveStopsAndResumesRTRs(t *testing.T) {
 	}
 }
 
-// An RTR that comes after the sender has asked for no more is not kept: its receive
-// takes an RTS.
+// An RTR that arrives after the sender has stopped RTRs is dropped; its receive matches an
+// RTS.
 func TestRTRAfterStopIsDropped(t *testing.T) {
 	w := newAdaptiveWorld(t)
 	for i := range 5 {
 		w.crossRTRAndRTS(i)
 	}
-	w.send(0, 1, 7, 10, long) // asks for no more
-	r1, r2 := w.recv(1, 0, 7, long), w.recv(1, 0, 7, long)
-	w.sees(1, 0, wire.RTR, wire.RTR)
-	s2 := w.send(0, 1, 7, 11, long)
+	w.send(0, 1, 7, 10, rendezvousSize) // asks for no more
+	r1, r2 := w.recv(1, 0, 7, rendezvousSize), w.recv(1, 0, 7, rendezvousSize)
+	w.deliverKinds(1, 0, wire.RTR, wire.RTR)
+	s2 := w.send(0, 1, 7, 11, rendezvousSize)
 	if s2.state != stateRTSSent {
 		t.Error("an RTR was used that the receiver takes for unsent")
 	}
-	w.finish()
-	w.got(r1, 10, long)
-	w.got(r2, 11, long)
+	w.runToEnd()
+	w.checkReceived(r1, 10, rendezvousSize)
+	w.checkReceived(r2, 11, rendezvousSize)
 }
 
-// The share of RTRs that must be used, and that would have to be, is the same: four of
-// five are enough, three are not.
+// RTRs stop and resume at the same fraction: four of five used are enough, three are not.
 func TestAdaptiveUsageThreshold(t *testing.T) {
 	for used, on := range []bool{false, false, false, false, true, true} {
 		w := newAdaptiveWorld(t)
@@ -118,16 +116,15 @@ func TestAdaptiveUsageThreshold(t *testing.T) {
 	}
 }
 
-// What would have been used is counted from when RTRs were stopped: what was before says
-// nothing about whether to resume.
+// Only sends after RTRs were stopped count for resuming them.
 func TestResumeCountStartsWhenRTRsStop(t *testing.T) {
 	w := newAdaptiveWorld(t)
 	for i := range 4 { // of anybody's, so that there is no RTR, though one would have come
-		r := w.recv(1, match.Any, 7, long)
+		r := w.recv(1, match.Any, 7, rendezvousSize)
 		w.now += time.Millisecond
-		w.send(0, 1, 7, i, long)
-		w.finish()
-		w.got(r, i, long)
+		w.send(0, 1, 7, i, rendezvousSize)
+		w.runToEnd()
+		w.checkReceived(r, i, rendezvousSize)
 	}
 	for i := range 6 { // five are judged; the next says so, and is the first that is watched
 		w.crossRTRAndRTS(i)
@@ -137,9 +134,8 @@ func TestResumeCountStartsWhenRTRsStop(t *testing.T) {
 	}
 }
 
-// Without adaptation RTRs are sent though none is used.
 func TestNonAdaptiveKeepsSendingRTRs(t *testing.T) {
-	w := races(t)
+	w := newSpeculativeWorld(t)
 	for i := range 40 {
 		w.crossRTRAndRTS(i)
 	}

@@ -9,40 +9,40 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// An explorer runs a small program of several ranks in every order in which its calls,
-// words and transfers can happen: a program's calls keep their order, and so do the
-// words from one rank to another; everything else is free, and so is what an early
-// progress call finds. Orders that lead to the same state are gone on with once.
+// explorer runs a small program of several ranks in every order of its calls, message
+// deliveries and transfers. Calls of a rank and messages between two ranks stay in order;
+// everything else is free, including the messages that early progress delivers. Runs that
+// reach a known state are cut off.
 //
-// Each run begins anew and follows a path of choices, so that a violation comes with
-// the path that leads there.
+// Each run starts anew and follows a path of choices, so a violation comes with the path
+// that leads to it.
 type explorer struct {
-	cfg  Config
-	prog program
-	most int // states; no more are looked at if there are more than that
+	cfg       Config
+	prog      program
+	maxStates int // limit of the exploration
 
-	path     []choice
-	next     int // of the path
-	fresh    bool
-	seen     map[[16]byte]bool
-	complete int // runs that came to an end
-	stats    Stats
-	did      []event
-	problem  error // of a word that came within a call
-	r        *exploredRun
-	scratch  []byte
+	path       []choice
+	pathIndex  int
+	atPathEnd  bool
+	seen       map[[16]byte]bool
+	complete   int // runs that reached the end of the program
+	stats      Stats
+	events     []event
+	deliverErr error // of a delivery during a call
+	run        *exploredRun
+	scratch    []byte
 }
 
-// choice is which of several things happens.
+// choice is the alternative picked of several.
 type choice struct{ picked, of int }
 
-// event is something that has happened.
+// event is a step of a run, for error messages.
 type event struct {
-	rank, i int
-	a       *act // a call; nil if something came or moved
-	h       wire.Header
-	within  bool // a call
-	moved   int  // bytes
+	rank, i    int
+	a          *act // call; nil for a delivery or a transfer
+	h          wire.Header
+	duringCall bool // delivered by early progress
+	bytes      int  // of a transfer
 }
 
 func (e event) String() string {
@@ -50,58 +50,58 @@ func (e event) String() string {
 	case e.a != nil:
 		return fmt.Sprintf("rank %d, %d: %v", e.rank, e.i, *e.a)
 	case e.h.Kind == 0:
-		return fmt.Sprintf("rank %d moves %d bytes, with rank %d", e.rank, e.moved, e.i)
+		return fmt.Sprintf("rank %d transfers %d bytes with rank %d", e.rank, e.bytes, e.i)
 	}
 	within := ""
-	if e.within {
-		within = "within its call "
+	if e.duringCall {
+		within = "during its call "
 	}
-	return fmt.Sprintf("%srank %d hears %v of %d (flags %d)", within, e.rank, e.h.Kind, e.i, e.h.Flags)
+	return fmt.Sprintf("%srank %d receives %v from %d (flags %d)", within, e.rank, e.h.Kind, e.i, e.h.Flags)
 }
 
-// act is something that a rank does in a program.
+// act is a call of a rank in a program.
 type act struct {
-	what   what
-	peer   int // of sends and receives; match.Any in receives
-	tag    int // the same
-	size   int // of the message, or the room for one
-	noRoom bool
-	mode   Mode
-	// noMemory has nothing be registered in the call: a send fails, a receive does not
-	// speak.
+	kind     actKind
+	peer     int // of sends and receives; match.Any in receives
+	tag      int // the same
+	size     int // of the message or the buffer
+	noCredit bool
+	mode     Mode
+	// noMemory makes registration fail during the call: a send fails, a receive sends no
+	// RTR.
 	noMemory bool
-	which    int // act, that is waited for or cancelled, or whose message is received
+	target   int // index of the act that is waited for, cancelled or received
 }
 
-type what uint8
+type actKind uint8
 
 const (
-	sends what = iota
-	receives
-	waits
-	cancels
-	takes // a message out, when there is one: a matched probe
-	gets  // it
+	sendAct actKind = iota
+	recvAct
+	waitAct
+	cancelAct
+	mprobeAct // waits for a message
+	mrecvAct
 )
 
 func (a act) String() string {
 	who := fmt.Sprintf("%d tag %d of %d B", a.peer, a.tag, a.size)
-	switch a.what {
-	case sends:
-		return "send to " + who + map[Mode]string{Synchronous: ", synchronous"}[a.mode] + map[bool]string{true: ", without room"}[a.noRoom] + map[bool]string{true: ", without memory"}[a.noMemory]
-	case receives:
+	switch a.kind {
+	case sendAct:
+		return "send to " + who + map[Mode]string{Synchronous: ", synchronous"}[a.mode] + map[bool]string{true: ", without credit"}[a.noCredit] + map[bool]string{true: ", without memory"}[a.noMemory]
+	case recvAct:
 		return "receive from " + who + map[bool]string{true: ", without memory"}[a.noMemory]
-	case waits:
-		return fmt.Sprintf("wait for %d", a.which)
-	case takes:
-		return "take a message from " + who
-	case gets:
-		return fmt.Sprintf("receive message %d", a.which)
+	case waitAct:
+		return fmt.Sprintf("wait for %d", a.target)
+	case mprobeAct:
+		return "mprobe from " + who
+	case mrecvAct:
+		return fmt.Sprintf("receive message %d", a.target)
 	}
-	return fmt.Sprintf("cancel %d", a.which)
+	return fmt.Sprintf("cancel %d", a.target)
 }
 
-// program is what each rank does.
+// program lists the acts of each rank.
 type program [][]act
 
 func (p program) String() string {
@@ -114,26 +114,26 @@ func (p program) String() string {
 	return s.String()
 }
 
-// explored is one run of a program.
+// exploredRun is one run of a program.
 type exploredRun struct {
-	w    *world
-	pc   []int
-	reqs [][]*Request // by rank and act
-	came [][]int      // by rank: whom the messages are from, in the order in which they came
-	took [][]*Message // by rank and act
+	w           *world
+	pc          []int
+	reqs        [][]*Request // by rank and act
+	arrivedFrom [][]int      // by rank: the senders of messages, in order of arrival
+	mprobed     [][]*Message // by rank and act
 }
 
-// errSeen ends a run that has come to where another was.
+// errSeen ends a run that has reached a known state.
 var errSeen = errors.New("seen")
 
-// explore goes all ways, and returns the first violation.
+// explore runs all paths and returns the first violation.
 func (x *explorer) explore() error {
 	x.seen = make(map[[16]byte]bool)
 	for {
-		x.next, x.fresh, x.did, x.problem = 0, false, x.did[:0], nil
-		if err := x.run(); err != nil && !errors.Is(err, errSeen) {
+		x.pathIndex, x.atPathEnd, x.events, x.deliverErr = 0, false, x.events[:0], nil
+		if err := x.runPath(); err != nil && !errors.Is(err, errSeen) {
 			order := ""
-			for _, e := range x.did {
+			for _, e := range x.events {
 				order += e.String() + "\n"
 			}
 			return fmt.Errorf("%v: %w\nprogram:\n%vorder:\n%s", x.cfg.Protocol, err, x.prog, order)
@@ -142,7 +142,7 @@ func (x *explorer) explore() error {
 		for last >= 0 && x.path[last].picked+1 == x.path[last].of {
 			last--
 		}
-		if last < 0 || len(x.seen) > x.most {
+		if last < 0 || len(x.seen) > x.maxStates {
 			return nil
 		}
 		x.path = x.path[:last+1]
@@ -150,44 +150,44 @@ func (x *explorer) explore() error {
 	}
 }
 
-// choose picks one of n: as the path says, or the first beyond its end.
+// choose picks one of n alternatives: as the path says, or the first at its end.
 func (x *explorer) choose(n int) int {
 	if n == 1 {
 		return 0
 	}
-	if x.next == len(x.path) {
+	if x.pathIndex == len(x.path) {
 		x.path = append(x.path, choice{0, n})
 	}
-	c := x.path[x.next]
-	x.next++
-	x.fresh = x.next == len(x.path) // all choices before are as in the run before
+	c := x.path[x.pathIndex]
+	x.pathIndex++
+	x.atPathEnd = x.pathIndex == len(x.path) // the earlier choices repeat the previous run
 	return c.picked
 }
 
-// run follows the path, and goes on to the end of the program or a known state.
-func (x *explorer) run() error {
+// runPath follows the path and continues to the end of the program or a known state.
+func (x *explorer) runPath() error {
 	size := len(x.prog)
-	x.r = &exploredRun{w: newWorld(nil, size, x.cfg), pc: make([]int, size), reqs: make([][]*Request, size), came: make([][]int, size), took: make([][]*Message, size)}
-	for rank, n := range x.r.w.ranks {
-		x.r.reqs[rank], x.r.took[rank] = make([]*Request, len(x.prog[rank])), make([]*Message, len(x.prog[rank]))
-		n.progress = func() { x.early(rank) }
+	x.run = &exploredRun{w: newWorld(nil, size, x.cfg), pc: make([]int, size), reqs: make([][]*Request, size), arrivedFrom: make([][]int, size), mprobed: make([][]*Message, size)}
+	for rank, n := range x.run.w.ranks {
+		x.run.reqs[rank], x.run.mprobed[rank] = make([]*Request, len(x.prog[rank])), make([]*Message, len(x.prog[rank]))
+		n.progress = func() { x.deliverEarly(rank) }
 	}
 	var can []step
 	for {
-		if can = x.enabled(can[:0]); len(can) == 0 {
+		if can = x.enabledSteps(can[:0]); len(can) == 0 {
 			break
 		}
-		if err := x.take(can[x.choose(len(can))]); err != nil {
+		if err := x.doStep(can[x.choose(len(can))]); err != nil {
 			return err
 		}
-		if x.problem != nil {
-			return x.problem
+		if x.deliverErr != nil {
+			return x.deliverErr
 		}
-		if err := x.r.checkRTRCounts(); err != nil {
+		if err := x.run.checkRTRCounts(); err != nil {
 			return err
 		}
-		if x.fresh {
-			state := x.state()
+		if x.atPathEnd {
+			state := x.stateHash()
 			if x.seen[state] {
 				return errSeen
 			}
@@ -195,19 +195,19 @@ func (x *explorer) run() error {
 		}
 	}
 	x.complete++
-	for _, n := range x.r.w.ranks {
+	for _, n := range x.run.w.ranks {
 		x.stats.merge(&n.e.Stats)
 	}
-	return x.r.check(x.prog)
+	return x.run.check(x.prog)
 }
 
-// step is something that can happen: a rank's next call; if to is not negative, a word
-// from it to another; if job is not, a transfer.
+// step is a possible next step: a delivery if to >= 0, a transfer if job >= 0, else the
+// next call of the rank.
 type step struct{ rank, to, job int }
 
-// enabled is all that can happen now, in can.
-func (x *explorer) enabled(can []step) []step {
-	r := x.r
+// enabledSteps appends all possible steps to can.
+func (x *explorer) enabledSteps(can []step) []step {
+	r := x.run
 	for rank, acts := range x.prog {
 		if r.pc[rank] == len(acts) {
 			continue
@@ -217,24 +217,24 @@ func (x *explorer) enabled(can []step) []step {
 		}
 	}
 	for rank, n := range r.w.ranks {
-		for to := range n.to {
-			if len(n.to[to]) > 0 {
+		for to := range n.outgoing {
+			if len(n.outgoing[to]) > 0 {
 				can = append(can, step{rank, to, -1})
 			}
 		}
-		for i := range n.jobs {
+		for i := range n.transfers {
 			can = append(can, step{rank, -1, i})
 		}
 	}
 	return can
 }
 
-// blocked reports whether a call would wait.
+// blocked reports whether a call would block.
 func (r *exploredRun) blocked(rank int, a *act) bool {
-	switch a.what {
-	case waits:
-		return !r.reqs[rank][a.which].Done()
-	case takes:
+	switch a.kind {
+	case waitAct:
+		return !r.reqs[rank][a.target].Done()
+	case mprobeAct:
 		_, _, _, there := r.w.ranks[rank].e.Probe(a.envelope())
 		return !there
 	}
@@ -245,73 +245,74 @@ func (a *act) envelope() match.Envelope {
 	return match.Envelope{Source: int32(a.peer), Tag: int32(a.tag)}
 }
 
-// take lets a step happen.
-func (x *explorer) take(s step) error {
+// doStep executes a step.
+func (x *explorer) doStep(s step) error {
 	switch {
 	case s.to >= 0:
 		return x.deliver(s.rank, s.to, false)
 	case s.job >= 0:
-		j := &x.r.w.ranks[s.rank].jobs[s.job]
-		x.did = append(x.did, event{rank: s.rank, i: j.peer, moved: j.n})
-		return x.r.w.tryTransfer(s.rank, s.job)
+		j := &x.run.w.ranks[s.rank].transfers[s.job]
+		x.events = append(x.events, event{rank: s.rank, i: j.peer, bytes: j.n})
+		return x.run.w.tryTransfer(s.rank, s.job)
 	}
-	x.call(s.rank, &x.prog[s.rank][x.r.pc[s.rank]])
+	x.call(s.rank, &x.prog[s.rank][x.run.pc[s.rank]])
 	return nil
 }
 
-// call has a rank do what is next in its program.
+// call executes the next act of a rank.
 func (x *explorer) call(rank int, a *act) {
-	r, n := x.r, x.r.w.ranks[rank]
+	r, n := x.run, x.run.w.ranks[rank]
 	i := r.pc[rank]
 	r.pc[rank]++
-	x.did = append(x.did, event{rank: rank, i: i, a: a})
+	x.events = append(x.events, event{rank: rank, i: i, a: a})
 	n.noMemory = a.noMemory
 	defer func() { n.noMemory = false }()
-	switch a.what {
-	case sends:
-		n.noRoom = a.noRoom
-		q := &Request{Peer: a.peer, Tag: int32(a.tag), Buf: message(x.id(rank, i), a.size), Mode: a.mode}
+	switch a.kind {
+	case sendAct:
+		n.noCredit = a.noCredit
+		q := &Request{Peer: a.peer, Tag: int32(a.tag), Buf: testMessage(x.id(rank, i), a.size), Mode: a.mode}
 		r.reqs[rank][i] = q
 		n.e.Isend(q)
-	case receives:
+	case recvAct:
 		q := &Request{Peer: a.peer, Tag: int32(a.tag), Buf: make([]byte, a.size)}
 		r.reqs[rank][i] = q
 		n.e.Irecv(q)
-	case cancels:
-		n.e.Cancel(r.reqs[rank][a.which])
-	case takes:
-		r.took[rank][i] = n.e.Improbe(a.envelope())
-	case gets:
+	case cancelAct:
+		n.e.Cancel(r.reqs[rank][a.target])
+	case mprobeAct:
+		r.mprobed[rank][i] = n.e.Improbe(a.envelope())
+	case mrecvAct:
 		q := &Request{Buf: make([]byte, a.size)}
 		r.reqs[rank][i] = q
-		n.e.Imrecv(q, r.took[rank][a.which])
-	case waits:
+		n.e.Imrecv(q, r.mprobed[rank][a.target])
+	case waitAct:
 	}
 }
 
-// id numbers messages.
+// id returns a unique message number.
 func (x *explorer) id(rank, i int) int { return 1 + rank*16 + i }
 
-// deliver lets a word arrive.
-func (x *explorer) deliver(from, to int, within bool) error {
-	h := &x.r.w.ranks[from].to[to][0].h
-	x.did = append(x.did, event{rank: to, i: from, h: *h, within: within})
+// deliver delivers a message.
+func (x *explorer) deliver(from, to int, duringCall bool) error {
+	h := &x.run.w.ranks[from].outgoing[to][0].h
+	x.events = append(x.events, event{rank: to, i: from, h: *h, duringCall: duringCall})
 	if h.Kind == wire.Eager || h.Kind == wire.RTS {
-		x.r.came[to] = append(x.r.came[to], from)
+		x.run.arrivedFrom[to] = append(x.run.arrivedFrom[to], from)
 	}
-	_, err := x.r.w.tryDeliver(from, to)
+	_, err := x.run.w.tryDeliver(from, to)
 	return err
 }
 
-// early takes in any of what is on its way, in any order.
-func (x *explorer) early(rank int) {
-	n := x.r.w.ranks[rank]
+// deliverEarly delivers any of the queued messages, in any order, for an early progress
+// call.
+func (x *explorer) deliverEarly(rank int) {
+	n := x.run.w.ranks[rank]
 	defer func(was bool) { n.noMemory = was }(n.noMemory)
-	n.noMemory = false // that is for what the call is about
-	for x.problem == nil {
+	n.noMemory = false // registration fails only for the call itself
+	for x.deliverErr == nil {
 		var from []int
-		for _, n := range x.r.w.ranks {
-			if len(n.to[rank]) > 0 {
+		for _, n := range x.run.w.ranks {
+			if len(n.outgoing[rank]) > 0 {
 				from = append(from, n.rank)
 			}
 		}
@@ -319,11 +320,11 @@ func (x *explorer) early(rank int) {
 		if c == 0 {
 			return
 		}
-		x.problem = x.deliver(from[c-1], rank, true)
+		x.deliverErr = x.deliver(from[c-1], rank, true)
 	}
 }
 
-// merge adds up what interests of a run.
+// merge adds the statistics that the tests check.
 func (s *Stats) merge(o *Stats) {
 	s.RTRsCame += o.RTRsCame
 	s.RTRsUsed += o.RTRsUsed

@@ -9,39 +9,38 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// left are those that are.
+// pending returns the queued RTRs.
 func (q *rtrQueue) pending() []wire.Header { return q.all[q.first:] }
 
-// balanced checks what holds at any time: every RTR that came was used, dropped, or is
-// kept.
+// checkRTRCounts checks an invariant: every received RTR was used, dropped, or is queued.
 func (r *exploredRun) checkRTRCounts() error {
 	for rank, n := range r.w.ranks {
-		kept := 0
+		queued := 0
 		for _, s := range n.e.senders {
-			kept += s.rtrs.len()
+			queued += s.rtrs.len()
 		}
-		if st := &n.e.Stats; st.RTRsCame != st.RTRsUsed+st.RTRsDropped+uint64(kept) {
-			return fmt.Errorf("rank %d: %d RTRs came, %d were used, %d dropped, and %d are kept", rank, st.RTRsCame, st.RTRsUsed, st.RTRsDropped, kept)
+		if st := &n.e.Stats; st.RTRsCame != st.RTRsUsed+st.RTRsDropped+uint64(queued) {
+			return fmt.Errorf("rank %d: %d RTRs arrived, %d were used, %d dropped, and %d are queued", rank, st.RTRsCame, st.RTRsUsed, st.RTRsDropped, queued)
 		}
 	}
 	return nil
 }
 
-// placed is an act with its place.
+// placedAct is an act with its rank, index and request.
 type placedAct struct {
 	rank, i int
 	a       act
 	q       *Request
-	with    *placedAct // whom it has met
-	held    bool       // the message was taken out, and is not received yet
+	matched *placedAct // the send or receive it matched
+	mprobed bool       // the message was probed and not yet received
 }
 
-// accepts reports whether a receive takes a message, as MPI says.
-func (p *placedAct) accepts(s *placedAct) bool {
+// matches reports whether a receive matches a message by the rules of MPI.
+func (p *placedAct) matches(s *placedAct) bool {
 	return s.a.peer == p.rank && (p.a.peer == match.Any || p.a.peer == s.rank) && (p.a.tag == match.Any || p.a.tag == s.a.tag)
 }
 
-// check looks at a run from whose end nothing more can happen.
+// check checks the final state of a run.
 func (r *exploredRun) check(prog program) error {
 	var sent, recv []*placedAct
 	for rank, acts := range prog {
@@ -49,24 +48,24 @@ func (r *exploredRun) check(prog program) error {
 			q := r.reqs[rank][i]
 			switch {
 			case q == nil:
-			case a.what == sends && a.noMemory && q.Done() && errors.Is(q.Err, errNoMemory): // there was no message
-			case a.what == sends:
+			case a.kind == sendAct && a.noMemory && q.Done() && errors.Is(q.Err, errNoMemory): // no message was sent
+			case a.kind == sendAct:
 				sent = append(sent, &placedAct{rank: rank, i: i, a: a, q: q})
-			case a.what == gets: // its place is where the message was taken out
-				recv = append(recv, &placedAct{rank: rank, i: a.which, a: acts[a.which], q: q})
+			case a.kind == mrecvAct: // it matched at its probe
+				recv = append(recv, &placedAct{rank: rank, i: a.target, a: acts[a.target], q: q})
 			default:
 				recv = append(recv, &placedAct{rank: rank, i: i, a: a, q: q})
 			}
 		}
 	}
-	blind, err := matchReceives(sent, recv)
+	unregistered, err := matchReceives(sent, recv)
 	if err != nil {
 		return err
 	}
 	held := r.mprobedMessages(prog, sent)
-	for _, p := range blind { // last: it can only be what is left
+	for _, p := range unregistered { // last: their contents are unknown
 		if !p.matchTo(sent, func(*placedAct) bool { return true }) {
-			return fmt.Errorf("rank %d, %d: the receive has met a message that nobody has sent", p.rank, p.i)
+			return fmt.Errorf("rank %d, %d: the receive has matched a message that was not sent", p.rank, p.i)
 		}
 	}
 	for _, s := range sent {
@@ -80,93 +79,92 @@ func (r *exploredRun) check(prog program) error {
 	return r.checkCleanup(sent, recv)
 }
 
-// meet finds out which message each receive has got, by what it says. Blind are those
-// that could not register their memory, and have got a message without its contents.
-func matchReceives(sent, recv []*placedAct) (blind []*placedAct, err error) {
+// matchReceives finds the message of each completed receive by its contents. It returns
+// the receives whose registration failed, which have no contents.
+func matchReceives(sent, recv []*placedAct) (unregistered []*placedAct, err error) {
 	for _, p := range recv {
 		q := p.q
 		switch {
 		case !q.Done() && q.state != statePosted:
-			return nil, fmt.Errorf("rank %d, %d: the receive has met its message, and is not done", p.rank, p.i)
+			return nil, fmt.Errorf("rank %d, %d: the receive has matched but is not done", p.rank, p.i)
 		case !q.Done() || q.Cancelled:
 		case p.a.noMemory && errors.Is(q.Err, errNoMemory):
-			blind = append(blind, p)
+			unregistered = append(unregistered, p)
 		default:
 			n := min(q.Size, len(q.Buf))
 			if !p.matchTo(sent, func(s *placedAct) bool { return bytes.Equal(q.Buf[:n], s.q.Buf[:n]) }) {
-				return nil, fmt.Errorf("rank %d, %d: the receive has %d bytes of tag %d from %d that nobody has sent, or that somebody else has: % x", p.rank, p.i, q.Size, q.MatchedTag, q.Source, q.Buf[:n])
+				return nil, fmt.Errorf("rank %d, %d: the receive has %d bytes of tag %d from %d that were not sent, or that another receive has: % x", p.rank, p.i, q.Size, q.MatchedTag, q.Source, q.Buf[:n])
 			}
 			if errors.Is(q.Err, ErrTruncated) != (q.Size > len(q.Buf)) || q.Err != nil && !errors.Is(q.Err, ErrTruncated) {
 				return nil, fmt.Errorf("rank %d, %d: %d bytes for %d end with %v", p.rank, p.i, q.Size, len(q.Buf), q.Err)
 			}
 		}
 	}
-	return blind, nil
+	return unregistered, nil
 }
 
-// meets brings a receive that is done together with the first message that it can have
-// got, and reports whether there is one.
+// matchTo matches a completed receive with the first send that fits, and reports whether
+// there is one.
 func (p *placedAct) matchTo(sent []*placedAct, same func(*placedAct) bool) bool {
 	for _, s := range sent {
-		if p.accepts(s) && s.with == nil && p.q.Source == s.rank && int(p.q.MatchedTag) == s.a.tag && p.q.Size == s.a.size && same(s) {
-			p.with, s.with = s, p
+		if p.matches(s) && s.matched == nil && p.q.Source == s.rank && int(p.q.MatchedTag) == s.a.tag && p.q.Size == s.a.size && same(s) {
+			p.matched, s.matched = s, p
 			return true
 		}
 	}
 	return false
 }
 
-// held finds the messages that were taken out by programs which have not come to
-// receive them.
-func (r *exploredRun) mprobedMessages(prog program, sent []*placedAct) (takers []*placedAct) {
-	for rank, took := range r.took {
+// mprobedMessages finds the messages that were probed and not yet received.
+func (r *exploredRun) mprobedMessages(prog program, sent []*placedAct) (probes []*placedAct) {
+	for rank, took := range r.mprobed {
 		for i, m := range took {
 			if m == nil || m.a == nil {
 				continue
 			}
-			p := &placedAct{rank: rank, i: i, a: prog[rank][i], q: new(Request), held: true}
+			p := &placedAct{rank: rank, i: i, a: prog[rank][i], q: new(Request), mprobed: true}
 			for _, s := range sent {
-				if s.rank != m.a.peer || s.with != nil {
+				if s.rank != m.a.peer || s.matched != nil {
 					continue
 				}
 				if m.a.header.Kind == wire.RTS && s.q.id == m.a.header.Send || m.a.header.Kind == wire.Eager && bytes.Equal(m.a.data, s.q.Buf) {
-					s.with, p.with, s.held = p, s, true
+					s.matched, p.matched, s.mprobed = p, s, true
 					break
 				}
 			}
-			takers = append(takers, p)
+			probes = append(probes, p)
 		}
 	}
-	return takers
+	return probes
 }
 
-// checkSend checks that a send is done when it should be.
+// checkSend checks that a send is done exactly when it should be.
 func checkSend(s *placedAct) error {
-	eager := s.a.size <= limit && !s.a.noRoom
-	want := s.with != nil && !s.held || eager && s.a.mode != Synchronous
+	eager := s.a.size <= eagerLimit && !s.a.noCredit
+	want := s.matched != nil && !s.mprobed || eager && s.a.mode != Synchronous
 	if s.q.Done() != want || s.q.Err != nil {
-		return fmt.Errorf("rank %d, %d: the send is done: %v, with error %v; it has met a receive: %v", s.rank, s.i, s.q.Done(), s.q.Err, s.with != nil)
+		return fmt.Errorf("rank %d, %d: the send is done: %v, with error %v; matched: %v", s.rank, s.i, s.q.Done(), s.q.Err, s.matched != nil)
 	}
 	return nil
 }
 
-// ordered checks that nothing has overtaken anything, and that nobody waits for what is
-// there.
+// checkOrder checks that no message has overtaken another, and that no matching send and
+// receive are both unmatched.
 func checkOrder(sent, recv []*placedAct) error {
 	for _, p := range recv {
 		for _, s := range sent {
-			if !p.accepts(s) || p.q.Cancelled {
+			if !p.matches(s) || p.q.Cancelled {
 				continue
 			}
-			if s.with == nil && p.with == nil {
+			if s.matched == nil && p.matched == nil {
 				return fmt.Errorf("rank %d, %d and rank %d, %d wait for each other", s.rank, s.i, p.rank, p.i)
 			}
-			// A message that the receive takes was sent before the one that it has got.
-			if got := p.with; got != nil && got.rank == s.rank && s.i < got.i && (s.with == nil || s.with.i > p.i) {
+			// The receive also matches a message that was sent before its own.
+			if got := p.matched; got != nil && got.rank == s.rank && s.i < got.i && (s.matched == nil || s.matched.i > p.i) {
 				return fmt.Errorf("rank %d, %d has got message %d of rank %d, which has overtaken %d", p.rank, p.i, got.i, s.rank, s.i)
 			}
-			// A receive that takes the message was posted before the one that has got it.
-			if to := s.with; to != nil && p.i < to.i && p.with == nil {
+			// A matching receive was posted before the one that received the message.
+			if to := s.matched; to != nil && p.i < to.i && p.matched == nil {
 				return fmt.Errorf("message %d of rank %d went to receive %d of rank %d, past %d", s.i, s.rank, to.i, p.rank, p.i)
 			}
 		}
@@ -174,8 +172,8 @@ func checkOrder(sent, recv []*placedAct) error {
 	return nil
 }
 
-// tidy checks that nothing is left of what is done, and that both ends agree on the
-// rest.
+// checkCleanup checks that completed requests hold no resources, and that both sides agree
+// on the rest.
 func (r *exploredRun) checkCleanup(sent, recv []*placedAct) error {
 	for rank, n := range r.w.ranks {
 		open, regions := false, 0
@@ -188,7 +186,7 @@ func (r *exploredRun) checkCleanup(sent, recv []*placedAct) error {
 				regions++
 			}
 			if p.q.Done() && p.q.region != nil {
-				return fmt.Errorf("rank %d, %d is done, and its memory registered", rank, p.i)
+				return fmt.Errorf("rank %d, %d is done, but its memory is still registered", rank, p.i)
 			}
 		}
 		if n.regions != regions || n.e.Busy() != open {
@@ -203,29 +201,28 @@ func (r *exploredRun) checkCleanup(sent, recv []*placedAct) error {
 	return r.checkControlMessages()
 }
 
-// agree checks what a sender believes of an envelope.
+// checkSenderState compares the state of a sender with that of its receiver.
 func (r *exploredRun) checkSenderState(rank int, key match.Envelope, s *senderState) error {
 	peer := int(key.Source)
 	for _, h := range s.rtrs.pending() {
-		i := r.act(peer, h.Recv)
+		i := r.actOf(peer, h.Recv)
 		if i < 0 || r.reqs[peer][i].state != statePosted || !r.reqs[peer][i].sentRTR {
-			return fmt.Errorf("rank %d keeps an RTR of a receive that rank %d does not wait with", rank, peer)
+			return fmt.Errorf("rank %d has queued an RTR of a receive that is not posted at rank %d", rank, peer)
 		}
 	}
 	for q := s.firstUnmatched; q != nil; q = q.nextUnmatched {
 		if q.state != stateRTSSent {
-			return fmt.Errorf("rank %d waits to hear of a send that is not offered", rank)
+			return fmt.Errorf("rank %d lists an unmatched send without an RTS", rank)
 		}
 	}
 	h := r.w.ranks[peer].e.receivers[match.Envelope{Source: int32(rank), Tag: key.Tag}]
 	if s.stopped != (h != nil && h.rtrStopped) {
-		return fmt.Errorf("rank %d has stopped RTRs of tag %d: %v, and rank %d thinks otherwise", rank, key.Tag, s.stopped, peer)
+		return fmt.Errorf("rank %d has stopped RTRs of tag %d: %v, and rank %d disagrees", rank, key.Tag, s.stopped, peer)
 	}
 	return nil
 }
 
-// words checks that as many words came as were sent, and that no receive speaks whose
-// RTR nobody has.
+// checkControlMessages checks that every RTR sent was received.
 func (r *exploredRun) checkControlMessages() error {
 	var rtrs, came uint64
 	for _, n := range r.w.ranks {
@@ -233,7 +230,7 @@ func (r *exploredRun) checkControlMessages() error {
 		came += n.e.Stats.RTRsCame
 	}
 	if rtrs != came {
-		return fmt.Errorf("%d RTRs were sent, and %d came", rtrs, came)
+		return fmt.Errorf("%d RTRs were sent, and %d arrived", rtrs, came)
 	}
 	return nil
 }

@@ -7,36 +7,35 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// state is a run's, in short: two runs with the same one cannot be told apart by
-// anything that is yet to happen. Names, addresses and the time are left out, or put in
-// terms of acts.
-func (x *explorer) state() (sum [16]byte) {
-	r, b := x.r, x.scratch[:0]
+// stateHash hashes the state of a run. Runs with equal states have the same possible
+// futures: ids, addresses and the time are left out or replaced by act numbers.
+func (x *explorer) stateHash() (sum [16]byte) {
+	r, b := x.run, x.scratch[:0]
 	for rank, n := range r.w.ranks {
-		b = number(b, '|', r.pc[rank], len(r.came[rank]))
-		b = number(b, r.came[rank]...)
+		b = appendInts(b, '|', r.pc[rank], len(r.arrivedFrom[rank]))
+		b = appendInts(b, r.arrivedFrom[rank]...)
 		for i, q := range r.reqs[rank] {
-			b = r.request(b, q)
-			if m := r.took[rank][i]; m != nil && m.a != nil { // and not received
-				b = r.word(append(b, 'm'), m.a.peer, rank, &m.a.header)
-				b = append(number(b, m.a.peer, bit(m.a.recvKnown)), m.a.data...)
+			b = r.appendRequest(b, q)
+			if m := r.mprobed[rank][i]; m != nil && m.a != nil { // not received
+				b = r.appendHeader(append(b, 'm'), m.a.peer, rank, &m.a.header)
+				b = append(appendInts(b, m.a.peer, bit(m.a.recvKnown)), m.a.data...)
 			}
 		}
 		for peer := range r.w.ranks {
 			for tag := range int32(maxTag) {
-				b = r.envelope(b, rank, match.Envelope{Source: int32(peer), Tag: tag})
+				b = r.appendEnvelope(b, rank, match.Envelope{Source: int32(peer), Tag: tag})
 			}
-			for _, l := range n.to[peer] {
-				b = r.word(append(b, 'w'), rank, peer, &l.h)
+			for _, l := range n.outgoing[peer] {
+				b = r.appendHeader(append(b, 'w'), rank, peer, &l.h)
 				b = append(b, l.data...)
 			}
 		}
-		// Transfers, in the order of the acts that they are for.
+		// Transfers in the order of their acts.
 		for i, q := range r.reqs[rank] {
-			for k := range n.jobs {
-				if j := &n.jobs[k]; q != nil && j.owner == q {
-					b = number(b, 'j', i, j.peer, bit(j.read), j.n)
-					b = r.word(b, rank, j.peer, &j.then)
+			for k := range n.transfers {
+				if j := &n.transfers[k]; q != nil && j.owner == q {
+					b = appendInts(b, 'j', i, j.peer, bit(j.read), j.n)
+					b = r.appendHeader(b, rank, j.peer, &j.then)
 				}
 			}
 		}
@@ -50,8 +49,8 @@ func (x *explorer) state() (sum [16]byte) {
 
 const maxTag = 9
 
-// number appends small numbers.
-func number(b []byte, ns ...int) []byte {
+// appendInts appends 16-bit numbers.
+func appendInts(b []byte, ns ...int) []byte {
 	for _, n := range ns {
 		b = append(b, byte(n), byte(n>>8))
 	}
@@ -65,43 +64,43 @@ func bit(is bool) int {
 	return 0
 }
 
-// request is what a request has come to.
-func (r *exploredRun) request(b []byte, q *Request) []byte {
+// appendRequest appends the state of a request.
+func (r *exploredRun) appendRequest(b []byte, q *Request) []byte {
 	if q == nil {
 		return append(b, '-')
 	}
-	b = number(b, int(q.state), bit(q.sentRTR), bit(q.revokingRTR), bit(q.recvKnown), bit(q.sentStopRTR), bit(q.syncAcked),
+	b = appendInts(b, int(q.state), bit(q.sentRTR), bit(q.revokingRTR), bit(q.recvKnown), bit(q.sentStopRTR), bit(q.syncAcked),
 		bit(q.Err != nil), bit(q.Cancelled), q.Source, int(q.MatchedTag), q.Size, bit(q.region != nil))
 	if q.isRecv {
 		b = append(b, q.Buf...)
 		if q.state == stateTransferring {
-			b = number(b, r.act(q.Source, q.sendID))
+			b = appendInts(b, r.actOf(q.Source, q.sendID))
 		}
 	}
 	return b
 }
 
-// envelope is what a rank knows of one.
-func (r *exploredRun) envelope(b []byte, rank int, key match.Envelope) []byte {
+// appendEnvelope appends a rank's sender and receiver state of an envelope.
+func (r *exploredRun) appendEnvelope(b []byte, rank int, key match.Envelope) []byte {
 	e := r.w.ranks[rank].e
 	if s := e.senders[key]; s != nil {
 		u := &s.usage
-		b = number(b, 's', int(key.Source), int(key.Tag), bit(s.eagerSent), bit(s.stopped), bit(s.stopping), u.received, u.used, bit(u.tooFewUsed), u.sends, u.wouldUse)
+		b = appendInts(b, 's', int(key.Source), int(key.Tag), bit(s.eagerSent), bit(s.stopped), bit(s.stopping), u.received, u.used, bit(u.tooFewUsed), u.sends, u.wouldUse)
 		for q := s.firstUnmatched; q != nil; q = q.nextUnmatched {
-			b = number(b, 'u', r.act(rank, q.id))
+			b = appendInts(b, 'u', r.actOf(rank, q.id))
 		}
 		for _, h := range s.rtrs.pending() {
-			b = number(b, 'r', r.act(int(key.Source), h.Recv))
+			b = appendInts(b, 'r', r.actOf(int(key.Source), h.Recv))
 		}
 	}
 	if h := e.receivers[key]; h != nil {
-		b = number(b, 'h', int(key.Source), int(key.Tag), bit(h.rtrStopped), h.mispredicted)
+		b = appendInts(b, 'h', int(key.Source), int(key.Tag), bit(h.rtrStopped), h.mispredicted)
 	}
 	return b
 }
 
-// act is the request that a rank knows by a name: its act, -1 if it has ended.
-func (r *exploredRun) act(rank int, name uint32) int {
+// actOf returns the act whose request has an id; -1 if it has completed.
+func (r *exploredRun) actOf(rank int, name uint32) int {
 	for i, q := range r.reqs[rank] {
 		if q != nil && name != 0 && q.id == name {
 			return i
@@ -110,9 +109,9 @@ func (r *exploredRun) act(rank int, name uint32) int {
 	return -1
 }
 
-// word is what a header says, with names of requests for what they are.
-func (r *exploredRun) word(b []byte, from, to int, h *wire.Header) []byte {
-	send, recv := from, to // whose names those are
+// appendHeader appends a header, with acts in place of request ids.
+func (r *exploredRun) appendHeader(b []byte, from, to int, h *wire.Header) []byte {
+	send, recv := from, to // the owners of the ids
 	switch h.Kind {
 	case wire.SyncAck, wire.CTS, wire.RTSAck, wire.Done:
 		send = to
@@ -121,5 +120,5 @@ func (r *exploredRun) word(b []byte, from, to int, h *wire.Header) []byte {
 	case wire.RTR, wire.CTS, wire.Revoke:
 		recv = from
 	}
-	return number(b, int(h.Kind), int(h.Flags), int(h.Tag), int(h.Size), r.act(send, h.Send), r.act(recv, h.Recv))
+	return appendInts(b, int(h.Kind), int(h.Flags), int(h.Tag), int(h.Size), r.actOf(send, h.Send), r.actOf(recv, h.Recv))
 }

@@ -8,23 +8,23 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// A receive that is given up may have told its peer where to write. It does not end
-// before the peer has said that it will not, or has done so: memory that is the
-// program's again is not written to.
+// A failed receive whose RTR is outstanding completes only after the peer has acknowledged
+// the revocation or has written, because its buffer must not be written to after
+// completion.
 func TestCancelledReceiveRevokesRTRFirst(t *testing.T) {
 	cause := errors.New("a rank is lost")
 	served, given := 0, 0
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		w := newWorld(t, 3, configs()["speculative"])
-		q := w.recv(1, 0, 7, long)
-		other := &Request{Peer: 0, Context: 2, Tag: 7, Buf: make([]byte, long)}
+		q := w.recv(1, 0, 7, rendezvousSize)
+		other := &Request{Peer: 0, Context: 2, Tag: 7, Buf: make([]byte, rendezvousSize)}
 		w.ranks[1].e.Irecv(other)
 		for range r.IntN(3) {
 			w.step(r)
 		}
 		if r.IntN(2) == 0 {
-			w.send(0, 1, 7, 1, long)
+			w.send(0, 1, 7, 1, rendezvousSize)
 		}
 		for range r.IntN(3) {
 			w.step(r)
@@ -32,28 +32,28 @@ func TestCancelledReceiveRevokesRTRFirst(t *testing.T) {
 		w.ranks[1].e.FailContext(0, cause)
 		w.ranks[1].e.FailContext(0, errors.New("another")) // the first counts
 		if r.IntN(2) == 0 {
-			w.send(0, 1, 7, 1, long)
+			w.send(0, 1, 7, 1, rendezvousSize)
 		}
-		w.settle(r)
+		w.runAll(r)
 		if !q.Done() || other.Done() {
 			t.Fatalf("seed %d: done: %v, that of another context: %v; %v", seed, q.Done(), other.Done(), w.log)
 		}
 		if q.Err == nil {
-			w.got(q, 1, long)
+			w.checkReceived(q, 1, rendezvousSize)
 			served++
 		} else if !errors.Is(q.Err, cause) || q.Cancelled {
 			t.Fatalf("seed %d: %v, cancelled %v", seed, q.Err, q.Cancelled)
 		} else {
 			given++
 		}
-		if later := w.recv(1, 2, 7, long); !errors.Is(later.Err, cause) {
+		if later := w.recv(1, 2, 7, rendezvousSize); !errors.Is(later.Err, cause) {
 			t.Fatalf("a later receive ends with %v", later.Err)
 		}
-		// What comes for it is taken out, and its sender goes on.
+		// A message for it can be received by Improbe, and its send completes.
 		for m := w.ranks[1].e.Improbe(anyOf); m != nil; m = w.ranks[1].e.Improbe(anyOf) {
 			w.ranks[1].e.Imrecv(new(Request), m)
 		}
-		w.settle(r)
+		w.runAll(r)
 		if w.ranks[0].e.Busy() {
 			t.Fatalf("seed %d: a send is left; %v", seed, w.log)
 		}
@@ -65,9 +65,9 @@ func TestCancelledReceiveRevokesRTRFirst(t *testing.T) {
 
 func TestEachAwaitedPeer(t *testing.T) {
 	w := newWorld(t, 4, configs()["rget"])
-	w.send(0, 1, 7, 1, long)
-	w.recv(0, 2, 7, long)
-	w.recv(0, -1, 7, long)
+	w.send(0, 1, 7, 1, rendezvousSize)
+	w.recv(0, 2, 7, rendezvousSize)
+	w.recv(0, -1, 7, rendezvousSize)
 	peers, members := make(map[int]bool), 0
 	w.ranks[0].e.EachAwaitedPeer(func(peer int) { peers[peer] = true }, func(_ uint32, from int) {
 		if from == -1 {
@@ -79,21 +79,21 @@ func TestEachAwaitedPeer(t *testing.T) {
 	}
 }
 
-// Without eager messages even empty ones meet their receives by rendezvous.
+// With a negative eager limit even empty messages use rendezvous.
 func TestNegativeEagerLimitForcesRendezvous(t *testing.T) {
 	for _, protocol := range []Protocol{RGET, RPUT, Speculative} {
 		w := newWorld(t, 2, Config{Protocol: protocol, EagerLimit: -1})
-		for id, n := range []int{0, 1, long, 0} {
+		for id, n := range []int{0, 1, rendezvousSize, 0} {
 			early := w.recv(1, 0, 7, n)
-			w.finish()
+			w.runToEnd()
 			s := w.send(0, 1, 7, id, n)
-			w.finish()
-			w.got(early, id, n)
+			w.runToEnd()
+			w.checkReceived(early, id, n)
 			w.send(0, 1, 7, id+10, n)
-			w.finish()
+			w.runToEnd()
 			late := w.recv(1, 0, 7, n)
-			w.finish()
-			if w.got(late, id+10, n); !s.Done() {
+			w.runToEnd()
+			if w.checkReceived(late, id+10, n); !s.Done() {
 				t.Errorf("%v: a send of %d bytes is not done", protocol, n)
 			}
 		}
@@ -103,7 +103,7 @@ func TestNegativeEagerLimitForcesRendezvous(t *testing.T) {
 	}
 }
 
-// treacherous is a fabric that finds out that a peer is lost while it is asked for something.
+// losingTransport loses a peer during CanSend or Send.
 type losingTransport struct {
 	*node
 	inRoom, inSend bool
@@ -127,10 +127,10 @@ func (f *losingTransport) Send(peer int, h *wire.Header, data []byte, owner *Req
 	}
 }
 
-// A peer may be lost in the midst of a call for it: the request ends, and ends once.
+// A request whose peer is lost during a transport call completes exactly once.
 func TestPeerLostDuringTransportCall(t *testing.T) {
 	for name, cfg := range configs() {
-		for _, n := range []int{8, long} {
+		for _, n := range []int{8, rendezvousSize} {
 			for _, inRoom := range []bool{true, false} {
 				w := newWorld(t, 2, cfg)
 				f := &losingTransport{node: w.ranks[0], inRoom: inRoom, inSend: !inRoom}

@@ -14,42 +14,40 @@ func forEachProtocol(t *testing.T, test func(t *testing.T, w *world)) {
 	}
 }
 
-// A synchronous send is done when its receive is there, not before.
 func TestSynchronousSendWaitsForReceive(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
-		for _, n := range []int{0, limit, long} {
-			s := &Request{Peer: 1, Tag: 7, Buf: message(1, n), Mode: Synchronous}
+		for _, n := range []int{0, eagerLimit, rendezvousSize} {
+			s := &Request{Peer: 1, Tag: 7, Buf: testMessage(1, n), Mode: Synchronous}
 			w.ranks[0].e.Isend(s)
-			w.finish()
+			w.runToEnd()
 			if s.Done() {
 				t.Errorf("a synchronous send of %d bytes is done without a receive", n)
 			}
-			r := w.recv(1, 0, 7, long)
-			w.finish()
-			if w.got(r, 1, n); !s.Done() {
+			r := w.recv(1, 0, 7, rendezvousSize)
+			w.runToEnd()
+			if w.checkReceived(r, 1, n); !s.Done() {
 				t.Errorf("a synchronous send of %d bytes is not done", n)
 			}
 		}
 	})
 }
 
-// A ready send that finds no receive is counted: it is its program's fault.
 func TestReadySendWithoutReceiveIsCounted(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
-		for i, n := range []int{limit, long} {
+		for i, n := range []int{eagerLimit, rendezvousSize} {
 			for _, early := range []bool{true, false} {
 				var r *Request
 				if early {
-					r = w.recv(1, 0, 7, long)
+					r = w.recv(1, 0, 7, rendezvousSize)
 				}
-				s := &Request{Peer: 1, Tag: 7, Buf: message(1, n), Mode: Ready}
+				s := &Request{Peer: 1, Tag: 7, Buf: testMessage(1, n), Mode: Ready}
 				w.ranks[0].e.Isend(s)
-				w.finish()
+				w.runToEnd()
 				if !early {
-					r = w.recv(1, 0, 7, long)
-					w.finish()
+					r = w.recv(1, 0, 7, rendezvousSize)
+					w.runToEnd()
 				}
-				w.got(r, 1, n)
+				w.checkReceived(r, 1, n)
 			}
 			if got := w.ranks[1].e.Stats.NotReady; got != uint64(i+1) {
 				t.Errorf("%d ready sends found no receive, want %d", got, i+1)
@@ -60,20 +58,20 @@ func TestReadySendWithoutReceiveIsCounted(t *testing.T) {
 
 func TestTruncation(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
-		for _, c := range []struct{ n, room int }{{limit, 10}, {limit, 0}, {long, limit + 10}, {long, 10}, {long, 0}} {
+		for _, c := range []struct{ n, room int }{{eagerLimit, 10}, {eagerLimit, 0}, {rendezvousSize, eagerLimit + 10}, {rendezvousSize, 10}, {rendezvousSize, 0}} {
 			for _, early := range []bool{true, false} {
 				var r *Request
 				if early {
 					r = w.recv(1, 0, 7, c.room)
-					w.finish()
+					w.runToEnd()
 				}
 				s := w.send(0, 1, 7, 3, c.n)
-				w.finish()
+				w.runToEnd()
 				if !early {
 					r = w.recv(1, 0, 7, c.room)
-					w.finish()
+					w.runToEnd()
 				}
-				if !errors.Is(r.Err, ErrTruncated) || r.Size != c.n || string(r.Buf) != string(message(3, c.n)[:c.room]) || !s.Done() || s.Err != nil {
+				if !errors.Is(r.Err, ErrTruncated) || r.Size != c.n || string(r.Buf) != string(testMessage(3, c.n)[:c.room]) || !s.Done() || s.Err != nil {
 					t.Errorf("%d bytes for %d: %v, size %d; the send is done: %v, %v", c.n, c.room, r.Err, r.Size, s.Done(), s.Err)
 				}
 			}
@@ -83,38 +81,38 @@ func TestTruncation(t *testing.T) {
 
 func TestProbe(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
-		for i, n := range []int{limit, long} {
+		for i, n := range []int{eagerLimit, rendezvousSize} {
 			anything := match.Envelope{Source: match.Any, Tag: match.Any}
 			if _, _, _, ok := w.ranks[1].e.Probe(anything); ok {
 				t.Fatal("there is a message before there is one")
 			}
 			w.send(0, 1, 7+i, 1, n)
-			w.finish()
+			w.runToEnd()
 			if src, tag, size, ok := w.ranks[1].e.Probe(anything); !ok || src != 0 || tag != int32(7+i) || size != n {
 				t.Errorf("there is %v of %d, tag %d, size %d", ok, src, tag, size)
 			}
 			if _, _, _, ok := w.ranks[1].e.Probe(match.Envelope{Source: 0, Tag: 99}); ok {
 				t.Error("there is one of another tag")
 			}
-			r := w.recv(1, 0, 7+i, long)
-			w.finish()
-			w.got(r, 1, n)
+			r := w.recv(1, 0, 7+i, rendezvousSize)
+			w.runToEnd()
+			w.checkReceived(r, 1, n)
 		}
 	})
 }
 
-// A receive is cancelled or served, never both; the sender sees no difference.
+// A receive is either cancelled or completed, and the sender sees no difference.
 func TestCancel(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
-		r1, r2 := w.recv(1, 0, 7, long), w.recv(1, 0, 7, long)
+		r1, r2 := w.recv(1, 0, 7, rendezvousSize), w.recv(1, 0, 7, rendezvousSize)
 		w.ranks[1].e.Cancel(r1)
-		w.finish()
+		w.runToEnd()
 		if !r1.Done() || !r1.Cancelled || r1.Err != nil {
 			t.Fatalf("the receive is done: %v, cancelled %v, %v", r1.Done(), r1.Cancelled, r1.Err)
 		}
-		s := w.send(0, 1, 7, 1, long)
-		w.finish()
-		if w.got(r2, 1, long); !s.Done() {
+		s := w.send(0, 1, 7, 1, rendezvousSize)
+		w.runToEnd()
+		if w.checkReceived(r2, 1, rendezvousSize); !s.Done() {
 			t.Error("the send is not done")
 		}
 		w.ranks[1].e.Cancel(r2) // too late
@@ -126,27 +124,27 @@ func TestCancel(t *testing.T) {
 		}
 	})
 	t.Run("while the message is on its way", func(t *testing.T) {
-		w := races(t)
-		r := w.recv(1, 0, 7, long)
-		w.sees(1, 0, wire.RTR)
-		w.send(0, 1, 7, 1, long)
+		w := newSpeculativeWorld(t)
+		r := w.recv(1, 0, 7, rendezvousSize)
+		w.deliverKinds(1, 0, wire.RTR)
+		w.send(0, 1, 7, 1, rendezvousSize)
 		w.ranks[1].e.Cancel(r)
-		w.finish()
-		if w.got(r, 1, long); r.Cancelled {
+		w.runToEnd()
+		if w.checkReceived(r, 1, rendezvousSize); r.Cancelled {
 			t.Error("a receive that was served is cancelled")
 		}
 	})
 }
 
-// Who needs a peer that is gone is told, and whoever might; others go on.
+// Requests that need a lost peer, or may need it, fail; others continue.
 func TestLostPeerFailsItsRequests(t *testing.T) {
 	for name, cfg := range configs() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 3, cfg)
-			s := w.send(0, 1, 7, 1, long)
-			sync := &Request{Peer: 1, Tag: 8, Buf: message(1, 1), Mode: Synchronous}
+			s := w.send(0, 1, 7, 1, rendezvousSize)
+			sync := &Request{Peer: 1, Tag: 8, Buf: testMessage(1, 1), Mode: Synchronous}
 			w.ranks[0].e.Isend(sync)
-			r, wild, other := w.recv(0, 1, 7, long), w.recv(0, match.Any, 7, long), w.recv(0, 2, 7, long)
+			r, wild, other := w.recv(0, 1, 7, rendezvousSize), w.recv(0, match.Any, 7, rendezvousSize), w.recv(0, 2, 7, rendezvousSize)
 			w.ranks[0].e.Lost(1, errors.New("it was killed"))
 			for i, q := range []*Request{s, sync, r, wild} {
 				if !q.Done() || !errors.Is(q.Err, ErrLost) {
@@ -158,10 +156,10 @@ func TestLostPeerFailsItsRequests(t *testing.T) {
 					t.Errorf("later request %d is done: %v, %v", i, q.Done(), q.Err)
 				}
 			}
-			w.ranks[0].to[1] = nil
-			s2 := w.send(2, 0, 7, 5, long)
-			w.finish()
-			if w.got(other, 5, long); !s2.Done() {
+			w.ranks[0].outgoing[1] = nil
+			s2 := w.send(2, 0, 7, 5, rendezvousSize)
+			w.runToEnd()
+			if w.checkReceived(other, 5, rendezvousSize); !s2.Done() {
 				t.Error("a send of another is not done")
 			}
 			if n := w.ranks[0].regions; n != 0 {
@@ -171,24 +169,22 @@ func TestLostPeerFailsItsRequests(t *testing.T) {
 	}
 }
 
-// Memory that cannot be registered fails its request, and no other.
 func TestRegistrationFailureFailsOneRequest(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
 		w.ranks[1].noMemory = true
-		r := w.recv(1, 0, 7, long)
-		s := w.send(0, 1, 7, 1, long)
-		w.finish()
+		r := w.recv(1, 0, 7, rendezvousSize)
+		s := w.send(0, 1, 7, 1, rendezvousSize)
+		w.runToEnd()
 		if !errors.Is(r.Err, errNoMemory) || !s.Done() || s.Err != nil {
 			t.Errorf("the receive ends with %v, the send is done: %v, %v", r.Err, s.Done(), s.Err)
 		}
 		w.ranks[1].noMemory, w.ranks[0].noMemory = false, true
-		if s := w.send(0, 1, 7, 1, long); w.ranks[0].e.cfg.Protocol != RPUT && !errors.Is(s.Err, errNoMemory) {
+		if s := w.send(0, 1, 7, 1, rendezvousSize); w.ranks[0].e.cfg.Protocol != RPUT && !errors.Is(s.Err, errNoMemory) {
 			t.Errorf("the send ends with %v", s.Err)
 		}
 	})
 }
 
-// Words that no engine says do no harm.
 func TestProtocolViolationsAreRejected(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
 		for kind := wire.Kind(0); kind < 20; kind++ {
@@ -202,21 +198,21 @@ func TestProtocolViolationsAreRejected(t *testing.T) {
 				t.Errorf("%v: %v", kind, err)
 			}
 		}
-		r := w.recv(1, 0, 7, long)
-		w.finish()
-		w.send(0, 1, 7, 1, long)
-		w.finish()
-		w.got(r, 1, long)
+		r := w.recv(1, 0, 7, rendezvousSize)
+		w.runToEnd()
+		w.send(0, 1, 7, 1, rendezvousSize)
+		w.runToEnd()
+		w.checkReceived(r, 1, rendezvousSize)
 	})
 }
 
 func BenchmarkEager(b *testing.B) {
-	w := newWorld(b, 2, Config{EagerLimit: limit})
+	w := newWorld(b, 2, Config{EagerLimit: eagerLimit})
 	s, r := &Request{Peer: 1, Buf: make([]byte, 8)}, &Request{Peer: 0, Buf: make([]byte, 8)}
 	h := wire.Header{Kind: wire.Eager}
 	b.ReportAllocs()
 	for b.Loop() {
-		w.ranks[0].to[1], w.log = w.ranks[0].to[1][:0], w.log[:0]
+		w.ranks[0].outgoing[1], w.log = w.ranks[0].outgoing[1][:0], w.log[:0]
 		w.ranks[1].e.Irecv(r)
 		w.ranks[0].e.Isend(s)
 		if err := w.ranks[1].e.Arrived(0, &h, s.Buf); err != nil || !r.Done() {

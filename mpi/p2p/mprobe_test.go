@@ -11,79 +11,78 @@ import (
 
 var anyOf = match.Envelope{Source: match.Any, Tag: match.Any}
 
-// A message that was taken out goes to the receive that is for it, and to no other.
 func TestMprobedMessageGoesOnlyToItsReceive(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
-		for i, n := range []int{0, limit, long} {
+		for i, n := range []int{0, eagerLimit, rendezvousSize} {
 			e := w.ranks[1].e
 			if e.Improbe(anyOf) != nil {
 				t.Fatal("there is a message before there is one")
 			}
 			s1, s2 := w.send(0, 1, 7, 10*i+1, n), w.send(0, 1, 7, 10*i+2, n)
-			w.finish()
+			w.runToEnd()
 			m := e.Improbe(anyOf)
 			if src, tag, size := m.Status(); src != 0 || tag != 7 || size != n {
 				t.Errorf("it is of %d, tag %d, size %d", src, tag, size)
 			}
-			r2 := w.recv(1, 0, 7, long) // takes the second, though it is posted first
-			w.finish()
-			w.got(r2, 10*i+2, n)
-			r1 := &Request{Buf: make([]byte, long)}
+			r2 := w.recv(1, 0, 7, rendezvousSize) // takes the second, though it is posted first
+			w.runToEnd()
+			w.checkReceived(r2, 10*i+2, n)
+			r1 := &Request{Buf: make([]byte, rendezvousSize)}
 			e.Imrecv(r1, m)
-			w.finish()
-			if w.got(r1, 10*i+1, n); !s1.Done() || !s2.Done() || r1.Source != 0 || r1.MatchedTag != 7 {
+			w.runToEnd()
+			if w.checkReceived(r1, 10*i+1, n); !s1.Done() || !s2.Done() || r1.Source != 0 || r1.MatchedTag != 7 {
 				t.Errorf("the sends are done: %v, %v; the receive is of %d, tag %d", s1.Done(), s2.Done(), r1.Source, r1.MatchedTag)
 			}
 		}
 	})
 }
 
-// Receives that are posted between the probe and its receive may send RTRs: none of
-// them is taken for the message's.
+// Receives posted between Improbe and Imrecv may send RTRs; the sender uses none of them
+// for the probed message.
 func TestMprobePreventsRTRMismatch(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		w := races(t)
-		w.send(0, 1, 7, 1, long)
-		w.sees(0, 1, wire.RTS)
+		w := newSpeculativeWorld(t)
+		w.send(0, 1, 7, 1, rendezvousSize)
+		w.deliverKinds(0, 1, wire.RTS)
 		m := w.ranks[1].e.Improbe(anyOf)
 		var recvs []*Request
 		for sends := 0; sends < 4; { // with some receives ahead of them
 			if len(recvs) < 4 && (len(recvs) == sends || r.IntN(2) == 0) {
-				recvs = append(recvs, w.recv(1, 0, 7, long))
+				recvs = append(recvs, w.recv(1, 0, 7, rendezvousSize))
 			} else {
-				w.send(0, 1, 7, 2+sends, long)
+				w.send(0, 1, 7, 2+sends, rendezvousSize)
 				sends++
 			}
 			for range r.IntN(4) {
 				w.step(r)
 			}
 		}
-		first := &Request{Buf: make([]byte, long)}
+		first := &Request{Buf: make([]byte, rendezvousSize)}
 		w.ranks[1].e.Imrecv(first, m)
-		w.settle(r)
-		w.got(first, 1, long)
+		w.runAll(r)
+		w.checkReceived(first, 1, rendezvousSize)
 		for i, q := range recvs {
-			w.got(q, 2+i, long)
+			w.checkReceived(q, 2+i, rendezvousSize)
 		}
 	}
 }
 
-// What was taken out and came whole is received though its sender is lost; what
-// waits with the sender is not.
+// A probed eager message can be received although its sender is lost; a rendezvous message
+// cannot.
 func TestMprobedMessageOfLostPeer(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
 		for _, c := range []struct {
 			n    int
 			lost bool
-		}{{limit, false}, {long, true}} {
+		}{{eagerLimit, false}, {rendezvousSize, true}} {
 			w := newWorld(t, 2, w.ranks[0].e.cfg)
 			w.send(0, 1, 7, 1, c.n)
-			w.finish()
+			w.runToEnd()
 			e := w.ranks[1].e
 			m := e.Improbe(anyOf)
 			e.Lost(0, errors.New("it was killed"))
-			q := &Request{Buf: make([]byte, long)}
+			q := &Request{Buf: make([]byte, rendezvousSize)}
 			e.Imrecv(q, m)
 			if !q.Done() || errors.Is(q.Err, ErrLost) != c.lost || e.Busy() {
 				t.Errorf("%d bytes: done %v, %v", c.n, q.Done(), q.Err)
@@ -92,15 +91,14 @@ func TestMprobedMessageOfLostPeer(t *testing.T) {
 	})
 }
 
-// A receive from anybody that has met its message needs that sender from then on,
-// and nobody else.
+// A receive from any source that has matched depends only on its sender.
 func TestPeerLostDuringTransfer(t *testing.T) {
 	for name, cfg := range configs() {
 		t.Run(name, func(t *testing.T) {
 			for _, lost := range []int{0, 2} {
 				w := newWorld(t, 3, cfg)
-				r := w.recv(1, match.Any, 7, long)
-				s := w.send(0, 1, 7, 1, long)
+				r := w.recv(1, match.Any, 7, rendezvousSize)
+				s := w.send(0, 1, 7, 1, rendezvousSize)
 				w.deliver(0, 1)
 				if !r.Matched() || r.Done() {
 					t.Fatalf("matched %v, done %v", r.Matched(), r.Done())
@@ -108,7 +106,7 @@ func TestPeerLostDuringTransfer(t *testing.T) {
 				w.ranks[1].e.Lost(lost, errors.New("it was killed"))
 				w.ranks[0].e.Lost(2, errors.New("it was killed"))
 				if lost == 0 {
-					if read := w.ranks[1].jobs; len(read) > 0 { // into the buffer of the receive
+					if read := w.ranks[1].transfers; len(read) > 0 { // into the buffer of the receive
 						if r.Done() {
 							t.Error("done while its buffer is written to")
 						}
@@ -119,8 +117,8 @@ func TestPeerLostDuringTransfer(t *testing.T) {
 					}
 					continue
 				}
-				w.finish()
-				if w.got(r, 1, long); !s.Done() || s.Err != nil {
+				w.runToEnd()
+				if w.checkReceived(r, 1, rendezvousSize); !s.Done() || s.Err != nil {
 					t.Errorf("the send is done: %v, %v", s.Done(), s.Err)
 				}
 			}
@@ -128,7 +126,7 @@ func TestPeerLostDuringTransfer(t *testing.T) {
 	}
 }
 
-// lender is a fabric that keeps the buffers of eager sends until it is told to return them.
+// bufferHoldingTransport keeps the buffers of eager sends until the test returns them.
 type bufferHoldingTransport struct {
 	*node
 	kept []*Request
@@ -141,8 +139,8 @@ func (l *bufferHoldingTransport) Send(peer int, h *wire.Header, data []byte, own
 	}
 }
 
-// A send to a lost peer ends when the fabric has returned its buffer, and with the error of
-// the loss: its caller uses request and buffer again from then on.
+// A send to a lost peer completes when the transport has returned its buffer, with the
+// error of the loss.
 func TestPeerLostDuringEagerSend(t *testing.T) {
 	for name, cfg := range configs() {
 		t.Run(name, func(t *testing.T) {
@@ -164,21 +162,21 @@ func TestPeerLostDuringEagerSend(t *testing.T) {
 	}
 }
 
-// A send whose data moves does not need rank 0, even though nobody has set its Source.
+// A send in transfer does not depend on rank 0 although its Source is 0.
 func TestLossOfRankZeroKeepsSendsToOthers(t *testing.T) {
 	w := newWorld(t, 3, configs()["rput"])
-	s := w.send(1, 2, 7, 1, long)
-	r := w.recv(2, 1, 7, long)
+	s := w.send(1, 2, 7, 1, rendezvousSize)
+	r := w.recv(2, 1, 7, rendezvousSize)
 	w.deliver(1, 2)
 	w.deliver(2, 1)
 	w.ranks[1].e.Lost(0, errors.New("it was killed"))
-	w.finish()
-	if w.got(r, 1, long); s.Err != nil {
+	w.runToEnd()
+	if w.checkReceived(r, 1, rendezvousSize); s.Err != nil {
 		t.Error(s.Err)
 	}
 }
 
-// Concerns decides which receives the loss of a rank ends, now and later.
+// DependsOn selects the current and future receives that the loss of a rank fails.
 func TestDependsOnSelectsFailedReceives(t *testing.T) {
 	w := newWorld(t, 3, configs()["rget"])
 	e := w.ranks[0].e
@@ -204,13 +202,13 @@ func TestDependsOnSelectsFailedReceives(t *testing.T) {
 	}
 }
 
-// A synchronous send is done when its data is the sender's again too: the request
-// may be used for another at once.
+// A synchronous send completes only when its buffer is returned too, because the request
+// may be reused at once.
 func TestSyncAckBeforeSendDone(t *testing.T) {
 	w := newWorld(t, 2, configs()["rget"])
 	f := &stalledTransport{node: w.ranks[0]}
 	f.e = New(configs()["rget"], f)
-	s := &Request{Peer: 1, Tag: 7, Buf: message(1, 8), Mode: Synchronous}
+	s := &Request{Peer: 1, Tag: 7, Buf: testMessage(1, 8), Mode: Synchronous}
 	f.e.Isend(s)
 	ack := wire.Header{Kind: wire.SyncAck, Send: s.id}
 	if err := f.e.Arrived(1, &ack, nil); err != nil || s.Done() {
@@ -230,7 +228,7 @@ func TestSyncAckBeforeSendDone(t *testing.T) {
 	}
 }
 
-// slowSend keeps the data of eager messages.
+// stalledTransport never returns the buffers of eager sends.
 type stalledTransport struct {
 	*node
 	e *Engine

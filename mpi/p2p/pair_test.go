@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// world is engines whose words and transfers go when the test says so. Between two
-// ranks words keep their order; nothing else does.
+// world is a set of engines whose messages and transfers happen when the test says.
+// Messages between two ranks stay in order; everything else may be reordered.
 type world struct {
 	t     testing.TB
 	ranks []*node
@@ -20,7 +20,7 @@ type world struct {
 	log   []loggedMessage
 }
 
-// logged is a word that was sent.
+// loggedMessage is a message that was sent.
 type loggedMessage struct {
 	from, to int
 	kind     wire.Kind
@@ -29,17 +29,17 @@ type loggedMessage struct {
 func (l loggedMessage) String() string { return fmt.Sprintf("%d>%d %v", l.from, l.to, l.kind) }
 
 type node struct {
-	w        *world
-	rank     int
-	e        *Engine
-	to       [][]queuedMessage // words on their way, by receiver
-	jobs     []job             // transfers under way
-	memory   map[uint64][]byte
-	next     uint64
-	noRoom   bool
-	noMemory bool
-	regions  int
-	progress func() // what an early progress call takes in
+	w         *world
+	rank      int
+	e         *Engine
+	outgoing  [][]queuedMessage // undelivered messages, by receiver
+	transfers []transfer        // pending
+	memory    map[uint64][]byte
+	nextAddr  uint64
+	noCredit  bool // CanSend reports false
+	noMemory  bool
+	regions   int
+	progress  func() // run by early progress
 }
 
 type queuedMessage struct {
@@ -47,7 +47,7 @@ type queuedMessage struct {
 	data []byte
 }
 
-type job struct {
+type transfer struct {
 	peer  int
 	read  bool
 	local []byte
@@ -67,7 +67,7 @@ func (r *region) Memory() wire.Memory { return wire.Memory{Addr: r.addr, Rails: 
 func newWorld(t testing.TB, size int, cfg Config) *world {
 	w := &world{t: t}
 	for i := range size {
-		n := &node{w: w, rank: i, to: make([][]queuedMessage, size), memory: make(map[uint64][]byte)}
+		n := &node{w: w, rank: i, outgoing: make([][]queuedMessage, size), memory: make(map[uint64][]byte)}
 		n.e = New(cfg, n)
 		w.ranks = append(w.ranks, n)
 	}
@@ -76,10 +76,10 @@ func newWorld(t testing.TB, size int, cfg Config) *world {
 
 func (n *node) Now() time.Duration { return n.w.now }
 
-func (n *node) CanSend(int, int) bool { return !n.noRoom }
+func (n *node) CanSend(int, int) bool { return !n.noCredit }
 
 func (n *node) Send(peer int, h *wire.Header, data []byte, owner *Request) {
-	n.to[peer] = append(n.to[peer], queuedMessage{*h, bytes.Clone(data)})
+	n.outgoing[peer] = append(n.outgoing[peer], queuedMessage{*h, bytes.Clone(data)})
 	n.w.log = append(n.w.log, loggedMessage{n.rank, peer, h.Kind})
 	if owner != nil {
 		n.e.SendDone(owner, nil)
@@ -90,10 +90,10 @@ func (n *node) Register(buf []byte) (Region, error) {
 	if n.noMemory {
 		return nil, errNoMemory
 	}
-	n.next += 1 << 32
-	n.memory[n.next] = buf
+	n.nextAddr += 1 << 32
+	n.memory[n.nextAddr] = buf
 	n.regions++
-	return &region{n, n.next}, nil
+	return &region{n, n.nextAddr}, nil
 }
 
 var errNoMemory = fmt.Errorf("no memory")
@@ -104,11 +104,11 @@ func (n *node) Release(r Region) {
 }
 
 func (n *node) Read(peer int, into Region, count int, from wire.Memory, owner *Request) {
-	n.jobs = append(n.jobs, job{peer: peer, read: true, local: n.memory[into.(*region).addr], n: count, at: from, owner: owner})
+	n.transfers = append(n.transfers, transfer{peer: peer, read: true, local: n.memory[into.(*region).addr], n: count, at: from, owner: owner})
 }
 
 func (n *node) Write(peer int, from Region, count int, to wire.Memory, then *wire.Header, owner *Request) {
-	n.jobs = append(n.jobs, job{peer: peer, local: n.memory[from.(*region).addr], n: count, at: to, then: *then, owner: owner})
+	n.transfers = append(n.transfers, transfer{peer: peer, local: n.memory[from.(*region).addr], n: count, at: to, then: *then, owner: owner})
 }
 
 func (n *node) Progress() {
@@ -117,7 +117,7 @@ func (n *node) Progress() {
 	}
 }
 
-// deliver lets the first word from one rank to another arrive.
+// deliver delivers the first message from one rank to another.
 func (w *world) deliver(from, to int) wire.Kind {
 	w.t.Helper()
 	kind, err := w.tryDeliver(from, to)
@@ -128,16 +128,16 @@ func (w *world) deliver(from, to int) wire.Kind {
 }
 
 func (w *world) tryDeliver(from, to int) (wire.Kind, error) {
-	q := &w.ranks[from].to[to]
+	q := &w.ranks[from].outgoing[to]
 	if len(*q) == 0 {
-		return 0, fmt.Errorf("nothing is on its way from %d to %d", from, to)
+		return 0, fmt.Errorf("no message is queued from %d to %d", from, to)
 	}
 	l := (*q)[0]
 	*q = (*q)[1:]
 	return l.h.Kind, w.ranks[to].e.Arrived(from, &l.h, l.data)
 }
 
-// transfer lets a transfer of a rank's happen.
+// transfer executes a pending transfer of a rank.
 func (w *world) transfer(rank, i int) {
 	if err := w.tryTransfer(rank, i); err != nil {
 		w.t.Fatalf("%v; %v", err, w.log)
@@ -146,11 +146,11 @@ func (w *world) transfer(rank, i int) {
 
 func (w *world) tryTransfer(rank, i int) error {
 	n := w.ranks[rank]
-	j := n.jobs[i]
-	n.jobs = append(n.jobs[:i], n.jobs[i+1:]...)
+	j := n.transfers[i]
+	n.transfers = append(n.transfers[:i], n.transfers[i+1:]...)
 	remote, ok := w.ranks[j.peer].memory[j.at.Addr]
 	if !ok {
-		return fmt.Errorf("rank %d reaches for memory of rank %d that is not registered any more", rank, j.peer)
+		return fmt.Errorf("rank %d accesses memory of rank %d that is not registered any more", rank, j.peer)
 	}
 	if j.read {
 		copy(j.local[:j.n], remote)
@@ -158,27 +158,27 @@ func (w *world) tryTransfer(rank, i int) error {
 		return nil
 	}
 	copy(remote[:j.n], j.local)
-	n.to[j.peer] = append(n.to[j.peer], queuedMessage{h: j.then})
+	n.outgoing[j.peer] = append(n.outgoing[j.peer], queuedMessage{h: j.then})
 	n.e.WriteDone(j.owner, nil)
 	return nil
 }
 
-// settle lets everything happen, in some order.
-func (w *world) settle(r *rand.Rand) {
+// runAll executes all pending deliveries and transfers in random order.
+func (w *world) runAll(r *rand.Rand) {
 	for w.step(r) {
 	}
 }
 
-// step lets one thing happen, and reports whether there was one.
+// step executes one random delivery or transfer, and reports whether there was one.
 func (w *world) step(r *rand.Rand) bool {
 	var can []func()
 	for _, n := range w.ranks {
-		for to := range n.to {
-			if len(n.to[to]) > 0 {
+		for to := range n.outgoing {
+			if len(n.outgoing[to]) > 0 {
 				can = append(can, func() { w.deliver(n.rank, to) })
 			}
 		}
-		for i := range n.jobs {
+		for i := range n.transfers {
 			can = append(can, func() { w.transfer(n.rank, i) })
 		}
 	}
@@ -190,8 +190,8 @@ func (w *world) step(r *rand.Rand) bool {
 	return true
 }
 
-// message is one whose contents name it.
-func message(id, n int) []byte {
+// testMessage returns n bytes that depend on id.
+func testMessage(id, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(id*31 + i)
@@ -199,10 +199,10 @@ func message(id, n int) []byte {
 	return b
 }
 
-const limit = 64 // of eager messages in these tests
+const eagerLimit = 64 // of eager messages in these tests
 
 func (w *world) send(from, to, tag, id, n int) *Request {
-	r := &Request{Peer: to, Tag: int32(tag), Buf: message(id, n)}
+	r := &Request{Peer: to, Tag: int32(tag), Buf: testMessage(id, n)}
 	w.ranks[from].e.Isend(r)
 	return r
 }
@@ -213,27 +213,27 @@ func (w *world) recv(at, from, tag, n int) *Request {
 	return r
 }
 
-// got checks that a receive has a message.
-func (w *world) got(r *Request, id, n int) {
+// checkReceived checks that a receive has completed with a message.
+func (w *world) checkReceived(r *Request, id, n int) {
 	w.t.Helper()
-	if !r.Done() || r.Err != nil || r.Size != n || !bytes.Equal(r.Buf[:n], message(id, n)) {
+	if !r.Done() || r.Err != nil || r.Size != n || !bytes.Equal(r.Buf[:n], testMessage(id, n)) {
 		w.t.Fatalf("the receive is done: %v, with %d bytes, error %v; want message %d with %d bytes; %v", r.Done(), r.Size, r.Err, id, n, w.log)
 	}
 }
 
 func configs() map[string]Config {
 	return map[string]Config{
-		"rget":        {Protocol: RGET, EagerLimit: limit},
-		"rput":        {Protocol: RPUT, EagerLimit: limit},
-		"speculative": {Protocol: Speculative, EagerLimit: limit},
-		"adaptive":    {Protocol: Speculative, EagerLimit: limit, Adaptive: true, Sample: 3, MaxMispredicted: 2},
-		"not early":   {Protocol: Speculative, EagerLimit: limit, NoEarlyProgress: true},
+		"rget":        {Protocol: RGET, EagerLimit: eagerLimit},
+		"rput":        {Protocol: RPUT, EagerLimit: eagerLimit},
+		"speculative": {Protocol: Speculative, EagerLimit: eagerLimit},
+		"adaptive":    {Protocol: Speculative, EagerLimit: eagerLimit, Adaptive: true, Sample: 3, MaxMispredicted: 2},
+		"not early":   {Protocol: Speculative, EagerLimit: eagerLimit, NoEarlyProgress: true},
 	}
 }
 
-// However calls, words and transfers interleave, messages go where MPI says: to the
-// first receive that takes them, in their order, whole.
-func TestEveryOrderOfEvents(t *testing.T) {
+// However calls, messages and transfers interleave, each message goes to the first
+// matching receive, in order and complete.
+func TestRandomInterleavings(t *testing.T) {
 	seeds := 400
 	if testing.Short() {
 		seeds = 200
@@ -252,21 +252,21 @@ func TestEveryOrderOfEvents(t *testing.T) {
 			}
 		})
 	}
-	// The rare ways have been gone, or the test proves little.
+	// The rare cases must have occurred.
 	if used == 0 || crossed == 0 || mispredicted == 0 || stopped == 0 {
 		t.Errorf("%d RTRs were used, %d crossed, %d mispredicted; speculation was stopped %d times", used, crossed, mispredicted, stopped)
 	}
 }
 
-// randomRun has ranks send and receive by chance, and checks every message.
+// randomRun sends and receives random messages, and checks each of them.
 func randomRun(t *testing.T, cfg Config, seed uint64) (all []Stats) {
 	const size = 3
 	r := rand.New(rand.NewPCG(seed, 11))
 	w := newWorld(t, size, cfg)
 	for _, n := range w.ranks {
 		n.progress = func() {
-			for range r.IntN(3) { // as much as has come just then
-				if from := r.IntN(size); len(w.ranks[from].to[n.rank]) > 0 {
+			for range r.IntN(3) { // a random number of messages has arrived
+				if from := r.IntN(size); len(w.ranks[from].outgoing[n.rank]) > 0 {
 					w.deliver(from, n.rank)
 				}
 			}
@@ -283,13 +283,13 @@ func randomRun(t *testing.T, cfg Config, seed uint64) (all []Stats) {
 	}
 	var sends [size][size][]sent
 	var recvs []expected
-	var total [size]int // messages to a rank that no receive is posted for
+	var total [size]int // messages to a rank
 	tags, id := 1+r.IntN(2), 0
 	length := func() int {
 		if r.IntN(3) == 0 {
-			return r.IntN(limit)
+			return r.IntN(eagerLimit)
 		}
-		return limit + 1 + r.IntN(limit)
+		return eagerLimit + 1 + r.IntN(eagerLimit)
 	}
 	wild := r.IntN(3) == 0
 	for range 120 {
@@ -297,7 +297,7 @@ func randomRun(t *testing.T, cfg Config, seed uint64) (all []Stats) {
 		case 0:
 			from, to, tag, n := r.IntN(size), r.IntN(size), r.IntN(tags), length()
 			id++
-			w.ranks[from].noRoom = r.IntN(8) == 0
+			w.ranks[from].noCredit = r.IntN(8) == 0
 			sends[from][to] = append(sends[from][to], sent{w.send(from, to, tag, id, n), id, n, tag, to})
 			total[to]++
 		case 1:
@@ -309,9 +309,9 @@ func randomRun(t *testing.T, cfg Config, seed uint64) (all []Stats) {
 			if wild && r.IntN(4) == 0 {
 				tag = match.Any
 			}
-			room := 2*limit + 1
+			room := 2*eagerLimit + 1
 			if r.IntN(3) == 0 {
-				room = limit // a prediction that is wrong for long messages, which are cut
+				room = eagerLimit // too short for rendezvous messages, which are truncated
 			}
 			recvs = append(recvs, expected{w.recv(at, from, tag, room), at})
 		case 2:
@@ -325,14 +325,14 @@ func randomRun(t *testing.T, cfg Config, seed uint64) (all []Stats) {
 			}
 		}
 	}
-	w.settle(r)
-	// What has not been received is, by receives of anything.
+	w.runAll(r)
+	// Receive the remaining messages with wildcards.
 	for at := range size {
 		for range total[at] {
-			recvs = append(recvs, expected{w.recv(at, match.Any, match.Any, 3*limit), at})
+			recvs = append(recvs, expected{w.recv(at, match.Any, match.Any, 3*eagerLimit), at})
 		}
 	}
-	w.settle(r)
+	w.runAll(r)
 	seen := make(map[int]bool)
 	last := make(map[[3]int]int) // by sender, receiver and tag: the last message that was received
 	byID := make(map[int]sent)
@@ -354,7 +354,7 @@ func randomRun(t *testing.T, cfg Config, seed uint64) (all []Stats) {
 		n := min(q.Size, len(q.Buf))
 		found := 0
 		for _, s := range sends[q.Source][x.at] {
-			if !seen[s.id] && s.n == q.Size && s.tag == int(q.MatchedTag) && bytes.Equal(q.Buf[:n], message(s.id, s.n)[:n]) {
+			if !seen[s.id] && s.n == q.Size && s.tag == int(q.MatchedTag) && bytes.Equal(q.Buf[:n], testMessage(s.id, s.n)[:n]) {
 				found = s.id
 				break
 			}
@@ -363,7 +363,7 @@ func randomRun(t *testing.T, cfg Config, seed uint64) (all []Stats) {
 			t.Fatalf("seed %d: rank %d received %d bytes of tag %d that rank %d has not sent; %v", seed, x.at, q.Size, q.MatchedTag, q.Source, w.log)
 		}
 		seen[found] = true
-		// Receives are looked at in the order in which they were posted.
+		// recvs is in posting order.
 		key := [3]int{q.Source, x.at, int(q.MatchedTag)}
 		if found < last[key] {
 			t.Fatalf("seed %d: message %d overtakes %d; %v", seed, last[key], found, w.log)

@@ -12,91 +12,91 @@ import (
 )
 
 var (
-	exploreFor  = flag.Duration("explore", 0, "for how long to go on with random programs in every order, instead of with a few")
+	exploreFor  = flag.Duration("explore", 0, "how long to explore random programs, instead of a few")
 	exploreFrom = flag.Uint64("explore.from", 0, "the seed of the first random program")
 )
 
-// exploredConfigs are those whose orders are all gone through. Decisions come soon:
+// exploredConfigs are the configurations that are explored. Thresholds are low because
 // programs are short.
 func exploredConfigs() map[string]Config {
 	return map[string]Config{
-		"rget":        {Protocol: RGET, EagerLimit: limit},
-		"rput":        {Protocol: RPUT, EagerLimit: limit},
-		"speculative": {Protocol: Speculative, EagerLimit: limit, MaxMispredicted: 2},
-		"not early":   {Protocol: Speculative, EagerLimit: limit, NoEarlyProgress: true},
-		"adaptive":    {Protocol: Speculative, EagerLimit: limit, Adaptive: true, Sample: 1, MaxMispredicted: 1, NoEarlyProgress: true},
+		"rget":        {Protocol: RGET, EagerLimit: eagerLimit},
+		"rput":        {Protocol: RPUT, EagerLimit: eagerLimit},
+		"speculative": {Protocol: Speculative, EagerLimit: eagerLimit, MaxMispredicted: 2},
+		"not early":   {Protocol: Speculative, EagerLimit: eagerLimit, NoEarlyProgress: true},
+		"adaptive":    {Protocol: Speculative, EagerLimit: eagerLimit, Adaptive: true, Sample: 1, MaxMispredicted: 1, NoEarlyProgress: true},
 	}
 }
 
-// The letters of programs: what a rank does with another.
-var letters = map[byte]act{
-	'e': {what: sends, tag: 7, size: limit}, // eagerly
-	'l': {what: sends, tag: 7, size: long},
-	'y': {what: sends, tag: 7, size: limit, mode: Synchronous},
-	'f': {what: sends, tag: 7, size: limit, noRoom: true}, // falls back to a rendezvous
-	'o': {what: sends, tag: 8, size: long},                // with another tag
-	'x': {what: sends, tag: 7, size: long, noMemory: true},
-	'R': {what: receives, tag: 7, size: long},
-	'S': {what: receives, tag: 7, size: limit},
-	'X': {what: receives, tag: 7, size: long, noMemory: true},
-	'A': {what: receives, tag: 7, size: long, peer: match.Any},
-	'T': {what: receives, tag: match.Any, size: long},
-	'O': {what: receives, tag: 8, size: long},
-	'C': {what: cancels}, // the receive that is posted last
-	'W': {what: waits},   // for what was begun last
-	'M': {what: takes, tag: 7},
-	'G': {what: gets, size: long}, // the message that was taken first and not received
+// actByLetter are the acts of a rank, by the letters of the program notation.
+var actByLetter = map[byte]act{
+	'e': {kind: sendAct, tag: 7, size: eagerLimit}, // eagerly
+	'l': {kind: sendAct, tag: 7, size: rendezvousSize},
+	'y': {kind: sendAct, tag: 7, size: eagerLimit, mode: Synchronous},
+	'f': {kind: sendAct, tag: 7, size: eagerLimit, noCredit: true}, // falls back to a rendezvous
+	'o': {kind: sendAct, tag: 8, size: rendezvousSize},             // with another tag
+	'x': {kind: sendAct, tag: 7, size: rendezvousSize, noMemory: true},
+	'R': {kind: recvAct, tag: 7, size: rendezvousSize},
+	'S': {kind: recvAct, tag: 7, size: eagerLimit},
+	'X': {kind: recvAct, tag: 7, size: rendezvousSize, noMemory: true},
+	'A': {kind: recvAct, tag: 7, size: rendezvousSize, peer: match.Any},
+	'T': {kind: recvAct, tag: match.Any, size: rendezvousSize},
+	'O': {kind: recvAct, tag: 8, size: rendezvousSize},
+	'C': {kind: cancelAct}, // the receive that is posted last
+	'W': {kind: waitAct},   // for what was begun last
+	'M': {kind: mprobeAct, tag: 7},
+	'G': {kind: mrecvAct, size: rendezvousSize}, // the message that was taken first and not received
 }
 
-// spell makes the acts of a rank from letters; all that name a peer name the same.
-func spell(text string, peer int) (acts []act) {
+// parseActs parses the acts of a rank; all of them name the same peer.
+func parseActs(text string, peer int) (acts []act) {
 	begun, posted := -1, -1
 	var taken []int
 	for i := range len(text) {
-		a, ok := letters[text[i]]
+		a, ok := actByLetter[text[i]]
 		if !ok {
-			panic("no act is spelt " + text[i:i+1])
+			panic("unknown act " + text[i:i+1])
 		}
 		switch {
-		case a.what == cancels:
-			a.which = posted
-		case a.what == waits:
-			a.which = begun
-		case a.what == gets:
+		case a.kind == cancelAct:
+			a.target = posted
+		case a.kind == waitAct:
+			a.target = begun
+		case a.kind == mrecvAct:
 			if len(taken) == 0 {
 				continue
 			}
-			a.which, taken = taken[0], taken[1:]
+			a.target, taken = taken[0], taken[1:]
 		case a.peer != match.Any:
 			a.peer = peer
 		}
-		if a.what == receives {
+		if a.kind == recvAct {
 			posted = len(acts)
 		}
-		if a.what == takes {
+		if a.kind == mprobeAct {
 			taken = append(taken, len(acts))
 		}
-		if a.what == receives || a.what == sends || a.what == gets {
+		if a.kind == recvAct || a.kind == sendAct || a.kind == mrecvAct {
 			begun = len(acts)
 		}
-		if (a.what == cancels || a.what == waits) && a.which < 0 {
-			continue // there is nothing
+		if (a.kind == cancelAct || a.kind == waitAct) && a.target < 0 {
+			continue // no such request
 		}
 		acts = append(acts, a)
 	}
-	for _, i := range taken { // whoever takes a message receives it
-		acts = append(acts, act{what: gets, size: long, which: i})
+	for _, i := range taken { // every probed message is received
+		acts = append(acts, act{kind: mrecvAct, size: rendezvousSize, target: i})
 	}
 	return acts
 }
 
-// words lists all of n letters.
-func words(of string, n int) []string {
+// allStrings lists all strings of n letters.
+func allStrings(of string, n int) []string {
 	if n == 0 {
 		return []string{""}
 	}
 	var all []string
-	for _, w := range words(of, n-1) {
+	for _, w := range allStrings(of, n-1) {
 		for i := range len(of) {
 			all = append(all, w+of[i:i+1])
 		}
@@ -104,10 +104,10 @@ func words(of string, n int) []string {
 	return all
 }
 
-// explore goes through all orders of a program, and adds up what happened.
-func explore(t *testing.T, cfg Config, p program, most int, sum *Stats) (states int) {
+// explore explores all interleavings of a program and adds up the statistics.
+func explore(t *testing.T, cfg Config, p program, maxStates int, sum *Stats) (states int) {
 	t.Helper()
-	x := &explorer{cfg: cfg, prog: p, most: most}
+	x := &explorer{cfg: cfg, prog: p, maxStates: maxStates}
 	if err := x.explore(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,16 +115,16 @@ func explore(t *testing.T, cfg Config, p program, most int, sum *Stats) (states 
 	return len(x.seen)
 }
 
-// All orders of all programs in which one rank sends two messages, and another
+// All interleavings of all programs in which one rank sends two messages and another
 // receives two.
-func TestEveryOrderOfSmallPrograms(t *testing.T) {
+func TestAllInterleavingsOfTwoMessages(t *testing.T) {
 	for name, cfg := range exploredConfigs() {
 		t.Run(name, func(t *testing.T) {
 			var sum Stats
 			states := 0
-			for _, s := range words("elf", 2) {
-				for _, r := range words("RSAT", 2) {
-					states += explore(t, cfg, program{spell(s, 1), spell(r, 0)}, 1<<20, &sum)
+			for _, s := range allStrings("elf", 2) {
+				for _, r := range allStrings("RSAT", 2) {
+					states += explore(t, cfg, program{parseActs(s, 1), parseActs(r, 0)}, 1<<20, &sum)
 				}
 			}
 			t.Logf("%d states; %d RTRs used, %d dropped, %d crossed, %d mispredicted", states, sum.RTRsUsed, sum.RTRsDropped, sum.Crossed, sum.Mispredicted)
@@ -132,33 +132,32 @@ func TestEveryOrderOfSmallPrograms(t *testing.T) {
 	}
 }
 
-// All orders of programs that are more than that: three messages of an envelope, as
-// the stop and resumption of RTRs need, cancelled receives, both ways at once, three
-// ranks, and waits in between.
-func TestEveryOrderOfPrograms(t *testing.T) {
+// All interleavings of longer programs: three messages of an envelope, as stopping and
+// resuming RTRs needs, cancelled receives, both directions, three ranks, and waits.
+func TestAllInterleavingsOfPrograms(t *testing.T) {
 	programs := map[string]program{
-		"three long":               {spell("lll", 1), spell("RRR", 0)},
-		"eager, then long":         {spell("ell", 1), spell("RRR", 0)},
-		"eager between":            {spell("lel", 1), spell("RRR", 0)},
-		"behind a silent receive":  {spell("ell", 1), spell("SRR", 0)},
-		"behind anybody's":         {spell("lll", 1), spell("ARR", 0)},
-		"before anybody's":         {spell("lll", 1), spell("RAR", 0)},
-		"of any tag":               {spell("lol", 1), spell("RTR", 0)},
-		"two tags":                 {spell("ol", 1), spell("ROR", 0)},
-		"cancelled":                {spell("ll", 1), spell("RCRR", 0)},
-		"cancelled behind another": {spell("ell", 1), spell("RRCRR", 0)},
-		"both ways":                {spell("RlW", 1), spell("RlW", 0)},
-		"both ways, twice":         {spell("RlR", 1), spell("lRl", 0)},
-		"one after the other":      {spell("lWeWl", 1), spell("RWRWR", 0)},
-		"matched probe":            {spell("lll", 1), spell("MRGR", 0)},
-		"matched probe of eager":   {spell("ell", 1), spell("MRGR", 0)},
-		"matched probes":           {spell("ll", 1), spell("MMGG", 0)},
-		"matched probe, posted":    {spell("lll", 1), spell("RMRG", 0)},
-		"a send fails":             {spell("xlxl", 1), spell("RR", 0)},
-		"a send fails after eager": {spell("exll", 1), spell("RRR", 0)},
-		"a receive is silent":      {spell("lll", 1), spell("RXR", 0)},
-		"synchronous":              {spell("yll", 1), spell("RRR", 0)},
-		"from two":                 {spell("ll", 1), append(spell("RA", 0), spell("R", 2)...), spell("l", 1)},
+		"three long":               {parseActs("lll", 1), parseActs("RRR", 0)},
+		"eager, then long":         {parseActs("ell", 1), parseActs("RRR", 0)},
+		"eager between":            {parseActs("lel", 1), parseActs("RRR", 0)},
+		"behind a silent receive":  {parseActs("ell", 1), parseActs("SRR", 0)},
+		"behind anybody's":         {parseActs("lll", 1), parseActs("ARR", 0)},
+		"before anybody's":         {parseActs("lll", 1), parseActs("RAR", 0)},
+		"of any tag":               {parseActs("lol", 1), parseActs("RTR", 0)},
+		"two tags":                 {parseActs("ol", 1), parseActs("ROR", 0)},
+		"cancelled":                {parseActs("ll", 1), parseActs("RCRR", 0)},
+		"cancelled behind another": {parseActs("ell", 1), parseActs("RRCRR", 0)},
+		"both ways":                {parseActs("RlW", 1), parseActs("RlW", 0)},
+		"both ways, twice":         {parseActs("RlR", 1), parseActs("lRl", 0)},
+		"one after the other":      {parseActs("lWeWl", 1), parseActs("RWRWR", 0)},
+		"matched probe":            {parseActs("lll", 1), parseActs("MRGR", 0)},
+		"matched probe of eager":   {parseActs("ell", 1), parseActs("MRGR", 0)},
+		"matched probes":           {parseActs("ll", 1), parseActs("MMGG", 0)},
+		"matched probe, posted":    {parseActs("lll", 1), parseActs("RMRG", 0)},
+		"a send fails":             {parseActs("xlxl", 1), parseActs("RR", 0)},
+		"a send fails after eager": {parseActs("exll", 1), parseActs("RRR", 0)},
+		"a receive is silent":      {parseActs("lll", 1), parseActs("RXR", 0)},
+		"synchronous":              {parseActs("yll", 1), parseActs("RRR", 0)},
+		"from two":                 {parseActs("ll", 1), append(parseActs("RA", 0), parseActs("R", 2)...), parseActs("l", 1)},
 	}
 	var sum Stats
 	for name, p := range programs {
@@ -170,13 +169,13 @@ func TestEveryOrderOfPrograms(t *testing.T) {
 		}
 	}
 	if sum.RTRsUsed == 0 || sum.Crossed == 0 || sum.Mispredicted == 0 || sum.SpeculationStopped == 0 || sum.SpeculationResumed == 0 {
-		t.Errorf("ways were not gone: %+v", sum)
+		t.Errorf("not all cases occurred: %+v", sum)
 	}
 }
 
-// Random programs, each in every order: a few, or with -explore as many as there is
+// All interleavings of random programs: of a few, or with -explore of as many as there is
 // time for.
-func TestEveryOrderOfRandomPrograms(t *testing.T) {
+func TestAllInterleavingsOfRandomPrograms(t *testing.T) {
 	var sum Stats
 	states, n := 0, 0
 	began := time.Now()
@@ -187,9 +186,9 @@ func TestEveryOrderOfRandomPrograms(t *testing.T) {
 				continue
 			}
 			p := randomProgram(rand.New(rand.NewPCG(seed, uint64(i))))
-			x := &explorer{cfg: cfg, prog: p, most: 2000}
+			x := &explorer{cfg: cfg, prog: p, maxStates: 2000}
 			if *exploreFor > 0 {
-				x.most = 100_000
+				x.maxStates = 100_000
 			}
 			if err := x.explore(); err != nil {
 				t.Fatalf("%s, seed %d: %v", name, seed, err)
@@ -202,7 +201,7 @@ func TestEveryOrderOfRandomPrograms(t *testing.T) {
 		n, states, sum.RTRsUsed, sum.RTRsDropped, sum.Crossed, sum.Mispredicted, sum.SpeculationStopped, sum.SpeculationResumed)
 }
 
-// randomProgram is of two or three ranks, with up to nine acts.
+// randomProgram returns a program of two or three ranks with up to nine acts.
 func randomProgram(r *rand.Rand) program {
 	text := func(of string, n int) (s string) {
 		for range n {
@@ -213,14 +212,14 @@ func randomProgram(r *rand.Rand) program {
 	}
 	switch r.IntN(4) {
 	case 0: // both ways
-		return program{spell(text("lleRRRW", 3+r.IntN(2)), 1), spell(text("lleRRRW", 3+r.IntN(2)), 0)}
+		return program{parseActs(text("lleRRRW", 3+r.IntN(2)), 1), parseActs(text("lleRRRW", 3+r.IntN(2)), 0)}
 	case 1: // three ranks
 		return program{
-			spell(text("llef", 1+r.IntN(2)), 1),
-			append(spell(text("RRSA", 1+r.IntN(2)), 0), spell(text("RRSAT", 2), 2)...),
-			spell(text("llef", 1+r.IntN(2)), 1),
+			parseActs(text("llef", 1+r.IntN(2)), 1),
+			append(parseActs(text("RRSA", 1+r.IntN(2)), 0), parseActs(text("RRSAT", 2), 2)...),
+			parseActs(text("llef", 1+r.IntN(2)), 1),
 		}
 	default:
-		return program{spell(text("lllleefyoxW", 2+r.IntN(3)), 1), spell(text("RRRRRSATOCWMGX", 2+r.IntN(4)), 0)}
+		return program{parseActs(text("lllleefyoxW", 2+r.IntN(3)), 1), parseActs(text("RRRRRSATOCWMGX", 2+r.IntN(4)), 0)}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// device counts what is registered, and has so much room.
+// device counts registrations and has limited capacity.
 type device struct {
 	t    *testing.T
 	live map[int][]byte
@@ -108,7 +108,7 @@ func TestIdleBytesLimit(t *testing.T) {
 	}
 }
 
-// A device that has no room gets it from what is idle.
+// When registration fails, the cache deregisters unused entries and retries.
 func TestRegistrationFailureFlushesIdle(t *testing.T) {
 	d := newDevice(t)
 	d.room = 2
@@ -146,8 +146,8 @@ func TestInvalidate(t *testing.T) {
 	}
 }
 
-// collected makes a cache use a buffer that nothing else refers to, and returns how to
-// find out whether the collector has freed it.
+// watchCollection makes a cache register a buffer without other references, and returns a
+// function that reports whether the collector has freed it.
 func watchCollection(t *testing.T, c *Cache[int]) func() bool {
 	t.Helper()
 	var freed atomic.Bool
@@ -166,9 +166,8 @@ func watchCollection(t *testing.T, c *Cache[int]) func() bool {
 	}
 }
 
-// Memory that is registered is not freed under the NIC, though its program has no use for
-// it any more: no other buffer can come to lie there and be taken for it. When it is let
-// go of it is freed.
+// The garbage collector does not free registered memory until the cache evicts it, so no
+// other buffer can get its address.
 func TestRegisteredMemoryIsNotCollected(t *testing.T) {
 	c := New(Config[int]{Register: func([]byte) (int, error) { return 0, nil }, Deregister: func(int) error { return nil }, MaxIdle: 2, MaxIdleBytes: 1 << 20})
 	freed := watchCollection(t, c)
@@ -187,8 +186,8 @@ func TestRegisteredMemoryIsNotCollected(t *testing.T) {
 	}
 }
 
-// Whatever is got, released and forgotten, an entry has its buffer in it and is
-// registered as long as it is used, and nothing is left in the end.
+// Whatever is registered, released and invalidated, an entry contains its buffer and stays
+// registered while in use, and nothing is leaked.
 func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 3))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ns makes a cost that grows with the size.
+// ns returns a cost function that grows with the size.
 func ns(fixed, perKiB float64) func(int) time.Duration {
 	return func(n int) time.Duration { return time.Duration(fixed + perKiB*float64(n)/1024) }
 }
@@ -19,7 +19,7 @@ func TestComputeThresholds(t *testing.T) {
 	}
 	for i, n := range got {
 		size := max(i*1024, 512)
-		// That many uses pay, and one fewer does not.
+		// Registration pays for that many uses, but not for one fewer.
 		pays := func(n int) bool {
 			with := time.Duration(n)*c.LookUp + c.Register(size)
 			return with < time.Duration(n)*c.Copy(size)
@@ -56,8 +56,8 @@ func TestBufferIsFrequentAfterFractionOfThreshold(t *testing.T) {
 	}
 }
 
-// Buffers that are used once do not fill the table: when they begin to chain it
-// stops to grow, and those in it go on being counted.
+// Buffers that are used once do not fill the table: it stops growing when hash chains
+// form, and keeps counting the buffers in it.
 func TestTableStopsGrowingWhenFewAreFrequent(t *testing.T) {
 	tab := New(Config{Thresholds: Thresholds{4}, Buckets: 64})
 	for i := range 10_000 {

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// stub is a fabric that keeps what it is asked for.
+// stubTransport records what it is asked to do.
 type stubTransport struct {
 	sent    []wire.Header
 	owners  []*Operation
@@ -51,7 +51,7 @@ func (s *stubTransport) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner *At
 	s.atomics = append(s.atomics, owner)
 }
 
-// pair is a window of this rank, which is 10, and another, which is 11.
+// pair returns a window of ranks 10, this one, and 11.
 func pair(atomics bool) (*stubTransport, *Engine, *Window) {
 	s := &stubTransport{}
 	e := New(Config{}, s)
@@ -65,7 +65,7 @@ func pair(atomics bool) (*stubTransport, *Engine, *Window) {
 	return s, e, e.Open(4, []Segment{mine, other}, mem, region)
 }
 
-// Words that no engine says are refused, and change nothing.
+// Messages that violate the protocol are rejected and change nothing.
 func TestProtocolViolationsAreRejected(t *testing.T) {
 	data := make([]byte, 16)
 	for i, h := range []wire.Header{
@@ -151,8 +151,8 @@ func FuzzArrived(f *testing.F) {
 	})
 }
 
-// Locks are granted in the order of asking: who asks for a shared one does not pass
-// over who waits for an exclusive one, and those who can share do.
+// A shared lock request does not overtake an earlier exclusive one, and shared locks are
+// granted together.
 func TestLocksAreGrantedInOrder(t *testing.T) {
 	s := &stubTransport{}
 	e := New(Config{}, s)
@@ -209,8 +209,8 @@ func TestLocksAreGrantedInOrder(t *testing.T) {
 	}
 }
 
-// Atomics that find something else than was guessed are tried again, with what they
-// found, and no more of them are under way than may be.
+// A compare-and-swap that finds another value is retried with it, and Config.InFlight is
+// respected.
 func TestFailedCompareSwapIsRetried(t *testing.T) {
 	s, e, w := pair(true)
 	e.cfg.InFlight = 2
@@ -240,7 +240,7 @@ func TestFailedCompareSwapIsRetried(t *testing.T) {
 	if want := "\x00\x00\x00\x00\x07\x00"; string(o.result[:6]) != want {
 		t.Errorf("found %x, want %x", o.result[:6], want)
 	}
-	// One that fails ends the operation when all that is under way has ended.
+	// An error completes the operation once all pending atomics have completed.
 	o, err = w.Accumulate(origin, make([]byte, 32), 1, 0, Byte, Sum, true)
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestFailedCompareSwapIsRetried(t *testing.T) {
 	}
 }
 
-// A fabric may carry out an atomic at once.
+// A transport may complete an atomic within the call.
 func TestAtomicsMayCompleteImmediately(t *testing.T) {
 	_, e, w := pair(true)
 	f := &instantTransport{stubTransport: &stubTransport{}}
@@ -291,7 +291,6 @@ func (q *instantTransport) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner 
 	q.e.AtomicDone(owner, nil)
 }
 
-// Closing gives memory back.
 func TestWindowCloseReleasesRegion(t *testing.T) {
 	s, e, w := pair(false)
 	if w.Close(); s.regions != 0 || len(e.windows) != 0 || len(e.ordered) != 0 {

@@ -21,7 +21,7 @@ func TestTypesAndOps(t *testing.T) {
 	}
 }
 
-// Each operation, where types differ in what it means.
+// Each operation, with types for which its result differs.
 func TestReduce(t *testing.T) {
 	le := binary.LittleEndian
 	u32 := func(v ...int64) (b []byte) {

@@ -63,7 +63,6 @@ func TestHeaderRoundTrip(t *testing.T) {
 	}
 }
 
-// Every kind is among the samples, or the tests say nothing of it.
 func TestSamplesCoverAllKinds(t *testing.T) {
 	seen := make(map[Kind]bool)
 	for _, h := range samples() {
