@@ -6,7 +6,7 @@ import (
 )
 
 // Tags of collective messages. All ranks call the blocking collectives in the same order,
-// so one tag per kind suffices. Each Ibarrier has a tag of its own, as long as fewer than
+// so one tag per kind suffices. Each Ibarrier has a separate tag, as long as fewer than
 // maxIbarriers are active at once.
 const (
 	tagBarrier = iota

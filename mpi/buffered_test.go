@@ -24,23 +24,23 @@ func TestBsendUsesAttachedBuffer(t *testing.T) {
 		}
 		big := testMessage(1, 600)
 		if err := w.Bsend(big, 1, 1); !errors.Is(err, ErrBuffer) {
-			return fmt.Errorf("without a buffer: %v", err)
+			return fmt.Errorf("Bsend without a buffer: %v", err)
 		}
 		if err := w.DetachBuffer(); !errors.Is(err, ErrBuffer) {
-			return fmt.Errorf("none was detached: %v", err)
+			return fmt.Errorf("DetachBuffer without a buffer: %v", err)
 		}
 		if err := w.AttachBuffer(1000); err != nil {
 			return err
 		}
 		if err := w.AttachBuffer(1000); !errors.Is(err, ErrBuffer) {
-			return fmt.Errorf("a second one was attached: %v", err)
+			return fmt.Errorf("second AttachBuffer: %v", err)
 		}
-		if err := w.Bsend(big, 1, 1); err != nil { // nobody receives it yet
+		if err := w.Bsend(big, 1, 1); err != nil { // no receive is posted
 			return err
 		}
-		clear(big) // it is ours again
+		clear(big) // Bsend has copied it
 		if err := w.Bsend(big, 1, 2); !errors.Is(err, ErrBuffer) {
-			return fmt.Errorf("more than there is room for: %v", err)
+			return fmt.Errorf("Bsend to a full buffer: %v", err)
 		}
 		if err := w.Send(nil, 1, 9); err != nil {
 			return err
@@ -54,7 +54,7 @@ func TestBsendUsesAttachedBuffer(t *testing.T) {
 		if err := w.Bsend(testMessage(3, 600), 1, 3); err != nil {
 			return err
 		}
-		for { // what has left gives its room to others
+		for { // until earlier sends have freed their space
 			err := w.Bsend(testMessage(4, 600), 1, 4) // leaves before the rank does
 			if !errors.Is(err, ErrBuffer) {
 				return err

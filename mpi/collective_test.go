@@ -48,7 +48,7 @@ func TestBarrierWaitsForAllRanks(t *testing.T) {
 			}
 			for other := range w.Size() {
 				if came[other][round] > w.Wtime() || came[other][round] == 0 {
-					return fmt.Errorf("round %d ends at %v, and rank %d came at %v", round, w.Wtime(), other, came[other][round])
+					return fmt.Errorf("round %d ends at %v, before rank %d entered at %v", round, w.Wtime(), other, came[other][round])
 				}
 			}
 			if err := w.Barrier(); err != nil { // before the table is written again

@@ -2,7 +2,7 @@ package mpi
 
 import "fmt"
 
-// Comm is a communicator: an ordered group of ranks with a context of its own.
+// Comm is a communicator: an ordered group of ranks with its own context.
 type Comm struct {
 	rank             *rank
 	name             string

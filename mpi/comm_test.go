@@ -104,7 +104,7 @@ func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if w.Rank() >= 2 { // those who have made fewer do not come upon what the others have used
+		if w.Rank() >= 2 { // ranks with fewer communicators do not reuse contexts of the others
 			for range 4 {
 				d, err := low.Dup()
 				if err != nil {

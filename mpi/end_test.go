@@ -83,7 +83,7 @@ func TestProgramErrorIsReturned(t *testing.T) {
 		if w.Rank() == 0 {
 			return mine
 		}
-		return nil // and finds nobody to meet
+		return nil // the final barrier fails
 	})
 	if !errors.Is(errs[0], mine) || !errors.Is(errs[1], ErrPeerLost) {
 		t.Errorf("ranks end with %v", errs)

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/env"
 )
 
-// A program as a function that each rank runs: here by a simulated fabric. A program
-// of its own has mpi.Main run it.
+// The program runs on three ranks of a simulated fabric. A standalone program passes it
+// to mpi.Main instead.
 func Example() {
 	program := func(w *mpi.World) error {
 		right, left := (w.Rank()+1)%w.Size(), (w.Rank()+w.Size()-1)%w.Size()

@@ -16,7 +16,7 @@ func TestKilledRankFailsDependentCalls(t *testing.T) {
 			_, err := w.Recv(nil, 1, 1)
 			return err
 		},
-		"receive from anybody": func(w *World) error {
+		"receive from any source": func(w *World) error {
 			_, err := w.Recv(nil, AnySource, AnyTag)
 			return err
 		},
@@ -24,7 +24,7 @@ func TestKilledRankFailsDependentCalls(t *testing.T) {
 			_, err := w.Probe(1, 1)
 			return err
 		},
-		"matched probe of anybody": func(w *World) error {
+		"matched probe of any source": func(w *World) error {
 			_, _, err := w.Mprobe(AnySource, 1)
 			return err
 		},
@@ -155,7 +155,7 @@ func TestCommsWithoutLostRankContinue(t *testing.T) {
 					}
 				}
 				if _, err := w.Recv(nil, AnySource, 0); !errors.Is(err, ErrPeerLost) {
-					return fmt.Errorf("a receive from anybody, lost ranks included: %v", err)
+					return fmt.Errorf("a receive from any source, lost ranks included: %v", err)
 				}
 				return nil
 			})
@@ -191,7 +191,7 @@ func TestCutLinkFailsOnlyItsTwoRanks(t *testing.T) {
 			}
 			return w.Send(nil, 2, 1)
 		})
-		for i, err := range errs { // they have done what they can, and cannot meet
+		for i, err := range errs { // the programs succeed, but the final barrier fails
 			if !errors.Is(err, ErrPeerLost) {
 				t.Errorf("%s: rank %d ends with %v", name, i, err)
 			}

@@ -54,7 +54,7 @@ func TestPeerLossOverNICs(t *testing.T) {
 			_, err := w.Probe(1, 1)
 			return err
 		},
-		"receive from anybody": func(w *mpi.World, _ *mpi.Win) error {
+		"receive from any source": func(w *mpi.World, _ *mpi.Win) error {
 			_, err := w.Recv(nil, mpi.AnySource, 1)
 			return err
 		},
@@ -186,7 +186,7 @@ func TestWindowsOverNICs(t *testing.T) {
 		}
 		before := (w.Rank() + w.Size() - 1) % w.Size()
 		if !bytes.Equal(win.Memory()[1000:3000], fill(before, 2000)) {
-			return errors.New("what was put is wrong")
+			return errors.New("wrong data after put")
 		}
 		for i := range 8 {
 			if v := binary.LittleEndian.Uint32(win.Memory()[4*i:]); v != 10 {

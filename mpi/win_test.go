@@ -44,7 +44,7 @@ func TestFence(t *testing.T) {
 			}
 			for from := range w.Size() {
 				if !bytes.Equal(win.Memory()[n*from:n*(from+1)], testMessage(10*round+from, n)) {
-					return fmt.Errorf("round %d: what rank %d has put is wrong", round, from)
+					return fmt.Errorf("round %d: wrong data put by rank %d", round, from)
 				}
 			}
 			got := make([]byte, n*w.Size())
@@ -57,7 +57,7 @@ func TestFence(t *testing.T) {
 				return err
 			}
 			if !bytes.Equal(got, bytes.Repeat(testMessage(10*round+w.Rank(), n), w.Size())) {
-				return fmt.Errorf("round %d: what was got is wrong", round)
+				return fmt.Errorf("round %d: wrong data from get", round)
 			}
 		}
 		if err := win.Fence(NoSucceed); err != nil {
@@ -94,13 +94,13 @@ func TestPostStartCompleteWait(t *testing.T) {
 			if err := win.Accumulate(u64(5), behind, 64, Uint64, Sum); err != nil {
 				return err
 			}
-			if round%2 == 1 { // whoever starts first waits
+			if round%2 == 1 { // operations may start before the post
 				if err := win.Post([]int{before}, 0); err != nil {
 					return err
 				}
 			}
 			if err := win.Put(nil, before, 0); !errors.Is(err, ErrRMASync) {
-				return fmt.Errorf("a put to one who is not in the group: %v", err)
+				return fmt.Errorf("a put to a rank outside the group: %v", err)
 			}
 			if err := win.Complete(); err != nil {
 				return err
@@ -136,7 +136,7 @@ func TestOperationsWaitForPost(t *testing.T) {
 				win.Memory()[0], win.Memory()[8] = byte(i), byte(i)
 				w.Compute(time.Microsecond)
 				if win.Memory()[0] != byte(i) || win.Memory()[8] != byte(i) {
-					return errors.New("somebody has written before the post")
+					return errors.New("the window was written before the post")
 				}
 			}
 			if err := errors.Join(win.Post([]int{1, 2}, 0), win.Wait()); err != nil {

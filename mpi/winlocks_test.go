@@ -162,7 +162,7 @@ func TestLockNoCheckSendsNoRequest(t *testing.T) {
 				win.Start([]int{1}, NoCheck), win.Put(u64(3), 1, 0), win.Complete())
 			words := w.Stats().Window.Words
 			words[6] = 0 // the complete
-			return errors.Join(err, check(words == [16]uint64{}, "words %v", words), win.Free())
+			return errors.Join(err, check(words == [16]uint64{}, "messages %v", words), win.Free())
 		}
 		err = errors.Join(win.Post([]int{0}, NoCheck), w.Barrier(), win.Wait())
 		return errors.Join(err, check(at64(win.Memory(), 0) == 3, "%x", win.Memory()), win.Free())
@@ -178,7 +178,7 @@ func TestLockAllOperationsWaitForExclusiveLock(t *testing.T) {
 			return err
 		}
 		switch w.Rank() {
-		case 1: // has the lock until rank 0 has begun its put
+		case 1: // holds the lock until rank 0 has started its put
 			if err := win.Lock(Exclusive, 2, 0); err != nil {
 				return err
 			}
@@ -190,7 +190,7 @@ func TestLockAllOperationsWaitForExclusiveLock(t *testing.T) {
 			}
 			w.Compute(20 * time.Microsecond)
 			was := make([]byte, 8)
-			if err := errors.Join(win.Get(was, 2, 0), win.Flush(2), check(at64(was, 0) == 0, "somebody has written while we had the lock")); err != nil {
+			if err := errors.Join(win.Get(was, 2, 0), win.Flush(2), check(at64(was, 0) == 0, "the window was written while locked")); err != nil {
 				return err
 			}
 			if err := win.Unlock(2); err != nil {

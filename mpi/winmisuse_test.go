@@ -100,7 +100,7 @@ func TestEpochViolationsAreRejected(t *testing.T) {
 		}
 		return errors.Join(
 			check(errors.Is(win.Free(), ErrWin), "freed twice"),
-			check(errors.Is(win.Put(b, 0, 0), ErrWin), "a put to what was freed"),
+			check(errors.Is(win.Put(b, 0, 0), ErrWin), "a put to a freed window"),
 			check(errors.Is((*Win)(nil).Fence(0), ErrWin), "a fence of no window"),
 		)
 	})

@@ -82,7 +82,7 @@ func TestFrequentPutAndGetBuffersAreRegistered(t *testing.T) {
 						return err
 					}
 					if !bytes.Equal(out, in) {
-						return fmt.Errorf("round %d: what was put is not what was got", i)
+						return fmt.Errorf("round %d: get does not return the data of put", i)
 					}
 					s := carrierStats(w)
 					if want := uint64(2 * max(0, i+1-10)); s.Direct != want || s.Registrations.Misses-regions != min(want, 2) {
@@ -151,7 +151,7 @@ func TestManyPutsDoNotGrowSendBuffers(t *testing.T) {
 			return err
 		}
 		if !bytes.Equal(in, out) {
-			return fmt.Errorf("what was put is not what was got")
+			return fmt.Errorf("get does not return the data of put")
 		}
 		if n := carrierStats(w).Memory.Max[carrier.SendBuffers]; n > 4<<20 {
 			return fmt.Errorf("%d bytes of buffers", n)

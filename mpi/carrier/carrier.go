@@ -35,9 +35,9 @@ type Upper interface {
 	// Lost says that a peer is not to be reached any more. Finished of what a NIC still
 	// has for it follows.
 	Lost(peer int, cause error)
-	// Awaited visits the peers that the rank waits for, or may have to.
+	// EachAwaitedPeer visits the peers that the rank waits for, or may have to.
 	EachAwaitedPeer(visit func(peer int))
-	// Kept says that words are kept back until the next Flush or Progress, which must
+	// FlushNeeded says that words are kept back until the next Flush or Progress, which must
 	// come soon.
 	FlushNeeded()
 }

@@ -127,7 +127,7 @@ func (c *Carrier) uses(buf []byte) bool {
 
 func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// Hurried is the owner of data that waits for it alone. Data that is not copied is its
+// BlockingOwner is the owner of data that waits for it alone. Data that is not copied is its
 // owner's again only when the peer has it, which takes longer than a copy.
 type BlockingOwner interface{ IsBlocking() bool }
 

@@ -174,7 +174,7 @@ func (c *Carrier) Release(r *Region) {
 	c.idleRegions = append(c.idleRegions, r)
 }
 
-// Forget says that a buffer is about to be freed or used for something else. It must
+// Invalidate says that a buffer is about to be freed or used for something else. It must
 // not be before Forgotten says that nothing of it is registered any more.
 func (c *Carrier) Invalidate(buf []byte) error {
 	if len(buf) == 0 {
@@ -190,7 +190,7 @@ func (c *Carrier) Invalidate(buf []byte) error {
 	return err
 }
 
-// Forgotten reports whether no NIC can reach a buffer that was to be forgotten.
+// Invalidated reports whether no NIC can reach a buffer that was to be forgotten.
 func (c *Carrier) Invalidated(buf []byte) bool {
 	from, to := addressOf(buf), addressOf(buf)+uintptr(len(buf))
 	return !slices.ContainsFunc(c.retired, func(r retired) bool {

@@ -43,7 +43,7 @@ func (c *Carrier) Progress() (moved bool) {
 	return moved
 }
 
-// Glance is a Progress that leaves what can wait to the next one: for who looks again
+// PollFast is a Progress that leaves what can wait to the next one: for who looks again
 // and again, and would be kept from what has come by all that has not. Nobody may Wait
 // after it. The time is that of the first of several, which follow each other closely: to
 // read it takes as long as a part of what is to be done.
@@ -153,7 +153,7 @@ func (r *rail) repost() {
 	}
 }
 
-// Quiet reports whether everything that was sent has arrived.
+// AllDelivered reports whether everything that was sent has arrived.
 func (c *Carrier) AllDelivered() bool {
 	if len(c.own) > 0 || len(c.busy) > 0 || len(c.filling) > 0 {
 		return false

@@ -8,7 +8,7 @@ import (
 // around is the most that there is around the data of a word.
 const around = prefixLen + wire.MaxLen
 
-// Room reports whether a word with n bytes of data can leave for a peer at once.
+// CanSend reports whether a word with n bytes of data can leave for a peer at once.
 func (c *Carrier) CanSend(rank, n int) bool {
 	if rank == c.env.Rank {
 		return true

@@ -43,7 +43,7 @@ func queueCases() (all []queueCase) {
 					if w&anySource == 0 && w&anyTag != 0 {
 						e.Tag = message.Tag
 					}
-					e.Context = uint32(w / anySourceTag) // who asks for anything gets the first
+					e.Context = uint32(w / anySourceTag) // wildcards match the first
 					q.Add(&Node[int]{Envelope: e})
 				}
 				n := &Node[int]{Envelope: message}
@@ -104,7 +104,7 @@ func (a *queueCase) cost(turns int) (ratio float64, each time.Duration) {
 // The cost of a match does not depend on the queue length, although a linear search would
 // be a thousand times as long.
 func TestMatchCostIndependentOfQueueLength(t *testing.T) {
-	const most = 10 // what does not fit into caches takes somewhat longer
+	const most = 10 // cache misses make a long queue somewhat slower
 	for _, a := range queueCases() {
 		ratio, each := a.cost(20)
 		if ratio > most {

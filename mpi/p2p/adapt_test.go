@@ -119,7 +119,7 @@ func TestAdaptiveUsageThreshold(t *testing.T) {
 // Only sends after RTRs were stopped count for resuming them.
 func TestResumeCountStartsWhenRTRsStop(t *testing.T) {
 	w := newAdaptiveWorld(t)
-	for i := range 4 { // of anybody's, so that there is no RTR, though one would have come
+	for i := range 4 { // from any source: no RTR is sent, though one would have arrived in time
 		r := w.recv(1, match.Any, 7, rendezvousSize)
 		w.now += time.Millisecond
 		w.send(0, 1, 7, i, rendezvousSize)

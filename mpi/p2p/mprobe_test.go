@@ -224,7 +224,7 @@ func TestSyncAckBeforeSendDone(t *testing.T) {
 	f.e.Isend(s)
 	f.e.SendDone(s, errors.New("no way"))
 	if !s.Done() || s.Err == nil {
-		t.Errorf("what never left is done: %v, %v", s.Done(), s.Err)
+		t.Errorf("the unsent message is done: %v, %v", s.Done(), s.Err)
 	}
 }
 

@@ -43,7 +43,7 @@ var actByLetter = map[byte]act{
 	'T': {kind: recvAct, tag: match.Any, size: rendezvousSize},
 	'O': {kind: recvAct, tag: 8, size: rendezvousSize},
 	'C': {kind: cancelAct}, // the receive that is posted last
-	'W': {kind: waitAct},   // for what was begun last
+	'W': {kind: waitAct},   // for the last request
 	'M': {kind: mprobeAct, tag: 7},
 	'G': {kind: mrecvAct, size: rendezvousSize}, // the message that was taken first and not received
 }
@@ -136,28 +136,28 @@ func TestAllInterleavingsOfTwoMessages(t *testing.T) {
 // resuming RTRs needs, cancelled receives, both directions, three ranks, and waits.
 func TestAllInterleavingsOfPrograms(t *testing.T) {
 	programs := map[string]program{
-		"three long":               {parseActs("lll", 1), parseActs("RRR", 0)},
-		"eager, then long":         {parseActs("ell", 1), parseActs("RRR", 0)},
-		"eager between":            {parseActs("lel", 1), parseActs("RRR", 0)},
-		"behind a silent receive":  {parseActs("ell", 1), parseActs("SRR", 0)},
-		"behind anybody's":         {parseActs("lll", 1), parseActs("ARR", 0)},
-		"before anybody's":         {parseActs("lll", 1), parseActs("RAR", 0)},
-		"of any tag":               {parseActs("lol", 1), parseActs("RTR", 0)},
-		"two tags":                 {parseActs("ol", 1), parseActs("ROR", 0)},
-		"cancelled":                {parseActs("ll", 1), parseActs("RCRR", 0)},
-		"cancelled behind another": {parseActs("ell", 1), parseActs("RRCRR", 0)},
-		"both ways":                {parseActs("RlW", 1), parseActs("RlW", 0)},
-		"both ways, twice":         {parseActs("RlR", 1), parseActs("lRl", 0)},
-		"one after the other":      {parseActs("lWeWl", 1), parseActs("RWRWR", 0)},
-		"matched probe":            {parseActs("lll", 1), parseActs("MRGR", 0)},
-		"matched probe of eager":   {parseActs("ell", 1), parseActs("MRGR", 0)},
-		"matched probes":           {parseActs("ll", 1), parseActs("MMGG", 0)},
-		"matched probe, posted":    {parseActs("lll", 1), parseActs("RMRG", 0)},
-		"a send fails":             {parseActs("xlxl", 1), parseActs("RR", 0)},
-		"a send fails after eager": {parseActs("exll", 1), parseActs("RRR", 0)},
-		"a receive is silent":      {parseActs("lll", 1), parseActs("RXR", 0)},
-		"synchronous":              {parseActs("yll", 1), parseActs("RRR", 0)},
-		"from two":                 {parseActs("ll", 1), append(parseActs("RA", 0), parseActs("R", 2)...), parseActs("l", 1)},
+		"three long":                {parseActs("lll", 1), parseActs("RRR", 0)},
+		"eager, then long":          {parseActs("ell", 1), parseActs("RRR", 0)},
+		"eager between":             {parseActs("lel", 1), parseActs("RRR", 0)},
+		"after receive without RTR": {parseActs("ell", 1), parseActs("SRR", 0)},
+		"after any source":          {parseActs("lll", 1), parseActs("ARR", 0)},
+		"before any source":         {parseActs("lll", 1), parseActs("RAR", 0)},
+		"of any tag":                {parseActs("lol", 1), parseActs("RTR", 0)},
+		"two tags":                  {parseActs("ol", 1), parseActs("ROR", 0)},
+		"cancelled":                 {parseActs("ll", 1), parseActs("RCRR", 0)},
+		"cancelled after another":   {parseActs("ell", 1), parseActs("RRCRR", 0)},
+		"both ways":                 {parseActs("RlW", 1), parseActs("RlW", 0)},
+		"both ways, twice":          {parseActs("RlR", 1), parseActs("lRl", 0)},
+		"one after the other":       {parseActs("lWeWl", 1), parseActs("RWRWR", 0)},
+		"matched probe":             {parseActs("lll", 1), parseActs("MRGR", 0)},
+		"matched probe of eager":    {parseActs("ell", 1), parseActs("MRGR", 0)},
+		"matched probes":            {parseActs("ll", 1), parseActs("MMGG", 0)},
+		"matched probe, posted":     {parseActs("lll", 1), parseActs("RMRG", 0)},
+		"a send fails":              {parseActs("xlxl", 1), parseActs("RR", 0)},
+		"a send fails after eager":  {parseActs("exll", 1), parseActs("RRR", 0)},
+		"a receive without RTR":     {parseActs("lll", 1), parseActs("RXR", 0)},
+		"synchronous":               {parseActs("yll", 1), parseActs("RRR", 0)},
+		"from two":                  {parseActs("ll", 1), append(parseActs("RA", 0), parseActs("R", 2)...), parseActs("l", 1)},
 	}
 	var sum Stats
 	for name, p := range programs {

@@ -127,7 +127,7 @@ func TestFigure4_7RTRAfterRTS(t *testing.T) {
 func TestFigure4_8Acknowledgements(t *testing.T) {
 	for _, c := range []struct {
 		name                 string
-		before               func(w *world) // what arrives between the calls
+		before               func(w *world) // deliveries between the calls
 		recvFirst            bool
 		sender, receiverSaid []wire.Kind
 	}{
@@ -175,7 +175,7 @@ func TestFigure4_9NoRTRAfterReceiveWithoutRTR(t *testing.T) {
 	})
 	for name, post := range map[string]func(*world) *Request{
 		"expects an eager message": func(w *world) *Request { return w.recv(1, 0, 7, eagerLimit) },
-		"expects anybody's":        func(w *world) *Request { return w.recv(1, match.Any, 7, rendezvousSize) },
+		"any source":               func(w *world) *Request { return w.recv(1, match.Any, 7, rendezvousSize) },
 		"expects any tag":          func(w *world) *Request { return w.recv(1, 0, match.Any, rendezvousSize) },
 	} {
 		t.Run("case 2: the first receive "+name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestFigure4_9NoRTRAfterReceiveWithoutRTR(t *testing.T) {
 			if w.deliverKinds(0, 1, wire.Eager); !r1.Done() || r2.Done() || !s1.Done() {
 				t.Error("the message is not the first receive's")
 			}
-			r3 := w.recv(1, 0, 7, rendezvousSize) // still behind one without an RTR
+			r3 := w.recv(1, 0, 7, rendezvousSize) // still after a receive without an RTR
 			w.send(0, 1, 7, 2, rendezvousSize)
 			w.deliverKinds(0, 1, wire.RTS)
 			w.deliverOnly(1, 0, wire.RTSAck)
@@ -206,7 +206,7 @@ func TestFigure4_9NoRTRAfterReceiveWithoutRTR(t *testing.T) {
 			}
 		})
 	}
-	t.Run("and when it is gone they speak again", func(t *testing.T) {
+	t.Run("RTRs again once it has completed", func(t *testing.T) {
 		w := newSpeculativeWorld(t)
 		w.recv(1, 0, 7, eagerLimit)
 		w.send(0, 1, 7, 1, eagerLimit)
@@ -269,11 +269,11 @@ func TestFigure4_11EagerFlag(t *testing.T) {
 	w.send(0, 1, 7, 1, eagerLimit)
 	s2 := w.send(0, 1, 7, 2, rendezvousSize)
 	flags(wire.StopRTR)
-	w.deliverKinds(1, 0, wire.RTR) // of the first receive, for nobody
+	w.deliverKinds(1, 0, wire.RTR) // of the first receive, dropped
 	r2 := w.recv(1, 0, 7, rendezvousSize)
-	w.deliverKinds(1, 0, wire.RTR) // sent before the wish for none was heard, dropped as well
+	w.deliverKinds(1, 0, wire.RTR) // sent before the stop arrived, dropped too
 	w.send(0, 1, 7, 3, rendezvousSize)
-	flags(0) // nobody has answered
+	flags(0) // the stop is not acknowledged
 	if n := w.ranks[0].e.Stats.RTRsDropped; n != 2 {
 		t.Errorf("%d RTRs were dropped", n)
 	}
@@ -352,7 +352,7 @@ func TestRTRDuringStopIsDropped(t *testing.T) {
 // Fig. 4.12: a receive may wait forever for its RTR to be used, but a sender never waits
 // for an RTR. Whatever is predicted and dropped, one side moves the data.
 func TestFigure4_12NoDeadlock(t *testing.T) {
-	for before := range 4 { // words that arrive before the send: none, the RTR, …
+	for before := range 4 { // messages that arrive before the send: none, the RTR, …
 		for _, n := range []int{eagerLimit, rendezvousSize} {
 			for _, room := range []int{eagerLimit, rendezvousSize} {
 				for _, eagerFirst := range []bool{false, true} {
@@ -374,7 +374,7 @@ func TestFigure4_12NoDeadlock(t *testing.T) {
 					}
 					w.runToEnd()
 					if !s.Done() {
-						t.Errorf("%d bytes for %d, %d words before, eager first %v: the send is not done; %v", n, room, before, eagerFirst, w.log)
+						t.Errorf("%d bytes for %d, %d messages before, eager first %v: the send is not done; %v", n, room, before, eagerFirst, w.log)
 					}
 					w.checkReceived(r, 1, min(n, room))
 					if first != nil {

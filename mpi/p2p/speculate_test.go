@@ -64,11 +64,11 @@ func TestEagerSendWithoutCreditFallsBack(t *testing.T) {
 				t.Errorf("%d messages fell back; done at once: %v", got, s.Done())
 			}
 			w.ranks[0].noCredit = false
-			behind := w.send(0, 1, 7, 2, eagerLimit) // there is room again
+			next := w.send(0, 1, 7, 2, eagerLimit) // there is credit again
 			r2 := w.recv(1, 0, 7, eagerLimit)
 			w.runToEnd()
 			w.checkReceived(r, 1, eagerLimit)
-			if w.checkReceived(r2, 2, eagerLimit); !s.Done() || !behind.Done() {
+			if w.checkReceived(r2, 2, eagerLimit); !s.Done() || !next.Done() {
 				t.Error("a send is not done")
 			}
 		}
@@ -129,7 +129,7 @@ func TestSenderStateIsEvicted(t *testing.T) {
 	for _, n := range w.ranks {
 		n.e.maxEnvelopes, n.e.evictAt = 100, 100
 	}
-	r := w.recv(1, 0, 7, rendezvousSize) // speaks, for what will come eagerly
+	r := w.recv(1, 0, 7, rendezvousSize) // sends an RTR for an eager message
 	w.deliverKinds(1, 0, wire.RTR)
 	w.send(0, 1, 7, 1, eagerLimit)
 	for tag := range 110 {

@@ -178,7 +178,7 @@ func TestRegisteredMemoryIsNotCollected(t *testing.T) {
 		release(t, c, get(t, c, make([]byte, 100)))
 	}
 	if c.Stats.Evictions != 1 || !freed() {
-		t.Errorf("memory that nobody needs any more is not freed: %+v", c.Stats)
+		t.Errorf("unused memory is not freed: %+v", c.Stats)
 	}
 	freed = watchCollection(t, c)
 	if err := c.Flush(); err != nil || !freed() {

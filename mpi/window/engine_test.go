@@ -82,37 +82,37 @@ func TestProtocolViolationsAreRejected(t *testing.T) {
 		{Kind: wire.CompareSwap, Context: 4, Type: 1},             // with too much
 		{Kind: wire.CompareSwap, Context: 4, Type: 3, Offset: 64}, // beyond the end
 		{Kind: wire.AccumulateReply, Context: 4},                  // of nothing
-		{Kind: wire.Flushed, Context: 4},                          // though nobody asked
+		{Kind: wire.Flushed, Context: 4},                          // no flush is outstanding
 		{Kind: wire.Granted, Context: 4},                          // nor for this
 		{Kind: wire.Unlock, Context: 4},                           // of no lock
 		{Kind: wire.Eager, Context: 4},                            // not about windows
 	} {
 		s, e, w := pair(false)
 		if err := e.Arrived(11, &h, data); !errors.Is(err, ErrProtocol) {
-			t.Errorf("word %d, %v: %v", i, h.Kind, err)
+			t.Errorf("message %d, %v: %v", i, h.Kind, err)
 		}
 		if len(s.sent) > 0 || e.Busy() || string(w.mem) != string(make([]byte, 64)) {
-			t.Errorf("word %d, %v, is answered: %v", i, h.Kind, s.sent)
+			t.Errorf("message %d, %v, has a reply: %v", i, h.Kind, s.sent)
 		}
 	}
 	_, e, _ := pair(false)
 	if err := e.Arrived(12, &wire.Header{Kind: wire.Flush, Context: 4}, nil); !errors.Is(err, ErrProtocol) {
-		t.Errorf("a word of one who has no part: %v", err)
+		t.Errorf("a message of a rank outside the group: %v", err)
 	}
 	lock := wire.Header{Kind: wire.Lock, Context: 4}
 	if err := e.Arrived(11, &lock, nil); err != nil {
 		t.Error(err)
 	}
 	if err := e.Arrived(11, &lock, nil); !errors.Is(err, ErrProtocol) {
-		t.Errorf("a second lock of one who has it: %v", err)
+		t.Errorf("a second lock request of the holder: %v", err)
 	}
 	if err := e.Arrived(11, &wire.Header{Kind: wire.Unlock, Context: 99}, nil); err != nil {
 		t.Errorf("an unlock of a window that may have been freed: %v", err)
 	}
 }
 
-// Whatever words come, nothing panics, nothing outside of the window is touched, and
-// what is answered was asked.
+// Whatever messages arrive, the engine does not panic, changes nothing outside the window,
+// and replies only to requests.
 func FuzzArrived(f *testing.F) {
 	f.Add([]byte{11, 0, 0, 0, 3, 0, 16}, uint64(1))
 	f.Add([]byte{12, 0, 8, 0, 3, 0, 16, 18, 20, 19}, uint64(2))
@@ -227,7 +227,7 @@ func TestFailedCompareSwapIsRetried(t *testing.T) {
 	}
 	for turn := 0; len(s.atomics) > 0; turn++ {
 		if len(s.atomics) > 2 {
-			t.Fatalf("%d atomics are under way", len(s.atomics))
+			t.Fatalf("%d atomics are pending", len(s.atomics))
 		}
 		a := s.atomics[0]
 		s.atomics = s.atomics[1:]

@@ -18,7 +18,7 @@ import (
 
 func init() { mpi.RegisterLauncher("lab/mpihost/join", start) }
 
-// start is an mpi.Host. The launcher's job has mpi.Options.
+// start is an mpi.Launcher. The launcher's job has mpi.Options.
 func start(rank func(*env.Env, mpi.Options) error) error {
 	p, err := mpihost.Begin()
 	if err != nil {
