@@ -86,13 +86,13 @@ func (s *ibarrier) startRound() {
 	c.startSend(&s.send, c.context|collective, nil, (c.me+s.distance)%c.size, s.tag, p2p.Standard)
 }
 
-// advanceSchedules advances the active nonblocking barriers and reports whether any made
+// advanceIbarriers advances the active nonblocking barriers and reports whether any made
 // progress.
-func (k *rank) advanceSchedules() (moved bool) {
-	left := k.ibarriers[:0]
+func (k *rank) advanceIbarriers() (progressed bool) {
+	active := k.ibarriers[:0]
 	for _, s := range k.ibarriers {
 		for !s.done && s.recv.Done() && s.send.Done() {
-			moved = true
+			progressed = true
 			if s.err = s.recv.Err; s.err == nil {
 				s.err = s.send.Err
 			}
@@ -107,10 +107,10 @@ func (k *rank) advanceSchedules() (moved bool) {
 			s.startRound()
 		}
 		if !s.done {
-			left = append(left, s)
+			active = append(active, s)
 		}
 	}
-	clear(k.ibarriers[len(left):])
-	k.ibarriers = left
-	return moved
+	clear(k.ibarriers[len(active):])
+	k.ibarriers = active
+	return progressed
 }

@@ -20,11 +20,11 @@ var launcher struct {
 
 // RegisterLauncher sets the launcher of the program; there can be only one. A launcher
 // package calls it in init, and the program imports that package for this effect.
-func RegisterLauncher(name string, h Launcher) {
+func RegisterLauncher(name string, run Launcher) {
 	if launcher.run != nil {
 		panic(fmt.Sprintf("mpi: launcher %s cannot be registered, %s is already: import only one", name, launcher.name))
 	}
-	launcher.name, launcher.run = name, h
+	launcher.name, launcher.run = name, run
 }
 
 // Main runs f as a rank and exits the process: with code 0, with 1 after an error, or with

@@ -10,7 +10,7 @@ import (
 
 // When a rank is killed, every call that needs it fails, and no other.
 func TestKilledRankFailsDependentCalls(t *testing.T) {
-	waits := map[string]func(*World) error{
+	calls := map[string]func(*World) error{
 		"send": func(w *World) error { return w.Ssend(testMessage(1, 1000), 1, 1) },
 		"receive": func(w *World) error {
 			_, err := w.Recv(nil, 1, 1)
@@ -74,9 +74,9 @@ func TestKilledRankFailsDependentCalls(t *testing.T) {
 		},
 		"end": func(*World) error { return nil },
 	}
-	for name, wait := range waits {
+	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
-			for way, o := range configurations() {
+			for configuration, o := range configurations() {
 				for _, concurrent := range []bool{false, true} {
 					f := newFabric(t, 4, 3, concurrent)
 					errs := f.run(o, func(w *World) error {
@@ -87,7 +87,7 @@ func TestKilledRankFailsDependentCalls(t *testing.T) {
 							f.kill(1)
 							w.Compute(time.Hour)
 						}
-						err := wait(w)
+						err := call(w)
 						if name != "end" && !errors.Is(err, ErrPeerLost) {
 							return fmt.Errorf("it ends with %v", err)
 						}
@@ -98,11 +98,11 @@ func TestKilledRankFailsDependentCalls(t *testing.T) {
 					})
 					for i, err := range errs {
 						if i == 1 && err != errKilled || i != 1 && !errors.Is(err, ErrPeerLost) {
-							t.Errorf("%s, concurrent %v: rank %d ends with %v", way, concurrent, i, err)
+							t.Errorf("%s, concurrent %v: rank %d ends with %v", configuration, concurrent, i, err)
 						}
 					}
 					if !concurrent && f.now > time.Second {
-						t.Errorf("%s: it took %v", way, f.now)
+						t.Errorf("%s: it took %v", configuration, f.now)
 					}
 				}
 			}

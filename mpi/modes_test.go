@@ -41,9 +41,9 @@ func inBothProgressModes(t *testing.T, size int, program func(*World) error) {
 	runConfigurations(t, map[string]Options{"polling": all["rget polling"], "background": all["speculative background"]}, size, program)
 }
 
-func runConfigurations(t *testing.T, ways map[string]Options, size int, program func(*World) error) {
+func runConfigurations(t *testing.T, configurations map[string]Options, size int, program func(*World) error) {
 	t.Helper()
-	for name, o := range ways {
+	for name, o := range configurations {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(3) {
 				f := newFabric(t, size, seed, false)

@@ -37,7 +37,7 @@ func (c *Comm) probe(call string, source, tag int, wait bool) (Status, bool, err
 	envelope := c.envelope(source, tag)
 	st, found := emptyStatus, false
 	var err error
-	look := func() bool {
+	tryProbe := func() bool {
 		from, tag, size, ok := c.rank.p2p.Probe(envelope)
 		if found = ok; ok {
 			st = Status{Source: c.rankOf(from), Tag: int(tag), Count: size}
@@ -48,9 +48,9 @@ func (c *Comm) probe(call string, source, tag int, wait bool) (Status, bool, err
 	}
 	c.rank.lock()
 	if wait {
-		c.waitForProbe(envelope, look)
+		c.waitForProbe(envelope, tryProbe)
 	} else {
-		c.rank.pollOnce(look)
+		c.rank.pollOnce(tryProbe)
 	}
 	c.rank.unlock()
 	return st, found, c.raise(call, err)
@@ -95,7 +95,7 @@ func (c *Comm) mprobe(call string, source, tag int, wait bool) (*Message, Status
 	envelope := c.envelope(source, tag)
 	var m *p2p.Message
 	var err error
-	take := func() bool {
+	tryMprobe := func() bool {
 		if m != nil {
 			return true
 		}
@@ -106,9 +106,9 @@ func (c *Comm) mprobe(call string, source, tag int, wait bool) (*Message, Status
 	}
 	c.rank.lock()
 	if wait {
-		c.waitForProbe(envelope, take)
+		c.waitForProbe(envelope, tryMprobe)
 	} else {
-		c.rank.pollOnce(take)
+		c.rank.pollOnce(tryMprobe)
 	}
 	c.rank.unlock()
 	if m == nil {

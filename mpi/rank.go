@@ -96,14 +96,14 @@ func (k *rank) lockForTask(p verbs.Proc) {
 // progress processes received messages and completions, and reports whether there were
 // any.
 func (k *rank) progress() bool {
-	moved := k.carrier.Progress()
-	if len(k.ibarriers) > 0 && k.advanceSchedules() {
-		moved = true
+	progressed := k.carrier.Progress()
+	if len(k.ibarriers) > 0 && k.advanceIbarriers() {
+		progressed = true
 	}
 	if k.finalizing || len(k.failedContexts) > 0 {
 		k.discardUnexpected()
 	}
-	return moved
+	return progressed
 }
 
 // waitUntil progresses until done reports true; done is not called again after that. The
@@ -168,11 +168,11 @@ func (k *rank) pollOnce(done func() bool) bool {
 	if done() {
 		return true
 	}
-	moved := k.progress()
+	progressed := k.progress()
 	if done() {
 		return true
 	}
-	if moved || k.env.Concurrent {
+	if progressed || k.env.Concurrent {
 		return false
 	}
 	k.unlock()
@@ -189,16 +189,16 @@ func (k *rank) progressTask(p verbs.Proc) {
 	var waitingSince time.Duration // 0: the program does not wait
 	for !k.ended.Load() {
 		k.lockForTask(p)
-		moved := k.progress()
+		progressed := k.progress()
 		k.mu.Unlock()
 		if !k.waiting.Load() {
 			waitingSince = 0
-			if !moved {
+			if !progressed {
 				k.carrier.Wait(maxWaitWithTask)
 			}
 			continue
 		}
-		if waitingSince == 0 || moved {
+		if waitingSince == 0 || progressed {
 			waitingSince = p.Now()
 		}
 		p.Sleep(min(max((p.Now()-waitingSince)/8, minYield), maxYield))

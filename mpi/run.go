@@ -97,7 +97,7 @@ func (k *rank) run(f func(*World) error) (err error) {
 		case *AbortError:
 			err = v
 		default:
-			err = fmt.Errorf("the program panics: %v\n%s", v, debug.Stack())
+			err = fmt.Errorf("the program panicked: %v\n%s", v, debug.Stack())
 		}
 	}()
 	err = f(&World{k.world})

@@ -15,11 +15,11 @@ func (w *Win) Fence(a Assert) error {
 			return err
 		}
 		w.c.rank.waitUntil(e.AllRemoteComplete)
-		var met error
+		var barrierErr error
 		if a&(NoPrecede|NoSucceed) != NoPrecede|NoSucceed {
-			met = w.c.barrier()
+			barrierErr = w.c.barrier()
 		}
-		return errors.Join(e.Fence(a), met)
+		return errors.Join(e.Fence(a), barrierErr)
 	})
 }
 

@@ -20,23 +20,23 @@ const (
 	segmentFailed                 // the rank has no segment
 )
 
-func encodeSegment(p *window.Segment, flags byte) []byte {
-	b := binary.LittleEndian.AppendUint64(make([]byte, 0, segmentLen), uint64(p.Size))
-	b = binary.LittleEndian.AppendUint64(b, p.Memory.Addr)
-	for _, key := range p.Memory.Keys {
+func encodeSegment(s *window.Segment, flags byte) []byte {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, segmentLen), uint64(s.Size))
+	b = binary.LittleEndian.AppendUint64(b, s.Memory.Addr)
+	for _, key := range s.Memory.Keys {
 		b = binary.LittleEndian.AppendUint32(b, key)
 	}
-	return append(b, p.Memory.Rails, flags)
+	return append(b, s.Memory.Rails, flags)
 }
 
-func decodeSegment(b []byte) (p window.Segment, flags byte) {
-	p.Size = int(binary.LittleEndian.Uint64(b))
-	p.Memory.Addr = binary.LittleEndian.Uint64(b[8:])
-	for i := range p.Memory.Keys {
-		p.Memory.Keys[i] = binary.LittleEndian.Uint32(b[16+4*i:])
+func decodeSegment(b []byte) (s window.Segment, flags byte) {
+	s.Size = int(binary.LittleEndian.Uint64(b))
+	s.Memory.Addr = binary.LittleEndian.Uint64(b[8:])
+	for i := range s.Memory.Keys {
+		s.Memory.Keys[i] = binary.LittleEndian.Uint32(b[16+4*i:])
 	}
-	p.Memory.Rails, flags = b[segmentLen-2], b[segmentLen-1]
-	return p, flags
+	s.Memory.Rails, flags = b[segmentLen-2], b[segmentLen-1]
+	return s, flags
 }
 
 // exchangeSegments gathers the window segments of all ranks. It enables NIC atomics only

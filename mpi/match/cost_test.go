@@ -17,7 +17,7 @@ type queueCase struct {
 // before it, and receives that look for a message.
 func queueCases() (all []queueCase) {
 	message := Envelope{Source: 7, Tag: 1 << 20}
-	for w := range wildcardSets {
+	for w := range numWildcardSets {
 		receive := message.masked(w)
 		name := [...]string{"by name", "from any source", "of any tag", "of anything"}[w]
 		all = append(all,

@@ -34,7 +34,7 @@ const (
 	anySource
 	anyTag
 	anySourceTag
-	wildcardSets
+	numWildcardSets
 )
 
 // wildcards returns the set of wildcards of a receive.
@@ -76,7 +76,7 @@ type Node[T any] struct {
 	Value    T
 
 	order uint64
-	links [wildcardSets]link[T]
+	links [numWildcardSets]link[T]
 }
 
 // Queued reports whether the node is in a queue.

@@ -116,7 +116,7 @@ func TestUniqueTagsDoNotGrowIndex(t *testing.T) {
 		q.Add(n)
 		q.Remove(n)
 	}
-	for w := range wildcardSets {
+	for w := range numWildcardSets {
 		if n := len(q.byWildcards[w].lists); n > maxEmptyLists {
 			t.Errorf("%d lists are kept", n)
 		}

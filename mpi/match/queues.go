@@ -2,8 +2,8 @@ package match
 
 // Posted is the queue of posted receives.
 type Posted[T any] struct {
-	byWildcards [wildcardSets]index[T]
-	count       [wildcardSets]int
+	byWildcards [numWildcardSets]index[T]
+	count       [numWildcardSets]int
 	order       uint64
 	n           int
 }
@@ -27,7 +27,7 @@ func (q *Posted[T]) Add(n *Node[T]) {
 // Match returns the first posted receive that matches a message, without removing it; nil
 // if there is none.
 func (q *Posted[T]) Match(message Envelope) (found *Node[T]) {
-	for w := range wildcardSets {
+	for w := range numWildcardSets {
 		if q.count[w] == 0 {
 			continue
 		}
@@ -53,7 +53,7 @@ func (q *Posted[T]) Prev(n *Node[T]) *Node[T] { return n.links[n.Envelope.wildca
 
 // HasWildcardMatch reports whether a receive with a wildcard matches the message.
 func (q *Posted[T]) HasWildcardMatch(message Envelope) bool {
-	for w := exact + 1; w < wildcardSets; w++ {
+	for w := exact + 1; w < numWildcardSets; w++ {
 		if q.count[w] > 0 && q.byWildcards[w].first(message.masked(w)) != nil {
 			return true
 		}
@@ -72,7 +72,7 @@ func (q *Posted[T]) Remove(n *Node[T]) {
 
 // Unexpected is the queue of unexpected messages.
 type Unexpected[T any] struct {
-	byWildcards [wildcardSets]index[T]
+	byWildcards [numWildcardSets]index[T]
 	order       uint64
 	n           int
 }
@@ -87,7 +87,7 @@ func (q *Unexpected[T]) Add(n *Node[T]) {
 	}
 	q.order++
 	n.order = q.order
-	for w := range wildcardSets {
+	for w := range numWildcardSets {
 		q.byWildcards[w].push(n, n.Envelope.masked(w), w)
 	}
 	q.n++
@@ -101,7 +101,7 @@ func (q *Unexpected[T]) Match(receive Envelope) *Node[T] {
 
 // Remove removes a message.
 func (q *Unexpected[T]) Remove(n *Node[T]) {
-	for w := range wildcardSets {
+	for w := range numWildcardSets {
 		q.byWildcards[w].remove(n, n.Envelope.masked(w), w)
 	}
 	q.n--
