@@ -25,11 +25,11 @@ func (c *Comm) Alltoall(send, recv []byte) error {
 // alltoallPairwise takes size-1 rounds. In round i each rank sends to rank me+i and
 // receives from rank me-i.
 func (c *Comm) alltoallPairwise(send, recv []byte, n int) error {
-	part := func(b []byte, rank int) []byte { return b[rank*n : (rank+1)*n] }
-	copy(part(recv, c.me), part(send, c.me))
+	block := func(b []byte, rank int) []byte { return b[rank*n : (rank+1)*n] }
+	copy(block(recv, c.me), block(send, c.me))
 	for i := 1; i < c.size; i++ {
 		to, from := (c.me+i)%c.size, (c.me-i+c.size)%c.size
-		if err := c.collectiveSendrecv(part(send, to), to, part(recv, from), from, tagAlltoall); err != nil {
+		if err := c.collectiveSendrecv(block(send, to), to, block(recv, from), from, tagAlltoall); err != nil {
 			return err
 		}
 	}
@@ -40,16 +40,16 @@ func (c *Comm) alltoallPairwise(send, recv []byte, n int) error {
 // the round with distance step, the blocks whose index has bit step set move step ranks
 // on.
 func (c *Comm) alltoallBruck(send, recv []byte, n int) error {
-	parts := make([]byte, len(send))
+	blocks := make([]byte, len(send))
 	offset := c.me * n
-	copy(parts, send[offset:])
-	copy(parts[len(send)-offset:], send[:offset])
+	copy(blocks, send[offset:])
+	copy(blocks[len(send)-offset:], send[:offset])
 	out, in := make([]byte, 0, len(send)), make([]byte, len(send))
 	for step := 1; step < c.size; step *= 2 {
 		out = out[:0]
 		for i := step; i < c.size; i++ {
 			if i&step != 0 {
-				out = append(out, parts[i*n:(i+1)*n]...)
+				out = append(out, blocks[i*n:(i+1)*n]...)
 			}
 		}
 		received := in[:len(out)]
@@ -58,7 +58,7 @@ func (c *Comm) alltoallBruck(send, recv []byte, n int) error {
 		}
 		for i := step; i < c.size; i++ {
 			if i&step != 0 {
-				copy(parts[i*n:(i+1)*n], received[:n])
+				copy(blocks[i*n:(i+1)*n], received[:n])
 				received = received[n:]
 			}
 		}
@@ -66,7 +66,7 @@ func (c *Comm) alltoallBruck(send, recv []byte, n int) error {
 	// Block i now comes from rank me-i.
 	for i := range c.size {
 		from := (c.me - i + c.size) % c.size
-		copy(recv[from*n:(from+1)*n], parts[i*n:(i+1)*n])
+		copy(recv[from*n:(from+1)*n], blocks[i*n:(i+1)*n])
 	}
 	return nil
 }

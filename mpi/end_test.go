@@ -78,14 +78,14 @@ func TestPanicErrorNamesRank(t *testing.T) {
 
 func TestProgramErrorIsReturned(t *testing.T) {
 	f := newFabric(t, 2, 5, false)
-	mine := errors.New("mine")
+	programErr := errors.New("mine")
 	errs := f.run(Options{}, func(w *World) error {
 		if w.Rank() == 0 {
-			return mine
+			return programErr
 		}
 		return nil // the final barrier fails
 	})
-	if !errors.Is(errs[0], mine) || !errors.Is(errs[1], ErrPeerLost) {
+	if !errors.Is(errs[0], programErr) || !errors.Is(errs[1], ErrPeerLost) {
 		t.Errorf("ranks end with %v", errs)
 	}
 }
@@ -113,9 +113,9 @@ func TestRunFailsWhenCarrierFailsToOpen(t *testing.T) {
 	if err := Run(&env.Env{Size: 1}, Options{}, nil); err == nil { // it has no NIC
 		t.Error("a rank without a NIC")
 	}
-	mine := errors.New("no NIC")
-	o := Options{Open: func(*env.Env, Upper) (Carrier, error) { return nil, mine }}
-	if err := Run(&env.Env{Size: 1}, o, nil); !errors.Is(err, mine) {
+	openErr := errors.New("no NIC")
+	o := Options{Open: func(*env.Env, Upper) (Carrier, error) { return nil, openErr }}
+	if err := Run(&env.Env{Size: 1}, o, nil); !errors.Is(err, openErr) {
 		t.Error(err)
 	}
 }
@@ -167,7 +167,7 @@ func TestMainExitCode(t *testing.T) {
 	}
 	defer func() {
 		if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), "one") {
-			t.Errorf("a second host: %v", v)
+			t.Errorf("a second launcher: %v", v)
 		}
 		launcher.run, launcher.name = nil, ""
 	}()

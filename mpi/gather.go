@@ -33,30 +33,30 @@ func (c *Comm) allgather(local, all []byte) error {
 // order me, me+1, … and rotated into rank order at the end.
 func (c *Comm) allgatherBruck(local, all []byte) error {
 	n := len(local)
-	parts := make([]byte, len(all))
-	copy(parts, local)
+	blocks := make([]byte, len(all))
+	copy(blocks, local)
 	for held := 1; held < c.size; held *= 2 {
 		count := min(held, c.size-held)
 		to, from := (c.me-held+c.size)%c.size, (c.me+held)%c.size
-		if err := c.collectiveSendrecv(parts[:count*n], to, parts[held*n:(held+count)*n], from, tagAllgather); err != nil {
+		if err := c.collectiveSendrecv(blocks[:count*n], to, blocks[held*n:(held+count)*n], from, tagAllgather); err != nil {
 			return err
 		}
 	}
 	offset := c.me * n
-	copy(all[offset:], parts)
-	copy(all[:offset], parts[len(all)-offset:])
+	copy(all[offset:], blocks)
+	copy(all[:offset], blocks[len(all)-offset:])
 	return nil
 }
 
 // allgatherRing passes each block once around the ring of ranks.
 func (c *Comm) allgatherRing(local, all []byte) error {
 	n := len(local)
-	part := func(rank int) []byte { return all[rank*n : (rank+1)*n] }
-	copy(part(c.me), local)
+	block := func(rank int) []byte { return all[rank*n : (rank+1)*n] }
+	copy(block(c.me), local)
 	next, prev := (c.me+1)%c.size, (c.me-1+c.size)%c.size
 	for i := range c.size - 1 {
 		out, in := (c.me-i+c.size)%c.size, (c.me-i-1+c.size)%c.size
-		if err := c.collectiveSendrecv(part(out), next, part(in), prev, tagAllgather); err != nil {
+		if err := c.collectiveSendrecv(block(out), next, block(in), prev, tagAllgather); err != nil {
 			return err
 		}
 	}

@@ -145,7 +145,7 @@ func (k *rank) finalBarrier(timeout time.Duration) error {
 		k.lock()
 		return classifyControl(*result.Load())
 	}
-	k.env.Go("farewell", barrier)
+	k.env.Go("final barrier", barrier)
 	for result.Load() == nil {
 		if !k.progress() {
 			k.unlock()

@@ -63,10 +63,10 @@ func (c *Comm) split(color, key int, name string) (*Comm, error) {
 	var group []member
 	context := uint64(0)
 	for r := range c.size {
-		at := all[8*fields*r:]
-		context = max(context, binary.LittleEndian.Uint64(at[16:]))
-		if int(int64(binary.LittleEndian.Uint64(at))) == color {
-			group = append(group, member{int(int64(binary.LittleEndian.Uint64(at[8:]))), r})
+		record := all[8*fields*r:]
+		context = max(context, binary.LittleEndian.Uint64(record[16:]))
+		if int(int64(binary.LittleEndian.Uint64(record))) == color {
+			group = append(group, member{int(int64(binary.LittleEndian.Uint64(record[8:]))), r})
 		}
 	}
 	if context+2 > 1<<32-1 {

@@ -112,9 +112,9 @@ func WaitAll(rs []*Request) ([]Status, error) {
 		}
 		return next == len(rs)
 	})
-	all := finishAll(rs, &o)
+	statuses := finishAll(rs, &o)
 	k.unlock()
-	return all, o.raise()
+	return statuses, o.raise()
 }
 
 // WaitAny waits for one request and returns its index; Undefined if none is active.
@@ -145,9 +145,9 @@ func WaitSome(rs []*Request) ([]int, []Status, error) {
 	var o requestErrors
 	k.lock()
 	k.waitUntil(func() bool { return firstComplete(rs) != Undefined })
-	at, all := finishCompleted(rs, &o)
+	indices, statuses := finishCompleted(rs, &o)
 	k.unlock()
-	return at, all, o.raise()
+	return indices, statuses, o.raise()
 }
 
 // TestAll reports whether all requests are complete, and finishes them if so.
@@ -165,9 +165,9 @@ func TestAll(rs []*Request) ([]Status, bool, error) {
 		k.unlock()
 		return nil, false, nil
 	}
-	all := finishAll(rs, &o)
+	statuses := finishAll(rs, &o)
 	k.unlock()
-	return all, true, o.raise()
+	return statuses, true, o.raise()
 }
 
 // TestAny reports whether a request is complete, with its index. If none is active, it
@@ -201,7 +201,7 @@ func TestSome(rs []*Request) ([]int, []Status, error) {
 	var o requestErrors
 	k.lock()
 	k.pollOnce(func() bool { return firstComplete(rs) != Undefined })
-	at, all := finishCompleted(rs, &o)
+	indices, statuses := finishCompleted(rs, &o)
 	k.unlock()
-	return at, all, o.raise()
+	return indices, statuses, o.raise()
 }

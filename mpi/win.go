@@ -58,14 +58,14 @@ func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 	engine := c.rank.windows
 	local, region, rerr := engine.RegisterSegment(mem, c.rank.carrier.Atomics() && address(mem)%8 == 0)
 	local.Size = size
-	parts, gerr := d.exchangeSegments(local, c.rank.carrier.Atomics(), errors.Join(err, rerr))
+	segments, gerr := d.exchangeSegments(local, c.rank.carrier.Atomics(), errors.Join(err, rerr))
 	if gerr != nil {
 		engine.ReleaseSegment(region)
 		d.free()
 		return nil, gerr
 	}
 	w := &Win{c: d, mem: mem[:size:size]}
-	w.w = engine.Open(d.context, parts, w.mem, region)
+	w.w = engine.Open(d.context, segments, w.mem, region)
 	// No rank may access the window before all ranks have opened it.
 	if err := d.barrier(); err != nil {
 		w.close()

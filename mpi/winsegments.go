@@ -42,12 +42,12 @@ func decodeSegment(b []byte) (s window.Segment, flags byte) {
 // exchangeSegments gathers the window segments of all ranks. It enables NIC atomics only
 // if all ranks' NICs support them, since accumulates by NICs and by target CPUs are not
 // atomic with each other.
-func (c *Comm) exchangeSegments(local window.Segment, capable bool, failed error) ([]window.Segment, error) {
+func (c *Comm) exchangeSegments(local window.Segment, supportsAtomics bool, failed error) ([]window.Segment, error) {
 	var flags byte
 	if local.Atomics {
 		flags |= segmentAtomics
 	}
-	if capable {
+	if supportsAtomics {
 		flags |= segmentNICAtomics
 	}
 	if failed != nil {
@@ -57,18 +57,18 @@ func (c *Comm) exchangeSegments(local window.Segment, capable bool, failed error
 	if err := c.allgather(encodeSegment(&local, flags), all); err != nil {
 		return nil, errors.Join(failed, err)
 	}
-	parts := make([]window.Segment, c.size)
-	allCapable := true
-	for i := range parts {
-		parts[i], flags = decodeSegment(all[segmentLen*i:])
-		parts[i].Peer, parts[i].Atomics = c.worldRank(i), flags&segmentAtomics != 0
-		allCapable = allCapable && flags&segmentNICAtomics != 0
+	segments := make([]window.Segment, c.size)
+	allSupportAtomics := true
+	for i := range segments {
+		segments[i], flags = decodeSegment(all[segmentLen*i:])
+		segments[i].Peer, segments[i].Atomics = c.worldRank(i), flags&segmentAtomics != 0
+		allSupportAtomics = allSupportAtomics && flags&segmentNICAtomics != 0
 		if flags&segmentFailed != 0 && failed == nil {
 			failed = fmt.Errorf("%w: rank %d of %s failed to create its segment", ErrWin, i, c.name)
 		}
 	}
-	for i := range parts {
-		parts[i].Atomics = parts[i].Atomics && allCapable
+	for i := range segments {
+		segments[i].Atomics = segments[i].Atomics && allSupportAtomics
 	}
-	return parts, failed
+	return segments, failed
 }

@@ -9,7 +9,7 @@ import (
 // reply is an outstanding reply of a target: old elements for a part of an operation's
 // result.
 type reply struct {
-	o        *Operation
+	op       *Operation
 	from, to int
 }
 
@@ -42,8 +42,8 @@ func (w *Window) sendAccumulate(o *Operation) {
 	o.partDone()
 }
 
-// sendSwap has the target's CPU execute a compare-and-swap.
-func (w *Window) sendSwap(o *Operation) {
+// sendCompareSwap has the target's CPU execute a compare-and-swap.
+func (w *Window) sendCompareSwap(o *Operation) {
 	t := o.t
 	h := wire.Header{Kind: wire.CompareSwap, Context: w.id, Offset: uint64(o.offset), Type: uint8(o.typ)}
 	t.pendingReplies = append(t.pendingReplies, reply{o, 0, o.size})
@@ -64,8 +64,8 @@ func (w *Window) handleReply(t *target, h *wire.Header, data []byte) error {
 		return protocolError(t.peer, h, "wrong size")
 	}
 	t.pendingReplies = t.pendingReplies[1:]
-	copy(r.o.result[r.from:r.to], data)
-	r.o.partDone()
+	copy(r.op.result[r.from:r.to], data)
+	r.op.partDone()
 	return nil
 }
 

@@ -171,8 +171,8 @@ func (w *Window) failTarget(t *target) {
 	replies := t.pendingReplies
 	t.pendingReplies = nil
 	for _, r := range replies {
-		r.o.fail(t.lost)
-		r.o.partDone()
+		r.op.fail(t.lost)
+		r.op.partDone()
 	}
 	for _, o := range slices.Clone(t.atomicOps) {
 		o.fail(t.lost)

@@ -56,13 +56,13 @@ func pair(atomics bool) (*stubTransport, *Engine, *Window) {
 	s := &stubTransport{}
 	e := New(Config{}, s)
 	mem := make([]byte, 64)
-	part, region, err := e.RegisterSegment(mem, atomics)
+	segment, region, err := e.RegisterSegment(mem, atomics)
 	if err != nil {
 		panic(err)
 	}
-	mine, other := part, part
-	mine.Peer, other.Peer = 10, 11
-	return s, e, e.Open(4, []Segment{mine, other}, mem, region)
+	local, remote := segment, segment
+	local.Peer, remote.Peer = 10, 11
+	return s, e, e.Open(4, []Segment{local, remote}, mem, region)
 }
 
 // Messages that violate the protocol are rejected and change nothing.
@@ -70,22 +70,22 @@ func TestProtocolViolationsAreRejected(t *testing.T) {
 	data := make([]byte, 16)
 	for i, h := range []wire.Header{
 		{Kind: wire.Accumulate, Context: 5},                                      // no such window
-		{Kind: wire.Lock, Context: 5},                                            // nor here
+		{Kind: wire.Lock, Context: 5},                                            // no such window
 		{Kind: wire.Accumulate, Context: 4, Offset: 56, Type: 3},                 // beyond the end
 		{Kind: wire.Accumulate, Context: 4, Offset: 1 << 63, Type: 3},            // far beyond
 		{Kind: wire.Accumulate, Context: 4, Offset: 4, Type: 3},                  // not aligned
 		{Kind: wire.Accumulate, Context: 4, Type: 99},                            // no such type
 		{Kind: wire.Accumulate, Context: 4, Type: 3, Op: 99},                     // no such operation
-		{Kind: wire.Accumulate, Context: 4, Type: 6, Op: uint8(BAnd)},            // that does not fit
-		{Kind: wire.Accumulate, Flags: wire.Fetch, Context: 4, Size: 8, Type: 3}, // with another size than it has
+		{Kind: wire.Accumulate, Context: 4, Type: 6, Op: uint8(BAnd)},            // not valid for the type
+		{Kind: wire.Accumulate, Flags: wire.Fetch, Context: 4, Size: 8, Type: 3}, // wrong size
 		{Kind: wire.Accumulate, Flags: wire.Fetch, Context: 4, Size: 1 << 60, Type: 3, Op: uint8(NoOp)},
-		{Kind: wire.CompareSwap, Context: 4, Type: 1},             // with too much
+		{Kind: wire.CompareSwap, Context: 4, Type: 1},             // too much data
 		{Kind: wire.CompareSwap, Context: 4, Type: 3, Offset: 64}, // beyond the end
-		{Kind: wire.AccumulateReply, Context: 4},                  // of nothing
+		{Kind: wire.AccumulateReply, Context: 4},                  // no request is outstanding
 		{Kind: wire.Flushed, Context: 4},                          // no flush is outstanding
-		{Kind: wire.Granted, Context: 4},                          // nor for this
-		{Kind: wire.Unlock, Context: 4},                           // of no lock
-		{Kind: wire.Eager, Context: 4},                            // not about windows
+		{Kind: wire.Granted, Context: 4},                          // no lock was requested
+		{Kind: wire.Unlock, Context: 4},                           // no lock is held
+		{Kind: wire.Eager, Context: 4},                            // not a window message
 	} {
 		s, e, w := pair(false)
 		if err := e.Arrived(11, &h, data); !errors.Is(err, ErrProtocol) {
@@ -122,10 +122,10 @@ func FuzzArrived(f *testing.F) {
 		s := &stubTransport{}
 		e := New(Config{}, s)
 		mem := around[16:80:80]
-		part, region, _ := e.RegisterSegment(mem, false)
-		mine, other := part, part
-		mine.Peer, other.Peer = 10, 11
-		e.Open(4, []Segment{mine, other}, mem, region)
+		segment, region, _ := e.RegisterSegment(mem, false)
+		local, remote := segment, segment
+		local.Peer, remote.Peer = 10, 11
+		e.Open(4, []Segment{local, remote}, mem, region)
 		for len(script) >= 7 {
 			h := wire.Header{
 				Kind: wire.Kind(script[0]), Flags: wire.Flags(script[1]), Context: 4, Offset: uint64(script[2]) << (script[3] % 64),
@@ -140,12 +140,12 @@ func FuzzArrived(f *testing.F) {
 		}
 		for i, b := range around {
 			if (i < 16 || i >= 80) && b != 0 {
-				t.Fatalf("byte %d is outside of the window, and was changed", i)
+				t.Fatalf("byte %d outside the window was changed", i)
 			}
 		}
 		for _, h := range s.sent {
 			if h.Kind != wire.AccumulateReply && h.Kind != wire.Flushed && h.Kind != wire.Granted {
-				t.Fatalf("%v is no answer", h.Kind)
+				t.Fatalf("%v is not a reply", h.Kind)
 			}
 		}
 	})
@@ -157,55 +157,55 @@ func TestLocksAreGrantedInOrder(t *testing.T) {
 	s := &stubTransport{}
 	e := New(Config{}, s)
 	mem := make([]byte, 8)
-	part, region, _ := e.RegisterSegment(mem, false)
-	parts := make([]Segment, 6)
-	for i := range parts {
-		parts[i] = part
-		parts[i].Peer = i
+	segment, region, _ := e.RegisterSegment(mem, false)
+	segments := make([]Segment, 6)
+	for i := range segments {
+		segments[i] = segment
+		segments[i].Peer = i
 	}
-	w := e.Open(4, parts, mem, region)
-	ask := func(peer int, flags wire.Flags) {
+	w := e.Open(4, segments, mem, region)
+	lock := func(peer int, flags wire.Flags) {
 		if err := e.Arrived(peer, &wire.Header{Kind: wire.Lock, Flags: flags, Context: 4}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	giveBack := func(peer int) {
+	unlock := func(peer int) {
 		if err := e.Arrived(peer, &wire.Header{Kind: wire.Unlock, Context: 4}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	has := func(want ...int) {
+	checkHolders := func(want ...int) {
 		t.Helper()
 		if len(w.holders) != len(want) {
-			t.Fatalf("%v have it, want %v", w.holders, want)
+			t.Fatalf("holders %v, want %v", w.holders, want)
 		}
 		for _, p := range want {
 			if _, ok := w.holders[p]; !ok {
-				t.Fatalf("%v have it, want %v", w.holders, want)
+				t.Fatalf("holders %v, want %v", w.holders, want)
 			}
 		}
 	}
-	ask(0, 0)
-	ask(1, 0)
-	has(0, 1)
-	ask(2, wire.Exclusive)
-	ask(3, 0)
-	ask(4, 0)
-	ask(5, wire.Exclusive)
-	has(0, 1)
-	giveBack(0)
-	has(1)
-	giveBack(1)
-	has(2)
-	giveBack(2)
-	has(3, 4)
-	e.Lost(3, errors.New("it was killed")) // takes nothing with it
-	has(4)
-	e.Lost(5, errors.New("it was killed")) // nor its place
-	ask(0, 0)
-	has(4, 0)
+	lock(0, 0)
+	lock(1, 0)
+	checkHolders(0, 1)
+	lock(2, wire.Exclusive)
+	lock(3, 0)
+	lock(4, 0)
+	lock(5, wire.Exclusive)
+	checkHolders(0, 1)
+	unlock(0)
+	checkHolders(1)
+	unlock(1)
+	checkHolders(2)
+	unlock(2)
+	checkHolders(3, 4)
+	e.Lost(3, errors.New("it was killed")) // releases its lock
+	checkHolders(4)
+	e.Lost(5, errors.New("it was killed")) // and its lock request
+	lock(0, 0)
+	checkHolders(4, 0)
 	if e.Stats.LocksWaited != 4 {
-		t.Errorf("%d had to wait", e.Stats.LocksWaited)
+		t.Errorf("%d lock requests waited", e.Stats.LocksWaited)
 	}
 }
 
@@ -231,11 +231,11 @@ func TestFailedCompareSwapIsRetried(t *testing.T) {
 		}
 		a := s.atomics[0]
 		s.atomics = s.atomics[1:]
-		a.Fetched(7) // never the first guess
+		a.Fetched(7) // not the expected value
 		e.AtomicDone(a, nil)
 	}
 	if !o.Done() || o.Err() != nil || e.Stats.Atomics != 10 || e.Stats.Retries != 5 { // five words of eight bytes
-		t.Errorf("done %v, %v, with %d atomics, %d of them again", o.Done(), o.Err(), e.Stats.Atomics, e.Stats.Retries)
+		t.Errorf("done %v, %v, with %d atomics, %d of them retries", o.Done(), o.Err(), e.Stats.Atomics, e.Stats.Retries)
 	}
 	if want := "\x00\x00\x00\x00\x07\x00"; string(o.result[:6]) != want {
 		t.Errorf("found %x, want %x", o.result[:6], want)
@@ -245,13 +245,13 @@ func TestFailedCompareSwapIsRetried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := errors.New("no way")
-	e.AtomicDone(s.atomics[0], broken)
+	failure := errors.New("no way")
+	e.AtomicDone(s.atomics[0], failure)
 	if o.Done() {
-		t.Error("it is done while the NIC still has a part of it")
+		t.Error("done while an atomic is pending")
 	}
 	e.AtomicDone(s.atomics[1], nil)
-	if !o.Done() || !errors.Is(o.Err(), broken) || len(s.atomics) != 2 || !w.RemoteComplete(1) || !errors.Is(w.TakeError(1), broken) {
+	if !o.Done() || !errors.Is(o.Err(), failure) || len(s.atomics) != 2 || !w.RemoteComplete(1) || !errors.Is(w.TakeError(1), failure) {
 		t.Errorf("done %v, %v; %d atomics", o.Done(), o.Err(), len(s.atomics))
 	}
 }
@@ -265,25 +265,25 @@ func TestAtomicsMayCompleteImmediately(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, n := range []int{8, 64, 64} {
-		f.broken = i == 2
+		f.failing = i == 2
 		o, err := w.Accumulate(make([]byte, n), make([]byte, n), 1, 0, Uint32, Max, true)
-		if err != nil || !o.Done() || (o.Err() != nil) != f.broken {
+		if err != nil || !o.Done() || (o.Err() != nil) != f.failing {
 			t.Errorf("%d bytes: %v, %v, %v", n, err, o.Done(), o.Err())
 		}
 	}
 	if e.Busy() || len(w.targets[1].atomicOps) > 0 {
-		t.Error("something is left")
+		t.Error("an operation is left")
 	}
 }
 
 type instantTransport struct {
 	*stubTransport
-	e      *Engine
-	broken bool
+	e       *Engine
+	failing bool
 }
 
 func (q *instantTransport) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner *Atomic) {
-	if q.broken {
+	if q.failing {
 		q.e.AtomicDone(owner, errors.New("no way"))
 		return
 	}
@@ -296,7 +296,7 @@ func TestWindowCloseReleasesRegion(t *testing.T) {
 	if w.Close(); s.regions != 0 || len(e.windows) != 0 || len(e.ordered) != 0 {
 		t.Errorf("%d regions, %d windows are left", s.regions, len(e.windows))
 	}
-	if part, region, err := e.RegisterSegment(nil, true); part.Size != 0 || region != nil || err != nil {
-		t.Errorf("no memory is %+v, %v, %v", part, region, err)
+	if segment, region, err := e.RegisterSegment(nil, true); segment.Size != 0 || region != nil || err != nil {
+		t.Errorf("no memory is %+v, %v, %v", segment, region, err)
 	}
 }

@@ -188,7 +188,7 @@ func (w *Window) issue(o *Operation) {
 	case t.Atomics:
 		w.enqueue(o)
 	case o.kind == casOp:
-		w.sendSwap(o)
+		w.sendCompareSwap(o)
 	default:
 		w.sendAccumulate(o)
 	}

@@ -21,17 +21,17 @@ type Segment struct {
 // RegisterSegment registers memory as the local segment of a new window. The region, nil
 // for empty memory, is released by Window.Close or ReleaseSegment.
 func (e *Engine) RegisterSegment(mem []byte, atomics bool) (Segment, p2p.Region, error) {
-	part := Segment{Size: len(mem)}
+	segment := Segment{Size: len(mem)}
 	if len(mem) == 0 {
-		return part, nil, nil
+		return segment, nil, nil
 	}
 	region, err := e.transport.Register(mem)
 	if err != nil {
-		return part, nil, err
+		return segment, nil, err
 	}
-	part.Memory = region.Memory()
-	part.Atomics = atomics && !e.cfg.ByTarget && part.Memory.Addr%8 == 0 && len(mem)%8 == 0
-	return part, region, nil
+	segment.Memory = region.Memory()
+	segment.Atomics = atomics && !e.cfg.ByTarget && segment.Memory.Addr%8 == 0 && len(mem)%8 == 0
+	return segment, region, nil
 }
 
 // ReleaseSegment releases the region of RegisterSegment.
@@ -103,12 +103,12 @@ type target struct {
 
 // Open opens a window with the segments of all ranks and the local memory. Its id is
 // unique and the same on all ranks.
-func (e *Engine) Open(id uint32, parts []Segment, mem []byte, region p2p.Region) *Window {
+func (e *Engine) Open(id uint32, segments []Segment, mem []byte, region p2p.Region) *Window {
 	w := &Window{
-		e: e, id: id, mem: mem, region: region, index: make(map[int]int, len(parts)),
-		targets: make([]target, len(parts)), isUsed: make([]bool, len(parts)), holders: make(map[int]LockKind),
+		e: e, id: id, mem: mem, region: region, index: make(map[int]int, len(segments)),
+		targets: make([]target, len(segments)), isUsed: make([]bool, len(segments)), holders: make(map[int]LockKind),
 	}
-	for i, p := range parts {
+	for i, p := range segments {
 		w.targets[i] = target{Segment: p, peer: p.Peer, rank: i, lost: e.lost[p.Peer]}
 		w.index[p.Peer] = i
 	}

@@ -88,7 +88,7 @@ func TestRepeatedEagerHeaderIsOneByte(t *testing.T) {
 	}
 }
 
-func TestNothingIsReadBeyondTheEnd(t *testing.T) {
+func TestTruncatedHeadersAreRejected(t *testing.T) {
 	for _, h := range samples() {
 		var e Encoder
 		b := e.Append(nil, &h)
