@@ -61,9 +61,9 @@ type Bench struct {
 	// address, and gives it back; ErrCannot where that is impossible. What the device
 	// makes of it takes a moment.
 	SetAddress func(addr netip.Addr, present bool) error
-	// SetPath has the way between the device and its partners be like that;
+	// SetHandler has the way between the device and its partners be like that;
 	// ErrCannot where that is impossible. At first it loses nothing.
-	SetPath func(Path) error
+	SetHandler func(Path) error
 }
 
 // Path is what a network does to packets on their way, in both directions. The zero

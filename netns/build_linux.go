@@ -203,7 +203,7 @@ func (s *space) awaitLocal() error {
 			continue // it is set up later
 		}
 		for _, a := range d.addrs {
-			if err := AwaitLocal(s.ns.handle, a.Addr()); err != nil {
+			if err := WaitLocalRoute(s.ns.handle, a.Addr()); err != nil {
 				return err
 			}
 		}
@@ -211,10 +211,10 @@ func (s *space) awaitLocal() error {
 	return nil
 }
 
-// AwaitLocal returns when the kernel has a local route to one of its own addresses. It
+// WaitLocalRoute returns when the kernel has a local route to one of its own addresses. It
 // adds that route for a new IPv6 address from a work queue, some time after the address
 // is set and the link has a carrier, and drops packets to the address until then.
-func AwaitLocal(h *netlink.Handle, a netip.Addr) error {
+func WaitLocalRoute(h *netlink.Handle, a netip.Addr) error {
 	return poll(fmt.Sprintf("there is no local route to %v", a), func() (bool, error) {
 		routes, err := h.RouteGet(a.AsSlice())
 		return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil

@@ -4,12 +4,12 @@
 // processes in hosts, breaks links, and lets go of everything.
 //
 // It knows no protocol above IP, impairs nothing by itself (that is for whoever
-// joins the cables it leaves spliced, see Options.Splice), and gives nothing a
+// joins the cables it leaves spliced, see Options.UserCable), and gives nothing a
 // name outside the process: namespaces are held by descriptors, without mounts,
 // so that whatever is killed, nothing stays behind.
 //
 // Building needs CAP_SYS_ADMIN and CAP_NET_ADMIN, which an ordinary user has in a
-// user namespace of his own: StartEnclosed starts a program there. Available
+// user namespace of his own: StartUnshared starts a program there. Available
 // says why not, and Probe what else the machine can do. Outside of
 // Linux everything fails, and says so.
 //

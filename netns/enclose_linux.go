@@ -14,12 +14,12 @@ import (
 // enclosedMark is in the environment of all that runs in an enclosure.
 const enclosedMark = "FABRICTEST_ENCLOSURE"
 
-// Enclosed says that this process runs in an enclosure.
-func Enclosed() bool { return os.Getenv(enclosedMark) != "" }
+// IsUnshared says that this process runs in an enclosure.
+func IsUnshared() bool { return os.Getenv(enclosedMark) != "" }
 
-// Enclose prepares cmd to be started in namespaces of its own: network, PID and
+// Unshare prepares cmd to be started in namespaces of its own: network, PID and
 // mount; and user, where this process lacks the rights to make the others. There
-// it is root, and whatever it makes is gone when it ends. Use StartEnclosed,
+// it is root, and whatever it makes is gone when it ends. Use StartUnshared,
 // unless the thread that starts cmd is known to live as long as this process.
 //
 // In between stands a small process, this program itself under another name, as
@@ -29,7 +29,7 @@ func Enclosed() bool { return os.Getenv(enclosedMark) != "" }
 // itself); and ends with cmd's exit code, or 128 and the number of the signal that
 // ended it. When the first process ends, however it does, the kernel kills
 // all others, and it dies with the process that started it.
-func Enclose(cmd *exec.Cmd) error {
+func Unshare(cmd *exec.Cmd) error {
 	if cmd.Err != nil {
 		return cmd.Err
 	}
@@ -62,10 +62,10 @@ func asRootOfUserNamespace(attr *syscall.SysProcAttr) {
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 }
 
-// StartEnclosed starts cmd as Enclose describes, so that it dies with this
+// StartUnshared starts cmd as Enclose describes, so that it dies with this
 // process.
-func StartEnclosed(cmd *exec.Cmd) error {
-	if err := Enclose(cmd); err != nil {
+func StartUnshared(cmd *exec.Cmd) error {
+	if err := Unshare(cmd); err != nil {
 		return err
 	}
 	return startKept(cmd)

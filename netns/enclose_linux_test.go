@@ -49,7 +49,7 @@ func enclosed(t *testing.T, script string, prepare func(*exec.Cmd)) (*exec.Cmd, 
 	if prepare != nil {
 		prepare(cmd)
 	}
-	check(t, netns.StartEnclosed(cmd))
+	check(t, netns.StartUnshared(cmd))
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -70,11 +70,11 @@ func TestEnclosurePassesOnHowTheProgramEnded(t *testing.T) {
 	cmd := exec.Command("/nowhere/program")
 	out := &bytes.Buffer{}
 	cmd.Stderr = out
-	check(t, netns.StartEnclosed(cmd))
+	check(t, netns.StartUnshared(cmd))
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != 127 || !strings.Contains(out.String(), "/nowhere/program") {
 		t.Errorf("a missing program ended with %d and %q", cmd.ProcessState.ExitCode(), out)
 	}
-	if err := netns.StartEnclosed(exec.Command("no-such-program-in-path")); !errors.Is(err, exec.ErrNotFound) {
+	if err := netns.StartUnshared(exec.Command("no-such-program-in-path")); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("a program that is not in the path: %v", err)
 	}
 }

@@ -57,13 +57,13 @@ func (f *Fabric) Core() *NS {
 	return f.plan.core.ns
 }
 
-// Splices lists the cables that were cut, in the topology's order, but for those
+// UserCables lists the cables that were cut, in the topology's order, but for those
 // of switches that user space must be.
-func (f *Fabric) Splices() []Splice {
-	var all []Splice
+func (f *Fabric) UserCables() []UserCable {
+	var all []UserCable
 	for _, c := range f.plan.cables {
 		if c.halves[0] != nil {
-			all = append(all, Splice{Cable: c.Cable, A: c.halves[0].name, B: c.halves[1].name})
+			all = append(all, UserCable{Cable: c.Cable, A: c.halves[0].name, B: c.halves[1].name})
 		}
 	}
 	return all
@@ -154,7 +154,7 @@ func (f *Fabric) at(port string) (c *cable, side int, err error) {
 	if f.closed {
 		return nil, 0, fmt.Errorf("port %s: the fabric is closed", port)
 	}
-	p, err := f.plan.t.PortOf(port)
+	p, err := f.plan.t.FindPort(port)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -148,7 +148,7 @@ func TestBuildRefuses(t *testing.T) {
 			t.Hosts[2].NICs[0].Addrs[0] = t.Hosts[0].NICs[0].Addrs[0]
 		})},
 		{"host2/rdma0: no cable is plugged in", change(func(t *topology.Topology) { t.Cables = t.Cables[:2] })},
-		{"splice the cable (Options.Splice) or use netem", change(func(t *topology.Topology) { t.Cables[1].Link.Latency = time.Millisecond })},
+		{"splice the cable (Options.UserCable) or use netem", change(func(t *topology.Topology) { t.Cables[1].Link.Latency = time.Millisecond })},
 		{"links mark no packets", change(func(t *topology.Topology) { t.Cables[1].Link.ECN.MaxPPM = 5 })},
 	} {
 		f, err := netns.Build(c.top, netns.Options{})

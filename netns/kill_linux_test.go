@@ -48,7 +48,7 @@ func exitCode(err error) int {
 
 func parentRole() int {
 	cmd := as("lab")
-	if err := netns.StartEnclosed(cmd); err != nil {
+	if err := netns.StartUnshared(cmd); err != nil {
 		return exitCode(err)
 	}
 	return exitCode(cmd.Wait())
@@ -59,7 +59,7 @@ func labRole() int {
 	if err != nil {
 		return exitCode(err)
 	}
-	f, err := netns.Build(top, netns.Options{Splice: func(c topology.Cable) bool { return c.A.Node == "host1" }})
+	f, err := netns.Build(top, netns.Options{UserCable: func(c topology.Cable) bool { return c.A.Node == "host1" }})
 	if err != nil {
 		return exitCode(err)
 	}

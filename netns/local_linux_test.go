@@ -54,7 +54,7 @@ func TestAwaitLocalReturnsWhenTheAddressIsThere(t *testing.T) {
 				return err
 			}
 			defer own.Close()
-			return errors.Join(netns.AwaitLocal(own, netip.MustParsePrefix(text).Addr()), <-added)
+			return errors.Join(netns.WaitLocalRoute(own, netip.MustParsePrefix(text).Addr()), <-added)
 		}))
 	}
 }

@@ -34,13 +34,13 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	// An ordinary user runs the tests in an enclosure.
-	if unavailable = netns.Available(); unavailable != nil || netns.Enclosed() {
+	if unavailable = netns.Available(); unavailable != nil || netns.IsUnshared() {
 		fmt.Fprintln(os.Stderr, unavailable, err)
 		os.Exit(m.Run())
 	}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if err := netns.StartEnclosed(cmd); err != nil {
+	if err := netns.StartUnshared(cmd); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -12,24 +12,24 @@ const DefaultMTU = 9000
 
 // Options are what a drawing does not say.
 type Options struct {
-	// Splice picks the cables that are cut: each half ends in the core namespace,
+	// UserCable picks the cables that are cut: each half ends in the core namespace,
 	// where someone in user space must join them. nil cuts none.
 	//
 	// An unrouted switch with all of its cables cut is not made at all: its ports
 	// are the halves at the other nodes, and it is for user space to be the
 	// switch.
-	Splice func(topology.Cable) bool
-	// CutSuperPackets has the kernel cut super-packets before it sends them into a
+	UserCable func(topology.Cable) bool
+	// SegmentGSO has the kernel cut super-packets before it sends them into a
 	// spliced cable: those of the host at its end, and those that a bridge or a
 	// router hands on from others. Kernels before 6.2 cannot show them uncut.
-	CutSuperPackets bool
+	SegmentGSO bool
 	// Netem lets the kernel's netem give unspliced cables their latency. Without
 	// it such a cable must be spliced.
 	Netem bool
 }
 
-// Splice is a cable that was cut.
-type Splice struct {
+// UserCable is a cable that was cut.
+type UserCable struct {
 	Cable topology.Cable
 	// A and B are the interfaces in the core namespace where the halves end: what
 	// comes out of A was sent at Cable.A, and what is put into it arrives there.

@@ -87,7 +87,7 @@ func newPlan(t topology.Topology, opts Options) (*plan, error) {
 		ports: map[string]*device{}, user: map[string][]UserPort{},
 	}
 	for _, c := range t.Cables {
-		p.cables = append(p.cables, &cable{Cable: c, cut: opts.Splice != nil && opts.Splice(c)})
+		p.cables = append(p.cables, &cable{Cable: c, cut: opts.UserCable != nil && opts.UserCable(c)})
 		p.shared[groupOf(c.A)]++
 		p.shared[groupOf(c.B)]++
 	}
@@ -153,7 +153,7 @@ func (p *plan) layCables() error {
 		for side, port := range []topology.Port{c.A, c.B} {
 			d := p.endOf(port, c.Other(port), mtu)
 			d.plugInto(bridges[port.Node])
-			d.cutInSoftware = c.cut && p.opts.CutSuperPackets
+			d.cutInSoftware = c.cut && p.opts.SegmentGSO
 			c.ends[side] = d
 			p.ports[port.String()] = d
 			if inUserSpace[port.Node] {
@@ -180,9 +180,9 @@ func (p *plan) promises(c *cable) error {
 	case c.cut:
 		return nil // for whoever joins the halves
 	case l.ECN != topology.ECN{}:
-		return fmt.Errorf("cable %v: the kernel's links mark no packets: splice the cable (Options.Splice)", c)
+		return fmt.Errorf("cable %v: the kernel's links mark no packets: splice the cable (Options.UserCable)", c)
 	case l.Latency != 0 && !p.opts.Netem:
-		return fmt.Errorf("cable %v: the kernel's links have no latency: splice the cable (Options.Splice) or use netem (Options.Netem)", c)
+		return fmt.Errorf("cable %v: the kernel's links have no latency: splice the cable (Options.UserCable) or use netem (Options.Netem)", c)
 	default:
 		return nil
 	}

@@ -19,7 +19,7 @@ func TestPlanNamesAndNumbersInterfacesApart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := newPlan(top, Options{Splice: splice})
+		p, err := newPlan(top, Options{UserCable: splice})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 // are whole.
 func TestSuperPacketsAreCutBeforeASplice(t *testing.T) {
 	cutHost1 := func(c topology.Cable) bool { return c.A.Node == "host1" }
-	f := build(t, star(t, 3, topology.Options{}), netns.Options{Splice: cutHost1, CutSuperPackets: true})
+	f := build(t, star(t, 3, topology.Options{}), netns.Options{UserCable: cutHost1, SegmentGSO: true})
 	cuts := func(ns *netns.NS, device string) (cut bool) {
 		check(t, ns.Do(func() error {
 			l, err := netlink.LinkByName(device)
@@ -41,8 +41,8 @@ func TestSplicesAreForUserSpaceToJoin(t *testing.T) {
 	cutHost1 := func(c topology.Cable) bool { return c.A.Node == "host1" }
 	all := func(topology.Cable) bool { return true }
 
-	f := build(t, star(t, 3, topology.Options{Links: map[string]topology.Link{"host1": {Latency: time.Millisecond}}}), netns.Options{Splice: cutHost1})
-	splices := f.Splices()
+	f := build(t, star(t, 3, topology.Options{Links: map[string]topology.Link{"host1": {Latency: time.Millisecond}}}), netns.Options{UserCable: cutHost1})
+	splices := f.UserCables()
 	if len(splices) != 1 || splices[0].Cable.A.String() != "host1/rdma0" || len(f.UserSwitches()) != 0 {
 		t.Fatalf("splices %v, switches %v", splices, f.UserSwitches())
 	}
@@ -63,10 +63,10 @@ func TestSplicesAreForUserSpaceToJoin(t *testing.T) {
 		t.Errorf("a rate for a spliced cable: %v", err)
 	}
 
-	f = build(t, star(t, 3, topology.Options{Rails: 2}), netns.Options{Splice: all})
+	f = build(t, star(t, 3, topology.Options{Rails: 2}), netns.Options{UserCable: all})
 	switches := f.UserSwitches()
-	if len(switches) != 2 || len(f.Splices()) != 0 {
-		t.Fatalf("splices %v, switches %v", f.Splices(), switches)
+	if len(switches) != 2 || len(f.UserCables()) != 0 {
+		t.Fatalf("splices %v, switches %v", f.UserCables(), switches)
 	}
 	for name, ports := range switches {
 		var devices []string
@@ -80,14 +80,14 @@ func TestSplicesAreForUserSpaceToJoin(t *testing.T) {
 	}
 	everyPair(t, f, false)
 
-	f = build(t, tree(t, 2, 2, 2, topology.Options{}), netns.Options{Splice: all})
-	for i, s := range f.Splices() {
+	f = build(t, tree(t, 2, 2, 2, topology.Options{}), netns.Options{UserCable: all})
+	for i, s := range f.UserCables() {
 		joinInCore(t, f, fmt.Sprint("join", i), s.A, s.B)
 	}
 	everyPair(t, f, true)
 
-	f = build(t, pair(t, topology.Options{}), netns.Options{Splice: all})
-	joinInCore(t, f, "join", f.Splices()[0].A, f.Splices()[0].B)
+	f = build(t, pair(t, topology.Options{}), netns.Options{UserCable: all})
+	joinInCore(t, f, "join", f.UserCables()[0].A, f.UserCables()[0].B)
 	everyPair(t, f, false)
 }
 

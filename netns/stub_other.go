@@ -25,14 +25,14 @@ func Probe() []Capability {
 	}}
 }
 
-// Enclosed is never so.
-func Enclosed() bool { return false }
+// IsUnshared is never so.
+func IsUnshared() bool { return false }
 
-// Enclose fails.
-func Enclose(*exec.Cmd) error { return errNotLinux }
+// Unshare fails.
+func Unshare(*exec.Cmd) error { return errNotLinux }
 
-// StartEnclosed fails.
-func StartEnclosed(*exec.Cmd) error { return errNotLinux }
+// StartUnshared fails.
+func StartUnshared(*exec.Cmd) error { return errNotLinux }
 
 // NS cannot be had.
 type NS struct{}
@@ -82,8 +82,8 @@ func (*Fabric) Router(string) *NS { return nil }
 // Core is none.
 func (*Fabric) Core() *NS { return nil }
 
-// Splices lists none.
-func (*Fabric) Splices() []Splice { return nil }
+// UserCables lists none.
+func (*Fabric) UserCables() []UserCable { return nil }
 
 // UserSwitches lists none.
 func (*Fabric) UserSwitches() map[string][]UserPort { return nil }

@@ -149,7 +149,7 @@ func TestTopology(t *testing.T) {
 	for port, want := range map[string]string{ // MTU, rate
 		"host0/rdma1": "2048 25500000000", "host1/rdma0": "4200 25500000000", "host2/rdma1": "4200 1000",
 	} {
-		p, err := drawn.PortOf(port)
+		p, err := drawn.FindPort(port)
 		if err != nil {
 			t.Fatal(err)
 		}

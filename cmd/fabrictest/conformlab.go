@@ -55,7 +55,7 @@ func (o *conformOptions) open(s *subject) (benches, error) {
 // own, where an ordinary user can make more of them, and from where nothing is left
 // whatever becomes of it.
 func (o *conformOptions) mustEnclose() bool {
-	return o.on == string(scenarios.NetNS) && !netns.Enclosed()
+	return o.on == string(scenarios.NetNS) && !netns.IsUnshared()
 }
 
 // enclosureGrace is what the program has to write a report once it is asked to end.
@@ -74,7 +74,7 @@ func enclosed(cmd *cobra.Command, args []string, dir string) error {
 	inner.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	inner.Cancel = func() error { return inner.Process.Signal(syscall.SIGTERM) }
 	inner.WaitDelay = enclosureGrace
-	if err := netns.StartEnclosed(inner); err != nil {
+	if err := netns.StartUnshared(inner); err != nil {
 		return err
 	}
 	err := inner.Wait()

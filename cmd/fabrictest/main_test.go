@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		case nslab.LabCommand, nslab.RankCommand, live.ServeCommand, live.OnceCommand:
 			main()
 		case "conform":
-			if netns.Enclosed() {
+			if netns.IsUnshared() {
 				main()
 			}
 		}

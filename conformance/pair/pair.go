@@ -39,7 +39,7 @@ func New(r *rig.Rig) *Pair {
 
 // Shake makes the way between the two worse, and reports whether this bench can.
 func (p *Pair) Shake(path conformance.Path) bool {
-	err := p.Near.SetPath(path)
+	err := p.Near.SetHandler(path)
 	if err != nil && !errors.Is(err, conformance.ErrCannot) {
 		rig.End(fmt.Errorf("shake the path: %w", err))
 	}

@@ -155,10 +155,10 @@ func TestScheduleDoesItsStepsInTime(t *testing.T) {
 	var log []string
 	watch(h[2], &log)
 	err := h[0].Net().Schedule(Schedule{Steps: []Step{
-		{At: 300, Heal: true, Block: []Way{{"h0", "h1"}}},
+		{At: 300, Heal: true, Block: []PortPair{{"h0", "h1"}}},
 		{At: 100, Partition: [][]string{{"h0"}, {"h1", "h2"}}},
 		{At: 200, Down: []string{"h2"}},
-		{At: 400, Up: []string{"h2"}, Unblock: []Way{{"h0", "h1"}}},
+		{At: 400, Up: []string{"h2"}, Unblock: []PortPair{{"h0", "h1"}}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestScheduleNamesTheMistakeAndDoesNothing(t *testing.T) {
 		{Schedule{Steps: []Step{good, {At: 49}}}, "steps[1]: 49ns has passed: it is 50ns"},
 		{Schedule{Steps: []Step{good, {At: 60, Down: []string{"nosuch"}}}}, `no port is named "nosuch"`},
 		{Schedule{Steps: []Step{good, {At: 60, Up: []string{"x"}}}}, `"x"`},
-		{Schedule{Steps: []Step{good, {At: 60, Block: []Way{{"h0", "y"}}}}}, `"y"`},
+		{Schedule{Steps: []Step{good, {At: 60, Block: []PortPair{{"h0", "y"}}}}}, `"y"`},
 		{Schedule{Steps: []Step{good, {At: 60, Partition: [][]string{{"h0"}, {"h1", "h0"}}}}}, `port "h0" is in groups 0 and 1`},
 		{Schedule{Steps: []Step{good}, Flaps: []Flap{{Port: "h0", From: 60, DownFor: 1, UpFor: 1}}}, "flaps[0]: times: 0: a flap must end"},
 		{Schedule{Steps: []Step{good}, Flaps: []Flap{{Port: "h0", From: 60, Times: 1}}}, "must be positive"},

@@ -11,8 +11,8 @@ func TestKillEndsAProgramWhereItIsParked(t *testing.T) {
 	var never Signal
 	for name, park := range map[string]func(*Proc){
 		"in a sleep":            func(p *Proc) { p.Sleep(time.Hour) },
-		"in a wait":             func(p *Proc) { p.Wait(&never, What("nothing"), -1) },
-		"in a wait with a time": func(p *Proc) { p.Wait(&never, What("nothing"), time.Hour) },
+		"in a wait":             func(p *Proc) { p.Wait(&never, WaitReason("nothing"), -1) },
+		"in a wait with a time": func(p *Proc) { p.Wait(&never, WaitReason("nothing"), time.Hour) },
 	} {
 		w := New(Config{Seed: 1})
 		deferred, returned := false, false
@@ -92,7 +92,7 @@ func TestPause(t *testing.T) {
 		return nil
 	})
 	waiter := w.Go("waiter", func(p *Proc) error {
-		ok := p.Wait(&s, What("the signal"), 20)
+		ok := p.Wait(&s, WaitReason("the signal"), 20)
 		woke = append(woke, p.Now())
 		if !ok {
 			t.Error("the signal came in time, and was missed")

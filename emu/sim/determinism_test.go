@@ -38,8 +38,8 @@ func bigTrace(t *testing.T, x perturbation) []byte {
 	if err := n.Schedule(Schedule{
 		Steps: []Step{
 			{At: 40_000, Partition: [][]string{{"h0", "h1"}}},
-			{At: 60_000, Heal: true, Block: []Way{{"h3", "h2"}}},
-			{At: 80_000, Unblock: []Way{{"h3", "h2"}}},
+			{At: 60_000, Heal: true, Block: []PortPair{{"h3", "h2"}}},
+			{At: 80_000, Unblock: []PortPair{{"h3", "h2"}}},
 		},
 		Flaps: []Flap{{Port: "h3", From: 20_000, DownFor: 500, UpFor: 9000, Jitter: 5000, Times: 5}},
 	}); err != nil {
@@ -112,7 +112,7 @@ func bigPrograms(w *World, hosts []*host, x perturbation) {
 						return err
 					}
 					p.Compute(time.Duration(below(r, 4) * 100))
-					p.Wait(&arrived, What("a packet"), time.Duration(below(r, 3000)))
+					p.Wait(&arrived, WaitReason("a packet"), time.Duration(below(r, 3000)))
 				}
 				return nil
 			})

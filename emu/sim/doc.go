@@ -27,5 +27,5 @@
 // The package knows no protocol and no real time; it opens no socket and starts
 // no thread. A world and everything in it belongs to the one goroutine that
 // calls Run: nothing here is safe for concurrent use. A goroutine that a program
-// starts panics with a [*ForeignError] when it calls into the world.
+// starts panics with a [*WrongGoroutineError] when it calls into the world.
 package sim

@@ -7,28 +7,28 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Waiting says what one program was waiting for, and since when.
-type Waiting struct {
+// WaitingProgram says what one program was waiting for, and since when.
+type WaitingProgram struct {
 	Program string
-	What    string
+	Reason  string
 	Since   mono.Time
 }
 
-func (w *World) waiting() []Waiting {
-	all := make([]Waiting, 0, len(w.procs))
+func (w *World) waiting() []WaitingProgram {
+	all := make([]WaitingProgram, 0, len(w.procs))
 	for _, p := range w.procs {
 		what := "(not said)"
 		if p.what != nil {
 			what = p.what.String()
 		}
-		all = append(all, Waiting{Program: p.name, What: what, Since: p.since})
+		all = append(all, WaitingProgram{Program: p.name, Reason: what, Since: p.since})
 	}
 	return all
 }
 
-func report(b *strings.Builder, all []Waiting) {
+func report(b *strings.Builder, all []WaitingProgram) {
 	for _, x := range all {
-		fmt.Fprintf(b, "\n  %s waits for %s since %v", x.Program, x.What, x.Since)
+		fmt.Fprintf(b, "\n  %s waits for %s since %v", x.Program, x.Reason, x.Since)
 	}
 }
 
@@ -36,7 +36,7 @@ func report(b *strings.Builder, all []Waiting) {
 // programs still wait.
 type DeadlockError struct {
 	Now     mono.Time
-	Waiting []Waiting // oldest program first
+	Waiting []WaitingProgram // oldest program first
 }
 
 func (e *DeadlockError) Error() string {
@@ -52,7 +52,7 @@ type LimitError struct {
 	Limit   string // "events" or "time"
 	Now     mono.Time
 	Events  uint64
-	Waiting []Waiting // oldest program first
+	Waiting []WaitingProgram // oldest program first
 }
 
 func (e *LimitError) Error() string {

@@ -8,19 +8,19 @@ import (
 	"github.com/fabrictest/fabrictest/internal/goroutine"
 )
 
-// ForeignError is the value of the panic in a goroutine that a program started and that
+// WrongGoroutineError is the value of the panic in a goroutine that a program started and that
 // called into the world: only the goroutine of the program itself may.
-type ForeignError struct {
-	Call    string // the function that was called
-	At      string // the place of the call, as file:line
-	Started string // the place of the go statement
+type WrongGoroutineError struct {
+	Call      string // the function that was called
+	CallSite  string // the place of the call, as file:line
+	StartSite string // the place of the go statement
 }
 
-func (e *ForeignError) Error() string {
+func (e *WrongGoroutineError) Error() string {
 	return fmt.Sprintf("%s, called at %s, belongs to a simulated world, and the caller is a goroutine that was started at %s: "+
 		"in a simulated world one program runs at a time, in the goroutine that it was called in. "+
 		"Call it from the program itself (without go), start a program of its own for it (sim.World.Go, or one more rank), "+
-		"or run in network namespaces (--on netns), where goroutines are allowed", e.Call, e.At, e.Started)
+		"or run in network namespaces (--on netns), where goroutines are allowed", e.Call, e.CallSite, e.StartSite)
 }
 
 // mustOwn panics in a goroutine that is neither the world's nor that of the program that
@@ -36,20 +36,20 @@ func (w *World) mustOwn() {
 }
 
 // foreign reads from a stack who called what.
-func foreign(stack string) *ForeignError {
-	e := &ForeignError{Call: "a call", At: "an unknown place", Started: "an unknown place"}
+func foreign(stack string) *WrongGoroutineError {
+	e := &WrongGoroutineError{Call: "a call", CallSite: "an unknown place", StartSite: "an unknown place"}
 	frames, created, ok := strings.Cut(stack, "\ncreated by ")
 	if !ok {
 		return e
 	}
 	if _, place, ok := strings.Cut(created, "\n"); ok {
-		e.Started = placeOf(place)
+		e.StartSite = placeOf(place)
 	}
 	// Each frame has two lines, and that of the goroutine's own function is the last. The
 	// call is the first from there that is ours.
 	lines := strings.Split(frames, "\n")
 	for n := len(lines); n >= 4; n -= 2 {
-		e.At, e.Call = placeOf(lines[n-1]), functionOf(lines[n-4])
+		e.CallSite, e.Call = placeOf(lines[n-1]), functionOf(lines[n-4])
 		if isOurs(lines[n-4]) {
 			break
 		}

@@ -26,7 +26,7 @@ func wantForeign(t *testing.T, got any, call string) {
 		t.Skip("goroutines cannot be told apart on this processor")
 	}
 	err, _ := got.(error)
-	var foreign *sim.ForeignError
+	var foreign *sim.WrongGoroutineError
 	if !errors.As(err, &foreign) {
 		t.Fatalf("the panic is %v", got)
 	}
@@ -35,8 +35,8 @@ func wantForeign(t *testing.T, got any, call string) {
 			t.Errorf("%q is not in: %v", want, err)
 		}
 	}
-	if !strings.Contains(foreign.At, "foreign_test.go:") || !strings.Contains(foreign.Started, "foreign_test.go:") || foreign.At == foreign.Started {
-		t.Errorf("called at %q, started at %q", foreign.At, foreign.Started)
+	if !strings.Contains(foreign.CallSite, "foreign_test.go:") || !strings.Contains(foreign.StartSite, "foreign_test.go:") || foreign.CallSite == foreign.StartSite {
+		t.Errorf("called at %q, started at %q", foreign.CallSite, foreign.StartSite)
 	}
 }
 
@@ -45,7 +45,7 @@ func TestCallsOfAGoroutineThatAProgramStartedPanicWithTheCure(t *testing.T) {
 	for call, f := range map[string]func(p *sim.Proc){
 		"Sleep":   func(p *sim.Proc) { p.Sleep(time.Second) },
 		"Yield":   func(p *sim.Proc) { p.Yield() },
-		"Wait":    func(p *sim.Proc) { p.Wait(&s, sim.What("it"), -1) },
+		"Wait":    func(p *sim.Proc) { p.Wait(&s, sim.WaitReason("it"), -1) },
 		"Current": func(p *sim.Proc) { p.World().Current() },
 	} {
 		w := sim.New(sim.Config{})

@@ -117,7 +117,7 @@ func (w *World) resume(p *Proc) error {
 // Current returns the program that is running, nil if none is (in a handler, or
 // outside Run). It lets a library park its caller without being handed the Proc.
 //
-// It panics with a *ForeignError in a goroutine that a program has started.
+// It panics with a *WrongGoroutineError in a goroutine that a program has started.
 func (w *World) Current() *Proc {
 	w.mustOwn()
 	return w.current

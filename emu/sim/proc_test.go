@@ -194,12 +194,12 @@ func TestUnwindingRunsDeferredCallsThatBlockOrPanic(t *testing.T) {
 			p.Sleep(1) // unwinds further
 			log = append(log, "slept")
 		}()
-		p.Wait(&s, What("x"), -1)
+		p.Wait(&s, WaitReason("x"), -1)
 		return nil
 	})
 	w.Go("clumsy", func(p *Proc) error {
 		defer func() { panic("while cleaning up") }()
-		p.Wait(&s, What("y"), -1)
+		p.Wait(&s, WaitReason("y"), -1)
 		return nil
 	})
 	err := w.Run()
@@ -226,7 +226,7 @@ func TestGoexitInAProgramPassesToRunsCaller(t *testing.T) {
 				if where == "unwinding" {
 					defer runtime.Goexit()
 				}
-				p.Wait(&s, What("nothing"), -1)
+				p.Wait(&s, WaitReason("nothing"), -1)
 				return nil
 			})
 		}
@@ -254,7 +254,7 @@ func TestCloseUnwindsWhatIsParked(t *testing.T) {
 	for range 100 {
 		w.Go("p", func(p *Proc) error {
 			defer func() { unwound++ }()
-			p.Wait(&s, What("x"), -1)
+			p.Wait(&s, WaitReason("x"), -1)
 			return nil
 		})
 	}
@@ -295,7 +295,7 @@ func TestMisuseSaysWhatToDo(t *testing.T) {
 	w.AtFunc(5, func() {
 		mustPanic(t, `Sleep of program "p" called from outside it`, func() { p.Sleep(1) })
 		mustPanic(t, `Yield of program "p"`, p.Yield)
-		mustPanic(t, `Wait of program "p"`, func() { p.Wait(&s, What("x"), 1) })
+		mustPanic(t, `Wait of program "p"`, func() { p.Wait(&s, WaitReason("x"), 1) })
 	})
 	mustRun(t, w)
 	w.Close()
@@ -319,7 +319,7 @@ func TestSleepShortCutChangesNothing(t *testing.T) {
 					case 1:
 						p.Yield()
 					case 2:
-						p.Wait(&s, What("x"), time.Duration(r.IntN(30)))
+						p.Wait(&s, WaitReason("x"), time.Duration(r.IntN(30)))
 					case 3:
 						s.Notify()
 						p.Compute(time.Duration(r.IntN(3)))
@@ -348,7 +348,7 @@ func TestParkingDoesNotAllocate(t *testing.T) {
 	w := New(Config{})
 	var s Signal
 	var allocs float64
-	what := What("the other")
+	what := WaitReason("the other")
 	w.Go("a", func(p *Proc) error {
 		for p.Wait(&s, what, -1) {
 			if allocs >= 0 && p.Now() > 100_000 {

@@ -24,12 +24,12 @@ type Step struct {
 	// holds.
 	Heal      bool       `json:"heal,omitempty" yaml:"heal,omitempty"`
 	Partition [][]string `json:"partition,omitempty" yaml:"partition,omitempty"`
-	Block     []Way      `json:"block,omitempty" yaml:"block,omitempty"`
-	Unblock   []Way      `json:"unblock,omitempty" yaml:"unblock,omitempty"`
+	Block     []PortPair `json:"block,omitempty" yaml:"block,omitempty"`
+	Unblock   []PortPair `json:"unblock,omitempty" yaml:"unblock,omitempty"`
 }
 
-// Way is the way from one port to another.
-type Way struct {
+// PortPair is the way from one port to another.
+type PortPair struct {
 	From string `json:"from" yaml:"from"`
 	To   string `json:"to" yaml:"to"`
 }
@@ -82,7 +82,7 @@ func (n *Net) checkStep(s *Step) error {
 	for _, g := range s.Partition {
 		names = append(names, g...)
 	}
-	for _, way := range append(append([]Way(nil), s.Block...), s.Unblock...) {
+	for _, way := range append(append([]PortPair(nil), s.Block...), s.Unblock...) {
 		names = append(names, way.From, way.To)
 	}
 	for _, name := range names {

@@ -13,10 +13,10 @@ type Signal struct {
 	waiters []*Proc // oldest first
 }
 
-// What is a reason to wait that is plain text.
-type What string
+// WaitReason is a reason to wait that is plain text.
+type WaitReason string
 
-func (s What) String() string { return string(s) }
+func (s WaitReason) String() string { return string(s) }
 
 // Wait parks the program until s is notified, or until timeout has passed if it
 // is not negative. It reports whether s was notified. what appears in the report

@@ -29,7 +29,7 @@ func TestWaitIsNotifiedOrTimesOut(t *testing.T) {
 		var got bool
 		var at time.Duration
 		w.Go("p", func(p *Proc) error {
-			got, at = p.Wait(&s, What("x"), tc.timeout), p.Now()
+			got, at = p.Wait(&s, WaitReason("x"), tc.timeout), p.Now()
 			p.Sleep(100) // an old timeout must not wake this
 			if p.Now() != at+100 {
 				t.Errorf("%s: slept until %v, not %v", tc.name, p.Now(), at+100)
@@ -55,7 +55,7 @@ func TestNotifyWakesOneAndBroadcastAll(t *testing.T) {
 	woken := 0
 	for range 5 {
 		w.Go("p", func(p *Proc) error {
-			p.Wait(&s, What("x"), -1)
+			p.Wait(&s, WaitReason("x"), -1)
 			woken++
 			return nil
 		})
@@ -78,7 +78,7 @@ func TestNotifyKeepsNothingForLater(t *testing.T) {
 	s.Notify()
 	s.Broadcast()
 	w.Go("p", func(p *Proc) error {
-		if p.Wait(&s, What("x"), 5) {
+		if p.Wait(&s, WaitReason("x"), 5) {
 			return errors.New("woken by a signal from before")
 		}
 		return nil
@@ -97,9 +97,9 @@ func TestEveryOrderIsChosen(t *testing.T) {
 		order, pick := "", ""
 		for _, name := range []string{"a", "b", "c"} {
 			w.Go(name, func(p *Proc) error {
-				p.Wait(&all, What("all"), -1)
+				p.Wait(&all, WaitReason("all"), -1)
 				order += name
-				p.Wait(&one, What("one"), -1)
+				p.Wait(&one, WaitReason("one"), -1)
 				pick += name
 				return nil
 			})
@@ -123,11 +123,11 @@ func TestDeadlockSaysWhatEachWaitsFor(t *testing.T) {
 	var s Signal
 	w.Go("rank 0", func(p *Proc) error {
 		p.Sleep(1500)
-		p.Wait(&s, What("a completion on cq 3"), -1)
+		p.Wait(&s, WaitReason("a completion on cq 3"), -1)
 		return nil
 	})
 	w.Go("rank 1", func(p *Proc) error {
-		p.Wait(&s, What("rank 0 to join the barrier"), -1)
+		p.Wait(&s, WaitReason("rank 0 to join the barrier"), -1)
 		return nil
 	})
 	w.Go("rank 2", func(p *Proc) error { return nil })
@@ -137,7 +137,7 @@ func TestDeadlockSaysWhatEachWaitsFor(t *testing.T) {
 	if !errors.As(err, &dead) {
 		t.Fatalf("err %v", err)
 	}
-	want := []Waiting{
+	want := []WaitingProgram{
 		{"rank 0", "a completion on cq 3", 1500},
 		{"rank 1", "rank 0 to join the barrier", 0},
 		{"rank 3", "(not said)", 0},
@@ -159,7 +159,7 @@ func TestTimeoutIsNoDeadlock(t *testing.T) {
 	var s Signal
 	w.Go("p", func(p *Proc) error {
 		for range 3 {
-			p.Wait(&s, What("x"), time.Second)
+			p.Wait(&s, WaitReason("x"), time.Second)
 		}
 		return nil
 	})
@@ -175,7 +175,7 @@ func ExampleWorld() {
 	mail := ""
 	w.Go("reader", func(p *Proc) error {
 		for mail == "" {
-			p.Wait(&ready, What("mail"), -1)
+			p.Wait(&ready, WaitReason("mail"), -1)
 		}
 		fmt.Println(p.Now(), mail)
 		return nil

@@ -80,7 +80,7 @@ func TestRunUntilStopsAtItsTimeAndGoesOn(t *testing.T) {
 		w.AtFunc(at, func() { got = append(got, w.Now()) })
 	}
 	var s Signal
-	w.Go("waiter", func(p *Proc) error { p.Wait(&s, What("the end"), -1); return nil })
+	w.Go("waiter", func(p *Proc) error { p.Wait(&s, WaitReason("the end"), -1); return nil })
 	if err := w.RunUntil(20); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestLimitsEndARunThatWouldNot(t *testing.T) {
 		w := New(tc.cfg)
 		w.At(0, forever{w}, 0)
 		var s Signal
-		w.Go("rank 3", func(p *Proc) error { p.Wait(&s, What("godot"), -1); return nil })
+		w.Go("rank 3", func(p *Proc) error { p.Wait(&s, WaitReason("godot"), -1); return nil })
 		err := w.Run()
 		var limit *LimitError
 		if !errors.As(err, &limit) || !strings.Contains(err.Error(), tc.want) ||
@@ -186,7 +186,7 @@ func TestHandlerPanicReachesRunsCallerAndUnwinds(t *testing.T) {
 	unwound := false
 	w.Go("p", func(p *Proc) error {
 		defer func() { unwound = true }()
-		p.Wait(&s, What("nothing"), -1)
+		p.Wait(&s, WaitReason("nothing"), -1)
 		return nil
 	})
 	w.AtFunc(10, func() { panic("handler") })

@@ -86,7 +86,7 @@ func TestWaitingForNothingIsADeadlockThatSaysWhat(t *testing.T) {
 	})
 	err := w.Run()
 	var dead *sim.DeadlockError
-	if !errors.As(err, &dead) || len(dead.Waiting) != 1 || dead.Waiting[0].What != "connection request to [fd00::1]:5" {
+	if !errors.As(err, &dead) || len(dead.Waiting) != 1 || dead.Waiting[0].Reason != "connection request to [fd00::1]:5" {
 		t.Fatalf("got %v", err)
 	}
 }

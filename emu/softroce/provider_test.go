@@ -236,7 +236,7 @@ func TestWaitingForNothingIsADeadlockThatSaysWhat(t *testing.T) {
 	})
 	err := w.Run()
 	var dead *sim.DeadlockError
-	if !errors.As(err, &dead) || len(dead.Waiting) != 1 || dead.Waiting[0].What != "completion event of a" {
+	if !errors.As(err, &dead) || len(dead.Waiting) != 1 || dead.Waiting[0].Reason != "completion event of a" {
 		t.Fatalf("got %v", err)
 	}
 }

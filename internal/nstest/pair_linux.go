@@ -75,7 +75,7 @@ func join(a, b *Host, mtu int) error {
 		}
 	}
 	for _, h := range []*Host{a, b} {
-		if err := h.Do(func() error { return errors.Join(waitUp(), netns.AwaitLocal(&netlink.Handle{}, h.V6)) }); err != nil {
+		if err := h.Do(func() error { return errors.Join(waitUp(), netns.WaitLocalRoute(&netlink.Handle{}, h.V6)) }); err != nil {
 			return fmt.Errorf("wait for %s: %w", h.V6, err)
 		}
 	}
@@ -115,7 +115,7 @@ func (h *Host) configure() error {
 
 // AddAddr gives the host one more address on the wire.
 func (h *Host) AddAddr(p netip.Prefix) error {
-	return h.Do(func() error { return errors.Join(addAddr(p), netns.AwaitLocal(&netlink.Handle{}, p.Addr())) })
+	return h.Do(func() error { return errors.Join(addAddr(p), netns.WaitLocalRoute(&netlink.Handle{}, p.Addr())) })
 }
 
 func addAddr(p netip.Prefix) error {

@@ -164,7 +164,7 @@ func (p *lonePlay) play(ctx context.Context, job *conformance.Job, body func(*co
 	b := &conformance.Bench{
 		World: p.world, Device: dev, Caps: p.lab.caps, Local: p.ends.local, MTU: p.lab.mtu, Rand: caseRand(job.Seed), Record: job.Record,
 		Partner: p.partner, SetLink: p.setLink, SetAddress: p.setAddress,
-		SetPath: func(path conformance.Path) error {
+		SetHandler: func(path conformance.Path) error {
 			if path == (conformance.Path{}) {
 				return nil
 			}

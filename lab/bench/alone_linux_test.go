@@ -77,7 +77,7 @@ func TestADeviceAloneThatHangs(t *testing.T) {
 		t.Errorf("a case without end: %v", err)
 	}
 	err = lab.Try(t.Context(), conformance.Job{Case: "b"}, func(b *conformance.Bench) error {
-		return errors.Join(b.SetPath(conformance.Path{}), b.SetPath(conformance.Path{LossPPM: 1}))
+		return errors.Join(b.SetHandler(conformance.Path{}), b.SetHandler(conformance.Path{LossPPM: 1}))
 	})
 	if !errors.Is(err, conformance.ErrCannot) {
 		t.Errorf("a path with losses: %v", err)

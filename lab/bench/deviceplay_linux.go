@@ -38,7 +38,7 @@ func (r *remotePlay) play(ctx context.Context, job *conformance.Job, body func(*
 		World: r.world, Caps: r.lab.attr.Caps, Local: r.ends.local, Peers: r.ends.peers, MTU: r.mtu, Rand: caseRand(job.Seed), Record: job.Record,
 		Partner: r.partner,
 		SetLink: r.setLink, SetAddress: r.setAddress,
-		SetPath: func(p conformance.Path) error {
+		SetHandler: func(p conformance.Path) error {
 			if p == (conformance.Path{}) {
 				return nil
 			}

@@ -30,7 +30,7 @@ var _ conformance.Lab = (*Namespaces)(nil)
 
 // InNamespaces returns a lab of devices on sockets. The process must be able to make
 // network namespaces: as root, or in a user namespace of its own, where
-// netns.StartEnclosed starts programs of ordinary users.
+// netns.StartUnshared starts programs of ordinary users.
 //
 // A device that crashes in a thread of its own takes the process with it.
 func InNamespaces(p *nics.Provider, opt NamespaceOptions) (*Namespaces, error) {
@@ -39,7 +39,7 @@ func InNamespaces(p *nics.Provider, opt NamespaceOptions) (*Namespaces, error) {
 	first, err := newTable(p.Streams) // it shows whether there can be any
 	switch {
 	case errors.Is(err, unix.EPERM) && netns.Available() == nil:
-		return nil, fmt.Errorf("this process may not make network namespaces, but in a user namespace of its own it may: start it by netns.StartEnclosed: %w", unix.EPERM)
+		return nil, fmt.Errorf("this process may not make network namespaces, but in a user namespace of its own it may: start it by netns.StartUnshared: %w", unix.EPERM)
 	case err != nil:
 		return nil, fmt.Errorf("a bench in network namespaces: %w", err)
 	}
@@ -121,7 +121,7 @@ func (p *played) play(ctx context.Context, job *conformance.Job, body func(*conf
 	}
 	b := &conformance.Bench{
 		World: p.world, Local: p.wish.local, Peers: p.wish.peers, MTU: p.wish.mtu,
-		Rand: caseRand(job.Seed), Record: job.Record, Partner: p.partner, SetLink: p.table.setLink, SetAddress: p.setAddress, SetPath: p.table.setPath,
+		Rand: caseRand(job.Seed), Record: job.Record, Partner: p.partner, SetLink: p.table.setLink, SetAddress: p.setAddress, SetHandler: p.table.setPath,
 	}
 	if err := p.open(b, job.Record); err != nil {
 		return err

@@ -16,7 +16,7 @@ func TestAPathThatLosesEverything(t *testing.T) {
 			return err
 		}
 		for _, path := range []conformance.Path{{LossPPM: 1_000_000}, {}} {
-			if err := b.SetPath(path); err != nil {
+			if err := b.SetHandler(path); err != nil {
 				return err
 			}
 			_, packet := rawSend(b.Peers[0], b.Local[0], u.qp.QPN(), "hello")
@@ -38,10 +38,10 @@ func TestAPathThatLosesEverything(t *testing.T) {
 // Streams have no packets to lose in a simulated world.
 func TestAPathOfStreams(t *testing.T) {
 	err := try(t, "softiwarp", conformance.Job{}, func(b *conformance.Bench) error {
-		if err := b.SetPath(conformance.Path{}); err != nil {
+		if err := b.SetHandler(conformance.Path{}); err != nil {
 			return err
 		}
-		if err := b.SetPath(conformance.Path{LossPPM: 1}); !errors.Is(err, conformance.ErrCannot) {
+		if err := b.SetHandler(conformance.Path{LossPPM: 1}); !errors.Is(err, conformance.ErrCannot) {
 			return fmt.Errorf("got %w", err)
 		}
 		return nil

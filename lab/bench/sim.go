@@ -137,10 +137,10 @@ func (s *simulated) build(p *nics.Provider, job *conformance.Job) (*conformance.
 	s.at.VerbTime = s.verbTime
 	b := &conformance.Bench{
 		World: s.world, Local: w.local, Peers: w.peers, Virtual: s.verbTime == 0, MTU: w.mtu,
-		Rand: caseRand(job.Seed), Record: job.Record, Partner: s.partner, SetLink: s.setLink, SetAddress: s.setAddress, SetPath: s.setPath,
+		Rand: caseRand(job.Seed), Record: job.Record, Partner: s.partner, SetLink: s.setLink, SetAddress: s.setAddress, SetHandler: s.setPath,
 	}
 	if p.Streams {
-		b.SetPath, b.SetAddress = unshakenStreams, settledStreams
+		b.SetHandler, b.SetAddress = unshakenStreams, settledStreams
 		b.Streams = job.Record.RecordedStreams(s.world, newSimStreams(s.world, peer, w.peers[0]))
 	} else {
 		s.wire = &simWire{w: s.world, device: s.port, peer: peer, wish: w}
@@ -286,10 +286,10 @@ func ended(err error) error {
 }
 
 // waiting tells who waits for what.
-func waiting(all []sim.Waiting) string {
+func waiting(all []sim.WaitingProgram) string {
 	told := make([]string, len(all))
 	for i, w := range all {
-		told[i] = fmt.Sprintf("%s waits for %s since %v", w.Program, w.What, w.Since)
+		told[i] = fmt.Sprintf("%s waits for %s since %v", w.Program, w.Reason, w.Since)
 	}
 	return strings.Join(told, ", ")
 }

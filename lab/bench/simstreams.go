@@ -41,7 +41,7 @@ func (n *simStreams) Dial(to netip.AddrPort, timeout time.Duration) (conformance
 		return nil, err
 	}
 	s := &simStream{n: n, l: l}
-	found := n.w.await(&n.news, sim.What("a stream to "+to.String()), timeout, func() bool {
+	found := n.w.await(&n.news, sim.WaitReason("a stream to "+to.String()), timeout, func() bool {
 		if !l.Connected(0) {
 			_, err = l.Read(0, s.buf[:])
 		}
@@ -81,7 +81,7 @@ func (l *simListener) Close() error { return l.l.Close() }
 func (l *simListener) Accept(timeout time.Duration) (conformance.Stream, error) {
 	var s link.StreamLink
 	var err error
-	found := l.n.w.await(&l.n.news, sim.What("a stream to port "+fmt.Sprint(l.Addr().Port())), timeout, func() bool {
+	found := l.n.w.await(&l.n.news, sim.WaitReason("a stream to port "+fmt.Sprint(l.Addr().Port())), timeout, func() bool {
 		s, err = l.l.Accept(0)
 		return s != nil || err != nil
 	})

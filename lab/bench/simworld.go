@@ -75,7 +75,7 @@ type simTask struct {
 // Wait implements conformance.Task.
 func (t *simTask) Wait(timeout time.Duration) error {
 	p := t.w.me("Wait")
-	if !t.ended && !p.Wait(&t.end, sim.What("the end of task "+t.name), timeout) {
+	if !t.ended && !p.Wait(&t.end, sim.WaitReason("the end of task "+t.name), timeout) {
 		return fmt.Errorf("task %s: %w", t.name, verbs.ErrTimeout)
 	}
 	t.waited = true
@@ -88,7 +88,7 @@ const pollTime = 50 * time.Nanosecond
 
 // await calls look until it reports that it has found something, or a timeout has
 // passed. changed is notified when it is worth another look.
-func (w *simWorld) await(changed *sim.Signal, what sim.What, timeout time.Duration, look func() bool) bool {
+func (w *simWorld) await(changed *sim.Signal, what sim.WaitReason, timeout time.Duration, look func() bool) bool {
 	p := w.me(string(what))
 	deadline := w.Now() + max(timeout, pollTime)
 	for !look() {

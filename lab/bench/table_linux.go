@@ -162,7 +162,7 @@ func addAddr(dev netlink.Link, a netip.Addr) error {
 	if err := netlink.AddrAdd(dev, interfaceAddr(a)); err != nil {
 		return fmt.Errorf("give %s the address %v: %w", nic, a, err)
 	}
-	return netns.AwaitLocal(&netlink.Handle{}, a)
+	return netns.WaitLocalRoute(&netlink.Handle{}, a)
 }
 
 // setAddress takes an address from the device's interface, or gives it back.

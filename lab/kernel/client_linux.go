@@ -105,7 +105,7 @@ func startDetached(cmd *exec.Cmd) error {
 	if err := netns.Available(); err != nil {
 		return err
 	}
-	if err := netns.Enclose(cmd); err != nil {
+	if err := netns.Unshare(cmd); err != nil {
 		return err
 	}
 	cmd.SysProcAttr.Pdeathsig = 0

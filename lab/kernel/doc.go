@@ -16,7 +16,7 @@
 //
 // Up makes a lab that is this process's: it dies with it, however it does. It takes
 // the rights to make network namespaces: those of root, or of an enclosure (see
-// netns.StartEnclosed); UpHere has the wire in an enclosure's own network, so that the
+// netns.StartUnshared); UpHere has the wire in an enclosure's own network, so that the
 // whole process is on it. Start makes one that stays up by itself, in a process that
 // nobody waits for, and takes no rights; Connect finds it by its name. RunOnce makes
 // one for the duration of a program. For these, the program must call ServeMain when

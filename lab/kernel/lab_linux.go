@@ -53,7 +53,7 @@ func Up(ctx context.Context, cfg Config) (*Lab, error) { return upIn(ctx, cfg, n
 
 // UpHere is Up with the wire in the network namespace that this process is in, so that
 // whatever it opens is on the guests' network. It has to be that of an enclosure (see
-// netns.StartEnclosed), with nothing in it: all of it ends with the process.
+// netns.StartUnshared), with nothing in it: all of it ends with the process.
 func UpHere(ctx context.Context, cfg Config) (*Lab, error) { return upIn(ctx, cfg, layHere) }
 
 func upIn(ctx context.Context, cfg Config, find func(Config) (place, error)) (*Lab, error) {

@@ -56,12 +56,12 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	// An ordinary user runs the tests in an enclosure.
-	if netns.Available() != nil || netns.Enclosed() {
+	if netns.Available() != nil || netns.IsUnshared() {
 		os.Exit(m.Run())
 	}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if err := netns.StartEnclosed(cmd); err != nil {
+	if err := netns.StartUnshared(cmd); err != nil {
 		exitWith(err)
 	}
 	err = cmd.Wait()

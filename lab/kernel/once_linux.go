@@ -53,7 +53,7 @@ func RunOnce(ctx context.Context, cfg Config, args []string) (code int, err erro
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, []*os.File{in}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
-	err = netns.StartEnclosed(cmd)
+	err = netns.StartUnshared(cmd)
 	in.Close() // with a reader of our own, a child that died early would leave us writing for ever
 	if err != nil {
 		return 0, err

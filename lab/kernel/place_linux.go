@@ -28,7 +28,7 @@ type here struct{}
 
 // layHere lays the wire in it.
 func layHere(c Config) (place, error) {
-	if !netns.Enclosed() {
+	if !netns.IsUnshared() {
 		return nil, errors.New("a wire is laid in an enclosure of this process, and not in the machine's own network")
 	}
 	bare, err := Bare()
@@ -51,7 +51,7 @@ func layHere(c Config) (place, error) {
 // Bare reports whether this process is in an enclosure in whose network namespace there
 // is nothing yet: UpHere brings guests up there.
 func Bare() (bool, error) {
-	if !netns.Enclosed() {
+	if !netns.IsUnshared() {
 		return false, nil
 	}
 	all, err := net.Interfaces()

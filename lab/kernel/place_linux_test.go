@@ -22,13 +22,13 @@ func TestLabInTheNetworkOfAnEnclosure(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	out := new(strings.Builder)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), hereRole+"="+fake(t, "good")), out, out
-	if err := netns.StartEnclosed(cmd); err != nil {
+	if err := netns.StartUnshared(cmd); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	if netns.Enclosed() {
+	if netns.IsUnshared() {
 		return // as the tests of an ordinary user are
 	}
 	if l, err := UpHere(t.Context(), fakeConfig(t, "good")); err == nil {

@@ -148,15 +148,15 @@ func (s *spliced) impair(m Impairment) error {
 		specs []impair.Spec
 	}{{s.out, uswitch.In, m.Out}, {s.in, uswitch.Out, m.In}} {
 		var err error
-		s.at.Quiesced(func() { err = way.path.Pipe().SetSpecs(way.specs) })
+		s.at.WhileQuiesced(func() { err = way.path.Pipe().SetSpecs(way.specs) })
 		if err != nil {
 			return err
 		}
-		var path uswitch.Path
+		var path uswitch.FrameHandler
 		if len(way.specs) > 0 {
 			path = way.path
 		}
-		if err := s.at.SetPath(guestEnd, way.dir, path); err != nil {
+		if err := s.at.SetHandler(guestEnd, way.dir, path); err != nil {
 			return err
 		}
 	}
@@ -173,7 +173,7 @@ func (s *spliced) counters(l *Link) {
 	default:
 	}
 	var out, in impair.Counters
-	s.at.Quiesced(func() { out, in = s.out.Pipe().Counters(), s.in.Pipe().Counters() })
+	s.at.WhileQuiesced(func() { out, in = s.out.Pipe().Counters(), s.in.Pipe().Counters() })
 	ports := s.at.Stats().Ports
 	l.Sent = countersOf(out, ports[guestEnd].In.Drops.Total()+ports[wireEnd].Out.Drops.Total())
 	l.Received = countersOf(in, ports[wireEnd].In.Drops.Total()+ports[guestEnd].Out.Drops.Total())
@@ -265,10 +265,10 @@ func laySplice(id int) error {
 		func() error { return netlink.LinkSetMTU(end, mtu) },
 		func() error { return plug(end, heldBridge) },
 		func() error {
-			if uswitch.SeesSuperPackets() {
+			if uswitch.SupportsUDPGSO() {
 				return nil
 			}
-			return uswitch.CutInKernel(spliceWire(id))
+			return uswitch.DisableGSO(spliceWire(id))
 		},
 		func() error { return netlink.LinkSetMaster(tap, held) },
 		func() error { return plug(cable, WireDevice) },

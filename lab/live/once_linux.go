@@ -55,7 +55,7 @@ func RunOnce(ctx context.Context, s *scenarios.Scenario, o Once) (code int, err 
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, []*os.File{in}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
-	err = netns.StartEnclosed(cmd)
+	err = netns.StartUnshared(cmd)
 	in.Close() // with a reader of our own, a child that died early would leave us writing for ever
 	if err != nil {
 		return 0, err

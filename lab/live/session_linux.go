@@ -13,7 +13,7 @@ import (
 // stay has to start a session of its own, as daemons do.
 func killSession(leader int) {
 	if self, _ := os.Readlink("/proc/self"); self != strconv.Itoa(os.Getpid()) {
-		return // /proc is that of other processes: see netns.Enclose
+		return // /proc is that of other processes: see netns.Unshare
 	}
 	const rounds = 10 // what is killed may just have started another
 	for range rounds {

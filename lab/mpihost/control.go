@@ -9,7 +9,7 @@ import (
 
 // control is what a rank in a world is given.
 type control struct {
-	*hub.Seat
+	*hub.Endpoint
 	abort func(rank, code int, why string)
 }
 
@@ -22,7 +22,7 @@ func (c *control) Abort(code int, why string) {
 	if p := c.World().Current(); p != nil {
 		var never sim.Signal
 		for {
-			p.Wait(&never, sim.What("the end of all ranks"), verbs.Forever)
+			p.Wait(&never, sim.WaitReason("the end of all ranks"), verbs.Forever)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestBarrier(t *testing.T) {
 						met.Broadcast()
 					}
 				})
-				if !e.Proc.(*sim.Proc).Wait(&met, sim.What("its task"), time.Second) {
+				if !e.Proc.(*sim.Proc).Wait(&met, sim.WaitReason("its task"), time.Second) {
 					return errors.New("the task met nobody")
 				}
 			default:

@@ -118,19 +118,19 @@ func hung(err error) *HungError {
 }
 
 // together puts those that wait for the same side by side, the longest wait first.
-func together(all []sim.Waiting) (groups []Waiting) {
+func together(all []sim.WaitingProgram) (groups []Waiting) {
 	type key struct {
 		what  string
 		since time.Duration
 	}
 	index := make(map[key]int)
 	for _, w := range all {
-		k := key{w.What, time.Duration(w.Since)}
+		k := key{w.Reason, time.Duration(w.Since)}
 		i, known := index[k]
 		if !known {
 			i = len(groups)
 			index[k] = i
-			groups = append(groups, Waiting{What: w.What, Since: k.since})
+			groups = append(groups, Waiting{What: w.Reason, Since: k.since})
 		}
 		groups[i].Programs = append(groups[i].Programs, w.Program)
 	}

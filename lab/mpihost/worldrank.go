@@ -43,7 +43,7 @@ func (r *worldRank) env(p *sim.Proc) *env.Env {
 	w, h := r.w, &r.w.hosts[r.w.nodes[r.rank]]
 	e := &env.Env{
 		Rank: r.rank, Size: w.f.Ranks, Nodes: w.nodes, Seed: w.f.Seed, Proc: p,
-		Control: &control{w.hub.Seat(r.rank), w.abort}, Shared: h.shared, Go: r.beside,
+		Control: &control{w.hub.Endpoint(r.rank), w.abort}, Shared: h.shared, Go: r.beside,
 	}
 	if costs := w.f.Costs; costs != nil {
 		own := *costs

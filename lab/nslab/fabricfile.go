@@ -41,7 +41,7 @@ type fabricFile struct {
 }
 
 // tap returns a path with what comes to it in the file, if there is to be one.
-func (f *fabricFile) tap(name string, path uswitch.Path) (uswitch.Path, error) {
+func (f *fabricFile) tap(name string, path uswitch.FrameHandler) (uswitch.FrameHandler, error) {
 	if f.opts.File == "" {
 		return path, nil
 	}

@@ -57,7 +57,7 @@ func (y *way) observe(o *lab.Observed, name string, plan *lab.Impairments, l *re
 	lab.Lose(l, "link_down", c.Drops.Down)
 	lab.Lose(l, "held_full", c.Drops.HeldFull)
 	lab.Lose(l, "too_big", c.Drops.TooBig)
-	lab.Lose(l, "refused", c.Drops.Refused)
+	lab.Lose(l, "refused", c.Drops.SendErrors)
 	if y.filter != nil {
 		lab.Lose(l, "partition", y.filter.Blocked())
 	}

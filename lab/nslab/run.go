@@ -109,7 +109,7 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	// own a fabric competes with all of the user's other programs as with one. Signals of
 	// the terminal reach it through ctx.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = netns.StartEnclosed(cmd)
+	err = netns.StartUnshared(cmd)
 	newsEnd.Close()
 	if err != nil {
 		return nil, fmt.Errorf("start a lab process: %w", unstarted(err))

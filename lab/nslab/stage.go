@@ -14,7 +14,7 @@ import (
 
 // Stage is a fabric that stands, with the cables and switches that pass through
 // user space. It must be opened where namespaces can be made: in an enclosure
-// (netns.StartEnclosed), or by root.
+// (netns.StartUnshared), or by root.
 type Stage struct {
 	Plan   *lab.Plan
 	Fabric *netns.Fabric
@@ -48,7 +48,7 @@ func Open(plan *lab.Plan, opts StageOptions) (*Stage, error) {
 		needed := splice
 		splice = func(c topology.Cable) bool { return c.A.NIC != "" || c.B.NIC != "" || needed(c) }
 	}
-	fabric, err := netns.Build(*plan.Topology, netns.Options{Splice: splice, Netem: opts.Netem, CutSuperPackets: !uswitch.SeesSuperPackets()})
+	fabric, err := netns.Build(*plan.Topology, netns.Options{UserCable: splice, Netem: opts.Netem, SegmentGSO: !uswitch.SupportsUDPGSO()})
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func act(t *testing.T, name, file string) {
 	cmd := exec.Command("/proc/self/exe", stageCommand, name, file)
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := netns.StartEnclosed(cmd); err != nil {
+	if err := netns.StartUnshared(cmd); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {

@@ -10,9 +10,9 @@ import (
 )
 
 // streamWay does exact things at places of TCP streams that pass one direction of a
-// port: a uswitch.Path before another.
+// port: a uswitch.FrameHandler before another.
 type streamWay struct {
-	next  uswitch.Path
+	next  uswitch.FrameHandler
 	watch *lab.StreamWatch
 	flows map[flow]*flowState
 	conns int // so far
@@ -30,11 +30,11 @@ type flowState struct {
 	most uint64 // the furthest that was seen
 }
 
-func newStreamWay(events []lab.StreamEvent, next uswitch.Path) *streamWay {
+func newStreamWay(events []lab.StreamEvent, next uswitch.FrameHandler) *streamWay {
 	return &streamWay{next: next, watch: lab.NewStreamWatch(events), flows: make(map[flow]*flowState)}
 }
 
-// Apply implements uswitch.Path.
+// Apply implements uswitch.FrameHandler.
 func (y *streamWay) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	var t tcpSegment
 	if !t.parse(f.Bytes) {
@@ -73,10 +73,10 @@ func (y *streamWay) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit)
 	y.next.Apply(now, f, emit)
 }
 
-// NextTimer implements uswitch.Path.
+// NextTimer implements uswitch.FrameHandler.
 func (y *streamWay) NextTimer() time.Duration { return y.next.NextTimer() }
 
-// HandleTimer implements uswitch.Path.
+// HandleTimer implements uswitch.FrameHandler.
 func (y *streamWay) HandleTimer(now time.Duration, emit uswitch.Emit) { y.next.HandleTimer(now, emit) }
 
 // place is which stream a segment is of, and how many bytes of it come before;
@@ -171,7 +171,7 @@ func (t *tcpSegment) flip(f *uswitch.Frame, at int, mask byte) {
 	word := t.l4 + (at-t.l4)&^1
 	old := wordAt(b, word, t.end)
 	b[at] ^= mask
-	if f.Partial {
+	if f.ChecksumPartial {
 		return
 	}
 	// RFC 1624: HC' = ~(~HC + ~m + m')

@@ -131,8 +131,8 @@ func TestStreamWayLeavesPartialChecksums(t *testing.T) {
 	way.Apply(0, uswitch.Frame{Bytes: segmentFrame(t, true, 1, true, nil)}, func(time.Duration, uswitch.Frame) {})
 	frame := segmentFrame(t, true, 2, false, []byte("abc"))
 	sum := binary.BigEndian.Uint16(frame[14+40+16:])
-	way.Apply(0, uswitch.Frame{Bytes: frame, Partial: true}, func(_ time.Duration, f uswitch.Frame) {
-		if got := binary.BigEndian.Uint16(f.Bytes[14+40+16:]); got != sum || !f.Partial || f.Bytes[len(f.Bytes)-2] != 'c' {
+	way.Apply(0, uswitch.Frame{Bytes: frame, ChecksumPartial: true}, func(_ time.Duration, f uswitch.Frame) {
+		if got := binary.BigEndian.Uint16(f.Bytes[14+40+16:]); got != sum || !f.ChecksumPartial || f.Bytes[len(f.Bytes)-2] != 'c' {
 			t.Errorf("checksum %#x, was %#x; %q", got, sum, f.Bytes[len(f.Bytes)-3:])
 		}
 	})

@@ -57,7 +57,7 @@ func (y *way) install(cfg impair.Config, streams []lab.StreamEvent, parted bool)
 	if err != nil {
 		return err
 	}
-	var path uswitch.Path = y.path
+	var path uswitch.FrameHandler = y.path
 	if len(streams) > 0 {
 		y.stream = newStreamWay(streams, path)
 		path = y.stream
@@ -69,7 +69,7 @@ func (y *way) install(cfg impair.Config, streams []lab.StreamEvent, parted bool)
 	if path, err = y.wires.capture.tap(y.name(), path); err != nil {
 		return err
 	}
-	return y.at.SetPath(y.port, y.dir, path)
+	return y.at.SetHandler(y.port, y.dir, path)
 }
 
 // name is that of the direction in a capture: host0/rdma0 out.
@@ -96,7 +96,7 @@ func (y *way) set(specs []impair.Spec) (err error) {
 	case y.path == nil:
 		return y.install(impair.Config{Specs: y.specs(specs)}, nil, false)
 	}
-	y.at.Quiesced(func() { err = y.path.Pipe().SetSpecs(y.specs(specs)) })
+	y.at.WhileQuiesced(func() { err = y.path.Pipe().SetSpecs(y.specs(specs)) })
 	return err
 }
 

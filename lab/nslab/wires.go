@@ -83,7 +83,7 @@ func newWires(plan *lab.Plan, fabric *netns.Fabric, opts StageOptions) (w *wires
 			w.close()
 		}
 	}()
-	for _, s := range fabric.Splices() {
+	for _, s := range fabric.UserCables() {
 		if err := w.add(fabric, s.Cable.String(), []wireEnd{{s.A, s.Cable.A}, {s.B, s.Cable.B}}); err != nil {
 			return w, err
 		}

@@ -71,7 +71,7 @@ func inLab(ctx context.Context, plan string, opts Options) (*perf.Result, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := netns.StartEnclosed(cmd); err != nil {
+	if err := netns.StartUnshared(cmd); err != nil {
 		return nil, fmt.Errorf("start a lab process: %w", err)
 	}
 	result, failure := readNews(out, opts.Progress)

@@ -128,9 +128,9 @@ func (r *run) play() error {
 }
 
 // hung marks the ranks that had not ended.
-func (r *run) hung(why string, waiting []sim.Waiting) {
+func (r *run) hung(why string, waiting []sim.WaitingProgram) {
 	r.seen.Hung = why
-	parked := make(map[string]sim.Waiting, len(waiting))
+	parked := make(map[string]sim.WaitingProgram, len(waiting))
 	for _, w := range waiting {
 		parked[w.Program] = w
 	}
@@ -141,7 +141,7 @@ func (r *run) hung(why string, waiting []sim.Waiting) {
 		k.seen.State = lab.Hung
 		k.seen.Waiting = k.status()
 		if w, ok := parked[k.name()]; ok {
-			k.seen.Waiting += fmt.Sprintf("\nwaits for %s since %s", w.What, units.Duration(time.Duration(w.Since)))
+			k.seen.Waiting += fmt.Sprintf("\nwaits for %s since %s", w.Reason, units.Duration(time.Duration(w.Since)))
 		}
 	}
 }

@@ -140,9 +140,9 @@ func (t Topology) ports() (hosts, switches []Port) {
 	return hosts, switches
 }
 
-// PortOf finds the one port that name names: "host1/rdma0", "leaf0/port2", or a
+// FindPort finds the one port that name names: "host1/rdma0", "leaf0/port2", or a
 // host or switch that has no other port.
-func (t Topology) PortOf(name string) (Port, error) {
+func (t Topology) FindPort(name string) (Port, error) {
 	if strings.ContainsAny(name, "*?[") {
 		return Port{}, fmt.Errorf("port %q: one port is needed here, not a pattern", name)
 	}

@@ -43,7 +43,7 @@ func TestMatchPicksPorts(t *testing.T) {
 func TestPortOfFindsOnePort(t *testing.T) {
 	top := must(t)(topology.Star(2, topology.Options{}))
 	for _, name := range []string{"host1", "host1/rdma0"} {
-		p, err := top.PortOf(name)
+		p, err := top.FindPort(name)
 		if err != nil || p.String() != "host1/rdma0" {
 			t.Errorf("%q is %v (%v)", name, p, err)
 		}
@@ -52,7 +52,7 @@ func TestPortOfFindsOnePort(t *testing.T) {
 			t.Errorf("the cable at %v is %v", p, c)
 		}
 	}
-	if _, err := top.PortOf("host*"); err == nil {
+	if _, err := top.FindPort("host*"); err == nil {
 		t.Error("a pattern was taken for a port")
 	}
 	if n := len(top.CablesOf("switch0")); n != 2 {

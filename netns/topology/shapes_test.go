@@ -111,7 +111,7 @@ func TestShapesRefuseWhatCannotBe(t *testing.T) {
 		},
 		"it could be host0/rdma0 or ": func() (topology.Topology, error) {
 			top, _ := topology.Pair(topology.Options{Rails: 2})
-			_, err := top.PortOf("host0")
+			_, err := top.FindPort("host0")
 			return top, err
 		},
 	} {
@@ -133,7 +133,7 @@ func TestTheMostExactLinkHasTheLastWord(t *testing.T) {
 		"host1/rdma0": {MTU: 3000, RateBps: 5},
 		"host1/rdma1": {MTU: 2000, RateBps: 7},
 	} {
-		p, err := top.PortOf(port)
+		p, err := top.FindPort(port)
 		if err != nil {
 			t.Fatal(err)
 		}

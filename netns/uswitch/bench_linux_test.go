@@ -61,7 +61,7 @@ func wireLoad(b *testing.B, segments int, kernelCuts bool, change func(*Config))
 	b.Helper()
 	at, hosts := cables(b, 2, roceMTU)
 	if kernelCuts {
-		must(b, hosts[0].do(func() error { return CutInKernel(hostDevice) }))
+		must(b, hosts[0].do(func() error { return DisableGSO(hostDevice) }))
 	}
 	s := run(b, at, 2, change)
 	tx, rx := openUDP(b, hosts[0].do, hosts[0].v6), openUDP(b, hosts[1].do, hosts[1].v6)
@@ -137,7 +137,7 @@ func BenchmarkPingPong(b *testing.B) {
 		x, y := plainSockets(b)
 		rounds(b, x, y)
 	})
-	for name, path := range map[string]Path{"wire": nil, "path": newLossy(1, 0)} {
+	for name, path := range map[string]FrameHandler{"wire": nil, "path": newLossy(1, 0)} {
 		b.Run(name, func(b *testing.B) {
 			at, hosts := cables(b, 2, roceMTU)
 			run(b, at, 2, func(c *Config) { c.Ports[0].In = path })

@@ -27,7 +27,7 @@ type PortConfig struct {
 	// Addresses are known to be behind the port, now and always.
 	Addresses []net.HardwareAddr
 	// In and Out are what happens to frames from the port and to it; nil: nothing.
-	In, Out Path
+	In, Out FrameHandler
 }
 
 // Config is a switch to be. Only Ports is needed.

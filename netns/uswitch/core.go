@@ -20,7 +20,7 @@ type port struct {
 	mtu    int
 	state  PortState
 	epoch  uint32
-	paths  [2]Path // by Direction
+	paths  [2]FrameHandler // by Direction
 	emits  [2]Emit
 	timers [2]time.Duration // NextTimer of the paths
 	counts [2]Counters
@@ -71,7 +71,7 @@ func newCore(cfg *Config, send func(*port, []message)) *core {
 	return c
 }
 
-func (c *core) setPath(p *port, dir Direction, path Path) {
+func (c *core) setPath(p *port, dir Direction, path FrameHandler) {
 	p.paths[dir], p.timers[dir] = path, Never
 	if path != nil {
 		p.timers[dir] = path.NextTimer()
@@ -91,7 +91,7 @@ func (c *core) receive(p *port, k *packet) {
 	in.Frames += uint64(n)
 	in.Bytes += uint64(size)
 	if n > 1 {
-		in.SuperPackets++
+		in.GSOPackets++
 	}
 	if p.state != PortUp {
 		in.Drops.Down += uint64(n)
@@ -165,7 +165,7 @@ func (c *core) emit(p *port, dir Direction, after time.Duration, f Frame) {
 		return
 	}
 	if after > 0 {
-		h := heldFrame{dir: dir, partial: f.Partial, port: int32(p.index), epoch: p.epoch}
+		h := heldFrame{dir: dir, partial: f.ChecksumPartial, port: int32(p.index), epoch: p.epoch}
 		if !c.held.put(c.now+after, h, f.Bytes) {
 			drops.HeldFull++
 		}

@@ -111,8 +111,8 @@ func TestAddressTableIsBounded(t *testing.T) {
 		binary.BigEndian.PutUint16(from[4:], uint16(i))
 		r.offer(0, bare(from, macC))
 	}
-	if st := r.stats(); st.Addresses != 11 || st.Unlearnt != 990 {
-		t.Errorf("%d addresses, %d unlearnt", st.Addresses, st.Unlearnt)
+	if st := r.stats(); st.Addresses != 11 || st.LearnFailures != 990 {
+		t.Errorf("%d addresses, %d unlearnt", st.Addresses, st.LearnFailures)
 	}
 	r.expect("beyond the table", r.offer(1, bare(macB, net.HardwareAddr{2, 9, 0, 0, 1, 0})), 1, 0, 1)
 }
@@ -327,8 +327,8 @@ func TestChecksumInATunnelIsCompleted(t *testing.T) {
 	var seen Frame
 	r := newRig(t, 2, func(c *Config) { c.Ports[1].Out = spy(func(f Frame) { seen = f }) })
 	r.receive(r.ports[0], &packet{bytes: b, vnet: vnetHeader{flags: vnetNeedsChecksum, checksumAt: uint16(at + il.l4), checksumOff: 6}})
-	if seen.Partial || !bytes.Equal(seen.Bytes, want) {
-		t.Errorf("partial %v\n%x\nwant\n%x", seen.Partial, seen.Bytes, want)
+	if seen.ChecksumPartial || !bytes.Equal(seen.Bytes, want) {
+		t.Errorf("partial %v\n%x\nwant\n%x", seen.ChecksumPartial, seen.Bytes, want)
 	}
 }
 
@@ -371,7 +371,7 @@ func (s *scribbler) Apply(_ time.Duration, f Frame, emit Emit) {
 		emit(0, f)
 	case 3:
 		s.buf = append(s.buf[:0], f.Bytes...)
-		emit(0, Frame{s.buf, f.Partial})
+		emit(0, Frame{s.buf, f.ChecksumPartial})
 		clear(s.buf)
 	}
 }

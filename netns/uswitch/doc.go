@@ -26,7 +26,7 @@
 //
 // A kernel before 6.2 can neither show UDP super-packets to a packet socket nor take
 // them from one. There the sending interface must be told to cut, with
-// [CutInKernel], and the switch joins no datagrams.
+// [DisableGSO], and the switch joins no datagrams.
 //
 // # Limits
 //

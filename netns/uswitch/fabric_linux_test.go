@@ -145,8 +145,8 @@ func (h *host) configure() error {
 			return err
 		}
 	}
-	if !SeesSuperPackets() {
-		if err := CutInKernel(hostDevice); err != nil {
+	if !SupportsUDPGSO() {
+		if err := DisableGSO(hostDevice); err != nil {
 			return err
 		}
 	}

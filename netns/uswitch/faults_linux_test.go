@@ -53,12 +53,12 @@ func TestPortVanishesWhileRunning(t *testing.T) {
 		t.Fatal("no way between hosts 0 and 2")
 	}
 	must(t, device(at, portName(2), netlink.LinkDel))
-	eventually(t, "the port is gone", func() bool { return s.Stats().Ports[2].State == PortGone })
+	eventually(t, "the port is gone", func() bool { return s.Stats().Ports[2].State == PortRemoved })
 	if !reaches(t, hosts[0], hosts[1]) || !reaches(t, hosts[1], hosts[0]) {
 		t.Error("the others cannot reach each other any more")
 	}
 	must(t, s.SetPort(2, true))
-	if st := s.Stats().Ports[2].State; st != PortGone {
+	if st := s.Stats().Ports[2].State; st != PortRemoved {
 		t.Errorf("a port whose interface is gone is %v", st)
 	}
 	before := s.Stats().CPU
@@ -150,7 +150,7 @@ func TestRunAndCloseInAnyOrder(t *testing.T) {
 	must(t, s.Close())
 	must(t, <-ended)
 	for name, err := range map[string]error{
-		"Close": s.Close(), "Run": s.Run(context.Background()), "SetPath": s.SetPath(0, In, nil), "SetPort": s.SetPort(0, true),
+		"Close": s.Close(), "Run": s.Run(context.Background()), "SetHandler": s.SetHandler(0, In, nil), "SetPort": s.SetPort(0, true),
 	} {
 		if !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s of a closed switch: %v", name, err)
@@ -237,7 +237,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	s, err := New(Config{Open: at.do, Ports: two})
 	must(t, err)
 	defer s.Close()
-	for _, err := range []error{s.SetPath(2, In, nil), s.SetPath(0, 7, nil), s.SetPort(5, true)} {
+	for _, err := range []error{s.SetHandler(2, In, nil), s.SetHandler(0, 7, nil), s.SetPort(5, true)} {
 		if err == nil || !strings.Contains(err.Error(), "no port") && !strings.Contains(err.Error(), "no direction") {
 			t.Errorf("%v", err)
 		}

@@ -24,11 +24,11 @@ func (m *mangler) Apply(_ time.Duration, f Frame, emit Emit) {
 	case 2:
 		emit(time.Duration(move), f)
 	case 3:
-		emit(0, Frame{bytes.Clone(f.Bytes[:len(f.Bytes)*int(move)/255]), f.Partial})
+		emit(0, Frame{bytes.Clone(f.Bytes[:len(f.Bytes)*int(move)/255]), f.ChecksumPartial})
 	case 4:
-		emit(0, Frame{append(bytes.Clone(f.Bytes), make([]byte, int(move)*300)...), f.Partial})
+		emit(0, Frame{append(bytes.Clone(f.Bytes), make([]byte, int(move)*300)...), f.ChecksumPartial})
 	case 5:
-		emit(-1, Frame{f.Bytes, !f.Partial})
+		emit(-1, Frame{f.Bytes, !f.ChecksumPartial})
 	default:
 		emit(0, f)
 	}

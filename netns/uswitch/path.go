@@ -27,21 +27,21 @@ const Never time.Duration = math.MaxInt64
 // Frame is an Ethernet frame without its check sequence.
 type Frame struct {
 	Bytes []byte
-	// Partial says that the checksum of the UDP or TCP header inside is not
+	// ChecksumPartial says that the checksum of the UDP or TCP header inside is not
 	// computed: the field holds the sum over the pseudo-header alone, and the
 	// receiving kernel takes the frame as valid. Otherwise the field is as it is
 	// on the wire.
-	Partial bool
+	ChecksumPartial bool
 }
 
 // Emit sends a frame on, after a time; 0 or less means at once. The bytes are the
 // caller's again when it returns.
 type Emit func(after time.Duration, f Frame)
 
-// Path is what happens to frames that pass a port in one direction. Its methods
+// FrameHandler is what happens to frames that pass a port in one direction. Its methods
 // are called by the switch alone, one at a time. Times are those of [Switch.Now].
 // A Path must not be at two places.
-type Path interface {
+type FrameHandler interface {
 	// Apply is given each frame and calls emit for whatever goes on: for f as it
 	// is, for others instead, more than once, or not at all. It must not change
 	// the bytes of f, nor keep them: a changed frame is a copy.

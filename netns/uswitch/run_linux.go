@@ -101,7 +101,7 @@ func (s *Switch) serve(index int) {
 
 // checkGone ends a port whose interface no longer exists.
 func (s *Switch) checkGone(p *port) {
-	if sock := s.sockets[p.index]; sock.failed && p.state != PortGone && sock.gone() {
-		s.core.takeDown(p, PortGone)
+	if sock := s.sockets[p.index]; sock.failed && p.state != PortRemoved && sock.gone() {
+		s.core.takeDown(p, PortRemoved)
 	}
 }

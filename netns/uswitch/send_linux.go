@@ -37,7 +37,7 @@ func (s *sender) send(fd int, ms []message, to *Counters) {
 				to.Frames += uint64(m.frames)
 				to.Bytes += uint64(m.bytes())
 				if m.frames > 1 {
-					to.SuperPackets++
+					to.GSOPackets++
 				}
 				next++
 			}
@@ -75,6 +75,6 @@ func (d *Drops) refused(errno unix.Errno, frames uint64) {
 	case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
 		d.Down += frames
 	default:
-		d.Refused += frames
+		d.SendErrors += frames
 	}
 }

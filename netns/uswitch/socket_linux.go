@@ -107,10 +107,10 @@ func (s *socket) overruns() uint64 {
 
 func (s *socket) close() error { return os.NewSyscallError("close", unix.Close(s.fd)) }
 
-// CutInKernel makes the interface of that name, in the namespace of the calling
+// DisableGSO makes the interface of that name, in the namespace of the calling
 // thread, cut super-packets before it sends them. A host's end of a cable needs it
-// where the kernel is older than 6.2: see [SeesSuperPackets].
-func CutInKernel(name string) error {
+// where the kernel is older than 6.2: see [SupportsUDPGSO].
+func DisableGSO(name string) error {
 	dev, err := netlink.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("find interface %s: %w", name, err)
@@ -121,10 +121,10 @@ func CutInKernel(name string) error {
 	return nil
 }
 
-// SeesSuperPackets reports whether this kernel shows UDP super-packets to a packet
+// SupportsUDPGSO reports whether this kernel shows UDP super-packets to a packet
 // socket, and takes them from one, as those from 6.2 on do. Others lose them there,
 // and refuse them with EINVAL.
-func SeesSuperPackets() bool {
+func SupportsUDPGSO() bool {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
 		return false

@@ -14,7 +14,7 @@ func (c *core) stats() Stats {
 	st := Stats{
 		HeldFrames: len(c.held.heap), HeldBytes: c.held.bytes,
 		HeldFramesMax: c.held.framesPeak, HeldBytesMax: c.held.bytesPeak,
-		Addresses: len(c.addresses.of), Unlearnt: c.unlearnt, Flooded: c.flooded,
+		Addresses: len(c.addresses.of), LearnFailures: c.unlearnt, Flooded: c.flooded,
 	}
 	for _, p := range c.ports {
 		in := p.counts[In]

@@ -9,10 +9,10 @@ type Stats struct {
 	// that ever did.
 	HeldFrames, HeldBytes       int
 	HeldFramesMax, HeldBytesMax int
-	// Addresses are those known now, given or learnt; Unlearnt counts frames whose
+	// Addresses are those known now, given or learnt; LearnFailures counts frames whose
 	// sender did not fit in the table any more.
-	Addresses int
-	Unlearnt  uint64
+	Addresses     int
+	LearnFailures uint64
 	// Flooded counts frames that were sent to all ports, because they were for
 	// all or because nobody knew where their receiver is.
 	Flooded uint64
@@ -38,25 +38,25 @@ type Counters struct {
 	// Offered is what was to pass, before any Path and whatever became of it; of
 	// what comes in, the same as Frames.
 	Offered, OfferedBytes uint64
-	// SuperPackets is how many super-packets were among them.
-	SuperPackets uint64
-	Drops        Drops
+	// GSOPackets is how many super-packets were among them.
+	GSOPackets uint64
+	Drops      Drops
 }
 
 // Drops counts lost frames by cause. What a Path lost is in no counter here: it
 // counts itself.
 type Drops struct {
-	Overrun   uint64 // in: the switch came too late, and the kernel's buffer was full
-	Malformed uint64 // shorter than an Ethernet header, or a super-packet of a kind that cannot be cut
-	Down      uint64 // the port is down, or was taken down on the way
-	HeldFull  uint64 // too much was held for later
-	TooBig    uint64 // out: larger than the MTU of the interface
-	Refused   uint64 // out: the kernel took it not for another reason
+	Overrun    uint64 // in: the switch came too late, and the kernel's buffer was full
+	Malformed  uint64 // shorter than an Ethernet header, or a super-packet of a kind that cannot be cut
+	Down       uint64 // the port is down, or was taken down on the way
+	HeldFull   uint64 // too much was held for later
+	TooBig     uint64 // out: larger than the MTU of the interface
+	SendErrors uint64 // out: the kernel took it not for another reason
 }
 
 // Total is the sum over all causes.
 func (d Drops) Total() uint64 {
-	return d.Overrun + d.Malformed + d.Down + d.HeldFull + d.TooBig + d.Refused
+	return d.Overrun + d.Malformed + d.Down + d.HeldFull + d.TooBig + d.SendErrors
 }
 
 // PortState is how a port is.
@@ -64,9 +64,9 @@ type PortState uint8
 
 // The states of a port.
 const (
-	PortUp   PortState = iota
-	PortDown           // by SetPort
-	PortGone           // its interface no longer exists
+	PortUp      PortState = iota
+	PortDown              // by SetPort
+	PortRemoved           // its interface no longer exists
 )
 
 func (s PortState) String() string {
@@ -75,7 +75,7 @@ func (s PortState) String() string {
 		return "up"
 	case PortDown:
 		return "down"
-	case PortGone:
+	case PortRemoved:
 		return "gone"
 	}
 	return "unknown"

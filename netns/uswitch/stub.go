@@ -31,14 +31,14 @@ func (*Switch) Run(context.Context) error { return errLinux }
 // Run fails.
 func Run(context.Context, ...*Switch) error { return errLinux }
 
-// SetPath fails.
-func (*Switch) SetPath(int, Direction, Path) error { return errLinux }
+// SetHandler fails.
+func (*Switch) SetHandler(int, Direction, FrameHandler) error { return errLinux }
 
 // SetPort fails.
 func (*Switch) SetPort(int, bool) error { return errLinux }
 
-// Quiesced runs fn.
-func (*Switch) Quiesced(fn func()) { fn() }
+// WhileQuiesced runs fn.
+func (*Switch) WhileQuiesced(fn func()) { fn() }
 
 // Stats returns nothing.
 func (*Switch) Stats() Stats { return Stats{} }
@@ -46,8 +46,8 @@ func (*Switch) Stats() Stats { return Stats{} }
 // Close fails.
 func (*Switch) Close() error { return errLinux }
 
-// CutInKernel fails.
-func CutInKernel(string) error { return errLinux }
+// DisableGSO fails.
+func DisableGSO(string) error { return errLinux }
 
-// SeesSuperPackets is false.
-func SeesSuperPackets() bool { return false }
+// SupportsUDPGSO is false.
+func SupportsUDPGSO() bool { return false }

@@ -38,7 +38,7 @@ func New(cfg Config) (*Switch, error) {
 	s.core = newCore(&cfg, func(p *port, ms []message) {
 		s.tx.send(s.sockets[p.index].fd, ms, &p.counts[Out])
 	})
-	s.core.singleUDP = !SeesSuperPackets()
+	s.core.singleUDP = !SupportsUDPGSO()
 	open := cfg.Open
 	if open == nil {
 		open = func(fn func() error) error { return fn() }
@@ -121,11 +121,11 @@ func (s *Switch) change(index int, fn func(p *port)) error {
 	return nil
 }
 
-// SetPath replaces what happens to the frames of a port in one direction; nil
+// SetHandler replaces what happens to the frames of a port in one direction; nil
 // means nothing. When it returns the old Path is not called any more. Frames that
 // the old one has emitted with a delay still leave in their time; those that it
 // kept back within itself stay there.
-func (s *Switch) SetPath(port int, dir Direction, path Path) error {
+func (s *Switch) SetHandler(port int, dir Direction, path FrameHandler) error {
 	if dir > Out {
 		return fmt.Errorf("%s: no direction %d", s.name, dir)
 	}
@@ -141,7 +141,7 @@ func (s *Switch) SetPort(port int, up bool) error {
 	return s.change(port, func(p *portType) {
 		s.checkGone(p)
 		switch {
-		case p.state == PortGone:
+		case p.state == PortRemoved:
 		case up:
 			p.state = PortUp
 		case p.state == PortUp:
@@ -150,9 +150,9 @@ func (s *Switch) SetPort(port int, up bool) error {
 	})
 }
 
-// Quiesced runs fn while no frame passes and no Path is called, so that fn can
+// WhileQuiesced runs fn while no frame passes and no Path is called, so that fn can
 // look at the Paths. It must not call the switch.
-func (s *Switch) Quiesced(fn func()) {
+func (s *Switch) WhileQuiesced(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fn()

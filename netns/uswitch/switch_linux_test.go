@@ -37,8 +37,8 @@ func TestBytesArriveAsTheyWereSent(t *testing.T) {
 	at, hosts := cables(t, 2, roceMTU)
 	s := run(t, at, 2, nil)
 	everything := &pick{func(byte) bool { return true }}
-	for _, path := range []Path{nil, everything} {
-		must(t, s.SetPath(0, In, path))
+	for _, path := range []FrameHandler{nil, everything} {
+		must(t, s.SetHandler(0, In, path))
 		for _, v6 := range []bool{false, true} {
 			a, b := openUDP(t, hosts[0].do, hosts[0].addr(v6)), openUDP(t, hosts[1].do, hosts[1].addr(v6))
 			for _, n := range []struct{ count, size int }{{1, 1}, {1, 4000}, {10, 1000}, {40, 100}, {15, 4140}, {2, 17}} {
@@ -181,14 +181,14 @@ func TestPathChangesWhileTrafficFlows(t *testing.T) {
 				return
 			default:
 			}
-			var path Path
+			var path FrameHandler
 			switch i % 3 {
 			case 1:
 				path = newLossy(uint64(i), 100_000)
 			case 2:
 				path = &delay{by: 50 * time.Microsecond}
 			}
-			if s.SetPath(i%2, Direction(i/2%2), path) != nil {
+			if s.SetHandler(i%2, Direction(i/2%2), path) != nil {
 				return
 			}
 			s.Stats()

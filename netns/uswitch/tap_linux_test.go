@@ -69,7 +69,7 @@ func (t *tap) send(tb testing.TB, b []byte) {
 func computeInKernel(tb testing.TB, at *namespace, name string) {
 	tb.Helper()
 	must(tb, at.do(func() error {
-		if err := CutInKernel(name); err != nil {
+		if err := DisableGSO(name); err != nil {
 			return err
 		}
 		return ethtoolOff(name, unix.ETHTOOL_STXCSUM)

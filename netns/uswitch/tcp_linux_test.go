@@ -17,9 +17,9 @@ import (
 // frame that is partial.
 func TestTCPArrivesWhole(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
-		for name, path := range map[string]func(seed uint64) Path{
-			"transparent": func(uint64) Path { return nil },
-			"impaired":    func(seed uint64) Path { return &unkind{rand.New(rand.NewPCG(seed, seed))} },
+		for name, path := range map[string]func(seed uint64) FrameHandler{
+			"transparent": func(uint64) FrameHandler { return nil },
+			"impaired":    func(seed uint64) FrameHandler { return &unkind{rand.New(rand.NewPCG(seed, seed))} },
 		} {
 			t.Run(fmt.Sprintf("%s, IPv6 %v", name, v6), func(t *testing.T) {
 				at, hosts := cables(t, 2, 1500)
@@ -34,8 +34,8 @@ func TestTCPArrivesWhole(t *testing.T) {
 					t.Errorf("%d bytes arrived of %d, or others (equal so far: %v)", len(got), len(sent), bytes.HasPrefix(sent, got))
 				}
 				st := s.Stats()
-				if SeesSuperPackets() && (st.Ports[0].In.SuperPackets == 0 || st.Ports[1].Out.SuperPackets == 0) {
-					t.Errorf("%d super-packets in, %d out: they were to be tested", st.Ports[0].In.SuperPackets, st.Ports[1].Out.SuperPackets)
+				if SupportsUDPGSO() && (st.Ports[0].In.GSOPackets == 0 || st.Ports[1].Out.GSOPackets == 0) {
+					t.Errorf("%d super-packets in, %d out: they were to be tested", st.Ports[0].In.GSOPackets, st.Ports[1].Out.GSOPackets)
 				}
 			})
 		}
@@ -86,7 +86,7 @@ func (u *unkind) Apply(_ time.Duration, f Frame, emit Emit) {
 	case 2:
 		emit(200*time.Microsecond, f)
 	case 3:
-		emit(0, Frame{bytes.Clone(f.Bytes), f.Partial})
+		emit(0, Frame{bytes.Clone(f.Bytes), f.ChecksumPartial})
 	default:
 		emit(0, f)
 	}

@@ -20,11 +20,11 @@ func (c *core) transmit(p *port, f Frame) {
 	} else {
 		b = c.copy(b)
 	}
-	if f.Partial && p.used > 0 && p.messages[p.used-1].join(b) {
+	if f.ChecksumPartial && p.used > 0 && p.messages[p.used-1].join(b) {
 		return
 	}
 	m := c.message(p)
-	m.start(b, f.Partial)
+	m.start(b, f.ChecksumPartial)
 	if c.singleUDP && m.layout.proto == protoUDP {
 		m.open = false
 	}

@@ -59,7 +59,7 @@ func (c *Capture) Close() error { return c.file.Close() }
 
 // Tap adds an interface to the file and returns next with everything that comes to
 // it written there; next nil passes everything.
-func (c *Capture) Tap(name string, next uswitch.Path) *Tap {
+func (c *Capture) Tap(name string, next uswitch.FrameHandler) *Tap {
 	t := &Tap{capture: c, next: orTransparent(next), id: c.file.Interface(name)}
 	if e, ok := next.(explainer); ok {
 		e.explaining()

@@ -72,7 +72,7 @@ func TestCaptureTellsWhatHappened(t *testing.T) {
 	out := c.Tap("host1", nil)
 	filtered := c.Tap("host2", Block(nil, func(_, _ netip.Addr) bool { return true }))
 	whole := frameOf(t, datagram(true, []byte("payload")))
-	f := uswitch.Frame{Bytes: partial(t, whole), Partial: true}
+	f := uswitch.Frame{Bytes: partial(t, whole), ChecksumPartial: true}
 	for i := range 7 {
 		in.Apply(time.Duration(i), f, func(time.Duration, uswitch.Frame) {})
 	}
@@ -192,7 +192,7 @@ func TestWiresharkShowsCommentsAndChecksums(t *testing.T) {
 	tap := c.Tap("host0", events(t, impair.Action{Kind: impair.Drop}))
 	for i := range 2 {
 		d := roce(i == 0, 5, 0)
-		tap.Apply(time.Duration(i+1), uswitch.Frame{Bytes: partial(t, frameOf(t, d)), Partial: true}, func(time.Duration, uswitch.Frame) {})
+		tap.Apply(time.Duration(i+1), uswitch.Frame{Bytes: partial(t, frameOf(t, d)), ChecksumPartial: true}, func(time.Duration, uswitch.Frame) {})
 	}
 	must(t, c.Close())
 	out, err := exec.Command(tshark, "-r", name, "-o", "udp.check_checksum:TRUE", "-T", "fields", "-E", "separator=|",

@@ -57,7 +57,7 @@ func (f *Filter) explanation() string {
 	return explanation(f.next)
 }
 
-func explanation(p uswitch.Path) string {
+func explanation(p uswitch.FrameHandler) string {
 	if e, ok := p.(explainer); ok {
 		return e.explanation()
 	}

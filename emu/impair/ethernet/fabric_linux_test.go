@@ -53,8 +53,8 @@ func wired(tb testing.TB, mtu int, change func(*uswitch.Config)) (s *uswitch.Swi
 		change(&cfg)
 	}
 	for i, p := range cfg.Ports {
-		must(tb, s.SetPath(i, uswitch.In, p.In))
-		must(tb, s.SetPath(i, uswitch.Out, p.Out))
+		must(tb, s.SetHandler(i, uswitch.In, p.In))
+		must(tb, s.SetHandler(i, uswitch.Out, p.Out))
 	}
 	return s, a, b
 }
@@ -129,8 +129,8 @@ func (h *host) configure() error {
 			return err
 		}
 	}
-	if !uswitch.SeesSuperPackets() {
-		if err := uswitch.CutInKernel(hostDevice); err != nil {
+	if !uswitch.SupportsUDPGSO() {
+		if err := uswitch.DisableGSO(hostDevice); err != nil {
 			return err
 		}
 	}

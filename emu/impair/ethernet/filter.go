@@ -10,25 +10,25 @@ import (
 
 // Filter is a Path that keeps addresses apart: a partition of a network.
 type Filter struct {
-	next    uswitch.Path
+	next    uswitch.FrameHandler
 	blocked func(src, dst netip.Addr) bool
 	count   uint64
 	last    bool // the last frame was blocked
 }
 
-var _ uswitch.Path = (*Filter)(nil)
+var _ uswitch.FrameHandler = (*Filter)(nil)
 
 // Block returns a Path that loses every IP packet, and every ARP message, from src
 // to dst for which blocked says so, and puts the rest through next; nil passes
 // everything.
-func Block(next uswitch.Path, blocked func(src, dst netip.Addr) bool) *Filter {
+func Block(next uswitch.FrameHandler, blocked func(src, dst netip.Addr) bool) *Filter {
 	return &Filter{next: orTransparent(next), blocked: blocked}
 }
 
 // Blocked returns how many frames were lost here.
 func (f *Filter) Blocked() uint64 { return f.count }
 
-// Apply implements uswitch.Path.
+// Apply implements uswitch.FrameHandler.
 func (f *Filter) Apply(now time.Duration, frame uswitch.Frame, emit uswitch.Emit) {
 	src, dst, ok := addresses(frame.Bytes)
 	if f.last = ok && f.blocked(src, dst); f.last {
@@ -38,10 +38,10 @@ func (f *Filter) Apply(now time.Duration, frame uswitch.Frame, emit uswitch.Emit
 	f.next.Apply(now, frame, emit)
 }
 
-// NextTimer implements uswitch.Path.
+// NextTimer implements uswitch.FrameHandler.
 func (f *Filter) NextTimer() time.Duration { return f.next.NextTimer() }
 
-// HandleTimer implements uswitch.Path.
+// HandleTimer implements uswitch.FrameHandler.
 func (f *Filter) HandleTimer(now time.Duration, emit uswitch.Emit) { f.next.HandleTimer(now, emit) }
 
 // addresses returns who speaks to whom in a frame.
@@ -65,7 +65,7 @@ func (transparent) Apply(_ time.Duration, f uswitch.Frame, emit uswitch.Emit) { 
 func (transparent) NextTimer() time.Duration                                  { return uswitch.Never }
 func (transparent) HandleTimer(time.Duration, uswitch.Emit)                   {}
 
-func orTransparent(p uswitch.Path) uswitch.Path {
+func orTransparent(p uswitch.FrameHandler) uswitch.FrameHandler {
 	if p == nil {
 		return transparent{}
 	}

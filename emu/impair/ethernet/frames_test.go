@@ -97,7 +97,7 @@ func partial(tb testing.TB, b []byte) []byte {
 func verify(f uswitch.Frame) error {
 	b := bytes.Clone(f.Bytes)
 	var h headers
-	if f.Partial {
+	if f.ChecksumPartial {
 		if !h.parse(b) {
 			return fmt.Errorf("partial, and neither UDP nor TCP: %x", b)
 		}
@@ -133,9 +133,9 @@ type emitted struct {
 }
 
 // collect applies p to a frame.
-func collect(p uswitch.Path, now time.Duration, f uswitch.Frame) (out []emitted) {
+func collect(p uswitch.FrameHandler, now time.Duration, f uswitch.Frame) (out []emitted) {
 	p.Apply(now, f, func(after time.Duration, g uswitch.Frame) {
-		out = append(out, emitted{after, uswitch.Frame{Bytes: bytes.Clone(g.Bytes), Partial: g.Partial}})
+		out = append(out, emitted{after, uswitch.Frame{Bytes: bytes.Clone(g.Bytes), ChecksumPartial: g.ChecksumPartial}})
 	})
 	return out
 }

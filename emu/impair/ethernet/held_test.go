@@ -137,7 +137,7 @@ func FuzzPath(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, flags uint8) {
 		b = b[:len(b):len(b)] // reading beyond it panics
 		before := bytes.Clone(b)
-		in := uswitch.Frame{Bytes: b, Partial: flags&1 != 0}
+		in := uswitch.Frame{Bytes: b, ChecksumPartial: flags&1 != 0}
 		p := newPath(t, impair.Config{Specs: []impair.Spec{all}, Events: []impair.Event{
 			{Time: 2, Action: impair.Action{Kind: impair.Reorder, Delay: 10}},
 			{Time: 3, Action: impair.Action{Kind: impair.SetECN, ECN: 1}},

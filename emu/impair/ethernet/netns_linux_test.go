@@ -86,7 +86,7 @@ func TestEveryKindOnRealFrames(t *testing.T) {
 				if !slices.Equal(got, want) {
 					t.Errorf("%d datagrams arrive, in simulation %d, or others", len(got), len(want))
 				}
-				s.Quiesced(func() {
+				s.WhileQuiesced(func() {
 					if c := path.Pipe().Counters(); c != counters {
 						t.Errorf("counted %+v, in simulation %+v", c, counters)
 					}
@@ -110,9 +110,9 @@ func TestRateIsKept(t *testing.T) {
 	a, b := openUDP(t, ha, true, 50000), openUDP(t, hb, true, 4791)
 	const size, n = 1000, 400
 	const least = time.Duration(n * (size + 48) * 8 * 1e9 / rate)
-	transfer := func(path uswitch.Path) time.Duration {
+	transfer := func(path uswitch.FrameHandler) time.Duration {
 		t.Helper()
-		must(t, s.SetPath(0, uswitch.In, path))
+		must(t, s.SetHandler(0, uswitch.In, path))
 		start := time.Now()
 		for range n / 10 {
 			a.send(t, b.addr, make([]byte, 10*size), size)
@@ -138,7 +138,7 @@ func TestRateIsKept(t *testing.T) {
 }
 
 func TestHostsFindEachOtherThroughTotalLoss(t *testing.T) {
-	lose := func() uswitch.Path { return specPath(t, impair.Spec{LossPPM: impair.PPM}) }
+	lose := func() uswitch.FrameHandler { return specPath(t, impair.Spec{LossPPM: impair.PPM}) }
 	s, ha, hb := wiredCold(t, 1500, func(c *uswitch.Config) { c.Ports[0].In, c.Ports[1].In = lose(), lose() })
 	for _, v6 := range []bool{false, true} {
 		a, b := openUDP(t, ha, v6, 50000), openUDP(t, hb, v6, 4791)
@@ -147,12 +147,12 @@ func TestHostsFindEachOtherThroughTotalLoss(t *testing.T) {
 			t.Fatalf("%q arrived", p)
 		}
 		// The neighbour is known by now, or this one would have to wait for it.
-		must(t, s.SetPath(0, uswitch.In, nil))
+		must(t, s.SetHandler(0, uswitch.In, nil))
 		a.send(t, b.addr, []byte("found"), 100)
 		if p, _ := b.receive(t); string(p) != "found" {
 			t.Errorf("IPv6 %v: %q arrived", v6, p)
 		}
-		must(t, s.SetPath(0, uswitch.In, lose()))
+		must(t, s.SetHandler(0, uswitch.In, lose()))
 	}
 }
 
@@ -174,11 +174,11 @@ func TestPartitionAndHeal(t *testing.T) {
 		t.Fatal("no way")
 	}
 	f := Block(nil, apart)
-	must(t, s.SetPath(0, uswitch.In, f))
+	must(t, s.SetHandler(0, uswitch.In, f))
 	if !isLost(a, b) || !reaches(a4, b4) {
 		t.Error("the partition is not where it was meant to be")
 	}
-	must(t, s.SetPath(0, uswitch.In, nil))
+	must(t, s.SetHandler(0, uswitch.In, nil))
 	if f.Blocked() == 0 || !reaches(a, b) {
 		t.Errorf("not healed; %d blocked", f.Blocked())
 	}
@@ -202,8 +202,8 @@ func TestCaptureOfRealFrames(t *testing.T) {
 			t.Fatal("lost")
 		}
 	}
-	must(t, s.SetPath(0, uswitch.In, nil))
-	must(t, s.SetPath(1, uswitch.Out, nil))
+	must(t, s.SetHandler(0, uswitch.In, nil))
+	must(t, s.SetHandler(1, uswitch.Out, nil))
 	must(t, c.Close())
 	count := map[string]int{}
 	for _, r := range readCapture(t, file.Bytes()) {

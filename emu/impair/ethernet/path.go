@@ -22,7 +22,7 @@ type Options struct {
 	Start time.Duration
 }
 
-// Path is an impair.Pipe for frames: a uswitch.Path.
+// Path is an impair.Pipe for frames: a uswitch.FrameHandler.
 type Path struct {
 	pipe  *impair.Pipe
 	start time.Duration
@@ -40,7 +40,7 @@ type Path struct {
 	before   impair.Counters
 }
 
-var _ uswitch.Path = (*Path)(nil)
+var _ uswitch.FrameHandler = (*Path)(nil)
 
 // NewPath returns a Path that does what cfg says.
 func NewPath(cfg impair.Config, opts Options) (*Path, error) {
@@ -87,7 +87,7 @@ func (d *datagramsOnly) SetField(dg *link.Datagram, field string, value uint64) 
 	return d.Dissector.SetField(dg, field, value)
 }
 
-// Apply implements uswitch.Path.
+// Apply implements uswitch.FrameHandler.
 func (p *Path) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	if p.explains {
 		p.before = p.pipe.Counters()
@@ -99,7 +99,7 @@ func (p *Path) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	p.now.datagram(f.Bytes, &p.data)
 	slot := uint32(0)
 	if p.held.on {
-		if slot = p.held.keep(&p.now, f.Bytes, f.Partial); slot == 0 {
+		if slot = p.held.keep(&p.now, f.Bytes, f.ChecksumPartial); slot == 0 {
 			p.overfull++
 			return
 		}
@@ -119,7 +119,7 @@ func (p *Path) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 			continue
 		}
 		if !wrapped {
-			p.current.wrap(&p.now, f.Bytes, f.Partial)
+			p.current.wrap(&p.now, f.Bytes, f.ChecksumPartial)
 			wrapped = true
 		}
 		p.emit(&p.current, o, emit)
@@ -146,7 +146,7 @@ func (p *Path) same(d *link.Datagram) bool {
 
 func (p *Path) emit(e *envelope, o *impair.Outcome, emit uswitch.Emit) {
 	p.frame = e.appendFrame(p.frame[:0], &o.Datagram)
-	emit(o.Delay, uswitch.Frame{Bytes: p.frame, Partial: e.partial})
+	emit(o.Delay, uswitch.Frame{Bytes: p.frame, ChecksumPartial: e.partial})
 }
 
 func (p *Path) emitHeld(slot uint32, o *impair.Outcome, emit uswitch.Emit) {
@@ -155,7 +155,7 @@ func (p *Path) emitHeld(slot uint32, o *impair.Outcome, emit uswitch.Emit) {
 	}
 }
 
-// NextTimer implements uswitch.Path.
+// NextTimer implements uswitch.FrameHandler.
 func (p *Path) NextTimer() time.Duration {
 	next := p.pipe.NextTimer()
 	if next == mono.Never {
@@ -164,7 +164,7 @@ func (p *Path) NextTimer() time.Duration {
 	return time.Duration(next) + p.start
 }
 
-// HandleTimer implements uswitch.Path.
+// HandleTimer implements uswitch.FrameHandler.
 func (p *Path) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	if p.explains {
 		p.before = p.pipe.Counters()

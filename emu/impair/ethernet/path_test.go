@@ -41,7 +41,7 @@ func states(t *testing.T, d link.Datagram) map[string]uswitch.Frame {
 	h.parse(none)
 	none[h.l4+6], none[h.l4+7] = 0, 0
 	return map[string]uswitch.Frame{
-		"complete": {Bytes: whole}, "partial": {Bytes: partial(t, whole), Partial: true}, "none": {Bytes: none},
+		"complete": {Bytes: whole}, "partial": {Bytes: partial(t, whole), ChecksumPartial: true}, "none": {Bytes: none},
 	}
 }
 
@@ -75,7 +75,7 @@ func TestChangedFramesHaveRightHeaders(t *testing.T) {
 					if !bytes.Equal(f.Bytes, before) {
 						t.Fatalf("%s: the frame that came was changed", tc.name)
 					}
-					if len(out) != 1 || out[0].Partial != f.Partial || bytes.Equal(out[0].Bytes, before) {
+					if len(out) != 1 || out[0].ChecksumPartial != f.ChecksumPartial || bytes.Equal(out[0].Bytes, before) {
 						t.Fatalf("%s, %s: %d frames, or unchanged", tc.name, state, len(out))
 					}
 					if err := verify(out[0].Frame); err != nil {
@@ -164,7 +164,7 @@ func TestTCPIsDamagedInItsDataOnly(t *testing.T) {
 	p := specPath(t, impair.Spec{CorruptPPM: impair.PPM})
 	places := map[int]bool{}
 	for range 300 {
-		for _, f := range []uswitch.Frame{{Bytes: segment(t, payload, true)}, {Bytes: partial(t, segment(t, payload, true)), Partial: true}} {
+		for _, f := range []uswitch.Frame{{Bytes: segment(t, payload, true)}, {Bytes: partial(t, segment(t, payload, true)), ChecksumPartial: true}} {
 			out := collect(p, 0, f)
 			if len(out) != 1 || len(out[0].Bytes) != len(f.Bytes) {
 				t.Fatalf("%d frames", len(out))
@@ -264,7 +264,7 @@ func TestMistakesInAConfigurationAreNamed(t *testing.T) {
 
 func TestPathDoesNotAllocate(t *testing.T) {
 	p := specPath(t, impair.Spec{LossPPM: 10_000, DuplicatePPM: 100_000, CorruptPPM: 100_000, MarkPPM: 100_000, RateBps: 1e9})
-	f := uswitch.Frame{Bytes: partial(t, frameOf(t, datagram(true, make([]byte, 4096)))), Partial: true}
+	f := uswitch.Frame{Bytes: partial(t, frameOf(t, datagram(true, make([]byte, 4096)))), ChecksumPartial: true}
 	emit := func(time.Duration, uswitch.Frame) {}
 	now := time.Duration(0)
 	run := func() { now += 1000; p.Apply(now, f, emit) }
@@ -282,7 +282,7 @@ func BenchmarkPath(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			p := specPath(b, spec)
-			f := uswitch.Frame{Bytes: partial(b, frameOf(b, datagram(true, make([]byte, 4096)))), Partial: true}
+			f := uswitch.Frame{Bytes: partial(b, frameOf(b, datagram(true, make([]byte, 4096)))), ChecksumPartial: true}
 			emit := func(time.Duration, uswitch.Frame) {}
 			b.SetBytes(int64(len(f.Bytes)))
 			for b.Loop() {

@@ -120,7 +120,7 @@ func TestRCMeetsExactEvents(t *testing.T) {
 				once(100, impair.Action{Kind: impair.SetField, Field: "bth.pkey", Value: 0x1234}), // its ICRC is right again
 				once(120, impair.Action{Kind: impair.SetECN, ECN: 3}),
 			}}, softroce.Dissector{})
-			must(t, s.SetPath(0, uswitch.In, path))
+			must(t, s.SetHandler(0, uswitch.In, path))
 			for i := range a.buf {
 				a.buf[i] = byte(i * 31 >> 3)
 			}
@@ -130,12 +130,12 @@ func TestRCMeetsExactEvents(t *testing.T) {
 			if !bytes.Equal(a.buf, b.buf) {
 				t.Error("memory differs")
 			}
-			s.Quiesced(func() {
+			s.WhileQuiesced(func() {
 				if left := path.Pipe().Unfired(); len(left) > 0 || path.Pipe().Err() != nil {
 					t.Errorf("events that did not happen: %+v, %v", left, path.Pipe().Err())
 				}
 			})
-			if st := s.Stats(); uswitch.SeesSuperPackets() && st.Ports[0].In.SuperPackets == 0 {
+			if st := s.Stats(); uswitch.SupportsUDPGSO() && st.Ports[0].In.GSOPackets == 0 {
 				t.Error("no super-packets: they were to be cut")
 			}
 			for _, c := range counters {

@@ -103,7 +103,7 @@ func inFrames(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram, 
 		now = at
 		f := uswitch.Frame{Bytes: frameOf(t, ds[i])}
 		if i%2 == 0 {
-			f = uswitch.Frame{Bytes: partial(t, f.Bytes), Partial: true}
+			f = uswitch.Frame{Bytes: partial(t, f.Bytes), ChecksumPartial: true}
 		}
 		p.Apply(now, f, emit)
 	}

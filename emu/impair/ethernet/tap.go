@@ -12,7 +12,7 @@ import (
 type Tap struct {
 	capture *Capture
 	id      int
-	next    uswitch.Path
+	next    uswitch.FrameHandler
 	spy     uswitch.Emit // observe, made once
 
 	frame   uswitch.Frame // under way; no bytes if the Path's timer ran
@@ -25,9 +25,9 @@ type Tap struct {
 	scratch []byte
 }
 
-var _ uswitch.Path = (*Tap)(nil)
+var _ uswitch.FrameHandler = (*Tap)(nil)
 
-// Apply implements uswitch.Path.
+// Apply implements uswitch.FrameHandler.
 func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	t.begin(f, emit)
 	t.next.Apply(now, f, t.spy)
@@ -50,10 +50,10 @@ func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	t.frame, t.emit = uswitch.Frame{}, nil
 }
 
-// NextTimer implements uswitch.Path.
+// NextTimer implements uswitch.FrameHandler.
 func (t *Tap) NextTimer() time.Duration { return t.next.NextTimer() }
 
-// HandleTimer implements uswitch.Path.
+// HandleTimer implements uswitch.FrameHandler.
 func (t *Tap) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	t.begin(uswitch.Frame{}, emit)
 	t.next.HandleTimer(now, t.spy)
@@ -73,7 +73,7 @@ func (t *Tap) observe(after time.Duration, f uswitch.Frame) {
 	if len(f.Bytes) != len(t.frame.Bytes) || unsafe.SliceData(f.Bytes) != unsafe.SliceData(t.frame.Bytes) {
 		start := len(t.arena)
 		t.arena = append(t.arena, f.Bytes...) // what was kept before stays valid if it moves
-		t.changed = append(t.changed, uswitch.Frame{Bytes: t.arena[start:len(t.arena):len(t.arena)], Partial: f.Partial})
+		t.changed = append(t.changed, uswitch.Frame{Bytes: t.arena[start:len(t.arena):len(t.arena)], ChecksumPartial: f.ChecksumPartial})
 		t.delays = append(t.delays, after)
 	}
 	t.emit(after, f)
@@ -93,7 +93,7 @@ func (t *Tap) writeChanged(now time.Duration, what string) {
 func (t *Tap) write(now time.Duration, f uswitch.Frame, comment string) {
 	b := f.Bytes
 	var h headers
-	if f.Partial && h.parse(b) {
+	if f.ChecksumPartial && h.parse(b) {
 		t.scratch = append(t.scratch[:0], b...)
 		b = t.scratch
 		if at, ok := h.checksumAt(); ok {

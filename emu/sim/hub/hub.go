@@ -71,28 +71,28 @@ func (h *Hub) tryMeet() {
 	h.meet.Broadcast()
 }
 
-// Seat is one rank's view of the hub.
-type Seat struct {
+// Endpoint is one rank's view of the hub.
+type Endpoint struct {
 	h    *Hub
 	rank int
 }
 
-// Seat returns a rank's.
-func (h *Hub) Seat(rank int) *Seat { return &Seat{h, rank} }
+// Endpoint returns a rank's.
+func (h *Hub) Endpoint(rank int) *Endpoint { return &Endpoint{h, rank} }
 
 // Rank is whose seat it is.
-func (c *Seat) Rank() int { return c.rank }
+func (c *Endpoint) Rank() int { return c.rank }
 
 // World is where it stands.
-func (c *Seat) World() *sim.World { return c.h.world }
+func (c *Endpoint) World() *sim.World { return c.h.world }
 
 // Now is the world's time.
-func (c *Seat) Now() time.Duration { return time.Duration(c.h.world.Now()) }
+func (c *Endpoint) Now() time.Duration { return time.Duration(c.h.world.Now()) }
 
 // String says what a parked rank waits for.
 func (s *seat) String() string { return fmt.Sprintf("a word of rank %d", s.waitee) }
 
-func (c *Seat) check(rank int) error {
+func (c *Endpoint) check(rank int) error {
 	if rank < 0 || rank >= len(c.h.seats) {
 		return fmt.Errorf("control: %w: rank %d of %d", verbs.ErrInvalid, rank, len(c.h.seats))
 	}
@@ -100,7 +100,7 @@ func (c *Seat) check(rank int) error {
 }
 
 // Send sends a word, of which it takes a copy. It never waits.
-func (c *Seat) Send(to int, msg []byte) error {
+func (c *Endpoint) Send(to int, msg []byte) error {
 	if err := c.check(to); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (c *Seat) Send(to int, msg []byte) error {
 
 // Recv returns the next word of a rank. It waits for timeout at most, without end if it
 // is negative.
-func (c *Seat) Recv(from int, timeout time.Duration) ([]byte, error) {
+func (c *Endpoint) Recv(from int, timeout time.Duration) ([]byte, error) {
 	if err := c.check(from); err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (c *Seat) Recv(from int, timeout time.Duration) ([]byte, error) {
 
 // Barrier returns when every rank that has not ended is in it, or after timeout, if it is
 // not negative.
-func (c *Seat) Barrier(timeout time.Duration) error {
+func (c *Endpoint) Barrier(timeout time.Duration) error {
 	p := c.h.world.Current()
 	if p == nil {
 		return c.outside()
@@ -175,14 +175,14 @@ func (c *Seat) Barrier(timeout time.Duration) error {
 				return fmt.Errorf("barrier: %w after %v", verbs.ErrTimeout, timeout)
 			}
 		}
-		p.Wait(&c.h.meet, sim.What("the other ranks at a barrier of the launcher"), left)
+		p.Wait(&c.h.meet, sim.WaitReason("the other ranks at a barrier of the launcher"), left)
 	}
 	return nil
 }
 
 // Gone reports whether a rank has ended.
-func (c *Seat) Gone(rank int) bool { return c.check(rank) == nil && c.h.seats[rank].ended }
+func (c *Endpoint) Gone(rank int) bool { return c.check(rank) == nil && c.h.seats[rank].ended }
 
-func (c *Seat) outside() error {
+func (c *Endpoint) outside() error {
 	return fmt.Errorf("control: %w: not called by a program of the simulated world, which World.Go starts", verbs.ErrInvalid)
 }

@@ -15,7 +15,7 @@ var errGone = errors.New("it has ended")
 func TestMessagesArriveInOrderAndTimeOut(t *testing.T) {
 	w := sim.New(sim.Config{Seed: 1})
 	h := New(w, 3, errGone)
-	a, b := h.Seat(0), h.Seat(1)
+	a, b := h.Endpoint(0), h.Endpoint(1)
 	if _, err := a.Recv(1, verbs.Forever); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("Recv outside of a program: %v", err)
 	}
@@ -52,7 +52,7 @@ func TestMessagesArriveInOrderAndTimeOut(t *testing.T) {
 func TestEndedRankIsGone(t *testing.T) {
 	w := sim.New(sim.Config{Seed: 1})
 	h := New(w, 2, errGone)
-	a, b := h.Seat(0), h.Seat(1)
+	a, b := h.Endpoint(0), h.Endpoint(1)
 	w.Go("a", func(p *sim.Proc) error {
 		defer h.End(0)
 		p.Sleep(time.Millisecond)

@@ -56,7 +56,7 @@ func InNamespaces(ctx context.Context, r Run) (result Result, err error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, []*os.File{job, newsEnd}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = goodbye
-	err = netns.StartEnclosed(cmd)
+	err = netns.StartUnshared(cmd)
 	job.Close() // with ends of our own, we would wait for ourselves
 	newsEnd.Close()
 	if err != nil {

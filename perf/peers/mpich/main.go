@@ -150,7 +150,7 @@ func inFabric(ctx context.Context, j *job) (*result, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &out, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = goodbye
-	if err := netns.StartEnclosed(cmd); err != nil {
+	if err := netns.StartUnshared(cmd); err != nil {
 		return nil, err
 	}
 	if err := cmd.Wait(); err != nil {

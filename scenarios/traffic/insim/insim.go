@@ -41,7 +41,7 @@ func (e *end) Recv(timeout time.Duration) ([]byte, error) {
 		if p == nil {
 			return nil, fmt.Errorf("exchange: %w: not a program of the simulated world: start it with World.Go", verbs.ErrInvalid)
 		}
-		if timeout == 0 || !p.Wait(&e.in.arrived, sim.What("a message of the peer's program"), timeout) {
+		if timeout == 0 || !p.Wait(&e.in.arrived, sim.WaitReason("a message of the peer's program"), timeout) {
 			return nil, fmt.Errorf("exchange: %w after %v", verbs.ErrTimeout, timeout)
 		}
 	}

@@ -25,11 +25,11 @@ type Hub struct {
 func New(w *sim.World, size int) *Hub { return &Hub{Hub: hub.New(w, size, workload.ErrGone)} }
 
 // Control returns what a rank is given.
-func (h *Hub) Control(rank int) workload.Control { return &control{h.Seat(rank), h} }
+func (h *Hub) Control(rank int) workload.Control { return &control{h.Endpoint(rank), h} }
 
 // control is one rank's view of the hub.
 type control struct {
-	*hub.Seat
+	*hub.Endpoint
 	h *Hub
 }
 
