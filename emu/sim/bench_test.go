@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// echo answers every packet, left times.
+// echo sends every received packet back, until left is 0.
 type echo struct {
 	port *Port
 	ds   [8]link.Datagram
@@ -38,7 +38,7 @@ func benchmarkEcho(b *testing.B, cfg NetConfig, l LinkConfig) {
 	benchmarkNet(b, n, l, nil, nil)
 }
 
-// benchmarkNet bounces packets between two new ports, on switches if any.
+// benchmarkNet echoes packets between two new ports, on switches if any.
 func benchmarkNet(b *testing.B, n *Net, l LinkConfig, s0, s1 *Switch) {
 	w := n.World()
 	a0, a1 := netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")

@@ -2,18 +2,17 @@ package sim
 
 import "net/netip"
 
-// limitedBroadcast is the address of everybody on the link (RFC 919). IPv6 has
-// the group of all nodes instead, which hosts join as any other.
+// limitedBroadcast is the IPv4 limited broadcast address (RFC 919). IPv6 hosts
+// join the all-nodes group instead.
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// isGroup reports whether what is sent to an address goes to more than one port.
+// isGroup reports whether a is a multicast or broadcast address.
 func isGroup(a netip.Addr) bool { return a.IsMulticast() || a == limitedBroadcast }
 
-// everybody appends the ports that a broadcast reaches: all of the sender's
-// broadcast domain, joined or not, as a switch floods them. The sender's own is
-// among them only if it has joined: a host loops a broadcast back to those of its
-// sockets that are bound to that address, and not to others.
-func (n *Net) everybody(to []*Port, sender *Port) []*Port {
+// broadcastReceivers appends the ports of the sender's broadcast domain, joined
+// or not. The sender receives its own broadcast only if it has joined, as a
+// host loops it back only to sockets bound to that address.
+func (n *Net) broadcastReceivers(to []*Port, sender *Port) []*Port {
 	for _, p := range n.ports {
 		switch {
 		case p.closed || !n.sameDomain(sender.sw, p.sw):
@@ -24,37 +23,37 @@ func (n *Net) everybody(to []*Port, sender *Port) []*Port {
 	return to
 }
 
-// sameDomain reports whether broadcasts pass from one switch to another: where
-// every switch on the way is one, and no router.
+// sameDomain reports whether two switches are in one broadcast domain, without
+// a router on the path.
 func (n *Net) sameDomain(a, b *Switch) bool {
 	if a == b {
 		return true
 	}
-	if !n.routed {
-		n.findWays()
+	if !n.routesValid {
+		n.computeRoutes()
 	}
 	return a.domain == b.domain
 }
 
-// findDomains numbers the broadcast domains. A router is one of its own: what its
-// ports broadcast reaches its ports.
-func (n *Net) findDomains() {
+// computeBroadcastDomains numbers the broadcast domains. Each router is a
+// domain with its own ports.
+func (n *Net) computeBroadcastDomains() {
 	for _, s := range n.switches {
 		s.domain = -1
 	}
 	for i, s := range n.switches {
 		if s.domain < 0 {
-			s.flood(i)
+			s.joinDomain(i)
 		}
 	}
 }
 
-// flood puts s and what it passes broadcasts on to into a domain.
-func (s *Switch) flood(domain int) {
+// joinDomain adds s and the switches reachable without a router to a domain.
+func (s *Switch) joinDomain(domain int) {
 	s.domain = domain
 	for _, w := range s.out {
 		if !s.cfg.Routed && !w.to.cfg.Routed && w.to.domain < 0 {
-			w.to.flood(domain)
+			w.to.joinDomain(domain)
 		}
 	}
 }

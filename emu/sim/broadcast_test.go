@@ -10,7 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// reached sends one broadcast and tells which hosts got it, by their number.
+// reached sends one broadcast and returns the numbers of the hosts that
+// received it.
 func reached(t *testing.T, w *World, hosts []*host, from int) (all []int) {
 	t.Helper()
 	for _, h := range hosts {
@@ -26,8 +27,8 @@ func reached(t *testing.T, w *World, hosts []*host, from int) (all []int) {
 	return all
 }
 
-// A switch floods a broadcast: every other port gets one copy, whether or not it
-// has joined anything, and the sender only if it has.
+// A switch floods a broadcast to every other port, joined or not; the sender
+// receives it only if it has joined.
 func TestBroadcastReachesEveryOtherPort(t *testing.T) {
 	for _, cable := range []bool{false, true} {
 		w := New(Config{})
@@ -71,8 +72,8 @@ func TestBroadcastReachesEveryOtherPort(t *testing.T) {
 	}
 }
 
-// With nobody else there, a broadcast is lost, and counted as such.
-func TestBroadcastToNobody(t *testing.T) {
+// A broadcast without receivers is dropped and counted.
+func TestBroadcastWithoutReceiversIsDropped(t *testing.T) {
 	w := New(Config{})
 	hosts := star(t, w, 1, LinkConfig{})
 	if got := reached(t, w, hosts, 0); got != nil || hosts[0].Stats().Drops.NoRoute != 1 {
@@ -80,8 +81,8 @@ func TestBroadcastToNobody(t *testing.T) {
 	}
 }
 
-// Partitions hold for broadcasts too.
-func TestBroadcastStaysInItsPartition(t *testing.T) {
+// Partitions apply to broadcasts too.
+func TestBroadcastStaysInPartition(t *testing.T) {
 	w := New(Config{})
 	hosts := star(t, w, 4, LinkConfig{})
 	hosts[0].Net().Partition([]*Port{hosts[0].Port, hosts[1].Port}, []*Port{hosts[2].Port, hosts[3].Port})
@@ -90,9 +91,9 @@ func TestBroadcastStaysInItsPartition(t *testing.T) {
 	}
 }
 
-// Switches pass broadcasts on to each other, around a loop of trunks too and once
-// only; a router does not.
-func TestBroadcastDomains(t *testing.T) {
+// Switches forward broadcasts over trunks, in a loop of trunks only once; a
+// router does not.
+func TestRouterSeparatesBroadcastDomains(t *testing.T) {
 	w := New(Config{})
 	n := newNet(t, w, NetConfig{})
 	var switches []*Switch
@@ -128,13 +129,13 @@ func TestBroadcastDomains(t *testing.T) {
 			t.Errorf("from host %d: reached %v, want %v", from, got, want)
 		}
 	}
-	trunk(2, 4) // the domains are known, and change
+	trunk(2, 4) // the computed domains change
 	if got, want := reached(t, w, hosts, 8), []int{0, 1, 2, 3, 4, 5, 9}; !slices.Equal(got, want) {
 		t.Errorf("with another trunk: reached %v, want %v", got, want)
 	}
 }
 
-func TestNobodyHasTheBroadcastAddress(t *testing.T) {
+func TestBroadcastAddressCannotBeAssigned(t *testing.T) {
 	_, err := newNet(t, New(Config{}), NetConfig{}).Attach(PortConfig{Addrs: []netip.Addr{limitedBroadcast}})
 	if err == nil || !strings.Contains(err.Error(), "not a unicast address") {
 		t.Errorf("Attach = %v", err)

@@ -3,24 +3,24 @@ package sim
 // Up reports whether the port's link is up.
 func (p *Port) Up() bool { return !p.isDown }
 
-// SetDown takes the port's link down: what is queued for it or on its cable is
-// lost, and so is what is sent from then on. Both ends of a cable go down.
+// SetDown takes the port's link down: queued packets and packets on the cable
+// are lost, and later packets are dropped. Both ends of a cable go down.
 func (p *Port) SetDown() { p.setCarrier(true) }
 
-// SetUp brings the port's link up again.
+// SetUp brings the port's link up.
 func (p *Port) SetUp() { p.setCarrier(false) }
 
 func (p *Port) setCarrier(down bool) {
 	if !p.net.cfg.Cable {
-		p.changeCarrier(down)
+		p.setOwnCarrier(down)
 		return
 	}
 	for _, end := range p.net.ports {
-		end.changeCarrier(down)
+		end.setOwnCarrier(down)
 	}
 }
 
-func (p *Port) changeCarrier(down bool) {
+func (p *Port) setOwnCarrier(down bool) {
 	if p.isDown == down || p.closed {
 		return
 	}
@@ -28,10 +28,10 @@ func (p *Port) changeCarrier(down bool) {
 	w := p.net.w
 	if down {
 		p.epoch++
-		p.up.flush()
-		p.down.flush()
+		p.uplink.flush()
+		p.downlink.flush()
 		w.Tracef("%s link down", p.cfg.Name)
-		if p.writableTimer.Deadline() > w.now { // the queue is empty all of a sudden
+		if p.writableTimer.Deadline() > w.now { // flush has emptied the queue
 			p.writableTimer.Reset(w.now)
 		}
 	} else {
@@ -43,28 +43,28 @@ func (p *Port) changeCarrier(down bool) {
 }
 
 // Partition divides the network: ports of different groups cannot reach each
-// other. Ports that are in no group given form one more together. It replaces
-// any earlier partition.
+// other. Ports in none of the groups form another group. It replaces any
+// earlier partition.
 func (n *Net) Partition(groups ...[]*Port) {
 	for _, p := range n.ports {
-		p.group = 0
+		p.partition = 0
 	}
 	for i, g := range groups {
 		for _, p := range g {
-			p.group = i + 1
+			p.partition = i + 1
 		}
 	}
-	n.divided = true
+	n.partitioned = true
 	n.w.Tracef("%s partition into %d groups", n.cfg.Name, len(groups))
 }
 
-// Block lets nothing pass from one port to another, one way.
+// Block drops all packets from one port to another, in this direction only.
 func (n *Net) Block(from, to *Port) {
 	n.blocked[[2]*Port{from, to}] = struct{}{}
 	n.w.Tracef("%s block %s>%s", n.cfg.Name, from.cfg.Name, to.cfg.Name)
 }
 
-// Unblock undoes one Block.
+// Unblock undoes Block.
 func (n *Net) Unblock(from, to *Port) {
 	delete(n.blocked, [2]*Port{from, to})
 	n.w.Tracef("%s unblock %s>%s", n.cfg.Name, from.cfg.Name, to.cfg.Name)
@@ -72,13 +72,13 @@ func (n *Net) Unblock(from, to *Port) {
 
 // Heal undoes Partition and every Block. Links that are down stay down.
 func (n *Net) Heal() {
-	n.divided = false
+	n.partitioned = false
 	clear(n.blocked)
 	n.w.Tracef("%s heal", n.cfg.Name)
 }
 
 func (n *Net) reachable(from, to *Port) bool {
-	if n.divided && from.group != to.group {
+	if n.partitioned && from.partition != to.partition {
 		return false
 	}
 	if len(n.blocked) == 0 {

@@ -10,14 +10,14 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// watch notes every change of a host's link.
+// watch records every link change of a host.
 func watch(h *host, log *[]string) {
 	h.OnLinkChange(HandlerFunc(func(now mono.Time, arg uint64) {
 		*log = append(*log, fmt.Sprintf("%s %v@%d", h.Name(), h.Up(), now))
 	}), 0)
 }
 
-func TestLinkDownLosesWhatIsOnIt(t *testing.T) {
+func TestLinkDownDropsPacketsInFlight(t *testing.T) {
 	w := New(Config{})
 	h := star(t, w, 2, LinkConfig{RateBps: 8e9, Latency: 1000})
 	var log []string
@@ -41,7 +41,7 @@ func TestLinkDownLosesWhatIsOnIt(t *testing.T) {
 	}
 }
 
-func TestReceiversLinkDownLosesToo(t *testing.T) {
+func TestReceiverLinkDownDropsPackets(t *testing.T) {
 	w := New(Config{})
 	h := star(t, w, 2, LinkConfig{RateBps: 8e9, Latency: 1000})
 	h[0].send(t, h[1], sized(100), sized(100), sized(100)) // at the switch at 1100, 1200, 1300
@@ -54,7 +54,7 @@ func TestReceiversLinkDownLosesToo(t *testing.T) {
 	}
 }
 
-func TestCableLosesBothEndsTogether(t *testing.T) {
+func TestCableDownAffectsBothEnds(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{Latency: 100})
 	var log []string
@@ -69,7 +69,7 @@ func TestCableLosesBothEndsTogether(t *testing.T) {
 	}
 }
 
-func TestLinkDownMakesAFullPortWritable(t *testing.T) {
+func TestLinkDownMakesFullPortWritable(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{RateBps: 8000, TxQueueBytes: 1000}) // a byte a millisecond
 	var at mono.Time
@@ -82,7 +82,8 @@ func TestLinkDownMakesAFullPortWritable(t *testing.T) {
 	}
 }
 
-// reach has every host send to every other and says whom each one hears.
+// reach lets every host send to every other and returns which senders each one
+// received from.
 func reach(t *testing.T, w *World, h []*host) string {
 	t.Helper()
 	for _, x := range h {
@@ -105,7 +106,7 @@ func reach(t *testing.T, w *World, h []*host) string {
 	return strings.Join(heard, "/")
 }
 
-func TestPartitionDividesAndHealJoins(t *testing.T) {
+func TestPartitionBlocksAndHealRestores(t *testing.T) {
 	w := New(Config{})
 	h := star(t, w, 5, LinkConfig{})
 	n := h[0].Net()
@@ -135,9 +136,9 @@ func TestPartitionDividesAndHealJoins(t *testing.T) {
 	}
 }
 
-// What is past the switch when the network divides still arrives; what is not
-// does not.
-func TestPartitionStandsAtTheSwitch(t *testing.T) {
+// A packet that has left the switch still arrives after a partition; one that
+// has not is dropped.
+func TestPartitionDropsPacketsAtSwitch(t *testing.T) {
 	w := New(Config{})
 	h := star(t, w, 2, LinkConfig{Latency: 100})
 	h[0].send(t, h[1], numbered(1))
@@ -149,7 +150,7 @@ func TestPartitionStandsAtTheSwitch(t *testing.T) {
 	}
 }
 
-func TestScheduleDoesItsStepsInTime(t *testing.T) {
+func TestScheduleAppliesStepsOnTime(t *testing.T) {
 	w := New(Config{})
 	h := star(t, w, 3, LinkConfig{})
 	var log []string
@@ -176,7 +177,7 @@ func TestScheduleDoesItsStepsInTime(t *testing.T) {
 	}
 }
 
-func TestFlapGoesDownAndUp(t *testing.T) {
+func TestFlapTogglesLink(t *testing.T) {
 	run := func(seed uint64, jitter time.Duration) (log []string) {
 		w := New(Config{Seed: seed})
 		h := star(t, w, 1, LinkConfig{})
@@ -196,7 +197,7 @@ func TestFlapGoesDownAndUp(t *testing.T) {
 	}
 }
 
-func TestScheduleNamesTheMistakeAndDoesNothing(t *testing.T) {
+func TestInvalidScheduleIsRejectedWhole(t *testing.T) {
 	w := New(Config{})
 	h := star(t, w, 2, LinkConfig{})
 	n := h[0].Net()

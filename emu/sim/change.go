@@ -8,11 +8,11 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 )
 
-// What can be changed about a port while the world runs, besides its carrier.
+// Changes to a port of a running world, besides its carrier.
 
-// SetImpair replaces what happens by chance to what the port sends (up) and to
-// what it is to receive (down), from now on. What an impairment has delayed
-// already still comes when it was to; exact events and counters go on.
+// SetImpair replaces the random impairments of packets that the port sends (up)
+// and receives (down). Packets already delayed keep their delay; exact events
+// and counters are kept.
 func (p *Port) SetImpair(up, down []impair.Spec) error {
 	for _, d := range []struct {
 		im    **impairment
@@ -20,10 +20,10 @@ func (p *Port) SetImpair(up, down []impair.Spec) error {
 		specs []impair.Spec
 		next  Handler
 	}{
-		{&p.impairUp, "up", up, (*forwarding)(p.net)},
-		{&p.impairDown, "down", down, (*delivery)(p.net)},
+		{&p.impairUp, "up", up, (*afterUpImpairment)(p.net)},
+		{&p.impairDown, "down", down, (*afterDownImpairment)(p.net)},
 	} {
-		if err := p.net.setSpecs(d.im, p, d.name, d.specs, d.next); err != nil {
+		if err := p.net.setImpairSpecs(d.im, p, d.name, d.specs, d.next); err != nil {
 			return err
 		}
 	}
@@ -31,11 +31,11 @@ func (p *Port) SetImpair(up, down []impair.Spec) error {
 	return nil
 }
 
-// setSpecs changes an impairment, or makes one where there is none.
-func (n *Net) setSpecs(im **impairment, p *Port, dir string, specs []impair.Spec, next Handler) (err error) {
+// setImpairSpecs changes an impairment, or creates it.
+func (n *Net) setImpairSpecs(im **impairment, p *Port, dir string, specs []impair.Spec, next Handler) (err error) {
 	if *im == nil {
 		*im, err = n.newImpairment(p.cfg.Name, dir, impair.Config{Specs: specs}, next)
-		(*im).at(p)
+		(*im).setPort(p)
 		return err
 	}
 	if err := (*im).pipe.SetSpecs(specs); err != nil {
@@ -44,18 +44,18 @@ func (n *Net) setSpecs(im **impairment, p *Port, dir string, specs []impair.Spec
 	return nil
 }
 
-// SetRate changes the bandwidth of the port's cable, both ways; 0 means without
-// limit. What waits in a queue already leaves as it was to.
+// SetRate changes the bandwidth of the port's cable in both directions; 0 means
+// unlimited. Packets already queued keep their departure times.
 func (p *Port) SetRate(bps uint64) {
 	p.cfg.Link.RateBps = bps
-	p.up.pacer.SetRate(bps)
-	p.down.pacer.SetRate(bps)
+	p.uplink.pacer.SetRate(bps)
+	p.downlink.pacer.SetRate(bps)
 	p.net.w.Tracef("%s rate %d", p.cfg.Name, bps)
 }
 
-// Freeze has nobody look at the port until Thaw, as when the process that owns
-// the socket is stopped: what arrives waits, as far as there is room, and
-// nothing is taken to be sent. The streams of its StreamHost stand still too.
+// Freeze suspends the port until Thaw, as when the process that owns the socket
+// is stopped: the receive queue fills, and Send and Recv do nothing. The
+// streams of its StreamHost are suspended too.
 func (p *Port) Freeze() {
 	p.frozen = true
 	p.net.w.Tracef("%s frozen", p.cfg.Name)
@@ -70,7 +70,7 @@ func (p *Port) Thaw() {
 	p.frozen = false
 	w := p.net.w
 	w.Tracef("%s thawed", p.cfg.Name)
-	for _, k := range []hook{p.readable, p.writable} {
+	for _, k := range []callback{p.readable, p.writable} {
 		if k.h != nil {
 			w.At(w.now, k.h, k.arg)
 		}
@@ -80,10 +80,10 @@ func (p *Port) Thaw() {
 	}
 }
 
-// RemoveAddr takes an address from the port: what is sent to it from then on finds
-// nobody. Streams that are open go on.
+// RemoveAddr removes an address from the port. Later packets to it have no
+// route. Open streams continue.
 func (p *Port) RemoveAddr(a netip.Addr) error {
-	a = plain(a)
+	a = canonical(a)
 	i := slices.Index(p.cfg.Addrs, a)
 	if i < 0 || p.closed {
 		return fmt.Errorf("port %s: remove address %v: it has %v", p.cfg.Name, a, p.cfg.Addrs)
@@ -94,9 +94,9 @@ func (p *Port) RemoveAddr(a netip.Addr) error {
 	return nil
 }
 
-// AddAddr gives the port one more address, behind those that it has.
+// AddAddr adds an address to the port, after the existing ones.
 func (p *Port) AddAddr(a netip.Addr) error {
-	a = plain(a)
+	a = canonical(a)
 	switch owner := p.net.byAddr[a]; {
 	case p.closed:
 		return p.errClosed("AddAddr")

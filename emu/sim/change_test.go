@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Impairments are replaced while packets flow; events and counters go on.
-func TestSetImpair(t *testing.T) {
+// SetImpair applies to later packets; exact events and counters are kept.
+func TestSetImpairReplacesSpecs(t *testing.T) {
 	w := New(Config{Seed: 1})
 	n := newNet(t, w, NetConfig{Dissector: toy{}})
 	a := attach(t, n, PortConfig{Up: impair.Config{
@@ -50,7 +50,7 @@ func TestSetImpair(t *testing.T) {
 	}
 }
 
-func TestSetRate(t *testing.T) {
+func TestSetRateChangesBandwidth(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{RateBps: 8e9})
 	a.must(t, a.to(b, sized(1000)))
@@ -66,9 +66,8 @@ func TestSetRate(t *testing.T) {
 	}
 }
 
-// A frozen port keeps what arrives for whoever looks at it again, and takes
-// nothing to be sent.
-func TestFreeze(t *testing.T) {
+// A frozen port queues received packets and sends nothing.
+func TestFrozenPortNeitherSendsNorReceives(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{Latency: 10})
 	writable := 0
@@ -99,8 +98,8 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-// Packets to an address that was taken away find nobody, until it is somebody's again.
-func TestAddressesGoAndCome(t *testing.T) {
+// Packets to a removed address are dropped until a port gets it again.
+func TestRemoveAddrAndAddAddr(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{})
 	own, was := b.addr.Addr(), b.Addrs()

@@ -9,15 +9,15 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 )
 
-// Chooser makes the world's choices. An explorer enumerates them by answering
-// differently from run to run; kind says what is being chosen ("run": the next
-// program, "notify": which of those that wait), and the answer is in [0, n).
+// Chooser makes the world's choices. A model checker enumerates schedules by
+// answering differently from run to run. kind is "run" (which program runs
+// next) or "notify" (which waiter wakes); the answer is in [0, n).
 type Chooser interface {
 	Choose(kind string, n int) int
 }
 
-// Choose picks one of n. Every choice of the world is made here. With one
-// candidate there is no choice, and the Chooser is not asked.
+// Choose picks one of n. Every choice of the world is made here. The Chooser is
+// not called if n is 1.
 func (w *World) Choose(kind string, n int) int {
 	if n == 1 {
 		return 0
@@ -25,7 +25,7 @@ func (w *World) Choose(kind string, n int) int {
 	if n < 1 {
 		panic(fmt.Sprintf("sim: Choose(%q, %d): nothing to choose from", kind, n))
 	}
-	i := w.choices.Choose(kind, n)
+	i := w.chooser.Choose(kind, n)
 	if i < 0 || i >= n {
 		panic(fmt.Sprintf("sim: Chooser answered %d to Choose(%q, %d)", i, kind, n))
 	}
@@ -33,25 +33,25 @@ func (w *World) Choose(kind string, n int) int {
 	return i
 }
 
-type seeded struct{ rng *rand.Rand }
+type randomChooser struct{ rng *rand.Rand }
 
-func (s seeded) Choose(_ string, n int) int { return below(s.rng, n) }
+func (s randomChooser) Choose(_ string, n int) int { return randBelow(s.rng, n) }
 
-// below returns a number in [0, n). It does not use the methods of rand.Rand
-// that may take another path on 32-bit machines.
-func below[N int | time.Duration](rng *rand.Rand, n N) N {
+// randBelow returns a number in [0, n). It avoids the methods of rand.Rand
+// whose results differ on 32-bit machines.
+func randBelow[N int | time.Duration](rng *rand.Rand, n N) N {
 	hi, _ := bits.Mul64(rng.Uint64(), uint64(n))
 	return N(hi)
 }
 
-// Rand returns the world's random stream of that name. It follows from the seed
-// and the name alone, whatever other streams exist and whenever they are asked
-// for: it is impair.Stream. Asking again gives the same stream, further on.
+// Rand returns the random stream of that name, which depends only on the seed
+// and the name (see impair.Stream). Later calls return the same stream at its
+// current position.
 func (w *World) Rand(name string) *rand.Rand {
-	if r, ok := w.streams[name]; ok {
+	if r, ok := w.rands[name]; ok {
 		return r
 	}
 	r := impair.Stream(w.cfg.Seed, name)
-	w.streams[name] = r
+	w.rands[name] = r
 	return r
 }

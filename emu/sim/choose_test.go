@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// first is the Chooser that always takes the first: plain first-come order.
+// first always chooses the first candidate (FIFO).
 type first struct{}
 
 func (first) Choose(string, int) int { return 0 }
 
-// script answers from a list, then 0, and remembers what it was asked.
+// script answers from a list, then 0, and records the choices.
 type script struct {
 	answers []int
 	asked   []string
@@ -39,8 +39,8 @@ func orderOf(c Chooser) (order string) {
 	return order
 }
 
-// An explorer that answers in every way sees every order once.
-func TestExplorerEnumeratesEverySchedule(t *testing.T) {
+// A Chooser that enumerates all answers sees every order once.
+func TestChooserEnumeratesEverySchedule(t *testing.T) {
 	var orders []string
 	for path := []int{}; ; {
 		s := &script{answers: path}
@@ -59,7 +59,7 @@ func TestExplorerEnumeratesEverySchedule(t *testing.T) {
 	}
 }
 
-func TestChooserIsAskedOnlyWhenThereIsAChoice(t *testing.T) {
+func TestChooserIsNotCalledForOneCandidate(t *testing.T) {
 	s := &script{}
 	orderOf(s)
 	if !slices.Equal(s.sizes, []int{3, 2}) || !slices.Equal(s.asked, []string{"run", "run"}) {
@@ -67,14 +67,14 @@ func TestChooserIsAskedOnlyWhenThereIsAChoice(t *testing.T) {
 	}
 }
 
-func TestChooseRefusesNonsense(t *testing.T) {
+func TestChoosePanicsOnInvalidArguments(t *testing.T) {
 	w := New(Config{Chooser: &script{answers: []int{2, -1}}})
 	mustPanic(t, `Chooser answered 2 to Choose("x", 2)`, func() { w.Choose("x", 2) })
 	mustPanic(t, "Chooser answered -1", func() { w.Choose("x", 2) })
 	mustPanic(t, "nothing to choose from", func() { w.Choose("x", 0) })
 }
 
-func TestSeededChoiceIsEven(t *testing.T) {
+func TestRandomChoiceIsUniform(t *testing.T) {
 	w := New(Config{Seed: 11})
 	var n [5]int
 	for range 50_000 {
@@ -87,14 +87,14 @@ func TestSeededChoiceIsEven(t *testing.T) {
 	}
 }
 
-func TestStreamsFollowFromSeedAndNameAlone(t *testing.T) {
+func TestRandDependsOnSeedAndNameOnly(t *testing.T) {
 	draw := func(seed uint64, others ...string) (out [4]uint64) {
 		w := New(Config{Seed: seed})
 		for _, name := range others {
 			w.Rand(name).Uint64()
 		}
 		for i := range out {
-			out[i] = w.Rand("mine").Uint64() // asked for again: the same stream, further on
+			out[i] = w.Rand("mine").Uint64() // the same stream at its current position
 		}
 		return out
 	}

@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// What others may do to a program: end it, or hold it up. A handler, or another
-// program, calls these.
+// Calls of handlers and other programs that kill, pause and resume a program.
 
-// Kill ends the program where it is parked. Its deferred calls run, as they do
-// when the world ends; nothing it does in them can wait. A program that has ended
-// is left alone. The error is a panic of a deferred call's.
+// Kill ends a parked program. Its deferred calls run but cannot block. It has
+// no effect on a program that has ended. The error is a panic of a deferred
+// call.
 func (p *Proc) Kill() error {
 	w := p.w
 	i := slices.Index(w.procs, p)
@@ -40,8 +39,8 @@ func (p *Proc) Kill() error {
 	return nil
 }
 
-// Pause lets the program not run until Resume, as a stopped process does not:
-// what wakes it meanwhile does so then. Time goes on.
+// Pause stops the program until Resume, as SIGSTOP does. A wakeup in between
+// takes effect at Resume. Time continues.
 func (p *Proc) Pause() {
 	if p.w.current == p {
 		panic(fmt.Sprintf("sim: program %q pauses itself: park it (Wait, Sleep) instead", p.name))
@@ -49,23 +48,23 @@ func (p *Proc) Pause() {
 	p.paused = true
 	if i := slices.Index(p.w.ready, p); i >= 0 {
 		p.w.ready = slices.Delete(p.w.ready, i, i+1)
-		p.woken = true
+		p.wokenWhilePaused = true
 	}
 }
 
 // Resume undoes Pause.
 func (p *Proc) Resume() {
 	p.paused = false
-	if p.woken {
-		p.woken = false
+	if p.wokenWhilePaused {
+		p.wokenWhilePaused = false
 		p.w.ready = append(p.w.ready, p)
 	}
 }
 
-// wake puts p among the programs that can run.
+// wake makes p runnable.
 func (p *Proc) wake() {
 	if p.paused {
-		p.woken = true
+		p.wokenWhilePaused = true
 		return
 	}
 	p.w.ready = append(p.w.ready, p)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestKillEndsAProgramWhereItIsParked(t *testing.T) {
+func TestKillUnwindsParkedProgram(t *testing.T) {
 	var never Signal
 	for name, park := range map[string]func(*Proc){
 		"in a sleep":            func(p *Proc) { p.Sleep(time.Hour) },
@@ -17,7 +17,7 @@ func TestKillEndsAProgramWhereItIsParked(t *testing.T) {
 		w := New(Config{Seed: 1})
 		deferred, returned := false, false
 		victim := w.Go("victim", func(p *Proc) error {
-			defer func() { deferred = true; p.Sleep(1) }() // which unwinds further
+			defer func() { deferred = true; p.Sleep(1) }() // continues to unwind
 			park(p)
 			returned = true
 			return nil
@@ -40,7 +40,7 @@ func TestKillEndsAProgramWhereItIsParked(t *testing.T) {
 	}
 }
 
-func TestKillBeforeTheFirstTurnAndByAnotherProgram(t *testing.T) {
+func TestKillBeforeFirstRunAndByAnotherProgram(t *testing.T) {
 	w := New(Config{Seed: 1, Chooser: first{}})
 	began := false
 	var victim *Proc
@@ -51,7 +51,7 @@ func TestKillBeforeTheFirstTurnAndByAnotherProgram(t *testing.T) {
 	}
 }
 
-func TestKillReportsAPanicOfADeferredCall(t *testing.T) {
+func TestKillReturnsPanicOfDeferredCall(t *testing.T) {
 	w := New(Config{Seed: 1})
 	victim := w.Go("victim", func(p *Proc) error {
 		defer func() { panic("boom") }()
@@ -79,8 +79,8 @@ func TestProgramCannotKillOrPauseItself(t *testing.T) {
 	}
 }
 
-// A paused program runs when it is resumed, and finds that time has gone on.
-func TestPause(t *testing.T) {
+// A paused program runs after Resume, at the later time.
+func TestPausedProgramRunsAfterResume(t *testing.T) {
 	w := New(Config{Seed: 1})
 	var s Signal
 	var woke []time.Duration
@@ -107,7 +107,7 @@ func TestPause(t *testing.T) {
 	if len(woke) != 3 || woke[0] != 100 || woke[1] != 110 || woke[2] != 200 {
 		t.Errorf("woke at %v, want 100, 110 and 200", woke)
 	}
-	// Paused for good is parked for good.
+	// A program that is never resumed is a deadlock.
 	w = New(Config{Seed: 1})
 	p := w.Go("p", func(p *Proc) error { p.Sleep(10); return nil })
 	w.AtFunc(5, p.Pause)
@@ -117,7 +117,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-func TestStopGivesUp(t *testing.T) {
+func TestStopErrorEndsRun(t *testing.T) {
 	errEnough := errors.New("enough")
 	calls := 0
 	w := New(Config{Seed: 1, Stop: func() error {
@@ -136,7 +136,7 @@ func TestStopGivesUp(t *testing.T) {
 	if err := w.Run(); !errors.Is(err, errEnough) || !unwound {
 		t.Errorf("Run = %v, unwound %v", err, unwound)
 	}
-	if w.Events() < 2*stopEvery || w.Events() > 2*stopEvery+10 {
+	if w.Events() < 2*stopInterval || w.Events() > 2*stopInterval+10 {
 		t.Errorf("stopped after %d events", w.Events())
 	}
 }

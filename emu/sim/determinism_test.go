@@ -16,8 +16,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// perturbation is one small thing that is different in the big world, which has
-// everything in it.
+// perturbation is one small change to the world of bigTrace, which uses all
+// features.
 type perturbation struct {
 	seed    uint64
 	latency time.Duration // added to one cable
@@ -25,7 +25,7 @@ type perturbation struct {
 	lossPPM uint32        // added to one port
 }
 
-// bigTrace runs the big world and returns its trace.
+// bigTrace runs a world that uses all features and returns its trace.
 func bigTrace(t *testing.T, x perturbation) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -87,8 +87,8 @@ func bigHosts(t *testing.T, n *Net, x perturbation) (hosts []*host) {
 	return hosts
 }
 
-// bigPrograms has each host send to the others, and wake a program when
-// something arrives.
+// bigPrograms lets each host send to the others, and wakes a program when a
+// packet arrives.
 func bigPrograms(w *World, hosts []*host, x perturbation) {
 	for i, h := range hosts {
 		var arrived Signal
@@ -100,7 +100,7 @@ func bigPrograms(w *World, hosts []*host, x perturbation) {
 			r := w.Rand(fmt.Sprintf("program %d/%d", i, k))
 			w.Go(fmt.Sprintf("rank %d/%d", i, k), func(p *Proc) error {
 				for round := range 100 {
-					d := h.to(hosts[below(r, len(hosts))], toyPacket(byte(k), uint32(round%10)))
+					d := h.to(hosts[randBelow(r, len(hosts))], toyPacket(byte(k), uint32(round%10)))
 					if round%20 == 0 {
 						d.Dst = netip.MustParseAddrPort("239.0.0.1:4791")
 					}
@@ -111,8 +111,8 @@ func bigPrograms(w *World, hosts []*host, x perturbation) {
 					if _, err := h.Send(w.Now(), []link.Datagram{d}); err != nil {
 						return err
 					}
-					p.Compute(time.Duration(below(r, 4) * 100))
-					p.Wait(&arrived, WaitReason("a packet"), time.Duration(below(r, 3000)))
+					p.Compute(time.Duration(randBelow(r, 4) * 100))
+					p.Wait(&arrived, WaitReason("a packet"), time.Duration(randBelow(r, 3000)))
 				}
 				return nil
 			})
@@ -145,9 +145,9 @@ func hash(b []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// goldenTrace is the big world's trace with seed 7: the same on every machine and
-// with every version of Go. A change of the simulator that changes it on purpose
-// changes what every recorded seed means: say so where you change it.
+// goldenTrace is the hash of bigTrace with seed 7: the same on every machine
+// and with every version of Go. A change to it changes the meaning of every
+// recorded seed: say so in the commit.
 const goldenTrace = "2e31d5f5e4fe54f9"
 
 func TestSameSeedSameTrace(t *testing.T) {
@@ -170,8 +170,8 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 }
 
-// The proof that TestSameSeedSameTrace can fail: the least change shows.
-func TestAnyChangeChangesTheTrace(t *testing.T) {
+// TestSameSeedSameTrace can fail: the smallest change changes the trace.
+func TestSmallestChangeChangesTrace(t *testing.T) {
 	base := bigTrace(t, perturbation{seed: 7})
 	for name, x := range map[string]perturbation{
 		"another seed":          {seed: 8},
@@ -185,9 +185,8 @@ func TestAnyChangeChangesTheTrace(t *testing.T) {
 	}
 }
 
-// And the proof that it fails for the commonest mistake: a program that asks
-// something other than the world.
-func TestOutsideChoiceShowsInTheTrace(t *testing.T) {
+// A program that uses an outside source of randomness changes the trace.
+func TestNondeterminismChangesTrace(t *testing.T) {
 	run := func(outside func() time.Duration) []byte {
 		var out bytes.Buffer
 		w := New(Config{Seed: 7, Trace: &out})
@@ -223,7 +222,7 @@ func (f *fullDisk) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestTraceKeepsItsWritersError(t *testing.T) {
+func TestTraceErrKeepsFirstWriteError(t *testing.T) {
 	disk := &fullDisk{room: 30}
 	w := New(Config{Trace: disk})
 	w.Go("p", func(p *Proc) error {
@@ -241,7 +240,7 @@ func TestTraceKeepsItsWritersError(t *testing.T) {
 	}
 }
 
-func TestTracefWritesALineWithTheTime(t *testing.T) {
+func TestTracefWritesTimeAndText(t *testing.T) {
 	var out bytes.Buffer
 	w := New(Config{Trace: &out})
 	w.AtFunc(1234, func() { w.Tracef("qp %#x to %s", 0x11, "RTS") })

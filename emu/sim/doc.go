@@ -1,31 +1,29 @@
-// Package sim is a world in which everything that happens follows from a seed:
-// time is virtual, events run in order of (time, sequence), and the programs of
-// the ranks are coroutines of which exactly one runs at a time. Two runs with
-// the same seed give the same trace, byte for byte, on any machine and with any
-// number of processors.
+// Package sim is a deterministic discrete-event simulator: time is virtual,
+// events run in order of (time, sequence), and the programs of the ranks are
+// coroutines of which exactly one runs at a time. Two runs with the same seed
+// write the same trace, byte for byte, on any machine.
 //
-// Three kinds of things live in a world:
+// A world holds three kinds of objects:
 //
-//   - Handlers, which an event wakes at its time ([World.At], [Timer]). NICs,
+//   - Handlers, which an event calls at its time ([World.At], [Timer]). NICs,
 //     links and schedules are handlers. They never block.
-//   - Programs ([World.Go]), which block: each call that waits parks the
-//     coroutine and lets the world decide what runs next.
+//   - Programs ([World.Go]), which block: a blocking call parks the coroutine
+//     and the world chooses the next program.
 //   - Networks ([Net]): ports joined by a cable, a switch, or several switches
-//     with trunks between them, carrying datagrams and byte streams, with the
-//     impairments that package impair describes.
+//     with trunks between them. They carry datagrams and byte streams, with the
+//     impairments of package impair.
 //
-// Much of it can be changed while it runs: links go down and come up, networks
-// divide and heal, impairments and rates are replaced, programs are paused or
-// killed.
+// A running world can be changed: links go down and up, networks partition and
+// heal, impairments and rates are replaced, programs are paused or killed.
 //
-// All events of an instant run before the programs of that instant, so programs
-// that become runnable at the same time compete, and [World.Choose] decides.
-// Chance of every other kind (loss, jitter, where a stream is cut) comes from
-// [World.Rand], one stream a name, so a component added to a world does not
-// change what happens to the others.
+// All events of an instant run before its programs. Programs that become
+// runnable at the same time compete, and [World.Choose] decides. Every other
+// random decision (loss, jitter, segment lengths) comes from [World.Rand],
+// which has one independent random stream per name: adding a component does not
+// change the decisions of the others.
 //
-// The package knows no protocol and no real time; it opens no socket and starts
-// no thread. A world and everything in it belongs to the one goroutine that
-// calls Run: nothing here is safe for concurrent use. A goroutine that a program
-// starts panics with a [*WrongGoroutineError] when it calls into the world.
+// The package implements no protocol, reads no clock, opens no socket and
+// starts no thread. A world belongs to the goroutine that calls Run; nothing
+// here is safe for concurrent use. A goroutine that a program starts panics
+// with a [*WrongGoroutineError] when it calls into the world.
 package sim

@@ -7,33 +7,32 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// WaitingProgram says what one program was waiting for, and since when.
+// WaitingProgram describes a parked program: its wait reason and start time.
 type WaitingProgram struct {
 	Program string
 	Reason  string
 	Since   mono.Time
 }
 
-func (w *World) waiting() []WaitingProgram {
+func (w *World) waitingPrograms() []WaitingProgram {
 	all := make([]WaitingProgram, 0, len(w.procs))
 	for _, p := range w.procs {
-		what := "(not said)"
-		if p.what != nil {
-			what = p.what.String()
+		reason := "(not said)"
+		if p.waitReason != nil {
+			reason = p.waitReason.String()
 		}
-		all = append(all, WaitingProgram{Program: p.name, Reason: what, Since: p.since})
+		all = append(all, WaitingProgram{Program: p.name, Reason: reason, Since: p.waitingSince})
 	}
 	return all
 }
 
-func report(b *strings.Builder, all []WaitingProgram) {
+func appendWaiting(b *strings.Builder, all []WaitingProgram) {
 	for _, x := range all {
 		fmt.Fprintf(b, "\n  %s waits for %s since %v", x.Program, x.Reason, x.Since)
 	}
 }
 
-// DeadlockError reports a world in which nothing is left to happen while
-// programs still wait.
+// DeadlockError reports that no event is left while programs are parked.
 type DeadlockError struct {
 	Now     mono.Time
 	Waiting []WaitingProgram // oldest program first
@@ -42,12 +41,11 @@ type DeadlockError struct {
 func (e *DeadlockError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "deadlock at %v: nothing is left to happen, and %d program(s) still wait:", e.Now, len(e.Waiting))
-	report(&b, e.Waiting)
+	appendWaiting(&b, e.Waiting)
 	return b.String()
 }
 
-// LimitError reports a run that reached a limit of its Config: most likely it
-// would never have ended.
+// LimitError reports that a run reached a limit of its Config.
 type LimitError struct {
 	Limit   string // "events" or "time"
 	Now     mono.Time
@@ -61,7 +59,7 @@ func (e *LimitError) Error() string {
 	if len(e.Waiting) > 0 {
 		b.WriteByte(':')
 	}
-	report(&b, e.Waiting)
+	appendWaiting(&b, e.Waiting)
 	return b.String()
 }
 
@@ -74,7 +72,7 @@ type ProgramError struct {
 func (e *ProgramError) Error() string { return fmt.Sprintf("program %s: %v", e.Program, e.Err) }
 func (e *ProgramError) Unwrap() error { return e.Err }
 
-// PanicError is a panic in a program, with the stack it happened on.
+// PanicError is a panic of a program, with its stack.
 type PanicError struct {
 	Program string
 	Value   any
@@ -85,15 +83,15 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("program %s panicked: %v\n\n%s", e.Program, e.Value, e.Stack)
 }
 
-// Unwrap returns the panic's value if it is an error.
+// Unwrap returns the panic value if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// ImpairError says which impairment of which port makes no sense.
+// ImpairError reports an invalid impairment of a port or trunk.
 type ImpairError struct {
-	Port      string // or the trunk
+	Port      string // or trunk
 	Direction string // "up" or "down"
 	Err       error
 }

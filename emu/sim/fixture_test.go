@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// host is a port whose driver keeps everything that arrives, with its time.
+// host is a port that records every received packet and its time.
 type host struct {
 	*Port
 	addr netip.AddrPort
@@ -26,7 +26,7 @@ type arrival struct {
 
 func addrOf(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}) }
 
-// HandleEvent is the host's OnReadable.
+// HandleEvent is the handler of OnReadable.
 func (h *host) HandleEvent(now mono.Time, _ uint64) {
 	var ds [2]link.Datagram
 	for {
@@ -49,7 +49,7 @@ func (h *host) to(o *host, payload []byte) link.Datagram {
 	return link.Datagram{Src: h.addr, Dst: o.addr, IPID: link.IPIDUnknown, Payload: payload}
 }
 
-// send sends to another host and returns how many datagrams were taken.
+// send sends to another host and returns how many datagrams Send accepted.
 func (h *host) send(t testing.TB, o *host, payloads ...[]byte) int {
 	t.Helper()
 	var ds []link.Datagram
@@ -63,7 +63,7 @@ func (h *host) send(t testing.TB, o *host, payloads ...[]byte) int {
 	return n
 }
 
-// times returns when each arrival was.
+// times returns the arrival times.
 func (h *host) times() (all []mono.Time) {
 	for _, a := range h.got {
 		all = append(all, a.at)
@@ -71,7 +71,7 @@ func (h *host) times() (all []mono.Time) {
 	return all
 }
 
-// numbers returns the numbers that numbered payloads carry.
+// numbers returns the numbers of the numbered payloads received.
 func (h *host) numbers() (all []int) {
 	for _, a := range h.got {
 		all = append(all, int(binary.BigEndian.Uint32(a.d.Payload)))
@@ -81,7 +81,7 @@ func (h *host) numbers() (all []int) {
 
 func numbered(i int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(i)) }
 
-// sized is a payload that makes an IPv4 packet of n bytes.
+// sized returns the payload of an IPv4 packet of n bytes.
 func sized(n int) []byte { return make([]byte, n-28) }
 
 func newNet(t testing.TB, w *World, cfg NetConfig) *Net {
@@ -110,14 +110,14 @@ func attach(t testing.TB, n *Net, cfg PortConfig) *host {
 	return h
 }
 
-// pair is two hosts on a cable.
+// pair returns two hosts on a cable.
 func pair(t testing.TB, w *World, l LinkConfig) (a, b *host) {
 	t.Helper()
 	n := newNet(t, w, NetConfig{Cable: true})
 	return attach(t, n, PortConfig{Link: l}), attach(t, n, PortConfig{Link: l})
 }
 
-// star is hosts around a switch.
+// star returns hosts on a switch.
 func star(t testing.TB, w *World, count int, l LinkConfig) []*host {
 	t.Helper()
 	n := newNet(t, w, NetConfig{})
@@ -128,8 +128,8 @@ func star(t testing.TB, w *World, count int, l LinkConfig) []*host {
 	return all
 }
 
-// toy is a protocol for exact events: a byte of flow, four of sequence number, a
-// byte of field.
+// toy dissects a test protocol: one byte of flow, four of sequence number, one
+// of field.
 type toy struct{}
 
 func toyPacket(flow byte, seq uint32) []byte {

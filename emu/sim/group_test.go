@@ -49,7 +49,7 @@ func TestMulticastReachesEveryMemberOnce(t *testing.T) {
 		join(2)
 		join(2)
 		send(0, 0, 1, 1, 0)
-		send(1, 0, 1, 1, 0) // a member hears itself, as a socket does
+		send(1, 0, 1, 1, 0) // a member receives its own, as a socket does
 		if err := h[2].Leave(group); err != nil {
 			t.Fatal(err)
 		}
@@ -74,8 +74,8 @@ func TestMulticastReachesEveryMemberOnce(t *testing.T) {
 	}
 }
 
-// On a cable a member may leave while the packet is being handed out.
-func TestMemberMayLeaveWhileBeingReached(t *testing.T) {
+// On a cable a member may leave while the packet is being delivered.
+func TestMemberMayLeaveDuringDelivery(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{})
 	group := netip.MustParseAddr("239.1.1.1")
@@ -100,7 +100,7 @@ func TestMemberMayLeaveWhileBeingReached(t *testing.T) {
 	}
 }
 
-func TestJoinRefusesUnicast(t *testing.T) {
+func TestJoinRejectsUnicast(t *testing.T) {
 	w := New(Config{})
 	a, _ := pair(t, w, LinkConfig{})
 	if err := a.Join(netip.MustParseAddr("10.0.0.1")); err == nil || !strings.Contains(err.Error(), "not a multicast address") {

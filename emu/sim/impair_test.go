@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// impaired is two hosts around a switch, the first with an impaired uplink and
+// impaired returns two hosts on a switch, the first with an impaired uplink and
 // the second with an impaired downlink.
 func impaired(t *testing.T, seed uint64, up, down impair.Config) (w *World, a, b *host) {
 	t.Helper()
@@ -28,8 +28,8 @@ func event(flow byte, seq uint32, time int, a impair.Action) impair.Config {
 	}}}
 }
 
-// play sends, a microsecond apart, packets of flow 5 with the given sequence
-// numbers and returns those that arrive, with their times in microseconds.
+// play sends packets of flow 5 with the given sequence numbers, a microsecond
+// apart, and returns those that arrive, with their times in microseconds.
 func play(t *testing.T, w *World, a, b *host, seqs ...uint32) (got []uint32, at []mono.Time) {
 	t.Helper()
 	for i, s := range seqs {
@@ -43,7 +43,7 @@ func play(t *testing.T, w *World, a, b *host, seqs ...uint32) (got []uint32, at 
 	return got, at
 }
 
-func TestExactEventsHappenOnTheWire(t *testing.T) {
+func TestExactEventsDropDuplicateAndDelay(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cfg  impair.Config
 		want []uint32
@@ -73,7 +73,7 @@ func TestExactEventsHappenOnTheWire(t *testing.T) {
 	}
 }
 
-func TestExactEventsChangeThePacket(t *testing.T) {
+func TestExactEventsModifyPacket(t *testing.T) {
 	for name, tc := range map[string]struct {
 		action impair.Action
 		check  func(link.Datagram) bool
@@ -96,7 +96,7 @@ func TestExactEventsChangeThePacket(t *testing.T) {
 	}
 }
 
-func TestCableIsImpairedAtBothEnds(t *testing.T) {
+func TestCableImpairsBothDirections(t *testing.T) {
 	w := New(Config{Seed: 1})
 	n := newNet(t, w, NetConfig{Cable: true})
 	late := impair.Config{Specs: []impair.Spec{{Delay: 10, DuplicatePPM: impair.PPM}}}
@@ -107,21 +107,21 @@ func TestCableIsImpairedAtBothEnds(t *testing.T) {
 	if want := []mono.Time{120, 120, 120, 120}; !slices.Equal(b.times(), want) {
 		t.Errorf("arrivals %v, want %v", b.times(), want)
 	}
-	b.send(t, a, numbered(2)) // the other way is clear
+	b.send(t, a, numbered(2)) // the other direction is not impaired
 	mustRun(t, w)
 	if len(a.got) != 1 {
 		t.Errorf("%d arrived the other way", len(a.got))
 	}
 }
 
-func TestChanceFollowsFromTheSeedAndThePort(t *testing.T) {
+func TestRandomLossDependsOnSeedAndPortOnly(t *testing.T) {
 	lossy := impair.Config{Specs: []impair.Spec{{LossPPM: 500_000}}}
 	run := func(seed uint64, extra bool) []int {
 		w := New(Config{Seed: seed})
 		n := newNet(t, w, NetConfig{})
 		a := attach(t, n, PortConfig{Up: lossy})
 		b := attach(t, n, PortConfig{})
-		if extra { // another lossy port, with traffic of its own in between
+		if extra { // another lossy port with interleaved traffic
 			c := attach(t, n, PortConfig{Up: lossy, Down: lossy})
 			for i := range 200 {
 				w.AtFunc(mono.Time(i*10+5), func() { c.send(t, b, numbered(1000+i)) })

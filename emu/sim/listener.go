@@ -11,125 +11,124 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// backlogMax is how many streams wait to be accepted before more are refused,
-// unless the listener says that fewer do.
-const backlogMax = 1024
+// maxBacklog limits the accept queue of a listener.
+const maxBacklog = 1024
 
-// Port numbers given to a dialer or listener that names none.
+// Ephemeral port range.
 const (
-	firstEphemeral  = 49152
-	ephemeralNumber = 1<<16 - firstEphemeral
+	firstEphemeral = 49152
+	ephemeralCount = 1<<16 - firstEphemeral
 )
 
-// Listener takes the streams that are dialed to its address.
+// Listener accepts the streams dialed to its address.
 type Listener struct {
-	net     *Net
-	port    *Port
-	addr    netip.AddrPort
-	at      []netip.AddrPort // where it is reached: addr, or each that an unspecified one means
-	backlog int
-	waiting ring[*Stream]
-	hook    hook
-	closed  bool
+	net         *Net
+	port        *Port
+	addr        netip.AddrPort
+	boundAddrs  []netip.AddrPort // addr, or each address that the unspecified address stands for
+	backlog     int
+	acceptQueue ring[*Stream]
+	onAccept    callback
+	closed      bool
 }
 
 // ListenStream listens on an address of one of the ports. Port 0 means any.
 func (n *Net) ListenStream(addr netip.AddrPort) (*Listener, error) {
-	addr = plainPort(addr)
+	addr = canonicalAddrPort(addr)
 	p := n.byAddr[addr.Addr()]
 	if p == nil {
-		return nil, streamErr("listen on", addr, errNoPort)
+		return nil, addrError("listen on", addr, errNoPort)
 	}
-	return p.listen(addr, backlogMax)
+	return p.listen(addr, maxBacklog)
 }
 
 // listen listens on one address of the port, or on all of a family.
 func (p *Port) listen(addr netip.AddrPort, backlog int) (*Listener, error) {
 	if addr.Port() == 0 {
-		for range ephemeralNumber {
+		for range ephemeralCount {
 			l, err := p.listen(netip.AddrPortFrom(addr.Addr(), p.nextEphemeral()), backlog)
 			if !errors.Is(err, link.ErrAddrInUse) {
 				return l, err
 			}
 		}
-		return nil, streamErr("listen on", addr, fmt.Errorf("every port from %d on: %w", firstEphemeral, link.ErrAddrInUse))
+		return nil, addrError("listen on", addr, fmt.Errorf("every port from %d on: %w", firstEphemeral, link.ErrAddrInUse))
 	}
 	n := p.net
 	l := &Listener{net: n, port: p, addr: addr, backlog: backlog}
 	for _, a := range p.cfg.Addrs {
 		if a == addr.Addr() || addr.Addr().IsUnspecified() && a.Is4() == addr.Addr().Is4() {
-			l.at = append(l.at, netip.AddrPortFrom(a, addr.Port()))
+			l.boundAddrs = append(l.boundAddrs, netip.AddrPortFrom(a, addr.Port()))
 		}
 	}
-	if len(l.at) == 0 {
-		return nil, streamErr("listen on", addr, fmt.Errorf("port %s has %v: %w", p.cfg.Name, p.cfg.Addrs, link.ErrUnreachable))
+	if len(l.boundAddrs) == 0 {
+		return nil, addrError("listen on", addr, fmt.Errorf("port %s has %v: %w", p.cfg.Name, p.cfg.Addrs, link.ErrUnreachable))
 	}
-	for _, a := range l.at {
+	for _, a := range l.boundAddrs {
 		if n.listeners[a] != nil {
-			return nil, streamErr("listen on", addr, link.ErrAddrInUse)
+			return nil, addrError("listen on", addr, link.ErrAddrInUse)
 		}
 	}
-	for _, a := range l.at {
+	for _, a := range l.boundAddrs {
 		n.listeners[a] = l
 	}
-	p.listening = append(p.listening, l)
+	p.listeners = append(p.listeners, l)
 	return l, nil
 }
 
 func (p *Port) nextEphemeral() uint16 {
-	port := firstEphemeral + p.ephemeral%ephemeralNumber
-	p.ephemeral++
+	port := firstEphemeral + p.ephemeralUsed%ephemeralCount
+	p.ephemeralUsed++
 	return uint16(port)
 }
 
 // Addr returns the address listened on.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// OnAccept runs h, in an event, when a stream has come to be accepted.
-func (l *Listener) OnAccept(h Handler, arg uint64) { l.hook = hook{h, arg} }
+// OnAccept runs h, in an event, when a stream has entered the accept queue.
+func (l *Listener) OnAccept(h Handler, arg uint64) { l.onAccept = callback{h, arg} }
 
-// Accept returns the next stream that was dialed; nil if none waits.
+// Accept returns the next stream of the accept queue; nil if it is empty.
 func (l *Listener) Accept() (*Stream, error) {
 	if l.closed {
-		return nil, streamErr("accept on", l.addr, link.ErrClosed)
+		return nil, addrError("accept on", l.addr, link.ErrClosed)
 	}
-	if l.waiting.len() == 0 {
+	if l.acceptQueue.len() == 0 {
 		return nil, nil
 	}
-	return l.waiting.pop(), nil
+	return l.acceptQueue.pop(), nil
 }
 
-// Close stops listening and aborts the streams that nobody accepted.
+// Close stops listening and aborts the streams in the accept queue.
 func (l *Listener) Close() error {
 	if l.closed {
-		return streamErr("close of", l.addr, link.ErrClosed)
+		return addrError("close of", l.addr, link.ErrClosed)
 	}
 	l.closed = true
-	for _, a := range l.at {
+	for _, a := range l.boundAddrs {
 		delete(l.net.listeners, a)
 	}
-	if i := slices.Index(l.port.listening, l); i >= 0 {
-		l.port.listening = slices.Delete(l.port.listening, i, i+1)
+	if i := slices.Index(l.port.listeners, l); i >= 0 {
+		l.port.listeners = slices.Delete(l.port.listeners, i, i+1)
 	}
-	for l.waiting.len() > 0 {
-		_ = l.waiting.pop().Abort(l.net.w.now)
+	for l.acceptQueue.len() > 0 {
+		_ = l.acceptQueue.pop().Abort(l.net.w.now)
 	}
 	return nil
 }
 
-// DialStream starts a stream from an address of one of the ports to a listener's.
-// Port 0 in local means any. It does not wait: the stream is connected, or has
-// failed, when OnWritable is run.
+// DialStream starts to connect an address of one of the ports to a listener.
+// Port 0 in local means any. It does not block: OnWritable is called when the
+// stream is connected or has failed.
 func (n *Net) DialStream(local, remote netip.AddrPort) (*Stream, error) {
-	local, remote = plainPort(local), plainPort(remote)
+	local, remote = canonicalAddrPort(local), canonicalAddrPort(remote)
 	p, far := n.byAddr[local.Addr()], n.byAddr[remote.Addr()]
 	switch {
 	case p == nil:
-		return nil, streamErr("dial from", local, errNoPort)
+		return nil, addrError("dial from", local, errNoPort)
 	case far == nil:
-		return nil, streamErr("dial to", remote, errNoPort)
+		return nil, addrError("dial to", remote, errNoPort)
 	case local.Addr().Is4() != remote.Addr().Is4():
-		return nil, streamErr("dial to", remote, fmt.Errorf("from %v: not the same IP version", local))
+		return nil, addrError("dial to", remote, fmt.Errorf("from %v: not the same IP version", local))
 	}
 	local, err := p.dialFrom(local, remote)
 	if err != nil {
@@ -141,32 +140,34 @@ func (n *Net) DialStream(local, remote netip.AddrPort) (*Stream, error) {
 	return s, nil
 }
 
-// dialFrom finds a port number if local has none.
+// dialFrom chooses an ephemeral port if local has port 0.
 func (p *Port) dialFrom(local, remote netip.AddrPort) (netip.AddrPort, error) {
 	if local.Port() != 0 {
 		if p.hasStream(local, remote) {
-			return local, streamErr("dial from", local, fmt.Errorf("to %v: %w", remote, link.ErrAddrInUse))
+			return local, addrError("dial from", local, fmt.Errorf("to %v: %w", remote, link.ErrAddrInUse))
 		}
 		return local, nil
 	}
-	for range ephemeralNumber {
-		fresh := p.ephemeral < ephemeralNumber // nobody can have got it before
+	for range ephemeralCount {
+		unused := p.ephemeralUsed < ephemeralCount
 		a := netip.AddrPortFrom(local.Addr(), p.nextEphemeral())
-		if fresh || !p.hasStream(a, remote) {
+		if unused || !p.hasStream(a, remote) {
 			return a, nil
 		}
 	}
-	return local, streamErr("dial from", local, fmt.Errorf("every port from %d on to %v: %w", firstEphemeral, remote, link.ErrAddrInUse))
+	return local, addrError("dial from", local, fmt.Errorf("every port from %d on to %v: %w", firstEphemeral, remote, link.ErrAddrInUse))
 }
 
 func (p *Port) hasStream(local, remote netip.AddrPort) bool {
 	return slices.ContainsFunc(p.streams, func(s *Stream) bool { return s.local == local && s.remote == remote })
 }
 
-// errNoPort is link.ErrUnreachable as it is where addresses belong to ports.
+// errNoPort is link.ErrUnreachable for an address that no port has.
 var errNoPort = fmt.Errorf("no port has the address: %w", link.ErrUnreachable)
 
-func plainPort(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(plain(a.Addr()), a.Port()) }
+func canonicalAddrPort(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(canonical(a.Addr()), a.Port())
+}
 
 func (n *Net) newStream(p, far *Port, local, remote netip.AddrPort, conn int, dialer bool) *Stream {
 	s := &Stream{
@@ -178,14 +179,14 @@ func (n *Net) newStream(p, far *Port, local, remote netip.AddrPort, conn int, di
 		ip = link.IPv4HeaderLen
 	}
 	mtu := min(p.cfg.Link.MTU, far.cfg.Link.MTU)
-	n.path(p.sw, far.sw, flowHash(local, remote), func(w *way) { mtu = min(mtu, w.trunk.cfg.Link.MTU) })
+	n.walkPath(p.sw, far.sw, flowHash(local, remote), func(w *trunkDir) { mtu = min(mtu, w.trunk.cfg.Link.MTU) })
 	s.mss = mtu - ip - tcpHeaderLen
-	s.retry.init(n.w, (*retransmission)(s), 0)
+	s.retryTimer.init(n.w, (*retryHandler)(s), 0)
 	side := "listener"
 	if dialer {
 		side = "dialer"
 	}
-	s.initChance(fmt.Sprintf("%s/stream%d/%s", n.cfg.Name, conn, side))
+	s.initRands(fmt.Sprintf("%s/stream%d/%s", n.cfg.Name, conn, side))
 	for _, e := range n.cfg.Stream.Events {
 		if (e.Conn == 0 || e.Conn == conn) && e.FromListener == !dialer {
 			s.events = append(s.events, e)
@@ -198,34 +199,34 @@ func (n *Net) newStream(p, far *Port, local, remote netip.AddrPort, conn int, di
 	return s
 }
 
-// accept makes the listening end of the stream that s dialed, or refuses it.
+// accept creates the listening end of the stream that s dialed, or refuses it.
 func (n *Net) accept(s *Stream, syn *segment) {
 	n.tapSegment(s.farPort(), In, syn)
 	l := n.listeners[s.remote]
-	if l == nil || l.waiting.len() >= l.backlog {
-		s.tapAnswer(Out, s.farPort())
-		n.w.At(n.w.now.Add(s.returnLatency()), (*refusal)(s), 0)
+	if l == nil || l.acceptQueue.len() >= l.backlog {
+		s.tapReset(Out, s.farPort())
+		n.w.At(n.w.now.Add(s.returnLatency()), (*refusalArrival)(s), 0)
 		return
 	}
 	end := n.newStream(l.port, s.port, s.remote, s.local, s.conn, false)
 	end.open = true
-	end.rcvd = 1
+	end.rcvNxt = 1
 	end.peer, s.peer = s, end
 	end.transmit(end.newSegment(segmentAccept))
-	l.waiting.push(end)
-	l.hook.call(n.w.now)
+	l.acceptQueue.push(end)
+	l.onAccept.call(n.w.now)
 }
 
-// refusal tells a dialer that nobody listened.
-type refusal Stream
+// refusalArrival is a Stream as the handler of the RST that refuses it.
+type refusalArrival Stream
 
-func (h *refusal) HandleEvent(mono.Time, uint64) {
+func (h *refusalArrival) HandleEvent(mono.Time, uint64) {
 	s := (*Stream)(h)
-	s.tapAnswer(In, s.port)
+	s.tapReset(In, s.port)
 	s.fail(link.ErrRefused)
 }
 
-// establish is the dialer learning that its stream was accepted.
+// establish completes the handshake at the dialer.
 func (s *Stream) establish(now mono.Time) {
 	s.open = true
 	if s.finQueued {
@@ -234,17 +235,17 @@ func (s *Stream) establish(now mono.Time) {
 	s.writable.call(now)
 }
 
-// broken is a sender learning, one way later, that its peer is gone.
-type broken Stream
+// resetArrival is a Stream as the handler of the RST of a peer that is gone.
+type resetArrival Stream
 
-func (h *broken) HandleEvent(mono.Time, uint64) {
+func (h *resetArrival) HandleEvent(mono.Time, uint64) {
 	s := (*Stream)(h)
-	s.tapAnswer(In, s.port)
+	s.tapReset(In, s.port)
 	s.fail(link.ErrReset)
 }
 
-func (s *Stream) breakAfterReturn() {
+func (s *Stream) resetAfterReturn() {
 	w := s.net.w
-	s.tapAnswer(Out, s.farPort())
-	w.At(w.now.Add(s.returnLatency()), (*broken)(s), 0)
+	s.tapReset(Out, s.farPort())
+	w.At(w.now.Add(s.returnLatency()), (*resetArrival)(s), 0)
 }

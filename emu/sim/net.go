@@ -11,47 +11,45 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// NetConfig describes a Net.
+// NetConfig configures a Net.
 type NetConfig struct {
-	// Name is the Net's own in its world: errors and random streams go by it.
-	// Empty means "net" and a number.
+	// Name is unique in the world; errors and random streams use it. The
+	// default is "net" and a number.
 	Name string
-	// Cable joins two ports back to back: no switch, no queue in the middle, one
-	// latency, and both lose their link together.
+	// Cable connects two ports back to back, without a switch and its queue.
+	// Both ends lose their link together.
 	Cable bool
-	// Dissector lets exact events match by flow and sequence number; nil if none
-	// needs to.
+	// Dissector lets exact events match by flow and sequence number; may be
+	// nil.
 	Dissector impair.Dissector
-	// Stream is how byte streams behave.
+	// Stream configures byte streams.
 	Stream StreamConfig
 }
 
-// Net is a network: ports around one store-and-forward switch, or the two ends
-// of one cable, or several switches with trunks between them (AddSwitch). A
-// packet crosses the sender's cable, waits in the switch's queue towards the
-// receiver, and crosses the receiver's cable; with more switches, it waits in
-// each of them, and crosses the trunks between. A port may send to itself: the
-// packet goes the whole way and comes back. Copies of multicasts, and of
-// broadcasts to 255.255.255.255, are made at the sender's switch.
+// Net is a network: ports on one store-and-forward switch, the two ends of one
+// cable, or several switches joined by trunks (AddSwitch). A packet crosses the
+// sender's uplink, waits in the egress queue of each switch, and crosses the
+// trunks and the receiver's downlink. A packet to the sender itself takes the
+// same path. The sender's switch copies multicast and broadcast packets.
 type Net struct {
-	w      *World
-	cfg    NetConfig
-	ports  []*Port
-	byAddr map[netip.Addr]*Port
-	byName map[string]*Port
-	groups map[netip.Addr][]*Port // members in the order they joined
-	fanout []*Port                // those that one packet goes to
+	w         *World
+	cfg       NetConfig
+	ports     []*Port
+	byAddr    map[netip.Addr]*Port
+	byName    map[string]*Port
+	groups    map[netip.Addr][]*Port // members in the order they joined
+	receivers []*Port                // scratch buffer of forward
 
-	switches   []*Switch // none where the one switch needs no name
-	trunks     []*Trunk
-	trunkNames map[string]*Trunk
-	routed     bool // the ways between switches, and the broadcast domains, are known
+	switches    []*Switch // empty if the Net has only the default switch
+	trunks      []*Trunk
+	trunkNames  map[string]*Trunk
+	routesValid bool // nextHops and broadcast domains are computed
 
 	packets []*packet
 	free    []uint32
 
-	divided bool                  // by Partition
-	blocked map[[2]*Port]struct{} // one-way, by Block
+	partitioned bool                  // Partition is in effect
+	blocked     map[[2]*Port]struct{} // from, to; set by Block
 
 	listeners    map[netip.AddrPort]*Listener
 	dialed       int
@@ -63,12 +61,12 @@ type Net struct {
 	streamTap StreamTap
 }
 
-// Tap sees packets: as they are put on the wire by a port, and as they are
-// delivered to one. The datagram is valid during the call; its Tag is the same for
-// all copies of a packet, and counts the packets of the world from 1.
+// Tap observes packets as ports send them and as they are delivered. The
+// datagram is valid during the call. Its Tag is the same for all copies of a
+// packet; the packets of a world are numbered from 1.
 type Tap func(now mono.Time, p *Port, dir Direction, d *link.Datagram)
 
-// Direction is that of a packet, as its port sees it.
+// Direction is the direction of a packet as seen by its port.
 type Direction uint8
 
 // The two directions.
@@ -80,16 +78,16 @@ const (
 // NewNet returns a network without ports.
 func NewNet(w *World, cfg NetConfig) (*Net, error) {
 	if cfg.Name == "" {
-		cfg.Name = fmt.Sprintf("net%d", len(w.nets))
+		cfg.Name = fmt.Sprintf("net%d", len(w.netNames))
 	}
 	cfg.Stream = cfg.Stream.withDefaults()
 	if err := cfg.Stream.validate(); err != nil {
 		return nil, fmt.Errorf("net %s: %w", cfg.Name, err)
 	}
-	if w.nets[cfg.Name] {
+	if w.netNames[cfg.Name] {
 		return nil, fmt.Errorf("net %s: the name is taken", cfg.Name)
 	}
-	w.nets[cfg.Name] = true
+	w.netNames[cfg.Name] = true
 	return &Net{
 		w: w, cfg: cfg,
 		byAddr:    make(map[netip.Addr]*Port),
@@ -102,7 +100,7 @@ func NewNet(w *World, cfg NetConfig) (*Net, error) {
 	}, nil
 }
 
-// NewPair returns two ports at the ends of one cable.
+// NewPair returns two ports connected by a cable.
 func NewPair(w *World, cfg NetConfig, a, b PortConfig) (*Port, *Port, error) {
 	cfg.Cable = true
 	n, err := NewNet(w, cfg)
@@ -125,25 +123,25 @@ func (n *Net) Attach(cfg PortConfig) (*Port, error) {
 	cfg.Link = cfg.Link.withDefaults()
 	cfg.Addrs = slices.Clone(cfg.Addrs)
 	for i, a := range cfg.Addrs {
-		cfg.Addrs[i] = plain(a)
+		cfg.Addrs[i] = canonical(a)
 	}
 	p := &Port{net: n, cfg: cfg, sw: cfg.Switch}
 	if err := n.check(p); err != nil {
 		return nil, fmt.Errorf("net %s: port %s: %w", n.cfg.Name, cfg.Name, err)
 	}
 	l := &cfg.Link
-	p.up = wire{pacer: impair.Pacer{RateBps: l.RateBps}, latency: l.Latency, overhead: l.OverheadBytes}
-	p.down = p.up
-	p.writableTimer.init(n.w, (*becomesWritable)(p), 0)
-	p.red = n.w.Rand(n.stream(cfg.Name, "red"))
+	p.uplink = wire{pacer: impair.Pacer{RateBps: l.RateBps}, latency: l.Latency, overhead: l.OverheadBytes}
+	p.downlink = p.uplink
+	p.writableTimer.init(n.w, (*writableHandler)(p), 0)
+	p.ecnRand = n.w.Rand(n.randName(cfg.Name, "red"))
 	var errUp, errDown error
-	p.impairUp, errUp = n.newImpairment(cfg.Name, "up", cfg.Up, (*forwarding)(n))
-	p.impairDown, errDown = n.newImpairment(cfg.Name, "down", cfg.Down, (*delivery)(n))
+	p.impairUp, errUp = n.newImpairment(cfg.Name, "up", cfg.Up, (*afterUpImpairment)(n))
+	p.impairDown, errDown = n.newImpairment(cfg.Name, "down", cfg.Down, (*afterDownImpairment)(n))
 	if err := errors.Join(errUp, errDown); err != nil {
 		return nil, fmt.Errorf("net %s: %w", n.cfg.Name, err)
 	}
-	p.impairUp.at(p)
-	p.impairDown.at(p)
+	p.impairUp.setPort(p)
+	p.impairDown.setPort(p)
 	n.ports = append(n.ports, p)
 	n.byName[cfg.Name] = p
 	for _, a := range p.cfg.Addrs {
@@ -178,27 +176,27 @@ func (n *Net) check(p *Port) error {
 	return p.cfg.Link.validate()
 }
 
-// plain is the one form in which an address is looked up and travels.
-func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+// canonical returns a without IPv4 mapping and zone.
+func canonical(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// stream names a random stream of a port's or a trunk's.
-func (n *Net) stream(place, use string) string { return n.cfg.Name + "/" + place + "/" + use }
+// randName returns the name of a random stream of a port or trunk.
+func (n *Net) randName(place, use string) string { return n.cfg.Name + "/" + place + "/" + use }
 
 // Ports returns the ports in the order they were attached.
 func (n *Net) Ports() []*Port { return n.ports }
 
-// World returns the world that the network is in.
+// World returns the network's world.
 func (n *Net) World() *World { return n.w }
 
 // Port returns the port of that name, nil if there is none.
 func (n *Net) Port(name string) *Port { return n.byName[name] }
 
-// SetTap shows every packet to t from now on; nil ends it.
+// SetTap replaces the Tap; nil removes it.
 func (n *Net) SetTap(t Tap) { n.tap = t }
 
-// DropTap sees packets that end on the way: where, and for what cause. One that a
-// pipe holds back for others to overtake is shown too, and may arrive later.
+// DropTap observes dropped packets, with the place and the cause. A packet that
+// a reorder event holds back is shown too, and may still be delivered.
 type DropTap func(now mono.Time, place, cause string, d *link.Datagram)
 
-// SetDropTap shows every packet that is dropped to t from now on; nil ends it.
+// SetDropTap replaces the DropTap; nil removes it.
 func (n *Net) SetDropTap(t DropTap) { n.dropTap = t }

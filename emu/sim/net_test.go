@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-func TestPortKeepsTheContract(t *testing.T) {
+func TestPortImplementsPacketLink(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cfg  NetConfig
 		a, b string
@@ -44,7 +44,7 @@ func TestPortKeepsTheContract(t *testing.T) {
 	}
 }
 
-func TestCableTakesRateAndLatencyOnce(t *testing.T) {
+func TestCableAddsRateAndLatencyOnce(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{RateBps: 8e9, Latency: 500}) // a byte a nanosecond
 	a.send(t, b, sized(100), sized(1000), sized(28))
@@ -54,7 +54,7 @@ func TestCableTakesRateAndLatencyOnce(t *testing.T) {
 	}
 }
 
-func TestSwitchStoresAndForwards(t *testing.T) {
+func TestSwitchIsStoreAndForward(t *testing.T) {
 	w := New(Config{})
 	h := star(t, w, 2, LinkConfig{RateBps: 8e9, Latency: 500})
 	h[0].send(t, h[1], sized(100), sized(1000))
@@ -66,7 +66,7 @@ func TestSwitchStoresAndForwards(t *testing.T) {
 	}
 }
 
-func TestFramingOverheadCostsTime(t *testing.T) {
+func TestOverheadBytesUseBandwidth(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{RateBps: 8e9, OverheadBytes: 38})
 	a.send(t, b, sized(62), sized(62))
@@ -79,8 +79,7 @@ func TestFramingOverheadCostsTime(t *testing.T) {
 	}
 }
 
-// A saturated link carries exactly its rate, whatever the packets' sizes.
-func TestRateIsExact(t *testing.T) {
+func TestSaturatedLinkCarriesExactRate(t *testing.T) {
 	w := New(Config{})
 	const rate = 3_333_333_333
 	a, b := pair(t, w, LinkConfig{RateBps: rate, TxQueueBytes: 10_000})
@@ -103,7 +102,7 @@ func TestRateIsExact(t *testing.T) {
 	}
 }
 
-func TestCleanLinkIsFirstInFirstOut(t *testing.T) {
+func TestUnimpairedLinkKeepsOrder(t *testing.T) {
 	w := New(Config{Seed: 1})
 	h := star(t, w, 4, LinkConfig{RateBps: 1e9, Latency: 10_000})
 	r := w.Rand("test")
@@ -113,7 +112,8 @@ func TestCleanLinkIsFirstInFirstOut(t *testing.T) {
 		sent[from] = append(sent[from], i)
 		w.AtFunc(mono.Time(r.IntN(50)+i*100), func() { h[from].send(t, h[3], append(numbered(i), make([]byte, (i*31)%1000)...)) })
 	}
-	// Within 50 ns of jitter and at 100 ns a step, each sender's own order holds.
+	// With 50 ns of jitter and steps of 100 ns, each sender's packets stay in
+	// order.
 	mustRun(t, w)
 	got := make(map[int][]int)
 	numbers := h[3].numbers()
@@ -131,7 +131,7 @@ func TestCleanLinkIsFirstInFirstOut(t *testing.T) {
 	}
 }
 
-func TestFullSwitchQueueLoses(t *testing.T) {
+func TestFullSwitchQueueDrops(t *testing.T) {
 	w := New(Config{})
 	n := newNet(t, w, NetConfig{})
 	fast := LinkConfig{RateBps: 80e9}
@@ -143,7 +143,8 @@ func TestFullSwitchQueueLoses(t *testing.T) {
 		b.send(t, c, sized(1000))
 	}
 	mustRun(t, w)
-	// Ten packets come in pairs every 100 ns and leave one in 1000: three fit.
+	// Ten packets arrive in pairs every 100 ns and leave one per 1000 ns: three
+	// fit.
 	if s := c.Stats(); s.Drops != (Drops{QueueFull: 7}) || s.Delivered != 3 || s.QueueBytesMax != 3000 {
 		t.Errorf("stats %+v", s)
 	}
@@ -152,7 +153,7 @@ func TestFullSwitchQueueLoses(t *testing.T) {
 	}
 }
 
-func TestFullPortPushesBackAndLosesNothing(t *testing.T) {
+func TestFullTxQueueStopsSendWithoutLoss(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{RateBps: 8e9, TxQueueBytes: 2500})
 	var writable []mono.Time
@@ -174,7 +175,7 @@ func TestFullPortPushesBackAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestOnePacketAlwaysFitsInAPort(t *testing.T) {
+func TestOnePacketAlwaysFitsTxQueue(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{RateBps: 8e9, TxQueueBytes: 10})
 	if n := a.send(t, b, sized(1000), sized(1000)); n != 1 {
@@ -182,7 +183,7 @@ func TestOnePacketAlwaysFitsInAPort(t *testing.T) {
 	}
 }
 
-func TestUnreadPacketsAreLostAtTheLimit(t *testing.T) {
+func TestFullRxQueueDrops(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{RxQueueBytes: 2000})
 	b.OnReadable(nil, 0)
@@ -199,7 +200,7 @@ func TestUnreadPacketsAreLostAtTheLimit(t *testing.T) {
 	}
 }
 
-func TestTooBigIsLostWhereItDoesNotFit(t *testing.T) {
+func TestPacketLargerThanMTUIsDropped(t *testing.T) {
 	w := New(Config{})
 	n := newNet(t, w, NetConfig{})
 	a := attach(t, n, PortConfig{Link: LinkConfig{MTU: 9000}})
@@ -211,7 +212,7 @@ func TestTooBigIsLostWhereItDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestUnknownAddressIsLost(t *testing.T) {
+func TestUnknownAddressIsDropped(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{})
 	d := a.to(b, nil)
@@ -225,7 +226,7 @@ func TestUnknownAddressIsLost(t *testing.T) {
 	}
 }
 
-func TestPortReachesItself(t *testing.T) {
+func TestPortCanSendToItself(t *testing.T) {
 	w := New(Config{})
 	h := star(t, w, 2, LinkConfig{Latency: 100})
 	h[0].send(t, h[0], numbered(1))
@@ -235,7 +236,7 @@ func TestPortReachesItself(t *testing.T) {
 	}
 }
 
-func TestHeaderIsFilledInAndKept(t *testing.T) {
+func TestSendFillsInMissingHeaderFields(t *testing.T) {
 	w := New(Config{})
 	n := newNet(t, w, NetConfig{})
 	v6 := netip.MustParseAddr("fd00::7")
@@ -269,7 +270,7 @@ func TestHeaderIsFilledInAndKept(t *testing.T) {
 	}
 }
 
-func TestQueueMarksAboveItsThreshold(t *testing.T) {
+func TestECNMarksAboveThreshold(t *testing.T) {
 	w := New(Config{})
 	n := newNet(t, w, NetConfig{})
 	a := attach(t, n, PortConfig{Link: LinkConfig{}})
@@ -286,14 +287,14 @@ func TestQueueMarksAboveItsThreshold(t *testing.T) {
 	for _, x := range b.got {
 		got = append(got, x.d.ECNBits())
 	}
-	// The queue holds 0, 1000, 2000, 3000, … bytes when each comes.
+	// Successive packets find 0, 1000, 2000, 3000, … bytes in the queue.
 	want := []uint8{link.ECT0, link.ECT0, link.ECT0, link.CE, link.NotECT, link.CE, link.CE}
 	if !slices.Equal(got, want) || b.Stats().Marked != 2 {
 		t.Errorf("ECN %v, want %v; marked %d", got, want, b.Stats().Marked)
 	}
 }
 
-func TestQueueMarksMoreTheLongerItIs(t *testing.T) {
+func TestECNMarkProbabilityGrowsWithQueue(t *testing.T) {
 	w := New(Config{Seed: 2})
 	n := newNet(t, w, NetConfig{})
 	a := attach(t, n, PortConfig{})
@@ -325,7 +326,7 @@ func TestQueueMarksMoreTheLongerItIs(t *testing.T) {
 	}
 }
 
-func TestAttachNamesTheMistake(t *testing.T) {
+func TestAttachRejectsInvalidConfig(t *testing.T) {
 	w := New(Config{})
 	n := newNet(t, w, NetConfig{Name: "lab"})
 	good := PortConfig{Name: "a", Addrs: []netip.Addr{addrOf(0)}}
@@ -371,7 +372,7 @@ func TestAttachNamesTheMistake(t *testing.T) {
 	}
 }
 
-func TestNetsHaveNamesOfTheirOwn(t *testing.T) {
+func TestNetNamesAreUnique(t *testing.T) {
 	w := New(Config{})
 	newNet(t, w, NetConfig{Name: "lab"})
 	if _, err := NewNet(w, NetConfig{Name: "lab"}); err == nil || !strings.Contains(err.Error(), "net lab: the name is taken") {
@@ -382,7 +383,7 @@ func TestNetsHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestNewPairReportsBothEnds(t *testing.T) {
+func TestNewPairReportsErrorsOfBothEnds(t *testing.T) {
 	w := New(Config{})
 	a, b, err := NewPair(w, NetConfig{}, PortConfig{Addrs: []netip.Addr{addrOf(0)}}, PortConfig{Addrs: []netip.Addr{addrOf(1)}})
 	if err != nil || a.Net() != b.Net() || len(a.Net().Ports()) != 2 || a.Net().World() != w {
@@ -413,7 +414,7 @@ func TestPacketsDoNotAllocate(t *testing.T) {
 			}
 			mustRun(t, w)
 		}
-		for range 200 { // until no burst is the largest yet
+		for range 200 { // until the pools have grown
 			run()
 		}
 		if n := testing.AllocsPerRun(100, run); n != 0 {
@@ -422,7 +423,7 @@ func TestPacketsDoNotAllocate(t *testing.T) {
 	}
 }
 
-func TestTapSeesWhatIsSentAndDelivered(t *testing.T) {
+func TestTapSeesSentAndDeliveredPackets(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{Latency: 10})
 	type seen struct {
@@ -442,14 +443,14 @@ func TestTapSeesWhatIsSentAndDelivered(t *testing.T) {
 	}
 }
 
-func TestClosedPortIsGone(t *testing.T) {
+func TestClosedPortIsUnreachable(t *testing.T) {
 	w := New(Config{})
 	h := star(t, w, 2, LinkConfig{Latency: 100})
 	group := netip.MustParseAddr("239.0.0.1")
 	if err := h[1].Join(group); err != nil {
 		t.Fatal(err)
 	}
-	h[0].send(t, h[1], numbered(1)) // will still be on its way
+	h[0].send(t, h[1], numbered(1)) // still in flight at Close
 	if err := w.RunUntil(150); err != nil {
 		t.Fatal(err)
 	}

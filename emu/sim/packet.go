@@ -9,18 +9,17 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// packet is a datagram under way. Packets are pooled with their buffers: the
-// network allocates only while more are under way than ever before.
+// packet is a datagram in flight. Packets and their buffers are pooled.
 type packet struct {
 	link.Datagram
 	id       uint32
 	inUse    bool
-	epoch    uint32 // of the link it is on: a link that went down lost its packets
+	epoch    uint32 // of its link when sent: a link that goes down loses its packets
 	from, to *Port
-	way      *way // the trunk that it is on
+	trunkDir *trunkDir // trunk direction that it crosses
 }
 
-func (n *Net) alloc(d *link.Datagram, from, to *Port) *packet {
+func (n *Net) newPacket(d *link.Datagram, from, to *Port) *packet {
 	var pk *packet
 	if k := len(n.free); k > 0 {
 		pk = n.packets[n.free[k-1]]
@@ -36,7 +35,7 @@ func (n *Net) alloc(d *link.Datagram, from, to *Port) *packet {
 	return pk
 }
 
-func (n *Net) release(pk *packet) {
+func (n *Net) releasePacket(pk *packet) {
 	if !pk.inUse {
 		panic("sim: packet released twice")
 	}
@@ -44,20 +43,20 @@ func (n *Net) release(pk *packet) {
 	n.free = append(n.free, pk.id)
 }
 
-// normalize makes pk what it is on the wire: plain addresses, and the header
-// fields that the sender left to the link.
+// normalize makes addresses canonical and fills in the header fields that the
+// sender left empty.
 func (p *Port) normalize(pk *packet) {
 	dst := pk.Dst.Addr()
 	if dst.Is4In6() || dst.Zone() != "" {
-		dst = plain(dst)
+		dst = canonical(dst)
 		pk.Dst = netip.AddrPortFrom(dst, pk.Dst.Port())
 	}
 	src := pk.Src.Addr()
 	switch {
 	case !src.IsValid():
-		pk.Src = netip.AddrPortFrom(p.addrLike(dst), pk.Src.Port())
+		pk.Src = netip.AddrPortFrom(p.addrOfFamily(dst), pk.Src.Port())
 	case src.Is4In6() || src.Zone() != "":
-		pk.Src = netip.AddrPortFrom(plain(src), pk.Src.Port())
+		pk.Src = netip.AddrPortFrom(canonical(src), pk.Src.Port())
 	}
 	if pk.HopLimit == 0 {
 		pk.HopLimit = defaultHopLimit
@@ -69,9 +68,9 @@ func (p *Port) normalize(pk *packet) {
 
 const defaultHopLimit = 64
 
-// addrLike returns the port's first address of the same family as a, or an
-// unspecified one: a datagram without a source is still a datagram.
-func (p *Port) addrLike(a netip.Addr) netip.Addr {
+// addrOfFamily returns the port's first address of the family of a, or the
+// unspecified address.
+func (p *Port) addrOfFamily(a netip.Addr) netip.Addr {
 	for _, own := range p.cfg.Addrs {
 		if own.Is4() == a.Is4() {
 			return own
@@ -83,16 +82,16 @@ func (p *Port) addrLike(a netip.Addr) netip.Addr {
 	return netip.IPv6Unspecified()
 }
 
-// drop ends pk and counts it under the cause that counter stands for.
+// drop counts, reports and releases a dropped packet.
 func (n *Net) drop(pk *packet, at string, counter *uint64, cause string) {
 	*counter++
-	n.dropped(at, cause, &pk.Datagram)
-	n.release(pk)
+	n.reportDrop(at, cause, &pk.Datagram)
+	n.releasePacket(pk)
 }
 
-// dropped tells the trace and the tap that d went no further.
-func (n *Net) dropped(at, cause string, d *link.Datagram) {
-	n.note(at, cause, d)
+// reportDrop adds a drop to the trace and shows it to the DropTap.
+func (n *Net) reportDrop(at, cause string, d *link.Datagram) {
+	n.tracePacket(at, cause, d)
 	if n.dropTap != nil {
 		n.dropTap(n.w.now, at, cause, d)
 	}
@@ -100,13 +99,13 @@ func (n *Net) dropped(at, cause string, d *link.Datagram) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// note adds a line about d at some place to the world's trace.
-func (n *Net) note(at, what string, d *link.Datagram) {
+// tracePacket adds a line about d to the trace.
+func (n *Net) tracePacket(at, action string, d *link.Datagram) {
 	w := n.w
 	if !w.Tracing() {
 		return
 	}
-	b := append(append(append(w.traceStart(), at...), ' '), what...)
+	b := append(append(append(w.traceStart(), at...), ' '), action...)
 	b = d.Src.AppendTo(append(b, ' '))
 	b = d.Dst.AppendTo(append(b, '>'))
 	b = strconv.AppendUint(append(b, " tc="...), uint64(d.TClass), 10)
@@ -117,23 +116,23 @@ func (n *Net) note(at, what string, d *link.Datagram) {
 	w.traceLine(b)
 }
 
-// impairment is a Pipe in its place in the network: what comes out of it goes
-// on to next.
+// impairment is an impair.Pipe at a port or trunk. It passes the packets that
+// leave the pipe to next.
 type impairment struct {
-	net   *Net
-	name  string // of the place
-	port  *Port  // nil on a trunk
-	way   *way   // nil at a port
-	pipe  *impair.Pipe
-	next  Handler
-	out   []impair.Outcome
-	timer Timer
+	net      *Net
+	name     string    // of the port or trunk
+	port     *Port     // nil on a trunk
+	trunkDir *trunkDir // nil at a port
+	pipe     *impair.Pipe
+	next     Handler
+	out      []impair.Outcome
+	timer    Timer
 }
 
-// newImpairment returns nil, which costs nothing, where cfg does nothing.
+// newImpairment returns nil if cfg has no effect.
 func (n *Net) newImpairment(place, dir string, cfg impair.Config, next Handler) (*impairment, error) {
 	pipe, err := impair.NewPipe(cfg, n.cfg.Dissector, func(kind string) impair.Source {
-		return n.w.Rand(n.stream(place, dir+"/"+kind))
+		return n.w.Rand(n.randName(place, dir+"/"+kind))
 	})
 	if err != nil {
 		return nil, &ImpairError{Port: place, Direction: dir, Err: err}
@@ -142,12 +141,11 @@ func (n *Net) newImpairment(place, dir string, cfg impair.Config, next Handler) 
 		return nil, nil
 	}
 	im := &impairment{net: n, name: place, pipe: pipe, next: next}
-	im.timer.init(n.w, (*overdue)(im), 0)
+	im.timer.init(n.w, (*impairTimerHandler)(im), 0)
 	return im, nil
 }
 
-// at says which port an impairment belongs to.
-func (im *impairment) at(p *Port) {
+func (im *impairment) setPort(p *Port) {
 	if im != nil {
 		im.port = p
 	}
@@ -160,24 +158,25 @@ func (im *impairment) pipeOrNil() *impair.Pipe {
 	return im.pipe
 }
 
-// pass puts pk through the pipe.
-func (im *impairment) pass(pk *packet) {
+// apply passes pk through the pipe.
+func (im *impairment) apply(pk *packet) {
 	now := im.net.w.now
 	im.out = im.pipe.Apply(now, &pk.Datagram, im.out[:0])
 	if len(im.out) == 0 {
-		im.net.dropped(im.name, "impaired", &pk.Datagram)
+		im.net.reportDrop(im.name, "impaired", &pk.Datagram)
 	}
 	im.emit(pk.from, pk.to)
-	im.net.release(pk)
+	im.net.releasePacket(pk)
 }
 
-// emit sends on what the pipe gave out, and sees to what it holds back.
+// emit forwards the output of the pipe, after its delays, and arms the timer
+// for packets that the pipe holds.
 func (im *impairment) emit(from, to *Port) {
 	n := im.net
 	for i := range im.out {
 		o := &im.out[i]
-		pk := n.alloc(&o.Datagram, from, to)
-		pk.way = im.way
+		pk := n.newPacket(&o.Datagram, from, to)
+		pk.trunkDir = im.trunkDir
 		if o.Delay > 0 {
 			n.w.After(o.Delay, im.next, uint64(pk.id))
 		} else {

@@ -11,56 +11,56 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Port is a host's place in a Net: a link.PacketLink and a link.GroupLink.
+// Port attaches a host to a Net. It is a link.PacketLink and a link.GroupLink.
 type Port struct {
-	net    *Net
-	cfg    PortConfig
-	sw     *Switch // nil where the Net has no more than one
-	up     wire    // to the switch
-	down   wire    // from the switch, with the switch's queue before it
-	red    *rand.Rand
-	closed bool
+	net      *Net
+	cfg      PortConfig
+	sw       *Switch // nil if the Net has only the default switch
+	uplink   wire    // to the switch
+	downlink wire    // from the switch, with its egress queue
+	ecnRand  *rand.Rand
+	closed   bool
 
-	isDown bool
-	frozen bool
-	epoch  uint32 // how often the link went down
-	group  int    // of the partition
+	isDown    bool
+	frozen    bool
+	epoch     uint32 // number of times the link went down
+	partition int    // group set by Net.Partition
 
 	impairUp, impairDown *impairment
 
-	waiting      ring[uint32] // packets to be received
-	waitingBytes int
-	lent         []uint32 // packets given out by the last Recv
-	joins        map[netip.Addr]int
-	streams      []*Stream
-	listening    []*Listener
-	ephemeral    int         // port numbers given to dialers and listeners so far
-	host         *StreamHost // nil until it is asked for
+	rxQueue       ring[uint32] // packet ids
+	rxQueueBytes  int
+	lentPackets   []uint32 // returned by the last Recv
+	joins         map[netip.Addr]int
+	streams       []*Stream
+	listeners     []*Listener
+	ephemeralUsed int         // ephemeral ports allocated so far
+	host          *StreamHost // nil until first used
 
-	readable, writable, linkChange, addrChange hook
+	readable, writable, linkChange, addrChange callback
 	writableTimer                              Timer
 
-	stats              Stats   // without drops
-	upDrops, downDrops Drops   // of what it sent, and of what it was to receive
-	refused            Traffic // lost before it was on the wire
+	stats            Stats   // without drops
+	txDrops, rxDrops Drops   // of packets sent and of packets to be received
+	txRefused        Traffic // dropped by Send
 }
 
 var _ link.GroupLink = (*Port)(nil)
 
-// TxQueueBytes is how much may wait in the port to be sent.
+// TxQueueBytes returns the size of the port's transmit queue.
 func (p *Port) TxQueueBytes() int { return p.cfg.Link.TxQueueBytes }
 
-// Stats counts what happened at a port.
+// Stats are the counters of a port, or of one direction of a trunk.
 type Stats struct {
-	Sent, SentBytes           uint64 // put on the wire; bytes are those of IP packets
+	Sent, SentBytes           uint64 // put on the wire; bytes of IP packets
 	Delivered, DeliveredBytes uint64 // put in the receive queue
-	Marked                    uint64 // by the switch's queue towards the port
-	QueueBytesMax             int    // the longest that queue has been
+	Marked                    uint64 // with ECN CE by the egress queue towards the port
+	QueueBytesMax             int    // maximum length of that queue
 	Drops                     Drops
-	// DropsOut and DropsIn are their parts: of what the port sent, and of what it
-	// was to receive.
+	// DropsOut counts drops of packets that the port sent, DropsIn of packets
+	// that it was to receive. Drops is their sum.
 	DropsOut, DropsIn Drops
-	// Out and In are all that was to pass the cable either way, lost or not.
+	// Out and In count all packets of each direction, dropped or not.
 	Out, In Traffic
 }
 
@@ -72,17 +72,17 @@ func (t *Traffic) count(bytes int) {
 	t.Bytes += uint64(bytes)
 }
 
-// Drops counts lost packets by cause. NoRoute and Expired count at the sender.
-// TooBig and LinkDown count at the port or the trunk whose cable it was; the rest
-// at the receiver. What an impairment lost is in its own counters.
+// Drops counts dropped packets by cause. NoRoute and Expired count at the
+// sender, TooBig and LinkDown at the port or trunk of the link, the rest at the
+// receiver. Packets that an impairment drops are counted by its Pipe.
 type Drops struct {
-	NoRoute     uint64 // no port has the address, no port is in the group, it is closed, or no trunk leads there
-	Expired     uint64 // the hop limit was used up
+	NoRoute     uint64 // unknown address, empty group, closed port, or no trunk to its switch
+	Expired     uint64 // hop limit exceeded
 	TooBig      uint64 // larger than the MTU
-	LinkDown    uint64 // the link was down, or went down on the way
-	Partitioned uint64 // Partition or Block stood between
-	QueueFull   uint64 // the switch's queue
-	ReceiveFull uint64 // nobody called Recv
+	LinkDown    uint64 // the link was down, or went down while the packet was on it
+	Partitioned uint64 // by Partition or Block
+	QueueFull   uint64 // egress queue of the switch
+	ReceiveFull uint64 // receive queue of the port
 }
 
 // Total returns the sum of all causes.
@@ -101,36 +101,36 @@ func (d Drops) plus(e Drops) Drops {
 	return d
 }
 
-// hook is a handler of the driver's, nil if there is none.
-type hook struct {
+// callback is a Handler and its argument; nothing is called if h is nil.
+type callback struct {
 	h   Handler
 	arg uint64
 }
 
-func (k hook) call(now mono.Time) {
+func (k callback) call(now mono.Time) {
 	if k.h != nil {
 		k.h.HandleEvent(now, k.arg)
 	}
 }
 
-// OnReadable runs h, in an event, whenever a packet has come to be received.
-func (p *Port) OnReadable(h Handler, arg uint64) { p.readable = hook{h, arg} }
+// OnReadable runs h, in an event, when a packet has entered the receive queue.
+func (p *Port) OnReadable(h Handler, arg uint64) { p.readable = callback{h, arg} }
 
-// OnWritable runs h when there is room again after Send reported that there was
-// none.
-func (p *Port) OnWritable(h Handler, arg uint64) { p.writable = hook{h, arg} }
+// OnWritable runs h when the transmit queue has room again after Send found it
+// full.
+func (p *Port) OnWritable(h Handler, arg uint64) { p.writable = callback{h, arg} }
 
-// OnLinkChange runs h, in an event, when the link has gone down or come up; Up
-// says which it is by then.
-func (p *Port) OnLinkChange(h Handler, arg uint64) { p.linkChange = hook{h, arg} }
+// OnLinkChange runs h, in an event, after the link went down or came up; see
+// Up.
+func (p *Port) OnLinkChange(h Handler, arg uint64) { p.linkChange = callback{h, arg} }
 
-// OnAddrChange runs h, in an event, when the port has got an address or lost one;
-// Addrs says which it has by then.
-func (p *Port) OnAddrChange(h Handler, arg uint64) { p.addrChange = hook{h, arg} }
+// OnAddrChange runs h, in an event, after an address was added or removed; see
+// Addrs.
+func (p *Port) OnAddrChange(h Handler, arg uint64) { p.addrChange = callback{h, arg} }
 
-// Send implements link.PacketLink. now is the world's time in any case. A
-// datagram without a source gets the port's address; one with a source that is
-// not the port's is sent as it is.
+// Send implements link.PacketLink. It uses the world's time instead of now. A
+// datagram without a source address gets the port's; other source addresses are
+// not checked.
 func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if p.closed {
 		return 0, p.errClosed("Send")
@@ -142,82 +142,83 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 		if p.frozen {
 			return i, nil
 		}
-		if queued := p.up.backlog(now); queued > 0 && queued+size > l.TxQueueBytes {
-			p.writableTimer.Reset(p.up.nextDeparture())
+		if queued := p.uplink.backlog(now); queued > 0 && queued+size > l.TxQueueBytes {
+			p.writableTimer.Reset(p.uplink.nextDeparture())
 			return i, nil
 		}
-		pk := n.alloc(d, p, nil)
+		pk := n.newPacket(d, p, nil)
 		pk.Tag = 0
 		p.normalize(pk)
 		switch {
 		case size > l.MTU:
-			p.refused.count(size)
-			n.drop(pk, p.cfg.Name, &p.upDrops.TooBig, "too-big")
+			p.txRefused.count(size)
+			n.drop(pk, p.cfg.Name, &p.txDrops.TooBig, "too-big")
 			continue
 		case p.isDown:
-			p.refused.count(size)
-			n.drop(pk, p.cfg.Name, &p.upDrops.LinkDown, "link-down")
+			p.txRefused.count(size)
+			n.drop(pk, p.cfg.Name, &p.txDrops.LinkDown, "link-down")
 			continue
 		}
 		pk.epoch = p.epoch
 		p.stats.Sent++
 		p.stats.SentBytes += uint64(size)
 		if n.w.Tracing() {
-			n.note(p.cfg.Name, "send", &pk.Datagram)
+			n.tracePacket(p.cfg.Name, "send", &pk.Datagram)
 		}
 		if n.tap != nil {
-			n.w.tagged++
-			pk.Tag = n.w.tagged
+			n.w.lastTag++
+			pk.Tag = n.w.lastTag
 			n.tap(now, p, Out, &pk.Datagram)
 		}
-		n.w.At(p.up.send(now, size), (*endOfUplink)(n), uint64(pk.id))
+		n.w.At(p.uplink.send(now, size), (*uplinkArrival)(n), uint64(pk.id))
 	}
 	return len(ds), nil
 }
 
-// becomesWritable is a Port as the handler of its writableTimer.
-type becomesWritable Port
+// writableHandler is a Port as the handler of its writableTimer.
+type writableHandler Port
 
-func (h *becomesWritable) HandleEvent(now mono.Time, _ uint64) { h.writable.call(now) }
+func (h *writableHandler) HandleEvent(now mono.Time, _ uint64) { h.writable.call(now) }
 
 // Recv implements link.PacketLink.
 func (p *Port) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	if p.closed {
 		return 0, p.errClosed("Recv")
 	}
-	p.reclaim()
+	p.releaseLent()
 	if p.frozen {
 		return 0, nil
 	}
-	n := min(len(ds), p.waiting.len())
+	n := min(len(ds), p.rxQueue.len())
 	for i := range ds[:n] {
-		id := p.waiting.pop()
+		id := p.rxQueue.pop()
 		pk := p.net.packets[id]
-		p.waitingBytes -= pk.IPBytes()
+		p.rxQueueBytes -= pk.IPBytes()
 		ds[i] = pk.Datagram
-		p.lent = append(p.lent, id)
+		p.lentPackets = append(p.lentPackets, id)
 	}
 	return n, nil
 }
 
-// reclaim takes back what the last Recv gave out.
-func (p *Port) reclaim() {
-	for _, id := range p.lent {
-		p.net.release(p.net.packets[id])
+// releaseLent releases the packets returned by the last Recv.
+func (p *Port) releaseLent() {
+	for _, id := range p.lentPackets {
+		p.net.releasePacket(p.net.packets[id])
 	}
-	p.lent = p.lent[:0]
+	p.lentPackets = p.lentPackets[:0]
 }
 
 // MTU implements link.PacketLink.
 func (p *Port) MTU() int { return p.cfg.Link.MTU }
 
-// Features implements link.PacketLink: a simulated port sees and sets everything.
+// Features implements link.PacketLink: a simulated port sees and sets all
+// header fields.
 func (p *Port) Features() link.Features {
 	return link.Features{SeesIPID: true, SeesHeader: true, SetsIPID: true, SetsHeader: true, Deterministic: true}
 }
 
-// Close takes the port off the network: its addresses and groups are gone, its
-// streams are aborted, and what is still on the way to it is lost.
+// Close detaches the port: it loses its addresses and groups, its streams are
+// aborted, and packets on their way to it are dropped.
 func (p *Port) Close() error {
 	if p.closed {
 		return p.errClosed("Close")
@@ -235,10 +236,10 @@ func (p *Port) Close() error {
 		n.removeMember(g, p)
 	}
 	p.joins = nil
-	for p.waiting.len() > 0 {
-		n.release(n.packets[p.waiting.pop()])
+	for p.rxQueue.len() > 0 {
+		n.releasePacket(n.packets[p.rxQueue.pop()])
 	}
-	p.reclaim()
+	p.releaseLent()
 	p.writableTimer.Stop()
 	return nil
 }
@@ -247,10 +248,10 @@ func (p *Port) errClosed(call string) error {
 	return fmt.Errorf("%s on port %s: %w", call, p.cfg.Name, link.ErrClosed)
 }
 
-// Join implements link.GroupLink. What is sent to 255.255.255.255 reaches every
-// port but the sender's; joining it makes a port hear its own.
+// Join implements link.GroupLink. Packets to 255.255.255.255 reach every port
+// but the sender without a join; a port that joins also receives its own.
 func (p *Port) Join(group netip.Addr) error {
-	group = plain(group)
+	group = canonical(group)
 	if p.closed {
 		return p.errClosed("Join")
 	}
@@ -268,7 +269,7 @@ func (p *Port) Join(group netip.Addr) error {
 
 // Leave implements link.GroupLink.
 func (p *Port) Leave(group netip.Addr) error {
-	group = plain(group)
+	group = canonical(group)
 	if p.closed {
 		return p.errClosed("Leave")
 	}
@@ -297,23 +298,23 @@ func (n *Net) removeMember(group netip.Addr, p *Port) {
 // Name returns the port's name.
 func (p *Port) Name() string { return p.cfg.Name }
 
-// Addrs returns the port's addresses. The slice is the port's own, and stays as it
-// is when they change.
+// Addrs returns the port's addresses. The slice is not modified when they
+// change.
 func (p *Port) Addrs() []netip.Addr { return p.cfg.Addrs }
 
-// Net returns the network that the port is on.
+// Net returns the port's network.
 func (p *Port) Net() *Net { return p.net }
 
 // Stats returns the port's counters.
 func (p *Port) Stats() Stats {
 	s := p.stats
-	s.Out = Traffic{s.Sent + p.refused.Packets, s.SentBytes + p.refused.Bytes}
-	s.Drops, s.DropsOut, s.DropsIn = p.upDrops.plus(p.downDrops), p.upDrops, p.downDrops
+	s.Out = Traffic{s.Sent + p.txRefused.Packets, s.SentBytes + p.txRefused.Bytes}
+	s.Drops, s.DropsOut, s.DropsIn = p.txDrops.plus(p.rxDrops), p.txDrops, p.rxDrops
 	return s
 }
 
-// Impairments returns the pipes that packets to the network and from it pass;
-// nil where nothing is impaired.
+// Impairments returns the pipes of sent (up) and received (down) packets; nil
+// if there is no impairment.
 func (p *Port) Impairments() (up, down *impair.Pipe) {
 	return p.impairUp.pipeOrNil(), p.impairDown.pipeOrNil()
 }

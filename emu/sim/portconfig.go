@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 )
 
-// Values that hold where a LinkConfig names none.
+// Defaults of LinkConfig.
 const (
 	DefaultMTU          = 1500
 	DefaultTxQueueBytes = 256 << 10
@@ -17,55 +17,57 @@ const (
 	DefaultRxQueueBytes = 64 << 20
 )
 
-// PortConfig describes a port to be attached to a Net.
+// PortConfig configures a port of a Net.
 type PortConfig struct {
-	// Name is the port's own in its Net: traces, schedules and random streams go
-	// by it. Empty means "port" and a number.
+	// Name is unique in its Net; traces, schedules and random streams use it.
+	// The default is "port" and a number.
 	Name string
-	// Switch is the one that the port is attached to, in a Net that has several.
+	// Switch is the switch of the port, in a Net with several.
 	Switch *Switch
-	// Addrs are the IP addresses behind the port; at least one.
+	// Addrs are the IP addresses of the port; at least one.
 	Addrs []netip.Addr
 	Link  LinkConfig
-	// Up impairs what the port sends, Down what it is to receive; each at the far
-	// end of its wire, having taken up the bandwidth.
+	// Up impairs packets that the port sends, Down those that it receives. Both
+	// apply at the far end of the link: dropped packets have used its
+	// bandwidth.
 	Up, Down impair.Config
 }
 
-// LinkConfig describes the cable of a port: the same both ways.
+// LinkConfig configures a cable. Both directions are the same.
 type LinkConfig struct {
-	// RateBps is the bandwidth; 0 means without limit.
+	// RateBps is the bandwidth; 0 means unlimited.
 	RateBps uint64
-	// Latency is how long a bit travels along the cable. Behind a switch a packet
+	// Latency is the propagation delay of the cable. A packet through a switch
 	// crosses two cables.
 	Latency time.Duration
-	// MTU is the largest IP packet; larger ones are lost, and counted.
+	// MTU is the largest IP packet; larger packets are dropped and counted.
 	MTU int
-	// OverheadBytes is what a packet costs on the wire beyond its IP bytes; 38 for
-	// Ethernet with preamble, check sequence and gap.
+	// OverheadBytes is the framing per IP packet; 38 for Ethernet with
+	// preamble, FCS and inter-frame gap.
 	OverheadBytes int
-	// TxQueueBytes is how much waits in the port before Send reports that it is
-	// full. One packet always fits.
+	// TxQueueBytes is the size of the transmit queue. Send returns early if it
+	// is full. One packet always fits.
 	TxQueueBytes int
-	// QueueBytes is the size of the switch's queue towards the port; packets that
-	// do not fit are lost, and counted.
+	// QueueBytes is the size of the switch's egress queue towards the port;
+	// packets that do not fit are dropped and counted.
 	QueueBytes int
-	// RxQueueBytes is how much waits for Recv; the rest is lost, and counted.
+	// RxQueueBytes is the size of the receive queue; packets that do not fit
+	// are dropped and counted.
 	RxQueueBytes int
-	// ECN is how the switch's queue marks.
+	// ECN configures marking in the egress queue of the switch.
 	ECN ECNConfig
 }
 
-// ECNConfig marks packets of an ECN-capable transport by the length of the queue
-// they meet: none up to MinBytes, every one above MaxBytes, and in between a
-// share that grows evenly to MaxPPM. MinBytes == MaxBytes is a plain threshold.
-// The zero value marks nothing.
+// ECNConfig configures RED-style ECN marking by queue length: no packet up to
+// MinBytes, every packet above MaxBytes, and in between with a probability that
+// grows linearly to MaxPPM. MinBytes == MaxBytes is a step threshold. The zero
+// value disables marking.
 type ECNConfig struct {
 	MinBytes, MaxBytes int
 	MaxPPM             uint32
 }
 
-// withDefaults fills in what is left out.
+// withDefaults returns c with defaults for zero fields.
 func (c LinkConfig) withDefaults() LinkConfig {
 	for _, f := range []struct {
 		field *int
@@ -87,7 +89,7 @@ func (c *LinkConfig) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.MTU < 68 || c.MTU > 65535 {
-		bad("MTU %d: IP wants 68 to 65535", c.MTU)
+		bad("MTU %d: must be between 68 and 65535", c.MTU)
 	}
 	if c.Latency < 0 {
 		bad("Latency %v is negative", c.Latency)

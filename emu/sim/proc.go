@@ -12,58 +12,59 @@ import (
 	"github.com/fabrictest/fabrictest/internal/goroutine"
 )
 
-// Proc is a program in the world: a coroutine that runs until it parks in one of
-// its own blocking calls. Its methods are for the program itself, except Name.
+// Proc is a program of a world: a coroutine that runs until it parks in a
+// blocking call. Only the program itself may call the blocking methods.
 type Proc struct {
 	w    *World
 	name string
-	// goroutine is the program's own, once it has begun.
+	// goroutine runs the program, once it has started.
 	goroutine uintptr
 
-	next func() (struct{}, bool) // runs the program until it parks
-	stop func()                  // makes the park it is in unwind
+	next func() (struct{}, bool) // resumes the program until it parks
+	stop func()                  // makes the current park unwind
 	park func(struct{}) bool
 
-	timer     Timer
-	signal    *Signal // waited for, nil if none
-	what      fmt.Stringer
-	since     mono.Time
-	notified  bool
-	unwinding bool
-	paused    bool
-	woken     bool // while paused
-	busy      time.Duration
-	err       error
+	timer            Timer
+	signal           *Signal // that it waits for, or nil
+	waitReason       fmt.Stringer
+	waitingSince     mono.Time
+	notified         bool
+	unwinding        bool
+	paused           bool
+	wokenWhilePaused bool // while paused
+	computeTime      time.Duration
+	err              error
 }
 
-// noGoroutine is that of a program which has ended: another may have its own by then.
-const noGoroutine = ^uintptr(0)
+// endedGoroutine marks a program that has ended: its goroutine's address may be
+// reused.
+const endedGoroutine = ^uintptr(0)
 
-// unwound is the panic that takes a parked program off its stack when the world
-// ends before it.
-type unwound struct{}
+// unwindPanic is the panic value that unwinds a parked program when the world
+// ends.
+type unwindPanic struct{}
 
-// Error is what is printed if no program is there to be unwound: the panic is in a
-// goroutine that one has started.
-func (unwound) Error() string {
+// Error is printed if the panic occurs in a goroutine that the program started,
+// where nothing recovers it.
+func (unwindPanic) Error() string {
 	return "a program of a simulated world has ended, and a goroutine that it started still calls into the world: " +
 		"call from the program itself (without go)"
 }
 
-// Go adds a program. It first runs when the world next comes to choose among the
-// programs that can. The name is for reports.
+// Go adds a program. It first runs when the world next chooses among the
+// runnable programs. Errors and traces show the name.
 //
 // When the world ends early, a parked program is unwound by a panic that its
-// deferred calls see and that it must not swallow.
+// deferred calls see and must not swallow.
 func (w *World) Go(name string, f func(p *Proc) error) *Proc {
 	if w.ended {
 		panic(fmt.Sprintf("sim: Go(%q) in a world that has ended", name))
 	}
-	p := &Proc{w: w, name: name, what: (*starting)(nil), since: w.now}
-	p.timer.init(w, (*wakeUp)(p), 0)
+	p := &Proc{w: w, name: name, waitReason: (*starting)(nil), waitingSince: w.now}
+	p.timer.init(w, (*procTimerHandler)(p), 0)
 	p.next, p.stop = iter.Pull(func(park func(struct{}) bool) {
 		p.park, p.goroutine = park, goroutine.Self()
-		defer func() { p.goroutine = noGoroutine }()
+		defer func() { p.goroutine = endedGoroutine }()
 		p.err = p.call(f)
 	})
 	w.procs = append(w.procs, p)
@@ -71,8 +72,8 @@ func (w *World) Go(name string, f func(p *Proc) error) *Proc {
 	return p
 }
 
-// call runs f and turns a panic into an error. A runtime.Goexit (a test's
-// FailNow) passes through to whoever called Run.
+// call runs f and turns a panic into an error. A runtime.Goexit (FailNow in a
+// test) propagates to the caller of Run.
 func (p *Proc) call(f func(*Proc) error) (err error) {
 	returned := false
 	defer func() {
@@ -80,7 +81,7 @@ func (p *Proc) call(f func(*Proc) error) (err error) {
 			return
 		}
 		switch v := recover(); v.(type) {
-		case nil, unwound:
+		case nil, unwindPanic:
 		default:
 			err = &PanicError{Program: p.name, Value: v, Stack: debug.Stack()}
 		}
@@ -114,26 +115,27 @@ func (w *World) resume(p *Proc) error {
 	return p.err
 }
 
-// Current returns the program that is running, nil if none is (in a handler, or
-// outside Run). It lets a library park its caller without being handed the Proc.
+// Current returns the running program; nil in a handler or outside Run. A
+// library uses it to park its caller without being passed the Proc.
 //
-// It panics with a *WrongGoroutineError in a goroutine that a program has started.
+// It panics with a *WrongGoroutineError in a goroutine that a program has
+// started.
 func (w *World) Current() *Proc {
-	w.mustOwn()
+	w.checkGoroutine()
 	return w.current
 }
 
-// Name returns the name the program was given.
+// Name returns the program's name.
 func (p *Proc) Name() string { return p.name }
 
-// World returns the world that the program runs in.
+// World returns the program's world.
 func (p *Proc) World() *World { return p.w }
 
-// Now returns the time since the world began.
+// Now returns the virtual time since the start of the world.
 func (p *Proc) Now() time.Duration { return time.Duration(p.w.now) }
 
-// Busy returns how much time the program has spent in Compute.
-func (p *Proc) Busy() time.Duration { return p.busy }
+// Busy returns the total time spent in Compute.
+func (p *Proc) Busy() time.Duration { return p.computeTime }
 
 // Sleep parks the program for d. Zero or less is a Yield.
 func (p *Proc) Sleep(d time.Duration) {
@@ -141,10 +143,10 @@ func (p *Proc) Sleep(d time.Duration) {
 		p.Yield()
 		return
 	}
-	p.mustRun("Sleep")
+	p.checkRunning("Sleep")
 	w := p.w
 	until := w.now.Add(d)
-	if w.nothingBefore(until) {
+	if w.idleUntil(until) {
 		w.events++
 		w.now = until
 		w.traceRun(p)
@@ -154,17 +156,17 @@ func (p *Proc) Sleep(d time.Duration) {
 	p.wait((*sleeping)(p))
 }
 
-// Compute passes d as Sleep does, and counts it as work of the program's.
+// Compute sleeps for d and adds it to Busy.
 func (p *Proc) Compute(d time.Duration) {
-	p.busy += max(d, 0)
+	p.computeTime += max(d, 0)
 	p.Sleep(d)
 }
 
-// Yield lets everything else that is due now run before the program goes on.
+// Yield runs everything else that is due now before the program continues.
 func (p *Proc) Yield() {
-	p.mustRun("Yield")
+	p.checkRunning("Yield")
 	w := p.w
-	if w.nothingBefore(w.now) {
+	if w.idleUntil(w.now) {
 		w.events++
 		w.traceRun(p)
 		return
@@ -173,48 +175,47 @@ func (p *Proc) Yield() {
 	p.wait((*yielding)(nil))
 }
 
-// nothingBefore reports that, were the running program to park until t, it would
-// be the very next thing to run. Then parking is for nothing: time may simply
-// move on. It is what makes short sleeps cheap.
-func (w *World) nothingBefore(t mono.Time) bool {
-	if len(w.ready) > 0 || t > w.horizon || t > w.cfg.MaxTime || w.events >= w.cfg.MaxEvents || w.events%stopEvery == 0 || w.slowSleep {
+// idleUntil reports whether nothing else would run if the program parked until
+// t. Then Sleep advances the time without parking, which is much cheaper.
+func (w *World) idleUntil(t mono.Time) bool {
+	if len(w.ready) > 0 || t > w.horizon || t > w.cfg.MaxTime || w.events >= w.cfg.MaxEvents || w.events%stopInterval == 0 || w.noSleepShortcut {
 		return false
 	}
 	next, ok := w.queue.peek()
 	return !ok || next.at > t
 }
 
-// wait parks until something puts p on the ready list.
-func (p *Proc) wait(what fmt.Stringer) {
-	p.what, p.since = what, p.w.now
+// wait parks until the program is put on the ready list.
+func (p *Proc) wait(reason fmt.Stringer) {
+	p.waitReason, p.waitingSince = reason, p.w.now
 	if !p.park(struct{}{}) {
 		p.unwinding = true
-		panic(unwound{})
+		panic(unwindPanic{})
 	}
-	p.what = nil
+	p.waitReason = nil
 }
 
-// mustRun guards the blocking calls: only the program itself may park itself, in its
-// own goroutine, and a program being unwound goes on unwinding.
-func (p *Proc) mustRun(call string) {
+// checkRunning panics unless the program is the running one and is called in
+// its own goroutine. A program that is unwinding continues to unwind.
+func (p *Proc) checkRunning(call string) {
 	if self := goroutine.Self(); self != p.goroutine {
-		p.w.mustOwn()
-		if !p.w.running && p.goroutine != 0 { // it has ended, and the goroutine has not
-			panic(foreign(string(debug.Stack())))
+		p.w.checkGoroutine()
+		if !p.w.running && p.goroutine != 0 { // the program has ended, the calling goroutine has not
+			panic(newWrongGoroutineError(string(debug.Stack())))
 		}
 	}
 	if p.unwinding {
-		panic(unwound{})
+		panic(unwindPanic{})
 	}
 	if p.w.current != p {
 		panic(fmt.Sprintf("sim: %s of program %q called from outside it: only the running program can park itself", call, p.name))
 	}
 }
 
-// wakeUp is a Proc as the handler of its own timer.
-type wakeUp Proc
+// procTimerHandler is a Proc as the handler of its timer.
+type procTimerHandler Proc
 
-func (h *wakeUp) HandleEvent(mono.Time, uint64) {
+func (h *procTimerHandler) HandleEvent(mono.Time, uint64) {
 	p := (*Proc)(h)
 	if p.signal != nil {
 		p.signal.remove(p)
@@ -223,7 +224,7 @@ func (h *wakeUp) HandleEvent(mono.Time, uint64) {
 	p.wake()
 }
 
-// What a program that is in none of its callers' waits is doing.
+// Wait reasons of programs that are not in Wait.
 type (
 	starting struct{}
 	yielding struct{}

@@ -17,7 +17,7 @@ func checkLeaks(t *testing.T) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
-		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); { // a coroutine may need a moment to be gone
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); { // a coroutine may need a moment to exit
 			if runtime.NumGoroutine() <= before {
 				return
 			}
@@ -28,7 +28,7 @@ func checkLeaks(t *testing.T) {
 	})
 }
 
-func TestSleepTakesItsTime(t *testing.T) {
+func TestSleepAdvancesTime(t *testing.T) {
 	checkLeaks(t)
 	w := New(Config{})
 	var log []string
@@ -50,7 +50,7 @@ func TestSleepTakesItsTime(t *testing.T) {
 	}
 }
 
-func TestComputeCountsAsWork(t *testing.T) {
+func TestComputeAddsToBusy(t *testing.T) {
 	w := New(Config{})
 	var busy, end time.Duration
 	w.Go("p", func(p *Proc) error {
@@ -67,7 +67,7 @@ func TestComputeCountsAsWork(t *testing.T) {
 	}
 }
 
-func TestOneProgramRunsAtATimeAndCurrentIsIt(t *testing.T) {
+func TestCurrentIsTheOneRunningProgram(t *testing.T) {
 	w := New(Config{Seed: 3})
 	running := 0
 	for i := range 10 {
@@ -96,7 +96,7 @@ func TestOneProgramRunsAtATimeAndCurrentIsIt(t *testing.T) {
 	}
 }
 
-func TestYieldLetsTheOthersRun(t *testing.T) {
+func TestYieldRunsOtherPrograms(t *testing.T) {
 	w := New(Config{Chooser: first{}})
 	var log []string
 	for _, name := range []string{"a", "b"} {
@@ -133,7 +133,7 @@ func TestProgramsMayStartPrograms(t *testing.T) {
 	}
 }
 
-func TestFirstErrorEndsTheWorldAndNamesTheProgram(t *testing.T) {
+func TestFirstProgramErrorEndsWorld(t *testing.T) {
 	checkLeaks(t)
 	w := New(Config{})
 	boom := errors.New("boom")
@@ -162,7 +162,7 @@ func explode() { panic(fmt.Errorf("wrapped: %w", errBoom)) }
 
 var errBoom = errors.New("boom")
 
-func TestPanicNamesTheProgramAndItsStack(t *testing.T) {
+func TestPanicErrorHasProgramAndStack(t *testing.T) {
 	checkLeaks(t)
 	w := New(Config{})
 	w.Go("bystander", func(p *Proc) error { p.Sleep(time.Hour); return nil })
@@ -179,7 +179,7 @@ func TestPanicNamesTheProgramAndItsStack(t *testing.T) {
 	}
 }
 
-func TestUnwindingRunsDeferredCallsThatBlockOrPanic(t *testing.T) {
+func TestUnwindRunsDeferredCallsThatBlockOrPanic(t *testing.T) {
 	checkLeaks(t)
 	w := New(Config{})
 	var s Signal
@@ -189,9 +189,9 @@ func TestUnwindingRunsDeferredCallsThatBlockOrPanic(t *testing.T) {
 		defer func() {
 			log = append(log, "inner")
 			timer := w.NewTimer(HandlerFunc(func(mono.Time, uint64) {}), 0)
-			timer.Reset(99) // as the close of a queue pair might
+			timer.Reset(99) // as closing a queue pair might
 			s.Broadcast()
-			p.Sleep(1) // unwinds further
+			p.Sleep(1) // continues to unwind
 			log = append(log, "slept")
 		}()
 		p.Wait(&s, WaitReason("x"), -1)
@@ -213,8 +213,8 @@ func TestUnwindingRunsDeferredCallsThatBlockOrPanic(t *testing.T) {
 	}
 }
 
-// A test's FailNow in a program must end the test, and leave nothing behind.
-func TestGoexitInAProgramPassesToRunsCaller(t *testing.T) {
+// FailNow in a program must end the test and leave no goroutine.
+func TestGoexitPropagatesToCallerOfRun(t *testing.T) {
 	checkLeaks(t)
 	for _, where := range []string{"running", "unwinding"} {
 		w := New(Config{})
@@ -246,7 +246,7 @@ func TestGoexitInAProgramPassesToRunsCaller(t *testing.T) {
 	}
 }
 
-func TestCloseUnwindsWhatIsParked(t *testing.T) {
+func TestCloseUnwindsParkedPrograms(t *testing.T) {
 	checkLeaks(t)
 	w := New(Config{})
 	var s Signal
@@ -283,7 +283,7 @@ func mustPanic(t *testing.T, want string, f func()) {
 	f()
 }
 
-func TestMisuseSaysWhatToDo(t *testing.T) {
+func TestMisusePanicsWithHint(t *testing.T) {
 	w := New(Config{})
 	var s Signal
 	p := w.Go("p", func(p *Proc) error {
@@ -302,12 +302,12 @@ func TestMisuseSaysWhatToDo(t *testing.T) {
 	mustPanic(t, "has ended", func() { w.Go("late", nil) })
 }
 
-// Sleep's short cut past the scheduler must not show in anything.
-func TestSleepShortCutChangesNothing(t *testing.T) {
+// Sleep's shortcut past the scheduler must not change the trace.
+func TestSleepShortcutKeepsTrace(t *testing.T) {
 	run := func(slow bool) (string, uint64) {
 		var log strings.Builder
 		w := New(Config{Seed: 5, Trace: &log})
-		w.slowSleep = slow
+		w.noSleepShortcut = slow
 		r := w.Rand("test")
 		var s Signal
 		for i := range 5 {

@@ -2,8 +2,8 @@ package sim
 
 import "github.com/fabrictest/fabrictest/emu/mono"
 
-// entry is one place in the event heap. It holds no pointer, so moving entries
-// about costs the garbage collector nothing; what to run is in slots[slot].
+// entry is an element of the event heap. It holds no pointer, so that the
+// garbage collector need not scan the heap; slots[slot] holds the handler.
 type entry struct {
 	at   mono.Time
 	seq  uint64 // ties break in scheduling order
@@ -16,7 +16,7 @@ func (e entry) before(o entry) bool {
 	return e.at < o.at || (e.at == o.at && e.seq < o.seq)
 }
 
-// slot is what an entry runs: a handler, or a timer that knows its own.
+// slot holds the handler of an entry, or its timer.
 type slot struct {
 	h     Handler
 	arg   uint64
@@ -24,7 +24,7 @@ type slot struct {
 }
 
 // queue is a four-ary heap of events. A timer has at most one entry, however
-// often it is reset, so stale deadlines cannot pile up.
+// often it is reset.
 type queue struct {
 	heap  []entry
 	slots []slot
@@ -53,8 +53,8 @@ func (q *queue) takeSlot() uint32 {
 	return uint32(len(q.slots) - 1)
 }
 
-// peek returns the earliest live entry. On the way it drops the entries of
-// stopped timers and moves those of postponed ones to where they now belong.
+// peek returns the earliest event. It removes the entries of stopped timers and
+// moves those of postponed timers to their new place.
 func (q *queue) peek() (entry, bool) {
 	for len(q.heap) > 0 {
 		top := q.heap[0]
@@ -76,7 +76,7 @@ func (q *queue) peek() (entry, bool) {
 	return entry{}, false
 }
 
-// removeTop takes the first entry out and returns what it was to run.
+// removeTop removes the first entry and returns its slot.
 func (q *queue) removeTop() slot {
 	i := q.heap[0].slot &^ timerBit
 	s := q.slots[i]
@@ -95,7 +95,7 @@ func (q *queue) insert(e entry) {
 	q.up(len(q.heap)-1, e)
 }
 
-// up moves e, whose place is i, towards the root.
+// up moves e from position i towards the root.
 func (q *queue) up(i int, e entry) {
 	for i > 0 {
 		parent := (i - 1) / 4
@@ -108,7 +108,7 @@ func (q *queue) up(i int, e entry) {
 	q.place(i, e)
 }
 
-// down moves e, whose place is i, towards the leaves.
+// down moves e from position i towards the leaves.
 func (q *queue) down(i int, e entry) {
 	for {
 		first := 4*i + 1

@@ -1,6 +1,6 @@
 package sim
 
-// ring is a queue in a circular buffer that grows and never shrinks, so that
+// ring is a FIFO queue in a circular buffer that grows and never shrinks:
 // steady traffic does not allocate. The zero value is empty.
 type ring[T any] struct {
 	buf  []T // length is 0 or a power of two

@@ -7,26 +7,25 @@ import (
 	"github.com/fabrictest/fabrictest/internal/goroutine"
 )
 
-// Run runs the world until nothing is left to do. It returns nil if every
-// program has ended by then; a *DeadlockError if one is parked that nothing will
-// wake; a *LimitError if a limit of the Config was reached; and a *ProgramError
-// or *PanicError as soon as a program ends with an error or a panic.
+// Run runs the world until no event and no runnable program is left. It returns
+// nil if every program has ended, a *DeadlockError if one is parked forever, a
+// *LimitError if a limit of the Config was reached, and a *ProgramError or
+// *PanicError as soon as a program fails.
 //
-// An error ends the world: programs that are still parked are unwound, running
-// their deferred calls, and nothing runs in this world any more.
+// An error ends the world: parked programs are unwound, running their deferred
+// calls, and the world cannot be run again.
 func (w *World) Run() error { return w.run(mono.Never, false) }
 
-// RunUntil runs everything due up to and including t, and leaves the world at
-// time t, to be run further. Programs still parked are no error: what wakes them
-// may come later.
+// RunUntil runs everything due up to and including t and leaves the world at
+// time t. Parked programs are not an error. The world can be run further.
 func (w *World) RunUntil(t mono.Time) error { return w.run(t, false) }
 
-// RunPrograms runs until every program has ended and leaves the rest (timers of
-// a NIC gone idle, packets in flight) where it stands. Errors are those of Run.
+// RunPrograms runs until every program has ended and leaves the remaining
+// events (timers, packets in flight) in the queue. Errors are those of Run.
 func (w *World) RunPrograms() error { return w.run(mono.Never, true) }
 
-// Close unwinds the programs that are still parked and ends the world. A world
-// that Run has taken to its end needs no Close.
+// Close unwinds the parked programs and ends the world. It is not needed after
+// Run has returned, with or without an error.
 func (w *World) Close() {
 	if w.running {
 		panic("sim: Close of a world from inside it: let the programs return instead")
@@ -63,17 +62,17 @@ func (w *World) run(horizon mono.Time, programsOnly bool) (err error) {
 
 var errAbandoned = errors.New("the world was abandoned by a panic or an exit inside it")
 
-// loop runs events and programs in turn. All events of an instant come before
-// its programs, so that programs woken at one instant compete fairly.
+// loop runs all events of an instant before its programs, so that programs
+// woken at the same instant compete fairly.
 func (w *World) loop(programsOnly bool) error {
 	for {
 		if programsOnly && len(w.procs) == 0 {
 			return nil
 		}
 		if w.events >= w.cfg.MaxEvents {
-			return &LimitError{Limit: "events", Now: w.now, Events: w.events, Waiting: w.waiting()}
+			return &LimitError{Limit: "events", Now: w.now, Events: w.events, Waiting: w.waitingPrograms()}
 		}
-		if w.events%stopEvery == 0 && w.cfg.Stop != nil {
+		if w.events%stopInterval == 0 && w.cfg.Stop != nil {
 			if err := w.cfg.Stop(); err != nil {
 				return err
 			}
@@ -81,29 +80,29 @@ func (w *World) loop(programsOnly bool) error {
 		next, ok := w.queue.peek()
 		switch {
 		case ok && next.at <= w.now:
-			w.fire()
+			w.runNextEvent()
 		case len(w.ready) > 0:
-			if err := w.resume(w.takeReady()); err != nil {
+			if err := w.resume(w.pickReady()); err != nil {
 				return err
 			}
 		case !ok:
 			if w.horizon == mono.Never && len(w.procs) > 0 {
-				return &DeadlockError{Now: w.now, Waiting: w.waiting()}
+				return &DeadlockError{Now: w.now, Waiting: w.waitingPrograms()}
 			}
 			return nil
 		case next.at > w.horizon:
 			return nil
 		case next.at > w.cfg.MaxTime:
-			return &LimitError{Limit: "time", Now: w.now, Events: w.events, Waiting: w.waiting()}
+			return &LimitError{Limit: "time", Now: w.now, Events: w.events, Waiting: w.waitingPrograms()}
 		default:
 			w.now = next.at
-			w.fire()
+			w.runNextEvent()
 		}
 	}
 }
 
-// fire runs the event at the top of the heap, whose time has come.
-func (w *World) fire() {
+// runNextEvent runs the first event of the queue, which is due.
+func (w *World) runNextEvent() {
 	w.events++
 	s := w.queue.removeTop()
 	if t := s.timer; t != nil {
@@ -114,8 +113,8 @@ func (w *World) fire() {
 	s.h.HandleEvent(w.now, s.arg)
 }
 
-// takeReady chooses the next program to run among those that can.
-func (w *World) takeReady() *Proc {
+// pickReady chooses the next program to run and removes it from the ready list.
+func (w *World) pickReady() *Proc {
 	i := w.Choose("run", len(w.ready))
 	p := w.ready[i]
 	copy(w.ready[i:], w.ready[i+1:])
@@ -124,7 +123,7 @@ func (w *World) takeReady() *Proc {
 	return p
 }
 
-// end unwinds what is parked and lets nothing run any more.
+// end unwinds all programs and drops all events.
 func (w *World) end(err error) {
 	if w.ended {
 		return
@@ -135,8 +134,8 @@ func (w *World) end(err error) {
 	w.unwind()
 }
 
-// unwind stops the programs, newest first. It calls itself deferred because a
-// program may leave with runtime.Goexit, which would cut a loop short.
+// unwind stops the programs, newest first. It defers its own next call because
+// a program may exit with runtime.Goexit, which would end a loop.
 func (w *World) unwind() {
 	if len(w.procs) == 0 {
 		return
@@ -148,7 +147,7 @@ func (w *World) unwind() {
 	defer func() { w.current = nil }()
 	p.unwinding = true
 	p.stop()
-	if p.panicked() { // in a deferred call: do not hide it
+	if p.panicked() { // in a deferred call: report it
 		w.err = errors.Join(w.err, p.err)
 	}
 }

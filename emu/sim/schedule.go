@@ -8,34 +8,34 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Schedule is what is done to a network and when, as data.
+// Schedule lists changes to a network and their times.
 type Schedule struct {
 	Steps []Step `json:"steps,omitempty" yaml:"steps,omitempty"`
 	Flaps []Flap `json:"flaps,omitempty" yaml:"flaps,omitempty"`
 }
 
-// Step does what it names at one time, in the order of its fields. Ports go by
-// their names; Down and Up take those of trunks too.
+// Step applies its changes at one time, in the order of its fields. Ports are
+// identified by name; Down and Up accept trunk names too.
 type Step struct {
 	At   mono.Time `json:"at" yaml:"at"`
 	Down []string  `json:"down,omitempty" yaml:"down,omitempty"`
 	Up   []string  `json:"up,omitempty" yaml:"up,omitempty"`
-	// Heal comes before Partition and Block, so that one step can replace what
-	// holds.
+	// Heal comes before Partition and Block, so that one step can replace a
+	// partition.
 	Heal      bool       `json:"heal,omitempty" yaml:"heal,omitempty"`
 	Partition [][]string `json:"partition,omitempty" yaml:"partition,omitempty"`
 	Block     []PortPair `json:"block,omitempty" yaml:"block,omitempty"`
 	Unblock   []PortPair `json:"unblock,omitempty" yaml:"unblock,omitempty"`
 }
 
-// PortPair is the way from one port to another.
+// PortPair is the direction from one port to another.
 type PortPair struct {
 	From string `json:"from" yaml:"from"`
 	To   string `json:"to" yaml:"to"`
 }
 
-// Flap takes the link of a port down and up again, Times times, beginning at
-// From. Each spell lasts its time and up to Jitter more, by chance.
+// Flap takes the link of a port down and up again, Times times, starting at
+// From. A random time up to Jitter is added to each DownFor and UpFor.
 type Flap struct {
 	Port    string        `json:"port" yaml:"port"`
 	From    mono.Time     `json:"from" yaml:"from"`
@@ -45,8 +45,8 @@ type Flap struct {
 	Times   int           `json:"times" yaml:"times"`
 }
 
-// Schedule arranges for s to be done. If any of it makes no sense it reports all
-// that does not, and does nothing.
+// Schedule validates s and schedules all of it. If any part is invalid it
+// returns all errors and schedules nothing.
 func (n *Net) Schedule(s Schedule) error {
 	var errs []error
 	for i := range s.Steps {
@@ -63,10 +63,10 @@ func (n *Net) Schedule(s Schedule) error {
 		return errors.Join(errs...)
 	}
 	for _, step := range s.Steps {
-		n.w.AtFunc(step.At, func() { n.do(&step) })
+		n.w.AtFunc(step.At, func() { n.applyStep(&step) })
 	}
 	for i, f := range s.Flaps {
-		n.w.At(f.From, &flapping{Flap: f, port: n.byName[f.Port], stream: fmt.Sprintf("flap%d", i)}, 0)
+		n.w.At(f.From, &activeFlap{Flap: f, port: n.byName[f.Port], randName: fmt.Sprintf("flap%d", i)}, 0)
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (n *Net) Schedule(s Schedule) error {
 func (n *Net) checkStep(s *Step) error {
 	errs := []error{n.checkTime(s.At)}
 	for _, name := range append(append([]string(nil), s.Down...), s.Up...) {
-		if n.carrier(name) == nil {
+		if n.linkByName(name) == nil {
 			errs = append(errs, fmt.Errorf("no port is named %q, and no trunk", name))
 		}
 	}
@@ -125,14 +125,14 @@ func (n *Net) checkPort(name string) error {
 	return nil
 }
 
-// carrier is what can lose its link and get it back.
-type carrier interface {
+// linkSetter is a port or a trunk, whose link can be set down and up.
+type linkSetter interface {
 	SetDown()
 	SetUp()
 }
 
-// carrier returns the port or the trunk of that name, nil if there is neither.
-func (n *Net) carrier(name string) carrier {
+// linkByName returns the port or trunk of that name, nil if there is neither.
+func (n *Net) linkByName(name string) linkSetter {
 	if p := n.byName[name]; p != nil {
 		return p
 	}
@@ -142,12 +142,12 @@ func (n *Net) carrier(name string) carrier {
 	return nil
 }
 
-func (n *Net) do(s *Step) {
+func (n *Net) applyStep(s *Step) {
 	for _, name := range s.Down {
-		n.carrier(name).SetDown()
+		n.linkByName(name).SetDown()
 	}
 	for _, name := range s.Up {
-		n.carrier(name).SetUp()
+		n.linkByName(name).SetUp()
 	}
 	if s.Heal {
 		n.Heal()
@@ -169,19 +169,19 @@ func (n *Net) do(s *Step) {
 	}
 }
 
-// flapping is a Flap under way.
-type flapping struct {
+// activeFlap is a running Flap.
+type activeFlap struct {
 	Flap
-	port   *Port
-	stream string
+	port     *Port
+	randName string
 }
 
-// HandleEvent ends one spell and begins the next.
-func (f *flapping) HandleEvent(now mono.Time, _ uint64) {
-	spell := f.UpFor
+// HandleEvent toggles the link and schedules the next change.
+func (f *activeFlap) HandleEvent(now mono.Time, _ uint64) {
+	delay := f.UpFor
 	if f.port.Up() {
 		f.port.SetDown()
-		spell = f.DownFor
+		delay = f.DownFor
 	} else {
 		f.port.SetUp()
 		if f.Times--; f.Times == 0 {
@@ -189,5 +189,5 @@ func (f *flapping) HandleEvent(now mono.Time, _ uint64) {
 		}
 	}
 	w := f.port.net.w
-	w.At(now.Add(spell+below(w.Rand(f.port.net.stream(f.port.cfg.Name, f.stream)), f.Jitter+1)), f, 0)
+	w.At(now.Add(delay+randBelow(w.Rand(f.port.net.randName(f.port.cfg.Name, f.randName)), f.Jitter+1)), f, 0)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// tcpHeaderLen is what a segment costs on the wire beyond IP, with timestamps.
+// tcpHeaderLen is the TCP header with timestamps.
 const tcpHeaderLen = 32
 
 type segmentKind uint8
@@ -26,40 +26,40 @@ const (
 
 var segmentNames = [...]string{"data", "syn", "accept", "fin", "reset"}
 
-// segment is a piece of a stream under way. Segments are pooled as packets are.
+// segment is a segment of a stream in flight. Segments are pooled.
 type segment struct {
-	id   uint32
-	kind segmentKind
-	from *Stream
-	data []byte
-	read int // bytes the receiver has taken
+	id        uint32
+	kind      segmentKind
+	sender    *Stream
+	data      []byte
+	readBytes int // bytes of data that the receiver has read
 
-	seq, ack uint64 // as link.Segment counts
-	push     bool   // nothing was written behind it
+	seq, ack uint64 // as in link.Segment
+	push     bool   // PSH: last segment of a write
 
 	stall time.Duration
-	reset bool // it breaks the stream where it arrives
+	reset bool // the stream is reset when it arrives
 
-	fromEpoch, toEpoch uint32 // of the links it crossed, to know if one went down meanwhile
+	fromEpoch, toEpoch uint32 // of the links when sent, to detect that one went down
 
-	trunks trunkWalk
+	transit trunkTransit
 }
 
-type streamChance struct {
-	cut, stall, corrupt, reset *rand.Rand // nil where off
+type streamRands struct {
+	cut, stall, corrupt, reset *rand.Rand // nil if the rate is 0
 }
 
-func (s *Stream) initChance(name string) {
+func (s *Stream) initRands(name string) {
 	c := &s.net.cfg.Stream
 	for _, k := range []struct {
 		ppm  uint32
 		kind string
 		to   **rand.Rand
 	}{
-		{c.CutPPM, "cut", &s.chance.cut},
-		{c.StallPPM, "stall", &s.chance.stall},
-		{c.CorruptPPM, "corrupt", &s.chance.corrupt},
-		{c.ResetPPM, "reset", &s.chance.reset},
+		{c.CutPPM, "cut", &s.rands.cut},
+		{c.StallPPM, "stall", &s.rands.stall},
+		{c.CorruptPPM, "corrupt", &s.rands.corrupt},
+		{c.ResetPPM, "reset", &s.rands.reset},
 	} {
 		if k.ppm > 0 {
 			*k.to = s.net.w.Rand(name + "/" + k.kind)
@@ -85,20 +85,20 @@ func (n *Net) releaseSegment(seg *segment) {
 
 func (s *Stream) newSegment(kind segmentKind) *segment {
 	seg := s.net.newSegment()
-	seg.kind, seg.from = kind, s
-	seg.seq, seg.ack = s.nextSeq(kind), s.rcvd
+	seg.kind, seg.sender = kind, s
+	seg.seq, seg.ack = s.nextSeq(kind), s.rcvNxt
 	return seg
 }
 
-// gather is what is left of buffers that are to be written one behind the other.
-type gather struct {
+// gatherList is the unsent rest of the buffers of a Writev.
+type gatherList struct {
 	bufs [][]byte
-	off  int // in the first of them
+	off  int // in bufs[0]
 	left int // bytes
 }
 
 // take appends the next n bytes to b.
-func (g *gather) take(b []byte, n int) []byte {
+func (g *gatherList) take(b []byte, n int) []byte {
 	g.left -= n
 	for n > 0 {
 		front := g.bufs[0][g.off:]
@@ -114,44 +114,43 @@ func (g *gather) take(b []byte, n int) []byte {
 	return b
 }
 
-// cutSegment makes a segment of the front of from: as much as fits, up to the
-// next exact event, or less by chance.
-func (s *Stream) cutSegment(from *gather) *segment {
+// cutSegment takes the next segment from the list. It ends at the MSS, at the
+// next StreamEvent, or at a random offset.
+func (s *Stream) cutSegment(from *gatherList) *segment {
 	seg := s.newSegment(segmentData)
 	n := min(from.left, s.mss)
 	c := &s.net.cfg.Stream
-	if r := s.chance.cut; r != nil {
-		cut, at := below(r, impair.PPM) < int(c.CutPPM), r.Uint64()
+	if r := s.rands.cut; r != nil {
+		cut, at := randBelow(r, impair.PPM) < int(c.CutPPM), r.Uint64()
 		if cut {
 			hi, _ := bits.Mul64(at, uint64(n))
 			n = int(hi) + 1
 		}
 	}
-	n = s.eventsAt(seg, n)
+	n = s.applyEventsAt(seg, n)
 	seg.data = from.take(seg.data, n)
 	seg.push = from.left == 0
-	s.corruptAt(seg)
-	if r := s.chance.stall; r != nil && below(r, impair.PPM) < int(c.StallPPM) {
+	s.applyCorruption(seg)
+	if r := s.rands.stall; r != nil && randBelow(r, impair.PPM) < int(c.StallPPM) {
 		seg.stall += c.StallFor
 	}
-	if r := s.chance.corrupt; r != nil {
-		hit, at := below(r, impair.PPM) < int(c.CorruptPPM), r.Uint64()
+	if r := s.rands.corrupt; r != nil {
+		hit, at := randBelow(r, impair.PPM) < int(c.CorruptPPM), r.Uint64()
 		if hit {
 			bit, _ := bits.Mul64(at, uint64(n)*8)
 			seg.data[bit/8] ^= 0x80 >> (bit % 8)
 		}
 	}
-	if r := s.chance.reset; r != nil && below(r, impair.PPM) < int(c.ResetPPM) {
+	if r := s.rands.reset; r != nil && randBelow(r, impair.PPM) < int(c.ResetPPM) {
 		seg.reset = true
 	}
 	s.written += uint64(n)
 	return seg
 }
 
-// eventsAt lets the exact events that start a segment act on seg, which is to be
-// n bytes from s.written on, and returns n, cut so that the next of them starts
-// its own.
-func (s *Stream) eventsAt(seg *segment, n int) int {
+// applyEventsAt applies the StreamEvents at s.written to seg, and returns its
+// length n, shortened if the next event must start a segment.
+func (s *Stream) applyEventsAt(seg *segment, n int) int {
 	for _, e := range s.events {
 		switch {
 		case e.Action == StreamCorrupt || e.Offset < s.written:
@@ -169,9 +168,9 @@ func (s *Stream) eventsAt(seg *segment, n int) int {
 	return n
 }
 
-// corruptAt inverts the bits in seg that exact events name, and forgets the
-// events that seg is past.
-func (s *Stream) corruptAt(seg *segment) {
+// applyCorruption inverts the bits of seg that StreamEvents name, and removes
+// the events before the end of seg.
+func (s *Stream) applyCorruption(seg *segment) {
 	end := s.written + uint64(len(seg.data))
 	for len(s.events) > 0 && s.events[0].Offset < end {
 		if e := s.events[0]; e.Action == StreamCorrupt {
@@ -181,34 +180,34 @@ func (s *Stream) corruptAt(seg *segment) {
 	}
 }
 
-// farPort is the port of the other end.
+// farPort returns the peer's port.
 func (s *Stream) farPort() *Port { return s.net.byAddr[s.remote.Addr()] }
 
-// returnLatency is how long a few bytes take from the other end to this one.
+// returnLatency returns the latency of a small packet from the peer.
 func (s *Stream) returnLatency() time.Duration {
 	far := s.farPort()
 	switch {
 	case far == nil:
-		return s.port.down.latency
+		return s.port.downlink.latency
 	case s.net.cfg.Cable:
-		return far.up.latency
+		return far.uplink.latency
 	}
-	all := far.up.latency + s.port.down.latency
-	s.net.path(far.sw, s.port.sw, flowHash(s.remote, s.local), func(w *way) { all += w.wire.latency })
+	all := far.uplink.latency + s.port.downlink.latency
+	s.net.walkPath(far.sw, s.port.sw, flowHash(s.remote, s.local), func(w *trunkDir) { all += w.wire.latency })
 	return all
 }
 
-// transmit puts seg on the sender's cable. Bandwidth is shared with packets, but
-// queues do not lose segments.
+// transmit puts seg on the sender's uplink. Segments share the bandwidth with
+// packets, but queues do not drop them.
 func (s *Stream) transmit(seg *segment) {
 	w := s.net.w
-	s.noteSegment("send", seg)
+	s.traceSegment("send", seg)
 	s.net.tapSegment(s.port, Out, seg)
 	seg.fromEpoch = s.port.epoch
-	// A link that goes down forgets its queue, so what is sent after that could
-	// overtake what was sent before: order is kept here.
-	s.atSwitch = max(s.atSwitch, s.port.up.send(w.now, s.wireBytes(seg)))
-	w.At(s.atSwitch, (*segmentAtSwitch)(s.net), uint64(seg.id))
+	// A link that goes down flushes its queue. Later segments must not overtake
+	// earlier ones.
+	s.switchArrival = max(s.switchArrival, s.port.uplink.send(w.now, s.wireBytes(seg)))
+	w.At(s.switchArrival, (*segmentAtSwitch)(s.net), uint64(seg.id))
 }
 
 func (s *Stream) wireBytes(seg *segment) int {
@@ -222,18 +221,18 @@ func (s *Stream) wireBytes(seg *segment) int {
 type (
 	segmentAtSwitch Net
 	segmentAtPort   Net
-	retransmission  Stream
+	retryHandler    Stream
 )
 
 func (h *segmentAtSwitch) HandleEvent(now mono.Time, arg uint64) {
 	n := (*Net)(h)
 	seg := n.segments[arg]
-	far := seg.from.farPort()
-	if far == nil { // closed meanwhile; its streams are broken
+	far := seg.sender.farPort()
+	if far == nil { // closed, and its streams reset
 		n.releaseSegment(seg)
 		return
 	}
-	if seg.from.port.sw != far.sw && !n.walked(now, seg, far) {
+	if seg.sender.port.sw != far.sw && !n.crossTrunk(now, seg, far) {
 		return
 	}
 	seg.toEpoch = far.epoch
@@ -241,42 +240,42 @@ func (h *segmentAtSwitch) HandleEvent(now mono.Time, arg uint64) {
 		(*segmentAtPort)(n).HandleEvent(now, arg)
 		return
 	}
-	s := seg.from
-	s.atPort = max(s.atPort, far.down.send(now, s.wireBytes(seg)))
-	n.w.At(s.atPort, (*segmentAtPort)(n), arg)
+	s := seg.sender
+	s.portArrival = max(s.portArrival, far.downlink.send(now, s.wireBytes(seg)))
+	n.w.At(s.portArrival, (*segmentAtPort)(n), arg)
 }
 
 func (h *segmentAtPort) HandleEvent(now mono.Time, arg uint64) {
 	n := (*Net)(h)
 	seg := n.segments[arg]
-	s := seg.from
+	s := seg.sender
 	switch {
-	case s.held.len() > 0: // order is kept
+	case s.held.len() > 0: // keep the order
 		s.held.push(seg)
-	case !s.passes(seg):
+	case !s.pathUp(seg):
 		s.held.push(seg)
 		s.attempts = 1
-		s.retry.Reset(now.Add(n.cfg.Stream.RetryDelay))
+		s.retryTimer.Reset(now.Add(n.cfg.Stream.RetryDelay))
 	case seg.stall > 0:
 		s.held.push(seg)
 		s.attempts = 0
-		s.retry.Reset(now.Add(seg.stall))
+		s.retryTimer.Reset(now.Add(seg.stall))
 		seg.stall = 0
 	default:
 		s.arrive(seg)
 	}
 }
 
-// passes reports whether the way was clear for seg: both links stayed up and
-// nothing stands between the ports.
-func (s *Stream) passes(seg *segment) bool {
+// pathUp reports whether seg crossed links that stayed up and the ports can
+// reach each other.
+func (s *Stream) pathUp(seg *segment) bool {
 	far := s.farPort()
 	return far != nil && seg.fromEpoch == s.port.epoch && seg.toEpoch == far.epoch &&
-		!s.port.isDown && !far.isDown && s.net.reachable(s.port, far) && s.trunksPass(seg, far)
+		!s.port.isDown && !far.isDown && s.net.reachable(s.port, far) && s.trunkPathUp(seg, far)
 }
 
-// HandleEvent tries again with what was held up.
-func (h *retransmission) HandleEvent(now mono.Time, _ uint64) {
+// HandleEvent retransmits the held segments.
+func (h *retryHandler) HandleEvent(now mono.Time, _ uint64) {
 	s := (*Stream)(h)
 	c := &s.net.cfg.Stream
 	for s.held.len() > 0 {
@@ -287,9 +286,9 @@ func (h *retransmission) HandleEvent(now mono.Time, _ uint64) {
 			s.dropHeld()
 			return
 		}
-		seg.fromEpoch, seg.toEpoch = s.port.epoch, far.epoch // it is sent anew
-		seg.trunks.lost = false
-		if !s.passes(seg) {
+		seg.fromEpoch, seg.toEpoch = s.port.epoch, far.epoch // it is retransmitted
+		seg.transit.lost = false
+		if !s.pathUp(seg) {
 			if s.attempts++; s.attempts > c.Retries {
 				s.fail(link.ErrReset)
 				s.dropHeld()
@@ -299,12 +298,12 @@ func (h *retransmission) HandleEvent(now mono.Time, _ uint64) {
 			if delay <= 0 || delay > c.RetryDelayMax {
 				delay = c.RetryDelayMax
 			}
-			s.retry.Reset(now.Add(delay))
+			s.retryTimer.Reset(now.Add(delay))
 			return
 		}
 		s.attempts = 0
 		if seg.stall > 0 {
-			s.retry.Reset(now.Add(seg.stall))
+			s.retryTimer.Reset(now.Add(seg.stall))
 			seg.stall = 0
 			return
 		}
@@ -319,7 +318,7 @@ func (s *Stream) dropHeld() {
 	}
 }
 
-// arrive hands seg, sent by s, to its peer.
+// arrive delivers seg, sent by s, to the peer.
 func (s *Stream) arrive(seg *segment) {
 	n := s.net
 	now := n.w.now
@@ -331,14 +330,14 @@ func (s *Stream) arrive(seg *segment) {
 	to := s.peer
 	if to == nil || to.err != nil {
 		if to != nil && seg.kind != segmentReset && s.err == nil {
-			// The peer broke the stream, or gave up, and did not get it through.
-			s.breakAfterReturn()
+			// The peer has failed, and its reset was lost.
+			s.resetAfterReturn()
 		}
 		n.releaseSegment(seg)
 		return
 	}
-	to.noteSegment("deliver", seg)
-	to.took(seg)
+	to.traceSegment("deliver", seg)
+	to.countReceived(seg)
 	switch {
 	case seg.reset:
 		n.releaseSegment(seg)
@@ -351,7 +350,7 @@ func (s *Stream) arrive(seg *segment) {
 		n.releaseSegment(seg)
 		to.eof = true
 		to.readable.call(now)
-		to.forgetIfDone()
+		to.removeIfDone()
 	case seg.kind == segmentAccept:
 		n.releaseSegment(seg)
 		to.establish(now)
@@ -361,9 +360,9 @@ func (s *Stream) arrive(seg *segment) {
 	}
 }
 
-func (s *Stream) noteSegment(what string, seg *segment) {
+func (s *Stream) traceSegment(action string, seg *segment) {
 	if w := s.net.w; w.Tracing() {
-		w.Tracef("%s stream %s %s %v>%v len=%d crc=%x", s.port.cfg.Name, what, segmentNames[seg.kind],
-			seg.from.local, seg.from.remote, len(seg.data), crc32.Checksum(seg.data, castagnoli))
+		w.Tracef("%s stream %s %s %v>%v len=%d crc=%x", s.port.cfg.Name, action, segmentNames[seg.kind],
+			seg.sender.local, seg.sender.remote, len(seg.data), crc32.Checksum(seg.data, castagnoli))
 	}
 }

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// Signal is what programs wait for: a condition that a handler or another
-// program announces. The zero value is ready to use. Like a condition variable
-// it carries no state: look, and wait if what you look for is not there.
+// Signal is a condition variable for programs, notified by a handler or another
+// program. It carries no state: check the condition before and after each Wait.
+// The zero value is ready to use.
 type Signal struct {
 	waiters []*Proc // oldest first
 }
 
-// WaitReason is a reason to wait that is plain text.
+// WaitReason is a constant text that describes a wait in a DeadlockError.
 type WaitReason string
 
 func (s WaitReason) String() string { return string(s) }
 
-// Wait parks the program until s is notified, or until timeout has passed if it
-// is not negative. It reports whether s was notified. what appears in the report
-// of a deadlock, and is only asked for its text there.
-func (p *Proc) Wait(s *Signal, what fmt.Stringer, timeout time.Duration) bool {
-	p.mustRun("Wait")
+// Wait parks the program until s is notified or timeout has passed; a negative
+// timeout means forever. It reports whether s was notified. reason is formatted
+// only if the wait is reported in an error.
+func (p *Proc) Wait(s *Signal, reason fmt.Stringer, timeout time.Duration) bool {
+	p.checkRunning("Wait")
 	p.notified = false
 	p.signal = s
 	s.waiters = append(s.waiters, p)
 	if timeout >= 0 {
 		p.timer.Reset(p.w.now.Add(timeout))
 	}
-	p.wait(what)
+	p.wait(reason)
 	return p.notified
 }
 
-// Notify wakes one of the programs that wait, if any; the world chooses which.
+// Notify wakes one waiting program, if any; World.Choose picks it.
 func (s *Signal) Notify() {
 	n := len(s.waiters)
 	if n == 0 {
@@ -45,7 +45,7 @@ func (s *Signal) Notify() {
 	p.wakeNotified()
 }
 
-// Broadcast wakes all programs that wait.
+// Broadcast wakes all waiting programs.
 func (s *Signal) Broadcast() {
 	for _, p := range s.waiters {
 		p.wakeNotified()
@@ -54,7 +54,7 @@ func (s *Signal) Broadcast() {
 	s.waiters = s.waiters[:0]
 }
 
-// Waiting returns how many programs wait.
+// Waiting returns the number of waiting programs.
 func (s *Signal) Waiting() int { return len(s.waiters) }
 
 func (s *Signal) remove(p *Proc) {

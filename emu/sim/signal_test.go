@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-func TestWaitIsNotifiedOrTimesOut(t *testing.T) {
+func TestWaitReportsNotifyOrTimeout(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		notify  mono.Time // 0: not
@@ -49,7 +49,7 @@ func TestWaitIsNotifiedOrTimesOut(t *testing.T) {
 	}
 }
 
-func TestNotifyWakesOneAndBroadcastAll(t *testing.T) {
+func TestNotifyWakesOneBroadcastWakesAll(t *testing.T) {
 	w := New(Config{})
 	var s Signal
 	woken := 0
@@ -65,14 +65,14 @@ func TestNotifyWakesOneAndBroadcastAll(t *testing.T) {
 	at(10, s.Notify)
 	at(20, s.Notify)
 	at(30, s.Broadcast)
-	at(40, s.Notify) // nobody waits: nothing happens, and nothing is kept
+	at(40, s.Notify) // no waiter: no effect
 	mustRun(t, w)
 	if counts = append(counts, woken); !slices.Equal(counts, []int{0, 1, 2, 5, 5}) {
 		t.Errorf("woken %v", counts)
 	}
 }
 
-func TestNotifyKeepsNothingForLater(t *testing.T) {
+func TestNotifyWithoutWaiterIsLost(t *testing.T) {
 	w := New(Config{})
 	var s Signal
 	s.Notify()
@@ -86,9 +86,9 @@ func TestNotifyKeepsNothingForLater(t *testing.T) {
 	mustRun(t, w)
 }
 
-// The world chooses the order of programs woken together, and which of several a
-// Notify wakes; over seeds, every order comes up.
-func TestEveryOrderIsChosen(t *testing.T) {
+// The order of programs woken together, and the waiter that Notify wakes, are
+// chosen at random; over seeds, every order occurs.
+func TestSeedsCoverEveryWakeOrder(t *testing.T) {
 	orders := make(map[string]int)
 	picks := make(map[string]int)
 	for seed := range uint64(200) {
@@ -117,7 +117,7 @@ func TestEveryOrderIsChosen(t *testing.T) {
 	}
 }
 
-func TestDeadlockSaysWhatEachWaitsFor(t *testing.T) {
+func TestDeadlockErrorListsWaitReasons(t *testing.T) {
 	checkLeaks(t)
 	w := New(Config{Chooser: first{}})
 	var s Signal
@@ -154,7 +154,7 @@ func TestDeadlockSaysWhatEachWaitsFor(t *testing.T) {
 	}
 }
 
-func TestTimeoutIsNoDeadlock(t *testing.T) {
+func TestPendingTimeoutIsNotDeadlock(t *testing.T) {
 	w := New(Config{})
 	var s Signal
 	w.Go("p", func(p *Proc) error {

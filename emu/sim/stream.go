@@ -14,48 +14,48 @@ import (
 type Stream struct {
 	net           *Net
 	port          *Port
-	peer          *Stream // nil until the peer has the first segment
+	peer          *Stream // nil until the listener has accepted
 	local, remote netip.AddrPort
 	mss           int
-	conn          int // how many were dialed in the Net before it, and it
+	conn          int // number of the stream in the Net, in order of dialing
 	open          bool
-	err           error // the stream is broken
+	err           error // set when the stream has failed
 
-	in   ring[*segment] // arrived, not read
-	eof  bool           // the peer's end has arrived behind them
-	told bool           // Read has said that the stream ended or broke
+	in          ring[*segment] // arrived, not read
+	eof         bool           // the peer's FIN has arrived
+	endReported bool           // Read has returned io.EOF or err
 
-	host *StreamHost // that has it; nil if it was made without one
+	host *StreamHost // nil if created without a StreamHost
 	id   link.StreamID
 
-	window    int    // bytes that may be written
-	rcvd      uint64 // what comes next from the peer, as link.Segment counts
-	starved   bool   // fewer were taken than were given
-	written   uint64 // bytes that were
-	finQueued bool   // CloseWrite was called
-	finSent   bool
-	events    []StreamEvent // for this direction, still to come, by offset
-	chance    streamChance
+	window       int    // send window in bytes
+	rcvNxt       uint64 // RCV.NXT, as in link.Segment
+	writeBlocked bool   // a write did not fit in the window
+	written      uint64 // bytes
+	finQueued    bool   // CloseWrite was called
+	finSent      bool
+	events       []StreamEvent // remaining events of this direction, by offset
+	rands        streamRands
 
-	atSwitch, atPort mono.Time // when the last segment gets there
-	atHop            [maxStreamHops]mono.Time
+	switchArrival, portArrival mono.Time // arrival of the last segment
+	hopArrival                 [maxStreamHops]mono.Time
 
-	held     ring[*segment] // at the peer's port, waiting for a way through
-	attempts int
-	retry    Timer
+	held       ring[*segment] // waiting at the peer's port for retransmission
+	attempts   int
+	retryTimer Timer
 
-	readable, writable hook
+	readable, writable callback
 }
 
 var _ link.StreamLink = (*Stream)(nil)
 
-// OnReadable runs h, in an event, when bytes, the end of the stream or its
-// failure have arrived.
-func (s *Stream) OnReadable(h Handler, arg uint64) { s.readable = hook{h, arg} }
+// OnReadable runs h, in an event, when bytes or a FIN have arrived, or the
+// stream has failed.
+func (s *Stream) OnReadable(h Handler, arg uint64) { s.readable = callback{h, arg} }
 
 // OnWritable runs h, in an event, when the stream is connected, has failed, or
-// has room again for a segment or half of its buffer.
-func (s *Stream) OnWritable(h Handler, arg uint64) { s.writable = hook{h, arg} }
+// has window again for a segment or half of its buffer.
+func (s *Stream) OnWritable(h Handler, arg uint64) { s.writable = callback{h, arg} }
 
 // Connected reports whether the peer has accepted the stream.
 func (s *Stream) Connected(mono.Time) bool { return s.open }
@@ -63,15 +63,15 @@ func (s *Stream) Connected(mono.Time) bool { return s.open }
 // ID implements link.StreamLink. It is 0 unless a StreamHost made the stream.
 func (s *Stream) ID() link.StreamID { return s.id }
 
-// Write implements link.StreamLink. It takes nothing before the stream is
+// Write implements link.StreamLink. It accepts no bytes before the stream is
 // connected.
 func (s *Stream) Write(now mono.Time, b []byte) (int, error) {
 	bufs := [1][]byte{b}
 	return s.Writev(now, bufs[:], false)
 }
 
-// Writev implements link.StreamLink. Each call begins a segment: nothing is held
-// back to fill one, whether more follows or not.
+// Writev implements link.StreamLink. Each call starts a segment: partial
+// segments are sent at once, as with TCP_NODELAY.
 func (s *Stream) Writev(_ mono.Time, bufs [][]byte, _ bool) (int, error) {
 	switch {
 	case s.err != nil:
@@ -87,59 +87,59 @@ func (s *Stream) Writev(_ mono.Time, bufs [][]byte, _ bool) (int, error) {
 	}
 	n := min(all, s.window)
 	s.window -= n
-	s.starved = s.starved || n < all
-	from := gather{bufs: bufs, left: n}
+	s.writeBlocked = s.writeBlocked || n < all
+	from := gatherList{bufs: bufs, left: n}
 	for from.left > 0 {
 		s.transmit(s.cutSegment(&from))
 	}
 	return n, nil
 }
 
-// Read implements link.StreamLink. It returns bytes of one segment at a time:
-// what arrived apart is read apart.
+// Read implements link.StreamLink. It returns bytes of at most one segment.
 func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 	if len(b) == 0 || s.frozen() {
 		return 0, nil
 	}
 	if s.in.len() == 0 {
-		return 0, s.tell()
+		return 0, s.reportEnd()
 	}
 	seg := *s.in.front()
-	n := copy(b, seg.data[seg.read:])
-	if seg.read += n; seg.read == len(seg.data) {
+	n := copy(b, seg.data[seg.readBytes:])
+	if seg.readBytes += n; seg.readBytes == len(seg.data) {
 		s.net.releaseSegment(s.in.pop())
 	}
 	if s.peer != nil && s.err == nil {
 		w := s.net.w
-		w.At(w.now.Add(s.peer.returnLatency()), (*credit)(s.peer), uint64(n))
+		w.At(w.now.Add(s.peer.returnLatency()), (*windowUpdate)(s.peer), uint64(n))
 	}
 	return n, nil
 }
 
-// tell says how the stream ended, if it has.
-func (s *Stream) tell() error {
+// reportEnd returns the error or io.EOF that ended the stream; nil if it is
+// open.
+func (s *Stream) reportEnd() error {
 	switch {
 	case s.err != nil:
-		s.told = true
-		s.leaveHost()
+		s.endReported = true
+		s.releaseID()
 		return s.err
 	case s.eof:
-		s.told = true
+		s.endReported = true
 		if s.finQueued {
-			s.leaveHost()
+			s.releaseID()
 		}
 		return io.EOF
 	}
 	return nil
 }
 
-// frozen reports whether the host's process is stopped.
+// frozen reports whether Port.Freeze suspends the stream.
 func (s *Stream) frozen() bool { return s.host != nil && s.port.frozen }
 
-// leaveHost gives the stream's number back.
-func (s *Stream) leaveHost() {
+// releaseID removes the stream from its StreamHost.
+func (s *Stream) releaseID() {
 	if s.host != nil {
-		s.host.release(s.id)
+		s.host.freeID(s.id)
 		s.host = nil
 	}
 }
@@ -156,8 +156,8 @@ func (s *Stream) CloseWrite(mono.Time) error {
 	if s.open {
 		s.sendFin()
 	}
-	if s.told {
-		s.leaveHost()
+	if s.endReported {
+		s.releaseID()
 	}
 	return nil
 }
@@ -165,13 +165,13 @@ func (s *Stream) CloseWrite(mono.Time) error {
 func (s *Stream) sendFin() {
 	s.finSent = true
 	s.transmit(s.newSegment(segmentFin))
-	s.forgetIfDone()
+	s.removeIfDone()
 }
 
-// Abort implements link.StreamLink. What was not read is gone; what was written
-// and is on its way still arrives before the reset.
+// Abort implements link.StreamLink. Unread bytes are lost; written bytes arrive
+// before the reset.
 func (s *Stream) Abort(mono.Time) error {
-	s.leaveHost()
+	s.releaseID()
 	if s.err != nil {
 		return s.err
 	}
@@ -192,7 +192,7 @@ func (s *Stream) RemoteAddr() netip.AddrPort { return s.remote }
 // MSS implements link.StreamLink.
 func (s *Stream) MSS() int { return s.mss }
 
-// fail breaks this end and tells its driver, in an event.
+// fail marks this end as failed and schedules its callbacks.
 func (s *Stream) fail(err error) {
 	if s.err != nil {
 		return
@@ -200,16 +200,17 @@ func (s *Stream) fail(err error) {
 	s.err = err
 	w := s.net.w
 	w.Tracef("%s stream %v>%v broken: %v", s.port.cfg.Name, s.local, s.remote, err)
-	for _, k := range []hook{s.readable, s.writable} {
+	for _, k := range []callback{s.readable, s.writable} {
 		if k.h != nil {
 			w.At(w.now, k.h, k.arg)
 		}
 	}
-	s.forgetIfDone()
+	s.removeIfDone()
 }
 
-// forgetIfDone lets go of a stream that has nothing to do any more.
-func (s *Stream) forgetIfDone() {
+// removeIfDone removes a stream from its port once both directions are closed
+// or it has failed.
+func (s *Stream) removeIfDone() {
 	if s.err == nil && !(s.eof && s.finSent) {
 		return
 	}
@@ -222,26 +223,26 @@ func (p *Port) closeStreams() {
 	for len(p.streams) > 0 {
 		_ = p.streams[len(p.streams)-1].Abort(p.net.w.now) // removes it from the list
 	}
-	for len(p.listening) > 0 {
-		_ = p.listening[0].Close() // so does this
+	for len(p.listeners) > 0 {
+		_ = p.listeners[0].Close() // removes it from the list, too
 	}
 }
 
-// credit is a Stream to which its peer says that it has read arg bytes.
-type credit Stream
+// windowUpdate is a Stream as the handler of a window update: the peer has read
+// arg bytes.
+type windowUpdate Stream
 
-func (h *credit) HandleEvent(now mono.Time, arg uint64) {
+func (h *windowUpdate) HandleEvent(now mono.Time, arg uint64) {
 	s := (*Stream)(h)
 	s.window += int(arg)
-	// As TCP does, it waits for room that is worth it: else who writes into every
-	// little room makes ever smaller segments, and they never grow again.
-	if s.starved && s.window >= min(s.mss, s.net.cfg.Stream.BufferBytes/2) && s.err == nil {
-		s.starved = false
+	// Sender-side silly window avoidance (RFC 1122): wait for a full segment or
+	// half of the buffer.
+	if s.writeBlocked && s.window >= min(s.mss, s.net.cfg.Stream.BufferBytes/2) && s.err == nil {
+		s.writeBlocked = false
 		s.writable.call(now)
 	}
 }
 
-// streamErr says which stream could not be made.
-func streamErr(what string, a netip.AddrPort, err error) error {
+func addrError(what string, a netip.AddrPort, err error) error {
 	return fmt.Errorf("%s %v: %w", what, a, err)
 }

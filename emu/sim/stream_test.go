@@ -14,22 +14,22 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// end is one end of a stream with a driver that writes what it is given and
-// keeps what it reads.
+// end is one end of a stream, with a driver that writes out and records what it
+// reads.
 type end struct {
 	*Stream
 	w      *World
 	out    []byte // still to be written
 	got    []byte
-	chunks []int       // how many bytes each Read gave
-	times  []mono.Time // and when
+	chunks []int       // bytes returned by each Read
+	times  []mono.Time // of each Read
 	err    error       // of Read
 	werr   error       // of Write
 	fin    bool        // close after the last byte
 	idle   bool        // do not read
 }
 
-// HandleEvent is the end's OnReadable and OnWritable.
+// HandleEvent is the handler of OnReadable and OnWritable.
 func (e *end) HandleEvent(now mono.Time, _ uint64) {
 	e.write(now)
 	for !e.idle && e.err == nil {
@@ -63,8 +63,8 @@ func newEnd(w *World, s *Stream) *end {
 	return e
 }
 
-// streamBench is two hosts, a dialed stream, and its accepted end once it is
-// there.
+// streamBench is two hosts, a dialed stream, and its accepted end once
+// accepted.
 type streamBench struct {
 	w        *World
 	a, b     *host
@@ -140,7 +140,7 @@ func TestStreamCarriesBytesBothWays(t *testing.T) {
 	}
 }
 
-func TestStreamConnectsInARoundTripAndKeepsTheRate(t *testing.T) {
+func TestStreamConnectsInOneRoundTripAndKeepsRate(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{Cable: true, Stream: StreamConfig{BufferBytes: 1 << 24}}, LinkConfig{RateBps: 8e9, Latency: 10_000, MTU: 1052})
 	var connected mono.Time
 	s.dialed.OnWritable(HandlerFunc(func(now mono.Time, _ uint64) {
@@ -166,7 +166,7 @@ func TestStreamConnectsInARoundTripAndKeepsTheRate(t *testing.T) {
 	}
 }
 
-func TestStreamPushesBackUntilThePeerReads(t *testing.T) {
+func TestStreamBlocksWriterUntilPeerReads(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{Stream: StreamConfig{BufferBytes: 10_000}}, LinkConfig{Latency: 100})
 	s.onAccept = func(e *end) { e.idle = true }
 	mustRun(t, s.w)
@@ -199,7 +199,7 @@ func TestStreamPushesBackUntilThePeerReads(t *testing.T) {
 	}
 }
 
-func TestStreamIsCutAnywhereAndLosesNothing(t *testing.T) {
+func TestStreamCutsSegmentsWithoutLoss(t *testing.T) {
 	run := func(seed uint64) []int {
 		s := newStreams(t, seed, NetConfig{Stream: StreamConfig{CutPPM: 500_000, StallPPM: 50_000, StallFor: time.Millisecond}}, LinkConfig{RateBps: 10e9, MTU: 1552})
 		s.dialed.out, s.dialed.fin = text(500_000), true
@@ -227,7 +227,7 @@ func TestStreamIsCutAnywhereAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestStreamStallsHoldUpAllBehind(t *testing.T) {
+func TestStreamStallDelaysLaterSegments(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{Stream: StreamConfig{Events: []StreamEvent{
 		{Conn: 1, Offset: 3000, Action: StreamStall, For: time.Millisecond},
 	}}}, LinkConfig{MTU: 1052})
@@ -239,7 +239,7 @@ func TestStreamStallsHoldUpAllBehind(t *testing.T) {
 	}
 }
 
-func TestStreamEventsAreExact(t *testing.T) {
+func TestStreamEventsApplyAtExactOffset(t *testing.T) {
 	cfg := NetConfig{Stream: StreamConfig{Events: []StreamEvent{
 		{Offset: 700, Action: StreamCorrupt, Bit: 3},
 		{Offset: 1500, Action: StreamCut},
@@ -270,7 +270,7 @@ func TestStreamEventsAreExact(t *testing.T) {
 	}
 }
 
-func TestStreamResetsByChance(t *testing.T) {
+func TestStreamResetsRandomly(t *testing.T) {
 	broken := 0
 	for seed := range uint64(50) {
 		s := newStreams(t, seed, NetConfig{Stream: StreamConfig{ResetPPM: 100_000, CorruptPPM: 100_000}}, LinkConfig{MTU: 1052})
@@ -289,7 +289,7 @@ func TestStreamResetsByChance(t *testing.T) {
 	}
 }
 
-func TestAbortArrivesBehindWhatWasWritten(t *testing.T) {
+func TestAbortArrivesAfterWrittenBytes(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{}, LinkConfig{RateBps: 1e9, Latency: 1000})
 	s.dialed.out = []byte("last words")
 	s.onAccept = func(e *end) { e.out = text(100); e.write(0) }
@@ -314,9 +314,9 @@ func TestAbortArrivesBehindWhatWasWritten(t *testing.T) {
 	}
 }
 
-func TestCloseWriteLeavesTheOtherWayOpen(t *testing.T) {
+func TestCloseWriteKeepsOtherDirectionOpen(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{}, LinkConfig{Latency: 10})
-	if err := s.dialed.CloseWrite(0); err != nil { // before it is even connected
+	if err := s.dialed.CloseWrite(0); err != nil { // before it is connected
 		t.Fatal(err)
 	}
 	mustRun(t, s.w)
@@ -337,7 +337,7 @@ func TestCloseWriteLeavesTheOtherWayOpen(t *testing.T) {
 	}
 }
 
-func TestDialingNobodyIsRefused(t *testing.T) {
+func TestDialWithoutListenerIsRefused(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{}, LinkConfig{Latency: 1000})
 	if err := s.listener.Close(); err != nil {
 		t.Fatal(err)
@@ -354,7 +354,7 @@ func TestDialingNobodyIsRefused(t *testing.T) {
 	}
 }
 
-func TestListenerHoldsStreamsUntilAccepted(t *testing.T) {
+func TestListenerQueuesStreamsUntilAccept(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{}, LinkConfig{})
 	s.listener.OnAccept(nil, 0)
 	second := s.dial(t)
@@ -372,12 +372,12 @@ func TestListenerHoldsStreamsUntilAccepted(t *testing.T) {
 	}
 }
 
-func TestStreamSurvivesAPartitionAndADeadLinkItDoesNot(t *testing.T) {
+func TestStreamSurvivesShortOutageAndResetsAfterRetries(t *testing.T) {
 	cfg := NetConfig{Stream: StreamConfig{RetryDelay: time.Millisecond, Retries: 4}}
 	for name, tc := range map[string]struct {
-		breakIt, mend func(*streamBench)
-		mendAt        mono.Time
-		broken        bool
+		fail, repair func(*streamBench)
+		repairAt     mono.Time
+		broken       bool
 	}{
 		"partition healed": {func(s *streamBench) { s.a.Net().Partition([]*Port{s.a.Port}) }, func(s *streamBench) { s.a.Net().Heal() }, 5e6, false},
 		"partition stays":  {func(s *streamBench) { s.a.Net().Partition([]*Port{s.a.Port}) }, func(*streamBench) {}, 0, true},
@@ -386,10 +386,10 @@ func TestStreamSurvivesAPartitionAndADeadLinkItDoesNot(t *testing.T) {
 	} {
 		s := newStreams(t, 1, cfg, LinkConfig{RateBps: 8e9, Latency: 10_000})
 		s.dialed.out, s.dialed.fin = text(200_000), true
-		s.w.AtFunc(100_000, func() { tc.breakIt(s) }) // about a third has arrived
-		s.w.AtFunc(tc.mendAt, func() {
+		s.w.AtFunc(100_000, func() { tc.fail(s) }) // about a third has arrived
+		s.w.AtFunc(tc.repairAt, func() {
 			if s.w.Now() > 100_000 {
-				tc.mend(s)
+				tc.repair(s)
 			}
 		})
 		mustRun(t, s.w)
@@ -412,8 +412,8 @@ func TestStreamSurvivesAPartitionAndADeadLinkItDoesNot(t *testing.T) {
 	}
 }
 
-// A link that went down forgets its queue; a stream must not.
-func TestStreamKeepsItsOrderOverAFlap(t *testing.T) {
+// A link that goes down flushes its queue; a stream must retransmit in order.
+func TestStreamKeepsOrderAcrossFlap(t *testing.T) {
 	for name, cfg := range map[string]NetConfig{"switch": {}, "cable": {Cable: true}} {
 		for _, receiver := range []bool{false, true} {
 			s := newStreams(t, 1, cfg, LinkConfig{RateBps: 8e9, Latency: 1000})
@@ -421,7 +421,7 @@ func TestStreamKeepsItsOrderOverAFlap(t *testing.T) {
 			p := s.a
 			if receiver { // let the queue be the switch's
 				p = s.b
-				p.down.pacer.RateBps /= 2
+				p.downlink.pacer.RateBps /= 2
 			}
 			s.w.AtFunc(50_000, p.SetDown)
 			s.w.AtFunc(50_010, p.SetUp)
@@ -434,8 +434,9 @@ func TestStreamKeepsItsOrderOverAFlap(t *testing.T) {
 	}
 }
 
-// The end that gave up cannot tell its peer; the peer learns when it writes.
-func TestPeerOfAStreamThatGaveUpIsReset(t *testing.T) {
+// The reset of the failed end cannot reach its peer; the peer is reset when it
+// writes.
+func TestPeerOfFailedStreamIsResetOnWrite(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{Stream: StreamConfig{RetryDelay: time.Millisecond, Retries: 2}}, LinkConfig{Latency: 10})
 	mustRun(t, s.w)
 	n := s.a.Net()
@@ -455,7 +456,7 @@ func TestPeerOfAStreamThatGaveUpIsReset(t *testing.T) {
 	}
 }
 
-func TestClosingAPortAbortsItsStreams(t *testing.T) {
+func TestPortCloseAbortsStreams(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{}, LinkConfig{Latency: 10})
 	mustRun(t, s.w)
 	if err := s.b.Close(); err != nil {
@@ -470,7 +471,7 @@ func TestClosingAPortAbortsItsStreams(t *testing.T) {
 	}
 }
 
-func TestStreamMistakesAreNamed(t *testing.T) {
+func TestStreamConfigErrors(t *testing.T) {
 	w := New(Config{})
 	n := newNet(t, w, NetConfig{})
 	a := attach(t, n, PortConfig{Addrs: []netip.Addr{addrOf(0), netip.MustParseAddr("fd00::1")}})
@@ -524,7 +525,7 @@ func TestEphemeralPortsDiffer(t *testing.T) {
 	}
 }
 
-// A stream that writes the same way in steady state allocates nothing.
+// A stream does not allocate in steady state.
 func TestStreamDoesNotAllocate(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{}, LinkConfig{RateBps: 10e9, Latency: 100})
 	s.onAccept = func(e *end) { e.idle = true }

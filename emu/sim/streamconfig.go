@@ -8,60 +8,62 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 )
 
-// StreamConfig is how the byte streams of a Net behave. A stream is reliable:
-// what would be a lost packet on the way is time lost here. The impairments of
-// ports do not touch streams; these do.
+// StreamConfig configures the byte streams of a Net. Streams are reliable: a
+// lost segment costs time. The impairments of ports do not apply to streams;
+// these do.
 type StreamConfig struct {
-	// BufferBytes is how much may be written and not yet read by the peer; 1 MiB
-	// if 0.
+	// BufferBytes is the window: bytes written and not yet read by the peer. 0
+	// means 1 MiB.
 	BufferBytes int
-	// CutPPM is the chance that a segment is cut short at a random place. Bytes
-	// arrive in segments, and Read returns no more than one.
+	// CutPPM is the probability that a segment ends early, at a random offset.
+	// Read returns no more than one segment.
 	CutPPM uint32
-	// StallPPM is the chance that a segment, and so all behind it, is held up for
-	// StallFor, as by a loss and its retransmission.
+	// StallPPM is the probability that a segment, and all behind it, is delayed
+	// by StallFor, as by a loss and its retransmission.
 	StallPPM uint32
 	StallFor time.Duration
-	// CorruptPPM is the chance that a bit of a segment is inverted and TCP's weak
-	// checksum does not notice.
+	// CorruptPPM is the probability that a bit of a segment is inverted and the
+	// TCP checksum does not detect it.
 	CorruptPPM uint32
-	// ResetPPM is the chance that a segment breaks the stream instead of arriving.
+	// ResetPPM is the probability that a segment resets the stream instead of
+	// arriving.
 	ResetPPM uint32
-	// RetryDelay is how long a segment that found no way (partition, link down)
-	// waits before it tries again, doubled each time up to RetryDelayMax; after
-	// Retries failures the stream breaks. 200 ms, 2 min and 15 if 0.
+	// RetryDelay is the first retransmission timeout of a segment that was lost
+	// to a partition or a link that is down. It doubles each time up to
+	// RetryDelayMax; after Retries failures the stream is reset. 0 means 200
+	// ms, 2 min and 15.
 	RetryDelay, RetryDelayMax time.Duration
 	Retries                   int
-	// Events are exact.
+	// Events apply at exact offsets.
 	Events []StreamEvent
 }
 
-// StreamEvent does one exact thing at one place of one stream.
+// StreamEvent is one action at an exact offset of a stream.
 type StreamEvent struct {
-	// Conn says which stream, by the order of dialing in the Net: 1 the first, 0
-	// every one.
+	// Conn selects the stream by order of dialing in the Net: 1 is the first, 0
+	// every stream.
 	Conn int
-	// FromListener picks the direction: bytes that the listening side writes, or
-	// else the dialing side.
+	// FromListener selects the bytes that the listening side writes instead of
+	// those of the dialing side.
 	FromListener bool
-	// Offset is the place: the number of bytes before it.
+	// Offset is the number of bytes before the event.
 	Offset uint64
 	Action StreamAction
-	// For is how long a stall lasts.
+	// For is the duration of a stall.
 	For time.Duration
-	// Bit is which bit of the byte a corruption inverts, 0 the lowest.
+	// Bit is the bit that a corruption inverts; 0 is the least significant.
 	Bit uint8
 }
 
-// StreamAction is what a StreamEvent does.
+// StreamAction is the action of a StreamEvent.
 type StreamAction string
 
-// What can be done to a stream at an offset.
+// Stream actions.
 const (
 	StreamCut     StreamAction = "cut"         // a segment starts there
-	StreamStall   StreamAction = "stall"       // the segment that starts there is held up
+	StreamStall   StreamAction = "stall"       // a segment starts there and is delayed
 	StreamCorrupt StreamAction = "corrupt_bit" // a bit of the byte there is inverted
-	StreamReset   StreamAction = "reset"       // what is before arrives, then the stream breaks
+	StreamReset   StreamAction = "reset"       // bytes before it arrive, then the stream is reset
 )
 
 func (c StreamConfig) withDefaults() StreamConfig {

@@ -8,29 +8,30 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// StreamHost is the streams of one port: a link.StreamNet.
+// StreamHost is the stream stack of one port: a link.StreamNet.
 type StreamHost struct {
-	port   *Port
-	slots  []streamSlot // by number; 0 is nobody's
-	free   []link.StreamID
-	queue  ring[link.StreamID] // that have something to be named for
-	named  []link.StreamID     // by the last Ready
-	hook   hook
-	closed bool
+	port       *Port
+	slots      []streamSlot // by StreamID; 0 is unused
+	free       []link.StreamID
+	readyQueue ring[link.StreamID] // IDs for Ready to report
+	reported   []link.StreamID     // reported by the last Ready
+	onReady    callback
+	closed     bool
 }
 
-// streamSlot is what a StreamHost knows of a stream or a listener.
+// streamSlot is a stream or listener of a StreamHost.
 type streamSlot struct {
 	stream             *Stream
 	listener           *hostListener
-	readable, writable bool // not named since
+	readable, writable bool // to be reported by Ready
 	queued             bool
 }
 
 var _ link.StreamNet = (*StreamHost)(nil)
 
-// StreamHost returns the streams of the port: it dials from its addresses and
-// listens on them. A port has one at a time: one that was closed is followed by another.
+// StreamHost returns the stream stack of the port, which dials from and listens
+// on the port's addresses. After the stack is closed, the next call returns a
+// new one.
 func (p *Port) StreamHost() *StreamHost {
 	if p.host == nil || p.host.closed && !p.closed {
 		p.host = &StreamHost{port: p, slots: make([]streamSlot, 1), closed: p.closed}
@@ -38,14 +39,14 @@ func (p *Port) StreamHost() *StreamHost {
 	return p.host
 }
 
-// OnReady runs h, in an event, when Ready has come to have something to name.
-func (h *StreamHost) OnReady(to Handler, arg uint64) { h.hook = hook{to, arg} }
+// OnReady runs to, in an event, when Ready has streams to report.
+func (h *StreamHost) OnReady(to Handler, arg uint64) { h.onReady = callback{to, arg} }
 
 // Dial implements link.StreamNet.
 func (h *StreamHost) Dial(_ mono.Time, local, remote netip.AddrPort) (link.StreamLink, error) {
-	local, remote = plainPort(local), plainPort(remote)
+	local, remote = canonicalAddrPort(local), canonicalAddrPort(remote)
 	if h.closed {
-		return nil, streamErr("dial to", remote, link.ErrClosed)
+		return nil, addrError("dial to", remote, link.ErrClosed)
 	}
 	if local.Addr().IsUnspecified() || !local.Addr().IsValid() {
 		for _, a := range h.port.cfg.Addrs {
@@ -56,44 +57,44 @@ func (h *StreamHost) Dial(_ mono.Time, local, remote netip.AddrPort) (link.Strea
 		}
 	}
 	if h.port.net.byAddr[local.Addr()] != h.port {
-		return nil, streamErr("dial from", local, fmt.Errorf("port %s has %v: %w", h.port.cfg.Name, h.port.cfg.Addrs, link.ErrUnreachable))
+		return nil, addrError("dial from", local, fmt.Errorf("port %s has %v: %w", h.port.cfg.Name, h.port.cfg.Addrs, link.ErrUnreachable))
 	}
 	s, err := h.port.net.DialStream(local, remote)
 	if err != nil {
 		return nil, err
 	}
-	h.adopt(s)
+	h.register(s)
 	return s, nil
 }
 
 // Listen implements link.StreamNet.
 func (h *StreamHost) Listen(addr netip.AddrPort, backlog int) (link.StreamListener, error) {
-	addr = plainPort(addr)
+	addr = canonicalAddrPort(addr)
 	switch {
 	case h.closed:
-		return nil, streamErr("listen on", addr, link.ErrClosed)
+		return nil, addrError("listen on", addr, link.ErrClosed)
 	case backlog < 1:
-		return nil, streamErr("listen on", addr, fmt.Errorf("a backlog of %d: want at least 1", backlog))
+		return nil, addrError("listen on", addr, fmt.Errorf("a backlog of %d: want at least 1", backlog))
 	}
-	l, err := h.port.listen(addr, min(backlog, backlogMax))
+	l, err := h.port.listen(addr, min(backlog, maxBacklog))
 	if err != nil {
 		return nil, err
 	}
 	own := &hostListener{Listener: l, host: h}
-	own.id = h.allot(streamSlot{listener: own})
-	l.OnAccept((*streamEvent)(h), readableEvent(own.id))
+	own.id = h.allocID(streamSlot{listener: own})
+	l.OnAccept((*streamReadyHandler)(h), readableArg(own.id))
 	return own, nil
 }
 
-func (h *StreamHost) adopt(s *Stream) {
+func (h *StreamHost) register(s *Stream) {
 	s.host = h
-	s.id = h.allot(streamSlot{stream: s})
-	s.OnReadable((*streamEvent)(h), readableEvent(s.id))
-	s.OnWritable((*streamEvent)(h), writableEvent(s.id))
+	s.id = h.allocID(streamSlot{stream: s})
+	s.OnReadable((*streamReadyHandler)(h), readableArg(s.id))
+	s.OnWritable((*streamReadyHandler)(h), writableArg(s.id))
 }
 
-// allot finds a number.
-func (h *StreamHost) allot(slot streamSlot) link.StreamID {
+// allocID stores slot under a free StreamID.
+func (h *StreamHost) allocID(slot streamSlot) link.StreamID {
 	if k := len(h.free); k > 0 {
 		id := h.free[k-1]
 		h.free = h.free[:k-1]
@@ -105,44 +106,45 @@ func (h *StreamHost) allot(slot streamSlot) link.StreamID {
 	return link.StreamID(len(h.slots) - 1)
 }
 
-func (h *StreamHost) release(id link.StreamID) {
+func (h *StreamHost) freeID(id link.StreamID) {
 	h.slots[id] = streamSlot{queued: h.slots[id].queued}
 	h.free = append(h.free, id)
 }
 
-// streamEvent is a StreamHost as the handler of what happens to its streams.
-type streamEvent StreamHost
+// streamReadyHandler is a StreamHost as the handler of the events of its
+// streams.
+type streamReadyHandler StreamHost
 
-func readableEvent(id link.StreamID) uint64 { return uint64(id) << 1 }
-func writableEvent(id link.StreamID) uint64 { return uint64(id)<<1 | 1 }
+func readableArg(id link.StreamID) uint64 { return uint64(id) << 1 }
+func writableArg(id link.StreamID) uint64 { return uint64(id)<<1 | 1 }
 
-// HandleEvent notes what happened. The number may be another's by now, who is
-// then named for nothing.
-func (e *streamEvent) HandleEvent(now mono.Time, arg uint64) {
+// HandleEvent marks a stream ready. If the ID has been reused, its new owner is
+// reported spuriously.
+func (e *streamReadyHandler) HandleEvent(now mono.Time, arg uint64) {
 	h := (*StreamHost)(e)
 	writable := arg&1 != 0
-	h.note(link.StreamID(arg>>1), !writable, writable)
+	h.markReady(link.StreamID(arg>>1), !writable, writable)
 	if !h.port.frozen {
-		h.hook.call(now)
+		h.onReady.call(now)
 	}
 }
 
-func (h *StreamHost) note(id link.StreamID, readable, writable bool) {
+func (h *StreamHost) markReady(id link.StreamID, readable, writable bool) {
 	slot := &h.slots[id]
 	slot.readable = slot.readable || readable
 	slot.writable = slot.writable || writable
 	if !slot.queued {
 		slot.queued = true
-		h.queue.push(id)
+		h.readyQueue.push(id)
 	}
 }
 
 func (h *StreamHost) thaw() {
 	for id := range h.slots[1:] {
-		h.note(link.StreamID(id+1), true, true)
+		h.markReady(link.StreamID(id+1), true, true)
 	}
-	if w := h.port.net.w; h.hook.h != nil {
-		w.At(w.now, h.hook.h, h.hook.arg)
+	if w := h.port.net.w; h.onReady.h != nil {
+		w.At(w.now, h.onReady.h, h.onReady.arg)
 	}
 }
 
@@ -151,34 +153,34 @@ func (h *StreamHost) Ready(ready []link.StreamReady) int {
 	if h.port.frozen {
 		return 0
 	}
-	for _, id := range h.named { // a Read gives no more than a segment
-		if h.slots[id].unread() {
-			h.note(id, true, false)
+	for _, id := range h.reported { // Read returns no more than one segment
+		if h.slots[id].hasUnread() {
+			h.markReady(id, true, false)
 		}
 	}
-	h.named = h.named[:0]
+	h.reported = h.reported[:0]
 	n := 0
-	for n < len(ready) && h.queue.len() > 0 {
-		id := h.queue.pop()
+	for n < len(ready) && h.readyQueue.len() > 0 {
+		id := h.readyQueue.pop()
 		slot := &h.slots[id]
 		slot.queued = false
 		if slot.stream == nil && slot.listener == nil {
-			continue // closed meanwhile
+			continue // closed since
 		}
 		ready[n] = link.StreamReady{ID: id, Readable: slot.readable, Writable: slot.writable}
 		slot.readable, slot.writable = false, false
-		h.named = append(h.named, id)
+		h.reported = append(h.reported, id)
 		n++
 	}
 	return n
 }
 
-// unread reports whether there is more to read, or to accept.
-func (s *streamSlot) unread() bool {
+// hasUnread reports whether there is more to read or to accept.
+func (s *streamSlot) hasUnread() bool {
 	if s.listener != nil {
-		return s.listener.waiting.len() > 0
+		return s.listener.acceptQueue.len() > 0
 	}
-	return s.stream != nil && (s.stream.in.len() > 0 || (s.stream.eof || s.stream.err != nil) && !s.stream.told)
+	return s.stream != nil && (s.stream.in.len() > 0 || (s.stream.eof || s.stream.err != nil) && !s.stream.endReported)
 }
 
 // Close implements link.StreamNet.
@@ -192,7 +194,7 @@ func (h *StreamHost) Close() error {
 		case slot.listener != nil:
 			_ = slot.listener.Close()
 		case slot.stream != nil && slot.stream.finQueued:
-			slot.stream.leaveHost()
+			slot.stream.releaseID()
 		case slot.stream != nil:
 			_ = slot.stream.Abort(h.port.net.w.now)
 		}
@@ -200,7 +202,7 @@ func (h *StreamHost) Close() error {
 	return nil
 }
 
-// hostListener is a Listener whose streams are of a host.
+// hostListener is a Listener of a StreamHost.
 type hostListener struct {
 	*Listener
 	host *StreamHost
@@ -219,9 +221,9 @@ func (l *hostListener) Accept(mono.Time) (link.StreamLink, error) {
 	if s == nil {
 		return nil, err
 	}
-	l.host.adopt(s)
+	l.host.register(s)
 	if s.in.len() > 0 || s.eof || s.err != nil {
-		l.host.note(s.id, true, false) // it has happened while nobody had accepted it
+		l.host.markReady(s.id, true, false) // arrived before Accept
 	}
 	return s, nil
 }
@@ -229,7 +231,7 @@ func (l *hostListener) Accept(mono.Time) (link.StreamLink, error) {
 // Close implements link.StreamListener.
 func (l *hostListener) Close() error {
 	if !l.closed {
-		l.host.release(l.id)
+		l.host.freeID(l.id)
 	}
 	return l.Listener.Close()
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-func TestStreamHostKeepsTheContract(t *testing.T) {
+func TestStreamHostImplementsStreamNet(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		for _, cut := range []uint32{0, 400_000} {
 			linktest.StreamContract(t, func(t *testing.T) linktest.StreamBench {

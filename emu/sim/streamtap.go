@@ -5,13 +5,12 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// StreamTap sees the segments of streams: as they are put on the wire at a port,
-// and as they arrive at one. The segment is valid during the call. That bytes
-// have arrived is told by the segments that go the other way; there are none for
-// that alone.
+// StreamTap observes the segments of streams as they are sent and as they
+// arrive. The segment is valid during the call. There are no pure ACKs:
+// segments of the other direction acknowledge.
 type StreamTap func(now mono.Time, p *Port, dir Direction, s *link.Segment)
 
-// SetStreamTap shows every segment to t from now on; nil ends it.
+// SetStreamTap replaces the StreamTap; nil removes it.
 func (n *Net) SetStreamTap(t StreamTap) { n.streamTap = t }
 
 var segmentFlags = [...]link.SegmentFlags{
@@ -22,7 +21,7 @@ var segmentFlags = [...]link.SegmentFlags{
 	segmentReset:  link.RST | link.ACK,
 }
 
-// nextSeq is the number of what s sends next.
+// nextSeq returns the sequence number of the next segment of s.
 func (s *Stream) nextSeq(kind segmentKind) uint64 {
 	switch {
 	case kind == segmentSyn || kind == segmentAccept:
@@ -33,19 +32,19 @@ func (s *Stream) nextSeq(kind segmentKind) uint64 {
 	return s.written + 1
 }
 
-// took counts what s has got with seg.
-func (s *Stream) took(seg *segment) {
+// countReceived advances RCV.NXT past seg.
+func (s *Stream) countReceived(seg *segment) {
 	if seg.reset {
 		return
 	}
 	s.net.tapSegment(s.port, In, seg)
-	s.rcvd = seg.seq + uint64(len(seg.data))
+	s.rcvNxt = seg.seq + uint64(len(seg.data))
 	if seg.kind == segmentAccept || seg.kind == segmentFin {
-		s.rcvd++
+		s.rcvNxt++
 	}
 }
 
-// tapSegment shows a segment that passes p.
+// tapSegment shows seg to the StreamTap.
 func (n *Net) tapSegment(p *Port, dir Direction, seg *segment) {
 	if n.streamTap == nil || p == nil {
 		return
@@ -54,19 +53,19 @@ func (n *Net) tapSegment(p *Port, dir Direction, seg *segment) {
 	if seg.push {
 		flags |= link.PSH
 	}
-	from := seg.from
+	from := seg.sender
 	n.streamTap(n.w.now, p, dir, &link.Segment{
 		Src: from.local, Dst: from.remote, Seq: seg.seq, Ack: seg.ack, Flags: flags, Payload: seg.data,
 	})
 }
 
-// tapAnswer shows the reset that s is answered with where there is no stream, at
-// the port that it passes; nil if that is gone.
-func (s *Stream) tapAnswer(dir Direction, p *Port) {
+// tapReset shows the RST that answers s where there is no peer, at port p,
+// which may be nil.
+func (s *Stream) tapReset(dir Direction, p *Port) {
 	if s.net.streamTap == nil || p == nil {
 		return
 	}
 	s.net.streamTap(s.net.w.now, p, dir, &link.Segment{
-		Src: s.remote, Dst: s.local, Seq: s.rcvd, Ack: s.nextSeq(segmentData), Flags: link.RST | link.ACK,
+		Src: s.remote, Dst: s.local, Seq: s.rcvNxt, Ack: s.nextSeq(segmentData), Flags: link.RST | link.ACK,
 	})
 }

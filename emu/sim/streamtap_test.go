@@ -9,7 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// tapped notes every segment: where, which way, flags, numbers and length.
+// tapped records every segment: port, direction, flags, sequence numbers and
+// length.
 func tapped(n *Net) *[]string {
 	var all []string
 	names := map[link.SegmentFlags]string{
@@ -28,7 +29,7 @@ func tapped(n *Net) *[]string {
 
 func TestStreamTapSeesEverySegmentTwice(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{Stream: StreamConfig{Events: []StreamEvent{{Offset: 300, Action: StreamCut}}}}, LinkConfig{MTU: 1052})
-	got := tapped(s.a.Net()) // the SYN is on its way
+	got := tapped(s.a.Net()) // the SYN is in flight
 	s.onAccept = func(e *end) { e.out = text(10); e.write(0) }
 	s.dialed.out, s.dialed.fin = text(1000), true
 	mustRun(t, s.w)
@@ -47,7 +48,7 @@ func TestStreamTapSeesEverySegmentTwice(t *testing.T) {
 	}
 }
 
-func TestStreamTapSeesWhatIsAnsweredForNobody(t *testing.T) {
+func TestStreamTapSeesResetsWithoutPeer(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{}, LinkConfig{Latency: 10})
 	mustRun(t, s.w)
 	n := s.a.Net()

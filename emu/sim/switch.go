@@ -9,37 +9,36 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 )
 
-// SwitchConfig describes a switch of a Net that has several.
+// SwitchConfig configures a switch of a Net with several.
 type SwitchConfig struct {
-	// Name is the switch's own in its Net. Empty means "switch" and a number.
+	// Name is unique in its Net. The default is "switch" and a number.
 	Name string
-	// Routed has the switch take one from the hop limit of packets that it passes
-	// on between its trunks and its ports, as a router does, and keep broadcasts to
-	// its own ports.
+	// Routed makes the switch a router: it decrements the hop limit of packets
+	// to and from trunks, and does not forward broadcasts over trunks.
 	Routed bool
 }
 
-// Switch is one of several store-and-forward switches of a Net. Packets take a
-// shortest way of trunks; where several are equally short, a hash of addresses
-// and UDP ports chooses among those whose trunk is up here, so that a flow keeps
-// its way and its order. There is no routing protocol: a trunk that is down
-// further on is not known of, and what is sent that way is lost.
+// Switch is a store-and-forward switch of a Net with several. Packets take a
+// shortest path. Among equal-cost next hops whose trunk is up, a hash of
+// addresses and UDP ports selects one, so that a flow stays on one path (ECMP).
+// There is no routing protocol: packets to a trunk that is down further along
+// the path are dropped.
 type Switch struct {
-	net  *Net
-	cfg  SwitchConfig
-	id   int
-	salt uint64
-	out  []*way   // in the order the trunks were added
-	next [][]*way // by id of the switch to get to: the first steps of its shortest ways
-	// domain is that of broadcasts, known with the ways.
+	net      *Net
+	cfg      SwitchConfig
+	id       int
+	salt     uint64
+	out      []*trunkDir   // outgoing trunk directions, in the order the trunks were added
+	nextHops [][]*trunkDir // equal-cost next hops, by id of the destination switch
+	// domain is the broadcast domain, computed with nextHops.
 	domain int
 }
 
 // Name returns the switch's name.
 func (s *Switch) Name() string { return s.cfg.Name }
 
-// AddSwitch adds a switch. Every port of the Net must then be attached to one,
-// and trunks join them.
+// AddSwitch adds a switch to a Net without ports. Every port must then be
+// attached to a switch; trunks connect the switches.
 func (n *Net) AddSwitch(cfg SwitchConfig) (*Switch, error) {
 	if cfg.Name == "" {
 		cfg.Name = fmt.Sprintf("switch%d", len(n.switches))
@@ -59,15 +58,15 @@ func (n *Net) AddSwitch(cfg SwitchConfig) (*Switch, error) {
 		}
 	}
 	s := &Switch{net: n, cfg: cfg, id: len(n.switches)}
-	for i := range len(cfg.Name) { // so that not every switch makes the same choice
+	for i := range len(cfg.Name) { // so that switches hash differently
 		s.salt = mix(s.salt, uint64(cfg.Name[i])+1)
 	}
 	n.switches = append(n.switches, s)
-	n.routed = false
+	n.routesValid = false
 	return s, nil
 }
 
-// checkSwitch reports whether a port can be attached where it wants to be.
+// checkSwitch checks PortConfig.Switch.
 func (n *Net) checkSwitch(s *Switch) error {
 	switch {
 	case s == nil && len(n.switches) > 0:
@@ -78,47 +77,48 @@ func (n *Net) checkSwitch(s *Switch) error {
 	return nil
 }
 
-// findWays works out the shortest ways between all switches.
-func (n *Net) findWays() {
-	n.routed = true
-	n.findDomains()
+// computeRoutes computes the shortest paths between all switches by
+// breadth-first search.
+func (n *Net) computeRoutes() {
+	n.routesValid = true
+	n.computeBroadcastDomains()
 	for _, s := range n.switches {
-		s.next = make([][]*way, len(n.switches))
+		s.nextHops = make([][]*trunkDir, len(n.switches))
 	}
-	far := make([]int, len(n.switches))
+	dist := make([]int, len(n.switches))
 	for _, dst := range n.switches {
-		for i := range far {
-			far[i] = -1
+		for i := range dist {
+			dist[i] = -1
 		}
-		far[dst.id] = 0
+		dist[dst.id] = 0
 		queue := []*Switch{dst}
 		for len(queue) > 0 {
 			s := queue[0]
 			queue = queue[1:]
-			for _, w := range s.out { // a trunk goes both ways: w leads from s to a neighbour
-				if far[w.to.id] < 0 {
-					far[w.to.id] = far[s.id] + 1
+			for _, w := range s.out { // trunks are bidirectional: w leads from s to a neighbour
+				if dist[w.to.id] < 0 {
+					dist[w.to.id] = dist[s.id] + 1
 					queue = append(queue, w.to)
 				}
 			}
 		}
 		for _, s := range n.switches {
 			for _, w := range s.out {
-				if far[w.to.id] >= 0 && far[w.to.id] == far[s.id]-1 {
-					s.next[dst.id] = append(s.next[dst.id], w)
+				if dist[w.to.id] >= 0 && dist[w.to.id] == dist[s.id]-1 {
+					s.nextHops[dst.id] = append(s.nextHops[dst.id], w)
 				}
 			}
 		}
 	}
 }
 
-// choose returns the first step of a flow's way to another switch; nil if there
-// is none, or all are down.
-func (s *Switch) choose(to *Switch, flow uint64) *way {
-	if !s.net.routed {
-		s.net.findWays()
+// nextHop returns the next hop of a flow towards a switch; nil if there is none
+// that is up.
+func (s *Switch) nextHop(to *Switch, flow uint64) *trunkDir {
+	if !s.net.routesValid {
+		s.net.computeRoutes()
 	}
-	ways := s.next[to.id]
+	ways := s.nextHops[to.id]
 	up := 0
 	for _, w := range ways {
 		if !w.trunk.isDown {
@@ -141,22 +141,22 @@ func (s *Switch) choose(to *Switch, flow uint64) *way {
 	return nil
 }
 
-// flowHash is what a way is chosen by: both addresses and both UDP ports.
+// flowHash hashes both addresses and both UDP ports.
 func flowHash(src, dst netip.AddrPort) uint64 {
 	a, b := src.Addr().As16(), dst.Addr().As16()
-	h := mix(word(a[:8]), word(a[8:]))
-	h = mix(h^word(b[:8]), word(b[8:]))
+	h := mix(bigEndian(a[:8]), bigEndian(a[8:]))
+	h = mix(h^bigEndian(b[:8]), bigEndian(b[8:]))
 	return mix(h, uint64(src.Port())<<16|uint64(dst.Port()))
 }
 
-func word(b []byte) (x uint64) {
+func bigEndian(b []byte) (x uint64) {
 	for _, v := range b {
 		x = x<<8 | uint64(v)
 	}
 	return x
 }
 
-// mix spreads two numbers over one, with the multipliers of SplitMix64.
+// mix hashes two numbers to one, with the multipliers of SplitMix64.
 func mix(a, b uint64) uint64 {
 	x := (a ^ bits.RotateLeft64(b, 32)) + b + 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -164,11 +164,11 @@ func mix(a, b uint64) uint64 {
 	return x ^ x>>31
 }
 
-// path calls f for every trunk that a flow crosses, and reports whether it gets
-// there.
-func (n *Net) path(from, to *Switch, flow uint64, f func(*way)) bool {
+// walkPath calls f for every trunk on the path of a flow, and reports whether
+// it reaches the destination.
+func (n *Net) walkPath(from, to *Switch, flow uint64, f func(*trunkDir)) bool {
 	for from != to {
-		w := from.choose(to, flow)
+		w := from.nextHop(to, flow)
 		if w == nil {
 			return false
 		}
@@ -178,16 +178,17 @@ func (n *Net) path(from, to *Switch, flow uint64, f func(*way)) bool {
 	return true
 }
 
-// newTrunkImpairment is that of a way.
-func (n *Net) newTrunkImpairment(w *way, cfg impair.Config) (*impairment, error) {
+// newTrunkImpairment returns the impairment of a trunk direction, nil if cfg
+// has no effect.
+func (n *Net) newTrunkImpairment(w *trunkDir, cfg impair.Config) (*impairment, error) {
 	for i := range cfg.Events {
 		if cfg.Events[i].Action.Kind == impair.Reorder {
-			return nil, &ImpairError{Port: w.trunk.cfg.Name, Direction: w.dir, Err: fmt.Errorf("events[%d]: a trunk holds no packet back for others: reorder at a port", i)}
+			return nil, &ImpairError{Port: w.trunk.cfg.Name, Direction: w.direction, Err: fmt.Errorf("events[%d]: a trunk holds no packet back for others: reorder at a port", i)}
 		}
 	}
-	im, err := n.newImpairment(w.trunk.cfg.Name, w.dir, cfg, (*pastTrunk)(n))
+	im, err := n.newImpairment(w.trunk.cfg.Name, w.direction, cfg, (*afterTrunkImpairment)(n))
 	if im != nil {
-		im.way = w
+		im.trunkDir = w
 	}
 	return im, err
 }

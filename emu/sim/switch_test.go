@@ -61,7 +61,7 @@ func fatTree(t testing.TB, w *World, leaves, spines, perLeaf int, l LinkConfig, 
 	return f
 }
 
-// fromPort is a datagram whose UDP source port is its own.
+// fromPort returns a datagram with the given UDP source port.
 func (h *host) fromPort(o *host, port uint16, payload []byte) link.Datagram {
 	d := h.to(o, payload)
 	d.Src = netip.AddrPortFrom(d.Src.Addr(), port)
@@ -75,9 +75,9 @@ func (h *host) must(t testing.TB, ds ...link.Datagram) {
 	}
 }
 
-// Each switch stores the packet whole before it sends it on, and each cable
-// takes its time: over four cables it is four times as long.
-func TestFatTreeTakesTheTimeOfEveryHop(t *testing.T) {
+// Each switch stores the whole packet before it forwards it: over four cables
+// it takes four times as long.
+func TestFatTreeDelaysAtEveryHop(t *testing.T) {
 	w := New(Config{Seed: 1})
 	f := fatTree(t, w, 2, 2, 2, LinkConfig{RateBps: 8e9, Latency: 500})
 	near, far := f.hosts[1], f.hosts[2]
@@ -98,8 +98,8 @@ func TestFatTreeTakesTheTimeOfEveryHop(t *testing.T) {
 	}
 }
 
-// spread sends one packet from each of many UDP ports and returns how many each
-// spine got.
+// spread sends one packet from each of many UDP ports and returns how many
+// crossed each spine.
 func spread(t *testing.T, f *tree, w *World, flows int) (counts []uint64) {
 	t.Helper()
 	from, to := f.hosts[0], f.hosts[len(f.hosts)-1]
@@ -114,7 +114,7 @@ func spread(t *testing.T, f *tree, w *World, flows int) (counts []uint64) {
 	return counts
 }
 
-func TestFlowsSpreadOverSpinesAndKeepTheirWay(t *testing.T) {
+func TestECMPSpreadsFlowsAndKeepsEachOnOnePath(t *testing.T) {
 	w := New(Config{Seed: 1})
 	f := fatTree(t, w, 2, 4, 1, LinkConfig{})
 	counts := spread(t, f, w, 1000)
@@ -127,22 +127,22 @@ func TestFlowsSpreadOverSpinesAndKeepTheirWay(t *testing.T) {
 	if want := []uint64{259, 242, 247, 252}; !slices.Equal(counts, want) {
 		t.Errorf("flows spread %v; recorded were %v", counts, want)
 	}
-	// The same flows again take the same ways.
+	// The same flows take the same paths again.
 	w2 := New(Config{Seed: 2})
 	again := fatTree(t, w2, 2, 4, 1, LinkConfig{})
 	spread(t, again, w2, 1000)
 	if twice := spread(t, again, w2, 1000); !slices.Equal(twice, []uint64{2 * counts[0], 2 * counts[1], 2 * counts[2], 2 * counts[3]}) {
 		t.Errorf("the same flows twice: %v, once they were %v", twice, counts)
 	}
-	// In order, then.
+	// So packets stay in order.
 	if got := again.hosts[1].numbers(); len(got) != 2000 {
 		t.Errorf("%d packets arrived", len(got))
 	}
 }
 
-// A leaf knows when its own trunk is down; that a spine has lost its trunk to
-// another leaf it does not.
-func TestTrunkDown(t *testing.T) {
+// A leaf avoids its own trunk that is down, but not a spine that has lost its
+// trunk to the other leaf.
+func TestTrunkDownUsesOtherNextHop(t *testing.T) {
 	w := New(Config{Seed: 1})
 	f := fatTree(t, w, 2, 2, 1, LinkConfig{Latency: 100})
 	f.trunk(0, 0).SetDown()
@@ -157,7 +157,7 @@ func TestTrunkDown(t *testing.T) {
 	if lost == 0 || len(f.hosts[1].got) != int(100-lost) || f.hosts[0].Stats().Drops.NoRoute != lost {
 		t.Errorf("far trunk down: %v went up, %d arrived, %+v", counts, len(f.hosts[1].got), f.hosts[0].Stats().Drops)
 	}
-	// With both gone there is no way at all, and what is on a trunk is lost with it.
+	// With both trunks down there is no path, and packets in flight are lost.
 	f.trunk(1, 0).SetUp()
 	f.hosts[1].got = nil
 	f.hosts[0].must(t, f.hosts[0].to(f.hosts[1], sized(100)))
@@ -176,7 +176,7 @@ func TestTrunkDown(t *testing.T) {
 	}
 }
 
-func TestTrunkHasItsOwnMTUQueueAndMarks(t *testing.T) {
+func TestTrunkAppliesMTUQueueAndECN(t *testing.T) {
 	w := New(Config{Seed: 1})
 	f := fatTree(t, w, 2, 1, 2, LinkConfig{MTU: 9000}, func(c *TrunkConfig) {
 		c.Link.MTU, c.Link.RateBps = 1500, 8e9
@@ -207,7 +207,7 @@ func TestTrunkHasItsOwnMTUQueueAndMarks(t *testing.T) {
 	}
 }
 
-func TestImpairedTrunk(t *testing.T) {
+func TestTrunkImpairment(t *testing.T) {
 	w := New(Config{Seed: 1})
 	f := fatTree(t, w, 2, 1, 1, LinkConfig{}, func(c *TrunkConfig) {
 		if c.A.Name() == "leaf0" {
@@ -231,7 +231,7 @@ func TestImpairedTrunk(t *testing.T) {
 	if len(a.got) != 9 || !slices.Equal(ba.Fired(), []uint64{1}) {
 		t.Errorf("%d of 10 came back, the event fired %v", len(a.got), ba.Fired())
 	}
-	// Loss ends, the counters stay.
+	// The loss ends, the counters stay.
 	if err := f.trunk(0, 0).SetImpair(nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -243,8 +243,8 @@ func TestImpairedTrunk(t *testing.T) {
 	}
 }
 
-// Trunks take a port's names in schedules, and groups reach over them.
-func TestTreeScheduleAndGroups(t *testing.T) {
+// Schedules accept trunk names, and multicast crosses trunks.
+func TestTrunksInSchedulesAndMulticast(t *testing.T) {
 	w := New(Config{Seed: 1})
 	f := fatTree(t, w, 2, 1, 2, LinkConfig{})
 	group := netip.MustParseAddr("239.1.2.3")
@@ -271,7 +271,7 @@ func TestTreeScheduleAndGroups(t *testing.T) {
 	}
 }
 
-func TestHopLimitRunsOut(t *testing.T) {
+func TestRoutersDropAtHopLimit(t *testing.T) {
 	w := New(Config{Seed: 1})
 	f := fatTree(t, w, 2, 1, 1, LinkConfig{})
 	for _, hops := range []uint8{1, 2, 3, 4} {
@@ -307,8 +307,7 @@ func TestStreamCrossesTrunks(t *testing.T) {
 	}
 	client := newEnd(w, s)
 	client.out, client.fin = text(200_000), true
-	// Both of the client's trunks are down for a while: the stream waits, and goes
-	// on.
+	// While both of the client's trunks are down, the stream waits.
 	for i := range 2 {
 		w.AtFunc(50_000, f.trunk(0, i).SetDown)
 		w.AtFunc(300_000, f.trunk(0, i).SetUp)
@@ -322,7 +321,7 @@ func TestStreamCrossesTrunks(t *testing.T) {
 	}
 }
 
-func TestSwitchMistakesAreNamed(t *testing.T) {
+func TestSwitchConfigErrors(t *testing.T) {
 	w := New(Config{})
 	n, other := newNet(t, w, NetConfig{}), newNet(t, w, NetConfig{})
 	s, _ := n.AddSwitch(SwitchConfig{})

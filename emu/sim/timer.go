@@ -5,15 +5,15 @@ import "github.com/fabrictest/fabrictest/emu/mono"
 // notQueued is the position of a timer that has no entry in the heap.
 const notQueued = -1
 
-// Timer is a deadline that is set again and again, as a NIC's is. Moving it
-// later or stopping it costs a few stores: the heap finds out when the old
-// deadline comes up. It holds one heap entry at most.
+// Timer is a deadline that is reset often, as a retransmission timer is.
+// Postponing or stopping it does not touch the heap until the old deadline
+// comes up. It has at most one heap entry.
 type Timer struct {
 	w   *World
 	h   Handler
 	arg uint64
 	due mono.Time // Never when not armed
-	seq uint64    // the order that the last Reset gave it among equals
+	seq uint64    // order among timers with the same deadline, set by Reset
 	pos int32
 }
 
@@ -28,14 +28,15 @@ func (t *Timer) init(w *World, h Handler, arg uint64) {
 	*t = Timer{w: w, h: h, arg: arg, due: mono.Never, pos: notQueued}
 }
 
-// Deadline returns when the timer will run; Never if it is stopped.
+// Deadline returns when the timer fires; Never if it is stopped.
 func (t *Timer) Deadline() mono.Time { return t.due }
 
-// Reset arms the timer for at, in place of any earlier deadline. A time that
-// has passed is due at once, after what is due already; Never stops the timer.
-// Resetting to the deadline it already has keeps its place among equals.
+// Reset arms the timer for at, replacing any earlier deadline. A time in the
+// past means now, after the events already due; Never stops the timer.
+// Resetting to the current deadline keeps the order among events of the same
+// time.
 func (t *Timer) Reset(at mono.Time) {
-	if at == mono.Never || t.w.ended { // a program being unwound may still arm one
+	if at == mono.Never || t.w.ended { // a program that is unwinding may still arm it
 		t.due = mono.Never
 		return
 	}
@@ -52,7 +53,7 @@ func (t *Timer) Reset(at mono.Time) {
 		return
 	}
 	e := q.heap[t.pos]
-	if at < e.at { // later deadlines wait for the old entry to come up
+	if at < e.at { // peek moves the entry for a later deadline
 		e.at, e.seq = at, t.seq
 		q.up(int(t.pos), e)
 	}

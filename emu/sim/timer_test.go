@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-func TestTimerRunsAtItsLastDeadline(t *testing.T) {
+func TestTimerFiresAtLastDeadline(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		set  func(*Timer)
@@ -60,7 +60,7 @@ func TestTimerCanRearmItself(t *testing.T) {
 	}
 }
 
-func TestTimerLeavesNoGarbageInTheHeap(t *testing.T) {
+func TestTimerHasAtMostOneHeapEntry(t *testing.T) {
 	w := New(Config{})
 	r := rand.New(rand.NewPCG(1, 1))
 	var timers []*Timer
@@ -82,9 +82,9 @@ func TestTimerLeavesNoGarbageInTheHeap(t *testing.T) {
 	}
 }
 
-// The heap's short cuts for timers must not show: a random run of resets, stops
-// and plain events gives the order that a sorted list gives.
-func TestTimersKeepTheOrderOfAPlainList(t *testing.T) {
+// A random sequence of resets, stops and plain events runs in the order of a
+// sorted list.
+func TestTimerOrderMatchesSortedList(t *testing.T) {
 	for seed := range uint64(200) {
 		got, want := timerRun(seed)
 		if !slices.Equal(got, want) {
@@ -101,7 +101,7 @@ func timerRun(seed uint64) (got, want []string) {
 		seq  int
 		name string
 	}
-	var model []planned // what a plain list would hold
+	var model []planned // sorted list of expected events
 	seq := 0
 	plan := func(at mono.Time, name string) {
 		seq++
@@ -135,7 +135,7 @@ func timerRun(seed uint64) (got, want []string) {
 		name := fmt.Sprint("t", i)
 		switch r.IntN(6) {
 		case 0, 1, 2:
-			if timers[i].Deadline() != max(at, w.now) { // the same deadline keeps its place
+			if timers[i].Deadline() != max(at, w.now) { // the same deadline keeps its order
 				cancel(name)
 				plan(at, name)
 			}

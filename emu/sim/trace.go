@@ -6,18 +6,19 @@ import (
 	"strconv"
 )
 
-// trace writes what happens as lines of text: the time in nanoseconds, who, and
-// what. It costs one comparison when no writer is set.
+// trace writes one line of text per step: the time in nanoseconds, the place
+// and the action. It costs one comparison when no writer is set.
 type trace struct {
 	out io.Writer
 	buf []byte
 	err error
 }
 
-// Tracing reports whether anyone reads the trace, to save the making of it.
+// Tracing reports whether a trace is written, so that callers can skip
+// formatting.
 func (w *World) Tracing() bool { return w.trace.out != nil }
 
-// Tracef adds a line to the trace, headed by the time.
+// Tracef adds a line to the trace, after the time.
 func (w *World) Tracef(format string, args ...any) {
 	if w.trace.out == nil {
 		return
@@ -25,8 +26,8 @@ func (w *World) Tracef(format string, args ...any) {
 	w.traceLine(fmt.Appendf(w.traceStart(), format, args...))
 }
 
-// TraceErr returns the first error of the trace's writer. Nothing is written
-// after it.
+// TraceErr returns the first write error of the trace. Nothing is written after
+// it.
 func (w *World) TraceErr() error { return w.trace.err }
 
 func (w *World) traceStart() []byte {

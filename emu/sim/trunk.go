@@ -9,16 +9,16 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// TrunkConfig describes a cable between two switches.
+// TrunkConfig configures a cable between two switches.
 type TrunkConfig struct {
-	// Name is the trunk's own in its Net, among trunks and ports. Empty means the
-	// switches' names joined by a hyphen.
+	// Name is unique among the trunks and ports of its Net. The default is the
+	// switch names joined by a hyphen.
 	Name string
 	A, B *Switch
-	// Link is the cable, the same both ways; QueueBytes and ECN are those of each
-	// switch towards it. It has no TxQueueBytes and no RxQueueBytes.
+	// Link configures both directions; QueueBytes and ECN are those of the
+	// egress queues of the switches. TxQueueBytes and RxQueueBytes are unused.
 	Link LinkConfig
-	// AB impairs what goes from A to B, BA what comes back; each at the far end of
+	// AB impairs packets from A to B, BA those from B to A, at the far end of
 	// the cable. Exact events cannot reorder here.
 	AB, BA impair.Config
 }
@@ -27,24 +27,25 @@ type TrunkConfig struct {
 type Trunk struct {
 	net    *Net
 	cfg    TrunkConfig
-	ways   [2]way // from A, from B
+	dirs   [2]trunkDir // A to B, B to A
 	isDown bool
-	epoch  uint32 // how often it went down
+	epoch  uint32 // number of times it went down
 }
 
-// way is one direction of a trunk, with the queue of the switch that it leaves.
-type way struct {
-	trunk *Trunk
-	name  string // for the trace
-	dir   string // for random streams
-	to    *Switch
-	wire  wire
-	red   *rand.Rand
-	im    *impairment
-	stats Stats
+// trunkDir is one direction of a trunk, with the egress queue of the sending
+// switch.
+type trunkDir struct {
+	trunk      *Trunk
+	name       string // for the trace
+	direction  string // for random streams
+	to         *Switch
+	wire       wire
+	ecnRand    *rand.Rand
+	impairment *impairment
+	stats      Stats
 }
 
-// AddTrunk joins two switches.
+// AddTrunk connects two switches.
 func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 	if cfg.A == nil || cfg.B == nil || cfg.A.net != n || cfg.B.net != n || cfg.A == cfg.B {
 		return nil, fmt.Errorf("net %s: trunk %s: it joins two switches of the net", n.cfg.Name, cfg.Name)
@@ -63,22 +64,22 @@ func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 	t := &Trunk{net: n, cfg: cfg}
 	for i, d := range []struct {
 		from, to *Switch
-		dir      string // seen from A, as that of a port is from the port
+		dir      string // as seen from A
 		impair   impair.Config
 	}{{cfg.A, cfg.B, "up", cfg.AB}, {cfg.B, cfg.A, "down", cfg.BA}} {
-		w := &t.ways[i]
-		*w = way{trunk: t, name: d.from.cfg.Name + ">" + d.to.cfg.Name, dir: d.dir, to: d.to}
+		w := &t.dirs[i]
+		*w = trunkDir{trunk: t, name: d.from.cfg.Name + ">" + d.to.cfg.Name, direction: d.dir, to: d.to}
 		w.wire = wire{pacer: impair.Pacer{RateBps: cfg.Link.RateBps}, latency: cfg.Link.Latency, overhead: cfg.Link.OverheadBytes}
-		w.red = n.w.Rand(n.stream(cfg.Name, "red/"+d.dir))
-		if w.im, err = n.newTrunkImpairment(w, d.impair); err != nil {
+		w.ecnRand = n.w.Rand(n.randName(cfg.Name, "red/"+d.dir))
+		if w.impairment, err = n.newTrunkImpairment(w, d.impair); err != nil {
 			return nil, fmt.Errorf("net %s: %w", n.cfg.Name, err)
 		}
 	}
-	cfg.A.out = append(cfg.A.out, &t.ways[0])
-	cfg.B.out = append(cfg.B.out, &t.ways[1])
+	cfg.A.out = append(cfg.A.out, &t.dirs[0])
+	cfg.B.out = append(cfg.B.out, &t.dirs[1])
 	n.trunks = append(n.trunks, t)
 	n.trunkNames[cfg.Name] = t
-	n.routed = false
+	n.routesValid = false
 	return t, nil
 }
 
@@ -88,41 +89,41 @@ func (n *Net) Trunks() []*Trunk { return n.trunks }
 // Name returns the trunk's name.
 func (t *Trunk) Name() string { return t.cfg.Name }
 
-// Stats returns what went from A to B, and what came back: Out is all that was to
-// go that way, Delivered what reached the far end.
-func (t *Trunk) Stats() (ab, ba Stats) { return t.ways[0].stats, t.ways[1].stats }
+// Stats returns the counters of both directions. Out counts all packets,
+// Delivered those that reached the far end.
+func (t *Trunk) Stats() (ab, ba Stats) { return t.dirs[0].stats, t.dirs[1].stats }
 
-// Impairments returns the pipes of both directions; nil where nothing is
-// impaired.
+// Impairments returns the pipes of both directions; nil if there is no
+// impairment.
 func (t *Trunk) Impairments() (ab, ba *impair.Pipe) {
-	return t.ways[0].im.pipeOrNil(), t.ways[1].im.pipeOrNil()
+	return t.dirs[0].impairment.pipeOrNil(), t.dirs[1].impairment.pipeOrNil()
 }
 
-// SetImpair replaces what happens by chance, as that of a port does.
+// SetImpair replaces the random impairments; see Port.SetImpair.
 func (t *Trunk) SetImpair(ab, ba []impair.Spec) error {
 	for i, specs := range [][]impair.Spec{ab, ba} {
-		w := &t.ways[i]
-		if w.im == nil {
+		w := &t.dirs[i]
+		if w.impairment == nil {
 			im, err := t.net.newTrunkImpairment(w, impair.Config{Specs: specs})
 			if err != nil {
 				return err
 			}
-			w.im = im
+			w.impairment = im
 			continue
 		}
-		if err := w.im.pipe.SetSpecs(specs); err != nil {
-			return &ImpairError{Port: t.cfg.Name, Direction: w.dir, Err: err}
+		if err := w.impairment.pipe.SetSpecs(specs); err != nil {
+			return &ImpairError{Port: t.cfg.Name, Direction: w.direction, Err: err}
 		}
 	}
 	t.net.w.Tracef("%s impairments replaced", t.cfg.Name)
 	return nil
 }
 
-// SetRate changes the bandwidth, as that of a port does.
+// SetRate changes the bandwidth; see Port.SetRate.
 func (t *Trunk) SetRate(bps uint64) {
 	t.cfg.Link.RateBps = bps
-	for i := range t.ways {
-		t.ways[i].wire.pacer.SetRate(bps)
+	for i := range t.dirs {
+		t.dirs[i].wire.pacer.SetRate(bps)
 	}
 	t.net.w.Tracef("%s rate %d", t.cfg.Name, bps)
 }
@@ -130,21 +131,21 @@ func (t *Trunk) SetRate(bps uint64) {
 // Up reports whether the trunk is up.
 func (t *Trunk) Up() bool { return !t.isDown }
 
-// SetDown takes the trunk down: what is queued for it or on it is lost. The
-// switches at its ends choose other ways, if they have any of the same length.
+// SetDown takes the trunk down: queued packets and packets on the cable are
+// lost. The switches at its ends use other next hops of the same cost, if any.
 func (t *Trunk) SetDown() {
 	if t.isDown {
 		return
 	}
 	t.isDown = true
 	t.epoch++
-	for i := range t.ways {
-		t.ways[i].wire.flush()
+	for i := range t.dirs {
+		t.dirs[i].wire.flush()
 	}
 	t.net.w.Tracef("%s link down", t.cfg.Name)
 }
 
-// SetUp brings the trunk up again.
+// SetUp brings the trunk up.
 func (t *Trunk) SetUp() {
 	if t.isDown {
 		t.isDown = false
@@ -152,21 +153,20 @@ func (t *Trunk) SetUp() {
 	}
 }
 
-// The places at the end of a trunk, as handlers of the event that a packet gets
-// there.
+// Handlers of a packet at the end of a trunk.
 type (
-	endOfTrunk Net // it has crossed the trunk
-	pastTrunk  Net // and is unimpaired by now
+	trunkArrival         Net // the packet has crossed the cable
+	afterTrunkImpairment Net // the packet has passed the impairment
 )
 
-// route sends pk, which is at a switch, one trunk nearer to its port.
+// route forwards pk from a switch to its next hop.
 func (n *Net) route(pk *packet, at *Switch) {
-	if at.cfg.Routed && !n.countHop(pk) {
+	if at.cfg.Routed && !n.decrementHopLimit(pk) {
 		return
 	}
-	w := at.choose(pk.to.sw, flowHash(pk.Src, pk.Dst))
+	w := at.nextHop(pk.to.sw, flowHash(pk.Src, pk.Dst))
 	if w == nil {
-		n.drop(pk, pk.from.cfg.Name, &pk.from.upDrops.NoRoute, "no-way")
+		n.drop(pk, pk.from.cfg.Name, &pk.from.txDrops.NoRoute, "no-way")
 		return
 	}
 	l, drops, now, size := &w.trunk.cfg.Link, &w.stats.Drops, n.w.now, pk.IPBytes()
@@ -181,56 +181,57 @@ func (n *Net) route(pk *packet, at *Switch) {
 		return
 	}
 	w.stats.QueueBytesMax = max(w.stats.QueueBytesMax, queued+size)
-	if e := &l.ECN; e.MaxBytes > 0 && queued > e.MinBytes && e.marks(w.red, queued) && pk.mark() {
+	if e := &l.ECN; e.MaxBytes > 0 && queued > e.MinBytes && e.shouldMark(w.ecnRand, queued) && pk.markCE() {
 		w.stats.Marked++
 	}
 	w.stats.Sent++
 	w.stats.SentBytes += uint64(size)
-	n.note(w.name, "forward", &pk.Datagram)
-	pk.way, pk.epoch = w, w.trunk.epoch
-	n.w.At(w.wire.send(now, size), (*endOfTrunk)(n), uint64(pk.id))
+	n.tracePacket(w.name, "forward", &pk.Datagram)
+	pk.trunkDir, pk.epoch = w, w.trunk.epoch
+	n.w.At(w.wire.send(now, size), (*trunkArrival)(n), uint64(pk.id))
 }
 
-// countHop takes one from the hop limit, and ends pk where none is left.
-func (n *Net) countHop(pk *packet) bool {
+// decrementHopLimit decrements the hop limit of pk, and drops pk if it is
+// exceeded.
+func (n *Net) decrementHopLimit(pk *packet) bool {
 	if pk.HopLimit <= 1 {
-		n.drop(pk, pk.from.cfg.Name, &pk.from.upDrops.Expired, "expired")
+		n.drop(pk, pk.from.cfg.Name, &pk.from.txDrops.Expired, "expired")
 		return false
 	}
 	pk.HopLimit--
 	return true
 }
 
-func (h *endOfTrunk) HandleEvent(_ mono.Time, arg uint64) {
+func (h *trunkArrival) HandleEvent(_ mono.Time, arg uint64) {
 	n := (*Net)(h)
 	pk := n.packets[arg]
-	w := pk.way
+	w := pk.trunkDir
 	if pk.epoch != w.trunk.epoch {
 		n.drop(pk, w.name, &w.stats.Drops.LinkDown, "lost-link")
 		return
 	}
 	w.stats.Delivered++
 	w.stats.DeliveredBytes += uint64(pk.IPBytes())
-	if w.im != nil {
-		w.im.pass(pk)
+	if w.impairment != nil {
+		w.impairment.apply(pk)
 		return
 	}
-	n.leaveTrunk(pk)
+	n.trunkEgress(pk)
 }
 
-func (h *pastTrunk) HandleEvent(_ mono.Time, arg uint64) {
+func (h *afterTrunkImpairment) HandleEvent(_ mono.Time, arg uint64) {
 	n := (*Net)(h)
-	n.leaveTrunk(n.packets[arg])
+	n.trunkEgress(n.packets[arg])
 }
 
-// leaveTrunk is what the switch at the end of a trunk does with pk.
-func (n *Net) leaveTrunk(pk *packet) {
-	at := pk.way.to
+// trunkEgress forwards pk at the switch at the end of a trunk.
+func (n *Net) trunkEgress(pk *packet) {
+	at := pk.trunkDir.to
 	if at != pk.to.sw {
 		n.route(pk, at)
 		return
 	}
-	if !at.cfg.Routed || n.countHop(pk) {
+	if !at.cfg.Routed || n.decrementHopLimit(pk) {
 		n.egress(pk, pk.to)
 	}
 }

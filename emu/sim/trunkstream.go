@@ -2,56 +2,57 @@ package sim
 
 import "github.com/fabrictest/fabrictest/emu/mono"
 
-// trunkWalk is how far a segment of a stream has come between switches. Streams
-// share the bandwidth of trunks with packets, but queues do not lose segments.
-type trunkWalk struct {
-	at    *Switch // nil before the first
-	on    *way    // that it is crossing
-	epoch uint32  // of that trunk
+// trunkTransit is the position of a segment between switches. Segments share
+// the bandwidth of trunks with packets, but queues do not drop them.
+type trunkTransit struct {
+	at    *Switch   // nil before the first switch
+	dir   *trunkDir // trunk that it crosses
+	epoch uint32    // of that trunk when sent
 	hops  int
-	lost  bool // a trunk went down under it, or none was up
+	lost  bool // a trunk went down, or no next hop was up
 }
 
-// maxStreamHops bounds the trunks of a way for which a stream keeps its order
-// exactly; fat trees have two.
+// maxStreamHops is the number of trunks on a path for which segments are kept
+// strictly in order; fat trees have two.
 const maxStreamHops = 8
 
-// walked takes seg one switch further, and reports whether it has come to that
-// of the receiver, or to where no trunk leads.
-func (n *Net) walked(now mono.Time, seg *segment, far *Port) bool {
-	s, walk := seg.from, &seg.trunks
+// crossTrunk sends seg over the next trunk. It returns true if seg is at the
+// receiver's switch, or if no trunk leads there.
+func (n *Net) crossTrunk(now mono.Time, seg *segment, far *Port) bool {
+	s, walk := seg.sender, &seg.transit
 	if walk.at == nil {
 		walk.at = s.port.sw
 	} else {
-		walk.lost = walk.lost || walk.epoch != walk.on.trunk.epoch
-		walk.at = walk.on.to
+		walk.lost = walk.lost || walk.epoch != walk.dir.trunk.epoch
+		walk.at = walk.dir.to
 	}
 	if walk.at == far.sw {
 		return true
 	}
-	w := walk.at.choose(far.sw, flowHash(s.local, s.remote))
-	if w == nil { // it goes on as if it were not lost, so that it overtakes nothing
+	w := walk.at.nextHop(far.sw, flowHash(s.local, s.remote))
+	if w == nil { // a lost segment keeps its place in the order
 		walk.lost = true
-		ways := walk.at.next[far.sw.id]
-		if len(ways) == 0 {
+		hops := walk.at.nextHops[far.sw.id]
+		if len(hops) == 0 {
 			return true
 		}
-		w = ways[0]
+		w = hops[0]
 	}
-	walk.on, walk.epoch = w, w.trunk.epoch
-	// A trunk that goes down forgets its queue, so order is kept here.
-	order := &s.atHop[min(walk.hops, maxStreamHops-1)]
+	walk.dir, walk.epoch = w, w.trunk.epoch
+	// A trunk that goes down flushes its queue. Later segments must not
+	// overtake earlier ones.
+	order := &s.hopArrival[min(walk.hops, maxStreamHops-1)]
 	*order = max(*order, w.wire.send(now, s.wireBytes(seg)))
 	walk.hops++
 	n.w.At(*order, (*segmentAtSwitch)(n), uint64(seg.id))
 	return false
 }
 
-// trunksPass reports whether seg got over the trunks between the switches, and
-// they lead there still.
-func (s *Stream) trunksPass(seg *segment, far *Port) bool {
+// trunkPathUp reports whether seg was not lost on a trunk and there is still a
+// path.
+func (s *Stream) trunkPathUp(seg *segment, far *Port) bool {
 	if s.port.sw == far.sw {
 		return true
 	}
-	return !seg.trunks.lost && s.net.path(s.port.sw, far.sw, flowHash(s.local, s.remote), func(*way) {})
+	return !seg.transit.lost && s.net.walkPath(s.port.sw, far.sw, flowHash(s.local, s.remote), func(*trunkDir) {})
 }

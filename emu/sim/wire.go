@@ -7,44 +7,45 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// wire is one direction of one cable with the queue in front of it. It needs no
-// event of its own: when a packet leaves the queue is known when it enters.
+// wire is one direction of a cable and its queue. It needs no events: the
+// departure time of a packet is known when it is queued.
 type wire struct {
-	pacer    impair.Pacer
-	latency  time.Duration
-	overhead int // bytes of framing a packet
-	leaving  ring[departure]
-	queued   int // bytes in leaving
+	pacer       impair.Pacer
+	latency     time.Duration
+	overhead    int // bytes of framing per packet
+	departures  ring[departure]
+	queuedBytes int // bytes in departures
 }
 
 type departure struct {
-	at    mono.Time // when the last bit has left
+	at    mono.Time // when the last bit leaves
 	bytes int
 }
 
-// send puts n bytes in the queue and returns when they arrive at the far end.
+// send queues n bytes and returns when they arrive at the far end.
 func (x *wire) send(now mono.Time, n int) mono.Time {
 	left := x.pacer.Next(now, n+x.overhead)
 	if left > now {
-		x.leaving.push(departure{at: left, bytes: n})
-		x.queued += n
+		x.departures.push(departure{at: left, bytes: n})
+		x.queuedBytes += n
 	}
 	return left.Add(x.latency)
 }
 
-// backlog returns how many bytes have not left, the packet being sent included.
+// backlog returns the bytes in the queue, including the packet being sent.
 func (x *wire) backlog(now mono.Time) int {
-	for x.leaving.len() > 0 && x.leaving.front().at <= now {
-		x.queued -= x.leaving.pop().bytes
+	for x.departures.len() > 0 && x.departures.front().at <= now {
+		x.queuedBytes -= x.departures.pop().bytes
 	}
-	return x.queued
+	return x.queuedBytes
 }
 
-// nextDeparture returns when the backlog next shrinks. There must be one.
-func (x *wire) nextDeparture() mono.Time { return x.leaving.front().at }
+// nextDeparture returns when the next packet leaves. The queue must not be
+// empty.
+func (x *wire) nextDeparture() mono.Time { return x.departures.front().at }
 
-// flush forgets the queue, as a port does that loses its link.
+// flush empties the queue when the link goes down.
 func (x *wire) flush() {
 	x.pacer.Reset()
-	x.leaving, x.queued = ring[departure]{}, 0
+	x.departures, x.queuedBytes = ring[departure]{}, 0
 }

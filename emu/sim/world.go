@@ -8,77 +8,77 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Limits that hold where a Config names none. They are far beyond any sensible
-// run and exist so that a run which never ends becomes an error.
+// Default limits of a Config. They are far beyond any sensible run and turn a
+// run that never ends into an error.
 const (
 	DefaultMaxEvents uint64    = 4_000_000_000
 	DefaultMaxTime   mono.Time = mono.Time(1000 * time.Hour)
 )
 
-// stopEvery is how many events pass between two calls of Config.Stop.
-const stopEvery = 1 << 14
+// stopInterval is the number of events between two calls of Config.Stop.
+const stopInterval = 1 << 14
 
-// Config is what a world's run follows from.
+// Config configures a World.
 type Config struct {
-	// Seed decides every choice and every stream of Rand.
+	// Seed determines every choice and every random stream.
 	Seed uint64
-	// MaxEvents and MaxTime end a run that would not end by itself, with a
-	// LimitError; 0 means the defaults.
+	// MaxEvents and MaxTime abort a run with a LimitError; 0 means the
+	// defaults.
 	MaxEvents uint64
 	MaxTime   mono.Time
-	// Chooser makes the choices; nil means at random, from the seed.
+	// Chooser makes the choices; nil means randomly, from the seed.
 	Chooser Chooser
-	// Stop, if not nil, is asked now and then whether the run is to be given up;
-	// the world ends with the error that it returns. It is how whoever runs a
-	// world may be interrupted, and no part of what happens in it.
+	// Stop, if not nil, is polled during the run. An error that it returns ends
+	// the world. It lets a caller interrupt the run and does not affect the
+	// simulation.
 	Stop func() error
-	// Trace, if not nil, gets a line of text for everything that happens.
+	// Trace, if not nil, receives one line of text for every step.
 	Trace io.Writer
 }
 
-// Handler is what an event runs. It must not block, and it runs outside of any
+// Handler handles an event. It must not block, and it runs outside of any
 // program: Current is nil.
 type Handler interface {
 	HandleEvent(now mono.Time, arg uint64)
 }
 
-// HandlerFunc lets a function be a Handler.
+// HandlerFunc is a function that implements Handler.
 type HandlerFunc func(now mono.Time, arg uint64)
 
 // HandleEvent calls f.
 func (f HandlerFunc) HandleEvent(now mono.Time, arg uint64) { f(now, arg) }
 
-type plainFunc func()
+type funcHandler func()
 
-func (f plainFunc) HandleEvent(mono.Time, uint64) { f() }
+func (f funcHandler) HandleEvent(mono.Time, uint64) { f() }
 
-// World holds virtual time, what is to happen in it, and the programs.
+// World holds virtual time, the event queue and the programs.
 type World struct {
 	cfg     Config
 	now     mono.Time
-	horizon mono.Time // how far the run under way may go
+	horizon mono.Time // end of the current Run
 	queue   queue
 	events  uint64
 
-	procs   []*Proc // that have not ended, oldest first
-	ready   []*Proc // that can run now, in the order they became so
+	procs   []*Proc // programs that have not ended, oldest first
+	ready   []*Proc // runnable programs, in the order they became runnable
 	current *Proc
 	running bool
-	// goroutine is the one that called Run; see mustOwn.
+	// goroutine is the one that called Run; see checkGoroutine.
 	goroutine uintptr
 	ended     bool
 	err       error
 
-	choices Chooser
-	streams map[string]*rand.Rand
-	nets    map[string]bool // names taken
-	tagged  uint32          // packets that taps have seen leave
-	trace   trace
+	chooser  Chooser
+	rands    map[string]*rand.Rand
+	netNames map[string]bool // names in use
+	lastTag  uint32          // Tag of the last packet shown to a Tap
+	trace    trace
 
-	slowSleep bool // set by a test to compare the short cut in Sleep with the long way
+	noSleepShortcut bool // set by a test: Sleep always parks
 }
 
-// New returns a world at time 0 in which nothing happens yet.
+// New returns a world at time 0 without events or programs.
 func New(cfg Config) *World {
 	if cfg.MaxEvents == 0 {
 		cfg.MaxEvents = DefaultMaxEvents
@@ -86,37 +86,37 @@ func New(cfg Config) *World {
 	if cfg.MaxTime == 0 {
 		cfg.MaxTime = DefaultMaxTime
 	}
-	w := &World{cfg: cfg, choices: cfg.Chooser, streams: make(map[string]*rand.Rand), nets: make(map[string]bool)}
+	w := &World{cfg: cfg, chooser: cfg.Chooser, rands: make(map[string]*rand.Rand), netNames: make(map[string]bool)}
 	w.trace.out = cfg.Trace
-	if w.choices == nil {
-		w.choices = seeded{w.Rand("world/choose")}
+	if w.chooser == nil {
+		w.chooser = randomChooser{w.Rand("world/choose")}
 	}
 	return w
 }
 
-// Now returns the world's time.
+// Now returns the virtual time.
 func (w *World) Now() mono.Time { return w.now }
 
-// Seed returns the seed that everything in this world follows from.
+// Seed returns Config.Seed.
 func (w *World) Seed() uint64 { return w.cfg.Seed }
 
-// Events returns how many events and program steps have run: a measure of work.
+// Events returns the number of events and program steps that have run.
 func (w *World) Events() uint64 { return w.events }
 
-// At runs h with arg at time t. A time that has passed means now, after what is
-// due now already; at Never it does not run at all.
+// At runs h with arg at time t. A time in the past means now, after the events
+// already due now; mono.Never means not at all.
 func (w *World) At(t mono.Time, h Handler, arg uint64) {
-	if t == mono.Never || w.ended { // a program being unwound may still schedule
+	if t == mono.Never || w.ended { // a program that is unwinding may still schedule
 		return
 	}
 	w.queue.push(max(t, w.now), h, arg)
 }
 
-// After runs h with arg when d has passed.
+// After runs h with arg after d.
 func (w *World) After(d time.Duration, h Handler, arg uint64) { w.At(w.now.Add(d), h, arg) }
 
-// AtFunc runs f at time t, as At does.
-func (w *World) AtFunc(t mono.Time, f func()) { w.At(t, plainFunc(f), 0) }
+// AtFunc runs f at time t; see At.
+func (w *World) AtFunc(t mono.Time, f func()) { w.At(t, funcHandler(f), 0) }
 
-// AfterFunc runs f when d has passed.
-func (w *World) AfterFunc(d time.Duration, f func()) { w.At(w.now.Add(d), plainFunc(f), 0) }
+// AfterFunc runs f after d.
+func (w *World) AfterFunc(d time.Duration, f func()) { w.At(w.now.Add(d), funcHandler(f), 0) }

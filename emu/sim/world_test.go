@@ -19,7 +19,7 @@ func mustRun(t testing.TB, w *World) {
 	}
 }
 
-func TestEventsRunInOrderOfTimeThenSequence(t *testing.T) {
+func TestEventsRunByTimeThenSequence(t *testing.T) {
 	w := New(Config{})
 	var got []string
 	add := func(at mono.Time, name string) {
@@ -30,8 +30,8 @@ func TestEventsRunInOrderOfTimeThenSequence(t *testing.T) {
 	add(20, "d")
 	add(10, "b")
 	w.AtFunc(10, func() {
-		add(5, "late")  // the past means now, behind what is due now
-		add(10, "same") // and so does now
+		add(5, "late")  // the past means now, after events due now
+		add(10, "same") // as does now
 		w.AfterFunc(5, func() { got = append(got, fmt.Sprintf("after@%d", w.Now())) })
 		w.AfterFunc(-5, func() { got = append(got, fmt.Sprintf("before@%d", w.Now())) })
 		add(mono.Never, "never")
@@ -73,7 +73,7 @@ func TestManyEventsRunSorted(t *testing.T) {
 	}
 }
 
-func TestRunUntilStopsAtItsTimeAndGoesOn(t *testing.T) {
+func TestRunUntilStopsAndContinues(t *testing.T) {
 	w := New(Config{})
 	var got []mono.Time
 	for _, at := range []mono.Time{10, 20, 30} {
@@ -100,8 +100,8 @@ func TestRunUntilStopsAtItsTimeAndGoesOn(t *testing.T) {
 	}
 }
 
-// A sleep beyond the end of RunUntil must not carry the world along.
-func TestRunUntilHoldsASleepingProgram(t *testing.T) {
+// A sleep beyond the end of RunUntil must not advance the world past it.
+func TestRunUntilKeepsProgramAsleep(t *testing.T) {
 	w := New(Config{})
 	woken := mono.Time(0)
 	w.Go("sleeper", func(p *Proc) error { p.Sleep(100); woken = w.Now(); return nil })
@@ -114,7 +114,7 @@ func TestRunUntilHoldsASleepingProgram(t *testing.T) {
 	}
 }
 
-func TestRunProgramsLeavesTheRest(t *testing.T) {
+func TestRunProgramsLeavesPendingEvents(t *testing.T) {
 	w := New(Config{})
 	ran := false
 	w.AtFunc(1000, func() { ran = true })
@@ -133,7 +133,7 @@ type forever struct{ w *World }
 func (f forever) HandleEvent(now mono.Time, _ uint64) { f.w.At(now+f.gap(), f, 0) }
 func (f forever) gap() mono.Time                      { return 7 }
 
-func TestLimitsEndARunThatWouldNot(t *testing.T) {
+func TestLimitsEndEndlessRun(t *testing.T) {
 	for _, tc := range []struct {
 		cfg  Config
 		want string
@@ -154,7 +154,7 @@ func TestLimitsEndARunThatWouldNot(t *testing.T) {
 	}
 }
 
-func TestLimitHoldsForAProgramThatOnlySpins(t *testing.T) {
+func TestEventLimitEndsSpinningProgram(t *testing.T) {
 	for name, spin := range map[string]func(*Proc){
 		"Yield": (*Proc).Yield,
 		"Sleep": func(p *Proc) { p.Sleep(time.Nanosecond) },
@@ -179,7 +179,7 @@ func TestLimitHoldsForAProgramThatOnlySpins(t *testing.T) {
 	}
 }
 
-func TestHandlerPanicReachesRunsCallerAndUnwinds(t *testing.T) {
+func TestHandlerPanicPropagatesAndUnwinds(t *testing.T) {
 	checkLeaks(t)
 	w := New(Config{})
 	var s Signal

@@ -1,7 +1,6 @@
-// Package hub joins the ranks of a simulated world by words and barriers, on which they
-// park instead of blocking a thread. Words take no time, for they are no part of what is
-// measured, and room only while they lie here. Like the world, a hub belongs to the one
-// goroutine that runs it.
+// Package hub is the control channel between the ranks of a simulated world:
+// messages and barriers on which the rank programs park. Messages take no
+// virtual time. A hub belongs to the goroutine that runs its world.
 package hub
 
 import (
@@ -12,63 +11,64 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Hub joins ranks.
+// Hub connects the ranks of a world.
 type Hub struct {
-	world *sim.World
-	gone  error
-	seats []seat
+	world   *sim.World
+	errGone error
+	ranks   []rankState
 
-	round, met, ended int        // of the barrier: rounds so far, ranks in this one, ranks that never come again
-	meet              sim.Signal // when a round is complete
+	barrierRound, barrierArrived, endedRanks int
+	barrierDone                              sim.Signal // when barrierRound is incremented
 }
 
-// seat is one rank's place at the hub.
-type seat struct {
-	mail   map[int][][]byte // by sender, of whom most never write
-	moved  sim.Signal       // something came, or whom it waits for has ended
-	waitee int              // whom it waits for
-	meets  bool             // it waits in the barrier
-	ended  bool
+// rankState is the state of one rank.
+type rankState struct {
+	inbox     map[int][][]byte // by sender, allocated on demand
+	changed   sim.Signal       // a message arrived, or the awaited rank ended
+	waitsFor  int              // rank that Recv waits for
+	inBarrier bool             // waits in Barrier
+	ended     bool
 }
 
-// New returns a hub for ranks 0 to size-1. What there is to say of one who has ended is
-// the error gone.
+// New returns a hub for ranks 0 to size-1. Calls that address an ended rank
+// return the error gone.
 func New(w *sim.World, size int, gone error) *Hub {
-	return &Hub{world: w, gone: gone, seats: make([]seat, size)}
+	return &Hub{world: w, errGone: gone, ranks: make([]rankState, size)}
 }
 
-// End says that a rank has ended, in whatever way: nobody waits for it any more. What
-// it sent before is still delivered.
+// End marks a rank as ended: other ranks no longer wait for it. Messages that
+// it sent before are still delivered.
 func (h *Hub) End(rank int) {
-	s := &h.seats[rank]
+	s := &h.ranks[rank]
 	if s.ended {
 		return
 	}
-	if s.meets {
-		s.meets = false
-		h.met--
+	if s.inBarrier {
+		s.inBarrier = false
+		h.barrierArrived--
 	}
-	s.ended, s.mail = true, nil
-	h.ended++
-	for i := range h.seats {
-		if w := &h.seats[i]; w.waitee == rank && w.moved.Waiting() > 0 {
-			w.moved.Broadcast()
+	s.ended, s.inbox = true, nil
+	h.endedRanks++
+	for i := range h.ranks {
+		if w := &h.ranks[i]; w.waitsFor == rank && w.changed.Waiting() > 0 {
+			w.changed.Broadcast()
 		}
 	}
-	h.tryMeet()
+	h.tryCompleteBarrier()
 }
 
-// tryMeet ends the round of the barrier if nobody is missing.
-func (h *Hub) tryMeet() {
-	if h.met == 0 || h.met+h.ended < len(h.seats) {
+// tryCompleteBarrier ends the round of the barrier if all ranks that have not
+// ended are in it.
+func (h *Hub) tryCompleteBarrier() {
+	if h.barrierArrived == 0 || h.barrierArrived+h.endedRanks < len(h.ranks) {
 		return
 	}
-	for i := range h.seats {
-		h.seats[i].meets = false
+	for i := range h.ranks {
+		h.ranks[i].inBarrier = false
 	}
-	h.met = 0
-	h.round++
-	h.meet.Broadcast()
+	h.barrierArrived = 0
+	h.barrierRound++
+	h.barrierDone.Broadcast()
 }
 
 // Endpoint is one rank's view of the hub.
@@ -77,58 +77,58 @@ type Endpoint struct {
 	rank int
 }
 
-// Endpoint returns a rank's.
+// Endpoint returns the endpoint of a rank.
 func (h *Hub) Endpoint(rank int) *Endpoint { return &Endpoint{h, rank} }
 
-// Rank is whose seat it is.
+// Rank returns the rank of the endpoint.
 func (c *Endpoint) Rank() int { return c.rank }
 
-// World is where it stands.
+// World returns the hub's world.
 func (c *Endpoint) World() *sim.World { return c.h.world }
 
-// Now is the world's time.
+// Now returns the virtual time.
 func (c *Endpoint) Now() time.Duration { return time.Duration(c.h.world.Now()) }
 
-// String says what a parked rank waits for.
-func (s *seat) String() string { return fmt.Sprintf("a word of rank %d", s.waitee) }
+// String describes the wait of Recv.
+func (s *rankState) String() string { return fmt.Sprintf("a word of rank %d", s.waitsFor) }
 
-func (c *Endpoint) check(rank int) error {
-	if rank < 0 || rank >= len(c.h.seats) {
-		return fmt.Errorf("control: %w: rank %d of %d", verbs.ErrInvalid, rank, len(c.h.seats))
+func (c *Endpoint) checkRank(rank int) error {
+	if rank < 0 || rank >= len(c.h.ranks) {
+		return fmt.Errorf("control: %w: rank %d of %d", verbs.ErrInvalid, rank, len(c.h.ranks))
 	}
 	return nil
 }
 
-// Send sends a word, of which it takes a copy. It never waits.
+// Send sends a copy of msg to a rank. It never blocks.
 func (c *Endpoint) Send(to int, msg []byte) error {
-	if err := c.check(to); err != nil {
+	if err := c.checkRank(to); err != nil {
 		return err
 	}
-	s := &c.h.seats[to]
+	s := &c.h.ranks[to]
 	if s.ended {
-		return fmt.Errorf("control: to rank %d: %w", to, c.h.gone)
+		return fmt.Errorf("control: to rank %d: %w", to, c.h.errGone)
 	}
-	if s.mail == nil {
-		s.mail = make(map[int][][]byte)
+	if s.inbox == nil {
+		s.inbox = make(map[int][][]byte)
 	}
-	s.mail[c.rank] = append(s.mail[c.rank], append([]byte(nil), msg...))
-	if s.waitee == c.rank {
-		s.moved.Broadcast()
+	s.inbox[c.rank] = append(s.inbox[c.rank], append([]byte(nil), msg...))
+	if s.waitsFor == c.rank {
+		s.changed.Broadcast()
 	}
 	return nil
 }
 
-// Recv returns the next word of a rank. It waits for timeout at most, without end if it
-// is negative.
+// Recv returns the next message from a rank. It waits for at most timeout; a
+// negative timeout means forever.
 func (c *Endpoint) Recv(from int, timeout time.Duration) ([]byte, error) {
-	if err := c.check(from); err != nil {
+	if err := c.checkRank(from); err != nil {
 		return nil, err
 	}
-	s := &c.h.seats[c.rank]
+	s := &c.h.ranks[c.rank]
 	until := c.Now() + timeout
-	for len(s.mail[from]) == 0 {
-		if c.h.seats[from].ended {
-			return nil, fmt.Errorf("control: from rank %d: %w", from, c.h.gone)
+	for len(s.inbox[from]) == 0 {
+		if c.h.ranks[from].ended {
+			return nil, fmt.Errorf("control: from rank %d: %w", from, c.h.errGone)
 		}
 		left := verbs.Forever
 		if timeout >= 0 {
@@ -138,51 +138,51 @@ func (c *Endpoint) Recv(from int, timeout time.Duration) ([]byte, error) {
 		}
 		p := c.h.world.Current()
 		if p == nil {
-			return nil, c.outside()
+			return nil, c.errOutsideProgram()
 		}
-		s.waitee = from
-		p.Wait(&s.moved, s, left)
+		s.waitsFor = from
+		p.Wait(&s.changed, s, left)
 	}
-	queue := s.mail[from]
+	queue := s.inbox[from]
 	if len(queue) == 1 {
-		delete(s.mail, from)
+		delete(s.inbox, from)
 	} else {
-		s.mail[from] = queue[1:]
+		s.inbox[from] = queue[1:]
 	}
 	return queue[0], nil
 }
 
-// Barrier returns when every rank that has not ended is in it, or after timeout, if it is
-// not negative.
+// Barrier returns when every rank that has not ended is in it, or after
+// timeout, unless it is negative.
 func (c *Endpoint) Barrier(timeout time.Duration) error {
 	p := c.h.world.Current()
 	if p == nil {
-		return c.outside()
+		return c.errOutsideProgram()
 	}
-	s, round := &c.h.seats[c.rank], c.h.round
-	if !s.meets {
-		s.meets = true
-		c.h.met++
+	s, round := &c.h.ranks[c.rank], c.h.barrierRound
+	if !s.inBarrier {
+		s.inBarrier = true
+		c.h.barrierArrived++
 	}
-	c.h.tryMeet()
+	c.h.tryCompleteBarrier()
 	until := c.Now() + timeout
-	for c.h.round == round {
+	for c.h.barrierRound == round {
 		left := verbs.Forever
 		if timeout >= 0 {
 			if left = until - c.Now(); left <= 0 {
-				s.meets = false
-				c.h.met--
+				s.inBarrier = false
+				c.h.barrierArrived--
 				return fmt.Errorf("barrier: %w after %v", verbs.ErrTimeout, timeout)
 			}
 		}
-		p.Wait(&c.h.meet, sim.WaitReason("the other ranks at a barrier of the launcher"), left)
+		p.Wait(&c.h.barrierDone, sim.WaitReason("the other ranks at a barrier of the launcher"), left)
 	}
 	return nil
 }
 
 // Gone reports whether a rank has ended.
-func (c *Endpoint) Gone(rank int) bool { return c.check(rank) == nil && c.h.seats[rank].ended }
+func (c *Endpoint) Gone(rank int) bool { return c.checkRank(rank) == nil && c.h.ranks[rank].ended }
 
-func (c *Endpoint) outside() error {
+func (c *Endpoint) errOutsideProgram() error {
 	return fmt.Errorf("control: %w: not called by a program of the simulated world, which World.Go starts", verbs.ErrInvalid)
 }

@@ -26,7 +26,7 @@ func TestMessagesArriveInOrderAndTimeOut(t *testing.T) {
 		p.Sleep(time.Millisecond)
 		msg := []byte("one")
 		err := a.Send(1, msg)
-		msg[0] = 'X' // it is the sender's again
+		msg[0] = 'X' // Send has copied it
 		return errors.Join(err, a.Send(1, []byte("two")))
 	})
 	w.Go("b", func(p *sim.Proc) error {
@@ -48,8 +48,9 @@ func TestMessagesArriveInOrderAndTimeOut(t *testing.T) {
 	}
 }
 
-// What a rank sent before it ended still arrives; then it is gone.
-func TestEndedRankIsGone(t *testing.T) {
+// Messages of an ended rank are still delivered; then Recv returns the error
+// gone.
+func TestEndedRankReturnsErrGone(t *testing.T) {
 	w := sim.New(sim.Config{Seed: 1})
 	h := New(w, 2, errGone)
 	a, b := h.Endpoint(0), h.Endpoint(1)

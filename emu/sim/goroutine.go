@@ -8,12 +8,12 @@ import (
 	"github.com/fabrictest/fabrictest/internal/goroutine"
 )
 
-// WrongGoroutineError is the value of the panic in a goroutine that a program started and that
-// called into the world: only the goroutine of the program itself may.
+// WrongGoroutineError is the panic value of a call into the world from a
+// goroutine that a program started. Only the program's own goroutine may call.
 type WrongGoroutineError struct {
-	Call      string // the function that was called
-	CallSite  string // the place of the call, as file:line
-	StartSite string // the place of the go statement
+	Call      string // called function
+	CallSite  string // file:line of the call
+	StartSite string // file:line of the go statement
 }
 
 func (e *WrongGoroutineError) Error() string {
@@ -23,56 +23,57 @@ func (e *WrongGoroutineError) Error() string {
 		"or run in network namespaces (--on netns), where goroutines are allowed", e.Call, e.CallSite, e.StartSite)
 }
 
-// mustOwn panics in a goroutine that is neither the world's nor that of the program that
-// is running.
-func (w *World) mustOwn() {
+// checkGoroutine panics unless the caller is the goroutine of Run or of the
+// running program.
+func (w *World) checkGoroutine() {
 	owner := w.goroutine
 	if w.current != nil {
 		owner = w.current.goroutine
 	}
 	if w.running && owner != goroutine.Self() {
-		panic(foreign(string(debug.Stack())))
+		panic(newWrongGoroutineError(string(debug.Stack())))
 	}
 }
 
-// foreign reads from a stack who called what.
-func foreign(stack string) *WrongGoroutineError {
+// newWrongGoroutineError finds the call and the go statement in a stack trace.
+func newWrongGoroutineError(stack string) *WrongGoroutineError {
 	e := &WrongGoroutineError{Call: "a call", CallSite: "an unknown place", StartSite: "an unknown place"}
 	frames, created, ok := strings.Cut(stack, "\ncreated by ")
 	if !ok {
 		return e
 	}
 	if _, place, ok := strings.Cut(created, "\n"); ok {
-		e.StartSite = placeOf(place)
+		e.StartSite = fileLineOf(place)
 	}
-	// Each frame has two lines, and that of the goroutine's own function is the last. The
-	// call is the first from there that is ours.
+	// Each frame has two lines, and the outermost function is last. The call is
+	// the first frame from there that belongs to this module.
 	lines := strings.Split(frames, "\n")
 	for n := len(lines); n >= 4; n -= 2 {
-		e.CallSite, e.Call = placeOf(lines[n-1]), functionOf(lines[n-4])
-		if isOurs(lines[n-4]) {
+		e.CallSite, e.Call = fileLineOf(lines[n-1]), functionOf(lines[n-4])
+		if isModuleFunction(lines[n-4]) {
 			break
 		}
 	}
 	return e
 }
 
-// isOurs reports whether a function of a stack is of this module, and no test.
-func isOurs(line string) bool {
+// isModuleFunction reports whether a stack line names a function of this module
+// outside of tests and examples.
+func isModuleFunction(line string) bool {
 	const module = "github.com/fabrictest/fabrictest/"
 	name, ok := strings.CutPrefix(line, module)
 	pkg, _, _ := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ".")
 	return ok && !strings.HasSuffix(pkg, "_test") && !strings.HasPrefix(name, "examples/")
 }
 
-// placeOf is the file:line of a line of a stack.
-func placeOf(line string) string {
+// fileLineOf returns the file:line of a stack line.
+func fileLineOf(line string) string {
 	line, _, _ = strings.Cut(strings.TrimSpace(line), "\n")
 	place, _, _ := strings.Cut(line, " +0x")
 	return place
 }
 
-// functionOf is the function of a line of a stack, without path and arguments.
+// functionOf returns the function of a stack line, without path and arguments.
 func functionOf(line string) string {
 	if i := strings.LastIndexByte(line, '('); i > 0 {
 		line = line[:i]

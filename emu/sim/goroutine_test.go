@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/goroutine"
 )
 
-// inGoroutine makes a call in another goroutine, and returns the panic of it.
+// inGoroutine makes a call in another goroutine and returns its panic value.
 func inGoroutine(f func()) any {
 	panicked := make(chan any)
 	go func() {
@@ -20,27 +20,27 @@ func inGoroutine(f func()) any {
 	return <-panicked
 }
 
-func wantForeign(t *testing.T, got any, call string) {
+func wantWrongGoroutine(t *testing.T, got any, call string) {
 	t.Helper()
 	if goroutine.Self() == 0 {
 		t.Skip("goroutines cannot be told apart on this processor")
 	}
 	err, _ := got.(error)
-	var foreign *sim.WrongGoroutineError
-	if !errors.As(err, &foreign) {
+	var wrong *sim.WrongGoroutineError
+	if !errors.As(err, &wrong) {
 		t.Fatalf("the panic is %v", got)
 	}
-	for _, want := range []string{call, "foreign_test.go:", "without go", "sim.World.Go", "--on netns"} {
+	for _, want := range []string{call, "goroutine_test.go:", "without go", "sim.World.Go", "--on netns"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in: %v", want, err)
 		}
 	}
-	if !strings.Contains(foreign.CallSite, "foreign_test.go:") || !strings.Contains(foreign.StartSite, "foreign_test.go:") || foreign.CallSite == foreign.StartSite {
-		t.Errorf("called at %q, started at %q", foreign.CallSite, foreign.StartSite)
+	if !strings.Contains(wrong.CallSite, "goroutine_test.go:") || !strings.Contains(wrong.StartSite, "goroutine_test.go:") || wrong.CallSite == wrong.StartSite {
+		t.Errorf("called at %q, started at %q", wrong.CallSite, wrong.StartSite)
 	}
 }
 
-func TestCallsOfAGoroutineThatAProgramStartedPanicWithTheCure(t *testing.T) {
+func TestCallFromStartedGoroutinePanics(t *testing.T) {
 	var s sim.Signal
 	for call, f := range map[string]func(p *sim.Proc){
 		"Sleep":   func(p *sim.Proc) { p.Sleep(time.Second) },
@@ -63,12 +63,12 @@ func TestCallsOfAGoroutineThatAProgramStartedPanicWithTheCure(t *testing.T) {
 		if err := w.Run(); err != nil {
 			t.Fatal(err)
 		}
-		wantForeign(t, running, call)
-		wantForeign(t, parked, call)
+		wantWrongGoroutine(t, running, call)
+		wantWrongGoroutine(t, parked, call)
 	}
 }
 
-func TestGoroutineThatOutlivesItsWorldPanicsWithTheCure(t *testing.T) {
+func TestCallAfterWorldEndedPanics(t *testing.T) {
 	w := sim.New(sim.Config{})
 	var p *sim.Proc
 	w.Go("ended early", func(own *sim.Proc) error {
@@ -80,5 +80,5 @@ func TestGoroutineThatOutlivesItsWorldPanicsWithTheCure(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
-	wantForeign(t, inGoroutine(func() { p.Sleep(1) }), "Sleep")
+	wantWrongGoroutine(t, inGoroutine(func() { p.Sleep(1) }), "Sleep")
 }
