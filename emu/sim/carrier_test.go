@@ -209,12 +209,12 @@ func TestInvalidScheduleIsRejectedWhole(t *testing.T) {
 		s    Schedule
 		want string
 	}{
-		{Schedule{Steps: []Step{good, {At: 49}}}, "steps[1]: 49ns has passed: it is 50ns"},
+		{Schedule{Steps: []Step{good, {At: 49}}}, "steps[1]: 49ns is in the past: the time is 50ns"},
 		{Schedule{Steps: []Step{good, {At: 60, Down: []string{"nosuch"}}}}, `no port is named "nosuch"`},
 		{Schedule{Steps: []Step{good, {At: 60, Up: []string{"x"}}}}, `"x"`},
 		{Schedule{Steps: []Step{good, {At: 60, Block: []PortPair{{"h0", "y"}}}}}, `"y"`},
 		{Schedule{Steps: []Step{good, {At: 60, Partition: [][]string{{"h0"}, {"h1", "h0"}}}}}, `port "h0" is in groups 0 and 1`},
-		{Schedule{Steps: []Step{good}, Flaps: []Flap{{Port: "h0", From: 60, DownFor: 1, UpFor: 1}}}, "flaps[0]: times: 0: a flap must end"},
+		{Schedule{Steps: []Step{good}, Flaps: []Flap{{Port: "h0", From: 60, DownFor: 1, UpFor: 1}}}, "flaps[0]: times: 0: must be positive"},
 		{Schedule{Steps: []Step{good}, Flaps: []Flap{{Port: "h0", From: 60, Times: 1}}}, "must be positive"},
 		{Schedule{Steps: []Step{good}, Flaps: []Flap{{Port: "z", From: 60, DownFor: 1, UpFor: 1, Times: 1}}}, `"z"`},
 	} {

@@ -101,7 +101,7 @@ func (p *Port) AddAddr(a netip.Addr) error {
 	case p.closed:
 		return p.errClosed("AddAddr")
 	case !a.IsValid() || a.IsUnspecified() || isGroup(a):
-		return fmt.Errorf("port %s: add address %v: no host can have it", p.cfg.Name, a)
+		return fmt.Errorf("port %s: add address %v: not a unicast address", p.cfg.Name, a)
 	case owner != nil:
 		return fmt.Errorf("port %s: add address %v: it is taken by port %s", p.cfg.Name, a, owner.cfg.Name)
 	}

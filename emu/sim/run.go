@@ -60,7 +60,7 @@ func (w *World) run(horizon mono.Time, programsOnly bool) (err error) {
 	return nil
 }
 
-var errAbandoned = errors.New("the world was abandoned by a panic or an exit inside it")
+var errAbandoned = errors.New("the run was aborted by a panic or runtime.Goexit")
 
 // loop runs all events of an instant before its programs, so that programs
 // woken at the same instant compete fairly.

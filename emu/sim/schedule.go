@@ -106,14 +106,14 @@ func (n *Net) checkFlap(f *Flap) error {
 		errs = append(errs, fmt.Errorf("down_for %v, up_for %v, jitter %v: the first two must be positive, the last not negative", f.DownFor, f.UpFor, f.Jitter))
 	}
 	if f.Times <= 0 {
-		errs = append(errs, fmt.Errorf("times: %d: a flap must end, or the world never would", f.Times))
+		errs = append(errs, fmt.Errorf("times: %d: must be positive", f.Times))
 	}
 	return errors.Join(errs...)
 }
 
 func (n *Net) checkTime(t mono.Time) error {
 	if t < n.w.now {
-		return fmt.Errorf("%v has passed: it is %v", t, n.w.now)
+		return fmt.Errorf("%v is in the past: the time is %v", t, n.w.now)
 	}
 	return nil
 }

@@ -504,10 +504,10 @@ func TestStreamConfigErrors(t *testing.T) {
 	}{
 		{StreamConfig{CutPPM: 1_000_001}, "Stream.CutPPM 1000001"},
 		{StreamConfig{BufferBytes: -1}, "negative"},
-		{StreamConfig{StallPPM: 1}, "a time to stall for"},
+		{StreamConfig{StallPPM: 1}, "must be positive"},
 		{StreamConfig{RetryDelay: time.Hour, RetryDelayMax: time.Second}, "RetryDelay <= RetryDelayMax"},
 		{StreamConfig{Events: []StreamEvent{{}}}, `Stream.Events[0]: action "" is none of`},
-		{StreamConfig{Events: []StreamEvent{{Action: StreamStall}}}, "a time to stall for"},
+		{StreamConfig{Events: []StreamEvent{{Action: StreamStall}}}, "must be positive"},
 		{StreamConfig{Events: []StreamEvent{{Action: StreamCorrupt, Bit: 8}}}, "a byte has 0 to 7"},
 		{StreamConfig{Events: []StreamEvent{{Action: StreamCut, Conn: -1}}}, "negative"},
 	} {

@@ -100,7 +100,7 @@ func (c *StreamConfig) validate() error {
 		bad("Stream.RetryDelay %v, Stream.RetryDelayMax %v: want 0 < RetryDelay <= RetryDelayMax", c.RetryDelay, c.RetryDelayMax)
 	}
 	if c.StallFor < 0 || (c.StallPPM > 0 && c.StallFor == 0) {
-		bad("Stream.StallFor %v: want a time to stall for", c.StallFor)
+		bad("Stream.StallFor %v: must be positive", c.StallFor)
 	}
 	for i, e := range c.Events {
 		if err := e.validate(); err != nil {
@@ -115,7 +115,7 @@ func (e *StreamEvent) validate() error {
 	case e.Conn < 0:
 		return fmt.Errorf("Conn %d is negative (1 the first, 0 every one)", e.Conn)
 	case e.Action == StreamStall && e.For <= 0:
-		return fmt.Errorf("For %v: want a time to stall for", e.For)
+		return fmt.Errorf("For %v: must be positive", e.For)
 	case e.Action == StreamCorrupt && e.Bit > 7:
 		return fmt.Errorf("Bit %d: a byte has 0 to 7", e.Bit)
 	}

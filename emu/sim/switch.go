@@ -70,7 +70,7 @@ func (n *Net) AddSwitch(cfg SwitchConfig) (*Switch, error) {
 func (n *Net) checkSwitch(s *Switch) error {
 	switch {
 	case s == nil && len(n.switches) > 0:
-		return errors.New("the net has several switches: PortConfig.Switch says which")
+		return errors.New("the net has several switches: set PortConfig.Switch")
 	case s != nil && s.net != n:
 		return fmt.Errorf("switch %s is on net %s", s.cfg.Name, s.net.cfg.Name)
 	}
@@ -183,7 +183,7 @@ func (n *Net) walkPath(from, to *Switch, flow uint64, f func(*trunkDir)) bool {
 func (n *Net) newTrunkImpairment(w *trunkDir, cfg impair.Config) (*impairment, error) {
 	for i := range cfg.Events {
 		if cfg.Events[i].Action.Kind == impair.Reorder {
-			return nil, &ImpairError{Port: w.trunk.cfg.Name, Direction: w.direction, Err: fmt.Errorf("events[%d]: a trunk holds no packet back for others: reorder at a port", i)}
+			return nil, &ImpairError{Port: w.trunk.cfg.Name, Direction: w.direction, Err: fmt.Errorf("events[%d]: trunks cannot reorder: use a port", i)}
 		}
 	}
 	im, err := n.newImpairment(w.trunk.cfg.Name, w.direction, cfg, (*afterTrunkImpairment)(n))

@@ -332,7 +332,7 @@ func TestSwitchConfigErrors(t *testing.T) {
 	}
 	addrs := []netip.Addr{addrOf(0)}
 	for want, f := range map[string]func() error{
-		"PortConfig.Switch says which": func() error { _, err := n.Attach(PortConfig{Addrs: addrs}); return err },
+		"set PortConfig.Switch": func() error { _, err := n.Attach(PortConfig{Addrs: addrs}); return err },
 		"switch switch0 is on net net1": func() error {
 			_, err := n.Attach(PortConfig{Addrs: addrs, Switch: foreign})
 			return err
@@ -347,7 +347,7 @@ func TestSwitchConfigErrors(t *testing.T) {
 			_, err := n.AddTrunk(TrunkConfig{Name: "x", A: s, B: s2, Link: LinkConfig{MTU: 7}})
 			return err
 		},
-		"reorder at a port": func() error {
+		"trunks cannot reorder": func() error {
 			_, err := n.AddTrunk(TrunkConfig{Name: "y", A: s, B: s2, BA: impair.Config{Events: []impair.Event{
 				{Action: impair.Action{Kind: impair.Reorder, Delay: 1}},
 			}}})

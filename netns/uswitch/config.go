@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Values that hold where a Config names none.
+// Defaults of Config.
 const (
 	DefaultMaxHeldFrames = 1 << 16
 	DefaultMaxHeldBytes  = 64 << 20
@@ -15,43 +15,44 @@ const (
 	DefaultBufferBytes   = 4 << 20
 )
 
-// PortConfig is a port to be.
+// PortConfig configures a port.
 type PortConfig struct {
-	// Interface is the network interface, inside the switch's namespace. It must
-	// be up, or come up, for frames to pass; its MTU is read when it is opened. It
-	// should have no address, and IPv6 be disabled on it: what a kernel has to say
-	// for itself would be among the frames.
+	// Interface is the network interface in the switch's namespace. Frames pass
+	// while it is up; its MTU is read at open. It should have no address and
+	// IPv6 disabled, or the kernel sends frames of its own.
 	Interface string
-	// Name is the port's in statistics and errors; Interface if empty.
+	// Name is used in statistics and errors; the default is Interface.
 	Name string
-	// Addresses are known to be behind the port, now and always.
+	// Addresses are static MAC addresses behind the port.
 	Addresses []net.HardwareAddr
-	// In and Out are what happens to frames from the port and to it; nil: nothing.
+	// In and Out handle frames from and to the port; nil forwards them
+	// unchanged.
 	In, Out FrameHandler
 }
 
-// Config is a switch to be. Only Ports is needed.
+// Config configures a Switch. Only Ports is required.
 type Config struct {
-	// Name is the switch's own, in errors.
+	// Name is used in errors.
 	Name string
-	// Ports are two or more; they go by their index.
+	// Ports are two or more, identified by index.
 	Ports []PortConfig
-	// Open runs a function inside the network namespace of the ports. If nil, they
-	// are in that of the calling thread.
+	// Open runs a function in the network namespace of the ports; nil means the
+	// namespace of the calling thread.
 	Open func(fn func() error) error
-	// Epoch is time 0 of the times that Paths see; if zero, when New was called.
+	// Epoch is time 0 of the times that FrameHandlers see; the default is the
+	// time of New.
 	Epoch time.Time
-	// MaxHeldFrames and MaxHeldBytes bound what waits to leave later, all ports
-	// together. A frame counts with the size of the buffer that it is kept in.
+	// MaxHeldFrames and MaxHeldBytes limit the delayed frames of all ports. A
+	// frame counts with the size of its buffer.
 	MaxHeldFrames, MaxHeldBytes int
-	// MaxAddresses bounds the addresses learnt; beyond it, frames are flooded.
+	// MaxAddresses limits the learnt addresses; frames to others are flooded.
 	MaxAddresses int
-	// BufferBytes is how much may wait in the kernel at each port for the switch
-	// to come round. An ordinary user gets no more than net.core.rmem_max.
+	// BufferBytes is the receive buffer of each port's socket. Unprivileged
+	// users get no more than net.core.rmem_max.
 	BufferBytes int
 }
 
-// withDefaults fills in what is left out, and checks the rest.
+// withDefaults fills in defaults and validates c.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -6,55 +6,55 @@ const (
 	minFrame = etherLen
 	maxFrame = maxIP + etherLen + 8 // two tags
 
-	// flushMessages and flushCopies are how much may be on its way out before it
-	// is sent, and maxMessages how much one call of a Path may add to it.
+	// flushMessages and flushCopies limit the pending output before flush.
+	// maxMessages limits the messages that one call of a FrameHandler may add.
 	flushMessages = 64
 	flushCopies   = 1 << 20
 	maxMessages   = 1 << 14
 )
 
-// port is a port's place in the switch.
+// port is the state of a port.
 type port struct {
-	index  int
-	name   string
-	mtu    int
-	state  PortState
-	epoch  uint32
-	paths  [2]FrameHandler // by Direction
-	emits  [2]Emit
-	timers [2]time.Duration // NextTimer of the paths
-	counts [2]Counters
-	heard  address // the last sender, so that a stream costs no look-up
+	index      int
+	name       string
+	mtu        int
+	state      PortState
+	epoch      uint32
+	handlers   [2]FrameHandler // by Direction
+	emits      [2]Emit
+	timers     [2]time.Duration // NextTimer of the handlers
+	counters   [2]Counters
+	lastSource macAddr // of the last frame, to skip the table lookup
 
 	messages []message
-	used     int
+	pending  int
 }
 
-// core is the switch without its sockets and its clock. Frames come in by
-// receive, and leave with flush by send, which is handed the ports that have
-// messages.
+// core is the switch without sockets and clock. receive takes frames, and flush
+// passes pending messages to send.
 type core struct {
-	ports     []*port
-	addresses addresses
-	held      held
-	now       time.Duration
-	send      func(p *port, ms []message)
-	// singleUDP says that the kernel takes no UDP super-packets.
-	singleUDP bool
+	ports   []*port
+	fdb     fdb
+	delayed delayQueue
+	now     time.Duration
+	send    func(p *port, ms []message)
+	// noUDPGSO is set if the kernel does not accept UDP GSO packets.
+	noUDPGSO bool
 
-	cut cutter
-	// stable are the bytes of the frame under way, which are there until flush:
-	// only their headers may be covered. Other bytes belong to a Path.
+	segmenter segmenter
+	// stable is the buffer of the current frame if it is valid until flush,
+	// apart from its headers. Other buffers belong to a FrameHandler and are
+	// copied.
 	stable  []byte
-	copies  []byte // of those
-	pending int    // messages on their way out
+	copies  []byte // of frames in other buffers
+	pending int    // number of messages to send
 
-	flooded, unlearnt uint64
+	flooded, learnFailures uint64
 }
 
 func newCore(cfg *Config, send func(*port, []message)) *core {
-	c := &core{addresses: newAddresses(cfg.MaxAddresses), send: send}
-	c.held.maxFrames, c.held.maxBytes = cfg.MaxHeldFrames, cfg.MaxHeldBytes
+	c := &core{fdb: newFDB(cfg.MaxAddresses), send: send}
+	c.delayed.maxFrames, c.delayed.maxBytes = cfg.MaxHeldFrames, cfg.MaxHeldBytes
 	for i := range cfg.Ports {
 		pc := &cfg.Ports[i]
 		p := &port{index: i, name: pc.Name, mtu: maxIP, timers: [2]time.Duration{Never, Never}}
@@ -62,25 +62,25 @@ func newCore(cfg *Config, send func(*port, []message)) *core {
 			p.emits[dir] = func(after time.Duration, f Frame) { c.emit(p, Direction(dir), after, f) }
 		}
 		for _, a := range pc.Addresses {
-			c.addresses.fix(a, i)
+			c.fdb.addStatic(a, i)
 		}
 		c.ports = append(c.ports, p)
-		c.setPath(p, In, pc.In)
-		c.setPath(p, Out, pc.Out)
+		c.setHandler(p, In, pc.In)
+		c.setHandler(p, Out, pc.Out)
 	}
 	return c
 }
 
-func (c *core) setPath(p *port, dir Direction, path FrameHandler) {
-	p.paths[dir], p.timers[dir] = path, Never
-	if path != nil {
-		p.timers[dir] = path.NextTimer()
+func (c *core) setHandler(p *port, dir Direction, handler FrameHandler) {
+	p.handlers[dir], p.timers[dir] = handler, Never
+	if handler != nil {
+		p.timers[dir] = handler.NextTimer()
 	}
 }
 
-// receive takes what has come from a port. The bytes must stay until flush.
+// receive handles a packet from a port. Its bytes must stay valid until flush.
 func (c *core) receive(p *port, k *packet) {
-	in := &p.counts[In]
+	in := &p.counters[In]
 	if len(k.bytes) < minFrame {
 		in.Frames++
 		in.Bytes += uint64(len(k.bytes))
@@ -97,91 +97,92 @@ func (c *core) receive(p *port, k *packet) {
 		in.Drops.Down += uint64(n)
 		return
 	}
-	if from := source(k.bytes); from != p.heard && len(c.ports) > 2 {
+	if from := source(k.bytes); from != p.lastSource && len(c.ports) > 2 {
 		c.learn(from, p)
 	}
-	if p.paths[In] == nil {
-		c.forwardWhole(p, k)
+	if p.handlers[In] == nil {
+		c.forwardPacket(p, k)
 		return
 	}
-	c.eachFrame(k, in, func(f Frame) { c.apply(p, In, f) })
+	c.forEachFrame(k, in, func(f Frame) { c.apply(p, In, f) })
 }
 
-func (c *core) learn(from address, p *port) {
-	if from.group() {
+func (c *core) learn(from macAddr, p *port) {
+	if from.isGroup() {
 		return
 	}
-	before, ok := c.addresses.learn(from, p.index)
+	before, ok := c.fdb.learn(from, p.index)
 	if !ok {
-		c.unlearnt++
+		c.learnFailures++
 		return
 	}
 	if before >= 0 {
-		c.ports[before].heard = 0
+		c.ports[before].lastSource = 0
 	}
-	p.heard = from
+	p.lastSource = from
 }
 
-// eachFrame shows the frames that k stands for to do, one by one.
-func (c *core) eachFrame(k *packet, at *Counters, do func(Frame)) {
+// forEachFrame calls do for each frame of k, and segments k if it is a GSO
+// packet.
+func (c *core) forEachFrame(k *packet, at *Counters, do func(Frame)) {
 	c.flushIfFull()
-	if !k.super() {
-		k.settle()
+	if !k.isGSO() {
+		k.completeInnerChecksum()
 		c.stable = k.bytes
-		do(Frame{k.bytes[:len(k.bytes):len(k.bytes)], k.partial()})
+		do(Frame{k.bytes[:len(k.bytes):len(k.bytes)], k.checksumPartial()})
 		c.stable = nil
 		return
 	}
-	if !c.cut.begin(k) {
+	if !c.segmenter.begin(k) {
 		n, _, _ := k.frames()
 		at.Drops.Malformed += uint64(n)
 		return
 	}
-	for i := range c.cut.n {
-		f := c.cut.frame(i)
+	for i := range c.segmenter.n {
+		f := c.segmenter.frame(i)
 		c.stable = f
 		do(Frame{f[:len(f):len(f)], true})
 		if c.full() {
-			c.cut.end() // before anything is sent
+			c.segmenter.restore() // before sending
 			c.flush()
 		}
 	}
 	c.stable = nil
-	c.cut.end()
+	c.segmenter.restore()
 }
 
-// apply puts a frame through a Path.
+// apply passes a frame to the FrameHandler of a port.
 func (c *core) apply(p *port, dir Direction, f Frame) {
-	path := p.paths[dir]
-	path.Apply(c.now, f, p.emits[dir])
-	p.timers[dir] = path.NextTimer()
+	handler := p.handlers[dir]
+	handler.Apply(c.now, f, p.emits[dir])
+	p.timers[dir] = handler.NextTimer()
 }
 
-// emit is what a Path calls.
+// emit is the Emit function of a port's FrameHandler.
 func (c *core) emit(p *port, dir Direction, after time.Duration, f Frame) {
-	drops := &p.counts[dir].Drops
+	drops := &p.counters[dir].Drops
 	if len(f.Bytes) < minFrame || len(f.Bytes) > maxFrame {
 		drops.Malformed++
 		return
 	}
 	if after > 0 {
-		h := heldFrame{dir: dir, partial: f.ChecksumPartial, port: int32(p.index), epoch: p.epoch}
-		if !c.held.put(c.now+after, h, f.Bytes) {
+		h := delayedFrame{dir: dir, partial: f.ChecksumPartial, port: int32(p.index), epoch: p.epoch}
+		if !c.delayed.put(c.now+after, h, f.Bytes) {
 			drops.HeldFull++
 		}
 		return
 	}
-	c.pass(p, dir, f)
+	c.forwardFrame(p, dir, f)
 }
 
-// pass sends a frame on that is past the Path of a port.
-func (c *core) pass(p *port, dir Direction, f Frame) {
+// forwardFrame forwards a frame after the FrameHandler of a port.
+func (c *core) forwardFrame(p *port, dir Direction, f Frame) {
 	if dir == Out {
 		c.transmit(p, f)
 		return
 	}
-	c.eachTarget(p, f.Bytes, func(q *port) {
-		if q.paths[Out] == nil {
+	c.forEachEgress(p, f.Bytes, func(q *port) {
+		if q.handlers[Out] == nil {
 			c.transmit(q, f)
 		} else {
 			c.apply(q, Out, f)
@@ -189,37 +190,37 @@ func (c *core) pass(p *port, dir Direction, f Frame) {
 	}, 1, uint64(len(f.Bytes)))
 }
 
-// forwardWhole sends on what no Path has to see; before the Path of a port that
-// has one it is cut.
-func (c *core) forwardWhole(p *port, k *packet) {
+// forwardPacket forwards a packet without an In handler. It is segmented only
+// for ports with an Out handler.
+func (c *core) forwardPacket(p *port, k *packet) {
 	n, _, size := k.frames()
-	c.eachTarget(p, k.bytes, func(q *port) {
+	c.forEachEgress(p, k.bytes, func(q *port) {
 		switch {
-		case q.paths[Out] != nil:
-			c.eachFrame(k, &q.counts[Out], func(f Frame) { c.apply(q, Out, f) })
-		case k.super() || !k.partial():
-			c.transmitWhole(q, k)
-		default: // one of many datagrams, perhaps, that make a super-packet
-			c.eachFrame(k, &q.counts[Out], func(f Frame) { c.transmit(q, f) })
+		case q.handlers[Out] != nil:
+			c.forEachFrame(k, &q.counters[Out], func(f Frame) { c.apply(q, Out, f) })
+		case k.isGSO() || !k.checksumPartial():
+			c.transmitPacket(q, k)
+		default: // it may be coalesced with others
+			c.forEachFrame(k, &q.counters[Out], func(f Frame) { c.transmit(q, f) })
 		}
 	}, uint64(n), uint64(size))
 }
 
-// eachTarget finds where a frame from p goes. It counts for n frames of so many
-// bytes together.
-func (c *core) eachTarget(p *port, b []byte, do func(q *port), n, size uint64) {
+// forEachEgress calls do for each port that a frame from p is forwarded to. It
+// counts n frames of size bytes in total.
+func (c *core) forEachEgress(p *port, b []byte, do func(q *port), n, size uint64) {
 	if len(c.ports) == 2 {
-		target(c.ports[1-p.index], do, n, size)
+		offer(c.ports[1-p.index], do, n, size)
 		return
 	}
 	to := destination(b)
-	if to.reserved() {
+	if to.isLinkLocal() {
 		return
 	}
-	if !to.group() {
-		if at, known := c.addresses.of[to]; known {
+	if !to.isGroup() {
+		if at, known := c.fdb.entries[to]; known {
 			if q := c.ports[at.port]; q != p {
-				target(q, do, n, size)
+				offer(q, do, n, size)
 			}
 			return
 		}
@@ -227,13 +228,13 @@ func (c *core) eachTarget(p *port, b []byte, do func(q *port), n, size uint64) {
 	c.flooded += n
 	for _, q := range c.ports {
 		if q != p {
-			target(q, do, n, size)
+			offer(q, do, n, size)
 		}
 	}
 }
 
-func target(q *port, do func(q *port), n, size uint64) {
-	out := &q.counts[Out]
+func offer(q *port, do func(q *port), n, size uint64) {
+	out := &q.counters[Out]
 	out.Offered += n
 	out.OfferedBytes += size
 	if q.state != PortUp {
@@ -243,38 +244,38 @@ func target(q *port, do func(q *port), n, size uint64) {
 	do(q)
 }
 
-// tick does what has become due. It sends what it took from held before the
-// buffers are used again.
-func (c *core) tick() {
+// runTimers runs the due timers of FrameHandlers and forwards the due delayed
+// frames.
+func (c *core) runTimers() {
 	for _, p := range c.ports {
 		for dir, at := range p.timers {
-			if at <= c.now && p.paths[dir] != nil {
+			if at <= c.now && p.handlers[dir] != nil {
 				c.flushIfFull()
-				p.paths[dir].HandleTimer(c.now, p.emits[dir])
-				p.timers[dir] = p.paths[dir].NextTimer()
+				p.handlers[dir].HandleTimer(c.now, p.emits[dir])
+				p.timers[dir] = p.handlers[dir].NextTimer()
 			}
 		}
 	}
 	for {
-		f, ok := c.held.take(c.now)
+		f, ok := c.delayed.take(c.now)
 		if !ok {
 			return
 		}
 		p := c.ports[f.port]
 		if f.epoch != p.epoch {
-			p.counts[f.dir].Drops.Down++
+			p.counters[f.dir].Drops.Down++
 			continue
 		}
 		c.stable = f.bytes
-		c.pass(p, f.dir, Frame{f.bytes[:len(f.bytes):len(f.bytes)], f.partial})
+		c.forwardFrame(p, f.dir, Frame{f.bytes[:len(f.bytes):len(f.bytes)], f.partial})
 		c.stable = nil
 		c.flushIfFull()
 	}
 }
 
-// deadline is when tick has something to do.
+// deadline returns when runTimers must be called next.
 func (c *core) deadline() time.Duration {
-	next := c.held.next()
+	next := c.delayed.next()
 	for _, p := range c.ports {
 		next = min(next, p.timers[In], p.timers[Out])
 	}

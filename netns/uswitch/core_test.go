@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// rig is a switch without sockets: what it sends is kept, frame by frame.
+// rig is a core without sockets that records the frames it sends.
 type rig struct {
 	*core
 	tb  testing.TB
@@ -30,8 +30,8 @@ func newRig(tb testing.TB, n int, change func(*Config)) *rig {
 	r := &rig{tb: tb, out: make([][][]byte, n)}
 	r.core = newCore(&cfg, func(p *port, ms []message) {
 		for i := range ms {
-			b := append([]byte(nil), ms[i].headers[:ms[i].nheader]...)
-			for _, piece := range ms[i].pieces[:ms[i].npieces] {
+			b := append([]byte(nil), ms[i].headers[:ms[i].headerLen]...)
+			for _, piece := range ms[i].iovs[:ms[i].iovCount] {
 				b = append(b, piece...)
 			}
 			r.out[p.index] = append(r.out[p.index], b)
@@ -42,7 +42,7 @@ func newRig(tb testing.TB, n int, change func(*Config)) *rig {
 
 func portName(i int) string { return "port" + string(rune('0'+i)) }
 
-// offer gives a frame to a port and returns which ports sent how many.
+// offer passes a frame to a port and returns how many frames each port sent.
 func (r *rig) offer(port int, b []byte) []int {
 	r.receive(r.ports[port], &packet{bytes: b})
 	r.flush()
@@ -58,7 +58,7 @@ func (r *rig) sent() []int {
 	return n
 }
 
-// bare is a frame of no protocol.
+// bare returns a frame without a known protocol.
 func bare(from, to net.HardwareAddr) []byte {
 	return append(append(append([]byte(nil), to...), from...), make([]byte, 60)...)
 }
@@ -75,7 +75,7 @@ func (r *rig) expect(what string, got []int, want ...int) {
 
 var broadcast = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-func TestSwitchLearnsWhoIsWhere(t *testing.T) {
+func TestSwitchLearnsAddresses(t *testing.T) {
 	r := newRig(t, 3, nil)
 	r.expect("unknown", r.offer(0, bare(macA, macB)), 0, 1, 1)
 	r.expect("answer", r.offer(1, bare(macB, macA)), 1, 0, 0)
@@ -94,10 +94,10 @@ func TestSwitchLearnsWhoIsWhere(t *testing.T) {
 	}
 }
 
-func TestGivenAddressesStay(t *testing.T) {
+func TestStaticAddressesAreNotRelearnt(t *testing.T) {
 	r := newRig(t, 3, func(c *Config) { c.Ports[1].Addresses = []net.HardwareAddr{macB} })
 	r.expect("given", r.offer(0, bare(macA, macB)), 0, 1, 0)
-	r.offer(2, bare(macB, macA)) // an impostor
+	r.offer(2, bare(macB, macA)) // a spoofed source
 	r.expect("given still", r.offer(0, bare(macA, macB)), 0, 1, 0)
 }
 
@@ -117,7 +117,7 @@ func TestAddressTableIsBounded(t *testing.T) {
 	r.expect("beyond the table", r.offer(1, bare(macB, net.HardwareAddr{2, 9, 0, 0, 1, 0})), 1, 0, 1)
 }
 
-func TestWireNeedsNoAddresses(t *testing.T) {
+func TestTwoPortSwitchForwardsWithoutLearning(t *testing.T) {
 	r := newRig(t, 2, nil)
 	r.expect("wire", r.offer(0, bare(macA, macA)), 0, 1)
 	r.expect("wire", r.offer(1, bare(macA, net.HardwareAddr{1, 0x80, 0xc2, 0, 0, 0})), 1, 0)
@@ -126,10 +126,10 @@ func TestWireNeedsNoAddresses(t *testing.T) {
 	}
 }
 
-// What was to pass is counted whatever becomes of it.
-func TestPortsThatAreDownCountWhatTheyLose(t *testing.T) {
+// Offered counts frames whether they are dropped or not.
+func TestDownPortsCountDrops(t *testing.T) {
 	r := newRig(t, 3, nil)
-	r.takeDown(r.ports[2], PortDown)
+	r.setDown(r.ports[2], PortDown)
 	r.expect("down", r.offer(1, bare(macB, broadcast)), 1, 0, 0)
 	r.expect("from a port that is down", r.offer(2, bare(macC, broadcast)), 0, 0, 0)
 	st := r.stats()
@@ -148,17 +148,17 @@ func TestPortsThatAreDownCountWhatTheyLose(t *testing.T) {
 	}
 }
 
-func TestTakingAPortDownLosesWhatIsUnderWay(t *testing.T) {
+func TestSetDownDropsDelayedFrames(t *testing.T) {
 	r := newRig(t, 3, func(c *Config) { c.Ports[0].In, c.Ports[1].Out = &delay{by: 10}, &delay{by: 10} })
 	r.offer(0, bare(macA, macB))
 	r.now = 10
-	r.tick() // past the first delay, within the second
+	r.runTimers() // past the first delay, within the second
 	r.flush()
 	r.expect("half way", r.sent(), 0, 0, 1)
-	r.takeDown(r.ports[1], PortDown)
+	r.setDown(r.ports[1], PortDown)
 	r.ports[1].state = PortUp
 	r.now = 30
-	r.tick()
+	r.runTimers()
 	r.flush()
 	r.expect("lost", r.sent(), 0, 0, 0)
 	if st := r.stats(); st.Ports[1].Out.Drops.Down != 1 || st.HeldFrames != 0 {
@@ -166,7 +166,7 @@ func TestTakingAPortDownLosesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-func TestFrameMeetsThePathsOfBothPorts(t *testing.T) {
+func TestFramePassesHandlersOfBothPorts(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) { c.Ports[0].In, c.Ports[1].Out = &delay{by: 10}, &delay{by: 5} })
 	r.offer(0, bare(macA, macB))
 	for _, step := range []struct {
@@ -174,7 +174,7 @@ func TestFrameMeetsThePathsOfBothPorts(t *testing.T) {
 		sent int
 	}{{9, 0}, {10, 0}, {14, 0}, {15, 1}} {
 		if r.now = step.now; r.deadline() <= r.now {
-			r.tick()
+			r.runTimers()
 		}
 		r.flush()
 		r.expect("at "+step.now.String(), r.sent(), 0, step.sent)
@@ -184,7 +184,7 @@ func TestFrameMeetsThePathsOfBothPorts(t *testing.T) {
 	}
 }
 
-// keeper is a Path that keeps everything until its timer.
+// keeper is a FrameHandler that holds every frame until its timer.
 type keeper struct {
 	until time.Duration
 	kept  [][]byte
@@ -208,7 +208,7 @@ func (k *keeper) HandleTimer(_ time.Duration, emit Emit) {
 	k.kept = nil
 }
 
-func TestPathHasATimer(t *testing.T) {
+func TestHandlerTimerFires(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) { c.Ports[0].In = &keeper{until: 100} })
 	r.offer(0, bare(macA, macB))
 	r.offer(0, bare(macA, macB))
@@ -216,7 +216,7 @@ func TestPathHasATimer(t *testing.T) {
 		t.Fatalf("deadline %v", r.deadline())
 	}
 	r.now = 100
-	r.tick()
+	r.runTimers()
 	r.flush()
 	r.expect("after the timer", r.sent(), 0, 2)
 	if r.deadline() != Never {
@@ -224,7 +224,7 @@ func TestPathHasATimer(t *testing.T) {
 	}
 }
 
-// multiplier sends many copies at once.
+// multiplier emits many copies.
 type multiplier struct{ n int }
 
 func (m *multiplier) Apply(_ time.Duration, f Frame, emit Emit) {
@@ -235,7 +235,7 @@ func (m *multiplier) Apply(_ time.Duration, f Frame, emit Emit) {
 func (*multiplier) NextTimer() time.Duration        { return Never }
 func (*multiplier) HandleTimer(time.Duration, Emit) {}
 
-func TestPathThatFloodsIsBounded(t *testing.T) {
+func TestHandlerOutputIsBounded(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) { c.Ports[0].In = &multiplier{maxMessages + 100} })
 	r.expect("copies", r.offer(0, bare(macA, macB)), 0, maxMessages)
 	if d := r.stats().Ports[1].Out.Drops; d != (Drops{HeldFull: 100}) {
@@ -243,7 +243,7 @@ func TestPathThatFloodsIsBounded(t *testing.T) {
 	}
 }
 
-func TestHeldFloodIsBounded(t *testing.T) {
+func TestDelayedFramesAreBounded(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) {
 		c.Ports[0].In = &delay{by: time.Second}
 		c.MaxHeldFrames = 100
@@ -256,7 +256,7 @@ func TestHeldFloodIsBounded(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	r.now = time.Second
-	r.tick()
+	r.runTimers()
 	r.flush()
 	r.expect("the rest", r.sent(), 0, 100)
 	if st := r.stats(); st.HeldFrames != 0 || st.HeldBytes != 0 {
@@ -264,7 +264,7 @@ func TestHeldFloodIsBounded(t *testing.T) {
 	}
 }
 
-func TestFramesBeyondTheMTUAreLost(t *testing.T) {
+func TestFramesLargerThanMTUAreDropped(t *testing.T) {
 	r := newRig(t, 2, nil)
 	r.ports[1].mtu = 1500
 	exact, over := make([]byte, 1514), make([]byte, 1515)
@@ -276,13 +276,13 @@ func TestFramesBeyondTheMTUAreLost(t *testing.T) {
 	r.receive(r.ports[0], super(t, kinds[0], 1472, 14720, 0))
 	r.receive(r.ports[0], super(t, kinds[0], 1473, 14730, 0))
 	r.flush()
-	r.expect("super-packets", r.sent(), 0, 1)
+	r.expect("GSO packets", r.sent(), 0, 1)
 	if d := r.stats().Ports[1].Out.Drops; d != (Drops{TooBig: 11}) {
 		t.Errorf("drops %+v", d)
 	}
 }
 
-func TestSuperPacketIsSeenFrameByFrame(t *testing.T) {
+func TestHandlerSeesSegmentsOfGSOPacket(t *testing.T) {
 	for _, k := range kinds {
 		var seen [][]byte
 		r := newRig(t, 3, func(c *Config) {
@@ -300,7 +300,8 @@ func TestSuperPacketIsSeenFrameByFrame(t *testing.T) {
 				t.Errorf("%s: frame %d is not as on the wire: %s", k.name, i, verify(seen[i]))
 			}
 		}
-		// Nothing happened to them, so they leave as they came: flooded, and joined.
+		// They were not changed, so they leave as they came: flooded and
+		// coalesced.
 		for q := 1; q < 3; q++ {
 			if len(r.out[q]) != 1 || !bytes.Equal(r.out[q][0], p.bytes) {
 				t.Errorf("%s: port %d sent %d messages", k.name, q, len(r.out[q]))
@@ -315,7 +316,7 @@ func (s spy) Apply(_ time.Duration, f Frame, emit Emit) { s(f); emit(0, f) }
 func (spy) NextTimer() time.Duration                    { return Never }
 func (spy) HandleTimer(time.Duration, Emit)             {}
 
-func TestChecksumInATunnelIsCompleted(t *testing.T) {
+func TestTunnelChecksumIsCompleted(t *testing.T) {
 	inner := packetSpec{kind: kinds[0], payload: []byte("inner")}.frame(t)
 	want := packetSpec{kind: kinds[1], payload: inner}.frame(t)
 	l, _ := parse(want)
@@ -323,7 +324,7 @@ func TestChecksumInATunnelIsCompleted(t *testing.T) {
 	il, _ := parse(inner)
 	partial(t, inner)
 	b := packetSpec{kind: kinds[1], payload: inner}.frame(t)
-	copy(b[l.l4+6:], want[l.l4+6:l.l4+8]) // the outer checksum is that of the finished packet
+	copy(b[l.l4+6:], want[l.l4+6:l.l4+8]) // the outer checksum covers the completed packet
 	var seen Frame
 	r := newRig(t, 2, func(c *Config) { c.Ports[1].Out = spy(func(f Frame) { seen = f }) })
 	r.receive(r.ports[0], &packet{bytes: b, vnet: vnetHeader{flags: vnetNeedsChecksum, checksumAt: uint16(at + il.l4), checksumOff: 6}})
@@ -345,18 +346,18 @@ func TestForwardingDoesNotAllocate(t *testing.T) {
 			r.receive(r.ports[0], p)
 			r.flush()
 			r.now += 100
-			r.tick()
+			r.runTimers()
 			r.flush()
 		}
 		run()
 		if n := testing.AllocsPerRun(200, run); n != 0 {
-			t.Errorf("%s: %v allocations for a super-packet", name, n)
+			t.Errorf("%s: %v allocations for a GSO packet", name, n)
 		}
 	}
 }
 
-// scribbler emits frames once, twice, from a buffer that it uses again and again, or
-// not at all, in turn.
+// scribbler emits frames once, twice, from a buffer that it reuses, or not at
+// all, in turn.
 type scribbler struct {
 	buf []byte
 	n   int
@@ -378,9 +379,9 @@ func (s *scribbler) Apply(_ time.Duration, f Frame, emit Emit) {
 func (*scribbler) NextTimer() time.Duration        { return Never }
 func (*scribbler) HandleTimer(time.Duration, Emit) {}
 
-// A super-packet of so many frames is sent in several goes, in the middle of being
-// cut; and a Path's bytes are its own again as soon as emit has returned.
-func TestFramesStayWholeUntilTheyAreSent(t *testing.T) {
+// A large GSO packet is sent in several flushes while it is being segmented,
+// and a FrameHandler may reuse its buffer as soon as emit returns.
+func TestFramesAreIntactUntilSent(t *testing.T) {
 	for _, k := range kinds {
 		r := newRig(t, 2, func(c *Config) { c.Ports[0].In = &scribbler{} })
 		p := super(t, k, 100, 30_000, 0)

@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuClock adds up the processor time of the threads that Run ran on.
+// cpuClock adds up the CPU time of the threads of Run.
 type cpuClock struct {
-	tid   int // 0: none now
+	tid   int // 0 while stopped
 	since time.Duration
 	total time.Duration
 }
 
-// start begins to count the calling thread's time.
+// start starts counting the CPU time of the calling thread.
 func (c *cpuClock) start() {
 	c.tid = unix.Gettid()
 	c.since = threadTime(c.tid)
@@ -28,8 +28,7 @@ func (c *cpuClock) used() time.Duration {
 	return c.total + threadTime(c.tid) - c.since
 }
 
-// threadTime reads the clock that counts a thread's processor time, which any
-// thread of the process may.
+// threadTime returns the CPU time of a thread of this process.
 func threadTime(tid int) time.Duration {
 	const perThread, scheduled = 4, 2
 	var ts unix.Timespec

@@ -1,42 +1,41 @@
-// Package uswitch is an Ethernet switch in user space: every frame of every port
-// passes through one goroutine, where a [Path] may lose, delay, change, repeat or
-// record it. It needs no module of the kernel (no netem), no privilege beyond the
-// network namespace that its ports are in, and knows no protocol above IP, TCP and
-// UDP headers, which it reads to cut and join super-packets. What a Path does is
-// the business of whoever brings it. It is no router and speaks no spanning tree.
+// Package uswitch is an Ethernet switch in user space. One goroutine handles
+// every frame, and a [FrameHandler] per port and direction may drop, delay,
+// change, duplicate or record frames. It needs no kernel module (no netem) and
+// no privilege beyond its network namespace. It parses IP, TCP and UDP headers
+// only, to handle GSO packets. It is not a router and does not implement
+// spanning tree.
 //
 // # Ports
 //
-// A port is a network interface, as a rule one end of a veth pair whose other end
-// is a host's. A switch of two ports is a wire: what enters one leaves the other.
-// With more, it learns which addresses are behind which port and floods what it
-// does not know, as switches do.
+// A port is a network interface, usually one end of a veth pair whose other end
+// is in a host. A switch with two ports is a wire. With more, it learns MAC
+// addresses and floods frames with unknown destinations.
 //
-// # Super-packets
+// # GSO packets
 //
-// Between veth ends Linux passes up to 64 KiB of a UDP or TCP stream as one
-// super-packet, uncut, its checksums not computed. The switch takes them as they
-// are (PACKET_VNET_HDR). Where neither port has a Path they go on whole, and cost
-// one copy in and one out. Before a Path they are cut, without copying, into the
-// frames that the kernel would have cut them into, IPv4 identifications counted
-// up from the first; each frame meets its own fate; and neighbours that nothing
-// happened to are joined again on their way out. Frames whose checksum the kernel
-// left to be computed are passed on as such, so that a receiver takes them as
-// valid; [Frame.Partial] says so to a Path.
+// Between veth ends Linux passes up to 64 KiB of UDP or TCP payload as one GSO
+// packet, unsegmented and without computed checksums. The switch receives GSO
+// packets unsegmented (PACKET_VNET_HDR). If neither port has a FrameHandler it
+// forwards them unsegmented, with one copy in and one out. Otherwise it
+// segments them without copying, as the kernel would, with increasing IPv4
+// identifications. The FrameHandler sees each frame, and consecutive frames
+// that it forwards unchanged are coalesced again. Frames with CHECKSUM_PARTIAL
+// are forwarded as such, and receivers accept them as valid;
+// [Frame.ChecksumPartial] tells a FrameHandler.
 //
-// A kernel before 6.2 can neither show UDP super-packets to a packet socket nor take
-// them from one. There the sending interface must be told to cut, with
-// [DisableGSO], and the switch joins no datagrams.
+// A packet socket of a kernel before 6.2 can neither receive nor send UDP GSO
+// packets. There the sending interface must segment them, see [DisableGSO], and
+// the switch does not coalesce datagrams.
 //
 // # Limits
 //
-// What is held for later is bounded in frames and bytes ([Config.MaxHeldFrames],
-// [Config.MaxHeldBytes]), as are the addresses learnt. What does not fit is lost,
-// and every loss is counted by its cause ([Drops]).
+// Delayed frames are limited in number and bytes ([Config.MaxHeldFrames],
+// [Config.MaxHeldBytes]), as are learnt addresses. Frames beyond the limits are
+// dropped, and every drop is counted by its cause ([Drops]).
 //
 // # Ownership
 //
-// A [Switch] may be used from any goroutine; its Paths are only ever called from
-// the one that is in [Switch.Run]. Frames cost no allocation once buffers have
-// grown to what the traffic needs. When nothing happens the switch sleeps.
+// A [Switch] is safe for concurrent use; its FrameHandlers are only called from
+// the goroutine in [Switch.Run]. Forwarding does not allocate in steady state.
+// An idle switch blocks.
 package uswitch

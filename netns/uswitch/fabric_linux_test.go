@@ -42,7 +42,7 @@ func (ns *namespace) do(fn func() error) error {
 	})
 }
 
-// host is a namespace with one interface, eth0, whose cable ends at a switch.
+// host is a namespace with one interface, eth0, connected to a switch.
 type host struct {
 	*namespace
 	mac    net.HardwareAddr
@@ -58,7 +58,7 @@ func (h *host) addr(v6 bool) netip.Addr {
 
 const hostDevice = "eth0"
 
-// cables makes n hosts whose cables end in the namespace of a switch to be.
+// cables creates n hosts whose cables end in the namespace of a switch.
 func cables(tb testing.TB, n, mtu int) (at *namespace, hosts []*host) {
 	tb.Helper()
 	at = newNamespace(tb)
@@ -78,7 +78,8 @@ func cables(tb testing.TB, n, mtu int) (at *namespace, hosts []*host) {
 		must(tb, at.do(func() error { return waitUp(portName(i)) }))
 		must(tb, h.do(h.waitReady))
 	}
-	// The neighbours are known: tests count frames, and look-ups would be some.
+	// Static neighbours: tests count frames, and address resolution would add
+	// some.
 	for _, h := range hosts {
 		must(tb, h.do(func() error { return h.know(hosts) }))
 	}
@@ -99,7 +100,7 @@ func plug(h *host, name string, mtu int) error {
 	return setUp(name)
 }
 
-// quiet keeps the kernel from sending frames of its own out of an interface.
+// quiet keeps the kernel from sending its own frames on an interface.
 func quiet(name string) {
 	_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0o644)
 }
@@ -128,7 +129,7 @@ func waitUp(name string) error {
 }
 
 func (h *host) configure() error {
-	// No router solicitations and multicast reports among the frames to be counted.
+	// No router solicitations and multicast reports, which would be counted.
 	for _, f := range []string{"router_solicitations", "accept_ra", "dad_transmits"} {
 		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+hostDevice+"/"+f, []byte("0"), 0o644)
 	}
@@ -153,8 +154,8 @@ func (h *host) configure() error {
 	return netlink.LinkSetUp(dev)
 }
 
-// waitReady returns when the host takes packets for its addresses: those of IPv6
-// are made usable by a worker of the kernel, some time after the interface is up.
+// waitReady waits until the host receives packets to its addresses. The kernel
+// enables IPv6 addresses asynchronously, after the interface is up.
 func (h *host) waitReady() error {
 	if err := waitUp(hostDevice); err != nil {
 		return err
@@ -189,7 +190,7 @@ func (h *host) know(hosts []*host) error {
 	return nil
 }
 
-// run starts a switch with a port for every cable, until the test ends.
+// run runs a switch with a port for every cable until the test ends.
 func run(tb testing.TB, at *namespace, n int, change func(*Config)) *Switch {
 	tb.Helper()
 	s := open(tb, at, n, change)
@@ -211,7 +212,7 @@ func open(tb testing.TB, at *namespace, n int, change func(*Config)) *Switch {
 	return s
 }
 
-// start runs switches together until the test ends, and closes them then.
+// start runs switches on one goroutine until the test ends, then closes them.
 func start(tb testing.TB, switches ...*Switch) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

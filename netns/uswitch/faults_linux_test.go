@@ -23,7 +23,7 @@ func device(at *namespace, name string, do func(netlink.Link) error) error {
 	})
 }
 
-// patience is for what comes if all is well.
+// patience is the timeout for expected packets.
 const patience = 20 * time.Second
 
 // reaches reports whether a datagram gets from one host to another.
@@ -33,7 +33,7 @@ func arrives(t *testing.T, from, to *host, within time.Duration) bool {
 	t.Helper()
 	a, b := openUDP(t, from.do, from.v6), openUDP(t, to.do, to.v6)
 	b.timeout(t, within)
-	_ = a.send(b.addr, []byte("hello"), 0) // an interface that is down refuses
+	_ = a.send(b.addr, []byte("hello"), 0) // fails if the interface is down
 	return string(b.receive()) == "hello"
 }
 
@@ -46,7 +46,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestPortVanishesWhileRunning(t *testing.T) {
+func TestInterfaceRemovedWhileRunning(t *testing.T) {
 	at, hosts := cables(t, 3, 1500)
 	s := run(t, at, 3, nil)
 	if !reaches(t, hosts[0], hosts[2]) {
@@ -78,8 +78,8 @@ func TestInterfaceGoesDownAndUp(t *testing.T) {
 		}
 		must(t, device(at, portName(1), netlink.LinkSetUp))
 		must(t, at.do(func() error { return waitUp(portName(1)) }))
-		// The host's end loses the addresses of IPv6 with its cable, and the
-		// neighbours: those of IPv4 too.
+		// With its carrier the host's interface loses its IPv6 addresses and
+		// all neighbours.
 		must(t, hosts[1].do(func() error { return hosts[1].know(hosts) }))
 		eventually(t, "frames pass again", func() bool { return arrives(t, hosts[0], hosts[1], 50*time.Millisecond) })
 	}
@@ -96,7 +96,7 @@ func TestOverrunIsCounted(t *testing.T) {
 	a, b := openUDP(t, hosts[0].do, hosts[0].v6), openUDP(t, hosts[1].do, hosts[1].v6)
 	const n = 500
 	for range n {
-		must(t, a.send(b.addr, make([]byte, 1000), 0)) // nobody runs the switch
+		must(t, a.send(b.addr, make([]byte, 1000), 0)) // the switch is not running
 	}
 	lost := s.Stats().Ports[0].In.Drops.Overrun
 	if lost == 0 || lost >= n+10 {
@@ -113,7 +113,7 @@ func TestOverrunIsCounted(t *testing.T) {
 	must(t, <-ended)
 }
 
-func TestMTUMismatchLosesTheBig(t *testing.T) {
+func TestMTUMismatchDropsLargeFrames(t *testing.T) {
 	at, hosts := cables(t, 2, 9000)
 	must(t, device(at, portName(1), func(l netlink.Link) error { return netlink.LinkSetMTU(l, 1500) }))
 	s := run(t, at, 2, nil)
@@ -159,7 +159,7 @@ func TestRunAndCloseInAnyOrder(t *testing.T) {
 	s.Stats()
 }
 
-func TestSwitchesRunTogether(t *testing.T) {
+func TestRunServesSeveralSwitches(t *testing.T) {
 	at, hosts := cables(t, 4, 1500)
 	a, b := open(t, at, 2, nil), open(t, at, 2, func(c *Config) {
 		c.Ports[0].Interface, c.Ports[1].Interface = portName(2), portName(3)
@@ -175,7 +175,7 @@ func TestSwitchesRunTogether(t *testing.T) {
 	if err := Run(context.Background(), b); !errors.Is(err, errRunning) {
 		t.Errorf("a second Run: %v", err)
 	}
-	must(t, a.Close()) // the other goes on
+	must(t, a.Close()) // the other keeps running
 	if !reaches(t, hosts[2], hosts[3]) || arrives(t, hosts[0], hosts[1], 50*time.Millisecond) {
 		t.Error("closing one switch is not closing that one")
 	}
@@ -184,7 +184,7 @@ func TestSwitchesRunTogether(t *testing.T) {
 	must(t, Run(context.Background())) // none
 }
 
-func TestRandomFramesPassUnharmed(t *testing.T) {
+func TestRandomFramesAreForwardedUnchanged(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
 	s := run(t, at, 2, func(c *Config) {
 		c.Ports[0].In, c.Ports[1].Out = spy(func(Frame) {}), &delay{by: 100 * time.Microsecond}
@@ -197,7 +197,7 @@ func TestRandomFramesPassUnharmed(t *testing.T) {
 			b[k] = byte(rng.Uint32())
 		}
 		copy(b, hosts[1].mac)
-		if typ := i % 4; typ < 2 && len(b) > 60 { // so that headers are looked at
+		if typ := i % 4; typ < 2 && len(b) > 60 { // so that headers are parsed
 			b[12], b[13], b[14] = [2]byte{0x08, 0x86}[typ], [2]byte{0x00, 0xdd}[typ], [2]byte{0x45, 0x60}[typ]
 			b[23-3*typ] = [2]byte{protoUDP, protoTCP}[i/4%2]
 		} else {
@@ -213,7 +213,7 @@ func TestRandomFramesPassUnharmed(t *testing.T) {
 	}
 }
 
-func TestMistakesAreNamed(t *testing.T) {
+func TestInvalidConfigIsRejected(t *testing.T) {
 	at, _ := cables(t, 2, 1500)
 	two := []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}
 	for want, cfg := range map[string]Config{
@@ -244,7 +244,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-func TestTaggedFramesKeepTheirTag(t *testing.T) {
+func TestVLANTagIsKept(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
 	seen := make(chan []byte, 10)
 	run(t, at, 2, func(c *Config) {
@@ -261,10 +261,10 @@ func TestTaggedFramesKeepTheirTag(t *testing.T) {
 	select {
 	case f := <-seen:
 		if string(f) != string(b) {
-			t.Errorf("the Path saw\n%x, want\n%x", f, b)
+			t.Errorf("the handler saw\n%x, want\n%x", f, b)
 		}
 	case <-time.After(patience):
-		t.Fatal("no tagged frame came to the Path")
+		t.Fatal("no tagged frame reached the handler")
 	}
 	if tci := arriving.tag(t); tci != 0x6005 {
 		t.Errorf("arrived with tag %#x, want 0x6005", tci)

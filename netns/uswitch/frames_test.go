@@ -16,7 +16,7 @@ var (
 	macC = net.HardwareAddr{2, 0, 0, 0, 0, 0xc}
 )
 
-// kind is a sort of packet that tests go through.
+// kind is a kind of packet to test.
 type kind struct {
 	name string
 	v6   bool
@@ -25,21 +25,22 @@ type kind struct {
 
 var kinds = []kind{{"udp4", false, false}, {"udp6", true, false}, {"tcp4", false, true}, {"tcp6", true, true}}
 
-// packetSpec is a packet as gopacket writes it: a second opinion on every header.
+// packetSpec describes a packet that gopacket builds, independently of this
+// package.
 type packetSpec struct {
 	kind
 	from, to net.HardwareAddr
 	port     int // destination
 	id       uint16
 	seq      uint32
-	flags    byte // of TCP, beside ACK
+	flags    byte // of TCP, besides ACK
 	payload  []byte
 }
 
 // frame serializes s with complete checksums.
 func (s packetSpec) frame(tb testing.TB) []byte {
 	tb.Helper()
-	// Written here, for gopacket pads what is shorter than a cable wants it.
+	// Built here, because gopacket pads short frames.
 	header := slices.Concat(s.to, s.from, []byte{0x08, 0x00})
 	if s.from == nil {
 		header = slices.Concat(macB, macA, []byte{0x08, 0x00})
@@ -89,8 +90,8 @@ func (s packetSpec) frame(tb testing.TB) []byte {
 	return append(header, buf.Bytes()...)
 }
 
-// partial makes a frame's checksum what the kernel leaves in it: the sum over the
-// pseudo-header, which is the complement of the checksum without the rest.
+// partial replaces the checksum by the pseudo-header sum, as the kernel leaves
+// it (CHECKSUM_PARTIAL).
 func partial(tb testing.TB, b []byte) []byte {
 	tb.Helper()
 	l, ok := parse(b)
@@ -106,7 +107,7 @@ func partial(tb testing.TB, b []byte) []byte {
 	return b
 }
 
-// verify reports what is wrong with a frame whose checksums are complete.
+// verify checks a frame with complete checksums.
 func verify(b []byte) string {
 	p := gopacket.NewPacket(b, layers.LayerTypeEthernet, gopacket.NoCopy)
 	if e := p.ErrorLayer(); e != nil {
@@ -128,17 +129,17 @@ func verify(b []byte) string {
 	return ""
 }
 
-// completed returns b with the checksum computed that was left out.
+// completed returns b with the partial checksum completed.
 func completed(b []byte) []byte {
 	l, _ := parse(b)
 	p := packet{bytes: append([]byte(nil), b...), vnet: vnetHeader{
 		flags: vnetNeedsChecksum, checksumAt: uint16(l.l4), checksumOff: uint16(l.checksumAt() - l.l4),
 	}}
-	p.complete()
+	p.completeChecksum()
 	return p.bytes
 }
 
-// super makes a super-packet of kind k, as the kernel would hand it over.
+// super builds a GSO packet of kind k as the kernel passes it.
 func super(tb testing.TB, k kind, size, payload int, flags byte) *packet {
 	tb.Helper()
 	body := make([]byte, payload)
@@ -160,7 +161,7 @@ func super(tb testing.TB, k kind, size, payload int, flags byte) *packet {
 	return &packet{bytes: b, vnet: v}
 }
 
-// pieces are the frames that a super-packet stands for, written by gopacket.
+// pieces returns the frames of a GSO packet, built by gopacket.
 func pieces(tb testing.TB, k kind, size int, p *packet, flags byte) (all [][]byte) {
 	tb.Helper()
 	l, _ := parse(p.bytes)

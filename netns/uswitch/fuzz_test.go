@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// mangler is a Path that does what its bytes say.
+// mangler is a FrameHandler driven by fuzz bytes.
 type mangler struct{ moves []byte }
 
 func (m *mangler) Apply(_ time.Duration, f Frame, emit Emit) {
@@ -36,9 +36,9 @@ func (m *mangler) Apply(_ time.Duration, f Frame, emit Emit) {
 func (*mangler) NextTimer() time.Duration        { return Never }
 func (*mangler) HandleTimer(time.Duration, Emit) {}
 
-// FuzzSwitch gives any bytes, with any vnet header, to a switch with Paths that do
-// anything. No message may be longer than a packet socket takes, and what went in
-// must be left as it was.
+// FuzzSwitch passes arbitrary bytes and vnet headers to a switch with arbitrary
+// FrameHandlers. Messages must not exceed the limit of a packet socket, and the
+// input must be unchanged afterwards.
 func FuzzSwitch(f *testing.F) {
 	for _, k := range kinds {
 		p := super(f, k, 100, 1000, tcpPSH)
@@ -52,7 +52,7 @@ func FuzzSwitch(f *testing.F) {
 			return
 		}
 		p := packet{vnet: parseVnet(b), bytes: bytes.Clone(b[vnetLen:])}
-		super := p.super()
+		super := p.isGSO()
 		r := newRig(t, 3, func(c *Config) {
 			c.Ports[0].In, c.Ports[1].Out = &mangler{moves}, &mangler{moves[len(moves)/2:]}
 		})
@@ -60,11 +60,11 @@ func FuzzSwitch(f *testing.F) {
 		r.flush()
 		for r.deadline() != Never {
 			r.now = r.deadline()
-			r.tick()
+			r.runTimers()
 			r.flush()
 		}
 		if super && !bytes.Equal(p.bytes, b[vnetLen:]) {
-			t.Error("the super-packet was changed")
+			t.Error("the GSO packet was changed")
 		}
 		for _, out := range r.out {
 			for _, m := range out {
@@ -100,7 +100,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestParseRefusesEveryPrefix(t *testing.T) {
+func TestParseRejectsEveryPrefix(t *testing.T) {
 	for _, k := range kinds {
 		b := packetSpec{kind: k}.frame(t)
 		for n := range b {

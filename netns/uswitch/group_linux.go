@@ -9,36 +9,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is switches that run on one goroutine.
+// group is the switches that share one goroutine.
 type group struct {
-	members []member
-	epoll   int
-	places  []descriptor
-	events  []unix.EpollEvent
+	members     []member
+	epoll       int
+	descriptors []descriptor
+	events      []unix.EpollEvent
 }
 
 // member is a switch of a group.
 type member struct {
 	*Switch
-	next    time.Duration // when it has something to do
-	touched bool          // something has happened to it
+	next    time.Duration // time of its next timer
+	pending bool          // an event occurred since runMember
 	ended   bool
 }
 
-// descriptor is what one in the epoll set stands for.
+// descriptor identifies a file descriptor of the epoll set.
 type descriptor struct{ member, port int }
 
-// wakePort is the port of the descriptor that interrupts.
+// wakePort is the port value of the wake eventfd.
 const wakePort = -1
 
-// open gathers the descriptors of all members.
+// open creates the epoll set of all members.
 func (g *group) open() (err error) {
 	if g.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
 	for i := range g.members {
 		m := &g.members[i]
-		m.touched = true
+		m.pending = true
 		if err := g.add(m.wake, i, wakePort); err != nil {
 			return err
 		}
@@ -48,13 +48,13 @@ func (g *group) open() (err error) {
 			}
 		}
 	}
-	g.events = make([]unix.EpollEvent, len(g.places))
+	g.events = make([]unix.EpollEvent, len(g.descriptors))
 	return nil
 }
 
 func (g *group) add(fd, member, port int) error {
-	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(len(g.places))}
-	g.places = append(g.places, descriptor{member, port})
+	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(len(g.descriptors))}
+	g.descriptors = append(g.descriptors, descriptor{member, port})
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(g.epoll, unix.EPOLL_CTL_ADD, fd, &e))
 }
 
@@ -73,15 +73,15 @@ func (g *group) loop() error {
 	for i := range g.members {
 		m := &g.members[i]
 		m.mu.Lock()
-		m.thread.start()
+		m.cpu.start()
 		m.mu.Unlock()
 	}
 	for n := 0; ; {
 		for _, e := range g.events[:n] {
-			p := g.places[e.Fd]
-			g.members[p.member].happened(p.port)
+			p := g.descriptors[e.Fd]
+			g.members[p.member].handleEvent(p.port)
 		}
-		deadline, running := g.settle()
+		deadline, running := g.runDue()
 		if !running {
 			return nil
 		}
@@ -92,10 +92,10 @@ func (g *group) loop() error {
 	}
 }
 
-// happened sees to what a descriptor has to tell.
-func (m *member) happened(port int) {
+// handleEvent handles a readable descriptor.
+func (m *member) handleEvent(port int) {
 	m.mu.Lock()
-	m.touched = true
+	m.pending = true
 	switch {
 	case port == wakePort:
 		var b [8]byte
@@ -106,16 +106,16 @@ func (m *member) happened(port int) {
 	m.mu.Unlock()
 }
 
-// settle lets the members do what has become due, and returns when the next of
-// them has something to do; the zero time if none has.
-func (g *group) settle() (deadline time.Time, running bool) {
+// runDue runs the members with due timers or events, and returns the earliest
+// next timer; the zero time if there is none.
+func (g *group) runDue() (deadline time.Time, running bool) {
 	for i := range g.members {
 		m := &g.members[i]
 		if m.ended {
 			continue
 		}
-		if m.touched || m.next != Never && m.next <= m.Now() {
-			g.turn(m)
+		if m.pending || m.next != Never && m.next <= m.Now() {
+			g.runMember(m)
 		}
 		if m.ended {
 			continue
@@ -131,14 +131,14 @@ func (g *group) settle() (deadline time.Time, running bool) {
 	return deadline, running
 }
 
-// turn does what is due at one member, and lets it go if it is to stop.
-func (g *group) turn(m *member) {
-	m.touched = false
+// runMember runs the due timers of one member, and removes it if it is to stop.
+func (g *group) runMember(m *member) {
+	m.pending = false
 	m.mu.Lock()
 	c := m.core
 	c.now = m.Now()
 	if c.deadline() <= c.now {
-		c.tick()
+		c.runTimers()
 		c.flush()
 	}
 	m.next = c.deadline()
@@ -154,10 +154,10 @@ func (g *group) turn(m *member) {
 	}
 }
 
-// wait sleeps until a port has frames, a switch is interrupted or the deadline has
-// come, if there is one.
+// wait blocks until a port has frames, a switch is interrupted or the deadline
+// has passed.
 func (g *group) wait(deadline time.Time) (int, error) {
-	// What has come meanwhile is found without giving the processor away.
+	// Check without yielding the CPU first.
 	if n := epollNow(g.epoll, g.events); n > 0 {
 		return n, nil
 	}
@@ -188,7 +188,7 @@ func epollNow(epoll int, events []unix.EpollEvent) int {
 func epollWait(epoll int, events []unix.EpollEvent, timeout *unix.Timespec) (int, unix.Errno) {
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)),
 		uintptr(unsafe.Pointer(timeout)), 0, 0)
-	if errno == unix.ENOSYS { // before 5.11: whole milliseconds, the last of them spent awake
+	if errno == unix.ENOSYS { // before 5.11: milliseconds, rounded down
 		ms := -1
 		if timeout != nil {
 			ms = int(timeout.Nano() / int64(time.Millisecond))

@@ -13,12 +13,12 @@ const (
 	protoTCP = 6
 	protoUDP = 17
 
-	// maxHeader is the longest run of headers, from Ethernet to TCP's last option,
-	// that the switch copies: a tag, IPv4 or IPv6 with extensions, TCP with options.
+	// maxHeader limits the headers that the switch copies: a VLAN tag, IPv4 or
+	// IPv6 with extensions, TCP with options.
 	maxHeader = 192
 )
 
-// layout is where the headers of a frame are.
+// layout holds the header offsets of a frame.
 type layout struct {
 	l3, l4, payload int
 	v6              bool
@@ -26,7 +26,7 @@ type layout struct {
 	proto           uint8 // protoTCP or protoUDP
 }
 
-// checksumAt is the offset of the transport's checksum field.
+// checksumAt returns the offset of the transport checksum.
 func (l *layout) checksumAt() int {
 	if l.proto == protoTCP {
 		return l.l4 + 16
@@ -34,9 +34,8 @@ func (l *layout) checksumAt() int {
 	return l.l4 + 6
 }
 
-// parse finds the headers of a whole UDP or TCP packet; ok is false for anything
-// else, fragments among it, and for one whose lengths are not those of the frame.
-// Of a super-packet's lengths only the headers' are looked at.
+// parse finds the headers of an unfragmented UDP or TCP packet; ok is false for
+// anything else. It checks header lengths only, not the total length.
 func parse(b []byte) (l layout, ok bool) {
 	if len(b) < etherLen {
 		return l, false
@@ -105,8 +104,7 @@ func (l *layout) parseTransport(b []byte) bool {
 	return l.payload <= len(b) && l.payload <= maxHeader
 }
 
-// ipBytes is what the IP header says of the packet's length, Ethernet's padding
-// not counted.
+// ipBytes returns the length of the IP packet, without Ethernet padding.
 func (l *layout) ipBytes(b []byte) int {
 	if l.v6 {
 		return 40 + int(binary.BigEndian.Uint16(b[l.l3+4:]))
@@ -114,9 +112,8 @@ func (l *layout) ipBytes(b []byte) int {
 	return int(binary.BigEndian.Uint16(b[l.l3+2:]))
 }
 
-// setLength writes the lengths of a packet with n bytes of payload, and what
-// follows from them: IPv4's header checksum, and the transport's sum over the
-// pseudo-header, as a frame has that is Partial. h are the headers.
+// setLength sets the length fields in the headers h for n bytes of payload, the
+// IPv4 header checksum, and the pseudo-header sum as CHECKSUM_PARTIAL requires.
 func (l *layout) setLength(h []byte, n int) {
 	transport := l.payload - l.l4 + n
 	if l.v6 {
@@ -133,7 +130,7 @@ func (l *layout) setLength(h []byte, n int) {
 	binary.BigEndian.PutUint16(h[l.checksumAt():], l.pseudoSum(h, transport))
 }
 
-// pseudoSum is the folded sum over the pseudo-header, not inverted.
+// pseudoSum returns the folded sum over the pseudo-header, not inverted.
 func (l *layout) pseudoSum(h []byte, transport int) uint16 {
 	addresses := h[l.l3+12 : l.l3+20]
 	if l.v6 {
@@ -142,8 +139,8 @@ func (l *layout) pseudoSum(h []byte, transport int) uint16 {
 	return fold(sum(addresses) + uint64(l.proto) + uint64(transport))
 }
 
-// sum adds b up in big-endian words of two bytes. Every word of four is a pair of
-// those, of which the upper folds down in the end: 2^16 is 1 in this arithmetic.
+// sum adds b up as big-endian 16-bit words. It adds 32-bit words, which fold
+// folds to 16 bits in the end.
 func sum(b []byte) (s uint64) {
 	for ; len(b) >= 4; b = b[4:] {
 		s += uint64(binary.BigEndian.Uint32(b))

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// udpSocket is a plain blocking socket of a host.
+// udpSocket is a blocking socket of a host.
 type udpSocket struct {
 	fd   int
 	addr netip.AddrPort
@@ -65,7 +65,7 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }
 
-// send sends b, as datagrams of segment bytes if that is not 0.
+// send sends b, in datagrams of segment bytes if that is not 0 (UDP GSO).
 func (u *udpSocket) send(to netip.AddrPort, b []byte, segment int) error {
 	var control []byte
 	if segment > 0 {
@@ -93,7 +93,7 @@ func (u *udpSocket) receive() []byte {
 	}
 }
 
-// stream is what a load sent and what arrived of it.
+// stream counts the datagrams of a load.
 type stream struct {
 	sent, received uint64 // datagrams
 	bytes          uint64 // received
@@ -103,9 +103,9 @@ type stream struct {
 func (s stream) gbps() float64 { return float64(s.bytes) * 8 / float64(s.elapsed) }
 func (s stream) kpps() float64 { return float64(s.received) * 1e6 / float64(s.elapsed) }
 
-// load sends datagrams of size bytes, several at a time, for a while. The sender
-// is never more than window bytes ahead of the receiver. Both block: spinning, they
-// would take the switch's processor on a machine of two.
+// load sends batches of datagrams of size bytes for a while. The sender is
+// never more than window bytes ahead of the receiver. Both block, to leave a
+// CPU to the switch on machines with two.
 func load(tb testing.TB, tx, rx *udpSocket, size, segments, window int, d time.Duration) stream {
 	tb.Helper()
 	must(tb, unix.SetsockoptInt(rx.fd, unix.SOL_UDP, unix.UDP_GRO, 1))
@@ -114,7 +114,7 @@ func load(tb testing.TB, tx, rx *udpSocket, size, segments, window int, d time.D
 		mu      sync.Mutex
 		moved   = sync.NewCond(&mu)
 		res     stream
-		arrived uint64 // the last that did, or was given up
+		arrived uint64 // last datagram received or given up
 		ended   bool
 		done    = make(chan struct{})
 	)

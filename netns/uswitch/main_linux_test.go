@@ -14,8 +14,8 @@ import (
 
 const inUserNS = "FABRICTEST_USWITCH_USERNS"
 
-// TestMain starts the tests again in a user namespace where this user may not make
-// network namespaces in the present one.
+// TestMain restarts the tests in a user namespace if this user cannot create
+// network namespaces.
 func TestMain(m *testing.M) {
 	why := onOwnThread(func() error { return unix.Unshare(unix.CLONE_NEWNET) })
 	if why == nil || !errors.Is(why, unix.EPERM) || os.Getenv(inUserNS) != "" {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// onOwnThread runs fn on a thread that dies with it.
+// onOwnThread runs fn on a thread that ends with it.
 func onOwnThread(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {

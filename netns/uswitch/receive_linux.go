@@ -10,9 +10,9 @@ import (
 
 const (
 	receiveBatch = 16
-	// tagRoom is space before each frame for a VLAN tag to be put back.
+	// tagRoom is space before each frame to reinsert a VLAN tag.
 	tagRoom = 16
-	// slotBytes is space for the largest super-packet.
+	// slotBytes is space for the largest GSO packet.
 	slotBytes = tagRoom + maxFrame + 32
 )
 
@@ -29,17 +29,16 @@ type auxdata struct {
 
 const auxLen = int(unsafe.Sizeof(auxdata{}))
 
-// receiver takes frames from packet sockets, a batch at a time, by recvmmsg. A ring
-// shared with the kernel (TPACKET_V2) moved a fifth more super-packets, but each of
-// its slots must have room for the largest: 4 MiB a port made 60, which a burst of
-// single datagrams overran, and cost as much at every port that is idle. The blocks
-// of TPACKET_V3 are handed over full, or after a millisecond.
+// receiver receives batches of frames from packet sockets with recvmmsg.
+// TPACKET_V2 was 20 % faster for GSO packets, but each ring slot must hold the
+// largest: a 4 MiB ring has 60 slots, which a burst of small datagrams
+// overruns. TPACKET_V3 delivers blocks when full or after a millisecond.
 type receiver struct {
 	memory  []byte
 	headers [receiveBatch]mmsghdr
 	iov     [receiveBatch][2]unix.Iovec
 	vnet    [receiveBatch][vnetLen]byte
-	control [receiveBatch][8]uint64 // aligned as the kernel's structures are
+	control [receiveBatch][8]uint64 // aligned like the kernel's structures
 	packets [receiveBatch]packet
 }
 
@@ -59,8 +58,8 @@ func newReceiver() *receiver {
 	return r
 }
 
-// receive fills r.packets and reports how many there are. lost is how many were
-// there but could not be taken, and more says that others may be waiting.
+// receive fills r.packets and returns their number. lost counts packets that
+// could not be received, and more is set if others may be waiting.
 func (r *receiver) receive(fd int) (n, lost int, more bool, errno unix.Errno) {
 	for i := range r.headers {
 		r.headers[i].hdr.SetControllen(int(unsafe.Sizeof(r.control[i])))
@@ -70,7 +69,7 @@ func (r *receiver) receive(fd int) (n, lost int, more bool, errno unix.Errno) {
 	case 0:
 	case unix.EAGAIN, unix.EINTR:
 		return 0, 0, false, 0
-	case unix.EINVAL: // a super-packet of a kind that the kernel cannot describe; it is gone
+	case unix.EINVAL: // a GSO packet that vnet_hdr cannot describe: dropped
 		return 0, 1, true, 0
 	default:
 		return 0, 0, false, errno
@@ -86,7 +85,7 @@ func (r *receiver) receive(fd int) (n, lost int, more bool, errno unix.Errno) {
 	return n, lost, got == receiveBatch, 0
 }
 
-// open reads what came in slot i.
+// open parses the packet in slot i.
 func (r *receiver) open(i int, p *packet) {
 	slot := r.memory[i*slotBytes : (i+1)*slotBytes]
 	end := tagRoom + int(r.headers[i].len) - vnetLen
@@ -103,7 +102,7 @@ func (r *receiver) open(i int, p *packet) {
 	}
 }
 
-// tag returns the VLAN tag that the kernel has taken out of the frame in slot i.
+// tag returns the VLAN tag that the kernel removed from the frame in slot i.
 func (r *receiver) tag(i int) (tci, proto uint16, ok bool) {
 	const header = unix.SizeofCmsghdr
 	c := unsafe.Pointer(&r.control[i])

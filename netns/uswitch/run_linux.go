@@ -9,14 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run lets frames pass until ctx ends or the switch is closed. It may be called
-// again after that. A port that fails or vanishes is not its end: see
+// Run forwards frames until ctx ends or the switch is closed. It may be called
+// again. A port that fails or is removed does not end it, see
 // [PortStats.State].
 func (s *Switch) Run(ctx context.Context) error { return Run(ctx, s) }
 
-// Run runs several switches on one goroutine, until ctx ends or all are closed: a
-// fabric of many cables then costs one thread. Switches that are to use several
-// processors have a goroutine each.
+// Run runs several switches on one goroutine until ctx ends or all are closed.
+// To use several CPUs, run switches on a goroutine each.
 func Run(ctx context.Context, switches ...*Switch) error {
 	g := &group{epoll: -1}
 	defer g.release()
@@ -39,8 +38,8 @@ func Run(ctx context.Context, switches ...*Switch) error {
 	})
 	defer cancel()
 
-	// A thread of its own, that wakes at the nanosecond it asked for and not, as
-	// others may, up to 50 µs later.
+	// Lock the thread and set its timer slack to 1 ns instead of the default 50
+	// µs.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
@@ -50,7 +49,7 @@ func Run(ctx context.Context, switches ...*Switch) error {
 	return g.loop()
 }
 
-// begin makes s one that runs.
+// begin marks s as running and adds it to the group.
 func (s *Switch) begin(g *group) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,31 +64,31 @@ func (s *Switch) begin(g *group) error {
 	return nil
 }
 
-// end makes s one that does not run.
+// end marks s as stopped.
 func (s *Switch) end() {
 	s.mu.Lock()
-	s.thread.stop()
+	s.cpu.stop()
 	s.running = false
 	close(s.stopped)
 	s.mu.Unlock()
 }
 
-// serve takes a batch of frames from a port and sends them where they go.
+// serve receives a batch of frames from a port and forwards them.
 func (s *Switch) serve(index int) {
 	c := s.core
 	p, sock := c.ports[index], s.sockets[index]
 	n, lost, _, errno := s.rx.receive(sock.fd)
 	if errno != 0 {
-		// The interface went down, and says so once. One that is being removed does
-		// so first, and says nothing more: checkGone finds out when it is asked.
+		// The socket reports once that the interface went down. An interface
+		// that is removed reports only that: checkRemoved asks the kernel.
 		sock.failed = true
-		s.checkGone(p)
+		s.checkRemoved(p)
 		return
 	}
 	if n > 0 {
 		sock.failed = false
 	}
-	in := &p.counts[In]
+	in := &p.counters[In]
 	in.Frames += uint64(lost)
 	in.Drops.Malformed += uint64(lost)
 	c.now = s.Now()
@@ -99,9 +98,9 @@ func (s *Switch) serve(index int) {
 	c.flush()
 }
 
-// checkGone ends a port whose interface no longer exists.
-func (s *Switch) checkGone(p *port) {
-	if sock := s.sockets[p.index]; sock.failed && p.state != PortRemoved && sock.gone() {
-		s.core.takeDown(p, PortRemoved)
+// checkRemoved sets the state of a port whose interface no longer exists.
+func (s *Switch) checkRemoved(p *port) {
+	if sock := s.sockets[p.index]; sock.failed && p.state != PortRemoved && sock.removed() {
+		s.core.setDown(p, PortRemoved)
 	}
 }

@@ -9,13 +9,13 @@ import (
 
 const sendBatch = 32
 
-// sender hands messages to packet sockets, a batch at a time.
+// sender sends batches of messages to packet sockets with sendmmsg.
 type sender struct {
 	headers [sendBatch]mmsghdr
-	iov     [sendBatch][maxPieces + 2]unix.Iovec
+	iov     [sendBatch][maxIovecs + 2]unix.Iovec
 }
 
-// send sends all of ms, and counts at to what became of them.
+// send sends all of ms and counts the results in to.
 func (s *sender) send(fd int, ms []message, to *Counters) {
 	for len(ms) > 0 {
 		n := min(len(ms), sendBatch)
@@ -28,7 +28,7 @@ func (s *sender) send(fd int, ms []message, to *Counters) {
 				continue
 			}
 			if errno != 0 {
-				to.Drops.refused(errno, uint64(ms[next].frames))
+				to.Drops.countSendError(errno, uint64(ms[next].frames))
 				next++
 				continue
 			}
@@ -51,12 +51,12 @@ func (s *sender) load(i int, m *message) {
 	iov[0].Base = &m.vnet[0]
 	iov[0].SetLen(vnetLen)
 	n := 1
-	if m.nheader > 0 {
+	if m.headerLen > 0 {
 		iov[n].Base = &m.headers[0]
-		iov[n].SetLen(m.nheader)
+		iov[n].SetLen(m.headerLen)
 		n++
 	}
-	for _, p := range m.pieces[:m.npieces] {
+	for _, p := range m.iovs[:m.iovCount] {
 		if len(p) > 0 {
 			iov[n].Base = unsafe.SliceData(p)
 			iov[n].SetLen(len(p))
@@ -68,7 +68,7 @@ func (s *sender) load(i int, m *message) {
 	h.SetIovlen(n)
 }
 
-func (d *Drops) refused(errno unix.Errno, frames uint64) {
+func (d *Drops) countSendError(errno unix.Errno, frames uint64) {
 	switch errno {
 	case unix.EMSGSIZE:
 		d.TooBig += frames

@@ -19,14 +19,14 @@ type socket struct {
 	failed bool
 }
 
-// openSocket opens the interface of that name in the namespace of the calling
-// thread.
+// openSocket opens a packet socket on an interface in the namespace of the
+// calling thread.
 func openSocket(name string, bufferBytes int) (*socket, error) {
 	intf, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("find interface %s: %w", name, err)
 	}
-	// Protocol 0 keeps frames out until the socket is bound to its interface.
+	// Protocol 0: receive nothing before bind.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("packet socket for %s: %w", name, explain(err))
@@ -46,16 +46,16 @@ func explain(err error) error {
 	return err
 }
 
-// setUp leaves PACKET_QDISC_BYPASS alone: a veth end has no queue to bypass, and
-// with it the kernel drops a super-packet that it has to cut for the interface.
+// setUp does not set PACKET_QDISC_BYPASS: a veth end has no queue to bypass,
+// and with it the kernel drops GSO packets that it must segment.
 func (s *socket) setUp(bufferBytes int) error {
 	for _, o := range []struct {
 		name string
 		opt  int
 	}{
-		{"PACKET_VNET_HDR", unix.PACKET_VNET_HDR},               // super-packets and checksums as they are
-		{"PACKET_IGNORE_OUTGOING", unix.PACKET_IGNORE_OUTGOING}, // not what the switch itself sends
-		{"PACKET_AUXDATA", unix.PACKET_AUXDATA},                 // the VLAN tag, which the kernel takes out
+		{"PACKET_VNET_HDR", unix.PACKET_VNET_HDR},               // GSO packets and partial checksums
+		{"PACKET_IGNORE_OUTGOING", unix.PACKET_IGNORE_OUTGOING}, // not the frames that the switch sends
+		{"PACKET_AUXDATA", unix.PACKET_AUXDATA},                 // the VLAN tag, which the kernel removes
 	} {
 		if err := unix.SetsockoptInt(s.fd, unix.SOL_PACKET, o.opt, 1); err != nil {
 			return fmt.Errorf("%s: %w", o.name, err)
@@ -75,8 +75,7 @@ func (s *socket) setUp(bufferBytes int) error {
 	if err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: s.index}); err != nil {
 		return fmt.Errorf("bind: %w", err)
 	}
-	// A switch takes every frame, whoever it is for; the membership ends with the
-	// socket.
+	// The promiscuous mode ends with the socket.
 	m := unix.PacketMreq{Ifindex: int32(s.index), Type: unix.PACKET_MR_PROMISC}
 	if err := unix.SetsockoptPacketMreq(s.fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &m); err != nil {
 		return fmt.Errorf("PACKET_MR_PROMISC: %w", err)
@@ -84,9 +83,9 @@ func (s *socket) setUp(bufferBytes int) error {
 	return nil
 }
 
-// gone reports whether the interface no longer exists. A socket stays bound to an
-// interface that is merely down.
-func (s *socket) gone() bool {
+// removed reports whether the interface no longer exists. A socket stays bound
+// to an interface that is down.
+func (s *socket) removed() bool {
 	name, err := unix.Getsockname(s.fd)
 	if err != nil {
 		return true
@@ -95,8 +94,8 @@ func (s *socket) gone() bool {
 	return !ok || ll.Ifindex != s.index
 }
 
-// overruns returns how many frames the kernel dropped since the last call, for
-// want of room.
+// overruns returns the frames that the kernel dropped since the last call
+// because the buffer was full.
 func (s *socket) overruns() uint64 {
 	st, err := unix.GetsockoptTpacketStats(s.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
@@ -107,9 +106,9 @@ func (s *socket) overruns() uint64 {
 
 func (s *socket) close() error { return os.NewSyscallError("close", unix.Close(s.fd)) }
 
-// DisableGSO makes the interface of that name, in the namespace of the calling
-// thread, cut super-packets before it sends them. A host's end of a cable needs it
-// where the kernel is older than 6.2: see [SupportsUDPGSO].
+// DisableGSO makes an interface in the namespace of the calling thread segment
+// GSO packets before it sends them. A host's interface needs it if
+// SupportsUDPGSO is false.
 func DisableGSO(name string) error {
 	dev, err := netlink.LinkByName(name)
 	if err != nil {
@@ -121,9 +120,8 @@ func DisableGSO(name string) error {
 	return nil
 }
 
-// SupportsUDPGSO reports whether this kernel shows UDP super-packets to a packet
-// socket, and takes them from one, as those from 6.2 on do. Others lose them there,
-// and refuse them with EINVAL.
+// SupportsUDPGSO reports whether packet sockets of this kernel send and receive
+// UDP GSO packets (6.2 and later).
 func SupportsUDPGSO() bool {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {

@@ -1,25 +1,25 @@
 package uswitch
 
-// takeDown ends a port for now or for ever. What it has learnt and what is under
-// way there is lost.
-func (c *core) takeDown(p *port, state PortState) {
+// setDown sets a port down or removed. Its learnt addresses and delayed frames
+// are lost.
+func (c *core) setDown(p *port, state PortState) {
 	p.state = state
 	p.epoch++
-	p.heard = 0
-	c.addresses.forget(p.index)
+	p.lastSource = 0
+	c.fdb.flushPort(p.index)
 }
 
-// stats returns all but what the sockets know.
+// stats returns the counters, except those of the sockets.
 func (c *core) stats() Stats {
 	st := Stats{
-		HeldFrames: len(c.held.heap), HeldBytes: c.held.bytes,
-		HeldFramesMax: c.held.framesPeak, HeldBytesMax: c.held.bytesPeak,
-		Addresses: len(c.addresses.of), LearnFailures: c.unlearnt, Flooded: c.flooded,
+		HeldFrames: len(c.delayed.heap), HeldBytes: c.delayed.bytes,
+		HeldFramesMax: c.delayed.framesPeak, HeldBytesMax: c.delayed.bytesPeak,
+		Addresses: len(c.fdb.entries), LearnFailures: c.learnFailures, Flooded: c.flooded,
 	}
 	for _, p := range c.ports {
-		in := p.counts[In]
+		in := p.counters[In]
 		in.Offered, in.OfferedBytes = in.Frames, in.Bytes
-		st.Ports = append(st.Ports, PortStats{Name: p.name, State: p.state, In: in, Out: p.counts[Out]})
+		st.Ports = append(st.Ports, PortStats{Name: p.name, State: p.state, In: in, Out: p.counters[Out]})
 	}
 	return st
 }

@@ -2,64 +2,63 @@ package uswitch
 
 import "time"
 
-// Stats is what a switch has done.
+// Stats are the counters of a switch.
 type Stats struct {
 	Ports []PortStats
-	// HeldFrames and HeldBytes wait now to leave later; the maxima are the most
-	// that ever did.
+	// HeldFrames and HeldBytes are delayed now; the maxima are the peaks.
 	HeldFrames, HeldBytes       int
 	HeldFramesMax, HeldBytesMax int
-	// Addresses are those known now, given or learnt; LearnFailures counts frames whose
-	// sender did not fit in the table any more.
+	// Addresses is the number of known addresses, static or learnt.
+	// LearnFailures counts frames whose source did not fit in the table.
 	Addresses     int
 	LearnFailures uint64
-	// Flooded counts frames that were sent to all ports, because they were for
-	// all or because nobody knew where their receiver is.
+	// Flooded counts frames sent to all ports: broadcast, multicast, or unknown
+	// destination.
 	Flooded uint64
-	// CPU is the processor time that Run has used, for all switches that it runs.
+	// CPU is the CPU time of Run, for all switches that it runs.
 	CPU time.Duration
 }
 
-// PortStats is what has passed a port.
+// PortStats are the counters of a port.
 type PortStats struct {
 	Name  string
 	State PortState
 	In    Counters
 	Out   Counters
-	// BufferBytes is what the kernel granted for frames that wait for the switch.
+	// BufferBytes is the receive buffer size that the kernel granted.
 	BufferBytes int
 }
 
-// Counters counts frames of one direction. A super-packet counts as the frames
-// that it stands for. In counts what came from the cable, before any Path; Out
-// counts what was put on the cable, after it.
+// Counters counts the frames of one direction; a GSO packet counts as its
+// segments. In counts received frames before the FrameHandler, Out sent frames
+// after it.
 type Counters struct {
 	Frames, Bytes uint64
-	// Offered is what was to pass, before any Path and whatever became of it; of
-	// what comes in, the same as Frames.
+	// Offered counts frames before the FrameHandler, dropped or not; for In it
+	// equals Frames.
 	Offered, OfferedBytes uint64
-	// GSOPackets is how many super-packets were among them.
+	// GSOPackets counts the GSO packets among them.
 	GSOPackets uint64
 	Drops      Drops
 }
 
-// Drops counts lost frames by cause. What a Path lost is in no counter here: it
-// counts itself.
+// Drops counts dropped frames by cause, without those that a FrameHandler
+// dropped.
 type Drops struct {
-	Overrun    uint64 // in: the switch came too late, and the kernel's buffer was full
-	Malformed  uint64 // shorter than an Ethernet header, or a super-packet of a kind that cannot be cut
-	Down       uint64 // the port is down, or was taken down on the way
-	HeldFull   uint64 // too much was held for later
+	Overrun    uint64 // in: the receive buffer of the socket was full
+	Malformed  uint64 // shorter than an Ethernet header, or a GSO packet that cannot be segmented
+	Down       uint64 // the port is down, or went down while the frame was delayed
+	HeldFull   uint64 // too many delayed frames
 	TooBig     uint64 // out: larger than the MTU of the interface
-	SendErrors uint64 // out: the kernel took it not for another reason
+	SendErrors uint64 // out: other errors of the kernel
 }
 
-// Total is the sum over all causes.
+// Total returns the sum over all causes.
 func (d Drops) Total() uint64 {
 	return d.Overrun + d.Malformed + d.Down + d.HeldFull + d.TooBig + d.SendErrors
 }
 
-// PortState is how a port is.
+// PortState is the state of a port.
 type PortState uint8
 
 // The states of a port.

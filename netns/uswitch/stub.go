@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Switch cannot exist here: it needs Linux.
+// Switch needs Linux.
 type Switch struct{}
 
 var errLinux = fmt.Errorf("user-space switch: %w: it needs Linux", errors.ErrUnsupported)
@@ -49,5 +49,5 @@ func (*Switch) Close() error { return errLinux }
 // DisableGSO fails.
 func DisableGSO(string) error { return errLinux }
 
-// SupportsUDPGSO is false.
+// SupportsUDPGSO returns false.
 func SupportsUDPGSO() bool { return false }

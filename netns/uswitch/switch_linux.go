@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Switch is a switch whose ports are open. Frames pass while Run runs.
+// Switch is a switch with open ports. It forwards frames during Run.
 type Switch struct {
 	name  string
 	epoch time.Time
 
-	mu      sync.Mutex // held whenever the switch is not asleep
+	mu      sync.Mutex // held unless Run is blocked
 	core    *core
 	sockets []*socket
 	rx      *receiver
@@ -24,8 +24,8 @@ type Switch struct {
 	running bool
 	stopped chan struct{} // closed when Run has returned
 	stop    bool
-	thread  cpuClock
-	wake    int // descriptor that ends a sleep
+	cpu     cpuClock
+	wake    int // eventfd that wakes Run
 }
 
 // New opens the ports of cfg. The caller closes the switch.
@@ -36,9 +36,9 @@ func New(cfg Config) (*Switch, error) {
 	}
 	s := &Switch{name: cfg.Name, epoch: cfg.Epoch, rx: newReceiver(), wake: -1}
 	s.core = newCore(&cfg, func(p *port, ms []message) {
-		s.tx.send(s.sockets[p.index].fd, ms, &p.counts[Out])
+		s.tx.send(s.sockets[p.index].fd, ms, &p.counters[Out])
 	})
-	s.core.singleUDP = !SupportsUDPGSO()
+	s.core.noUDPGSO = !SupportsUDPGSO()
 	open := cfg.Open
 	if open == nil {
 		open = func(fn func() error) error { return fn() }
@@ -76,10 +76,10 @@ func (s *Switch) release() {
 	}
 }
 
-// Now is the time that Paths see.
+// Now returns the time since Config.Epoch.
 func (s *Switch) Now() time.Duration { return time.Since(s.epoch) }
 
-// Close ends Run if it runs, and closes the ports. What was held is lost.
+// Close ends Run and closes the ports. Delayed frames are lost.
 func (s *Switch) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -97,13 +97,13 @@ func (s *Switch) Close() error {
 	return nil
 }
 
-// interrupt ends the sleep of Run.
+// interrupt wakes Run.
 func (s *Switch) interrupt() {
 	one := [8]byte{1}
-	_, _ = unix.Write(s.wake, one[:]) // full means that it is awake
+	_, _ = unix.Write(s.wake, one[:]) // full: already interrupted
 }
 
-// change runs fn while no frame passes, on a port of that index.
+// change runs fn on a port while no frame is handled.
 func (s *Switch) change(index int, fn func(p *port)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,62 +116,61 @@ func (s *Switch) change(index int, fn func(p *port)) error {
 	s.core.now = s.Now()
 	fn(s.core.ports[index])
 	if s.running {
-		s.interrupt() // there may be another deadline
+		s.interrupt() // the deadline may have changed
 	}
 	return nil
 }
 
-// SetHandler replaces what happens to the frames of a port in one direction; nil
-// means nothing. When it returns the old Path is not called any more. Frames that
-// the old one has emitted with a delay still leave in their time; those that it
-// kept back within itself stay there.
-func (s *Switch) SetHandler(port int, dir Direction, path FrameHandler) error {
+// SetHandler replaces the FrameHandler of a port and direction; nil forwards
+// frames unchanged. When it returns, the old one is no longer called. Delayed
+// frames that it emitted are still forwarded; frames that it holds are not.
+func (s *Switch) SetHandler(port int, dir Direction, handler FrameHandler) error {
 	if dir > Out {
 		return fmt.Errorf("%s: no direction %d", s.name, dir)
 	}
-	return s.change(port, func(p *portType) { s.core.setPath(p, dir, path) })
+	return s.change(port, func(p *portType) { s.core.setHandler(p, dir, handler) })
 }
 
-// portType lets methods with a parameter of that name speak of the type.
+// portType is the type port, for methods with a parameter of that name.
 type portType = port
 
-// SetPort takes a port down, as if its cable were pulled out, or up again. What
-// is under way there is lost. The interface itself stays as it is.
+// SetPort sets a port down, as if its cable were unplugged, or up. Its delayed
+// frames are dropped. The interface itself is unchanged.
 func (s *Switch) SetPort(port int, up bool) error {
 	return s.change(port, func(p *portType) {
-		s.checkGone(p)
+		s.checkRemoved(p)
 		switch {
 		case p.state == PortRemoved:
 		case up:
 			p.state = PortUp
 		case p.state == PortUp:
-			s.core.takeDown(p, PortDown)
+			s.core.setDown(p, PortDown)
 		}
 	})
 }
 
-// WhileQuiesced runs fn while no frame passes and no Path is called, so that fn can
-// look at the Paths. It must not call the switch.
+// WhileQuiesced runs fn while no frame is handled, so that fn can read the
+// state of FrameHandlers. fn must not call the switch.
 func (s *Switch) WhileQuiesced(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fn()
 }
 
-// Stats returns what the switch has done.
+// Stats returns the counters of the switch.
 func (s *Switch) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.core.ports {
-		s.checkGone(p)
+		s.checkRemoved(p)
 	}
 	st := s.core.stats()
-	st.CPU = s.thread.used()
+	st.CPU = s.cpu.used()
 	for i, sock := range s.sockets {
 		if !s.closed {
-			s.core.ports[i].counts[In].Drops.Overrun += sock.overruns()
+			s.core.ports[i].counters[In].Drops.Overrun += sock.overruns()
 		}
-		st.Ports[i].In.Drops.Overrun = s.core.ports[i].counts[In].Drops.Overrun
+		st.Ports[i].In.Drops.Overrun = s.core.ports[i].counters[In].Drops.Overrun
 		st.Ports[i].BufferBytes = sock.buffer
 	}
 	return st

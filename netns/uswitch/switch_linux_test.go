@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// numbered returns n datagrams of size bytes one behind the other, each beginning
-// with its number.
+// numbered returns n concatenated datagrams of size bytes, each starting with
+// its number.
 func numbered(n, size int) []byte {
 	b := make([]byte, n*size)
 	for i := range n {
@@ -22,7 +22,7 @@ func numbered(n, size int) []byte {
 	return b
 }
 
-// pick loses the frames whose payload begins with a byte that keep refuses.
+// pick drops the frames whose first payload byte keep rejects.
 type pick struct{ keep func(first byte) bool }
 
 func (p *pick) Apply(_ time.Duration, f Frame, emit Emit) {
@@ -33,7 +33,7 @@ func (p *pick) Apply(_ time.Duration, f Frame, emit Emit) {
 func (*pick) NextTimer() time.Duration        { return Never }
 func (*pick) HandleTimer(time.Duration, Emit) {}
 
-func TestBytesArriveAsTheyWereSent(t *testing.T) {
+func TestDatagramsArriveUnchanged(t *testing.T) {
 	at, hosts := cables(t, 2, roceMTU)
 	s := run(t, at, 2, nil)
 	everything := &pick{func(byte) bool { return true }}
@@ -64,9 +64,9 @@ func TestBytesArriveAsTheyWereSent(t *testing.T) {
 	}
 }
 
-// The kernel cuts what the switch has joined, and computes the checksums: the
-// frames that arrive show whether headers, identifications and sums were right.
-func TestKernelReadsSuperPacketsAsMeant(t *testing.T) {
+// The kernel segments coalesced packets and computes the checksums: the
+// received frames verify headers, identifications and sums.
+func TestKernelAcceptsGSOMetadata(t *testing.T) {
 	const count, size = 15, 1000
 	lost := []byte{3, 4, 9}
 	for _, v6 := range []bool{false, true} {
@@ -114,18 +114,18 @@ func TestKernelReadsSuperPacketsAsMeant(t *testing.T) {
 	}
 }
 
-func TestStarLearnsFloodsAndBlocks(t *testing.T) {
+func TestSwitchLearnsFloodsAndBlocks(t *testing.T) {
 	at, hosts := cables(t, 3, 1500)
 	s := run(t, at, 3, nil)
 	taps := []*tap{openTap(t, hosts[0]), openTap(t, hosts[1]), openTap(t, hosts[2])}
-	// Stations of our own behind the hosts: the switch may have heard the hosts.
+	// Addresses other than the hosts', which the switch may have learnt.
 	station := func(i int) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 9, byte(i)} }
 	frame := func(from int, to net.HardwareAddr, what byte) []byte {
-		b := append(slices.Concat(to, station(from)), 0x88, 0xb5, what) // for experiments
+		b := append(slices.Concat(to, station(from)), 0x88, 0xb5, what) // experimental EtherType
 		return append(b, make([]byte, 60)...)
 	}
-	// A frame for everyone follows each: when host 2 has it, the other has gone
-	// wherever it goes.
+	// A broadcast follows each frame: when host 2 has it, the frame has been
+	// forwarded.
 	say := func(from, to int) []byte {
 		b := frame(from, station(to), byte(to))
 		taps[from].send(t, b)
@@ -158,7 +158,7 @@ func TestStarLearnsFloodsAndBlocks(t *testing.T) {
 	heard("answer", say(1, 0), 0)
 	heard("known", say(0, 1), 1)
 	must(t, s.SetPort(1, false))
-	heard("down", say(0, 1), 2) // forgotten, and flooded
+	heard("down", say(0, 1), 2) // flushed from the FDB, and flooded
 	must(t, s.SetPort(1, true))
 	heard("up", say(0, 1), 1, 2)
 	st := s.Stats()
@@ -167,7 +167,7 @@ func TestStarLearnsFloodsAndBlocks(t *testing.T) {
 	}
 }
 
-func TestPathChangesWhileTrafficFlows(t *testing.T) {
+func TestSetHandlerDuringTraffic(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
 	s := run(t, at, 2, nil)
 	a, b := openUDP(t, hosts[0].do, hosts[0].v6), openUDP(t, hosts[1].do, hosts[1].v6)
@@ -201,13 +201,13 @@ func TestPathChangesWhileTrafficFlows(t *testing.T) {
 	}
 }
 
-func TestDelayIsKept(t *testing.T) {
+func TestHandlerDelayIsApplied(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
 	const by = 300 * time.Microsecond
 	run(t, at, 2, func(c *Config) { c.Ports[0].In = &delay{by: by} })
 	a, b := openUDP(t, hosts[0].do, hosts[0].v6), openUDP(t, hosts[1].do, hosts[1].v6)
 	var took []time.Duration
-	for range 20 { // a busy machine takes its time now and then, but not always
+	for range 20 { // retried: the machine may be busy
 		took = took[:0]
 		for range 100 {
 			start := time.Now()
@@ -229,7 +229,7 @@ func TestDelayIsKept(t *testing.T) {
 	t.Errorf("nine of ten frames took %v or more, asked for %v", took[10], by)
 }
 
-func TestIdleSwitchSleeps(t *testing.T) {
+func TestIdleSwitchUsesNoCPU(t *testing.T) {
 	at, _ := cables(t, 2, 1500)
 	s := run(t, at, 2, nil)
 	time.Sleep(50 * time.Millisecond)

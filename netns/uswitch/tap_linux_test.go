@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tap sees the frames that arrive at a host's interface, and sends any.
+// tap receives and sends raw frames on a host's interface.
 type tap struct{ fd int }
 
 func openTap(tb testing.TB, h *host) *tap {
@@ -34,11 +34,11 @@ func openTap(tb testing.TB, h *host) *tap {
 	return t
 }
 
-// frames returns what arrives until n have, or none does for a while. The hosts'
-// own chatter (group membership) is left out.
+// frames returns received frames until there are n or none arrives for a while.
+// It skips the group membership reports of hosts.
 func (t *tap) frames(n int) (all [][]byte) { return t.read(n, 0) }
 
-// waiting returns what has arrived.
+// waiting returns the frames already received.
 func (t *tap) waiting() [][]byte { return t.read(1000, unix.MSG_DONTWAIT) }
 
 func (t *tap) read(n, flags int) (all [][]byte) {
@@ -63,9 +63,9 @@ func (t *tap) send(tb testing.TB, b []byte) {
 	must(tb, unix.Send(t.fd, b, 0))
 }
 
-// computeInKernel makes the switch's interface cut super-packets and compute their
-// checksums when the switch sends: what arrives is then the kernel's own reading
-// of what the switch said.
+// computeInKernel makes the switch's interface segment GSO packets and compute
+// checksums on send: received frames show how the kernel interprets the
+// messages of the switch.
 func computeInKernel(tb testing.TB, at *namespace, name string) {
 	tb.Helper()
 	must(tb, at.do(func() error {
@@ -96,17 +96,17 @@ func ethtoolOff(name string, command uint32) error {
 	return nil
 }
 
-// ident is the IPv4 identification of a frame.
+// ident returns the IPv4 identification of a frame.
 func ident(b []byte) int { return int(binary.BigEndian.Uint16(b[etherLen+4:])) }
 
-// openTaggedTap opens a tap that is told of tags.
+// openTaggedTap opens a tap that reports VLAN tags.
 func openTaggedTap(tb testing.TB, h *host) *tap {
 	t := openTap(tb, h)
 	must(tb, unix.SetsockoptInt(t.fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1))
 	return t
 }
 
-// tag returns the tag of the next frame for experiments.
+// tag returns the VLAN tag of the next experimental frame.
 func (t *tap) tag(tb testing.TB) uint16 {
 	tb.Helper()
 	b, oob := make([]byte, 2000), make([]byte, 100)

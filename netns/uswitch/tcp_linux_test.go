@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// TestTCPArrivesWhole sends a stream of super-packets through Paths that lose,
-// repeat and reorder. The receiving kernel checks every checksum, for it gets no
-// frame that is partial.
-func TestTCPArrivesWhole(t *testing.T) {
+// TestTCPSurvivesLossDuplicationAndReordering sends GSO packets through
+// FrameHandlers that drop, duplicate and reorder. The receiving kernel verifies
+// every checksum, because no frame is partial.
+func TestTCPSurvivesLossDuplicationAndReordering(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		for name, path := range map[string]func(seed uint64) FrameHandler{
 			"transparent": func(uint64) FrameHandler { return nil },
@@ -35,14 +35,14 @@ func TestTCPArrivesWhole(t *testing.T) {
 				}
 				st := s.Stats()
 				if SupportsUDPGSO() && (st.Ports[0].In.GSOPackets == 0 || st.Ports[1].Out.GSOPackets == 0) {
-					t.Errorf("%d super-packets in, %d out: they were to be tested", st.Ports[0].In.GSOPackets, st.Ports[1].Out.GSOPackets)
+					t.Errorf("%d GSO packets in, %d out: the test needs some", st.Ports[0].In.GSOPackets, st.Ports[1].Out.GSOPackets)
 				}
 			})
 		}
 	}
 }
 
-// transfer sends b from one host to another over TCP and returns what arrives.
+// transfer sends b between two hosts over TCP and returns the received bytes.
 func transfer(t *testing.T, from, to *host, v6 bool, b []byte) []byte {
 	t.Helper()
 	var l net.Listener
@@ -74,7 +74,7 @@ func transfer(t *testing.T, from, to *host, v6 bool, b []byte) []byte {
 	return got
 }
 
-// unkind does a little of everything that keeps a stream whole.
+// unkind drops, duplicates and delays some frames.
 type unkind struct{ rng *rand.Rand }
 
 func (u *unkind) Apply(_ time.Duration, f Frame, emit Emit) {

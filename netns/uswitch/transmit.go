@@ -2,10 +2,10 @@ package uswitch
 
 import "unsafe"
 
-// transmit puts a frame on its way out of a port, joined to the one before it if
-// it follows on that.
+// transmit queues a frame for a port, coalesced with the previous one if
+// possible.
 func (c *core) transmit(p *port, f Frame) {
-	drops := &p.counts[Out].Drops
+	drops := &p.counters[Out].Drops
 	if !p.fits(f.Bytes) {
 		drops.TooBig++
 		return
@@ -16,29 +16,29 @@ func (c *core) transmit(p *port, f Frame) {
 	}
 	b := f.Bytes
 	if unsafe.SliceData(b) == unsafe.SliceData(c.stable) && len(b) == len(c.stable) {
-		b = c.stable // with what follows it in memory, for join to see
+		b = c.stable // with its capacity, which coalesce needs
 	} else {
 		b = c.copy(b)
 	}
-	if f.ChecksumPartial && p.used > 0 && p.messages[p.used-1].join(b) {
+	if f.ChecksumPartial && p.pending > 0 && p.messages[p.pending-1].coalesce(b) {
 		return
 	}
 	m := c.message(p)
-	m.start(b, f.ChecksumPartial)
-	if c.singleUDP && m.layout.proto == protoUDP {
+	m.setFrame(b, f.ChecksumPartial)
+	if c.noUDPGSO && m.layout.proto == protoUDP {
 		m.open = false
 	}
 }
 
-func (c *core) transmitWhole(p *port, k *packet) {
+func (c *core) transmitPacket(p *port, k *packet) {
 	if n, longest, _ := k.frames(); !p.fits(k.bytes[:min(longest, len(k.bytes))]) {
-		p.counts[Out].Drops.TooBig += uint64(n)
+		p.counters[Out].Drops.TooBig += uint64(n)
 		return
 	}
-	c.message(p).whole(k)
+	c.message(p).setPacket(k)
 }
 
-// fits reports whether the port's interface takes a frame. A tag is extra.
+// fits reports whether a frame fits the MTU of the interface, plus a VLAN tag.
 func (p *port) fits(b []byte) bool {
 	room := p.mtu + etherLen
 	if len(b) > room && len(b) <= room+4 && b[12] == etherVLAN>>8 && b[13] == etherVLAN&0xff {
@@ -48,19 +48,19 @@ func (p *port) fits(b []byte) bool {
 }
 
 func (c *core) message(p *port) *message {
-	if p.used == len(p.messages) {
+	if p.pending == len(p.messages) {
 		p.messages = append(p.messages, message{})
 	}
-	p.used++
+	p.pending++
 	c.pending++
-	return &p.messages[p.used-1]
+	return &p.messages[p.pending-1]
 }
 
-// copy keeps bytes of a Path's until flush.
+// copy copies a FrameHandler's bytes to a buffer that is valid until flush.
 func (c *core) copy(b []byte) []byte {
 	start := len(c.copies)
 	if start+len(b) > cap(c.copies) {
-		// What has been handed out stays where it is; this is the next piece.
+		// Earlier copies stay in the old buffer.
 		c.copies, start = make([]byte, 0, max(2*flushCopies, len(b))), 0
 	}
 	c.copies = append(c.copies, b...)
@@ -75,22 +75,22 @@ func (c *core) flushIfFull() {
 	}
 }
 
-// flush sends everything that is on its way out.
+// flush sends all pending messages.
 func (c *core) flush() {
 	if c.pending > 0 {
 		for _, p := range c.ports {
-			if p.used == 0 {
+			if p.pending == 0 {
 				continue
 			}
-			ms := p.messages[:p.used]
+			ms := p.messages[:p.pending]
 			for i := range ms {
 				ms[i].finish()
 			}
 			c.send(p, ms)
-			p.used = 0
+			p.pending = 0
 		}
 		c.pending = 0
 	}
 	c.copies = c.copies[:0]
-	c.held.giveBack()
+	c.delayed.releaseLent()
 }

@@ -2,8 +2,8 @@ package uswitch
 
 import "encoding/binary"
 
-// vnetLen is the length of struct virtio_net_hdr, which the kernel puts before
-// each frame of a packet socket with PACKET_VNET_HDR.
+// vnetLen is the size of struct virtio_net_hdr, which precedes each frame of a
+// packet socket with PACKET_VNET_HDR.
 const vnetLen = 10
 
 const (
@@ -12,11 +12,11 @@ const (
 	gsoNone  = 0
 	gsoTCPv4 = 1
 	gsoTCPv6 = 4
-	gsoUDP   = 5    // segments are datagrams (not fragments: that is 3)
-	gsoECN   = 0x80 // the first segment alone has TCP's CWR flag
+	gsoUDP   = 5    // VIRTIO_NET_HDR_GSO_UDP_L4
+	gsoECN   = 0x80 // only the first segment has the CWR flag
 )
 
-// vnetHeader says what is left to be done to a frame.
+// vnetHeader is struct virtio_net_hdr.
 type vnetHeader struct {
 	flags, gsoType                              uint8
 	headerLen, gsoSize, checksumAt, checksumOff uint16
@@ -39,7 +39,7 @@ func (v *vnetHeader) put(b []byte) {
 	n.PutUint16(b[8:], v.checksumOff)
 }
 
-// matches reports whether the kind of super-packet that v names is what l says.
+// matches reports whether the GSO type agrees with l.
 func (v *vnetHeader) matches(l *layout) bool {
 	switch v.gsoType &^ gsoECN {
 	case gsoUDP:

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-func TestHeldFramesLeaveInTheOrderOfTheirTimes(t *testing.T) {
+func TestDelayQueueOrdersByTime(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	h := held{maxFrames: 1000, maxBytes: 1 << 30}
+	h := delayQueue{maxFrames: 1000, maxBytes: 1 << 30}
 	type want struct {
 		due time.Duration
 		seq uint64
@@ -19,7 +19,7 @@ func TestHeldFramesLeaveInTheOrderOfTheirTimes(t *testing.T) {
 	for i := range 20_000 {
 		due := now + time.Duration(rng.IntN(50))
 		b := bytes.Repeat([]byte{byte(i)}, 14+rng.IntN(3000))
-		if h.put(due, heldFrame{port: int32(i)}, b) {
+		if h.put(due, delayedFrame{port: int32(i)}, b) {
 			model = append(model, want{due, uint64(i)})
 		}
 		now += time.Duration(rng.IntN(3))
@@ -45,41 +45,41 @@ func TestHeldFramesLeaveInTheOrderOfTheirTimes(t *testing.T) {
 				t.Fatalf("at %v a frame due at %v was not given out", now, m.due)
 			}
 		}
-		h.giveBack()
+		h.releaseLent()
 	}
 	if taken < 19_000 {
 		t.Errorf("only %d of 20000 left", taken)
 	}
 }
 
-func TestHeldFramesAreBounded(t *testing.T) {
-	h := held{maxFrames: 10, maxBytes: 100_000}
+func TestDelayQueueIsBounded(t *testing.T) {
+	h := delayQueue{maxFrames: 10, maxBytes: 100_000}
 	frame := make([]byte, 60)
 	for i := range 20 {
-		if got, want := h.put(1, heldFrame{}, frame), i < 10; got != want {
+		if got, want := h.put(1, delayedFrame{}, frame), i < 10; got != want {
 			t.Fatalf("frame %d taken: %v", i, got)
 		}
 	}
-	h = held{maxFrames: 1000, maxBytes: 100_000}
+	h = delayQueue{maxFrames: 1000, maxBytes: 100_000}
 	n := 0
-	for h.put(time.Duration(n), heldFrame{}, make([]byte, 9000)) {
+	for h.put(time.Duration(n), delayedFrame{}, make([]byte, 9000)) {
 		n++
 	}
 	if n != 100_000/9344 || h.bytes > h.maxBytes {
 		t.Errorf("%d frames in %d bytes", n, h.bytes)
 	}
-	if h.put(1, heldFrame{}, make([]byte, 1<<17)) {
+	if h.put(1, delayedFrame{}, make([]byte, 1<<17)) {
 		t.Error("a frame longer than any was taken")
 	}
-	// Buffers of one size must not keep those of another out for ever.
+	// Free buffers of one size must not block those of another forever.
 	for {
 		if _, ok := h.take(Never); !ok {
 			break
 		}
 	}
-	h.giveBack()
+	h.releaseLent()
 	for range 300 {
-		if !h.put(1, heldFrame{}, frame) {
+		if !h.put(1, delayedFrame{}, frame) {
 			t.Fatal("no room, though all had left")
 		}
 	}
@@ -88,13 +88,13 @@ func TestHeldFramesAreBounded(t *testing.T) {
 	}
 }
 
-func TestHoldingDoesNotAllocateOnceGrown(t *testing.T) {
-	h := held{maxFrames: 1000, maxBytes: 1 << 20}
+func TestDelayQueueDoesNotAllocateInSteadyState(t *testing.T) {
+	h := delayQueue{maxFrames: 1000, maxBytes: 1 << 20}
 	frame := make([]byte, 1500)
 	now := time.Duration(0)
 	run := func() {
 		for i := range 16 {
-			h.put(now+time.Duration(i), heldFrame{}, frame)
+			h.put(now+time.Duration(i), delayedFrame{}, frame)
 		}
 		now += 20
 		for {
@@ -102,7 +102,7 @@ func TestHoldingDoesNotAllocateOnceGrown(t *testing.T) {
 				break
 			}
 		}
-		h.giveBack()
+		h.releaseLent()
 	}
 	run()
 	if n := testing.AllocsPerRun(100, run); n != 0 {

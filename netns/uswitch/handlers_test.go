@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// lossy loses a share of the frames.
+// lossy drops a fraction of the frames.
 type lossy struct {
 	rng *rand.PCG
 	ppm uint64

@@ -2,46 +2,47 @@ package uswitch
 
 import "time"
 
-// bufferSizes are those that held frames are kept in, for the usual MTUs.
+// bufferSizes are the buffer sizes of delayed frames, for the usual MTUs.
 var bufferSizes = [...]int{256, 1152, 1664, 2432, 4480, 9344, 1<<16 + 256}
 
-// heldFrame is a frame that leaves later.
-type heldFrame struct {
+// delayedFrame is a frame to be forwarded later.
+type delayedFrame struct {
 	bytes   []byte
-	size    uint8 // index in bufferSizes
+	class   uint8 // index in bufferSizes
 	dir     Direction
 	partial bool
 	port    int32
-	epoch   uint32 // of the port: one that went down meanwhile lost the frame
+	epoch   uint32 // of the port: frames are dropped if it went down
 }
 
-type heldKey struct {
+type delayKey struct {
 	due  time.Duration
-	seq  uint64 // ties leave in the order they came
+	seq  uint64 // ties are sent in FIFO order
 	slot uint32
 }
 
-func (k heldKey) before(o heldKey) bool {
+func (k delayKey) before(o delayKey) bool {
 	return k.due < o.due || (k.due == o.due && k.seq < o.seq)
 }
 
-// held is what leaves later, soonest first, within limits. Buffers are used again.
-type held struct {
+// delayQueue is a priority queue of delayed frames with pooled buffers, limited
+// in frames and bytes.
+type delayQueue struct {
 	maxFrames, maxBytes   int
-	bytes                 int // of frames held or lent
-	allocated             int // and of free buffers
+	bytes                 int // buffers of queued and lent frames
+	allocated             int // bytes and the free buffers
 	framesPeak, bytesPeak int
 
-	heap  []heldKey
-	slots []heldFrame
+	heap  []delayKey
+	slots []delayedFrame
 	free  []uint32
 	seq   uint64
 	pool  [len(bufferSizes)][][]byte
-	lent  []heldFrame // taken, and not yet given back
+	lent  []delayedFrame // returned by take since releaseLent
 }
 
-// put copies b to be taken at due; false if there is no room.
-func (h *held) put(due time.Duration, f heldFrame, b []byte) bool {
+// put adds a copy of b, due at due; false if the queue is full.
+func (h *delayQueue) put(due time.Duration, f delayedFrame, b []byte) bool {
 	class := 0
 	for class < len(bufferSizes) && bufferSizes[class] < len(b) {
 		class++
@@ -49,7 +50,7 @@ func (h *held) put(due time.Duration, f heldFrame, b []byte) bool {
 	if class == len(bufferSizes) || len(h.heap) >= h.maxFrames || h.bytes+bufferSizes[class] > h.maxBytes {
 		return false
 	}
-	f.size = uint8(class)
+	f.class = uint8(class)
 	f.bytes = append(h.buffer(class), b...)
 	slot := uint32(len(h.slots))
 	if k := len(h.free); k > 0 {
@@ -58,14 +59,14 @@ func (h *held) put(due time.Duration, f heldFrame, b []byte) bool {
 	} else {
 		h.slots = append(h.slots, f)
 	}
-	h.push(heldKey{due, h.seq, slot})
+	h.push(delayKey{due, h.seq, slot})
 	h.seq++
 	h.framesPeak = max(h.framesPeak, len(h.heap))
 	h.bytesPeak = max(h.bytesPeak, h.bytes)
 	return true
 }
 
-func (h *held) buffer(class int) []byte {
+func (h *delayQueue) buffer(class int) []byte {
 	size := bufferSizes[class]
 	h.bytes += size
 	if p := &h.pool[class]; len(*p) > 0 {
@@ -73,7 +74,7 @@ func (h *held) buffer(class int) []byte {
 		*p = (*p)[:len(*p)-1]
 		return b
 	}
-	if h.allocated += size; h.allocated > h.maxBytes { // free buffers of other sizes are in the way
+	if h.allocated += size; h.allocated > h.maxBytes { // release free buffers of other sizes
 		for i := range h.pool {
 			h.allocated -= len(h.pool[i]) * bufferSizes[i]
 			h.pool[i] = nil
@@ -82,39 +83,39 @@ func (h *held) buffer(class int) []byte {
 	return make([]byte, 0, size)
 }
 
-// next is when the soonest frame leaves.
-func (h *held) next() time.Duration {
+// next returns when the first frame is due.
+func (h *delayQueue) next() time.Duration {
 	if len(h.heap) == 0 {
 		return Never
 	}
 	return h.heap[0].due
 }
 
-// take returns a frame that is due. Its bytes are valid until giveBack.
-func (h *held) take(now time.Duration) (heldFrame, bool) {
+// take removes and returns a due frame. Its bytes are valid until releaseLent.
+func (h *delayQueue) take(now time.Duration) (delayedFrame, bool) {
 	if len(h.heap) == 0 || h.heap[0].due > now {
-		return heldFrame{}, false
+		return delayedFrame{}, false
 	}
 	slot := h.pop().slot
 	f := h.slots[slot]
-	h.slots[slot] = heldFrame{}
+	h.slots[slot] = delayedFrame{}
 	h.free = append(h.free, slot)
 	h.lent = append(h.lent, f)
 	return f, true
 }
 
-// giveBack makes the buffers of all frames taken usable again.
-func (h *held) giveBack() {
+// releaseLent returns the buffers of all taken frames to the pool.
+func (h *delayQueue) releaseLent() {
 	for i := range h.lent {
 		f := &h.lent[i]
-		h.bytes -= bufferSizes[f.size]
-		h.pool[f.size] = append(h.pool[f.size], f.bytes[:0])
+		h.bytes -= bufferSizes[f.class]
+		h.pool[f.class] = append(h.pool[f.class], f.bytes[:0])
 		f.bytes = nil
 	}
 	h.lent = h.lent[:0]
 }
 
-func (h *held) push(k heldKey) {
+func (h *delayQueue) push(k delayKey) {
 	h.heap = append(h.heap, k)
 	i := len(h.heap) - 1
 	for i > 0 {
@@ -128,7 +129,7 @@ func (h *held) push(k heldKey) {
 	h.heap[i] = k
 }
 
-func (h *held) pop() heldKey {
+func (h *delayQueue) pop() delayKey {
 	top := h.heap[0]
 	n := len(h.heap) - 1
 	k := h.heap[n]

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-func TestCutFramesAreThoseOfTheWire(t *testing.T) {
+func TestSegmenterMatchesKernelSegmentation(t *testing.T) {
 	for _, k := range kinds {
 		for _, n := range []struct{ size, payload int }{{1000, 5000}, {1000, 4001}, {8, 333}, {4140, 4140 * 15}, {1400, 1400}, {1400, 10}} {
 			const flags = tcpCWR | tcpPSH | tcpFIN
 			p := super(t, k, n.size, n.payload, flags)
 			before := bytes.Clone(p.bytes)
 			want := pieces(t, k, n.size, p, flags)
-			var c cutter
+			var c segmenter
 			if !c.begin(p) || c.n != len(want) {
 				t.Fatalf("%s %v: %d frames, want %d", k.name, n, c.n, len(want))
 			}
@@ -22,9 +22,9 @@ func TestCutFramesAreThoseOfTheWire(t *testing.T) {
 					t.Fatalf("%s %v, frame %d:\n%x\nwant\n%x", k.name, n, i, got[:min(100, len(got))], w[:min(100, len(w))])
 				}
 			}
-			c.end()
+			c.restore()
 			if !bytes.Equal(p.bytes, before) {
-				t.Errorf("%s %v: the super-packet was not put back as it was", k.name, n)
+				t.Errorf("%s %v: the GSO packet was not restored", k.name, n)
 			}
 			if frames, longest, total := p.frames(); frames != len(want) || longest != len(want[0]) || total != len(bytes.Join(want, nil)) {
 				t.Errorf("%s %v: counted as %d frames, %d and %d bytes", k.name, n, frames, longest, total)
@@ -33,7 +33,7 @@ func TestCutFramesAreThoseOfTheWire(t *testing.T) {
 	}
 }
 
-func TestCutRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestSegmenterRejectsUnknownPackets(t *testing.T) {
 	good := func() *packet { return super(t, kinds[0], 100, 1000, 0) }
 	for name, spoil := range map[string]func(*packet){
 		"kind of another protocol": func(p *packet) { p.vnet.gsoType = gsoTCPv4 },
@@ -44,22 +44,22 @@ func TestCutRefusesWhatItDoesNotKnow(t *testing.T) {
 	} {
 		p := good()
 		spoil(p)
-		var c cutter
+		var c segmenter
 		if c.begin(p) {
 			t.Errorf("%s: was cut", name)
 		}
 	}
 }
 
-// What is cut, and joined again where nothing is missing, must be the same frames:
-// the messages are taken apart here as a kernel does it.
-func TestJoinedFramesAreThoseThatWereCut(t *testing.T) {
+// Segmenting and coalescing must give the same frames. The test segments the
+// messages as the kernel does.
+func TestCoalescedFramesEqualSegments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		k := kinds[rng.IntN(len(kinds))]
 		size := 1 + rng.IntN(3000)
 		p := super(t, k, size, 1+rng.IntN(min(60000, size*80)), byte(rng.IntN(2))*tcpPSH)
-		var c cutter
+		var c segmenter
 		if !c.begin(p) {
 			t.Fatal("not cut")
 		}
@@ -71,13 +71,13 @@ func TestJoinedFramesAreThoseThatWereCut(t *testing.T) {
 				continue
 			}
 			want = append(want, bytes.Clone(f))
-			if len(ms) > 0 && ms[len(ms)-1].join(f) {
+			if len(ms) > 0 && ms[len(ms)-1].coalesce(f) {
 				continue
 			}
 			ms = append(ms, message{})
-			ms[len(ms)-1].start(f, true)
+			ms[len(ms)-1].setFrame(f, true)
 		}
-		c.end()
+		c.restore()
 		var got [][]byte
 		for i := range ms {
 			got = append(got, takeApart(t, &ms[i])...)
@@ -93,24 +93,24 @@ func TestJoinedFramesAreThoseThatWereCut(t *testing.T) {
 	}
 }
 
-// takeApart returns the frames of a message that is about to be sent.
+// takeApart returns the frames of a message to be sent.
 func takeApart(t *testing.T, m *message) (all [][]byte) {
 	t.Helper()
 	m.finish()
 	p := packet{vnet: parseVnet(m.vnet[:])}
-	p.bytes = append(p.bytes, m.headers[:m.nheader]...)
-	for _, piece := range m.pieces[:m.npieces] {
+	p.bytes = append(p.bytes, m.headers[:m.headerLen]...)
+	for _, piece := range m.iovs[:m.iovCount] {
 		p.bytes = append(p.bytes, piece...)
 	}
 	if n, _, total := p.frames(); n != m.frames || total != m.bytes() {
 		t.Fatalf("message of %d frames and %d bytes says %d and %d", n, total, m.frames, m.bytes())
 	}
-	if !p.super() {
+	if !p.isGSO() {
 		return [][]byte{p.bytes}
 	}
-	var c cutter
+	var c segmenter
 	if !c.begin(&p) {
-		t.Fatal("the super-packet cannot be cut")
+		t.Fatal("the GSO packet cannot be segmented")
 	}
 	for i := range c.n {
 		all = append(all, bytes.Clone(c.frame(i)))
@@ -118,28 +118,28 @@ func takeApart(t *testing.T, m *message) (all [][]byte) {
 	return all
 }
 
-func TestWholeSuperPacketIsOneMessageAgain(t *testing.T) {
+func TestUnchangedGSOPacketIsCoalescedToOneMessage(t *testing.T) {
 	for _, k := range kinds {
 		const flags = tcpCWR | tcpPSH
 		p := super(t, k, 4140, 4140*14+100, flags)
 		before := bytes.Clone(p.bytes)
-		var c cutter
+		var c segmenter
 		c.begin(p)
 		var m message
 		for i := range c.n {
 			f := c.frame(i)
 			if i == 0 {
-				m.start(f, true)
-			} else if !m.join(f) {
+				m.setFrame(f, true)
+			} else if !m.coalesce(f) {
 				t.Fatalf("%s: frame %d was not joined", k.name, i)
 			}
 		}
-		c.end()
+		c.restore()
 		m.finish()
-		if m.npieces != 1 {
-			t.Errorf("%s: gathered from %d places, though it lies in one", k.name, m.npieces)
+		if m.iovCount != 1 {
+			t.Errorf("%s: gathered from %d places, though it lies in one", k.name, m.iovCount)
 		}
-		if got := append(bytes.Clone(m.headers[:m.nheader]), m.pieces[0]...); !bytes.Equal(got, before) {
+		if got := append(bytes.Clone(m.headers[:m.headerLen]), m.iovs[0]...); !bytes.Equal(got, before) {
 			t.Errorf("%s: headers\n%x, want\n%x", k.name, got[:80], before[:80])
 		}
 		v := parseVnet(m.vnet[:])
@@ -152,7 +152,7 @@ func TestWholeSuperPacketIsOneMessageAgain(t *testing.T) {
 	}
 }
 
-func TestStrangersAreNotJoined(t *testing.T) {
+func TestFramesOfOtherFlowsAreNotCoalesced(t *testing.T) {
 	body := make([]byte, 500)
 	for _, k := range kinds {
 		first := packetSpec{kind: k, id: 9, seq: 1000, payload: body}
@@ -160,10 +160,10 @@ func TestStrangersAreNotJoined(t *testing.T) {
 		next.id, next.seq = 10, 1500
 		same := func(change func(*packetSpec)) bool {
 			var m message
-			m.start(partial(t, first.frame(t)), true)
+			m.setFrame(partial(t, first.frame(t)), true)
 			s := next
 			change(&s)
-			return m.join(partial(t, s.frame(t)))
+			return m.coalesce(partial(t, s.frame(t)))
 		}
 		if !same(func(*packetSpec) {}) || !same(func(s *packetSpec) { s.payload = body[:20] }) {
 			t.Errorf("%s: the next frame was not joined", k.name)
@@ -187,22 +187,22 @@ func TestStrangersAreNotJoined(t *testing.T) {
 	}
 }
 
-func TestNothingFollowsAShortOrLastFrame(t *testing.T) {
+func TestShortOrLastFrameEndsMessage(t *testing.T) {
 	body := make([]byte, 500)
 	for _, k := range kinds {
 		frame := func(i int, flags byte, payload []byte) []byte {
 			return partial(t, packetSpec{kind: k, id: uint16(i), seq: uint32(i) * 500, flags: flags, payload: payload}.frame(t))
 		}
 		var m message
-		m.start(frame(0, 0, body), true)
-		if !m.join(frame(1, 0, body[:100])) || m.join(frame(2, 0, body[:100])) {
+		m.setFrame(frame(0, 0, body), true)
+		if !m.coalesce(frame(1, 0, body[:100])) || m.coalesce(frame(2, 0, body[:100])) {
 			t.Errorf("%s: a frame was joined behind a shorter one", k.name)
 		}
 		if !k.tcp {
 			continue
 		}
-		m.start(frame(0, 0, body), true)
-		if !m.join(frame(1, tcpPSH, body)) || m.join(frame(2, 0, body)) {
+		m.setFrame(frame(0, 0, body), true)
+		if !m.coalesce(frame(1, tcpPSH, body)) || m.coalesce(frame(2, 0, body)) {
 			t.Errorf("%s: a segment was joined behind one that pushes", k.name)
 		}
 	}
@@ -213,25 +213,25 @@ func TestMessageStaysWithinLimits(t *testing.T) {
 		var m message
 		body := make([]byte, n)
 		spec := packetSpec{kind: kinds[0], payload: body}
-		m.start(partial(t, spec.frame(t)), true)
+		m.setFrame(partial(t, spec.frame(t)), true)
 		for i := 1; i < 200; i++ {
 			spec.id = uint16(i)
-			if !m.join(partial(t, spec.frame(t))) {
+			if !m.coalesce(partial(t, spec.frame(t))) {
 				break
 			}
 		}
-		if m.frames > maxJoined || m.npieces > maxPieces || m.payload+28 > maxIP || m.frames < 10 {
-			t.Errorf("%d bytes each: %d frames in %d pieces, %d bytes", n, m.frames, m.npieces, m.payload)
+		if m.frames > maxSegments || m.iovCount > maxIovecs || m.payload+28 > maxIP || m.frames < 10 {
+			t.Errorf("%d bytes each: %d frames in %d pieces, %d bytes", n, m.frames, m.iovCount, m.payload)
 		}
 	}
 }
 
-// A kernel before 6.2 takes no UDP super-packets; those of TCP it does.
-func TestDatagramsStaySingleForKernelsThatTakeNoOthers(t *testing.T) {
+// A kernel before 6.2 accepts TCP GSO packets but not UDP.
+func TestUDPIsNotCoalescedWithoutKernelUDPGSO(t *testing.T) {
 	for _, k := range kinds {
 		for _, single := range []bool{false, true} {
 			r := newRig(t, 2, func(c *Config) { c.Ports[0].In = spy(func(Frame) {}) })
-			r.singleUDP = single
+			r.noUDPGSO = single
 			p := super(t, k, 1000, 5000, 0)
 			r.receive(r.ports[0], p)
 			r.flush()

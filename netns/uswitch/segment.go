@@ -1,0 +1,135 @@
+package uswitch
+
+import "encoding/binary"
+
+// TCP flags that belong to only one segment of a GSO packet.
+const (
+	tcpFIN = 0x01
+	tcpPSH = 0x08
+	tcpCWR = 0x80
+)
+
+// packet is a received frame or GSO packet.
+type packet struct {
+	bytes []byte
+	vnet  vnetHeader
+}
+
+// checksumPartial reports whether the transport checksum is not computed yet.
+func (p *packet) checksumPartial() bool { return p.vnet.flags&vnetNeedsChecksum != 0 }
+
+// isGSO reports whether p is a GSO packet.
+func (p *packet) isGSO() bool { return p.vnet.gsoType&^gsoECN != gsoNone && p.vnet.gsoSize != 0 }
+
+// headerLen returns the length of the headers of a GSO packet according to its
+// vnet header, accurate enough to count frames.
+func (p *packet) headerLen() int {
+	at := int(p.vnet.checksumAt)
+	if p.vnet.gsoType&^gsoECN == gsoUDP {
+		return min(at+8, len(p.bytes))
+	}
+	if at+12 >= len(p.bytes) {
+		return len(p.bytes)
+	}
+	return min(at+int(p.bytes[at+12]>>4)*4, len(p.bytes))
+}
+
+// frames returns the number of frames of p, the length of the longest, and
+// their total length.
+func (p *packet) frames() (n, longest, total int) {
+	if !p.isGSO() {
+		return 1, len(p.bytes), len(p.bytes)
+	}
+	header, size := p.headerLen(), int(p.vnet.gsoSize)
+	payload := len(p.bytes) - header
+	n = max(1, (payload+size-1)/size)
+	return n, header + min(size, payload), n*header + payload
+}
+
+// completeChecksum computes the checksum that the kernel left out.
+func (p *packet) completeChecksum() {
+	at, field := int(p.vnet.checksumAt), int(p.vnet.checksumAt)+int(p.vnet.checksumOff)
+	if !p.checksumPartial() || p.isGSO() || field+2 > len(p.bytes) {
+		return
+	}
+	check := ^fold(sum(p.bytes[at:]))
+	if check == 0 {
+		check = 0xffff // UDP: 0 means no checksum; both are equal in ones' complement
+	}
+	binary.BigEndian.PutUint16(p.bytes[field:], check)
+	p.vnet.flags &^= vnetNeedsChecksum
+}
+
+// completeInnerChecksum computes the partial checksum of an inner header, as of
+// a tunnel, so that Frame.ChecksumPartial always means the outermost transport
+// header.
+func (p *packet) completeInnerChecksum() {
+	if !p.checksumPartial() {
+		return
+	}
+	l, ok := parse(p.bytes)
+	if !ok || int(p.vnet.checksumAt) != l.l4 || l.l4+int(p.vnet.checksumOff) != l.checksumAt() {
+		p.completeChecksum()
+	}
+}
+
+// segmenter splits a GSO packet into frames in place, one at a time: it writes
+// the headers of a frame over the end of the payload before it, and restores
+// that payload afterwards. Only one frame is valid at a time, and nothing may
+// be sent before restore.
+type segmenter struct {
+	bytes       []byte
+	layout      layout
+	segmentSize int // payload of each frame but the last
+	n           int
+	headers     [maxHeader]byte
+	covered     [maxHeader]byte
+	coveredAt   int // offset where headers cover payload; -1 if none
+}
+
+// begin prepares to segment p; false if p is not a known kind of GSO packet.
+func (c *segmenter) begin(p *packet) bool {
+	l, ok := parse(p.bytes)
+	if !ok || !p.vnet.matches(&l) || !p.checksumPartial() || len(p.bytes) == l.payload {
+		return false
+	}
+	c.bytes, c.layout, c.segmentSize, c.coveredAt = p.bytes, l, int(p.vnet.gsoSize), -1
+	c.n = (len(p.bytes) - l.payload + c.segmentSize - 1) / c.segmentSize
+	copy(c.headers[:l.payload], p.bytes)
+	return true
+}
+
+// frame returns frame k, valid until the next call of frame or restore.
+func (c *segmenter) frame(k int) []byte {
+	c.restore()
+	l := &c.layout
+	c.coveredAt = k * c.segmentSize
+	f := c.bytes[c.coveredAt:min(len(c.bytes), c.coveredAt+l.payload+c.segmentSize)]
+	copy(c.covered[:l.payload], f)
+	h := f[:l.payload]
+	copy(h, c.headers[:l.payload])
+	if !l.v6 {
+		id := h[l.l3+4:]
+		binary.BigEndian.PutUint16(id, binary.BigEndian.Uint16(id)+uint16(k))
+	}
+	if l.proto == protoTCP {
+		seq := h[l.l4+4:]
+		binary.BigEndian.PutUint32(seq, binary.BigEndian.Uint32(seq)+uint32(c.coveredAt))
+		if k > 0 {
+			h[l.l4+13] &^= tcpCWR
+		}
+		if k < c.n-1 {
+			h[l.l4+13] &^= tcpFIN | tcpPSH
+		}
+	}
+	l.setLength(h, len(f)-l.payload)
+	return f
+}
+
+// restore restores the payload that the last frame covered.
+func (c *segmenter) restore() {
+	if c.coveredAt >= 0 {
+		copy(c.bytes[c.coveredAt:], c.covered[:c.layout.payload])
+		c.coveredAt = -1
+	}
+}
