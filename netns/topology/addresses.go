@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// The address plan. Rails, leaves and hosts can be read off an address:
+// The address plan. Rail, leaf and host follow from an address:
 //
 //	fd00:fab:R:L::h/64        10.R.L.h/24       host h-1 of leaf L on rail R
 //	fd00:fab:R:0::h/64        10.R.x.y/16       the same without leaves
@@ -20,7 +20,7 @@ const (
 	trunkSubnet     = 0xffff
 )
 
-// flatAddrs are those of a host where a rail is one subnet.
+// flatAddrs returns the addresses of a host on a rail with one subnet.
 func flatAddrs(rail, host int) []netip.Prefix {
 	n := host + 1
 	return []netip.Prefix{
@@ -29,7 +29,7 @@ func flatAddrs(rail, host int) []netip.Prefix {
 	}
 }
 
-// leafAddrs are those of the n-th machine in the subnet of a leaf.
+// leafAddrs returns the addresses of the n-th node in the subnet of a leaf.
 func leafAddrs(rail, leaf, n int) []netip.Prefix {
 	return []netip.Prefix{
 		netip.PrefixFrom(v6(rail, leaf, 0, 0, 0, n), 64),
@@ -37,12 +37,12 @@ func leafAddrs(rail, leaf, n int) []netip.Prefix {
 	}
 }
 
-// trunkAddrs are those of both ends of the cable between a leaf and a spine.
+// trunkAddrs returns the addresses of both ends of a leaf-spine cable.
 func trunkAddrs(rail, leaf, spine, spines int) (atLeaf, atSpine []netip.Prefix) {
 	end := func(side int) []netip.Prefix {
 		n := 2*(leaf*spines+spine) + side
 		return []netip.Prefix{
-			// From 2 on: an address that ends in zeros only reads like a subnet.
+			// From 2 on: an address that ends in zeros looks like a subnet.
 			netip.PrefixFrom(v6(rail, trunkSubnet, leaf, spine, 0, 2+side), 127),
 			netip.PrefixFrom(netip.AddrFrom4([4]byte{172, byte(16 + rail), byte(n >> 8), byte(n)}), 31),
 		}
@@ -66,9 +66,9 @@ func addrsOf(ps []netip.Prefix) []netip.Addr {
 	return as
 }
 
-// MAC is the hardware address of a port, which follows from its place in the
-// topology: 02:fa and host and NIC, or 02:fb and switch and port. It is nil for
-// a port that the topology does not have.
+// MAC returns the MAC address of a port, derived from its place in the
+// topology: 02:fa, host and NIC, or 02:fb, switch and port. It is nil for an
+// unknown port.
 func (t Topology) MAC(p Port) net.HardwareAddr {
 	for i, h := range t.Hosts {
 		if h.Name != p.Node {

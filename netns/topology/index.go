@@ -2,7 +2,7 @@ package topology
 
 import "net/netip"
 
-// index finds nodes by name, for whoever looks at every cable.
+// index maps names to nodes.
 type index struct {
 	hosts    map[string]map[string]*NIC
 	switches map[string]*Switch
@@ -41,7 +41,7 @@ func (x index) rail(p Port) int {
 	return 0
 }
 
-// bridge names what joins p to other ports of its node in one segment.
+// bridge identifies the ports of a node that are in one segment with p.
 func (x index) bridge(p Port) (string, bool) {
 	sw := x.switches[p.Node]
 	switch {

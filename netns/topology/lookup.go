@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// String names the port: host1/rdma0, or switch0/port3.
+// String returns host1/rdma0, or switch0/port3.
 func (p Port) String() string {
 	if p.NIC != "" {
 		return p.Node + "/" + p.NIC
@@ -16,13 +16,13 @@ func (p Port) String() string {
 	return p.Node + "/port" + strconv.Itoa(p.Num)
 }
 
-// Same reports whether p and q are the same place.
+// Same reports whether p and q are the same port, whatever their addresses.
 func (p Port) Same(q Port) bool { return p.Node == q.Node && p.NIC == q.NIC && p.Num == q.Num }
 
-// String names both ends.
+// String returns both ends.
 func (c Cable) String() string { return c.A.String() + " to " + c.B.String() }
 
-// Other is the end of the cable that p is not.
+// Other returns the other end of the cable.
 func (c Cable) Other(p Port) Port {
 	if c.A.Same(p) {
 		return c.B
@@ -30,7 +30,7 @@ func (c Cable) Other(p Port) Port {
 	return c.A
 }
 
-// Addr is the NIC's address of a family; the zero Addr if it has none.
+// Addr returns the NIC's IPv4 or IPv6 address; the zero Addr if it has none.
 func (n NIC) Addr(ipv4 bool) netip.Addr {
 	for _, p := range n.Addrs {
 		if p.Addr().Is4() == ipv4 {
@@ -40,7 +40,7 @@ func (n NIC) Addr(ipv4 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// Host finds a host by its name.
+// Host returns the host of that name.
 func (t Topology) Host(name string) (Host, bool) {
 	for _, h := range t.Hosts {
 		if h.Name == name {
@@ -50,7 +50,7 @@ func (t Topology) Host(name string) (Host, bool) {
 	return Host{}, false
 }
 
-// Switch finds a switch by its name.
+// Switch returns the switch of that name.
 func (t Topology) Switch(name string) (Switch, bool) {
 	for _, s := range t.Switches {
 		if s.Name == name {
@@ -60,7 +60,7 @@ func (t Topology) Switch(name string) (Switch, bool) {
 	return Switch{}, false
 }
 
-// NIC finds the NIC that is at p.
+// NIC returns the NIC of a port.
 func (t Topology) NIC(p Port) (NIC, bool) {
 	h, _ := t.Host(p.Node)
 	for _, n := range h.NICs {
@@ -71,7 +71,7 @@ func (t Topology) NIC(p Port) (NIC, bool) {
 	return NIC{}, false
 }
 
-// AddrsOf are the addresses of a port: those of its NIC, or its own.
+// AddrsOf returns the addresses of a port or its NIC.
 func (t Topology) AddrsOf(p Port) []netip.Prefix {
 	if n, ok := t.NIC(p); ok {
 		return n.Addrs
@@ -79,7 +79,7 @@ func (t Topology) AddrsOf(p Port) []netip.Prefix {
 	return p.Addrs
 }
 
-// Rail is the rail of a port's NIC or switch.
+// Rail returns the rail of a port's NIC or switch.
 func (t Topology) Rail(p Port) int {
 	if n, ok := t.NIC(p); ok {
 		return n.Rail
@@ -88,7 +88,7 @@ func (t Topology) Rail(p Port) int {
 	return s.Rail
 }
 
-// CableAt finds the cable that is plugged in at p.
+// CableAt returns the cable of a port.
 func (t Topology) CableAt(p Port) (Cable, bool) {
 	for _, c := range t.Cables {
 		if c.A.Same(p) || c.B.Same(p) {
@@ -98,7 +98,7 @@ func (t Topology) CableAt(p Port) (Cable, bool) {
 	return Cable{}, false
 }
 
-// CablesOf lists the cables of a host or a switch, in the topology's order.
+// CablesOf returns the cables of a host or switch, in the topology's order.
 func (t Topology) CablesOf(node string) []Cable {
 	var cs []Cable
 	for _, c := range t.Cables {
@@ -109,7 +109,7 @@ func (t Topology) CablesOf(node string) []Cable {
 	return cs
 }
 
-// Ports lists every port that has a cable: those of hosts in the order of hosts
+// Ports returns every port with a cable: those of hosts in the order of hosts
 // and NICs, then those of switches in the order of cables.
 func (t Topology) Ports() []Port {
 	hosts, switches := t.ports()
@@ -140,8 +140,8 @@ func (t Topology) ports() (hosts, switches []Port) {
 	return hosts, switches
 }
 
-// FindPort finds the one port that name names: "host1/rdma0", "leaf0/port2", or a
-// host or switch that has no other port.
+// FindPort returns the port that name identifies: "host1/rdma0", "leaf0/port2",
+// or a host or switch with a single port.
 func (t Topology) FindPort(name string) (Port, error) {
 	if strings.ContainsAny(name, "*?[") {
 		return Port{}, fmt.Errorf("port %q: one port is needed here, not a pattern", name)
@@ -156,11 +156,11 @@ func (t Topology) FindPort(name string) (Port, error) {
 	return ports[0], nil
 }
 
-// Match lists the ports that a pattern picks, in the order of Ports. A pattern
-// is a node, which is all of its ports ("host1"), or a node and a port
-// ("host1/rdma0"), and either part may hold *, ? and [a-z]. A pattern that picks
-// any port of a host picks hosts' ports only: "*" is every NIC, not both ends of
-// every cable. That nothing matches is an error.
+// Match returns the ports that match a pattern, in the order of Ports. A
+// pattern is a node ("host1": all its ports) or a node and a port
+// ("host1/rdma0"); both may contain *, ? and [a-z]. A pattern that matches any
+// port of a host matches ports of hosts only: "*" is every NIC, not both ends
+// of every cable. No match is an error.
 func (t Topology) Match(pattern string) ([]Port, error) {
 	node, port, split := strings.Cut(pattern, "/")
 	if !split {
@@ -198,11 +198,11 @@ func checkPattern(parts ...string) error {
 }
 
 func matches(pattern, name string) bool {
-	ok, _ := path.Match(pattern, name) // was checked
+	ok, _ := path.Match(pattern, name) // checked by Match
 	return ok
 }
 
-// inventory says what there is, for messages.
+// inventory lists the nodes, for error messages.
 func (t Topology) inventory(hosts []Port) string {
 	var s []string
 	if len(hosts) > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-func TestMatchPicksPorts(t *testing.T) {
+func TestMatchSelectsPorts(t *testing.T) {
 	top := must(t)(topology.FatTree(2, 2, 3, topology.Options{Rails: 2}))
 	for pattern, want := range map[string]string{
 		"host1":         "host1/rdma0 host1/rdma1",
@@ -40,7 +40,7 @@ func TestMatchPicksPorts(t *testing.T) {
 	}
 }
 
-func TestPortOfFindsOnePort(t *testing.T) {
+func TestFindPort(t *testing.T) {
 	top := must(t)(topology.Star(2, topology.Options{}))
 	for _, name := range []string{"host1", "host1/rdma0"} {
 		p, err := top.FindPort(name)

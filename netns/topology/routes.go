@@ -5,25 +5,24 @@ import (
 	"slices"
 )
 
-// Route is how a routed switch reaches a subnet that it has no part in.
+// Route is the route of a routed switch to a remote subnet.
 type Route struct {
 	Switch string
 	Dst    netip.Prefix
-	// Via are the next hops, all of the same cost, in the order of ports. Without
-	// any there is no way.
+	// Via are the equal-cost next hops, in the order of ports. It is empty if
+	// there is no path.
 	Via []NextHop
 }
 
-// NextHop is a way out of a switch.
+// NextHop is an outgoing port and the address of the next router.
 type NextHop struct {
 	Out  Port // of the switch itself
 	Addr netip.Addr
 }
 
-// Routes computes the routes of all routed switches to all subnets with hosts,
-// by the fewest hops over the cables that are up (all if up is nil): what a
-// routing protocol has agreed on once it is at rest. The order is that of
-// switches, then of subnets.
+// Routes returns the shortest-path routes of all routed switches to all subnets
+// with hosts, over the cables that are up (all if up is nil), as a converged
+// routing protocol would. They are ordered by switch, then by subnet.
 func (t Topology) Routes(up func(Cable) bool) []Route {
 	g := t.routers(up)
 	var routes []Route
@@ -40,7 +39,7 @@ func (t Topology) Routes(up func(Cable) bool) []Route {
 	return routes
 }
 
-// routerGraph is routed switches and the cables between them.
+// routerGraph is the routed switches and the cables between them.
 type routerGraph struct {
 	links   map[string][]routerLink
 	subnets []*subnet
@@ -51,7 +50,7 @@ type routerLink struct {
 	far Port
 }
 
-// subnet is one with hosts, and how many hops each router is away from it.
+// subnet is a subnet with hosts and the distance of each router to it.
 type subnet struct {
 	prefix netip.Prefix
 	rail   int
@@ -79,7 +78,7 @@ func (t Topology) routers(up func(Cable) bool) *routerGraph {
 	return g
 }
 
-// addSubnets adds those of a segment that has both hosts and routers.
+// addSubnets adds the subnets of a segment that has both hosts and routers.
 func (g *routerGraph) addSubnets(t Topology, seg Segment) {
 	var gateways []Port
 	host := -1
@@ -115,7 +114,7 @@ func (g *routerGraph) addSubnets(t Topology, seg Segment) {
 	}
 }
 
-// route reports false where the switch is itself in the subnet.
+// route returns false if the switch itself is in the subnet.
 func (g *routerGraph) route(sw string, net *subnet) (Route, bool) {
 	hops, reached := net.hops[sw]
 	if reached && hops == 0 {

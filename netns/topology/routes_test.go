@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-func TestSegmentsAreTheSubnets(t *testing.T) {
+func TestSegmentsMatchSubnets(t *testing.T) {
 	for _, c := range []struct {
 		top  topology.Topology
 		want string
@@ -27,9 +27,9 @@ func TestSegmentsAreTheSubnets(t *testing.T) {
 	}
 }
 
-// Every packet must arrive by every choice of next hop, within two hops over a
-// spine.
-func TestRoutesLeadToEverySubnetByEverySpine(t *testing.T) {
+// Every packet must arrive over every choice of next hop, within two hops over
+// a spine.
+func TestRoutesUseEverySpine(t *testing.T) {
 	top := must(t)(topology.FatTree(3, 4, 6, topology.Options{Rails: 2}))
 	routes := top.Routes(nil)
 	if want := 2 * (3*4 + 4*6); len(routes) != want { // each leaf 2 others, each spine 3 leaves, of 2 families
@@ -56,9 +56,9 @@ func TestRoutesLeadToEverySubnetByEverySpine(t *testing.T) {
 	}
 }
 
-// A leaf without one of its spines is not reached over that spine any more, by
-// any other leaf either; and one without any is not reached at all.
-func TestRoutesGoAroundCablesThatAreDown(t *testing.T) {
+// A leaf that lost a spine is not reached over that spine by any leaf; a leaf
+// that lost all is not reached at all.
+func TestRoutesAvoidDownCables(t *testing.T) {
 	top := must(t)(topology.FatTree(3, 2, 3, topology.Options{}))
 	cut := func(leaf string, spines ...string) func(topology.Cable) bool {
 		return func(c topology.Cable) bool { return c.A.Node != leaf || !slices.Contains(spines, c.B.Node) }
@@ -77,7 +77,7 @@ func TestRoutesGoAroundCablesThatAreDown(t *testing.T) {
 		want := "[spine0 spine1]"
 		switch {
 		case r.Switch == "spine0" && leaf0(r):
-			want = "[leaf1 leaf2]" // the only ways left, though nobody will send it there
+			want = "[leaf1 leaf2]" // the only paths left, though no leaf uses them
 		case sw.Tier == 2:
 			want = fmt.Sprintf("[leaf%d]", leafOf(top, r.Dst))
 		case leaf0(r) || r.Switch == "leaf0":

@@ -2,15 +2,14 @@ package topology
 
 import "slices"
 
-// Segment is the ports that reach each other without a router. All of them have
-// addresses; a routed switch that bridges several of its ports into the segment
-// is there once, with the lowest of them.
+// Segment is a set of ports that reach each other without a router. All of them
+// have addresses. A routed switch that bridges several ports into the segment
+// is listed once, with the lowest port.
 type Segment struct {
 	Ports []Port
 }
 
-// Segments lists the segments of the topology, in the order of their first
-// cables.
+// Segments returns the segments, in the order of their first cables.
 func (t Topology) Segments() []Segment {
 	x := t.index()
 	u, _ := t.broadcastDomains(x)
@@ -33,7 +32,7 @@ func (t Topology) Segments() []Segment {
 	return segments
 }
 
-// add puts in a port, unless its routed switch is there already.
+// add adds a port, unless its routed switch is already in the segment.
 func (s *Segment) add(p Port) {
 	if p.NIC == "" {
 		i := slices.IndexFunc(s.Ports, func(q Port) bool { return q.NIC == "" && q.Node == p.Node })
@@ -47,13 +46,12 @@ func (s *Segment) add(p Port) {
 	s.Ports = append(s.Ports, p)
 }
 
-// broadcastDomains joins the ends of cables: by the cable itself, by the
-// unrouted switch that they are plugged into, and by the bridge inside a routed
-// one. loop is a cable that closes a ring of switches, if there is one: frames
-// would go round in it for ever.
+// broadcastDomains unites the ports connected by a cable, by an unrouted
+// switch, or by a bridge of a routed switch. loop is a cable that closes a loop
+// of switches, if any: frames would circulate forever.
 func (t Topology) broadcastDomains(x index) (u unions, loop *Cable) {
 	u = newUnions(2 * len(t.Cables))
-	first := map[string]int{} // of the ends at one bridge
+	first := map[string]int{} // first end at each bridge
 	for i, c := range t.Cables {
 		for side, p := range []Port{c.A, c.B} {
 			bridge, ok := x.bridge(p)
@@ -75,7 +73,7 @@ func (t Topology) broadcastDomains(x index) (u unions, loop *Cable) {
 	return u, loop
 }
 
-// unions is a union-find over small integers.
+// unions is a union-find structure over small integers.
 type unions []int
 
 func newUnions(n int) unions {
@@ -94,7 +92,7 @@ func (u unions) find(i int) int {
 	return i
 }
 
-// join reports whether a and b were apart.
+// join unites the sets of a and b and reports whether they were disjoint.
 func (u unions) join(a, b int) bool {
 	a, b = u.find(a), u.find(b)
 	u[max(a, b)] = min(a, b)

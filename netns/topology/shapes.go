@@ -7,57 +7,57 @@ import (
 	"strings"
 )
 
-// Options are what all shapes have in common.
+// Options are common to all shapes.
 type Options struct {
-	// Rails is how many NICs a host has, each on a fabric of its own that looks
-	// like the others; 1 if 0.
+	// Rails is the number of NICs per host, each on its own identical fabric; 0
+	// means 1.
 	Rails int
-	// Link is every cable.
+	// Link configures every cable.
 	Link Link
-	// Links are exceptions, by a pattern of ports as Match takes it. What is zero
-	// in one is as in Link. Where several patterns speak of a cable, the most
-	// exact one has the last word: "host1/rdma0" over "host1" over "host*".
+	// Links overrides Link for the cables of the ports that match a pattern
+	// (see Match); zero fields are as in Link. The most specific pattern wins:
+	// "host1/rdma0" over "host1" over "host*".
 	Links map[string]Link
 }
 
-// Pair is two hosts back to back.
+// Pair returns two hosts back to back.
 func Pair(o Options) (Topology, error) {
-	d := newDrawing(2, o)
+	d := newBuilder(2, o)
 	for rail := range d.rails {
 		d.flatRail(rail)
-		d.join(d.nic(0, rail), d.nic(1, rail))
+		d.addCable(d.nic(0, rail), d.nic(1, rail))
 	}
 	return d.finish("pair")
 }
 
-// Star is hosts around one switch, in one subnet. Each rail has its own switch.
+// Star returns hosts on one switch per rail, in one subnet.
 func Star(hosts int, o Options) (Topology, error) {
-	d := newDrawing(hosts, o)
+	d := newBuilder(hosts, o)
 	for rail := range d.rails {
 		d.flatRail(rail)
 		sw := d.newSwitch("switch", 0, rail, 1, false)
 		for h := range d.t.Hosts {
-			d.join(d.nic(h, rail), sw.port())
+			d.addCable(d.nic(h, rail), sw.port())
 		}
 	}
 	return d.finish("star")
 }
 
-// FatTree is hosts on leaves, and every leaf on every spine. Leaves and spines
-// are routers: the hosts of a leaf share a subnet whose gateway is the leaf, and
-// the ways from leaf to leaf over the spines cost the same. Hosts are dealt out
-// in blocks as even as can be: host0, host1, … to leaf0.
+// FatTree returns hosts on leaves, and every leaf connected to every spine.
+// Leaves and spines are routers: the hosts of a leaf share a subnet whose
+// gateway is the leaf, and all paths between leaves have equal cost. Hosts are
+// assigned to leaves in blocks of nearly equal size: host0, host1, … to leaf0.
 func FatTree(leaves, spines, hosts int, o Options) (Topology, error) {
-	d := newDrawing(hosts, o)
+	d := newBuilder(hosts, o)
 	switch {
 	case leaves < 1 || leaves > maxLeaves:
-		d.refuse("%d leaves: from 1 to %d can be had", leaves, maxLeaves)
+		d.fail("%d leaves: from 1 to %d can be had", leaves, maxLeaves)
 	case spines < 1 || leaves*spines > maxTrunks:
-		d.refuse("%d spines: from 1 to %d can be had with %d leaves", spines, maxTrunks/leaves, leaves)
+		d.fail("%d spines: from 1 to %d can be had with %d leaves", spines, maxTrunks/leaves, leaves)
 	case hosts < leaves:
-		d.refuse("%d hosts on %d leaves: each leaf needs one", hosts, leaves)
+		d.fail("%d hosts on %d leaves: each leaf needs one", hosts, leaves)
 	case (hosts+leaves-1)/leaves > maxHostsPerLeaf:
-		d.refuse("%d hosts on %d leaves: a leaf takes %d at most, so use %d leaves",
+		d.fail("%d hosts on %d leaves: a leaf takes %d at most, so use %d leaves",
 			hosts, leaves, maxHostsPerLeaf, (hosts+maxHostsPerLeaf-1)/maxHostsPerLeaf)
 	}
 	for rail := range d.rails {
@@ -66,23 +66,22 @@ func FatTree(leaves, spines, hosts int, o Options) (Topology, error) {
 	return d.finish("fat tree")
 }
 
-// drawing is a topology in the making. Its first error sticks, and nothing is
-// drawn after it.
-type drawing struct {
+// builder builds a topology. After its first error it adds nothing more.
+type builder struct {
 	t     Topology
 	o     Options
 	rails int
 	err   error
 }
 
-func newDrawing(hosts int, o Options) *drawing {
-	d := &drawing{o: o, rails: max(o.Rails, 1)}
+func newBuilder(hosts int, o Options) *builder {
+	d := &builder{o: o, rails: max(o.Rails, 1)}
 	if o.Rails < 0 || o.Rails > maxRails {
-		d.refuse("%d rails: from 1 to %d can be had", o.Rails, maxRails)
+		d.fail("%d rails: from 1 to %d can be had", o.Rails, maxRails)
 		return d
 	}
 	if hosts < 1 || hosts > maxHosts {
-		d.refuse("%d hosts: from 1 to %d can be had", hosts, maxHosts)
+		d.fail("%d hosts: from 1 to %d can be had", hosts, maxHosts)
 		return d
 	}
 	d.t.Hosts = make([]Host, hosts)
@@ -92,22 +91,22 @@ func newDrawing(hosts int, o Options) *drawing {
 	return d
 }
 
-func (d *drawing) refuse(format string, args ...any) {
+func (d *builder) fail(format string, args ...any) {
 	if d.err == nil {
 		d.err = fmt.Errorf(format, args...)
 	}
 	d.rails, d.t = 0, Topology{}
 }
 
-func (d *drawing) flatRail(rail int) {
+func (d *builder) flatRail(rail int) {
 	for i := range d.t.Hosts {
 		d.t.Hosts[i].NICs[rail] = NIC{Name: fmt.Sprintf("rdma%d", rail), Rail: rail, Addrs: flatAddrs(rail, i)}
 	}
 }
 
-func (d *drawing) treeRail(rail, leaves, spines int) {
+func (d *builder) treeRail(rail, leaves, spines int) {
 	hosts := len(d.t.Hosts)
-	leaf, spine := make([]*drawnSwitch, leaves), make([]*drawnSwitch, spines)
+	leaf, spine := make([]*switchBuilder, leaves), make([]*switchBuilder, spines)
 	for i := range leaf {
 		leaf[i] = d.newSwitch("leaf", i, rail, 1, true)
 	}
@@ -116,58 +115,58 @@ func (d *drawing) treeRail(rail, leaves, spines int) {
 	}
 	for h := range d.t.Hosts {
 		l := h * leaves / hosts
-		first := (l*hosts + leaves - 1) / leaves // of the leaf's hosts
+		first := (l*hosts + leaves - 1) / leaves // first host of the leaf
 		gateway := leaf[l].port()
 		gateway.Addrs = leafAddrs(rail, l, gatewayHost)
 		d.t.Hosts[h].NICs[rail] = NIC{
 			Name: fmt.Sprintf("rdma%d", rail), Rail: rail,
 			Addrs: leafAddrs(rail, l, h-first+1), Gateways: addrsOf(gateway.Addrs),
 		}
-		d.join(d.nic(h, rail), gateway)
+		d.addCable(d.nic(h, rail), gateway)
 	}
 	for l := range leaf {
 		for s := range spine {
 			a, b := leaf[l].port(), spine[s].port()
 			a.Addrs, b.Addrs = trunkAddrs(rail, l, s, spines)
-			d.join(a, b)
+			d.addCable(a, b)
 		}
 	}
 }
 
-func (d *drawing) nic(host, rail int) Port {
+func (d *builder) nic(host, rail int) Port {
 	h := d.t.Hosts[host]
 	return Port{Node: h.Name, NIC: h.NICs[rail].Name}
 }
 
-func (d *drawing) join(a, b Port) {
+func (d *builder) addCable(a, b Port) {
 	d.t.Cables = append(d.t.Cables, Cable{A: a, B: b, Link: d.o.Link})
 }
 
-// drawnSwitch numbers the ports of a switch.
-type drawnSwitch struct {
+// switchBuilder numbers the ports of a switch.
+type switchBuilder struct {
 	name  string
 	ports int
 }
 
-func (d *drawing) newSwitch(kind string, i, rail, tier int, routed bool) *drawnSwitch {
+func (d *builder) newSwitch(kind string, i, rail, tier int, routed bool) *switchBuilder {
 	name := fmt.Sprintf("%s%d", kind, i)
 	if d.rails > 1 {
 		name += fmt.Sprintf("-rail%d", rail)
 	}
 	d.t.Switches = append(d.t.Switches, Switch{Name: name, Rail: rail, Routed: routed, Tier: tier})
-	return &drawnSwitch{name: name}
+	return &switchBuilder{name: name}
 }
 
-func (s *drawnSwitch) port() Port {
+func (s *switchBuilder) port() Port {
 	s.ports++
 	return Port{Node: s.name, Num: s.ports - 1}
 }
 
-func (d *drawing) finish(shape string) (Topology, error) {
+func (d *builder) finish(shape string) (Topology, error) {
 	if d.err != nil {
 		return Topology{}, fmt.Errorf("%s: %w", shape, d.err)
 	}
-	if err := d.exceptions(); err != nil {
+	if err := d.applyLinkOverrides(); err != nil {
 		return Topology{}, fmt.Errorf("%s: %w", shape, err)
 	}
 	if err := d.t.Validate(); err != nil {
@@ -176,7 +175,7 @@ func (d *drawing) finish(shape string) (Topology, error) {
 	return d.t, nil
 }
 
-func (d *drawing) exceptions() error {
+func (d *builder) applyLinkOverrides() error {
 	patterns := make([]string, 0, len(d.o.Links))
 	for p := range d.o.Links {
 		patterns = append(patterns, p)
@@ -210,7 +209,7 @@ func exactness(pattern string) int {
 	return n
 }
 
-// with is l with what x sets.
+// with returns l with the nonzero fields of x.
 func (l Link) with(x Link) Link {
 	l.MTU = cmp.Or(x.MTU, l.MTU)
 	l.RateBps = cmp.Or(x.RateBps, l.RateBps)

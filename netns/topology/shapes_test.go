@@ -19,10 +19,10 @@ func must(tb testing.TB) func(topology.Topology, error) topology.Topology {
 	}
 }
 
-func TestShapesAreValidAndAsLargeAsAskedFor(t *testing.T) {
+func TestShapesAreValidAndComplete(t *testing.T) {
 	for _, c := range []struct {
 		name                    string
-		draw                    func() (topology.Topology, error)
+		build                   func() (topology.Topology, error)
 		hosts, switches, cables int
 	}{
 		{"pair", func() (topology.Topology, error) { return topology.Pair(topology.Options{}) }, 2, 0, 1},
@@ -35,7 +35,7 @@ func TestShapesAreValidAndAsLargeAsAskedFor(t *testing.T) {
 		{"largest leaves", func() (topology.Topology, error) { return topology.FatTree(2, 1, 2*253, topology.Options{}) }, 506, 3, 508},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			top := must(t)(c.draw())
+			top := must(t)(c.build())
 			if h, s, n := len(top.Hosts), len(top.Switches), len(top.Cables); h != c.hosts || s != c.switches || n != c.cables {
 				t.Errorf("%d hosts, %d switches, %d cables; want %d, %d, %d", h, s, n, c.hosts, c.switches, c.cables)
 			}
@@ -51,7 +51,7 @@ func TestShapesAreValidAndAsLargeAsAskedFor(t *testing.T) {
 	}
 }
 
-func TestNamesAndAddressesCanBeReadOff(t *testing.T) {
+func TestNamesAndAddressesFollowPlan(t *testing.T) {
 	tree := must(t)(topology.FatTree(2, 2, 4, topology.Options{Rails: 2}))
 	h, _ := tree.Host("host3")
 	if got, want := fmt.Sprint(h.NICs[1]), "{rdma1 1 [fd00:fab:1:1::2/64 10.1.1.2/24] [fd00:fab:1:1::fe 10.1.1.254]}"; got != want {
@@ -75,7 +75,7 @@ func TestNamesAndAddressesCanBeReadOff(t *testing.T) {
 	}
 }
 
-func TestHostsAreDealtOutEvenly(t *testing.T) {
+func TestFatTreeBalancesHostsOverLeaves(t *testing.T) {
 	tree := must(t)(topology.FatTree(4, 1, 6, topology.Options{}))
 	var got []string
 	for _, h := range tree.Hosts {
@@ -87,8 +87,8 @@ func TestHostsAreDealtOutEvenly(t *testing.T) {
 	}
 }
 
-func TestShapesRefuseWhatCannotBe(t *testing.T) {
-	for want, draw := range map[string]func() (topology.Topology, error){
+func TestShapesRejectInvalidSizes(t *testing.T) {
+	for want, build := range map[string]func() (topology.Topology, error){
 		"9 rails":             func() (topology.Topology, error) { return topology.Pair(topology.Options{Rails: 9}) },
 		"-1 rails":            func() (topology.Topology, error) { return topology.Pair(topology.Options{Rails: -1}) },
 		"0 hosts":             func() (topology.Topology, error) { return topology.Star(0, topology.Options{}) },
@@ -115,13 +115,13 @@ func TestShapesRefuseWhatCannotBe(t *testing.T) {
 			return top, err
 		},
 	} {
-		if _, err := draw(); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := build(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one about %q", err, want)
 		}
 	}
 }
 
-func TestTheMostExactLinkHasTheLastWord(t *testing.T) {
+func TestMostSpecificLinkPatternWins(t *testing.T) {
 	top := must(t)(topology.Star(3, topology.Options{
 		Rails: 2,
 		Link:  topology.Link{MTU: 9000, RateBps: 7},

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Bounds of a link's MTU: what IPv6 asks for, and what an IP packet can be.
+// Limits of a link's MTU: the minimum of IPv6 and the largest IP packet.
 const (
 	MinMTU = 1280
 	MaxMTU = 65535
 )
 
-// Validate says what is wrong with a topology: all of it, one line each. A
-// topology that passes can be built.
+// Validate returns all errors of a topology, one per line. A valid topology can
+// be built.
 func (t Topology) Validate() error {
 	v := &validator{t: t, x: t.index(), seen: map[string]bool{}, ends: map[string]bool{}}
 	v.nodes()
 	v.cables()
-	if v.errs == nil { // else the rest would only repeat it
+	if v.errs == nil { // otherwise the remaining checks would repeat errors
 		v.addresses()
 		v.segments()
 	}
@@ -129,8 +129,8 @@ func (v *validator) link(c Cable) {
 	}
 }
 
-// addresses looks for one that is given twice. A routed switch may have one at
-// several ports: that is what bridges them.
+// addresses checks for duplicate addresses. A routed switch may have one
+// address at several ports, which it bridges.
 func (v *validator) addresses() {
 	owner := map[netip.Addr]Port{}
 	for _, p := range v.t.Ports() {
@@ -153,7 +153,7 @@ func (v *validator) segments() {
 	}
 }
 
-// segment checks that all ports agree on the subnets, and that gateways are in
+// segment checks that all ports agree on the subnets and that gateways are in
 // them.
 func (v *validator) segment(s Segment) {
 	if len(s.Ports) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-func TestValidateNamesWhatIsWrong(t *testing.T) {
+func TestValidateReportsErrors(t *testing.T) {
 	star := func() topology.Topology { return must(t)(topology.Star(3, topology.Options{Rails: 2})) }
 	tree := func() topology.Topology { return must(t)(topology.FatTree(2, 2, 4, topology.Options{})) }
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestTopologySurvivesJSON(t *testing.T) {
+func TestTopologyJSONRoundTrip(t *testing.T) {
 	top := must(t)(topology.FatTree(2, 2, 4, topology.Options{Rails: 2, Link: topology.Link{MTU: 4200, ECN: topology.ECN{MaxPPM: 3}}}))
 	b, err := json.Marshal(top)
 	if err != nil {
