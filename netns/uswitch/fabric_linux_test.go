@@ -114,7 +114,7 @@ func setUp(name string) error {
 }
 
 func waitUp(name string) error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
 		dev, err := netlink.LinkByName(name)
 		if err != nil {
 			return err
@@ -123,7 +123,7 @@ func waitUp(name string) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s is %v after %v", name, dev.Attrs().OperState, patience)
+			return fmt.Errorf("%s is %v after %v", name, dev.Attrs().OperState, testTimeout)
 		}
 	}
 }
@@ -160,13 +160,13 @@ func (h *host) waitReady() error {
 	if err := waitUp(hostDevice); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
 		routes, err := netlink.RouteGet(h.v6.AsSlice())
 		if err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%v is not a local address after %v: %v", h.v6, patience, err)
+			return fmt.Errorf("%v is not a local address after %v: %v", h.v6, testTimeout, err)
 		}
 	}
 }

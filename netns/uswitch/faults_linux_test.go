@@ -23,11 +23,11 @@ func device(at *namespace, name string, do func(netlink.Link) error) error {
 	})
 }
 
-// patience is the timeout for expected packets.
-const patience = 20 * time.Second
+// testTimeout is the timeout for expected packets.
+const testTimeout = 20 * time.Second
 
 // reaches reports whether a datagram gets from one host to another.
-func reaches(t *testing.T, from, to *host) bool { return arrives(t, from, to, patience) }
+func reaches(t *testing.T, from, to *host) bool { return arrives(t, from, to, testTimeout) }
 
 func arrives(t *testing.T, from, to *host, within time.Duration) bool {
 	t.Helper()
@@ -39,9 +39,9 @@ func arrives(t *testing.T, from, to *host, within time.Duration) bool {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", testTimeout, what)
 		}
 	}
 }
@@ -263,7 +263,7 @@ func TestVLANTagIsKept(t *testing.T) {
 		if string(f) != string(b) {
 			t.Errorf("the handler saw\n%x, want\n%x", f, b)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("no tagged frame reached the handler")
 	}
 	if tci := arriving.tag(t); tci != 0x6005 {

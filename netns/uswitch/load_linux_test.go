@@ -49,7 +49,7 @@ func openUDP(tb testing.TB, do func(func() error) error, local netip.Addr) *udpS
 	case *unix.SockaddrInet6:
 		u.addr = netip.AddrPortFrom(local, uint16(n.Port))
 	}
-	u.timeout(tb, patience)
+	u.timeout(tb, testTimeout)
 	return u
 }
 

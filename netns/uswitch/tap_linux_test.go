@@ -29,7 +29,7 @@ func openTap(tb testing.TB, h *host) *tap {
 		return unix.Bind(t.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: dev.Attrs().Index})
 	}))
 	tb.Cleanup(func() { unix.Close(t.fd) })
-	tv := unix.NsecToTimeval(patience.Nanoseconds())
+	tv := unix.NsecToTimeval(testTimeout.Nanoseconds())
 	must(tb, unix.SetsockoptTimeval(t.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
 	return t
 }
