@@ -10,20 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batch collects requests to one namespace and sends them by the dozen: a
-// fabric of 64 hosts takes some ten thousand, and one system call each, with its
-// answer, is what building would cost most. The kernel handles the messages of
-// one send in order, before the call returns.
+// batch collects netlink requests to one namespace and sends many with one
+// system call: a fabric of 64 hosts needs some ten thousand. The kernel handles
+// the messages of one send in order, before the call returns.
 type batch struct {
-	mu   sync.Mutex // for whoever is not its only user
-	fd   int
-	buf  []byte
-	what []string // is being done, by message, for errors
-	last int      // where the last message starts in buf
-	seq  uint32
+	mu      sync.Mutex // locked by users of a finished Fabric
+	fd      int
+	buf     []byte
+	actions []string // by message, for errors
+	last    int      // where the last message starts in buf
+	seq     uint32
 }
 
-// maxBatchBytes is well below what a socket of default size takes in one call.
+// maxBatchBytes is well below the default size of a socket buffer.
 const maxBatchBytes = 64 << 10
 
 // newBatch opens a socket in the network namespace of the calling thread.
@@ -34,8 +33,8 @@ func newBatch() (*batch, error) {
 	}
 	err = errors.Join(
 		unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
-		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1), // the kernel's reason in words
-		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1), // without our message
+		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1), // error messages as text
+		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1), // without a copy of the request
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 60}),
 	)
 	if err != nil {
@@ -47,8 +46,8 @@ func newBatch() (*batch, error) {
 
 func (b *batch) close() { unix.Close(b.fd) }
 
-// add puts a request into the batch. what completes "cannot …" in an error.
-func (b *batch) add(req *nl.NetlinkRequest, what string) {
+// add appends a request. action completes "cannot …" in an error.
+func (b *batch) add(req *nl.NetlinkRequest, action string) {
 	b.seq++
 	req.Seq = b.seq
 	b.last = len(b.buf)
@@ -56,7 +55,7 @@ func (b *batch) add(req *nl.NetlinkRequest, what string) {
 	for len(b.buf)%unix.NLMSG_ALIGNTO != 0 {
 		b.buf = append(b.buf, 0)
 	}
-	b.what = append(b.what, what)
+	b.actions = append(b.actions, action)
 }
 
 func (b *batch) flushIfFull() error {
@@ -66,27 +65,27 @@ func (b *batch) flushIfFull() error {
 	return nil
 }
 
-// flush sends what was added and returns what the kernel refused first, with what
-// was to be done.
+// flush sends the requests and returns the first error of the kernel, with the
+// action that failed.
 func (b *batch) flush() error {
-	if len(b.what) == 0 {
+	if len(b.actions) == 0 {
 		return nil
 	}
-	first := b.seq - uint32(len(b.what)) + 1
-	// Errors are always answered; the last message is answered in any case, so
-	// that its answer ends the wait.
+	first := b.seq - uint32(len(b.actions)) + 1
+	// The kernel always reports errors. The last message requests an ACK, which
+	// ends readAcks.
 	flags := b.buf[b.last+6:]
 	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
 	err := unix.Sendto(b.fd, b.buf, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-	what := b.what
-	b.buf, b.what = b.buf[:0], nil
+	what := b.actions
+	b.buf, b.actions = b.buf[:0], nil
 	if err != nil {
 		return fmt.Errorf("cannot %s: %w", what[0], err)
 	}
-	return b.collect(first, what)
+	return b.readAcks(first, what)
 }
 
-func (b *batch) collect(first uint32, what []string) error {
+func (b *batch) readAcks(first uint32, what []string) error {
 	var errs []error
 	buf := make([]byte, 64<<10)
 	for {
@@ -105,19 +104,19 @@ func (b *batch) collect(first uint32, what []string) error {
 				continue
 			}
 			i := binary.NativeEndian.Uint32(msg[8:]) - first
-			if err := answer(msg); err != nil {
+			if err := ackError(msg); err != nil {
 				errs = append(errs, fmt.Errorf("cannot %s: %w", what[min(int(i), len(what)-1)], err))
 			}
 			if int(i) == len(what)-1 {
-				return firstOf(errs)
+				return firstError(errs)
 			}
 		}
 	}
 }
 
-// answer is the error in an NLMSG_ERROR message, with the kernel's reason if it
-// gave one; nil if there is none.
-func answer(msg []byte) error {
+// ackError returns the error of an NLMSG_ERROR message, with the kernel's text
+// if any; nil if it is an ACK.
+func ackError(msg []byte) error {
 	body := msg[unix.SizeofNlMsghdr:]
 	if len(body) < 4 {
 		return errors.New("an answer is cut short")

@@ -14,12 +14,13 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// Build makes namespaces, links and routes of a topology. When it returns, every
-// cable carries packets, all addresses are usable, and no frame has been sent.
+// Build creates the namespaces, links and routes of a topology. When it
+// returns, every cable has a carrier, all addresses are usable, and no frame
+// has been sent.
 //
-// The namespaces are: one for each host; one for each routed switch; and, where
-// it is needed, the core, which holds the bridges that are unrouted switches and
-// the ends of spliced cables.
+// Each host and each routed switch has a namespace. The core namespace, if
+// needed, holds the bridges of unrouted switches and the ends of user-space
+// cables.
 func Build(t topology.Topology, opts Options) (*Fabric, error) {
 	p, err := newPlan(t, opts)
 	if err != nil {
@@ -36,16 +37,16 @@ func Build(t topology.Topology, opts Options) (*Fabric, error) {
 func (f *Fabric) build() error {
 	p := f.plan
 	for _, step := range []func() error{
-		func() error { return each(p.spaces, (*space).create) },
-		p.connect,
-		func() error { return each(p.spaces, (*space).address) },
-		func() error { return each(p.spaces, (*space).settle) },
-		func() error { return each(p.spaces, (*space).activate) },
-		func() error { return each(p.spaces, (*space).awaitCarriers) },
-		func() error { return each(p.spaces, (*space).awaitLocal) },
-		func() error { return each(p.spaces, (*space).introduce) },
+		func() error { return forEachNamespace(p.namespaces, (*namespace).create) },
+		p.createLinks,
+		func() error { return forEachNamespace(p.namespaces, (*namespace).addAddresses) },
+		func() error { return forEachNamespace(p.namespaces, (*namespace).waitAddresses) },
+		func() error { return forEachNamespace(p.namespaces, (*namespace).setDevicesUp) },
+		func() error { return forEachNamespace(p.namespaces, (*namespace).waitCarriers) },
+		func() error { return forEachNamespace(p.namespaces, (*namespace).waitLocalRoutes) },
+		func() error { return forEachNamespace(p.namespaces, (*namespace).addNeighbours) },
 		f.reroute,
-		f.limitRates,
+		f.applyLinkConfigs,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -54,27 +55,27 @@ func (f *Fabric) build() error {
 	return nil
 }
 
-// each does the same in all spaces, in several at once: much of the time goes to
-// locks and grace periods of the kernel.
-func each(spaces []*space, do func(*space) error) error {
+// forEachNamespace calls do for all namespaces, up to eight at once, because
+// the kernel spends most of the time waiting for locks and RCU grace periods.
+func forEachNamespace(spaces []*namespace, do func(*namespace) error) error {
 	errs := make([]error, len(spaces))
 	var wg sync.WaitGroup
-	turn := make(chan struct{}, 8)
+	slots := make(chan struct{}, 8)
 	for i, s := range spaces {
-		turn <- struct{}{}
+		slots <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-turn }()
+			defer func() { <-slots }()
 			if err := do(s); err != nil {
 				errs[i] = fmt.Errorf("%s: %w", s.name, err)
 			}
 		})
 	}
 	wg.Wait()
-	return firstOf(errs)
+	return firstError(errs)
 }
 
-// firstOf keeps a fault that all hosts share from being reported by each.
-func firstOf(errs []error) error {
+// firstError returns the first error and the number of others.
+func firstError(errs []error) error {
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	switch len(errs) {
 	case 0:
@@ -86,14 +87,14 @@ func firstOf(errs []error) error {
 	}
 }
 
-func (s *space) create() (err error) {
+func (s *namespace) create() (err error) {
 	s.ns, err = newNS(func() error { return writeSysctls(hostSysctls) })
 	return err
 }
 
-// connect makes bridges and veth pairs, all down.
-func (p *plan) connect() error {
-	for _, s := range p.spaces {
+// createLinks creates bridges and veth pairs, all down.
+func (p *plan) createLinks() error {
+	for _, s := range p.namespaces {
 		for _, d := range s.devices {
 			if d.bridge {
 				s.ns.batch.addBridge(d)
@@ -101,13 +102,13 @@ func (p *plan) connect() error {
 		}
 	}
 	for _, pair := range p.pairs {
-		b := pair[0].space.ns.batch
+		b := pair[0].namespace.ns.batch
 		b.addVeth(pair[0], pair[1])
 		if err := b.flushIfFull(); err != nil {
 			return err
 		}
 	}
-	for _, s := range p.spaces {
+	for _, s := range p.namespaces {
 		if err := s.ns.batch.flush(); err != nil {
 			return err
 		}
@@ -115,8 +116,8 @@ func (p *plan) connect() error {
 	return nil
 }
 
-// address gives interfaces their bridges and addresses.
-func (s *space) address() error {
+// addAddresses sets the master and the addresses of interfaces.
+func (s *namespace) addAddresses() error {
 	if s.routed {
 		if err := s.ns.Do(func() error { return writeSysctls(routerSysctls) }); err != nil {
 			return err
@@ -124,7 +125,7 @@ func (s *space) address() error {
 	}
 	b := s.ns.batch
 	for _, d := range s.devices {
-		b.noLinkLocal(d)
+		b.disableLinkLocal(d)
 		if d.master != nil {
 			b.setMaster(d)
 		}
@@ -137,15 +138,16 @@ func (s *space) address() error {
 	}
 	for _, d := range s.devices {
 		if d.bridge {
-			b.setMTU(d) // a bridge takes the least of its ports' unless it is told
+			b.setMTU(d) // the default is the smallest MTU of its ports
 		}
 	}
 	return b.flush()
 }
 
-// settle waits until the kernel has done with the new addresses of IPv6. It does
-// so a moment later, and must find the interfaces as quietFlags has them.
-func (s *space) settle() error {
+// waitAddresses waits until IPv6 addresses are no longer tentative. The kernel
+// finishes duplicate address detection asynchronously, while the interfaces
+// still have quietFlags.
+func (s *namespace) waitAddresses() error {
 	return poll("the addresses of IPv6 are still tentative", func() (bool, error) {
 		addrs, err := s.ns.handle.AddrList(nil, netlink.FAMILY_V6)
 		if err != nil {
@@ -163,11 +165,11 @@ func (s *space) settle() error {
 	})
 }
 
-// activate sets all up but for bridges.
-func (s *space) activate() error {
+// setDevicesUp sets all interfaces but bridges up.
+func (s *namespace) setDevicesUp() error {
 	b := s.ns.batch
 	for _, d := range s.devices {
-		b.answerARP(d)
+		b.enableARP(d)
 		if !d.bridge {
 			b.setUp(d.index)
 		}
@@ -175,9 +177,9 @@ func (s *space) activate() error {
 	return b.flush()
 }
 
-// awaitCarriers returns when the links carry packets: the kernel says so a
-// moment after both ends were set up, and drops silently until then.
-func (s *space) awaitCarriers() error {
+// waitCarriers waits until all links have a carrier. The kernel reports it some
+// time after both ends are up and drops packets until then.
+func (s *namespace) waitCarriers() error {
 	bridges := map[int]bool{loopbackIndex: true}
 	for _, d := range s.devices {
 		bridges[d.index] = d.bridge
@@ -196,11 +198,12 @@ func (s *space) awaitCarriers() error {
 	})
 }
 
-// awaitLocal returns when the space receives packets to the addresses of its links.
-func (s *space) awaitLocal() error {
+// waitLocalRoutes waits until the namespace receives packets to the addresses
+// of its links.
+func (s *namespace) waitLocalRoutes() error {
 	for _, d := range s.devices {
 		if d.bridge {
-			continue // it is set up later
+			continue // set up later, by addNeighbours
 		}
 		for _, a := range d.addrs {
 			if err := WaitLocalRoute(s.ns.handle, a.Addr()); err != nil {
@@ -211,9 +214,10 @@ func (s *space) awaitLocal() error {
 	return nil
 }
 
-// WaitLocalRoute returns when the kernel has a local route to one of its own addresses. It
-// adds that route for a new IPv6 address from a work queue, some time after the address
-// is set and the link has a carrier, and drops packets to the address until then.
+// WaitLocalRoute waits until the kernel has a local route to one of its own
+// addresses. The kernel adds the route of a new IPv6 address asynchronously,
+// after the address is set and the link has a carrier, and drops packets to it
+// until then.
 func WaitLocalRoute(h *netlink.Handle, a netip.Addr) error {
 	return poll(fmt.Sprintf("there is no local route to %v", a), func() (bool, error) {
 		routes, err := h.RouteGet(a.AsSlice())
@@ -221,9 +225,10 @@ func WaitLocalRoute(h *netlink.Handle, a netip.Addr) error {
 	})
 }
 
-// introduce sets bridges up and says who is where. A bridge that finds its ports
-// with a carrier has one at once; otherwise it can take the kernel a second.
-func (s *space) introduce() error {
+// addNeighbours sets bridges up and adds static neighbour, FDB and route
+// entries. A bridge whose ports have a carrier has one at once; otherwise it
+// may take the kernel a second.
+func (s *namespace) addNeighbours() error {
 	b := s.ns.batch
 	for _, d := range s.devices {
 		if d.bridge {
@@ -231,39 +236,39 @@ func (s *space) introduce() error {
 		}
 	}
 	for _, d := range s.devices {
-		for _, n := range d.segment {
-			if n.of == d {
+		for _, n := range d.neighbours {
+			if n.device == d {
 				continue
 			}
-			b.addNeighbour(d, n.addr, n.of.mac)
+			b.addNeighbour(d, n.addr, n.device.mac)
 			if err := b.flushIfFull(); err != nil {
 				return err
 			}
 		}
-		for _, mac := range d.behind {
-			b.addForwarding(d, mac)
+		for _, mac := range d.fdb {
+			b.addFDBEntry(d, mac)
 		}
 	}
 	for dst, hops := range s.routes {
 		b.setRoute(dst, hops)
 	}
 	if s.routed {
-		b.dropTheRest()
+		b.addBlackholeRoutes()
 	}
 	return b.flush()
 }
 
-// poll asks until it is told yes.
-func poll(what string, ask func() (bool, error)) error {
-	const patience = 30 * time.Second
+// poll calls done until it returns true or an error.
+func poll(problem string, done func() (bool, error)) error {
+	const timeout = 30 * time.Second
 	pause := 50 * time.Microsecond
-	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
-		ok, err := ask()
+	for deadline := time.Now().Add(timeout); ; time.Sleep(pause) {
+		ok, err := done()
 		if ok || err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s after %v", what, patience)
+			return fmt.Errorf("%s after %v", problem, timeout)
 		}
 		pause = min(2*pause, 5*time.Millisecond)
 	}

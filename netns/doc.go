@@ -1,19 +1,18 @@
-// Package netns makes a fabric of a drawing: a network namespace for every host
-// of a topology.Topology, joined by veth pairs, bridges and routers of the
-// kernel, with the addresses, MTUs and routes that the drawing says. It starts
-// processes in hosts, breaks links, and lets go of everything.
+// Package netns builds the fabric of a topology.Topology from the Linux kernel:
+// a network namespace per host, connected by veth pairs, bridges and routers,
+// with the addresses, MTUs and routes of the topology. It starts processes in
+// hosts and sets links down and up. Package lab/nslab runs scenarios on it.
 //
-// It knows no protocol above IP, impairs nothing by itself (that is for whoever
-// joins the cables it leaves spliced, see Options.UserCable), and gives nothing a
-// name outside the process: namespaces are held by descriptors, without mounts,
-// so that whatever is killed, nothing stays behind.
+// It implements no protocol above IP and impairs no packets; user-space cables
+// do (see Options.UserCable). Namespaces are held by file descriptors, without
+// names and mounts: the kernel removes everything when the process dies.
 //
-// Building needs CAP_SYS_ADMIN and CAP_NET_ADMIN, which an ordinary user has in a
-// user namespace of his own: StartUnshared starts a program there. Available
-// says why not, and Probe what else the machine can do. Outside of
-// Linux everything fails, and says so.
+// Build needs CAP_SYS_ADMIN and CAP_NET_ADMIN. StartUnshared gives them to an
+// unprivileged user, in a user namespace. Available reports why namespaces
+// cannot be created, and Probe which features the machine has. On other systems
+// than Linux every call fails.
 //
-// A Fabric and an NS may be used from many goroutines. What Do runs has an
-// operating system thread to itself; processes are started from threads that
-// stay, because they die with the thread that started them.
+// A Fabric and an NS are safe for concurrent use. Do runs on a dedicated OS
+// thread. Processes are started from threads that live on, because the parent
+// death signal is sent when the thread that forked ends.
 package netns

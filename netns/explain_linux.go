@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine is what reasons are looked for in.
+// machine reads the settings that explain errors; tests replace it.
 type machine struct {
 	sysctl func(name string) string  // empty if there is none
 	status func(field string) string // of /proc/self/status
@@ -22,9 +22,9 @@ var thisMachine = machine{
 	exists: func(path string) bool { _, err := os.Stat(path); return err == nil },
 }
 
-// explain finds the reason why the kernel refused to make namespaces. Other
-// errors are returned as they are.
-func explain(err error, m machine) error {
+// explainNamespaceError turns an error of creating namespaces into an
+// UnavailableError with its reason. Other errors are returned unchanged.
+func explainNamespaceError(err error, m machine) error {
 	var reason, cure string
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
@@ -77,7 +77,7 @@ func (m machine) permissions() (reason, cure string) {
 	}
 }
 
-// statusField is a field of /proc/self/status; empty if there is none.
+// statusField returns a field of /proc/self/status; empty if there is none.
 func statusField(name string) string {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {

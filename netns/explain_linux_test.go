@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestExplainFindsTheReasonAndTheCure(t *testing.T) {
+func TestExplainNamespaceErrorGivesReasonAndCure(t *testing.T) {
 	for _, c := range []struct {
 		err     error
-		facts   map[string]string // sysctls and fields of the status
-		missing string            // of /proc/self/ns
-		want    string            // empty: the error as it is
+		facts   map[string]string // sysctls and fields of /proc/self/status
+		missing string            // file of /proc/self/ns
+		want    string            // empty: the error is unchanged
 	}{
 		{unix.ENOSPC, map[string]string{"user/max_user_namespaces": "0"}, "", "limit user.max_user_namespaces is 0 (…no space left on device); as root: sysctl -w user.max_user_namespaces=15000"},
 		{unix.ENOSPC, map[string]string{"user/max_user_namespaces": "100", "user/max_net_namespaces": "0"}, "", "sysctl -w user.max_net_namespaces=15000"},
@@ -35,7 +35,7 @@ func TestExplainFindsTheReasonAndTheCure(t *testing.T) {
 		look := func(name string) string { return c.facts[name] }
 		m := machine{sysctl: look, status: look, exists: func(path string) bool { return path != "/proc/self/ns/"+c.missing }}
 		cause := fmt.Errorf("start: %w", c.err)
-		got := explain(cause, m)
+		got := explainNamespaceError(cause, m)
 		var why *UnavailableError
 		switch {
 		case c.want == "" && got != cause:
@@ -53,7 +53,7 @@ func TestExplainFindsTheReasonAndTheCure(t *testing.T) {
 	}
 }
 
-func TestExplainRDMANamesTheCure(t *testing.T) {
+func TestExplainRDMAGivesCure(t *testing.T) {
 	for err, want := range map[error]string{
 		unix.EPROTONOSUPPORT: "CONFIG_INFINIBAND",
 		unix.EPERM:           "run as root",
@@ -68,16 +68,16 @@ func TestExplainRDMANamesTheCure(t *testing.T) {
 	}
 }
 
-// Not every kernel has netem to try this on: what it would be told must be right.
-func TestNetemIsToldInItsOwnUnits(t *testing.T) {
-	n := queue{
+// The parameters are checked without the kernel, which may lack netem.
+func TestNetemParametersUseKernelUnits(t *testing.T) {
+	n := qdisc{
 		rateBps: 8e9,
 		netem: NetemSpec{
 			Delay: time.Millisecond, Jitter: 64 * time.Microsecond,
 			LossPPM: 1e6, DuplicatePPM: 500_000, ReorderPPM: 250_000, CorruptPPM: 1,
 		},
 	}.asNetem(netlink.QdiscAttrs{})
-	// As the library itself converts microseconds and percent.
+	// The netlink package converts microseconds and percent.
 	want := netlink.NewNetem(netlink.QdiscAttrs{}, netlink.NetemQdiscAttrs{
 		Latency: 1000, Jitter: 64, Loss: 100, Duplicate: 50, ReorderProb: 25, CorruptProb: 0.0001, Limit: 10_000, Gap: 1, Rate64: 1e9,
 	})
@@ -93,7 +93,7 @@ func TestNetemIsToldInItsOwnUnits(t *testing.T) {
 	if n.Rate64 != want.Rate64 {
 		t.Errorf("rate is %d, want %d", n.Rate64, want.Rate64)
 	}
-	if ticks(time.Hour) != 1<<32-1 || share(2e6) != 1<<32-1 {
+	if ticks(time.Hour) != 1<<32-1 || probability(2e6) != 1<<32-1 {
 		t.Error("what is too much is not the most")
 	}
 }

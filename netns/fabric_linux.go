@@ -11,14 +11,13 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// Fabric is a topology in namespaces. Its methods may be called from many
-// goroutines.
+// Fabric is a topology built from namespaces. It is safe for concurrent use.
 type Fabric struct {
 	plan *plan
 
-	mu     sync.Mutex // guards what follows, what is down, and queues
+	mu     sync.Mutex // guards the fields below, cable.down and device.qdisc
 	closed bool
-	routes map[string]map[netip.Prefix][]hop // as they are set
+	routes map[string]map[netip.Prefix][]hop // of routed switches, as set in the kernel
 }
 
 // Host is a host of a fabric.
@@ -27,10 +26,10 @@ type Host struct {
 	NS *NS
 }
 
-// Topology is what the fabric was built from.
+// Topology returns the topology of the fabric.
 func (f *Fabric) Topology() topology.Topology { return f.plan.t }
 
-// Host finds a host by its name; nil if there is none.
+// Host returns the host of that name; nil if there is none.
 func (f *Fabric) Host(name string) *Host {
 	h, ok := f.plan.t.Host(name)
 	if !ok {
@@ -39,8 +38,8 @@ func (f *Fabric) Host(name string) *Host {
 	return &Host{h, f.plan.nodes[name].ns}
 }
 
-// Router is the namespace of a routed switch; nil if there is none of the name.
-// Its ports are the interfaces port0, port1, ….
+// Router returns the namespace of a routed switch; nil if there is none of that
+// name. Its ports are the interfaces port0, port1, ….
 func (f *Fabric) Router(name string) *NS {
 	if s := f.plan.nodes[name]; s != nil && s.routed {
 		return s.ns
@@ -48,8 +47,8 @@ func (f *Fabric) Router(name string) *NS {
 	return nil
 }
 
-// Core is the namespace where spliced cables end, and bridges are; nil if the
-// fabric has neither.
+// Core returns the namespace of the bridges and the ends of user-space cables;
+// nil if there are none.
 func (f *Fabric) Core() *NS {
 	if f.plan.core == nil {
 		return nil
@@ -57,8 +56,8 @@ func (f *Fabric) Core() *NS {
 	return f.plan.core.ns
 }
 
-// UserCables lists the cables that were cut, in the topology's order, but for those
-// of switches that user space must be.
+// UserCables lists the user-space cables in the topology's order, except those
+// of the switches in UserSwitches.
 func (f *Fabric) UserCables() []UserCable {
 	var all []UserCable
 	for _, c := range f.plan.cables {
@@ -69,23 +68,23 @@ func (f *Fabric) UserCables() []UserCable {
 	return all
 }
 
-// UserSwitches lists the ports of the switches that user space must be, by the
-// switch's name.
+// UserSwitches lists the ports of the switches that user space must implement,
+// by switch name.
 func (f *Fabric) UserSwitches() map[string][]UserPort {
-	all := make(map[string][]UserPort, len(f.plan.user))
-	for name, ports := range f.plan.user {
+	all := make(map[string][]UserPort, len(f.plan.userPorts))
+	for name, ports := range f.plan.userPorts {
 		all[name] = slices.Clone(ports)
 	}
 	return all
 }
 
-// Close lets go of the fabric and kills the processes that run in its hosts.
+// Close closes all namespaces and kills the processes in them.
 func (f *Fabric) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
 	var errs []error
-	for _, s := range f.plan.spaces {
+	for _, s := range f.plan.namespaces {
 		if s.ns != nil {
 			errs = append(errs, s.ns.Close())
 		}
@@ -93,8 +92,7 @@ func (f *Fabric) Close() error {
 	return errors.Join(errs...)
 }
 
-// reroute sets the routes of routed switches to what the cables that are up
-// allow.
+// reroute updates the routes of routed switches for the cables that are up.
 func (f *Fabric) reroute() error {
 	want := f.plan.routerRoutes()
 	for name, routes := range want {
@@ -120,16 +118,16 @@ func (f *Fabric) reroute() error {
 	return nil
 }
 
-// Stats are what the kernel counted at a port.
+// Stats returns the kernel's counters of a port.
 func (f *Fabric) Stats(port string) (Stats, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c, side, err := f.at(port)
+	c, side, err := f.cableAt(port)
 	if err != nil {
 		return Stats{}, err
 	}
 	d := c.ends[side]
-	link, err := d.space.ns.handle.LinkByIndex(d.index)
+	link, err := d.namespace.ns.handle.LinkByIndex(d.index)
 	if err != nil {
 		return Stats{}, fmt.Errorf("statistics of %s: %w", port, err)
 	}
@@ -140,17 +138,17 @@ func (f *Fabric) Stats(port string) (Stats, error) {
 			TxPackets: k.TxPackets, TxBytes: k.TxBytes, TxDropped: k.TxDropped,
 		}
 	}
-	now, err := d.queueDrops()
+	now, err := d.qdiscDrops()
 	if err != nil {
 		return Stats{}, fmt.Errorf("statistics of the queue of %s: %w", port, err)
 	}
-	s.QueueDropped = d.dropped + now
+	s.QueueDropped = d.droppedBefore + now
 	return s, nil
 }
 
-// at finds the cable of a port, and which end of it the port is. The caller has
-// locked the fabric.
-func (f *Fabric) at(port string) (c *cable, side int, err error) {
+// cableAt returns the cable of a port and the index of its end. The caller
+// holds f.mu.
+func (f *Fabric) cableAt(port string) (c *cable, side int, err error) {
 	if f.closed {
 		return nil, 0, fmt.Errorf("port %s: the fabric is closed", port)
 	}

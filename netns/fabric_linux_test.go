@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-func TestEveryHostReachesEveryOther(t *testing.T) {
+func TestAllHostsReachEachOther(t *testing.T) {
 	for name, top := range map[string]topology.Topology{
 		"pair":               pair(t, topology.Options{Rails: 8}),
 		"star":               star(t, 5, topology.Options{Rails: 2}),
@@ -30,7 +30,7 @@ func TestEveryHostReachesEveryOther(t *testing.T) {
 	}
 }
 
-// twoSwitches is a star whose switch is two, one behind the other.
+// twoSwitches returns a star with two switches in series.
 func twoSwitches(t *testing.T) topology.Topology {
 	top := star(t, 4, topology.Options{})
 	top.Switches = append(top.Switches, topology.Switch{Name: "switch1", Tier: 1})
@@ -42,10 +42,10 @@ func twoSwitches(t *testing.T) topology.Topology {
 	return top
 }
 
-// Frames that the kernel sends of itself (ARP, neighbour discovery, multicast
-// reports) would make no two runs count the same. There are none, not in the
-// first second either, when the kernel would announce a new interface.
-func TestOnlyWhatIsSentIsCounted(t *testing.T) {
+// The kernel sends no frames of its own (ARP, neighbour discovery, multicast
+// reports), not even in the first second of an interface. Otherwise frame
+// counts would differ between runs.
+func TestKernelSendsNoFramesOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for name, top := range map[string]topology.Topology{
 		"pair":         pair(t, topology.Options{}),
@@ -83,7 +83,7 @@ func stats(t *testing.T, f *netns.Fabric, port string) netns.Stats {
 	return must[netns.Stats](t)(f.Stats(port))
 }
 
-func TestMTUIsHonoured(t *testing.T) {
+func TestPacketsLargerThanMTUAreDropped(t *testing.T) {
 	for name, top := range map[string]topology.Topology{
 		"star": star(t, 3, topology.Options{Link: topology.Link{MTU: 8000}, Links: map[string]topology.Link{"host1": {MTU: 2000}}}),
 		"leaf": tree(t, 1, 1, 3, topology.Options{Link: topology.Link{MTU: 8000}, Links: map[string]topology.Link{"host1": {MTU: 2000}}}),
@@ -105,8 +105,8 @@ func testMTU(t *testing.T, f *netns.Fabric, ipv4 bool) {
 
 	send(t, from.UDPConn, addrOf(f, "host2", 0, ipv4), large)
 	receive(t, other.UDPConn)
-	// Larger than the cable of host1: lost there, whether sent one by one, or as
-	// segments of a super-packet, which a bridge looks at less closely.
+	// Packets larger than the MTU of host1's cable are dropped there, single or
+	// as segments of a GSO packet, which a bridge does not check.
 	send(t, from.UDPConn, addrOf(f, "host1", 0, ipv4), large)
 	from.sendSegments(t, addrOf(f, "host1", 0, ipv4), 4*3000, 3000)
 	send(t, from.UDPConn, addrOf(f, "host1", 0, ipv4), small)
@@ -130,7 +130,7 @@ func testMTU(t *testing.T, f *netns.Fabric, ipv4 bool) {
 	other.Close()
 }
 
-func TestBuildRefuses(t *testing.T) {
+func TestBuildRejectsInvalidTopologies(t *testing.T) {
 	change := func(do func(*topology.Topology)) topology.Topology {
 		top := star(t, 3, topology.Options{})
 		do(&top)
@@ -148,7 +148,7 @@ func TestBuildRefuses(t *testing.T) {
 			t.Hosts[2].NICs[0].Addrs[0] = t.Hosts[0].NICs[0].Addrs[0]
 		})},
 		{"host2/rdma0: no cable is plugged in", change(func(t *topology.Topology) { t.Cables = t.Cables[:2] })},
-		{"splice the cable (Options.UserCable) or use netem", change(func(t *topology.Topology) { t.Cables[1].Link.Latency = time.Millisecond })},
+		{"make it a user-space cable (Options.UserCable) or use netem", change(func(t *topology.Topology) { t.Cables[1].Link.Latency = time.Millisecond })},
 		{"links mark no packets", change(func(t *topology.Topology) { t.Cables[1].Link.ECN.MaxPPM = 5 })},
 	} {
 		f, err := netns.Build(c.top, netns.Options{})

@@ -7,18 +7,17 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// SetLink pulls the cable at a port out, or plugs it in again: nothing passes
-// either way. A host loses its carrier, unless the other end is one as well (in
-// a pair): then packets vanish silently. Neither loses addresses nor routes.
-// Switches that route find ways around a cable between them at once, as if their
-// protocols had already agreed.
+// SetLink sets the cable at a port down or up, in both directions. A host loses
+// its carrier, unless both ends are hosts: then packets are dropped silently.
+// Addresses and host routes are kept. Routed switches reroute at once, without
+// the delay of a routing protocol.
 //
-// On a spliced cable whoever reads the halves in the core sees them go down:
-// reading from a packet socket gives ENETDOWN once.
+// On a user-space cable the interfaces in the core go down too: a packet socket
+// on them returns ENETDOWN once.
 func (f *Fabric) SetLink(port string, up bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c, _, err := f.at(port)
+	c, _, err := f.cableAt(port)
 	if err != nil {
 		return err
 	}
@@ -27,8 +26,8 @@ func (f *Fabric) SetLink(port string, up bool) error {
 	}
 	c.down = !up
 	if err := f.applyLink(c); err != nil {
-		// Whoever asks again must not be told that it is done. As far as it can be,
-		// the cable is again what it was.
+		// Restore the old state as far as possible, so that a retry is not
+		// ignored.
 		c.down = up
 		return fmt.Errorf("set %s: %w", upOrDown(up), errors.Join(err, f.applyLink(c)))
 	}
@@ -43,28 +42,28 @@ func upOrDown(up bool) string {
 }
 
 func (f *Fabric) applyLink(c *cable) error {
-	if plain := c.unaddressed(); plain != nil {
-		for _, d := range plain {
+	if devices := c.devicesToSetDown(); devices != nil {
+		for _, d := range devices {
 			if err := d.setState(!c.down); err != nil {
 				return err
 			}
 		}
-		return errors.Join(c.ends[0].awaitCarrier(!c.down), c.ends[1].awaitCarrier(!c.down))
+		return errors.Join(c.ends[0].waitCarrier(!c.down), c.ends[1].waitCarrier(!c.down))
 	}
-	// An interface that goes down loses its addresses of IPv6, its neighbours and
-	// its routes. So these stay up, and drop all that they are to send.
+	// An interface that goes down loses its IPv6 addresses, neighbours and
+	// routes. Therefore these stay up and drop all packets.
 	for _, d := range c.ends {
-		d.queue.closed = c.down
-		if err := d.applyQueue(); err != nil {
+		d.qdisc.blackhole = c.down
+		if err := d.applyQdisc(); err != nil {
 			return err
 		}
 	}
 	return f.reroute()
 }
 
-// unaddressed lists interfaces of the cable that can be set down without loss,
-// so that both ends are cut off; nil if there are none.
-func (c *cable) unaddressed() []*device {
+// devicesToSetDown returns interfaces of the cable without addresses, whose
+// down state disconnects both ends; nil if there are none.
+func (c *cable) devicesToSetDown() []*device {
 	if c.halves[0] != nil {
 		return c.halves[:]
 	}
@@ -77,7 +76,7 @@ func (c *cable) unaddressed() []*device {
 }
 
 func (d *device) setState(up bool) error {
-	b := d.space.ns.batch
+	b := d.namespace.ns.batch
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if up {
@@ -88,11 +87,11 @@ func (d *device) setState(up bool) error {
 	return b.flush()
 }
 
-// awaitCarrier returns when the kernel has noticed that there is a carrier, or
-// none: packets pass, or their end is known, a moment after the cause.
-func (d *device) awaitCarrier(want bool) error {
+// waitCarrier waits until the kernel reports the carrier, which it does some
+// time after the change.
+func (d *device) waitCarrier(want bool) error {
 	return poll("the carrier has not changed", func() (bool, error) {
-		link, err := d.space.ns.handle.LinkByIndex(d.index)
+		link, err := d.namespace.ns.handle.LinkByIndex(d.index)
 		if err != nil {
 			return false, err
 		}
@@ -100,13 +99,12 @@ func (d *device) awaitCarrier(want bool) error {
 	})
 }
 
-// SetRate limits what passes the cable at a port to a rate, the same both ways;
-// 0 takes the limit away. A spliced cable is for whoever joins its halves to
-// limit.
+// SetRate limits the rate of the cable at a port in both directions; 0 removes
+// the limit. It fails for a user-space cable.
 func (f *Fabric) SetRate(port string, rateBps uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c, _, err := f.at(port)
+	c, _, err := f.cableAt(port)
 	if err != nil {
 		return err
 	}
@@ -114,28 +112,28 @@ func (f *Fabric) SetRate(port string, rateBps uint64) error {
 }
 
 func (f *Fabric) setRate(c *cable, rateBps uint64) error {
-	if c.cut {
-		return fmt.Errorf("cable %v: it is spliced, and has the rate that whoever joins its halves gives it", c.Cable)
+	if c.user {
+		return fmt.Errorf("cable %v: it is a user-space cable: set the rate in its switch", c.Cable)
 	}
 	for _, d := range c.ends {
-		d.queue.rateBps, d.queue.bytes = rateBps, c.Link.QueueBytes
-		if err := d.applyQueue(); err != nil {
+		d.qdisc.rateBps, d.qdisc.limitBytes = rateBps, c.Link.QueueBytes
+		if err := d.applyQdisc(); err != nil {
 			return fmt.Errorf("limit %v to %d bit/s: %w", c.Cable, rateBps, err)
 		}
 	}
 	return nil
 }
 
-// limitRates gives cables the rates, and with netem the latencies, that the
-// drawing says.
-func (f *Fabric) limitRates() error {
+// applyLinkConfigs sets the rates and latencies of the topology on kernel
+// cables.
+func (f *Fabric) applyLinkConfigs() error {
 	for _, c := range f.plan.cables {
-		if c.cut {
+		if c.user {
 			continue
 		}
 		if c.Link.Latency != 0 {
 			for _, d := range c.ends {
-				d.queue.netem.Delay = c.Link.Latency
+				d.qdisc.netem.Delay = c.Link.Latency
 			}
 		}
 		if c.Link.RateBps != 0 || c.Link.Latency != 0 {
@@ -147,24 +145,23 @@ func (f *Fabric) limitRates() error {
 	return nil
 }
 
-// Netem has the kernel's netem impair what a port sends; the zero spec ends it.
-// Many kernels have no netem: the error then says so, and a spliced cable can be
-// impaired instead.
+// Netem applies netem to the packets that a port sends; the zero spec removes
+// it. It fails on kernels without netem and for user-space cables.
 func (f *Fabric) Netem(port string, spec NetemSpec) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c, side, err := f.at(port)
+	c, side, err := f.cableAt(port)
 	if err != nil {
 		return err
 	}
-	if c.cut {
-		return fmt.Errorf("netem on %s: the cable is spliced: impair it where its halves are joined", port)
+	if c.user {
+		return fmt.Errorf("netem on %s: it is a user-space cable: impair it in its switch", port)
 	}
 	d := c.ends[side]
-	old := d.queue.netem
-	d.queue.netem = spec
-	if err := d.applyQueue(); err != nil {
-		d.queue.netem = old
+	old := d.qdisc.netem
+	d.qdisc.netem = spec
+	if err := d.applyQdisc(); err != nil {
+		d.qdisc.netem = old
 		return fmt.Errorf("netem on %s: %w", port, err)
 	}
 	return nil

@@ -15,11 +15,11 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// quietFor is how long a test looks for what must not arrive. On these links
-// what arrives does so within microseconds.
+// quietFor is how long a test waits to see that nothing arrives. Packets on
+// these links take microseconds.
 const quietFor = 20 * time.Millisecond
 
-func TestSetLinkCutsAndHeals(t *testing.T) {
+func TestSetLinkDownAndUp(t *testing.T) {
 	t.Parallel()
 	for name, top := range map[string]topology.Topology{
 		"pair": pair(t, topology.Options{Rails: 2}),
@@ -40,9 +40,9 @@ func testSetLink(t *testing.T, f *netns.Fabric, ipv4 bool) {
 	a, b := socket(t, f, "host0", 0, ipv4, testPort), socket(t, f, "host1", 0, ipv4, testPort)
 	for round := range 3 {
 		check(t, f.SetLink("host1/rdma0", false))
-		check(t, f.SetLink("host1/rdma0", false)) // it is already
+		check(t, f.SetLink("host1/rdma0", false)) // no change
 		send(t, a, addrOf(f, "host1", 0, ipv4), "lost")
-		send(t, b, addrOf(f, "host0", 0, ipv4), "lost") // silently
+		send(t, b, addrOf(f, "host0", 0, ipv4), "lost") // dropped silently
 		if got := append(pending(t, a, quietFor), pending(t, b, quietFor)...); got != nil {
 			t.Fatalf("over a cut cable came %q", got)
 		}
@@ -68,7 +68,7 @@ func testSetLink(t *testing.T, f *netns.Fabric, ipv4 bool) {
 	everyPairElse(t, f, ipv4, a, b)
 }
 
-// everyPairElse is everyPair after the sockets in its way are closed.
+// everyPairElse closes the sockets in use and calls everyPair.
 func everyPairElse(t *testing.T, f *netns.Fabric, ipv4 bool, open ...*net.UDPConn) {
 	t.Helper()
 	for _, c := range open {
@@ -77,7 +77,7 @@ func everyPairElse(t *testing.T, f *netns.Fabric, ipv4 bool, open ...*net.UDPCon
 	everyPair(t, f, ipv4)
 }
 
-// carrier asks inside the host.
+// carrier reads the carrier state inside the host.
 func carrier(t *testing.T, f *netns.Fabric, host, nic string) bool {
 	t.Helper()
 	var flags net.Flags
@@ -91,14 +91,15 @@ func carrier(t *testing.T, f *netns.Fabric, host, nic string) bool {
 	return flags&net.FlagRunning != 0
 }
 
-// Flows from many ports use all spines; with cables to a spine down they use the
-// others, both ways, without a loss once SetLink has returned; and healed, all.
-func TestFatTreeUsesItsSpinesAndDoesWithoutSome(t *testing.T) {
+// Flows from many ports use all spines. With cables to a spine down they use
+// the others in both directions, without loss once SetLink has returned; after
+// SetLink up, all again.
+func TestFatTreeReroutesAroundDownCables(t *testing.T) {
 	t.Parallel()
 	const spines = 4
 	f := build(t, tree(t, 2, spines, 2, topology.Options{}), netns.Options{})
 	for _, h := range f.Topology().Hosts {
-		// The flow label of IPv6 would tell flows apart whatever routers hash.
+		// The IPv6 flow label would distinguish flows whatever routers hash.
 		check(t, f.Host(h.Name).NS.Do(func() error { return os.WriteFile("/proc/sys/net/ipv6/auto_flowlabels", []byte("0"), 0) }))
 	}
 	for _, ipv4 := range families {
@@ -131,7 +132,8 @@ func TestFatTreeUsesItsSpinesAndDoesWithoutSome(t *testing.T) {
 	}
 }
 
-// spinesUsed sends 64 flows each way, and names the spines that saw any of it.
+// spinesUsed sends 64 flows in each direction and returns the spines that
+// forwarded any of them.
 func spinesUsed(t *testing.T, f *netns.Fabric, spines int, ipv4 bool) string {
 	t.Helper()
 	before := make([]uint64, spines)
@@ -164,13 +166,13 @@ func spinesUsed(t *testing.T, f *netns.Fabric, spines int, ipv4 bool) string {
 	return used
 }
 
-func TestRateIsThatOfTheCable(t *testing.T) {
+func TestSetRateLimitsThroughput(t *testing.T) {
 	f := build(t, star(t, 2, topology.Options{Links: map[string]topology.Link{"host1": {RateBps: 40e6}}}), netns.Options{})
 	for _, c := range []struct {
 		set         uint64
 		least, most float64 // Mb/s
 	}{
-		{0, 12, 40}, // as drawn
+		{0, 12, 40}, // of the topology
 		{10e6, 3, 10},
 		{400e6, 44, 400},
 	} {
@@ -181,16 +183,15 @@ func TestRateIsThatOfTheCable(t *testing.T) {
 		testRate(t, f, "host1", "host0", c.least, c.most)
 	}
 	check(t, f.SetRate("host1", 0))
-	// The queues are gone, but not the memory of what they have dropped.
+	// The qdiscs are deleted, but their drop counts are kept.
 	if s := stats(t, f, "switch0/port1"); s.QueueDropped == 0 {
 		t.Errorf("more was sent than the cable takes, and nothing counted as dropped: %+v", s)
 	}
 	testRate(t, f, "host0", "host1", 440, 1e6)
 }
 
-// testRate sends as fast as it can, and looks at what the kernel counts at the
-// other end. On a busy machine too little may be sent: it is tried again. It may
-// also count late what has passed before: too much must not pass for long.
+// testRate sends as fast as it can and reads the kernel's counters at the other
+// end. It retries, because a busy machine may send too little or count late.
 func testRate(t *testing.T, f *netns.Fabric, from, to string, least, most float64) {
 	t.Helper()
 	stop := make(chan struct{})
@@ -199,8 +200,8 @@ func testRate(t *testing.T, f *netns.Fabric, from, to string, least, most float6
 		close(stop)
 		senders.Wait()
 	}()
-	// What waits in a queue still fills the buffer of the socket that sent it: as
-	// many sockets as it takes for their buffers together to be larger.
+	// Queued packets fill the socket's send buffer: use enough sockets to
+	// exceed the queue.
 	for i := range 4 {
 		a := socket(t, f, from, 0, false, testPort+uint16(i))
 		senders.Go(func() {
@@ -218,7 +219,7 @@ func testRate(t *testing.T, f *netns.Fabric, from, to string, least, most float6
 			}
 		})
 	}
-	time.Sleep(20 * time.Millisecond) // until the bucket, full at first, is empty
+	time.Sleep(20 * time.Millisecond) // until the initial burst is sent
 	measure := func(during time.Duration) (mbps float64) {
 		start, before := time.Now(), stats(t, f, to+"/rdma0").RxBytes
 		time.Sleep(during)
@@ -228,7 +229,7 @@ func testRate(t *testing.T, f *netns.Fabric, from, to string, least, most float6
 	var got float64
 	for range 100 {
 		got = measure(100 * time.Millisecond)
-		if slack := 1.1*most + 3; got > slack { // a bucket's worth
+		if slack := 1.1*most + 3; got > slack { // the burst
 			if got = measure(2 * time.Second); got > slack {
 				t.Fatalf("%s to %s: %.1f Mb/s, want up to %v", from, to, got, most)
 			}
@@ -240,7 +241,7 @@ func testRate(t *testing.T, f *netns.Fabric, from, to string, least, most float6
 	t.Errorf("%s to %s: %.1f Mb/s, want from %v to %v", from, to, got, least, most)
 }
 
-func TestNetemWorksOrSaysWhatIsMissing(t *testing.T) {
+func TestNetemWorksOrReportsMissingModule(t *testing.T) {
 	f := build(t, star(t, 2, topology.Options{}), netns.Options{})
 	err := f.Netem("host0", netns.NetemSpec{LossPPM: 1e6})
 	if err != nil {
@@ -259,7 +260,7 @@ func TestNetemWorksOrSaysWhatIsMissing(t *testing.T) {
 	everyPairElse(t, f, false, a, b)
 }
 
-func TestFaultsNameUnknownPorts(t *testing.T) {
+func TestFaultsRejectUnknownPorts(t *testing.T) {
 	f := build(t, star(t, 2, topology.Options{Rails: 2}), netns.Options{})
 	closed := build(t, pair(t, topology.Options{}), netns.Options{})
 	check(t, closed.Close())
@@ -280,7 +281,7 @@ func TestFaultsNameUnknownPorts(t *testing.T) {
 	}
 }
 
-func TestRDMALinkSaysWhatIsMissing(t *testing.T) {
+func TestRDMALinkAddReportsMissingModule(t *testing.T) {
 	f := build(t, pair(t, topology.Options{}), netns.Options{})
 	ns := f.Host("host0").NS
 	for _, kind := range []string{"rxe", "siw"} {
@@ -308,9 +309,9 @@ func anyIn(s string, parts []string) bool {
 	return false
 }
 
-// A cable that could not be cut is not taken for one that is: the next attempt is
-// made, and fails as well.
-func TestSetLinkThatFailsIsNotDone(t *testing.T) {
+// A failed SetLink does not change the state: the next attempt is made, and
+// fails too.
+func TestFailedSetLinkKeepsState(t *testing.T) {
 	f := build(t, star(t, 3, topology.Options{}), netns.Options{})
 	check(t, f.Host("host1").NS.Do(func() error {
 		dev, err := netlink.LinkByName("rdma0")
@@ -324,6 +325,6 @@ func TestSetLinkThatFailsIsNotDone(t *testing.T) {
 			t.Fatal("a cable that is not there was cut")
 		}
 	}
-	check(t, f.SetLink("host2", false)) // others are none the worse
+	check(t, f.SetLink("host2", false)) // other cables still work
 	check(t, f.SetLink("host2", true))
 }

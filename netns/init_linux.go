@@ -11,23 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firstProcess is the first process of an enclosure. Its arguments are the
-// parent's process ID, and the path and the arguments of the program to run.
-func firstProcess(args []string) (code int) {
-	signals := takeSignals() // the program may be sent one as soon as it is there
+// runInit is the init process of an unshared PID namespace: it starts the
+// program, reaps orphans and returns the program's exit code. Its arguments are
+// the parent's process ID, and the path and the arguments of the program.
+func runInit(args []string) (code int) {
+	signals := catchSignals() // before the program starts and may be sent one
 	child, err := startProgram(args)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "enclosure:", err)
 		return 127
 	}
-	go forward(signals, child)
+	go forwardSignals(signals, child)
 	for {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, 0, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			return 126 // no child is left, and the program's end was not seen
+			return 126 // no child is left and the program's exit was missed
 		case pid == child && status.Signaled():
 			return 128 + int(status.Signal())
 		case pid == child:
@@ -40,8 +41,8 @@ func startProgram(args []string) (pid int, err error) {
 	if len(args) < 3 {
 		return 0, errors.New("there is no program to run")
 	}
-	// The parent may have died before the kernel was told to kill us with it.
-	// getppid is no help: the parent is outside of our PID namespace.
+	// The parent may have died before Pdeathsig was set. getppid returns 0: the
+	// parent is outside of this PID namespace.
 	if parent := statusField("PPid"); parent != args[0] {
 		return 0, fmt.Errorf("the parent process %s is gone", args[0])
 	}
@@ -51,34 +52,33 @@ func startProgram(args []string) (pid int, err error) {
 	}
 	mountProc()
 	pid, err = syscall.ForkExec(args[1], args[2:], &syscall.ProcAttr{
-		Env:   append(os.Environ(), enclosedMark+"=1"),
-		Files: []uintptr{0, 1, 2}, // others that are inherited stay open by themselves
+		Env:   append(os.Environ(), unsharedEnv+"=1"),
+		Files: []uintptr{0, 1, 2}, // other inherited descriptors stay open
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	})
 	if err != nil {
 		return 0, fmt.Errorf("start %s: %w", args[1], err)
 	}
-	// From now on they are the program's: a pipe that it closes is closed.
+	// The program owns the inherited descriptors now: when it closes a pipe,
+	// the pipe must be closed.
 	for _, fd := range inherited {
 		unix.Close(fd)
 	}
 	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
 		for fd := range 3 {
-			unix.Dup3(null, fd, 0) // the old one stays, which does little harm
+			unix.Dup3(null, fd, 0) // on failure the old one stays, which is harmless
 		}
 	}
 	return pid, nil
 }
 
-// mountProc gives an enclosure a /proc of its own, in which what runs there sees
-// only itself. Where that is not allowed, as in many containers, the outer one
-// does for all that we need.
+// mountProc mounts a /proc of the new PID namespace. Many containers forbid it;
+// then the outer /proc is used.
 func mountProc() {
 	_ = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
-// inheritedFiles are the descriptors after standard error that a program would
-// inherit.
+// inheritedFiles returns the descriptors above 2 that a program would inherit.
 func inheritedFiles() ([]int, error) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -97,20 +97,20 @@ func inheritedFiles() ([]int, error) {
 	return fds, nil
 }
 
-// takeSignals keeps signals from ending the process. Those of a terminal's keys
-// reach the program by themselves. They are taken and not ignored: it would
-// inherit that.
-func takeSignals() <-chan os.Signal {
+// catchSignals keeps signals from ending this process. SIGINT and SIGQUIT of a
+// terminal reach the program directly. Signals are caught instead of ignored
+// because the program would inherit that.
+func catchSignals() <-chan os.Signal {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGQUIT)
 	c := make(chan os.Signal, 16)
 	signal.Notify(c, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2)
-	if !signal.Ignored(unix.SIGHUP) { // else the program inherits that it is, as nohup(1) wants
+	if !signal.Ignored(unix.SIGHUP) { // if ignored, as by nohup(1), the program inherits that
 		signal.Notify(c, unix.SIGHUP)
 	}
 	return c
 }
 
-func forward(signals <-chan os.Signal, pid int) {
+func forwardSignals(signals <-chan os.Signal, pid int) {
 	for s := range signals {
 		unix.Kill(pid, s.(syscall.Signal)) // it may have ended
 	}

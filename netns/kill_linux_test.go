@@ -18,10 +18,9 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// Whatever of a lab is killed, nothing of it stays. The lab is, from the outside
-// in: a "parent" that starts an enclosure; the enclosure's first process; in it
-// the "lab", which builds a fabric; and in each host a "rank", which leaves an
-// "orphan" behind.
+// Whichever process of a lab is killed, nothing of it remains. From the outside
+// in: a "parent" starts an unshared "lab" through its init process, the lab
+// builds a fabric, and each host runs a "rank" that leaves an "orphan".
 
 func init() {
 	roles["parent"] = parentRole
@@ -30,7 +29,7 @@ func init() {
 	roles["orphan"] = sleepRole
 }
 
-// as is this binary in another role.
+// as runs this binary in another role.
 func as(role string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", role)
 	cmd.Env = append(os.Environ(), roleMark+"="+role)
@@ -78,7 +77,7 @@ func labRole() int {
 }
 
 func rankRole() int {
-	// In a session of its own, so that nothing but the namespace ties it to us.
+	// In a new session, so that only the namespace ties it to the lab.
 	cmd := as("orphan")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -93,10 +92,10 @@ func sleepRole() int {
 	return 0
 }
 
-func TestNothingSurvivesAKill(t *testing.T) {
+func TestKillLeavesNothingBehind(t *testing.T) {
 	for _, c := range []struct {
 		kill string
-		want func(t *testing.T, l *lab) // after the kill; nil: all is gone
+		want func(t *testing.T, l *lab) // after the kill; nil: nothing remains
 	}{
 		{"first process", nil},
 		{"parent", nil},
@@ -109,7 +108,7 @@ func TestNothingSurvivesAKill(t *testing.T) {
 			before := machineState(t)
 			l := startLab(t)
 			inside := l.namespaces(t)
-			// The lab's own, a core, and three hosts; the parent is in ours.
+			// The lab's, a core, and three hosts; the parent shares ours.
 			if own, _ := os.Readlink("/proc/self/ns/net"); len(inside) != 6 || !inside[own] {
 				t.Errorf("the lab lives in the network namespaces %v, want 5 and ours, %s", inside, own)
 			}
@@ -134,8 +133,8 @@ func TestNothingSurvivesAKill(t *testing.T) {
 	}
 }
 
-// needOwnProc skips where /proc could not be mounted for our PID namespace: it
-// then gives process IDs that mean others to us.
+// needOwnProc skips if /proc is not that of our PID namespace, where process
+// IDs would not match.
 func needOwnProc(t *testing.T) {
 	t.Helper()
 	if self := must[string](t)(os.Readlink("/proc/self")); self != strconv.Itoa(os.Getpid()) {
@@ -143,7 +142,7 @@ func needOwnProc(t *testing.T) {
 	}
 }
 
-// oneRankLess: the lab is told of the end of the rank, and all others live.
+// oneRankLess checks that the lab sees the end of the rank and all others live.
 func oneRankLess(t *testing.T, l *lab) {
 	t.Helper()
 	eventually(t, "the lab sees the rank's end", func() bool { return strings.Contains(l.out.String(), "ended: signal: killed") })
@@ -156,7 +155,7 @@ func oneRankLess(t *testing.T, l *lab) {
 	}
 }
 
-// lab is one that runs, as seen from outside.
+// lab is a running lab as seen from outside.
 type lab struct {
 	cmd   *exec.Cmd
 	out   *output
@@ -170,8 +169,8 @@ func startLab(t *testing.T) *lab {
 	l.cmd = as("parent")
 	l.cmd.Env = append(l.cmd.Env, l.token, "TMPDIR="+l.tmp)
 	l.cmd.Stdout, l.cmd.Stderr = l.out, l.out
-	// Whoever holds the output open does not keep Wait waiting: the processes
-	// are counted below.
+	// Wait must not block on processes that hold the output open: they are
+	// counted below.
 	l.cmd.WaitDelay = time.Millisecond
 	check(t, l.cmd.Start())
 	t.Cleanup(func() {
@@ -193,7 +192,7 @@ type process struct {
 	role string
 }
 
-// processes are all that have the lab's token in their environment.
+// processes returns the processes with the lab's token in their environment.
 func (l *lab) processes(t *testing.T) []process {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -228,8 +227,8 @@ func (l *lab) find(t *testing.T, role string) int {
 	return 0
 }
 
-// namespaces are the network namespaces that the lab's processes are in, or hold
-// by a descriptor.
+// namespaces returns the network namespaces that the lab's processes are in or
+// hold a descriptor of.
 func (l *lab) namespaces(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
@@ -253,15 +252,15 @@ func heldBy(dir string) map[string]bool {
 	return held
 }
 
-// stillHeld are those of the namespaces that any process of the machine refers
-// to, but for our own. The kernel gives their numbers out anew, to whoever else
-// runs tests here; so they must be unused at one moment, not for ever.
+// stillHeld returns the namespaces that any other process of the machine refers
+// to. The kernel reuses inode numbers, so they need to be unused at one moment
+// only.
 func (l *lab) stillHeld(t *testing.T, namespaces map[string]bool) map[string]bool {
 	t.Helper()
 	own, err := os.Readlink("/proc/self/ns/net")
 	check(t, err)
 	var held map[string]bool
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		held = map[string]bool{}
 		dirs, err := filepath.Glob("/proc/[0-9]*")
 		check(t, err)
@@ -279,8 +278,8 @@ func (l *lab) stillHeld(t *testing.T, namespaces map[string]bool) map[string]boo
 	return held
 }
 
-// machineState is what a lab could leave in the namespaces it was started from:
-// interfaces and mounts.
+// machineState returns the interfaces and mounts that a lab could leave in the
+// namespaces it was started from.
 func machineState(t *testing.T) string {
 	t.Helper()
 	interfaces, err := net.Interfaces()

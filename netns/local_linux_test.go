@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// Every host of a new fabric has a local route to each of its addresses: the kernel
-// drops packets to an address that arrive before its route is there.
+// Every host of a new fabric has a local route to each of its addresses.
+// Without it the kernel drops received packets.
 func TestBuildWaitsForLocalRoutes(t *testing.T) {
 	f := build(t, star(t, 8, topology.Options{Rails: 2}), netns.Options{})
 	for _, h := range f.Topology().Hosts {
@@ -31,7 +31,7 @@ func TestBuildWaitsForLocalRoutes(t *testing.T) {
 	}
 }
 
-func TestAwaitLocalReturnsWhenTheAddressIsThere(t *testing.T) {
+func TestWaitLocalRouteWaitsForAddress(t *testing.T) {
 	f := build(t, star(t, 2, topology.Options{}), netns.Options{})
 	for _, text := range []string{"fd99::1/64", "198.51.100.7/24"} {
 		added := make(chan error, 1)

@@ -15,25 +15,25 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// roleMark has the test binary be something else: a part in a test.
+// roleMark makes the test binary run another role.
 const roleMark = "FABRICTEST_NETNS_ROLE"
 
 var roles = map[string]func() int{}
 
-// unavailable is why there are no namespaces; nil if there are.
+// unavailable is the error of Available.
 var unavailable error
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleMark); role != "" {
 		os.Exit(roles[role]())
 	}
-	sidebyside.Tests(8) // fabrics are apart, and that nothing arrives is waited for
+	sidebyside.Tests(8) // fabrics are independent, and tests mostly wait
 	ns, err := netns.New()
 	if err == nil {
 		ns.Close()
 		os.Exit(m.Run())
 	}
-	// An ordinary user runs the tests in an enclosure.
+	// An unprivileged user runs the tests in new namespaces.
 	if unavailable = netns.Available(); unavailable != nil || netns.IsUnshared() {
 		fmt.Fprintln(os.Stderr, unavailable, err)
 		os.Exit(m.Run())
@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// needNamespaces skips, with the machine's own reason.
+// needNamespaces skips with the reason if namespaces are unavailable.
 func needNamespaces(tb testing.TB) {
 	tb.Helper()
 	if unavailable != nil {
@@ -82,13 +82,13 @@ func check(tb testing.TB, err error) {
 	}
 }
 
-// build makes a fabric that is gone at the end of the test.
+// build builds a fabric that is closed at the end of the test.
 func build(tb testing.TB, t topology.Topology, opts netns.Options) *netns.Fabric {
 	tb.Helper()
 	needNamespaces(tb)
 	f, err := netns.Build(t, opts)
 	if errors.Is(err, unix.EROFS) {
-		tb.Skip(err) // no routers in a container that may not write to /proc/sys
+		tb.Skip(err) // no routers in a container with a read-only /proc/sys
 	}
 	check(tb, err)
 	tb.Cleanup(func() { check(tb, f.Close()) })
@@ -112,9 +112,9 @@ func tree(tb testing.TB, leaves, spines, hosts int, o topology.Options) topology
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not after %v: %s", patience, what)
+			t.Fatalf("not after %v: %s", testTimeout, what)
 		}
 	}
 }

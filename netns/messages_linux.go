@@ -10,22 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What each request to the kernel looks like. Interfaces have indexes that the
-// plan chose, so that nothing needs to be looked up.
+// Netlink requests. The plan chooses interface indexes, so that no lookup is
+// needed.
 
 const (
 	create  = unix.NLM_F_CREATE | unix.NLM_F_EXCL
 	replace = unix.NLM_F_CREATE | unix.NLM_F_REPLACE
 )
 
-// quietFlags are the flags of a new device. While it answers to no address
-// (NOARP) the kernel neither looks for others that have it nor joins its
-// multicast group, and so has nothing to tell the network when the device comes
-// up: answerARP ends that. And as long as a router's port does no multicast the
-// kernel does not announce it as one.
+// quietFlags returns the flags of a new device. With NOARP the kernel does no
+// duplicate address detection and joins no multicast group, so it sends nothing
+// when the device comes up; enableARP ends that. Without MULTICAST a router
+// port sends no router announcements.
 func (d *device) quietFlags() (flags, change uint32) {
 	change = unix.IFF_NOARP
-	if d.space.routed {
+	if d.namespace.routed {
 		change |= unix.IFF_MULTICAST
 	}
 	return unix.IFF_NOARP, change
@@ -36,18 +35,17 @@ func (d *device) attrs() []*nl.RtAttr {
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(d.name)),
 		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(d.mtu))),
 		nl.NewRtAttr(unix.IFLA_ADDRESS, d.mac),
-		// A veth needs no more: it has no queue to contend for, and on a machine
-		// of many processors each would cost time and memory.
+		// One queue each: more cost time and memory on machines with many CPUs.
 		nl.NewRtAttr(unix.IFLA_NUM_TX_QUEUES, nl.Uint32Attr(1)),
 		nl.NewRtAttr(unix.IFLA_NUM_RX_QUEUES, nl.Uint32Attr(1)),
 	}
-	if d.cutInSoftware {
+	if d.softwareGSO {
 		as = append(as, nl.NewRtAttr(unix.IFLA_GSO_MAX_SEGS, nl.Uint32Attr(1)))
 	}
 	return as
 }
 
-// addVeth makes both ends of a pair, each in its namespace.
+// addVeth creates a veth pair, each end in its namespace.
 func (b *batch) addVeth(d, far *device) {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, create)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -66,13 +64,12 @@ func (b *batch) addVeth(d, far *device) {
 	for _, a := range far.attrs() {
 		peer.AddChild(a)
 	}
-	peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(far.space.ns.FD())))
+	peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(far.namespace.ns.FD())))
 	req.AddData(info)
-	b.add(req, fmt.Sprintf("make the interfaces %s of %s and %s of %s", d.name, d.space.name, far.name, far.space.name))
+	b.add(req, fmt.Sprintf("make the interfaces %s of %s and %s of %s", d.name, d.namespace.name, far.name, far.namespace.name))
 }
 
-// addBridge makes a switch that learns and forwards at once, and does not listen
-// in on multicast.
+// addBridge creates a bridge without forward delay, STP and multicast snooping.
 func (b *batch) addBridge(d *device) {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, create)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -89,7 +86,7 @@ func (b *batch) addBridge(d *device) {
 	data.AddRtAttr(unix.IFLA_BR_STP_STATE, nl.Uint32Attr(0))
 	data.AddRtAttr(unix.IFLA_BR_MCAST_SNOOPING, nl.Uint8Attr(0))
 	req.AddData(info)
-	b.add(req, fmt.Sprintf("make the bridge %s of %s", d.name, d.space.name))
+	b.add(req, fmt.Sprintf("make the bridge %s of %s", d.name, d.namespace.name))
 }
 
 func (b *batch) setLink(index int, flags, change uint32, what string, attrs ...*nl.RtAttr) {
@@ -112,28 +109,28 @@ func (b *batch) setDown(index int) {
 	b.setLink(index, 0, unix.IFF_UP, fmt.Sprintf("set interface %d down", index))
 }
 
-// answerARP ends what quietFlags began. It comes while the device is down.
-func (b *batch) answerARP(d *device) {
-	b.setLink(d.index, 0, unix.IFF_NOARP, fmt.Sprintf("let %s of %s answer for its addresses", d.name, d.space.name))
+// enableARP clears NOARP. The device must be down.
+func (b *batch) enableARP(d *device) {
+	b.setLink(d.index, 0, unix.IFF_NOARP, fmt.Sprintf("let %s of %s answer for its addresses", d.name, d.namespace.name))
 }
 
 func (b *batch) setMTU(d *device) {
-	b.setLink(d.index, 0, 0, fmt.Sprintf("set the MTU of %s of %s to %d", d.name, d.space.name, d.mtu),
+	b.setLink(d.index, 0, 0, fmt.Sprintf("set the MTU of %s of %s to %d", d.name, d.namespace.name, d.mtu),
 		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(d.mtu))))
 }
 
 func (b *batch) setMaster(d *device) {
-	b.setLink(d.index, 0, 0, fmt.Sprintf("plug %s of %s into its bridge", d.name, d.space.name),
+	b.setLink(d.index, 0, 0, fmt.Sprintf("plug %s of %s into its bridge", d.name, d.namespace.name),
 		nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(d.master.index))))
 }
 
-// noLinkLocal keeps the kernel from making an address of its own and telling the
-// network about it.
-func (b *batch) noLinkLocal(d *device) {
+// disableLinkLocal keeps the kernel from generating and announcing a link-local
+// address.
+func (b *batch) disableLinkLocal(d *device) {
 	const none = 1 // IN6_ADDR_GEN_MODE_NONE
 	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
 	spec.AddRtAttr(unix.AF_INET6, nil).AddRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, nl.Uint8Attr(none))
-	b.setLink(d.index, 0, 0, fmt.Sprintf("switch off link-local addresses of %s of %s: has the kernel IPv6?", d.name, d.space.name), spec)
+	b.setLink(d.index, 0, 0, fmt.Sprintf("switch off link-local addresses of %s of %s: has the kernel IPv6?", d.name, d.namespace.name), spec)
 }
 
 func (b *batch) addAddr(d *device, p netip.Prefix) {
@@ -144,18 +141,18 @@ func (b *batch) addAddr(d *device, p netip.Prefix) {
 	req.AddData(msg)
 	req.AddData(nl.NewRtAttr(unix.IFA_LOCAL, p.Addr().AsSlice()))
 	req.AddData(nl.NewRtAttr(unix.IFA_ADDRESS, p.Addr().AsSlice()))
-	b.add(req, fmt.Sprintf("give %s of %s the address %v", d.name, d.space.name, p))
+	b.add(req, fmt.Sprintf("give %s of %s the address %v", d.name, d.namespace.name, p))
 }
 
-// addNeighbour says once and for all which hardware address an address has.
+// addNeighbour adds a permanent neighbour entry.
 func (b *batch) addNeighbour(d *device, a netip.Addr, mac net.HardwareAddr) {
-	b.neigh(d, family(a), 0, unix.NUD_PERMANENT, fmt.Sprintf("tell %s of %s about %v", d.name, d.space.name, a),
+	b.neigh(d, family(a), 0, unix.NUD_PERMANENT, fmt.Sprintf("tell %s of %s about %v", d.name, d.namespace.name, a),
 		nl.NewRtAttr(unix.NDA_DST, a.AsSlice()), nl.NewRtAttr(unix.NDA_LLADDR, mac))
 }
 
-// addForwarding says which port of a bridge leads to a hardware address, so that
-// not even the first frame goes to all ports.
-func (b *batch) addForwarding(d *device, mac net.HardwareAddr) {
+// addFDBEntry adds a static FDB entry to a bridge port, so that no frame is
+// flooded.
+func (b *batch) addFDBEntry(d *device, mac net.HardwareAddr) {
 	const viaMaster = 4 // NTF_MASTER
 	b.neigh(d, unix.AF_BRIDGE, viaMaster, unix.NUD_NOARP, fmt.Sprintf("tell the bridge that %v is behind %s", mac, d.name),
 		nl.NewRtAttr(unix.NDA_LLADDR, mac))
@@ -183,7 +180,7 @@ type hop struct {
 	out *device
 }
 
-// setRoute replaces the route to dst, if there is one.
+// setRoute adds or replaces the route to dst.
 func (b *batch) setRoute(dst netip.Prefix, hops []hop) {
 	req := routeRequest(unix.RTM_NEWROUTE, replace, unix.RTN_UNICAST, dst)
 	paths := nl.NewRtAttr(unix.RTA_MULTIPATH, nil)
@@ -200,9 +197,9 @@ func (b *batch) deleteRoute(dst netip.Prefix) {
 	b.add(routeRequest(unix.RTM_DELROUTE, 0, 0, dst), fmt.Sprintf("take away the route to %v", dst))
 }
 
-// dropTheRest makes a router forget, rather than refuse, what it has no route
-// for.
-func (b *batch) dropTheRest() {
+// addBlackholeRoutes makes a router drop packets without a route silently,
+// instead of sending ICMP errors.
+func (b *batch) addBlackholeRoutes() {
 	for _, all := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
 		b.add(routeRequest(unix.RTM_NEWROUTE, replace, unix.RTN_BLACKHOLE, netip.PrefixFrom(all, 0)), "set a last route")
 	}

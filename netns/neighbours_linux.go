@@ -8,34 +8,34 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// introduce tells every interface with addresses who else is in its segment, and
-// every port of a bridge what is behind it: so no frame is ever sent to find
-// out, none is lost meanwhile, and runs count the same frames.
-func (p *plan) introduce() {
+// planNeighbours plans static neighbour and FDB entries for every interface, so
+// that no frame is sent or flooded to resolve addresses and frame counts are
+// reproducible.
+func (p *plan) planNeighbours() {
 	for _, seg := range p.t.Segments() {
 		var all []neighbour
 		for _, port := range seg.Ports {
-			d := p.addressed(port)
+			d := p.addressedDevice(port)
 			for _, a := range d.addrs {
 				all = append(all, neighbour{a.Addr(), d})
 			}
 		}
 		for _, port := range seg.Ports {
-			p.addressed(port).segment = all
+			p.addressedDevice(port).neighbours = all
 		}
 	}
 	for _, c := range p.cables {
 		for side, port := range []topology.Port{c.A, c.B} {
 			if d := c.ends[side]; d.master != nil {
-				d.behind = p.behind(c.Other(port), d.master)
+				d.fdb = p.macsBehind(c.Other(port), d.master)
 			}
 		}
 	}
 }
 
-// addressed is the interface that has the port's addresses: itself, or the
-// bridge it is plugged into.
-func (p *plan) addressed(port topology.Port) *device {
+// addressedDevice returns the interface with the port's addresses: its own, or
+// its bridge.
+func (p *plan) addressedDevice(port topology.Port) *device {
 	d := p.ports[port.String()]
 	if d.master != nil {
 		return d.master
@@ -43,41 +43,41 @@ func (p *plan) addressed(port topology.Port) *device {
 	return d
 }
 
-// behind lists the hardware addresses that a frame finds when it enters port,
-// which is not one of the bridge it comes from.
-func (p *plan) behind(port topology.Port, from *device) []net.HardwareAddr {
-	if d := p.addressed(port); len(d.addrs) > 0 && d != from {
+// macsBehind lists the MAC addresses that are reached by a frame that enters
+// port from the bridge from.
+func (p *plan) macsBehind(port topology.Port, from *device) []net.HardwareAddr {
+	if d := p.addressedDevice(port); len(d.addrs) > 0 && d != from {
 		macs := []net.HardwareAddr{d.mac}
 		if d.bridge {
-			macs = append(macs, p.behindOthers(port)...)
+			macs = append(macs, p.macsBehindOtherPorts(port)...)
 		}
 		return macs
 	}
-	return p.behindOthers(port)
+	return p.macsBehindOtherPorts(port)
 }
 
-func (p *plan) behindOthers(port topology.Port) []net.HardwareAddr {
+func (p *plan) macsBehindOtherPorts(port topology.Port) []net.HardwareAddr {
 	var macs []net.HardwareAddr
 	for _, c := range p.t.CablesOf(port.Node) {
 		out := c.A
 		if out.Node != port.Node {
 			out = c.B
 		}
-		if !out.Same(port) && p.joined(out, port) {
-			macs = append(macs, p.behind(c.Other(out), p.ports[out.String()].master)...)
+		if !out.Same(port) && p.bridged(out, port) {
+			macs = append(macs, p.macsBehind(c.Other(out), p.ports[out.String()].master)...)
 		}
 	}
 	return macs
 }
 
-// joined says that frames pass between two ports of one switch.
-func (p *plan) joined(a, b topology.Port) bool {
+// bridged reports whether frames pass between two ports of one switch.
+func (p *plan) bridged(a, b topology.Port) bool {
 	sw, ok := p.t.Switch(a.Node)
 	return ok && (!sw.Routed || slices.Equal(a.Addrs, b.Addrs))
 }
 
-// hostRoutes gives hosts behind a gateway a route to each subnet of their rail:
-// a default route could not tell rails apart.
+// hostRoutes plans a route from each host to each subnet of its rails through
+// the gateways. A default route could not separate the rails.
 func (p *plan) hostRoutes() {
 	subnets := p.subnets()
 	for _, h := range p.t.Hosts {
@@ -96,7 +96,7 @@ func (p *plan) hostRoutes() {
 	}
 }
 
-// subnets are those with hosts, by rail.
+// subnets returns the subnets that have hosts, by rail.
 func (p *plan) subnets() map[int][]netip.Prefix {
 	all := map[int][]netip.Prefix{}
 	seen := map[netip.Prefix]bool{}
@@ -113,7 +113,8 @@ func (p *plan) subnets() map[int][]netip.Prefix {
 	return all
 }
 
-// routerRoutes are the routes of routed switches over the cables that are up.
+// routerRoutes returns the routes of routed switches over the cables that are
+// up.
 func (p *plan) routerRoutes() map[string]map[netip.Prefix][]hop {
 	down := map[string]bool{}
 	for _, c := range p.cables {

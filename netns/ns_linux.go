@@ -12,40 +12,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NS is a network namespace without a name. It lives as long as the NS is open,
-// or a process or a socket is in it.
+// NS is an unnamed network namespace. It exists as long as the NS is open, or a
+// process or a socket is in it.
 type NS struct {
 	net    *os.File
-	handle *netlink.Handle // its sockets are inside
-	batch  *batch          // likewise
+	handle *netlink.Handle // its sockets are in the namespace
+	batch  *batch          // its socket is in the namespace
 
-	mu      sync.Mutex
-	starter *thread // made when the first process is
-	closed  bool
+	mu         sync.Mutex
+	forkThread *thread // created with the first process
+	closed     bool
 }
 
-// New makes a namespace whose loopback interface is up.
+// New creates a namespace whose loopback interface is up.
 func New() (*NS, error) { return newNS(func() error { return nil }) }
 
-// newNS runs setup inside before it returns.
+// newNS creates a namespace and runs setup inside it.
 func newNS(setup func() error) (*NS, error) {
 	ns := &NS{}
 	err := onOwnThread(func() error {
-		if err := ns.make(); err != nil {
+		if err := ns.create(); err != nil {
 			return err
 		}
 		return setup()
 	})
 	if err != nil {
-		ns.Close() // what was opened goes; the first error counts
+		ns.Close() // the first error counts
 		return nil, fmt.Errorf("make a network namespace: %w", err)
 	}
 	return ns, nil
 }
 
-func (ns *NS) make() (err error) {
+func (ns *NS) create() (err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return explain(fmt.Errorf("unshare: %w", err), thisMachine)
+		return explainNamespaceError(fmt.Errorf("unshare: %w", err), thisMachine)
 	}
 	if ns.net, err = os.Open("/proc/thread-self/ns/net"); err != nil {
 		return err
@@ -60,14 +60,14 @@ func (ns *NS) make() (err error) {
 	return ns.batch.flush()
 }
 
-// loopbackIndex is that of lo in every new namespace.
+// loopbackIndex is the index of lo in a new namespace.
 const loopbackIndex = 1
 
-// FD is the descriptor that holds the namespace. It is the NS's own.
+// FD returns the descriptor of the namespace, which the NS owns.
 func (ns *NS) FD() int { return int(ns.net.Fd()) }
 
 // Do runs fn inside the namespace. Goroutines that fn starts run outside it:
-// open sockets in fn, hand them out, and use them anywhere.
+// open sockets in fn and use them anywhere.
 func (ns *NS) Do(fn func() error) error {
 	return onOwnThread(func() error {
 		if err := ns.enter(); err != nil {
@@ -84,30 +84,29 @@ func (ns *NS) enter() error {
 	return nil
 }
 
-// Start starts cmd inside the namespace, with a /sys of its own in which
-// /sys/class/net is the namespace's (where the machine allows that mount). The
-// process is killed when the NS is closed, and when this process ends, however
-// it does.
+// Start starts cmd inside the namespace. It mounts a /sys whose /sys/class/net
+// is the namespace's, if the machine allows it. The process is killed when the
+// NS is closed or this process dies.
 func (ns *NS) Start(cmd *exec.Cmd) error {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	if err := ns.makeStarter(); err != nil {
+	if err := ns.ensureForkThread(); err != nil {
 		return fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	dieWithParent(cmd)
-	return ns.starter.run(cmd.Start)
+	return ns.forkThread.run(cmd.Start)
 }
 
-// makeStarter makes the thread where all processes of the namespace are forked:
-// a parent death signal comes when the thread that forked ends, not the process.
-func (ns *NS) makeStarter() (err error) {
+// ensureForkThread creates the thread that forks all processes of the
+// namespace: the parent death signal is sent when the thread that forked ends.
+func (ns *NS) ensureForkThread() (err error) {
 	if ns.closed {
 		return errors.New("the network namespace is closed")
 	}
-	if ns.starter != nil {
+	if ns.forkThread != nil {
 		return nil
 	}
-	ns.starter, err = newThread(func() error {
+	ns.forkThread, err = newThread(func() error {
 		if err := ns.enter(); err != nil {
 			return err
 		}
@@ -116,20 +115,19 @@ func (ns *NS) makeStarter() (err error) {
 	return err
 }
 
-// dieWithParent has the kernel kill cmd when the thread that starts it ends.
+// dieWithParent makes the kernel kill cmd when the thread that starts it ends.
 func dieWithParent(cmd *exec.Cmd) {
 	attr := syscall.SysProcAttr{}
 	if cmd.SysProcAttr != nil {
-		attr = *cmd.SysProcAttr // the caller's may be shared by many commands
+		attr = *cmd.SysProcAttr // the caller may share it between commands
 	}
 	attr.Pdeathsig = syscall.SIGKILL
 	cmd.SysProcAttr = &attr
 }
 
-// mountSys gives the calling thread, and what it forks, a mount namespace whose
-// /sys is that of the network namespace it is in. In many containers a mount of
-// sysfs is not allowed; programs then see the devices of the outer namespace
-// there, and the right ones by netlink.
+// mountSys gives the calling thread and its children a mount namespace with the
+// /sys of the current network namespace. Many containers forbid the mount;
+// programs then see the outer devices in /sys, and the right ones by netlink.
 func mountSys() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unshare a mount namespace: %w", err)
@@ -141,9 +139,8 @@ func mountSys() error {
 	return nil
 }
 
-// Close lets go of the namespace and kills the processes that Start started and
-// that still run. The kernel takes the namespace away when the last of them, and
-// the last socket, is gone.
+// Close releases the namespace and kills the processes started by Start. The
+// kernel removes the namespace after the last process and socket in it.
 func (ns *NS) Close() error {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -151,8 +148,8 @@ func (ns *NS) Close() error {
 		return nil
 	}
 	ns.closed = true
-	if ns.starter != nil {
-		ns.starter.stop()
+	if ns.forkThread != nil {
+		ns.forkThread.stop()
 	}
 	if ns.batch != nil {
 		ns.batch.close()

@@ -7,36 +7,35 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// DefaultMTU is that of a cable that does not say.
+// DefaultMTU is the MTU of cables without one.
 const DefaultMTU = 9000
 
-// Options are what a drawing does not say.
+// Options configure Build.
 type Options struct {
-	// UserCable picks the cables that are cut: each half ends in the core namespace,
-	// where someone in user space must join them. nil cuts none.
+	// UserCable selects the cables that a user-space switch connects: each half
+	// ends in the core namespace. nil selects none.
 	//
-	// An unrouted switch with all of its cables cut is not made at all: its ports
-	// are the halves at the other nodes, and it is for user space to be the
-	// switch.
+	// An unrouted switch with only user-space cables is not built. User space
+	// must implement it, with the ports that UserSwitches lists.
 	UserCable func(topology.Cable) bool
-	// SegmentGSO has the kernel cut super-packets before it sends them into a
-	// spliced cable: those of the host at its end, and those that a bridge or a
-	// router hands on from others. Kernels before 6.2 cannot show them uncut.
+	// SegmentGSO makes the kernel segment GSO packets before it sends them into
+	// a user-space cable. Packet sockets of kernels before 6.2 cannot receive
+	// UDP GSO packets.
 	SegmentGSO bool
-	// Netem lets the kernel's netem give unspliced cables their latency. Without
-	// it such a cable must be spliced.
+	// Netem allows netem for the latency of kernel cables. Without it a cable
+	// with latency must be a user-space cable.
 	Netem bool
 }
 
-// UserCable is a cable that was cut.
+// UserCable is a cable that user space must connect.
 type UserCable struct {
 	Cable topology.Cable
-	// A and B are the interfaces in the core namespace where the halves end: what
-	// comes out of A was sent at Cable.A, and what is put into it arrives there.
+	// A and B are the interfaces in the core namespace. A frame sent at Cable.A
+	// is received on A; a frame sent on A arrives at Cable.A.
 	A, B string
 }
 
-// UserPort is a port of a switch that user space must be.
+// UserPort is a port of a switch that user space implements.
 type UserPort struct {
 	Device string        // in the core namespace
 	Port   topology.Port // of the switch
@@ -44,51 +43,49 @@ type UserPort struct {
 	Cable  topology.Cable
 }
 
-// Stats are what the kernel counted at a port since it was made, from the port's
-// own point of view: what it received came out of the cable.
+// Stats are the kernel's counters of a port, as seen by the port.
 type Stats struct {
 	RxPackets, RxBytes, RxDropped uint64
 	TxPackets, TxBytes, TxDropped uint64
-	// QueueDropped is what did not fit into the queue of a rate limit, or was lost
-	// by netem.
+	// QueueDropped counts drops of the qdisc of a rate limit or netem.
 	QueueDropped uint64
 }
 
-// NetemSpec is what the kernel's netem does to the packets that a port sends.
-// The zero value is nothing.
+// NetemSpec configures netem for the packets that a port sends. The zero value
+// has no effect.
 type NetemSpec struct {
 	Delay, Jitter time.Duration
 	LossPPM       uint32
 	DuplicatePPM  uint32
-	ReorderPPM    uint32 // are sent at once, ahead of those that are delayed; needs Delay
+	ReorderPPM    uint32 // sent without delay, ahead of delayed packets; needs Delay
 	CorruptPPM    uint32
-	LimitPackets  uint32 // that can wait; 10000 if 0
+	LimitPackets  uint32 // queue limit; 10000 if 0
 }
 
-// State is how far a machine can do something.
+// State is the availability of a Capability.
 type State string
 
 // The states.
 const (
 	Yes State = "yes"
 	No  State = "no"
-	// Limited is less than wished: it works, and Reason says what is lost.
+	// Limited means available with restrictions, given in Reason.
 	Limited State = "limited"
 )
 
-// Capability is something that a machine can do, or cannot.
+// Capability is a feature of the machine that fabrictest uses.
 type Capability struct {
 	Name   string `json:"name"` // user namespaces, netem, …
-	For    string `json:"for"`  // what fabrictest needs it for
+	For    string `json:"for"`  // what fabrictest uses it for
 	State  State  `json:"state"`
 	Reason string `json:"reason,omitempty"`
 	Cure   string `json:"cure,omitempty"` // how to get it
 }
 
-// UnavailableError is why namespaces cannot be had, and what to do about it.
+// UnavailableError reports why namespaces are unavailable and what to do.
 type UnavailableError struct {
 	Reason, Cure string
-	Err          error // what the kernel said
+	Err          error // of the kernel
 }
 
 func (e *UnavailableError) Error() string {

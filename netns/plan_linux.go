@@ -11,69 +11,69 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// plan is what will be made of a topology: which namespaces, which interfaces in
-// them, and what each interface is told. Making it touches nothing.
+// plan lists the namespaces and interfaces to create for a topology. Creating a
+// plan does not change the system.
 type plan struct {
-	t      topology.Topology
-	opts   Options
-	spaces []*space
-	nodes  map[string]*space // hosts and routed switches
-	core   *space            // nil if nothing is in it
-	pairs  [][2]*device
-	cables []*cable       // in the order of t.Cables
-	shared map[string]int // how many ports have a routed switch's address
-	ports  map[string]*device
-	user   map[string][]UserPort
-	// indexes counts interfaces, of which no two have the same index, wherever
-	// they are. Ends of a veth pair with equal ones the kernel takes for something
-	// other than a pair, and is up to a second late to notice their carrier.
-	indexes int
+	t             topology.Topology
+	opts          Options
+	namespaces    []*namespace
+	nodes         map[string]*namespace // of hosts and routed switches
+	core          *namespace            // nil if empty
+	pairs         [][2]*device
+	cables        []*cable       // in the order of t.Cables
+	portsWithAddr map[string]int // number of ports by bridgeKey
+	ports         map[string]*device
+	userPorts     map[string][]UserPort
+	// ifindexes counts interfaces: indexes are unique across namespaces. If
+	// both ends of a veth pair have the same index, the kernel notices their
+	// carrier up to a second late.
+	ifindexes int
 }
 
-// space is a namespace.
-type space struct {
+// namespace is a network namespace of the plan.
+type namespace struct {
 	plan    *plan
 	name    string
 	routed  bool
 	ns      *NS
 	devices []*device
-	routes  map[netip.Prefix][]hop // of a host; a router's follow from what is up
-	groups  map[string]*device     // of a router: bridges by their address
+	routes  map[netip.Prefix][]hop // of a host; those of routers depend on the cables that are up
+	bridges map[string]*device     // of a router, by bridgeKey
 }
 
-// device is an interface.
+// device is a network interface.
 type device struct {
-	space   *space
-	name    string
-	index   int
-	mac     net.HardwareAddr
-	mtu     int
-	bridge  bool
-	master  *device // the bridge that it is plugged into
-	addrs   []netip.Prefix
-	segment []neighbour        // all of it, itself too; shared by its interfaces
-	behind  []net.HardwareAddr // of a bridge's port: what it leads to
-	// cutInSoftware makes the kernel cut super-packets before the device. A
-	// bridge lets those pass whatever their segments are; and some of its ports
-	// take larger ones than this.
-	cutInSoftware bool
-	queue         queue
-	counts        bool   // a queue is in place whose drops count
-	dropped       uint64 // by queues before it
+	namespace  *namespace
+	name       string
+	index      int
+	mac        net.HardwareAddr
+	mtu        int
+	bridge     bool
+	master     *device // its bridge, or nil
+	addrs      []netip.Prefix
+	neighbours []neighbour        // addresses of the segment, including its own; shared
+	fdb        []net.HardwareAddr // of a bridge port: addresses reached through it
+	// softwareGSO makes the kernel segment GSO packets before the device. A
+	// bridge forwards them whatever their segment size, even to ports with a
+	// smaller MTU.
+	softwareGSO   bool
+	qdisc         qdisc
+	countsDrops   bool   // the current qdisc counts drops
+	droppedBefore uint64 // by previous qdiscs
 }
 
-// neighbour is an address in a segment, and whose it is.
+// neighbour is an address of a segment and its interface.
 type neighbour struct {
-	addr netip.Addr
-	of   *device
+	addr   netip.Addr
+	device *device
 }
 
-// cable is a cable of the topology, and the interfaces at its ends.
+// cable is a cable of the topology and the interfaces at its ends.
 type cable struct {
 	topology.Cable
-	cut  bool
+	user bool // connected by user space
 	ends [2]*device
-	// halves are where a cut cable ends in the core; nil if it is whole.
+	// halves are the ends of a user-space cable in the core; nil otherwise.
 	halves [2]*device
 	down   bool
 }
@@ -83,16 +83,16 @@ func newPlan(t topology.Topology, opts Options) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{
-		t: t, opts: opts, nodes: map[string]*space{}, shared: map[string]int{},
-		ports: map[string]*device{}, user: map[string][]UserPort{},
+		t: t, opts: opts, nodes: map[string]*namespace{}, portsWithAddr: map[string]int{},
+		ports: map[string]*device{}, userPorts: map[string][]UserPort{},
 	}
 	for _, c := range t.Cables {
-		p.cables = append(p.cables, &cable{Cable: c, cut: opts.UserCable != nil && opts.UserCable(c)})
-		p.shared[groupOf(c.A)]++
-		p.shared[groupOf(c.B)]++
+		p.cables = append(p.cables, &cable{Cable: c, user: opts.UserCable != nil && opts.UserCable(c)})
+		p.portsWithAddr[bridgeKey(c.A)]++
+		p.portsWithAddr[bridgeKey(c.B)]++
 	}
 	for _, h := range t.Hosts {
-		p.nodes[h.Name] = p.newSpace(h.Name, false)
+		p.nodes[h.Name] = p.newNamespace(h.Name, false)
 		for _, n := range h.NICs {
 			if len(n.Name) >= unix.IFNAMSIZ || n.Name == "lo" {
 				return nil, fmt.Errorf("%s: NIC name %q: Linux takes names of up to %d bytes, and lo is taken", h.Name, n.Name, unix.IFNAMSIZ-1)
@@ -101,70 +101,70 @@ func newPlan(t topology.Topology, opts Options) (*plan, error) {
 	}
 	for _, s := range t.Switches {
 		if s.Routed {
-			p.nodes[s.Name] = p.newSpace(s.Name, true)
+			p.nodes[s.Name] = p.newNamespace(s.Name, true)
 		}
 	}
-	if err := p.layCables(); err != nil {
+	if err := p.planCables(); err != nil {
 		return nil, err
 	}
-	p.mixedMTUs()
-	p.introduce()
+	p.planSoftwareGSO()
+	p.planNeighbours()
 	p.hostRoutes()
 	return p, nil
 }
 
-func (p *plan) newSpace(name string, routed bool) *space {
-	s := &space{plan: p, name: name, routed: routed, routes: map[netip.Prefix][]hop{}, groups: map[string]*device{}}
-	p.spaces = append(p.spaces, s)
+func (p *plan) newNamespace(name string, routed bool) *namespace {
+	s := &namespace{plan: p, name: name, routed: routed, routes: map[netip.Prefix][]hop{}, bridges: map[string]*device{}}
+	p.namespaces = append(p.namespaces, s)
 	return s
 }
 
-func (p *plan) coreSpace() *space {
+func (p *plan) coreNamespace() *namespace {
 	if p.core == nil {
-		p.core = p.newSpace("the core", false)
+		p.core = p.newNamespace("the core", false)
 	}
 	return p.core
 }
 
-func (s *space) newDevice(name string, mac net.HardwareAddr, mtu int) *device {
-	s.plan.indexes++
-	d := &device{space: s, name: name, index: loopbackIndex + s.plan.indexes, mac: mac, mtu: mtu}
+func (s *namespace) newDevice(name string, mac net.HardwareAddr, mtu int) *device {
+	s.plan.ifindexes++
+	d := &device{namespace: s, name: name, index: loopbackIndex + s.plan.ifindexes, mac: mac, mtu: mtu}
 	s.devices = append(s.devices, d)
 	return d
 }
 
-// layCables makes the interfaces of every cable, and the bridges they need.
-func (p *plan) layCables() error {
+// planCables plans the interfaces of every cable and the bridges.
+func (p *plan) planCables() error {
 	inUserSpace := p.userSwitches()
 	bridges := map[string]*device{} // of unrouted switches
 	for i, s := range p.t.Switches {
 		if !s.Routed && !inUserSpace[s.Name] && len(p.t.CablesOf(s.Name)) > 0 {
-			b := p.coreSpace().newDevice(fmt.Sprintf("br%d", i), p.t.MAC(topology.Port{Node: s.Name, Num: 0xffff}), 0)
+			b := p.coreNamespace().newDevice(fmt.Sprintf("br%d", i), p.t.MAC(topology.Port{Node: s.Name, Num: 0xffff}), 0)
 			b.bridge = true
 			bridges[s.Name] = b
 		}
 	}
 	for i, c := range p.cables {
-		if err := p.promises(c); err != nil {
+		if err := p.checkLinkSupport(c); err != nil {
 			return err
 		}
 		mtu := cmp.Or(c.Link.MTU, DefaultMTU)
 		user := false
 		for side, port := range []topology.Port{c.A, c.B} {
-			d := p.endOf(port, c.Other(port), mtu)
-			d.plugInto(bridges[port.Node])
-			d.cutInSoftware = c.cut && p.opts.SegmentGSO
+			d := p.planPort(port, c.Other(port), mtu)
+			d.setMaster(bridges[port.Node])
+			d.softwareGSO = c.user && p.opts.SegmentGSO
 			c.ends[side] = d
 			p.ports[port.String()] = d
 			if inUserSpace[port.Node] {
 				user = true
-				p.user[port.Node] = append(p.user[port.Node], UserPort{Device: d.name, Port: port, Far: c.Other(port), Cable: c.Cable})
+				p.userPorts[port.Node] = append(p.userPorts[port.Node], UserPort{Device: d.name, Port: port, Far: c.Other(port), Cable: c.Cable})
 			}
 		}
-		if c.cut && !user {
+		if c.user && !user {
 			for side, suffix := range []string{"a", "b"} {
 				mac := append(net.HardwareAddr{0x02, 0xfc, byte(i >> 16), byte(i >> 8), byte(i)}, byte(side))
-				c.halves[side] = p.coreSpace().newDevice(fmt.Sprintf("c%d%s", i, suffix), mac, mtu)
+				c.halves[side] = p.coreNamespace().newDevice(fmt.Sprintf("c%d%s", i, suffix), mac, mtu)
 				p.pairs = append(p.pairs, [2]*device{c.halves[side], c.ends[side]})
 			}
 		} else {
@@ -174,27 +174,28 @@ func (p *plan) layCables() error {
 	return nil
 }
 
-// promises refuses what nobody would keep: no veth delays or marks packets.
-func (p *plan) promises(c *cable) error {
+// checkLinkSupport rejects link settings that a veth pair does not support:
+// ECN, and latency without netem.
+func (p *plan) checkLinkSupport(c *cable) error {
 	switch l := c.Link; {
-	case c.cut:
-		return nil // for whoever joins the halves
+	case c.user:
+		return nil // user space implements them
 	case l.ECN != topology.ECN{}:
-		return fmt.Errorf("cable %v: the kernel's links mark no packets: splice the cable (Options.UserCable)", c)
+		return fmt.Errorf("cable %v: the kernel's links mark no packets: make it a user-space cable (Options.UserCable)", c)
 	case l.Latency != 0 && !p.opts.Netem:
-		return fmt.Errorf("cable %v: the kernel's links have no latency: splice the cable (Options.UserCable) or use netem (Options.Netem)", c)
+		return fmt.Errorf("cable %v: the kernel's links have no latency: make it a user-space cable (Options.UserCable) or use netem (Options.Netem)", c)
 	default:
 		return nil
 	}
 }
 
-// userSwitches are those that have all of their cables cut.
+// userSwitches returns the unrouted switches with only user-space cables.
 func (p *plan) userSwitches() map[string]bool {
 	cables, cut := map[string]int{}, map[string]int{}
 	for _, c := range p.cables {
 		for _, node := range []string{c.A.Node, c.B.Node} {
 			cables[node]++
-			if c.cut {
+			if c.user {
 				cut[node]++
 			}
 		}
@@ -206,12 +207,12 @@ func (p *plan) userSwitches() map[string]bool {
 	return user
 }
 
-// endOf makes the interface that is a port, whose cable leads to far.
-func (p *plan) endOf(port, far topology.Port, mtu int) *device {
+// planPort plans the interface of a port whose cable leads to far.
+func (p *plan) planPort(port, far topology.Port, mtu int) *device {
 	s, name := p.nodes[port.Node], port.NIC
 	switch {
 	case s == nil:
-		s = p.coreSpace()
+		s = p.coreNamespace()
 		name = fmt.Sprintf("sw%dp%d", p.switchIndex(port.Node), port.Num)
 	case s.routed:
 		name = fmt.Sprintf("port%d", port.Num)
@@ -220,13 +221,13 @@ func (p *plan) endOf(port, far topology.Port, mtu int) *device {
 	switch {
 	case !s.routed:
 		d.addrs = p.t.AddrsOf(port)
-	case p.nodes[far.Node] != nil && p.nodes[far.Node].routed && p.shared[groupOf(port)] == 1:
-		// Only a router is there: the address is the port's own.
+	case p.nodes[far.Node] != nil && p.nodes[far.Node].routed && p.portsWithAddr[bridgeKey(port)] == 1:
+		// The far end is a router: the port has the address.
 		d.addrs = port.Addrs
 	default:
-		// Hosts: the address is that of a bridge, though it may have one port only. So
-		// the port can be set down without the loss of the address.
-		d.plugInto(s.group(port, d.mac))
+		// Hosts: a bridge has the address, even with one port, so that setting
+		// the port down does not remove the address.
+		d.setMaster(s.bridgeFor(port, d.mac))
 	}
 	return d
 }
@@ -240,36 +241,36 @@ func (p *plan) switchIndex(name string) int {
 	return -1
 }
 
-// group is the bridge of the ports that have one address in common.
-func (s *space) group(port topology.Port, mac net.HardwareAddr) *device {
-	key := groupOf(port)
-	if s.groups[key] == nil {
-		b := s.newDevice(fmt.Sprintf("lan%d", len(s.groups)), mac, 0)
+// bridgeFor returns the bridge of the ports with the same address.
+func (s *namespace) bridgeFor(port topology.Port, mac net.HardwareAddr) *device {
+	key := bridgeKey(port)
+	if s.bridges[key] == nil {
+		b := s.newDevice(fmt.Sprintf("lan%d", len(s.bridges)), mac, 0)
 		b.bridge, b.addrs = true, port.Addrs
-		s.groups[key] = b
+		s.bridges[key] = b
 	}
-	return s.groups[key]
+	return s.bridges[key]
 }
 
-// groupOf names the ports of a routed switch that are bridged.
-func groupOf(port topology.Port) string {
+// bridgeKey identifies the ports of a routed switch that share a bridge.
+func bridgeKey(port topology.Port) string {
 	if len(port.Addrs) == 0 {
 		return port.Node
 	}
 	return port.Node + " " + port.Addrs[0].String()
 }
 
-func (d *device) plugInto(bridge *device) {
+func (d *device) setMaster(bridge *device) {
 	if bridge != nil {
 		d.master = bridge
 		bridge.mtu = max(bridge.mtu, d.mtu)
 	}
 }
 
-func (p *plan) mixedMTUs() {
-	for _, s := range p.spaces {
+func (p *plan) planSoftwareGSO() {
+	for _, s := range p.namespaces {
 		for _, d := range s.devices {
-			d.cutInSoftware = d.cutInSoftware || d.master != nil && d.mtu < d.master.mtu
+			d.softwareGSO = d.softwareGSO || d.master != nil && d.mtu < d.master.mtu
 		}
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// Ends of a veth pair with one index would be a second late to have a carrier,
-// and names must be ones that Linux takes, in the largest fabrics too.
-func TestPlanNamesAndNumbersInterfacesApart(t *testing.T) {
-	splice := func(c topology.Cable) bool { return len(c.A.NIC)%2 == len(c.A.Node)%2 }
+// Interface indexes of a veth pair must differ (see plan.ifindexes), and names
+// must be valid in the largest fabrics.
+func TestPlanInterfaceNamesAndIndexesAreUnique(t *testing.T) {
+	inUserSpace := func(c topology.Cable) bool { return len(c.A.NIC)%2 == len(c.A.Node)%2 }
 	for _, draw := range []func() (topology.Topology, error){
 		func() (topology.Topology, error) { return topology.Pair(topology.Options{Rails: 8}) },
 		func() (topology.Topology, error) { return topology.Star(512, topology.Options{Rails: 8}) },
@@ -19,12 +19,12 @@ func TestPlanNamesAndNumbersInterfacesApart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := newPlan(top, Options{UserCable: splice})
+		p, err := newPlan(top, Options{UserCable: inUserSpace})
 		if err != nil {
 			t.Fatal(err)
 		}
 		indexes := map[int]bool{loopbackIndex: true}
-		for _, s := range p.spaces {
+		for _, s := range p.namespaces {
 			names := map[string]bool{"lo": true}
 			for _, d := range s.devices {
 				if indexes[d.index] || names[d.name] || len(d.name) > 15 {

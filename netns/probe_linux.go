@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Available says why this process cannot have network namespaces, in one line
-// with the cure; nil if it can, by itself or in a user namespace.
+// Available returns nil if this process can create network namespaces, directly
+// or in a user namespace, else an error with the reason and the remedy.
 func Available() error {
-	inside, err := tryInside()
+	inside, err := probeUnshared()
 	if err != nil {
 		return err
 	}
@@ -29,18 +29,17 @@ func Available() error {
 	return nil
 }
 
-// Probe tries what this machine can do, in namespaces that are gone when it
-// returns.
+// Probe tests the features of this machine, in temporary namespaces.
 func Probe() []Capability {
 	all := []Capability{
 		tryNamespace("user namespaces", "a fabric without being root", unix.CLONE_NEWUSER),
 		tryNamespace("network namespaces", "hosts, each with a network of its own", unix.CLONE_NEWNET),
 		tryNamespace("PID namespaces", "that nothing survives a run that was killed", unix.CLONE_NEWPID),
 	}
-	inside, err := tryInside()
+	inside, err := probeUnshared()
 	if err != nil {
-		// Why was said above; these depend on it.
-		for _, t := range trials {
+		// The first three report the reason.
+		for _, t := range probes {
 			inside = append(inside, Capability{
 				Name: t.name, For: t.use, State: No,
 				Reason: "there are no namespaces to try it in", Cure: "see above",
@@ -48,26 +47,26 @@ func Probe() []Capability {
 		}
 	}
 	all = append(all, inside...)
-	all = append(all, softRDMA("rdma_rxe", "rxe"), softRDMA("siw", "siw"))
-	return append(all, limits()...)
+	all = append(all, probeSoftRDMA("rdma_rxe", "rxe"), probeSoftRDMA("siw", "siw"))
+	return append(all, probeLimits()...)
 }
 
-// tryNamespace starts a process in a new namespace of one kind, within a user
-// namespace if it takes one.
+// tryNamespace starts a process in a new namespace of one kind, in a user
+// namespace if unprivileged.
 func tryNamespace(name, use string, kind uintptr) Capability {
 	c := Capability{Name: name, For: use, State: Yes}
 	if self, _ := os.Readlink("/proc/self"); kind == unix.CLONE_NEWUSER && self != strconv.Itoa(os.Getpid()) {
-		// Who the new root is must be written to a file of /proc, by process ID.
+		// The UID map is written to a file of /proc, by process ID.
 		c.State, c.Reason = Limited, "it cannot be tried: /proc is that of another PID namespace"
 		return c
 	}
-	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{probeName, probeNothing}}
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{probeName, probeExit}}
 	dieWithParent(cmd)
 	cmd.SysProcAttr.Cloneflags = kind
 	if !privileged() || kind == unix.CLONE_NEWUSER {
 		asRootOfUserNamespace(cmd.SysProcAttr)
 	}
-	err := startKept(cmd)
+	err := startOnKeeperThread(cmd)
 	if err == nil {
 		err = cmd.Wait()
 	}
@@ -82,14 +81,13 @@ func tryNamespace(name, use string, kind uintptr) Capability {
 	return c
 }
 
-// tryInside starts this program as a probe in an enclosure, and returns what it
-// found.
-func tryInside() ([]Capability, error) {
+// probeUnshared runs the probes of this program in new namespaces.
+func probeUnshared() ([]Capability, error) {
 	var out, errOut bytes.Buffer
 	cmd := &exec.Cmd{}
-	enclose(cmd, []string{probeName})
+	setNamespaceFlags(cmd, []string{probeName})
 	cmd.Stdout, cmd.Stderr = &out, &errOut
-	if err := startKept(cmd); err != nil {
+	if err := startOnKeeperThread(cmd); err != nil {
 		return nil, err
 	}
 	if err := cmd.Wait(); err != nil {
@@ -102,8 +100,9 @@ func tryInside() ([]Capability, error) {
 	return found, nil
 }
 
-// softRDMA looks for a module of the kernel's RDMA in software. It loads none.
-func softRDMA(module, kind string) Capability {
+// probeSoftRDMA checks for a software RDMA module of the kernel. It does not
+// load the module.
+func probeSoftRDMA(module, kind string) Capability {
 	c := Capability{
 		Name: "kernel " + kind, For: "the kernel's RDMA in software as a device under test",
 		State: Yes, Cure: "as root: modprobe " + module,
@@ -114,7 +113,7 @@ func softRDMA(module, kind string) Capability {
 		c.Cure = "use a distribution's kernel with its extra modules, or a virtual machine that has one"
 	case !loaded(module):
 		c.State, c.Reason = Limited, "the module is there, but not loaded"
-	case !privileged() || !inFirstUserNamespace():
+	case !privileged() || !inInitialUserNamespace():
 		c.State, c.Reason, c.Cure = Limited, "the kernel lets real root only make such devices", "run as root"
 	default:
 		c.Cure = ""
@@ -122,14 +121,14 @@ func softRDMA(module, kind string) Capability {
 	return c
 }
 
-// inFirstUserNamespace reports whether privileges are those of the machine, and not
-// of a user namespace: only there every user is himself.
-func inFirstUserNamespace() bool {
+// inInitialUserNamespace reports whether this is the initial user namespace,
+// which maps every UID to itself.
+func inInitialUserNamespace() bool {
 	b, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
-// installed looks a module up in the lists that depmod leaves.
+// installed looks for a module in the files of depmod.
 func installed(module string) bool {
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {
@@ -144,17 +143,17 @@ func installed(module string) bool {
 	return false
 }
 
-// limits are sizes of this machine that bound what a fabric can do. They are
-// looked up outside: namespaces have no say in them.
-func limits() []Capability {
+// probeLimits reports system limits that affect fabrics. They are the same in
+// all namespaces.
+func probeLimits() []Capability {
 	return []Capability{
-		atLeast("receive buffers", "bursts of packets that a busy receiver does not lose", "net/core/rmem_max", 4<<20),
-		atLeast("send buffers", "batches of packets in one system call", "net/core/wmem_max", 4<<20),
-		descriptors(),
+		probeSysctlMin("receive buffers", "bursts of packets that a busy receiver does not lose", "net/core/rmem_max", 4<<20),
+		probeSysctlMin("send buffers", "batches of packets in one system call", "net/core/wmem_max", 4<<20),
+		probeDescriptors(),
 	}
 }
 
-func atLeast(name, use, sysctl string, want int) Capability {
+func probeSysctlMin(name, use, sysctl string, want int) Capability {
 	c := Capability{Name: name, For: use, State: Yes}
 	dotted := strings.ReplaceAll(sysctl, "/", ".")
 	got, err := strconv.Atoi(readSysctl(sysctl))
@@ -170,7 +169,7 @@ func atLeast(name, use, sysctl string, want int) Capability {
 	return c
 }
 
-func descriptors() Capability {
+func probeDescriptors() Capability {
 	c := Capability{Name: "descriptors", For: "large fabrics: each host takes some ten", State: Yes}
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {

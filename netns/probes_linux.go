@@ -13,17 +13,17 @@ import (
 
 const vethName = "veth"
 
-// probeInside is the probe itself: in an enclosure of its own it makes one of
-// everything, and leaves it to the kernel to clean up.
-func probeInside() int {
-	mountProc() // as an enclosure does: it may make /proc/sys writable
-	found := make([]Capability, 0, len(trials))
-	for _, t := range trials {
+// runProbe runs the probes in new namespaces and prints the results as JSON.
+// The kernel removes the interfaces with the namespace.
+func runProbe() int {
+	mountProc() // as runInit does: it may make /proc/sys writable
+	found := make([]Capability, 0, len(probes))
+	for _, t := range probes {
 		c := Capability{Name: t.name, For: t.use, State: Yes}
 		if err := t.do(); err != nil {
 			c.State, c.Reason, c.Cure = No, err.Error(), t.cure
 			if errors.Is(err, fs.ErrPermission) && t.allow != "" {
-				c.Cure = t.allow // the kernel has it, and keeps it from us
+				c.Cure = t.allow // available but not permitted
 			}
 		}
 		found = append(found, c)
@@ -37,11 +37,11 @@ func probeInside() int {
 
 const fullKernel = "use a kernel that has it: distributions' do, those for virtual machines may not"
 
-// trials are done in this order: later ones use what earlier ones made.
-var trials = []struct {
+// probes run in this order: later probes use the interfaces of earlier ones.
+var probes = []struct {
 	name, use, cure string
 	do              func() error
-	allow           string // the cure where it is there but forbidden
+	allow           string // the cure if it is available but not permitted
 }{
 	{vethName, "cables", fullKernel + " (CONFIG_VETH, modprobe veth)", tryVeth, ""},
 	{"bridge", "switches of the kernel", fullKernel + " (CONFIG_BRIDGE, modprobe bridge)", tryBridge, ""},
@@ -57,15 +57,15 @@ var trials = []struct {
 	},
 	{
 		"tbf", "rate limits on cables that the kernel joins", fullKernel + " (CONFIG_NET_SCH_TBF, modprobe sch_tbf)",
-		func() error { return tryQueue(queue{rateBps: 1e9}) }, "",
+		func() error { return tryQdisc(qdisc{rateBps: 1e9}) }, "",
 	},
 	{
 		"blackhole", "cutting the cable of a pair", fullKernel + " (CONFIG_NET_SCHED)",
-		func() error { return tryQueue(queue{closed: true}) }, "",
+		func() error { return tryQdisc(qdisc{blackhole: true}) }, "",
 	},
 	{
 		"netem", "impairment by the kernel; the user-space switch does without", fullKernel + " (CONFIG_NET_SCH_NETEM, modprobe sch_netem)",
-		func() error { return tryQueue(queue{netem: NetemSpec{LossPPM: 1}}) }, "",
+		func() error { return tryQdisc(qdisc{netem: NetemSpec{LossPPM: 1}}) }, "",
 	},
 }
 
@@ -74,16 +74,16 @@ const probeDevice = "probe0"
 func tryVeth() error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = probeDevice
-	return noSuchKind(netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "probe1"}))
+	return explainUnsupported(netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "probe1"}))
 }
 
 func tryBridge() error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "probebr"
-	return noSuchKind(netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}))
+	return explainUnsupported(netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}))
 }
 
-func noSuchKind(err error) error {
+func explainUnsupported(err error) error {
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return errors.New("this kernel does not have it")
 	}
@@ -99,7 +99,7 @@ func tryIPv6() error {
 	if err != nil {
 		return err
 	}
-	return noSuchKind(netlink.AddrAdd(lo, addr))
+	return explainUnsupported(netlink.AddrAdd(lo, addr))
 }
 
 func tryPacketSocket() error {
@@ -127,8 +127,8 @@ func tryTun() error {
 	return nil
 }
 
-// tryQueue needs the interface that tryVeth made.
-func tryQueue(q queue) error {
+// tryQdisc needs the interface of tryVeth.
+func tryQdisc(q qdisc) error {
 	link, err := netlink.LinkByName(probeDevice)
 	if err != nil {
 		return fmt.Errorf("no interface to try it on: %w", err)
@@ -139,6 +139,6 @@ func tryQueue(q queue) error {
 	}
 	defer h.Close()
 	a := link.Attrs()
-	d := &device{space: &space{ns: &NS{handle: h}}, name: a.Name, index: a.Index, mtu: a.MTU, queue: q}
-	return d.applyQueue()
+	d := &device{namespace: &namespace{ns: &NS{handle: h}}, name: a.Name, index: a.Index, mtu: a.MTU, qdisc: q}
+	return d.applyQdisc()
 }

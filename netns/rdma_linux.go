@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RDMALinkAdd makes a device of the kernel's own RDMA in software over an
-// interface of a namespace: kind is "rxe" (RoCE) or "siw" (iWARP). It is what
-// "rdma link add NAME type KIND netdev NETDEV" does. The kernel asks for root
-// outside of any user namespace.
+// RDMALinkAdd creates a software RDMA device of the kernel on an interface of a
+// namespace, as "rdma link add NAME type KIND netdev NETDEV" does. kind is
+// "rxe" (RoCE) or "siw" (iWARP). The kernel requires root in the initial user
+// namespace.
 func RDMALinkAdd(ns *NS, kind, name, netdev string) error {
 	if kind != "rxe" && kind != "siw" {
 		return fmt.Errorf("rdma link %s: kind %q: the kernel has rxe and siw", name, kind)
@@ -24,7 +24,7 @@ func RDMALinkAdd(ns *NS, kind, name, netdev string) error {
 	return nil
 }
 
-// RDMALinkDel takes away what RDMALinkAdd made.
+// RDMALinkDel deletes a device created by RDMALinkAdd.
 func RDMALinkDel(ns *NS, name string) error {
 	if err := ns.Do(func() error { return netlink.RdmaLinkDel(name) }); err != nil {
 		return fmt.Errorf("rdma link delete %s: %w", name, explainRDMA(err, ""))

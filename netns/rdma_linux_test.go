@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// needSoftRDMA skips where the kernel has no such device to offer, with what the
-// probe says of it. Where the probe says yes, the test must pass.
+// needSoftRDMA skips with the probe's reason if the kernel has no software RDMA
+// device.
 func needSoftRDMA(t *testing.T, kind string) {
 	t.Helper()
 	needNamespaces(t)
@@ -27,7 +27,7 @@ func needSoftRDMA(t *testing.T, kind string) {
 	t.Fatalf("the probe says nothing of kernel %s", kind)
 }
 
-// hasRDMADevice asks the kernel, in a namespace.
+// hasRDMADevice lists the devices in a namespace.
 func hasRDMADevice(t *testing.T, ns *netns.NS, name string) (found bool) {
 	t.Helper()
 	check(t, ns.Do(func() error {
@@ -40,7 +40,7 @@ func hasRDMADevice(t *testing.T, ns *netns.NS, name string) (found bool) {
 	return found
 }
 
-func TestRDMALinkComesAndGoes(t *testing.T) {
+func TestRDMALinkAddAndDel(t *testing.T) {
 	for _, kind := range []string{"rxe", "siw"} {
 		t.Run(kind, func(t *testing.T) {
 			needSoftRDMA(t, kind)
@@ -63,9 +63,8 @@ func TestRDMALinkComesAndGoes(t *testing.T) {
 	}
 }
 
-// A device goes with its interface, and so with the fabric: a lab that is killed
-// leaves none.
-func TestRDMALinkGoesWithTheFabric(t *testing.T) {
+// The kernel deletes a device with its interface, so a killed lab leaves none.
+func TestFabricCloseDeletesRDMALink(t *testing.T) {
 	for _, kind := range []string{"rxe", "siw"} {
 		t.Run(kind, func(t *testing.T) {
 			needSoftRDMA(t, kind)

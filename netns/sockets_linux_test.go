@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// plainSocket is a UDP socket whose packets may not be cut on the way.
+// plainSocket returns a UDP socket with DF set.
 type plainSocket struct{ *net.UDPConn }
 
 func dontFragment(t *testing.T, f *netns.Fabric, host string, ipv4 bool) plainSocket {
@@ -22,7 +22,7 @@ func dontFragment(t *testing.T, f *netns.Fabric, host string, ipv4 bool) plainSo
 	}](t)(s.SyscallConn())
 	var err error
 	check(t, raw.Control(func(fd uintptr) {
-		// Probe sends what the device takes, whatever routers have said before.
+		// IP_PMTUDISC_PROBE ignores the path MTU that routers reported.
 		if ipv4 {
 			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE)
 		} else {
@@ -33,7 +33,7 @@ func dontFragment(t *testing.T, f *netns.Fabric, host string, ipv4 bool) plainSo
 	return s
 }
 
-// sendSegments sends one super-packet, to be cut into datagrams of segment bytes.
+// sendSegments sends one GSO packet with datagrams of segment bytes.
 func (s plainSocket) sendSegments(t *testing.T, to netip.AddrPort, bytes, segment int) {
 	t.Helper()
 	oob := make([]byte, unix.CmsgSpace(2))

@@ -11,13 +11,13 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// errNotLinux is the answer to everything here.
+// errNotLinux is returned by every call.
 var errNotLinux = fmt.Errorf("network namespaces are Linux's, and this is %s: %w", runtime.GOOS, errors.ErrUnsupported)
 
-// Available says that there are no network namespaces.
+// Available returns an error.
 func Available() error { return errNotLinux }
 
-// Probe says that there are no network namespaces.
+// Probe reports that network namespaces are missing.
 func Probe() []Capability {
 	return []Capability{{
 		Name: "namespaces", For: "hosts in network namespaces", State: No,
@@ -25,7 +25,7 @@ func Probe() []Capability {
 	}}
 }
 
-// IsUnshared is never so.
+// IsUnshared returns false.
 func IsUnshared() bool { return false }
 
 // Unshare fails.
@@ -34,13 +34,13 @@ func Unshare(*exec.Cmd) error { return errNotLinux }
 // StartUnshared fails.
 func StartUnshared(*exec.Cmd) error { return errNotLinux }
 
-// NS cannot be had.
+// NS is not available.
 type NS struct{}
 
 // New fails.
 func New() (*NS, error) { return nil, errNotLinux }
 
-// FD is none.
+// FD returns -1.
 func (*NS) FD() int { return -1 }
 
 // Do fails.
@@ -58,7 +58,7 @@ func RDMALinkAdd(*NS, string, string, string) error { return errNotLinux }
 // RDMALinkDel fails.
 func RDMALinkDel(*NS, string) error { return errNotLinux }
 
-// Fabric cannot be had.
+// Fabric is not available.
 type Fabric struct{}
 
 // Host is a host of a fabric.
@@ -70,22 +70,22 @@ type Host struct {
 // Build fails.
 func Build(topology.Topology, Options) (*Fabric, error) { return nil, errNotLinux }
 
-// Topology is empty.
+// Topology returns an empty topology.
 func (*Fabric) Topology() topology.Topology { return topology.Topology{} }
 
-// Host finds none.
+// Host returns nil.
 func (*Fabric) Host(string) *Host { return nil }
 
-// Router finds none.
+// Router returns nil.
 func (*Fabric) Router(string) *NS { return nil }
 
-// Core is none.
+// Core returns nil.
 func (*Fabric) Core() *NS { return nil }
 
-// UserCables lists none.
+// UserCables returns nil.
 func (*Fabric) UserCables() []UserCable { return nil }
 
-// UserSwitches lists none.
+// UserSwitches returns nil.
 func (*Fabric) UserSwitches() map[string][]UserPort { return nil }
 
 // SetLink fails.

@@ -6,35 +6,35 @@ import (
 	"strings"
 )
 
-// A sysctl of the network namespace that the calling thread is in.
+// sysctl is a setting of the network namespace of the calling thread.
 type sysctl struct {
 	name, value string
-	// needed is what does not work without it; empty if it is only for order.
+	// needed names the feature that fails without it; empty if optional.
 	needed string
 }
 
-// hostSysctls are for every namespace, before it has interfaces.
+// hostSysctls apply to every namespace, before it has interfaces.
 var hostSysctls = []sysctl{
 	{"net/ipv6/conf/all/disable_ipv6", "0", ""},
 	{"net/ipv6/conf/default/disable_ipv6", "0", ""},
-	// A host of several rails may be answered on any of them.
+	// Replies to a host with several rails may arrive on any of them.
 	{"net/ipv4/conf/all/rp_filter", "0", ""},
 	{"net/ipv4/conf/default/rp_filter", "0", ""},
 }
 
-// routerSysctls are for routed switches, once they have their interfaces.
+// routerSysctls apply to routed switches, after they have interfaces.
 var routerSysctls = []sysctl{
 	{"net/ipv4/ip_forward", "1", "routing of IPv4"},
 	{"net/ipv6/conf/all/forwarding", "1", "routing of IPv6"},
 	{"net/ipv4/conf/all/send_redirects", "0", ""},
 	{"net/ipv4/conf/default/send_redirects", "0", ""},
-	// The source port chooses the way: RoCE has one for each queue pair.
+	// Hash the UDP source port: RoCE uses a different one for each QP.
 	{"net/ipv4/fib_multipath_hash_policy", "1", "choice of a spine by the UDP source port"},
 	{"net/ipv6/fib_multipath_hash_policy", "1", "choice of a spine by the UDP source port"},
 }
 
-// writeSysctls fails only on what is needed: in many containers /proc/sys is
-// read-only, and most of a fabric works all the same.
+// writeSysctls fails only for needed settings: in many containers /proc/sys is
+// read-only, and most of a fabric works without them.
 func writeSysctls(list []sysctl) error {
 	for _, s := range list {
 		err := os.WriteFile("/proc/sys/"+s.name, []byte(s.value), 0)
@@ -45,7 +45,7 @@ func writeSysctls(list []sysctl) error {
 	return nil
 }
 
-// readSysctl is the value of a sysctl; empty if there is none.
+// readSysctl returns the value of a sysctl; empty if there is none.
 func readSysctl(name string) string {
 	b, err := os.ReadFile("/proc/sys/" + name)
 	if err != nil {

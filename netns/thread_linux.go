@@ -7,17 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onOwnThread runs fn on a thread that dies with it: the goroutine exits while
-// still locked, so the runtime cannot hand a moved thread to anyone else.
+// onOwnThread runs fn on a thread that ends with it: the goroutine exits while
+// locked, so the runtime does not reuse a thread in another namespace.
 //
-// It is never the process's first thread, which cannot die alone: /proc/self
-// speaks of that one, and would speak of the wrong namespace from then on.
+// It never uses the main thread, which cannot end alone and which /proc/self
+// refers to.
 func onOwnThread(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// Whoever runs while this goroutine sits on the first thread runs on
+			// While this goroutine holds the main thread, the call runs on
 			// another.
 			done <- onOwnThread(fn)
 			runtime.UnlockOSThread()
@@ -28,15 +28,14 @@ func onOwnThread(fn func() error) error {
 	return <-done
 }
 
-// thread is an operating system thread that runs what it is given until it is
-// ended. What it has forked with a parent death signal dies with it, not before.
+// thread is an OS thread that runs functions until stop. Processes that it
+// forks with a parent death signal are killed when it ends.
 type thread struct {
 	work chan func()
 	end  sync.Once
 }
 
-// newThread returns when setup has run on the new thread; with an error if it
-// gave one.
+// newThread starts a thread and waits for setup to run on it.
 func newThread(setup func() error) (*thread, error) {
 	t := &thread{work: make(chan func())}
 	ready := make(chan error)
@@ -57,8 +56,8 @@ func newThread(setup func() error) (*thread, error) {
 	return t, nil
 }
 
-// run runs fn on the thread and returns what it gave. Calls are served one by
-// one. It must not be called after stop.
+// run runs fn on the thread and returns its result. Calls are serialized. It
+// must not be called after stop.
 func (t *thread) run(fn func() error) error {
 	done := make(chan error, 1)
 	t.work <- func() { done <- fn() }

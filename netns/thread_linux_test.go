@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestOwnThreadIsNeverTheFirst(t *testing.T) {
+func TestOwnThreadIsNeverTheMainThread(t *testing.T) {
 	results := make(chan error)
 	const many = 64
-	// All at once, so that every thread there is is wanted.
+	// All at once, so that every thread is in use.
 	var all sync.WaitGroup
 	all.Add(many)
 	for range many {
@@ -33,7 +33,7 @@ func TestOwnThreadIsNeverTheFirst(t *testing.T) {
 	}
 }
 
-func TestThreadServesUntilItIsStopped(t *testing.T) {
+func TestThreadRunsUntilStop(t *testing.T) {
 	var first, last int
 	th, err := newThread(func() error { first = unix.Gettid(); return nil })
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// testPort is where the sockets of these tests are.
+// testPort is the UDP port of the test sockets.
 const testPort = 4791
 
-// socket opens a UDP socket on a host's NIC, at the given port.
+// socket opens a UDP socket on a host's NIC.
 func socket(tb testing.TB, f *netns.Fabric, host string, rail int, ipv4 bool, port uint16) *net.UDPConn {
 	tb.Helper()
 	h := f.Host(host)
@@ -32,7 +32,6 @@ func addrOf(f *netns.Fabric, host string, rail int, ipv4 bool) netip.AddrPort {
 	return netip.AddrPortFrom(f.Host(host).NICs[rail].Addr(ipv4), testPort)
 }
 
-// send and receive are short: these are tests of who gets what.
 func send(tb testing.TB, c *net.UDPConn, to netip.AddrPort, payload string) {
 	tb.Helper()
 	if _, err := c.WriteToUDPAddrPort([]byte(payload), to); err != nil {
@@ -40,14 +39,14 @@ func send(tb testing.TB, c *net.UDPConn, to netip.AddrPort, payload string) {
 	}
 }
 
-// patience is for what comes if all is well.
-const patience = 30 * time.Second
+// testTimeout is the timeout for expected packets.
+const testTimeout = 30 * time.Second
 
 // receive waits for one datagram.
 func receive(tb testing.TB, c *net.UDPConn) (string, netip.AddrPort) {
 	tb.Helper()
 	buf := make([]byte, 1<<16)
-	c.SetReadDeadline(time.Now().Add(patience))
+	c.SetReadDeadline(time.Now().Add(testTimeout))
 	n, from, err := c.ReadFromUDPAddrPort(buf)
 	if err != nil {
 		tb.Fatalf("receive at %v: %v", c.LocalAddr(), err)
@@ -55,9 +54,8 @@ func receive(tb testing.TB, c *net.UDPConn) (string, netip.AddrPort) {
 	return string(buf[:n]), netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 }
 
-// pending lists what has arrived. What was sent before by the same thread on
-// unimpaired links has: veth and bridges deliver in the sender's own system
-// call or right behind it.
+// pending returns the received datagrams. veth and bridges deliver within the
+// sender's system call, or right after it.
 func pending(tb testing.TB, c *net.UDPConn, wait time.Duration) []string {
 	tb.Helper()
 	var got []string
@@ -73,10 +71,10 @@ func pending(tb testing.TB, c *net.UDPConn, wait time.Duration) []string {
 	}
 }
 
-// families are what every test of addresses is run for.
+// families are the address families that tests iterate over.
 var families = map[string]bool{"IPv6": false, "IPv4": true}
 
-// everyPair has every host send one datagram to every other, on every rail.
+// everyPair lets every host send one datagram to every other on every rail.
 func everyPair(t *testing.T, f *netns.Fabric, ipv4 bool) {
 	t.Helper()
 	hosts := f.Topology().Hosts

@@ -11,46 +11,45 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enclosedMark is in the environment of all that runs in an enclosure.
-const enclosedMark = "FABRICTEST_ENCLOSURE"
+// unsharedEnv is set in the environment of processes started by StartUnshared.
+const unsharedEnv = "FABRICTEST_ENCLOSURE"
 
-// IsUnshared says that this process runs in an enclosure.
-func IsUnshared() bool { return os.Getenv(enclosedMark) != "" }
+// IsUnshared reports whether this process runs in namespaces made by
+// StartUnshared.
+func IsUnshared() bool { return os.Getenv(unsharedEnv) != "" }
 
-// Unshare prepares cmd to be started in namespaces of its own: network, PID and
-// mount; and user, where this process lacks the rights to make the others. There
-// it is root, and whatever it makes is gone when it ends. Use StartUnshared,
-// unless the thread that starts cmd is known to live as long as this process.
+// Unshare prepares cmd to start in new network, PID and mount namespaces, and
+// in a new user namespace if this process is unprivileged. There cmd is root;
+// its namespaces are removed when it ends. Use StartUnshared, unless the thread
+// that starts cmd lives as long as this process.
 //
-// In between stands a small process, this program itself under another name, as
-// the first of the PID namespace. It takes in orphans, which a program that waits
-// for its own children cannot do without taking exits from them; passes on
-// SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 (a terminal's SIGINT reaches cmd by
-// itself); and ends with cmd's exit code, or 128 and the number of the signal that
-// ended it. When the first process ends, however it does, the kernel kills
-// all others, and it dies with the process that started it.
+// This program itself runs as the init process of the PID namespace. It reaps
+// orphans, forwards SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 (the SIGINT of a
+// terminal reaches cmd directly), and exits with cmd's exit code, or 128 plus
+// the number of the signal that ended it. When init ends, the kernel kills all
+// processes of the namespace; init is killed when this process dies.
 func Unshare(cmd *exec.Cmd) error {
 	if cmd.Err != nil {
 		return cmd.Err
 	}
 	if cmd.Process != nil {
-		return errors.New("enclose: the command was started already")
+		return errors.New("unshare: the command was started already")
 	}
 	self, err := os.Readlink("/proc/self")
 	if err != nil {
-		return fmt.Errorf("enclose: is /proc mounted? %w", err)
+		return fmt.Errorf("unshare: is /proc mounted? %w", err)
 	}
-	enclose(cmd, append([]string{initName, self, cmd.Path}, cmd.Args...))
+	setNamespaceFlags(cmd, append([]string{initName, self, cmd.Path}, cmd.Args...))
 	return nil
 }
 
-// enclose has cmd run this program with args instead of its own.
-func enclose(cmd *exec.Cmd, args []string) {
+// setNamespaceFlags makes cmd run this program with args in new namespaces.
+func setNamespaceFlags(cmd *exec.Cmd, args []string) {
 	cmd.Path, cmd.Args = "/proc/self/exe", args
 	dieWithParent(cmd)
 	attr := cmd.SysProcAttr
 	attr.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWNET
-	attr.Unshareflags |= unix.CLONE_NEWNS // which makes its mounts private as well
+	attr.Unshareflags |= unix.CLONE_NEWNS // also makes its mounts private
 	if !privileged() {
 		asRootOfUserNamespace(attr)
 	}
@@ -62,33 +61,33 @@ func asRootOfUserNamespace(attr *syscall.SysProcAttr) {
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 }
 
-// StartUnshared starts cmd as Enclose describes, so that it dies with this
-// process.
+// StartUnshared prepares cmd with Unshare and starts it. cmd is killed when
+// this process dies.
 func StartUnshared(cmd *exec.Cmd) error {
 	if err := Unshare(cmd); err != nil {
 		return err
 	}
-	return startKept(cmd)
+	return startOnKeeperThread(cmd)
 }
 
-func startKept(cmd *exec.Cmd) error {
-	t, err := keeper()
+func startOnKeeperThread(cmd *exec.Cmd) error {
+	t, err := keeperThread()
 	if err != nil {
 		return err
 	}
 	if err := t.run(cmd.Start); err != nil {
-		return explain(fmt.Errorf("start in new namespaces: %w", err), thisMachine)
+		return explainNamespaceError(fmt.Errorf("start in new namespaces: %w", err), thisMachine)
 	}
 	return nil
 }
 
-// keeper is a thread that lives as long as the process.
-var keeper = sync.OnceValues(func() (*thread, error) {
+// keeperThread lives as long as the process.
+var keeperThread = sync.OnceValues(func() (*thread, error) {
 	return newThread(func() error { return nil })
 })
 
-// privileged says that the process can make namespaces and configure networks as
-// it is.
+// privileged reports whether the process can create namespaces and configure
+// networks.
 func privileged() bool {
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -99,25 +98,24 @@ func privileged() bool {
 	return data[0].Effective&need == need
 }
 
-// The names under which this program is started to be something else.
+// Values of os.Args[0] for which init runs another function instead of main.
 const (
 	initName  = "fabrictest-enclosure"
 	probeName = "fabrictest-probe"
 
-	probeNothing = "nothing" // is what this probe does
+	probeExit = "nothing" // exit at once
 )
 
-// A program that is started under one of these names is not itself. It is here,
-// and not in main, because it must hold for every program that imports the
-// package: one that forgot would start itself over and over again.
+// init and not main checks os.Args[0], because every program that imports this
+// package must: otherwise it would start itself again and again.
 func init() {
 	switch os.Args[0] {
 	case initName:
-		os.Exit(firstProcess(os.Args[1:]))
+		os.Exit(runInit(os.Args[1:]))
 	case probeName:
-		if len(os.Args) > 1 && os.Args[1] == probeNothing {
-			os.Exit(0) // to be there was the trial
+		if len(os.Args) > 1 && os.Args[1] == probeExit {
+			os.Exit(0) // starting was the test
 		}
-		os.Exit(probeInside())
+		os.Exit(runProbe())
 	}
 }

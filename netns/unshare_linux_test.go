@@ -21,7 +21,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// output can be looked at while it is written.
+// output is a buffer that can be read while it is written.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -39,8 +39,8 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// enclosed starts a shell command in an enclosure.
-func enclosed(t *testing.T, script string, prepare func(*exec.Cmd)) (*exec.Cmd, *output) {
+// unshared starts a shell command with StartUnshared.
+func unshared(t *testing.T, script string, prepare func(*exec.Cmd)) (*exec.Cmd, *output) {
 	t.Helper()
 	needNamespaces(t)
 	out := &output{}
@@ -57,11 +57,11 @@ func enclosed(t *testing.T, script string, prepare func(*exec.Cmd)) (*exec.Cmd, 
 	return cmd, out
 }
 
-func TestEnclosurePassesOnHowTheProgramEnded(t *testing.T) {
+func TestUnshareReturnsExitCode(t *testing.T) {
 	for script, want := range map[string]int{
 		"exit 0": 0, "exit 7": 7, "kill -9 $$": 128 + 9, "kill -TERM $$": 128 + 15,
 	} {
-		cmd, out := enclosed(t, script, nil)
+		cmd, out := unshared(t, script, nil)
 		cmd.Wait()
 		if got := cmd.ProcessState.ExitCode(); got != want {
 			t.Errorf("%q ended with %d, want %d; it said %q", script, got, want, out)
@@ -79,19 +79,18 @@ func TestEnclosurePassesOnHowTheProgramEnded(t *testing.T) {
 	}
 }
 
-func TestEnclosureGetsItsFiles(t *testing.T) {
+func TestUnsharedProgramInheritsFiles(t *testing.T) {
 	r, w, err := os.Pipe()
 	check(t, err)
 	defer r.Close()
-	cmd, out := enclosed(t, `id -u; echo "pid $$ of $PPID, $FABRICTEST_ENCLOSURE"; readlink /proc/self/ns/net; pwd; cat; echo hello >&3; exec 3>&-; sleep 100`,
+	cmd, out := unshared(t, `id -u; echo "pid $$ of $PPID, $FABRICTEST_ENCLOSURE"; readlink /proc/self/ns/net; pwd; cat; echo hello >&3; exec 3>&-; sleep 100`,
 		func(cmd *exec.Cmd) {
 			cmd.ExtraFiles = []*os.File{w}
 			cmd.Stdin = strings.NewReader("from standard input\n")
 			cmd.Dir = "/proc"
 		})
 	check(t, w.Close())
-	// The end of the file comes when the program closes it, though it lives on:
-	// nobody else holds it.
+	// EOF arrives when the program closes the pipe: no other process holds it.
 	got := make(chan string)
 	go func() {
 		b, _ := io.ReadAll(r)
@@ -102,7 +101,7 @@ func TestEnclosureGetsItsFiles(t *testing.T) {
 		if s != "hello\n" {
 			t.Errorf("the extra file got %q", s)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Error("the extra file stays open")
 	}
 	cmd.Process.Kill()
@@ -115,8 +114,8 @@ func TestEnclosureGetsItsFiles(t *testing.T) {
 	}
 }
 
-func TestEnclosurePassesOnSignals(t *testing.T) {
-	cmd, out := enclosed(t, `trap 'echo got it; exit 3' TERM; echo ready; while :; do sleep 0.01; done`, nil)
+func TestUnshareForwardsSignals(t *testing.T) {
+	cmd, out := unshared(t, `trap 'echo got it; exit 3' TERM; echo ready; while :; do sleep 0.01; done`, nil)
 	eventually(t, "the program is ready", func() bool { return strings.Contains(out.String(), "ready") })
 	check(t, cmd.Process.Signal(syscall.SIGTERM))
 	cmd.Wait()
@@ -125,10 +124,10 @@ func TestEnclosurePassesOnSignals(t *testing.T) {
 	}
 }
 
-// Orphans must not pile up as zombies, and their exits must not be taken for
-// those of children that someone waits for.
-func TestEnclosureReapsOrphans(t *testing.T) {
-	_, out := enclosed(t, `
+// Orphans must not remain as zombies, and reaping them must not take the exit
+// status of other children.
+func TestUnshareReapsOrphans(t *testing.T) {
+	_, out := unshared(t, `
 		for i in 1 2 3 4 5; do (true & true &) ; done
 		for i in $(seq 1000); do
 			z=$(grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l)
@@ -139,7 +138,7 @@ func TestEnclosureReapsOrphans(t *testing.T) {
 	eventually(t, "no zombie is left", func() bool { return strings.Contains(out.String(), "zombies 0, child 5") })
 }
 
-func TestProcessesRunInTheirHost(t *testing.T) {
+func TestStartRunsProcessInHostNamespace(t *testing.T) {
 	f := build(t, pair(t, topology.Options{}), netns.Options{})
 	h := f.Host("host1")
 	out := &bytes.Buffer{}
@@ -155,11 +154,11 @@ func TestProcessesRunInTheirHost(t *testing.T) {
 	if !strings.HasPrefix(out.String(), inside+"\n") || !strings.Contains(out.String(), "rdma0:") {
 		t.Errorf("the process saw %s, want %s and rdma0", out, inside)
 	}
-	// A mount of sysfs may be refused, in a container; then the test says nothing.
+	// A container may forbid the sysfs mount; then this is not tested.
 	if sys := strings.Fields(out.String())[1:3]; !slices.Equal(sys, []string{"lo", "rdma0"}) {
 		t.Logf("/sys/class/net is not the host's: %q", sys)
 	}
-	// It lives through threads that come and go, and dies with the namespace.
+	// The process survives the end of threads and dies with the namespace.
 	cmd = exec.Command("sleep", "100")
 	check(t, h.NS.Start(cmd))
 	for range 20 {
@@ -177,9 +176,9 @@ func TestProcessesRunInTheirHost(t *testing.T) {
 	check(t, f.Close()) // again
 }
 
-// The first thread of a process must stay where it is: /proc/self means it.
-// Threads that run ordinary goroutines do.
-func TestTheProcessItselfStaysInItsNamespace(t *testing.T) {
+// The main thread, which /proc/self refers to, stays in its namespace, and so
+// do the threads of ordinary goroutines.
+func TestProcessStaysInItsNamespace(t *testing.T) {
 	f := build(t, star(t, 8, topology.Options{}), netns.Options{})
 	for _, h := range f.Topology().Hosts {
 		cmd := exec.Command("true")
@@ -193,7 +192,7 @@ func TestTheProcessItselfStaysInItsNamespace(t *testing.T) {
 	}
 }
 
-func TestAvailableNamesTheLimit(t *testing.T) {
+func TestAvailableReportsLimit(t *testing.T) {
 	needNamespaces(t)
 	needOwnProc(t)
 	cmd := exec.Command("/proc/self/exe")
@@ -221,8 +220,8 @@ func TestAvailableNamesTheLimit(t *testing.T) {
 
 func init() { roles["limited"] = limited }
 
-// limited, root of a user namespace, allows no more of them, and asks in a child
-// that has no rights of its own.
+// limited, as root of a user namespace, sets the limit to 0 and calls Available
+// in an unprivileged child.
 func limited() int {
 	if os.Getenv(roleMark+"_CHILD") != "" {
 		fmt.Println(netns.Available())
@@ -246,7 +245,7 @@ func limited() int {
 	return 0
 }
 
-func TestProbeKnowsWhatTheseTestsUse(t *testing.T) {
+func TestProbeReportsFeaturesOfTheseTests(t *testing.T) {
 	needNamespaces(t)
 	found := map[string]netns.Capability{}
 	for _, c := range netns.Probe() {

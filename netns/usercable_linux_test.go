@@ -12,9 +12,9 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// A bridge makes no super-packets, but hands on those of hosts whose own cables
-// are whole.
-func TestSuperPacketsAreCutBeforeASplice(t *testing.T) {
+// A bridge creates no GSO packets, but forwards those of hosts on kernel
+// cables.
+func TestGSOPacketsAreSegmentedBeforeUserCable(t *testing.T) {
 	cutHost1 := func(c topology.Cable) bool { return c.A.Node == "host1" }
 	f := build(t, star(t, 3, topology.Options{}), netns.Options{UserCable: cutHost1, SegmentGSO: true})
 	cuts := func(ns *netns.NS, device string) (cut bool) {
@@ -37,21 +37,21 @@ func TestSuperPacketsAreCutBeforeASplice(t *testing.T) {
 	}
 }
 
-func TestSplicesAreForUserSpaceToJoin(t *testing.T) {
+func TestUserCablesEndInCore(t *testing.T) {
 	cutHost1 := func(c topology.Cable) bool { return c.A.Node == "host1" }
 	all := func(topology.Cable) bool { return true }
 
 	f := build(t, star(t, 3, topology.Options{Links: map[string]topology.Link{"host1": {Latency: time.Millisecond}}}), netns.Options{UserCable: cutHost1})
-	splices := f.UserCables()
-	if len(splices) != 1 || splices[0].Cable.A.String() != "host1/rdma0" || len(f.UserSwitches()) != 0 {
-		t.Fatalf("splices %v, switches %v", splices, f.UserSwitches())
+	cables := f.UserCables()
+	if len(cables) != 1 || cables[0].Cable.A.String() != "host1/rdma0" || len(f.UserSwitches()) != 0 {
+		t.Fatalf("user-space cables %v, switches %v", cables, f.UserSwitches())
 	}
 	a, b := socket(t, f, "host0", 0, false, testPort), socket(t, f, "host1", 0, false, testPort)
 	send(t, a, addrOf(f, "host1", 0, false), "lost")
 	if got := pending(t, b, quietFor); got != nil {
 		t.Fatalf("over a cable that nobody joined came %q", got)
 	}
-	joinInCore(t, f, "join", splices[0].A, splices[0].B)
+	joinInCore(t, f, "join", cables[0].A, cables[0].B)
 	everyPairElse(t, f, false, a, b)
 	check(t, f.SetLink("host1", false))
 	if carrier(t, f, "host1", "rdma0") {
@@ -59,14 +59,14 @@ func TestSplicesAreForUserSpaceToJoin(t *testing.T) {
 	}
 	check(t, f.SetLink("host1", true))
 	everyPair(t, f, true)
-	if err := f.SetRate("host1", 1e9); err == nil || !strings.Contains(err.Error(), "it is spliced") {
-		t.Errorf("a rate for a spliced cable: %v", err)
+	if err := f.SetRate("host1", 1e9); err == nil || !strings.Contains(err.Error(), "user-space cable") {
+		t.Errorf("a rate for a user-space cable: %v", err)
 	}
 
 	f = build(t, star(t, 3, topology.Options{Rails: 2}), netns.Options{UserCable: all})
 	switches := f.UserSwitches()
 	if len(switches) != 2 || len(f.UserCables()) != 0 {
-		t.Fatalf("splices %v, switches %v", f.UserCables(), switches)
+		t.Fatalf("user-space cables %v, switches %v", f.UserCables(), switches)
 	}
 	for name, ports := range switches {
 		var devices []string
