@@ -89,8 +89,8 @@ func (p *Plan) eachWay(at []place, where scenarios.Where, f func(*Impairments)) 
 
 func eventOf(e *scenarios.Event) impair.Event {
 	out := impair.Event{
-		Match: impair.Match{Seq: e.PSN},
-		Time:  e.Time,
+		Match:      impair.Match{Seq: e.PSN},
+		Occurrence: e.Time,
 		Action: impair.Action{
 			Kind: impair.ActionKind(e.Do), Count: e.Count, Delay: e.Delay, Bit: e.Bit, Bytes: int(e.Bytes),
 			ECN: e.ECN, Field: e.Field, Value: e.Value,

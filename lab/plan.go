@@ -156,7 +156,7 @@ func (p *Plan) PortsOf(host int) (all []int) {
 // Streams returns where a port's packets in one direction find their fate: the
 // same on every tier for the same seed.
 func (p *Plan) Streams(port int, way Way) func(kind string) impair.Source {
-	return impair.Streams(p.Seed, RailName(p.Ports[port].Rail)+"/"+p.Ports[port].Name+"/"+way.wire())
+	return impair.RandSources(p.Seed, RailName(p.Ports[port].Rail)+"/"+p.Ports[port].Name+"/"+way.wire())
 }
 
 // RailName names the network of a rail, in traces and random streams.

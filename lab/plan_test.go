@@ -80,7 +80,7 @@ events:
 	if !slices.Equal(port.Out.Numbers, []int{0, 1}) || !slices.Equal(port.In.Numbers, []int{1}) {
 		t.Errorf("events %v out, %v in", port.Out.Numbers, port.In.Numbers)
 	}
-	if e := port.Out.Events[0]; *e.Match.Seq != 9 || e.Time != 2 || e.Action.Kind != impair.Drop {
+	if e := port.Out.Events[0]; *e.Match.Seq != 9 || e.Occurrence != 2 || e.Action.Kind != impair.Drop {
 		t.Errorf("%+v", e)
 	}
 	if e := port.In.Events[0]; *e.Match.Nth != 3 || e.Action.Delay != time.Microsecond {

@@ -14,8 +14,8 @@ type Event struct {
 	Match Match `json:"match" yaml:"match"`
 	// Time is which of the packets that match it is: 1 the first, as a PSN's
 	// first transmission is; 2 the second, its first retransmission; 0 every one.
-	Time   int    `json:"time,omitempty" yaml:"time,omitempty"`
-	Action Action `json:"action" yaml:"action"`
+	Occurrence int    `json:"time,omitempty" yaml:"time,omitempty"`
+	Action     Action `json:"action" yaml:"action"`
 }
 
 // Flow is a protocol's own name for a stream of packets, as a Dissector reads it:
@@ -83,14 +83,14 @@ func (e *Event) Validate(d Dissector) error {
 	if d == nil && e.Action.Kind == SetField {
 		bad("action: set_field needs a dissector, and there is none")
 	}
-	if m.Nth != nil && (m.Seq != nil || e.Time != 0) {
+	if m.Nth != nil && (m.Seq != nil || e.Occurrence != 0) {
 		bad("match: nth already names one packet: leave out seq and time")
 	}
 	if m.Nth != nil && *m.Nth == 0 {
 		bad("match: nth counts from 1")
 	}
-	if e.Time < 0 {
-		bad("time: %d is negative (1 the first, 0 every one)", e.Time)
+	if e.Occurrence < 0 {
+		bad("time: %d is negative (1 the first, 0 every one)", e.Occurrence)
 	}
 	if err := e.Action.validate(); err != nil {
 		errs = append(errs, fmt.Errorf("action: %w", err))
@@ -155,7 +155,7 @@ func (x *expectation) observe(d *link.Datagram, id identity) bool {
 	if x.Match.Nth != nil {
 		return x.seen == *x.Match.Nth
 	}
-	return x.Time == 0 || x.seen == uint64(x.Time)
+	return x.Occurrence == 0 || x.seen == uint64(x.Occurrence)
 }
 
 // spent reports that the event can not happen any more.
@@ -163,7 +163,7 @@ func (x *expectation) spent() bool {
 	if x.Match.Nth != nil {
 		return x.seen >= *x.Match.Nth
 	}
-	return x.Time > 0 && x.seen >= uint64(x.Time)
+	return x.Occurrence > 0 && x.seen >= uint64(x.Occurrence)
 }
 
 // identity is what the Dissector said of a packet.

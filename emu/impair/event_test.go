@@ -29,7 +29,7 @@ func seqs(out []Outcome) (all []uint32) {
 }
 
 func TestDropTheThirdTimeAPSNIsSeenOnAFlow(t *testing.T) {
-	p := eventPipe(t, Event{Match: Match{Flow: new(Flow(5)), Seq: new(uint32(7))}, Time: 3, Action: Action{Kind: Drop}})
+	p := eventPipe(t, Event{Match: Match{Flow: new(Flow(5)), Seq: new(uint32(7))}, Occurrence: 3, Action: Action{Kind: Drop}})
 	for i, want := range []int{1, 1, 0, 1, 1} {
 		for _, other := range [][2]uint32{{5, 6}, {6, 7}, {5, 8}} {
 			if len(psn(p, byte(other[0]), other[1])) != 1 {
@@ -101,7 +101,7 @@ func TestDelayDelays(t *testing.T) {
 
 func TestReorderLetsPacketsOfTheFlowBy(t *testing.T) {
 	p := eventPipe(t, Event{
-		Match: Match{Flow: new(Flow(1)), Seq: new(uint32(1))}, Time: 1,
+		Match: Match{Flow: new(Flow(1)), Seq: new(uint32(1))}, Occurrence: 1,
 		Action: Action{Kind: Reorder, Count: 2, Delay: time.Millisecond},
 	})
 	var got []uint32
@@ -245,7 +245,7 @@ func TestEventsOfOnePacketApplyInOrder(t *testing.T) {
 // "Seen" means offered: an event counts packets that another one drops.
 func TestEventsCountWhatOthersDrop(t *testing.T) {
 	m := Match{Seq: new(uint32(7))}
-	p := eventPipe(t, Event{Match: m, Time: 1, Action: Action{Kind: Drop}}, Event{Match: m, Time: 2, Action: Action{Kind: Delay, Delay: 5}})
+	p := eventPipe(t, Event{Match: m, Occurrence: 1, Action: Action{Kind: Drop}}, Event{Match: m, Occurrence: 2, Action: Action{Kind: Delay, Delay: 5}})
 	if len(psn(p, 1, 7)) != 0 {
 		t.Fatal("the first was not dropped")
 	}
@@ -267,7 +267,7 @@ func TestEventsComeBeforeSpecs(t *testing.T) {
 }
 
 func TestUnfiredNamesWhatNeverHappened(t *testing.T) {
-	e := Event{Match: Match{Seq: new(uint32(9))}, Time: 2, Action: Action{Kind: Drop}}
+	e := Event{Match: Match{Seq: new(uint32(9))}, Occurrence: 2, Action: Action{Kind: Drop}}
 	p := eventPipe(t, e)
 	psn(p, 1, 9)
 	if got := p.Unfired(); len(got) != 1 || !reflect.DeepEqual(got[0], e) {
@@ -293,9 +293,9 @@ func TestEventValidateNamesTheMistake(t *testing.T) {
 		{Event{Match: Match{Seq: new(uint32(1))}, Action: drop}, true, "flow and seq need a dissector"},
 		{Event{Action: Action{Kind: SetField, Field: "f"}}, true, "set_field needs a dissector"},
 		{Event{Match: Match{Nth: new(uint64(1)), Seq: new(uint32(1))}, Action: drop}, false, "leave out seq and time"},
-		{Event{Match: Match{Nth: new(uint64(1))}, Time: 1, Action: drop}, false, "leave out seq and time"},
+		{Event{Match: Match{Nth: new(uint64(1))}, Occurrence: 1, Action: drop}, false, "leave out seq and time"},
 		{Event{Match: Match{Nth: new(uint64(0))}, Action: drop}, false, "nth counts from 1"},
-		{Event{Time: -1, Action: drop}, false, "time: -1 is negative"},
+		{Event{Occurrence: -1, Action: drop}, false, "time: -1 is negative"},
 		{Event{}, false, `kind "" is none of`},
 		{Event{Action: Action{Kind: "explode"}}, false, `kind "explode" is none of`},
 		{Event{Action: Action{Kind: Delay}}, false, "0 does nothing"},

@@ -43,9 +43,9 @@ func randomConfig(r *rand.Rand) Config {
 		case 0:
 			e.Match.Nth = new(1 + r.Uint64N(50))
 		case 1:
-			e.Match.Seq, e.Time = new(r.Uint32N(20)), r.IntN(4)
+			e.Match.Seq, e.Occurrence = new(r.Uint32N(20)), r.IntN(4)
 		case 2:
-			e.Match.Flow, e.Time = new(Flow(r.IntN(3))), r.IntN(40)
+			e.Match.Flow, e.Occurrence = new(Flow(r.IntN(3))), r.IntN(40)
 		}
 		cfg.Events = append(cfg.Events, e)
 	}

@@ -23,11 +23,11 @@ func TestQueueMarksGrowWithTheQueue(t *testing.T) {
 		{3000, 100_000, false},
 		{3001, PPM - 1, true},
 	} {
-		if got := m.Marks(c.queued, c.draw); got != c.want {
+		if got := m.ShouldMark(c.queued, c.draw); got != c.want {
 			t.Errorf("a queue of %d bytes, draw %d: marked %v, want %v", c.queued, c.draw, got, c.want)
 		}
 	}
-	if (&QueueMarks{}).Marks(1<<40, 0) {
+	if (&QueueMarks{}).ShouldMark(1<<40, 0) {
 		t.Error("the zero value marks")
 	}
 }

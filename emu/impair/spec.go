@@ -68,7 +68,7 @@ type QueueMarks struct {
 
 // Marks reports whether a packet that meets a queue of so many bytes is marked,
 // with a number drawn evenly from [0, PPM).
-func (m *QueueMarks) Marks(queued int64, draw uint64) bool {
+func (m *QueueMarks) ShouldMark(queued int64, draw uint64) bool {
 	low, high := int64(m.MinBytes), int64(m.MaxBytes)
 	switch {
 	case high == 0 || queued <= low:

@@ -365,9 +365,9 @@ func TestConfigIsData(t *testing.T) {
 	cfg := Config{
 		Specs: []Spec{{LossPPM: 10, Delay: time.Microsecond, From: 5, Burst: GilbertElliott{LossBadPPM: 3}}},
 		Events: []Event{{
-			Match:  Match{Dst: netip.MustParseAddr("fd00::1"), Flow: new(Flow(0x11)), Seq: new(uint32(7))},
-			Time:   3,
-			Action: Action{Kind: SetField, Field: "psn", Value: 9},
+			Match:      Match{Dst: netip.MustParseAddr("fd00::1"), Flow: new(Flow(0x11)), Seq: new(uint32(7))},
+			Occurrence: 3,
+			Action:     Action{Kind: SetField, Field: "psn", Value: 9},
 		}},
 	}
 	text, err := json.Marshal(cfg)

@@ -135,7 +135,7 @@ func (p *Pipe) applyStage(s *stage, now mono.Time, o Outcome, out []Outcome) []O
 			n.Overflowed++
 			return out
 		}
-		f.mark = f.mark || s.spec.QueueMarks.Marks(queued, f.queueMark)
+		f.mark = f.mark || s.spec.QueueMarks.ShouldMark(queued, f.queueMark)
 		o.Delay = s.pacer.Next(at, size).Sub(now)
 	}
 	if f.mark && d.ECNBits() != link.NotECT && d.ECNBits() != link.CE {

@@ -11,14 +11,14 @@ import (
 // What a seed and a name lead to is the same on every machine and for ever:
 // recorded runs depend on it.
 func TestStreamIsPinned(t *testing.T) {
-	r := Stream(7, "rail0/host0/rdma0/up/0/loss")
+	r := NewRand(7, "rail0/host0/rdma0/up/0/loss")
 	if got := []uint64{r.Uint64(), r.Uint64()}; !slices.Equal(got, []uint64{0xf81d901fbc44f0ca, 0x3ebace2a64de36f7}) {
 		t.Errorf("%#x", got)
 	}
-	if Stream(7, "a").Uint64() == Stream(8, "a").Uint64() || Stream(7, "a").Uint64() == Stream(7, "b").Uint64() {
+	if NewRand(7, "a").Uint64() == NewRand(8, "a").Uint64() || NewRand(7, "a").Uint64() == NewRand(7, "b").Uint64() {
 		t.Error("seed and name both matter")
 	}
-	if got, want := Streams(7, "rail0/host0/rdma0/up")("0/loss").Uint64(), Stream(7, "rail0/host0/rdma0/up/0/loss").Uint64(); got != want {
+	if got, want := RandSources(7, "rail0/host0/rdma0/up")("0/loss").Uint64(), NewRand(7, "rail0/host0/rdma0/up/0/loss").Uint64(); got != want {
 		t.Errorf("Streams names them otherwise: %#x, not %#x", got, want)
 	}
 }
@@ -38,11 +38,11 @@ func lossesOf(p *Pipe, n int) (lost []int) {
 func TestSetSpecsGoesOn(t *testing.T) {
 	spec := []Spec{{LossPPM: 300_000}}
 	cfg := Config{Specs: spec, Events: []Event{{Match: Match{Nth: new(uint64(120))}, Action: Action{Kind: Truncate, Bytes: 1}}}}
-	whole, _ := NewPipe(cfg, nil, Streams(1, "x"))
+	whole, _ := NewPipe(cfg, nil, RandSources(1, "x"))
 	want := lossesOf(whole, 100)
 	want2 := lossesOf(whole, 100)
 
-	p, err := NewPipe(cfg, nil, Streams(1, "x"))
+	p, err := NewPipe(cfg, nil, RandSources(1, "x"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,13 +45,13 @@ func randBelow[N int | time.Duration](rng *rand.Rand, n N) N {
 }
 
 // Rand returns the random stream of that name, which depends only on the seed
-// and the name (see impair.Stream). Later calls return the same stream at its
+// and the name (see impair.NewRand). Later calls return the same stream at its
 // current position.
 func (w *World) Rand(name string) *rand.Rand {
 	if r, ok := w.rands[name]; ok {
 		return r
 	}
-	r := impair.Stream(w.cfg.Seed, name)
+	r := impair.NewRand(w.cfg.Seed, name)
 	w.rands[name] = r
 	return r
 }

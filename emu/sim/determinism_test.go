@@ -67,9 +67,9 @@ func bigHosts(t *testing.T, n *Net, x perturbation) (hosts []*host) {
 			Up: impair.Config{
 				Specs: []impair.Spec{{LossPPM: 10_000, DuplicatePPM: 10_000, ReorderPPM: 10_000, ReorderDelay: 3000, CorruptPPM: 5000}},
 				Events: []impair.Event{{
-					Match:  impair.Match{Flow: new(impair.Flow(1)), Seq: new(uint32(5))},
-					Time:   2,
-					Action: impair.Action{Kind: impair.Reorder, Count: 2, Delay: 10_000},
+					Match:      impair.Match{Flow: new(impair.Flow(1)), Seq: new(uint32(5))},
+					Occurrence: 2,
+					Action:     impair.Action{Kind: impair.Reorder, Count: 2, Delay: 10_000},
 				}},
 			},
 			Down: impair.Config{Specs: []impair.Spec{{Jitter: 700, Burst: impair.GilbertElliott{ToBadPPM: 10_000, ToGoodPPM: 300_000, LossBadPPM: 800_000}}}},

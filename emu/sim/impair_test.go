@@ -24,7 +24,7 @@ func impaired(t *testing.T, seed uint64, up, down impair.Config) (w *World, a, b
 
 func event(flow byte, seq uint32, time int, a impair.Action) impair.Config {
 	return impair.Config{Events: []impair.Event{{
-		Match: impair.Match{Flow: new(impair.Flow(flow)), Seq: &seq}, Time: time, Action: a,
+		Match: impair.Match{Flow: new(impair.Flow(flow)), Seq: &seq}, Occurrence: time, Action: a,
 	}}}
 }
 

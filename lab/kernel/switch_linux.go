@@ -46,7 +46,7 @@ func newPatch(ns place, guests int, seed uint64) *patch {
 // spliced is a link that passes through user space.
 type spliced struct {
 	at      *uswitch.Switch
-	out, in *ethernet.Path
+	out, in *ethernet.Impairer
 	set     Impairment
 	cancel  context.CancelFunc
 	ended   chan struct{}
@@ -111,10 +111,10 @@ func (p *patch) open(id int) (s *spliced, err error) {
 	name := fmt.Sprintf("guest%d", id)
 	epoch := time.Now()
 	for _, way := range []struct {
-		path **ethernet.Path
-		way  ethernet.Way
+		path **ethernet.Impairer
+		way  ethernet.Direction
 	}{{&s.out, ethernet.Up}, {&s.in, ethernet.Down}} {
-		*way.path, err = ethernet.NewPath(impair.Config{}, ethernet.Options{Source: ethernet.Sources(p.seed, WireDevice, name, way.way)})
+		*way.path, err = ethernet.NewImpairer(impair.Config{}, ethernet.Options{Source: ethernet.Sources(p.seed, WireDevice, name, way.way)})
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +143,7 @@ func (p *patch) open(id int) (s *spliced, err error) {
 // super-packets pass whole.
 func (s *spliced) impair(m Impairment) error {
 	for _, way := range []struct {
-		path  *ethernet.Path
+		path  *ethernet.Impairer
 		dir   uswitch.Direction
 		specs []impair.Spec
 	}{{s.out, uswitch.In, m.Out}, {s.in, uswitch.Out, m.In}} {

@@ -66,7 +66,7 @@ func (y *way) observe(o *lab.Observed, name string, plan *lab.Impairments, l *re
 	}
 	pipe := y.path.Pipe()
 	lab.CountPipe(l, pipe.Counters())
-	lab.Lose(l, "held_full", y.path.Overfull())
+	lab.Lose(l, "held_full", y.path.HeldOverflow())
 	o.CountEvents(plan, pipe.Fired())
 	if y.stream != nil {
 		o.CountStreamEvents(y.stream.watch)

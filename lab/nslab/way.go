@@ -27,9 +27,9 @@ type way struct {
 	begun bool             // from then on, something may happen
 	base  uswitch.Counters // what had passed before
 
-	path   *ethernet.Path   // nil where nothing happens
-	stream *streamWay       // nil where nothing happens to streams
-	filter *ethernet.Filter // nil where nobody is kept apart
+	path   *ethernet.Impairer // nil where nothing happens
+	stream *streamWay         // nil where nothing happens to streams
+	filter *ethernet.Filter   // nil where nobody is kept apart
 }
 
 // begin puts in place what packets meet.
@@ -51,7 +51,7 @@ func (y *way) begin(m *lab.Impairments, start time.Duration) error {
 
 // install makes packets meet something.
 func (y *way) install(cfg impair.Config, streams []lab.StreamEvent, parted bool) (err error) {
-	y.path, err = ethernet.NewPath(cfg, ethernet.Options{
+	y.path, err = ethernet.NewImpairer(cfg, ethernet.Options{
 		Dissector: y.wires.plan.Provider.Dissector, Source: y.wires.plan.Streams(y.of, y.way), Start: y.start,
 	})
 	if err != nil {
@@ -63,7 +63,7 @@ func (y *way) install(cfg impair.Config, streams []lab.StreamEvent, parted bool)
 		path = y.stream
 	}
 	if parted {
-		y.filter = ethernet.Block(path, y.wires.blocked)
+		y.filter = ethernet.NewFilter(path, y.wires.blocked)
 		path = y.filter
 	}
 	if path, err = y.wires.capture.tap(y.name(), path); err != nil {

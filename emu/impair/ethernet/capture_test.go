@@ -48,7 +48,7 @@ func readCapture(t *testing.T, file []byte) (all []record) {
 }
 
 // events does one exact thing to each of the first datagrams.
-func events(t *testing.T, actions ...impair.Action) *Path {
+func events(t *testing.T, actions ...impair.Action) *Impairer {
 	var cfg impair.Config
 	for i, a := range actions {
 		cfg.Events = append(cfg.Events, impair.Event{Match: impair.Match{Nth: new(uint64(i + 1))}, Action: a})
@@ -70,7 +70,7 @@ func TestCaptureTellsWhatHappened(t *testing.T) {
 	)
 	in := c.Tap("host0", path)
 	out := c.Tap("host1", nil)
-	filtered := c.Tap("host2", Block(nil, func(_, _ netip.Addr) bool { return true }))
+	filtered := c.Tap("host2", NewFilter(nil, func(_, _ netip.Addr) bool { return true }))
 	whole := frameOf(t, datagram(true, []byte("payload")))
 	f := uswitch.Frame{Bytes: partial(t, whole), ChecksumPartial: true}
 	for i := range 7 {

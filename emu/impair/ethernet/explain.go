@@ -15,10 +15,10 @@ type explainer interface {
 	explanation() string
 }
 
-func (p *Path) explaining() { p.explains = true }
+func (p *Impairer) explaining() { p.explains = true }
 
 // explanation reads what happened from the counters of the Pipe.
-func (p *Path) explanation() string {
+func (p *Impairer) explanation() string {
 	now, before := p.pipe.Counters(), &p.before
 	var deeds []string
 	for _, c := range []struct {

@@ -21,7 +21,7 @@ var _ uswitch.FrameHandler = (*Filter)(nil)
 // Block returns a Path that loses every IP packet, and every ARP message, from src
 // to dst for which blocked says so, and puts the rest through next; nil passes
 // everything.
-func Block(next uswitch.FrameHandler, blocked func(src, dst netip.Addr) bool) *Filter {
+func NewFilter(next uswitch.FrameHandler, blocked func(src, dst netip.Addr) bool) *Filter {
 	return &Filter{next: orTransparent(next), blocked: blocked}
 }
 

@@ -140,14 +140,14 @@ func collect(p uswitch.FrameHandler, now time.Duration, f uswitch.Frame) (out []
 	return out
 }
 
-func newPath(tb testing.TB, cfg impair.Config, d impair.Dissector) *Path {
+func newPath(tb testing.TB, cfg impair.Config, d impair.Dissector) *Impairer {
 	tb.Helper()
-	p, err := NewPath(cfg, Options{Dissector: d, Source: Sources(1, "net", "a", Up)})
+	p, err := NewImpairer(cfg, Options{Dissector: d, Source: Sources(1, "net", "a", Up)})
 	must(tb, err)
 	return p
 }
 
-func specPath(tb testing.TB, s impair.Spec) *Path {
+func specPath(tb testing.TB, s impair.Spec) *Impairer {
 	return newPath(tb, impair.Config{Specs: []impair.Spec{s}}, nil)
 }
 

@@ -64,8 +64,8 @@ func TestHeldPacketsAreBounded(t *testing.T) {
 		n += len(collect(p, 0, f))
 	}
 	p.HandleTimer(2*time.Second, func(time.Duration, uswitch.Frame) { n++ })
-	if got := uint64(n) + p.Overfull(); got != 3*maxSlots {
-		t.Errorf("%d came out and %d did not fit, of %d", n, p.Overfull(), 3*maxSlots)
+	if got := uint64(n) + p.HeldOverflow(); got != 3*maxSlots {
+		t.Errorf("%d came out and %d did not fit, of %d", n, p.HeldOverflow(), 3*maxSlots)
 	}
 	if len(p.held.all) > maxSlots {
 		t.Errorf("%d envelopes", len(p.held.all))
@@ -89,7 +89,7 @@ func (anything) Dissect([]byte) (impair.Flow, uint32, bool) { return 0, 0, true 
 
 func TestFilterKeepsAddressesApart(t *testing.T) {
 	next := specPath(t, impair.Spec{Delay: 5})
-	f := Block(next, func(src, dst netip.Addr) bool { return src == v4A || dst == v6B })
+	f := NewFilter(next, func(src, dst netip.Addr) bool { return src == v4A || dst == v6B })
 	arp := append(append(append([]byte{}, macB...), macA...), 0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1)
 	arp = append(arp, macA...)
 	arp = append(arp, 10, 0, 0, 1)
@@ -116,7 +116,7 @@ func TestFilterKeepsAddressesApart(t *testing.T) {
 	if f.Blocked() != 3 || f.NextTimer() != uswitch.Never {
 		t.Errorf("%d blocked, timer %v", f.Blocked(), f.NextTimer())
 	}
-	if out := collect(Block(nil, func(_, _ netip.Addr) bool { return false }), 0, uswitch.Frame{Bytes: arp}); len(out) != 1 {
+	if out := collect(NewFilter(nil, func(_, _ netip.Addr) bool { return false }), 0, uswitch.Frame{Bytes: arp}); len(out) != 1 {
 		t.Error("a filter of its own did not pass the frame")
 	}
 }
@@ -139,10 +139,10 @@ func FuzzPath(f *testing.F) {
 		before := bytes.Clone(b)
 		in := uswitch.Frame{Bytes: b, ChecksumPartial: flags&1 != 0}
 		p := newPath(t, impair.Config{Specs: []impair.Spec{all}, Events: []impair.Event{
-			{Time: 2, Action: impair.Action{Kind: impair.Reorder, Delay: 10}},
-			{Time: 3, Action: impair.Action{Kind: impair.SetECN, ECN: 1}},
+			{Occurrence: 2, Action: impair.Action{Kind: impair.Reorder, Delay: 10}},
+			{Occurrence: 3, Action: impair.Action{Kind: impair.SetECN, ECN: 1}},
 		}}, anything{})
-		tap := NewCapture(&bytes.Buffer{}, CaptureOptions{}).Tap("x", Block(p, func(_, _ netip.Addr) bool { return false }))
+		tap := NewCapture(&bytes.Buffer{}, CaptureOptions{}).Tap("x", NewFilter(p, func(_, _ netip.Addr) bool { return false }))
 		valid := verify(in) == nil
 		var h headers
 		if h.parse(b) && h.proto != protoUDP && h.proto != protoTCP {

@@ -38,9 +38,9 @@ func TestEveryKindOnRealFrames(t *testing.T) {
 			CorruptPPM: 50_000, TruncatePPM: 50_000, MarkPPM: 50_000, Jitter: 10 * time.Microsecond,
 		}}},
 		"events": {Events: []impair.Event{
-			{Match: impair.Match{Flow: &flow, Seq: new(uint32(7))}, Time: 2, Action: impair.Action{Kind: impair.Drop}},
-			{Match: impair.Match{Seq: new(uint32(8))}, Time: 1, Action: impair.Action{Kind: impair.CorruptBit, Bit: 100}},
-			{Match: impair.Match{Seq: new(uint32(9))}, Time: 1, Action: impair.Action{Kind: impair.Reorder, Count: 5, Delay: time.Second}},
+			{Match: impair.Match{Flow: &flow, Seq: new(uint32(7))}, Occurrence: 2, Action: impair.Action{Kind: impair.Drop}},
+			{Match: impair.Match{Seq: new(uint32(8))}, Occurrence: 1, Action: impair.Action{Kind: impair.CorruptBit, Bit: 100}},
+			{Match: impair.Match{Seq: new(uint32(9))}, Occurrence: 1, Action: impair.Action{Kind: impair.Reorder, Count: 5, Delay: time.Second}},
 			{Match: impair.Match{Seq: new(uint32(11))}, Action: impair.Action{Kind: impair.Duplicate, Count: 2}},
 			{Match: impair.Match{Seq: new(uint32(12))}, Action: impair.Action{Kind: impair.Truncate, Bytes: 30}},
 			{Match: impair.Match{Nth: new(uint64(40))}, Action: impair.Action{Kind: impair.SetECN, ECN: link.CE}},
@@ -50,7 +50,7 @@ func TestEveryKindOnRealFrames(t *testing.T) {
 		for _, v6 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, IPv6 %v", name, v6), func(t *testing.T) {
 				t.Parallel()
-				path, err := NewPath(cfg, Options{Dissector: softroce.Dissector{}, Source: Sources(seed, "fabric", "host0", Up)})
+				path, err := NewImpairer(cfg, Options{Dissector: softroce.Dissector{}, Source: Sources(seed, "fabric", "host0", Up)})
 				must(t, err)
 				s, ha, hb := wired(t, 1500, func(c *uswitch.Config) { c.Ports[0].In = path })
 				a, b := openUDP(t, ha, v6, 50000), openUDP(t, hb, v6, 4791)
@@ -173,7 +173,7 @@ func TestPartitionAndHeal(t *testing.T) {
 	if !reaches(a, b) || !reaches(b, a) {
 		t.Fatal("no way")
 	}
-	f := Block(nil, apart)
+	f := NewFilter(nil, apart)
 	must(t, s.SetHandler(0, uswitch.In, f))
 	if !isLost(a, b) || !reaches(a4, b4) {
 		t.Error("the partition is not where it was meant to be")

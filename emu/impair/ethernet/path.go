@@ -23,7 +23,7 @@ type Options struct {
 }
 
 // Path is an impair.Pipe for frames: a uswitch.FrameHandler.
-type Path struct {
+type Impairer struct {
 	pipe  *impair.Pipe
 	start time.Duration
 
@@ -40,11 +40,11 @@ type Path struct {
 	before   impair.Counters
 }
 
-var _ uswitch.FrameHandler = (*Path)(nil)
+var _ uswitch.FrameHandler = (*Impairer)(nil)
 
 // NewPath returns a Path that does what cfg says.
-func NewPath(cfg impair.Config, opts Options) (*Path, error) {
-	p := &Path{start: opts.Start}
+func NewImpairer(cfg impair.Config, opts Options) (*Impairer, error) {
+	p := &Impairer{start: opts.Start}
 	var d impair.Dissector
 	if opts.Dissector != nil {
 		d = &datagramsOnly{opts.Dissector, p}
@@ -61,16 +61,16 @@ func NewPath(cfg impair.Config, opts Options) (*Path, error) {
 }
 
 // Pipe returns what the Path is made of, for its counters and errors.
-func (p *Path) Pipe() *impair.Pipe { return p.pipe }
+func (p *Impairer) Pipe() *impair.Pipe { return p.pipe }
 
 // Overfull returns how many packets were lost before they came to the Pipe, because
 // events that reorder held back 4095 others.
-func (p *Path) Overfull() uint64 { return p.overfull }
+func (p *Impairer) HeldOverflow() uint64 { return p.overfull }
 
 // datagramsOnly keeps a Dissector from taking other protocols for its own.
 type datagramsOnly struct {
 	impair.Dissector
-	path *Path
+	path *Impairer
 }
 
 func (d *datagramsOnly) Dissect(payload []byte) (impair.Flow, uint32, bool) {
@@ -88,7 +88,7 @@ func (d *datagramsOnly) SetField(dg *link.Datagram, field string, value uint64) 
 }
 
 // Apply implements uswitch.FrameHandler.
-func (p *Path) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
+func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	if p.explains {
 		p.before = p.pipe.Counters()
 	}
@@ -129,7 +129,7 @@ func (p *Path) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	}
 }
 
-func (p *Path) reordered() uint64 {
+func (p *Impairer) reordered() uint64 {
 	if !p.held.on {
 		return 0
 	}
@@ -138,25 +138,25 @@ func (p *Path) reordered() uint64 {
 
 // same reports whether d is the packet as it came. A Pipe changes no byte in
 // place, so the payload's own place in memory says that it is untouched.
-func (p *Path) same(d *link.Datagram) bool {
+func (p *Impairer) same(d *link.Datagram) bool {
 	a, b := d.Payload, p.data.Payload
 	return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b) &&
 		d.TClass == p.data.TClass && d.HopLimit == p.data.HopLimit && d.IPID == p.data.IPID && d.FlowLabel == p.data.FlowLabel
 }
 
-func (p *Path) emit(e *envelope, o *impair.Outcome, emit uswitch.Emit) {
+func (p *Impairer) emit(e *envelope, o *impair.Outcome, emit uswitch.Emit) {
 	p.frame = e.appendFrame(p.frame[:0], &o.Datagram)
 	emit(o.Delay, uswitch.Frame{Bytes: p.frame, ChecksumPartial: e.partial})
 }
 
-func (p *Path) emitHeld(slot uint32, o *impair.Outcome, emit uswitch.Emit) {
+func (p *Impairer) emitHeld(slot uint32, o *impair.Outcome, emit uswitch.Emit) {
 	if e := p.held.open(slot); e != nil {
 		p.emit(e, o, emit)
 	}
 }
 
 // NextTimer implements uswitch.FrameHandler.
-func (p *Path) NextTimer() time.Duration {
+func (p *Impairer) NextTimer() time.Duration {
 	next := p.pipe.NextTimer()
 	if next == mono.Never {
 		return uswitch.Never
@@ -165,7 +165,7 @@ func (p *Path) NextTimer() time.Duration {
 }
 
 // HandleTimer implements uswitch.FrameHandler.
-func (p *Path) HandleTimer(now time.Duration, emit uswitch.Emit) {
+func (p *Impairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	if p.explains {
 		p.before = p.pipe.Counters()
 	}
@@ -176,4 +176,4 @@ func (p *Path) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	p.held.settle(0, false, p.pipe.NextTimer() == mono.Never)
 }
 
-func (p *Path) time(now time.Duration) mono.Time { return mono.Time(now - p.start) }
+func (p *Impairer) time(now time.Duration) mono.Time { return mono.Time(now - p.start) }

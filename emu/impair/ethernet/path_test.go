@@ -241,7 +241,7 @@ func TestRateCountsWholePackets(t *testing.T) {
 }
 
 func TestSpecsCountFromStart(t *testing.T) {
-	p, err := NewPath(impair.Config{Specs: []impair.Spec{{LossPPM: impair.PPM, Until: 100}}},
+	p, err := NewImpairer(impair.Config{Specs: []impair.Spec{{LossPPM: impair.PPM, Until: 100}}},
 		Options{Start: 1000, Source: Sources(1, "n", "p", Up)})
 	must(t, err)
 	for now, want := range map[time.Duration]int{0: 1, 999: 1, 1000: 0, 1099: 0, 1100: 1} {
@@ -252,11 +252,11 @@ func TestSpecsCountFromStart(t *testing.T) {
 }
 
 func TestMistakesInAConfigurationAreNamed(t *testing.T) {
-	_, err := NewPath(impair.Config{Specs: []impair.Spec{{Delay: -1}}}, Options{})
+	_, err := NewImpairer(impair.Config{Specs: []impair.Spec{{Delay: -1}}}, Options{})
 	if err == nil {
 		t.Error("a negative delay was taken")
 	}
-	_, err = NewPath(impair.Config{Events: []impair.Event{{Match: impair.Match{Seq: new(uint32(1))}, Action: impair.Action{Kind: impair.Drop}}}}, Options{})
+	_, err = NewImpairer(impair.Config{Events: []impair.Event{{Match: impair.Match{Seq: new(uint32(1))}, Action: impair.Action{Kind: impair.Drop}}}}, Options{})
 	if err == nil {
 		t.Error("an event by sequence number was taken without a dissector")
 	}

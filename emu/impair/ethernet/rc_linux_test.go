@@ -108,11 +108,11 @@ func TestRCMeetsExactEvents(t *testing.T) {
 			b.join(t, a)
 			flow := impair.Flow(b.qp.QPN())
 			once := func(psn uint32, do impair.Action) impair.Event {
-				return impair.Event{Match: impair.Match{Flow: &flow, Seq: &psn}, Time: 1, Action: do}
+				return impair.Event{Match: impair.Match{Flow: &flow, Seq: &psn}, Occurrence: 1, Action: do}
 			}
 			path := newPath(t, impair.Config{Events: []impair.Event{
 				once(7, impair.Action{Kind: impair.Drop}),
-				{Match: impair.Match{Flow: &flow, Seq: new(uint32(7))}, Time: 2, Action: impair.Action{Kind: impair.Drop}}, // and its retransmission
+				{Match: impair.Match{Flow: &flow, Seq: new(uint32(7))}, Occurrence: 2, Action: impair.Action{Kind: impair.Drop}}, // and its retransmission
 				once(20, impair.Action{Kind: impair.CorruptBit, Bit: 1000}),
 				once(40, impair.Action{Kind: impair.Duplicate}),
 				once(60, impair.Action{Kind: impair.Reorder, Count: 2, Delay: time.Second}),

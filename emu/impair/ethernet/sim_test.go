@@ -80,7 +80,7 @@ func inSimulation(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagr
 // inFrames sends the same datagrams, as frames, through a Path.
 func inFrames(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram, start time.Duration) (all []arrival, c impair.Counters) {
 	t.Helper()
-	p, err := NewPath(cfg, Options{Dissector: softroce.Dissector{}, Source: Sources(seed, "fabric", "host0", Up), Start: start})
+	p, err := NewImpairer(cfg, Options{Dissector: softroce.Dissector{}, Source: Sources(seed, "fabric", "host0", Up), Start: start})
 	must(t, err)
 	now := start
 	emit := func(after time.Duration, f uswitch.Frame) {
@@ -123,10 +123,10 @@ func TestSameFateAsInSimulation(t *testing.T) {
 	late := impair.Spec{From: 100 * gap, Until: 200 * gap, LossPPM: 300_000}
 	flow := impair.Flow(0x11)
 	events := []impair.Event{
-		{Match: impair.Match{Flow: &flow, Seq: new(uint32(6))}, Time: 1, Action: impair.Action{Kind: impair.Drop}},
-		{Match: impair.Match{Seq: new(uint32(20))}, Time: 2, Action: impair.Action{Kind: impair.SetField, Field: "bth.psn", Value: 99}},
-		{Match: impair.Match{Flow: &flow, Seq: new(uint32(30))}, Time: 1, Action: impair.Action{Kind: impair.Reorder, Count: 3, Delay: time.Second}},
-		{Match: impair.Match{Seq: new(uint32(41))}, Time: 1, Action: impair.Action{Kind: impair.Reorder, Count: 900, Delay: 5500}},
+		{Match: impair.Match{Flow: &flow, Seq: new(uint32(6))}, Occurrence: 1, Action: impair.Action{Kind: impair.Drop}},
+		{Match: impair.Match{Seq: new(uint32(20))}, Occurrence: 2, Action: impair.Action{Kind: impair.SetField, Field: "bth.psn", Value: 99}},
+		{Match: impair.Match{Flow: &flow, Seq: new(uint32(30))}, Occurrence: 1, Action: impair.Action{Kind: impair.Reorder, Count: 3, Delay: time.Second}},
+		{Match: impair.Match{Seq: new(uint32(41))}, Occurrence: 1, Action: impair.Action{Kind: impair.Reorder, Count: 900, Delay: 5500}},
 		{Match: impair.Match{Seq: new(uint32(50))}, Action: impair.Action{Kind: impair.CorruptBit, Bit: -1}},
 		{Match: impair.Match{Src: v6A, Nth: new(uint64(33))}, Action: impair.Action{Kind: impair.Duplicate, Count: 2, Delay: 77}},
 		{Match: impair.Match{Seq: new(uint32(60))}, Action: impair.Action{Kind: impair.Truncate, Bytes: 20}},
@@ -173,7 +173,7 @@ func TestSourcesDifferByEverythingInTheirNames(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
 		for _, net := range []string{"n", "m"} {
 			for _, port := range []string{"host0", "host1"} {
-				for _, way := range []Way{Up, Down} {
+				for _, way := range []Direction{Up, Down} {
 					for _, kind := range []string{"0/loss", "1/loss", "0/burst"} {
 						name := fmt.Sprint(seed, net, port, way, kind)
 						x := Sources(seed, net, port, way)(kind).Uint64()
