@@ -1,21 +1,21 @@
-// Package impair is what can happen to a packet on its way: lost, duplicated,
-// delayed, reordered, corrupted, cut short, marked, slowed down; by chance, at
-// the rates a [Spec] names, or exactly, as an [Event] says ("drop PSN 7 of flow
-// 0x11 the second time it is seen").
+// Package impair impairs packets: it drops, duplicates, delays, reorders,
+// corrupts, truncates, ECN-marks and rate-limits them, at random with the rates
+// of a [Spec], or exactly as an [Event] says ("drop PSN 7 of flow 0x11 at its
+// second transmission").
 //
-// A [Pipe] applies both to one direction of one link. It is a plain value: it
-// keeps no time (now is an argument), owns no random source (a [Source] for each
-// kind of impairment is handed in) and knows no protocol (a [Dissector] is). So
-// the simulated links and a switch on real sockets share it.
+// A [Pipe] applies both to one direction of one link. It reads no clock (now is
+// an argument), has no random generator (a [Source] per kind of impairment is
+// passed in) and knows no protocol (a [Dissector] does). The simulated links
+// and the user-space switch share it.
 //
-// What is impaired is the UDP payload and the fields of a [link.Datagram]. A
-// lower layer's checksum (Ethernet FCS, IPv4 header) is taken to be right again
-// after an impairment, as it is when a switch, not a cable, damages a packet:
-// only end-to-end checks such as the ICRC can find out.
+// A Pipe impairs the UDP payload and the fields of a [link.Datagram].
+// Lower-layer checksums (Ethernet FCS, IPv4 header) are taken to be correct
+// afterwards, as when a switch damages a packet: only end-to-end checks such as
+// the ICRC detect it.
 //
-// Every enabled kind draws the same count of random numbers for each packet
-// offered, from a stream of its own and whatever happened to the packet before.
-// Thus switching one kind on or off does not change what the others do.
+// Every enabled kind draws the same count of random numbers for each packet,
+// from its own stream, whatever the other kinds do to the packet. Enabling or
+// disabling one kind does not change the decisions of the others.
 //
 // A Pipe is not safe for concurrent use; its driver owns it.
 package impair

@@ -9,47 +9,48 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// Event does one exact thing to one exact packet.
+// Event applies one action to one exact packet.
 type Event struct {
 	Match Match `json:"match" yaml:"match"`
-	// Time is which of the packets that match it is: 1 the first, as a PSN's
-	// first transmission is; 2 the second, its first retransmission; 0 every one.
+	// Occurrence selects among the packets that match: 1 is the first, as a
+	// PSN's first transmission; 2 is the second, its first retransmission; 0 is
+	// all.
 	Occurrence int    `json:"time,omitempty" yaml:"time,omitempty"`
 	Action     Action `json:"action" yaml:"action"`
 }
 
-// Flow is a protocol's own name for a stream of packets, as a Dissector reads it:
-// in RoCEv2 the destination QP number.
+// Flow identifies a flow as the Dissector reads it: in RoCEv2 the destination
+// QP number.
 type Flow uint64
 
-// Match picks packets. What is left out matches any.
+// Match selects packets. Empty fields match any.
 type Match struct {
 	Src  netip.Addr `json:"src,omitzero" yaml:"src,omitempty"`
 	Dst  netip.Addr `json:"dst,omitzero" yaml:"dst,omitempty"`
 	Flow *Flow      `json:"flow,omitempty" yaml:"flow,omitempty"`
 	// Seq is the protocol's sequence number, in RoCEv2 the PSN.
 	Seq *uint32 `json:"seq,omitempty" yaml:"seq,omitempty"`
-	// Nth is the place of the packet among those that match Src, Dst and Flow, 1
-	// for the first. It excludes Seq and Time.
+	// Nth is the number of the packet among those that match Src, Dst and Flow,
+	// from 1. It excludes Seq and Occurrence.
 	Nth *uint64 `json:"nth,omitempty" yaml:"nth,omitempty"`
 }
 
-// ActionKind names what an Action does.
+// ActionKind is the kind of an Action.
 type ActionKind string
 
-// What can be done to a packet.
+// Action kinds.
 const (
 	Drop       ActionKind = "drop"
-	Duplicate  ActionKind = "duplicate"   // Count copies (0: one), the first Delay behind, and so on
-	Delay      ActionKind = "delay"       // for Delay
-	Reorder    ActionKind = "reorder"     // behind Count (0: one) later packets of the same match, or after Delay at the latest
+	Duplicate  ActionKind = "duplicate"   // Count copies (0: one), each Delay after the previous
+	Delay      ActionKind = "delay"       // by Delay
+	Reorder    ActionKind = "reorder"     // after Count (0: one) later packets of the same match, or after Delay at the latest
 	CorruptBit ActionKind = "corrupt_bit" // invert Bit of the payload; counted from the end if negative
 	Truncate   ActionKind = "truncate"    // to Bytes of payload
-	SetECN     ActionKind = "set_ecn"     // to the code point ECN
-	SetField   ActionKind = "set_field"   // Field to Value, checksums made right again
+	SetECN     ActionKind = "set_ecn"     // to the codepoint ECN
+	SetField   ActionKind = "set_field"   // Field to Value, with correct checksums
 )
 
-// Action is what an Event does; Kind says which of the other fields count.
+// Action is the action of an Event; the fields used depend on Kind.
 type Action struct {
 	Kind  ActionKind    `json:"kind" yaml:"kind"`
 	Count int           `json:"count,omitempty" yaml:"count,omitempty"`
@@ -61,18 +62,19 @@ type Action struct {
 	Value uint64        `json:"value,omitempty" yaml:"value,omitempty"`
 }
 
-// Dissector is what a Pipe knows of the protocol it carries.
+// Dissector parses the protocol of the payload for a Pipe.
 type Dissector interface {
-	// Dissect reads a packet's flow and sequence number; ok is false for a packet
-	// of another protocol, which no Flow and no Seq matches. It keeps no reference
-	// to payload and does not change it.
+	// Dissect returns a packet's flow and sequence number; ok is false for
+	// other protocols, which match no Flow and no Seq. It neither keeps nor
+	// changes payload.
 	Dissect(payload []byte) (flow Flow, seq uint32, ok bool)
-	// SetField gives a field a value and makes the checksums that cover it right
-	// again. It may change d.Payload in place.
+	// SetField sets a field and updates the checksums that cover it. It may
+	// change d.Payload in place.
 	SetField(d *link.Datagram, field string, value uint64) error
 }
 
-// Validate reports what makes no sense in e, or cannot work without a Dissector.
+// Validate returns an error for every invalid field, and for fields that need a
+// Dissector if d is nil.
 func (e *Event) Validate(d Dissector) error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -133,19 +135,19 @@ func (a *Action) validate() error {
 	return nil
 }
 
-// maxCount bounds what one event may multiply or hold up.
+// maxCount limits the copies of an event and the packets that overtake.
 const maxCount = 1000
 
-// expectation is an Event and how far it has come.
-type expectation struct {
+// eventState is an Event and its progress.
+type eventState struct {
 	Event
 	seen  uint64 // packets that matched
 	fired uint64
 }
 
-// observe counts a packet and reports whether the event's turn has come.
-func (x *expectation) observe(d *link.Datagram, id identity) bool {
-	if !x.Match.flow(d, id) {
+// observe counts a matching packet and reports whether the event applies to it.
+func (x *eventState) observe(d *link.Datagram, id dissection) bool {
+	if !x.Match.matchesFlow(d, id) {
 		return false
 	}
 	if x.Match.Seq != nil && (!id.ok || *x.Match.Seq != id.seq) {
@@ -158,23 +160,23 @@ func (x *expectation) observe(d *link.Datagram, id identity) bool {
 	return x.Occurrence == 0 || x.seen == uint64(x.Occurrence)
 }
 
-// spent reports that the event can not happen any more.
-func (x *expectation) spent() bool {
+// exhausted reports whether the event cannot apply any more.
+func (x *eventState) exhausted() bool {
 	if x.Match.Nth != nil {
 		return x.seen >= *x.Match.Nth
 	}
 	return x.Occurrence > 0 && x.seen >= uint64(x.Occurrence)
 }
 
-// identity is what the Dissector said of a packet.
-type identity struct {
+// dissection is the result of Dissector.Dissect.
+type dissection struct {
 	flow Flow
 	seq  uint32
 	ok   bool
 }
 
-// flow reports whether a packet belongs to the stream that m names.
-func (m *Match) flow(d *link.Datagram, id identity) bool {
+// matchesFlow reports whether a packet matches Src, Dst and Flow.
+func (m *Match) matchesFlow(d *link.Datagram, id dissection) bool {
 	if m.Src.IsValid() && m.Src.Unmap() != d.Src.Addr().Unmap() {
 		return false
 	}

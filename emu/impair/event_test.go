@@ -15,7 +15,7 @@ import (
 
 func eventPipe(t *testing.T, events ...Event) *Pipe { return pipe(t, Config{Events: events}) }
 
-// psn offers a packet of a flow and returns what comes out.
+// psn applies a Pipe to a packet of a flow and returns the output.
 func psn(p *Pipe, flow byte, seq uint32) []Outcome {
 	return p.Apply(0, datagram(toyPacket(flow, seq, 0)), nil)
 }
@@ -28,7 +28,7 @@ func seqs(out []Outcome) (all []uint32) {
 	return all
 }
 
-func TestDropTheThirdTimeAPSNIsSeenOnAFlow(t *testing.T) {
+func TestDropThirdOccurrenceOfPSN(t *testing.T) {
 	p := eventPipe(t, Event{Match: Match{Flow: new(Flow(5)), Seq: new(uint32(7))}, Occurrence: 3, Action: Action{Kind: Drop}})
 	for i, want := range []int{1, 1, 0, 1, 1} {
 		for _, other := range [][2]uint32{{5, 6}, {6, 7}, {5, 8}} {
@@ -46,7 +46,7 @@ func TestDropTheThirdTimeAPSNIsSeenOnAFlow(t *testing.T) {
 	}
 }
 
-func TestDropEveryTime(t *testing.T) {
+func TestDropEveryOccurrence(t *testing.T) {
 	p := eventPipe(t, Event{Match: Match{Seq: new(uint32(7))}, Action: Action{Kind: Drop}})
 	for range 3 {
 		if len(psn(p, 1, 7)) != 0 || len(psn(p, 2, 7)) != 0 || len(psn(p, 1, 8)) != 1 {
@@ -55,9 +55,9 @@ func TestDropEveryTime(t *testing.T) {
 	}
 }
 
-func TestDropTheNthPacketOfAnAddress(t *testing.T) {
+func TestDropNthPacketOfAddress(t *testing.T) {
 	cfg := Config{Events: []Event{{Match: Match{Src: netip.MustParseAddr("::ffff:10.0.0.1"), Nth: new(uint64(3))}, Action: Action{Kind: Drop}}}}
-	p, err := NewPipe(cfg, nil, nil) // no dissector is needed, and no chance
+	p, err := NewPipe(cfg, nil, nil) // needs no dissector and no random source
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestDropTheNthPacketOfAnAddress(t *testing.T) {
 	}
 }
 
-func TestNthCountsThePacketsOfItsFlow(t *testing.T) {
+func TestNthCountsPacketsOfFlow(t *testing.T) {
 	p := eventPipe(t, Event{Match: Match{Flow: new(Flow(2)), Nth: new(uint64(2))}, Action: Action{Kind: Drop}})
 	got := ""
 	for _, flow := range []byte{1, 2, 1, 1, 2, 2} {
@@ -84,7 +84,7 @@ func TestNthCountsThePacketsOfItsFlow(t *testing.T) {
 	}
 }
 
-func TestDuplicateMakesCopiesBehind(t *testing.T) {
+func TestDuplicateEventSendsDelayedCopies(t *testing.T) {
 	p := eventPipe(t, Event{Match: Match{Seq: new(uint32(1))}, Action: Action{Kind: Duplicate, Count: 2, Delay: 5}})
 	out := psn(p, 1, 1)
 	if len(out) != 3 || out[0].Delay != 0 || out[1].Delay != 5 || out[2].Delay != 10 {
@@ -92,14 +92,14 @@ func TestDuplicateMakesCopiesBehind(t *testing.T) {
 	}
 }
 
-func TestDelayDelays(t *testing.T) {
+func TestDelayEvent(t *testing.T) {
 	p := eventPipe(t, Event{Match: Match{Seq: new(uint32(1))}, Action: Action{Kind: Delay, Delay: 5}})
 	if out := psn(p, 1, 1); len(out) != 1 || out[0].Delay != 5 {
 		t.Fatalf("got %+v", out)
 	}
 }
 
-func TestReorderLetsPacketsOfTheFlowBy(t *testing.T) {
+func TestReorderWaitsForPacketsOfSameFlow(t *testing.T) {
 	p := eventPipe(t, Event{
 		Match: Match{Flow: new(Flow(1)), Seq: new(uint32(1))}, Occurrence: 1,
 		Action: Action{Kind: Reorder, Count: 2, Delay: time.Millisecond},
@@ -108,7 +108,7 @@ func TestReorderLetsPacketsOfTheFlowBy(t *testing.T) {
 	for _, x := range [][2]uint32{{1, 1}, {9, 90}, {1, 2}, {9, 91}, {1, 3}, {1, 4}} {
 		mine := toyPacket(byte(x[0]), x[1], 0)
 		got = append(got, seqs(p.Apply(0, datagram(mine), nil))...)
-		clear(mine) // a packet held back must not live in the caller's buffer
+		clear(mine) // a held packet must not use the caller's buffer
 	}
 	if want := []uint32{90, 2, 91, 3, 1, 4}; !reflect.DeepEqual(got, want) {
 		t.Errorf("order %v, want %v", got, want)
@@ -118,7 +118,7 @@ func TestReorderLetsPacketsOfTheFlowBy(t *testing.T) {
 	}
 }
 
-func TestReorderGivesUpAtItsDeadline(t *testing.T) {
+func TestReorderReleasesAtDeadline(t *testing.T) {
 	p := eventPipe(t, Event{Match: Match{Nth: new(uint64(1))}, Action: Action{Kind: Reorder, Delay: time.Millisecond}})
 	if out := p.Apply(500, datagram(toyPacket(1, 7, 0)), nil); len(out) != 0 {
 		t.Fatalf("not held: %+v", out)
@@ -138,22 +138,21 @@ func TestReorderGivesUpAtItsDeadline(t *testing.T) {
 	}
 }
 
-// A swap of neighbours, the commonest reordering, and the event that arms itself
-// again each time.
-func TestReorderEveryTimeSwapsNeighbours(t *testing.T) {
+// A swap of adjacent packets; the event fires each time.
+func TestReorderEveryOccurrenceSwapsNeighbours(t *testing.T) {
 	p := eventPipe(t, Event{Match: Match{Seq: new(uint32(2))}, Action: Action{Kind: Reorder, Delay: time.Second}})
 	var got []uint32
 	for _, s := range []uint32{1, 2, 3, 1, 2, 2, 3} {
 		got = append(got, seqs(psn(p, 1, s))...)
 	}
-	// The match of the event includes no flow, so any packet overtakes; the second
-	// 2 is itself held back and lets nothing by.
+	// The event matches any flow, so any packet overtakes; the second 2 is held
+	// itself and releases nothing.
 	if want := []uint32{1, 3, 2, 1, 3, 2, 2}; !reflect.DeepEqual(got, want) {
 		t.Errorf("order %v, want %v", got, want)
 	}
 }
 
-func TestCorruptBitFlipsThatBit(t *testing.T) {
+func TestCorruptBitInvertsBit(t *testing.T) {
 	for _, tc := range []struct {
 		bit, at int
 		mask    byte
@@ -171,7 +170,7 @@ func TestCorruptBitFlipsThatBit(t *testing.T) {
 	}
 }
 
-func TestSetECNSetsAnyCodePoint(t *testing.T) {
+func TestSetECNSetsAnyCodepoint(t *testing.T) {
 	for ecn := range uint8(4) {
 		p := eventPipe(t, Event{Action: Action{Kind: SetECN, ECN: ecn}})
 		d := datagram(nil)
@@ -182,14 +181,14 @@ func TestSetECNSetsAnyCodePoint(t *testing.T) {
 	}
 }
 
-func TestTruncateCutsToALength(t *testing.T) {
+func TestTruncateEventSetsLength(t *testing.T) {
 	p := eventPipe(t, Event{Action: Action{Kind: Truncate, Bytes: 3}})
 	if got := psn(p, 1, 1)[0].Datagram.Payload; len(got) != 3 {
 		t.Errorf("%d bytes are left", len(got))
 	}
 }
 
-func TestSetFieldReseals(t *testing.T) {
+func TestSetFieldUpdatesChecksum(t *testing.T) {
 	p := eventPipe(t, Event{Action: Action{Kind: SetField, Field: "field", Value: 200}})
 	mine := toyPacket(1, 2, 3)
 	got := p.Apply(0, datagram(mine), nil)[0].Datagram.Payload
@@ -198,7 +197,7 @@ func TestSetFieldReseals(t *testing.T) {
 	}
 }
 
-func TestEventThatCannotDoItsWorkSaysSo(t *testing.T) {
+func TestInapplicableEventReportsError(t *testing.T) {
 	for _, tc := range []struct {
 		action Action
 		want   string
@@ -242,8 +241,7 @@ func TestEventsOfOnePacketApplyInOrder(t *testing.T) {
 	}
 }
 
-// "Seen" means offered: an event counts packets that another one drops.
-func TestEventsCountWhatOthersDrop(t *testing.T) {
+func TestEventsCountPacketsDroppedByOthers(t *testing.T) {
 	m := Match{Seq: new(uint32(7))}
 	p := eventPipe(t, Event{Match: m, Occurrence: 1, Action: Action{Kind: Drop}}, Event{Match: m, Occurrence: 2, Action: Action{Kind: Delay, Delay: 5}})
 	if len(psn(p, 1, 7)) != 0 {
@@ -254,7 +252,7 @@ func TestEventsCountWhatOthersDrop(t *testing.T) {
 	}
 }
 
-func TestEventsComeBeforeSpecs(t *testing.T) {
+func TestEventsApplyBeforeSpecs(t *testing.T) {
 	p := pipe(t, Config{
 		Specs:  []Spec{{Delay: 100}},
 		Events: []Event{{Match: Match{Seq: new(uint32(1))}, Action: Action{Kind: Reorder, Delay: time.Second}}},
@@ -266,7 +264,7 @@ func TestEventsComeBeforeSpecs(t *testing.T) {
 	}
 }
 
-func TestUnfiredNamesWhatNeverHappened(t *testing.T) {
+func TestUnfiredReturnsEventsThatDidNotFire(t *testing.T) {
 	e := Event{Match: Match{Seq: new(uint32(9))}, Occurrence: 2, Action: Action{Kind: Drop}}
 	p := eventPipe(t, e)
 	psn(p, 1, 9)
@@ -275,14 +273,14 @@ func TestUnfiredNamesWhatNeverHappened(t *testing.T) {
 	}
 }
 
-func TestForeignPacketMatchesNoFlow(t *testing.T) {
+func TestPacketOfOtherProtocolMatchesNoFlow(t *testing.T) {
 	p := eventPipe(t, Event{Match: Match{Flow: new(Flow(0))}, Action: Action{Kind: Drop}}, Event{Match: Match{Seq: new(uint32(0))}, Action: Action{Kind: Drop}})
 	if len(p.Apply(0, datagram([]byte{0, 0}), nil)) != 1 {
 		t.Error("a packet that the dissector does not know was matched")
 	}
 }
 
-func TestEventValidateNamesTheMistake(t *testing.T) {
+func TestEventValidateReportsErrors(t *testing.T) {
 	drop := Action{Kind: Drop}
 	for _, tc := range []struct {
 		event Event

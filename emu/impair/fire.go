@@ -9,20 +9,20 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// applyEvents appends to out what the exact events make of d. Every event counts
-// the packet, also where another drops it: "seen" means offered.
+// applyEvents applies the exact events to d and appends the resulting packets
+// to out. Every event counts the packet, even if another event drops it.
 func (p *Pipe) applyEvents(now mono.Time, d *link.Datagram, out []Outcome) []Outcome {
-	var id identity
-	if p.dissects {
+	var id dissection
+	if p.needsDissector {
 		id.flow, id.seq, id.ok = p.dissector.Dissect(d.Payload)
 	}
 	p.due = p.due[:0]
 	for i := range p.events {
-		if x := &p.events[i]; !x.spent() && x.observe(d, id) {
+		if x := &p.events[i]; !x.exhausted() && x.observe(d, id) {
 			p.due = append(p.due, i)
 		}
 	}
-	waiting := len(p.held) // those held before this packet, which it may overtake
+	waiting := len(p.held) // packets held before, which this one may overtake
 	p.copies = p.copies[:0]
 	o, alive := Outcome{Datagram: *d}, true
 	for _, i := range p.due {
@@ -35,16 +35,16 @@ func (p *Pipe) applyEvents(now mono.Time, d *link.Datagram, out []Outcome) []Out
 	}
 	out = append(append(out, o), p.copies...)
 	for i := range p.held[:waiting] {
-		if h := &p.held[i]; h.match.flow(d, id) {
-			h.behind--
+		if h := &p.held[i]; h.match.matchesFlow(d, id) {
+			h.overtakesLeft--
 		}
 	}
-	return p.release(out, func(h *held) bool { return h.behind <= 0 })
+	return p.release(out, func(h *heldPacket) bool { return h.overtakesLeft <= 0 })
 }
 
-// fire does x's action to o. Copies go to p.copies; alive is false when o itself
-// does not go on.
-func (p *Pipe) fire(now mono.Time, x *expectation, o *Outcome) (alive bool) {
+// fire applies x's action to o. Copies go to p.copies; alive is false if o
+// itself is dropped or held.
+func (p *Pipe) fire(now mono.Time, x *eventState, o *Outcome) (alive bool) {
 	x.fired++
 	p.counters.EventsFired++
 	d, a := &o.Datagram, &x.Action
@@ -62,7 +62,7 @@ func (p *Pipe) fire(now mono.Time, x *expectation, o *Outcome) (alive bool) {
 	case Delay:
 		o.Delay += a.Delay
 	case Reorder:
-		h := held{datagram: *d, match: x.Match, behind: max(a.Count, 1), deadline: now.Add(a.Delay)}
+		h := heldPacket{datagram: *d, match: x.Match, overtakesLeft: max(a.Count, 1), deadline: now.Add(a.Delay)}
 		h.datagram.Payload = bytes.Clone(d.Payload)
 		p.held = append(p.held, h)
 		p.counters.Reordered++
@@ -76,7 +76,7 @@ func (p *Pipe) fire(now mono.Time, x *expectation, o *Outcome) (alive bool) {
 			p.fail(x, fmt.Errorf("bit %d of a payload of %d bits", a.Bit, total))
 			break
 		}
-		p.flip(d, bit)
+		p.flipBit(d, bit)
 		p.counters.Corrupted++
 	case Truncate:
 		if a.Bytes >= len(d.Payload) {
@@ -90,7 +90,7 @@ func (p *Pipe) fire(now mono.Time, x *expectation, o *Outcome) (alive bool) {
 		p.counters.Marked++
 	case SetField:
 		changed := *d
-		p.own(&changed)
+		p.copyPayload(&changed)
 		if err := p.dissector.SetField(&changed, a.Field, a.Value); err != nil {
 			p.fail(x, fmt.Errorf("%s = %#x: %w", a.Field, a.Value, err))
 			break
@@ -100,15 +100,15 @@ func (p *Pipe) fire(now mono.Time, x *expectation, o *Outcome) (alive bool) {
 	return true
 }
 
-func (p *Pipe) fail(x *expectation, err error) {
+func (p *Pipe) fail(x *eventState, err error) {
 	p.counters.EventsFailed++
 	if p.err == nil {
 		p.err = fmt.Errorf("event %s, packet %d that matched: %w", x.Action.Kind, x.seen, err)
 	}
 }
 
-// release appends to out the held packets that done picks, oldest first.
-func (p *Pipe) release(out []Outcome, done func(*held) bool) []Outcome {
+// release appends the held packets for which done is true to out, oldest first.
+func (p *Pipe) release(out []Outcome, done func(*heldPacket) bool) []Outcome {
 	keep := p.held[:0]
 	for i := range p.held {
 		if h := p.held[i]; done(&h) {

@@ -12,7 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// toy is a protocol of nine bytes: flow, sequence number, a field, their sum.
+// toy dissects a protocol of nine bytes: flow, sequence number, a field, their
+// sum.
 type toy struct{}
 
 func toyPacket(flow byte, seq uint32, field byte) []byte {
@@ -61,7 +62,7 @@ func datagram(payload []byte) *link.Datagram {
 	}
 }
 
-// sources gives a seeded stream for each name.
+// sources returns a seeded stream for each name.
 func sources(seed uint64) func(string) Source {
 	return func(kind string) Source {
 		h := fnv.New64a()
@@ -81,8 +82,8 @@ func pipe(t testing.TB, cfg Config) *Pipe {
 
 func specPipe(t testing.TB, s Spec) *Pipe { return pipe(t, Config{Specs: []Spec{s}}) }
 
-// feed offers n packets, numbered by their sequence number and a microsecond
-// apart, and returns what came out of each.
+// feed applies a Pipe to n packets, a microsecond apart, numbered by sequence
+// number, and returns the output of each.
 func feed(p *Pipe, n int) [][]Outcome {
 	all := make([][]Outcome, n)
 	for i := range all {

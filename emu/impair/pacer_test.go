@@ -24,7 +24,7 @@ func TestPacerIsExactOverManyPackets(t *testing.T) {
 	}
 }
 
-func TestPacerForgetsFractionsWhenIdle(t *testing.T) {
+func TestPacerDropsFractionsWhenIdle(t *testing.T) {
 	p := Pacer{RateBps: 3e9}
 	first := p.Next(0, 1) // 2.67 ns
 	if again := p.Next(1000, 1); again-1000 != first {

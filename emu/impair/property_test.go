@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// randomConfig makes any config that is valid.
+// randomConfig returns a random valid config.
 func randomConfig(r *rand.Rand) Config {
 	ppm := func() uint32 {
 		if r.IntN(2) == 0 {
@@ -52,7 +52,7 @@ func randomConfig(r *rand.Rand) Config {
 	return cfg
 }
 
-// checkPipe runs a config that seed makes and checks what holds for all.
+// checkPipe runs a random config and checks the invariants of all configs.
 func checkPipe(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	p, err := NewPipe(randomConfig(r), toy{}, sources(seed))
@@ -96,7 +96,7 @@ func checkPipe(t *testing.T, seed uint64) {
 	}
 }
 
-func TestNoPacketIsUnaccountedFor(t *testing.T) {
+func TestEveryPacketIsCounted(t *testing.T) {
 	for seed := range uint64(1000) {
 		checkPipe(t, seed)
 	}

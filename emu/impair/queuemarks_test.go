@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-func TestQueueMarksGrowWithTheQueue(t *testing.T) {
+func TestQueueMarkProbabilityGrowsWithQueue(t *testing.T) {
 	m := QueueMarks{MinBytes: 1000, MaxBytes: 3000, MaxPPM: 100_000}
 	for _, c := range []struct {
 		queued int64
@@ -32,7 +32,7 @@ func TestQueueMarksGrowWithTheQueue(t *testing.T) {
 	}
 }
 
-func TestRateMarksWhatMeetsALongQueue(t *testing.T) {
+func TestRateLimitMarksPacketsOfLongQueue(t *testing.T) {
 	spec := Spec{RateBps: 8_000_000, QueueMarks: QueueMarks{MinBytes: 2000, MaxBytes: 2000}}
 	p, err := NewPipe(Config{Specs: []Spec{spec}}, nil, func(string) Source { return &counting{} })
 	if err != nil {
@@ -45,7 +45,7 @@ func TestRateMarksWhatMeetsALongQueue(t *testing.T) {
 			marked = append(marked, o.Datagram.ECNBits() == link.CE)
 		}
 	}
-	// Packets meet queues of 0, 1000, 2000, 3000 and 4000 bytes.
+	// Packets find queues of 0, 1000, 2000, 3000 and 4000 bytes.
 	want := []bool{false, false, false, true, true}
 	if len(marked) != len(want) || p.Counters().Marked != 2 {
 		t.Fatalf("marked %v, counted %d", marked, p.Counters().Marked)

@@ -11,63 +11,60 @@ import (
 // PPM is a million: a probability of one.
 const PPM = 1_000_000
 
-// Spec is a set of impairments by chance, for a span of time. The zero Spec does
-// nothing.
+// Spec is a set of random impairments for a time span. The zero Spec has no
+// effect.
 type Spec struct {
-	// From and Until bound when the Spec holds: From <= now < Until. Until 0
-	// means for ever.
+	// The Spec applies while From <= now < Until. Until 0 means forever.
 	From  mono.Time `json:"from,omitempty" yaml:"from,omitempty"`
 	Until mono.Time `json:"until,omitempty" yaml:"until,omitempty"`
 
-	// LossPPM loses packets independently of each other; Burst loses them in
-	// runs.
+	// LossPPM drops packets independently; Burst drops them in bursts.
 	LossPPM uint32         `json:"loss_ppm,omitempty" yaml:"loss_ppm,omitempty"`
 	Burst   GilbertElliott `json:"burst,omitzero" yaml:"burst,omitempty"`
 
-	// DuplicatePPM sends a second copy DuplicateDelay behind the first.
+	// DuplicatePPM sends a second copy DuplicateDelay after the first.
 	DuplicatePPM   uint32        `json:"duplicate_ppm,omitempty" yaml:"duplicate_ppm,omitempty"`
 	DuplicateDelay time.Duration `json:"duplicate_delay,omitempty" yaml:"duplicate_delay,omitempty"`
 
-	// ReorderPPM holds packets back for ReorderDelay, so that those behind can
-	// overtake them.
+	// ReorderPPM delays packets by ReorderDelay, so that later packets overtake
+	// them.
 	ReorderPPM   uint32        `json:"reorder_ppm,omitempty" yaml:"reorder_ppm,omitempty"`
 	ReorderDelay time.Duration `json:"reorder_delay,omitempty" yaml:"reorder_delay,omitempty"`
 
-	// Delay holds every packet; Jitter adds an evenly distributed time in
-	// [0, Jitter], drawn for each. Jitter larger than the gap between packets
-	// reorders them unless KeepOrder is set, which lets a packet leave no sooner
-	// than the one before it (those that ReorderPPM picks excepted).
+	// Delay delays every packet; Jitter adds a uniformly distributed time in
+	// [0, Jitter]. Jitter larger than the gap between packets reorders them
+	// unless KeepOrder is set: then a packet leaves no earlier than the
+	// previous one, except for packets that ReorderPPM selects.
 	Delay     time.Duration `json:"delay,omitempty" yaml:"delay,omitempty"`
 	Jitter    time.Duration `json:"jitter,omitempty" yaml:"jitter,omitempty"`
 	KeepOrder bool          `json:"keep_order,omitempty" yaml:"keep_order,omitempty"`
 
-	// CorruptPPM flips one bit of the payload.
+	// CorruptPPM inverts one bit of the payload.
 	CorruptPPM uint32 `json:"corrupt_ppm,omitempty" yaml:"corrupt_ppm,omitempty"`
-	// TruncatePPM cuts the payload short, to any length below its own.
+	// TruncatePPM truncates the payload to a random shorter length.
 	TruncatePPM uint32 `json:"truncate_ppm,omitempty" yaml:"truncate_ppm,omitempty"`
-	// MarkPPM marks packets of an ECN-capable transport as having met congestion.
+	// MarkPPM sets CE on packets with an ECT codepoint.
 	MarkPPM uint32 `json:"mark_ppm,omitempty" yaml:"mark_ppm,omitempty"`
 
-	// RateBps passes no more than so many bits a second, IP headers included;
-	// what waits for its turn is at most QueueBytes (0: any amount), and what
-	// does not fit is lost.
+	// RateBps limits the rate, IP headers included. QueueBytes limits the queue
+	// (0: unlimited); packets that do not fit are dropped.
 	RateBps    uint64 `json:"rate_bps,omitempty" yaml:"rate_bps,omitempty"`
 	QueueBytes int    `json:"queue_bytes,omitempty" yaml:"queue_bytes,omitempty"`
-	// QueueMarks marks packets by how much waits when they come.
+	// QueueMarks sets CE by the length of that queue.
 	QueueMarks QueueMarks `json:"queue_marks,omitzero" yaml:"queue_marks,omitempty"`
 }
 
-// QueueMarks marks packets of an ECN-capable transport by the length of the
-// queue they meet: none up to MinBytes, every one above MaxBytes, and in between
-// a share that grows evenly to MaxPPM. The zero value marks nothing.
+// QueueMarks configures ECN marking by queue length: no packet up to MinBytes,
+// every packet above MaxBytes, and in between with a probability that grows
+// linearly to MaxPPM. The zero value disables marking.
 type QueueMarks struct {
 	MinBytes int    `json:"min_bytes" yaml:"min_bytes"`
 	MaxBytes int    `json:"max_bytes" yaml:"max_bytes"`
 	MaxPPM   uint32 `json:"max_ppm" yaml:"max_ppm"`
 }
 
-// Marks reports whether a packet that meets a queue of so many bytes is marked,
-// with a number drawn evenly from [0, PPM).
+// ShouldMark reports whether to mark a packet that finds queued bytes, given a
+// random number in [0, PPM).
 func (m *QueueMarks) ShouldMark(queued int64, draw uint64) bool {
 	low, high := int64(m.MinBytes), int64(m.MaxBytes)
 	switch {
@@ -80,11 +77,11 @@ func (m *QueueMarks) ShouldMark(queued int64, draw uint64) bool {
 }
 
 // GilbertElliott is a two-state model of bursty loss. Before each packet the
-// channel moves between its good and its bad state, then loses the packet with
-// the probability of the state it is in. It starts good.
+// channel may change between its good and bad state, then drops the packet with
+// the probability of its state. It starts good.
 //
-// The long-run share of bad states is ToBadPPM / (ToBadPPM + ToGoodPPM), and a
-// bad spell lasts PPM / ToGoodPPM packets on average.
+// The long-run share of the bad state is ToBadPPM / (ToBadPPM + ToGoodPPM), and
+// it lasts PPM / ToGoodPPM packets on average.
 type GilbertElliott struct {
 	ToBadPPM    uint32 `json:"to_bad_ppm,omitempty" yaml:"to_bad_ppm,omitempty"`
 	ToGoodPPM   uint32 `json:"to_good_ppm,omitempty" yaml:"to_good_ppm,omitempty"`
@@ -92,7 +89,7 @@ type GilbertElliott struct {
 	LossGoodPPM uint32 `json:"loss_good_ppm,omitempty" yaml:"loss_good_ppm,omitempty"`
 }
 
-// Validate reports every field that makes no sense, with the reason.
+// Validate returns an error for every invalid field.
 func (s *Spec) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -156,7 +153,7 @@ func (s *Spec) Validate() error {
 	return errors.Join(errs...)
 }
 
-// transparent reports that s does nothing at any time.
+// transparent reports whether s never has an effect.
 func (s *Spec) transparent() bool {
 	span := *s
 	span.From, span.Until, span.KeepOrder = 0, 0, false

@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-func TestZeroSpecIsTransparentAndFree(t *testing.T) {
+func TestZeroSpecIsTransparentAndDoesNotAllocate(t *testing.T) {
 	p := specPipe(t, Spec{KeepOrder: true, From: 5, Until: 10})
 	if !p.Transparent() {
 		t.Error("a spec that does nothing is not transparent")
@@ -32,7 +32,7 @@ func TestZeroSpecIsTransparentAndFree(t *testing.T) {
 	}
 }
 
-func TestLossIsAsOftenAsSaid(t *testing.T) {
+func TestLossRateMatchesSpec(t *testing.T) {
 	p := specPipe(t, Spec{LossPPM: 100_000})
 	lost := 0
 	for _, out := range feed(p, 50_000) {
@@ -46,7 +46,7 @@ func TestLossIsAsOftenAsSaid(t *testing.T) {
 	}
 }
 
-func TestBurstLossHasTheShareAndTheLengthOfItsModel(t *testing.T) {
+func TestBurstLossMatchesGilbertElliott(t *testing.T) {
 	// Bad a quarter of the time (1/30 in, 1/10 out); bursts of 10 packets.
 	p := specPipe(t, Spec{Burst: GilbertElliott{ToBadPPM: 33_333, ToGoodPPM: 100_000, LossBadPPM: PPM}})
 	const n = 200_000
@@ -68,7 +68,7 @@ func TestBurstLossHasTheShareAndTheLengthOfItsModel(t *testing.T) {
 	}
 }
 
-func TestBurstModelLosesInBothStates(t *testing.T) {
+func TestGilbertElliottDropsInBothStates(t *testing.T) {
 	p := specPipe(t, Spec{Burst: GilbertElliott{ToBadPPM: 100_000, ToGoodPPM: 100_000, LossBadPPM: 800_000, LossGoodPPM: 100_000}})
 	lost := 0
 	for _, out := range feed(p, 100_000) {
@@ -79,7 +79,7 @@ func TestBurstModelLosesInBothStates(t *testing.T) {
 	share(t, "loss", lost, 100_000, 450_000, 15_000)
 }
 
-func TestDuplicateComesBehindTheFirst(t *testing.T) {
+func TestDuplicateFollowsFirstCopy(t *testing.T) {
 	p := specPipe(t, Spec{DuplicatePPM: 200_000, DuplicateDelay: 3 * time.Microsecond, Delay: time.Microsecond})
 	twice := 0
 	for i, out := range feed(p, 20_000) {
@@ -96,7 +96,7 @@ func TestDuplicateComesBehindTheFirst(t *testing.T) {
 	share(t, "duplicates", twice, 20_000, 200_000, 10_000)
 }
 
-func TestReorderHoldsBackAShare(t *testing.T) {
+func TestReorderRateMatchesSpec(t *testing.T) {
 	p := specPipe(t, Spec{ReorderPPM: 50_000, ReorderDelay: 10 * time.Microsecond, KeepOrder: true, Delay: time.Microsecond})
 	held := 0
 	for i, out := range feed(p, 20_000) {
@@ -114,7 +114,7 @@ func TestReorderHoldsBackAShare(t *testing.T) {
 	}
 }
 
-func TestJitterIsEvenAndKeepOrderKeepsOrder(t *testing.T) {
+func TestJitterIsUniformAndKeepOrderKeepsOrder(t *testing.T) {
 	s := Spec{Delay: 10 * time.Microsecond, Jitter: 20 * time.Microsecond}
 	low, high, overtakes, last := 0, 0, 0, mono.Time(0)
 	for i, out := range feed(specPipe(t, s), 20_000) {
@@ -149,7 +149,7 @@ func TestJitterIsEvenAndKeepOrderKeepsOrder(t *testing.T) {
 	}
 }
 
-func TestCorruptionFlipsOneBitOfACopy(t *testing.T) {
+func TestCorruptionInvertsOneBitOfCopy(t *testing.T) {
 	p := specPipe(t, Spec{CorruptPPM: PPM})
 	seen := make(map[int]int)
 	for i := range 10_000 {
@@ -175,7 +175,7 @@ func TestCorruptionFlipsOneBitOfACopy(t *testing.T) {
 	}
 }
 
-func TestTruncationLeavesLess(t *testing.T) {
+func TestTruncationShortensPayload(t *testing.T) {
 	p := specPipe(t, Spec{TruncatePPM: PPM})
 	seen := make([]int, 8)
 	for _, out := range feed(p, 10_000) {
@@ -192,7 +192,7 @@ func TestTruncationLeavesLess(t *testing.T) {
 	}
 }
 
-func TestMarkMarksOnlyWhatIsECNCapable(t *testing.T) {
+func TestMarkMarksOnlyECTPackets(t *testing.T) {
 	p := specPipe(t, Spec{MarkPPM: PPM})
 	for ecn, want := range map[uint8]uint8{link.NotECT: link.NotECT, link.ECT0: link.CE, link.ECT1: link.CE, link.CE: link.CE} {
 		d := datagram(nil)
@@ -206,7 +206,7 @@ func TestMarkMarksOnlyWhatIsECNCapable(t *testing.T) {
 	}
 }
 
-func TestRateSpacesPacketsAndLosesWhatDoesNotFit(t *testing.T) {
+func TestRateSpacesPacketsAndDropsAtQueueLimit(t *testing.T) {
 	// 35 bytes of IP at 28 Mb/s: 10 µs a packet. The queue holds three.
 	p := specPipe(t, Spec{RateBps: 28_000_000, QueueBytes: 3 * 35})
 	var delays []time.Duration
@@ -224,7 +224,7 @@ func TestRateSpacesPacketsAndLosesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestSpecHoldsFromUntil(t *testing.T) {
+func TestSpecAppliesFromUntil(t *testing.T) {
 	p := specPipe(t, Spec{LossPPM: PPM, From: 100, Until: 200})
 	for now, want := range map[mono.Time]int{0: 1, 99: 1, 100: 0, 199: 0, 200: 1, 1000: 1} {
 		if got := len(p.Apply(now, datagram(nil), nil)); got != want {
@@ -233,7 +233,7 @@ func TestSpecHoldsFromUntil(t *testing.T) {
 	}
 }
 
-func TestSpecsFollowEachOther(t *testing.T) {
+func TestSpecsApplyInOrder(t *testing.T) {
 	p := pipe(t, Config{Specs: []Spec{{DuplicatePPM: PPM, Delay: 1}, {DuplicatePPM: PPM, Delay: 10}}})
 	out := p.Apply(0, datagram(nil), nil)
 	if len(out) != 4 {
@@ -246,8 +246,8 @@ func TestSpecsFollowEachOther(t *testing.T) {
 	}
 }
 
-// Switching a kind on must not change what another kind decides.
-func TestKindsDrawFromStreamsOfTheirOwn(t *testing.T) {
+// Enabling a kind must not change the decisions of another.
+func TestKindsUseIndependentStreams(t *testing.T) {
 	all := Spec{
 		LossPPM: 300_000, Burst: GilbertElliott{ToBadPPM: 100_000, ToGoodPPM: 200_000, LossBadPPM: 900_000},
 		DuplicatePPM: 300_000, ReorderPPM: 300_000, ReorderDelay: 1, Jitter: 1000,
@@ -263,10 +263,10 @@ func TestKindsDrawFromStreamsOfTheirOwn(t *testing.T) {
 		alone[name] = newStage(s, sources(3))
 	}
 	for i := range 1000 {
-		want := together.draw()
-		var got fate
+		want := together.decide()
+		var got decision
 		for name, s := range alone {
-			f := s.draw()
+			f := s.decide()
 			switch name {
 			case "loss":
 				got.lost = f.lost
@@ -325,7 +325,7 @@ func TestImpairingDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func TestValidateNamesEveryMistake(t *testing.T) {
+func TestValidateReportsEveryError(t *testing.T) {
 	for _, tc := range []struct {
 		spec Spec
 		want string
@@ -361,7 +361,7 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	}
 }
 
-func TestConfigIsData(t *testing.T) {
+func TestConfigJSONRoundTrip(t *testing.T) {
 	cfg := Config{
 		Specs: []Spec{{LossPPM: 10, Delay: time.Microsecond, From: 5, Burst: GilbertElliott{LossBadPPM: 3}}},
 		Events: []Event{{

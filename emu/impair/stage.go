@@ -8,28 +8,28 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Source is a stream of random numbers; *rand.Rand and its sources are some.
+// Source is a random generator, as *rand.Rand is.
 type Source interface {
 	Uint64() uint64
 }
 
-// below returns a number in [0, n).
-func below(s Source, n uint64) uint64 {
+// randBelow returns a number in [0, n).
+func randBelow(s Source, n uint64) uint64 {
 	hi, _ := bits.Mul64(s.Uint64(), n)
 	return hi
 }
 
-func hit(s Source, ppm uint32) bool { return below(s, PPM) < uint64(ppm) }
+func randHit(s Source, ppm uint32) bool { return randBelow(s, PPM) < uint64(ppm) }
 
-// stage applies one Spec. A Source is nil where its kind is off.
+// stage applies one Spec. A Source is nil if its kind is disabled.
 type stage struct {
 	spec Spec
 
 	loss, burst, duplicate, reorder, jitter, corrupt, truncate, mark, queueMark Source
 
-	bad   bool // state of the burst model
-	pacer Pacer
-	last  mono.Time // when the last packet left, for KeepOrder
+	inBadState    bool // of the Gilbert-Elliott model
+	pacer         Pacer
+	lastDeparture mono.Time // for KeepOrder
 }
 
 func newStage(spec Spec, source func(kind string) Source) *stage {
@@ -56,10 +56,9 @@ func newStage(spec Spec, source func(kind string) Source) *stage {
 	return s
 }
 
-// fate is what chance has decided about one packet. All of it is drawn at once,
-// before any of it is applied, so that no kind's stream depends on another's
-// outcome.
-type fate struct {
+// decision is the set of random decisions for one packet. All are drawn before
+// any is applied, so that no kind's random stream depends on another's result.
+type decision struct {
 	lost, lostInBurst, duplicate, reorder, corrupt, truncate, mark bool
 
 	queueMark  uint64 // in [0, PPM)
@@ -68,56 +67,56 @@ type fate struct {
 	truncateTo uint64 // a fraction of the bytes, in 2^-64
 }
 
-func (s *stage) draw() (f fate) {
+func (s *stage) decide() (f decision) {
 	if s.loss != nil {
-		f.lost = hit(s.loss, s.spec.LossPPM)
+		f.lost = randHit(s.loss, s.spec.LossPPM)
 	}
 	if s.burst != nil {
-		f.lostInBurst = s.drawBurst()
+		f.lostInBurst = s.decideBurst()
 	}
 	if s.duplicate != nil {
-		f.duplicate = hit(s.duplicate, s.spec.DuplicatePPM)
+		f.duplicate = randHit(s.duplicate, s.spec.DuplicatePPM)
 	}
 	if s.reorder != nil {
-		f.reorder = hit(s.reorder, s.spec.ReorderPPM)
+		f.reorder = randHit(s.reorder, s.spec.ReorderPPM)
 	}
 	if s.jitter != nil {
-		f.jitter = time.Duration(below(s.jitter, uint64(s.spec.Jitter)+1))
+		f.jitter = time.Duration(randBelow(s.jitter, uint64(s.spec.Jitter)+1))
 	}
 	if s.corrupt != nil {
-		f.corrupt, f.corruptAt = hit(s.corrupt, s.spec.CorruptPPM), s.corrupt.Uint64()
+		f.corrupt, f.corruptAt = randHit(s.corrupt, s.spec.CorruptPPM), s.corrupt.Uint64()
 	}
 	if s.truncate != nil {
-		f.truncate, f.truncateTo = hit(s.truncate, s.spec.TruncatePPM), s.truncate.Uint64()
+		f.truncate, f.truncateTo = randHit(s.truncate, s.spec.TruncatePPM), s.truncate.Uint64()
 	}
 	if s.mark != nil {
-		f.mark = hit(s.mark, s.spec.MarkPPM)
+		f.mark = randHit(s.mark, s.spec.MarkPPM)
 	}
 	if s.queueMark != nil {
-		f.queueMark = below(s.queueMark, PPM)
+		f.queueMark = randBelow(s.queueMark, PPM)
 	}
 	return f
 }
 
-func (s *stage) drawBurst() (lost bool) {
+func (s *stage) decideBurst() (lost bool) {
 	ge := &s.spec.Burst
 	move := ge.ToBadPPM
-	if s.bad {
+	if s.inBadState {
 		move = ge.ToGoodPPM
 	}
-	if hit(s.burst, move) {
-		s.bad = !s.bad
+	if randHit(s.burst, move) {
+		s.inBadState = !s.inBadState
 	}
 	loss := ge.LossGoodPPM
-	if s.bad {
+	if s.inBadState {
 		loss = ge.LossBadPPM
 	}
-	return hit(s.burst, loss)
+	return randHit(s.burst, loss)
 }
 
-// apply appends to out what becomes of o.
+// applyStage appends the packets that s makes of o to out.
 func (p *Pipe) applyStage(s *stage, now mono.Time, o Outcome, out []Outcome) []Outcome {
-	f := s.draw()
+	f := s.decide()
 	n := &p.counters
 	d := &o.Datagram
 	switch {
@@ -144,7 +143,7 @@ func (p *Pipe) applyStage(s *stage, now mono.Time, o Outcome, out []Outcome) []O
 	}
 	if f.corrupt && len(d.Payload) > 0 {
 		bit, _ := bits.Mul64(f.corruptAt, uint64(len(d.Payload))*8)
-		p.flip(d, int(bit))
+		p.flipBit(d, int(bit))
 		n.Corrupted++
 	}
 	if f.truncate && len(d.Payload) > 0 {
@@ -157,8 +156,8 @@ func (p *Pipe) applyStage(s *stage, now mono.Time, o Outcome, out []Outcome) []O
 		o.Delay += s.spec.ReorderDelay
 		n.Reordered++
 	} else if s.spec.KeepOrder {
-		s.last = max(s.last, now.Add(o.Delay))
-		o.Delay = s.last.Sub(now)
+		s.lastDeparture = max(s.lastDeparture, now.Add(o.Delay))
+		o.Delay = s.lastDeparture.Sub(now)
 	}
 	out = append(out, o)
 	if f.duplicate {

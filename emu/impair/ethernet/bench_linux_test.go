@@ -16,9 +16,9 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-// BenchmarkSwitch streams super-packets of RoCE-sized datagrams through a switch
-// whose ports have impairments both ways, beside the same over a plain cable, and
-// says what the thread of the switch used.
+// BenchmarkSwitch sends GSO packets of RoCE-sized datagrams through an
+// impairing switch and over a plain cable, and reports the CPU time of the
+// switch.
 func BenchmarkSwitch(b *testing.B) {
 	for _, bench := range []struct {
 		name string
@@ -77,8 +77,8 @@ const (
 	loadWindow = 1 << 20
 )
 
-// load is a stream of datagrams whose sender is at most a window ahead. Both ends
-// block: spinning, they would take the processor of the switch.
+// load is a stream of datagrams whose sender is at most a window ahead. Both
+// ends block, to leave a CPU to the switch.
 type load struct {
 	a, b *socket
 	to   netip.AddrPort
@@ -86,7 +86,7 @@ type load struct {
 	mu    sync.Mutex
 	moved *sync.Cond
 	sent  uint64 // bytes
-	done  uint64 // of those: arrived or given up
+	done  uint64 // of sent: received or given up
 	got   uint64
 }
 
@@ -100,7 +100,7 @@ func newLoad(b *testing.B, from, to *host) *load {
 	return l
 }
 
-// run streams for a while and returns the rate in Gb/s and the bits received.
+// run sends for a while and returns the rate in Gb/s and the bits received.
 func (l *load) run(b *testing.B, d time.Duration) (gbps, bits float64) {
 	l.got = 0
 	ended, quiet := false, make(chan struct{})

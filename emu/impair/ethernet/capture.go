@@ -10,38 +10,37 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-// captureBuffer is what a Capture gathers before it writes.
+// captureBuffer is the size of the write buffer.
 const captureBuffer = 256 << 10
 
-// CaptureOptions are those of a Capture.
+// CaptureOptions configure a Capture.
 type CaptureOptions struct {
-	// Epoch is the date of the switch's time 0; if zero, that of Unix.
+	// Epoch is the date of switch time 0; the default is the Unix epoch.
 	Epoch time.Time
-	// Comment is kept in the file, for the command that replays it, say.
+	// Comment is stored in the file, such as the command that replays it.
 	Comment string
-	// MaxBytes bounds the size of the file; 0 does not. Frames beyond it are left
-	// out, and the file says at its end how many.
+	// MaxBytes limits the file size; 0 means unlimited. Further frames are
+	// omitted, and the end of the file says how many.
 	MaxBytes int64
-	// OnError, if not nil, is told once, from the goroutine of a switch, why the
-	// capture has ended early; OnCut likewise, that MaxBytes is reached.
+	// OnError, if not nil, is called once, from the goroutine of a switch, if
+	// the capture ends early; OnCut if MaxBytes is reached.
 	OnError func(error)
 	OnCut   func()
 }
 
-// Capture is a pcapng file of frames being written, with nanoseconds. Each Tap is
-// one of its interfaces.
+// Capture writes frames to a pcapng file with nanosecond timestamps. Each Tap
+// is one of its interfaces.
 //
-// A frame is there once, as it came to the Path behind the Tap and when it did. If
-// something happened to it other than a delay, a comment on it says what, and a
-// frame that leaves changed is there a second time, right behind, as it left. So
-// the file reads as one conversation; frame.comment in Wireshark's filter finds
-// what was done to it.
+// Each frame is written once, as it arrived at the handler behind the Tap. If
+// it was impaired other than by a delay, its comment says how, and a changed
+// frame is written a second time, right after, as it left. frame.comment in
+// Wireshark's filter finds impaired frames.
 //
-// A capture that fails (a full disk) does not disturb the traffic: writing stops,
-// OnError is told, and Close says why.
+// A capture that fails (a full disk) does not affect the traffic: writing
+// stops, OnError is called, and Close returns the error.
 type Capture struct{ file *pcapng.File }
 
-// NewCapture starts a file on w. Nothing is complete in w until Close.
+// NewCapture starts a file on w. The file is complete after Close.
 func NewCapture(w io.Writer, opts CaptureOptions) *Capture {
 	return &Capture{pcapng.New(w, pcapng.Options{
 		LinkType: layers.LinkTypeEthernet, Epoch: opts.Epoch, Comment: opts.Comment,
@@ -49,21 +48,20 @@ func NewCapture(w io.Writer, opts CaptureOptions) *Capture {
 	})}
 }
 
-// Flush brings everything written so far to the file.
+// Flush writes all buffered frames to the file.
 func (c *Capture) Flush() error { return c.file.Flush() }
 
-// Close completes the file and returns the first error there was. It does not
-// close the writer underneath. Taps pass frames on afterwards as before, but no
-// longer to the file.
+// Close completes the file and returns the first error. It does not close the
+// writer. Taps then forward frames without writing them.
 func (c *Capture) Close() error { return c.file.Close() }
 
-// Tap adds an interface to the file and returns next with everything that comes to
-// it written there; next nil passes everything.
+// Tap adds an interface to the file and returns a handler that writes frames
+// there and passes them to next; a nil next forwards them unchanged.
 func (c *Capture) Tap(name string, next uswitch.FrameHandler) *Tap {
-	t := &Tap{capture: c, next: orTransparent(next), id: c.file.Interface(name)}
+	t := &Tap{capture: c, next: orPassThrough(next), id: c.file.Interface(name)}
 	if e, ok := next.(explainer); ok {
-		e.explaining()
+		e.enableExplanation()
 	}
-	t.spy = t.observe
+	t.observeFunc = t.observe
 	return t
 }

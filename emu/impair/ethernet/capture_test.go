@@ -47,7 +47,7 @@ func readCapture(t *testing.T, file []byte) (all []record) {
 	}
 }
 
-// events does one exact thing to each of the first datagrams.
+// events applies a different event to each of the first datagrams.
 func events(t *testing.T, actions ...impair.Action) *Impairer {
 	var cfg impair.Config
 	for i, a := range actions {
@@ -56,7 +56,7 @@ func events(t *testing.T, actions ...impair.Action) *Impairer {
 	return newPath(t, cfg, nil)
 }
 
-func TestCaptureTellsWhatHappened(t *testing.T) {
+func TestCaptureCommentsDescribeImpairments(t *testing.T) {
 	var file bytes.Buffer
 	epoch := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	c := NewCapture(&file, CaptureOptions{Epoch: epoch, Comment: "seed 7"})
@@ -114,7 +114,7 @@ func TestCaptureTellsWhatHappened(t *testing.T) {
 	}
 }
 
-func TestCaptureOfNothingIsAFile(t *testing.T) {
+func TestEmptyCaptureIsValidFile(t *testing.T) {
 	var file bytes.Buffer
 	must(t, NewCapture(&file, CaptureOptions{}).Close())
 	if r := readCapture(t, file.Bytes()); len(r) != 0 {
@@ -133,7 +133,7 @@ func (f *fullDisk) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestFullDiskEndsTheCaptureAndNothingElse(t *testing.T) {
+func TestWriteErrorEndsCaptureOnly(t *testing.T) {
 	told := 0
 	c := NewCapture(&fullDisk{room: 1 << 20}, CaptureOptions{OnError: func(err error) {
 		told++
@@ -157,7 +157,7 @@ func TestFullDiskEndsTheCaptureAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestTapsOfManySwitchesShareAFile(t *testing.T) {
+func TestTapsOfManySwitchesShareCapture(t *testing.T) {
 	var file bytes.Buffer
 	c := NewCapture(&file, CaptureOptions{})
 	var wg sync.WaitGroup
@@ -178,7 +178,7 @@ func TestTapsOfManySwitchesShareAFile(t *testing.T) {
 	}
 }
 
-// Where Wireshark is installed, it must see what a person would look for.
+// If Wireshark is installed, it must show comments and valid checksums.
 func TestWiresharkShowsCommentsAndChecksums(t *testing.T) {
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {

@@ -5,9 +5,8 @@ import (
 	"math/bits"
 )
 
-// sum adds b up in big-endian words of two bytes, eight bytes at a time: 2^16 is 1
-// in this arithmetic, so wider words fold down in the end, and a carry out of 64
-// bits counts as 1.
+// sum adds b to s as big-endian 16-bit words in ones' complement, eight bytes
+// at a time. fold reduces the result to 16 bits.
 func sum(s uint64, b []byte) uint64 {
 	var carry uint64
 	for ; len(b) >= 8; b = b[8:] {
@@ -32,8 +31,8 @@ func fold(s uint64) uint16 {
 	return uint16(s>>16 + s&0xffff)
 }
 
-// checksumAt returns where the transport's checksum is; false if it has none that
-// is known here.
+// checksumAt returns the offset of the transport checksum; false for other
+// protocols.
 func (h *headers) checksumAt() (int, bool) {
 	switch h.proto {
 	case protoUDP:
@@ -44,7 +43,7 @@ func (h *headers) checksumAt() (int, bool) {
 	return 0, false
 }
 
-// pseudoSum is the sum over the pseudo-header of the transport's checksum.
+// pseudoSum returns the sum over the pseudo-header.
 func (h *headers) pseudoSum(b []byte) uint64 {
 	addresses := b[h.l3+12 : h.l3+20]
 	if h.v6 {
@@ -53,10 +52,10 @@ func (h *headers) pseudoSum(b []byte) uint64 {
 	return sum(uint64(h.proto)+uint64(h.end-h.l4), addresses)
 }
 
-// seal puts the transport's checksum right: over the pseudo-header alone if the
-// frame is partial, over everything otherwise. A UDP checksum of 0, which means
-// none, stays.
-func (h *headers) seal(b []byte, partial bool) {
+// setChecksum computes the transport checksum: over the pseudo-header only if
+// the frame is partial, else over everything. A UDP checksum of 0 (none) is
+// kept.
+func (h *headers) setChecksum(b []byte, partial bool) {
 	at, ok := h.checksumAt()
 	if !ok {
 		return

@@ -7,23 +7,23 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-// explainer is a Path that can say what it did to the last frame.
+// explainer is a FrameHandler that can describe what it did to the last frame.
 type explainer interface {
-	// explaining tells the Path that it will be asked.
-	explaining()
-	// explanation is empty if nothing happened, or nothing but a delay.
+	// enableExplanation must be called before explanation is used.
+	enableExplanation()
+	// explanation is empty if the frame was unchanged or only delayed.
 	explanation() string
 }
 
-func (p *Impairer) explaining() { p.explains = true }
+func (p *Impairer) enableExplanation() { p.explainEnabled = true }
 
-// explanation reads what happened from the counters of the Pipe.
+// explanation compares the counters of the Pipe before and after the frame.
 func (p *Impairer) explanation() string {
 	now, before := p.pipe.Counters(), &p.before
-	var deeds []string
+	var effects []string
 	for _, c := range []struct {
-		deed string
-		of   func(*impair.Counters) uint64
+		effect string
+		of     func(*impair.Counters) uint64
 	}{
 		{"lost", func(c *impair.Counters) uint64 { return c.Lost }},
 		{"lost in a burst", func(c *impair.Counters) uint64 { return c.LostInBurst }},
@@ -36,22 +36,22 @@ func (p *Impairer) explanation() string {
 		{"marked", func(c *impair.Counters) uint64 { return c.Marked }},
 		{"event", func(c *impair.Counters) uint64 { return c.EventsFired }},
 	} {
-		if c.of(&now) == c.of(before) || (c.deed == "event" && len(deeds) > 0) {
+		if c.of(&now) == c.of(before) || (c.effect == "event" && len(effects) > 0) {
 			continue
 		}
-		deeds = append(deeds, c.deed)
+		effects = append(effects, c.effect)
 	}
-	return strings.Join(deeds, ", ")
+	return strings.Join(effects, ", ")
 }
 
-func (f *Filter) explaining() {
+func (f *Filter) enableExplanation() {
 	if e, ok := f.next.(explainer); ok {
-		e.explaining()
+		e.enableExplanation()
 	}
 }
 
 func (f *Filter) explanation() string {
-	if f.last {
+	if f.lastBlocked {
 		return "lost: partitioned"
 	}
 	return explanation(f.next)

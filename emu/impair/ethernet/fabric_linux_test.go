@@ -32,8 +32,8 @@ func (h *host) addr(v6 bool) netip.Addr {
 	return h.v4
 }
 
-// wired joins two hosts by a switch of ours and lets them find each other, so that
-// the first frame that a Path sees is the first that a test sends.
+// wired connects two hosts by a switch and resolves their neighbours, so that
+// the first frame of a test is the first that an Impairer sees.
 func wired(tb testing.TB, mtu int, change func(*uswitch.Config)) (s *uswitch.Switch, a, b *host) {
 	tb.Helper()
 	var cfg uswitch.Config
@@ -59,8 +59,8 @@ func wired(tb testing.TB, mtu int, change func(*uswitch.Config)) (s *uswitch.Swi
 	return s, a, b
 }
 
-// wiredCold joins two hosts that do not know each other yet; change may set the
-// Paths of the switch's ports.
+// wiredCold connects two hosts without resolving neighbours; change may set the
+// handlers of the switch's ports.
 func wiredCold(tb testing.TB, mtu int, change func(*uswitch.Config)) (s *uswitch.Switch, a, b *host) {
 	tb.Helper()
 	if why := nstest.Unavailable(); why != nil {
@@ -144,8 +144,8 @@ func waitUp(name string) error {
 	})
 }
 
-// waitReady returns when the host takes packets for its addresses: those of IPv6
-// are made usable by a worker of the kernel, some time after the interface is up.
+// waitReady waits until the host receives packets to its addresses. The kernel
+// enables IPv6 addresses asynchronously, after the interface is up.
 func (h *host) waitReady() error {
 	if err := waitUp(hostDevice); err != nil {
 		return err
@@ -157,18 +157,19 @@ func (h *host) waitReady() error {
 }
 
 func await(what string, ok func() bool) error {
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("not within %v: %s", patience, what)
+			return fmt.Errorf("not within %v: %s", testTimeout, what)
 		}
 	}
 	return nil
 }
 
-// patience is for what comes if all is well, and quiet for what must not come.
-const patience, quiet = 20 * time.Second, 300 * time.Millisecond
+// testTimeout is the timeout for expected packets; quiet is the wait for
+// unexpected ones.
+const testTimeout, quiet = 20 * time.Second, 300 * time.Millisecond
 
-// socket is a plain UDP socket of a host.
+// socket is a UDP socket of a host.
 type socket struct {
 	fd   int
 	addr netip.AddrPort
@@ -189,12 +190,12 @@ func openUDP(tb testing.TB, h *host, v6 bool, port uint16) *socket {
 			_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 8<<20)
 		}
 		_ = unix.SetsockoptInt(s.fd, level, opt, 1)
-		_ = unix.SetsockoptInt(s.fd, level, tclass, 2)                // ECN-capable
-		_ = unix.SetsockoptInt(s.fd, level, mtu, unix.IP_PMTUDISC_DO) // and with identification 0
+		_ = unix.SetsockoptInt(s.fd, level, tclass, 2)                // ECT
+		_ = unix.SetsockoptInt(s.fd, level, mtu, unix.IP_PMTUDISC_DO) // IPv4 identification 0
 		return unix.Bind(s.fd, sockaddr(s.addr))
 	}))
 	tb.Cleanup(func() { unix.Close(s.fd) })
-	s.timeout(tb, patience)
+	s.timeout(tb, testTimeout)
 	return s
 }
 
@@ -211,7 +212,7 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }
 
-// send sends b as datagrams of size bytes in one super-packet.
+// send sends b as datagrams of size bytes in one GSO packet.
 func (s *socket) send(tb testing.TB, to netip.AddrPort, b []byte, size int) {
 	tb.Helper()
 	control := make([]byte, unix.CmsgSpace(2))
@@ -225,16 +226,17 @@ func (s *socket) send(tb testing.TB, to netip.AddrPort, b []byte, size int) {
 	must(tb, unix.Sendmsg(s.fd, b, control, sockaddr(to), 0))
 }
 
-// nothing returns what comes in a while in which nothing should.
+// nothing returns unexpected datagrams received in a while.
 func (s *socket) nothing(tb testing.TB) []byte {
 	tb.Helper()
 	s.timeout(tb, quiet)
-	defer s.timeout(tb, patience)
+	defer s.timeout(tb, testTimeout)
 	p, _ := s.receive(tb)
 	return p
 }
 
-// receive returns the next datagram and its traffic class; nil after a while.
+// receive returns the next datagram and its traffic class; nil after the
+// timeout.
 func (s *socket) receive(tb testing.TB) ([]byte, uint8) {
 	tb.Helper()
 	b, oob := make([]byte, 1<<16), make([]byte, 64)

@@ -8,30 +8,30 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-// Filter is a Path that keeps addresses apart: a partition of a network.
+// Filter is a FrameHandler that drops packets between partitioned addresses.
 type Filter struct {
-	next    uswitch.FrameHandler
-	blocked func(src, dst netip.Addr) bool
-	count   uint64
-	last    bool // the last frame was blocked
+	next        uswitch.FrameHandler
+	blocked     func(src, dst netip.Addr) bool
+	count       uint64
+	lastBlocked bool // the last frame was dropped here
 }
 
 var _ uswitch.FrameHandler = (*Filter)(nil)
 
-// Block returns a Path that loses every IP packet, and every ARP message, from src
-// to dst for which blocked says so, and puts the rest through next; nil passes
-// everything.
+// NewFilter returns a Filter that drops every IP packet and ARP message for
+// which blocked is true, and passes the rest to next; a nil next forwards them
+// unchanged.
 func NewFilter(next uswitch.FrameHandler, blocked func(src, dst netip.Addr) bool) *Filter {
-	return &Filter{next: orTransparent(next), blocked: blocked}
+	return &Filter{next: orPassThrough(next), blocked: blocked}
 }
 
-// Blocked returns how many frames were lost here.
+// Blocked returns the number of dropped frames.
 func (f *Filter) Blocked() uint64 { return f.count }
 
 // Apply implements uswitch.FrameHandler.
 func (f *Filter) Apply(now time.Duration, frame uswitch.Frame, emit uswitch.Emit) {
 	src, dst, ok := addresses(frame.Bytes)
-	if f.last = ok && f.blocked(src, dst); f.last {
+	if f.lastBlocked = ok && f.blocked(src, dst); f.lastBlocked {
 		f.count++
 		return
 	}
@@ -44,7 +44,7 @@ func (f *Filter) NextTimer() time.Duration { return f.next.NextTimer() }
 // HandleTimer implements uswitch.FrameHandler.
 func (f *Filter) HandleTimer(now time.Duration, emit uswitch.Emit) { f.next.HandleTimer(now, emit) }
 
-// addresses returns who speaks to whom in a frame.
+// addresses returns the source and destination of an IP packet or ARP message.
 func addresses(b []byte) (src, dst netip.Addr, ok bool) {
 	var h headers
 	if h.parse(b) {
@@ -58,16 +58,16 @@ func addresses(b []byte) (src, dst netip.Addr, ok bool) {
 	return src, dst, false
 }
 
-// transparent is the Path that does nothing.
-type transparent struct{}
+// passThrough forwards all frames unchanged.
+type passThrough struct{}
 
-func (transparent) Apply(_ time.Duration, f uswitch.Frame, emit uswitch.Emit) { emit(0, f) }
-func (transparent) NextTimer() time.Duration                                  { return uswitch.Never }
-func (transparent) HandleTimer(time.Duration, uswitch.Emit)                   {}
+func (passThrough) Apply(_ time.Duration, f uswitch.Frame, emit uswitch.Emit) { emit(0, f) }
+func (passThrough) NextTimer() time.Duration                                  { return uswitch.Never }
+func (passThrough) HandleTimer(time.Duration, uswitch.Emit)                   {}
 
-func orTransparent(p uswitch.FrameHandler) uswitch.FrameHandler {
+func orPassThrough(p uswitch.FrameHandler) uswitch.FrameHandler {
 	if p == nil {
-		return transparent{}
+		return passThrough{}
 	}
 	return p
 }

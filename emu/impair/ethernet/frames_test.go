@@ -39,20 +39,20 @@ func datagram(v6 bool, payload []byte) link.Datagram {
 	return d
 }
 
-// frameOf writes d as gopacket does: a second opinion on every header.
+// frameOf builds the frame of d with gopacket, independently of this package.
 func frameOf(tb testing.TB, d link.Datagram) []byte {
 	tb.Helper()
 	return build(tb, d, &layers.UDP{SrcPort: layers.UDPPort(d.Src.Port()), DstPort: layers.UDPPort(d.Dst.Port())})
 }
 
-// build writes a frame with a transport header of gopacket's before the payload.
+// build returns a frame with a gopacket transport header before the payload.
 func build(tb testing.TB, d link.Datagram, transport gopacket.SerializableLayer) []byte {
 	tb.Helper()
 	proto := map[gopacket.LayerType]layers.IPProtocol{
 		layers.LayerTypeUDP: layers.IPProtocolUDP, layers.LayerTypeTCP: layers.IPProtocolTCP,
 		layers.LayerTypeICMPv4: layers.IPProtocolICMPv4, layers.LayerTypeICMPv6: layers.IPProtocolICMPv6,
 	}[transport.LayerType()]
-	// Written here, for gopacket pads what is shorter than a cable wants it.
+	// Built here, because gopacket pads short frames.
 	header := slices.Concat(macB, macA, []byte{0x08, 0x00})
 	var network gopacket.NetworkLayer = &layers.IPv4{
 		Version: 4, IHL: 5, TOS: d.TClass, TTL: d.HopLimit, Id: uint16(d.IPID), Flags: layers.IPv4DontFragment,
@@ -76,7 +76,7 @@ func build(tb testing.TB, d link.Datagram, transport gopacket.SerializableLayer)
 	return append(header, buf.Bytes()...)
 }
 
-// partial leaves the checksum of a frame to be computed, as a kernel does.
+// partial replaces the checksum by the pseudo-header sum (CHECKSUM_PARTIAL).
 func partial(tb testing.TB, b []byte) []byte {
 	tb.Helper()
 	var h headers
@@ -93,7 +93,7 @@ func partial(tb testing.TB, b []byte) []byte {
 	return b
 }
 
-// verify reports what is wrong with a frame.
+// verify checks the headers and checksums of a frame.
 func verify(f uswitch.Frame) error {
 	b := bytes.Clone(f.Bytes)
 	var h headers
@@ -106,7 +106,7 @@ func verify(f uswitch.Frame) error {
 			return fmt.Errorf("partial checksum %x, want %04x", b[at:at+2], sum)
 		}
 		b[at], b[at+1] = 0xff, 0xff
-		h.seal(b, false)
+		h.setChecksum(b, false)
 	}
 	p := gopacket.NewPacket(b, layers.LayerTypeEthernet, gopacket.Default)
 	if e := p.ErrorLayer(); e != nil && p.TransportLayer() == nil {
@@ -126,13 +126,13 @@ func verify(f uswitch.Frame) error {
 	return err
 }
 
-// emitted is a frame that left a Path.
+// emitted is a frame that a handler emitted.
 type emitted struct {
 	after time.Duration
 	uswitch.Frame
 }
 
-// collect applies p to a frame.
+// collect applies p to a frame and returns the emitted frames.
 func collect(p uswitch.FrameHandler, now time.Duration, f uswitch.Frame) (out []emitted) {
 	p.Apply(now, f, func(after time.Duration, g uswitch.Frame) {
 		out = append(out, emitted{after, uswitch.Frame{Bytes: bytes.Clone(g.Bytes), ChecksumPartial: g.ChecksumPartial}})
@@ -151,7 +151,7 @@ func specPath(tb testing.TB, s impair.Spec) *Impairer {
 	return newPath(tb, impair.Config{Specs: []impair.Spec{s}}, nil)
 }
 
-// read returns the datagram in a frame.
+// read returns the datagram of a frame.
 func read(tb testing.TB, b []byte) link.Datagram {
 	tb.Helper()
 	var h headers

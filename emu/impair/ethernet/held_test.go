@@ -13,9 +13,9 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-// Packets that an event holds back must come out as the frames that they were,
-// whatever frame it is that lets them go.
-func TestHeldPacketsKeepTheirFrames(t *testing.T) {
+// Held packets must leave with their own frame headers, whichever frame
+// releases them.
+func TestHeldPacketsKeepFrameHeaders(t *testing.T) {
 	p := newPath(t, impair.Config{Events: []impair.Event{
 		{Match: impair.Match{Src: v6A}, Action: impair.Action{Kind: impair.Reorder, Count: 1000, Delay: time.Millisecond}},
 	}}, nil)
@@ -28,12 +28,12 @@ func TestHeldPacketsKeepTheirFrames(t *testing.T) {
 		if i%3 == 1 {
 			b = build(t, d, &layers.TCP{SrcPort: 5, DstPort: 6, Seq: uint32(i), ACK: true})
 		}
-		b[6+5] = byte(i) // a sender of its own
+		b[6+5] = byte(i) // a different source address
 		want = append(want, b)
 		if out := collect(p, time.Duration(i), uswitch.Frame{Bytes: b}); len(out) != 0 {
 			t.Fatalf("packet %d was not held", i)
 		}
-		// Others pass meanwhile.
+		// Other packets pass in between.
 		if out := collect(p, time.Duration(i), uswitch.Frame{Bytes: frameOf(t, datagram(false, []byte("x")))}); len(out) != 1 {
 			t.Fatalf("%d others passed", len(out))
 		}
@@ -72,7 +72,7 @@ func TestHeldPacketsAreBounded(t *testing.T) {
 	}
 }
 
-func TestHeldTCPSegmentIsNotTakenForRoCE(t *testing.T) {
+func TestHeldTCPSegmentIsNotDissected(t *testing.T) {
 	p := newPath(t, impair.Config{Events: []impair.Event{{Match: impair.Match{Seq: new(uint32(0))}, Action: impair.Action{Kind: impair.Drop}}}}, anything{})
 	if out := collect(p, 0, uswitch.Frame{Bytes: segment(t, make([]byte, 100), false)}); len(out) != 1 {
 		t.Error("an event by PSN took a TCP segment")
@@ -82,12 +82,12 @@ func TestHeldTCPSegmentIsNotTakenForRoCE(t *testing.T) {
 	}
 }
 
-// anything takes every packet for number 0 of flow 0.
+// anything dissects every packet as number 0 of flow 0.
 type anything struct{ impair.Dissector }
 
 func (anything) Dissect([]byte) (impair.Flow, uint32, bool) { return 0, 0, true }
 
-func TestFilterKeepsAddressesApart(t *testing.T) {
+func TestFilterDropsBetweenAddresses(t *testing.T) {
 	next := specPath(t, impair.Spec{Delay: 5})
 	f := NewFilter(next, func(src, dst netip.Addr) bool { return src == v4A || dst == v6B })
 	arp := append(append(append([]byte{}, macB...), macA...), 0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1)
@@ -121,9 +121,9 @@ func TestFilterKeepsAddressesApart(t *testing.T) {
 	}
 }
 
-// FuzzPath puts any bytes through a Path that does everything. Frames that leave
-// must be as right as the one that came.
-func FuzzPath(f *testing.F) {
+// FuzzImpairer passes arbitrary bytes through an Impairer with all impairments.
+// Emitted frames must be as valid as the input.
+func FuzzImpairer(f *testing.F) {
 	for _, v6 := range []bool{false, true} {
 		f.Add(frameOf(f, datagram(v6, []byte("payload"))), uint8(0))
 		f.Add(partial(f, frameOf(f, datagram(v6, []byte("payload")))), uint8(1))
@@ -146,7 +146,7 @@ func FuzzPath(f *testing.F) {
 		valid := verify(in) == nil
 		var h headers
 		if h.parse(b) && h.proto != protoUDP && h.proto != protoTCP {
-			valid = false // others are damaged as they are
+			valid = false // other protocols keep stale checksums
 		}
 		check := func(_ time.Duration, g uswitch.Frame) {
 			if len(g.Bytes) > len(b) {

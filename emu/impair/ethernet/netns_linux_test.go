@@ -15,12 +15,13 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-// seen is a datagram as a socket sees it, to be compared.
+// seen is a received datagram in comparable form.
 func seen(payload []byte, tclass uint8) string { return fmt.Sprintf("%d %x", tclass&link.ECN, payload) }
 
-// TestEveryKindOnRealFrames sends super-packets from host to host and compares
-// what arrives with what arrives in a simulated world of the same seed.
-func TestEveryKindOnRealFrames(t *testing.T) {
+// TestAllImpairmentsMatchSimulation sends GSO packets between hosts and
+// compares the received datagrams with those of a simulation with the same
+// seed.
+func TestAllImpairmentsMatchSimulation(t *testing.T) {
 	const seed, count, batch = 42, 300, 15
 	flow := impair.Flow(0x12)
 	for name, cfg := range map[string]impair.Config{
@@ -102,8 +103,8 @@ func TestEveryKindOnRealFrames(t *testing.T) {
 	}
 }
 
-// A rate limit is kept in real time, for TCP and UDP alike, by frames of any kind.
-func TestRateIsKept(t *testing.T) {
+// A rate limit holds in real time, for TCP and UDP.
+func TestRateLimitsTCPAndUDP(t *testing.T) {
 	const rate = 200e6
 	path := specPath(t, impair.Spec{RateBps: rate, QueueBytes: 1 << 20})
 	s, ha, hb := wired(t, 1500, nil)
@@ -124,7 +125,7 @@ func TestRateIsKept(t *testing.T) {
 		}
 		return time.Since(start)
 	}
-	for range 20 { // a busy machine takes its time now and then, with a limit and without
+	for range 20 { // retried: the machine may be busy
 		free, took := transfer(nil), transfer(path)
 		t.Logf("%d datagrams in %v, %v at the rate, %v without one", n, took, least, free)
 		if took < least {
@@ -137,7 +138,7 @@ func TestRateIsKept(t *testing.T) {
 	t.Errorf("%d datagrams always take far longer than %v", n, least)
 }
 
-func TestHostsFindEachOtherThroughTotalLoss(t *testing.T) {
+func TestNeighbourDiscoveryPassesTotalLoss(t *testing.T) {
 	lose := func() uswitch.FrameHandler { return specPath(t, impair.Spec{LossPPM: impair.PPM}) }
 	s, ha, hb := wiredCold(t, 1500, func(c *uswitch.Config) { c.Ports[0].In, c.Ports[1].In = lose(), lose() })
 	for _, v6 := range []bool{false, true} {
@@ -146,7 +147,7 @@ func TestHostsFindEachOtherThroughTotalLoss(t *testing.T) {
 		if p := b.nothing(t); p != nil {
 			t.Fatalf("%q arrived", p)
 		}
-		// The neighbour is known by now, or this one would have to wait for it.
+		// The neighbour is resolved by now.
 		must(t, s.SetHandler(0, uswitch.In, nil))
 		a.send(t, b.addr, []byte("found"), 100)
 		if p, _ := b.receive(t); string(p) != "found" {
@@ -156,7 +157,7 @@ func TestHostsFindEachOtherThroughTotalLoss(t *testing.T) {
 	}
 }
 
-func TestPartitionAndHeal(t *testing.T) {
+func TestFilterPartitionsAndHeals(t *testing.T) {
 	apart := func(src, dst netip.Addr) bool { return src == v6A || dst == v6A }
 	s, ha, hb := wired(t, 1500, nil)
 	a, b := openUDP(t, ha, true, 50000), openUDP(t, hb, true, 4791)

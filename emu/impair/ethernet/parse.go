@@ -21,26 +21,26 @@ const (
 	protoTCP    = 6
 	protoUDP    = 17
 	protoICMPv6 = 58
-	// protoFragment stands for a packet whose transport header is not all there.
+	// protoFragment stands for a packet without a complete transport header.
 	protoFragment = 44
 
-	// transportLen is what is taken of any transport header before the payload:
-	// all of UDP's. So the length of an IP packet follows from that of its payload
-	// in the same way for each protocol.
+	// transportLen is the transport header length before the payload: that of
+	// UDP. It is the same for each protocol, so that the IP length follows from
+	// the payload length.
 	transportLen = link.UDPHeaderLen
 )
 
-// headers says where those of an IP packet in a frame are.
+// headers holds the header offsets of an IP packet in a frame.
 type headers struct {
 	l3, l4  int
-	payload int // behind transportLen bytes, or l4 where there are not so many
-	end     int // of the IP packet: Ethernet pads
+	payload int // l4 + transportLen, or l4 if the packet is shorter
+	end     int // of the IP packet, without Ethernet padding
 	v6      bool
 	proto   uint8
 }
 
-// parse finds the IP packet in a frame; false if there is none, or its lengths do
-// not fit the frame.
+// parse finds the IP packet in a frame; false if there is none or its lengths
+// do not fit.
 func (h *headers) parse(b []byte) bool {
 	*h = headers{}
 	at, typ, ok := etherPayload(b)
@@ -67,7 +67,7 @@ func (h *headers) parse(b []byte) bool {
 	return true
 }
 
-// etherPayload returns where the payload of a frame begins, and its type.
+// etherPayload returns the offset and the EtherType of a frame's payload.
 func etherPayload(b []byte) (at int, typ uint16, ok bool) {
 	if len(b) < etherLen {
 		return 0, 0, false
@@ -121,8 +121,8 @@ func (h *headers) parseIPv6(b []byte) bool {
 	return true
 }
 
-// checkTransport treats a packet as a fragment whose transport header does not
-// agree with its length.
+// checkTransport treats a packet as a fragment if its transport header does not
+// match its length.
 func (h *headers) checkTransport(b []byte) {
 	t := b[h.l4:h.end]
 	switch h.proto {
@@ -137,14 +137,14 @@ func (h *headers) checkTransport(b []byte) {
 	}
 }
 
-// passes reports whether a packet is one that hosts need to find each other.
-func (h *headers) passes(b []byte) bool {
+// alwaysPasses reports whether hosts need a packet to reach each other.
+func (h *headers) alwaysPasses(b []byte) bool {
 	switch {
 	case h.proto == protoIGMP && !h.v6:
 		return true
 	case h.proto == protoICMPv6 && h.v6 && h.end > h.l4:
 		typ := b[h.l4]
-		return (typ >= 130 && typ <= 137) || typ == 143 // group membership, routers, neighbours
+		return (typ >= 130 && typ <= 137) || typ == 143 // MLD, router and neighbour discovery
 	}
 	return false
 }
@@ -158,8 +158,8 @@ func (h *headers) addrs(b []byte) (src, dst netip.Addr) {
 	return netip.AddrFrom4([4]byte(ip[12:16])), netip.AddrFrom4([4]byte(ip[16:20]))
 }
 
-// datagram makes d what a link would have made of the packet. What is not UDP has
-// port 0 on both sides.
+// datagram fills d from the packet, as a link would. Ports are 0 unless it is
+// UDP.
 func (h *headers) datagram(b []byte, d *link.Datagram) {
 	src, dst := h.addrs(b)
 	var sport, dport uint16

@@ -48,7 +48,7 @@ func openEnd(tb testing.TB, h *host, v6 bool) *end {
 	return e
 }
 
-// join connects an end by hand, with PSN 0, so that exact events can name PSNs.
+// join connects an end with PSN 0, so that events can match PSNs.
 func (e *end) join(tb testing.TB, to *end) {
 	tb.Helper()
 	gid, err := to.dev.QueryGID(1, 0)
@@ -73,7 +73,7 @@ func (e *end) join(tb testing.TB, to *end) {
 	}
 }
 
-// write writes all of the memory to the peer's and waits for the completion.
+// write sends an RDMA WRITE of all memory and waits for the completion.
 func (e *end) write(tb testing.TB, to *end) {
 	tb.Helper()
 	_, err := e.qp.PostSend([]verbs.SendWR{{
@@ -97,9 +97,9 @@ func (e *end) write(tb testing.TB, to *end) {
 	}
 }
 
-// TestRCMeetsExactEvents runs the whole stack over the switch: what happened to
-// which PSN is known beforehand, and memory is right in the end.
-func TestRCMeetsExactEvents(t *testing.T) {
+// TestRCRecoversFromExactEvents runs the whole stack over the switch: the
+// impaired PSNs are known, and memory is correct in the end.
+func TestRCRecoversFromExactEvents(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("IPv6 %v", v6), func(t *testing.T) {
 			s, ha, hb := wired(t, 4200, nil)
@@ -117,7 +117,7 @@ func TestRCMeetsExactEvents(t *testing.T) {
 				once(40, impair.Action{Kind: impair.Duplicate}),
 				once(60, impair.Action{Kind: impair.Reorder, Count: 2, Delay: time.Second}),
 				once(80, impair.Action{Kind: impair.Truncate, Bytes: 100}),
-				once(100, impair.Action{Kind: impair.SetField, Field: "bth.pkey", Value: 0x1234}), // its ICRC is right again
+				once(100, impair.Action{Kind: impair.SetField, Field: "bth.pkey", Value: 0x1234}), // with a correct ICRC
 				once(120, impair.Action{Kind: impair.SetECN, ECN: 3}),
 			}}, softroce.Dissector{})
 			must(t, s.SetHandler(0, uswitch.In, path))
@@ -125,7 +125,8 @@ func TestRCMeetsExactEvents(t *testing.T) {
 				a.buf[i] = byte(i * 31 >> 3)
 			}
 			a.write(t, b)
-			// Asking the device also waits for its goroutine to be done with the memory.
+			// The query also waits until the device's goroutine no longer uses
+			// the memory.
 			counters := b.dev.Counters()
 			if !bytes.Equal(a.buf, b.buf) {
 				t.Error("memory differs")
@@ -148,7 +149,7 @@ func TestRCMeetsExactEvents(t *testing.T) {
 	}
 }
 
-// BenchmarkRC writes 1 MiB messages over a plain switch and one that impairs.
+// BenchmarkRC writes 1 MiB messages over a plain and an impairing switch.
 func BenchmarkRC(b *testing.B) {
 	for name, spec := range map[string]*impair.Spec{"transparent": nil, "mark": {MarkPPM: 1}, "loss": {LossPPM: 10_000}} {
 		b.Run(name, func(b *testing.B) {

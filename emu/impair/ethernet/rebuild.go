@@ -11,33 +11,33 @@ const (
 	tcpPSH = 0x08
 )
 
-// envelope is what a frame has besides the payload that a Pipe sees.
-type envelope struct {
+// frameTemplate is a frame without the payload that a Pipe sees.
+type frameTemplate struct {
 	headers headers
 	partial bool
-	// front is the frame up to the end of the transport header.
-	front []byte
+	// header is the frame up to the end of the transport header.
+	header []byte
 }
 
-// wrap copies what is needed of the frame b to send its payload later.
-func (e *envelope) wrap(h *headers, b []byte, partial bool) {
+// set copies the headers of frame b.
+func (e *frameTemplate) set(h *headers, b []byte, partial bool) {
 	e.headers, e.partial = *h, partial
-	e.front = append(e.front[:0], b[:h.frontEnd(b)]...)
+	e.header = append(e.header[:0], b[:h.dataOffset(b)]...)
 }
 
-// frontEnd is where the data begins: behind all of a TCP header.
-func (h *headers) frontEnd(b []byte) int {
+// dataOffset returns where the data begins: after the whole TCP header.
+func (h *headers) dataOffset(b []byte) int {
 	if h.proto == protoTCP {
 		return h.l4 + int(b[h.l4+12]>>4)*4
 	}
 	return h.payload
 }
 
-// appendFrame appends to b the frame that an envelope makes of what a Pipe gave
-// out, with lengths and checksums that fit.
-func (e *envelope) appendFrame(b []byte, d *link.Datagram) []byte {
+// appendFrame appends the frame of a Pipe's output d to b, with correct lengths
+// and checksums.
+func (e *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 	start := len(b)
-	b = append(b, e.front...)
+	b = append(b, e.header...)
 	h := e.headers
 	if h.proto == protoTCP {
 		b = e.appendTCP(b, d.Payload)
@@ -50,15 +50,16 @@ func (e *envelope) appendFrame(b []byte, d *link.Datagram) []byte {
 	if h.proto == protoUDP {
 		binary.BigEndian.PutUint16(f[h.l4+4:], uint16(h.end-h.l4))
 	}
-	h.seal(f, e.partial)
+	h.setChecksum(f, e.partial)
 	return b
 }
 
-// appendTCP appends the data of a segment. The Pipe saw the end of the header as
-// the beginning of its payload; what it did there happens to the data instead.
-func (e *envelope) appendTCP(b, payload []byte) []byte {
+// appendTCP appends the data of a segment. The Pipe saw the end of the TCP
+// header as the start of its payload; changes there are applied to the data
+// instead.
+func (e *frameTemplate) appendTCP(b, payload []byte) []byte {
 	h := &e.headers
-	header := e.front[h.payload:] // what the Pipe saw of it
+	header := e.header[h.payload:] // as the Pipe saw it
 	before := h.end - h.payload
 	start := len(b)
 	if len(payload) > len(header) {
@@ -71,13 +72,13 @@ func (e *envelope) appendTCP(b, payload []byte) []byte {
 		}
 	}
 	if len(payload) < before && before > len(header) {
-		flags := &b[start-len(e.front)+h.l4+13]
+		flags := &b[start-len(e.header)+h.l4+13]
 		*flags &^= tcpFIN | tcpPSH
 	}
 	return b
 }
 
-// setIP writes the length and what d says into the IP header.
+// setIP sets the length and the fields of d in the IP header.
 func (h *headers) setIP(f []byte, d *link.Datagram) {
 	ip := f[h.l3:]
 	if h.v6 {

@@ -5,21 +5,21 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 )
 
-// Way is which way packets go past a host's port.
+// Direction is the direction of packets at a host's port.
 type Direction string
 
-// The ways, by the names that they have in a simulated world.
+// Directions, named as in package sim.
 const (
 	Up   Direction = "up"   // from the host: uswitch.In at its port
 	Down Direction = "down" // to the host: uswitch.Out
 )
 
-// Sources returns the streams of chance that a port of that name, in a net of that
-// name, has in a simulated world of that seed: so the same packets in the same
-// order meet the same fate here.
-func Sources(seed uint64, net, port string, way Direction) func(kind string) impair.Source {
+// Sources returns the random streams that a port has in a simulation with that
+// seed, net and port name: the same packets in the same order get the same
+// decisions.
+func Sources(seed uint64, net, port string, dir Direction) func(kind string) impair.Source {
 	w := sim.New(sim.Config{Seed: seed})
 	return func(kind string) impair.Source {
-		return w.Rand(net + "/" + port + "/" + string(way) + "/" + kind)
+		return w.Rand(net + "/" + port + "/" + string(dir) + "/" + kind)
 	}
 }

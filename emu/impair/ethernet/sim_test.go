@@ -19,7 +19,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-// roce is a RoCEv2 SEND of queue pair 0x11 or 0x12 with its ICRC.
+// roce returns a RoCEv2 SEND of queue pair 0x11 or 0x12 with its ICRC.
 func roce(v6 bool, psn uint32, ipID uint16) link.Datagram {
 	b := binary.BigEndian.AppendUint32([]byte{0x04, 0x40, 0xff, 0xff}, 0x11+psn%2)
 	b = binary.BigEndian.AppendUint32(b, psn)
@@ -32,7 +32,7 @@ func roce(v6 bool, psn uint32, ipID uint16) link.Datagram {
 	return d
 }
 
-// arrival is a datagram at the far end.
+// arrival is a received datagram.
 type arrival struct {
 	at mono.Time
 	d  link.Datagram
@@ -47,7 +47,7 @@ func order(all []arrival) []arrival {
 
 const gap = 1000 // nanoseconds from one packet to the next
 
-// inSimulation sends datagrams through the port of a simulated world.
+// inSimulation sends datagrams through a simulated port.
 func inSimulation(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram) (all []arrival, c impair.Counters) {
 	t.Helper()
 	w := sim.New(sim.Config{Seed: seed})
@@ -77,7 +77,7 @@ func inSimulation(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagr
 	return order(all), up.Counters()
 }
 
-// inFrames sends the same datagrams, as frames, through a Path.
+// inFrames sends the same datagrams as frames through an Impairer.
 func inFrames(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram, start time.Duration) (all []arrival, c impair.Counters) {
 	t.Helper()
 	p, err := NewImpairer(cfg, Options{Dissector: softroce.Dissector{}, Source: Sources(seed, "fabric", "host0", Up), Start: start})
@@ -97,7 +97,8 @@ func inFrames(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram, 
 		}
 	}
 	for i := range ds {
-		// A packet sent at the time of a timer comes first in the world, too.
+		// A packet sent at the time of a timer comes first, as in the
+		// simulation.
 		at := start + time.Duration(i*gap)
 		runTimers(at - 1)
 		now = at
@@ -113,8 +114,9 @@ func inFrames(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram, 
 	return order(all), p.Pipe().Counters()
 }
 
-// TestSameFateAsInSimulation is the promise of this package.
-func TestSameFateAsInSimulation(t *testing.T) {
+// TestDecisionsMatchSimulation checks that an Impairer and a simulated port
+// treat the same packets alike.
+func TestDecisionsMatchSimulation(t *testing.T) {
 	random := impair.Spec{
 		LossPPM: 50_000, Burst: impair.GilbertElliott{ToBadPPM: 20_000, ToGoodPPM: 200_000, LossBadPPM: 800_000},
 		DuplicatePPM: 50_000, DuplicateDelay: 333, ReorderPPM: 50_000, ReorderDelay: 2500, Delay: 700, Jitter: 400,
@@ -168,7 +170,7 @@ func TestSameFateAsInSimulation(t *testing.T) {
 	}
 }
 
-func TestSourcesDifferByEverythingInTheirNames(t *testing.T) {
+func TestSourcesDependOnEveryArgument(t *testing.T) {
 	seen := map[uint64]string{}
 	for _, seed := range []uint64{1, 2} {
 		for _, net := range []string{"n", "m"} {

@@ -8,20 +8,21 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-// Tap is a Path that writes to a Capture what comes to the Path behind it.
+// Tap is a FrameHandler that writes the frames of the next handler to a
+// Capture.
 type Tap struct {
-	capture *Capture
-	id      int
-	next    uswitch.FrameHandler
-	spy     uswitch.Emit // observe, made once
+	capture     *Capture
+	id          int
+	next        uswitch.FrameHandler
+	observeFunc uswitch.Emit // t.observe, allocated once
 
-	frame   uswitch.Frame // under way; no bytes if the Path's timer ran
+	frame   uswitch.Frame // current; empty in HandleTimer
 	emit    uswitch.Emit
-	passed  int           // frames that left
-	delay   time.Duration // of the last
+	passed  int           // frames emitted
+	delay   time.Duration // of the last frame
 	changed []uswitch.Frame
-	delays  []time.Duration // of those
-	arena   []byte          // and their bytes
+	delays  []time.Duration // of changed
+	arena   []byte          // bytes of changed
 	scratch []byte
 }
 
@@ -30,7 +31,7 @@ var _ uswitch.FrameHandler = (*Tap)(nil)
 // Apply implements uswitch.FrameHandler.
 func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	t.begin(f, emit)
-	t.next.Apply(now, f, t.spy)
+	t.next.Apply(now, f, t.observeFunc)
 	why := explanation(t.next)
 	if t.passed == 0 && why == "" {
 		why = "not passed on"
@@ -56,7 +57,7 @@ func (t *Tap) NextTimer() time.Duration { return t.next.NextTimer() }
 // HandleTimer implements uswitch.FrameHandler.
 func (t *Tap) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	t.begin(uswitch.Frame{}, emit)
-	t.next.HandleTimer(now, t.spy)
+	t.next.HandleTimer(now, t.observeFunc)
 	t.writeChanged(now, "held back until now")
 	t.emit = nil
 }
@@ -66,13 +67,13 @@ func (t *Tap) begin(f uswitch.Frame, emit uswitch.Emit) {
 	t.changed, t.delays, t.arena = t.changed[:0], t.delays[:0], t.arena[:0]
 }
 
-// observe passes a frame on and remembers it if it is not the one that came.
+// observe emits a frame and records it if it differs from the received one.
 func (t *Tap) observe(after time.Duration, f uswitch.Frame) {
 	t.passed++
 	t.delay = after
 	if len(f.Bytes) != len(t.frame.Bytes) || unsafe.SliceData(f.Bytes) != unsafe.SliceData(t.frame.Bytes) {
 		start := len(t.arena)
-		t.arena = append(t.arena, f.Bytes...) // what was kept before stays valid if it moves
+		t.arena = append(t.arena, f.Bytes...) // earlier slices stay valid if it is reallocated
 		t.changed = append(t.changed, uswitch.Frame{Bytes: t.arena[start:len(t.arena):len(t.arena)], ChecksumPartial: f.ChecksumPartial})
 		t.delays = append(t.delays, after)
 	}
@@ -89,7 +90,7 @@ func (t *Tap) writeChanged(now time.Duration, what string) {
 	}
 }
 
-// write puts a frame in the file, its checksum computed if the kernel has not.
+// write writes a frame to the capture, with its checksum completed.
 func (t *Tap) write(now time.Duration, f uswitch.Frame, comment string) {
 	b := f.Bytes
 	var h headers
@@ -97,8 +98,8 @@ func (t *Tap) write(now time.Duration, f uswitch.Frame, comment string) {
 		t.scratch = append(t.scratch[:0], b...)
 		b = t.scratch
 		if at, ok := h.checksumAt(); ok {
-			b[at], b[at+1] = 0xff, 0xff // not 0, which would mean none
-			h.seal(b, false)
+			b[at], b[at+1] = 0xff, 0xff // not 0, which means no checksum
+			h.setChecksum(b, false)
 		}
 	}
 	t.capture.file.Write(pcapng.Packet{Interface: t.id, At: now, Bytes: b, Comment: comment})

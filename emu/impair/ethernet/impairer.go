@@ -11,43 +11,43 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-// Options are those of a Path.
+// Options configure an Impairer.
 type Options struct {
-	// Dissector is what the Pipe knows of the protocol in UDP; nil if nothing.
+	// Dissector parses the protocol in UDP; may be nil.
 	Dissector impair.Dissector
-	// Source gives the Pipe its streams of chance, as [Sources] does.
+	// Source returns the random streams of the Pipe; see [Sources].
 	Source func(kind string) impair.Source
-	// Start is the switch's time that is 0 to the Pipe, from which the From and
-	// Until of an impair.Spec count. Before it no Spec holds.
+	// Start is the switch time at which the time of the Pipe is 0, from which
+	// From and Until of an impair.Spec count. Before it no Spec applies.
 	Start time.Duration
 }
 
-// Path is an impair.Pipe for frames: a uswitch.FrameHandler.
+// Impairer is an impair.Pipe as a uswitch.FrameHandler.
 type Impairer struct {
 	pipe  *impair.Pipe
 	start time.Duration
 
-	now     headers       // of the packet that the Pipe is at
-	data    link.Datagram // the same, as the Pipe sees it
-	current envelope
+	headers headers       // of the current packet
+	data    link.Datagram // the current packet as the Pipe sees it
+	current frameTemplate
 	out     []impair.Outcome
 	frame   []byte
-	held    envelopes
+	held    templateStore
 
-	overfull uint64
+	heldOverflow uint64
 
-	explains bool // a Tap wants to know what happened
-	before   impair.Counters
+	explainEnabled bool // a Tap calls explanation
+	before         impair.Counters
 }
 
 var _ uswitch.FrameHandler = (*Impairer)(nil)
 
-// NewPath returns a Path that does what cfg says.
+// NewImpairer returns an Impairer for cfg.
 func NewImpairer(cfg impair.Config, opts Options) (*Impairer, error) {
 	p := &Impairer{start: opts.Start}
 	var d impair.Dissector
 	if opts.Dissector != nil {
-		d = &datagramsOnly{opts.Dissector, p}
+		d = &udpDissector{opts.Dissector, p}
 	}
 	pipe, err := impair.NewPipe(cfg, d, opts.Source)
 	if err != nil {
@@ -55,33 +55,33 @@ func NewImpairer(cfg impair.Config, opts Options) (*Impairer, error) {
 	}
 	p.pipe = pipe
 	for i := range cfg.Events {
-		p.held.on = p.held.on || cfg.Events[i].Action.Kind == impair.Reorder
+		p.held.enabled = p.held.enabled || cfg.Events[i].Action.Kind == impair.Reorder
 	}
 	return p, nil
 }
 
-// Pipe returns what the Path is made of, for its counters and errors.
+// Pipe returns the underlying Pipe, for its counters and errors.
 func (p *Impairer) Pipe() *impair.Pipe { return p.pipe }
 
-// Overfull returns how many packets were lost before they came to the Pipe, because
-// events that reorder held back 4095 others.
-func (p *Impairer) HeldOverflow() uint64 { return p.overfull }
+// HeldOverflow returns the number of packets dropped because reorder events
+// held 4095 others.
+func (p *Impairer) HeldOverflow() uint64 { return p.heldOverflow }
 
-// datagramsOnly keeps a Dissector from taking other protocols for its own.
-type datagramsOnly struct {
+// udpDissector restricts a Dissector to UDP packets.
+type udpDissector struct {
 	impair.Dissector
-	path *Impairer
+	impairer *Impairer
 }
 
-func (d *datagramsOnly) Dissect(payload []byte) (impair.Flow, uint32, bool) {
-	if d.path.now.proto != protoUDP {
+func (d *udpDissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
+	if d.impairer.headers.proto != protoUDP {
 		return 0, 0, false
 	}
 	return d.Dissector.Dissect(payload)
 }
 
-func (d *datagramsOnly) SetField(dg *link.Datagram, field string, value uint64) error {
-	if d.path.now.proto != protoUDP {
+func (d *udpDissector) SetField(dg *link.Datagram, field string, value uint64) error {
+	if d.impairer.headers.proto != protoUDP {
 		return fmt.Errorf("field %s: the packet is not UDP", field)
 	}
 	return d.Dissector.SetField(dg, field, value)
@@ -89,18 +89,18 @@ func (d *datagramsOnly) SetField(dg *link.Datagram, field string, value uint64) 
 
 // Apply implements uswitch.FrameHandler.
 func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
-	if p.explains {
+	if p.explainEnabled {
 		p.before = p.pipe.Counters()
 	}
-	if !p.now.parse(f.Bytes) || p.now.passes(f.Bytes) {
+	if !p.headers.parse(f.Bytes) || p.headers.alwaysPasses(f.Bytes) {
 		emit(0, f)
 		return
 	}
-	p.now.datagram(f.Bytes, &p.data)
+	p.headers.datagram(f.Bytes, &p.data)
 	slot := uint32(0)
-	if p.held.on {
-		if slot = p.held.keep(&p.now, f.Bytes, f.ChecksumPartial); slot == 0 {
-			p.overfull++
+	if p.held.enabled {
+		if slot = p.held.store(&p.headers, f.Bytes, f.ChecksumPartial); slot == 0 {
+			p.heldOverflow++
 			return
 		}
 		p.data.FlowLabel |= slot << slotShift
@@ -114,43 +114,43 @@ func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) 
 			p.emitHeld(from, o, emit)
 			continue
 		}
-		if p.same(&o.Datagram) {
+		if p.unchanged(&o.Datagram) {
 			emit(o.Delay, f)
 			continue
 		}
 		if !wrapped {
-			p.current.wrap(&p.now, f.Bytes, f.ChecksumPartial)
+			p.current.set(&p.headers, f.Bytes, f.ChecksumPartial)
 			wrapped = true
 		}
 		p.emit(&p.current, o, emit)
 	}
-	if p.held.on {
-		p.held.settle(slot, p.reordered() != reordered, p.pipe.NextTimer() == mono.Never)
+	if p.held.enabled {
+		p.held.release(slot, p.reordered() != reordered, p.pipe.NextTimer() == mono.Never)
 	}
 }
 
 func (p *Impairer) reordered() uint64 {
-	if !p.held.on {
+	if !p.held.enabled {
 		return 0
 	}
 	return p.pipe.Counters().Reordered
 }
 
-// same reports whether d is the packet as it came. A Pipe changes no byte in
-// place, so the payload's own place in memory says that it is untouched.
-func (p *Impairer) same(d *link.Datagram) bool {
+// unchanged reports whether d is the received packet. A Pipe never changes
+// bytes in place, so comparing the payload's address suffices.
+func (p *Impairer) unchanged(d *link.Datagram) bool {
 	a, b := d.Payload, p.data.Payload
 	return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b) &&
 		d.TClass == p.data.TClass && d.HopLimit == p.data.HopLimit && d.IPID == p.data.IPID && d.FlowLabel == p.data.FlowLabel
 }
 
-func (p *Impairer) emit(e *envelope, o *impair.Outcome, emit uswitch.Emit) {
+func (p *Impairer) emit(e *frameTemplate, o *impair.Outcome, emit uswitch.Emit) {
 	p.frame = e.appendFrame(p.frame[:0], &o.Datagram)
 	emit(o.Delay, uswitch.Frame{Bytes: p.frame, ChecksumPartial: e.partial})
 }
 
 func (p *Impairer) emitHeld(slot uint32, o *impair.Outcome, emit uswitch.Emit) {
-	if e := p.held.open(slot); e != nil {
+	if e := p.held.get(slot); e != nil {
 		p.emit(e, o, emit)
 	}
 }
@@ -166,14 +166,14 @@ func (p *Impairer) NextTimer() time.Duration {
 
 // HandleTimer implements uswitch.FrameHandler.
 func (p *Impairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
-	if p.explains {
+	if p.explainEnabled {
 		p.before = p.pipe.Counters()
 	}
 	p.out = p.pipe.HandleTimer(p.time(now), p.out[:0])
 	for i := range p.out {
 		p.emitHeld(p.out[i].Datagram.FlowLabel>>slotShift, &p.out[i], emit)
 	}
-	p.held.settle(0, false, p.pipe.NextTimer() == mono.Never)
+	p.held.release(0, false, p.pipe.NextTimer() == mono.Never)
 }
 
 func (p *Impairer) time(now time.Duration) mono.Time { return mono.Time(now - p.start) }

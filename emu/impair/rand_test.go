@@ -8,9 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// What a seed and a name lead to is the same on every machine and for ever:
-// recorded runs depend on it.
-func TestStreamIsPinned(t *testing.T) {
+// The stream of a seed and a name never changes: recorded runs depend on it.
+func TestNewRandIsStable(t *testing.T) {
 	r := NewRand(7, "rail0/host0/rdma0/up/0/loss")
 	if got := []uint64{r.Uint64(), r.Uint64()}; !slices.Equal(got, []uint64{0xf81d901fbc44f0ca, 0x3ebace2a64de36f7}) {
 		t.Errorf("%#x", got)
@@ -23,7 +22,7 @@ func TestStreamIsPinned(t *testing.T) {
 	}
 }
 
-// lossesOf offers n packets and returns which were lost.
+// lossesOf applies a Pipe to n packets and returns which were dropped.
 func lossesOf(p *Pipe, n int) (lost []int) {
 	for i := range n {
 		if len(p.Apply(mono.Time(i), &link.Datagram{Payload: []byte{1, 2, 3}}, nil)) == 0 {
@@ -33,9 +32,8 @@ func lossesOf(p *Pipe, n int) (lost []int) {
 	return lost
 }
 
-// A Spec that is put back goes on where its stream was: the whole is as if it
-// had only been away.
-func TestSetSpecsGoesOn(t *testing.T) {
+// A Spec that is set again continues its random stream.
+func TestSetSpecsContinuesStreams(t *testing.T) {
 	spec := []Spec{{LossPPM: 300_000}}
 	cfg := Config{Specs: spec, Events: []Event{{Match: Match{Nth: new(uint64(120))}, Action: Action{Kind: Truncate, Bytes: 1}}}}
 	whole, _ := NewPipe(cfg, nil, RandSources(1, "x"))

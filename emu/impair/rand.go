@@ -6,18 +6,17 @@ import (
 	"math/rand/v2"
 )
 
-// Stream returns the random stream of that name. It follows from the seed and
-// the name alone. A simulated world and a switch on real sockets that name their
-// streams alike have the same in store for the same packets.
+// NewRand returns the random stream of that name, which depends only on the
+// seed and the name. The simulation and the user-space switch use the same
+// names, so that the same packets meet the same decisions.
 func NewRand(seed uint64, name string) *rand.Rand {
 	key := binary.BigEndian.AppendUint64(nil, seed)
 	sum := sha256.Sum256(append(key, name...))
 	return rand.New(rand.NewPCG(binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])))
 }
 
-// Streams returns what NewPipe takes its random numbers from, for one direction
-// of one port: the stream of each kind of impairment is named after both, as
-// package sim names it with place "net/port/up" or "net/port/down".
+// RandSources returns the source argument of NewPipe for one direction of one
+// port. Package sim uses the places "net/port/up" and "net/port/down".
 func RandSources(seed uint64, place string) func(kind string) Source {
 	return func(kind string) Source { return NewRand(seed, place+"/"+kind) }
 }

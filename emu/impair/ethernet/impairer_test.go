@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-func TestDatagramIsReadFromItsFrame(t *testing.T) {
+func TestDatagramMatchesFrame(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		want := datagram(v6, []byte("payload"))
 		padded := append(frameOf(t, want), make([]byte, 20)...)
@@ -33,7 +33,7 @@ func TestDatagramIsReadFromItsFrame(t *testing.T) {
 	}
 }
 
-// states are the conditions that a checksum can be in.
+// states are the possible states of a checksum.
 func states(t *testing.T, d link.Datagram) map[string]uswitch.Frame {
 	whole := frameOf(t, d)
 	none := bytes.Clone(whole)
@@ -45,13 +45,13 @@ func states(t *testing.T, d link.Datagram) map[string]uswitch.Frame {
 	}
 }
 
-func TestChangedFramesHaveRightHeaders(t *testing.T) {
+func TestChangedFramesHaveValidHeaders(t *testing.T) {
 	payload := bytes.Repeat([]byte("0123456789"), 30)
 	for _, v6 := range []bool{false, true} {
 		for _, tc := range []struct {
 			name   string
 			spec   impair.Spec
-			change func(before, after link.Datagram) bool // as it must be
+			change func(before, after link.Datagram) bool // expected change
 		}{
 			{"corrupt", impair.Spec{CorruptPPM: impair.PPM}, func(b, a link.Datagram) bool {
 				flipped := 0
@@ -99,7 +99,7 @@ func TestChangedFramesHaveRightHeaders(t *testing.T) {
 	}
 }
 
-func TestUntouchedFramesAreTheSameBytes(t *testing.T) {
+func TestUnchangedFramesAreNotCopied(t *testing.T) {
 	p := specPath(t, impair.Spec{Delay: 5, DuplicatePPM: impair.PPM, DuplicateDelay: 2})
 	f := uswitch.Frame{Bytes: append(frameOf(t, datagram(true, []byte("x"))), 0, 0, 0)}
 	n := 0
@@ -114,7 +114,7 @@ func TestUntouchedFramesAreTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestWhatHostsNeedAlwaysPasses(t *testing.T) {
+func TestDiscoveryFramesAlwaysPass(t *testing.T) {
 	ndp := func(typ uint8) []byte {
 		d := datagram(true, make([]byte, 20))
 		return build(t, d, &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(typ, 0)})
@@ -158,7 +158,7 @@ func segment(t *testing.T, payload []byte, fin bool) []byte {
 	})
 }
 
-func TestTCPIsDamagedInItsDataOnly(t *testing.T) {
+func TestTCPCorruptionAffectsDataOnly(t *testing.T) {
 	payload := bytes.Repeat([]byte("abc"), 10)
 	const front = 14 + 40 + 32
 	p := specPath(t, impair.Spec{CorruptPPM: impair.PPM})
@@ -196,7 +196,7 @@ func TestTCPIsDamagedInItsDataOnly(t *testing.T) {
 	}
 }
 
-func TestTCPCutShortIsAnEarlierPartOfTheStream(t *testing.T) {
+func TestTruncatedTCPSegmentIsPrefix(t *testing.T) {
 	payload := bytes.Repeat([]byte("abcd"), 100)
 	p := specPath(t, impair.Spec{TruncatePPM: impair.PPM})
 	shortest := len(payload)
@@ -217,21 +217,21 @@ func TestTCPCutShortIsAnEarlierPartOfTheStream(t *testing.T) {
 	}
 }
 
-func TestOtherProtocolsAreDamagedAsTheyAre(t *testing.T) {
+func TestOtherProtocolsKeepStaleChecksum(t *testing.T) {
 	ping := build(t, datagram(false, bytes.Repeat([]byte{1}, 100)), &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(8, 0)})
 	out := collect(specPath(t, impair.Spec{CorruptPPM: impair.PPM}), 0, uswitch.Frame{Bytes: ping})
 	if len(out) != 1 || len(out[0].Bytes) != len(ping) || bytes.Equal(out[0].Bytes, ping) || verify(out[0].Frame) == nil {
 		t.Errorf("%d frames; its checksum must be wrong", len(out))
 	}
 	fragment := frameOf(t, datagram(false, bytes.Repeat([]byte{1}, 100)))
-	fragment[14+6] |= 0x20 // more to come
+	fragment[14+6] |= 0x20 // more fragments
 	out = collect(specPath(t, impair.Spec{MarkPPM: impair.PPM, TruncatePPM: impair.PPM}), 0, uswitch.Frame{Bytes: fragment})
 	if len(out) != 1 || len(out[0].Bytes) >= len(fragment) || out[0].Bytes[15]&3 != link.CE {
 		t.Errorf("fragment: %+v", out)
 	}
 }
 
-func TestRateCountsWholePackets(t *testing.T) {
+func TestRateCountsIPBytes(t *testing.T) {
 	for name, b := range map[string][]byte{"TCP": segment(t, make([]byte, 100), false), "UDP": frameOf(t, datagram(true, make([]byte, 100)))} {
 		p := specPath(t, impair.Spec{RateBps: 8e9}) // a byte a nanosecond
 		if out := collect(p, 0, uswitch.Frame{Bytes: b}); out[0].after != time.Duration(len(b)-14) {
@@ -240,7 +240,7 @@ func TestRateCountsWholePackets(t *testing.T) {
 	}
 }
 
-func TestSpecsCountFromStart(t *testing.T) {
+func TestSpecTimesCountFromStart(t *testing.T) {
 	p, err := NewImpairer(impair.Config{Specs: []impair.Spec{{LossPPM: impair.PPM, Until: 100}}},
 		Options{Start: 1000, Source: Sources(1, "n", "p", Up)})
 	must(t, err)
@@ -251,7 +251,7 @@ func TestSpecsCountFromStart(t *testing.T) {
 	}
 }
 
-func TestMistakesInAConfigurationAreNamed(t *testing.T) {
+func TestInvalidConfigIsRejected(t *testing.T) {
 	_, err := NewImpairer(impair.Config{Specs: []impair.Spec{{Delay: -1}}}, Options{})
 	if err == nil {
 		t.Error("a negative delay was taken")
@@ -262,7 +262,7 @@ func TestMistakesInAConfigurationAreNamed(t *testing.T) {
 	}
 }
 
-func TestPathDoesNotAllocate(t *testing.T) {
+func TestImpairerDoesNotAllocate(t *testing.T) {
 	p := specPath(t, impair.Spec{LossPPM: 10_000, DuplicatePPM: 100_000, CorruptPPM: 100_000, MarkPPM: 100_000, RateBps: 1e9})
 	f := uswitch.Frame{Bytes: partial(t, frameOf(t, datagram(true, make([]byte, 4096)))), ChecksumPartial: true}
 	emit := func(time.Duration, uswitch.Frame) {}
@@ -276,7 +276,7 @@ func TestPathDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func BenchmarkPath(b *testing.B) {
+func BenchmarkImpairer(b *testing.B) {
 	for name, spec := range map[string]impair.Spec{
 		"loss": {LossPPM: 10_000}, "corrupt": {CorruptPPM: impair.PPM}, "mark": {MarkPPM: impair.PPM},
 	} {
