@@ -77,7 +77,7 @@ func TestFabricCloseDeletesRDMALink(t *testing.T) {
 			check(t, f.Close())
 			check(t, err)
 			if !shared {
-				t.Skip("RDMA devices are private to namespaces here (rdma system set netns shared): nobody is left to see it go")
+				t.Skip("RDMA devices are private to namespaces here (rdma system set netns shared): the deletion cannot be observed")
 			}
 			eventually(t, name+" is gone with the fabric", func() bool { return !hasRDMADevice(t, witness, name) })
 		})

@@ -49,7 +49,7 @@ func TestUserCablesEndInCore(t *testing.T) {
 	a, b := socket(t, f, "host0", 0, false, testPort), socket(t, f, "host1", 0, false, testPort)
 	send(t, a, addrOf(f, "host1", 0, false), "lost")
 	if got := pending(t, b, quietFor); got != nil {
-		t.Fatalf("over a cable that nobody joined came %q", got)
+		t.Fatalf("an unconnected user-space cable delivered %q", got)
 	}
 	joinInCore(t, f, "join", cables[0].A, cables[0].B)
 	everyPairElse(t, f, false, a, b)

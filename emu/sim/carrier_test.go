@@ -119,7 +119,7 @@ func TestPartitionBlocksAndHealRestores(t *testing.T) {
 	}
 	check("whole", all)
 	n.Partition([]*Port{h[0].Port, h[1].Port}, []*Port{h[2].Port})
-	check("divided, the rest a group of its own", "1/0//4/3")
+	check("partitioned, the rest in another group", "1/0//4/3")
 	n.Partition([]*Port{h[0].Port})
 	check("divided anew", "/234/134/124/123")
 	n.Heal()

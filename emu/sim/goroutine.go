@@ -17,9 +17,9 @@ type WrongGoroutineError struct {
 }
 
 func (e *WrongGoroutineError) Error() string {
-	return fmt.Sprintf("%s, called at %s, belongs to a simulated world, and the caller is a goroutine that was started at %s: "+
-		"in a simulated world one program runs at a time, in the goroutine that it was called in. "+
-		"Call it from the program itself (without go), start a program of its own for it (sim.World.Go, or one more rank), "+
+	return fmt.Sprintf("%s, called at %s, belongs to a simulated world, but its caller is a goroutine started at %s: "+
+		"a simulated world runs one program at a time, in its own goroutine. "+
+		"Call it from the program itself (without go), start another program for it (sim.World.Go, or one more rank), "+
 		"or run in network namespaces (--on netns), where goroutines are allowed", e.Call, e.CallSite, e.StartSite)
 }
 

@@ -49,12 +49,12 @@ func TestExactEventsDropDuplicateAndDelay(t *testing.T) {
 		want []uint32
 		at   []mono.Time
 	}{
-		"drop the second PSN 7":      {event(5, 7, 2, impair.Action{Kind: impair.Drop}), []uint32{7, 8, 9, 7}, []mono.Time{0, 1, 3, 4}},
-		"another flow is untouched":  {event(6, 7, 2, impair.Action{Kind: impair.Drop}), []uint32{7, 8, 7, 9, 7}, []mono.Time{0, 1, 2, 3, 4}},
-		"duplicate PSN 8 later":      {event(5, 8, 1, impair.Action{Kind: impair.Duplicate, Delay: 1500}), []uint32{7, 8, 7, 8, 9, 7}, []mono.Time{0, 1, 2, 2, 3, 4}},
-		"delay PSN 8":                {event(5, 8, 1, impair.Action{Kind: impair.Delay, Delay: 5000}), []uint32{7, 7, 9, 7, 8}, []mono.Time{0, 2, 3, 4, 6}},
-		"reorder PSN 8":              {event(5, 8, 1, impair.Action{Kind: impair.Reorder, Delay: time.Second}), []uint32{7, 7, 8, 9, 7}, []mono.Time{0, 2, 2, 3, 4}},
-		"reorder with nobody behind": {event(5, 7, 3, impair.Action{Kind: impair.Reorder, Delay: 10_000}), []uint32{7, 8, 7, 9, 7}, []mono.Time{0, 1, 2, 3, 14}},
+		"drop the second PSN 7":        {event(5, 7, 2, impair.Action{Kind: impair.Drop}), []uint32{7, 8, 9, 7}, []mono.Time{0, 1, 3, 4}},
+		"another flow is untouched":    {event(6, 7, 2, impair.Action{Kind: impair.Drop}), []uint32{7, 8, 7, 9, 7}, []mono.Time{0, 1, 2, 3, 4}},
+		"duplicate PSN 8 later":        {event(5, 8, 1, impair.Action{Kind: impair.Duplicate, Delay: 1500}), []uint32{7, 8, 7, 8, 9, 7}, []mono.Time{0, 1, 2, 2, 3, 4}},
+		"delay PSN 8":                  {event(5, 8, 1, impair.Action{Kind: impair.Delay, Delay: 5000}), []uint32{7, 7, 9, 7, 8}, []mono.Time{0, 2, 3, 4, 6}},
+		"reorder PSN 8":                {event(5, 8, 1, impair.Action{Kind: impair.Reorder, Delay: time.Second}), []uint32{7, 7, 8, 9, 7}, []mono.Time{0, 2, 2, 3, 4}},
+		"reorder without later packet": {event(5, 7, 3, impair.Action{Kind: impair.Reorder, Delay: 10_000}), []uint32{7, 8, 7, 9, 7}, []mono.Time{0, 1, 2, 3, 14}},
 	} {
 		for _, where := range []string{"up", "down"} {
 			up, down := tc.cfg, impair.Config{}

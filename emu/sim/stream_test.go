@@ -175,7 +175,7 @@ func TestStreamBlocksWriterUntilPeerReads(t *testing.T) {
 	}
 	mustRun(t, s.w)
 	if n, _ := s.dialed.Write(0, []byte("x")); n != 0 {
-		t.Fatal("room although nobody read")
+		t.Fatal("window open although the peer has not read")
 	}
 	var at mono.Time
 	s.dialed.OnWritable(HandlerFunc(func(now mono.Time, _ uint64) { at = now }), 0)

@@ -94,7 +94,7 @@ func TestFatTreeDelaysAtEveryHop(t *testing.T) {
 		t.Errorf("hop limit %d, want three less than %d: a leaf, a spine and a leaf", hops, defaultHopLimit)
 	}
 	if hops := near.got[0].d.HopLimit; hops != defaultHopLimit {
-		t.Errorf("hop limit %d below the same leaf, where nobody routes", hops)
+		t.Errorf("hop limit %d under the same leaf, without a router", hops)
 	}
 }
 

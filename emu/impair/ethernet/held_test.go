@@ -117,7 +117,7 @@ func TestFilterDropsBetweenAddresses(t *testing.T) {
 		t.Errorf("%d blocked, timer %v", f.Blocked(), f.NextTimer())
 	}
 	if out := collect(NewFilter(nil, func(_, _ netip.Addr) bool { return false }), 0, uswitch.Frame{Bytes: arp}); len(out) != 1 {
-		t.Error("a filter of its own did not pass the frame")
+		t.Error("a filter without next did not pass the frame")
 	}
 }
 
