@@ -159,7 +159,7 @@ var (
 		n, err := in.On.Poll(wcs)
 		return polled{wcs[:max(0, min(n, len(wcs)))]}, err
 	})
-	callArm      = define("req_notify_cq", func(_ *session, in *armCQ) (none, error) { return none{}, in.On.Arm(in.SolicitedOnly) })
+	callArm      = define("req_notify_cq", func(_ *session, in *armCQ) (none, error) { return none{}, in.On.ReqNotify(in.SolicitedOnly) })
 	callDepth    = define("cq_depth", func(_ *session, in *on[verbs.CQ]) (depth, error) { return depth{in.On.Depth()}, nil })
 	callResize   = define("resize_cq", func(_ *session, in *resizeCQ) (none, error) { return none{}, in.On.Resize(in.Depth) })
 	callPostRecv = define("post_recv", func(_ *session, in *postRecvs) (posted, error) {
@@ -196,7 +196,7 @@ var (
 		return in.On.Resolve(in.Addr, in.Private, in.Timeout)
 	})
 	callNext = define("get_request", func(s *session, in *waitOn[verbs.Listener]) (peered, error) {
-		r, err := in.On.Next(in.Timeout)
+		r, err := in.On.GetRequest(in.Timeout)
 		return keep(s, in.On, r, err, func(h handle) peered { return peered{h, r.Remote(), r.Param()} })
 	})
 	callAccept = define("accept", func(s *session, in *acceptWith) (peered, error) {

@@ -288,7 +288,7 @@ func (q *fakeSRQ) Number() uint32    { return 77 }
 func (q *fakeQP) QPN() verbs.QPN     { return 0xabcdef }
 func (q *fakeQP) Type() verbs.QPType { return q.init.Type }
 func (q *fakeCQ) Depth() int         { return int(q.depth.Load()) }
-func (q *fakeCQ) Arm(bool) error {
+func (q *fakeCQ) ReqNotify(bool) error {
 	select {
 	case q.dev.cqs <- q:
 	default:
@@ -373,7 +373,7 @@ func (m fakeCM) Resolve(_ netip.AddrPort, private []byte, _ time.Duration) (verb
 }
 
 func (l *fakeListener) Addr() netip.AddrPort { return l.addr }
-func (l *fakeListener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
+func (l *fakeListener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	if timeout == time.Hour {
 		return &fakeConn{l.dev, verbs.ConnParam{PrivateData: []byte("hello")}}, nil
 	}

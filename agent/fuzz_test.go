@@ -33,7 +33,7 @@ func said(tb testing.TB) (frames [][]byte) {
 	pd := must[verbs.PD](tb)(dev.AllocPD())
 	ch := must[verbs.CompChannel](tb)(dev.CreateCompChannel())
 	cq := must[verbs.CQ](tb)(dev.CreateCQ(verbs.CQInit{Depth: 1, Channel: ch}))
-	cq.Arm(true)                  // so
+	cq.ReqNotify(true)            // so
 	cq.Poll(make([]verbs.WC, 10)) // so
 	ch.Wait(0)                    // so
 	x := must[verbs.XRCD](tb)(dev.OpenXRCD())
@@ -50,7 +50,7 @@ func said(tb testing.TB) (frames [][]byte) {
 	qp.Modify(verbs.QPAttr{}, 1)                                                                                                       // so
 	cm := must[verbs.CM](tb)(dev.CM())
 	l := must[verbs.Listener](tb)(cm.Listen(netip.MustParseAddrPort("10.0.0.1:1"), 1, 1))
-	req := must[verbs.ConnRequest](tb)(l.Next(time.Hour))
+	req := must[verbs.ConnRequest](tb)(l.GetRequest(time.Hour))
 	conn := must[verbs.Conn](tb)(req.Accept(qp, verbs.ConnParam{PrivateData: []byte("hi")}, 0))
 	conn.Disconnect()                                                 // so
 	c.SetAddress("fake0", netip.MustParsePrefix("10.0.0.1/24"), true) // so

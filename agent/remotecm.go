@@ -43,7 +43,7 @@ type remoteListener struct {
 
 func (l *remoteListener) Addr() netip.AddrPort { return l.addr }
 
-func (l *remoteListener) Next(timeout time.Duration) (req verbs.ConnRequest, err error) {
+func (l *remoteListener) GetRequest(timeout time.Duration) (req verbs.ConnRequest, err error) {
 	_, err = callNext.callThen(l.c, waitOn[verbs.Listener]{l, timeout}, func(out *peered) {
 		req = &remoteRequest{ref{l.c, out.Handle}, *out}
 	})

@@ -34,7 +34,7 @@ func (q *remoteCQ) Poll(into []verbs.WC) (n int, err error) {
 	}
 }
 
-func (q *remoteCQ) Arm(solicitedOnly bool) error {
+func (q *remoteCQ) ReqNotify(solicitedOnly bool) error {
 	_, err := callArm.call(q.c, armCQ{q, solicitedOnly})
 	return err
 }

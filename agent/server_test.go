@@ -154,7 +154,7 @@ func populate(t *testing.T, dev verbs.Context) (waits []chan error) {
 	for _, wait := range []func() error{
 		func() error { _, err := dev.WaitAsync(verbs.Forever); return err },
 		func() error { _, err := ch.Wait(verbs.Forever); return err },
-		func() error { _, err := l.Next(verbs.Forever); return err },
+		func() error { _, err := l.GetRequest(verbs.Forever); return err },
 		func() error { return conn.WaitDisconnect(verbs.Forever) },
 	} {
 		done := make(chan error, 1)

@@ -123,7 +123,7 @@ func testConnections(t *testing.T, dev verbs.Context, qp verbs.QP, fake *fakeDev
 	if l.Addr() != at {
 		t.Errorf("listens at %v", l.Addr())
 	}
-	req := must[verbs.ConnRequest](t)(l.Next(time.Hour))
+	req := must[verbs.ConnRequest](t)(l.GetRequest(time.Hour))
 	param := verbs.ConnParam{PrivateData: []byte{1}, ResponderResources: 2, FlowControl: true}
 	if string(req.Param().PrivateData) != "hello" || req.Remote().Port() != 9 {
 		t.Errorf("%+v from %v", req.Param(), req.Remote())
@@ -200,7 +200,7 @@ func TestEventsNameTheProgramsObjects(t *testing.T) {
 	ch := must[verbs.CompChannel](t)(dev.CreateCompChannel())
 	one, two := must[verbs.CQ](t)(dev.CreateCQ(verbs.CQInit{Channel: ch})), must[verbs.CQ](t)(dev.CreateCQ(verbs.CQInit{Channel: ch}))
 	for _, want := range []verbs.CQ{two, one} {
-		if err := want.Arm(false); err != nil {
+		if err := want.ReqNotify(false); err != nil {
 			t.Fatal(err)
 		}
 		if got := must[verbs.CQ](t)(ch.Wait(30 * time.Second)); got != want {

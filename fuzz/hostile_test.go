@@ -208,7 +208,7 @@ func (s *siege) call() {
 		}
 		q := s.victims[1].queue(verbs.QPTypeRC, false)
 		q.knows(s.victims[0])
-		if req, err := l.Next(50 * time.Millisecond); err == nil {
+		if req, err := l.GetRequest(50 * time.Millisecond); err == nil {
 			if conn, err := req.Accept(q.qp, param, 50*time.Millisecond); err == nil {
 				q.work(3)
 				_ = conn.WaitDisconnect(50 * time.Millisecond)

@@ -242,9 +242,9 @@ func (m *machine) armCQ(t *rapid.T) {
 	if o.channel != nil && o.channel.gone {
 		want = want.and(may)
 	}
-	err := o.Arm(rapid.Bool().Draw(t, "solicited only"))
-	m.check(t, "CQ.Arm", want, err)
-	m.gone(t, "CQ.Arm", o.gone && o.channel != nil, err)
+	err := o.ReqNotify(rapid.Bool().Draw(t, "solicited only"))
+	m.check(t, "CQ.ReqNotify", want, err)
+	m.gone(t, "CQ.ReqNotify", o.gone && o.channel != nil, err)
 	if err == nil {
 		o.armed++
 	}

@@ -98,7 +98,7 @@ func (a *assault) serve(p *sim.Proc) error {
 		return err
 	}
 	for n := 0; ; n++ {
-		req, err := l.Next(verbs.Forever)
+		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
 			return ignoreClosed(err)
 		}

@@ -129,7 +129,7 @@ func (c *conn) call(to netip.AddrPort) error {
 // answer accepts as many calls as there are queue pairs.
 func (c *conn) answer() error {
 	for range c.qps {
-		r, err := c.listener.Next(patience)
+		r, err := c.listener.GetRequest(patience)
 		if err != nil {
 			return err
 		}

@@ -173,7 +173,7 @@ func (p *player) await() error {
 			}
 			continue
 		}
-		if err := p.recvs.Arm(false); err != nil {
+		if err := p.recvs.ReqNotify(false); err != nil {
 			return err
 		}
 		// One may have come before the queue was armed.

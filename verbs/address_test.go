@@ -84,7 +84,7 @@ func area(t *testing.T, s string) []byte {
 	return b
 }
 
-func TestReplyAH(t *testing.T) {
+func TestInitAHFromWC(t *testing.T) {
 	wc := WC{Flags: WCWithGRH, SL: 3}
 	v4 := AHAttr{Port: 1, SL: 3, GRH: GRH{DGID: GIDFrom(netip.MustParseAddr("10.77.0.1")), SGIDIndex: 2, HopLimit: 64}}
 	v6 := AHAttr{Port: 1, SL: 3, GRH: GRH{DGID: GIDFrom(netip.MustParseAddr("fd77::1")), SGIDIndex: 2, HopLimit: 64, FlowLabel: 0x7b520}}
@@ -110,7 +110,7 @@ func TestReplyAH(t *testing.T) {
 			if tc.spoil != nil {
 				tc.spoil(b)
 			}
-			got, err := ReplyAH(1, 2, &wc, append(b, "payload"...))
+			got, err := InitAHFromWC(1, 2, &wc, append(b, "payload"...))
 			if err != nil || got != tc.want {
 				t.Errorf("got %+v, %v\nwant %+v", got, err, tc.want)
 			}
@@ -120,7 +120,7 @@ func TestReplyAH(t *testing.T) {
 
 // An IPv6 header whose addresses happen to resemble an IPv4 header stays IPv6
 // unless the resemblance is perfect.
-func TestReplyAHTellsIPv6FromAlmostIPv4(t *testing.T) {
+func TestInitAHFromWCTellsIPv6FromAlmostIPv4(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		spoil func(h []byte) // the twenty bytes, a valid IPv4 header
@@ -135,7 +135,7 @@ func TestReplyAHTellsIPv6FromAlmostIPv4(t *testing.T) {
 		b := area(t, areaIPv6)
 		copy(b[20:], area(t, areaIPv4)[20:])
 		tc.spoil(b[20:])
-		got, err := ReplyAH(1, 0, &WC{Flags: WCWithGRH}, b)
+		got, err := InitAHFromWC(1, 0, &WC{Flags: WCWithGRH}, b)
 		if err != nil || got.GRH.DGID.Addr().Is4() != tc.v4 {
 			t.Errorf("%s: got %v, %v; want IPv4 %v", tc.name, got.GRH.DGID, err, tc.v4)
 		}
@@ -147,7 +147,7 @@ func with(a AHAttr, tclass uint8) AHAttr {
 	return a
 }
 
-func TestReplyAHRefusesWhatHoldsNoHeader(t *testing.T) {
+func TestInitAHFromWCRefusesWhatHoldsNoHeader(t *testing.T) {
 	ud := WC{Flags: WCWithGRH}
 	for _, tc := range []struct {
 		name string
@@ -160,7 +160,7 @@ func TestReplyAHRefusesWhatHoldsNoHeader(t *testing.T) {
 		{"empty", ud, nil, "0 bytes"},
 		{"zeros", ud, make([]byte, GRHLen), "neither IPv4 nor IPv6"},
 	} {
-		got, err := ReplyAH(1, 0, &tc.wc, tc.area)
+		got, err := InitAHFromWC(1, 0, &tc.wc, tc.area)
 		var op *OpError
 		if !errors.Is(err, ErrInvalid) || !errors.As(err, &op) || op.Op != "init_ah_from_wc" || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: error is %v", tc.name, err)

@@ -48,8 +48,8 @@ type CM interface {
 // Listener receives connection requests.
 type Listener interface {
 	Addr() netip.AddrPort
-	// Next returns the next request, or ErrTimeout.
-	Next(timeout time.Duration) (ConnRequest, error)
+	// GetRequest returns the next request, or ErrTimeout.
+	GetRequest(timeout time.Duration) (ConnRequest, error)
 	Close() error
 }
 

@@ -213,11 +213,11 @@ type AH interface {
 // buffer.
 const GRHLen = 40
 
-// ReplyAH returns the address to answer a received datagram to, from its
+// InitAHFromWC returns the address to answer a received datagram to, from its
 // completion and the first GRHLen bytes of its buffer. The area holds an IPv6
 // header, or an IPv4 header in its last twenty bytes. Nothing is said of the
 // first twenty then: they may look like IPv6.
-func ReplyAH(port uint8, sgidIndex uint8, wc *WC, area []byte) (AHAttr, error) {
+func InitAHFromWC(port uint8, sgidIndex uint8, wc *WC, area []byte) (AHAttr, error) {
 	if wc.Flags&WCWithGRH == 0 || len(area) < GRHLen {
 		return AHAttr{}, &OpError{Op: "init_ah_from_wc", Err: fmt.Errorf("%w: no global header in %d bytes", ErrInvalid, len(area))}
 	}

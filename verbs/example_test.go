@@ -134,7 +134,7 @@ func next(cq verbs.CQ, events verbs.CompChannel) ([]verbs.WC, error) {
 	if n, err := cq.Poll(wc); n > 0 || err != nil {
 		return wc[:n], err
 	}
-	if err := cq.Arm(false); err != nil {
+	if err := cq.ReqNotify(false); err != nil {
 		return nil, err
 	}
 	if n, err := cq.Poll(wc); n > 0 || err != nil {

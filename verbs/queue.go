@@ -12,10 +12,10 @@ type CQ interface {
 	// Poll moves up to len(into) completions into the slice, oldest first, and
 	// reports how many. It does not block and does not allocate.
 	Poll(into []WC) (int, error)
-	// Arm asks for one event at the next completion; with solicitedOnly, at the
+	// ReqNotify asks for one event at the next completion; with solicitedOnly, at the
 	// next that is solicited or in error. Arming for all overrides arming for
 	// solicited ones.
-	Arm(solicitedOnly bool) error
+	ReqNotify(solicitedOnly bool) error
 	Depth() int
 	Resize(depth int) error
 	Close() error

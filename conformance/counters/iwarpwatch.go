@@ -86,7 +86,7 @@ func (h *iwarpHost) dial(s *iwarpStream, answer func(verbs.ConnRequest) error) {
 	l, err := cm.Listen(netip.AddrPortFrom(h.Local[0], 0), verbs.PortSpaceTCP, 1)
 	h.Do("a listener", err)
 	program := h.Go("program", func() error {
-		r, err := l.Next(h.Patience())
+		r, err := l.GetRequest(h.Patience())
 		if err != nil {
 			return err
 		}

@@ -206,7 +206,7 @@ var addressCases = []conformance.Case{
 				wc := p.gets(uint64(i+1), data(8))
 				p.Check(uint32(wc.SrcQP) == from.qpn, fmt.Sprintf("the source %#x", from.qpn), "%#x", uint32(wc.SrcQP))
 				area := p.own.Buf[i*p.recvLen:][:areaLen]
-				attr, err := verbs.ReplyAH(1, 0, &wc, area)
+				attr, err := verbs.InitAHFromWC(1, 0, &wc, area)
 				p.Check(err == nil, "an address area that can be answered", "%v: % x", err, area)
 				from.ah = p.handle(attr)
 				p.Post(p.qp, from.sendWR(uint64(i), 0, 8))

@@ -89,7 +89,7 @@ func datagram(x *exchange) error {
 		return err
 	}
 	area := x.dst.area()[:verbs.GRHLen]
-	reply, err := verbs.ReplyAH(1, 0, &verbs.WC{Flags: verbs.WCWithGRH}, area)
+	reply, err := verbs.InitAHFromWC(1, 0, &verbs.WC{Flags: verbs.WCWithGRH}, area)
 	if err != nil {
 		return x.far.fault("find the header of a datagram", err)
 	}

@@ -121,7 +121,7 @@ func (l *link) manage() error {
 }
 
 func (p *port) accept(listener verbs.Listener, param verbs.ConnParam) error {
-	req, err := listener.Next(p.patience)
+	req, err := listener.GetRequest(p.patience)
 	if err != nil {
 		return p.fault("get a request for a connection", err)
 	}

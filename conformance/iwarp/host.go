@@ -154,7 +154,7 @@ func (h *host) knock(l verbs.Listener, octets []byte) *conn {
 // unasked ends the case if the device's program has been given a request by now. See
 // to it that the device has had its time: wait for the end of the stream first.
 func (h *host) unasked(l verbs.Listener) {
-	_, err := l.Next(soon)
+	_, err := l.GetRequest(soon)
 	h.Check(err != nil, "no request for the program", "one")
 	h.Check(errors.Is(err, verbs.ErrTimeout), "a listener that goes on", "%v", err)
 }

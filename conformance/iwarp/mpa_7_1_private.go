@@ -135,7 +135,7 @@ var mpaPrivateCases = []conformance.Case{
 		Run: onHost(func(h *host) {
 			l := h.serve()
 			c := h.knock(l, plain().Private(data(64)).PrivateLength(8).Append(nil))
-			r, err := l.Next(atOnce)
+			r, err := l.GetRequest(atOnce)
 			if err == nil {
 				h.shown(r.Param().PrivateData, data(8))
 				h.Do("a request that can be rejected", ignoreEnded(r.Reject(nil)))

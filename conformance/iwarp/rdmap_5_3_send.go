@@ -20,7 +20,7 @@ func (h *host) notified() verbs.CompChannel {
 }
 
 // armed has the completion queue raise an event at what is solicited.
-func (h *host) armed() { h.Do("a completion queue that can be armed", h.CQ.Arm(true)) }
+func (h *host) armed() { h.Do("a completion queue that can be armed", h.CQ.ReqNotify(true)) }
 
 // eventful ends the case unless there is an event.
 func (h *host) eventful(ch verbs.CompChannel) {

@@ -54,7 +54,7 @@ func (h *host) listening(s setup) *start {
 	st := &start{conn: h.queuePair(&s), setup: s, listener: h.serve()}
 	h.accepting = append(h.accepting, st)
 	st.task = h.Go("accept", func() error {
-		r, err := st.listener.Next(programPatience)
+		r, err := st.listener.GetRequest(programPatience)
 		if err != nil {
 			return err
 		}

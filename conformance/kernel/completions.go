@@ -40,7 +40,7 @@ func newCompletions(dev verbs.Context, depth int, events bool) (*completions, er
 		return nil, errors.Join(err, c.close())
 	}
 	if events {
-		err = c.cq.Arm(false)
+		err = c.cq.ReqNotify(false)
 	}
 	return c, err
 }
@@ -91,7 +91,7 @@ func (c *completions) sleep(ctx context.Context) error {
 		case err == nil && cq != c.cq:
 			return errors.New("an event for another completion queue")
 		case err == nil:
-			return c.cq.Arm(false)
+			return c.cq.ReqNotify(false)
 		case !errors.Is(err, verbs.ErrTimeout):
 			return err
 		case ctx.Err() == nil:

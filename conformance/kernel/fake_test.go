@@ -150,7 +150,7 @@ type fakeCQ struct {
 func (c *fakeCQ) Depth() int       { return c.depth }
 func (c *fakeCQ) Resize(int) error { return verbs.ErrNotSupported }
 
-func (c *fakeCQ) Arm(bool) error {
+func (c *fakeCQ) ReqNotify(bool) error {
 	c.d.f.mu.Lock()
 	defer c.d.f.mu.Unlock()
 	c.armed = true

@@ -233,7 +233,7 @@ type fakeListener struct {
 }
 
 func (l *fakeListener) Addr() netip.AddrPort { return l.addr }
-func (l *fakeListener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
+func (l *fakeListener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	select {
 	case r := <-l.requests:
 		return r, nil

@@ -138,7 +138,7 @@ func (l *player) receive(lane *lane, wc *verbs.WC) error {
 
 // checkSender checks what a datagram's completion and header say of its sender.
 func (l *player) checkSender(lane *lane, wc *verbs.WC, head []byte) error {
-	reply, err := verbs.ReplyAH(devicePort, uint8(l.gidIndex), wc, head)
+	reply, err := verbs.InitAHFromWC(devicePort, uint8(l.gidIndex), wc, head)
 	if err != nil {
 		return err
 	}

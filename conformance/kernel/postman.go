@@ -154,7 +154,7 @@ func (p *postman) open(wc *verbs.WC) error {
 	if int(wc.ByteLen) != len(slot) {
 		return fmt.Errorf("%d bytes, want %d", wc.ByteLen, len(slot))
 	}
-	from, err := verbs.ReplyAH(devicePort, uint8(p.gidIndex), wc, area)
+	from, err := verbs.InitAHFromWC(devicePort, uint8(p.gidIndex), wc, area)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (p *postman) open(wc *verbs.WC) error {
 // the start, which begins with the header that our datagram arrived with.
 func (p *postman) checkReply(body []byte) error {
 	header, data := body[:verbs.GRHLen], body[verbs.GRHLen:]
-	seen, err := verbs.ReplyAH(devicePort, 0, &verbs.WC{Flags: verbs.WCWithGRH}, header)
+	seen, err := verbs.InitAHFromWC(devicePort, 0, &verbs.WC{Flags: verbs.WCWithGRH}, header)
 	if err != nil {
 		return fmt.Errorf("the header that our datagram had there: %w", err)
 	}

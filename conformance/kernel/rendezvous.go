@@ -98,7 +98,7 @@ func listen(cm verbs.CM, addr netip.AddrPort, space verbs.PortSpace, backlog int
 // nextRequest waits for a client, or for the end of ctx.
 func nextRequest(ctx context.Context, listener verbs.Listener) (verbs.ConnRequest, error) {
 	for {
-		request, err := listener.Next(eventSlice)
+		request, err := listener.GetRequest(eventSlice)
 		if !errors.Is(err, verbs.ErrTimeout) {
 			return request, err
 		}

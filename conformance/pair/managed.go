@@ -20,7 +20,7 @@ func managed(near, far *End) {
 			near.Do("a connection", err)
 		})
 	})
-	req, err := listener.Next(far.Patience())
+	req, err := listener.GetRequest(far.Patience())
 	far.Do("a request for a connection", err)
 	_, err = req.Accept(far.QP, param, far.Patience())
 	far.Do("a connection that can be accepted", err)

@@ -111,15 +111,15 @@ var bthBitCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			channel := p.eventChannel()
 			c := p.connect(setup{receives: 3, recvLen: 2048})
-			p.Do("a queue that is armed", p.CQ.Arm(true))
+			p.Do("a queue that is armed", p.CQ.ReqNotify(true))
 			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq().SE())
 			c.hasEvent(channel)
 			c.Received(1, 16)
-			p.Do("a queue that is armed", p.CQ.Arm(true))
+			p.Do("a queue that is armed", p.CQ.ReqNotify(true))
 			c.send(ib.SendFirst(c.psn(1), data(1024)), ib.SendLast(c.psn(2), data(16)).AckReq().SE())
 			c.hasEvent(channel)
 			c.Received(2, 1040)
-			p.Do("a queue that is armed", p.CQ.Arm(true))
+			p.Do("a queue that is armed", p.CQ.ReqNotify(true))
 			c.send(ib.WriteOnlyImm(c.psn(3), c.at(0, 16), 7, data(16)).AckReq().SE())
 			c.hasEvent(channel)
 			c.Received(3, 16)
@@ -136,7 +136,7 @@ var bthBitCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			channel := p.eventChannel()
 			c := p.connect(setup{receives: 2})
-			p.Do("a queue that is armed", p.CQ.Arm(true))
+			p.Do("a queue that is armed", p.CQ.ReqNotify(true))
 			c.accepts(0)
 			c.settle()
 			if _, err := channel.Wait(0); !errors.Is(err, verbs.ErrTimeout) {

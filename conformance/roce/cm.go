@@ -105,7 +105,7 @@ func (p *port) cmAccept(l verbs.Listener) *cmAccepting {
 	a := &cmAccepting{conn: p.cmQP()}
 	a.task = p.Go("accept", func() error {
 		defer a.over.Store(true)
-		req, err := l.Next(verbs.Forever)
+		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
 			return err
 		}

@@ -55,7 +55,7 @@ var cmConnectCases = []conformance.Case{
 			k.isMade("an RTU")
 			p.put(req)
 			k.repeatsItself()
-			if second, err := l.Next(cmMoment(p)); err == nil {
+			if second, err := l.GetRequest(cmMoment(p)); err == nil {
 				p.Fail("one request for the program", "a second one from %v", second.Remote())
 			} else if !errors.Is(err, verbs.ErrTimeout) {
 				p.Do("a listener", err)

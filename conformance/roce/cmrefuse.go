@@ -59,7 +59,7 @@ var cmRefuseCases = []conformance.Case{
 			const comm = 0x0a0b0c0d
 			l := p.cmListen(verbs.PortSpaceTCP)
 			program := p.Go("refuse", func() error {
-				req, err := l.Next(verbs.Forever)
+				req, err := l.GetRequest(verbs.Forever)
 				if err == nil {
 					err = req.Reject([]byte("not today"))
 				}
@@ -118,7 +118,7 @@ var cmRefuseCases = []conformance.Case{
 				p.put(ib.CM(uint64(comm), req))
 				p.cmExpect(ib.REJ{RemoteCommID: &comm, About: new(uint8(ib.AboutREQ))})
 			}
-			if req, err := l.Next(cmMoment(p)); !errors.Is(err, verbs.ErrTimeout) {
+			if req, err := l.GetRequest(cmMoment(p)); !errors.Is(err, verbs.ErrTimeout) {
 				p.Do("a listener", err)
 				p.Fail("no request for the program", "one from %v", req.Remote())
 			}
@@ -140,7 +140,7 @@ var cmRefuseCases = []conformance.Case{
 			d := p.bthDatagrams(1)
 			p.Do("the Q_Key of rdma_cm", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
 			accept := p.Go("accept", func() error {
-				req, err := l.Next(verbs.Forever)
+				req, err := l.GetRequest(verbs.Forever)
 				if err == nil {
 					_, err = req.Accept(d.qp, verbs.ConnParam{}, p.Patience())
 				}
@@ -216,7 +216,7 @@ func (p *port) cmOddRequest(n uint32) ib.REQ {
 // cmRefuseAll has the program refuse all requests that wait.
 func (p *port) cmRefuseAll(l verbs.Listener) {
 	for {
-		req, err := l.Next(0)
+		req, err := l.GetRequest(0)
 		if errors.Is(err, verbs.ErrTimeout) {
 			return
 		}

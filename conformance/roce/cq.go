@@ -118,8 +118,8 @@ var cqCases = []conformance.Case{
 		Expects: "a refusal",
 		Mutants: []string{"ArmsWithoutChannel"},
 		Run: onPort(func(p *port) {
-			p.Refuses("arming a CQ without a channel", p.CQ.Arm(false), nil)
-			p.Refuses("arming a CQ without a channel", p.CQ.Arm(true), nil)
+			p.Refuses("arming a CQ without a channel", p.CQ.ReqNotify(false), nil)
+			p.Refuses("arming a CQ without a channel", p.CQ.ReqNotify(true), nil)
 		}),
 	},
 	{
@@ -157,7 +157,9 @@ func (p *port) withChannel(depth int) verbs.CompChannel {
 }
 
 // armCQ arms the CQ.
-func (p *port) armCQ(solicitedOnly bool) { p.Do("a CQ that can be armed", p.CQ.Arm(solicitedOnly)) }
+func (p *port) armCQ(solicitedOnly bool) {
+	p.Do("a CQ that can be armed", p.CQ.ReqNotify(solicitedOnly))
+}
 
 // eventOf ends the case unless the channel has an event of the CQ.
 func (p *port) eventOf(events verbs.CompChannel) {

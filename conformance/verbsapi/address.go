@@ -68,7 +68,7 @@ var addressCases = []conformance.Case{
 			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 24))
 			l.far.Completes(2, verbs.WCSuccess)
 			wc := l.near.got(1, toOff, l.far.mem.Buf[:24])
-			attr, err := verbs.ReplyAH(1, uint8(l.near.Address().Index), &wc, l.near.mem.Buf[toOff:])
+			attr, err := verbs.InitAHFromWC(1, uint8(l.near.Address().Index), &wc, l.near.mem.Buf[toOff:])
 			l.near.Do("an address in the header area", err)
 			ah, err := l.near.PD.CreateAH(attr)
 			l.near.Do("a handle of that address", err)

@@ -234,7 +234,7 @@ var channelCases = []conformance.Case{
 		Mutants: []string{"ArmsWithoutChannel"},
 		Run: rig.Straight(func(r *rig.Rig) {
 			for _, solicited := range []bool{false, true} {
-				r.Refuses("arming a completion queue without a channel", r.CQ.Arm(solicited), nil)
+				r.Refuses("arming a completion queue without a channel", r.CQ.ReqNotify(solicited), nil)
 			}
 		}),
 	},
@@ -266,7 +266,7 @@ func newChannel(r *rig.Rig) verbs.CompChannel {
 
 // arm arms a queue.
 func (c *channel) arm(cq verbs.CQ, solicited bool) {
-	c.Do("a completion queue that can be armed", cq.Arm(solicited))
+	c.Do("a completion queue that can be armed", cq.ReqNotify(solicited))
 }
 
 // event ends the case unless the next event is there in time, and of this queue.

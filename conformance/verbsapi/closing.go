@@ -33,7 +33,7 @@ var closingCases = []conformance.Case{
 		cq := newCQ(r, 8, newChannel(r))
 		return cq, []verb{
 			{"poll_cq", func() error { _, err := cq.Poll(make([]verbs.WC, 1)); return err }},
-			{"req_notify_cq", func() error { return cq.Arm(false) }},
+			{"req_notify_cq", func() error { return cq.ReqNotify(false) }},
 		}
 	}),
 	closedObject("channel", "completion channel", 0, func(r *rig.Rig) (closer, []verb) {
@@ -87,7 +87,7 @@ var closingCases = []conformance.Case{
 	}),
 	closedObject("listener", "listener", verbs.CapCM, func(r *rig.Rig) (closer, []verb) {
 		l := listen(r)
-		return l, []verb{{"get_cm_event", func() error { _, err := l.Next(time.Second); return err }}}
+		return l, []verb{{"get_cm_event", func() error { _, err := l.GetRequest(time.Second); return err }}}
 	}),
 	{
 		ID:    "verbs/close/device-closes-everything",

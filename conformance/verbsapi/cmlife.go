@@ -35,7 +35,7 @@ var cmLifeCases = []conformance.Case{
 				return err
 			})
 			takes("a wait for a request", 100*time.Millisecond, func() error {
-				_, err := listen(r).Next(100 * time.Millisecond)
+				_, err := listen(r).GetRequest(100 * time.Millisecond)
 				return err
 			})
 		}),
@@ -171,7 +171,7 @@ var cmLifeCases = []conformance.Case{
 		Mutants: []string{"CloseLeavesWaiting"},
 		Run: rig.Straight(func(r *rig.Rig) {
 			l := listen(r)
-			waiter := r.Go("wait", func() error { _, err := l.Next(verbs.Forever); return err })
+			waiter := r.Go("wait", func() error { _, err := l.GetRequest(verbs.Forever); return err })
 			r.Sleep(soon)
 			r.Do("a listener that can be closed", l.Close())
 			err := waiter.Wait(r.Patience())
@@ -190,7 +190,7 @@ var cmLifeCases = []conformance.Case{
 			ears, err := l.far.Manager().Listen(netip.AddrPortFrom(l.far.Address().GID.Addr(), 0), verbs.PortSpaceUDP, 1)
 			r.Do("a datagram service", err)
 			service := r.Go("service", func() error {
-				req, err := ears.Next(r.Patience())
+				req, err := ears.GetRequest(r.Patience())
 				if err != nil {
 					return err
 				}

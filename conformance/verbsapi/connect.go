@@ -132,7 +132,7 @@ func (l *link) managed() {
 		}
 		return err
 	})
-	req, err := ears.Next(l.near.Patience())
+	req, err := ears.GetRequest(l.near.Patience())
 	l.near.Do("a request for a connection", err)
 	l.near.accept(req, depths, l.far)
 	l.near.Do("a connection", partner.Wait(l.near.Patience()))

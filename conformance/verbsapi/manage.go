@@ -51,7 +51,7 @@ func (d *dial) ask(param verbs.ConnParam, timeout time.Duration) {
 
 // heard returns the request that the answering side has got.
 func (d *dial) heard() verbs.ConnRequest {
-	req, err := d.ears.Next(d.near.Patience())
+	req, err := d.ears.GetRequest(d.near.Patience())
 	d.near.Do("a request for a connection", err)
 	return req
 }

@@ -13,7 +13,7 @@ import (
 // An address handle of verbs has no UDP port. Here its flow label is one, 0 being
 // that of the device itself. No flow label can be set or seen through a UDP
 // socket, and IPv4 has none: the field is free. And it is where the address area
-// of an IPv6 receive has the source port, so that verbs.ReplyAH finds it.
+// of an IPv6 receive has the source port, so that verbs.InitAHFromWC finds it.
 
 // AddressOf returns how to address a peer behind a UDP port. Port 0 is that of
 // the device that sends.
@@ -21,11 +21,11 @@ func AddressOf(to netip.AddrPort) verbs.AHAttr {
 	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to.Addr()), FlowLabel: uint32(to.Port())}}
 }
 
-// ReplyAH returns the address to answer a received message to, from its
-// completion and the first verbs.GRHLen bytes of its buffer. It is verbs.ReplyAH,
+// InitAHFromWC returns the address to answer a received message to, from its
+// completion and the first verbs.GRHLen bytes of its buffer. It is verbs.InitAHFromWC,
 // but knows the UDP port over IPv4 too.
-func ReplyAH(port, sgidIndex uint8, wc *verbs.WC, area []byte) (verbs.AHAttr, error) {
-	a, err := verbs.ReplyAH(port, sgidIndex, wc, area)
+func InitAHFromWC(port, sgidIndex uint8, wc *verbs.WC, area []byte) (verbs.AHAttr, error) {
+	a, err := verbs.InitAHFromWC(port, sgidIndex, wc, area)
 	if err == nil {
 		a.GRH.FlowLabel = uint32(engine.SourcePort(area))
 	}
@@ -41,7 +41,7 @@ type Source struct {
 // SourceOf reads where a message came from, from its completion and the first
 // verbs.GRHLen bytes of its buffer.
 func SourceOf(wc *verbs.WC, area []byte) (Source, error) {
-	a, err := ReplyAH(1, 0, wc, area)
+	a, err := InitAHFromWC(1, 0, wc, area)
 	return Source{netip.AddrPortFrom(a.GRH.DGID.Addr(), uint16(a.GRH.FlowLabel)), wc.SrcQP}, err
 }
 

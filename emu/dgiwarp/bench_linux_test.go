@@ -77,7 +77,7 @@ func streams(open func(i int) (*softiwarp.Device, netip.Addr, error)) (d duel, e
 	defer l.Close()
 	accepted := make(chan error, 1)
 	go func() {
-		req, err := l.Next(10 * time.Second)
+		req, err := l.GetRequest(10 * time.Second)
 		if err == nil {
 			_, err = req.Accept(ps[1].qp, verbs.ConnParam{}, 10*time.Second)
 		}

@@ -122,7 +122,7 @@ func connectionBytes(t testing.TB, n int) (total, stream float64) {
 			return err
 		}
 		for range n + warm {
-			req, err := l.Next(verbs.Forever)
+			req, err := l.GetRequest(verbs.Forever)
 			if err != nil {
 				return err
 			}

@@ -80,7 +80,7 @@ func TestWhatIsLeftOut(t *testing.T) {
 func TestHandlesAreTheProgramsOwn(t *testing.T) {
 	got := play(t, Quirks{LimitsOverstated: true}, func(c *talk) {
 		c.connect()
-		c.must(c.dev.cq.Arm(false))
+		c.must(c.dev.cq.ReqNotify(false))
 		c.dev.post(c.dev.wr(1, verbs.OpRDMAWrite))
 		cq, err := c.dev.ch.Wait(verbs.Forever)
 		if err != nil || cq != c.dev.cq {
@@ -123,7 +123,7 @@ func TestConnecting(t *testing.T) {
 			_, err := pm.Connect(c.peer.qp, netip.AddrPortFrom(c.dev.addr, 9), verbs.ConnParam{RetryCount: 7}, verbs.Forever)
 			return err
 		})
-		req := made[verbs.ConnRequest](c)(l.Next(verbs.Forever))
+		req := made[verbs.ConnRequest](c)(l.GetRequest(verbs.Forever))
 		if _, err := req.Accept(c.dev.qp, verbs.ConnParam{}, verbs.Forever); err != nil {
 			t.Fatal(err)
 		}

@@ -38,11 +38,11 @@ func (l *listener) Addr() netip.AddrPort {
 	return l.Listener.Addr()
 }
 
-// Next returns the next request.
-func (l *listener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
+// GetRequest returns the next request.
+func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	left := l.d.timeLeft(l.d.cmTime(timeout))
 	for {
-		r, err := l.Listener.Next(left())
+		r, err := l.Listener.GetRequest(left())
 		if err != nil {
 			return nil, l.answers(err)
 		}

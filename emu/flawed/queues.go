@@ -46,7 +46,7 @@ func (d *device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 		c.channel.joined(c)
 	}
 	if d.q.ArmedFromBirth && !c.pollOnly {
-		_ = c.CQ.Arm(false) // unless the device was closed just now
+		_ = c.CQ.ReqNotify(false) // unless the device was closed just now
 	}
 	return c, nil
 }
@@ -68,8 +68,8 @@ func (d *device) depth(n int) int {
 	return n
 }
 
-// Arm asks for an event.
-func (c *queue) Arm(solicitedOnly bool) error {
+// ReqNotify asks for an event.
+func (c *queue) ReqNotify(solicitedOnly bool) error {
 	q := &c.d.q
 	switch {
 	case q.ArmsWithoutChannel && c.pollOnly, q.SolicitedMisses && solicitedOnly:
@@ -78,7 +78,7 @@ func (c *queue) Arm(solicitedOnly bool) error {
 		c.channel.owe(c, 1)
 		return nil
 	}
-	err := c.CQ.Arm(solicitedOnly && !q.SolicitedIsAny)
+	err := c.CQ.ReqNotify(solicitedOnly && !q.SolicitedIsAny)
 	if err == nil {
 		c.arms.Add(1)
 	}

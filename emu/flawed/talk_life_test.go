@@ -81,7 +81,7 @@ var lifeTalks = map[string]quirkTalk{
 				c.note("closed: %v", errors.Is(err, verbs.ErrClosed))
 			})
 			c.aside(func() {
-				_, err := l.Next(2 * time.Millisecond)
+				_, err := l.GetRequest(2 * time.Millisecond)
 				c.note("closed: %v", errors.Is(err, verbs.ErrClosed))
 			})
 			c.proc.Sleep(time.Microsecond)

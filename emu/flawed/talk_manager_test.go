@@ -34,7 +34,7 @@ var managerTalks = map[string]quirkTalk{
 				})
 			}
 			for range 2 {
-				if r, err := l.Next(5 * time.Millisecond); err == nil {
+				if r, err := l.GetRequest(5 * time.Millisecond); err == nil {
 					c.must(r.Reject(nil))
 				}
 			}
@@ -47,7 +47,7 @@ var managerTalks = map[string]quirkTalk{
 		talk: func(c *talk) {
 			l := c.dev.listen(9, verbs.PortSpaceTCP)
 			c.aside(func() { c.peer.dial(c.dev, verbs.ConnParam{}) })
-			r := made[verbs.ConnRequest](c)(l.Next(verbs.Forever))
+			r := made[verbs.ConnRequest](c)(l.GetRequest(verbs.Forever))
 			first := made[verbs.Conn](c)(r.Accept(c.dev.qp, verbs.ConnParam{}, verbs.Forever))
 			again, err := r.Accept(c.dev.qp, verbs.ConnParam{}, verbs.Forever)
 			c.tried(err)
@@ -116,9 +116,9 @@ var managerTalks = map[string]quirkTalk{
 	"CMTimeoutsTenfold": {
 		talk: func(c *talk) {
 			l := c.dev.listen(9, verbs.PortSpaceTCP)
-			_, err := l.Next(time.Millisecond)
+			_, err := l.GetRequest(time.Millisecond)
 			c.tried(err)
-			_, err = l.Next(0)
+			_, err = l.GetRequest(0)
 			c.tried(err)
 			c.note("%v", c.proc.Now().Round(time.Millisecond))
 		},
@@ -151,7 +151,7 @@ var managerTalks = map[string]quirkTalk{
 			c.peer.datagrams()
 			l := c.peer.listen(9, verbs.PortSpaceUDP)
 			c.aside(func() {
-				r := made[verbs.ConnRequest](c)(l.Next(verbs.Forever))
+				r := made[verbs.ConnRequest](c)(l.GetRequest(verbs.Forever))
 				_ = made[verbs.Conn](c)(r.Accept(c.peer.qp, verbs.ConnParam{}, verbs.Forever))
 			})
 			p := made[verbs.DatagramPeer](c)(c.dev.cm().Resolve(c.peer.port(9), nil, time.Second))
@@ -176,7 +176,7 @@ func (s *side) listen(n uint16, space verbs.PortSpace) verbs.Listener {
 func (s *side) answers(param verbs.ConnParam) {
 	l := s.listen(9, verbs.PortSpaceTCP)
 	s.t.aside(func() {
-		if r, err := l.Next(time.Second); err == nil {
+		if r, err := l.GetRequest(time.Second); err == nil {
 			_ = made[verbs.Conn](s.t)(r.Accept(s.qp, param, verbs.Forever))
 		}
 	})
@@ -185,7 +185,7 @@ func (s *side) answers(param verbs.ConnParam) {
 // rejects lets the side refuse whoever asks.
 func (s *side) rejects(why string) {
 	l := s.listen(9, verbs.PortSpaceTCP)
-	s.t.aside(func() { s.t.must(made[verbs.ConnRequest](s.t)(l.Next(verbs.Forever)).Reject([]byte(why))) })
+	s.t.aside(func() { s.t.must(made[verbs.ConnRequest](s.t)(l.GetRequest(verbs.Forever)).Reject([]byte(why))) })
 }
 
 // dial asks the other side for a connection and notes how it went.

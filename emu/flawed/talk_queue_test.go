@@ -89,7 +89,7 @@ var queueTalks = map[string]quirkTalk{
 	"ArmsWithoutChannel": {
 		talk: func(c *talk) {
 			cq := made[verbs.CQ](c)(c.dev.d.CreateCQ(verbs.CQInit{Depth: 1}))
-			c.tried(cq.Arm(false))
+			c.tried(cq.ReqNotify(false))
 		},
 		sound:  "refused",
 		flawed: "taken",
@@ -127,7 +127,7 @@ var queueTalks = map[string]quirkTalk{
 			c.connect()
 			c.dev.post(c.dev.wr(1, verbs.OpRDMAWrite))
 			c.proc.Sleep(time.Millisecond)
-			c.must(c.dev.cq.Arm(false))
+			c.must(c.dev.cq.ReqNotify(false))
 			c.heard()
 			c.heard()
 			c.dev.done()
@@ -139,7 +139,7 @@ var queueTalks = map[string]quirkTalk{
 	"SolicitedIsAny": {
 		talk: func(c *talk) {
 			c.connect()
-			c.must(c.dev.cq.Arm(true))
+			c.must(c.dev.cq.ReqNotify(true))
 			c.event(false)
 		},
 		sound:  "none",
@@ -148,7 +148,7 @@ var queueTalks = map[string]quirkTalk{
 	"SolicitedMisses": {
 		talk: func(c *talk) {
 			c.connect()
-			c.must(c.dev.cq.Arm(true))
+			c.must(c.dev.cq.ReqNotify(true))
 			c.dev.recv(1)
 			send := c.peer.wr(2, verbs.OpSend)
 			send.Flags |= verbs.SendSolicited
@@ -161,7 +161,7 @@ var queueTalks = map[string]quirkTalk{
 	"ArmsCount": {
 		talk: func(c *talk) {
 			c.connect()
-			c.must(c.dev.cq.Arm(false))
+			c.must(c.dev.cq.ReqNotify(false))
 			c.event(true)
 			c.heard()
 			c.heard()
@@ -174,7 +174,7 @@ var queueTalks = map[string]quirkTalk{
 			other := made[verbs.CQ](c)(c.dev.d.CreateCQ(verbs.CQInit{Depth: 8, Channel: c.dev.ch}))
 			c.dev.qp = c.dev.newQP(func(in *verbs.QPInit) { in.SendCQ = other })
 			c.connect()
-			c.must(other.Arm(false))
+			c.must(other.ReqNotify(false))
 			c.dev.post(c.dev.wr(1, verbs.OpRDMAWrite))
 			cq := made[verbs.CQ](c)(c.dev.ch.Wait(verbs.Forever))
 			c.note("%v", cq == other)
@@ -198,7 +198,7 @@ func (c *talk) written(n uint64) {
 func (c *talk) event(arm bool) {
 	c.Helper()
 	if arm {
-		c.must(c.dev.cq.Arm(false))
+		c.must(c.dev.cq.ReqNotify(false))
 	}
 	c.dev.post(c.dev.wr(1, verbs.OpRDMAWrite))
 	c.heard()

@@ -67,7 +67,7 @@ func (h *host) newGuarded() (*end, error) {
 
 func (h *host) serve(t *testing.T) {
 	for {
-		req, err := h.l.Next(verbs.Forever)
+		req, err := h.l.GetRequest(verbs.Forever)
 		if err != nil {
 			return
 		}

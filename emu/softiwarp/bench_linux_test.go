@@ -25,7 +25,7 @@ func ends(da, db *Device) (a, b *end, err error) {
 			}
 			defer l.Close()
 			at <- l.Addr()
-			req, err := l.Next(10 * time.Second)
+			req, err := l.GetRequest(10 * time.Second)
 			if err != nil {
 				return err
 			}

@@ -46,7 +46,7 @@ func (c *couple) connect(da, db *Device) (err error) {
 			return err
 		}
 		defer l.Close()
-		req, err := l.Next(verbs.Forever)
+		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
 			return err
 		}

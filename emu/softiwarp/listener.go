@@ -136,7 +136,7 @@ func (l *listener) changed(x *connection) {
 
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
-func (l *listener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
+func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	const op = "get_request"
 	if err := l.m.d.Enter(op, drive.CallWait); err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ func parked(d *Device, c verbs.Conn, self netip.Addr, mute netip.AddrPort) ([]wa
 	return []waitingCall{
 		{"completion event", func() error { _, err := e.ch.Wait(verbs.Forever); return err }},
 		{"asynchronous event", func() error { _, err := d.WaitAsync(verbs.Forever); return err }},
-		{"connection request", func() error { _, err := l.Next(verbs.Forever); return err }},
+		{"connection request", func() error { _, err := l.GetRequest(verbs.Forever); return err }},
 		{"disconnect", func() error { return c.WaitDisconnect(verbs.Forever) }},
 		{"connect", func() error {
 			_, err := d.cm.Connect(e.qp, mute, connParam, verbs.Forever)
@@ -149,7 +149,7 @@ func TestCloseInAnyState(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					req, err := l.Next(time.Second)
+					req, err := l.GetRequest(time.Second)
 					if err != nil {
 						return nil
 					}
@@ -243,7 +243,7 @@ func TestClosingTheListenerRefusesWhoWaits(t *testing.T) {
 			return err
 		}
 		p.World().Go("next", func(*sim.Proc) error {
-			_, err := other.Next(verbs.Forever)
+			_, err := other.GetRequest(verbs.Forever)
 			refused(t, "next", err, verbs.ErrClosed, "get_request [fd00::2]:8")
 			return nil
 		})

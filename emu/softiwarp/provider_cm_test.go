@@ -46,7 +46,7 @@ func TestListenerCanReject(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		req, err := l.Next(verbs.Forever)
+		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func TestPrivateDataAndDepths(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		req, err := l.Next(verbs.Forever)
+		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func TestListenOnAllAddresses(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			req, err := l.Next(verbs.Forever)
+			req, err := l.GetRequest(verbs.Forever)
 			if err != nil {
 				return err
 			}
@@ -237,7 +237,7 @@ func TestFullBacklogTurnsAway(t *testing.T) {
 		if n := counter(d, "cm_backlog_full"); n != 2 { // it tried again without enhancements
 			t.Errorf("%d streams were turned away", n)
 		}
-		req, err := l.Next(0)
+		req, err := l.GetRequest(0)
 		if err != nil {
 			return err
 		}
@@ -276,7 +276,7 @@ func TestConnectTimeout(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		req, err := l.Next(verbs.Forever)
+		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
 			return err
 		}
@@ -284,7 +284,7 @@ func TestConnectTimeout(t *testing.T) {
 		_, err = req.Accept(e.qp, connParam, verbs.Forever)
 		refused(t, "the requester gave up", err, verbs.ErrClosed, "has gone")
 		refused(t, "refusal of that", req.Reject(nil), verbs.ErrClosed, "has gone")
-		if req, err = l.Next(verbs.Forever); err != nil {
+		if req, err = l.GetRequest(verbs.Forever); err != nil {
 			return err
 		}
 		_, err = req.Accept(e.qp, connParam, verbs.Forever)
@@ -308,7 +308,7 @@ func TestRequestsOfTheGoneAreNotGivenOut(t *testing.T) {
 			return err
 		}
 		p.Sleep(10 * time.Millisecond)
-		_, err = l.Next(time.Millisecond)
+		_, err = l.GetRequest(time.Millisecond)
 		refused(t, "next", err, verbs.ErrTimeout)
 		if n := counter(d, "conns_failed"); n != 1 {
 			t.Errorf("%d connections failed", n)
@@ -353,7 +353,7 @@ func TestFallbackToRevision1(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			req, err := l.Next(verbs.Forever)
+			req, err := l.GetRequest(verbs.Forever)
 			if err != nil {
 				return err
 			}
@@ -422,7 +422,7 @@ func TestDisconnectEndsBothSidesInOrder(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		req, err := l.Next(verbs.Forever)
+		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
 			return err
 		}

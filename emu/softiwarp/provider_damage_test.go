@@ -39,7 +39,7 @@ func startDamaged(t *testing.T, cfg Config, reply bool, bit int) (o startupOutco
 			return err
 		}
 		for {
-			req, err := l.Next(15 * time.Second)
+			req, err := l.GetRequest(15 * time.Second)
 			if errors.Is(err, verbs.ErrTimeout) {
 				return l.Close()
 			}
@@ -166,7 +166,7 @@ func TestQueuePairFailedWhileConnecting(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			req, err := l.Next(verbs.Forever)
+			req, err := l.GetRequest(verbs.Forever)
 			if err != nil {
 				return err
 			}

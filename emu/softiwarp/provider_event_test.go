@@ -112,7 +112,7 @@ func TestSolicitedEvents(t *testing.T) {
 				return err
 			}
 		}
-		if err := c.b.cq.Arm(true); err != nil {
+		if err := c.b.cq.ReqNotify(true); err != nil {
 			return err
 		}
 		if err := c.a.do(verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.sgl(0, 10)}); err != nil {
@@ -132,7 +132,7 @@ func TestSolicitedEvents(t *testing.T) {
 				return err
 			}
 		}
-		if err := c.b.cq.Arm(true); err != nil {
+		if err := c.b.cq.ReqNotify(true); err != nil {
 			return err
 		}
 		if err := c.a.qp.Close(); err != nil {
@@ -174,7 +174,7 @@ func TestSharedReceiveQueue(t *testing.T) {
 		}
 		qps := map[verbs.QPN]int{}
 		for range conns {
-			req, err := l.Next(verbs.Forever)
+			req, err := l.GetRequest(verbs.Forever)
 			if err != nil {
 				return err
 			}
@@ -245,7 +245,7 @@ func TestSendCompletionsAreAnnounced(t *testing.T) {
 		if err := c.b.recv(0, 10); err != nil {
 			return err
 		}
-		if err := c.a.cq.Arm(false); err != nil {
+		if err := c.a.cq.ReqNotify(false); err != nil {
 			return err
 		}
 		if err := c.a.send(0, 10); err != nil {

@@ -74,7 +74,7 @@ func TestManyConnectionsAtOnce(t *testing.T) {
 	for range conns {
 		wg.Go(func() {
 			for {
-				req, err := l.Next(verbs.Forever)
+				req, err := l.GetRequest(verbs.Forever)
 				if errors.Is(err, verbs.ErrClosed) {
 					return
 				}

@@ -81,7 +81,7 @@ func TestWaitingForNothingIsADeadlockThatSaysWhat(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, err = l.Next(verbs.Forever)
+		_, err = l.GetRequest(verbs.Forever)
 		return err
 	})
 	err := w.Run()

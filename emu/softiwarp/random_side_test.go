@@ -200,7 +200,7 @@ func (s *randomSide) next(wc []verbs.WC) (int, error) {
 		if n > 0 || err != nil {
 			return n, err
 		}
-		if err := s.e.cq.Arm(false); err != nil {
+		if err := s.e.cq.ReqNotify(false); err != nil {
 			return 0, err
 		}
 		if n, err = s.e.cq.Poll(wc); n > 0 || err != nil {

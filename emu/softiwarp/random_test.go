@@ -197,7 +197,7 @@ func (c *randomCase) accept(w *sim.World, d *Device, at netip.AddrPort, sides []
 		lanes[i] = laneName(i)
 	}
 	for range 2 * len(c.lanes) { // some ask twice
-		req, err := l.Next(10 * time.Second)
+		req, err := l.GetRequest(10 * time.Second)
 		if errors.Is(err, verbs.ErrTimeout) {
 			break
 		}

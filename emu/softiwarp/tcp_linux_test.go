@@ -159,7 +159,7 @@ func TestAcceptTimeout(t *testing.T) {
 	if _, err := c.Write(start.Append(nil)); err != nil {
 		t.Fatal(err)
 	}
-	req, err := l.Next(30 * time.Second)
+	req, err := l.GetRequest(30 * time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

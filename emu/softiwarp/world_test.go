@@ -114,7 +114,7 @@ func (e *end) nextWC(block bool, wc []verbs.WC) (int, error) {
 		if !block {
 			continue
 		}
-		if err := e.cq.Arm(false); err != nil {
+		if err := e.cq.ReqNotify(false); err != nil {
 			return 0, err
 		}
 		if n, err = e.cq.Poll(wc); err != nil || n > 0 {
@@ -149,7 +149,7 @@ func acceptOne(d *Device, at netip.AddrPort, listening func()) (*end, verbs.Conn
 		return nil, nil, err
 	}
 	listening()
-	req, err := l.Next(verbs.Forever)
+	req, err := l.GetRequest(verbs.Forever)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -189,7 +189,7 @@ func echoServer(dev *Device, n int, listening func()) error {
 		return err
 	}
 	listening()
-	req, err := l.Next(verbs.Forever)
+	req, err := l.GetRequest(verbs.Forever)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func (e *end) nextWC(block bool, wc []verbs.WC) (int, error) {
 		if !block {
 			continue
 		}
-		if err := e.cq.Arm(false); err != nil {
+		if err := e.cq.ReqNotify(false); err != nil {
 			return 0, err
 		}
 		if n, err = e.cq.Poll(wc); err != nil || n > 0 {

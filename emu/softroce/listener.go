@@ -53,7 +53,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
-func (l *listener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
+func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	if err := l.m.d.Enter("get_request", drive.CallWait); err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func acceptOne(d *Device, at netip.AddrPort, listening func()) (verbs.Conn, erro
 		return nil, err
 	}
 	listening()
-	req, err := l.Next(verbs.Forever)
+	req, err := l.GetRequest(verbs.Forever)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func parked(d *Device, c verbs.Conn, self, nobody netip.Addr) ([]waitingCall, er
 	return []waitingCall{
 		{"completion event", func() error { _, err := e.ch.Wait(verbs.Forever); return err }},
 		{"asynchronous event", func() error { _, err := d.WaitAsync(verbs.Forever); return err }},
-		{"connection request", func() error { _, err := l.Next(verbs.Forever); return err }},
+		{"connection request", func() error { _, err := l.GetRequest(verbs.Forever); return err }},
 		{"disconnect", func() error { return c.WaitDisconnect(verbs.Forever) }},
 		{"connect", func() error {
 			_, err := d.cm.Connect(e.qp, netip.AddrPortFrom(nobody, 1), connParam, verbs.Forever)

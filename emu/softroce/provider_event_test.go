@@ -25,7 +25,7 @@ func (e *end) flushed() error {
 	if _, err := e.qp.PostRecv([]verbs.RecvWR{{}}); err != nil {
 		return err
 	}
-	if err := e.cq.Arm(false); err != nil {
+	if err := e.cq.ReqNotify(false); err != nil {
 		return err
 	}
 	return e.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)

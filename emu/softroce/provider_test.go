@@ -64,7 +64,7 @@ func TestListenerCanReject(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		req, err := l.Next(verbs.Forever)
+		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func TestDatagramServiceIsResolved(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		req, err := l.Next(verbs.Forever)
+		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func TestDatagramServiceIsResolved(t *testing.T) {
 		if wc.ByteLen != verbs.GRHLen+8 || string(e.buf[verbs.GRHLen:verbs.GRHLen+8]) != "datagram" {
 			t.Errorf("received %+v %q", wc, e.buf[:48])
 		}
-		attr, err := verbs.ReplyAH(1, 0, &wc, e.buf)
+		attr, err := verbs.InitAHFromWC(1, 0, &wc, e.buf)
 		if err != nil || attr.GRH.DGID.Addr() != addrA {
 			t.Errorf("reply goes to %v, %v", attr.GRH.DGID, err)
 		}
@@ -185,7 +185,7 @@ func TestDisconnectFlushesThePeer(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		req, err := l.Next(verbs.Forever)
+		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
 			return err
 		}

@@ -79,7 +79,7 @@ func (e *end) complete() (verbs.WC, error) {
 		if err != nil || n == 1 {
 			return wc[0], err
 		}
-		if err := e.cq.Arm(false); err != nil {
+		if err := e.cq.ReqNotify(false); err != nil {
 			return wc[0], err
 		}
 		if n, err = e.cq.Poll(wc[:]); err != nil || n == 1 {
@@ -113,7 +113,7 @@ func echoServer(dev verbs.Context, n int, listening func()) error {
 		return err
 	}
 	listening()
-	req, err := l.Next(verbs.Forever)
+	req, err := l.GetRequest(verbs.Forever)
 	if err != nil {
 		return err
 	}

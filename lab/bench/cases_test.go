@@ -140,7 +140,7 @@ func echo(b *conformance.Bench) error {
 	if got := string(u.buf[verbs.GRHLen:wc.ByteLen]); got != "ping" || wc.SrcQP != 0x77 {
 		return fmt.Errorf("received %q from %#x", got, wc.SrcQP)
 	}
-	back, err := verbs.ReplyAH(1, 0, &wc, u.buf)
+	back, err := verbs.InitAHFromWC(1, 0, &wc, u.buf)
 	if err != nil || back.GRH.DGID.Addr() != b.Peers[1] || back.GRH.TrafficClass != sent.TClass {
 		return fmt.Errorf("the datagram seems to come from %+v: %w", back, err)
 	}

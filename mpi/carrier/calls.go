@@ -71,7 +71,7 @@ func (l *calls) close() error { return l.listener.Close() }
 // answerAll hands requests to the rank until the listener is closed.
 func (l *calls) answerAll(verbs.Proc) {
 	for {
-		req, err := l.listener.Next(verbs.Forever)
+		req, err := l.listener.GetRequest(verbs.Forever)
 		if err != nil {
 			return
 		}

@@ -113,7 +113,7 @@ func (r *rail) arm() bool {
 	if r.armed {
 		return false
 	}
-	if err := r.cq.Arm(false); err != nil {
+	if err := r.cq.ReqNotify(false); err != nil {
 		r.c.fault(fmt.Errorf("rail %d: %w", r.num, err))
 		return false
 	}

@@ -47,7 +47,7 @@ func (l *lane) connectByCM() error {
 		_, err = cm.Connect(l.qp, netip.AddrPortFrom(e.peer.GID.Addr(), e.peer.Port), param, connectWait)
 		return err
 	}
-	r, err := e.requests.Next(connectWait)
+	r, err := e.requests.GetRequest(connectWait)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (l *lane) origin(wc *verbs.WC, area []byte, carried int) (want, got string)
 	if wc.Flags&verbs.WCWithGRH == 0 || wc.SrcQP != peer.Lanes[l.num].QPN {
 		return fmt.Sprintf("a global header and source QP %#x", peer.Lanes[l.num].QPN), fmt.Sprintf("flags %#x, source QP %#x", wc.Flags, wc.SrcQP)
 	}
-	reply, err := verbs.ReplyAH(1, l.end.env.GIDIndex, wc, area)
+	reply, err := verbs.InitAHFromWC(1, l.end.env.GIDIndex, wc, area)
 	if err != nil {
 		return "an address to reply to", err.Error()
 	}

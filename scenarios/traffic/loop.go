@@ -176,7 +176,7 @@ func (e *End) wait(d time.Duration) error {
 	}
 	solicited := e.w.Wakeup == BySolicited
 	for _, cq := range e.cqs {
-		if err := cq.Arm(solicited); err != nil {
+		if err := cq.ReqNotify(solicited); err != nil {
 			return err
 		}
 	}

@@ -68,14 +68,14 @@ func (c *callee) serve() error {
 // answerNext answers a lookup or a call, if one comes in time.
 func (c *callee) answerNext(wait time.Duration) (bool, error) {
 	if c.ud {
-		if r, err := c.lookups.Next(0); err == nil {
+		if r, err := c.lookups.GetRequest(0); err == nil {
 			c.moved()
 			return true, c.answerLookup(r)
 		}
 	}
 	r, err := c.early, error(nil)
 	if c.early = nil; r == nil {
-		r, err = c.requests.Next(wait)
+		r, err = c.requests.GetRequest(wait)
 	}
 	if errors.Is(err, verbs.ErrTimeout) {
 		return false, nil
@@ -176,7 +176,7 @@ func (c *callee) waitForEnd(p *phone, conn verbs.Conn) (over bool, err error) {
 		if !errors.Is(err, verbs.ErrTimeout) {
 			return false, err
 		}
-		if c.early, err = c.requests.Next(0); err == nil {
+		if c.early, err = c.requests.GetRequest(0); err == nil {
 			return true, nil
 		}
 		word, err := c.glance()
@@ -200,7 +200,7 @@ func (c *callee) finish() error {
 	if c.next != c.calls.calls {
 		c.violation(Connection, "%d calls came in, the other end made %d", c.next, c.calls.calls)
 	}
-	if r, err := c.requests.Next(c.tick()); err == nil {
+	if r, err := c.requests.GetRequest(c.tick()); err == nil {
 		c.violation(Connection, "a call from %v that nobody made, with %q", r.Remote(), trimmed(r.Param().PrivateData))
 	} else if !errors.Is(err, verbs.ErrTimeout) {
 		return err

@@ -152,7 +152,7 @@ func (s *switchboard) request(name string) (verbs.ConnRequest, error) {
 // hear takes the calls that have come.
 func (s *switchboard) hear() error {
 	for {
-		r, err := s.listener.Next(0)
+		r, err := s.listener.GetRequest(0)
 		if errors.Is(err, verbs.ErrTimeout) {
 			return nil
 		}

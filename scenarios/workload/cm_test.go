@@ -58,11 +58,11 @@ type moodyListener struct {
 	d *moody
 }
 
-func (l moodyListener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
+func (l moodyListener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	if err := l.d.fails("get_request"); err != nil {
 		return nil, err
 	}
-	r, err := l.Listener.Next(timeout)
+	r, err := l.Listener.GetRequest(timeout)
 	return moodyRequest{r, l.d}, err
 }
 

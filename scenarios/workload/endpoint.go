@@ -139,7 +139,7 @@ func (e *endpoint) whose(wc *verbs.WC, slot int) *conn {
 		log.violation(Completion, "%s: a datagram of %d bytes has no room for its header area", me, wc.ByteLen)
 		return nil
 	}
-	reply, err := verbs.ReplyAH(1, e.rail.index, wc, e.recv.bytes(slot, verbs.GRHLen))
+	reply, err := verbs.InitAHFromWC(1, e.rail.index, wc, e.recv.bytes(slot, verbs.GRHLen))
 	if err != nil {
 		log.violation(Completion, "%s: a datagram that does not say where it came from: %v", me, err)
 		return nil

@@ -134,8 +134,8 @@ func (m liarCM) Listen(addr addrPort, space verbs.PortSpace, backlog int) (verbs
 	return liarListener{n}, err
 }
 
-func (n liarListener) Next(d time.Duration) (verbs.ConnRequest, error) {
-	r, err := n.Listener.Next(d)
+func (n liarListener) GetRequest(d time.Duration) (verbs.ConnRequest, error) {
+	r, err := n.Listener.GetRequest(d)
 	return liarRequest{r}, err
 }
 

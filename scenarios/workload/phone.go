@@ -146,7 +146,7 @@ func (p *phone) complete() (wc verbs.WC, err error) {
 			return one[0], err
 		}
 		if !armed {
-			if err := p.cq.Arm(false); err != nil {
+			if err := p.cq.ReqNotify(false); err != nil {
 				return wc, err
 			}
 			armed = true

@@ -120,7 +120,7 @@ func (n *node) await(d time.Duration) error {
 		if r.open == 0 || r.armed {
 			continue
 		}
-		if err := r.cq.Arm(false); err != nil {
+		if err := r.cq.ReqNotify(false); err != nil {
 			return err
 		}
 		r.armed = true

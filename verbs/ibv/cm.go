@@ -120,7 +120,7 @@ func (m *manager) requested(from *cmID, e *C.struct_shim_cm_event) {
 	}
 }
 
-// queued puts a request where Next finds it, unless its listener is gone or has more
+// queued puts a request where GetRequest finds it, unless its listener is gone or has more
 // waiting than any backlog allows.
 func (m *manager) queued(from *cmID, e cmEvent) bool {
 	m.mu.Lock()

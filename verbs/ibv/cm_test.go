@@ -32,7 +32,7 @@ func (b *bench) connected(cm verbs.CM, at netip.Addr, one, other verbs.QP) (asks
 		asks, err = cm.Connect(one, l.Addr(), ask, patience)
 		end <- err
 	}()
-	req, err := l.Next(patience)
+	req, err := l.GetRequest(patience)
 	b.ok("next", err)
 	if p := req.Param(); p.ResponderResources != 3 || p.InitiatorDepth != 2 || !bytes.HasPrefix(p.PrivateData, ask.PrivateData) {
 		b.Errorf("request %+v", p)
@@ -154,10 +154,10 @@ func TestRefusals(t *testing.T) {
 		b.ok("listen", err)
 		_, err = cm.Listen(l.Addr(), verbs.PortSpaceTCP, 4)
 		b.refused("a port in use", err, verbs.ErrBusy)
-		_, err = l.Next(20 * time.Millisecond)
+		_, err = l.GetRequest(20 * time.Millisecond)
 		b.refused("waiting for nobody", err, verbs.ErrTimeout)
 		go func() {
-			if req, err := l.Next(patience); err == nil {
+			if req, err := l.GetRequest(patience); err == nil {
 				_ = req.Reject([]byte("no"))
 			}
 		}()
@@ -176,7 +176,7 @@ func TestRefusals(t *testing.T) {
 		waits := make(chan error, 1)
 		quiet, err := cm.Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4)
 		b.ok("listen", err)
-		go func() { waits <- second(quiet.Next(verbs.Forever)) }()
+		go func() { waits <- second(quiet.GetRequest(verbs.Forever)) }()
 		time.Sleep(20 * time.Millisecond)
 		b.ok("close the listener", quiet.Close())
 		b.refused("a wait on it", <-waits, verbs.ErrClosed)
@@ -210,7 +210,7 @@ func TestDatagramService(t *testing.T) {
 		b.ok("listen", err)
 		served := make(chan error, 1)
 		go func() {
-			req, err := l.Next(patience)
+			req, err := l.GetRequest(patience)
 			if err == nil && !bytes.HasPrefix(req.Param().PrivateData, []byte("where")) {
 				err = errors.New("the question came without its private data")
 			}
@@ -250,7 +250,7 @@ func TestClosingTheDeviceEndsConnections(t *testing.T) {
 		b.ok("cm", err)
 		quiet, err := silent.Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4)
 		b.ok("listen", err)
-		go func() { waits <- second(l.Next(verbs.Forever)) }()
+		go func() { waits <- second(l.GetRequest(verbs.Forever)) }()
 		go func() { dials <- second(cm.Connect(third, quiet.Addr(), testDepths, verbs.Forever)) }()
 		go func() { ends <- asks.WaitDisconnect(verbs.Forever) }()
 		time.Sleep(100 * time.Millisecond)

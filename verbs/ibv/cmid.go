@@ -34,7 +34,7 @@ type cmID struct {
 	destroyed bool         // mu
 }
 
-// listenQueue is how many requests can wait for Next; the kernel's backlog is smaller.
+// listenQueue is how many requests can wait for GetRequest; the kernel's backlog is smaller.
 const listenQueue = 1024
 
 // cmEvent is an event of the connection manager, and its parts.

@@ -45,8 +45,8 @@ type listener struct {
 // Addr is where it listens.
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
-// Next returns the next request.
-func (l *listener) Next(timeout time.Duration) (verbs.ConnRequest, error) {
+// GetRequest returns the next request.
+func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	until := newDeadline(timeout)
 	for {
 		if l.closed.Load() {

@@ -140,8 +140,8 @@ func fromNetwork(word uint32) uint32 {
 	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
 }
 
-// Arm asks for an event.
-func (q *cq) Arm(solicitedOnly bool) error {
+// ReqNotify asks for an event.
+func (q *cq) ReqNotify(solicitedOnly bool) error {
 	if err := enter(q, "req_notify_cq"); err != nil {
 		return err
 	}

@@ -149,7 +149,7 @@ func TestUDCanBeAnswered(t *testing.T) {
 		if wc.Flags&verbs.WCWithGRH == 0 || wc.SrcQP != one.QPN() || wc.ByteLen != verbs.GRHLen+100 || !bytes.Equal(b.buf[:100], b.buf[4096+verbs.GRHLen:][:100]) {
 			t.Fatalf("datagram: %+v", wc)
 		}
-		back, err := verbs.ReplyAH(1, uint8(b.gid.Index), &wc, b.buf[4096:])
+		back, err := verbs.InitAHFromWC(1, uint8(b.gid.Index), &wc, b.buf[4096:])
 		b.ok("reply address", err)
 		ah, err = b.pd.CreateAH(back)
 		b.ok("create_ah", err)

@@ -39,7 +39,7 @@ func TestCompletionEvents(t *testing.T) {
 		_, err = ch.Wait(0)
 		b.refused("looking for nothing", err, verbs.ErrTimeout)
 		for _, i := range []int{1, 0, 1} {
-			b.ok("arm", queues[i].Arm(false))
+			b.ok("arm", queues[i].ReqNotify(false))
 			b.complete(queues[i], 5)
 			got, err := ch.Wait(patience)
 			b.ok("get_cq_event", err)

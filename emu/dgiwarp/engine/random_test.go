@@ -110,7 +110,7 @@ func randomRD(t *testing.T, seed uint64) {
 					continue
 				}
 				b := e.bytes(recvAt+int(wc.WRID)*each, int(wc.ByteLen))
-				reply, _ := verbs.ReplyAH(1, 0, &wc, b)
+				reply, _ := verbs.InitAHFromWC(1, 0, &wc, b)
 				for k, f := range all {
 					if f.h.addr != reply.GRH.DGID.Addr() {
 						continue

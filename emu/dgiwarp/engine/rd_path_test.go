@@ -53,7 +53,7 @@ func TestRDFollowsItsAddressHandle(t *testing.T) {
 		seen = nil
 		w.run(time.Millisecond)
 		wc, want := b.ok(1)[0], class&^link.ECN|link.ECT0
-		reply, err := verbs.ReplyAH(1, 0, &wc, b.bytes(recvAt, verbs.GRHLen))
+		reply, err := verbs.InitAHFromWC(1, 0, &wc, b.bytes(recvAt, verbs.GRHLen))
 		if err != nil || reply.GRH.TrafficClass != want {
 			t.Errorf("message %d: the receiver sees class %#x, want %#x; %v", i, reply.GRH.TrafficClass, want, err)
 		}

@@ -27,7 +27,7 @@ func TestRDCompletesWhenAcknowledged(t *testing.T) {
 	if wc.ByteLen != 540 || wc.SrcQP != verbs.QPN(a.num) || !bytes.Equal(b.bytes(recvAt+verbs.GRHLen, 500), want) {
 		t.Errorf("%+v", wc)
 	}
-	reply, err := verbs.ReplyAH(1, 0, &wc, b.bytes(recvAt, verbs.GRHLen))
+	reply, err := verbs.InitAHFromWC(1, 0, &wc, b.bytes(recvAt, verbs.GRHLen))
 	if err != nil || reply.GRH.DGID.Addr() != a.h.addr || SourcePort(b.bytes(recvAt, verbs.GRHLen)) != wire.Port {
 		t.Errorf("%v: from %v", err, reply.GRH.DGID)
 	}
@@ -126,7 +126,7 @@ func TestRDManySources(t *testing.T) {
 	count := map[string]int{}
 	for _, wc := range b.ok(40) {
 		area := b.bytes(recvAt+3000*int(wc.WRID), int(wc.ByteLen))
-		reply, err := verbs.ReplyAH(1, 0, &wc, area)
+		reply, err := verbs.InitAHFromWC(1, 0, &wc, area)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,7 +53,7 @@ func TestReceivesNameTheirSource(t *testing.T) {
 		w.run(time.Millisecond)
 		wc := y.ok(1)[0]
 		area := y.bytes(recvAt, verbs.GRHLen)
-		reply, err := verbs.ReplyAH(1, 0, &wc, area)
+		reply, err := verbs.InitAHFromWC(1, 0, &wc, area)
 		if err != nil || reply.GRH.DGID.Addr() != a.addr || wc.SrcQP != verbs.QPN(x.num) || SourcePort(area) != 1234 || reply.GRH.TrafficClass != 0x48 {
 			t.Errorf("v6 %v: %v: from %v port %d QP %#x, class %#x", v6, err, reply.GRH.DGID, SourcePort(area), wc.SrcQP, reply.GRH.TrafficClass)
 		}

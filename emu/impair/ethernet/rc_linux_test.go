@@ -83,7 +83,7 @@ func (e *end) write(tb testing.TB, to *end) {
 	must(tb, err)
 	var wc [1]verbs.WC
 	for {
-		must(tb, e.cq.Arm(false))
+		must(tb, e.cq.ReqNotify(false))
 		n, err := e.cq.Poll(wc[:])
 		must(tb, err)
 		if n == 1 {

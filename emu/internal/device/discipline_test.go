@@ -120,7 +120,7 @@ func TestVerbsOfAClosedDevice(t *testing.T) {
 		verb{"create_srq", func() error { _, err := r.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: 1}); return err }},
 		verb{"open_xrcd", func() error { _, err := OpenXRCD(&r.Device); return err }},
 		verb{"poll_cq", func() error { _, err := r.cq.Poll(make([]verbs.WC, 1)); return err }},
-		verb{"req_notify_cq", func() error { return r.cq.Arm(false) }},
+		verb{"req_notify_cq", func() error { return r.cq.ReqNotify(false) }},
 		verb{"post_srq_recv", func() error { _, err := s.PostRecv(nil); return err }},
 		verb{"get_cq_event", func() error { _, err := r.ch.Wait(verbs.Forever); return err }},
 		verb{"get_async_event", func() error { _, err := r.WaitAsync(verbs.Forever); return err }},
@@ -158,7 +158,7 @@ func TestPolling(t *testing.T) {
 	}
 	poll(2, "lock poll", "unlock")
 	poll(1, "lock poll", "unlock")
-	if err := r.cq.Arm(false); err != nil {
+	if err := r.cq.ReqNotify(false); err != nil {
 		t.Fatal(err)
 	}
 	r.did("lock poll", "unlock")

@@ -58,7 +58,7 @@ func TestEventsOfClosedQueuesGoWithThem(t *testing.T) {
 	r := newRig(t, Hooks{})
 	other := made[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1, Channel: r.ch}))
 	for _, cq := range []*CQ{r.cq, other} {
-		if err := cq.Arm(false); err != nil {
+		if err := cq.ReqNotify(false); err != nil {
 			t.Fatal(err)
 		}
 		r.completed(cq)
@@ -93,7 +93,7 @@ func TestEventsOfClosedQueuesGoWithThem(t *testing.T) {
 // One that a queue has cannot be closed, and a queue without one asks for no events.
 func TestCompletionChannels(t *testing.T) {
 	r := newRig(t, Hooks{})
-	if err := r.cq.Arm(false); err != nil {
+	if err := r.cq.ReqNotify(false); err != nil {
 		t.Fatal(err)
 	}
 	r.log = nil
@@ -126,7 +126,7 @@ func TestCompletionChannels(t *testing.T) {
 	if err := errors.Join(r.cq.Close(), r.ch.Close()); err != nil {
 		t.Errorf("closed behind its queue: %v", err)
 	}
-	if err := alone.Arm(false); !errors.Is(err, verbs.ErrInvalid) {
+	if err := alone.ReqNotify(false); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("armed without a channel: %v", err)
 	}
 	if err := alone.Close(); err != nil {

@@ -127,8 +127,8 @@ func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	return n, err
 }
 
-// Arm asks for an event.
-func (c *CQ) Arm(solicitedOnly bool) error {
+// ReqNotify asks for an event.
+func (c *CQ) ReqNotify(solicitedOnly bool) error {
 	if c.channel == nil {
 		return &verbs.OpError{Op: "req_notify_cq", Err: fmt.Errorf("%w: the queue has no completion channel", verbs.ErrInvalid)}
 	}
@@ -137,7 +137,7 @@ func (c *CQ) Arm(solicitedOnly bool) error {
 	if err := c.Enter("req_notify_cq", drive.CallPoll); err != nil {
 		return err
 	}
-	c.Q.Arm(solicitedOnly)
+	c.Q.ReqNotify(solicitedOnly)
 	c.armed = true
 	c.D.drv.Unlock()
 	return nil

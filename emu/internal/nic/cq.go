@@ -80,8 +80,8 @@ func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	return n, nil
 }
 
-// Arm asks for one event: at the next completion, or at the next solicited one.
-func (c *CQ) Arm(solicitedOnly bool) {
+// ReqNotify asks for one event: at the next completion, or at the next solicited one.
+func (c *CQ) ReqNotify(solicitedOnly bool) {
 	switch {
 	case !solicitedOnly && c.arm == armSolicited && c.nic.Lax.ArmLost:
 	case !solicitedOnly:

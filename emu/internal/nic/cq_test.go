@@ -35,7 +35,7 @@ func TestDestroyCQ(t *testing.T) {
 		t.Errorf("destroyed under a queue: %v", err)
 	}
 	cq.Use(-1)
-	cq.Arm(false)
+	cq.ReqNotify(false)
 	for range 17 {
 		cq.Push(&verbs.WC{}, false)
 	}
@@ -54,7 +54,7 @@ func TestDestroyCQ(t *testing.T) {
 	if _, err := b.CreateCQ(1); err != nil {
 		t.Errorf("its place is not free: %v", err)
 	}
-	cq.Arm(false)
+	cq.ReqNotify(false)
 	if !cq.Push(&verbs.WC{}, false) || len(b.events) != 0 || len(b.fired) != 0 {
 		t.Error("a completion for a queue that is gone has a consequence")
 	}
@@ -131,7 +131,7 @@ func TestArmingACQ(t *testing.T) {
 				cq := b.mustCQ(t, 8)
 				for _, arm := range []string{first, second} {
 					if arm != none {
-						cq.Arm(arm == solicited)
+						cq.ReqNotify(arm == solicited)
 					}
 				}
 				var events []int

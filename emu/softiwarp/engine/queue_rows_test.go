@@ -16,7 +16,7 @@ var queueRows = map[string]func(*testing.T){
 		for i := range uint64(3) {
 			h.recv(i)
 		}
-		h.recvCQ.Arm(true)
+		h.recvCQ.ReqNotify(true)
 		k.say(segment(wire.OpSend, 1, nil))
 		if h.nic.CompletionEvents() != 0 {
 			t.Error("a plain Send raises an event")

@@ -70,7 +70,7 @@ var takeTalks = map[string]talk{
 		say: func(r *rig) string {
 			r.up(false)
 			r.recv(1)
-			r.cq.Arm(true)
+			r.cq.ReqNotify(true)
 			r.say(segmentOf(wire.OpSend, 1, nil))
 			return fmt.Sprint(r.nic.CompletionEvents(), " ", r.done())
 		},

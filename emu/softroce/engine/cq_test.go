@@ -166,7 +166,7 @@ func TestArmingACQ(t *testing.T) {
 					p.recv(id, 8)
 				}
 				for _, a := range c.arms {
-					p.h.cq.Arm(a)
+					p.h.cq.ReqNotify(a)
 				}
 				p.send(wire.OpSendOnly, 0)
 				if got := fired(p.h.nic); len(got) != c.plain {
@@ -176,7 +176,7 @@ func TestArmingACQ(t *testing.T) {
 				if got := fired(p.h.nic); len(got) != c.marked {
 					p.Errorf("%d events at a solicited message", len(got))
 				}
-				p.h.cq.Arm(solicitedOnly)
+				p.h.cq.ReqNotify(solicitedOnly)
 				p.h.modify(p.q, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 				if got := fired(p.h.nic); len(got) != 1 || got[0] != p.h.cq {
 					p.Errorf("%d events at two flushed receives", len(got))
@@ -193,7 +193,7 @@ func TestArmingLooksForwardOnly(t *testing.T) {
 		p.recv(1, 8)
 		p.recv(2, 8)
 		p.send(wire.OpSendOnly, 0, solicited)
-		p.h.cq.Arm(false)
+		p.h.cq.ReqNotify(false)
 		if got := fired(p.h.nic); len(got) != 0 {
 			p.Errorf("%d events for what was there", len(got))
 		}

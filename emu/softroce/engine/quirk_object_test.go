@@ -96,8 +96,8 @@ var objectQuirks = map[string]quirkCase{
 	},
 	"ArmLost": {
 		talk: func(c *talk) {
-			c.h.cq.Arm(true)
-			c.h.cq.Arm(false)
+			c.h.cq.ReqNotify(true)
+			c.h.cq.ReqNotify(false)
 			c.fired()
 		},
 		sound:  "1 events",
@@ -105,7 +105,7 @@ var objectQuirks = map[string]quirkCase{
 	},
 	"ArmStays": {
 		talk: func(c *talk) {
-			c.h.cq.Arm(false)
+			c.h.cq.ReqNotify(false)
 			c.fired()
 			c.fired()
 		},

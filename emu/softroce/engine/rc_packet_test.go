@@ -280,7 +280,7 @@ func TestRCSolicitedMessageRaisesTheEvent(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 8)
 		p.recv(2, 8)
-		p.h.cq.Arm(true)
+		p.h.cq.ReqNotify(true)
 		p.send(wire.OpSendOnly, 0, data(4))
 		if _, ok := p.h.nic.NextCompletionEvent(); ok {
 			p.Error("event without SE")

@@ -105,7 +105,7 @@ func TestUDCompletionsNameTheSender(t *testing.T) {
 			if got[i] != want[i] {
 				p.Errorf("completion %+v, want %+v", got[i], want[i])
 			}
-			ah, err := verbs.ReplyAH(1, 0, &got[i], p.recvBuf(uint64(i), 40))
+			ah, err := verbs.InitAHFromWC(1, 0, &got[i], p.recvBuf(uint64(i), 40))
 			if err != nil || ah.GRH.DGID.Addr() != p.addr {
 				p.Errorf("the sender is %v, %v", ah.GRH.DGID.Addr(), err)
 			}
@@ -269,7 +269,7 @@ func TestUDSolicitedDatagramRaisesTheEvent(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		p.recv(1, 50)
 		p.recv(2, 50)
-		p.h.cq.Arm(true)
+		p.h.cq.ReqNotify(true)
 		p.send(wire.OpSendOnly, 0, data(4))
 		if _, ok := p.h.nic.NextCompletionEvent(); ok {
 			p.Error("an event for a datagram that was not solicited")

@@ -336,7 +336,7 @@ func TestAnXRCMessageWhoseSRQGoesAwayIsRefused(t *testing.T) {
 		s, cq := p.xrcSRQ(p.domain, p.h.pd)
 		p.share(s, 1, 2*p.mtu)
 		p.send(wire.OpSendFirst, 0, s.Num(), data(p.mtu))
-		cq.Arm(false)
+		cq.ReqNotify(false)
 		if err := p.h.nic.DestroySRQ(s); err != nil {
 			p.Fatal(err)
 		}
