@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/sidebyside"
+	"github.com/fabrictest/fabrictest/internal/testparallel"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func TestMain(m *testing.M) {
-	sidebyside.Tests(16)
+	testparallel.SetLimit(16)
 	os.Exit(m.Run())
 }
 

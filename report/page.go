@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/visible"
-	"github.com/fabrictest/fabrictest/report/internal/look"
+	"github.com/fabrictest/fabrictest/report/internal/pagestyle"
 )
 
 // The page is one file: style and script are in it, and drawings are inline.
@@ -41,7 +41,7 @@ func WriteHTML(w io.Writer, r *Run) error {
 
 // page is what the template sees of a run.
 type page struct {
-	look.Style
+	pagestyle.Style
 	Title    string
 	Headline string
 	Good     bool
@@ -77,7 +77,7 @@ type matrixRow struct {
 
 func newPage(r *Run) *page {
 	p := &page{
-		Style: look.With(pageCSS, pageJS),
+		Style: pagestyle.New(pageCSS, pageJS),
 		Good:  len(r.Bad()) == 0, Headline: headline(r), Tiers: r.tiers(), Facts: runFacts(r),
 	}
 	p.Title = "fabrictest: " + p.Headline

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/near"
+	"github.com/fabrictest/fabrictest/internal/suggest"
 )
 
 // Error is something wrong in a scenario, and where.
@@ -118,7 +118,7 @@ func (s *Scenario) Errorf(key, format string, args ...any) error {
 // suggestion is the end of a complaint about an unknown word: the one that was
 // probably meant, or all there are.
 func suggestion(word string, known []string) string {
-	if words := near.Words(word, known); len(words) > 0 {
+	if words := suggest.Similar(word, known); len(words) > 0 {
 		return "; did you mean " + words[0] + "?"
 	}
 	return "; there are " + strings.Join(known, ", ")

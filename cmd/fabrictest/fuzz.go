@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/fuzz"
-	"github.com/fabrictest/fabrictest/internal/near"
+	"github.com/fabrictest/fabrictest/internal/suggest"
 )
 
 // newFuzzCommand is `fabrictest fuzz`.
@@ -161,7 +161,7 @@ func selectTargets(all []fuzz.Target, args []string) (some []fuzz.Target, err er
 				names = append(names, t.String(), t.Name)
 			}
 			hint := "'fabrictest fuzz --list' shows them"
-			if like := near.Words(arg, names); len(like) > 0 {
+			if like := suggest.Similar(arg, names); len(like) > 0 {
 				hint = fmt.Sprintf("did you mean %s?", strings.Join(like, " or "))
 			}
 			return nil, usagef("no fuzz target %q: %s", arg, hint)

@@ -7,12 +7,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fabrictest/fabrictest/internal/near"
+	"github.com/fabrictest/fabrictest/internal/suggest"
 )
 
 // guess is the end of a complaint about an unknown word: what may have been meant.
 func guess(word string, known []string) string {
-	if words := near.Words(word, known); len(words) > 0 {
+	if words := suggest.Similar(word, known); len(words) > 0 {
 		return "; did you mean " + strings.Join(words, ", ") + "?"
 	}
 	return ""

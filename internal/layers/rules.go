@@ -95,7 +95,7 @@ func boundaries() []Boundary {
 			Why: "the API that programs are written against knows no implementation and drags nothing in",
 		},
 		{
-			Name: "the agent knows verbs only", From: []string{"./agent"}, Only: []string{"std", "./verbs", "./agent", "./internal/regular", "./internal/sidebyside"}, Tests: true,
+			Name: "the agent knows verbs only", From: []string{"./agent"}, Only: []string{"std", "./verbs", "./agent", "./internal/regular", "./internal/testparallel"}, Tests: true,
 			Why: "it runs beside devices of any kind, and carries what a program asks of them",
 		},
 		{
@@ -141,8 +141,8 @@ func boundaries() []Boundary {
 		},
 		{
 			Name: "topology knows no protocol", From: []string{"./netns/..."}, Tests: true,
-			Only: []string{"std", "./netns/...", "./internal/sidebyside", "github.com/...", "golang.org/..."},
-			Why:  "namespaces, links and switches carry any packet; netns imports none of our packages, but for what lets its tests wait side by side",
+			Only: []string{"std", "./netns/...", "./internal/testparallel", "github.com/...", "golang.org/..."},
+			Why:  "namespaces, links and switches carry any packet; netns imports no other package of this module, except internal/testparallel in its tests",
 		},
 		{
 			Name: "the launcher knows no RDMA", From: []string{"./launch/..."},

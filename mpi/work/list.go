@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/near"
+	"github.com/fabrictest/fabrictest/internal/suggest"
 )
 
 // All returns every workload, in the order in which they are best read: the plain
@@ -29,7 +29,7 @@ func Find(name string) (*Workload, error) {
 		}
 		names = append(names, w.Name)
 	}
-	if guesses := near.Words(name, names); len(guesses) > 0 {
+	if guesses := suggest.Similar(name, names); len(guesses) > 0 {
 		return nil, fmt.Errorf("no workload %q; is it %s?", name, strings.Join(guesses, " or "))
 	}
 	return nil, fmt.Errorf("no workload %q; there are %s", name, strings.Join(names, ", "))

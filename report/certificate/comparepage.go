@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/internal/look"
+	"github.com/fabrictest/fabrictest/report/internal/pagestyle"
 )
 
 var (
@@ -30,7 +30,7 @@ var (
 
 // comparedPage is what the template sees of a comparison.
 type comparedPage struct {
-	look.Style
+	pagestyle.Style
 	Headline  string
 	Devices   []*deviceLine
 	Signs     []sign  // that occur
@@ -92,7 +92,7 @@ var barOrder = []State{Broken, Fail, Stale, Deviates, Pass, Unsupported, NotAske
 // WriteHTML writes the comparison as one page that needs nothing else. dir is where it
 // will stand, for links to the pages of the devices; without it there are none.
 func (c *Comparison) WriteHTML(w io.Writer, dir string) error {
-	p := &comparedPage{Style: look.With(look.VerdictCSS()+compareCSS, compareJS)}
+	p := &comparedPage{Style: pagestyle.New(pagestyle.VerdictCSS()+compareCSS, compareJS)}
 	hrefs := c.pages(dir)
 	for i := range c.Columns {
 		p.Devices = append(p.Devices, newDeviceLine(&c.Columns[i], hrefs[i]))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/internal/visible"
-	"github.com/fabrictest/fabrictest/report/internal/look"
+	"github.com/fabrictest/fabrictest/report/internal/pagestyle"
 )
 
 // The page is one file: style and script are in it, and drawings are inline.
@@ -45,7 +45,7 @@ func WriteHTML(w io.Writer, r *Run) error { return WriteHTMLBehind(w, r, Cover{R
 // WriteHTMLBehind writes the same page behind a cover.
 func WriteHTMLBehind(w io.Writer, r *Run, c Cover) error {
 	p := newPage(r)
-	p.Style, p.Cover, p.Results = look.With(look.VerdictCSS()+pageCSS+c.CSS, pageJS), c.HTML, c.Results
+	p.Style, p.Cover, p.Results = pagestyle.New(pagestyle.VerdictCSS()+pageCSS+c.CSS, pageJS), c.HTML, c.Results
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, p); err != nil {
 		return fmt.Errorf("the page of results: %w", err)
@@ -58,7 +58,7 @@ func WriteHTMLBehind(w io.Writer, r *Run, c Cover) error {
 
 // page is what the template sees of a run.
 type page struct {
-	look.Style
+	pagestyle.Style
 	Cover    template.HTML
 	Results  string
 	Title    string

@@ -1,4 +1,4 @@
-package near
+package suggest
 
 import (
 	"strings"
@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-func TestWords(t *testing.T) {
+func TestSimilarOrdersByEditDistance(t *testing.T) {
 	known := []string{"rc/clean", "rc/loss", "uc/loss", "ud/loss", "rc/bursts", "xrc/loss", "run", "on", "seed"}
 	for word, want := range map[string]string{
 		"rc/los": "rc/loss xrc/loss uc/loss", "RC/LOSS": "rc/loss xrc/loss uc/loss ud/loss", "burst": "rc/bursts",
-		"rnu": "run", // a swap is one mistake
+		"rnu": "run", // a swap counts as one edit
 		"sed": "seed", "nonsense": "",
-		"foo": "", "x": "", "": "", // nothing that they could be is like anything
+		"foo": "", "x": "", "": "", // too short, or similar to nothing
 	} {
-		if got := strings.Join(Words(word, known), " "); got != want {
-			t.Errorf("near %q: %q, want %q", word, got, want)
+		if got := strings.Join(Similar(word, known), " "); got != want {
+			t.Errorf("Similar(%q) = %q, want %q", word, got, want)
 		}
 	}
 }
 
-func TestDistance(t *testing.T) {
+func TestEditDistance(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want int
@@ -34,16 +34,16 @@ func TestDistance(t *testing.T) {
 		{"kitten", "sitting", 3},
 		{"abcd", "badc", 2},
 	} {
-		if got := Distance(c.a, c.b); got != c.want || Distance(c.b, c.a) != c.want {
-			t.Errorf("from %q to %q: %d, want %d", c.a, c.b, got, c.want)
+		if got := EditDistance(c.a, c.b); got != c.want || EditDistance(c.b, c.a) != c.want {
+			t.Errorf("EditDistance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
 }
 
-func TestLongWordsTakeNoTime(t *testing.T) {
+func TestSimilarIsFastForLongInput(t *testing.T) {
 	began := time.Now()
-	if got := Words(strings.Repeat("x", 1<<20), []string{"run", "seed", "exec"}); len(got) != 0 {
-		t.Errorf("%v", got)
+	if got := Similar(strings.Repeat("x", 1<<20), []string{"run", "seed", "exec"}); len(got) != 0 {
+		t.Errorf("got %v, want none", got)
 	}
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("it took %v", took)
