@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// PortSpace tells the services of one address apart, as rdma_cm does.
+// PortSpace is the rdma_cm port space (RDMA_PS_*) that a port number belongs to.
 type PortSpace uint16
 
 // Port spaces.
@@ -15,33 +15,32 @@ const (
 	PortSpaceIB  PortSpace = 0x013f
 )
 
-// ConnParam is what the two ends of a connection agree on.
+// ConnParam are the parameters of a connection, as in struct rdma_conn_param.
 type ConnParam struct {
-	// PrivateData travels with the message. InfiniBand's CM has room for 56 bytes
-	// with a request and 196 with a reply, and fills up what is shorter with
-	// zeros; iWARP has room for 508, or 512 with a peer of MPA revision 1, and
-	// keeps the length.
+	// PrivateData is sent with the CM message. InfiniBand allows 56 bytes in a
+	// request and 196 in a reply and pads with zeros; iWARP allows 508, or 512 with
+	// a peer of MPA revision 1, and preserves the length.
 	PrivateData []byte
-	// ResponderResources and InitiatorDepth are how many reads and atomics we
-	// accept and issue at a time: iWARP's IRD and ORD.
+	// ResponderResources and InitiatorDepth limit the outstanding RDMA reads and
+	// atomics that this side accepts and issues: IRD and ORD in iWARP.
 	ResponderResources uint8
 	InitiatorDepth     uint8
-	// RetryCount, RNRRetryCount and FlowControl are InfiniBand's. Over iWARP they
-	// mean nothing: TCP repeats what was lost, and nobody waits for a receive.
+	// RetryCount, RNRRetryCount and FlowControl apply to InfiniBand only. iWARP
+	// ignores them: TCP retransmits, and there is no RNR NAK.
 	RetryCount    uint8
 	RNRRetryCount uint8
 	FlowControl   bool
 }
 
-// CM makes and ends connections.
+// CM is the connection manager of a device.
 type CM interface {
-	// Listen waits for requests to addr. Port 0 is chosen by the CM, and an
-	// unspecified address means all that the device has.
+	// Listen accepts connection requests to addr. The CM chooses the port if it is
+	// 0, and listens on all addresses of the device if addr is unspecified.
 	Listen(addr netip.AddrPort, space PortSpace, backlog int) (Listener, error)
-	// Connect connects qp, which must be in RESET or INIT, to the listener at
-	// addr, and leaves it ready to send. Who is refused gets a *RejectError.
+	// Connect connects qp, which must be in RESET or INIT, to the listener at addr
+	// and moves it to RTS. It returns a *RejectError if the peer rejects.
 	Connect(qp QP, addr netip.AddrPort, param ConnParam, timeout time.Duration) (Conn, error)
-	// Resolve asks the listener at addr for its datagram QP.
+	// Resolve asks the listener at addr for its UD QP, with an SIDR request.
 	Resolve(addr netip.AddrPort, private []byte, timeout time.Duration) (DatagramPeer, error)
 }
 
@@ -53,35 +52,34 @@ type Listener interface {
 	Close() error
 }
 
-// ConnRequest is a request that waits for an answer. Answer it once.
+// ConnRequest is a received connection request. Call Accept or Reject once.
 type ConnRequest interface {
-	// Remote is the requester's address.
+	// Remote returns the address of the connecting peer.
 	Remote() netip.AddrPort
-	// Param is what the requester asked for, its private data included.
+	// Param returns the parameters and private data of the request.
 	Param() ConnParam
-	// Accept connects qp, which must be in RESET or INIT, and waits until the
-	// peer has confirmed, where it does: in iWARP's client-server model nobody
-	// confirms. For PortSpaceUDP it answers with qp's number and key and returns a
-	// nil Conn.
+	// Accept connects qp, which must be in RESET or INIT, and waits for the peer's
+	// RTU; iWARP has none. For PortSpaceUDP it replies with the QPN and Q_Key of qp
+	// and returns a nil Conn.
 	Accept(qp QP, param ConnParam, timeout time.Duration) (Conn, error)
 	Reject(private []byte) error
 }
 
 // Conn is a connection made by the CM.
 type Conn interface {
-	// Param is what the peer granted or asked for.
+	// Param returns the parameters that the peer sent in its request or reply.
 	Param() ConnParam
 	Remote() netip.AddrPort
-	// Disconnect ends the connection and puts its QP into the error state. Over
-	// InfiniBand that is so when it returns; iWARP first carries out what was
-	// posted, and the QP is in that state when the peer has closed its side too.
+	// Disconnect ends the connection and moves its QP to the error state: with
+	// InfiniBand before it returns; with iWARP after the posted work requests have
+	// completed and the peer has closed its side.
 	Disconnect() error
-	// WaitDisconnect returns when the connection has ended, by whichever side and
-	// in whatever way, or ErrTimeout.
+	// WaitDisconnect waits until either side has ended the connection, or returns
+	// ErrTimeout.
 	WaitDisconnect(timeout time.Duration) error
 }
 
-// DatagramPeer is where a resolved service receives datagrams.
+// DatagramPeer is the address of a UD QP that Resolve found.
 type DatagramPeer struct {
 	AH          AHAttr
 	QPN         QPN

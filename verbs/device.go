@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// DeviceInfo names a device.
+// DeviceInfo identifies a device.
 type DeviceInfo struct {
 	Name      string
 	Provider  string
@@ -14,18 +14,18 @@ type DeviceInfo struct {
 	GUID      uint64
 }
 
-// Transport is the wire protocol family of a device.
+// Transport is the transport type of a device.
 type Transport int32
 
-// Transports. RoCE counts as InfiniBand: only its link layer differs.
+// Transport types. RoCE devices are TransportIB, as in libibverbs.
 const (
 	TransportIB     Transport = 0
 	TransportIWARP  Transport = 1
 	TransportUnspec Transport = 4
 )
 
-// Caps are the capabilities that a device claims. What it claims and then
-// refuses is a defect, not a missing feature.
+// Caps are the capabilities that a device advertises. Rejecting an operation that
+// it advertises is a defect of the device.
 type Caps uint64
 
 // Capabilities.
@@ -44,22 +44,21 @@ const (
 	CapFlush
 	CapAtomicWrite
 	CapCM
-	CapCongestion // explicit congestion notification with rate control
+	CapCongestion // ECN with rate control
 	CapAutoMigration
 	CapCredits // end-to-end flow control
 	CapZeroBased
 	CapResizeCQ
-	// CapRD says that queue pairs of type UD are reliable: what one sends to another
-	// arrives exactly once and in order, and they have the operations of RC, each with
-	// the address of its peer. Verbs have no type for that: InfiniBand's RD needs
-	// contexts of its own, and no device has them.
+	// CapRD: UD QPs are reliable. They deliver messages exactly once and in order,
+	// and support the operations of RC, addressed by work request. libibverbs has no
+	// QP type for reliable datagrams.
 	CapRD
 )
 
-// Has reports whether all of need is claimed.
+// Has reports whether c includes all capabilities in need.
 func (c Caps) Has(need Caps) bool { return c&need == need }
 
-// DeviceAttr is what a device is able to do, and its limits.
+// DeviceAttr are the capabilities and limits of a device.
 type DeviceAttr struct {
 	FirmwareVersion string
 	VendorID        uint32
@@ -82,8 +81,8 @@ type DeviceAttr struct {
 	MaxSRQWR        int
 	MaxSRQSGE       int
 	MaxXRCD         int
-	MaxQPRdAtomic   uint8 // incoming reads and atomics outstanding a QP
-	MaxQPInitAtomic uint8 // outgoing ones
+	MaxQPRdAtomic   uint8 // max_qp_rd_atom: outstanding reads and atomics per QP as responder
+	MaxQPInitAtomic uint8 // max_qp_init_rd_atom: the same as requester
 	MaxMcastGroups  int
 	MaxMcastQPs     int
 	MaxPKeys        int
@@ -111,17 +110,17 @@ type PortAttr struct {
 	GIDs      int
 	PKeys     int
 	MaxMsg    uint32
-	// BadPKeys and QKeyViolations count packets refused for their keys.
+	// BadPKeys and QKeyViolations count packets dropped for a wrong key.
 	BadPKeys       uint32
 	QKeyViolations uint32
-	// Rate is the signalling rate in bits a second; 0 if unknown.
+	// RateBps is the signalling rate in bits per second; 0 if unknown.
 	RateBps uint64
 }
 
-// MTU is a path MTU as verbs count them: the payload a packet carries.
+// MTU is a path MTU: the maximum payload of a packet.
 type MTU uint32
 
-// The five MTUs.
+// Path MTUs.
 const (
 	MTU256 MTU = iota + 1
 	MTU512
@@ -130,7 +129,7 @@ const (
 	MTU4096
 )
 
-// Bytes is the payload size; 0 if m is none of the five.
+// Bytes returns the payload size, or 0 if m is not a valid MTU.
 func (m MTU) Bytes() int {
 	if m < MTU256 || m > MTU4096 {
 		return 0
@@ -138,7 +137,7 @@ func (m MTU) Bytes() int {
 	return 128 << m
 }
 
-// String prints the size in bytes.
+// String returns the size in bytes.
 func (m MTU) String() string {
 	if n := m.Bytes(); n != 0 {
 		return fmt.Sprint(n)
@@ -146,8 +145,7 @@ func (m MTU) String() string {
 	return fmt.Sprintf("MTU(%d)", uint32(m))
 }
 
-// MTUFor returns the largest MTU whose payload is at most n bytes; 0 if even
-// 256 is too much.
+// MTUFor returns the largest MTU of at most n bytes, or 0 if n is less than 256.
 func MTUFor(n int) MTU {
 	for m := MTU4096; m >= MTU256; m-- {
 		if m.Bytes() <= n {
@@ -157,19 +155,19 @@ func MTUFor(n int) MTU {
 	return 0
 }
 
-// GID is a global identifier: an IPv6 address, or an IPv4 address mapped.
+// GID is a global identifier: an IPv6 or IPv4-mapped IPv6 address.
 type GID [16]byte
 
 // GIDFrom returns the GID of an IP address.
 func GIDFrom(a netip.Addr) GID { return a.As16() }
 
-// Addr returns the IP address a GID stands for; a mapped IPv4 address as IPv4.
+// Addr returns the IP address of a GID, unmapped if it is IPv4.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
-// String prints the address.
+// String returns the IP address.
 func (g GID) String() string { return g.Addr().String() }
 
-// GIDType says which protocol an entry of the GID table belongs to.
+// GIDType is the protocol of a GID table entry.
 type GIDType uint32
 
 // GID types.
@@ -186,7 +184,7 @@ type GIDEntry struct {
 	Type  GIDType
 }
 
-// GRH is the part of an address that crosses routers.
+// GRH are the attributes of the global routing header.
 type GRH struct {
 	DGID         GID
 	FlowLabel    uint32
@@ -195,7 +193,7 @@ type GRH struct {
 	TrafficClass uint8
 }
 
-// AHAttr addresses a remote port.
+// AHAttr is the address vector of a remote port.
 type AHAttr struct {
 	GRH        GRH
 	SL         uint8
@@ -203,42 +201,40 @@ type AHAttr struct {
 	Port       uint8
 }
 
-// AH is an address handle: where a datagram goes.
+// AH is an address handle: the destination of UD sends.
 type AH interface {
 	Attr() AHAttr
 	Close() error
 }
 
-// GRHLen is the size of the area that precedes the payload in every UD receive
-// buffer.
+// GRHLen is the size of the GRH that precedes the payload in a UD receive buffer.
 const GRHLen = 40
 
-// InitAHFromWC returns the address to answer a received datagram to, from its
-// completion and the first GRHLen bytes of its buffer. The area holds an IPv6
-// header, or an IPv4 header in its last twenty bytes. Nothing is said of the
-// first twenty then: they may look like IPv6.
-func InitAHFromWC(port uint8, sgidIndex uint8, wc *WC, area []byte) (AHAttr, error) {
-	if wc.Flags&WCWithGRH == 0 || len(area) < GRHLen {
-		return AHAttr{}, &OpError{Op: "init_ah_from_wc", Err: fmt.Errorf("%w: no global header in %d bytes", ErrInvalid, len(area))}
+// InitAHFromWC returns the address vector for a reply to a received datagram, from
+// its completion and the first GRHLen bytes of its buffer. For RoCE these hold an
+// IPv6 header, or 20 undefined bytes and an IPv4 header.
+func InitAHFromWC(port uint8, sgidIndex uint8, wc *WC, grh []byte) (AHAttr, error) {
+	if wc.Flags&WCWithGRH == 0 || len(grh) < GRHLen {
+		return AHAttr{}, &OpError{Op: "init_ah_from_wc", Err: fmt.Errorf("%w: no GRH in %d bytes", ErrInvalid, len(grh))}
 	}
 	a := AHAttr{Port: port, SL: wc.SL, GRH: GRH{SGIDIndex: sgidIndex, HopLimit: 64}}
 	switch {
-	case area[0]>>4 == 6 && !isIPv4(area[20:GRHLen]):
-		a.GRH.DGID = GID(area[8:24])
-		a.GRH.FlowLabel = uint32(area[1]&0xf)<<16 | uint32(area[2])<<8 | uint32(area[3])
-		a.GRH.TrafficClass = area[0]<<4 | area[1]>>4
-	case area[20]>>4 == 4:
-		a.GRH.DGID = GIDFrom(netip.AddrFrom4([4]byte(area[32:36])))
-		a.GRH.TrafficClass = area[21]
+	case grh[0]>>4 == 6 && !isIPv4UDP(grh[20:GRHLen]):
+		a.GRH.DGID = GID(grh[8:24])
+		a.GRH.FlowLabel = uint32(grh[1]&0xf)<<16 | uint32(grh[2])<<8 | uint32(grh[3])
+		a.GRH.TrafficClass = grh[0]<<4 | grh[1]>>4
+	case grh[20]>>4 == 4:
+		a.GRH.DGID = GIDFrom(netip.AddrFrom4([4]byte(grh[32:36])))
+		a.GRH.TrafficClass = grh[21]
 	default:
 		return AHAttr{}, &OpError{Op: "init_ah_from_wc", Err: fmt.Errorf("%w: neither IPv4 nor IPv6", ErrInvalid)}
 	}
 	return a, nil
 }
 
-// isIPv4 reports whether h is a whole IPv4 header of a UDP datagram, down to its
-// checksum.
-func isIPv4(h []byte) bool {
+// isIPv4UDP reports whether h is an IPv4 header without options, for UDP, with a
+// valid checksum.
+func isIPv4UDP(h []byte) bool {
 	var sum uint32
 	for i := 0; i < len(h); i += 2 {
 		sum += uint32(h[i])<<8 | uint32(h[i+1])
@@ -272,8 +268,8 @@ const (
 	EventGIDChange
 )
 
-// AsyncEvent is something a device reports of its own accord. The field that
-// belongs to the type is set, the others are zero.
+// AsyncEvent is an asynchronous event. The type determines which of QP, CQ, SRQ and
+// Port is set.
 type AsyncEvent struct {
 	Type AsyncEventType
 	QP   QP
@@ -284,8 +280,8 @@ type AsyncEvent struct {
 
 // CompChannel delivers completion events.
 type CompChannel interface {
-	// Wait returns the next CQ that was armed and then saw a completion, or
-	// ErrTimeout. Each event disarms its CQ.
+	// Wait returns the CQ of the next completion event, or ErrTimeout. Each event
+	// needs another ReqNotify.
 	Wait(timeout time.Duration) (CQ, error)
 	Close() error
 }

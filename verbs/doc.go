@@ -1,41 +1,36 @@
-// Package verbs is the RDMA verbs interface as an application sees it: value
-// types, small interfaces and errors, for any device: emulated, a kernel's or
-// a NIC's.
+// Package verbs is the RDMA verbs API of this module: the types, interfaces and
+// errors that applications use and that providers implement, for emulated devices,
+// kernel software devices and NICs.
 //
-// Names follow the field's own (PD, MR, CQ, QP, WR, WC) and the numeric values
-// of all enumerations are those of libibverbs (Caps apart, which it does not
-// have), so that a reader of the ibv_* manual pages needs no dictionary and a
-// provider over libibverbs is a cast.
-// What differs from C is what Go does better: slices instead of linked lists,
-// Close for every kind of destruction, errors that name verb and object.
+// Names (PD, MR, CQ, QP, WR, WC) and numeric values of enumerations are those of
+// libibverbs; only Caps has no counterpart there. Differences to the C API: slices
+// instead of linked lists, Close for every destroy, free and deregister, and errors
+// that name the verb and the object.
 //
-// The package imports the standard library only and validates nothing: what is
-// legal is the device's to say, and a conformance test must be able to ask for
-// what is not.
+// The package imports only the standard library and validates nothing: devices
+// reject invalid requests, and conformance tests send them deliberately.
 //
-// Objects of one device may be used from several goroutines. In a simulated
-// world a call that blocks parks the calling program; nothing else does.
+// Objects may be used from several goroutines. In the simulator, a program yields
+// to others only in calls that block.
 package verbs
 
 import "time"
 
-// Proc is what a program needs of the world it runs in besides its device:
-// time. A program that takes its time from here runs unchanged in a simulated
-// world and in a real one.
+// Proc is the clock of a program. A program that uses it in place of package time
+// runs unchanged in the simulator and in real time.
 type Proc interface {
-	// Now is the time since the world began.
+	// Now returns the time since the run started.
 	Now() time.Duration
-	// Sleep waits for d.
 	Sleep(d time.Duration)
-	// Compute keeps the processor busy for d.
+	// Compute uses the CPU for d.
 	Compute(d time.Duration)
 }
 
 // Forever is a timeout that never expires.
 const Forever time.Duration = -1
 
-// Provider is a source of devices. There is no registry: whoever composes a
-// program lists the providers it links.
+// Provider lists and opens devices of one kind. There is no registry: a program
+// lists the providers that it links.
 type Provider interface {
 	Name() string
 	Devices() ([]DeviceInfo, error)
@@ -61,22 +56,22 @@ type Context interface {
 
 	// WaitAsync returns the next asynchronous event, or ErrTimeout.
 	WaitAsync(timeout time.Duration) (AsyncEvent, error)
-	// Counters returns a snapshot of what the device has counted, in a fixed
+	// Counters returns the current values of the device's counters, in a fixed
 	// order.
 	Counters() []Counter
 	// CM returns the device's connection manager.
 	CM() (CM, error)
-	// Close closes the device and everything made from it.
+	// Close closes the device and all objects created from it.
 	Close() error
 }
 
-// Counter is one of a device's counters.
+// Counter is a named device counter.
 type Counter struct {
 	Name  string
 	Value uint64
 }
 
-// PD is a protection domain: what is made in one is out of reach from another.
+// PD is a protection domain. QPs can only use MRs, MWs and AHs of their own PD.
 type PD interface {
 	RegMR(MRInit) (MR, error)
 	AllocMW(MWType) (MW, error)
@@ -84,8 +79,7 @@ type PD interface {
 	Close() error
 }
 
-// XRCD is an extended reliable connection domain: it ties XRC target QPs to
-// the XRC shared receive queues they may deliver to.
+// XRCD is an XRC domain. An XRC target QP delivers only to SRQs of its domain.
 type XRCD interface {
 	Close() error
 }

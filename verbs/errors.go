@@ -5,39 +5,39 @@ import (
 	"fmt"
 )
 
-// Errors that errors.Is finds in what a verb returned. They mean what the errno
-// of the same name means in libibverbs.
+// Errors that verbs return; test for them with errors.Is. They correspond to the
+// errno values of libibverbs.
 var (
-	// ErrNotSupported: this device cannot (EOPNOTSUPP).
+	// ErrNotSupported: the device does not support the operation (EOPNOTSUPP).
 	ErrNotSupported = errors.New("not supported")
-	// ErrInvalid: an argument, or the object's state, forbids it (EINVAL).
+	// ErrInvalid: an argument or the state of the object is invalid (EINVAL).
 	ErrInvalid = errors.New("invalid argument")
 	// ErrNoMemory: a queue is full or a limit of the device is reached (ENOMEM).
 	ErrNoMemory = errors.New("out of resources")
-	// ErrBusy: something still uses the object (EBUSY).
+	// ErrBusy: another object still uses this object (EBUSY).
 	ErrBusy = errors.New("in use")
-	// ErrPerm: the caller may not (EPERM).
+	// ErrPerm: the operation is not permitted (EPERM).
 	ErrPerm = errors.New("not permitted")
 	// ErrNotFound: there is no such device, object or table entry (ENOENT).
 	ErrNotFound = errors.New("not found")
-	// ErrTimeout: the time given to a waiting call has passed (ETIMEDOUT).
+	// ErrTimeout: the timeout of a blocking call has expired (ETIMEDOUT).
 	ErrTimeout = errors.New("timed out")
-	// ErrClosed: the object, or the device it came from, has been closed.
+	// ErrClosed: the object or its device has been closed.
 	ErrClosed = errors.New("closed")
-	// ErrRejected: the peer refused the connection; a *RejectError says why.
+	// ErrRejected: the peer rejected the connection; see RejectError.
 	ErrRejected = errors.New("connection rejected")
-	// ErrOverrun: a completion queue lost completions and is unusable.
+	// ErrOverrun: the completion queue overflowed and is unusable.
 	ErrOverrun = errors.New("completion queue overrun")
 )
 
-// OpError says which verb failed on which object, and why.
+// OpError is the failure of a verb on an object.
 type OpError struct {
 	Op  string // verb, e.g. "modify_qp"
 	Obj string // object, e.g. "qp 0x11"
 	Err error
 }
 
-// Error names verb, object and cause.
+// Error returns the verb, the object and the cause.
 func (e *OpError) Error() string {
 	if e.Obj == "" {
 		return fmt.Sprintf("%s: %v", e.Op, e.Err)
@@ -48,14 +48,14 @@ func (e *OpError) Error() string {
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// RejectError is a refused connection: why, and what the peer said with it.
+// RejectError is a connection that the peer rejected.
 type RejectError struct {
-	Reason      uint16 // REJ reason code of the InfiniBand CM, or the one nearest; 0 if none was given
-	Text        string // the reason in words
+	Reason      uint16 // InfiniBand CM REJ reason, or the closest equivalent; 0 if none
+	Text        string
 	PrivateData []byte
 }
 
-// Error says why the peer refused.
+// Error returns the reason.
 func (e *RejectError) Error() string {
 	return fmt.Sprintf("connection rejected: %s (reason %d)", e.Text, e.Reason)
 }

@@ -9,7 +9,7 @@ import (
 	. "github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestOpErrorNamesVerbObjectAndCause(t *testing.T) {
+func TestOpErrorContainsVerbObjectAndCause(t *testing.T) {
 	for _, tc := range []struct {
 		err  *OpError
 		want string
@@ -23,7 +23,7 @@ func TestOpErrorNamesVerbObjectAndCause(t *testing.T) {
 	}
 }
 
-func TestErrorsAreFoundInsideOthers(t *testing.T) {
+func TestErrorsIsAndAsUnwrapOpError(t *testing.T) {
 	inner := fmt.Errorf("%w: port 3 of 1", ErrNotFound)
 	err := fmt.Errorf("bench: %w", &OpError{Op: "query_port", Obj: "rxe0", Err: inner})
 	if !errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
@@ -48,7 +48,7 @@ func TestSentinelsAreDistinct(t *testing.T) {
 	}
 }
 
-func TestRejectErrorIsRejected(t *testing.T) {
+func TestRejectErrorIsErrRejected(t *testing.T) {
 	reject := &RejectError{Reason: 8, Text: "invalid service ID", PrivateData: []byte("why")}
 	err := fmt.Errorf("rank 3: %w", &OpError{Op: "connect", Err: reject})
 	if !errors.Is(err, ErrRejected) || errors.Is(err, ErrTimeout) {
@@ -63,7 +63,7 @@ func TestRejectErrorIsRejected(t *testing.T) {
 	}
 }
 
-func TestUnimplementedSaysWhichVerbIsMissing(t *testing.T) {
+func TestUnimplementedNamesTheVerb(t *testing.T) {
 	var u Unimplemented
 	calls := map[string]func() (any, error){
 		"create_srq": func() (any, error) { return u.CreateSRQ(SRQInit{}) },
@@ -78,7 +78,7 @@ func TestUnimplementedSaysWhichVerbIsMissing(t *testing.T) {
 			t.Errorf("%s: error is %v", verb, err)
 		}
 		if got != nil {
-			t.Errorf("%s: got %v beside the error", verb, got)
+			t.Errorf("%s: got %v with the error", verb, got)
 		}
 	}
 	if c := u.Counters(); c != nil {
@@ -86,15 +86,14 @@ func TestUnimplementedSaysWhichVerbIsMissing(t *testing.T) {
 	}
 }
 
-// An optional verb that has drifted from the interface would no longer fill in
-// for it when embedded.
-func TestUnimplementedFitsContext(t *testing.T) {
-	have, context := reflect.TypeFor[Unimplemented](), reflect.TypeFor[Context]()
-	for i := range have.NumMethod() {
-		m := have.Method(i)
+// A method whose signature differs from the interface would not implement it.
+func TestUnimplementedMethodsMatchContext(t *testing.T) {
+	unimplemented, context := reflect.TypeFor[Unimplemented](), reflect.TypeFor[Context]()
+	for i := range unimplemented.NumMethod() {
+		m := unimplemented.Method(i)
 		want, ok := context.MethodByName(m.Name)
 		if !ok {
-			t.Errorf("%s is no verb of a Context", m.Name)
+			t.Errorf("Context has no method %s", m.Name)
 			continue
 		}
 		var in, out []reflect.Type

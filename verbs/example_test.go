@@ -9,26 +9,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// provider stands for whatever the composing program links.
+// provider is one of the providers that a program links.
 var provider verbs.Provider
 
-// The whole of a minimal program: two reliable queue pairs of one device are
-// connected to each other, and one sends the other a message. Between two hosts
-// only the exchange of queue pair numbers and addresses would be added, which is
-// what a CM does.
+// A minimal program: it connects two RC queue pairs of one device and sends a message
+// from one to the other. Between two hosts, a CM would exchange QPNs and addresses.
 func Example() {
 	dev, err := provider.Open("roce0")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer dev.Close() // and with it everything made below
-	if err := helloOver(dev); err != nil {
+	defer dev.Close() // also closes all objects created from dev
+	if err := sendHello(dev); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func helloOver(dev verbs.Context) error {
-	// A protection domain, and in it memory that the device may reach.
+func sendHello(dev verbs.Context) error {
+	// A protection domain with registered memory.
 	pd, err := dev.AllocPD()
 	if err != nil {
 		return err
@@ -39,7 +37,7 @@ func helloOver(dev verbs.Context) error {
 		return err
 	}
 
-	// A completion queue that is waited for rather than polled in a loop.
+	// A completion queue with a channel for completion events.
 	events, err := dev.CreateCompChannel()
 	if err != nil {
 		return err
@@ -49,29 +47,29 @@ func helloOver(dev verbs.Context) error {
 		return err
 	}
 
-	// Two queue pairs, each told of the other.
-	spec := verbs.QPInit{
+	// Two connected queue pairs.
+	init := verbs.QPInit{
 		Type: verbs.QPTypeRC, PD: pd, SendCQ: cq, RecvCQ: cq,
 		Caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1},
 	}
-	from, err := dev.CreateQP(spec)
+	from, err := dev.CreateQP(init)
 	if err != nil {
 		return err
 	}
-	to, err := dev.CreateQP(spec)
+	to, err := dev.CreateQP(init)
 	if err != nil {
 		return err
 	}
-	self, err := dev.QueryGID(1, 0)
+	local, err := dev.QueryGID(1, 0)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(connect(from, to.QPN(), self.GID), connect(to, from.QPN(), self.GID)); err != nil {
+	if err := errors.Join(connect(from, to.QPN(), local.GID), connect(to, from.QPN(), local.GID)); err != nil {
 		return err
 	}
 
-	// The receive goes first: a message that finds none is refused, and tried
-	// again later.
+	// Post the receive first: without it the responder returns an RNR NAK, and the
+	// requester retries later.
 	recv := verbs.RecvWR{WRID: 1, SGL: []verbs.SGE{verbs.SGEOf(mr, 2048, 2048)}}
 	if _, err := to.PostRecv([]verbs.RecvWR{recv}); err != nil {
 		return err
@@ -84,7 +82,7 @@ func helloOver(dev verbs.Context) error {
 
 	// Two completions: the sender's and the receiver's.
 	for done := 0; done < 2; {
-		wc, err := next(cq, events)
+		wc, err := waitCompletions(cq, events)
 		if err != nil {
 			return err
 		}
@@ -101,9 +99,9 @@ func helloOver(dev verbs.Context) error {
 	return nil
 }
 
-// connect takes a reliable queue pair from RESET to RTS. Each step has its own
-// attributes, and the mask says which of them count.
-func connect(qp verbs.QP, peer verbs.QPN, at verbs.GID) error {
+// connect moves an RC queue pair from RESET to RTS. The mask of each transition
+// selects the attributes to set.
+func connect(qp verbs.QP, peer verbs.QPN, peerGID verbs.GID) error {
 	attr := verbs.QPAttr{
 		State: verbs.QPStateInit, Port: 1, Access: verbs.AccessRemoteWrite | verbs.AccessRemoteRead,
 	}
@@ -113,7 +111,7 @@ func connect(qp verbs.QP, peer verbs.QPN, at verbs.GID) error {
 	attr = verbs.QPAttr{
 		State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: peer, RQPSN: 0,
 		MaxDestRdAtomic: 1, MinRNRTimer: 12, // 0.64 ms
-		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: at, HopLimit: 64}},
+		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: peerGID, HopLimit: 64}},
 	}
 	if err := qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|
 		verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer); err != nil {
@@ -121,15 +119,15 @@ func connect(qp verbs.QP, peer verbs.QPN, at verbs.GID) error {
 	}
 	attr = verbs.QPAttr{
 		State: verbs.QPStateRTS, SQPSN: 0, MaxRdAtomic: 1,
-		Timeout: 14, RetryCnt: 7, RNRRetry: 7, // 67 ms, seven times; receivers may take for ever
+		Timeout: 14, RetryCnt: 7, RNRRetry: 7, // 67 ms, 7 retries; RNR retries without limit
 	}
 	return qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrSQPSN|verbs.QPAttrMaxQPRdAtomic|
 		verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry)
 }
 
-// next returns the completions that wait, or waits for some. The queue is polled
-// once more after it is armed: what came before would raise no event.
-func next(cq verbs.CQ, events verbs.CompChannel) ([]verbs.WC, error) {
+// waitCompletions polls, and waits for an event if the queue is empty. It polls again
+// after ReqNotify because earlier completions raise no event.
+func waitCompletions(cq verbs.CQ, events verbs.CompChannel) ([]verbs.WC, error) {
 	wc := make([]verbs.WC, 16)
 	if n, err := cq.Poll(wc); n > 0 || err != nil {
 		return wc[:n], err

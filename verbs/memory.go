@@ -1,12 +1,12 @@
 package verbs
 
-// LKey names registered memory in a local scatter/gather entry.
+// LKey is the local key of a memory region.
 type LKey uint32
 
-// RKey names registered memory to a remote peer.
+// RKey is the remote key of a memory region or window.
 type RKey uint32
 
-// Access says what may be done with registered memory, or through a QP.
+// Access are the access flags of a memory region, a memory window or a QP.
 type Access uint32
 
 // Access flags.
@@ -22,20 +22,20 @@ const (
 	AccessFlushGlobal
 	AccessFlushPersistent
 
-	// AccessRelaxedOrdering and its like are hints that a device may ignore.
+	// AccessOptionalMask covers the flags that a device may ignore.
 	AccessRelaxedOrdering Access = 1 << 20
 	AccessOptionalMask    Access = 0x3ff << 20
 )
 
-// MRInit asks for memory to be registered.
+// MRInit are the parameters of RegMR.
 type MRInit struct {
-	// Buf is the memory. The device reads and writes it until the region is
-	// closed; look at what it wrote only after a completion says so. Of a write of a
-	// connected peer that ends with an aligned 8-byte word, the word comes last and
-	// in one step: a program may also poll for it, with an atomic load.
+	// Buf is the memory to register. The device accesses it until the region is
+	// closed; the program must not read data before its completion. Exception: an
+	// aligned 8-byte word at the end of an RDMA write on a connected QP is stored
+	// last and atomically, so the program may poll it with an atomic load.
 	Buf []byte
-	// Addr is the address that work requests and peers use for Buf[0]. Zero
-	// leaves the choice to the device, unless Access has AccessZeroBased.
+	// Addr is the address (IOVA) of Buf[0] in work requests. If it is 0 and Access
+	// lacks AccessZeroBased, the device chooses it.
 	Addr   uint64
 	Access Access
 }
@@ -50,7 +50,7 @@ type MR interface {
 	Close() error
 }
 
-// MWType tells the two kinds of memory window apart.
+// MWType is the type of a memory window.
 type MWType uint32
 
 // Memory window types.
@@ -59,16 +59,16 @@ const (
 	MWType2 MWType = 2
 )
 
-// MW is a memory window: a part of a region, with rights of its own, that can
-// be opened and closed by work requests.
+// MW is a memory window: an RKey with its own access rights that work requests bind
+// to a part of a memory region.
 type MW interface {
 	Type() MWType
-	// RKey is the current key. Binding a type 1 window changes it.
+	// RKey returns the current key. Binding a type 1 window changes it.
 	RKey() RKey
 	Close() error
 }
 
-// BindInfo is what a bind opens.
+// BindInfo is the memory that a bind gives access to.
 type BindInfo struct {
 	MR     MR
 	Addr   uint64
@@ -76,18 +76,18 @@ type BindInfo struct {
 	Access Access
 }
 
-// NextRKey returns the key to give a type 2 window at its next bind: the same
-// window, with the consumer-owned low byte moved on.
+// NextRKey returns the key for the next bind of a type 2 window: it increments the
+// low byte, which the consumer owns, as ibv_inc_rkey does.
 func NextRKey(k RKey) RKey { return k&^0xff | (k+1)&0xff }
 
-// SGE is a piece of registered memory.
+// SGE is a scatter/gather element.
 type SGE struct {
 	Addr   uint64
 	Length uint32
 	LKey   LKey
 }
 
-// SGEOf returns the entry for n bytes of mr from offset off on.
+// SGEOf returns the SGE of n bytes of mr that start at offset off.
 func SGEOf(mr MR, off, n int) SGE {
 	return SGE{Addr: mr.Addr() + uint64(off), Length: uint32(n), LKey: mr.LKey()}
 }

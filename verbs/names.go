@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// name returns table[v], or kind and number where the table has a hole.
+// name returns table[v], or "kind(v)" if the table has no name for v.
 func name[T ~uint32](table []string, v T, kind string) string {
 	if uint64(v) < uint64(len(table)) && table[v] != "" {
 		return table[v]
@@ -22,7 +22,7 @@ var wcStatusNames = []string{
 	"IBV_WC_RESP_TIMEOUT_ERR", "IBV_WC_GENERAL_ERR",
 }
 
-// String prints libibverbs' name.
+// String returns the libibverbs name.
 func (s WCStatus) String() string { return name(wcStatusNames, s, "IBV_WC") }
 
 var wcOpcodeNames = []string{
@@ -31,7 +31,7 @@ var wcOpcodeNames = []string{
 	9: "IBV_WC_ATOMIC_WRITE", 128: "IBV_WC_RECV", 129: "IBV_WC_RECV_RDMA_WITH_IMM",
 }
 
-// String prints libibverbs' name.
+// String returns the libibverbs name.
 func (o WCOpcode) String() string { return name(wcOpcodeNames, o, "IBV_WC_OPCODE") }
 
 var wrOpcodeNames = []string{
@@ -41,17 +41,17 @@ var wrOpcodeNames = []string{
 	14: "IBV_WR_FLUSH", 15: "IBV_WR_ATOMIC_WRITE",
 }
 
-// String prints libibverbs' name.
+// String returns the libibverbs name.
 func (o WROpcode) String() string { return name(wrOpcodeNames, o, "IBV_WR") }
 
 var qpTypeNames = []string{2: "IBV_QPT_RC", 3: "IBV_QPT_UC", 4: "IBV_QPT_UD", 9: "IBV_QPT_XRC_SEND", 10: "IBV_QPT_XRC_RECV"}
 
-// String prints libibverbs' name.
+// String returns the libibverbs name.
 func (t QPType) String() string { return name(qpTypeNames, t, "IBV_QPT") }
 
 var qpStateNames = []string{"IBV_QPS_RESET", "IBV_QPS_INIT", "IBV_QPS_RTR", "IBV_QPS_RTS", "IBV_QPS_SQD", "IBV_QPS_SQE", "IBV_QPS_ERR"}
 
-// String prints libibverbs' name.
+// String returns the libibverbs name.
 func (s QPState) String() string { return name(qpStateNames, s, "IBV_QPS") }
 
 var qpAttrNames = []string{
@@ -61,8 +61,7 @@ var qpAttrNames = []string{
 	"IBV_QP_SQ_PSN", "IBV_QP_MAX_DEST_RD_ATOMIC", "IBV_QP_PATH_MIG_STATE", "IBV_QP_CAP", "IBV_QP_DEST_QPN",
 }
 
-// String prints libibverbs' names, joined by |; bits without a name as one
-// number after them.
+// String joins the libibverbs names with "|" and appends unknown bits as a number.
 func (m QPAttrMask) String() string {
 	var names []string
 	for i, n := range qpAttrNames {
@@ -85,30 +84,30 @@ var eventNames = []string{
 	"IBV_EVENT_CLIENT_REREGISTER", "IBV_EVENT_GID_CHANGE",
 }
 
-// String prints libibverbs' name.
+// String returns the libibverbs name.
 func (t AsyncEventType) String() string { return name(eventNames, t, "IBV_EVENT") }
 
 var portStateNames = []string{"IBV_PORT_NOP", "IBV_PORT_DOWN", "IBV_PORT_INIT", "IBV_PORT_ARMED", "IBV_PORT_ACTIVE"}
 
-// String prints libibverbs' name.
+// String returns the libibverbs name.
 func (s PortState) String() string { return name(portStateNames, s, "IBV_PORT") }
 
 var gidTypeNames = []string{"IBV_GID_TYPE_IB", "IBV_GID_TYPE_ROCE_V1", "IBV_GID_TYPE_ROCE_V2"}
 
-// String prints libibverbs' name.
+// String returns the libibverbs name.
 func (t GIDType) String() string { return name(gidTypeNames, t, "IBV_GID_TYPE") }
 
 var mwTypeNames = []string{1: "IBV_MW_TYPE_1", 2: "IBV_MW_TYPE_2"}
 
-// String prints libibverbs' name.
+// String returns the libibverbs name.
 func (t MWType) String() string { return name(mwTypeNames, t, "IBV_MW_TYPE") }
 
 var srqTypeNames = []string{"IBV_SRQT_BASIC", "IBV_SRQT_XRC"}
 
-// String prints libibverbs' name.
+// String returns the libibverbs name.
 func (t SRQType) String() string { return name(srqTypeNames, t, "IBV_SRQT") }
 
 var migStateNames = []string{"IBV_MIG_MIGRATED", "IBV_MIG_REARM", "IBV_MIG_ARMED"}
 
-// String prints libibverbs' name.
+// String returns the libibverbs name.
 func (s MigState) String() string { return name(migStateNames, s, "IBV_MIG") }

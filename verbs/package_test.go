@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// goFiles returns the package's files without its tests.
+// goFiles returns the package's Go files except tests.
 func goFiles(t *testing.T) (files []string) {
 	t.Helper()
 	all, err := filepath.Glob("*.go")
@@ -24,7 +24,7 @@ func goFiles(t *testing.T) (files []string) {
 	return files
 }
 
-func TestImportsTheStandardLibraryOnly(t *testing.T) {
+func TestImportsOnlyStandardLibrary(t *testing.T) {
 	for _, file := range goFiles(t) {
 		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
 		if err != nil {
@@ -36,7 +36,7 @@ func TestImportsTheStandardLibraryOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			if first, _, _ := strings.Cut(path, "/"); path == "C" || strings.Contains(first, ".") {
-				t.Errorf("%s imports %s: every program and provider links this package, so it depends on nothing", file, path)
+				t.Errorf("%s imports %s: every program and provider links this package, so it must have no dependencies", file, path)
 			}
 		}
 	}

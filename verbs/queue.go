@@ -1,27 +1,27 @@
 package verbs
 
-// CQInit asks for a completion queue.
+// CQInit are the parameters of CreateCQ.
 type CQInit struct {
 	Depth int
-	// Channel receives the queue's events; nil if it is only ever polled.
+	// Channel receives completion events; nil if the CQ is only polled.
 	Channel CompChannel
 }
 
 // CQ is a completion queue.
 type CQ interface {
-	// Poll moves up to len(into) completions into the slice, oldest first, and
-	// reports how many. It does not block and does not allocate.
+	// Poll moves up to len(into) completions, oldest first, from the queue to into
+	// and returns their number. It neither blocks nor allocates.
 	Poll(into []WC) (int, error)
-	// ReqNotify asks for one event at the next completion; with solicitedOnly, at the
-	// next that is solicited or in error. Arming for all overrides arming for
-	// solicited ones.
+	// ReqNotify requests one event for the next completion; with solicitedOnly, for
+	// the next solicited or failed completion. A request for any completion
+	// overrides a pending solicited-only request.
 	ReqNotify(solicitedOnly bool) error
 	Depth() int
 	Resize(depth int) error
 	Close() error
 }
 
-// SRQType tells ordinary shared receive queues from those of XRC.
+// SRQType is the type of a shared receive queue.
 type SRQType uint32
 
 // Shared receive queue types.
@@ -30,7 +30,7 @@ const (
 	SRQXRC   SRQType = 1
 )
 
-// SRQInit asks for a shared receive queue. XRCD and CQ belong to SRQXRC.
+// SRQInit are the parameters of CreateSRQ. XRCD and CQ are for SRQXRC only.
 type SRQInit struct {
 	PD     PD
 	Type   SRQType
@@ -59,12 +59,12 @@ type SRQAttr struct {
 
 // SRQ is a shared receive queue.
 type SRQ interface {
-	// PostRecv posts wrs in order and reports how many were taken; the error,
-	// if any, is that of the first which was not.
+	// PostRecv posts wrs in order until one fails. It returns the number posted and
+	// the error of the failed one.
 	PostRecv(wrs []RecvWR) (posted int, err error)
 	Modify(SRQAttr, SRQAttrMask) error
 	Query() (SRQAttr, error)
-	// Number is what XRC senders name the queue by.
+	// Number returns the SRQ number that XRC senders put into work requests.
 	Number() uint32
 	Close() error
 }
@@ -72,10 +72,10 @@ type SRQ interface {
 // QPN is a queue pair number.
 type QPN uint32
 
-// MulticastQPN is the destination of every multicast datagram.
+// MulticastQPN is the destination QPN of multicast datagrams.
 const MulticastQPN QPN = 0xffffff
 
-// QPType is a transport service.
+// QPType is the transport service type of a QP.
 type QPType uint32
 
 // Queue pair types.
@@ -101,7 +101,7 @@ const (
 	QPStateErr
 )
 
-// MigState is the state of a queue pair's automatic path migration.
+// MigState is the automatic path migration state of a QP.
 type MigState uint32
 
 // Path migration states.
@@ -111,7 +111,7 @@ const (
 	MigArmed
 )
 
-// QPCaps are the sizes of a queue pair's queues.
+// QPCaps are the queue sizes of a QP, as in struct ibv_qp_cap.
 type QPCaps struct {
 	MaxSendWR  int
 	MaxRecvWR  int
@@ -120,8 +120,8 @@ type QPCaps struct {
 	MaxInline  int
 }
 
-// QPInit asks for a queue pair. PD belongs to all types but QPTypeXRCRecv,
-// which has an XRCD instead.
+// QPInit are the parameters of CreateQP. All types need a PD, except QPTypeXRCRecv,
+// which needs an XRCD.
 type QPInit struct {
 	Type   QPType
 	PD     PD
@@ -195,12 +195,12 @@ type QPAttr struct {
 type QP interface {
 	QPN() QPN
 	Type() QPType
-	// Modify changes the attributes that mask selects, all or none. The mask is
-	// explicit: a test must be able to leave out what the device requires.
+	// Modify changes all attributes that mask selects, or none. The mask is explicit
+	// because conformance tests omit required attributes.
 	Modify(attr QPAttr, mask QPAttrMask) error
 	Query() (QPAttr, error)
-	// PostSend posts wrs in order and reports how many were taken; the error,
-	// if any, is that of the first which was not.
+	// PostSend posts wrs in order until one fails. It returns the number posted and
+	// the error of the failed one.
 	PostSend(wrs []SendWR) (posted int, err error)
 	PostRecv(wrs []RecvWR) (posted int, err error)
 	// BindMW binds a type 1 window and returns its new key.

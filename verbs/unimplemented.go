@@ -1,7 +1,7 @@
 package verbs
 
-// Unimplemented answers every optional verb of a Context with ErrNotSupported.
-// Providers embed it and override what they have.
+// Unimplemented implements the optional verbs of Context by returning
+// ErrNotSupported. Providers embed it and override the verbs that they support.
 type Unimplemented struct{}
 
 func unsupported(op string) error { return &OpError{Op: op, Err: ErrNotSupported} }
@@ -15,7 +15,7 @@ func (Unimplemented) OpenXRCD() (XRCD, error) { return nil, unsupported("open_xr
 // OpenQP is not supported.
 func (Unimplemented) OpenQP(XRCD, QPN) (QP, error) { return nil, unsupported("open_qp") }
 
-// Counters are none.
+// Counters returns nil.
 func (Unimplemented) Counters() []Counter { return nil }
 
 // CM is not supported.

@@ -1,6 +1,6 @@
 package verbs
 
-// WROpcode is the operation a send work request asks for.
+// WROpcode is the operation of a send work request.
 type WROpcode uint32
 
 // Send opcodes.
@@ -30,18 +30,18 @@ const (
 	SendInline
 )
 
-// SendWR is a send work request. Which of its parts count, the opcode says.
+// SendWR is a send work request. The opcode determines which fields are used.
 type SendWR struct {
 	WRID   uint64
 	Opcode WROpcode
 	Flags  SendFlags
-	// SGL is the local memory: source of sends and writes, sink of reads and
-	// of atomics' results.
+	// SGL is the local memory: the source of sends and writes, the destination of
+	// reads and atomic results.
 	SGL []SGE
-	// Inline is the payload where Flags has SendInline. It is the caller's
-	// again as soon as the post returns.
+	// Inline is the payload if Flags has SendInline. The caller may reuse it when
+	// PostSend returns.
 	Inline []byte
-	// Imm is immediate data; its bytes travel most significant first.
+	// Imm is immediate data in host byte order; the wire has it in network order.
 	Imm uint32
 	// InvalidateRKey is the key that OpSendInv and OpLocalInv invalidate.
 	InvalidateRKey RKey
@@ -53,45 +53,45 @@ type SendWR struct {
 	Flush          Flush
 }
 
-// Remote is the memory at the peer that writes, reads and atomics work on.
+// Remote is the remote memory of an RDMA write, read or atomic.
 type Remote struct {
 	Addr uint64
 	RKey RKey
 }
 
-// Atomic holds the operands of an atomic.
+// Atomic are the operands of an atomic operation.
 type Atomic struct {
 	CompareAdd uint64
 	Swap       uint64
 }
 
-// UD is where a datagram goes.
+// UD is the destination of a datagram.
 type UD struct {
 	AH   AH
 	QPN  QPN
 	QKey uint32
 }
 
-// XRC names the shared receive queue that an XRC send is for.
+// XRC is the destination SRQ of an XRC send.
 type XRC struct {
 	SRQN uint32
 }
 
-// Bind is the operand of OpBindMW.
+// Bind are the operands of OpBindMW.
 type Bind struct {
 	MW   MW
 	RKey RKey
 	Info BindInfo
 }
 
-// Flush is the operand of OpFlush: the range to flush is Remote, Length bytes.
+// Flush are the operands of OpFlush, which flushes Length bytes at Remote.
 type Flush struct {
 	Length uint32
 	Type   FlushType
 	Level  FlushLevel
 }
 
-// FlushType says how far flushed data must have got.
+// FlushType is the placement type of a flush.
 type FlushType uint8
 
 // Flush placement types.
@@ -100,7 +100,7 @@ const (
 	FlushPersistent FlushType = 2
 )
 
-// FlushLevel says what is flushed.
+// FlushLevel is the selectivity level of a flush.
 type FlushLevel uint8
 
 // Flush selectivity levels.
@@ -115,7 +115,7 @@ type RecvWR struct {
 	SGL  []SGE
 }
 
-// WCStatus is the outcome of a work request.
+// WCStatus is the status of a work completion.
 type WCStatus uint32
 
 // Completion statuses.
@@ -144,7 +144,7 @@ const (
 	WCGeneralErr
 )
 
-// WCOpcode is the operation that completed.
+// WCOpcode is the opcode of a work completion.
 type WCOpcode uint32
 
 // Completion opcodes.
@@ -162,7 +162,7 @@ const (
 	WCOpRecvRDMAWithImm WCOpcode = 129
 )
 
-// WCFlags say which optional fields of a completion are valid.
+// WCFlags tell which optional fields of a completion are valid.
 type WCFlags uint32
 
 // Completion flags.
@@ -181,7 +181,7 @@ type WC struct {
 	VendorErr uint32
 	ByteLen   uint32
 	Imm       uint32
-	// InvalidatedRKey is the key that the sender had invalidated.
+	// InvalidatedRKey is the local key that a send with invalidate invalidated.
 	InvalidatedRKey RKey
 	QPN             QPN
 	SrcQP           QPN

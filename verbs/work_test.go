@@ -7,11 +7,11 @@ import (
 	. "github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestNextRKeyMovesTheLowByteOnly(t *testing.T) {
+func TestNextRKeyIncrementsOnlyTheLowByte(t *testing.T) {
 	for _, tc := range []struct{ key, want RKey }{
 		{0x12345600, 0x12345601},
 		{0x123456fe, 0x123456ff},
-		{0x123456ff, 0x12345600}, // wraps without touching the window's index
+		{0x123456ff, 0x12345600}, // wraps without changing the index
 		{0xffffffff, 0xffffff00},
 		{0, 1},
 	} {
@@ -28,7 +28,6 @@ func TestNextRKeyMovesTheLowByteOnly(t *testing.T) {
 	}
 }
 
-// fakeMR is a region at an address.
 type fakeMR struct {
 	MR
 	addr uint64
@@ -45,9 +44,8 @@ func TestSGEOf(t *testing.T) {
 	}
 }
 
-// Work requests are copied into queues and completions out of them, once for
-// each message: every byte more is paid at message rate. SGE is an array element
-// whose layout libibverbs shares.
+// Work requests and completions are copied once per message, so their size affects
+// the message rate. SGE must have the layout of struct ibv_sge.
 func TestSizesOfHotStructs(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("sizes are pinned for 64-bit machines")
@@ -57,10 +55,10 @@ func TestSizesOfHotStructs(t *testing.T) {
 		got, want uintptr
 		why       string
 	}{
-		{"SGE", unsafe.Sizeof(SGE{}), 16, "struct ibv_sge has 16 bytes: a provider over libibverbs passes the array as it is"},
-		{"RecvWR", unsafe.Sizeof(RecvWR{}), 32, "two requests a cache line"},
-		{"SendWR", unsafe.Sizeof(SendWR{}), 208, "a field for one rare opcode must not cost all the others; put it inside that opcode's operand"},
-		{"WC", unsafe.Sizeof(WC{}), 48, "struct ibv_wc has 48 bytes; within a cache line"},
+		{"SGE", unsafe.Sizeof(SGE{}), 16, "struct ibv_sge has 16 bytes: verbs/ibv passes the array unchanged"},
+		{"RecvWR", unsafe.Sizeof(RecvWR{}), 32, "two requests per cache line"},
+		{"SendWR", unsafe.Sizeof(SendWR{}), 208, "put fields of a rare opcode into the struct of its operands"},
+		{"WC", unsafe.Sizeof(WC{}), 48, "struct ibv_wc has 48 bytes; less than a cache line"},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("%s has %d bytes, want %d: %s", tc.name, tc.got, tc.want, tc.why)
