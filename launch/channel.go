@@ -35,25 +35,25 @@ func ended(err error) bool {
 
 // greet waits for the rank to join, and lets it in.
 func (m *member) greet(r io.Reader) error {
-	hello, err := control.HearHello(r)
+	hello, err := control.ReadHello(r)
 	if err != nil {
 		if errors.Is(err, control.ErrProtocol) {
-			refusal := control.Frame{Kind: control.Refuse, Body: []byte(err.Error())}
+			refusal := control.Frame{Kind: control.Reject, Body: []byte(err.Error())}
 			_ = m.channel.SetWriteDeadline(time.Now().Add(time.Second))
 			_, _ = m.channel.Write(refusal.Append(nil))
 		}
 		return err
 	}
-	frames, err := control.Answer(m.terms(), m.spec.Job)
+	frames, err := control.WelcomeFrames(m.terms(), m.spec.Job)
 	if err != nil {
 		return err
 	}
 	// The welcome goes before whatever others have sent to this rank already.
 	for _, f := range frames {
-		err := control.WriteAll(m.channel, f.Append(nil), m.g.opts.Patience, m.excused)
+		err := control.WriteAll(m.channel, f.Append(nil), m.g.opts.HangTimeout, m.excused)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return fmt.Errorf("said hello and did not read the answer for %v", m.g.opts.Patience)
+			return fmt.Errorf("said hello and did not read the answer for %v", m.g.opts.HangTimeout)
 		case err != nil:
 			return io.EOF // there is nobody to be welcomed
 		}
@@ -70,8 +70,8 @@ func (m *member) greet(r io.Reader) error {
 	return nil
 }
 
-func (m *member) terms() control.Terms {
-	return control.Terms{
+func (m *member) terms() control.WelcomeBody {
+	return control.WelcomeBody{
 		Rank: m.spec.Rank, Size: len(m.g.members), Host: m.spec.Host,
 		MaxMessage: m.g.opts.MaxMessage, MaxReport: m.g.opts.MaxReport,
 	}
@@ -79,7 +79,7 @@ func (m *member) terms() control.Terms {
 
 // write sends what is queued for the rank, until it leaves or stops reading.
 func (m *member) write() {
-	patience := m.g.opts.Patience
+	patience := m.g.opts.HangTimeout
 	err := m.outbox.Run(m.channel, patience, m.excused)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		m.fail(Hung, fmt.Sprintf("did not read its control channel for %v", patience))
@@ -95,7 +95,7 @@ func (m *member) excused() bool {
 
 // hear handles frames until the channel ends or the rank breaks a rule.
 func (m *member) hear(r io.Reader) error {
-	limits := control.FromRank(m.terms())
+	limits := control.RankLimits(m.terms())
 	for {
 		f, err := control.Read(r, limits)
 		if err != nil {
@@ -145,7 +145,7 @@ func (m *member) handle(f control.Frame) error {
 			return fmt.Errorf("%w: a second report", control.ErrProtocol)
 		}
 		m.report = append([]byte{}, f.Body...) // not nil even if empty
-	case control.DumpReply, control.OrderReply:
+	case control.DumpReply, control.CommandReply:
 		return m.reply(f)
 	case control.Bye:
 		m.sayFarewell(text(f.Body))
@@ -164,7 +164,7 @@ func (m *member) sayFarewell(reason string) {
 	m.peak = max(m.peak, peak)
 	m.g.mu.Unlock()
 	m.leave()
-	_ = m.outbox.Force(control.Frame{Kind: control.Farewell})
+	_ = m.outbox.PutUnbounded(control.Frame{Kind: control.ByeAck})
 	m.outbox.Close()
 }
 

@@ -19,7 +19,7 @@ const quitPatience = 5 * time.Second
 // until ctx ends, or within Options.DumpWait, it returns what the kernel shows of
 // the process.
 func (g *Group) Dump(ctx context.Context) map[int]string {
-	ctx, cancel := context.WithTimeout(ctx, g.opts.DumpWait)
+	ctx, cancel := context.WithTimeout(ctx, g.opts.DumpTimeout)
 	defer cancel()
 	texts := map[int]string{}
 	for rank, a := range g.ask(ctx, g.members) {
@@ -66,16 +66,16 @@ func (g *Group) ask(ctx context.Context, members []*member) map[int]answer {
 
 // Order sends an order to a rank and returns when it has been carried out, with
 // the error that the rank's OnOrder returned.
-func (g *Group) Order(ctx context.Context, rank int, text string) error {
+func (g *Group) SendCommand(ctx context.Context, rank int, text string) error {
 	m, err := g.member(rank)
 	if err != nil {
 		return fmt.Errorf("order: %w", err)
 	}
 	name := rankName(rank, m.spec.Host)
-	if len(text) > control.MaxOrder {
-		return fmt.Errorf("order to %s: %d bytes, the limit is %d", name, len(text), control.MaxOrder)
+	if len(text) > control.MaxCommand {
+		return fmt.Errorf("order to %s: %d bytes, the limit is %d", name, len(text), control.MaxCommand)
 	}
-	refusal, err := m.request(ctx, control.Frame{Kind: control.Order, Body: []byte(text)})
+	refusal, err := m.request(ctx, control.Frame{Kind: control.Command, Body: []byte(text)})
 	if err != nil {
 		return fmt.Errorf("order %q to %s: %w", text, name, err)
 	}
@@ -104,7 +104,7 @@ func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 		g.asked++
 		f.Num = g.asked
 		m.replies[f.Num] = reply
-		err = m.outbox.Force(f)
+		err = m.outbox.PutUnbounded(f)
 	}
 	g.mu.Unlock()
 	if err != nil {

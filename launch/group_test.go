@@ -121,11 +121,11 @@ func TestOthersSayWhatTheyWereAtWhenTheGroupEnds(t *testing.T) {
 		if rank == 2 {
 			says = "goroutine " // nobody described it, so its stacks do
 		}
-		if w := outcomes[rank].Waiting; !strings.Contains(w, says) {
+		if w := outcomes[rank].StateDump; !strings.Contains(w, says) {
 			t.Errorf("rank %d was at %q, want %q", rank, w, says)
 		}
 	}
-	if w := outcomes[1].Waiting; !strings.Contains(w, "did not describe itself") || !strings.Contains(w, "playLocked") {
+	if w := outcomes[1].StateDump; !strings.Contains(w, "did not describe itself") || !strings.Contains(w, "playLocked") {
 		t.Errorf("the stacks of rank 1 are not shown: %q", w)
 	}
 }
@@ -159,18 +159,18 @@ func TestOrdersAreCarriedOutAndAnswered(t *testing.T) {
 	g := start(t.Context(), t, cast("order", "sleep"), quick(func(o *launch.Options) { o.OnEvent = r.note }))
 	r.await(t, 0, launch.Marked, "ready")
 	r.await(t, 1, launch.Joined, "")
-	if err := g.Order(t.Context(), 0, "hello"); err != nil {
+	if err := g.SendCommand(t.Context(), 0, "hello"); err != nil {
 		t.Error(err)
 	}
 	r.await(t, 0, launch.Marked, "hello")
-	wantError(t, g.Order(t.Context(), 0, "break"), `order "break" to rank 0 (hosta)`, "nothing to break")
-	wantError(t, g.Order(t.Context(), 1, "break"), "takes no orders")
-	wantError(t, g.Order(t.Context(), 0, strings.Repeat("x", 1<<20)), "the limit is")
-	wantError(t, g.Order(t.Context(), 9, "x"), "there are 2 ranks")
+	wantError(t, g.SendCommand(t.Context(), 0, "break"), `order "break" to rank 0 (hosta)`, "nothing to break")
+	wantError(t, g.SendCommand(t.Context(), 1, "break"), "takes no orders")
+	wantError(t, g.SendCommand(t.Context(), 0, strings.Repeat("x", 1<<20)), "the limit is")
+	wantError(t, g.SendCommand(t.Context(), 9, "x"), "there are 2 ranks")
 	if err := g.Kill(1); err != nil {
 		t.Error(err)
 	}
-	if err := g.Order(t.Context(), 0, "finish"); err != nil {
+	if err := g.SendCommand(t.Context(), 0, "finish"); err != nil {
 		t.Error(err)
 	}
 	outcomes, err := wait(t, g)
@@ -178,5 +178,5 @@ func TestOrdersAreCarriedOutAndAnswered(t *testing.T) {
 		t.Error(err)
 	}
 	want(t, outcomes, launch.Finished, launch.Killed)
-	wantError(t, g.Order(t.Context(), 0, "again"), "has ended")
+	wantError(t, g.SendCommand(t.Context(), 0, "again"), "has ended")
 }

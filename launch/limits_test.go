@@ -21,7 +21,7 @@ func busyRankIsNotHungAndEndsByTimeout(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	var r record
-	g := start(ctx, t, cast("spin"), quick(func(o *launch.Options) { o.OnEvent, o.Patience = r.note, patience }))
+	g := start(ctx, t, cast("spin"), quick(func(o *launch.Options) { o.OnEvent, o.HangTimeout = r.note, patience }))
 	r.await(t, 0, launch.Marked, "ready")
 	time.Sleep(patience + patience/2)
 	cancel(context.DeadlineExceeded) // its time begins when it does: to start it takes some, too
@@ -30,8 +30,8 @@ func busyRankIsNotHungAndEndsByTimeout(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want the context's", err)
 	}
-	if outcomes[0].Waiting != "computes" {
-		t.Errorf("it was at %q", outcomes[0].Waiting)
+	if outcomes[0].StateDump != "computes" {
+		t.Errorf("it was at %q", outcomes[0].StateDump)
 	}
 }
 
@@ -41,7 +41,7 @@ func TestCancellationEndsEverything(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	g := start(ctx, t, cast("family", "sleep", "order"), quick(func(o *launch.Options) {
-		o.OnEvent, o.Grace = r.note, 500*time.Millisecond
+		o.OnEvent, o.TermGrace = r.note, 500*time.Millisecond
 	}))
 	pids := pidsIn(t, r.await(t, 0, launch.Marked, "family").Text)
 	r.await(t, 1, launch.Joined, "")
@@ -161,8 +161,8 @@ func TestFloodIsReadAndCut(t *testing.T) {
 		last string
 	}{{outcomes[0].Stdout, "rank0.stdout", "last of stdout"}, {outcomes[0].Stderr, "rank0.stderr", "last of stderr"}} {
 		total := int64(mib<<20 + len(tt.last))
-		if tt.out.Bytes != total || tt.out.Cut != total-1<<20 || tt.out.Error != "" {
-			t.Errorf("%s: %d bytes, %d cut, %q; want %d, %d", tt.name, tt.out.Bytes, tt.out.Cut, tt.out.Error, total, total-1<<20)
+		if tt.out.Bytes != total || tt.out.Dropped != total-1<<20 || tt.out.Error != "" {
+			t.Errorf("%s: %d bytes, %d cut, %q; want %d, %d", tt.name, tt.out.Bytes, tt.out.Dropped, tt.out.Error, total, total-1<<20)
 		}
 		if !strings.HasSuffix(tt.out.Tail, tt.last) || len(tt.out.Tail) != 64<<10 {
 			t.Errorf("%s: tail of %d bytes ends in %q", tt.name, len(tt.out.Tail), tt.out.Tail[max(0, len(tt.out.Tail)-20):])
@@ -197,7 +197,7 @@ func TestMemoryIsTheRanksOwn(t *testing.T) {
 	}
 	runtime.KeepAlive(ballast)
 	small, large := outcomes[0].MaxRSS>>20, outcomes[1].MaxRSS>>20
-	if small < 2 || small > 100 || large < 120 || large > 400 || outcomes[0].RSSBound {
+	if small < 2 || small > 100 || large < 120 || large > 400 || outcomes[0].MaxRSSIsUpperBound {
 		t.Errorf("%d and %d MiB resident, want a few, and 120 more", small, large)
 	}
 	if outcomes[1].User+outcomes[1].System <= 0 {

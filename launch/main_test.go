@@ -57,7 +57,7 @@ func cast(roles ...string) []launch.Spec {
 // is waited for then. A test of what does not go well has less.
 func quick(change ...func(*launch.Options)) launch.Options {
 	o := launch.Options{
-		Heartbeat: 50 * time.Millisecond, JoinWait: time.Minute, Patience: 20 * time.Second, Grace: 20 * time.Second, DumpWait: 20 * time.Second,
+		Heartbeat: 50 * time.Millisecond, JoinTimeout: time.Minute, HangTimeout: 20 * time.Second, TermGrace: 20 * time.Second, DumpTimeout: 20 * time.Second,
 	}
 	for _, c := range change {
 		c(&o)

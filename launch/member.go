@@ -28,7 +28,7 @@ type member struct {
 	started time.Time
 
 	channel        *os.File
-	outbox         *control.Outbox
+	outbox         *control.SendQueue
 	stdout, stderr *sink
 	pipes          [2]*os.File    // what stdout and stderr read
 	errands        sync.WaitGroup // goroutines that may still tell something
@@ -60,7 +60,7 @@ type member struct {
 func newMember(g *Group, s Spec) *member {
 	m := &member{
 		g: g, spec: s,
-		outbox:   control.NewOutbox(outboxBytes),
+		outbox:   control.NewSendQueue(outboxBytes),
 		quitFrom: -1,
 		replies:  map[uint64]chan string{},
 	}
@@ -176,7 +176,7 @@ func (m *member) conclude() {
 	}
 	m.outcome = Outcome{
 		Rank: m.spec.Rank, Host: m.spec.Host, ExitCode: status.ExitStatus(), Joined: m.joined, Report: m.report,
-		Waiting: m.wasAt(), MaxRSS: m.peak, Started: m.started, Ended: time.Now(),
+		StateDump: m.wasAt(), MaxRSS: m.peak, Started: m.started, Ended: time.Now(),
 	}
 	alreadyBlamed := m.verdict != ""
 	g.mu.Unlock()
@@ -189,7 +189,7 @@ func (m *member) conclude() {
 	state := m.proc.cmd.ProcessState
 	o.User, o.System = state.UserTime(), state.SystemTime()
 	if ru, ok := state.SysUsage().(*syscall.Rusage); ok && o.MaxRSS == 0 {
-		o.MaxRSS, o.RSSBound = int64(ru.Maxrss)*rssUnit, true //nolint:unconvert // it is an int32 on 32-bit machines
+		o.MaxRSS, o.MaxRSSIsUpperBound = int64(ru.Maxrss)*rssUnit, true //nolint:unconvert // it is an int32 on 32-bit machines
 	}
 	if !o.State.OK() && o.State != Stopped && !alreadyBlamed {
 		g.blame(m, o.State, o.Error)

@@ -22,18 +22,18 @@ const (
 // Options are how a group is run. The zero value of each means what its comment
 // says.
 type Options struct {
-	Join     JoinMode
-	JoinWait time.Duration // until a rank must have joined; 10 s
+	Join        JoinMode
+	JoinTimeout time.Duration // until a rank must have joined; 10 s
 
 	// Heartbeat is how often ranks are asked for a sign of life; 500 ms, none if
 	// negative. Patience is how long a rank may be silent before it is hung, how
 	// long it may leave its channel unread, and how long its process may go on
 	// after the channel is closed; 10 s.
-	Heartbeat time.Duration
-	Patience  time.Duration
+	Heartbeat   time.Duration
+	HangTimeout time.Duration
 
-	Grace    time.Duration // from SIGTERM to SIGKILL; 5 s
-	DumpWait time.Duration // for ranks to say what they are at; 3 s
+	TermGrace   time.Duration // from SIGTERM to SIGKILL; 5 s
+	DumpTimeout time.Duration // for ranks to say what they are at; 3 s
 
 	// KeepGoing lets the others go on when a rank fails. By default the group
 	// ends: the others are asked what they are at, and stopped.
@@ -67,11 +67,11 @@ const maxFrame = 256 << 20
 
 // withDefaults fills in what was left out, and says what cannot be.
 func (o Options) withDefaults() (Options, error) {
-	orElse(&o.JoinWait, 10*time.Second)
+	orElse(&o.JoinTimeout, 10*time.Second)
 	orElse(&o.Heartbeat, 500*time.Millisecond)
-	orElse(&o.Patience, 10*time.Second)
-	orElse(&o.Grace, 5*time.Second)
-	orElse(&o.DumpWait, 3*time.Second)
+	orElse(&o.HangTimeout, 10*time.Second)
+	orElse(&o.TermGrace, 5*time.Second)
+	orElse(&o.DumpTimeout, 3*time.Second)
 	orElse(&o.LogLimit, 16<<20)
 	orElse(&o.TailBytes, 64<<10)
 	orElse(&o.MaxMessage, 4<<20)
@@ -80,11 +80,11 @@ func (o Options) withDefaults() (Options, error) {
 		o.Prefix = func(rank int, _ string, _ Stream) string { return fmt.Sprintf("%d: ", rank) }
 	}
 	switch {
-	case o.JoinWait < 0 || o.Patience < 0 || o.Grace < 0 || o.DumpWait < 0:
+	case o.JoinTimeout < 0 || o.HangTimeout < 0 || o.TermGrace < 0 || o.DumpTimeout < 0:
 		return o, fmt.Errorf("a time is negative: %v for joining, patience %v, grace %v, %v for dumps",
-			o.JoinWait, o.Patience, o.Grace, o.DumpWait)
-	case o.Heartbeat > o.Patience/2:
-		return o, fmt.Errorf("patience of %v is less than two heart-beats of %v", o.Patience, o.Heartbeat)
+			o.JoinTimeout, o.HangTimeout, o.TermGrace, o.DumpTimeout)
+	case o.Heartbeat > o.HangTimeout/2:
+		return o, fmt.Errorf("patience of %v is less than two heart-beats of %v", o.HangTimeout, o.Heartbeat)
 	case o.LogLimit < 0 || o.TailBytes < 0 || o.TailBytes > maxFrame:
 		return o, fmt.Errorf("output limits %d and %d cannot be", o.LogLimit, o.TailBytes)
 	case o.MaxMessage < 0 || o.MaxMessage > maxFrame || o.MaxReport < 0 || o.MaxReport > maxFrame:

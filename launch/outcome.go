@@ -37,25 +37,25 @@ type Outcome struct {
 	Report   []byte // as the rank handed it in; nil if it did not
 	// Waiting is what the rank was at when its group was ended, as it said itself
 	// or as the kernel shows.
-	Waiting        string
+	StateDump      string
 	Stdout, Stderr Output
 	// MaxRSS is the most memory the process had resident, in bytes. It is read
 	// from /proc each second and when the rank closes its connection. MaxRSSFloor
 	// says that no reading was made, and the kernel's account at exit is used
 	// instead, which is at least as much as the launcher itself had.
-	MaxRSS       int64
-	RSSBound     bool
-	User, System time.Duration // processor time
-	Started      time.Time
-	Ended        time.Time
+	MaxRSS             int64
+	MaxRSSIsUpperBound bool
+	User, System       time.Duration // processor time
+	Started            time.Time
+	Ended              time.Time
 }
 
 // Output is what became of a stream.
 type Output struct {
-	Bytes int64  // written by the rank
-	Cut   int64  // of these not in the log
-	Tail  string // the end of it
-	Path  string // of the log; empty if there is none
+	Bytes   int64  // written by the rank
+	Dropped int64  // of these not in the log
+	Tail    string // the end of it
+	Path    string // of the log; empty if there is none
 	// Error says why the log is incomplete, if it is: a full disk, for example.
 	Error string
 }

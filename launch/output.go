@@ -146,7 +146,7 @@ func (k *sink) close() {
 			k.out.Error = err.Error()
 		}
 		k.file = nil
-		k.out.Cut = k.out.Bytes - k.logged
+		k.out.Dropped = k.out.Bytes - k.logged
 	}
 	k.mu.Unlock()
 	if k.line != nil {

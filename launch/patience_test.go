@@ -37,7 +37,7 @@ func TestPatience(t *testing.T) {
 
 func frozenRankIsExcusedUntilThawed(t *testing.T) {
 	var r record
-	g := start(t.Context(), t, cast("order"), quick(func(o *launch.Options) { o.OnEvent, o.Patience = r.note, patience }))
+	g := start(t.Context(), t, cast("order"), quick(func(o *launch.Options) { o.OnEvent, o.HangTimeout = r.note, patience }))
 	r.await(t, 0, launch.Marked, "ready")
 	if err := g.Freeze(0); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func frozenRankIsExcusedUntilThawed(t *testing.T) {
 	if dump := g.Dump(t.Context())[0]; dump != "counts sheep" {
 		t.Errorf("dump of a thawed rank: %q", dump)
 	}
-	if err := g.Order(t.Context(), 0, "finish"); err != nil {
+	if err := g.SendCommand(t.Context(), 0, "finish"); err != nil {
 		t.Fatal(err)
 	}
 	outcomes, err := wait(t, g)
@@ -65,13 +65,13 @@ func frozenRankIsExcusedUntilThawed(t *testing.T) {
 
 func rankThatStandsStillIsHungAndShowsItsGoroutines(t *testing.T) {
 	var r record
-	outcomes, err := run(t, cast("sleep", "stopself"), quick(func(o *launch.Options) { o.OnEvent, o.Patience = r.note, patience }))
+	outcomes, err := run(t, cast("sleep", "stopself"), quick(func(o *launch.Options) { o.OnEvent, o.HangTimeout = r.note, patience }))
 	want(t, outcomes, launch.Stopped, launch.Hung)
 	wantError(t, err, "rank 1 (hostb) hung", "gave no sign of life for")
 	if len(r.of(1, launch.Silent)) != 1 {
 		t.Error("nobody was told that it is silent")
 	}
-	w := outcomes[1].Waiting
+	w := outcomes[1].StateDump
 	if !strings.Contains(w, "on SIGQUIT it printed") || !strings.Contains(w, "goroutine 1") {
 		t.Errorf("no goroutines in %q", w)
 	}
@@ -105,16 +105,16 @@ func launcherThatSleptBlamesNobody(t *testing.T) {
 }
 
 func rankMustJoinInTime(t *testing.T) {
-	outcomes, err := run(t, cast("lurk", "sleep"), quick(func(o *launch.Options) { o.JoinWait = joinPatience }))
+	outcomes, err := run(t, cast("lurk", "sleep"), quick(func(o *launch.Options) { o.JoinTimeout = joinPatience }))
 	want(t, outcomes, launch.Failed, launch.Stopped)
 	wantError(t, err, "rank 0", "did not join within 5s")
-	if !strings.Contains(outcomes[0].Waiting, "goroutine 1") {
-		t.Errorf("what it did instead is not shown: %q", outcomes[0].Waiting)
+	if !strings.Contains(outcomes[0].StateDump, "goroutine 1") {
+		t.Errorf("what it did instead is not shown: %q", outcomes[0].StateDump)
 	}
 }
 
 func rankMustExitWhenItIsDone(t *testing.T) {
-	outcomes, err := run(t, cast("linger"), quick(func(o *launch.Options) { o.Patience = patience }))
+	outcomes, err := run(t, cast("linger"), quick(func(o *launch.Options) { o.HangTimeout = patience }))
 	want(t, outcomes, launch.Hung)
 	wantError(t, err, "did not exit for")
 }
@@ -122,7 +122,7 @@ func rankMustExitWhenItIsDone(t *testing.T) {
 func slowListenerDelaysRanksAndBlamesNobody(t *testing.T) {
 	heard := 0
 	outcomes, err := run(t, cast("chatter", "chatter"), quick(func(o *launch.Options) {
-		o.Patience = patience
+		o.HangTimeout = patience
 		o.OnEvent = func(e launch.Event) {
 			if e.Kind != launch.Marked {
 				return
@@ -152,7 +152,7 @@ func anyProgramCanBeARankIfItNeedNotJoin(t *testing.T) {
 		shell(2, `exit 9`),
 		shell(3, `kill -USR1 $$`),
 	}, quick(func(o *launch.Options) {
-		o.Join, o.KeepGoing, o.OnEvent, o.Patience = launch.JoinOptional, true, r.note, 100*time.Millisecond
+		o.Join, o.KeepGoing, o.OnEvent, o.HangTimeout = launch.JoinOptional, true, r.note, 100*time.Millisecond
 	}))
 	want(t, outcomes, launch.Finished, launch.Finished, launch.Exited, launch.Crashed)
 	wantError(t, err, "rank ")
@@ -172,7 +172,7 @@ func anyProgramCanBeARankIfItNeedNotJoin(t *testing.T) {
 
 func othersKeepGoingIfTheyMay(t *testing.T) {
 	outcomes, err := run(t, cast("exit", "echo", "stopself"), quick(func(o *launch.Options) {
-		o.KeepGoing, o.Patience = true, patience
+		o.KeepGoing, o.HangTimeout = true, patience
 	}))
 	want(t, outcomes, launch.Exited, launch.Finished, launch.Hung)
 	wantError(t, err, "rank 0", "exited with 3")
@@ -182,14 +182,14 @@ func othersKeepGoingIfTheyMay(t *testing.T) {
 // that; heart-beats are off, so that nothing else can be the reason.
 func rankThatDoesNotReadIsCutOff(t *testing.T) {
 	outcomes, err := run(t, cast("talk", "deaf"), quick(func(o *launch.Options) {
-		o.Heartbeat, o.Patience = -1, patience
+		o.Heartbeat, o.HangTimeout = -1, patience
 	}))
 	want(t, outcomes, launch.Stopped, launch.Hung)
 	wantError(t, err, "rank 1", "did not read its control channel for 2s")
 }
 
 func rankThatDoesNotAnswerHeartbeatsIsHung(t *testing.T) {
-	outcomes, err := run(t, cast("sleep", "deaf"), quick(func(o *launch.Options) { o.Patience = patience }))
+	outcomes, err := run(t, cast("sleep", "deaf"), quick(func(o *launch.Options) { o.HangTimeout = patience }))
 	want(t, outcomes, launch.Stopped, launch.Hung)
 	wantError(t, err, "rank 1", "gave no sign of life for")
 }

@@ -105,7 +105,7 @@ func playEcho() {
 	check("barrier", c.Barrier(-1))
 	for {
 		msg, err := c.Recv(0, -1)
-		if errors.Is(err, rank.ErrGone) {
+		if errors.Is(err, rank.ErrRankEnded) {
 			check("close", c.Close(nil))
 			return
 		}
@@ -158,10 +158,10 @@ func playNeighbour() {
 			}
 		}
 	}
-	if _, err := c.Recv(0, -1); !errors.Is(err, rank.ErrGone) {
+	if _, err := c.Recv(0, -1); !errors.Is(err, rank.ErrRankEnded) {
 		fatal("receive from the dead", err)
 	}
-	if err := c.Send(0, nil); !errors.Is(err, rank.ErrGone) {
+	if err := c.Send(0, nil); !errors.Is(err, rank.ErrRankEnded) {
 		fatal("send to the dead", err)
 	}
 	check("close", c.Close(nil))
@@ -179,7 +179,7 @@ func playChatter() {
 func playOrder() {
 	c := join()
 	done := make(chan struct{})
-	c.OnOrder(func(order string) error {
+	c.OnCommand(func(order string) error {
 		switch order {
 		case "finish":
 			close(done)

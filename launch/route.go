@@ -50,7 +50,7 @@ func (g *Group) release() {
 	g.released++
 	for _, m := range g.members {
 		if !m.gone {
-			_ = m.outbox.Force(control.Frame{Kind: control.Release, Num: g.released})
+			_ = m.outbox.PutUnbounded(control.Frame{Kind: control.BarrierDone, Num: g.released})
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (m *member) leave() {
 	}
 	for _, other := range g.members {
 		if other != m {
-			_ = other.outbox.Force(control.Frame{Kind: control.Gone, Num: uint64(m.spec.Rank)})
+			_ = other.outbox.PutUnbounded(control.Frame{Kind: control.RankEnded, Num: uint64(m.spec.Rank)})
 		}
 	}
 	g.release()

@@ -28,7 +28,7 @@ var rudeness = map[string]struct {
 	"!early":   {func(ch *os.File) { put(ch, control.Barrier, 1, "") }, "unexpected message of barrier"},
 	"garbage":  {func(ch *os.File) { _, _ = ch.Write(make([]byte, 1<<10)) }, "unexpected message of unknown kind 0x00"},
 	"unknown":  {func(ch *os.File) { put(ch, 200, 0, "?") }, "unknown kind 0xc8"},
-	"theirs":   {func(ch *os.File) { put(ch, control.Release, 1, "") }, "unexpected message of release"},
+	"theirs":   {func(ch *os.File) { put(ch, control.BarrierDone, 1, "") }, "unexpected message of release"},
 	"again":    {func(ch *os.File) { put(ch, control.Hello, control.Version, "{}") }, "unexpected message of hello"},
 	"oversize": {func(ch *os.File) {
 		_, _ = ch.Write([]byte{0xff, 0xff, 0xff, 0xff, byte(control.Data), 0, 0, 0, 0, 0, 0, 0, 0})
@@ -52,7 +52,7 @@ func playRude() {
 	ch := os.NewFile(3, "control")
 	name := os.Args[1]
 	if !strings.HasPrefix(name, "!") {
-		_, _, err := control.SayHello(ch, control.Greeting{PID: os.Getpid()})
+		_, _, err := control.Handshake(ch, control.HelloBody{PID: os.Getpid()})
 		check("hello", err)
 	}
 	rudeness[name].do(ch)
@@ -65,7 +65,7 @@ func rankThatBreaksARuleHasFailed(t *testing.T) {
 			outcomes, err := run(t, []launch.Spec{spec(0, "sleep"), spec(1, "rude", name)}, quick(func(o *launch.Options) {
 				o.MaxReport = 1000
 				if name == "hang up" {
-					o.Patience = patience // of which the other rank needs some, too
+					o.HangTimeout = patience // of which the other rank needs some, too
 				}
 			}))
 			want(t, outcomes, launch.Stopped, launch.Failed)
@@ -77,7 +77,7 @@ func rankThatBreaksARuleHasFailed(t *testing.T) {
 // playDeaf joins, answers nothing and reads nothing.
 func playDeaf() {
 	ch := os.NewFile(3, "control")
-	_, _, err := control.SayHello(ch, control.Greeting{PID: os.Getpid()})
+	_, _, err := control.Handshake(ch, control.HelloBody{PID: os.Getpid()})
 	check("hello", err)
 	time.Sleep(forever)
 }
@@ -108,7 +108,7 @@ func playParent() {
 // playNap is a launcher that is stopped for longer than its patience.
 func playNap() {
 	g, err := launch.Start(context.Background(), cast("brief"), launch.Options{
-		Heartbeat: 50 * time.Millisecond, JoinWait: time.Minute, Patience: patience,
+		Heartbeat: 50 * time.Millisecond, JoinTimeout: time.Minute, HangTimeout: patience,
 		OnEvent: func(e launch.Event) { fmt.Println(e.Kind) },
 	})
 	check("launch", err)

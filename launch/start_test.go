@@ -72,8 +72,8 @@ func TestWhatCannotBeStartedIsExplained(t *testing.T) {
 		{"job", []launch.Spec{{Cmd: launch.Command{Path: "x"}, Job: make([]byte, 65<<20)}}, launch.Options{}, "job of"},
 		{"folder", cast("sleep"), launch.Options{LogDir: "/no/such/folder"}, "log folder"},
 		{"file", cast("sleep"), launch.Options{LogDir: file}, "not a folder"},
-		{"beats", cast("sleep"), launch.Options{Heartbeat: time.Second, Patience: time.Second}, "two heart-beats"},
-		{"time", cast("sleep"), launch.Options{Grace: -1}, "negative"},
+		{"beats", cast("sleep"), launch.Options{Heartbeat: time.Second, HangTimeout: time.Second}, "two heart-beats"},
+		{"time", cast("sleep"), launch.Options{TermGrace: -1}, "negative"},
 		{"report", cast("sleep"), launch.Options{MaxReport: 1 << 30}, "must be within"},
 		{"output", cast("sleep"), launch.Options{LogLimit: -1}, "cannot be"},
 	}

@@ -88,7 +88,7 @@ func (g *Group) end(cause error) {
 		g.teller.tell(Event{Rank: -1, At: time.Now(), Kind: Stopping, Text: cause.Error()})
 	})
 	g.ender.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), g.opts.DumpWait)
+		ctx, cancel := context.WithTimeout(context.Background(), g.opts.DumpTimeout)
 		defer cancel()
 		said := g.ask(ctx, g.members)
 		late := errors.Is(cause, context.DeadlineExceeded)
@@ -135,7 +135,7 @@ func (m *member) terminate() {
 	if m.proc.signal(unix.SIGTERM, unix.SIGCONT) != nil {
 		return
 	}
-	if !m.proc.overWithin(m.g.opts.Grace) {
+	if !m.proc.overWithin(m.g.opts.TermGrace) {
 		_ = m.proc.signal(unix.SIGKILL)
 		<-m.proc.done
 	}

@@ -43,7 +43,7 @@ func (g *Group) supervise(quit <-chan struct{}) {
 	if g.opts.Heartbeat > 0 {
 		period = min(period, g.opts.Heartbeat)
 	}
-	period = min(period, g.opts.Patience/2, g.opts.JoinWait/2)
+	period = min(period, g.opts.HangTimeout/2, g.opts.JoinTimeout/2)
 	ticker := time.NewTicker(max(period, time.Millisecond))
 	defer ticker.Stop()
 	last, measured := time.Now(), time.Now()
@@ -89,7 +89,7 @@ func (m *member) supervise(now time.Time, late time.Duration) {
 	switch {
 	case m.verdict != "" || m.stopping || m.frozen || m.killed:
 	case m.gone:
-		if gone := now.Sub(m.leftAt); gone > g.opts.Patience && !m.proc.over() {
+		if gone := now.Sub(m.leftAt); gone > g.opts.HangTimeout && !m.proc.over() {
 			state, why = Hung, fmt.Sprintf("said that it was done, and did not exit for %v", gone.Round(time.Millisecond))
 			if !m.bye {
 				state, why = Failed, fmt.Sprintf("closed its control channel without a word, and went on for %v", gone.Round(time.Millisecond))
@@ -99,16 +99,16 @@ func (m *member) supervise(now time.Time, late time.Duration) {
 			}
 		}
 	case !m.joined:
-		if g.opts.Join == JoinRequired && now.Sub(m.joinFrom) > g.opts.JoinWait {
-			state, why = Failed, fmt.Sprintf("did not join within %v: does the program call rank.Join?", g.opts.JoinWait)
+		if g.opts.Join == JoinRequired && now.Sub(m.joinFrom) > g.opts.JoinTimeout {
+			state, why = Failed, fmt.Sprintf("did not join within %v: does the program call rank.Join?", g.opts.JoinTimeout)
 		}
 	case !beats || s.busy:
-	case now.Sub(s.since) > g.opts.Patience:
+	case now.Sub(s.since) > g.opts.HangTimeout:
 		state, why = Hung, fmt.Sprintf("gave no sign of life for %v", now.Sub(s.since).Round(time.Millisecond))
 	case !s.asked:
 		s.ping++
 		s.asked = true
-		_ = m.outbox.Force(control.Frame{Kind: control.Ping, Num: s.ping})
+		_ = m.outbox.PutUnbounded(control.Frame{Kind: control.Ping, Num: s.ping})
 	}
 	g.mu.Unlock()
 	if state != "" {

@@ -34,7 +34,7 @@ func TestFullDiskIsToldAndStopsNobody(t *testing.T) {
 	k := &sink{limit: 1000, tail: tail{size: 4}, log: func() (io.WriteCloser, error) { return disk, nil }}
 	k.drain(strings.NewReader("0123456789abcdef"))
 	out := k.result()
-	if out.Bytes != 16 || out.Cut != 6 || out.Tail != "cdef" || !strings.Contains(out.Error, "no space left") {
+	if out.Bytes != 16 || out.Dropped != 6 || out.Tail != "cdef" || !strings.Contains(out.Error, "no space left") {
 		t.Errorf("%+v", out)
 	}
 	if disk.String() != "0123456789" {

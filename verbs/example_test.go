@@ -48,15 +48,15 @@ func sendHello(dev verbs.Context) error {
 	}
 
 	// Two connected queue pairs.
-	init := verbs.QPInit{
+	qpInit := verbs.QPInit{
 		Type: verbs.QPTypeRC, PD: pd, SendCQ: cq, RecvCQ: cq,
 		Caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1},
 	}
-	from, err := dev.CreateQP(init)
+	from, err := dev.CreateQP(qpInit)
 	if err != nil {
 		return err
 	}
-	to, err := dev.CreateQP(init)
+	to, err := dev.CreateQP(qpInit)
 	if err != nil {
 		return err
 	}

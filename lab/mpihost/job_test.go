@@ -60,13 +60,13 @@ func TestAbortsAreUnderstood(t *testing.T) {
 }
 
 func TestErrorsHaveTheNamesThatRanksKnow(t *testing.T) {
-	if err := own(rank.ErrGone); !errors.Is(err, env.ErrGone) || !errors.Is(err, rank.ErrGone) {
+	if err := own(rank.ErrRankEnded); !errors.Is(err, env.ErrGone) || !errors.Is(err, rank.ErrRankEnded) {
 		t.Error(err)
 	}
 	if err := own(rank.ErrTimeout); !errors.Is(err, verbs.ErrTimeout) {
 		t.Error(err)
 	}
-	if err := own(rank.ErrLost); !errors.Is(err, rank.ErrLost) || own(nil) != nil {
+	if err := own(rank.ErrDisconnected); !errors.Is(err, rank.ErrDisconnected) || own(nil) != nil {
 		t.Error(err)
 	}
 }

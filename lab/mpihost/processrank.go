@@ -73,7 +73,7 @@ func (c *channel) Recv(from int, timeout time.Duration) ([]byte, error) {
 func (c *channel) Barrier(timeout time.Duration) error { return own(c.conn.Barrier(timeout)) }
 
 // Gone implements env.Control.
-func (c *channel) Gone(rank int) bool { return c.conn.Gone(rank) }
+func (c *channel) Gone(rank int) bool { return c.conn.HasEnded(rank) }
 
 // abortMark begins the mark by which a rank tells its launcher to end all others,
 // though it may have been told to let them go on when one fails.
@@ -106,7 +106,7 @@ func (c *channel) Abort(code int, why string) {
 // own gives errors the names by which ranks know them.
 func own(err error) error {
 	switch {
-	case errors.Is(err, rank.ErrGone):
+	case errors.Is(err, rank.ErrRankEnded):
 		return fmt.Errorf("%w (%w)", env.ErrGone, err)
 	case errors.Is(err, rank.ErrTimeout):
 		return fmt.Errorf("%w (%w)", verbs.ErrTimeout, err)

@@ -26,7 +26,7 @@ func (c *control) Sample(s workload.Sample)            { c.conn.Sample(s) }
 // own gives errors the names by which programs know them.
 func (c *control) own(err error) error {
 	switch {
-	case errors.Is(err, rank.ErrGone):
+	case errors.Is(err, rank.ErrRankEnded):
 		return errors.Join(workload.ErrGone, err)
 	case errors.Is(err, rank.ErrTimeout):
 		return errors.Join(verbs.ErrTimeout, err)

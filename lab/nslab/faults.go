@@ -53,7 +53,7 @@ func (p *performance) begin(ctx context.Context) error {
 	}
 	errs := make(chan error, p.group.Size())
 	for rank := range p.group.Size() {
-		go func() { errs <- p.group.Order(ctx, rank, order) }()
+		go func() { errs <- p.group.SendCommand(ctx, rank, order) }()
 	}
 	var err error
 	for range p.group.Size() {
@@ -100,7 +100,7 @@ func (p *performance) do(ctx context.Context, step *lab.Step) error {
 		}
 		return p.eachRank(step, p.group.Freeze)
 	case scenarios.QPError:
-		return p.eachRank(step, func(rank int) error { return p.group.Order(ctx, rank, breakOrder) })
+		return p.eachRank(step, func(rank int) error { return p.group.SendCommand(ctx, rank, breakOrder) })
 	}
 	return fmt.Errorf("a fault %q in namespaces: %w", step.Do, errors.ErrUnsupported)
 }

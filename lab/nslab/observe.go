@@ -72,9 +72,9 @@ func (p *performance) rankSeen(o *launch.Outcome, out *rankOutcome) lab.Rank {
 	told := &p.record.ranks[o.Rank]
 	r := lab.Rank{
 		Rank: o.Rank, Host: o.Host, State: lab.Finished, Samples: told.samples, Marks: told.marks,
-		ExitCode: &o.ExitCode, Signal: o.Signal, Waiting: o.Waiting,
+		ExitCode: &o.ExitCode, Signal: o.Signal, Waiting: o.StateDump,
 	}
-	if !o.RSSBound { // a bound says little about the rank
+	if !o.MaxRSSIsUpperBound { // a bound says little about the rank
 		r.MemoryKiB = o.MaxRSS >> 10
 	}
 	r.Report = out.Report

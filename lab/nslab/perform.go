@@ -124,7 +124,7 @@ func (p *performance) run(ctx context.Context) (*lab.Observed, error) {
 	}
 	before, _ := cputime.Now()
 	p.group, err = launch.Start(ctx, specs, launch.Options{
-		JoinWait: joinWait, Patience: silence, LogDir: p.dir, OnEvent: p.record.event,
+		JoinTimeout: joinWait, HangTimeout: silence, LogDir: p.dir, OnEvent: p.record.event,
 	})
 	if err != nil {
 		return nil, unstarted(err)

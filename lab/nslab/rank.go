@@ -111,7 +111,7 @@ func runRank(conn *rank.Conn, uncaptured *error) (rep *workload.Report, err erro
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	begin, orders := make(chan time.Duration, 1), new(orders)
-	conn.OnOrder(func(order string) error { return orders.obey(order, begin) })
+	conn.OnCommand(func(order string) error { return orders.obey(order, begin) })
 	if err := conn.Mark(readyMark); err != nil {
 		return nil, err
 	}

@@ -32,11 +32,11 @@ const (
 // Conn is this process's connection to its launcher.
 type Conn struct {
 	file  *os.File
-	terms control.Terms
+	terms control.WelcomeBody
 	job   []byte
 	lost  func(error)
 
-	out     *control.Outbox
+	out     *control.SendQueue
 	flushed chan struct{} // closed when everything put has been written
 	orders  chan control.Frame
 
@@ -56,10 +56,10 @@ type Conn struct {
 	order    *string // under way; nil if none
 }
 
-func newConn(f *os.File, t control.Terms, job []byte, o Options) *Conn {
+func newConn(f *os.File, t control.WelcomeBody, job []byte, o Options) *Conn {
 	c := &Conn{
-		file: f, terms: t, job: job, lost: o.OnLost,
-		out:     control.NewOutbox(outboxBytes),
+		file: f, terms: t, job: job, lost: o.OnDisconnect,
+		out:     control.NewSendQueue(outboxBytes),
 		flushed: make(chan struct{}),
 		orders:  make(chan control.Frame, maxOrders),
 		changed: make(chan struct{}),
@@ -82,7 +82,7 @@ func newConn(f *os.File, t control.Terms, job []byte, o Options) *Conn {
 
 func exitLost(err error) {
 	fmt.Fprintf(os.Stderr, "control channel: %v; exiting\n", err)
-	os.Exit(ExitLost)
+	os.Exit(ExitDisconnected)
 }
 
 // Rank is this process's number, Size that of all.
@@ -153,7 +153,7 @@ func (c *Conn) Close(reason error) error {
 			f.Body = fmt.Appendf(nil, "%T", reason)
 		}
 	}
-	err := c.out.Force(f)
+	err := c.out.PutUnbounded(f)
 	if err == nil {
 		err = c.await("the launcher to take note of the end", farewellPatience, func() (bool, error) {
 			if c.farewell {
@@ -188,7 +188,7 @@ func (c *Conn) put(what string, f control.Frame) error {
 		return fmt.Errorf("%s: %w", what, ended)
 	}
 	if err := c.out.Put(f); err != nil {
-		return fmt.Errorf("%s: %w", what, ErrLost)
+		return fmt.Errorf("%s: %w", what, ErrDisconnected)
 	}
 	return nil
 }
@@ -196,7 +196,7 @@ func (c *Conn) put(what string, f control.Frame) error {
 // read takes in what the launcher sends until the connection ends.
 func (c *Conn) read() {
 	r := bufio.NewReaderSize(c.file, 64<<10)
-	limits := control.FromLauncher(c.terms)
+	limits := control.LauncherLimits(c.terms)
 	for {
 		f, err := control.Read(r, limits)
 		if err == nil {
@@ -207,9 +207,9 @@ func (c *Conn) read() {
 		}
 		c.mu.Lock()
 		if errors.Is(err, io.EOF) {
-			err = ErrLost
+			err = ErrDisconnected
 		} else {
-			err = fmt.Errorf("%w: %w", ErrLost, err)
+			err = fmt.Errorf("%w: %w", ErrDisconnected, err)
 		}
 		closing := c.closing
 		c.ended = err
@@ -230,22 +230,22 @@ func (c *Conn) handle(f control.Frame) error {
 	defer c.wake()
 	switch f.Kind {
 	case control.Ping:
-		_ = c.out.Force(control.Frame{Kind: control.Pong, Num: f.Num})
+		_ = c.out.PutUnbounded(control.Frame{Kind: control.Pong, Num: f.Num})
 	case control.Data:
 		return c.deliver(f.Num, f.Body)
-	case control.Gone:
+	case control.RankEnded:
 		if f.Num < uint64(len(c.from)) {
 			c.from[f.Num].gone = true
 		}
-	case control.Release:
+	case control.BarrierDone:
 		c.released = f.Num
 	case control.Dump:
 		go c.answerDump(f.Num)
-	case control.Order:
+	case control.Command:
 		return c.queueOrder(f)
-	case control.Farewell:
+	case control.ByeAck:
 		c.farewell = true
-	case control.Refuse:
+	case control.Reject:
 		return fmt.Errorf("cut off: %s", f.Body)
 	}
 	return nil

@@ -29,7 +29,7 @@ func (c *Conn) Send(to int, msg []byte) error {
 	gone := c.from[to].gone
 	c.mu.Unlock()
 	if gone {
-		return fmt.Errorf("%s: %w", what, ErrGone)
+		return fmt.Errorf("%s: %w", what, ErrRankEnded)
 	}
 	return c.put(what, control.Frame{Kind: control.Data, Num: uint64(to), Body: msg})
 }
@@ -54,7 +54,7 @@ func (c *Conn) Recv(from int, timeout time.Duration) ([]byte, error) {
 			c.held -= len(msg) + messageOverhead
 			return true, nil
 		case box.gone:
-			return true, ErrGone
+			return true, ErrRankEnded
 		default:
 			return c.over()
 		}
@@ -97,7 +97,7 @@ func (c *Conn) Barrier(timeout time.Duration) error {
 
 // Gone reports whether a rank is known to have ended, in whatever way. Messages of
 // its may still lie here.
-func (c *Conn) Gone(rank int) bool {
+func (c *Conn) HasEnded(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return rank >= 0 && rank < len(c.from) && c.from[rank].gone

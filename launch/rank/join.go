@@ -17,11 +17,11 @@ var (
 	// ErrNotLaunched: no launcher started this process.
 	ErrNotLaunched = errors.New("not started by a launcher")
 	// ErrGone: the rank has ended, and no message of its is left.
-	ErrGone = errors.New("the rank has ended")
+	ErrRankEnded = errors.New("the rank has ended")
 	// ErrTimeout: the time given to a waiting call has passed.
 	ErrTimeout = errors.New("timed out")
 	// ErrLost: the launcher has died, or has cut this rank off.
-	ErrLost = errors.New("the launcher is gone")
+	ErrDisconnected = errors.New("the launcher is gone")
 	// ErrClosed: Close has been called.
 	ErrClosed = errors.New("the connection is closed")
 	// ErrTooBig: the message exceeds a limit that the launcher set.
@@ -29,7 +29,7 @@ var (
 )
 
 // ExitLost is the exit code of a process that ended because its launcher did.
-const ExitLost = 125
+const ExitDisconnected = 125
 
 // helloPatience is how long the launcher may take to answer. It does so as soon
 // as it sees the greeting.
@@ -40,7 +40,7 @@ type Options struct {
 	// OnLost is called once if the launcher dies or cuts this rank off. Without
 	// it the process says so on its standard error and exits with ExitLost: a
 	// rank without a launcher serves nobody, and must not outlive it.
-	OnLost func(error)
+	OnDisconnect func(error)
 }
 
 // Join connects to the launcher that started this process. It returns
@@ -66,7 +66,7 @@ func JoinWith(o Options) (*Conn, error) {
 		f.Close()
 		return nil, fmt.Errorf("join: %w", err)
 	}
-	terms, job, err := control.SayHello(f, control.Greeting{PID: os.Getpid(), Go: runtime.Version()})
+	terms, job, err := control.Handshake(f, control.HelloBody{PID: os.Getpid(), Go: runtime.Version()})
 	if err == nil {
 		err = f.SetReadDeadline(time.Time{})
 	}

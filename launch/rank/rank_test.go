@@ -20,7 +20,7 @@ type launcher struct {
 	lost chan error
 }
 
-var terms = control.Terms{Rank: 1, Size: 3, Host: "host1", MaxMessage: 1 << 20, MaxReport: 100}
+var terms = control.WelcomeBody{Rank: 1, Size: 3, Host: "host1", MaxMessage: 1 << 20, MaxReport: 100}
 
 // joined returns a Conn and the launcher that it has joined.
 func joined(t *testing.T) (*Conn, *launcher) {
@@ -46,14 +46,14 @@ func joined(t *testing.T) (*Conn, *launcher) {
 	t.Setenv(control.EnvControl, fmt.Sprint(fds[1]))
 	heard := make(chan error, 1)
 	go func() {
-		_, err := control.HearHello(l.file)
-		frames, _ := control.Answer(terms, []byte("job"))
+		_, err := control.ReadHello(l.file)
+		frames, _ := control.WelcomeFrames(terms, []byte("job"))
 		for _, f := range frames {
 			l.send(f)
 		}
 		heard <- err
 	}()
-	c, err := JoinWith(Options{OnLost: func(err error) { l.lost <- err }})
+	c, err := JoinWith(Options{OnDisconnect: func(err error) { l.lost <- err }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func (l *launcher) send(f control.Frame) {
 func (l *launcher) want(k control.Kind) control.Frame {
 	l.t.Helper()
 	_ = l.file.SetReadDeadline(time.Now().Add(30 * time.Second))
-	f, err := control.Read(l.file, control.FromRank(terms))
+	f, err := control.Read(l.file, control.RankLimits(terms))
 	if err != nil || f.Kind != k {
 		l.t.Fatalf("the rank sent %v (%v), want %v", f.Kind, err, k)
 	}
@@ -85,7 +85,7 @@ func (l *launcher) close(c *Conn, reason error) control.Frame {
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close(reason) }()
 	f := l.want(control.Bye)
-	l.send(control.Frame{Kind: control.Farewell})
+	l.send(control.Frame{Kind: control.ByeAck})
 	if err := <-closed; err != nil {
 		l.t.Error(err)
 	}
@@ -125,7 +125,7 @@ func TestConnKnowsItsPlace(t *testing.T) {
 	for what, err := range map[string]error{
 		"send": c.Send(0, nil), "mark": c.Mark("x"), "sample": c.Sample(1), "report": c.Report(nil), "barrier": c.Barrier(-1),
 	} {
-		if !errors.Is(err, ErrClosed) && !errors.Is(err, ErrLost) {
+		if !errors.Is(err, ErrClosed) && !errors.Is(err, ErrDisconnected) {
 			t.Errorf("%s after Close = %v", what, err)
 		}
 	}
@@ -142,22 +142,22 @@ func TestMessagesOfTheGoneAreReceivedFirst(t *testing.T) {
 	for i := range 3 {
 		l.send(control.Frame{Kind: control.Data, Num: 2, Body: []byte{byte(i)}})
 	}
-	l.send(control.Frame{Kind: control.Gone, Num: 2})
+	l.send(control.Frame{Kind: control.RankEnded, Num: 2})
 	for i := range 3 {
 		if msg, err := c.Recv(2, 30*time.Second); err != nil || len(msg) != 1 || msg[0] != byte(i) {
 			t.Fatalf("Recv = %v, %v", msg, err)
 		}
 	}
 	for _, timeout := range []time.Duration{30 * time.Second, 0, -1} { // the first waits until that is known
-		if _, err := c.Recv(2, timeout); !errors.Is(err, ErrGone) || errors.Is(err, ErrTimeout) {
+		if _, err := c.Recv(2, timeout); !errors.Is(err, ErrRankEnded) || errors.Is(err, ErrTimeout) {
 			t.Errorf("Recv(%v) = %v, want ErrGone", timeout, err)
 		}
 	}
-	if err := c.Send(2, nil); !errors.Is(err, ErrGone) {
+	if err := c.Send(2, nil); !errors.Is(err, ErrRankEnded) {
 		t.Errorf("Send = %v", err)
 	}
-	if !c.Gone(2) || c.Gone(0) || c.Gone(-1) || c.Gone(3) {
-		t.Errorf("gone: 2 %v, 0 %v, -1 %v, 3 %v", c.Gone(2), c.Gone(0), c.Gone(-1), c.Gone(3))
+	if !c.HasEnded(2) || c.HasEnded(0) || c.HasEnded(-1) || c.HasEnded(3) {
+		t.Errorf("gone: 2 %v, 0 %v, -1 %v, 3 %v", c.HasEnded(2), c.HasEnded(0), c.HasEnded(-1), c.HasEnded(3))
 	}
 	if _, err := c.Recv(0, time.Millisecond); !errors.Is(err, ErrTimeout) {
 		t.Errorf("Recv from the living = %v", err)
@@ -215,7 +215,7 @@ func TestBarrierThatTimedOutIsTheSameBarrier(t *testing.T) {
 	if f := l.want(control.Pong); f.Num != 5 { // and no second entry before it
 		t.Errorf("pong %d", f.Num)
 	}
-	l.send(control.Frame{Kind: control.Release, Num: 1})
+	l.send(control.Frame{Kind: control.BarrierDone, Num: 1})
 	if err := c.Barrier(-1); err != nil {
 		t.Error(err)
 	}
@@ -249,7 +249,7 @@ func TestLostLauncherEndsEveryWait(t *testing.T) {
 	tests := map[string]func(l *launcher){
 		"gone":    func(l *launcher) { l.file.Close() },
 		"garbage": func(l *launcher) { _, _ = l.file.WriteString("HTTP/1.1 400 Bad Request\r\n") },
-		"cut off": func(l *launcher) { l.send(control.Frame{Kind: control.Refuse, Body: []byte("too loud")}) },
+		"cut off": func(l *launcher) { l.send(control.Frame{Kind: control.Reject, Body: []byte("too loud")}) },
 		"nobody":  func(l *launcher) { l.send(control.Frame{Kind: control.Data, Num: 77}) },
 	}
 	for name, end := range tests {
@@ -261,11 +261,11 @@ func TestLostLauncherEndsEveryWait(t *testing.T) {
 			l.want(control.Barrier)
 			end(l)
 			for range 2 {
-				if err := <-errs; !errors.Is(err, ErrLost) {
+				if err := <-errs; !errors.Is(err, ErrDisconnected) {
 					t.Errorf("%v, want ErrLost", err)
 				}
 			}
-			if err := <-l.lost; !errors.Is(err, ErrLost) || name == "cut off" && !strings.Contains(err.Error(), "too loud") {
+			if err := <-l.lost; !errors.Is(err, ErrDisconnected) || name == "cut off" && !strings.Contains(err.Error(), "too loud") {
 				t.Errorf("OnLost(%v)", err)
 			}
 			if err := c.Close(nil); err == nil {
@@ -301,7 +301,7 @@ func TestProgramThatReceivesNothingIsTold(t *testing.T) {
 func TestOrdersAreAnsweredBeforeTheEndThatTheyLeadTo(t *testing.T) {
 	c, l := joined(t)
 	end := make(chan struct{})
-	c.OnOrder(func(string) error {
+	c.OnCommand(func(string) error {
 		close(end)
 		time.Sleep(20 * time.Millisecond)
 		return errors.New("reluctantly")
@@ -311,12 +311,12 @@ func TestOrdersAreAnsweredBeforeTheEndThatTheyLeadTo(t *testing.T) {
 		<-end
 		closed <- c.Close(nil)
 	}()
-	l.send(control.Frame{Kind: control.Order, Num: 4, Body: []byte("end")})
-	if f := l.want(control.OrderReply); f.Num != 4 || string(f.Body) != "reluctantly" {
+	l.send(control.Frame{Kind: control.Command, Num: 4, Body: []byte("end")})
+	if f := l.want(control.CommandReply); f.Num != 4 || string(f.Body) != "reluctantly" {
 		t.Errorf("reply %d %q", f.Num, f.Body)
 	}
 	l.want(control.Bye)
-	l.send(control.Frame{Kind: control.Farewell})
+	l.send(control.Frame{Kind: control.ByeAck})
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}

@@ -27,7 +27,7 @@ func (c *Conn) OnDump(f func() string) {
 // OnOrder sets what is called for every order from the launcher, one at a time,
 // in their order, on a goroutine of its own. The error goes back to whoever gave
 // the order.
-func (c *Conn) OnOrder(f func(string) error) {
+func (c *Conn) OnCommand(f func(string) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.onOrder = f
@@ -42,7 +42,7 @@ func (c *Conn) queueOrder(f control.Frame) error {
 	case c.orders <- f:
 	default:
 		refusal := fmt.Sprintf("%d orders wait already", maxOrders)
-		_ = c.out.Force(control.Frame{Kind: control.OrderReply, Num: f.Num, Body: []byte(refusal)})
+		_ = c.out.PutUnbounded(control.Frame{Kind: control.CommandReply, Num: f.Num, Body: []byte(refusal)})
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (c *Conn) obey() {
 		do := c.onOrder
 		c.order = &order
 		c.mu.Unlock()
-		reply := control.Frame{Kind: control.OrderReply, Num: f.Num}
+		reply := control.Frame{Kind: control.CommandReply, Num: f.Num}
 		if do == nil {
 			reply.Body = []byte("this rank takes no orders")
 		} else if err := do(order); err != nil {
@@ -90,7 +90,7 @@ func (c *Conn) answerDump(id uint64) {
 		}
 	}
 	text = cut(strings.TrimSpace(text), control.MaxDump)
-	_ = c.out.Force(control.Frame{Kind: control.DumpReply, Num: id, Body: []byte(text)})
+	_ = c.out.PutUnbounded(control.Frame{Kind: control.DumpReply, Num: id, Body: []byte(text)})
 }
 
 // state says what callers wait for here, the longest first.

@@ -93,8 +93,8 @@ const shownLines = 20
 func hung(outcomes []launch.Outcome, why error, w io.Writer) {
 	fmt.Fprintf(w, "fabrictest: %v\n", why)
 	for i := range outcomes {
-		if o := &outcomes[i]; !o.State.OK() && o.Waiting != "" {
-			lines := strings.SplitAfterN(o.Waiting, "\n", shownLines+1)
+		if o := &outcomes[i]; !o.State.OK() && o.StateDump != "" {
+			lines := strings.SplitAfterN(o.StateDump, "\n", shownLines+1)
 			text := visible.Text(strings.TrimRight(strings.Join(lines[:min(len(lines), shownLines)], ""), "\n"))
 			fmt.Fprintf(w, "%s was at:\n  %s\n", place(o), strings.ReplaceAll(text, "\n", "\n  "))
 		}
@@ -161,7 +161,7 @@ func (j *onceJob) specs(stage *nslab.Stage) (specs []launch.Spec, done func(), e
 func (j *onceJob) launch(ctx context.Context, specs []launch.Spec) (all []launch.Outcome, aborted *mpihost.AbortError, err error) {
 	var a aborts
 	group, err := launch.Start(ctx, specs, launch.Options{
-		JoinWait: joinWait, Patience: patience, KeepGoing: j.KeepGoing, LogLimit: noLimit,
+		JoinTimeout: joinWait, HangTimeout: patience, KeepGoing: j.KeepGoing, LogLimit: noLimit,
 		OnEvent: func(e launch.Event) {
 			switch e.Kind {
 			case launch.Printed:

@@ -73,7 +73,7 @@ func TestLengthAloneCostsNoMemory(t *testing.T) {
 }
 
 func TestKindsGoOneWayAndHaveNames(t *testing.T) {
-	up, down := FromRank(Terms{MaxMessage: 1, MaxReport: 2}), FromLauncher(Terms{MaxMessage: 1})
+	up, down := RankLimits(WelcomeBody{MaxMessage: 1, MaxReport: 2}), LauncherLimits(WelcomeBody{MaxMessage: 1})
 	for k := range kindNames {
 		_, isUp := up[k]
 		_, isDown := down[k]

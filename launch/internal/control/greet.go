@@ -12,13 +12,13 @@ import (
 const Version = 1
 
 // Greeting is how a rank introduces itself.
-type Greeting struct {
+type HelloBody struct {
 	PID int    `json:"pid"`
 	Go  string `json:"go,omitempty"` // the runtime's version, where there is one
 }
 
 // Terms are what a launcher tells a rank that it takes in.
-type Terms struct {
+type WelcomeBody struct {
 	Rank       int    `json:"rank"`
 	Size       int    `json:"size"`
 	Host       string `json:"host"`
@@ -28,8 +28,8 @@ type Terms struct {
 
 // SayHello is the rank's half of the start: it writes a greeting and reads the
 // terms and the job.
-func SayHello(rw io.ReadWriter, g Greeting) (Terms, []byte, error) {
-	var t Terms
+func Handshake(rw io.ReadWriter, g HelloBody) (WelcomeBody, []byte, error) {
+	var t WelcomeBody
 	body, err := json.Marshal(g)
 	if err != nil {
 		return t, nil, err
@@ -37,11 +37,11 @@ func SayHello(rw io.ReadWriter, g Greeting) (Terms, []byte, error) {
 	if _, err := rw.Write(Frame{Kind: Hello, Num: Version, Body: body}.Append(nil)); err != nil {
 		return t, nil, err
 	}
-	f, err := Read(rw, Limits{Welcome: MaxGreeting, Refuse: MaxReason})
+	f, err := Read(rw, Limits{Welcome: MaxHello, Reject: MaxReason})
 	if err != nil {
 		return t, nil, err
 	}
-	if f.Kind == Refuse {
+	if f.Kind == Reject {
 		return t, nil, fmt.Errorf("refused by the launcher: %s", f.Body)
 	}
 	if err := strictJSON(f.Body, &t); err != nil {
@@ -59,9 +59,9 @@ func SayHello(rw io.ReadWriter, g Greeting) (Terms, []byte, error) {
 
 // HearHello reads a rank's greeting. It returns io.EOF if the peer closes the
 // channel without a word.
-func HearHello(r io.Reader) (Greeting, error) {
-	var g Greeting
-	f, err := Read(r, Limits{Hello: MaxGreeting})
+func ReadHello(r io.Reader) (HelloBody, error) {
+	var g HelloBody
+	f, err := Read(r, Limits{Hello: MaxHello})
 	if err != nil {
 		return g, err
 	}
@@ -76,12 +76,12 @@ func HearHello(r io.Reader) (Greeting, error) {
 }
 
 // Answer is the launcher's half: what to send a rank that said hello.
-func Answer(t Terms, job []byte) ([]Frame, error) {
+func WelcomeFrames(t WelcomeBody, job []byte) ([]Frame, error) {
 	body, err := json.Marshal(t)
 	if err != nil {
 		return nil, err
 	}
-	if len(body) > MaxGreeting {
+	if len(body) > MaxHello {
 		return nil, fmt.Errorf("host name of %d bytes is too long", len(t.Host))
 	}
 	return []Frame{{Kind: Welcome, Body: body}, {Kind: Job, Body: job}}, nil

@@ -15,7 +15,7 @@ var ErrClosed = errors.New("channel closed")
 // put, one runs it. So that no two readers can wait for each other, whoever
 // reads a channel must never wait to write on it: frames that a reader itself
 // causes are put with Force.
-type Outbox struct {
+type SendQueue struct {
 	mu     sync.Mutex
 	change sync.Cond // something was queued, sent, or closed
 	queue  []byte    // whole frames
@@ -24,15 +24,15 @@ type Outbox struct {
 }
 
 // NewOutbox returns an outbox in which Put waits while limit bytes are queued.
-func NewOutbox(limit int) *Outbox {
-	o := &Outbox{limit: limit}
+func NewSendQueue(limit int) *SendQueue {
+	o := &SendQueue{limit: limit}
 	o.change.L = &o.mu
 	return o
 }
 
 // Put queues f, and waits while the queue is full. A frame larger than the whole
 // queue passes when the queue is empty.
-func (o *Outbox) Put(f Frame) error {
+func (o *SendQueue) Put(f Frame) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for !o.closed && len(o.queue) > 0 && len(o.queue)+HeaderLen+len(f.Body) > o.limit {
@@ -43,13 +43,13 @@ func (o *Outbox) Put(f Frame) error {
 
 // Force queues f at once, whatever is queued already. It is for frames of which
 // the protocol itself allows only so many.
-func (o *Outbox) Force(f Frame) error {
+func (o *SendQueue) PutUnbounded(f Frame) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.add(f)
 }
 
-func (o *Outbox) add(f Frame) error {
+func (o *SendQueue) add(f Frame) error {
 	if o.closed {
 		return ErrClosed
 	}
@@ -59,7 +59,7 @@ func (o *Outbox) add(f Frame) error {
 }
 
 // Close lets nothing more in. Run ends when it has sent what is queued.
-func (o *Outbox) Close() {
+func (o *SendQueue) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
@@ -67,7 +67,7 @@ func (o *Outbox) Close() {
 }
 
 // Deadliner is a writer that can give up in time, as files of sockets can.
-type Deadliner interface {
+type DeadlineWriter interface {
 	io.Writer
 	SetWriteDeadline(time.Time) error
 }
@@ -75,7 +75,7 @@ type Deadliner interface {
 // Run writes what is put until Close, or until writing fails. If the peer reads
 // nothing for as long as patience (without end if that is not positive), goOn is
 // asked whether to wait for as long again.
-func (o *Outbox) Run(w Deadliner, patience time.Duration, goOn func() bool) error {
+func (o *SendQueue) Run(w DeadlineWriter, patience time.Duration, goOn func() bool) error {
 	defer o.drop()
 	var batch []byte
 	for {
@@ -99,7 +99,7 @@ func (o *Outbox) Run(w Deadliner, patience time.Duration, goOn func() bool) erro
 }
 
 // drop closes the outbox for good and lets go of what is queued.
-func (o *Outbox) drop() {
+func (o *SendQueue) drop() {
 	o.Close()
 	o.mu.Lock()
 	o.queue = nil
@@ -107,7 +107,7 @@ func (o *Outbox) drop() {
 }
 
 // WriteAll writes b under the same terms as Run.
-func WriteAll(w Deadliner, b []byte, patience time.Duration, goOn func() bool) error {
+func WriteAll(w DeadlineWriter, b []byte, patience time.Duration, goOn func() bool) error {
 	for len(b) > 0 {
 		if patience > 0 {
 			if err := w.SetWriteDeadline(time.Now().Add(patience)); err != nil {

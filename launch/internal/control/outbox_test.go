@@ -67,7 +67,7 @@ func never() bool { return false }
 
 func TestOutboxMakesSendersWaitAndKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, p := NewOutbox(100), &pipe{}
+		o, p := NewSendQueue(100), &pipe{}
 		ended := make(chan error, 1)
 		go func() { ended <- o.Run(p, 0, never) }()
 		var sent atomic.Int32
@@ -86,7 +86,7 @@ func TestOutboxMakesSendersWaitAndKeepsOrder(t *testing.T) {
 		if n := sent.Load(); n < 2 || n > 4 {
 			t.Errorf("%d frames were taken while nobody reads", n)
 		}
-		if err := o.Force(Frame{Kind: Ping, Num: 99}); err != nil {
+		if err := o.PutUnbounded(Frame{Kind: Ping, Num: 99}); err != nil {
 			t.Errorf("Force: %v", err)
 		}
 		p.read(1 << 20)
@@ -116,7 +116,7 @@ func TestOutboxMakesSendersWaitAndKeepsOrder(t *testing.T) {
 
 func TestOutboxGivesUpOnAPeerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, p := NewOutbox(100), &pipe{}
+		o, p := NewSendQueue(100), &pipe{}
 		asked := 0
 		began := time.Now()
 		ended := make(chan error, 1)
@@ -147,8 +147,8 @@ func TestOutboxGivesUpOnAPeerThatDoesNotRead(t *testing.T) {
 }
 
 func TestHelloAndAnswer(t *testing.T) {
-	terms := Terms{Rank: 1, Size: 3, Host: "host1", MaxMessage: 10, MaxReport: 20}
-	frames, err := Answer(terms, []byte("job"))
+	terms := WelcomeBody{Rank: 1, Size: 3, Host: "host1", MaxMessage: 10, MaxReport: 20}
+	frames, err := WelcomeFrames(terms, []byte("job"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,14 +157,14 @@ func TestHelloAndAnswer(t *testing.T) {
 		back.Write(f.Append(nil))
 	}
 	var said bytes.Buffer
-	got, job, err := SayHello(both{&back, &said}, Greeting{PID: 7, Go: "go1"})
+	got, job, err := Handshake(both{&back, &said}, HelloBody{PID: 7, Go: "go1"})
 	if err != nil || got != terms || string(job) != "job" {
 		t.Errorf("SayHello = %+v, %q, %v", got, job, err)
 	}
-	if g, err := HearHello(&said); err != nil || g.PID != 7 || g.Go != "go1" {
+	if g, err := ReadHello(&said); err != nil || g.PID != 7 || g.Go != "go1" {
 		t.Errorf("HearHello = %+v, %v", g, err)
 	}
-	if _, err := Answer(Terms{Host: strings.Repeat("h", MaxGreeting)}, nil); err == nil {
+	if _, err := WelcomeFrames(WelcomeBody{Host: strings.Repeat("h", MaxHello)}, nil); err == nil {
 		t.Error("a host's name without end is let through")
 	}
 }
@@ -178,7 +178,7 @@ type both struct {
 func TestWelcomeIsChecked(t *testing.T) {
 	welcome := func(body string) []byte { return Frame{Kind: Welcome, Body: []byte(body)}.Append(nil) }
 	for name, b := range map[string][]byte{
-		"refused":   Frame{Kind: Refuse, Body: []byte("go away")}.Append(nil),
+		"refused":   Frame{Kind: Reject, Body: []byte("go away")}.Append(nil),
 		"not json":  welcome("?"),
 		"two":       welcome(`{"size":1}{"size":2}`),
 		"unknown":   welcome(`{"size":1,"colour":"red"}`),
@@ -188,7 +188,7 @@ func TestWelcomeIsChecked(t *testing.T) {
 		"no job":    welcome(`{"size":1}`),
 		"otherwise": Frame{Kind: Ping}.Append(nil),
 	} {
-		if _, _, err := SayHello(both{bytes.NewReader(b), io.Discard}, Greeting{}); err == nil {
+		if _, _, err := Handshake(both{bytes.NewReader(b), io.Discard}, HelloBody{}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

@@ -35,7 +35,7 @@ func (f *fabric) ours(ctx context.Context, noICRC bool) (string, error) {
 			Cmd: launch.Command{Path: "/proc/self/exe", Args: append([]string{roleRank}, f.args...)},
 		})
 	}
-	group, err := launch.Start(ctx, specs, launch.Options{JoinWait: joinWait, OnEvent: func(e launch.Event) {
+	group, err := launch.Start(ctx, specs, launch.Options{JoinTimeout: joinWait, OnEvent: func(e launch.Event) {
 		if e.Kind == launch.Printed && e.Stream == launch.Stderr {
 			_, _ = os.Stderr.WriteString(visible.Text(e.Text) + "\n") // nobody else can be told
 		}
