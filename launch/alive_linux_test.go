@@ -12,22 +12,22 @@ import (
 
 const hasPdeathsig = true
 
-// startOnDyingThread does what Spec.Start must not.
+// startOnDyingThread starts cmd on a thread that exits, which Spec.Start must not do.
 func startOnDyingThread(cmd *exec.Cmd, done chan<- error) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
 		done <- cmd.Start()
-		return // and the thread with it
+		return // the thread exits
 	}
-	// The main thread would live on; keep it busy while another goes ahead.
+	// The main thread does not exit; block it while another one runs.
 	other := make(chan error)
 	go startOnDyingThread(cmd, other)
 	done <- <-other
 	runtime.UnlockOSThread()
 }
 
-// alive says whether a process runs; a zombie does not.
-func alive(pid int) bool {
+// isRunning reports whether a process exists and is not a zombie.
+func isRunning(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false

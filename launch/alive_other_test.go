@@ -11,4 +11,4 @@ const hasPdeathsig = false
 
 func startOnDyingThread(*exec.Cmd, chan<- error) {}
 
-func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+func isRunning(pid int) bool { return syscall.Kill(pid, 0) == nil }

@@ -8,14 +8,13 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// BenchmarkGroup is the life of a group that does next to nothing: start, join,
-// a mark, a report, the end.
+// BenchmarkGroup measures start, join, report and end of a group.
 func BenchmarkGroup(b *testing.B) {
 	for _, n := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("ranks=%d", n), func(b *testing.B) {
 			specs := make([]launch.Spec, n)
 			for i := range specs {
-				specs[i] = spec(i, "memory", "0")
+				specs[i] = roleSpec(i, "memory", "0")
 			}
 			for b.Loop() {
 				g, err := launch.Start(b.Context(), specs, launch.Options{})
@@ -30,10 +29,9 @@ func BenchmarkGroup(b *testing.B) {
 	}
 }
 
-// BenchmarkRoundTrip is a message of 64 bytes from one rank to another and back,
-// through the launcher.
+// BenchmarkRoundTrip measures the round trip of a 64-byte message between two ranks.
 func BenchmarkRoundTrip(b *testing.B) {
-	g, err := launch.Start(b.Context(), []launch.Spec{spec(0, "ping", itoa(b.N)), spec(1, "echo")}, launch.Options{})
+	g, err := launch.Start(b.Context(), []launch.Spec{roleSpec(0, "ping", itoa(b.N)), roleSpec(1, "echo")}, launch.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

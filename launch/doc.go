@@ -1,34 +1,30 @@
-// Package launch starts one process a rank and stays in touch with each: start-up
-// exchange, barriers, messages between ranks, results, heart-beats, state dumps,
-// orders, output and exit codes; and it ends all of them, with whatever they
-// started in turn, on an error, on cancellation, after a timeout, and when the
-// launcher itself is killed. Package rank is the other end, inside the processes.
+// Package launch starts one process per rank, like mpiexec, and supervises them over
+// a control channel: barriers, messages between ranks, results, heartbeats, state
+// dumps, commands, output and exit codes. Package rank is the API inside the processes.
 //
-// It knows nothing of what the ranks do, nor where: programs and jobs are opaque,
-// and a caller that wants a process inside a namespace passes a Start function.
+// The package does not interpret programs or jobs. To start a process in a namespace,
+// the caller passes a Start function. Packages lab/nslab, lab/mpihost and lab/live
+// use it.
 //
-// # What a rank can do to its launcher
+// # Untrusted ranks
 //
-// Nothing but fail. Every frame from a rank is checked and has a limit, queues
-// are bounded and their users wait, a rank that does not read is cut off, output
-// beyond a limit is read and dropped. A rank that breaks a rule has failed, and
-// the outcome says which rule.
+// A rank can fail, but cannot harm its launcher. The launcher checks the kind and the
+// size of every frame, bounds all queues, disconnects a rank that does not read, and
+// drops output beyond a limit. A rank that violates the protocol is Failed, and its
+// Outcome names the violation.
 //
-// # What ends with what
+// # Clean-up
 //
-// Each rank leads a process group of its own. When it ends, for whatever reason,
-// its group is killed. Three things see to it that nothing survives the launcher:
-// the kernel kills every rank when the thread that started it ends (Pdeathsig), a
-// rank whose channel ends exits by itself, and a small guard process, which is
-// this same program started again, kills the process groups when its pipe from
-// the launcher closes. Processes that left their group are found by the mark in
-// their environment (on Linux).
+// Each rank is the leader of a process group, which is killed when the rank exits.
+// If the launcher dies, the kernel kills the ranks (Pdeathsig), a rank whose control
+// channel closes exits, and a guard process kills the process groups. On Linux,
+// processes that left their group are found by a variable in their environment.
 //
 // # Threads
 //
-// Pdeathsig follows the thread that forks, not the process. Therefore every rank
-// is started on an OS thread of its own, which lives until the rank has ended and
-// is then thrown away: see Spec.Start.
+// Pdeathsig applies when the forking thread exits, not the process. Each rank is
+// therefore started on a separate OS thread that lives as long as the rank: see
+// Spec.Start.
 //
 // A Group may be used from several goroutines.
 package launch

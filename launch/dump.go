@@ -12,99 +12,99 @@ import (
 	"github.com/fabrictest/fabrictest/launch/internal/control"
 )
 
-// quitPatience is how long a Go program has to print its goroutines and die.
-const quitPatience = 5 * time.Second
+// sigquitTimeout limits the time a Go program takes to print its goroutines and exit.
+const sigquitTimeout = 5 * time.Second
 
-// Dump asks every rank that runs what it is at. For one that does not answer
-// until ctx ends, or within Options.DumpWait, it returns what the kernel shows of
-// the process.
+// Dump requests a state dump (see rank.Conn.OnDump) from every running rank. If a rank
+// does not reply before ctx ends or within Options.DumpTimeout, its dump is the state
+// of its process in /proc.
 func (g *Group) Dump(ctx context.Context) map[int]string {
 	ctx, cancel := context.WithTimeout(ctx, g.opts.DumpTimeout)
 	defer cancel()
 	texts := map[int]string{}
-	for rank, a := range g.ask(ctx, g.members) {
+	for rank, a := range g.requestDumps(ctx, g.members) {
 		texts[rank] = a.text
 	}
 	return texts
 }
 
-// answer is what a rank is at.
-type answer struct {
-	text string
-	own  bool // the rank said it itself
-	mute bool // it was asked, and did not answer in time
+// dump describes the state of a rank.
+type dump struct {
+	text     string
+	fromRank bool // the rank replied; otherwise text is from /proc
+	timedOut bool // the rank did not reply in time
 }
 
-// ask asks ranks what they are at, all at once, until ctx ends.
-func (g *Group) ask(ctx context.Context, members []*member) map[int]answer {
+// requestDumps requests dumps from all members concurrently and waits until ctx ends.
+func (g *Group) requestDumps(ctx context.Context, members []*member) map[int]dump {
 	var (
-		all     sync.WaitGroup
-		mu      sync.Mutex
-		answers = map[int]answer{}
+		all   sync.WaitGroup
+		mu    sync.Mutex
+		dumps = map[int]dump{}
 	)
 	for _, m := range members {
 		all.Go(func() {
-			if m.proc.over() {
+			if m.proc.exited() {
 				return
 			}
-			a := answer{own: true}
+			d := dump{fromRank: true}
 			text, err := m.request(ctx, control.Frame{Kind: control.Dump})
 			if err != nil {
-				a = answer{text: fmt.Sprintf("no answer: %v\n%s", err, kernelView(m.proc.pid))}
-				a.mute = ctx.Err() != nil && errors.Is(err, context.Cause(ctx))
+				d = dump{text: fmt.Sprintf("no answer: %v\n%s", err, procState(m.proc.pid))}
+				d.timedOut = ctx.Err() != nil && errors.Is(err, context.Cause(ctx))
 			} else {
-				a.text = text
+				d.text = text
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			answers[m.spec.Rank] = a
+			dumps[m.spec.Rank] = d
 		})
 	}
 	all.Wait()
-	return maps.Clone(answers)
+	return maps.Clone(dumps)
 }
 
-// Order sends an order to a rank and returns when it has been carried out, with
-// the error that the rank's OnOrder returned.
+// SendCommand sends a command to a rank, waits for its reply, and returns the error
+// of the rank's OnCommand function.
 func (g *Group) SendCommand(ctx context.Context, rank int, text string) error {
 	m, err := g.member(rank)
 	if err != nil {
-		return fmt.Errorf("order: %w", err)
+		return fmt.Errorf("command: %w", err)
 	}
 	name := rankName(rank, m.spec.Host)
 	if len(text) > control.MaxCommand {
-		return fmt.Errorf("order to %s: %d bytes, the limit is %d", name, len(text), control.MaxCommand)
+		return fmt.Errorf("command to %s: %d bytes, the limit is %d", name, len(text), control.MaxCommand)
 	}
-	refusal, err := m.request(ctx, control.Frame{Kind: control.Command, Body: []byte(text)})
+	failure, err := m.request(ctx, control.Frame{Kind: control.Command, Body: []byte(text)})
 	if err != nil {
-		return fmt.Errorf("order %q to %s: %w", text, name, err)
+		return fmt.Errorf("command %q to %s: %w", text, name, err)
 	}
-	if refusal != "" {
-		return fmt.Errorf("order %q to %s: %s", text, name, refusal)
+	if failure != "" {
+		return fmt.Errorf("command %q to %s: %s", text, name, failure)
 	}
 	return nil
 }
 
-// request sends a frame to the rank and waits for the reply of the same number.
+// request sends a frame to the rank and waits for the reply with the same number.
 func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 	g := m.g
 	reply := make(chan string, 1)
 	g.mu.Lock()
 	var err error
 	switch {
-	case m.gone || m.proc.over():
+	case m.disconnected || m.proc.exited():
 		err = ErrEnded
 	case !m.joined:
 		err = errors.New("the rank has not joined")
 	case f.Kind == control.Dump && m.frozen:
 		err = errors.New("the rank is frozen")
-	case f.Kind == control.Dump && m.verdict != "":
-		err = fmt.Errorf("the rank is beyond asking: %s", m.reason)
+	case f.Kind == control.Dump && m.failState != "":
+		err = fmt.Errorf("the rank has failed: %s", m.failReason)
 	default:
-		g.asked++
-		f.Num = g.asked
+		g.lastRequestID++
+		f.Num = g.lastRequestID
 		m.replies[f.Num] = reply
-		err = m.outbox.PutUnbounded(f)
+		err = m.sendQueue.PutUnbounded(f)
 	}
 	g.mu.Unlock()
 	if err != nil {
@@ -124,41 +124,40 @@ func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 	}
 }
 
-// lastWords notes what a rank that is about to be ended was at: its own answer,
-// if it gave one; what the kernel shows, if not. A Go program that should have
-// answered is made to print its goroutines, which kills it; mustAnswer says that
-// even one that never joined should have.
-func (m *member) lastWords(a answer, mustAnswer bool) {
-	if m.proc.over() {
+// captureState saves the state dump of a rank before it is stopped, from /proc if d
+// is empty. If the rank did not reply, or none was asked and replyRequired is set,
+// SIGQUIT makes a Go program print its goroutines and exit.
+func (m *member) captureState(d dump, replyRequired bool) {
+	if m.proc.exited() {
 		return
 	}
-	if a.text == "" {
-		a.text = kernelView(m.proc.pid)
+	if d.text == "" {
+		d.text = procState(m.proc.pid)
 	}
 	g := m.g
-	isGo := isGo(m.proc.pid)
+	isGo := isGoProcess(m.proc.pid)
 	g.mu.Lock()
 	m.stopping = true
-	m.waiting = a.text
-	quit := !a.own && (a.mute || mustAnswer || m.verdict != "") && !m.frozen && !m.bye && (m.speaksGo || isGo)
+	m.stateDump = d.text
+	quit := !d.fromRank && (d.timedOut || replyRequired || m.failState != "") && !m.frozen && !m.byeReceived && (m.isGoProgram || isGo)
 	if quit {
-		m.quitFrom = m.stderr.written()
+		m.sigquitOffset = m.stderr.bytesRead()
 	}
 	g.mu.Unlock()
-	if quit && m.proc.quit() == nil {
-		m.proc.overWithin(quitPatience)
+	if quit && m.proc.sigquit() == nil {
+		m.proc.exitedWithin(sigquitTimeout)
 	}
 }
 
-// wasAt is what lastWords noted, with what the rank printed since it was told to
-// print its goroutines. The caller holds the lock, and has read all output.
-func (m *member) wasAt() string {
-	if m.quitFrom < 0 {
-		return m.waiting
+// finalStateDump returns the state dump and the goroutines printed on SIGQUIT. The
+// caller holds the lock and has read all output.
+func (m *member) finalStateDump() string {
+	if m.sigquitOffset < 0 {
+		return m.stateDump
 	}
-	stacks := strings.TrimSpace(m.stderr.since(m.quitFrom))
+	stacks := strings.TrimSpace(m.stderr.tailSince(m.sigquitOffset))
 	if stacks == "" {
-		return m.waiting
+		return m.stateDump
 	}
-	return m.waiting + "\non SIGQUIT it printed:\n" + stacks
+	return m.stateDump + "\non SIGQUIT it printed:\n" + stacks
 }

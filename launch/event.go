@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// EventKind says what happened.
+// EventKind is the type of an event.
 type EventKind uint8
 
-// The kinds of event.
+// Event kinds.
 const (
 	Started  EventKind = iota // the process runs
-	Joined                    // it has called rank.Join
-	Marked                    // Text is what it marked
-	Sampled                   // Sample is what it sampled
-	Printed                   // Text is a line of its Stream, without the newline
-	Silent                    // it has given no sign of life; Text says for how long
-	Failing                   // it broke a rule and is being ended; Text says which
-	Stopping                  // the group ends; Text says why, and Rank is -1
-	Ended                     // Outcome says how; the last event of a rank
+	Joined                    // the rank called rank.Join
+	Marked                    // Text is the argument of Conn.Mark
+	Sampled                   // Sample is the argument of Conn.Sample
+	Printed                   // Text is a line of Stream, without the newline
+	Silent                    // the rank is Hung and is being stopped; Text is the reason
+	Failing                   // the rank is Failed and is being stopped; Text is the reason
+	Stopping                  // the group is being stopped; Text is the cause, Rank is -1
+	Ended                     // the last event of a rank, with its Outcome
 )
 
-// String names the kind.
+// String returns the name of the kind.
 func (k EventKind) String() string {
 	names := [...]string{"started", "joined", "marked", "sampled", "printed", "silent", "failing", "stopping", "ended"}
 	if int(k) < len(names) {
@@ -32,16 +32,16 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("event %d", uint8(k))
 }
 
-// Stream is one of the two that a process writes.
+// Stream is an output stream of a process.
 type Stream uint8
 
-// The streams.
+// Streams.
 const (
 	Stdout Stream = iota
 	Stderr
 )
 
-// String is the stream's usual name.
+// String returns "stdout" or "stderr".
 func (s Stream) String() string {
 	if s == Stderr {
 		return "stderr"
@@ -49,7 +49,7 @@ func (s Stream) String() string {
 	return "stdout"
 }
 
-// Event is something that happened to a rank.
+// Event is an event of a rank, or of the group if Rank is -1.
 type Event struct {
 	Rank    int
 	Host    string
@@ -61,26 +61,26 @@ type Event struct {
 	Outcome *Outcome
 }
 
-// eventQueue is how many events may wait for OnEvent before ranks do.
-const eventQueue = 256
+// eventQueueLen bounds the events queued for OnEvent; ranks then block.
+const eventQueueLen = 256
 
-// teller hands events to the caller, one at a time.
-type teller struct {
-	events chan Event
-	done   chan struct{}
-	quiet  bool // nobody listens
+// eventDispatcher calls OnEvent and writes Output, for one event at a time.
+type eventDispatcher struct {
+	events  chan Event
+	done    chan struct{}
+	discard bool // neither OnEvent nor Output is set
 }
 
-func newTeller(o Options) *teller {
-	t := &teller{
-		events: make(chan Event, eventQueue), done: make(chan struct{}),
-		quiet: o.OnEvent == nil && o.Output == nil,
+func newEventDispatcher(o Options) *eventDispatcher {
+	t := &eventDispatcher{
+		events: make(chan Event, eventQueueLen), done: make(chan struct{}),
+		discard: o.OnEvent == nil && o.Output == nil,
 	}
 	go func() {
 		defer close(t.done)
 		for e := range t.events {
 			if e.Kind == Printed && o.Output != nil {
-				// Where output goes to cannot be told where else to complain.
+				// There is nowhere to report a write error.
 				_, _ = io.WriteString(o.Output, o.Prefix(e.Rank, e.Host, e.Stream)+e.Text+"\n")
 			}
 			if o.OnEvent != nil {
@@ -91,15 +91,15 @@ func newTeller(o Options) *teller {
 	return t
 }
 
-// tell queues an event; it waits while the queue is full.
-func (t *teller) tell(e Event) {
-	if !t.quiet {
+// post queues an event. It blocks while the queue is full.
+func (t *eventDispatcher) post(e Event) {
+	if !t.discard {
 		t.events <- e
 	}
 }
 
-// close returns when every event has been told.
-func (t *teller) close() {
+// close waits until every event has been delivered.
+func (t *eventDispatcher) close() {
 	close(t.events)
 	<-t.done
 }

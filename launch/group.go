@@ -12,25 +12,24 @@ import (
 
 // Group is a set of running ranks.
 type Group struct {
-	opts    Options
-	guard   *guard
-	teller  *teller
-	members []*member      // by rank
-	ended   sync.WaitGroup // of the ranks
-	ender   sync.WaitGroup // of what end started
-	done    chan struct{}  // closed when all has ended and been told
+	opts       Options
+	guard      *guard
+	dispatcher *eventDispatcher
+	members    []*member      // by rank
+	running    sync.WaitGroup // ranks
+	stopTasks  sync.WaitGroup // goroutines started by stop
+	done       chan struct{}  // closed when all ranks have ended and all events are delivered
 
-	mu       sync.Mutex
-	released uint64 // barriers that are complete
-	cause    error  // why the group was ended before its time
-	ending   bool
-	asked    uint64 // number of the last dump or order
+	mu            sync.Mutex
+	barriersDone  uint64
+	cause         error // why the group was stopped early
+	stopping      bool
+	lastRequestID uint64 // of dumps and commands
 }
 
-// Start starts a process for every spec and returns when all of them run. If one
-// cannot be started, those that were are killed. The group ends when all ranks
-// have ended, when one fails (see Options.KeepGoing), when ctx is cancelled, or by
-// Stop. Whoever started a group must Wait for it.
+// Start starts a process for every spec, or none if one cannot be started. The group
+// stops when a rank fails (see Options.KeepGoing), when ctx is cancelled, or by Stop.
+// The caller must call Wait.
 func Start(ctx context.Context, specs []Spec, opts Options) (*Group, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -46,13 +45,13 @@ func Start(ctx context.Context, specs []Spec, opts Options) (*Group, error) {
 	if g.guard, err = startGuard(); err != nil {
 		return nil, fmt.Errorf("launch: %w", err)
 	}
-	g.teller = newTeller(opts)
+	g.dispatcher = newEventDispatcher(opts)
 	for _, s := range specs {
 		g.members[s.Rank] = newMember(g, s)
 	}
 	if err := g.startAll(ctx, specs); err != nil {
-		g.teller.close()
-		g.guard.dismiss()
+		g.dispatcher.close()
+		g.guard.stop()
 		return nil, fmt.Errorf("launch: %w", err)
 	}
 	for _, m := range g.members {
@@ -64,35 +63,35 @@ func Start(ctx context.Context, specs []Spec, opts Options) (*Group, error) {
 		defer close(supervised)
 		g.supervise(quit)
 	}()
-	forget := context.AfterFunc(ctx, func() {
+	unregister := context.AfterFunc(ctx, func() {
 		what := "cancelled"
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			what = "timed out"
 		}
-		g.end(fmt.Errorf("%s: %w", what, context.Cause(ctx)))
+		g.stop(fmt.Errorf("%s: %w", what, context.Cause(ctx)))
 	})
 	go func() {
-		g.ended.Wait()
-		forget()
+		g.running.Wait()
+		unregister()
 		close(quit)
 		<-supervised
-		g.finish()
+		g.close()
 	}()
 	return g, nil
 }
 
-// finish closes a group whose ranks have all ended.
-func (g *Group) finish() {
+// close releases the resources of a group whose ranks have all ended.
+func (g *Group) close() {
 	g.mu.Lock()
-	g.ending = true // there is nothing left to end
+	g.stopping = true // disables stop
 	g.mu.Unlock()
-	g.ender.Wait()
-	g.guard.dismiss()
-	g.teller.close()
+	g.stopTasks.Wait()
+	g.guard.stop()
+	g.dispatcher.close()
 	close(g.done)
 }
 
-// startAll starts the processes, or none.
+// startAll starts all processes; if one fails, it kills those that run.
 func (g *Group) startAll(ctx context.Context, specs []Spec) error {
 	for i, s := range specs {
 		err := context.Cause(ctx)
@@ -105,16 +104,16 @@ func (g *Group) startAll(ctx context.Context, specs []Spec) error {
 			continue
 		}
 		for _, s := range specs[:i] {
-			g.members[s.Rank].abandon()
+			g.members[s.Rank].killAndClose()
 		}
 		return fmt.Errorf("start %s: %w", rankName(s.Rank, s.Host), err)
 	}
 	return nil
 }
 
-// Wait returns when every rank has ended, with what became of each, by rank. The
-// error is nil if each did its work or was killed on request; otherwise it is
-// what ended the group, or a *RankError of the first rank that failed.
+// Wait waits until every rank has ended and returns the outcomes by rank. The error
+// is nil if every rank is Finished or Killed. Otherwise it is the cause of the
+// group's stop, or the *RankError of the first rank that failed.
 func (g *Group) Wait() ([]Outcome, error) {
 	<-g.done
 	outcomes := make([]Outcome, len(g.members))
@@ -126,14 +125,14 @@ func (g *Group) Wait() ([]Outcome, error) {
 	return outcomes, g.cause
 }
 
-// Done is closed when Wait would return at once.
+// Done returns a channel that is closed when Wait does not block.
 func (g *Group) Done() <-chan struct{} { return g.done }
 
-// Size is how many ranks the group has.
+// Size returns the number of ranks.
 func (g *Group) Size() int { return len(g.members) }
 
-// PID is the process of a rank, whether or not it still runs; 0 if there is no
-// such rank.
+// PID returns the process ID of a rank, even if it has ended; 0 if there is no such
+// rank.
 func (g *Group) PID(rank int) int {
 	m, err := g.member(rank)
 	if err != nil {
@@ -149,12 +148,12 @@ func (g *Group) member(rank int) (*member, error) {
 	return g.members[rank], nil
 }
 
-// blame makes the end of a rank the reason of the group's, if it is the first,
-// and ends the group unless that is to keep going.
-func (g *Group) blame(m *member, s State, why string) {
+// recordFailure makes the first failed rank the cause of the group's error, and stops
+// the group unless Options.KeepGoing is set.
+func (g *Group) recordFailure(m *member, s State, why string) {
 	err := &RankError{Rank: m.spec.Rank, Host: m.spec.Host, State: s, Text: why}
 	if !g.opts.KeepGoing {
-		g.end(err)
+		g.stop(err)
 		return
 	}
 	g.mu.Lock()
@@ -164,8 +163,8 @@ func (g *Group) blame(m *member, s State, why string) {
 	}
 }
 
-// streams makes the pipes that a rank writes to.
-func streams() (outR, outW, errR, errW *os.File, err error) {
+// outputPipes creates the pipes for stdout and stderr of a rank.
+func outputPipes() (outR, outW, errR, errW *os.File, err error) {
 	if outR, outW, err = os.Pipe(); err != nil {
 		return nil, nil, nil, nil, err
 	}
@@ -177,8 +176,8 @@ func streams() (outR, outW, errR, errW *os.File, err error) {
 	return outR, outW, errR, errW, nil
 }
 
-// abandon ends a process that runs but was never spoken to.
-func (m *member) abandon() {
+// killAndClose kills a started process before run has been called.
+func (m *member) killAndClose() {
 	_ = m.proc.signal(unix.SIGKILL)
 	<-m.proc.done
 	m.g.guard.remove(m.proc.pid)

@@ -17,25 +17,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The guard is this program itself, started again under another name. It lives
-// beside the launcher, learns the process group of every rank on its standard
-// input, and does nothing until that closes: if the launcher is killed with no
-// chance to clean up, the guard does it in its place.
+// The guard is a second process of this program that cleans up if the launcher is
+// killed. It reads the process groups of ranks on stdin ("+pid" or "-pid") and kills
+// them at EOF.
 const (
 	guardName = "fabrictest-guard"
 	guardEnv  = "FABRICTEST_INTERNAL_GUARD"
 )
 
-// init is where the guard's program begins, and ends. A call from main would be
-// plainer, but a main that forgets it would start itself without end.
+// init runs the guard. It is not a function for main to call: a main that forgot the
+// call would start itself recursively.
 func init() {
-	if mark := os.Getenv(guardEnv); mark != "" && os.Args[0] == guardName {
-		guardMain(mark, os.Stdin)
+	if groupID := os.Getenv(guardEnv); groupID != "" && os.Args[0] == guardName {
+		guardMain(groupID, os.Stdin)
 		os.Exit(0)
 	}
 }
 
-func guardMain(mark string, in io.Reader) {
+func guardMain(groupID string, in io.Reader) {
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	groups := map[int]bool{}
 	for lines := bufio.NewScanner(in); lines.Scan(); {
@@ -50,30 +49,30 @@ func guardMain(mark string, in io.Reader) {
 			_ = unix.Kill(-pid, unix.SIGKILL)
 		}
 	}
-	sweep(mark, -1)
+	killStrays(groupID, -1)
 }
 
-// guard is the launcher's side of it.
+// guard is the launcher's handle of the guard process.
 type guard struct {
-	cmd  *exec.Cmd
-	mark string
+	cmd     *exec.Cmd
+	groupID string // value of control.EnvGroup in all processes of the group
 
 	mu   sync.Mutex
 	pipe io.WriteCloser
 }
 
-// startGuard starts a guard for the processes with a mark, which it chooses.
+// startGuard starts a guard with a random group ID.
 func startGuard() (*guard, error) {
 	var id [12]byte
 	_, _ = rand.Read(id[:]) // never fails
-	g := &guard{mark: hex.EncodeToString(id[:])}
-	path, err := ownProgram()
+	g := &guard{groupID: hex.EncodeToString(id[:])}
+	path, err := executablePath()
 	if err != nil {
 		return nil, err
 	}
 	g.cmd = &exec.Cmd{
-		Path: path, Args: []string{guardName}, Dir: "/", Env: []string{guardEnv + "=" + g.mark},
-		// A session of its own: the terminal's Ctrl-C is for the launcher.
+		Path: path, Args: []string{guardName}, Dir: "/", Env: []string{guardEnv + "=" + g.groupID},
+		// In a new session, the guard does not receive Ctrl-C of the terminal.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if g.pipe, err = g.cmd.StdinPipe(); err != nil {
@@ -85,21 +84,20 @@ func startGuard() (*guard, error) {
 	return g, nil
 }
 
-// add and remove tell the guard of a process group. If the guard is no longer
-// there, someone has killed it, and Pdeathsig remains.
-func (g *guard) add(pid int)    { g.say(fmt.Sprintf("+%d", pid)) }
-func (g *guard) remove(pid int) { g.say(fmt.Sprintf("-%d", pid)) }
+// add and remove register a process group with the guard. Write errors are ignored:
+// if the guard was killed, Pdeathsig remains.
+func (g *guard) add(pid int)    { g.writeLine(fmt.Sprintf("+%d", pid)) }
+func (g *guard) remove(pid int) { g.writeLine(fmt.Sprintf("-%d", pid)) }
 
-func (g *guard) say(line string) {
+func (g *guard) writeLine(line string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, _ = io.WriteString(g.pipe, line+"\n")
 }
 
-// dismiss ends the guard when nothing is left to be guarded, having looked for
-// processes that left their group.
-func (g *guard) dismiss() {
-	sweep(g.mark, -1)
+// stop kills the remaining processes of the group, and the guard.
+func (g *guard) stop() {
+	killStrays(g.groupID, -1)
 	_ = g.cmd.Process.Kill()
-	_ = g.cmd.Wait() // which closes the pipe
+	_ = g.cmd.Wait() // also closes the pipe
 }

@@ -15,67 +15,64 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// busyRankIsNotHungAndEndsByTimeout: only a process that stands still as a whole is. That
-// there is no progress is for the caller's timeout to find, which shows why.
-func busyRankIsNotHungAndEndsByTimeout(t *testing.T) {
+// A rank that computes forever answers heartbeats. The caller's timeout stops it.
+func busyRankIsNotHung(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	var r record
-	g := start(ctx, t, cast("spin"), quick(func(o *launch.Options) { o.OnEvent, o.HangTimeout = r.note, patience }))
-	r.await(t, 0, launch.Marked, "ready")
-	time.Sleep(patience + patience/2)
-	cancel(context.DeadlineExceeded) // its time begins when it does: to start it takes some, too
+	var r eventLog
+	g := start(ctx, t, roleSpecs("spin"), testOptions(func(o *launch.Options) { o.OnEvent, o.HangTimeout = r.add, hangTimeout }))
+	r.waitFor(t, 0, launch.Marked, "ready")
+	time.Sleep(hangTimeout + hangTimeout/2)
+	cancel(context.DeadlineExceeded) // as a timeout that starts when the rank is ready
 	outcomes, err := wait(t, g)
-	want(t, outcomes, launch.Stopped)
+	wantStates(t, outcomes, launch.Stopped)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want the context's", err)
 	}
 	if outcomes[0].StateDump != "computes" {
-		t.Errorf("it was at %q", outcomes[0].StateDump)
+		t.Errorf("state dump %q", outcomes[0].StateDump)
 	}
 }
 
-func TestCancellationEndsEverything(t *testing.T) {
-	var r record
+func TestCancelKillsRanksAndTheirChildren(t *testing.T) {
+	var r eventLog
 	why := errors.New("interrupted by the user")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	g := start(ctx, t, cast("family", "sleep", "order"), quick(func(o *launch.Options) {
-		o.OnEvent, o.TermGrace = r.note, 500*time.Millisecond
+	g := start(ctx, t, roleSpecs("children", "sleep", "commands"), testOptions(func(o *launch.Options) {
+		o.OnEvent, o.TermGrace = r.add, 500*time.Millisecond
 	}))
-	pids := pidsIn(t, r.await(t, 0, launch.Marked, "family").Text)
-	r.await(t, 1, launch.Joined, "")
+	pids := pidsIn(t, r.waitFor(t, 0, launch.Marked, "children").Text)
+	r.waitFor(t, 1, launch.Joined, "")
 	cancel(why)
 	outcomes, err := wait(t, g)
 	if !errors.Is(err, why) {
 		t.Errorf("error %v, want %v", err, why)
 	}
-	want(t, outcomes, launch.Stopped, launch.Stopped)
+	wantStates(t, outcomes, launch.Stopped, launch.Stopped)
 	if s := outcomes[0].Signal; s != "SIGKILL" {
-		t.Errorf("the rank that ignores SIGTERM ended by %q", s)
+		t.Errorf("the rank that ignores SIGTERM was ended by %q", s)
 	}
-	vanished(t, pids...)
-	if _, err := launch.Start(ctx, cast("sleep"), quick()); !errors.Is(err, why) {
+	waitKilled(t, pids...)
+	if _, err := launch.Start(ctx, roleSpecs("sleep"), testOptions()); !errors.Is(err, why) {
 		t.Errorf("start after cancellation: %v", err)
 	}
 }
 
-func TestWhatARankLeavesBehindIsKilled(t *testing.T) {
-	var r record
-	outcomes, err := run(t, []launch.Spec{spec(0, "family", "leave")}, quick(func(o *launch.Options) { o.OnEvent = r.note }))
+func TestChildrenOfFinishedRankAreKilled(t *testing.T) {
+	var r eventLog
+	outcomes, err := run(t, []launch.Spec{roleSpec(0, "children", "leave")}, testOptions(func(o *launch.Options) { o.OnEvent = r.add }))
 	if err != nil {
 		t.Error(err)
 	}
-	want(t, outcomes, launch.Finished)
-	vanished(t, pidsIn(t, r.await(t, 0, launch.Marked, "family").Text)...)
+	wantStates(t, outcomes, launch.Finished)
+	waitKilled(t, pidsIn(t, r.waitFor(t, 0, launch.Marked, "children").Text)...)
 }
 
-// TestNothingSurvivesALauncherThatIsKilled: neither ranks, nor their children,
-// nor the guard.
-func TestNothingSurvivesALauncherThatIsKilled(t *testing.T) {
-	noLeaks(t)
+func TestRanksChildrenAndGuardDieWithLauncher(t *testing.T) {
+	checkNoLeaks(t)
 	parent := exec.Command(os.Args[0])
-	parent.Env = append(os.Environ(), roleEnv+"=parent")
+	parent.Env = append(os.Environ(), roleEnv+"=launcher")
 	out, err := parent.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -84,24 +81,24 @@ func TestNothingSurvivesALauncherThatIsKilled(t *testing.T) {
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var said []byte
-	for buf := make([]byte, 4096); bytes.Count(said, []byte("\n")) < 2; {
+	var output []byte
+	for buf := make([]byte, 4096); bytes.Count(output, []byte("\n")) < 2; {
 		n, err := out.Read(buf)
 		if err != nil {
-			t.Fatalf("the launcher said %q and no more: %v", said, err)
+			t.Fatalf("the launcher printed only %q: %v", output, err)
 		}
-		said = append(said, buf[:n]...)
+		output = append(output, buf[:n]...)
 	}
 	var pids []int
-	for line := range strings.Lines(string(said)) {
+	for line := range strings.Lines(string(output)) {
 		pids = append(pids, pidsIn(t, line)...)
 	}
 	if len(pids) != 6 {
-		t.Fatalf("%d processes in %q, want 6", len(pids), said)
+		t.Fatalf("%d processes in %q, want 6", len(pids), output)
 	}
 	for _, pid := range pids {
-		if !alive(pid) {
-			t.Errorf("process %d does not live", pid)
+		if !isRunning(pid) {
+			t.Errorf("process %d does not run", pid)
 		}
 	}
 	pids = append(pids, guardsOf(t, parent.Process.Pid)...)
@@ -110,12 +107,11 @@ func TestNothingSurvivesALauncherThatIsKilled(t *testing.T) {
 	}
 	_ = parent.Wait()
 	began := time.Now()
-	vanished(t, pids...)
-	t.Logf("%d processes gone after %v", len(pids), time.Since(began).Round(100*time.Microsecond))
+	waitKilled(t, pids...)
+	t.Logf("%d processes killed after %v", len(pids), time.Since(began).Round(100*time.Microsecond))
 }
 
-// guardsOf finds the guard among the children of a launcher. It asks /proc, because ps may
-// not be installed.
+// guardsOf finds the guard among the children of a launcher in /proc.
 func guardsOf(t *testing.T, parent int) (pids []int) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -126,10 +122,10 @@ func guardsOf(t *testing.T, parent int) (pids []int) {
 		t.Fatal(err)
 	}
 	for _, dir := range all {
-		stat, _ := os.ReadFile(filepath.Join(dir, "stat")) // it may have ended since
+		stat, _ := os.ReadFile(filepath.Join(dir, "stat")) // the process may have exited
 		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		_, behindName, _ := strings.Cut(string(stat), ") ") // state, then the parent
-		fields := strings.Fields(behindName)
+		_, afterName, _ := strings.Cut(string(stat), ") ") // state, then the parent
+		fields := strings.Fields(afterName)
 		if len(fields) > 1 && fields[1] == itoa(parent) && bytes.Contains(args, []byte("fabrictest-guard")) {
 			pids = append(pids, pidsIn(t, "guard "+filepath.Base(dir))...)
 		}
@@ -140,7 +136,7 @@ func guardsOf(t *testing.T, parent int) (pids []int) {
 	return pids
 }
 
-func TestFloodIsReadAndCut(t *testing.T) {
+func TestOutputBeyondLimitIsDropped(t *testing.T) {
 	dir := t.TempDir()
 	mib := 150
 	if testing.Short() {
@@ -148,7 +144,7 @@ func TestFloodIsReadAndCut(t *testing.T) {
 	}
 	began := time.Now()
 	var shown bytes.Buffer
-	outcomes, err := run(t, []launch.Spec{spec(0, "flood", itoa(mib))}, quick(func(o *launch.Options) {
+	outcomes, err := run(t, []launch.Spec{roleSpec(0, "flood", itoa(mib))}, testOptions(func(o *launch.Options) {
 		o.LogDir, o.LogLimit, o.Output = dir, 1<<20, &shown
 	}))
 	if err != nil {
@@ -162,7 +158,7 @@ func TestFloodIsReadAndCut(t *testing.T) {
 	}{{outcomes[0].Stdout, "rank0.stdout", "last of stdout"}, {outcomes[0].Stderr, "rank0.stderr", "last of stderr"}} {
 		total := int64(mib<<20 + len(tt.last))
 		if tt.out.Bytes != total || tt.out.Dropped != total-1<<20 || tt.out.Error != "" {
-			t.Errorf("%s: %d bytes, %d cut, %q; want %d, %d", tt.name, tt.out.Bytes, tt.out.Dropped, tt.out.Error, total, total-1<<20)
+			t.Errorf("%s: %d bytes, %d dropped, %q; want %d, %d", tt.name, tt.out.Bytes, tt.out.Dropped, tt.out.Error, total, total-1<<20)
 		}
 		if !strings.HasSuffix(tt.out.Tail, tt.last) || len(tt.out.Tail) != 64<<10 {
 			t.Errorf("%s: tail of %d bytes ends in %q", tt.name, len(tt.out.Tail), tt.out.Tail[max(0, len(tt.out.Tail)-20):])
@@ -183,24 +179,24 @@ func TestFloodIsReadAndCut(t *testing.T) {
 	}
 }
 
-func TestMemoryIsTheRanksOwn(t *testing.T) {
+func TestMaxRSSExcludesLauncherMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells the peak of one program")
+		t.Skip("needs VmHWM in /proc")
 	}
-	ballast := make([]byte, 200<<20) // what rusage would count
+	ballast := make([]byte, 200<<20) // would be part of Rusage.Maxrss
 	for i := 0; i < len(ballast); i += 4096 {
 		ballast[i] = 1
 	}
-	outcomes, err := run(t, []launch.Spec{spec(0, "memory", "1"), spec(1, "memory", "120")}, quick())
+	outcomes, err := run(t, []launch.Spec{roleSpec(0, "memory", "1"), roleSpec(1, "memory", "120")}, testOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
 	runtime.KeepAlive(ballast)
 	small, large := outcomes[0].MaxRSS>>20, outcomes[1].MaxRSS>>20
 	if small < 2 || small > 100 || large < 120 || large > 400 || outcomes[0].MaxRSSIsUpperBound {
-		t.Errorf("%d and %d MiB resident, want a few, and 120 more", small, large)
+		t.Errorf("RSS of %d and %d MiB, want 2 to 100 and 120 to 400", small, large)
 	}
 	if outcomes[1].User+outcomes[1].System <= 0 {
-		t.Error("no processor time was used")
+		t.Error("no CPU time")
 	}
 }

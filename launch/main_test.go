@@ -17,10 +17,10 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// roleEnv makes the test binary a rank of some kind (see roles).
+// roleEnv makes the test binary run a role instead of the tests.
 const roleEnv = "LAUNCH_TEST_ROLE"
 
-// noRaceSleep keeps the race detector from sleeping a second at every exit.
+// noRaceSleep disables the race detector's sleep of a second at exit.
 const noRaceSleep = "GORACE=atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {
@@ -36,26 +36,25 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// spec is a rank that plays a role.
-func spec(rank int, role string, args ...string) launch.Spec {
+// roleSpec returns the spec of a rank with a role.
+func roleSpec(rank int, role string, args ...string) launch.Spec {
 	return launch.Spec{
 		Rank: rank, Host: "host" + string(rune('a'+rank%26)),
 		Cmd: launch.Command{Path: os.Args[0], Args: args, Env: append(os.Environ(), roleEnv+"="+role, noRaceSleep)},
 	}
 }
 
-// cast is a group of ranks that play these roles, by rank.
-func cast(roles ...string) []launch.Spec {
+// roleSpecs returns the specs of a group; roles are by rank.
+func roleSpecs(roles ...string) []launch.Spec {
 	specs := make([]launch.Spec, len(roles))
 	for i, r := range roles {
-		specs[i] = spec(i, r)
+		specs[i] = roleSpec(i, r)
 	}
 	return specs
 }
 
-// quick is patient with what goes well, however busy the machine is: none of this
-// is waited for then. A test of what does not go well has less.
-func quick(change ...func(*launch.Options)) launch.Options {
+// testOptions has long timeouts, for busy machines. Tests of timeouts set shorter ones.
+func testOptions(change ...func(*launch.Options)) launch.Options {
 	o := launch.Options{
 		Heartbeat: 50 * time.Millisecond, JoinTimeout: time.Minute, HangTimeout: 20 * time.Second, TermGrace: 20 * time.Second, DumpTimeout: 20 * time.Second,
 	}
@@ -65,7 +64,7 @@ func quick(change ...func(*launch.Options)) launch.Options {
 	return o
 }
 
-// run starts a group and waits for its end.
+// run starts a group and waits until it has ended.
 func run(t *testing.T, specs []launch.Spec, o launch.Options) ([]launch.Outcome, error) {
 	t.Helper()
 	g := start(t.Context(), t, specs, o)
@@ -74,7 +73,7 @@ func run(t *testing.T, specs []launch.Spec, o launch.Options) ([]launch.Outcome,
 
 func start(ctx context.Context, t *testing.T, specs []launch.Spec, o launch.Options) *launch.Group {
 	t.Helper()
-	noLeaks(t)
+	checkNoLeaks(t)
 	g, err := launch.Start(ctx, specs, o)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +85,7 @@ func start(ctx context.Context, t *testing.T, specs []launch.Spec, o launch.Opti
 	return g
 }
 
-// wait fails the test, with what every rank is at, if the group does not end.
+// wait waits for a group. It fails the test, with state dumps, if it does not end.
 func wait(t *testing.T, g *launch.Group) ([]launch.Outcome, error) {
 	t.Helper()
 	select {
@@ -101,8 +100,8 @@ func wait(t *testing.T, g *launch.Group) ([]launch.Outcome, error) {
 	return outcomes, err
 }
 
-// want checks how ranks ended.
-func want(t *testing.T, outcomes []launch.Outcome, states ...launch.State) {
+// wantStates checks the states of ranks.
+func wantStates(t *testing.T, outcomes []launch.Outcome, states ...launch.State) {
 	t.Helper()
 	for i, s := range states {
 		if o := outcomes[i]; o.State != s {
@@ -111,28 +110,27 @@ func want(t *testing.T, outcomes []launch.Outcome, states ...launch.State) {
 	}
 }
 
-// wantError checks that an error says all of this.
-func wantError(t *testing.T, err error, says ...string) {
+// wantErrorContaining checks that an error contains all texts.
+func wantErrorContaining(t *testing.T, err error, texts ...string) {
 	t.Helper()
 	if err == nil {
-		t.Fatalf("no error, want one that says %q", says)
+		t.Fatalf("no error, want one that contains %q", texts)
 	}
-	for _, s := range says {
+	for _, s := range texts {
 		if !strings.Contains(err.Error(), s) {
-			t.Errorf("error %q does not say %q", err, s)
+			t.Errorf("error %q does not contain %q", err, s)
 		}
 	}
 }
 
-// atOnce is set while tests run side by side, and leaks are checked for all of
-// them together.
-var atOnce bool
+// checkingLeaksOnce is set while parallel tests run: leaks are checked after all of them.
+var checkingLeaksOnce bool
 
-// sideBySide runs tests that mostly wait, all at once.
-func sideBySide(t *testing.T, tests map[string]func(*testing.T)) {
-	noLeaks(t)
-	atOnce = true
-	t.Cleanup(func() { atOnce = false })
+// runParallel runs tests in parallel.
+func runParallel(t *testing.T, tests map[string]func(*testing.T)) {
+	checkNoLeaks(t)
+	checkingLeaksOnce = true
+	t.Cleanup(func() { checkingLeaksOnce = false })
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -141,19 +139,19 @@ func sideBySide(t *testing.T, tests map[string]func(*testing.T)) {
 	}
 }
 
-// noLeaks checks, when everything else of the test is over, that it left no
-// goroutine, descriptor or child process.
-func noLeaks(t *testing.T) {
+// checkNoLeaks checks, at the end of the test, that it left no goroutine, open file or
+// child process.
+func checkNoLeaks(t *testing.T) {
 	t.Helper()
-	if atOnce {
+	if checkingLeaksOnce {
 		return
 	}
-	goroutines, files := runtime.NumGoroutine(), descriptors(t)
+	goroutines, files := runtime.NumGoroutine(), openFiles(t)
 	t.Cleanup(func() {
 		var now int
 		var open []string
 		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-			now, open = runtime.NumGoroutine(), descriptors(t)
+			now, open = runtime.NumGoroutine(), openFiles(t)
 			if now <= goroutines && len(open) <= len(files) {
 				break
 			}
@@ -166,12 +164,12 @@ func noLeaks(t *testing.T) {
 			t.Errorf("descriptors left open: %q, before: %q", open, files)
 		}
 		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); !errors.Is(err, syscall.ECHILD) {
-			t.Errorf("child process %d was left (%v)", pid, err)
+			t.Errorf("child process %d remains (%v)", pid, err)
 		}
 	})
 }
 
-func descriptors(t *testing.T) []string {
+func openFiles(t *testing.T) []string {
 	t.Helper()
 	names, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil {
@@ -187,23 +185,22 @@ func descriptors(t *testing.T) []string {
 	return open
 }
 
-// record keeps events.
-type record struct {
-	mu     sync.Mutex
-	events []launch.Event
+type eventLog struct {
+	mu  sync.Mutex
+	all []launch.Event
 }
 
-func (r *record) note(e launch.Event) {
+func (r *eventLog) add(e launch.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events = append(r.events, e)
+	r.all = append(r.all, e)
 }
 
-func (r *record) of(rank int, k launch.EventKind) []launch.Event {
+func (r *eventLog) events(rank int, k launch.EventKind) []launch.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var found []launch.Event
-	for _, e := range r.events {
+	for _, e := range r.all {
 		if e.Rank == rank && e.Kind == k {
 			found = append(found, e)
 		}
@@ -211,11 +208,11 @@ func (r *record) of(rank int, k launch.EventKind) []launch.Event {
 	return found
 }
 
-// await returns the first event of a kind.
-func (r *record) await(t *testing.T, rank int, k launch.EventKind, text string) launch.Event {
+// waitFor waits for an event of a kind whose text contains text.
+func (r *eventLog) waitFor(t *testing.T, rank int, k launch.EventKind, text string) launch.Event {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		for _, e := range r.of(rank, k) {
+		for _, e := range r.events(rank, k) {
 			if strings.Contains(e.Text, text) {
 				return e
 			}
@@ -225,21 +222,20 @@ func (r *record) await(t *testing.T, rank int, k launch.EventKind, text string) 
 	return launch.Event{}
 }
 
-// vanished waits for processes to be gone. Dead ones that nobody has reaped do
-// not run.
-func vanished(t *testing.T, pids ...int) {
+// waitKilled waits until processes have ended or are zombies.
+func waitKilled(t *testing.T, pids ...int) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for _, pid := range pids {
-		for alive(pid) {
+		for isRunning(pid) {
 			if time.Now().After(deadline) {
-				t.Errorf("process %d lives on", pid)
+				t.Errorf("process %d still runs", pid)
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 				break
 			}
 			time.Sleep(time.Millisecond)
 		}
-		// Orphans come to a test that is the first process of a container.
+		// As PID 1 of a container, the test has to reap orphans.
 		for time.Now().Before(deadline) {
 			if reaped, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped != 0 || err != nil {
 				break

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// outboxBytes is how much may wait for a rank before those who send to it wait.
-	outboxBytes = 4 << 20
-	// Its channel and pipes end with a rank, unless a process that left the rank's
-	// group holds them. Such a one is looked for after strayPatience, and after
-	// restPatience they are read no longer.
-	strayPatience = 50 * time.Millisecond
-	restPatience  = 5 * time.Second
+	// sendQueueBytes bounds the frames queued for a rank; senders to it then block.
+	sendQueueBytes = 4 << 20
+	// When a rank exits, its channel and pipes reach EOF unless a process that left
+	// its process group has them open. After strayDelay the launcher kills such
+	// processes; after drainTimeout it stops reading.
+	strayDelay   = 50 * time.Millisecond
+	drainTimeout = 5 * time.Second
 )
 
-// member is one rank, as the launcher sees it.
+// member is the launcher's state of one rank.
 type member struct {
 	g       *Group
 	spec    Spec
@@ -28,91 +28,91 @@ type member struct {
 	started time.Time
 
 	channel        *os.File
-	outbox         *control.SendQueue
-	stdout, stderr *sink
-	pipes          [2]*os.File    // what stdout and stderr read
-	errands        sync.WaitGroup // goroutines that may still tell something
-	outcome        Outcome        // set before the group's end is counted
+	sendQueue      *control.SendQueue
+	stdout, stderr *outputReader
+	pipes          [2]*os.File    // read by stdout and stderr
+	tasks          sync.WaitGroup // goroutines that may post events
+	outcome        Outcome        // set before g.running.Done
 
 	// Guarded by the group's lock.
-	joined    bool
-	speaksGo  bool // it is a Go program, by its own account
-	frozen    bool
-	gone      bool // nothing more comes from it
-	stopping  bool // the group's end has reached it
-	killed    bool // by Kill
-	verdict   State
-	reason    string
-	bye       bool
-	byeReason string
-	report    []byte
-	entered   uint64 // barriers
-	silence   silence
-	joinFrom  time.Time // since when it may join
-	leftAt    time.Time // when its channel ended
-	concluded bool
-	peak      int64 // resident memory
-	replies   map[uint64]chan string
-	waiting   string // what it was at when it was about to be ended
-	quitFrom  int64  // where in stderr its goroutines begin; -1 if nowhere
+	joined          bool
+	isGoProgram     bool // from its hello
+	frozen          bool
+	disconnected    bool // no more frames will be handled
+	stopping        bool // the group's stop has reached it
+	killed          bool // by Kill
+	failState       State
+	failReason      string
+	byeReceived     bool
+	byeReason       string
+	report          []byte
+	barriersEntered uint64 // barriers
+	heartbeat       heartbeat
+	joinStart       time.Time // start of the join timeout
+	disconnectedAt  time.Time // start of the exit timeout
+	finishing       bool
+	peakRSS         int64 // resident memory
+	replies         map[uint64]chan string
+	stateDump       string // taken before it was stopped
+	sigquitOffset   int64  // offset of the goroutine dump in stderr; -1 if none
 }
 
 func newMember(g *Group, s Spec) *member {
 	m := &member{
 		g: g, spec: s,
-		outbox:   control.NewSendQueue(outboxBytes),
-		quitFrom: -1,
-		replies:  map[uint64]chan string{},
+		sendQueue:     control.NewSendQueue(sendQueueBytes),
+		sigquitOffset: -1,
+		replies:       map[uint64]chan string{},
 	}
-	m.stdout = newSink(g.opts, s.Rank, Stdout, m.printer(Stdout))
-	m.stderr = newSink(g.opts, s.Rank, Stderr, m.printer(Stderr))
+	m.stdout = newOutputReader(g.opts, s.Rank, Stdout, m.lineHandler(Stdout))
+	m.stderr = newOutputReader(g.opts, s.Rank, Stderr, m.lineHandler(Stderr))
 	return m
 }
 
-func (m *member) printer(s Stream) func(string) {
-	if m.g.teller.quiet {
+func (m *member) lineHandler(s Stream) func(string) {
+	if m.g.dispatcher.discard {
 		return nil
 	}
 	return func(line string) {
-		e := m.event(Printed)
+		e := m.newEvent(Printed)
 		e.Text, e.Stream = line, s
-		m.g.teller.tell(e)
+		m.g.dispatcher.post(e)
 	}
 }
 
-func (m *member) event(k EventKind) Event {
+func (m *member) newEvent(k EventKind) Event {
 	return Event{Rank: m.spec.Rank, Host: m.spec.Host, At: time.Now(), Kind: k}
 }
 
-func (m *member) tell(k EventKind, text string) {
-	e := m.event(k)
+func (m *member) postEvent(k EventKind, text string) {
+	e := m.newEvent(k)
 	e.Text = text
-	m.g.teller.tell(e)
+	m.g.dispatcher.post(e)
 }
 
-// start starts the process; nothing is read from it yet.
+// start starts the process. It does not read from it yet.
 func (m *member) start() error {
-	ours, theirs, err := socketPair()
+	local, remote, err := socketPair()
 	if err != nil {
 		return err
 	}
-	defer theirs.Close()
-	outR, outW, errR, errW, err := streams()
+	defer remote.Close()
+	outR, outW, errR, errW, err := outputPipes()
 	if err != nil {
-		ours.Close()
+		local.Close()
 		return err
 	}
 	defer outW.Close()
 	defer errW.Close()
-	m.channel, m.pipes = ours, [2]*os.File{outR, errR}
-	cmd := m.spec.command(len(m.g.members), m.g.guard.mark, theirs)
+	m.channel, m.pipes = local, [2]*os.File{outR, errR}
+	cmd := m.spec.command(len(m.g.members), m.g.guard.groupID, remote)
 	cmd.Stdout, cmd.Stderr = outW, errW
 	if m.proc, err = startProcess(cmd, m.spec.Start); err != nil {
 		m.closeFiles()
 		return err
 	}
 	m.started = time.Now()
-	m.joinFrom = m.started
+	m.joinStart = m.started
 	m.g.guard.add(m.proc.pid)
 	return nil
 }
@@ -123,78 +123,78 @@ func (m *member) closeFiles() {
 	m.pipes[1].Close()
 }
 
-// run looks after the rank until it has ended.
+// run starts the goroutines that serve the rank until it has ended.
 func (m *member) run() {
 	g := m.g
-	g.ended.Add(1)
-	e := m.event(Started)
+	g.running.Add(1)
+	e := m.newEvent(Started)
 	e.At, e.Text = m.started, fmt.Sprintf("process %d", m.proc.pid)
-	g.teller.tell(e)
+	g.dispatcher.post(e)
 	var reading sync.WaitGroup
-	reading.Go(m.listen)
+	reading.Go(m.serveChannel)
 	reading.Go(func() { m.stdout.drain(m.pipes[0]) })
 	reading.Go(func() { m.stderr.drain(m.pipes[1]) })
 	go func() {
-		defer g.ended.Done()
+		defer g.running.Done()
 		<-m.proc.done
 		g.guard.remove(m.proc.pid)
-		// What the rank had to say is in the kernel's buffers by now.
-		rest := time.Now().Add(restPatience)
-		_ = m.channel.SetReadDeadline(rest)
-		_ = m.pipes[0].SetReadDeadline(rest)
-		_ = m.pipes[1].SetReadDeadline(rest)
-		stray := time.AfterFunc(strayPatience, func() { sweep(g.guard.mark, m.spec.Rank) })
+		// All data that the rank sent is in kernel buffers now.
+		deadline := time.Now().Add(drainTimeout)
+		_ = m.channel.SetReadDeadline(deadline)
+		_ = m.pipes[0].SetReadDeadline(deadline)
+		_ = m.pipes[1].SetReadDeadline(deadline)
+		stray := time.AfterFunc(strayDelay, func() { killStrays(g.guard.groupID, m.spec.Rank) })
 		reading.Wait()
 		stray.Stop()
 		m.closeFiles()
 		g.mu.Lock()
-		m.concluded = true
+		m.finishing = true
 		g.mu.Unlock()
-		m.errands.Wait()
-		m.conclude()
+		m.tasks.Wait()
+		m.finish()
 	}()
 }
 
-// errand runs f on a goroutine that the end of the rank waits for.
-func (m *member) errand(f func()) {
+// goTask runs f on a goroutine that must end before finish.
+func (m *member) goTask(f func()) {
 	m.g.mu.Lock()
 	defer m.g.mu.Unlock()
-	if !m.concluded {
-		m.errands.Go(f)
+	if !m.finishing {
+		m.tasks.Go(f)
 	}
 }
 
-// conclude judges the end of the rank and makes it known.
-func (m *member) conclude() {
+// finish computes the outcome of the rank and posts the Ended event.
+func (m *member) finish() {
 	g := m.g
 	status := m.proc.status()
 	g.mu.Lock()
-	e := ending{
-		verdict: m.verdict, reason: m.reason, killed: m.killed, stopped: m.stopping,
+	e := exitInfo{
+		failState: m.failState, failReason: m.failReason, killed: m.killed, stopped: m.stopping,
 		joined: m.joined, mustJoin: g.opts.Join == JoinRequired,
-		bye: m.bye, byeReason: m.byeReason, panicLine: m.stderr.panicked(), status: status,
+		byeReceived: m.byeReceived, byeReason: m.byeReason, panicLine: m.stderr.findPanic(), status: status,
 	}
 	m.outcome = Outcome{
 		Rank: m.spec.Rank, Host: m.spec.Host, ExitCode: status.ExitStatus(), Joined: m.joined, Report: m.report,
-		StateDump: m.wasAt(), MaxRSS: m.peak, Started: m.started, Ended: time.Now(),
+		StateDump: m.finalStateDump(), MaxRSS: m.peakRSS, Started: m.started, Ended: time.Now(),
 	}
-	alreadyBlamed := m.verdict != ""
+	alreadyBlamed := m.failState != ""
 	g.mu.Unlock()
 	o := &m.outcome
-	o.State, o.Error = e.judge()
+	o.State, o.Error = e.classify()
 	if status.Signaled() {
 		o.Signal = signalName(status.Signal())
 	}
-	o.Stdout, o.Stderr = m.stdout.result(), m.stderr.result()
+	o.Stdout, o.Stderr = m.stdout.snapshot(), m.stderr.snapshot()
 	state := m.proc.cmd.ProcessState
 	o.User, o.System = state.UserTime(), state.SystemTime()
 	if ru, ok := state.SysUsage().(*syscall.Rusage); ok && o.MaxRSS == 0 {
-		o.MaxRSS, o.MaxRSSIsUpperBound = int64(ru.Maxrss)*rssUnit, true //nolint:unconvert // it is an int32 on 32-bit machines
+		o.MaxRSS, o.MaxRSSIsUpperBound = int64(ru.Maxrss)*maxrssUnit, true //nolint:unconvert // it is an int32 on 32-bit machines
 	}
 	if !o.State.OK() && o.State != Stopped && !alreadyBlamed {
-		g.blame(m, o.State, o.Error)
+		g.recordFailure(m, o.State, o.Error)
 	}
-	ended := m.event(Ended)
+	ended := m.newEvent(Ended)
 	ended.Outcome = o
-	g.teller.tell(ended)
+	g.dispatcher.post(ended)
 }

@@ -7,102 +7,99 @@ import (
 	"time"
 )
 
-// JoinMode says whether ranks must speak to their launcher.
+// JoinMode tells whether ranks must call rank.Join.
 type JoinMode uint8
 
-// The modes.
+// Join modes.
 const (
-	// JoinRequired: every rank calls rank.Join, and ends with Close.
+	// JoinRequired: every rank must call rank.Join, and Close at the end.
 	JoinRequired JoinMode = iota
-	// JoinOptional: any program will do. Of one that never joins, only its exit
-	// code counts; barriers of others wait until it has ended.
+	// JoinOptional: any program can be a rank. If it does not join, its exit code is
+	// its result, and barriers of other ranks wait until it exits.
 	JoinOptional
 )
 
-// Options are how a group is run. The zero value of each means what its comment
-// says.
+// Options configure a group. Zero values mean the defaults in the comments.
 type Options struct {
 	Join        JoinMode
-	JoinTimeout time.Duration // until a rank must have joined; 10 s
+	JoinTimeout time.Duration // from the start to rank.Join; 10 s
 
-	// Heartbeat is how often ranks are asked for a sign of life; 500 ms, none if
-	// negative. Patience is how long a rank may be silent before it is hung, how
-	// long it may leave its channel unread, and how long its process may go on
-	// after the channel is closed; 10 s.
+	// Heartbeat is the interval of heartbeats; 500 ms, none if negative. A rank is
+	// Hung if for HangTimeout (10 s) it sends nothing, reads nothing from its
+	// control channel, or does not exit after the channel has closed.
 	Heartbeat   time.Duration
 	HangTimeout time.Duration
 
 	TermGrace   time.Duration // from SIGTERM to SIGKILL; 5 s
-	DumpTimeout time.Duration // for ranks to say what they are at; 3 s
+	DumpTimeout time.Duration // for state dumps; 3 s
 
-	// KeepGoing lets the others go on when a rank fails. By default the group
-	// ends: the others are asked what they are at, and stopped.
+	// KeepGoing lets the other ranks continue when a rank fails. By default the
+	// launcher collects their state dumps and stops them.
 	KeepGoing bool
 
-	// LogDir is where the output of rank 3 is written, to rank3.stdout and
-	// rank3.stderr; nowhere if empty. The folder must exist, and be of no other
-	// group's.
+	// LogDir is an existing directory for the output of ranks, in files such as
+	// rank3.stdout. Groups must not share it. Empty means no log files.
 	LogDir string
-	// LogLimit is how many bytes of each stream are logged and shown; 16 MiB. What
-	// comes after is read and dropped but for its end.
+	// LogLimit is the number of bytes of each stream to log and print; 16 MiB. The
+	// launcher drops the rest, except for the tail.
 	LogLimit int64
-	// TailBytes is how much of each stream's end an Outcome has; 64 KiB.
+	// TailBytes is the size of Output.Tail; 64 KiB.
 	TailBytes int
-	// Output gets every line of every rank, after what Prefix returns ("3: " if it
-	// is nil). A writer that blocks makes the ranks wait.
+	// Output receives every output line after the prefix that Prefix returns ("3: "
+	// for rank 3 if nil). A writer that blocks also blocks the ranks.
 	Output io.Writer
 	Prefix func(rank int, host string, s Stream) string
 
-	MaxMessage int // between ranks; 4 MiB
-	MaxReport  int // of a rank; 16 MiB
+	MaxMessage int // bytes of a message between ranks; 4 MiB
+	MaxReport  int // bytes of a rank's report; 16 MiB
 
-	// OnEvent is told what happens, one event at a time, in an order that is right
-	// for each rank. While it does not return, ranks that have something to tell
-	// wait; so it must not wait for them in turn (Wait, Order, Dump).
+	// OnEvent is called for one event at a time; the events of each rank are in
+	// order. Ranks block while it runs, so it must not call Wait, SendCommand or
+	// Dump.
 	OnEvent func(Event)
 }
 
-// maxFrame bounds what a caller may allow ranks to send in one piece.
+// maxFrame is the upper bound of MaxMessage and MaxReport.
 const maxFrame = 256 << 20
 
-// withDefaults fills in what was left out, and says what cannot be.
+// withDefaults replaces zero values by defaults and validates the options.
 func (o Options) withDefaults() (Options, error) {
-	orElse(&o.JoinTimeout, 10*time.Second)
-	orElse(&o.Heartbeat, 500*time.Millisecond)
-	orElse(&o.HangTimeout, 10*time.Second)
-	orElse(&o.TermGrace, 5*time.Second)
-	orElse(&o.DumpTimeout, 3*time.Second)
-	orElse(&o.LogLimit, 16<<20)
-	orElse(&o.TailBytes, 64<<10)
-	orElse(&o.MaxMessage, 4<<20)
-	orElse(&o.MaxReport, 16<<20)
+	setDefault(&o.JoinTimeout, 10*time.Second)
+	setDefault(&o.Heartbeat, 500*time.Millisecond)
+	setDefault(&o.HangTimeout, 10*time.Second)
+	setDefault(&o.TermGrace, 5*time.Second)
+	setDefault(&o.DumpTimeout, 3*time.Second)
+	setDefault(&o.LogLimit, 16<<20)
+	setDefault(&o.TailBytes, 64<<10)
+	setDefault(&o.MaxMessage, 4<<20)
+	setDefault(&o.MaxReport, 16<<20)
 	if o.Prefix == nil {
 		o.Prefix = func(rank int, _ string, _ Stream) string { return fmt.Sprintf("%d: ", rank) }
 	}
 	switch {
 	case o.JoinTimeout < 0 || o.HangTimeout < 0 || o.TermGrace < 0 || o.DumpTimeout < 0:
-		return o, fmt.Errorf("a time is negative: %v for joining, patience %v, grace %v, %v for dumps",
+		return o, fmt.Errorf("negative timeout: JoinTimeout %v, HangTimeout %v, TermGrace %v, DumpTimeout %v",
 			o.JoinTimeout, o.HangTimeout, o.TermGrace, o.DumpTimeout)
 	case o.Heartbeat > o.HangTimeout/2:
-		return o, fmt.Errorf("patience of %v is less than two heart-beats of %v", o.HangTimeout, o.Heartbeat)
+		return o, fmt.Errorf("HangTimeout %v is less than two heartbeats of %v", o.HangTimeout, o.Heartbeat)
 	case o.LogLimit < 0 || o.TailBytes < 0 || o.TailBytes > maxFrame:
-		return o, fmt.Errorf("output limits %d and %d cannot be", o.LogLimit, o.TailBytes)
+		return o, fmt.Errorf("invalid output limits: LogLimit %d, TailBytes %d", o.LogLimit, o.TailBytes)
 	case o.MaxMessage < 0 || o.MaxMessage > maxFrame || o.MaxReport < 0 || o.MaxReport > maxFrame:
-		return o, fmt.Errorf("limits of %d for messages and %d for reports must be within %d", o.MaxMessage, o.MaxReport, maxFrame)
+		return o, fmt.Errorf("MaxMessage %d and MaxReport %d must be at most %d", o.MaxMessage, o.MaxReport, maxFrame)
 	}
 	if o.LogDir != "" {
 		if st, err := os.Stat(o.LogDir); err != nil {
-			return o, fmt.Errorf("log folder: %w", err)
+			return o, fmt.Errorf("log directory: %w", err)
 		} else if !st.IsDir() {
-			return o, fmt.Errorf("log folder: %s is not a folder", o.LogDir)
+			return o, fmt.Errorf("log directory: %s is not a directory", o.LogDir)
 		}
 	}
 	return o, nil
 }
 
-func orElse[T comparable](v *T, otherwise T) {
+func setDefault[T comparable](v *T, value T) {
 	var zero T
 	if *v == zero {
-		*v = otherwise
+		*v = value
 	}
 }

@@ -6,61 +6,60 @@ import (
 	"time"
 )
 
-// State is how a rank ended.
+// State is the final state of a rank.
 type State string
 
-// The states.
+// States.
 const (
-	Finished State = "finished" // did its work, said so, and exited with 0
-	Failed   State = "failed"   // said that it failed, or broke a rule of the channel
-	Exited   State = "exited"   // ended with another code than 0, or without a word
-	Crashed  State = "crashed"  // ended by a signal that nobody here sent, or by a Go panic
-	Hung     State = "hung"     // gave no sign of life, or would not exit
+	Finished State = "finished" // called Close(nil) and exited with 0
+	Failed   State = "failed"   // called Close(err), or violated the control protocol
+	Exited   State = "exited"   // exited with another code than 0, or without Close
+	Crashed  State = "crashed"  // ended by a signal that the launcher did not send, or by a Go panic
+	Hung     State = "hung"     // did not answer heartbeats, or did not exit
 	Killed   State = "killed"   // ended by Kill
-	Stopped  State = "stopped"  // ended because the group did
+	Stopped  State = "stopped"  // stopped with the group
 )
 
-// OK says whether a rank that ended so leaves its group in good order.
+// OK reports whether the state does not fail the group.
 func (s State) OK() bool { return s == Finished || s == Killed }
 
-// Outcome is what became of a rank.
+// Outcome is the result of a rank.
 type Outcome struct {
 	Rank  int
 	Host  string
 	State State
-	// Error says what went wrong, in one line; empty where State.OK.
+	// Error is the reason in one line; empty if State.OK.
 	Error string
-	// ExitCode is -1 if a signal ended the process; Signal names it then.
+	// ExitCode is -1 if a signal ended the process; Signal is its name.
 	ExitCode int
 	Signal   string
 	Joined   bool
-	Report   []byte // as the rank handed it in; nil if it did not
-	// Waiting is what the rank was at when its group was ended, as it said itself
-	// or as the kernel shows.
+	Report   []byte // from Conn.Report; nil if there was none
+	// StateDump is the state of the rank when the group was stopped, from the rank
+	// or from /proc.
 	StateDump      string
 	Stdout, Stderr Output
-	// MaxRSS is the most memory the process had resident, in bytes. It is read
-	// from /proc each second and when the rank closes its connection. MaxRSSFloor
-	// says that no reading was made, and the kernel's account at exit is used
-	// instead, which is at least as much as the launcher itself had.
+	// MaxRSS is the peak resident set size in bytes, read from /proc every second
+	// and at Conn.Close. MaxRSSIsUpperBound: no reading was made, and the value is
+	// from Rusage, which is never less than the launcher's RSS at the fork.
 	MaxRSS             int64
 	MaxRSSIsUpperBound bool
-	User, System       time.Duration // processor time
+	User, System       time.Duration // CPU time
 	Started            time.Time
 	Ended              time.Time
 }
 
-// Output is what became of a stream.
+// Output is the result of reading a stream of a rank.
 type Output struct {
 	Bytes   int64  // written by the rank
-	Dropped int64  // of these not in the log
-	Tail    string // the end of it
-	Path    string // of the log; empty if there is none
-	// Error says why the log is incomplete, if it is: a full disk, for example.
+	Dropped int64  // bytes that are not in the log
+	Tail    string // the last bytes
+	Path    string // of the log file; empty if there is none
+	// Error is why writing the log failed, such as a full disk.
 	Error string
 }
 
-// RankError is the error of a group that ended because of one rank.
+// RankError is the error of a group whose cause is one rank.
 type RankError struct {
 	Rank  int
 	Host  string
@@ -68,7 +67,7 @@ type RankError struct {
 	Text  string
 }
 
-// Error names the rank, its host and what happened.
+// Error returns the rank, its host, state and reason.
 func (e *RankError) Error() string {
 	return fmt.Sprintf("%s %s: %s", rankName(e.Rank, e.Host), e.State, e.Text)
 }
@@ -80,31 +79,31 @@ func rankName(rank int, host string) string {
 	return fmt.Sprintf("rank %d (%s)", rank, host)
 }
 
-// ending is what is known of a rank's end.
-type ending struct {
-	verdict   State  // set by the launcher before the process ended; empty if not
-	reason    string // that goes with it
-	killed    bool   // by Kill
-	stopped   bool   // by the end of the group
-	joined    bool
-	mustJoin  bool
-	bye       bool
-	byeReason string
-	panicLine string
-	status    syscall.WaitStatus
+// exitInfo is the input of classify.
+type exitInfo struct {
+	failState   State // Failed or Hung if the launcher stopped the rank; else empty
+	failReason  string
+	killed      bool // by Kill
+	stopped     bool // with the group
+	joined      bool
+	mustJoin    bool
+	byeReceived bool
+	byeReason   string
+	panicLine   string
+	status      syscall.WaitStatus
 }
 
-// judge says how a rank ended, and why.
-func (e *ending) judge() (State, string) {
+// classify returns the state of an ended rank and the reason.
+func (e *exitInfo) classify() (State, string) {
 	code := e.status.ExitStatus()
 	switch {
-	case e.verdict != "":
-		return e.verdict, e.reason
+	case e.failState != "":
+		return e.failState, e.failReason
 	case e.status.Signaled():
-		return e.judgeSignal()
-	case e.bye && e.byeReason != "":
+		return e.classifySignal()
+	case e.byeReceived && e.byeReason != "":
 		return Failed, e.byeReason
-	case code == 0 && (e.bye || !e.joined && !e.mustJoin):
+	case code == 0 && (e.byeReceived || !e.joined && !e.mustJoin):
 		return Finished, ""
 	case e.stopped:
 		return Stopped, fmt.Sprintf("exited with %d when it was told to end", code)
@@ -119,7 +118,7 @@ func (e *ending) judge() (State, string) {
 	}
 }
 
-func (e *ending) judgeSignal() (State, string) {
+func (e *exitInfo) classifySignal() (State, string) {
 	sig := e.status.Signal()
 	switch {
 	case e.killed && sig == syscall.SIGKILL:

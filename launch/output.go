@@ -10,18 +10,18 @@ import (
 	"sync"
 )
 
-// maxLine is where a line without end is broken for events.
+// maxLine is the length at which lines are split for events.
 const maxLine = 16 << 10
 
-// sink takes in one stream of a rank: all of it, always, so that no rank waits
-// for want of a reader; but it keeps no more than its limits allow.
-type sink struct {
-	limit int64
-	log   func() (io.WriteCloser, error) // opens the log at the first byte; nil for none
-	line  func(string)                   // nil if nobody wants lines
+// outputReader reads an output stream of a rank to its end, so that the rank never
+// blocks, and keeps only as much as the limits allow.
+type outputReader struct {
+	limit   int64
+	openLog func() (io.WriteCloser, error) // called at the first byte; nil for no log
+	onLine  func(string)                   // may be nil
 
 	mu        sync.Mutex
-	out       Output
+	result    Output
 	file      io.WriteCloser
 	logged    int64
 	tail      tail
@@ -29,12 +29,12 @@ type sink struct {
 	panicLine string
 }
 
-func newSink(o Options, rank int, s Stream, line func(string)) *sink {
-	k := &sink{limit: o.LogLimit, line: line, tail: tail{size: o.TailBytes}}
+func newOutputReader(o Options, rank int, s Stream, line func(string)) *outputReader {
+	k := &outputReader{limit: o.LogLimit, onLine: line, tail: tail{size: o.TailBytes}}
 	if o.LogDir != "" {
 		path := filepath.Join(o.LogDir, fmt.Sprintf("rank%d.%v", rank, s))
-		k.log = func() (io.WriteCloser, error) {
-			k.out.Path = path
+		k.openLog = func() (io.WriteCloser, error) {
+			k.result.Path = path
 			return os.Create(path)
 		}
 	}
@@ -42,11 +42,11 @@ func newSink(o Options, rank int, s Stream, line func(string)) *sink {
 }
 
 // drain reads until the stream ends or fails.
-func (k *sink) drain(r io.Reader) {
+func (k *outputReader) drain(r io.Reader) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := r.Read(buf)
-		k.take(buf[:n])
+		k.consume(buf[:n])
 		if err != nil {
 			k.close()
 			return
@@ -54,34 +54,34 @@ func (k *sink) drain(r io.Reader) {
 	}
 }
 
-func (k *sink) take(b []byte) {
+func (k *outputReader) consume(b []byte) {
 	if len(b) == 0 {
 		return
 	}
 	k.mu.Lock()
-	room := k.limit - k.out.Bytes
-	k.out.Bytes += int64(len(b))
+	room := k.limit - k.result.Bytes
+	k.result.Bytes += int64(len(b))
 	k.tail.add(b)
 	within := b[:max(0, min(int64(len(b)), room))]
-	k.write(within)
-	lines := k.split(within)
+	k.writeLog(within)
+	lines := k.splitLines(within)
 	k.mu.Unlock()
-	// Told without the lock: whoever listens may take its time.
-	if k.line != nil {
+	// Without the lock: onLine may block.
+	if k.onLine != nil {
 		for _, l := range lines {
-			k.line(l)
+			k.onLine(l)
 		}
 	}
 }
 
-// write appends to the log until that fails.
-func (k *sink) write(b []byte) {
-	if k.log == nil || len(b) == 0 || k.out.Error != "" {
+// writeLog appends to the log, unless an earlier write has failed.
+func (k *outputReader) writeLog(b []byte) {
+	if k.openLog == nil || len(b) == 0 || k.result.Error != "" {
 		return
 	}
 	var err error
 	if k.file == nil {
-		k.file, err = k.log()
+		k.file, err = k.openLog()
 	}
 	if err == nil {
 		var n int
@@ -89,12 +89,12 @@ func (k *sink) write(b []byte) {
 		k.logged += int64(n)
 	}
 	if err != nil {
-		k.out.Error = err.Error()
+		k.result.Error = err.Error()
 	}
 }
 
-// split returns the lines that b completes.
-func (k *sink) split(b []byte) []string {
+// splitLines returns the lines that b completes.
+func (k *outputReader) splitLines(b []byte) []string {
 	var lines []string
 	for len(b) > 0 {
 		n := bytes.IndexByte(b, '\n')
@@ -110,105 +110,105 @@ func (k *sink) split(b []byte) []string {
 		} else if len(k.partial) < maxLine {
 			continue
 		}
-		lines = append(lines, k.flush())
+		lines = append(lines, k.finishLine())
 	}
 	return lines
 }
 
-func (k *sink) flush() string {
+func (k *outputReader) finishLine() string {
 	l := string(bytes.TrimSuffix(k.partial, []byte("\r")))
 	k.partial = k.partial[:0]
-	if k.panicLine == "" && isPanic(l) {
+	if k.panicLine == "" && isPanicLine(l) {
 		k.panicLine = l
 	}
 	return l
 }
 
-// close ends the stream: the last line may lack its newline, and the log of a
-// stream that was cut says so and has its end.
-func (k *sink) close() {
+// close handles the last line if it lacks a newline, and appends a notice and the tail
+// to a log that reached its limit.
+func (k *outputReader) close() {
 	k.mu.Lock()
 	var last []string
 	if len(k.partial) > 0 {
-		last = append(last, k.flush())
+		last = append(last, k.finishLine())
 	}
-	if over := k.out.Bytes - k.limit; over > 0 {
+	if over := k.result.Bytes - k.limit; over > 0 {
 		end := k.tail.bytes()
 		end = end[max(0, int64(len(end))-over):]
 		notice := fmt.Sprintf("\n… cut, %d bytes more; the last %d of them:\n", over, len(end))
 		logged := k.logged
-		k.write(append([]byte(notice), end...))
+		k.writeLog(append([]byte(notice), end...))
 		k.logged = logged
 		last = append(last, fmt.Sprintf("… cut, %d bytes more", over))
 	}
 	if k.file != nil {
-		if err := k.file.Close(); err != nil && k.out.Error == "" {
-			k.out.Error = err.Error()
+		if err := k.file.Close(); err != nil && k.result.Error == "" {
+			k.result.Error = err.Error()
 		}
 		k.file = nil
-		k.out.Dropped = k.out.Bytes - k.logged
+		k.result.Dropped = k.result.Bytes - k.logged
 	}
 	k.mu.Unlock()
-	if k.line != nil {
+	if k.onLine != nil {
 		for _, l := range last {
-			k.line(l)
+			k.onLine(l)
 		}
 	}
 }
 
-// result is what became of the stream so far.
-func (k *sink) result() Output {
+// snapshot returns the result so far.
+func (k *outputReader) snapshot() Output {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	o := k.out
+	o := k.result
 	o.Tail = strings.ToValidUTF8(string(k.tail.bytes()), "\uFFFD")
 	return o
 }
 
-// written is how many bytes have come; since returns what came after so many, as
-// far as it is still there.
-func (k *sink) written() int64 {
+// bytesRead returns the number of bytes read so far.
+func (k *outputReader) bytesRead() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.out.Bytes
+	return k.result.Bytes
 }
 
-func (k *sink) since(n int64) string {
+// tailSince returns the bytes after offset n, as far as the tail contains them.
+func (k *outputReader) tailSince(n int64) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	b := k.tail.bytes()
-	return string(b[max(0, int64(len(b))-(k.out.Bytes-n)):])
+	return string(b[max(0, int64(len(b))-(k.result.Bytes-n)):])
 }
 
-// panicked returns the line in which a Go program says why it ends.
-func (k *sink) panicked() string {
+// findPanic returns the first line that reports a Go panic or fatal error.
+func (k *outputReader) findPanic() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.panicLine != "" {
 		return k.panicLine
 	}
 	for l := range strings.Lines(string(k.tail.bytes())) {
-		if isPanic(l) {
+		if isPanicLine(l) {
 			return strings.TrimSpace(l)
 		}
 	}
 	return ""
 }
 
-func isPanic(line string) bool {
-	for _, begins := range []string{
+func isPanicLine(line string) bool {
+	for _, prefix := range []string{
 		"panic: ", "fatal error: ",
-		// The system refused a thread or memory.
+		// Out of threads or memory.
 		"runtime/cgo: pthread_create failed", "runtime: failed to create new OS thread", "runtime: out of memory", "runtime: cannot allocate",
 	} {
-		if strings.HasPrefix(line, begins) {
+		if strings.HasPrefix(line, prefix) {
 			return true
 		}
 	}
 	return false
 }
 
-// tail keeps the last size bytes of what is added.
+// tail keeps the last size bytes of a stream.
 type tail struct {
 	size int
 	buf  []byte
@@ -216,7 +216,7 @@ type tail struct {
 
 func (t *tail) add(b []byte) {
 	b = b[max(0, len(b)-t.size):]
-	if len(t.buf)+len(b) > 2*t.size { // move seldom: twice the room, half the copies
+	if len(t.buf)+len(b) > 2*t.size { // twice the size, to copy less often
 		keep := t.buf[max(0, len(t.buf)-(t.size-len(b))):]
 		t.buf = t.buf[:copy(t.buf, keep)]
 	}

@@ -16,30 +16,30 @@ import (
 // ErrEnded is returned for a rank that has ended already.
 var ErrEnded = errors.New("the rank has ended")
 
-// process is a started program and the process group that it leads.
+// process is a started process, the leader of its process group.
 type process struct {
 	cmd  *exec.Cmd
 	pid  int
-	done chan struct{} // closed when it has been reaped
+	done chan struct{} // closed when the process has been reaped
 
 	mu     sync.Mutex
 	reaped bool
 }
 
-// startProcess starts cmd on a thread that stays until the process has ended.
+// startProcess starts cmd on a thread that lives until the process has exited.
 func startProcess(cmd *exec.Cmd, start func(*exec.Cmd) error) (*process, error) {
 	if start == nil {
 		start = (*exec.Cmd).Start
 	}
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
-	onOwnThread(func() {
+	onNewThread(func() {
 		err := start(cmd)
 		switch {
 		case err == nil && cmd.Process == nil:
 			err = errors.New("Spec.Start returned without having called cmd.Start")
 		case err != nil && cmd.Process != nil:
-			// It runs although Start says otherwise; it must not run on.
+			// start failed after it had started the process.
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		}
@@ -57,14 +57,13 @@ func startProcess(cmd *exec.Cmd, start func(*exec.Cmd) error) (*process, error) 
 	return p, nil
 }
 
-// reap waits for the process to end and then ends what it left behind.
+// reap waits for the process to exit and kills the rest of its process group.
 func (p *process) reap() {
-	if waitExited(p.pid) {
-		// While its leader has not been reaped, the group's number cannot be
-		// another's.
+	if waitWithoutReaping(p.pid) {
+		// Before the leader is reaped, the kernel cannot reuse the group ID.
 		p.mu.Lock()
 		_ = unix.Kill(-p.pid, unix.SIGKILL)
-		_ = p.cmd.Wait() // the error would only repeat what ProcessState says
+		_ = p.cmd.Wait() // ProcessState has the exit status
 	} else {
 		_ = p.cmd.Wait()
 		p.mu.Lock()
@@ -76,8 +75,8 @@ func (p *process) reap() {
 	close(p.done)
 }
 
-// reapOrphans reaps what was left of the group. It is this process's to do only
-// where orphans come to it, as they do to the first process of a container.
+// reapOrphans reaps the other processes of the group. They are children of this
+// process only if it is a subreaper or PID 1 of a container.
 func (p *process) reapOrphans() {
 	for {
 		_, err := unix.Wait4(-p.pid, nil, 0, nil)
@@ -87,7 +86,7 @@ func (p *process) reapOrphans() {
 	}
 }
 
-// signal sends sig to the process and all of its group.
+// signal sends signals to the process group.
 func (p *process) signal(sigs ...unix.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,8 +101,9 @@ func (p *process) signal(sigs ...unix.Signal) error {
 	return nil
 }
 
-// quit makes a Go program print its goroutines and exit, even if it is stopped.
-func (p *process) quit() error {
+// sigquit makes a Go program print its goroutines and exit, even if SIGSTOP has
+// stopped it.
+func (p *process) sigquit() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reaped {
@@ -115,7 +115,7 @@ func (p *process) quit() error {
 	return unix.Kill(p.pid, unix.SIGCONT)
 }
 
-// status is that of a process that has been reaped.
+// status returns the wait status of a reaped process.
 func (p *process) status() syscall.WaitStatus {
 	ws, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return ws
@@ -128,30 +128,30 @@ func signalName(s syscall.Signal) string {
 	return fmt.Sprintf("signal %d", int(s))
 }
 
-// onOwnThread runs fn on a thread that dies with it: the goroutine exits while
-// still locked, so the runtime cannot hand a changed thread to anyone else.
-func onOwnThread(fn func()) {
+// onNewThread runs fn on a thread that exits with it: the goroutine exits while locked,
+// so the runtime cannot reuse a thread that fn has changed.
+func onNewThread(fn func()) {
 	go func() {
 		runtime.LockOSThread()
 		if !onMainThread() {
 			fn()
 			return
 		}
-		// The main thread cannot end, and /proc/self is a view of it: keep it as it
-		// is, and occupied until another thread has taken over.
-		taken := make(chan struct{})
+		// The main thread cannot exit, and /proc/self shows its namespaces. Block it
+		// until another thread runs fn.
+		running := make(chan struct{})
 		go func() {
 			runtime.LockOSThread()
-			close(taken)
+			close(running)
 			fn()
 		}()
-		<-taken
+		<-running
 		runtime.UnlockOSThread()
 	}()
 }
 
-// socketPair returns the two ends of a channel. The first does not block.
-func socketPair() (ours, theirs *os.File, err error) {
+// socketPair returns the two ends of a control channel. Only local is non-blocking.
+func socketPair() (local, remote *os.File, err error) {
 	syscall.ForkLock.RLock()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err == nil {
@@ -170,8 +170,8 @@ func socketPair() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control of a rank"), nil
 }
 
-// over says whether the process has ended.
-func (p *process) over() bool {
+// exited reports whether the process has been reaped.
+func (p *process) exited() bool {
 	select {
 	case <-p.done:
 		return true
@@ -180,8 +180,8 @@ func (p *process) over() bool {
 	}
 }
 
-// overWithin waits for the process to end, for d at most.
-func (p *process) overWithin(d time.Duration) bool {
+// exitedWithin waits up to d and reports whether the process has exited.
+func (p *process) exitedWithin(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func processAttr() *syscall.SysProcAttr {
+func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
 func onMainThread() bool { return unix.Gettid() == unix.Getpid() }
 
-// waitExited returns when a child has ended, and leaves it to be reaped. It says
-// whether it could wait at all.
-func waitExited(pid int) bool {
+// waitWithoutReaping waits until a child has exited and leaves it a zombie. It reports
+// whether that is possible.
+func waitWithoutReaping(pid int) bool {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {
@@ -29,13 +29,12 @@ func waitExited(pid int) bool {
 	}
 }
 
-// rssUnit is that of Rusage.Maxrss, in bytes.
-const rssUnit = 1024
+// maxrssUnit is the unit of Rusage.Maxrss in bytes.
+const maxrssUnit = 1024
 
-// peakRSS reads how much memory a process has had resident at most. Rusage has
-// such a figure too, but that of a child begins at what its parent had when it
-// forked, however small the child is.
-func peakRSS(pid int) (int64, bool) {
+// readPeakRSS returns the peak resident set size (VmHWM). Rusage is no replacement:
+// the Maxrss of a child starts at the RSS of its parent at the fork.
+func readPeakRSS(pid int) (int64, bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, false
@@ -52,9 +51,9 @@ func peakRSS(pid int) (int64, bool) {
 	return kib << 10, err == nil
 }
 
-// isGo says whether a process runs a Go program, which prints its goroutines on
-// SIGQUIT.
-func isGo(pid int) bool {
+// isGoProcess reports whether a process runs a Go program, which prints its
+// goroutines on SIGQUIT.
+func isGoProcess(pid int) bool {
 	_, err := buildinfo.ReadFile(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil
 }

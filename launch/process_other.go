@@ -4,21 +4,21 @@ package launch
 
 import "syscall"
 
-// processAttr has no Pdeathsig here: ranks end with their channel, and the guard
-// sees to the rest.
-func processAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// sysProcAttr lacks Pdeathsig: ranks exit when their channel closes, and the guard
+// kills the others.
+func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // onMainThread matters only where threads have namespaces.
 func onMainThread() bool { return false }
 
-// waitExited cannot wait without reaping here.
-func waitExited(int) bool { return false }
+// waitWithoutReaping is not supported here.
+func waitWithoutReaping(int) bool { return false }
 
-// rssUnit is that of Rusage.Maxrss, in bytes.
-const rssUnit = 1
+// maxrssUnit is the unit of Rusage.Maxrss in bytes.
+const maxrssUnit = 1
 
-// peakRSS has no source here but Rusage.
-func peakRSS(int) (int64, bool) { return 0, false }
+// readPeakRSS is not supported here; Rusage is used instead.
+func readPeakRSS(int) (int64, bool) { return 0, false }
 
-// isGo cannot tell; ranks that joined have said it.
-func isGo(int) bool { return false }
+// isGoProcess is not supported here; the hello of a rank tells.
+func isGoProcess(int) bool { return false }

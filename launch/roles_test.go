@@ -16,39 +16,39 @@ import (
 	"github.com/fabrictest/fabrictest/launch/rank"
 )
 
-// forever is longer than any test; a rank that lives so long has been forgotten.
+// forever is longer than any test.
 const forever = 10 * time.Minute
 
-// roles are the kinds of rank that the test binary can be.
+// roles are the programs that the test binary runs as a rank.
 var roles = map[string]func(){
-	"exchange":  playExchange,
-	"echo":      playEcho,
-	"neighbour": playNeighbour,
-	"order":     playOrder,
-	"locked":    playLocked,
-	"panic":     func() { join(); panic("the roof is on fire") },
-	"exit":      func() { join(); os.Exit(3) },
-	"silent0":   func() { join() },
-	"failing":   func() { c := join(); _ = c.Close(errors.New("cannot find the fabric")); os.Exit(1) },
-	"segv":      func() { join(); die("SEGV") },
-	"abort":     func() { join(); debug.SetTraceback("crash"); panic("crash") },
-	"stopself":  func() { join(); _ = syscall.Kill(os.Getpid(), syscall.SIGSTOP); time.Sleep(forever) },
-	"spin":      playSpin,
-	"sleep":     func() { join(); time.Sleep(forever) },
-	"lurk":      func() { fmt.Println("not joining"); time.Sleep(forever) },
-	"linger":    func() { c := join(); _ = c.Close(nil); time.Sleep(forever) },
-	"memory":    playMemory,
-	"flood":     playFlood,
-	"family":    playFamily,
-	"stubborn":  func() { signal.Ignore(syscall.SIGTERM, syscall.SIGHUP); time.Sleep(forever) },
-	"deaf":      playDeaf,
-	"rude":      playRude,
-	"talk":      playTalk,
-	"parent":    playParent,
-	"nap":       playNap,
-	"ping":      playPing,
-	"chatter":   playChatter,
-	"brief":     func() { c := join(); time.Sleep(3 * patience); check("close", c.Close(nil)) },
+	"exchange":        runExchange,
+	"echo":            runEcho,
+	"neighbour":       runNeighbour,
+	"commands":        runCommands,
+	"blockeddump":     runBlockedDump,
+	"panic":           func() { join(); panic("the roof is on fire") },
+	"exit":            func() { join(); os.Exit(3) },
+	"noclose":         func() { join() },
+	"failing":         func() { c := join(); _ = c.Close(errors.New("cannot find the fabric")); os.Exit(1) },
+	"segv":            func() { join(); killByShell("SEGV") },
+	"abort":           func() { join(); debug.SetTraceback("crash"); panic("crash") },
+	"stopself":        func() { join(); _ = syscall.Kill(os.Getpid(), syscall.SIGSTOP); time.Sleep(forever) },
+	"spin":            runSpin,
+	"sleep":           func() { join(); time.Sleep(forever) },
+	"nojoin":          func() { fmt.Println("not joining"); time.Sleep(forever) },
+	"noexit":          func() { c := join(); _ = c.Close(nil); time.Sleep(forever) },
+	"memory":          runMemory,
+	"flood":           runFlood,
+	"children":        runWithChildren,
+	"stubborn":        func() { signal.Ignore(syscall.SIGTERM, syscall.SIGHUP); time.Sleep(forever) },
+	"unresponsive":    runUnresponsive,
+	"violation":       runViolation,
+	"sender":          runSender,
+	"launcher":        runLauncher,
+	"stoppedlauncher": runStoppedLauncher,
+	"ping":            runPing,
+	"marks":           runMarks,
+	"brief":           func() { c := join(); time.Sleep(3 * hangTimeout); check("close", c.Close(nil)) },
 }
 
 func join() *rank.Conn {
@@ -70,14 +70,14 @@ func check(what string, err error) {
 	}
 }
 
-// die ends the process by a signal, which the Go runtime would make a panic.
-func die(sig string) {
+// killByShell ends the process by a signal. The Go runtime would turn it into a panic.
+func killByShell(sig string) {
 	check("exec", syscall.Exec("/bin/sh", []string{"sh", "-c", "kill -" + sig + " $$"}, os.Environ()))
 }
 
-// playExchange sends a message to everyone, itself included, and checks all that
-// comes, between barriers.
-func playExchange() {
+// runExchange sends a message to every rank, including itself, and checks the received
+// messages, between barriers.
+func runExchange() {
 	c := join()
 	const rounds = 3
 	for round := range rounds {
@@ -99,8 +99,8 @@ func playExchange() {
 	check("close", c.Close(nil))
 }
 
-// playEcho sends back what rank 0 sends, until that is gone.
-func playEcho() {
+// runEcho returns the messages of rank 0 until that has ended.
+func runEcho() {
 	c := join()
 	check("barrier", c.Barrier(-1))
 	for {
@@ -114,9 +114,9 @@ func playEcho() {
 	}
 }
 
-// playPing sends to rank 1 and waits for the echo as often as its argument says,
-// and reports the time in nanoseconds.
-func playPing() {
+// runPing does as many round trips to rank 1 as its argument says and reports the time
+// in nanoseconds.
+func runPing() {
 	c := join()
 	n, err := strconv.Atoi(os.Args[1])
 	check("argument", err)
@@ -131,9 +131,9 @@ func playPing() {
 	check("close", c.Close(nil))
 }
 
-// playNeighbour sends three messages to the next rank and waits for its own end;
-// the next receives them, finds the sender gone, and passes a barrier without it.
-func playNeighbour() {
+// runNeighbour: rank 0 sends three messages to rank 1 and waits to be killed. The other
+// ranks pass a barrier without it; rank 1 still receives the messages.
+func runNeighbour() {
 	c := join()
 	if c.Rank() == 0 {
 		for i := range 3 {
@@ -148,7 +148,7 @@ func playNeighbour() {
 	if _, err := c.Recv(2, time.Millisecond); !errors.Is(err, rank.ErrTimeout) {
 		fatal("receive in time", err)
 	}
-	check("barrier", c.Barrier(-1)) // returns when rank 0 is no more
+	check("barrier", c.Barrier(-1)) // returns when rank 0 has ended
 	if c.Rank() == 1 {
 		for i := range 3 {
 			msg, err := c.Recv(0, -1)
@@ -159,16 +159,16 @@ func playNeighbour() {
 		}
 	}
 	if _, err := c.Recv(0, -1); !errors.Is(err, rank.ErrRankEnded) {
-		fatal("receive from the dead", err)
+		fatal("receive from an ended rank", err)
 	}
 	if err := c.Send(0, nil); !errors.Is(err, rank.ErrRankEnded) {
-		fatal("send to the dead", err)
+		fatal("send to an ended rank", err)
 	}
 	check("close", c.Close(nil))
 }
 
-// playChatter marks more than anybody wants to know.
-func playChatter() {
+// runMarks sends more marks than the event queue holds.
+func runMarks() {
 	c := join()
 	for i := range 2000 {
 		check("mark", c.Mark(strconv.Itoa(i)))
@@ -176,18 +176,18 @@ func playChatter() {
 	check("close", c.Close(nil))
 }
 
-func playOrder() {
+func runCommands() {
 	c := join()
 	done := make(chan struct{})
-	c.OnCommand(func(order string) error {
-		switch order {
+	c.OnCommand(func(command string) error {
+		switch command {
 		case "finish":
 			close(done)
 			return nil
 		case "break":
 			return errors.New("nothing to break")
 		default:
-			return c.Mark(order)
+			return c.Mark(command)
 		}
 	})
 	c.OnDump(func() string { return "counts sheep" })
@@ -196,8 +196,8 @@ func playOrder() {
 	check("close", c.Close(nil))
 }
 
-// playLocked cannot say what it is at.
-func playLocked() {
+// runBlockedDump has an OnDump function that never returns.
+func runBlockedDump() {
 	c := join()
 	c.OnDump(func() string { select {} })
 	check("mark", c.Mark("ready"))
@@ -205,8 +205,8 @@ func playLocked() {
 	fatal("receive", err)
 }
 
-// playSpin computes without end; its heart-beats go on.
-func playSpin() {
+// runSpin computes forever.
+func runSpin() {
 	c := join()
 	c.OnDump(func() string { return "computes" })
 	check("mark", c.Mark("ready"))
@@ -215,8 +215,8 @@ func playSpin() {
 	}
 }
 
-// playMemory makes as much memory resident as its argument says, in MiB.
-func playMemory() {
+// runMemory touches as much memory as its argument says, in MiB.
+func runMemory() {
 	c := join()
 	mib, err := strconv.Atoi(os.Args[1])
 	check("argument", err)
@@ -228,9 +228,9 @@ func playMemory() {
 	check("close", c.Close(nil))
 }
 
-// playFlood writes as many MiB as its argument says to standard output, in
-// lines, and to standard error without one, and then a last word to each.
-func playFlood() {
+// runFlood writes as many MiB as its argument says to stdout, in lines, and to stderr,
+// without newlines, and then a last text to each.
+func runFlood() {
 	c := join()
 	mib, err := strconv.Atoi(os.Args[1])
 	check("argument", err)
@@ -245,16 +245,16 @@ func playFlood() {
 	check("close", c.Close(nil))
 }
 
-// playFamily has two children that will not end on request, and tells who they
-// are: one is in its process group and has an environment of its own, the other
-// is in a session of its own and has its parent's environment.
-func playFamily() {
+// runWithChildren starts two children that ignore SIGTERM and reports their PIDs. One is
+// in its process group but has another environment; the other is in a new session but
+// inherits the environment.
+func runWithChildren() {
 	c := join()
 	pids := []string{strconv.Itoa(os.Getpid())}
-	for _, own := range []bool{false, true} {
+	for _, setsid := range []bool{false, true} {
 		child := exec.Command(os.Args[0])
-		child.SysProcAttr = &syscall.SysProcAttr{Setsid: own}
-		if own {
+		child.SysProcAttr = &syscall.SysProcAttr{Setsid: setsid}
+		if setsid {
 			child.Env = os.Environ()
 		}
 		child.Env = append(child.Env, roleEnv+"=stubborn")
@@ -262,8 +262,8 @@ func playFamily() {
 		check("start", child.Start())
 		pids = append(pids, strconv.Itoa(child.Process.Pid))
 	}
-	check("mark", c.Mark("family "+strings.Join(pids, " ")))
-	fmt.Println("family", strings.Join(pids, " "))
+	check("mark", c.Mark("children "+strings.Join(pids, " ")))
+	fmt.Println("children", strings.Join(pids, " "))
 	if len(os.Args) > 1 && os.Args[1] == "leave" {
 		check("close", c.Close(nil))
 		return

@@ -7,75 +7,75 @@ import (
 	"github.com/fabrictest/fabrictest/launch/internal/control"
 )
 
-// forward passes a message on to another rank. While that one's queue is full,
-// this rank's channel is not read, so it will have to wait in turn.
+// forward sends a message to another rank. While the receiver's send queue is full,
+// it blocks, and so the sender's channel is not read (backpressure).
 func (m *member) forward(f control.Frame) error {
 	if f.Num >= uint64(len(m.g.members)) {
 		return fmt.Errorf("%w: message to rank %d of %d", control.ErrProtocol, f.Num, len(m.g.members))
 	}
-	// One that has ended takes nothing more, and the sender has been told or will be.
-	_ = m.g.members[f.Num].outbox.Put(control.Frame{Kind: control.Data, Num: uint64(m.spec.Rank), Body: f.Body})
+	// Put fails if the receiver has ended; the sender gets a RankEnded frame.
+	_ = m.g.members[f.Num].sendQueue.Put(control.Frame{Kind: control.Data, Num: uint64(m.spec.Rank), Body: f.Body})
 	return nil
 }
 
-// enterBarrier counts a rank that has come to barrier n.
+// enterBarrier records that the rank has entered barrier n.
 func (m *member) enterBarrier(n uint64) error {
 	m.g.mu.Lock()
 	defer m.g.mu.Unlock()
-	if n != m.g.released+1 || m.entered == n {
-		return fmt.Errorf("%w: came to barrier %d, after barrier %d of which %d are complete",
-			control.ErrProtocol, n, m.entered, m.g.released)
+	if n != m.g.barriersDone+1 || m.barriersEntered == n {
+		return fmt.Errorf("%w: entered barrier %d after barrier %d; barrier %d was the last to complete",
+			control.ErrProtocol, n, m.barriersEntered, m.g.barriersDone)
 	}
-	m.entered = n
-	m.g.release()
+	m.barriersEntered = n
+	m.g.releaseBarrier()
 	return nil
 }
 
-// release completes the barrier if every rank that is left has come to it. The
+// releaseBarrier completes the barrier if all connected ranks have entered it. The
 // caller holds the lock.
-func (g *Group) release() {
-	left := 0
+func (g *Group) releaseBarrier() {
+	entered := 0
 	for _, m := range g.members {
-		if m.gone {
+		if m.disconnected {
 			continue
 		}
-		if m.entered <= g.released {
+		if m.barriersEntered <= g.barriersDone {
 			return
 		}
-		left++
+		entered++
 	}
-	if left == 0 {
+	if entered == 0 {
 		return
 	}
-	g.released++
+	g.barriersDone++
 	for _, m := range g.members {
-		if !m.gone {
-			_ = m.outbox.PutUnbounded(control.Frame{Kind: control.BarrierDone, Num: g.released})
+		if !m.disconnected {
+			_ = m.sendQueue.PutUnbounded(control.Frame{Kind: control.BarrierDone, Num: g.barriersDone})
 		}
 	}
 }
 
-// leave takes a rank out of the conversation: all that it sent has been passed
-// on. Its own outbox stays open until its farewell, or its end.
-func (m *member) leave() {
+// disconnect tells the other ranks that this rank has ended, after all its messages
+// have been forwarded. After a bye, its send queue stays open for the acknowledgement.
+func (m *member) disconnect() {
 	g := m.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !m.bye {
-		m.outbox.Close()
+	if !m.byeReceived {
+		m.sendQueue.Close()
 	}
-	if m.gone {
+	if m.disconnected {
 		return
 	}
-	m.gone, m.leftAt = true, time.Now()
+	m.disconnected, m.disconnectedAt = true, time.Now()
 	for id, ch := range m.replies {
 		close(ch)
 		delete(m.replies, id)
 	}
 	for _, other := range g.members {
 		if other != m {
-			_ = other.outbox.PutUnbounded(control.Frame{Kind: control.RankEnded, Num: uint64(m.spec.Rank)})
+			_ = other.sendQueue.PutUnbounded(control.Frame{Kind: control.RankEnded, Num: uint64(m.spec.Rank)})
 		}
 	}
-	g.release()
+	g.releaseBarrier()
 }

@@ -12,44 +12,39 @@ import (
 // MaxRanks is the largest group.
 const MaxRanks = 4096
 
-// Spec says how to start one rank.
+// Spec describes the process of one rank.
 type Spec struct {
-	Rank int    // 0, 1, … without gaps over all specs
-	Host string // for people, and for the rank to know
+	Rank int    // the ranks of a group are 0 to n-1
+	Host string // host name, for messages and for rank.Conn.Host
 	Cmd  Command
-	// Start starts the process, where something besides cmd.Start is needed; nil
-	// means cmd.Start.
+	// Start starts the process; nil means cmd.Start.
 	//
-	// It is called on a locked OS thread that belongs to this rank alone, lives
-	// until the process has ended, and is never used for anything else. So it may
-	// change the thread (setns, unshare, its signal mask) without undoing it. It
-	// must call cmd.Start on the calling thread, or on another that outlives the
-	// process: cmd asks for Pdeathsig, and a process dies with the thread that
-	// started it. A Start that can promise neither sets cmd.SysProcAttr.Pdeathsig
-	// to 0; the guard still ends the process if the launcher is killed.
+	// It runs on a locked OS thread that serves only this rank until the process
+	// exits, so it may change the thread (setns, unshare, signal mask). It must call
+	// cmd.Start on this thread or on another one that outlives the process: cmd has
+	// Pdeathsig set, and the process is killed when the thread exits. If it cannot,
+	// it must set cmd.SysProcAttr.Pdeathsig to 0; the guard remains.
 	//
-	// cmd comes with its descriptors, environment and SysProcAttr filled in; Start
-	// may add to them (Cloneflags, Chroot, a wrapper's arguments) and must leave
-	// Setpgid, Stdout, Stderr and ExtraFiles.
+	// Start may extend cmd (Cloneflags, Chroot, arguments of a wrapper) but must not
+	// change Setpgid, Stdout, Stderr and ExtraFiles.
 	Start func(cmd *exec.Cmd) error
-	// Job is handed to the rank when it joins; at most 64 MiB.
+	// Job is sent to the rank when it joins; at most 64 MiB.
 	Job []byte
 }
 
-// Command is what a process runs.
+// Command is the program of a rank.
 type Command struct {
 	Path string
-	Args []string // without the program's own name
-	// Env is the whole environment, that of this process if nil. What a rank needs
-	// to find its launcher is added.
+	Args []string // without argv[0]
+	// Env is the environment; nil means os.Environ. The launcher adds the variables
+	// that rank.Join reads.
 	Env []string
-	Dir string // this process's if empty
-	// Files are passed on as descriptors 4, 5, …; they remain the caller's.
+	Dir string // empty means the current directory
+	// Files are inherited as descriptors 4, 5, … The caller closes them.
 	Files []*os.File
 }
 
-// controlFD is what the channel is called in the started process: the first
-// after standard error.
+// controlFD is the control channel's descriptor in the started process.
 const controlFD = 3
 
 func checkSpecs(specs []Spec) error {
@@ -76,24 +71,24 @@ func checkSpecs(specs []Spec) error {
 	return nil
 }
 
-// command makes the process of a spec, not started.
-func (s *Spec) command(size int, mark string, channel *os.File) *exec.Cmd {
+// command returns the exec.Cmd of a spec, not started.
+func (s *Spec) command(size int, groupID string, channel *os.File) *exec.Cmd {
 	cmd := exec.Command(s.Cmd.Path, s.Cmd.Args...)
 	cmd.Dir = s.Cmd.Dir
 	cmd.Env = s.Cmd.Env
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()
 	}
-	// The last of equal names counts, so a rank that is a launcher itself does not
-	// pass its own on.
+	// The last duplicate wins: these override the variables of a launcher that is
+	// itself a rank.
 	cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)],
 		fmt.Sprintf("%s=%d", control.EnvControl, controlFD),
 		fmt.Sprintf("%s=%d", control.EnvRank, s.Rank),
 		fmt.Sprintf("%s=%d", control.EnvSize, size),
 		control.EnvHost+"="+s.Host,
-		control.EnvGroup+"="+mark,
+		control.EnvGroup+"="+groupID,
 	)
 	cmd.ExtraFiles = append([]*os.File{channel}, s.Cmd.Files...)
-	cmd.SysProcAttr = processAttr()
+	cmd.SysProcAttr = sysProcAttr()
 	return cmd
 }

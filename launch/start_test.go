@@ -15,9 +15,9 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-func TestIfOneCannotBeStartedNoneRuns(t *testing.T) {
-	noLeaks(t)
-	specs := cast("family", "sleep", "sleep", "sleep")
+func TestStartKillsAllRanksIfOneFails(t *testing.T) {
+	checkNoLeaks(t)
+	specs := roleSpecs("children", "sleep", "sleep", "sleep")
 	specs[2].Cmd.Path = "/no/such/program"
 	var pids []int
 	for i := range specs {
@@ -29,32 +29,32 @@ func TestIfOneCannotBeStartedNoneRuns(t *testing.T) {
 			return err
 		}
 	}
-	_, err := launch.Start(t.Context(), specs, quick())
-	wantError(t, err, "start rank 2 (hostc)", "/no/such/program")
+	_, err := launch.Start(t.Context(), specs, testOptions())
+	wantErrorContaining(t, err, "start rank 2 (hostc)", "/no/such/program")
 	if len(pids) != 2 {
 		t.Errorf("%d processes were started, want 2", len(pids))
 	}
-	vanished(t, pids...)
+	waitKilled(t, pids...)
 }
 
-func TestStartFunctionIsHeldToItsContract(t *testing.T) {
-	noLeaks(t)
-	specs := cast("sleep")
+func TestStartFunctionMustStartProcess(t *testing.T) {
+	checkNoLeaks(t)
+	specs := roleSpecs("sleep")
 	specs[0].Start = func(*exec.Cmd) error { return nil }
-	_, err := launch.Start(t.Context(), specs, quick())
-	wantError(t, err, "without having called cmd.Start")
+	_, err := launch.Start(t.Context(), specs, testOptions())
+	wantErrorContaining(t, err, "without having called cmd.Start")
 	specs[0].Start = func(cmd *exec.Cmd) error {
 		if err := cmd.Start(); err != nil {
 			return err
 		}
 		return errors.New("changed my mind")
 	}
-	_, err = launch.Start(t.Context(), specs, quick())
-	wantError(t, err, "changed my mind")
+	_, err = launch.Start(t.Context(), specs, testOptions())
+	wantErrorContaining(t, err, "changed my mind")
 }
 
-func TestWhatCannotBeStartedIsExplained(t *testing.T) {
-	noLeaks(t)
+func TestStartRejectsInvalidArguments(t *testing.T) {
+	checkNoLeaks(t)
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -65,51 +65,50 @@ func TestWhatCannotBeStartedIsExplained(t *testing.T) {
 		opts  launch.Options
 		says  string
 	}{
-		{"nobody", nil, launch.Options{}, "no ranks"},
-		{"gap", []launch.Spec{spec(0, "sleep"), spec(2, "sleep")}, launch.Options{}, "numbered 0 to 1"},
-		{"twice", []launch.Spec{spec(0, "sleep"), spec(0, "sleep")}, launch.Options{}, "second for rank 0"},
-		{"nothing", []launch.Spec{{}}, launch.Options{}, "no program"},
+		{"no ranks", nil, launch.Options{}, "no ranks"},
+		{"gap", []launch.Spec{roleSpec(0, "sleep"), roleSpec(2, "sleep")}, launch.Options{}, "numbered 0 to 1"},
+		{"twice", []launch.Spec{roleSpec(0, "sleep"), roleSpec(0, "sleep")}, launch.Options{}, "second for rank 0"},
+		{"no program", []launch.Spec{{}}, launch.Options{}, "no program"},
 		{"job", []launch.Spec{{Cmd: launch.Command{Path: "x"}, Job: make([]byte, 65<<20)}}, launch.Options{}, "job of"},
-		{"folder", cast("sleep"), launch.Options{LogDir: "/no/such/folder"}, "log folder"},
-		{"file", cast("sleep"), launch.Options{LogDir: file}, "not a folder"},
-		{"beats", cast("sleep"), launch.Options{Heartbeat: time.Second, HangTimeout: time.Second}, "two heart-beats"},
-		{"time", cast("sleep"), launch.Options{TermGrace: -1}, "negative"},
-		{"report", cast("sleep"), launch.Options{MaxReport: 1 << 30}, "must be within"},
-		{"output", cast("sleep"), launch.Options{LogLimit: -1}, "cannot be"},
+		{"folder", roleSpecs("sleep"), launch.Options{LogDir: "/no/such/folder"}, "log directory"},
+		{"file", roleSpecs("sleep"), launch.Options{LogDir: file}, "not a directory"},
+		{"beats", roleSpecs("sleep"), launch.Options{Heartbeat: time.Second, HangTimeout: time.Second}, "two heartbeats"},
+		{"time", roleSpecs("sleep"), launch.Options{TermGrace: -1}, "negative"},
+		{"report", roleSpecs("sleep"), launch.Options{MaxReport: 1 << 30}, "must be at most"},
+		{"output", roleSpecs("sleep"), launch.Options{LogLimit: -1}, "invalid output limits"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := launch.Start(t.Context(), tt.specs, tt.opts)
-			wantError(t, err, "launch: ", tt.says)
+			wantErrorContaining(t, err, "launch: ", tt.says)
 		})
 	}
 }
 
-func TestFilesArePassedOn(t *testing.T) {
+func TestRankInheritsFiles(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer read.Close()
 	s := launch.Spec{Cmd: launch.Command{Path: "/bin/sh", Args: []string{"-c", "echo hello >&4"}, Files: []*os.File{write}}}
-	_, err = run(t, []launch.Spec{s}, quick(func(o *launch.Options) { o.Join = launch.JoinOptional }))
+	_, err = run(t, []launch.Spec{s}, testOptions(func(o *launch.Options) { o.Join = launch.JoinOptional }))
 	write.Close()
 	if err != nil {
 		t.Error(err)
 	}
 	var b [16]byte
 	if n, _ := read.Read(b[:]); string(b[:n]) != "hello\n" {
-		t.Errorf("through descriptor 4 came %q", b[:n])
+		t.Errorf("read %q from descriptor 4", b[:n])
 	}
 }
 
-func TestEveryRankHasAThreadOfItsOwn(t *testing.T) {
-	// A process that another thread started dies with that thread: so says the
-	// kernel, and the error says what to look at.
+// The kernel kills a process whose parent thread exits; the error mentions Spec.Start.
+func TestRankStartedOnExitingThreadIsKilled(t *testing.T) {
 	if !hasPdeathsig {
 		t.Skip("this system has no Pdeathsig")
 	}
-	specs := cast("sleep")
+	specs := roleSpecs("sleep")
 	specs[0].Start = func(cmd *exec.Cmd) error {
 		done := make(chan error)
 		go startOnDyingThread(cmd, done)
@@ -117,7 +116,7 @@ func TestEveryRankHasAThreadOfItsOwn(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	outcomes, err := wait(t, start(ctx, t, specs, quick()))
-	want(t, outcomes, launch.Crashed)
-	wantError(t, err, "ended by SIGKILL", "Spec.Start")
+	outcomes, err := wait(t, start(ctx, t, specs, testOptions()))
+	wantStates(t, outcomes, launch.Crashed)
+	wantErrorContaining(t, err, "ended by SIGKILL", "Spec.Start")
 }

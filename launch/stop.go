@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kill kills a rank and all that it started, at once. Its outcome is Killed,
-// which is no failure of the group; the others find it gone. A rank that has
-// ended keeps its outcome, and the error is ErrEnded.
+// Kill kills the process group of a rank with SIGKILL. Its outcome is Killed, which
+// does not fail the group; other ranks get rank.ErrRankEnded. If the rank has ended,
+// Kill returns ErrEnded and the outcome does not change.
 func (g *Group) Kill(rank int) error {
 	m, err := g.member(rank)
 	if err != nil {
 		return fmt.Errorf("kill: %w", err)
 	}
-	// Under one lock: a rank that dies of it must be known as killed, and one that
-	// has ended by itself must not.
+	// Under one lock, so that killed is set if and only if the signal was sent before
+	// the rank ended.
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	err = m.send("kill", unix.SIGKILL)
@@ -26,8 +26,8 @@ func (g *Group) Kill(rank int) error {
 	return err
 }
 
-// Freeze makes a rank and all that it started stand still until Thaw. It is
-// excused from heart-beats meanwhile.
+// Freeze stops the process group of a rank with SIGSTOP until Thaw. A frozen rank does
+// not have to answer heartbeats.
 func (g *Group) Freeze(rank int) error {
 	m, err := g.member(rank)
 	if err != nil {
@@ -40,7 +40,7 @@ func (g *Group) Freeze(rank int) error {
 	return err
 }
 
-// Thaw lets a frozen rank go on.
+// Thaw continues a frozen rank with SIGCONT.
 func (g *Group) Thaw(rank int) error {
 	m, err := g.member(rank)
 	if err != nil {
@@ -50,7 +50,7 @@ func (g *Group) Thaw(rank int) error {
 	g.mu.Lock()
 	m.frozen = false
 	now := time.Now()
-	m.silence.since, m.joinFrom, m.leftAt = now, now, now
+	m.heartbeat.lastHeard, m.joinStart, m.disconnectedAt = now, now, now
 	g.mu.Unlock()
 	return err
 }
@@ -62,80 +62,81 @@ func (m *member) send(what string, sig unix.Signal) error {
 	return nil
 }
 
-// Stop ends the group: every rank is asked what it is at, told to end, and killed
-// if it does not. It does not wait for that; Wait does, and returns reason unless
-// the group was ending already. The reason must not be nil.
+// Stop stops the group without waiting: it collects state dumps, sends SIGTERM, and
+// SIGKILL after Options.TermGrace. Wait then returns reason, unless the group was
+// stopping already.
 func (g *Group) Stop(reason error) {
 	if reason == nil {
 		reason = errors.New("stopped")
 	}
-	g.end(reason)
+	g.stop(reason)
 }
 
-// end ends the group, once.
-func (g *Group) end(cause error) {
+// stop implements Stop. Only the first call has an effect.
+func (g *Group) stop(cause error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ending {
+	if g.stopping {
 		return
 	}
-	g.ending = true
+	g.stopping = true
 	if g.cause == nil {
 		g.cause = cause
 	}
-	// The end must not depend on a caller who is slow to listen.
-	g.ender.Go(func() {
-		g.teller.tell(Event{Rank: -1, At: time.Now(), Kind: Stopping, Text: cause.Error()})
+	// A slow OnEvent must not delay the stop.
+	g.stopTasks.Go(func() {
+		g.dispatcher.post(Event{Rank: -1, At: time.Now(), Kind: Stopping, Text: cause.Error()})
 	})
-	g.ender.Go(func() {
+	g.stopTasks.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), g.opts.DumpTimeout)
 		defer cancel()
-		said := g.ask(ctx, g.members)
-		late := errors.Is(cause, context.DeadlineExceeded)
+		dumps := g.requestDumps(ctx, g.members)
+		timedOut := errors.Is(cause, context.DeadlineExceeded)
 		for _, m := range g.members {
-			answer := said[m.spec.Rank]
-			g.ender.Go(func() {
-				m.lastWords(answer, late)
+			d := dumps[m.spec.Rank]
+			g.stopTasks.Go(func() {
+				m.captureState(d, timedOut)
 				m.terminate()
 			})
 		}
 	})
 }
 
-// fail ends a rank that broke a rule or hangs. The first verdict counts.
+// fail stops a rank that violated the protocol or hangs. The first call determines
+// the outcome.
 func (m *member) fail(s State, why string) {
 	g := m.g
 	g.mu.Lock()
-	first := m.verdict == "" && !m.killed
+	first := m.failState == "" && !m.killed
 	if first {
-		m.verdict, m.reason = s, why
+		m.failState, m.failReason = s, why
 	}
 	g.mu.Unlock()
 	if !first {
 		return
 	}
-	g.blame(m, s, why)
-	if g.opts.KeepGoing { // otherwise this one ends with its group
-		m.lastWords(answer{}, true)
+	g.recordFailure(m, s, why)
+	if g.opts.KeepGoing { // otherwise recordFailure has stopped the group
+		m.captureState(dump{}, true)
 		m.terminate()
 	}
 	kind := Failing
 	if s == Hung {
 		kind = Silent
 	}
-	m.tell(kind, why)
+	m.postEvent(kind, why)
 }
 
-// terminate asks the process to end, and makes it after a while.
+// terminate sends SIGTERM, and SIGKILL after Options.TermGrace.
 func (m *member) terminate() {
 	m.g.mu.Lock()
 	m.stopping = true
 	m.g.mu.Unlock()
-	// A process that stands still hears nothing but SIGKILL until it goes on.
+	// A stopped process handles SIGTERM only after SIGCONT.
 	if m.proc.signal(unix.SIGTERM, unix.SIGCONT) != nil {
 		return
 	}
-	if !m.proc.overWithin(m.g.opts.TermGrace) {
+	if !m.proc.exitedWithin(m.g.opts.TermGrace) {
 		_ = m.proc.signal(unix.SIGKILL)
 		<-m.proc.done
 	}

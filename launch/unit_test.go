@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// fullDisk takes so many bytes and no more.
-type fullDisk struct {
+// limitedFile is a file on a disk with room for a limited number of bytes.
+type limitedFile struct {
 	bytes.Buffer
 	room int
 }
 
-func (d *fullDisk) Write(b []byte) (int, error) {
+func (d *limitedFile) Write(b []byte) (int, error) {
 	n := min(d.room, len(b))
 	d.room -= n
 	d.Buffer.Write(b[:n])
@@ -27,27 +27,27 @@ func (d *fullDisk) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-func (d *fullDisk) Close() error { return nil }
+func (d *limitedFile) Close() error { return nil }
 
-func TestFullDiskIsToldAndStopsNobody(t *testing.T) {
-	disk := &fullDisk{room: 10}
-	k := &sink{limit: 1000, tail: tail{size: 4}, log: func() (io.WriteCloser, error) { return disk, nil }}
+func TestFullDiskIsReportedAndReadingContinues(t *testing.T) {
+	disk := &limitedFile{room: 10}
+	k := &outputReader{limit: 1000, tail: tail{size: 4}, openLog: func() (io.WriteCloser, error) { return disk, nil }}
 	k.drain(strings.NewReader("0123456789abcdef"))
-	out := k.result()
+	out := k.snapshot()
 	if out.Bytes != 16 || out.Dropped != 6 || out.Tail != "cdef" || !strings.Contains(out.Error, "no space left") {
 		t.Errorf("%+v", out)
 	}
 	if disk.String() != "0123456789" {
 		t.Errorf("log %q", disk.String())
 	}
-	unopened := &sink{limit: 1000, tail: tail{size: 4}, log: func() (io.WriteCloser, error) { return nil, os.ErrPermission }}
+	unopened := &outputReader{limit: 1000, tail: tail{size: 4}, openLog: func() (io.WriteCloser, error) { return nil, os.ErrPermission }}
 	unopened.drain(strings.NewReader("ab"))
-	if out := unopened.result(); out.Bytes != 2 || out.Error == "" {
+	if out := unopened.snapshot(); out.Bytes != 2 || out.Error == "" {
 		t.Errorf("%+v", out)
 	}
 }
 
-func TestLinesAreWholeOrBroken(t *testing.T) {
+func TestLinesAreSplitAtNewlineOrMaxLine(t *testing.T) {
 	long := strings.Repeat("z", maxLine)
 	tests := []struct {
 		in   string
@@ -61,13 +61,13 @@ func TestLinesAreWholeOrBroken(t *testing.T) {
 	for _, tt := range tests {
 		for _, step := range []int{1, 7, 64 << 10} {
 			if len(tt.in) > 100 && step == 1 {
-				continue // a newline just after the longest line makes an empty one
+				continue // a newline right after maxLine bytes yields an empty line
 			}
 			var got []string
-			k := &sink{limit: 1 << 20, tail: tail{size: 4}, line: func(l string) { got = append(got, l) }}
+			k := &outputReader{limit: 1 << 20, tail: tail{size: 4}, onLine: func(l string) { got = append(got, l) }}
 			for b := []byte(tt.in); len(b) > 0; {
 				n := min(step, len(b))
-				k.take(b[:n])
+				k.consume(b[:n])
 				b = b[n:]
 			}
 			k.close()
@@ -78,7 +78,7 @@ func TestLinesAreWholeOrBroken(t *testing.T) {
 	}
 }
 
-func TestTailKeepsTheEnd(t *testing.T) {
+func TestTailKeepsLastBytes(t *testing.T) {
 	var all []byte
 	k := tail{size: 100}
 	for i := range 500 {
@@ -90,65 +90,65 @@ func TestTailKeepsTheEnd(t *testing.T) {
 		}
 	}
 	if cap(k.buf) > 1000 {
-		t.Errorf("100 bytes take %d", cap(k.buf))
+		t.Errorf("a tail of 100 bytes uses %d", cap(k.buf))
 	}
 }
 
-func TestPanicIsFoundWhereverItStands(t *testing.T) {
+func TestFindPanicSearchesLinesAndTail(t *testing.T) {
 	text := "hello\npanic: one\n\ngoroutine 1 [running]:\npanic: two\n"
-	early := &sink{limit: 1 << 20, tail: tail{size: 12}}
-	early.take([]byte(text))
-	late := &sink{limit: 0, tail: tail{size: 1 << 10}}
-	late.take([]byte(text))
-	none := &sink{limit: 1 << 20, tail: tail{size: 1 << 10}}
-	none.take([]byte("do not panic: all is well\n"))
-	if early.panicked() != "panic: one" || late.panicked() != "panic: one" || none.panicked() != "" {
-		t.Errorf("%q, %q, %q", early.panicked(), late.panicked(), none.panicked())
+	early := &outputReader{limit: 1 << 20, tail: tail{size: 12}}
+	early.consume([]byte(text))
+	late := &outputReader{limit: 0, tail: tail{size: 1 << 10}}
+	late.consume([]byte(text))
+	none := &outputReader{limit: 1 << 20, tail: tail{size: 1 << 10}}
+	none.consume([]byte("do not panic: all is well\n"))
+	if early.findPanic() != "panic: one" || late.findPanic() != "panic: one" || none.findPanic() != "" {
+		t.Errorf("%q, %q, %q", early.findPanic(), late.findPanic(), none.findPanic())
 	}
 }
 
-func TestEveryEndIsJudged(t *testing.T) {
+func TestClassify(t *testing.T) {
 	exit := func(code int) syscall.WaitStatus { return syscall.WaitStatus(code << 8) }
 	by := func(s syscall.Signal) syscall.WaitStatus { return syscall.WaitStatus(s) }
 	tests := []struct {
 		name string
-		e    ending
+		e    exitInfo
 		want State
 	}{
-		{"done", ending{mustJoin: true, joined: true, bye: true, status: exit(0)}, Finished},
-		{"done while stopped", ending{mustJoin: true, joined: true, bye: true, stopped: true, status: exit(0)}, Finished},
-		{"done, then another code", ending{mustJoin: true, joined: true, bye: true, status: exit(4)}, Exited},
-		{"failed and exit 0", ending{joined: true, bye: true, byeReason: "x", status: exit(0)}, Failed},
-		{"failed while stopped", ending{joined: true, bye: true, byeReason: "x", stopped: true, status: exit(1)}, Failed},
-		{"no word", ending{mustJoin: true, joined: true, status: exit(0)}, Exited},
-		{"no word, but may", ending{joined: true, status: exit(0)}, Exited},
-		{"never joined", ending{mustJoin: true, status: exit(0)}, Exited},
-		{"never joined, but may", ending{status: exit(0)}, Finished},
-		{"any program's code", ending{status: exit(1)}, Exited},
-		{"panic", ending{joined: true, panicLine: "panic: x", status: exit(2)}, Crashed},
-		{"usage", ending{status: exit(2)}, Exited},
-		{"killed", ending{killed: true, status: by(syscall.SIGKILL)}, Killed},
-		{"killed too late", ending{killed: true, joined: true, bye: true, status: exit(0)}, Finished},
-		{"killed while crashing", ending{killed: true, status: by(syscall.SIGSEGV)}, Crashed},
-		{"killed by others", ending{status: by(syscall.SIGKILL)}, Crashed},
-		{"stopped", ending{stopped: true, status: by(syscall.SIGTERM)}, Stopped},
-		{"stopped the hard way", ending{stopped: true, status: by(syscall.SIGKILL)}, Stopped},
-		{"stopped in order", ending{stopped: true, joined: true, status: exit(143)}, Stopped},
-		{"crashed while stopped", ending{stopped: true, status: by(syscall.SIGSEGV)}, Crashed},
-		{"hung", ending{verdict: Hung, stopped: true, status: by(syscall.SIGKILL)}, Hung},
+		{"done", exitInfo{mustJoin: true, joined: true, byeReceived: true, status: exit(0)}, Finished},
+		{"done while stopped", exitInfo{mustJoin: true, joined: true, byeReceived: true, stopped: true, status: exit(0)}, Finished},
+		{"done, then another code", exitInfo{mustJoin: true, joined: true, byeReceived: true, status: exit(4)}, Exited},
+		{"failed and exit 0", exitInfo{joined: true, byeReceived: true, byeReason: "x", status: exit(0)}, Failed},
+		{"failed while stopped", exitInfo{joined: true, byeReceived: true, byeReason: "x", stopped: true, status: exit(1)}, Failed},
+		{"no word", exitInfo{mustJoin: true, joined: true, status: exit(0)}, Exited},
+		{"no word, but may", exitInfo{joined: true, status: exit(0)}, Exited},
+		{"never joined", exitInfo{mustJoin: true, status: exit(0)}, Exited},
+		{"never joined, but may", exitInfo{status: exit(0)}, Finished},
+		{"any program's code", exitInfo{status: exit(1)}, Exited},
+		{"panic", exitInfo{joined: true, panicLine: "panic: x", status: exit(2)}, Crashed},
+		{"usage", exitInfo{status: exit(2)}, Exited},
+		{"killed", exitInfo{killed: true, status: by(syscall.SIGKILL)}, Killed},
+		{"killed too late", exitInfo{killed: true, joined: true, byeReceived: true, status: exit(0)}, Finished},
+		{"killed while crashing", exitInfo{killed: true, status: by(syscall.SIGSEGV)}, Crashed},
+		{"killed by others", exitInfo{status: by(syscall.SIGKILL)}, Crashed},
+		{"stopped", exitInfo{stopped: true, status: by(syscall.SIGTERM)}, Stopped},
+		{"stopped the hard way", exitInfo{stopped: true, status: by(syscall.SIGKILL)}, Stopped},
+		{"stopped in order", exitInfo{stopped: true, joined: true, status: exit(143)}, Stopped},
+		{"crashed while stopped", exitInfo{stopped: true, status: by(syscall.SIGSEGV)}, Crashed},
+		{"hung", exitInfo{failState: Hung, stopped: true, status: by(syscall.SIGKILL)}, Hung},
 	}
 	for _, tt := range tests {
-		s, why := tt.e.judge()
+		s, why := tt.e.classify()
 		if s != tt.want {
 			t.Errorf("%s: %s (%s), want %s", tt.name, s, why, tt.want)
 		}
-		if (why == "") != s.OK() && tt.e.verdict == "" {
+		if (why == "") != s.OK() && tt.e.failState == "" {
 			t.Errorf("%s: %s because %q", tt.name, s, why)
 		}
 	}
 }
 
-func TestRankErrorNamesRankAndHost(t *testing.T) {
+func TestRankErrorContainsRankAndHost(t *testing.T) {
 	var err error = &RankError{Rank: 3, Host: "host3", State: Hung, Text: "gave no sign"}
 	if err.Error() != "rank 3 (host3) hung: gave no sign" {
 		t.Error(err)
@@ -159,8 +159,7 @@ func TestRankErrorNamesRankAndHost(t *testing.T) {
 	}
 }
 
-// What cannot be done to a rank any more must not be on record as done.
-func TestEndedRankIsNeitherKilledNorFrozen(t *testing.T) {
+func TestEndedRankCannotBeKilledOrFrozen(t *testing.T) {
 	g := &Group{}
 	m := &member{g: g, proc: &process{reaped: true}}
 	g.members = []*member{m}

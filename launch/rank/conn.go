@@ -14,96 +14,94 @@ import (
 )
 
 const (
-	// outboxBytes is how much may be on its way to the launcher before a call
-	// waits.
-	outboxBytes = 1 << 20
-	// inboxBytes is how much may lie here unreceived. The launcher cannot be made
-	// to wait, for heart-beats come the same way.
-	inboxBytes = 64 << 20
-	// messageOverhead is what a message costs besides its bytes.
+	// sendQueueBytes bounds the frames queued for the launcher; senders then block.
+	sendQueueBytes = 1 << 20
+	// maxQueuedBytes bounds the messages not yet received. Beyond it the connection
+	// fails: blocking the reader would also block heartbeats.
+	maxQueuedBytes = 64 << 20
+	// messageOverhead is added to the size of each message.
 	messageOverhead = 64
-	// farewellPatience is how long Close waits for the launcher to take note.
-	farewellPatience = 30 * time.Second
-	// orderPatience is how long it waits for an order that is under way.
-	orderPatience = 2 * time.Second
-	maxOrders     = 64
+	// byeTimeout limits how long Close waits for the launcher's acknowledgement, and
+	// commandTimeout how long it waits for a running command.
+	byeTimeout     = 30 * time.Second
+	commandTimeout = 2 * time.Second
+	maxCommands    = 64
 )
 
 // Conn is this process's connection to its launcher.
 type Conn struct {
-	file  *os.File
-	terms control.WelcomeBody
-	job   []byte
-	lost  func(error)
+	file         *os.File
+	welcome      control.WelcomeBody
+	job          []byte
+	onDisconnect func(error)
 
-	out     *control.SendQueue
-	flushed chan struct{} // closed when everything put has been written
-	orders  chan control.Frame
+	sendQueue *control.SendQueue
+	flushed   chan struct{} // closed when the send queue has been written
+	commands  chan control.Frame
 
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced when anything below changes
-	from     []mailbox
-	held     int // bytes in all mailboxes
-	entered  uint64
-	released uint64
-	reported bool
-	closing  bool
-	farewell bool
-	ended    error // why nothing more will arrive
-	onDump   func() string
-	onOrder  func(string) error
-	waits    map[*wait]struct{}
-	order    *string // under way; nil if none
+	mu              sync.Mutex
+	changed         chan struct{} // closed and replaced when anything below changes
+	mailboxes       []mailbox
+	queuedBytes     int // bytes in all mailboxes
+	barriersEntered uint64
+	barriersDone    uint64
+	reported        bool
+	closing         bool
+	byeAcked        bool
+	disconnectErr   error // set when the connection has ended
+	onDump          func() string
+	onCommand       func(string) error
+	waits           map[*wait]struct{}
+	running         *string // the command being run; nil if none
 }
 
 func newConn(f *os.File, t control.WelcomeBody, job []byte, o Options) *Conn {
 	c := &Conn{
-		file: f, terms: t, job: job, lost: o.OnDisconnect,
-		out:     control.NewSendQueue(outboxBytes),
-		flushed: make(chan struct{}),
-		orders:  make(chan control.Frame, maxOrders),
-		changed: make(chan struct{}),
-		from:    make([]mailbox, t.Size),
-		waits:   map[*wait]struct{}{},
+		file: f, welcome: t, job: job, onDisconnect: o.OnDisconnect,
+		sendQueue: control.NewSendQueue(sendQueueBytes),
+		flushed:   make(chan struct{}),
+		commands:  make(chan control.Frame, maxCommands),
+		changed:   make(chan struct{}),
+		mailboxes: make([]mailbox, t.Size),
+		waits:     map[*wait]struct{}{},
 	}
-	if c.lost == nil {
-		c.lost = exitLost
+	if c.onDisconnect == nil {
+		c.onDisconnect = exitDisconnected
 	}
 	go func() {
-		// Failure to write shows as failure to read; only the latter is acted on.
-		// There is no deadline but that of Close.
-		_ = c.out.Run(f, 0, func() bool { return false })
+		// Ignore the error: if writing fails, reading fails too. Only Close sets a
+		// deadline.
+		_ = c.sendQueue.Run(f, 0, func() bool { return false })
 		close(c.flushed)
 	}()
 	go c.read()
-	go c.obey()
+	go c.runCommands()
 	return c
 }
 
-func exitLost(err error) {
+func exitDisconnected(err error) {
 	fmt.Fprintf(os.Stderr, "control channel: %v; exiting\n", err)
 	os.Exit(ExitDisconnected)
 }
 
-// Rank is this process's number, Size that of all.
-func (c *Conn) Rank() int { return c.terms.Rank }
+// Rank returns the rank of this process.
+func (c *Conn) Rank() int { return c.welcome.Rank }
 
-// Size is how many ranks there are.
-func (c *Conn) Size() int { return c.terms.Size }
+// Size returns the number of ranks.
+func (c *Conn) Size() int { return c.welcome.Size }
 
-// Host is the name of the host that this rank runs on.
-func (c *Conn) Host() string { return c.terms.Host }
+// Host returns launch.Spec.Host of this rank.
+func (c *Conn) Host() string { return c.welcome.Host }
 
-// Job is what the launcher's caller handed to this rank.
+// Job returns launch.Spec.Job of this rank.
 func (c *Conn) Job() []byte { return c.job }
 
-// Mark puts an event into the record of the run. A text of more than 4 KiB is
-// cut.
+// Mark sends a launch.Marked event. It truncates text to 4 KiB.
 func (c *Conn) Mark(text string) error {
-	return c.put("mark", control.Frame{Kind: control.Mark, Body: []byte(cut(text, control.MaxMark))})
+	return c.put("mark", control.Frame{Kind: control.Mark, Body: []byte(truncate(text, control.MaxMark))})
 }
 
-// Sample puts figures into the record of the run, as JSON of at most 64 KiB.
+// Sample sends v as JSON of at most 64 KiB, in a launch.Sampled event.
 func (c *Conn) Sample(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -115,10 +113,10 @@ func (c *Conn) Sample(v any) error {
 	return c.put("sample", control.Frame{Kind: control.Sample, Body: b})
 }
 
-// Report hands in the rank's result. It can be called once.
+// Report sends the rank's result, launch.Outcome.Report. It can be called once.
 func (c *Conn) Report(b []byte) error {
-	if len(b) > c.terms.MaxReport {
-		return fmt.Errorf("report: %w: %d bytes, the launcher's limit is %d", ErrTooBig, len(b), c.terms.MaxReport)
+	if len(b) > c.welcome.MaxReport {
+		return fmt.Errorf("report: %w: %d bytes, the launcher's limit is %d", ErrTooBig, len(b), c.welcome.MaxReport)
 	}
 	c.mu.Lock()
 	second := c.reported
@@ -130,10 +128,9 @@ func (c *Conn) Report(b []byte) error {
 	return c.put("report", control.Frame{Kind: control.Report, Body: b})
 }
 
-// Close says that this rank is done (nil) or why it cannot go on, waits until the
-// launcher has taken note, and closes the connection. The process should exit
-// soon afterwards, with a code other than 0 if it failed. A second call does
-// nothing.
+// Close tells the launcher that this rank has finished (nil) or failed (reason), waits
+// for the acknowledgement, and closes the connection. The process must then exit,
+// with a code other than 0 if it failed. A second call does nothing.
 func (c *Conn) Close(reason error) error {
 	c.mu.Lock()
 	if c.closing {
@@ -142,29 +139,29 @@ func (c *Conn) Close(reason error) error {
 	}
 	c.closing = true
 	c.mu.Unlock()
-	// An order that leads to the end should be answered before it; but it may be
-	// the order itself that calls Close.
-	_ = c.await("an order to be carried out", orderPatience, func() (bool, error) { return c.order == nil, nil })
+	// Let a running command reply first. It times out if the command itself calls
+	// Close.
+	_ = c.waitUntil("a command to complete", commandTimeout, func() (bool, error) { return c.running == nil, nil })
 	f := control.Frame{Kind: control.Bye}
 	if reason != nil {
-		// An error without a text is an error still.
-		f.Body = []byte(cut(fmt.Sprintf("%v", reason), control.MaxReason))
+		// An empty body means success, so an error needs a text.
+		f.Body = []byte(truncate(fmt.Sprintf("%v", reason), control.MaxReason))
 		if len(f.Body) == 0 {
 			f.Body = fmt.Appendf(nil, "%T", reason)
 		}
 	}
-	err := c.out.PutUnbounded(f)
+	err := c.sendQueue.PutUnbounded(f)
 	if err == nil {
-		err = c.await("the launcher to take note of the end", farewellPatience, func() (bool, error) {
-			if c.farewell {
+		err = c.waitUntil("the launcher to acknowledge Close", byeTimeout, func() (bool, error) {
+			if c.byeAcked {
 				return true, nil
 			}
-			return c.ended != nil, c.ended
+			return c.disconnectErr != nil, c.disconnectErr
 		})
 	}
-	c.out.Close()
-	close(c.orders)
-	// A launcher that reads nothing must not keep the writer from ending.
+	c.sendQueue.Close()
+	close(c.commands)
+	// Unblock the writer if the launcher does not read.
 	_ = c.file.SetWriteDeadline(time.Now())
 	<-c.flushed
 	if err := c.file.Close(); err != nil {
@@ -176,10 +173,10 @@ func (c *Conn) Close(reason error) error {
 	return nil
 }
 
-// put queues a frame for the launcher, and waits while too many are queued.
+// put queues a frame for the launcher. It blocks while the queue is full.
 func (c *Conn) put(what string, f control.Frame) error {
 	c.mu.Lock()
-	closing, ended := c.closing, c.ended
+	closing, ended := c.closing, c.disconnectErr
 	c.mu.Unlock()
 	switch {
 	case closing:
@@ -187,16 +184,16 @@ func (c *Conn) put(what string, f control.Frame) error {
 	case ended != nil:
 		return fmt.Errorf("%s: %w", what, ended)
 	}
-	if err := c.out.Put(f); err != nil {
+	if err := c.sendQueue.Put(f); err != nil {
 		return fmt.Errorf("%s: %w", what, ErrDisconnected)
 	}
 	return nil
 }
 
-// read takes in what the launcher sends until the connection ends.
+// read handles frames of the launcher until the connection ends.
 func (c *Conn) read() {
 	r := bufio.NewReaderSize(c.file, 64<<10)
-	limits := control.LauncherLimits(c.terms)
+	limits := control.LauncherLimits(c.welcome)
 	for {
 		f, err := control.Read(r, limits)
 		if err == nil {
@@ -212,46 +209,46 @@ func (c *Conn) read() {
 			err = fmt.Errorf("%w: %w", ErrDisconnected, err)
 		}
 		closing := c.closing
-		c.ended = err
-		c.wake()
+		c.disconnectErr = err
+		c.notifyWaiters()
 		c.mu.Unlock()
-		c.out.Close()
+		c.sendQueue.Close()
 		if !closing {
-			c.lost(err)
+			c.onDisconnect(err)
 		}
 		return
 	}
 }
 
-// handle deals with one frame. It never waits, for then heart-beats would.
+// handle handles one frame. It must not block, because that would delay heartbeats.
 func (c *Conn) handle(f control.Frame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer c.wake()
+	defer c.notifyWaiters()
 	switch f.Kind {
 	case control.Ping:
-		_ = c.out.PutUnbounded(control.Frame{Kind: control.Pong, Num: f.Num})
+		_ = c.sendQueue.PutUnbounded(control.Frame{Kind: control.Pong, Num: f.Num})
 	case control.Data:
 		return c.deliver(f.Num, f.Body)
 	case control.RankEnded:
-		if f.Num < uint64(len(c.from)) {
-			c.from[f.Num].gone = true
+		if f.Num < uint64(len(c.mailboxes)) {
+			c.mailboxes[f.Num].ended = true
 		}
 	case control.BarrierDone:
-		c.released = f.Num
+		c.barriersDone = f.Num
 	case control.Dump:
-		go c.answerDump(f.Num)
+		go c.replyDump(f.Num)
 	case control.Command:
-		return c.queueOrder(f)
+		return c.queueCommand(f)
 	case control.ByeAck:
-		c.farewell = true
+		c.byeAcked = true
 	case control.Reject:
-		return fmt.Errorf("cut off: %s", f.Body)
+		return fmt.Errorf("rejected by the launcher: %s", f.Body)
 	}
 	return nil
 }
 
-func cut(s string, limit int) string {
+func truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}

@@ -1,6 +1,6 @@
-// Package rank is the inside of a process that package launch started: its place
-// among the others, messages to and from them, barriers, and a way to tell the
-// launcher how it is getting on.
+// Package rank connects a process that package launch started to its launcher. It
+// provides the rank number, messages to and from other ranks, barriers, and reports to
+// the launcher.
 //
 //	conn, err := rank.Join()
 //	if errors.Is(err, rank.ErrNotLaunched) { … run alone … }
@@ -9,11 +9,10 @@
 //	conn.Report(result)
 //	conn.Close(err)
 //
-// The channel is for start-up, results and supervision, not for bulk: messages
-// are copied by the launcher, in order, and none is lost while both sides live.
+// The channel is for start-up, results and supervision, not for bulk data. The launcher
+// forwards messages in order and loses none while both ranks run.
 //
-// All methods of a Conn may be called from several goroutines. Goroutines of the
-// Conn's own answer the launcher's heart-beats and requests, so a program that
-// computes or waits is never taken for a dead one; only a process that stands
-// still as a whole is. When the launcher dies, the process ends (see Options).
+// All methods of a Conn may be called from several goroutines. Background goroutines
+// answer heartbeats and requests of the launcher, so only a process that is stopped as
+// a whole counts as hung. When the launcher dies, the process exits (see Options).
 package rank

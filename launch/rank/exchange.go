@@ -7,43 +7,42 @@ import (
 	"github.com/fabrictest/fabrictest/launch/internal/control"
 )
 
-// mailbox holds what one rank has sent and nobody has received yet.
+// mailbox holds the messages of one rank that have not been received yet.
 type mailbox struct {
 	queue [][]byte
-	gone  bool
+	ended bool
 }
 
-// Send sends a message to a rank, itself not excluded. It returns when the
-// message is on its way, and waits only while too much is on its way already; it
-// returns ErrGone if the rank is known to have ended. A message to a rank that
-// ends meanwhile is lost.
+// Send sends a message to a rank, which may be this one. It blocks only while the send
+// queue is full. It returns ErrRankEnded if the rank is known to have ended; a message
+// to a rank that ends later is lost.
 func (c *Conn) Send(to int, msg []byte) error {
-	if to < 0 || to >= c.terms.Size {
-		return fmt.Errorf("send to rank %d: there are %d ranks", to, c.terms.Size)
+	if to < 0 || to >= c.welcome.Size {
+		return fmt.Errorf("send to rank %d: there are %d ranks", to, c.welcome.Size)
 	}
 	what := fmt.Sprintf("send to rank %d", to)
-	if len(msg) > c.terms.MaxMessage {
-		return fmt.Errorf("%s: %w: %d bytes, the launcher's limit is %d", what, ErrTooBig, len(msg), c.terms.MaxMessage)
+	if len(msg) > c.welcome.MaxMessage {
+		return fmt.Errorf("%s: %w: %d bytes, the launcher's limit is %d", what, ErrTooBig, len(msg), c.welcome.MaxMessage)
 	}
 	c.mu.Lock()
-	gone := c.from[to].gone
+	ended := c.mailboxes[to].ended
 	c.mu.Unlock()
-	if gone {
+	if ended {
 		return fmt.Errorf("%s: %w", what, ErrRankEnded)
 	}
 	return c.put(what, control.Frame{Kind: control.Data, Num: uint64(to), Body: msg})
 }
 
-// Recv returns the next message from a rank. It waits for timeout at most
-// (without end if negative) and then returns ErrTimeout. It returns ErrGone if
-// the rank has ended and all that it sent has been received.
+// Recv returns the next message from a rank. After timeout (never if negative) it
+// returns ErrTimeout. It returns ErrRankEnded if the rank has ended and all its
+// messages have been received.
 func (c *Conn) Recv(from int, timeout time.Duration) ([]byte, error) {
-	if from < 0 || from >= c.terms.Size {
-		return nil, fmt.Errorf("receive from rank %d: there are %d ranks", from, c.terms.Size)
+	if from < 0 || from >= c.welcome.Size {
+		return nil, fmt.Errorf("receive from rank %d: there are %d ranks", from, c.welcome.Size)
 	}
 	var msg []byte
-	err := c.await(fmt.Sprintf("a message from rank %d", from), timeout, func() (bool, error) {
-		box := &c.from[from]
+	err := c.waitUntil(fmt.Sprintf("a message from rank %d", from), timeout, func() (bool, error) {
+		box := &c.mailboxes[from]
 		switch {
 		case len(box.queue) > 0:
 			msg = box.queue[0]
@@ -51,12 +50,12 @@ func (c *Conn) Recv(from int, timeout time.Duration) ([]byte, error) {
 			if box.queue = box.queue[1:]; len(box.queue) == 0 {
 				box.queue = nil
 			}
-			c.held -= len(msg) + messageOverhead
+			c.queuedBytes -= len(msg) + messageOverhead
 			return true, nil
-		case box.gone:
+		case box.ended:
 			return true, ErrRankEnded
 		default:
-			return c.over()
+			return c.endErr()
 		}
 	})
 	if err != nil {
@@ -65,17 +64,16 @@ func (c *Conn) Recv(from int, timeout time.Duration) ([]byte, error) {
 	return msg, nil
 }
 
-// Barrier returns when every rank that has not ended has called it. It waits for
-// timeout at most (without end if negative) and then returns ErrTimeout; this
-// rank still counts as waiting then, and the next call waits for the same
-// barrier.
+// Barrier waits until every rank that has not ended has called it. After timeout
+// (never if negative) it returns ErrTimeout; the rank has entered the barrier all the
+// same, and the next call waits for the same barrier.
 func (c *Conn) Barrier(timeout time.Duration) error {
 	c.mu.Lock()
-	n := c.entered
-	enter := c.released == c.entered && !c.closing && c.ended == nil
+	n := c.barriersEntered
+	enter := c.barriersDone == c.barriersEntered && !c.closing && c.disconnectErr == nil
 	if enter {
-		c.entered++
-		n = c.entered
+		c.barriersEntered++
+		n = c.barriersEntered
 	}
 	c.mu.Unlock()
 	if enter {
@@ -83,11 +81,11 @@ func (c *Conn) Barrier(timeout time.Duration) error {
 			return err
 		}
 	}
-	err := c.await(fmt.Sprintf("the others at barrier %d", n), timeout, func() (bool, error) {
-		if c.released >= n && n > 0 {
+	err := c.waitUntil(fmt.Sprintf("other ranks at barrier %d", n), timeout, func() (bool, error) {
+		if c.barriersDone >= n && n > 0 {
 			return true, nil
 		}
-		return c.over()
+		return c.endErr()
 	})
 	if err != nil {
 		return fmt.Errorf("barrier: %w", err)
@@ -95,19 +93,19 @@ func (c *Conn) Barrier(timeout time.Duration) error {
 	return nil
 }
 
-// Gone reports whether a rank is known to have ended, in whatever way. Messages of
-// its may still lie here.
+// HasEnded reports whether a rank is known to have ended. Its last messages may still
+// be in the queue.
 func (c *Conn) HasEnded(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return rank >= 0 && rank < len(c.from) && c.from[rank].gone
+	return rank >= 0 && rank < len(c.mailboxes) && c.mailboxes[rank].ended
 }
 
-// over says whether waiting has become pointless. The caller holds the lock.
-func (c *Conn) over() (bool, error) {
+// endErr reports whether the connection has ended, and why. The caller holds the lock.
+func (c *Conn) endErr() (bool, error) {
 	switch {
-	case c.ended != nil:
-		return true, c.ended
+	case c.disconnectErr != nil:
+		return true, c.disconnectErr
 	case c.closing:
 		return true, ErrClosed
 	default:
@@ -115,28 +113,28 @@ func (c *Conn) over() (bool, error) {
 	}
 }
 
-// deliver puts a message into its sender's mailbox. The caller holds the lock.
+// deliver queues a received message. The caller holds the lock.
 func (c *Conn) deliver(from uint64, msg []byte) error {
-	if from >= uint64(len(c.from)) {
-		return fmt.Errorf("%w: message from rank %d of %d", control.ErrProtocol, from, len(c.from))
+	if from >= uint64(len(c.mailboxes)) {
+		return fmt.Errorf("%w: message from rank %d of %d", control.ErrProtocol, from, len(c.mailboxes))
 	}
-	if c.held += len(msg) + messageOverhead; c.held > inboxBytes {
-		return fmt.Errorf("%d MiB of messages lie here, and the program receives none of them", inboxBytes>>20)
+	if c.queuedBytes += len(msg) + messageOverhead; c.queuedBytes > maxQueuedBytes {
+		return fmt.Errorf("%d MiB of messages are queued, and the program does not receive them", maxQueuedBytes>>20)
 	}
-	box := &c.from[from]
+	box := &c.mailboxes[from]
 	box.queue = append(box.queue, msg)
 	return nil
 }
 
-// wait is something that a caller waits for, for the record.
+// wait describes a blocked call, for state dumps.
 type wait struct {
 	what  string
 	since time.Time
 }
 
-// await calls ready, with the lock held, whenever something has changed, until it
-// says true or timeout has passed (never if negative).
-func (c *Conn) await(what string, timeout time.Duration, ready func() (bool, error)) error {
+// waitUntil calls ready, with the lock held, after every change until it returns true
+// or timeout has expired (never if negative).
+func (c *Conn) waitUntil(what string, timeout time.Duration, ready func() (bool, error)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ok, err := ready(); ok {
@@ -172,8 +170,8 @@ func (c *Conn) await(what string, timeout time.Duration, ready func() (bool, err
 	}
 }
 
-// wake makes everybody in await look again. The caller holds the lock.
-func (c *Conn) wake() {
+// notifyWaiters makes all waitUntil calls check again. The caller holds the lock.
+func (c *Conn) notifyWaiters() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }

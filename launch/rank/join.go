@@ -12,39 +12,38 @@ import (
 	"github.com/fabrictest/fabrictest/launch/internal/control"
 )
 
-// What the methods of a Conn return, possibly wrapped.
+// Errors that methods of Conn return; test for them with errors.Is.
 var (
 	// ErrNotLaunched: no launcher started this process.
 	ErrNotLaunched = errors.New("not started by a launcher")
-	// ErrGone: the rank has ended, and no message of its is left.
+	// ErrRankEnded: the other rank has ended, and all its messages have been received.
 	ErrRankEnded = errors.New("the rank has ended")
-	// ErrTimeout: the time given to a waiting call has passed.
+	// ErrTimeout: the timeout of a blocking call has expired.
 	ErrTimeout = errors.New("timed out")
-	// ErrLost: the launcher has died, or has cut this rank off.
+	// ErrDisconnected: the launcher has died or has closed the connection.
 	ErrDisconnected = errors.New("the launcher is gone")
 	// ErrClosed: Close has been called.
 	ErrClosed = errors.New("the connection is closed")
-	// ErrTooBig: the message exceeds a limit that the launcher set.
+	// ErrTooBig: a size limit is exceeded.
 	ErrTooBig = errors.New("too big")
 )
 
-// ExitLost is the exit code of a process that ended because its launcher did.
+// ExitDisconnected is the exit code of a process that lost its launcher.
 const ExitDisconnected = 125
 
-// helloPatience is how long the launcher may take to answer. It does so as soon
-// as it sees the greeting.
-const helloPatience = 30 * time.Second
+// joinTimeout limits the wait for the launcher's welcome.
+const joinTimeout = 30 * time.Second
 
-// Options are for programs that want something else than the usual.
+// Options configure JoinWith.
 type Options struct {
-	// OnLost is called once if the launcher dies or cuts this rank off. Without
-	// it the process says so on its standard error and exits with ExitLost: a
-	// rank without a launcher serves nobody, and must not outlive it.
+	// OnDisconnect is called once if the launcher dies or closes the connection. By
+	// default the process prints the error to stderr and exits with
+	// ExitDisconnected.
 	OnDisconnect func(error)
 }
 
-// Join connects to the launcher that started this process. It returns
-// ErrNotLaunched where there is none, and also when it is called a second time.
+// Join connects to the launcher that started this process. It returns ErrNotLaunched
+// if there is none, or if it has been called before.
 func Join() (*Conn, error) { return JoinWith(Options{}) }
 
 // JoinWith is Join with options.
@@ -53,16 +52,15 @@ func JoinWith(o Options) (*Conn, error) {
 	if !ok {
 		return nil, ErrNotLaunched
 	}
-	// What this process starts in turn does not inherit the channel, and must not
-	// look for it.
+	// Child processes do not inherit the channel and must not look for it.
 	if err := os.Unsetenv(control.EnvControl); err != nil {
 		return nil, err
 	}
-	f, err := inherited(text)
+	f, err := inheritedSocket(text)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.SetReadDeadline(time.Now().Add(helloPatience)); err != nil {
+	if err := f.SetReadDeadline(time.Now().Add(joinTimeout)); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("join: %w", err)
 	}
@@ -77,8 +75,8 @@ func JoinWith(o Options) (*Conn, error) {
 	return newConn(f, terms, job, o), nil
 }
 
-// inherited opens the descriptor that the launcher passed on.
-func inherited(text string) (*os.File, error) {
+// inheritedSocket opens the descriptor whose number is in text.
+func inheritedSocket(text string) (*os.File, error) {
 	fd, err := strconv.Atoi(text)
 	if err != nil || fd < 0 {
 		return nil, fmt.Errorf("join: %s=%q is not the number of a descriptor", control.EnvControl, text)

@@ -13,17 +13,17 @@ import (
 	"github.com/fabrictest/fabrictest/launch/internal/control"
 )
 
-// launcher is the other end of a Conn, played by the test.
-type launcher struct {
+// fakeLauncher is the launcher's side of a Conn.
+type fakeLauncher struct {
 	t    *testing.T
 	file *os.File
 	lost chan error
 }
 
-var terms = control.WelcomeBody{Rank: 1, Size: 3, Host: "host1", MaxMessage: 1 << 20, MaxReport: 100}
+var testWelcome = control.WelcomeBody{Rank: 1, Size: 3, Host: "host1", MaxMessage: 1 << 20, MaxReport: 100}
 
-// joined returns a Conn and the launcher that it has joined.
-func joined(t *testing.T) (*Conn, *launcher) {
+// joinFake returns a Conn that has joined a fake launcher.
+func joinFake(t *testing.T) (*Conn, *fakeLauncher) {
 	t.Helper()
 	goroutines := runtime.NumGoroutine()
 	t.Cleanup(func() {
@@ -41,13 +41,13 @@ func joined(t *testing.T) (*Conn, *launcher) {
 	if err := syscall.SetNonblock(fds[0], true); err != nil {
 		t.Fatal(err)
 	}
-	l := &launcher{t: t, file: os.NewFile(uintptr(fds[0]), "launcher"), lost: make(chan error, 1)}
+	l := &fakeLauncher{t: t, file: os.NewFile(uintptr(fds[0]), "launcher"), lost: make(chan error, 1)}
 	t.Cleanup(func() { l.file.Close() })
 	t.Setenv(control.EnvControl, fmt.Sprint(fds[1]))
 	heard := make(chan error, 1)
 	go func() {
 		_, err := control.ReadHello(l.file)
-		frames, _ := control.WelcomeFrames(terms, []byte("job"))
+		frames, _ := control.WelcomeFrames(testWelcome, []byte("job"))
 		for _, f := range frames {
 			l.send(f)
 		}
@@ -63,28 +63,28 @@ func joined(t *testing.T) (*Conn, *launcher) {
 	return c, l
 }
 
-func (l *launcher) send(f control.Frame) {
+func (l *fakeLauncher) send(f control.Frame) {
 	if _, err := l.file.Write(f.Append(nil)); err != nil {
 		l.t.Errorf("send %v: %v", f.Kind, err)
 	}
 }
 
-func (l *launcher) want(k control.Kind) control.Frame {
+func (l *fakeLauncher) expect(k control.Kind) control.Frame {
 	l.t.Helper()
 	_ = l.file.SetReadDeadline(time.Now().Add(30 * time.Second))
-	f, err := control.Read(l.file, control.RankLimits(terms))
+	f, err := control.Read(l.file, control.RankLimits(testWelcome))
 	if err != nil || f.Kind != k {
 		l.t.Fatalf("the rank sent %v (%v), want %v", f.Kind, err, k)
 	}
 	return f
 }
 
-// close ends the conversation in order.
-func (l *launcher) close(c *Conn, reason error) control.Frame {
+// close closes c and acknowledges it.
+func (l *fakeLauncher) close(c *Conn, reason error) control.Frame {
 	l.t.Helper()
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close(reason) }()
-	f := l.want(control.Bye)
+	f := l.expect(control.Bye)
 	l.send(control.Frame{Kind: control.ByeAck})
 	if err := <-closed; err != nil {
 		l.t.Error(err)
@@ -111,8 +111,8 @@ func TestJoinWithoutALauncher(t *testing.T) {
 	}
 }
 
-func TestConnKnowsItsPlace(t *testing.T) {
-	c, l := joined(t)
+func TestConnAttributesAndUseAfterClose(t *testing.T) {
+	c, l := joinFake(t)
 	if c.Rank() != 1 || c.Size() != 3 || c.Host() != "host1" || string(c.Job()) != "job" {
 		t.Errorf("%d of %d on %s: %s", c.Rank(), c.Size(), c.Host(), c.Job())
 	}
@@ -130,15 +130,15 @@ func TestConnKnowsItsPlace(t *testing.T) {
 		}
 	}
 	if _, err := c.Recv(0, -1); err == nil {
-		t.Error("Recv after Close waits for nothing and says nothing")
+		t.Error("Recv after Close returns no error")
 	}
 	if err := c.Close(nil); err != nil {
 		t.Errorf("second Close = %v", err)
 	}
 }
 
-func TestMessagesOfTheGoneAreReceivedFirst(t *testing.T) {
-	c, l := joined(t)
+func TestRecvReturnsQueuedMessagesBeforeErrRankEnded(t *testing.T) {
+	c, l := joinFake(t)
 	for i := range 3 {
 		l.send(control.Frame{Kind: control.Data, Num: 2, Body: []byte{byte(i)}})
 	}
@@ -148,27 +148,27 @@ func TestMessagesOfTheGoneAreReceivedFirst(t *testing.T) {
 			t.Fatalf("Recv = %v, %v", msg, err)
 		}
 	}
-	for _, timeout := range []time.Duration{30 * time.Second, 0, -1} { // the first waits until that is known
+	for _, timeout := range []time.Duration{30 * time.Second, 0, -1} { // the first blocks until the frame has arrived
 		if _, err := c.Recv(2, timeout); !errors.Is(err, ErrRankEnded) || errors.Is(err, ErrTimeout) {
-			t.Errorf("Recv(%v) = %v, want ErrGone", timeout, err)
+			t.Errorf("Recv(%v) = %v, want ErrRankEnded", timeout, err)
 		}
 	}
 	if err := c.Send(2, nil); !errors.Is(err, ErrRankEnded) {
 		t.Errorf("Send = %v", err)
 	}
 	if !c.HasEnded(2) || c.HasEnded(0) || c.HasEnded(-1) || c.HasEnded(3) {
-		t.Errorf("gone: 2 %v, 0 %v, -1 %v, 3 %v", c.HasEnded(2), c.HasEnded(0), c.HasEnded(-1), c.HasEnded(3))
+		t.Errorf("HasEnded: 2 %v, 0 %v, -1 %v, 3 %v", c.HasEnded(2), c.HasEnded(0), c.HasEnded(-1), c.HasEnded(3))
 	}
 	if _, err := c.Recv(0, time.Millisecond); !errors.Is(err, ErrTimeout) {
-		t.Errorf("Recv from the living = %v", err)
+		t.Errorf("Recv from a running rank = %v", err)
 	}
 	l.close(c, nil)
 }
 
-func TestLimitsAreToldBeforeTheyAreBroken(t *testing.T) {
-	c, l := joined(t)
+func TestConnEnforcesSizeLimits(t *testing.T) {
+	c, l := joinFake(t)
 	for what, err := range map[string]error{
-		"message": c.Send(0, make([]byte, terms.MaxMessage+1)), "report": c.Report(make([]byte, 101)),
+		"message": c.Send(0, make([]byte, testWelcome.MaxMessage+1)), "report": c.Report(make([]byte, 101)),
 		"sample": c.Sample(strings.Repeat("x", 100<<10)),
 	} {
 		if !errors.Is(err, ErrTooBig) {
@@ -176,43 +176,43 @@ func TestLimitsAreToldBeforeTheyAreBroken(t *testing.T) {
 		}
 	}
 	for what, err := range map[string]error{
-		"nobody": c.Send(3, nil), "less": c.Send(-1, nil), "no JSON": c.Sample(func() {}),
+		"rank 3": c.Send(3, nil), "rank -1": c.Send(-1, nil), "no JSON": c.Sample(func() {}),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", what)
 		}
 	}
 	if _, err := c.Recv(3, 0); err == nil || errors.Is(err, ErrTimeout) {
-		t.Errorf("Recv from nobody = %v", err)
+		t.Errorf("Recv from rank 3 of 3 = %v", err)
 	}
 	if err := c.Mark(strings.Repeat("m", 1<<20)); err != nil {
 		t.Error(err)
 	}
-	if f := l.want(control.Mark); len(f.Body) != control.MaxMark || !strings.HasSuffix(string(f.Body), "cut") {
+	if f := l.expect(control.Mark); len(f.Body) != control.MaxMark || !strings.HasSuffix(string(f.Body), "cut") {
 		t.Errorf("mark of %d bytes", len(f.Body))
 	}
 	if err := c.Report([]byte("r")); err != nil {
 		t.Error(err)
 	}
-	l.want(control.Report)
+	l.expect(control.Report)
 	if err := c.Report([]byte("r")); err == nil {
-		t.Error("two reports")
+		t.Error("a second report is accepted")
 	}
 	l.close(c, nil)
 }
 
-func TestBarrierThatTimedOutIsTheSameBarrier(t *testing.T) {
-	c, l := joined(t)
+func TestBarrierAfterTimeoutContinuesSameBarrier(t *testing.T) {
+	c, l := joinFake(t)
 	for range 2 {
 		if err := c.Barrier(time.Millisecond); !errors.Is(err, ErrTimeout) {
 			t.Fatalf("Barrier = %v", err)
 		}
 	}
-	if f := l.want(control.Barrier); f.Num != 1 {
-		t.Errorf("came to barrier %d", f.Num)
+	if f := l.expect(control.Barrier); f.Num != 1 {
+		t.Errorf("entered barrier %d", f.Num)
 	}
 	l.send(control.Frame{Kind: control.Ping, Num: 5})
-	if f := l.want(control.Pong); f.Num != 5 { // and no second entry before it
+	if f := l.expect(control.Pong); f.Num != 5 { // no second Barrier frame precedes it
 		t.Errorf("pong %d", f.Num)
 	}
 	l.send(control.Frame{Kind: control.BarrierDone, Num: 1})
@@ -222,19 +222,19 @@ func TestBarrierThatTimedOutIsTheSameBarrier(t *testing.T) {
 	l.close(c, nil)
 }
 
-func TestStateIsShownWhileWaiting(t *testing.T) {
-	c, l := joined(t)
+func TestDumpListsBlockedCalls(t *testing.T) {
+	c, l := joinFake(t)
 	c.OnDump(func() string { return "two of three" })
 	received := make(chan error, 1)
 	go func() {
 		_, err := c.Recv(2, -1)
 		received <- err
 	}()
-	for c.state() == "" {
+	for c.describeWaits() == "" {
 		time.Sleep(time.Millisecond)
 	}
 	l.send(control.Frame{Kind: control.Dump, Num: 9})
-	f := l.want(control.DumpReply)
+	f := l.expect(control.DumpReply)
 	if s := string(f.Body); f.Num != 9 || !strings.HasPrefix(s, "waits for a message from rank 2, for ") || !strings.HasSuffix(s, "\ntwo of three") {
 		t.Errorf("dump %d: %q", f.Num, s)
 	}
@@ -245,39 +245,38 @@ func TestStateIsShownWhileWaiting(t *testing.T) {
 	l.close(c, nil)
 }
 
-func TestLostLauncherEndsEveryWait(t *testing.T) {
-	tests := map[string]func(l *launcher){
-		"gone":    func(l *launcher) { l.file.Close() },
-		"garbage": func(l *launcher) { _, _ = l.file.WriteString("HTTP/1.1 400 Bad Request\r\n") },
-		"cut off": func(l *launcher) { l.send(control.Frame{Kind: control.Reject, Body: []byte("too loud")}) },
-		"nobody":  func(l *launcher) { l.send(control.Frame{Kind: control.Data, Num: 77}) },
+func TestDisconnectUnblocksAllCalls(t *testing.T) {
+	tests := map[string]func(l *fakeLauncher){
+		"closed":       func(l *fakeLauncher) { l.file.Close() },
+		"garbage":      func(l *fakeLauncher) { _, _ = l.file.WriteString("HTTP/1.1 400 Bad Request\r\n") },
+		"rejected":     func(l *fakeLauncher) { l.send(control.Frame{Kind: control.Reject, Body: []byte("too loud")}) },
+		"invalid rank": func(l *fakeLauncher) { l.send(control.Frame{Kind: control.Data, Num: 77}) },
 	}
 	for name, end := range tests {
 		t.Run(name, func(t *testing.T) {
-			c, l := joined(t)
+			c, l := joinFake(t)
 			errs := make(chan error, 2)
 			go func() { _, err := c.Recv(0, -1); errs <- err }()
 			go func() { errs <- c.Barrier(-1) }()
-			l.want(control.Barrier)
+			l.expect(control.Barrier)
 			end(l)
 			for range 2 {
 				if err := <-errs; !errors.Is(err, ErrDisconnected) {
-					t.Errorf("%v, want ErrLost", err)
+					t.Errorf("%v, want ErrDisconnected", err)
 				}
 			}
-			if err := <-l.lost; !errors.Is(err, ErrDisconnected) || name == "cut off" && !strings.Contains(err.Error(), "too loud") {
-				t.Errorf("OnLost(%v)", err)
+			if err := <-l.lost; !errors.Is(err, ErrDisconnected) || name == "rejected" && !strings.Contains(err.Error(), "too loud") {
+				t.Errorf("OnDisconnect(%v)", err)
 			}
 			if err := c.Close(nil); err == nil {
-				t.Error("Close says that all is well")
+				t.Error("Close returns no error")
 			}
 		})
 	}
 }
 
-// TestProgramThatReceivesNothingIsTold: its memory is not filled without end.
-func TestProgramThatReceivesNothingIsTold(t *testing.T) {
-	c, l := joined(t)
+func TestConnectionFailsIfTooManyMessagesAreQueued(t *testing.T) {
+	c, l := joinFake(t)
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
@@ -288,18 +287,18 @@ func TestProgramThatReceivesNothingIsTold(t *testing.T) {
 			}
 		}
 	}()
-	if err := <-l.lost; !strings.Contains(err.Error(), "receives none of them") {
-		t.Errorf("OnLost(%v)", err)
+	if err := <-l.lost; !strings.Contains(err.Error(), "does not receive them") {
+		t.Errorf("OnDisconnect(%v)", err)
 	}
 	if _, err := c.Recv(0, -1); err != nil {
-		t.Errorf("what has come cannot be received: %v", err)
+		t.Errorf("queued messages cannot be received: %v", err)
 	}
 	_ = c.Close(nil)
 	<-written
 }
 
-func TestOrdersAreAnsweredBeforeTheEndThatTheyLeadTo(t *testing.T) {
-	c, l := joined(t)
+func TestCloseLetsRunningCommandReplyFirst(t *testing.T) {
+	c, l := joinFake(t)
 	end := make(chan struct{})
 	c.OnCommand(func(string) error {
 		close(end)
@@ -312,10 +311,10 @@ func TestOrdersAreAnsweredBeforeTheEndThatTheyLeadTo(t *testing.T) {
 		closed <- c.Close(nil)
 	}()
 	l.send(control.Frame{Kind: control.Command, Num: 4, Body: []byte("end")})
-	if f := l.want(control.CommandReply); f.Num != 4 || string(f.Body) != "reluctantly" {
+	if f := l.expect(control.CommandReply); f.Num != 4 || string(f.Body) != "reluctantly" {
 		t.Errorf("reply %d %q", f.Num, f.Body)
 	}
-	l.want(control.Bye)
+	l.expect(control.Bye)
 	l.send(control.Frame{Kind: control.ByeAck})
 	if err := <-closed; err != nil {
 		t.Error(err)

@@ -10,70 +10,68 @@ import (
 	"github.com/fabrictest/fabrictest/launch/internal/control"
 )
 
-// dumpPatience is how long a program may take to say what it is at. If its
-// answer waits for a lock that it will never get, its stacks are the answer.
-const dumpPatience = time.Second
+// onDumpTimeout limits the OnDump function, which may deadlock. After it the reply
+// contains the stacks of all goroutines.
+const onDumpTimeout = time.Second
 
-// OnDump sets what describes the state of this rank when the launcher asks. It
-// is called on a goroutine of its own, at any time. What the rank waits for on
-// this connection is added to it; without a function, so are the stacks of all
-// goroutines.
+// OnDump sets the function that describes the state of this rank. It is called on a
+// separate goroutine when the launcher requests a dump. The reply also lists blocked
+// calls of this Conn, and all goroutine stacks if no function is set.
 func (c *Conn) OnDump(f func() string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.onDump = f
 }
 
-// OnOrder sets what is called for every order from the launcher, one at a time,
-// in their order, on a goroutine of its own. The error goes back to whoever gave
-// the order.
+// OnCommand sets the function that handles commands of the launcher, one at a time and
+// in order, on a separate goroutine. Its error is returned by launch.Group.SendCommand.
 func (c *Conn) OnCommand(f func(string) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.onOrder = f
+	c.onCommand = f
 }
 
-// queueOrder hands an order to obey. The caller holds the lock.
-func (c *Conn) queueOrder(f control.Frame) error {
+// queueCommand passes a command to runCommands. The caller holds the lock.
+func (c *Conn) queueCommand(f control.Frame) error {
 	if c.closing {
 		return nil
 	}
 	select {
-	case c.orders <- f:
+	case c.commands <- f:
 	default:
-		refusal := fmt.Sprintf("%d orders wait already", maxOrders)
-		_ = c.out.PutUnbounded(control.Frame{Kind: control.CommandReply, Num: f.Num, Body: []byte(refusal)})
+		full := fmt.Sprintf("%d commands are queued already", maxCommands)
+		_ = c.sendQueue.PutUnbounded(control.Frame{Kind: control.CommandReply, Num: f.Num, Body: []byte(full)})
 	}
 	return nil
 }
 
-// obey carries out orders until Close.
-func (c *Conn) obey() {
-	for f := range c.orders {
+// runCommands runs commands until Close.
+func (c *Conn) runCommands() {
+	for f := range c.commands {
 		order := string(f.Body)
 		c.mu.Lock()
-		do := c.onOrder
-		c.order = &order
+		do := c.onCommand
+		c.running = &order
 		c.mu.Unlock()
 		reply := control.Frame{Kind: control.CommandReply, Num: f.Num}
 		if do == nil {
-			reply.Body = []byte("this rank takes no orders")
+			reply.Body = []byte("this rank accepts no commands")
 		} else if err := do(order); err != nil {
-			reply.Body = []byte(cut(err.Error(), control.MaxReason))
+			reply.Body = []byte(truncate(err.Error(), control.MaxReason))
 			if len(reply.Body) == 0 {
 				reply.Body = fmt.Appendf(nil, "%T", err)
 			}
 		}
-		_ = c.out.Put(reply)
+		_ = c.sendQueue.Put(reply)
 		c.mu.Lock()
-		c.order = nil
-		c.wake()
+		c.running = nil
+		c.notifyWaiters()
 		c.mu.Unlock()
 	}
 }
 
-func (c *Conn) answerDump(id uint64) {
-	text := c.state()
+func (c *Conn) replyDump(id uint64) {
+	text := c.describeWaits()
 	c.mu.Lock()
 	describe := c.onDump
 	c.mu.Unlock()
@@ -85,16 +83,16 @@ func (c *Conn) answerDump(id uint64) {
 		select {
 		case s := <-said:
 			text += "\n" + s
-		case <-time.After(dumpPatience):
-			text += fmt.Sprintf("\nthe program did not describe itself within %v; its goroutines:\n%s", dumpPatience, stacks())
+		case <-time.After(onDumpTimeout):
+			text += fmt.Sprintf("\nOnDump did not return within %v; goroutines:\n%s", onDumpTimeout, stacks())
 		}
 	}
-	text = cut(strings.TrimSpace(text), control.MaxDump)
-	_ = c.out.PutUnbounded(control.Frame{Kind: control.DumpReply, Num: id, Body: []byte(text)})
+	text = truncate(strings.TrimSpace(text), control.MaxDump)
+	_ = c.sendQueue.PutUnbounded(control.Frame{Kind: control.DumpReply, Num: id, Body: []byte(text)})
 }
 
-// state says what callers wait for here, the longest first.
-func (c *Conn) state() string {
+// describeWaits lists the blocked calls, the longest first, and the running command.
+func (c *Conn) describeWaits() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	waits := make([]*wait, 0, len(c.waits))
@@ -106,8 +104,8 @@ func (c *Conn) state() string {
 	for _, w := range waits {
 		fmt.Fprintf(&b, "waits for %s, for %v\n", w.what, time.Since(w.since).Round(time.Millisecond))
 	}
-	if c.order != nil {
-		fmt.Fprintf(&b, "carries out the order %q\n", *c.order)
+	if c.running != nil {
+		fmt.Fprintf(&b, "runs the command %q\n", *c.running)
 	}
 	return strings.TrimSpace(b.String())
 }

@@ -1,27 +1,25 @@
-// Package control is the language that a launcher and the processes it started
-// speak on the socket between them: frames, their limits, and a queue of frames
-// on their way out. It starts nothing and knows no policy: what a frame means is
-// for package launch (the parent) and package rank (the child) to say.
+// Package control is the protocol on the socket between a launcher and a rank: frames,
+// size limits, the handshake and a send queue. Packages launch and rank implement the
+// two sides.
 //
 // A frame is a length, a kind, a number and a body:
 //
-//	bytes   0..3  length of what follows, big endian
+//	bytes   0..3  length of the rest, big endian
 //	byte    4     kind
 //	bytes   5..12 number: a rank, a sequence number, a version; big endian
 //	bytes  13..   body
 //
-// Every kind goes one way only but Data, and has a limit of its own. Whoever
-// reads a frame that is too long, or of a kind that may not come this way, has
-// met a peer that is confused or hostile, and ends the conversation.
+// Every kind except Data is sent in one direction only, and has a maximum size. The
+// receiver of an oversized or unexpected frame closes the connection.
 package control
 
-// The environment in which a launcher starts a rank.
+// Environment variables of a rank.
 const (
 	EnvControl = "FABRICTEST_CONTROL" // number of the inherited descriptor
 	EnvRank    = "FABRICTEST_RANK"
 	EnvSize    = "FABRICTEST_SIZE"
 	EnvHost    = "FABRICTEST_HOST"
-	// EnvGroup marks every process of one group, and what they start in turn, so
-	// that those which leave their process group are found too.
+	// EnvGroup is a unique ID that the processes of a group and their children
+	// inherit. The launcher uses it to find processes that left their process group.
 	EnvGroup = "FABRICTEST_GROUP"
 )

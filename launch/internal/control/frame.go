@@ -11,36 +11,33 @@ import (
 // HeaderLen is the length of a frame without its body.
 const HeaderLen = 13
 
-// afterLength is how much of the header the length field counts.
-const afterLength = HeaderLen - 4
+// lengthBase is the value of the length field for an empty body.
+const lengthBase = HeaderLen - 4
 
-// ErrProtocol is what errors.Is finds when the peer breaks the rules of the
-// channel.
+// ErrProtocol means that the peer violated the protocol.
 var ErrProtocol = errors.New("control channel")
 
-// Frame is one message on the channel.
+// Frame is a frame of the control channel.
 type Frame struct {
 	Kind Kind
 	Num  uint64
 	Body []byte
 }
 
-// Append appends f as it is sent and returns the extended slice.
+// Append appends the encoded frame to b.
 func (f Frame) Append(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(afterLength+len(f.Body)))
+	b = binary.BigEndian.AppendUint32(b, uint32(lengthBase+len(f.Body)))
 	b = append(b, byte(f.Kind))
 	b = binary.BigEndian.AppendUint64(b, f.Num)
 	return append(b, f.Body...)
 }
 
-// Limits says how long the bodies may be that come from a peer. A kind that is
-// absent may not come at all.
+// Limits are the maximum body sizes of allowed kinds. Other kinds are not allowed.
 type Limits map[Kind]int
 
-// Read reads one frame. It returns io.EOF if the peer has closed the channel
-// between two frames, io.ErrUnexpectedEOF within one, and ErrProtocol for what
-// limits forbids. The body belongs to the caller, and memory is taken for it only
-// as its bytes arrive: a length alone costs nothing.
+// Read reads one frame. It returns io.EOF if the peer closed the channel between two
+// frames, io.ErrUnexpectedEOF within a frame, and ErrProtocol for a frame that limits
+// does not allow. It allocates memory only for bytes that have arrived.
 func Read(r io.Reader, limits Limits) (Frame, error) {
 	var h [HeaderLen]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {
@@ -52,10 +49,10 @@ func Read(r io.Reader, limits Limits) (Frame, error) {
 		return Frame{}, fmt.Errorf("%w: unexpected message of %v (the first bytes are %x)", ErrProtocol, f.Kind, h[:8])
 	}
 	length := binary.BigEndian.Uint32(h[:])
-	if length < afterLength {
+	if length < lengthBase {
 		return Frame{}, fmt.Errorf("%w: %v of %d bytes, shorter than a header", ErrProtocol, f.Kind, length)
 	}
-	n := int64(length) - afterLength
+	n := int64(length) - lengthBase
 	if n > int64(limit) {
 		return Frame{}, fmt.Errorf("%w: %v of %d bytes, the limit is %d", ErrProtocol, f.Kind, n, limit)
 	}

@@ -12,34 +12,34 @@ import (
 var (
 	golden      = []byte{0, 0, 0, 12, byte(Data), 0, 0, 0, 0, 0, 0, 1, 2, 'a', 'b', 'c'}
 	goldenFrame = Frame{Kind: Data, Num: 258, Body: []byte("abc")}
-	generous    = Limits{Data: 1 << 20, Ping: 0}
+	wideLimits  = Limits{Data: 1 << 20, Ping: 0}
 )
 
-func TestFrameIsReadAndWritten(t *testing.T) {
+func TestFrameRoundTrip(t *testing.T) {
 	if got := goldenFrame.Append(nil); !bytes.Equal(got, golden) {
 		t.Errorf("Append = %x, want %x", got, golden)
 	}
 	r := bytes.NewReader(append(bytes.Clone(golden), golden...))
 	for range 2 {
-		f, err := Read(r, generous)
+		f, err := Read(r, wideLimits)
 		if err != nil || f.Kind != Data || f.Num != 258 || string(f.Body) != "abc" {
 			t.Fatalf("Read = %+v, %v", f, err)
 		}
 	}
-	if _, err := Read(r, generous); !errors.Is(err, io.EOF) {
+	if _, err := Read(r, wideLimits); !errors.Is(err, io.EOF) {
 		t.Errorf("Read at the end = %v, want EOF", err)
 	}
 }
 
 func TestReadRejectsEveryPrefix(t *testing.T) {
 	for n := 1; n < len(golden); n++ {
-		if _, err := Read(bytes.NewReader(golden[:n]), generous); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, err := Read(bytes.NewReader(golden[:n]), wideLimits); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("Read of %d bytes = %v, want ErrUnexpectedEOF", n, err)
 		}
 	}
 }
 
-func TestReadHoldsPeersToTheirLimits(t *testing.T) {
+func TestReadRejectsFramesBeyondLimits(t *testing.T) {
 	tests := []struct {
 		name string
 		b    []byte
@@ -52,19 +52,18 @@ func TestReadHoldsPeersToTheirLimits(t *testing.T) {
 		{"header", append([]byte{0, 0, 0, 8}, golden[4:]...), "shorter than a header"},
 	}
 	for _, tt := range tests {
-		_, err := Read(bytes.NewReader(tt.b), generous)
+		_, err := Read(bytes.NewReader(tt.b), wideLimits)
 		if !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.says)
 		}
 	}
 }
 
-// TestLengthAloneCostsNoMemory: a peer that announces much and sends little gets
-// no more than it sent.
-func TestLengthAloneCostsNoMemory(t *testing.T) {
-	announced := Frame{Kind: Data, Body: make([]byte, 64<<20)}.Append(nil)[:HeaderLen+10]
+// A peer that announces a long body but sends little must not cause a large allocation.
+func TestReadAllocatesOnlyForReceivedBytes(t *testing.T) {
+	truncated := Frame{Kind: Data, Body: make([]byte, 64<<20)}.Append(nil)[:HeaderLen+10]
 	before := allocated(t)
-	if _, err := Read(bytes.NewReader(announced), Limits{Data: math.MaxInt32}); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := Read(bytes.NewReader(truncated), Limits{Data: math.MaxInt32}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatal(err)
 	}
 	if n := allocated(t) - before; n > 1<<20 {
@@ -72,18 +71,18 @@ func TestLengthAloneCostsNoMemory(t *testing.T) {
 	}
 }
 
-func TestKindsGoOneWayAndHaveNames(t *testing.T) {
+func TestEveryKindHasOneDirectionAndLimit(t *testing.T) {
 	up, down := RankLimits(WelcomeBody{MaxMessage: 1, MaxReport: 2}), LauncherLimits(WelcomeBody{MaxMessage: 1})
 	for k := range kindNames {
 		_, isUp := up[k]
 		_, isDown := down[k]
-		start := k == Hello || k == Welcome || k == Job // have their own moment
-		if both := isUp && isDown; both != (k == Data) || !isUp && !isDown && !start {
+		handshake := k == Hello || k == Welcome || k == Job
+		if both := isUp && isDown; both != (k == Data) || !isUp && !isDown && !handshake {
 			t.Errorf("%v: up %v, down %v", k, isUp, isDown)
 		}
 	}
 	if up[Report] != 2 || up[Data] != 1 {
-		t.Error("the caller's limits are not used")
+		t.Error("the limits of the welcome are not used")
 	}
 }
 
@@ -94,7 +93,7 @@ func FuzzRead(f *testing.F) {
 		r := bytes.NewReader(b)
 		var again []byte
 		for {
-			frame, err := Read(r, generous)
+			frame, err := Read(r, wideLimits)
 			if err != nil {
 				break
 			}

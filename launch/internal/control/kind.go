@@ -2,40 +2,40 @@ package control
 
 import "fmt"
 
-// Kind says what a frame is about.
+// Kind is the type of a frame.
 type Kind uint8
 
-// What a rank sends.
+// Frames from a rank.
 const (
-	Hello        Kind = 1 + iota // the first frame; Num is the version, the body a Greeting
+	Hello        Kind = 1 + iota // the first frame; Num is the version, the body a HelloBody
 	Pong                         // Num is that of the Ping
-	Barrier                      // the rank has come to barrier Num, 1 for the first
-	Mark                         // an event for the record
-	Sample                       // figures for the record, as JSON
-	Report                       // the result, once
-	DumpReply                    // what the rank is at; Num is that of the Dump
-	CommandReply                 // Num is that of the Order; the body an error, empty if done
-	Bye                          // the last frame; the body says why it ends early, empty if done
+	Barrier                      // the rank entered barrier Num, 1 for the first
+	Mark                         // text of a launch.Marked event
+	Sample                       // JSON of a launch.Sampled event
+	Report                       // the result; at most one
+	DumpReply                    // state of the rank; Num is that of the Dump
+	CommandReply                 // Num is that of the Command; the body an error, empty on success
+	Bye                          // the last frame; the body an error, empty on success
 )
 
-// What the launcher sends.
+// Frames from the launcher.
 const (
-	Welcome     Kind = 65 + iota // the body is Terms
-	Job                          // follows Welcome; opaque
-	Ping                         // asks for a Pong with the same Num
-	BarrierDone                  // barrier Num is complete
-	RankEnded                    // rank Num has ended; no more messages come from it
-	Dump                         // asks for a DumpReply with the same Num
-	Command                      // tells the rank to do something
-	ByeAck                       // Bye has been heard
-	Reject                       // the rank cannot take part; the body says why
+	Welcome     Kind = 65 + iota // the body is a WelcomeBody
+	Job                          // follows Welcome; the body is Spec.Job
+	Ping                         // requests a Pong with the same Num
+	BarrierDone                  // all ranks entered barrier Num
+	RankEnded                    // rank Num has ended; no more messages of it will follow
+	Dump                         // requests a DumpReply with the same Num
+	Command                      // requests a CommandReply with the same Num
+	ByeAck                       // acknowledges Bye
+	Reject                       // the rank cannot join; the body is the reason
 )
 
-// Data is a message between ranks. Num is the rank it goes to on the way to the
-// launcher, and the one it comes from on the way to the rank.
+// Data is a message between ranks. Num is the destination in frames to the launcher and
+// the source in frames from the launcher.
 const Data Kind = 33
 
-// Limits of bodies that nobody needs to choose.
+// Maximum sizes of bodies that are not configurable.
 const (
 	MaxHello   = 4 << 10
 	MaxMark    = 4 << 10
@@ -46,7 +46,7 @@ const (
 	MaxJob     = 64 << 20
 )
 
-// FromRank is what may come from a rank that has been told these terms.
+// RankLimits returns the limits of frames from a rank that received welcome t.
 func RankLimits(t WelcomeBody) Limits {
 	return Limits{
 		Pong: 0, Barrier: 0, Data: t.MaxMessage, Mark: MaxMark, Sample: MaxSample, Report: t.MaxReport,
@@ -54,7 +54,7 @@ func RankLimits(t WelcomeBody) Limits {
 	}
 }
 
-// FromLauncher is what may come to a rank that has been told these terms.
+// LauncherLimits returns the limits of frames to a rank that received welcome t.
 func LauncherLimits(t WelcomeBody) Limits {
 	return Limits{
 		Data: t.MaxMessage, Ping: 0, BarrierDone: 0, RankEnded: 0, Dump: 0, Command: MaxCommand, ByeAck: 0, Reject: MaxReason,
@@ -63,11 +63,11 @@ func LauncherLimits(t WelcomeBody) Limits {
 
 var kindNames = map[Kind]string{
 	Hello: "hello", Pong: "pong", Barrier: "barrier", Mark: "mark", Sample: "sample", Report: "report",
-	DumpReply: "dump reply", CommandReply: "order reply", Bye: "bye", Data: "data", Welcome: "welcome", Job: "job",
-	Ping: "ping", BarrierDone: "release", RankEnded: "gone", Dump: "dump", Command: "order", ByeAck: "farewell", Reject: "refuse",
+	DumpReply: "dump reply", CommandReply: "command reply", Bye: "bye", Data: "data", Welcome: "welcome", Job: "job",
+	Ping: "ping", BarrierDone: "barrier done", RankEnded: "rank ended", Dump: "dump", Command: "command", ByeAck: "bye ack", Reject: "reject",
 }
 
-// String names the kind, or shows its number.
+// String returns the name of the kind.
 func (k Kind) String() string {
 	if s, ok := kindNames[k]; ok {
 		return s

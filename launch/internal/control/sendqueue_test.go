@@ -21,7 +21,7 @@ func allocated(t *testing.T) uint64 {
 	return m.TotalAlloc
 }
 
-// pipe is a writer whose peer reads when it is told to.
+// pipe is a writer whose peer reads only as many bytes as read allows.
 type pipe struct {
 	mu       sync.Mutex
 	got      bytes.Buffer
@@ -65,7 +65,7 @@ func (p *pipe) read(n int) {
 
 func never() bool { return false }
 
-func TestOutboxMakesSendersWaitAndKeepsOrder(t *testing.T) {
+func TestSendQueueBlocksWhenFullAndKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, p := NewSendQueue(100), &pipe{}
 		ended := make(chan error, 1)
@@ -81,13 +81,13 @@ func TestOutboxMakesSendersWaitAndKeepsOrder(t *testing.T) {
 			o.Close()
 		}()
 		time.Sleep(time.Second)
-		// One batch is being written, another fills the queue: 2 frames of 50 each,
-		// or 1 in a batch that was taken at once.
+		// One batch of 1 or 2 frames of 50 bytes is being written, another fills the
+		// queue.
 		if n := sent.Load(); n < 2 || n > 4 {
-			t.Errorf("%d frames were taken while nobody reads", n)
+			t.Errorf("%d frames were queued while the peer does not read", n)
 		}
 		if err := o.PutUnbounded(Frame{Kind: Ping, Num: 99}); err != nil {
-			t.Errorf("Force: %v", err)
+			t.Errorf("PutUnbounded: %v", err)
 		}
 		p.read(1 << 20)
 		if err := <-ended; err != nil || sent.Load() != 20 {
@@ -95,7 +95,7 @@ func TestOutboxMakesSendersWaitAndKeepsOrder(t *testing.T) {
 		}
 		next := uint64(0)
 		for {
-			f, err := Read(&p.got, generous)
+			f, err := Read(&p.got, wideLimits)
 			if err != nil {
 				break
 			}
@@ -109,12 +109,12 @@ func TestOutboxMakesSendersWaitAndKeepsOrder(t *testing.T) {
 			t.Errorf("%d frames arrived", next)
 		}
 		if err := o.Put(Frame{Kind: Ping}); !errors.Is(err, ErrClosed) {
-			t.Errorf("Put after the end = %v", err)
+			t.Errorf("Put after Close = %v", err)
 		}
 	})
 }
 
-func TestOutboxGivesUpOnAPeerThatDoesNotRead(t *testing.T) {
+func TestSendQueueFailsIfPeerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, p := NewSendQueue(100), &pipe{}
 		asked := 0
@@ -123,72 +123,70 @@ func TestOutboxGivesUpOnAPeerThatDoesNotRead(t *testing.T) {
 		go func() {
 			ended <- o.Run(p, time.Second, func() bool { asked++; return asked < 3 })
 		}()
-		big := Frame{Kind: Data, Body: make([]byte, 1000)} // larger than the queue, passes alone
+		big := Frame{Kind: Data, Body: make([]byte, 1000)} // larger than the queue, so queued only when it is empty
 		if err := o.Put(big); err != nil {
 			t.Fatal(err)
 		}
 		waiter := make(chan error, 1)
 		go func() {
 			_ = o.Put(big)
-			waiter <- o.Put(big) // waits until Run gives up
+			waiter <- o.Put(big) // blocks until Run fails
 		}()
 		time.Sleep(500 * time.Millisecond)
-		p.read(1) // the smallest progress begins patience anew
+		p.read(1) // any progress restarts the timeout
 		if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) || asked != 3 {
 			t.Fatalf("Run = %v, asked %d times", err, asked)
 		}
 		if d := time.Since(began).Round(100 * time.Millisecond); d != 4*time.Second {
-			t.Errorf("gave up after %v, want 1 s with progress and 3 s without", d)
+			t.Errorf("failed after %v, want 1 s with progress and 3 s without", d)
 		}
 		if err := <-waiter; !errors.Is(err, ErrClosed) {
-			t.Errorf("who waited got %v", err)
+			t.Errorf("blocked Put = %v, want ErrClosed", err)
 		}
 	})
 }
 
-func TestHelloAndAnswer(t *testing.T) {
-	terms := WelcomeBody{Rank: 1, Size: 3, Host: "host1", MaxMessage: 10, MaxReport: 20}
-	frames, err := WelcomeFrames(terms, []byte("job"))
+func TestHandshake(t *testing.T) {
+	welcome := WelcomeBody{Rank: 1, Size: 3, Host: "host1", MaxMessage: 10, MaxReport: 20}
+	frames, err := WelcomeFrames(welcome, []byte("job"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back bytes.Buffer
+	var toRank, fromRank bytes.Buffer
 	for _, f := range frames {
-		back.Write(f.Append(nil))
+		toRank.Write(f.Append(nil))
 	}
-	var said bytes.Buffer
-	got, job, err := Handshake(both{&back, &said}, HelloBody{PID: 7, Go: "go1"})
-	if err != nil || got != terms || string(job) != "job" {
-		t.Errorf("SayHello = %+v, %q, %v", got, job, err)
+	got, job, err := Handshake(readWriter{&toRank, &fromRank}, HelloBody{PID: 7, Go: "go1"})
+	if err != nil || got != welcome || string(job) != "job" {
+		t.Errorf("Handshake = %+v, %q, %v", got, job, err)
 	}
-	if g, err := ReadHello(&said); err != nil || g.PID != 7 || g.Go != "go1" {
-		t.Errorf("HearHello = %+v, %v", g, err)
+	if h, err := ReadHello(&fromRank); err != nil || h.PID != 7 || h.Go != "go1" {
+		t.Errorf("ReadHello = %+v, %v", h, err)
 	}
 	if _, err := WelcomeFrames(WelcomeBody{Host: strings.Repeat("h", MaxHello)}, nil); err == nil {
-		t.Error("a host's name without end is let through")
+		t.Error("an oversized host name is accepted")
 	}
 }
 
-// both reads from one and writes to another.
-type both struct {
+type readWriter struct {
 	io.Reader
 	io.Writer
 }
 
-func TestWelcomeIsChecked(t *testing.T) {
+func TestHandshakeRejectsInvalidWelcome(t *testing.T) {
 	welcome := func(body string) []byte { return Frame{Kind: Welcome, Body: []byte(body)}.Append(nil) }
 	for name, b := range map[string][]byte{
-		"refused":   Frame{Kind: Reject, Body: []byte("go away")}.Append(nil),
-		"not json":  welcome("?"),
-		"two":       welcome(`{"size":1}{"size":2}`),
-		"unknown":   welcome(`{"size":1,"colour":"red"}`),
-		"no ranks":  welcome(`{"size":0}`),
-		"beyond":    welcome(`{"rank":2,"size":2}`),
-		"negative":  welcome(`{"size":1,"max_report":-1}`),
-		"no job":    welcome(`{"size":1}`),
-		"otherwise": Frame{Kind: Ping}.Append(nil),
+		"rejected":       Frame{Kind: Reject, Body: []byte("go away")}.Append(nil),
+		"not json":       welcome("?"),
+		"two":            welcome(`{"size":1}{"size":2}`),
+		"unknown":        welcome(`{"size":1,"colour":"red"}`),
+		"no ranks":       welcome(`{"size":0}`),
+		"rank too large": welcome(`{"rank":2,"size":2}`),
+		"negative":       welcome(`{"size":1,"max_report":-1}`),
+		"no job":         welcome(`{"size":1}`),
+		"another frame":  Frame{Kind: Ping}.Append(nil),
 	} {
-		if _, _, err := Handshake(both{bytes.NewReader(b), io.Discard}, HelloBody{}); err == nil {
+		if _, _, err := Handshake(readWriter{bytes.NewReader(b), io.Discard}, HelloBody{}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

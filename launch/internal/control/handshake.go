@@ -7,17 +7,17 @@ import (
 	"io"
 )
 
-// Version is that of the language. Both sides come from one build as a rule, so
-// there is one version and no negotiation: a stranger is refused with a reason.
+// Version is the protocol version. There is no negotiation: the launcher rejects other
+// versions, because both sides usually come from one build.
 const Version = 1
 
-// Greeting is how a rank introduces itself.
+// HelloBody is the body of a Hello frame.
 type HelloBody struct {
 	PID int    `json:"pid"`
-	Go  string `json:"go,omitempty"` // the runtime's version, where there is one
+	Go  string `json:"go,omitempty"` // runtime.Version; empty if not a Go program
 }
 
-// Terms are what a launcher tells a rank that it takes in.
+// WelcomeBody is the body of a Welcome frame.
 type WelcomeBody struct {
 	Rank       int    `json:"rank"`
 	Size       int    `json:"size"`
@@ -26,11 +26,11 @@ type WelcomeBody struct {
 	MaxReport  int    `json:"max_report"`
 }
 
-// SayHello is the rank's half of the start: it writes a greeting and reads the
-// terms and the job.
-func Handshake(rw io.ReadWriter, g HelloBody) (WelcomeBody, []byte, error) {
+// Handshake is the rank's side of the handshake: it sends a hello and reads the welcome
+// and the job.
+func Handshake(rw io.ReadWriter, h HelloBody) (WelcomeBody, []byte, error) {
 	var t WelcomeBody
-	body, err := json.Marshal(g)
+	body, err := json.Marshal(h)
 	if err != nil {
 		return t, nil, err
 	}
@@ -42,13 +42,13 @@ func Handshake(rw io.ReadWriter, g HelloBody) (WelcomeBody, []byte, error) {
 		return t, nil, err
 	}
 	if f.Kind == Reject {
-		return t, nil, fmt.Errorf("refused by the launcher: %s", f.Body)
+		return t, nil, fmt.Errorf("rejected by the launcher: %s", f.Body)
 	}
-	if err := strictJSON(f.Body, &t); err != nil {
+	if err := unmarshalStrict(f.Body, &t); err != nil {
 		return t, nil, fmt.Errorf("%w: welcome: %w", ErrProtocol, err)
 	}
 	if t.Size < 1 || t.Rank < 0 || t.Rank >= t.Size || t.MaxMessage < 0 || t.MaxReport < 0 {
-		return t, nil, fmt.Errorf("%w: welcome as rank %d of %d, which cannot be", ErrProtocol, t.Rank, t.Size)
+		return t, nil, fmt.Errorf("%w: invalid welcome as rank %d of %d", ErrProtocol, t.Rank, t.Size)
 	}
 	f, err = Read(rw, Limits{Job: MaxJob})
 	if err != nil {
@@ -57,8 +57,8 @@ func Handshake(rw io.ReadWriter, g HelloBody) (WelcomeBody, []byte, error) {
 	return t, f.Body, nil
 }
 
-// HearHello reads a rank's greeting. It returns io.EOF if the peer closes the
-// channel without a word.
+// ReadHello reads the hello of a rank. It returns io.EOF if the rank closes the channel
+// first.
 func ReadHello(r io.Reader) (HelloBody, error) {
 	var g HelloBody
 	f, err := Read(r, Limits{Hello: MaxHello})
@@ -66,16 +66,16 @@ func ReadHello(r io.Reader) (HelloBody, error) {
 		return g, err
 	}
 	if f.Num != Version {
-		return g, fmt.Errorf("%w: the rank speaks version %d, the launcher %d: build both from one source",
+		return g, fmt.Errorf("%w: the rank has protocol version %d, the launcher %d: build both from one source",
 			ErrProtocol, f.Num, Version)
 	}
-	if err := strictJSON(f.Body, &g); err != nil {
+	if err := unmarshalStrict(f.Body, &g); err != nil {
 		return g, fmt.Errorf("%w: hello: %w", ErrProtocol, err)
 	}
 	return g, nil
 }
 
-// Answer is the launcher's half: what to send a rank that said hello.
+// WelcomeFrames returns the launcher's reply to a hello.
 func WelcomeFrames(t WelcomeBody, job []byte) ([]Frame, error) {
 	body, err := json.Marshal(t)
 	if err != nil {
@@ -87,7 +87,7 @@ func WelcomeFrames(t WelcomeBody, job []byte) ([]Frame, error) {
 	return []Frame{{Kind: Welcome, Body: body}, {Kind: Job, Body: job}}, nil
 }
 
-func strictJSON(b []byte, into any) error {
+func unmarshalStrict(b []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {

@@ -4,7 +4,7 @@ package launch
 
 import "fmt"
 
-// kernelView has nothing to look at here.
-func kernelView(pid int) string {
+// procState has no source here.
+func procState(pid int) string {
 	return fmt.Sprintf("process %d runs; this system shows no more of it", pid)
 }

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// maxThreads is how many threads of a process a dump shows.
+// maxThreads limits the threads in the result of procState.
 const maxThreads = 32
 
-// kernelView says what the kernel shows of a process: its state, and where each
-// of its threads waits. What this user may not see is left out.
-func kernelView(pid int) string {
+// procState describes a process from /proc: its state, and the kernel function and
+// system call in which each thread waits. It omits files that it may not read.
+func procState(pid int) string {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	var b strings.Builder
 	status := procFile(dir, "status")
 	if status == "" {
-		return fmt.Sprintf("process %d is not there any more", pid)
+		return fmt.Sprintf("process %d does not exist any more", pid)
 	}
 	fmt.Fprintf(&b, "the kernel's view of process %d:", pid)
 	for line := range strings.Lines(status) {
@@ -33,14 +33,14 @@ func kernelView(pid int) string {
 			fmt.Fprintf(&b, "\n  and %d threads more", len(threads)-i)
 			break
 		}
-		fmt.Fprintf(&b, "\n  thread %s: %s", filepath.Base(t), threadView(t))
+		fmt.Fprintf(&b, "\n  thread %s: %s", filepath.Base(t), threadState(t))
 	}
 	return b.String()
 }
 
-func threadView(dir string) string {
+func threadState(dir string) string {
 	var parts []string
-	// The state is the first field after the name, which may hold anything.
+	// The state follows the name in parentheses, which may contain any character.
 	if stat := procFile(dir, "stat"); stat != "" {
 		if _, rest, ok := strings.Cut(stat[max(0, strings.LastIndexByte(stat, ')')):], ") "); ok {
 			parts = append(parts, "state "+rest[:min(1, len(rest))])
@@ -52,7 +52,7 @@ func threadView(dir string) string {
 	if s, _, _ := strings.Cut(procFile(dir, "syscall"), " "); s != "" && s != "running" {
 		parts = append(parts, "syscall "+s)
 	}
-	// Where a system call sleeps in vain the stack is worth its length.
+	// The kernel stack is only shown for uninterruptible sleep.
 	if s := procFile(dir, "stack"); s != "" && slices.Contains(parts, "state D") {
 		parts = append(parts, "stack\n    "+strings.ReplaceAll(s, "\n", "\n    "))
 	}
