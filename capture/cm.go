@@ -11,8 +11,8 @@ type CM struct {
 	Header mad.Header
 	// Fields are those of its body.
 	Fields []Field
-	// Refusal says why, if it refuses something.
-	Refusal string
+	// RejectReason says why, if it refuses something.
+	RejectReason string
 
 	note string
 }
@@ -71,8 +71,8 @@ func (c *CM) body(b []byte) (err error) {
 			c.ids(m.LocalCommID, m.RemoteCommID)
 			c.add("about", m.About.String(), "")
 			c.add("reason", uint16(m.Reason), fmt.Sprintf("%d (%v)", uint16(m.Reason), m.Reason))
-			c.Refusal = fmt.Sprintf("%v rejected: %v", m.About, m.Reason)
-			c.note += " " + c.Refusal
+			c.RejectReason = fmt.Sprintf("%v rejected: %v", m.About, m.Reason)
+			c.note += " " + c.RejectReason
 		}
 	case mad.AttrMRA:
 		var m mad.MRA
@@ -157,8 +157,8 @@ func (c *CM) sidr(b []byte) error {
 	c.add("Q_Key", m.QKey, hexText(m.QKey))
 	c.note = fmt.Sprintf("id %#x QP %#x Q_Key %#x", m.RequestID, m.QPN, m.QKey)
 	if m.Status != mad.SIDRValid {
-		c.Refusal = "SIDR refused: " + m.Status.String()
-		c.note = fmt.Sprintf("id %#x %s", m.RequestID, c.Refusal)
+		c.RejectReason = "SIDR refused: " + m.Status.String()
+		c.note = fmt.Sprintf("id %#x %s", m.RequestID, c.RejectReason)
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (c *CM) alternate(b []byte) error {
 	c.ids(m.LocalCommID, m.RemoteCommID)
 	c.add("status", uint8(m.Status), fmt.Sprintf("%d (%v)", uint8(m.Status), m.Status))
 	if m.Status != mad.APLoaded {
-		c.Refusal = "alternate path refused: " + m.Status.String()
+		c.RejectReason = "alternate path refused: " + m.Status.String()
 	}
 	c.note += " " + m.Status.String()
 	return nil

@@ -103,8 +103,8 @@ func wellKnownUDP(u UDP) string {
 // flagNames are in the order of the bits.
 var flagNames = [...]string{"FIN", "SYN", "RST", "PSH", "ACK", "URG"}
 
-// FlagWords prints the flags of TCP, as in "SYN ACK".
-func (t *TCP) FlagWords() string {
+// FlagNames prints the flags of TCP, as in "SYN ACK".
+func (t *TCP) FlagNames() string {
 	var set []string
 	for i, name := range flagNames {
 		if t.Flags&(1<<i) != 0 {

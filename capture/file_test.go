@@ -89,8 +89,8 @@ func TestPcapngHasInterfacesCommentsDirectionsAndNames(t *testing.T) {
 		if n == 2 && (len(p.Comments) != 2 || p.Comments[1] != "and again" || !p.Has(MarkComment)) {
 			t.Errorf("packet %d: comments %q, marks %v", n, p.Comments, p.Marks)
 		}
-		if want := time.Duration(n-1) * time.Millisecond; p.Since != want || !p.Time.Equal(time.Unix(1000, int64(want))) {
-			t.Errorf("packet %d: %v after the first, at %v", n, p.Since, p.Time)
+		if want := time.Duration(n-1) * time.Millisecond; p.SinceFirst != want || !p.Time.Equal(time.Unix(1000, int64(want))) {
+			t.Errorf("packet %d: %v after the first, at %v", n, p.SinceFirst, p.Time)
 		}
 	})
 	if err != nil || n != 3 {
@@ -155,7 +155,7 @@ func TestPcapngOfOtherMachines(t *testing.T) {
 	n := 0
 	err := each(t, bytes.NewReader(bigEndian()), func(s *Stream, p *Packet) {
 		n++
-		if p.Protocol != "RoCEv2" || len(p.PDUs) != 1 || p.PDUs[0].RoCE.ICRC != VerdictGood {
+		if p.Protocol != "RoCEv2" || len(p.PDUs) != 1 || p.PDUs[0].RoCE.ICRC != ChecksumGood {
 			t.Errorf("packet %d: %s %s", n, p.Protocol, p.Note)
 		}
 		if want := time.Unix(5, 5e8); n == 1 && !p.Time.Equal(want) || n == 2 && !p.Time.IsZero() {
@@ -196,12 +196,12 @@ func TestCutFilesGiveWhatCameBefore(t *testing.T) {
 		for n := range whole {
 			seen := 0
 			err := each(t, bytes.NewReader(whole[:n]), func(*Stream, *Packet) { seen++ })
-			var damage *DamageError
+			var damage *CorruptError
 			switch {
 			case err == nil:
 				clean++
 			case errors.As(err, &damage):
-				if !errors.Is(err, ErrCut) || damage.Packet != seen || damage.Offset > int64(n) {
+				if !errors.Is(err, ErrTruncated) || damage.Packet != seen || damage.Offset > int64(n) {
 					t.Errorf("%s cut at %d: %v after %d packets", name, n, err, seen)
 				}
 			case seen > 0:
@@ -234,7 +234,7 @@ func TestDamageIsNamedWithItsPlace(t *testing.T) {
 	} {
 		n := 0
 		err := each(t, bytes.NewReader(tc.file), func(*Stream, *Packet) { n++ })
-		var damage *DamageError
+		var damage *CorruptError
 		if !errors.As(err, &damage) || damage.Offset != tc.offset || damage.Packet != n || n == 0 {
 			t.Errorf("%s: %v after %d packets, want damage at %d", name, err, n, tc.offset)
 		}

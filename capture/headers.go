@@ -35,7 +35,7 @@ func (p *Packet) Headers() (all []Header) {
 		h.add("destination port", p.TCP.DstPort, "")
 		h.add("sequence", p.TCP.Seq, "")
 		h.add("acknowledgement", p.TCP.Ack, "")
-		h.add("flags", p.TCP.Flags, p.TCP.FlagWords())
+		h.add("flags", p.TCP.Flags, p.TCP.FlagNames())
 		h.add("window", p.TCP.Window, "")
 		h.add("length", p.TCP.Length, "")
 		all = append(all, h)

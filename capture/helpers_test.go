@@ -48,7 +48,7 @@ func each(t testing.TB, r io.Reader, do func(*Stream, *Packet)) error {
 	}
 	for {
 		p, err := s.Next()
-		if errors.Is(err, io.EOF) && !errors.Is(err, ErrCut) {
+		if errors.Is(err, io.EOF) && !errors.Is(err, ErrTruncated) {
 			return nil
 		}
 		if err != nil {

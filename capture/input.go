@@ -16,22 +16,22 @@ const (
 	maxComments   = 64 // of one packet
 )
 
-// DamageError says where a file cannot be read further.
-type DamageError struct {
+// CorruptError says where a file cannot be read further.
+type CorruptError struct {
 	Offset int64 // of the record, from the start of the file (once unpacked)
 	Packet int   // how many packets came before
 	Err    error
 }
 
-func (e *DamageError) Error() string {
+func (e *CorruptError) Error() string {
 	return fmt.Sprintf("damaged at byte %d, after %d packets: %v", e.Offset, e.Packet, e.Err)
 }
 
-func (e *DamageError) Unwrap() error { return e.Err }
+func (e *CorruptError) Unwrap() error { return e.Err }
 
-// ErrCut is the damage of a file that ends inside a record: it was cut off, or
+// ErrTruncated is the damage of a file that ends inside a record: it was cut off, or
 // whoever writes it is not done.
-var ErrCut = errors.New("the file ends in the middle of a record")
+var ErrTruncated = errors.New("the file ends in the middle of a record")
 
 // ErrFormat is what Open says of something that is no capture.
 var ErrFormat = errors.New("neither pcap nor pcapng")
@@ -74,14 +74,14 @@ func (in *input) skip(n int64) error {
 	got, err := io.CopyN(io.Discard, in.r, n)
 	in.offset += got
 	if errors.Is(err, io.EOF) {
-		return ErrCut
+		return ErrTruncated
 	}
 	return err
 }
 
 func cutIs(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return ErrCut
+		return ErrTruncated
 	}
 	return err
 }
@@ -89,7 +89,7 @@ func cutIs(err error) error {
 // within turns the end of the file, where a record has begun, into damage.
 func within(err error) error {
 	if errors.Is(err, io.EOF) {
-		return ErrCut
+		return ErrTruncated
 	}
 	return err
 }

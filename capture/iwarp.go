@@ -28,8 +28,8 @@ type mpaHalf struct {
 	d     *wire.Deframer
 }
 
-// Start is a start-up frame of MPA.
-type Start struct {
+// MPAStart is a start-up frame of MPA.
+type MPAStart struct {
 	wire.StartFrame
 }
 
@@ -37,8 +37,8 @@ type Start struct {
 type FPDU struct {
 	wire.FPDU
 	Segment wire.Segment
-	// Whole says that the headers of DDP and RDMAP are all there.
-	Whole bool
+	// HeadersComplete says that the headers of DDP and RDMAP are all there.
+	HeadersComplete bool
 	// Framing is that of its stream, as negotiated or, if Guessed, as it seems.
 	Framing wire.Framing
 	Guessed bool
@@ -123,7 +123,7 @@ func (s *Stream) startup(h *half, seq uint32, b []byte) (rest []byte) {
 	if before > 0 {
 		whole = append(m.start, b[:min(len(b), wire.StartFrameLen+wire.MaxPrivateData-before)]...)
 	}
-	start := new(Start)
+	start := new(MPAStart)
 	rest, err := start.Parse(whole)
 	switch {
 	case err == nil:
@@ -147,9 +147,9 @@ func (s *Stream) startup(h *half, seq uint32, b []byte) (rest []byte) {
 	m.frame, m.known, m.base, m.state, m.start = start.StartFrame, true, seq+uint32(used), mpaFull, nil
 	m.frame.PrivateData = nil // it belongs to the packet
 	p.Protocol = "MPA"
-	p.PDUs = append(p.PDUs, PDU{Start: start})
+	p.PDUs = append(p.PDUs, PDU{MPAStart: start})
 	if start.Reply && start.Reject {
-		p.mark(MarkRefused, "MPA reply rejects the connection")
+		p.mark(MarkRejected, "MPA reply rejects the connection")
 	}
 	return b[used:]
 }
@@ -172,10 +172,10 @@ func (s *Stream) resync(h, back *half, seq uint32, b []byte) {
 	case ok:
 		m.state, m.d = mpaFull, wire.NewDeframerAt(framing, at)
 		p.Protocol = "iWARP"
-		p.mark(MarkLost, fmt.Sprintf("FPDUs found again at TCP octet %d", seq))
+		p.mark(MarkMissingData, fmt.Sprintf("FPDUs found again at TCP octet %d", seq))
 	case m.known || back.mpa.known:
 		p.Protocol = "iWARP"
-		p.mark(MarkLost, "the beginning of an FPDU is not known: octets before it are not in the capture")
+		p.mark(MarkMissingData, "the beginning of an FPDU is not known: octets before it are not in the capture")
 	}
 }
 
@@ -227,7 +227,7 @@ func (s *Stream) fpdu(h, back *half, f *wire.FPDU) {
 	s.arena = append(s.arena, f.ULPDU...)
 	d.ULPDU = s.arena[at:len(s.arena):len(s.arena)]
 	err := d.Segment.Parse(d.ULPDU)
-	d.Whole = err == nil
+	d.HeadersComplete = err == nil
 	p.PDUs = append(p.PDUs, PDU{FPDU: d})
 	if err != nil && f.Check != wire.CheckMissing {
 		p.mark(MarkMalformed, err.Error())
@@ -238,10 +238,10 @@ func (s *Stream) fpdu(h, back *half, f *wire.FPDU) {
 	if f.MarkerFault {
 		p.mark(MarkMalformed, "a marker and a ULPDU_Length disagree")
 	}
-	if d.Whole && !d.Segment.Control.Consistent() {
+	if d.HeadersComplete && !d.Segment.Control.Consistent() {
 		p.mark(MarkMalformed, "opcode and T bit do not go together")
 	}
-	if d.Whole && d.Segment.Control.Opcode == wire.OpTerminate {
+	if d.HeadersComplete && d.Segment.Control.Opcode == wire.OpTerminate {
 		p.mark(MarkNak, d.Segment.Terminate.Error.String())
 	}
 }

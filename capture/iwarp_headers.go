@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-func (m *Start) headers() []Header {
+func (m *MPAStart) headers() []Header {
 	h := Header{Name: m.op()}
 	h.add("markers", m.Markers, "")
 	h.add("CRC", m.CRC, "")
@@ -44,7 +44,7 @@ func (f *FPDU) headers() []Header {
 	h.add("CRC", f.Check.String(), text)
 	h.add("framing guessed", f.Guessed, "")
 	all := []Header{h}
-	if !f.Whole {
+	if !f.HeadersComplete {
 		return all
 	}
 	s := &f.Segment

@@ -7,16 +7,16 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-func (m *Start) op() string {
+func (m *MPAStart) op() string {
 	if m.Reply {
 		return "MPA Reply"
 	}
 	return "MPA Request"
 }
 
-func (m *Start) payloadLen() int { return 0 }
+func (m *MPAStart) payloadLen() int { return 0 }
 
-func (m *Start) summary() string {
+func (m *MPAStart) summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "revision %d, CRC %s, markers %s", m.Revision, onOff(m.CRC), onOff(m.Markers))
 	if m.Reject {
@@ -63,7 +63,7 @@ func depth(n uint16) string {
 }
 
 func (f *FPDU) op() string {
-	if !f.Whole && len(f.ULPDU) < wire.ControlLen {
+	if !f.HeadersComplete && len(f.ULPDU) < wire.ControlLen {
 		return "FPDU"
 	}
 	return f.Segment.Control.Opcode.String()
@@ -71,7 +71,7 @@ func (f *FPDU) op() string {
 
 // payloadLen counts what was on the wire, recorded or not.
 func (f *FPDU) payloadLen() int {
-	if !f.Whole {
+	if !f.HeadersComplete {
 		return 0
 	}
 	return len(f.Segment.Payload) + f.Length - len(f.ULPDU)
@@ -79,7 +79,7 @@ func (f *FPDU) payloadLen() int {
 
 func (f *FPDU) summary() string {
 	var b strings.Builder
-	if f.Whole {
+	if f.HeadersComplete {
 		f.summarise(&b)
 	} else {
 		fmt.Fprintf(&b, "%d octets", f.Length)

@@ -49,13 +49,13 @@ func (s *Stream) stripLink() (rest []byte, ok bool) {
 			rest = p.Link.untag(rest)
 		}
 		return rest, ok
-	case LinkCooked:
+	case LinkSLL:
 		if rest, ok = cut(16); ok {
 			p.Link = Link{Type: binary.BigEndian.Uint16(b[14:])}
 			rest = p.Link.untag(rest)
 		}
 		return rest, ok
-	case LinkCookedTwo:
+	case LinkSLL2:
 		if rest, ok = cut(20); ok {
 			p.Link = Link{Type: binary.BigEndian.Uint16(b)}
 			rest = p.Link.untag(rest)

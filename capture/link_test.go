@@ -34,15 +34,15 @@ func TestLinkHeadersAreTakenOff(t *testing.T) {
 		{"raw", LinkRaw, "", 0},
 		{"raw on BSD", LinkRawBSD, "", 0},
 		{"raw IPv6", LinkIPv6, "", 0},
-		{"cooked", LinkCooked, "0000 0001 0006 525400770012 0000 86dd", 0},
-		{"cooked, version 2", LinkCookedTwo, "86dd 0000 00000001 0001 00 06 5254007700120000", 0},
+		{"cooked", LinkSLL, "0000 0001 0006 525400770012 0000 86dd", 0},
+		{"cooked, version 2", LinkSLL2, "86dd 0000 00000001 0001 00 06 5254007700120000", 0},
 		{"loopback", LinkNull, "1e000000", 0},
 	} {
 		data := append(unhex(t, tc.header), ip...)
 		n := 0
 		err := each(t, bytes.NewReader(pcapOf(t, layers.LinkType(tc.link), frame{data: data})), func(_ *Stream, p *Packet) {
 			n++
-			if len(p.PDUs) != 1 || p.PDUs[0].RoCE.ICRC != VerdictGood || len(p.Link.VLANs) != tc.vlans {
+			if len(p.PDUs) != 1 || p.PDUs[0].RoCE.ICRC != ChecksumGood || len(p.Link.VLANs) != tc.vlans {
 				t.Errorf("%s: %s %s, %+v", tc.name, p.Protocol, p.Note, p.Link)
 			}
 		})

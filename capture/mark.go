@@ -9,16 +9,16 @@ type MarkKind uint8
 const (
 	MarkRetransmission MarkKind = iota // sequence numbers that were seen before
 	MarkDuplicateAck
-	MarkGap        // sequence numbers are missing before this packet
-	MarkOutOfOrder // late: it fills such a gap
-	MarkChecksum   // ICRC, CRC or IP checksum is wrong
-	MarkNak        // negative acknowledgement, Terminate
-	MarkRNR        // receiver not ready
-	MarkRefused    // connection rejected or reset
-	MarkCongestion // ECN mark or congestion notification
-	MarkMalformed  // it cannot be what it claims to be
-	MarkLost       // the capture lacks what it takes to follow a stream
-	MarkComment    // the one who wrote the file has a word on it
+	MarkGap         // sequence numbers are missing before this packet
+	MarkOutOfOrder  // late: it fills such a gap
+	MarkChecksum    // ICRC, CRC or IP checksum is wrong
+	MarkNak         // negative acknowledgement, Terminate
+	MarkRNR         // receiver not ready
+	MarkRejected    // connection rejected or reset
+	MarkCongestion  // ECN mark or congestion notification
+	MarkMalformed   // it cannot be what it claims to be
+	MarkMissingData // the capture lacks what it takes to follow a stream
+	MarkComment     // the one who wrote the file has a word on it
 
 	// NumMarkKinds is how many there are.
 	NumMarkKinds

@@ -11,15 +11,15 @@ type LinkType uint16
 
 // The link types that are decoded.
 const (
-	LinkNull      LinkType = 0 // BSD loopback
-	LinkEthernet  LinkType = 1
-	LinkRawBSD    LinkType = 12  // as LinkRaw, on some systems
-	LinkRaw       LinkType = 101 // an IP header
-	LinkLoop      LinkType = 108 // OpenBSD loopback
-	LinkCooked    LinkType = 113 // Linux "any", older
-	LinkIPv4      LinkType = 228
-	LinkIPv6      LinkType = 229
-	LinkCookedTwo LinkType = 276 // Linux "any", newer
+	LinkNull     LinkType = 0 // BSD loopback
+	LinkEthernet LinkType = 1
+	LinkRawBSD   LinkType = 12  // as LinkRaw, on some systems
+	LinkRaw      LinkType = 101 // an IP header
+	LinkLoop     LinkType = 108 // OpenBSD loopback
+	LinkSLL      LinkType = 113 // Linux "any", older
+	LinkIPv4     LinkType = 228
+	LinkIPv6     LinkType = 229
+	LinkSLL2     LinkType = 276 // Linux "any", newer
 )
 
 // Interface is where packets were recorded.
@@ -42,15 +42,15 @@ const (
 
 // Packet is one packet of a capture.
 type Packet struct {
-	Number    int           // from 1
-	Time      time.Time     // zero if the file does not say
-	Since     time.Duration // after the first packet that has a time
-	Delta     time.Duration // after the one before
-	Interface Interface
-	Direction Direction
-	Data      []byte // as recorded
-	Length    int    // on the wire: more than len(Data) if it was truncated
-	Comments  []string
+	Number     int           // from 1
+	Time       time.Time     // zero if the file does not say
+	SinceFirst time.Duration // after the first packet that has a time
+	Delta      time.Duration // after the one before
+	Interface  Interface
+	Direction  Direction
+	Data       []byte // as recorded
+	Length     int    // on the wire: more than len(Data) if it was truncated
+	Comments   []string
 
 	Link Link
 	IP   IP

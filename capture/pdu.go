@@ -3,9 +3,9 @@ package capture
 // PDU is one message of an RDMA protocol, or a part of one: a RoCEv2 packet, a
 // start-up frame of MPA, or an FPDU. Exactly one of the pointers is set.
 type PDU struct {
-	RoCE  *RoCE
-	Start *Start
-	FPDU  *FPDU
+	RoCE     *RoCE
+	MPAStart *MPAStart
+	FPDU     *FPDU
 }
 
 // Op is what the message is called, as in "RC SEND_ONLY", "CM REQ", "MPA Reply"
@@ -41,8 +41,8 @@ func (d *PDU) part() part {
 	switch {
 	case d.RoCE != nil:
 		return d.RoCE
-	case d.Start != nil:
-		return d.Start
+	case d.MPAStart != nil:
+		return d.MPAStart
 	}
 	return d.FPDU
 }
@@ -61,18 +61,18 @@ type Field struct {
 	Text  string
 }
 
-// Verdict is what became of a check.
-type Verdict uint8
+// ChecksumStatus is what became of a check.
+type ChecksumStatus uint8
 
 // The verdicts.
 const (
-	VerdictUnknown Verdict = iota // it could not be made: octets are missing
-	VerdictGood
-	VerdictBad
-	VerdictOff // there is nothing to check
+	ChecksumUnknown ChecksumStatus = iota // it could not be made: octets are missing
+	ChecksumGood
+	ChecksumBad
+	ChecksumNone // there is nothing to check
 )
 
 // String prints the verdict in a word.
-func (v Verdict) String() string {
+func (v ChecksumStatus) String() string {
 	return [...]string{"unknown", "good", "bad", "off"}[v&3]
 }

@@ -14,9 +14,9 @@ import (
 // RoCE is a RoCEv2 packet.
 type RoCE struct {
 	wire.Packet // as far as it was recorded; Payload without pad
-	// Whole says that the opcode is known and all its headers are there.
-	Whole bool
-	ICRC  Verdict
+	// HeadersComplete says that the opcode is known and all its headers are there.
+	HeadersComplete bool
+	ICRC            ChecksumStatus
 	// ICRCValue is what the packet ends in, if that was recorded.
 	ICRCValue uint32
 	CM        *CM // the message of the connection manager, if it is one
@@ -46,26 +46,26 @@ func (s *Stream) dissectRoCE(b []byte, missing int) {
 	if missing == 0 {
 		r.ICRC, r.ICRCValue = checkICRC(p, b)
 	}
-	if r.ICRC == VerdictBad {
+	if r.ICRC == ChecksumBad {
 		p.mark(MarkChecksum, "ICRC is wrong")
 	}
 	if r.BTH.Opcode == wire.CNP {
 		p.Protocol = "CNP"
 		p.mark(MarkCongestion, "congestion notification")
 	}
-	if !r.Whole {
+	if !r.HeadersComplete {
 		return
 	}
 	if r.BTH.DestQP == general && r.BTH.Opcode.Transport() == wire.TransportUD {
 		if r.CM = parseCM(r.Payload); r.CM != nil {
 			p.Protocol = "CM"
-			if r.CM.Refusal != "" {
-				p.mark(MarkRefused, r.CM.Refusal)
+			if r.CM.RejectReason != "" {
+				p.mark(MarkRejected, r.CM.RejectReason)
 			}
 		}
 	}
 	// A packet that its receiver drops says nothing of its flow.
-	if r.ICRC != VerdictBad {
+	if r.ICRC != ChecksumBad {
 		s.follow(r)
 	}
 }
@@ -74,7 +74,7 @@ func (s *Stream) dissectRoCE(b []byte, missing int) {
 func (r *RoCE) parse(b []byte, missing int) error {
 	if missing == 0 {
 		err := r.Packet.Parse(b)
-		r.Whole = err == nil
+		r.HeadersComplete = err == nil
 		r.payload = len(r.Payload)
 		if errors.Is(err, wire.ErrOpcode) {
 			return fmt.Errorf("opcode %v is reserved", r.BTH.Opcode)
@@ -98,7 +98,7 @@ func (r *RoCE) parse(b []byte, missing int) error {
 	if err := r.Packet.Parse(buf[:n+3+wire.ICRCLen]); err != nil {
 		return err
 	}
-	r.Whole = true
+	r.HeadersComplete = true
 	r.payload = max(0, len(b)+missing-info.HeaderLen-wire.ICRCLen-int(r.BTH.PadCount))
 	rest = rest[info.HeaderLen-wire.BTHLen:]
 	r.Payload = rest[:min(len(rest), r.payload)]
@@ -107,9 +107,9 @@ func (r *RoCE) parse(b []byte, missing int) error {
 
 // checkICRC judges the ICRC of a whole packet. Fields that may change on the
 // way count as ones; so does, by the rules, no other.
-func checkICRC(p *Packet, b []byte) (Verdict, uint32) {
+func checkICRC(p *Packet, b []byte) (ChecksumStatus, uint32) {
 	if len(b) < wire.BTHLen+wire.ICRCLen {
-		return VerdictUnknown, 0
+		return ChecksumUnknown, 0
 	}
 	value := binary.LittleEndian.Uint32(b[len(b)-wire.ICRCLen:])
 	good := false
@@ -119,9 +119,9 @@ func checkICRC(p *Packet, b []byte) (Verdict, uint32) {
 		good = slowICRC(p, b) == value
 	}
 	if good {
-		return VerdictGood, value
+		return ChecksumGood, value
 	}
-	return VerdictBad, value
+	return ChecksumBad, value
 }
 
 // slowICRC computes the ICRC over headers that the codec does not expect: IPv4
@@ -160,7 +160,7 @@ func (r *RoCE) aliases() (names []string) {
 	if _, op, ok := strings.Cut(r.op(), " "); ok {
 		names = append(names, op)
 	}
-	if info, _ := r.BTH.Opcode.Info(); r.Whole && info.Headers.Has(wire.HasAETH) {
+	if info, _ := r.BTH.Opcode.Info(); r.HeadersComplete && info.Headers.Has(wire.HasAETH) {
 		switch r.AETH.Syndrome.Kind() {
 		case wire.SyndromeAck:
 			names = append(names, "ACK")

@@ -8,7 +8,7 @@ import (
 
 func (r *RoCE) headers() (all []Header) {
 	all = append(all, r.bth())
-	if r.Whole {
+	if r.HeadersComplete {
 		info, _ := r.BTH.Opcode.Info()
 		all = append(all, r.extensions(info.Headers.Has)...)
 	}
@@ -25,7 +25,7 @@ func (r *RoCE) headers() (all []Header) {
 	end.add("length", r.payload, "")
 	end.add("pad", r.BTH.PadCount, "")
 	icrc := r.ICRC.String()
-	if r.ICRC != VerdictUnknown {
+	if r.ICRC != ChecksumUnknown {
 		icrc = fmt.Sprintf("0x%08x (%v)", r.ICRCValue, r.ICRC)
 	}
 	end.add("ICRC", r.ICRC.String(), icrc)
@@ -65,7 +65,7 @@ func (r *RoCE) extensions(has func(wire.HeaderSet) bool) (all []Header) {
 	header(wire.HasAtomicETH, "AtomicETH", Field{"virtual address", r.AtomicETH.VA, hexText(r.AtomicETH.VA)},
 		Field{"R_Key", r.AtomicETH.RKey, hexText(r.AtomicETH.RKey)}, Field{"swap or add", r.AtomicETH.SwapAdd, hexText(r.AtomicETH.SwapAdd)},
 		Field{"compare", r.AtomicETH.Compare, hexText(r.AtomicETH.Compare)})
-	header(wire.HasAETH, "AETH", Field{"syndrome", uint8(r.AETH.Syndrome), fmt.Sprintf("0x%02x (%s)", uint8(r.AETH.Syndrome), SyndromeWords(r.AETH.Syndrome))},
+	header(wire.HasAETH, "AETH", Field{"syndrome", uint8(r.AETH.Syndrome), fmt.Sprintf("0x%02x (%s)", uint8(r.AETH.Syndrome), SyndromeText(r.AETH.Syndrome))},
 		Field{"MSN", uint32(r.AETH.MSN), ""})
 	header(wire.HasAtomicAckETH, "AtomicAckETH", Field{"original", r.AtomicAckETH.Original, hexText(r.AtomicAckETH.Original)})
 	header(wire.HasImm, "ImmDt", Field{"immediate", uint32(r.Imm), hexText(uint32(r.Imm))})

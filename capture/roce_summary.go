@@ -18,7 +18,7 @@ func (r *RoCE) summary() string {
 		fmt.Fprintf(&b, " PSN %d", r.BTH.PSN)
 	}
 	info, _ := r.BTH.Opcode.Info()
-	if r.Whole {
+	if r.HeadersComplete {
 		r.summarise(&b, info)
 	}
 	if r.BTH.PKey != wire.DefaultPKey {
@@ -59,7 +59,7 @@ func (r *RoCE) summarise(b *strings.Builder, info wire.Info) {
 		}
 	}
 	if has(wire.HasAETH) {
-		fmt.Fprintf(b, " %s MSN %d", SyndromeWords(r.AETH.Syndrome), r.AETH.MSN)
+		fmt.Fprintf(b, " %s MSN %d", SyndromeText(r.AETH.Syndrome), r.AETH.MSN)
 	}
 	if has(wire.HasAtomicAckETH) {
 		fmt.Fprintf(b, " was %#x", r.AtomicAckETH.Original)
@@ -75,9 +75,9 @@ func (r *RoCE) summarise(b *strings.Builder, info wire.Info) {
 	}
 }
 
-// SyndromeWords prints what an AETH says, as in "ACK", "ACK credits 16", "RNR
+// SyndromeText prints what an AETH says, as in "ACK", "ACK credits 16", "RNR
 // NAK 0.64 ms" or "NAK PSN sequence error".
-func SyndromeWords(s wire.Syndrome) string {
+func SyndromeText(s wire.Syndrome) string {
 	switch s.Kind() {
 	case wire.SyndromeAck:
 		if n, counted := wire.CreditCount(s.Value()); counted {
@@ -95,11 +95,11 @@ func milliseconds(d time.Duration) string {
 	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", float64(d)/1e6), "0"), ".") + " ms"
 }
 
-// Answer returns what a response says in its AETH, and false if it has none.
-func (r *RoCE) Answer() (words string, ok bool) {
+// SyndromeText returns what a response says in its AETH, and false if it has none.
+func (r *RoCE) SyndromeText() (words string, ok bool) {
 	info, _ := r.BTH.Opcode.Info()
-	if !r.Whole || !info.Headers.Has(wire.HasAETH) {
+	if !r.HeadersComplete || !info.Headers.Has(wire.HasAETH) {
 		return "", false
 	}
-	return SyndromeWords(r.AETH.Syndrome), true
+	return SyndromeText(r.AETH.Syndrome), true
 }

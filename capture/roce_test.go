@@ -24,13 +24,13 @@ func TestEveryICRCOfTheRecordingsIsJudged(t *testing.T) {
 			if len(p.PDUs) == 0 {
 				return
 			}
-			want := VerdictGood
+			want := ChecksumGood
 			if slices.Contains(bad[name], p.Number) {
-				want = VerdictBad
+				want = ChecksumBad
 			}
 			switch got := p.PDUs[0].RoCE.ICRC; {
-			case got == VerdictUnknown && len(p.Data) < 14+20+8+wire.BTHLen+wire.ICRCLen: // of twelve bytes in all
-			case got != want || p.Has(MarkChecksum) != (want == VerdictBad):
+			case got == ChecksumUnknown && len(p.Data) < 14+20+8+wire.BTHLen+wire.ICRCLen: // of twelve bytes in all
+			case got != want || p.Has(MarkChecksum) != (want == ChecksumBad):
 				t.Errorf("%s: packet %d: ICRC %v, want %v", name, p.Number, got, want)
 			default:
 				good++
@@ -56,11 +56,11 @@ func TestICRCOfPacketsThatMayBeFragmented(t *testing.T) {
 	}
 	for _, flip := range []byte{0, 1} {
 		ip[len(ip)-1] ^= flip
-		var got Verdict
+		var got ChecksumStatus
 		_ = each(t, bytes.NewReader(pcapOf(t, layers.LinkTypeRaw, frame{data: ip})), func(_ *Stream, p *Packet) {
 			got = p.PDUs[0].RoCE.ICRC
 		})
-		if want := [...]Verdict{VerdictGood, VerdictBad}[flip]; got != want {
+		if want := [...]ChecksumStatus{ChecksumGood, ChecksumBad}[flip]; got != want {
 			t.Errorf("ICRC %v, want %v", got, want)
 		}
 	}
@@ -152,7 +152,7 @@ func TestWordsForPeople(t *testing.T) {
 		wire.Ack(31): "ACK", wire.Ack(3): "ACK credits 3", wire.RNRNak(12): "RNR NAK 0.64 ms", wire.RNRNak(0): "RNR NAK 655.36 ms",
 		wire.RNRNak(1): "RNR NAK 0.01 ms", wire.Nak(wire.NakPSNSequence): "NAK PSN sequence error", wire.Nak(wire.NakRemoteAccess): "NAK remote access error",
 	} {
-		if got := SyndromeWords(s); got != want {
+		if got := SyndromeText(s); got != want {
 			t.Errorf("%#x: %q, want %q", uint8(s), got, want)
 		}
 	}

@@ -85,8 +85,8 @@ func (s *Stream) Next() (*Packet, error) {
 	}
 	at := s.in.offset
 	if err := s.src.next(&s.rec); err != nil {
-		if !errors.Is(err, io.EOF) || errors.Is(err, ErrCut) {
-			err = &DamageError{Offset: at, Packet: s.p.Number, Err: err}
+		if !errors.Is(err, io.EOF) || errors.Is(err, ErrTruncated) {
+			err = &CorruptError{Offset: at, Packet: s.p.Number, Err: err}
 		}
 		s.ended = err
 		return nil, err
@@ -109,7 +109,7 @@ func (s *Stream) renew() {
 		if s.first.IsZero() {
 			s.first, s.last = r.time, r.time
 		}
-		p.Since, p.Delta, s.last = r.time.Sub(s.first), r.time.Sub(s.last), r.time
+		p.SinceFirst, p.Delta, s.last = r.time.Sub(s.first), r.time.Sub(s.last), r.time
 	}
 	for _, c := range r.comments {
 		p.mark(MarkComment, c)

@@ -63,7 +63,7 @@ func (s *Stream) dissectTCP(b []byte) {
 		return
 	}
 	t := &p.TCP
-	p.Note = fmt.Sprintf("%s seq %d", t.FlagWords(), t.Seq)
+	p.Note = fmt.Sprintf("%s seq %d", t.FlagNames(), t.Seq)
 	if t.Flags&FlagACK != 0 {
 		p.Note += fmt.Sprintf(" ack %d", t.Ack)
 	}
@@ -74,7 +74,7 @@ func (s *Stream) dissectTCP(b []byte) {
 	out, back := &c.half[from], &c.half[1-from]
 	out.acknowledge(p, back)
 	if t.Flags&FlagRST != 0 {
-		p.mark(MarkRefused, "TCP reset")
+		p.mark(MarkRejected, "TCP reset")
 	}
 	if t.Flags&FlagSYN != 0 {
 		s.begin(out)
@@ -190,7 +190,7 @@ func (s *Stream) giveUp(h, back *half) {
 		return
 	}
 	missing := h.held[0].seq - h.next
-	s.p.mark(MarkLost, fmt.Sprintf("%d TCP octets are not in the capture", missing))
+	s.p.mark(MarkMissingData, fmt.Sprintf("%d TCP octets are not in the capture", missing))
 	s.skip(h, back, int(missing))
 	h.next = h.held[0].seq
 	s.drain(h, back)

@@ -134,7 +134,7 @@ func TestStreamsSurviveReorderingAndRetransmission(t *testing.T) {
 		if got, want := ops(all)[2:], sends(len(lengths), lengths); !slices.Equal(got, want) {
 			t.Fatalf("seed %d:\n got %v\nwant %v", seed, got, want)
 		}
-		if n := marksOf(all); n[MarkLost] > 0 || n[MarkMalformed] > 0 || n[MarkChecksum] > 0 {
+		if n := marksOf(all); n[MarkMissingData] > 0 || n[MarkMalformed] > 0 || n[MarkChecksum] > 0 {
 			t.Fatalf("seed %d: marks %v", seed, n)
 		}
 	}
@@ -185,7 +185,7 @@ func TestStreamIsFoundAgainAfterALossOfTheCapture(t *testing.T) {
 		all := decode(t, append(slices.Clone(frames[:4]), part(0), part(2), ack, part(3), part(4))...)
 		got := ops(all)[2:]
 		want := []string{"Send: MSN 1 90 B", "Send: MSN 3 90 B", "Send: MSN 4 90 B", "Send: MSN 5 90 B"}
-		if !slices.Equal(got, want) || marksOf(all)[MarkLost] == 0 {
+		if !slices.Equal(got, want) || marksOf(all)[MarkMissingData] == 0 {
 			t.Errorf("%+v: %v, marks %v; want %v and a loss", framing, got, marksOf(all), want)
 		}
 	}
@@ -195,7 +195,7 @@ func TestStreamWithoutItsBeginning(t *testing.T) {
 	for _, framing := range []iwarp.Framing{{}, {CRC: true}} {
 		frames, _ := conversation(framing, []int{82, 82, 82}, aligned)
 		all := decode(t, frames[4:]...)
-		if got, want := ops(all), sends(3, []int{82, 82, 82}); !slices.Equal(got, want) || marksOf(all)[MarkLost] != 1 {
+		if got, want := ops(all), sends(3, []int{82, 82, 82}); !slices.Equal(got, want) || marksOf(all)[MarkMissingData] != 1 {
 			t.Errorf("%+v: %v, marks %v; want %v and that it was found", framing, got, marksOf(all), want)
 		}
 	}
@@ -249,7 +249,7 @@ func TestIWARPMarksItsErrors(t *testing.T) {
 
 	reject := (&iwarp.StartFrame{Reply: true, Reject: true, Revision: 1}).Append(nil)
 	all = decode(t, append(frames[:3:3], tcp(false, seqB, seqA+20, "", reject), tcp(false, seqB+20, 0, "R", nil))...)
-	if !slices.Equal(all[3].marks, []MarkKind{MarkRefused}) || !slices.Equal(all[4].marks, []MarkKind{MarkRefused}) {
+	if !slices.Equal(all[3].marks, []MarkKind{MarkRejected}) || !slices.Equal(all[4].marks, []MarkKind{MarkRejected}) {
 		t.Errorf("refusals: %v and %v", all[3].marks, all[4].marks)
 	}
 }

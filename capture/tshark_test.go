@@ -106,7 +106,7 @@ func TestTsharkSeesTheSameIWARP(t *testing.T) {
 		var ours [8][]string
 		add := func(column int, v any) { ours[column] = append(ours[column], fmt.Sprint(v)) }
 		for i := range p.PDUs {
-			if m := p.PDUs[i].Start; m != nil {
+			if m := p.PDUs[i].MPAStart; m != nil {
 				starts++
 				add(5, m.Revision)
 				add(6, len(m.PrivateData))

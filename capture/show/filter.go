@@ -13,11 +13,11 @@ import (
 // Filter selects packets. Of several values of one kind any may match; of
 // several kinds all must. The zero Filter selects everything.
 type Filter struct {
-	QPs      []uint32 // destination, or source of a datagram
-	PSNs     []Range
-	Ops      []string // patterns, as CheckOp takes them
-	Hosts    []string // addresses, prefixes or names
-	Problems bool     // only packets that bear a mark
+	QPs        []uint32 // destination, or source of a datagram
+	PSNs       []Range
+	Ops        []string // patterns, as CheckOp takes them
+	Hosts      []string // addresses, prefixes or names
+	OnlyMarked bool     // only packets that bear a mark
 }
 
 // Range is a range of numbers, both ends included. If First is greater than
@@ -49,8 +49,8 @@ func parse24(s string) (uint32, error) {
 	return uint32(v), nil
 }
 
-// CheckOp reports what is wrong with a pattern for names of messages.
-func CheckOp(pattern string) error {
+// ValidateOpPattern reports what is wrong with a pattern for names of messages.
+func ValidateOpPattern(pattern string) error {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return fmt.Errorf("%q is no pattern such as 'RC SEND*' or '*READ*': %w", pattern, err)
 	}
@@ -66,7 +66,7 @@ func (r Range) holds(v uint32) bool {
 
 // match reports whether p is selected.
 func (f *Filter) match(s *capture.Stream, p *capture.Packet) bool {
-	if f.Problems && len(p.Marks) == 0 {
+	if f.OnlyMarked && len(p.Marks) == 0 {
 		return false
 	}
 	if len(f.Hosts) > 0 && !f.host(s, p.IP.Src) && !f.host(s, p.IP.Dst) {

@@ -62,7 +62,7 @@ type jsonHeader struct {
 
 func (p *Printer) json(s *capture.Stream, pkt *capture.Packet) error {
 	out := jsonPacket{
-		Number: pkt.Number, Since: pkt.Since.Seconds(), Interface: pkt.Interface.Name,
+		Number: pkt.Number, Since: pkt.SinceFirst.Seconds(), Interface: pkt.Interface.Name,
 		Direction: [...]string{"", "in", "out", ""}[pkt.Direction&3],
 		Length:    pkt.Length, Recorded: len(pkt.Data), Protocol: pkt.Protocol, Note: pkt.Note,
 	}
@@ -112,10 +112,10 @@ func pduJSON(d *capture.PDU) jsonPDU {
 	case d.RoCE != nil:
 		r := d.RoCE
 		out.Opcode, out.QP, out.PSN, out.Check = ptr(uint8(r.BTH.Opcode)), &r.BTH.DestQP, ptr(uint32(r.BTH.PSN)), r.ICRC.String()
-		if words, ok := r.Answer(); ok {
+		if words, ok := r.SyndromeText(); ok {
 			out.Syndrome, out.MSN = words, ptr(uint32(r.AETH.MSN))
 		}
-	case d.FPDU != nil && d.FPDU.Whole:
+	case d.FPDU != nil && d.FPDU.HeadersComplete:
 		g := &d.FPDU.Segment
 		out.Opcode, out.Last = ptr(uint8(g.Control.Opcode)), &g.Control.Last
 		if g.Control.Tagged {

@@ -59,7 +59,7 @@ func (p *Printer) lines(s *capture.Stream, pkt *capture.Packet) []line {
 			l.cols[colProtocol] = pkt.Protocol
 		}
 		l.cols[colOp], l.summary = d.Op(), d.Summary()
-		l.setup = d.Start != nil || d.RoCE != nil && d.RoCE.CM != nil
+		l.setup = d.MPAStart != nil || d.RoCE != nil && d.RoCE.CM != nil
 		l.quiet = strings.HasSuffix(l.cols[colOp], "ACKNOWLEDGE")
 		if pkt.Note != "" && i == 0 { // why it is not whole
 			l.summary += ", " + visible.Line(pkt.Note)
@@ -82,7 +82,7 @@ func (p *Printer) time(pkt *capture.Packet) string {
 	if pkt.Time.IsZero() {
 		return "-"
 	}
-	d := pkt.Since
+	d := pkt.SinceFirst
 	if p.opts.Delta {
 		d = pkt.Delta
 	}

@@ -155,7 +155,7 @@ func markWords(l *line) string {
 func markColour(all []capture.Mark) string {
 	for _, m := range all {
 		switch m.Kind {
-		case capture.MarkChecksum, capture.MarkNak, capture.MarkRefused, capture.MarkMalformed:
+		case capture.MarkChecksum, capture.MarkNak, capture.MarkRejected, capture.MarkMalformed:
 			return red
 		}
 	}

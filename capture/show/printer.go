@@ -15,12 +15,12 @@ type Options struct {
 	Filter Filter
 	Limit  int // stop after so many packets; 0 for no limit
 
-	JSON    bool
-	Verbose bool // headers, field by field
-	Hex     bool // the bytes
-	Stats   bool // counts at the end
-	Quiet   bool // nothing but the counts
-	Delta   bool // times since the packet before, not since the first
+	JSON      bool
+	Verbose   bool // headers, field by field
+	Hex       bool // the bytes
+	Stats     bool // counts at the end
+	StatsOnly bool // nothing but the counts
+	Delta     bool // times since the packet before, not since the first
 
 	Width  int  // of a line; 0 for any
 	Colour bool // escape sequences may be used
@@ -89,7 +89,7 @@ func (p *Printer) packets(ctx context.Context, s *capture.Stream) error {
 
 func (p *Printer) packet(s *capture.Stream, pkt *capture.Packet) error {
 	switch {
-	case p.opts.Quiet:
+	case p.opts.StatsOnly:
 		return nil
 	case p.opts.JSON:
 		return p.json(s, pkt)
@@ -117,7 +117,7 @@ func (p *Printer) packet(s *capture.Stream, pkt *capture.Packet) error {
 
 // Heading begins a capture that is one of several.
 func (p *Printer) Heading(name string) error {
-	if p.opts.JSON || p.opts.Quiet {
+	if p.opts.JSON || p.opts.StatsOnly {
 		return nil
 	}
 	_, err := p.w.WriteString("==> " + visible.Line(name) + " <==\n")
@@ -126,7 +126,7 @@ func (p *Printer) Heading(name string) error {
 
 // Finish prints the counts, if they are wanted, of all that was shown.
 func (p *Printer) Finish() error {
-	if p.opts.Stats || p.opts.Quiet {
+	if p.opts.Stats || p.opts.StatsOnly {
 		write := p.stats.text
 		if p.opts.JSON {
 			write = p.stats.json
@@ -138,5 +138,5 @@ func (p *Printer) Finish() error {
 	return p.w.Flush()
 }
 
-// Shown is how many packets were selected.
-func (p *Printer) Shown() int { return p.shown }
+// Selected is how many packets were selected.
+func (p *Printer) Selected() int { return p.shown }

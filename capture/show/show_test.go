@@ -192,8 +192,8 @@ func TestLongFilesTakeNoMoreMemory(t *testing.T) {
 	if err := p.Show(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if p.Shown() < 50*rounds || cap(p.page.lines) > 4*pageLines || len(p.stats.done) > 20 {
-		t.Errorf("of %d packets, %d lines and %d flows are kept", p.Shown(), cap(p.page.lines), len(p.stats.done))
+	if p.Selected() < 50*rounds || cap(p.page.lines) > 4*pageLines || len(p.stats.done) > 20 {
+		t.Errorf("of %d packets, %d lines and %d flows are kept", p.Selected(), cap(p.page.lines), len(p.stats.done))
 	}
 }
 
@@ -215,5 +215,5 @@ func BenchmarkLines(b *testing.B) {
 	if err := p.Show(b.Context(), s); err != nil {
 		b.Fatal(err)
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(p.Shown()), "ns/packet")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(p.Selected()), "ns/packet")
 }

@@ -88,7 +88,7 @@ func (st *stats) add(s *capture.Stream, pkt *capture.Packet) {
 			flow.Retransmissions++
 		case capture.MarkGap:
 			flow.Gaps++
-		case capture.MarkNak, capture.MarkRNR, capture.MarkRefused:
+		case capture.MarkNak, capture.MarkRNR, capture.MarkRejected:
 			flow.Naks++
 			if len(st.naks) < 1000 || st.naks[m.Text] > 0 {
 				st.naks[m.Text]++

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// Terminal says what w is fit for: the width of its lines, 0 if it is no
+// TerminalProperties says what w is fit for: the width of its lines, 0 if it is no
 // terminal, and whether it wants colour. NO_COLOR and COLUMNS are heeded.
-func Terminal(w io.Writer) (width int, colour bool) {
+func TerminalProperties(w io.Writer) (width int, colour bool) {
 	f, ok := w.(*os.File)
 	if !ok {
 		return 0, false

@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// ErrMissing says that neither Wireshark nor tshark is installed.
-var ErrMissing = errors.New("neither wireshark nor tshark is on PATH: install one (Debian, Ubuntu: apt install wireshark; " +
+// ErrNotInstalled says that neither Wireshark nor tshark is installed.
+var ErrNotInstalled = errors.New("neither wireshark nor tshark is on PATH: install one (Debian, Ubuntu: apt install wireshark; " +
 	"Fedora: dnf install wireshark; macOS: brew install --cask wireshark)")
 
 // heuristics guess what the payload of an RDMA message, or a datagram of
@@ -54,8 +54,8 @@ func Options(ctx context.Context, tshark, file string) []string {
 	}
 }
 
-// AllOptions are those of Wireshark 4, for where there is no tshark to ask.
-func AllOptions() []string { return options(heuristics) }
+// DefaultOptions are those of Wireshark 4, for where there is no tshark to ask.
+func DefaultOptions() []string { return options(heuristics) }
 
 var noSuchProtocol = regexp.MustCompile(`No such protocol ([\w.-]+)`)
 
@@ -69,14 +69,16 @@ func options(heuristics []string) (args []string) {
 	return args
 }
 
-// Complaint is what tshark does not like about a packet.
-type Complaint struct {
+// ExpertInfo is what tshark does not like about a packet.
+type ExpertInfo struct {
 	Packet int // its number in the file, from 1
 	Info   string
 	Text   string
 }
 
-func (c Complaint) String() string { return fmt.Sprintf("packet %d, %s: %s", c.Packet, c.Info, c.Text) }
+func (c ExpertInfo) String() string {
+	return fmt.Sprintf("packet %d, %s: %s", c.Packet, c.Info, c.Text)
+}
 
 // complaints is the display filter for packets that are malformed, that have an
 // error (a wrong checksum is one), or that TCP's analysis finds odd. A warning is not
@@ -84,7 +86,7 @@ func (c Complaint) String() string { return fmt.Sprintf("packet %d, %s: %s", c.P
 const complaints = "_ws.malformed || _ws.expert.severity >= 0x00800000 || tcp.analysis.flags"
 
 // Check has tshark read a capture, and returns its complaints.
-func Check(ctx context.Context, program, file string, options ...string) (all []Complaint, err error) {
+func Check(ctx context.Context, program, file string, options ...string) (all []ExpertInfo, err error) {
 	args := append([]string{"-r", file}, options...)
 	for _, c := range checks {
 		args = append(args, "-o", c)
@@ -104,7 +106,7 @@ func Check(ctx context.Context, program, file string, options ...string) (all []
 		if err != nil {
 			return nil, fmt.Errorf("tshark -r %s: what is %q?", file, line)
 		}
-		all = append(all, Complaint{Packet: n, Info: cells[1], Text: cells[2]})
+		all = append(all, ExpertInfo{Packet: n, Info: cells[1], Text: cells[2]})
 	}
 	return all, nil
 }

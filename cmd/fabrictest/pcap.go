@@ -62,7 +62,7 @@ cannot be read, 2 it was called wrongly.`,
 			if opts.Limit < 0 {
 				return usagef("-n %d: a number of packets is not negative", opts.Limit)
 			}
-			opts.Width, opts.Colour = show.Terminal(uncleaned(cmd.OutOrStdout()))
+			opts.Width, opts.Colour = show.TerminalProperties(uncleaned(cmd.OutOrStdout()))
 			return decode(cmd, args, opts)
 		},
 	}
@@ -71,14 +71,14 @@ cannot be read, 2 it was called wrongly.`,
 	f.BoolVarP(&opts.Hex, "hex", "x", false, "print the bytes of each packet")
 	f.BoolVar(&opts.JSON, "json", false, "print JSON, an object a packet; with -v and -x headers and bytes too")
 	f.BoolVar(&opts.Stats, "stats", false, "end with counts by message and by flow")
-	f.BoolVarP(&opts.Quiet, "quiet", "q", false, "print the counts only")
+	f.BoolVarP(&opts.StatsOnly, "quiet", "q", false, "print the counts only")
 	f.BoolVar(&opts.Delta, "delta", false, "print times since the packet before, not since the first")
 	f.IntVarP(&opts.Limit, "count", "n", 0, "stop after `N` selected packets")
 	f.StringSliceVar(&qps, "qp", nil, "only packets to queue pair `N`, such as 17 or 0x11")
 	f.StringSliceVar(&psns, "psn", nil, "only PSN `N`, or those from A to B: A-B")
 	f.StringSliceVar(&opts.Filter.Ops, "op", nil, "only messages whose name is like `GLOB`, such as 'RC SEND*'")
 	f.StringSliceVar(&opts.Filter.Hosts, "host", nil, "only packets from or to `ADDR`: an address, a prefix, or a host's name")
-	f.BoolVar(&opts.Filter.Problems, "problems", false, "only packets that are marked")
+	f.BoolVar(&opts.Filter.OnlyMarked, "problems", false, "only packets that are marked")
 	return cmd
 }
 
@@ -99,7 +99,7 @@ func selectPackets(f *show.Filter, qps, psns []string) error {
 		f.PSNs = append(f.PSNs, r)
 	}
 	for _, s := range f.Ops {
-		if err := show.CheckOp(s); err != nil {
+		if err := show.ValidateOpPattern(s); err != nil {
 			return usagef("--op: %w", err)
 		}
 	}

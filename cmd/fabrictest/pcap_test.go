@@ -258,7 +258,7 @@ func TestPcapWritesNoEscapesToAFile(t *testing.T) {
 	if strings.Contains(out, "\x1b") {
 		t.Error("escape sequences in a pipe")
 	}
-	if w, colour := show.Terminal(&bytes.Buffer{}); w != 0 || colour {
+	if w, colour := show.TerminalProperties(&bytes.Buffer{}); w != 0 || colour {
 		t.Errorf("a buffer is taken for a terminal of width %d", w)
 	}
 }

@@ -91,13 +91,13 @@ func (o *wiresharkOptions) command(ctx context.Context, file string) ([]string, 
 	tool, noTshark := exec.LookPath("tshark")
 	gui, noGUI := exec.LookPath("wireshark")
 	if noGUI != nil && noTshark != nil {
-		return nil, tshark.ErrMissing
+		return nil, tshark.ErrNotInstalled
 	}
 	var options []string
 	if noTshark == nil {
 		options = tshark.Options(ctx, tool, file)
 	} else {
-		options = tshark.AllOptions()
+		options = tshark.DefaultOptions()
 	}
 	if o.print || noGUI != nil || !hasDisplay() {
 		if noTshark != nil {

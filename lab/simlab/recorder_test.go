@@ -88,7 +88,7 @@ nic: {provider: softiwarp}
 fabric: {kind: star, hosts: 2}
 workload: {kind: stream, op: send, messages: 100, bytes: 4KiB}
 `)
-	if uint64(sent) != left || len(comments) > 0 || marks[decode.MarkRetransmission] > 0 || marks[decode.MarkLost] > 0 {
+	if uint64(sent) != left || len(comments) > 0 || marks[decode.MarkRetransmission] > 0 || marks[decode.MarkMissingData] > 0 {
 		t.Errorf("%d segments left; the capture has %d, %v, marks %v", left, sent, comments, marks)
 	}
 }
