@@ -1,20 +1,19 @@
 package capture
 
-// cache remembers up to a number of things, and forgets those that were not
-// asked for longest: what is used moves to the younger of two generations, and
-// when that is full, the older one goes.
-type cache[K comparable, V any] struct {
+// lruCache is an approximate LRU cache with two generations: a used entry moves to the
+// young one, and when that is full, the old one is evicted.
+type lruCache[K comparable, V any] struct {
 	young, old map[K]*V
-	limit      int      // of a generation
-	drop       func(*V) // told what is forgotten; may be nil
+	limit      int      // entries per generation
+	onEvict    func(*V) // may be nil
 }
 
-func newCache[K comparable, V any](limit int, drop func(*V)) *cache[K, V] {
-	return &cache[K, V]{young: map[K]*V{}, limit: max(limit/2, 1), drop: drop}
+func newLRUCache[K comparable, V any](limit int, drop func(*V)) *lruCache[K, V] {
+	return &lruCache[K, V]{young: map[K]*V{}, limit: max(limit/2, 1), onEvict: drop}
 }
 
-// get returns what is remembered of k, a new zero value if nothing is.
-func (c *cache[K, V]) get(k K) *V {
+// get returns the value of k. It adds a zero value if there is none.
+func (c *lruCache[K, V]) get(k K) *V {
 	if v, ok := c.young[k]; ok {
 		return v
 	}
@@ -25,9 +24,9 @@ func (c *cache[K, V]) get(k K) *V {
 		v = new(V)
 	}
 	if len(c.young) >= c.limit {
-		if c.drop != nil {
-			for _, gone := range c.old {
-				c.drop(gone)
+		if c.onEvict != nil {
+			for _, evicted := range c.old {
+				c.onEvict(evicted)
 			}
 		}
 		c.young, c.old = make(map[K]*V), c.young

@@ -6,24 +6,24 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// CM is a message of the connection manager.
+// CM is a message of the InfiniBand connection manager.
 type CM struct {
 	Header mad.Header
-	// Fields are those of its body.
+	// Fields are the fields of the body.
 	Fields []Field
-	// RejectReason says why, if it refuses something.
+	// RejectReason is set if the message rejects something.
 	RejectReason string
 
-	note string
+	summary string
 }
 
-// Name is what the message is called, as in "REQ".
+// Name returns the message name, as in "REQ".
 func (c *CM) Name() string { return c.Header.Attr.String() }
 
-// Summary is what matters of it.
-func (c *CM) Summary() string { return c.note }
+// Summary returns the main fields in one line.
+func (c *CM) Summary() string { return c.summary }
 
-// parseCM decodes a management datagram; nil if it is not one of the CM's.
+// parseCM decodes a MAD; it returns nil if its class is not CM.
 func parseCM(b []byte) *CM {
 	c := new(CM)
 	rest, err := c.Header.Parse(b)
@@ -33,24 +33,24 @@ func parseCM(b []byte) *CM {
 	if _, ok := c.Header.Attr.Index(); !ok {
 		return nil
 	}
-	if err := c.body(rest); err != nil {
-		c.note = "body is cut off"
+	if err := c.parseBody(rest); err != nil {
+		c.summary = "body is cut off"
 	}
 	return c
 }
 
-// body decodes the message and says what matters of it.
-func (c *CM) body(b []byte) (err error) {
+// parseBody decodes the message and sets its fields and summary.
+func (c *CM) parseBody(b []byte) (err error) {
 	switch c.Header.Attr {
 	case mad.AttrREQ:
 		var m mad.REQ
 		if _, err = m.Parse(b); err == nil {
-			c.req(&m)
+			c.describeREQ(&m)
 		}
 	case mad.AttrREP:
 		var m mad.REP
 		if _, err = m.Parse(b); err == nil {
-			c.ids(m.LocalCommID, m.RemoteCommID)
+			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 			c.add("local QPN", m.LocalQPN, hexText(m.LocalQPN))
 			c.add("starting PSN", m.StartPSN, "")
 			c.add("responder resources", m.RespRes, "")
@@ -58,58 +58,58 @@ func (c *CM) body(b []byte) (err error) {
 			c.add("RNR retry", m.RNRRetry, "")
 			c.add("target ACK delay", m.TargetAckDelay, "")
 			c.add("SRQ", m.SRQ, "")
-			c.note = fmt.Sprintf("%s QP %#x PSN %d depth %d/%d", c.note, m.LocalQPN, m.StartPSN, m.RespRes, m.InitDepth)
+			c.summary = fmt.Sprintf("%s QP %#x PSN %d depth %d/%d", c.summary, m.LocalQPN, m.StartPSN, m.RespRes, m.InitDepth)
 		}
 	case mad.AttrRTU:
 		var m mad.RTU
 		if _, err = m.Parse(b); err == nil {
-			c.ids(m.LocalCommID, m.RemoteCommID)
+			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 		}
 	case mad.AttrREJ:
 		var m mad.REJ
 		if _, err = m.Parse(b); err == nil {
-			c.ids(m.LocalCommID, m.RemoteCommID)
+			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 			c.add("about", m.About.String(), "")
 			c.add("reason", uint16(m.Reason), fmt.Sprintf("%d (%v)", uint16(m.Reason), m.Reason))
 			c.RejectReason = fmt.Sprintf("%v rejected: %v", m.About, m.Reason)
-			c.note += " " + c.RejectReason
+			c.summary += " " + c.RejectReason
 		}
 	case mad.AttrMRA:
 		var m mad.MRA
 		if _, err = m.Parse(b); err == nil {
-			c.ids(m.LocalCommID, m.RemoteCommID)
+			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 			c.add("about", m.About.String(), "")
 			c.add("service timeout", m.ServiceTimeout, mad.Timeout(m.ServiceTimeout).String())
-			c.note += fmt.Sprintf(" %v will take up to %v", m.About, mad.Timeout(m.ServiceTimeout))
+			c.summary += fmt.Sprintf(" %v will take up to %v", m.About, mad.Timeout(m.ServiceTimeout))
 		}
 	case mad.AttrDREQ:
 		var m mad.DREQ
 		if _, err = m.Parse(b); err == nil {
-			c.ids(m.LocalCommID, m.RemoteCommID)
+			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 			c.add("remote QPN", m.RemoteQPN, hexText(m.RemoteQPN))
-			c.note += fmt.Sprintf(" QP %#x", m.RemoteQPN)
+			c.summary += fmt.Sprintf(" QP %#x", m.RemoteQPN)
 		}
 	case mad.AttrDREP:
 		var m mad.DREP
 		if _, err = m.Parse(b); err == nil {
-			c.ids(m.LocalCommID, m.RemoteCommID)
+			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 		}
 	case mad.AttrSIDRREQ, mad.AttrSIDRREP:
-		err = c.sidr(b)
+		err = c.parseSIDR(b)
 	case mad.AttrLAP, mad.AttrAPR:
-		err = c.alternate(b)
+		err = c.parseAlternatePath(b)
 	}
 	return err
 }
 
-func (c *CM) req(m *mad.REQ) {
+func (c *CM) describeREQ(m *mad.REQ) {
 	transport := map[mad.Transport]string{mad.TransportRC: "RC", mad.TransportUC: "UC", mad.TransportRD: "RD"}[m.Transport]
 	if m.Transport == mad.TransportExt && m.ExtTransport == mad.ExtXRC {
 		transport = "XRC"
 	}
 	mtu := 128 << (m.MTU & 7)
-	c.ids(m.LocalCommID, 0)
-	c.add("service", uint64(m.ServiceID), serviceWords(m.ServiceID))
+	c.addCommIDs(m.LocalCommID, 0)
+	c.add("service", uint64(m.ServiceID), serviceText(m.ServiceID))
 	c.add("transport", transport, "")
 	c.add("local QPN", m.LocalQPN, hexText(m.LocalQPN))
 	c.add("starting PSN", m.StartPSN, "")
@@ -132,19 +132,19 @@ func (c *CM) req(m *mad.REQ) {
 			c.add("rdma_cm destination", h.DstAddr().String(), "")
 		}
 	}
-	c.note += fmt.Sprintf(" %s %v QP %#x PSN %d MTU %d depth %d/%d%s",
+	c.summary += fmt.Sprintf(" %s %v QP %#x PSN %d MTU %d depth %d/%d%s",
 		transport, m.ServiceID, m.LocalQPN, m.StartPSN, mtu, m.RespRes, m.InitDepth, from)
 }
 
-func (c *CM) sidr(b []byte) error {
+func (c *CM) parseSIDR(b []byte) error {
 	if c.Header.Attr == mad.AttrSIDRREQ {
 		var m mad.SIDRREQ
 		if _, err := m.Parse(b); err != nil {
 			return err
 		}
 		c.add("request ID", m.RequestID, hexText(m.RequestID))
-		c.add("service", uint64(m.ServiceID), serviceWords(m.ServiceID))
-		c.note = fmt.Sprintf("id %#x %v", m.RequestID, m.ServiceID)
+		c.add("service", uint64(m.ServiceID), serviceText(m.ServiceID))
+		c.summary = fmt.Sprintf("id %#x %v", m.RequestID, m.ServiceID)
 		return nil
 	}
 	var m mad.SIDRREP
@@ -155,46 +155,46 @@ func (c *CM) sidr(b []byte) error {
 	c.add("status", uint8(m.Status), fmt.Sprintf("%d (%v)", uint8(m.Status), m.Status))
 	c.add("QPN", m.QPN, hexText(m.QPN))
 	c.add("Q_Key", m.QKey, hexText(m.QKey))
-	c.note = fmt.Sprintf("id %#x QP %#x Q_Key %#x", m.RequestID, m.QPN, m.QKey)
+	c.summary = fmt.Sprintf("id %#x QP %#x Q_Key %#x", m.RequestID, m.QPN, m.QKey)
 	if m.Status != mad.SIDRValid {
 		c.RejectReason = "SIDR refused: " + m.Status.String()
-		c.note = fmt.Sprintf("id %#x %s", m.RequestID, c.RejectReason)
+		c.summary = fmt.Sprintf("id %#x %s", m.RequestID, c.RejectReason)
 	}
 	return nil
 }
 
-func (c *CM) alternate(b []byte) error {
+func (c *CM) parseAlternatePath(b []byte) error {
 	if c.Header.Attr == mad.AttrLAP {
 		var m mad.LAP
 		if _, err := m.Parse(b); err != nil {
 			return err
 		}
-		c.ids(m.LocalCommID, m.RemoteCommID)
+		c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 		c.add("alternate remote GID", m.Alternate.RemoteGID.String(), "")
-		c.note += " alternate path to " + m.Alternate.RemoteGID.String()
+		c.summary += " alternate path to " + m.Alternate.RemoteGID.String()
 		return nil
 	}
 	var m mad.APR
 	if _, err := m.Parse(b); err != nil {
 		return err
 	}
-	c.ids(m.LocalCommID, m.RemoteCommID)
+	c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 	c.add("status", uint8(m.Status), fmt.Sprintf("%d (%v)", uint8(m.Status), m.Status))
 	if m.Status != mad.APLoaded {
 		c.RejectReason = "alternate path refused: " + m.Status.String()
 	}
-	c.note += " " + m.Status.String()
+	c.summary += " " + m.Status.String()
 	return nil
 }
 
-// ids begins the summary with the communication IDs, by which the messages of
-// one connection are told from those of others.
-func (c *CM) ids(local, remote uint32) {
+// addCommIDs starts the summary with the communication IDs, which identify the
+// connection.
+func (c *CM) addCommIDs(local, remote uint32) {
 	c.add("local comm ID", local, hexText(local))
-	c.note = fmt.Sprintf("id %#x", local)
+	c.summary = fmt.Sprintf("id %#x", local)
 	if remote != 0 {
 		c.add("remote comm ID", remote, hexText(remote))
-		c.note += fmt.Sprintf("/%#x", remote)
+		c.summary += fmt.Sprintf("/%#x", remote)
 	}
 }
 
@@ -206,8 +206,8 @@ func hexText[T ~uint8 | ~uint16 | ~uint32 | ~uint64](v T) string {
 	return fmt.Sprintf("%#x", uint64(v))
 }
 
-// serviceWords prints the service that a message is for: a port, or a number.
-func serviceWords(id mad.ServiceID) string {
+// serviceText formats a service ID, as a port if it is an IP service.
+func serviceText(id mad.ServiceID) string {
 	if id.IsIP() {
 		return fmt.Sprintf("%v port %d", id.PortSpace(), id.Port())
 	}

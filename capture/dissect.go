@@ -7,10 +7,10 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// dissect fills in what s.p is.
+// dissect decodes s.p.
 func (s *Stream) dissect() {
 	p := &s.p
-	b, ok := s.stripLink()
+	b, ok := s.decodeLink()
 	if !ok {
 		return
 	}
@@ -33,7 +33,7 @@ func (s *Stream) dissectIP(b []byte) {
 	b, problem := p.IP.parseIP(b)
 	if problem != "" {
 		p.Protocol, p.Note = "IP", problem
-		// What the file lacks is no fault of the packet.
+		// A packet that the capture truncated is not malformed.
 		if p.Truncated() == 0 {
 			p.mark(MarkMalformed, problem)
 		}
@@ -83,7 +83,7 @@ func (s *Stream) dissectUDP(b []byte) {
 	p.Note = fmt.Sprintf("%d bytes%s", p.UDP.Length, wellKnownUDP(p.UDP))
 }
 
-// wellKnownUDP names what often goes along with RDMA.
+// wellKnownUDP names protocols that are common in RDMA networks.
 func wellKnownUDP(u UDP) string {
 	for _, port := range []uint16{u.DstPort, u.SrcPort} {
 		switch port {
@@ -100,10 +100,10 @@ func wellKnownUDP(u UDP) string {
 	return ""
 }
 
-// flagNames are in the order of the bits.
+// flagNames are the TCP flags, least significant bit first.
 var flagNames = [...]string{"FIN", "SYN", "RST", "PSH", "ACK", "URG"}
 
-// FlagNames prints the flags of TCP, as in "SYN ACK".
+// FlagNames returns the names of the set flags, as in "SYN ACK".
 func (t *TCP) FlagNames() string {
 	var set []string
 	for i, name := range flagNames {

@@ -14,9 +14,8 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// gopacket's reader is the second opinion on every recording there is.
-func TestFilesHoldWhatGopacketReads(t *testing.T) {
-	for _, path := range recordings(t, roceFiles, iwarpFiles) {
+func TestPacketsMatchGopacket(t *testing.T) {
+	for _, path := range captureFiles(t, roceFiles, iwarpFiles) {
 		f, err := os.Open(path)
 		if err != nil {
 			t.Fatal(err)
@@ -25,7 +24,7 @@ func TestFilesHoldWhatGopacketReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eachOfFile(t, path, func(_ *Stream, p *Packet) {
+		forEachPacketOfFile(t, path, func(_ *Stream, p *Packet) {
 			data, info, err := other.ReadPacketData()
 			if err != nil {
 				t.Fatalf("%s: packet %d: gopacket: %v", path, p.Number, err)
@@ -43,7 +42,7 @@ func TestFilesHoldWhatGopacketReads(t *testing.T) {
 	}
 }
 
-// pcapngOf makes a capture of two interfaces, with comments and directions.
+// pcapngOf returns a pcapng file with two interfaces, comments and directions.
 func pcapngOf(t testing.TB) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -77,10 +76,10 @@ func pcapngOf(t testing.TB) []byte {
 	return b.Bytes()
 }
 
-func TestPcapngHasInterfacesCommentsDirectionsAndNames(t *testing.T) {
+func TestPcapngInterfacesCommentsDirectionsAndNames(t *testing.T) {
 	n := 0
 	var last *Stream
-	err := each(t, bytes.NewReader(pcapngOf(t)), func(s *Stream, p *Packet) {
+	err := forEachPacket(t, bytes.NewReader(pcapngOf(t)), func(s *Stream, p *Packet) {
 		n++
 		last = s
 		if p.Interface.Name != []string{"host1/rdma0", "host0/rdma0"}[n%2] || p.Direction != []Direction{Inbound, Outbound}[n%2] {
@@ -99,7 +98,7 @@ func TestPcapngHasInterfacesCommentsDirectionsAndNames(t *testing.T) {
 	if last.Comment() != "the command that repeats it" || len(last.Interfaces()) != 2 {
 		t.Errorf("comment %q, %d interfaces", last.Comment(), len(last.Interfaces()))
 	}
-	// host0's packets leave it, and arrive at host1.
+	// Packets are outbound at host0 and inbound at host1.
 	for addr, want := range map[string]string{alice.String(): "host0", bob.String(): "host1"} {
 		a := alice
 		if addr == bob.String() {
@@ -111,8 +110,8 @@ func TestPcapngHasInterfacesCommentsDirectionsAndNames(t *testing.T) {
 	}
 }
 
-// bigEndian is a pcapng file as a big-endian machine writes it, with a name
-// resolution block, an unknown block, a clock of 2^-10 s, and a simple packet.
+// bigEndian returns a big-endian pcapng file with a name resolution block, an unknown
+// block, a clock of 2^-10 s, and a simple packet.
 func bigEndian() []byte {
 	be := binary.BigEndian
 	block := func(kind uint32, body []byte) []byte {
@@ -144,16 +143,16 @@ func bigEndian() []byte {
 	out = append(out, block(0x0BAD, []byte("whatever"))...)
 	data := roce(request(4, 7, 3)).data
 	packet := be.AppendUint32(nil, 0)
-	packet = be.AppendUint64(packet, 5<<10|512) // five seconds and a half
+	packet = be.AppendUint64(packet, 5<<10|512) // 5.5 s
 	packet = be.AppendUint32(packet, uint32(len(data)))
 	packet = be.AppendUint32(packet, uint32(len(data)))
 	out = append(out, block(blockEnhanced, append(packet, data...))...)
 	return append(out, block(blockSimple, append(be.AppendUint32(nil, uint32(len(data))), data...))...)
 }
 
-func TestPcapngOfOtherMachines(t *testing.T) {
+func TestPcapngBigEndian(t *testing.T) {
 	n := 0
-	err := each(t, bytes.NewReader(bigEndian()), func(s *Stream, p *Packet) {
+	err := forEachPacket(t, bytes.NewReader(bigEndian()), func(s *Stream, p *Packet) {
 		n++
 		if p.Protocol != "RoCEv2" || len(p.PDUs) != 1 || p.PDUs[0].RoCE.ICRC != ChecksumGood {
 			t.Errorf("packet %d: %s %s", n, p.Protocol, p.Note)
@@ -170,32 +169,32 @@ func TestPcapngOfOtherMachines(t *testing.T) {
 	}
 }
 
-func TestPackedFilesAreUnpacked(t *testing.T) {
+func TestGzipIsDecompressed(t *testing.T) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	_, _ = z.Write(pcapngOf(t))
 	_ = z.Close()
 	n := 0
-	if err := each(t, &b, func(*Stream, *Packet) { n++ }); err != nil || n != 3 {
+	if err := forEachPacket(t, &b, func(*Stream, *Packet) { n++ }); err != nil || n != 3 {
 		t.Errorf("%d packets, %v", n, err)
 	}
 }
 
-// However a file is cut, what came before the cut is there, and the place of
-// the cut is told unless it falls between two records.
-func TestCutFilesGiveWhatCameBefore(t *testing.T) {
+// Wherever a file is truncated, the packets before are read. The error has the offset,
+// unless the file ends between two records.
+func TestTruncatedFilesYieldPacketsBefore(t *testing.T) {
 	for name, whole := range map[string][]byte{
 		"pcap": pcapOf(t, layers.LinkTypeRaw, roce(request(4, 1, 10)), roce(request(4, 2, 11)), roce(request(4, 3, 0))),
 		"ng":   pcapngOf(t), "big-endian": bigEndian(),
 	} {
 		total := 0
-		if err := each(t, bytes.NewReader(whole), func(*Stream, *Packet) { total++ }); err != nil {
+		if err := forEachPacket(t, bytes.NewReader(whole), func(*Stream, *Packet) { total++ }); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		before, clean := 0, 0
 		for n := range whole {
 			seen := 0
-			err := each(t, bytes.NewReader(whole[:n]), func(*Stream, *Packet) { seen++ })
+			err := forEachPacket(t, bytes.NewReader(whole[:n]), func(*Stream, *Packet) { seen++ })
 			var damage *CorruptError
 			switch {
 			case err == nil:
@@ -218,7 +217,7 @@ func TestCutFilesGiveWhatCameBefore(t *testing.T) {
 	}
 }
 
-func TestDamageIsNamedWithItsPlace(t *testing.T) {
+func TestCorruptErrorHasOffset(t *testing.T) {
 	good := roce(request(4, 1, 10))
 	one := len(pcapOf(t, layers.LinkTypeRaw, good))
 	for name, tc := range map[string]struct {
@@ -233,7 +232,7 @@ func TestDamageIsNamedWithItsPlace(t *testing.T) {
 		"half of a second one": {pcapOf(t, layers.LinkTypeRaw, good, good)[:one+20], int64(one)},
 	} {
 		n := 0
-		err := each(t, bytes.NewReader(tc.file), func(*Stream, *Packet) { n++ })
+		err := forEachPacket(t, bytes.NewReader(tc.file), func(*Stream, *Packet) { n++ })
 		var damage *CorruptError
 		if !errors.As(err, &damage) || damage.Offset != tc.offset || damage.Packet != n || n == 0 {
 			t.Errorf("%s: %v after %d packets, want damage at %d", name, err, n, tc.offset)
@@ -241,9 +240,9 @@ func TestDamageIsNamedWithItsPlace(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoCaptureIsRefused(t *testing.T) {
+func TestOpenRejectsOtherFormats(t *testing.T) {
 	for _, s := range []string{"", "x", "hello, world", "\x0a\x0d\x0d\x0a", "\xd4\xc3\xb2\xa1\x02\x00"} {
-		if err := each(t, bytes.NewReader([]byte(s)), func(*Stream, *Packet) {}); err == nil {
+		if err := forEachPacket(t, bytes.NewReader([]byte(s)), func(*Stream, *Packet) {}); err == nil {
 			t.Errorf("%q is read", s)
 		}
 	}

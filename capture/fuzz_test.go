@@ -10,9 +10,9 @@ import (
 	iwarp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// look reads a capture to its end and looks at everything that is said of it.
-// It returns how many packets there were.
-func look(t *testing.T, file []byte) int {
+// readAll reads a capture to its end, formats all headers and summaries, and returns
+// the number of packets.
+func readAll(t *testing.T, file []byte) int {
 	s, err := Open(bytes.NewReader(file))
 	if err != nil {
 		return 0
@@ -43,8 +43,8 @@ func look(t *testing.T, file []byte) int {
 			}
 			_, _ = d.Summary(), d.Aliases()
 		}
-		if s.held < 0 || s.held > maxHeld+maxPacketLen {
-			t.Fatalf("packet %d: %d octets are held", n, s.held)
+		if s.outOfOrderLen < 0 || s.outOfOrderLen > maxOutOfOrderTotal+maxPacketLen {
+			t.Fatalf("packet %d: %d octets are held", n, s.outOfOrderLen)
 		}
 	}
 	return n
@@ -54,12 +54,12 @@ func FuzzFile(f *testing.F) {
 	f.Add(pcapngOf(f))
 	f.Add(bigEndian())
 	f.Add(pcapOf(f, layers.LinkTypeRaw, roce(request(4, 1, 10)), roce(request(4, 2, 11))))
-	f.Fuzz(func(t *testing.T, b []byte) { look(t, b) })
+	f.Fuzz(func(t *testing.T, b []byte) { readAll(t, b) })
 }
 
 func FuzzPackets(f *testing.F) {
 	for _, framing := range []iwarp.Framing{{}, {CRC: true, Markers: true}} {
-		frames, _ := conversation(framing, []int{1, 100, 700}, 300)
+		frames, _ := connection(framing, []int{1, 100, 700}, 300)
 		var b []byte
 		for _, one := range frames {
 			b = append(b, byte(len(one.data)>>8), byte(len(one.data)))
@@ -70,7 +70,7 @@ func FuzzPackets(f *testing.F) {
 	}
 	one := roce(request(4, 1, 10)).data
 	f.Add(uint16(LinkEthernet), uint16(0), append([]byte{0, byte(len(one))}, one...))
-	// Packets, each with its length in two octets before it.
+	// Packets with a 2-octet length prefix each.
 	f.Fuzz(func(t *testing.T, link, snap uint16, b []byte) {
 		var frames []frame
 		for len(b) >= 2 && len(frames) < 200 {
@@ -83,7 +83,7 @@ func FuzzPackets(f *testing.F) {
 			}
 			frames = append(frames, one)
 		}
-		if n := look(t, pcapOf(t, layers.LinkType(link), frames...)); n != len(frames) {
+		if n := readAll(t, pcapOf(t, layers.LinkType(link), frames...)); n != len(frames) {
 			t.Fatalf("%d of %d packets", n, len(frames))
 		}
 	})

@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// Headers are the headers of p, field by field: those of the network, and then
-// those of each PDU.
+// Headers returns the decoded headers of p from the link layer up, with those of each
+// PDU.
 func (p *Packet) Headers() (all []Header) {
 	if p.Link.HasMAC {
 		h := Header{Name: "Ethernet"}
@@ -68,7 +68,7 @@ func (h *Header) add(name string, value any, text string) {
 	h.Fields = append(h.Fields, Field{name, value, text})
 }
 
-// String prints the value as people want to see it.
+// String returns Text, or the formatted value.
 func (f Field) String() string {
 	if f.Text != "" {
 		return f.Text

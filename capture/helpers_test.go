@@ -18,8 +18,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// recordings are those of real peers that the codecs are tested with.
-func recordings(t testing.TB, patterns ...string) (paths []string) {
+// captureFiles returns captures of real devices from the codec tests.
+func captureFiles(t testing.TB, patterns ...string) (paths []string) {
 	t.Helper()
 	for _, p := range patterns {
 		found, err := filepath.Glob(p)
@@ -29,7 +29,7 @@ func recordings(t testing.TB, patterns ...string) (paths []string) {
 		paths = append(paths, found...)
 	}
 	if len(paths) == 0 {
-		t.Fatalf("no recording matches %v", patterns)
+		t.Fatalf("no capture matches %v", patterns)
 	}
 	return paths
 }
@@ -39,8 +39,8 @@ const (
 	iwarpFiles = "../emu/softiwarp/wire/testdata/*.pcap"
 )
 
-// each calls do for every packet of a capture and returns what ended it.
-func each(t testing.TB, r io.Reader, do func(*Stream, *Packet)) error {
+// forEachPacket calls do for every packet of a capture and returns the read error.
+func forEachPacket(t testing.TB, r io.Reader, do func(*Stream, *Packet)) error {
 	t.Helper()
 	s, err := Open(r)
 	if err != nil {
@@ -58,25 +58,25 @@ func each(t testing.TB, r io.Reader, do func(*Stream, *Packet)) error {
 	}
 }
 
-func eachOfFile(t testing.TB, path string, do func(*Stream, *Packet)) {
+func forEachPacketOfFile(t testing.TB, path string, do func(*Stream, *Packet)) {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := each(t, f, do); err != nil {
+	if err := forEachPacket(t, f, do); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
 }
 
-// frame is a packet to be put into a capture.
+// frame is a packet to write to a capture.
 type frame struct {
 	data   []byte
 	length int // 0: as long as data
 }
 
-// pcapOf makes a classic capture of raw IP packets, a millisecond apart.
+// pcapOf returns a pcap file with frames that are a millisecond apart.
 func pcapOf(t testing.TB, link layers.LinkType, frames ...frame) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -99,11 +99,11 @@ func infoOf(i int, f frame) gopacket.CaptureInfo {
 	}
 }
 
-// decode reads frames of raw IP and returns copies of what was said of each.
-func decode(t testing.TB, frames ...frame) (all []told) {
+// decode decodes frames of raw IP.
+func decode(t testing.TB, frames ...frame) (all []decoded) {
 	t.Helper()
-	err := each(t, bytes.NewReader(pcapOf(t, layers.LinkTypeRaw, frames...)), func(_ *Stream, p *Packet) {
-		one := told{protocol: p.Protocol, note: p.Note}
+	err := forEachPacket(t, bytes.NewReader(pcapOf(t, layers.LinkTypeRaw, frames...)), func(_ *Stream, p *Packet) {
+		one := decoded{protocol: p.Protocol, note: p.Note}
 		for _, m := range p.Marks {
 			one.marks = append(one.marks, m.Kind)
 			one.texts = append(one.texts, m.Text)
@@ -124,8 +124,8 @@ func decode(t testing.TB, frames ...frame) (all []told) {
 	return all
 }
 
-// checkSend holds a message against what send puts into it: a packet may hold
-// several, and none may be overwritten by another.
+// checkSend checks the payload that send wrote: PDUs of one packet must not overwrite
+// each other.
 func checkSend(t testing.TB, f *FPDU) {
 	t.Helper()
 	for i, v := range f.Segment.Payload {
@@ -135,8 +135,8 @@ func checkSend(t testing.TB, f *FPDU) {
 	}
 }
 
-// told is what was said of a packet.
-type told struct {
+// decoded is the result for a packet.
+type decoded struct {
 	protocol, note string
 	ops            []string
 	marks          []MarkKind
@@ -148,7 +148,7 @@ var (
 	bob   = netip.MustParseAddr("fd00::b")
 )
 
-// roce makes a RoCEv2 packet over IPv6.
+// roce returns a RoCEv2 packet over IPv6.
 func roce(p wire.Packet) frame {
 	h := wire.IPUDP{Src: netip.AddrPortFrom(alice, 49152), Dst: netip.AddrPortFrom(bob, wire.Port), HopLimit: 64}
 	if p.BTH.PKey == 0 {
@@ -159,12 +159,12 @@ func roce(p wire.Packet) frame {
 	return frame{data: h.Append(nil, payload)}
 }
 
-// request is a packet of a requester to QP 17.
+// request returns a request packet to QP 17.
 func request(op wire.Operation, psn wire.PSN, payload int) wire.Packet {
 	return wire.Packet{BTH: wire.BTH{Opcode: wire.MakeOpcode(wire.TransportRC, op), DestQP: 17, PSN: psn}, Payload: make([]byte, payload)}
 }
 
-// tcp makes a TCP segment between ports 41000 of alice and 41001 of bob.
+// tcp returns a TCP segment between port 41000 of alice and 41001 of bob.
 func tcp(fromAlice bool, seq, ack uint32, flags string, payload []byte) frame {
 	ip := &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP, SrcIP: alice.AsSlice(), DstIP: bob.AsSlice()}
 	t := &layers.TCP{SrcPort: 41000, DstPort: 41001, Seq: seq, Ack: ack, Window: 100, ACK: true}
@@ -190,7 +190,7 @@ func tcp(fromAlice bool, seq, ack uint32, flags string, payload []byte) frame {
 	return frame{data: bytes.Clone(b.Bytes())}
 }
 
-// send is a DDP segment: message msn, n octets.
+// send returns a DDP segment with message msn of n octets.
 func send(msn iwarp.MSN, n int) []byte {
 	h := iwarp.Header{Control: iwarp.NewControl(iwarp.OpSend, true), Untagged: iwarp.Untagged{MSN: msn}}
 	return append(h.Append(nil), bytes.Repeat([]byte{byte(msn)}, n)...)

@@ -8,18 +8,18 @@ import (
 	"io"
 )
 
-// Limits on what a file may claim. A capture of RDMA holds nothing near them.
+// Limits on sizes in a file, against corrupt values.
 const (
-	maxPacketLen  = 1 << 18 // what libpcap takes at most
-	maxBlockLen   = 1 << 20 // of those blocks of pcapng that are looked at
+	maxPacketLen  = 1 << 18 // MAXIMUM_SNAPLEN of libpcap
+	maxBlockLen   = 1 << 20 // of decoded pcapng blocks
 	maxInterfaces = 1 << 12
-	maxComments   = 64 // of one packet
+	maxComments   = 64 // per packet
 )
 
-// CorruptError says where a file cannot be read further.
+// CorruptError is a file that cannot be read further.
 type CorruptError struct {
-	Offset int64 // of the record, from the start of the file (once unpacked)
-	Packet int   // how many packets came before
+	Offset int64 // of the record in the (decompressed) file
+	Packet int   // number of packets before it
 	Err    error
 }
 
@@ -29,18 +29,18 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// ErrTruncated is the damage of a file that ends inside a record: it was cut off, or
-// whoever writes it is not done.
+// ErrTruncated means that a file ends inside a record, for example because it is still
+// being written.
 var ErrTruncated = errors.New("the file ends in the middle of a record")
 
-// ErrFormat is what Open says of something that is no capture.
+// ErrFormat means that a file is not a capture.
 var ErrFormat = errors.New("neither pcap nor pcapng")
 
-// input is a file with a count of what has been read.
+// input reads a file, decompresses it, and counts the octets read.
 type input struct {
 	r      *bufio.Reader
 	offset int64
-	buf    []byte // what read returns; reused
+	buf    []byte // reused by read
 }
 
 const gzipMagic = "\x1f\x8b"
@@ -57,8 +57,8 @@ func newInput(r io.Reader) (*input, error) {
 	return in, nil
 }
 
-// read returns the next n octets, valid until the next read. At the end of the
-// file it returns io.EOF, within n octets ErrCut.
+// read returns the next n octets, valid until the next call. At the end of the file it
+// returns io.EOF, or ErrTruncated if there are fewer than n.
 func (in *input) read(n int) ([]byte, error) {
 	if cap(in.buf) < n {
 		in.buf = make([]byte, max(n, 4096))
@@ -66,10 +66,10 @@ func (in *input) read(n int) ([]byte, error) {
 	b := in.buf[:n]
 	got, err := io.ReadFull(in.r, b)
 	in.offset += int64(got)
-	return b, cutIs(err)
+	return b, truncatedIfUnexpectedEOF(err)
 }
 
-// skip passes over n octets.
+// skip discards n octets.
 func (in *input) skip(n int64) error {
 	got, err := io.CopyN(io.Discard, in.r, n)
 	in.offset += got
@@ -79,15 +79,15 @@ func (in *input) skip(n int64) error {
 	return err
 }
 
-func cutIs(err error) error {
+func truncatedIfUnexpectedEOF(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrTruncated
 	}
 	return err
 }
 
-// within turns the end of the file, where a record has begun, into damage.
-func within(err error) error {
+// truncatedIfEOF replaces io.EOF inside a record by ErrTruncated.
+func truncatedIfEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return ErrTruncated
 	}

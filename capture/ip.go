@@ -13,20 +13,20 @@ type IP struct {
 	TClass   uint8 // DSCP and ECN
 	HopLimit uint8
 	Protocol uint8
-	Length   int // of what follows the header, on the wire
+	Length   int // of the payload, on the wire
 
 	ID           uint16 // IPv4
 	DontFragment bool   // IPv4
-	Fragment     bool   // it is a part of a packet
-	Offset       int    // of that part
+	Fragment     bool
+	Offset       int    // of the fragment
 	ChecksumOK   bool   // IPv4
 	FlowLabel    uint32 // IPv6
-	Extensions   int    // IPv6: octets of extension headers
+	Extensions   int    // IPv6: length of extension headers
 
 	header []byte // IPv4, with options
 }
 
-// Protocols of IP.
+// IP protocol numbers.
 const (
 	protoICMP   = 1
 	protoIGMP   = 2
@@ -35,14 +35,14 @@ const (
 	protoICMPv6 = 58
 )
 
-// ECN marks of the traffic class.
+// ECN field of the traffic class.
 const (
 	ecnMask = 3
 	ecnCE   = 3
 )
 
-// parseIP decodes the header and returns what follows, no more than the header
-// says. problem is empty if all is well.
+// parseIP decodes the header and returns the payload, without link-layer padding.
+// problem is empty on success.
 func (ip *IP) parseIP(b []byte) (rest []byte, problem string) {
 	if len(b) == 0 {
 		return nil, "an IP packet of no bytes"
@@ -72,7 +72,7 @@ func (ip *IP) parseIPv4(b []byte) (rest []byte, problem string) {
 		return nil, "IPv4 lengths contradict each other"
 	}
 	ip.header = b[:size]
-	ip.ChecksumOK = onesSum(ip.header) == 0xFFFF
+	ip.ChecksumOK = onesComplementSum(ip.header) == 0xFFFF
 	ip.Length = total - size
 	return b[size:min(total, len(b))], ""
 }
@@ -112,8 +112,8 @@ func (ip *IP) parseIPv6(b []byte) (rest []byte, problem string) {
 	}
 }
 
-// onesSum is the ones' complement sum of b, which has an even length.
-func onesSum(b []byte) uint16 {
+// onesComplementSum returns the ones' complement sum of b, whose length is even.
+func onesComplementSum(b []byte) uint16 {
 	sum := uint32(0)
 	for i := 0; i+1 < len(b); i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(b[i:]))
@@ -128,7 +128,7 @@ func onesSum(b []byte) uint16 {
 type UDP struct {
 	Present          bool
 	SrcPort, DstPort uint16
-	Length           int // of what follows, on the wire
+	Length           int // of the payload, on the wire
 	Checksum         uint16
 }
 
@@ -139,10 +139,10 @@ type TCP struct {
 	Seq, Ack         uint32
 	Flags            uint8
 	Window           uint16
-	Length           int // of what follows, on the wire
+	Length           int // of the payload, on the wire
 }
 
-// Flags of TCP.
+// TCP flags.
 const (
 	FlagFIN uint8 = 1 << iota
 	FlagSYN

@@ -8,127 +8,128 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// mpaState is how far one direction of a connection has come.
+// mpaState is the MPA decoding state of one direction of a TCP connection.
 type mpaState uint8
 
 const (
-	mpaLost  mpaState = iota // it may be iWARP, and no FPDU's beginning is known
-	mpaStart                 // the next octet is the first of all
-	mpaFull                  // FPDUs
-	mpaNone                  // it is something else
+	mpaUnsynced mpaState = iota // no FPDU boundary is known; may not be iWARP
+	mpaStartup                  // at the start of the stream
+	mpaFPDUs                    // in FPDUs
+	mpaOther                    // not iWARP
 )
 
-// mpaHalf is one direction of what may be an iWARP stream.
-type mpaHalf struct {
-	state mpaState
-	start []byte // of a start-up frame that is not complete
-	frame wire.StartFrame
-	known bool   // frame has been seen
-	base  uint32 // sequence number of the octet after it
-	d     *wire.Deframer
+// mpaDirection decodes MPA in one direction of a TCP connection.
+type mpaDirection struct {
+	state    mpaState
+	partial  []byte // incomplete start-up frame
+	frame    wire.StartFrame
+	hasFrame bool   // frame is set
+	base     uint32 // sequence number after the start-up frame
+	d        *wire.Deframer
 }
 
-// MPAStart is a start-up frame of MPA.
+// MPAStart is an MPA start-up frame: an MPA Request or Reply.
 type MPAStart struct {
 	wire.StartFrame
 }
 
-// FPDU is an FPDU of MPA with what it carries.
+// FPDU is an FPDU with its DDP segment.
 type FPDU struct {
 	wire.FPDU
 	Segment wire.Segment
-	// HeadersComplete says that the headers of DDP and RDMAP are all there.
+	// HeadersComplete: all DDP and RDMAP headers were captured.
 	HeadersComplete bool
-	// Framing is that of its stream, as negotiated or, if Guessed, as it seems.
+	// Framing is the negotiated framing of the stream; Guessed if the start-up frames
+	// were not captured.
 	Framing wire.Framing
 	Guessed bool
 }
 
-// feed takes octets in order.
-func (s *Stream) feed(h, back *half, g segment) {
+// feedMPA decodes in-order octets of a stream.
+func (s *Stream) feedMPA(h, reverse *tcpDirection, g segment) {
 	m := &h.mpa
 	b := g.data
-	if m.state == mpaLost && !m.known && len(b) >= len(wire.RequestKey) {
-		// Without a SYN, the key still says that this is the beginning.
+	if m.state == mpaUnsynced && !m.hasFrame && len(b) >= len(wire.RequestKey) {
+		// Without a SYN, the key identifies a start-up frame.
 		if _, err := new(wire.StartFrame).Parse(b); err == nil || !errors.Is(err, wire.ErrKey) {
-			m.state = mpaStart
+			m.state = mpaStartup
 		}
 	}
-	if m.state == mpaStart {
-		b = s.startup(h, g.seq, b)
+	if m.state == mpaStartup {
+		b = s.parseStartFrame(h, g.seq, b)
 	}
 	if len(b) == 0 {
 		return
 	}
 	seq := g.seq + uint32(len(g.data)-len(b))
-	if m.state == mpaFull && m.d == nil {
-		m.d = wire.NewDeframerAt(m.framing(&back.mpa), 0)
+	if m.state == mpaFPDUs && m.d == nil {
+		m.d = wire.NewDeframerAt(m.framing(&reverse.mpa), 0)
 	}
-	if m.state == mpaLost {
-		s.resync(h, back, seq, b)
+	if m.state == mpaUnsynced {
+		s.resync(h, reverse, seq, b)
 	}
-	if m.state != mpaFull {
+	if m.state != mpaFPDUs {
 		return
 	}
 	for len(b) > 0 {
 		f, rest, ok := m.d.Next(b)
 		if !ok {
-			s.partial(m)
+			s.notePartialFPDU(m)
 			return
 		}
-		s.fpdu(h, back, &f)
+		s.addFPDU(h, reverse, &f)
 		b = rest
 	}
 }
 
-// partial names a packet in which no FPDU ends.
-func (s *Stream) partial(m *mpaHalf) {
+// notePartialFPDU sets the note of a packet in which no FPDU ends.
+func (s *Stream) notePartialFPDU(m *mpaDirection) {
 	if p := &s.p; len(p.PDUs) == 0 {
 		p.Protocol = "iWARP"
 		p.Note += fmt.Sprintf(", part of an FPDU (%d octets so far)", m.d.Pending())
 	}
 }
 
-// skip passes over octets that the capture does not have.
-func (s *Stream) skip(h, back *half, n int) {
+// skipMissing skips n octets that were not captured.
+func (s *Stream) skipMissing(h, reverse *tcpDirection, n int) {
 	m := &h.mpa
-	if m.state == mpaStart {
-		m.state = mpaLost
+	if m.state == mpaStartup {
+		m.state = mpaUnsynced
 	}
-	if m.state != mpaFull {
+	if m.state != mpaFPDUs {
 		return
 	}
 	if m.d == nil {
-		m.d = wire.NewDeframerAt(m.framing(&back.mpa), 0)
+		m.d = wire.NewDeframerAt(m.framing(&reverse.mpa), 0)
 	}
 	for n > 0 {
 		f, rest, ok := m.d.Skip(n)
 		if !ok && rest > 0 {
-			m.state = mpaLost
+			m.state = mpaUnsynced
 			return
 		}
 		if ok {
-			s.fpdu(h, back, &f)
+			s.addFPDU(h, reverse, &f)
 		}
 		n = rest
 	}
 }
 
-// startup takes the first octets of a stream and returns what follows the
-// start-up frame.
-func (s *Stream) startup(h *half, seq uint32, b []byte) (rest []byte) {
+// parseStartFrame decodes a start-up frame, which may span segments, and returns the
+// octets after it.
+func (s *Stream) parseStartFrame(h *tcpDirection, seq uint32, b []byte) (rest []byte) {
 	m, p := &h.mpa, &s.p
-	before := len(m.start)
+	before := len(m.partial)
 	whole := b
 	if before > 0 {
-		whole = append(m.start, b[:min(len(b), wire.StartFrameLen+wire.MaxPrivateData-before)]...)
+		whole = append(m.partial, b[:min(len(b), wire.StartFrameLen+wire.MaxPrivateData-before)]...)
 	}
 	start := new(MPAStart)
 	rest, err := start.Parse(whole)
 	switch {
 	case err == nil:
 	case errors.Is(err, wire.ErrShort):
-		m.start = append(m.start[:0:0], whole...)
+		m.partial = append(m.partial[:0:0], whole...)
 		if len(whole) >= len(wire.RequestKey) {
 			p.Protocol = "MPA"
 			p.Note += ", part of a start-up frame"
@@ -137,15 +138,15 @@ func (s *Stream) startup(h *half, seq uint32, b []byte) (rest []byte) {
 	case errors.Is(err, wire.ErrPrivateData):
 		p.Protocol = "MPA"
 		p.mark(MarkMalformed, err.Error())
-		m.state, m.start = mpaNone, nil
+		m.state, m.partial = mpaOther, nil
 		return nil
 	default:
-		m.state, m.start = mpaNone, nil
+		m.state, m.partial = mpaOther, nil
 		return nil
 	}
 	used := len(whole) - len(rest) - before
-	m.frame, m.known, m.base, m.state, m.start = start.StartFrame, true, seq+uint32(used), mpaFull, nil
-	m.frame.PrivateData = nil // it belongs to the packet
+	m.frame, m.hasFrame, m.base, m.state, m.partial = start.StartFrame, true, seq+uint32(used), mpaFPDUs, nil
+	m.frame.PrivateData = nil // aliases the packet data
 	p.Protocol = "MPA"
 	p.PDUs = append(p.PDUs, PDU{MPAStart: start})
 	if start.Reply && start.Reject {
@@ -154,34 +155,36 @@ func (s *Stream) startup(h *half, seq uint32, b []byte) (rest []byte) {
 	return b[used:]
 }
 
-// framing is that of what m's side sends: as the frames of both say, or as far
-// as one of them does.
-func (m *mpaHalf) framing(peer *mpaHalf) wire.Framing { return wire.FramingTo(&peer.frame, &m.frame) }
+// framing returns the framing of FPDUs in this direction, from the start-up frames of
+// both sides as far as they are known.
+func (m *mpaDirection) framing(peer *mpaDirection) wire.Framing {
+	return wire.FramingTo(&peer.frame, &m.frame)
+}
 
-// resync looks for an FPDU at the beginning of a segment, where most senders
-// put it, after the stream was lost or began before the capture.
-func (s *Stream) resync(h, back *half, seq uint32, b []byte) {
+// resync looks for an FPDU at the start of a segment, after missing octets or if the
+// connection started before the capture.
+func (s *Stream) resync(h, reverse *tcpDirection, seq uint32, b []byte) {
 	m, p := &h.mpa, &s.p
-	negotiated := m.known && back.mpa.known
-	framing, at := m.framing(&back.mpa), uint64(seq-m.base)
+	negotiated := m.hasFrame && reverse.mpa.hasFrame
+	framing, at := m.framing(&reverse.mpa), uint64(seq-m.base)
 	if !negotiated {
 		framing, at = wire.Framing{CRC: framing.CRC}, 0
 	}
 	ok := looksLikeFPDU(b, &framing, at, negotiated)
 	switch {
 	case ok:
-		m.state, m.d = mpaFull, wire.NewDeframerAt(framing, at)
+		m.state, m.d = mpaFPDUs, wire.NewDeframerAt(framing, at)
 		p.Protocol = "iWARP"
 		p.mark(MarkMissingData, fmt.Sprintf("FPDUs found again at TCP octet %d", seq))
-	case m.known || back.mpa.known:
+	case m.hasFrame || reverse.mpa.hasFrame:
 		p.Protocol = "iWARP"
 		p.mark(MarkMissingData, "the beginning of an FPDU is not known: octets before it are not in the capture")
 	}
 }
 
-// looksLikeFPDU reports whether an FPDU may begin with b. Where the start-up was
-// not seen, the whole FPDU must be there, and its CRC right, or zero as where
-// CRCs are off: framing then says which.
+// looksLikeFPDU reports whether b plausibly starts with an FPDU. If the framing was not
+// negotiated, the FPDU must be complete and its CRC correct or zero; it sets
+// framing.CRC accordingly.
 func looksLikeFPDU(b []byte, framing *wire.Framing, at uint64, negotiated bool) bool {
 	if framing.Markers && at%4 != 0 {
 		return false
@@ -214,15 +217,15 @@ func looksLikeFPDU(b []byte, framing *wire.Framing, at uint64, negotiated bool) 
 	return framing.CRC || f.CRC == 0
 }
 
-// fpdu adds an FPDU to the packet in which it ends.
-func (s *Stream) fpdu(h, back *half, f *wire.FPDU) {
+// addFPDU decodes an FPDU and adds it to the current packet.
+func (s *Stream) addFPDU(h, reverse *tcpDirection, f *wire.FPDU) {
 	p := &s.p
 	p.Protocol = "iWARP"
-	d := &FPDU{FPDU: *f, Framing: h.mpa.framing(&back.mpa), Guessed: !h.mpa.known || !back.mpa.known}
+	d := &FPDU{FPDU: *f, Framing: h.mpa.framing(&reverse.mpa), Guessed: !h.mpa.hasFrame || !reverse.mpa.hasFrame}
 	if d.Guessed {
 		d.Framing.CRC = f.Check == wire.CheckGood || f.Check == wire.CheckBad
 	}
-	// The deframer's buffer is used again for the next one.
+	// The deframer reuses its buffer.
 	at := len(s.arena)
 	s.arena = append(s.arena, f.ULPDU...)
 	d.ULPDU = s.arena[at:len(s.arena):len(s.arena)]

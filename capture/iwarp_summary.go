@@ -69,7 +69,7 @@ func (f *FPDU) op() string {
 	return f.Segment.Control.Opcode.String()
 }
 
-// payloadLen counts what was on the wire, recorded or not.
+// payloadLen includes octets that were not captured.
 func (f *FPDU) payloadLen() int {
 	if !f.HeadersComplete {
 		return 0
@@ -80,7 +80,7 @@ func (f *FPDU) payloadLen() int {
 func (f *FPDU) summary() string {
 	var b strings.Builder
 	if f.HeadersComplete {
-		f.summarise(&b)
+		f.summariseSegment(&b)
 	} else {
 		fmt.Fprintf(&b, "%d octets", f.Length)
 	}
@@ -93,7 +93,7 @@ func (f *FPDU) summary() string {
 	return b.String()
 }
 
-func (f *FPDU) summarise(b *strings.Builder) {
+func (f *FPDU) summariseSegment(b *strings.Builder) {
 	s := &f.Segment
 	info, _ := s.Control.Opcode.Info()
 	if s.Control.Tagged {
@@ -119,7 +119,7 @@ func (f *FPDU) summarise(b *strings.Builder) {
 		r := s.ReadRequest
 		fmt.Fprintf(b, " %d B from %#x+%#x to %#x+%#x", r.Size, uint32(r.SrcSTag), r.SrcTO, uint32(r.SinkSTag), r.SinkTO)
 	case op == wire.OpTerminate:
-		f.terminate(b)
+		f.summariseTerminate(b)
 	case op == wire.OpImmediate, op == wire.OpImmediateSE:
 		fmt.Fprintf(b, " %x", s.Immediate)
 	case op == wire.OpAtomicRequest:
@@ -138,7 +138,7 @@ func (f *FPDU) summarise(b *strings.Builder) {
 	}
 }
 
-func (f *FPDU) terminate(b *strings.Builder) {
+func (f *FPDU) summariseTerminate(b *strings.Builder) {
 	t := &f.Segment.Terminate
 	fmt.Fprintf(b, " %v", t.Error)
 	if t.HasDDP {

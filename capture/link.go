@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// Link is the header in front of IP.
+// Link is the link-layer header.
 type Link struct {
 	Src, Dst [6]byte
-	HasMAC   bool // Src and Dst are there
+	HasMAC   bool // Src and Dst are set
 	VLANs    []uint16
-	Type     uint16 // Ethernet type; 0 if none says what follows
+	Type     uint16 // EtherType; 0 if the link header has none
 }
 
-// Ethernet types.
+// EtherTypes.
 const (
 	typeIPv4 = 0x0800
 	typeARP  = 0x0806
@@ -21,15 +21,15 @@ const (
 	typeVLAN = 0x8100
 	typeQinQ = 0x88A8
 	typeLLDP = 0x88CC
-	typeRoCE = 0x8915 // version 1, without IP
+	typeRoCE = 0x8915 // RoCEv1
 )
 
-// maxVLANs is how many tags are unwrapped.
+// maxVLANs bounds the VLAN tags that are decoded.
 const maxVLANs = 4
 
-// stripLink decodes the link header and returns what follows; ok is false if
-// there is nothing to decode.
-func (s *Stream) stripLink() (rest []byte, ok bool) {
+// decodeLink decodes the link header and returns the rest; ok is false if it cannot be
+// decoded.
+func (s *Stream) decodeLink() (rest []byte, ok bool) {
 	p, b := &s.p, s.p.Data
 	cut := func(header int) ([]byte, bool) {
 		if len(b) < header {
@@ -46,19 +46,19 @@ func (s *Stream) stripLink() (rest []byte, ok bool) {
 	case LinkEthernet:
 		if rest, ok = cut(14); ok {
 			p.Link = Link{Dst: [6]byte(b), Src: [6]byte(b[6:]), HasMAC: true, Type: binary.BigEndian.Uint16(b[12:])}
-			rest = p.Link.untag(rest)
+			rest = p.Link.decodeVLANs(rest)
 		}
 		return rest, ok
 	case LinkSLL:
 		if rest, ok = cut(16); ok {
 			p.Link = Link{Type: binary.BigEndian.Uint16(b[14:])}
-			rest = p.Link.untag(rest)
+			rest = p.Link.decodeVLANs(rest)
 		}
 		return rest, ok
 	case LinkSLL2:
 		if rest, ok = cut(20); ok {
 			p.Link = Link{Type: binary.BigEndian.Uint16(b)}
-			rest = p.Link.untag(rest)
+			rest = p.Link.decodeVLANs(rest)
 		}
 		return rest, ok
 	}
@@ -66,8 +66,8 @@ func (s *Stream) stripLink() (rest []byte, ok bool) {
 	return nil, false
 }
 
-// untag takes VLAN tags off.
-func (l *Link) untag(b []byte) []byte {
+// decodeVLANs removes VLAN tags.
+func (l *Link) decodeVLANs(b []byte) []byte {
 	for (l.Type == typeVLAN || l.Type == typeQinQ) && len(b) >= 4 && len(l.VLANs) < maxVLANs {
 		l.VLANs = append(l.VLANs, binary.BigEndian.Uint16(b)&0x0FFF)
 		l.Type = binary.BigEndian.Uint16(b[2:])

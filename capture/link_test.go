@@ -18,8 +18,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// The same packet behind every header that comes before IP.
-func TestLinkHeadersAreTakenOff(t *testing.T) {
+func TestLinkHeadersAreDecoded(t *testing.T) {
 	ip := roce(request(4, 100, 5)).data
 	const macs = "525400770011 525400770012"
 	for _, tc := range []struct {
@@ -40,7 +39,7 @@ func TestLinkHeadersAreTakenOff(t *testing.T) {
 	} {
 		data := append(unhex(t, tc.header), ip...)
 		n := 0
-		err := each(t, bytes.NewReader(pcapOf(t, layers.LinkType(tc.link), frame{data: data})), func(_ *Stream, p *Packet) {
+		err := forEachPacket(t, bytes.NewReader(pcapOf(t, layers.LinkType(tc.link), frame{data: data})), func(_ *Stream, p *Packet) {
 			n++
 			if len(p.PDUs) != 1 || p.PDUs[0].RoCE.ICRC != ChecksumGood || len(p.Link.VLANs) != tc.vlans {
 				t.Errorf("%s: %s %s, %+v", tc.name, p.Protocol, p.Note, p.Link)
@@ -49,13 +48,13 @@ func TestLinkHeadersAreTakenOff(t *testing.T) {
 		if err != nil || n != 1 {
 			t.Errorf("%s: %d packets, %v", tc.name, n, err)
 		}
-		for n := range len(data) { // and of all that is cut, nothing panics
-			_ = each(t, bytes.NewReader(pcapOf(t, layers.LinkType(tc.link), frame{data: data[:n]})), func(_ *Stream, p *Packet) { p.Headers() })
+		for n := range len(data) { // truncation must not panic
+			_ = forEachPacket(t, bytes.NewReader(pcapOf(t, layers.LinkType(tc.link), frame{data: data[:n]})), func(_ *Stream, p *Packet) { p.Headers() })
 		}
 	}
 }
 
-func TestOtherProtocolsGetAShortLine(t *testing.T) {
+func TestOtherProtocolsGetANote(t *testing.T) {
 	const macs = "ffffffffffff 525400770012"
 	ip6 := func(next, payload string) string {
 		return macs + "86dd 60000000 00" + hex.EncodeToString([]byte{byte(len(strings.ReplaceAll(payload, " ", "")) / 2)}) + next + "ff" +
@@ -74,7 +73,7 @@ func TestOtherProtocolsGetAShortLine(t *testing.T) {
 		{ip6("06", "9c40 1c06 00000001 00000002 5012 0010 0000 0000"), "TCP", "SYN ACK seq 1 ack 2"},
 		{ip6("2c", "11000009 00000001 0000"), "IP", "fragment at 8 of a packet of protocol 17, 2 bytes"},
 	} {
-		_ = each(t, bytes.NewReader(pcapOf(t, layers.LinkTypeEthernet, frame{data: unhex(t, tc.bytes)})), func(_ *Stream, p *Packet) {
+		_ = forEachPacket(t, bytes.NewReader(pcapOf(t, layers.LinkTypeEthernet, frame{data: unhex(t, tc.bytes)})), func(_ *Stream, p *Packet) {
 			if p.Protocol != tc.protocol || p.Note != tc.note || len(p.PDUs) != 0 {
 				t.Errorf("%s %q, want %s %q", p.Protocol, p.Note, tc.protocol, tc.note)
 			}

@@ -2,25 +2,24 @@ package capture
 
 import "fmt"
 
-// MarkKind is what a mark is about.
+// MarkKind is the type of a mark.
 type MarkKind uint8
 
-// The kinds of mark.
+// Mark kinds.
 const (
-	MarkRetransmission MarkKind = iota // sequence numbers that were seen before
+	MarkRetransmission MarkKind = iota // sequence numbers seen before
 	MarkDuplicateAck
 	MarkGap         // sequence numbers are missing before this packet
-	MarkOutOfOrder  // late: it fills such a gap
-	MarkChecksum    // ICRC, CRC or IP checksum is wrong
-	MarkNak         // negative acknowledgement, Terminate
-	MarkRNR         // receiver not ready
+	MarkOutOfOrder  // the packet fills a gap
+	MarkChecksum    // wrong ICRC, CRC or IP checksum
+	MarkNak         // NAK or Terminate
+	MarkRNR         // RNR NAK
 	MarkRejected    // connection rejected or reset
-	MarkCongestion  // ECN mark or congestion notification
-	MarkMalformed   // it cannot be what it claims to be
-	MarkMissingData // the capture lacks what it takes to follow a stream
-	MarkComment     // the one who wrote the file has a word on it
+	MarkCongestion  // ECN CE or CNP
+	MarkMalformed   // protocol violation
+	MarkMissingData // octets of a TCP stream were not captured
+	MarkComment     // pcapng packet comment
 
-	// NumMarkKinds is how many there are.
 	NumMarkKinds
 )
 
@@ -29,7 +28,7 @@ var markNames = [NumMarkKinds]string{
 	"congestion", "malformed", "lost", "comment",
 }
 
-// String prints the kind as one word.
+// String returns the name of the kind.
 func (k MarkKind) String() string {
 	if k < NumMarkKinds {
 		return markNames[k]
@@ -37,8 +36,8 @@ func (k MarkKind) String() string {
 	return fmt.Sprintf("mark %d", uint8(k))
 }
 
-// Mark draws attention to a packet.
+// Mark is a diagnostic of a packet, similar to Wireshark's expert information.
 type Mark struct {
 	Kind MarkKind
-	Text string // what exactly, in a few words
+	Text string // details
 }

@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// maxNames bounds what is remembered of hosts' names.
+// maxNames bounds the number of host names.
 const maxNames = 1 << 12
 
-// names says what addresses are called.
-type names struct{ of map[netip.Addr]string }
+// hostNames maps addresses to host names.
+type hostNames struct{ byAddr map[netip.Addr]string }
 
-func (n *names) add(a netip.Addr, name string) {
-	if n.of == nil {
-		n.of = make(map[netip.Addr]string)
+func (n *hostNames) add(a netip.Addr, name string) {
+	if n.byAddr == nil {
+		n.byAddr = make(map[netip.Addr]string)
 	}
-	if _, known := n.of[a]; !known && len(n.of) < maxNames {
-		n.of[a] = name
+	if _, known := n.byAddr[a]; !known && len(n.byAddr) < maxNames {
+		n.byAddr[a] = name
 	}
 }
 
-// block reads a name resolution block: addresses, each with its names.
-func (n *names) block(b []byte, order binary.ByteOrder) error {
+// parseBlock reads a pcapng name resolution block.
+func (n *hostNames) parseBlock(b []byte, order binary.ByteOrder) error {
 	for len(b) >= 4 {
 		kind, size := order.Uint16(b), int(order.Uint16(b[2:]))
 		b = b[4:]
@@ -45,9 +45,9 @@ func (n *names) block(b []byte, order binary.ByteOrder) error {
 	return nil
 }
 
-// learn takes the name of a host from the interface that its packets leave or
-// enter: recordings of a fabric name interfaces "host/nic".
-func (n *names) learn(p *Packet, all []Interface) {
+// learn derives the name of a host from the interface of its packets: captures of a
+// fabric name interfaces "host/nic".
+func (n *hostNames) learn(p *Packet, all []Interface) {
 	name := p.Interface.Name
 	if name == "" || p.Direction == DirectionUnknown || !strings.Contains(name, "/") {
 		return
@@ -59,11 +59,11 @@ func (n *names) learn(p *Packet, all []Interface) {
 	if !addr.IsValid() || addr.IsMulticast() || addr.IsUnspecified() {
 		return
 	}
-	if _, known := n.of[addr]; known {
+	if _, known := n.byAddr[addr]; known {
 		return
 	}
 	host, _, _ := strings.Cut(name, "/")
-	for i := range all { // a host of several NICs is called by those
+	for i := range all { // a host with several NICs is named "host/nic"
 		if i != p.Interface.Index && strings.HasPrefix(all[i].Name, host+"/") {
 			host = name
 			break

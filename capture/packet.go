@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// LinkType is what the packets of an interface begin with, by the numbers of
-// tcpdump.org.
+// LinkType is the link-layer header type of an interface (LINKTYPE_ of tcpdump.org).
 type LinkType uint16
 
-// The link types that are decoded.
+// Supported link types.
 const (
 	LinkNull     LinkType = 0 // BSD loopback
 	LinkEthernet LinkType = 1
-	LinkRawBSD   LinkType = 12  // as LinkRaw, on some systems
-	LinkRaw      LinkType = 101 // an IP header
+	LinkRawBSD   LinkType = 12  // LinkRaw on some BSDs
+	LinkRaw      LinkType = 101 // no link header
 	LinkLoop     LinkType = 108 // OpenBSD loopback
 	LinkSLL      LinkType = 113 // Linux "any", older
 	LinkIPv4     LinkType = 228
@@ -22,7 +21,7 @@ const (
 	LinkSLL2     LinkType = 276 // Linux "any", newer
 )
 
-// Interface is where packets were recorded.
+// Interface is the interface on which packets were captured.
 type Interface struct {
 	Index       int
 	Name        string // empty if the file has none
@@ -30,26 +29,26 @@ type Interface struct {
 	LinkType    LinkType
 }
 
-// Direction is that of a packet, as its interface saw it.
+// Direction is the direction of a packet at its interface.
 type Direction uint8
 
-// The directions.
+// Directions.
 const (
 	DirectionUnknown Direction = iota
 	Inbound
 	Outbound
 )
 
-// Packet is one packet of a capture.
+// Packet is a captured packet.
 type Packet struct {
 	Number     int           // from 1
-	Time       time.Time     // zero if the file does not say
-	SinceFirst time.Duration // after the first packet that has a time
-	Delta      time.Duration // after the one before
+	Time       time.Time     // zero if the file has none
+	SinceFirst time.Duration // since the first packet with a timestamp
+	Delta      time.Duration // since the previous packet
 	Interface  Interface
 	Direction  Direction
-	Data       []byte // as recorded
-	Length     int    // on the wire: more than len(Data) if it was truncated
+	Data       []byte // as captured
+	Length     int    // on the wire; more than len(Data) if truncated
 	Comments   []string
 
 	Link Link
@@ -57,26 +56,25 @@ type Packet struct {
 	UDP  UDP
 	TCP  TCP
 
-	// Protocol is what the packet is about: "RoCEv2", "CM", "MPA", "iWARP",
+	// Protocol is the highest decoded protocol: "RoCEv2", "CM", "MPA", "iWARP",
 	// "TCP", "UDP", "ARP", ….
 	Protocol string
-	// Note is all that is said of a packet without PDUs.
+	// Note is the summary of a packet without PDUs.
 	Note string
-	// PDUs are the messages that end in this packet. In a TCP segment there may
-	// be several, or none; some may have begun in earlier ones.
+	// PDUs are the RDMA messages that end in this packet. A TCP segment can have
+	// several or none; they may have begun in earlier segments.
 	PDUs  []PDU
 	Marks []Mark
 }
 
-// Truncated is how many octets were on the wire and are not in the file.
+// Truncated returns the number of octets that were not captured.
 func (p *Packet) Truncated() int { return p.Length - len(p.Data) }
 
-// mark adds a mark.
 func (p *Packet) mark(kind MarkKind, text string) {
 	p.Marks = append(p.Marks, Mark{kind, text})
 }
 
-// Has reports whether p bears a mark of the given kind.
+// Has reports whether p has a mark of the given kind.
 func (p *Packet) Has(kind MarkKind) bool {
 	for i := range p.Marks {
 		if p.Marks[i].Kind == kind {
@@ -86,11 +84,11 @@ func (p *Packet) Has(kind MarkKind) bool {
 	return false
 }
 
-// Src and Dst return the address and, if there is one, the port of the two
-// ends; the zero AddrPort for what is not IP.
+// Src returns the source address and port; the port is 0 if there is none, and the
+// AddrPort is zero if the packet is not IP.
 func (p *Packet) Src() netip.AddrPort { return netip.AddrPortFrom(p.IP.Src, p.ports()[0]) }
 
-// Dst is where the packet goes; see Src.
+// Dst returns the destination; see Src.
 func (p *Packet) Dst() netip.AddrPort { return netip.AddrPortFrom(p.IP.Dst, p.ports()[1]) }
 
 func (p *Packet) ports() [2]uint16 {

@@ -6,26 +6,25 @@ import (
 	"time"
 )
 
-// record is one packet as a file holds it.
+// record is a packet record of a file.
 type record struct {
 	iface     int
-	time      time.Time // zero if the file does not say
+	time      time.Time // zero if the file has none
 	data      []byte    // valid until the next record is read
 	length    int       // on the wire
 	comments  []string
 	direction Direction
 }
 
-// source is a file of either format.
+// source is a pcap or pcapng file.
 type source interface {
 	next(*record) error
 	interfaces() []Interface
-	// hosts returns the names of addresses that the file gives.
-	hosts() *names
+	hosts() *hostNames
 	comment() string
 }
 
-// Magic numbers of pcap, as a little-endian reader sees them.
+// Magic numbers of pcap, read as little endian.
 const (
 	magicMicro        = 0xA1B2C3D4
 	magicNano         = 0xA1B23C4D
@@ -38,13 +37,13 @@ const (
 	pcapRecordLen = 16
 )
 
-// pcapFile is a file of the classic format.
+// pcapFile is a classic pcap file.
 type pcapFile struct {
-	in    *input
-	order binary.ByteOrder
-	nano  bool
-	ifs   [1]Interface
-	named names
+	in        *input
+	order     binary.ByteOrder
+	nano      bool
+	ifs       [1]Interface
+	hostNames hostNames
 }
 
 func openPcap(in *input, magic uint32) (*pcapFile, error) {
@@ -54,18 +53,18 @@ func openPcap(in *input, magic uint32) (*pcapFile, error) {
 	}
 	b, err := in.read(pcapHeaderLen)
 	if err != nil {
-		return nil, fmt.Errorf("header of a pcap file: %w", within(err))
+		return nil, fmt.Errorf("header of a pcap file: %w", truncatedIfEOF(err))
 	}
 	if major := f.order.Uint16(b[4:]); major != 2 {
 		return nil, fmt.Errorf("pcap file of version %d: only version 2 is known", major)
 	}
-	// The upper bits of the link type speak of check sequences.
+	// The upper bits of the field are about the FCS.
 	f.ifs[0] = Interface{LinkType: LinkType(f.order.Uint32(b[20:]) & 0xFFFF)}
 	return f, nil
 }
 
 func (f *pcapFile) interfaces() []Interface { return f.ifs[:] }
-func (f *pcapFile) hosts() *names           { return &f.named }
+func (f *pcapFile) hosts() *hostNames       { return &f.hostNames }
 func (f *pcapFile) comment() string         { return "" }
 
 func (f *pcapFile) next(r *record) error {
@@ -87,7 +86,7 @@ func (f *pcapFile) next(r *record) error {
 	}
 	*r = record{time: time.Unix(int64(sec), int64(frac*unit)).UTC(), length: max(int(length), int(kept))}
 	if r.data, err = f.in.read(int(kept)); err != nil && kept > 0 {
-		return within(err)
+		return truncatedIfEOF(err)
 	}
 	return nil
 }

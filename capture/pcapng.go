@@ -21,7 +21,7 @@ const (
 	sectionMagic = 0x1A2B3C4D
 )
 
-// Options that are looked at.
+// Options that are decoded.
 const (
 	optionEnd         = 0
 	optionComment     = 1
@@ -32,40 +32,40 @@ const (
 	optionOffset      = 14
 )
 
-// pcapngFile is a file of the newer format.
+// pcapngFile is a pcapng file.
 type pcapngFile struct {
-	in    *input
-	order binary.ByteOrder
-	ifs   []ngInterface
-	list  []Interface // what interfaces returns
-	named names
-	note  string
+	in             *input
+	order          binary.ByteOrder
+	ifs            []interfaceClock
+	list           []Interface // what interfaces returns
+	hostNames      hostNames
+	sectionComment string
 }
 
-// ngInterface is an interface with what its timestamps mean.
-type ngInterface struct {
+// interfaceClock converts the timestamps of an interface.
+type interfaceClock struct {
 	perSecond uint64
 	offset    int64 // seconds
-	snap      uint32
+	snapLen   uint32
 }
 
 func openPcapng(in *input) (*pcapngFile, error) {
 	f := &pcapngFile{in: in, order: binary.LittleEndian}
 	head, err := in.read(8)
 	if err != nil {
-		return nil, fmt.Errorf("header of a pcapng file: %w", within(err))
+		return nil, fmt.Errorf("header of a pcapng file: %w", truncatedIfEOF(err))
 	}
-	if err := f.section([4]byte(head[4:])); err != nil {
+	if err := f.readSection([4]byte(head[4:])); err != nil {
 		return nil, fmt.Errorf("header of a pcapng file: %w", err)
 	}
 	return f, nil
 }
 
 func (f *pcapngFile) interfaces() []Interface { return f.list }
-func (f *pcapngFile) hosts() *names           { return &f.named }
-func (f *pcapngFile) comment() string         { return f.note }
+func (f *pcapngFile) hosts() *hostNames       { return &f.hostNames }
+func (f *pcapngFile) comment() string         { return f.sectionComment }
 
-// next passes over blocks until there is a packet.
+// next reads blocks until it finds a packet.
 func (f *pcapngFile) next(r *record) error {
 	for {
 		head, err := f.in.read(8)
@@ -73,8 +73,8 @@ func (f *pcapngFile) next(r *record) error {
 			return err
 		}
 		kind, length := f.order.Uint32(head), f.order.Uint32(head[4:])
-		if kind == blockSection { // its byte order is yet to be found
-			if err := f.section([4]byte(head[4:])); err != nil {
+		if kind == blockSection { // the byte order may change
+			if err := f.readSection([4]byte(head[4:])); err != nil {
 				return err
 			}
 			continue
@@ -84,11 +84,11 @@ func (f *pcapngFile) next(r *record) error {
 		}
 		switch kind {
 		case blockInterface, blockNames, blockOldPacket, blockSimple, blockEnhanced:
-			body, err := f.body(kind, length, 8)
+			body, err := f.readBody(kind, length, 8)
 			if err != nil {
 				return err
 			}
-			found, err := f.block(kind, body, r)
+			found, err := f.handleBlock(kind, body, r)
 			if found || err != nil {
 				return err
 			}
@@ -100,15 +100,15 @@ func (f *pcapngFile) next(r *record) error {
 	}
 }
 
-// body reads the rest of a block, of which some octets have been read, and
-// returns it without the second length, which must be the first again.
-func (f *pcapngFile) body(kind, length uint32, read int) ([]byte, error) {
+// readBody reads the rest of a block after the first read octets. It checks and removes
+// the trailing length.
+func (f *pcapngFile) readBody(kind, length uint32, read int) ([]byte, error) {
 	if length > maxBlockLen {
 		return nil, fmt.Errorf("a block of type %#x claims %d bytes; no more than %d are believed", kind, length, maxBlockLen)
 	}
 	b, err := f.in.read(int(length) - read)
 	if err != nil {
-		return nil, within(err)
+		return nil, truncatedIfEOF(err)
 	}
 	end := len(b) - 4
 	if again := f.order.Uint32(b[end:]); again != length {
@@ -117,12 +117,12 @@ func (f *pcapngFile) body(kind, length uint32, read int) ([]byte, error) {
 	return b[:end], nil
 }
 
-// section reads a section header, of which type and length have been read.
-// Interfaces and names are those of one section.
-func (f *pcapngFile) section(rawLength [4]byte) error {
+// readSection reads a section header block after its type and length. Interfaces and
+// names are per section.
+func (f *pcapngFile) readSection(rawLength [4]byte) error {
 	magic, err := f.in.read(4)
 	if err != nil {
-		return within(err)
+		return truncatedIfEOF(err)
 	}
 	switch uint32(sectionMagic) {
 	case binary.LittleEndian.Uint32(magic):
@@ -136,45 +136,45 @@ func (f *pcapngFile) section(rawLength [4]byte) error {
 	if length < 28 || length%4 != 0 {
 		return fmt.Errorf("a section header claims %d bytes, which none can have", length)
 	}
-	body, err := f.body(blockSection, length, 12)
+	body, err := f.readBody(blockSection, length, 12)
 	if err != nil {
 		return err
 	}
 	if major := f.order.Uint16(body); major != 1 {
 		return fmt.Errorf("a section of version %d: only version 1 is known", major)
 	}
-	f.ifs, f.list, f.named, f.note = f.ifs[:0], f.list[:0], names{}, ""
-	return f.options(body[12:], func(code uint16, value []byte) error {
-		if code == optionComment && f.note == "" {
-			f.note = string(value)
+	f.ifs, f.list, f.hostNames, f.sectionComment = f.ifs[:0], f.list[:0], hostNames{}, ""
+	return f.forEachOption(body[12:], func(code uint16, value []byte) error {
+		if code == optionComment && f.sectionComment == "" {
+			f.sectionComment = string(value)
 		}
 		return nil
 	})
 }
 
-func (f *pcapngFile) block(kind uint32, b []byte, r *record) (found bool, err error) {
+func (f *pcapngFile) handleBlock(kind uint32, b []byte, r *record) (found bool, err error) {
 	switch kind {
 	case blockInterface:
-		return false, f.describe(b)
+		return false, f.addInterface(b)
 	case blockNames:
-		return false, f.named.block(b, f.order)
+		return false, f.hostNames.parseBlock(b, f.order)
 	case blockEnhanced, blockOldPacket:
-		return true, f.enhanced(kind, b, r)
+		return true, f.enhancedPacket(kind, b, r)
 	}
-	return true, f.simple(b, r)
+	return true, f.simplePacket(b, r)
 }
 
-// describe adds an interface.
-func (f *pcapngFile) describe(b []byte) error {
+// addInterface reads an interface description block.
+func (f *pcapngFile) addInterface(b []byte) error {
 	if len(b) < 8 {
 		return errors.New("an interface description is too short")
 	}
 	if len(f.ifs) == maxInterfaces {
 		return fmt.Errorf("more than %d interfaces in a section", maxInterfaces)
 	}
-	ng := ngInterface{perSecond: 1e6, snap: f.order.Uint32(b[4:])}
+	ng := interfaceClock{perSecond: 1e6, snapLen: f.order.Uint32(b[4:])}
 	shown := Interface{Index: len(f.ifs), LinkType: LinkType(f.order.Uint16(b))}
-	err := f.options(b[8:], func(code uint16, value []byte) error {
+	err := f.forEachOption(b[8:], func(code uint16, value []byte) error {
 		switch {
 		case code == optionName:
 			shown.Name = string(value)
@@ -184,7 +184,7 @@ func (f *pcapngFile) describe(b []byte) error {
 			ng.offset = int64(f.order.Uint64(value))
 		case code == optionResolution && len(value) == 1:
 			var ok bool
-			if ng.perSecond, ok = resolution(value[0]); !ok {
+			if ng.perSecond, ok = ticksPerSecond(value[0]); !ok {
 				return fmt.Errorf("interface %q has a clock of resolution %#x", shown.Name, value[0])
 			}
 		}
@@ -194,8 +194,8 @@ func (f *pcapngFile) describe(b []byte) error {
 	return err
 }
 
-// resolution returns the ticks a second of an interface's clock.
-func resolution(v uint8) (perSecond uint64, ok bool) {
+// ticksPerSecond decodes the option if_tsresol.
+func ticksPerSecond(v uint8) (perSecond uint64, ok bool) {
 	exp := v & 0x7F
 	if v&0x80 != 0 {
 		return 1 << exp, exp < 64
@@ -207,9 +207,9 @@ func resolution(v uint8) (perSecond uint64, ok bool) {
 	return perSecond, exp < 20
 }
 
-// enhanced reads a packet block, or one of its predecessor, which only packs
-// the number of the interface otherwise.
-func (f *pcapngFile) enhanced(kind uint32, b []byte, r *record) error {
+// enhancedPacket reads an enhanced packet block or an obsolete packet block, which
+// differ in the size of the interface number.
+func (f *pcapngFile) enhancedPacket(kind uint32, b []byte, r *record) error {
 	if len(b) < 20 {
 		return errors.New("a packet block is too short")
 	}
@@ -227,10 +227,10 @@ func (f *pcapngFile) enhanced(kind uint32, b []byte, r *record) error {
 		return fmt.Errorf("a packet claims %d bytes in a block of %d", kept, len(b))
 	}
 	*r = record{
-		iface: int(iface), time: f.ifs[iface].at(ticks),
+		iface: int(iface), time: f.ifs[iface].time(ticks),
 		data: b[:kept:kept], length: max(int(length), int(kept)),
 	}
-	return f.options(b[min((int(kept)+3)&^3, len(b)):], func(code uint16, value []byte) error {
+	return f.forEachOption(b[min((int(kept)+3)&^3, len(b)):], func(code uint16, value []byte) error {
 		switch {
 		case code == optionComment && len(r.comments) < maxComments:
 			r.comments = append(r.comments, string(value))
@@ -241,23 +241,23 @@ func (f *pcapngFile) enhanced(kind uint32, b []byte, r *record) error {
 	})
 }
 
-func (f *pcapngFile) simple(b []byte, r *record) error {
+func (f *pcapngFile) simplePacket(b []byte, r *record) error {
 	if len(f.ifs) == 0 || len(b) < 4 {
 		return errors.New("a simple packet block without an interface or a length")
 	}
 	length := f.order.Uint32(b)
 	kept := min(int64(length), int64(len(b)-4))
-	if snap := f.ifs[0].snap; snap != 0 {
+	if snap := f.ifs[0].snapLen; snap != 0 {
 		kept = min(kept, int64(snap))
 	}
 	*r = record{data: b[4 : 4+kept : 4+kept], length: max(int(length), int(kept))}
 	return nil
 }
 
-// at is the date of ticks; none if it is beyond what can be said.
-func (i *ngInterface) at(ticks uint64) time.Time {
+// time converts ticks; it returns the zero time if they are out of range.
+func (i *interfaceClock) time(ticks uint64) time.Time {
 	hi, lo := bits.Mul64(ticks%i.perSecond, 1e9)
-	nano, _ := bits.Div64(hi, lo, i.perSecond) // hi < perSecond, since the factor is
+	nano, _ := bits.Div64(hi, lo, i.perSecond) // does not overflow: ticks%perSecond < perSecond
 	sec := ticks / i.perSecond
 	if sec > math.MaxInt32<<8 || i.offset > math.MaxInt32<<8 || i.offset < -math.MaxInt32<<8 {
 		return time.Time{}
@@ -265,8 +265,8 @@ func (i *ngInterface) at(ticks uint64) time.Time {
 	return time.Unix(int64(sec)+i.offset, int64(nano)).UTC()
 }
 
-// options calls do for every option in b.
-func (f *pcapngFile) options(b []byte, do func(code uint16, value []byte) error) error {
+// forEachOption calls do for every option in b.
+func (f *pcapngFile) forEachOption(b []byte, do func(code uint16, value []byte) error) error {
 	for len(b) >= 4 {
 		code, n := f.order.Uint16(b), int(f.order.Uint16(b[2:]))
 		b = b[4:]

@@ -1,19 +1,18 @@
 package capture
 
-// PDU is one message of an RDMA protocol, or a part of one: a RoCEv2 packet, a
-// start-up frame of MPA, or an FPDU. Exactly one of the pointers is set.
+// PDU is a RoCEv2 packet, an MPA start-up frame or an FPDU. Exactly one pointer is set.
 type PDU struct {
 	RoCE     *RoCE
 	MPAStart *MPAStart
 	FPDU     *FPDU
 }
 
-// Op is what the message is called, as in "RC SEND_ONLY", "CM REQ", "MPA Reply"
-// or "RDMA Write".
+// Op returns the name of the operation, as in "RC SEND_ONLY", "CM REQ", "MPA Reply" or
+// "RDMA Write".
 func (d *PDU) Op() string { return d.part().op() }
 
-// Aliases are other names by which a person may ask for it: without the
-// transport, and for an acknowledgement what it says.
+// Aliases returns other names for filters: Op without the transport, and the type of
+// an acknowledgement.
 func (d *PDU) Aliases() []string {
 	if d.RoCE == nil {
 		return nil
@@ -21,13 +20,13 @@ func (d *PDU) Aliases() []string {
 	return d.RoCE.aliases()
 }
 
-// Summary is what matters of the message, in a line.
+// Summary returns the main fields in one line.
 func (d *PDU) Summary() string { return d.part().summary() }
 
-// Headers are its headers, field by field.
+// Headers returns the decoded headers.
 func (d *PDU) Headers() []Header { return d.part().headers() }
 
-// PayloadLen is how much of the application it carries.
+// PayloadLen returns the length of the application payload on the wire.
 func (d *PDU) PayloadLen() int { return d.part().payloadLen() }
 
 type part interface {
@@ -47,32 +46,32 @@ func (d *PDU) part() part {
 	return d.FPDU
 }
 
-// Header is one header with its fields.
+// Header is a decoded protocol header.
 type Header struct {
 	Name   string
 	Fields []Field
 }
 
-// Field is one field of a header. Value is a number, a bool or a string; Text
-// is how people want to see it, empty if as it is.
+// Field is a field of a header. Value is a number, a bool or a string; Text is its
+// formatted value, empty for the default format.
 type Field struct {
 	Name  string
 	Value any
 	Text  string
 }
 
-// ChecksumStatus is what became of a check.
+// ChecksumStatus is the result of verifying a checksum.
 type ChecksumStatus uint8
 
-// The verdicts.
+// Checksum states.
 const (
-	ChecksumUnknown ChecksumStatus = iota // it could not be made: octets are missing
+	ChecksumUnknown ChecksumStatus = iota // octets were not captured
 	ChecksumGood
 	ChecksumBad
-	ChecksumNone // there is nothing to check
+	ChecksumNone // the PDU has no checksum
 )
 
-// String prints the verdict in a word.
+// String returns the name of the status.
 func (v ChecksumStatus) String() string {
 	return [...]string{"unknown", "good", "bad", "off"}[v&3]
 }

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// arpNote says what an ARP packet asks or tells.
+// arpNote summarises an ARP packet.
 func arpNote(b []byte) string {
 	if len(b) < 28 || binary.BigEndian.Uint32(b) != 0x00010800 || b[4] != 6 || b[5] != 4 {
 		return fmt.Sprintf("%d bytes", len(b))
@@ -43,7 +43,7 @@ func icmpNote(b []byte) string {
 	return fmt.Sprintf("type %d, code %d", b[0], b[1])
 }
 
-// icmpv6Names are the messages without more to say.
+// icmpv6Names are the messages whose fields are not decoded.
 var icmpv6Names = map[byte]string{
 	3: "time exceeded", 4: "parameter problem", 130: "multicast listener query", 131: "multicast listener report",
 	132: "multicast listener done", 133: "router solicitation", 134: "router advertisement", 137: "redirect",

@@ -7,62 +7,61 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// flowKey is one direction of a queue pair at one interface: a packet that is
-// recorded in two places is no retransmission.
+// flowKey identifies the packets to a queue pair at one interface. A packet captured at
+// two interfaces is not a retransmission.
 type flowKey struct {
 	iface    int
 	src, dst netip.Addr
 	qp       uint32
 }
 
-// flow is what was seen of the packets to one queue pair. Requests to it and
-// answers to its own requests count apart: PSNs of the one are its peer's, of
-// the other its own.
+// flow tracks the packets to one queue pair. Requests have PSNs of the peer, responses
+// those of the queue pair itself.
 type flow struct {
-	requests  requests
-	responses responses
+	requests  requestTracker
+	responses responseTracker
 }
 
-// follow marks what is noteworthy about the place of r in its flow.
-func (s *Stream) follow(r *RoCE) {
+// trackPSN updates the flow of r and marks retransmissions, gaps and reordering.
+func (s *Stream) trackPSN(r *RoCE) {
 	switch r.BTH.Opcode.Transport() {
 	case wire.TransportRC, wire.TransportXRC, wire.TransportUC:
-	default: // datagrams have no sequence that a single destination could see
+	default: // UD: the PSNs of one sender are spread over several destinations
 		return
 	}
 	p := &s.p
 	f := s.flows.get(flowKey{p.Interface.Index, p.IP.Src, p.IP.Dst, r.BTH.DestQP})
 	info, _ := r.BTH.Opcode.Info()
 	if info.Class.Has(wire.Request) {
-		low, high := f.requests.span(r)
+		low, high := f.requests.psnSpan(r)
 		f.requests.observe(p, r.BTH.PSN, low, high)
 		return
 	}
 	f.responses.observe(p, r, info)
 }
 
-// jump is a distance between PSNs that no window spans: the sequence has begun
-// anew, as when a queue pair is used for another connection.
-const jump = 1 << 16
+// maxPSNDistance is larger than any send window: beyond it the queue pair has started a
+// new PSN sequence, for example with a new connection.
+const maxPSNDistance = 1 << 16
 
-// maxGaps is how many holes in a sequence are remembered.
+// maxGaps bounds the gaps that are tracked per flow.
 const maxGaps = 16
 
-// requests is the sequence of a requester's PSNs.
-type requests struct {
-	begun bool
-	// next follows the highest PSN seen. If that is a read whose answer takes an
-	// unknown number of packets, the next request may be as late as latest.
+// requestTracker tracks the PSNs of a requester.
+type requestTracker struct {
+	started bool
+	// next follows the highest PSN seen. After an RDMA read whose number of response
+	// packets is unknown, the PSN of the next request is between next and latest.
 	next, latest wire.PSN
-	mtu          int // as far as it showed; 0 if not yet
+	mtu          int // from first and middle packets; 0 if unknown
 	gaps         []gap
 }
 
-// gap is a range of PSNs that were passed over.
-type gap struct{ from, to wire.PSN } // to is not part of it
+// gap is a range of missing PSNs, without to.
+type gap struct{ from, to wire.PSN }
 
-// span returns how many PSNs r takes at least and at most.
-func (q *requests) span(r *RoCE) (low, high int32) {
+// psnSpan returns the minimum and maximum number of PSNs that r uses.
+func (q *requestTracker) psnSpan(r *RoCE) (low, high int32) {
 	info, _ := r.BTH.Opcode.Info()
 	if info.Class.Has(wire.First) || info.Class.Has(wire.Middle) {
 		q.mtu = r.payload
@@ -79,15 +78,15 @@ func (q *requests) span(r *RoCE) (low, high int32) {
 	return packets(wire.MaxMTU), packets(wire.MinMTU)
 }
 
-func (q *requests) observe(p *Packet, psn wire.PSN, low, high int32) {
+func (q *requestTracker) observe(p *Packet, psn wire.PSN, low, high int32) {
 	distance := psn.Sub(q.next)
-	if !q.begun || distance >= jump || distance <= -jump {
-		*q = requests{begun: true, next: psn.Add(low), latest: psn.Add(high), mtu: q.mtu}
+	if !q.started || distance >= maxPSNDistance || distance <= -maxPSNDistance {
+		*q = requestTracker{started: true, next: psn.Add(low), latest: psn.Add(high), mtu: q.mtu}
 		return
 	}
 	switch {
 	case distance < 0:
-		if q.fills(psn) {
+		if q.fillGap(psn) {
 			p.mark(MarkOutOfOrder, fmt.Sprintf("PSN %d is late: %d has been seen", psn, q.next.Add(-1)))
 		} else {
 			p.mark(MarkRetransmission, fmt.Sprintf("PSN %d has been seen", psn))
@@ -105,8 +104,8 @@ func (q *requests) observe(p *Packet, psn wire.PSN, low, high int32) {
 	}
 }
 
-// fills takes psn out of the gaps, if it is in one.
-func (q *requests) fills(psn wire.PSN) bool {
+// fillGap removes psn from the gaps and reports whether it was in one.
+func (q *requestTracker) fillGap(psn wire.PSN) bool {
 	for i, g := range q.gaps {
 		if psn.Less(g.from) || !psn.Less(g.to) {
 			continue
@@ -130,17 +129,17 @@ func psnRange(from wire.PSN, n int32) string {
 	return fmt.Sprintf("PSN %d-%d", from, from.Add(n-1))
 }
 
-// responses is the sequence of a responder's answers. Acknowledgements may skip
-// PSNs, so only the packets of one read have neighbours.
-type responses struct {
-	acked    bool
+// responseTracker tracks the PSNs of a responder. Acknowledgements may skip PSNs, so
+// only the response packets of one read must be consecutive.
+type responseTracker struct {
+	hasAck   bool
 	last     wire.AETH
 	lastPSN  wire.PSN
-	read     bool
+	hasRead  bool
 	nextRead wire.PSN
 }
 
-func (q *responses) observe(p *Packet, r *RoCE, info wire.Info) {
+func (q *responseTracker) observe(p *Packet, r *RoCE, info wire.Info) {
 	psn := r.BTH.PSN
 	if info.Headers.Has(wire.HasAETH) {
 		switch r.AETH.Syndrome.Kind() {
@@ -151,21 +150,21 @@ func (q *responses) observe(p *Packet, r *RoCE, info wire.Info) {
 		}
 	}
 	if info.Class.Has(wire.Acknowledge) {
-		if q.acked && q.last == r.AETH && q.lastPSN == psn {
+		if q.hasAck && q.last == r.AETH && q.lastPSN == psn {
 			p.mark(MarkDuplicateAck, fmt.Sprintf("PSN %d was answered so before", psn))
 		}
-		q.acked, q.last, q.lastPSN = true, r.AETH, psn
+		q.hasAck, q.last, q.lastPSN = true, r.AETH, psn
 		return
 	}
 	distance := psn.Sub(q.nextRead)
 	switch {
-	case !q.read || distance >= jump || distance <= -jump:
+	case !q.hasRead || distance >= maxPSNDistance || distance <= -maxPSNDistance:
 	case distance < 0:
 		p.mark(MarkRetransmission, fmt.Sprintf("read response %d has been seen", psn))
 	case distance > 0 && (info.Class.Has(wire.Middle) || info.Class.Has(wire.Last)):
 		p.mark(MarkGap, psnRange(q.nextRead, distance)+" of the read before it is missing")
 	}
-	if !q.read || distance >= 0 || distance <= -jump {
-		q.read, q.nextRead = true, psn.Next()
+	if !q.hasRead || distance >= 0 || distance <= -maxPSNDistance {
+		q.hasRead, q.nextRead = true, psn.Next()
 	}
 }

@@ -13,22 +13,21 @@ import (
 
 // RoCE is a RoCEv2 packet.
 type RoCE struct {
-	wire.Packet // as far as it was recorded; Payload without pad
-	// HeadersComplete says that the opcode is known and all its headers are there.
+	wire.Packet // as far as captured; Payload without padding
+	// HeadersComplete: the opcode is known and all its headers were captured.
 	HeadersComplete bool
 	ICRC            ChecksumStatus
-	// ICRCValue is what the packet ends in, if that was recorded.
+	// ICRCValue is the ICRC field, if it was captured.
 	ICRCValue uint32
-	CM        *CM // the message of the connection manager, if it is one
+	CM        *CM // nil if it is no CM message
 
 	payload int // on the wire
 }
 
-// general is the queue pair of the general services, where the CM lives.
-const general = 1
+// gsiQP is the general services QP, which the CM uses.
+const gsiQP = 1
 
-// dissectRoCE decodes b, a UDP payload of which missing octets were not
-// recorded.
+// dissectRoCE decodes b, a UDP payload whose last missing octets were not captured.
 func (s *Stream) dissectRoCE(b []byte, missing int) {
 	p := &s.p
 	p.Protocol = "RoCEv2"
@@ -56,7 +55,7 @@ func (s *Stream) dissectRoCE(b []byte, missing int) {
 	if !r.HeadersComplete {
 		return
 	}
-	if r.BTH.DestQP == general && r.BTH.Opcode.Transport() == wire.TransportUD {
+	if r.BTH.DestQP == gsiQP && r.BTH.Opcode.Transport() == wire.TransportUD {
 		if r.CM = parseCM(r.Payload); r.CM != nil {
 			p.Protocol = "CM"
 			if r.CM.RejectReason != "" {
@@ -64,13 +63,13 @@ func (s *Stream) dissectRoCE(b []byte, missing int) {
 			}
 		}
 	}
-	// A packet that its receiver drops says nothing of its flow.
+	// The receiver drops a packet with a wrong ICRC.
 	if r.ICRC != ChecksumBad {
-		s.follow(r)
+		s.trackPSN(r)
 	}
 }
 
-// parse decodes a packet whose end may not have been recorded.
+// parse decodes a packet whose last missing octets were not captured.
 func (r *RoCE) parse(b []byte, missing int) error {
 	if missing == 0 {
 		err := r.Packet.Parse(b)
@@ -92,7 +91,7 @@ func (r *RoCE) parse(b []byte, missing int) error {
 	if len(b) < info.HeaderLen {
 		return fmt.Errorf("headers of %v are cut off", r.BTH.Opcode)
 	}
-	// The headers alone, with the least that may follow them.
+	// Parse the headers, followed by the maximum padding and an ICRC.
 	var buf [wire.MaxHeaderLen + 3 + wire.ICRCLen]byte
 	n := copy(buf[:], b[:info.HeaderLen])
 	if err := r.Packet.Parse(buf[:n+3+wire.ICRCLen]); err != nil {
@@ -105,8 +104,7 @@ func (r *RoCE) parse(b []byte, missing int) error {
 	return nil
 }
 
-// checkICRC judges the ICRC of a whole packet. Fields that may change on the
-// way count as ones; so does, by the rules, no other.
+// checkICRC verifies the ICRC of a complete packet.
 func checkICRC(p *Packet, b []byte) (ChecksumStatus, uint32) {
 	if len(b) < wire.BTHLen+wire.ICRCLen {
 		return ChecksumUnknown, 0
@@ -116,7 +114,7 @@ func checkICRC(p *Packet, b []byte) (ChecksumStatus, uint32) {
 	if p.IP.DontFragment && len(p.IP.header) <= wire.IPv4HeaderLen && p.IP.Extensions == 0 {
 		good = wire.NewICRC(p.Src(), p.Dst()).Check(p.IP.ID, b)
 	} else {
-		good = slowICRC(p, b) == value
+		good = genericICRC(p, b) == value
 	}
 	if good {
 		return ChecksumGood, value
@@ -124,12 +122,12 @@ func checkICRC(p *Packet, b []byte) (ChecksumStatus, uint32) {
 	return ChecksumBad, value
 }
 
-// slowICRC computes the ICRC over headers that the codec does not expect: IPv4
-// that may be fragmented, or with options.
-func slowICRC(p *Packet, b []byte) uint32 {
+// genericICRC computes the ICRC for IPv4 headers that package wire does not support:
+// with options, or without the DF flag.
+func genericICRC(p *Packet, b []byte) uint32 {
 	sum := crc32.ChecksumIEEE(bytes.Repeat([]byte{0xFF}, 8))
 	ip := bytes.Clone(p.IP.header)
-	if len(ip) == 0 { // IPv6 with extension headers, which RoCEv2 does not have
+	if len(ip) == 0 { // IPv6 with extension headers, which RoCEv2 does not use
 		return 0
 	}
 	ip[1], ip[8], ip[10], ip[11] = 0xFF, 0xFF, 0xFF, 0xFF

@@ -19,7 +19,7 @@ func (r *RoCE) summary() string {
 	}
 	info, _ := r.BTH.Opcode.Info()
 	if r.HeadersComplete {
-		r.summarise(&b, info)
+		r.summariseHeaders(&b, info)
 	}
 	if r.BTH.PKey != wire.DefaultPKey {
 		fmt.Fprintf(&b, " P_Key %#04x", r.BTH.PKey)
@@ -35,8 +35,8 @@ func (r *RoCE) summary() string {
 	return b.String()
 }
 
-// summarise tells what the extension headers say.
-func (r *RoCE) summarise(b *strings.Builder, info wire.Info) {
+// summariseHeaders appends the fields of the extension headers.
+func (r *RoCE) summariseHeaders(b *strings.Builder, info wire.Info) {
 	has := info.Headers.Has
 	if info.Class.Has(wire.HasPayload) && r.BTH.Opcode != wire.CNP || r.payload != 0 && r.BTH.Opcode != wire.CNP {
 		fmt.Fprintf(b, " %d B", r.payload)
@@ -75,8 +75,8 @@ func (r *RoCE) summarise(b *strings.Builder, info wire.Info) {
 	}
 }
 
-// SyndromeText prints what an AETH says, as in "ACK", "ACK credits 16", "RNR
-// NAK 0.64 ms" or "NAK PSN sequence error".
+// SyndromeText describes an AETH syndrome, as in "ACK", "ACK credits 16", "RNR NAK 0.64
+// ms" or "NAK PSN sequence error".
 func SyndromeText(s wire.Syndrome) string {
 	switch s.Kind() {
 	case wire.SyndromeAck:
@@ -90,13 +90,13 @@ func SyndromeText(s wire.Syndrome) string {
 	return s.String()
 }
 
-// milliseconds prints d as people who tune RNR timers know it.
+// milliseconds formats an RNR timer, as in "0.64 ms".
 func milliseconds(d time.Duration) string {
 	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", float64(d)/1e6), "0"), ".") + " ms"
 }
 
-// SyndromeText returns what a response says in its AETH, and false if it has none.
-func (r *RoCE) SyndromeText() (words string, ok bool) {
+// SyndromeText describes the AETH syndrome of a response; ok is false if it has none.
+func (r *RoCE) SyndromeText() (text string, ok bool) {
 	info, _ := r.BTH.Opcode.Info()
 	if !r.HeadersComplete || !info.Headers.Has(wire.HasAETH) {
 		return "", false

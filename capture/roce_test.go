@@ -12,15 +12,15 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-func TestEveryICRCOfTheRecordingsIsJudged(t *testing.T) {
-	bad := map[string][]int{ // hand-made, and wrong on purpose
+func TestICRCOfCaptures(t *testing.T) {
+	bad := map[string][]int{ // deliberately wrong
 		"rxe612_e1.pcap":  {41, 42},
 		"rxe612_e10.pcap": {2},
 	}
 	good := 0
-	for _, path := range recordings(t, roceFiles) {
+	for _, path := range captureFiles(t, roceFiles) {
 		name := path[strings.LastIndex(path, "/")+1:]
-		eachOfFile(t, path, func(_ *Stream, p *Packet) {
+		forEachPacketOfFile(t, path, func(_ *Stream, p *Packet) {
 			if len(p.PDUs) == 0 {
 				return
 			}
@@ -42,8 +42,8 @@ func TestEveryICRCOfTheRecordingsIsJudged(t *testing.T) {
 	}
 }
 
-// The codec takes don't-fragment for granted; a NIC need not set it.
-func TestICRCOfPacketsThatMayBeFragmented(t *testing.T) {
+// Package wire requires the DF flag; a NIC need not set it.
+func TestICRCWithoutDontFragment(t *testing.T) {
 	ip := bytes.Clone(readFile(t, "../emu/softroce/wire/testdata/golden.pcap")[24+16:][:20+8+12+16+4]) // an RC SEND_ONLY of 16 bytes
 	ip[6] = 0
 	masked := bytes.Clone(ip[:len(ip)-4])
@@ -57,7 +57,7 @@ func TestICRCOfPacketsThatMayBeFragmented(t *testing.T) {
 	for _, flip := range []byte{0, 1} {
 		ip[len(ip)-1] ^= flip
 		var got ChecksumStatus
-		_ = each(t, bytes.NewReader(pcapOf(t, layers.LinkTypeRaw, frame{data: ip})), func(_ *Stream, p *Packet) {
+		_ = forEachPacket(t, bytes.NewReader(pcapOf(t, layers.LinkTypeRaw, frame{data: ip})), func(_ *Stream, p *Packet) {
 			got = p.PDUs[0].RoCE.ICRC
 		})
 		if want := [...]ChecksumStatus{ChecksumGood, ChecksumBad}[flip]; got != want {
@@ -66,9 +66,7 @@ func TestICRCOfPacketsThatMayBeFragmented(t *testing.T) {
 	}
 }
 
-// Of a truncated packet the headers that are there are shown, and nothing is
-// said of an ICRC that is not.
-func TestTruncatedPacketsShowTheirHeaders(t *testing.T) {
+func TestTruncatedPacketsHaveHeadersAndUnknownICRC(t *testing.T) {
 	p := request(wire.OpWriteOnlyImm, 9, 301)
 	p.RETH, p.Imm = wire.RETH{VA: 0x1000, RKey: 5, DMALen: 301}, 77
 	whole := roce(p)
@@ -97,7 +95,7 @@ func read(psn wire.PSN, n uint32) wire.Packet {
 	return p
 }
 
-func TestPSNsAreFollowed(t *testing.T) {
+func TestPSNTracking(t *testing.T) {
 	send := func(psn wire.PSN) wire.Packet { return request(wire.OpSendOnly, psn, 4) }
 	ack := wire.Ack(31)
 	other := func(p wire.Packet, qp uint32) wire.Packet { p.BTH.DestQP = qp; return p }
@@ -137,8 +135,8 @@ func TestPSNsAreFollowed(t *testing.T) {
 	}
 }
 
-// A packet that no receiver takes must not count as seen.
-func TestDamagedPacketsAreNotFollowed(t *testing.T) {
+// A packet with a wrong ICRC must not count as seen.
+func TestPSNTrackingIgnoresBadICRC(t *testing.T) {
 	bad := roce(request(wire.OpSendOnly, 6, 4))
 	bad.data[40+8+11] ^= 2 // its PSN
 	all := decode(t, roce(request(wire.OpSendOnly, 5, 4)), bad, roce(request(wire.OpSendOnly, 6, 4)))
@@ -147,7 +145,7 @@ func TestDamagedPacketsAreNotFollowed(t *testing.T) {
 	}
 }
 
-func TestWordsForPeople(t *testing.T) {
+func TestSummaries(t *testing.T) {
 	for s, want := range map[wire.Syndrome]string{
 		wire.Ack(31): "ACK", wire.Ack(3): "ACK credits 3", wire.RNRNak(12): "RNR NAK 0.64 ms", wire.RNRNak(0): "RNR NAK 655.36 ms",
 		wire.RNRNak(1): "RNR NAK 0.01 ms", wire.Nak(wire.NakPSNSequence): "NAK PSN sequence error", wire.Nak(wire.NakRemoteAccess): "NAK remote access error",

@@ -9,38 +9,38 @@ import (
 	"time"
 )
 
-// Stream is a capture being read.
+// Stream reads the packets of a capture.
 type Stream struct {
 	src   source
 	in    *input
 	rec   record
 	p     Packet
-	arena []byte // holds the PDUs of a packet that do not lie in its data
+	arena []byte // copies of ULPDUs of the current packet
 
 	first, last time.Time
-	ended       error
+	err         error
 
-	flows *cache[flowKey, flow]
-	conns *cache[connKey, conn]
-	held  int // octets of TCP segments that wait for others
+	flows         *lruCache[flowKey, flow]
+	conns         *lruCache[connKey, conn]
+	outOfOrderLen int // of all connections
 }
 
-// Bounds on what is remembered.
+// Bounds on flow state.
 const (
-	maxFlows = 1 << 16 // of QPs, each of the order of 400 bytes
-	maxConns = 1 << 9  // of TCP connections, each with up to two FPDUs under way
-	maxHeld  = 16 << 20
+	maxFlows           = 1 << 16 // QPs, about 400 bytes each
+	maxConns           = 1 << 9  // TCP connections, each with up to two partial FPDUs
+	maxOutOfOrderTotal = 16 << 20
 )
 
-// Open begins to read a capture of either format, packed with gzip or not. The
-// error is ErrFormat if it is no capture at all.
+// Open opens a pcap or pcapng file, which may be compressed with gzip. It returns
+// ErrFormat if r is neither.
 func Open(r io.Reader) (*Stream, error) {
 	in, err := newInput(r)
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{in: in, flows: newCache[flowKey, flow](maxFlows, nil)}
-	s.conns = newCache[connKey, conn](maxConns, func(c *conn) { s.held -= c.half[0].heldLen + c.half[1].heldLen })
+	s := &Stream{in: in, flows: newLRUCache[flowKey, flow](maxFlows, nil)}
+	s.conns = newLRUCache[connKey, conn](maxConns, func(c *conn) { s.outOfOrderLen -= c.directions[0].outOfOrderLen + c.directions[1].outOfOrderLen })
 	magic, err := in.r.Peek(4)
 	switch {
 	case errors.Is(err, io.EOF) && len(magic) == 0:
@@ -64,41 +64,41 @@ func Open(r io.Reader) (*Stream, error) {
 	return s, nil
 }
 
-// Interfaces are those that have been described up to here.
+// Interfaces returns the interfaces described so far.
 func (s *Stream) Interfaces() []Interface { return s.src.interfaces() }
 
-// Comment is what the file says of itself.
+// Comment returns the comment of the pcapng section.
 func (s *Stream) Comment() string { return s.src.comment() }
 
-// Host returns what an address is called, by what the file says of names and
-// what could be told from its interfaces so far.
+// Host returns the host name of an address, from name resolution blocks and interface
+// names read so far.
 func (s *Stream) Host(a netip.Addr) (string, bool) {
-	name, ok := s.src.hosts().of[a]
+	name, ok := s.src.hosts().byAddr[a]
 	return name, ok
 }
 
-// Next returns the next packet, valid until the next call. At the end it
-// returns io.EOF, and where the file cannot be read further a *DamageError.
+// Next returns the next packet, valid until the next call. It returns io.EOF at the end
+// and a *CorruptError if the file cannot be read further.
 func (s *Stream) Next() (*Packet, error) {
-	if s.ended != nil {
-		return nil, s.ended
+	if s.err != nil {
+		return nil, s.err
 	}
 	at := s.in.offset
 	if err := s.src.next(&s.rec); err != nil {
 		if !errors.Is(err, io.EOF) || errors.Is(err, ErrTruncated) {
 			err = &CorruptError{Offset: at, Packet: s.p.Number, Err: err}
 		}
-		s.ended = err
+		s.err = err
 		return nil, err
 	}
-	s.renew()
+	s.newPacket()
 	s.dissect()
 	s.src.hosts().learn(&s.p, s.src.interfaces())
 	return &s.p, nil
 }
 
-// renew makes a packet of the record, with nothing decoded yet.
-func (s *Stream) renew() {
+// newPacket initialises s.p from the record, without decoding it.
+func (s *Stream) newPacket() {
 	r, p := &s.rec, &s.p
 	*p = Packet{
 		Number: p.Number + 1, Time: r.time, Interface: s.src.interfaces()[r.iface], Direction: r.direction,

@@ -6,51 +6,51 @@ import (
 	"slices"
 )
 
-// connKey is a TCP connection at one interface, whichever way a packet goes.
+// connKey identifies a TCP connection at one interface, for both directions.
 type connKey struct {
 	iface int
-	a, b  netip.AddrPort // a is the lesser
+	a, b  netip.AddrPort // a < b
 }
 
-// conn is a connection: one half for each direction, that of a first.
+// conn is a TCP connection; directions[0] is from a to b.
 type conn struct {
-	half [2]half
+	directions [2]tcpDirection
 }
 
-// half is one direction of a connection.
-type half struct {
-	begun bool
-	next  uint32 // sequence number of the next octet
-	held  []segment
-	// heldLen counts the octets in held.
-	heldLen int
-	// passed says that the receiver has acknowledged what is missing before
-	// held: it was sent, and the capture does not have it.
-	passed bool
+// tcpDirection reassembles one direction of a connection.
+type tcpDirection struct {
+	started    bool
+	next       uint32 // sequence number of the next octet
+	outOfOrder []segment
+	// outOfOrderLen is the number of octets in outOfOrder.
+	outOfOrderLen int
+	// gapAcked: the receiver has acknowledged the octets missing before outOfOrder,
+	// so they were sent but not captured.
+	gapAcked bool
 
-	acked   bool
+	hasAck  bool
 	lastAck uint32
 	lastWin uint16
 
-	mpa mpaHalf
+	mpa mpaDirection
 }
 
-// segment is a piece of a stream that waits for what comes before it.
+// segment is the payload of a TCP segment.
 type segment struct {
 	seq     uint32
 	data    []byte
-	missing int // octets after data that were not recorded
+	missing int // octets after data that were not captured
 }
 
 func (g *segment) len() int { return len(g.data) + g.missing }
 
-// Bounds on what waits in one direction.
+// Bounds on the reassembly queue of one direction.
 const (
-	maxHeldSegments = 256
-	maxHeldOctets   = 1 << 20
+	maxOutOfOrderSegments = 256
+	maxOutOfOrderOctets   = 1 << 20
 )
 
-// dissectTCP decodes a segment and hands the octets that are in order to MPA.
+// dissectTCP decodes a segment and passes in-order octets to MPA.
 func (s *Stream) dissectTCP(b []byte) {
 	p := &s.p
 	p.Protocol = "TCP"
@@ -70,27 +70,26 @@ func (s *Stream) dissectTCP(b []byte) {
 	if t.Length > 0 {
 		p.Note += fmt.Sprintf(" %d B", t.Length)
 	}
-	c, from := s.connection()
-	out, back := &c.half[from], &c.half[1-from]
-	out.acknowledge(p, back)
+	c, from := s.findConn()
+	out, reverse := &c.directions[from], &c.directions[1-from]
+	out.checkAck(p, reverse)
 	if t.Flags&FlagRST != 0 {
 		p.mark(MarkRejected, "TCP reset")
 	}
 	if t.Flags&FlagSYN != 0 {
-		s.begin(out)
+		s.handleSYN(out)
 		return
 	}
 	if t.Length > 0 {
-		s.segment(out, back, segment{t.Seq, payload, t.Length - len(payload)})
+		s.handleSegment(out, reverse, segment{t.Seq, payload, t.Length - len(payload)})
 	}
 	if len(p.PDUs) > 0 {
 		p.Note = ""
 	}
 }
 
-// connection returns what is known of the packet's connection, and which half
-// of it the packet belongs to.
-func (s *Stream) connection() (c *conn, from int) {
+// findConn returns the connection of the packet and the index of its direction.
+func (s *Stream) findConn() (c *conn, from int) {
 	a, b := s.p.Src(), s.p.Dst()
 	if b.Compare(a) < 0 {
 		a, b, from = b, a, 1
@@ -98,45 +97,45 @@ func (s *Stream) connection() (c *conn, from int) {
 	return s.conns.get(connKey{s.p.Interface.Index, a, b}), from
 }
 
-// begin takes a SYN: whatever was known is of an older connection.
-func (s *Stream) begin(h *half) {
+// handleSYN starts a new connection and drops the state of an older one.
+func (s *Stream) handleSYN(h *tcpDirection) {
 	next := s.p.TCP.Seq + 1
-	if h.begun && h.next == next {
+	if h.started && h.next == next {
 		s.p.mark(MarkRetransmission, "SYN has been seen")
 		return
 	}
-	s.held -= h.heldLen
-	*h = half{begun: true, next: next, mpa: mpaHalf{state: mpaStart}}
+	s.outOfOrderLen -= h.outOfOrderLen
+	*h = tcpDirection{started: true, next: next, mpa: mpaDirection{state: mpaStartup}}
 }
 
-// acknowledge looks at what a segment says of the other direction.
-func (h *half) acknowledge(p *Packet, back *half) {
+// checkAck evaluates the acknowledgement for the reverse direction.
+func (h *tcpDirection) checkAck(p *Packet, reverse *tcpDirection) {
 	t := &p.TCP
 	if t.Flags&FlagACK == 0 || t.Flags&(FlagSYN|FlagRST) != 0 {
 		return
 	}
-	if len(back.held) > 0 && int32(t.Ack-back.held[0].seq) >= 0 {
-		back.passed = true
+	if len(reverse.outOfOrder) > 0 && int32(t.Ack-reverse.outOfOrder[0].seq) >= 0 {
+		reverse.gapAcked = true
 	}
-	pending := back.begun && (int32(back.next-t.Ack) > 0 || len(back.held) > 0)
-	if h.acked && t.Ack == h.lastAck && t.Window == h.lastWin && t.Length == 0 && t.Flags&FlagFIN == 0 && pending {
+	pending := reverse.started && (int32(reverse.next-t.Ack) > 0 || len(reverse.outOfOrder) > 0)
+	if h.hasAck && t.Ack == h.lastAck && t.Window == h.lastWin && t.Length == 0 && t.Flags&FlagFIN == 0 && pending {
 		p.mark(MarkDuplicateAck, fmt.Sprintf("TCP acknowledges %d again", t.Ack))
 	}
-	h.acked, h.lastAck, h.lastWin = true, t.Ack, t.Window
+	h.hasAck, h.lastAck, h.lastWin = true, t.Ack, t.Window
 }
 
-// segment takes a segment with data: in order, early, or not for the first
-// time.
-func (s *Stream) segment(h, back *half, g segment) {
+// handleSegment reassembles a segment with data: in order, out of order, or
+// retransmitted.
+func (s *Stream) handleSegment(h, reverse *tcpDirection, g segment) {
 	p := &s.p
-	if !h.begun { // the capture began later than the connection
-		h.begun, h.next = true, g.seq
-		h.mpa.state = mpaLost
+	if !h.started { // the connection started before the capture
+		h.started, h.next = true, g.seq
+		h.mpa.state = mpaUnsynced
 	}
-	if h.passed {
-		s.giveUp(h, back)
+	if h.gapAcked {
+		s.skipGap(h, reverse)
 	}
-	switch ahead := int(int32(g.seq - h.next)); { // of an int32, the least number has no opposite
+	switch ahead := int(int32(g.seq - h.next)); { // int, because -math.MinInt32 overflows
 	case ahead < 0 && -ahead >= g.len():
 		p.mark(MarkRetransmission, fmt.Sprintf("TCP octets %d-%d have been seen", g.seq, g.seq+uint32(g.len())-1))
 		return
@@ -144,14 +143,14 @@ func (s *Stream) segment(h, back *half, g segment) {
 		p.mark(MarkRetransmission, fmt.Sprintf("the first %d TCP octets have been seen", -ahead))
 		g.trim(-ahead)
 	case ahead > 0:
-		s.hold(h, back, g, ahead)
+		s.bufferSegment(h, reverse, g, ahead)
 		return
 	}
-	if len(h.held) > 0 {
-		p.mark(MarkOutOfOrder, "fills a gap before TCP octet "+fmt.Sprint(h.held[0].seq))
+	if len(h.outOfOrder) > 0 {
+		p.mark(MarkOutOfOrder, "fills a gap before TCP octet "+fmt.Sprint(h.outOfOrder[0].seq))
 	}
-	s.consume(h, back, g)
-	s.drain(h, back)
+	s.deliver(h, reverse, g)
+	s.deliverBuffered(h, reverse)
 }
 
 // trim drops the first n octets.
@@ -161,64 +160,64 @@ func (g *segment) trim(n int) {
 	g.data, g.missing = g.data[kept:], g.missing-(n-kept)
 }
 
-// hold keeps a segment for which it is too early.
-func (s *Stream) hold(h, back *half, g segment, ahead int) {
-	i, again := slices.BinarySearchFunc(h.held, g.seq, func(e segment, seq uint32) int { return int(int32(e.seq - seq)) })
+// bufferSegment queues an out-of-order segment.
+func (s *Stream) bufferSegment(h, reverse *tcpDirection, g segment, ahead int) {
+	i, again := slices.BinarySearchFunc(h.outOfOrder, g.seq, func(e segment, seq uint32) int { return int(int32(e.seq - seq)) })
 	switch {
-	case again && h.held[i].len() >= g.len():
+	case again && h.outOfOrder[i].len() >= g.len():
 		s.p.mark(MarkRetransmission, fmt.Sprintf("TCP octets %d-%d have been seen", g.seq, g.seq+uint32(g.len())-1))
 		return
-	case i < len(h.held): // an earlier gap than the last
-		s.p.mark(MarkOutOfOrder, fmt.Sprintf("TCP octets come before those of %d", h.held[i].seq))
+	case i < len(h.outOfOrder): // before the last gap
+		s.p.mark(MarkOutOfOrder, fmt.Sprintf("TCP octets come before those of %d", h.outOfOrder[i].seq))
 	default:
 		s.p.mark(MarkGap, fmt.Sprintf("TCP octets are missing before it, %d of them up to here", ahead))
 	}
 	g.data = slices.Clone(g.data)
-	h.held = slices.Insert(h.held, i, g)
-	h.heldLen += len(g.data)
-	s.held += len(g.data)
-	if len(h.held) > maxHeldSegments || h.heldLen > maxHeldOctets || s.held > maxHeld {
-		s.giveUp(h, back)
-		s.drain(h, back)
+	h.outOfOrder = slices.Insert(h.outOfOrder, i, g)
+	h.outOfOrderLen += len(g.data)
+	s.outOfOrderLen += len(g.data)
+	if len(h.outOfOrder) > maxOutOfOrderSegments || h.outOfOrderLen > maxOutOfOrderOctets || s.outOfOrderLen > maxOutOfOrderTotal {
+		s.skipGap(h, reverse)
+		s.deliverBuffered(h, reverse)
 	}
 }
 
-// giveUp goes on after a gap that will not be filled.
-func (s *Stream) giveUp(h, back *half) {
-	h.passed = false
-	if len(h.held) == 0 {
+// skipGap continues after a gap that will not be filled.
+func (s *Stream) skipGap(h, reverse *tcpDirection) {
+	h.gapAcked = false
+	if len(h.outOfOrder) == 0 {
 		return
 	}
-	missing := h.held[0].seq - h.next
+	missing := h.outOfOrder[0].seq - h.next
 	s.p.mark(MarkMissingData, fmt.Sprintf("%d TCP octets are not in the capture", missing))
-	s.skip(h, back, int(missing))
-	h.next = h.held[0].seq
-	s.drain(h, back)
+	s.skipMissing(h, reverse, int(missing))
+	h.next = h.outOfOrder[0].seq
+	s.deliverBuffered(h, reverse)
 }
 
-// drain consumes what waited and is now in order.
-func (s *Stream) drain(h, back *half) {
-	for len(h.held) > 0 {
-		g := h.held[0]
+// deliverBuffered delivers queued segments that are now in order.
+func (s *Stream) deliverBuffered(h, reverse *tcpDirection) {
+	for len(h.outOfOrder) > 0 {
+		g := h.outOfOrder[0]
 		ahead := int32(g.seq - h.next)
 		if ahead > 0 {
 			return
 		}
-		h.heldLen -= len(g.data)
-		s.held -= len(g.data)
-		h.held = slices.Delete(h.held, 0, 1)
+		h.outOfOrderLen -= len(g.data)
+		s.outOfOrderLen -= len(g.data)
+		h.outOfOrder = slices.Delete(h.outOfOrder, 0, 1)
 		if int(-ahead) < g.len() {
 			g.trim(int(-ahead))
-			s.consume(h, back, g)
+			s.deliver(h, reverse, g)
 		}
 	}
 }
 
-// consume hands octets in order to MPA.
-func (s *Stream) consume(h, back *half, g segment) {
+// deliver passes an in-order segment to MPA.
+func (s *Stream) deliver(h, reverse *tcpDirection, g segment) {
 	h.next = g.seq + uint32(g.len())
-	s.feed(h, back, g)
+	s.feedMPA(h, reverse, g)
 	if g.missing > 0 {
-		s.skip(h, back, g.missing)
+		s.skipMissing(h, reverse, g.missing)
 	}
 }

@@ -13,15 +13,15 @@ import (
 	iwarp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// Where the streams begin: alice's sequence numbers wrap.
+// Initial sequence numbers; those of alice wrap.
 var seqA, seqB uint32 = 0xFFFFFF00, 77
 
-// aligned as an MSS makes each FPDU a segment.
-const aligned = 0
+// oneFPDUPerSegment is a special value of mss.
+const oneFPDUPerSegment = 0
 
-// conversation is a connection on which alice sends messages of the given
-// lengths, in segments of at most mss octets.
-func conversation(framing iwarp.Framing, lengths []int, mss int) (frames []frame, sent [][]byte) {
+// connection returns the packets of a connection on which alice sends messages of the
+// given lengths, in segments of at most mss octets.
+func connection(framing iwarp.Framing, lengths []int, mss int) (frames []frame, sent [][]byte) {
 	req := (&iwarp.StartFrame{CRC: framing.CRC, Revision: 1}).Append(nil)
 	rep := (&iwarp.StartFrame{Reply: true, CRC: framing.CRC, Markers: framing.Markers, Revision: 1}).Append(nil)
 	frames = []frame{
@@ -35,11 +35,11 @@ func conversation(framing iwarp.Framing, lengths []int, mss int) (frames []frame
 		u := send(iwarp.MSN(i+1), n)
 		sent = append(sent, u)
 		b = framer.Append(b, u)
-		if mss == aligned {
+		if mss == oneFPDUPerSegment {
 			cuts = append(cuts, len(b))
 		}
 	}
-	for at := mss; mss != aligned && at < len(b)+mss; at += mss {
+	for at := mss; mss != oneFPDUPerSegment && at < len(b)+mss; at += mss {
 		cuts = append(cuts, min(at, len(b)))
 	}
 	at := 0
@@ -66,8 +66,8 @@ func readFile(t *testing.T, path string) []byte {
 	return b
 }
 
-// ops lists the messages of all packets, in order.
-func ops(all []told) (list []string) {
+// ops returns the PDUs of all packets, in order.
+func ops(all []decoded) (list []string) {
 	for _, one := range all {
 		list = append(list, one.ops...)
 	}
@@ -81,7 +81,7 @@ func sends(n int, lengths []int) (want []string) {
 	return want
 }
 
-func marksOf(all []told) map[MarkKind]int {
+func marksOf(all []decoded) map[MarkKind]int {
 	n := map[MarkKind]int{}
 	for _, one := range all {
 		for _, k := range one.marks {
@@ -93,10 +93,10 @@ func marksOf(all []told) map[MarkKind]int {
 
 var lengths = []int{1, 100, 2000, 16, 484, 488, 3, 5000, 0, 77}
 
-func TestStreamsArePutTogetherHoweverTheyAreCut(t *testing.T) {
+func TestStreamsAreReassembledForAnySegmentation(t *testing.T) {
 	for _, framing := range []iwarp.Framing{{}, {CRC: true}, {Markers: true}, {Markers: true, CRC: true}} {
 		for _, mss := range []int{1, 3, 100, 536, 1448, 9000} {
-			frames, _ := conversation(framing, lengths, mss)
+			frames, _ := connection(framing, lengths, mss)
 			all := decode(t, frames...)
 			want := append([]string{"MPA Request: ", "MPA Reply: "}, sends(len(lengths), lengths)...)
 			got := ops(all)
@@ -115,18 +115,16 @@ func TestStreamsArePutTogetherHoweverTheyAreCut(t *testing.T) {
 	}
 }
 
-// Segments may come late, twice, or in other pieces: no message is lost or seen
-// twice.
-func TestStreamsSurviveReorderingAndRetransmission(t *testing.T) {
+func TestReorderingAndRetransmissionYieldEachPDUOnce(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		framing := iwarp.Framing{Markers: seed%2 == 0, CRC: true}
-		frames, _ := conversation(framing, lengths, 200+r.IntN(800))
+		frames, _ := connection(framing, lengths, 200+r.IntN(800))
 		head, body := frames[:4], slices.Clone(frames[4:])
-		for range r.IntN(4) { // some twice
+		for range r.IntN(4) { // duplicate some
 			body = append(body, body[r.IntN(len(body))])
 		}
-		for i := range body { // and each a little out of place
+		for i := range body { // reorder
 			j := min(len(body)-1, i+r.IntN(4))
 			body[i], body[j] = body[j], body[i]
 		}
@@ -140,8 +138,8 @@ func TestStreamsSurviveReorderingAndRetransmission(t *testing.T) {
 	}
 }
 
-func TestTCPMarksWhatIsOutOfPlace(t *testing.T) {
-	frames, _ := conversation(iwarp.Framing{CRC: true}, []int{82, 82, 82, 82}, aligned)
+func TestTCPMarksRetransmissionsGapsAndReordering(t *testing.T) {
+	frames, _ := connection(iwarp.Framing{CRC: true}, []int{82, 82, 82, 82}, oneFPDUPerSegment)
 	f := frames[4:]
 	for name, tc := range map[string]struct {
 		order []frame
@@ -161,11 +159,11 @@ func TestTCPMarksWhatIsOutOfPlace(t *testing.T) {
 	}
 }
 
-// The receiver acknowledges what the capture never saw: it is lost, and FPDUs
-// are found again where a segment begins with one.
-func TestStreamIsFoundAgainAfterALossOfTheCapture(t *testing.T) {
+// If the receiver acknowledges octets that were not captured, decoding resumes at the
+// next segment that starts with an FPDU.
+func TestFPDUsAreResyncedAfterMissingOctets(t *testing.T) {
 	for _, framing := range []iwarp.Framing{{}, {CRC: true}, {CRC: true, Markers: true}} {
-		frames, _ := conversation(framing, []int{90, 90, 90, 90, 90}, 1<<20)
+		frames, _ := connection(framing, []int{90, 90, 90, 90, 90}, 1<<20)
 		req := 20
 		whole := frames[4].data[60:] // after the headers of IPv6 and TCP
 		framer := iwarp.NewFramer(framing)
@@ -191,32 +189,31 @@ func TestStreamIsFoundAgainAfterALossOfTheCapture(t *testing.T) {
 	}
 }
 
-func TestStreamWithoutItsBeginning(t *testing.T) {
+func TestFPDUsAreFoundWithoutConnectionStart(t *testing.T) {
 	for _, framing := range []iwarp.Framing{{}, {CRC: true}} {
-		frames, _ := conversation(framing, []int{82, 82, 82}, aligned)
+		frames, _ := connection(framing, []int{82, 82, 82}, oneFPDUPerSegment)
 		all := decode(t, frames[4:]...)
 		if got, want := ops(all), sends(3, []int{82, 82, 82}); !slices.Equal(got, want) || marksOf(all)[MarkMissingData] != 1 {
 			t.Errorf("%+v: %v, marks %v; want %v and that it was found", framing, got, marksOf(all), want)
 		}
 	}
-	// What does not begin with an FPDU, and what is no iWARP, is plain TCP.
-	frames, _ := conversation(iwarp.Framing{CRC: true}, []int{1000, 1000}, 100)
+	// Segments that do not start with an FPDU, and other protocols, are plain TCP.
+	frames, _ := connection(iwarp.Framing{CRC: true}, []int{1000, 1000}, 100)
 	for _, f := range append(frames[5:9], tcp(true, 1, 1, "", []byte("GET / HTTP/1.1\r\n"))) {
 		if one := decode(t, f)[0]; one.protocol != "TCP" || len(one.ops) != 0 {
-			t.Errorf("taken for iWARP: %+v", one)
+			t.Errorf("decoded as iWARP: %+v", one)
 		}
 	}
-	// The key tells the beginning even if the SYN is missing.
-	frames, _ = conversation(iwarp.Framing{CRC: true}, []int{82}, aligned)
+	// The MPA key identifies the start even without the SYN.
+	frames, _ = connection(iwarp.Framing{CRC: true}, []int{82}, oneFPDUPerSegment)
 	if got := ops(decode(t, frames[2:]...)); len(got) != 3 {
 		t.Errorf("without SYN: %v", got)
 	}
 }
 
-// A capture may keep 100 octets of each packet: the headers are there, and the
-// stream is not lost.
-func TestTruncatedSegmentsShowTheirHeaders(t *testing.T) {
-	frames, _ := conversation(iwarp.Framing{CRC: true}, []int{1000, 1000, 1000}, aligned)
+// With a snap length of 100 octets, headers are decoded and the stream stays in sync.
+func TestTruncatedSegmentsAreDecodedAndStayInSync(t *testing.T) {
+	frames, _ := connection(iwarp.Framing{CRC: true}, []int{1000, 1000, 1000}, oneFPDUPerSegment)
 	for i := range frames {
 		frames[i].length = len(frames[i].data)
 		frames[i].data = frames[i].data[:min(len(frames[i].data), 100)]
@@ -228,8 +225,8 @@ func TestTruncatedSegmentsShowTheirHeaders(t *testing.T) {
 	}
 }
 
-func TestIWARPMarksItsErrors(t *testing.T) {
-	frames, _ := conversation(iwarp.Framing{CRC: true}, []int{82, 82}, aligned)
+func TestIWARPMarksCRCTerminateAndReject(t *testing.T) {
+	frames, _ := connection(iwarp.Framing{CRC: true}, []int{82, 82}, oneFPDUPerSegment)
 	frames[4].data[60+30] ^= 1
 	all := decode(t, frames...)
 	if !slices.Equal(all[4].marks, []MarkKind{MarkChecksum}) || len(all[5].marks) != 0 {
@@ -250,16 +247,15 @@ func TestIWARPMarksItsErrors(t *testing.T) {
 	reject := (&iwarp.StartFrame{Reply: true, Reject: true, Revision: 1}).Append(nil)
 	all = decode(t, append(frames[:3:3], tcp(false, seqB, seqA+20, "", reject), tcp(false, seqB+20, 0, "R", nil))...)
 	if !slices.Equal(all[3].marks, []MarkKind{MarkRejected}) || !slices.Equal(all[4].marks, []MarkKind{MarkRejected}) {
-		t.Errorf("refusals: %v and %v", all[3].marks, all[4].marks)
+		t.Errorf("rejects: %v and %v", all[3].marks, all[4].marks)
 	}
 }
 
-// What waits for missing octets is bounded, however much comes.
-func TestHeldSegmentsAreBounded(t *testing.T) {
-	frames, _ := conversation(iwarp.Framing{}, nil, 1000)
+func TestReassemblyQueueIsBounded(t *testing.T) {
+	frames, _ := connection(iwarp.Framing{}, nil, 1000)
 	big := make([]byte, 60000)
 	for i := range 600 {
-		frames = append(frames, tcp(true, seqA+1000+uint32(i)*60001, seqB+20, "", big)) // each leaves a hole
+		frames = append(frames, tcp(true, seqA+1000+uint32(i)*60001, seqB+20, "", big)) // each leaves a gap
 	}
 	s, err := Open(strings.NewReader(string(pcapOf(t, layers.LinkTypeRaw, frames...))))
 	if err != nil {
@@ -270,9 +266,9 @@ func TestHeldSegmentsAreBounded(t *testing.T) {
 		if _, err := s.Next(); err != nil {
 			break
 		}
-		most = max(most, s.held)
+		most = max(most, s.outOfOrderLen)
 	}
-	if most == 0 || most > maxHeldOctets+len(big) {
-		t.Errorf("%d octets were held, the bound is %d", most, maxHeldOctets)
+	if most == 0 || most > maxOutOfOrderOctets+len(big) {
+		t.Errorf("%d octets were queued, the bound is %d", most, maxOutOfOrderOctets)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	iwarp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// tshark runs the independent decoder and returns its fields, a row a packet.
+// tshark runs tshark and returns its fields, a row per packet.
 func tshark(t *testing.T, path string, fields ...string) [][]string {
 	t.Helper()
 	args := []string{"-r", path, "-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,", "-E", "separator=;"}
@@ -42,7 +42,7 @@ func tsharkProgram(t *testing.T) string {
 	return program
 }
 
-// number reads what tshark prints, in whatever base.
+// number parses a number in any base.
 func number(s string) uint64 {
 	v, err := strconv.ParseUint(s, 0, 64)
 	if err != nil {
@@ -51,13 +51,12 @@ func number(s string) uint64 {
 	return v
 }
 
-// joined writes all Ethernet recordings into one file, one after the other: to
-// start tshark takes longer than to read them.
+// joined concatenates all Ethernet captures, to start tshark only once.
 func joined(t *testing.T, pattern string) string {
 	t.Helper()
 	var frames []frame
-	for _, path := range recordings(t, pattern) {
-		eachOfFile(t, path, func(_ *Stream, p *Packet) {
+	for _, path := range captureFiles(t, pattern) {
+		forEachPacketOfFile(t, path, func(_ *Stream, p *Packet) {
 			if p.Interface.LinkType == LinkEthernet {
 				frames = append(frames, frame{data: bytes.Clone(p.Data), length: p.Length})
 			}
@@ -70,14 +69,14 @@ func joined(t *testing.T, pattern string) string {
 	return path
 }
 
-func TestTsharkSeesTheSameRoCE(t *testing.T) {
+func TestRoCEMatchesTshark(t *testing.T) {
 	total := 0
 	path := joined(t, roceFiles)
 	rows := tshark(t, path, "infiniband.bth.opcode", "infiniband.bth.destqp", "infiniband.bth.psn", "infiniband.aeth.msn")
-	eachOfFile(t, path, func(_ *Stream, p *Packet) {
+	forEachPacketOfFile(t, path, func(_ *Stream, p *Packet) {
 		row := rows[p.Number-1]
 		if row[0] == "" || len(p.PDUs) == 0 {
-			// tshark stops early at what is too short.
+			// tshark does not decode short packets.
 			if row[0] != "" || len(p.PDUs) != 0 && !p.Has(MarkMalformed) {
 				t.Errorf("packet %d: %d PDUs, tshark has opcode %q", p.Number, len(p.PDUs), row[0])
 			}
@@ -97,12 +96,12 @@ func TestTsharkSeesTheSameRoCE(t *testing.T) {
 	}
 }
 
-func TestTsharkSeesTheSameIWARP(t *testing.T) {
+func TestIWARPMatchesTshark(t *testing.T) {
 	fpdus, starts := 0, 0
 	path := joined(t, iwarpFiles)
 	rows := tshark(t, path, "iwarp_mpa.ulpdulength", "iwarp_rdma.opcode", "iwarp_ddp.msn", "iwarp_ddp.tagged_offset",
 		"iwarp_ddp.stag", "iwarp_mpa.rev", "iwarp_mpa.pdlength", "iwarp_mpa.crc_flag")
-	eachOfFile(t, path, func(_ *Stream, p *Packet) {
+	forEachPacketOfFile(t, path, func(_ *Stream, p *Packet) {
 		var ours [8][]string
 		add := func(column int, v any) { ours[column] = append(ours[column], fmt.Sprint(v)) }
 		for i := range p.PDUs {
@@ -147,12 +146,11 @@ func TestTsharkSeesTheSameIWARP(t *testing.T) {
 	}
 }
 
-// Markers nobody here has recorded: a stream of our own, and tshark as the judge
-// of its markers and CRCs.
-func TestTsharkSeesTheSameMarkers(t *testing.T) {
+// No device capture has MPA markers, so the test generates a stream.
+func TestMarkersMatchTshark(t *testing.T) {
 	program := tsharkProgram(t)
 	path := filepath.Join(t.TempDir(), "markers.pcap")
-	frames, sent := conversation(iwarp.Framing{Markers: true, CRC: true}, []int{16, 484, 488, 1, 1000, 600, 24}, aligned)
+	frames, sent := connection(iwarp.Framing{Markers: true, CRC: true}, []int{16, 484, 488, 1, 1000, 600, 24}, oneFPDUPerSegment)
 	writeFile(t, path, frames)
 	out, err := exec.Command(program, "-r", path, "-O", "iwarp_mpa").Output()
 	if err != nil {
@@ -174,7 +172,7 @@ func TestTsharkSeesTheSameMarkers(t *testing.T) {
 		t.Errorf("tshark finds %d good CRCs, sent were %d", n, len(sent))
 	}
 	markers := 0
-	err = each(t, bytes.NewReader(readFile(t, path)), func(_ *Stream, p *Packet) {
+	err = forEachPacket(t, bytes.NewReader(readFile(t, path)), func(_ *Stream, p *Packet) {
 		for i := range p.PDUs {
 			if f := p.PDUs[i].FPDU; f != nil {
 				markers += f.Markers

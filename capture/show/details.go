@@ -10,11 +10,10 @@ import (
 	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
-// nameWidth is the column in which names of headers stand.
+// nameWidth is the width of the column of header names.
 const nameWidth = 18
 
-// details prints the headers of a packet: the name of each, then its fields, as
-// many to a line as fit.
+// details formats the headers of a packet, with as many fields per line as fit.
 func (p *Printer) details(pkt *capture.Packet) string {
 	width := p.opts.Width
 	if width < 60 {
@@ -26,7 +25,7 @@ func (p *Printer) details(pkt *capture.Packet) string {
 	}
 	for _, h := range pkt.Headers() {
 		used := 4 + nameWidth
-		name := fmt.Sprintf("    %-*s", nameWidth, cut(h.Name, nameWidth-1))
+		name := fmt.Sprintf("    %-*s", nameWidth, truncate(h.Name, nameWidth-1))
 		if p.opts.Colour {
 			name = cyan + name + reset
 		}
@@ -59,7 +58,7 @@ func trimLines(s string) string {
 	return strings.Join(lines, "")
 }
 
-// hexDump prints bytes as hexdump -C does, indented.
+// hexDump formats bytes like hexdump -C, indented.
 func hexDump(b []byte) string {
 	if len(b) == 0 {
 		return "    no bytes\n"

@@ -1,8 +1,7 @@
-// Package show prints what package capture reads: a line a packet, headers field
-// by field, bytes, JSON, and counts at the end.
+// Package show prints the packets that package capture decodes: a line per packet,
+// headers, hex dumps, JSON and statistics. The command "fabrictest pcap" uses it.
 //
-// It writes to an io.Writer and knows terminals only as a width and whether they
-// want colour; what a file says is never sent there unless it is printable. It
-// keeps a page of lines back to align them, and counts of a bounded number of
-// flows: files may be of any length. A [Printer] has one owner.
+// It escapes control characters of captured text. Memory is bounded: it buffers a page
+// of lines to align columns, and counts a limited number of flows. A [Printer] must not
+// be used from several goroutines.
 package show

@@ -10,21 +10,20 @@ import (
 	"github.com/fabrictest/fabrictest/capture"
 )
 
-// Filter selects packets. Of several values of one kind any may match; of
-// several kinds all must. The zero Filter selects everything.
+// Filter selects packets that match all non-empty fields; a field matches if one of its
+// values does.
 type Filter struct {
-	QPs        []uint32 // destination, or source of a datagram
+	QPs        []uint32 // destination QP, or source QP of a datagram
 	PSNs       []Range
-	Ops        []string // patterns, as CheckOp takes them
+	Ops        []string // glob patterns, see ValidateOpPattern
 	Hosts      []string // addresses, prefixes or names
-	OnlyMarked bool     // only packets that bear a mark
+	OnlyMarked bool     // only packets with a mark
 }
 
-// Range is a range of numbers, both ends included. If First is greater than
-// Last, it goes on from 0 after the largest PSN.
+// Range is an inclusive range of 24-bit numbers. If First > Last, it wraps.
 type Range struct{ First, Last uint32 }
 
-// ParseRange reads "7", "7-12" or "0xfffff0-3".
+// ParseRange parses "7", "7-12" or "0xfffff0-3".
 func ParseRange(s string) (Range, error) {
 	first, last, is := strings.Cut(s, "-")
 	if !is {
@@ -38,7 +37,7 @@ func ParseRange(s string) (Range, error) {
 	return Range{a, b}, err
 }
 
-// ParseQP reads the number of a queue pair.
+// ParseQP parses a queue pair number.
 func ParseQP(s string) (uint32, error) { return parse24(s) }
 
 func parse24(s string) (uint32, error) {
@@ -49,7 +48,7 @@ func parse24(s string) (uint32, error) {
 	return uint32(v), nil
 }
 
-// ValidateOpPattern reports what is wrong with a pattern for names of messages.
+// ValidateOpPattern checks the syntax of a glob pattern for operation names.
 func ValidateOpPattern(pattern string) error {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return fmt.Errorf("%q is no pattern such as 'RC SEND*' or '*READ*': %w", pattern, err)
@@ -57,7 +56,7 @@ func ValidateOpPattern(pattern string) error {
 	return nil
 }
 
-func (r Range) holds(v uint32) bool {
+func (r Range) contains(v uint32) bool {
 	if r.First > r.Last {
 		return v >= r.First || v <= r.Last
 	}
@@ -80,11 +79,11 @@ func (f *Filter) match(s *capture.Stream, p *capture.Packet) bool {
 			return true
 		}
 	}
-	// What has no messages is known by its protocol.
+	// For packets without PDUs, Ops applies to the protocol.
 	return len(p.PDUs) == 0 && len(f.QPs) == 0 && len(f.PSNs) == 0 && f.op(p.Protocol)
 }
 
-// pdu reports whether one message has all that is asked for.
+// pdu reports whether a PDU matches QPs, PSNs and Ops.
 func (f *Filter) pdu(d *capture.PDU) bool {
 	r := d.RoCE
 	if len(f.QPs) > 0 && (r == nil || !f.qp(r)) {
@@ -107,14 +106,14 @@ func (f *Filter) qp(r *capture.RoCE) bool {
 
 func (f *Filter) psn(v uint32) bool {
 	for _, r := range f.PSNs {
-		if r.holds(v) {
+		if r.contains(v) {
 			return true
 		}
 	}
 	return false
 }
 
-// op matches names without regard to case; a space may be written as "_".
+// op reports whether a name matches Ops. It ignores case and treats "_" as a space.
 func (f *Filter) op(names ...string) bool {
 	fold := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, " ", "_")) }
 	for _, pattern := range f.Ops {

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/capture"
 )
 
-// jsonPacket is a packet as --json prints it. Fields are only added to it.
+// jsonPacket is a packet in the output of --json. Fields may be added, not changed.
 type jsonPacket struct {
 	Number    int          `json:"number"`
 	Time      *time.Time   `json:"time,omitempty"`
@@ -112,8 +112,8 @@ func pduJSON(d *capture.PDU) jsonPDU {
 	case d.RoCE != nil:
 		r := d.RoCE
 		out.Opcode, out.QP, out.PSN, out.Check = ptr(uint8(r.BTH.Opcode)), &r.BTH.DestQP, ptr(uint32(r.BTH.PSN)), r.ICRC.String()
-		if words, ok := r.SyndromeText(); ok {
-			out.Syndrome, out.MSN = words, ptr(uint32(r.AETH.MSN))
+		if text, ok := r.SyndromeText(); ok {
+			out.Syndrome, out.MSN = text, ptr(uint32(r.AETH.MSN))
 		}
 	case d.FPDU != nil && d.FPDU.HeadersComplete:
 		g := &d.FPDU.Segment

@@ -13,32 +13,32 @@ import (
 	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
-// The columns of a line. The last one is not aligned.
+// Columns of a line.
 const (
 	colNumber = iota
 	colTime
 	colInterface
-	colEnds
+	colEndpoints
 	colProtocol
 	colOp
 	numColumns
 )
 
-// line is a line that is yet to be aligned, or text as it is.
+// line is a buffered output line: columns to be aligned, or plain text.
 type line struct {
-	cols    [numColumns]string
-	summary string
-	marks   []capture.Mark
-	ends    ends   // what becomes colEnds: names are learnt as the page fills
-	more    bool   // belongs to the packet of the line above
-	text    string // if this is set, nothing else is
-	quiet   bool   // of little interest: acknowledgements and the like
-	setup   bool   // makes or ends a connection
+	cols      [numColumns]string
+	summary   string
+	marks     []capture.Mark
+	endpoints endpoints // becomes colEndpoints when the page is printed, with host names known by then
+	more      bool      // another PDU of the previous line's packet
+	text      string    // plain text; all other fields are unset
+	dimmed    bool      // acknowledgements and packets without RDMA
+	connSetup bool      // CM message or MPA start-up frame
 }
 
-// lines makes one line of each message, and one of a packet that has none.
+// lines returns a line for each PDU of a packet, or one if it has none.
 func (p *Printer) lines(s *capture.Stream, pkt *capture.Packet) []line {
-	first := line{marks: slices.Clone(pkt.Marks), ends: endsOf(pkt)}
+	first := line{marks: slices.Clone(pkt.Marks), endpoints: endpointsOf(pkt)}
 	first.cols[colNumber] = fmt.Sprint(pkt.Number)
 	first.cols[colTime] = p.time(pkt)
 	if len(s.Interfaces()) > 1 {
@@ -47,21 +47,21 @@ func (p *Printer) lines(s *capture.Stream, pkt *capture.Packet) []line {
 	first.cols[colProtocol] = pkt.Protocol
 	if len(pkt.PDUs) == 0 {
 		first.summary = visible.Line(pkt.Note)
-		first.quiet = true
+		first.dimmed = true
 		return []line{first}
 	}
 	all := make([]line, 0, len(pkt.PDUs))
 	for i := range pkt.PDUs {
 		d := &pkt.PDUs[i]
 		l := first
-		if i > 0 { // the rest of the packet
+		if i > 0 {
 			l = line{more: true}
 			l.cols[colProtocol] = pkt.Protocol
 		}
 		l.cols[colOp], l.summary = d.Op(), d.Summary()
-		l.setup = d.MPAStart != nil || d.RoCE != nil && d.RoCE.CM != nil
-		l.quiet = strings.HasSuffix(l.cols[colOp], "ACKNOWLEDGE")
-		if pkt.Note != "" && i == 0 { // why it is not whole
+		l.connSetup = d.MPAStart != nil || d.RoCE != nil && d.RoCE.CM != nil
+		l.dimmed = strings.HasSuffix(l.cols[colOp], "ACKNOWLEDGE")
+		if pkt.Note != "" && i == 0 { // why decoding stopped
 			l.summary += ", " + visible.Line(pkt.Note)
 		}
 		all = append(all, l)
@@ -76,8 +76,7 @@ func interfaceName(i capture.Interface) string {
 	return visible.Line(i.Name)
 }
 
-// time prints seconds to the microsecond, or to the nanosecond where they say
-// more; the points are aligned.
+// time formats the timestamp in seconds, with 6 or 9 aligned decimals.
 func (p *Printer) time(pkt *capture.Packet) string {
 	if pkt.Time.IsZero() {
 		return "-"
@@ -101,29 +100,28 @@ func seconds(d time.Duration) string {
 	return t
 }
 
-// ends is from where a packet goes to where. It is comparable: one direction
-// between two ends.
-type ends struct {
+// endpoints are the source and destination of a packet. It is a map key.
+type endpoints struct {
 	src, dst       netip.AddrPort
-	srcMAC, dstMAC [6]byte // if there are no addresses
+	srcMAC, dstMAC [6]byte // for packets without IP
 	mac            bool
-	ports          bool // they mean something: those of RoCE do not
+	ports          bool // show ports; not for RoCE
 }
 
-func endsOf(pkt *capture.Packet) ends {
+func endpointsOf(pkt *capture.Packet) endpoints {
 	if pkt.IP.Version == 0 {
-		return ends{mac: pkt.Link.HasMAC, srcMAC: pkt.Link.Src, dstMAC: pkt.Link.Dst}
+		return endpoints{mac: pkt.Link.HasMAC, srcMAC: pkt.Link.Src, dstMAC: pkt.Link.Dst}
 	}
-	e := ends{src: pkt.Src(), dst: pkt.Dst(), ports: pkt.TCP.Present || pkt.UDP.Present}
-	if pkt.UDP.Present && pkt.UDP.DstPort == wire.Port { // the source only tells flows apart to routers
+	e := endpoints{src: pkt.Src(), dst: pkt.Dst(), ports: pkt.TCP.Present || pkt.UDP.Present}
+	if pkt.UDP.Present && pkt.UDP.DstPort == wire.Port { // the source port is only for ECMP
 		e.ports = false
 		e.src, e.dst = netip.AddrPortFrom(e.src.Addr(), 0), netip.AddrPortFrom(e.dst.Addr(), 0)
 	}
 	return e
 }
 
-// in prints the ends by the names that s knows of.
-func (e ends) in(s *capture.Stream) string {
+// format returns "source → destination" with the host names that s knows.
+func (e endpoints) format(s *capture.Stream) string {
 	switch {
 	case e.src.Addr().IsValid():
 		return e.host(s, e.src) + " → " + e.host(s, e.dst)
@@ -133,7 +131,7 @@ func (e ends) in(s *capture.Stream) string {
 	return "-"
 }
 
-func (e ends) host(s *capture.Stream, end netip.AddrPort) string {
+func (e endpoints) host(s *capture.Stream, end netip.AddrPort) string {
 	name, ok := s.Host(end.Addr())
 	switch {
 	case !e.ports && ok:

@@ -8,28 +8,28 @@ import (
 	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
-// pageLines is how many lines are kept back to find out how wide columns are.
-// After that they only grow.
+// pageLines is the number of lines buffered to compute column widths. Later lines can
+// only widen columns.
 const pageLines = 200
 
-// page is lines that are yet to be printed, and the widths so far.
+// page is a buffer of lines with the column widths.
 type page struct {
-	stream *capture.Stream
-	lines  []line
-	widths [numColumns]int
-	live   bool
-	begun  bool // widths are settled
+	stream      *capture.Stream
+	lines       []line
+	widths      [numColumns]int
+	live        bool
+	widthsFixed bool // the first page has been printed
 }
 
-func (p *Printer) keep(l line) error {
+func (p *Printer) appendLine(l line) error {
 	p.page.lines = append(p.page.lines, l)
-	if p.page.live || p.page.begun || len(p.page.lines) >= pageLines {
+	if p.page.live || p.page.widthsFixed || len(p.page.lines) >= pageLines {
 		return p.flushPage()
 	}
 	return nil
 }
 
-func (p *Printer) keepText(text string) error { return p.keep(line{text: text}) }
+func (p *Printer) appendText(text string) error { return p.appendLine(line{text: text}) }
 
 func (p *Printer) flushPage() error {
 	for i := range p.page.lines {
@@ -38,7 +38,7 @@ func (p *Printer) flushPage() error {
 			continue
 		}
 		if !l.more {
-			l.cols[colEnds] = l.ends.in(p.page.stream)
+			l.cols[colEndpoints] = l.endpoints.format(p.page.stream)
 		}
 		for c, text := range l.cols {
 			p.page.widths[c] = max(p.page.widths[c], utf8.RuneCountInString(text))
@@ -50,7 +50,7 @@ func (p *Printer) flushPage() error {
 		}
 		p.page.lines[i] = line{}
 	}
-	p.page.lines, p.page.begun = p.page.lines[:0], len(p.page.lines) > 0 || p.page.begun
+	p.page.lines, p.page.widthsFixed = p.page.lines[:0], len(p.page.lines) > 0 || p.page.widthsFixed
 	return nil
 }
 
@@ -64,8 +64,8 @@ const (
 	cyan   = "\x1b[36m"
 )
 
-// format aligns a line, cuts it to the width, and colours it. Marks are what one
-// looks for: the summary gives way to them.
+// format aligns, truncates and colours a line. It truncates the summary before the
+// marks.
 func (p *Printer) format(l *line) string {
 	if l.text != "" {
 		return l.text
@@ -95,7 +95,7 @@ func (p *Printer) format(l *line) string {
 			put(c+pad+"  ", "")
 		}
 	}
-	marks := markWords(l)
+	marks := markText(l)
 	room := -1
 	if p.opts.Width > 0 {
 		room = max(p.opts.Width-used-1, 0)
@@ -104,13 +104,13 @@ func (p *Printer) format(l *line) string {
 		}
 	}
 	colour := ""
-	if l.quiet {
+	if l.dimmed {
 		colour = dim
 	}
-	put(cut(l.summary, room), colour)
+	put(truncate(l.summary, room), colour)
 	if marks != "" {
 		if p.opts.Width > 0 {
-			marks = cut(marks, max(p.opts.Width-used-2-1, 0))
+			marks = truncate(marks, max(p.opts.Width-used-2-1, 0))
 		}
 		put("  ", "")
 		put(marks, markColour(l.marks))
@@ -120,9 +120,9 @@ func (p *Printer) format(l *line) string {
 
 func (p *Printer) colourOf(l *line) string {
 	switch {
-	case l.quiet:
+	case l.dimmed:
 		return dim
-	case l.setup:
+	case l.connSetup:
 		return cyan
 	case l.cols[colOp] != "":
 		return green
@@ -130,10 +130,10 @@ func (p *Printer) colourOf(l *line) string {
 	return ""
 }
 
-// markWords prints marks behind an exclamation mark, comments in quotes. What
-// the summary says already is not said twice.
-func markWords(l *line) string {
-	words := make([]string, 0, len(l.marks))
+// markText formats marks after "! ", with comments in quotes. It omits a text that the
+// summary contains.
+func markText(l *line) string {
+	texts := make([]string, 0, len(l.marks))
 	for _, m := range l.marks {
 		text := visible.Line(m.Text)
 		switch {
@@ -144,12 +144,12 @@ func markWords(l *line) string {
 		default:
 			text = m.Kind.String() + ": " + text
 		}
-		words = append(words, text)
+		texts = append(texts, text)
 	}
-	if len(words) == 0 {
+	if len(texts) == 0 {
 		return ""
 	}
-	return "! " + strings.Join(words, "; ")
+	return "! " + strings.Join(texts, "; ")
 }
 
 func markColour(all []capture.Mark) string {
@@ -162,8 +162,8 @@ func markColour(all []capture.Mark) string {
 	return yellow
 }
 
-// cut shortens s to n runes; n < 0 is no limit.
-func cut(s string, n int) string {
+// truncate shortens s to n runes; n < 0 means no limit.
+func truncate(s string, n int) string {
 	if n < 0 || utf8.RuneCountInString(s) <= n {
 		return s
 	}

@@ -10,25 +10,24 @@ import (
 	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
-// Options say what to print, and how.
+// Options configure a Printer.
 type Options struct {
 	Filter Filter
-	Limit  int // stop after so many packets; 0 for no limit
+	Limit  int // number of packets; 0 for no limit
 
 	JSON      bool
-	Verbose   bool // headers, field by field
-	Hex       bool // the bytes
-	Stats     bool // counts at the end
-	StatsOnly bool // nothing but the counts
-	Delta     bool // times since the packet before, not since the first
+	Verbose   bool // print headers
+	Hex       bool // print hex dumps
+	Stats     bool // print statistics at the end
+	StatsOnly bool // print only statistics
+	Delta     bool // times since the previous packet, not since the first
 
-	Width  int  // of a line; 0 for any
-	Colour bool // escape sequences may be used
-	// Live says that lines are to appear as they come, not in pages.
-	Live bool
+	Width  int  // of a line; 0 for no limit
+	Colour bool // use escape sequences
+	Live   bool // print each line at once, without aligning a page
 }
 
-// Printer prints captures one after the other.
+// Printer prints one or more captures.
 type Printer struct {
 	w     *bufio.Writer
 	opts  Options
@@ -42,23 +41,21 @@ func NewPrinter(w io.Writer, opts Options) *Printer {
 	return &Printer{w: bufio.NewWriterSize(w, 1<<16), opts: opts, stats: newStats()}
 }
 
-// errEnough ends a capture of which enough was shown.
-var errEnough = errors.New("enough")
+var errLimitReached = errors.New("limit reached")
 
-// Show prints the packets of s up to its end, the limit, or the end of ctx. It
-// returns what stopped it, which may be a *capture.DamageError; all before that
-// has been printed.
+// Show prints the packets of s until its end, the limit, or the end of ctx. If reading
+// fails, for example with a *capture.CorruptError, it has printed all packets before.
 func (p *Printer) Show(ctx context.Context, s *capture.Stream) error {
 	p.page = page{stream: s, live: p.opts.Live}
 	err := p.packets(ctx, s)
-	p.stats.settle(s)
+	p.stats.nameFlows(s)
 	if werr := p.flushPage(); werr != nil {
 		return werr
 	}
 	if werr := p.w.Flush(); werr != nil {
 		return werr
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, errEnough) {
+	if errors.Is(err, io.EOF) || errors.Is(err, errLimitReached) {
 		return nil
 	}
 	return err
@@ -67,7 +64,7 @@ func (p *Printer) Show(ctx context.Context, s *capture.Stream) error {
 func (p *Printer) packets(ctx context.Context, s *capture.Stream) error {
 	for {
 		if p.opts.Limit > 0 && p.shown >= p.opts.Limit {
-			return errEnough
+			return errLimitReached
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -95,17 +92,17 @@ func (p *Printer) packet(s *capture.Stream, pkt *capture.Packet) error {
 		return p.json(s, pkt)
 	}
 	for _, l := range p.lines(s, pkt) {
-		if err := p.keep(l); err != nil {
+		if err := p.appendLine(l); err != nil {
 			return err
 		}
 	}
 	if p.opts.Verbose {
-		if err := p.keepText(p.details(pkt)); err != nil {
+		if err := p.appendText(p.details(pkt)); err != nil {
 			return err
 		}
 	}
 	if p.opts.Hex {
-		if err := p.keepText(hexDump(pkt.Data)); err != nil {
+		if err := p.appendText(hexDump(pkt.Data)); err != nil {
 			return err
 		}
 	}
@@ -115,7 +112,7 @@ func (p *Printer) packet(s *capture.Stream, pkt *capture.Packet) error {
 	return nil
 }
 
-// Heading begins a capture that is one of several.
+// Heading prints the name of the next capture, if there are several.
 func (p *Printer) Heading(name string) error {
 	if p.opts.JSON || p.opts.StatsOnly {
 		return nil
@@ -124,7 +121,7 @@ func (p *Printer) Heading(name string) error {
 	return err
 }
 
-// Finish prints the counts, if they are wanted, of all that was shown.
+// Finish prints the statistics of all captures, if requested.
 func (p *Printer) Finish() error {
 	if p.opts.Stats || p.opts.StatsOnly {
 		write := p.stats.text
@@ -138,5 +135,5 @@ func (p *Printer) Finish() error {
 	return p.w.Flush()
 }
 
-// Selected is how many packets were selected.
+// Selected returns the number of packets that the filter selected.
 func (p *Printer) Selected() int { return p.shown }

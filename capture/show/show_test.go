@@ -22,8 +22,8 @@ const (
 	problems = "../../emu/softroce/wire/testdata/rxe612_e1.pcap"
 )
 
-// printed returns what is printed of a capture.
-func printed(t testing.TB, r io.Reader, opts Options) string {
+// printCapture returns the output for a capture.
+func printCapture(t testing.TB, r io.Reader, opts Options) string {
 	t.Helper()
 	s, err := capture.Open(r)
 	if err != nil {
@@ -50,17 +50,17 @@ func file(t testing.TB, path string) io.Reader {
 }
 
 func TestLinesFitTheTerminal(t *testing.T) {
-	wide := strings.Split(printed(t, file(t, problems), Options{}), "\n")
+	wide := strings.Split(printCapture(t, file(t, problems), Options{}), "\n")
 	for width := 40; width < 240; width += 7 {
-		lines := strings.Split(printed(t, file(t, problems), Options{Width: width}), "\n")
+		lines := strings.Split(printCapture(t, file(t, problems), Options{Width: width}), "\n")
 		if len(lines) != len(wide) {
 			t.Fatalf("width %d: %d lines, want %d", width, len(lines), len(wide))
 		}
 		for i, l := range lines {
-			if n := utf8.RuneCountInString(l); n > max(width, 63) { // the columns alone
+			if n := utf8.RuneCountInString(l); n > max(width, 63) { // the width of the columns
 				t.Errorf("width %d: line %d has %d: %q", width, i+1, n, l)
 			}
-			// A mark is shown if there is any room for it.
+			// A mark is shown if there is room for it.
 			if width >= 110 && strings.Contains(wide[i], "  ! ") != strings.Contains(l, "  ! ") {
 				t.Errorf("width %d: the mark of line %d is lost: %q", width, i+1, l)
 			}
@@ -70,7 +70,7 @@ func TestLinesFitTheTerminal(t *testing.T) {
 
 func TestColumnsAreAligned(t *testing.T) {
 	columns := map[int]int{}
-	for line := range strings.Lines(printed(t, file(t, rping), Options{})) {
+	for line := range strings.Lines(printCapture(t, file(t, rping), Options{})) {
 		before, _, ok := strings.Cut(line, " → ")
 		if !ok {
 			t.Fatalf("no ends in %q", line)
@@ -83,7 +83,7 @@ func TestColumnsAreAligned(t *testing.T) {
 }
 
 func TestColoursChangeNothingElse(t *testing.T) {
-	plain, coloured := printed(t, file(t, problems), Options{Verbose: true}), printed(t, file(t, problems), Options{Verbose: true, Colour: true})
+	plain, coloured := printCapture(t, file(t, problems), Options{Verbose: true}), printCapture(t, file(t, problems), Options{Verbose: true, Colour: true})
 	if !strings.Contains(coloured, red) || !strings.Contains(coloured, yellow) || strings.Contains(plain, "\x1b") {
 		t.Error("colours are missing, or where they should not be")
 	}
@@ -96,8 +96,8 @@ func TestColoursChangeNothingElse(t *testing.T) {
 	}
 }
 
-// What a stranger's file says must not reach the terminal as commands.
-func TestEscapesOfTheFileAreNotPrinted(t *testing.T) {
+// Captured text must not send escape sequences to the terminal.
+func TestEscapeSequencesAreEscaped(t *testing.T) {
 	var b bytes.Buffer
 	w, err := pcapgo.NewNgWriterInterface(&b, pcapgo.NgInterface{Name: "evil\x1b]0;x\x07/a", LinkType: layers.LinkTypeRaw}, pcapgo.DefaultNgWriterOptions)
 	if err != nil {
@@ -115,7 +115,7 @@ func TestEscapesOfTheFileAreNotPrinted(t *testing.T) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	got := printed(t, &b, Options{Verbose: true, Hex: true, Stats: true})
+	got := printCapture(t, &b, Options{Verbose: true, Hex: true, Stats: true})
 	for _, r := range got {
 		if r != '\n' && (r < ' ' || r == 0x7f || r == 0x9b || r == 0x202e) {
 			t.Fatalf("%q reaches the terminal in %q", r, got)
@@ -139,14 +139,14 @@ func TestFilterRanges(t *testing.T) {
 	}
 	wrapped := Range{0xfffffe, 1}
 	for v, want := range map[uint32]bool{0xfffffd: false, 0xfffffe: true, 0xffffff: true, 0: true, 1: true, 2: false} {
-		if wrapped.holds(v) != want {
+		if wrapped.contains(v) != want {
 			t.Errorf("%#x in %+v: %v", v, wrapped, !want)
 		}
 	}
 }
 
-func TestLimitAndCancelStop(t *testing.T) {
-	if n := strings.Count(printed(t, file(t, rping), Options{Limit: 3}), "\n"); n != 3 {
+func TestLimitAndCancelStopPrinting(t *testing.T) {
+	if n := strings.Count(printCapture(t, file(t, rping), Options{Limit: 3}), "\n"); n != 3 {
 		t.Errorf("%d lines, want 3", n)
 	}
 	s, err := capture.Open(file(t, rping))
@@ -160,7 +160,7 @@ func TestLimitAndCancelStop(t *testing.T) {
 	}
 }
 
-// endless is a capture that never ends: the recording again and again.
+// endless is a capture that repeats forever.
 type endless struct {
 	body []byte
 	at   int
@@ -177,7 +177,7 @@ func (e *endless) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func TestLongFilesTakeNoMoreMemory(t *testing.T) {
+func TestMemoryIsBoundedForLongFiles(t *testing.T) {
 	b, err := os.ReadFile(problems)
 	if err != nil {
 		t.Fatal(err)
@@ -192,12 +192,12 @@ func TestLongFilesTakeNoMoreMemory(t *testing.T) {
 	if err := p.Show(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if p.Selected() < 50*rounds || cap(p.page.lines) > 4*pageLines || len(p.stats.done) > 20 {
-		t.Errorf("of %d packets, %d lines and %d flows are kept", p.Selected(), cap(p.page.lines), len(p.stats.done))
+	if p.Selected() < 50*rounds || cap(p.page.lines) > 4*pageLines || len(p.stats.namedFlows) > 20 {
+		t.Errorf("of %d packets, %d lines and %d flows are kept", p.Selected(), cap(p.page.lines), len(p.stats.namedFlows))
 	}
 }
 
-// BenchmarkLines prints recordings again and again, as one long capture.
+// BenchmarkLines prints captures repeatedly, as one long file.
 func BenchmarkLines(b *testing.B) {
 	raw, err := os.ReadFile(problems)
 	if err != nil {

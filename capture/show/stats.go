@@ -12,18 +12,18 @@ import (
 	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
-// maxFlows bounds what is counted apart; the rest is counted as one.
+// maxFlows bounds the flows with separate counters.
 const maxFlows = 10000
 
-// topFlows is how many the table shows.
+// topFlows is the number of flows in the table.
 const topFlows = 20
 
-// tally counts packets.
-type tally struct {
+// counters are the counters of a flow or an operation.
+type counters struct {
 	Name    string `json:"name"`
 	Packets int    `json:"packets"`
 	Bytes   int64  `json:"bytes"`   // on the wire
-	Payload int64  `json:"payload"` // of applications
+	Payload int64  `json:"payload"` // application data
 
 	Retransmissions int `json:"retransmissions,omitempty"`
 	Gaps            int `json:"gaps,omitempty"`
@@ -32,7 +32,7 @@ type tally struct {
 	first, last time.Time
 }
 
-func (t *tally) add(pkt *capture.Packet, payload int) {
+func (t *counters) add(pkt *capture.Packet, payload int) {
 	t.Packets++
 	t.Bytes += int64(pkt.Length)
 	t.Payload += int64(payload)
@@ -47,8 +47,8 @@ func (t *tally) add(pkt *capture.Packet, payload int) {
 	}
 }
 
-// rate is the payload in bits a second, 0 if there is no time to it.
-func (t *tally) rate() float64 {
+// rate returns the payload rate in bits per second, or 0 if the duration is 0.
+func (t *counters) rate() float64 {
 	if d := t.last.Sub(t.first).Seconds(); d > 0 {
 		return float64(t.Payload) * 8 / d
 	}
@@ -56,19 +56,19 @@ func (t *tally) rate() float64 {
 }
 
 type stats struct {
-	total  tally
-	ops    map[string]*tally
-	flows  map[flowKey]*tally // of the capture under way
-	done   map[string]*tally  // of those before, by name
-	others tally
-	places int // interfaces of the capture that has most
-	marks  map[capture.MarkKind]int
-	naks   map[string]int // what was said, and how often
+	total         counters
+	ops           map[string]*counters
+	flows         map[flowKey]*counters // of the current capture
+	namedFlows    map[string]*counters  // of finished captures
+	otherFlows    counters
+	maxInterfaces int // over all captures
+	marks         map[capture.MarkKind]int
+	naks          map[string]int // count by mark text
 }
 
 func newStats() stats {
 	return stats{
-		total: tally{Name: "total"}, ops: map[string]*tally{}, flows: map[flowKey]*tally{}, done: map[string]*tally{}, others: tally{Name: "other flows"},
+		total: counters{Name: "total"}, ops: map[string]*counters{}, flows: map[flowKey]*counters{}, namedFlows: map[string]*counters{}, otherFlows: counters{Name: "other flows"},
 		marks: map[capture.MarkKind]int{}, naks: map[string]int{},
 	}
 }
@@ -98,54 +98,55 @@ func (st *stats) add(s *capture.Stream, pkt *capture.Packet) {
 	if len(pkt.PDUs) == 0 {
 		entry(st.ops, pkt.Protocol).add(pkt, 0)
 	}
-	for i := range pkt.PDUs { // a segment with several counts for each
+	for i := range pkt.PDUs { // a TCP segment counts for each of its PDUs
 		entry(st.ops, pkt.PDUs[i].Op()).add(pkt, pkt.PDUs[i].PayloadLen())
 	}
 }
 
-func entry(m map[string]*tally, name string) *tally {
+func entry(m map[string]*counters, name string) *counters {
 	t := m[name]
 	if t == nil {
-		t = &tally{Name: name}
+		t = &counters{Name: name}
 		m[name] = t
 	}
 	return t
 }
 
-// flowKey is a flow: to a queue pair, or of a direction of a connection.
+// flowKey identifies the packets to a queue pair, or a direction of a TCP connection.
 type flowKey struct {
-	iface    int
-	ends     ends
-	protocol string // if there is neither QP nor connection
-	qp       uint32
-	roce     bool
+	iface     int
+	endpoints endpoints
+	protocol  string // if neither RoCE nor TCP
+	qp        uint32
+	roce      bool
 }
 
-func (st *stats) flow(s *capture.Stream, pkt *capture.Packet) *tally {
-	key := flowKey{iface: pkt.Interface.Index, ends: endsOf(pkt)}
+func (st *stats) flow(s *capture.Stream, pkt *capture.Packet) *counters {
+	key := flowKey{iface: pkt.Interface.Index, endpoints: endpointsOf(pkt)}
 	switch {
 	case len(pkt.PDUs) > 0 && pkt.PDUs[0].RoCE != nil:
 		key.roce, key.qp = true, pkt.PDUs[0].RoCE.BTH.DestQP
 	case !pkt.TCP.Present:
 		key.protocol = pkt.Protocol
 	}
-	st.places = max(st.places, len(s.Interfaces()))
+	st.maxInterfaces = max(st.maxInterfaces, len(s.Interfaces()))
 	t := st.flows[key]
 	if t == nil {
-		if len(st.flows)+len(st.done) >= maxFlows {
-			return &st.others
+		if len(st.flows)+len(st.namedFlows) >= maxFlows {
+			return &st.otherFlows
 		}
-		t = new(tally)
+		t = new(counters)
 		st.flows[key] = t
 	}
 	return t
 }
 
-// settle gives the flows of a capture the names that it has come to know.
-func (st *stats) settle(s *capture.Stream) {
+// nameFlows moves the flows of a finished capture to namedFlows, with the host names
+// that are known at its end.
+func (st *stats) nameFlows(s *capture.Stream) {
 	several := len(s.Interfaces()) > 1
 	for key, t := range st.flows {
-		name := key.ends.in(s)
+		name := key.endpoints.format(s)
 		switch {
 		case key.roce:
 			name += fmt.Sprintf(" QP %#x", key.qp)
@@ -157,13 +158,13 @@ func (st *stats) settle(s *capture.Stream) {
 		if several && key.iface < len(s.Interfaces()) {
 			name = interfaceName(s.Interfaces()[key.iface]) + ": " + name
 		}
-		entry(st.done, name).join(t)
+		entry(st.namedFlows, name).merge(t)
 	}
 	clear(st.flows)
 }
 
-// join adds the counts of o.
-func (t *tally) join(o *tally) {
+// merge adds the counters of o.
+func (t *counters) merge(o *counters) {
 	t.Packets, t.Bytes, t.Payload = t.Packets+o.Packets, t.Bytes+o.Bytes, t.Payload+o.Payload
 	t.Retransmissions, t.Gaps, t.Naks = t.Retransmissions+o.Retransmissions, t.Gaps+o.Gaps, t.Naks+o.Naks
 	if t.first.IsZero() || !o.first.IsZero() && o.first.Before(t.first) {
@@ -174,13 +175,13 @@ func (t *tally) join(o *tally) {
 	}
 }
 
-// sorted returns the tallies, the largest first.
-func sorted(m map[string]*tally) []*tally {
-	all := make([]*tally, 0, len(m))
+// sorted returns the counters, those with most packets first.
+func sorted(m map[string]*counters) []*counters {
+	all := make([]*counters, 0, len(m))
 	for _, t := range m {
 		all = append(all, t)
 	}
-	slices.SortFunc(all, func(a, b *tally) int {
+	slices.SortFunc(all, func(a, b *counters) int {
 		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Name, b.Name))
 	})
 	return all
@@ -191,8 +192,8 @@ func (st *stats) text(w io.Writer) error {
 	d := st.total.last.Sub(st.total.first)
 	fmt.Fprintf(t, "\n%d packets, %s on the wire, %s payload", st.total.Packets, size(st.total.Bytes), size(st.total.Payload))
 	switch {
-	case st.places > 1:
-		fmt.Fprintf(t, ", in %v\nRecorded at %d interfaces: what passed two counts twice.", d, st.places)
+	case st.maxInterfaces > 1:
+		fmt.Fprintf(t, ", in %v\nRecorded at %d interfaces: what passed two counts twice.", d, st.maxInterfaces)
 	case d > 0:
 		fmt.Fprintf(t, ", in %v: %.0f packets/s, %s", d, float64(st.total.Packets)/d.Seconds(), bitrate(st.total.rate()))
 	}
@@ -201,22 +202,22 @@ func (st *stats) text(w io.Writer) error {
 		fmt.Fprintf(t, "%d\t%d\t%d\t  %s\n", o.Packets, o.Bytes, o.Payload, o.Name)
 	}
 	fmt.Fprint(t, "\npackets\tpayload\trate\tresent\tgaps\tnaks\t  flow\n")
-	flows := sorted(st.done)
+	flows := sorted(st.namedFlows)
 	for _, f := range flows[:min(len(flows), topFlows)] {
 		fmt.Fprintf(t, "%d\t%d\t%s\t%d\t%d\t%d\t  %s\n", f.Packets, f.Payload, bitrate(f.rate()), f.Retransmissions, f.Gaps, f.Naks, f.Name)
 	}
 	if n := len(flows) - topFlows; n > 0 {
 		fmt.Fprintf(t, "and %d flows more (--json has all)\n", n)
 	}
-	if st.others.Packets > 0 {
-		fmt.Fprintf(t, "and %d packets of flows beyond %d\n", st.others.Packets, maxFlows)
+	if st.otherFlows.Packets > 0 {
+		fmt.Fprintf(t, "and %d packets of flows beyond %d\n", st.otherFlows.Packets, maxFlows)
 	}
-	st.marked(t)
+	st.writeMarks(t)
 	return t.Flush()
 }
 
-// marked lists what was marked, and what peers complained of.
-func (st *stats) marked(w io.Writer) {
+// writeMarks prints the number of marks by kind, and of NAKs and rejects by text.
+func (st *stats) writeMarks(w io.Writer) {
 	if len(st.marks) == 0 {
 		fmt.Fprint(w, "\nNothing was marked.\n")
 		return
@@ -247,16 +248,16 @@ func (st *stats) json(w io.Writer) error {
 		marks[k.String()] = n
 	}
 	type summary struct {
-		tally
+		counters
 		Seconds    float64        `json:"seconds"`
-		Messages   []*tally       `json:"messages"`
-		Flows      []*tally       `json:"flows"`
+		Messages   []*counters    `json:"messages"`
+		Flows      []*counters    `json:"flows"`
 		Others     int            `json:"packets_of_other_flows,omitempty"`
 		Marks      map[string]int `json:"marks"`
 		Complaints map[string]int `json:"complaints"`
 	}
 	return writeJSON(w, map[string]summary{"stats": {
-		st.total, st.total.last.Sub(st.total.first).Seconds(), sorted(st.ops), sorted(st.done), st.others.Packets, marks, st.naks,
+		st.total, st.total.last.Sub(st.total.first).Seconds(), sorted(st.ops), sorted(st.namedFlows), st.otherFlows.Packets, marks, st.naks,
 	}})
 }
 

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// TerminalProperties says what w is fit for: the width of its lines, 0 if it is no
-// terminal, and whether it wants colour. NO_COLOR and COLUMNS are heeded.
+// TerminalProperties returns the line width of w, 0 if it is not a terminal, and whether
+// to use colour. It honours NO_COLOR, TERM and COLUMNS.
 func TerminalProperties(w io.Writer) (width int, colour bool) {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -4,5 +4,5 @@ package show
 
 import "os"
 
-// windowWidth is not known here.
+// windowWidth is not supported here.
 func windowWidth(*os.File) int { return 0 }

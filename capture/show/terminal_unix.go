@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// windowWidth is the width of the terminal's window, 0 if it has none.
+// windowWidth returns the number of columns of a terminal, or 0.
 func windowWidth(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package tshark has Wireshark's own dissectors read captures. It finds the
-// programs, knows the options with which they read what fabrictest writes, and
-// lists what they complain of.
+// Package tshark runs Wireshark's dissectors on captures, as an independent check of
+// the packets that fabrictest sends. It knows the options that RDMA captures need.
 package tshark
 
 import (
@@ -15,27 +14,26 @@ import (
 	"strings"
 )
 
-// ErrNotInstalled says that neither Wireshark nor tshark is installed.
+// ErrNotInstalled means that neither Wireshark nor tshark is on PATH.
 var ErrNotInstalled = errors.New("neither wireshark nor tshark is on PATH: install one (Debian, Ubuntu: apt install wireshark; " +
 	"Fedora: dnf install wireshark; macOS: brew install --cask wireshark)")
 
-// heuristics guess what the payload of an RDMA message, or a datagram of
-// datagram-iWARP, is. The programs here send none of these protocols, and Wireshark
-// 4.0 calls every SEND malformed that is too short to be RPC over RDMA.
+// heuristics are the heuristic dissectors to disable. fabrictest sends none of these
+// protocols, and Wireshark 4.0 reports every SEND as malformed that is too short to be
+// RPC over RDMA.
 var heuristics = []string{
 	"rpcrdma_infiniband", "rpcrdma_iwarp", "smb_direct_infiniband", "smb_direct_iwarp", "smcr_infiniband", "iser_infiniband",
 	"sdp_infiniband", "fc_infiniband", "lnet_ib", "mellanox_eoib", "eth_over_ib", "cltp_udp",
 }
 
-// preferences are those that matter to RDMA: RoCEv2 leaves UDP checksums out, over
-// IPv6 too (IBTA A17.3.2.4).
+// preferences: RoCEv2 has no UDP checksums, not even over IPv6 (IBTA A17.3.2.4).
 var preferences = []string{"udp.ignore_ipv6_zero_checksum:TRUE"}
 
-// checks make the dissectors verify what they can.
-var checks = []string{"ip.check_checksum:TRUE", "udp.check_checksum:TRUE", "tcp.check_checksum:TRUE"}
+// checksumPreferences enable the verification of checksums.
+var checksumPreferences = []string{"ip.check_checksum:TRUE", "udp.check_checksum:TRUE", "tcp.check_checksum:TRUE"}
 
-// Options returns the options with which tshark, and wireshark likewise, is to read
-// a capture. Those that this version does not know are left out.
+// Options returns the options for tshark or wireshark to read a capture. It probes the
+// installed version and omits heuristics that it does not know.
 func Options(ctx context.Context, tshark, file string) []string {
 	names := slices.Clone(heuristics)
 	for {
@@ -54,7 +52,7 @@ func Options(ctx context.Context, tshark, file string) []string {
 	}
 }
 
-// DefaultOptions are those of Wireshark 4, for where there is no tshark to ask.
+// DefaultOptions returns the options for Wireshark 4, without probing.
 func DefaultOptions() []string { return options(heuristics) }
 
 var noSuchProtocol = regexp.MustCompile(`No such protocol ([\w.-]+)`)
@@ -69,9 +67,9 @@ func options(heuristics []string) (args []string) {
 	return args
 }
 
-// ExpertInfo is what tshark does not like about a packet.
+// ExpertInfo is a problem that tshark reports for a packet.
 type ExpertInfo struct {
-	Packet int // its number in the file, from 1
+	Packet int // number in the file, from 1
 	Info   string
 	Text   string
 }
@@ -80,18 +78,18 @@ func (c ExpertInfo) String() string {
 	return fmt.Sprintf("packet %d, %s: %s", c.Packet, c.Info, c.Text)
 }
 
-// complaints is the display filter for packets that are malformed, that have an
-// error (a wrong checksum is one), or that TCP's analysis finds odd. A warning is not
-// looked at: that a connection was reset is one.
-const complaints = "_ws.malformed || _ws.expert.severity >= 0x00800000 || tcp.analysis.flags"
+// problemFilter is the display filter for malformed packets, expert info of severity
+// error (such as a wrong checksum), and TCP analysis flags. It excludes warnings, such
+// as a connection reset.
+const problemFilter = "_ws.malformed || _ws.expert.severity >= 0x00800000 || tcp.analysis.flags"
 
-// Check has tshark read a capture, and returns its complaints.
+// Check runs tshark on a capture and returns the packets that match problemFilter.
 func Check(ctx context.Context, program, file string, options ...string) (all []ExpertInfo, err error) {
 	args := append([]string{"-r", file}, options...)
-	for _, c := range checks {
+	for _, c := range checksumPreferences {
 		args = append(args, "-o", c)
 	}
-	args = append(args, "-Y", complaints, "-T", "fields", "-E", "separator=/t",
+	args = append(args, "-Y", problemFilter, "-T", "fields", "-E", "separator=/t",
 		"-e", "frame.number", "-e", "_ws.col.Info", "-e", "_ws.expert.message")
 	cmd := exec.CommandContext(ctx, program, args...)
 	var stderr bytes.Buffer
@@ -104,7 +102,7 @@ func Check(ctx context.Context, program, file string, options ...string) (all []
 		cells := append(strings.SplitN(strings.TrimRight(line, "\n"), "\t", 3), "", "")
 		n, err := strconv.Atoi(cells[0])
 		if err != nil {
-			return nil, fmt.Errorf("tshark -r %s: what is %q?", file, line)
+			return nil, fmt.Errorf("tshark -r %s: unexpected output %q", file, line)
 		}
 		all = append(all, ExpertInfo{Packet: n, Info: cells[1], Text: cells[2]})
 	}
