@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
 // KeyLen is the length of a key in bytes.
@@ -61,7 +61,7 @@ const maxKeyFile = 1024
 
 // ReadKey reads a key from a file. Nobody but its owner may be able to.
 func ReadKey(file string) (Key, error) {
-	f, err := regular.Open(file)
+	f, err := regularfile.Open(file)
 	if err != nil {
 		return Key{}, fmt.Errorf("the agent's key: %w", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/report/internal/junit"
 )
 
@@ -24,12 +24,12 @@ func WriteJUnit(w io.Writer, r *Run) error {
 
 func (r *Run) junitSuite(tier string) junit.Suite {
 	s := junit.Suite{
-		Name: "fabrictest." + visible.Text(tier), Timestamp: r.Started.UTC().Format(time.DateOnly + "T15:04:05"),
+		Name: "fabrictest." + printable.Text(tier), Timestamp: r.Started.UTC().Format(time.DateOnly + "T15:04:05"),
 		Properties: []junit.Property{
-			junit.Fact("fabrictest.version", visible.Text(r.Tool)),
+			junit.Fact("fabrictest.version", printable.Text(r.Tool)),
 			junit.Fact("seed", strconv.FormatUint(r.Seed, 10)),
-			junit.Fact("command", visible.Text(r.Command)),
-			junit.Fact("machine", visible.Text(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
+			junit.Fact("command", printable.Text(r.Command)),
+			junit.Fact("machine", printable.Text(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
 		},
 	}
 	wall := time.Duration(0)
@@ -47,33 +47,33 @@ func (r *Run) junitSuite(tier string) junit.Suite {
 
 func (r *Result) junitCase(class string) junit.Case {
 	c := junit.Case{
-		Name: visible.Text(r.Name), Class: class, Time: junit.Seconds(r.Wall),
+		Name: printable.Text(r.Name), Class: class, Time: junit.Seconds(r.Wall),
 		Properties: []junit.Property{junit.Fact("seed", strconv.FormatUint(r.Seed, 10)), junit.Fact("elapsed", r.Elapsed.String())},
 		SystemOut:  junit.Text{Text: r.junitOutput()},
 	}
 	if r.Title != "" {
-		c.Properties = append(c.Properties, junit.Fact("title", visible.Text(r.Title)))
+		c.Properties = append(c.Properties, junit.Fact("title", printable.Text(r.Title)))
 	}
 	if len(r.Tags) > 0 {
-		c.Properties = append(c.Properties, junit.Fact("tags", visible.Text(strings.Join(r.Tags, " "))))
+		c.Properties = append(c.Properties, junit.Fact("tags", printable.Text(strings.Join(r.Tags, " "))))
 	}
 	if r.Provider != "" {
-		c.Properties = append(c.Properties, junit.Fact("provider", visible.Text(r.Provider)))
+		c.Properties = append(c.Properties, junit.Fact("provider", printable.Text(r.Provider)))
 	}
 	if len(r.Quirks) > 0 {
-		c.Properties = append(c.Properties, junit.Fact("quirks", visible.Text(strings.Join(r.Quirks, " "))))
+		c.Properties = append(c.Properties, junit.Fact("quirks", printable.Text(strings.Join(r.Quirks, " "))))
 	}
 	if r.Netem {
 		c.Properties = append(c.Properties, junit.Fact("impaired by", "netem"))
 	}
 	if r.First != nil {
-		c.Properties = append(c.Properties, junit.Fact("first attempt", visible.Line(r.First.Reason)))
+		c.Properties = append(c.Properties, junit.Fact("first attempt", printable.Line(r.First.Reason)))
 	}
-	problem := &junit.Problem{Message: visible.Line(r.Reason), Type: string(r.Verdict), Text: "\n" + r.explanation() + "\n"}
+	problem := &junit.Problem{Message: printable.Line(r.Reason), Type: string(r.Verdict), Text: "\n" + r.explanation() + "\n"}
 	switch r.Verdict {
 	case Passed:
 	case Skipped:
-		c.Skipped = &junit.Problem{Message: visible.Line(r.Reason)}
+		c.Skipped = &junit.Problem{Message: printable.Line(r.Reason)}
 	case Failed:
 		c.Failure = problem
 	case Starved:
@@ -100,7 +100,7 @@ func (r *Result) explanation() string {
 	if r.Replay != "" {
 		b.WriteString("\n\nTo repeat it alone: " + r.Replay)
 	}
-	return visible.Text(b.String())
+	return printable.Text(b.String())
 }
 
 func (r *Result) junitOutput() string {
@@ -109,5 +109,5 @@ func (r *Result) junitOutput() string {
 	for _, f := range r.Files {
 		fmt.Fprintf(&b, "%s: %s (%d bytes)\n", f.Kind, f.Path, f.Size)
 	}
-	return visible.Text(b.String())
+	return printable.Text(b.String())
 }

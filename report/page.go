@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/report/internal/pagestyle"
 )
 
@@ -35,7 +35,7 @@ func WriteHTML(w io.Writer, r *Run) error {
 	}
 	// The template escapes what could be taken for HTML. What controls or hides
 	// instead of being seen is spelled out last, wherever it came from.
-	_, err := io.WriteString(w, visible.Text(b.String()))
+	_, err := io.WriteString(w, printable.Text(b.String()))
 	return err
 }
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -170,7 +170,7 @@ func (o *certifyOptions) checkKey() error {
 	if o.sign == "" {
 		return nil
 	}
-	if err := regular.Check(o.sign); err != nil {
+	if err := regularfile.Check(o.sign); err != nil {
 		return usagef("--sign: %w", err)
 	}
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance/suites"
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/kernel"
@@ -139,7 +139,7 @@ func (g *guestSubject) checkProgram() error {
 		}
 		return usagef("this program was built without libibverbs, and cannot drive the device in the guest. Build one that can, %s", howToBuildAgent)
 	}
-	if err := regular.Check(g.program); err != nil {
+	if err := regularfile.Check(g.program); err != nil {
 		return usagef("--agent-program: %w", err)
 	}
 	info, err := buildinfo.ReadFile(g.program)

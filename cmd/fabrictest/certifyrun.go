@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/deviations"
 	"github.com/fabrictest/fabrictest/conformance/suites"
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report/certificate"
@@ -97,7 +97,7 @@ func (o *certifyOptions) knownDeviations(all []*conformance.Suite) (map[string]c
 	if o.deviations == "" {
 		return nil, nil
 	}
-	b, err := regular.ReadFile(o.deviations, maxDeviations)
+	b, err := regularfile.ReadFile(o.deviations, maxDeviations)
 	if err != nil {
 		known, ofErr := deviations.Of(o.deviations, wireTier)
 		if ofErr != nil || known == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/deviations"
 	"github.com/fabrictest/fabrictest/conformance/suites"
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
@@ -17,7 +17,7 @@ const maxDeviations = 4 << 20
 // on a tier, by case. A case that the device is not judged by is a mistake, and so is a
 // deviation without a reason.
 func readDeviations(file, tier string, p *nics.Provider) (map[string]conformance.Deviation, error) {
-	b, err := regular.ReadFile(file, maxDeviations)
+	b, err := regularfile.ReadFile(file, maxDeviations)
 	if err != nil {
 		return nil, usagef("--deviations: %w", err)
 	}

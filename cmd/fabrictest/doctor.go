@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -78,10 +78,10 @@ func diagnose(w io.Writer, found []netns.Capability) error {
 		fmt.Fprintf(&b, "%s  %-*s  %s\n", colour(c.State), width, c.Name, c.For)
 		indent := strings.Repeat(" ", len("limited")+2+width+2)
 		if c.Reason != "" {
-			fmt.Fprintf(&b, "%s%s\n", indent, visible.Line(c.Reason))
+			fmt.Fprintf(&b, "%s%s\n", indent, printable.Line(c.Reason))
 		}
 		if c.Cure != "" {
-			fmt.Fprintf(&b, "%sto have it: %s\n", indent, visible.Line(c.Cure))
+			fmt.Fprintf(&b, "%sto have it: %s\n", indent, printable.Line(c.Cure))
 		}
 	}
 	if why := netns.Available(); why != nil {

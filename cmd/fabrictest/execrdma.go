@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
 // kernelRDMALibraries are those that open RDMA devices of the kernel. Libraries that can
@@ -40,7 +40,7 @@ To measure emulated NICs: %[3]s perf quick
 // kernelRDMALibrary is the first library of a program that opens RDMA devices of the
 // kernel; empty if it has none, or is no ELF file.
 func kernelRDMALibrary(path string) string {
-	f, err := regular.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return ""
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/fuzz"
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
 // fuzzModule is whose targets they are.
@@ -41,7 +41,7 @@ func findFuzzTree() (*fuzzTree, error) {
 	}
 	for at := dir; ; at = filepath.Dir(at) {
 		if isFuzzModule(filepath.Join(at, "go.mod")) {
-			text, err := regular.ReadFile(filepath.Join(at, filepath.FromSlash(fuzz.ListFile)), maxListed)
+			text, err := regularfile.ReadFile(filepath.Join(at, filepath.FromSlash(fuzz.ListFile)), maxListed)
 			if err != nil {
 				return nil, fmt.Errorf("the source tree at %s has no list of fuzz targets: %w", at, err)
 			}
@@ -58,7 +58,7 @@ func findFuzzTree() (*fuzzTree, error) {
 }
 
 func isFuzzModule(file string) bool {
-	b, err := regular.ReadFile(file, maxListed)
+	b, err := regularfile.ReadFile(file, maxListed)
 	return err == nil && regexp.MustCompile(`(?m)^module\s+`+regexp.QuoteMeta(fuzzModule)+`\s*$`).Match(b)
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
@@ -93,7 +93,7 @@ gone when the guest is.`,
 			if err != nil {
 				return err
 			}
-			f, err := regular.Open(args[1])
+			f, err := regularfile.Open(args[1])
 			if err != nil {
 				return usagef("%w", err)
 			}

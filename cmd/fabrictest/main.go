@@ -25,7 +25,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/interrupt"
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -121,7 +121,7 @@ func sameFile(program, name string) bool {
 
 // execute runs the program, called as program, and returns its exit code.
 func execute(ctx context.Context, program string, args []string, stdout, stderr io.Writer) int {
-	out, errs := &visible.Writer{W: stdout}, &visible.Writer{W: stderr}
+	out, errs := &printable.Writer{W: stdout}, &printable.Writer{W: stderr}
 	defer out.Flush()
 	defer errs.Flush()
 	root := newRootCommand(program)

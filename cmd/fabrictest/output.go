@@ -4,15 +4,15 @@ import (
 	"io"
 	"os"
 
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 )
 
-// The output of every command is cleaned (visible.Writer): text of certificates, agents,
+// The output of every command is cleaned (printable.Writer): text of certificates, agents,
 // guests, captures, scenarios and peers reaches no terminal as it is. uncleaned is for
 // those who write escape sequences of their own, and clean what they show themselves,
 // and for processes of ours, which clean their own output.
 func uncleaned(w io.Writer) io.Writer {
-	if v, ok := w.(*visible.Writer); ok {
+	if v, ok := w.(*printable.Writer); ok {
 		return v.W
 	}
 	return w

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/capture"
 	"github.com/fabrictest/fabrictest/capture/show"
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
 // stdinName is how the standard input is called on the command line.
@@ -145,13 +145,13 @@ func decode(cmd *cobra.Command, files []string, opts show.Options) error {
 func decodeFile(cmd *cobra.Command, p *show.Printer, name string) error {
 	r := cmd.InOrStdin()
 	if name != stdinName {
-		f, err := regular.Open(name)
+		f, err := regularfile.Open(name)
 		if err != nil {
 			var path *os.PathError
 			if errors.As(err, &path) { // it repeats the name
 				err = path.Err
 			}
-			if errors.Is(err, regular.ErrNotRegular) {
+			if errors.Is(err, regularfile.ErrNotRegular) {
 				err = fmt.Errorf("%w, or - to decode the standard input, as in 'fabrictest pcap - < %s'", err, quote(name))
 			}
 			return err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab/perflab"
 	"github.com/fabrictest/fabrictest/perf"
 )
@@ -120,7 +120,7 @@ func newPerfProgress(to io.Writer) *perfProgress {
 func (p *perfProgress) report(doing string, done float64) {
 	switch {
 	case p.terminal:
-		fmt.Fprintf(p.to, "\r\x1b[K%3.0f %%  %s", 100*done, visible.Line(doing))
+		fmt.Fprintf(p.to, "\r\x1b[K%3.0f %%  %s", 100*done, printable.Line(doing))
 	case time.Since(p.last) >= 10*time.Second:
 		p.last = time.Now()
 		fmt.Fprintf(p.to, "%3.0f %%  %s\n", 100*done, doing)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/console"
@@ -86,7 +86,7 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 	}
 	var tasks []task
 	for _, r := range picked {
-		s, err := scenarios.Load(regular.DirFS(folder), savedScenario("", r.Name))
+		s, err := scenarios.Load(regularfile.DirFS(folder), savedScenario("", r.Name))
 		if err != nil {
 			return fmt.Errorf("the run's own copy of %s: %w", r.Name, err)
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -53,7 +53,7 @@ func (s *selection) find() ([]choice, error) {
 		chosen = append(chosen, choice{sc, sc.Name})
 	}
 	for _, file := range files {
-		sc, err := scenarios.Load(regular.DirFS(filepath.Dir(file)), filepath.Base(file))
+		sc, err := scenarios.Load(regularfile.DirFS(filepath.Dir(file)), filepath.Base(file))
 		if err != nil {
 			return nil, &usageError{err}
 		}

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strconv"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
@@ -19,7 +19,7 @@ const guestLibC = 36 // 2.36
 // checkProgram says that a guest cannot run a program: one that was linked against a
 // later C library than the guest's. Static ones run anywhere.
 func checkProgram(path string) error {
-	if err := regular.Check(path); err != nil {
+	if err := regularfile.Check(path); err != nil {
 		return fmt.Errorf("guests cannot run %s: %w", path, err)
 	}
 	f, err := elf.Open(path)
@@ -65,7 +65,7 @@ func writeArchives(w io.Writer, archives []string, program string) error {
 			return err
 		}
 	}
-	f, err := regular.Open(program)
+	f, err := regularfile.Open(program)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func writeArchives(w io.Writer, archives []string, program string) error {
 }
 
 func copyFile(w io.Writer, name string) error {
-	f, err := regular.Open(name)
+	f, err := regularfile.Open(name)
 	if err != nil {
 		return err
 	}

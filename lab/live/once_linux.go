@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/internal/interrupt"
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/hostenv"
 	"github.com/fabrictest/fabrictest/lab/nslab"
@@ -104,7 +104,7 @@ func OnceMain() (code int, err error) {
 		return 0, err
 	}
 	group, err := launch.Start(ctx, j.specs(stage), launch.Options{
-		Join: launch.JoinOptional, Output: &visible.Writer{W: os.Stdout}, KeepGoing: j.KeepGoing,
+		Join: launch.JoinOptional, Output: &printable.Writer{W: os.Stdout}, KeepGoing: j.KeepGoing,
 		Prefix: func(rank int, host string, _ launch.Stream) string {
 			if j.Plain {
 				return ""
@@ -152,7 +152,7 @@ func verdict(outcomes []launch.Outcome) (code int) {
 			stopped = n
 			continue
 		}
-		fmt.Fprintf(os.Stderr, "fabrictest: %s %s: %s\n", o.Host, o.State, visible.Text(o.Error))
+		fmt.Fprintf(os.Stderr, "fabrictest: %s %s: %s\n", o.Host, o.State, printable.Text(o.Error))
 		if code == 0 {
 			code = n
 		}

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/internal/pagestyle"
 )
@@ -110,7 +110,7 @@ func (c *Comparison) WriteHTML(w io.Writer, dir string) error {
 	if err := compareTemplate.Execute(&b, p); err != nil {
 		return fmt.Errorf("compare: %w", err)
 	}
-	_, err := io.WriteString(w, visible.Text(b.String()))
+	_, err := io.WriteString(w, printable.Text(b.String()))
 	return err
 }
 

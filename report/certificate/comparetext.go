@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
 // WriteJSON writes the comparison for programs.
@@ -94,7 +94,7 @@ func (c *Comparison) summarize(b *strings.Builder) {
 
 // cell keeps a text from ending its cell.
 func cell(s string) string {
-	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(visible.Line(s))
+	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(printable.Line(s))
 }
 
 func (c *Column) count(level string, s State) int {

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/internal/files"
@@ -92,7 +92,7 @@ func (c *Certificate) write(w io.Writer) error {
 // it does not know.
 func Read(dir string) (*Certificate, error) {
 	file := filepath.Join(dir, File)
-	text, err := regular.ReadFile(file, report.MaxSize)
+	text, err := regularfile.ReadFile(file, report.MaxSize)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
 // ManifestFile lists the hashes of all other files, as sha256sum writes and checks
@@ -46,7 +46,7 @@ func hashes(dir string) (map[string]string, error) {
 		case name == ManifestFile || name == SignatureFile:
 			return nil
 		case !d.Type().IsRegular():
-			return fmt.Errorf("%s is %w: a certificate has no others", path, regular.ErrNotRegular)
+			return fmt.Errorf("%s is %w: a certificate has no others", path, regularfile.ErrNotRegular)
 		case strings.ContainsAny(name, "\n\r\\"):
 			return fmt.Errorf("%q: the name does not fit in a line of a manifest", name)
 		case len(sums) == maxFiles:
@@ -59,7 +59,7 @@ func hashes(dir string) (map[string]string, error) {
 }
 
 func hash(path string) (string, error) {
-	f, err := regular.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return "", err
 	}
@@ -94,7 +94,7 @@ func manifest(dir string) ([]byte, error) {
 const maxManifest = maxFiles * 4096
 
 func readManifest(dir string) ([]byte, error) {
-	return regular.ReadFile(filepath.Join(dir, ManifestFile), maxManifest)
+	return regularfile.ReadFile(filepath.Join(dir, ManifestFile), maxManifest)
 }
 
 // checkManifest compares a manifest with the hashes of the files that there are, and

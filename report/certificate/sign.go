@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
 // namespace keeps signatures of certificates from being taken for others of the same
@@ -47,7 +47,7 @@ func checkKey(ctx context.Context, dir string, manifest []byte) (key string, err
 		return "not checked: ssh-keygen is not on PATH", nil
 	}
 	sig := filepath.Join(dir, SignatureFile)
-	if err := regular.Check(sig); err != nil {
+	if err := regularfile.Check(sig); err != nil {
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, "ssh-keygen", "-Y", "check-novalidate", "-n", namespace, "-s", sig)
@@ -71,7 +71,7 @@ func checkSignature(ctx context.Context, dir, signers string, manifest []byte) (
 		return "", errUnsigned
 	}
 	for _, file := range []string{sig, signers} { // ssh-keygen would wait for a pipe
-		if err := regular.Check(file); err != nil {
+		if err := regularfile.Check(file); err != nil {
 			return "", err
 		}
 	}

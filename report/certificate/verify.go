@@ -12,7 +12,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -66,9 +66,9 @@ func (c *Certificate) checkPages(dir string) error {
 			continue
 		}
 		// One byte more than it should have is enough to tell.
-		got, err := regular.ReadFile(filepath.Join(dir, p.name), int64(want.Len()))
+		got, err := regularfile.ReadFile(filepath.Join(dir, p.name), int64(want.Len()))
 		switch {
-		case errors.Is(err, regular.ErrTooLong), err == nil && !bytes.Equal(got, want.Bytes()):
+		case errors.Is(err, regularfile.ErrTooLong), err == nil && !bytes.Equal(got, want.Bytes()):
 			errs = append(errs, fmt.Errorf("%s is not what %s says: it was changed, or drawn by another version than this fabrictest "+
 				"(the certificate is of %q, and only that version can check it)", p.name, File, c.Run.Tool))
 		case err != nil:

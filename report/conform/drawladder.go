@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/internal/visible"
 )
 
 // The columns of a ladder: times, the application on the device, the device, and the
@@ -81,7 +81,7 @@ func culpritOf(r *Result) int {
 	return -1
 }
 
-func esc(s string) string { return html.EscapeString(visible.Line(s)) }
+func esc(s string) string { return html.EscapeString(printable.Line(s)) }
 
 // letters is how many letters have room in a width.
 func letters(width float64) int { return int(width / charWidth) }
@@ -123,7 +123,7 @@ func (d *ladder) time(at time.Duration, y float64) {
 // arrow draws a message between two lanes, with its words above it.
 func (d *ladder) arrow(s *Step, from, to float64) {
 	lo, hi := min(from, to), max(from, to)
-	lines := wrap(visible.Line(s.Text), letters(hi-lo-28), 4)
+	lines := wrap(printable.Line(s.Text), letters(hi-lo-28), 4)
 	for i, l := range lines {
 		fmt.Fprintf(d, `<text x="%.0f" y="%.1f" text-anchor="middle">%s</text>`, (lo+hi)/2, d.y+10+float64(i*lineHeight), html.EscapeString(l))
 	}
@@ -149,7 +149,7 @@ func sign(from, to float64) float64 {
 
 // note is what the application did, to the device, or what it was told by it.
 func (d *ladder) note(s *Step) {
-	lines := wrap(visible.Line(s.Text), letters(deviceLane-appLane-34), 5)
+	lines := wrap(printable.Line(s.Text), letters(deviceLane-appLane-34), 5)
 	for i, l := range lines {
 		fmt.Fprintf(d, `<text x="%d" y="%.1f">%s</text>`, appLane+16, d.y+10+float64(i*lineHeight), html.EscapeString(l))
 	}
@@ -179,7 +179,7 @@ func (d *ladder) pause(text string) {
 
 // wanted says beside a step what should have been there instead.
 func (d *ladder) wanted(want string) {
-	lines := wrap("want "+visible.Line(want), letters(peerLane-deviceLane-28), 4)
+	lines := wrap("want "+printable.Line(want), letters(peerLane-deviceLane-28), 4)
 	d.WriteString(`<g class="wanted">`)
 	for i, l := range lines {
 		fmt.Fprintf(d, `<text x="%d" y="%.1f" text-anchor="middle">%s</text>`, (deviceLane+peerLane)/2, d.y+9+float64(i*lineHeight), html.EscapeString(l))
@@ -195,7 +195,7 @@ func (d *ladder) outcome(r *Result) {
 	}
 	const left, pad, label = appLane, 12, 52
 	room := letters(peerLane - left - 2*pad - label)
-	want, got := wrap(visible.Line(r.Want), room, 5), wrap(visible.Line(r.Got), room, 5)
+	want, got := wrap(printable.Line(r.Want), room, 5), wrap(printable.Line(r.Got), room, 5)
 	top := d.y + 8
 	height := float64((len(want)+len(got))*lineHeight) + 2*pad + 4
 	fmt.Fprintf(d, `<g class="outcome"><rect x="%d" y="%.1f" width="%d" height="%.1f" rx="6"/>`, left, top, peerLane-left, height)

@@ -7,7 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/internal/strict"
 )
@@ -113,7 +113,7 @@ func (r *Result) check() *report.KeyError {
 
 // ReadFile reads the conformance.json of a run.
 func ReadFile(path string) (*Run, error) {
-	f, err := regular.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}

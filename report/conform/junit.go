@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/report/internal/junit"
 )
 
@@ -29,13 +29,13 @@ func WriteJUnit(w io.Writer, r *Run) error {
 
 func (r *Run) newSuite(name string) junit.Suite {
 	return junit.Suite{
-		Name: "fabrictest.conform." + visible.Line(name), Timestamp: r.Started.UTC().Format(time.DateOnly + "T15:04:05"),
+		Name: "fabrictest.conform." + printable.Line(name), Timestamp: r.Started.UTC().Format(time.DateOnly + "T15:04:05"),
 		Properties: []junit.Property{
-			junit.Fact("fabrictest.version", visible.Line(r.Tool)),
+			junit.Fact("fabrictest.version", printable.Line(r.Tool)),
 			junit.Fact("seed", strconv.FormatUint(r.Seed, 10)),
-			junit.Fact("tier", visible.Line(r.Tier)),
-			junit.Fact("command", visible.Line(r.Command)),
-			junit.Fact("machine", visible.Line(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
+			junit.Fact("tier", printable.Line(r.Tier)),
+			junit.Fact("command", printable.Line(r.Command)),
+			junit.Fact("machine", printable.Line(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
 		},
 	}
 }
@@ -43,7 +43,7 @@ func (r *Run) newSuite(name string) junit.Suite {
 func (r *Run) junitSuite(d *Device) junit.Suite {
 	s := r.newSuite(d.Label())
 	if len(d.Quirks) > 0 {
-		s.Properties = append(s.Properties, junit.Fact("quirks", visible.Line(strings.Join(d.Quirks, " "))))
+		s.Properties = append(s.Properties, junit.Fact("quirks", printable.Line(strings.Join(d.Quirks, " "))))
 	}
 	if words := (&Run{Devices: []Device{*d}}).DeviationWords(); words != "" {
 		s.Properties = append(s.Properties, junit.Fact("deviates", words))
@@ -60,27 +60,27 @@ func (r *Run) junitSuite(d *Device) junit.Suite {
 func (r *Result) junitCase(class string) junit.Case {
 	area, _, _ := strings.Cut(r.ID, "/")
 	c := junit.Case{
-		Name: visible.Line(r.ID), Class: class + "." + visible.Line(area), Time: junit.Seconds(r.Took),
+		Name: printable.Line(r.ID), Class: class + "." + printable.Line(area), Time: junit.Seconds(r.Took),
 		Properties: []junit.Property{
-			junit.Fact("title", visible.Line(r.Title)),
-			junit.Fact("clause", visible.Line(r.Cite)),
-			junit.Fact("level", visible.Line(r.Level)),
-			junit.Fact("rows", visible.Line(strings.Join(r.Rows, " "))),
+			junit.Fact("title", printable.Line(r.Title)),
+			junit.Fact("clause", printable.Line(r.Cite)),
+			junit.Fact("level", printable.Line(r.Level)),
+			junit.Fact("rows", printable.Line(strings.Join(r.Rows, " "))),
 			junit.Fact("verdict", string(r.Verdict)),
 		},
-		SystemOut: junit.Text{Text: visible.Text("replay: " + r.Replay + "\n")},
+		SystemOut: junit.Text{Text: printable.Text("replay: " + r.Replay + "\n")},
 	}
 	if r.Capture != "" {
-		c.SystemOut.Text += visible.Text("capture: " + r.Capture + "\n")
+		c.SystemOut.Text += printable.Text("capture: " + r.Capture + "\n")
 	}
-	problem := &junit.Problem{Message: visible.Line(r.Reason), Type: visible.Line(string(r.Verdict)), Text: "\n" + visible.Text(r.explanation()) + "\n"}
+	problem := &junit.Problem{Message: printable.Line(r.Reason), Type: printable.Line(string(r.Verdict)), Text: "\n" + printable.Text(r.explanation()) + "\n"}
 	switch r.Verdict {
 	case Pass:
 	case Unsupported:
-		c.Skipped = &junit.Problem{Message: visible.Line(r.Reason)}
+		c.Skipped = &junit.Problem{Message: printable.Line(r.Reason)}
 	case Deviates:
-		c.Skipped = &junit.Problem{Message: visible.Line(r.deviation())}
-		c.Properties = append(c.Properties, junit.Fact("deviation", visible.Line(r.Deviation)))
+		c.Skipped = &junit.Problem{Message: printable.Line(r.deviation())}
+		c.Properties = append(c.Properties, junit.Fact("deviation", printable.Line(r.Deviation)))
 	case Fail, Stale:
 		c.Failure = problem
 	default:
@@ -114,11 +114,11 @@ func (r *Result) explanation() string {
 func (r *Run) junitFaults() junit.Suite {
 	s := r.newSuite("mutants")
 	for _, f := range r.Faults {
-		name := visible.Line(strings.TrimSpace(f.Case + " " + f.Quirk))
+		name := printable.Line(strings.TrimSpace(f.Case + " " + f.Quirk))
 		s.Add(junit.Case{
-			Name: name, Class: s.Name + "." + visible.Line(f.Kind), Time: junit.Seconds(0),
-			Failure:   &junit.Problem{Message: visible.Line(f.What), Type: visible.Line(f.Kind), Text: visible.Text(f.What)},
-			SystemOut: junit.Text{Text: visible.Text("device: " + f.Device + "\n")},
+			Name: name, Class: s.Name + "." + printable.Line(f.Kind), Time: junit.Seconds(0),
+			Failure:   &junit.Problem{Message: printable.Line(f.What), Type: printable.Line(f.Kind), Text: printable.Text(f.What)},
+			SystemOut: junit.Text{Text: printable.Text("device: " + f.Device + "\n")},
 		})
 	}
 	s.Time = junit.Seconds(0)

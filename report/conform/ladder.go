@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 )
 
 // arrows show which way something went: the device is on the left, the judge on the
@@ -20,7 +20,7 @@ func (l *Ladder) Text() string {
 		if s.Kind == Gap {
 			at = ""
 		}
-		fmt.Fprintf(&b, "%12s  %s  %s\n", at, arrows[s.Kind], visible.Line(s.Text))
+		fmt.Fprintf(&b, "%12s  %s  %s\n", at, arrows[s.Kind], printable.Line(s.Text))
 	}
 	return b.String()
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report/internal/pagestyle"
 )
 
@@ -52,7 +52,7 @@ func WriteHTMLBehind(w io.Writer, r *Run, c Cover) error {
 	}
 	// The template escapes what could be taken for HTML. What controls or hides
 	// instead of being seen is spelled out last, wherever it came from.
-	_, err := io.WriteString(w, visible.Text(b.String()))
+	_, err := io.WriteString(w, printable.Text(b.String()))
 	return err
 }
 

@@ -9,7 +9,7 @@ package console
 import (
 	"io"
 
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/report"
 )
 
@@ -49,7 +49,7 @@ func New(cfg Config) *Display {
 	d.open(&cfg)
 	d.cfg = cfg
 	for _, n := range cfg.Names {
-		d.name = min(36, max(d.name, width(visible.Line(n))))
+		d.name = min(36, max(d.name, width(printable.Line(n))))
 	}
 	d.name = max(d.name, len("scenario"))
 	return d

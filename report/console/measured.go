@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -21,7 +21,7 @@ func (d *Verdicts) measured(b *strings.Builder, run *conform.Run) {
 		if len(dev.Measured) == 0 {
 			continue
 		}
-		name := visible.Line(dev.Label())
+		name := printable.Line(dev.Label())
 		fmt.Fprintf(b, "%s%*s%*s%*s%9s\n", d.bold(name)+strings.Repeat(" ", max(0, nameRoom-width(name))), valueRoom, "median", valueRoom, "least", valueRoom, "most", "samples")
 		group := ""
 		for k := range dev.Measured {
@@ -31,11 +31,11 @@ func (d *Verdicts) measured(b *strings.Builder, run *conform.Run) {
 				b.WriteString("\n")
 			}
 			group = of
-			line := pad(cut("  "+visible.Line(m.Name), nameRoom), nameRoom)
+			line := pad(cut("  "+printable.Line(m.Name), nameRoom), nameRoom)
 			for _, v := range []float64{m.Median, m.Least, m.Most} {
 				line += strings.Repeat(" ", max(1, valueRoom-width(m.In(v)))) + m.In(v)
 			}
-			about := "  " + visible.Line(m.About)
+			about := "  " + printable.Line(m.About)
 			if m.Position > 1 {
 				about = "" // as for the first
 			}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 )
 
 // panel is where lines appear one after the other, above a line of progress where
@@ -91,7 +91,7 @@ func (d *panel) end(name string) {
 func (d *panel) Note(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.print(visible.Line(text) + "\n")
+	d.print(printable.Line(text) + "\n")
 	d.draw()
 }
 
@@ -163,7 +163,7 @@ func (d *panel) progress(room int) string {
 }
 
 func label(name, tier string) string {
-	return strings.TrimSpace(visible.Line(name) + " on " + visible.Line(tier))
+	return strings.TrimSpace(printable.Line(name) + " on " + printable.Line(tier))
 }
 
 // clock is a time in whole seconds, which do not flicker.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -15,17 +15,17 @@ func (d *Verdicts) deviations(b *strings.Builder, run *conform.Run) {
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nNot met, for reasons on record: %s\n", visible.Line(run.DeviationWords()))
+	fmt.Fprintf(b, "\nNot met, for reasons on record: %s\n", printable.Line(run.DeviationWords()))
 	for i, r := range all {
 		if i == maxBad {
 			fmt.Fprintf(b, "  and %d more, in the report.\n", len(all)-maxBad)
 			return
 		}
-		fmt.Fprintf(b, "  %s %s, %s\n", d.tint(conform.Deviates, fmt.Sprintf("%-6s", visible.Line(r.Level))), d.bold(visible.Line(r.ID)), visible.Line(r.Device.Label()))
+		fmt.Fprintf(b, "  %s %s, %s\n", d.tint(conform.Deviates, fmt.Sprintf("%-6s", printable.Line(r.Level))), d.bold(printable.Line(r.ID)), printable.Line(r.Device.Label()))
 		if r.Want != "" || r.Got != "" {
-			fmt.Fprintf(b, "         want  %s\n         got   %s\n", visible.Line(r.Want), visible.Line(r.Got))
+			fmt.Fprintf(b, "         want  %s\n         got   %s\n", printable.Line(r.Want), printable.Line(r.Got))
 		}
-		b.WriteString(wrap("         ", visible.Line(r.Deviation)))
+		b.WriteString(wrap("         ", printable.Line(r.Deviation)))
 	}
 }
 
@@ -39,9 +39,9 @@ func (d *Verdicts) unasked(b *strings.Builder, run *conform.Run) {
 				b.WriteString("\nNot asked, and why\n")
 				first = false
 			}
-			line := fmt.Sprintf("  %-9s %4d  %s", visible.Line(dev.Label()), len(u.Cases), visible.Line(u.Why))
+			line := fmt.Sprintf("  %-9s %4d  %s", printable.Line(dev.Label()), len(u.Cases), printable.Line(u.Why))
 			if len(u.Cases) == 1 {
-				line += " (" + visible.Line(u.Cases[0]) + ")"
+				line += " (" + printable.Line(u.Cases[0]) + ")"
 			}
 			b.WriteString(line + "\n")
 		}

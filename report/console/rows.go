@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report"
 )
 
@@ -46,10 +46,10 @@ func (d *Display) room() int {
 func (d *Display) row(r *report.Result) string {
 	word := words[r.Verdict]
 	verdict := d.paint(r.Verdict, word) + strings.Repeat(" ", max(0, verdictWidth-width(word)))
-	name, tier := pad(visible.Line(r.Name), d.name), visible.Line(r.Tier)
+	name, tier := pad(printable.Line(r.Name), d.name), printable.Line(r.Tier)
 	if r.Verdict != report.Passed {
 		before := fmt.Sprintf("  %s  %s  ", name, pad(tier, columnsOf[0].width))
-		return verdict + before + cut(visible.Line(r.Reason), max(d.room()-verdictWidth-width(before), minReason)) + "\n"
+		return verdict + before + cut(printable.Line(r.Reason), max(d.room()-verdictWidth-width(before), minReason)) + "\n"
 	}
 	t := r.Totals()
 	return line(verdict, name, []string{

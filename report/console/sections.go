@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -39,7 +39,7 @@ func (d *Verdicts) verdictTable(b *strings.Builder, run *conform.Run) {
 	}
 	b.WriteString(strings.TrimRight(head, " ") + "\n")
 	line := func(indent int, p *part) {
-		text := pad(cut(strings.Repeat(" ", indent)+visible.Line(p.title), room), room) + fmt.Sprintf("%7d", p.counts.Total())
+		text := pad(cut(strings.Repeat(" ", indent)+printable.Line(p.title), room), room) + fmt.Sprintf("%7d", p.counts.Total())
 		for _, v := range shown {
 			cell := fmt.Sprintf("  %11d", p.counts[v])
 			switch {
@@ -54,7 +54,7 @@ func (d *Verdicts) verdictTable(b *strings.Builder, run *conform.Run) {
 	}
 	for i := range run.Devices {
 		dev := &run.Devices[i]
-		fmt.Fprintln(b, d.bold(visible.Line(dev.Label())))
+		fmt.Fprintln(b, d.bold(printable.Line(dev.Label())))
 		for _, doc := range partsOf(run, dev) {
 			line(2, doc)
 			for _, s := range doc.parts {

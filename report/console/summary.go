@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report"
 )
 
@@ -35,11 +35,11 @@ func (d *Display) summary(run *report.Run, paths report.Paths) string {
 		if run.Seed != 0 { // otherwise each scenario had its own
 			fmt.Fprintf(&b, "Seed %d. ", run.Seed)
 		}
-		fmt.Fprintf(&b, "To repeat this run:\n\n    %s\n\n", visible.Line(run.Command))
+		fmt.Fprintf(&b, "To repeat this run:\n\n    %s\n\n", printable.Line(run.Command))
 	}
 	for _, p := range []struct{ name, path string }{{"Report", paths.HTML}, {"Result", paths.Result}, {"JUnit", paths.JUnit}} {
 		if p.path != "" {
-			fmt.Fprintf(&b, "%s: %s\n", p.name, visible.Line(p.path))
+			fmt.Fprintf(&b, "%s: %s\n", p.name, printable.Line(p.path))
 			if p.name == "Report" {
 				break // it links to the others' folder
 			}
@@ -58,14 +58,14 @@ func (d *Display) describe(b *strings.Builder, r *report.Result) {
 	if r.First != nil && r.First.Reason != r.Reason {
 		why += "; the first attempt: " + r.First.Reason
 	}
-	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, words[r.Verdict]), label(r.Name, r.Tier), visible.Line(why))
+	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, words[r.Verdict]), label(r.Name, r.Tier), printable.Line(why))
 	for _, c := range r.Checks {
 		if !c.OK {
-			fmt.Fprintf(b, "    %s: want %s, got %s\n", visible.Line(c.Name), visible.Line(c.Want), visible.Line(c.Got))
+			fmt.Fprintf(b, "    %s: want %s, got %s\n", printable.Line(c.Name), printable.Line(c.Want), printable.Line(c.Got))
 		}
 	}
 	if r.Replay != "" {
-		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", visible.Line(r.Replay))
+		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", printable.Line(r.Replay))
 	}
 }
 
@@ -111,7 +111,7 @@ func skips(run *report.Run) []string {
 		if r.Verdict != report.Skipped {
 			continue
 		}
-		reason := visible.Line(r.Reason)
+		reason := printable.Line(r.Reason)
 		if by[reason] == 0 {
 			order = append(order, reason)
 		}

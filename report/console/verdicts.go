@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -39,7 +39,7 @@ func (d *Verdicts) More(n int) {
 func (d *Verdicts) Start(what string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.start(visible.Line(what))
+	d.start(printable.Line(what))
 	d.draw()
 }
 
@@ -51,14 +51,14 @@ func (d *Verdicts) Part(what string, done, total int) {
 	if d.parts == nil {
 		d.parts = make(map[string]string)
 	}
-	d.parts[visible.Line(what)] = fmt.Sprintf(" (%d of %d)", done, total)
+	d.parts[printable.Line(what)] = fmt.Sprintf(" (%d of %d)", done, total)
 }
 
 // End says that it has been, and is not shown: one on a device with a defect.
 func (d *Verdicts) End(what string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.end(visible.Line(what))
+	d.end(printable.Line(what))
 	d.draw()
 }
 
@@ -66,7 +66,7 @@ func (d *Verdicts) End(what string) {
 func (d *Verdicts) Done(what string, r *conform.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.end(visible.Line(what))
+	d.end(printable.Line(what))
 	switch {
 	case d.cfg.Quiet:
 	case d.all:
@@ -86,11 +86,11 @@ var verdictWords = map[conform.Verdict]string{
 }
 
 func (d *Verdicts) verdictLine(r *conform.Result, what string) string {
-	s := d.tint(r.Verdict, verdictWords[r.Verdict]) + strings.Repeat(" ", max(0, verdictWidth-len(verdictWords[r.Verdict]))) + "  " + visible.Line(what)
+	s := d.tint(r.Verdict, verdictWords[r.Verdict]) + strings.Repeat(" ", max(0, verdictWidth-len(verdictWords[r.Verdict]))) + "  " + printable.Line(what)
 	if r.Verdict.Bad() {
 		return s + "\n"
 	}
-	return s + "  " + visible.Line(r.Title) + "\n"
+	return s + "  " + printable.Line(r.Title) + "\n"
 }
 
 // tint colours a text by a verdict.
@@ -137,7 +137,7 @@ func (d *Verdicts) Finish(run *conform.Run, paths conform.Paths) error {
 	fmt.Fprintf(&b, "\n%s\n", d.tally(run))
 	for _, p := range []struct{ name, path string }{{"Report", paths.HTML}, {"Result", paths.Result}, {"JUnit", paths.JUnit}} {
 		if p.path != "" {
-			fmt.Fprintf(&b, "%s: %s\n", p.name, visible.Line(p.path))
+			fmt.Fprintf(&b, "%s: %s\n", p.name, printable.Line(p.path))
 			break // it links to the others' folder
 		}
 	}
@@ -148,26 +148,26 @@ func (d *Verdicts) Finish(run *conform.Run, paths conform.Paths) error {
 // explain says what a device does wrong, where that is written, what happened, and
 // how to have it again.
 func (d *Verdicts) explain(b *strings.Builder, r conform.Judged) {
-	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictWords[r.Verdict]), d.bold(visible.Line(r.ID)), visible.Line(r.Device.Label()))
-	fmt.Fprintf(b, "    %s\n", visible.Line(r.Title))
-	fmt.Fprintf(b, "    %s, %s", visible.Line(r.Level), visible.Line(r.Cite))
+	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictWords[r.Verdict]), d.bold(printable.Line(r.ID)), printable.Line(r.Device.Label()))
+	fmt.Fprintf(b, "    %s\n", printable.Line(r.Title))
+	fmt.Fprintf(b, "    %s, %s", printable.Line(r.Level), printable.Line(r.Cite))
 	if len(r.Rows) > 0 {
-		fmt.Fprintf(b, " (%s)", visible.Line(strings.Join(r.Rows, ", ")))
+		fmt.Fprintf(b, " (%s)", printable.Line(strings.Join(r.Rows, ", ")))
 	}
 	b.WriteString("\n")
 	if r.Want != "" || r.Got != "" {
-		fmt.Fprintf(b, "    want  %s\n    got   %s\n", visible.Line(r.Want), d.tint(conform.Fail, visible.Line(r.Got)))
+		fmt.Fprintf(b, "    want  %s\n    got   %s\n", printable.Line(r.Want), d.tint(conform.Fail, printable.Line(r.Got)))
 	} else {
-		fmt.Fprintf(b, "    %s\n", visible.Line(r.Reason))
+		fmt.Fprintf(b, "    %s\n", printable.Line(r.Reason))
 	}
 	if !d.all { // else it was shown already
 		b.WriteString(ladderText(r.Ladder, maxLadder))
 	}
 	if r.Capture != "" {
-		fmt.Fprintf(b, "    Packets: %s in the folder of the report\n", visible.Line(r.Capture))
+		fmt.Fprintf(b, "    Packets: %s in the folder of the report\n", printable.Line(r.Capture))
 	}
 	if r.Replay != "" {
-		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", visible.Line(r.Replay))
+		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", printable.Line(r.Replay))
 	}
 }
 
@@ -226,7 +226,7 @@ func (d *Verdicts) tallyDevices(run *conform.Run) string {
 		}
 		part := fmt.Sprintf("%d %s", c[v], d.tint(v, string(v)))
 		if v == conform.Deviates {
-			part += " (" + visible.Line(run.DeviationWords()) + ")"
+			part += " (" + printable.Line(run.DeviationWords()) + ")"
 		}
 		parts = append(parts, part)
 	}
@@ -252,7 +252,7 @@ func (d *Verdicts) faults(b *strings.Builder, run *conform.Run) {
 				excused++
 			}
 		}
-		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have", visible.Line(dev.Name), caught, len(dev.Mutants))
+		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have", printable.Line(dev.Name), caught, len(dev.Mutants))
 		if excused > 0 {
 			fmt.Fprintf(b, "; of %d they could not be asked here", excused)
 		}
@@ -268,8 +268,8 @@ func (d *Verdicts) faults(b *strings.Builder, run *conform.Run) {
 		}
 		where := ""
 		if f.Device != "" {
-			where = visible.Line(f.Device) + ": "
+			where = printable.Line(f.Device) + ": "
 		}
-		fmt.Fprintf(b, "%s %s%s\n", d.tint(conform.Fail, strings.ToUpper(visible.Line(f.Kind))), where, visible.Line(f.What))
+		fmt.Fprintf(b, "%s %s%s\n", d.tint(conform.Fail, strings.ToUpper(printable.Line(f.Kind))), where, printable.Line(f.What))
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/internal/files"
 	"github.com/fabrictest/fabrictest/report/internal/strict"
@@ -53,7 +53,7 @@ func Read(r io.Reader) (*Run, error) {
 
 // ReadFile reads the ranks.json of a run.
 func ReadFile(path string) (*Run, error) {
-	f, err := regular.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/internal/visible"
 	"github.com/fabrictest/fabrictest/report/internal/pagestyle"
 )
 
@@ -58,7 +58,7 @@ func WriteHTML(w io.Writer, r *Run) error {
 	}
 	// The template escapes what could be taken for HTML. What controls or hides instead
 	// of being seen is spelled out last, wherever it came from.
-	_, err := io.WriteString(w, visible.Text(b.String()))
+	_, err := io.WriteString(w, printable.Text(b.String()))
 	return err
 }
 
@@ -89,4 +89,4 @@ func facts(r *Run) []fact {
 	return append(all, fact{"Again", r.Command, true})
 }
 
-func esc(s string) string { return html.EscapeString(visible.Text(s)) }
+func esc(s string) string { return html.EscapeString(printable.Text(s)) }

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
 // Package is one of Debian's, as its signed lists have it.
@@ -211,7 +211,7 @@ func checkSum(path, want string) error {
 
 // sumOf is the SHA-256 of a file.
 func sumOf(path string) (string, error) {
-	f, err := regular.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return "", err
 	}

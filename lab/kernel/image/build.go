@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
 // build makes the parts of one image, in a folder of its own.
@@ -193,7 +193,7 @@ func (b *build) pack(ctx context.Context, a *Archive, kernel, user string) error
 
 // addFile adds what a path leads to, links followed.
 func addFile(a *Archive, name, from string) error {
-	f, err := regular.Open(from)
+	f, err := regularfile.Open(from)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/regular"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
 // Image is what a guest boots.
@@ -146,7 +146,7 @@ func (c Cache) manifests(pattern, recipe string) (all []*manifest) {
 const maxManifest = 1 << 20
 
 func readManifest(dir string) (*manifest, error) {
-	text, err := regular.ReadFile(filepath.Join(dir, manifestName), maxManifest)
+	text, err := regularfile.ReadFile(filepath.Join(dir, manifestName), maxManifest)
 	if err != nil {
 		return nil, err
 	}

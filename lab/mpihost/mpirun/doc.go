@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/launch"
 )
@@ -108,7 +108,7 @@ func verdict(outcomes []launch.Outcome, w io.Writer) (code int) {
 		case !o.Joined && o.State == launch.Exited && o.ExitCode == 0:
 			fmt.Fprintf(w, "fabrictest: %s ended: %s\n", place(o), notOurs)
 		default:
-			fmt.Fprintf(w, "fabrictest: %s %s: %s\n", place(o), o.State, visible.Text(o.Error))
+			fmt.Fprintf(w, "fabrictest: %s %s: %s\n", place(o), o.State, printable.Text(o.Error))
 		}
 		if code == 0 {
 			code = n
@@ -141,5 +141,5 @@ func (r *Run) passOn(e *launch.Event) {
 	if r.Label && e.Host != "" {
 		label = fmt.Sprintf("%d: ", e.Rank)
 	}
-	_, _ = io.WriteString(to, label+visible.Text(e.Text)+"\n") // where output goes to cannot be told where else to complain
+	_, _ = io.WriteString(to, label+printable.Text(e.Text)+"\n") // where output goes to cannot be told where else to complain
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/interrupt"
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab/hostenv"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nslab"
@@ -74,7 +74,7 @@ func ProcessMain() (code int, err error) {
 		}
 	}
 	if aborted != nil {
-		fmt.Fprintf(os.Stderr, "fabrictest: %s\n", visible.Text(fmt.Sprint(aborted)))
+		fmt.Fprintf(os.Stderr, "fabrictest: %s\n", printable.Text(fmt.Sprint(aborted)))
 		return aborted.ExitCode(), err
 	}
 	code = verdict(outcomes, os.Stderr)
@@ -95,7 +95,7 @@ func hung(outcomes []launch.Outcome, why error, w io.Writer) {
 	for i := range outcomes {
 		if o := &outcomes[i]; !o.State.OK() && o.StateDump != "" {
 			lines := strings.SplitAfterN(o.StateDump, "\n", shownLines+1)
-			text := visible.Text(strings.TrimRight(strings.Join(lines[:min(len(lines), shownLines)], ""), "\n"))
+			text := printable.Text(strings.TrimRight(strings.Join(lines[:min(len(lines), shownLines)], ""), "\n"))
 			fmt.Fprintf(w, "%s was at:\n  %s\n", place(o), strings.ReplaceAll(text, "\n", "\n  "))
 		}
 	}

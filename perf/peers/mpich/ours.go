@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/visible"
+	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/launch"
@@ -37,7 +37,7 @@ func (f *fabric) ours(ctx context.Context, noICRC bool) (string, error) {
 	}
 	group, err := launch.Start(ctx, specs, launch.Options{JoinTimeout: joinWait, OnEvent: func(e launch.Event) {
 		if e.Kind == launch.Printed && e.Stream == launch.Stderr {
-			_, _ = os.Stderr.WriteString(visible.Text(e.Text) + "\n") // nobody else can be told
+			_, _ = os.Stderr.WriteString(printable.Text(e.Text) + "\n") // nobody else can be told
 		}
 	}})
 	if err != nil {

@@ -1,4 +1,4 @@
-package visible
+package printable
 
 import (
 	"encoding/json"

@@ -1,7 +1,7 @@
 // Package visible cleans text from outside of the program, such as the names and
 // messages of peers, guests and files, before it is shown: no control character of it
 // reaches a terminal. All commands print through it.
-package visible
+package printable
 
 import (
 	"fmt"

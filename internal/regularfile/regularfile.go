@@ -1,6 +1,6 @@
 // Package regular opens files that somebody named, and refuses everything that is not a
 // regular file: to open or read a named pipe, a device or an endless file would hang.
-package regular
+package regularfile
 
 import (
 	"errors"
