@@ -97,7 +97,7 @@ func figures(r *Result) []fact {
 	if len(r.Links) > 0 {
 		lost := count(t.Lost)
 		if t.Lost > 0 {
-			lost += " (" + units.Share(t.Lost, t.Packets) + ")"
+			lost += " (" + units.Percent(t.Lost, t.Packets) + ")"
 		}
 		add("Packets lost", lost)
 	}

@@ -124,7 +124,7 @@ func linkTable(r *Result, maxRows int) *table {
 		}
 		share := ""
 		if lost > 0 {
-			share = units.Share(lost, l.Packets)
+			share = units.Percent(lost, l.Packets)
 		}
 		class := ""
 		if s := linkState(l); s != drawing.Fine {

@@ -1,34 +1,33 @@
-// Package cputime says how the kernel scheduled a process, and how much of the
-// processors went to others.
+// Package cputime measures the CPU time and run-queue delay of this process, and the
+// share of CPU time that other processes used.
 package cputime
 
 import "time"
 
-// Usage is how a process was scheduled since it began.
+// Usage is the scheduling of a process since its start.
 type Usage struct {
-	Ran    time.Duration // on a processor
-	Waited time.Duration // runnable, in the run queue of a processor
+	Ran    time.Duration // on a CPU
+	Waited time.Duration // in a run queue
 }
 
-// Sample is the state of the processors' clocks at a time.
+// Sample is a snapshot of CPU time counters.
 type Sample struct {
 	At time.Time
-	// CPUs is how many processors this process may use. Busy is what tasks used of
-	// them, and stolen time; All is Busy with interrupts and idle time.
+	// CPUs is the number of CPUs in the affinity mask of this process. Busy is their
+	// user, system and steal time; All adds interrupt and idle time.
 	CPUs      int
 	Busy, All time.Duration
-	// Own is what this process and the children that it waited for have used.
+	// Own is the CPU time of this process and its reaped children.
 	Own time.Duration
-	// Throttled is how long a CPU limit of a control group kept processors from this
-	// process, the sum over all processors.
+	// Throttled is the time for which a CPU limit of a cgroup kept CPUs from this process,
+	// summed over all CPUs.
 	Throttled time.Duration
 }
 
-// Others is the share of the processors, from 0 to 1, that this process and its children
-// could not use between two samples: other processes used it, a CPU limit withheld it, or
-// the machine as a whole was stopped. Interrupts do not count: packets of this process
-// cause them too.
-func Others(from, to Sample) float64 {
+// OthersShare returns the share of CPU time between two samples, from 0 to 1, that this
+// process could not use: other processes used it, a CPU limit withheld it, or the machine was
+// stopped. Interrupt time does not count, because packets of this process cause it too.
+func OthersShare(from, to Sample) float64 {
 	capacity := to.At.Sub(from.At) * time.Duration(from.CPUs)
 	if capacity <= 0 || from.CPUs != to.CPUs {
 		return 0

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Self is how this process was scheduled, all of its threads together. It reports
-// false where the kernel does not tell (CONFIG_SCHED_INFO).
+// Self returns the usage of all threads of this process. It returns false if the kernel
+// lacks CONFIG_SCHED_INFO.
 func Self() (Usage, bool) {
 	files, err := filepath.Glob("/proc/self/task/*/schedstat")
 	if err != nil {
@@ -22,7 +22,7 @@ func Self() (Usage, bool) {
 	}
 	var sum Usage
 	for _, name := range files {
-		text, err := os.ReadFile(name) // a thread may have ended since
+		text, err := os.ReadFile(name) // the thread may have exited
 		if err != nil {
 			continue
 		}
@@ -36,8 +36,7 @@ func Self() (Usage, bool) {
 	return sum, sum.Ran > 0
 }
 
-// parseSchedstat reads nanoseconds on a processor, nanoseconds in a run queue, and the
-// number of time slices.
+// parseSchedstat parses "nanoseconds on a CPU, nanoseconds in a run queue, time slices".
 func parseSchedstat(text []byte) (Usage, bool) {
 	fields := bytes.Fields(text)
 	if len(fields) < 2 {
@@ -48,8 +47,7 @@ func parseSchedstat(text []byte) (Usage, bool) {
 	return Usage{time.Duration(ran), time.Duration(waited)}, err1 == nil && err2 == nil
 }
 
-// Now reads the clocks of the processors. It reports false where there is no
-// /proc/stat that moves.
+// Now reads /proc/stat and getrusage. It returns false if /proc/stat has no counters.
 func Now() (Sample, bool) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {
@@ -113,8 +111,7 @@ func parseThrottled(stat []byte) time.Duration {
 	return 0
 }
 
-// The fields of a line of /proc/stat behind the name, in ticks of 10 ms. What guests
-// use is part of user and nice.
+// Fields of a cpu line in /proc/stat after the name. Guest time is part of user and nice.
 const (
 	user = iota
 	nice
@@ -129,7 +126,7 @@ const (
 	tick = 10 * time.Millisecond // USER_HZ, the same on every Linux
 )
 
-// addCPUs adds the processors that may be used.
+// addCPUs adds the counters of the CPUs for which mayUse is true.
 func (s *Sample) addCPUs(stat []byte, mayUse func(cpu int) bool) {
 	for line := range bytes.Lines(stat) {
 		fields := bytes.Fields(line)

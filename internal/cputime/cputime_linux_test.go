@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestOnlyUsableProcessorsCount(t *testing.T) {
+func TestAddCPUsCountsOnlyUsableCPUs(t *testing.T) {
 	const stat = `cpu  6 6 6 6 6 6 6 6 0 0
 cpu0 1 2 3 4 5 6 7 8 0 0
 cpu1 100 100 100 100 100 100 100 100 0 0
@@ -21,7 +21,7 @@ intr 1 2 3 4 5 6 7 8 9 10
 	}
 }
 
-func TestSchedstatHasTimeOnProcessorThenInQueue(t *testing.T) {
+func TestParseSchedstat(t *testing.T) {
 	if u, ok := parseSchedstat([]byte("12 34 5\n")); !ok || u != (Usage{12, 34}) {
 		t.Errorf("%+v, %v", u, ok)
 	}
@@ -32,8 +32,7 @@ func TestSchedstatHasTimeOnProcessorThenInQueue(t *testing.T) {
 	}
 }
 
-// A process that computes has run, and the processors have been busy, for the time
-// that the kernel says it has used.
+// The CPU time of a busy loop appears in all counters.
 func TestOwnTimeIsCounted(t *testing.T) {
 	before, ok := Now()
 	used, ok2 := Self()

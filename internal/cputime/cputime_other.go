@@ -2,8 +2,8 @@
 
 package cputime
 
-// Self reports false: only Linux tells.
+// Self is only supported on Linux.
 func Self() (Usage, bool) { return Usage{}, false }
 
-// Now reports false: only Linux tells.
+// Now is only supported on Linux.
 func Now() (Sample, bool) { return Sample{}, false }

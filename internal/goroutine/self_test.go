@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-func TestSelfTellsGoroutinesApart(t *testing.T) {
+func TestSelfIsUniquePerGoroutine(t *testing.T) {
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		if Self() != 0 {
-			t.Error("it is known, and the comment says that it is not")
+			t.Error("Self is not 0 on an unsupported architecture")
 		}
 		return
 	}
@@ -22,7 +22,7 @@ func TestSelfTellsGoroutinesApart(t *testing.T) {
 		all.Go(func() {
 			id := Self()
 			met.Done()
-			met.Wait() // all of them live
+			met.Wait() // all goroutines run
 			runtime.Gosched()
 			if Self() != id {
 				t.Error("it changed")
@@ -38,7 +38,7 @@ func TestSelfTellsGoroutinesApart(t *testing.T) {
 	all.Wait()
 }
 
-func TestSelfOfACoroutineStaysTheSame(t *testing.T) {
+func TestSelfOfCoroutineIsConstant(t *testing.T) {
 	own := Self()
 	var inside uintptr
 	next, stop := iter.Pull(func(yield func(int) bool) {
@@ -53,7 +53,7 @@ func TestSelfOfACoroutineStaysTheSame(t *testing.T) {
 	for range 3 {
 		next()
 		if Self() != own || inside == own && own != 0 {
-			t.Error("the coroutine is taken for its caller")
+			t.Error("the coroutine has the number of its caller")
 		}
 	}
 	stop()

@@ -1,5 +1,5 @@
-// Package interrupt names the signals that ask a process to end early, with a report of
-// what there is.
+// Package interrupt lists the signals on which a command stops early and still writes
+// its report.
 package interrupt
 
 import (
@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// Signals are Ctrl-C, SIGTERM, and the SIGHUP of a terminal that is closed, unless the
-// process was started to ignore that one, as nohup(1) does.
+// Signals returns SIGINT, SIGTERM and, unless it is ignored as under nohup(1), SIGHUP.
 func Signals() []os.Signal {
 	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

@@ -9,22 +9,21 @@ import (
 	"time"
 )
 
-// Generator makes schemas of types.
+// Generator generates schemas of types.
 type Generator struct {
-	// Tag is the key of the struct tags that name the keys of the file: json, yaml.
+	// Tag is the struct tag with the names of properties: json or yaml.
 	Tag string
-	// Source describes the types; nil leaves descriptions and enumerations out.
+	// Source provides descriptions and enumerations; it may be nil.
 	Source *Source
-	// Types are schemas of types that are not written as reflection sees them.
+	// Types overrides the schemas of types, such as those with custom marshalling.
 	Types map[reflect.Type]Schema
-	// Refine may change the schema of a key: path is that of the Go field,
+	// Refine may change the schema of a property; path is the Go field, as in
 	// "report.Run.Version".
 	Refine func(path string, s *Schema)
 }
 
-// Generate returns the schema of a struct type. Named structs become
-// definitions, so a type that occurs twice is described once. Keys that no field
-// has are refused, and a field without omitempty or omitzero is required.
+// Generate returns the schema of a struct type. Named structs become definitions. Unknown
+// properties are not allowed, and fields without omitempty or omitzero are required.
 func (g *Generator) Generate(t reflect.Type) (*Schema, error) {
 	if t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("jsonschema: %v is not a struct", t)
@@ -39,7 +38,7 @@ func (g *Generator) Generate(t reflect.Type) (*Schema, error) {
 	return root, nil
 }
 
-// run is one call of Generate.
+// run is the state of a Generate call.
 type run struct {
 	*Generator
 	known map[reflect.Type]string
@@ -81,7 +80,7 @@ func (r *run) of(t reflect.Type) (*Schema, error) {
 
 var textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
 
-// builtIn are the types that look the same in every file.
+// builtIn returns the schema of types that do not depend on the Generator.
 func builtIn(t reflect.Type) (Schema, bool) {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
@@ -105,14 +104,14 @@ func builtIn(t reflect.Type) (Schema, bool) {
 	}
 }
 
-// define makes a definition of a struct, or refers to the one that is there.
+// define returns a reference to the definition of a struct, which it adds if needed.
 func (r *run) define(t reflect.Type) (*Schema, error) {
 	if t.Name() == "" {
 		return r.object(t)
 	}
 	name, ok := r.known[t]
 	if !ok {
-		name = r.free(t)
+		name = r.defName(t)
 		r.known[t] = name
 		at := len(r.defs)
 		r.defs = append(r.defs, Property{Name: name})
@@ -125,8 +124,8 @@ func (r *run) define(t reflect.Type) (*Schema, error) {
 	return &Schema{Ref: "#/$defs/" + name}, nil
 }
 
-// free is the type's name, with that of its package where two types share it.
-func (r *run) free(t reflect.Type) string {
+// defName returns the name of a type, with its package if the name is used already.
+func (r *run) defName(t reflect.Type) string {
 	name := strings.ToLower(t.Name())
 	for i := range r.defs {
 		if r.defs[i].Name == name {
@@ -176,8 +175,8 @@ func (r *run) addFields(s *Schema, t reflect.Type) error {
 	return nil
 }
 
-// key is how a field is spelled in the file, whether it may be left out, and
-// whether its own fields stand in its place.
+// key returns the property name of a field, whether it is optional, and whether its own
+// fields are inlined.
 func (r *run) key(f *reflect.StructField) (name string, optional, inline bool) {
 	tag := f.Tag.Get(r.Tag)
 	name, options, _ := strings.Cut(tag, ",")

@@ -71,7 +71,7 @@ func generate(t *testing.T, tag string) map[string]any {
 	return v
 }
 
-// testSource adds this file, which ReadSource leaves out because it is a test.
+// testSource adds this file, which ReadSource skips as a test.
 func testSource(t *testing.T, s *Source) *Source {
 	t.Helper()
 	if err := s.readFile("jsonschema_test.go"); err != nil {
@@ -93,7 +93,7 @@ func at(t *testing.T, v any, path ...string) any {
 	return v
 }
 
-func TestSchemaSaysWhatTheTypeSays(t *testing.T) {
+func TestSchemaMatchesType(t *testing.T) {
 	s := generate(t, "json")
 	for path, want := range map[string]any{
 		"$schema":                                Draft,
@@ -144,7 +144,7 @@ func TestYAMLTagsNameKeys(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoSchemaIsNamed(t *testing.T) {
+func TestGenerateRejectsUnsupportedTypes(t *testing.T) {
 	type bad struct{ Ch chan int }
 	type keyed struct{ M map[int]string }
 	g := Generator{Tag: "json"}
@@ -155,14 +155,14 @@ func TestWhatHasNoSchemaIsNamed(t *testing.T) {
 		t.Errorf("a map by number: %v", err)
 	}
 	if _, err := g.Generate(reflect.TypeFor[int]()); err == nil {
-		t.Error("a number is taken for a struct")
+		t.Error("an int is accepted as a struct")
 	}
 	if _, err := ReadSource(t.TempDir()); err == nil {
-		t.Error("a folder without Go files is taken")
+		t.Error("a directory without Go files is accepted")
 	}
 }
 
-func TestTextKeepsOrderAndAngles(t *testing.T) {
+func TestTextKeepsOrderAndDoesNotEscapeHTML(t *testing.T) {
 	s := Schema{Type: "object", Properties: Properties{
 		{Name: "z", Schema: &Schema{Description: "a < b"}}, {Name: "a", Schema: &Schema{Type: "string"}},
 	}}

@@ -1,7 +1,6 @@
-// Package jsonschema writes the JSON schema (draft 2020-12) of a Go type. It is
-// for the files that people and other programs read and write: the types are the
-// only place where the format is said, and the schema in the tree is a golden
-// file that a test compares and rewrites on request.
+// Package jsonschema generates the JSON schema (draft 2020-12) of a Go type, for file
+// formats that are defined by Go types. The schemas in the tree are golden files that
+// tests compare and update.
 //
 //	src, err := jsonschema.ReadSource(".", "workload")
 //	g := jsonschema.Generator{Tag: "yaml", Source: src, Types: map[reflect.Type]jsonschema.Schema{
@@ -10,11 +9,9 @@
 //	schema, err := g.Generate(reflect.TypeFor[Scenario]())
 //	text, err := schema.Text()
 //
-// Descriptions are the doc comments of types and fields, and the values of an
-// enumeration its constants, both read from the source (Source). What reflection
-// cannot know is said by Types, for a type, and Refine, for a field. The package
-// belongs in tests and generators: it reads source, so nothing that is shipped
-// needs it. Its values are not for concurrent use.
+// Descriptions are doc comments and enumerations are constants, both read from the source
+// code (Source). Types and Refine override schemas of types and fields. The package is
+// for tests and generators only. Its values are not for concurrent use.
 package jsonschema
 
 import (
@@ -23,11 +20,10 @@ import (
 	"fmt"
 )
 
-// Draft is the dialect that schemas are written in.
+// Draft is the $schema of generated schemas.
 const Draft = "https://json-schema.org/draft/2020-12/schema"
 
-// Schema is a JSON schema, as far as the files of this project need one. Its
-// fields are written in this order.
+// Schema is a JSON schema with the keywords that this project uses, in output order.
 type Schema struct {
 	Dialect              string     `json:"$schema,omitempty"`
 	ID                   string     `json:"$id,omitempty"`
@@ -53,7 +49,7 @@ type Schema struct {
 	Defs                 Properties `json:"$defs,omitempty"`
 }
 
-// Properties are named schemas in the order in which they were declared.
+// Properties are named schemas in declaration order.
 type Properties []Property
 
 // Property is a named schema.
@@ -62,7 +58,7 @@ type Property struct {
 	Schema *Schema
 }
 
-// Get returns the schema of a name, nil if there is none.
+// Get returns the schema of a property, or nil.
 func (p Properties) Get(name string) *Schema {
 	for i := range p {
 		if p[i].Name == name {
@@ -72,7 +68,7 @@ func (p Properties) Get(name string) *Schema {
 	return nil
 }
 
-// MarshalJSON writes the properties as an object, in their order.
+// MarshalJSON encodes the properties as an object, in order.
 func (p Properties) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -92,18 +88,18 @@ func (p Properties) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// appendJSON leaves < and > as they are: a schema is read by people.
+// appendJSON encodes v without escaping < and >.
 func appendJSON(b *bytes.Buffer, v any) error {
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	b.Truncate(b.Len() - 1) // the line end that Encode adds
+	b.Truncate(b.Len() - 1) // the newline that Encode adds
 	return nil
 }
 
-// Text is the schema as a file, indented by two spaces.
+// Text returns the schema as indented JSON.
 func (s *Schema) Text() ([]byte, error) {
 	var plain, b bytes.Buffer
 	if err := appendJSON(&plain, s); err != nil {

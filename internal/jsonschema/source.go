@@ -11,16 +11,15 @@ import (
 	"strings"
 )
 
-// Source is what reflection cannot see of some packages: doc comments and the
-// constants of named string types. A type is known by the name of its package
-// and its own: "report.Verdict".
+// Source holds doc comments and constants of named string types, which reflection does
+// not provide. Keys are qualified names such as "report.Verdict".
 type Source struct {
 	types  map[string]string   // doc comment of a type
 	fields map[string]string   // of a field: "report.Run.Seed"
 	values map[string][]string // constants of a string type, in order
 }
 
-// ReadSource parses the Go files (no tests) of some folders, one package each.
+// ReadSource parses the Go files of package directories, except tests.
 func ReadSource(dirs ...string) (*Source, error) {
 	s := &Source{types: map[string]string{}, fields: map[string]string{}, values: map[string][]string{}}
 	for _, dir := range dirs {
@@ -39,7 +38,7 @@ func ReadSource(dirs ...string) (*Source, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("%s: no Go files: name the folder of a package", dir)
+			return nil, fmt.Errorf("%s: no Go files: want the directory of a package", dir)
 		}
 	}
 	return s, nil
@@ -106,9 +105,8 @@ func (s *Source) readConst(pkg string, spec *ast.ValueSpec) {
 	}
 }
 
-// sentence makes one line of comments. In Go a comment begins with the name of
-// what it describes ("Wall is …"); a schema has said the name already, in its
-// own spelling, so "X is" and "X are" go.
+// sentence joins comments to one line. It removes a leading "X is" or "X are", where X is
+// the Go name, because a schema has its own names.
 func sentence(name string, groups ...*ast.CommentGroup) string {
 	var words []string
 	for _, g := range groups {

@@ -6,34 +6,30 @@ import (
 	"strings"
 )
 
-// Boundary says what a part of the tree may import. Patterns are the go
-// command's: "./emu/..." is ours, "net" and "net/..." are the standard
-// library's, "github.com/onsi/gomega/..." is someone else's; "std" is all of
-// the standard library.
+// Boundary restricts the imports of some packages. Patterns are those of the go command:
+// "./emu/..." is in this module, "net/..." in the standard library, "std" is the whole
+// standard library, and "github.com/onsi/gomega/..." is a dependency.
 type Boundary struct {
 	Name   string
 	From   []string
-	Except []string // parts of From that the rule is not for
-	// Only, if not empty, lists all that may be imported.
+	Except []string // packages of From that are exempt
+	// Only, if not empty, lists all allowed imports.
 	Only []string
-	// Never lists what may not be.
+	// Never lists forbidden imports.
 	Never []string
-	// Through extends the rule to everything that From reaches through our own
-	// packages: a helper in between does not make a forbidden import right.
+	// Through extends the rule to indirect imports through packages of this module.
 	Through bool
-	// Tests extends the rule to _test.go files. Without it tests may compose
-	// what the code itself may not know.
+	// Tests extends the rule to _test.go files.
 	Tests bool
-	// Why is the reason that a breach is reported with; Because has a better
-	// one for some imports, by pattern.
+	// Why is the reason in reports; Because has more specific reasons by import
+	// pattern.
 	Why     string
 	Because map[string]string
 }
 
-// check returns one finding for each offending import, with the shortest chain
-// that leads to it.
+// check returns a finding for each forbidden import, with the shortest import chain.
 func (b Boundary) check(t *Tree) []Finding {
-	shortest := map[Import][]string{} // offending import → chain of packages
+	shortest := map[Import][]string{} // forbidden import → chain of packages
 	for _, start := range t.match(b.From, b.Except) {
 		for _, r := range b.reach(t, start) {
 			for _, f := range r.pkg.Files {
@@ -60,8 +56,8 @@ type reached struct {
 	chain []string // from the start to pkg
 }
 
-// reach returns start and, for a Through rule, all of our packages that its
-// code imports, breadth first, so that each chain is a shortest one.
+// reach returns start and, if Through is set, the packages of this module that it
+// imports directly or indirectly, breadth first.
 func (b Boundary) reach(t *Tree, start *Package) []reached {
 	all := []reached{{start, []string{start.Path}}}
 	if !b.Through {
@@ -71,8 +67,7 @@ func (b Boundary) reach(t *Tree, start *Package) []reached {
 	for i := 0; i < len(all); i++ {
 		for _, f := range all[i].pkg.Files {
 			for _, imp := range f.Imports {
-				// A package that may not be imported at all is reported as
-				// such; what is behind it is beside the point.
+				// Do not follow forbidden imports: check reports them.
 				if f.Test || seen[imp.Path] || !isOurs(imp.Path) || !b.allows(t, imp.Path) {
 					continue
 				}
@@ -88,7 +83,7 @@ func (b Boundary) reach(t *Tree, start *Package) []reached {
 
 func (b Boundary) allows(t *Tree, imp string) bool {
 	if imp == "C" {
-		return true // CgoRule's to judge
+		return true // see CgoRule
 	}
 	in := func(patterns []string) bool {
 		return matchAny(patterns, imp) || slices.Contains(patterns, "std") && t.std[imp]
@@ -96,7 +91,7 @@ func (b Boundary) allows(t *Tree, imp string) bool {
 	return !in(b.Never) && (len(b.Only) == 0 || in(b.Only))
 }
 
-// message reads "a imports b, which imports c: reason".
+// message returns "a imports b, which imports c: reason".
 func (b Boundary) message(chain []string, imp string) string {
 	var m strings.Builder
 	m.WriteString(shown(chain[0]))
@@ -110,16 +105,16 @@ func (b Boundary) message(chain []string, imp string) string {
 	return m.String()
 }
 
-// reason picks the most exact of the reasons that fit.
+// reason returns the reason of the longest matching pattern.
 func (b Boundary) reason(imp string) string {
-	why, exact := b.Why, ""
+	why, longest := b.Why, ""
 	for pattern, because := range b.Because {
-		if matchPattern(pattern, imp) && len(pattern) > len(exact) {
-			why, exact = because, pattern
+		if matchPattern(pattern, imp) && len(pattern) > len(longest) {
+			why, longest = because, pattern
 		}
 	}
 	return why
 }
 
-// shown is a folder as people write it.
+// shown returns a package path without "./".
 func shown(folder string) string { return strings.TrimPrefix(folder, "./") }

@@ -5,8 +5,8 @@ import (
 	"go/token"
 )
 
-// CgoRule says where cgo is allowed. There, too, it stands behind a build tag,
-// so that a plain build needs no C compiler.
+// CgoRule restricts cgo to some packages, and there to files with a build tag, so that a
+// build without tags needs no C compiler.
 type CgoRule struct {
 	In  []string
 	Why string
@@ -38,8 +38,8 @@ func importOfC(f *File) (token.Position, bool) {
 	return token.Position{}, false
 }
 
-// plainTags are what the go command sets by itself somewhere. A tag that is
-// not here was chosen by us and is off unless asked for.
+// plainTags are build tags that the go command sets by default on some systems. Other
+// tags need -tags.
 var plainTags = map[string]bool{
 	"cgo": true, "gc": true, "unix": true,
 	"linux": true, "darwin": true, "windows": true, "freebsd": true,

@@ -7,21 +7,20 @@ import (
 	"strings"
 )
 
-// RuleSet is an architecture.
+// RuleSet are the rules of a module.
 type RuleSet struct {
 	Boundaries []Boundary
 	Purities   []Purity
 	Cgo        CgoRule
-	// Later lists folders that rules speak of and that are not there yet. A rule
-	// starts to hold when its folder appears; the entry must then go, so that a
-	// later renaming cannot switch the rule off unseen.
-	Later []string
+	// Planned lists directories in rules that do not exist yet. Check reports an
+	// entry whose directory exists, so that renaming it cannot disable a rule.
+	Planned []string
 }
 
-// Check holds the tree to the rules and returns every breach, by place. The
-// error is about the check itself: code that does not compile, no go command.
+// Check returns all violations, sorted by position. The error means that the check could
+// not run, for example because code does not compile.
 func (s RuleSet) Check(t *Tree) ([]Finding, error) {
-	found := s.misspelt(t)
+	found := s.unmatchedPatterns(t)
 	for _, b := range s.Boundaries {
 		found = append(found, b.check(t)...)
 	}
@@ -40,45 +39,45 @@ func (s RuleSet) Check(t *Tree) ([]Finding, error) {
 	return found, nil
 }
 
-// misspelt finds patterns that no longer mean anything.
-func (s RuleSet) misspelt(t *Tree) []Finding {
+// unmatchedPatterns reports patterns that match no package, and wrong entries of Planned.
+func (s RuleSet) unmatchedPatterns(t *Tree) []Finding {
 	var found []Finding
-	complain := func(format string, args ...any) {
+	report := func(format string, args ...any) {
 		f := Finding{Msg: fmt.Sprintf(format, args...)}
 		if !slices.Contains(found, f) {
 			found = append(found, f)
 		}
 	}
 	used := map[string]bool{}
-	look := func(rule string, patterns []string) {
+	checkPatterns := func(rule string, patterns []string) {
 		for _, p := range patterns {
 			used[p] = true
 			switch {
 			case strings.Contains(strings.SplitN(p, "/", 2)[0], "."):
-				if isOurs(p) && len(t.match([]string{p}, nil)) == 0 && !slices.Contains(s.Later, p) {
-					complain("rule %q: %s matches no package: misspelt, moved, or to be listed in Later?", rule, p)
+				if isOurs(p) && len(t.match([]string{p}, nil)) == 0 && !slices.Contains(s.Planned, p) {
+					report("rule %q: %s matches no package: misspelt, moved, or to be listed in Planned?", rule, p)
 				}
 			case p != "std" && !t.anyStandard(p):
-				complain("rule %q: %s is not in the standard library: misspelt? Our own folders begin with ./", rule, p)
+				report("rule %q: %s is not in the standard library: misspelt? Our own folders begin with ./", rule, p)
 			}
 		}
 	}
 	for _, b := range s.Boundaries {
-		look(b.Name, slices.Concat(b.From, b.Except, b.Only, b.Never))
+		checkPatterns(b.Name, slices.Concat(b.From, b.Except, b.Only, b.Never))
 		for p := range b.Because {
-			look(b.Name, []string{p})
+			checkPatterns(b.Name, []string{p})
 		}
 	}
 	for _, p := range s.Purities {
-		look(p.Name, slices.Concat(p.From, p.Except))
+		checkPatterns(p.Name, slices.Concat(p.From, p.Except))
 	}
-	look("cgo", s.Cgo.In)
-	for _, p := range s.Later {
+	checkPatterns("cgo", s.Cgo.In)
+	for _, p := range s.Planned {
 		if len(t.match([]string{p}, nil)) > 0 {
-			complain("%s is here now: delete it from Later, so that its rules cannot be switched off by renaming it", p)
+			report("%s is here now: delete it from Planned, so that its rules cannot be switched off by renaming it", p)
 		}
 		if !used[p] {
-			complain("%s is in Later, and no rule speaks of it", p)
+			report("%s is in Planned, and no rule speaks of it", p)
 		}
 	}
 	return found

@@ -1,21 +1,17 @@
-// Package layers holds the module to its own architecture: which part of the
-// tree may import which, and which code must stay free of clocks, goroutines
-// and chance. docs/architecture.md says why; rules.go is the same in a form
-// that fails a test.
+// Package layers checks the architecture of this module in a test: which packages may
+// import which, and which code must not use clocks, goroutines or random numbers.
+// docs/architecture.md has the reasons; rules.go has the rules.
 //
-// Three kinds of rule are checked:
+// There are three kinds of rule:
 //
-//   - a [Boundary] is about imports. It reads every Go file of a package,
-//     whatever its build constraints say, so a file for another system cannot
-//     slip through; where asked, it follows imports through our own packages
-//     and shows the chain.
-//   - a [Purity] is about what the code does. It type-checks the package, so an
-//     alias or a function value hides nothing.
-//   - [CgoRule] keeps cgo in its place, and behind build tags.
+//   - a [Boundary] restricts imports. It reads every Go file, regardless of build
+//     constraints, and can follow imports through packages of this module.
+//   - a [Purity] restricts code. It type-checks the package, so aliases and function
+//     values are found too.
+//   - [CgoRule] restricts cgo to one package, behind build tags.
 //
-// A rule whose pattern matches nothing is a rule that was misspelt; Check says
-// so. Folders that are planned and not there yet stand in [RuleSet.Later].
+// Check reports patterns that match no package. Directories that do not exist yet are
+// listed in [RuleSet.Planned].
 //
-// The package is for tests. It runs the go command to find export data, writes
-// nothing, and keeps no state.
+// The package is for tests. It runs the go command to find export data and writes nothing.
 package layers

@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// goCommand runs the go command in dir and returns what it prints. The module
-// at dir is meant, so a workspace around it is left out.
+// goCommand runs the go command in dir, without a workspace, and returns its output.
 func goCommand(dir string, args ...string) ([]byte, error) {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
@@ -39,16 +38,15 @@ func standardPackages(dir string) (map[string]bool, error) {
 	return std, nil
 }
 
-// built is what the go command knows of a package on this machine.
+// built is the output of go list for a package.
 type built struct {
 	ImportPath string
 	Dir        string
-	GoFiles    []string // what this machine builds, without tests
-	Export     string   // the file with the package's exported types
+	GoFiles    []string // built on this system, without tests
+	Export     string   // export data file
 }
 
-// listBuilt compiles the named packages and what they import, as far as types
-// go, and describes all of them. The build cache makes it quick.
+// listBuilt compiles packages and their dependencies and lists all of them.
 func listBuilt(dir string, packages []string) (map[string]built, error) {
 	args := append([]string{
 		"list", "-buildvcs=false", "-export", "-deps",

@@ -2,8 +2,7 @@ package layers
 
 import "testing"
 
-// TestLayers holds this module to its architecture. Each message says what is
-// wrong, where, and why it matters.
+// TestLayers checks this module against Rules.
 func TestLayers(t *testing.T) {
 	tree := load(t, "../..")
 	found, err := Rules().Check(tree)

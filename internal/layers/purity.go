@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Purity says what the code of some packages must not do. Tests are free.
+// Purity restricts what the code of some packages may do. It does not apply to tests.
 type Purity struct {
 	Name   string
 	From   []string
@@ -23,30 +23,29 @@ type Purity struct {
 	Why    string
 }
 
-// Ban is a set of things that code may not do.
+// Ban is a set of forbidden constructs.
 type Ban uint
 
-// What can be banned.
+// Forbidden constructs.
 const (
-	BanClock       Ban = 1 << iota // asking the machine for the time, or waiting for it
-	BanConcurrency                 // goroutines, channels, select
-	BanMapOrder                    // walking a map, unless annotated with OrderedMark
-	BanChance                      // math/rand's package-level functions, which no seed of ours decides
-	BanGlobals                     // writing package-level variables, except in init
-	BanVariants                    // files that only some systems build
+	BanClock         Ban = 1 << iota // the system clock and timers
+	BanConcurrency                   // goroutines, channels, select
+	BanMapOrder                      // iterating over a map, unless annotated with OrderedMark
+	BanGlobalRand                    // package-level functions of math/rand
+	BanGlobals                       // writing package-level variables, except in init
+	BanPlatformFiles                 // files with platform build constraints
 
-	// BanAll makes an engine: a value whose behaviour follows from its inputs.
-	BanAll = BanClock | BanConcurrency | BanMapOrder | BanChance | BanGlobals | BanVariants
+	// BanAll is for engines, whose behaviour must depend only on their inputs.
+	BanAll = BanClock | BanConcurrency | BanMapOrder | BanGlobalRand | BanGlobals | BanPlatformFiles
 )
 
-// OrderedMark begins a comment on the line of a walk over a map, or on the line
-// above, which says why the order cannot be seen from outside:
+// OrderedMark starts a comment on or above the line of a map iteration, with the reason
+// why the order does not matter:
 //
 //	for id := range m { //layers:ordered summed, and addition commutes
 const OrderedMark = "//layers:ordered"
 
-// checkPurity type-checks the packages of all rules, compiling what they
-// import once.
+// checkPurity type-checks and checks the packages of all rules.
 func checkPurity(t *Tree, rules []Purity) ([]Finding, error) {
 	var paths []string
 	for _, r := range rules {
@@ -89,7 +88,7 @@ func (r Purity) check(t *Tree, p *Package, known map[string]built) ([]Finding, e
 	v.info = &types.Info{Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{}}
 	var files []*ast.File
 	for _, name := range self.GoFiles {
-		// The position shows the path from the root; the text comes from disk.
+		// Positions have paths relative to the root.
 		src, err := os.ReadFile(filepath.Join(self.Dir, name))
 		if err != nil {
 			return nil, err
@@ -111,14 +110,14 @@ func (r Purity) check(t *Tree, p *Package, known map[string]built) ([]Finding, e
 	for _, f := range files {
 		v.file(f)
 	}
-	if r.Bans&BanVariants != 0 {
+	if r.Bans&BanPlatformFiles != 0 {
 		v.variants(self.GoFiles)
 	}
 	return v.found, nil
 }
 
-// variants reports files that this machine does not build: nobody checked what
-// they do, and an engine that differs between systems is two engines.
+// variants reports files that are not built on this system: they were not checked, and
+// the package must not differ between systems.
 func (v *visitor) variants(goFiles []string) {
 	for _, f := range v.pkg.Files {
 		if !f.Test && !slices.Contains(goFiles, filepath.Base(f.Name)) {

@@ -13,25 +13,25 @@ import (
 	"strings"
 )
 
-// Tree is a module as the rules see it: every package folder, every Go file.
+// Tree is a module with all packages and Go files.
 type Tree struct {
-	Root     string // the folder that holds go.mod
-	Module   string // the path that go.mod declares
+	Root     string // the directory of go.mod
+	Module   string // the module path
 	Packages []*Package
 
 	fset *token.FileSet
 	std  map[string]bool
 }
 
-// Package is one folder of Go files.
+// Package is a directory with Go files.
 type Package struct {
-	// Path is the folder relative to the root, as the go command spells it:
-	// "./verbs", "./emu/softroce/wire", "." for the root itself.
+	// Path is the directory relative to the root, as the go command writes it:
+	// "./verbs", "./emu/softroce/wire", "." for the root.
 	Path  string
 	Files []*File
 }
 
-// File is one Go file, read as far as its imports.
+// File is a Go file with its imports.
 type File struct {
 	Name       string // relative to the root
 	Test       bool
@@ -39,14 +39,13 @@ type File struct {
 	Constraint constraint.Expr // nil if the file has no //go:build line
 }
 
-// Import is one import of one file. Path is relative ("./verbs") if it is ours.
+// Import is an import of a file. Path is relative ("./verbs") for packages of this module.
 type Import struct {
 	Path string
 	Pos  token.Position
 }
 
-// Load reads the module rooted at dir. It looks at no build tags: all files
-// count, on every system.
+// Load reads the module at dir. It ignores build constraints and reads all files.
 func Load(dir string) (*Tree, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
@@ -63,7 +62,7 @@ func Load(dir string) (*Tree, error) {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		if name != root && notOurs(name) {
+		if name != root && isIgnored(name) {
 			return filepath.SkipDir
 		}
 		return t.addFolder(name)
@@ -71,8 +70,8 @@ func Load(dir string) (*Tree, error) {
 	return t, err
 }
 
-// notOurs reports whether the go command's ./... leaves the folder out.
-func notOurs(dir string) bool {
+// isIgnored reports whether the pattern ./... excludes a directory.
+func isIgnored(dir string) bool {
 	base := filepath.Base(dir)
 	if base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
 		return true
@@ -133,8 +132,7 @@ func (t *Tree) readFile(name string) (*File, error) {
 	return f, nil
 }
 
-// constraintOf finds the //go:build line, which stands before the package
-// clause.
+// constraintOf returns the //go:build constraint of a file, or nil.
 func constraintOf(syntax *ast.File) (constraint.Expr, error) {
 	for _, group := range syntax.Comments {
 		for _, c := range group.List {
@@ -146,7 +144,7 @@ func constraintOf(syntax *ast.File) (constraint.Expr, error) {
 	return nil, nil
 }
 
-// relative turns an import path of this module into its folder.
+// relative converts an import path of this module to a relative path.
 func (t *Tree) relative(importPath string) string {
 	if importPath == t.Module {
 		return "."
@@ -157,18 +155,17 @@ func (t *Tree) relative(importPath string) string {
 	return importPath
 }
 
-// lookup returns the package in a folder, nil if there is none.
-func (t *Tree) lookup(folder string) *Package {
+// lookup returns the package with a relative path, or nil.
+func (t *Tree) lookup(path string) *Package {
 	for _, p := range t.Packages {
-		if p.Path == folder {
+		if p.Path == path {
 			return p
 		}
 	}
 	return nil
 }
 
-// match returns the packages that one of the patterns names and none of the
-// exceptions does.
+// match returns the packages that match patterns but not except.
 func (t *Tree) match(patterns, except []string) []*Package {
 	var found []*Package
 	for _, p := range t.Packages {
@@ -179,8 +176,7 @@ func (t *Tree) match(patterns, except []string) []*Package {
 	return found
 }
 
-// matchPattern matches as the go command does: "./emu/..." is ./emu and all
-// below it.
+// matchPattern matches like the go command: "./emu/..." is ./emu and all below it.
 func matchPattern(pattern, name string) bool {
 	if pattern == "./..." {
 		return name == "." || strings.HasPrefix(name, "./")
@@ -204,9 +200,9 @@ func isOurs(importPath string) bool {
 	return importPath == "." || strings.HasPrefix(importPath, "./")
 }
 
-// Finding is one breach of one rule.
+// Finding is a violation of a rule.
 type Finding struct {
-	Pos token.Position // Filename is relative to the root; zero if no file is to blame
+	Pos token.Position // Filename is relative to the root; zero for findings about rules
 	Msg string
 }
 

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// visitor walks the files of one package for one Purity rule.
+// visitor checks the files of a package against a Purity rule.
 type visitor struct {
 	rule  Purity
 	pkg   *Package
 	fset  *token.FileSet
 	info  *types.Info
-	scope *types.Scope // the package's own, to tell its variables from locals
+	scope *types.Scope // of the package, to find package-level variables
 	found []Finding
 
-	sorted map[*ast.Ident]bool // names of functions whose result is sorted at once
-	marks  map[int]*mark       // of the file at hand, by the line that they excuse
+	sorted map[*ast.Ident]bool // calls such as maps.Keys in slices.Sorted(maps.Keys(m))
+	marks  map[int]*mark       // of the current file, by the line to which they apply
 }
 
 // mark is one OrderedMark comment.
@@ -29,11 +29,10 @@ type mark struct {
 	used   bool
 }
 
-// wallClock lists the functions of package time that look at the machine's
-// clock or wait for it.
+// wallClock are the functions of package time that use the system clock.
 var wallClock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
 
-// mapWalks lists the functions of package maps that yield in map order.
+// mapWalks are the functions of package maps that iterate in map order.
 var mapWalks = []string{"All", "Keys", "Values"}
 
 func (v *visitor) file(f *ast.File) {
@@ -57,7 +56,7 @@ func (v *visitor) file(f *ast.File) {
 
 func (v *visitor) readMarks(f *ast.File) {
 	v.marks = map[int]*mark{}
-	code := map[int]bool{} // lines on which code stands
+	code := map[int]bool{} // lines with code
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n.(type) {
 		case nil, *ast.Comment, *ast.CommentGroup:
@@ -75,7 +74,7 @@ func (v *visitor) readMarks(f *ast.File) {
 			}
 			line := v.fset.Position(c.Pos()).Line
 			if !code[line] {
-				line++ // on a line of its own, it speaks of the next
+				line++ // a comment above applies to the next line
 			}
 			v.marks[line] = &mark{pos: c.Pos(), reason: strings.TrimSpace(rest)}
 		}
@@ -115,8 +114,8 @@ func (v *visitor) node(n ast.Node, setup bool) {
 	}
 }
 
-// use looks at what a name refers to, so that neither an import alias nor a
-// function value hides anything.
+// use checks the function that an identifier refers to, also through import aliases and
+// function values.
 func (v *visitor) use(id *ast.Ident) {
 	fn, ok := v.info.Uses[id].(*types.Func)
 	if !ok || fn.Pkg() == nil {
@@ -135,7 +134,7 @@ func (v *visitor) use(id *ast.Ident) {
 		}
 	case "math/rand", "math/rand/v2":
 		if !strings.HasPrefix(fn.Name(), "New") {
-			v.ban(BanChance, id.Pos(), "uses rand."+fn.Name()+", which no seed of ours decides")
+			v.ban(BanGlobalRand, id.Pos(), "uses rand."+fn.Name()+", which no seed of ours decides")
 		}
 	case "maps":
 		if slices.Contains(mapWalks, fn.Name()) && !v.sorted[id] {
@@ -144,7 +143,7 @@ func (v *visitor) use(id *ast.Ident) {
 	}
 }
 
-// walk reports a range over a map or a channel.
+// walk checks a range statement over a map or a channel.
 func (v *visitor) walk(n *ast.RangeStmt) {
 	switch kindOf(v.info.TypeOf(n.X)).(type) {
 	case *types.Map:
@@ -154,8 +153,8 @@ func (v *visitor) walk(n *ast.RangeStmt) {
 	}
 }
 
-// sorting remembers the Keys of slices.Sorted(maps.Keys(m)): there the map's
-// order ends. The walk comes to the outer call first.
+// sorting records the inner call of slices.Sorted(maps.Keys(m)), which is allowed.
+// ast.Inspect visits the outer call first.
 func (v *visitor) sorting(n *ast.CallExpr) {
 	outer := v.callee(n)
 	if outer == nil || len(n.Args) == 0 || !strings.HasPrefix(outer.Name, "Sorted") || v.info.Uses[outer].Pkg().Path() != "slices" {
@@ -166,11 +165,10 @@ func (v *visitor) sorting(n *ast.CallExpr) {
 	}
 }
 
-// callee is the name of the package-level function that is called; nil if what
-// is called is something else.
+// callee returns the identifier of the called package-level function, or nil.
 func (v *visitor) callee(n *ast.CallExpr) *ast.Ident {
 	fun := ast.Unparen(n.Fun)
-	switch ix := fun.(type) { // an explicit instantiation
+	switch ix := fun.(type) { // explicit instantiation
 	case *ast.IndexExpr:
 		fun = ix.X
 	case *ast.IndexListExpr:
@@ -189,7 +187,7 @@ func (v *visitor) callee(n *ast.CallExpr) *ast.Ident {
 	return nil
 }
 
-// kindOf sees through names and type parameters: a map is a map, also as M in
+// kindOf returns the underlying type, also of a type parameter such as M in
 // func f[M ~map[K]V].
 func kindOf(t types.Type) types.Type {
 	tp, ok := types.Unalias(t).(*types.TypeParam)
@@ -211,8 +209,8 @@ func kindOf(t types.Type) types.Type {
 	return t
 }
 
-// write reports an assignment to a variable of the package: two engines in one
-// process must not meet there.
+// write reports an assignment to a package-level variable, which several engines in one
+// process would share.
 func (v *visitor) write(target ast.Expr) {
 	for {
 		switch e := target.(type) {

@@ -1,8 +1,7 @@
-// Package nstest gives tests two hosts joined by one wire: two network
-// namespaces with a veth pair between them. It knows nothing of protocols and
-// is for tests and benchmarks only. Main gives tests on loopback a network of
-// their own.
+// Package nstest provides network namespaces for tests and benchmarks: Pair creates two
+// hosts connected by a veth pair, and Main runs the tests of a package in a separate
+// network namespace.
 //
-// The namespaces have no name and no mount: they live as long as a descriptor
-// or a socket refers to them, so that a killed test leaves nothing behind.
+// The namespaces have no name and no mount. They exist as long as a descriptor or socket
+// refers to them, so a killed test leaves none behind.
 package nstest

@@ -16,11 +16,10 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// inNamespace marks a test process that Main has started.
+// inNamespace is an environment variable of test processes that Main started.
 const inNamespace = "FABRICTEST_NSTEST_NAMESPACE"
 
-// Unavailable says why this process cannot make network namespaces; nil if it
-// can.
+// Unavailable returns why this process cannot create network namespaces, or nil.
 var Unavailable = sync.OnceValue(func() error {
 	ns, err := netns.New()
 	if err != nil {
@@ -29,15 +28,14 @@ var Unavailable = sync.OnceValue(func() error {
 	return ns.Close()
 })
 
-// Main is a TestMain for packages whose tests open sockets on loopback, or use Pair. It
-// starts the test binary again in a network namespace of its own, and passes on its
-// verdict: whatever has ports of the machine, as the kernel's soft-RoCE has 4791, is not in
-// it. An ordinary user may make network namespaces only inside a user namespace, and gets
-// one. Where there are no namespaces, tests run in the machine's network.
+// Main is a TestMain for packages whose tests use Pair or bind ports on loopback. It
+// runs the test binary again in a new network namespace, where no other process, such as
+// the rxe driver on port 4791, uses ports. Without root it also creates a user namespace;
+// if namespaces are not available, tests run in the host network.
 func Main(m *testing.M) {
 	if os.Getenv(inNamespace) != "" {
 		if err := loopbackUp(); err != nil {
-			fmt.Fprintln(os.Stderr, "loopback of the tests' network:", err)
+			fmt.Fprintln(os.Stderr, "set up loopback:", err)
 			os.Exit(1)
 		}
 		os.Exit(m.Run())
@@ -55,7 +53,7 @@ func Main(m *testing.M) {
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
-	runtime.LockOSThread() // Pdeathsig follows the thread that starts the child
+	runtime.LockOSThread() // Pdeathsig applies when the starting thread exits
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintf(os.Stderr, "no namespace for tests (%v): those that need one will be skipped\n", err)
 		os.Exit(m.Run())

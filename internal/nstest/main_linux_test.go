@@ -7,9 +7,8 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// Neither another run of the tests nor the kernel's soft-RoCE, which takes port 4791 of all
-// addresses, is in this network.
-func TestMainGivesTestsANetworkOfTheirOwn(t *testing.T) {
+// In the host network, the rxe driver may use port 4791.
+func TestMainRunsTestsInNewNetworkNamespace(t *testing.T) {
 	if why := Unavailable(); why != nil {
 		t.Skipf("no network namespaces here: %v", why)
 	}
@@ -17,7 +16,7 @@ func TestMainGivesTestsANetworkOfTheirOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, i := range all { // the kernel may have made tunnels, which are down
+	for _, i := range all { // the kernel may have created tunnels, which are down
 		if up := i.Flags&net.FlagUp != 0; up != (i.Name == "lo") {
 			t.Errorf("%s is up: %v", i.Name, up)
 		}

@@ -14,16 +14,16 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// Device is the name of the wire's end inside each host.
+// Device is the name of the veth device in each host.
 const Device = "wire0"
 
-// Host is one of the two ends of a wire.
+// Host is a network namespace with one end of the veth pair.
 type Host struct {
 	*NS
 	V4, V6 netip.Addr
 }
 
-// Addr returns the host's address of the family that v6 names, with port.
+// Addr returns the host's IPv4 or IPv6 address with port.
 func (h *Host) Addr(v6 bool, port uint16) netip.AddrPort {
 	if v6 {
 		return netip.AddrPortFrom(h.V6, port)
@@ -31,8 +31,8 @@ func (h *Host) Addr(v6 bool, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(h.V4, port)
 }
 
-// Pair makes two hosts joined by a veth pair of the given MTU. It skips the
-// test, with the kernel's own reason, where namespaces cannot be made.
+// Pair creates two hosts connected by a veth pair with the given MTU. It skips the test
+// if namespaces are not available.
 func Pair(tb testing.TB, mtu int) (a, b *Host) {
 	tb.Helper()
 	if why := Unavailable(); why != nil {
@@ -82,11 +82,11 @@ func join(a, b *Host, mtu int) error {
 	return nil
 }
 
-// waitUp returns when the wire carries packets: the kernel says so a moment
-// after both ends were set up, and drops silently until then.
+// waitUp waits until the operational state of the device is up: the kernel drops packets
+// before.
 func waitUp() error {
-	const patience = 30 * time.Second
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	const timeout = 30 * time.Second
+	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		dev, err := netlink.LinkByName(Device)
 		if err != nil {
 			return err
@@ -95,7 +95,7 @@ func waitUp() error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s is %v after %v", Device, dev.Attrs().OperState, patience)
+			return fmt.Errorf("%s is %v after %v", Device, dev.Attrs().OperState, timeout)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (h *Host) configure() error {
 	return netlink.LinkSetUp(dev)
 }
 
-// AddAddr gives the host one more address on the wire.
+// AddAddr adds an address to the host's device.
 func (h *Host) AddAddr(p netip.Prefix) error {
 	return h.Do(func() error { return errors.Join(addAddr(p), netns.WaitLocalRoute(&netlink.Handle{}, p.Addr())) })
 }
@@ -125,7 +125,7 @@ func addAddr(p netip.Prefix) error {
 	}
 	addr := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
 	if p.Addr().Is6() {
-		// Duplicate address detection would make the address unusable for a second.
+		// Without duplicate address detection, the address is usable at once.
 		addr.Flags = unix.IFA_F_NODAD
 	}
 	if err := netlink.AddrAdd(dev, addr); err != nil {
@@ -134,9 +134,9 @@ func addAddr(p netip.Prefix) error {
 	return nil
 }
 
-// CutInSoftware makes the host's kernel cut every GSO super-packet before it
-// reaches the wire, as it does for a device without that offload.
-func (h *Host) CutInSoftware() error {
+// DisableGSO makes the kernel segment every GSO packet in software before it reaches the
+// device.
+func (h *Host) DisableGSO() error {
 	return h.Do(func() error {
 		dev, err := netlink.LinkByName(Device)
 		if err != nil {

@@ -1,6 +1,5 @@
-// Package visible cleans text from outside of the program, such as the names and
-// messages of peers, guests and files, before it is shown: no control character of it
-// reaches a terminal. All commands print through it.
+// Package printable escapes control characters in untrusted text, such as names and
+// messages of peers, guests and files, before a command prints it.
 package printable
 
 import (
@@ -11,11 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// Text makes a text from elsewhere fit to be shown: what would control a
-// terminal, end a document or change the direction of a line is spelled out.
-// Line ends and tabs stay.
+// Text escapes control characters, invalid UTF-8 and characters that change the text
+// direction. It keeps newlines and tabs.
 func Text(s string) string {
-	if strings.IndexFunc(s, hidden) < 0 && utf8.ValidString(s) {
+	if strings.IndexFunc(s, mustEscape) < 0 && utf8.ValidString(s) {
 		return s
 	}
 	var b strings.Builder
@@ -24,11 +22,11 @@ func Text(s string) string {
 		switch {
 		case r == utf8.RuneError && n == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case !hidden(r):
+		case !mustEscape(r):
 			b.WriteRune(r)
 		case r < ' ':
 			fmt.Fprintf(&b, `\x%02x`, r)
-		case r <= 0xffff: // as JSON has it, which holds these characters unescaped
+		case r <= 0xffff: // a JSON escape, so that JSON stays valid
 			fmt.Fprintf(&b, `\u%04x`, r)
 		default:
 			hi, lo := utf16.EncodeRune(r)
@@ -39,9 +37,9 @@ func Text(s string) string {
 	return b.String()
 }
 
-// hidden are the characters that do something instead of being seen. Of the
-// formatting ones only those are left that join the parts of one character.
-func hidden(r rune) bool {
+// mustEscape reports whether r is a control or format character. Zero-width joiners are
+// allowed, because they are part of visible characters.
+func mustEscape(r rune) bool {
 	switch {
 	case r >= ' ' && r < 0x7f || r == '\n' || r == '\t':
 		return false
@@ -51,8 +49,7 @@ func hidden(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == '\ufffe' || r == '\uffff'
 }
 
-// Line is the text with everything spelled out that would control a terminal
-// or hide in a page, in one line.
+// Line is like Text, but replaces newlines and tabs by spaces.
 func Line(s string) string {
 	return strings.NewReplacer("\n", " ", "\t", " ").Replace(Text(s))
 }

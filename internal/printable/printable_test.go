@@ -9,7 +9,7 @@ import (
 
 const hostile = "ünï 日本 \x1b[2J\x1b]0;title\x07 \u009b31m \x7f \u202e\u2028 \xff\xe6\x97 end"
 
-func TestTextSpellsOutControlCharacters(t *testing.T) {
+func TestTextEscapesControlCharacters(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain – ünï ☃ 日本": "plain – ünï ☃ 日本", "a\nb\tc": "a\nb\tc", "\x1b[2J": `\x1b[2J`, "a\x00\x7f": `a\x00\u007f`, "\xff": `\xff`,
 		"\u202eabc": `\u202eabc`, "\u009b": `\u009b`, "\ufeff": `\ufeff`, "\U000e0041": `\udb40\udc41`, "👩\u200d💻": "👩\u200d💻", "\r\n": `\x0d` + "\n",
@@ -35,7 +35,7 @@ func TestTextKeepsJSONValid(t *testing.T) {
 	}
 }
 
-func TestWriterGivesTheSameTextHoweverWritesAreCut(t *testing.T) {
+func TestWriterOutputIsIndependentOfWriteSizes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {
 		var out strings.Builder

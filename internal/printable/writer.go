@@ -7,13 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes text to W with control characters spelled out, as [Text] does. It may
-// be used from several goroutines.
+// Writer writes text to W, escaped by [Text]. It may be used from several goroutines.
 type Writer struct {
 	W io.Writer
 
 	mu   sync.Mutex
-	rest []byte // the beginning of a character that the next write completes
+	rest []byte // incomplete UTF-8 sequence at the end of the last write
 }
 
 // Write implements io.Writer.
@@ -29,7 +28,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush writes the bytes of a character that no write completed.
+// Flush writes an incomplete UTF-8 sequence.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,7 +37,7 @@ func (w *Writer) Flush() error {
 	return err
 }
 
-// incomplete is how many bytes at the end are the beginning of a character.
+// incomplete returns the length of an incomplete UTF-8 sequence at the end of text.
 func incomplete(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if b := text[len(text)-n:]; utf8.RuneStart(b[0]) {

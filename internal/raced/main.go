@@ -1,12 +1,11 @@
-// Command raced says what the race step of CI tests: every package in which goroutines
-// meet, which is one whose own code or tests have a go statement, a channel, a lock, an
-// atomic variable or parallel tests. Packages without any of these (codecs, engines) cannot
-// race by themselves, and are raced as parts of the others. Of some packages the step takes
-// a part of the tests; parts.go says which, and why.
+// Command raced lists the packages that CI tests with the race detector: those whose code
+// or tests have a go statement, a channel, a lock, an atomic variable or parallel tests.
+// Other packages (codecs, engines) are covered through their users. Of the packages in
+// parts.go, CI runs only some tests.
 //
-//	raced          print the packages that are tested as a whole
-//	raced -parts   print those of which some tests are run
-//	raced -run     print the pattern for these tests
+//	raced          print the packages whose tests all run
+//	raced -parts   print the packages of which some tests run
+//	raced -run     print the -run pattern for these tests
 package main
 
 import (
@@ -19,7 +18,7 @@ import (
 const module = "github.com/fabrictest/fabrictest"
 
 func main() {
-	inParts := flag.Bool("parts", false, "print the packages of which some tests are run")
+	inParts := flag.Bool("parts", false, "print the packages of which some tests run")
 	pattern := flag.Bool("run", false, "print the pattern for these tests")
 	flag.Parse()
 	if *pattern {

@@ -14,7 +14,7 @@ import (
 	"slices"
 )
 
-// pack is a package as the go command lists it.
+// pack is a package in the output of go list.
 type pack struct {
 	ImportPath, Dir                    string
 	GoFiles, TestGoFiles, XTestGoFiles []string
@@ -23,10 +23,10 @@ type pack struct {
 	tests      []string // names of its test functions
 }
 
-// raced reports whether goroutines meet in the package, and it has tests to show them.
+// raced reports whether the package uses concurrency and has tests.
 func (p *pack) raced() bool { return p.concurrent && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
-// packages reads the packages of the module at dir, as race builds have them.
+// packages lists the packages of the module at dir, with the build tag race.
 func packages(dir string) (all []*pack, err error) {
 	cmd := exec.Command("go", "list", "-tags=race", "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles", "./...")
 	cmd.Dir = dir
@@ -50,7 +50,7 @@ func packages(dir string) (all []*pack, err error) {
 	}
 }
 
-// read looks through the files of a package.
+// read parses the files of a package.
 func (p *pack) read() error {
 	for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
 		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
@@ -67,13 +67,13 @@ func (p *pack) read() error {
 	return nil
 }
 
-// isTest reports whether go test runs a function of this name. Fuzz targets run on their
-// seeds.
+// isTest reports whether name is a test or fuzz target.
 func isTest(name string) bool {
 	return len(name) > 4 && (name[:4] == "Test" || name[:4] == "Fuzz") && name != "TestMain"
 }
 
-// concurrent reports whether a file has anything that goroutines meet by.
+// concurrent reports whether a file uses goroutines, channels, locks, atomics or
+// parallel tests.
 func concurrent(f *ast.File) (found bool) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// part is a package of which the race step takes some tests only.
+// part is a package of which CI runs only some tests with the race detector.
 type part struct {
-	name   string // below the module
-	tests  string // a pattern for the tests that are raced
-	reason string // of leaving out the others
+	name   string // relative to the module
+	tests  string // -run pattern
+	reason string // why the other tests are not needed
 }
 
 const (
@@ -35,7 +35,7 @@ var parts = []part{
 	{"scenarios/workload", "RealTime", simulated},
 }
 
-// partOf returns the part of a package that is raced, if it is not the whole.
+// partOf returns the entry of a package in parts, if there is one.
 func partOf(name string) (part, bool) {
 	i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
 	if i < 0 {
@@ -44,7 +44,7 @@ func partOf(name string) (part, bool) {
 	return parts[i], true
 }
 
-// runPattern matches the tests of all parts.
+// runPattern returns a -run pattern for the tests of all parts.
 func runPattern() string {
 	var all []string
 	for _, p := range parts {

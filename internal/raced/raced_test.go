@@ -29,7 +29,7 @@ func TestConcurrentFilesAreRecognised(t *testing.T) {
 	}
 }
 
-// tree is the packages of this module, by name.
+// tree returns the packages of this module by name.
 func tree(t *testing.T) map[string]*pack {
 	t.Helper()
 	all, err := packages("../..")
@@ -43,8 +43,7 @@ func tree(t *testing.T) map[string]*pack {
 	return byName
 }
 
-// Packages of every layer are known to start goroutines, and others not to; if the rule lost
-// one of them, CI would race less than it claims.
+// If the rule missed one of these packages, CI would test less than it claims.
 func TestKnownPackagesAreRaced(t *testing.T) {
 	byName := tree(t)
 	for name, want := range map[string]bool{
@@ -59,7 +58,7 @@ func TestKnownPackagesAreRaced(t *testing.T) {
 	}
 }
 
-// A pattern that matches no test would leave out the whole package.
+// A pattern that matches no test would exclude the whole package.
 func TestPartsNameTestsThatExist(t *testing.T) {
 	byName := tree(t)
 	for _, part := range parts {

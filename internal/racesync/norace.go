@@ -2,10 +2,8 @@
 
 package racesync
 
-// Send is called before each system call that sends, and before a packet is published in
-// shared memory.
+// Send must be called before a packet is sent or published in shared memory.
 func Send() {}
 
-// Received is called after each system call that brought something, and after a packet was
-// found in shared memory.
+// Received must be called after a packet was received or found in shared memory.
 func Received() {}

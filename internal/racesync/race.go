@@ -9,10 +9,8 @@ import (
 
 var packets byte
 
-// Send is called before each system call that sends, and before a packet is published in
-// shared memory.
+// Send must be called before a packet is sent or published in shared memory.
 func Send() { runtime.RaceReleaseMerge(unsafe.Pointer(&packets)) }
 
-// Received is called after each system call that brought something, and after a packet was
-// found in shared memory.
+// Received must be called after a packet was received or found in shared memory.
 func Received() { runtime.RaceAcquire(unsafe.Pointer(&packets)) }

@@ -1,5 +1,5 @@
-// Package regular opens files that somebody named, and refuses everything that is not a
-// regular file: to open or read a named pipe, a device or an endless file would hang.
+// Package regularfile opens files named by users and rejects all but regular files:
+// opening or reading a FIFO or a device could block forever.
 package regularfile
 
 import (
@@ -12,15 +12,14 @@ import (
 	"syscall"
 )
 
-// ErrNotRegular is found in the error of a path that leads to something else than a
-// regular file, ErrTooLong in that of a file longer than its reader allows.
+// ErrNotRegular means that a path is not a regular file, ErrTooLong that a file exceeds
+// the limit of ReadFile. Test for them with errors.Is.
 var (
 	ErrNotRegular = errors.New("not a regular file")
 	ErrTooLong    = errors.New("too long")
 )
 
-// Open opens a regular file for reading. It does not wait for the writer of a named
-// pipe.
+// Open opens a regular file for reading. It does not block on a FIFO.
 func Open(path string) (*os.File, error) {
 	info, err := os.Stat(path) // opening a device can have effects
 	if err == nil {
@@ -42,7 +41,7 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Check reports what is wrong with a path that another program is going to read.
+// Check returns an error if Open fails, for files that another program will read.
 func Check(path string) error {
 	f, err := Open(path)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// Without the check Open of the pipe never returns: nobody writes to it.
-func TestOnlyRegularFilesAreRead(t *testing.T) {
+// Without the check, opening a FIFO without a writer blocks.
+func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
 	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink(pipe, link)); err != nil {
@@ -42,7 +42,7 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 	}
 }
 
-func TestReadFileHasALimit(t *testing.T) {
+func TestReadFileEnforcesLimit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("four"), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
-// Package rotation is for tests over a product of configurations that is too large for
-// every run. With the flag -part 7/61 such a test takes every 61st configuration, beginning
-// with number 7, so that 61 runs with different parts take all of them. The number of parts
-// should be prime, so that a part does not meet the same values of a parameter only.
+// Package rotation splits a large product of test configurations over several runs. With
+// the flag -part 7/61, a test runs every 61st configuration, starting with number 7; 61
+// runs cover all. The number of parts should be prime, so that every part contains all
+// values of each parameter.
 package rotation
 
 import (
@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// Part is one part of a product; without -part it is all of it.
+// Part is the set of configurations to run; without -part it contains all.
 type Part struct{ number, of int }
 
 // Flag defines the flag -part.
@@ -19,10 +19,10 @@ func Flag() *Part {
 	return p
 }
 
-// Given reports whether the flag was given.
+// Given reports whether the flag was set.
 func (p *Part) Given() bool { return p.of > 0 }
 
-// Has reports whether a configuration belongs to the part.
+// Has reports whether the part contains a configuration.
 func (p *Part) Has(number int) bool { return p.of == 0 || number%p.of == p.number }
 
 // Set implements flag.Value.

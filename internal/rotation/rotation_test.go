@@ -20,14 +20,14 @@ func TestPartsCoverEachConfigurationOnce(t *testing.T) {
 	}
 }
 
-func TestWithoutTheFlagAllConfigurationsAreTaken(t *testing.T) {
+func TestPartWithoutFlagHasAllConfigurations(t *testing.T) {
 	p := new(Part)
 	if p.Given() || !p.Has(0) || !p.Has(7) || p.String() != "" {
 		t.Errorf("got %+v", p)
 	}
 }
 
-func TestPartIsParsed(t *testing.T) {
+func TestPartSet(t *testing.T) {
 	for text, want := range map[string]Part{"0/1": {0, 1}, "7/61": {7, 61}, "60/61": {60, 61}} {
 		var p Part
 		if err := p.Set(text); err != nil || p != want || p.String() != text || !p.Given() {
@@ -36,7 +36,7 @@ func TestPartIsParsed(t *testing.T) {
 	}
 	for _, text := range []string{"", "7", "7/", "/61", "61/61", "-1/61", "1/0", "1/2/3", "a/b"} {
 		if err := new(Part).Set(text); err == nil {
-			t.Errorf("%q was taken", text)
+			t.Errorf("%q is accepted", text)
 		}
 	}
 }

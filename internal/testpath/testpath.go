@@ -1,5 +1,4 @@
-// Package testpath gives tests a PATH of their own, so that they do not depend on the
-// programs that happen to be installed.
+// Package testpath creates a PATH for tests that contains only selected programs.
 package testpath
 
 import (
@@ -9,8 +8,9 @@ import (
 	"testing"
 )
 
-// Of returns a folder for PATH that has these programs of this machine, and no others.
-func Of(tb testing.TB, programs ...string) string {
+// Dir returns a temporary directory with symbolic links to the named programs. It fails
+// the test if one is not installed.
+func Dir(tb testing.TB, programs ...string) string {
 	tb.Helper()
 	dir := tb.TempDir()
 	for _, name := range programs {

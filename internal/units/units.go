@@ -1,7 +1,6 @@
-// Package units writes quantities for people: sizes in the binary units of
-// memory, rates and times in SI units, always with a space before the unit and
-// with three or four figures that count. It is for tables, reports and
-// messages, and never read back.
+// Package units formats quantities for reports and messages: sizes in binary units,
+// rates and times in SI units, with a space before the unit and three or four
+// significant digits.
 package units
 
 import (
@@ -11,7 +10,7 @@ import (
 	"time"
 )
 
-// Bytes writes a size: "512 B", "5.5 MiB".
+// Bytes formats a size: "512 B", "5.5 MiB".
 func Bytes[T int | int64 | uint64](n T) string {
 	v, u := float64(n), 0
 	names := [...]string{"B", "KiB", "MiB", "GiB", "TiB"}
@@ -24,27 +23,26 @@ func Bytes[T int | int64 | uint64](n T) string {
 	return fmt.Sprintf("%.1f %s", v, names[u])
 }
 
-// BitRate writes bits a second: "13.1 Gb/s".
+// BitRate formats bits per second: "13.1 Gb/s".
 func BitRate(bps float64) string { return SI(bps, "b/s") }
 
-// SI writes a quantity with three figures and the prefix that suits it: "1.25 M",
-// "13.1 Gb/s". Without a unit, values below 1000 are written as they are.
+// SI formats a quantity with three digits and an SI prefix: "1.25 M", "13.1 Gb/s".
 func SI(v float64, unit string) string {
 	prefixes := [...]string{"", "k", "M", "G", "T", "P"}
 	u := 0
-	// 999.5 would be rounded to 1000 of the smaller prefix.
+	// 999.5 would be rounded to 1000.
 	for v >= 999.5 && u < len(prefixes)-1 {
 		v, u = v/1000, u+1
 	}
-	text := Figures(v)
+	text := ThreeDigits(v)
 	if prefixes[u]+unit == "" {
 		return text
 	}
 	return text + " " + prefixes[u] + unit
 }
 
-// Figures writes a number below 1000 with three figures: "0", "1.25", "13.1".
-func Figures(v float64) string {
+// ThreeDigits formats a number below 1000: "0", "1.25", "13.1".
+func ThreeDigits(v float64) string {
 	switch {
 	case v == float64(int64(v)) && v < 1000:
 		return strconv.FormatInt(int64(v), 10)
@@ -57,21 +55,21 @@ func Figures(v float64) string {
 	}
 }
 
-// Duration writes a time with three figures: "850 ns", "416 µs", "3.55 ms",
-// "12.3 s", and in minutes and hours where nobody counts seconds any more.
+// Duration formats a time: "850 ns", "416 µs", "3.55 ms", "12.3 s", "2 min 5 s",
+// "3 h 3 min".
 func Duration(d time.Duration) string {
 	if d < 0 {
-		return "−" + Duration(-max(d, -math.MaxInt64)) // the least has no opposite
+		return "−" + Duration(-max(d, -math.MaxInt64)) // -math.MinInt64 overflows
 	}
 	switch {
 	case d < time.Microsecond:
 		return fmt.Sprintf("%d ns", int64(d))
 	case d < 999500*time.Nanosecond:
-		return Figures(float64(d)/1e3) + " µs"
+		return ThreeDigits(float64(d)/1e3) + " µs"
 	case d < 999500*time.Microsecond:
-		return Figures(float64(d)/1e6) + " ms"
+		return ThreeDigits(float64(d)/1e6) + " ms"
 	case d < 2*time.Minute:
-		return Figures(d.Seconds()) + " s"
+		return ThreeDigits(d.Seconds()) + " s"
 	case d < 2*time.Hour:
 		d = d.Round(time.Second)
 		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
@@ -81,8 +79,7 @@ func Duration(d time.Duration) string {
 	}
 }
 
-// Count writes a whole number with its figures in groups of three, apart by sep:
-// a thin space on a page, nothing where columns are counted.
+// Count formats an integer with sep as the thousands separator.
 func Count(n uint64, sep string) string {
 	s := strconv.FormatUint(n, 10)
 	for at := len(s) - 3; at > 0; at -= 3 {
@@ -91,8 +88,8 @@ func Count(n uint64, sep string) string {
 	return s
 }
 
-// Share writes a part of a whole in percent: "0", "0.82 %", "<0.01 %", "100 %".
-func Share(part, whole uint64) string {
+// Percent formats part/whole: "0", "0.82 %", "<0.01 %", "100 %".
+func Percent(part, whole uint64) string {
 	switch {
 	case part == 0 || whole == 0:
 		return "0"
@@ -103,10 +100,10 @@ func Share(part, whole uint64) string {
 	if p < 0.01 {
 		return "<0.01 %"
 	}
-	return Figures(min(p, 99.9)) + " %"
+	return ThreeDigits(min(p, 99.9)) + " %"
 }
 
-// Plural writes a number and what is counted: "1 rank", "64 ranks".
+// Plural formats a number with a regular noun: "1 rank", "64 ranks".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -55,7 +55,7 @@ func (p *performance) observe(outcomes []launch.Outcome, others float64) (*lab.O
 // since a sample was taken.
 func (p *performance) othersSince(before cputime.Sample) float64 {
 	now, _ := cputime.Now()
-	return cputime.Others(before, now)
+	return cputime.OthersShare(before, now)
 }
 
 // unwritten is what of a rank's files could not be written: a run without them is

@@ -107,15 +107,15 @@ func (v *jobView) tiles(all []*Stats, sum *Stats) {
 	}
 	add := func(value, name, note string) { v.Tiles = append(v.Tiles, tile{value, name, note}) }
 	add(units.Count(messages, ","), "messages", units.Bytes(eager.Bytes+large.Bytes))
-	add(units.Share(large.Messages, messages), "by rendezvous", "the rest eagerly")
-	add(units.Share(sum.P2P.Unexpected, messages), "unexpected", "came before their receives")
+	add(units.Percent(large.Messages, messages), "by rendezvous", "the rest eagerly")
+	add(units.Percent(sum.P2P.Unexpected, messages), "unexpected", "came before their receives")
 	add(units.Count(uint64(connections), ","), "connections", "of a rank, at most")
 	add(units.Bytes(memory/len(all)), "communication memory", "a rank; at most "+units.Bytes(most))
 	if sum.P2P.RTRsCame > 0 {
-		add(units.Share(sum.P2P.RTRsUsed, sum.P2P.RTRsCame), "of RTRs used", units.Count(sum.P2P.RTRsCame, ",")+" came")
+		add(units.Percent(sum.P2P.RTRsUsed, sum.P2P.RTRsCame), "of RTRs used", units.Count(sum.P2P.RTRsCame, ",")+" came")
 	}
 	if r := &sum.Carrier.Registrations; r.Hits+r.Misses > 0 {
-		add(units.Share(r.Hits, r.Hits+r.Misses), "registrations found", units.Count(r.Misses, ",")+" were made")
+		add(units.Percent(r.Hits, r.Hits+r.Misses), "registrations found", units.Count(r.Misses, ",")+" were made")
 	}
 	if sum.Carrier.LowWatermark > 0 {
 		add(units.Count(sum.Carrier.LowWatermark, ","), "low watermarks", "of shared receives")

@@ -91,7 +91,7 @@ func TestIdentificationsOnTheWire(t *testing.T) {
 	for _, gso := range []Offload{OffloadOff, OffloadOn} {
 		t.Run("gso "+gso.String(), func(t *testing.T) {
 			a, b := nstest.Pair(t, 1500)
-			if err := a.CutInSoftware(); err != nil {
+			if err := a.DisableGSO(); err != nil {
 				t.Fatal(err)
 			}
 			tp := openTap(t, b, 4791)

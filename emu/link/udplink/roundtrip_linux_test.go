@@ -106,7 +106,7 @@ func TestOffloadsChangeNothing(t *testing.T) {
 				})
 				t.Run("wire/"+f.name+"/gso "+gso.String()+"/gro "+gro.String(), func(t *testing.T) {
 					a, b := nstest.Pair(t, 1500)
-					if err := a.CutInSoftware(); err != nil {
+					if err := a.DisableGSO(); err != nil {
 						t.Fatal(err)
 					}
 					tx := openIn(t, a, Config{Local: a.Addr(f.addr.Is6(), 4791), GSO: gso, FixID: noFix})

@@ -61,7 +61,7 @@ func TestSuite(t *testing.T) {
 // fakes puts scripts on PATH in place of the machine's programs.
 func fakes(t *testing.T, scripts map[string]string) {
 	t.Helper()
-	dir := testpath.Of(t, "cat", "sleep")
+	dir := testpath.Dir(t, "cat", "sleep")
 	for name, text := range scripts {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
 			t.Fatal(err)
