@@ -90,7 +90,8 @@ func (o *verbsCarrier) Register(buf []byte) (p2p.Region, error) {
 }
 
 func (o *verbsCarrier) Source(buf []byte) (p2p.Region, error) { return toRegion(o.Carrier.Source(buf)) }
-func (o *verbsCarrier) Sink(buf []byte) (p2p.Region, error)   { return toRegion(o.Carrier.Sink(buf)) }
+
+func (o *verbsCarrier) Sink(buf []byte) (p2p.Region, error) { return toRegion(o.Carrier.Sink(buf)) }
 
 // toRegion converts a region to the interface type, and a nil region to a nil interface.
 func toRegion(r *carrier.Region, err error) (p2p.Region, error) {

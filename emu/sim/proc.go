@@ -40,13 +40,13 @@ type Proc struct {
 // reused.
 const endedGoroutine = ^uintptr(0)
 
-// unwindPanic is the panic value that unwinds a parked program when the world
+// unwindError is the panic value that unwinds a parked program when the world
 // ends.
-type unwindPanic struct{}
+type unwindError struct{}
 
 // Error is printed if the panic occurs in a goroutine that the program started,
 // where nothing recovers it.
-func (unwindPanic) Error() string {
+func (unwindError) Error() string {
 	return "a program of a simulated world has ended, and a goroutine that it started still calls into the world: " +
 		"call from the program itself (without go)"
 }
@@ -81,7 +81,7 @@ func (p *Proc) call(f func(*Proc) error) (err error) {
 			return
 		}
 		switch v := recover(); v.(type) {
-		case nil, unwindPanic:
+		case nil, unwindError:
 		default:
 			err = &PanicError{Program: p.name, Value: v, Stack: debug.Stack()}
 		}
@@ -190,7 +190,7 @@ func (p *Proc) wait(reason fmt.Stringer) {
 	p.waitReason, p.waitingSince = reason, p.w.now
 	if !p.park(struct{}{}) {
 		p.unwinding = true
-		panic(unwindPanic{})
+		panic(unwindError{})
 	}
 	p.waitReason = nil
 }
@@ -205,7 +205,7 @@ func (p *Proc) checkRunning(call string) {
 		}
 	}
 	if p.unwinding {
-		panic(unwindPanic{})
+		panic(unwindError{})
 	}
 	if p.w.current != p {
 		panic(fmt.Sprintf("sim: %s of program %q called from outside it: only the running program can park itself", call, p.name))
