@@ -44,7 +44,8 @@ type Conn struct {
 	mailboxes       []mailbox
 	queuedBytes     int // bytes in all mailboxes
 	barriersEntered uint64
-	barriersDone    uint64
+	barriersDone    uint64 // released by the launcher
+	barriersPassed  uint64 // of those, Barrier has returned
 	reported        bool
 	closing         bool
 	byeAcked        bool

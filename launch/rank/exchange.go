@@ -70,7 +70,7 @@ func (c *Conn) Recv(from int, timeout time.Duration) ([]byte, error) {
 func (c *Conn) Barrier(timeout time.Duration) error {
 	c.mu.Lock()
 	n := c.barriersEntered
-	enter := c.barriersDone == c.barriersEntered && !c.closing && c.disconnectErr == nil
+	enter := c.barriersPassed == c.barriersEntered && !c.closing && c.disconnectErr == nil
 	if enter {
 		c.barriersEntered++
 		n = c.barriersEntered
@@ -83,6 +83,7 @@ func (c *Conn) Barrier(timeout time.Duration) error {
 	}
 	err := c.waitUntil(fmt.Sprintf("other ranks at barrier %d", n), timeout, func() (bool, error) {
 		if c.barriersDone >= n && n > 0 {
+			c.barriersPassed = max(c.barriersPassed, n)
 			return true, nil
 		}
 		return c.endErr()

@@ -216,7 +216,13 @@ func TestBarrierAfterTimeoutContinuesSameBarrier(t *testing.T) {
 		t.Errorf("pong %d", f.Num)
 	}
 	l.send(control.Frame{Kind: control.BarrierDone, Num: 1})
-	if err := c.Barrier(-1); err != nil {
+	for released := false; !released; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		released = c.barriersDone == 1
+		c.mu.Unlock()
+	}
+	// The barrier that the calls before have entered, although it is released already.
+	if err := c.Barrier(10 * time.Second); err != nil {
 		t.Error(err)
 	}
 	l.close(c, nil)
