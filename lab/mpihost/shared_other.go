@@ -14,4 +14,4 @@ var errLinux = errors.New("ranks in processes need network namespaces, which onl
 // NewShared says that there is nothing of the kind here.
 func NewShared(string) (*os.File, error) { return nil, errLinux }
 
-func openShared(int) (env.Shared, error) { return nil, errLinux }
+func openShared(int) (env.SharedMemory, error) { return nil, errLinux }
