@@ -80,6 +80,7 @@ const (
 // Run does the work.
 func (n *node) Run() (*Report, error) {
 	n.log = newJournal(n.rank)
+	n.live.publish(n.proc.Now(), fmt.Sprintf("%s: registers memory and opens connections", n.cfg.Kind))
 	err := n.open()
 	if err == nil {
 		err = n.loop()
