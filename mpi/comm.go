@@ -64,7 +64,7 @@ func (c *Comm) Rank() int { return c.me }
 // Size is the number of ranks.
 func (c *Comm) Size() int { return c.size }
 
-// Node is the number of the host that a rank runs on.
+// Node returns the index of the host on which a rank of this communicator runs.
 func (c *Comm) Node(rank int) int { return c.rank.env.Nodes[c.worldRank(rank)] }
 
 // String is the name of the communicator in error messages.

@@ -129,7 +129,8 @@ type impairment struct {
 	timer    Timer
 }
 
-// newImpairment returns nil if cfg has no effect.
+// newImpairment creates the impairment of one direction of a port. It returns nil if cfg
+// changes no packet.
 func (n *Net) newImpairment(place, dir string, cfg impair.Config, next Handler) (*impairment, error) {
 	pipe, err := impair.NewPipe(cfg, n.cfg.Dissector, func(kind string) impair.Source {
 		return n.w.Rand(n.randName(place, dir+"/"+kind))

@@ -11,22 +11,23 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// place is where the wire of a lab is: a network namespace.
+// place is the network namespace that holds the bridge and the tap devices of a lab.
 type place interface {
-	// Do runs fn inside; Start starts a process there, which ends with this one.
+	// Do runs fn in the namespace. Start starts a process in it, which is killed when this
+	// process ends.
 	Do(fn func() error) error
 	Start(cmd *exec.Cmd) error
-	// Close ends what was started, and lets go of the namespace.
+	// Close kills the started processes and removes the namespace.
 	Close() error
 }
 
-// newPlace makes a namespace with a wire in it.
+// newPlace creates a network namespace with the bridge and tap devices of c.
 func newPlace(c Config) (place, error) { return newNamespace(c) }
 
-// here is the network namespace that this process is in.
+// here is the network namespace of this process.
 type here struct{}
 
-// layHere lays the wire in it.
+// layHere creates the bridge and tap devices of c in the namespace of this process.
 func layHere(c Config) (place, error) {
 	if !netns.IsUnshared() {
 		return nil, errors.New("a wire is laid in an enclosure of this process, and not in the machine's own network")
@@ -69,5 +70,5 @@ func (here) Do(fn func() error) error { return fn() }
 // Start implements place. A process of an enclosure ends with it, without being told.
 func (here) Start(cmd *exec.Cmd) error { return cmd.Start() }
 
-// Close implements place: the namespace goes with the process.
+// Close implements place. The kernel removes the namespace when this process ends.
 func (here) Close() error { return nil }

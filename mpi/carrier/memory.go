@@ -174,23 +174,23 @@ func (c *Carrier) Release(r *Region) {
 	c.idleRegions = append(c.idleRegions, r)
 }
 
-// Invalidate says that a buffer is about to be freed or used for something else. It must
-// not be before Forgotten says that nothing of it is registered any more.
+// Invalidate starts to deregister every cached memory region that overlaps buf. The program
+// may free or reuse buf once Invalidated returns true.
 func (c *Carrier) Invalidate(buf []byte) error {
 	if len(buf) == 0 {
 		return nil
 	}
-	if c.frequent != nil { // what comes to lie there is another buffer
+	if c.frequent != nil { // the next buffer at this address has its own reuse count
 		c.frequent.Invalidate(addressOf(buf), addressOf(buf)+uintptr(len(buf)))
 	}
 	inUse, err := c.cache.Invalidate(buf)
 	if err == nil && inUse {
-		err = fmt.Errorf("forget %d bytes: %w: a transfer is under way", len(buf), verbs.ErrBusy)
+		err = fmt.Errorf("invalidate %d bytes: %w: a transfer is under way", len(buf), verbs.ErrBusy)
 	}
 	return err
 }
 
-// Invalidated reports whether no NIC can reach a buffer that was to be forgotten.
+// Invalidated reports whether all memory regions that overlap buf are deregistered.
 func (c *Carrier) Invalidated(buf []byte) bool {
 	from, to := addressOf(buf), addressOf(buf)+uintptr(len(buf))
 	return !slices.ContainsFunc(c.retired, func(r retired) bool {
